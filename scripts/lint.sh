@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# lint.sh [--all]: every check of the sources; goes on after a failure and says at the end what failed.
+# clang-tidy reads the files that changed since origin/main (on it: since the commit before), or all.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 4
+failed=()
+
+check() {
+  local name=$1
+  shift
+  printf '== %s\n' "$name"
+  "$@" || failed+=("$name")
+}
+
+sources() { git ls-files -co --exclude-standard -- "$@" | sort -u; }
+
+format() {
+  local files
+  mapfile -t files < <(sources '*.h' '*.cc' '*.inl')
+  echo "${#files[@]} files"
+  clang-format --dry-run -Werror "${files[@]}"
+}
+
+changed_sources() {
+  local base head
+  head=$(git rev-parse -q --verify HEAD)
+  base=$(git merge-base HEAD origin/main 2>/dev/null)
+  [[ -n $base && $base != "$head" ]] || base=$(git rev-parse -q --verify HEAD~1)
+  if [[ -z $base ]]; then
+    sources '*.cc'
+  else
+    { git diff --name-only --diff-filter=d "$base" -- '*.cc' && git ls-files -o --exclude-standard -- '*.cc'; } | sort -u
+  fi
+}
+
+# Headers are checked through the files that include them; clang's own compile commands are used.
+tidy() {
+  local files
+  if [[ ${1:-} == --all ]]; then
+    mapfile -t files < <(sources '*.cc')
+  else
+    mapfile -t files < <(changed_sources)
+  fi
+  echo "${#files[@]} files"
+  ((${#files[@]})) || return 0
+  cmake --preset clang -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null || return 1
+  # Only what this configuration compiles: a package's consumer or a libFuzzer target has other flags.
+  mapfile -t files < <(printf '%s\n' "${files[@]}" |
+    python3 -c 'import json, os, sys
+known = {os.path.relpath(e["file"]) for e in json.load(open("build/clang/compile_commands.json"))}
+print("\n".join(f for f in sys.stdin.read().split("\n") if f in known))')
+  printf '%s\n' "${files[@]}" | xargs -r -P "$(nproc)" -n 1 clang-tidy -p build/clang --quiet 2> >(
+    grep -vE '^[0-9]+ warnings? generated|^$|Suppressed|Use -header-filter' >&2)
+}
+
+check format format
+check layers python3 scripts/layers.py
+check sizes python3 scripts/sizes.py
+check shell shellcheck dev .ci/run scripts/lint.sh tests/package/package_test.sh
+check tidy tidy "$@"
+
+if ((${#failed[@]})); then
+  printf 'lint: failed: %s\n' "${failed[*]}"
+  exit 1
+fi
+echo 'lint: clean'

@@ -1,0 +1,54 @@
+// Case: one attention experiment as plain data. Everything that a run needs follows from it, so the same Case gives the
+// same bits on every machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shadowgraph/attention.h"
+#include "shadowgraph/batch.h"
+
+namespace shadowgraph {
+
+/// What q, K and V hold.
+enum class CaseData : uint8_t {
+  kUniform,   // T0: q = 0, V small integers: every weight is exactly 1
+  kSelector,  // T0: a few keys score far above the rest: weights exactly 1 and 0
+  kRandom,    // T1: uniform in [-1, 1)
+  kPeaked,    // T1: the same with q eight times as large
+};
+
+enum class CaseKernel : uint8_t { kDecodePaged, kPrefillPaged, kPrefillRagged, kMergeStates };
+
+enum class CaseLayout : uint8_t { kNhd, kHnd, kStackedNhd, kStackedHnd };
+
+struct Case {
+  CaseKernel kernel = CaseKernel::kDecodePaged;
+  CaseData data = CaseData::kUniform;
+  uint64_t seed = 0;                   // of the values
+  std::vector<RequestExtent> requests;  // merges: one entry, q_len = rows, kv_len = states
+  int32_t num_qo_heads = 1, num_kv_heads = 1, head_dim_qk = 16, head_dim_vo = 16;
+  DType q_dtype = DType::kF32, kv_dtype = DType::kF32, out_dtype = DType::kF32;
+  float k_scale = 1, v_scale = 1;
+
+  float sm_scale = 1;
+  bool causal = false;
+  int32_t window_left = -1, window_right = -1;
+  float logits_soft_cap = 0;
+  bool sinks = false;
+  CustomMask::Kind mask = CustomMask::Kind::kNone;
+  LseSink lse_sink = LseSink::kExcluded;
+  LseBase lse_base = LseBase::kNatural;  // merges
+
+  // How it lies in memory. No result may depend on these.
+  int32_t page_size = 1;
+  CaseLayout layout = CaseLayout::kNhd;
+  PageTable::Form table = PageTable::Form::kDense;
+  bool through_store_kv = false;  // K and V are written by store_kv instead of by hand
+
+  /// One line a person can read.
+  std::string to_string() const;
+};
+
+}  // namespace shadowgraph

@@ -1,0 +1,64 @@
+#include "shadowgraph/kv_cache.h"
+
+namespace shadowgraph {
+namespace {
+
+/// A plane from a 4-D tensor [pages, ., ., head_dim] whose token and head axes stand where the layout puts them.
+KvPlane plane(const TensorView& t, int token_axis, int head_axis) {
+  KvPlane p;
+  p.data = t.data;
+  p.dtype = t.dtype;
+  p.page_stride = t.stride[0];
+  p.token_stride = t.stride[token_axis];
+  p.head_stride = t.stride[head_axis];
+  p.head_dim = static_cast<int32_t>(t.shape[3]);
+  return p;
+}
+
+KvCache from_planes(const TensorView& k, const TensorView& v, int token_axis, int head_axis) {
+  KvCache c;
+  c.k = plane(k, token_axis, head_axis);
+  c.v = plane(v, token_axis, head_axis);
+  c.num_pages = k.shape[0];
+  c.page_size = static_cast<int32_t>(k.shape[token_axis]);
+  c.num_kv_heads = static_cast<int32_t>(k.shape[head_axis]);
+  c.well_formed = k.rank == 4 && v.rank == 4 && k.shape[0] == v.shape[0] && k.shape[1] == v.shape[1] &&
+                  k.shape[2] == v.shape[2] && k.stride[3] == 1 && v.stride[3] == 1;
+  for (const TensorView* t : {&k, &v}) {
+    for (int64_t s : t->shape) c.well_formed = c.well_formed && s >= 0;
+    for (int axis = 1; axis < 4; ++axis) c.well_formed = c.well_formed && t->shape[axis] <= INT32_MAX;
+  }
+  return c;
+}
+
+/// kv[:, which] of a 5-D tensor.
+TensorView half(const TensorView& kv, int64_t which) {
+  TensorView t;
+  t.data = kv.data == nullptr ? nullptr : kv.at(0, which);
+  t.dtype = kv.dtype;
+  t.rank = kv.rank == 5 && kv.shape[1] == 2 ? 4 : 0;
+  t.shape = {kv.shape[0], kv.shape[2], kv.shape[3], kv.shape[4]};
+  t.stride = {kv.stride[0], kv.stride[2], kv.stride[3], kv.stride[4]};
+  return t;
+}
+
+}  // namespace
+
+KvCache KvCache::nhd(const TensorView& k, const TensorView& v) { return from_planes(k, v, 1, 2); }
+KvCache KvCache::hnd(const TensorView& k, const TensorView& v) { return from_planes(k, v, 2, 1); }
+KvCache KvCache::stacked_nhd(const TensorView& kv) { return nhd(half(kv, 0), half(kv, 1)); }
+KvCache KvCache::stacked_hnd(const TensorView& kv) { return hnd(half(kv, 0), half(kv, 1)); }
+
+KvCache KvCache::mla_latent(const TensorView& latent, int32_t head_dim_vo) {
+  TensorView k = latent;
+  k.rank = latent.rank == 3 ? 4 : 0;
+  k.shape = {latent.shape[0], latent.shape[1], 1, latent.shape[2]};
+  k.stride = {latent.stride[0], latent.stride[1], 0, latent.stride[2]};
+  TensorView v = k;
+  v.shape[3] = head_dim_vo;
+  KvCache c = nhd(k, v);
+  c.well_formed = c.well_formed && head_dim_vo >= 0 && head_dim_vo <= latent.shape[2];
+  return c;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,65 @@
+// The only home of causal and window arithmetic: the predicate attends(q, k), which the oracle asks for every pair,
+// and the closed form kv_range(q), which kernels use. tests/attn/mask_test.cc binds the two, exhaustively.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "shadowgraph/params.h"
+
+namespace shadowgraph {
+
+/// The mask of one request. Query q stands at key position kv_len - q_len + q (bottom-right alignment), which is
+/// negative for the top rows where q_len > kv_len.
+struct MaskShape {
+  int32_t q_len = 0, kv_len = 0;
+  bool causal = false;
+  int32_t window_left = -1, window_right = -1;
+
+  static MaskShape of(const AttentionParams& p, int32_t q_len, int32_t kv_len) {
+    return {q_len, kv_len, p.causal, p.window_left, p.window_right};
+  }
+};
+
+/// Does query q see key k? Without the custom mask.
+constexpr bool attends(const MaskShape& m, int64_t q, int64_t k) {
+  const int64_t position = int64_t{m.kv_len} - m.q_len + q;
+  if (k < 0 || k >= m.kv_len) return false;
+  if (m.causal && k > position) return false;
+  if (m.window_left >= 0 && position - k > m.window_left) return false;
+  if (m.window_right >= 0 && k - position > m.window_right) return false;
+  return true;
+}
+
+/// Keys begin <= k < end; empty ranges are {0, 0}.
+struct KvRange {
+  int32_t begin = 0, end = 0;
+  constexpr int32_t size() const { return end - begin; }
+  bool operator==(const KvRange&) const = default;
+};
+
+/// All keys that query q sees: they are one range.
+constexpr KvRange kv_range(const MaskShape& m, int64_t q) {
+  const int64_t position = int64_t{m.kv_len} - m.q_len + q;
+  int64_t begin = 0, end = m.kv_len;
+  if (m.window_left >= 0) begin = std::max(begin, position - m.window_left);
+  if (m.window_right >= 0) end = std::min(end, position + m.window_right + 1);
+  if (m.causal) end = std::min(end, position + 1);
+  if (begin >= end) return {};
+  return {static_cast<int32_t>(begin), static_cast<int32_t>(end)};
+}
+
+/// The keys that any of the queries [q_begin, q_end) sees: both ends grow with q.
+constexpr KvRange kv_range(const MaskShape& m, int64_t q_begin, int64_t q_end) {
+  KvRange all;
+  // Empty rows are at the top (before the first key) or the bottom (window past the last key).
+  for (int64_t q = q_begin; q < q_end; ++q) {
+    const KvRange r = kv_range(m, q);
+    if (r.size() == 0) continue;
+    if (all.size() == 0) all.begin = r.begin;
+    all.end = r.end;
+  }
+  return all;
+}
+
+}  // namespace shadowgraph

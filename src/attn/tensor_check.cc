@@ -1,0 +1,152 @@
+#include "attn/tensor_check.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace shadowgraph {
+namespace {
+
+std::string shape_text(const int64_t* dims, int rank) {
+  std::string s = "[";
+  for (int i = 0; i < rank; ++i) {
+    s += (i ? ", " : "") + (dims[i] == TensorCheck::kAny ? "any" : std::to_string(dims[i]));
+  }
+  return s + "]";
+}
+
+/// Smallest and largest element offset; false on overflow of 63 bits (in bytes).
+bool extents(const ConstTensorView& t, int64_t* low, int64_t* high) {
+  *low = *high = 0;
+  for (int i = 0; i < t.rank; ++i) {
+    int64_t reach = 0, bytes = 0;
+    if (__builtin_mul_overflow(t.shape[i] - 1, t.stride[i], &reach)) return false;
+    int64_t* end = reach < 0 ? low : high;
+    if (__builtin_add_overflow(*end, reach, end)) return false;
+    if (__builtin_mul_overflow(*end, static_cast<int64_t>(size_of(t.dtype)), &bytes)) return false;
+  }
+  return true;
+}
+
+/// Are all elements at different addresses? Sufficient: each axis steps over all that the finer axes span.
+bool distinct(const ConstTensorView& t) {
+  std::vector<std::pair<int64_t, int64_t>> axes;  // |stride|, size
+  for (int i = 0; i < t.rank; ++i) {
+    if (t.shape[i] > 1) axes.emplace_back(std::abs(t.stride[i]), t.shape[i]);
+  }
+  std::sort(axes.begin(), axes.end());
+  int64_t span = 0;
+  for (const auto& [stride, size] : axes) {
+    if (stride <= span) return false;
+    span += stride * (size - 1);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool TensorCheck::input(const char* field, const ConstTensorView& t, std::initializer_list<int64_t> shape,
+                        std::initializer_list<DType> dtypes) {
+  return view(field, t, shape, dtypes, true, false);
+}
+
+bool TensorCheck::output(const char* field, const TensorView& t, std::initializer_list<int64_t> shape,
+                         std::initializer_list<DType> dtypes, bool last_contiguous) {
+  return view(field, t, shape, dtypes, last_contiguous, true);
+}
+
+bool TensorCheck::view(const char* field, const ConstTensorView& t, std::initializer_list<int64_t> shape,
+                       std::initializer_list<DType> dtypes, bool last_contiguous, bool written) {
+  bool usable = true;
+  if (std::find(dtypes.begin(), dtypes.end(), t.dtype) == dtypes.end()) {
+    std::string names;
+    for (DType d : dtypes) names += (names.empty() ? "" : " | ") + std::string(name_of(d));
+    fail("input.dtype", at(std::string(field) + ".dtype"), names, std::string(name_of(t.dtype)));
+    usable = false;
+  }
+  const auto rank = static_cast<int>(shape.size());
+  bool same = t.rank == rank;
+  for (int i = 0; same && i < rank; ++i) {
+    const int64_t wanted = shape.begin()[i];
+    same = wanted == kAny ? t.shape[i] >= 0 : t.shape[i] == wanted;
+  }
+  if (!same) {
+    fail("input.shape", at(std::string(field) + ".shape"), shape_text(shape.begin(), rank),
+         shape_text(t.shape.data(), t.rank));
+    return false;
+  }
+  if (last_contiguous && t.shape[rank - 1] > 1 && t.stride[rank - 1] != 1) {
+    fail("input.stride", at(std::string(field) + ".stride", rank - 1), "1", std::to_string(t.stride[rank - 1]));
+    usable = false;
+  }
+  return memory(field, t, written) && usable;
+}
+
+bool TensorCheck::memory(const char* field, const ConstTensorView& t, bool written) {
+  for (int i = 0; i < t.rank; ++i) {
+    if (t.shape[i] == 0) return true;
+  }
+  int64_t low = 0, high = 0;
+  if (!extents(t, &low, &high)) {
+    fail("input.overflow", at(field), "sizes and strides within 2^63 bytes",
+         "shape " + shape_text(t.shape.data(), t.rank) + " strides " + shape_text(t.stride.data(), t.rank));
+    return false;
+  }
+  if (t.data == nullptr) {
+    fail("input.null", at(std::string(field) + ".data"), "memory for " + shape_text(t.shape.data(), t.rank), "null");
+    return false;
+  }
+  if (written && !distinct(t)) {
+    fail("input.stride", at(std::string(field) + ".stride"), "no two elements at one address",
+         shape_text(t.stride.data(), t.rank));
+    return false;
+  }
+  const auto size = static_cast<int64_t>(size_of(t.dtype));
+  ranges_.push_back({field, t.data + low * size, t.data + (high + 1) * size, written});
+  return true;
+}
+
+bool TensorCheck::plane(const char* field, const KvPlane& p, const KvCache& cache, bool written) {
+  if (!is_attention_dtype(p.dtype)) {
+    fail("input.dtype", at(std::string(field) + ".dtype"), "f32 | f16 | bf16 | e4m3 | e5m2",
+         std::string(name_of(p.dtype)));
+    return false;
+  }
+  // An axis of one element may have any stride.
+  const ConstTensorView t(p.data, p.dtype, {cache.num_pages, cache.page_size, cache.num_kv_heads, p.head_dim},
+                          {p.page_stride, p.token_stride, p.head_stride, 1});
+  return memory(field, t, written);
+}
+
+bool TensorCheck::planes(const KvCache& cache, bool written) {
+  const bool k = plane("k_cache", cache.k, cache, written), v = plane("v_cache", cache.v, cache, written);
+  if (!k || !v || ranges_.size() < 2) return k && v;
+  // Both as one tensor with an axis more, of stride v - k.
+  const KvPlane &a = cache.k, &b = cache.v;
+  const int64_t apart = b.data - a.data, size = static_cast<int64_t>(size_of(a.dtype));
+  const bool alike = a.dtype == b.dtype && a.head_dim == b.head_dim && a.page_stride == b.page_stride &&
+                     a.token_stride == b.token_stride && a.head_stride == b.head_stride && apart % size == 0;
+  const ConstTensorView both(a.data, a.dtype, {2, cache.num_pages, cache.page_size, cache.num_kv_heads, a.head_dim},
+                             {apart / size, a.page_stride, a.token_stride, a.head_stride, 1});
+  ranges_.back().interleaves = alike && distinct(both);
+  return true;
+}
+
+void TensorCheck::span(const char* field, const void* data, size_t bytes, bool written) {
+  const auto* begin = static_cast<const std::byte*>(data);
+  if (bytes > 0) ranges_.push_back({field, begin, begin + bytes, written});
+}
+
+void TensorCheck::no_aliases() {
+  const std::less<const std::byte*> before;
+  for (size_t i = 0; i < ranges_.size(); ++i) {
+    for (size_t j = i + 1; j < ranges_.size(); ++j) {
+      const Range &a = ranges_[i], &b = ranges_[j];
+      if ((!a.written && !b.written) || (j == i + 1 && b.interleaves)) continue;
+      if (!before(a.begin, b.end) || !before(b.begin, a.end)) continue;
+      const Range &out = b.written ? b : a, &other = b.written ? a : b;
+      fail("input.alias", at(out.field), std::string("memory apart from ") + other.field, "overlapping memory");
+    }
+  }
+}
+
+}  // namespace shadowgraph

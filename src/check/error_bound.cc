@@ -1,0 +1,202 @@
+#include "check/error_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace shadowgraph {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kTiny = 0x1p-126;  // f32 results below may be flushed to 0
+constexpr double kF32Largest = 0x1.fffffep127;
+constexpr double kMaxExponent = 700;
+
+/// Unit roundoff, half the smallest subnormal, largest finite.
+struct Rounding {
+  double u = 0, half_subnormal = 0, largest = kInfinity;
+};
+Rounding rounding_to(DType t) {
+  if (t == DType::kF16) return {0x1p-11, 0x1p-25, 65504};
+  if (t == DType::kBF16) return {0x1p-8, 0x1p-134, 0x1.fep127};
+  if (t == DType::kF32) return {0x1p-24, 0x1p-150, kF32Largest};
+  return {};
+}
+Rounding rounding_of_p(RoundP how, DType q_type) {
+  if (q_type == DType::kBF16 && how != RoundP::kNever) return rounding_to(DType::kBF16);
+  if (q_type == DType::kF16 && how == RoundP::kToQuery) return rounding_to(DType::kF16);
+  return {};
+}
+
+double gamma(double m, double u) { return m * u < 1 ? m * u / (1 - m * u) : kInfinity; }
+
+/// Addends of a sum of n terms: tensor cores add each block's products and the accumulator in one
+/// truncating step.
+double addends(double n, const Arithmetic& a) {
+  return a.adds_per_block == 0 ? n : n + std::ceil(n / a.adds_per_block);
+}
+
+/// Shape of the reduction over a row's keys.
+struct Reduction {
+  double parts;     // splits whose results are merged; 1 = not split
+  double rescales;  // R
+  double t, g;      // of a term in numerator and denominator
+};
+Reduction reduction_of(const OracleRow& row, const Arithmetic& a) {
+  const auto n = static_cast<double>(row.keys.size());
+  const double span = row.keys.back() - row.keys.front() + 1.0;
+  // A range that starts anywhere touches one tile more than its length asks for.
+  const auto touched = [span](int unit) {
+    return std::min(span, std::floor((span - 1) / unit) + 2);
+  };
+  Reduction r{};
+  const bool split = a.split > 0 && row.values->rows() > a.split;
+  r.parts = a.parts * (split ? touched(a.split) : 1);
+  r.rescales =
+      touched(a.tile) + a.merges + (r.parts > 1 ? r.parts : 0) + (std::isinf(row.sink) ? 0 : 1);
+  const double merging = r.parts + a.merges + r.rescales + 1;
+  const double below =
+      a.lanes > 1 ? std::min(n, touched(a.lanes)) + std::log2(a.lanes) : addends(n, a);
+  r.t = gamma(addends(n, a) + merging, a.u_sum);
+  r.g = gamma(below + merging, a.u_sum);
+  return r;
+}
+
+/// delta_j
+Eigen::ArrayXd logit_errors(const OracleRow& row, const Arithmetic& a) {
+  const double terms = row.terms;
+  const double dot = gamma(addends(terms, a), a.u_sum) + gamma(a.scale_roundings, a.u_scale);
+  Eigen::ArrayXd delta = dot * (1 + gamma(a.scale_roundings, a.u_scale)) * row.magnitudes;
+  delta += terms * kTiny * std::abs(row.scale);
+  if (row.soft_cap > 0) {
+    delta += row.soft_cap * a.tanh_absolute + a.tanh_relative * row.logits.abs();
+    delta += gamma(a.scale_roundings, a.u_scale) * row.logits.abs();
+  }
+  return delta;
+}
+
+/// Weights and their errors, relative to a total of exp(lse).
+struct Weights {
+  Eigen::ArrayXd p, e, r;  // [keys]
+  double sink_p = 0, sink_e = 0;
+};
+
+double largest_logit(const OracleRow& row, LseSink counted) {
+  const double top = row.logits.maxCoeff();
+  return counted == LseSink::kIncluded ? std::max(top, row.sink) : top;
+}
+
+/// exp(exponent_error) (1 + eps)^(R+1) - 1
+double weight_error(double exponent_error, double exps, double exp_error) {
+  if (exponent_error > kMaxExponent) return kInfinity;
+  return std::expm1(exponent_error + exps * std::log1p(exp_error));
+}
+
+Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red, DType q_type,
+              DType out_type, LseSink counted) {
+  const double lse = row.lse_as(counted), top = largest_logit(row, counted);
+  const double top_key = row.logits.maxCoeff();
+  const Eigen::ArrayXd delta = logit_errors(row, a);
+  const double sink_delta =
+      std::isinf(row.sink) ? 0 : gamma(a.scale_roundings, a.u_scale) * std::abs(row.sink);
+  const double slack = 2 * std::max(delta.maxCoeff(), sink_delta);
+  double shared = 0;  // exponent error of every weight
+  if (a.scaled_maximum) shared += (red.rescales + 1) * a.u * (row.logits.abs().maxCoeff() + slack);
+  const bool partials = a.partials_in_out_type && red.parts > 1;
+  const Rounding p_type = rounding_of_p(a.round_p, q_type), out = rounding_to(out_type);
+  // What underflows stands next to a weight of 1: the largest logit's; for P the largest key's.
+  const double flushed = (red.rescales + 2) * kTiny * std::exp(top - lse);
+  const double p_subnormal = p_type.half_subnormal * std::exp(top_key - lse);
+  const double exps = red.rescales + 1 + (partials ? 1 : 0);
+
+  Weights w;
+  const auto n = row.logits.size();
+  w.p = (row.logits - lse).exp();
+  w.e.resize(n);
+  w.r = Eigen::ArrayXd::Zero(n);
+  for (Eigen::Index j = 0; j < n; ++j) {
+    const double s = row.logits[j];
+    double exponent = delta[j] + a.u * (top - s + slack) * (1 + a.u) + shared;
+    // A part's LSE lies between its logits and the whole LSE; it is computed and stored in f32.
+    if (partials) {
+      const double size = std::max(std::abs(row.lse), std::abs(s)) + slack;
+      exponent += a.lse_roundings * a.u * size + a.log_error * std::max(1.0, row.lse - s);
+    }
+    w.e[j] = w.p[j] * weight_error(exponent, exps, a.exp_error) + flushed;
+    const double rounding = std::max(p_type.u * (w.p[j] + w.e[j]), p_subnormal);
+    if (a.sum_sees_rounded_p) {
+      w.e[j] += rounding;
+    } else {
+      w.r[j] += rounding;
+    }
+    if (partials) w.r[j] += out.u * (w.p[j] + w.e[j] + w.r[j]);
+  }
+  if (counted == LseSink::kIncluded && !std::isinf(row.sink)) {
+    w.sink_p = std::exp(row.sink - lse);
+    const double exponent =
+        sink_delta + a.u * (std::abs(row.sink - top_key) + slack) * (1 + a.u) + shared;
+    w.sink_e = w.sink_p * weight_error(exponent, exps, a.exp_error) + flushed;
+  }
+  return w;
+}
+
+/// kappa_max: relative error of the sum of weights.
+double sum_error(const Weights& w, double g) {
+  const double e = w.e.sum() + w.sink_e;
+  return e + g * (w.p.sum() + w.sink_p + e);
+}
+
+Eigen::ArrayXd before_last_rounding(const OracleRow& row, const Weights& w, const Reduction& red,
+                                    double partial_subnormal) {
+  const double kappa = sum_error(w, red.g);
+  if (!(kappa < 1)) return Eigen::ArrayXd::Constant(row.out.size(), kInfinity);
+  const double mass = w.p.sum() + w.e.sum() + w.sink_p + w.sink_e;
+  Eigen::ArrayXd bound = (w.sink_e + red.g * mass) * row.out.abs();
+  for (size_t j = 0; j < row.keys.size(); ++j) {
+    const auto at = static_cast<Eigen::Index>(j);
+    const auto v = row.values->row(row.keys[j]).transpose().array();
+    const double numerator_only = w.r[at] + red.t * (w.p[at] + w.e[at] + w.r[at]);
+    bound += w.e[at] * (v - row.out).abs() + numerator_only * v.abs();
+  }
+  // The sum before the division may overflow: t times it, over D, is a part of the bound.
+  const double denominator = std::exp(row.lse_with_sink - largest_logit(row, LseSink::kIncluded));
+  const double overflow = red.t * kF32Largest * row.v_scale / denominator;
+  bound = (bound > overflow).select(kInfinity, bound);
+  // Products and sums below the normal range.
+  const double flushes = static_cast<double>(row.keys.size()) + red.rescales + 2;
+  bound += flushes * kTiny * std::max(1.0, row.v_scale) + partial_subnormal * row.v_scale;
+  return bound / (1 - kappa);
+}
+
+/// Natural, given kappa_max.
+double lse_bound(const OracleRow& row, const Arithmetic& a, LseSink counted, double kappa) {
+  const double lse = row.lse_as(counted), top = largest_logit(row, counted);
+  const double sum = kappa < 1 ? -std::log1p(-kappa) : kInfinity;
+  const double log = a.log_error * std::max(1.0, lse - top);
+  return sum + log + a.lse_roundings * a.u * (std::max(std::abs(top), std::abs(lse)) + sum + log);
+}
+
+}  // namespace
+
+ErrorBound error_bound(const OracleRow& row, const Arithmetic& a, DType q_type, DType out_type,
+                       LseSink lse_sink) {
+  const Reduction red = reduction_of(row, a);
+  const Weights w = weigh(row, a, red, q_type, out_type, LseSink::kIncluded);
+  const Rounding out = rounding_to(out_type);
+  const bool partials = a.partials_in_out_type && red.parts > 1;
+  ErrorBound bound;
+  bound.out = before_last_rounding(row, w, red, partials ? out.half_subnormal : 0);
+  double last = std::pow(1 + a.u, a.out_roundings) * (1 + out.u), subnormal = out.half_subnormal;
+  if (row.v_scale != 1) last *= (1 + a.u_scale) * (1 + a.u_scale);
+  if (row.v_scale != 1 && a.v_scale_after) last *= 1 + out.u, subnormal *= 1 + row.v_scale;
+  bound.out += (row.out.abs() + bound.out) * (last - 1) + subnormal;
+  // Past the largest finite a conversion gives infinity.
+  bound.out = (row.out.abs() + bound.out > out.largest).select(kInfinity, bound.out);
+
+  const bool same = lse_sink == LseSink::kIncluded || std::isinf(row.sink);
+  const Weights counted = same ? w : weigh(row, a, red, q_type, out_type, lse_sink);
+  bound.lse = lse_bound(row, a, lse_sink, sum_error(counted, red.g));
+  return bound;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,150 @@
+#include "check/vectors.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace shadowgraph {
+namespace {
+
+void raise(std::optional<double>& largest, double value) {
+  largest = std::max(largest.value_or(0), value);
+}
+
+/// Shape of a call's out.
+struct OutShape {
+  int64_t rows, heads, dim;
+};
+OutShape out_shape(const PagedAttention& c) {
+  return {c.q.shape[0], c.params.num_qo_heads, c.params.head_dim_vo};
+}
+OutShape out_shape(const RaggedAttention& c) {
+  return {c.q.shape[0], c.params.num_qo_heads, c.params.head_dim_vo};
+}
+OutShape out_shape(const MergeStates<LseBase::kLog2>& c) {
+  return {c.v.shape[0], c.v.shape[2], c.v.shape[3]};
+}
+
+DType input_type(const PagedAttention& c) { return c.q.dtype; }
+DType input_type(const RaggedAttention& c) { return c.q.dtype; }
+DType input_type(const MergeStates<LseBase::kLog2>& c) { return c.v.dtype; }
+
+Status run(const PagedAttention& c) { return attention_with_kvcache(c); }
+Status run(const RaggedAttention& c) { return attention_varlen(c); }
+Status run(const MergeStates<LseBase::kLog2>& c) { return merge_states(c); }
+
+LseBase base_of(const NaturalLse&) { return LseBase::kNatural; }
+LseBase base_of(const Log2Lse&) { return LseBase::kLog2; }
+
+class CaseJudge {
+ public:
+  CaseJudge(const KernelVector& vector, Arith arith) : vector_(vector), arith_(arith) {
+    verdict_.id = vector.id;
+    verdict_.kind = vector.kind;
+    verdict_.dtype = vector.dtype;
+  }
+
+  VectorVerdict judge_all() {
+    std::vector<bool> accepted;
+    for (size_t i = 0; i < vector_.calls.size(); ++i) {
+      accepted.push_back(
+          std::visit([&](const auto& call) { return judge_ours(call, i); }, vector_.calls[i]));
+    }
+    // The oracle, too, needs calls that the engine accepts.
+    for (const Recorded& recorded : vector_.recorded) {
+      if (recorded.call < accepted.size() && accepted[recorded.call]) judge_recorded(recorded);
+    }
+    if (!accepted.empty() && accepted[0]) judge_reference();
+    for (Finding& finding : verdict_.findings.findings()) finding.case_id = vector_.id;
+    return std::move(verdict_);
+  }
+
+ private:
+  std::string field_prefix(size_t call) const {
+    return vector_.calls.size() == 1 ? "" : "call" + std::to_string(call) + ".";
+  }
+
+  template <class Call>
+  bool judge_ours(Call call, size_t index) {
+    const OutShape shape = out_shape(call);
+    const DType type = input_type(call);
+    const auto pairs = static_cast<size_t>(std::max<int64_t>(0, shape.rows * shape.heads));
+    std::vector<std::byte> out(pairs * static_cast<size_t>(shape.dim) * size_of(type));
+    std::vector<float> lse(pairs);
+    call.out = TensorView(out.data(), type, {shape.rows, shape.heads, shape.dim});
+    call.lse.tensor = TensorView(lse.data(), DType::kF32, {shape.rows, shape.heads});
+    call.options.arith = arith_;
+    Status refused = run(call);
+    if (!refused.ok()) {
+      for (Finding& finding : refused.findings())
+        finding.where.field.insert(0, field_prefix(index));
+      verdict_.findings.add(std::move(refused));
+      return false;
+    }
+    JudgeOptions options;
+    options.prefix = field_prefix(index);
+    const Arithmetic& ours =
+        *find_arithmetic(arith_ == Arith::kFast ? "ours_fast" : "ours_portable");
+    const Result result{call.out, call.lse.tensor, base_of(call.lse), call.options.lse_sink};
+    Judgement j = judge(vector_.calls[index], result, ours, options);
+    verdict_.rows += j.rows;
+    verdict_.empty_rows += j.empty_rows;
+    raise(verdict_.ours.out, j.error_over_bound);
+    raise(verdict_.ours.lse, j.lse_error_over_bound);
+    take(std::move(j), options.prefix + "ours");
+    return true;
+  }
+
+  void judge_recorded(const Recorded& recorded) {
+    const Arithmetic* arithmetic = find_arithmetic(recorded.kernel);
+    if (arithmetic == nullptr) {
+      verdict_.findings.add(make_finding("num.recorded", at(recorded.name),
+                                         "a kernel of arithmetics.inc",
+                                         "\"" + recorded.kernel + "\""));
+      return;
+    }
+    JudgeOptions options{"num.recorded", "num.recorded", true, recorded.name + "."};
+    const Result result{recorded.out, recorded.lse, recorded.lse_base, LseSink::kExcluded};
+    Judgement j = judge(vector_.calls[recorded.call], result, *arithmetic, options);
+    if (!recorded.known_wrong.empty()) {
+      char ratio[32];
+      std::snprintf(ratio, sizeof ratio, "%.3g", j.error_over_bound);
+      verdict_.notes.push_back("known-wrong variant " + recorded.name + ": error " + ratio +
+                               " times its bound (" + recorded.known_wrong + ")");
+      return;
+    }
+    if (recorded.out.defined()) raise(verdict_.gpu.out, j.error_over_bound);
+    if (recorded.lse.defined()) raise(verdict_.gpu.lse, j.lse_error_over_bound);
+    take(std::move(j), recorded.name);
+  }
+
+  void judge_reference() {
+    if (!vector_.out_ref.defined() && !vector_.lse_ref.defined()) return;
+    JudgeOptions options{"num.reference", "num.reference", true, "ref."};
+    const Result result{vector_.out_ref, vector_.lse_ref, LseBase::kNatural, vector_.lse_ref_sink};
+    Judgement j = judge(vector_.calls[0], result, *find_arithmetic("float64"), options);
+    if (vector_.out_ref.defined()) raise(verdict_.reference.out, j.error_over_bound);
+    if (vector_.lse_ref.defined()) raise(verdict_.reference.lse, j.lse_error_over_bound);
+    take(std::move(j), "reference");
+  }
+
+  void take(Judgement judgement, const std::string& who) {
+    verdict_.unbounded_rows += judgement.unbounded_rows;
+    verdict_.findings.add(std::move(judgement.findings));
+    for (std::string& note : judgement.notes) {
+      verdict_.notes.push_back(std::move(note.insert(0, who + ": ")));
+    }
+  }
+
+  const KernelVector& vector_;
+  Arith arith_;
+  VectorVerdict verdict_;
+};
+
+}  // namespace
+
+VectorVerdict judge_vector(const KernelVector& vector, Arith arith) {
+  return CaseJudge(vector, arith).judge_all();
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,36 @@
+// Judging kernel vectors: our engine on every call of a case, and what others recorded, each with
+// its own arithmetic. Tested by tests/check/vectors_test.cc.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attn/kernel_vector.h"
+#include "check/compare.h"
+
+namespace shadowgraph {
+
+/// Largest error over its bound; absent where there was nothing to judge.
+struct ErrorRatios {
+  std::optional<double> out, lse;
+};
+
+struct VectorVerdict {
+  std::string id, kind;
+  DType dtype = DType::kF32;
+  ErrorRatios ours;       // over all calls
+  ErrorRatios gpu;        // over what was recorded, known-wrong variants left out
+  ErrorRatios reference;  // the file's own float64 result
+  int64_t rows = 0;       // (query row, head) pairs of our calls
+  int64_t empty_rows = 0;
+  int64_t unbounded_rows = 0;  // rows about which a bound says nothing
+  std::vector<std::string> notes;
+  Status findings;  // num.bound, num.lse_bound, num.empty_row, num.recorded, num.reference; input.*
+                    // if a call is refused; case_id is the case's id
+};
+
+/// arith chooses our arithmetic. Never throws but std::bad_alloc.
+VectorVerdict judge_vector(const KernelVector& vector, Arith arith = Arith::kPortable);
+
+}  // namespace shadowgraph

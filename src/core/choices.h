@@ -1,0 +1,77 @@
+// Choices: the only source of variety. A generated case is a function of a stream of bounded integers; whoever feeds
+// the stream (a seed, a recorded sequence, a fuzzer's bytes, an odometer) chooses the case, and shrinks it by
+// shrinking the stream.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+namespace shadowgraph {
+
+/// A small counter-based generator (SplitMix64; Steele, Lea, Flood 2014): the same numbers on every machine.
+class Rng {
+ public:
+  explicit Rng(uint64_t seed) : state_(seed) {}
+
+  uint64_t next() {
+    state_ += 0x9e3779b97f4a7c15u;
+    uint64_t z = state_;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  /// 0 <= r < bound, by multiplication; the bias of bound / 2^32 does not matter here.
+  uint32_t below(uint32_t bound) { return static_cast<uint32_t>((next() >> 32) * bound >> 32); }
+  /// Uniform in [-1, 1), a multiple of 2^-23.
+  float signed_unit() { return static_cast<float>(static_cast<int32_t>(next() >> 40) - (1 << 23)) * 0x1p-23f; }
+
+  /// An independent stream for item number index.
+  static Rng stream(uint64_t seed, uint64_t index) {
+    Rng mix(seed);
+    return Rng(mix.next() ^ Rng(index).next());
+  }
+
+ private:
+  uint64_t state_;
+};
+
+class Choices {
+ public:
+  /// Random choices.
+  explicit Choices(Rng rng) : rng_(rng) {}
+  /// Recorded choices; past their end every choice is 0, the simplest.
+  explicit Choices(std::span<const uint32_t> recorded)
+      : rng_(0), replay_(recorded.begin(), recorded.end()), replaying_(true) {}
+
+  /// 0 <= r < bound. 0 should be the simplest outcome: shrinking goes there.
+  uint32_t below(uint32_t bound) {
+    assert(bound > 0);
+    uint32_t value = 0;
+    if (!replaying_) {
+      value = rng_.below(bound);
+    } else if (made_.size() < replay_.size()) {
+      value = replay_[made_.size()] % bound;
+    }
+    made_.push_back(value);
+    return value;
+  }
+  int between(int low, int high) { return low + static_cast<int>(below(static_cast<uint32_t>(high - low + 1))); }
+  bool one_in(uint32_t n) { return below(n) == n - 1; }
+  template <class T>
+  T of(std::initializer_list<T> options) {
+    return *(options.begin() + below(static_cast<uint32_t>(options.size())));
+  }
+
+  /// What was chosen so far: feeding it back gives the same case.
+  const std::vector<uint32_t>& made() const { return made_; }
+
+ private:
+  Rng rng_;
+  std::vector<uint32_t> replay_, made_;
+  bool replaying_ = false;
+};
+
+}  // namespace shadowgraph

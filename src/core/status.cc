@@ -1,0 +1,62 @@
+#include "shadowgraph/status.h"
+
+#include <iterator>
+
+#include "core/laws.h"
+
+namespace shadowgraph {
+
+std::string Finding::to_string() const {
+  std::string s = id + ": ";
+  if (!case_id.empty()) s += case_id + ": ";
+  s += where.field;
+  if (where.row) {
+    s += '[' + std::to_string(*where.row);
+    if (where.col) s += ", " + std::to_string(*where.col);
+    s += ']';
+  }
+  s += " is " + got + ", expected " + expected;
+  return s;
+}
+
+void Status::add(Status other) {
+  findings_.insert(findings_.end(), std::make_move_iterator(other.findings_.begin()),
+                   std::make_move_iterator(other.findings_.end()));
+}
+
+std::string Status::to_string() const {
+  if (ok()) return "ok";
+  std::string s;
+  for (const Finding& f : findings_) {
+    if (!s.empty()) s += '\n';
+    s += f.to_string();
+  }
+  return s;
+}
+
+Where at(std::string field, std::optional<int64_t> row, std::optional<int64_t> col) {
+  Where where;
+  where.field = std::move(field);
+  where.row = row;
+  where.col = col;
+  return where;
+}
+
+Finding make_finding(LawId id, Where where, std::string expected, std::string got) {
+  const Law& law = id.law();
+  Finding f;
+  f.id = law.id;
+  f.title = law.sentence;
+  f.severity = law.severity;
+  f.where = std::move(where);
+  f.expected = std::move(expected);
+  f.got = std::move(got);
+  for (std::string_view rest = law.refs; !rest.empty();) {
+    const size_t end = rest.find(' ');
+    f.refs.emplace_back(rest.substr(0, end));
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+  }
+  return f;
+}
+
+}  // namespace shadowgraph

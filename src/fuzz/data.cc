@@ -1,0 +1,136 @@
+#include "fuzz/data.h"
+
+#include <cmath>
+#include <limits>
+
+#include "attn/mask.h"
+#include "core/choices.h"
+#include "core/float_formats.h"
+
+namespace shadowgraph {
+namespace {
+
+bool is_exact(const Case& x) { return x.data == CaseData::kUniform || x.data == CaseData::kSelector; }
+
+/// Uniform in [-1, 1), with as many bits as the type can hold.
+float random_value(DType t, Rng& rng) {
+  switch (t) {
+    case DType::kF32: return rng.signed_unit();
+    case DType::kF16: return static_cast<float>(static_cast<int>(rng.below(2048)) - 1024) / 1024;
+    case DType::kBF16: return static_cast<float>(static_cast<int>(rng.below(256)) - 128) / 128;
+    default: return static_cast<float>(static_cast<int>(rng.below(16)) - 8) / 8;
+  }
+}
+
+void fill_random(LogicalTensor& t, float factor, Rng& rng) {
+  const auto count = static_cast<int64_t>(t.bytes.size() / size_of(t.dtype));
+  for (int64_t i = 0; i < count; ++i) store_float(t.bytes.data(), t.dtype, i, factor * random_value(t.dtype, rng));
+}
+
+/// Small integers that every type holds exactly. The first five columns spell (token, request) in octal, so that a
+/// wrong sum names the key that was read instead.
+void fill_codes(LogicalTensor& v, int64_t request, Rng& rng) {
+  const auto tokens = static_cast<int64_t>(v.bytes.size()) / (v.heads * v.row_bytes());
+  const int span = is_fp8(v.dtype) ? 8 : 64;
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t head = 0; head < v.heads; ++head) {
+      for (int64_t d = 0; d < v.dim; ++d) {
+        int64_t value = static_cast<int64_t>(rng.below(static_cast<uint32_t>(2 * span + 1))) - span;
+        if (is_fp8(v.dtype) && value > 4) value &= ~int64_t{1};
+        if (is_fp8(v.dtype) && value < -4) value = -(-value & ~int64_t{1});
+        if (d < 4) value = t >> (3 * d) & 7;
+        if (d == 4) value = request & 7;
+        store_float(v.row(t, head), v.dtype, d, static_cast<float>(value));
+      }
+    }
+  }
+}
+
+constexpr float kHotKey = 64;  // exact in every type
+
+/// q and K such that a hot key's logit is at least 256 (natural, before the cap) and every other one's is 0.
+void fill_selector(const Case& x, RequestData& data, const RequestExtent& r, Rng& rng) {
+  data.hot.assign(static_cast<size_t>(r.kv_len), 0);
+  for (int i = 0; r.kv_len > 0 && i < 3; ++i) data.hot[rng.below(static_cast<uint32_t>(r.kv_len))] = 1;
+  const float lead = 256 / (kHotKey * x.sm_scale * x.k_scale);
+  const float q0 = std::exp2(std::ceil(std::log2(lead)));
+  for (int64_t head = 0; head < x.num_qo_heads; ++head) {
+    for (int64_t q = 0; q < r.q_len; ++q) store_float(data.q.row(q, head), x.q_dtype, 0, q0);
+  }
+  for (int64_t head = 0; head < x.num_kv_heads; ++head) {
+    for (int64_t t = 0; t < r.kv_len; ++t) {
+      if (data.hot[static_cast<size_t>(t)]) store_float(data.k.row(t, head), x.kv_dtype, 0, kHotKey);
+    }
+  }
+}
+
+void fill_mask(const Case& x, RequestData& data, const RequestExtent& r, Rng& rng) {
+  if (x.mask == CustomMask::Kind::kNone) return;
+  data.mask.resize(static_cast<size_t>(int64_t{r.q_len} * r.kv_len));
+  // Whole rows and long runs hidden, not only noise.
+  const uint32_t hidden_of_8 = rng.below(8);
+  for (uint8_t& seen : data.mask) seen = rng.below(8) >= hidden_of_8 ? 1 : 0;
+  if (r.q_len > 0 && rng.below(4) == 0) {
+    const auto row = static_cast<int64_t>(rng.below(static_cast<uint32_t>(r.q_len)));
+    for (int64_t k = 0; k < r.kv_len; ++k) data.mask[static_cast<size_t>(row * r.kv_len + k)] = 0;
+  }
+}
+
+void find_visible(const Case& x, RequestData& data, const RequestExtent& r) {
+  data.visible.assign(static_cast<size_t>(r.kv_len), 0);
+  data.reachable = data.visible;
+  const MaskShape mask = {r.q_len, r.kv_len, x.causal, x.window_left, x.window_right};
+  for (int64_t q = 0; q < r.q_len; ++q) {
+    for (int64_t k = 0; k < r.kv_len; ++k) {
+      if (attends(mask, q, k)) data.reachable[static_cast<size_t>(k)] = 1;
+      if (sees(x, data, r, q, k)) data.visible[static_cast<size_t>(k)] = 1;
+    }
+  }
+}
+
+RequestData make_request(const Case& x, int64_t index, Rng& rng) {
+  const RequestExtent& r = x.requests[static_cast<size_t>(index)];
+  RequestData data;
+  data.q = LogicalTensor(x.q_dtype, r.q_len, x.num_qo_heads, x.head_dim_qk);
+  data.k = LogicalTensor(x.kv_dtype, r.kv_len, x.num_kv_heads, x.head_dim_qk);
+  data.v = LogicalTensor(x.kv_dtype, r.kv_len, x.num_kv_heads, x.head_dim_vo);
+  fill_mask(x, data, r, rng);
+  find_visible(x, data, r);
+  if (is_exact(x)) {
+    fill_codes(data.v, index, rng);
+    // Uniform: q = 0, and K is anything.
+    if (x.data == CaseData::kUniform) fill_random(data.k, 1, rng);
+    if (x.data == CaseData::kSelector) fill_selector(x, data, r, rng);
+  } else {
+    fill_random(data.q, x.data == CaseData::kPeaked ? 8 : 1, rng);
+    fill_random(data.k, 1, rng);
+    fill_random(data.v, 1, rng);
+  }
+  return data;
+}
+
+}  // namespace
+
+bool sees(const Case& x, const RequestData& data, const RequestExtent& r, int64_t q, int64_t key) {
+  const MaskShape mask = {r.q_len, r.kv_len, x.causal, x.window_left, x.window_right};
+  if (!attends(mask, q, key)) return false;
+  return data.mask.empty() || data.mask[static_cast<size_t>(q * r.kv_len + key)] != 0;
+}
+
+LogicalData make_data(const Case& x) {
+  Rng rng(x.seed);
+  LogicalData data;
+  for (size_t i = 0; i < x.requests.size(); ++i) {
+    data.requests.push_back(make_request(x, static_cast<int64_t>(i), rng));
+  }
+  if (x.sinks) {
+    // On exact data a sink weighs exactly 1 or nothing; on other data it may rule the row.
+    for (int32_t h = 0; h < x.num_qo_heads; ++h) {
+      const float nothing = -std::numeric_limits<float>::infinity();
+      data.sinks.push_back(is_exact(x) ? (rng.below(2) ? 0.f : nothing) : 6 * rng.signed_unit());
+    }
+  }
+  return data;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,141 @@
+#include "fuzz/fuzz.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "fuzz/generate.h"
+
+namespace shadowgraph {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+int64_t median_keys(const Case& x) {
+  std::vector<int64_t> keys;
+  for (const RequestExtent& r : x.requests) keys.push_back(r.kv_len);
+  std::sort(keys.begin(), keys.end());
+  return keys[keys.size() / 2];
+}
+
+std::string reproduce(const FuzzOptions& options, uint64_t number) {
+  std::string s = "shadowgraph fuzz --seed " + std::to_string(options.seed) + " --first " + std::to_string(number) +
+                  " --cases 1";
+  if (options.run.arith == Arith::kFast) s += " --arith fast";
+  if (!options.run.isa.empty()) s += " --isa " + std::string(options.run.isa);
+  return s;
+}
+
+/// What one worker found; joined at the end.
+struct Tally {
+  uint64_t cases = 0;
+  FuzzHistograms histograms;
+  std::map<std::string, int64_t> coverage;
+  std::vector<std::pair<uint64_t, Finding>> findings;
+};
+
+void count(const Case& x, Tally& tally) {
+  ++tally.cases;
+  const std::string text = x.to_string();
+  const size_t kernel_end = text.find(' ');
+  ++tally.coverage[text.substr(0, text.find(' ', kernel_end + 1))];
+  if (x.kernel == CaseKernel::kMergeStates) return;  // has no keys
+  ++tally.histograms.keys[median_keys(x)];
+  ++tally.histograms.requests[static_cast<int64_t>(x.requests.size())];
+  ++tally.histograms.head_dim[x.head_dim_qk];
+}
+
+void add_all(std::map<int64_t, int64_t>& into, const std::map<int64_t, int64_t>& from) {
+  for (const auto& [value, cases] : from) into[value] += cases;
+}
+
+class Runner {
+ public:
+  Runner(const FuzzOptions& options, const std::atomic<bool>& stop) : options_(options), stop_(stop) {}
+
+  void work(Tally& tally) {
+    while (!done()) {
+      const uint64_t index = next_.fetch_add(1);
+      if (options_.cases != 0 && index >= options_.cases) return;
+      const uint64_t number = options_.first + index;
+      const Case x = fuzz_case(options_.seed, number);
+      const Status status = check_case(x, options_.run);
+      count(x, tally);
+      for (const Finding& f : status.findings()) {
+        tally.findings.emplace_back(number, f);
+        Finding& mine = tally.findings.back().second;
+        mine.case_id = "seed " + std::to_string(options_.seed) + " case " + std::to_string(number) + ": " + x.to_string();
+        mine.reproduce = reproduce(options_, number);
+      }
+      cases_ += 1;
+      findings_ += status.findings().size();
+    }
+  }
+
+  FuzzProgress progress() const { return {cases_, findings_, seconds_since(start_)}; }
+
+ private:
+  bool done() const {
+    return stop_ || findings_ >= options_.max_findings ||
+           (options_.seconds > 0 && seconds_since(start_) >= options_.seconds);
+  }
+
+  const FuzzOptions& options_;
+  const std::atomic<bool>& stop_;
+  const Clock::time_point start_ = Clock::now();
+  std::atomic<uint64_t> next_{0}, cases_{0}, findings_{0};
+};
+
+FuzzResult join(std::vector<Tally>& tallies) {
+  FuzzResult result;
+  std::vector<std::pair<uint64_t, Finding>> findings;
+  for (Tally& t : tallies) {
+    result.cases += t.cases;
+    add_all(result.histograms.keys, t.histograms.keys);
+    add_all(result.histograms.requests, t.histograms.requests);
+    add_all(result.histograms.head_dim, t.histograms.head_dim);
+    for (const auto& [name, cases] : t.coverage) result.coverage[name] += cases;
+    std::move(t.findings.begin(), t.findings.end(), std::back_inserter(findings));
+  }
+  std::stable_sort(findings.begin(), findings.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [number, finding] : findings) result.findings.add(std::move(finding));
+  return result;
+}
+
+}  // namespace
+
+Case fuzz_case(uint64_t seed, uint64_t number) {
+  Choices choices(Rng::stream(seed, number));
+  return generate(choices);
+}
+
+FuzzResult run_fuzz(const FuzzOptions& options, const std::function<void(const FuzzProgress&)>& progress,
+                    const std::atomic<bool>& stop) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int threads = options.threads > 0 ? options.threads : std::max(1, cores);
+  Runner runner(options, stop);
+  std::vector<Tally> tallies(static_cast<size_t>(threads));
+  std::atomic<int> running{threads};
+  std::vector<std::thread> workers;
+  for (Tally& tally : tallies) {
+    workers.emplace_back([&] {
+      runner.work(tally);
+      --running;
+    });
+  }
+  for (int tick = 0; running > 0; ++tick) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (progress && tick % 40 == 0) progress(runner.progress());
+  }
+  for (std::thread& worker : workers) worker.join();
+  if (progress) progress(runner.progress());
+  const double seconds = runner.progress().seconds;
+  FuzzResult result = join(tallies);
+  result.seconds = seconds;
+  return result;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,51 @@
+// run_fuzz: many generated cases on all cores. Case i of a seed is the same case wherever and whenever it runs.
+// Tested by tests/fuzz/fuzz_test.cc.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fuzz/laws.h"
+
+namespace shadowgraph {
+
+struct FuzzOptions {
+  uint64_t seed = 1;
+  uint64_t first = 0;     // number of the first case
+  uint64_t cases = 0;     // 0: no limit
+  double seconds = 0;     // 0: no limit; one of the two is set
+  int threads = 0;        // cases at once; 0: one a core
+  size_t max_findings = 100;  // stops after so many
+  RunOptions run;
+};
+
+struct FuzzProgress {
+  uint64_t cases = 0, findings = 0;
+  double seconds = 0;
+};
+
+/// How many cases had which value; keys are counted per case over its requests (median request).
+struct FuzzHistograms {
+  std::map<int64_t, int64_t> keys, requests, head_dim;
+};
+
+struct FuzzResult {
+  uint64_t cases = 0;
+  double seconds = 0;
+  Status findings;  // case_id and reproduce filled in, in the order of case numbers
+  FuzzHistograms histograms;
+  std::map<std::string, int64_t> coverage;  // "decode_paged uniform": cases
+};
+
+/// The Case with that number.
+Case fuzz_case(uint64_t seed, uint64_t number);
+
+/// progress is called a few times a second, from one thread; stop ends the run after the cases in hand.
+FuzzResult run_fuzz(const FuzzOptions& options, const std::function<void(const FuzzProgress&)>& progress,
+                    const std::atomic<bool>& stop);
+
+}  // namespace shadowgraph

@@ -1,0 +1,52 @@
+// GuardedBuffer: memory full of poison, with margins that nobody may touch.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace shadowgraph {
+
+/// All bits set: NaN in every float type, -1 in every integer.
+inline constexpr std::byte kPoison{0xff};
+
+class GuardedBuffer {
+ public:
+  GuardedBuffer() = default;
+  /// `skew` bytes off a 64-byte boundary.
+  GuardedBuffer(int64_t bytes, int64_t skew)
+      : memory_(static_cast<size_t>(bytes + 3 * kMargin), kPoison), size_(bytes) {
+    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
+    start_ = static_cast<int64_t>((kMargin - address % kMargin) % kMargin) + kMargin + skew;
+  }
+  std::byte* data() { return memory_.data() + start_; }
+  const std::byte* data() const { return memory_.data() + start_; }
+  int64_t size() const { return size_; }
+
+  /// Is everything poison, margins included?
+  bool untouched() const {
+    return std::all_of(memory_.begin(), memory_.end(), [](std::byte b) { return b == kPoison; });
+  }
+  /// A number that changes when any byte does, margins included.
+  uint64_t fingerprint() const {
+    uint64_t h = 0;
+    size_t i = 0;
+    for (; i + 8 <= memory_.size(); i += 8) {
+      uint64_t word;
+      std::memcpy(&word, memory_.data() + i, 8);
+      h = (h ^ word) * 0x9e3779b97f4a7c15u;
+      h ^= h >> 29;
+    }
+    for (; i < memory_.size(); ++i) h = (h ^ std::to_integer<uint64_t>(memory_[i])) * 0x100000001b3u;
+    return h;
+  }
+
+ private:
+  static constexpr int64_t kMargin = 64;
+  std::vector<std::byte> memory_;
+  int64_t size_ = 0, start_ = 0;
+};
+
+}  // namespace shadowgraph

@@ -1,0 +1,251 @@
+#include "io/case_reader.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "io/file.h"
+
+namespace shadowgraph {
+namespace {
+
+std::string shape_text(std::span<const int64_t> shape) {
+  std::string s;
+  for (const int64_t dim : shape)
+    s += (s.empty() ? "" : ", ") + (dim < 0 ? "any" : std::to_string(dim));
+  return '[' + s + ']';
+}
+
+std::string dtypes_text(DTypes dtypes) {
+  std::string s;
+  for (const DType t : dtypes) s += (s.empty() ? "" : " or ") + std::string(name_of(t));
+  return s;
+}
+
+bool shape_matches(const ConstTensorView& t, std::span<const int64_t> shape) {
+  if (t.rank != static_cast<int>(shape.size())) return false;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] >= 0 && t.shape[i] != shape[i]) return false;
+  }
+  return true;
+}
+
+std::optional<int64_t> int64_of(const JsonValue& value) {
+  if (const auto* i = value.as<int64_t>()) return *i;
+  if (const auto* u = value.as<uint64_t>(); u != nullptr && *u <= INT64_MAX)
+    return static_cast<int64_t>(*u);
+  return {};
+}
+
+/// NaN if it is no number.
+double double_of(const JsonValue& value) {
+  if (const auto* d = value.as<double>()) return *d;
+  if (const auto* u = value.as<uint64_t>()) return static_cast<double>(*u);
+  if (const auto* i = value.as<int64_t>()) return static_cast<double>(*i);
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace
+
+const JsonValue* CaseReader::field(std::string_view name) {
+  const JsonValue* value = metadata_.find(name);
+  if (value == nullptr) bad_field(name, "present", "missing");
+  return value;
+}
+
+bool CaseReader::flag(std::string_view name) {
+  const JsonValue* value = field(name);
+  if (value == nullptr) return false;
+  if (const auto* b = value->as<bool>()) return *b;
+  bad_field(name, "true or false", value->describe());
+  return false;
+}
+
+int32_t CaseReader::integer(std::string_view name, int32_t low, int32_t high) {
+  const JsonValue* value = field(name);
+  if (value == nullptr) return low;
+  if (const std::optional<int64_t> n = int64_of(*value); n && *n >= low && *n <= high) {
+    return static_cast<int32_t>(*n);
+  }
+  bad_field(name, "an integer from " + std::to_string(low) + " to " + std::to_string(high),
+            value->describe());
+  return low;
+}
+
+float CaseReader::number(std::string_view name, bool positive) {
+  const JsonValue* value = field(name);
+  if (value == nullptr) return 1;
+  const double wide = double_of(*value);
+  // Past float's range the cast is undefined; a NaN fails both comparisons.
+  if (wide >= 0 && wide <= std::numeric_limits<float>::max()) {
+    const auto n = static_cast<float>(wide);
+    if (n > 0 || !positive) return n;
+  }
+  bad_field(name, positive ? "a finite number above 0" : "a finite number, 0 or more",
+            value->describe());
+  return 1;
+}
+
+std::string CaseReader::text(std::string_view name) {
+  const JsonValue* value = field(name);
+  if (value == nullptr) return {};
+  if (const auto* s = value->as<std::string>()) return *s;
+  bad_field(name, "a string", value->describe());
+  return {};
+}
+
+DType CaseReader::dtype(std::string_view name) {
+  const std::string s = text(name);
+  if (s == "f16") return DType::kF16;
+  if (s == "bf16") return DType::kBF16;
+  if (s == "f32") return DType::kF32;
+  if (s == "e4m3fn") return DType::kE4M3;
+  if (ok()) bad_field(name, "f16, bf16, f32 or e4m3fn", printable(s));
+  return DType::kF32;
+}
+
+std::vector<int32_t> CaseReader::lengths(std::string_view name, int32_t batch) {
+  const JsonValue* value = field(name);
+  if (value == nullptr) return {};
+  const auto* items = value->as<JsonValue::Array>();
+  if (items == nullptr || items->size() != static_cast<size_t>(batch)) {
+    bad_field(name, "a list of " + std::to_string(batch) + " lengths", value->describe());
+    return {};
+  }
+  std::vector<int32_t> list(items->size());
+  int64_t sum = 0;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const auto* n = (*items)[i].as<uint64_t>();
+    if (n == nullptr || *n > static_cast<uint64_t>(kMaxVectorTokens - sum)) {
+      bad_field(name, "lengths from 0, at most " + std::to_string(kMaxVectorTokens) + " in all",
+                (*items)[i].describe() + " at [" + std::to_string(i) + ']');
+      return {};
+    }
+    list[i] = static_cast<int32_t>(*n);
+    sum += list[i];
+  }
+  return list;
+}
+
+void CaseReader::bad_field(std::string_view name, std::string expected, std::string got) {
+  status_.add(file_finding("vector.case", file_name_ + '#' + id_, printable(name),
+                           std::move(expected), std::move(got)));
+}
+
+void CaseReader::bad_tensor(std::string_view name, std::string expected, std::string got,
+                            std::optional<int64_t> row) {
+  Finding finding = file_finding("vector.tensor", file_name_ + '#' + id_, printable(name),
+                                 std::move(expected), std::move(got));
+  finding.where.row = row;
+  status_.add(std::move(finding));
+}
+
+const ConstTensorView* CaseReader::find(std::string_view name) const {
+  const auto at = file_.tensors.find(full_name(name));
+  return at == file_.tensors.end() ? nullptr : &at->second;
+}
+
+bool CaseReader::has_tensor(std::string_view name) const {
+  const auto is_it = [full = full_name(name)](const SkippedTensor& t) { return t.name == full; };
+  return find(name) != nullptr || std::any_of(file_.skipped.begin(), file_.skipped.end(), is_it);
+}
+
+DType CaseReader::tensor_dtype(std::string_view name) {
+  const ConstTensorView* found = find(name);
+  if (found != nullptr && is_float16_or_32(found->dtype)) return found->dtype;
+  bad_tensor(name, "f16, bf16 or f32",
+             found == nullptr ? "missing or not readable" : std::string(name_of(found->dtype)));
+  return DType::kF32;
+}
+
+ConstTensorView CaseReader::tensor(std::string_view name, DTypes dtypes,
+                                   std::initializer_list<int64_t> shape) {
+  const ConstTensorView* found = find(name);
+  const std::string expected = dtypes_text(dtypes) + ' ' + shape_text(shape);
+  if (found == nullptr) {
+    std::string got = "missing";
+    for (const SkippedTensor& t : file_.skipped) {
+      if (t.name == full_name(name)) got = "not readable: " + t.reason;
+    }
+    bad_tensor(name, expected, got);
+    return {};
+  }
+  const bool dtype_ok = std::find(dtypes.begin(), dtypes.end(), found->dtype) != dtypes.end();
+  if (!dtype_ok || !shape_matches(*found, shape)) {
+    bad_tensor(name, expected,
+               std::string(name_of(found->dtype)) + ' ' +
+                   shape_text({found->shape.data(), static_cast<size_t>(found->rank)}));
+    return {};
+  }
+  return aligned(*found);
+}
+
+ConstTensorView CaseReader::aligned(ConstTensorView view) {
+  if (reinterpret_cast<uintptr_t>(view.data) % size_of(view.dtype) == 0) return view;
+  const size_t size = static_cast<size_t>(view.numel()) * size_of(view.dtype);
+  view.data = own(std::vector<std::byte>(view.data, view.data + size)).data();
+  return view;
+}
+
+std::span<const int32_t> CaseReader::indices(std::string_view name, int64_t size) {
+  const ConstTensorView view = tensor(name, {DType::kI32}, {size});
+  if (!view.defined()) return {};
+  return {reinterpret_cast<const int32_t*>(view.data), static_cast<size_t>(size)};
+}
+
+std::span<const int32_t> CaseReader::indices(std::string_view name,
+                                             std::span<const int32_t> expected) {
+  const std::span<const int32_t> found = indices(name, static_cast<int64_t>(expected.size()));
+  if (found.size() != expected.size()) return {};
+  const auto [want, got] = std::mismatch(expected.begin(), expected.end(), found.begin());
+  if (want == expected.end()) return found;
+  bad_tensor(name, std::to_string(*want) + ", as the metadata says", std::to_string(*got),
+             want - expected.begin());
+  return {};
+}
+
+std::span<const uint8_t> CaseReader::bytes(std::string_view name, int64_t size) {
+  const ConstTensorView view = tensor(name, {DType::kU8, DType::kBool}, {size});
+  if (!view.defined()) return {};
+  return {reinterpret_cast<const uint8_t*>(view.data), static_cast<size_t>(size)};
+}
+
+std::vector<std::shared_ptr<const void>> CaseReader::take_storage() {
+  storage_.push_back(file_.bytes);
+  return std::move(storage_);
+}
+
+std::vector<int32_t> indptr_of(std::span<const int32_t> lengths) {
+  std::vector<int32_t> indptr(1, 0);
+  std::partial_sum(lengths.begin(), lengths.end(), std::back_inserter(indptr));
+  return indptr;
+}
+
+TensorView cache_view(const ConstTensorView& view) {
+  TensorView t;
+  t.data = const_cast<std::byte*>(view.data);
+  t.dtype = view.dtype;
+  t.rank = view.rank;
+  t.shape = view.shape;
+  t.stride = view.stride;
+  return t;
+}
+
+Recorded recorded_by(std::string_view kernel, std::string name, size_t call,
+                     std::string known_wrong) {
+  Recorded recorded;
+  recorded.name = std::move(name);
+  recorded.kernel = kernel;
+  recorded.call = call;
+  recorded.known_wrong = std::move(known_wrong);
+  return recorded;
+}
+
+ConstTensorView swap_leading(ConstTensorView view) {
+  std::swap(view.shape[0], view.shape[1]);
+  std::swap(view.stride[0], view.stride[1]);
+  return view;
+}
+
+}  // namespace shadowgraph

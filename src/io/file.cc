@@ -1,0 +1,136 @@
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+namespace shadowgraph {
+namespace {
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() { close(); }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+  bool close() {
+    const int fd = std::exchange(fd_, -1);
+    return fd < 0 || ::close(fd) == 0;
+  }
+
+ private:
+  int fd_;
+};
+
+std::string error_text(int error) { return std::strerror(error); }
+
+/// Bytes read, fewer at the end of the file; -1 and errno on an error.
+ssize_t read_up_to(int fd, std::byte* to, size_t size) {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::read(fd, to + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return -1;
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  return static_cast<ssize_t>(done);
+}
+
+bool write_all(int fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+Status failure(LawId law, const std::string& path, std::string expected, std::string got) {
+  Status status;
+  status.add(file_finding(law, path, "file", std::move(expected), std::move(got)));
+  return status;
+}
+
+Status read_open_file(int fd, const std::string& path, std::vector<std::byte>* bytes) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0)
+    return failure("io.open", path, "a readable file", error_text(errno));
+  if (!S_ISREG(info.st_mode)) {
+    return failure("io.open", path, "a regular file",
+                   S_ISDIR(info.st_mode) ? "a directory" : "not one");
+  }
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (size > kMaxFileBytes) {
+    return failure("io.memory", path, "at most " + std::to_string(kMaxFileBytes) + " bytes",
+                   std::to_string(size));
+  }
+  // One byte more than declared, to see a file that grows.
+  std::vector<std::byte> content(size + 1);
+  const ssize_t n = read_up_to(fd, content.data(), content.size());
+  if (n < 0) return failure("io.open", path, "a readable file", error_text(errno));
+  if (static_cast<uint64_t>(n) != size) {
+    return failure("io.truncated", path, std::to_string(size) + " bytes, as when it was opened",
+                   (static_cast<uint64_t>(n) < size ? "only " : "at least ") + std::to_string(n));
+  }
+  content.resize(size);
+  *bytes = std::move(content);
+  return {};
+}
+
+}  // namespace
+
+Status read_file(const std::string& path, std::vector<std::byte>* bytes) {
+  return with_memory_findings(path, [&]() -> Status {
+    // O_NONBLOCK: opening a FIFO must not wait for a writer.
+    const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (fd.get() < 0) return failure("io.open", path, "a readable file", error_text(errno));
+    return read_open_file(fd.get(), path, bytes);
+  });
+}
+
+Status write_file(const std::string& path, std::span<const std::byte> bytes) {
+  return with_memory_findings(path, [&]() -> Status {
+    const std::string partial = path + ".partial." + std::to_string(::getpid());
+    FileDescriptor fd(
+        ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+    if (fd.get() < 0) return failure("io.write", path, "a new file beside it", error_text(errno));
+    const bool written = write_all(fd.get(), bytes) && ::fsync(fd.get()) == 0 && fd.close();
+    if (written && std::rename(partial.c_str(), path.c_str()) == 0) return {};
+    const int error = errno;
+    ::unlink(partial.c_str());
+    return failure("io.write", path, "a file that takes all bytes", error_text(error));
+  });
+}
+
+std::string printable(std::string_view text) {
+  constexpr size_t kLongest = 120;
+  std::string safe;
+  for (const char c : text.substr(0, kLongest)) {
+    if (c >= 0x20 && c <= 0x7e) {
+      safe += c;
+    } else {
+      char escaped[5];
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(c));
+      safe += escaped;
+    }
+  }
+  if (text.size() > kLongest) safe += "...";
+  return safe;
+}
+
+Finding file_finding(LawId law, const std::string& name, std::string field, std::string expected,
+                     std::string got) {
+  Finding finding = make_finding(law, at(std::move(field)), std::move(expected), std::move(got));
+  finding.case_id = printable(name);
+  return finding;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,32 @@
+// Kernel vectors: what other people's kernels returned, read from safetensors. A case is one JSON
+// string of
+// __metadata__ (its key is the case's id) and the tensors "id/name"; what it is, its own fields
+// say, not the file's name. Tested by tests/io/kernel_vectors_test.cc.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attn/kernel_vector.h"
+#include "io/safetensors.h"
+#include "shadowgraph/status.h"
+
+namespace shadowgraph {
+
+/// A case of a kind that no reader knows: not judged, and said so.
+struct SkippedCase {
+  std::string id, kind, reason;
+  bool operator==(const SkippedCase&) const = default;
+};
+
+/// Appends the file's cases, in the order of their ids. Metadata and tensors must agree with each
+/// other (lengths with their indptr, shapes with the sizes); page ids are left to the engine. Every
+/// fault of every case is a finding vector.case or vector.tensor; then nothing is appended.
+Status read_kernel_vectors(const std::string& path, std::vector<KernelVector>* cases,
+                           std::vector<SkippedCase>* skipped);
+
+/// The same from a file in memory; name stands for the path in findings.
+Status parse_kernel_vectors(const SafetensorsFile& file, const std::string& name,
+                            std::vector<KernelVector>* cases, std::vector<SkippedCase>* skipped);
+
+}  // namespace shadowgraph

@@ -1,0 +1,18 @@
+// The families of kernel vectors. A reader fills kind, dtype, calls, recorded and references, and
+// leaves findings in the CaseReader; kernel_vectors.cc adds id and storage, and drops the case
+// where there are findings.
+#pragma once
+
+#include "attn/kernel_vector.h"
+#include "io/case_reader.h"
+
+namespace shadowgraph {
+
+/// PyTorch's FlashAttention-2 varlen kernel: a case with "mode" and no "kind".
+void read_attention_vector(CaseReader& reader, KernelVector* vector);
+
+/// Is this "kind" one of FlashInfer's that are known here?
+bool is_flashinfer_kind(std::string_view kind);
+void read_flashinfer_vector(CaseReader& reader, KernelVector* vector);
+
+}  // namespace shadowgraph

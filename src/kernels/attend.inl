@@ -1,0 +1,211 @@
+// The online softmax of a block of rows over a range of keys: one body for every instruction set. Included by an
+// instruction-set unit inside its unnamed namespace, after a vec_*.h.
+//
+// Arithmetic (portable). K is packed as panels of 16 tokens, [head_dim][16], so that a logit is one chain of fused
+// multiply-adds over the head dim, and needs no horizontal sum; a weighted value is one chain over the tokens in
+// order; the sum of weights is kept lane by lane. Nothing in a row's chain depends on other rows or on the vector
+// width, so neither do its bits. Masked pairs are skipped, never multiplied by zero.
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// Keys begin <= k < end of one tile.
+struct KvBounds {
+  int64_t begin, end;
+};
+
+int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+Vec exp2_vec(Vec x) {
+  const Vec magic = set1(kRoundToInt);
+  const Vec shifted = add(x, magic);
+  const Vec f = sub(x, sub(shifted, magic));
+  Vec p = set1(kExp2Poly[0]);
+  for (int i = 1; i < kExp2Terms; ++i) p = fma(p, f, set1(kExp2Poly[i]));
+  return zero_below(x, set1(kExp2Smallest), mul(p, pow2(shifted)));
+}
+
+/// (1 - t) / (1 + t) with t = e^(-2|x|): absolute error a few 2^-24, no overflow.
+Vec tanh_vec(Vec x) {
+  const Vec t = exp2_vec(mul(abs(x), set1(-2.885390081777927f)));
+  const Vec one = set1(1);
+  return copysign(div(sub(one, t), add(one, t)), x);
+}
+
+/// One element of fp8 as f32, from a table.
+float load_fp8(const std::byte* p, DType t) {
+  const auto bits = static_cast<uint8_t>(*p);
+  return t == DType::kE4M3 ? kE4M3Values[bits] : kE5M2Values[bits];
+}
+
+/// 16 elements as f32.
+Vec load16(const std::byte* p, DType t) {
+  switch (t) {
+    case DType::kF16: return load_f16(p);
+    case DType::kBF16: return load_bf16(p);
+    case DType::kF32: {
+      float values[kPanel];
+      std::memcpy(values, p, sizeof values);
+      return load(values);
+    }
+    default: {
+      float values[kPanel];
+      for (int i = 0; i < kPanel; ++i) values[i] = load_fp8(p + i, t);
+      return load(values);
+    }
+  }
+}
+
+/// n elements to f32; out has room for round_up(n, 16), the rest is 0. Reads no byte past element n.
+void widen(const std::byte* p, DType t, int64_t n, float* out) {
+  const auto size = static_cast<int64_t>(size_of(t));
+  int64_t i = 0;
+  for (; i + kPanel <= n; i += kPanel) store(out + i, load16(p + i * size, t));
+  if (i == n) return;
+  std::byte rest[kPanel * 4] = {};
+  std::memcpy(rest, p + i * size, static_cast<size_t>((n - i) * size));
+  store(out + i, load16(rest, t));
+}
+
+const std::byte* token_address(const AttendUnit& u, const KvTokens& kv, int64_t token) {
+  int64_t element = token * kv.token_stride;
+  if (u.page_ids != nullptr) {
+    element = u.page_ids[token / u.page_size] * kv.page_stride + token % u.page_size * kv.token_stride;
+  }
+  return kv.data + element * static_cast<int64_t>(size_of(kv.dtype));
+}
+
+/// Keys [begin, end) of the tile that starts at `tile`, as panels; `row` is room for one widened key.
+void pack_k(const AttendUnit& u, int64_t tile, int64_t begin, int64_t end, float* panels, float* row) {
+  const int64_t dim = u.k.head_dim;
+  const int64_t first = (begin - tile) / kPanel, last = (end - 1 - tile) / kPanel;
+  for (int64_t i = first * kPanel * dim; i < (last + 1) * kPanel * dim; i += kPanel) store(panels + i, set1(0));
+  for (int64_t token = begin; token < end; ++token) {
+    widen(token_address(u, u.k, token), u.k.dtype, dim, row);
+    float* panel = panels + (token - tile) / kPanel * kPanel * dim + (token - tile) % kPanel;
+    for (int64_t i = 0; i < dim; ++i) panel[i * kPanel] = row[i];
+  }
+}
+
+void pack_v(const AttendUnit& u, int64_t tile, int64_t begin, int64_t end, float* rows) {
+  for (int64_t token = begin; token < end; ++token) {
+    widen(token_address(u, u.v, token), u.v.dtype, u.v.head_dim, rows + (token - tile) * u.o_stride);
+  }
+}
+
+/// Bit i: does the row see key first + i?
+uint32_t visible_bits(const AttendUnit& u, const RowMask& row, int64_t first) {
+  const int64_t low = row.begin - first, high = row.end - first;
+  uint32_t bits = 0xffffu;
+  if (low > 0) bits &= low >= kPanel ? 0 : 0xffffu << low;
+  if (high < kPanel) bits &= high <= 0 ? 0 : (1u << high) - 1;
+  if (u.mask_kind == CustomMask::Kind::kNone || bits == 0) return bits;
+  for (int i = 0; i < kPanel; ++i) {
+    if ((bits >> i & 1) == 0) continue;
+    const int64_t pair = row.first_pair + first + i;
+    const bool seen = u.mask_kind == CustomMask::Kind::kBool ? u.custom_mask[pair] != 0
+                                                             : (u.custom_mask[pair / 8] >> (pair % 8) & 1) != 0;
+    if (!seen) bits &= ~(1u << i);
+  }
+  return bits;
+}
+
+/// Base-2 logits of one row against panels [first, last]; hidden keys get -inf. Returns the largest.
+float logits_of_row(const AttendUnit& u, const RowMask& row, const float* q, const float* panels, int64_t tile,
+                    int64_t first, int64_t last, float* logits) {
+  const int64_t dim = u.k.head_dim;
+  const Vec scale = set1(u.scale), hidden = set1(-kInfinity);
+  Vec largest = hidden;
+  for (int64_t p = first; p <= last; ++p) {
+    const float* panel = panels + p * kPanel * dim;
+    Vec dot = set1(0);
+    for (int64_t i = 0; i < dim; ++i) dot = fma(set1(q[i]), load(panel + i * kPanel), dot);
+    Vec logit = mul(dot, scale);
+    if (u.soft_cap != 0) logit = mul(tanh_vec(logit), set1(u.soft_cap));
+    logit = select(visible_bits(u, row, tile + p * kPanel), logit, hidden);
+    largest = max(largest, logit);
+    store(logits + p * kPanel, logit);
+  }
+  return reduce_max(largest);
+}
+
+/// o = o * factor, lane sums likewise.
+void rescale(float factor, float* d, float* o, int64_t width) {
+  const Vec f = set1(factor);
+  store(d, mul(load(d), f));
+  for (int64_t i = 0; i < width; i += kPanel) store(o + i, mul(load(o + i), f));
+}
+
+/// o += weights[begin..end) x values, the tokens in order. A weight of 0 adds nothing, whatever its value is.
+void add_values(const float* weights, const float* values, int64_t begin, int64_t end, float* o, int64_t width) {
+  int64_t i = 0;
+  for (; i + 4 * kPanel <= width; i += 4 * kPanel) {
+    Vec a = load(o + i), b = load(o + i + 16), c = load(o + i + 32), d = load(o + i + 48);
+    for (int64_t t = begin; t < end; ++t) {
+      if (weights[t] == 0) continue;
+      const Vec w = set1(weights[t]);
+      const float* v = values + t * width + i;
+      a = fma(w, load(v), a), b = fma(w, load(v + 16), b), c = fma(w, load(v + 32), c), d = fma(w, load(v + 48), d);
+    }
+    store(o + i, a), store(o + i + 16, b), store(o + i + 32, c), store(o + i + 48, d);
+  }
+  for (; i < width; i += kPanel) {
+    Vec a = load(o + i);
+    for (int64_t t = begin; t < end; ++t) {
+      if (weights[t] != 0) a = fma(set1(weights[t]), load(values + t * width + i), a);
+    }
+    store(o + i, a);
+  }
+}
+
+/// One row over one packed tile.
+void attend_row(const AttendUnit& u, const AttendScratch& at, int64_t r, int64_t tile, KvBounds keys) {
+  const RowMask& row = u.masks[r / u.group];
+  const int64_t begin = larger(row.begin, keys.begin), end = smaller(row.end, keys.end);
+  if (begin >= end) return;
+  const int64_t first = (begin - tile) / kPanel, last = (end - 1 - tile) / kPanel;
+  float* logits = u.scratch + at.logits;
+  float* d = u.scratch + at.d + r * kPanel;
+  float* o = u.o + r * u.o_stride;
+  const RowMask here = {static_cast<int32_t>(begin), static_cast<int32_t>(end), row.first_pair};
+  const float largest = logits_of_row(u, here, u.scratch + at.q + r * u.k.head_dim, u.scratch + at.k, tile, first,
+                                      last, logits);
+  if (largest > u.m[r]) {
+    const float old = u.m[r];
+    u.m[r] = largest;
+    float factor[kPanel];
+    store(factor, exp2_vec(set1(old - largest)));
+    rescale(factor[0], d, o, u.o_stride);
+  }
+  const Vec m = set1(u.m[r]);
+  Vec sum = load(d);
+  for (int64_t p = first; p <= last; ++p) {
+    const uint32_t bits = visible_bits(u, here, tile + p * kPanel);
+    const Vec weight = select(bits, exp2_vec(sub(load(logits + p * kPanel), m)), set1(0));
+    sum = add(sum, weight);
+    store(logits + p * kPanel, weight);
+  }
+  store(d, sum);
+  add_values(logits, u.scratch + at.v, begin - tile, end - tile, o, u.o_stride);
+}
+
+void attend(const AttendUnit& u) {
+  const int64_t rows = int64_t{u.tokens} * u.group;
+  const AttendScratch at = attend_scratch(rows, u.k.head_dim, u.v.head_dim, u.tile);
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t element = r / u.group * u.q_token_stride + r % u.group * u.q_head_stride;
+    const std::byte* q = u.q + element * static_cast<int64_t>(size_of(u.q_dtype));
+    widen(q, u.q_dtype, u.k.head_dim, u.scratch + at.row);
+    std::memcpy(u.scratch + at.q + r * u.k.head_dim, u.scratch + at.row, sizeof(float) * static_cast<size_t>(u.k.head_dim));
+    u.m[r] = -kInfinity;
+    store(u.scratch + at.d + r * kPanel, set1(0));
+    for (int64_t i = 0; i < u.o_stride; i += kPanel) store(u.o + r * u.o_stride + i, set1(0));
+  }
+  for (int64_t tile = u.begin / u.tile * u.tile; tile < u.end; tile += u.tile) {
+    const KvBounds keys = {larger(u.begin, tile), smaller(u.end, tile + u.tile)};
+    pack_k(u, tile, keys.begin, keys.end, u.scratch + at.k, u.scratch + at.row);
+    pack_v(u, tile, keys.begin, keys.end, u.scratch + at.v);
+    for (int64_t r = 0; r < rows; ++r) attend_row(u, at, r, tile, keys);
+  }
+  for (int64_t r = 0; r < rows; ++r) u.d[r] = reduce_add(load(u.scratch + at.d + r * kPanel));
+}

@@ -1,0 +1,118 @@
+#include "kernels/isa/units.h"
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "core/float_formats.h"
+#include "core/laws.h"
+#include "shadowgraph/attention.h"
+
+#ifdef SHADOWGRAPH_X86
+#include <cpuid.h>
+#endif
+
+namespace shadowgraph {
+namespace {
+
+constexpr Isa kGeneric = {"generic", attend_generic, attend_generic};
+
+#ifdef SHADOWGRAPH_X86
+constexpr Isa kAvx2 = {"avx2", attend_avx2, attend_avx2};
+constexpr Isa kAvx512 = {"avx512", attend_avx512, attend_avx512};
+constexpr Isa kAvx512Bf16 = {"avx512bf16", attend_avx512, attend_avx512bf16};
+
+struct Cpu {
+  bool avx2 = false, avx512 = false, avx512bf16 = false;
+};
+
+/// CPUID says what the processor has, XCR0 what the operating system saves.
+Cpu detect() {
+  Cpu cpu;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return cpu;
+  const auto bit = [](unsigned word, int i) { return (word >> i & 1) != 0; };
+  const bool fma = bit(c, 12), os_saves = bit(c, 27), f16c = bit(c, 29);
+  if (!os_saves || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return cpu;
+  unsigned xcr0_low = 0, xcr0_high = 0;
+  __asm__("xgetbv" : "=a"(xcr0_low), "=d"(xcr0_high) : "c"(0));
+  const bool ymm = (xcr0_low & 0x06) == 0x06, zmm = (xcr0_low & 0xe6) == 0xe6;
+  cpu.avx2 = ymm && fma && f16c && bit(b, 5);
+  cpu.avx512 = cpu.avx2 && zmm && bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31);
+  if (cpu.avx512 && a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) cpu.avx512bf16 = bit(a, 5);
+  return cpu;
+}
+#endif
+
+/// What this machine has, best last.
+const std::vector<const Isa*>& available() {
+  static const std::vector<const Isa*> list = [] {
+    std::vector<const Isa*> isas = {&kGeneric};
+#ifdef SHADOWGRAPH_X86
+    const Cpu cpu = detect();
+    if (cpu.avx2) isas.push_back(&kAvx2);
+    if (cpu.avx512) isas.push_back(&kAvx512);
+    if (cpu.avx512bf16) isas.push_back(&kAvx512Bf16);
+#endif
+    return isas;
+  }();
+  return list;
+}
+
+const Isa* find_available(std::string_view name) {
+  for (const Isa* isa : available()) {
+    if (isa->name == name) return isa;
+  }
+  return nullptr;
+}
+
+std::atomic<const Isa*>& chosen() {
+  static std::atomic<const Isa*> isa = [] {
+    const char* wanted = std::getenv("SHADOWGRAPH_ISA");
+    return wanted == nullptr || *wanted == '\0' ? available().back() : find_available(wanted);
+  }();
+  return isa;
+}
+
+constexpr std::array<float, 256> fp8_values(FloatFormat format) {
+  std::array<float, 256> values{};
+  for (uint32_t i = 0; i < 256; ++i) values[i] = decode_float(i, format);
+  return values;
+}
+
+}  // namespace
+
+const std::array<float, 256> kE4M3Values = fp8_values(kE4M3Format);
+const std::array<float, 256> kE5M2Values = fp8_values(kE5M2Format);
+
+const Isa* find_isa(std::string_view name) { return name.empty() ? chosen().load() : find_available(name); }
+
+std::span<const std::string_view> available_isas() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> list;
+    for (const Isa* isa : available()) list.push_back(isa->name);
+    return list;
+  }();
+  return names;
+}
+
+std::string_view current_isa() {
+  const Isa* isa = chosen().load();
+  return isa == nullptr ? "none" : isa->name;
+}
+
+Status set_isa(std::string_view name) {
+  Status status;
+  if (const Isa* isa = find_available(name)) {
+    chosen().store(isa);
+    return status;
+  }
+  std::string names;
+  for (std::string_view n : available_isas()) names += (names.empty() ? "" : ", ") + std::string(n);
+  status.add(make_finding("input.isa", at("isa"), names, std::string(name)));
+  return status;
+}
+
+}  // namespace shadowgraph

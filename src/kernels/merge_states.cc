@@ -1,0 +1,129 @@
+#include "kernels/merge_states.h"
+
+#include <algorithm>
+
+#include "core/float_formats.h"
+#include "core/parallel.h"
+
+namespace shadowgraph {
+namespace {
+
+/// t[:, index] of a tensor with one axis more.
+ConstTensorView slice_axis1(const ConstTensorView& t, int64_t index) {
+  ConstTensorView r;
+  r.data = t.data == nullptr ? nullptr : t.at(0, index);
+  r.dtype = t.dtype;
+  r.rank = t.rank - 1;
+  for (int axis = 0, from = 0; axis < r.rank; ++axis, ++from) {
+    if (from == 1) ++from;
+    r.shape[axis] = t.shape[from];
+    r.stride[axis] = t.stride[from];
+  }
+  return r;
+}
+
+/// One thread's room: a row of values per state, widened.
+template <LseBase Base>
+struct Workspace {
+  StateMerger<Base> merger;
+  std::vector<float> values;
+};
+
+template <LseBase Base>
+void merge_row(const StateViews<Base>& call, int64_t row, int64_t head, Workspace<Base>& w) {
+  const int64_t dim = call.out.shape[2];
+  w.merger.clear();
+  for (size_t i = 0; i < call.v.size(); ++i) {
+    const auto state = SoftmaxState<Base>::from_lse(load_float(call.s[i].at(row, head), DType::kF32, 0));
+    float* values = w.values.data() + static_cast<int64_t>(i) * dim;
+    for (int64_t d = 0; state.has_mass() && d < dim; ++d) {
+      values[d] = load_float(call.v[i].at(row, head), call.v[i].dtype, d);
+    }
+    w.merger.add(state, values);
+  }
+  const SoftmaxState<Base> merged = w.merger.merge();
+  for (int64_t d = 0; d < dim; ++d) {
+    const float value = merged.has_mass() ? w.merger.o()[d] / merged.d : 0;
+    store_float(call.out.at(row, head), call.out.dtype, d, value);
+  }
+  if (call.lse.defined()) store_float(call.lse.at(row, head), DType::kF32, 0, lse_of<Base>(merged));
+}
+
+}  // namespace
+
+template <LseBase Base>
+SoftmaxState<Base> StateMerger<Base>::merge() {
+  const SoftmaxState<Base> merged = shadowgraph::merge<Base>(states_, weights_);
+  std::fill(o_.begin(), o_.end(), 0.f);
+  for (size_t i = 0; i < states_.size(); ++i) {
+    if (!states_[i].has_mass()) continue;
+    for (size_t d = 0; d < o_.size(); ++d) o_[d] += weights_[i] * values_[i][d];
+  }
+  return merged;
+}
+
+template <LseBase Base>
+StateViews<Base> StateViews<Base>::of(const MergeStates<Base>& call) {
+  StateViews views = {{}, {}, call.out, call.lse.tensor, call.options};
+  for (int64_t i = 0; i < call.v.shape[1]; ++i) {
+    views.v.push_back(slice_axis1(call.v, i));
+    views.s.push_back(slice_axis1(call.s, i));
+  }
+  return views;
+}
+
+template <LseBase Base>
+StateViews<Base> StateViews<Base>::of(const MergeState<Base>& call) {
+  return {{call.v_a, call.v_b}, {call.s_a, call.s_b}, call.out, call.lse.tensor, call.options};
+}
+
+template <LseBase Base>
+void merge_states_kernel(const StateViews<Base>& call) {
+  const int64_t rows = call.out.shape[0], heads = call.out.shape[1];
+  const auto states = static_cast<int64_t>(call.v.size());
+  const int wanted = call.options.num_threads > 0 ? call.options.num_threads : default_threads();
+  const int threads = static_cast<int>(std::clamp<int64_t>(rows, 1, wanted));
+  std::vector<Workspace<Base>> workspaces;
+  for (int i = 0; i < threads; ++i) {
+    workspaces.push_back({StateMerger<Base>(states, call.out.shape[2]),
+                          std::vector<float>(static_cast<size_t>(states * call.out.shape[2]))});
+  }
+  parallel_for(rows, threads, [&](int64_t row, int thread) {
+    for (int64_t head = 0; head < heads; ++head) {
+      merge_row(call, row, head, workspaces[static_cast<size_t>(thread)]);
+    }
+  });
+}
+
+template <LseBase Base>
+Footprint merge_states_footprint(const StateViews<Base>& call) {
+  Footprint spans;
+  const int64_t dim = call.out.shape[2];
+  for (int64_t row = 0; row < call.out.shape[0]; ++row) {
+    for (int64_t head = 0; head < call.out.shape[1]; ++head) {
+      const auto where = static_cast<int32_t>(row);
+      for (size_t i = 0; i < call.v.size(); ++i) {
+        spans.push_back({call.s[i].data, call.s[i].offset(row, head), 1, Access::kRead, where});
+        const float lse = load_float(call.s[i].at(row, head), DType::kF32, 0);
+        if (!SoftmaxState<Base>::from_lse(lse).has_mass()) continue;
+        spans.push_back({call.v[i].data, call.v[i].offset(row, head), dim, Access::kRead, where});
+      }
+      spans.push_back({call.out.data, call.out.offset(row, head), dim, Access::kWrite, where});
+      if (call.lse.defined()) {
+        spans.push_back({call.lse.data, call.lse.offset(row, head), 1, Access::kWrite, where});
+      }
+    }
+  }
+  return spans;
+}
+
+template class StateMerger<LseBase::kLog2>;
+template class StateMerger<LseBase::kNatural>;
+template struct StateViews<LseBase::kLog2>;
+template struct StateViews<LseBase::kNatural>;
+template void merge_states_kernel(const StateViews<LseBase::kLog2>&);
+template void merge_states_kernel(const StateViews<LseBase::kNatural>&);
+template Footprint merge_states_footprint(const StateViews<LseBase::kLog2>&);
+template Footprint merge_states_footprint(const StateViews<LseBase::kNatural>&);
+
+}  // namespace shadowgraph

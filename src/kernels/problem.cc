@@ -1,0 +1,192 @@
+#include "kernels/problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+
+#include "attn/page_table.h"
+#include "core/float_formats.h"
+#include "core/parallel.h"
+
+namespace shadowgraph {
+namespace {
+
+KvTokens tokens_of(const KvPlane& plane) {
+  return {plane.data, plane.dtype, plane.page_stride, plane.token_stride, plane.head_dim};
+}
+
+KvTokens tokens_of(const ConstTensorView& t) {
+  return {t.data, t.dtype, 0, t.stride[0], static_cast<int32_t>(t.shape[2])};
+}
+
+/// kv at another element offset.
+KvTokens advanced(KvTokens kv, int64_t elements) {
+  kv.data += elements * static_cast<int64_t>(size_of(kv.dtype));
+  return kv;
+}
+
+}  // namespace
+
+int Problem::threads() const { return options.num_threads > 0 ? options.num_threads : default_threads(); }
+
+Problem make_problem(const PagedAttention& call) {
+  Problem p;
+  p.q = call.q;
+  p.k = tokens_of(call.cache.k);
+  p.v = tokens_of(call.cache.v);
+  p.k_head_stride = call.cache.k.head_stride;
+  p.v_head_stride = call.cache.v.head_stride;
+  p.page_size = call.cache.page_size;
+  p.k_scale = call.cache.k_scale;
+  p.v_scale = call.cache.v_scale;
+  p.params = call.params;
+  p.out = call.out;
+  p.lse = call.lse.tensor;
+  p.options = call.options;
+  for (int64_t i = 0; i < call.pages.batch(); ++i) {
+    const RequestPages pages = request_pages(call.pages, p.page_size, i);
+    RequestView r = {i, 1, pages.kv_len, pages.page_ids, 0};
+    if (!call.cu_seqlens_q.empty()) {
+      r.q_begin = call.cu_seqlens_q[static_cast<size_t>(i)];
+      r.q_len = call.cu_seqlens_q[static_cast<size_t>(i) + 1] - call.cu_seqlens_q[static_cast<size_t>(i)];
+    }
+    p.requests.push_back(r);
+  }
+  return p;
+}
+
+Problem make_problem(const RaggedAttention& call) {
+  Problem p;
+  p.q = call.q;
+  p.k = tokens_of(call.k);
+  p.v = tokens_of(call.v);
+  p.k_head_stride = call.k.stride[1];
+  p.v_head_stride = call.v.stride[1];
+  p.k_scale = call.k_scale;
+  p.v_scale = call.v_scale;
+  p.params = call.params;
+  p.out = call.out;
+  p.lse = call.lse.tensor;
+  p.options = call.options;
+  for (size_t i = 0; i + 1 < call.cu_seqlens_q.size(); ++i) {
+    const int32_t q_begin = call.cu_seqlens_q[i], k_begin = call.cu_seqlens_k[i];
+    p.requests.push_back(
+        {q_begin, call.cu_seqlens_q[i + 1] - q_begin, call.cu_seqlens_k[i + 1] - k_begin, nullptr, k_begin});
+  }
+  return p;
+}
+
+AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, int32_t q_begin, int32_t tokens,
+                     const RowMask* masks) {
+  AttendUnit u;
+  u.q = p.q.at(r.q_begin + q_begin, kv_head * p.group());
+  u.q_dtype = p.q.dtype;
+  u.q_token_stride = p.q.stride[0];
+  u.q_head_stride = p.q.stride[1];
+  u.tokens = tokens;
+  u.group = p.group();
+  u.k = advanced(p.k, kv_head * p.k_head_stride + r.first_token * p.k.token_stride);
+  u.v = advanced(p.v, kv_head * p.v_head_stride + r.first_token * p.v.token_stride);
+  u.page_ids = r.page_ids;
+  u.page_size = p.page_size;
+  u.masks = masks;
+  u.mask_kind = p.params.custom_mask.kind;
+  u.custom_mask = p.params.custom_mask.data.data();
+  const double scale = static_cast<double>(p.params.sm_scale) * p.k_scale;
+  const double cap = p.params.logits_soft_cap;
+  u.scale = static_cast<float>(cap == 0 ? scale * kLog2E : scale / cap);
+  u.soft_cap = static_cast<float>(cap * kLog2E);
+  u.o_stride = round_up(p.params.head_dim_vo, kPanel);
+  return u;
+}
+
+RowMask row_mask(const Problem& p, int64_t request, int32_t q) {
+  const RequestView& r = p.requests[static_cast<size_t>(request)];
+  const KvRange range = kv_range(MaskShape::of(p.params, r.q_len, r.kv_len), q);
+  RowMask mask = {range.begin, range.end, 0};
+  const CustomMask& custom = p.params.custom_mask;
+  if (custom.kind != CustomMask::Kind::kNone) {
+    const int64_t pairs_a_byte = custom.kind == CustomMask::Kind::kPacked ? 8 : 1;
+    mask.first_pair = custom.mask_indptr[static_cast<size_t>(request)] * pairs_a_byte + int64_t{q} * r.kv_len;
+  }
+  return mask;
+}
+
+void finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& state, const float* o) {
+  // A sink is one more state: its logit, weight 1, no value.
+  RowState with_sink = state;
+  float weight = 1;
+  if (!p.params.sinks.empty()) {
+    const auto sink = static_cast<float>(p.params.sinks[static_cast<size_t>(qo_head)] * kLog2E);
+    const RowState parts[] = {state, RowState::from_lse(sink)};
+    float weights[2];
+    with_sink = merge<LseBase::kLog2>(parts, weights);
+    weight = weights[0];
+  }
+  std::byte* out = p.out.at(row, qo_head);
+  for (int64_t i = 0; i < p.params.head_dim_vo; ++i) {
+    const float value = state.has_mass() ? o[i] * weight / with_sink.d * p.v_scale : 0;
+    store_float(out, p.out.dtype, i, value);
+  }
+  if (p.lse.defined()) {
+    const RowState& stated = p.options.lse_sink == LseSink::kIncluded ? with_sink : state;
+    store_float(p.lse.at(row, qo_head), DType::kF32, 0, lse_of<LseBase::kNatural>(stated));
+  }
+}
+
+AttendFn attend_fn(const Problem& p) {
+  const Isa& isa = *find_isa(p.options.isa);
+  return p.options.arith == Arith::kFast ? isa.attend_fast : isa.attend;
+}
+
+constexpr std::align_val_t kCacheLine{64};
+void FreeFloats::operator()(float* p) const { ::operator delete[](p, kCacheLine); }
+Floats allocate_floats(int64_t count) {
+  return Floats(static_cast<float*>(::operator new[](static_cast<size_t>(count) * sizeof(float), kCacheLine)));
+}
+
+namespace {
+
+/// Spans of the keys (or values) of one request that lie in [begin, end), for all KV heads.
+void add_tokens(const Problem& p, const RequestView& r, const KvTokens& kv, int64_t head_stride, KvRange keys,
+                int32_t request, Footprint* spans) {
+  for (int32_t head = 0; head < p.params.num_kv_heads; ++head) {
+    for (int64_t t = keys.begin; t < keys.end; ++t) {
+      const int64_t token = r.page_ids == nullptr
+                                ? (r.first_token + t) * kv.token_stride
+                                : r.page_ids[t / p.page_size] * kv.page_stride + t % p.page_size * kv.token_stride;
+      spans->push_back({kv.data, token + head * head_stride, kv.head_dim, Access::kRead, request});
+    }
+  }
+}
+
+}  // namespace
+
+void add_footprint(const Problem& p, int64_t request, Footprint* spans) {
+  const RequestView& r = p.requests[static_cast<size_t>(request)];
+  const auto row = static_cast<int32_t>(request);
+  const KvRange keys = kv_range(MaskShape::of(p.params, r.q_len, r.kv_len), 0, r.q_len);
+  for (int64_t q = 0; q < r.q_len; ++q) {
+    for (int32_t head = 0; head < p.params.num_qo_heads; ++head) {
+      spans->push_back({p.q.data, p.q.offset(r.q_begin + q, head), p.params.head_dim_qk, Access::kRead, row});
+      spans->push_back({p.out.data, p.out.offset(r.q_begin + q, head), p.params.head_dim_vo, Access::kWrite, row});
+      if (p.lse.defined()) {
+        spans->push_back({p.lse.data, p.lse.offset(r.q_begin + q, head), 1, Access::kWrite, row});
+      }
+    }
+  }
+  if (r.page_ids != nullptr && keys.size() > 0) {
+    const int64_t first = keys.begin / p.page_size, last = (keys.end - 1) / p.page_size;
+    spans->push_back({r.page_ids, first, last - first + 1, Access::kRead, row});
+  }
+  add_tokens(p, r, p.k, p.k_head_stride, keys, row, spans);
+  add_tokens(p, r, p.v, p.v_head_stride, keys, row, spans);
+  const CustomMask& custom = p.params.custom_mask;
+  if (custom.kind != CustomMask::Kind::kNone && keys.size() > 0) {
+    const auto i = static_cast<size_t>(request);
+    spans->push_back({custom.data.data(), custom.mask_indptr[i], custom.mask_indptr[i + 1] - custom.mask_indptr[i],
+                      Access::kRead, row});
+  }
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,71 @@
+// One shape for both kinds of call: paged or ragged is only a matter of where token t lies. And the two steps that
+// every attention kernel shares: describe a block of rows to an instruction-set unit, and finish rows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "attn/lse.h"
+#include "attn/mask.h"
+#include "core/access.h"
+#include "kernels/isa/units.h"
+#include "kernels/unit.h"
+#include "shadowgraph/attention.h"
+
+namespace shadowgraph {
+
+/// One request as the kernels see it.
+struct RequestView {
+  int64_t q_begin = 0;  // its first row in q
+  int32_t q_len = 0, kv_len = 0;
+  const int32_t* page_ids = nullptr;  // null: ragged
+  int64_t first_token = 0;            // ragged: its first row in k and v
+};
+
+struct Problem {
+  ConstTensorView q;
+  KvTokens k, v;  // at head 0
+  int64_t k_head_stride = 0, v_head_stride = 0;
+  int32_t page_size = 1;
+  float k_scale = 1, v_scale = 1;
+  AttentionParams params;
+  TensorView out, lse;
+  CallOptions options;
+  std::vector<RequestView> requests;
+
+  int32_t group() const { return params.num_qo_heads / params.num_kv_heads; }
+  int threads() const;
+};
+
+/// Both require a call that validate() accepts.
+Problem make_problem(const PagedAttention& call);
+Problem make_problem(const RaggedAttention& call);
+
+/// Tokens [q_begin, q_begin + tokens) of a request, for one KV head, over keys [begin, end). masks has `tokens` rows.
+AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, int32_t q_begin, int32_t tokens,
+                     const RowMask* masks);
+/// The mask of query token q of the request with that number.
+RowMask row_mask(const Problem& p, int64_t request, int32_t q);
+
+/// The engine's own base.
+using RowState = SoftmaxState<LseBase::kLog2>;
+
+/// A row's state becomes out and lse: joins the sink, divides, scales by v_scale, rounds to out's type.
+/// o holds head_dim_vo floats and is not read where the state is empty.
+void finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& state, const float* o);
+
+/// The portable unit of the chosen instruction set, or its fast one where the call allows it.
+AttendFn attend_fn(const Problem& p);
+
+/// Floats on a cache line of their own, uninitialised.
+struct FreeFloats {
+  void operator()(float* p) const;
+};
+using Floats = std::unique_ptr<float[], FreeFloats>;
+Floats allocate_floats(int64_t count);  // throws std::bad_alloc
+
+/// The spans of a block of rows: reads of q, table, keys and values that some row sees; writes of out and lse.
+void add_footprint(const Problem& p, int64_t request, Footprint* spans);
+
+}  // namespace shadowgraph

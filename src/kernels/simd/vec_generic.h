@@ -1,0 +1,84 @@
+// Vec: 16 floats, element by element. Any machine; std::fma is exact everywhere, and slow without hardware for it.
+// The vector policy: every vec_*.h gives the same names with the same results, bit for bit.
+// Included by one instruction-set unit only, inside its unnamed namespace.
+struct Vec {
+  float lane[16];
+};
+
+template <class F>
+Vec each(const F& f) {
+  Vec r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = f(i);
+  return r;
+}
+
+Vec set1(float x) {
+  return each([=](int) { return x; });
+}
+Vec load(const float* p) {
+  return each([=](int i) { return p[i]; });
+}
+void store(float* p, const Vec& a) {
+  for (int i = 0; i < 16; ++i) p[i] = a.lane[i];
+}
+Vec add(const Vec& a, const Vec& b) {
+  return each([&](int i) { return a.lane[i] + b.lane[i]; });
+}
+Vec sub(const Vec& a, const Vec& b) {
+  return each([&](int i) { return a.lane[i] - b.lane[i]; });
+}
+Vec mul(const Vec& a, const Vec& b) {
+  return each([&](int i) { return a.lane[i] * b.lane[i]; });
+}
+Vec div(const Vec& a, const Vec& b) {
+  return each([&](int i) { return a.lane[i] / b.lane[i]; });
+}
+/// a * b + c, rounded once.
+Vec fma(const Vec& a, const Vec& b, const Vec& c) {
+  return each([&](int i) { return std::fma(a.lane[i], b.lane[i], c.lane[i]); });
+}
+/// a > b ? a : b, so b where either is NaN (as maxps does).
+Vec max(const Vec& a, const Vec& b) {
+  return each([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+Vec abs(const Vec& a) {
+  return each([&](int i) { return std::bit_cast<float>(std::bit_cast<uint32_t>(a.lane[i]) & 0x7fffffffu); });
+}
+/// Magnitude of a, sign of b.
+Vec copysign(const Vec& a, const Vec& b) {
+  return each([&](int i) {
+    return std::bit_cast<float>((std::bit_cast<uint32_t>(a.lane[i]) & 0x7fffffffu) |
+                                (std::bit_cast<uint32_t>(b.lane[i]) & 0x80000000u));
+  });
+}
+/// 2^n, where the low bits of `shifted` hold the integer n (see kRoundToInt).
+Vec pow2(const Vec& shifted) {
+  return each(
+      [&](int i) { return std::bit_cast<float>((std::bit_cast<uint32_t>(shifted.lane[i]) << 23) + 0x3f800000u); });
+}
+/// 0 where x < limit, else y; y where x is NaN.
+Vec zero_below(const Vec& x, const Vec& limit, const Vec& y) {
+  return each([&](int i) { return x.lane[i] < limit.lane[i] ? 0.f : y.lane[i]; });
+}
+/// Lane i: bit i of mask ? a : b.
+Vec select(uint32_t mask, const Vec& a, const Vec& b) {
+  return each([&](int i) { return mask >> i & 1 ? a.lane[i] : b.lane[i]; });
+}
+float reduce_max(const Vec& a) {
+  float r = a.lane[0];
+  for (int i = 1; i < 16; ++i) r = a.lane[i] > r ? a.lane[i] : r;
+  return r;
+}
+/// The sum as a fixed tree: halves are added lane by lane, 8, 4, 2, 1.
+float reduce_add(Vec a) {
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) a.lane[i] += a.lane[i + half];
+  }
+  return a.lane[0];
+}
+Vec load_f16(const std::byte* p) {
+  return each([=](int i) { return load_float(p, DType::kF16, i); });
+}
+Vec load_bf16(const std::byte* p) {
+  return each([=](int i) { return load_float(p, DType::kBF16, i); });
+}

@@ -1,0 +1,80 @@
+// What the drivers (kernels/*.cc) hand to the instruction-set units (kernels/isa/*.cc): plain data, no functions, so
+// that nothing compiled with special flags can be picked up elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "shadowgraph/dtype.h"
+#include "shadowgraph/params.h"
+
+namespace shadowgraph {
+
+/// Sixteen tokens are one panel on every instruction set.
+constexpr int kPanel = 16;
+
+constexpr int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+/// K or V of one request and KV head. Token t starts at element
+///   page_ids[t / page_size] * page_stride + (t % page_size) * token_stride
+/// or, where page_ids is null, at t * token_stride. A token's head_dim elements are contiguous.
+struct KvTokens {
+  const std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t page_stride = 0, token_stride = 0;
+  int32_t head_dim = 0;
+};
+
+/// The keys that one query sees: begin <= k < end, and, with a custom mask, pair first_pair + k not hidden.
+struct RowMask {
+  int32_t begin = 0, end = 0;
+  int64_t first_pair = 0;
+};
+
+/// Attention of a block of queries of one request and KV head over a range of its keys: the online softmax of each row.
+/// Row r is query token r / group, query head r % group of the KV head's group.
+struct AttendUnit {
+  const std::byte* q = nullptr;  // element (token, head, dim) at token * q_token_stride + head * q_head_stride + dim
+  DType q_dtype = DType::kF32;
+  int64_t q_token_stride = 0, q_head_stride = 0;
+  int32_t tokens = 0, group = 0;
+
+  KvTokens k, v;
+  const int32_t* page_ids = nullptr;
+  int32_t page_size = 0;
+
+  int32_t begin = 0, end = 0;     // the keys of this unit, as absolute positions
+  int32_t tile = 0;               // keys between two looks at the running maximum; tiles start at multiples of it
+  const RowMask* masks = nullptr;  // [tokens]
+  CustomMask::Kind mask_kind = CustomMask::Kind::kNone;
+  const uint8_t* custom_mask = nullptr;
+
+  float scale = 0;  // base-2 logit = scale * q.k, or soft_cap * tanh(scale * q.k) where soft_cap is not 0
+  float soft_cap = 0;
+
+  // Results, per row: largest base-2 logit (-inf: saw no key), sum of weights, and the weighted sum of values.
+  float* m = nullptr;  // [rows]
+  float* d = nullptr;  // [rows]
+  float* o = nullptr;  // [rows, o_stride]; o_stride = head_dim_vo rounded up to 16
+  int64_t o_stride = 0;
+
+  float* scratch = nullptr;  // attend_scratch(*this) floats
+};
+
+/// Layout of a unit's scratch, in floats.
+struct AttendScratch {
+  int64_t q, k, v, logits, d, row, total;
+};
+constexpr AttendScratch attend_scratch(int64_t rows, int64_t head_dim_qk, int64_t head_dim_vo, int64_t tile) {
+  AttendScratch s{};
+  s.q = 0;                                                      // [rows, head_dim_qk]
+  s.k = s.q + round_up(rows * head_dim_qk, kPanel);             // [tile / 16, head_dim_qk, 16]
+  s.v = s.k + tile * head_dim_qk;                               // [tile, head_dim_vo rounded up]
+  s.logits = s.v + tile * round_up(head_dim_vo, kPanel);        // [tile]
+  s.d = s.logits + tile;                                        // [rows, 16]: the sum of weights, lane by lane
+  s.row = s.d + rows * kPanel;                                  // one widened query or key
+  s.total = s.row + round_up(head_dim_qk, kPanel);
+  return s;
+}
+
+}  // namespace shadowgraph

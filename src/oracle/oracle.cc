@@ -1,0 +1,197 @@
+#include "oracle/oracle.h"
+
+#include <cmath>
+#include <limits>
+
+#include "attn/mask.h"
+#include "attn/page_table.h"
+#include "core/float_formats.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// One request, wherever its tokens lie: load reads one key of one KV head, without the scales.
+struct Request {
+  size_t index;
+  int64_t first_row;  // of q
+  int32_t q_len, kv_len;
+  double k_scale, v_scale;
+  std::function<void(int32_t kv_head, int32_t key, double* k, double* v)> load;
+};
+
+void load_row(const std::byte* data, DType dtype, int64_t first, int64_t count, double* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = load_float(data, dtype, first + i);
+}
+
+/// The custom mask's word on (q, k). Packed: least significant bit first.
+bool allowed(const CustomMask& mask, const Request& r, int64_t q, int64_t k) {
+  if (mask.kind == CustomMask::Kind::kNone) return true;
+  const uint8_t* data = mask.data.data() + mask.mask_indptr[r.index];
+  const int64_t pair = q * r.kv_len + k;
+  if (mask.kind == CustomMask::Kind::kBool) return data[pair] != 0;
+  return (data[pair / 8] >> (pair % 8) & 1) != 0;
+}
+
+std::vector<int32_t> visible_keys(const AttentionParams& p, const Request& r, int64_t q) {
+  const MaskShape shape = MaskShape::of(p, r.q_len, r.kv_len);
+  std::vector<int32_t> keys;
+  for (int32_t k = 0; k < r.kv_len; ++k) {
+    if (attends(shape, q, k) && allowed(p.custom_mask, r, q, k)) keys.push_back(k);
+  }
+  return keys;
+}
+
+/// Softmax and weighted mean, from row.keys, row.logits and row.sink.
+void finish(OracleRow& row) {
+  const int64_t dim = row.values->cols();
+  row.out = Eigen::ArrayXd::Zero(dim);
+  row.lse = -kInfinity;
+  row.lse_with_sink = row.sink;
+  if (row.empty()) return;
+  const double top = row.logits.maxCoeff();
+  row.lse = top + std::log((row.logits - top).exp().sum());
+  const double high = std::max(row.lse, row.sink);
+  row.lse_with_sink = high + std::log(std::exp(row.lse - high) + std::exp(row.sink - high));
+  row.weights = (row.logits - row.lse_with_sink).exp();
+  for (size_t j = 0; j < row.keys.size(); ++j) {
+    row.out += row.weights[static_cast<Eigen::Index>(j)] *
+               row.values->row(row.keys[j]).transpose().array();
+  }
+}
+
+/// Logits of the keys that the row sees, out of all between the first and the last of them.
+void set_logits(const RowMatrix& k, const RowMatrix& abs_k, const Eigen::VectorXd& q,
+                OracleRow& row) {
+  if (row.empty()) return;
+  const Eigen::Index first = row.keys.front(), count = row.keys.back() - first + 1;
+  const Eigen::VectorXd dots = k.middleRows(first, count) * q;
+  const Eigen::VectorXd sums = abs_k.middleRows(first, count) * q.cwiseAbs();
+  row.logits.resize(static_cast<Eigen::Index>(row.keys.size()));
+  row.magnitudes.resize(row.logits.size());
+  for (Eigen::Index j = 0; j < row.logits.size(); ++j) {
+    const Eigen::Index at = row.keys[static_cast<size_t>(j)] - first;
+    const double s = dots[at] * row.scale;
+    row.logits[j] = row.soft_cap > 0 ? row.soft_cap * std::tanh(s / row.soft_cap) : s;
+    row.magnitudes[j] = sums[at] * row.scale;
+  }
+}
+
+void visit_request(const ConstTensorView& q, const AttentionParams& p, const Request& r,
+                   const VisitRow& visit) {
+  std::vector<std::vector<int32_t>> keys(static_cast<size_t>(r.q_len));
+  std::vector<char> seen(static_cast<size_t>(r.kv_len));
+  for (int32_t i = 0; i < r.q_len; ++i) {
+    keys[static_cast<size_t>(i)] = visible_keys(p, r, i);
+    for (int32_t k : keys[static_cast<size_t>(i)]) seen[static_cast<size_t>(k)] = 1;
+  }
+  OracleRow row;
+  row.scale = double{p.sm_scale} * r.k_scale;
+  row.v_scale = r.v_scale;
+  row.soft_cap = p.logits_soft_cap;
+  row.terms = p.head_dim_qk;
+  const int32_t group = p.num_qo_heads / p.num_kv_heads;
+  Eigen::VectorXd query(p.head_dim_qk);
+  for (int32_t kv_head = 0; kv_head < p.num_kv_heads; ++kv_head) {
+    RowMatrix k = RowMatrix::Zero(r.kv_len, p.head_dim_qk);
+    RowMatrix v = RowMatrix::Zero(r.kv_len, p.head_dim_vo);
+    for (int32_t key = 0; key < r.kv_len; ++key) {
+      if (!seen[static_cast<size_t>(key)]) continue;
+      r.load(kv_head, key, k.row(key).data(), v.row(key).data());
+    }
+    const RowMatrix abs_k = k.cwiseAbs();
+    v *= r.v_scale;
+    row.values = &v;
+    for (int32_t i = 0; i < r.q_len; ++i) {
+      row.row = r.first_row + i;
+      row.keys = keys[static_cast<size_t>(i)];
+      for (row.head = kv_head * group; row.head < (kv_head + 1) * group; ++row.head) {
+        load_row(q.data, q.dtype, q.offset(row.row, row.head, 0), p.head_dim_qk, query.data());
+        row.sink = p.sinks.empty() ? -kInfinity : p.sinks[static_cast<size_t>(row.head)];
+        set_logits(k, abs_k, query, row);
+        finish(row);
+        visit(row);
+      }
+    }
+  }
+}
+
+template <LseBase Base>
+void visit_merge(const MergeStates<Base>& call, const VisitRow& visit) {
+  const double to_natural = Base == LseBase::kLog2 ? std::log(2.0) : 1;
+  const int64_t states = call.v.shape[1], dim = call.v.shape[3];
+  RowMatrix values(states, dim);
+  OracleRow row;
+  row.values = &values;
+  row.sink = -kInfinity;
+  for (row.row = 0; row.row < call.v.shape[0]; ++row.row) {
+    for (row.head = 0; row.head < call.v.shape[2]; ++row.head) {
+      row.keys.clear();
+      std::vector<double> logits;
+      for (int32_t i = 0; i < states; ++i) {
+        const double s = load_float(call.s.data, DType::kF32, call.s.offset(row.row, i, row.head));
+        if (std::isinf(s)) continue;
+        row.keys.push_back(i);
+        logits.push_back(s * to_natural);
+        load_row(call.v.data, call.v.dtype, call.v.offset(row.row, i, row.head, 0), dim,
+                 values.row(i).data());
+      }
+      const auto n = static_cast<Eigen::Index>(logits.size());
+      row.logits = Eigen::Map<Eigen::ArrayXd>(logits.data(), n);
+      // The logits are given; what a kernel may have to do is turn s - max into an exponent of 2.
+      row.magnitudes = Eigen::ArrayXd::Zero(n);
+      if (Base != LseBase::kLog2 && !row.empty()) {
+        row.magnitudes = row.logits.maxCoeff() - row.logits;
+      }
+      finish(row);
+      visit(row);
+    }
+  }
+}
+
+}  // namespace
+
+void for_each_row(const PagedAttention& call, const VisitRow& visit) {
+  const KvCache& c = call.cache;
+  const AttentionParams& p = call.params;
+  for (size_t i = 0; i < static_cast<size_t>(call.pages.batch()); ++i) {
+    const RequestPages pages = request_pages(call.pages, c.page_size, static_cast<int64_t>(i));
+    const auto load = [&](int32_t head, int32_t key, double* k, double* v) {
+      const int64_t page = pages.page_ids[key / c.page_size], token = key % c.page_size;
+      load_row(c.k.data, c.k.dtype, c.k.offset(page, token, head, 0), p.head_dim_qk, k);
+      load_row(c.v.data, c.v.dtype, c.v.offset(page, token, head, 0), p.head_dim_vo, v);
+    };
+    const bool decode = call.cu_seqlens_q.empty();
+    const int64_t first_row = decode ? static_cast<int64_t>(i) : call.cu_seqlens_q[i];
+    const int32_t q_len = decode ? 1 : call.cu_seqlens_q[i + 1] - call.cu_seqlens_q[i];
+    visit_request(call.q, p, {i, first_row, q_len, pages.kv_len, c.k_scale, c.v_scale, load},
+                  visit);
+  }
+}
+
+void for_each_row(const RaggedAttention& call, const VisitRow& visit) {
+  const AttentionParams& p = call.params;
+  for (size_t i = 0; i + 1 < call.cu_seqlens_q.size(); ++i) {
+    const int32_t first_row = call.cu_seqlens_q[i], first_key = call.cu_seqlens_k[i];
+    const auto load = [&](int32_t head, int32_t key, double* k, double* v) {
+      load_row(call.k.data, call.k.dtype, call.k.offset(first_key + key, head, 0), p.head_dim_qk,
+               k);
+      load_row(call.v.data, call.v.dtype, call.v.offset(first_key + key, head, 0), p.head_dim_vo,
+               v);
+    };
+    const int32_t q_len = call.cu_seqlens_q[i + 1] - first_row;
+    const int32_t kv_len = call.cu_seqlens_k[i + 1] - first_key;
+    visit_request(call.q, p, {i, first_row, q_len, kv_len, call.k_scale, call.v_scale, load},
+                  visit);
+  }
+}
+
+void for_each_row(const MergeStates<LseBase::kNatural>& call, const VisitRow& visit) {
+  visit_merge(call, visit);
+}
+void for_each_row(const MergeStates<LseBase::kLog2>& call, const VisitRow& visit) {
+  visit_merge(call, visit);
+}
+
+}  // namespace shadowgraph

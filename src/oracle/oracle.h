@@ -1,0 +1,54 @@
+// The oracle: attention written down as its definition, dense, in double, one row at a time.
+//
+// It is the slow truth. Never use it in production: it exists so that fast kernels can be held
+// against it. It shares with them the vocabulary (mask predicate, page table, element formats) and
+// nothing else: no tiles, no online softmax. Calls must be such that the engine accepts them.
+// Tested by tests/oracle/oracle_test.cc.
+#pragma once
+
+#include <Eigen/Core>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "shadowgraph/attention.h"
+
+namespace shadowgraph {
+
+using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+/// One query row of one head: the true result, and what an error bound needs to know of the way to
+/// it. Logits are natural, after scale and soft cap. For merges the states with mass are the keys.
+struct OracleRow {
+  int64_t row = 0;                    // index into q, out and lse
+  int32_t head = 0;                   // query head
+  std::vector<int32_t> keys;          // positions of the keys that it sees, ascending
+  Eigen::ArrayXd logits;              // [keys] s_j
+  Eigen::ArrayXd magnitudes;          // [keys] |scale| sum_i |q_i k_ji|: the condition of q.k
+  Eigen::ArrayXd weights;             // [keys] p_j; with the sink's weight they sum to 1
+  const RowMatrix* values = nullptr;  // [kv_len, head_dim_vo], v_scale included; `keys` are valid
+  Eigen::ArrayXd out;                 // [head_dim_vo]; 0 for an empty row
+  double lse = 0;                     // without the sink; -inf for an empty row
+  double lse_with_sink = 0;           // equal to lse where there is no sink
+  double sink = 0;                    // its logit; -inf: none
+  double scale = 1;                   // multiplies q.k: sm_scale * k_scale
+  double v_scale = 1;
+  double soft_cap = 0;  // 0: off
+  int32_t terms = 0;    // products in q.k; 0 where the logits are inputs (merges)
+
+  bool empty() const { return keys.empty(); }
+  double lse_as(LseSink s) const { return s == LseSink::kIncluded ? lse_with_sink : lse; }
+};
+
+using VisitRow = std::function<void(const OracleRow&)>;
+
+/// Visits every (query row, query head); the row is valid during the visit. Keys that no row sees
+/// are never read; a key that a row does not see has no influence on it. out and lse are not looked
+/// at.
+void for_each_row(const PagedAttention& call, const VisitRow& visit);
+void for_each_row(const RaggedAttention& call, const VisitRow& visit);
+/// Logits are s (made natural), values v. A state with s = +-inf has no mass.
+void for_each_row(const MergeStates<LseBase::kNatural>& call, const VisitRow& visit);
+void for_each_row(const MergeStates<LseBase::kLog2>& call, const VisitRow& visit);
+
+}  // namespace shadowgraph

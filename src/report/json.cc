@@ -1,0 +1,140 @@
+#include "report/json.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace shadowgraph {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+void add(Json& object, const char* key, const std::optional<double>& value) {
+  if (value) object[key] = number(*value);
+}
+
+void add(Json& object, const char* key, const std::string& value) {
+  if (!value.empty()) object[key] = value;
+}
+
+void add(Json& object, const char* key, const std::optional<int64_t>& value) {
+  if (value) object[key] = *value;
+}
+
+void add(Json& object, const char* key, const std::vector<std::string>& values) {
+  if (!values.empty()) object[key] = values;
+}
+
+Json to_json(const FileReport& f) {
+  Json j{{"path", f.path},       {"kind", f.kind},     {"cases", f.cases},    {"agreed", f.agreed},
+         {"flagged", f.flagged}, {"waived", f.waived}, {"skipped", f.skipped}};
+  add(j, "notes", f.notes);
+  return j;
+}
+
+Json to_json(const CaseReport& c) {
+  Json j{{"case", c.id}, {"kind", c.kind}, {"dtype", c.dtype}};
+  add(j, "error_over_bound", c.error_over_bound);
+  add(j, "lse_error_over_bound", c.lse_error_over_bound);
+  add(j, "gpu_error_over_bound", c.gpu_error_over_bound);
+  add(j, "gpu_lse_error_over_bound", c.gpu_lse_error_over_bound);
+  j["notes"] = c.notes;
+  j["known_wrong"] = c.known_wrong;
+  return j;
+}
+
+Json to_json(const CoverageReport& c) {
+  return {{"backend", c.backend}, {"mode", c.mode}, {"phase", c.phase}, {"cases", c.cases}};
+}
+
+Json to_json(const Histogram& h) {
+  Json bins = Json::object();
+  for (const auto& [label, cases] : h.bins) bins[label] = cases;
+  return {{"median", number(h.median)}, {"bins", std::move(bins)}};
+}
+
+Json to_json(const Finding& f) {
+  Json where = Json::object();
+  add(where, "backend", f.where.backend);
+  add(where, "mode", f.where.mode);
+  add(where, "phase", f.where.phase);
+  add(where, "field", f.where.field);
+  add(where, "row", f.where.row);
+  add(where, "col", f.where.col);
+  Json j{{"id", f.id},
+         {"title", f.title},
+         {"severity", name_of(f.severity)},
+         {"case", f.case_id},
+         {"where", std::move(where)},
+         {"expected", f.expected},
+         {"got", f.got},
+         {"refs", f.refs},
+         {"reproduce", f.reproduce}};
+  add(j, "waived", f.waived);
+  return j;
+}
+
+template <class Items>
+Json to_array(const Items& items, size_t limit) {
+  Json array = Json::array();
+  for (size_t i = 0; i < std::min(limit, items.size()); ++i) array.push_back(to_json(items[i]));
+  return array;
+}
+
+Json summary_of(const Report& r) {
+  Json j{{"cases", r.cases},
+         {"findings", r.open_findings()},
+         {"waived", r.waived_findings()},
+         {"skipped", r.skipped},
+         {"seconds", number(r.seconds)}};
+  if (const auto largest = r.largest_gpu_error(); !largest.empty()) {
+    for (const auto& [dtype, ratio] : largest) j["gpu_error_over_bound"][dtype] = number(ratio);
+  }
+  return j;
+}
+
+/// Bytes that are not UTF-8 become U+FFFD: a report is valid JSON whatever a path holds.
+std::string dump(const Json& document) {
+  return document.dump(2, ' ', true, Json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace
+
+std::string render_json(const Report& r, const RenderOptions& options) {
+  Json j{{"schema", "shadowgraph.report/1"},
+         {"verb", r.verb},
+         {"version", r.version},
+         {"seed", r.seed},
+         {"isa", r.isa},
+         {"threads", r.threads},
+         {"arith", r.arith},
+         {"ok", r.ok()},
+         {"interrupted", r.interrupted},
+         {"bad_input", r.bad_input},
+         {"summary", summary_of(r)},
+         {"files", to_array(r.files, r.files.size())},
+         {"coverage", to_array(r.coverage, r.coverage.size())}};
+  for (const Histogram& h : r.histograms) j["histogram"][h.name] = to_json(h);
+  if (!r.case_list.empty()) j["cases"] = to_array(r.case_list, r.case_list.size());
+  j["findings"] = to_array(r.findings, options.max_findings);
+  return dump(j);
+}
+
+std::string render_json(const Listing& listing) {
+  Json items = Json::array();
+  for (const auto& row : listing.rows) {
+    Json item = Json::object();
+    for (size_t c = 0; c < listing.columns.size(); ++c) item[listing.columns[c]] = row[c];
+    items.push_back(std::move(item));
+  }
+  return dump(
+      {{"schema", "shadowgraph.list/1"}, {"kind", listing.kind}, {"items", std::move(items)}});
+}
+
+}  // namespace shadowgraph

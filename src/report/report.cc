@@ -1,0 +1,71 @@
+#include "report/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "report/json.h"
+#include "report/text.h"
+
+namespace shadowgraph {
+
+const char* name_of(Severity severity) {
+  switch (severity) {
+    case Severity::kError: return "error";
+    case Severity::kWarning: return "warning";
+    case Severity::kNote: return "note";
+  }
+  return "";
+}
+
+int64_t Report::open_findings() const {
+  return std::count_if(findings.begin(), findings.end(),
+                       [](const Finding& f) { return f.waived.empty(); });
+}
+
+int64_t Report::waived_findings() const {
+  return static_cast<int64_t>(findings.size()) - open_findings();
+}
+
+std::map<std::string, double> Report::largest_gpu_error() const {
+  std::map<std::string, double> largest;
+  for (const CaseReport& c : case_list) {
+    if (!c.gpu_error_over_bound) continue;
+    double& so_far = largest.emplace(c.dtype, 0).first->second;
+    // A NaN is worse than any number, and stays.
+    const double value = *c.gpu_error_over_bound;
+    if (std::isnan(value) || value > so_far) so_far = value;
+  }
+  return largest;
+}
+
+int Report::exit_code() const {
+  if (bad_input) return 3;
+  return open_findings() == 0 ? 0 : 1;
+}
+
+std::string Report::verdict() const {
+  const int64_t open = open_findings();
+  std::string s = bad_input    ? "bad input"
+                  : open > 0   ? "not clean"
+                  : cases == 0 ? "nothing was judged"
+                               : "clean";
+  s += fmt::format(": {} case{} judged, {} finding{}", cases, cases == 1 ? "" : "s", open,
+                   open == 1 ? "" : "s");
+  if (waived_findings() > 0) s += fmt::format(", {} waived", waived_findings());
+  if (skipped > 0) s += fmt::format(", {} skipped", skipped);
+  s += fmt::format(", {:.1f} s", seconds);
+  return interrupted ? "interrupted; until then " + s : s;
+}
+
+std::string render(const Report& report, const RenderOptions& options) {
+  return options.format == Format::kJson ? render_json(report, options)
+                                         : render_text(report, options);
+}
+
+std::string render(const Listing& listing, const RenderOptions& options) {
+  return options.format == Format::kJson ? render_json(listing) : render_text(listing, options);
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,109 @@
+// Report: what a verb found, as plain data, and its renderings. The JSON form is a contract for
+// other programs
+// ("schema": "shadowgraph.report/1"; keys are only ever added); the text form is for people.
+//
+// Numbers that JSON cannot hold (infinities, NaN) are the strings "inf", "-inf" and "nan"; what was
+// not measured has no key. Text from outside (paths, names, values) never carries control
+// characters into either form. Tested by tests/report/report_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shadowgraph/status.h"
+
+namespace shadowgraph {
+
+/// "error", "warning", "note".
+const char* name_of(Severity severity);
+
+/// One input file of `check`. cases = agreed + flagged; skipped cases were not judged, and notes
+/// say why.
+struct FileReport {
+  std::string path;
+  std::string kind;  // what it was recognised as; empty: nothing
+  int64_t cases = 0, agreed = 0, flagged = 0, waived = 0, skipped = 0;
+  std::vector<std::string> notes;
+};
+
+/// One judged case of a kernel vector. A ratio is the largest error divided by its derived bound:
+/// at most 1 is right.
+struct CaseReport {
+  std::string id;                                                        // "FILE#case007"
+  std::string kind, dtype;                                               // "paged_prefill", "f16"
+  std::optional<double> error_over_bound, lse_error_over_bound;          // ours
+  std::optional<double> gpu_error_over_bound, gpu_lse_error_over_bound;  // the recorded kernel's
+  std::vector<std::string> notes;                                        // quirks of the recording
+  std::vector<std::string>
+      known_wrong;  // recorded variants that are wrong on purpose, and how far off
+};
+
+/// How many cases a fuzz run spent where.
+struct CoverageReport {
+  std::string backend, mode, phase;
+  int64_t cases = 0;
+};
+
+/// How a quantity was spread over the cases of a fuzz run.
+struct Histogram {
+  std::string name;  // "keys", "requests", "head_dim"
+  double median = 0;
+  std::vector<std::pair<std::string, int64_t>> bins;  // label, cases
+};
+
+struct Report {
+  std::string verb, version;
+  uint64_t seed = 0;
+  std::string isa;
+  int threads = 0;
+  std::string arith;
+  int64_t cases = 0;    // judged
+  int64_t skipped = 0;  // seen, not judged
+  double seconds = 0;
+  bool interrupted = false;  // ended by Ctrl-C: what follows is what was found until then
+  bool bad_input = false;    // some input was refused; its findings say why
+  std::vector<FileReport> files;
+  std::vector<CaseReport> case_list;
+  std::vector<CoverageReport> coverage;
+  std::vector<Histogram> histograms;
+  std::vector<Finding> findings;
+
+  /// Findings that count, and those that a waiver covers.
+  int64_t open_findings() const;
+  int64_t waived_findings() const;
+  bool ok() const { return open_findings() == 0 && !bad_input; }
+  /// The largest gpu_error_over_bound per dtype: a bound that no real kernel comes near proves
+  /// nothing.
+  std::map<std::string, double> largest_gpu_error() const;
+  /// 0 clean, 1 findings, 3 bad input.
+  int exit_code() const;
+  /// The plain sentence that ends the text form.
+  std::string verdict() const;
+};
+
+/// A table of names: what `list` prints. Every row has a cell per column.
+struct Listing {
+  std::string kind;
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+
+enum class Format : uint8_t { kText, kJson };
+
+struct RenderOptions {
+  Format format = Format::kText;
+  bool color = false;         // text: terminal colours
+  bool quiet = false;         // text: findings and the verdict only
+  size_t max_findings = 100;  // how many are listed; the summary counts all
+};
+
+/// The whole document, ending with a newline.
+std::string render(const Report& report, const RenderOptions& options);
+std::string render(const Listing& listing, const RenderOptions& options);
+
+}  // namespace shadowgraph

@@ -1,0 +1,244 @@
+#include "report/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "report/escape.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr size_t kWorstCases = 10;  // of those judged; JSON has all
+constexpr size_t kNotes = 20;       // different notes about cases
+constexpr int kBarWidth = 40;
+
+struct Style {
+  bool color = false;
+
+  std::string operator()(const char* code, std::string_view text) const {
+    return color ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
+  }
+  std::string bold(std::string_view text) const { return (*this)("1", text); }
+  std::string good(std::string_view text) const { return (*this)("32", text); }
+  std::string bad(std::string_view text) const { return (*this)("31;1", text); }
+  std::string dim(std::string_view text) const { return (*this)("2", text); }
+};
+
+/// Rows of cells under a heading, aligned: text to the left, numbers (cells after `text_columns`)
+/// to the right.
+class Table {
+ public:
+  Table(size_t text_columns, std::vector<std::string> heading)
+      : text_columns_(text_columns), rows_{std::move(heading)} {}
+
+  void add(std::vector<std::string> cells) {
+    for (std::string& cell : cells) cell = escape_controls(cell);
+    rows_.push_back(std::move(cells));
+  }
+
+  std::string render(const Style& style) const {
+    std::vector<size_t> widths(rows_[0].size());
+    for (const auto& row : rows_) {
+      for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width_of(row[c]));
+    }
+    std::string s;
+    for (const auto& row : rows_) {
+      std::string line;
+      for (size_t c = 0; c < row.size(); ++c) {
+        const std::string space(widths[c] - width_of(row[c]), ' ');
+        line += (c > 0 ? "  " : "") + (c < text_columns_ ? row[c] + space : space + row[c]);
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      s += (&row == &rows_[0] ? style.bold(line) : line) + '\n';
+    }
+    return s;
+  }
+
+ private:
+  size_t text_columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string count(int64_t n) { return std::to_string(n); }
+
+std::string ratio(const std::optional<double>& value) {
+  return value ? fmt::format("{:.3g}", *value) : "-";
+}
+
+std::string header(const Report& r, const Style& style) {
+  return style.bold(fmt::format("seed {}", r.seed)) +
+         fmt::format("  {}  isa {}  arith {}  threads {}  shadowgraph {}\n", r.verb, r.isa, r.arith,
+                     r.threads, r.version);
+}
+
+std::string files(const Report& r, const Style& style) {
+  if (r.files.empty()) return "";
+  Table table(2, {"file", "recognised as", "cases", "agreed", "flagged", "skipped"});
+  std::string notes;
+  for (const FileReport& f : r.files) {
+    table.add({f.path, f.kind.empty() ? "nothing" : f.kind, count(f.cases), count(f.agreed),
+               count(f.flagged), count(f.skipped)});
+    for (const std::string& note : f.notes) {
+      notes += escape_controls(f.path) + ": " + escape_controls(note) + '\n';
+    }
+  }
+  return '\n' + table.render(style) + style.dim(notes);
+}
+
+/// How near a case came to its bound, whoever computed; NaN is the nearest of all.
+double closeness(const CaseReport& c) {
+  double worst = -1;
+  for (const auto& value : {c.error_over_bound, c.lse_error_over_bound, c.gpu_error_over_bound,
+                            c.gpu_lse_error_over_bound}) {
+    if (value && !(*value <= worst)) worst = std::isnan(*value) ? HUGE_VAL : *value;
+  }
+  return worst;
+}
+
+std::string cases(const Report& r, const Style& style) {
+  if (r.case_list.empty()) return "";
+  std::vector<const CaseReport*> worst;
+  for (const CaseReport& c : r.case_list) worst.push_back(&c);
+  std::stable_sort(worst.begin(), worst.end(), [](const CaseReport* a, const CaseReport* b) {
+    return closeness(*a) > closeness(*b);
+  });
+  worst.resize(std::min(worst.size(), kWorstCases));
+  Table table(3, {"case", "kind", "dtype", "ours", "ours lse", "gpu", "gpu lse"});
+  for (const CaseReport* c : worst) {
+    table.add({c->id, c->kind, c->dtype, ratio(c->error_over_bound), ratio(c->lse_error_over_bound),
+               ratio(c->gpu_error_over_bound), ratio(c->gpu_lse_error_over_bound)});
+  }
+  std::string s = fmt::format("\nError over its derived bound, the {} largest of {} cases\n",
+                              worst.size(), r.case_list.size());
+  s += table.render(style);
+  for (const auto& [dtype, largest] : r.largest_gpu_error()) {
+    s += fmt::format("largest of the recorded GPU results in {}: {:.3g}\n", dtype, largest);
+  }
+  return s;
+}
+
+/// Every different note once, with the first case that has it.
+std::string case_notes(const Report& r, const Style& style) {
+  std::vector<std::pair<std::string, int64_t>> notes;
+  std::vector<const CaseReport*> first;
+  const auto add = [&](const CaseReport& c, const std::string& note) {
+    const auto same = [&](const auto& seen) { return seen.first == note; };
+    const auto it = std::find_if(notes.begin(), notes.end(), same);
+    if (it != notes.end()) {
+      ++it->second;
+      return;
+    }
+    notes.emplace_back(note, 1);
+    first.push_back(&c);
+  };
+  for (const CaseReport& c : r.case_list) {
+    for (const std::string& note : c.known_wrong) add(c, note);
+    for (const std::string& note : c.notes) add(c, note);
+  }
+  if (notes.empty()) return "";
+  std::string s = '\n' + style.bold("notes") + '\n';
+  for (size_t i = 0; i < std::min(notes.size(), kNotes); ++i) {
+    s += escape_controls(first[i]->id + ": " + notes[i].first);
+    if (notes[i].second > 1) s += fmt::format("  (and {} more)", notes[i].second - 1);
+    s += '\n';
+  }
+  if (notes.size() > kNotes) s += fmt::format("... {} more in JSON\n", notes.size() - kNotes);
+  return s;
+}
+
+std::string coverage(const Report& r, const Style& style) {
+  if (r.coverage.empty()) return "";
+  Table table(3, {"backend", "mode", "phase", "cases"});
+  for (const CoverageReport& c : r.coverage)
+    table.add({c.backend, c.mode, c.phase, count(c.cases)});
+  return '\n' + table.render(style);
+}
+
+std::string histogram(const Histogram& h, const Style& style) {
+  int64_t largest = 1;
+  size_t width = 0;
+  for (const auto& [label, n] : h.bins) {
+    largest = std::max(largest, n);
+    width = std::max(width, width_of(label));
+  }
+  std::string s = '\n' + style.bold(h.name) + fmt::format(" (median {:g})\n", h.median);
+  for (const auto& [label, n] : h.bins) {
+    const int length =
+        static_cast<int>(static_cast<double>(n) / static_cast<double>(largest) * kBarWidth);
+    s += fmt::format("{:>{}}  {:<{}} {}\n", label, width, std::string(length, '#'), kBarWidth, n);
+  }
+  return s;
+}
+
+std::string place(const Where& where) {
+  std::string s;
+  for (const std::string* part : {&where.backend, &where.mode, &where.phase, &where.field}) {
+    if (!part->empty()) s += (s.empty() ? "" : " ") + *part;
+  }
+  if (where.row) {
+    s += fmt::format("[{}", *where.row);
+    s += where.col ? fmt::format(", {}]", *where.col) : "]";
+  }
+  return s;
+}
+
+std::string finding(const Finding& f, const Style& style) {
+  const bool counts = f.waived.empty() && f.severity == Severity::kError;
+  std::string s =
+      '\n' + (counts ? style.bad(name_of(f.severity)) : std::string(name_of(f.severity)));
+  s += ' ' + style.bold(f.id) + ' ' + escape_controls(f.case_id) + "\n  " +
+       escape_controls(f.title) + '\n';
+  const auto line = [&](const char* label, const std::string& text) {
+    if (!text.empty()) s += fmt::format("  {:<9} {}\n", label, escape_controls(text));
+  };
+  line("where", place(f.where));
+  line("expected", f.expected);
+  line("got", f.got);
+  line("refs", fmt::format("{}", fmt::join(f.refs, ", ")));
+  line("waived", f.waived);
+  line("reproduce", f.reproduce);
+  return s;
+}
+
+/// Errors before warnings before notes, what is waived last; else in the order of discovery.
+std::string findings(const Report& r, const RenderOptions& options, const Style& style) {
+  std::vector<const Finding*> order;
+  for (const Finding& f : r.findings) order.push_back(&f);
+  std::stable_sort(order.begin(), order.end(), [](const Finding* a, const Finding* b) {
+    if (a->waived.empty() != b->waived.empty()) return a->waived.empty();
+    return a->severity < b->severity;
+  });
+  std::string s;
+  for (size_t i = 0; i < std::min(order.size(), options.max_findings); ++i) {
+    s += finding(*order[i], style);
+  }
+  if (order.size() > options.max_findings) {
+    s += fmt::format("\n... {} more findings; see them with --max-findings {}\n",
+                     order.size() - options.max_findings, order.size());
+  }
+  return s;
+}
+
+}  // namespace
+
+std::string render_text(const Report& r, const RenderOptions& options) {
+  const Style style{options.color};
+  std::string s = header(r, style);
+  if (!options.quiet) {
+    s += files(r, style) + cases(r, style) + case_notes(r, style) + coverage(r, style);
+    for (const Histogram& h : r.histograms) s += histogram(h, style);
+  }
+  s += findings(r, options, style);
+  const std::string verdict = r.verdict();
+  return s + '\n' + (r.ok() ? style.good(verdict) : style.bad(verdict)) + '\n';
+}
+
+std::string render_text(const Listing& listing, const RenderOptions& options) {
+  Table table(listing.columns.size(), listing.columns);
+  for (const auto& row : listing.rows) table.add(row);
+  return table.render(Style{options.color});
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,88 @@
+// Out of memory is an ordinary finding: the n-th allocation fails, for every n.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "io/kernel_vectors.h"
+#include "io/safetensors_bytes.h"
+
+namespace {
+thread_local long allocations_left = -1;  // negative: no limit
+
+void* allocate(std::size_t size) {
+  if (allocations_left == 0) {
+    allocations_left = -1;  // one fails, later ones do not
+    throw std::bad_alloc();
+  }
+  if (allocations_left > 0) --allocations_left;
+  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
+  throw std::bad_alloc();
+}
+}  // namespace
+
+void* operator new(std::size_t size) { return allocate(size); }
+void* operator new[](std::size_t size) { return allocate(size); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+
+namespace shadowgraph {
+namespace {
+
+/// Runs body() -> Status with the first, second, ... allocation failing, until it needs fewer;
+/// returns how many.
+template <class Body>
+long fail_every_allocation(const Body& body) {
+  for (long n = 0;; ++n) {
+    allocations_left = n;
+    const Status status = body();
+    const bool failed = allocations_left < 0;
+    allocations_left = -1;
+    if (!failed) {
+      EXPECT_TRUE(status.ok()) << status.to_string();
+      return n;
+    }
+    EXPECT_EQ(status.findings().size(), 1u) << n;
+    for (const Finding& finding : status.findings()) EXPECT_EQ(finding.id, "io.memory") << n;
+  }
+}
+
+TEST(Allocation, EveryFailureWhileParsingIsAFinding) {
+  const auto bytes = std::make_shared<const Bytes>(
+      file_of(R"({"__metadata__":{"a long enough key":"a text that no small string holds"},)"
+              R"("a long enough tensor name":{"dtype":"U8","shape":[2,1],"data_offsets":[0,2]},)"
+              R"("another long tensor name":{"dtype":"U16","shape":[],"data_offsets":[2,4]}})",
+              "abcd"));
+  EXPECT_GT(fail_every_allocation([&] {
+              SafetensorsFile file;
+              const Status status = parse_safetensors(bytes, "test", &file);
+              EXPECT_EQ(status.ok(), file.bytes != nullptr);
+              return status;
+            }),
+            10);
+}
+
+TEST(Allocation, EveryFailureWhileReadingVectorsLeavesTheListsAlone) {
+  const std::vector<float> v(6), s(3), out(2), lse(1);
+  SafetensorsFile file;
+  file.metadata["case000"] =
+      R"({"kind":"merge","num_qo_heads":1,"num_kv_heads":1,"head_dim":2,"page_size":1,"batch":1,)"
+      R"("sm_scale":1,"lse_base":2,"num_states":3})";
+  file.tensors["case000/v"] = {v.data(), DType::kF32, {1, 3, 1, 2}};
+  file.tensors["case000/s"] = {s.data(), DType::kF32, {1, 3, 1}};
+  file.tensors["case000/out"] = {out.data(), DType::kF32, {1, 1, 2}};
+  file.tensors["case000/lse"] = {lse.data(), DType::kF32, {1, 1}};
+  EXPECT_GT(fail_every_allocation([&] {
+              std::vector<KernelVector> cases;
+              std::vector<SkippedCase> skipped;
+              const Status status = parse_kernel_vectors(file, "test", &cases, &skipped);
+              EXPECT_EQ(status.ok(), !cases.empty());
+              return status;
+            }),
+            10);
+}
+
+}  // namespace
+}  // namespace shadowgraph

@@ -1,0 +1,240 @@
+// The derived bound holds for arithmetic of the declared kind, and is near enough to see faults.
+#include "check/error_bound.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "core/choices.h"
+#include "core/float_formats.h"
+#include "oracle/small_call.h"
+
+namespace shadowgraph {
+namespace {
+
+float rounded(float x, DType t) {
+  return t == DType::kF32 ? x : decode_float(encode_float(x, format_of(t)), format_of(t));
+}
+
+/// What an emulated kernel does, and what is wrong with it.
+struct Kernel {
+  DType q_type = DType::kF32, out_type = DType::kF32;
+  bool round_p = false, sum_sees_rounded_p = false;
+  float scale_error = 1;            // multiplies sm_scale
+  bool drop_last = false;           // the last key is not read
+  DType accumulator = DType::kF32;  // of P.V
+};
+
+struct Answer {
+  std::vector<float> out;
+  double lse = 0;
+};
+
+/// One row in f32: logits in base 2, running maximum every 16 keys, keys in order.
+Answer emulate(const SmallCall& c, const Kernel& kernel) {
+  const int64_t dim = c.call.q.shape[2], dv = c.call.v.shape[2];
+  const int64_t n = c.call.k.shape[0] - (kernel.drop_last ? 1 : 0);
+  const float scale = c.call.params.sm_scale * kernel.scale_error * static_cast<float>(kLog2E);
+  std::vector<float> s(static_cast<size_t>(n)), o(static_cast<size_t>(dv));
+  float m = -std::numeric_limits<float>::infinity(), d = 0;
+  for (int64_t tile = 0; tile < n; tile += 16) {
+    const int64_t end = std::min(n, tile + 16);
+    float top = m;
+    for (int64_t j = tile; j < end; ++j) {
+      float dot = 0;
+      for (int64_t i = 0; i < dim; ++i) dot += c.q[size_t(i)] * c.k[size_t(j * dim + i)];
+      s[size_t(j)] = dot * scale;
+      top = std::max(top, s[size_t(j)]);
+    }
+    const float factor = std::exp2(m - top);
+    d *= factor;
+    for (float& x : o) x = rounded(x * factor, kernel.accumulator);
+    m = top;
+    for (int64_t j = tile; j < end; ++j) {
+      const float weight = std::exp2(s[size_t(j)] - m);
+      const float p = kernel.round_p ? rounded(weight, kernel.q_type) : weight;
+      d += kernel.sum_sees_rounded_p ? p : weight;
+      for (int64_t i = 0; i < dv; ++i) {
+        o[size_t(i)] = rounded(o[size_t(i)] + p * c.v[size_t(j * dv + i)], kernel.accumulator);
+      }
+    }
+  }
+  for (float& x : o) x = rounded(x / d, kernel.out_type);
+  return {o, m * kLn2 + std::log(static_cast<double>(d))};
+}
+
+/// Random f32, f16 or bf16 data: flat, peaked, far from zero, or tiny.
+void fill(SmallCall& c, DType type, Rng& rng) {
+  const float peak = rng.below(3) == 0 ? 8.f : 1.f;
+  const float shift = rng.below(3) == 0 ? 2.f : 0.f;
+  const float size = rng.below(8) == 0 ? 0x1p-14f : 1.f;
+  for (float& x : c.q) x = rounded(peak * 2 * rng.signed_unit(), type);
+  for (float& x : c.k) x = rounded(2 * rng.signed_unit(), type);
+  for (float& x : c.v) x = rounded(size * (shift + 2 * rng.signed_unit()), type);
+}
+
+Arithmetic arithmetic_of(const Kernel& kernel) {
+  Arithmetic a;
+  a.kernel = "emulated";
+  a.tile = 16;
+  a.round_p = kernel.round_p ? RoundP::kToQuery : RoundP::kNever;
+  a.sum_sees_rounded_p = kernel.sum_sees_rounded_p;
+  return a;
+}
+
+struct Excess {
+  double out = 0, lse = 0;  // largest error over bound
+};
+
+Excess measure(const SmallCall& c, const Kernel& kernel) {
+  const Answer answer = emulate(c, kernel);
+  Excess excess;
+  for_each_row(c.call, [&](const OracleRow& row) {
+    const ErrorBound bound =
+        error_bound(row, arithmetic_of(kernel), kernel.q_type, kernel.out_type, LseSink::kExcluded);
+    for (Eigen::Index i = 0; i < row.out.size(); ++i) {
+      const double error = std::abs(answer.out[size_t(i)] - row.out[i]);
+      excess.out = std::max(excess.out, error / bound.out[i]);
+    }
+    excess.lse = std::abs(answer.lse - row.lse) / bound.lse;
+  });
+  return excess;
+}
+
+constexpr Kernel kKernels[] = {
+    {},
+    {.q_type = DType::kF16, .out_type = DType::kF16},
+    {.q_type = DType::kBF16, .out_type = DType::kBF16},
+    {.q_type = DType::kF16, .out_type = DType::kF16, .round_p = true},
+    {.q_type = DType::kBF16, .out_type = DType::kBF16, .round_p = true},
+    {.q_type = DType::kF16, .out_type = DType::kF32, .round_p = true, .sum_sees_rounded_p = true},
+    {.q_type = DType::kBF16, .out_type = DType::kBF16, .round_p = true, .sum_sees_rounded_p = true},
+};
+
+TEST(ErrorBound, HoldsOnRandomRows) {
+  Rng rng(1);
+  int64_t rows = 0;
+  for (const Kernel& kernel : kKernels) {
+    Excess largest;
+    for (int i = 0; i < 15000; ++i, ++rows) {
+      const auto n = static_cast<int32_t>(1 + rng.below(rng.below(8) == 0 ? 100 : 20));
+      SmallCall c(1, n, 1, 1, 8, 4);
+      c.params().sm_scale = 0.35355339f;
+      fill(c, kernel.q_type, rng);
+      const Excess e = measure(c, kernel);
+      ASSERT_LE(e.out, 1) << "row " << rows << ", " << n << " keys";
+      ASSERT_LE(e.lse, 1) << "row " << rows << ", " << n << " keys";
+      largest = {std::max(largest.out, e.out), std::max(largest.lse, e.lse)};
+    }
+    // A bound that nobody comes near proves nothing.
+    EXPECT_GE(largest.out, 0.05);
+    std::printf("largest error over bound: out %.3f, lse %.3f\n", largest.out, largest.lse);
+  }
+  EXPECT_GE(rows, 100000);
+}
+
+/// Share of 300 rows on which a fault exceeds the bound.
+template <class Fill>
+double share_caught(const Kernel& faulty, int32_t keys, const Fill& fill_case) {
+  Rng rng(2);
+  int caught = 0;
+  for (int i = 0; i < 300; ++i) {
+    SmallCall c(1, keys, 1, 1, 64, 32);
+    c.params().sm_scale = 0.125;
+    fill_case(c, rng);
+    const Excess e = measure(c, faulty);
+    if (e.out > 1 || e.lse > 1) ++caught;
+  }
+  return caught / 300.0;
+}
+
+/// T0 data: q = 0 makes every weight 1; every token's value is another integer.
+void fill_uniform(SmallCall& c, Rng& rng) {
+  const int64_t dv = c.call.v.shape[2];
+  for (size_t j = 0; j < c.v.size(); ++j) {
+    c.v[j] = static_cast<float>(static_cast<int64_t>(j) / dv % 64) +
+             static_cast<float>(rng.below(64)) - 63;
+  }
+}
+
+TEST(ErrorBound, SeesADroppedTokenOnUniformDataAlways) {
+  for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (int32_t keys : {7, 64}) {
+      const Kernel good{.q_type = type, .out_type = type};
+      Kernel faulty = good;
+      faulty.drop_last = true;
+      EXPECT_EQ(share_caught(good, keys, fill_uniform), 0);
+      EXPECT_EQ(share_caught(faulty, keys, fill_uniform), 1) << keys << " keys";
+    }
+  }
+}
+
+TEST(ErrorBound, SeesAWrongScale) {
+  const auto random = [](DType t) { return [t](SmallCall& c, Rng& rng) { fill(c, t, rng); }; };
+  const double f32 = share_caught({.scale_error = 1.01f}, 64, random(DType::kF32));
+  const double f16 =
+      share_caught({.q_type = DType::kF16, .out_type = DType::kF16, .scale_error = 1.01f}, 64,
+                   random(DType::kF16));
+  std::printf("scale * 1.01 caught: f32 %.0f %%, f16 %.0f %%\n", 100 * f32, 100 * f16);
+  EXPECT_EQ(f32, 1);
+  EXPECT_EQ(f16, 1);
+}
+
+TEST(ErrorBound, SeesABf16Accumulator) {
+  const auto random = [](DType t) { return [t](SmallCall& c, Rng& rng) { fill(c, t, rng); }; };
+  const double f32 = share_caught({.accumulator = DType::kBF16}, 64, random(DType::kF32));
+  const double bf16 =
+      share_caught({.q_type = DType::kBF16, .out_type = DType::kBF16, .accumulator = DType::kBF16},
+                   64, random(DType::kBF16));
+  std::printf("bf16 accumulator caught: f32 %.0f %%, bf16 %.0f %%\n", 100 * f32, 100 * bf16);
+  EXPECT_EQ(f32, 1);
+  EXPECT_GE(bf16, 0.5);
+}
+
+TEST(ErrorBound, IsInfiniteWhereNothingCanBeSaid) {
+  SmallCall c(1, 2, 1, 1, 1, 1);
+  c.q = {1e20f};
+  c.k = {1e18f, -1e18f};
+  c.v = {1, 2};
+  for_each_row(c.call, [](const OracleRow& row) {
+    const ErrorBound b =
+        error_bound(row, Arithmetic{}, DType::kF32, DType::kF32, LseSink::kExcluded);
+    EXPECT_TRUE(std::isinf(b.out[0]));
+    EXPECT_GT(b.out[0], 0);
+  });
+}
+
+TEST(ErrorBound, IsExactRoundingForASingleKey) {
+  // One key: weight 1 whatever its logit; what is left is the division and the last rounding.
+  SmallCall c(1, 1, 1, 1, 4, 1);
+  c.v = {3};
+  for_each_row(c.call, [](const OracleRow& row) {
+    const ErrorBound b = error_bound(row, *find_arithmetic("ours_portable"), DType::kBF16,
+                                     DType::kBF16, LseSink::kExcluded);
+    EXPECT_GE(b.out[0], 3 * 0x1p-8);
+    EXPECT_LE(b.out[0], 3 * (0x1p-8 + 0x1p-18));
+  });
+}
+
+TEST(ErrorBound, SinkTakesPartLikeAKeyWithoutValue) {
+  // The same row once with a sink and once with the sink as a real key whose value is 0.
+  SmallCall sink(1, 3, 1, 1, 1, 1), key(1, 4, 1, 1, 1, 1);
+  sink.q = key.q = {1};
+  sink.k = {0.5f, -1, 2};
+  sink.v = {1, -2, 3};
+  key.k = {0.5f, -1, 2, 1.5f};
+  key.v = {1, -2, 3, 0};
+  sink.set_sinks({1.5f});
+  ErrorBound a, b;
+  const auto bound = [](const OracleRow& row) {
+    return error_bound(row, Arithmetic{}, DType::kF32, DType::kF32, LseSink::kIncluded);
+  };
+  for_each_row(sink.call, [&](const OracleRow& row) { a = bound(row); });
+  for_each_row(key.call, [&](const OracleRow& row) { b = bound(row); });
+  EXPECT_GT(a.out[0], 0.5 * b.out[0]);
+  EXPECT_LT(a.out[0], 2 * b.out[0]);
+}
+
+}  // namespace
+}  // namespace shadowgraph

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# package_test.sh MODE BUILD SOURCE CXX: builds and runs a consumer in an empty folder.
+#   installed     installs BUILD and finds it with find_package
+#   pkg-config    installs BUILD and compiles by hand with what pkg-config says
+#   subdirectory  adds SOURCE to its own build, as a shared library
+set -euo pipefail
+mode=$1 build=$2 source=$3 cxx=$4
+here=$(dirname "$0")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+consumer() {
+  cmake -S "$here" -B "$work/build" -G Ninja -DCMAKE_CXX_COMPILER="$cxx" \
+    -DCMAKE_BUILD_TYPE=Release "$@"
+  cmake --build "$work/build" --parallel 2
+  "$work/build/consumer"
+}
+
+case $mode in
+  installed)
+    cmake --install "$build" --prefix "$work/prefix"
+    consumer -DCMAKE_PREFIX_PATH="$work/prefix"
+    ;;
+  pkg-config)
+    cmake --install "$build" --prefix "$work/prefix"
+    PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name shadowgraph.pc)")
+    export PKG_CONFIG_PATH
+    read -ra flags < <(pkg-config --cflags --libs shadowgraph)
+    "$cxx" -std=c++20 "$here/main.cc" -o "$work/consumer" "${flags[@]}"
+    LD_LIBRARY_PATH=$(pkg-config --variable=libdir shadowgraph) "$work/consumer"
+    ;;
+  subdirectory) consumer -DSHADOWGRAPH_SOURCE="$source" -DBUILD_SHARED_LIBS=ON ;;
+  *) exit 2 ;;
+esac

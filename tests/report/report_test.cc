@@ -1,0 +1,297 @@
+#include "report/report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace shadowgraph {
+namespace {
+
+using nlohmann::json;
+
+Finding small_finding() {
+  Finding f;
+  f.id = "num.bound";
+  f.title = "The error is within its bound.";
+  f.case_id = "a.safetensors#case001";
+  f.where.field = "out";
+  f.where.row = 3;
+  f.where.col = 7;
+  f.expected = "0.5 within 0.001";
+  f.got = "0.75";
+  f.refs = {"verification.D", "sglang#35045"};
+  f.reproduce = "shadowgraph check a.safetensors --case case001";
+  return f;
+}
+
+/// One file, two cases, one finding.
+Report small_report() {
+  Report r;
+  r.verb = "check";
+  r.version = "9.8.7";
+  r.seed = 5;
+  r.isa = "generic";
+  r.threads = 2;
+  r.arith = "portable";
+  r.cases = 2;
+  r.skipped = 1;
+  r.seconds = 0.25;
+  FileReport& file = r.files.emplace_back();
+  file.path = "a.safetensors";
+  file.kind = "kernel vectors";
+  file.cases = 2, file.agreed = 1, file.flagged = 1, file.skipped = 1;
+  file.notes = {"skipped, kind not known yet: x"};
+  CaseReport& good = r.case_list.emplace_back();
+  good.id = "a.safetensors#case000", good.kind = "decode", good.dtype = "f16";
+  good.error_over_bound = 0.125, good.gpu_error_over_bound = 0.25;
+  good.notes = {"rows that see no key: lse +inf"};
+  CaseReport& bad = r.case_list.emplace_back();
+  bad.id = "a.safetensors#case001", bad.kind = "decode", bad.dtype = "bf16";
+  bad.error_over_bound = 250, bad.known_wrong = {"naive_merged: 37 times its bound"};
+  r.findings.push_back(small_finding());
+  return r;
+}
+
+std::string text_of(const Report& r, RenderOptions options = {}) { return render(r, options); }
+
+json json_of(const Report& r, size_t max_findings = 100) {
+  RenderOptions options;
+  options.format = Format::kJson;
+  options.max_findings = max_findings;
+  return json::parse(render(r, options));
+}
+
+TEST(Text, IsThis) {
+  EXPECT_EQ(text_of(small_report()),
+            R"(seed 5  check  isa generic  arith portable  threads 2  shadowgraph 9.8.7
+
+file           recognised as   cases  agreed  flagged  skipped
+a.safetensors  kernel vectors      2       1        1        1
+a.safetensors: skipped, kind not known yet: x
+
+Error over its derived bound, the 2 largest of 2 cases
+case                   kind    dtype   ours  ours lse   gpu  gpu lse
+a.safetensors#case001  decode  bf16     250         -     -        -
+a.safetensors#case000  decode  f16    0.125         -  0.25        -
+largest of the recorded GPU results in f16: 0.25
+
+notes
+a.safetensors#case000: rows that see no key: lse +inf
+a.safetensors#case001: naive_merged: 37 times its bound
+
+error num.bound a.safetensors#case001
+  The error is within its bound.
+  where     out[3, 7]
+  expected  0.5 within 0.001
+  got       0.75
+  refs      verification.D, sglang#35045
+  reproduce shadowgraph check a.safetensors --case case001
+
+not clean: 2 cases judged, 1 finding, 1 skipped, 0.2 s
+)");
+}
+
+TEST(Text, QuietShowsFindingsAndVerdictOnly) {
+  RenderOptions options;
+  options.quiet = true;
+  const std::string text = text_of(small_report(), options);
+  EXPECT_EQ(text.find("kernel vectors"), std::string::npos);
+  EXPECT_NE(text.find("error num.bound"), std::string::npos);
+  EXPECT_NE(text.find("not clean"), std::string::npos);
+}
+
+TEST(Text, HasColoursOnlyWhenAsked) {
+  EXPECT_EQ(text_of(small_report()).find('\x1b'), std::string::npos);
+  RenderOptions options;
+  options.color = true;
+  EXPECT_NE(text_of(small_report(), options).find("\x1b[31;1m"), std::string::npos);
+}
+
+TEST(Text, PutsErrorsFirstAndWaivedLast) {
+  Report r = small_report();
+  r.findings[0].id = "a.waived", r.findings[0].waived = "known";
+  r.findings.push_back(small_finding());
+  r.findings[1].id = "b.note", r.findings[1].severity = Severity::kNote;
+  r.findings.push_back(small_finding());
+  r.findings[2].id = "c.error";
+  const std::string text = text_of(r);
+  const size_t waived = text.find("a.waived"), note = text.find("b.note"),
+               error = text.find("c.error");
+  EXPECT_LT(error, note);
+  EXPECT_LT(note, waived);
+  EXPECT_NE(waived, std::string::npos);
+}
+
+TEST(Text, ListsAtMostMaxFindingsAndSaysHowManyMore) {
+  Report r = small_report();
+  r.findings.resize(5, small_finding());
+  RenderOptions options;
+  options.max_findings = 2;
+  const std::string text = text_of(r, options);
+  size_t listed = 0;
+  for (size_t p = text.find("error num.bound"); p != std::string::npos;
+       p = text.find("error num.bound", p + 1))
+    ++listed;
+  EXPECT_EQ(listed, 2u);
+  EXPECT_NE(text.find("... 3 more findings; see them with --max-findings 5"), std::string::npos);
+  EXPECT_NE(text.find("5 findings"), std::string::npos);
+}
+
+TEST(Text, DrawsHistogramsToScale) {
+  Report r;
+  r.histograms.push_back({"keys", 96, {{"1..63", 10}, {"64..127", 20}, {"128..", 0}}});
+  const std::string text = text_of(r);
+  EXPECT_NE(text.find("keys (median 96)"), std::string::npos);
+  EXPECT_NE(text.find("  1..63  " + std::string(20, '#') + std::string(20, ' ') + " 10\n"),
+            std::string::npos);
+  EXPECT_NE(text.find("64..127  " + std::string(40, '#') + " 20\n"), std::string::npos);
+  EXPECT_NE(text.find("  128..  " + std::string(40, ' ') + " 0\n"), std::string::npos);
+}
+
+TEST(Text, PassesNoControlCharacter) {
+  Report r = small_report();
+  const std::string evil = "\x1b]0;x\x07\n\x7f\xc2\x9b\xe2\x80\xae\xff";
+  r.files[0].path = r.files[0].notes[0] = r.case_list[0].id = r.case_list[0].notes[0] = evil;
+  r.findings[0].case_id = r.findings[0].got = r.findings[0].where.field = r.findings[0].title =
+      evil;
+  const std::string text = text_of(r);
+  for (char c : text) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << static_cast<int>(c);
+  EXPECT_NE(text.find(R"(\x1b]0;x\x07\x0a\x7f\xc2\x9b\xe2\x80\xae\xff)"), std::string::npos);
+}
+
+TEST(Json, HasTheSchemasKeys) {
+  const json j = json_of(small_report());
+  const json expected = json::parse(R"json({
+    "schema": "shadowgraph.report/1", "verb": "check", "version": "9.8.7", "seed": 5, "isa": "generic",
+    "threads": 2, "arith": "portable", "ok": false, "interrupted": false, "bad_input": false,
+    "summary": {"cases": 2, "findings": 1, "waived": 0, "skipped": 1, "seconds": 0.25,
+                "gpu_error_over_bound": {"f16": 0.25}},
+    "files": [{"path": "a.safetensors", "kind": "kernel vectors", "cases": 2, "agreed": 1, "flagged": 1,
+               "waived": 0, "skipped": 1, "notes": ["skipped, kind not known yet: x"]}],
+    "coverage": [],
+    "cases": [{"case": "a.safetensors#case000", "kind": "decode", "dtype": "f16", "error_over_bound": 0.125,
+               "gpu_error_over_bound": 0.25, "notes": ["rows that see no key: lse +inf"], "known_wrong": []},
+              {"case": "a.safetensors#case001", "kind": "decode", "dtype": "bf16", "error_over_bound": 250.0,
+               "notes": [], "known_wrong": ["naive_merged: 37 times its bound"]}],
+    "findings": [{"id": "num.bound", "title": "The error is within its bound.", "severity": "error",
+                  "case": "a.safetensors#case001", "where": {"field": "out", "row": 3, "col": 7},
+                  "expected": "0.5 within 0.001", "got": "0.75", "refs": ["verification.D", "sglang#35045"],
+                  "reproduce": "shadowgraph check a.safetensors --case case001"}]
+  })json");
+  EXPECT_EQ(j, expected) << j.dump(2);
+}
+
+TEST(Json, StartsWithItsSchema) {
+  RenderOptions options;
+  options.format = Format::kJson;
+  EXPECT_TRUE(render(Report{}, options).starts_with("{\n  \"schema\": \"shadowgraph.report/1\","));
+}
+
+TEST(Json, WritesWhatIsNoNumberAsAString) {
+  Report r = small_report();
+  r.case_list[0].error_over_bound = std::numeric_limits<double>::infinity();
+  r.case_list[0].gpu_error_over_bound = std::nan("");
+  r.case_list[1].error_over_bound = -std::numeric_limits<double>::infinity();
+  const json j = json_of(r);
+  EXPECT_EQ(j["cases"][0]["error_over_bound"], "inf");
+  EXPECT_EQ(j["cases"][1]["error_over_bound"], "-inf");
+  EXPECT_EQ(j["summary"]["gpu_error_over_bound"]["f16"], "nan");
+}
+
+TEST(Json, KeepsEverySeed) {
+  Report r;
+  r.seed = std::numeric_limits<uint64_t>::max();
+  EXPECT_EQ(json_of(r)["seed"], std::numeric_limits<uint64_t>::max());
+}
+
+TEST(Json, IsAsciiAndValidWhateverAPathHolds) {
+  Report r = small_report();
+  r.files[0].path = "\x1b[31m\xff\xc2\x9b\xe2\x80\xae";
+  RenderOptions options;
+  options.format = Format::kJson;
+  const std::string text = render(r, options);
+  for (char c : text) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << static_cast<int>(c);
+  EXPECT_EQ(json::parse(text)["files"][0]["path"], "\x1b[31m\xef\xbf\xbd\xc2\x9b\xe2\x80\xae");
+}
+
+TEST(Json, CountsFindingsThatItDoesNotList) {
+  Report r = small_report();
+  r.findings.resize(7, small_finding());
+  const json j = json_of(r, 3);
+  EXPECT_EQ(j["findings"].size(), 3u);
+  EXPECT_EQ(j["summary"]["findings"], 7);
+}
+
+TEST(Json, HoldsHistogramsAndCoverage) {
+  Report r;
+  r.coverage.push_back({"engine", "decode", "eager", 12});
+  r.histograms.push_back({"keys", 96, {{"64..127", 20}}});
+  const json j = json_of(r);
+  EXPECT_EQ(
+      j["coverage"],
+      json::parse(R"([{"backend": "engine", "mode": "decode", "phase": "eager", "cases": 12}])"));
+  EXPECT_EQ(j["histogram"], json::parse(R"({"keys": {"median": 96.0, "bins": {"64..127": 20}}})"));
+}
+
+TEST(Report, WaivedFindingsDoNotCount) {
+  Report r = small_report();
+  EXPECT_EQ(r.exit_code(), 1);
+  r.findings[0].waived = "known upstream";
+  EXPECT_TRUE(r.ok());
+  EXPECT_EQ(r.exit_code(), 0);
+  const json j = json_of(r);
+  EXPECT_EQ(j["summary"]["findings"], 0);
+  EXPECT_EQ(j["summary"]["waived"], 1);
+  EXPECT_EQ(j["findings"][0]["waived"], "known upstream");
+}
+
+TEST(Report, BadInputIsItsOwnVerdict) {
+  Report r;
+  r.bad_input = true;
+  EXPECT_FALSE(r.ok());
+  EXPECT_EQ(r.exit_code(), 3);
+  EXPECT_TRUE(r.verdict().starts_with("bad input"));
+}
+
+TEST(Report, WithoutAJudgedCaseIsNotCalledClean) {
+  Report r;
+  EXPECT_TRUE(r.verdict().starts_with("nothing was judged"));
+  r.cases = 1;
+  EXPECT_TRUE(r.verdict().starts_with("clean: 1 case judged"));
+}
+
+TEST(Report, SaysThatItWasInterrupted) {
+  Report r = small_report();
+  r.interrupted = true;
+  EXPECT_TRUE(r.verdict().starts_with("interrupted; until then not clean"));
+  EXPECT_EQ(json_of(r)["interrupted"], true);
+}
+
+TEST(Report, LargestGpuErrorIsPerDtypeAndNaNIsTheLargest) {
+  Report r;
+  const auto add = [&](const char* dtype, double ratio) {
+    r.case_list.emplace_back().dtype = dtype;
+    r.case_list.back().gpu_error_over_bound = ratio;
+  };
+  add("f16", 0.5), add("f16", 0.75), add("f16", 0.25), add("bf16", 0.5), add("bf16", std::nan("")),
+      add("bf16", 2);
+  EXPECT_EQ(r.largest_gpu_error().at("f16"), 0.75);
+  EXPECT_TRUE(std::isnan(r.largest_gpu_error().at("bf16")));
+}
+
+TEST(Listing, IsATableOrItems) {
+  const Listing listing{
+      "kernels", {"name", "computes"}, {{"decode_paged", "one"}, {"merge", "two"}}};
+  EXPECT_EQ(render(listing, RenderOptions{}),
+            "name          computes\ndecode_paged  one\nmerge         two\n");
+  RenderOptions options;
+  options.format = Format::kJson;
+  EXPECT_EQ(json::parse(render(listing, options)),
+            json::parse(R"({"schema": "shadowgraph.list/1", "kind": "kernels",
+    "items": [{"name": "decode_paged", "computes": "one"}, {"name": "merge", "computes": "two"}]})"));
+}
+
+}  // namespace
+}  // namespace shadowgraph

@@ -1,0 +1,135 @@
+"""The checks of the sources report a planted violation, and only that."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+import sizes  # noqa: E402
+
+
+def run(script, *args):
+    done = subprocess.run([sys.executable, SCRIPTS / script, *map(str, args)],
+                          capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+class Tree(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.put("src/core/rng.h", '#include <vector>\nint f() { return 1; }\n')
+
+    def put(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+
+class Layers(Tree):
+    def reports(self, name, text, *expected):
+        self.put(name, text)
+        code, out = run("layers.py", self.root)
+        self.assertEqual(code, 1, out)
+        for part in expected:
+            self.assertIn(part, out)
+
+    def test_allowed_edges_are_silent(self):
+        self.put("include/shadowgraph/lse.h", '#include "shadowgraph/dtype.h"\n')
+        self.put("src/fuzz/random.cc", '#include "core/rng.h"\n#include "oracle/oracle.h"\n')
+        self.put("tests/kernels/a_test.cc", '#include "oracle/oracle.h"\n#include "kernels/a.h"\n')
+        code, out = run("layers.py", self.root)
+        self.assertEqual(code, 0, out)
+        self.assertIn("6 includes", out)
+        self.assertIn("0 against", out)
+
+    def test_kernels_do_not_see_the_oracle(self):
+        self.reports("src/kernels/a.cc", '\n#include "oracle/oracle.h"\n',
+                     "src/kernels/a.cc:2: kernels -> oracle")
+
+    def test_oracle_does_not_see_kernels(self):
+        self.reports("src/oracle/a.cc", '#include "kernels/a.h"\n', "src/oracle/a.cc:1: oracle -> kernels")
+
+    def test_core_does_not_see_a_public_header_of_attn(self):
+        self.reports("src/core/a.h", '#include "shadowgraph/lse.h"\n', "core -> attn")
+
+    def test_public_headers_hide_src(self):
+        self.reports("include/shadowgraph/batch.h", '#include "core/rng.h"\n', "public header")
+
+    def test_an_unlisted_module_or_header_is_seen(self):
+        self.reports("src/misc/a.cc", '#include <vector>\n', "src/misc/a.cc belongs to no module")
+        self.reports("include/shadowgraph/extra.h", '#include <vector>\n', "extra.h belongs to no module")
+
+    def test_the_library_needs_no_third_party(self):
+        self.reports("src/attn/a.cc", '#include <Eigen/Dense>\n', "attn -> <Eigen/Dense>")
+
+    def test_nothing_to_check_is_not_clean(self):
+        with tempfile.TemporaryDirectory() as empty:
+            self.assertEqual(run("layers.py", empty)[0], 1)
+
+
+class Sizes(Tree):
+    def body(self, lines):
+        return "".join(f"  use({i});\n" for i in range(lines - 2))
+
+    def test_the_limit_itself_is_allowed(self):
+        self.put("src/core/a.cc", "void f() {\n" + self.body(60) + "}\n")
+        self.put("src/core/b.cc", "//\n" * 500)
+        code, out = run("sizes.py", self.root)
+        self.assertEqual(code, 0, out)
+        self.assertIn("b.cc: 500 lines, note", out)
+
+    def test_a_long_file_is_an_error(self):
+        self.put("src/core/b.cc", "//\n" * 501)
+        code, out = run("sizes.py", self.root)
+        self.assertEqual(code, 1)
+        self.assertIn("src/core/b.cc: 501 lines, limit 500", out)
+
+    def test_a_long_function_is_an_error_wherever_it_stands(self):
+        self.put("src/core/a.h", "namespace a {\nstruct S : B {\n public:\n"
+                 "  template <class T>\n  void f(T x) const {\n" + self.body(61) + "  }\n};\n}\n")
+        code, out = run("sizes.py", self.root)
+        self.assertEqual(code, 1)
+        self.assertIn("src/core/a.h:5: f has 61 lines, limit 60", out)
+
+    def test_only_kernel_bodies_may_reach_90(self):
+        text = "void f() {\n" + self.body(90) + "}\n"
+        self.put("src/kernels/a.inl", text)
+        self.assertEqual(run("sizes.py", self.root)[0], 0)
+        self.put("src/attn/a.inl", text)
+        self.assertEqual(run("sizes.py", self.root)[0], 1)
+
+    def test_functions_are_told_from_other_braces(self):
+        text = ('const int a[] = {1, 2};\nenum class E { kA };\nstruct S {\n  S() : x{1}, y(2) {\n  }\n'
+                '  int x = {0};\n};\n// void no() {\nconst char* s = "void no() {";\n'
+                'TEST(A, B) {\n  auto f = [](int v) { return v; };\n}\n')
+        sizes_found = sorted(size for _, _, size in sizes.cpp_functions(text) if size > 1)
+        self.assertEqual(sizes_found, [2, 3])  # S::S and TEST
+
+
+class InternalLinkage(Tree):
+    def compile(self, text):
+        source = self.put("isa/avx2.cc", text)
+        target = source.with_suffix(".cc.o")
+        subprocess.run([os.environ.get("CXX", "c++"), "-O3", "-c", source, "-o", target], check=True)
+        return target
+
+    def test_a_weak_symbol_is_seen(self):
+        code, out = run("internal_linkage.py", self.compile("inline int f() { return 1; }\nint (*g)() = f;\n"))
+        self.assertEqual(code, 1)
+        self.assertIn("W f()", out)
+
+    def test_internal_linkage_is_silent(self):
+        code, out = run("internal_linkage.py", self.compile("static int f() { return 1; }\nint (*g)() = f;\n"))
+        self.assertEqual(code, 0, out)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,400 @@
+"""Laws of the command line: exit codes, formats, hostile names, Ctrl-C. Usage: cli_test.py BINARY VECTOR_FOLDER."""
+
+import glob
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BINARY = ""
+VECTORS = ""
+VERBS = ("fuzz", "check", "list", "explain")
+CLEAN, FINDINGS, USAGE, BAD_INPUT = 0, 1, 2, 3
+
+
+def run(*args, env=None, cwd=None):
+    """Exit code, stdout, stderr. Bytes that are not UTF-8 survive as surrogates."""
+    done = subprocess.run([BINARY, *args], stdin=subprocess.DEVNULL, capture_output=True, timeout=300,
+                          env={**os.environ, **(env or {})}, cwd=cwd)
+    return done.returncode, *(s.decode("utf-8", "surrogateescape") for s in (done.stdout, done.stderr))
+
+
+def safetensors(header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def controls(text):
+    return [c for c in text if (ord(c) < 0x20 and c != "\n") or 0x7F <= ord(c) < 0xA0]
+
+
+class Folder(unittest.TestCase):
+    """A test with a scratch folder of its own."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, content):
+        with open(self.path(name), "wb") as f:
+            f.write(content)
+        return self.path(name)
+
+
+class Help(unittest.TestCase):
+    def test_help_mentions_every_verb_the_exit_codes_and_the_environment(self):
+        code, out, _ = run("--help")
+        self.assertEqual(code, CLEAN)
+        for word in (*VERBS, "3 bad input", "SHADOWGRAPH_ISA", "NO_COLOR", "OMP_NUM_THREADS"):
+            self.assertIn(word, out)
+
+    def test_help_of_every_verb_has_examples(self):
+        for verb in VERBS:
+            code, out, _ = run(verb, "--help")
+            self.assertEqual(code, CLEAN)
+            self.assertIn("Examples:\n  shadowgraph " + verb, out)
+
+    def test_verbs_that_run_something_take_the_common_options(self):
+        for verb in ("fuzz", "check"):
+            out = run(verb, "--help")[1]
+            for option in ("--format", "--output", "--seed", "--threads", "--isa", "--arith", "--color", "--quiet",
+                           "--max-findings", "--version"):
+                self.assertIn(option, out)
+
+    def test_version_says_how_it_was_built(self):
+        for args in (("--version",), ("check", "--version")):
+            code, out, _ = run(*args)
+            self.assertEqual(code, CLEAN)
+            self.assertRegex(out, r"shadowgraph \d+\.\d+\.\d+\n")
+            for word in ("compiler", "generic", "OpenMP"):
+                self.assertIn(word, out)
+
+
+class Usage(Folder):
+    def refused(self, *args, said=(), **kwargs):
+        code, out, err = run(*args, **kwargs)
+        self.assertEqual((code, out), (USAGE, ""), (args, err))
+        for word in said:
+            self.assertIn(word, err)
+        return err
+
+    def test_what_is_not_understood_is_refused(self):
+        self.refused(said=["a verb is missing"])
+        self.refused("--bogus", said=["--bogus"])
+        self.refused("check", said=["PATH"])
+        self.refused("check", "x", "--bogus", said=["--bogus", "shadowgraph check --help"])
+        self.refused("list", said=["KIND"])
+        self.refused("list", "unicorns", said=["unicorns", "kernels"])
+        self.refused("check", "x", "--format", "xml", said=["xml", "json"])
+        self.refused("check", "x", "--arith", "exact", said=["exact", "portable"])
+        self.refused("check", "x", "--seed", said=["--seed"])
+
+    def test_a_verb_that_is_nearly_right_is_suggested(self):
+        self.refused("chekc", "x", said=["'chekc' is not a verb", "did you mean check?"])
+
+    def test_numbers_are_whole_and_in_range(self):
+        for option, bad in (("--threads", ("0", "-1", "1.5", "0x2", " 2", "2 ", "1e3", "", "99999999999999999999")),
+                            ("--seed", ("-1", "18446744073709551616", "one")), ("--max-findings", ("-3", "many"))):
+            for text in bad:
+                self.refused("check", "x", f"{option}={text}", said=[option])
+
+    def test_unknown_instruction_set_is_refused_with_the_known_ones(self):
+        self.refused("check", "x", "--isa", "sparc", said=["--isa", "sparc", "generic"])
+        self.refused("check", "x", said=["SHADOWGRAPH_ISA", "sparc"], env={"SHADOWGRAPH_ISA": "sparc"})
+
+    def test_an_output_that_cannot_be_written_is_refused_before_the_work(self):
+        self.refused("check", "x", "--output", self.folder, said=["is a folder"])
+        self.refused("check", "x", "--output", self.path("none/report"), said=["no folder"])
+
+    def test_control_characters_of_the_command_line_stay_off_the_terminal(self):
+        err = self.refused("check", "x", "--\x1b]0;evil\x07")
+        self.assertEqual(controls(err), [])
+        self.assertIn(r"\x1b", err)
+
+
+class ListAndExplain(unittest.TestCase):
+    def test_every_kind_is_a_table_and_valid_json(self):
+        for kind, name in (("kernels", "decode_paged"), ("invariants", "num.bound"), ("targets", "generic"),
+                           ("arithmetics", "ours_portable")):
+            code, out, _ = run("list", kind)
+            self.assertEqual(code, CLEAN)
+            self.assertIn(name, out)
+            listing = json.loads(run("list", kind, "--format", "json")[1])
+            self.assertEqual((listing["schema"], listing["kind"]), ("shadowgraph.list/1", kind))
+            self.assertIn(name, str(listing["items"]))
+
+    def test_every_listed_invariant_can_be_explained(self):
+        for item in json.loads(run("list", "invariants", "--format", "json")[1])["items"]:
+            code, out, _ = run("explain", item["id"])
+            self.assertEqual(code, CLEAN)
+            self.assertIn(item["id"], out)
+            self.assertIn(item["law"], out)
+
+    def test_explain_in_json_has_the_same_words(self):
+        item, = json.loads(run("explain", "len.capacity", "--format", "json")[1])["items"]
+        text = run("explain", "len.capacity")[1]
+        for key in ("id", "severity", "law", "mend", "refs"):
+            self.assertIn(item[key], text)
+
+    def test_an_unknown_id_suggests_the_nearest(self):
+        code, out, err = run("explain", "num.bond")
+        self.assertEqual((code, out), (USAGE, ""))
+        self.assertIn("num.bound", err)
+
+    def test_the_current_target_can_be_chosen(self):
+        out = run("list", "targets", "--format", "json", env={"SHADOWGRAPH_ISA": "generic"})[1]
+        items = json.loads(out)["items"]
+        self.assertEqual([i["name"] for i in items if i["used"]], ["generic"])
+
+
+class BadInput(Folder):
+    """Every refusal: exit 3, one finding that names what and where, a whole report and nothing half-written."""
+
+    def findings(self, *args):
+        code, out, err = run("check", *args, "--format", "json")
+        report = json.loads(out)
+        self.assertEqual((code, report["ok"], report["bad_input"]), (BAD_INPUT, False, True), err)
+        self.assertTrue(report["findings"])
+        for finding in report["findings"]:
+            for key in ("id", "title", "severity", "case", "where", "expected", "got", "refs", "reproduce"):
+                self.assertIn(key, finding)
+            self.assertTrue(finding["expected"] and finding["got"] and finding["where"]["field"])
+        return report["findings"]
+
+    def test_a_missing_file(self):
+        finding, = self.findings(self.path("missing.safetensors"))
+        self.assertEqual(finding["id"], "io.open")
+        self.assertIn("missing.safetensors", finding["case"])
+
+    def test_a_folder_without_vectors(self):
+        self.assertEqual(self.findings(self.folder)[0]["id"], "io.kind")
+
+    def test_a_fifo_is_refused_without_waiting(self):
+        os.mkfifo(self.path("f.safetensors"))
+        self.assertEqual(self.findings(self.path("f.safetensors"))[0]["id"], "io.open")
+
+    def test_a_truncated_file(self):
+        header = {"__metadata__": {}, "case000/q": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}
+        for name, content in (("empty", b""), ("no_header", b"\x01\0\0"), ("short", safetensors(header, bytes(15)))):
+            finding = self.findings(self.write(name + ".safetensors", content))[0]
+            self.assertTrue(finding["id"].startswith("io."), finding)
+
+    def test_a_shape_of_2_to_the_63(self):
+        header = {"x": {"dtype": "F32", "shape": [2**63], "data_offsets": [0, 4]}}
+        finding = self.findings(self.write("huge.safetensors", safetensors(header, bytes(4))))[0]
+        self.assertIn("9223372036854775808", json.dumps(finding))
+
+    def test_a_case_without_its_fields(self):
+        header = {"__metadata__": {"case000": json.dumps({"mode": "decode"})}}
+        findings = self.findings(self.write("poor.safetensors", safetensors(header)))
+        self.assertGreater(len(findings), 1, "all that is missing is said at once")
+        self.assertEqual({f["id"] for f in findings}, {"vector.case"})
+
+    def test_the_report_is_written_whole_and_nothing_else_is_left(self):
+        bad = self.write("bad.safetensors", b"nonsense, but longer than eight bytes")
+        report = self.path("report.json")
+        code, out, _ = run("check", bad, "--format", "json", "--output", report)
+        self.assertEqual((code, out), (BAD_INPUT, ""))
+        with open(report) as f:
+            self.assertEqual(json.load(f)["schema"], "shadowgraph.report/1")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["bad.safetensors", "report.json"])
+
+    def test_names_with_control_characters_are_escaped_in_text(self):
+        path = self.write("evil\x1b[31m\x07\n.safetensors", b"nonsense, but longer than eight bytes")
+        for target in (path, self.folder):
+            code, out, err = run("check", target)
+            self.assertEqual(code, BAD_INPUT)
+            self.assertEqual(controls(out + err), [])
+            self.assertIn(r"evil\x1b[31m\x07\x0a.safetensors", out)
+
+    def test_the_command_that_reproduces_survives_a_hostile_name(self):
+        self.write("a 'b'; $(touch pwned) \\ \n.safetensors", b"nonsense, but longer than eight bytes")
+        finding = self.findings(self.folder)[0]
+        shown = subprocess.run(["bash", "-c", "shadowgraph() { \"$BINARY\" \"$@\"; }; " + finding["reproduce"]],
+                               env={**os.environ, "BINARY": BINARY}, capture_output=True, cwd=self.folder)
+        self.assertEqual(shown.returncode, BAD_INPUT)
+        self.assertIn(finding["got"].encode(), shown.stdout)
+        self.assertFalse(os.path.exists(self.path("pwned")))
+
+
+class Vectors(Folder):
+    """On recorded vectors of real kernels."""
+
+    REPORT_KEYS = ("schema", "verb", "version", "seed", "isa", "threads", "arith", "ok", "summary", "files", "cases",
+                   "findings")
+
+    def setUp(self):
+        super().setUp()
+        self.files = sorted(glob.glob(os.path.join(VECTORS, "**", "*.safetensors"), recursive=True))
+        if not self.files:
+            self.skipTest("no *.safetensors in " + VECTORS)
+        self.smallest = min(self.files, key=os.path.getsize)
+
+    def report(self, *args, **kwargs):
+        code, out, err = run("check", *args, "--format", "json", **kwargs)
+        self.assertIn(code, (CLEAN, FINDINGS), err)
+        return json.loads(out)
+
+    def test_a_folder_is_judged_and_adds_up(self):
+        report = self.report(VECTORS)
+        for key in self.REPORT_KEYS:
+            self.assertIn(key, report)
+        self.assertEqual([f["path"] for f in report["files"]], self.files)
+        self.assertEqual(report["summary"]["cases"], sum(f["cases"] for f in report["files"]))
+        self.assertEqual(report["summary"]["cases"], len(report["cases"]))
+        self.assertGreater(report["summary"]["cases"], 0)
+        self.assertEqual((report["findings"], report["ok"]), ([], True))
+        for f in report["files"]:
+            self.assertEqual((f["kind"], f["cases"]), ("kernel vectors", f["agreed"] + f["flagged"]))
+
+    def test_one_case_can_be_chosen_and_has_the_same_figures(self):
+        whole = self.report(self.smallest)["cases"]
+        chosen = whole[len(whole) // 2]
+        one, = self.report(self.smallest, "--case", chosen["case"].split("#")[-1])["cases"]
+        self.assertEqual(one, chosen)
+
+    def test_a_case_that_does_not_exist_is_refused(self):
+        code, out, err = run("check", self.smallest, "--case", "case999999")
+        self.assertEqual((code, out), (USAGE, ""))
+        self.assertIn("case999999", err)
+
+    def test_threads_and_instruction_sets_do_not_change_a_figure(self):
+        cases = self.report(self.smallest, "--threads", "1")["cases"]
+        self.assertEqual(self.report(self.smallest, "--threads", "3", "--isa", "generic")["cases"], cases)
+
+    def test_a_bad_file_stops_no_other(self):
+        bad = self.write("bad.safetensors", b"nonsense, but longer than eight bytes")
+        code, out, _ = run("check", bad, self.smallest, "--format", "json")
+        report = json.loads(out)
+        self.assertEqual(code, BAD_INPUT)
+        self.assertEqual([f["cases"] > 0 for f in report["files"]], [False, True])
+        self.assertEqual({f["case"] for f in report["findings"]}, {bad})
+
+    def test_a_result_that_is_wrong_is_a_finding_and_repeats(self):
+        path = self.corrupt("out_gpu", "out")
+        code, out, _ = run("check", path, "--format", "json")
+        report = json.loads(out)
+        self.assertEqual((code, report["ok"]), (FINDINGS, False))
+        finding = next(f for f in report["findings"] if f["id"] == "num.recorded")
+        self.assertIn(path + "#case", finding["case"])
+        shown = subprocess.run(["bash", "-c", finding["reproduce"].replace("shadowgraph", BINARY, 1)],
+                               capture_output=True)
+        self.assertEqual(shown.returncode, FINDINGS)
+        self.assertIn(b"num.recorded", shown.stdout)
+
+    def test_a_page_id_out_of_range_is_bad_input(self):
+        path = self.corrupt("page_table", "kv_indices")
+        code, out, _ = run("check", path, "--format", "json")
+        report = json.loads(out)
+        self.assertEqual((code, report["bad_input"]), (BAD_INPUT, True))
+        finding = next(f for f in report["findings"] if f["id"] == "table.page_id")
+        self.assertTrue(finding["where"]["field"] and finding["got"])
+
+    def corrupt(self, *names):
+        """A copy of a file in which the first tensor of one of these names begins with bytes 0x7b."""
+        for source in self.files:
+            with open(source, "rb") as f:
+                content = bytearray(f.read())
+            size, = struct.unpack("<Q", content[:8])
+            header = json.loads(content[8:8 + size])
+            for name, tensor in sorted(header.items()):
+                if name.split("/")[-1] in names:
+                    begin, end = (8 + size + offset for offset in tensor["data_offsets"])
+                    if end > begin:
+                        content[begin:min(end, begin + 16)] = b"\x7b" * (min(end, begin + 16) - begin)
+                        return self.write("corrupt.safetensors", bytes(content))
+        self.skipTest(f"no tensor {names}")
+
+    def test_text_ends_with_a_verdict_and_begins_with_the_seed(self):
+        code, out, err = run("check", self.smallest, "--seed", "77")
+        self.assertEqual((code, err), (CLEAN, ""))
+        self.assertTrue(out.startswith("seed 77 "))
+        self.assertTrue(out.splitlines()[-1].startswith("clean: "))
+        self.assertNotIn("\x1b", out)
+
+    def test_colours_are_a_choice(self):
+        self.assertIn("\x1b[", run("check", self.smallest, "--color", "always")[1])
+        self.assertNotIn("\x1b[", run("check", self.smallest, "--color", "never")[1])
+
+    def test_output_goes_to_the_file_only_and_replaces_it(self):
+        target = self.write("report.txt", b"old")
+        code, out, _ = run("check", self.smallest, "--output", target)
+        self.assertEqual((code, out), (CLEAN, ""))
+        with open(target) as f:
+            self.assertIn("clean: ", f.read())
+        self.assertEqual(os.listdir(self.folder), ["report.txt"])
+
+
+class Terminal(Folder):
+    """Progress and Ctrl-C, on a pseudo-terminal where it matters."""
+
+    def start(self, *args, stderr=subprocess.DEVNULL):
+        return subprocess.Popen([BINARY, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr)
+
+    def test_ctrl_c_ends_a_long_fuzz_with_a_report(self):
+        for how in (signal.SIGINT, signal.SIGTERM):
+            process = self.start("fuzz", "--seconds", "600", "--format", "json")
+            time.sleep(2)
+            process.send_signal(how)
+            out, _ = process.communicate(timeout=60)
+            report = json.loads(out)
+            self.assertEqual((process.returncode, report["ok"], report["interrupted"]), (CLEAN, True, True))
+            self.assertGreater(report["summary"]["cases"], 0)
+
+    def test_ctrl_c_ends_a_long_check_with_what_was_judged(self):
+        files = sorted(glob.glob(os.path.join(VECTORS, "*.safetensors")))
+        if not files:
+            self.skipTest("no *.safetensors in " + VECTORS)
+        process = self.start("check", *files * 2000, "--format", "json")
+        time.sleep(2)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+        report = json.loads(out)
+        self.assertEqual((process.returncode, report["interrupted"]), (CLEAN, True))
+        self.assertLess(len(report["files"]), 2000 * len(files))
+        self.assertEqual(report["summary"]["cases"], len(report["cases"]))
+
+    def shown_on_terminal(self, *args):
+        """What a run writes to a terminal on stderr."""
+        terminal, child_side = pty.openpty()
+        process = self.start(*args, stderr=child_side)
+        os.close(child_side)
+        shown = b""
+        try:
+            while select.select([terminal], [], [], 60)[0]:
+                more = os.read(terminal, 65536)
+                if not more:
+                    break
+                shown += more
+        except OSError:  # the other side was closed
+            pass
+        os.close(terminal)
+        process.communicate(timeout=60)
+        return shown.decode()
+
+    def test_progress_is_one_line_that_leaves_nothing(self):
+        shown = self.shown_on_terminal("fuzz", "--seconds", "1")
+        for word in ("cases", "/s", "findings", "%"):
+            self.assertIn(word, shown)
+        self.assertNotIn("\n", shown)
+        self.assertTrue(shown.endswith("\r\x1b[K"))
+
+    def test_no_progress_when_quiet_or_without_a_terminal(self):
+        self.assertEqual(self.shown_on_terminal("fuzz", "--seconds", "1", "--quiet"), "")
+        self.assertEqual(run("fuzz", "--seconds", "1")[2], "")
+
+
+if __name__ == "__main__":
+    BINARY, VECTORS = (os.path.abspath(p) for p in sys.argv[1:3])
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])

@@ -1,0 +1,197 @@
+#include "cli.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/parallel.h"
+#include "io/file.h"
+#include "report/escape.h"
+#include "shadowgraph/version.h"
+
+namespace shadowgraph::cli {
+namespace {
+
+const char* name_of(Arith arith) { return arith == Arith::kFast ? "fast" : "portable"; }
+
+std::string names_of_isas() { return fmt::format("{}", fmt::join(available_isas(), ", ")); }
+
+bool is_isa(std::string_view name) {
+  const auto isas = available_isas();
+  return std::find(isas.begin(), isas.end(), name) != isas.end();
+}
+
+const char* environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+/// Said before the work, not after it.
+void check_output(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::is_directory(path, error)) throw UsageError("--output: " + path + " is a folder");
+  fs::path folder = fs::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  if (!fs::is_directory(folder, error)) {
+    throw UsageError("--output: there is no folder " + folder.string());
+  }
+  if (::access(folder.c_str(), W_OK) != 0) {
+    throw UsageError("--output: cannot write into " + folder.string());
+  }
+}
+
+}  // namespace
+
+int Common::num_threads() const { return threads > 0 ? threads : default_threads(); }
+
+std::string Common::reproduce_flags() const {
+  std::string flags;
+  if (arith == Arith::kFast) flags += " --arith fast";
+  if (!isa.empty()) flags += " --isa " + shell_word(isa);
+  return flags;
+}
+
+CLI::App& add_command(CLI::App& app, const std::string& name, const std::string& sentence,
+                      const std::string& examples) {
+  CLI::App* command = app.add_subcommand(name, sentence);
+  command->footer("Examples:\n" + examples);
+  command->set_help_flag("-h,--help", "Print this help and exit");
+  return *command;
+}
+
+void add_output_options(CLI::App& command, Common& common) {
+  add_choice<Format>(command, "--format", common.format,
+                     {{"text", Format::kText}, {"json", Format::kJson}},
+                     "How results are written (default text)");
+  command
+      .add_option("--output", common.output,
+                  "Write results to this file, whole or not at all (default stdout)")
+      ->type_name("FILE");
+  add_choice<ColorWhen>(
+      command, "--color", common.color,
+      {{"auto", ColorWhen::kAuto}, {"always", ColorWhen::kAlways}, {"never", ColorWhen::kNever}},
+      "Colours in text (default auto: on a terminal, unless NO_COLOR is set)");
+  command.add_flag("--quiet", common.quiet,
+                   "No progress; text shows findings and the verdict only");
+}
+
+void add_common_options(CLI::App& command, Common& common) {
+  add_output_options(command, common);
+  add_number<uint64_t>(
+      command, "--seed", common.seed, 0, std::numeric_limits<uint64_t>::max(),
+      "Where random choices start (default 1); the same seed makes the same choices");
+  add_number(command, "--threads", common.threads, 1, 4096,
+             "Threads (default: OMP_NUM_THREADS, or one a core)");
+  command
+      .add_option("--isa", common.isa,
+                  "Instruction set: " + names_of_isas() + " (default: the best)")
+      ->type_name("NAME");
+  add_choice<Arith>(
+      command, "--arith", common.arith, {{"portable", Arith::kPortable}, {"fast", Arith::kFast}},
+      "portable (default): the same bits on every instruction set; fast: bf16 dot products");
+  add_number<size_t>(command, "--max-findings", common.max_findings, 0,
+                     std::numeric_limits<size_t>::max(),
+                     "List at most N findings; the summary counts all (default 100)");
+}
+
+void apply(const Common& common) {
+  if (!common.output.empty()) check_output(common.output);
+  const char* forced = environment("SHADOWGRAPH_ISA");
+  const std::string wanted = !common.isa.empty() ? common.isa : forced != nullptr ? forced : "";
+  if (wanted.empty()) return;
+  if (!is_isa(wanted) || !set_isa(wanted).ok()) {
+    throw UsageError(fmt::format("{}: '{}' is not an instruction set of this machine, which has {}",
+                                 common.isa.empty() ? "SHADOWGRAPH_ISA" : "--isa", wanted,
+                                 names_of_isas()));
+  }
+}
+
+Report start_report(const std::string& verb, const Common& common) {
+  Report report;
+  report.verb = verb;
+  report.version = SHADOWGRAPH_VERSION;
+  report.seed = common.seed;
+  report.isa = current_isa();
+  report.threads = common.num_threads();
+  report.arith = name_of(common.arith);
+  return report;
+}
+
+RenderOptions render_options(const Common& common) {
+  const bool terminal = common.output.empty() && ::isatty(STDOUT_FILENO) == 1;
+  RenderOptions options;
+  options.format = common.format;
+  options.color =
+      common.color == ColorWhen::kAlways ||
+      (common.color == ColorWhen::kAuto && terminal && environment("NO_COLOR") == nullptr);
+  options.quiet = common.quiet;
+  options.max_findings = common.max_findings;
+  return options;
+}
+
+void write_document(const std::string& document, const Common& common) {
+  if (common.output.empty()) {
+    const bool written =
+        std::fwrite(document.data(), 1, document.size(), stdout) == document.size();
+    if (!written || std::fflush(stdout) != 0) throw std::runtime_error("cannot write to stdout");
+    return;
+  }
+  const Status status = write_file(common.output, std::as_bytes(std::span(document)));
+  if (!status.ok()) throw std::runtime_error(status.to_string());
+}
+
+int finish(const Report& report, const Common& common) {
+  write_document(render(report, render_options(common)), common);
+  if (!common.output.empty() && !common.quiet) {
+    fmt::print(stderr, "{}\n", report.verdict());
+  }
+  return report.exit_code();
+}
+
+int finish(const Listing& listing, const Common& common) {
+  write_document(render(listing, render_options(common)), common);
+  return kClean;
+}
+
+namespace {
+
+/// Levenshtein's: how many letters to insert, delete or change.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({changed, row[j] + 1, row[j - 1] + 1}));
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::vector<std::string> nearest(std::string_view text, const std::vector<std::string>& names) {
+  constexpr size_t kSuggestions = 3;
+  text = text.substr(0, 64);
+  std::vector<std::pair<size_t, std::string>> scored;
+  for (const std::string& name : names) {
+    const bool contains = !text.empty() && name.find(text) != std::string::npos;
+    const size_t distance = edit_distance(text, name);
+    // Half of the letters wrong is no slip of the finger.
+    if (contains || 2 * distance <= name.size()) scored.emplace_back(contains ? 0 : distance, name);
+  }
+  std::stable_sort(scored.begin(), scored.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> suggestions;
+  for (const auto& [distance, name] : scored) {
+    if (suggestions.size() < kSuggestions) suggestions.push_back(name);
+  }
+  return suggestions;
+}
+
+}  // namespace shadowgraph::cli

@@ -1,0 +1,151 @@
+// What the verbs of the program share: common options, strict numbers, progress, Ctrl-C, the way
+// out.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/report.h"
+#include "shadowgraph/attention.h"
+
+namespace shadowgraph::cli {
+
+enum ExitCode { kClean = 0, kFindings = 1, kUsage = 2, kBadInput = 3, kInternal = 4 };
+
+/// The user asked for something that cannot be: printed as a sentence, exit code 2.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+enum class ColorWhen : uint8_t { kAuto, kAlways, kNever };
+
+/// Options of every verb that runs something.
+struct Common {
+  Format format = Format::kText;
+  std::string output;  // empty: stdout
+  uint64_t seed = 1;
+  int threads = 0;  // 0: OpenMP's default
+  std::string isa;  // empty: the best of this machine, or SHADOWGRAPH_ISA
+  Arith arith = Arith::kPortable;
+  ColorWhen color = ColorWhen::kAuto;
+  bool quiet = false;
+  size_t max_findings = 100;
+
+  int num_threads() const;
+  /// The options that change results, as they must be repeated to see them again: " --arith fast
+  /// --isa avx2".
+  std::string reproduce_flags() const;
+};
+
+/// A verb: its command line, and what to do once that is parsed. run returns an exit code.
+struct Verb {
+  CLI::App* command = nullptr;
+  std::function<int()> run;
+};
+
+Verb add_check(CLI::App& app);
+Verb add_explain(CLI::App& app);
+Verb add_fuzz(CLI::App& app);
+Verb add_list(CLI::App& app);
+
+/// A verb's command line with its help: a sentence, and examples below the options.
+CLI::App& add_command(CLI::App& app, const std::string& name, const std::string& sentence,
+                      const std::string& examples);
+/// --format, --output, --color, --quiet.
+void add_output_options(CLI::App& command, Common& common);
+/// These and --seed, --threads, --isa, --arith, --max-findings.
+void add_common_options(CLI::App& command, Common& common);
+
+/// An option that takes a number from low to high, written out in full: no blanks, suffixes or
+/// other bases.
+template <class T>
+CLI::Option* add_number(CLI::App& command, const std::string& name, T& target, T low, T high,
+                        const std::string& help) {
+  const auto parse = [&target, name, low, high](const std::string& text) {
+    T value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool whole = error == std::errc() && end == text.data() + text.size();
+    if (!whole || !(value >= low && value <= high)) {
+      throw CLI::ValidationError(
+          name, fmt::format("'{}' is not a number from {} to {}", text, low, high));
+    }
+    target = value;
+  };
+  return command.add_option_function<std::string>(name, parse, help)->type_name("N");
+}
+
+/// An option that takes one of the named values.
+template <class T>
+CLI::Option* add_choice(CLI::App& command, const std::string& name, T& target,
+                        const std::vector<std::pair<std::string, T>>& values,
+                        const std::string& help) {
+  std::string names;
+  for (const auto& [value_name, value] : values) names += (names.empty() ? "" : "|") + value_name;
+  const auto parse = [&target, name, values, names](const std::string& text) {
+    for (const auto& [value_name, value] : values) {
+      if (text == value_name) {
+        target = value;
+        return;
+      }
+    }
+    throw CLI::ValidationError(name, "'" + text + "' is not one of " + names);
+  };
+  return command.add_option_function<std::string>(name, parse, help)->type_name(names);
+}
+
+/// Chooses the instruction set and refuses what cannot work before any time is spent. Throws
+/// UsageError.
+void apply(const Common& common);
+/// A report with its head filled in: verb, version, seed, isa, threads, arith. Call after apply.
+Report start_report(const std::string& verb, const Common& common);
+/// Renders, writes to stdout or the output file (whole or not at all), and returns the exit code.
+int finish(const Report& report, const Common& common);
+int finish(const Listing& listing, const Common& common);
+/// Writes a rendered document where --output says.
+void write_document(const std::string& document, const Common& common);
+RenderOptions render_options(const Common& common);
+
+/// At most three of the names that the text may have meant, the nearest first; a name that contains
+/// it counts.
+std::vector<std::string> nearest(std::string_view text, const std::vector<std::string>& names);
+
+/// Set by the first Ctrl-C (or SIGTERM) once catch_interrupts ran; the second one ends the program
+/// at once.
+std::atomic<bool>& interrupted();
+void catch_interrupts();
+
+/// One line on stderr that overwrites itself; only on a terminal and not with --quiet. Any thread
+/// may call update.
+class Progress {
+ public:
+  /// item: what is counted, in the plural: "cases".
+  Progress(const Common& common, std::string item);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// fraction: how much of the work is done, 0..1.
+  void update(double fraction, int64_t done, int64_t findings);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  const bool shown_;
+  const std::string item_;
+  const Clock::time_point start_ = Clock::now();
+  std::mutex mutex_;
+  Clock::time_point drawn_;
+};
+
+}  // namespace shadowgraph::cli

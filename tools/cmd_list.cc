@@ -1,0 +1,73 @@
+// list: what there is. Each kind is read from the one list that the rest of the program uses.
+#include <memory>
+
+#include "cli.h"
+#include "core/laws.h"
+
+namespace shadowgraph::cli {
+namespace {
+
+Listing kernels() {
+  Listing listing{"kernels", {"name", "computes"}, {}};
+#define SG_KERNEL(name, sentence) listing.rows.push_back({#name, sentence});
+#include "kernels/kernels.inc"
+#undef SG_KERNEL
+  return listing;
+}
+
+Listing invariants() {
+  Listing listing{"invariants", {"id", "severity", "law"}, {}};
+  for (const Law& law : kLaws) {
+    listing.rows.push_back({std::string(law.id), name_of(law.severity), std::string(law.sentence)});
+  }
+  return listing;
+}
+
+Listing arithmetics() {
+  Listing listing{"arithmetics", {"kernel", "declared"}, {}};
+#define SG_ARITHMETIC(name, ...) listing.rows.push_back({#name, #__VA_ARGS__});
+#include "check/arithmetics.inc"
+#undef SG_ARITHMETIC
+  return listing;
+}
+
+Listing targets() {
+  Listing listing{"targets", {"name", "used"}, {}};
+  for (std::string_view isa : available_isas()) {
+    listing.rows.push_back({std::string(isa), isa == current_isa() ? "now" : ""});
+  }
+  return listing;
+}
+
+struct Options {
+  Common common;
+  std::function<Listing()> kind;
+};
+
+constexpr char kExamples[] =
+    "  shadowgraph list kernels\n"
+    "  shadowgraph list invariants --format json\n"
+    "  shadowgraph list arithmetics       what error bounds assume of each kernel, as in "
+    "check/arithmetic.h\n"
+    "  shadowgraph list targets           instruction sets of this machine";
+
+}  // namespace
+
+Verb add_list(CLI::App& app) {
+  CLI::App& command = add_command(app, "list", "Print what there is of a kind.", kExamples);
+  auto options = std::make_shared<Options>();
+  add_choice<std::function<Listing()>>(command, "KIND", options->kind,
+                                       {{"kernels", kernels},
+                                        {"invariants", invariants},
+                                        {"arithmetics", arithmetics},
+                                        {"targets", targets}},
+                                       "What to list")
+      ->required();
+  add_output_options(command, options->common);
+  return {&command, [options] {
+            apply(options->common);
+            return finish(options->kind(), options->common);
+          }};
+}
+
+}  // namespace shadowgraph::cli
