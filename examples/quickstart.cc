@@ -1,4 +1,5 @@
 // Attention over a paged cache in one call, and what bad input gives back.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -11,7 +12,7 @@ using namespace shadowgraph;
 int main() {
   // Two requests with 3 and 2 keys; pages of 2 tokens, 1 KV head, head dim 4, pages in any order.
   std::vector<float> k(4 * 2 * 4, 0.5f), v(4 * 2 * 4), q(2 * 2 * 4, 1.0f), out(q.size());
-  for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>(i / 4);  // a token's slot
+  for (size_t slot = 0; slot < 8; ++slot) std::fill_n(&v[slot * 4], 4, static_cast<float>(slot));
   std::vector<int32_t> page_table = {3, 0, 1, 0}, cache_seqlens = {3, 2};
 
   PagedAttention call;

@@ -15,10 +15,15 @@ check() {
 sources() { git ls-files -co --exclude-standard -- "$@" | sort -u; }
 
 format() {
-  local files
+  local files file wrong=0
   mapfile -t files < <(sources '*.h' '*.cc' '*.inl')
+  for file in "${files[@]}"; do
+    clang-format --dry-run -Werror "$file" 2>/dev/null && continue
+    echo "$file: not formatted; clang-format -i $file"
+    wrong=1
+  done
   echo "${#files[@]} files"
-  clang-format --dry-run -Werror "${files[@]}"
+  return "$wrong"
 }
 
 changed_sources() {

@@ -36,9 +36,6 @@ constexpr char kExamples[] =
     "both results are held against a float64 oracle and the error bound that their arithmetic "
     "allows.";
 
-/// How judge_vector begins its note on a recorded variant that is wrong on purpose.
-constexpr std::string_view kKnownWrong = "known-wrong variant ";
-
 /// What the numbers say. Anything else that is found is an input which could not be judged.
 bool is_verdict(const Finding& finding) { return finding.id.starts_with("num."); }
 
@@ -185,9 +182,8 @@ class Check {
     c.lse_error_over_bound = verdict.ours.lse;
     c.gpu_error_over_bound = verdict.gpu.out;
     c.gpu_lse_error_over_bound = verdict.gpu.lse;
-    for (std::string& note : verdict.notes) {
-      (note.starts_with(kKnownWrong) ? c.known_wrong : c.notes).push_back(std::move(note));
-    }
+    c.notes = std::move(verdict.notes);
+    c.known_wrong = std::move(verdict.known_wrong);
     if (verdict.unbounded_rows > 0) {
       c.notes.push_back(
           fmt::format("{} rows of which the bound says nothing", verdict.unbounded_rows));
@@ -201,9 +197,11 @@ class Check {
   /// id: the case they are about; empty: the file.
   void add_findings(const std::string& path, const std::string& id, Status status) {
     for (Finding& f : status.findings()) {
-      if (!id.empty()) f.case_id = path + '#' + id;
       f.reproduce = "shadowgraph check " + shell_word(path);
-      if (!id.empty()) f.reproduce += " --case " + shell_word(id);
+      if (!id.empty()) {
+        f.case_id = fmt::format("{}#{}", path, id);
+        f.reproduce += " --case " + shell_word(id);
+      }
       f.reproduce += options_.common.reproduce_flags();
       report_.bad_input |= !is_verdict(f);
       report_.findings.push_back(std::move(f));

@@ -1,6 +1,7 @@
 // fuzz: random attention cases against the oracle ladder, on all cores.
+#include <algorithm>
+#include <map>
 #include <memory>
-#include <thread>
 
 #include "cli.h"
 #include "fuzz/fuzz.h"
@@ -20,9 +21,12 @@ constexpr char kExamples[] =
     "  shadowgraph fuzz                             one minute on all cores\n"
     "  shadowgraph fuzz --cases 100000 --seed 7\n"
     "  shadowgraph fuzz --seed 7 --first 123 --cases 1    one case again: what a finding prints\n"
-    "Each case is a random call (paged or ragged, any dtype, mask, layout), with NaN in every byte that no query may\n"
-    "see. Exact data must give the known bits, other data must lie within the derived bound of a float64 oracle, and\n"
-    "the same values arranged otherwise (pages, batch, chunks, threads, instruction set) must give the same bits.";
+    "Each case is a random call (paged or ragged, any dtype, mask, layout), with NaN in every byte "
+    "that no query may\n"
+    "see. Exact data must give the known bits, other data must lie within the derived bound of a "
+    "float64 oracle, and\n"
+    "the same values arranged otherwise (pages, batch, chunks, threads, instruction set) must give "
+    "the same bits.";
 
 Histogram histogram_of(const std::string& name, const std::map<int64_t, int64_t>& counts,
                        const std::vector<int64_t>& edges) {
@@ -39,7 +43,8 @@ Histogram histogram_of(const std::string& name, const std::map<int64_t, int64_t>
   for (size_t i = 0; i < edges.size(); ++i) {
     const bool last = i + 1 == edges.size();
     int64_t cases = 0;
-    for (auto it = counts.lower_bound(edges[i]); it != counts.end() && (last || it->first < edges[i + 1]); ++it) {
+    for (auto it = counts.lower_bound(edges[i]);
+         it != counts.end() && (last || it->first < edges[i + 1]); ++it) {
       cases += it->second;
     }
     std::string label = std::to_string(edges[i]);
@@ -63,14 +68,13 @@ int run(const Options& options) {
   fuzz.first = options.first;
   fuzz.cases = options.cases;
   fuzz.seconds = options.cases != 0 && !options.seconds_given ? 0 : options.seconds;
-  fuzz.threads = options.common.threads;
+  fuzz.threads = options.common.num_threads();
   fuzz.max_findings = options.common.max_findings;
   fuzz.run.arith = options.common.arith;
   fuzz.run.isa = options.common.isa;
 
   catch_interrupts();
   Report report = start_report("fuzz", options.common);
-  if (report.threads == 0) report.threads = static_cast<int>(std::thread::hardware_concurrency());
   FuzzResult result;
   {
     Progress progress(options.common, "cases");
@@ -89,7 +93,8 @@ int run(const Options& options) {
   report.cases = static_cast<int64_t>(result.cases);
   report.seconds = result.seconds;
   report.findings.assign(result.findings.findings().begin(), result.findings.findings().end());
-  for (const auto& [name, cases] : result.coverage) report.coverage.push_back(coverage_of(name, cases));
+  for (const auto& [name, cases] : result.coverage)
+    report.coverage.push_back(coverage_of(name, cases));
   const FuzzHistograms& h = result.histograms;
   report.histograms = {histogram_of("keys", h.keys, {0, 1, 16, 64, 128, 192, 256, 512, 1024}),
                        histogram_of("requests", h.requests, {1, 2, 3, 4, 5}),
@@ -101,13 +106,16 @@ int run(const Options& options) {
 
 Verb add_fuzz(CLI::App& app) {
   CLI::App& command = add_command(
-      app, "fuzz", "Run random attention cases against the oracle: exact data, error bounds, equal bits.", kExamples);
+      app, "fuzz",
+      "Run random attention cases against the oracle: exact data, error bounds, equal bits.",
+      kExamples);
   auto options = std::make_shared<Options>();
   CLI::Option* seconds =
       add_number(command, "--seconds", options->seconds, 0.01, 1e7, "Run for so long (default 60)");
   add_number(command, "--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,
              "Run so many cases; with --seconds, whichever ends first");
-  add_number(command, "--first", options->first, uint64_t{0}, uint64_t{1} << 62, "Number of the first case (default 0)");
+  add_number(command, "--first", options->first, uint64_t{0}, uint64_t{1} << 62,
+             "Number of the first case (default 0)");
   add_common_options(command, options->common);
   return {&command, [options, seconds] {
             options->seconds_given = seconds->count() > 0;

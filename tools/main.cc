@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cli.h"
+#include "core/parallel.h"
 #include "report/escape.h"
 #include "shadowgraph/version.h"
 
@@ -29,11 +30,7 @@ std::string version() {
 #else
   const std::string compiler = "unknown compiler";
 #endif
-#ifdef _OPENMP
-  const char* openmp = "yes";
-#else
-  const char* openmp = "no";
-#endif
+  const char* openmp = has_openmp() ? "yes" : "no";
   return fmt::format("shadowgraph {}\ncompiler  {}\nisas      {} (now {})\nOpenMP    {}\n",
                      SHADOWGRAPH_VERSION, compiler, fmt::join(available_isas(), ", "),
                      current_isa(), openmp);

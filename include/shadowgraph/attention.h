@@ -1,10 +1,11 @@
-// The attention engine: one call each. Every call checks its input first; a Status that is not ok means that nothing
-// was written. No exception leaves these functions. Thread-safe for distinct outputs.
+// The attention engine: one call each. Every call checks its input first; a Status that is not ok
+// means that nothing was written. No exception leaves these functions. Thread-safe for distinct
+// outputs.
 //
-// Bits. With Arith::kPortable (the default) a row's result is a function of the row's own query and of the keys it
-// sees, in order: never of the batch, the row's place in it, thread count, page ids, padding or instruction set; so a
-// prefill in chunks has the bits of the whole. With Arith::kFast the same holds within one instruction set.
-// Tested by tests/kernels/*, and by `shadowgraph fuzz`.
+// Bits. With Arith::kPortable (the default) a row's result is a function of the row's own query and
+// of the keys it sees, in order: never of the batch, the row's place in it, thread count, page ids,
+// padding or instruction set; so a prefill in chunks has the bits of the whole. With Arith::kFast
+// the same holds within one instruction set. Tested by tests/kernels/*, and by `shadowgraph fuzz`.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ namespace shadowgraph {
 
 enum class Arith : uint8_t {
   kPortable,  // f32 fused multiply-add in one fixed order: the same bits on every instruction set
-  kFast,      // may round P to bf16 and use the machine's bf16 dot product where q, K and V are bf16
+  kFast,  // may round P to bf16 and use the machine's bf16 dot product where q, K and V are bf16
 };
 
 struct CallOptions {
@@ -36,14 +37,16 @@ struct PagedAttention {
   ConstTensorView q;  // [total_q, num_qo_heads, head_dim_qk], f32 | f16 | bf16, last dim contiguous
   KvCache cache;
   PageTable pages;
-  std::span<const int32_t> cu_seqlens_q;  // [batch + 1] tokens; empty: a decode batch, one query a request
+  std::span<const int32_t>
+      cu_seqlens_q;  // [batch + 1] tokens; empty: a decode batch, one query a request
   AttentionParams params;
   TensorView out;  // [total_q, num_qo_heads, head_dim_vo], f32 | f16 | bf16, last dim contiguous
   NaturalLse lse;  // [total_q, num_qo_heads], optional
   CallOptions options;
 };
 
-/// Queries against K and V packed one request after the other (flash_attn_varlen_func; FlashInfer ragged prefill).
+/// Queries against K and V packed one request after the other (flash_attn_varlen_func; FlashInfer
+/// ragged prefill).
 struct RaggedAttention {
   ConstTensorView q;                      // as above
   ConstTensorView k;                      // [total_k, num_kv_heads, head_dim_qk]
@@ -57,15 +60,15 @@ struct RaggedAttention {
   CallOptions options;
 };
 
-/// num_states partial results per row, over disjoint key sets, become one (FlashInfer merge_states).
-/// Merged in index order. States without mass (lse -inf or +inf) are skipped, their v is not read; if all are empty
-/// the result is out 0, lse -inf.
+/// num_states partial results per row, over disjoint key sets, become one (FlashInfer
+/// merge_states). Merged in index order. States without mass (lse -inf or +inf) are skipped, their
+/// v is not read; if all are empty the result is out 0, lse -inf.
 template <LseBase Base>
 struct MergeStates {
-  ConstTensorView v;   // [rows, num_states, num_heads, head_dim], f32 | f16 | bf16
-  ConstTensorView s;   // f32 [rows, num_states, num_heads], logarithm to Base
-  TensorView out;      // [rows, num_heads, head_dim]
-  LseView<Base> lse;   // [rows, num_heads], optional
+  ConstTensorView v;  // [rows, num_states, num_heads, head_dim], f32 | f16 | bf16
+  ConstTensorView s;  // f32 [rows, num_states, num_heads], logarithm to Base
+  TensorView out;     // [rows, num_heads, head_dim]
+  LseView<Base> lse;  // [rows, num_heads], optional
   CallOptions options;
 };
 
@@ -78,12 +81,13 @@ struct MergeState {
   CallOptions options;
 };
 
-/// New keys and values into their slots. Rounds to nearest even where the cache is narrower than k and v;
-/// an fp8 cache stores value / scale, saturated to the largest finite.
+/// New keys and values into their slots. Rounds to nearest even where the cache is narrower than k
+/// and v; an fp8 cache stores value / scale, saturated to the largest finite.
 struct StoreKv {
-  ConstTensorView k;                       // [num_tokens, num_kv_heads, head_dim_qk]
-  ConstTensorView v;                       // [num_tokens, num_kv_heads, head_dim_vo]
-  std::span<const int64_t> out_cache_loc;  // [num_tokens] slot, each at most once; a negative slot drops the token
+  ConstTensorView k;  // [num_tokens, num_kv_heads, head_dim_qk]
+  ConstTensorView v;  // [num_tokens, num_kv_heads, head_dim_vo]
+  std::span<const int64_t>
+      out_cache_loc;  // [num_tokens] slot, each at most once; a negative slot drops the token
   KvCache cache;
   CallOptions options;
 };
@@ -98,8 +102,9 @@ Status store_kv(const StoreKv& call) noexcept;
 
 /// Instruction sets this machine can run, best last: "generic", "avx2", "avx512", "avx512bf16".
 std::span<const std::string_view> available_isas();
-/// What a call uses that names none: the best, or the one that the environment variable SHADOWGRAPH_ISA names; a name
-/// that this machine does not have makes every such call fail with input.isa.
+/// What a call uses that names none: the best, or the one that the environment variable
+/// SHADOWGRAPH_ISA names; a name that this machine does not have makes every such call fail with
+/// input.isa.
 std::string_view current_isa();
 /// Chooses another default (`--isa`). Unknown or unavailable: a Status, and nothing changes.
 Status set_isa(std::string_view name);

@@ -11,8 +11,8 @@ namespace shadowgraph {
 
 enum class ForwardMode : uint8_t { kDecode, kExtend };
 
-/// What seq_lens count. The same field meant both in one engine, and each reading was a bug in the other's place
-/// (spec backends-flashattention-family 0.2); so the batch says it.
+/// What seq_lens count. The same field meant both in one engine, and each reading was a bug in the
+/// other's place (spec backends-flashattention-family 0.2); so the batch says it.
 enum class SeqLensKind : uint8_t {
   kFull,    // all keys once this step has stored its own
   kPrefix,  // the keys that were cached before this step
@@ -31,10 +31,12 @@ struct RequestExtent {
 struct ForwardBatch {
   ForwardMode mode = ForwardMode::kDecode;
   SeqLensKind seq_lens_kind = SeqLensKind::kFull;
-  std::span<const int32_t> req_pool_indices;  // [batch] row of each request in req_to_token; may be empty
-  std::span<const int32_t> seq_lens;          // [batch] tokens, see seq_lens_kind
-  std::span<const int32_t> extend_lens;       // [batch] new tokens; empty in decode: one each
-  std::span<const int64_t> out_cache_loc;     // [sum of new tokens] slot of each new token; may be empty
+  std::span<const int32_t>
+      req_pool_indices;               // [batch] row of each request in req_to_token; may be empty
+  std::span<const int32_t> seq_lens;  // [batch] tokens, see seq_lens_kind
+  std::span<const int32_t> extend_lens;  // [batch] new tokens; empty in decode: one each
+  std::span<const int64_t>
+      out_cache_loc;  // [sum of new tokens] slot of each new token; may be empty
 
   int64_t size() const { return static_cast<int64_t>(seq_lens.size()); }
   /// Requires a batch that validate() accepts.

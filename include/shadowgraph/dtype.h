@@ -12,7 +12,8 @@ enum class DType : uint8_t {
   kF32,
   kF16,   // IEEE binary16
   kBF16,  // upper half of binary32
-  kE4M3,  // fp8 e4m3fn: no infinities, NaN is 0x7f and 0xff, largest finite 448 (OCP OFP8, arXiv:2209.05433)
+  kE4M3,  // fp8 e4m3fn: no infinities, NaN is 0x7f and 0xff, largest finite 448 (OCP OFP8,
+          // arXiv:2209.05433)
   kE5M2,  // fp8 e5m2: IEEE-like, largest finite 57344
   kF64,
   kI32,
@@ -24,10 +25,16 @@ enum class DType : uint8_t {
 /// Bytes of one element.
 constexpr size_t size_of(DType t) {
   switch (t) {
-    case DType::kF64: case DType::kI64: return 8;
-    case DType::kF32: case DType::kI32: return 4;
-    case DType::kF16: case DType::kBF16: return 2;
-    case DType::kE4M3: case DType::kE5M2: case DType::kU8: case DType::kBool: return 1;
+    case DType::kF64:
+    case DType::kI64: return 8;
+    case DType::kF32:
+    case DType::kI32: return 4;
+    case DType::kF16:
+    case DType::kBF16: return 2;
+    case DType::kE4M3:
+    case DType::kE5M2:
+    case DType::kU8:
+    case DType::kBool: return 1;
   }
   return 0;
 }

@@ -11,8 +11,8 @@ namespace shadowgraph {
 
 /// One plane (K or V) of a pool. Element (page, token, head, dim) lies at
 ///   page * page_stride + token * token_stride + head * head_stride + dim   [elements]
-/// K and V need not share strides or head dims. Another layout inside the page-head block (the 16-token panel) is one
-/// more KvOrder and one more case in offset(), nowhere else.
+/// K and V need not share strides or head dims. Another layout inside the page-head block (the
+/// 16-token panel) is one more KvOrder and one more case in offset(), nowhere else.
 enum class KvOrder : uint8_t { kStrided };
 
 struct KvPlane {
@@ -27,18 +27,21 @@ struct KvPlane {
   }
 };
 
-/// Pages of page_size tokens; slot = page * page_size + token. Owns nothing; the last dim of a tensor is contiguous.
+/// Pages of page_size tokens; slot = page * page_size + token. Owns nothing; the last dim of a
+/// tensor is contiguous.
 struct KvCache {
   KvPlane k, v;
   int64_t num_pages = 0;
   int32_t page_size = 0;
   int32_t num_kv_heads = 0;
   float k_scale = 1, v_scale = 1;  // fp8: the stored value times this is the key / value
-  bool well_formed = false;        // the tensors given to the constructor agreed; else every call refuses the cache
+  bool well_formed =
+      false;  // the tensors given to the constructor agreed; else every call refuses the cache
 
   int64_t num_slots() const { return num_pages * page_size; }
 
-  /// k [num_pages, page_size, num_kv_heads, head_dim_qk], v [..., head_dim_vo]: FlashAttention, vLLM, FlashInfer NHD.
+  /// k [num_pages, page_size, num_kv_heads, head_dim_qk], v [..., head_dim_vo]: FlashAttention,
+  /// vLLM, FlashInfer NHD.
   static KvCache nhd(const TensorView& k, const TensorView& v);
   /// k [num_pages, num_kv_heads, page_size, head_dim_qk], v likewise: TRT-LLM, FlashInfer HND.
   static KvCache hnd(const TensorView& k, const TensorView& v);
@@ -46,7 +49,8 @@ struct KvCache {
   static KvCache stacked_nhd(const TensorView& kv);
   /// kv [num_pages, 2, num_kv_heads, page_size, head_dim].
   static KvCache stacked_hnd(const TensorView& kv);
-  /// latent [num_pages, page_size, kv_lora_rank + rope]: one KV head whose value is the first head_dim_vo of the key.
+  /// latent [num_pages, page_size, kv_lora_rank + rope]: one KV head whose value is the first
+  /// head_dim_vo of the key.
   static KvCache mla_latent(const TensorView& latent, int32_t head_dim_vo);
 };
 
@@ -56,13 +60,15 @@ struct PageTable {
   enum class Form : uint8_t { kDense, kCsr };
   Form form = Form::kDense;
 
-  std::span<const int32_t> page_table;     // dense: [batch, max_pages], row-major page ids
-  int64_t max_pages = 0;                   // row length of page_table
-  std::span<const int32_t> cache_seqlens;  // dense: [batch], keys of each request, the new ones included
+  std::span<const int32_t> page_table;  // dense: [batch, max_pages], row-major page ids
+  int64_t max_pages = 0;                // row length of page_table
+  std::span<const int32_t>
+      cache_seqlens;  // dense: [batch], keys of each request, the new ones included
 
-  std::span<const int32_t> kv_indptr;      // CSR: [batch + 1], pages
-  std::span<const int32_t> kv_indices;     // CSR: page ids
-  std::span<const int32_t> last_page_len;  // CSR: [batch], 1..page_size; ignored where a request has no page
+  std::span<const int32_t> kv_indptr;   // CSR: [batch + 1], pages
+  std::span<const int32_t> kv_indices;  // CSR: page ids
+  std::span<const int32_t>
+      last_page_len;  // CSR: [batch], 1..page_size; ignored where a request has no page
 
   static PageTable dense(std::span<const int32_t> page_table, int64_t max_pages,
                          std::span<const int32_t> cache_seqlens);

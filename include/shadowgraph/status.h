@@ -1,9 +1,8 @@
 // Status and Finding: how Shadowgraph says that something is wrong.
 //
-// A Finding is one violated law, with the place and the values. A Status is a list of findings, and "ok" is the
-// empty list: bad input is reported whole, never only its first fault.
-// Laws are listed in src/core/laws.inc; `shadowgraph explain ID` prints one.
-// Tested by tests/core/status_test.cc.
+// A Finding is one violated law, with the place and the values. A Status is a list of findings, and
+// "ok" is the empty list: bad input is reported whole, never only its first fault. Laws are listed
+// in src/core/laws.inc; `shadowgraph explain ID` prints one. Tested by tests/core/status_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +27,15 @@ struct Where {
 
 /// One violated law.
 struct Finding {
-  std::string id;                     // stable name of the law: "table.page_id"
-  std::string title;                  // the law in one sentence
+  std::string id;     // stable name of the law: "table.page_id"
+  std::string title;  // the law in one sentence
   Severity severity = Severity::kError;
-  std::string case_id;                // the case it was seen in: "FILE#case007", "seed 1 case 42"
+  std::string case_id;  // the case it was seen in: "FILE#case007", "seed 1 case 42"
   Where where;
-  std::string expected, got;          // the limit and the value
-  std::vector<std::string> refs;      // what the law stands on: spec sections, papers, repo#number
-  std::string reproduce;              // one command that shows it again
-  std::string waived;                 // reason, if a waive file covers it
+  std::string expected, got;      // the limit and the value
+  std::vector<std::string> refs;  // what the law stands on: spec sections, papers, repo#number
+  std::string reproduce;          // one command that shows it again
+  std::string waived;             // reason, if a waive file covers it
 
   /// "table.page_id: page_table[2, 5] is 99, expected 0 <= id < 8"
   std::string to_string() const;

@@ -23,7 +23,8 @@ struct BasicTensorView {
   DType dtype = DType::kF32;
   int rank = 0;
   std::array<int64_t, kMaxRank> shape{};
-  std::array<int64_t, kMaxRank> stride{};  // in elements; may be 0 or negative in inputs that are only read
+  std::array<int64_t, kMaxRank>
+      stride{};  // in elements; may be 0 or negative in inputs that are only read
 
   using Void = std::conditional_t<std::is_const_v<Byte>, const void, void>;
 
@@ -52,9 +53,7 @@ struct BasicTensorView {
     for (int64_t s : strides) stride[i++] = s;
   }
 
-  operator BasicTensorView<const std::byte>() const
-    requires(!std::is_const_v<Byte>)
-  {
+  operator BasicTensorView<const std::byte>() const requires(!std::is_const_v<Byte>) {
     BasicTensorView<const std::byte> r;
     r.data = data, r.dtype = dtype, r.rank = rank, r.shape = shape, r.stride = stride;
     return r;

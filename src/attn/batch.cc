@@ -34,7 +34,8 @@ Status validate(const ForwardBatch& b) {
   for (int64_t i = 0; i < b.size(); ++i) {
     const int64_t len = b.seq_lens[static_cast<size_t>(i)];
     const int64_t q_len = new_tokens(b, i);
-    if (len < 0) status.add(make_finding("len.negative", at("seq_lens", i), ">= 0", std::to_string(len)));
+    if (len < 0)
+      status.add(make_finding("len.negative", at("seq_lens", i), ">= 0", std::to_string(len)));
     if (q_len < 0) {
       status.add(make_finding("len.negative", at("extend_lens", i), ">= 0", std::to_string(q_len)));
       continue;
@@ -42,8 +43,8 @@ Status validate(const ForwardBatch& b) {
     total += q_len;
     const bool full = b.seq_lens_kind == SeqLensKind::kFull;
     if (full && len >= 0 && len < q_len) {
-      status.add(make_finding("len.extent", at("seq_lens", i), ">= " + std::to_string(q_len) + " new tokens",
-                              std::to_string(len)));
+      status.add(make_finding("len.extent", at("seq_lens", i),
+                              ">= " + std::to_string(q_len) + " new tokens", std::to_string(len)));
     }
     if (!full && len + q_len > INT32_MAX) {
       status.add(make_finding("len.overflow", at("seq_lens", i), "prefix + new <= 2147483647",
@@ -51,7 +52,8 @@ Status validate(const ForwardBatch& b) {
     }
   }
   if (total > INT32_MAX) {
-    status.add(make_finding("len.overflow", at("extend_lens"), "sum <= 2147483647", std::to_string(total)));
+    status.add(make_finding("len.overflow", at("extend_lens"), "sum <= 2147483647",
+                            std::to_string(total)));
   }
   if (!b.out_cache_loc.empty() && static_cast<int64_t>(b.out_cache_loc.size()) != total) {
     status.add(make_finding("len.total", at("out_cache_loc"), std::to_string(total) + " new tokens",

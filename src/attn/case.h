@@ -1,5 +1,5 @@
-// Case: one attention experiment as plain data. Everything that a run needs follows from it, so the same Case gives the
-// same bits on every machine.
+// Case: one attention experiment as plain data. Everything that a run needs follows from it, so the
+// same Case gives the same bits on every machine.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ enum class CaseLayout : uint8_t { kNhd, kHnd, kStackedNhd, kStackedHnd };
 struct Case {
   CaseKernel kernel = CaseKernel::kDecodePaged;
   CaseData data = CaseData::kUniform;
-  uint64_t seed = 0;                   // of the values
+  uint64_t seed = 0;                    // of the values
   std::vector<RequestExtent> requests;  // merges: one entry, q_len = rows, kv_len = states
   int32_t num_qo_heads = 1, num_kv_heads = 1, head_dim_qk = 16, head_dim_vo = 16;
   DType q_dtype = DType::kF32, kv_dtype = DType::kF32, out_dtype = DType::kF32;

@@ -1,5 +1,6 @@
-// KernelVector: one recorded case of somebody else's kernel, as plain data: the calls that it answers, what the kernel
-// returned, and the float64 result beside it where the file has one. src/io reads them, src/check judges them.
+// KernelVector: one recorded case of somebody else's kernel, as plain data: the calls that it
+// answers, what the kernel returned, and the float64 result beside it where the file has one.
+// src/io reads them, src/check judges them.
 #pragma once
 
 #include <memory>
@@ -15,23 +16,28 @@ using AnyCall = std::variant<PagedAttention, RaggedAttention, MergeStates<LseBas
 
 /// What a kernel returned for one of the calls.
 struct Recorded {
-  std::string name;         // "gpu", "mask_merged": the tensor it comes from, without _out / _lse
-  std::string kernel;       // whose arithmetic: a line of src/check/arithmetics.inc, "fa2", "flashinfer_prefill"
-  size_t call = 0;          // index into KernelVector::calls
-  ConstTensorView out;      // [rows, num_qo_heads, head_dim_vo]
-  ConstTensorView lse;      // [rows, num_qo_heads] by strides, f32; may be undefined
+  std::string name;  // "gpu", "mask_merged": the tensor it comes from, without _out / _lse
+  std::string
+      kernel;  // whose arithmetic: a line of src/check/arithmetics.inc, "fa2", "flashinfer_prefill"
+  size_t call = 0;      // index into KernelVector::calls
+  ConstTensorView out;  // [rows, num_qo_heads, head_dim_vo]
+  ConstTensorView lse;  // [rows, num_qo_heads] by strides, f32; may be undefined
   LseBase lse_base = LseBase::kNatural;
-  std::string known_wrong;  // not empty: recorded as a wrong variant on purpose, and why ("sglang#26513 ...")
+  std::string known_wrong;  // not empty: recorded as a wrong variant on purpose, and why
+                            // ("sglang#26513 ...")
 };
 
 struct KernelVector {
-  std::string id;              // "case007"
-  std::string kind;            // as in the file: "decode", "swa_merge", ...
-  DType dtype = DType::kF32;   // of q
-  std::vector<AnyCall> calls;  // inputs only: out and lse of a call are not set. calls[0] is what the case is about
+  std::string id;             // "case007"
+  std::string kind;           // as in the file: "decode", "swa_merge", ...
+  DType dtype = DType::kF32;  // of q
+  std::vector<AnyCall>
+      calls;  // inputs only: out and lse of a call are not set. calls[0] is what the case is about
   std::vector<Recorded> recorded;
-  ConstTensorView out_ref;     // of calls[0]: f32 [rows, heads, dv] (rounded from float64); may be undefined
-  ConstTensorView lse_ref;     // of calls[0]: f64 [rows, heads] by strides, natural log; may be undefined
+  ConstTensorView
+      out_ref;  // of calls[0]: f32 [rows, heads, dv] (rounded from float64); may be undefined
+  ConstTensorView
+      lse_ref;  // of calls[0]: f64 [rows, heads] by strides, natural log; may be undefined
   LseSink lse_ref_sink = LseSink::kExcluded;
   std::vector<std::shared_ptr<const void>> storage;  // keeps the memory behind the views
 };

@@ -3,7 +3,8 @@
 namespace shadowgraph {
 namespace {
 
-/// A plane from a 4-D tensor [pages, ., ., head_dim] whose token and head axes stand where the layout puts them.
+/// A plane from a 4-D tensor [pages, ., ., head_dim] whose token and head axes stand where the
+/// layout puts them.
 KvPlane plane(const TensorView& t, int token_axis, int head_axis) {
   KvPlane p;
   p.data = t.data;
@@ -22,11 +23,13 @@ KvCache from_planes(const TensorView& k, const TensorView& v, int token_axis, in
   c.num_pages = k.shape[0];
   c.page_size = static_cast<int32_t>(k.shape[token_axis]);
   c.num_kv_heads = static_cast<int32_t>(k.shape[head_axis]);
-  c.well_formed = k.rank == 4 && v.rank == 4 && k.shape[0] == v.shape[0] && k.shape[1] == v.shape[1] &&
-                  k.shape[2] == v.shape[2] && k.stride[3] == 1 && v.stride[3] == 1;
+  c.well_formed = k.rank == 4 && v.rank == 4 && k.shape[0] == v.shape[0] &&
+                  k.shape[1] == v.shape[1] && k.shape[2] == v.shape[2] && k.stride[3] == 1 &&
+                  v.stride[3] == 1;
   for (const TensorView* t : {&k, &v}) {
     for (int64_t s : t->shape) c.well_formed = c.well_formed && s >= 0;
-    for (int axis = 1; axis < 4; ++axis) c.well_formed = c.well_formed && t->shape[axis] <= INT32_MAX;
+    for (int axis = 1; axis < 4; ++axis)
+      c.well_formed = c.well_formed && t->shape[axis] <= INT32_MAX;
   }
   return c;
 }

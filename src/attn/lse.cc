@@ -71,8 +71,10 @@ float lse_of(const SoftmaxState<From>& state) {
 
 template struct SoftmaxState<LseBase::kNatural>;
 template struct SoftmaxState<LseBase::kLog2>;
-template SoftmaxState<LseBase::kNatural> merge(std::span<const SoftmaxState<LseBase::kNatural>>, std::span<float>);
-template SoftmaxState<LseBase::kLog2> merge(std::span<const SoftmaxState<LseBase::kLog2>>, std::span<float>);
+template SoftmaxState<LseBase::kNatural> merge(std::span<const SoftmaxState<LseBase::kNatural>>,
+                                               std::span<float>);
+template SoftmaxState<LseBase::kLog2> merge(std::span<const SoftmaxState<LseBase::kLog2>>,
+                                            std::span<float>);
 template float lse_of<LseBase::kNatural>(const SoftmaxState<LseBase::kNatural>&);
 template float lse_of<LseBase::kNatural>(const SoftmaxState<LseBase::kLog2>&);
 template float lse_of<LseBase::kLog2>(const SoftmaxState<LseBase::kNatural>&);

@@ -1,8 +1,8 @@
 // The only home of log-sum-exp: softmax states, how they merge, and what an empty one is.
 //
-// The base of the logarithm is in the type. Inside the engine it is 2 (logits are s * log2 e, weights 2^(s - m)).
-// exp2 and log are our own, in a fixed sequence of operations: libm's differ between machines.
-// Tested by tests/attn/lse_test.cc.
+// The base of the logarithm is in the type. Inside the engine it is 2 (logits are s * log2 e,
+// weights 2^(s - m)). exp2 and log are our own, in a fixed sequence of operations: libm's differ
+// between machines. Tested by tests/attn/lse_test.cc.
 #pragma once
 
 #include <limits>
@@ -15,16 +15,17 @@ namespace shadowgraph {
 inline constexpr double kLn2 = 0.693147180559945309417;
 inline constexpr double kLog2E = 1.44269504088896340736;
 
-/// 2^x for x <= 0, to within kExp2Error relative: exactly 1 at 0, exactly 0 below -126, NaN for NaN.
-/// The vector units compute the same polynomial in the same order, so the same bits.
+/// 2^x for x <= 0, to within kExp2Error relative: exactly 1 at 0, exactly 0 below -126, NaN for
+/// NaN. The vector units compute the same polynomial in the same order, so the same bits.
 float exp2_portable(float x);
 inline constexpr double kExp2Error = 0x1p-22;
 
 /// Natural log of a positive float, in double: error below 1e-15 relative to max(1, |log x|).
 double log_portable(float x);
 
-/// What is known of a row's softmax after some keys: m = largest logit, d = sum of base^(logit - m).
-/// The value part, o = sum of base^(logit - m) v, lies beside it, in f32. No key seen: m = -inf, d = 0.
+/// What is known of a row's softmax after some keys: m = largest logit, d = sum of base^(logit -
+/// m). The value part, o = sum of base^(logit - m) v, lies beside it, in f32. No key seen: m =
+/// -inf, d = 0.
 template <LseBase Base>
 struct SoftmaxState {
   float m = -std::numeric_limits<float>::infinity();
@@ -37,11 +38,13 @@ struct SoftmaxState {
   bool operator==(const SoftmaxState&) const = default;
 };
 
-/// Merges parts in index order; weights[i] is the factor of part i's o, 0 for an empty part. All empty: empty.
+/// Merges parts in index order; weights[i] is the factor of part i's o, 0 for an empty part. All
+/// empty: empty.
 template <LseBase Base>
 SoftmaxState<Base> merge(std::span<const SoftmaxState<Base>> parts, std::span<float> weights);
 
-/// The LSE in base To; -inf for an empty state. A state from_lse gives the same LSE back, to the bit.
+/// The LSE in base To; -inf for an empty state. A state from_lse gives the same LSE back, to the
+/// bit.
 template <LseBase To, LseBase From>
 float lse_of(const SoftmaxState<From>& state);
 

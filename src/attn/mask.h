@@ -1,5 +1,6 @@
-// The only home of causal and window arithmetic: the predicate attends(q, k), which the oracle asks for every pair,
-// and the closed form kv_range(q), which kernels use. tests/attn/mask_test.cc binds the two, exhaustively.
+// The only home of causal and window arithmetic: the predicate attends(q, k), which the oracle asks
+// for every pair, and the closed form kv_range(q), which kernels use. tests/attn/mask_test.cc binds
+// the two, exhaustively.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +10,8 @@
 
 namespace shadowgraph {
 
-/// The mask of one request. Query q stands at key position kv_len - q_len + q (bottom-right alignment), which is
-/// negative for the top rows where q_len > kv_len.
+/// The mask of one request. Query q stands at key position kv_len - q_len + q (bottom-right
+/// alignment), which is negative for the top rows where q_len > kv_len.
 struct MaskShape {
   int32_t q_len = 0, kv_len = 0;
   bool causal = false;

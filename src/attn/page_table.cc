@@ -43,7 +43,8 @@ CsrTable to_csr(const PageTable& table, int32_t page_size) {
   csr.kv_indptr.push_back(0);
   for (int64_t i = 0; i < table.batch(); ++i) {
     const RequestPages r = request_pages(table, page_size, i);
-    csr.kv_indices.insert(csr.kv_indices.end(), r.page_ids, r.page_ids + pages_for(r.kv_len, page_size));
+    csr.kv_indices.insert(csr.kv_indices.end(), r.page_ids,
+                          r.page_ids + pages_for(r.kv_len, page_size));
     csr.kv_indptr.push_back(static_cast<int32_t>(csr.kv_indices.size()));
     csr.last_page_len.push_back(static_cast<int32_t>(last_page_len_for(r.kv_len, page_size)));
   }

@@ -10,7 +10,9 @@
 namespace shadowgraph {
 
 /// ceil(tokens / page_size); 0 pages hold 0 tokens.
-constexpr int64_t pages_for(int64_t tokens, int64_t page_size) { return (tokens + page_size - 1) / page_size; }
+constexpr int64_t pages_for(int64_t tokens, int64_t page_size) {
+  return (tokens + page_size - 1) / page_size;
+}
 
 /// Tokens on the last page, 1..page_size; 0 for no tokens.
 constexpr int64_t last_page_len_for(int64_t tokens, int64_t page_size) {

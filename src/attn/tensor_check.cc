@@ -27,7 +27,8 @@ bool extents(const ConstTensorView& t, int64_t* low, int64_t* high) {
   return true;
 }
 
-/// Are all elements at different addresses? Sufficient: each axis steps over all that the finer axes span.
+/// Are all elements at different addresses? Sufficient: each axis steps over all that the finer
+/// axes span.
 bool distinct(const ConstTensorView& t) {
   std::vector<std::pair<int64_t, int64_t>> axes;  // |stride|, size
   for (int i = 0; i < t.rank; ++i) {
@@ -44,18 +45,20 @@ bool distinct(const ConstTensorView& t) {
 
 }  // namespace
 
-bool TensorCheck::input(const char* field, const ConstTensorView& t, std::initializer_list<int64_t> shape,
-                        std::initializer_list<DType> dtypes) {
+bool TensorCheck::input(const char* field, const ConstTensorView& t,
+                        std::initializer_list<int64_t> shape, std::initializer_list<DType> dtypes) {
   return view(field, t, shape, dtypes, true, false);
 }
 
-bool TensorCheck::output(const char* field, const TensorView& t, std::initializer_list<int64_t> shape,
-                         std::initializer_list<DType> dtypes, bool last_contiguous) {
+bool TensorCheck::output(const char* field, const TensorView& t,
+                         std::initializer_list<int64_t> shape, std::initializer_list<DType> dtypes,
+                         bool last_contiguous) {
   return view(field, t, shape, dtypes, last_contiguous, true);
 }
 
-bool TensorCheck::view(const char* field, const ConstTensorView& t, std::initializer_list<int64_t> shape,
-                       std::initializer_list<DType> dtypes, bool last_contiguous, bool written) {
+bool TensorCheck::view(const char* field, const ConstTensorView& t,
+                       std::initializer_list<int64_t> shape, std::initializer_list<DType> dtypes,
+                       bool last_contiguous, bool written) {
   bool usable = true;
   if (std::find(dtypes.begin(), dtypes.end(), t.dtype) == dtypes.end()) {
     std::string names;
@@ -75,7 +78,8 @@ bool TensorCheck::view(const char* field, const ConstTensorView& t, std::initial
     return false;
   }
   if (last_contiguous && t.shape[rank - 1] > 1 && t.stride[rank - 1] != 1) {
-    fail("input.stride", at(std::string(field) + ".stride", rank - 1), "1", std::to_string(t.stride[rank - 1]));
+    fail("input.stride", at(std::string(field) + ".stride", rank - 1), "1",
+         std::to_string(t.stride[rank - 1]));
     usable = false;
   }
   return memory(field, t, written) && usable;
@@ -88,11 +92,13 @@ bool TensorCheck::memory(const char* field, const ConstTensorView& t, bool writt
   int64_t low = 0, high = 0;
   if (!extents(t, &low, &high)) {
     fail("input.overflow", at(field), "sizes and strides within 2^63 bytes",
-         "shape " + shape_text(t.shape.data(), t.rank) + " strides " + shape_text(t.stride.data(), t.rank));
+         "shape " + shape_text(t.shape.data(), t.rank) + " strides " +
+             shape_text(t.stride.data(), t.rank));
     return false;
   }
   if (t.data == nullptr) {
-    fail("input.null", at(std::string(field) + ".data"), "memory for " + shape_text(t.shape.data(), t.rank), "null");
+    fail("input.null", at(std::string(field) + ".data"),
+         "memory for " + shape_text(t.shape.data(), t.rank), "null");
     return false;
   }
   if (written && !distinct(t)) {
@@ -112,20 +118,24 @@ bool TensorCheck::plane(const char* field, const KvPlane& p, const KvCache& cach
     return false;
   }
   // An axis of one element may have any stride.
-  const ConstTensorView t(p.data, p.dtype, {cache.num_pages, cache.page_size, cache.num_kv_heads, p.head_dim},
+  const ConstTensorView t(p.data, p.dtype,
+                          {cache.num_pages, cache.page_size, cache.num_kv_heads, p.head_dim},
                           {p.page_stride, p.token_stride, p.head_stride, 1});
   return memory(field, t, written);
 }
 
 bool TensorCheck::planes(const KvCache& cache, bool written) {
-  const bool k = plane("k_cache", cache.k, cache, written), v = plane("v_cache", cache.v, cache, written);
+  const bool k = plane("k_cache", cache.k, cache, written),
+             v = plane("v_cache", cache.v, cache, written);
   if (!k || !v || ranges_.size() < 2) return k && v;
   // Both as one tensor with an axis more, of stride v - k.
   const KvPlane &a = cache.k, &b = cache.v;
   const int64_t apart = b.data - a.data, size = static_cast<int64_t>(size_of(a.dtype));
-  const bool alike = a.dtype == b.dtype && a.head_dim == b.head_dim && a.page_stride == b.page_stride &&
-                     a.token_stride == b.token_stride && a.head_stride == b.head_stride && apart % size == 0;
-  const ConstTensorView both(a.data, a.dtype, {2, cache.num_pages, cache.page_size, cache.num_kv_heads, a.head_dim},
+  const bool alike = a.dtype == b.dtype && a.head_dim == b.head_dim &&
+                     a.page_stride == b.page_stride && a.token_stride == b.token_stride &&
+                     a.head_stride == b.head_stride && apart % size == 0;
+  const ConstTensorView both(a.data, a.dtype,
+                             {2, cache.num_pages, cache.page_size, cache.num_kv_heads, a.head_dim},
                              {apart / size, a.page_stride, a.token_stride, a.head_stride, 1});
   ranges_.back().interleaves = alike && distinct(both);
   return true;
@@ -144,7 +154,8 @@ void TensorCheck::no_aliases() {
       if ((!a.written && !b.written) || (j == i + 1 && b.interleaves)) continue;
       if (!before(a.begin, b.end) || !before(b.begin, a.end)) continue;
       const Range &out = b.written ? b : a, &other = b.written ? a : b;
-      fail("input.alias", at(out.field), std::string("memory apart from ") + other.field, "overlapping memory");
+      fail("input.alias", at(out.field), std::string("memory apart from ") + other.field,
+           "overlapping memory");
     }
   }
 }

@@ -17,8 +17,8 @@ class TensorCheck {
 
   static constexpr int64_t kAny = -1;
 
-  /// Rank, shape (kAny: any size >= 0), dtype, contiguous last axis, extents within 63 bits, memory given.
-  /// False if the tensor is unusable for further checks.
+  /// Rank, shape (kAny: any size >= 0), dtype, contiguous last axis, extents within 63 bits, memory
+  /// given. False if the tensor is unusable for further checks.
   bool input(const char* field, const ConstTensorView& t, std::initializer_list<int64_t> shape,
              std::initializer_list<DType> dtypes);
   /// The same, and no two elements share an address. `last_contiguous`: as for inputs.

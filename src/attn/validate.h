@@ -1,5 +1,5 @@
-// Every violation of an input at once; empty if the kernels may run. Nothing is dereferenced before it is known to be
-// in range. Tested by tests/attn/validate_test.cc.
+// Every violation of an input at once; empty if the kernels may run. Nothing is dereferenced before
+// it is known to be in range. Tested by tests/attn/validate_test.cc.
 #pragma once
 
 #include "shadowgraph/attention.h"

@@ -8,7 +8,7 @@ namespace shadowgraph {
 namespace {
 
 void raise(std::optional<double>& largest, double value) {
-  largest = std::max(largest.value_or(0), value);
+  if (!largest || !(value <= *largest)) largest = value;  // NaN counts as the largest
 }
 
 /// Shape of a call's out.
@@ -109,8 +109,8 @@ class CaseJudge {
     if (!recorded.known_wrong.empty()) {
       char ratio[32];
       std::snprintf(ratio, sizeof ratio, "%.3g", j.error_over_bound);
-      verdict_.notes.push_back("known-wrong variant " + recorded.name + ": error " + ratio +
-                               " times its bound (" + recorded.known_wrong + ")");
+      verdict_.known_wrong.push_back(recorded.name + ": error " + ratio + " times its bound (" +
+                                     recorded.known_wrong + ")");
       return;
     }
     if (recorded.out.defined()) raise(verdict_.gpu.out, j.error_over_bound);

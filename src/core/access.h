@@ -8,7 +8,8 @@ namespace shadowgraph {
 
 enum class Access : uint8_t {
   kRead,   // must be initialised
-  kTouch,  // loaded with a whole panel, then masked: must be allocated, may hold anything, must not change a bit
+  kTouch,  // loaded with a whole panel, then masked: must be allocated, may hold anything, must not
+           // change a bit
   kWrite,
 };
 

@@ -1,6 +1,6 @@
-// Choices: the only source of variety. A generated case is a function of a stream of bounded integers; whoever feeds
-// the stream (a seed, a recorded sequence, a fuzzer's bytes, an odometer) chooses the case, and shrinks it by
-// shrinking the stream.
+// Choices: the only source of variety. A generated case is a function of a stream of bounded
+// integers; whoever feeds the stream (a seed, a recorded sequence, a fuzzer's bytes, an odometer)
+// chooses the case, and shrinks it by shrinking the stream.
 #pragma once
 
 #include <cassert>
@@ -11,7 +11,8 @@
 
 namespace shadowgraph {
 
-/// A small counter-based generator (SplitMix64; Steele, Lea, Flood 2014): the same numbers on every machine.
+/// A small counter-based generator (SplitMix64; Steele, Lea, Flood 2014): the same numbers on every
+/// machine.
 class Rng {
  public:
   explicit Rng(uint64_t seed) : state_(seed) {}
@@ -26,7 +27,9 @@ class Rng {
   /// 0 <= r < bound, by multiplication; the bias of bound / 2^32 does not matter here.
   uint32_t below(uint32_t bound) { return static_cast<uint32_t>((next() >> 32) * bound >> 32); }
   /// Uniform in [-1, 1), a multiple of 2^-23.
-  float signed_unit() { return static_cast<float>(static_cast<int32_t>(next() >> 40) - (1 << 23)) * 0x1p-23f; }
+  float signed_unit() {
+    return static_cast<float>(static_cast<int32_t>(next() >> 40) - (1 << 23)) * 0x1p-23f;
+  }
 
   /// An independent stream for item number index.
   static Rng stream(uint64_t seed, uint64_t index) {
@@ -58,7 +61,9 @@ class Choices {
     made_.push_back(value);
     return value;
   }
-  int between(int low, int high) { return low + static_cast<int>(below(static_cast<uint32_t>(high - low + 1))); }
+  int between(int low, int high) {
+    return low + static_cast<int>(below(static_cast<uint32_t>(high - low + 1)));
+  }
   bool one_in(uint32_t n) { return below(n) == n - 1; }
   template <class T>
   T of(std::initializer_list<T> options) {

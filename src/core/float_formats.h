@@ -1,5 +1,6 @@
 // f16, bf16, fp8 <-> f32, in software: exact one way, round to nearest even the other.
-// The ISA units have their own loads; tests/core/dtype_test.cc holds the two against each other, exhaustively.
+// The ISA units have their own loads; tests/core/dtype_test.cc holds the two against each other,
+// exhaustively.
 #pragma once
 
 #include <bit>
@@ -46,8 +47,8 @@ constexpr float decode_float(uint32_t bits, FloatFormat f) {
   return std::bit_cast<float>(sign32 | exponent32 << 23 | mantissa << (23 - f.mantissa_bits));
 }
 
-/// The nearest value of the format, ties to even. Past the largest finite: infinity, or NaN in a finite-only format,
-/// as the hardware's non-saturating conversion does.
+/// The nearest value of the format, ties to even. Past the largest finite: infinity, or NaN in a
+/// finite-only format, as the hardware's non-saturating conversion does.
 constexpr uint32_t encode_float(float value, FloatFormat f) {
   const uint32_t in = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (in >> 31) << (f.exponent_bits + f.mantissa_bits);
@@ -67,12 +68,16 @@ constexpr uint32_t encode_float(float value, FloatFormat f) {
     const uint32_t rounded = (magnitude + (1u << (drop - 1)) - 1 + odd) >> drop;
     result = rounded - (static_cast<uint32_t>(127 - f.bias) << f.mantissa_bits);
   } else {
-    // Subnormals are multiples of 2^(smallest - mantissa_bits), the last bit of this float: adding it rounds.
-    const auto step = std::bit_cast<float>(static_cast<uint32_t>(127 + 23 + smallest - f.mantissa_bits) << 23);
-    result = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + step) - std::bit_cast<uint32_t>(step);
+    // Subnormals are multiples of 2^(smallest - mantissa_bits), the last bit of this float: adding
+    // it rounds.
+    const auto step =
+        std::bit_cast<float>(static_cast<uint32_t>(127 + 23 + smallest - f.mantissa_bits) << 23);
+    result = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + step) -
+             std::bit_cast<uint32_t>(step);
   }
-  const uint32_t largest = f.finite_only ? (max_exponent << f.mantissa_bits | ((1u << f.mantissa_bits) - 2))
-                                         : (max_exponent << f.mantissa_bits) - 1;
+  const uint32_t largest = f.finite_only
+                               ? (max_exponent << f.mantissa_bits | ((1u << f.mantissa_bits) - 2))
+                               : (max_exponent << f.mantissa_bits) - 1;
   return result > largest ? overflow : sign | result;
 }
 

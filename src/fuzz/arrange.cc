@@ -28,17 +28,22 @@ struct ArrangedCall::Memory {
   RaggedAttention ragged;
   Status stored;  // what store_kv said
 
-  Memory(const Case& c, const LogicalData& d, const Arrangement& a) : x(c), data(d), how(a), rng(a.seed) {}
+  Memory(const Case& c, const LogicalData& d, const Arrangement& a)
+      : x(c), data(d), how(a), rng(a.seed) {}
 
-  const RequestData& request(const Slice& s) const { return data.requests[static_cast<size_t>(s.request)]; }
+  const RequestData& request(const Slice& s) const {
+    return data.requests[static_cast<size_t>(s.request)];
+  }
   int64_t batch() const { return static_cast<int64_t>(how.slices.size()) + how.empty_requests; }
   int64_t total_q() const { return cu_seqlens_q.back(); }
   const TensorView& out_view() const { return how.ragged ? ragged.out : paged.out; }
   const TensorView& lse_view() const { return how.ragged ? ragged.lse.tensor : paged.lse.tensor; }
 
-  TensorView make_rows(GuardedBuffer& buffer, DType dtype, int64_t rows, int64_t heads, int64_t dim);
+  TensorView make_rows(GuardedBuffer& buffer, DType dtype, int64_t rows, int64_t heads,
+                       int64_t dim);
   int32_t& page_id(size_t slice, int32_t token) {
-    return dense.page_table[slice * static_cast<size_t>(dense.max_pages) + static_cast<size_t>(token / how.page_size)];
+    return dense.page_table[slice * static_cast<size_t>(dense.max_pages) +
+                            static_cast<size_t>(token / how.page_size)];
   }
   void lay_lengths();
   void lay_q();
@@ -57,8 +62,8 @@ namespace {
 
 /// Visits the tokens of every slice that `which` (visible, reachable) marks: (slice index, token).
 template <class Visit>
-void for_each_token(const LogicalData& data, const std::vector<Slice>& slices, std::vector<uint8_t> RequestData::*which,
-                    const Visit& visit) {
+void for_each_token(const LogicalData& data, const std::vector<Slice>& slices,
+                    std::vector<uint8_t> RequestData::*which, const Visit& visit) {
   for (size_t i = 0; i < slices.size(); ++i) {
     const RequestData& request = data.requests[static_cast<size_t>(slices[i].request)];
     for (int32_t t = 0; t < slices[i].kv_len; ++t) {
@@ -87,8 +92,8 @@ Arrangement Arrangement::of(const Case& x) {
 }
 
 /// [rows, heads, dim] with gaps between heads and rows, at an odd address for the type's size.
-TensorView ArrangedCall::Memory::make_rows(GuardedBuffer& buffer, DType dtype, int64_t rows, int64_t heads,
-                                           int64_t dim) {
+TensorView ArrangedCall::Memory::make_rows(GuardedBuffer& buffer, DType dtype, int64_t rows,
+                                           int64_t heads, int64_t dim) {
   const int64_t head_stride = dim + rng.below(3), row_stride = heads * head_stride + rng.below(5);
   const auto size = static_cast<int64_t>(size_of(dtype));
   buffer = GuardedBuffer(rows * row_stride * size, rng.below(8) * size);
@@ -127,10 +132,12 @@ void ArrangedCall::Memory::lay_outputs() {
   paged.out = ragged.out = make_rows(out, x.out_dtype, total_q(), x.num_qo_heads, x.head_dim_vo);
   const int64_t rows = total_q(), heads = x.num_qo_heads, stride = heads + rng.below(3);
   lse = GuardedBuffer(rows * stride * 4, rng.below(8) * 4);
-  paged.lse = ragged.lse = NaturalLse(TensorView(lse.data(), DType::kF32, {rows, heads}, {stride, 1}));
+  paged.lse = ragged.lse =
+      NaturalLse(TensorView(lse.data(), DType::kF32, {rows, heads}, {stride, 1}));
 }
 
-/// The slices' parts of the requests' masks, packed if the Case says so; gaps between requests are ones.
+/// The slices' parts of the requests' masks, packed if the Case says so; gaps between requests are
+/// ones.
 void ArrangedCall::Memory::lay_mask() {
   if (x.mask == CustomMask::Kind::kNone) return;
   const bool packed = x.mask == CustomMask::Kind::kPacked;
@@ -179,7 +186,8 @@ void ArrangedCall::Memory::lay_ragged() {
     for (int64_t head = 0; head < x.num_kv_heads; ++head) {
       const int64_t row = cu_seqlens_k[i] + t;
       std::memcpy(keys.at(row, head), from.k.row(t, head), static_cast<size_t>(from.k.row_bytes()));
-      std::memcpy(values.at(row, head), from.v.row(t, head), static_cast<size_t>(from.v.row_bytes()));
+      std::memcpy(values.at(row, head), from.v.row(t, head),
+                  static_cast<size_t>(from.v.row_bytes()));
     }
   });
   ragged.k = keys;
@@ -193,19 +201,25 @@ void ArrangedCall::Memory::lay_ragged() {
 }
 
 KvCache ArrangedCall::Memory::make_pool(int64_t num_pages) {
-  const int64_t p = num_pages, s = how.page_size, h = x.num_kv_heads, dk = x.head_dim_qk, dv = x.head_dim_vo;
+  const int64_t p = num_pages, s = how.page_size, h = x.num_kv_heads, dk = x.head_dim_qk,
+                dv = x.head_dim_vo;
   const auto size = static_cast<int64_t>(size_of(x.kv_dtype));
-  const bool stacked = how.layout == CaseLayout::kStackedNhd || how.layout == CaseLayout::kStackedHnd;
+  const bool stacked =
+      how.layout == CaseLayout::kStackedNhd || how.layout == CaseLayout::kStackedHnd;
   k = GuardedBuffer(p * s * h * (stacked ? 2 * dk : dk) * size, rng.below(8) * size);
   if (!stacked) v = GuardedBuffer(p * s * h * dv * size, rng.below(8) * size);
   const DType t = x.kv_dtype;
   switch (how.layout) {
     case CaseLayout::kNhd:
-      return KvCache::nhd(TensorView(k.data(), t, {p, s, h, dk}), TensorView(v.data(), t, {p, s, h, dv}));
+      return KvCache::nhd(TensorView(k.data(), t, {p, s, h, dk}),
+                          TensorView(v.data(), t, {p, s, h, dv}));
     case CaseLayout::kHnd:
-      return KvCache::hnd(TensorView(k.data(), t, {p, h, s, dk}), TensorView(v.data(), t, {p, h, s, dv}));
-    case CaseLayout::kStackedNhd: return KvCache::stacked_nhd(TensorView(k.data(), t, {p, 2, s, h, dk}));
-    case CaseLayout::kStackedHnd: return KvCache::stacked_hnd(TensorView(k.data(), t, {p, 2, h, s, dk}));
+      return KvCache::hnd(TensorView(k.data(), t, {p, h, s, dk}),
+                          TensorView(v.data(), t, {p, h, s, dv}));
+    case CaseLayout::kStackedNhd:
+      return KvCache::stacked_nhd(TensorView(k.data(), t, {p, 2, s, h, dk}));
+    case CaseLayout::kStackedHnd:
+      return KvCache::stacked_hnd(TensorView(k.data(), t, {p, 2, h, s, dk}));
   }
   return {};
 }
@@ -214,7 +228,8 @@ KvCache ArrangedCall::Memory::make_pool(int64_t num_pages) {
 void ArrangedCall::Memory::lay_table(int64_t num_pages) {
   std::vector<int32_t> ids(static_cast<size_t>(num_pages));
   std::iota(ids.begin(), ids.end(), 0);
-  for (size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[rng.below(static_cast<uint32_t>(i))]);
+  for (size_t i = ids.size(); i > 1; --i)
+    std::swap(ids[i - 1], ids[rng.below(static_cast<uint32_t>(i))]);
   size_t next = 0;
   const int32_t absurd = rng.below(2) ? -1 : 2147483647;
   dense.cache_seqlens.clear();
@@ -238,10 +253,10 @@ void ArrangedCall::Memory::lay_tokens(const KvCache& cache) {
     const RequestData& from = request(how.slices[i]);
     const int64_t page = page_id(i, t);
     for (int64_t head = 0; head < x.num_kv_heads; ++head) {
-      std::memcpy(cache.k.data + cache.k.offset(page, t % how.page_size, head, 0) * size, from.k.row(t, head),
-                  static_cast<size_t>(from.k.row_bytes()));
-      std::memcpy(cache.v.data + cache.v.offset(page, t % how.page_size, head, 0) * size, from.v.row(t, head),
-                  static_cast<size_t>(from.v.row_bytes()));
+      std::memcpy(cache.k.data + cache.k.offset(page, t % how.page_size, head, 0) * size,
+                  from.k.row(t, head), static_cast<size_t>(from.k.row_bytes()));
+      std::memcpy(cache.v.data + cache.v.offset(page, t % how.page_size, head, 0) * size,
+                  from.v.row(t, head), static_cast<size_t>(from.v.row_bytes()));
     }
   });
 }
@@ -254,8 +269,10 @@ void ArrangedCall::Memory::store_tokens(const KvCache& cache) {
     const int64_t page = page_id(i, t);
     out_cache_loc.push_back(page * how.page_size + t % how.page_size);
     for (int64_t head = 0; head < x.num_kv_heads; ++head) {
-      for (int64_t d = 0; d < x.head_dim_qk; ++d) keys.push_back(load_float(from.k.row(t, head), x.kv_dtype, d));
-      for (int64_t d = 0; d < x.head_dim_vo; ++d) values.push_back(load_float(from.v.row(t, head), x.kv_dtype, d));
+      for (int64_t d = 0; d < x.head_dim_qk; ++d)
+        keys.push_back(load_float(from.k.row(t, head), x.kv_dtype, d));
+      for (int64_t d = 0; d < x.head_dim_vo; ++d)
+        values.push_back(load_float(from.v.row(t, head), x.kv_dtype, d));
     }
   });
   StoreKv store;
@@ -299,7 +316,9 @@ ArrangedCall::ArrangedCall(const Case& x, const LogicalData& data, const Arrange
 ArrangedCall::~ArrangedCall() = default;
 
 Status ArrangedCall::run() {
-  const auto fingerprint = [&] { return m_->q.fingerprint() ^ m_->k.fingerprint() * 3 ^ m_->v.fingerprint() * 5; };
+  const auto fingerprint = [&] {
+    return m_->q.fingerprint() ^ m_->k.fingerprint() * 3 ^ m_->v.fingerprint() * 5;
+  };
   const uint64_t before = fingerprint();
   if (!m_->stored.ok()) return m_->stored;
   Status status = m_->how.ragged ? attention_varlen(m_->ragged) : attention_with_kvcache(m_->paged);
@@ -318,8 +337,10 @@ Status ArrangedCall::run() {
       std::memset(lse.data() + lse_rows.offset(row, head) * 4, 0xff, 4);
     }
   }
-  if (!out.untouched()) status.add(make_finding("num.write_set", at("out"), "writes to its rows only", "others"));
-  if (!lse.untouched()) status.add(make_finding("num.write_set", at("lse"), "writes to its rows only", "others"));
+  if (!out.untouched())
+    status.add(make_finding("num.write_set", at("out"), "writes to its rows only", "others"));
+  if (!lse.untouched())
+    status.add(make_finding("num.write_set", at("lse"), "writes to its rows only", "others"));
   return status;
 }
 

@@ -1,5 +1,6 @@
-// arrange: a Case's values laid out in memory as one call, everything that must not be read or written poisoned; and the
-// call run and its rows collected. The same values arranged otherwise must give the same bits.
+// arrange: a Case's values laid out in memory as one call, everything that must not be read or
+// written poisoned; and the call run and its rows collected. The same values arranged otherwise
+// must give the same bits.
 #pragma once
 
 #include <memory>
@@ -22,9 +23,9 @@ struct Arrangement {
   CaseLayout layout = CaseLayout::kNhd;
   PageTable::Form table = PageTable::Form::kDense;
   bool through_store_kv = false;
-  std::vector<Slice> slices;  // in the order of the batch
+  std::vector<Slice> slices;   // in the order of the batch
   int32_t empty_requests = 0;  // padding rows behind them
-  uint64_t seed = 0;          // page ids, alignments, gaps between rows
+  uint64_t seed = 0;           // page ids, alignments, gaps between rows
   CallOptions options;
 
   /// As the Case says, all requests whole.
@@ -34,9 +35,9 @@ struct Arrangement {
 /// out and lse of every query row of a Case, in the order of its requests: bits to compare.
 struct RowResults {
   int64_t heads = 0, row_bytes = 0;
-  std::vector<int64_t> first_row;   // of each request
-  std::vector<std::byte> out;       // [rows, heads, head_dim_vo]
-  std::vector<float> lse;           // [rows, heads]
+  std::vector<int64_t> first_row;  // of each request
+  std::vector<std::byte> out;      // [rows, heads, head_dim_vo]
+  std::vector<float> lse;          // [rows, heads]
   explicit RowResults(const Case& x);
 };
 

@@ -10,7 +10,9 @@
 namespace shadowgraph {
 namespace {
 
-bool is_exact(const Case& x) { return x.data == CaseData::kUniform || x.data == CaseData::kSelector; }
+bool is_exact(const Case& x) {
+  return x.data == CaseData::kUniform || x.data == CaseData::kSelector;
+}
 
 /// Uniform in [-1, 1), with as many bits as the type can hold.
 float random_value(DType t, Rng& rng) {
@@ -24,11 +26,12 @@ float random_value(DType t, Rng& rng) {
 
 void fill_random(LogicalTensor& t, float factor, Rng& rng) {
   const auto count = static_cast<int64_t>(t.bytes.size() / size_of(t.dtype));
-  for (int64_t i = 0; i < count; ++i) store_float(t.bytes.data(), t.dtype, i, factor * random_value(t.dtype, rng));
+  for (int64_t i = 0; i < count; ++i)
+    store_float(t.bytes.data(), t.dtype, i, factor * random_value(t.dtype, rng));
 }
 
-/// Small integers that every type holds exactly. The first five columns spell (token, request) in octal, so that a
-/// wrong sum names the key that was read instead.
+/// Small integers that every type holds exactly. The first five columns spell (token, request) in
+/// octal, so that a wrong sum names the key that was read instead.
 void fill_codes(LogicalTensor& v, int64_t request, Rng& rng) {
   const auto tokens = static_cast<int64_t>(v.bytes.size()) / (v.heads * v.row_bytes());
   const int span = is_fp8(v.dtype) ? 8 : 64;
@@ -48,10 +51,12 @@ void fill_codes(LogicalTensor& v, int64_t request, Rng& rng) {
 
 constexpr float kHotKey = 64;  // exact in every type
 
-/// q and K such that a hot key's logit is at least 256 (natural, before the cap) and every other one's is 0.
+/// q and K such that a hot key's logit is at least 256 (natural, before the cap) and every other
+/// one's is 0.
 void fill_selector(const Case& x, RequestData& data, const RequestExtent& r, Rng& rng) {
   data.hot.assign(static_cast<size_t>(r.kv_len), 0);
-  for (int i = 0; r.kv_len > 0 && i < 3; ++i) data.hot[rng.below(static_cast<uint32_t>(r.kv_len))] = 1;
+  for (int i = 0; r.kv_len > 0 && i < 3; ++i)
+    data.hot[rng.below(static_cast<uint32_t>(r.kv_len))] = 1;
   const float lead = 256 / (kHotKey * x.sm_scale * x.k_scale);
   const float q0 = std::exp2(std::ceil(std::log2(lead)));
   for (int64_t head = 0; head < x.num_qo_heads; ++head) {
@@ -59,7 +64,8 @@ void fill_selector(const Case& x, RequestData& data, const RequestExtent& r, Rng
   }
   for (int64_t head = 0; head < x.num_kv_heads; ++head) {
     for (int64_t t = 0; t < r.kv_len; ++t) {
-      if (data.hot[static_cast<size_t>(t)]) store_float(data.k.row(t, head), x.kv_dtype, 0, kHotKey);
+      if (data.hot[static_cast<size_t>(t)])
+        store_float(data.k.row(t, head), x.kv_dtype, 0, kHotKey);
     }
   }
 }

@@ -1,4 +1,5 @@
-// CaseData made real: the values of a Case as bytes in their types, in logical order, before anything is laid out.
+// CaseData made real: the values of a Case as bytes in their types, in logical order, before
+// anything is laid out.
 #pragma once
 
 #include <cstddef>
@@ -17,18 +18,26 @@ struct LogicalTensor {
 
   LogicalTensor() = default;
   LogicalTensor(DType type, int64_t tokens, int64_t num_heads, int64_t head_dim)
-      : dtype(type), heads(num_heads), dim(head_dim), bytes(static_cast<size_t>(tokens * heads * dim) * size_of(type)) {}
+      : dtype(type),
+        heads(num_heads),
+        dim(head_dim),
+        bytes(static_cast<size_t>(tokens * heads * dim) * size_of(type)) {}
   int64_t row_bytes() const { return dim * static_cast<int64_t>(size_of(dtype)); }
-  std::byte* row(int64_t token, int64_t head) { return bytes.data() + (token * heads + head) * row_bytes(); }
-  const std::byte* row(int64_t token, int64_t head) const { return bytes.data() + (token * heads + head) * row_bytes(); }
+  std::byte* row(int64_t token, int64_t head) {
+    return bytes.data() + (token * heads + head) * row_bytes();
+  }
+  const std::byte* row(int64_t token, int64_t head) const {
+    return bytes.data() + (token * heads + head) * row_bytes();
+  }
 };
 
 struct RequestData {
-  LogicalTensor q, k, v;            // [q_len | kv_len, heads, dim]
-  std::vector<uint8_t> mask;        // [q_len * kv_len] or empty
-  std::vector<uint8_t> hot;         // [kv_len]: the keys that score far above the rest (kSelector)
-  std::vector<uint8_t> visible;     // [kv_len]: does any query see the key?
-  std::vector<uint8_t> reachable;   // [kv_len]: the same without the custom mask; its page must exist
+  LogicalTensor q, k, v;         // [q_len | kv_len, heads, dim]
+  std::vector<uint8_t> mask;     // [q_len * kv_len] or empty
+  std::vector<uint8_t> hot;      // [kv_len]: the keys that score far above the rest (kSelector)
+  std::vector<uint8_t> visible;  // [kv_len]: does any query see the key?
+  std::vector<uint8_t>
+      reachable;  // [kv_len]: the same without the custom mask; its page must exist
 };
 
 struct LogicalData {

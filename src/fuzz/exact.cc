@@ -10,14 +10,15 @@
 namespace shadowgraph {
 namespace {
 
-/// The keys that have weight 1 in a row: the hot ones it sees, or else all it sees. A sink of logit 0 weighs 1 more
-/// where no hot key is seen, and nothing beside one.
+/// The keys that have weight 1 in a row: the hot ones it sees, or else all it sees. A sink of logit
+/// 0 weighs 1 more where no hot key is seen, and nothing beside one.
 struct Weights {
   std::vector<int32_t> keys;
   int64_t denominator = 0;
 };
 
-Weights weights_of(const Case& x, const LogicalData& data, size_t request, int64_t q, int64_t head) {
+Weights weights_of(const Case& x, const LogicalData& data, size_t request, int64_t q,
+                   int64_t head) {
   const RequestData& d = data.requests[request];
   const RequestExtent& r = x.requests[request];
   std::vector<int32_t> seen, hot;
@@ -32,7 +33,8 @@ Weights weights_of(const Case& x, const LogicalData& data, size_t request, int64
 }
 
 /// The exact quotient, rounded to f32 and then to the output's type, as every kernel must.
-std::vector<std::byte> expected_row(const Case& x, const RequestData& d, int64_t kv_head, const Weights& w) {
+std::vector<std::byte> expected_row(const Case& x, const RequestData& d, int64_t kv_head,
+                                    const Weights& w) {
   std::vector<std::byte> row(static_cast<size_t>(x.head_dim_vo) * size_of(x.out_dtype));
   for (int64_t i = 0; i < x.head_dim_vo; ++i) {
     float sum = 0;  // integers below 2^24
@@ -44,7 +46,8 @@ std::vector<std::byte> expected_row(const Case& x, const RequestData& d, int64_t
 }
 
 /// Some key of some request whose value is exactly this row.
-std::string name_foreign(const Case& x, const LogicalData& data, int64_t kv_head, const std::byte* row) {
+std::string name_foreign(const Case& x, const LogicalData& data, int64_t kv_head,
+                         const std::byte* row) {
   for (size_t request = 0; request < data.requests.size(); ++request) {
     for (int32_t k = 0; k < x.requests[request].kv_len; ++k) {
       const auto one = expected_row(x, data.requests[request], kv_head, {{k}, 1});
@@ -59,11 +62,13 @@ std::string describe(const Weights& w) {
   if (w.keys.empty()) return "0 (sees no key)";
   std::string s = "the mean over keys " + std::to_string(w.keys.front());
   if (w.keys.size() > 1) s += ".." + std::to_string(w.keys.back());
-  return s + " (" + std::to_string(w.keys.size()) + " keys, weights sum to " + std::to_string(w.denominator) + ")";
+  return s + " (" + std::to_string(w.keys.size()) + " keys, weights sum to " +
+         std::to_string(w.denominator) + ")";
 }
 
 /// The first element that differs, or nothing.
-std::optional<int64_t> first_difference(const Case& x, const std::vector<std::byte>& expected, const std::byte* got) {
+std::optional<int64_t> first_difference(const Case& x, const std::vector<std::byte>& expected,
+                                        const std::byte* got) {
   const size_t size = size_of(x.out_dtype);
   for (int64_t i = 0; i < x.head_dim_vo; ++i) {
     const size_t at_byte = static_cast<size_t>(i) * size;
@@ -83,15 +88,18 @@ Status check_exact(const Case& x, const LogicalData& data, const RowResults& res
         const Weights w = weights_of(x, data, request, q, head);
         const auto expected = expected_row(x, data.requests[request], head / group, w);
         const int64_t row = results.first_row[request] + q;
-        const std::byte* got = results.out.data() + (row * results.heads + head) * results.row_bytes;
+        const std::byte* got =
+            results.out.data() + (row * results.heads + head) * results.row_bytes;
         const auto i = first_difference(x, expected, got);
         if (!i) continue;
-        const auto number = [&](const std::byte* p) { return std::to_string(load_float(p, x.out_dtype, *i)); };
+        const auto number = [&](const std::byte* p) {
+          return std::to_string(load_float(p, x.out_dtype, *i));
+        };
         Finding f = make_finding("num.exact", at("out", row, head * x.head_dim_vo + *i),
                                  number(expected.data()) + ", " + describe(w),
                                  number(got) + name_foreign(x, data, head / group, got));
-        f.where.field += " (request " + std::to_string(request) + ", query " + std::to_string(q) + ", head " +
-                         std::to_string(head) + ")";
+        f.where.field += " (request " + std::to_string(request) + ", query " + std::to_string(q) +
+                         ", head " + std::to_string(head) + ")";
         status.add(std::move(f));
         return status;
       }

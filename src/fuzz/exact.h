@@ -5,8 +5,9 @@
 
 namespace shadowgraph {
 
-/// Every row of a kUniform or kSelector case against its known value, to the bit. One finding at most: the first row
-/// that differs, naming the key whose value stands there instead if there is one.
+/// Every row of a kUniform or kSelector case against its known value, to the bit. One finding at
+/// most: the first row that differs, naming the key whose value stands there instead if there is
+/// one.
 Status check_exact(const Case& x, const LogicalData& data, const RowResults& results);
 
 }  // namespace shadowgraph

@@ -12,7 +12,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 int64_t median_keys(const Case& x) {
   std::vector<int64_t> keys;
@@ -22,8 +24,8 @@ int64_t median_keys(const Case& x) {
 }
 
 std::string reproduce(const FuzzOptions& options, uint64_t number) {
-  std::string s = "shadowgraph fuzz --seed " + std::to_string(options.seed) + " --first " + std::to_string(number) +
-                  " --cases 1";
+  std::string s = "shadowgraph fuzz --seed " + std::to_string(options.seed) + " --first " +
+                  std::to_string(number) + " --cases 1";
   if (options.run.arith == Arith::kFast) s += " --arith fast";
   if (!options.run.isa.empty()) s += " --isa " + std::string(options.run.isa);
   return s;
@@ -54,7 +56,8 @@ void add_all(std::map<int64_t, int64_t>& into, const std::map<int64_t, int64_t>&
 
 class Runner {
  public:
-  Runner(const FuzzOptions& options, const std::atomic<bool>& stop) : options_(options), stop_(stop) {}
+  Runner(const FuzzOptions& options, const std::atomic<bool>& stop)
+      : options_(options), stop_(stop) {}
 
   void work(Tally& tally) {
     while (!done()) {
@@ -67,7 +70,8 @@ class Runner {
       for (const Finding& f : status.findings()) {
         tally.findings.emplace_back(number, f);
         Finding& mine = tally.findings.back().second;
-        mine.case_id = "seed " + std::to_string(options_.seed) + " case " + std::to_string(number) + ": " + x.to_string();
+        mine.case_id = "seed " + std::to_string(options_.seed) + " case " + std::to_string(number) +
+                       ": " + x.to_string();
         mine.reproduce = reproduce(options_, number);
       }
       cases_ += 1;
@@ -100,7 +104,8 @@ FuzzResult join(std::vector<Tally>& tallies) {
     for (const auto& [name, cases] : t.coverage) result.coverage[name] += cases;
     std::move(t.findings.begin(), t.findings.end(), std::back_inserter(findings));
   }
-  std::stable_sort(findings.begin(), findings.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(findings.begin(), findings.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [number, finding] : findings) result.findings.add(std::move(finding));
   return result;
 }
@@ -112,7 +117,8 @@ Case fuzz_case(uint64_t seed, uint64_t number) {
   return generate(choices);
 }
 
-FuzzResult run_fuzz(const FuzzOptions& options, const std::function<void(const FuzzProgress&)>& progress,
+FuzzResult run_fuzz(const FuzzOptions& options,
+                    const std::function<void(const FuzzProgress&)>& progress,
                     const std::atomic<bool>& stop) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = options.threads > 0 ? options.threads : std::max(1, cores);

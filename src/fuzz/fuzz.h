@@ -1,5 +1,5 @@
-// run_fuzz: many generated cases on all cores. Case i of a seed is the same case wherever and whenever it runs.
-// Tested by tests/fuzz/fuzz_test.cc.
+// run_fuzz: many generated cases on all cores. Case i of a seed is the same case wherever and
+// whenever it runs. Tested by tests/fuzz/fuzz_test.cc.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@ namespace shadowgraph {
 
 struct FuzzOptions {
   uint64_t seed = 1;
-  uint64_t first = 0;     // number of the first case
-  uint64_t cases = 0;     // 0: no limit
-  double seconds = 0;     // 0: no limit; one of the two is set
-  int threads = 0;        // cases at once; 0: one a core
+  uint64_t first = 0;         // number of the first case
+  uint64_t cases = 0;         // 0: no limit
+  double seconds = 0;         // 0: no limit; one of the two is set
+  int threads = 0;            // cases at once; 0: one a core
   size_t max_findings = 100;  // stops after so many
   RunOptions run;
 };
@@ -44,8 +44,10 @@ struct FuzzResult {
 /// The Case with that number.
 Case fuzz_case(uint64_t seed, uint64_t number);
 
-/// progress is called a few times a second, from one thread; stop ends the run after the cases in hand.
-FuzzResult run_fuzz(const FuzzOptions& options, const std::function<void(const FuzzProgress&)>& progress,
+/// progress is called a few times a second, from one thread; stop ends the run after the cases in
+/// hand.
+FuzzResult run_fuzz(const FuzzOptions& options,
+                    const std::function<void(const FuzzProgress&)>& progress,
                     const std::atomic<bool>& stop);
 
 }  // namespace shadowgraph

@@ -6,7 +6,8 @@
 namespace shadowgraph {
 namespace {
 
-/// A number of keys: mostly some dozens, often at an edge, rarely past a split of the decode kernel.
+/// A number of keys: mostly some dozens, often at an edge, rarely past a split of the decode
+/// kernel.
 int32_t kv_len(Choices& c) {
   if (c.one_in(4)) {
     const int edge = c.of({0, 1, 16, 64, 128, 256, 512, 1024});
@@ -63,7 +64,8 @@ void choose_mask(Choices& c, Case& x) {
 
 void choose_arrangement(Choices& c, Case& x) {
   x.page_size = c.of({16, 1, 2, 3, 4, 8, 32, 64, 5, 128, 256});
-  x.layout = c.of({CaseLayout::kNhd, CaseLayout::kHnd, CaseLayout::kStackedNhd, CaseLayout::kStackedHnd});
+  x.layout =
+      c.of({CaseLayout::kNhd, CaseLayout::kHnd, CaseLayout::kStackedNhd, CaseLayout::kStackedHnd});
   if (x.head_dim_qk != x.head_dim_vo) x.layout = c.of({CaseLayout::kNhd, CaseLayout::kHnd});
   x.table = c.of({PageTable::Form::kDense, PageTable::Form::kCsr});
   x.through_store_kv = x.kernel != CaseKernel::kPrefillRagged && c.one_in(4);
@@ -98,7 +100,8 @@ Case generate(Choices& c) {
   x.sm_scale = c.of({1.f, 2.f, 0.11f}) / std::sqrt(static_cast<float>(x.head_dim_qk));
   // A selector's winner must keep its lead of 2^126 behind the cap.
   const bool capped = c.one_in(5);
-  if (capped) x.logits_soft_cap = x.data == CaseData::kSelector ? 200.f : c.of({30.f, 5.f, 20.f, 50.f});
+  if (capped)
+    x.logits_soft_cap = x.data == CaseData::kSelector ? 200.f : c.of({30.f, 5.f, 20.f, 50.f});
   return x;
 }
 

@@ -39,7 +39,8 @@ class GuardedBuffer {
       h = (h ^ word) * 0x9e3779b97f4a7c15u;
       h ^= h >> 29;
     }
-    for (; i < memory_.size(); ++i) h = (h ^ std::to_integer<uint64_t>(memory_[i])) * 0x100000001b3u;
+    for (; i < memory_.size(); ++i)
+      h = (h ^ std::to_integer<uint64_t>(memory_[i])) * 0x100000001b3u;
     return h;
   }
 

@@ -1,9 +1,11 @@
 #include "fuzz/laws.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "check/compare.h"
 #include "core/choices.h"
+#include "core/float_formats.h"
 #include "core/laws.h"
 #include "fuzz/arrange.h"
 #include "fuzz/exact.h"
@@ -11,6 +13,21 @@
 
 namespace shadowgraph {
 namespace {
+
+/// Poison is NaN, and no legal case overflows: every result is finite (an LSE may be -inf).
+Status check_finite(const Case& x, const RowResults& results) {
+  Status status;
+  const auto values = static_cast<int64_t>(results.out.size() / size_of(x.out_dtype));
+  for (int64_t i = 0; i < values; ++i) {
+    const float value = load_float(results.out.data(), x.out_dtype, i);
+    if (std::isfinite(value)) continue;
+    const int64_t width = results.heads * x.head_dim_vo;
+    status.add(make_finding("num.poison", at("out", i / width, i % width), "finite",
+                            std::to_string(value)));
+    break;
+  }
+  return status;
+}
 
 Judgement judge_call(const ArrangedCall& call, const Arithmetic& arithmetic) {
   const auto judge_one = [&](const auto& c) {
@@ -23,7 +40,8 @@ Judgement judge_call(const ArrangedCall& call, const Arithmetic& arithmetic) {
   return call.ragged() ? judge_one(call.ragged_call()) : judge_one(call.paged_call());
 }
 
-/// Cuts a slice so that every row keeps its visible range: [q_begin, cut) with the keys up to the row before the cut.
+/// Cuts a slice so that every row keeps its visible range: [q_begin, cut) with the keys up to the
+/// row before the cut.
 std::pair<Slice, Slice> cut(const Slice& s, const RequestExtent& r, int32_t at_q) {
   Slice first = s, second = s;
   first.q_end = second.q_begin = at_q;
@@ -31,8 +49,8 @@ std::pair<Slice, Slice> cut(const Slice& s, const RequestExtent& r, int32_t at_q
   return {first, second};
 }
 
-/// The same values in another shape: other pages, layout, order, alignment, padding, threads, instruction set; a
-/// prefill in chunks, and ragged for paged.
+/// The same values in another shape: other pages, layout, order, alignment, padding, threads,
+/// instruction set; a prefill in chunks, and ragged for paged.
 Arrangement vary(const Case& x, const RunOptions& options, Rng& rng) {
   Arrangement a = Arrangement::of(x);
   a.seed = rng.next();
@@ -56,7 +74,8 @@ Arrangement vary(const Case& x, const RunOptions& options, Rng& rng) {
     slices.push_back(first);
     slices.push_back(second);
   }
-  for (size_t i = slices.size(); i > 1; --i) std::swap(slices[i - 1], slices[rng.below(static_cast<uint32_t>(i))]);
+  for (size_t i = slices.size(); i > 1; --i)
+    std::swap(slices[i - 1], slices[rng.below(static_cast<uint32_t>(i))]);
   a.slices = slices;
   a.options.num_threads = rng.below(16) == 0 ? 2 + static_cast<int>(rng.below(2)) : 1;
   // Fast arithmetic promises its bits within one instruction set only.
@@ -73,14 +92,15 @@ Arrangement vary(const Case& x, const RunOptions& options, Rng& rng) {
 
 std::string describe(const Arrangement& a) {
   std::string s = a.ragged ? "ragged" : "page " + std::to_string(a.page_size);
-  s += ", " + std::to_string(a.slices.size()) + " slices, " + std::to_string(a.empty_requests) + " empty requests, " +
-       std::to_string(a.options.num_threads) + " threads";
+  s += ", " + std::to_string(a.slices.size()) + " slices, " + std::to_string(a.empty_requests) +
+       " empty requests, " + std::to_string(a.options.num_threads) + " threads";
   if (!a.options.isa.empty()) s += ", " + std::string(a.options.isa);
   return s + (a.through_store_kv ? ", store_kv" : "");
 }
 
 /// The variant's calls: all slices at once, or each in a call of its own.
-Status run_variant(const Case& x, const LogicalData& data, const Arrangement& how, bool apart, RowResults* results) {
+Status run_variant(const Case& x, const LogicalData& data, const Arrangement& how, bool apart,
+                   RowResults* results) {
   Status status;
   const size_t calls = apart ? how.slices.size() : 1;
   for (size_t i = 0; i < calls; ++i) {
@@ -96,13 +116,15 @@ Status run_variant(const Case& x, const LogicalData& data, const Arrangement& ho
 Status compare_bits(const RowResults& a, const RowResults& b, const Arrangement& how) {
   Status status;
   const auto fail = [&](const char* field, size_t cell) {
-    const auto row = static_cast<int64_t>(cell) / a.heads, head = static_cast<int64_t>(cell) % a.heads;
+    const auto row = static_cast<int64_t>(cell) / a.heads,
+               head = static_cast<int64_t>(cell) % a.heads;
     status.add(make_finding("num.bits", at(field, row, head), "the bits of the case as generated",
                             "other bits with " + describe(how)));
   };
   for (size_t cell = 0; cell < a.lse.size(); ++cell) {
     const auto offset = static_cast<int64_t>(cell) * a.row_bytes;
-    if (std::memcmp(a.out.data() + offset, b.out.data() + offset, static_cast<size_t>(a.row_bytes)) != 0) {
+    if (std::memcmp(a.out.data() + offset, b.out.data() + offset,
+                    static_cast<size_t>(a.row_bytes)) != 0) {
       fail("out", cell);
       break;
     }
@@ -130,8 +152,12 @@ Status check_case(const Case& x, const RunOptions& options) {
   RowResults results(x);
   call.collect(&results);
 
-  status.add(judge_call(call, *find_arithmetic(options.arith == Arith::kFast ? "ours_fast" : "ours_portable")).findings);
-  if (x.data == CaseData::kUniform || x.data == CaseData::kSelector) status.add(check_exact(x, data, results));
+  status.add(check_finite(x, results));
+  status.add(judge_call(call, *find_arithmetic(options.arith == Arith::kFast ? "ours_fast"
+                                                                             : "ours_portable"))
+                 .findings);
+  if (x.data == CaseData::kUniform || x.data == CaseData::kSelector)
+    status.add(check_exact(x, data, results));
 
   Rng rng = Rng::stream(x.seed, 1);
   const Arrangement other = vary(x, options, rng);

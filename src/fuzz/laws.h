@@ -1,6 +1,6 @@
-// The oracle ladder for one Case: T0 (exact data: the result is known bit for bit), T1 (the derived bound against the
-// oracle), T3 (the same values arranged otherwise have the same bits), and the write set.
-// Tested by tests/fuzz/laws_test.cc.
+// The oracle ladder for one Case: T0 (exact data: the result is known bit for bit), T1 (the derived
+// bound against the oracle), T3 (the same values arranged otherwise have the same bits), and the
+// write set. Tested by tests/fuzz/laws_test.cc.
 #pragma once
 
 #include "attn/case.h"

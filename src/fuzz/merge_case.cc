@@ -40,7 +40,8 @@ States make_states(const Case& x) {
     store_float(t.s.data(), DType::kF32, i, empty ? (rng.below(2) ? kInfinity : -kInfinity) : lse);
     for (int64_t d = 0; !empty && d < t.dim; ++d) {
       const auto integer = static_cast<float>(static_cast<int>(rng.below(129)) - 64);
-      store_float(t.v.data(), x.q_dtype, i * t.dim + d, x.data == CaseData::kUniform ? integer : integer / 64);
+      store_float(t.v.data(), x.q_dtype, i * t.dim + d,
+                  x.data == CaseData::kUniform ? integer : integer / 64);
     }
   }
   return t;
@@ -57,7 +58,8 @@ MergeStates<Base> make_call(const Case& x, const States& t, const RunOptions& op
 }
 
 template <class Call>
-void set_outputs(Call& call, const Case& x, const States& t, GuardedBuffer& out, GuardedBuffer& lse) {
+void set_outputs(Call& call, const Case& x, const States& t, GuardedBuffer& out,
+                 GuardedBuffer& lse) {
   out = GuardedBuffer(t.rows * t.heads * t.dim * static_cast<int64_t>(size_of(x.out_dtype)), 0);
   lse = GuardedBuffer(t.rows * t.heads * 4, 0);
   call.out = TensorView(out.data(), x.out_dtype, {t.rows, t.heads, t.dim});
@@ -81,8 +83,9 @@ Status check_mean(const Case& x, const States& t, const TensorView& out) {
         store_float(expected, x.out_dtype, 0, count == 0 ? 0 : sum / count);
         if (std::memcmp(expected, out.at(row, head, d), size_of(x.out_dtype)) == 0) continue;
         status.add(make_finding("num.exact", at("out", row, head * t.dim + d),
-                                std::to_string(load_float(expected, x.out_dtype, 0)) + ", the mean of " +
-                                    std::to_string(static_cast<int>(count)) + " states",
+                                std::to_string(load_float(expected, x.out_dtype, 0)) +
+                                    ", the mean of " + std::to_string(static_cast<int>(count)) +
+                                    " states",
                                 std::to_string(load_float(out.at(row, head, d), x.out_dtype, 0))));
         return status;
       }
@@ -119,7 +122,8 @@ Status check_pair(const Case& x, const States& t, const MergeStates<Base>& both)
     return std::memcmp(a.data, b.data(), static_cast<size_t>(b.size())) == 0;
   };
   if (status.ok() && (!same(both.out, out) || !same(both.lse.tensor, lse))) {
-    status.add(make_finding("num.bits", at("out"), "merge_state = merge_states of two", "other bits"));
+    status.add(
+        make_finding("num.bits", at("out"), "merge_state = merge_states of two", "other bits"));
   }
   return status;
 }

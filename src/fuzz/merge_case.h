@@ -1,5 +1,6 @@
-// merge_states under the same ladder: exact where all states weigh the same, the bound elsewhere; empty states (either
-// infinity, with poison for a value) change nothing; rows do not depend on each other or on threads.
+// merge_states under the same ladder: exact where all states weigh the same, the bound elsewhere;
+// empty states (either infinity, with poison for a value) change nothing; rows do not depend on
+// each other or on threads.
 #pragma once
 
 #include "fuzz/laws.h"

@@ -1,10 +1,15 @@
-// The online softmax of a block of rows over a range of keys: one body for every instruction set. Included by an
-// instruction-set unit inside its unnamed namespace, after a vec_*.h.
+// The online softmax of a block of rows over a range of keys: one body for every instruction set.
+// Included by an instruction-set unit inside its unnamed namespace, after a vec_*.h.
 //
-// Arithmetic (portable). K is packed as panels of 16 tokens, [head_dim][16], so that a logit is one chain of fused
-// multiply-adds over the head dim, and needs no horizontal sum; a weighted value is one chain over the tokens in
-// order; the sum of weights is kept lane by lane. Nothing in a row's chain depends on other rows or on the vector
-// width, so neither do its bits. Masked pairs are skipped, never multiplied by zero.
+// Arithmetic (portable). K is packed as panels of 16 tokens, [head_dim][16], so that a logit is one
+// chain of fused multiply-adds over the head dim, and needs no horizontal sum; a weighted value is
+// one chain over the tokens in order; the sum of weights is kept lane by lane. Nothing in a row's
+// chain depends on other rows or on the vector width, so neither do its bits. Masked pairs are
+// skipped, never multiplied by zero.
+//
+// How the two products are made is a policy, F32Products here: how a tile of q, K and V is packed,
+// one logit panel, and the weighted sum. A unit with a faster dot product brings its own
+// (products_bf16.inl).
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -56,7 +61,8 @@ Vec load16(const std::byte* p, DType t) {
   }
 }
 
-/// n elements to f32; out has room for round_up(n, 16), the rest is 0. Reads no byte past element n.
+/// n elements to f32; out has room for round_up(n, 16), the rest is 0. Reads no byte past element
+/// n.
 void widen(const std::byte* p, DType t, int64_t n, float* out) {
   const auto size = static_cast<int64_t>(size_of(t));
   int64_t i = 0;
@@ -70,28 +76,73 @@ void widen(const std::byte* p, DType t, int64_t n, float* out) {
 const std::byte* token_address(const AttendUnit& u, const KvTokens& kv, int64_t token) {
   int64_t element = token * kv.token_stride;
   if (u.page_ids != nullptr) {
-    element = u.page_ids[token / u.page_size] * kv.page_stride + token % u.page_size * kv.token_stride;
+    element =
+        u.page_ids[token / u.page_size] * kv.page_stride + token % u.page_size * kv.token_stride;
   }
   return kv.data + element * static_cast<int64_t>(size_of(kv.dtype));
 }
 
-/// Keys [begin, end) of the tile that starts at `tile`, as panels; `row` is room for one widened key.
-void pack_k(const AttendUnit& u, int64_t tile, int64_t begin, int64_t end, float* panels, float* row) {
-  const int64_t dim = u.k.head_dim;
-  const int64_t first = (begin - tile) / kPanel, last = (end - 1 - tile) / kPanel;
-  for (int64_t i = first * kPanel * dim; i < (last + 1) * kPanel * dim; i += kPanel) store(panels + i, set1(0));
-  for (int64_t token = begin; token < end; ++token) {
-    widen(token_address(u, u.k, token), u.k.dtype, dim, row);
-    float* panel = panels + (token - tile) / kPanel * kPanel * dim + (token - tile) % kPanel;
-    for (int64_t i = 0; i < dim; ++i) panel[i * kPanel] = row[i];
+/// Rows of q, K and V as f32; chains of fused multiply-adds.
+struct F32Products {
+  static void pack_q(const AttendUnit& u, const std::byte* q, float* row) {
+    widen(q, u.q_dtype, u.k.head_dim, row);
   }
-}
 
-void pack_v(const AttendUnit& u, int64_t tile, int64_t begin, int64_t end, float* rows) {
-  for (int64_t token = begin; token < end; ++token) {
-    widen(token_address(u, u.v, token), u.v.dtype, u.v.head_dim, rows + (token - tile) * u.o_stride);
+  /// Keys [begin, end) of the tile, as panels [head_dim][16]; `row` is room for one widened key.
+  static void pack_k(const AttendUnit& u, int64_t tile, KvBounds keys, float* panels, float* row) {
+    const int64_t dim = u.k.head_dim;
+    const int64_t first = (keys.begin - tile) / kPanel, last = (keys.end - 1 - tile) / kPanel;
+    for (int64_t i = first * kPanel * dim; i < (last + 1) * kPanel * dim; i += kPanel)
+      store(panels + i, set1(0));
+    for (int64_t token = keys.begin; token < keys.end; ++token) {
+      widen(token_address(u, u.k, token), u.k.dtype, dim, row);
+      float* panel = panels + (token - tile) / kPanel * kPanel * dim + (token - tile) % kPanel;
+      for (int64_t i = 0; i < dim; ++i) panel[i * kPanel] = row[i];
+    }
   }
-}
+
+  /// q.k of one row with the 16 keys of panel p.
+  static Vec dot(const AttendUnit& u, const float* q, const float* panels, int64_t p) {
+    const float* panel = panels + p * kPanel * u.k.head_dim;
+    Vec sum = set1(0);
+    for (int64_t i = 0; i < u.k.head_dim; ++i) sum = fma(set1(q[i]), load(panel + i * kPanel), sum);
+    return sum;
+  }
+
+  static void pack_v(const AttendUnit& u, int64_t tile, KvBounds keys, float* values) {
+    for (int64_t token = keys.begin; token < keys.end; ++token) {
+      widen(token_address(u, u.v, token), u.v.dtype, u.v.head_dim,
+            values + (token - tile) * u.o_stride);
+    }
+  }
+
+  static Vec round_weight(Vec weight) { return weight; }
+
+  /// o += weights[begin..end) x values, the tokens in order. A weight of 0 adds nothing, whatever
+  /// its value is.
+  static void add_values(const float* weights, const float* values, int64_t begin, int64_t end,
+                         float* o, int64_t width) {
+    int64_t i = 0;
+    for (; i + 4 * kPanel <= width; i += 4 * kPanel) {
+      Vec a = load(o + i), b = load(o + i + 16), c = load(o + i + 32), d = load(o + i + 48);
+      for (int64_t t = begin; t < end; ++t) {
+        if (weights[t] == 0) continue;
+        const Vec w = set1(weights[t]);
+        const float* v = values + t * width + i;
+        a = fma(w, load(v), a), b = fma(w, load(v + 16), b), c = fma(w, load(v + 32), c),
+        d = fma(w, load(v + 48), d);
+      }
+      store(o + i, a), store(o + i + 16, b), store(o + i + 32, c), store(o + i + 48, d);
+    }
+    for (; i < width; i += kPanel) {
+      Vec a = load(o + i);
+      for (int64_t t = begin; t < end; ++t) {
+        if (weights[t] != 0) a = fma(set1(weights[t]), load(values + t * width + i), a);
+      }
+      store(o + i, a);
+    }
+  }
+};
 
 /// Bit i: does the row see key first + i?
 uint32_t visible_bits(const AttendUnit& u, const RowMask& row, int64_t first) {
@@ -103,24 +154,23 @@ uint32_t visible_bits(const AttendUnit& u, const RowMask& row, int64_t first) {
   for (int i = 0; i < kPanel; ++i) {
     if ((bits >> i & 1) == 0) continue;
     const int64_t pair = row.first_pair + first + i;
-    const bool seen = u.mask_kind == CustomMask::Kind::kBool ? u.custom_mask[pair] != 0
-                                                             : (u.custom_mask[pair / 8] >> (pair % 8) & 1) != 0;
+    const bool seen = u.mask_kind == CustomMask::Kind::kBool
+                          ? u.custom_mask[pair] != 0
+                          : (u.custom_mask[pair / 8] >> (pair % 8) & 1) != 0;
     if (!seen) bits &= ~(1u << i);
   }
   return bits;
 }
 
-/// Base-2 logits of one row against panels [first, last]; hidden keys get -inf. Returns the largest.
-float logits_of_row(const AttendUnit& u, const RowMask& row, const float* q, const float* panels, int64_t tile,
-                    int64_t first, int64_t last, float* logits) {
-  const int64_t dim = u.k.head_dim;
+/// Base-2 logits of one row against panels [first, last]; hidden keys get -inf. Returns the
+/// largest.
+template <class Products>
+float logits_of_row(const AttendUnit& u, const RowMask& row, const float* q, const float* panels,
+                    int64_t tile, int64_t first, int64_t last, float* logits) {
   const Vec scale = set1(u.scale), hidden = set1(-kInfinity);
   Vec largest = hidden;
   for (int64_t p = first; p <= last; ++p) {
-    const float* panel = panels + p * kPanel * dim;
-    Vec dot = set1(0);
-    for (int64_t i = 0; i < dim; ++i) dot = fma(set1(q[i]), load(panel + i * kPanel), dot);
-    Vec logit = mul(dot, scale);
+    Vec logit = mul(Products::dot(u, q, panels, p), scale);
     if (u.soft_cap != 0) logit = mul(tanh_vec(logit), set1(u.soft_cap));
     logit = select(visible_bits(u, row, tile + p * kPanel), logit, hidden);
     largest = max(largest, logit);
@@ -136,30 +186,10 @@ void rescale(float factor, float* d, float* o, int64_t width) {
   for (int64_t i = 0; i < width; i += kPanel) store(o + i, mul(load(o + i), f));
 }
 
-/// o += weights[begin..end) x values, the tokens in order. A weight of 0 adds nothing, whatever its value is.
-void add_values(const float* weights, const float* values, int64_t begin, int64_t end, float* o, int64_t width) {
-  int64_t i = 0;
-  for (; i + 4 * kPanel <= width; i += 4 * kPanel) {
-    Vec a = load(o + i), b = load(o + i + 16), c = load(o + i + 32), d = load(o + i + 48);
-    for (int64_t t = begin; t < end; ++t) {
-      if (weights[t] == 0) continue;
-      const Vec w = set1(weights[t]);
-      const float* v = values + t * width + i;
-      a = fma(w, load(v), a), b = fma(w, load(v + 16), b), c = fma(w, load(v + 32), c), d = fma(w, load(v + 48), d);
-    }
-    store(o + i, a), store(o + i + 16, b), store(o + i + 32, c), store(o + i + 48, d);
-  }
-  for (; i < width; i += kPanel) {
-    Vec a = load(o + i);
-    for (int64_t t = begin; t < end; ++t) {
-      if (weights[t] != 0) a = fma(set1(weights[t]), load(values + t * width + i), a);
-    }
-    store(o + i, a);
-  }
-}
-
 /// One row over one packed tile.
-void attend_row(const AttendUnit& u, const AttendScratch& at, int64_t r, int64_t tile, KvBounds keys) {
+template <class Products>
+void attend_row(const AttendUnit& u, const AttendScratch& at, int64_t r, int64_t tile,
+                KvBounds keys) {
   const RowMask& row = u.masks[r / u.group];
   const int64_t begin = larger(row.begin, keys.begin), end = smaller(row.end, keys.end);
   if (begin >= end) return;
@@ -168,8 +198,8 @@ void attend_row(const AttendUnit& u, const AttendScratch& at, int64_t r, int64_t
   float* d = u.scratch + at.d + r * kPanel;
   float* o = u.o + r * u.o_stride;
   const RowMask here = {static_cast<int32_t>(begin), static_cast<int32_t>(end), row.first_pair};
-  const float largest = logits_of_row(u, here, u.scratch + at.q + r * u.k.head_dim, u.scratch + at.k, tile, first,
-                                      last, logits);
+  const float largest = logits_of_row<Products>(u, here, u.scratch + at.q + r * u.k.head_dim,
+                                                u.scratch + at.k, tile, first, last, logits);
   if (largest > u.m[r]) {
     const float old = u.m[r];
     u.m[r] = largest;
@@ -183,29 +213,35 @@ void attend_row(const AttendUnit& u, const AttendScratch& at, int64_t r, int64_t
     const uint32_t bits = visible_bits(u, here, tile + p * kPanel);
     const Vec weight = select(bits, exp2_vec(sub(load(logits + p * kPanel), m)), set1(0));
     sum = add(sum, weight);
-    store(logits + p * kPanel, weight);
+    store(logits + p * kPanel, Products::round_weight(weight));
   }
   store(d, sum);
-  add_values(logits, u.scratch + at.v, begin - tile, end - tile, o, u.o_stride);
+  Products::add_values(logits, u.scratch + at.v, begin - tile, end - tile, o, u.o_stride);
 }
 
+template <class Products>
 void attend(const AttendUnit& u) {
   const int64_t rows = int64_t{u.tokens} * u.group;
   const AttendScratch at = attend_scratch(rows, u.k.head_dim, u.v.head_dim, u.tile);
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t element = r / u.group * u.q_token_stride + r % u.group * u.q_head_stride;
     const std::byte* q = u.q + element * static_cast<int64_t>(size_of(u.q_dtype));
-    widen(q, u.q_dtype, u.k.head_dim, u.scratch + at.row);
-    std::memcpy(u.scratch + at.q + r * u.k.head_dim, u.scratch + at.row, sizeof(float) * static_cast<size_t>(u.k.head_dim));
+    Products::pack_q(u, q, u.scratch + at.row);
+    std::memcpy(u.scratch + at.q + r * u.k.head_dim, u.scratch + at.row,
+                sizeof(float) * static_cast<size_t>(u.k.head_dim));
     u.m[r] = -kInfinity;
     store(u.scratch + at.d + r * kPanel, set1(0));
     for (int64_t i = 0; i < u.o_stride; i += kPanel) store(u.o + r * u.o_stride + i, set1(0));
   }
   for (int64_t tile = u.begin / u.tile * u.tile; tile < u.end; tile += u.tile) {
     const KvBounds keys = {larger(u.begin, tile), smaller(u.end, tile + u.tile)};
-    pack_k(u, tile, keys.begin, keys.end, u.scratch + at.k, u.scratch + at.row);
-    pack_v(u, tile, keys.begin, keys.end, u.scratch + at.v);
-    for (int64_t r = 0; r < rows; ++r) attend_row(u, at, r, tile, keys);
+    Products::pack_k(u, tile, keys, u.scratch + at.k, u.scratch + at.row);
+    Products::pack_v(u, tile, keys, u.scratch + at.v);
+    for (int64_t r = 0; r < rows; ++r) attend_row<Products>(u, at, r, tile, keys);
   }
-  for (int64_t r = 0; r < rows; ++r) u.d[r] = reduce_add(load(u.scratch + at.d + r * kPanel));
+  for (int64_t r = 0; r < rows; ++r) {
+    u.d[r] = reduce_add(load(u.scratch + at.d + r * kPanel));
+    // A NaN logit never is the largest: a row of nothing else would pass for one that saw no key.
+    if (u.d[r] != u.d[r]) u.m[r] = u.d[r];
+  }
 }

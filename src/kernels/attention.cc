@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <new>
+#include <stdexcept>
 
 #include "attn/validate.h"
 #include "core/laws.h"
@@ -17,12 +18,15 @@ namespace {
 
 Finding unknown_isa(std::string_view name) {
   std::string names;
-  for (std::string_view isa : available_isas()) names += (names.empty() ? "" : " | ") + std::string(isa);
+  for (std::string_view isa : available_isas())
+    names += (names.empty() ? "" : " | ") + std::string(isa);
   const char* wanted = name.empty() ? std::getenv("SHADOWGRAPH_ISA") : nullptr;
-  return make_finding("input.isa", at("isa"), names, wanted != nullptr ? wanted : std::string(name));
+  return make_finding("input.isa", at("isa"), names,
+                      wanted != nullptr ? wanted : std::string(name));
 }
 
-/// Validates, then runs. Scratch is taken before anything is written, so that a failure leaves the outputs alone.
+/// Validates, then runs. Scratch is taken before anything is written, so that a failure leaves the
+/// outputs alone.
 template <class Call, class Kernel>
 Status checked(const Call& call, const Kernel& kernel) noexcept {
   Status status;
@@ -32,6 +36,8 @@ Status checked(const Call& call, const Kernel& kernel) noexcept {
     if (status.ok()) kernel();
   } catch (const std::bad_alloc&) {
     status.add(make_finding("input.memory", at("scratch"), "memory", "out of memory"));
+  } catch (const std::length_error&) {
+    status.add(make_finding("input.memory", at("scratch"), "memory", "more than there can be"));
   }
   return status;
 }
@@ -39,7 +45,8 @@ Status checked(const Call& call, const Kernel& kernel) noexcept {
 }  // namespace
 
 Status attention_with_kvcache(const PagedAttention& call) noexcept {
-  return checked(call, [&] { call.cu_seqlens_q.empty() ? decode_paged(call) : prefill_paged(call); });
+  return checked(call,
+                 [&] { call.cu_seqlens_q.empty() ? decode_paged(call) : prefill_paged(call); });
 }
 
 Status attention_varlen(const RaggedAttention& call) noexcept {

@@ -1,5 +1,3 @@
-#include "kernels/isa/units.h"
-
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -8,6 +6,7 @@
 
 #include "core/float_formats.h"
 #include "core/laws.h"
+#include "kernels/isa/units.h"
 #include "shadowgraph/attention.h"
 
 #ifdef SHADOWGRAPH_X86
@@ -87,7 +86,9 @@ constexpr std::array<float, 256> fp8_values(FloatFormat format) {
 const std::array<float, 256> kE4M3Values = fp8_values(kE4M3Format);
 const std::array<float, 256> kE5M2Values = fp8_values(kE5M2Format);
 
-const Isa* find_isa(std::string_view name) { return name.empty() ? chosen().load() : find_available(name); }
+const Isa* find_isa(std::string_view name) {
+  return name.empty() ? chosen().load() : find_available(name);
+}
 
 std::span<const std::string_view> available_isas() {
   static const std::vector<std::string_view> names = [] {

@@ -34,7 +34,8 @@ void merge_row(const StateViews<Base>& call, int64_t row, int64_t head, Workspac
   const int64_t dim = call.out.shape[2];
   w.merger.clear();
   for (size_t i = 0; i < call.v.size(); ++i) {
-    const auto state = SoftmaxState<Base>::from_lse(load_float(call.s[i].at(row, head), DType::kF32, 0));
+    const auto state =
+        SoftmaxState<Base>::from_lse(load_float(call.s[i].at(row, head), DType::kF32, 0));
     float* values = w.values.data() + static_cast<int64_t>(i) * dim;
     for (int64_t d = 0; state.has_mass() && d < dim; ++d) {
       values[d] = load_float(call.v[i].at(row, head), call.v[i].dtype, d);

@@ -1,5 +1,5 @@
-// merge_states: partial results over disjoint keys into one, by their LSE (recursive attention; arXiv:2501.01005 2.2).
-// Tested by tests/kernels/merge_states_test.cc.
+// merge_states: partial results over disjoint keys into one, by their LSE (recursive attention;
+// arXiv:2501.01005 2.2). Tested by tests/kernels/merge_states_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace shadowgraph {
 
-/// Merges the states of one row, in the order they are added. Reused from row to row; allocates only when made.
+/// Merges the states of one row, in the order they are added. Reused from row to row; allocates
+/// only when made.
 template <LseBase Base>
 class StateMerger {
  public:
@@ -21,7 +22,8 @@ class StateMerger {
   }
 
   void clear() { states_.clear(), values_.clear(); }
-  /// values: head_dim floats, the state's weighted sum; must live until merge(); not read where the state is empty.
+  /// values: head_dim floats, the state's weighted sum; must live until merge(); not read where the
+  /// state is empty.
   void add(const SoftmaxState<Base>& state, const float* values) {
     states_.push_back(state);
     values_.push_back(values);

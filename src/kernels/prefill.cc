@@ -38,7 +38,8 @@ std::vector<Block> make_blocks(const Problem& p) {
 Workspace make_workspace(const Problem& p) {
   const int64_t rows = int64_t{block_tokens(p)} * p.group();
   const int64_t width = round_up(p.params.head_dim_vo, kPanel);
-  const int64_t scratch = attend_scratch(rows, p.params.head_dim_qk, p.params.head_dim_vo, kPrefillTile).total;
+  const int64_t scratch =
+      attend_scratch(rows, p.params.head_dim_qk, p.params.head_dim_vo, kPrefillTile).total;
   Workspace w;
   w.floats = allocate_floats(scratch + rows * width + 2 * rows);
   w.scratch = w.floats.get();
@@ -51,12 +52,13 @@ Workspace make_workspace(const Problem& p) {
 
 void run_block(const Problem& p, const Block& block, AttendFn attend, Workspace& w) {
   const RequestView& request = p.requests[static_cast<size_t>(block.request)];
-  AttendUnit unit = make_unit(p, request, block.kv_head, block.q_begin, block.tokens, w.masks.data());
+  AttendUnit unit =
+      make_unit(p, request, block.kv_head, block.q_begin, block.tokens, w.masks.data());
   for (int32_t t = 0; t < block.tokens; ++t) {
     w.masks[static_cast<size_t>(t)] = row_mask(p, block.request, block.q_begin + t);
   }
-  const KvRange keys = kv_range(MaskShape::of(p.params, request.q_len, request.kv_len), block.q_begin,
-                                block.q_begin + block.tokens);
+  const KvRange keys = kv_range(MaskShape::of(p.params, request.q_len, request.kv_len),
+                                block.q_begin, block.q_begin + block.tokens);
   unit.begin = keys.begin;
   unit.end = keys.end;
   unit.tile = kPrefillTile;
@@ -94,7 +96,11 @@ Footprint footprint(const Problem& p) {
 
 void prefill_paged(const PagedAttention& call) { prefill(make_problem(call)); }
 void prefill_ragged(const RaggedAttention& call) { prefill(make_problem(call)); }
-Footprint prefill_paged_footprint(const PagedAttention& call) { return footprint(make_problem(call)); }
-Footprint prefill_ragged_footprint(const RaggedAttention& call) { return footprint(make_problem(call)); }
+Footprint prefill_paged_footprint(const PagedAttention& call) {
+  return footprint(make_problem(call));
+}
+Footprint prefill_ragged_footprint(const RaggedAttention& call) {
+  return footprint(make_problem(call));
+}
 
 }  // namespace shadowgraph

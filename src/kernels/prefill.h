@@ -1,8 +1,10 @@
-// prefill_paged and prefill_ragged: queries of any length (varlen extend, a cached prefix included).
+// prefill_paged and prefill_ragged: queries of any length (varlen extend, a cached prefix
+// included).
 //
-// A unit of work is (request, KV head, block of query tokens); its rows are tokens x the group's query heads, so that a
-// packed tile of keys serves the whole group. One pass over the keys: running maximum per tile of kPrefillTile keys.
-// Tested by tests/kernels/attention_test.cc and tests/kernels/bits_test.cc.
+// A unit of work is (request, KV head, block of query tokens); its rows are tokens x the group's
+// query heads, so that a packed tile of keys serves the whole group. One pass over the keys:
+// running maximum per tile of kPrefillTile keys. Tested by tests/kernels/attention_test.cc and
+// tests/kernels/bits_test.cc.
 #pragma once
 
 #include "core/access.h"
@@ -17,7 +19,8 @@ inline constexpr int32_t kPrefillRows = 64;   // rows of a block, at least one t
 void prefill_paged(const PagedAttention& call);
 void prefill_ragged(const RaggedAttention& call);
 
-/// What they read and write. Buffers are identified by the call's data pointers (page ids: each request's own row).
+/// What they read and write. Buffers are identified by the call's data pointers (page ids: each
+/// request's own row).
 Footprint prefill_paged_footprint(const PagedAttention& call);
 Footprint prefill_ragged_footprint(const RaggedAttention& call);
 

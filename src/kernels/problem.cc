@@ -27,7 +27,9 @@ KvTokens advanced(KvTokens kv, int64_t elements) {
 
 }  // namespace
 
-int Problem::threads() const { return options.num_threads > 0 ? options.num_threads : default_threads(); }
+int Problem::threads() const {
+  return options.num_threads > 0 ? options.num_threads : default_threads();
+}
 
 Problem make_problem(const PagedAttention& call) {
   Problem p;
@@ -48,7 +50,8 @@ Problem make_problem(const PagedAttention& call) {
     RequestView r = {i, 1, pages.kv_len, pages.page_ids, 0};
     if (!call.cu_seqlens_q.empty()) {
       r.q_begin = call.cu_seqlens_q[static_cast<size_t>(i)];
-      r.q_len = call.cu_seqlens_q[static_cast<size_t>(i) + 1] - call.cu_seqlens_q[static_cast<size_t>(i)];
+      r.q_len =
+          call.cu_seqlens_q[static_cast<size_t>(i) + 1] - call.cu_seqlens_q[static_cast<size_t>(i)];
     }
     p.requests.push_back(r);
   }
@@ -70,14 +73,14 @@ Problem make_problem(const RaggedAttention& call) {
   p.options = call.options;
   for (size_t i = 0; i + 1 < call.cu_seqlens_q.size(); ++i) {
     const int32_t q_begin = call.cu_seqlens_q[i], k_begin = call.cu_seqlens_k[i];
-    p.requests.push_back(
-        {q_begin, call.cu_seqlens_q[i + 1] - q_begin, call.cu_seqlens_k[i + 1] - k_begin, nullptr, k_begin});
+    p.requests.push_back({q_begin, call.cu_seqlens_q[i + 1] - q_begin,
+                          call.cu_seqlens_k[i + 1] - k_begin, nullptr, k_begin});
   }
   return p;
 }
 
-AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, int32_t q_begin, int32_t tokens,
-                     const RowMask* masks) {
+AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, int32_t q_begin,
+                     int32_t tokens, const RowMask* masks) {
   AttendUnit u;
   u.q = p.q.at(r.q_begin + q_begin, kv_head * p.group());
   u.q_dtype = p.q.dtype;
@@ -107,12 +110,14 @@ RowMask row_mask(const Problem& p, int64_t request, int32_t q) {
   const CustomMask& custom = p.params.custom_mask;
   if (custom.kind != CustomMask::Kind::kNone) {
     const int64_t pairs_a_byte = custom.kind == CustomMask::Kind::kPacked ? 8 : 1;
-    mask.first_pair = custom.mask_indptr[static_cast<size_t>(request)] * pairs_a_byte + int64_t{q} * r.kv_len;
+    mask.first_pair =
+        custom.mask_indptr[static_cast<size_t>(request)] * pairs_a_byte + int64_t{q} * r.kv_len;
   }
   return mask;
 }
 
-void finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& state, const float* o) {
+void finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& state,
+                const float* o) {
   // A sink is one more state: its logit, weight 1, no value.
   RowState with_sink = state;
   float weight = 1;
@@ -142,19 +147,20 @@ AttendFn attend_fn(const Problem& p) {
 constexpr std::align_val_t kCacheLine{64};
 void FreeFloats::operator()(float* p) const { ::operator delete[](p, kCacheLine); }
 Floats allocate_floats(int64_t count) {
-  return Floats(static_cast<float*>(::operator new[](static_cast<size_t>(count) * sizeof(float), kCacheLine)));
+  return Floats(static_cast<float*>(
+      ::operator new[](static_cast<size_t>(count) * sizeof(float), kCacheLine)));
 }
 
 namespace {
 
 /// Spans of the keys (or values) of one request that lie in [begin, end), for all KV heads.
-void add_tokens(const Problem& p, const RequestView& r, const KvTokens& kv, int64_t head_stride, KvRange keys,
-                int32_t request, Footprint* spans) {
+void add_tokens(const Problem& p, const RequestView& r, const KvTokens& kv, int64_t head_stride,
+                KvRange keys, int32_t request, Footprint* spans) {
   for (int32_t head = 0; head < p.params.num_kv_heads; ++head) {
     for (int64_t t = keys.begin; t < keys.end; ++t) {
-      const int64_t token = r.page_ids == nullptr
-                                ? (r.first_token + t) * kv.token_stride
-                                : r.page_ids[t / p.page_size] * kv.page_stride + t % p.page_size * kv.token_stride;
+      const int64_t token = r.page_ids == nullptr ? (r.first_token + t) * kv.token_stride
+                                                  : r.page_ids[t / p.page_size] * kv.page_stride +
+                                                        t % p.page_size * kv.token_stride;
       spans->push_back({kv.data, token + head * head_stride, kv.head_dim, Access::kRead, request});
     }
   }
@@ -168,8 +174,10 @@ void add_footprint(const Problem& p, int64_t request, Footprint* spans) {
   const KvRange keys = kv_range(MaskShape::of(p.params, r.q_len, r.kv_len), 0, r.q_len);
   for (int64_t q = 0; q < r.q_len; ++q) {
     for (int32_t head = 0; head < p.params.num_qo_heads; ++head) {
-      spans->push_back({p.q.data, p.q.offset(r.q_begin + q, head), p.params.head_dim_qk, Access::kRead, row});
-      spans->push_back({p.out.data, p.out.offset(r.q_begin + q, head), p.params.head_dim_vo, Access::kWrite, row});
+      spans->push_back(
+          {p.q.data, p.q.offset(r.q_begin + q, head), p.params.head_dim_qk, Access::kRead, row});
+      spans->push_back({p.out.data, p.out.offset(r.q_begin + q, head), p.params.head_dim_vo,
+                        Access::kWrite, row});
       if (p.lse.defined()) {
         spans->push_back({p.lse.data, p.lse.offset(r.q_begin + q, head), 1, Access::kWrite, row});
       }
@@ -184,8 +192,8 @@ void add_footprint(const Problem& p, int64_t request, Footprint* spans) {
   const CustomMask& custom = p.params.custom_mask;
   if (custom.kind != CustomMask::Kind::kNone && keys.size() > 0) {
     const auto i = static_cast<size_t>(request);
-    spans->push_back({custom.data.data(), custom.mask_indptr[i], custom.mask_indptr[i + 1] - custom.mask_indptr[i],
-                      Access::kRead, row});
+    spans->push_back({custom.data.data(), custom.mask_indptr[i],
+                      custom.mask_indptr[i + 1] - custom.mask_indptr[i], Access::kRead, row});
   }
 }
 

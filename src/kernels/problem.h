@@ -1,5 +1,6 @@
-// One shape for both kinds of call: paged or ragged is only a matter of where token t lies. And the two steps that
-// every attention kernel shares: describe a block of rows to an instruction-set unit, and finish rows.
+// One shape for both kinds of call: paged or ragged is only a matter of where token t lies. And the
+// two steps that every attention kernel shares: describe a block of rows to an instruction-set
+// unit, and finish rows.
 #pragma once
 
 #include <cstdint>
@@ -42,18 +43,20 @@ struct Problem {
 Problem make_problem(const PagedAttention& call);
 Problem make_problem(const RaggedAttention& call);
 
-/// Tokens [q_begin, q_begin + tokens) of a request, for one KV head, over keys [begin, end). masks has `tokens` rows.
-AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, int32_t q_begin, int32_t tokens,
-                     const RowMask* masks);
+/// Tokens [q_begin, q_begin + tokens) of a request, for one KV head, over keys [begin, end). masks
+/// has `tokens` rows.
+AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, int32_t q_begin,
+                     int32_t tokens, const RowMask* masks);
 /// The mask of query token q of the request with that number.
 RowMask row_mask(const Problem& p, int64_t request, int32_t q);
 
 /// The engine's own base.
 using RowState = SoftmaxState<LseBase::kLog2>;
 
-/// A row's state becomes out and lse: joins the sink, divides, scales by v_scale, rounds to out's type.
-/// o holds head_dim_vo floats and is not read where the state is empty.
-void finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& state, const float* o);
+/// A row's state becomes out and lse: joins the sink, divides, scales by v_scale, rounds to out's
+/// type. o holds head_dim_vo floats and is not read where the state is empty.
+void finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& state,
+                const float* o);
 
 /// The portable unit of the chosen instruction set, or its fast one where the call allows it.
 AttendFn attend_fn(const Problem& p);
@@ -65,7 +68,8 @@ struct FreeFloats {
 using Floats = std::unique_ptr<float[], FreeFloats>;
 Floats allocate_floats(int64_t count);  // throws std::bad_alloc
 
-/// The spans of a block of rows: reads of q, table, keys and values that some row sees; writes of out and lse.
+/// The spans of a block of rows: reads of q, table, keys and values that some row sees; writes of
+/// out and lse.
 void add_footprint(const Problem& p, int64_t request, Footprint* spans);
 
 }  // namespace shadowgraph

@@ -9,8 +9,8 @@
 namespace shadowgraph {
 namespace {
 
-void store_token(const ConstTensorView& from, int64_t token, const KvCache& cache, const KvPlane& plane, float scale,
-                 int64_t slot) {
+void store_token(const ConstTensorView& from, int64_t token, const KvCache& cache,
+                 const KvPlane& plane, float scale, int64_t slot) {
   for (int64_t head = 0; head < cache.num_kv_heads; ++head) {
     const std::byte* source = from.at(token, head);
     const int64_t element = plane.offset(slot / cache.page_size, slot % cache.page_size, head, 0);
@@ -30,12 +30,13 @@ void store_token(const ConstTensorView& from, int64_t token, const KvCache& cach
 void store_kv_kernel(const StoreKv& call) {
   const int wanted = call.options.num_threads > 0 ? call.options.num_threads : default_threads();
   const auto tokens = static_cast<int64_t>(call.out_cache_loc.size());
-  parallel_for(tokens, static_cast<int>(std::clamp<int64_t>(tokens, 1, wanted)), [&](int64_t token, int) {
-    const int64_t slot = call.out_cache_loc[static_cast<size_t>(token)];
-    if (slot < 0) return;
-    store_token(call.k, token, call.cache, call.cache.k, call.cache.k_scale, slot);
-    store_token(call.v, token, call.cache, call.cache.v, call.cache.v_scale, slot);
-  });
+  parallel_for(tokens, static_cast<int>(std::clamp<int64_t>(tokens, 1, wanted)),
+               [&](int64_t token, int) {
+                 const int64_t slot = call.out_cache_loc[static_cast<size_t>(token)];
+                 if (slot < 0) return;
+                 store_token(call.k, token, call.cache, call.cache.k, call.cache.k_scale, slot);
+                 store_token(call.v, token, call.cache, call.cache.v, call.cache.v_scale, slot);
+               });
 }
 
 Footprint store_kv_footprint(const StoreKv& call) {
@@ -47,8 +48,10 @@ Footprint store_kv_footprint(const StoreKv& call) {
     if (slot < 0) continue;
     const auto add = [&](const ConstTensorView& from, const KvPlane& plane) {
       for (int64_t head = 0; head < call.cache.num_kv_heads; ++head) {
-        spans.push_back({from.data, from.offset(token, head), plane.head_dim, Access::kRead, token});
-        const int64_t at = plane.offset(slot / call.cache.page_size, slot % call.cache.page_size, head, 0);
+        spans.push_back(
+            {from.data, from.offset(token, head), plane.head_dim, Access::kRead, token});
+        const int64_t at =
+            plane.offset(slot / call.cache.page_size, slot % call.cache.page_size, head, 0);
         spans.push_back({plane.data, at, plane.head_dim, Access::kWrite, token});
       }
     };

@@ -1,4 +1,5 @@
-// store_kv: new keys and values into the slots that out_cache_loc names. Tested by tests/kernels/store_kv_test.cc.
+// store_kv: new keys and values into the slots that out_cache_loc names. Tested by
+// tests/kernels/store_kv_test.cc.
 #pragma once
 
 #include "core/access.h"

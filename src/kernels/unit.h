@@ -1,5 +1,5 @@
-// What the drivers (kernels/*.cc) hand to the instruction-set units (kernels/isa/*.cc): plain data, no functions, so
-// that nothing compiled with special flags can be picked up elsewhere.
+// What the drivers (kernels/*.cc) hand to the instruction-set units (kernels/isa/*.cc): plain data,
+// no functions, so that nothing compiled with special flags can be picked up elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -25,16 +25,19 @@ struct KvTokens {
   int32_t head_dim = 0;
 };
 
-/// The keys that one query sees: begin <= k < end, and, with a custom mask, pair first_pair + k not hidden.
+/// The keys that one query sees: begin <= k < end, and, with a custom mask, pair first_pair + k not
+/// hidden.
 struct RowMask {
   int32_t begin = 0, end = 0;
   int64_t first_pair = 0;
 };
 
-/// Attention of a block of queries of one request and KV head over a range of its keys: the online softmax of each row.
-/// Row r is query token r / group, query head r % group of the KV head's group.
+/// Attention of a block of queries of one request and KV head over a range of its keys: the online
+/// softmax of each row. Row r is query token r / group, query head r % group of the KV head's
+/// group.
 struct AttendUnit {
-  const std::byte* q = nullptr;  // element (token, head, dim) at token * q_token_stride + head * q_head_stride + dim
+  const std::byte* q =
+      nullptr;  // element (token, head, dim) at token * q_token_stride + head * q_head_stride + dim
   DType q_dtype = DType::kF32;
   int64_t q_token_stride = 0, q_head_stride = 0;
   int32_t tokens = 0, group = 0;
@@ -43,16 +46,19 @@ struct AttendUnit {
   const int32_t* page_ids = nullptr;
   int32_t page_size = 0;
 
-  int32_t begin = 0, end = 0;     // the keys of this unit, as absolute positions
-  int32_t tile = 0;               // keys between two looks at the running maximum; tiles start at multiples of it
+  int32_t begin = 0, end = 0;  // the keys of this unit, as absolute positions
+  int32_t tile =
+      0;  // keys between two looks at the running maximum; tiles start at multiples of it
   const RowMask* masks = nullptr;  // [tokens]
   CustomMask::Kind mask_kind = CustomMask::Kind::kNone;
   const uint8_t* custom_mask = nullptr;
 
-  float scale = 0;  // base-2 logit = scale * q.k, or soft_cap * tanh(scale * q.k) where soft_cap is not 0
+  float scale =
+      0;  // base-2 logit = scale * q.k, or soft_cap * tanh(scale * q.k) where soft_cap is not 0
   float soft_cap = 0;
 
-  // Results, per row: largest base-2 logit (-inf: saw no key), sum of weights, and the weighted sum of values.
+  // Results, per row: largest base-2 logit (-inf: saw no key), sum of weights, and the weighted sum
+  // of values.
   float* m = nullptr;  // [rows]
   float* d = nullptr;  // [rows]
   float* o = nullptr;  // [rows, o_stride]; o_stride = head_dim_vo rounded up to 16
@@ -65,14 +71,15 @@ struct AttendUnit {
 struct AttendScratch {
   int64_t q, k, v, logits, d, row, total;
 };
-constexpr AttendScratch attend_scratch(int64_t rows, int64_t head_dim_qk, int64_t head_dim_vo, int64_t tile) {
+constexpr AttendScratch attend_scratch(int64_t rows, int64_t head_dim_qk, int64_t head_dim_vo,
+                                       int64_t tile) {
   AttendScratch s{};
-  s.q = 0;                                                      // [rows, head_dim_qk]
-  s.k = s.q + round_up(rows * head_dim_qk, kPanel);             // [tile / 16, head_dim_qk, 16]
-  s.v = s.k + tile * head_dim_qk;                               // [tile, head_dim_vo rounded up]
-  s.logits = s.v + tile * round_up(head_dim_vo, kPanel);        // [tile]
-  s.d = s.logits + tile;                                        // [rows, 16]: the sum of weights, lane by lane
-  s.row = s.d + rows * kPanel;                                  // one widened query or key
+  s.q = 0;                                                // [rows, head_dim_qk]
+  s.k = s.q + round_up(rows * head_dim_qk, kPanel);       // [tile / 16, head_dim_qk, 16]
+  s.v = s.k + tile * head_dim_qk;                         // [tile, head_dim_vo rounded up]
+  s.logits = s.v + tile * round_up(head_dim_vo, kPanel);  // [tile]
+  s.d = s.logits + tile;        // [rows, 16]: the sum of weights, lane by lane
+  s.row = s.d + rows * kPanel;  // one widened query or key
   s.total = s.row + round_up(head_dim_qk, kPanel);
   return s;
 }

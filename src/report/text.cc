@@ -134,7 +134,7 @@ std::string case_notes(const Report& r, const Style& style) {
     first.push_back(&c);
   };
   for (const CaseReport& c : r.case_list) {
-    for (const std::string& note : c.known_wrong) add(c, note);
+    for (const std::string& note : c.known_wrong) add(c, "known wrong: " + note);
     for (const std::string& note : c.notes) add(c, note);
   }
   if (notes.empty()) return "";

@@ -89,12 +89,12 @@ std::vector<int64_t> out_shape(const AnyCall& call) {
   return paged ? shape(*paged) : shape(std::get<RaggedAttention>(call));
 }
 
-void expect_shape(const ConstTensorView& t, std::vector<int64_t> shape, const std::string& what) {
+void expect_shape(const ConstTensorView& t, const std::vector<int64_t>& shape,
+                  const std::string& what) {
   EXPECT_EQ(std::vector<int64_t>(t.shape.begin(), t.shape.begin() + t.rank), shape) << what;
 }
 
 // --- real files
-// ------------------------------------------------------------------------------------------------------
 
 TEST(KernelVectors, EveryCaseIsReadOrSkippedWithItsKind) {
   const std::vector<std::string> files = vector_files();
@@ -226,7 +226,6 @@ TEST(KernelVectors, OddAddressesAreCopiedToAlignedOnes) {
 }
 
 // --- bad cases
-// -------------------------------------------------------------------------------------------------------
 
 TEST(KernelVectors, BadMetadataFieldIsNamed) {
   const char* fields[] = {

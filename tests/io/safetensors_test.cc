@@ -72,7 +72,6 @@ TEST(Safetensors, ReadsWhatTheHeaderSays) {
 }
 
 // --- parse(write(x)) = x
-// ---------------------------------------------------------------------------------------------
 
 struct Generated {
   std::vector<std::unique_ptr<Bytes>> memory;
@@ -155,7 +154,6 @@ TEST(Safetensors, WriterRefusesStridedTensorsAndBadNames) {
 }
 
 // --- damage
-// ----------------------------------------------------------------------------------------------------------
 
 TEST(Safetensors, TruncationAtEveryByteIsAFinding) {
   for (size_t n = 0; n < kSmall.size(); ++n) {
@@ -201,7 +199,6 @@ TEST(Safetensors, BitFlipInTheHeaderIsAnErrorOrKeepsEveryTensor) {
 }
 
 // --- the classes of hostile files
-// ------------------------------------------------------------------------------------
 
 TEST(Safetensors, HeaderLengthIsHeldAgainstTheFileBeforeItIsUsed) {
   Bytes huge = kSmall;
@@ -340,7 +337,6 @@ TEST(Safetensors, EveryBadTensorIsNamed) {
 }
 
 // --- legal corners
-// ---------------------------------------------------------------------------------------------------
 
 TEST(Safetensors, WhatAViewCannotHoldIsSkippedWithItsReason) {
   SafetensorsFile file;
@@ -374,7 +370,6 @@ TEST(Safetensors, ZeroSizesAndScalarsAreLegal) {
 }
 
 // --- paths
-// -----------------------------------------------------------------------------------------------------------
 
 TEST(Safetensors, OnlyRegularFilesAreOpenedAndNothingBlocks) {
   const TemporaryFolder folder;

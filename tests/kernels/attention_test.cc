@@ -1,5 +1,5 @@
-// Every feature of the three attention kernels on every instruction set: cases worked out by hand (exact data, no
-// tolerance), and small random ones within the derived bound.
+// Every feature of the three attention kernels on every instruction set: cases worked out by hand
+// (exact data, no tolerance), and small random ones within the derived bound.
 #include "shadowgraph/attention.h"
 
 #include <gtest/gtest.h>
@@ -31,13 +31,15 @@ class Attention : public testing::TestWithParam<std::tuple<CaseKernel, std::stri
     return std::make_unique<SmallAttention>(kernel(), std::get<1>(GetParam()), shape);
   }
 
-  /// Uniform data: out is the mean of the keys' codes (over `denominator`, where a sink counts too).
-  static void expect_mean(const SmallAttention& c, size_t request, int64_t row, int64_t head, const Keys& keys,
-                          size_t denominator, float v_scale = 1) {
+  /// Uniform data: out is the mean of the keys' codes (over `denominator`, where a sink counts
+  /// too).
+  static void expect_mean(const SmallAttention& c, size_t request, int64_t row, int64_t head,
+                          const Keys& keys, size_t denominator, float v_scale = 1) {
     const int64_t kv_head = head / (c.shape.qo_heads / c.shape.kv_heads);
     for (int64_t d = 0; d < c.shape.dim_vo; ++d) {
       float sum = 0;
-      for (int64_t k : keys) sum += SmallAttention::code(static_cast<int64_t>(request), k, kv_head, d);
+      for (int64_t k : keys)
+        sum += SmallAttention::code(static_cast<int64_t>(request), k, kv_head, d);
       const float mean = keys.empty() ? 0 : sum / static_cast<float>(denominator) * v_scale;
       std::byte rounded[4];
       store_float(rounded, c.shape.out_dtype, 0, mean);
@@ -46,10 +48,12 @@ class Attention : public testing::TestWithParam<std::tuple<CaseKernel, std::stri
     }
   }
   static void expect_mean(const SmallAttention& c, size_t request, int64_t row, const Keys& keys) {
-    const float lse = keys.empty() ? -kInf : static_cast<float>(std::log(static_cast<double>(keys.size())));
+    const float lse =
+        keys.empty() ? -kInf : static_cast<float>(std::log(static_cast<double>(keys.size())));
     for (int64_t head = 0; head < c.shape.qo_heads; ++head) {
       expect_mean(c, request, row, head, keys, keys.size());
-      ASSERT_EQ(c.lse(request, row, head), lse) << "request " << request << " row " << row << " head " << head;
+      ASSERT_EQ(c.lse(request, row, head), lse)
+          << "request " << request << " row " << row << " head " << head;
     }
   }
   /// The position of the row's own key: bottom-right alignment.
@@ -64,7 +68,8 @@ class Attention : public testing::TestWithParam<std::tuple<CaseKernel, std::stri
     for (size_t r = 0; r < c.shape.requests.size(); ++r) {
       for (int64_t row = 0; row < c.q_len(r); ++row) {
         const int64_t at = position(c, r, row), n = c.kv_len(r);
-        expect_mean(c, r, row, range(std::max<int64_t>(0, begin(at, n)), std::min<int64_t>(n, end(at, n))));
+        expect_mean(c, r, row,
+                    range(std::max<int64_t>(0, begin(at, n)), std::min<int64_t>(n, end(at, n))));
       }
     }
   }
@@ -102,25 +107,34 @@ TEST_P(Attention, SingleKeyIsItsValue) {
 TEST_P(Attention, UniformIsTheMeanOverEveryKey) {
   for (int32_t len : {1, 15, 16, 17, 63, 64, 65, 255, 256, 257, 511, 512, 513, 1025}) {
     auto c = make({.requests = {{2, len}}, .page_size = 16});
-    expect_ranges(*c, [](int64_t, int64_t) { return 0; }, [](int64_t, int64_t n) { return n; });
+    expect_ranges(
+        *c, [](int64_t, int64_t) { return 0; }, [](int64_t, int64_t n) { return n; });
   }
 }
 
 TEST_P(Attention, EveryRequestHasItsOwnLength) {
-  auto c = make({.requests = {{2, 5}, {1, 0}, {3, 33}, {0, 4}, {1, 1}, {4, 2}}, .qo_heads = 2, .kv_heads = 2});
-  expect_ranges(*c, [](int64_t, int64_t) { return 0; }, [](int64_t, int64_t n) { return n; });
+  auto c = make({.requests = {{2, 5}, {1, 0}, {3, 33}, {0, 4}, {1, 1}, {4, 2}},
+                 .qo_heads = 2,
+                 .kv_heads = 2});
+  expect_ranges(
+      *c, [](int64_t, int64_t) { return 0; }, [](int64_t, int64_t n) { return n; });
 }
 
-TEST_P(Attention, NoRequestsIsNoWork) { EXPECT_EQ(make({.requests = {}})->run().to_string(), "ok"); }
+TEST_P(Attention, NoRequestsIsNoWork) {
+  EXPECT_EQ(make({.requests = {}})->run().to_string(), "ok");
+}
 
 TEST_P(Attention, SelectorReadsTheKeyItPointsToAtPageEdges) {
   for (int32_t page_size : {1, 2, 3, 16, 256}) {
     const int32_t len = 2 * page_size + 1;
     for (int64_t pick : {0, page_size - 1, page_size, 2 * page_size - 1, 2 * page_size}) {
       for (const bool other : {false, true}) {
-        auto c = make({.requests = {{1, 3}, {1, len}}, .page_size = page_size, .hnd = other, .csr = other});
+        auto c = make(
+            {.requests = {{1, 3}, {1, len}}, .page_size = page_size, .hnd = other, .csr = other});
         c->fill_q([](auto...) { return 16.f; });
-        c->fill_k([&](int64_t r, int64_t t, int64_t, int64_t) { return t == (r ? pick : 2) ? 16.f : 0.f; });
+        c->fill_k([&](int64_t r, int64_t t, int64_t, int64_t) {
+          return t == (r ? pick : 2) ? 16.f : 0.f;
+        });
         c->fill_v(SmallAttention::code);
         ASSERT_EQ(c->run().to_string(), "ok");
         expect_mean(*c, 0, 0, 0, {2}, 1);
@@ -133,13 +147,15 @@ TEST_P(Attention, SelectorReadsTheKeyItPointsToAtPageEdges) {
 TEST_P(Attention, CausalIsBottomRight) {
   auto c = make({.requests = {{3, 5}, {5, 3}, {20, 70}, {1, 4}}});
   c->params.causal = true;
-  expect_ranges(*c, [](int64_t, int64_t) { return 0; }, [](int64_t at, int64_t) { return at + 1; });
+  expect_ranges(
+      *c, [](int64_t, int64_t) { return 0; }, [](int64_t at, int64_t) { return at + 1; });
 }
 
 TEST_P(Attention, WindowZeroSeesOnlySelf) {
   auto c = make({.requests = {{3, 5}, {4, 4}}});
   c->params.window_left = c->params.window_right = 0;
-  expect_ranges(*c, [](int64_t at, int64_t) { return at; }, [](int64_t at, int64_t) { return at + 1; });
+  expect_ranges(
+      *c, [](int64_t at, int64_t) { return at; }, [](int64_t at, int64_t) { return at + 1; });
 }
 
 TEST_P(Attention, WindowLeftCountsKeysBeforeTheQuery) {
@@ -147,7 +163,9 @@ TEST_P(Attention, WindowLeftCountsKeysBeforeTheQuery) {
     auto c = make({.requests = {{3, 5}, {30, 100}, {6, 2}, {2, 1100}}, .page_size = 3});
     c->params.causal = true;
     c->params.window_left = window;
-    expect_ranges(*c, [&](int64_t at, int64_t) { return at - window; }, [](int64_t at, int64_t) { return at + 1; });
+    expect_ranges(
+        *c, [&](int64_t at, int64_t) { return at - window; },
+        [](int64_t at, int64_t) { return at + 1; });
   }
 }
 
@@ -155,7 +173,8 @@ TEST_P(Attention, WindowRightCountsKeysAfterTheQuery) {
   auto c = make({.requests = {{9, 5}, {40, 100}}});
   c->params.window_left = 3;
   c->params.window_right = 2;
-  expect_ranges(*c, [](int64_t at, int64_t) { return at - 3; }, [](int64_t at, int64_t) { return at + 3; });
+  expect_ranges(
+      *c, [](int64_t at, int64_t) { return at - 3; }, [](int64_t at, int64_t) { return at + 3; });
 }
 
 TEST_P(Attention, ARowThatSeesNoKeyIsZeroAndMinusInfinity) {
@@ -172,14 +191,17 @@ TEST_P(Attention, ARowThatSeesNoKeyIsZeroAndMinusInfinity) {
 TEST_P(Attention, QueryHeadsShareKvHeadsInRuns) {
   for (auto [qo, kv] : {std::pair{6, 2}, {4, 1}, {3, 3}, {8, 4}}) {
     auto c = make({.requests = {{2, 7}}, .qo_heads = qo, .kv_heads = kv, .dim_vo = 12});
-    expect_ranges(*c, [](int64_t, int64_t) { return 0; }, [](int64_t, int64_t n) { return n; });
+    expect_ranges(
+        *c, [](int64_t, int64_t) { return 0; }, [](int64_t, int64_t n) { return n; });
   }
 }
 
 TEST_P(Attention, HeadDimsMayDifferAndNeedNotBePanels) {
   for (auto [dk, dv] : {std::pair{24, 40}, {5, 72}, {1, 1}, {17, 64}, {64, 80}, {130, 3}}) {
-    auto c = make({.requests = {{2, 37}}, .qo_heads = 2, .kv_heads = 2, .dim_qk = dk, .dim_vo = dv});
-    expect_ranges(*c, [](int64_t, int64_t) { return 0; }, [](int64_t, int64_t n) { return n; });
+    auto c =
+        make({.requests = {{2, 37}}, .qo_heads = 2, .kv_heads = 2, .dim_qk = dk, .dim_vo = dv});
+    expect_ranges(
+        *c, [](int64_t, int64_t) { return 0; }, [](int64_t, int64_t n) { return n; });
     fill_random(*c, 1);
     expect_bound(*c);
   }
@@ -196,7 +218,8 @@ TEST_P(Attention, ASinkIsOneMoreWeightWithoutAValue) {
       const size_t mass = head == 1 ? 7 : 8;
       expect_mean(*c, 0, 0, head, range(0, 7), mass);
       const bool counted = lse_sink == LseSink::kIncluded;
-      EXPECT_EQ(c->lse(0, 0, head), static_cast<float>(std::log(counted ? static_cast<double>(mass) : 7.0)));
+      EXPECT_EQ(c->lse(0, 0, head),
+                static_cast<float>(std::log(counted ? static_cast<double>(mass) : 7.0)));
       // An empty row has the sink's mass only.
       EXPECT_EQ(c->out(1, 0, head, 0), 0);
       EXPECT_EQ(c->lse(1, 0, head), counted && head != 1 ? 0 : -kInf);
@@ -231,7 +254,8 @@ TEST_P(Attention, SoftCapComesBeforeTheMask) {
   c->params.causal = true;
   c->params.window_left = 3;
   c->params.logits_soft_cap = 1;
-  expect_ranges(*c, [](int64_t at, int64_t) { return at - 3; }, [](int64_t at, int64_t) { return at + 1; });
+  expect_ranges(
+      *c, [](int64_t at, int64_t) { return at - 3; }, [](int64_t at, int64_t) { return at + 1; });
   fill_random(*c, 16);
   expect_bound(*c);
 }
@@ -239,7 +263,11 @@ TEST_P(Attention, SoftCapComesBeforeTheMask) {
 TEST_P(Attention, RandomDataIsWithinTheBound) {
   for (const float scale : {1.f, 0.125f}) {
     for (const float factor : {1.f, 30.f}) {
-      auto c = make({.requests = {{3, 7}, {2, 300}, {1, 1100}}, .qo_heads = 4, .kv_heads = 2, .dim_qk = 20, .dim_vo = 20});
+      auto c = make({.requests = {{3, 7}, {2, 300}, {1, 1100}},
+                     .qo_heads = 4,
+                     .kv_heads = 2,
+                     .dim_qk = 20,
+                     .dim_vo = 20});
       c->params.sm_scale = scale;
       c->params.causal = true;
       fill_random(*c, factor);
@@ -304,8 +332,14 @@ TEST_P(Attention, AMaskThatHidesAllLeavesAnEmptyRow) {
 TEST_P(Attention, HalfTypesAreReadAndRoundedExactly) {
   for (const DType q : {DType::kF16, DType::kBF16, DType::kF32}) {
     for (const DType out : {DType::kF16, DType::kBF16, DType::kF32}) {
-      auto c = make({.requests = {{2, 23}}, .dim_qk = 21, .dim_vo = 37, .q_dtype = q, .kv_dtype = q, .out_dtype = out});
-      expect_ranges(*c, [](int64_t, int64_t) { return 0; }, [](int64_t, int64_t n) { return n; });
+      auto c = make({.requests = {{2, 23}},
+                     .dim_qk = 21,
+                     .dim_vo = 37,
+                     .q_dtype = q,
+                     .kv_dtype = q,
+                     .out_dtype = out});
+      expect_ranges(
+          *c, [](int64_t, int64_t) { return 0; }, [](int64_t, int64_t n) { return n; });
       fill_random(*c, 1);
       expect_bound(*c);
     }
@@ -332,10 +366,13 @@ TEST_P(Attention, NaNInHiddenKeysIsHarmless) {
     c->fill_uniform();
     if (by_window) c->params.window_left = 4;
     if (!by_window) {
-      c->set_mask(CustomMask::Kind::kBool, [&](int64_t r, int64_t, int64_t k) { return k >= c->kv_len(static_cast<size_t>(r)) - 5; });
+      c->set_mask(CustomMask::Kind::kBool, [&](int64_t r, int64_t, int64_t k) {
+        return k >= c->kv_len(static_cast<size_t>(r)) - 5;
+      });
     }
     for (size_t r = 0; r < 2; ++r) {
-      for (int64_t k = 0; k < c->kv_len(r) - 5; ++k) c->poison_key(static_cast<int64_t>(r), k, true, true);
+      for (int64_t k = 0; k < c->kv_len(r) - 5; ++k)
+        c->poison_key(static_cast<int64_t>(r), k, true, true);
     }
     ASSERT_EQ(c->run().to_string(), "ok");
     for (size_t r = 0; r < 2; ++r) expect_mean(*c, r, 0, range(c->kv_len(r) - 5, c->kv_len(r)));
@@ -343,7 +380,12 @@ TEST_P(Attention, NaNInHiddenKeysIsHarmless) {
 }
 
 TEST_P(Attention, NaNInAVisibleKeyIsNotLost) {
-  for (auto [len, from, to] : {std::tuple{1, 0, 1}, {5, 2, 3}, {40, 0, 40}, {600, 0, 512}, {600, 512, 600}, {600, 550, 551}}) {
+  for (auto [len, from, to] : {std::tuple{1, 0, 1},
+                               {5, 2, 3},
+                               {40, 0, 40},
+                               {600, 0, 512},
+                               {600, 512, 600},
+                               {600, 550, 551}}) {
     auto c = make({.requests = {{1, len}}, .page_size = 16});
     c->fill_uniform();
     c->fill_q([](auto...) { return 1.f; });
@@ -384,11 +426,13 @@ std::vector<std::string> isas() { return {available_isas().begin(), available_is
 
 std::string name_of_param(const testing::TestParamInfo<std::tuple<CaseKernel, std::string>>& info) {
   constexpr const char* kNames[] = {"decode_paged", "prefill_paged", "prefill_ragged"};
-  return std::string(kNames[static_cast<size_t>(std::get<0>(info.param))]) + "_" + std::get<1>(info.param);
+  return std::string(kNames[static_cast<size_t>(std::get<0>(info.param))]) + "_" +
+         std::get<1>(info.param);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Attention,
-                         testing::Combine(testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged,
+                         testing::Combine(testing::Values(CaseKernel::kDecodePaged,
+                                                          CaseKernel::kPrefillPaged,
                                                           CaseKernel::kPrefillRagged),
                                           testing::ValuesIn(isas())),
                          name_of_param);

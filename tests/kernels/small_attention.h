@@ -1,5 +1,6 @@
-// A small attention call that owns its memory, for the three attention kernels alike. q, K and V are functions of the
-// logical index; whatever they do not fill is poison (NaN), and so are the outputs before the run.
+// A small attention call that owns its memory, for the three attention kernels alike. q, K and V
+// are functions of the logical index; whatever they do not fill is poison (NaN), and so are the
+// outputs before the run.
 #pragma once
 
 #include <functional>
@@ -27,7 +28,8 @@ class SmallAttention {
   using Value = std::function<float(int64_t request, int64_t token, int64_t head, int64_t dim)>;
   using Sees = std::function<bool(int64_t request, int64_t q, int64_t key)>;
 
-  SmallAttention(CaseKernel which, std::string_view isa, SmallShape s) : kernel(which), shape(std::move(s)) {
+  SmallAttention(CaseKernel which, std::string_view isa, SmallShape s)
+      : kernel(which), shape(std::move(s)) {
     int32_t pages = 1;
     for (auto& [q_len, kv_len] : shape.requests) {
       if (kernel == CaseKernel::kDecodePaged) q_len = 1;
@@ -60,8 +62,8 @@ class SmallAttention {
 
   void fill_q(const Value& value) {
     for_each(cu_q_, shape.qo_heads, shape.dim_qk, [&](int64_t r, int64_t t, int64_t h, int64_t d) {
-      store_float(q_memory.data(), shape.q_dtype, paged.q.offset(cu_q_[static_cast<size_t>(r)] + t, h, d),
-                  value(r, t, h, d));
+      store_float(q_memory.data(), shape.q_dtype,
+                  paged.q.offset(cu_q_[static_cast<size_t>(r)] + t, h, d), value(r, t, h, d));
     });
   }
   void fill_k(const Value& value) { fill_kv(true, value); }
@@ -77,12 +79,15 @@ class SmallAttention {
   /// q = 0, so that every key that is seen weighs exactly 1; K some numbers; V the codes.
   void fill_uniform() {
     fill_q([](auto...) { return 0.f; });
-    fill_k([](int64_t, int64_t t, int64_t h, int64_t d) { return static_cast<float>((t + 3 * h + d) % 5 - 2); });
+    fill_k([](int64_t, int64_t t, int64_t h, int64_t d) {
+      return static_cast<float>((t + 3 * h + d) % 5 - 2);
+    });
     fill_v(code);
   }
   /// Small integers (below 64) that tell request, token and head apart.
   static float code(int64_t r, int64_t t, int64_t h, int64_t d) {
-    const int64_t digits[] = {t % 8, t / 8 % 8, t / 64 % 8, t / 512 % 8 + 8 * (r % 8), h % 64, (7 * t + 3 * d + h) % 61};
+    const int64_t digits[] = {
+        t % 8, t / 8 % 8, t / 64 % 8, t / 512 % 8 + 8 * (r % 8), h % 64, (7 * t + 3 * d + h) % 61};
     return static_cast<float>(digits[(d + h) % 6]);
   }
 
@@ -118,7 +123,8 @@ class SmallAttention {
     return ragged_kv() ? attention_varlen(ragged) : attention_with_kvcache(paged);
   }
   float out(size_t r, int64_t t, int64_t head, int64_t dim) const {
-    return load_float(out_memory.data(), shape.out_dtype, paged.out.offset(cu_q_[r] + t, head, dim));
+    return load_float(out_memory.data(), shape.out_dtype,
+                      paged.out.offset(cu_q_[r] + t, head, dim));
   }
   float lse(size_t r, int64_t t, int64_t head) const {
     return load_float(lse_memory.data(), DType::kF32, paged.lse.tensor.offset(cu_q_[r] + t, head));
@@ -136,8 +142,9 @@ class SmallAttention {
     }
   }
   void fill_kv(bool k, const Value& value) {
-    for_each(cu_k_, shape.kv_heads, k ? shape.dim_qk : shape.dim_vo,
-             [&](int64_t r, int64_t t, int64_t h, int64_t d) { put(k, r, t, h, d, value(r, t, h, d)); });
+    for_each(
+        cu_k_, shape.kv_heads, k ? shape.dim_qk : shape.dim_vo,
+        [&](int64_t r, int64_t t, int64_t h, int64_t d) { put(k, r, t, h, d, value(r, t, h, d)); });
   }
   void put(bool k, int64_t r, int64_t t, int64_t h, int64_t d, float value) {
     int64_t at = 0;
@@ -145,7 +152,8 @@ class SmallAttention {
       const ConstTensorView& tensor = k ? ragged.k : ragged.v;
       at = tensor.offset(cu_k_[static_cast<size_t>(r)] + t, h, d);
     } else {
-      const int32_t page = table_.page_table[static_cast<size_t>(r * table_.max_pages + t / shape.page_size)];
+      const int32_t page =
+          table_.page_table[static_cast<size_t>(r * table_.max_pages + t / shape.page_size)];
       at = (k ? paged.cache.k : paged.cache.v).offset(page, t % shape.page_size, h, d);
     }
     store_float((k ? k_memory : v_memory).data(), shape.kv_dtype, at, value);
@@ -157,12 +165,13 @@ class SmallAttention {
   /// q dense; out and lse with gaps after each row.
   void lay_rows() {
     const int64_t rows = cu_q_.back(), heads = shape.qo_heads, dk = shape.dim_qk, dv = shape.dim_vo;
-    paged.q = ConstTensorView(allocate(q_memory, shape.q_dtype, rows * heads * dk), shape.q_dtype, {rows, heads, dk});
+    paged.q = ConstTensorView(allocate(q_memory, shape.q_dtype, rows * heads * dk), shape.q_dtype,
+                              {rows, heads, dk});
     const int64_t row_stride = heads * (dv + 1) + 2;
-    paged.out = TensorView(allocate(out_memory, shape.out_dtype, rows * row_stride), shape.out_dtype,
-                           {rows, heads, dv}, {row_stride, dv + 1, 1});
-    paged.lse = NaturalLse(TensorView(allocate(lse_memory, DType::kF32, rows * (heads + 1)), DType::kF32,
-                                      {rows, heads}, {heads + 1, 1}));
+    paged.out = TensorView(allocate(out_memory, shape.out_dtype, rows * row_stride),
+                           shape.out_dtype, {rows, heads, dv}, {row_stride, dv + 1, 1});
+    paged.lse = NaturalLse(TensorView(allocate(lse_memory, DType::kF32, rows * (heads + 1)),
+                                      DType::kF32, {rows, heads}, {heads + 1, 1}));
     ragged.q = paged.q, ragged.out = paged.out, ragged.lse = paged.lse;
     ragged.cu_seqlens_q = cu_q_, ragged.cu_seqlens_k = cu_k_;
     if (kernel == CaseKernel::kPrefillPaged) paged.cu_seqlens_q = cu_q_;
@@ -170,17 +179,21 @@ class SmallAttention {
   void lay_ragged() {
     const int64_t tokens = cu_k_.back(), heads = shape.kv_heads;
     const DType t = shape.kv_dtype;
-    ragged.k = ConstTensorView(allocate(k_memory, t, tokens * heads * shape.dim_qk), t, {tokens, heads, shape.dim_qk});
-    ragged.v = ConstTensorView(allocate(v_memory, t, tokens * heads * shape.dim_vo), t, {tokens, heads, shape.dim_vo});
+    ragged.k = ConstTensorView(allocate(k_memory, t, tokens * heads * shape.dim_qk), t,
+                               {tokens, heads, shape.dim_qk});
+    ragged.v = ConstTensorView(allocate(v_memory, t, tokens * heads * shape.dim_vo), t,
+                               {tokens, heads, shape.dim_vo});
   }
   /// Pages are handed out from the last one down; page 0 belongs to nobody.
   void lay_paged(int32_t pages) {
-    const int64_t p = pages, s = shape.page_size, h = shape.kv_heads, dk = shape.dim_qk, dv = shape.dim_vo;
+    const int64_t p = pages, s = shape.page_size, h = shape.kv_heads, dk = shape.dim_qk,
+                  dv = shape.dim_vo;
     const DType t = shape.kv_dtype;
     std::byte* k = allocate(k_memory, t, p * s * h * dk);
     std::byte* v = allocate(v_memory, t, p * s * h * dv);
-    paged.cache = shape.hnd ? KvCache::hnd(TensorView(k, t, {p, h, s, dk}), TensorView(v, t, {p, h, s, dv}))
-                            : KvCache::nhd(TensorView(k, t, {p, s, h, dk}), TensorView(v, t, {p, s, h, dv}));
+    paged.cache =
+        shape.hnd ? KvCache::hnd(TensorView(k, t, {p, h, s, dk}), TensorView(v, t, {p, h, s, dv}))
+                  : KvCache::nhd(TensorView(k, t, {p, s, h, dk}), TensorView(v, t, {p, s, h, dv}));
     table_.max_pages = 1;
     for (const auto& request : shape.requests) {
       table_.max_pages = std::max(table_.max_pages, pages_for(request.second, s));
@@ -189,7 +202,8 @@ class SmallAttention {
     table_.page_table.assign(shape.requests.size() * static_cast<size_t>(table_.max_pages), -7);
     for (size_t r = 0; r < shape.requests.size(); ++r) {
       for (int64_t page = 0; page < pages_for(kv_len(r), s); ++page) {
-        table_.page_table[r * static_cast<size_t>(table_.max_pages) + static_cast<size_t>(page)] = --pages;
+        table_.page_table[r * static_cast<size_t>(table_.max_pages) + static_cast<size_t>(page)] =
+            --pages;
       }
     }
     csr_ = to_csr(table_.view(), shape.page_size);

@@ -79,7 +79,7 @@ largest of the recorded GPU results in f16: 0.25
 
 notes
 a.safetensors#case000: rows that see no key: lse +inf
-a.safetensors#case001: naive_merged: 37 times its bound
+a.safetensors#case001: known wrong: naive_merged: 37 times its bound
 
 error num.bound a.safetensors#case001
   The error is within its bound.

@@ -239,7 +239,8 @@ class Vectors(Folder):
         self.files = sorted(glob.glob(os.path.join(VECTORS, "**", "*.safetensors"), recursive=True))
         if not self.files:
             self.skipTest("no *.safetensors in " + VECTORS)
-        self.smallest = min(self.files, key=os.path.getsize)
+        self.judged = [f["path"] for f in self.report(VECTORS)["files"] if f["cases"] > 0]
+        self.smallest = min(self.judged, key=os.path.getsize)
 
     def report(self, *args, **kwargs):
         code, out, err = run("check", *args, "--format", "json", **kwargs)
@@ -303,7 +304,7 @@ class Vectors(Folder):
 
     def corrupt(self, *names):
         """A copy of a file in which the first tensor of one of these names begins with bytes 0x7b."""
-        for source in self.files:
+        for source in self.judged:
             with open(source, "rb") as f:
                 content = bytearray(f.read())
             size, = struct.unpack("<Q", content[:8])

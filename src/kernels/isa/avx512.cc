@@ -4,11 +4,13 @@
 
 namespace shadowgraph {
 namespace {
+// The order matters.
+// clang-format off
 #include "kernels/simd/vec_avx512.h"
-
 #include "kernels/attend.inl"
+// clang-format on
 }  // namespace
 
-void attend_avx512(const AttendUnit& unit) { attend(unit); }
+void attend_avx512(const AttendUnit& unit) { attend<F32Products>(unit); }
 
 }  // namespace shadowgraph

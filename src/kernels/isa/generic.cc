@@ -3,11 +3,13 @@
 
 namespace shadowgraph {
 namespace {
+// The order matters.
+// clang-format off
 #include "kernels/simd/vec_generic.h"
-
 #include "kernels/attend.inl"
+// clang-format on
 }  // namespace
 
-void attend_generic(const AttendUnit& unit) { attend(unit); }
+void attend_generic(const AttendUnit& unit) { attend<F32Products>(unit); }
 
 }  // namespace shadowgraph

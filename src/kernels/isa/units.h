@@ -1,4 +1,5 @@
-// The instruction-set units and how one is chosen. Tested by tests/kernels/isa_test.cc: all give the same bits.
+// The instruction-set units and how one is chosen. Tested by tests/kernels/isa_test.cc: all give
+// the same bits.
 #pragma once
 
 #include <array>
@@ -24,7 +25,8 @@ extern const std::array<float, 256> kE5M2Values;
 void attend_generic(const AttendUnit& unit);
 void attend_avx2(const AttendUnit& unit);
 void attend_avx512(const AttendUnit& unit);
-void attend_avx512bf16(const AttendUnit& unit);  // fast arithmetic where q, K and V are bf16, else attend_avx512
+void attend_avx512bf16(
+    const AttendUnit& unit);  // fast arithmetic where q, K and V are bf16, else attend_avx512
 
 /// By name; empty: the current default. Null if this machine does not have it.
 const Isa* find_isa(std::string_view name);

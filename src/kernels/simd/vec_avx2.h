@@ -1,4 +1,5 @@
-// Vec on AVX2, FMA and F16C, as two halves of eight: see vec_generic.h for what each operation means.
+// Vec on AVX2, FMA and F16C, as two halves of eight: see vec_generic.h for what each operation
+// means.
 struct Vec {
   __m256 lo, hi;
 };
@@ -13,7 +14,9 @@ Vec add(Vec a, Vec b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b
 Vec sub(Vec a, Vec b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
 Vec mul(Vec a, Vec b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
 Vec div(Vec a, Vec b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
-Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)}; }
+Vec fma(Vec a, Vec b, Vec c) {
+  return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
 Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
 Vec abs(Vec a) {
   const __m256 sign = _mm256_set1_ps(-0.f);
@@ -62,5 +65,6 @@ Vec load_bf16(const std::byte* p) {
   const auto* halves = reinterpret_cast<const __m128i*>(p);
   const __m256i lo = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves));
   const __m256i hi = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves + 1));
-  return {_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
 }

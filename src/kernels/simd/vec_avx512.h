@@ -1,4 +1,5 @@
-// Vec on AVX-512 (F, BW, DQ, VL) with FMA and F16C: see vec_generic.h for what each operation means.
+// Vec on AVX-512 (F, BW, DQ, VL) with FMA and F16C: see vec_generic.h for what each operation
+// means.
 struct Vec {
   __m512 x;
 };
@@ -24,7 +25,9 @@ Vec pow2(Vec shifted) {
 Vec zero_below(Vec x, Vec limit, Vec y) {
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.x, limit.x, _CMP_NLT_UQ), y.x)};
 }
-Vec select(uint32_t mask, Vec a, Vec b) { return {_mm512_mask_blend_ps(static_cast<__mmask16>(mask), b.x, a.x)}; }
+Vec select(uint32_t mask, Vec a, Vec b) {
+  return {_mm512_mask_blend_ps(static_cast<__mmask16>(mask), b.x, a.x)};
+}
 float reduce_max(Vec a) { return _mm512_reduce_max_ps(a.x); }
 float reduce_add(Vec a) {
   const __m256 s8 = _mm256_add_ps(_mm512_castps512_ps256(a.x), _mm512_extractf32x8_ps(a.x, 1));
@@ -33,10 +36,10 @@ float reduce_add(Vec a) {
   return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
 }
 Vec load_f16(const std::byte* p) {
-  // maskz: gcc 12 warns that the plain form starts from an undefined register.
-  return {_mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
 Vec load_bf16(const std::byte* p) {
-  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  const __m512i wide =
+      _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
 }

@@ -1,6 +1,6 @@
-// Vec: 16 floats, element by element. Any machine; std::fma is exact everywhere, and slow without hardware for it.
-// The vector policy: every vec_*.h gives the same names with the same results, bit for bit.
-// Included by one instruction-set unit only, inside its unnamed namespace.
+// Vec: 16 floats, element by element. Any machine; std::fma is exact everywhere, and slow without
+// hardware for it. The vector policy: every vec_*.h gives the same names with the same results, bit
+// for bit. Included by one instruction-set unit only, inside its unnamed namespace.
 struct Vec {
   float lane[16];
 };
@@ -42,7 +42,9 @@ Vec max(const Vec& a, const Vec& b) {
   return each([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
 }
 Vec abs(const Vec& a) {
-  return each([&](int i) { return std::bit_cast<float>(std::bit_cast<uint32_t>(a.lane[i]) & 0x7fffffffu); });
+  return each([&](int i) {
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(a.lane[i]) & 0x7fffffffu);
+  });
 }
 /// Magnitude of a, sign of b.
 Vec copysign(const Vec& a, const Vec& b) {
@@ -53,8 +55,9 @@ Vec copysign(const Vec& a, const Vec& b) {
 }
 /// 2^n, where the low bits of `shifted` hold the integer n (see kRoundToInt).
 Vec pow2(const Vec& shifted) {
-  return each(
-      [&](int i) { return std::bit_cast<float>((std::bit_cast<uint32_t>(shifted.lane[i]) << 23) + 0x3f800000u); });
+  return each([&](int i) {
+    return std::bit_cast<float>((std::bit_cast<uint32_t>(shifted.lane[i]) << 23) + 0x3f800000u);
+  });
 }
 /// 0 where x < limit, else y; y where x is NaN.
 Vec zero_below(const Vec& x, const Vec& limit, const Vec& y) {

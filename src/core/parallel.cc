@@ -1,0 +1,34 @@
+#include "core/parallel.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace shadowgraph {
+
+#ifdef _OPENMP
+
+int default_threads() { return omp_get_max_threads(); }
+bool has_openmp() { return true; }
+
+void parallel_for(int64_t count, int threads, const std::function<void(int64_t, int)>& body) {
+  if (threads <= 1 || count <= 1) {
+    for (int64_t item = 0; item < count; ++item) body(item, 0);
+    return;
+  }
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+  for (int64_t item = 0; item < count; ++item) body(item, omp_get_thread_num());
+}
+
+#else
+
+int default_threads() { return 1; }
+bool has_openmp() { return false; }
+
+void parallel_for(int64_t count, int, const std::function<void(int64_t, int)>& body) {
+  for (int64_t item = 0; item < count; ++item) body(item, 0);
+}
+
+#endif
+
+}  // namespace shadowgraph

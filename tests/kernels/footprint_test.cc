@@ -1,0 +1,188 @@
+// footprint(): what a kernel says it reads is what some row can reach, no more and no less; what
+// lies outside has no influence; and nothing outside what it says it writes changes.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "attn/mask.h"
+#include "core/access.h"
+#include "kernels/decode_paged.h"
+#include "kernels/prefill.h"
+#include "kernels/small_attention.h"
+
+namespace shadowgraph {
+namespace {
+
+struct FootprintCase {
+  CaseKernel kernel;
+  bool causal;
+  int32_t window_left;
+  CustomMask::Kind mask;
+};
+
+class Footprints : public testing::TestWithParam<FootprintCase> {
+ protected:
+  static Footprint footprint(const SmallAttention& c) {
+    switch (c.kernel) {
+      case CaseKernel::kDecodePaged: return decode_paged_footprint(c.paged);
+      case CaseKernel::kPrefillPaged: return prefill_paged_footprint(c.paged);
+      default: return prefill_ragged_footprint(c.ragged);
+    }
+  }
+  static std::set<int64_t> elements(const Footprint& spans, const void* buffer, Access access) {
+    std::set<int64_t> all;
+    for (const AccessSpan& s : spans) {
+      if (s.buffer != buffer || s.access != access) continue;
+      for (int64_t i = 0; i < s.count; ++i) all.insert(s.first + i);
+    }
+    return all;
+  }
+  static std::unique_ptr<SmallAttention> make() {
+    const FootprintCase& p = GetParam();
+    auto c = std::make_unique<SmallAttention>(
+        p.kernel, "",
+        SmallShape{.requests = {{2, 9}, {0, 4}, {3, 2}, {1, 70}, {2, 0}},
+                   .qo_heads = 2,
+                   .kv_heads = 2,
+                   .dim_qk = 3,
+                   .dim_vo = 5,
+                   .page_size = 4,
+                   .hnd = true});
+    c->params.causal = p.causal;
+    c->params.window_left = p.window_left;
+    if (p.mask != CustomMask::Kind::kNone) {
+      c->set_mask(p.mask, [](int64_t, int64_t q, int64_t k) { return (q + k) % 3 != 0; });
+    }
+    c->fill_uniform();
+    return c;
+  }
+  /// The keys of a request that some row can reach: asks the predicate.
+  static std::vector<int64_t> reachable(const SmallAttention& c, size_t r) {
+    std::vector<int64_t> keys;
+    const MaskShape mask = {c.q_len(r), c.kv_len(r), c.params.causal, c.params.window_left,
+                            c.params.window_right};
+    for (int64_t k = 0; k < c.kv_len(r); ++k) {
+      bool seen = false;
+      for (int64_t q = 0; q < c.q_len(r); ++q) seen = seen || attends(mask, q, k);
+      if (seen) keys.push_back(k);
+    }
+    return keys;
+  }
+};
+
+TEST_P(Footprints, ReadsAreTheReachableKeys) {
+  const auto c = make();
+  ASSERT_EQ(c->run().to_string(), "ok");
+  const Footprint spans = footprint(*c);
+  std::set<int64_t> k, v;
+  int64_t first_token = 0;
+  for (size_t r = 0; r < c->shape.requests.size(); ++r) {
+    for (int64_t t : reachable(*c, r)) {
+      for (int64_t head = 0; head < 2; ++head) {
+        const auto add = [&](const KvPlane& plane, const ConstTensorView& rows, int64_t dim,
+                             std::set<int64_t>* to) {
+          int64_t at = 0;
+          if (c->ragged_kv()) {
+            at = rows.offset(first_token + t, head, 0);
+          } else {
+            const int32_t page =
+                request_pages(c->paged.pages, 4, static_cast<int64_t>(r)).page_ids[t / 4];
+            at = plane.offset(page, t % 4, head, 0);
+          }
+          for (int64_t d = 0; d < dim; ++d) to->insert(at + d);
+        };
+        add(c->paged.cache.k, c->ragged.k, 3, &k);
+        add(c->paged.cache.v, c->ragged.v, 5, &v);
+      }
+    }
+    first_token += c->kv_len(r);
+  }
+  EXPECT_EQ(elements(spans, c->k_memory.data(), Access::kRead), k);
+  EXPECT_EQ(elements(spans, c->v_memory.data(), Access::kRead), v);
+  std::set<int64_t> q;
+  for (int64_t i = 0; i < c->paged.q.numel(); ++i) q.insert(i);
+  EXPECT_EQ(elements(spans, c->q_memory.data(), Access::kRead), q);
+}
+
+TEST_P(Footprints, WritesAreExactlyTheRows) {
+  const auto c = make();
+  ASSERT_EQ(c->run().to_string(), "ok");
+  const Footprint spans = footprint(*c);
+  const std::set<int64_t> out = elements(spans, c->out_memory.data(), Access::kWrite);
+  const std::set<int64_t> lse = elements(spans, c->lse_memory.data(), Access::kWrite);
+  EXPECT_EQ(static_cast<int64_t>(out.size()), c->paged.out.numel());
+  EXPECT_EQ(static_cast<int64_t>(lse.size()), c->paged.lse.tensor.numel());
+  const auto changed = [](const std::vector<std::byte>& memory) {
+    std::set<int64_t> all;
+    for (size_t i = 0; i < memory.size(); i += 4) {
+      const bool poison = std::all_of(memory.begin() + static_cast<int64_t>(i),
+                                      memory.begin() + static_cast<int64_t>(i) + 4,
+                                      [](std::byte b) { return b == std::byte{0xff}; });
+      if (!poison) all.insert(static_cast<int64_t>(i / 4));
+    }
+    return all;
+  };
+  EXPECT_EQ(changed(c->out_memory), out);
+  EXPECT_EQ(changed(c->lse_memory), lse);
+}
+
+TEST_P(Footprints, WhatLiesOutsideHasNoInfluenceAndIsNotChanged) {
+  const auto c = make();
+  ASSERT_EQ(c->run().to_string(), "ok");
+  const auto out = c->out_memory, lse = c->lse_memory;
+  const Footprint spans = footprint(*c);
+  for (auto* memory : {&c->q_memory, &c->k_memory, &c->v_memory}) {
+    const std::set<int64_t> read = elements(spans, memory->data(), Access::kRead);
+    for (size_t i = 0; i < memory->size(); ++i) {
+      if (!read.contains(static_cast<int64_t>(i / 4))) (*memory)[i] = std::byte{0xff};
+    }
+  }
+  const auto q = c->q_memory, k = c->k_memory, v = c->v_memory;
+  ASSERT_EQ(c->run().to_string(), "ok");
+  EXPECT_EQ(c->out_memory, out);
+  EXPECT_EQ(c->lse_memory, lse);
+  EXPECT_EQ(c->q_memory, q);
+  EXPECT_EQ(c->k_memory, k);
+  EXPECT_EQ(c->v_memory, v);
+}
+
+TEST_P(Footprints, PageIdsThatNoRowNeedsAreNotRead) {
+  const auto c = make();
+  if (c->ragged_kv()) GTEST_SKIP() << "has no pages";
+  const Footprint spans = footprint(*c);
+  for (size_t r = 0; r < c->shape.requests.size(); ++r) {
+    const RequestPages pages = request_pages(c->paged.pages, 4, static_cast<int64_t>(r));
+    std::set<int64_t> expected;
+    for (int64_t k : reachable(*c, r)) expected.insert(k / 4);
+    EXPECT_EQ(elements(spans, pages.page_ids, Access::kRead), expected) << "request " << r;
+  }
+}
+
+TEST_P(Footprints, ACustomMaskIsRead) {
+  const auto c = make();
+  ASSERT_EQ(c->run().to_string(), "ok");
+  const CustomMask& mask = c->params.custom_mask;
+  if (mask.kind == CustomMask::Kind::kNone) GTEST_SKIP() << "has none";
+  std::set<int64_t> expected;
+  for (size_t r = 0; r < c->shape.requests.size(); ++r) {
+    if (reachable(*c, r).empty()) continue;
+    for (int64_t i = mask.mask_indptr[r]; i < mask.mask_indptr[r + 1]; ++i) expected.insert(i);
+  }
+  EXPECT_EQ(elements(footprint(*c), mask.data.data(), Access::kRead), expected);
+}
+
+constexpr auto kNone = CustomMask::Kind::kNone, kBool = CustomMask::Kind::kBool,
+               kPacked = CustomMask::Kind::kPacked;
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, Footprints,
+    testing::Values(FootprintCase{CaseKernel::kDecodePaged, false, -1, kNone},
+                    FootprintCase{CaseKernel::kDecodePaged, false, 5, kNone},
+                    FootprintCase{CaseKernel::kDecodePaged, true, 5, kPacked},
+                    FootprintCase{CaseKernel::kPrefillPaged, true, -1, kNone},
+                    FootprintCase{CaseKernel::kPrefillPaged, true, 3, kNone},
+                    FootprintCase{CaseKernel::kPrefillPaged, false, 3, kBool},
+                    FootprintCase{CaseKernel::kPrefillRagged, true, -1, kPacked},
+                    FootprintCase{CaseKernel::kPrefillRagged, true, 0, kNone}));
+
+}  // namespace
+}  // namespace shadowgraph

@@ -1,0 +1,67 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kernels/isa/units.h"
+#include "kernels/small_attention.h"
+
+namespace shadowgraph {
+namespace {
+
+TEST(Isa, GenericIsAlwaysThereAndFirst) {
+  ASSERT_FALSE(available_isas().empty());
+  EXPECT_EQ(available_isas().front(), "generic");
+}
+
+TEST(Isa, TheCurrentOneIsAvailable) {
+  EXPECT_EQ(std::count(available_isas().begin(), available_isas().end(), current_isa()), 1);
+}
+
+TEST(Isa, EveryAvailableOneCanBeChosen) {
+  const std::string before(current_isa());
+  for (std::string_view isa : available_isas()) {
+    EXPECT_TRUE(set_isa(isa).ok());
+    EXPECT_EQ(current_isa(), isa);
+    EXPECT_EQ(find_isa("")->name, isa);
+  }
+  EXPECT_TRUE(set_isa(before).ok());
+}
+
+TEST(Isa, AnUnknownNameIsRefusedAndChangesNothing) {
+  const std::string before(current_isa());
+  for (const char* name : {"", "sse", "AVX2", "avx2 "}) {
+    const Status status = set_isa(name);
+    ASSERT_EQ(status.findings().size(), 1u) << name;
+    EXPECT_EQ(status.findings()[0].id, "input.isa");
+    EXPECT_EQ(status.findings()[0].got, name);
+    EXPECT_EQ(current_isa(), before);
+  }
+}
+
+TEST(Isa, ACallThatNamesAnUnknownOneIsRefusedAndWritesNothing) {
+  SmallAttention c(CaseKernel::kDecodePaged, "riscv", {.requests = {{1, 3}}});
+  c.fill_uniform();
+  const Status status = c.run();
+  ASSERT_EQ(status.findings().size(), 1u);
+  EXPECT_EQ(status.findings()[0].id, "input.isa");
+  EXPECT_EQ(status.findings()[0].got, "riscv");
+  for (std::byte b : c.out_memory) ASSERT_EQ(b, std::byte{0xff});
+}
+
+TEST(Isa, AnUnknownOneIsReportedBesideOtherFaults) {
+  SmallAttention c(CaseKernel::kDecodePaged, "riscv", {.requests = {{1, 3}}});
+  c.params.sm_scale = 0;
+  EXPECT_EQ(c.run().findings().size(), 2u);
+}
+
+TEST(Isa, EveryFp8CodeHasTheValueOfItsFormat) {
+  for (uint32_t code = 0; code < 256; ++code) {
+    EXPECT_EQ(std::bit_cast<uint32_t>(kE4M3Values[code]),
+              std::bit_cast<uint32_t>(decode_float(code, kE4M3Format)));
+    EXPECT_EQ(std::bit_cast<uint32_t>(kE5M2Values[code]),
+              std::bit_cast<uint32_t>(decode_float(code, kE5M2Format)));
+  }
+}
+
+}  // namespace
+}  // namespace shadowgraph

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Mutation test: every slip in mutants.json is planted alone in a copy of the repository, and the test programs must
+see it. Exit: 0 all killed, 1 one survived, 2 a mutant is stale or does not build, or the tests fail without one."""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAMS = ("attn_tests", "kernels_tests", "fuzz_tests")
+CONFIGURE = (
+    "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",
+    "-DSHADOWGRAPH_BUILD_TOOLS=OFF", "-DSHADOWGRAPH_BUILD_BENCH=OFF", "-DSHADOWGRAPH_BUILD_EXAMPLES=OFF",
+)  # fmt: skip
+SECONDS_A_PROGRAM = 600
+
+
+class Trouble(Exception):
+    """What is no verdict about a mutant."""
+
+
+def copy_repository(to):
+    """All files of the working tree that git would keep; only what differs is written, so that builds are incremental."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    names = {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
+    for name in names:
+        content, target = (ROOT / name).read_bytes(), to / name
+        if target.is_file() and target.read_bytes() == content:
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    for path in [p for p in to.rglob("*") if p.is_file()]:
+        if path.relative_to(to).as_posix() not in names:
+            path.unlink()
+
+
+def build(folder, jobs):
+    done = subprocess.run(["ninja", "-C", folder, f"-j{jobs}", *PROGRAMS], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Trouble("does not build:\n" + done.stdout[-3000:])
+
+
+def first_failure(folder):
+    """What the first failing program says failed, or None."""
+    for program in PROGRAMS:
+        command = [folder / "tests" / program, "--gtest_brief=1", "--gtest_fail_fast"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS_A_PROGRAM)
+        except subprocess.TimeoutExpired:
+            return f"{program}: no end within {SECONDS_A_PROGRAM} s"
+        if done.returncode == 0:
+            continue
+        failed = re.search(r"\[  FAILED  \] ([^\s,]+)", done.stdout)
+        return f"{program}: {failed.group(1) if failed else f'exit {done.returncode}'}"
+    return None
+
+
+def mutated(text, mutant):
+    if text.count(mutant["find"]) != 1:
+        raise Trouble(f"stale: its text occurs {text.count(mutant['find'])} times in {mutant['file']}")
+    return text.replace(mutant["find"], mutant["replace"])
+
+
+def try_mutant(source, folder, jobs, mutant):
+    """The test that kills the mutant, or None."""
+    path = source / mutant["file"]
+    original = path.read_text()
+    path.write_text(mutated(original, mutant))
+    try:
+        build(folder, jobs)
+        return first_failure(folder)
+    finally:
+        path.write_text(original)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/mutants")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--only", metavar="ID", action="append", help="only this mutant; may be repeated")
+    args = parser.parse_args()
+    mutants = json.loads((ROOT / "tests/mutants/mutants.json").read_text())
+    unknown = set(args.only or ()) - {m["id"] for m in mutants}
+    if unknown or len({m["id"] for m in mutants}) != len(mutants):
+        parser.error(f"no such mutant: {', '.join(sorted(unknown))}" if unknown else "two mutants have one id")
+    mutants = [m for m in mutants if not args.only or m["id"] in args.only]
+
+    source, folder = args.build.resolve() / "src", args.build.resolve() / "out"
+    copy_repository(source)
+    survivors, troubled = [], []
+    try:
+        for mutant in mutants:
+            mutated((source / mutant["file"]).read_text(), mutant)  # stale ones are told before the long part
+        subprocess.run(["cmake", "-S", source, "-B", folder, *CONFIGURE], check=True, stdout=subprocess.DEVNULL)
+        build(folder, args.jobs)
+        if failed := first_failure(folder):
+            raise Trouble(f"without any mutant {failed} fails")
+    except Trouble as trouble:
+        print(f"{mutant['id'] if 'stale' in str(trouble) else 'base'}: {trouble}", file=sys.stderr)
+        return 2
+    print(f"{'mutant':34} {'seconds':>7}  killed by", flush=True)
+    for mutant in mutants:
+        start = time.monotonic()
+        try:
+            killer = try_mutant(source, folder, args.jobs, mutant)
+            if killer is None:
+                survivors.append(mutant)
+        except Trouble as trouble:
+            killer = str(trouble)
+            troubled.append(mutant)
+        print(f"{mutant['id']:34} {time.monotonic() - start:7.1f}  {killer or 'SURVIVED: ' + mutant['slip']}", flush=True)
+    print(f"{len(mutants) - len(survivors) - len(troubled)} of {len(mutants)} mutants killed")
+    return 2 if troubled else 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
