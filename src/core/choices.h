@@ -31,10 +31,10 @@ class Rng {
     return static_cast<float>(static_cast<int32_t>(next() >> 40) - (1 << 23)) * 0x1p-23f;
   }
 
-  /// An independent stream for item number index.
+  /// An independent stream for item number index; (a, b) and (b, a) are two streams.
   static Rng stream(uint64_t seed, uint64_t index) {
-    Rng mix(seed);
-    return Rng(mix.next() ^ Rng(index).next());
+    const uint64_t of_seed = Rng(seed).next();
+    return Rng(Rng(of_seed ^ index).next());
   }
 
  private:

@@ -1,6 +1,6 @@
 // f16, bf16, fp8 <-> f32, in software: exact one way, round to nearest even the other.
-// The ISA units have their own loads; tests/core/dtype_test.cc holds the two against each other,
-// exhaustively.
+// Tested by tests/core/dtype_test.cc. The ISA units have their own loads;
+// tests/kernels/isa_test.cc holds the two against each other, exhaustively.
 #pragma once
 
 #include <bit>

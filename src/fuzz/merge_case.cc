@@ -114,7 +114,7 @@ Status check_pair(const Case& x, const States& t, const MergeStates<Base>& both)
   call.v_b = half(both.v, 1, 3);
   call.s_a = half(both.s, 0, 2);
   call.s_b = half(both.s, 1, 2);
-  call.options.num_threads = 2;
+  call.options.num_threads = 1;
   GuardedBuffer out, lse;
   set_outputs(call, x, t, out, lse);
   status.add(merge_state(call));

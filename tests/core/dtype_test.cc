@@ -62,11 +62,12 @@ TEST_P(Formats, KnownCodesHaveTheirValues) {
 }
 
 TEST_P(Formats, ValuesRiseWithTheCode) {
-  for (uint32_t code = 1; code < finite_codes(); ++code) ASSERT_GT(decode(code), decode(code - 1));
+  for (uint32_t code = 1, end = finite_codes(); code < end; ++code)
+    ASSERT_GT(decode(code), decode(code - 1));
 }
 
 TEST_P(Formats, MidpointsGoToEvenAndTheirNeighboursToTheNearest) {
-  for (uint32_t low = 0; low + 1 < finite_codes(); ++low) {
+  for (uint32_t low = 0, last = finite_codes() - 1; low < last; ++low) {
     const double a = decode(low), b = decode(low + 1);
     const auto middle = static_cast<float>((a + b) / 2);
     ASSERT_EQ(static_cast<double>(middle), (a + b) / 2) << "a midpoint is a float";
@@ -81,7 +82,8 @@ TEST_P(Formats, MidpointsGoToEvenAndTheirNeighboursToTheNearest) {
 
 TEST_P(Formats, OverflowIsInfinityOrNaN) {
   const uint32_t last = finite_codes() - 1;
-  // The first number that would not be finite: half a step beyond the largest rounds there (its code is even).
+  // The first number that would not be finite: half a step beyond the largest rounds there (its
+  // code is even).
   const double step = static_cast<double>(f.largest) - decode(last - 1);
   const double tie = f.largest + step / 2;
   const auto too_far = tie > std::numeric_limits<float>::max() ? kInf : static_cast<float>(tie);
@@ -125,10 +127,11 @@ TEST_P(Formats, LoadsAndStoresFindTheirElement) {
 INSTANTIATE_TEST_SUITE_P(
     All, Formats,
     testing::Values(Format{"f16", DType::kF16, kF16Format, 1 << 16, 0x1p-24f, 65504.f, 0x3c00},
-                    Format{"bf16", DType::kBF16, kBF16Format, 1 << 16, 0x1p-133f, 0x1.fep127f, 0x3f80},
+                    Format{"bf16", DType::kBF16, kBF16Format, 1 << 16, 0x1p-133f, 0x1.fep127f,
+                           0x3f80},
                     Format{"e4m3", DType::kE4M3, kE4M3Format, 256, 0x1p-9f, 448.f, 0x38},
                     Format{"e5m2", DType::kE5M2, kE5M2Format, 256, 0x1p-16f, 57344.f, 0x3c}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& format) { return format.param.name; });
 
 TEST(Fp8, EncodeIsTheNearestOfAScanOverAllCodes) {
   for (const FloatFormat format : {kE4M3Format, kE5M2Format}) {
@@ -137,7 +140,8 @@ TEST(Fp8, EncodeIsTheNearestOfAScanOverAllCodes) {
       double best = HUGE_VAL;
       for (uint32_t code = 0; code < 256; ++code) {
         const float candidate = decode_float(code, format);
-        if (std::isfinite(candidate)) best = std::min(best, std::abs(static_cast<double>(candidate) - value));
+        if (std::isfinite(candidate))
+          best = std::min(best, std::abs(static_cast<double>(candidate) - value));
       }
       const double got = decode_float(encode_float(value, format), format);
       ASSERT_EQ(std::abs(got - value), best) << value;
@@ -159,27 +163,33 @@ TEST(E4M3, HasOneNaNASignAndNoInfinity) {
 
 TEST(DType, NamesComeBack) {
   const std::map<DType, std::pair<const char*, size_t>> all = {
-      {DType::kF32, {"f32", 4}},   {DType::kF16, {"f16", 2}},   {DType::kBF16, {"bf16", 2}}, {DType::kE4M3, {"e4m3", 1}},
-      {DType::kE5M2, {"e5m2", 1}}, {DType::kF64, {"f64", 8}},   {DType::kI32, {"i32", 4}},   {DType::kI64, {"i64", 8}},
-      {DType::kU8, {"u8", 1}},     {DType::kBool, {"bool", 1}}};
+      {DType::kF32, {"f32", 4}},   {DType::kF16, {"f16", 2}},   {DType::kBF16, {"bf16", 2}},
+      {DType::kE4M3, {"e4m3", 1}}, {DType::kE5M2, {"e5m2", 1}}, {DType::kF64, {"f64", 8}},
+      {DType::kI32, {"i32", 4}},   {DType::kI64, {"i64", 8}},   {DType::kU8, {"u8", 1}},
+      {DType::kBool, {"bool", 1}}};
   for (const auto& [type, facts] : all) {
     EXPECT_EQ(name_of(type), facts.first);
     EXPECT_EQ(dtype_from_name(facts.first), type);
     EXPECT_EQ(size_of(type), facts.second);
   }
-  for (const char* name : {"", "f8", "F32", "f32 ", "?"}) EXPECT_EQ(dtype_from_name(name), std::nullopt) << name;
+  for (const char* name : {"", "f8", "F32", "f32 ", "?"})
+    EXPECT_EQ(dtype_from_name(name), std::nullopt) << name;
 }
 
 TEST(DType, ClassesAreWhatAttentionTakes) {
-  for (const DType t : {DType::kF32, DType::kF16, DType::kBF16}) EXPECT_TRUE(is_float16_or_32(t) && is_attention_dtype(t));
-  for (const DType t : {DType::kE4M3, DType::kE5M2}) EXPECT_TRUE(is_fp8(t) && is_attention_dtype(t) && !is_float16_or_32(t));
-  for (const DType t : {DType::kF64, DType::kI32, DType::kI64, DType::kU8, DType::kBool}) EXPECT_FALSE(is_attention_dtype(t));
+  for (const DType t : {DType::kF32, DType::kF16, DType::kBF16})
+    EXPECT_TRUE(is_float16_or_32(t) && is_attention_dtype(t));
+  for (const DType t : {DType::kE4M3, DType::kE5M2})
+    EXPECT_TRUE(is_fp8(t) && is_attention_dtype(t) && !is_float16_or_32(t));
+  for (const DType t : {DType::kF64, DType::kI32, DType::kI64, DType::kU8, DType::kBool})
+    EXPECT_FALSE(is_attention_dtype(t));
 }
 
 TEST(DType, F32AndF64AreLoadedAsTheyAre) {
   const double wide[] = {1.5, 1 / 3.0};
   const float narrow[] = {1.5f, 1 / 3.f};
-  EXPECT_EQ(load_float(reinterpret_cast<const std::byte*>(wide), DType::kF64, 1), static_cast<float>(1 / 3.0));
+  EXPECT_EQ(load_float(reinterpret_cast<const std::byte*>(wide), DType::kF64, 1),
+            static_cast<float>(1 / 3.0));
   EXPECT_EQ(load_float(reinterpret_cast<const std::byte*>(narrow), DType::kF32, 1), 1 / 3.f);
 }
 

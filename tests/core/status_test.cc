@@ -11,7 +11,9 @@
 namespace shadowgraph {
 namespace {
 
-Finding some(const char* expected) { return make_finding("table.page_id", at("page_table", 2, 5), expected, "99"); }
+Finding some(const char* expected) {
+  return make_finding("table.page_id", at("page_table", 2, 5), expected, "99");
+}
 
 TEST(Status, TheEmptyListIsOk) {
   EXPECT_TRUE(Status().ok());
@@ -35,12 +37,14 @@ TEST(Status, PrintsOneFindingALine) {
   Status s;
   s.add(some("1"));
   s.add(some("2"));
-  EXPECT_EQ(s.to_string(), "table.page_id: page_table[2, 5] is 99, expected 1\n"
-                           "table.page_id: page_table[2, 5] is 99, expected 2");
+  EXPECT_EQ(s.to_string(),
+            "table.page_id: page_table[2, 5] is 99, expected 1\n"
+            "table.page_id: page_table[2, 5] is 99, expected 2");
 }
 
 TEST(Finding, PrintsAsMuchOfThePlaceAsItHas) {
-  EXPECT_EQ(make_finding("input.null", at("out"), "memory", "null").to_string(), "input.null: out is null, expected memory");
+  EXPECT_EQ(make_finding("input.null", at("out"), "memory", "null").to_string(),
+            "input.null: out is null, expected memory");
   EXPECT_EQ(make_finding("input.null", at("out", 7), "memory", "null").to_string(),
             "input.null: out[7] is null, expected memory");
   Finding f = some("x");
@@ -58,8 +62,10 @@ TEST(Finding, TakesItsLawsWords) {
 }
 
 TEST(Finding, SplitsTheRefsOfItsLaw) {
-  EXPECT_EQ(make_finding("num.lse_bound", at("lse"), "", "").refs, (std::vector<std::string>{"verification.D", "sglang#35045"}));
-  EXPECT_EQ(make_finding("table.page_id", at("x"), "", "").refs, (std::vector<std::string>{"onnxruntime#32391"}));
+  EXPECT_EQ(make_finding("num.lse_bound", at("lse"), "", "").refs,
+            (std::vector<std::string>{"verification.D", "sglang#35045"}));
+  EXPECT_EQ(make_finding("table.page_id", at("x"), "", "").refs,
+            (std::vector<std::string>{"onnxruntime#32391"}));
   EXPECT_TRUE(make_finding("input.null", at("x"), "", "").refs.empty());
 }
 
@@ -71,7 +77,9 @@ TEST(Laws, HaveUniqueIds) {
 
 TEST(Laws, AreNamedFamilyDotName) {
   for (const Law& law : kLaws) {
-    const auto well = [](char ch) { return std::islower(static_cast<unsigned char>(ch)) || ch == '_' || ch == '.'; };
+    const auto well = [](char ch) {
+      return std::islower(static_cast<unsigned char>(ch)) || ch == '_' || ch == '.';
+    };
     EXPECT_TRUE(std::all_of(law.id.begin(), law.id.end(), well)) << law.id;
     EXPECT_EQ(std::count(law.id.begin(), law.id.end(), '.'), 1) << law.id;
   }
@@ -81,7 +89,9 @@ TEST(Laws, AreSentences) {
   for (const Law& law : kLaws) {
     ASSERT_FALSE(law.sentence.empty()) << law.id;
     EXPECT_TRUE(law.sentence.ends_with('.')) << law.id;
-    EXPECT_FALSE(std::islower(static_cast<unsigned char>(law.sentence[0])) && law.sentence.find(' ') == std::string_view::npos) << law.id;
+    EXPECT_FALSE(std::islower(static_cast<unsigned char>(law.sentence[0])) &&
+                 law.sentence.find(' ') == std::string_view::npos)
+        << law.id;
     EXPECT_TRUE(law.mend.empty() || law.mend.ends_with('.')) << law.id;
   }
 }

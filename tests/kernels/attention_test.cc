@@ -124,6 +124,15 @@ TEST_P(Attention, NoRequestsIsNoWork) {
   EXPECT_EQ(make({.requests = {}})->run().to_string(), "ok");
 }
 
+TEST_P(Attention, EveryQueryOfALongRequestIsComputed) {
+  for (int32_t q_len : {63, 64, 65, 129}) {
+    auto c = make({.requests = {{q_len, 140}}});
+    c->params.causal = true;
+    expect_ranges(
+        *c, [](int64_t, int64_t) { return 0; }, [](int64_t at, int64_t) { return at + 1; });
+  }
+}
+
 TEST_P(Attention, SelectorReadsTheKeyItPointsToAtPageEdges) {
   for (int32_t page_size : {1, 2, 3, 16, 256}) {
     const int32_t len = 2 * page_size + 1;
@@ -362,7 +371,7 @@ TEST_P(Attention, Fp8KeysAndValuesAreScaled) {
 
 TEST_P(Attention, NaNInHiddenKeysIsHarmless) {
   for (const bool by_window : {true, false}) {
-    auto c = make({.requests = {{1, 40}, {1, 700}}, .page_size = 16});
+    auto c = make({.requests = {{1, 40}, {1, 700}}, .dim_vo = 80, .page_size = 16});
     c->fill_uniform();
     if (by_window) c->params.window_left = 4;
     if (!by_window) {

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
 
 #include "kernels/isa/units.h"
 #include "kernels/small_attention.h"
@@ -60,6 +63,32 @@ TEST(Isa, EveryFp8CodeHasTheValueOfItsFormat) {
               std::bit_cast<uint32_t>(decode_float(code, kE4M3Format)));
     EXPECT_EQ(std::bit_cast<uint32_t>(kE5M2Values[code]),
               std::bit_cast<uint32_t>(decode_float(code, kE5M2Format)));
+  }
+}
+
+/// All codes of a type as the value of a single key, which is the result.
+TEST(Isa, EveryCodeOfEveryTypeIsLoadedAsTheSoftwareDoes) {
+  for (const DType t : {DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2}) {
+    const int32_t codes = size_of(t) == 2 ? 1 << 16 : 256, heads = 64, dim = codes / heads;
+    for (std::string_view isa : available_isas()) {
+      SmallAttention c(CaseKernel::kPrefillRagged, isa,
+                       {.requests = {{1, 1}},
+                        .qo_heads = heads,
+                        .kv_heads = heads,
+                        .dim_vo = dim,
+                        .kv_dtype = t});
+      c.fill_uniform();
+      for (int64_t code = 0; code < codes; ++code) {
+        std::memcpy(c.v_memory.data() + code * static_cast<int64_t>(size_of(t)), &code, size_of(t));
+      }
+      ASSERT_EQ(c.run().to_string(), "ok");
+      for (int32_t code = 0; code < codes; ++code) {
+        const float got = c.out(0, 0, code / dim, code % dim);
+        const float expected = decode_float(static_cast<uint32_t>(code), format_of(t));
+        ASSERT_TRUE(got == expected || (std::isnan(got) && std::isnan(expected)))
+            << isa << " " << name_of(t) << " code " << code << " gives " << got;
+      }
+    }
   }
 }
 

@@ -1,0 +1,129 @@
+#include "fuzz/fuzz.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace shadowgraph {
+namespace {
+
+FuzzResult fuzz(const FuzzOptions& options) {
+  const std::atomic<bool> stop{false};
+  return run_fuzz(options, nullptr, stop);
+}
+
+TEST(Fuzz, FindsNothing) {
+  for (uint64_t seed : {101, 202}) {
+    FuzzOptions options;
+    options.seed = seed;
+    options.cases = 500;
+    const FuzzResult result = fuzz(options);
+    EXPECT_EQ(result.cases, 500u) << "seed " << seed;
+    EXPECT_EQ(result.findings.to_string(), "ok") << "seed " << seed;
+  }
+}
+
+TEST(Fuzz, FastArithmeticFindsNothing) {
+  FuzzOptions options;
+  options.seed = 303;
+  options.cases = 200;
+  options.run.arith = Arith::kFast;
+  EXPECT_EQ(fuzz(options).findings.to_string(), "ok");
+}
+
+TEST(Fuzz, TheSameSeedIsTheSameRunWhateverTheThreads) {
+  FuzzOptions options;
+  options.seed = 7;
+  options.cases = 120;
+  options.threads = 1;
+  const FuzzResult one = fuzz(options);
+  options.threads = 3;
+  const FuzzResult three = fuzz(options);
+  EXPECT_EQ(one.coverage, three.coverage);
+  EXPECT_EQ(one.histograms.keys, three.histograms.keys);
+  EXPECT_EQ(one.histograms.requests, three.histograms.requests);
+  EXPECT_EQ(one.histograms.head_dim, three.histograms.head_dim);
+}
+
+TEST(Fuzz, ACaseHasItsNumberAlone) {
+  FuzzOptions options;
+  options.seed = 7;
+  options.cases = 20;
+  options.first = 40;
+  std::map<std::string, int64_t> apart;
+  for (uint64_t number = 40; number < 60; ++number) {
+    FuzzOptions one = options;
+    one.first = number;
+    one.cases = 1;
+    for (const auto& [name, count] : fuzz(one).coverage) apart[name] += count;
+    EXPECT_EQ(fuzz_case(7, number).to_string(), fuzz_case(7, number).to_string());
+    EXPECT_NE(fuzz_case(7, number).to_string(), fuzz_case(7, number + 1).to_string());
+    EXPECT_NE(fuzz_case(7, number).to_string(), fuzz_case(8, number).to_string());
+  }
+  EXPECT_EQ(fuzz(options).coverage, apart);
+}
+
+TEST(Fuzz, CountsWhatItRan) {
+  FuzzOptions options;
+  options.cases = 100;
+  const FuzzResult result = fuzz(options);
+  const auto total = [](const auto& counts) {
+    return std::accumulate(counts.begin(), counts.end(), int64_t{0},
+                           [](int64_t n, const auto& c) { return n + c.second; });
+  };
+  int64_t merges = 0;
+  for (uint64_t number = 0; number < 100; ++number)
+    merges += fuzz_case(1, number).kernel == CaseKernel::kMergeStates;
+  EXPECT_GT(merges, 0);
+  EXPECT_EQ(total(result.coverage), 100);
+  EXPECT_EQ(total(result.histograms.keys), 100 - merges);
+  EXPECT_EQ(total(result.histograms.requests), 100 - merges);
+}
+
+TEST(Fuzz, StopsWhenItIsTold) {
+  const std::atomic<bool> stop{true};
+  FuzzOptions options;
+  options.cases = 1000000;
+  EXPECT_EQ(run_fuzz(options, nullptr, stop).cases, 0u);
+}
+
+TEST(Fuzz, EndsWithItsTime) {
+  FuzzOptions options;
+  options.seconds = 0.05;
+  uint64_t last = 0;
+  const std::atomic<bool> stop{false};
+  const FuzzResult result = run_fuzz(
+      options, [&](const FuzzProgress& p) { last = p.cases; }, stop);
+  EXPECT_GT(result.cases, 0u);
+  EXPECT_EQ(last, result.cases);
+  EXPECT_GE(result.seconds, 0.05);
+}
+
+TEST(Fuzz, AFindingNamesItsCaseAndACommandThatShowsItAgain) {
+  FuzzOptions options;
+  options.seed = 7;
+  options.first = 3;
+  options.cases = 1;
+  options.run.isa = "riscv";  // every call is refused
+  options.run.arith = Arith::kFast;
+  const FuzzResult result = fuzz(options);
+  ASSERT_FALSE(result.findings.ok());
+  const Finding& f = result.findings.findings()[0];
+  EXPECT_EQ(f.id, "input.isa");
+  EXPECT_EQ(f.case_id, "seed 7 case 3: " + fuzz_case(7, 3).to_string());
+  EXPECT_EQ(f.reproduce, "shadowgraph fuzz --seed 7 --first 3 --cases 1 --arith fast --isa riscv");
+}
+
+TEST(Fuzz, StopsAfterItsMostFindings) {
+  FuzzOptions options;
+  options.cases = 100000;
+  options.threads = 1;
+  options.max_findings = 5;
+  options.run.isa = "riscv";
+  const FuzzResult result = fuzz(options);
+  EXPECT_GE(result.findings.findings().size(), 5u);
+  EXPECT_LT(result.cases, 20u);
+}
+
+}  // namespace
+}  // namespace shadowgraph

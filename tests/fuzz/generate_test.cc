@@ -1,0 +1,152 @@
+// What the generator owes: cases of a useful size, every feature, and the same case for the same
+// choices.
+#include "fuzz/generate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "fuzz/fuzz.h"
+#include "kernels/decode_paged.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr uint64_t kCases = 10000;
+
+std::vector<Case> attention_cases() {
+  std::vector<Case> all;
+  for (uint64_t number = 0; number < kCases; ++number) {
+    const Case x = fuzz_case(1, number);
+    if (x.kernel != CaseKernel::kMergeStates) all.push_back(x);
+  }
+  return all;
+}
+
+int64_t median(std::vector<int64_t> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+TEST(Generate, HalfOfTheCasesAreOfAUsefulSize) {
+  std::vector<int64_t> keys, requests, dims;
+  for (const Case& x : attention_cases()) {
+    std::vector<int64_t> lens;
+    for (const RequestExtent& r : x.requests) lens.push_back(r.kv_len);
+    keys.push_back(median(lens));
+    requests.push_back(static_cast<int64_t>(x.requests.size()));
+    dims.push_back(x.head_dim_qk);
+  }
+  EXPECT_GE(median(keys), 64);
+  EXPECT_GE(median(requests), 2);
+  EXPECT_GE(median(dims), 32);
+}
+
+bool any(const Case& x, const std::function<bool(const RequestExtent&)>& holds) {
+  return std::any_of(x.requests.begin(), x.requests.end(), holds);
+}
+
+TEST(Generate, EveryFeatureOccurs) {
+  const std::map<std::string, std::function<bool(const Case&)>> features = {
+      {"sliding window", [](const Case& x) { return x.window_left > 0; }},
+      {"window of self only", [](const Case& x) { return x.window_left == 0; }},
+      {"window right", [](const Case& x) { return x.window_right >= 0; }},
+      {"causal", [](const Case& x) { return x.causal; }},
+      {"causal window", [](const Case& x) { return x.causal && x.window_left >= 0; }},
+      {"soft cap", [](const Case& x) { return x.logits_soft_cap > 0; }},
+      {"sinks in the LSE",
+       [](const Case& x) { return x.sinks && x.lse_sink == LseSink::kIncluded; }},
+      {"sinks beside the LSE",
+       [](const Case& x) { return x.sinks && x.lse_sink == LseSink::kExcluded; }},
+      {"bool mask", [](const Case& x) { return x.mask == CustomMask::Kind::kBool; }},
+      {"packed mask", [](const Case& x) { return x.mask == CustomMask::Kind::kPacked; }},
+      {"GQA", [](const Case& x) { return x.num_kv_heads > 1 && x.num_qo_heads > x.num_kv_heads; }},
+      {"MQA", [](const Case& x) { return x.num_kv_heads == 1 && x.num_qo_heads > 1; }},
+      {"one head", [](const Case& x) { return x.num_qo_heads == 1; }},
+      {"head dims that differ", [](const Case& x) { return x.head_dim_qk != x.head_dim_vo; }},
+      {"head dims of no whole panel", [](const Case& x) { return x.head_dim_qk % 16 != 0; }},
+      {"fp8 with scales",
+       [](const Case& x) { return is_fp8(x.kv_dtype) && x.k_scale != 1 && x.v_scale != 1; }},
+      {"cache narrower than q",
+       [](const Case& x) { return x.q_dtype == DType::kF32 && x.kv_dtype == DType::kBF16; }},
+      {"out of another type", [](const Case& x) { return x.out_dtype != x.q_dtype; }},
+      {"page of one token", [](const Case& x) { return x.page_size == 1; }},
+      {"page of no power of 2", [](const Case& x) { return x.page_size == 3; }},
+      {"page of 256", [](const Case& x) { return x.page_size == 256; }},
+      {"dense table", [](const Case& x) { return x.table == PageTable::Form::kDense; }},
+      {"CSR table", [](const Case& x) { return x.table == PageTable::Form::kCsr; }},
+      {"written by store_kv", [](const Case& x) { return x.through_store_kv; }},
+      {"request without queries",
+       [](const Case& x) { return any(x, [](auto& r) { return r.q_len == 0; }); }},
+      {"request without keys",
+       [](const Case& x) { return any(x, [](auto& r) { return r.kv_len == 0; }); }},
+      {"more queries than keys",
+       [](const Case& x) { return any(x, [](auto& r) { return r.q_len > r.kv_len; }); }},
+      {"several blocks of queries",
+       [](const Case& x) {
+         return any(x, [&](auto& r) { return r.q_len * x.num_qo_heads / x.num_kv_heads > 64; });
+       }},
+      {"several splits",
+       [](const Case& x) { return any(x, [](auto& r) { return r.kv_len > kDecodeSplit; }); }},
+  };
+  std::map<std::string, int64_t> counts;
+  for (const auto& [name, holds] : features) counts[name] = 0;
+  for (const Case& x : attention_cases()) {
+    for (const auto& [name, holds] : features) counts[name] += holds(x) ? 1 : 0;
+  }
+  for (const auto& [name, count] : counts) EXPECT_GT(count, 20) << name;
+}
+
+TEST(Generate, EveryKindOccurs) {
+  std::map<CaseKernel, int64_t> kernels;
+  std::map<CaseData, int64_t> data;
+  std::map<CaseLayout, int64_t> layouts;
+  std::map<DType, int64_t> q, kv, out;
+  std::map<LseBase, int64_t> bases;
+  for (uint64_t number = 0; number < kCases; ++number) {
+    const Case x = fuzz_case(1, number);
+    ++kernels[x.kernel], ++data[x.data], ++layouts[x.layout], ++q[x.q_dtype], ++kv[x.kv_dtype],
+        ++out[x.out_dtype];
+    if (x.kernel == CaseKernel::kMergeStates) ++bases[x.lse_base];
+  }
+  EXPECT_EQ(kernels.size(), 4u);
+  EXPECT_EQ(data.size(), 4u);
+  EXPECT_EQ(layouts.size(), 4u);
+  EXPECT_EQ(q.size(), 3u);
+  EXPECT_EQ(kv.size(), 5u);
+  EXPECT_EQ(out.size(), 3u);
+  EXPECT_EQ(bases.size(), 2u);
+}
+
+TEST(Generate, RecordedChoicesGiveTheSameCase) {
+  for (uint64_t number = 0; number < 200; ++number) {
+    Choices random(Rng::stream(5, number));
+    const Case x = generate(random);
+    Choices replayed(random.made());
+    EXPECT_EQ(generate(replayed).to_string(), x.to_string());
+  }
+}
+
+TEST(Generate, AnyChoicesGiveALawfulCase) {
+  // A fuzzer's bytes, or a shrunk sequence, may be anything.
+  Rng rng(9);
+  for (int i = 0; i < 500; ++i) {
+    std::vector<uint32_t> choices(rng.below(40));
+    for (uint32_t& c : choices) c = static_cast<uint32_t>(rng.next());
+    Choices stream(choices);
+    const Case x = generate(stream);
+    ASSERT_FALSE(x.requests.empty());
+    ASSERT_GT(x.num_kv_heads, 0);
+    ASSERT_EQ(x.num_qo_heads % x.num_kv_heads, 0);
+    for (const RequestExtent& r : x.requests) {
+      ASSERT_GE(r.q_len, 0);
+      ASSERT_GE(r.kv_len, 0);
+      ASSERT_TRUE(x.kernel != CaseKernel::kDecodePaged || r.q_len == 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shadowgraph
