@@ -1,7 +1,7 @@
 // Shadowgraph: the CPU twin of GPU attention backends. Start here.
 //
-//   attention.h    attention_with_kvcache, attention_varlen, merge_state(s), store_kv: one call
-//   each params.h       AttentionParams: heads, scale, causal, window, soft cap, sinks, custom mask
+//   attention.h    attention_with_kvcache, attention_varlen, merge_state(s), store_kv
+//   params.h       AttentionParams: heads, scale, causal, window, soft cap, sinks, custom mask
 //   kv_cache.h     KvCache (NHD, HND, stacked, MLA latent) and PageTable (dense or CSR)
 //   batch.h        ForwardBatch: what a scheduler knows about one step
 //   lse.h          LSE with its base in the type

@@ -44,8 +44,11 @@ struct Finding {
 /// All findings of one check. Empty means ok.
 class [[nodiscard]] Status {
  public:
-  bool ok() const { return findings_.empty(); }
-  std::span<const Finding> findings() const { return findings_; }
+  /// input.memory, made without allocating.
+  static Status out_of_memory() noexcept;
+
+  bool ok() const { return findings_.empty() && !out_of_memory_; }
+  std::span<const Finding> findings() const;
   std::span<Finding> findings() { return findings_; }
 
   void add(Finding finding) { findings_.push_back(std::move(finding)); }
@@ -56,6 +59,7 @@ class [[nodiscard]] Status {
 
  private:
   std::vector<Finding> findings_;
+  bool out_of_memory_ = false;
 };
 
 }  // namespace shadowgraph

@@ -34,14 +34,21 @@ KvCache from_planes(const TensorView& k, const TensorView& v, int token_axis, in
   return c;
 }
 
-/// kv[:, which] of a 5-D tensor.
+/// kv[:, which] of a 5-D tensor; rank 0 where it is no such tensor.
 TensorView half(const TensorView& kv, int64_t which) {
   TensorView t;
-  t.data = kv.data == nullptr ? nullptr : kv.at(0, which);
   t.dtype = kv.dtype;
-  t.rank = kv.rank == 5 && kv.shape[1] == 2 ? 4 : 0;
   t.shape = {kv.shape[0], kv.shape[2], kv.shape[3], kv.shape[4]};
   t.stride = {kv.stride[0], kv.stride[2], kv.stride[3], kv.stride[4]};
+  int64_t bytes = 0;
+  const int64_t elements = which == 0 ? 0 : kv.stride[1];
+  const bool fits =
+      !__builtin_mul_overflow(elements, static_cast<int64_t>(size_of(kv.dtype)), &bytes);
+  if (kv.rank != 5 || kv.shape[1] != 2 || !fits) return t;
+  t.rank = 4;
+  // As integers: the address of an absurd view may not be formed; validate() refuses it later.
+  const auto address = reinterpret_cast<uintptr_t>(kv.data) + static_cast<uintptr_t>(bytes);
+  t.data = kv.data == nullptr ? nullptr : reinterpret_cast<std::byte*>(address);
   return t;
 }
 

@@ -43,8 +43,8 @@ struct SoftmaxState {
 template <LseBase Base>
 SoftmaxState<Base> merge(std::span<const SoftmaxState<Base>> parts, std::span<float> weights);
 
-/// The LSE in base To; -inf for an empty state. A state from_lse gives the same LSE back, to the
-/// bit.
+/// The LSE in base To; -inf for an empty state. A state from_lse gives the same LSE back
+/// (-0 as 0).
 template <LseBase To, LseBase From>
 float lse_of(const SoftmaxState<From>& state);
 

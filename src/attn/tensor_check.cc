@@ -1,7 +1,7 @@
 #include "attn/tensor_check.h"
 
 #include <algorithm>
-#include <functional>
+#include <cstdlib>
 
 namespace shadowgraph {
 namespace {
@@ -14,15 +14,16 @@ std::string shape_text(const int64_t* dims, int rank) {
   return s + "]";
 }
 
-/// Smallest and largest element offset; false on overflow of 63 bits (in bytes).
+/// Smallest and largest element offset; false where a byte offset is not well within 63 bits.
 bool extents(const ConstTensorView& t, int64_t* low, int64_t* high) {
+  constexpr int64_t kFar = int64_t{1} << 59;  // elements: 8 bytes each are 2^62
   *low = *high = 0;
   for (int i = 0; i < t.rank; ++i) {
-    int64_t reach = 0, bytes = 0;
+    int64_t reach = 0;
     if (__builtin_mul_overflow(t.shape[i] - 1, t.stride[i], &reach)) return false;
     int64_t* end = reach < 0 ? low : high;
     if (__builtin_add_overflow(*end, reach, end)) return false;
-    if (__builtin_mul_overflow(*end, static_cast<int64_t>(size_of(t.dtype)), &bytes)) return false;
+    if (*low < -kFar || *high > kFar) return false;
   }
   return true;
 }
@@ -50,6 +51,12 @@ bool TensorCheck::input(const char* field, const ConstTensorView& t,
   return view(field, t, shape, dtypes, true, false);
 }
 
+bool TensorCheck::strided_input(const char* field, const ConstTensorView& t,
+                                std::initializer_list<int64_t> shape,
+                                std::initializer_list<DType> dtypes) {
+  return view(field, t, shape, dtypes, false, false);
+}
+
 bool TensorCheck::output(const char* field, const TensorView& t,
                          std::initializer_list<int64_t> shape, std::initializer_list<DType> dtypes,
                          bool last_contiguous) {
@@ -74,7 +81,7 @@ bool TensorCheck::view(const char* field, const ConstTensorView& t,
   }
   if (!same) {
     fail("input.shape", at(std::string(field) + ".shape"), shape_text(shape.begin(), rank),
-         shape_text(t.shape.data(), t.rank));
+         shape_text(t.shape.data(), std::clamp(t.rank, 0, ConstTensorView::kMaxRank)));
     return false;
   }
   if (last_contiguous && t.shape[rank - 1] > 1 && t.stride[rank - 1] != 1) {
@@ -107,7 +114,9 @@ bool TensorCheck::memory(const char* field, const ConstTensorView& t, bool writt
     return false;
   }
   const auto size = static_cast<int64_t>(size_of(t.dtype));
-  ranges_.push_back({field, t.data + low * size, t.data + (high + 1) * size, written});
+  const auto address = reinterpret_cast<uintptr_t>(t.data);
+  ranges_.push_back({field, address + static_cast<uintptr_t>(low * size),
+                     address + static_cast<uintptr_t>((high + 1) * size), written});
   return true;
 }
 
@@ -130,7 +139,9 @@ bool TensorCheck::planes(const KvCache& cache, bool written) {
   if (!k || !v || ranges_.size() < 2) return k && v;
   // Both as one tensor with an axis more, of stride v - k.
   const KvPlane &a = cache.k, &b = cache.v;
-  const int64_t apart = b.data - a.data, size = static_cast<int64_t>(size_of(a.dtype));
+  const auto apart = static_cast<int64_t>(reinterpret_cast<uintptr_t>(b.data) -
+                                          reinterpret_cast<uintptr_t>(a.data));
+  const auto size = static_cast<int64_t>(size_of(a.dtype));
   const bool alike = a.dtype == b.dtype && a.head_dim == b.head_dim &&
                      a.page_stride == b.page_stride && a.token_stride == b.token_stride &&
                      a.head_stride == b.head_stride && apart % size == 0;
@@ -141,18 +152,23 @@ bool TensorCheck::planes(const KvCache& cache, bool written) {
   return true;
 }
 
-void TensorCheck::span(const char* field, const void* data, size_t bytes, bool written) {
-  const auto* begin = static_cast<const std::byte*>(data);
-  if (bytes > 0) ranges_.push_back({field, begin, begin + bytes, written});
+bool TensorCheck::array(const char* field, const void* data, size_t bytes) {
+  if (bytes == 0) return true;
+  if (data == nullptr) {
+    fail("input.null", at(field), "memory for " + std::to_string(bytes) + " bytes", "null");
+    return false;
+  }
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  ranges_.push_back({field, begin, begin + bytes, false});
+  return true;
 }
 
 void TensorCheck::no_aliases() {
-  const std::less<const std::byte*> before;
   for (size_t i = 0; i < ranges_.size(); ++i) {
     for (size_t j = i + 1; j < ranges_.size(); ++j) {
       const Range &a = ranges_[i], &b = ranges_[j];
       if ((!a.written && !b.written) || (j == i + 1 && b.interleaves)) continue;
-      if (!before(a.begin, b.end) || !before(b.begin, a.end)) continue;
+      if (a.begin >= b.end || b.begin >= a.end) continue;
       const Range &out = b.written ? b : a, &other = b.written ? a : b;
       fail("input.alias", at(out.field), std::string("memory apart from ") + other.field,
            "overlapping memory");

@@ -1,7 +1,9 @@
 // TensorCheck: collects what is wrong with the tensors of a call. Used by validate.cc only.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,13 +23,19 @@ class TensorCheck {
   /// given. False if the tensor is unusable for further checks.
   bool input(const char* field, const ConstTensorView& t, std::initializer_list<int64_t> shape,
              std::initializer_list<DType> dtypes);
-  /// The same, and no two elements share an address. `last_contiguous`: as for inputs.
+  /// The same, whatever the strides: an LSE may lie head by head.
+  bool strided_input(const char* field, const ConstTensorView& t,
+                     std::initializer_list<int64_t> shape, std::initializer_list<DType> dtypes);
+  /// As input, and no two elements share an address. `last_contiguous`: as for inputs.
   bool output(const char* field, const TensorView& t, std::initializer_list<int64_t> shape,
               std::initializer_list<DType> dtypes, bool last_contiguous = true);
   /// K and V of a cache, read or written; they may interleave in one tensor.
   bool planes(const KvCache& cache, bool written);
-  /// A 1-D array, for the alias check; `written` where the call writes it.
-  void span(const char* field, const void* data, size_t bytes, bool written = false);
+  /// A 1-D array that is read: memory given where it has elements, and known to the alias check.
+  template <class T>
+  bool span(const char* field, std::span<const T> s) {
+    return array(field, s.data(), s.size_bytes());
+  }
 
   /// After all tensors are known: no written memory overlaps any other.
   void no_aliases();
@@ -39,13 +47,14 @@ class TensorCheck {
  private:
   struct Range {
     const char* field;
-    const std::byte *begin, *end;
+    uintptr_t begin, end;
     bool written;
     bool interleaves = false;  // with the range before it: K and V of one tensor
   };
   bool view(const char* field, const ConstTensorView& t, std::initializer_list<int64_t> shape,
             std::initializer_list<DType> dtypes, bool last_contiguous, bool written);
   bool plane(const char* field, const KvPlane& p, const KvCache& cache, bool written);
+  bool array(const char* field, const void* data, size_t bytes);
   bool memory(const char* field, const ConstTensorView& t, bool written);
 
   Status* status_;

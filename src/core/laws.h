@@ -1,6 +1,7 @@
 // The list of laws, and findings made from it. A misspelt id does not compile.
 #pragma once
 
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,23 +25,29 @@ inline constexpr Law kLaws[] = {
 #undef SG_LAW
 };
 
+/// std::size(kLaws) if there is none.
+constexpr size_t index_of(std::string_view id) {
+  size_t i = 0;
+  while (i < std::size(kLaws) && kLaws[i].id != id) ++i;
+  return i;
+}
+
+/// nullptr if there is none.
 constexpr const Law* find_law(std::string_view id) {
-  for (const Law& law : kLaws) {
-    if (law.id == id) return &law;
-  }
-  return nullptr;
+  const size_t i = index_of(id);
+  return i == std::size(kLaws) ? nullptr : &kLaws[i];
 }
 
 /// The id of a listed law, checked by the compiler.
 class LawId {
  public:
-  consteval LawId(const char* id) : law_(find_law(id)) {
-    if (law_ == nullptr) throw "not in laws.inc";
+  consteval LawId(const char* id) : index_(index_of(id)) {
+    if (index_ == std::size(kLaws)) throw "not in laws.inc";
   }
-  const Law& law() const { return *law_; }
+  const Law& law() const { return kLaws[index_]; }
 
  private:
-  const Law* law_;
+  size_t index_;
 };
 
 /// A finding of that law at field[row, col].

@@ -1,10 +1,17 @@
 #include "core/parallel.h"
 
+#include <algorithm>
+
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
 namespace shadowgraph {
+
+int team_size(int wanted, int64_t items) {
+  const int threads = std::min(wanted > 0 ? wanted : default_threads(), kMostThreads);
+  return static_cast<int>(std::clamp<int64_t>(items, 1, threads));
+}
 
 #ifdef _OPENMP
 

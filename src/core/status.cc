@@ -5,6 +5,12 @@
 #include "core/laws.h"
 
 namespace shadowgraph {
+namespace {
+
+/// Made before main: when memory is out, it is too late to make it.
+const Finding kOutOfMemory = make_finding("input.memory", at("scratch"), "memory", "out of memory");
+
+}  // namespace
 
 std::string Finding::to_string() const {
   std::string s = id + ": ";
@@ -19,7 +25,19 @@ std::string Finding::to_string() const {
   return s;
 }
 
+Status Status::out_of_memory() noexcept {
+  Status status;
+  status.out_of_memory_ = true;
+  return status;
+}
+
+std::span<const Finding> Status::findings() const {
+  if (findings_.empty() && out_of_memory_) return {&kOutOfMemory, 1};
+  return findings_;
+}
+
 void Status::add(Status other) {
+  out_of_memory_ = out_of_memory_ || other.out_of_memory_;
   findings_.insert(findings_.end(), std::make_move_iterator(other.findings_.begin()),
                    std::make_move_iterator(other.findings_.end()));
 }
@@ -27,7 +45,7 @@ void Status::add(Status other) {
 std::string Status::to_string() const {
   if (ok()) return "ok";
   std::string s;
-  for (const Finding& f : findings_) {
+  for (const Finding& f : findings()) {
     if (!s.empty()) s += '\n';
     s += f.to_string();
   }

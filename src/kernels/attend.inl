@@ -74,11 +74,7 @@ void widen(const std::byte* p, DType t, int64_t n, float* out) {
 }
 
 const std::byte* token_address(const AttendUnit& u, const KvTokens& kv, int64_t token) {
-  int64_t element = token * kv.token_stride;
-  if (u.page_ids != nullptr) {
-    element =
-        u.page_ids[token / u.page_size] * kv.page_stride + token % u.page_size * kv.token_stride;
-  }
+  const int64_t element = token_offset(kv, u.page_ids, u.page_size, token);
   return kv.data + element * static_cast<int64_t>(size_of(kv.dtype));
 }
 
@@ -207,7 +203,8 @@ void attend_row(const AttendUnit& u, const AttendScratch& at, int64_t r, int64_t
     store(factor, exp2_vec(set1(old - largest)));
     rescale(factor[0], d, o, u.o_stride);
   }
-  const Vec m = set1(u.m[r]);
+  // Where every logit so far is -inf, no weight is: exp2(-inf - 0) = 0.
+  const Vec m = set1(u.m[r] == -kInfinity ? 0 : u.m[r]);
   Vec sum = load(d);
   for (int64_t p = first; p <= last; ++p) {
     const uint32_t bits = visible_bits(u, here, tile + p * kPanel);

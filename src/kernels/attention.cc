@@ -29,17 +29,15 @@ Finding unknown_isa(std::string_view name) {
 /// outputs alone.
 template <class Call, class Kernel>
 Status checked(const Call& call, const Kernel& kernel) noexcept {
-  Status status;
   try {
-    status = validate(call);
+    Status status = validate(call);
     if (find_isa(call.options.isa) == nullptr) status.add(unknown_isa(call.options.isa));
     if (status.ok()) kernel();
+    return status;
   } catch (const std::bad_alloc&) {
-    status.add(make_finding("input.memory", at("scratch"), "memory", "out of memory"));
-  } catch (const std::length_error&) {
-    status.add(make_finding("input.memory", at("scratch"), "memory", "more than there can be"));
+  } catch (const std::length_error&) {  // more than a vector can hold
   }
-  return status;
+  return Status::out_of_memory();
 }
 
 }  // namespace

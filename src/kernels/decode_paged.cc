@@ -98,7 +98,7 @@ void decode_paged(const PagedAttention& call) {
   const auto splits = static_cast<int64_t>(plan.splits.size()),
              rows = static_cast<int64_t>(plan.rows.size());
   const Partials partials(splits, p.group(), p.params.head_dim_vo);
-  const int threads = static_cast<int>(std::clamp<int64_t>(std::max(splits, rows), 1, p.threads()));
+  const int threads = team_size(p.options.num_threads, std::max(splits, rows));
   std::vector<Floats> scratch;
   std::vector<StateMerger<LseBase::kLog2>> mergers;
   for (int i = 0; i < threads; ++i) {
@@ -116,13 +116,6 @@ void decode_paged(const PagedAttention& call) {
     finish_splits(p, plan.rows[static_cast<size_t>(i)], partials,
                   mergers[static_cast<size_t>(thread)]);
   });
-}
-
-Footprint decode_paged_footprint(const PagedAttention& call) {
-  const Problem p = make_problem(call);
-  Footprint spans;
-  for (size_t i = 0; i < p.requests.size(); ++i) add_footprint(p, static_cast<int64_t>(i), &spans);
-  return spans;
 }
 
 }  // namespace shadowgraph

@@ -7,7 +7,6 @@
 // tests/kernels/bits_test.cc.
 #pragma once
 
-#include "core/access.h"
 #include "shadowgraph/attention.h"
 
 namespace shadowgraph {
@@ -18,6 +17,5 @@ inline constexpr int32_t kDecodeSplit = 512;  // keys
 /// Requires a call that validate() accepts, with empty cu_seqlens_q. Throws std::bad_alloc before
 /// anything is written.
 void decode_paged(const PagedAttention& call);
-Footprint decode_paged_footprint(const PagedAttention& call);
 
 }  // namespace shadowgraph

@@ -82,8 +82,7 @@ template <LseBase Base>
 void merge_states_kernel(const StateViews<Base>& call) {
   const int64_t rows = call.out.shape[0], heads = call.out.shape[1];
   const auto states = static_cast<int64_t>(call.v.size());
-  const int wanted = call.options.num_threads > 0 ? call.options.num_threads : default_threads();
-  const int threads = static_cast<int>(std::clamp<int64_t>(rows, 1, wanted));
+  const int threads = team_size(call.options.num_threads, rows);
   std::vector<Workspace<Base>> workspaces;
   for (int i = 0; i < threads; ++i) {
     workspaces.push_back({StateMerger<Base>(states, call.out.shape[2]),

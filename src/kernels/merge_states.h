@@ -28,7 +28,8 @@ class StateMerger {
     states_.push_back(state);
     values_.push_back(values);
   }
-  /// The merged state; its weighted sum is then o(). One state passes through with its bits.
+  /// The merged state; its weighted sum is then o(). One state alone comes back with its values (-0
+  /// as 0).
   SoftmaxState<Base> merge();
   const float* o() const { return o_.data(); }
 

@@ -77,7 +77,7 @@ void run_block(const Problem& p, const Block& block, AttendFn attend, Workspace&
 void prefill(const Problem& p) {
   const std::vector<Block> blocks = make_blocks(p);
   const auto count = static_cast<int64_t>(blocks.size());
-  const int threads = static_cast<int>(std::clamp<int64_t>(count, 1, p.threads()));
+  const int threads = team_size(p.options.num_threads, count);
   std::vector<Workspace> workspaces;
   for (int i = 0; i < threads; ++i) workspaces.push_back(make_workspace(p));
   const AttendFn attend = attend_fn(p);
@@ -86,21 +86,9 @@ void prefill(const Problem& p) {
   });
 }
 
-Footprint footprint(const Problem& p) {
-  Footprint spans;
-  for (size_t i = 0; i < p.requests.size(); ++i) add_footprint(p, static_cast<int64_t>(i), &spans);
-  return spans;
-}
-
 }  // namespace
 
 void prefill_paged(const PagedAttention& call) { prefill(make_problem(call)); }
 void prefill_ragged(const RaggedAttention& call) { prefill(make_problem(call)); }
-Footprint prefill_paged_footprint(const PagedAttention& call) {
-  return footprint(make_problem(call));
-}
-Footprint prefill_ragged_footprint(const RaggedAttention& call) {
-  return footprint(make_problem(call));
-}
 
 }  // namespace shadowgraph

@@ -7,7 +7,6 @@
 // tests/kernels/bits_test.cc.
 #pragma once
 
-#include "core/access.h"
 #include "shadowgraph/attention.h"
 
 namespace shadowgraph {
@@ -18,10 +17,5 @@ inline constexpr int32_t kPrefillRows = 64;   // rows of a block, at least one t
 /// Require a call that validate() accepts. Throw std::bad_alloc before anything is written.
 void prefill_paged(const PagedAttention& call);
 void prefill_ragged(const RaggedAttention& call);
-
-/// What they read and write. Buffers are identified by the call's data pointers (page ids: each
-/// request's own row).
-Footprint prefill_paged_footprint(const PagedAttention& call);
-Footprint prefill_ragged_footprint(const RaggedAttention& call);
 
 }  // namespace shadowgraph

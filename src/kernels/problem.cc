@@ -6,7 +6,6 @@
 
 #include "attn/page_table.h"
 #include "core/float_formats.h"
-#include "core/parallel.h"
 
 namespace shadowgraph {
 namespace {
@@ -26,10 +25,6 @@ KvTokens advanced(KvTokens kv, int64_t elements) {
 }
 
 }  // namespace
-
-int Problem::threads() const {
-  return options.num_threads > 0 ? options.num_threads : default_threads();
-}
 
 Problem make_problem(const PagedAttention& call) {
   Problem p;
@@ -149,52 +144,6 @@ void FreeFloats::operator()(float* p) const { ::operator delete[](p, kCacheLine)
 Floats allocate_floats(int64_t count) {
   return Floats(static_cast<float*>(
       ::operator new[](static_cast<size_t>(count) * sizeof(float), kCacheLine)));
-}
-
-namespace {
-
-/// Spans of the keys (or values) of one request that lie in [begin, end), for all KV heads.
-void add_tokens(const Problem& p, const RequestView& r, const KvTokens& kv, int64_t head_stride,
-                KvRange keys, int32_t request, Footprint* spans) {
-  for (int32_t head = 0; head < p.params.num_kv_heads; ++head) {
-    for (int64_t t = keys.begin; t < keys.end; ++t) {
-      const int64_t token = r.page_ids == nullptr ? (r.first_token + t) * kv.token_stride
-                                                  : r.page_ids[t / p.page_size] * kv.page_stride +
-                                                        t % p.page_size * kv.token_stride;
-      spans->push_back({kv.data, token + head * head_stride, kv.head_dim, Access::kRead, request});
-    }
-  }
-}
-
-}  // namespace
-
-void add_footprint(const Problem& p, int64_t request, Footprint* spans) {
-  const RequestView& r = p.requests[static_cast<size_t>(request)];
-  const auto row = static_cast<int32_t>(request);
-  const KvRange keys = kv_range(MaskShape::of(p.params, r.q_len, r.kv_len), 0, r.q_len);
-  for (int64_t q = 0; q < r.q_len; ++q) {
-    for (int32_t head = 0; head < p.params.num_qo_heads; ++head) {
-      spans->push_back(
-          {p.q.data, p.q.offset(r.q_begin + q, head), p.params.head_dim_qk, Access::kRead, row});
-      spans->push_back({p.out.data, p.out.offset(r.q_begin + q, head), p.params.head_dim_vo,
-                        Access::kWrite, row});
-      if (p.lse.defined()) {
-        spans->push_back({p.lse.data, p.lse.offset(r.q_begin + q, head), 1, Access::kWrite, row});
-      }
-    }
-  }
-  if (r.page_ids != nullptr && keys.size() > 0) {
-    const int64_t first = keys.begin / p.page_size, last = (keys.end - 1) / p.page_size;
-    spans->push_back({r.page_ids, first, last - first + 1, Access::kRead, row});
-  }
-  add_tokens(p, r, p.k, p.k_head_stride, keys, row, spans);
-  add_tokens(p, r, p.v, p.v_head_stride, keys, row, spans);
-  const CustomMask& custom = p.params.custom_mask;
-  if (custom.kind != CustomMask::Kind::kNone && keys.size() > 0) {
-    const auto i = static_cast<size_t>(request);
-    spans->push_back({custom.data.data(), custom.mask_indptr[i],
-                      custom.mask_indptr[i + 1] - custom.mask_indptr[i], Access::kRead, row});
-  }
 }
 
 }  // namespace shadowgraph

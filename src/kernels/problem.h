@@ -9,7 +9,6 @@
 
 #include "attn/lse.h"
 #include "attn/mask.h"
-#include "core/access.h"
 #include "kernels/isa/units.h"
 #include "kernels/unit.h"
 #include "shadowgraph/attention.h"
@@ -36,7 +35,6 @@ struct Problem {
   std::vector<RequestView> requests;
 
   int32_t group() const { return params.num_qo_heads / params.num_kv_heads; }
-  int threads() const;
 };
 
 /// Both require a call that validate() accepts.
@@ -67,9 +65,5 @@ struct FreeFloats {
 };
 using Floats = std::unique_ptr<float[], FreeFloats>;
 Floats allocate_floats(int64_t count);  // throws std::bad_alloc
-
-/// The spans of a block of rows: reads of q, table, keys and values that some row sees; writes of
-/// out and lse.
-void add_footprint(const Problem& p, int64_t request, Footprint* spans);
 
 }  // namespace shadowgraph

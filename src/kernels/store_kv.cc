@@ -1,6 +1,5 @@
 #include "kernels/store_kv.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "core/float_formats.h"
@@ -28,15 +27,13 @@ void store_token(const ConstTensorView& from, int64_t token, const KvCache& cach
 }  // namespace
 
 void store_kv_kernel(const StoreKv& call) {
-  const int wanted = call.options.num_threads > 0 ? call.options.num_threads : default_threads();
   const auto tokens = static_cast<int64_t>(call.out_cache_loc.size());
-  parallel_for(tokens, static_cast<int>(std::clamp<int64_t>(tokens, 1, wanted)),
-               [&](int64_t token, int) {
-                 const int64_t slot = call.out_cache_loc[static_cast<size_t>(token)];
-                 if (slot < 0) return;
-                 store_token(call.k, token, call.cache, call.cache.k, call.cache.k_scale, slot);
-                 store_token(call.v, token, call.cache, call.cache.v, call.cache.v_scale, slot);
-               });
+  parallel_for(tokens, team_size(call.options.num_threads, tokens), [&](int64_t token, int) {
+    const int64_t slot = call.out_cache_loc[static_cast<size_t>(token)];
+    if (slot < 0) return;
+    store_token(call.k, token, call.cache, call.cache.k, call.cache.k_scale, slot);
+    store_token(call.v, token, call.cache, call.cache.v, call.cache.v_scale, slot);
+  });
 }
 
 Footprint store_kv_footprint(const StoreKv& call) {

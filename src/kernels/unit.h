@@ -1,5 +1,6 @@
 // What the drivers (kernels/*.cc) hand to the instruction-set units (kernels/isa/*.cc): plain data,
-// no functions, so that nothing compiled with special flags can be picked up elsewhere.
+// and constexpr arithmetic that inlining leaves no symbol of, so that nothing compiled with special
+// flags can be picked up elsewhere (scripts/internal_linkage.py).
 #pragma once
 
 #include <cstddef>
@@ -24,6 +25,13 @@ struct KvTokens {
   int64_t page_stride = 0, token_stride = 0;
   int32_t head_dim = 0;
 };
+
+/// Element at which a token starts, from kv.data.
+constexpr int64_t token_offset(const KvTokens& kv, const int32_t* page_ids, int32_t page_size,
+                               int64_t token) {
+  if (page_ids == nullptr) return token * kv.token_stride;
+  return page_ids[token / page_size] * kv.page_stride + token % page_size * kv.token_stride;
+}
 
 /// The keys that one query sees: begin <= k < end, and, with a custom mask, pair first_pair + k not
 /// hidden.

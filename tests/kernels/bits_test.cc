@@ -50,6 +50,9 @@ std::vector<Case> cases() {
   all[5].window_right = 5;
   all.push_back(base(CaseKernel::kPrefillRagged, prefill_requests()));
   all[6].num_qo_heads = 2, all[6].kv_dtype = DType::kE5M2, all[6].k_scale = 2, all[6].causal = true;
+  // A window longer than a tile, so that where tiles start shows.
+  all.push_back(base(CaseKernel::kPrefillPaged, {{500, 100, 600}}));
+  all[7].causal = true, all[7].window_left = 290, all[7].data = CaseData::kPeaked;
   return all;
 }
 

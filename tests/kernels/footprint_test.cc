@@ -1,13 +1,13 @@
 // footprint(): what a kernel says it reads is what some row can reach, no more and no less; what
 // lies outside has no influence; and nothing outside what it says it writes changes.
+#include "kernels/footprint.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "attn/mask.h"
 #include "core/access.h"
-#include "kernels/decode_paged.h"
-#include "kernels/prefill.h"
 #include "kernels/small_attention.h"
 
 namespace shadowgraph {
@@ -23,11 +23,7 @@ struct FootprintCase {
 class Footprints : public testing::TestWithParam<FootprintCase> {
  protected:
   static Footprint footprint(const SmallAttention& c) {
-    switch (c.kernel) {
-      case CaseKernel::kDecodePaged: return decode_paged_footprint(c.paged);
-      case CaseKernel::kPrefillPaged: return prefill_paged_footprint(c.paged);
-      default: return prefill_ragged_footprint(c.ragged);
-    }
+    return c.ragged_kv() ? attention_footprint(c.ragged) : attention_footprint(c.paged);
   }
   static std::set<int64_t> elements(const Footprint& spans, const void* buffer, Access access) {
     std::set<int64_t> all;
@@ -51,57 +47,93 @@ class Footprints : public testing::TestWithParam<FootprintCase> {
     c->params.causal = p.causal;
     c->params.window_left = p.window_left;
     if (p.mask != CustomMask::Kind::kNone) {
-      c->set_mask(p.mask, [](int64_t, int64_t q, int64_t k) { return (q + k) % 3 != 0; });
+      c->set_mask(p.mask, [](int64_t, int64_t q, int64_t k) { return shown(q, k); });
     }
     c->fill_uniform();
     return c;
   }
-  /// The keys of a request that some row can reach: asks the predicate.
-  static std::vector<int64_t> reachable(const SmallAttention& c, size_t r) {
+  static bool shown(int64_t q, int64_t k) { return (q + k) % 3 != 0; }
+  /// The keys of a request that some row can reach (asks the predicate), or of these the ones that
+  /// the custom mask shows to such a row.
+  static std::vector<int64_t> reachable(const SmallAttention& c, size_t r,
+                                        bool must_be_shown = false) {
     std::vector<int64_t> keys;
     const MaskShape mask = {c.q_len(r), c.kv_len(r), c.params.causal, c.params.window_left,
                             c.params.window_right};
     for (int64_t k = 0; k < c.kv_len(r); ++k) {
       bool seen = false;
-      for (int64_t q = 0; q < c.q_len(r); ++q) seen = seen || attends(mask, q, k);
+      for (int64_t q = 0; q < c.q_len(r); ++q) {
+        seen = seen || (attends(mask, q, k) && (!must_be_shown || shown(q, k)));
+      }
       if (seen) keys.push_back(k);
     }
     return keys;
   }
 };
 
-TEST_P(Footprints, ReadsAreTheReachableKeys) {
-  const auto c = make();
-  ASSERT_EQ(c->run().to_string(), "ok");
-  const Footprint spans = footprint(*c);
+/// Elements of K and V at the given keys of every request.
+template <class Keys>
+std::pair<std::set<int64_t>, std::set<int64_t>> elements_of(const SmallAttention& c,
+                                                            const Keys& keys) {
   std::set<int64_t> k, v;
   int64_t first_token = 0;
-  for (size_t r = 0; r < c->shape.requests.size(); ++r) {
-    for (int64_t t : reachable(*c, r)) {
+  for (size_t r = 0; r < c.shape.requests.size(); ++r) {
+    for (int64_t t : keys(r)) {
       for (int64_t head = 0; head < 2; ++head) {
         const auto add = [&](const KvPlane& plane, const ConstTensorView& rows, int64_t dim,
                              std::set<int64_t>* to) {
           int64_t at = 0;
-          if (c->ragged_kv()) {
+          if (c.ragged_kv()) {
             at = rows.offset(first_token + t, head, 0);
           } else {
             const int32_t page =
-                request_pages(c->paged.pages, 4, static_cast<int64_t>(r)).page_ids[t / 4];
+                request_pages(c.paged.pages, 4, static_cast<int64_t>(r)).page_ids[t / 4];
             at = plane.offset(page, t % 4, head, 0);
           }
           for (int64_t d = 0; d < dim; ++d) to->insert(at + d);
         };
-        add(c->paged.cache.k, c->ragged.k, 3, &k);
-        add(c->paged.cache.v, c->ragged.v, 5, &v);
+        add(c.paged.cache.k, c.ragged.k, 3, &k);
+        add(c.paged.cache.v, c.ragged.v, 5, &v);
       }
     }
-    first_token += c->kv_len(r);
+    first_token += c.kv_len(r);
   }
+  return {k, v};
+}
+
+TEST_P(Footprints, ReadsAreTheKeysThatSomeRowSeesAndTouchesTheRestInReach) {
+  const auto c = make();
+  ASSERT_EQ(c->run().to_string(), "ok");
+  const Footprint spans = footprint(*c);
+  const bool masked = c->params.custom_mask.kind != CustomMask::Kind::kNone;
+  const auto [k, v] = elements_of(*c, [&](size_t r) { return reachable(*c, r, masked); });
   EXPECT_EQ(elements(spans, c->k_memory.data(), Access::kRead), k);
   EXPECT_EQ(elements(spans, c->v_memory.data(), Access::kRead), v);
+  auto [k_reach, v_reach] = elements_of(*c, [&](size_t r) { return reachable(*c, r); });
+  for (int64_t i : k) k_reach.erase(i);
+  for (int64_t i : v) v_reach.erase(i);
+  EXPECT_EQ(elements(spans, c->k_memory.data(), Access::kTouch), k_reach);
+  EXPECT_EQ(elements(spans, c->v_memory.data(), Access::kTouch), v_reach);
   std::set<int64_t> q;
   for (int64_t i = 0; i < c->paged.q.numel(); ++i) q.insert(i);
   EXPECT_EQ(elements(spans, c->q_memory.data(), Access::kRead), q);
+}
+
+TEST_P(Footprints, MetadataIsReadWhole) {
+  const auto c = make();
+  ASSERT_EQ(c->run().to_string(), "ok");
+  const Footprint spans = footprint(*c);
+  const auto whole = [&](auto s) {
+    EXPECT_EQ(elements(spans, s.data(), Access::kRead).size(), s.size());
+  };
+  whole(c->params.custom_mask.mask_indptr);
+  if (c->ragged_kv()) {
+    whole(c->ragged.cu_seqlens_q);
+    whole(c->ragged.cu_seqlens_k);
+  } else {
+    whole(c->paged.cu_seqlens_q);
+    whole(c->paged.pages.cache_seqlens);
+  }
 }
 
 TEST_P(Footprints, WritesAreExactlyTheRows) {
@@ -151,12 +183,13 @@ TEST_P(Footprints, PageIdsThatNoRowNeedsAreNotRead) {
   if (c->ragged_kv()) GTEST_SKIP() << "has no pages";
   ASSERT_EQ(c->run().to_string(), "ok");
   const Footprint spans = footprint(*c);
+  const int32_t* table = c->paged.pages.page_table.data();
+  std::set<int64_t> expected;
   for (size_t r = 0; r < c->shape.requests.size(); ++r) {
     const RequestPages pages = request_pages(c->paged.pages, 4, static_cast<int64_t>(r));
-    std::set<int64_t> expected;
-    for (int64_t k : reachable(*c, r)) expected.insert(k / 4);
-    EXPECT_EQ(elements(spans, pages.page_ids, Access::kRead), expected) << "request " << r;
+    for (int64_t k : reachable(*c, r)) expected.insert(pages.page_ids - table + k / 4);
   }
+  EXPECT_EQ(elements(spans, table, Access::kRead), expected);
 }
 
 TEST_P(Footprints, ACustomMaskIsRead) {

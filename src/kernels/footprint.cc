@@ -1,0 +1,107 @@
+#include "kernels/footprint.h"
+
+#include "attn/page_table.h"
+#include "kernels/problem.h"
+
+namespace shadowgraph {
+namespace {
+
+template <class T>
+void add_whole(Footprint* spans, std::span<const T> s) {
+  if (!s.empty())
+    spans->push_back({s.data(), 0, static_cast<int64_t>(s.size()), Access::kRead, -1});
+}
+
+bool hidden(const CustomMask& mask, int64_t pair) {
+  if (mask.kind == CustomMask::Kind::kPacked) {
+    return (mask.data[static_cast<size_t>(pair / 8)] >> (pair % 8) & 1) == 0;
+  }
+  return mask.data[static_cast<size_t>(pair)] == 0;
+}
+
+/// Does the custom mask show key t to some row whose range holds it?
+bool shown(const Problem& p, int64_t request, int64_t t) {
+  if (p.params.custom_mask.kind == CustomMask::Kind::kNone) return true;
+  for (int32_t q = 0; q < p.requests[static_cast<size_t>(request)].q_len; ++q) {
+    const RowMask row = row_mask(p, request, q);
+    if (t >= row.begin && t < row.end && !hidden(p.params.custom_mask, row.first_pair + t))
+      return true;
+  }
+  return false;
+}
+
+void add_rows(const Problem& p, const RequestView& r, int32_t request, Footprint* spans) {
+  for (int64_t row = r.q_begin; row < r.q_begin + r.q_len; ++row) {
+    for (int32_t head = 0; head < p.params.num_qo_heads; ++head) {
+      spans->push_back(
+          {p.q.data, p.q.offset(row, head), p.params.head_dim_qk, Access::kRead, request});
+      spans->push_back(
+          {p.out.data, p.out.offset(row, head), p.params.head_dim_vo, Access::kWrite, request});
+      if (p.lse.defined())
+        spans->push_back({p.lse.data, p.lse.offset(row, head), 1, Access::kWrite, request});
+    }
+  }
+}
+
+void add_keys(const Problem& p, const RequestView& r, KvRange keys, int32_t request,
+              Footprint* spans) {
+  for (int64_t t = keys.begin; t < keys.end; ++t) {
+    const Access access = shown(p, request, t) ? Access::kRead : Access::kTouch;
+    const auto add = [&](const KvTokens& kv, int64_t head_stride) {
+      const int64_t first = token_offset(kv, r.page_ids, p.page_size, r.first_token + t);
+      for (int32_t head = 0; head < p.params.num_kv_heads; ++head) {
+        spans->push_back({kv.data, first + head * head_stride, kv.head_dim, access, request});
+      }
+    };
+    add(p.k, p.k_head_stride);
+    add(p.v, p.v_head_stride);
+  }
+}
+
+/// page_ids: the array that holds every request's row.
+void add_requests(const Problem& p, const int32_t* page_ids, Footprint* spans) {
+  const CustomMask& mask = p.params.custom_mask;
+  for (size_t i = 0; i < p.requests.size(); ++i) {
+    const RequestView& r = p.requests[i];
+    const auto request = static_cast<int32_t>(i);
+    const KvRange keys = kv_range(MaskShape::of(p.params, r.q_len, r.kv_len), 0, r.q_len);
+    add_rows(p, r, request, spans);
+    if (keys.size() == 0) continue;
+    if (r.page_ids != nullptr) {
+      const int64_t first = keys.begin / p.page_size, last = (keys.end - 1) / p.page_size;
+      spans->push_back(
+          {page_ids, r.page_ids - page_ids + first, last - first + 1, Access::kRead, request});
+    }
+    if (mask.kind != CustomMask::Kind::kNone) {
+      spans->push_back({mask.data.data(), mask.mask_indptr[i],
+                        mask.mask_indptr[i + 1] - mask.mask_indptr[i], Access::kRead, request});
+    }
+    add_keys(p, r, keys, request, spans);
+  }
+  add_whole(spans, p.params.sinks);
+  add_whole(spans, mask.mask_indptr);
+}
+
+}  // namespace
+
+Footprint attention_footprint(const PagedAttention& call) {
+  const bool dense = call.pages.form == PageTable::Form::kDense;
+  Footprint spans;
+  add_requests(make_problem(call),
+               dense ? call.pages.page_table.data() : call.pages.kv_indices.data(), &spans);
+  add_whole(&spans, call.cu_seqlens_q);
+  add_whole(&spans, call.pages.cache_seqlens);
+  add_whole(&spans, call.pages.kv_indptr);
+  add_whole(&spans, call.pages.last_page_len);
+  return spans;
+}
+
+Footprint attention_footprint(const RaggedAttention& call) {
+  Footprint spans;
+  add_requests(make_problem(call), nullptr, &spans);
+  add_whole(&spans, call.cu_seqlens_q);
+  add_whole(&spans, call.cu_seqlens_k);
+  return spans;
+}
+
+}  // namespace shadowgraph

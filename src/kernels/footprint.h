@@ -1,0 +1,17 @@
+// The footprint of attention, in closed form: what a paged or ragged call reads, touches and
+// writes, whichever kernel runs it. Tested by tests/kernels/footprint_test.cc.
+#pragma once
+
+#include "core/access.h"
+#include "shadowgraph/attention.h"
+
+namespace shadowgraph {
+
+/// Requires a call that validate() accepts. Buffers are the call's data pointers. Keys that the
+/// causal and window range of some row holds are read, or touched where the custom mask hides them
+/// from every row; of the page table, the entries of those keys. Metadata that is read whole
+/// (indptrs, lengths, sinks) has row -1.
+Footprint attention_footprint(const PagedAttention& call);
+Footprint attention_footprint(const RaggedAttention& call);
+
+}  // namespace shadowgraph
