@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "core/parallel.h"
@@ -93,12 +95,9 @@ void add_common_options(CLI::App& command, Common& common) {
   add_choice<Arith>(
       command, "--arith", common.arith, {{"portable", Arith::kPortable}, {"fast", Arith::kFast}},
       "portable (default): the same bits on every instruction set; fast: bf16 dot products");
-  add_number<size_t>(command, "--max-findings", common.max_findings, 0,
-                     std::numeric_limits<size_t>::max(),
-                     "List at most N findings; the summary counts all (default 100)");
 }
 
-void apply(const Common& common) {
+void apply(Common& common) {
   if (!common.output.empty()) check_output(common.output);
   const char* forced = environment("SHADOWGRAPH_ISA");
   const std::string wanted = !common.isa.empty() ? common.isa : forced != nullptr ? forced : "";
@@ -108,6 +107,7 @@ void apply(const Common& common) {
                                  common.isa.empty() ? "SHADOWGRAPH_ISA" : "--isa", wanted,
                                  names_of_isas()));
   }
+  common.isa = wanted;
 }
 
 Report start_report(const std::string& verb, const Common& common) {
@@ -134,20 +134,26 @@ RenderOptions render_options(const Common& common) {
 }
 
 void write_document(const std::string& document, const Common& common) {
-  if (common.output.empty()) {
-    const bool written =
-        std::fwrite(document.data(), 1, document.size(), stdout) == document.size();
-    if (!written || std::fflush(stdout) != 0) throw std::runtime_error("cannot write to stdout");
-    return;
-  }
+  if (common.output.empty()) return write_stdout(document);
   const Status status = write_file(common.output, std::as_bytes(std::span(document)));
-  if (!status.ok()) throw std::runtime_error(status.to_string());
+  if (!status.ok()) throw OutputError(status.to_string());
+}
+
+void write_stdout(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (written && std::fflush(stdout) == 0) return;
+  throw OutputError(fmt::format("cannot write to stdout: {}", std::strerror(errno)));
+}
+
+void write_stderr(const std::string& text) noexcept {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
 }
 
 int finish(const Report& report, const Common& common) {
   write_document(render(report, render_options(common)), common);
   if (!common.output.empty() && !common.quiet) {
-    fmt::print(stderr, "{}\n", report.verdict());
+    write_stderr(report.verdict() + '\n');
   }
   return report.exit_code();
 }

@@ -21,10 +21,21 @@
 
 namespace shadowgraph::cli {
 
-enum ExitCode { kClean = 0, kFindings = 1, kUsage = 2, kBadInput = 3, kInternal = 4 };
+enum ExitCode {
+  kClean = 0,
+  kFindings = 1,
+  kUsage = 2,
+  kBadInput = 3,
+  kInternal = 4,
+};
 
 /// The user asked for something that cannot be: printed as a sentence, exit code 2.
 struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Results could not be written: printed as a sentence, exit code 4.
+struct OutputError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -36,7 +47,7 @@ struct Common {
   std::string output;  // empty: stdout
   uint64_t seed = 1;
   int threads = 0;  // 0: OpenMP's default
-  std::string isa;  // empty: the best of this machine, or SHADOWGRAPH_ISA
+  std::string isa;  // empty: the best of this machine; apply() puts SHADOWGRAPH_ISA here
   Arith arith = Arith::kPortable;
   ColorWhen color = ColorWhen::kAuto;
   bool quiet = false;
@@ -64,7 +75,7 @@ CLI::App& add_command(CLI::App& app, const std::string& name, const std::string&
                       const std::string& examples);
 /// --format, --output, --color, --quiet.
 void add_output_options(CLI::App& command, Common& common);
-/// These and --seed, --threads, --isa, --arith, --max-findings.
+/// These and --seed, --threads, --isa, --arith.
 void add_common_options(CLI::App& command, Common& common);
 
 /// An option that takes a number from low to high, written out in full: no blanks, suffixes or
@@ -105,15 +116,19 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name, T& target,
 }
 
 /// Chooses the instruction set and refuses what cannot work before any time is spent. Throws
-/// UsageError.
-void apply(const Common& common);
+/// UsageError. common.isa then says what was forced, be it by the environment.
+void apply(Common& common);
 /// A report with its head filled in: verb, version, seed, isa, threads, arith. Call after apply.
 Report start_report(const std::string& verb, const Common& common);
 /// Renders, writes to stdout or the output file (whole or not at all), and returns the exit code.
 int finish(const Report& report, const Common& common);
 int finish(const Listing& listing, const Common& common);
-/// Writes a rendered document where --output says.
+/// Writes a rendered document where --output says. Throws OutputError.
 void write_document(const std::string& document, const Common& common);
+/// Writes and flushes. Throws OutputError.
+void write_stdout(const std::string& text);
+/// Says something to the user; never fails, since nobody is left to be told.
+void write_stderr(const std::string& text) noexcept;
 RenderOptions render_options(const Common& common);
 
 /// At most three of the names that the text may have meant, the nearest first; a name that contains

@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "check/vectors.h"
 #include "cli.h"
@@ -45,6 +47,11 @@ Finding about_path(LawId law, const std::string& path, std::string expected, std
   return finding;
 }
 
+/// Which case of the file a reader's finding is about; empty: the file itself.
+std::string case_in(const Finding& finding, const std::string& path) {
+  return finding.case_id.starts_with(path + '#') ? finding.case_id.substr(path.size() + 1) : "";
+}
+
 /// The files of a folder and below that look like vectors, sorted. Links to folders are not
 /// followed.
 std::vector<std::string> files_below(const std::string& folder, Status* status) {
@@ -77,8 +84,9 @@ class Check {
     const std::vector<std::string> files = all_files();
     for (file_ = 0; file_ < files.size() && !interrupted(); ++file_)
       check_file(files[file_], files.size());
-    check_case_names();
     report_.interrupted = interrupted();
+    check_case_names();
+    check_something_was_judged();
     report_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(report_);
@@ -95,7 +103,7 @@ class Check {
       }
       Status status;
       for (std::string& file : files_below(path, &status)) files.push_back(std::move(file));
-      add_findings(path, "", std::move(status));
+      add_findings(path, "", std::as_const(status).findings());
     }
     return files;
   }
@@ -105,31 +113,40 @@ class Check {
     file.path = path;
     std::vector<KernelVector> vectors;
     std::vector<SkippedCase> skipped;
-    Status status = read_kernel_vectors(path, &vectors, &skipped);
-    if (status.ok()) {
-      file.kind = "kernel vectors";
-      for (const KernelVector& vector : vectors) seen_.insert(vector.id);
-      if (!options_.cases.empty()) {
-        std::erase_if(vectors,
-                      [&](const KernelVector& v) { return !options_.cases.contains(v.id); });
-        std::erase_if(skipped,
-                      [&](const SkippedCase& s) { return !options_.cases.contains(s.id); });
-      }
-      note_skipped(skipped, &file);
-      judge_all(vectors, num_files, &file);
-    }
-    add_findings(path, "", std::move(status));
+    const std::set<std::string> bad_cases =
+        add_faults(path, read_kernel_vectors(path, &vectors, &skipped));
+    std::erase_if(vectors, [&](const KernelVector& v) { return !is_chosen(v.id); });
+    std::erase_if(skipped, [&](const SkippedCase& s) { return !is_chosen(s.id); });
+    for (const std::string& id : bad_cases) skipped.push_back({id, id, "bad input"});
+    if (!vectors.empty() || !skipped.empty()) file.kind = "kernel vectors";
+    note_skipped(skipped, &file);
+    judge_all(vectors, num_files, &file);
     report_.cases += file.cases;
     report_.skipped += file.skipped;
     report_.files.push_back(std::move(file));
   }
 
+  /// What the reader found; returns the cases that it refused.
+  std::set<std::string> add_faults(const std::string& path, const Status& faults) {
+    std::set<std::string> bad_cases;
+    for (const Finding& fault : faults.findings()) {
+      const std::string id = case_in(fault, path);
+      if (!id.empty() && !is_chosen(id)) continue;
+      if (!id.empty()) bad_cases.insert(id);
+      add_findings(path, id, {&fault, 1});
+    }
+    return bad_cases;
+  }
+
+  /// By --case. Notes that there is such a case.
+  bool is_chosen(const std::string& id) {
+    seen_.insert(id);
+    return options_.cases.empty() || options_.cases.contains(id);
+  }
+
   void note_skipped(const std::vector<SkippedCase>& skipped, FileReport* file) {
     std::map<std::string, std::set<std::string>> kinds;  // by reason
-    for (const SkippedCase& s : skipped) {
-      seen_.insert(s.id);
-      kinds[s.reason].insert(s.kind);
-    }
+    for (const SkippedCase& s : skipped) kinds[s.reason].insert(s.kind);
     file->skipped = static_cast<int64_t>(skipped.size());
     for (const auto& [reason, names] : kinds) {
       file->notes.push_back(fmt::format("skipped, {}: {}", reason, fmt::join(names, ", ")));
@@ -191,27 +208,45 @@ class Check {
     report_.case_list.push_back(std::move(c));
     ++file->cases;
     ++(verdict.findings.ok() ? file->agreed : file->flagged);
-    add_findings(file->path, vector.id, std::move(verdict.findings));
+    add_findings(file->path, vector.id, std::as_const(verdict.findings).findings());
+  }
+
+  std::string command(const std::vector<std::string>& paths,
+                      const std::set<std::string>& cases) const {
+    std::string s = "shadowgraph check";
+    for (const std::string& path : paths) s += ' ' + shell_word(path);
+    for (const std::string& id : cases) s += " --case " + shell_word(id);
+    return s + options_.common.reproduce_flags();
   }
 
   /// id: the case they are about; empty: the file.
-  void add_findings(const std::string& path, const std::string& id, Status status) {
-    for (Finding& f : status.findings()) {
-      f.reproduce = "shadowgraph check " + shell_word(path);
-      if (!id.empty()) {
-        f.case_id = fmt::format("{}#{}", path, id);
-        f.reproduce += " --case " + shell_word(id);
-      }
-      f.reproduce += options_.common.reproduce_flags();
+  void add_findings(const std::string& path, const std::string& id,
+                    std::span<const Finding> findings) {
+    for (Finding f : findings) {
+      if (!id.empty()) f.case_id = fmt::format("{}#{}", path, id);
+      f.reproduce = command({path}, id.empty() ? std::set<std::string>{} : std::set{id});
       report_.bad_input |= !is_verdict(f);
       report_.findings.push_back(std::move(f));
     }
   }
 
   void check_case_names() const {
-    if (interrupted() || report_.bad_input) return;
+    if (report_.interrupted || report_.bad_input) return;
     for (const std::string& id : options_.cases) {
       if (!seen_.contains(id)) throw UsageError("--case: no file has a case '" + id + "'");
+    }
+  }
+
+  /// A run that judged nothing at all must not look clean.
+  void check_something_was_judged() {
+    if (report_.interrupted || report_.bad_input || report_.cases > 0) return;
+    for (const FileReport& file : report_.files) {
+      if (file.skipped == 0) continue;
+      Finding finding = about_path("io.kind", file.path, "a case that can be judged",
+                                   fmt::format("{}", fmt::join(file.notes, "; ")));
+      finding.reproduce = command(options_.paths, options_.cases);
+      report_.bad_input = true;
+      report_.findings.push_back(std::move(finding));
     }
   }
 
@@ -241,6 +276,9 @@ Verb add_check(CLI::App& app) {
       ->type_name("ID")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_number(command, "--max-findings", options->common.max_findings, size_t{0},
+             std::numeric_limits<size_t>::max(),
+             "List at most N findings; all are looked for and counted (default 100)");
   add_common_options(command, options->common);
   return {&command, [options] {
             apply(options->common);

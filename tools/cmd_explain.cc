@@ -33,7 +33,7 @@ std::string text_of(const Law& law) {
   return s;
 }
 
-int run(const Options& options) {
+int run(Options& options) {
   apply(options.common);
   const Law* law = find_law(options.id);
   if (law == nullptr) {

@@ -61,7 +61,7 @@ CoverageReport coverage_of(const std::string& name, int64_t cases) {
   return {name.substr(0, space), name.substr(space + 1), "eager", cases};
 }
 
-int run(const Options& options) {
+int run(Options& options) {
   apply(options.common);
   FuzzOptions fuzz;
   fuzz.seed = options.common.seed;
@@ -89,6 +89,7 @@ int run(const Options& options) {
         },
         interrupted());
   }
+  if (result.cases == 0 && !interrupted()) throw UsageError("--seconds: too short for one case");
   report.interrupted = interrupted();
   report.cases = static_cast<int64_t>(result.cases);
   report.seconds = result.seconds;
@@ -116,6 +117,9 @@ Verb add_fuzz(CLI::App& app) {
              "Run so many cases; with --seconds, whichever ends first");
   add_number(command, "--first", options->first, uint64_t{0}, uint64_t{1} << 62,
              "Number of the first case (default 0)");
+  add_number(command, "--max-findings", options->common.max_findings, size_t{1},
+             std::numeric_limits<size_t>::max(),
+             "Stop after N findings, and list no more than these (default 100)");
   add_common_options(command, options->common);
   return {&command, [options, seconds] {
             options->seconds_given = seconds->count() > 0;

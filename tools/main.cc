@@ -1,7 +1,8 @@
-// The program `shadowgraph`. Exit codes: 0 clean, 1 findings, 2 usage, 3 bad input, 4 internal.
+// The program `shadowgraph`. Exit codes: ExitCode in cli.h.
 #include <fmt/format.h>
+#include <signal.h>
 
-#include <cstdio>
+#include <sstream>
 
 #include "cli.h"
 #include "core/parallel.h"
@@ -14,8 +15,9 @@ namespace {
 constexpr char kFooter[] =
     R"(`shadowgraph VERB --help` explains a verb, with examples.
 
-Exit codes: 0 clean, 1 findings, 2 usage, 3 bad input, 4 internal.
-Ctrl-C ends a run cleanly, with what was found so far.
+Exit codes: 0 clean, 1 findings, 2 usage, 3 bad input (or nothing to judge), 4 internal, or
+results that cannot be written.
+Ctrl-C ends a run cleanly, with what was found so far; the report says that it was interrupted.
 
 Environment:
   SHADOWGRAPH_ISA  the instruction set to use, as --isa does
@@ -37,8 +39,8 @@ std::string version() {
 }
 
 int refuse(const std::string& sentence, const std::string& verb) {
-  fmt::print(stderr, "shadowgraph: {}\nSee `shadowgraph {}--help`.\n", escape_controls(sentence),
-             verb.empty() ? "" : verb + " ");
+  write_stderr(fmt::format("shadowgraph: {}\nSee `shadowgraph {}--help`.\n",
+                           escape_controls(sentence), verb.empty() ? "" : verb + " "));
   return kUsage;
 }
 
@@ -69,7 +71,10 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
-    return app.exit(success);
+    std::ostringstream text;
+    const int code = app.exit(success, text, text);
+    write_stdout(text.str());
+    return code;
   } catch (const CLI::ParseError& error) {
     const auto parsed = app.get_subcommands();
     return refuse(usage_sentence(app, error, argc, argv),
@@ -90,13 +95,16 @@ int run(int argc, char** argv) {
 }  // namespace shadowgraph::cli
 
 int main(int argc, char** argv) {
+  using namespace shadowgraph;
+  signal(SIGPIPE, SIG_IGN);  // a reader that left is an OutputError
   try {
-    return shadowgraph::cli::run(argc, argv);
+    return cli::run(argc, argv);
+  } catch (const cli::OutputError& error) {
+    cli::write_stderr("shadowgraph: " + escape_controls(error.what()) + '\n');
   } catch (const std::exception& error) {
-    fmt::print(stderr, "shadowgraph: internal error: {}\n",
-               shadowgraph::escape_controls(error.what()));
+    cli::write_stderr("shadowgraph: internal error: " + escape_controls(error.what()) + '\n');
   } catch (...) {
-    std::fputs("shadowgraph: internal error of an unknown kind\n", stderr);
+    cli::write_stderr("shadowgraph: internal error of an unknown kind\n");
   }
-  return shadowgraph::cli::kInternal;
+  return cli::kInternal;
 }

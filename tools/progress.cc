@@ -36,7 +36,7 @@ Progress::Progress(const Common& common, std::string item)
     : shown_(!common.quiet && ::isatty(STDERR_FILENO) == 1), item_(std::move(item)) {}
 
 Progress::~Progress() {
-  if (shown_ && drawn_ != Clock::time_point()) fmt::print(stderr, "\r\x1b[K");
+  if (shown_ && drawn_ != Clock::time_point()) write_stderr("\r\x1b[K");
 }
 
 void Progress::update(double fraction, int64_t done, int64_t findings) {
@@ -48,11 +48,10 @@ void Progress::update(double fraction, int64_t done, int64_t findings) {
   fraction = std::clamp(fraction, 0.0, 1.0);
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const std::string bar(static_cast<size_t>(fraction * kBarWidth), '#');
-  fmt::print(stderr, "\r[{:.<{}}] {:3.0f}%  {} {}  {:.0f}/s  {:.0f} s  {} finding{}\x1b[K", bar,
-             kBarWidth, fraction * 100, done, item_,
-             static_cast<double>(done) / std::max(seconds, 1e-3), seconds, findings,
-             findings == 1 ? "" : "s");
-  std::fflush(stderr);
+  write_stderr(fmt::format("\r[{:.<{}}] {:3.0f}%  {} {}  {:.0f}/s  {:.0f} s  {} finding{}\x1b[K",
+                           bar, kBarWidth, fraction * 100, done, item_,
+                           static_cast<double>(done) / std::max(seconds, 1e-3), seconds, findings,
+                           findings == 1 ? "" : "s"));
 }
 
 }  // namespace shadowgraph::cli

@@ -37,8 +37,8 @@ struct PagedAttention {
   ConstTensorView q;  // [total_q, num_qo_heads, head_dim_qk], f32 | f16 | bf16, last dim contiguous
   KvCache cache;
   PageTable pages;
-  std::span<const int32_t>
-      cu_seqlens_q;  // [batch + 1] tokens; empty: a decode batch, one query a request
+  // [batch + 1] tokens; empty: a decode batch, one query a request
+  std::span<const int32_t> cu_seqlens_q;
   AttentionParams params;
   TensorView out;  // [total_q, num_qo_heads, head_dim_vo], f32 | f16 | bf16, last dim contiguous
   NaturalLse lse;  // [total_q, num_qo_heads], optional
@@ -86,8 +86,8 @@ struct MergeState {
 struct StoreKv {
   ConstTensorView k;  // [num_tokens, num_kv_heads, head_dim_qk]
   ConstTensorView v;  // [num_tokens, num_kv_heads, head_dim_vo]
-  std::span<const int64_t>
-      out_cache_loc;  // [num_tokens] slot, each at most once; a negative slot drops the token
+  // [num_tokens] slot, each at most once; a negative slot drops the token
+  std::span<const int64_t> out_cache_loc;
   KvCache cache;
   CallOptions options;
 };

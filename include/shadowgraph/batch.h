@@ -35,8 +35,8 @@ struct ForwardBatch {
       req_pool_indices;               // [batch] row of each request in req_to_token; may be empty
   std::span<const int32_t> seq_lens;  // [batch] tokens, see seq_lens_kind
   std::span<const int32_t> extend_lens;  // [batch] new tokens; empty in decode: one each
-  std::span<const int64_t>
-      out_cache_loc;  // [sum of new tokens] slot of each new token; may be empty
+  // [sum of new tokens] slot of each new token; may be empty
+  std::span<const int64_t> out_cache_loc;
 
   int64_t size() const { return static_cast<int64_t>(seq_lens.size()); }
   /// Requires a batch that validate() accepts.

@@ -35,8 +35,8 @@ struct KvCache {
   int32_t page_size = 0;
   int32_t num_kv_heads = 0;
   float k_scale = 1, v_scale = 1;  // fp8: the stored value times this is the key / value
-  bool well_formed =
-      false;  // the tensors given to the constructor agreed; else every call refuses the cache
+  // The tensors given to the constructor agreed; else every call refuses the cache
+  bool well_formed = false;
 
   int64_t num_slots() const { return num_pages * page_size; }
 
@@ -62,13 +62,13 @@ struct PageTable {
 
   std::span<const int32_t> page_table;  // dense: [batch, max_pages], row-major page ids
   int64_t max_pages = 0;                // row length of page_table
-  std::span<const int32_t>
-      cache_seqlens;  // dense: [batch], keys of each request, the new ones included
+  // Dense: [batch], keys of each request, the new ones included
+  std::span<const int32_t> cache_seqlens;
 
   std::span<const int32_t> kv_indptr;   // CSR: [batch + 1], pages
   std::span<const int32_t> kv_indices;  // CSR: page ids
-  std::span<const int32_t>
-      last_page_len;  // CSR: [batch], 1..page_size; ignored where a request has no page
+  // CSR: [batch], 1..page_size; ignored where a request has no page
+  std::span<const int32_t> last_page_len;
 
   static PageTable dense(std::span<const int32_t> page_table, int64_t max_pages,
                          std::span<const int32_t> cache_seqlens);

@@ -17,29 +17,29 @@ struct CustomMask {
   };
   Kind kind = Kind::kNone;
   std::span<const uint8_t> data;  // the requests one after the other
-  std::span<const int64_t>
-      mask_indptr;  // [batch + 1], bytes: where each request's mask begins in data
+  // [batch + 1], bytes: where each request's mask begins in data
+  std::span<const int64_t> mask_indptr;
 };
 
 struct AttentionParams {
   int32_t num_qo_heads = 0;
-  int32_t num_kv_heads =
-      0;  // divides num_qo_heads; query head h reads KV head h / (num_qo_heads / num_kv_heads)
+  // Divides num_qo_heads; query head h reads KV head h / (num_qo_heads / num_kv_heads)
+  int32_t num_kv_heads = 0;
   int32_t head_dim_qk = 0;
   int32_t head_dim_vo = 0;
   float sm_scale = 0;  // multiplies q.k; 1 / sqrt(head_dim_qk) is usual, there is no default
 
-  bool causal =
-      false;  // bottom-right aligned: query i of q_len stands at key position kv_len - q_len + i
-  int32_t window_left =
-      -1;  // keys before the query's position that stay visible; -1 = all, 0 = only itself
+  // Bottom-right aligned: query i of q_len stands at key position kv_len - q_len + i
+  bool causal = false;
+  // Keys before the query's position that stay visible; -1 = all, 0 = only itself.
+  int32_t window_left = -1;
   int32_t window_right = -1;  // keys after it; -1 = all (causal sets it to 0)
 
-  float logits_soft_cap =
-      0;  // 0 = off; else cap * tanh(s / cap), after the scale and before the mask
-  std::span<const float>
-      sinks;  // [num_qo_heads] or empty: one more logit in the denominator, without a value
-  CustomMask custom_mask;
+  // 0 = off; else cap * tanh(s / cap), after the scale and before the mask.
+  float logits_soft_cap = 0;
+  // [num_qo_heads] or empty: one more logit in the denominator, without a value.
+  std::span<const float> sinks{};
+  CustomMask custom_mask{};
 };
 
 }  // namespace shadowgraph

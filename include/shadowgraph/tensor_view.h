@@ -23,8 +23,8 @@ struct BasicTensorView {
   DType dtype = DType::kF32;
   int rank = 0;
   std::array<int64_t, kMaxRank> shape{};
-  std::array<int64_t, kMaxRank>
-      stride{};  // in elements; may be 0 or negative in inputs that are only read
+  // In elements; may be 0 or negative in inputs that are only read
+  std::array<int64_t, kMaxRank> stride{};
 
   using Void = std::conditional_t<std::is_const_v<Byte>, const void, void>;
 

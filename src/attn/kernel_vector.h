@@ -31,8 +31,8 @@ struct KernelVector {
   std::string id;             // "case007"
   std::string kind;           // as in the file: "decode", "swa_merge", ...
   DType dtype = DType::kF32;  // of q
-  std::vector<AnyCall>
-      calls;  // inputs only: out and lse of a call are not set. calls[0] is what the case is about
+  // Inputs only: out and lse of a call are not set. calls[0] is what the case is about
+  std::vector<AnyCall> calls;
   std::vector<Recorded> recorded;
   ConstTensorView
       out_ref;  // of calls[0]: f32 [rows, heads, dv] (rounded from float64); may be undefined

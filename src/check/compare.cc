@@ -1,5 +1,6 @@
 #include "check/compare.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -28,13 +29,17 @@ double load_double(const ConstTensorView& t, int64_t offset) {
   return value;
 }
 
-/// Error over bound. What is not finite must agree exactly; an infinite bound judges nothing.
-double ratio_of(double got, double expected, double bound) {
+/// Error over bound. What is not finite must agree exactly, an infinite bound asks for a number;
+/// and an infinite result stands for everything past `largest`, the largest finite of its type.
+double ratio_of(double got, double expected, double bound, double largest) {
   if (!std::isfinite(expected)) {
     const bool same = std::isnan(expected) ? std::isnan(got) : got == expected;
     return same ? 0 : kInfinity;
   }
-  if (std::isinf(bound) || got == expected) return 0;
+  if (got == expected) return 0;
+  if (!std::isfinite(bound)) return std::isfinite(got) ? 0 : kInfinity;
+  if (std::isinf(got) && std::signbit(got) == std::signbit(expected))
+    got = std::copysign(std::max(largest, std::abs(expected)), got);
   return std::isfinite(got) ? std::abs(got - expected) / bound : kInfinity;
 }
 
@@ -82,12 +87,17 @@ class Judge {
     for (Eigen::Index i = 0; result_.out.defined() && i < row.out.size(); ++i) {
       out_.see(out_at(row, i, row.out[i], bound.out[i]));
     }
-    if (result_.out.defined() && bound.out.isInf().any()) ++judgement_.unbounded_rows;
     if (result_.lse.defined()) lse_.see(lse_at(row, bound.lse));
+    if (unbounded(row, bound)) ++judgement_.unbounded_rows;
   }
 
   Judgement finish() {
     const LawId empty_law = options_.recorded ? options_.bound : LawId("num.empty_row");
+    if (options_.bounded && judgement_.unbounded_rows > 0) {
+      judgement_.findings.add(make_finding(
+          options_.bound, at(options_.prefix + "out"), "a finite bound for every row",
+          "an infinite one for " + std::to_string(judgement_.unbounded_rows) + " rows"));
+    }
     out_.report(options_.bound, options_.prefix, judgement_.findings);
     lse_.report(options_.lse_bound, options_.prefix, judgement_.findings);
     empty_.report(empty_law, options_.prefix, judgement_.findings);
@@ -100,15 +110,22 @@ class Judge {
   }
 
  private:
+  bool unbounded(const OracleRow& row, const ErrorBound& bound) const {
+    if (result_.out.defined() && (row.out.isFinite() && !bound.out.isFinite()).any()) return true;
+    return result_.lse.defined() && std::isfinite(row.lse) && !std::isfinite(bound.lse);
+  }
   Worst out_at(const OracleRow& row, int64_t i, double expected, double bound) const {
     const double got = load_double(result_.out, result_.out.offset(row.row, row.head, i));
     const int64_t col = row.head * row.out.size() + i;
-    return {ratio_of(got, expected, bound), got, expected, bound, "out", row.row, col};
+    const double largest = largest_finite(result_.out.dtype);
+    return {ratio_of(got, expected, bound, largest), got, expected, bound, "out", row.row, col};
   }
   Worst lse_at(const OracleRow& row, double bound) const {
     const double to_natural = result_.lse_base == LseBase::kLog2 ? kLn2 : 1;
     const double got = stored_lse(row) * to_natural, expected = row.lse_as(result_.lse_sink);
-    return {ratio_of(got, expected, bound), got, expected, bound, "lse", row.row, row.head};
+    const double largest = largest_finite(result_.lse.dtype);
+    return {
+        ratio_of(got, expected, bound, largest), got, expected, bound, "lse", row.row, row.head};
   }
   double stored_lse(const OracleRow& row) const {
     return load_double(result_.lse, result_.lse.offset(row.row, row.head));
@@ -147,9 +164,22 @@ class Judge {
   std::map<std::string, int64_t> marks_;
 };
 
+/// What of the arithmetic a call uses (Arithmetic::in_order).
+void specialise(const PagedAttention& call, Arithmetic& a) {
+  if (a.in_order && !call.cu_seqlens_q.empty()) a.split = 0;
+}
+void specialise(const RaggedAttention&, Arithmetic& a) {
+  if (a.in_order) a.split = 0;
+}
+template <LseBase Base>
+void specialise(const MergeStates<Base>&, Arithmetic& a) {
+  if (a.in_order) a.split = 0, a.lanes = 1;
+}
+
 template <class Call>
-Judgement judge_call(const Call& call, DType q_type, const Result& result,
-                     const Arithmetic& arithmetic, const JudgeOptions& options) {
+Judgement judge_call(const Call& call, DType q_type, const Result& result, Arithmetic arithmetic,
+                     const JudgeOptions& options) {
+  specialise(call, arithmetic);
   Judge judge(q_type, result, arithmetic, options);
   for_each_row(call, [&](const OracleRow& row) { judge.see(row); });
   return judge.finish();

@@ -27,16 +27,18 @@ struct JudgeOptions {
   LawId bound = "num.bound";
   LawId lse_bound = "num.lse_bound";
   bool recorded = false;
-  std::string prefix;  // of the fields in findings: "gpu." gives "gpu.out"
+  std::string prefix = {};  // of the fields in findings: "gpu." gives "gpu.out"
+  bool bounded = false;     // the data is such that every bound is finite: another one is a finding
 };
 
 struct Judgement {
   // Largest |result - oracle| / bound; infinite where one of the two is not finite and the other
   // is, or differs.
   double error_over_bound = 0, lse_error_over_bound = 0;
-  int64_t rows = 0;            // (query row, head) pairs
-  int64_t empty_rows = 0;      // of them, those that see no key
-  int64_t unbounded_rows = 0;  // those whose bound is infinite: nothing was judged
+  int64_t rows = 0;        // (query row, head) pairs
+  int64_t empty_rows = 0;  // of them, those that see no key
+  // Those with an infinite bound, of out or LSE: there any number will do
+  int64_t unbounded_rows = 0;
   std::vector<std::string> notes;
   Status findings;  // at most one for each law, at its worst element
 };

@@ -36,43 +36,75 @@ double addends(double n, const Arithmetic& a) {
   return a.adds_per_block == 0 ? n : n + std::ceil(n / a.adds_per_block);
 }
 
+/// delta_j
+Eigen::ArrayXd logit_errors(const OracleRow& row, const Arithmetic& a) {
+  const double terms = row.terms;
+  const double dot = gamma(addends(terms, a), a.u_sum) + gamma(a.scale_roundings, a.u_scale);
+  Eigen::ArrayXd delta = dot * (1 + gamma(a.scale_roundings, a.u_scale)) * row.magnitudes;
+  if (row.soft_cap > 0) {
+    delta += row.soft_cap * a.tanh_absolute + a.tanh_relative * row.logits.abs();
+    delta += gamma(a.scale_roundings, a.u_scale) * row.logits.abs();
+  }
+  // Products below the normal range may be flushed to 0, and so may elements of q and k.
+  delta += terms * kTiny * std::abs(row.scale) * (1 + row.query_max + row.key_max);
+  // A q.k may overflow before it is scaled.
+  const double largest = kF32Largest * std::abs(row.scale) / (1 + dot);
+  return terms > 0 ? (row.magnitudes > largest).select(kInfinity, delta) : delta;
+}
+
+/// How often a running maximum that is looked at once a tile may rise after its part's first tile:
+/// the tiles whose logits may reach above all before them, if every logit is off by slack / 2.
+double rises(const OracleRow& row, const Arithmetic& a, double slack) {
+  double most = 0, count = 0, top = 0;
+  int32_t part = -1;
+  for (size_t j = 0; j < row.keys.size();) {
+    const int32_t tile = row.keys[j] / a.tile, its_part = a.split > 0 ? row.keys[j] / a.split : 0;
+    double largest = -kInfinity;
+    for (; j < row.keys.size() && row.keys[j] / a.tile == tile; ++j)
+      largest = std::max(largest, row.logits[static_cast<Eigen::Index>(j)]);
+    if (its_part != part) {
+      part = its_part, count = 0, top = largest;
+    } else if (!(largest + slack <= top)) {
+      ++count;
+    }
+    most = std::max(most, count);
+    top = std::max(top, largest);
+  }
+  return most;
+}
+
 /// Shape of the reduction over a row's keys.
 struct Reduction {
   double parts;     // splits whose results are merged; 1 = not split
   double rescales;  // R
   double t, g;      // of a term in numerator and denominator
 };
-Reduction reduction_of(const OracleRow& row, const Arithmetic& a) {
-  const auto n = static_cast<double>(row.keys.size());
-  const double span = row.keys.back() - row.keys.front() + 1.0;
+
+/// slack: twice the largest delta.
+Reduction reduction_of(const OracleRow& row, const Arithmetic& a, double slack) {
+  double n = static_cast<double>(row.keys.size());  // of a part
+  double span = row.keys.back() - row.keys.front() + 1.0;
   // A range that starts anywhere touches one tile more than its length asks for.
-  const auto touched = [span](int unit) {
+  const auto touched = [&span](int unit) {
     return std::min(span, std::floor((span - 1) / unit) + 2);
   };
   Reduction r{};
-  const bool split = a.split > 0 && row.values->rows() > a.split;
-  r.parts = a.parts * (split ? touched(a.split) : 1);
-  r.rescales =
-      touched(a.tile) + a.merges + (r.parts > 1 ? r.parts : 0) + (std::isinf(row.sink) ? 0 : 1);
+  if (a.in_order) {
+    r.parts = a.split > 0 ? row.keys.back() / a.split - row.keys.front() / a.split + 1.0 : 1;
+    r.rescales = rises(row, a, slack) + (r.parts > 1 ? 1 : 0);
+    if (a.split > 0) n = std::min<double>(n, a.split), span = std::min<double>(span, a.split);
+  } else {
+    const bool split = a.split > 0 && row.values->rows() > a.split;
+    r.parts = a.parts * (split ? touched(a.split) : 1);
+    r.rescales = touched(a.tile) + (r.parts > 1 ? r.parts : 0);
+  }
+  r.rescales += a.merges + (std::isinf(row.sink) ? 0 : 1);
   const double merging = r.parts + a.merges + r.rescales + 1;
   const double below =
       a.lanes > 1 ? std::min(n, touched(a.lanes)) + std::log2(a.lanes) : addends(n, a);
   r.t = gamma(addends(n, a) + merging, a.u_sum);
   r.g = gamma(below + merging, a.u_sum);
   return r;
-}
-
-/// delta_j
-Eigen::ArrayXd logit_errors(const OracleRow& row, const Arithmetic& a) {
-  const double terms = row.terms;
-  const double dot = gamma(addends(terms, a), a.u_sum) + gamma(a.scale_roundings, a.u_scale);
-  Eigen::ArrayXd delta = dot * (1 + gamma(a.scale_roundings, a.u_scale)) * row.magnitudes;
-  delta += terms * kTiny * std::abs(row.scale);
-  if (row.soft_cap > 0) {
-    delta += row.soft_cap * a.tanh_absolute + a.tanh_relative * row.logits.abs();
-    delta += gamma(a.scale_roundings, a.u_scale) * row.logits.abs();
-  }
-  return delta;
 }
 
 /// Weights and their errors, relative to a total of exp(lse).
@@ -92,11 +124,10 @@ double weight_error(double exponent_error, double exps, double exp_error) {
   return std::expm1(exponent_error + exps * std::log1p(exp_error));
 }
 
-Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red, DType q_type,
-              DType out_type, LseSink counted) {
+Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
+              const Eigen::ArrayXd& delta, DType q_type, DType out_type, LseSink counted) {
   const double lse = row.lse_as(counted), top = largest_logit(row, counted);
   const double top_key = row.logits.maxCoeff();
-  const Eigen::ArrayXd delta = logit_errors(row, a);
   const double sink_delta =
       std::isinf(row.sink) ? 0 : gamma(a.scale_roundings, a.u_scale) * std::abs(row.sink);
   const double slack = 2 * std::max(delta.maxCoeff(), sink_delta);
@@ -146,10 +177,15 @@ double sum_error(const Weights& w, double g) {
   return e + g * (w.p.sum() + w.sink_p + e);
 }
 
-Eigen::ArrayXd before_last_rounding(const OracleRow& row, const Weights& w, const Reduction& red,
-                                    double partial_subnormal) {
+Eigen::ArrayXd before_last_rounding(const OracleRow& row, const Arithmetic& a, const Weights& w,
+                                    const Reduction& red, double partial_subnormal) {
+  const auto n = static_cast<double>(row.keys.size());
   const double kappa = sum_error(w, red.g);
-  if (!(kappa < 1)) return Eigen::ArrayXd::Constant(row.out.size(), kInfinity);
+  // The sum before the division may overflow: its weights are at most 1, whatever the maximum that
+  // they stand against when they are added.
+  const double growth = n * (1 + red.t) * std::pow(1 + a.exp_error, red.rescales + 1);
+  const bool overflows = growth * row.value_max > kF32Largest * row.v_scale;
+  if (!(kappa < 1) || overflows) return Eigen::ArrayXd::Constant(row.out.size(), kInfinity);
   const double mass = w.p.sum() + w.e.sum() + w.sink_p + w.sink_e;
   Eigen::ArrayXd bound = (w.sink_e + red.g * mass) * row.out.abs();
   for (size_t j = 0; j < row.keys.size(); ++j) {
@@ -158,12 +194,8 @@ Eigen::ArrayXd before_last_rounding(const OracleRow& row, const Weights& w, cons
     const double numerator_only = w.r[at] + red.t * (w.p[at] + w.e[at] + w.r[at]);
     bound += w.e[at] * (v - row.out).abs() + numerator_only * v.abs();
   }
-  // The sum before the division may overflow: t times it, over D, is a part of the bound.
-  const double denominator = std::exp(row.lse_with_sink - largest_logit(row, LseSink::kIncluded));
-  const double overflow = red.t * kF32Largest * row.v_scale / denominator;
-  bound = (bound > overflow).select(kInfinity, bound);
-  // Products and sums below the normal range.
-  const double flushes = static_cast<double>(row.keys.size()) + red.rescales + 2;
+  // Values, products and sums below the normal range.
+  const double flushes = n + red.parts * (red.rescales + 2);
   bound += flushes * kTiny * std::max(1.0, row.v_scale) + partial_subnormal * row.v_scale;
   return bound / (1 - kappa);
 }
@@ -178,23 +210,24 @@ double lse_bound(const OracleRow& row, const Arithmetic& a, LseSink counted, dou
 
 }  // namespace
 
+double largest_finite(DType t) { return rounding_to(t).largest; }
+
 ErrorBound error_bound(const OracleRow& row, const Arithmetic& a, DType q_type, DType out_type,
                        LseSink lse_sink) {
-  const Reduction red = reduction_of(row, a);
-  const Weights w = weigh(row, a, red, q_type, out_type, LseSink::kIncluded);
+  const Eigen::ArrayXd delta = logit_errors(row, a);
+  const Reduction red = reduction_of(row, a, 2 * delta.maxCoeff());
+  const Weights w = weigh(row, a, red, delta, q_type, out_type, LseSink::kIncluded);
   const Rounding out = rounding_to(out_type);
   const bool partials = a.partials_in_out_type && red.parts > 1;
   ErrorBound bound;
-  bound.out = before_last_rounding(row, w, red, partials ? out.half_subnormal : 0);
+  bound.out = before_last_rounding(row, a, w, red, partials ? out.half_subnormal : 0);
   double last = std::pow(1 + a.u, a.out_roundings) * (1 + out.u), subnormal = out.half_subnormal;
   if (row.v_scale != 1) last *= (1 + a.u_scale) * (1 + a.u_scale);
   if (row.v_scale != 1 && a.v_scale_after) last *= 1 + out.u, subnormal *= 1 + row.v_scale;
   bound.out += (row.out.abs() + bound.out) * (last - 1) + subnormal;
-  // Past the largest finite a conversion gives infinity.
-  bound.out = (row.out.abs() + bound.out > out.largest).select(kInfinity, bound.out);
 
   const bool same = lse_sink == LseSink::kIncluded || std::isinf(row.sink);
-  const Weights counted = same ? w : weigh(row, a, red, q_type, out_type, lse_sink);
+  const Weights counted = same ? w : weigh(row, a, red, delta, q_type, out_type, lse_sink);
   bound.lse = lse_bound(row, a, lse_sink, sum_error(counted, red.g));
   return bound;
 }

@@ -6,11 +6,13 @@
 //
 // delta_j  Logit. A sum of d products in any order is within g(d, u_sum) |scale| sum_i |q_i k_ji|;
 //          scale, base change and product are `scale_roundings` more. The soft cap is 1-Lipschitz
-//          and adds the error of its tanh, times the cap.
+//          and adds the error of its tanh, times the cap. What lies below the normal range may be
+//          flushed, products and elements: 2^-126 |scale| d (1 + max |q_i| + max |k_ji|).
 // alpha_j  Exponent. The roundings of s_j - m and of all later rescales m_t - m_{t+1} telescope to
 //          u (M - s_j + 2 max delta) (1 + u). A kernel that rounds m c apart from s c adds u |m|
 //          each time.
-// R        Rescales and merges: each is one exp, of relative error eps, and one product.
+// R        Rescales and merges: each is one exp, of relative error eps, and one product. Where the
+//          tiles are known, the tiles whose logits may raise the maximum, each within delta.
 // e_j      Error of weight j that numerator and denominator share, relative to D:
 //          p_j (exp(delta_j + alpha_j) (1 + eps)^(R+1) - 1), plus what underflows.
 // r_j      Error of weight j in the numerator alone: the rounding of P (part of e_j where the sum
@@ -26,9 +28,10 @@
 //                 + g |o| sum_j (p_j + e_j) ] / (1 - kappa_max),
 //   kappa_max = sum_j e_j + g (p_j + e_j).
 //
-// A sink is a key with v = 0. Where kappa_max reaches 1 nothing is known, and the bound is
-// infinite. The last roundings, to f32 and to the output's type, are added at the end. The LSE is
-// the maximum plus the logarithm of a sum that is within kappa_max of its value.
+// A sink is a key with v = 0. Where kappa_max reaches 1, or a sum before the division may overflow,
+// nothing is known, and the bound is infinite. The last roundings, to f32 and to the output's type,
+// are added at the end. The LSE is the maximum plus the logarithm of a sum that is within kappa_max
+// of its value.
 //
 // Sources: for sums, Higham, Accuracy and Stability of Numerical Algorithms, ch. 3 and 4; for the
 // shifted softmax, Blanchard, Higham and Higham (2021). Tested by tests/oracle/error_bound_test.cc.
@@ -42,12 +45,16 @@
 namespace shadowgraph {
 
 struct ErrorBound {
-  Eigen::ArrayXd out;  // [head_dim_vo], absolute; infinite where nothing can be said
+  Eigen::ArrayXd out;  // [head_dim_vo], absolute; infinite where nothing can be said. Of the value:
+                       // past out_type's largest finite the result is an infinity
   double lse = 0;      // natural, absolute
 };
 
 /// q_type decides how P is rounded, out_type the last rounding. Requires a row that sees a key.
 ErrorBound error_bound(const OracleRow& row, const Arithmetic& arithmetic, DType q_type,
                        DType out_type, LseSink lse_sink);
+
+/// Infinite for f64.
+double largest_finite(DType t);
 
 }  // namespace shadowgraph

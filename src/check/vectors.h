@@ -26,8 +26,8 @@ struct VectorVerdict {
   int64_t empty_rows = 0;
   int64_t unbounded_rows = 0;  // rows about which a bound says nothing
   std::vector<std::string> notes;
-  std::vector<std::string>
-      known_wrong;  // variants recorded as wrong on purpose, and how far off they are
+  // Variants recorded as wrong on purpose, and how far off they are
+  std::vector<std::string> known_wrong;
   Status findings;  // num.bound, num.lse_bound, num.empty_row, num.recorded, num.reference; input.*
                     // if a call is refused; case_id is the case's id
 };

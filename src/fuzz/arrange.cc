@@ -8,7 +8,7 @@
 #include "core/choices.h"
 #include "core/float_formats.h"
 #include "core/laws.h"
-#include "fuzz/guarded.h"
+#include "fuzz/gapped.h"
 
 namespace shadowgraph {
 
@@ -39,8 +39,6 @@ struct ArrangedCall::Memory {
   const TensorView& out_view() const { return how.ragged ? ragged.out : paged.out; }
   const TensorView& lse_view() const { return how.ragged ? ragged.lse.tensor : paged.lse.tensor; }
 
-  TensorView make_rows(GuardedBuffer& buffer, DType dtype, int64_t rows, int64_t heads,
-                       int64_t dim);
   int32_t& page_id(size_t slice, int32_t token) {
     return dense.page_table[slice * static_cast<size_t>(dense.max_pages) +
                             static_cast<size_t>(token / how.page_size)];
@@ -55,7 +53,8 @@ struct ArrangedCall::Memory {
   KvCache make_pool(int64_t num_pages);
   void lay_table(int64_t num_pages);
   void lay_tokens(const KvCache& cache);
-  void store_tokens(const KvCache& cache);
+  void store_tokens(KvCache cache);
+  void check_store(const KvCache& cache);
 };
 
 namespace {
@@ -70,6 +69,12 @@ void for_each_token(const LogicalData& data, const std::vector<Slice>& slices,
       if ((request.*which)[static_cast<size_t>(t)]) visit(i, t);
     }
   }
+}
+
+/// Blocks of exactly the size of their contents, so that ASan sees a read past the end.
+template <class... Vectors>
+void trim(Vectors&... vectors) {
+  (vectors.shrink_to_fit(), ...);
 }
 
 }  // namespace
@@ -91,15 +96,6 @@ Arrangement Arrangement::of(const Case& x) {
   return a;
 }
 
-/// [rows, heads, dim] with gaps between heads and rows, at an odd address for the type's size.
-TensorView ArrangedCall::Memory::make_rows(GuardedBuffer& buffer, DType dtype, int64_t rows,
-                                           int64_t heads, int64_t dim) {
-  const int64_t head_stride = dim + rng.below(3), row_stride = heads * head_stride + rng.below(5);
-  const auto size = static_cast<int64_t>(size_of(dtype));
-  buffer = GuardedBuffer(rows * row_stride * size, rng.below(8) * size);
-  return TensorView(buffer.data(), dtype, {rows, heads, dim}, {row_stride, head_stride, 1});
-}
-
 void ArrangedCall::Memory::lay_lengths() {
   cu_seqlens_q = {0};
   cu_seqlens_k = {0};
@@ -111,10 +107,12 @@ void ArrangedCall::Memory::lay_lengths() {
     cu_seqlens_q.push_back(cu_seqlens_q.back() + (how.decode ? 1 : 0));
     cu_seqlens_k.push_back(cu_seqlens_k.back());
   }
+  trim(cu_seqlens_q, cu_seqlens_k);
 }
 
 void ArrangedCall::Memory::lay_q() {
-  const TensorView view = make_rows(q, x.q_dtype, total_q(), x.num_qo_heads, x.head_dim_qk);
+  const TensorView view =
+      make_gapped(q, x.q_dtype, {total_q(), x.num_qo_heads, x.head_dim_qk}, rng);
   for (size_t i = 0; i < how.slices.size(); ++i) {
     const Slice& s = how.slices[i];
     const LogicalTensor& from = request(s).q;
@@ -129,11 +127,9 @@ void ArrangedCall::Memory::lay_q() {
 }
 
 void ArrangedCall::Memory::lay_outputs() {
-  paged.out = ragged.out = make_rows(out, x.out_dtype, total_q(), x.num_qo_heads, x.head_dim_vo);
-  const int64_t rows = total_q(), heads = x.num_qo_heads, stride = heads + rng.below(3);
-  lse = GuardedBuffer(rows * stride * 4, rng.below(8) * 4);
-  paged.lse = ragged.lse =
-      NaturalLse(TensorView(lse.data(), DType::kF32, {rows, heads}, {stride, 1}));
+  const int64_t rows = total_q(), heads = x.num_qo_heads;
+  paged.out = ragged.out = make_gapped(out, x.out_dtype, {rows, heads, x.head_dim_vo}, rng);
+  if (how.with_lse) paged.lse = ragged.lse = NaturalLse(make_gapped_lse(lse, rows, heads, rng));
 }
 
 /// The slices' parts of the requests' masks, packed if the Case says so; gaps between requests are
@@ -159,6 +155,7 @@ void ArrangedCall::Memory::lay_mask() {
     }
     mask_indptr.push_back(static_cast<int64_t>(mask.size()));
   }
+  trim(mask, mask_indptr);
 }
 
 AttentionParams ArrangedCall::Memory::params() const {
@@ -179,8 +176,9 @@ AttentionParams ArrangedCall::Memory::params() const {
 
 void ArrangedCall::Memory::lay_ragged() {
   const int64_t tokens = cu_seqlens_k.back();
-  const TensorView keys = make_rows(k, x.kv_dtype, tokens, x.num_kv_heads, x.head_dim_qk);
-  const TensorView values = make_rows(v, x.kv_dtype, tokens, x.num_kv_heads, x.head_dim_vo);
+  const TensorView keys = make_gapped(k, x.kv_dtype, {tokens, x.num_kv_heads, x.head_dim_qk}, rng);
+  const TensorView values =
+      make_gapped(v, x.kv_dtype, {tokens, x.num_kv_heads, x.head_dim_vo}, rng);
   for_each_token(data, how.slices, &RequestData::visible, [&](size_t i, int32_t t) {
     const RequestData& from = request(how.slices[i]);
     for (int64_t head = 0; head < x.num_kv_heads; ++head) {
@@ -203,23 +201,15 @@ void ArrangedCall::Memory::lay_ragged() {
 KvCache ArrangedCall::Memory::make_pool(int64_t num_pages) {
   const int64_t p = num_pages, s = how.page_size, h = x.num_kv_heads, dk = x.head_dim_qk,
                 dv = x.head_dim_vo;
-  const auto size = static_cast<int64_t>(size_of(x.kv_dtype));
-  const bool stacked =
-      how.layout == CaseLayout::kStackedNhd || how.layout == CaseLayout::kStackedHnd;
-  k = GuardedBuffer(p * s * h * (stacked ? 2 * dk : dk) * size, rng.below(8) * size);
-  if (!stacked) v = GuardedBuffer(p * s * h * dv * size, rng.below(8) * size);
-  const DType t = x.kv_dtype;
+  const auto plane = [&](GuardedBuffer& buffer, std::initializer_list<int64_t> shape) {
+    return make_gapped(buffer, x.kv_dtype, shape, rng);
+  };
   switch (how.layout) {
-    case CaseLayout::kNhd:
-      return KvCache::nhd(TensorView(k.data(), t, {p, s, h, dk}),
-                          TensorView(v.data(), t, {p, s, h, dv}));
-    case CaseLayout::kHnd:
-      return KvCache::hnd(TensorView(k.data(), t, {p, h, s, dk}),
-                          TensorView(v.data(), t, {p, h, s, dv}));
-    case CaseLayout::kStackedNhd:
-      return KvCache::stacked_nhd(TensorView(k.data(), t, {p, 2, s, h, dk}));
-    case CaseLayout::kStackedHnd:
-      return KvCache::stacked_hnd(TensorView(k.data(), t, {p, 2, h, s, dk}));
+    case CaseLayout::kNhd: return KvCache::nhd(plane(k, {p, s, h, dk}), plane(v, {p, s, h, dv}));
+    case CaseLayout::kHnd: return KvCache::hnd(plane(k, {p, h, s, dk}), plane(v, {p, h, s, dv}));
+    case CaseLayout::kStackedNhd: return KvCache::stacked_nhd(plane(k, {p, 2, s, h, dk}));
+    case CaseLayout::kStackedHnd: return KvCache::stacked_hnd(plane(k, {p, 2, h, s, dk}));
+    case CaseLayout::kMlaLatent: return KvCache::mla_latent(plane(k, {p, s, dk}), x.head_dim_vo);
   }
   return {};
 }
@@ -239,6 +229,7 @@ void ArrangedCall::Memory::lay_table(int64_t num_pages) {
     longest = std::max(longest, pages_for(s.kv_len, how.page_size));
   }
   dense.cache_seqlens.resize(static_cast<size_t>(batch()), 0);
+  trim(dense.cache_seqlens);
   dense.max_pages = longest + rng.below(3);
   dense.page_table.assign(static_cast<size_t>(batch() * dense.max_pages), absurd);
   for_each_token(data, how.slices, &RequestData::reachable, [&](size_t i, int32_t t) {
@@ -261,29 +252,63 @@ void ArrangedCall::Memory::lay_tokens(const KvCache& cache) {
   });
 }
 
-/// The same through the engine's own store_kv, from f32 rows.
-void ArrangedCall::Memory::store_tokens(const KvCache& cache) {
-  std::vector<float> keys, values;
+/// The same through the engine's own store_kv: as they are, or in f32, for the scales to divide;
+/// with tokens between them that a negative slot drops.
+void ArrangedCall::Memory::store_tokens(KvCache cache) {
+  std::vector<std::pair<size_t, int32_t>> tokens;  // of a slice; token -1: dropped
   for_each_token(data, how.slices, &RequestData::visible, [&](size_t i, int32_t t) {
-    const RequestData& from = request(how.slices[i]);
-    const int64_t page = page_id(i, t);
-    out_cache_loc.push_back(page * how.page_size + t % how.page_size);
-    for (int64_t head = 0; head < x.num_kv_heads; ++head) {
-      for (int64_t d = 0; d < x.head_dim_qk; ++d)
-        keys.push_back(load_float(from.k.row(t, head), x.kv_dtype, d));
-      for (int64_t d = 0; d < x.head_dim_vo; ++d)
-        values.push_back(load_float(from.v.row(t, head), x.kv_dtype, d));
-    }
+    if (rng.below(8) == 0) tokens.emplace_back(i, -1);
+    tokens.emplace_back(i, t);
   });
-  StoreKv store;
-  const auto tokens = static_cast<int64_t>(out_cache_loc.size());
-  store.k = ConstTensorView(keys.data(), DType::kF32, {tokens, x.num_kv_heads, x.head_dim_qk});
-  store.v = ConstTensorView(values.data(), DType::kF32, {tokens, x.num_kv_heads, x.head_dim_vo});
-  store.out_cache_loc = out_cache_loc;
-  store.cache = cache;
-  store.cache.k_scale = store.cache.v_scale = 1;  // the values are as they are to be stored
-  store.options = how.options;
-  stored.add(store_kv(store));
+  const bool as_is = rng.below(2) == 0;
+  const DType type = as_is && !is_fp8(x.kv_dtype) ? x.kv_dtype : DType::kF32;
+  if (as_is) cache.k_scale = cache.v_scale = 1;
+  const auto count = static_cast<int64_t>(tokens.size());
+  GuardedBuffer key_memory, value_memory;
+  const TensorView keys =
+      make_gapped(key_memory, type, {count, x.num_kv_heads, x.head_dim_qk}, rng);
+  const TensorView values =
+      make_gapped(value_memory, type, {count, x.num_kv_heads, x.head_dim_vo}, rng);
+  const auto fill = [&](const TensorView& to, int64_t row, const LogicalTensor& from, int32_t token,
+                        float scale) {
+    for (int64_t head = 0; head < from.heads; ++head) {
+      for (int64_t d = 0; d < from.dim; ++d) {
+        store_float(to.at(row, head), type, d,
+                    load_float(from.row(token, head), from.dtype, d) * scale);
+      }
+    }
+  };
+  out_cache_loc.reserve(tokens.size());
+  for (int64_t row = 0; row < count; ++row) {
+    const auto [slice, token] = tokens[static_cast<size_t>(row)];
+    if (token < 0) {
+      out_cache_loc.push_back(-1 - static_cast<int64_t>(rng.below(3)));
+      continue;
+    }
+    out_cache_loc.push_back(int64_t{page_id(slice, token)} * how.page_size + token % how.page_size);
+    fill(keys, row, request(how.slices[slice]).k, token, cache.k_scale);
+    fill(values, row, request(how.slices[slice]).v, token, cache.v_scale);
+  }
+  stored.add(store_kv({keys, values, out_cache_loc, cache, how.options}));
+}
+
+/// The pool as store_kv leaves it must be the pool as written by hand: the values, and nothing
+/// else.
+void ArrangedCall::Memory::check_store(const KvCache& cache) {
+  const GuardedBuffer by_hand_k = k, by_hand_v = v;
+  k.poison();
+  v.poison();
+  store_tokens(cache);
+  if (!stored.ok()) return;
+  const auto compare = [&](const GuardedBuffer& got, const GuardedBuffer& wanted,
+                           const char* field) {
+    if (const auto byte = got.first_difference(wanted)) {
+      stored.add(make_finding("num.write_set", at(field, *byte),
+                              "the values in their slots, and nothing else", "another byte"));
+    }
+  };
+  compare(k, by_hand_k, "store_kv k_cache byte");
+  compare(v, by_hand_v, "store_kv v_cache byte");
 }
 
 void ArrangedCall::Memory::lay_paged() {
@@ -293,10 +318,12 @@ void ArrangedCall::Memory::lay_paged() {
   paged.cache.k_scale = x.k_scale;
   paged.cache.v_scale = x.v_scale;
   lay_table(pages);
-  how.through_store_kv ? store_tokens(paged.cache) : lay_tokens(paged.cache);
+  lay_tokens(paged.cache);
+  if (how.through_store_kv) check_store(paged.cache);
   paged.pages = dense.view();
   if (how.table == PageTable::Form::kCsr) {
     csr = to_csr(dense.view(), how.page_size);
+    trim(csr.kv_indptr, csr.kv_indices, csr.last_page_len);
     paged.pages = csr.view();
   }
   if (!how.decode) paged.cu_seqlens_q = cu_seqlens_q;
@@ -326,21 +353,8 @@ Status ArrangedCall::run() {
   if (fingerprint() != before) {
     status.add(make_finding("num.write_set", at("q, k, v"), "unchanged", "changed by the call"));
   }
-  // What is left when the rows themselves are taken away must be as it was.
-  GuardedBuffer out = m_->out, lse = m_->lse;
-  const TensorView &out_rows = m_->out_view(), &lse_rows = m_->lse_view();
-  for (int64_t row = 0; row < m_->total_q(); ++row) {
-    for (int64_t head = 0; head < m_->x.num_qo_heads; ++head) {
-      const auto size = static_cast<int64_t>(size_of(m_->x.out_dtype));
-      std::memset(out.data() + out_rows.offset(row, head) * size, 0xff,
-                  static_cast<size_t>(m_->x.head_dim_vo * size));
-      std::memset(lse.data() + lse_rows.offset(row, head) * 4, 0xff, 4);
-    }
-  }
-  if (!out.untouched())
-    status.add(make_finding("num.write_set", at("out"), "writes to its rows only", "others"));
-  if (!lse.untouched())
-    status.add(make_finding("num.write_set", at("lse"), "writes to its rows only", "others"));
+  status.add(check_write_set(m_->out, m_->out_view(), "out"));
+  status.add(check_write_set(m_->lse, m_->lse_view(), "lse"));
   return status;
 }
 
@@ -366,7 +380,8 @@ void ArrangedCall::collect(RowResults* results) const {
         const int64_t cell = to * results->heads + head;
         std::memcpy(results->out.data() + cell * results->row_bytes, out.at(from, head),
                     static_cast<size_t>(results->row_bytes));
-        std::memcpy(&results->lse[static_cast<size_t>(cell)], lse.at(from, head), 4);
+        if (lse.defined())
+          std::memcpy(&results->lse[static_cast<size_t>(cell)], lse.at(from, head), 4);
       }
     }
   }

@@ -23,9 +23,10 @@ struct Arrangement {
   CaseLayout layout = CaseLayout::kNhd;
   PageTable::Form table = PageTable::Form::kDense;
   bool through_store_kv = false;
+  bool with_lse = true;
   std::vector<Slice> slices;   // in the order of the batch
   int32_t empty_requests = 0;  // padding rows behind them
-  uint64_t seed = 0;           // page ids, alignments, gaps between rows
+  uint64_t seed = 0;           // page ids, alignments, gaps between rows and in the pool
   CallOptions options;
 
   /// As the Case says, all requests whole.
@@ -37,7 +38,7 @@ struct RowResults {
   int64_t heads = 0, row_bytes = 0;
   std::vector<int64_t> first_row;  // of each request
   std::vector<std::byte> out;      // [rows, heads, head_dim_vo]
-  std::vector<float> lse;          // [rows, heads]
+  std::vector<float> lse;          // [rows, heads]; 0 where the call had none
   explicit RowResults(const Case& x);
 };
 
@@ -49,7 +50,8 @@ class ArrangedCall {
   ArrangedCall(const ArrangedCall&) = delete;
   ArrangedCall& operator=(const ArrangedCall&) = delete;
 
-  /// Runs it. Findings: what the engine refused, changed inputs, writes outside the outputs.
+  /// Runs it. Findings: what the engine refused, changed inputs, writes outside the outputs, and a
+  /// pool that store_kv left otherwise than written by hand.
   Status run();
   /// After run(): its rows into their places.
   void collect(RowResults* results) const;

@@ -1,9 +1,9 @@
 #include "fuzz/data.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
-#include "attn/mask.h"
 #include "core/choices.h"
 #include "core/float_formats.h"
 
@@ -52,7 +52,7 @@ void fill_codes(LogicalTensor& v, int64_t request, Rng& rng) {
 constexpr float kHotKey = 64;  // exact in every type
 
 /// q and K such that a hot key's logit is at least 256 (natural, before the cap) and every other
-/// one's is 0.
+/// one's is 0. It is the last element that tells: a latent's first ones are V.
 void fill_selector(const Case& x, RequestData& data, const RequestExtent& r, Rng& rng) {
   data.hot.assign(static_cast<size_t>(r.kv_len), 0);
   for (int i = 0; r.kv_len > 0 && i < 3; ++i)
@@ -60,12 +60,14 @@ void fill_selector(const Case& x, RequestData& data, const RequestExtent& r, Rng
   const float lead = 256 / (kHotKey * x.sm_scale * x.k_scale);
   const float q0 = std::exp2(std::ceil(std::log2(lead)));
   for (int64_t head = 0; head < x.num_qo_heads; ++head) {
-    for (int64_t q = 0; q < r.q_len; ++q) store_float(data.q.row(q, head), x.q_dtype, 0, q0);
+    for (int64_t q = 0; q < r.q_len; ++q) {
+      store_float(data.q.row(q, head), x.q_dtype, x.head_dim_qk - 1, q0);
+    }
   }
   for (int64_t head = 0; head < x.num_kv_heads; ++head) {
     for (int64_t t = 0; t < r.kv_len; ++t) {
       if (data.hot[static_cast<size_t>(t)])
-        store_float(data.k.row(t, head), x.kv_dtype, 0, kHotKey);
+        store_float(data.k.row(t, head), x.kv_dtype, x.head_dim_qk - 1, kHotKey);
     }
   }
 }
@@ -85,12 +87,19 @@ void fill_mask(const Case& x, RequestData& data, const RequestExtent& r, Rng& rn
 void find_visible(const Case& x, RequestData& data, const RequestExtent& r) {
   data.visible.assign(static_cast<size_t>(r.kv_len), 0);
   data.reachable = data.visible;
-  const MaskShape mask = {r.q_len, r.kv_len, x.causal, x.window_left, x.window_right};
+  const MaskShape mask = mask_of(x, r);
   for (int64_t q = 0; q < r.q_len; ++q) {
     for (int64_t k = 0; k < r.kv_len; ++k) {
       if (attends(mask, q, k)) data.reachable[static_cast<size_t>(k)] = 1;
       if (sees(x, data, r, q, k)) data.visible[static_cast<size_t>(k)] = 1;
     }
+  }
+}
+
+/// V becomes the first elements of K.
+void share_latent(RequestData& data, int64_t tokens) {
+  for (int64_t t = 0; t < tokens; ++t) {
+    std::memcpy(data.k.row(t, 0), data.v.row(t, 0), static_cast<size_t>(data.v.row_bytes()));
   }
 }
 
@@ -112,13 +121,14 @@ RequestData make_request(const Case& x, int64_t index, Rng& rng) {
     fill_random(data.k, 1, rng);
     fill_random(data.v, 1, rng);
   }
+  if (x.layout == CaseLayout::kMlaLatent) share_latent(data, r.kv_len);
   return data;
 }
 
 }  // namespace
 
 bool sees(const Case& x, const RequestData& data, const RequestExtent& r, int64_t q, int64_t key) {
-  const MaskShape mask = {r.q_len, r.kv_len, x.causal, x.window_left, x.window_right};
+  const MaskShape mask = mask_of(x, r);
   if (!attends(mask, q, key)) return false;
   return data.mask.empty() || data.mask[static_cast<size_t>(q * r.kv_len + key)] != 0;
 }
@@ -130,6 +140,7 @@ LogicalData make_data(const Case& x) {
     data.requests.push_back(make_request(x, static_cast<int64_t>(i), rng));
   }
   if (x.sinks) {
+    data.sinks.reserve(static_cast<size_t>(x.num_qo_heads));  // a read past the end shows in ASan
     // On exact data a sink weighs exactly 1 or nothing; on other data it may rule the row.
     for (int32_t h = 0; h < x.num_qo_heads; ++h) {
       const float nothing = -std::numeric_limits<float>::infinity();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attn/case.h"
+#include "attn/mask.h"
 
 namespace shadowgraph {
 
@@ -36,14 +37,19 @@ struct RequestData {
   std::vector<uint8_t> mask;     // [q_len * kv_len] or empty
   std::vector<uint8_t> hot;      // [kv_len]: the keys that score far above the rest (kSelector)
   std::vector<uint8_t> visible;  // [kv_len]: does any query see the key?
-  std::vector<uint8_t>
-      reachable;  // [kv_len]: the same without the custom mask; its page must exist
+  // [kv_len]: the same without the custom mask; its page must exist
+  std::vector<uint8_t> reachable;
 };
 
 struct LogicalData {
   std::vector<RequestData> requests;
   std::vector<float> sinks;
 };
+
+/// The mask of one request, without the custom one.
+inline MaskShape mask_of(const Case& x, const RequestExtent& r) {
+  return {r.q_len, r.kv_len, x.causal, x.window_left, x.window_right};
+}
 
 /// The Case's own mask arithmetic: asks the predicate, pair by pair.
 bool sees(const Case& x, const RequestData& data, const RequestExtent& r, int64_t q, int64_t key);

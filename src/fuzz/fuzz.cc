@@ -24,11 +24,8 @@ int64_t median_keys(const Case& x) {
 }
 
 std::string reproduce(const FuzzOptions& options, uint64_t number) {
-  std::string s = "shadowgraph fuzz --seed " + std::to_string(options.seed) + " --first " +
-                  std::to_string(number) + " --cases 1";
-  if (options.run.arith == Arith::kFast) s += " --arith fast";
-  if (!options.run.isa.empty()) s += " --isa " + std::string(options.run.isa);
-  return s;
+  return "shadowgraph fuzz --seed " + std::to_string(options.seed) + " --first " +
+         std::to_string(number) + " --cases 1" + options.run.flags();
 }
 
 /// What one worker found; joined at the end.
@@ -83,7 +80,7 @@ class Runner {
 
  private:
   bool done() const {
-    return stop_ || findings_ >= options_.max_findings ||
+    return stop_ || (options_.max_findings > 0 && findings_ >= options_.max_findings) ||
            (options_.seconds > 0 && seconds_since(start_) >= options_.seconds);
   }
 

@@ -19,7 +19,7 @@ struct FuzzOptions {
   uint64_t cases = 0;         // 0: no limit
   double seconds = 0;         // 0: no limit; one of the two is set
   int threads = 0;            // cases at once; 0: one a core
-  size_t max_findings = 100;  // stops after so many
+  size_t max_findings = 100;  // stops after so many; 0: no limit
   RunOptions run;
 };
 

@@ -36,9 +36,14 @@ void choose_requests(Choices& c, Case& x) {
 
 void choose_heads(Choices& c, Case& x) {
   x.num_kv_heads = c.of({1, 1, 2, 1, 3});
-  x.num_qo_heads = x.num_kv_heads * c.of({1, 2, 4, 1, 2, 3, 8});
-  x.head_dim_qk = c.of({32, 64, 32, 64, 128, 16, 48, 72, 1, 5});
+  x.num_qo_heads = x.num_kv_heads * (c.one_in(40) ? 16 : c.of({1, 2, 4, 1, 2, 3, 8}));
+  x.head_dim_qk = c.one_in(48) ? c.of({192, 256}) : c.of({32, 64, 32, 64, 128, 16, 48, 72, 1, 5});
   x.head_dim_vo = c.one_in(4) ? c.of({32, 64, 16, 40, 96, 4}) : x.head_dim_qk;
+  if (!c.one_in(300)) return;
+  // A token's group alone has more rows than a block of the prefill kernel.
+  x.num_kv_heads = 1;
+  x.num_qo_heads = 80;
+  x.head_dim_qk = x.head_dim_vo = 16;
 }
 
 void choose_dtypes(Choices& c, Case& x) {
@@ -54,7 +59,7 @@ void choose_dtypes(Choices& c, Case& x) {
 }
 
 void choose_mask(Choices& c, Case& x) {
-  x.causal = x.kernel != CaseKernel::kDecodePaged && c.one_in(2);
+  x.causal = c.one_in(x.kernel == CaseKernel::kDecodePaged ? 4 : 2);
   if (c.one_in(3)) x.window_left = c.of({0, 1, 2, 7, 15, 16, 17, 31, 64, 127, 128});
   if (c.one_in(8)) x.window_right = c.of({0, 1, 5, 16});
   if (c.one_in(6)) x.mask = c.of({CustomMask::Kind::kBool, CustomMask::Kind::kPacked});
@@ -69,6 +74,16 @@ void choose_arrangement(Choices& c, Case& x) {
   if (x.head_dim_qk != x.head_dim_vo) x.layout = c.of({CaseLayout::kNhd, CaseLayout::kHnd});
   x.table = c.of({PageTable::Form::kDense, PageTable::Form::kCsr});
   x.through_store_kv = x.kernel != CaseKernel::kPrefillRagged && c.one_in(4);
+}
+
+/// A cache of latents, which store_kv cannot write: K and V are the same memory.
+void choose_latent(Choices& c, Case& x) {
+  x.layout = CaseLayout::kMlaLatent;
+  x.through_store_kv = false;
+  x.num_kv_heads = 1;
+  x.num_qo_heads = c.of({4, 1, 16});
+  x.head_dim_vo = c.one_in(8) ? 512 : c.of({32, 64});
+  x.head_dim_qk = x.head_dim_vo + (x.head_dim_vo == 512 ? 64 : c.of({16, 8}));
 }
 
 Case merge_case(Choices& c, Case x) {
@@ -97,6 +112,7 @@ Case generate(Choices& c) {
   choose_dtypes(c, x);
   choose_mask(c, x);
   choose_arrangement(c, x);
+  if (x.kernel != CaseKernel::kPrefillRagged && c.one_in(32)) choose_latent(c, x);
   x.sm_scale = c.of({1.f, 2.f, 0.11f}) / std::sqrt(static_cast<float>(x.head_dim_qk));
   // A selector's winner must keep its lead of 2^126 behind the cap.
   const bool capped = c.one_in(5);

@@ -1,9 +1,11 @@
 // GuardedBuffer: memory full of poison, with margins that nobody may touch.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 namespace shadowgraph {
@@ -16,7 +18,7 @@ class GuardedBuffer {
   GuardedBuffer() = default;
   /// `skew` bytes off a 64-byte boundary.
   GuardedBuffer(int64_t bytes, int64_t skew)
-      : memory_(static_cast<size_t>(bytes + 3 * kMargin), kPoison), size_(bytes) {
+      : memory_(static_cast<size_t>(bytes + skew + 3 * kMargin), kPoison), size_(bytes) {
     const auto address = reinterpret_cast<uintptr_t>(memory_.data());
     start_ = static_cast<int64_t>((kMargin - address % kMargin) % kMargin) + kMargin + skew;
   }
@@ -30,6 +32,14 @@ class GuardedBuffer {
     return memory_.empty() ||
            (memory_[0] == kPoison &&
             std::memcmp(memory_.data(), memory_.data() + 1, memory_.size() - 1) == 0);
+  }
+  void poison() { std::fill(memory_.begin(), memory_.end(), kPoison); }
+  /// Offset from data() of the first byte that differs, margins included; nothing if none does.
+  std::optional<int64_t> first_difference(const GuardedBuffer& other) const {
+    const auto [mine, its] =
+        std::mismatch(memory_.begin(), memory_.end(), other.memory_.begin(), other.memory_.end());
+    if (mine == memory_.end() && its == other.memory_.end()) return std::nullopt;
+    return mine - memory_.begin() - start_;
   }
   /// A number that changes when any byte does, margins included.
   uint64_t fingerprint() const {

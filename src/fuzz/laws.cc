@@ -35,17 +35,17 @@ Judgement judge_call(const ArrangedCall& call, const Arithmetic& arithmetic) {
     result.out = c.out;
     result.lse = c.lse.tensor;
     result.lse_sink = c.options.lse_sink;
-    return judge(c, result, arithmetic, JudgeOptions());
+    return judge(c, result, arithmetic, {.bounded = true});
   };
   return call.ragged() ? judge_one(call.ragged_call()) : judge_one(call.paged_call());
 }
 
-/// Cuts a slice so that every row keeps its visible range: [q_begin, cut) with the keys up to the
-/// row before the cut.
-std::pair<Slice, Slice> cut(const Slice& s, const RequestExtent& r, int32_t at_q) {
+/// Cuts a slice so that every row keeps its visible range: under a causal mask the keys of the
+/// first part end where its last row's do.
+std::pair<Slice, Slice> cut(const Slice& s, const MaskShape& mask, int32_t at_q) {
   Slice first = s, second = s;
   first.q_end = second.q_begin = at_q;
-  first.kv_len = std::max(0, r.kv_len - (r.q_len - at_q));
+  first.kv_len = kv_range(mask, at_q - 1).end;
   return {first, second};
 }
 
@@ -58,8 +58,10 @@ Arrangement vary(const Case& x, const RunOptions& options, Rng& rng) {
   constexpr int32_t kPageSizes[] = {1, 2, 3, 4, 5, 8, 16, 32, 64, 128, 256};
   a.page_size = kPageSizes[rng.below(11)];
   a.layout = static_cast<CaseLayout>(rng.below(x.head_dim_qk == x.head_dim_vo ? 4 : 2));
+  if (x.layout == CaseLayout::kMlaLatent && rng.below(2)) a.layout = x.layout;
   a.table = rng.below(2) ? PageTable::Form::kCsr : PageTable::Form::kDense;
-  a.through_store_kv = !a.ragged && rng.below(4) == 0;
+  a.through_store_kv = !a.ragged && a.layout != CaseLayout::kMlaLatent && rng.below(4) == 0;
+  a.with_lse = rng.below(8) != 0;
   a.empty_requests = static_cast<int32_t>(rng.below(3));
   // Under a causal mask a chunk sees what the whole would have seen; a custom mask is not cut.
   const bool chunks = x.causal && x.mask == CustomMask::Kind::kNone && !a.decode;
@@ -70,24 +72,16 @@ Arrangement vary(const Case& x, const RunOptions& options, Rng& rng) {
       continue;
     }
     const auto at_q = static_cast<int32_t>(1 + rng.below(static_cast<uint32_t>(s.q_end - 1)));
-    const auto [first, second] = cut(s, x.requests[static_cast<size_t>(s.request)], at_q);
+    const MaskShape mask = mask_of(x, x.requests[static_cast<size_t>(s.request)]);
+    const auto [first, second] = cut(s, mask, at_q);
     slices.push_back(first);
     slices.push_back(second);
   }
   for (size_t i = slices.size(); i > 1; --i)
     std::swap(slices[i - 1], slices[rng.below(static_cast<uint32_t>(i))]);
   a.slices = slices;
-  // Rarely: teams of threads wait by spinning, and the workers already fill the cores.
-  a.options.num_threads = rng.below(48) == 0 ? 2 + static_cast<int>(rng.below(2)) : 1;
-  // Fast arithmetic promises its bits within one instruction set only.
-  a.options.arith = options.arith;
-  a.options.isa = options.isa;
-  if (options.arith == Arith::kPortable && rng.below(2)) {
-    const auto isas = available_isas();
-    // The generic set is slow where fused multiply-add is a library call: a taste of it is enough.
-    const auto pick = rng.below(static_cast<uint32_t>(isas.size()));
-    a.options.isa = pick == 0 && rng.below(8) != 0 ? isas.back() : isas[pick];
-  }
+  a.options = vary_options(options, rng);
+  a.options.lse_sink = x.lse_sink;
   return a;
 }
 
@@ -96,6 +90,7 @@ std::string describe(const Arrangement& a) {
   s += ", " + std::to_string(a.slices.size()) + " slices, " + std::to_string(a.empty_requests) +
        " empty requests, " + std::to_string(a.options.num_threads) + " threads";
   if (!a.options.isa.empty()) s += ", " + std::string(a.options.isa);
+  if (!a.with_lse) s += ", no lse";
   return s + (a.through_store_kv ? ", store_kv" : "");
 }
 
@@ -130,7 +125,7 @@ Status compare_bits(const RowResults& a, const RowResults& b, const Arrangement&
       break;
     }
   }
-  for (size_t cell = 0; cell < a.lse.size(); ++cell) {
+  for (size_t cell = 0; how.with_lse && cell < a.lse.size(); ++cell) {
     if (std::memcmp(&a.lse[cell], &b.lse[cell], 4) != 0) {
       fail("lse", cell);
       break;
@@ -140,6 +135,28 @@ Status compare_bits(const RowResults& a, const RowResults& b, const Arrangement&
 }
 
 }  // namespace
+
+std::string RunOptions::flags() const {
+  std::string s = arith == Arith::kFast ? " --arith fast" : "";
+  if (!isa.empty()) s += " --isa " + std::string(isa);
+  return s;
+}
+
+CallOptions vary_options(const RunOptions& options, Rng& rng) {
+  CallOptions varied;
+  // Rarely: teams of threads wait by spinning, and the workers already fill the cores.
+  varied.num_threads = rng.below(48) == 0 ? 2 + static_cast<int>(rng.below(2)) : 1;
+  // Fast arithmetic promises its bits within one instruction set only.
+  varied.arith = options.arith;
+  varied.isa = options.isa;
+  if (options.arith == Arith::kPortable && rng.below(2)) {
+    const auto isas = available_isas();
+    // The generic set is slow where fused multiply-add is a library call: a taste of it is enough.
+    const auto pick = rng.below(static_cast<uint32_t>(isas.size()));
+    varied.isa = pick == 0 && rng.below(8) != 0 ? isas.back() : isas[pick];
+  }
+  return varied;
+}
 
 Status check_case(const Case& x, const RunOptions& options) {
   if (x.kernel == CaseKernel::kMergeStates) return check_merge_case(x, options);

@@ -3,7 +3,10 @@
 // write set. Tested by tests/fuzz/laws_test.cc.
 #pragma once
 
+#include <string>
+
 #include "attn/case.h"
+#include "core/choices.h"
 
 namespace shadowgraph {
 
@@ -11,7 +14,14 @@ namespace shadowgraph {
 struct RunOptions {
   Arith arith = Arith::kPortable;
   std::string_view isa;  // empty: the default
+
+  /// As options of `shadowgraph fuzz`: " --arith fast --isa avx2"; only what is not the default.
+  std::string flags() const;
 };
+
+/// For a variant of a call that must have the same bits: rarely more threads, and another
+/// instruction set where that does not matter.
+CallOptions vary_options(const RunOptions& options, Rng& rng);
 
 /// Findings of one case; case_id and reproduce are left to the caller.
 Status check_case(const Case& x, const RunOptions& options);

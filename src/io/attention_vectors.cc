@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "io/vector_families.h"
 
 namespace shadowgraph {
@@ -35,6 +37,11 @@ AttentionCase read_metadata(CaseReader& reader) {
 
 }  // namespace
 
+bool is_attention_case(const CaseReader& reader) {
+  if (reader.has("kind")) return false;
+  return reader.has_tensor("k_cache") || reader.has_tensor("page_table");
+}
+
 void read_attention_vector(CaseReader& reader, KernelVector* vector) {
   const std::string mode = reader.text("mode");
   AttentionCase c = read_metadata(reader);
@@ -57,7 +64,8 @@ void read_attention_vector(CaseReader& reader, KernelVector* vector) {
       PageTable::dense(page_ids, table.shape[1], reader.indices("cache_seqlens", c.kv_lens));
   const std::span<const int32_t> cu_seqlens_q = reader.indices("cu_seqlens_q", q_indptr);
   // A decode batch is one query a request, and says so by giving no offsets.
-  if (mode != "decode" || rows != c.batch) call.cu_seqlens_q = cu_seqlens_q;
+  const bool one_each = std::all_of(c.q_lens.begin(), c.q_lens.end(), [](int n) { return n == 1; });
+  if (mode != "decode" || !one_each) call.cu_seqlens_q = cu_seqlens_q;
   if (c.sinks) {
     const ConstTensorView sinks = reader.tensor("sinks", {DType::kF32}, {heads});
     c.params.sinks = {reinterpret_cast<const float*>(sinks.data),

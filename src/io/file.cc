@@ -129,7 +129,7 @@ std::string printable(std::string_view text) {
 Finding file_finding(LawId law, const std::string& name, std::string field, std::string expected,
                      std::string got) {
   Finding finding = make_finding(law, at(std::move(field)), std::move(expected), std::move(got));
-  finding.case_id = printable(name);
+  finding.case_id = name;
   return finding;
 }
 

@@ -29,7 +29,7 @@ Status write_file(const std::string& path, std::span<const std::byte> bytes);
 /// Untrusted text for messages: printable ASCII stays, the rest is \xNN, long text is cut.
 std::string printable(std::string_view text);
 
-/// A finding about the file `name`.
+/// A finding about the file `name`, or the case "FILE#ID"; whoever prints it escapes the name.
 Finding file_finding(LawId law, const std::string& name, std::string field, std::string expected,
                      std::string got);
 

@@ -41,7 +41,11 @@ void read_layout(CaseReader& reader, FlashInferCase* c) {
 void read_lengths(CaseReader& reader, FlashInferCase* c) {
   const auto batch = static_cast<size_t>(c->batch);
   switch (c->kind->lengths) {
-    case Lengths::kNone: return;
+    case Lengths::kNone:  // only v tells how many rows are merged
+      c->rows =
+          reader.tensor("v", {c->dtype}, {-1, -1, c->params.num_qo_heads, c->params.head_dim_vo})
+              .shape[0];
+      return;
     case Lengths::kDecode:
       c->kv_lens = reader.lengths("kv_lens", c->batch);
       if (!reader.ok()) return;

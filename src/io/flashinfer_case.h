@@ -20,7 +20,7 @@ enum class Lengths : uint8_t {
   kExtend,  // extend_lens, prefix_lens
 };
 
-/// One line of the table of kinds.
+/// One line of the table of kinds. A name that ends in '_' stands for all that begin with it.
 struct FlashInferKind {
   std::string_view name;
   std::string_view kernel;  // whose arithmetic, Recorded::kernel
@@ -38,7 +38,7 @@ struct FlashInferCase {
   int32_t batch = 0, page_size = 0;
   std::vector<int32_t> prefix_lens;  // Lengths::kExtend
   std::vector<int32_t> q_lens, kv_lens;
-  int64_t rows = 0;  // sum of q_lens
+  int64_t rows = 0;  // of q, the sum of q_lens; Lengths::kNone: of v
 };
 
 /// The metadata, defaults where the format leaves a field out.

@@ -3,6 +3,9 @@
 #include <cstring>
 #include <numeric>
 
+#include "attn/mask.h"
+#include "attn/page_table.h"
+
 namespace shadowgraph {
 namespace {
 
@@ -33,9 +36,9 @@ ConstTensorView gather(CaseReader& reader, const FlashInferCase& c, const PagedA
   std::vector<std::byte> packed;
   packed.reserve(static_cast<size_t>(c.rows * heads) * head_bytes);
   for (size_t r = 0; r < c.q_lens.size(); ++r) {
-    for (int64_t token = c.prefix_lens[r]; token < c.kv_lens[r]; ++token) {
-      const auto entry = static_cast<size_t>(call.pages.kv_indptr[r] + token / c.page_size);
-      const int64_t page = call.pages.kv_indices[entry];
+    const RequestPages pages = request_pages(call.pages, c.page_size, static_cast<int64_t>(r));
+    for (int64_t token = c.prefix_lens[r]; token < pages.kv_len; ++token) {
+      const int64_t page = pages.page_ids[token / c.page_size];
       for (int64_t head = 0; head < heads; ++head) {
         const int64_t at = plane.offset(page, token % c.page_size, head, 0);
         const std::byte* row = plane.data + at * static_cast<int64_t>(size_of(plane.dtype));
@@ -46,7 +49,7 @@ ConstTensorView gather(CaseReader& reader, const FlashInferCase& c, const PagedA
   return {reader.own(std::move(packed)).data(), plane.dtype, {c.rows, heads, dim}};
 }
 
-/// Packed mask over the prefix by global position: query i stands at prefix_len + i.
+/// Packed mask over the prefix: what each query of the whole request sees of it.
 CustomMask prefix_mask(CaseReader& reader, const FlashInferCase& c) {
   std::vector<int64_t> indptr(1, 0);
   for (size_t r = 0; r < c.q_lens.size(); ++r) {
@@ -59,11 +62,12 @@ CustomMask prefix_mask(CaseReader& reader, const FlashInferCase& c) {
   }
   std::vector<uint8_t> bits(static_cast<size_t>(indptr.back()), 0);
   for (size_t r = 0; r < c.q_lens.size(); ++r) {
-    const int64_t prefix = c.prefix_lens[r], window = c.params.window_left;
+    const int64_t prefix = c.prefix_lens[r];
+    const MaskShape whole = MaskShape::of(c.params, c.q_lens[r], c.kv_lens[r]);
     for (int64_t i = 0; i < c.q_lens[r]; ++i) {
       for (int64_t j = 0; j < prefix; ++j) {
         const int64_t pair = i * prefix + j;
-        const bool sees = window < 0 || prefix + i - j <= window;
+        const bool sees = attends(whole, i, j);
         bits[static_cast<size_t>(indptr[r] + pair / 8)] |= static_cast<uint8_t>(sees << (pair % 8));
       }
     }

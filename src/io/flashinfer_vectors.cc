@@ -79,13 +79,10 @@ void read_merge(CaseReader& reader, const FlashInferCase& c, KernelVector* vecto
                 heads = c.params.num_qo_heads;
   if (!reader.ok()) return;
   MergeStates<LseBase::kLog2> call;
-  call.v = reader.tensor("v", {c.dtype}, {-1, states, heads, c.params.head_dim_vo});
-  if (!reader.ok()) return;
-  FlashInferCase sized = c;
-  sized.rows = call.v.shape[0];
-  call.s = reader.tensor("s", {DType::kF32}, {sized.rows, states, heads});
+  call.v = reader.tensor("v", {c.dtype}, {c.rows, states, heads, c.params.head_dim_vo});
+  call.s = reader.tensor("s", {DType::kF32}, {c.rows, states, heads});
   vector->calls.emplace_back(call);
-  record_gpu(reader, sized, vector);
+  record_gpu(reader, c, vector);
 }
 
 /// [a, b, n] and [a, b, m] side by side: [a, b, n + m].
@@ -147,12 +144,14 @@ constexpr FlashInferKind kKinds[] = {
     {"fp8_decode", "flashinfer_decode", Lengths::kDecode, read_paged},
     {"fp8_prefill", "flashinfer_prefill", Lengths::kVarlen, read_paged},
     {"hnd_prefill", "flashinfer_prefill", Lengths::kVarlen, read_paged},
-    {"window_decode_128", "flashinfer_decode", Lengths::kDecode, read_paged},
+    {"window_decode_", "flashinfer_decode", Lengths::kDecode, read_paged},
 };
 
 const FlashInferKind* find_kind(std::string_view name) {
-  const auto* at = std::find_if(std::begin(kKinds), std::end(kKinds),
-                                [&](const auto& k) { return k.name == name; });
+  const auto is_it = [&](const FlashInferKind& kind) {
+    return kind.name.ends_with('_') ? name.starts_with(kind.name) : name == kind.name;
+  };
+  const auto* at = std::find_if(std::begin(kKinds), std::end(kKinds), is_it);
   return at == std::end(kKinds) ? nullptr : at;
 }
 
@@ -161,11 +160,12 @@ const FlashInferKind* find_kind(std::string_view name) {
 bool is_flashinfer_kind(std::string_view kind) { return find_kind(kind) != nullptr; }
 
 void read_flashinfer_vector(CaseReader& reader, KernelVector* vector) {
-  const FlashInferKind* kind = find_kind(reader.text("kind"));
+  const std::string name = reader.text("kind");
+  const FlashInferKind* kind = find_kind(name);
   if (kind == nullptr) return reader.bad_field("kind", "a known kind", "another");
   const FlashInferCase c = read_flashinfer_case(reader, *kind);
   if (!reader.ok()) return;
-  vector->kind = kind->name;
+  vector->kind = name;
   vector->dtype = c.dtype;
   kind->read(reader, c, vector);
   // A reference is there in the later files only.

@@ -12,27 +12,17 @@
 namespace shadowgraph {
 namespace {
 
-/// What a case calls itself.
-struct Kind {
-  std::string name;
-  void (*read)(CaseReader&, KernelVector*) = nullptr;  // null: not known
-};
+using ReadCase = void (*)(CaseReader&, KernelVector*);
 
-Kind recognise(const JsonValue& metadata) {
-  const auto text = [&](const char* field) {
-    const JsonValue* value = metadata.find(field);
-    const auto* s = value == nullptr ? nullptr : value->as<std::string>();
-    return s == nullptr ? std::string() : *s;
-  };
-  if (metadata.find("kind") != nullptr) {
-    const std::string kind = text("kind");
-    return {kind, is_flashinfer_kind(kind) ? read_flashinfer_vector : nullptr};
+/// Null: no reader knows the case. name: what it calls itself.
+ReadCase recognise(CaseReader& reader, std::string* name) {
+  for (const char* field : {"kind", "mode"}) {
+    if (!reader.has(field)) continue;
+    *name = reader.text(field);
+    break;
   }
-  const std::string mode = text("mode");
-  for (const char* known : {"decode", "extend", "prefill", "cross", "short"}) {
-    if (mode == known) return {mode, read_attention_vector};
-  }
-  return {mode, nullptr};
+  if (is_attention_case(reader)) return read_attention_vector;
+  return is_flashinfer_kind(*name) && reader.has("kind") ? read_flashinfer_vector : nullptr;
 }
 
 /// The ids: prefixes of tensors, and metadata keys "case...". Another key may be anything
@@ -64,14 +54,16 @@ Status read_case(const SafetensorsFile& file, const std::string& file_name, cons
   JsonDocument document;
   status = parse_strict_json(metadata->second, "vector.case", case_name, 0, &document);
   if (!status.ok()) return status;
-  const Kind kind = recognise(document.root);
-  if (kind.read == nullptr) {
-    skipped->push_back({id, printable(kind.name), "kind not known yet"});
+  CaseReader reader(file, file_name, id, document.root);
+  std::string name;
+  const ReadCase read = recognise(reader, &name);
+  if (!reader.ok()) return reader.take_status();
+  if (read == nullptr) {
+    skipped->push_back({id, printable(name), "kind not known yet"});
     return status;
   }
-  CaseReader reader(file, file_name, id, document.root);
   KernelVector vector;
-  kind.read(reader, &vector);
+  read(reader, &vector);
   if (!reader.ok()) return reader.take_status();
   vector.id = id;
   vector.storage = reader.take_storage();
@@ -95,12 +87,10 @@ Status parse_kernel_vectors(const SafetensorsFile& file, const std::string& name
     const std::set<std::string> ids = case_ids(file);
     if (ids.empty()) status.add(file_finding("io.kind", name, "file", "at least one case", "none"));
     for (const std::string& id : ids) status.add(read_case(file, name, id, &read, &left_out));
-    if (status.ok()) {
-      cases->reserve(cases->size() + read.size());  // whatever can fail, first
-      skipped->reserve(skipped->size() + left_out.size());
-      append(cases, std::move(read));
-      append(skipped, std::move(left_out));
-    }
+    cases->reserve(cases->size() + read.size());  // whatever can fail, first
+    skipped->reserve(skipped->size() + left_out.size());
+    append(cases, std::move(read));
+    append(skipped, std::move(left_out));
     return status;
   });
 }

@@ -1,7 +1,7 @@
 // Kernel vectors: what other people's kernels returned, read from safetensors. A case is one JSON
-// string of
-// __metadata__ (its key is the case's id) and the tensors "id/name"; what it is, its own fields
-// say, not the file's name. Tested by tests/io/kernel_vectors_test.cc.
+// string of __metadata__ (its key is the case's id) and the tensors "id/name"; what it is, its own
+// fields and tensors say, not the file's name. Tested by tests/io/kernel_vectors_test.cc and
+// bad_vectors_test.cc.
 #pragma once
 
 #include <string>
@@ -19,9 +19,11 @@ struct SkippedCase {
   bool operator==(const SkippedCase&) const = default;
 };
 
-/// Appends the file's cases, in the order of their ids. Metadata and tensors must agree with each
-/// other (lengths with their indptr, shapes with the sizes); page ids are left to the engine. Every
-/// fault of every case is a finding vector.case or vector.tensor; then nothing is appended.
+/// Appends the file's good cases, in the order of their ids. Metadata and tensors must agree with
+/// each other (lengths with their indptr, shapes with the sizes); page ids are left to the engine.
+/// Every fault of a bad case is a finding with case_id "PATH#ID" (vector.case, vector.tensor, or
+/// io.key in its metadata): that case is left out, the others are not. A fault of the file itself
+/// has case_id "PATH", and nothing is appended.
 Status read_kernel_vectors(const std::string& path, std::vector<KernelVector>* cases,
                            std::vector<SkippedCase>* skipped);
 

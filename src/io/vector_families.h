@@ -8,7 +8,9 @@
 
 namespace shadowgraph {
 
-/// PyTorch's FlashAttention-2 varlen kernel: a case with "mode" and no "kind".
+/// PyTorch's FlashAttention-2 varlen kernel: known by its tensors, and by having no "kind". "mode"
+/// is a name, and only "decode" means something.
+bool is_attention_case(const CaseReader& reader);
 void read_attention_vector(CaseReader& reader, KernelVector* vector);
 
 /// Is this "kind" one of FlashInfer's that are known here?

@@ -44,8 +44,8 @@ struct RowMask {
 /// softmax of each row. Row r is query token r / group, query head r % group of the KV head's
 /// group.
 struct AttendUnit {
-  const std::byte* q =
-      nullptr;  // element (token, head, dim) at token * q_token_stride + head * q_head_stride + dim
+  // Element (token, head, dim) at token * q_token_stride + head * q_head_stride + dim
+  const std::byte* q = nullptr;
   DType q_dtype = DType::kF32;
   int64_t q_token_stride = 0, q_head_stride = 0;
   int32_t tokens = 0, group = 0;
@@ -55,14 +55,14 @@ struct AttendUnit {
   int32_t page_size = 0;
 
   int32_t begin = 0, end = 0;  // the keys of this unit, as absolute positions
-  int32_t tile =
-      0;  // keys between two looks at the running maximum; tiles start at multiples of it
+  // Keys between two looks at the running maximum; tiles start at multiples of it
+  int32_t tile = 0;
   const RowMask* masks = nullptr;  // [tokens]
   CustomMask::Kind mask_kind = CustomMask::Kind::kNone;
   const uint8_t* custom_mask = nullptr;
 
-  float scale =
-      0;  // base-2 logit = scale * q.k, or soft_cap * tanh(scale * q.k) where soft_cap is not 0
+  // Base-2 logit = scale * q.k, or soft_cap * tanh(scale * q.k) where soft_cap is not 0
+  float scale = 0;
   float soft_cap = 0;
 
   // Results, per row: largest base-2 logit (-inf: saw no key), sum of weights, and the weighted sum

@@ -101,13 +101,16 @@ void visit_request(const ConstTensorView& q, const AttentionParams& p, const Req
       r.load(kv_head, key, k.row(key).data(), v.row(key).data());
     }
     const RowMatrix abs_k = k.cwiseAbs();
+    row.key_max = abs_k.lpNorm<Eigen::Infinity>();
     v *= r.v_scale;
+    row.value_max = v.lpNorm<Eigen::Infinity>();
     row.values = &v;
     for (int32_t i = 0; i < r.q_len; ++i) {
       row.row = r.first_row + i;
       row.keys = keys[static_cast<size_t>(i)];
       for (row.head = kv_head * group; row.head < (kv_head + 1) * group; ++row.head) {
         load_row(q.data, q.dtype, q.offset(row.row, row.head, 0), p.head_dim_qk, query.data());
+        row.query_max = query.lpNorm<Eigen::Infinity>();
         row.sink = p.sinks.empty() ? -kInfinity : p.sinks[static_cast<size_t>(row.head)];
         set_logits(k, abs_k, query, row);
         finish(row);
@@ -121,7 +124,7 @@ template <LseBase Base>
 void visit_merge(const MergeStates<Base>& call, const VisitRow& visit) {
   const double to_natural = Base == LseBase::kLog2 ? std::log(2.0) : 1;
   const int64_t states = call.v.shape[1], dim = call.v.shape[3];
-  RowMatrix values(states, dim);
+  RowMatrix values = RowMatrix::Zero(states, dim);
   OracleRow row;
   row.values = &values;
   row.sink = -kInfinity;
@@ -138,12 +141,12 @@ void visit_merge(const MergeStates<Base>& call, const VisitRow& visit) {
                  values.row(i).data());
       }
       const auto n = static_cast<Eigen::Index>(logits.size());
+      row.value_max = values.lpNorm<Eigen::Infinity>();
       row.logits = Eigen::Map<Eigen::ArrayXd>(logits.data(), n);
       // The logits are given; what a kernel may have to do is turn s - max into an exponent of 2.
       row.magnitudes = Eigen::ArrayXd::Zero(n);
-      if (Base != LseBase::kLog2 && !row.empty()) {
+      if (Base != LseBase::kLog2 && !row.empty())
         row.magnitudes = row.logits.maxCoeff() - row.logits;
-      }
       finish(row);
       visit(row);
     }

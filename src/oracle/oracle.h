@@ -27,11 +27,13 @@ struct OracleRow {
   Eigen::ArrayXd magnitudes;          // [keys] |scale| sum_i |q_i k_ji|: the condition of q.k
   Eigen::ArrayXd weights;             // [keys] p_j; with the sink's weight they sum to 1
   const RowMatrix* values = nullptr;  // [kv_len, head_dim_vo], v_scale included; `keys` are valid
-  Eigen::ArrayXd out;                 // [head_dim_vo]; 0 for an empty row
-  double lse = 0;                     // without the sink; -inf for an empty row
-  double lse_with_sink = 0;           // equal to lse where there is no sink
-  double sink = 0;                    // its logit; -inf: none
-  double scale = 1;                   // multiplies q.k: sm_scale * k_scale
+  double query_max = 0, key_max = 0,
+         value_max = 0;      // largest |q_i|, |k_ji|, |v_ji| of any visible key
+  Eigen::ArrayXd out;        // [head_dim_vo]; 0 for an empty row
+  double lse = 0;            // without the sink; -inf for an empty row
+  double lse_with_sink = 0;  // equal to lse where there is no sink
+  double sink = 0;           // its logit; -inf: none
+  double scale = 1;          // multiplies q.k: sm_scale * k_scale
   double v_scale = 1;
   double soft_cap = 0;  // 0: off
   int32_t terms = 0;    // products in q.k; 0 where the logits are inputs (merges)

@@ -39,8 +39,8 @@ struct CaseReport {
   std::optional<double> error_over_bound, lse_error_over_bound;          // ours
   std::optional<double> gpu_error_over_bound, gpu_lse_error_over_bound;  // the recorded kernel's
   std::vector<std::string> notes;                                        // quirks of the recording
-  std::vector<std::string>
-      known_wrong;  // recorded variants that are wrong on purpose, and how far off
+  // Recorded variants that are wrong on purpose, and how far off
+  std::vector<std::string> known_wrong;
 };
 
 /// How many cases a fuzz run spent where.

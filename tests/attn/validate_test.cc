@@ -237,7 +237,7 @@ TEST(Validate, CachesAreWellFormedAndFit) {
 }
 
 TEST(Validate, IndptrsBeginAtZeroRiseAndEndAtTheTotal) {
-  const auto plant = [](std::vector<int32_t> values) {
+  const auto plant = [](const std::vector<int32_t>& values) {
     return [=](Calls& c) {
       c.cu_q = values;
       c.paged.cu_seqlens_q = c.ragged.cu_seqlens_q = c.cu_q;

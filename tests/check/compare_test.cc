@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <numeric>
 
 #include "oracle/small_call.h"
 
@@ -76,6 +77,99 @@ TEST(Judge, NanBelongsWhereAnInputIsNan) {
   EXPECT_TRUE(f.judge_as({}).findings.ok());
   f.out[2] = 15;
   EXPECT_NE(finding_of(f.judge_as({}), "num.bound"), nullptr);
+}
+
+/// One key whose score cancels: nothing can be said of a second one beside it.
+struct Unbounded {
+  SmallCall call{1, 2, 1, 1, 1, 1};
+  std::vector<float> out = {1}, lse = {1};
+  Unbounded() {
+    call.q = {1e20f};
+    call.k = {1e18f, -1e18f};
+    call.v = {1, 2};
+  }
+  Judgement judge_as(bool with_out, bool with_lse, const JudgeOptions& options = {}) const {
+    Result result;
+    if (with_out) result.out = ConstTensorView(out.data(), DType::kF32, {1, 1, 1});
+    if (with_lse) result.lse = ConstTensorView(lse.data(), DType::kF32, {1, 1});
+    return judge(call.call, result, *find_arithmetic("ours_portable"), options);
+  }
+};
+
+TEST(Judge, AnInfiniteBoundAsksForANumber) {
+  Unbounded f;
+  EXPECT_TRUE(f.judge_as(true, false).findings.ok());
+  for (float bad : {kNaN, kInf, -kInf}) {
+    f.out = f.lse = {bad};
+    EXPECT_NE(finding_of(f.judge_as(true, false), "num.bound"), nullptr) << bad;
+    EXPECT_NE(finding_of(f.judge_as(false, true), "num.lse_bound"), nullptr) << bad;
+  }
+}
+
+TEST(Judge, RowsWithoutABoundAreCounted) {
+  const Unbounded f;
+  EXPECT_EQ(f.judge_as(true, true).unbounded_rows, 1);
+  EXPECT_EQ(f.judge_as(true, false).unbounded_rows, 1);
+  EXPECT_EQ(f.judge_as(false, true).unbounded_rows, 1);
+  EXPECT_EQ(f.judge_as(false, false).unbounded_rows, 0);
+}
+
+TEST(Judge, ARowWithoutABoundIsAFindingWhereAllMustHaveOne) {
+  JudgeOptions options;
+  options.bounded = true;
+  const Judgement j = Unbounded().judge_as(true, true, options);
+  ASSERT_NE(finding_of(j, "num.bound"), nullptr);
+  EXPECT_EQ(finding_of(j, "num.bound")->got, "an infinite one for 1 rows");
+  EXPECT_TRUE(Fixture().judge_as(options).findings.ok());
+}
+
+TEST(Judge, AnInfinityIsWhatLiesPastTheLargestFinite) {
+  // f16 ends at 65504, and 65520 rounds to infinity.
+  Fixture f;
+  const auto judge_f16 = [&](float value, uint16_t bits) {
+    f.call.v = {value, value};
+    const std::vector<uint16_t> out = {0, bits, bits};
+    const Result result{ConstTensorView(out.data(), DType::kF16, {3, 1, 1}),
+                        {},
+                        LseBase::kNatural,
+                        LseSink::kExcluded};
+    return judge(f.call.call, result, *find_arithmetic("ours_portable"), {}).findings.ok();
+  };
+  constexpr uint16_t kLargest = 0x7bff, kInfinite = 0x7c00, kMinusInfinite = 0xfc00;
+  EXPECT_TRUE(judge_f16(65504, kLargest));
+  EXPECT_TRUE(judge_f16(65519, kLargest));
+  EXPECT_TRUE(judge_f16(65519, kInfinite));  // a rounding away from it
+  EXPECT_TRUE(judge_f16(1e6f, kInfinite));
+  EXPECT_FALSE(judge_f16(1e6f, kLargest));
+  EXPECT_FALSE(judge_f16(1e6f, kMinusInfinite));
+  EXPECT_FALSE(judge_f16(60000, kInfinite));
+  EXPECT_FALSE(judge_f16(-65519, kInfinite));
+}
+
+TEST(Judge, OnlyADecodeBatchIsSplit) {
+  // A long row: split, its sums are shorter, and its bound is smaller.
+  SmallCall c(1, 4096, 1, 1, 4, 1);
+  for (size_t i = 0; i < c.v.size(); ++i) c.v[i] = static_cast<float>(i % 7) - 3;
+  std::vector<int32_t> pages(4096 / 16), lens = {4096};
+  std::iota(pages.begin(), pages.end(), 0);
+  const TensorView k(c.k.data(), DType::kF32, {256, 16, 1, 4}),
+      v(c.v.data(), DType::kF32, {256, 16, 1, 1});
+  PagedAttention call;
+  call.q = c.call.q;
+  call.cache = KvCache::nhd(k, v);
+  call.pages = PageTable::dense(pages, 256, lens);
+  call.params = c.params();
+  float sum = 0;
+  for (float value : c.v) sum += value;
+  const float out = sum / 4096 + 1e-3f;
+  const Result result{
+      ConstTensorView(&out, DType::kF32, {1, 1, 1}), {}, LseBase::kNatural, LseSink::kExcluded};
+  const Arithmetic& ours = *find_arithmetic("ours_portable");
+  const double decode = judge(call, result, ours, {}).error_over_bound;
+  call.cu_seqlens_q = c.cu_seqlens_q;
+  const double prefill = judge(call, result, ours, {}).error_over_bound;
+  EXPECT_GT(decode, 4 * prefill);
+  EXPECT_EQ(prefill, judge(c.call, result, ours, {}).error_over_bound);
 }
 
 TEST(Judge, LseOfAnotherBaseIsFound) {

@@ -10,6 +10,7 @@
 
 #include "fuzz/fuzz.h"
 #include "kernels/decode_paged.h"
+#include "kernels/prefill.h"
 
 namespace shadowgraph {
 namespace {
@@ -78,6 +79,18 @@ TEST(Generate, EveryFeatureOccurs) {
       {"dense table", [](const Case& x) { return x.table == PageTable::Form::kDense; }},
       {"CSR table", [](const Case& x) { return x.table == PageTable::Form::kCsr; }},
       {"written by store_kv", [](const Case& x) { return x.through_store_kv; }},
+      {"causal decode",
+       [](const Case& x) { return x.causal && x.kernel == CaseKernel::kDecodePaged; }},
+      {"group of 16", [](const Case& x) { return x.num_qo_heads == 16 * x.num_kv_heads; }},
+      {"group larger than a block of rows",
+       [](const Case& x) {
+         return x.num_qo_heads / x.num_kv_heads > kPrefillRows &&
+                any(x, [](auto& r) { return r.q_len > 0; });
+       }},
+      {"wide heads", [](const Case& x) { return x.head_dim_qk >= 192; }},
+      {"MLA latent", [](const Case& x) { return x.layout == CaseLayout::kMlaLatent; }},
+      {"fp8 with scales through store_kv",
+       [](const Case& x) { return x.through_store_kv && x.k_scale != 1; }},
       {"request without queries",
        [](const Case& x) { return any(x, [](auto& r) { return r.q_len == 0; }); }},
       {"request without keys",
@@ -113,7 +126,7 @@ TEST(Generate, EveryKindOccurs) {
   }
   EXPECT_EQ(kernels.size(), 4u);
   EXPECT_EQ(data.size(), 4u);
-  EXPECT_EQ(layouts.size(), 4u);
+  EXPECT_EQ(layouts.size(), 5u);
   EXPECT_EQ(q.size(), 3u);
   EXPECT_EQ(kv.size(), 5u);
   EXPECT_EQ(out.size(), 3u);
@@ -140,6 +153,8 @@ TEST(Generate, AnyChoicesGiveALawfulCase) {
     ASSERT_FALSE(x.requests.empty());
     ASSERT_GT(x.num_kv_heads, 0);
     ASSERT_EQ(x.num_qo_heads % x.num_kv_heads, 0);
+    ASSERT_TRUE(x.layout != CaseLayout::kMlaLatent ||
+                (x.num_kv_heads == 1 && x.head_dim_vo < x.head_dim_qk && !x.through_store_kv));
     for (const RequestExtent& r : x.requests) {
       ASSERT_GE(r.q_len, 0);
       ASSERT_GE(r.kv_len, 0);

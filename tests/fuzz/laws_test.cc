@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "core/float_formats.h"
 #include "fuzz/arrange.h"
 #include "fuzz/exact.h"
-#include "fuzz/guarded.h"
+#include "fuzz/gapped.h"
 
 namespace shadowgraph {
 namespace {
@@ -150,6 +152,112 @@ TEST(MakeData, MarksTheKeysThatSomeQuerySees) {
   const LogicalData data = make_data(x);
   // Request 0: queries at 38 and 39, a window of 9 before them.
   for (size_t k = 0; k < 40; ++k) EXPECT_EQ(data.requests[0].visible[k] != 0, k >= 29) << k;
+}
+
+TEST(CheckCase, AcceptsALatentCache) {
+  for (const CaseData data : {CaseData::kUniform, CaseData::kSelector, CaseData::kPeaked}) {
+    Case x = exact_case(data);
+    x.num_kv_heads = 1;
+    x.head_dim_qk = 24;
+    x.layout = CaseLayout::kMlaLatent;
+    EXPECT_EQ(check_case(x, RunOptions()).to_string(), "ok") << x.to_string();
+    const LogicalData made = make_data(x);
+    ArrangedCall call(x, made, Arrangement::of(x));
+    const KvCache& cache = call.paged_call().cache;
+    EXPECT_EQ(cache.k.data, cache.v.data);
+    EXPECT_EQ(cache.k.page_stride, cache.v.page_stride);
+  }
+}
+
+TEST(CheckCase, AcceptsMerges) {
+  for (const LseBase base : {LseBase::kNatural, LseBase::kLog2}) {
+    for (uint64_t seed = 0; seed < 100; ++seed) {
+      Case x;
+      x.kernel = CaseKernel::kMergeStates;
+      x.data = seed % 2 ? CaseData::kUniform : CaseData::kRandom;
+      x.seed = seed;
+      x.requests = {{0, 3, static_cast<int32_t>(1 + seed % 5)}};
+      x.num_qo_heads = x.num_kv_heads = 2;
+      x.lse_base = base;
+      EXPECT_EQ(check_case(x, RunOptions()).to_string(), "ok") << x.to_string();
+    }
+  }
+}
+
+TEST(Arrange, LeavesGapsOfPoisonInThePool) {
+  Case x = exact_case(CaseData::kUniform);
+  const LogicalData data = make_data(x);
+  std::set<int64_t> dense, gapped;  // layouts whose pages were seen packed, and apart
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Arrangement how = Arrangement::of(x);
+    how.seed = seed;
+    how.layout = static_cast<CaseLayout>(seed % 4);
+    ArrangedCall call(x, data, how);
+    const KvCache& c = call.paged_call().cache;
+    const int64_t rows = c.page_size * c.num_kv_heads * (seed % 4 >= 2 ? 2 : 1);
+    (c.k.page_stride == rows * c.k.head_dim ? dense : gapped).insert(seed % 4);
+    const int64_t head_gap = std::min(c.k.head_stride, c.k.token_stride) - c.k.head_dim;
+    const auto at = c.k.offset(0, 0, 0, c.k.head_dim) * static_cast<int64_t>(sizeof(float));
+    for (int64_t i = 0; i < head_gap * static_cast<int64_t>(sizeof(float)); ++i)
+      ASSERT_EQ(c.k.data[at + i], kPoison);
+    EXPECT_EQ(call.run().to_string(), "ok");
+  }
+  EXPECT_EQ(dense.size(), 4u);
+  EXPECT_EQ(gapped.size(), 4u);
+}
+
+TEST(Arrange, StoreKvRestoresTheSameBytes) {
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2}) {
+    Case x = exact_case(CaseData::kPeaked);
+    x.kv_dtype = type;
+    if (is_fp8(type)) x.k_scale = 0.037f, x.v_scale = 2.3f;
+    x.through_store_kv = true;
+    const LogicalData data = make_data(x);
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      Arrangement how = Arrangement::of(x);
+      how.seed = seed;
+      EXPECT_EQ(ArrangedCall(x, data, how).run().to_string(), "ok") << name_of(type);
+    }
+  }
+}
+
+TEST(Gapped, OnlyItsOwnElementsMayBeWritten) {
+  Rng rng(3);
+  for (int i = 0; i < 200; ++i) {
+    GuardedBuffer buffer;
+    const TensorView t = i % 2 ? make_gapped(buffer, DType::kF16, {3, 2, 5}, rng)
+                               : make_gapped_lse(buffer, 3, 4, rng);
+    const auto size = static_cast<int64_t>(size_of(t.dtype));
+    const int64_t third = t.rank == 3 ? t.shape[2] : 1;
+    std::vector<char> own(static_cast<size_t>(buffer.size()), 0);
+    for (int64_t a = 0; a < t.shape[0]; ++a) {
+      for (int64_t b = 0; b < t.shape[1]; ++b) {
+        for (int64_t c = 0; c < third * size; ++c) {
+          const std::byte* at = t.at(a, b) + c;
+          own[static_cast<size_t>(at - buffer.data())] = 1;
+        }
+      }
+    }
+    for (int64_t byte = -64; byte < buffer.size() + 64; ++byte) {
+      const bool inside = byte >= 0 && byte < buffer.size();
+      buffer.data()[byte] = std::byte{0};
+      EXPECT_EQ(check_write_set(buffer, t, "out").ok(), inside && own[static_cast<size_t>(byte)])
+          << byte;
+      buffer.data()[byte] = kPoison;
+    }
+  }
+}
+
+TEST(GuardedBuffer, NamesTheFirstByteThatDiffers) {
+  GuardedBuffer a(10, 4);
+  GuardedBuffer b = a;
+  EXPECT_FALSE(a.first_difference(b).has_value());
+  for (int64_t i : {9, 0, -5}) {
+    b.data()[i] = std::byte{1};
+    EXPECT_EQ(a.first_difference(b), i);
+  }
+  b.poison();
+  EXPECT_TRUE(b.untouched());
 }
 
 TEST(GuardedBuffer, NoticesAnyByte) {

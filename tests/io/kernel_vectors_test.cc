@@ -7,14 +7,14 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "core/float_formats.h"
+#include "io/curated_vectors.h"
 
 namespace shadowgraph {
 namespace {
-
-using Json = nlohmann::json;
 
 /// kernels/*.safetensors of the folder that SHADOWGRAPH_VECTORS names; by default the curated ones.
 std::vector<std::string> vector_files() {
@@ -27,54 +27,6 @@ std::vector<std::string> vector_files() {
   }
   std::sort(files.begin(), files.end());
   return files;
-}
-
-SafetensorsFile curated(const char* name) {
-  SafetensorsFile file;
-  const Status status =
-      read_safetensors(std::string(SHADOWGRAPH_TEST_DATA "/kernels/") + name, &file);
-  EXPECT_EQ(status.to_string(), "ok");
-  return file;
-}
-
-struct Parsed {
-  Status status;
-  std::vector<KernelVector> cases;
-  std::vector<SkippedCase> skipped;
-};
-Parsed parse(const SafetensorsFile& file) {
-  Parsed p;
-  p.status = parse_kernel_vectors(file, "test", &p.cases, &p.skipped);
-  return p;
-}
-
-/// The file with only one case.
-SafetensorsFile only(const SafetensorsFile& file, const std::string& id) {
-  SafetensorsFile one;
-  one.bytes = file.bytes;
-  one.metadata[id] = file.metadata.at(id);
-  for (const auto& [name, view] : file.tensors) {
-    if (name.starts_with(id + '/')) one.tensors.emplace(name, view);
-  }
-  return one;
-}
-
-/// The first case of every kind in the curated files, by itself.
-std::vector<std::pair<std::string, SafetensorsFile>> one_case_per_kind() {
-  std::vector<std::pair<std::string, SafetensorsFile>> cases;
-  for (const char* name : {"attention.safetensors", "flashinfer.safetensors"}) {
-    const SafetensorsFile file = curated(name);
-    std::set<std::string> seen;
-    for (const KernelVector& v : parse(file).cases) {
-      if (seen.insert(v.kind).second) cases.emplace_back(v.id, only(file, v.id));
-    }
-  }
-  return cases;
-}
-
-bool names(const Status& status, const std::string& field) {
-  return std::any_of(status.findings().begin(), status.findings().end(),
-                     [&](const Finding& f) { return f.where.field == field; });
 }
 
 /// The query rows, heads and head_dim_vo that a call answers.
@@ -93,8 +45,6 @@ void expect_shape(const ConstTensorView& t, const std::vector<int64_t>& shape,
                   const std::string& what) {
   EXPECT_EQ(std::vector<int64_t>(t.shape.begin(), t.shape.begin() + t.rank), shape) << what;
 }
-
-// --- real files
 
 TEST(KernelVectors, EveryCaseIsReadOrSkippedWithItsKind) {
   const std::vector<std::string> files = vector_files();
@@ -225,172 +175,98 @@ TEST(KernelVectors, OddAddressesAreCopiedToAlignedOnes) {
   }
 }
 
-// --- bad cases
-
-TEST(KernelVectors, BadMetadataFieldIsNamed) {
-  const char* fields[] = {
-      "num_qo_heads", "num_kv_heads", "head_dim",    "head_dim_ckv", "head_dim_kpe",
-      "page_size",    "batch",        "num_states",  "lse_base",     "sm_scale",
-      "q_lens",       "kv_lens",      "extend_lens", "prefix_lens",  "softcap",
-      "window_left",  "window_right", "causal",      "sinks",        "gpu",
-      "k_scale",      "v_scale",      "kv_layout",   "dtype",        "kv_dtype"};
-  const Json bad_values[] = {
-      nullptr, -7, -0.5, 1e300, 9223372036854775808u, "NaN", Json::array({-1}), Json::object()};
-  for (const auto& [id, file] : one_case_per_kind()) {
-    const Json metadata = Json::parse(file.metadata.at(id));
-    for (const char* field : fields) {
-      if (!metadata.contains(field)) continue;
-      const std::string kind = metadata.value("kind", "");
-      for (const Json& value : bad_values) {
-        // A scale may be as large as a float.
-        if (metadata[field].is_number_float() && value.is_number_unsigned()) continue;
-        SafetensorsFile changed = file;
-        Json patched = metadata;
-        patched[field] = value;
-        changed.metadata[id] = patched.dump();
-        const Parsed p = parse(changed);
-        EXPECT_TRUE(names(p.status, field))
-            << id << ' ' << kind << ' ' << field << " = " << value << ": " << p.status.to_string();
-        EXPECT_TRUE(p.cases.empty());
-      }
-    }
+TEST(KernelVectors, ReferenceOfAMergeHasTheRowsOfItsStates) {
+  auto [id, file] = case_of_kind("merge");
+  const int64_t rows = file.tensors.at(id + "/out").shape[0],
+                heads = file.tensors.at(id + "/out").shape[1],
+                dim = file.tensors.at(id + "/out").shape[2];
+  const std::vector<float> out(static_cast<size_t>((rows + 1) * heads * dim));
+  const std::vector<double> lse(static_cast<size_t>((rows + 1) * heads));
+  for (const int64_t n : {rows, rows - 1, rows + 1, int64_t{0}}) {
+    file.tensors[id + "/out_ref"] = {out.data(), DType::kF32, {n, heads, dim}};
+    file.tensors[id + "/lse_ref"] = {lse.data(), DType::kF64, {n, heads}};
+    const Parsed p = parse(file);
+    EXPECT_EQ(p.status.ok(), n == rows) << p.status.to_string();
+    EXPECT_EQ(names(p.status, "out_ref"), n != rows);
+    EXPECT_EQ(names(p.status, "lse_ref"), n != rows);
+    if (n != rows) continue;
+    expect_shape(p.cases.at(0).out_ref, {rows, heads, dim}, id);
+    expect_shape(p.cases.at(0).lse_ref, {rows, heads}, id);
   }
 }
 
-TEST(KernelVectors, NaNInMetadataIsAFindingAtItsField) {
-  for (const auto& [id, file] : one_case_per_kind()) {
-    SafetensorsFile changed = file;
-    std::string& text = changed.metadata[id];
-    const size_t at = text.find(':', text.find("\"sm_scale\"")) + 1;
-    text.replace(at, text.find_first_of(",}", at) - at, "NaN");
-    const Parsed p = parse(changed);
-    ASSERT_EQ(p.status.findings().size(), 1u) << p.status.to_string();
-    EXPECT_EQ(p.status.findings()[0].id, "vector.case");
-    EXPECT_EQ(p.status.findings()[0].where.field, "sm_scale");
-    EXPECT_EQ(p.status.findings()[0].case_id, "test#" + id);
+TEST(KernelVectors, WindowDecodeIsAFamilyOfNames) {
+  auto [id, file] = case_of_kind("window_decode_128");
+  for (const char* kind : {"window_decode_4096", "window_decode_any"}) {
+    set_field(file, id, "kind", kind);
+    const Parsed p = parse(file);
+    EXPECT_EQ(p.status.to_string(), "ok");
+    ASSERT_EQ(p.cases.size(), 1u);
+    EXPECT_EQ(p.cases[0].kind, kind);
+    EXPECT_EQ(p.cases[0].recorded.at(0).kernel, "flashinfer_decode");
+  }
+  for (const char* kind : {"window_decode", "a_window_decode_128", "decode_128"}) {
+    set_field(file, id, "kind", kind);
+    EXPECT_EQ(parse(file).skipped, (std::vector<SkippedCase>{{id, kind, "kind not known yet"}}));
   }
 }
 
-TEST(KernelVectors, MissingFieldsAreAllNamedAtOnce) {
-  for (const auto& [id, file] : one_case_per_kind()) {
-    SafetensorsFile changed = file;
-    Json metadata = Json::parse(file.metadata.at(id));
-    for (const char* field : {"num_qo_heads", "page_size", "sm_scale"}) metadata.erase(field);
-    changed.metadata[id] = metadata.dump();
-    const Status status = parse(changed).status;
-    for (const char* field : {"num_qo_heads", "page_size", "sm_scale"}) {
-      EXPECT_TRUE(names(status, field)) << status.to_string();
-    }
+TEST(KernelVectors, AttentionCaseIsKnownByItsTensorsNotByTheNameOfItsMode) {
+  for (const char* mode : {"decode", "extend", "prefill", "cross", "short"}) {
+    auto [id, file] = case_of_kind(mode);
+    set_field(file, id, "mode", "sideways");
+    const Parsed p = parse(file);
+    EXPECT_EQ(p.status.to_string(), "ok");
+    ASSERT_EQ(p.cases.size(), 1u);
+    EXPECT_EQ(p.cases[0].kind, "sideways");
+    EXPECT_EQ(p.cases[0].recorded.empty(),
+              parse(case_of_kind(mode).second).cases[0].recorded.empty());
+    EXPECT_FALSE(std::get<PagedAttention>(p.cases[0].calls[0]).cu_seqlens_q.empty());
   }
 }
 
-/// Tensors that a case may lack.
-bool is_optional(const std::string& name, const KernelVector& v) {
-  const bool fa2 = std::any_of(v.recorded.begin(), v.recorded.end(),
-                               [](const Recorded& r) { return r.kernel == "fa2"; });
-  const bool reference = name == "out_ref" || name == "lse_ref";
-  return (reference && !fa2) || (name == "qo_indptr" && v.kind.find("decode") != std::string::npos);
-}
+TEST(KernelVectors, DecodeBatchIsOneQueryOfEveryRequest) {
+  auto [id, file] = case_of_kind("decode");
+  const auto batch = Json::parse(file.metadata.at(id)).at("batch").get<size_t>();
+  ASSERT_GE(batch, 2u);
+  EXPECT_TRUE(std::get<PagedAttention>(parse(file).cases.at(0).calls[0]).cu_seqlens_q.empty());
 
-TEST(KernelVectors, MissingOrMistypedTensorIsNamed) {
-  for (const auto& [id, file] : one_case_per_kind()) {
-    const KernelVector whole = parse(file).cases.at(0);
-    for (const auto& [full_name, view] : file.tensors) {
-      const std::string name = full_name.substr(id.size() + 1);
-      SafetensorsFile missing = file, mistyped = file, reshaped = file;
-      missing.tensors.erase(full_name);
-      mistyped.tensors[full_name].dtype = view.dtype == DType::kI64 ? DType::kF64 : DType::kI64;
-      reshaped.tensors[full_name].shape[view.rank - 1] += 1;
-      if (!is_optional(name, whole) && !(whole.recorded.empty() && name.ends_with("_ref"))) {
-        EXPECT_TRUE(names(parse(missing).status, name)) << id << ' ' << whole.kind << ' ' << name;
-      }
-      EXPECT_TRUE(names(parse(mistyped).status, name)) << id << ' ' << whole.kind << ' ' << name;
-      // Page tables may have any width.
-      if (name != "page_table") {
-        EXPECT_TRUE(names(parse(reshaped).status, name)) << id << ' ' << whole.kind << ' ' << name;
-      }
-    }
-  }
-}
-
-TEST(KernelVectors, LengthsInTensorsAreThoseOfTheMetadata) {
-  for (const auto& [id, file] : one_case_per_kind()) {
-    for (const auto& [full_name, view] : file.tensors) {
-      const std::string name = full_name.substr(id.size() + 1);
-      const bool page_ids = name.ends_with("kv_indices") || name == "page_table";
-      if (view.dtype != DType::kI32 || page_ids) continue;
-      for (const int32_t value : {INT32_MIN, -1, INT32_MAX}) {
-        std::vector<int32_t> changed(static_cast<size_t>(view.numel()));
-        std::memcpy(changed.data(), view.data, changed.size() * sizeof(int32_t));
-        changed.back() = value;
-        SafetensorsFile patched = file;
-        patched.tensors[full_name].data = reinterpret_cast<const std::byte*>(changed.data());
-        const Status status = parse(patched).status;
-        ASSERT_EQ(status.findings().size(), 1u) << id << ' ' << name << ": " << status.to_string();
-        EXPECT_EQ(status.findings()[0].where.field, name);
-        EXPECT_EQ(status.findings()[0].where.row, std::ssize(changed) - 1);
-      }
-    }
-  }
-}
-
-TEST(KernelVectors, PageIdsAreCheckedBeforeTheReaderFollowsThem) {
-  for (const auto& [id, file] : one_case_per_kind()) {
-    if (parse(file).cases[0].kind != "swa_merge") continue;
-    for (const int32_t value : {-1, INT32_MIN, INT32_MAX}) {
-      const ConstTensorView& view = file.tensors.at(id + "/kv_indices");
-      const std::vector<int32_t> ids(static_cast<size_t>(view.numel()), value);
-      SafetensorsFile patched = file;
-      patched.tensors[id + "/kv_indices"].data = reinterpret_cast<const std::byte*>(ids.data());
-      EXPECT_TRUE(names(parse(patched).status, "kv_indices"));
-    }
-  }
-}
-
-TEST(KernelVectors, PackedAndPlainMaskMustAgree) {
-  for (const auto& [id, file] : one_case_per_kind()) {
-    if (parse(file).cases[0].kind != "custom_mask") continue;
-    const ConstTensorView& mask = file.tensors.at(id + "/custom_mask");
-    for (int64_t pair = 0; pair < mask.numel(); ++pair) {
-      std::vector<std::byte> changed(mask.data, mask.data + mask.numel());
-      changed[static_cast<size_t>(pair)] ^= std::byte{1};
-      SafetensorsFile patched = file;
-      patched.tensors[id + "/custom_mask"].data = changed.data();
-      EXPECT_TRUE(names(parse(patched).status, "packed_mask")) << pair;
-    }
-  }
-}
-
-TEST(KernelVectors, UnknownKindIsSkippedByNameNeverGuessed) {
-  SafetensorsFile file;
-  file.metadata["case000"] = R"({"kind":"tomorrow's","stats":{"deep":{"er":1}}})";
-  file.metadata["case001"] = R"({"mode":"sideways"})";
-  file.metadata["format"] = "pt";
+  std::vector<int32_t> q_lens(batch, 1), cu_seqlens_q(batch + 1);  // the same rows, otherwise dealt
+  q_lens[0] = 2;
+  q_lens[1] = 0;
+  std::iota(cu_seqlens_q.begin(), cu_seqlens_q.end(), 0);
+  cu_seqlens_q[1] = 2;
+  set_field(file, id, "q_lens", q_lens);
+  file.tensors[id + "/cu_seqlens_q"].data = reinterpret_cast<const std::byte*>(cu_seqlens_q.data());
   const Parsed p = parse(file);
-  EXPECT_EQ(p.status.to_string(), "ok");
-  EXPECT_TRUE(p.cases.empty());
-  EXPECT_EQ(p.skipped, (std::vector<SkippedCase>{{"case000", "tomorrow's", "kind not known yet"},
-                                                 {"case001", "sideways", "kind not known yet"}}));
+  ASSERT_EQ(p.status.to_string(), "ok");
+  const auto& call = std::get<PagedAttention>(p.cases.at(0).calls[0]);
+  EXPECT_TRUE(std::equal(call.cu_seqlens_q.begin(), call.cu_seqlens_q.end(), cu_seqlens_q.begin(),
+                         cu_seqlens_q.end()));
 }
 
-TEST(KernelVectors, FileWithoutCasesIsOfAnotherKind) {
-  SafetensorsFile file;
-  const float weight = 0;
-  file.tensors["weight"] = ConstTensorView(&weight, DType::kF32, {1});
-  const Parsed p = parse(file);
-  ASSERT_EQ(p.status.findings().size(), 1u);
-  EXPECT_EQ(p.status.findings()[0].id, "io.kind");
-}
-
-TEST(KernelVectors, OneBadCaseLeavesTheListAsItWas) {
-  SafetensorsFile file = curated("attention.safetensors");
-  file.metadata["case000"] = "{}}";
-  std::vector<KernelVector> cases(1);
-  std::vector<SkippedCase> skipped;
-  const Status status = parse_kernel_vectors(file, "test", &cases, &skipped);
-  ASSERT_EQ(status.findings().size(), 1u);
-  EXPECT_EQ(status.findings()[0].case_id, "test#case000");
-  EXPECT_EQ(cases.size(), 1u);
+TEST(KernelVectors, PrefixMaskOfASlidingWindowCaseIsTheWholeRequestsWindow) {
+  int hidden = 0;
+  for (const KernelVector& v : parse(curated("flashinfer.safetensors")).cases) {
+    if (v.kind != "swa_merge") continue;
+    const auto& whole = std::get<PagedAttention>(v.calls[0]);
+    const auto& masked = std::get<PagedAttention>(v.calls[3]);
+    const CustomMask& mask = masked.params.custom_mask;
+    EXPECT_EQ(masked.params.window_left, -1);
+    for (size_t r = 0; r + 1 < whole.cu_seqlens_q.size(); ++r) {
+      const int64_t q_len = whole.cu_seqlens_q[r + 1] - whole.cu_seqlens_q[r];
+      const int64_t pages = whole.pages.kv_indptr[r + 1] - whole.pages.kv_indptr[r];
+      const int64_t kv_len = (pages - 1) * whole.cache.page_size + whole.pages.last_page_len[r];
+      const int64_t prefix = kv_len - q_len, window = whole.params.window_left;
+      for (int64_t pair = 0; pair < q_len * prefix; ++pair) {
+        const int64_t distance = prefix + pair / prefix - pair % prefix;
+        const uint8_t byte = mask.data[static_cast<size_t>(mask.mask_indptr[r] + pair / 8)];
+        ASSERT_EQ(byte >> (pair % 8) & 1, window < 0 || distance <= window) << v.id << ' ' << pair;
+        hidden += distance > window;
+      }
+    }
+  }
+  EXPECT_GT(hidden, 0);
 }
 
 }  // namespace

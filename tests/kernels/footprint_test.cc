@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <set>
 
 #include "attn/mask.h"
@@ -19,6 +20,12 @@ struct FootprintCase {
   int32_t window_left;
   CustomMask::Kind mask;
 };
+
+/// Test names must not depend on padding bytes.
+void PrintTo(const FootprintCase& c, std::ostream* os) {
+  *os << static_cast<int>(c.kernel) << (c.causal ? " causal" : "") << " window_left "
+      << c.window_left << " mask " << static_cast<int>(c.mask);
+}
 
 class Footprints : public testing::TestWithParam<FootprintCase> {
  protected:

@@ -77,6 +77,7 @@ void fill(SmallCall& c, DType type, Rng& rng) {
 Arithmetic arithmetic_of(const Kernel& kernel) {
   Arithmetic a;
   a.kernel = "emulated";
+  a.in_order = true;
   a.tile = 16;
   a.round_p = kernel.round_p ? RoundP::kToQuery : RoundP::kNever;
   a.sum_sees_rounded_p = kernel.sum_sees_rounded_p;
@@ -203,6 +204,80 @@ TEST(ErrorBound, IsInfiniteWhereNothingCanBeSaid) {
     EXPECT_TRUE(std::isinf(b.out[0]));
     EXPECT_GT(b.out[0], 0);
   });
+}
+
+TEST(ErrorBound, IsInfiniteWhereAnEarlySumMayOverflow) {
+  // The last key takes all the weight, but before it comes the others' sum is 4e38.
+  SmallCall c(1, 5, 1, 1, 1, 1);
+  c.q = {1};
+  c.k = {0, 0, 0, 0, 100};
+  const auto infinite = [&](float v) {
+    c.v = {v, v, v, v, 1};
+    bool is = false;
+    for_each_row(c.call, [&](const OracleRow& row) {
+      is = std::isinf(
+          error_bound(row, Arithmetic{}, DType::kF32, DType::kF32, LseSink::kExcluded).out[0]);
+    });
+    return is;
+  };
+  EXPECT_TRUE(infinite(1e38f));
+  EXPECT_TRUE(infinite(-1e38f));
+  EXPECT_FALSE(infinite(1e37f));
+}
+
+TEST(ErrorBound, IsInfiniteWhereALogitMayOverflowBeforeItIsScaled) {
+  SmallCall c(1, 2, 1, 1, 2, 1);
+  c.params().sm_scale = 1e-30f;
+  c.q = {1e20f, 1e20f};
+  c.k = {1e19f, -1e19f, 1, 1};
+  for_each_row(c.call, [](const OracleRow& row) {
+    const ErrorBound b =
+        error_bound(row, Arithmetic{}, DType::kF32, DType::kF32, LseSink::kExcluded);
+    EXPECT_TRUE(std::isinf(b.out[0]));
+    EXPECT_TRUE(std::isinf(b.lse));
+  });
+}
+
+TEST(ErrorBound, AllowsSubnormalInputsToBeFlushed) {
+  // bf16 holds 2^-130. A dot product that takes it for 0 loses a logit of 4, on either side.
+  for (const bool in_k : {false, true}) {
+    SmallCall c(1, 2, 1, 1, 1, 1);
+    c.q = {in_k ? 0x1p127f : 0x1p-130f};
+    c.k = {0, in_k ? 0x1p-130f : 0x1p127f};
+    c.params().sm_scale = 32;
+    c.v = {0, 1};
+    for_each_row(c.call, [](const OracleRow& row) {
+      EXPECT_EQ(row.logits[1], 4);
+      const ErrorBound b = error_bound(row, *find_arithmetic("ours_fast"), DType::kBF16,
+                                       DType::kBF16, LseSink::kExcluded);
+      EXPECT_GE(b.out[0], row.out[0] - 0.5);
+      EXPECT_GE(b.lse, row.lse - std::log(2));
+    });
+  }
+}
+
+TEST(ErrorBound, CountsOnlyTheTilesThatMayRaiseTheMaximum) {
+  // 64 tiles of 16 keys: one after the other higher, or lower.
+  Arithmetic a;
+  a.tile = 16;
+  const auto bound = [&](bool rising, bool in_order) {
+    a.in_order = in_order;
+    SmallCall c(1, 1024, 1, 1, 1, 1);
+    c.q = {1};
+    for (size_t j = 0; j < 1024; ++j) {
+      const size_t tile = rising ? j / 16 : 63 - j / 16;
+      c.k[j] = 0.001f * static_cast<float>(tile);
+      c.v[j] = 1;
+    }
+    double out = 0;
+    for_each_row(c.call, [&](const OracleRow& row) {
+      out = error_bound(row, a, DType::kF32, DType::kF32, LseSink::kExcluded).out[0];
+    });
+    return out;
+  };
+  EXPECT_LT(bound(false, true), bound(true, true));
+  EXPECT_LE(bound(true, true), bound(true, false));
+  EXPECT_LT(bound(false, true), bound(false, false));
 }
 
 TEST(ErrorBound, IsExactRoundingForASingleKey) {

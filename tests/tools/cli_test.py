@@ -16,7 +16,7 @@ import unittest
 BINARY = ""
 VECTORS = ""
 VERBS = ("fuzz", "check", "list", "explain")
-CLEAN, FINDINGS, USAGE, BAD_INPUT = 0, 1, 2, 3
+CLEAN, FINDINGS, USAGE, BAD_INPUT, INTERNAL = 0, 1, 2, 3, 4
 
 
 def run(*args, env=None, cwd=None):
@@ -72,6 +72,10 @@ class Help(unittest.TestCase):
                            "--max-findings", "--version"):
                 self.assertIn(option, out)
 
+    def test_help_says_what_a_limit_on_findings_limits(self):
+        self.assertRegex(run("fuzz", "--help")[1], r"--max-findings N +Stop after N findings")
+        self.assertRegex(run("check", "--help")[1], r"--max-findings N +List at most N findings")
+
     def test_version_says_how_it_was_built(self):
         for args in (("--version",), ("check", "--version")):
             code, out, _ = run(*args)
@@ -108,6 +112,10 @@ class Usage(Folder):
                             ("--seed", ("-1", "18446744073709551616", "one")), ("--max-findings", ("-3", "many"))):
             for text in bad:
                 self.refused("check", "x", f"{option}={text}", said=[option])
+
+    def test_a_fuzz_run_that_could_judge_nothing_is_refused(self):
+        for option in ("--max-findings=0", "--cases=0", "--seconds=0"):
+            self.refused("fuzz", option, said=[option.split("=")[0]])
 
     def test_unknown_instruction_set_is_refused_with_the_known_ones(self):
         self.refused("check", "x", "--isa", "sparc", said=["--isa", "sparc", "generic"])
@@ -196,10 +204,22 @@ class BadInput(Folder):
         self.assertIn("9223372036854775808", json.dumps(finding))
 
     def test_a_case_without_its_fields(self):
-        header = {"__metadata__": {"case000": json.dumps({"mode": "decode"})}}
+        header = {"__metadata__": {"case000": json.dumps({"mode": "decode"})},
+                  "case000/page_table": {"dtype": "I32", "shape": [0, 0], "data_offsets": [0, 0]}}
         findings = self.findings(self.write("poor.safetensors", safetensors(header)))
         self.assertGreater(len(findings), 1, "all that is missing is said at once")
         self.assertEqual({f["id"] for f in findings}, {"vector.case"})
+
+    def test_nothing_that_could_be_judged(self):
+        header = {"__metadata__": {"case000": json.dumps({"kind": "tomorrow's"}), "case001": json.dumps({"mode": "x"})}}
+        paths = [self.write(name, safetensors(header)) for name in ("a.safetensors", "b.safetensors")]
+        findings = self.findings(*paths)
+        self.assertEqual([(f["id"], f["case"]) for f in findings], [("io.kind", path) for path in paths])
+        for finding in findings:
+            self.assertIn("kind not known yet: tomorrow's, x", finding["got"])
+        chosen = self.findings(*paths, "--case", "case001")
+        self.assertNotIn("tomorrow's", chosen[0]["got"])
+        self.assertEqual(chosen[0]["reproduce"], f"shadowgraph check {paths[0]} {paths[1]} --case case001")
 
     def test_the_report_is_written_whole_and_nothing_else_is_left(self):
         bad = self.write("bad.safetensors", b"nonsense, but longer than eight bytes")
@@ -281,6 +301,56 @@ class Vectors(Folder):
         self.assertEqual(code, BAD_INPUT)
         self.assertEqual([f["cases"] > 0 for f in report["files"]], [False, True])
         self.assertEqual({f["case"] for f in report["findings"]}, {bad})
+
+    def test_a_file_of_unknown_kinds_is_skipped_beside_one_that_is_judged(self):
+        unknown = self.write("new.safetensors", safetensors({"__metadata__": {"case000": '{"kind":"new"}'}}))
+        report = self.report(unknown, self.smallest)
+        self.assertEqual((report["ok"], [f["skipped"] for f in report["files"]]), (True, [1, 0]))
+
+    def with_metadata(self, name, change):
+        """A copy of the smallest file, under that name, with its cases' metadata changed."""
+        with open(self.smallest, "rb") as f:
+            content = f.read()
+        size, = struct.unpack("<Q", content[:8])
+        header = json.loads(content[8:8 + size])
+        change(header["__metadata__"])
+        return self.write(name, safetensors(header, content[8 + size:]))
+
+    def test_a_bad_case_stops_no_other_of_its_file(self):
+        whole = [c["case"].split("#")[-1] for c in self.report(self.smallest)["cases"]]
+        bad, good = whole[0], whole[1:]
+        path = self.with_metadata("x" * 200 + ".safetensors", lambda cases: cases.update({bad: '{"kind": 7, "kind": 8}'}))
+        code, out, _ = run("check", path, "--format", "json")
+        report = json.loads(out)
+        self.assertEqual((code, report["bad_input"]), (BAD_INPUT, True))
+        self.assertEqual([c["case"] for c in report["cases"]], [f"{path}#{case}" for case in good])
+        self.assertEqual({f["case"] for f in report["findings"]}, {f"{path}#{bad}"})
+        self.assertEqual((report["files"][0]["cases"], report["files"][0]["skipped"]), (len(good), 1))
+        for finding in report["findings"]:
+            shown = subprocess.run(["bash", "-c", finding["reproduce"].replace("shadowgraph", BINARY, 1)],
+                                   capture_output=True)
+            self.assertEqual(shown.returncode, BAD_INPUT)
+            self.assertIn(finding["got"].encode(), shown.stdout)
+        self.assertEqual(len(self.report(path, "--case", good[0])["cases"]), 1, "the bad case was not asked for")
+
+    def test_names_of_kinds_stay_off_the_terminal(self):
+        def rename(cases):
+            for case, text in cases.items():
+                fields = json.loads(text)
+                if "kind" not in fields:
+                    cases[case] = json.dumps({**fields, "mode": "evil\x1b[31m\u202e"})
+
+        path = self.with_metadata("evil.safetensors", rename)
+        code, out, err = run("check", path)
+        self.assertEqual((code, controls(out + err)), (CLEAN, []))
+
+    def test_the_command_that_reproduces_names_the_instruction_set_that_was_forced(self):
+        path = self.corrupt("out_gpu", "out")
+        for args, env in (((), {"SHADOWGRAPH_ISA": "generic"}), (("--isa", "generic"), {})):
+            report = json.loads(run("check", path, *args, "--format", "json", env=env)[1])
+            self.assertEqual(report["isa"], "generic")
+            for finding in report["findings"]:
+                self.assertTrue(finding["reproduce"].endswith(" --isa generic"), finding["reproduce"])
 
     def test_a_result_that_is_wrong_is_a_finding_and_repeats(self):
         path = self.corrupt("out_gpu", "out")
@@ -394,6 +464,34 @@ class Terminal(Folder):
     def test_no_progress_when_quiet_or_without_a_terminal(self):
         self.assertEqual(self.shown_on_terminal("fuzz", "--seconds", "1", "--quiet"), "")
         self.assertEqual(run("fuzz", "--seconds", "1")[2], "")
+
+
+class Output(unittest.TestCase):
+    """Results that cannot be written: one sentence and exit code 4, never silence."""
+
+    COMMANDS = ("--help", "--version", "check --help", "list invariants", "explain num.bound", "fuzz --cases 3",
+                "check /nowhere")
+
+    def shell(self, script):
+        done = subprocess.run(["bash", "-c", script], env={**os.environ, "BINARY": BINARY}, stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=300)
+        return done.returncode, done.stderr.decode()
+
+    def test_a_full_closed_or_broken_stdout_is_said(self):
+        for command in self.COMMANDS:
+            for script in (f"$BINARY {command} >/dev/full", f"$BINARY {command} >&-",
+                           f"(sleep 0.2; $BINARY {command}; echo $? >&2) | true"):
+                code, err = self.shell(script)
+                if "|" in script:
+                    err, code = err.splitlines()[0] + "\n", int(err.splitlines()[-1])
+                self.assertEqual(code, INTERNAL, (script, err))
+                self.assertRegex(err, r"\Ashadowgraph: cannot write to stdout: [A-Z].*\n\Z", script)
+
+    def test_a_full_or_closed_stderr_changes_no_exit_code(self):
+        for where in ("/dev/full", "&-"):
+            for command, code in (("bogus", USAGE), ("check x --bogus", USAGE), ("list invariants", CLEAN),
+                                  ("list invariants >/dev/full", INTERNAL), ("fuzz --cases 3", CLEAN)):
+                self.assertEqual(self.shell(f"$BINARY {command} 2>{where}")[0], code, (command, where))
 
 
 if __name__ == "__main__":
