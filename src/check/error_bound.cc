@@ -90,7 +90,9 @@ Reduction reduction_of(const OracleRow& row, const Arithmetic& a, double slack) 
   };
   Reduction r{};
   if (a.in_order) {
-    r.parts = a.split > 0 ? row.keys.back() / a.split - row.keys.front() / a.split + 1.0 : 1;
+    const int first = a.split > 0 ? row.keys.front() / a.split : 0;
+    const int last = a.split > 0 ? row.keys.back() / a.split : 0;
+    r.parts = last - first + 1;
     r.rescales = rises(row, a, slack) + (r.parts > 1 ? 1 : 0);
     if (a.split > 0) n = std::min<double>(n, a.split), span = std::min<double>(span, a.split);
   } else {
