@@ -49,65 +49,65 @@ bool any(const Case& x, const std::function<bool(const RequestExtent&)>& holds) 
   return std::any_of(x.requests.begin(), x.requests.end(), holds);
 }
 
+const std::map<std::string, std::function<bool(const Case&)>> kFeatures = {
+    {"sliding window", [](const Case& x) { return x.window_left > 0; }},
+    {"window of self only", [](const Case& x) { return x.window_left == 0; }},
+    {"window right", [](const Case& x) { return x.window_right >= 0; }},
+    {"causal", [](const Case& x) { return x.causal; }},
+    {"causal window", [](const Case& x) { return x.causal && x.window_left >= 0; }},
+    {"soft cap", [](const Case& x) { return x.logits_soft_cap > 0; }},
+    {"sinks in the LSE", [](const Case& x) { return x.sinks && x.lse_sink == LseSink::kIncluded; }},
+    {"sinks beside the LSE",
+     [](const Case& x) { return x.sinks && x.lse_sink == LseSink::kExcluded; }},
+    {"bool mask", [](const Case& x) { return x.mask == CustomMask::Kind::kBool; }},
+    {"packed mask", [](const Case& x) { return x.mask == CustomMask::Kind::kPacked; }},
+    {"GQA", [](const Case& x) { return x.num_kv_heads > 1 && x.num_qo_heads > x.num_kv_heads; }},
+    {"MQA", [](const Case& x) { return x.num_kv_heads == 1 && x.num_qo_heads > 1; }},
+    {"one head", [](const Case& x) { return x.num_qo_heads == 1; }},
+    {"head dims that differ", [](const Case& x) { return x.head_dim_qk != x.head_dim_vo; }},
+    {"head dims of no whole panel", [](const Case& x) { return x.head_dim_qk % 16 != 0; }},
+    {"fp8 with scales",
+     [](const Case& x) { return is_fp8(x.kv_dtype) && x.k_scale != 1 && x.v_scale != 1; }},
+    {"cache narrower than q",
+     [](const Case& x) { return x.q_dtype == DType::kF32 && x.kv_dtype == DType::kBF16; }},
+    {"out of another type", [](const Case& x) { return x.out_dtype != x.q_dtype; }},
+    {"page of one token", [](const Case& x) { return x.page_size == 1; }},
+    {"page of no power of 2", [](const Case& x) { return x.page_size == 3; }},
+    {"page of 256", [](const Case& x) { return x.page_size == 256; }},
+    {"dense table", [](const Case& x) { return x.table == PageTable::Form::kDense; }},
+    {"CSR table", [](const Case& x) { return x.table == PageTable::Form::kCsr; }},
+    {"written by store_kv", [](const Case& x) { return x.through_store_kv; }},
+    {"causal decode",
+     [](const Case& x) { return x.causal && x.kernel == CaseKernel::kDecodePaged; }},
+    {"group of 16", [](const Case& x) { return x.num_qo_heads == 16 * x.num_kv_heads; }},
+    {"group larger than a block of rows",
+     [](const Case& x) {
+       return x.num_qo_heads / x.num_kv_heads > kPrefillRows &&
+              any(x, [](auto& r) { return r.q_len > 0; });
+     }},
+    {"wide heads", [](const Case& x) { return x.head_dim_qk >= 192; }},
+    {"MLA latent", [](const Case& x) { return x.layout == CaseLayout::kMlaLatent; }},
+    {"fp8 with scales through store_kv",
+     [](const Case& x) { return x.through_store_kv && x.k_scale != 1; }},
+    {"request without queries",
+     [](const Case& x) { return any(x, [](auto& r) { return r.q_len == 0; }); }},
+    {"request without keys",
+     [](const Case& x) { return any(x, [](auto& r) { return r.kv_len == 0; }); }},
+    {"more queries than keys",
+     [](const Case& x) { return any(x, [](auto& r) { return r.q_len > r.kv_len; }); }},
+    {"several blocks of queries",
+     [](const Case& x) {
+       return any(x, [&](auto& r) { return r.q_len * x.num_qo_heads / x.num_kv_heads > 64; });
+     }},
+    {"several splits",
+     [](const Case& x) { return any(x, [](auto& r) { return r.kv_len > kDecodeSplit; }); }},
+};
+
 TEST(Generate, EveryFeatureOccurs) {
-  const std::map<std::string, std::function<bool(const Case&)>> features = {
-      {"sliding window", [](const Case& x) { return x.window_left > 0; }},
-      {"window of self only", [](const Case& x) { return x.window_left == 0; }},
-      {"window right", [](const Case& x) { return x.window_right >= 0; }},
-      {"causal", [](const Case& x) { return x.causal; }},
-      {"causal window", [](const Case& x) { return x.causal && x.window_left >= 0; }},
-      {"soft cap", [](const Case& x) { return x.logits_soft_cap > 0; }},
-      {"sinks in the LSE",
-       [](const Case& x) { return x.sinks && x.lse_sink == LseSink::kIncluded; }},
-      {"sinks beside the LSE",
-       [](const Case& x) { return x.sinks && x.lse_sink == LseSink::kExcluded; }},
-      {"bool mask", [](const Case& x) { return x.mask == CustomMask::Kind::kBool; }},
-      {"packed mask", [](const Case& x) { return x.mask == CustomMask::Kind::kPacked; }},
-      {"GQA", [](const Case& x) { return x.num_kv_heads > 1 && x.num_qo_heads > x.num_kv_heads; }},
-      {"MQA", [](const Case& x) { return x.num_kv_heads == 1 && x.num_qo_heads > 1; }},
-      {"one head", [](const Case& x) { return x.num_qo_heads == 1; }},
-      {"head dims that differ", [](const Case& x) { return x.head_dim_qk != x.head_dim_vo; }},
-      {"head dims of no whole panel", [](const Case& x) { return x.head_dim_qk % 16 != 0; }},
-      {"fp8 with scales",
-       [](const Case& x) { return is_fp8(x.kv_dtype) && x.k_scale != 1 && x.v_scale != 1; }},
-      {"cache narrower than q",
-       [](const Case& x) { return x.q_dtype == DType::kF32 && x.kv_dtype == DType::kBF16; }},
-      {"out of another type", [](const Case& x) { return x.out_dtype != x.q_dtype; }},
-      {"page of one token", [](const Case& x) { return x.page_size == 1; }},
-      {"page of no power of 2", [](const Case& x) { return x.page_size == 3; }},
-      {"page of 256", [](const Case& x) { return x.page_size == 256; }},
-      {"dense table", [](const Case& x) { return x.table == PageTable::Form::kDense; }},
-      {"CSR table", [](const Case& x) { return x.table == PageTable::Form::kCsr; }},
-      {"written by store_kv", [](const Case& x) { return x.through_store_kv; }},
-      {"causal decode",
-       [](const Case& x) { return x.causal && x.kernel == CaseKernel::kDecodePaged; }},
-      {"group of 16", [](const Case& x) { return x.num_qo_heads == 16 * x.num_kv_heads; }},
-      {"group larger than a block of rows",
-       [](const Case& x) {
-         return x.num_qo_heads / x.num_kv_heads > kPrefillRows &&
-                any(x, [](auto& r) { return r.q_len > 0; });
-       }},
-      {"wide heads", [](const Case& x) { return x.head_dim_qk >= 192; }},
-      {"MLA latent", [](const Case& x) { return x.layout == CaseLayout::kMlaLatent; }},
-      {"fp8 with scales through store_kv",
-       [](const Case& x) { return x.through_store_kv && x.k_scale != 1; }},
-      {"request without queries",
-       [](const Case& x) { return any(x, [](auto& r) { return r.q_len == 0; }); }},
-      {"request without keys",
-       [](const Case& x) { return any(x, [](auto& r) { return r.kv_len == 0; }); }},
-      {"more queries than keys",
-       [](const Case& x) { return any(x, [](auto& r) { return r.q_len > r.kv_len; }); }},
-      {"several blocks of queries",
-       [](const Case& x) {
-         return any(x, [&](auto& r) { return r.q_len * x.num_qo_heads / x.num_kv_heads > 64; });
-       }},
-      {"several splits",
-       [](const Case& x) { return any(x, [](auto& r) { return r.kv_len > kDecodeSplit; }); }},
-  };
   std::map<std::string, int64_t> counts;
-  for (const auto& [name, holds] : features) counts[name] = 0;
+  for (const auto& [name, holds] : kFeatures) counts[name] = 0;
   for (const Case& x : attention_cases()) {
-    for (const auto& [name, holds] : features) counts[name] += holds(x) ? 1 : 0;
+    for (const auto& [name, holds] : kFeatures) counts[name] += holds(x) ? 1 : 0;
   }
   for (const auto& [name, count] : counts) EXPECT_GT(count, 20) << name;
 }
