@@ -85,12 +85,23 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/mutants")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", metavar="ID", action="append", help="only this mutant; may be repeated")
+    parser.add_argument("--check", action="store_true", help="only see that every mutant still fits the sources")
     args = parser.parse_args()
     mutants = json.loads((ROOT / "tests/mutants/mutants.json").read_text())
     unknown = set(args.only or ()) - {m["id"] for m in mutants}
     if unknown or len({m["id"] for m in mutants}) != len(mutants):
         parser.error(f"no such mutant: {', '.join(sorted(unknown))}" if unknown else "two mutants have one id")
     mutants = [m for m in mutants if not args.only or m["id"] in args.only]
+
+    if args.check:
+        for mutant in mutants:
+            mutated((ROOT / mutant["file"]).read_text(), mutant)
+        print(f"{len(mutants)} mutants fit the sources")
+        return 0
+    unfit = [m for m in mutants if m.get("needs", "") not in pathlib.Path("/proc/cpuinfo").read_text()]
+    for mutant in unfit:
+        print(f"{mutant['id']:34} skipped: this machine has no {mutant['needs']}")
+    mutants = [m for m in mutants if m not in unfit]
 
     source, folder = args.build.resolve() / "src", args.build.resolve() / "out"
     copy_repository(source)
