@@ -74,9 +74,9 @@ std::optional<KeyCounts> check_table(TensorCheck& c, const PageTable& t, int32_t
 /// Page ids that a visible key needs lie in the pool.
 void check_page_ids(TensorCheck& c, const PagedAttention& call, const MaskShape& mask,
                     int64_t request) {
-  const RequestPages pages = request_pages(call.pages, call.cache.page_size, request);
   const KvRange keys = kv_range(mask, 0, mask.q_len);
-  if (keys.size() == 0) return;
+  if (keys.size() == 0) return;  // also a request whose length made no sense
+  const RequestPages pages = request_pages(call.pages, call.cache.page_size, request);
   for (int64_t p = keys.begin / call.cache.page_size; p <= (keys.end - 1) / call.cache.page_size;
        ++p) {
     const int32_t id = pages.page_ids[p];
