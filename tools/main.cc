@@ -57,7 +57,7 @@ std::string usage_sentence(const CLI::App& app, const CLI::ParseError& error, in
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("The CPU twin of GPU attention backends: judges kernels and metadata without a GPU.",
+  CLI::App app("The CPU twin of GPU attention backends: computes attention, and judges kernels, without a GPU.",
                "shadowgraph");
   app.footer(kFooter);
   app.set_version_flag("--version", version,
