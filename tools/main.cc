@@ -57,8 +57,10 @@ std::string usage_sentence(const CLI::App& app, const CLI::ParseError& error, in
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("The CPU twin of GPU attention backends: computes attention, and judges kernels, without a GPU.",
-               "shadowgraph");
+  CLI::App app(
+      "The CPU twin of GPU attention backends: computes attention, and judges kernels, without a "
+      "GPU.",
+      "shadowgraph");
   app.footer(kFooter);
   app.set_version_flag("--version", version,
                        "Print version, compiler and instruction sets, and exit");
