@@ -40,15 +40,12 @@ TensorView half(const TensorView& kv, int64_t which) {
   t.dtype = kv.dtype;
   t.shape = {kv.shape[0], kv.shape[2], kv.shape[3], kv.shape[4]};
   t.stride = {kv.stride[0], kv.stride[2], kv.stride[3], kv.stride[4]};
-  int64_t bytes = 0;
-  const int64_t elements = which == 0 ? 0 : kv.stride[1];
-  const bool fits =
-      !__builtin_mul_overflow(elements, static_cast<int64_t>(size_of(kv.dtype)), &bytes);
-  if (kv.rank != 5 || kv.shape[1] != 2 || !fits) return t;
+  // Halves farther apart than any memory is large are no tensor; nor may their address be formed.
+  constexpr int64_t kFar = int64_t{1} << 46;  // elements
+  const int64_t apart = which == 0 ? 0 : kv.stride[1];
+  if (kv.rank != 5 || kv.shape[1] != 2 || apart < -kFar || apart > kFar) return t;
   t.rank = 4;
-  // As integers: the address of an absurd view may not be formed; validate() refuses it later.
-  const auto address = reinterpret_cast<uintptr_t>(kv.data) + static_cast<uintptr_t>(bytes);
-  t.data = kv.data == nullptr ? nullptr : reinterpret_cast<std::byte*>(address);
+  t.data = kv.data == nullptr ? nullptr : kv.data + apart * static_cast<int64_t>(size_of(kv.dtype));
   return t;
 }
 
