@@ -12,7 +12,7 @@ namespace shadowgraph {
 /// One plane (K or V) of a pool. Element (page, token, head, dim) lies at
 ///   page * page_stride + token * token_stride + head * head_stride + dim   [elements]
 /// K and V need not share strides or head dims. Another layout inside the page-head block (the
-/// 16-token panel) is one more KvOrder and one more case in offset(), nowhere else.
+/// 16-token panel) is one more KvOrder, told in offset() and where kernels reach tokens.
 enum class KvOrder : uint8_t { kStrided };
 
 struct KvPlane {
