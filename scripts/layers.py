@@ -3,7 +3,7 @@
 
 A module may include what its line names, and whatever that may include. Public headers
 (include/shadowgraph) belong to a module too and include nothing but public headers. The library
-itself (core, attn, kernels) needs no header but its own and the standard library's.
+itself (core, attn, kernels, graph, backends) needs no header but its own and the standard library's.
 """
 
 import pathlib
@@ -29,11 +29,12 @@ ALLOWED = {
     "fuzz": ["faults", "check", "io"],
 }
 PUBLIC = {
-    "status": "core", "dtype": "core", "tensor_view": "core", "version": "core",
+    "status": "core", "access": "core", "kernel": "graph", "device_api": "graph", "arena": "graph", "annotations": "graph", "graph": "graph",
+    "sim_device": "graph", "device_errors": "graph", "device_calls": "graph", "dtype": "core", "tensor_view": "core", "version": "core",
     "batch": "attn", "params": "attn", "kv_cache": "attn", "lse": "attn", "attention": "attn",
     "shadowgraph": "attn",
 }  # fmt: skip
-LIBRARY = {"core", "attn", "kernels"}
+LIBRARY = {"core", "attn", "kernels", "graph", "backends"}
 THIRD_PARTY = ("Eigen/", "fmt/", "nlohmann/", "CLI/", "gtest/", "rapidcheck", "benchmark/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 

@@ -66,6 +66,7 @@ struct Verb {
 };
 
 Verb add_check(CLI::App& app);
+Verb add_conformance(CLI::App& app);
 Verb add_explain(CLI::App& app);
 Verb add_fuzz(CLI::App& app);
 Verb add_list(CLI::App& app);

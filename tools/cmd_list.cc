@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "cli.h"
+#include "conformance/records.h"
 #include "core/laws.h"
 
 namespace shadowgraph::cli {
@@ -39,6 +40,16 @@ Listing targets() {
   return listing;
 }
 
+Listing programs() {
+  Listing listing{"programs", {"id", "class", "variants", "title"}, {}};
+  for (const Program& program : shadowgraph::programs()) {
+    listing.rows.push_back({std::string(program.id), std::string(name_of(program.verdict)),
+                            std::to_string(variants_of(program).size()),
+                            std::string(program.title)});
+  }
+  return listing;
+}
+
 struct Options {
   Common common;
   std::function<Listing()> kind;
@@ -49,6 +60,7 @@ constexpr char kExamples[] =
     "  shadowgraph list invariants --format json\n"
     "  shadowgraph list arithmetics       what error bounds assume of each kernel, as in "
     "check/arithmetic.h\n"
+    "  shadowgraph list programs          what `shadowgraph conformance` runs\n"
     "  shadowgraph list targets           instruction sets of this machine";
 
 }  // namespace
@@ -60,6 +72,7 @@ Verb add_list(CLI::App& app) {
                                        {{"kernels", kernels},
                                         {"invariants", invariants},
                                         {"arithmetics", arithmetics},
+                                        {"programs", programs},
                                         {"targets", targets}},
                                        "What to list")
       ->required();

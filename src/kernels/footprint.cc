@@ -1,7 +1,10 @@
 #include "kernels/footprint.h"
 
+#include <algorithm>
+
 #include "attn/page_table.h"
 #include "kernels/problem.h"
+#include "kernels/spans.h"
 
 namespace shadowgraph {
 namespace {
@@ -9,7 +12,7 @@ namespace {
 template <class T>
 void add_whole(Footprint* spans, std::span<const T> s) {
   if (!s.empty())
-    spans->push_back({s.data(), 0, static_cast<int64_t>(s.size()), Access::kRead, -1});
+    spans->push_back({s.data(), 0, static_cast<int64_t>(s.size()), sizeof(T), Access::kRead, -1});
 }
 
 bool hidden(const CustomMask& mask, int64_t pair) {
@@ -31,27 +34,40 @@ bool shown(const Problem& p, int64_t request, int64_t t) {
 }
 
 void add_rows(const Problem& p, const RequestView& r, int32_t request, Footprint* spans) {
-  for (int64_t row = r.q_begin; row < r.q_begin + r.q_len; ++row) {
-    for (int32_t head = 0; head < p.params.num_qo_heads; ++head) {
-      spans->push_back(
-          {p.q.data, p.q.offset(row, head), p.params.head_dim_qk, Access::kRead, request});
-      spans->push_back(
-          {p.out.data, p.out.offset(row, head), p.params.head_dim_vo, Access::kWrite, request});
-      if (p.lse.defined())
-        spans->push_back({p.lse.data, p.lse.offset(row, head), 1, Access::kWrite, request});
-    }
-  }
+  if (r.q_len == 0) return;
+  const auto add = [&](const auto& view, int64_t dim, Access access) {
+    const AccessSpan unit{
+        view.data, view.offset(r.q_begin, 0), dim, element_bytes(view.dtype), access, request};
+    add_block(spans, unit, {r.q_len, view.stride[0]}, {p.params.num_qo_heads, view.stride[1]});
+  };
+  add(p.q, p.params.head_dim_qk, Access::kRead);
+  add(p.out, p.params.head_dim_vo, Access::kWrite);
+  if (p.lse.defined()) add(p.lse, 1, Access::kWrite);
+}
+
+/// The end of the longest run of keys from t on that is evenly spaced in memory and either read or
+/// touched as a whole.
+int64_t run_end(const Problem& p, const RequestView& r, KvRange keys, int32_t request, int64_t t,
+                Access* access) {
+  const int64_t page_end = r.page_ids == nullptr ? keys.end : (t / p.page_size + 1) * p.page_size;
+  const int64_t limit = std::min<int64_t>(keys.end, page_end);
+  const bool masked = p.params.custom_mask.kind != CustomMask::Kind::kNone;
+  const bool read = shown(p, request, t);
+  *access = read ? Access::kRead : Access::kTouch;
+  int64_t end = masked ? t + 1 : limit;
+  while (end < limit && shown(p, request, end) == read) ++end;
+  return end;
 }
 
 void add_keys(const Problem& p, const RequestView& r, KvRange keys, int32_t request,
               Footprint* spans) {
-  for (int64_t t = keys.begin; t < keys.end; ++t) {
-    const Access access = shown(p, request, t) ? Access::kRead : Access::kTouch;
+  Access access = Access::kRead;
+  for (int64_t t = keys.begin, end; t < keys.end; t = end) {
+    end = run_end(p, r, keys, request, t, &access);
     const auto add = [&](const KvTokens& kv, int64_t head_stride) {
       const int64_t first = token_offset(kv, r.page_ids, p.page_size, r.first_token + t);
-      for (int32_t head = 0; head < p.params.num_kv_heads; ++head) {
-        spans->push_back({kv.data, first + head * head_stride, kv.head_dim, access, request});
-      }
+      const AccessSpan unit{kv.data, first, kv.head_dim, element_bytes(kv.dtype), access, request};
+      add_block(spans, unit, {end - t, kv.token_stride}, {p.params.num_kv_heads, head_stride});
     };
     add(p.k, p.k_head_stride);
     add(p.v, p.v_head_stride);
@@ -69,12 +85,12 @@ void add_requests(const Problem& p, const int32_t* page_ids, Footprint* spans) {
     if (keys.size() == 0) continue;
     if (r.page_ids != nullptr) {
       const int64_t first = keys.begin / p.page_size, last = (keys.end - 1) / p.page_size;
-      spans->push_back(
-          {page_ids, r.page_ids - page_ids + first, last - first + 1, Access::kRead, request});
+      spans->push_back({page_ids, r.page_ids - page_ids + first, last - first + 1, sizeof(int32_t),
+                        Access::kRead, request});
     }
     if (mask.kind != CustomMask::Kind::kNone) {
       spans->push_back({mask.data.data(), mask.mask_indptr[i],
-                        mask.mask_indptr[i + 1] - mask.mask_indptr[i], Access::kRead, request});
+                        mask.mask_indptr[i + 1] - mask.mask_indptr[i], 1, Access::kRead, request});
     }
     add_keys(p, r, keys, request, spans);
   }

@@ -2,7 +2,7 @@
 // writes, whichever kernel runs it. Tested by tests/kernels/footprint_test.cc.
 #pragma once
 
-#include "core/access.h"
+#include "shadowgraph/access.h"
 #include "shadowgraph/attention.h"
 
 namespace shadowgraph {

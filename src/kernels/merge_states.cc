@@ -4,6 +4,7 @@
 
 #include "core/float_formats.h"
 #include "core/parallel.h"
+#include "kernels/spans.h"
 
 namespace shadowgraph {
 namespace {
@@ -103,14 +104,18 @@ Footprint merge_states_footprint(const StateViews<Base>& call) {
     for (int64_t head = 0; head < call.out.shape[1]; ++head) {
       const auto where = static_cast<int32_t>(row);
       for (size_t i = 0; i < call.v.size(); ++i) {
-        spans.push_back({call.s[i].data, call.s[i].offset(row, head), 1, Access::kRead, where});
+        spans.push_back(
+            {call.s[i].data, call.s[i].offset(row, head), 1, sizeof(float), Access::kRead, where});
         const float lse = load_float(call.s[i].at(row, head), DType::kF32, 0);
         if (!SoftmaxState<Base>::from_lse(lse).has_mass()) continue;
-        spans.push_back({call.v[i].data, call.v[i].offset(row, head), dim, Access::kRead, where});
+        spans.push_back({call.v[i].data, call.v[i].offset(row, head), dim,
+                         element_bytes(call.v[i].dtype), Access::kRead, where});
       }
-      spans.push_back({call.out.data, call.out.offset(row, head), dim, Access::kWrite, where});
+      spans.push_back({call.out.data, call.out.offset(row, head), dim,
+                       element_bytes(call.out.dtype), Access::kWrite, where});
       if (call.lse.defined()) {
-        spans.push_back({call.lse.data, call.lse.offset(row, head), 1, Access::kWrite, where});
+        spans.push_back(
+            {call.lse.data, call.lse.offset(row, head), 1, sizeof(float), Access::kWrite, where});
       }
     }
   }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attn/lse.h"
-#include "core/access.h"
+#include "shadowgraph/access.h"
 #include "shadowgraph/attention.h"
 
 namespace shadowgraph {

@@ -4,6 +4,7 @@
 
 #include "core/float_formats.h"
 #include "core/parallel.h"
+#include "kernels/spans.h"
 
 namespace shadowgraph {
 namespace {
@@ -41,15 +42,19 @@ Footprint store_kv_footprint(const StoreKv& call) {
   for (size_t i = 0; i < call.out_cache_loc.size(); ++i) {
     const int64_t slot = call.out_cache_loc[i];
     const auto token = static_cast<int32_t>(i);
-    spans.push_back({call.out_cache_loc.data(), token, 1, Access::kRead, token});
+    spans.push_back({call.out_cache_loc.data(), token, 1, sizeof(int64_t), Access::kRead, token});
     if (slot < 0) continue;
     const auto add = [&](const ConstTensorView& from, const KvPlane& plane) {
+      const SpanAxis heads{call.cache.num_kv_heads, from.stride[1]};
+      add_block(&spans,
+                {from.data, from.offset(token, 0), plane.head_dim, element_bytes(from.dtype),
+                 Access::kRead, token},
+                {}, heads);
       for (int64_t head = 0; head < call.cache.num_kv_heads; ++head) {
-        spans.push_back(
-            {from.data, from.offset(token, head), plane.head_dim, Access::kRead, token});
         const int64_t at =
             plane.offset(slot / call.cache.page_size, slot % call.cache.page_size, head, 0);
-        spans.push_back({plane.data, at, plane.head_dim, Access::kWrite, token});
+        spans.push_back(
+            {plane.data, at, plane.head_dim, element_bytes(plane.dtype), Access::kWrite, token});
       }
     };
     add(call.k, call.cache.k);

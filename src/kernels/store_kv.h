@@ -2,7 +2,7 @@
 // tests/kernels/store_kv_test.cc.
 #pragma once
 
-#include "core/access.h"
+#include "shadowgraph/access.h"
 #include "shadowgraph/attention.h"
 
 namespace shadowgraph {

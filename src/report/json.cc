@@ -53,6 +53,12 @@ Json to_json(const CoverageReport& c) {
   return {{"backend", c.backend}, {"mode", c.mode}, {"phase", c.phase}, {"cases", c.cases}};
 }
 
+Json to_json(const ConformanceReport& c) {
+  Json j{{"id", c.id}, {"variant", c.variant}, {"class", c.kind}, {"status", c.status}};
+  add(j, "why", c.why);
+  return j;
+}
+
 Json to_json(const Histogram& h) {
   Json bins = Json::object();
   for (const auto& [label, cases] : h.bins) bins[label] = cases;
@@ -122,6 +128,7 @@ std::string render_json(const Report& r, const RenderOptions& options) {
          {"coverage", to_array(r.coverage, r.coverage.size())}};
   for (const Histogram& h : r.histograms) j["histogram"][h.name] = to_json(h);
   if (!r.case_list.empty()) j["cases"] = to_array(r.case_list, r.case_list.size());
+  if (!r.conformance.empty()) j["conformance"] = to_array(r.conformance, r.conformance.size());
   j["findings"] = to_array(r.findings, options.max_findings);
   return dump(j);
 }

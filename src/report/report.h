@@ -22,7 +22,7 @@ namespace shadowgraph {
 /// "error", "warning", "note".
 const char* name_of(Severity severity);
 
-/// One input file of `check`. cases = agreed + flagged; skipped cases were not judged, and notes
+/// One input file. cases = agreed + flagged; skipped cases were not judged, and notes
 /// say why.
 struct FileReport {
   std::string path;
@@ -49,6 +49,14 @@ struct CoverageReport {
   int64_t cases = 0;
 };
 
+/// What came of one program of `conformance`, as one variant.
+struct ConformanceReport {
+  std::string id, variant;
+  std::string kind;    // "E", "S", "U"
+  std::string status;  // "equal", "in_set", "diagnosed", "differs", "skipped"
+  std::string why;     // may be empty
+};
+
 /// How a quantity was spread over the cases of a fuzz run.
 struct Histogram {
   std::string name;  // "keys", "requests", "head_dim"
@@ -70,6 +78,7 @@ struct Report {
   std::vector<FileReport> files;
   std::vector<CaseReport> case_list;
   std::vector<CoverageReport> coverage;
+  std::vector<ConformanceReport> conformance;
   std::vector<Histogram> histograms;
   std::vector<Finding> findings;
 

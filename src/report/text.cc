@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kWorstCases = 10;  // of those judged; JSON has all
 constexpr size_t kNotes = 20;       // different notes about cases
+constexpr size_t kPrograms = 20;    // of conformance, one by one; JSON has all
 constexpr int kBarWidth = 40;
 
 struct Style {
@@ -156,6 +157,29 @@ std::string coverage(const Report& r, const Style& style) {
   return '\n' + table.render(style);
 }
 
+/// How many of each class came to what, and where that leaves room, each.
+std::string conformance(const Report& r, const Style& style) {
+  if (r.conformance.empty()) return "";
+  const std::vector<std::string> statuses = {"equal", "in_set", "diagnosed", "differs", "skipped"};
+  std::map<std::string, std::map<std::string, int64_t>> counts;  // by class
+  for (const ConformanceReport& c : r.conformance) ++counts[c.kind][c.status];
+  std::vector<std::string> heading = {"class"};
+  heading.insert(heading.end(), statuses.begin(), statuses.end());
+  Table table(1, heading);
+  for (auto& [kind, by_status] : counts) {
+    std::vector<std::string> row = {kind};
+    for (const std::string& status : statuses) row.push_back(count(by_status[status]));
+    table.add(row);
+  }
+  std::string s = '\n' + table.render(style);
+  if (r.conformance.size() > kPrograms) return s;
+  Table each(5, {"program", "variant", "class", "status", "why"});
+  for (const ConformanceReport& c : r.conformance) {
+    each.add({c.id, c.variant, c.kind, c.status, c.why});
+  }
+  return s + '\n' + each.render(style);
+}
+
 std::string histogram(const Histogram& h, const Style& style) {
   int64_t largest = 1;
   size_t width = 0;
@@ -227,7 +251,8 @@ std::string render_text(const Report& r, const RenderOptions& options) {
   const Style style{options.color};
   std::string s = header(r, style);
   if (!options.quiet) {
-    s += files(r, style) + cases(r, style) + case_notes(r, style) + coverage(r, style);
+    s += files(r, style) + cases(r, style) + case_notes(r, style) + coverage(r, style) +
+         conformance(r, style);
     for (const Histogram& h : r.histograms) s += histogram(h, style);
   }
   s += findings(r, options, style);

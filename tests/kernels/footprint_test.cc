@@ -8,8 +8,8 @@
 #include <set>
 
 #include "attn/mask.h"
-#include "core/access.h"
 #include "kernels/small_attention.h"
+#include "shadowgraph/access.h"
 
 namespace shadowgraph {
 namespace {

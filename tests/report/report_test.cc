@@ -235,6 +235,50 @@ TEST(Json, HoldsHistogramsAndCoverage) {
   EXPECT_EQ(j["histogram"], json::parse(R"({"keys": {"median": 96.0, "bins": {"64..127": 20}}})"));
 }
 
+/// Programs of every class, one that differs, one that cannot be run.
+Report conformance_report() {
+  Report r;
+  r.verb = "conformance";
+  r.conformance = {{"G01", "n.global", "E", "equal", ""},
+                   {"G99", "n.global.x", "S", "in_set", ""},
+                   {"G02", "n.global", "E", "differs", "step 5: ret 0, recorded 901"},
+                   {"G133", "n.global", "U", "diagnosed", ""},
+                   {"G999", "n.global", "E", "skipped", "there is no program G999"}};
+  return r;
+}
+
+TEST(Text, CountsProgramsByClassAndListsThemWhenTheyAreFew) {
+  Report r = conformance_report();
+  const std::string counted = R"(
+class  equal  in_set  diagnosed  differs  skipped
+E          1       0          0        1        1
+S          0       1          0        0        0
+U          0       0          1        0        0
+)";
+  const std::string listed = R"(
+program  variant     class  status     why
+G01      n.global    E      equal
+G99      n.global.x  S      in_set
+G02      n.global    E      differs    step 5: ret 0, recorded 901
+G133     n.global    U      diagnosed
+G999     n.global    E      skipped    there is no program G999
+)";
+  EXPECT_NE(text_of(r).find(counted + listed), std::string::npos) << text_of(r);
+  r.conformance.resize(21, r.conformance[0]);
+  EXPECT_EQ(text_of(r).find("program  variant"), std::string::npos);
+  EXPECT_NE(text_of(r).find("E         17 "), std::string::npos) << text_of(r);
+}
+
+TEST(Json, ListsEveryProgramAndWhyOnlyWhereThereIsOne) {
+  Report r = conformance_report();
+  r.conformance.resize(3);
+  EXPECT_EQ(json_of(r)["conformance"], json::parse(R"([
+    {"id": "G01", "variant": "n.global", "class": "E", "status": "equal"},
+    {"id": "G99", "variant": "n.global.x", "class": "S", "status": "in_set"},
+    {"id": "G02", "variant": "n.global", "class": "E", "status": "differs",
+     "why": "step 5: ret 0, recorded 901"}])"));
+}
+
 TEST(Report, WaivedFindingsDoNotCount) {
   Report r = small_report();
   EXPECT_EQ(r.exit_code(), 1);

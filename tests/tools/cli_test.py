@@ -15,7 +15,7 @@ import unittest
 
 BINARY = ""
 VECTORS = ""
-VERBS = ("fuzz", "check", "list", "explain")
+VERBS = ("fuzz", "check", "conformance", "list", "explain")
 CLEAN, FINDINGS, USAGE, BAD_INPUT, INTERNAL = 0, 1, 2, 3, 4
 
 
@@ -66,7 +66,7 @@ class Help(unittest.TestCase):
             self.assertIn("Examples:\n  shadowgraph " + verb, out)
 
     def test_verbs_that_run_something_take_the_common_options(self):
-        for verb in ("fuzz", "check"):
+        for verb in ("fuzz", "check", "conformance"):
             out = run(verb, "--help")[1]
             for option in ("--format", "--output", "--seed", "--threads", "--isa", "--arith", "--color", "--quiet",
                            "--max-findings", "--version"):
@@ -133,7 +133,7 @@ class Usage(Folder):
 
 class ListAndExplain(unittest.TestCase):
     def test_every_kind_is_a_table_and_valid_json(self):
-        for kind, name in (("kernels", "decode_paged"), ("invariants", "num.bound"), ("targets", "generic"),
+        for kind, name in (("kernels", "decode_paged"), ("invariants", "num.bound"), ("targets", "generic"), ("programs", "G12"),
                            ("arithmetics", "ours_portable")):
             code, out, _ = run("list", kind)
             self.assertEqual(code, CLEAN)

@@ -17,8 +17,9 @@ enum class Access : uint8_t {
 struct AccessSpan {
   const void* buffer = nullptr;  // the view's data pointer: identifies the buffer
   int64_t first = 0, count = 0;
+  uint32_t element_bytes = 0;
   Access access = Access::kRead;
-  int32_t row = -1;  // the request on whose behalf
+  int32_t row = -1;  // the request on whose behalf; -1: nobody's
   bool operator==(const AccessSpan&) const = default;
 };
 

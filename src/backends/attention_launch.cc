@@ -1,0 +1,243 @@
+#include "backends/attention_launch.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "attn/validate.h"
+#include "kernels/footprint.h"
+
+namespace shadowgraph {
+
+namespace {
+
+/// Arguments 0 to 11; argument 12 is PagedScalars.
+enum Arg : uint8_t {
+  kQ,
+  kK,
+  kV,
+  kPageTable,  // or kv_indices
+  kSeqlens,    // cache_seqlens, or last_page_len
+  kKvIndptr,
+  kCuSeqlensQ,
+  kSinks,
+  kMask,
+  kMaskIndptr,
+  kOut,
+  kLse,
+  kScalars
+};
+
+/// No padding: launches are compared byte by byte.
+struct PagedScalars {
+  int64_t batch, total_q, max_pages, num_page_ids, num_pages, mask_bytes;
+  int64_t q_stride[2], out_stride[2], lse_stride[2];  // token, head
+  int64_t k_stride[3], v_stride[3];                   // page, token, head
+  int32_t num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo, page_size;
+  int32_t window_left, window_right, num_threads;
+  float sm_scale, logits_soft_cap, k_scale, v_scale;
+  DType q_dtype, k_dtype, v_dtype, out_dtype;
+  PageTable::Form form;
+  CustomMask::Kind mask_kind;
+  Arith arith;
+  uint8_t lse_sink, causal, has_indptr, has_lse, well_formed, unused[4];
+};
+static_assert(sizeof(PagedScalars) == 6 * 8 + 6 * 8 + 6 * 8 + 8 * 4 + 4 * 4 + 16);
+
+PagedScalars scalars_of(const PagedAttention& c) {
+  PagedScalars s{};
+  s.batch = c.pages.batch();
+  s.total_q = c.q.shape[0];
+  s.max_pages = c.pages.max_pages;
+  const bool dense = c.pages.form == PageTable::Form::kDense;
+  s.num_page_ids = static_cast<int64_t>((dense ? c.pages.page_table : c.pages.kv_indices).size());
+  s.num_pages = c.cache.num_pages;
+  s.mask_bytes = static_cast<int64_t>(c.params.custom_mask.data.size());
+  for (int i = 0; i < 2; ++i) {
+    s.q_stride[i] = c.q.stride[i];
+    s.out_stride[i] = c.out.stride[i];
+    s.lse_stride[i] = c.lse.tensor.stride[i];
+  }
+  const auto strides = [](const KvPlane& p, int64_t* to) {
+    to[0] = p.page_stride, to[1] = p.token_stride, to[2] = p.head_stride;
+  };
+  strides(c.cache.k, s.k_stride);
+  strides(c.cache.v, s.v_stride);
+  s.num_qo_heads = c.params.num_qo_heads;
+  s.num_kv_heads = c.params.num_kv_heads;
+  s.head_dim_qk = c.params.head_dim_qk;
+  s.head_dim_vo = c.params.head_dim_vo;
+  s.page_size = c.cache.page_size;
+  s.window_left = c.params.window_left;
+  s.window_right = c.params.window_right;
+  s.num_threads = c.options.num_threads;
+  s.sm_scale = c.params.sm_scale;
+  s.logits_soft_cap = c.params.logits_soft_cap;
+  s.k_scale = c.cache.k_scale;
+  s.v_scale = c.cache.v_scale;
+  s.q_dtype = c.q.dtype;
+  s.k_dtype = c.cache.k.dtype;
+  s.v_dtype = c.cache.v.dtype;
+  s.out_dtype = c.out.dtype;
+  s.form = c.pages.form;
+  s.mask_kind = c.params.custom_mask.kind;
+  s.arith = c.options.arith;
+  s.lse_sink = static_cast<uint8_t>(c.options.lse_sink);
+  s.causal = c.params.causal;
+  s.has_indptr = !c.cu_seqlens_q.empty();
+  s.has_lse = c.lse.defined();
+  s.well_formed = c.cache.well_formed;
+  return s;
+}
+
+KvPlane plane_of(std::byte* data, DType dtype, const int64_t* stride, int32_t head_dim) {
+  KvPlane p;
+  p.data = data;
+  p.dtype = dtype;
+  p.page_stride = stride[0], p.token_stride = stride[1], p.head_stride = stride[2];
+  p.head_dim = head_dim;
+  return p;
+}
+
+PageTable pages_of(const LaunchFrame& f, const PagedScalars& s) {
+  const auto size = [](int64_t n) { return static_cast<size_t>(n); };
+  const std::span<const int32_t> ids{f.pointer<const int32_t>(kPageTable), size(s.num_page_ids)};
+  const std::span<const int32_t> lens{f.pointer<const int32_t>(kSeqlens), size(s.batch)};
+  if (s.form == PageTable::Form::kDense) return PageTable::dense(ids, s.max_pages, lens);
+  return PageTable::csr({f.pointer<const int32_t>(kKvIndptr), size(s.batch + 1)}, ids, lens);
+}
+
+/// The call that the launch stands for, over the device's memory.
+PagedAttention call_of(const LaunchFrame& f) {
+  const auto s = f.scalar<PagedScalars>(kScalars);
+  PagedAttention c;
+  c.q = ConstTensorView(f.pointer<const void>(kQ), s.q_dtype,
+                        {s.total_q, s.num_qo_heads, s.head_dim_qk},
+                        {s.q_stride[0], s.q_stride[1], 1});
+  c.out = TensorView(f.pointer<void>(kOut), s.out_dtype, {s.total_q, s.num_qo_heads, s.head_dim_vo},
+                     {s.out_stride[0], s.out_stride[1], 1});
+  if (s.has_lse != 0) {
+    c.lse = NaturalLse(TensorView(f.pointer<void>(kLse), DType::kF32, {s.total_q, s.num_qo_heads},
+                                  {s.lse_stride[0], s.lse_stride[1]}));
+  }
+  c.cache.k = plane_of(f.pointer<std::byte>(kK), s.k_dtype, s.k_stride, s.head_dim_qk);
+  c.cache.v = plane_of(f.pointer<std::byte>(kV), s.v_dtype, s.v_stride, s.head_dim_vo);
+  c.cache.num_pages = s.num_pages;
+  c.cache.page_size = s.page_size;
+  c.cache.num_kv_heads = s.num_kv_heads;
+  c.cache.k_scale = s.k_scale, c.cache.v_scale = s.v_scale;
+  c.cache.well_formed = s.well_formed != 0;
+  c.pages = pages_of(f, s);
+  const auto batch = static_cast<size_t>(s.batch);
+  if (s.has_indptr != 0) c.cu_seqlens_q = {f.pointer<const int32_t>(kCuSeqlensQ), batch + 1};
+  c.params = {.num_qo_heads = s.num_qo_heads,
+              .num_kv_heads = s.num_kv_heads,
+              .head_dim_qk = s.head_dim_qk,
+              .head_dim_vo = s.head_dim_vo,
+              .sm_scale = s.sm_scale,
+              .causal = s.causal != 0,
+              .window_left = s.window_left,
+              .window_right = s.window_right,
+              .logits_soft_cap = s.logits_soft_cap};
+  if (const auto* sinks = f.pointer<const float>(kSinks); sinks != nullptr)
+    c.params.sinks = {sinks, static_cast<size_t>(s.num_qo_heads)};
+  if (s.mask_kind != CustomMask::Kind::kNone) {
+    c.params.custom_mask = {s.mask_kind,
+                            {f.pointer<const uint8_t>(kMask), static_cast<size_t>(s.mask_bytes)},
+                            {f.pointer<const int64_t>(kMaskIndptr), batch + 1}};
+  }
+  c.options.arith = s.arith;
+  c.options.num_threads = s.num_threads;
+  c.options.lse_sink = static_cast<LseSink>(s.lse_sink);
+  return c;
+}
+
+void poison_outputs(const PagedAttention& c) {
+  for (int64_t row = 0; row < c.out.shape[0]; ++row) {
+    for (int64_t head = 0; head < c.out.shape[1]; ++head) {
+      std::memset(c.out.at(row, head, 0), 0xff,
+                  static_cast<size_t>(c.out.shape[2]) * size_of(c.out.dtype));
+      if (c.lse.defined()) std::memset(c.lse.tensor.at(row, head), 0xff, sizeof(float));
+    }
+  }
+}
+
+Progress body(LaunchFrame& f) {
+  const PagedAttention call = call_of(f);
+  if (!attention_with_kvcache(call).ok()) poison_outputs(call);
+  return Progress::kDone;
+}
+
+template <class T>
+void add_whole(Footprint* spans, std::span<const T> s, Access access = Access::kRead) {
+  if (!s.empty())
+    spans->push_back({s.data(), 0, static_cast<int64_t>(s.size()), sizeof(T), access});
+}
+
+/// The page ids of a request's keys, as far as its table row goes.
+std::span<const int32_t> page_ids(const PagedAttention& c, size_t request) {
+  if (c.pages.form != PageTable::Form::kDense) return c.pages.kv_indices;
+  const auto row = c.pages.page_table.subspan(request * static_cast<size_t>(c.pages.max_pages),
+                                              static_cast<size_t>(c.pages.max_pages));
+  const int64_t keys = c.pages.cache_seqlens[request];
+  const int64_t pages = (keys + c.cache.page_size - 1) / c.cache.page_size;
+  return row.first(static_cast<size_t>(std::clamp<int64_t>(pages, 0, c.pages.max_pages)));
+}
+
+/// Of a call that is refused: its metadata, and the pages beyond the pool that it names.
+void add_corrupt(const PagedAttention& c, Footprint* spans) {
+  add_whole(spans, c.cu_seqlens_q);
+  add_whole(spans, c.pages.cache_seqlens);
+  add_whole(spans, c.pages.kv_indptr);
+  add_whole(spans, c.pages.last_page_len);
+  const bool dense = c.pages.form == PageTable::Form::kDense;
+  const int64_t rows = dense ? c.pages.batch() : 1;
+  for (int64_t i = 0; i < rows; ++i) {
+    const std::span<const int32_t> ids = page_ids(c, static_cast<size_t>(i));
+    add_whole(spans, ids);
+    for (const int32_t id : ids) {
+      if (id >= 0 && id < c.cache.num_pages) continue;
+      for (const KvPlane* p : {&c.cache.k, &c.cache.v}) {
+        spans->push_back({p->data, id * p->page_stride, p->head_dim,
+                          static_cast<uint32_t>(size_of(p->dtype)), Access::kRead,
+                          dense ? static_cast<int32_t>(i) : -1});
+      }
+    }
+  }
+}
+
+void footprint(const LaunchFrame& f, Footprint* spans) {
+  const PagedAttention call = call_of(f);
+  if (validate(call).ok()) {
+    *spans = attention_footprint(call);
+  } else {
+    add_corrupt(call, spans);
+  }
+}
+
+}  // namespace
+
+constinit const Kernel kPagedAttention{
+    .name = "attention_with_kvcache", .body = body, .footprint = footprint};
+
+KernelLaunch attention_launch(const PagedAttention& c) {
+  const bool dense = c.pages.form == PageTable::Form::kDense;
+  KernelLaunch launch;
+  launch.kernel = &kPagedAttention;
+  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, c.pages.batch()));
+  launch.args.pointer(c.q.data)
+      .pointer(c.cache.k.data)
+      .pointer(c.cache.v.data)
+      .pointer((dense ? c.pages.page_table : c.pages.kv_indices).data())
+      .pointer((dense ? c.pages.cache_seqlens : c.pages.last_page_len).data())
+      .pointer(c.pages.kv_indptr.data())
+      .pointer(c.cu_seqlens_q.data())
+      .pointer(c.params.sinks.empty() ? nullptr : c.params.sinks.data())
+      .pointer(c.params.custom_mask.data.data())
+      .pointer(c.params.custom_mask.mask_indptr.data())
+      .pointer(c.out.data)
+      .pointer(c.lse.defined() ? c.lse.tensor.data : nullptr)
+      .scalar(scalars_of(c));
+  return launch;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,116 @@
+#include "fuzz/device_program.h"
+
+#include <array>
+#include <string_view>
+
+namespace shadowgraph {
+
+namespace {
+
+constexpr std::string_view kVerbs[] = {
+    "kernel",       "record", "wait", "begin",      "end",         "memset",      "malloc",
+    "malloc_async", "memcpy", "sync", "event_sync", "event_query", "device_sync", "exchange_mode"};
+constexpr std::string_view kModes[] = {"global", "thread_local", "relaxed"};
+
+constexpr bool has_stream(DeviceVerb v) {
+  return v <= DeviceVerb::kMemset || v == DeviceVerb::kMallocAsync ||
+         v == DeviceVerb::kStreamSynchronize;
+}
+constexpr bool has_event(DeviceVerb v) {
+  return v == DeviceVerb::kRecord || v == DeviceVerb::kWait || v == DeviceVerb::kEventSynchronize ||
+         v == DeviceVerb::kEventQuery;
+}
+constexpr bool has_mode(DeviceVerb v) {
+  return v == DeviceVerb::kBegin || v == DeviceVerb::kExchangeMode;
+}
+
+std::vector<DeviceCall> make_small_scope() {
+  using enum DeviceVerb;
+  std::vector<DeviceCall> calls;
+  for (const uint8_t s : std::initializer_list<uint8_t>{0, 1}) {
+    for (const DeviceVerb v : {kKernel, kRecord, kWait, kEnd, kMemset, kMallocAsync})
+      calls.push_back({.verb = v, .stream = s});
+    for (const CaptureMode m :
+         {CaptureMode::kGlobal, CaptureMode::kThreadLocal, CaptureMode::kRelaxed})
+      calls.push_back({.verb = kBegin, .stream = s, .mode = m});
+  }
+  calls.push_back({.verb = kMalloc});
+  return calls;
+}
+
+struct Walk {
+  int max_calls;
+  const std::function<bool(const DeviceProgram&)>& visit;
+  uint64_t count = 0;
+  DeviceProgram program = {};
+
+  /// stream_used: an earlier call named a stream, so that the two are no longer alike.
+  bool go(bool stream_used) {
+    ++count;
+    if (!visit(program)) return false;
+    if (static_cast<int>(program.calls.size()) == max_calls) return true;
+    for (const DeviceCall& call : small_scope())
+      if (!with(call, stream_used)) return false;
+    return true;
+  }
+  bool with(const DeviceCall& call, bool stream_used) {
+    if (!stream_used && has_stream(call.verb) && call.stream != 0) return true;
+    program.calls.push_back(call);
+    const bool on = go(stream_used || has_stream(call.verb));
+    program.calls.pop_back();
+    return on;
+  }
+};
+
+}  // namespace
+
+std::string DeviceProgram::to_string() const {
+  std::string text = blocking ? "b:" : "n:";
+  for (const DeviceCall& c : calls) {
+    text += ' ';
+    text += kVerbs[static_cast<size_t>(c.verb)];
+    if (has_stream(c.verb)) text += " s" + std::to_string(c.stream);
+    if (has_event(c.verb)) text += " e" + std::to_string(c.event);
+    if (has_mode(c.verb)) text += ' ' + std::string(kModes[static_cast<size_t>(c.mode)]);
+    if (c.thread_b) text += " (B)";
+    text += ';';
+  }
+  return text;
+}
+
+void DeviceCoverage::add(const DeviceCoverage& other) {
+  for (const auto& [code, n] : other.codes) codes[code] += n;
+  for (const auto& [step, n] : other.transitions) transitions[step] += n;
+}
+
+DeviceProgram generate_device_program(Choices& choices) {
+  DeviceProgram program;
+  program.blocking = choices.below(2) == 1;
+  const uint32_t streams = 1 + choices.below(3), events = 1 + choices.below(3);
+  const uint32_t threads = 1 + choices.below(2);
+  const uint32_t calls = 1 + choices.below(12);
+  for (uint32_t i = 0; i < calls; ++i) {
+    DeviceCall c;
+    c.verb = static_cast<DeviceVerb>(choices.below(std::size(kVerbs)));
+    if (has_stream(c.verb)) c.stream = static_cast<uint8_t>(choices.below(streams));
+    if (has_event(c.verb)) c.event = static_cast<uint8_t>(choices.below(events));
+    if (has_mode(c.verb)) c.mode = static_cast<CaptureMode>(choices.below(3));
+    c.thread_b = choices.below(threads) == 1;
+    program.calls.push_back(c);
+  }
+  return program;
+}
+
+std::span<const DeviceCall> small_scope() {
+  static const std::vector<DeviceCall> calls = make_small_scope();
+  return calls;
+}
+
+uint64_t for_each_small_program(size_t first, int max_calls,
+                                const std::function<bool(const DeviceProgram&)>& visit) {
+  Walk walk{max_calls, visit};
+  walk.with(small_scope()[first], false);
+  return walk.count;
+}
+
+}  // namespace shadowgraph

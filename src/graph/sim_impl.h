@@ -1,0 +1,131 @@
+// The inside of SimDevice: state, and what every call shares. The calls themselves lie in
+// sim_errors.cc, sim_memory.cc, sim_work.cc, sim_streams.cc, sim_capture.cc and sim_graphs.cc.
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/choices.h"
+#include "core/laws.h"
+#include "graph/capture.h"
+#include "graph/executor.h"
+#include "graph/graph_store.h"
+#include "graph/memory.h"
+#include "shadowgraph/sim_device.h"
+
+namespace shadowgraph {
+
+/// This thread's number: from 1, never used twice.
+uint64_t thread_id();
+
+struct SimDevice::Impl {
+  explicit Impl(const SimOptions& o);
+
+  /// Every call: refused inside host functions and after a sticky error; afterwards the device
+  /// works on, and the thread remembers an error. body(ThreadState&) -> DeviceError.
+  template <class Body>
+  DeviceError call(Body body) {
+    if (in_host_function()) return refuse_in_host_function();
+    const std::lock_guard lock(mutex);
+    ThreadState& thread = this_thread();
+    thread.has_context = true;
+    DeviceError error = executor.sticky();
+    if (error == DeviceError::kSuccess) {
+      error = body(thread);
+      executor.advance();
+    }
+    if (error != DeviceError::kSuccess) thread.last_error = error;
+    return error;
+  }
+  /// An annotation: never fails.
+  template <class Body>
+  void note(Body body) {
+    if (in_host_function()) return;
+    const std::lock_guard lock(mutex);
+    body();
+  }
+
+  bool in_host_function() const {
+    return host_function_thread.load(std::memory_order_relaxed) == thread_id();
+  }
+  DeviceError refuse_in_host_function();
+  ThreadState& this_thread();
+  /// nullptr: no such stream.
+  SimStream* stream(StreamHandle s, ThreadState& thread);
+  SimEvent* event(EventHandle e);
+  void add_finding(LawId law, std::string field, std::string expected, std::string got);
+
+  /// Is this memory that the host alone can reach?
+  bool is_host(const void* p) const { return !memory.mapped(p, 1); }
+
+  /// What the next work on s waits for, and what its synchronisation waits for: its own work,
+  /// events, and between the legacy stream and blocking streams each other's.
+  std::vector<Marker> stands_behind(const SimStream& s) const;
+  /// Runs the operation on s, which is not capturing.
+  Marker enqueue(SimStream& s, NodeParams params);
+  Marker enqueue(SimStream& s, std::shared_ptr<const ExecBody> body, Phase phase,
+                 std::vector<Marker> after);
+  /// To s: a node if s is capturing, an operation otherwise.
+  DeviceError submit(SimStream& s, NodeParams params);
+  /// Where s stands now: everything enqueued on it is before that.
+  Marker tail(SimStream& s);
+  DeviceError append(SimStream& s, NodeParams& params);
+  /// Both sides' memory: pinned, managed.
+  bool is_shared(const void* p) const;
+  DeviceError check_copy(const MemcpyParams& copy) const;
+  DeviceError copy_async(const MemcpyParams& copy, SimStream& s);
+  DeviceError set_async(const MemsetParams& set, SimStream& s);
+  DeviceError allocate(size_t bytes, AllocKind kind, void** p, ThreadState& thread);
+  DeviceError release(void* p, ThreadState& thread, bool host);
+
+  DeviceError begin_capture(StreamHandle handle, ThreadState& thread, CaptureMode mode,
+                            GraphHandle graph, DependencySet dependencies);
+  DeviceError make_set(GraphHandle g, std::span<const NodeHandle> nodes,
+                       std::span<const EdgeData> edge_data, DependencySet* set);
+  DeviceError capture_status(const SimStream& s, CaptureStatus* status) const;
+  /// Is the work of every fork before the origin's dependency set? impl: this.
+  static bool all_joined(void* impl, const Capture& capture);
+
+  DeviceError account_allocations(SimStream& s, const Exec& exec);
+  void point_events(const ExecBody& body, uint64_t serial);
+
+  const SimOptions options;
+  std::mutex mutex;
+  std::atomic<uint64_t> host_function_thread = 0;
+  Status findings;
+  Rng rng;
+  DeviceMemory memory;
+  Choose choose;    // schedules
+  Freedom freedom;  // answers
+  const HostBlockOf host_block;
+  GraphStore graphs;
+  std::map<EventHandle, SimEvent> events;
+  Executor executor;
+  Captures captures;
+
+  std::map<uint64_t, ThreadState> threads;
+  SimStream legacy;
+  std::map<StreamHandle, std::unique_ptr<SimStream>> streams;
+  uint64_t last_handle = 1000;
+
+  // Launches.
+  struct ExecState {
+    Marker last;           // its latest launch
+    GraphHandle expected;  // Annotations
+  };
+  std::map<ExecHandle, ExecState> execs;
+  std::set<ExecHandle> destroyed_execs;
+  std::set<void*> live_graph_allocations;  // as of the calls made, not of the work done
+  std::set<void*> live_pool_allocations;
+  std::list<std::pair<Marker, std::vector<std::byte>>> staged;
+  void* symbol = nullptr;  // 16 bytes of device memory, once it is used
+};
+
+}  // namespace shadowgraph

@@ -1,0 +1,40 @@
+// Footprints of strided blocks, in as few spans as their layout allows.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "shadowgraph/access.h"
+#include "shadowgraph/dtype.h"
+
+namespace shadowgraph {
+
+inline uint32_t element_bytes(DType t) { return static_cast<uint32_t>(size_of(t)); }
+
+struct SpanAxis {
+  int64_t size = 1, stride = 0;  // elements
+};
+
+/// unit.count elements from unit.first, repeated along inner and then along outer.
+inline void add_block(Footprint* spans, AccessSpan unit, SpanAxis outer, SpanAxis inner) {
+  for (SpanAxis* axis : {&outer, &inner})
+    if (axis->size == 1) axis->stride = 0;
+  if (outer.stride < inner.stride) std::swap(outer, inner);
+  if (inner.stride == unit.count || inner.size == 1) {
+    unit.count *= inner.size;
+    inner = {};
+  }
+  if (inner.size == 1 && outer.stride == unit.count) {
+    unit.count *= outer.size;
+    outer = {};
+  }
+  const int64_t first = unit.first;
+  for (int64_t i = 0; i < outer.size; ++i) {
+    for (int64_t j = 0; j < inner.size; ++j) {
+      unit.first = first + i * outer.stride + j * inner.stride;
+      spans->push_back(unit);
+    }
+  }
+}
+
+}  // namespace shadowgraph
