@@ -1,6 +1,7 @@
 // conformance: graph programs on the simulated device, against what a GPU answered.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -89,8 +90,8 @@ class Conform {
 
  private:
   void read_files() {
-    std::vector<std::string> paths = options_.records;
-    if (paths.empty()) paths = {default_records()};
+    const std::vector<std::string> paths =
+        options_.records.empty() ? default_records() : options_.records;
     for (const std::string& path : paths) {
       path == kNoRecords ? run_all_programs() : read_file(path);
     }
@@ -103,17 +104,21 @@ class Conform {
     cases_.push_back(all_cases());
   }
 
-  /// The copy that comes along, unless SHADOWGRAPH_VECTORS names another folder.
-  static std::string default_records() {
-    std::vector<fs::path> paths;
-    const char* vectors = std::getenv("SHADOWGRAPH_VECTORS");
-    if (vectors != nullptr) paths.push_back(fs::path(vectors) / "cuda_graph" / "known.jsonl");
-    paths.emplace_back(SHADOWGRAPH_RECORDS);
-    std::error_code error;
-    for (const fs::path& path : paths) {
-      if (fs::exists(path, error)) return path.string();
+  /// Those that come along, unless SHADOWGRAPH_VECTORS names another folder that has some.
+  static std::vector<std::string> default_records() {
+    std::vector<fs::path> folders;
+    if (const char* vectors = std::getenv("SHADOWGRAPH_VECTORS"); vectors != nullptr)
+      folders.push_back(fs::path(vectors) / "cuda_graph");
+    folders.emplace_back(SHADOWGRAPH_RECORDS);
+    for (const fs::path& folder : folders) {
+      std::vector<std::string> files;
+      std::error_code error;
+      for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+        if (it->path().extension() == ".jsonl") files.push_back(it->path().string());
+      std::sort(files.begin(), files.end());
+      if (!files.empty()) return files;
     }
-    return kNoRecords;
+    return {kNoRecords};
   }
 
   void read_file(const std::string& path) {

@@ -41,6 +41,13 @@ class SimDevice final : public DeviceApi {
   Status take_findings();
   /// mem.leak for every stream-ordered allocation that is still live.
   void check_leaks();
+  /// Launches exec in every order that its edges allow, up to the order of nodes that touch nothing
+  /// in common, each time on the memory as it is now, and leaves what the plain order leaves. Where
+  /// bytes differ, mem.race names the two nodes whose order decides. For graphs of kernel, memcpy,
+  /// memset, host and empty nodes; at most max_orders. Returns how many orders ran, 0 if none
+  /// could.
+  uint64_t launch_every_order(ExecHandle exec, StreamHandle s, uint64_t max_orders = 1 << 16);
+
   /// What the shadow of the buffer that holds p takes.
   struct ShadowCost {
     size_t arena_bytes = 0, shadow_bytes = 0;

@@ -49,8 +49,12 @@ class Comparison {
     compare_buffers();
     compare_maps("buffer error ", got_.buffer_errors, recorded_.buffer_errors,
                  [](int32_t error) { return std::to_string(error); });
-    compare_maps("fact ", got_.facts, recorded_.facts,
+    compare_maps("fact ", named(got_.facts), named(recorded_.facts),
                  [](const Fact& fact) { return to_string(fact); });
+    if (is_unclean(got_.facts) != is_unclean(recorded_.facts)) {
+      add("context afterwards", is_unclean(got_.facts) ? "unclean" : "clean",
+          is_unclean(recorded_.facts) ? "unclean" : "clean");
+    }
     if (got_.host_calls != recorded_.host_calls) {
       add("host_calls", std::to_string(got_.host_calls), std::to_string(recorded_.host_calls));
     }
@@ -63,6 +67,17 @@ class Comparison {
  private:
   void add(std::string field, std::string got, std::string recorded) {
     differences_.push_back({std::move(field), std::move(got), std::move(recorded)});
+  }
+
+  /// How a recorder found out that the context was left unusable is its own business (unclean_*);
+  /// that it was is not.
+  static bool is_unclean(const std::map<std::string, Fact>& facts) {
+    return std::any_of(facts.begin(), facts.end(),
+                       [](const auto& fact) { return fact.first.starts_with("unclean_"); });
+  }
+  static std::map<std::string, Fact> named(std::map<std::string, Fact> facts) {
+    std::erase_if(facts, [](const auto& fact) { return fact.first.starts_with("unclean_"); });
+    return facts;
   }
 
   void compare_steps() {

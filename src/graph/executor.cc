@@ -58,9 +58,7 @@ Clock Executor::Impl::clock_after(const Marker& marker) {
 }
 
 uint64_t Executor::Impl::enqueue(std::shared_ptr<const ExecBody> body, const WorkInfo& info) {
-  const uint64_t serial = ++last_serial;
-  const bool replays = info.phase == Phase::kReplay;
-  const Origin by{serial, memory.step(), replays ? ++launches : 0, -1, info.phase, {}};
+  const Origin by = next_origin(info.phase);
   if (sticky != DeviceError::kSuccess) {
     operations.clear();  // all done; no gaps
   } else if (eager && !memory.checked() && operations.empty() && body->conditionals.empty()) {
@@ -73,7 +71,12 @@ uint64_t Executor::Impl::enqueue(std::shared_ptr<const ExecBody> body, const Wor
   } else {
     push(std::move(body), info, by);
   }
-  return serial;
+  return by.serial;
+}
+
+Origin Executor::Impl::next_origin(Phase phase) {
+  const uint64_t launch = phase == Phase::kReplay ? ++launches : 0;
+  return {++last_serial, memory.step(), launch, -1, phase, {}};
 }
 
 void Executor::Impl::push(std::shared_ptr<const ExecBody> body, const WorkInfo& info,

@@ -50,6 +50,10 @@ class Executor {
   uint32_t add_lane();
   uint64_t enqueue(std::shared_ptr<const ExecBody> body, const WorkInfo& info);
   uint64_t last_serial() const;
+  /// Runs a body without child graphs and conditional nodes in exactly this order, after all other
+  /// work. Returns what each node accessed, by ordinal; nothing if a sticky error stands or arose.
+  std::vector<Footprint> run_in_order(std::shared_ptr<const ExecBody> body, const WorkInfo& info,
+                                      std::span<const int32_t> order);
 
   bool done(const Marker& marker) const;
   void advance();

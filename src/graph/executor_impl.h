@@ -52,6 +52,7 @@ struct Executor::Impl {
 
   // Enqueueing.
   uint64_t enqueue(std::shared_ptr<const ExecBody> body, const WorkInfo& info);
+  Origin next_origin(Phase phase);
   void push(std::shared_ptr<const ExecBody> body, const WorkInfo& info, const Origin& by);
   void prepare(Operation& op, const ExecBody& body);
   size_t run_plain(const ExecBody& body, std::optional<Suspended>* suspended);

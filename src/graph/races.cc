@@ -71,7 +71,7 @@ uintptr_t Races::first_conflict(Entry& a, Entry& b) {
 }
 
 void Races::report(const Entry& a, const Entry& b, uintptr_t at) {
-  const auto pair = std::minmax(identity(a.source, a.by), identity(b.source, b.by));
+  const auto pair = std::minmax({identity(a.source, a.by), identity(b.source, b.by)});
   if (!reported_.insert(pair).second) return;
   const auto holds = [&](const std::vector<Interval>& list) {
     return std::any_of(list.begin(), list.end(),

@@ -92,6 +92,7 @@ struct SimDevice::Impl {
   DeviceError capture_status(const SimStream& s, CaptureStatus* status) const;
   /// Is the work of every fork before the origin's dependency set? impl: this.
   static bool all_joined(void* impl, const Capture& capture);
+  struct EveryOrder;  // sim_orders.cc
 
   DeviceError account_allocations(SimStream& s, const Exec& exec);
   void point_events(const ExecBody& body, uint64_t serial);

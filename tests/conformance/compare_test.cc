@@ -86,6 +86,15 @@ TEST(Compare, EachFieldIsTold) {
   EXPECT_EQ(differences([](Record& r) { r.graphs.clear(); }).size(), 1u);
 }
 
+TEST(Compare, AnUncleanContextCountsHoweverItWasFound) {
+  Record clean, unclean, also;
+  unclean.facts["unclean_cudaDeviceSynchronize"] = int64_t{900};
+  also.facts["unclean_after"] = true;
+  EXPECT_TRUE(compare(unclean, also).empty());
+  EXPECT_EQ(compare(unclean, clean).size(), 1);
+  EXPECT_EQ(compare(clean, unclean).size(), 1);
+}
+
 TEST(Compare, AnotherCallEndsTheComparisonOfSteps) {
   EXPECT_EQ(differences([](Record& r) {
               r.steps[0] = {"cudaStreamQuery", true, 900, ""};

@@ -1,5 +1,5 @@
-// The simulated device against an H200: cuda_graph/known.jsonl of tests/data, or of the folder that
-// SHADOWGRAPH_VECTORS names.
+// The simulated device against an H200: cuda_graph/*.jsonl of tests/data, and known.jsonl of the
+// folder that SHADOWGRAPH_VECTORS names.
 #include "conformance/conformance.h"
 
 #include <gtest/gtest.h>
@@ -25,6 +25,15 @@ const RecordFile& known() {
   return file;
 }
 
+const RecordFile& more() {
+  static const RecordFile file = [] {
+    RecordFile read;
+    EXPECT_EQ(read_records(SHADOWGRAPH_TEST_DATA "/cuda_graph/more.jsonl", &read).to_string(), "ok");
+    return read;
+  }();
+  return file;
+}
+
 ProgramVerdict run(const ConformanceCase& c, const DeviceFactory& device = simulated_device) {
   return run_case(c, device, Seeds(), std::atomic<bool>(false));
 }
@@ -40,11 +49,13 @@ RecordedCase recorded(const std::string& id, const std::string& variant) {
 ConformanceCase case_of(const RecordedCase& c) { return {c.record.id, c.record.variant, &c}; }
 
 TEST(Conformance, TheSimulatedDeviceAnswersAsRecorded) {
-  ASSERT_FALSE(known().cases.empty());
-  for (const ConformanceCase& c : cases_of(known())) {
-    const ProgramVerdict verdict = run(c);
-    EXPECT_TRUE(verdict.findings.ok() && verdict.status != Conformance::kSkipped)
-        << c.id << ' ' << c.variant << ' ' << name_of(verdict.status) << ": " << verdict.why;
+  for (const RecordFile* file : {&known(), &more()}) {
+    ASSERT_FALSE(file->cases.empty());
+    for (const ConformanceCase& c : cases_of(*file)) {
+      const ProgramVerdict verdict = run(c);
+      EXPECT_TRUE(verdict.findings.ok() && verdict.status != Conformance::kSkipped)
+          << c.id << ' ' << c.variant << ' ' << name_of(verdict.status) << ": " << verdict.why;
+    }
   }
 }
 

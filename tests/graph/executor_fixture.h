@@ -25,7 +25,7 @@ class Body {
     const auto node = static_cast<int32_t>(body_.nodes.size());
     ExecNode& n = body_.nodes.emplace_back();
     n.label = label_of(params);
-    n.pointers = bake_pointers(memory, params);
+    n.pointers = bake_pointers(memory, host_block, params);
     n.params = std::move(params);
     n.source = {static_cast<uint64_t>(node) + 1 + base};
     n.before.assign(after);
@@ -54,6 +54,7 @@ class Body {
   }
 
   uint64_t base = 0;  // of the source handles
+  HostBlockOf host_block;
 
  private:
   ExecBody body_;
@@ -107,9 +108,7 @@ class ExecutorTest : public testing::Test {
 
   /// One operation outside graphs.
   Marker run(uint32_t lane, NodeParams params, std::vector<Marker> after = {}) {
-    std::vector<BakedPointer> pointers = bake_pointers(*memory, params);
-    for (BakedPointer& p : pointers)
-      if (p.block == 0) p.offset = executor->host_block_of(p.address);
+    std::vector<BakedPointer> pointers = bake_pointers(*memory, host_block(), params);
     return enqueue(lane, single_node_body(std::move(params), std::move(pointers)), Phase::kEager,
                    std::move(after));
   }
@@ -122,7 +121,11 @@ class ExecutorTest : public testing::Test {
     executor->advance();
     return {serial, {}};
   }
+  HostBlockOf host_block() {
+    return [this](const void* p) { return executor->host_block_of(p); };
+  }
   int32_t add_to(Body& body, NodeParams params, std::initializer_list<int32_t> after = {}) {
+    body.host_block = host_block();
     return body.add(*memory, std::move(params), after);
   }
   int32_t nest(Body& body, NodeParams params, std::initializer_list<const Body*> bodies,

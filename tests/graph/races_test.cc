@@ -1,6 +1,8 @@
 // Races: what is unordered is found, in every schedule and once; what is ordered never is.
 #include "graph/races.h"
 
+#include <numeric>
+
 #include "executor_fixture.h"
 
 namespace shadowgraph {
@@ -302,7 +304,9 @@ TEST_F(RacesTest, TheLogIsBounded) {
   for (uint64_t tick = 1; tick < 200; ++tick) {
     Ordering op;
     op.position = {1, tick};
-    races.access({op, {}, {.serial = tick}, {}, false}, every_other);
+    Origin by;
+    by.serial = tick;
+    races.access({op, {}, by, {}, false}, every_other);
   }
   EXPECT_EQ(races.intervals(), size_t{1} << 18);
 }
