@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli.h"
+#include "fuzz/device_grid.h"
 #include "fuzz/fuzz.h"
 
 namespace shadowgraph::cli {
@@ -15,12 +16,15 @@ struct Options {
   uint64_t cases = 0;
   uint64_t first = 0;
   bool seconds_given = false;
+  int exhaustive = 0;  // calls of the device grid; 0: random attention cases
 };
 
 constexpr char kExamples[] =
     "  shadowgraph fuzz                             one minute on all cores\n"
     "  shadowgraph fuzz --cases 100000 --seed 7\n"
     "  shadowgraph fuzz --seed 7 --first 123 --cases 1    one case again: what a finding prints\n"
+    "  shadowgraph fuzz --exhaustive device-5       every small program of streams, events, "
+    "captures\n"
     "Each case is a random call (paged or ragged, any dtype, mask, layout), with NaN in every byte "
     "that no query may\n"
     "see. Exact data must give the known bits, other data must lie within the derived bound of a "
@@ -61,8 +65,38 @@ CoverageReport coverage_of(const std::string& name, int64_t cases) {
   return {name.substr(0, space), name.substr(space + 1), "eager", cases};
 }
 
+/// All device programs of the small scope.
+int run_exhaustive(Options& options) {
+  catch_interrupts();
+  Report report = start_report("fuzz", options.common);
+  const auto start = std::chrono::steady_clock::now();
+  DeviceGridResult result;
+  {
+    Progress progress(options.common, "parts");
+    result = run_device_grid(
+        options.exhaustive, options.common.num_threads(), options.common.max_findings,
+        [&](size_t done, size_t of) {
+          progress.update(static_cast<double>(done) / static_cast<double>(of),
+                          static_cast<int64_t>(done), 0);
+        },
+        interrupted());
+  }
+  const std::string grid = "device-" + std::to_string(options.exhaustive);
+  report.interrupted = interrupted();
+  report.cases = static_cast<int64_t>(result.programs);
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  for (Finding f : std::as_const(result.findings).findings()) {
+    f.reproduce = "shadowgraph fuzz --exhaustive " + grid;
+    report.findings.push_back(std::move(f));
+  }
+  for (const auto& [code, calls] : result.coverage.codes)
+    report.coverage.push_back({grid, std::string(name_of(code)), "eager", calls});
+  return finish(report, options.common);
+}
+
 int run(Options& options) {
   apply(options.common);
+  if (options.exhaustive != 0) return run_exhaustive(options);
   FuzzOptions fuzz;
   fuzz.seed = options.common.seed;
   fuzz.first = options.first;
@@ -120,6 +154,10 @@ Verb add_fuzz(CLI::App& app) {
   add_number(command, "--max-findings", options->common.max_findings, size_t{1},
              std::numeric_limits<size_t>::max(),
              "Stop after N findings, and list no more than these (default 100)");
+  add_choice(command, "--exhaustive", options->exhaustive,
+             {{"device-3", 3}, {"device-4", 4}, {"device-5", 5}},
+             "Instead, all programs of up to so many device calls: `shadowgraph list grids`")
+      ->excludes(seconds);
   add_common_options(command, options->common);
   return {&command, [options, seconds] {
             options->seconds_given = seconds->count() > 0;

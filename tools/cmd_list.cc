@@ -50,6 +50,14 @@ Listing programs() {
   return listing;
 }
 
+Listing grids() {
+  return {"grids",
+          {"name", "programs", "what"},
+          {{"device-3", "3622", "all programs of up to 3 calls over 2 streams, 1 event, 3 modes"},
+           {"device-4", "68782", "up to 4 calls: about 2 s"},
+           {"device-5", "1306832", "up to 5 calls: about 40 s on two cores"}}};
+}
+
 struct Options {
   Common common;
   std::function<Listing()> kind;
@@ -61,6 +69,7 @@ constexpr char kExamples[] =
     "  shadowgraph list arithmetics       what error bounds assume of each kernel, as in "
     "check/arithmetic.h\n"
     "  shadowgraph list programs          what `shadowgraph conformance` runs\n"
+    "  shadowgraph list grids             what `shadowgraph fuzz --exhaustive` walks\n"
     "  shadowgraph list targets           instruction sets of this machine";
 
 }  // namespace
@@ -73,6 +82,7 @@ Verb add_list(CLI::App& app) {
                                         {"invariants", invariants},
                                         {"arithmetics", arithmetics},
                                         {"programs", programs},
+                                        {"grids", grids},
                                         {"targets", targets}},
                                        "What to list")
       ->required();

@@ -83,6 +83,38 @@ void DeviceCoverage::add(const DeviceCoverage& other) {
   for (const auto& [step, n] : other.transitions) transitions[step] += n;
 }
 
+namespace {
+
+/// What captures are made of comes more often than what breaks them.
+DeviceVerb choose_verb(Choices& choices) {
+  using enum DeviceVerb;
+  return choices.of({kKernel,
+                     kKernel,
+                     kKernel,
+                     kBegin,
+                     kBegin,
+                     kBegin,
+                     kRecord,
+                     kRecord,
+                     kRecord,
+                     kWait,
+                     kWait,
+                     kWait,
+                     kEnd,
+                     kEnd,
+                     kMemset,
+                     kMalloc,
+                     kMallocAsync,
+                     kCopyLegacy,
+                     kStreamSynchronize,
+                     kEventSynchronize,
+                     kEventQuery,
+                     kDeviceSynchronize,
+                     kExchangeMode});
+}
+
+}  // namespace
+
 DeviceProgram generate_device_program(Choices& choices) {
   DeviceProgram program;
   program.blocking = choices.below(2) == 1;
@@ -91,11 +123,11 @@ DeviceProgram generate_device_program(Choices& choices) {
   const uint32_t calls = 1 + choices.below(12);
   for (uint32_t i = 0; i < calls; ++i) {
     DeviceCall c;
-    c.verb = static_cast<DeviceVerb>(choices.below(std::size(kVerbs)));
+    c.verb = choose_verb(choices);
     if (has_stream(c.verb)) c.stream = static_cast<uint8_t>(choices.below(streams));
     if (has_event(c.verb)) c.event = static_cast<uint8_t>(choices.below(events));
     if (has_mode(c.verb)) c.mode = static_cast<CaptureMode>(choices.below(3));
-    c.thread_b = choices.below(threads) == 1;
+    c.thread_b = threads == 2 && choices.one_in(4);
     program.calls.push_back(c);
   }
   return program;
