@@ -32,7 +32,7 @@ PUBLIC = {
     "status": "core", "access": "core", "kernel": "graph", "device_api": "graph", "arena": "graph", "annotations": "graph", "graph": "graph",
     "sim_device": "graph", "device_errors": "graph", "device_calls": "graph", "dtype": "core", "tensor_view": "core", "version": "core",
     "batch": "attn", "params": "attn", "kv_cache": "attn", "lse": "attn", "attention": "attn",
-    "shadowgraph": "attn",
+    "shadowgraph": "backends",
 }  # fmt: skip
 LIBRARY = {"core", "attn", "kernels", "graph", "backends"}
 THIRD_PARTY = ("Eigen/", "fmt/", "nlohmann/", "CLI/", "gtest/", "rapidcheck", "benchmark/")

@@ -7,13 +7,23 @@
 //   lse.h          LSE with its base in the type
 //   status.h       Status and Finding: every fault of an input at once
 //   tensor_view.h  TensorView, dtype.h DType
+//
+// Recording and replay, on a device that sees what a GPU does not tell:
+//
+//   graph.h        Stream, Graph, GraphExec: launch, record, replay; same_launches
+//   kernel.h       Kernel, KernelLaunch: a launch as data, access.h its footprint
+//   arena.h        Arena: named device buffers with lifetimes, annotations.h owners and steps
+//   sim_device.h   SimDevice, the device on the CPU; device_api.h DeviceApi, CUDA's calls
 #pragma once
 
+#include "shadowgraph/arena.h"
 #include "shadowgraph/attention.h"
 #include "shadowgraph/batch.h"
+#include "shadowgraph/graph.h"
 #include "shadowgraph/kv_cache.h"
 #include "shadowgraph/lse.h"
 #include "shadowgraph/params.h"
+#include "shadowgraph/sim_device.h"
 #include "shadowgraph/status.h"
 #include "shadowgraph/tensor_view.h"
 #include "shadowgraph/version.h"
