@@ -263,7 +263,8 @@ class DeviceApi : public Annotations {
                                                     std::span<const NodeHandle> dependencies,
                                                     std::span<const EdgeData> edge_data,
                                                     CaptureMode mode) = 0;
-  /// g may be null (the graph is lost); it is set to no graph where the call fails.
+  /// g may be null: a graph that the capture made is lost. It is set to no graph where the call
+  /// fails.
   virtual DeviceError stream_end_capture(StreamHandle s, GraphHandle* g) = 0;
   virtual DeviceError stream_is_capturing(StreamHandle s, CaptureStatus* status) = 0;
   virtual DeviceError stream_get_capture_info(StreamHandle s, CaptureInfo* info) = 0;

@@ -88,8 +88,10 @@ struct LaunchFrame {
   /// Nothing else on the device can run: what waits for it waits for ever (a spin runs out of its
   /// clocks).
   bool stalled = false;
-  /// Sets a conditional handle (cudaGraphSetConditional); null outside a graph.
-  void (*set_conditional)(LaunchFrame& frame, uint64_t handle, uint32_t value) = nullptr;
+  /// Sets a conditional handle (cudaGraphSetConditional). Never null: no effect where no such
+  /// handle is.
+  void (*set_conditional)(LaunchFrame& frame, uint64_t handle,
+                          uint32_t value) = [](LaunchFrame&, uint64_t, uint32_t) {};
   void* context = nullptr;  // the device's
 
   template <class T>

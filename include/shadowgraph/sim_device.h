@@ -3,7 +3,8 @@
 // `shadowgraph list invariants`.
 //
 // Work runs under one single-threaded scheduler that advances inside API calls, in whichever thread
-// makes them; the same seed and the same calls give the same history.
+// makes them; the same seed and the same calls give the same history. A call that waits holds the
+// device: what another thread would do to end the wait comes too late.
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "attn/page_table.h"
 #include "attn/validate.h"
 #include "kernels/footprint.h"
 
@@ -151,14 +152,22 @@ PagedAttention call_of(const LaunchFrame& f) {
   return c;
 }
 
-void poison_outputs(const PagedAttention& c) {
+/// fn(tensor, first element, elements) for every contiguous run of the outputs.
+template <class Fn>
+void for_each_output(const PagedAttention& c, Fn fn) {
   for (int64_t row = 0; row < c.out.shape[0]; ++row) {
     for (int64_t head = 0; head < c.out.shape[1]; ++head) {
-      std::memset(c.out.at(row, head, 0), 0xff,
-                  static_cast<size_t>(c.out.shape[2]) * size_of(c.out.dtype));
-      if (c.lse.defined()) std::memset(c.lse.tensor.at(row, head), 0xff, sizeof(float));
+      fn(c.out, c.out.offset(row, head, 0), c.out.shape[2]);
+      if (c.lse.defined()) fn(c.lse.tensor, c.lse.tensor.offset(row, head), int64_t{1});
     }
   }
+}
+
+void poison_outputs(const PagedAttention& c) {
+  for_each_output(c, [](const TensorView& t, int64_t offset, int64_t count) {
+    const auto size = static_cast<int64_t>(size_of(t.dtype));
+    std::memset(t.data + offset * size, 0xff, static_cast<size_t>(count * size));
+  });
 }
 
 Progress body(LaunchFrame& f) {
@@ -173,36 +182,54 @@ void add_whole(Footprint* spans, std::span<const T> s, Access access = Access::k
     spans->push_back({s.data(), 0, static_cast<int64_t>(s.size()), sizeof(T), access});
 }
 
-/// The page ids of a request's keys, as far as its table row goes.
-std::span<const int32_t> page_ids(const PagedAttention& c, size_t request) {
-  if (c.pages.form != PageTable::Form::kDense) return c.pages.kv_indices;
-  const auto row = c.pages.page_table.subspan(request * static_cast<size_t>(c.pages.max_pages),
-                                              static_cast<size_t>(c.pages.max_pages));
-  const int64_t keys = c.pages.cache_seqlens[request];
-  const int64_t pages = (keys + c.cache.page_size - 1) / c.cache.page_size;
-  return row.first(static_cast<size_t>(std::clamp<int64_t>(pages, 0, c.pages.max_pages)));
+/// Page ids that a request's length asks for (the table's length, if it is CSR), and those of them
+/// that lie in its row.
+struct PageIds {
+  int64_t first = 0, count = 0;
+  std::span<const int32_t> known;
+};
+
+PageIds page_ids(const PagedAttention& c, int64_t request) {
+  const PageTable& t = c.pages;
+  const auto of = [](std::span<const int32_t> ids, int64_t first, int64_t count, int64_t room) {
+    const int64_t known = std::clamp<int64_t>(count, 0, room);
+    return PageIds{first, count,
+                   ids.subspan(static_cast<size_t>(first), static_cast<size_t>(known))};
+  };
+  if (t.form == PageTable::Form::kCsr)
+    return of(t.kv_indices, 0, t.kv_indptr.back(), static_cast<int64_t>(t.kv_indices.size()));
+  const int64_t keys = t.cache_seqlens[static_cast<size_t>(request)];
+  return of(t.page_table, request * t.max_pages, pages_for(keys, c.cache.page_size), t.max_pages);
 }
 
-/// Of a call that is refused: its metadata, and the pages beyond the pool that it names.
+/// Of a call that is refused: its metadata, also past the table's end, the pages beyond the pool
+/// that it names, and the outputs.
 void add_corrupt(const PagedAttention& c, Footprint* spans) {
   add_whole(spans, c.cu_seqlens_q);
   add_whole(spans, c.pages.cache_seqlens);
   add_whole(spans, c.pages.kv_indptr);
   add_whole(spans, c.pages.last_page_len);
+  add_whole(spans, c.params.sinks);
+  add_whole(spans, c.params.custom_mask.mask_indptr);
   const bool dense = c.pages.form == PageTable::Form::kDense;
   const int64_t rows = dense ? c.pages.batch() : 1;
   for (int64_t i = 0; i < rows; ++i) {
-    const std::span<const int32_t> ids = page_ids(c, static_cast<size_t>(i));
-    add_whole(spans, ids);
-    for (const int32_t id : ids) {
+    const int32_t* table = (dense ? c.pages.page_table : c.pages.kv_indices).data();
+    const int32_t row = dense ? static_cast<int32_t>(i) : -1;
+    const PageIds ids = page_ids(c, i);
+    spans->push_back({table, ids.first, ids.count, sizeof(int32_t), Access::kRead, row});
+    for (const int32_t id : ids.known) {
       if (id >= 0 && id < c.cache.num_pages) continue;
       for (const KvPlane* p : {&c.cache.k, &c.cache.v}) {
         spans->push_back({p->data, id * p->page_stride, p->head_dim,
-                          static_cast<uint32_t>(size_of(p->dtype)), Access::kRead,
-                          dense ? static_cast<int32_t>(i) : -1});
+                          static_cast<uint32_t>(size_of(p->dtype)), Access::kRead, row});
       }
     }
   }
+  for_each_output(c, [&](const TensorView& t, int64_t offset, int64_t count) {
+    spans->push_back(
+        {t.data, offset, count, static_cast<uint32_t>(size_of(t.dtype)), Access::kWrite});
+  });
 }
 
 void footprint(const LaunchFrame& f, Footprint* spans) {

@@ -161,7 +161,6 @@ void wild_footprint(const LaunchFrame& f, Footprint* spans) {
 Progress cold2_body(LaunchFrame& f) { return store_one(f, f.scalar<int32_t>(1) + 1); }
 
 void set_handle(LaunchFrame& f, size_t arg, int32_t value) {
-  if (f.set_conditional == nullptr) return;
   f.set_conditional(f, f.scalar<uint64_t>(arg), static_cast<uint32_t>(value));
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/laws.h"
+#include "graph/device_status.h"
 #include "graph/memory.h"
 
 namespace shadowgraph {
@@ -19,16 +20,6 @@ struct Bound {
   std::byte* staging = nullptr;   // pinned; null until something may be written
   std::vector<Elements> written;  // since the last upload
 };
-
-Status device_status(std::string_view call, DeviceError error) {
-  Status status;
-  if (error != DeviceError::kSuccess) {
-    status.add(make_finding(
-        "graph.device_error", at(std::string(call)), "cudaSuccess",
-        std::string(name_of(error)) + " (" + std::to_string(static_cast<int32_t>(error)) + ")"));
-  }
-  return status;
-}
 
 /// None if the shape is not one that memory can have.
 std::optional<size_t> bytes_of(const BufferSpec& spec) {

@@ -111,8 +111,12 @@ DeviceError Captures::enter_enqueue(const SimStream& s, bool* captures) {
   return s.capture->invalidated ? kStreamCaptureInvalidated : kSuccess;
 }
 
-DeviceError Captures::begin(SimStream& s, CaptureMode mode, const ThreadState& thread,
-                            GraphHandle graph, DependencySet dependencies) {
+bool Captures::captures_into(GraphHandle graph) const {
+  return std::any_of(open_.begin(), open_.end(), [&](const auto& c) { return c->graph == graph; });
+}
+
+void Captures::begin(SimStream& s, CaptureMode mode, const ThreadState& thread, GraphHandle graph,
+                     DependencySet dependencies) {
   auto capture = std::make_unique<Capture>();
   capture->id = ++last_id_;
   capture->origin = &s;
@@ -123,7 +127,6 @@ DeviceError Captures::begin(SimStream& s, CaptureMode mode, const ThreadState& t
   s.capture = capture.get();
   s.dependencies = std::move(dependencies);
   open_.push_back(std::move(capture));
-  return kSuccess;
 }
 
 std::unique_ptr<Capture> Captures::take(Capture* c) {

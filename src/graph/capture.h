@@ -53,6 +53,7 @@ struct Capture {
   uint64_t thread = 0;
   CaptureMode mode = CaptureMode::kGlobal;
   GraphHandle graph;
+  bool users_graph = false;  // cudaStreamBeginCaptureToGraph
   bool invalidated = false;
   std::vector<SimStream*> participants;  // origin first
   /// Dependency sets of forked streams that were destroyed.
@@ -89,10 +90,11 @@ class Captures {
   DeviceError enter_enqueue(const SimStream& s, bool* captures);
 
   // Capture.
-  DeviceError begin(SimStream& s, CaptureMode mode, const ThreadState& thread, GraphHandle graph,
-                    DependencySet dependencies);
-  /// Rule 6 up to the join; the caller has found out whether all forks are joined. terminal: the
-  /// capture is over and taken out.
+  void begin(SimStream& s, CaptureMode mode, const ThreadState& thread, GraphHandle graph,
+             DependencySet dependencies);
+  /// Is an open capture adding to this graph?
+  bool captures_into(GraphHandle graph) const;
+  /// Rule 6. is_joined says whether the work of all forks is before the origin's dependency set.
   struct End {
     DeviceError error = DeviceError::kSuccess;
     std::unique_ptr<Capture> over;  // set if the capture is over, whatever the error

@@ -85,6 +85,7 @@ std::shared_ptr<const ExecBody> build_body(GraphStore& store, const StoredGraph&
     ExecNode& e = body->nodes.emplace_back();
     e.params = node.params;
     e.pointers = node.pointers;
+    e.reservation = node.reservation;
     e.source = node.handle;
     e.label = label_of(node.params);
     e.before = std::move(links.before[i]);

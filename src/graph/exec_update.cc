@@ -36,6 +36,7 @@ class Update {
     paired_.assign(g_.nodes.size(), false);
     body_ = std::make_shared<ExecBody>(old_);
     body_->conditionals = g_.conditionals;
+    body_->misplaced = -1;
     return pair_all() && accepts_order() ? body_ : nullptr;
   }
 
@@ -85,10 +86,12 @@ class Update {
     for (size_t i = 0; i < inside.size(); ++i) {
       auto body = update_body(store_, freedom_, *node.bodies[i], *store_.find(inside[i]), &info_);
       if (body == nullptr) return false;
+      if (body->misplaced >= 0) body_->misplaced = ordinal_of(node);
       node.bodies[i] = std::move(body);
     }
     node.params = from.params;
     node.pointers = from.pointers;
+    node.reservation = from.reservation;
     node.label = label_of(from.params);
     return true;
   }
@@ -98,7 +101,8 @@ class Update {
   bool accepts_order() {
     bool identity = true, same = true;
     for (size_t i = 0; i < g_.nodes.size(); ++i) {
-      identity = identity && partner_[i] == static_cast<int32_t>(i);
+      const auto node = static_cast<int32_t>(i);
+      if (identity && partner_[i] != node) identity = false, body_->misplaced = node;
       std::vector<int32_t> old = old_.nodes[i].before, now = links_.before[i];
       std::sort(old.begin(), old.end());
       std::sort(now.begin(), now.end());
@@ -109,6 +113,9 @@ class Update {
     return fail(UpdateResult::kTopologyChanged);
   }
 
+  int32_t ordinal_of(const ExecNode& node) const {
+    return static_cast<int32_t>(&node - body_->nodes.data());
+  }
   NodeHandle handle(size_t b) const { return g_.nodes[b].handle; }
   bool fail(UpdateResult result, NodeHandle node = {}) {
     info_ = {result, node, {}};

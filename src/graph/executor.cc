@@ -9,7 +9,12 @@ namespace shadowgraph {
 namespace {
 
 constexpr size_t kMaxOperations = size_t{1} << 16;  // whose clocks are kept
-constexpr size_t kHostLane = 0;                     // in clocks; lane i is i + 1
+// Rounds without progress before what waits is told that nothing moves: a kernel that takes its
+// time counts its calls, and is not to lose against one that waits for it.
+constexpr int kQuietRounds = 3;
+// From here on a lane is used again even if the host has not seen its work done: what races with
+// the work of streams that are destroyed is then no longer told from what comes after it.
+constexpr size_t kManyLanes = 256;
 
 bool holds(const ExecBody& body, NodeHandle node) {
   return std::any_of(body.nodes.begin(), body.nodes.end(), [&](const ExecNode& n) {
@@ -57,6 +62,22 @@ Clock Executor::Impl::clock_after(const Marker& marker) {
   return node < 0 ? op->order.end() : op->order.end_of({op->run, node});
 }
 
+uint32_t Executor::Impl::add_lane() {
+  // Its work goes on counting, so the old work is before the new: as the host that saw it done
+  // says.
+  const auto again = std::find_if(removed_lanes.begin(), removed_lanes.end(), [&](uint32_t i) {
+    const bool seen = !memory.checked() || host.covers({i, lanes[i].tick});
+    return lanes[i].queue.empty() && (seen || lanes.size() >= kManyLanes);
+  });
+  if (again == removed_lanes.end()) {
+    lanes.emplace_back();
+    return static_cast<uint32_t>(lanes.size() - 1);
+  }
+  const uint32_t lane = *again;
+  removed_lanes.erase(again);
+  return lane;
+}
+
 uint64_t Executor::Impl::enqueue(std::shared_ptr<const ExecBody> body, const WorkInfo& info) {
   const Origin by = next_origin(info.phase);
   if (sticky != DeviceError::kSuccess) {
@@ -92,7 +113,7 @@ void Executor::Impl::push(std::shared_ptr<const ExecBody> body, const WorkInfo& 
   op.after = info.after;
   op.owners = owners;
   op.conditionals.assign_defaults(body->conditionals);
-  op.order.position = {info.lane + size_t{1}, ++lane.tick};
+  op.order.position = {info.lane, ++lane.tick};
   if (memory.checked()) {
     op.order.before = host;
     op.order.before.add(lane.queue.empty() ? lane.last : lane.queue.back()->order.end());
@@ -149,7 +170,7 @@ void Executor::Impl::start(Operation& op, Lane& lane) {
 }
 
 void Executor::Impl::finish(Operation& op) {
-  Lane& lane = lanes[op.order.position.lane - 1];
+  Lane& lane = lanes[op.order.position.lane];
   op.done = true;
   op.graph.reset();
   lane.queue.pop_front();
@@ -195,7 +216,7 @@ void Executor::Impl::wake() {
       lane.queue.front()->graph->wake();
 }
 
-void Executor::Impl::advance() {
+void Executor::Impl::advance(bool all) {
   if (operations.empty()) return;
   wake();
   while (sticky == DeviceError::kSuccess) {
@@ -204,7 +225,8 @@ void Executor::Impl::advance() {
     uint32_t chosen = 0;
     if (!eager) {
       const auto bound = static_cast<uint32_t>(steps.size());
-      chosen = choose(bound + 1);
+      const uint32_t choices = bound + (all ? 0 : 1);
+      if (choices > 1) chosen = choose(choices);
       if (chosen == bound) return;  // the rest comes later
     }
     run(steps[chosen]);
@@ -213,21 +235,20 @@ void Executor::Impl::advance() {
 
 template <class Finished>
 void Executor::Impl::run_until(Finished finished) {
-  bool moved = true;  // something got done since all sleepers were woken
+  int quiet = 0;  // rounds since something got done
   while (sticky == DeviceError::kSuccess && !finished()) {
     find_steps();
     if (steps.empty()) {
-      if (!moved && stalled) {
+      if (stalled) {
         drop_stuck();
-      } else {
-        stalled = !moved;
+        quiet = 0;
       }
-      moved = false;
+      stalled = ++quiet > kQuietRounds;
       wake();
       continue;
     }
     const auto bound = static_cast<uint32_t>(steps.size());
-    if (run(steps[bound > 1 && !eager ? choose(bound) : 0])) moved = true, stalled = false;
+    if (run(steps[bound > 1 && !eager ? choose(bound) : 0])) quiet = 0, stalled = false;
   }
   stalled = false;
 }
@@ -269,22 +290,10 @@ void Executor::Impl::forget() {
   for (const Lane& lane : lanes)
     for (const Operation* op : lane.queue) seen.intersect(op->order.before);
   races.forget(seen);
-  std::erase_if(freed, [&](const Freed& f) { return seen.covers(f.position); });
+  std::erase_if(freed, [&](const auto& f) { return seen.covers(f.second.position); });
   while (!operations.empty() && operations.front().done &&
          seen.covers(operations.front().order.position))
     operations.pop_front();
-}
-
-bool Executor::Impl::host_access(const Footprint& accessed, std::string_view what) {
-  const Origin by{0, memory.step(), 0, -1, Phase::kEager, what};
-  use_owners(owners);
-  if (!memory.judge(by, {}, accessed, findings)) return false;
-  if (!memory.checked()) return true;
-  const Ordering order{{kHostLane, ++host_tick}, host, {}};
-  host.add(order.position);
-  races.access({order, {}, by, {}, true}, accessed);
-  memory.commit(by, accessed);
-  return true;
 }
 
 Executor::Executor(DeviceMemory& memory, Choose choose, bool eager, ExecutorHooks hooks,
@@ -292,16 +301,16 @@ Executor::Executor(DeviceMemory& memory, Choose choose, bool eager, ExecutorHook
     : impl_(std::make_unique<Impl>(memory, std::move(choose), eager, std::move(hooks), findings)) {}
 Executor::~Executor() = default;
 
-uint32_t Executor::add_lane() {
-  impl_->lanes.emplace_back();
-  return static_cast<uint32_t>(impl_->lanes.size() - 1);
-}
+uint32_t Executor::add_lane() { return impl_->add_lane(); }
+void Executor::remove_lane(uint32_t lane) { impl_->removed_lanes.push_back(lane); }
+size_t Executor::lanes() const { return impl_->lanes.size(); }
 uint64_t Executor::enqueue(std::shared_ptr<const ExecBody> body, const WorkInfo& info) {
   return impl_->enqueue(std::move(body), info);
 }
 uint64_t Executor::last_serial() const { return impl_->last_serial; }
 bool Executor::done(const Marker& marker) const { return impl_->done(marker); }
-void Executor::advance() { impl_->advance(); }
+void Executor::advance() { impl_->advance(false); }
+void Executor::drain() { impl_->advance(true); }
 
 void Executor::wait(const Marker& marker) {
   impl_->run_until([&] { return impl_->done(marker); });
@@ -318,9 +327,6 @@ void Executor::wait_all() {
 void Executor::observe(const Marker& marker) {
   impl_->host.add(impl_->clock_after(marker));
   impl_->forget();
-}
-bool Executor::host_access(const Footprint& spans, std::string_view what) {
-  return impl_->host_access(spans, what);
 }
 DeviceError Executor::sticky() const { return impl_->sticky; }
 

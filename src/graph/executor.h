@@ -28,8 +28,6 @@ using Choose = std::function<uint32_t(uint32_t bound)>;
 struct ExecutorHooks {
   /// Where the event stands: an event-wait node waits for it.
   std::function<Marker(EventHandle)> marker_of;
-  /// An event-record node ran.
-  std::function<void(EventHandle)> recorded;
   /// Around a host function: API calls that it makes are refused.
   std::function<void(bool inside)> host_function;
 };
@@ -48,6 +46,10 @@ class Executor {
   ~Executor();
 
   uint32_t add_lane();
+  /// Nothing more is enqueued on it. What is pending goes on; then add_lane() may hand it out
+  /// again.
+  void remove_lane(uint32_t lane);
+  size_t lanes() const;
   uint64_t enqueue(std::shared_ptr<const ExecBody> body, const WorkInfo& info);
   uint64_t last_serial() const;
   /// Runs a body without child graphs and conditional nodes in exactly this order, after all other
@@ -57,14 +59,13 @@ class Executor {
 
   bool done(const Marker& marker) const;
   void advance();
+  /// Runs all that can run now. The host has not seen it: no order follows from it.
+  void drain();
   /// Runs until done. The host has then seen it: everything enqueued later is ordered after it.
   void wait(const Marker& marker);
   void wait_all();
   /// The host has seen that marker is done (a query said so).
   void observe(const Marker& marker);
-  /// An access of the host itself, or one that the host orders by hand: judged and marked at once.
-  /// False: outside mapped memory.
-  bool host_access(const Footprint& spans, std::string_view what);
   /// IllegalAddress once some work accessed unmapped memory; from then on nothing runs.
   DeviceError sticky() const;
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,7 @@ struct Executor::Impl {
       : memory(m), choose(std::move(c)), eager(e), hooks(std::move(h)), findings(f), races(m, f) {}
 
   // Enqueueing.
+  uint32_t add_lane();
   uint64_t enqueue(std::shared_ptr<const ExecBody> body, const WorkInfo& info);
   Origin next_origin(Phase phase);
   void push(std::shared_ptr<const ExecBody> body, const WorkInfo& info, const Origin& by);
@@ -68,7 +70,8 @@ struct Executor::Impl {
   void collect(Operation& op, RunningGraph& graph);
   /// Fills steps_ with what can run: all, or if eager the first.
   void find_steps();
-  void advance();
+  /// all: whatever can run, not just as much as is chosen.
+  void advance(bool all);
   template <class Finished>
   void run_until(Finished finished);
   void wake();
@@ -78,7 +81,6 @@ struct Executor::Impl {
   // The host.
   Clock clock_after(const Marker& marker);
   void forget();
-  bool host_access(const Footprint& spans, std::string_view what);
 
   // Running. run: did something get done?
   bool run(const Step& step);
@@ -88,6 +90,8 @@ struct Executor::Impl {
   Outcome run_set(const Step& step, const MemsetParams& set);
   Outcome run_host(const HostParams& host);
   Outcome run_allocation(const Step& step, const void* address, bool frees);
+  void note_freed(const std::byte* begin, const std::byte* end, const Ordering& by);
+  void order_after_frees(const std::byte* begin, const std::byte* end, Ordering* order) const;
   void complete(Operation& op, RunningGraph* graph, int32_t node);
   bool enter(Operation& op, RunningGraph& graph, int32_t node, int32_t iteration);
   std::shared_ptr<const ExecBody> chosen_body(Operation& op, const Step& step, int32_t iteration);
@@ -112,9 +116,9 @@ struct Executor::Impl {
 
   std::deque<Operation> operations;  // by serial, without gaps; done ones until they are forgotten
   std::vector<Lane> lanes;
+  std::vector<uint32_t> removed_lanes;
   uint64_t last_serial = 0, launches = 0;
   Clock host;
-  uint64_t host_tick = 0;
   DeviceError sticky = DeviceError::kSuccess;
 
   std::vector<Step> steps;
@@ -125,14 +129,14 @@ struct Executor::Impl {
   HostBlocks host_blocks;
   StagedCopies staged;
   Owners owners, owners_in_use;
-  /// Stream-ordered memory that was freed: who has it next comes after that.
+  /// Stream-ordered memory that was freed, by its begin, disjoint: who has it next comes after
+  /// that.
   struct Freed {
-    const std::byte* p;
-    size_t bytes;
+    const std::byte* end;
     Position position;
     Clock clock;
   };
-  std::vector<Freed> freed;
+  std::map<const std::byte*, Freed> freed;
 };
 
 }  // namespace shadowgraph

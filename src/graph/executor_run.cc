@@ -1,6 +1,7 @@
 // Executor: what running one node does.
 #include <algorithm>
 
+#include "graph/asan_guard.h"
 #include "graph/executor_impl.h"
 
 namespace shadowgraph {
@@ -61,7 +62,7 @@ size_t Executor::Impl::run_plain(const ExecBody& body, std::optional<Suspended>*
 /// The newest operation goes on where run_plain stopped.
 void Executor::Impl::resume_after(size_t done, std::optional<Suspended> suspended) {
   Operation& op = operations.back();
-  start(op, lanes[op.order.position.lane - 1]);
+  start(op, lanes[op.order.position.lane]);
   const std::vector<int32_t>& order = op.run->body->order;
   for (size_t i = 0; i < done; ++i) op.graph->complete(order[i]);
   if (suspended)
@@ -94,10 +95,7 @@ Executor::Impl::Outcome Executor::Impl::run_node(const Step& step) {
     return run_allocation(step, made->address, false);
   if (const auto* ended = std::get_if<MemFreeParams>(&node.params))
     return run_allocation(step, ended->address, true);
-  if (const auto* event = std::get_if<EventRecordParams>(&node.params)) {
-    hooks.recorded(event->event);
-    return Outcome::kDone;
-  }
+  if (std::holds_alternative<EventRecordParams>(node.params)) return Outcome::kDone;
   if (std::holds_alternative<EventWaitParams>(node.params)) {
     for (const auto& [waiting, marker] : step.op->event_waits)
       if (waiting == &node && memory.checked())
@@ -164,7 +162,7 @@ Executor::Impl::Outcome Executor::Impl::run_kernel(const Step& step, const Kerne
   const Footprint& accessed = suspended != nullptr ? suspended->spans : spans;
   const bool rewrites = staged.are_written_by(accessed);
   if (rewrites) staged.note_changes();
-  const Progress progress = launch.kernel->body(frame);
+  const Progress progress = run_body(memory, node_of(step).pointers, accessed, frame);
   if (rewrites) staged.accept_changes();
   if (progress == Progress::kDone) {
     if (memory.checked()) memory.commit(origin_of(step), accessed);
@@ -235,11 +233,9 @@ Executor::Impl::Outcome Executor::Impl::run_allocation(const Step& step, const v
   if (found == nullptr) return Outcome::kDone;
   const DeviceMemory::Allocation allocation = *found;
   const auto* begin = static_cast<const std::byte*>(address);
+  const auto* end = begin + allocation.bytes;
   if (memory.checked()) {
-    if (!frees)
-      for (const Freed& f : freed)
-        if (f.p < begin + allocation.bytes && begin < f.p + f.bytes)
-          step.op->order.before.add(f.clock);
+    if (!frees) order_after_frees(begin, end, &step.op->order);
     spans.assign(1, {.buffer = p,
                      .first = 0,
                      .count = static_cast<int64_t>(allocation.bytes),
@@ -251,11 +247,36 @@ Executor::Impl::Outcome Executor::Impl::run_allocation(const Step& step, const v
     frees ? memory.end_graph_allocation(p, origin_of(step))
           : memory.begin_graph_allocation(p, origin_of(step));
   } else if (frees) {
-    if (memory.checked())
-      freed.push_back({begin, allocation.bytes, step.op->order.position, step.op->order.end()});
     memory.release(p);
   }
+  if (frees && memory.checked() && memory.find_allocation(p) == nullptr)
+    note_freed(begin, end, step.op->order);
   return Outcome::kDone;
+}
+
+void Executor::Impl::note_freed(const std::byte* begin, const std::byte* end, const Ordering& by) {
+  // Whoever had these bytes before freed them before they were given out again: older frees of them
+  // say nothing more.
+  auto it = freed.upper_bound(begin);
+  if (it != freed.begin()) --it;
+  while (it != freed.end() && it->first < end) {
+    if (it->second.end > end) freed.emplace(end, it->second);
+    if (it->first >= begin) {
+      it = freed.erase(it);
+    } else {
+      it->second.end = std::min(it->second.end, begin);
+      ++it;
+    }
+  }
+  freed[begin] = {end, by.position, by.end()};
+}
+
+void Executor::Impl::order_after_frees(const std::byte* begin, const std::byte* end,
+                                       Ordering* order) const {
+  auto it = freed.upper_bound(begin);
+  if (it != freed.begin()) --it;
+  for (; it != freed.end() && it->first < end; ++it)
+    if (it->second.end > begin) order->before.add(it->second.clock);
 }
 
 void Executor::Impl::complete(Operation& op, RunningGraph* graph, int32_t node) {

@@ -3,29 +3,13 @@
 #include <algorithm>
 #include <string>
 
-#include "core/laws.h"
+#include "graph/device_status.h"
 
 namespace shadowgraph {
 
-namespace {
-
-Finding device_error(DeviceError error, const char* call) {
-  return make_finding(
-      "graph.device_error", at(call), "cudaSuccess",
-      std::to_string(static_cast<int32_t>(error)) + ' ' + std::string(name_of(error)));
-}
-
-Status status_of(DeviceError error, const char* call) {
-  Status status;
-  if (error != DeviceError::kSuccess) status.add(device_error(error, call));
-  return status;
-}
-
-}  // namespace
-
 Stream::Stream(DeviceApi& api) : api_(api) {
-  check(api_.stream_create_with_flags(kStreamNonBlocking, &handle_), "stream_create");
-  check(api_.event_create_with_flags(kEventDisableTiming, &event_), "event_create");
+  check(api_.stream_create_with_flags(kStreamNonBlocking, &handle_), "cudaStreamCreateWithFlags");
+  check(api_.event_create_with_flags(kEventDisableTiming, &event_), "cudaEventCreateWithFlags");
 }
 
 Stream::~Stream() {
@@ -34,13 +18,14 @@ Stream::~Stream() {
 }
 
 void Stream::check(DeviceError error, const char* call) {
-  if (error == DeviceError::kSuccess) return;
-  Finding finding = device_error(error, call);
-  const std::span<const Finding> known = std::as_const(status_).findings();
-  const auto same = [&](const Finding& f) {
-    return f.where == finding.where && f.got == finding.got;
-  };
-  if (std::none_of(known.begin(), known.end(), same)) status_.add(std::move(finding));
+  Status status = device_status(call, error);
+  for (Finding& finding : status.findings()) {
+    const std::span<const Finding> known = std::as_const(status_).findings();
+    const auto same = [&](const Finding& f) {
+      return f.where == finding.where && f.got == finding.got;
+    };
+    if (std::none_of(known.begin(), known.end(), same)) status_.add(std::move(finding));
+  }
 }
 
 void Stream::write_down(const NodeParams& params) {
@@ -49,28 +34,28 @@ void Stream::write_down(const NodeParams& params) {
 
 void Stream::launch(const KernelLaunch& launch) {
   write_down(launch);
-  check(api_.launch_kernel(launch, handle_), "launch_kernel");
+  check(api_.launch_kernel(launch, handle_), "cudaLaunchKernel");
 }
 
 void Stream::copy(void* dst, const void* src, size_t bytes) {
   const MemcpyParams params{.dst = dst, .src = src, .width = bytes};
   if (bytes > 0) write_down(params);
-  check(api_.memcpy_async(params, handle_), "memcpy_async");
+  check(api_.memcpy_async(params, handle_), "cudaMemcpyAsync");
 }
 
 void Stream::fill(void* dst, uint32_t byte, size_t bytes) {
   const MemsetParams params{.dst = dst, .value = byte, .width = bytes};
   if (bytes > 0) write_down(params);
-  check(api_.memset_async(params, handle_), "memset_async");
+  check(api_.memset_async(params, handle_), "cudaMemsetAsync");
 }
 
 void Stream::wait_for(Stream& other) {
-  check(api_.event_record(other.event_, other.handle_), "event_record");
-  check(api_.stream_wait_event(handle_, other.event_, kEventWaitDefault), "stream_wait_event");
+  check(api_.event_record(other.event_, other.handle_), "cudaEventRecord");
+  check(api_.stream_wait_event(handle_, other.event_, kEventWaitDefault), "cudaStreamWaitEvent");
   if (record_.expired()) record_ = other.record_;
 }
 
-void Stream::synchronize() { check(api_.stream_synchronize(handle_), "stream_synchronize"); }
+void Stream::synchronize() { check(api_.stream_synchronize(handle_), "cudaStreamSynchronize"); }
 
 Graph::~Graph() {
   if (handle_) api_->graph_destroy(handle_);
@@ -90,20 +75,20 @@ Status Graph::record(Stream& stream, const std::function<void(Stream&)>& body, G
   recorded.api_ = &api;
   Status status = stream.take_status();
   stream.check(api.stream_begin_capture(stream.handle_, CaptureMode::kThreadLocal),
-               "stream_begin_capture");
+               "cudaStreamBeginCapture");
   const auto launches = std::make_shared<std::vector<NodeParams>>();
   stream.record_ = launches;
   body(stream);
   stream.record_.reset();
-  stream.check(api.stream_end_capture(stream.handle_, &recorded.handle_), "stream_end_capture");
+  stream.check(api.stream_end_capture(stream.handle_, &recorded.handle_), "cudaStreamEndCapture");
   status.add(stream.take_status());
   if (!status.ok()) return status;
 
   recorded.nodes_ = std::move(*launches);
   std::vector<NodeHandle> nodes;
   std::vector<GraphEdge> edges;
-  stream.check(api.graph_get_nodes(recorded.handle_, &nodes), "graph_get_nodes");
-  stream.check(api.graph_get_edges(recorded.handle_, &edges), "graph_get_edges");
+  stream.check(api.graph_get_nodes(recorded.handle_, &nodes), "cudaGraphGetNodes");
+  stream.check(api.graph_get_edges(recorded.handle_, &edges), "cudaGraphGetEdges");
   const auto ordinal = [&](NodeHandle n) {
     return static_cast<int32_t>(std::find(nodes.begin(), nodes.end(), n) - nodes.begin());
   };
@@ -127,19 +112,20 @@ GraphExec& GraphExec::operator=(GraphExec&& other) noexcept {
 Status GraphExec::instantiate(Graph& graph, GraphExec* exec) {
   GraphExec made;
   made.api_ = graph.api_;
-  Status status = status_of(graph.api_->graph_instantiate(graph.handle_, 0, &made.handle_),
-                            "graph_instantiate");
+  Status status = device_status("cudaGraphInstantiate",
+                                graph.api_->graph_instantiate(graph.handle_, 0, &made.handle_));
   if (status.ok()) *exec = std::move(made);
   return status;
 }
 
 Status GraphExec::update(Graph& graph) {
   UpdateInfo info;
-  return status_of(api_->graph_exec_update(handle_, graph.handle_, &info), "graph_exec_update");
+  return device_status("cudaGraphExecUpdate",
+                       api_->graph_exec_update(handle_, graph.handle_, &info));
 }
 
 void GraphExec::replay(Stream& stream) {
-  stream.check(api_->graph_launch(handle_, stream.handle_), "graph_launch");
+  stream.check(api_->graph_launch(handle_, stream.handle_), "cudaGraphLaunch");
 }
 
 }  // namespace shadowgraph

@@ -24,10 +24,19 @@ bool has_memory_nodes(const StoredGraph& g) {
   });
 }
 
-bool is_unique(const StoredGraph& g) {
-  return has_memory_nodes(g) || std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) {
-           return std::holds_alternative<ConditionalParams>(n.params);
-         });
+/// Holds, at any depth, nodes that there can be only one of.
+bool GraphStore::Impl::is_unique(const StoredGraph& g) {
+  if (has_memory_nodes(g)) return true;
+  return std::any_of(g.nodes.begin(), g.nodes.end(), [&](const Node& n) {
+    if (std::holds_alternative<ConditionalParams>(n.params)) return true;
+    const auto* child = std::get_if<ChildGraphParams>(&n.params);
+    return child != nullptr && is_unique(*find(child->graph));
+  });
+}
+
+bool GraphStore::Impl::is_body(const StoredGraph& g) {
+  const Node* owner = g.owner ? find(g.owner) : nullptr;
+  return owner != nullptr && std::holds_alternative<ConditionalParams>(owner->params);
 }
 
 StoredGraph& GraphStore::Impl::make_graph(NodeHandle owner) {
@@ -117,7 +126,7 @@ DeviceError GraphStore::destroy(GraphHandle g) {
 DeviceError GraphStore::clone(GraphHandle g, GraphHandle* clone) {
   const StoredGraph* graph = find(g);
   if (graph == nullptr || clone == nullptr) return kInvalidValue;
-  if (is_unique(*graph)) return kNotSupported;
+  if (impl_->is_unique(*graph)) return kNotSupported;
   *clone = impl_->copy(*graph, {}).handle;
   return kSuccess;
 }

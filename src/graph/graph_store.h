@@ -21,6 +21,7 @@ struct Node {
   NodeParams params;
   int32_t priority = 0;                // of the stream that captured it
   std::vector<BakedPointer> pointers;  // what its device addresses pointed into when they were set
+  std::shared_ptr<const void> reservation;  // of a memory node: keeps its address
 };
 
 struct ConditionalInfo {
@@ -46,6 +47,7 @@ struct ExecBody;
 struct ExecNode {
   NodeParams params;
   std::vector<BakedPointer> pointers;
+  std::shared_ptr<const void> reservation;
   NodeHandle source;
   bool enabled = true;
   std::string_view label;              // "kernel fill", "memcpy H2D"; lives for ever
@@ -64,6 +66,9 @@ struct ExecBody {
     return (reach[bit / 64] >> (bit % 64) & 1) != 0;
   }
   std::vector<uint64_t> reach;
+  /// The first node that the update which made this paired with one of another ordinal, or whose
+  /// own body has such a node; -1: none.
+  int32_t misplaced = -1;
 };
 
 struct Exec {

@@ -71,22 +71,14 @@ const ExecNode* find_node(const ExecBody& body, NodeHandle source) {
   return nullptr;
 }
 
-/// The body with that node changed, or nullptr if it is not in there. Launches keep the old one.
-std::shared_ptr<const ExecBody> with_change(const ExecBody& body, NodeHandle source,
-                                            const std::function<void(ExecNode&)>& change) {
-  for (size_t i = 0; i < body.nodes.size(); ++i) {
-    if (body.nodes[i].source == source) {
-      const auto changed = std::make_shared<ExecBody>(body);
-      change(changed->nodes[i]);
-      return changed;
-    }
-    for (size_t b = 0; b < body.nodes[i].bodies.size(); ++b) {
-      if (auto inside = with_change(*body.nodes[i].bodies[b], source, change)) {
-        const auto changed = std::make_shared<ExecBody>(body);
-        changed->nodes[i].bodies[b] = std::move(inside);
-        return changed;
-      }
-    }
+/// The node, in a body that nobody else holds: launches keep the one that they have.
+ExecNode* find_own_node(std::shared_ptr<const ExecBody>& body, NodeHandle source) {
+  if (find_node(*body, source) == nullptr) return nullptr;
+  if (body.use_count() > 1) body = std::make_shared<ExecBody>(*body);
+  for (ExecNode& node : const_cast<ExecBody&>(*body).nodes) {
+    if (node.source == source) return &node;
+    for (auto& inside : node.bodies)
+      if (ExecNode* found = find_own_node(inside, source)) return found;
   }
   return nullptr;
 }
@@ -119,7 +111,7 @@ DeviceError GraphStore::instantiate(GraphHandle g, InstantiateParams* params, Ex
   if (graph == nullptr || (params->flags & ~kAll) != 0 ||
       told == (kAutoFreeOnLaunch | kDeviceLaunch))
     return kInvalidValue;
-  if (graph->live_execs > 0 && is_unique(*graph)) return kNotSupported;
+  if (graph->live_execs > 0 && impl_->is_unique(*graph)) return kNotSupported;
   const Refusal refused = find_refusal(*this, impl_->memory, impl_->freedom, *graph, params->flags);
   params->result = refused.result;
   params->error_node = refused.node;
@@ -172,18 +164,17 @@ DeviceError GraphStore::exec_set_params(ExecHandle exec, NodeHandle node,
   if (error != kSuccess) return error;
   if (!may_become(old->params, params)) return kInvalidValue;
   if (is_stretched(old->params, params) && impl_->freedom(2) != 0) return kInvalidValue;
-  found->body = with_change(*found->body, node, [&](ExecNode& n) {
-    n.params = params;
-    n.pointers = bake_pointers(impl_->memory, impl_->host_block, params);
-    n.label = label_of(params);
-  });
+  ExecNode& own = *find_own_node(found->body, node);
+  own.params = params;
+  own.pointers = bake_pointers(impl_->memory, impl_->host_block, params);
+  own.label = label_of(params);
   return kSuccess;
 }
 
 DeviceError GraphStore::set_enabled(ExecHandle exec, NodeHandle node, bool enabled) {
   Exec* found = find_exec(exec);
   if (found == nullptr || !can_be_disabled(find_node(*found->body, node))) return kInvalidValue;
-  found->body = with_change(*found->body, node, [&](ExecNode& n) { n.enabled = enabled; });
+  find_own_node(found->body, node)->enabled = enabled;
   return kSuccess;
 }
 

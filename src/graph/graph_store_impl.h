@@ -27,6 +27,9 @@ struct GraphStore::Impl {
   /// The graph and everything in it, children renumbered; bodies and allocations have no copies.
   StoredGraph& copy(const StoredGraph& from, NodeHandle owner);
   void drop(GraphHandle g);
+  bool is_unique(const StoredGraph& g);
+  /// Of a conditional node.
+  bool is_body(const StoredGraph& g);
   void drop_inside(const NodeParams& params);
   /// The graph that is nobody's child or body: it keeps the conditional handles.
   StoredGraph& outermost(StoredGraph& g);
@@ -35,6 +38,9 @@ struct GraphStore::Impl {
   DeviceError allocate(const StoredGraph& g, std::span<const NodeHandle> dependencies,
                        MemAllocParams* params);
   bool may_free(const StoredGraph& g, void* address);
+  bool is_graph_allocation(const void* address) const;
+  /// Keeps the address that a memory node names; null: no memory node.
+  std::shared_ptr<const void> reserve(const NodeParams& params);
   DeviceError add_conditional(StoredGraph& g, Node* node);
 
   DeviceMemory& memory;
@@ -44,8 +50,7 @@ struct GraphStore::Impl {
   std::map<GraphHandle, StoredGraph> graphs;
   std::map<ExecHandle, Exec> execs;
   std::map<NodeHandle, GraphHandle> home;
-  /// Graph allocations and the graph that made them. Their addresses stay reserved: contents may
-  /// outlive the graph and its execs.
+  /// Graph allocations and the graph that made them: contents may outlive it and its execs.
   std::map<void*, GraphHandle> allocations;
 };
 
@@ -57,8 +62,6 @@ Links links_of(const StoredGraph& g);
 /// -1: not in the graph.
 int32_t ordinal_of(const StoredGraph& g, NodeHandle node);
 bool has_memory_nodes(const StoredGraph& g);
-/// Graphs with memory or conditional nodes cannot be copied, and have one exec at a time.
-bool is_unique(const StoredGraph& g);
 /// A child node's graph, a conditional node's bodies.
 std::vector<GraphHandle> graphs_inside(const NodeParams& params);
 /// Nodes of this type take other parameters one by one.

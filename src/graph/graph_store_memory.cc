@@ -66,13 +66,25 @@ DeviceError GraphStore::Impl::allocate(const StoredGraph& g,
   const bool reuse = again != nullptr && freedom(2) == 0;
   params->address = reuse ? again : memory.allocate(params->bytes, AllocKind::kGraph);
   if (params->address == nullptr) return kMemoryAllocation;
-  allocations.emplace(params->address, g.handle);
+  std::erase_if(allocations, [&](const auto& a) { return !is_graph_allocation(a.first); });
+  allocations[params->address] = g.handle;
   return kSuccess;
+}
+
+bool GraphStore::Impl::is_graph_allocation(const void* address) const {
+  const DeviceMemory::Allocation* a = memory.find_allocation(address);
+  return a != nullptr && a->kind == AllocKind::kGraph;
+}
+
+std::shared_ptr<const void> GraphStore::Impl::reserve(const NodeParams& params) {
+  if (const auto* made = std::get_if<MemAllocParams>(&params)) return memory.reserve(made->address);
+  const auto* ended = std::get_if<MemFreeParams>(&params);
+  return ended != nullptr ? memory.reserve(ended->address) : nullptr;
 }
 
 bool GraphStore::Impl::may_free(const StoredGraph& g, void* address) {
   const auto made = allocations.find(address);
-  if (made == allocations.end()) return false;
+  if (made == allocations.end() || !is_graph_allocation(address)) return false;
   std::map<void*, Uses> uses = uses_of(g);
   if (made->second == g.handle) return has_unfreed(uses[address]);
   // Another graph's allocation, which that leaves to others.

@@ -1,43 +1,12 @@
 // Nodes: added, destroyed, listed, their parameters read and changed.
 #include <algorithm>
 
+#include "graph/check_params.h"
 #include "graph/graph_store_impl.h"
 
 namespace shadowgraph {
 
 using enum DeviceError;
-
-namespace {
-
-DeviceError check_launch(const KernelLaunch& l) {
-  constexpr uint32_t kMaxThreads = 1024, kMaxGridYz = 65535, kMaxSharedBytes = 48 << 10;
-  if (l.kernel == nullptr) return kInvalidDeviceFunction;
-  const bool fits = l.grid.volume() > 0 && l.block.volume() > 0 && l.grid.y <= kMaxGridYz &&
-                    l.grid.z <= kMaxGridYz && l.block.volume() <= kMaxThreads &&
-                    l.shared_bytes <= kMaxSharedBytes;
-  return fits ? kSuccess : kInvalidValue;
-}
-
-DeviceError check_copy(const DeviceMemory& memory, const MemcpyParams& c) {
-  using enum MemcpyKind;
-  if (c.kind < kHostToHost || c.kind > kDefault) return kInvalidMemcpyDirection;
-  const bool flat = c.height == 1;
-  if (c.dst == nullptr || c.src == nullptr || c.width == 0 || c.height == 0) return kInvalidValue;
-  if (!flat && (c.dst_pitch < c.width || c.src_pitch < c.width)) return kInvalidValue;
-  const bool from_device = c.kind == kDeviceToHost || c.kind == kDeviceToDevice;
-  const bool to_device = c.kind == kHostToDevice || c.kind == kDeviceToDevice;
-  const bool reachable =
-      (!from_device || memory.mapped(c.src, 1)) && (!to_device || memory.mapped(c.dst, 1));
-  return reachable ? kSuccess : kInvalidValue;
-}
-
-DeviceError check_set(const MemsetParams& s) {
-  const bool element = s.element_size == 1 || s.element_size == 2 || s.element_size == 4;
-  const bool rows = s.height == 1 || s.pitch >= s.width * s.element_size;
-  return element && rows && s.width > 0 && s.height > 0 ? kSuccess : kInvalidValue;
-}
-
-}  // namespace
 
 bool is_settable(const NodeParams& params) {
   return std::holds_alternative<KernelLaunch>(params) ||
@@ -50,8 +19,11 @@ bool is_settable(const NodeParams& params) {
 
 DeviceError GraphStore::Impl::check(const NodeParams& params) const {
   if (const auto* launch = std::get_if<KernelLaunch>(&params)) return check_launch(*launch);
-  if (const auto* copy = std::get_if<MemcpyParams>(&params)) return check_copy(memory, *copy);
-  if (const auto* set = std::get_if<MemsetParams>(&params)) return check_set(*set);
+  // Nodes of no bytes do not exist.
+  if (const auto* copy = std::get_if<MemcpyParams>(&params))
+    return copy->width == 0 || copy->height == 0 ? kInvalidValue : check_copy(memory, *copy);
+  if (const auto* set = std::get_if<MemsetParams>(&params))
+    return set->width == 0 || set->height == 0 ? kInvalidValue : check_set(*set);
   if (const auto* host = std::get_if<HostParams>(&params))
     return host->fn == nullptr ? kInvalidValue : kSuccess;
   if (const auto* record = std::get_if<EventRecordParams>(&params))
@@ -92,15 +64,19 @@ DeviceError GraphStore::add_node(GraphHandle g, std::span<const NodeHandle> depe
   DeviceError error = impl_->check(params);
   if (error != kSuccess) return error;
 
-  Node added{impl_->make_handle<NodeHandle>(), params, priority, {}};
-  if (auto* allocation = std::get_if<MemAllocParams>(&added.params)) {
+  Node added{impl_->make_handle<NodeHandle>(), params, priority, {}, nullptr};
+  const bool in_child = graph->owner && !impl_->is_body(*graph);
+  if (in_child && (std::holds_alternative<MemAllocParams>(params) ||
+                   std::holds_alternative<MemFreeParams>(params))) {
+    error = kNotSupported;
+  } else if (auto* allocation = std::get_if<MemAllocParams>(&added.params)) {
     error = impl_->allocate(*graph, dependencies, allocation);
   } else if (const auto* release = std::get_if<MemFreeParams>(&added.params)) {
     error = impl_->may_free(*graph, release->address) ? kSuccess : kInvalidValue;
   } else if (auto* child = std::get_if<ChildGraphParams>(&added.params)) {
     const StoredGraph* original = find(child->graph);
     if (original == nullptr) return kInvalidValue;
-    if (is_unique(*original)) return kNotSupported;
+    if (impl_->is_unique(*original)) return kNotSupported;
     child->graph = impl_->copy(*original, added.handle).handle;
   } else if (std::holds_alternative<ConditionalParams>(added.params)) {
     error = impl_->add_conditional(*graph, &added);
@@ -110,6 +86,7 @@ DeviceError GraphStore::add_node(GraphHandle g, std::span<const NodeHandle> depe
 
   *node = added.handle;
   added.pointers = bake_pointers(impl_->memory, impl_->host_block, added.params);
+  added.reservation = impl_->reserve(added.params);
   impl_->home[added.handle] = g;
   for (size_t i = 0; i < dependencies.size(); ++i)
     graph->edges.push_back(

@@ -42,7 +42,7 @@ bool is_not_after(const NodeRunId& a, const NodeRunId& b) {
 bool Clock::covers(const Position& p, const NodeRunId& node) const {
   if (covers(p)) return true;
   return std::any_of(nodes_.begin(), nodes_.end(), [&](const Point& point) {
-    return point.position.lane == p.lane && point.position.tick == p.tick && node.run != nullptr &&
+    return point.position.lane == p.lane && point.position.tick == p.tick &&
            is_not_after(node, point.node);
   });
 }

@@ -24,7 +24,7 @@ std::shared_ptr<const BodyRun> make_body_run(std::shared_ptr<const ExecBody> bod
                                              std::shared_ptr<const BodyRun> parent, int32_t node,
                                              int32_t iteration);
 
-/// One run of one node. No run: the operation is not a body (an access of the host).
+/// One run of one node.
 struct NodeRunId {
   std::shared_ptr<const BodyRun> run;
   int32_t node = -1;

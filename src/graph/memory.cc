@@ -61,6 +61,14 @@ const DeviceMemory::Allocation* DeviceMemory::find_allocation_of(const void* p) 
   return b != nullptr && b->live && *offset < b->end() ? &b->allocation : nullptr;
 }
 
+std::span<std::byte> DeviceMemory::place_of(const void* p) const {
+  const auto offset = impl_->blocks.offset_of(p);
+  const Block* b = offset ? impl_->blocks.allocation_at(*offset) : nullptr;
+  if (b == nullptr) return {};
+  const size_t before = impl_->blocks.red_zone();
+  return {impl_->blocks.address(b->offset - before), before + b->extent};
+}
+
 bool DeviceMemory::mapped(const void* p, size_t bytes) const {
   const auto offset = impl_->blocks.offset_of(p);
   return offset && bytes <= impl_->blocks.capacity() - *offset;
@@ -77,7 +85,20 @@ void DeviceMemory::begin_graph_allocation(void* p, const Origin& by) {
 
 void DeviceMemory::end_graph_allocation(void* p, const Origin& by) {
   Block* b = impl_->allocation_starting_at(p);
-  if (b != nullptr) b->begun = false, b->changed_by = by;
+  if (b == nullptr) return;
+  b->begun = false, b->changed_by = by;
+  if (b->disowned) impl_->blocks.release(*b);
+}
+
+std::shared_ptr<const void> DeviceMemory::reserve(const void* p) {
+  Block* b = impl_->allocation_starting_at(p);
+  if (b == nullptr || b->allocation.kind != AllocKind::kGraph) return nullptr;
+  ++b->reservations, b->disowned = false;
+  const auto give_up = [this](Block* block) {
+    block->disowned = --block->reservations == 0;
+    if (block->disowned && !block->begun) impl_->blocks.release(*block);
+  };
+  return std::shared_ptr<const Block>(b, give_up);
 }
 
 size_t DeviceMemory::graph_bytes_backed() const {
@@ -111,8 +132,9 @@ void DeviceMemory::poison(const Footprint& spans) {
     const int64_t before = static_cast<int64_t>(*offset - b->offset) / size;
     const int64_t behind = static_cast<int64_t>(b->end() - std::min(*offset, b->end())) / size;
     within.first = std::clamp(span.first, -before, behind);
-    const int64_t room = behind - within.first;
-    within.count = std::clamp<int64_t>(span.count - (within.first - span.first), 0, room);
+    int64_t end = 0;
+    if (__builtin_add_overflow(span.first, span.count, &end)) end = behind;
+    within.count = std::clamp(end, -before, behind) - within.first;
     std::memset(impl_->blocks.address(*offset) + within.first * size, kPoison,
                 static_cast<size_t>(within.count * size));
   }
@@ -123,8 +145,11 @@ void DeviceMemory::judge_leaks(Status* findings) const {
     const AllocKind kind = b.allocation.kind;
     if (b.parent != nullptr || !b.usable()) continue;
     if (kind != AllocKind::kGraph && kind != AllocKind::kPool) continue;
-    findings->add(make_finding("mem.leak", at(label_of(b)), "freed",
-                               "live, " + std::to_string(b.bytes) + " B"));
+    std::string got = "live, " + std::to_string(b.bytes) + " B";
+    if (b.changed_by.serial != 0) got += ", since " + b.changed_by.to_string();
+    const std::string writer = impl_->writer_of(b, 0);
+    got += writer.empty() ? "; never written" : "; last written by " + writer;
+    findings->add(make_finding("mem.leak", at(label_of(b)), "freed", std::move(got)));
   }
 }
 
@@ -137,17 +162,17 @@ std::string DeviceMemory::describe(const void* p) const {
   return where.row ? where.field + '[' + std::to_string(*where.row) + ']' : where.field;
 }
 
-std::string DeviceMemory::last_writer(const void* p) const {
-  const auto offset = impl_->blocks.offset_of(p);
-  Block* b = offset ? impl_->blocks.block_at(*offset) : nullptr;
-  return b != nullptr && *offset < b->end() ? impl_->writer_of(*b, *offset - b->offset) : "";
-}
-
 DeviceMemory::Cost DeviceMemory::cost_of(const void* p) const {
   const auto offset = impl_->blocks.offset_of(p);
   const Block* b = offset ? impl_->blocks.block_at(*offset) : nullptr;
   if (b == nullptr || !b->live) return {};
   return {b->bytes, b->shadow.cost()};
+}
+
+DeviceMemory::Held DeviceMemory::held() const {
+  Held held{.origins = impl_->origins.size()};
+  for (const Block& b : impl_->blocks.all()) held.shadow_bytes += b.shadow.cost();
+  return held;
 }
 
 }  // namespace shadowgraph

@@ -75,6 +75,7 @@ class DeviceMemory {
   /// False if p is not the start of a live allocation.
   bool release(void* p);
   struct Allocation {
+    const std::byte* begin = nullptr;
     size_t bytes = 0;
     AllocKind kind = AllocKind::kMalloc;
   };
@@ -82,6 +83,8 @@ class DeviceMemory {
   const Allocation* find_allocation(const void* p) const;
   /// The live allocation that holds p, or nullptr.
   const Allocation* find_allocation_of(const void* p) const;
+  /// The bytes of the allocation that holds p, live or not, and the red zones around it; or none.
+  std::span<std::byte> place_of(const void* p) const;
   /// Is every byte inside the address space that the device can touch at all? True also for freed
   /// memory and red zones; false is an illegal address.
   bool mapped(const void* p, size_t bytes) const;
@@ -89,6 +92,9 @@ class DeviceMemory {
   /// node makes its contents new (uninitialised), each run of the free node ends them.
   void begin_graph_allocation(void* p, const Origin& by);
   void end_graph_allocation(void* p, const Origin& by);
+  /// Keeps a graph allocation's address. When the last of these is given up it may be handed out
+  /// again: now if it is not begun, else when it ends. Null: no graph allocation starts there.
+  std::shared_ptr<const void> reserve(const void* p);
   /// Bytes of graph allocations that were begun, ended or not, since the last trim
   /// (cudaGraphMemAttrUsedMemCurrent: an H200 keeps the memory until cudaDeviceGraphMemTrim).
   size_t graph_bytes_backed() const;
@@ -125,14 +131,17 @@ class DeviceMemory {
 
   /// "A[3]" or "kv_indices[12]", with offsets in granules, for a finding about address p.
   std::string describe(const void* p) const;
-  /// Who wrote the granule at p last: "" if nobody.
-  std::string last_writer(const void* p) const;
 
   // What the shadow costs.
   struct Cost {
     size_t arena_bytes = 0, shadow_bytes = 0;
   };
   Cost cost_of(const void* p) const;
+  /// What grows: of all blocks, ended ones too, whose shadows tell who wrote them last.
+  struct Held {
+    size_t shadow_bytes = 0, origins = 0;
+  };
+  Held held() const;
 
  private:
   struct Impl;

@@ -27,9 +27,12 @@ void change_owners(MemoryState& memory, const void* p, size_t bytes, Fn fn) {
 
 using Granules = Shadow::Granules;
 
-void mark_written(Shadow& shadow, Granules g, uint32_t writer) {
-  std::memset(shadow.state() + g.first, static_cast<int>(GranuleState::kInit), g.last - g.first);
-  std::fill(shadow.writer() + g.first, shadow.writer() + g.last, writer);
+void sweep_origins(MemoryState& memory) {
+  if (!memory.origins.is_sweep_due()) return;
+  std::vector<const Shadow*> shadows;
+  for (const Block& b : memory.blocks.all())
+    if (b.shadow.size() > 0) shadows.push_back(&b.shadow);
+  memory.origins.sweep(shadows);
 }
 
 }  // namespace
@@ -87,6 +90,7 @@ uint64_t DeviceMemory::step() const { return impl_->step; }
 
 void DeviceMemory::commit(const Origin& by, const Footprint& spans) {
   if (!checked()) return;
+  sweep_origins(*impl_);
   const uint32_t writer = impl_->origins.add(by);
   std::vector<Blocks::Extent> ragged;  // begin or end inside a granule; together they may fill it
   for (const AccessSpan& span : spans) {
@@ -96,7 +100,7 @@ void DeviceMemory::commit(const Origin& by, const Footprint& spans) {
     impl_->blocks.for_each_shadow(
         extent->begin, extent->end, [&](Block& b, size_t from, size_t to) {
           const Granules g = b.shadow.whole(from - b.offset, to - b.offset);
-          if (g.last > g.first) mark_written(b.shadow, g, writer);
+          b.shadow.mark_written(g, writer);
           if (g.first != b.shadow.index(from - b.offset) ||
               g.last != b.shadow.index_end(to - b.offset))
             ragged.push_back({from, to});
@@ -108,7 +112,7 @@ void DeviceMemory::commit(const Origin& by, const Footprint& spans) {
     for (++i; i < ragged.size() && ragged[i].begin <= whole.end; ++i)
       whole.end = std::max(whole.end, ragged[i].end);
     impl_->blocks.for_each_shadow(whole.begin, whole.end, [&](Block& b, size_t from, size_t to) {
-      mark_written(b.shadow, b.shadow.whole(from - b.offset, to - b.offset), writer);
+      b.shadow.mark_written(b.shadow.whole(from - b.offset, to - b.offset), writer);
     });
   }
 }

@@ -252,7 +252,7 @@ void Judge::contents(const AccessSpan& span, const Target& target, size_t first,
 }
 
 void Judge::judge(const AccessSpan& span) {
-  if (span.count <= 0 || span.element_bytes == 0) return;
+  if (span.count == 0 || span.element_bytes == 0) return;
   const auto bytes = memory_.blocks.extent_of_span(span);
   const Target& target = target_of(span.buffer);
   if (!bytes) {
@@ -284,7 +284,7 @@ bool DeviceMemory::judge(const Origin& by, std::span<const BakedPointer> pointer
                          const Footprint& spans, Status* findings) {
   if (!checked()) {
     return std::ranges::all_of(spans, [&](const AccessSpan& span) {
-      return span.count <= 0 || impl_->blocks.extent_of_span(span).has_value();
+      return span.count == 0 || impl_->blocks.extent_of_span(span).has_value();
     });
   }
   Judge judge(*impl_, *this, by, pointers);

@@ -1,7 +1,9 @@
 #include "graph/races.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "core/laws.h"
 
@@ -14,6 +16,11 @@ constexpr size_t kMaxIntervals = size_t{1} << 18;
 /// The same node of the same graph in every launch; an operation outside graphs is one by itself.
 uint64_t identity(NodeHandle source, const Origin& by) {
   return source ? 2 * source.value + 1 : 2 * by.serial;
+}
+
+uint64_t mix(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * 0xbf58476d1ce4e5b9u;
+  return hash ^ hash >> 31;
 }
 
 std::string_view verb(bool writes) { return writes ? " writes" : " reads"; }
@@ -123,46 +130,71 @@ void Races::access(const AccessRun& run, const Footprint& spans) {
   if (own.lane >= lanes_.size()) lanes_.resize(own.lane + 1);
   for (size_t lane = 0; lane < lanes_.size(); ++lane) {
     if (lane == own.lane) continue;  // a lane is in order
-    std::deque<Operation>& log = lanes_[lane];
+    Log& log = lanes_[lane].log;
     const uint64_t covered = run.operation.before.tick(lane);
-    for (size_t i = log.size(); i > 0 && log[i - 1].position.tick > covered; --i)
-      compare(run, log[i - 1], entry);
+    for (auto it = log.rbegin(); it != log.rend() && it->position.tick > covered; ++it)
+      compare(run, *it, entry);
   }
-  std::deque<Operation>& log = lanes_[own.lane];
-  if (log.empty() || log.back().position.tick != own.tick) {
-    log.push_back({own, run.by.serial, {}});
-  } else if (run.id.run != nullptr && !run.id.run->chain) {
-    compare(run, log.back(), entry);
+  Lane& lane = lanes_[own.lane];
+  if (lane.log.empty() || lane.log.back().position.tick != own.tick) {
+    replace_older(lane);
+    lane.log.push_back({own, run.by.serial, {}});
+  } else if (!run.id.run->chain) {
+    compare(run, lane.log.back(), entry);
   }
   intervals_ += entry.cost;
-  log.back().entries.push_back(std::move(entry));
+  Operation& operation = lane.log.back();
+  operation.shape = mix(operation.shape, shape_of(entry));
+  operation.entries.push_back(std::move(entry));
   bound();
 }
 
-void Races::drop_front(size_t lane) {
-  for (const Entry& entry : lanes_[lane].front().entries) intervals_ -= entry.cost;
-  lanes_[lane].pop_front();
+uint64_t Races::shape_of(const Entry& entry) {
+  uint64_t shape = mix(entry.source.value, entry.transfer);
+  shape = mix(shape, reinterpret_cast<uintptr_t>(entry.by.what.data()));
+  for (const auto* list : {&entry.reads, &entry.writes}) {
+    shape = mix(shape, list->size());
+    for (const Interval& i : *list) shape = mix(mix(shape, i.begin), i.end);
+  }
+  return shape;
+}
+
+// The older one is before the newer one. What runs from now on is not before the newer one, and if
+// it is after that, it is after both: it cannot be unordered with the older one alone.
+void Races::replace_older(Lane& lane) {
+  if (lane.log.empty()) return;
+  const auto last = std::prev(lane.log.end());
+  const auto [it, is_new] = lane.newest.try_emplace(last->shape, last);
+  if (is_new) return;
+  drop(lane, std::exchange(it->second, last));
+}
+
+void Races::drop(Lane& lane, Log::iterator operation) {
+  for (const Entry& entry : operation->entries) intervals_ -= entry.cost;
+  const auto newest = lane.newest.find(operation->shape);
+  if (newest != lane.newest.end() && newest->second == operation) lane.newest.erase(newest);
+  lane.log.erase(operation);
 }
 
 void Races::forget(const Clock& clock) {
-  for (size_t lane = 0; lane < lanes_.size(); ++lane)
-    while (!lanes_[lane].empty() && clock.covers(lanes_[lane].front().position)) drop_front(lane);
+  for (Lane& lane : lanes_)
+    while (!lane.log.empty() && clock.covers(lane.log.front().position))
+      drop(lane, lane.log.begin());
 }
 
 void Races::forget_up_to(uint64_t serial) {
-  for (size_t lane = 0; lane < lanes_.size(); ++lane)
-    while (!lanes_[lane].empty() && lanes_[lane].front().serial <= serial) drop_front(lane);
+  for (Lane& lane : lanes_)
+    while (!lane.log.empty() && lane.log.front().serial <= serial) drop(lane, lane.log.begin());
 }
 
 void Races::bound() {
   while (intervals_ > kMaxIntervals) {
-    size_t oldest = lanes_.size();
-    for (size_t lane = 0; lane < lanes_.size(); ++lane) {
-      if (lanes_[lane].empty()) continue;
-      if (oldest == lanes_.size() || lanes_[lane].front().serial < lanes_[oldest].front().serial)
-        oldest = lane;
+    Lane* oldest = nullptr;
+    for (Lane& lane : lanes_) {
+      if (lane.log.empty()) continue;
+      if (oldest == nullptr || lane.log.front().serial < oldest->log.front().serial) oldest = &lane;
     }
-    drop_front(oldest);
+    drop(*oldest, oldest->log.begin());
   }
 }
 

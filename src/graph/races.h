@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -15,7 +17,7 @@
 
 namespace shadowgraph {
 
-/// One run of a node (or of the host), as races see it.
+/// One run of a node, as races see it.
 struct AccessRun {
   const Ordering& operation;
   NodeRunId id;
@@ -56,20 +58,29 @@ class Races {
     Position position;
     uint64_t serial;
     std::vector<Entry> entries;
+    uint64_t shape = 0;  // a hash of who accesses what: equal ones are taken to be the same
+  };
+  using Log = std::list<Operation>;
+  struct Lane {
+    Log log;                                             // by tick
+    std::unordered_map<uint64_t, Log::iterator> newest;  // of a shape; not the last operation yet
   };
 
   static std::vector<Interval> intervals_of(const Footprint& spans, bool writes);
   static void sort(Entry& entry);
   static uintptr_t first_overlap(const std::vector<Interval>& a, const std::vector<Interval>& b);
   static uintptr_t first_conflict(Entry& a, Entry& b);
+  static uint64_t shape_of(const Entry& entry);
   void compare(const AccessRun& run, Operation& with, Entry& entry);
   void report(const Entry& a, const Entry& b, uintptr_t at);
   void bound();
-  void drop_front(size_t lane);
+  /// The lane's last operation is over: an older one that did the same need not be kept.
+  void replace_older(Lane& lane);
+  void drop(Lane& lane, Log::iterator operation);
 
   const DeviceMemory& memory_;
   Status* findings_;
-  std::vector<std::deque<Operation>> lanes_;  // each by tick
+  std::deque<Lane> lanes_;  // they hold iterators into themselves: never moved
   std::set<std::pair<uint64_t, uint64_t>> reported_;
   size_t intervals_ = 0;
 };

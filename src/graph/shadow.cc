@@ -43,7 +43,7 @@ void ZeroPages::clear() {
 }
 
 bool Shadow::reset(size_t bytes, size_t granule_bytes) {
-  bytes_ = bytes, granule_bytes_ = granule_bytes, owned = false;
+  bytes_ = bytes, granule_bytes_ = granule_bytes, owned = false, written_ = {};
   shift_ = std::has_single_bit(granule_bytes) ? std::countr_zero(granule_bytes) : -1;
   size_ = index_end(bytes);
   if (pages_.reset(cost())) return true;
@@ -53,12 +53,21 @@ bool Shadow::reset(size_t bytes, size_t granule_bytes) {
 
 void Shadow::drop() {
   pages_.reset(0);
-  size_ = 0;
+  size_ = 0, written_ = {};
 }
 
 void Shadow::clear() {
   pages_.clear();
-  owned = false;
+  owned = false, written_ = {};
+}
+
+void Shadow::mark_written(Granules g, uint32_t by) {
+  if (g.first == g.last) return;
+  std::memset(state() + g.first, static_cast<int>(GranuleState::kInit), g.last - g.first);
+  std::fill(writer() + g.first, writer() + g.last, by);
+  const bool first = written_.first == written_.last;
+  written_ =
+      first ? g : Granules{std::min(written_.first, g.first), std::max(written_.last, g.last)};
 }
 
 Shadow::Granules Shadow::whole(size_t begin, size_t end) const {
@@ -93,6 +102,31 @@ uint32_t Origins::add(const Origin& origin) {
                     last.step == origin.step && last.what == origin.what;
   if (!same) origins_.push_back(origin);
   return static_cast<uint32_t>(origins_.size() - 1);
+}
+
+void Origins::sweep(std::span<const Shadow* const> shadows) {
+  std::vector<Origin> kept{{}};
+  std::vector<uint32_t> renamed(origins_.size());  // 0: not kept so far
+  size_t seen = 0;
+  for (const Shadow* shadow : shadows) {
+    uint32_t* writer = shadow->writer();
+    const auto [first, last] = shadow->written();
+    seen += last - first;
+    for (size_t i = first; i < last;) {
+      const uint32_t old = writer[i];
+      const size_t run = first_unlike(writer, i, last, old);
+      if (old != 0 && renamed[old] == 0) {
+        renamed[old] = static_cast<uint32_t>(kept.size());
+        kept.push_back(origins_[old]);
+      }
+      std::fill(writer + i, writer + run, renamed[old]);
+      i = run;
+    }
+  }
+  origins_ = std::move(kept);
+  // Few granules are looked at per origin that was added, however large the shadows are.
+  constexpr size_t kSeenPerOrigin = 16;
+  sweep_at_ = std::max({kFirstSweep, 2 * origins_.size(), seen / kSeenPerOrigin});
 }
 
 }  // namespace shadowgraph

@@ -84,10 +84,15 @@ class Shadow {
   uint32_t* writer() const { return reinterpret_cast<uint32_t*>(pages_.data()); }
   bool owned = false;  // some granule has had an owner
 
+  void mark_written(Granules g, uint32_t by);
+  /// All granules that have a writer lie in here: others may be pages that nobody touched.
+  Granules written() const { return written_; }
+
  private:
   static constexpr size_t kBytesPerGranule = 2 * sizeof(uint32_t) + sizeof(uint8_t);
   ZeroPages pages_;
   size_t bytes_ = 0, granule_bytes_ = 1, size_ = 0;
+  Granules written_{};
   int shift_ = 0;  // of a granule that is a power of two; else -1
 };
 
@@ -105,14 +110,21 @@ class OwnerSets {
   std::map<std::vector<OwnerId>, uint32_t> numbers_{{{}, 0}};
 };
 
-/// Writers by number; 0 is nobody.
+/// Writers by number; 0 is nobody. What no granule names any more is forgotten in sweeps.
 class Origins {
  public:
   uint32_t add(const Origin& origin);
   const Origin& operator[](uint32_t number) const { return origins_[number]; }
+  size_t size() const { return origins_.size(); }
+
+  bool is_sweep_due() const { return origins_.size() >= sweep_at_; }
+  /// shadows: all that there are. The numbers in them change.
+  void sweep(std::span<const Shadow* const> shadows);
 
  private:
+  static constexpr size_t kFirstSweep = 4096;
   std::vector<Origin> origins_{{}};
+  size_t sweep_at_ = kFirstSweep;
 };
 
 }  // namespace shadowgraph

@@ -100,11 +100,18 @@ std::optional<Blocks::Extent> Blocks::extent_of_span(const AccessSpan& span) con
   if (__builtin_mul_overflow(span.first, size, &begin) ||
       __builtin_add_overflow(begin, from_base, &begin) ||
       __builtin_mul_overflow(span.count, size, &bytes) ||
-      __builtin_add_overflow(begin, bytes, &end) || begin < 0 ||
+      __builtin_add_overflow(begin, bytes, &end) || begin < 0 || end < begin ||
       end > static_cast<int64_t>(capacity_)) {
     return {};
   }
   return Extent{static_cast<size_t>(begin), static_cast<size_t>(end)};
+}
+
+void Blocks::forget(Block& block) {
+  block.live = block.backed = false;
+  block.shadow.drop();
+  for (const auto& [offset, part] : block.parts) forget(*part);
+  block.parts.clear();
 }
 
 Block& Blocks::renew(std::map<size_t, Block*>& places, size_t offset, size_t bytes, size_t extent) {
@@ -120,8 +127,7 @@ Block& Blocks::renew(std::map<size_t, Block*>& places, size_t offset, size_t byt
     }
     generation = std::max(generation, old->generation);
     if (old->offset == offset && old->bytes == bytes) same = old;
-    old->live = false;
-    old->shadow.drop();
+    forget(*old);
     it = places.erase(it);
   }
   Block& b = same != nullptr ? *same : blocks_.emplace_back();
@@ -132,7 +138,6 @@ Block& Blocks::renew(std::map<size_t, Block*>& places, size_t offset, size_t byt
   b.lifetime = Lifetime::kPersistent;
   b.former_name = std::move(b.name);
   b.name.clear();
-  b.parts.clear();
   places[offset] = &b;
   return b;
 }
@@ -143,9 +148,10 @@ Block* Blocks::allocate(size_t bytes, AllocKind kind) {
   const std::optional<size_t> offset = space_.take(extent);
   if (!offset) return nullptr;
   Block& b = renew(allocations_, *offset, bytes, extent);
-  b.allocation = {bytes, kind};
+  b.allocation = {address(*offset), bytes, kind};
   b.ordinal = ++ordinal_;
   b.begun = kind != AllocKind::kGraph;
+  b.disowned = false;
   b.changed_by = {};
   if (options_.checked && !b.shadow.reset(bytes, BufferDecl().granule_bytes)) {
     release(b);

@@ -26,8 +26,10 @@ struct Block {
   Block* parent = nullptr;              // of a buffer
   bool live = false;
   bool begun = true;  // false: a graph allocation before its allocation node or after its free node
-  bool backed = false;  // a graph allocation that was begun since the last trim
-  Origin changed_by;    // who began or ended a graph allocation
+  int32_t reservations = 0;  // of the address of a graph allocation
+  bool disowned = false;     // all of them were given up
+  bool backed = false;       // a graph allocation that was begun since the last trim
+  Origin changed_by;         // who began or ended a graph allocation
   Lifetime lifetime = Lifetime::kPersistent;
   std::string name, former_name;   // former: of the generation before
   std::map<size_t, Block*> parts;  // declared in it, by offset; ended ones too
@@ -74,8 +76,8 @@ class Blocks {
   size_t red_zone() const { return options_.red_zone; }
   /// Of an address inside the address space.
   std::optional<size_t> offset_of(const void* p) const;
-  /// The bytes of a span as offsets; none if any lies outside the address space. Safe for any
-  /// first and count; count > 0.
+  /// The bytes of a span as offsets; none if any lies outside the address space or count is
+  /// negative. Safe for any first and count.
   struct Extent {
     size_t begin, end;
   };
@@ -112,6 +114,8 @@ class Blocks {
   std::deque<Block>& all() { return blocks_; }
 
  private:
+  /// Nobody asks about it any more: its place is another block's.
+  static void forget(Block& block);
   /// The record for a place: of the block that was there, a generation up, or a new one. Whatever
   /// overlaps it ends.
   Block& renew(std::map<size_t, Block*>& places, size_t offset, size_t bytes, size_t extent);

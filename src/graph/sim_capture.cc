@@ -8,13 +8,16 @@ namespace shadowgraph {
 using enum DeviceError;
 
 DeviceError SimDevice::thread_exchange_stream_capture_mode(CaptureMode* mode) {
-  return impl_->call([&](ThreadState& t) {
-    if (mode == nullptr) return kInvalidValue;
-    // CUDA takes a mode that does not exist without a word; it is as good as the strictest here.
-    const bool known = *mode >= CaptureMode::kGlobal && *mode <= CaptureMode::kRelaxed;
-    *mode = std::exchange(t.mode, known ? *mode : CaptureMode::kGlobal);
-    return kSuccess;
-  });
+  return impl_->call(
+      [&](ThreadState& t) {
+        if (mode == nullptr) return kInvalidValue;
+        // CUDA takes a mode that does not exist without a word; it is as good as the strictest
+        // here.
+        const bool known = *mode >= CaptureMode::kGlobal && *mode <= CaptureMode::kRelaxed;
+        *mode = std::exchange(t.mode, known ? *mode : CaptureMode::kGlobal);
+        return kSuccess;
+      },
+      /*after_fault=*/true);
 }
 
 DeviceError SimDevice::Impl::begin_capture(StreamHandle handle, ThreadState& thread,
@@ -25,11 +28,13 @@ DeviceError SimDevice::Impl::begin_capture(StreamHandle handle, ThreadState& thr
   if (s->legacy) return kStreamCaptureUnsupported;
   if (mode < CaptureMode::kGlobal || mode > CaptureMode::kRelaxed) return kInvalidValue;
   if (s->capture != nullptr) return kIllegalState;
-  if (!graph) {
+  const bool users_graph = static_cast<bool>(graph);
+  if (!users_graph) {
     const DeviceError error = graphs.create(&graph);
     if (error != kSuccess) return error;
   }
   captures.begin(*s, mode, thread, graph, std::move(dependencies));
+  s->capture->users_graph = users_graph;
   return kSuccess;
 }
 
@@ -80,11 +85,9 @@ DeviceError SimDevice::stream_end_capture(StreamHandle handle, GraphHandle* g) {
     if (s == nullptr) return kInvalidResourceHandle;
     Captures::End end = impl_->captures.end(*s, t, Impl::all_joined, impl_.get());
     if (!end.over) return end.error;
-    if (end.error == kSuccess && g != nullptr) {
-      *g = end.over->graph;
-    } else {
-      impl_->graphs.destroy(end.over->graph);
-    }
+    const bool is_kept = end.error == kSuccess && (g != nullptr || end.over->users_graph);
+    if (!is_kept) impl_->graphs.destroy(end.over->graph);
+    if (end.error == kSuccess && g != nullptr) *g = end.over->graph;
     return end.error;
   });
 }

@@ -39,7 +39,6 @@ SimDevice::Impl::Impl(const SimOptions& o)
                       return ev != nullptr && ev->state == SimEvent::State::kRecorded ? ev->marker
                                                                                       : Marker{};
                     },
-                .recorded = [](EventHandle) {},
                 .host_function =
                     [this](bool inside) { host_function_thread = inside ? thread_id() : 0; }},
                &findings) {
@@ -89,6 +88,7 @@ SimDevice::SimDevice(const SimOptions& options) : impl_(std::make_unique<Impl>(o
 SimDevice::~SimDevice() = default;
 
 Status SimDevice::take_findings() {
+  if (impl_->in_host_function()) return {};
   const std::lock_guard lock(impl_->mutex);
   return std::exchange(impl_->findings, {});
 }
@@ -101,6 +101,7 @@ void SimDevice::check_leaks() {
 }
 
 SimDevice::ShadowCost SimDevice::shadow_cost(const void* p) const {
+  if (impl_->in_host_function()) return {};
   const std::lock_guard lock(impl_->mutex);
   const DeviceMemory::Cost cost = impl_->memory.cost_of(p);
   return {cost.arena_bytes, cost.shadow_bytes};
@@ -165,22 +166,22 @@ void SimDevice::expect_graph(ExecHandle exec, GraphHandle graph) {
   impl_->note([&] { impl_->execs[exec].expected = graph; });
 }
 void SimDevice::declare_buffer(const BufferDecl& buffer) {
-  impl_->note([&] { impl_->memory.declare(buffer); });
+  impl_->note_of_memory([&] { impl_->memory.declare(buffer); });
 }
 void SimDevice::undeclare_buffer(const void* address) {
-  impl_->note([&] { impl_->memory.undeclare(address); });
+  impl_->note_of_memory([&] { impl_->memory.undeclare(address); });
 }
 void SimDevice::name_buffer(const void* p, std::string_view name) {
   impl_->note([&] { impl_->memory.name(p, name); });
 }
 void SimDevice::retire(const void* p, size_t bytes) {
-  impl_->note([&] { impl_->memory.retire(p, bytes); });
+  impl_->note_of_memory([&] { impl_->memory.retire(p, bytes); });
 }
 void SimDevice::set_owner(const void* p, size_t bytes, OwnerId owner) {
-  impl_->note([&] { impl_->memory.set_owner(p, bytes, owner); });
+  impl_->note_of_memory([&] { impl_->memory.set_owner(p, bytes, owner); });
 }
 void SimDevice::add_owner(const void* p, size_t bytes, OwnerId owner) {
-  impl_->note([&] { impl_->memory.add_owner(p, bytes, owner); });
+  impl_->note_of_memory([&] { impl_->memory.add_owner(p, bytes, owner); });
 }
 void SimDevice::set_row_owners(std::span<const OwnerId> owners) {
   impl_->note([&] { impl_->executor.set_row_owners(owners); });

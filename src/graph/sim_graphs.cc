@@ -8,10 +8,12 @@ namespace shadowgraph {
 using enum DeviceError;
 
 DeviceError SimDevice::graph_create(GraphHandle* g) {
-  return impl_->call([&](ThreadState&) { return impl_->graphs.create(g); });
+  return impl_->call([&](ThreadState&) { return impl_->graphs.create(g); }, /*after_fault=*/true);
 }
 DeviceError SimDevice::graph_destroy(GraphHandle g) {
-  return impl_->call([&](ThreadState&) { return impl_->graphs.destroy(g); });
+  return impl_->call([&](ThreadState&) {
+    return impl_->captures.captures_into(g) ? kIllegalState : impl_->graphs.destroy(g);
+  });
 }
 DeviceError SimDevice::graph_clone(GraphHandle g, GraphHandle* clone) {
   return impl_->call([&](ThreadState&) { return impl_->graphs.clone(g, clone); });
@@ -27,7 +29,11 @@ DeviceError SimDevice::graph_add_node(GraphHandle g, std::span<const NodeHandle>
       [&](ThreadState&) { return impl_->graphs.add_node(g, dependencies, {}, params, 0, node); });
 }
 DeviceError SimDevice::graph_destroy_node(NodeHandle node) {
-  return impl_->call([&](ThreadState&) { return impl_->graphs.destroy_node(node); });
+  return impl_->call([&](ThreadState&) {
+    const StoredGraph* home = impl_->graphs.graph_of(node);
+    const bool captured = home != nullptr && impl_->captures.captures_into(home->handle);
+    return captured ? kIllegalState : impl_->graphs.destroy_node(node);
+  });
 }
 DeviceError SimDevice::graph_add_dependencies(GraphHandle g, std::span<const GraphEdge> edges) {
   return impl_->call([&](ThreadState&) { return impl_->graphs.add_dependencies(g, edges); });
@@ -90,7 +96,17 @@ DeviceError SimDevice::graph_exec_get_flags(ExecHandle exec, uint64_t* flags) {
   return impl_->call([&](ThreadState&) { return impl_->graphs.exec_get_flags(exec, flags); });
 }
 DeviceError SimDevice::graph_exec_update(ExecHandle exec, GraphHandle g, UpdateInfo* info) {
-  return impl_->call([&](ThreadState&) { return impl_->graphs.exec_update(exec, g, info); });
+  return impl_->call([&](ThreadState&) {
+    const DeviceError error = impl_->graphs.exec_update(exec, g, info);
+    if (error != kSuccess) return error;
+    const int32_t misplaced = impl_->graphs.find_exec(exec)->body->misplaced;
+    if (misplaced >= 0) {
+      impl_->add_finding("graph.update_order", "node " + std::to_string(misplaced),
+                         "paired with the node of that number in the graph that updates the exec",
+                         "another: the graph lists its nodes or edges in another order");
+    }
+    return error;
+  });
 }
 DeviceError SimDevice::graph_exec_node_set_params(ExecHandle exec, NodeHandle node,
                                                   const NodeParams& params) {

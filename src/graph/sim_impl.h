@@ -1,5 +1,5 @@
 // The inside of SimDevice: state, and what every call shares. The calls themselves lie in
-// sim_errors.cc, sim_memory.cc, sim_work.cc, sim_streams.cc, sim_capture.cc and sim_graphs.cc.
+// sim_memory.cc, sim_work.cc, sim_streams.cc, sim_capture.cc and sim_graphs.cc.
 #pragma once
 
 #include <atomic>
@@ -28,15 +28,15 @@ uint64_t thread_id();
 struct SimDevice::Impl {
   explicit Impl(const SimOptions& o);
 
-  /// Every call: refused inside host functions and after a sticky error; afterwards the device
-  /// works on, and the thread remembers an error. body(ThreadState&) -> DeviceError.
+  /// Every call: refused inside host functions and, but for a few, after a sticky error; afterwards
+  /// the device works on, and the thread remembers an error. body(ThreadState&) -> DeviceError.
   template <class Body>
-  DeviceError call(Body body) {
+  DeviceError call(Body body, bool after_fault = false) {
     if (in_host_function()) return refuse_in_host_function();
     const std::lock_guard lock(mutex);
     ThreadState& thread = this_thread();
     thread.has_context = true;
-    DeviceError error = executor.sticky();
+    DeviceError error = after_fault ? DeviceError::kSuccess : executor.sticky();
     if (error == DeviceError::kSuccess) {
       error = body(thread);
       executor.advance();
@@ -52,6 +52,15 @@ struct SimDevice::Impl {
     body();
   }
 
+  /// One that changes what memory means: work enqueued before it is judged by what it meant then.
+  template <class Body>
+  void note_of_memory(Body body) {
+    note([&] {
+      executor.drain();
+      body();
+    });
+  }
+
   bool in_host_function() const {
     return host_function_thread.load(std::memory_order_relaxed) == thread_id();
   }
@@ -65,8 +74,10 @@ struct SimDevice::Impl {
   /// Is this memory that the host alone can reach?
   bool is_host(const void* p) const { return !memory.mapped(p, 1); }
 
-  /// What the next work on s waits for, and what its synchronisation waits for: its own work,
-  /// events, and between the legacy stream and blocking streams each other's.
+  /// What is enqueued on s: its own work and events that it waits for; of the legacy stream, the
+  /// work of all blocking streams too. Synchronising s waits for that.
+  std::vector<Marker> work_of(const SimStream& s) const;
+  /// What the next work on s waits for: that, and on a blocking stream the legacy stream's.
   std::vector<Marker> stands_behind(const SimStream& s) const;
   /// Runs the operation on s, which is not capturing.
   Marker enqueue(SimStream& s, NodeParams params);
@@ -79,7 +90,6 @@ struct SimDevice::Impl {
   DeviceError append(SimStream& s, NodeParams& params);
   /// Both sides' memory: pinned, managed.
   bool is_shared(const void* p) const;
-  DeviceError check_copy(const MemcpyParams& copy) const;
   DeviceError copy_async(const MemcpyParams& copy, SimStream& s);
   DeviceError set_async(const MemsetParams& set, SimStream& s);
   DeviceError allocate(size_t bytes, AllocKind kind, void** p, ThreadState& thread);

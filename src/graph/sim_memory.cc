@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "graph/check_params.h"
 #include "graph/sim_impl.h"
 
 namespace shadowgraph {
@@ -30,6 +31,7 @@ DeviceError SimDevice::Impl::release(void* p, ThreadState& thread, bool host) {
   if (a == nullptr || (a->kind == AllocKind::kPinned) != host) return kInvalidValue;
   // cudaFree waits for the device.
   executor.wait_all();
+  if (executor.sticky() != kSuccess) return executor.sticky();
   if (a->kind == AllocKind::kGraph) {
     if (live_graph_allocations.erase(p) == 0) return kInvalidValue;
     enqueue(legacy, MemFreeParams{p});
@@ -96,33 +98,21 @@ DeviceError SimDevice::free_async(void* p, StreamHandle handle) {
     if (error != kSuccess || p == nullptr) return error;
     NodeParams params = MemFreeParams{p};
     if (captures) return impl_->append(*s, params);
-    const bool live =
-        impl_->live_graph_allocations.erase(p) + impl_->live_pool_allocations.erase(p);
+    const DeviceMemory::Allocation* a = impl_->memory.find_allocation(p);
+    const bool live = impl_->live_graph_allocations.erase(p) > 0 ||
+                      impl_->live_pool_allocations.erase(p) > 0 ||
+                      (a != nullptr && a->kind == AllocKind::kMalloc);
     if (!live) return kInvalidValue;
     impl_->enqueue(*s, std::move(params));
     return kSuccess;
   });
 }
 
-/// What can be wrong with a copy of at least one byte, in CUDA's order.
-DeviceError SimDevice::Impl::check_copy(const MemcpyParams& c) const {
-  const bool flat = c.height == 1;
-  if (c.kind < MemcpyKind::kHostToHost || c.kind > MemcpyKind::kDefault)
-    return kInvalidMemcpyDirection;
-  if (c.dst == nullptr || c.src == nullptr) return kInvalidValue;
-  if (!flat && (c.dst_pitch < c.width || c.src_pitch < c.width)) return kInvalidValue;
-  if (c.kind == MemcpyKind::kDefault) return kSuccess;
-  const bool from_host = c.kind == MemcpyKind::kHostToHost || c.kind == MemcpyKind::kHostToDevice;
-  const bool to_host = c.kind == MemcpyKind::kHostToHost || c.kind == MemcpyKind::kDeviceToHost;
-  const auto fits = [&](const void* p, bool host) { return is_host(p) == host || is_shared(p); };
-  return fits(c.src, from_host) && fits(c.dst, to_host) ? kSuccess : kInvalidValue;
-}
-
 DeviceError SimDevice::Impl::copy_async(const MemcpyParams& c, SimStream& s) {
   bool captures_it = false;
   DeviceError error = captures.enter_enqueue(s, &captures_it);
   if (error != kSuccess || c.width == 0 || c.height == 0) return error;
-  error = check_copy(c);
+  error = check_copy(memory, c);
   if (error != kSuccess) return error;
   NodeParams params = c;
   if (captures_it) return append(s, params);
@@ -182,9 +172,10 @@ DeviceError SimDevice::Impl::set_async(const MemsetParams& set, SimStream& s) {
   const DeviceError error = captures.enter_enqueue(s, &captures_it);
   if (error != kSuccess || set.width == 0 || set.height == 0) return error;
   NodeParams params = set;
-  // A null address is not looked at before the set runs (an H200 adds the node).
+  // The address is not looked at before the set runs (an H200 adds the node, of null even).
   if (captures_it) return append(s, params);
-  if (set.dst == nullptr || is_host(set.dst)) return kInvalidValue;
+  const bool valid = check_set(set) == kSuccess && set.dst != nullptr && !is_host(set.dst);
+  if (!valid) return kInvalidValue;
   enqueue(s, std::move(params));
   return kSuccess;
 }
@@ -222,6 +213,7 @@ DeviceError SimDevice::mem_prefetch_async(const void* p, size_t bytes, StreamHan
 
 DeviceError SimDevice::device_graph_mem_used(uint64_t* bytes) {
   return impl_->call([&](ThreadState&) {
+    if (bytes == nullptr) return kInvalidValue;
     *bytes = impl_->memory.graph_bytes_backed();
     return kSuccess;
   });

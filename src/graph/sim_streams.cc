@@ -15,8 +15,8 @@ constexpr int32_t kLeastPriority = 0, kGreatestPriority = -5;  // an H200's
 
 DeviceError SimDevice::device_get_stream_priority_range(int32_t* least, int32_t* greatest) {
   return impl_->call([&](ThreadState&) {
-    *least = kLeastPriority;
-    *greatest = kGreatestPriority;
+    if (least != nullptr) *least = kLeastPriority;
+    if (greatest != nullptr) *greatest = kGreatestPriority;
     return kSuccess;
   });
 }
@@ -44,6 +44,8 @@ DeviceError SimDevice::stream_destroy(StreamHandle handle) {
       impl_->add_finding("graph.destroyed_in_capture", "stream", "a stream that is not capturing",
                          "a stream of a capture that is open");
     }
+    // What is pending goes on, and the legacy stream still stands behind it.
+    if (found->second->blocking) impl_->legacy.waits.push_back(impl_->tail(*found->second));
     std::unique_ptr<Capture> over;
     if (impl_->captures.destroy(*found->second, &over)) impl_->graphs.destroy(over->graph);
     impl_->streams.erase(found);
@@ -55,6 +57,7 @@ DeviceError SimDevice::stream_get_priority(StreamHandle handle, int32_t* priorit
   return impl_->call([&](ThreadState& t) {
     const SimStream* s = impl_->stream(handle, t);
     if (s == nullptr) return kInvalidResourceHandle;
+    if (priority == nullptr) return kInvalidValue;
     *priority = s->priority;
     return kSuccess;
   });
@@ -66,7 +69,7 @@ DeviceError SimDevice::stream_synchronize(StreamHandle handle) {
     if (s == nullptr) return kInvalidResourceHandle;
     const DeviceError error = impl_->captures.enter_synchronize(*s, t);
     if (error != kSuccess) return error;
-    for (const Marker& m : impl_->stands_behind(*s)) impl_->executor.wait(m);
+    for (const Marker& m : impl_->work_of(*s)) impl_->executor.wait(m);
     return impl_->executor.sticky();
   });
 }
@@ -77,7 +80,7 @@ DeviceError SimDevice::stream_query(StreamHandle handle) {
     if (s == nullptr) return kInvalidResourceHandle;
     const DeviceError error = impl_->captures.enter_synchronize(*s, t);
     if (error != kSuccess) return error;
-    const std::vector<Marker> work = impl_->stands_behind(*s);
+    const std::vector<Marker> work = impl_->work_of(*s);
     for (const Marker& m : work)
       if (!impl_->executor.done(m)) return kNotReady;
     for (const Marker& m : work) impl_->executor.observe(m);
@@ -87,7 +90,7 @@ DeviceError SimDevice::stream_query(StreamHandle handle) {
 
 Marker SimDevice::Impl::tail(SimStream& s) {
   // One marker for all that the stream stands behind.
-  if (!s.waits.empty() || s.legacy) enqueue(s, EmptyParams{});
+  if (!s.waits.empty() || s.legacy || s.blocking) enqueue(s, EmptyParams{});
   return s.last;
 }
 
@@ -111,14 +114,19 @@ DeviceError SimDevice::stream_wait_event(StreamHandle handle, EventHandle e, uin
     if (error != kSuccess) return error;
     NodeParams params = EventWaitParams{e};
     if (add_node) return impl_->append(*s, params);
-    if (eager && event->state == SimEvent::State::kRecorded) s->waits.push_back(event->marker);
+    if (eager && flags == kEventWaitExternal) return kIllegalState;
+    if (!eager || event->state != SimEvent::State::kRecorded) return kSuccess;
+    s->waits.push_back(event->marker);
+    // What blocking streams do next waits for it too.
+    if (s->legacy) impl_->tail(*s);
     return kSuccess;
   });
 }
 
 DeviceError SimDevice::event_create_with_flags(uint32_t flags, EventHandle* e) {
   return impl_->call([&](ThreadState&) {
-    if (e == nullptr) return kInvalidValue;
+    if (e == nullptr || (flags & ~(kEventBlockingSync | kEventDisableTiming)) != 0)
+      return kInvalidValue;
     SimEvent event;
     event.handle = {++impl_->last_handle};
     event.timing = (flags & kEventDisableTiming) == 0;
@@ -143,6 +151,7 @@ DeviceError SimDevice::event_record_with_flags(EventHandle e, StreamHandle handl
     const DeviceError error = impl_->captures.enter_enqueue(*s, &captures);
     if (error != kSuccess) return error;
     if (!captures) {
+      if (flags == kEventRecordExternal) return kIllegalState;
       event->state = SimEvent::State::kRecorded;
       event->marker = impl_->tail(*s);
       return kSuccess;
@@ -189,6 +198,7 @@ DeviceError SimDevice::event_elapsed_time(EventHandle start, EventHandle end, fl
   return impl_->call([&](ThreadState&) {
     const SimEvent* events[] = {impl_->event(start), impl_->event(end)};
     if (events[0] == nullptr || events[1] == nullptr) return kInvalidResourceHandle;
+    if (ms == nullptr) return kInvalidValue;
     for (const SimEvent* e : events) {
       if (impl_->captures.active(*e) != nullptr) return kCapturedEvent;
       if (impl_->captures.is_stale(*e)) return kInvalidValue;
@@ -198,8 +208,8 @@ DeviceError SimDevice::event_elapsed_time(EventHandle start, EventHandle end, fl
     for (const SimEvent* e : events)
       if (!impl_->executor.done(e->marker)) return kNotReady;
     // The simulated clock counts operations.
-    *ms =
-        static_cast<float>(events[1]->marker.serial) - static_cast<float>(events[0]->marker.serial);
+    *ms = static_cast<float>(
+        static_cast<int64_t>(events[1]->marker.serial - events[0]->marker.serial));
     return kSuccess;
   });
 }

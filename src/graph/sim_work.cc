@@ -1,24 +1,14 @@
 // SimDevice: kernels, host functions, and how work reaches the executor.
 #include <algorithm>
 
+#include "graph/check_params.h"
 #include "graph/sim_impl.h"
 
 namespace shadowgraph {
 
 using enum DeviceError;
 
-namespace {
-
-constexpr uint32_t kMaxThreads = 1024, kMaxGridYz = 65535, kMaxSharedBytes = 48 * 1024;
-
-bool is_valid_shape(const KernelLaunch& l) {
-  return l.grid.volume() > 0 && l.block.volume() > 0 && l.block.volume() <= kMaxThreads &&
-         l.grid.y <= kMaxGridYz && l.grid.z <= kMaxGridYz && l.shared_bytes <= kMaxSharedBytes;
-}
-
-}  // namespace
-
-std::vector<Marker> SimDevice::Impl::stands_behind(const SimStream& s) const {
+std::vector<Marker> SimDevice::Impl::work_of(const SimStream& s) const {
   std::vector<Marker> work = s.waits;
   work.push_back(s.last);
   if (s.legacy) {
@@ -26,9 +16,13 @@ std::vector<Marker> SimDevice::Impl::stands_behind(const SimStream& s) const {
       if (other->blocking) work.push_back(other->last);
     for (const auto& [id, thread] : threads)
       if (thread.stream) work.push_back(thread.stream->last);
-  } else if (s.blocking) {
-    work.push_back(legacy.last);
   }
+  return work;
+}
+
+std::vector<Marker> SimDevice::Impl::stands_behind(const SimStream& s) const {
+  std::vector<Marker> work = work_of(s);
+  if (s.blocking && !s.legacy) work.push_back(legacy.last);
   return work;
 }
 
@@ -78,8 +72,9 @@ DeviceError SimDevice::launch_kernel(const KernelLaunch& launch, StreamHandle ha
   return impl_->call([&](ThreadState& t) {
     SimStream* s = impl_->stream(handle, t);
     if (s == nullptr) return kInvalidResourceHandle;
-    if (launch.kernel == nullptr) return kInvalidDeviceFunction;
-    if (!is_valid_shape(launch)) {
+    const DeviceError valid = check_launch(launch);
+    if (valid == kInvalidDeviceFunction) return valid;
+    if (valid != kSuccess) {
       if (s->capture == nullptr) return kInvalidConfiguration;
       const DeviceError error = s->capture->invalidated ? kStreamCaptureInvalidated : kInvalidValue;
       Captures::invalidate(s->capture);

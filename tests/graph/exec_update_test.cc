@@ -63,7 +63,10 @@ TEST_F(ExecUpdate, NodesKeepTheirType) {
 TEST_F(ExecUpdate, CopiesKeepTheirDirection) {
   const std::pair parameters_changed{UpdateResult::kParametersChanged, 0};
   using enum MemcpyKind;
-  EXPECT_EQ(changed(copy(kHostToDevice), copy(kDeviceToHost)), parameters_changed);
+  int32_t host[4] = {};
+  EXPECT_EQ(changed(MemcpyParams{a_, host, 16, 1, 0, 0, kHostToDevice},
+                    MemcpyParams{host, a_, 16, 1, 0, 0, kDeviceToHost}),
+            parameters_changed);
   EXPECT_EQ(changed(copy(), copy(kDefault)), parameters_changed);
   EXPECT_EQ(changed(copy(), copy(kDeviceToDevice, 32)), ok_);
   EXPECT_EQ(changed(copy(), MemcpyParams{b_, a_, 16, 1, 0, 0, kDeviceToDevice}), ok_);

@@ -97,5 +97,15 @@ TEST_F(HostMemoryTest, WhatTheDevicesOwnWorkChangesIsNoSurprise) {
   EXPECT_EQ(found(), "mem.host_lifetime mem.host_lifetime");
 }
 
+TEST_F(HostMemoryTest, AHostFunctionDoesNotHideWhatTheHostChangedBefore) {
+  make_lazy();
+  a = ints(4);
+  const Marker call = run(1, HostParams{[](void*) {}, nullptr});
+  const Marker copy = launch(0, graph_that_copies(h.data()), {call});
+  h[0] = 9;
+  executor->wait(copy);
+  EXPECT_EQ(found(), "mem.host_lifetime");
+}
+
 }  // namespace
 }  // namespace shadowgraph

@@ -163,7 +163,7 @@ TEST(Memory, PoolAndGraphAllocationsThatLiveAreLeaks) {
   m.memory.judge_leaks(&leaks);
   ASSERT_EQ(leaks.findings().size(), 2);
   EXPECT_EQ(leaks.findings()[0].to_string(),
-            "mem.leak: allocation 1 is live, 16 B, expected freed");
+            "mem.leak: allocation 1 is live, 16 B; never written, expected freed");
   m.memory.release(pool);
   m.memory.end_graph_allocation(graph, {});
   Status none;
@@ -192,10 +192,6 @@ TEST(Memory, PlacesAreToldByNameOrOrdinalNeverByAddress) {
   EXPECT_EQ(m.memory.describe(a + 4), "A[4]");
   EXPECT_EQ(m.memory.describe(b + 3), "allocation 2 + 12 B");
   EXPECT_EQ(m.memory.describe(nullptr), "no device memory");
-  EXPECT_EQ(m.memory.last_writer(a), "");
-  m.write(a, 0, 1);
-  EXPECT_EQ(m.memory.last_writer(a), "kernel fill, operation 1, step 0");
-  EXPECT_EQ(m.memory.last_writer(a + 1), "");
 }
 
 TEST(Memory, PoisonFillsWhatIsWrittenAndNothingElse) {

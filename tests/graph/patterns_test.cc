@@ -298,7 +298,7 @@ TEST(Patterns, G155_ASideStreamIsJoinedBeforeTheSegmentEnds) {
     const Status status = record(false, &g);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.findings()[0].id, "graph.device_error");
-    EXPECT_EQ(status.findings()[0].got, "904 cudaErrorStreamCaptureUnjoined");
+    EXPECT_EQ(status.findings()[0].got, "cudaErrorStreamCaptureUnjoined (904)");
 
     const Status joined = record(true, &g);
     EXPECT_TRUE(joined.ok()) << joined.to_string();

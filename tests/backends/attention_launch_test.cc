@@ -1,0 +1,388 @@
+// The attention launch: the call's bits, from the memory as it is when the launch runs, and what a
+// shadow sees of bad metadata.
+#include "backends/attention_launch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/choices.h"
+#include "shadowgraph/arena.h"
+#include "shadowgraph/graph.h"
+#include "shadowgraph/sim_device.h"
+
+namespace shadowgraph {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using Ints = std::vector<int32_t>;
+
+enum class Extra { kNone, kNoLse, kSinks, kSinksInLse, kBoolMask, kPackedMask, kWindow };
+
+/// How a call looks.
+struct Form {
+  bool csr = false, varlen = false, hnd = false;
+  DType dtype = DType::kF32;
+  Extra extra = Extra::kNone;
+};
+
+constexpr int64_t kBatch = 3, kMaxPages = 3, kPages = 8, kPageSize = 4;
+constexpr int32_t kHeads = 4, kKvHeads = 2, kDimQk = 16, kDimVo = 8;
+constexpr int32_t kKeys[kBatch] = {5, 1, 11}, kQueries[kBatch] = {3, 1, 4};
+constexpr int32_t kNoPage = -1;
+const Ints kTable = {6, 1, kNoPage, 4, kNoPage, kNoPage, 0, 7, 2};
+
+/// Three requests on a device, bound and written.
+class World {
+ public:
+  /// unwritten: a slot whose keys and values are left out; -1: none.
+  explicit World(const Form& form, int64_t unwritten = -1)
+      : form_(form), stream_(device), arena_(device, 1 << 16) {
+    bind_tensors();
+    bind_metadata();
+    for (Buffer* b : {&q, &sinks, &mask}) randomise(*b);
+    show_last_keys();
+    write_cache(cache().k, k, unwritten);
+    write_cache(cache().v, v, unwritten);
+    upload();
+  }
+
+  PagedAttention call() const {
+    PagedAttention c;
+    c.q = q.view();
+    c.cache = cache();
+    c.pages = form_.csr ? PageTable::csr(ints(indptr), ints(table), ints(lens))
+                        : PageTable::dense(ints(table), kMaxPages, ints(lens));
+    if (form_.varlen) c.cu_seqlens_q = ints(queries);
+    c.params = {.num_qo_heads = kHeads,
+                .num_kv_heads = kKvHeads,
+                .head_dim_qk = kDimQk,
+                .head_dim_vo = kDimVo,
+                .sm_scale = 0.25f,
+                .causal = !masked(),
+                .window_left = form_.extra == Extra::kWindow ? 2 : -1};
+    if (form_.extra == Extra::kSinks || form_.extra == Extra::kSinksInLse)
+      c.params.sinks = elements<float>(sinks);
+    if (form_.extra == Extra::kSinksInLse) c.options.lse_sink = LseSink::kIncluded;
+    if (masked()) {
+      const bool packed = form_.extra == Extra::kPackedMask;
+      c.params.custom_mask = {packed ? CustomMask::Kind::kPacked : CustomMask::Kind::kBool,
+                              elements<uint8_t>(mask), elements<int64_t>(mask_indptr)};
+    }
+    c.out = out.view();
+    if (has_lse()) c.lse = NaturalLse(lse.view());
+    return c;
+  }
+
+  /// out, then lse, as the launch left them.
+  Bytes results() {
+    stream_.synchronize();
+    Bytes bytes(out.data, out.data + out.bytes());
+    if (has_lse()) bytes.insert(bytes.end(), lse.data, lse.data + lse.bytes());
+    return bytes;
+  }
+  /// What the call gives on the memory as it is.
+  Bytes expected() {
+    stream_.synchronize();
+    Bytes bytes(out.bytes() + (has_lse() ? lse.bytes() : 0));
+    PagedAttention c = call();
+    c.out.data = bytes.data();
+    if (has_lse()) c.lse.tensor.data = bytes.data() + out.bytes();
+    const Status status = attention_with_kvcache(c);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return bytes;
+  }
+  void clear() {
+    stream_.fill(out.data, 0, out.bytes());
+    if (has_lse()) stream_.fill(lse.data, 0, lse.bytes());
+  }
+  void write(const Buffer& b, int64_t at, int32_t value) {
+    EXPECT_TRUE(arena_.write(b, at, &value, 1).ok());
+    upload();
+  }
+  GraphExec record() {
+    Graph graph;
+    GraphExec exec;
+    Status status = Graph::record(
+        stream_, [&](Stream& s) { s.launch(attention_launch(call())); }, &graph);
+    if (status.ok()) status = GraphExec::instantiate(graph, &exec);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return exec;
+  }
+  /// Every page is its request's.
+  void set_owners() {
+    for (size_t i = 0; i < kTable.size(); ++i) {
+      if (kTable[i] == kNoPage) continue;
+      const auto owner = static_cast<OwnerId>(i / kMaxPages + 1);
+      for (const Buffer* b : {&k, &v})
+        EXPECT_TRUE(arena_.set_owner(*b, b->rows(kTable[i], 1), owner).ok());
+    }
+    const OwnerId rows[] = {1, 2, 3};
+    device.set_row_owners(rows);
+  }
+  /// All that was found, "law: ..." a line; "ok".
+  std::string found() {
+    stream_.synchronize();
+    Status status = stream_.take_status();
+    status.add(device.take_findings());
+    return status.to_string();
+  }
+  Stream& stream() { return stream_; }
+  /// Where request's page of that number stands in the table.
+  int64_t entry(int64_t request, int64_t page) const {
+    return form_.csr ? ints(indptr)[static_cast<size_t>(request)] + page
+                     : request * kMaxPages + page;
+  }
+
+  SimDevice device;
+
+ private:
+  bool masked() const {
+    return form_.extra == Extra::kBoolMask || form_.extra == Extra::kPackedMask;
+  }
+  bool has_lse() const { return form_.extra != Extra::kNoLse; }
+  template <class T>
+  static std::span<const T> elements(const Buffer& b) {
+    return {reinterpret_cast<const T*>(b.data), static_cast<size_t>(b.numel())};
+  }
+  static std::span<const int32_t> ints(const Buffer& b) { return elements<int32_t>(b); }
+  KvCache cache() const {
+    return form_.hnd ? KvCache::hnd(k.view(), v.view()) : KvCache::nhd(k.view(), v.view());
+  }
+
+  Buffer bind(const char* name, DType dtype, std::vector<int64_t> shape, int64_t granule = 1) {
+    const BufferSpec spec{name, dtype, std::move(shape), Lifetime::kPersistent, granule};
+    std::vector<Buffer> buffers;
+    const Status status = arena_.bind({&spec, 1}, &buffers);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return buffers.at(0);
+  }
+  template <class T>
+  Buffer bind_values(const char* name, DType dtype, const std::vector<T>& values) {
+    const Buffer b = bind(name, dtype, {static_cast<int64_t>(values.size())});
+    EXPECT_TRUE(arena_.write(b, 0, std::span<const T>(values)).ok());
+    return b;
+  }
+
+  void bind_tensors() {
+    int64_t rows = 0;
+    for (const int32_t n : kQueries) rows += form_.varlen ? n : 1;
+    const auto plane = [&](int64_t dim) {
+      return form_.hnd ? std::vector<int64_t>{kPages, kKvHeads, kPageSize, dim}
+                       : std::vector<int64_t>{kPages, kPageSize, kKvHeads, dim};
+    };
+    q = bind("q", form_.dtype, {rows, kHeads, kDimQk}, kHeads * kDimQk);
+    k = bind("k", form_.dtype, plane(kDimQk), kDimQk);
+    v = bind("v", form_.dtype, plane(kDimVo), kDimVo);
+    out = bind("out", form_.dtype, {rows, kHeads, kDimVo}, kHeads * kDimVo);
+    lse = bind("lse", DType::kF32, {rows, kHeads}, kHeads);
+    sinks = bind("sinks", DType::kF32, {kHeads});
+  }
+  void bind_metadata() {
+    Ints ids, pages{0}, last, starts{0};
+    for (size_t i = 0; i < kBatch; ++i) {
+      for (size_t p = 0; p < kMaxPages; ++p)
+        if (kTable[i * kMaxPages + p] != kNoPage) ids.push_back(kTable[i * kMaxPages + p]);
+      pages.push_back(static_cast<int32_t>(ids.size()));
+      last.push_back((kKeys[i] - 1) % static_cast<int32_t>(kPageSize) + 1);
+      const int32_t rows = form_.varlen ? kQueries[i] : 1, pairs = rows * kKeys[i];
+      starts.push_back(starts.back() + rows);
+      mask_starts_.push_back(mask_starts_.back() +
+                             (form_.extra == Extra::kPackedMask ? (pairs + 7) / 8 : pairs));
+    }
+    table = bind_values("table", DType::kI32, form_.csr ? ids : kTable);
+    lens = bind_values("lens", DType::kI32, form_.csr ? last : Ints(kKeys, kKeys + kBatch));
+    indptr = bind_values("indptr", DType::kI32, pages);
+    queries = bind_values("queries", DType::kI32, starts);
+    mask = bind("mask", DType::kU8, {mask_starts_.back()});
+    mask_indptr = bind_values("mask_indptr", DType::kI64, mask_starts_);
+  }
+
+  /// Values in [-1, 1), or bits of a mask.
+  Bytes random(DType dtype, int64_t count) {
+    Bytes bytes(static_cast<size_t>(count) * size_of(dtype));
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+      const float x = rng_.signed_unit();
+      uint32_t word = 0;
+      std::memcpy(&word, &x, sizeof word);
+      if (dtype == DType::kBF16) word >>= 16;
+      if (dtype == DType::kU8) word = rng_.below(form_.extra == Extra::kPackedMask ? 256 : 2);
+      std::memcpy(&bytes[i * size_of(dtype)], &word, size_of(dtype));
+    }
+    return bytes;
+  }
+  void randomise(const Buffer& b) {
+    EXPECT_TRUE(arena_.write(b, 0, random(b.dtype, b.numel()).data(), b.numel()).ok());
+  }
+  /// Of every request, to its first row.
+  void show_last_keys() {
+    const bool packed = form_.extra == Extra::kPackedMask;
+    const uint8_t shown = packed ? 0xff : 1;
+    for (size_t i = 0; i < kBatch; ++i) {
+      const int64_t pair = kKeys[i] - 1;
+      EXPECT_TRUE(arena_.write(mask, mask_starts_[i] + (packed ? pair / 8 : pair), &shown, 1).ok());
+    }
+  }
+  void write_cache(const KvPlane& plane, const Buffer& b, int64_t unwritten) {
+    for (int64_t slot = 0; slot < kPages * kPageSize; ++slot) {
+      for (int64_t head = 0; head < kKvHeads; ++head) {
+        const Bytes values = random(b.dtype, plane.head_dim);
+        if (slot == unwritten) continue;
+        const int64_t at = plane.offset(slot / kPageSize, slot % kPageSize, head, 0);
+        EXPECT_TRUE(arena_.write(b, at, values.data(), plane.head_dim).ok());
+      }
+    }
+  }
+  void upload() { EXPECT_TRUE(arena_.upload(stream_.handle()).ok()); }
+
+  const Form form_;
+  Stream stream_;
+  Arena arena_;
+  Rng rng_{1};
+  std::vector<int64_t> mask_starts_{0};
+
+ public:
+  Buffer q, k, v, out, lse, sinks, table, lens, indptr, queries, mask, mask_indptr;
+};
+
+bool all_ones(const Bytes& bytes) {
+  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0xff}; });
+}
+
+using Parameters = std::tuple<bool, bool, bool, DType, Extra>;
+
+class AttentionLaunch : public testing::TestWithParam<Parameters> {
+ protected:
+  static Form form() {
+    const auto& [csr, varlen, hnd, dtype, extra] = GetParam();
+    return {csr, varlen, hnd, dtype, extra};
+  }
+  /// Runs the launch eagerly, then as a replay; check() after each.
+  template <class Check>
+  static void run_both(World& w, Check check) {
+    w.clear();
+    w.stream().launch(attention_launch(w.call()));
+    {
+      SCOPED_TRACE("eager");
+      check();
+    }
+    w.clear();
+    w.record().replay(w.stream());
+    SCOPED_TRACE("replayed");
+    check();
+  }
+};
+
+TEST_P(AttentionLaunch, TheBitsOfTheCallEagerAndReplayed) {
+  World w(form());
+  const Bytes expected = w.expected();
+  run_both(w, [&] {
+    EXPECT_EQ(w.results(), expected);
+    EXPECT_EQ(w.found(), "ok");
+  });
+}
+
+TEST_P(AttentionLaunch, LengthsAreReadWhenItRuns) {
+  World w(form());
+  const Bytes before = w.expected();
+  GraphExec exec = w.record();
+  // Two keys fewer of the last request.
+  w.write(w.lens, 2, form().csr ? 1 : kKeys[2] - 2);
+  w.clear();
+  exec.replay(w.stream());
+  EXPECT_EQ(w.results(), w.expected());
+  EXPECT_NE(w.results(), before);
+  EXPECT_EQ(w.found(), "ok");
+}
+
+TEST_P(AttentionLaunch, APageOutsideThePoolIsFoundAndPoisonsTheOutputs) {
+  World w(form());
+  w.write(w.table, w.entry(0, 1), 1000);
+  run_both(w, [&] {
+    EXPECT_TRUE(all_ones(w.results()));
+    const std::string found = w.found();
+    EXPECT_NE(found.find("mem.out_of_bounds: k["), std::string::npos) << found;
+    EXPECT_NE(found.find("mem.out_of_bounds: v["), std::string::npos) << found;
+    EXPECT_NE(found.find("kernel attention_with_kvcache"), std::string::npos) << found;
+  });
+  w.write(w.table, w.entry(0, 1), 1);
+  run_both(w, [&] { EXPECT_EQ(w.found(), "ok"); });
+}
+
+TEST_P(AttentionLaunch, ALengthBeyondTheTableIsFoundAndPoisonsTheOutputs) {
+  World w(form());
+  const bool csr = form().csr;
+  w.write(csr ? w.indptr : w.lens, csr ? 3 : 2, 1000);
+  run_both(w, [&] {
+    EXPECT_TRUE(all_ones(w.results()));
+    const std::string found = w.found();
+    EXPECT_NE(found.find("mem.out_of_bounds: table["), std::string::npos) << found;
+  });
+}
+
+TEST_P(AttentionLaunch, AnotherRequestsPageIsFound) {
+  World w(form());
+  w.set_owners();
+  run_both(w, [&] { EXPECT_EQ(w.found(), "ok"); });
+  w.write(w.table, w.entry(1, 0), kTable[0]);
+  run_both(w, [&] {
+    const std::string found = w.found();
+    EXPECT_NE(found.find("mem.wrong_region: k["), std::string::npos) << found;
+    EXPECT_NE(found.find("mem.wrong_region: v["), std::string::npos) << found;
+    EXPECT_NE(found.find("that of request 1"), std::string::npos) << found;
+    EXPECT_NE(found.find("row 1"), std::string::npos) << found;
+  });
+}
+
+TEST_P(AttentionLaunch, AnUnwrittenSlotIsFound) {
+  // The last key of request 0, which some row of every form sees.
+  constexpr int64_t kSlot = 1 * kPageSize + 0, kUnused = 3 * kPageSize;
+  World unused(form(), kUnused), w(form(), kSlot);
+  run_both(unused, [&] { EXPECT_EQ(unused.found(), "ok"); });
+  run_both(w, [&] {
+    const std::string found = w.found();
+    EXPECT_NE(found.find("mem.uninit_read: k["), std::string::npos) << found;
+    EXPECT_NE(found.find("mem.uninit_read: v["), std::string::npos) << found;
+    EXPECT_NE(found.find("never written"), std::string::npos) << found;
+  });
+}
+
+/// A launch built on a stack full of that byte.
+KernelLaunch built_over(int byte, const PagedAttention& call) {
+  volatile char stack[4096];
+  for (volatile char& c : stack) c = static_cast<char>(byte);
+  return attention_launch(call);
+}
+
+TEST_P(AttentionLaunch, BuiltAgainItIsTheSameByteByByte) {
+  const World w(form());
+  PagedAttention call = w.call();
+  const KernelLaunch kept = built_over(0x00, call);
+  EXPECT_EQ(kept, built_over(0xff, call));
+  call.params.sm_scale *= 2;
+  EXPECT_NE(kept, built_over(0x00, call));
+}
+
+std::string name_of_form(const testing::TestParamInfo<Parameters>& parameters) {
+  constexpr const char* kExtras[] = {"",         "NoLse",      "Sinks", "SinksInLse",
+                                     "BoolMask", "PackedMask", "Window"};
+  const auto& [csr, varlen, hnd, dtype, extra] = parameters.param;
+  return std::string(csr ? "Csr" : "Dense") + (varlen ? "Varlen" : "Decode") +
+         (hnd ? "Hnd" : "Nhd") + (dtype == DType::kF32 ? "F32" : "BF16") +
+         kExtras[static_cast<size_t>(extra)];
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Forms, AttentionLaunch,
+    testing::Combine(testing::Bool(), testing::Bool(), testing::Bool(),
+                     testing::Values(DType::kF32, DType::kBF16),
+                     testing::Values(Extra::kNone, Extra::kNoLse, Extra::kSinks, Extra::kSinksInLse,
+                                     Extra::kBoolMask, Extra::kPackedMask, Extra::kWindow)),
+    name_of_form);
+
+}  // namespace
+}  // namespace shadowgraph
