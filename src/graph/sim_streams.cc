@@ -46,8 +46,11 @@ DeviceError SimDevice::stream_destroy(StreamHandle handle) {
     }
     // What is pending goes on, and the legacy stream still stands behind it.
     if (found->second->blocking) impl_->legacy.waits.push_back(impl_->tail(*found->second));
+    constexpr size_t kManyWaits = 64;
+    if (impl_->legacy.waits.size() > kManyWaits) impl_->tail(impl_->legacy);
     std::unique_ptr<Capture> over;
     if (impl_->captures.destroy(*found->second, &over)) impl_->graphs.destroy(over->graph);
+    impl_->executor.remove_lane(found->second->lane);
     impl_->streams.erase(found);
     return kSuccess;
   });

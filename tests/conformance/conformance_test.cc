@@ -28,7 +28,8 @@ const RecordFile& known() {
 const RecordFile& more() {
   static const RecordFile file = [] {
     RecordFile read;
-    EXPECT_EQ(read_records(SHADOWGRAPH_TEST_DATA "/cuda_graph/more.jsonl", &read).to_string(), "ok");
+    EXPECT_EQ(read_records(SHADOWGRAPH_TEST_DATA "/cuda_graph/more.jsonl", &read).to_string(),
+              "ok");
     return read;
   }();
   return file;

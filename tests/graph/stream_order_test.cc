@@ -112,6 +112,14 @@ TEST_F(StreamOrder, LaunchesOfOneExecFollowEachOtherAndExecsOfOneGraphDoNot) {
   EXPECT_EQ(log(), (Log{1, 2, 5, 1, 2}));
 }
 
+TEST_F(StreamOrder, ACopyTakesPageableBytesWithTheCall) {
+  const StreamHandle a = stream();
+  host = 7;
+  EXPECT_EQ(api->memcpy_async({.dst = p, .src = &host, .width = 4}, a), kSuccess);
+  host = 8;
+  EXPECT_EQ(read(), 7);
+}
+
 TEST_F(StreamOrder, EdgesOrderAGraphNotTheOrderInWhichItsNodesWereAdded) {
   for (const bool checked : {true, false}) {
     SimOptions options;
