@@ -23,7 +23,7 @@ namespace shadowgraph {
 
 /// cudaError_t, by CUDA's numbers.
 enum class DeviceError : int32_t {
-#define SG_DEVICE_ERROR(name, number) k##name = number,
+#define SG_DEVICE_ERROR(name, number) k##name = (number),
 #include "shadowgraph/device_errors.inc"
 #undef SG_DEVICE_ERROR
 };
@@ -34,7 +34,7 @@ template <class Tag>
 struct Handle {
   uint64_t value = 0;
   bool operator==(const Handle&) const = default;
-  auto operator<=>(const Handle&) const = default;
+  bool operator<(const Handle& other) const { return value < other.value; }
   explicit operator bool() const { return value != 0; }
 };
 using StreamHandle = Handle<struct StreamTag>;

@@ -73,8 +73,10 @@ const void* overlap(const MemcpyParams& c) {
   // Rows ascend on both sides: walk them together.
   for (size_t i = 0, j = 0; i < c.height && j < c.height;) {
     const uintptr_t from = src + i * src_pitch(c), to = dst + j * dst_pitch(c);
-    if (from < to + c.width && to < from + c.width)
-      return reinterpret_cast<const void*>(std::max(from, to));
+    if (from < to + c.width && to < from + c.width) {
+      return from > to ? static_cast<const std::byte*>(c.src) + i * src_pitch(c)
+                       : static_cast<const std::byte*>(c.dst) + j * dst_pitch(c);
+    }
     from < to ? ++i : ++j;
   }
   return nullptr;

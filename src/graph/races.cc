@@ -84,6 +84,7 @@ void Races::report(const Entry& a, const Entry& b, uintptr_t at) {
     return std::any_of(list.begin(), list.end(),
                        [&](const Interval& i) { return i.begin <= at && at < i.end; });
   };
+  // Described, never followed. NOLINTNEXTLINE(performance-no-int-to-ptr)
   Where where = shadowgraph::at(memory_.describe(reinterpret_cast<const void*>(at)));
   where.phase = b.by.phase == Phase::kReplay ? "replay" : "eager";
   std::string got = a.by.to_string();

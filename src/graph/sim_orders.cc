@@ -1,6 +1,7 @@
 // SimDevice: every order of a graph's nodes.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <string>
 
 #include "graph/orders.h"
@@ -11,13 +12,13 @@ namespace shadowgraph {
 namespace {
 
 struct Bytes {
-  uintptr_t begin, end;
+  std::byte *begin, *end;
 };
 
 Bytes bytes_of(const AccessSpan& span) {
-  const auto begin = reinterpret_cast<uintptr_t>(span.buffer) +
-                     static_cast<uintptr_t>(span.first) * span.element_bytes;
-  return {begin, begin + static_cast<uintptr_t>(span.count) * span.element_bytes};
+  auto* begin = static_cast<std::byte*>(const_cast<void*>(span.buffer)) +
+                span.first * int64_t{span.element_bytes};
+  return {begin, begin + span.count * int64_t{span.element_bytes}};
 }
 
 bool conflict(const Footprint& a, const Footprint& b) {
@@ -25,7 +26,8 @@ bool conflict(const Footprint& a, const Footprint& b) {
     return std::any_of(b.begin(), b.end(), [&](const AccessSpan& y) {
       if (x.access != Access::kWrite && y.access != Access::kWrite) return false;
       const Bytes p = bytes_of(x), q = bytes_of(y);
-      return p.begin < q.end && q.begin < p.end;
+      const std::less<> before;
+      return before(p.begin, q.end) && before(q.begin, p.end);
     });
   });
 }
@@ -55,10 +57,7 @@ class Snapshot {
     std::byte* at;
     std::vector<std::byte> bytes;
   };
-  void add(const Bytes& b) {
-    auto* at = reinterpret_cast<std::byte*>(b.begin);
-    pieces_.push_back({at, {at, at + (b.end - b.begin)}});
-  }
+  void add(const Bytes& b) { pieces_.push_back({b.begin, {b.begin, b.end}}); }
   std::vector<Piece> pieces_;
 };
 
