@@ -163,7 +163,7 @@ class World {
   }
   template <class T>
   Buffer bind_values(const char* name, DType dtype, const std::vector<T>& values) {
-    const Buffer b = bind(name, dtype, {static_cast<int64_t>(values.size())});
+    Buffer b = bind(name, dtype, {static_cast<int64_t>(values.size())});
     EXPECT_TRUE(arena_.write(b, 0, std::span<const T>(values)).ok());
     return b;
   }

@@ -35,12 +35,12 @@ struct Memory {
     ++serial;
     memory.commit(eager(), {write_of(p, first, count)});
   }
-  std::string judge(const Footprint& spans, std::vector<BakedPointer> pointers = {}) {
+  std::string judge(const Footprint& spans, const std::vector<BakedPointer>& pointers = {}) {
     return judge_by(eager(), spans, pointers);
   }
   /// The laws that are violated, separated by spaces; the last finding is kept.
   std::string judge_by(const Origin& by, const Footprint& spans,
-                       std::vector<BakedPointer> pointers = {}) {
+                       const std::vector<BakedPointer>& pointers = {}) {
     Status status;
     may_run = memory.judge(by, pointers, spans, &status);
     std::string laws;
