@@ -53,7 +53,7 @@ class Conformance(unittest.TestCase):
         self.assertIn(said, err)
 
     def test_every_record_is_judged_and_the_report_adds_up(self):
-        code, report = report_of("--seeds", "1")
+        code, report = report_of("--records", self.known, "--seeds", "1")
         self.assertEqual((code, report["ok"], report["findings"]), (CLEAN, True, []))
         rows = {(row["id"], row["variant"]) for row in report["conformance"]}
         self.assertEqual(rows, {(r["id"], r["variant"]) for r in self.lines[1:]})
@@ -66,6 +66,8 @@ class Conformance(unittest.TestCase):
 
     def test_the_records_that_come_along_are_the_default(self):
         self.assertEqual(report_of("--case", "G12")[1]["files"][0]["cases"], 2)
+        files = [os.path.basename(file["path"]) for file in report_of("--seeds", "1")[1]["files"]]
+        self.assertEqual(files, ["known.jsonl", "more.jsonl"])
         path = self.write(self.recorded("G01"))
         os.mkdir(os.path.join(self.folder, "cuda_graph"))
         os.rename(path, os.path.join(self.folder, "cuda_graph", "known.jsonl"))
