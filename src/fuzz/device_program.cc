@@ -1,6 +1,6 @@
 #include "fuzz/device_program.h"
 
-#include <array>
+#include <algorithm>
 #include <string_view>
 
 namespace shadowgraph {
@@ -136,6 +136,24 @@ DeviceProgram generate_device_program(Choices& choices) {
 std::span<const DeviceCall> small_scope() {
   static const std::vector<DeviceCall> calls = make_small_scope();
   return calls;
+}
+
+uint64_t small_program_count(int max_calls) {
+  const auto scope = small_scope();
+  const auto with = [&](auto wanted) {
+    return static_cast<uint64_t>(std::count_if(scope.begin(), scope.end(), wanted));
+  };
+  const uint64_t on_first =
+      with([](const DeviceCall& c) { return has_stream(c.verb) && c.stream == 0; });
+  const uint64_t on_none = with([](const DeviceCall& c) { return !has_stream(c.verb); });
+  // Sequences after which the streams are still alike, and those after which they are not.
+  uint64_t alike = 1, apart = 0, count = 0;
+  for (int calls = 1; calls <= max_calls; ++calls) {
+    apart = apart * scope.size() + alike * on_first;
+    alike *= on_none;
+    count += alike + apart;
+  }
+  return count;
 }
 
 uint64_t for_each_small_program(size_t first, int max_calls,

@@ -63,6 +63,8 @@ Status check_device_program(const DeviceProgram& program, uint64_t seed, DeviceC
 
 /// The calls of the small scope: 2 streams, 1 event, 3 modes.
 std::span<const DeviceCall> small_scope();
+/// How many programs for_each_small_program visits over all first calls.
+uint64_t small_program_count(int max_calls);
 /// All programs of 1 to max_calls calls of the small scope, up to the names of the streams.
 /// first: only those whose first call is small_scope()[first]. Returns how many; visit ends the
 /// walk with false.

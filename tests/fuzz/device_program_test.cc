@@ -25,6 +25,7 @@ TEST(DeviceProgram, TheSmallScopeIsWalkedWhole) {
     power *= 19;
     expected += alike;
     EXPECT_EQ(count(calls), expected) << calls;
+    EXPECT_EQ(small_program_count(calls), expected) << calls;
   }
 }
 

@@ -96,7 +96,7 @@ TEST_P(AsanGuardTest, AKernelWithoutAFootprintSeesEverything) {
 class AsanGuardDeathTest : public AsanGuardTest {
  protected:
   void SetUp() override {
-    if (!kHasAsan) GTEST_SKIP() << "needs AddressSanitizer";
+    if (!kHasAsan) GTEST_SKIP() << "the guard is AddressSanitizer's: run in the asan preset";
     AsanGuardTest::SetUp();
   }
 };

@@ -76,25 +76,40 @@ struct Fault {
 /// Those of diagnostics_graph_test.cc.
 std::span<const Fault> graph_faults();
 
-class Diagnostics : public testing::TestWithParam<Fault> {
+/// A fault as eager work or as a replay.
+struct FaultRun {
+  Fault fault;
+  bool replayed;
+};
+
+inline std::vector<FaultRun> runs_of(std::span<const Fault> faults) {
+  std::vector<FaultRun> runs;
+  for (const Fault& f : faults) {
+    if (!f.eager.empty()) runs.push_back({f, false});
+    if (!f.replayed.empty()) runs.push_back({f, true});
+  }
+  return runs;
+}
+
+class Diagnostics : public testing::TestWithParam<FaultRun> {
  protected:
   static constexpr uint64_t kSeeds = 8;
 
-  static Status run(uint64_t seed, bool planted, bool replayed) {
-    World w(seed, planted, replayed);
-    GetParam().program(w);
+  static Status run(uint64_t seed, bool planted) {
+    World w(seed, planted, GetParam().replayed);
+    GetParam().fault.program(w);
     return w.findings();
   }
-  static void expect_diagnosis(bool replayed) {
-    const auto& says = replayed ? GetParam().replayed : GetParam().eager;
-    if (says.empty()) GTEST_SKIP() << "no such program";
+  static void expect_diagnosis() {
+    const Fault& f = GetParam().fault;
+    const auto& says = GetParam().replayed ? f.replayed : f.eager;
     for (uint64_t seed = 0; seed < kSeeds; ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
-      const Status clean = run(seed, false, replayed), fault = run(seed, true, replayed);
+      const Status clean = run(seed, false), fault = run(seed, true);
       EXPECT_TRUE(clean.ok()) << clean.to_string();
       EXPECT_FALSE(fault.ok());
-      for (const Finding& f : fault.findings())
-        EXPECT_EQ(f.id, GetParam().law.law().id) << f.to_string();
+      for (const Finding& found : fault.findings())
+        EXPECT_EQ(found.id, f.law.law().id) << found.to_string();
       for (const std::string_view part : says)
         EXPECT_NE(fault.to_string().find(part), std::string::npos) << part << " is not in\n"
                                                                    << fault.to_string();
@@ -102,8 +117,8 @@ class Diagnostics : public testing::TestWithParam<Fault> {
   }
 };
 
-inline std::string name_of_fault(const testing::TestParamInfo<Fault>& fault) {
-  return fault.param.name;
+inline std::string name_of_run(const testing::TestParamInfo<FaultRun>& run) {
+  return std::string(run.param.fault.name) + (run.param.replayed ? "_replayed" : "_eager");
 }
 
 }  // namespace shadowgraph

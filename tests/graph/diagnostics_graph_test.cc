@@ -135,7 +135,7 @@ const Fault kFaults[] = {
      {"cudaLaunchKernel", "cudaErrorInvalidValue (1)"}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Graph, Diagnostics, testing::ValuesIn(kFaults), name_of_fault);
+INSTANTIATE_TEST_SUITE_P(Graph, Diagnostics, testing::ValuesIn(runs_of(kFaults)), name_of_run);
 
 }  // namespace
 

@@ -324,10 +324,9 @@ const Fault kFaults[] = {
       "last written by kernel fill, node 1 of launch 1,"}},
 };
 
-TEST_P(Diagnostics, Eager) { expect_diagnosis(false); }
-TEST_P(Diagnostics, Replayed) { expect_diagnosis(true); }
+TEST_P(Diagnostics, IsFoundAndItsCleanTwinIsNot) { expect_diagnosis(); }
 
-INSTANTIATE_TEST_SUITE_P(Memory, Diagnostics, testing::ValuesIn(kFaults), name_of_fault);
+INSTANTIATE_TEST_SUITE_P(Memory, Diagnostics, testing::ValuesIn(runs_of(kFaults)), name_of_run);
 
 TEST(DiagnosticsTable, EveryLawHasAFault) {
   for (const Law& law : kLaws) {
