@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "graph/asan_guard.h"
+#include "graph/byte_range.h"
 #include "graph/executor_impl.h"
 
 namespace shadowgraph {
@@ -134,12 +135,10 @@ bool Executor::Impl::lacks_order_with_memory_node(const Step& step, const Footpr
     if (body.ordered(other, step.node) || body.ordered(step.node, other)) continue;
     const void* p = made != nullptr ? made->address : ended->address;
     const DeviceMemory::Allocation* a = memory.find_allocation(p);
+    if (a == nullptr) continue;
     const auto begin = reinterpret_cast<uintptr_t>(p);
-    for (const AccessSpan& span : accessed) {
-      const auto at = reinterpret_cast<uintptr_t>(span.buffer) +
-                      static_cast<uintptr_t>(span.first) * span.element_bytes;
-      if (a != nullptr && at >= begin && at < begin + a->bytes) return true;
-    }
+    for (const AccessSpan& span : accessed)
+      if (byte_range(span).overlaps({begin, begin + a->bytes})) return true;
   }
   return false;
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "graph/byte_range.h"
 #include "graph/node_work.h"
 
 namespace shadowgraph {
@@ -96,9 +97,8 @@ bool StagedCopies::are_written(uintptr_t begin, uintptr_t end) const {
 
 bool StagedCopies::are_written_by(const Footprint& spans) const {
   return !empty() && std::any_of(spans.begin(), spans.end(), [&](const AccessSpan& s) {
-    const uintptr_t begin = address(s.buffer) + static_cast<uintptr_t>(s.first) * s.element_bytes;
-    return s.access == Access::kWrite &&
-           are_written(begin, begin + static_cast<uintptr_t>(s.count) * s.element_bytes);
+    const ByteRange bytes = byte_range(s);
+    return s.access == Access::kWrite && are_written(bytes.begin, bytes.end);
   });
 }
 

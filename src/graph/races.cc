@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/laws.h"
+#include "graph/byte_range.h"
 
 namespace shadowgraph {
 
@@ -31,9 +32,7 @@ std::vector<Races::Interval> Races::intervals_of(const Footprint& spans, bool wr
   std::vector<Interval> out;
   for (const AccessSpan& span : spans) {
     if ((span.access == Access::kWrite) != writes || span.count <= 0) continue;
-    const uintptr_t begin = reinterpret_cast<uintptr_t>(span.buffer) +
-                            static_cast<uintptr_t>(span.first) * span.element_bytes;
-    const uintptr_t end = begin + static_cast<uintptr_t>(span.count) * span.element_bytes;
+    const auto [begin, end] = byte_range(span);
     if (!out.empty() && out.back().begin <= begin && begin <= out.back().end) {
       out.back().end = std::max(out.back().end, end);
     } else {

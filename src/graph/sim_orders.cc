@@ -1,9 +1,9 @@
 // SimDevice: every order of a graph's nodes.
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <string>
 
+#include "graph/byte_range.h"
 #include "graph/orders.h"
 #include "graph/sim_impl.h"
 
@@ -11,23 +11,11 @@ namespace shadowgraph {
 
 namespace {
 
-struct Bytes {
-  std::byte *begin, *end;
-};
-
-Bytes bytes_of(const AccessSpan& span) {
-  auto* begin = static_cast<std::byte*>(const_cast<void*>(span.buffer)) +
-                span.first * int64_t{span.element_bytes};
-  return {begin, begin + span.count * int64_t{span.element_bytes}};
-}
-
 bool conflict(const Footprint& a, const Footprint& b) {
   return std::any_of(a.begin(), a.end(), [&](const AccessSpan& x) {
     return std::any_of(b.begin(), b.end(), [&](const AccessSpan& y) {
-      if (x.access != Access::kWrite && y.access != Access::kWrite) return false;
-      const Bytes p = bytes_of(x), q = bytes_of(y);
-      const std::less<> before;
-      return before(p.begin, q.end) && before(q.begin, p.end);
+      const bool writes = x.access == Access::kWrite || y.access == Access::kWrite;
+      return writes && byte_range(x).overlaps(byte_range(y));
     });
   });
 }
@@ -38,7 +26,7 @@ class Snapshot {
   explicit Snapshot(const std::vector<Footprint>& nodes) {
     for (const Footprint& spans : nodes)
       for (const AccessSpan& s : spans)
-        if (s.access == Access::kWrite && s.count > 0) add(bytes_of(s));
+        if (s.access == Access::kWrite && s.count > 0) add(s);
   }
   void restore() const {
     for (const Piece& p : pieces_) std::memcpy(p.at, p.bytes.data(), p.bytes.size());
@@ -57,7 +45,11 @@ class Snapshot {
     std::byte* at;
     std::vector<std::byte> bytes;
   };
-  void add(const Bytes& b) { pieces_.push_back({b.begin, {b.begin, b.end}}); }
+  void add(const AccessSpan& s) {
+    auto* at =
+        static_cast<std::byte*>(const_cast<void*>(s.buffer)) + s.first * int64_t{s.element_bytes};
+    pieces_.push_back({at, {at, at + s.count * int64_t{s.element_bytes}}});
+  }
   std::vector<Piece> pieces_;
 };
 
