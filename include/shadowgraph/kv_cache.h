@@ -9,12 +9,45 @@
 
 namespace shadowgraph {
 
-/// One plane (K or V) of a pool. Element (page, token, head, dim) lies at
-///   page * page_stride + token * token_stride + head * head_stride + dim   [elements]
-/// K and V need not share strides or head dims. Another layout inside the page-head block (the
-/// 16-token panel) is one more KvOrder, told in offset() and where kernels reach tokens.
-enum class KvOrder : uint8_t { kStrided };
+/// How the elements of a page and head lie in memory.
+enum class KvOrder : uint8_t {
+  kStrided,  // a token's head_dim elements are contiguous: NHD, HND, MLA latents
+  // Panels of 16 tokens, as the kernels' inner loops read them: nothing to pack, and the page table
+  // costs nothing. P = 2 for bf16, else 1.
+  kKeyPanels,    // [ceil(head_dim / P)][16 tokens][P dims]
+  kValuePanels,  // blocks of 64 dims (the last one narrower, a multiple of 16), each
+                 // [16 / P][dims of the block][P tokens]
+};
 
+inline constexpr int32_t kPanelTokens = 16;
+inline constexpr int32_t kValueBlockDims = 64;
+
+/// P of KvOrder: how many elements the bf16 dot product takes together.
+constexpr int32_t panel_pair(DType t) { return t == DType::kBF16 ? 2 : 1; }
+/// Elements of one panel, its padding included. Padding is never given a meaning.
+constexpr int64_t key_panel_elements(DType t, int32_t head_dim) {
+  return int64_t{kPanelTokens} * ((head_dim + panel_pair(t) - 1) / panel_pair(t) * panel_pair(t));
+}
+constexpr int64_t value_panel_elements(int32_t head_dim) {
+  return int64_t{kPanelTokens} * ((head_dim + 15) / 16 * 16);
+}
+/// Element (token, dim) of a panel, 0 <= token < 16.
+constexpr int64_t key_panel_offset(DType t, int64_t token, int64_t dim) {
+  const int64_t p = panel_pair(t);
+  return (dim / p * kPanelTokens + token) * p + dim % p;
+}
+constexpr int64_t value_panel_offset(DType t, int32_t head_dim, int64_t token, int64_t dim) {
+  const int64_t p = panel_pair(t), first = dim / kValueBlockDims * kValueBlockDims;
+  const int64_t rest = (head_dim + 15) / 16 * 16 - first;
+  const int64_t width = rest < kValueBlockDims ? rest : kValueBlockDims;
+  return first * kPanelTokens + (token / p * width + (dim - first)) * p + token % p;
+}
+
+/// One plane (K or V) of a pool. Element (page, token, head, dim) lies at
+///   page * page_stride + head * head_stride + token * token_stride + dim   [elements]
+/// or, in panels, at
+///   page * page_stride + head * head_stride + token / 16 * token_stride + (its place in the panel)
+/// K and V need not share strides or head dims.
 struct KvPlane {
   std::byte* data = nullptr;
   DType dtype = DType::kF32;
@@ -23,7 +56,11 @@ struct KvPlane {
   int32_t head_dim = 0;
 
   int64_t offset(int64_t page, int64_t token, int64_t head, int64_t dim) const {
-    return page * page_stride + token * token_stride + head * head_stride + dim;
+    const int64_t block = page * page_stride + head * head_stride;
+    if (order == KvOrder::kStrided) return block + token * token_stride + dim;
+    const int64_t panel = block + token / kPanelTokens * token_stride, lane = token % kPanelTokens;
+    return panel + (order == KvOrder::kKeyPanels ? key_panel_offset(dtype, lane, dim)
+                                                 : value_panel_offset(dtype, head_dim, lane, dim));
   }
 };
 
@@ -52,6 +89,11 @@ struct KvCache {
   /// latent [num_pages, page_size, kv_lora_rank + rope]: one KV head whose value is the first
   /// head_dim_vo of the key.
   static KvCache mla_latent(const TensorView& latent, int32_t head_dim_vo);
+  /// k [num_pages, num_kv_heads, page_size / 16, key_panel_elements], v likewise with
+  /// value_panel_elements: the engine's own layout (KvOrder), for every dtype and instruction set.
+  /// Memory in 2 MiB pages (huge_memory.h) is read faster.
+  static KvCache panels(const TensorView& k, const TensorView& v, int32_t head_dim_qk,
+                        int32_t head_dim_vo);
 };
 
 /// Which pages belong to which request, and how many keys each has. Views only.

@@ -68,4 +68,18 @@ KvCache KvCache::mla_latent(const TensorView& latent, int32_t head_dim_vo) {
   return c;
 }
 
+KvCache KvCache::panels(const TensorView& k, const TensorView& v, int32_t head_dim_qk,
+                        int32_t head_dim_vo) {
+  KvCache c = from_planes(k, v, 2, 1);
+  c.k.order = KvOrder::kKeyPanels;
+  c.v.order = KvOrder::kValuePanels;
+  c.k.head_dim = head_dim_qk;
+  c.v.head_dim = head_dim_vo;
+  c.well_formed = c.well_formed && c.page_size <= INT32_MAX / kPanelTokens &&
+                  k.shape[3] == key_panel_elements(k.dtype, head_dim_qk) &&
+                  v.shape[3] == value_panel_elements(head_dim_vo);
+  if (c.well_formed) c.page_size *= kPanelTokens;
+  return c;
+}
+
 }  // namespace shadowgraph

@@ -105,7 +105,7 @@ void decode_paged(const PagedAttention& call) {
     const AttendScratch layout =
         attend_scratch(p.group(), p.params.head_dim_qk, p.params.head_dim_vo, kDecodeTile);
     scratch.push_back(allocate_floats(layout.total));
-    mergers.emplace_back(plan.most_splits, p.params.head_dim_vo);
+    mergers.emplace_back(plan.most_splits, partials.width);
   }
   const AttendFn attend = attend_fn(p);
   parallel_for(splits, threads, [&](int64_t i, int thread) {

@@ -16,13 +16,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr Isa kGeneric = {"generic", attend_generic, attend_generic};
-
 #ifdef SHADOWGRAPH_X86
-constexpr Isa kAvx2 = {"avx2", attend_avx2, attend_avx2};
-constexpr Isa kAvx512 = {"avx512", attend_avx512, attend_avx512};
-constexpr Isa kAvx512Bf16 = {"avx512bf16", attend_avx512, attend_avx512bf16};
-
 struct Cpu {
   bool avx2 = false, avx512 = false, avx512bf16 = false;
 };
@@ -48,12 +42,12 @@ Cpu detect() {
 /// What this machine has, best last.
 const std::vector<const Isa*>& available() {
   static const std::vector<const Isa*> list = [] {
-    std::vector<const Isa*> isas = {&kGeneric};
+    std::vector<const Isa*> isas = {&kGenericIsa};
 #ifdef SHADOWGRAPH_X86
     const Cpu cpu = detect();
-    if (cpu.avx2) isas.push_back(&kAvx2);
-    if (cpu.avx512) isas.push_back(&kAvx512);
-    if (cpu.avx512bf16) isas.push_back(&kAvx512Bf16);
+    if (cpu.avx2) isas.push_back(&kAvx2Isa);
+    if (cpu.avx512) isas.push_back(&kAvx512Isa);
+    if (cpu.avx512bf16) isas.push_back(&kAvx512Bf16Isa);
 #endif
     return isas;
   }();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <new>
 
 #include "attn/page_table.h"
@@ -11,11 +12,12 @@ namespace shadowgraph {
 namespace {
 
 KvTokens tokens_of(const KvPlane& plane) {
-  return {plane.data, plane.dtype, plane.page_stride, plane.token_stride, plane.head_dim};
+  return {plane.data,        plane.dtype,        plane.order,
+          plane.page_stride, plane.token_stride, plane.head_dim};
 }
 
 KvTokens tokens_of(const ConstTensorView& t) {
-  return {t.data, t.dtype, 0, t.stride[0], static_cast<int32_t>(t.shape[2])};
+  return {t.data, t.dtype, KvOrder::kStrided, 0, t.stride[0], static_cast<int32_t>(t.shape[2])};
 }
 
 /// kv at another element offset.
@@ -124,9 +126,11 @@ void finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& 
     weight = weights[0];
   }
   std::byte* out = p.out.at(row, qo_head);
-  for (int64_t i = 0; i < p.params.head_dim_vo; ++i) {
-    const float value = state.has_mass() ? o[i] * weight / with_sink.d * p.v_scale : 0;
-    store_float(out, p.out.dtype, i, value);
+  const int64_t dim = p.params.head_dim_vo;
+  if (state.has_mass()) {
+    find_isa(p.options.isa)->finish({o, dim, weight, with_sink.d, p.v_scale, out, p.out.dtype});
+  } else {
+    std::memset(out, 0, static_cast<size_t>(dim) * size_of(p.out.dtype));
   }
   if (p.lse.defined()) {
     const RowState& stated = p.options.lse_sink == LseSink::kIncluded ? with_sink : state;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "shadowgraph/dtype.h"
+#include "shadowgraph/kv_cache.h"
 #include "shadowgraph/params.h"
 
 namespace shadowgraph {
@@ -16,22 +17,36 @@ constexpr int kPanel = 16;
 
 constexpr int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-/// K or V of one request and KV head. Token t starts at element
+/// K or V of one request and KV head. Strided: token t starts at element
 ///   page_ids[t / page_size] * page_stride + (t % page_size) * token_stride
-/// or, where page_ids is null, at t * token_stride. A token's head_dim elements are contiguous.
+/// or, where page_ids is null, at t * token_stride; its head_dim elements are contiguous. In panels
+/// (KvOrder), which are always paged: the panel of tokens 16 i .. 16 i + 15 starts where token i
+/// would, were pages page_size / 16 tokens long.
 struct KvTokens {
   const std::byte* data = nullptr;
   DType dtype = DType::kF32;
+  KvOrder order = KvOrder::kStrided;
   int64_t page_stride = 0, token_stride = 0;
   int32_t head_dim = 0;
 };
 
-/// Element at which a token starts, from kv.data.
+/// Element at which a token starts, from kv.data; of panels, the token's panel.
 constexpr int64_t token_offset(const KvTokens& kv, const int32_t* page_ids, int32_t page_size,
                                int64_t token) {
   if (page_ids == nullptr) return token * kv.token_stride;
-  return page_ids[token / page_size] * kv.page_stride + token % page_size * kv.token_stride;
+  const int64_t in_page = token % page_size;
+  return page_ids[token / page_size] * kv.page_stride +
+         (kv.order == KvOrder::kStrided ? in_page : in_page / kPanel) * kv.token_stride;
 }
+
+/// Keys that a thread reads next: what a unit may ask the memory for while it still computes. A
+/// hint; empty where begin == end.
+struct KvAhead {
+  KvTokens k;
+  const int32_t* page_ids = nullptr;
+  int32_t page_size = 1;
+  int32_t begin = 0, end = 0;
+};
 
 /// The keys that one query sees: begin <= k < end, and, with a custom mask, pair first_pair + k not
 /// hidden.
@@ -72,7 +87,31 @@ struct AttendUnit {
   float* o = nullptr;  // [rows, o_stride]; o_stride = head_dim_vo rounded up to 16
   int64_t o_stride = 0;
 
-  float* scratch = nullptr;  // attend_scratch(*this) floats
+  KvAhead ahead;
+  float* scratch = nullptr;  // attend_scratch(...).total floats, on a cache line of its own
+};
+
+/// Rows of one softmax state each: m, d and o as in AttendUnit.
+struct RowStates {
+  float* m = nullptr;
+  float* d = nullptr;
+  float* o = nullptr;
+};
+
+/// into becomes the state over both sets of keys: `part` follows `into` in the order of the row. A
+/// state without mass (m = -inf) changes nothing.
+struct FoldRows {
+  RowStates into, part;
+  int64_t rows = 0, o_stride = 0;
+};
+
+/// out[i] = o[i] * weight / d * v_scale + 0 (so -0 becomes 0), rounded to nearest even.
+struct FinishRow {
+  const float* o = nullptr;  // [round_up(count, 16)]
+  int64_t count = 0;
+  float weight = 1, d = 1, v_scale = 1;
+  std::byte* out = nullptr;
+  DType dtype = DType::kF32;  // f32, f16 or bf16
 };
 
 /// Layout of a unit's scratch, in floats.

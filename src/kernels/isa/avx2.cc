@@ -11,6 +11,6 @@ namespace {
 // clang-format on
 }  // namespace
 
-void attend_avx2(const AttendUnit& unit) { attend<F32Products>(unit); }
+const Isa kAvx2Isa = {"avx2", attend<F32Products>, attend<F32Products>, fold, finish};
 
 }  // namespace shadowgraph

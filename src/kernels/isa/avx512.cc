@@ -11,6 +11,6 @@ namespace {
 // clang-format on
 }  // namespace
 
-void attend_avx512(const AttendUnit& unit) { attend<F32Products>(unit); }
+const Isa kAvx512Isa = {"avx512", attend<F32Products>, attend<F32Products>, fold, finish};
 
 }  // namespace shadowgraph

@@ -10,12 +10,15 @@ namespace {
 #include "kernels/attend.inl"
 #include "kernels/products_bf16.inl"
 // clang-format on
-}  // namespace
 
-void attend_avx512bf16(const AttendUnit& unit) {
+void attend_fast(const AttendUnit& unit) {
   const bool all_bf16 =
       unit.q_dtype == DType::kBF16 && unit.k.dtype == DType::kBF16 && unit.v.dtype == DType::kBF16;
-  all_bf16 ? attend<Bf16Products>(unit) : attend_avx512(unit);
+  all_bf16 ? attend<Bf16Products>(unit) : kAvx512Isa.attend(unit);
 }
+
+}  // namespace
+
+const Isa kAvx512Bf16Isa = {"avx512bf16", attend<F32Products>, attend_fast, fold, finish};
 
 }  // namespace shadowgraph

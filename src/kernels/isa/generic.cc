@@ -10,6 +10,6 @@ namespace {
 // clang-format on
 }  // namespace
 
-void attend_generic(const AttendUnit& unit) { attend<F32Products>(unit); }
+const Isa kGenericIsa = {"generic", attend<F32Products>, attend<F32Products>, fold, finish};
 
 }  // namespace shadowgraph

@@ -11,22 +11,24 @@ namespace shadowgraph {
 
 using AttendFn = void (*)(const AttendUnit&);
 
-/// One instruction set. attend is portable arithmetic; attend_fast may be the same.
+/// One instruction set. attend is portable arithmetic; attend_fast may be the same. fold and finish
+/// give the same bits everywhere.
 struct Isa {
   std::string_view name;
   AttendFn attend;
   AttendFn attend_fast;
+  void (*fold)(const FoldRows&);
+  void (*finish)(const FinishRow&);
 };
 
 // fp8 to f32, by its bits.
 extern const std::array<float, 256> kE4M3Values;
 extern const std::array<float, 256> kE5M2Values;
 
-void attend_generic(const AttendUnit& unit);
-void attend_avx2(const AttendUnit& unit);
-void attend_avx512(const AttendUnit& unit);
-void attend_avx512bf16(
-    const AttendUnit& unit);  // fast arithmetic where q, K and V are bf16, else attend_avx512
+extern const Isa kGenericIsa;
+extern const Isa kAvx2Isa;
+extern const Isa kAvx512Isa;
+extern const Isa kAvx512Bf16Isa;  // fast where q, K and V are bf16, else as kAvx512Isa
 
 /// By name; empty: the current default. Null if this machine does not have it.
 const Isa* find_isa(std::string_view name);

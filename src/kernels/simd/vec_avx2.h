@@ -68,3 +68,29 @@ Vec load_bf16(const std::byte* p) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)),
           _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
 }
+/// bits, with a plain NaN of the same sign where x is one.
+__m256i plain_nan(__m256 x, __m256i bits) {
+  const __m256 sign = _mm256_and_ps(x, _mm256_set1_ps(-0.f));
+  const __m256 nan = _mm256_or_ps(sign, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)));
+  return _mm256_castps_si256(
+      _mm256_blendv_ps(_mm256_castsi256_ps(bits), nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+}
+__m128i f16_half(__m256 x) {
+  return _mm256_cvtps_ph(_mm256_castsi256_ps(plain_nan(x, _mm256_castps_si256(x))),
+                         _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+void store_f16(std::byte* p, Vec a) {
+  auto* halves = reinterpret_cast<__m128i*>(p);
+  _mm_storeu_si128(halves, f16_half(a.lo));
+  _mm_storeu_si128(halves + 1, f16_half(a.hi));
+}
+__m256i bf16_half(__m256 x) {
+  const __m256i bits = _mm256_castps_si256(x);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i up = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+  return _mm256_srli_epi32(plain_nan(x, up), 16);
+}
+void store_bf16(std::byte* p, Vec a) {
+  const __m256i both = _mm256_packus_epi32(bf16_half(a.lo), bf16_half(a.hi));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(both, 0xd8));
+}

@@ -43,3 +43,23 @@ Vec load_bf16(const std::byte* p) {
       _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
 }
+void store_f16(std::byte* p, Vec a) {
+  const __m512i bits = _mm512_castps_si512(a.x);
+  const __m512i nan = _mm512_or_si512(_mm512_and_si512(bits, _mm512_set1_epi32(INT32_MIN)),
+                                      _mm512_set1_epi32(0x7fc00000));
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(a.x, a.x, _CMP_UNORD_Q);
+  const __m512 x = _mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, is_nan, nan));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+void store_bf16(std::byte* p, Vec a) {
+  const __m512i bits = _mm512_castps_si512(a.x);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+  const __m512i nan = _mm512_or_si512(_mm512_and_si512(bits, _mm512_set1_epi32(INT32_MIN)),
+                                      _mm512_set1_epi32(0x7fc00000));
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(a.x, a.x, _CMP_UNORD_Q);
+  const __m512i rounded = _mm512_mask_mov_epi32(up, is_nan, nan);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+}

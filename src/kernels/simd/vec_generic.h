@@ -85,3 +85,10 @@ Vec load_f16(const std::byte* p) {
 Vec load_bf16(const std::byte* p) {
   return each([=](int i) { return load_float(p, DType::kBF16, i); });
 }
+/// To nearest even; a NaN becomes the type's plain one with its sign.
+void store_f16(std::byte* p, const Vec& a) {
+  for (int i = 0; i < 16; ++i) store_float(p, DType::kF16, i, a.lane[i]);
+}
+void store_bf16(std::byte* p, const Vec& a) {
+  for (int i = 0; i < 16; ++i) store_float(p, DType::kBF16, i, a.lane[i]);
+}
