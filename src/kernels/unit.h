@@ -114,19 +114,24 @@ struct FinishRow {
   DType dtype = DType::kF32;  // f32, f16 or bf16
 };
 
-/// Layout of a unit's scratch, in floats.
+/// Limits that every instruction set keeps: rows that are computed side by side, keys of a tile.
+constexpr int kMostStripRows = 6;
+constexpr int kMostTile = 256;
+
+/// Layout of a unit's scratch, in floats. A tile's panels are packed into k and v where the cache
+/// does not hold them as the kernel reads them.
 struct AttendScratch {
   int64_t q, k, v, logits, d, row, total;
 };
 constexpr AttendScratch attend_scratch(int64_t rows, int64_t head_dim_qk, int64_t head_dim_vo,
                                        int64_t tile) {
   AttendScratch s{};
-  s.q = 0;                                                // [rows, head_dim_qk]
-  s.k = s.q + round_up(rows * head_dim_qk, kPanel);       // [tile / 16, head_dim_qk, 16]
-  s.v = s.k + tile * head_dim_qk;                         // [tile, head_dim_vo rounded up]
-  s.logits = s.v + tile * round_up(head_dim_vo, kPanel);  // [tile]
-  s.d = s.logits + tile;        // [rows, 16]: the sum of weights, lane by lane
-  s.row = s.d + rows * kPanel;  // one widened query or key
+  s.q = 0;                                                // [rows, head_dim_qk], strip by strip
+  s.k = s.q + round_up(rows * head_dim_qk, kPanel);       // [tile / 16] panels
+  s.v = s.k + tile * round_up(head_dim_qk, 2);            // [tile / 16] panels
+  s.logits = s.v + tile * round_up(head_dim_vo, kPanel);  // [rows of a strip, kMostTile]
+  s.d = s.logits + int64_t{kMostStripRows} * kMostTile;   // [rows, 16]: the sum of weights, by lane
+  s.row = s.d + rows * kPanel;                            // one widened row of q
   s.total = s.row + round_up(head_dim_qk, kPanel);
   return s;
 }

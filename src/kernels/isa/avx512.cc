@@ -7,10 +7,16 @@ namespace {
 // The order matters.
 // clang-format off
 #include "kernels/simd/vec_avx512.h"
-#include "kernels/attend.inl"
+#include "kernels/attend/math.inl"
+#include "kernels/attend/formats.inl"
+#include "kernels/attend/products.inl"
+#include "kernels/attend/strip.inl"
+#include "kernels/attend/panels.inl"
+#include "kernels/attend/attend.inl"
+#include "kernels/attend/rows.inl"
 // clang-format on
 }  // namespace
 
-const Isa kAvx512Isa = {"avx512", attend<F32Products>, attend<F32Products>, fold, finish};
+const Isa kAvx512Isa = {"avx512", attend<ExactArithmetic>, attend<ExactArithmetic>, fold, finish};
 
 }  // namespace shadowgraph

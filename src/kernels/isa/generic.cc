@@ -6,10 +6,16 @@ namespace {
 // The order matters.
 // clang-format off
 #include "kernels/simd/vec_generic.h"
-#include "kernels/attend.inl"
+#include "kernels/attend/math.inl"
+#include "kernels/attend/formats.inl"
+#include "kernels/attend/products.inl"
+#include "kernels/attend/strip.inl"
+#include "kernels/attend/panels.inl"
+#include "kernels/attend/attend.inl"
+#include "kernels/attend/rows.inl"
 // clang-format on
 }  // namespace
 
-const Isa kGenericIsa = {"generic", attend<F32Products>, attend<F32Products>, fold, finish};
+const Isa kGenericIsa = {"generic", attend<ExactArithmetic>, attend<ExactArithmetic>, fold, finish};
 
 }  // namespace shadowgraph

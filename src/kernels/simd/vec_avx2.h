@@ -1,5 +1,7 @@
 // Vec on AVX2, FMA and F16C, as two halves of eight: see vec_generic.h for what each operation
 // means.
+constexpr int kStripRows = 6, kStripVecs = 1;
+
 struct Vec {
   __m256 lo, hi;
 };
@@ -93,4 +95,76 @@ __m256i bf16_half(__m256 x) {
 void store_bf16(std::byte* p, Vec a) {
   const __m256i both = _mm256_packus_epi32(bf16_half(a.lo), bf16_half(a.hi));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(both, 0xd8));
+}
+Vec load_f32(const std::byte* p) { return load(reinterpret_cast<const float*>(p)); }
+void store_bits(std::byte* p, Vec a) { store(reinterpret_cast<float*>(p), a); }
+/// e4m3 is an f16 of 2^-8 times the value, but for its NaN.
+__m256 e4m3_half(__m128i bytes) {
+  const __m128i x = _mm_cvtepi8_epi16(bytes), low = _mm_and_si128(x, _mm_set1_epi16(0x7f));
+  const __m128i half =
+      _mm_or_si128(_mm_and_si128(x, _mm_set1_epi16(INT16_MIN)), _mm_slli_epi16(low, 7));
+  const __m256 value = _mm256_mul_ps(_mm256_cvtph_ps(half), _mm256_set1_ps(256));
+  const __m256i nan = _mm256_cmpeq_epi32(_mm256_cvtepu16_epi32(low), _mm256_set1_epi32(0x7f));
+  const __m256i sign = _mm256_and_si256(_mm256_castps_si256(value), _mm256_set1_epi32(INT32_MIN));
+  const __m256i plain = _mm256_or_si256(sign, _mm256_set1_epi32(0x7ff00000));
+  return _mm256_blendv_ps(value, _mm256_castsi256_ps(plain), _mm256_castsi256_ps(nan));
+}
+Vec load_e4m3(const std::byte* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {e4m3_half(bytes), e4m3_half(_mm_srli_si128(bytes, 8))};
+}
+/// e5m2 is the upper half of an f16.
+Vec load_e5m2(const std::byte* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m128i zero = _mm_setzero_si128();
+  return {_mm256_cvtph_ps(_mm_unpacklo_epi8(zero, bytes)),
+          _mm256_cvtph_ps(_mm_unpackhi_epi8(zero, bytes))};
+}
+__m256i load_bits(const std::byte* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+Vec load_bf16_low(const std::byte* p) {
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(load_bits(p), 16)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(load_bits(p + 32), 16))};
+}
+Vec load_bf16_high(const std::byte* p) {
+  const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+  return {_mm256_castsi256_ps(_mm256_and_si256(load_bits(p), upper)),
+          _mm256_castsi256_ps(_mm256_and_si256(load_bits(p + 32), upper))};
+}
+__m256 pairs_half(__m256 low, __m256 high) {
+  const __m256i first = _mm256_srli_epi32(_mm256_castps_si256(low), 16);
+  return _mm256_castsi256_ps(_mm256_blend_epi16(first, _mm256_castps_si256(high), 0xaa));
+}
+Vec bf16_pairs(Vec low, Vec high) {
+  return {pairs_half(low.lo, high.lo), pairs_half(low.hi, high.hi)};
+}
+void transpose_half(__m256 (&x)[8]) {
+  __m256 t[8], s[8];
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+    t[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    for (int j = 0; j < 2; ++j) {
+      s[i + 2 * j] = _mm256_shuffle_ps(t[i + j], t[i + 2 + j], 0x44);
+      s[i + 2 * j + 1] = _mm256_shuffle_ps(t[i + j], t[i + 2 + j], 0xee);
+    }
+  }
+  for (int c = 0; c < 4; ++c) {
+    x[c] = _mm256_permute2f128_ps(s[c], s[4 + c], 0x20);
+    x[c + 4] = _mm256_permute2f128_ps(s[c], s[4 + c], 0x31);
+  }
+}
+void transpose(Vec (&x)[16]) {
+  __m256 a[8], b[8], c[8], d[8];
+  for (int i = 0; i < 8; ++i)
+    a[i] = x[i].lo, b[i] = x[i].hi, c[i] = x[i + 8].lo, d[i] = x[i + 8].hi;
+  transpose_half(a), transpose_half(b), transpose_half(c), transpose_half(d);
+  for (int i = 0; i < 8; ++i) x[i] = {a[i], c[i]}, x[i + 8] = {b[i], d[i]};
+}
+uint32_t nonzero_bytes(const uint8_t* p) {
+  const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const int zero = _mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_setzero_si128()));
+  return ~static_cast<uint32_t>(zero) & 0xffffu;
 }

@@ -1,5 +1,7 @@
 // Vec on AVX-512 (F, BW, DQ, VL) with FMA and F16C: see vec_generic.h for what each operation
 // means.
+constexpr int kStripRows = 6, kStripVecs = 4;
+
 struct Vec {
   __m512 x;
 };
@@ -62,4 +64,68 @@ void store_bf16(std::byte* p, Vec a) {
   const __m512i rounded = _mm512_mask_mov_epi32(up, is_nan, nan);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+}
+Vec load_f32(const std::byte* p) { return {_mm512_loadu_ps(p)}; }
+void store_bits(std::byte* p, Vec a) { _mm512_storeu_ps(p, a.x); }
+/// e4m3 is an f16 of 2^-8 times the value, but for its NaN.
+Vec load_e4m3(const std::byte* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m256i x = _mm256_cvtepi8_epi16(bytes);
+  const __m256i half =
+      _mm256_or_si256(_mm256_and_si256(x, _mm256_set1_epi16(INT16_MIN)),
+                      _mm256_slli_epi16(_mm256_and_si256(x, _mm256_set1_epi16(0x7f)), 7));
+  const __m512 value = _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256));
+  const __m128i magnitude = _mm_and_si128(bytes, _mm_set1_epi8(0x7f));
+  const __mmask16 nan = _mm_cmpeq_epi8_mask(magnitude, _mm_set1_epi8(0x7f));
+  const __m512i plain = _mm512_or_si512(_mm512_castps_si512(value), _mm512_set1_epi32(0x7ff00000));
+  const __m512i kept = _mm512_and_si512(plain, _mm512_set1_epi32(static_cast<int>(0xfff00000u)));
+  return {_mm512_castsi512_ps(_mm512_mask_mov_epi32(_mm512_castps_si512(value), nan, kept))};
+}
+/// e5m2 is the upper half of an f16.
+Vec load_e5m2(const std::byte* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(bytes), 8))};
+}
+Vec load_bf16_low(const std::byte* p) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16))};
+}
+Vec load_bf16_high(const std::byte* p) {
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  return {_mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), upper))};
+}
+Vec bf16_pairs(Vec low, Vec high) {
+  const __m512i first = _mm512_srli_epi32(_mm512_castps_si512(low.x), 16);
+  return {_mm512_castsi512_ps(
+      _mm512_mask_blend_epi16(0xaaaaaaaau, first, _mm512_castps_si512(high.x)))};
+}
+void transpose(Vec (&x)[16]) {
+  __m512 t[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_ps(x[i].x, x[i + 1].x);
+    t[i + 1] = _mm512_unpackhi_ps(x[i].x, x[i + 1].x);
+  }
+  const auto pairs = [](__m512 a) { return _mm512_castps_pd(a); };
+  __m512 s[16];
+  for (int i = 0; i < 16; i += 4) {
+    for (int j = 0; j < 2; ++j) {
+      const __m512d low = pairs(t[i + j]), high = pairs(t[i + 2 + j]);
+      s[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+      s[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+    }
+  }
+  // s[4 q + c]: columns c, c + 4, c + 8, c + 12 of rows 4 q .. 4 q + 3, one a quarter.
+  for (int c = 0; c < 4; ++c) {
+    const __m512 even0 = _mm512_shuffle_f32x4(s[c], s[4 + c], 0x88);
+    const __m512 even1 = _mm512_shuffle_f32x4(s[8 + c], s[12 + c], 0x88);
+    const __m512 odd0 = _mm512_shuffle_f32x4(s[c], s[4 + c], 0xdd);
+    const __m512 odd1 = _mm512_shuffle_f32x4(s[8 + c], s[12 + c], 0xdd);
+    x[c].x = _mm512_shuffle_f32x4(even0, even1, 0x88);
+    x[c + 4].x = _mm512_shuffle_f32x4(odd0, odd1, 0x88);
+    x[c + 8].x = _mm512_shuffle_f32x4(even0, even1, 0xdd);
+    x[c + 12].x = _mm512_shuffle_f32x4(odd0, odd1, 0xdd);
+  }
+}
+uint32_t nonzero_bytes(const uint8_t* p) {
+  const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm_test_epi8_mask(x, x);
 }

@@ -1,6 +1,9 @@
 // Vec: 16 floats, element by element. Any machine; std::fma is exact everywhere, and slow without
 // hardware for it. The vector policy: every vec_*.h gives the same names with the same results, bit
 // for bit. Included by one instruction-set unit only, inside its unnamed namespace.
+/// Rows of a strip, and vectors of 16 taken together: how many sums the registers hold.
+constexpr int kStripRows = 2, kStripVecs = 1;
+
 struct Vec {
   float lane[16];
 };
@@ -91,4 +94,42 @@ void store_f16(std::byte* p, const Vec& a) {
 }
 void store_bf16(std::byte* p, const Vec& a) {
   for (int i = 0; i < 16; ++i) store_float(p, DType::kBF16, i, a.lane[i]);
+}
+Vec load_f32(const std::byte* p) {
+  Vec r;
+  std::memcpy(r.lane, p, sizeof r.lane);
+  return r;
+}
+void store_bits(std::byte* p, const Vec& a) { std::memcpy(p, a.lane, sizeof a.lane); }
+Vec load_e4m3(const std::byte* p) {
+  return each([=](int i) { return kE4M3Values[static_cast<uint8_t>(p[i])]; });
+}
+Vec load_e5m2(const std::byte* p) {
+  return each([=](int i) { return kE5M2Values[static_cast<uint8_t>(p[i])]; });
+}
+/// The first, and the second, of 16 pairs of bf16.
+Vec load_bf16_low(const std::byte* p) {
+  return each([=](int i) { return load_float(p, DType::kBF16, 2 * i); });
+}
+Vec load_bf16_high(const std::byte* p) {
+  return each([=](int i) { return load_float(p, DType::kBF16, 2 * i + 1); });
+}
+/// 16 pairs of bf16 (as bits) from vectors that hold bf16 values.
+Vec bf16_pairs(const Vec& low, const Vec& high) {
+  return each([&](int i) {
+    return std::bit_cast<float>((std::bit_cast<uint32_t>(high.lane[i]) & 0xffff0000u) |
+                                std::bit_cast<uint32_t>(low.lane[i]) >> 16);
+  });
+}
+/// Rows become columns.
+void transpose(Vec (&x)[16]) {
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < i; ++j) std::swap(x[i].lane[j], x[j].lane[i]);
+  }
+}
+/// Bit i: is byte i not 0?
+uint32_t nonzero_bytes(const uint8_t* p) {
+  uint32_t bits = 0;
+  for (int i = 0; i < 16; ++i) bits |= (p[i] != 0 ? 1u : 0u) << i;
+  return bits;
 }

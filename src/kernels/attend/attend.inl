@@ -1,0 +1,292 @@
+// The online softmax of a block of rows over a range of keys: one body for every instruction set.
+//
+// Arithmetic (portable). A logit is one chain of fused multiply-adds over the head dim, 16 tokens
+// side by side (so no horizontal sum); a weighted value is one chain over the tokens in order; the
+// sum of weights is kept lane by lane. Nothing in a row's chain depends on other rows or on the
+// vector width, so neither do its bits. What a row does not see is never added, not even with
+// weight 0.
+
+/// A strip of rows against one tile: what each format and number of rows has as code of its own.
+using LogitsFn = void (*)(const float* q, int64_t head_dim, float scale, const Panels& keys,
+                          int64_t first, int64_t last, float* logits);
+using ValuesFn = void (*)(const float* weights, const Panels& values, int64_t head_dim,
+                          int64_t begin, int64_t end, float* o, int64_t o_stride);
+using RowValuesFn = void (*)(const float* weights, const Panels& values, int64_t panel,
+                             uint32_t bits, int64_t head_dim, float* o);
+struct StripCode {
+  LogitsFn logits[kStripRows + 1];
+  ValuesFn values[kStripRows + 1];
+  RowValuesFn row;
+};
+
+template <class Products, int... R>
+constexpr StripCode strip_code(std::integer_sequence<int, R...>) {
+  return {{nullptr, logits_of_strip<Products, R + 1>...},
+          {nullptr, values_of_strip<Products, R + 1>...},
+          values_of_row<Products>};
+}
+template <class Products>
+constexpr StripCode kStripCode =
+    strip_code<Products>(std::make_integer_sequence<int, kStripRows>{});
+
+const StripCode& fma_code(PanelFormat format) {
+  switch (format) {
+    case PanelFormat::kF16: return kStripCode<FmaProducts<F16Format>>;
+    case PanelFormat::kBF16: return kStripCode<FmaProducts<BF16Format>>;
+    case PanelFormat::kE4M3: return kStripCode<FmaProducts<E4M3Format>>;
+    case PanelFormat::kE5M2: return kStripCode<FmaProducts<E5M2Format>>;
+    default: return kStripCode<FmaProducts<F32Format>>;
+  }
+}
+
+/// f32 throughout, over panels of any format.
+struct ExactArithmetic {
+  static const StripCode& code(PanelFormat format) { return fma_code(format); }
+  static bool narrow(int64_t rows) { return rows <= kWidenRows; }
+  static void pack_q(const AttendUnit& u, const std::byte* q, float* room, float* strip, int rows) {
+    widen(q, u.q_dtype, u.k.head_dim, room);
+    for (int64_t i = 0; i < u.k.head_dim; ++i) strip[i * rows] = room[i];
+  }
+  static void store_weights(float* row, int64_t panel, Vec weights) {
+    store(row + panel * kPanel, weights);
+  }
+};
+
+/// Rows from r on that make one strip: whole tokens' groups where they fit, else equal parts of
+/// one.
+int64_t strip_rows(const AttendUnit& u, int64_t r) {
+  const int64_t rows = int64_t{u.tokens} * u.group;
+  if (u.group <= kStripRows) return smaller(rows - r, kStripRows / u.group * u.group);
+  const int64_t parts = (u.group + kStripRows - 1) / kStripRows;
+  const int64_t small = u.group / parts, large = u.group % parts, at = r % u.group;
+  return at < large * (small + 1) ? small + 1 : small;
+}
+
+/// Bits of keys first .. first + 15 that lie in [begin, end).
+uint32_t range_bits(int64_t begin, int64_t end, int64_t first) {
+  const int64_t low = begin - first, high = end - first;
+  uint32_t bits = 0xffffu;
+  if (low > 0) bits &= low >= kPanel ? 0 : 0xffffu << low;
+  if (high < kPanel) bits &= high <= 0 ? 0 : (1u << high) - 1;
+  return bits;
+}
+
+/// Bit i: does the row see key first + i?
+uint32_t visible_bits(const AttendUnit& u, const RowMask& row, int64_t first) {
+  uint32_t bits = range_bits(row.begin, row.end, first);
+  if (u.mask_kind == CustomMask::Kind::kNone || bits == 0) return bits;
+  // Only pairs of the row's own range are looked at: before and after it may be no mask at all.
+  const int64_t begin = __builtin_ctz(bits), end = 32 - __builtin_clz(bits);
+  const int64_t pair = row.first_pair + first;
+  if (u.mask_kind == CustomMask::Kind::kBool) {
+    if (end - begin == kPanel) return bits & nonzero_bytes(u.custom_mask + pair);
+    uint8_t some[kPanel] = {};
+    std::memcpy(some + begin, u.custom_mask + pair + begin, static_cast<size_t>(end - begin));
+    return bits & nonzero_bytes(some);
+  }
+  uint64_t word = 0;
+  const int64_t byte = (pair + begin) / 8, last = (pair + end - 1) / 8;
+  std::memcpy(&word, u.custom_mask + byte, static_cast<size_t>(last - byte + 1));
+  const int64_t shift = pair - byte * 8;
+  return bits & static_cast<uint32_t>(shift >= 0 ? word >> shift : word << -shift);
+}
+
+/// One strip over one tile.
+struct StripTile {
+  int64_t row, rows;    // of the unit
+  int64_t tile;         // first key
+  int64_t first, last;  // panels that some row sees
+  KvBounds all;         // range that all rows see, relative to the tile (custom mask aside)
+  const Panels *keys, *values;
+  float* logits;  // [rows][kTileStride]
+};
+
+/// Of the part of the row's range in the tile, as absolute positions.
+KvBounds row_keys(const AttendUnit& u, int64_t r, int64_t tile) {
+  const RowMask& mask = u.masks[r / u.group];
+  return {larger(larger(mask.begin, u.begin), tile),
+          smaller(smaller(mask.end, u.end), tile + u.tile)};
+}
+
+RowMask clipped(const AttendUnit& u, int64_t r, int64_t tile) {
+  const KvBounds keys = row_keys(u, r, tile);
+  return {static_cast<int32_t>(keys.begin), static_cast<int32_t>(larger(keys.begin, keys.end)),
+          u.masks[r / u.group].first_pair};
+}
+
+/// o = o * factor, lane sums likewise.
+void rescale(float factor, float* d, float* o, int64_t width) {
+  const Vec f = set1(factor);
+  store(d, mul(load(d), f));
+  for (int64_t i = 0; i < width; i += kPanel) store(o + i, mul(load(o + i), f));
+}
+
+/// Logits [first, last] of one row: cap and mask applied, hidden ones -inf. Returns the largest.
+float mask_logits(const AttendUnit& u, const RowMask& row, const StripTile& s, float* logits) {
+  const Vec hidden = set1(-kInfinity), cap = set1(u.soft_cap);
+  Vec largest = hidden;
+  for (int64_t p = s.first; p <= s.last; ++p) {
+    Vec logit = load(logits + p * kPanel);
+    if (u.soft_cap != 0) logit = mul(tanh_vec(logit), cap);
+    const uint32_t bits = visible_bits(u, row, s.tile + p * kPanel);
+    if (bits != 0xffffu) logit = select(bits, logit, hidden);
+    if (bits != 0xffffu || u.soft_cap != 0) store(logits + p * kPanel, logit);
+    largest = max(largest, logit);
+  }
+  return reduce_max(largest);
+}
+
+/// The row's logits become weights; its state follows.
+template <class Arithmetic>
+void weigh_row(const AttendUnit& u, const AttendScratch& at, const StripTile& s, int64_t r) {
+  float* logits = s.logits + (r - s.row) * kTileStride;
+  float* d = u.scratch + at.d + r * kPanel;
+  const RowMask row = clipped(u, r, s.tile);
+  const float largest = mask_logits(u, row, s, logits);
+  if (largest > u.m[r]) {
+    float factor[kPanel];
+    store(factor, exp2_vec(set1(u.m[r] - largest)));
+    u.m[r] = largest;
+    rescale(factor[0], d, u.o + r * u.o_stride, u.o_stride);
+  }
+  // Where every logit so far is -inf, no weight is: exp2(-inf - 0) = 0.
+  const Vec m = set1(u.m[r] == -kInfinity ? 0 : u.m[r]);
+  Vec sum = load(d);
+  for (int64_t p = s.first; p <= s.last; ++p) {
+    const Vec weight = exp2_vec(sub(load(logits + p * kPanel), m));
+    sum = add(sum, weight);
+    Arithmetic::store_weights(logits, p, weight);
+  }
+  store(d, sum);
+}
+
+/// Tokens [begin, end) of the tile, row by row.
+void add_row_by_row(const AttendUnit& u, const StripCode& code, const StripTile& s, int64_t begin,
+                    int64_t end) {
+  if (begin >= end) return;
+  for (int64_t r = s.row; r < s.row + s.rows; ++r) {
+    RowMask row = clipped(u, r, s.tile);
+    row.begin = static_cast<int32_t>(larger(row.begin, s.tile + begin));
+    row.end = static_cast<int32_t>(larger(row.begin, smaller(row.end, s.tile + end)));
+    for (int64_t p = begin / kPanel; p * kPanel < end; ++p) {
+      const uint32_t bits = visible_bits(u, row, s.tile + p * kPanel);
+      if (bits == 0) continue;
+      code.row(s.logits + (r - s.row) * kTileStride, *s.values, p, bits, u.v.head_dim,
+               u.o + r * u.o_stride);
+    }
+  }
+}
+
+/// Does a row of the strip not see all of panel p?
+bool has_hidden(const AttendUnit& u, const StripTile& s, int64_t p) {
+  for (int64_t r = s.row; r < s.row + s.rows; r = (r / u.group + 1) * u.group) {
+    if (visible_bits(u, clipped(u, r, s.tile), s.tile + p * kPanel) != 0xffffu) return true;
+  }
+  return false;
+}
+
+/// Weighted values of the tile, in the order of the tokens: together where all rows see, row by row
+/// elsewhere.
+void add_values(const AttendUnit& u, const StripCode& code, const StripTile& s) {
+  const int64_t begin = s.first * kPanel, end = (s.last + 1) * kPanel;
+  const auto together = [&](int64_t from, int64_t to) {
+    if (from < to)
+      code.values[s.rows](s.logits, *s.values, u.v.head_dim, from, to, u.o + s.row * u.o_stride,
+                          u.o_stride);
+  };
+  if (u.mask_kind == CustomMask::Kind::kNone) {
+    // Whole pairs.
+    const int64_t from = round_up(s.all.begin, 2), to = s.all.end / 2 * 2;
+    if (from >= to) return add_row_by_row(u, code, s, begin, end);
+    add_row_by_row(u, code, s, begin, from);
+    together(from, to);
+    return add_row_by_row(u, code, s, to, end);
+  }
+  int64_t run = s.first;
+  for (int64_t p = s.first; p <= s.last; ++p) {
+    if (!has_hidden(u, s, p)) continue;
+    together(run * kPanel, p * kPanel);
+    add_row_by_row(u, code, s, p * kPanel, (p + 1) * kPanel);
+    run = p + 1;
+  }
+  together(run * kPanel, end);
+}
+
+template <class Arithmetic>
+void attend_strip(const AttendUnit& u, const AttendScratch& at, const StripCode& keys,
+                  const StripCode& values, StripTile s) {
+  int64_t begin = u.end, end = 0;
+  s.all = {0, kTileStride};
+  for (int64_t r = s.row; r < s.row + s.rows; ++r) {
+    const KvBounds row = row_keys(u, r, s.tile);
+    s.all = {larger(s.all.begin, row.begin - s.tile), smaller(s.all.end, row.end - s.tile)};
+    if (row.begin >= row.end) continue;
+    begin = smaller(begin, row.begin), end = larger(end, row.end);
+  }
+  if (begin >= end) return;
+  s.first = (begin - s.tile) / kPanel, s.last = (end - 1 - s.tile) / kPanel;
+  keys.logits[s.rows](u.scratch + at.q + s.row * u.k.head_dim, u.k.head_dim, u.scale, *s.keys,
+                      s.first, s.last, s.logits);
+  for (int64_t r = s.row; r < s.row + s.rows; ++r) weigh_row<Arithmetic>(u, at, s, r);
+  add_values(u, values, s);
+}
+
+template <class Arithmetic>
+void begin_rows(const AttendUnit& u, const AttendScratch& at) {
+  const int64_t rows = int64_t{u.tokens} * u.group;
+  for (int64_t first = 0; first < rows;) {
+    const int64_t count = strip_rows(u, first);
+    float* strip = u.scratch + at.q + first * u.k.head_dim;
+    for (int64_t r = first; r < first + count; ++r) {
+      const int64_t element = r / u.group * u.q_token_stride + r % u.group * u.q_head_stride;
+      const std::byte* q = u.q + element * static_cast<int64_t>(size_of(u.q_dtype));
+      Arithmetic::pack_q(u, q, u.scratch + at.row, strip + (r - first), static_cast<int>(count));
+      u.m[r] = -kInfinity;
+      store(u.scratch + at.d + r * kPanel, set1(0));
+      for (int64_t i = 0; i < u.o_stride; i += kPanel) store(u.o + r * u.o_stride + i, set1(0));
+    }
+    first += count;
+  }
+}
+
+template <class Arithmetic>
+void attend(const AttendUnit& u) {
+  const int64_t rows = int64_t{u.tokens} * u.group;
+  const AttendScratch at = attend_scratch(rows, u.k.head_dim, u.v.head_dim, u.tile);
+  const bool narrow = Arithmetic::narrow(rows);
+  const PanelSource keys = panel_source(u.k, true, narrow, u.scratch + at.k);
+  const PanelSource values = panel_source(u.v, false, narrow, u.scratch + at.v);
+  const StripCode &key_code = Arithmetic::code(keys.format),
+                  &value_code = Arithmetic::code(values.format);
+  begin_rows<Arithmetic>(u, at);
+  for (int64_t tile = u.begin / u.tile * u.tile; tile < u.end; tile += u.tile) {
+    const KvBounds bounds = {larger(u.begin, tile), smaller(u.end, tile + u.tile)};
+    Panels k, v;
+    prepare_panels(u, keys, tile, bounds, &k);
+    prepare_panels(u, values, tile, bounds, &v);
+    const int64_t first = (bounds.begin - tile) / kPanel, last = (bounds.end - 1 - tile) / kPanel;
+    if (keys.in_place && values.in_place) {
+      for (int64_t p = first; p <= last; ++p) k.ahead[p] = v.at[p];
+      look_ahead(u, keys, tile, &v);
+    }
+    for (int64_t r = 0; r < rows; r += strip_rows(u, r)) {
+      attend_strip<Arithmetic>(u, at, key_code, value_code,
+                               {.row = r,
+                                .rows = strip_rows(u, r),
+                                .tile = tile,
+                                .first = 0,
+                                .last = 0,
+                                .all = {},
+                                .keys = &k,
+                                .values = &v,
+                                .logits = u.scratch + at.logits});
+      if (r != 0 || rows <= kStripRows) continue;
+      for (int64_t p = first; p <= last; ++p) k.ahead[p] = k.at[p], v.ahead[p] = v.at[p];
+    }
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    u.d[r] = reduce_add(load(u.scratch + at.d + r * kPanel));
+    // A NaN logit never is the largest: a row of nothing else would pass for one that saw no key.
+    if (u.d[r] != u.d[r]) u.m[r] = u.d[r];
+  }
+}

@@ -1,0 +1,75 @@
+// The two products with the machine's bf16 dot product (vdpbf16ps: two bf16 products added to an
+// f32), for units whose q, K and V are bf16. Included after attend.inl by the unit that has it.
+//
+// P is rounded to bf16 for the product with V; the sum of weights sees it as it was. Where a row
+// sees one token of a pair, that token is added alone: which way a pair goes follows from the row's
+// own mask, so a row's bits are still its own.
+
+__m512bh load_pairs(const std::byte* p) {
+  return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p));
+}
+uint32_t bits_of(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  return bits;
+}
+__m512bh broadcast_pair(float pair) {
+  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(bits_of(pair))));
+}
+
+struct DotProducts {
+  static constexpr int kPair = 2, kBytes = 2;
+  static constexpr int kStep = 1;  // a pair of bf16 in a float's place
+
+  template <int R, int N, int Parts = kPair>
+  static SG_INLINE void step(Sums<R, N>& sums, const float* a, int64_t row, int64_t,
+                             const std::byte* const (&b)[N], int64_t offset) {
+    if constexpr (Parts == 1) {
+      for (int r = 0; r < R; ++r) single<R, N, 0>(sums, r, a[r * row], b, offset);
+    } else {
+      __m512bh lanes[N];
+      for (int n = 0; n < N; ++n) lanes[n] = load_pairs(b[n] + offset);
+      for (int r = 0; r < R; ++r) {
+        const __m512bh x = broadcast_pair(a[r * row]);
+        for (int n = 0; n < N; ++n)
+          sums.at[r][n].x = _mm512_dpbf16_ps(sums.at[r][n].x, x, lanes[n]);
+      }
+    }
+  }
+
+  template <int N, int Part>
+  static SG_INLINE void token(Sums<1, N>& sums, const float* weights,
+                              const std::byte* const (&b)[N], int64_t offset) {
+    single<1, N, Part>(sums, 0, *weights, b, offset);
+  }
+
+ private:
+  template <int R, int N, int Part>
+  static SG_INLINE void single(Sums<R, N>& sums, int r, float pair, const std::byte* const (&b)[N],
+                               int64_t offset) {
+    const uint32_t bits = Part == 0 ? bits_of(pair) << 16 : bits_of(pair) & 0xffff0000u;
+    const Vec x = {_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(bits)))};
+    for (int n = 0; n < N; ++n)
+      sums.at[r][n] = fma(x, BF16Format::lanes<Part>(b[n] + offset), sums.at[r][n]);
+  }
+};
+
+struct DotArithmetic {
+  static const StripCode& code(PanelFormat) { return kStripCode<DotProducts>; }
+  static bool narrow(int64_t) { return true; }
+
+  /// [ceil(head_dim / 2)][R] pairs.
+  static void pack_q(const AttendUnit& u, const std::byte* q, float*, float* strip, int rows) {
+    const int64_t dim = u.k.head_dim;
+    for (int64_t i = 0; i < dim / 2; ++i) std::memcpy(strip + i * rows, q + i * 4, 4);
+    if (dim % 2 == 1) {
+      strip[dim / 2 * rows] = 0;
+      std::memcpy(strip + dim / 2 * rows, q + (dim - 1) * 2, 2);
+    }
+  }
+
+  static void store_weights(float* row, int64_t panel, Vec weights) {
+    const auto narrow = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(weights.x));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + panel * kPanel / 2), narrow);
+  }
+};

@@ -1,0 +1,55 @@
+// Functions of vectors, from the operations of vec_*.h alone: the same bits on every instruction
+// set. Included by an instruction-set unit inside its unnamed namespace.
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+Vec exp2_vec(Vec x) {
+  const Vec magic = set1(kRoundToInt);
+  const Vec shifted = add(x, magic);
+  const Vec f = sub(x, sub(shifted, magic));
+  Vec p = set1(kExp2Poly[0]);
+  for (int i = 1; i < kExp2Terms; ++i) p = fma(p, f, set1(kExp2Poly[i]));
+  return zero_below(x, set1(kExp2Smallest), mul(p, pow2(shifted)));
+}
+
+/// (1 - t) / (1 + t) with t = e^(-2|x|): absolute error a few 2^-24, no overflow.
+Vec tanh_vec(Vec x) {
+  const Vec t = exp2_vec(mul(abs(x), set1(-2.885390081777927f)));
+  const Vec one = set1(1);
+  return copysign(div(sub(one, t), add(one, t)), x);
+}
+
+/// 16 elements as f32.
+Vec load16(const std::byte* p, DType t) {
+  switch (t) {
+    case DType::kF16: return load_f16(p);
+    case DType::kBF16: return load_bf16(p);
+    case DType::kE4M3: return load_e4m3(p);
+    case DType::kE5M2: return load_e5m2(p);
+    default: return load_f32(p);
+  }
+}
+
+/// 16 floats as t, rounded to nearest even; a NaN becomes the type's plain one with its sign.
+void store_narrow(std::byte* p, DType t, Vec x) {
+  if (t == DType::kF16) return store_f16(p, x);
+  if (t == DType::kBF16) return store_bf16(p, x);
+  float values[kPanel];
+  store(values, x);
+  std::memcpy(p, values, sizeof values);
+}
+
+/// n elements to f32; out has room for round_up(n, 16), the rest is 0. Reads no byte past element
+/// n.
+void widen(const std::byte* p, DType t, int64_t n, float* out) {
+  const auto size = static_cast<int64_t>(size_of(t));
+  int64_t i = 0;
+  for (; i + kPanel <= n; i += kPanel) store(out + i, load16(p + i * size, t));
+  if (i == n) return;
+  std::byte rest[kPanel * 4] = {};
+  std::memcpy(rest, p + i * size, static_cast<size_t>((n - i) * size));
+  store(out + i, load16(rest, t));
+}

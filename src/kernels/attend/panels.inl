@@ -1,0 +1,200 @@
+// The panels of a tile: the cache's own where it holds them, else packed into scratch, once for all
+// rows of the unit.
+
+/// How a panel's elements lie when the products read them.
+enum class PanelFormat : uint8_t { kF32, kF16, kBF16, kE4M3, kE5M2 };
+
+/// Keys begin <= k < end of one tile.
+struct KvBounds {
+  int64_t begin, end;
+};
+
+struct PanelSource {
+  KvTokens kv;
+  bool keys = false;
+  PanelFormat format = PanelFormat::kF32;
+  bool in_place = false;      // the cache's panels are in that format
+  std::byte* room = nullptr;  // else: of the tile's panels
+  int64_t room_bytes = 0;     // of one of them
+};
+
+/// More rows than these are worth a pass that makes f32 of a narrow tile first.
+constexpr int64_t kWidenRows = 3 * kStripRows;
+
+constexpr PanelFormat panel_format(DType t) {
+  switch (t) {
+    case DType::kF16: return PanelFormat::kF16;
+    case DType::kBF16: return PanelFormat::kBF16;
+    case DType::kE4M3: return PanelFormat::kE4M3;
+    case DType::kE5M2: return PanelFormat::kE5M2;
+    default: return PanelFormat::kF32;
+  }
+}
+
+/// narrow: the products read the cache's own type, if they can have it without a conversion pass.
+PanelSource panel_source(const KvTokens& kv, bool keys, bool narrow, float* room) {
+  PanelSource s{kv, keys};
+  const bool panels = kv.order != KvOrder::kStrided;
+  // Packing costs less as bf16 pairs; every other type widens while it is packed.
+  if (narrow && (panels || kv.dtype == DType::kBF16)) s.format = panel_format(kv.dtype);
+  s.in_place = panels && s.format == panel_format(kv.dtype);
+  s.room = reinterpret_cast<std::byte*>(room);
+  s.room_bytes = 4 * kPanel * round_up(kv.head_dim, keys ? 2 : kPanel);
+  return s;
+}
+
+const std::byte* token_address(const AttendUnit& u, const KvTokens& kv, int64_t token) {
+  const int64_t element = token_offset(kv, u.page_ids, u.page_size, token);
+  return kv.data + element * static_cast<int64_t>(size_of(kv.dtype));
+}
+
+/// The rows of a panel's tokens; a token outside `keys` has the row of one inside.
+struct PanelRows {
+  const std::byte* at[kPanel];
+};
+PanelRows rows_of_panel(const AttendUnit& u, const KvTokens& kv, int64_t first, KvBounds keys) {
+  PanelRows rows;
+  for (int64_t t = 0; t < kPanel; ++t) {
+    const int64_t token = smaller(larger(first + t, keys.begin), keys.end - 1);
+    rows.at[t] = token_address(u, kv, token);
+  }
+  return rows;
+}
+
+/// Up to 16 elements from p as f32, the rest 0.
+Vec load_some(const std::byte* p, DType t, int64_t n) {
+  if (n >= kPanel) return load16(p, t);
+  float some[kPanel];
+  widen(p, t, n, some);
+  return load(some);
+}
+
+/// 16 pairs of bf16, bit by bit, n of them from p.
+Vec load_some_pairs(const std::byte* p, int64_t elements) {
+  if (elements >= 2 * kPanel) return load_f32(p);
+  std::byte some[4 * kPanel] = {};
+  std::memcpy(some, p, static_cast<size_t>(2 * elements));
+  return load_f32(some);
+}
+
+void pack_keys(const PanelSource& s, const PanelRows& rows, std::byte* panel) {
+  const bool pairs = s.format == PanelFormat::kBF16;
+  const int64_t dims = pairs ? 2 * kPanel : kPanel, dim = s.kv.head_dim;
+  const auto size = static_cast<int64_t>(size_of(s.kv.dtype));
+  Vec block[kPanel];
+  for (int64_t i = 0; i < dim; i += dims) {
+    for (int t = 0; t < kPanel; ++t) {
+      block[t] = pairs ? load_some_pairs(rows.at[t] + i * size, dim - i)
+                       : load_some(rows.at[t] + i * size, s.kv.dtype, dim - i);
+    }
+    transpose(block);
+    const int64_t steps = smaller(kPanel, pairs ? (dim - i + 1) / 2 : dim - i);
+    for (int64_t k = 0; k < steps; ++k) {
+      store_bits(panel, block[k]);
+      panel += 4 * kPanel;
+    }
+  }
+}
+
+void pack_values(const PanelSource& s, const PanelRows& rows, std::byte* panel) {
+  const bool pairs = s.format == PanelFormat::kBF16;
+  const int64_t dim = s.kv.head_dim, size = static_cast<int64_t>(size_of(s.kv.dtype));
+  const int64_t padded = round_up(dim, kPanel);
+  for (int64_t first = 0; first < padded; first += kValueBlockDims) {
+    const int64_t end = smaller(padded, first + kValueBlockDims);
+    for (int t = 0; t < kPanel; t += pairs ? 2 : 1) {
+      for (int64_t i = first; i < end; i += kPanel, panel += 4 * kPanel) {
+        const std::byte* row = rows.at[t] + i * size;
+        if (!pairs) {
+          store_bits(panel, load_some(row, s.kv.dtype, dim - i));
+        } else {
+          const std::byte* odd = rows.at[t + 1] + i * size;
+          store_bits(panel, bf16_pairs(load_some(row, s.kv.dtype, dim - i),
+                                       load_some(odd, s.kv.dtype, dim - i)));
+        }
+      }
+    }
+  }
+}
+
+/// A panel of the cache as f32.
+template <class Format>
+void widen_panel(const PanelSource& s, const std::byte* from, std::byte* to) {
+  constexpr int64_t kVecBytes = int64_t{kPanel} * Format::kPair * Format::kBytes;
+  const auto put = [](const std::byte* step, std::byte* even, std::byte* odd) {
+    store_bits(even, Format::template lanes<0>(step));
+    if (Format::kPair == 2) store_bits(odd, Format::template lanes<Format::kPair - 1>(step));
+  };
+  if (s.keys) {
+    const int64_t steps = (s.kv.head_dim + Format::kPair - 1) / Format::kPair;
+    for (int64_t i = 0; i < steps; ++i) {
+      std::byte* even = to + i * Format::kPair * 4 * kPanel;
+      put(from + i * kVecBytes, even, even + 4 * kPanel);
+    }
+    return;
+  }
+  const int64_t padded = round_up(s.kv.head_dim, kPanel);
+  for (int64_t first = 0; first < padded; first += kValueBlockDims) {
+    const int64_t width = 4 * smaller(kValueBlockDims, padded - first);  // bytes of a token
+    for (int t = 0; t < kPanel; t += Format::kPair, to += Format::kPair * width) {
+      for (int64_t i = 0; i < width; i += 4 * kPanel, from += kVecBytes)
+        put(from, to + i, to + width + i);
+    }
+  }
+}
+
+void widen_panel(const PanelSource& s, const std::byte* from, std::byte* to) {
+  switch (s.kv.dtype) {
+    case DType::kF16: return widen_panel<F16Format>(s, from, to);
+    case DType::kBF16: return widen_panel<BF16Format>(s, from, to);
+    case DType::kE4M3: return widen_panel<E4M3Format>(s, from, to);
+    case DType::kE5M2: return widen_panel<E5M2Format>(s, from, to);
+    default: return;
+  }
+}
+
+void prefetch_row(const std::byte* row, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) prefetch(row + i);
+}
+
+/// Panels first .. last of the tile, which hold its keys.
+void prepare_panels(const AttendUnit& u, const PanelSource& s, int64_t tile, KvBounds keys,
+                    Panels* panels) {
+  const int64_t first = (keys.begin - tile) / kPanel, last = (keys.end - 1 - tile) / kPanel;
+  const auto size = static_cast<int64_t>(size_of(s.kv.dtype));
+  for (int64_t p = first; p <= last; ++p) {
+    const int64_t token = tile + p * kPanel;
+    std::byte* room = s.room + p * s.room_bytes;
+    panels->at[p] = panels->ahead[p] = room;
+    if (s.kv.order != KvOrder::kStrided) {
+      const std::byte* from = token_address(u, s.kv, token);
+      if (s.in_place) {
+        panels->at[p] = panels->ahead[p] = from;
+      } else {
+        widen_panel(s, from, room);
+      }
+      continue;
+    }
+    const PanelRows rows = rows_of_panel(u, s.kv, token, keys);
+    for (int64_t t = token + u.tile; t < token + u.tile + kPanel && t < u.end; ++t)
+      prefetch_row(token_address(u, s.kv, t), s.kv.head_dim * size);
+    s.keys ? pack_keys(s, rows, room) : pack_values(s, rows, room);
+  }
+}
+
+/// What the thread reads when tile `tile` is done: its successor's keys, or the next unit's.
+void look_ahead(const AttendUnit& u, const PanelSource& keys, int64_t tile, Panels* values) {
+  if (!keys.in_place) return;
+  const auto size = static_cast<int64_t>(size_of(u.k.dtype));
+  int64_t next = tile + u.tile;
+  const bool here = next < u.end;
+  const KvTokens& kv = here ? u.k : u.ahead.k;
+  const int64_t end = here ? u.end : u.ahead.end;
+  if (!here) next = u.ahead.begin / kPanel * kPanel;
+  if (kv.order == KvOrder::kStrided) return;
+  for (int64_t p = 0; p < u.tile / kPanel && next < end; ++p, next += kPanel) {
+    const int64_t element = here ? token_offset(kv, u.page_ids, u.page_size, next)
+                                 : token_offset(kv, u.ahead.page_ids, u.ahead.page_size, next);
+    values->ahead[p] = kv.data + element * size;
+  }
+}

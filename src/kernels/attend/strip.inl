@@ -1,0 +1,157 @@
+// The two products of a strip of R rows: logits against key panels, weighted sums of value panels.
+// A strip's sums stay in registers. Its bits do not depend on R, nor on how many panels are taken
+// together: every sum is one chain in the order of the dims, or of the tokens.
+
+/// Floats between two rows' logits (or weights).
+constexpr int kTileStride = kMostTile;
+constexpr int kTilePanels = kMostTile / kPanel;
+
+/// One cache line into the second-level cache: the first would hold up the kernel's own loads
+/// (spec performance 5.2).
+void prefetch(const std::byte* p) { __builtin_prefetch(p, 0, 2); }
+
+/// The panels of one tile; `ahead` is what will be read when this has been: the same bytes of it
+/// are asked for while a panel is read (a panel's own address where there is nothing).
+struct Panels {
+  const std::byte* at[kTilePanels];
+  const std::byte* ahead[kTilePanels];
+};
+
+/// logits[r][16 p ..] = scale * q.k for panels p .. p + N - 1.
+template <class Products, int R, int N>
+SG_INLINE void logits_of_panels(const float* q, int64_t head_dim, float scale, const Panels& keys,
+                                int64_t p, float* logits) {
+  constexpr int64_t kStepBytes = int64_t{kPanel} * Products::kPair * Products::kBytes;
+  constexpr int64_t kSteps = kStepBytes >= 64 ? 1 : 64 / kStepBytes;  // of one cache line
+  constexpr int64_t kA = int64_t{Products::kStep} * R;
+  const std::byte *b[N], *ahead[N];
+  for (int n = 0; n < N; ++n) b[n] = keys.at[p + n], ahead[n] = keys.ahead[p + n];
+  Sums<R, N> sums;
+  for (int r = 0; r < R; ++r) {
+    for (int n = 0; n < N; ++n) sums.at[r][n] = set1(0);
+  }
+  const int64_t steps = head_dim / Products::kPair;
+  int64_t i = 0;
+  for (; i + kSteps <= steps; i += kSteps) {
+    for (int n = 0; n < N; ++n) prefetch(ahead[n] + i * kStepBytes);
+    for (int64_t s = i; s < i + kSteps; ++s)
+      Products::template step<R, N>(sums, q + s * kA, 1, R, b, s * kStepBytes);
+  }
+  for (; i < steps; ++i) Products::template step<R, N>(sums, q + i * kA, 1, R, b, i * kStepBytes);
+  // The other half of the last pair is padding.
+  if (head_dim % Products::kPair != 0)
+    Products::template step<R, N, 1>(sums, q + i * kA, 1, R, b, i * kStepBytes);
+  for (int r = 0; r < R; ++r) {
+    for (int n = 0; n < N; ++n)
+      store(logits + r * kTileStride + (p + n) * kPanel, mul(sums.at[r][n], set1(scale)));
+  }
+}
+
+/// Of panels [first, last].
+template <class Products, int R>
+void logits_of_strip(const float* q, int64_t head_dim, float scale, const Panels& keys,
+                     int64_t first, int64_t last, float* logits) {
+  int64_t p = first;
+  if constexpr (kStripVecs >= 4) {
+    for (; p + 3 <= last; p += 4)
+      logits_of_panels<Products, R, 4>(q, head_dim, scale, keys, p, logits);
+  }
+  if constexpr (kStripVecs >= 2) {
+    for (; p + 1 <= last; p += 2)
+      logits_of_panels<Products, R, 2>(q, head_dim, scale, keys, p, logits);
+  }
+  for (; p <= last; ++p) logits_of_panels<Products, R, 1>(q, head_dim, scale, keys, p, logits);
+}
+
+/// A block of a value panel's dims, [16 / kPair][width][kPair].
+struct ValueBlock {
+  int64_t offset = 0;  // bytes from the panel's start
+  int64_t step = 0;    // bytes of a row: of a token, or a pair of them
+};
+
+/// o[r][16 N dims] += weights * values, tokens [begin, end) of the tile, whole pairs.
+template <class Products, int R, int N>
+SG_INLINE void values_of_dims(const float* weights, const Panels& values, ValueBlock block,
+                              int64_t begin, int64_t end, float* o, int64_t o_stride) {
+  constexpr int64_t kVecBytes = int64_t{kPanel} * Products::kPair * Products::kBytes;
+  Sums<R, N> sums;
+  for (int r = 0; r < R; ++r) {
+    for (int n = 0; n < N; ++n) sums.at[r][n] = load(o + r * o_stride + n * kPanel);
+  }
+  for (int64_t t = begin; t < end;) {
+    const int64_t panel = t / kPanel, stop = smaller(end, (panel + 1) * kPanel);
+    const int64_t row = t % kPanel / Products::kPair;
+    const std::byte* from = values.at[panel] + block.offset + row * block.step;
+    const std::byte* ahead = values.ahead[panel] + block.offset + row * block.step;
+    const float* a = weights + t / Products::kPair * Products::kStep;
+    for (; t < stop; t += Products::kPair) {
+      for (int64_t line = 0; line < N * kVecBytes; line += 64) prefetch(ahead + line);
+      const std::byte* b[N];
+      for (int n = 0; n < N; ++n) b[n] = from + n * kVecBytes;
+      Products::template step<R, N>(sums, a, kTileStride, 1, b, 0);
+      from += block.step, ahead += block.step, a += Products::kStep;
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int n = 0; n < N; ++n) store(o + r * o_stride + n * kPanel, sums.at[r][n]);
+  }
+}
+
+template <int N>
+using Const = std::integral_constant<int, N>;
+
+/// fn(N, block, dim): all dims of a value panel, N vectors at a time.
+template <class Products, class Fn>
+SG_INLINE void for_each_dims(int64_t head_dim, const Fn& fn) {
+  constexpr int64_t kSize = int64_t{Products::kPair} * Products::kBytes;
+  const int64_t padded = round_up(head_dim, kPanel);
+  for (int64_t first = 0; first < padded; first += kValueBlockDims) {
+    const int64_t width = smaller(kValueBlockDims, padded - first);
+    const int64_t base = first * kPanel * Products::kBytes;
+    int64_t i = 0;
+    const auto take = [&](auto vecs) SG_INLINE_LAMBDA {
+      constexpr int kVecs = decltype(vecs)::value;
+      for (; i + kVecs * kPanel <= width; i += kVecs * kPanel)
+        fn(vecs, ValueBlock{base + i * kSize, width * kSize}, first + i);
+    };
+    if constexpr (kStripVecs >= 4) take(Const<4>{});
+    if constexpr (kStripVecs >= 2) take(Const<2>{});
+    take(Const<1>{});
+  }
+}
+
+template <class Products, int R>
+void values_of_strip(const float* weights, const Panels& values, int64_t head_dim, int64_t begin,
+                     int64_t end, float* o, int64_t o_stride) {
+  for_each_dims<Products>(head_dim, [&](auto vecs, ValueBlock block, int64_t dim) SG_INLINE_LAMBDA {
+    values_of_dims<Products, R, decltype(vecs)::value>(weights, values, block, begin, end, o + dim,
+                                                       o_stride);
+  });
+}
+
+/// One row onto the tokens of one panel that `bits` names.
+template <class Products>
+void values_of_row(const float* weights, const Panels& values, int64_t panel, uint32_t bits,
+                   int64_t head_dim, float* o) {
+  constexpr int64_t kVecBytes = int64_t{kPanel} * Products::kPair * Products::kBytes;
+  for_each_dims<Products>(head_dim, [&](auto vecs, ValueBlock block, int64_t dim) SG_INLINE_LAMBDA {
+    constexpr int N = decltype(vecs)::value;
+    const std::byte* b[N];
+    for (int n = 0; n < N; ++n) b[n] = values.at[panel] + block.offset + n * kVecBytes;
+    Sums<1, N> sums;
+    for (int n = 0; n < N; ++n) sums.at[0][n] = load(o + dim + n * kPanel);
+    for (int64_t t = 0; t < kPanel; t += Products::kPair) {
+      const uint32_t seen = bits >> t & ((1u << Products::kPair) - 1);
+      const float* a = weights + (panel * kPanel + t) / Products::kPair * Products::kStep;
+      const int64_t offset = t / Products::kPair * block.step;
+      if (seen == (1u << Products::kPair) - 1) {
+        Products::template step<1, N>(sums, a, 0, 1, b, offset);
+      } else if (seen == 1) {
+        Products::template token<N, 0>(sums, a, b, offset);
+      } else if (seen == 2) {
+        Products::template token<N, Products::kPair - 1>(sums, a, b, offset);
+      }
+    }
+    for (int n = 0; n < N; ++n) store(o + dim + n * kPanel, sums.at[0][n]);
+  });
+}
