@@ -34,8 +34,10 @@ double log_portable(float x) {
   // log m = 2 atanh t, |t| < 0.172: terms up to t^21.
   const double t = (m - 1) / (m + 1);
   const double t2 = t * t;
+  constexpr double kTerms[] = {1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
+                               1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3};
   double sum = 0;
-  for (int k = 21; k >= 3; k -= 2) sum = (sum + 1.0 / k) * t2;
+  for (const double term : kTerms) sum = (sum + term) * t2;
   return 2 * t * (1 + sum) + exponent * kLn2;
 }
 

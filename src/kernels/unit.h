@@ -131,8 +131,8 @@ constexpr AttendScratch attend_scratch(int64_t rows, int64_t head_dim_qk, int64_
   s.v = s.k + tile * round_up(head_dim_qk, 2);            // [tile / 16] panels
   s.logits = s.v + tile * round_up(head_dim_vo, kPanel);  // [rows of a strip, kMostTile]
   s.d = s.logits + int64_t{kMostStripRows} * kMostTile;   // [rows, 16]: the sum of weights, by lane
-  s.row = s.d + rows * kPanel;                            // one widened row of q
-  s.total = s.row + round_up(head_dim_qk, kPanel);
+  s.row = s.d + rows * kPanel;                            // a strip's rows of q
+  s.total = s.row + kMostStripRows * round_up(head_dim_qk, kPanel);
   return s;
 }
 

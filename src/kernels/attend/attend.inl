@@ -8,7 +8,7 @@
 
 /// A strip of rows against one tile: what each format and number of rows has as code of its own.
 using LogitsFn = void (*)(const float* q, int64_t head_dim, float scale, const Panels& keys,
-                          int64_t first, int64_t last, float* logits);
+                          int64_t first, int64_t last, float* logits, float* largest);
 using ValuesFn = void (*)(const float* weights, const Panels& values, int64_t head_dim,
                           int64_t begin, int64_t end, float* o, int64_t o_stride);
 using RowValuesFn = void (*)(const float* weights, const Panels& values, int64_t panel,
@@ -43,9 +43,10 @@ const StripCode& fma_code(PanelFormat format) {
 struct ExactArithmetic {
   static const StripCode& code(PanelFormat format) { return fma_code(format); }
   static bool narrow(int64_t rows) { return rows <= kWidenRows; }
-  static void pack_q(const AttendUnit& u, const std::byte* q, float* room, float* strip, int rows) {
-    widen(q, u.q_dtype, u.k.head_dim, room);
-    for (int64_t i = 0; i < u.k.head_dim; ++i) strip[i * rows] = room[i];
+  /// Floats that a row of q takes.
+  static int64_t q_floats(const AttendUnit& u) { return u.k.head_dim; }
+  static void load_q(const AttendUnit& u, const std::byte* q, float* row) {
+    widen(q, u.q_dtype, u.k.head_dim, row);
   }
   static void store_weights(float* row, int64_t panel, Vec weights) {
     store(row + panel * kPanel, weights);
@@ -121,28 +122,47 @@ void rescale(float factor, float* d, float* o, int64_t width) {
   for (int64_t i = 0; i < width; i += kPanel) store(o + i, mul(load(o + i), f));
 }
 
-/// Logits [first, last] of one row: cap and mask applied, hidden ones -inf. Returns the largest.
+/// Are the row's logits of the tile what the product with K left there?
+bool is_plain(const AttendUnit& u, const RowMask& row, const StripTile& s) {
+  return u.soft_cap == 0 && u.mask_kind == CustomMask::Kind::kNone &&
+         row.begin <= s.tile + s.first * kPanel && row.end >= s.tile + (s.last + 1) * kPanel;
+}
+
+/// Cap and mask: hidden logits become -inf. Returns the largest.
 float mask_logits(const AttendUnit& u, const RowMask& row, const StripTile& s, float* logits) {
   const Vec hidden = set1(-kInfinity), cap = set1(u.soft_cap);
   Vec largest = hidden;
   for (int64_t p = s.first; p <= s.last; ++p) {
     Vec logit = load(logits + p * kPanel);
     if (u.soft_cap != 0) logit = mul(tanh_vec(logit), cap);
-    const uint32_t bits = visible_bits(u, row, s.tile + p * kPanel);
-    if (bits != 0xffffu) logit = select(bits, logit, hidden);
-    if (bits != 0xffffu || u.soft_cap != 0) store(logits + p * kPanel, logit);
+    logit = select(visible_bits(u, row, s.tile + p * kPanel), logit, hidden);
+    store(logits + p * kPanel, logit);
     largest = max(largest, logit);
   }
   return reduce_max(largest);
 }
 
+/// Logits of panels p .. p + N - 1 become weights, added to the sum in order.
+template <class Arithmetic, int N>
+SG_INLINE Vec weigh_panels(float* logits, int64_t p, Vec m, Vec sum) {
+  Vec weights[N];
+  for (int n = 0; n < N; ++n) weights[n] = sub(load(logits + (p + n) * kPanel), m);
+  exp2_each(weights);
+  for (int n = 0; n < N; ++n) {
+    sum = add(sum, weights[n]);
+    Arithmetic::store_weights(logits, p + n, weights[n]);
+  }
+  return sum;
+}
+
 /// The row's logits become weights; its state follows.
 template <class Arithmetic>
-void weigh_row(const AttendUnit& u, const AttendScratch& at, const StripTile& s, int64_t r) {
+void weigh_row(const AttendUnit& u, const AttendScratch& at, const StripTile& s, int64_t r,
+               float largest) {
   float* logits = s.logits + (r - s.row) * kTileStride;
   float* d = u.scratch + at.d + r * kPanel;
   const RowMask row = clipped(u, r, s.tile);
-  const float largest = mask_logits(u, row, s, logits);
+  if (!is_plain(u, row, s)) largest = mask_logits(u, row, s, logits);
   if (largest > u.m[r]) {
     float factor[kPanel];
     store(factor, exp2_vec(set1(u.m[r] - largest)));
@@ -152,11 +172,9 @@ void weigh_row(const AttendUnit& u, const AttendScratch& at, const StripTile& s,
   // Where every logit so far is -inf, no weight is: exp2(-inf - 0) = 0.
   const Vec m = set1(u.m[r] == -kInfinity ? 0 : u.m[r]);
   Vec sum = load(d);
-  for (int64_t p = s.first; p <= s.last; ++p) {
-    const Vec weight = exp2_vec(sub(load(logits + p * kPanel), m));
-    sum = add(sum, weight);
-    Arithmetic::store_weights(logits, p, weight);
-  }
+  int64_t p = s.first;
+  for (; p + 3 <= s.last; p += 4) sum = weigh_panels<Arithmetic, 4>(logits, p, m, sum);
+  for (; p <= s.last; ++p) sum = weigh_panels<Arithmetic, 1>(logits, p, m, sum);
   store(d, sum);
 }
 
@@ -224,27 +242,49 @@ void attend_strip(const AttendUnit& u, const AttendScratch& at, const StripCode&
     begin = smaller(begin, row.begin), end = larger(end, row.end);
   }
   if (begin >= end) return;
+  float largest[kStripRows];
   s.first = (begin - s.tile) / kPanel, s.last = (end - 1 - s.tile) / kPanel;
   keys.logits[s.rows](u.scratch + at.q + s.row * u.k.head_dim, u.k.head_dim, u.scale, *s.keys,
-                      s.first, s.last, s.logits);
-  for (int64_t r = s.row; r < s.row + s.rows; ++r) weigh_row<Arithmetic>(u, at, s, r);
+                      s.first, s.last, s.logits, largest);
+  for (int64_t i = 0; i < s.rows; ++i) weigh_row<Arithmetic>(u, at, s, s.row + i, largest[i]);
   add_values(u, values, s);
+}
+
+/// Rows of q as a strip reads them: strip[i][r] = rows[r][i].
+template <int R>
+void interleave(const float* rows, int64_t row_stride, int64_t count, float* strip) {
+  for (int64_t i = 0; i < count; ++i) {
+    for (int r = 0; r < R; ++r) strip[i * R + r] = rows[r * row_stride + i];
+  }
+}
+using InterleaveFn = void (*)(const float*, int64_t, int64_t, float*);
+template <int... R>
+constexpr std::array<InterleaveFn, sizeof...(R) + 1> interleave_code(
+    std::integer_sequence<int, R...>) {
+  return {nullptr, interleave<R + 1>...};
+}
+constexpr auto kInterleave = interleave_code(std::make_integer_sequence<int, kStripRows>{});
+
+const std::byte* q_row(const AttendUnit& u, int64_t r) {
+  const int64_t element = r / u.group * u.q_token_stride + r % u.group * u.q_head_stride;
+  return u.q + element * static_cast<int64_t>(size_of(u.q_dtype));
 }
 
 template <class Arithmetic>
 void begin_rows(const AttendUnit& u, const AttendScratch& at) {
-  const int64_t rows = int64_t{u.tokens} * u.group;
+  const int64_t rows = int64_t{u.tokens} * u.group, width = round_up(u.k.head_dim, kPanel);
+  const int64_t bytes = u.k.head_dim * static_cast<int64_t>(size_of(u.q_dtype));
+  for (int64_t r = 0; r < rows; ++r) prefetch_row(q_row(u, r), bytes);
   for (int64_t first = 0; first < rows;) {
     const int64_t count = strip_rows(u, first);
-    float* strip = u.scratch + at.q + first * u.k.head_dim;
     for (int64_t r = first; r < first + count; ++r) {
-      const int64_t element = r / u.group * u.q_token_stride + r % u.group * u.q_head_stride;
-      const std::byte* q = u.q + element * static_cast<int64_t>(size_of(u.q_dtype));
-      Arithmetic::pack_q(u, q, u.scratch + at.row, strip + (r - first), static_cast<int>(count));
+      Arithmetic::load_q(u, q_row(u, r), u.scratch + at.row + (r - first) * width);
       u.m[r] = -kInfinity;
       store(u.scratch + at.d + r * kPanel, set1(0));
       for (int64_t i = 0; i < u.o_stride; i += kPanel) store(u.o + r * u.o_stride + i, set1(0));
     }
+    kInterleave[static_cast<size_t>(count)](u.scratch + at.row, width, Arithmetic::q_floats(u),
+                                            u.scratch + at.q + first * u.k.head_dim);
     first += count;
   }
 }

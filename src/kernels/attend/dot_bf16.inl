@@ -58,14 +58,10 @@ struct DotArithmetic {
   static const StripCode& code(PanelFormat) { return kStripCode<DotProducts>; }
   static bool narrow(int64_t) { return true; }
 
-  /// [ceil(head_dim / 2)][R] pairs.
-  static void pack_q(const AttendUnit& u, const std::byte* q, float*, float* strip, int rows) {
-    const int64_t dim = u.k.head_dim;
-    for (int64_t i = 0; i < dim / 2; ++i) std::memcpy(strip + i * rows, q + i * 4, 4);
-    if (dim % 2 == 1) {
-      strip[dim / 2 * rows] = 0;
-      std::memcpy(strip + dim / 2 * rows, q + (dim - 1) * 2, 2);
-    }
+  static int64_t q_floats(const AttendUnit& u) { return (u.k.head_dim + 1) / 2; }
+  static void load_q(const AttendUnit& u, const std::byte* q, float* row) {
+    row[u.k.head_dim / 2] = 0;
+    std::memcpy(row, q, static_cast<size_t>(u.k.head_dim * 2));
   }
 
   static void store_weights(float* row, int64_t panel, Vec weights) {

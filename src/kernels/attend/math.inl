@@ -6,13 +6,22 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/// x = 2^x for x <= 0, 0 below kExp2Smallest. Several side by side: one alone is all latency.
+template <int N>
+SG_INLINE void exp2_each(Vec (&x)[N]) {
+  Vec n[N], f[N], p[N];
+  for (int i = 0; i < N; ++i) n[i] = round_int(x[i]);
+  for (int i = 0; i < N; ++i) f[i] = sub(x[i], n[i]), p[i] = set1(kExp2Poly[0]);
+  for (int k = 1; k < kExp2Terms; ++k) {
+    for (int i = 0; i < N; ++i) p[i] = fma(p[i], f[i], set1(kExp2Poly[k]));
+  }
+  for (int i = 0; i < N; ++i) x[i] = scale_or_zero(p[i], n[i], x[i]);
+}
+
 Vec exp2_vec(Vec x) {
-  const Vec magic = set1(kRoundToInt);
-  const Vec shifted = add(x, magic);
-  const Vec f = sub(x, sub(shifted, magic));
-  Vec p = set1(kExp2Poly[0]);
-  for (int i = 1; i < kExp2Terms; ++i) p = fma(p, f, set1(kExp2Poly[i]));
-  return zero_below(x, set1(kExp2Smallest), mul(p, pow2(shifted)));
+  Vec one[1] = {x};
+  exp2_each(one);
+  return one[0];
 }
 
 /// (1 - t) / (1 + t) with t = e^(-2|x|): absolute error a few 2^-24, no overflow.
@@ -37,9 +46,7 @@ Vec load16(const std::byte* p, DType t) {
 void store_narrow(std::byte* p, DType t, Vec x) {
   if (t == DType::kF16) return store_f16(p, x);
   if (t == DType::kBF16) return store_bf16(p, x);
-  float values[kPanel];
-  store(values, x);
-  std::memcpy(p, values, sizeof values);
+  store_bits(p, x);
 }
 
 /// n elements to f32; out has room for round_up(n, 16), the rest is 0. Reads no byte past element

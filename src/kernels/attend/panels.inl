@@ -48,16 +48,30 @@ const std::byte* token_address(const AttendUnit& u, const KvTokens& kv, int64_t 
   return kv.data + element * static_cast<int64_t>(size_of(kv.dtype));
 }
 
+/// fn(t, address) for tokens first <= t < end, one after the other.
+template <class Fn>
+void for_each_token(const AttendUnit& u, const KvTokens& kv, int64_t first, int64_t end,
+                    const Fn& fn) {
+  const auto size = static_cast<int64_t>(size_of(kv.dtype));
+  for (int64_t t = first; t < end;) {
+    const std::byte* at = token_address(u, kv, t);
+    int64_t stop = end;
+    if (u.page_ids != nullptr) stop = smaller(end, t - t % u.page_size + u.page_size);
+    for (; t < stop; ++t, at += kv.token_stride * size) fn(t, at);
+  }
+}
+
 /// The rows of a panel's tokens; a token outside `keys` has the row of one inside.
 struct PanelRows {
   const std::byte* at[kPanel];
 };
 PanelRows rows_of_panel(const AttendUnit& u, const KvTokens& kv, int64_t first, KvBounds keys) {
   PanelRows rows;
-  for (int64_t t = 0; t < kPanel; ++t) {
-    const int64_t token = smaller(larger(first + t, keys.begin), keys.end - 1);
-    rows.at[t] = token_address(u, kv, token);
-  }
+  const int64_t begin = larger(first, keys.begin), end = smaller(first + kPanel, keys.end);
+  for_each_token(u, kv, begin, end,
+                 [&](int64_t t, const std::byte* row) { rows.at[t - first] = row; });
+  for (int64_t t = first; t < begin; ++t) rows.at[t - first] = rows.at[begin - first];
+  for (int64_t t = end; t < first + kPanel; ++t) rows.at[t - first] = rows.at[begin - first];
   return rows;
 }
 
@@ -75,6 +89,15 @@ Vec load_some_pairs(const std::byte* p, int64_t elements) {
   std::byte some[4 * kPanel] = {};
   std::memcpy(some, p, static_cast<size_t>(2 * elements));
   return load_f32(some);
+}
+
+/// The same for n dims of two tokens.
+Vec load_some_tokens(const std::byte* first, const std::byte* second, int64_t n) {
+  if (n >= kPanel) return bf16_pairs(first, second);
+  std::byte some[2][2 * kPanel] = {};
+  std::memcpy(some[0], first, static_cast<size_t>(2 * n));
+  std::memcpy(some[1], second, static_cast<size_t>(2 * n));
+  return bf16_pairs(some[0], some[1]);
 }
 
 void pack_keys(const PanelSource& s, const PanelRows& rows, std::byte* panel) {
@@ -108,9 +131,7 @@ void pack_values(const PanelSource& s, const PanelRows& rows, std::byte* panel) 
         if (!pairs) {
           store_bits(panel, load_some(row, s.kv.dtype, dim - i));
         } else {
-          const std::byte* odd = rows.at[t + 1] + i * size;
-          store_bits(panel, bf16_pairs(load_some(row, s.kv.dtype, dim - i),
-                                       load_some(odd, s.kv.dtype, dim - i)));
+          store_bits(panel, load_some_tokens(row, rows.at[t + 1] + i * size, dim - i));
         }
       }
     }
@@ -176,8 +197,8 @@ void prepare_panels(const AttendUnit& u, const PanelSource& s, int64_t tile, KvB
       continue;
     }
     const PanelRows rows = rows_of_panel(u, s.kv, token, keys);
-    for (int64_t t = token + u.tile; t < token + u.tile + kPanel && t < u.end; ++t)
-      prefetch_row(token_address(u, s.kv, t), s.kv.head_dim * size);
+    for_each_token(u, s.kv, token + u.tile, smaller(token + u.tile + kPanel, u.end),
+                   [&](int64_t, const std::byte* row) { prefetch_row(row, s.kv.head_dim * size); });
     s.keys ? pack_keys(s, rows, room) : pack_values(s, rows, room);
   }
 }

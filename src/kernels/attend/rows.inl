@@ -28,8 +28,12 @@ void finish(const FinishRow& f) {
   const auto size = static_cast<int64_t>(size_of(f.dtype));
   for (int64_t i = 0; i < f.count; i += kPanel) {
     const Vec x = add(mul(div(mul(load(f.o + i), weight), d), v_scale), zero);
+    if (i + kPanel <= f.count) {
+      store_narrow(f.out + i * size, f.dtype, x);
+      continue;
+    }
     std::byte narrow[kPanel * 4];
     store_narrow(narrow, f.dtype, x);
-    std::memcpy(f.out + i * size, narrow, static_cast<size_t>(smaller(kPanel, f.count - i) * size));
+    std::memcpy(f.out + i * size, narrow, static_cast<size_t>((f.count - i) * size));
   }
 }

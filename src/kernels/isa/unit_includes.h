@@ -1,6 +1,7 @@
 // What every instruction-set unit includes before it opens its unnamed namespace.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>

@@ -30,14 +30,18 @@ Vec copysign(Vec a, Vec b) {
   return {_mm256_or_ps(magnitude.lo, _mm256_and_ps(sign, b.lo)),
           _mm256_or_ps(magnitude.hi, _mm256_and_ps(sign, b.hi))};
 }
-__m256 pow2_half(__m256 shifted) {
-  const __m256i n = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
-  return _mm256_castsi256_ps(_mm256_add_epi32(n, _mm256_set1_epi32(0x3f800000)));
+Vec round_int(Vec x) {
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_round_ps(x.lo, kNearest), _mm256_round_ps(x.hi, kNearest)};
 }
-Vec pow2(Vec shifted) { return {pow2_half(shifted.lo), pow2_half(shifted.hi)}; }
-Vec zero_below(Vec x, Vec limit, Vec y) {
-  return {_mm256_and_ps(_mm256_cmp_ps(x.lo, limit.lo, _CMP_NLT_UQ), y.lo),
-          _mm256_and_ps(_mm256_cmp_ps(x.hi, limit.hi, _CMP_NLT_UQ), y.hi)};
+__m256 scale_half(__m256 p, __m256 n, __m256 x) {
+  const __m256i power = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+  const __m256i scale = _mm256_add_epi32(power, _mm256_set1_epi32(0x3f800000));
+  const __m256 kept = _mm256_cmp_ps(x, _mm256_set1_ps(kExp2Smallest), _CMP_NLT_UQ);
+  return _mm256_and_ps(kept, _mm256_mul_ps(p, _mm256_castsi256_ps(scale)));
+}
+Vec scale_or_zero(Vec p, Vec n, Vec x) {
+  return {scale_half(p.lo, n.lo, x.lo), scale_half(p.hi, n.hi, x.hi)};
 }
 __m256 select_half(uint32_t mask, __m256 a, __m256 b) {
   const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -132,12 +136,15 @@ Vec load_bf16_high(const std::byte* p) {
   return {_mm256_castsi256_ps(_mm256_and_si256(load_bits(p), upper)),
           _mm256_castsi256_ps(_mm256_and_si256(load_bits(p + 32), upper))};
 }
-__m256 pairs_half(__m256 low, __m256 high) {
-  const __m256i first = _mm256_srli_epi32(_mm256_castps_si256(low), 16);
-  return _mm256_castsi256_ps(_mm256_blend_epi16(first, _mm256_castps_si256(high), 0xaa));
+__m256 pairs_half(__m128i first, __m128i second) {
+  const __m256i high = _mm256_slli_epi32(_mm256_cvtepu16_epi32(second), 16);
+  return _mm256_castsi256_ps(_mm256_or_si256(_mm256_cvtepu16_epi32(first), high));
 }
-Vec bf16_pairs(Vec low, Vec high) {
-  return {pairs_half(low.lo, high.lo), pairs_half(low.hi, high.hi)};
+Vec bf16_pairs(const std::byte* first, const std::byte* second) {
+  const auto* a = reinterpret_cast<const __m128i*>(first);
+  const auto* b = reinterpret_cast<const __m128i*>(second);
+  return {pairs_half(_mm_loadu_si128(a), _mm_loadu_si128(b)),
+          pairs_half(_mm_loadu_si128(a + 1), _mm_loadu_si128(b + 1))};
 }
 void transpose_half(__m256 (&x)[8]) {
   __m256 t[8], s[8];

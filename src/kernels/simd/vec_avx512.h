@@ -20,12 +20,10 @@ Vec copysign(Vec a, Vec b) {
   const __m512 sign = _mm512_set1_ps(-0.f);
   return {_mm512_or_ps(_mm512_andnot_ps(sign, a.x), _mm512_and_ps(sign, b.x))};
 }
-Vec pow2(Vec shifted) {
-  const __m512i n = _mm512_slli_epi32(_mm512_castps_si512(shifted.x), 23);
-  return {_mm512_castsi512_ps(_mm512_add_epi32(n, _mm512_set1_epi32(0x3f800000)))};
-}
-Vec zero_below(Vec x, Vec limit, Vec y) {
-  return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.x, limit.x, _CMP_NLT_UQ), y.x)};
+Vec round_int(Vec x) { return {_mm512_roundscale_ps(x.x, _MM_FROUND_TO_NEAREST_INT)}; }
+Vec scale_or_zero(Vec p, Vec n, Vec x) {
+  const __mmask16 kept = _mm512_cmp_ps_mask(x.x, _mm512_set1_ps(kExp2Smallest), _CMP_NLT_UQ);
+  return {_mm512_maskz_scalef_ps(kept, p.x, n.x)};
 }
 Vec select(uint32_t mask, Vec a, Vec b) {
   return {_mm512_mask_blend_ps(static_cast<__mmask16>(mask), b.x, a.x)};
@@ -70,16 +68,16 @@ void store_bits(std::byte* p, Vec a) { _mm512_storeu_ps(p, a.x); }
 /// e4m3 is an f16 of 2^-8 times the value, but for its NaN.
 Vec load_e4m3(const std::byte* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  const __m256i x = _mm256_cvtepi8_epi16(bytes);
-  const __m256i half =
-      _mm256_or_si256(_mm256_and_si256(x, _mm256_set1_epi16(INT16_MIN)),
-                      _mm256_slli_epi16(_mm256_and_si256(x, _mm256_set1_epi16(0x7f)), 7));
+  const __m256i shifted = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);
+  const __m256i half = _mm256_and_si256(shifted, _mm256_set1_epi16(static_cast<int16_t>(0xbf80)));
   const __m512 value = _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256));
-  const __m128i magnitude = _mm_and_si128(bytes, _mm_set1_epi8(0x7f));
-  const __mmask16 nan = _mm_cmpeq_epi8_mask(magnitude, _mm_set1_epi8(0x7f));
-  const __m512i plain = _mm512_or_si512(_mm512_castps_si512(value), _mm512_set1_epi32(0x7ff00000));
-  const __m512i kept = _mm512_and_si512(plain, _mm512_set1_epi32(static_cast<int>(0xfff00000u)));
-  return {_mm512_castsi512_ps(_mm512_mask_mov_epi32(_mm512_castps_si512(value), nan, kept))};
+  const __m128i all_ones = _mm_set1_epi8(0x7f);
+  const __mmask16 nan = _mm_cmpeq_epi8_mask(_mm_and_si128(bytes, all_ones), all_ones);
+  if (__builtin_expect(nan == 0, 1)) return {value};
+  const __m512i bits = _mm512_castps_si512(value);
+  const __m512i sign = _mm512_and_si512(bits, _mm512_set1_epi32(INT32_MIN));
+  const __m512i plain = _mm512_or_si512(sign, _mm512_set1_epi32(0x7ff00000));
+  return {_mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, nan, plain))};
 }
 /// e5m2 is the upper half of an f16.
 Vec load_e5m2(const std::byte* p) {
@@ -93,10 +91,11 @@ Vec load_bf16_high(const std::byte* p) {
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
   return {_mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), upper))};
 }
-Vec bf16_pairs(Vec low, Vec high) {
-  const __m512i first = _mm512_srli_epi32(_mm512_castps_si512(low.x), 16);
-  return {_mm512_castsi512_ps(
-      _mm512_mask_blend_epi16(0xaaaaaaaau, first, _mm512_castps_si512(high.x)))};
+Vec bf16_pairs(const std::byte* first, const std::byte* second) {
+  const auto wide = [](const std::byte* p) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  };
+  return {_mm512_castsi512_ps(_mm512_or_si512(wide(first), _mm512_slli_epi32(wide(second), 16)))};
 }
 void transpose(Vec (&x)[16]) {
   __m512 t[16];

@@ -56,15 +56,18 @@ Vec copysign(const Vec& a, const Vec& b) {
                                 (std::bit_cast<uint32_t>(b.lane[i]) & 0x80000000u));
   });
 }
-/// 2^n, where the low bits of `shifted` hold the integer n (see kRoundToInt).
-Vec pow2(const Vec& shifted) {
-  return each([&](int i) {
-    return std::bit_cast<float>((std::bit_cast<uint32_t>(shifted.lane[i]) << 23) + 0x3f800000u);
-  });
+/// The nearest integer, ties to even, of |x| < 2^22.
+Vec round_int(const Vec& x) {
+  return each([&](int i) { return x.lane[i] + kRoundToInt - kRoundToInt; });
 }
-/// 0 where x < limit, else y; y where x is NaN.
-Vec zero_below(const Vec& x, const Vec& limit, const Vec& y) {
-  return each([&](int i) { return x.lane[i] < limit.lane[i] ? 0.f : y.lane[i]; });
+/// p * 2^n where x >= kExp2Smallest or x is NaN, else 0; n an integer of -126 to 127, where p
+/// counts.
+Vec scale_or_zero(const Vec& p, const Vec& n, const Vec& x) {
+  return each([&](int i) {
+    if (x.lane[i] < kExp2Smallest) return 0.f;
+    const uint32_t shifted = std::bit_cast<uint32_t>(n.lane[i] + kRoundToInt);
+    return p.lane[i] * std::bit_cast<float>((shifted << 23) + 0x3f800000u);
+  });
 }
 /// Lane i: bit i of mask ? a : b.
 Vec select(uint32_t mask, const Vec& a, const Vec& b) {
@@ -114,12 +117,15 @@ Vec load_bf16_low(const std::byte* p) {
 Vec load_bf16_high(const std::byte* p) {
   return each([=](int i) { return load_float(p, DType::kBF16, 2 * i + 1); });
 }
-/// 16 pairs of bf16 (as bits) from vectors that hold bf16 values.
-Vec bf16_pairs(const Vec& low, const Vec& high) {
-  return each([&](int i) {
-    return std::bit_cast<float>((std::bit_cast<uint32_t>(high.lane[i]) & 0xffff0000u) |
-                                std::bit_cast<uint32_t>(low.lane[i]) >> 16);
-  });
+/// 16 pairs of bf16, as bits: of the elements at `first` and those at `second`.
+Vec bf16_pairs(const std::byte* first, const std::byte* second) {
+  Vec r;
+  auto* pairs = reinterpret_cast<std::byte*>(r.lane);
+  for (int i = 0; i < 16; ++i) {
+    std::memcpy(pairs + 4 * i, first + 2 * i, 2);
+    std::memcpy(pairs + 4 * i + 2, second + 2 * i, 2);
+  }
+  return r;
 }
 /// Rows become columns.
 void transpose(Vec (&x)[16]) {
