@@ -15,6 +15,7 @@ enum class DType : uint8_t {
   kE4M3,  // fp8 e4m3fn: no infinities, NaN is 0x7f and 0xff, largest finite 448 (OCP OFP8,
           // arXiv:2209.05433)
   kE5M2,  // fp8 e5m2: IEEE-like, largest finite 57344
+  kI8,    // of a KV cache only, with one f32 scale per token and head
   kF64,
   kI32,
   kI64,
@@ -33,13 +34,14 @@ constexpr size_t size_of(DType t) {
     case DType::kBF16: return 2;
     case DType::kE4M3:
     case DType::kE5M2:
+    case DType::kI8:
     case DType::kU8:
     case DType::kBool: return 1;
   }
   return 0;
 }
 
-/// "f32", "f16", "bf16", "e4m3", "e5m2", "f64", "i32", "i64", "u8", "bool".
+/// "f32", "f16", "bf16", "e4m3", "e5m2", "i8", "f64", "i32", "i64", "u8", "bool".
 std::string_view name_of(DType t);
 std::optional<DType> dtype_from_name(std::string_view name);
 

@@ -28,6 +28,10 @@ struct KvTokens {
   KvOrder order = KvOrder::kStrided;
   int64_t page_stride = 0, token_stride = 0;
   int32_t head_dim = 0;
+  // i8: token t's elements times scales[page * scale_page_stride + t % page_size *
+  // scale_token_stride], else null
+  const float* scales = nullptr;
+  int64_t scale_page_stride = 0, scale_token_stride = 0;
 };
 
 /// Element at which a token starts, from kv.data; of panels, the token's panel.

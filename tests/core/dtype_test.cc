@@ -164,9 +164,9 @@ TEST(E4M3, HasOneNaNASignAndNoInfinity) {
 TEST(DType, NamesComeBack) {
   const std::map<DType, std::pair<const char*, size_t>> all = {
       {DType::kF32, {"f32", 4}},   {DType::kF16, {"f16", 2}},   {DType::kBF16, {"bf16", 2}},
-      {DType::kE4M3, {"e4m3", 1}}, {DType::kE5M2, {"e5m2", 1}}, {DType::kF64, {"f64", 8}},
-      {DType::kI32, {"i32", 4}},   {DType::kI64, {"i64", 8}},   {DType::kU8, {"u8", 1}},
-      {DType::kBool, {"bool", 1}}};
+      {DType::kE4M3, {"e4m3", 1}}, {DType::kE5M2, {"e5m2", 1}}, {DType::kI8, {"i8", 1}},
+      {DType::kF64, {"f64", 8}},   {DType::kI32, {"i32", 4}},   {DType::kI64, {"i64", 8}},
+      {DType::kU8, {"u8", 1}},     {DType::kBool, {"bool", 1}}};
   for (const auto& [type, facts] : all) {
     EXPECT_EQ(name_of(type), facts.first);
     EXPECT_EQ(dtype_from_name(facts.first), type);

@@ -7,7 +7,7 @@
 // weight 0.
 
 /// A strip of rows against one tile: what each format and number of rows has as code of its own.
-using LogitsFn = void (*)(const float* q, int64_t head_dim, float scale, const Panels& keys,
+using LogitsFn = void (*)(const float* q, int64_t head_dim, const float* scales, const Panels& keys,
                           int64_t first, int64_t last, float* logits, float* largest);
 using ValuesFn = void (*)(const float* weights, const Panels& values, int64_t head_dim,
                           int64_t begin, int64_t end, float* o, int64_t o_stride);
@@ -35,6 +35,7 @@ const StripCode& fma_code(PanelFormat format) {
     case PanelFormat::kBF16: return kStripCode<FmaProducts<BF16Format>>;
     case PanelFormat::kE4M3: return kStripCode<FmaProducts<E4M3Format>>;
     case PanelFormat::kE5M2: return kStripCode<FmaProducts<E5M2Format>>;
+    case PanelFormat::kI8: return kStripCode<FmaProducts<I8Format>>;
     default: return kStripCode<FmaProducts<F32Format>>;
   }
 }
@@ -99,7 +100,9 @@ struct StripTile {
   int64_t first, last;  // panels that some row sees
   KvBounds all;         // range that all rows see, relative to the tile (custom mask aside)
   const Panels *keys, *values;
-  float* logits;  // [rows][kTileStride]
+  float* logits;          // [rows][kTileStride]
+  const float* k_scales;  // [tile]: of a logit
+  const float* v_scales;  // [tile]: of a value; null: 1
 };
 
 /// Of the part of the row's range in the tile, as absolute positions.
@@ -144,12 +147,13 @@ float mask_logits(const AttendUnit& u, const RowMask& row, const StripTile& s, f
 
 /// Logits of panels p .. p + N - 1 become weights, added to the sum in order.
 template <class Arithmetic, int N>
-SG_INLINE Vec weigh_panels(float* logits, int64_t p, Vec m, Vec sum) {
+SG_INLINE Vec weigh_panels(const StripTile& s, float* logits, int64_t p, Vec m, Vec sum) {
   Vec weights[N];
   for (int n = 0; n < N; ++n) weights[n] = sub(load(logits + (p + n) * kPanel), m);
   exp2_each(weights);
   for (int n = 0; n < N; ++n) {
     sum = add(sum, weights[n]);
+    if (s.v_scales != nullptr) weights[n] = mul(weights[n], load(s.v_scales + (p + n) * kPanel));
     Arithmetic::store_weights(logits, p + n, weights[n]);
   }
   return sum;
@@ -173,8 +177,8 @@ void weigh_row(const AttendUnit& u, const AttendScratch& at, const StripTile& s,
   const Vec m = set1(u.m[r] == -kInfinity ? 0 : u.m[r]);
   Vec sum = load(d);
   int64_t p = s.first;
-  for (; p + 3 <= s.last; p += 4) sum = weigh_panels<Arithmetic, 4>(logits, p, m, sum);
-  for (; p <= s.last; ++p) sum = weigh_panels<Arithmetic, 1>(logits, p, m, sum);
+  for (; p + 3 <= s.last; p += 4) sum = weigh_panels<Arithmetic, 4>(s, logits, p, m, sum);
+  for (; p <= s.last; ++p) sum = weigh_panels<Arithmetic, 1>(s, logits, p, m, sum);
   store(d, sum);
 }
 
@@ -244,7 +248,7 @@ void attend_strip(const AttendUnit& u, const AttendScratch& at, const StripCode&
   if (begin >= end) return;
   float largest[kStripRows];
   s.first = (begin - s.tile) / kPanel, s.last = (end - 1 - s.tile) / kPanel;
-  keys.logits[s.rows](u.scratch + at.q + s.row * u.k.head_dim, u.k.head_dim, u.scale, *s.keys,
+  keys.logits[s.rows](u.scratch + at.q + s.row * u.k.head_dim, u.k.head_dim, s.k_scales, *s.keys,
                       s.first, s.last, s.logits, largest);
   for (int64_t i = 0; i < s.rows; ++i) weigh_row<Arithmetic>(u, at, s, s.row + i, largest[i]);
   add_values(u, values, s);
@@ -299,8 +303,11 @@ void attend(const AttendUnit& u) {
   const StripCode &key_code = Arithmetic::code(keys.format),
                   &value_code = Arithmetic::code(values.format);
   begin_rows<Arithmetic>(u, at);
+  float k_scales[kMostTile], v_scales[kMostTile];
   for (int64_t tile = u.begin / u.tile * u.tile; tile < u.end; tile += u.tile) {
     const KvBounds bounds = {larger(u.begin, tile), smaller(u.end, tile + u.tile)};
+    tile_scales(u, u.k, tile, bounds, u.scale, k_scales);
+    if (u.v.scales != nullptr) tile_scales(u, u.v, tile, bounds, 1, v_scales);
     Panels k, v;
     prepare_panels(u, keys, tile, bounds, &k);
     prepare_panels(u, values, tile, bounds, &v);
@@ -319,7 +326,9 @@ void attend(const AttendUnit& u) {
                                 .all = {},
                                 .keys = &k,
                                 .values = &v,
-                                .logits = u.scratch + at.logits});
+                                .logits = u.scratch + at.logits,
+                                .k_scales = k_scales,
+                                .v_scales = u.v.scales == nullptr ? nullptr : v_scales});
       if (r != 0 || rows <= kStripRows) continue;
       for (int64_t p = first; p <= last; ++p) k.ahead[p] = k.at[p], v.ahead[p] = v.at[p];
     }

@@ -42,3 +42,12 @@ struct E5M2Format {
     return load_e5m2(step);
   }
 };
+
+/// The token's scale comes with the logits, or the weights.
+struct I8Format {
+  static constexpr int kPair = 1, kBytes = 1;
+  template <int Part>
+  static SG_INLINE Vec lanes(const std::byte* step) {
+    return load_i8(step);
+  }
+};

@@ -38,6 +38,7 @@ Vec load16(const std::byte* p, DType t) {
     case DType::kBF16: return load_bf16(p);
     case DType::kE4M3: return load_e4m3(p);
     case DType::kE5M2: return load_e5m2(p);
+    case DType::kI8: return load_i8(p);
     default: return load_f32(p);
   }
 }

@@ -2,7 +2,7 @@
 // rows of the unit.
 
 /// How a panel's elements lie when the products read them.
-enum class PanelFormat : uint8_t { kF32, kF16, kBF16, kE4M3, kE5M2 };
+enum class PanelFormat : uint8_t { kF32, kF16, kBF16, kE4M3, kE5M2, kI8 };
 
 /// Keys begin <= k < end of one tile.
 struct KvBounds {
@@ -27,6 +27,7 @@ constexpr PanelFormat panel_format(DType t) {
     case DType::kBF16: return PanelFormat::kBF16;
     case DType::kE4M3: return PanelFormat::kE4M3;
     case DType::kE5M2: return PanelFormat::kE5M2;
+    case DType::kI8: return PanelFormat::kI8;
     default: return PanelFormat::kF32;
   }
 }
@@ -170,6 +171,7 @@ void widen_panel(const PanelSource& s, const std::byte* from, std::byte* to) {
     case DType::kBF16: return widen_panel<BF16Format>(s, from, to);
     case DType::kE4M3: return widen_panel<E4M3Format>(s, from, to);
     case DType::kE5M2: return widen_panel<E5M2Format>(s, from, to);
+    case DType::kI8: return widen_panel<I8Format>(s, from, to);
     default: return;
   }
 }
@@ -200,6 +202,19 @@ void prepare_panels(const AttendUnit& u, const PanelSource& s, int64_t tile, KvB
     for_each_token(u, s.kv, token + u.tile, smaller(token + u.tile + kPanel, u.end),
                    [&](int64_t, const std::byte* row) { prefetch_row(row, s.kv.head_dim * size); });
     s.keys ? pack_keys(s, rows, room) : pack_values(s, rows, room);
+  }
+}
+
+/// by[t] = factor * the scale of token tile + t, for the tile's keys; the others' may be anything
+/// finite.
+void tile_scales(const AttendUnit& u, const KvTokens& kv, int64_t tile, KvBounds keys, float factor,
+                 float* by) {
+  for (int64_t t = 0; t < u.tile; t += kPanel) store(by + t, set1(factor));
+  if (kv.scales == nullptr) return;
+  for (int64_t t = keys.begin; t < keys.end; ++t) {
+    const int64_t page = u.page_ids[t / u.page_size], in_page = t % u.page_size;
+    by[t - tile] =
+        factor * kv.scales[page * kv.scale_page_stride + in_page * kv.scale_token_stride];
   }
 }
 

@@ -20,8 +20,8 @@ struct Panels {
 /// logits[r][16 p ..] = scale * q.k for panels p .. p + N - 1; largest[r] takes them in, lane by
 /// lane.
 template <class Products, int R, int N>
-SG_INLINE void logits_of_panels(const float* q, int64_t head_dim, float scale, const Panels& keys,
-                                int64_t p, float* logits, Vec (&largest)[R]) {
+SG_INLINE void logits_of_panels(const float* q, int64_t head_dim, const float* scales,
+                                const Panels& keys, int64_t p, float* logits, Vec (&largest)[R]) {
   constexpr int64_t kStepBytes = int64_t{kPanel} * Products::kPair * Products::kBytes;
   constexpr int64_t kSteps = kStepBytes >= 64 ? 1 : 64 / kStepBytes;  // of one cache line
   constexpr int64_t kA = int64_t{Products::kStep} * R;
@@ -44,7 +44,7 @@ SG_INLINE void logits_of_panels(const float* q, int64_t head_dim, float scale, c
     Products::template step<R, N, 1>(sums, q + i * kA, 1, R, b, i * kStepBytes);
   for (int r = 0; r < R; ++r) {
     for (int n = 0; n < N; ++n) {
-      const Vec logit = mul(sums.at[r][n], set1(scale));
+      const Vec logit = mul(sums.at[r][n], load(scales + (p + n) * kPanel));
       largest[r] = max(largest[r], logit);
       store(logits + r * kTileStride + (p + n) * kPanel, logit);
     }
@@ -53,21 +53,21 @@ SG_INLINE void logits_of_panels(const float* q, int64_t head_dim, float scale, c
 
 /// Of panels [first, last]; largest[r]: of row r, whatever it sees.
 template <class Products, int R>
-void logits_of_strip(const float* q, int64_t head_dim, float scale, const Panels& keys,
+void logits_of_strip(const float* q, int64_t head_dim, const float* scales, const Panels& keys,
                      int64_t first, int64_t last, float* logits, float* largest) {
   Vec most[R];
   for (int r = 0; r < R; ++r) most[r] = set1(-kInfinity);
   int64_t p = first;
   if constexpr (kStripVecs >= 4) {
     for (; p + 3 <= last; p += 4)
-      logits_of_panels<Products, R, 4>(q, head_dim, scale, keys, p, logits, most);
+      logits_of_panels<Products, R, 4>(q, head_dim, scales, keys, p, logits, most);
   }
   if constexpr (kStripVecs >= 2) {
     for (; p + 1 <= last; p += 2)
-      logits_of_panels<Products, R, 2>(q, head_dim, scale, keys, p, logits, most);
+      logits_of_panels<Products, R, 2>(q, head_dim, scales, keys, p, logits, most);
   }
   for (; p <= last; ++p)
-    logits_of_panels<Products, R, 1>(q, head_dim, scale, keys, p, logits, most);
+    logits_of_panels<Products, R, 1>(q, head_dim, scales, keys, p, logits, most);
   for (int r = 0; r < R; ++r) largest[r] = reduce_max(most[r]);
 }
 

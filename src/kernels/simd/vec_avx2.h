@@ -124,6 +124,11 @@ Vec load_e5m2(const std::byte* p) {
   return {_mm256_cvtph_ps(_mm_unpacklo_epi8(zero, bytes)),
           _mm256_cvtph_ps(_mm_unpackhi_epi8(zero, bytes))};
 }
+Vec load_i8(const std::byte* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+}
 __m256i load_bits(const std::byte* p) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
 }

@@ -110,6 +110,9 @@ Vec load_e4m3(const std::byte* p) {
 Vec load_e5m2(const std::byte* p) {
   return each([=](int i) { return kE5M2Values[static_cast<uint8_t>(p[i])]; });
 }
+Vec load_i8(const std::byte* p) {
+  return each([=](int i) { return static_cast<float>(static_cast<int8_t>(p[i])); });
+}
 /// The first, and the second, of 16 pairs of bf16.
 Vec load_bf16_low(const std::byte* p) {
   return each([=](int i) { return load_float(p, DType::kBF16, 2 * i); });
