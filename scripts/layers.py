@@ -31,6 +31,7 @@ ALLOWED = {
 PUBLIC = {
     "status": "core", "access": "core", "kernel": "graph", "device_api": "graph", "arena": "graph", "annotations": "graph", "graph": "graph",
     "sim_device": "graph", "device_errors": "graph", "device_calls": "graph", "dtype": "core", "tensor_view": "core", "version": "core",
+    "huge_memory": "core",
     "batch": "attn", "params": "attn", "kv_cache": "attn", "lse": "attn", "attention": "attn",
     "shadowgraph": "backends",
 }  # fmt: skip

@@ -8,6 +8,7 @@
 // the same holds within one instruction set. Tested by tests/kernels/*, and by `shadowgraph fuzz`.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -30,6 +31,10 @@ struct CallOptions {
   int num_threads = 0;        // 0: OpenMP's default
   std::string_view isa = {};  // one of available_isas(); empty: current_isa()
   LseSink lse_sink = LseSink::kExcluded;
+  // Of an attention call, see attention_scratch_size; used by one call at a time. Empty: memory
+  // that the calling thread keeps from call to call, grown where a call needs more, freed when it
+  // ends
+  std::span<std::byte> scratch = {};
 };
 
 /// Queries against a paged cache (flash_attn_with_kvcache; FlashInfer paged prefill and decode).
@@ -39,6 +44,8 @@ struct PagedAttention {
   PageTable pages;
   // [batch + 1] tokens; empty: a decode batch, one query a request
   std::span<const int32_t> cu_seqlens_q;
+  // Of plan_attention; empty: derived by the call
+  std::span<const int32_t> plan;
   AttentionParams params;
   TensorView out;  // [total_q, num_qo_heads, head_dim_vo], f32 | f16 | bf16, last dim contiguous
   NaturalLse lse;  // [total_q, num_qo_heads], optional
@@ -92,13 +99,52 @@ struct StoreKv {
   CallOptions options;
 };
 
+/// Pages from one pool into another, whatever the layouts of the two: a caller's NHD or HND cache
+/// becomes panels, and back. Bits are copied, of every token of a page, written or not; so page
+/// size, heads, head dims, types and scales are those of the source. The padding of panels is left
+/// alone. The pools share no memory.
+struct CopyKv {
+  KvCache source, target;
+  // Page source_pages[i] is copied to target_pages[i], each of these at most once
+  std::span<const int32_t> source_pages = {}, target_pages = {};
+  bool whole_pool = false;  // every page, to the same id; both lists are empty then
+  CallOptions options = {};
+};
+
 Status attention_with_kvcache(const PagedAttention& call) noexcept;
 Status attention_varlen(const RaggedAttention& call) noexcept;
+
+/// The plan: which runs of keys of which queries are one piece of work, the most costly first. It
+/// is metadata of a step: int32, made once, for every layer with the same lengths, group size,
+/// causal and window. No bit of a result depends on it, nor on the number of threads that it was
+/// made for. A call checks it whole, whatever it holds: one that was made for other lengths, so
+/// that a key would be left out or read twice, is refused with input.plan.
+///
+/// How many int32 a plan needs, whatever the lengths, given the call's shapes: its batch, rows of
+/// q, heads and threads. Looks at no element.
+int64_t attention_plan_size(const PagedAttention& call) noexcept;
+/// Checks the call as attention_with_kvcache does, its own plan aside. Writes a header and 4 int32
+/// for each piece; the rest of plan keeps what it holds, and is never read.
+Status plan_attention(const PagedAttention& call, std::span<int32_t> plan) noexcept;
+
+/// How many bytes of scratch suffice, whatever the lengths, given the call's shapes (and so the
+/// most keys a request may have), with a plan for no more threads than the call's. Nothing in it
+/// grows with the square of a length:
+///   threads * (one block's q, tile and 2 states)
+///   + min(blocks, 4 * threads / num_kv_heads + 1) * num_kv_heads * keys / 512 * state
+///   + at most 96 bytes a block of queries and 64 a cut one, for lists and counters
+/// where state = rows * (head_dim_vo + 2) * 4 bytes, head_dim_vo rounded up to 16, and rows = the
+/// query heads of a KV head, in a prefill times the queries of a block. The second line is the
+/// states of blocks that several threads share.
+int64_t attention_scratch_size(const PagedAttention& call) noexcept;
+int64_t attention_scratch_size(const RaggedAttention& call) noexcept;
+
 Status merge_states(const MergeStates<LseBase::kNatural>& call) noexcept;
 Status merge_states(const MergeStates<LseBase::kLog2>& call) noexcept;
 Status merge_state(const MergeState<LseBase::kNatural>& call) noexcept;
 Status merge_state(const MergeState<LseBase::kLog2>& call) noexcept;
 Status store_kv(const StoreKv& call) noexcept;
+Status copy_kv(const CopyKv& call) noexcept;
 
 /// Instruction sets this machine can run, best last: "generic", "avx2", "avx512", "avx512bf16".
 std::span<const std::string_view> available_isas();

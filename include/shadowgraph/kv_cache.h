@@ -24,12 +24,23 @@ inline constexpr int32_t kValueBlockDims = 64;
 
 /// P of KvOrder: how many elements the bf16 dot product takes together.
 constexpr int32_t panel_pair(DType t) { return t == DType::kBF16 ? 2 : 1; }
-/// Elements of one panel, its padding included. Padding is never given a meaning.
+/// Elements of one panel, its padding included. Padding has no meaning: nothing writes it, and what
+/// it holds changes no bit of a result.
 constexpr int64_t key_panel_elements(DType t, int32_t head_dim) {
-  return int64_t{kPanelTokens} * ((head_dim + panel_pair(t) - 1) / panel_pair(t) * panel_pair(t));
+  const int64_t p = panel_pair(t);
+  return kPanelTokens * ((head_dim + p - 1) / p * p);
 }
 constexpr int64_t value_panel_elements(int32_t head_dim) {
-  return int64_t{kPanelTokens} * ((head_dim + 15) / 16 * 16);
+  return kPanelTokens * ((int64_t{head_dim} + 15) / 16 * 16);
+}
+/// Elements that lie in one piece: a token's head_dim, or a panel of 16 tokens.
+constexpr int64_t contiguous_elements(KvOrder order, DType t, int32_t head_dim) {
+  switch (order) {
+    case KvOrder::kStrided: break;
+    case KvOrder::kKeyPanels: return key_panel_elements(t, head_dim);
+    case KvOrder::kValuePanels: return value_panel_elements(head_dim);
+  }
+  return head_dim;
 }
 /// Element (token, dim) of a panel, 0 <= token < 16.
 constexpr int64_t key_panel_offset(DType t, int64_t token, int64_t dim) {
@@ -87,11 +98,13 @@ struct KvCache {
   /// kv [num_pages, 2, num_kv_heads, page_size, head_dim].
   static KvCache stacked_hnd(const TensorView& kv);
   /// latent [num_pages, page_size, kv_lora_rank + rope]: one KV head whose value is the first
-  /// head_dim_vo of the key.
+  /// head_dim_vo of the key. Not offered in panels: K and V order theirs differently, so they could
+  /// not share memory; and as one packed tile serves all query heads, there is nothing to save.
   static KvCache mla_latent(const TensorView& latent, int32_t head_dim_vo);
   /// k [num_pages, num_kv_heads, page_size / 16, key_panel_elements], v likewise with
   /// value_panel_elements: the engine's own layout (KvOrder), for every dtype and instruction set.
-  /// Memory in 2 MiB pages (huge_memory.h) is read faster.
+  /// Memory in 2 MiB pages (huge_memory.h) is read faster. In an Arena a granule is one element: a
+  /// token's elements are not neighbours.
   static KvCache panels(const TensorView& k, const TensorView& v, int32_t head_dim_qk,
                         int32_t head_dim_vo);
 };

@@ -1,8 +1,9 @@
 // Shadowgraph: the CPU twin of GPU attention backends. Start here.
 //
-//   attention.h    attention_with_kvcache, attention_varlen, merge_state(s), store_kv
+//   attention.h    attention_with_kvcache, attention_varlen, merge_state(s), store_kv, copy_kv
 //   params.h       AttentionParams: heads, scale, causal, window, soft cap, sinks, custom mask
-//   kv_cache.h     KvCache (NHD, HND, stacked, MLA latent) and PageTable (dense or CSR)
+//   kv_cache.h     KvCache (NHD, HND, stacked, MLA latent, panels) and PageTable (dense or CSR)
+//   huge_memory.h  HugeMemory: 2 MiB pages for a cache
 //   batch.h        ForwardBatch: what a scheduler knows about one step
 //   lse.h          LSE with its base in the type
 //   status.h       Status and Finding: every fault of an input at once
@@ -20,6 +21,7 @@
 #include "shadowgraph/attention.h"
 #include "shadowgraph/batch.h"
 #include "shadowgraph/graph.h"
+#include "shadowgraph/huge_memory.h"
 #include "shadowgraph/kv_cache.h"
 #include "shadowgraph/lse.h"
 #include "shadowgraph/params.h"

@@ -9,8 +9,8 @@ namespace {
 constexpr std::array<const char*, 4> kKernels = {"decode_paged", "prefill_paged", "prefill_ragged",
                                                  "merge_states"};
 constexpr std::array<const char*, 4> kData = {"uniform", "selector", "random", "peaked"};
-constexpr std::array<const char*, 5> kLayouts = {"nhd", "hnd", "stacked_nhd", "stacked_hnd",
-                                                 "mla_latent"};
+constexpr std::array<const char*, 6> kLayouts = {"nhd",         "hnd",        "stacked_nhd",
+                                                 "stacked_hnd", "mla_latent", "panels"};
 constexpr std::array<const char*, 3> kMasks = {"none", "bool", "packed"};
 
 template <class Names, class Enum>

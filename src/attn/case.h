@@ -22,7 +22,8 @@ enum class CaseData : uint8_t {
 enum class CaseKernel : uint8_t { kDecodePaged, kPrefillPaged, kPrefillRagged, kMergeStates };
 
 /// kMlaLatent: one KV head, whose V is the first head_dim_vo of its K, in the same memory.
-enum class CaseLayout : uint8_t { kNhd, kHnd, kStackedNhd, kStackedHnd, kMlaLatent };
+/// kPanels: page_size is a multiple of 16.
+enum class CaseLayout : uint8_t { kNhd, kHnd, kStackedNhd, kStackedHnd, kMlaLatent, kPanels };
 
 struct Case {
   CaseKernel kernel = CaseKernel::kDecodePaged;

@@ -44,6 +44,17 @@ bool distinct(const ConstTensorView& t) {
   return true;
 }
 
+/// A plane as [pages, tokens (in panels: panels), heads, elements in one piece].
+ConstTensorView view_of(const KvPlane& p, const KvCache& cache) {
+  const int64_t tokens_a_piece = p.order == KvOrder::kStrided ? 1 : kPanelTokens;
+  // An axis of one element may have any stride.
+  return {p.data,
+          p.dtype,
+          {cache.num_pages, cache.page_size / tokens_a_piece, cache.num_kv_heads,
+           contiguous_elements(p.order, p.dtype, p.head_dim)},
+          {p.page_stride, p.token_stride, p.head_stride, 1}};
+}
+
 }  // namespace
 
 bool TensorCheck::input(const char* field, const ConstTensorView& t,
@@ -92,7 +103,7 @@ bool TensorCheck::view(const char* field, const ConstTensorView& t,
   return memory(field, t, written) && usable;
 }
 
-bool TensorCheck::memory(const char* field, const ConstTensorView& t, bool written) {
+bool TensorCheck::memory(const std::string& field, const ConstTensorView& t, bool written) {
   for (int i = 0; i < t.rank; ++i) {
     if (t.shape[i] == 0) return true;
   }
@@ -104,12 +115,12 @@ bool TensorCheck::memory(const char* field, const ConstTensorView& t, bool writt
     return false;
   }
   if (t.data == nullptr) {
-    fail("input.null", at(std::string(field) + ".data"),
-         "memory for " + shape_text(t.shape.data(), t.rank), "null");
+    fail("input.null", at(field + ".data"), "memory for " + shape_text(t.shape.data(), t.rank),
+         "null");
     return false;
   }
   if (written && !distinct(t)) {
-    fail("input.stride", at(std::string(field) + ".stride"), "no two elements at one address",
+    fail("input.stride", at(field + ".stride"), "no two elements at one address",
          shape_text(t.stride.data(), t.rank));
     return false;
   }
@@ -120,46 +131,42 @@ bool TensorCheck::memory(const char* field, const ConstTensorView& t, bool writt
   return true;
 }
 
-bool TensorCheck::plane(const char* field, const KvPlane& p, const KvCache& cache, bool written) {
+bool TensorCheck::plane(const std::string& field, const KvPlane& p, const KvCache& cache,
+                        bool written) {
   if (!is_attention_dtype(p.dtype)) {
-    fail("input.dtype", at(std::string(field) + ".dtype"), "f32 | f16 | bf16 | e4m3 | e5m2",
+    fail("input.dtype", at(field + ".dtype"), "f32 | f16 | bf16 | e4m3 | e5m2",
          std::string(name_of(p.dtype)));
     return false;
   }
-  // An axis of one element may have any stride.
-  const ConstTensorView t(p.data, p.dtype,
-                          {cache.num_pages, cache.page_size, cache.num_kv_heads, p.head_dim},
-                          {p.page_stride, p.token_stride, p.head_stride, 1});
-  return memory(field, t, written);
+  return memory(field, view_of(p, cache), written);
 }
 
-bool TensorCheck::planes(const KvCache& cache, bool written) {
-  const bool k = plane("k_cache", cache.k, cache, written),
-             v = plane("v_cache", cache.v, cache, written);
-  if (!k || !v || ranges_.size() < 2) return k && v;
+bool TensorCheck::planes(const std::string& name, const KvCache& cache, bool written) {
+  const size_t before = ranges_.size();
+  const bool k = plane(name + "k_cache", cache.k, cache, written),
+             v = plane(name + "v_cache", cache.v, cache, written);
+  if (!k || !v || ranges_.size() < before + 2) return k && v;
   // Both as one tensor with an axis more, of stride v - k.
-  const KvPlane &a = cache.k, &b = cache.v;
+  const ConstTensorView a = view_of(cache.k, cache), b = view_of(cache.v, cache);
   const auto apart = static_cast<int64_t>(reinterpret_cast<uintptr_t>(b.data) -
                                           reinterpret_cast<uintptr_t>(a.data));
   const auto size = static_cast<int64_t>(size_of(a.dtype));
-  const bool alike = a.dtype == b.dtype && a.head_dim == b.head_dim &&
-                     a.page_stride == b.page_stride && a.token_stride == b.token_stride &&
-                     a.head_stride == b.head_stride && apart % size == 0;
-  const ConstTensorView both(a.data, a.dtype,
-                             {2, cache.num_pages, cache.page_size, cache.num_kv_heads, a.head_dim},
-                             {apart / size, a.page_stride, a.token_stride, a.head_stride, 1});
+  const bool alike =
+      a.dtype == b.dtype && a.shape == b.shape && a.stride == b.stride && apart % size == 0;
+  const ConstTensorView both(a.data, a.dtype, {2, a.shape[0], a.shape[1], a.shape[2], a.shape[3]},
+                             {apart / size, a.stride[0], a.stride[1], a.stride[2], a.stride[3]});
   ranges_.back().interleaves = alike && distinct(both);
   return true;
 }
 
-bool TensorCheck::array(const char* field, const void* data, size_t bytes) {
+bool TensorCheck::array(const char* field, const void* data, size_t bytes, bool written) {
   if (bytes == 0) return true;
   if (data == nullptr) {
     fail("input.null", at(field), "memory for " + std::to_string(bytes) + " bytes", "null");
     return false;
   }
   const auto begin = reinterpret_cast<uintptr_t>(data);
-  ranges_.push_back({field, begin, begin + bytes, false});
+  ranges_.push_back({field, begin, begin + bytes, written});
   return true;
 }
 
@@ -170,8 +177,7 @@ void TensorCheck::no_aliases() {
       if ((!a.written && !b.written) || (j == i + 1 && b.interleaves)) continue;
       if (a.begin >= b.end || b.begin >= a.end) continue;
       const Range &out = b.written ? b : a, &other = b.written ? a : b;
-      fail("input.alias", at(out.field), std::string("memory apart from ") + other.field,
-           "overlapping memory");
+      fail("input.alias", at(out.field), "memory apart from " + other.field, "overlapping memory");
     }
   }
 }

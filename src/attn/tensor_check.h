@@ -1,6 +1,8 @@
-// TensorCheck: collects what is wrong with the tensors of a call. Used by validate.cc only.
+// TensorCheck: collects what is wrong with the tensors of a call. Used by validate.cc and what it
+// stands on.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -29,13 +31,16 @@ class TensorCheck {
   /// As input, and no two elements share an address. `last_contiguous`: as for inputs.
   bool output(const char* field, const TensorView& t, std::initializer_list<int64_t> shape,
               std::initializer_list<DType> dtypes, bool last_contiguous = true);
-  /// K and V of a cache, read or written; they may interleave in one tensor.
-  bool planes(const KvCache& cache, bool written);
+  /// K and V of a cache, read or written; they may interleave in one tensor. name stands before
+  /// "k_cache" and "v_cache".
+  bool planes(const std::string& name, const KvCache& cache, bool written);
   /// A 1-D array that is read: memory given where it has elements, and known to the alias check.
   template <class T>
   bool span(const char* field, std::span<const T> s) {
-    return array(field, s.data(), s.size_bytes());
+    return array(field, s.data(), s.size_bytes(), false);
   }
+  /// Memory of the caller that a call may overwrite.
+  bool scratch(std::span<std::byte> s) { return array("scratch", s.data(), s.size(), true); }
 
   /// After all tensors are known: no written memory overlaps any other.
   void no_aliases();
@@ -46,16 +51,16 @@ class TensorCheck {
 
  private:
   struct Range {
-    const char* field;
+    std::string field;
     uintptr_t begin, end;
     bool written;
     bool interleaves = false;  // with the range before it: K and V of one tensor
   };
   bool view(const char* field, const ConstTensorView& t, std::initializer_list<int64_t> shape,
             std::initializer_list<DType> dtypes, bool last_contiguous, bool written);
-  bool plane(const char* field, const KvPlane& p, const KvCache& cache, bool written);
-  bool array(const char* field, const void* data, size_t bytes);
-  bool memory(const char* field, const ConstTensorView& t, bool written);
+  bool plane(const std::string& field, const KvPlane& p, const KvCache& cache, bool written);
+  bool array(const char* field, const void* data, size_t bytes, bool written);
+  bool memory(const std::string& field, const ConstTensorView& t, bool written);
 
   Status* status_;
   std::vector<Range> ranges_;

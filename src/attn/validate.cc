@@ -2,45 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
 #include "attn/batch_check.h"
+#include "attn/cache_check.h"
 #include "attn/lse.h"
 #include "attn/mask.h"
 #include "attn/tensor_check.h"
-#include "core/laws.h"
 
 namespace shadowgraph {
 namespace {
 
 constexpr int64_t kAny = TensorCheck::kAny;
-constexpr int32_t kLargestHeadDim = 1024;
-
-std::string text(double x) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%.9g", x);
-  return buffer;
-}
-
 constexpr auto kLog2E32 = static_cast<float>(kLog2E);
 
-bool check_head_dim(TensorCheck& c, const char* field, int32_t dim) {
-  if (dim >= 1 && dim <= kLargestHeadDim) return true;
-  c.fail("param.head_dim", at(field), "1..1024", std::to_string(dim));
-  return false;
-}
-
-/// Scales are multiplied, and taken to base 2: what comes out must be a normal number too.
-bool sound_scale(float scale) {
-  return std::isnormal(scale) && scale > 0 && std::isnormal(scale * kLog2E32);
-}
 bool sound_cap(float cap) { return cap >= 0 && std::isfinite(cap * kLog2E32); }
-
-void check_scale(TensorCheck& c, const char* field, float scale) {
-  if (sound_scale(scale)) return;
-  c.fail("param.scale", at(field), "finite and normal also in base 2, > 0", text(scale));
-}
 
 /// The multiplier of q.k, as the kernels form it from sound factors.
 void check_product(TensorCheck& c, const AttentionParams& p, float k_scale) {
@@ -98,33 +74,12 @@ bool check_params(TensorCheck& c, const AttentionParams& p) {
   return usable;
 }
 
-bool check_cache(TensorCheck& c, const KvCache& cache, bool written) {
-  if (!cache.well_formed || cache.page_size < 1 || cache.num_kv_heads < 1) {
-    c.fail("input.shape", at("cache"),
-           "K and V of rank 4 (stacked: one of rank 5) with equal pages, page_size and heads, "
-           "page_size and heads >= 1, and contiguous head dims",
-           "K and V that disagree");
-    return false;
-  }
-  check_scale(c, "k_scale", cache.k_scale);
-  check_scale(c, "v_scale", cache.v_scale);
-  bool ok = check_head_dim(c, "k_cache head_dim", cache.k.head_dim);
-  ok &= check_head_dim(c, "v_cache head_dim", cache.v.head_dim);
-  if (!ok || !c.planes(cache, written)) return false;
-  int64_t slots = 0;
-  if (!__builtin_mul_overflow(cache.num_pages, int64_t{cache.page_size}, &slots)) return true;
-  c.fail("input.overflow", at("cache.num_pages"), "slots within 2^63",
-         std::to_string(cache.num_pages));
-  return false;
-}
-
 /// An expected size that the tensors of a call share with the parameters.
 void check_equal(TensorCheck& c, const char* field, int64_t expected, int64_t got) {
   if (expected != got)
     c.fail("input.shape", at(field), std::to_string(expected), std::to_string(got));
 }
 
-/// The form of the table: lengths of its arrays, and each request's keys within its row. True if it
 /// The arrays of the parameters and of the batch.
 bool check_spans(TensorCheck& c, const AttentionParams& p) {
   bool ok = c.span("sinks", p.sinks);
@@ -139,12 +94,15 @@ bool check_spans(TensorCheck& c, const PagedAttention& call) {
   ok &= c.span("kv_indptr", call.pages.kv_indptr);
   ok &= c.span("kv_indices", call.pages.kv_indices);
   ok &= c.span("last_page_len", call.pages.last_page_len);
+  ok &= c.span("plan", call.plan);
+  ok &= c.scratch(call.options.scratch);
   return c.span("cu_seqlens_q", call.cu_seqlens_q) && ok;
 }
 
 bool check_spans(TensorCheck& c, const RaggedAttention& call) {
   bool ok = check_spans(c, call.params);
   ok &= c.span("cu_seqlens_q", call.cu_seqlens_q);
+  ok &= c.scratch(call.options.scratch);
   return c.span("cu_seqlens_k", call.cu_seqlens_k) && ok;
 }
 
@@ -169,7 +127,7 @@ Status validate(const PagedAttention& call) {
   if (!check_spans(c, call)) return status;
   const AttentionParams& p = call.params;
   const bool params_ok = check_params(c, p);
-  const bool cache_ok = check_cache(c, call.cache, false);
+  const bool cache_ok = check_cache(c, "", call.cache, false);
   bool rows_ok = false;
   if (params_ok) rows_ok = check_rows(c, p, call.q, call.out, call.lse.tensor);
   if (params_ok && cache_ok) {
@@ -242,35 +200,6 @@ Status validate(const MergeState<Base>& call) {
   c.output("out", call.out, {shape[0], shape[1], shape[2]}, wide);
   if (call.lse.defined())
     c.output("lse", call.lse.tensor, {shape[0], shape[1]}, {DType::kF32}, false);
-  c.no_aliases();
-  return status;
-}
-
-Status validate(const StoreKv& call) {
-  Status status;
-  TensorCheck c(&status);
-  if (!c.span("out_cache_loc", call.out_cache_loc) || !check_cache(c, call.cache, true))
-    return status;
-  const auto wide = {DType::kF32, DType::kF16, DType::kBF16};
-  const auto tokens = static_cast<int64_t>(call.out_cache_loc.size());
-  c.input("k", call.k, {tokens, call.cache.num_kv_heads, call.cache.k.head_dim}, wide);
-  c.input("v", call.v, {tokens, call.cache.num_kv_heads, call.cache.v.head_dim}, wide);
-  std::vector<std::pair<int64_t, size_t>> slots;
-  for (size_t i = 0; i < call.out_cache_loc.size(); ++i) {
-    const int64_t slot = call.out_cache_loc[i];
-    if (slot >= call.cache.num_slots()) {
-      c.fail("slot.range", at("out_cache_loc", i), "< " + std::to_string(call.cache.num_slots()),
-             std::to_string(slot));
-    }
-    if (slot >= 0) slots.emplace_back(slot, i);
-  }
-  std::sort(slots.begin(), slots.end());
-  for (size_t i = 1; i < slots.size(); ++i) {
-    if (slots[i].first != slots[i - 1].first) continue;
-    c.fail("slot.duplicate", at("out_cache_loc", slots[i].second),
-           "a slot of its own, not that of token " + std::to_string(slots[i - 1].second),
-           std::to_string(slots[i].first));
-  }
   c.no_aliases();
   return status;
 }

@@ -13,5 +13,6 @@ Status validate(const MergeStates<Base>& call);
 template <LseBase Base>
 Status validate(const MergeState<Base>& call);
 Status validate(const StoreKv& call);
+Status validate(const CopyKv& call);
 
 }  // namespace shadowgraph

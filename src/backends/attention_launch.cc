@@ -5,13 +5,14 @@
 
 #include "attn/page_table.h"
 #include "attn/validate.h"
+#include "kernels/attend_blocks.h"
 #include "kernels/footprint.h"
 
 namespace shadowgraph {
 
 namespace {
 
-/// Arguments 0 to 11; argument 12 is PagedScalars.
+/// Arguments 0 to 12; argument 13 is PagedScalars.
 enum Arg : uint8_t {
   kQ,
   kK,
@@ -25,24 +26,26 @@ enum Arg : uint8_t {
   kMaskIndptr,
   kOut,
   kLse,
+  kPlan,
   kScalars
 };
 
 /// No padding: launches are compared byte by byte.
 struct PagedScalars {
-  int64_t batch, total_q, max_pages, num_page_ids, num_pages, mask_bytes;
+  int64_t batch, total_q, max_pages, num_page_ids, num_pages, mask_bytes, plan_size;
   int64_t q_stride[2], out_stride[2], lse_stride[2];  // token, head
   int64_t k_stride[3], v_stride[3];                   // page, token, head
   int32_t num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo, page_size;
   int32_t window_left, window_right, num_threads;
   float sm_scale, logits_soft_cap, k_scale, v_scale;
   DType q_dtype, k_dtype, v_dtype, out_dtype;
+  KvOrder k_order, v_order;
   PageTable::Form form;
   CustomMask::Kind mask_kind;
   Arith arith;
-  uint8_t lse_sink, causal, has_indptr, has_lse, well_formed, unused[4];
+  uint8_t lse_sink, causal, has_indptr, has_lse, well_formed, unused[2];
 };
-static_assert(sizeof(PagedScalars) == 6 * 8 + 6 * 8 + 6 * 8 + 8 * 4 + 4 * 4 + 16);
+static_assert(sizeof(PagedScalars) == 7 * 8 + 6 * 8 + 6 * 8 + 8 * 4 + 4 * 4 + 16);
 
 PagedScalars scalars_of(const PagedAttention& c) {
   PagedScalars s{};
@@ -53,6 +56,7 @@ PagedScalars scalars_of(const PagedAttention& c) {
   s.num_page_ids = static_cast<int64_t>((dense ? c.pages.page_table : c.pages.kv_indices).size());
   s.num_pages = c.cache.num_pages;
   s.mask_bytes = static_cast<int64_t>(c.params.custom_mask.data.size());
+  s.plan_size = static_cast<int64_t>(c.plan.size());
   for (int i = 0; i < 2; ++i) {
     s.q_stride[i] = c.q.stride[i];
     s.out_stride[i] = c.out.stride[i];
@@ -79,6 +83,8 @@ PagedScalars scalars_of(const PagedAttention& c) {
   s.k_dtype = c.cache.k.dtype;
   s.v_dtype = c.cache.v.dtype;
   s.out_dtype = c.out.dtype;
+  s.k_order = c.cache.k.order;
+  s.v_order = c.cache.v.order;
   s.form = c.pages.form;
   s.mask_kind = c.params.custom_mask.kind;
   s.arith = c.options.arith;
@@ -90,10 +96,12 @@ PagedScalars scalars_of(const PagedAttention& c) {
   return s;
 }
 
-KvPlane plane_of(std::byte* data, DType dtype, const int64_t* stride, int32_t head_dim) {
+KvPlane plane_of(std::byte* data, DType dtype, KvOrder order, const int64_t* stride,
+                 int32_t head_dim) {
   KvPlane p;
   p.data = data;
   p.dtype = dtype;
+  p.order = order;
   p.page_stride = stride[0], p.token_stride = stride[1], p.head_stride = stride[2];
   p.head_dim = head_dim;
   return p;
@@ -120,8 +128,8 @@ PagedAttention call_of(const LaunchFrame& f) {
     c.lse = NaturalLse(TensorView(f.pointer<void>(kLse), DType::kF32, {s.total_q, s.num_qo_heads},
                                   {s.lse_stride[0], s.lse_stride[1]}));
   }
-  c.cache.k = plane_of(f.pointer<std::byte>(kK), s.k_dtype, s.k_stride, s.head_dim_qk);
-  c.cache.v = plane_of(f.pointer<std::byte>(kV), s.v_dtype, s.v_stride, s.head_dim_vo);
+  c.cache.k = plane_of(f.pointer<std::byte>(kK), s.k_dtype, s.k_order, s.k_stride, s.head_dim_qk);
+  c.cache.v = plane_of(f.pointer<std::byte>(kV), s.v_dtype, s.v_order, s.v_stride, s.head_dim_vo);
   c.cache.num_pages = s.num_pages;
   c.cache.page_size = s.page_size;
   c.cache.num_kv_heads = s.num_kv_heads;
@@ -130,6 +138,7 @@ PagedAttention call_of(const LaunchFrame& f) {
   c.pages = pages_of(f, s);
   const auto batch = static_cast<size_t>(s.batch);
   if (s.has_indptr != 0) c.cu_seqlens_q = {f.pointer<const int32_t>(kCuSeqlensQ), batch + 1};
+  c.plan = {f.pointer<const int32_t>(kPlan), static_cast<size_t>(s.plan_size)};
   c.params = {.num_qo_heads = s.num_qo_heads,
               .num_kv_heads = s.num_kv_heads,
               .head_dim_qk = s.head_dim_qk,
@@ -210,6 +219,7 @@ void add_corrupt(const PagedAttention& c, Footprint* spans) {
   add_whole(spans, c.pages.kv_indptr);
   add_whole(spans, c.pages.last_page_len);
   add_whole(spans, c.params.sinks);
+  add_whole(spans, used_part(c.plan));
   add_whole(spans, c.params.custom_mask.mask_indptr);
   const bool dense = c.pages.form == PageTable::Form::kDense;
   const int64_t rows = dense ? c.pages.batch() : 1;
@@ -234,7 +244,7 @@ void add_corrupt(const PagedAttention& c, Footprint* spans) {
 
 void footprint(const LaunchFrame& f, Footprint* spans) {
   const PagedAttention call = call_of(f);
-  if (validate(call).ok()) {
+  if (validate(call).ok() && check_plan(call).ok()) {
     *spans = attention_footprint(call);
   } else {
     add_corrupt(call, spans);
@@ -263,6 +273,7 @@ KernelLaunch attention_launch(const PagedAttention& c) {
       .pointer(c.params.custom_mask.mask_indptr.data())
       .pointer(c.out.data)
       .pointer(c.lse.defined() ? c.lse.tensor.data : nullptr)
+      .pointer(c.plan.data())
       .scalar(scalars_of(c));
   return launch;
 }

@@ -7,8 +7,8 @@
 
 namespace shadowgraph {
 
-/// attention_with_kvcache, its memory (lengths and tables too) being the device's. What the launch
-/// runs on is what that memory holds when it runs: where the call would be refused then, the
+/// attention_with_kvcache, its memory (lengths, tables and plan too) being the device's. What the
+/// launch runs on is what that memory holds when it runs: where the call would be refused then, the
 /// outputs are filled with 0xff, and the footprint holds the reads that a GPU would have made out
 /// of range.
 KernelLaunch attention_launch(const PagedAttention& call);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "attn/exp2_poly.h"
 #include "attn/lse.h"
 
 namespace shadowgraph {
@@ -41,12 +42,13 @@ struct Arithmetic {
   double log_error = 0x1p-22;
   int lse_roundings = 3;  // of the LSE's parts and of their sum
 
-  // Keys in order; tiles and splits start at multiples of their length; only a decode batch is
-  // split, and merges of states sum in one chain. False: nothing is known.
+  // Keys in order; tiles and splits start at multiples of their length; the states of splits are
+  // folded left to right. False: nothing is known.
   bool in_order = false;
   int tile = 1;    // keys between two looks at the running maximum, at least
   int merges = 0;  // merges of f32 states inside a part (between warps)
-  int split = 0;   // a request of more keys is split into parts of at least so many; 0: never
+  int split = 0;   // in order: the length of a split; else a request of more keys is split into
+                   // parts of at least so many; 0: never
   int parts = 1;   // partial results that are merged in any case
   // A part's result is stored in the output's type, its LSE in f32.
   bool partials_in_out_type = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace shadowgraph {
 namespace {
@@ -52,30 +53,51 @@ Eigen::ArrayXd logit_errors(const OracleRow& row, const Arithmetic& a) {
   return terms > 0 ? (row.magnitudes > largest).select(kInfinity, delta) : delta;
 }
 
-/// How often a running maximum that is looked at once a tile may rise after its part's first tile:
-/// the tiles whose logits may reach above all before them, if every logit is off by slack / 2.
-double rises(const OracleRow& row, const Arithmetic& a, double slack) {
-  double most = 0, count = 0, top = 0;
-  int32_t part = -1;
-  for (size_t j = 0; j < row.keys.size();) {
-    const int32_t tile = row.keys[j] / a.tile, its_part = a.split > 0 ? row.keys[j] / a.split : 0;
-    double largest = -kInfinity;
-    for (; j < row.keys.size() && row.keys[j] / a.tile == tile; ++j)
-      largest = std::max(largest, row.logits[static_cast<Eigen::Index>(j)]);
-    if (its_part != part) {
-      part = its_part, count = 0, top = largest;
-    } else if (!(largest + slack <= top)) {
-      ++count;
+/// Keys of one tile: the split and the largest logit of a run of row.keys.
+struct Tile {
+  int32_t split;
+  double top;
+};
+
+std::vector<Tile> tiles_of(const OracleRow& row, const Arithmetic& a) {
+  std::vector<Tile> tiles;
+  int32_t last = -1;
+  for (size_t j = 0; j < row.keys.size(); ++j) {
+    const int32_t tile = row.keys[j] / a.tile;
+    if (tile != last) tiles.push_back({a.split > 0 ? row.keys[j] / a.split : 0, -kInfinity});
+    last = tile;
+    tiles.back().top = std::max(tiles.back().top, row.logits[static_cast<Eigen::Index>(j)]);
+  }
+  return tiles;
+}
+
+/// How often a weight may be rescaled where keys come in order, if every logit is off by slack / 2.
+/// Inside its split: by each later tile that may raise the split's maximum. When its split is
+/// folded: if the maximum so far may be higher. Afterwards: by each later split that may raise the
+/// maximum. Otherwise the factor is exactly 1.
+double rescales_in_order(const OracleRow& row, const Arithmetic& a, double slack) {
+  const std::vector<Tile> tiles = tiles_of(row, a);
+  const auto may_exceed = [slack](double x, double y) { return !(x + slack <= y); };
+  double most = 0, top = -kInfinity;  // of the splits that are folded
+  for (size_t i = 0; i < tiles.size();) {
+    const int32_t split = tiles[i].split;
+    double own = 0, own_top = tiles[i].top;
+    for (++i; i < tiles.size() && tiles[i].split == split; ++i) {
+      if (may_exceed(tiles[i].top, own_top)) ++own;
+      own_top = std::max(own_top, tiles[i].top);
     }
-    most = std::max(most, count);
-    top = std::max(top, largest);
+    if (may_exceed(top, own_top)) ++own;
+    const bool first = split == tiles.front().split;
+    if (!first && may_exceed(own_top, top)) ++most;
+    most = std::max(most, own);
+    top = std::max(top, own_top);
   }
   return most;
 }
 
 /// Shape of the reduction over a row's keys.
 struct Reduction {
-  double parts;     // splits whose results are merged; 1 = not split
+  double parts;     // splits whose results are merged, or folded; 1 = not split
   double rescales;  // R
   double t, g;      // of a term in numerator and denominator
 };
@@ -93,7 +115,7 @@ Reduction reduction_of(const OracleRow& row, const Arithmetic& a, double slack) 
     const int first = a.split > 0 ? row.keys.front() / a.split : 0;
     const int last = a.split > 0 ? row.keys.back() / a.split : 0;
     r.parts = last - first + 1;
-    r.rescales = rises(row, a, slack) + (r.parts > 1 ? 1 : 0);
+    r.rescales = rescales_in_order(row, a, slack);
     if (a.split > 0) n = std::min<double>(n, a.split), span = std::min<double>(span, a.split);
   } else {
     const bool split = a.split > 0 && row.values->rows() > a.split;
@@ -214,8 +236,10 @@ double lse_bound(const OracleRow& row, const Arithmetic& a, LseSink counted, dou
 
 double largest_finite(DType t) { return rounding_to(t).largest; }
 
-ErrorBound error_bound(const OracleRow& row, const Arithmetic& a, DType q_type, DType out_type,
-                       LseSink lse_sink) {
+ErrorBound error_bound(const OracleRow& row, const Arithmetic& arithmetic, DType q_type,
+                       DType out_type, LseSink lse_sink) {
+  Arithmetic a = arithmetic;
+  if (row.terms == 0 && a.in_order) a.split = 0;  // a merge adds all its states in one chain
   const Eigen::ArrayXd delta = logit_errors(row, a);
   const Reduction red = reduction_of(row, a, 2 * delta.maxCoeff());
   const Weights w = weigh(row, a, red, delta, q_type, out_type, LseSink::kIncluded);

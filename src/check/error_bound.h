@@ -11,14 +11,17 @@
 // alpha_j  Exponent. The roundings of s_j - m and of all later rescales m_t - m_{t+1} telescope to
 //          u (M - s_j + 2 max delta) (1 + u). A kernel that rounds m c apart from s c adds u |m|
 //          each time.
-// R        Rescales and merges: each is one exp, of relative error eps, and one product. Where the
-//          tiles are known, the tiles whose logits may raise the maximum, each within delta.
+// R        Rescales and merges: each is one exp, of relative error eps, and one product. Where keys
+//          come in order, states of splits folded left to right: the tiles of a weight's split that
+//          may raise the split's maximum, each logit within delta; one if the maximum of the splits
+//          before may be higher; and the splits after that may raise the maximum so far. Of all
+//          weights the most.
 // e_j      Error of weight j that numerator and denominator share, relative to D:
 //          p_j (exp(delta_j + alpha_j) (1 + eps)^(R+1) - 1), plus what underflows.
 // r_j      Error of weight j in the numerator alone: the rounding of P (part of e_j where the sum
 //          sees the rounded P), and of partial results that are stored in the output's type.
-// t, g     Relative error of a summed term, g(h + R + 1, u_sum) where h additions follow it: t in
-//          the numerator, g in the denominator.
+// t, g     Relative error of a summed term, g(h + R + 1, u_sum) where h additions follow it, one a
+//          fold among them: t in the numerator, g in the denominator.
 //
 // The kernel computes o^ = sum_j a_j (1 + t_j) v_j / sum_j b_j (1 + g_j) with |b_j - p_j| <= e_j,
 // |a_j - b_j| <= r_j, |t_j| <= t, |g_j| <= g. With kappa = sum_j b_j (1 + g_j) - 1, exactly,

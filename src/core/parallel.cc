@@ -27,6 +27,12 @@ void parallel_for(int64_t count, int threads, const std::function<void(int64_t, 
   for (int64_t item = 0; item < count; ++item) body(item, omp_get_thread_num());
 }
 
+void parallel_team(int threads, const std::function<void(int)>& body) {
+  if (threads <= 1) return body(0);
+#pragma omp parallel num_threads(threads)
+  body(omp_get_thread_num());
+}
+
 #else
 
 int default_threads() { return 1; }
@@ -35,6 +41,8 @@ bool has_openmp() { return false; }
 void parallel_for(int64_t count, int, const std::function<void(int64_t, int)>& body) {
   for (int64_t item = 0; item < count; ++item) body(item, 0);
 }
+
+void parallel_team(int, const std::function<void(int)>& body) { body(0); }
 
 #endif
 

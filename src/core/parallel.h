@@ -1,5 +1,6 @@
-// The one parallel construct: independent items, handed out in order, each run once. Without OpenMP
-// it is a loop. What an item computes must not depend on which thread runs it.
+// The parallel constructs: independent items, handed out in order, each run once; or a team whose
+// threads hand out work among themselves. Without OpenMP one thread does it all. What an item
+// computes must not depend on which thread runs it.
 #pragma once
 
 #include <cstdint>
@@ -18,5 +19,9 @@ inline constexpr int kMostThreads = 512;
 /// body(item, thread) for 0 <= item < count, 0 <= thread < threads. body must not throw.
 void parallel_for(int64_t count, int threads,
                   const std::function<void(int64_t item, int thread)>& body);
+
+/// body(thread) once on each thread of a team of `threads`, or of fewer where OpenMP gives fewer:
+/// so the work must not be divided by their number beforehand. body must not throw.
+void parallel_team(int threads, const std::function<void(int thread)>& body);
 
 }  // namespace shadowgraph

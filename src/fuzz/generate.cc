@@ -86,6 +86,14 @@ void choose_latent(Choices& c, Case& x) {
   x.head_dim_qk = x.head_dim_vo + (x.head_dim_vo == 512 ? 64 : c.of({16, 8}));
 }
 
+/// The last of the choices: what was chosen before does not depend on it.
+void choose_panels(Choices& c, Case& x) {
+  if (x.kernel == CaseKernel::kPrefillRagged || x.layout == CaseLayout::kMlaLatent) return;
+  if (!c.one_in(3)) return;
+  x.layout = CaseLayout::kPanels;
+  x.page_size = c.of({16, 16, 32, 64, 48, 128, 256});
+}
+
 Case merge_case(Choices& c, Case x) {
   x.data = c.of({CaseData::kUniform, CaseData::kRandom});
   x.requests = {{0, c.between(1, 24), c.between(1, 9)}};
@@ -118,6 +126,7 @@ Case generate(Choices& c) {
   const bool capped = c.one_in(5);
   if (capped)
     x.logits_soft_cap = x.data == CaseData::kSelector ? 200.f : c.of({30.f, 5.f, 20.f, 50.f});
+  choose_panels(c, x);
   return x;
 }
 

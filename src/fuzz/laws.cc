@@ -59,6 +59,10 @@ Arrangement vary(const Case& x, const RunOptions& options, Rng& rng) {
   a.page_size = kPageSizes[rng.below(11)];
   a.layout = static_cast<CaseLayout>(rng.below(x.head_dim_qk == x.head_dim_vo ? 4 : 2));
   if (x.layout == CaseLayout::kMlaLatent && rng.below(2)) a.layout = x.layout;
+  if (rng.below(3) == 0) {
+    a.layout = CaseLayout::kPanels;
+    a.page_size = kPanelTokens * (1 + static_cast<int32_t>(rng.below(5)));
+  }
   a.table = rng.below(2) ? PageTable::Form::kCsr : PageTable::Form::kDense;
   a.through_store_kv = !a.ragged && a.layout != CaseLayout::kMlaLatent && rng.below(4) == 0;
   a.with_lse = rng.below(8) != 0;
@@ -87,6 +91,7 @@ Arrangement vary(const Case& x, const RunOptions& options, Rng& rng) {
 
 std::string describe(const Arrangement& a) {
   std::string s = a.ragged ? "ragged" : "page " + std::to_string(a.page_size);
+  if (!a.ragged && a.layout == CaseLayout::kPanels) s += " in panels";
   s += ", " + std::to_string(a.slices.size()) + " slices, " + std::to_string(a.empty_requests) +
        " empty requests, " + std::to_string(a.options.num_threads) + " threads";
   if (!a.options.isa.empty()) s += ", " + std::string(a.options.isa);

@@ -1,16 +1,17 @@
-// The public calls: check, then run the kernel that the form of the batch picks.
+// The public calls: check, then run the kernel.
 #include "shadowgraph/attention.h"
 
 #include <cstdlib>
 #include <new>
 #include <stdexcept>
+#include <type_traits>
 
 #include "attn/validate.h"
 #include "core/laws.h"
-#include "kernels/decode_paged.h"
+#include "kernels/attend_blocks.h"
+#include "kernels/copy_kv.h"
 #include "kernels/isa/units.h"
 #include "kernels/merge_states.h"
-#include "kernels/prefill.h"
 #include "kernels/store_kv.h"
 
 namespace shadowgraph {
@@ -32,7 +33,11 @@ Status checked(const Call& call, const Kernel& kernel) noexcept {
   try {
     Status status = validate(call);
     if (find_isa(call.options.isa) == nullptr) status.add(unknown_isa(call.options.isa));
-    if (status.ok()) kernel();
+    if constexpr (std::is_void_v<decltype(kernel())>) {
+      if (status.ok()) kernel();
+    } else {
+      if (status.ok()) status = kernel();
+    }
     return status;
   } catch (const std::bad_alloc&) {
   } catch (const std::length_error&) {  // more than a vector can hold
@@ -44,11 +49,28 @@ Status checked(const Call& call, const Kernel& kernel) noexcept {
 
 Status attention_with_kvcache(const PagedAttention& call) noexcept {
   return checked(call,
-                 [&] { call.cu_seqlens_q.empty() ? decode_paged(call) : prefill_paged(call); });
+                 [&] { return attend_blocks(make_problem(call), call_shape(call), call.plan); });
 }
 
 Status attention_varlen(const RaggedAttention& call) noexcept {
-  return checked(call, [&] { prefill_ragged(call); });
+  return checked(call, [&] { return attend_blocks(make_problem(call), call_shape(call), {}); });
+}
+
+int64_t attention_plan_size(const PagedAttention& call) noexcept {
+  return call_shape(call).plan_size();
+}
+
+Status plan_attention(const PagedAttention& call, std::span<int32_t> plan) noexcept {
+  PagedAttention planless = call;
+  planless.plan = {};
+  return checked(planless, [&] { return write_plan(make_problem(call), call_shape(call), plan); });
+}
+
+int64_t attention_scratch_size(const PagedAttention& call) noexcept {
+  return scratch_size(call_shape(call));
+}
+int64_t attention_scratch_size(const RaggedAttention& call) noexcept {
+  return scratch_size(call_shape(call));
 }
 
 Status merge_states(const MergeStates<LseBase::kNatural>& call) noexcept {
@@ -66,6 +88,10 @@ Status merge_state(const MergeState<LseBase::kLog2>& call) noexcept {
 
 Status store_kv(const StoreKv& call) noexcept {
   return checked(call, [&] { store_kv_kernel(call); });
+}
+
+Status copy_kv(const CopyKv& call) noexcept {
+  return checked(call, [&] { copy_kv_kernel(call); });
 }
 
 }  // namespace shadowgraph

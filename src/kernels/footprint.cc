@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "attn/page_table.h"
+#include "kernels/panel_spans.h"
 #include "kernels/problem.h"
 #include "kernels/spans.h"
+#include "kernels/work_list.h"
 
 namespace shadowgraph {
 namespace {
@@ -59,8 +61,70 @@ int64_t run_end(const Problem& p, const RequestView& r, KvRange keys, int32_t re
   return end;
 }
 
+constexpr uint32_t kWholePanel = 0xffff;
+
+/// Of the panels that hold a key in reach, from the first on: their tokens that are read, a bit
+/// each.
+std::vector<uint32_t> read_tokens(const Problem& p, KvRange keys, int32_t request) {
+  const bool masked = p.params.custom_mask.kind != CustomMask::Kind::kNone;
+  const int64_t first = keys.begin / kPanel, last = (keys.end - 1) / kPanel;
+  std::vector<uint32_t> read(static_cast<size_t>(last - first + 1), kWholePanel);
+  read.front() &= kWholePanel << keys.begin % kPanel;
+  read.back() &= kWholePanel >> (kPanel - 1 - (keys.end - 1) % kPanel);
+  for (int64_t t = keys.begin; masked && t < keys.end; ++t) {
+    if (!shown(p, request, t)) read[static_cast<size_t>(t / kPanel - first)] &= ~(1u << t % kPanel);
+  }
+  return read;
+}
+
+/// Of a panel of every head, the tokens that are read.
+void add_tokens(const Problem& p, AccessSpan panel, const PanelShape& shape, int64_t head_stride,
+                uint32_t tokens, Footprint* spans) {
+  for (int64_t head = 0; head < p.params.num_kv_heads; ++head) {
+    for (int begin = 0, end; begin < kPanel; begin = end) {
+      const bool read = (tokens >> begin & 1) != 0;
+      for (end = begin + 1; end < kPanel && (tokens >> end & 1) == (read ? 1 : 0);) ++end;
+      if (read) add_panel_tokens(spans, panel, shape, begin, end);
+    }
+    panel.first += head_stride;
+  }
+}
+
+/// Panels are loaded whole: those that are not read whole, padding included, are touched, and of
+/// their elements some are read. read: of the panels from `first` on.
+void add_panels(const Problem& p, const RequestView& r, const KvTokens& kv, int64_t head_stride,
+                int64_t first, const std::vector<uint32_t>& read, int32_t request,
+                Footprint* spans) {
+  const PanelShape shape{kv.order, kv.dtype, kv.head_dim};
+  const auto tokens_of = [&](int64_t panel) { return read[static_cast<size_t>(panel - first)]; };
+  const int64_t end = first + static_cast<int64_t>(read.size());
+  for (int64_t panel = first, next; panel < end; panel = next) {
+    const uint32_t tokens = tokens_of(panel);
+    const bool whole = tokens == kWholePanel && !shape.padded();
+    next = panel + 1;
+    while ((whole || tokens == 0) && next < end && tokens_of(next) == tokens &&
+           next * kPanel % p.page_size != 0) {
+      ++next;
+    }
+    AccessSpan unit{kv.data,
+                    token_offset(kv, r.page_ids, p.page_size, panel * kPanel),
+                    shape.elements(),
+                    element_bytes(kv.dtype),
+                    whole ? Access::kRead : Access::kTouch,
+                    request};
+    add_block(spans, unit, {next - panel, kv.token_stride}, {p.params.num_kv_heads, head_stride});
+    unit.access = Access::kRead;
+    if (!whole && tokens != 0) add_tokens(p, unit, shape, head_stride, tokens, spans);
+  }
+}
+
 void add_keys(const Problem& p, const RequestView& r, KvRange keys, int32_t request,
               Footprint* spans) {
+  if (p.k.order != KvOrder::kStrided) {
+    const std::vector<uint32_t> read = read_tokens(p, keys, request);
+    add_panels(p, r, p.k, p.k_head_stride, keys.begin / kPanel, read, request, spans);
+    return add_panels(p, r, p.v, p.v_head_stride, keys.begin / kPanel, read, request, spans);
+  }
   Access access = Access::kRead;
   for (int64_t t = keys.begin, end; t < keys.end; t = end) {
     end = run_end(p, r, keys, request, t, &access);
@@ -109,6 +173,7 @@ Footprint attention_footprint(const PagedAttention& call) {
   add_whole(&spans, call.pages.cache_seqlens);
   add_whole(&spans, call.pages.kv_indptr);
   add_whole(&spans, call.pages.last_page_len);
+  add_whole(&spans, used_part(call.plan));
   return spans;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <new>
 
 #include "attn/page_table.h"
 #include "core/float_formats.h"
@@ -42,6 +41,8 @@ Problem make_problem(const PagedAttention& call) {
   p.out = call.out;
   p.lse = call.lse.tensor;
   p.options = call.options;
+  p.isa = find_isa(call.options.isa);
+  p.requests.reserve(static_cast<size_t>(call.pages.batch()));
   for (int64_t i = 0; i < call.pages.batch(); ++i) {
     const RequestPages pages = request_pages(call.pages, p.page_size, i);
     RequestView r = {i, 1, pages.kv_len, pages.page_ids, 0};
@@ -68,12 +69,18 @@ Problem make_problem(const RaggedAttention& call) {
   p.out = call.out;
   p.lse = call.lse.tensor;
   p.options = call.options;
+  p.isa = find_isa(call.options.isa);
+  p.requests.reserve(call.cu_seqlens_q.size());
   for (size_t i = 0; i + 1 < call.cu_seqlens_q.size(); ++i) {
     const int32_t q_begin = call.cu_seqlens_q[i], k_begin = call.cu_seqlens_k[i];
     p.requests.push_back({q_begin, call.cu_seqlens_q[i + 1] - q_begin,
                           call.cu_seqlens_k[i + 1] - k_begin, nullptr, k_begin});
   }
   return p;
+}
+
+KvTokens keys_at(const Problem& p, const RequestView& r, int32_t kv_head) {
+  return advanced(p.k, kv_head * p.k_head_stride + r.first_token * p.k.token_stride);
 }
 
 AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, int32_t q_begin,
@@ -85,7 +92,7 @@ AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, in
   u.q_head_stride = p.q.stride[1];
   u.tokens = tokens;
   u.group = p.group();
-  u.k = advanced(p.k, kv_head * p.k_head_stride + r.first_token * p.k.token_stride);
+  u.k = keys_at(p, r, kv_head);
   u.v = advanced(p.v, kv_head * p.v_head_stride + r.first_token * p.v.token_stride);
   u.page_ids = r.page_ids;
   u.page_size = p.page_size;
@@ -128,7 +135,7 @@ void finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& 
   std::byte* out = p.out.at(row, qo_head);
   const int64_t dim = p.params.head_dim_vo;
   if (state.has_mass()) {
-    find_isa(p.options.isa)->finish({o, dim, weight, with_sink.d, p.v_scale, out, p.out.dtype});
+    p.isa->finish({o, dim, weight, with_sink.d, p.v_scale, out, p.out.dtype});
   } else {
     std::memset(out, 0, static_cast<size_t>(dim) * size_of(p.out.dtype));
   }
@@ -136,18 +143,6 @@ void finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& 
     const RowState& stated = p.options.lse_sink == LseSink::kIncluded ? with_sink : state;
     store_float(p.lse.at(row, qo_head), DType::kF32, 0, lse_of<LseBase::kNatural>(stated));
   }
-}
-
-AttendFn attend_fn(const Problem& p) {
-  const Isa& isa = *find_isa(p.options.isa);
-  return p.options.arith == Arith::kFast ? isa.attend_fast : isa.attend;
-}
-
-constexpr std::align_val_t kCacheLine{64};
-void FreeFloats::operator()(float* p) const { ::operator delete[](p, kCacheLine); }
-Floats allocate_floats(int64_t count) {
-  return Floats(static_cast<float*>(
-      ::operator new[](static_cast<size_t>(count) * sizeof(float), kCacheLine)));
 }
 
 }  // namespace shadowgraph

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "attn/lse.h"
@@ -32,17 +31,20 @@ struct Problem {
   AttentionParams params;
   TensorView out, lse;
   CallOptions options;
+  const Isa* isa = nullptr;  // the chosen one
   std::vector<RequestView> requests;
 
   int32_t group() const { return params.num_qo_heads / params.num_kv_heads; }
 };
 
-/// Both require a call that validate() accepts.
+/// Both require a call that validate() accepts, and an instruction set that the machine has.
 Problem make_problem(const PagedAttention& call);
 Problem make_problem(const RaggedAttention& call);
 
-/// Tokens [q_begin, q_begin + tokens) of a request, for one KV head, over keys [begin, end). masks
-/// has `tokens` rows.
+/// K of a request and KV head.
+KvTokens keys_at(const Problem& p, const RequestView& r, int32_t kv_head);
+/// Tokens [q_begin, q_begin + tokens) of a request, for one KV head; keys, tile, results and
+/// scratch are left to the caller. masks has `tokens` rows.
 AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, int32_t q_begin,
                      int32_t tokens, const RowMask* masks);
 /// The mask of query token q of the request with that number.
@@ -55,15 +57,5 @@ using RowState = SoftmaxState<LseBase::kLog2>;
 /// type. o holds head_dim_vo floats and is not read where the state is empty.
 void finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& state,
                 const float* o);
-
-/// The portable unit of the chosen instruction set, or its fast one where the call allows it.
-AttendFn attend_fn(const Problem& p);
-
-/// Floats on a cache line of their own, uninitialised.
-struct FreeFloats {
-  void operator()(float* p) const;
-};
-using Floats = std::unique_ptr<float[], FreeFloats>;
-Floats allocate_floats(int64_t count);  // throws std::bad_alloc
 
 }  // namespace shadowgraph

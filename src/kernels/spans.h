@@ -11,6 +11,20 @@ namespace shadowgraph {
 
 inline uint32_t element_bytes(DType t) { return static_cast<uint32_t>(size_of(t)); }
 
+/// At the end of the list, or as more of its last span where it goes on right behind that.
+inline void append(Footprint* spans, const AccessSpan& span) {
+  if (!spans->empty()) {
+    AccessSpan& last = spans->back();
+    AccessSpan before = span;  // what could grow to hold it
+    before.first = last.first, before.count = last.count;
+    if (last == before && last.first + last.count == span.first) {
+      last.count += span.count;
+      return;
+    }
+  }
+  spans->push_back(span);
+}
+
 struct SpanAxis {
   int64_t size = 1, stride = 0;  // elements
 };
@@ -32,7 +46,7 @@ inline void add_block(Footprint* spans, AccessSpan unit, SpanAxis outer, SpanAxi
   for (int64_t i = 0; i < outer.size; ++i) {
     for (int64_t j = 0; j < inner.size; ++j) {
       unit.first = first + i * outer.stride + j * inner.stride;
-      spans->push_back(unit);
+      append(spans, unit);
     }
   }
 }

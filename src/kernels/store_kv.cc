@@ -1,9 +1,9 @@
 #include "kernels/store_kv.h"
 
-#include <cstring>
-
 #include "core/float_formats.h"
 #include "core/parallel.h"
+#include "kernels/kv_runs.h"
+#include "kernels/panel_spans.h"
 #include "kernels/spans.h"
 
 namespace shadowgraph {
@@ -11,17 +11,22 @@ namespace {
 
 void store_token(const ConstTensorView& from, int64_t token, const KvCache& cache,
                  const KvPlane& plane, float scale, int64_t slot) {
+  const auto size = static_cast<int64_t>(size_of(plane.dtype));
+  const bool as_is = from.dtype == plane.dtype && scale == 1;
+  const int64_t page = slot / cache.page_size, in_page = slot % cache.page_size;
   for (int64_t head = 0; head < cache.num_kv_heads; ++head) {
     const std::byte* source = from.at(token, head);
-    const int64_t element = plane.offset(slot / cache.page_size, slot % cache.page_size, head, 0);
-    std::byte* target = plane.data + element * static_cast<int64_t>(size_of(plane.dtype));
-    if (from.dtype == plane.dtype && scale == 1) {
-      std::memcpy(target, source, static_cast<size_t>(plane.head_dim) * size_of(plane.dtype));
-      continue;
-    }
-    for (int64_t d = 0; d < plane.head_dim; ++d) {
-      store_float(target, plane.dtype, d, load_float(source, from.dtype, d) / scale);
-    }
+    for_each_run(plane, page, in_page, head, [&](const KvRun& r) {
+      if (as_is) {
+        copy_spaced(plane.dtype, plane.data + r.first * size, r.stride, source + r.first_dim * size,
+                    r.dim_step, r.count);
+        return;
+      }
+      for (int64_t i = 0; i < r.count; ++i) {
+        store_float(plane.data, plane.dtype, r.first + i * r.stride,
+                    load_float(source, from.dtype, r.first_dim + i * r.dim_step) / scale);
+      }
+    });
   }
 }
 
@@ -51,10 +56,17 @@ Footprint store_kv_footprint(const StoreKv& call) {
                  Access::kRead, token},
                 {}, heads);
       for (int64_t head = 0; head < call.cache.num_kv_heads; ++head) {
-        const int64_t at =
-            plane.offset(slot / call.cache.page_size, slot % call.cache.page_size, head, 0);
-        spans.push_back(
-            {plane.data, at, plane.head_dim, element_bytes(plane.dtype), Access::kWrite, token});
+        const int64_t page = slot / call.cache.page_size, in_page = slot % call.cache.page_size;
+        AccessSpan span{plane.data,     0,    plane.head_dim, element_bytes(plane.dtype),
+                        Access::kWrite, token};
+        if (plane.order == KvOrder::kStrided) {
+          span.first = plane.offset(page, in_page, head, 0);
+          append(&spans, span);
+          continue;
+        }
+        const int64_t lane = in_page % kPanelTokens;
+        span.first = plane.offset(page, in_page - lane, head, 0);
+        add_panel_tokens(&spans, span, {plane.order, plane.dtype, plane.head_dim}, lane, lane + 1);
       }
     };
     add(call.k, call.cache.k);

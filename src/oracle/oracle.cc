@@ -25,6 +25,11 @@ void load_row(const std::byte* data, DType dtype, int64_t first, int64_t count, 
   for (int64_t i = 0; i < count; ++i) to[i] = load_float(data, dtype, first + i);
 }
 
+void load_row(const KvPlane& p, int64_t page, int64_t token, int64_t head, double* to) {
+  for (int64_t d = 0; d < p.head_dim; ++d)
+    to[d] = load_float(p.data, p.dtype, p.offset(page, token, head, d));
+}
+
 /// The custom mask's word on (q, k). Packed: least significant bit first.
 bool allowed(const CustomMask& mask, const Request& r, int64_t q, int64_t k) {
   if (mask.kind == CustomMask::Kind::kNone) return true;
@@ -162,8 +167,8 @@ void for_each_row(const PagedAttention& call, const VisitRow& visit) {
     const RequestPages pages = request_pages(call.pages, c.page_size, static_cast<int64_t>(i));
     const auto load = [&](int32_t head, int32_t key, double* k, double* v) {
       const int64_t page = pages.page_ids[key / c.page_size], token = key % c.page_size;
-      load_row(c.k.data, c.k.dtype, c.k.offset(page, token, head, 0), p.head_dim_qk, k);
-      load_row(c.v.data, c.v.dtype, c.v.offset(page, token, head, 0), p.head_dim_vo, v);
+      load_row(c.k, page, token, head, k);
+      load_row(c.v, page, token, head, v);
     };
     const bool decode = call.cu_seqlens_q.empty();
     const int64_t first_row = decode ? static_cast<int64_t>(i) : call.cu_seqlens_q[i];

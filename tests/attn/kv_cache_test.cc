@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
 namespace shadowgraph {
 namespace {
 
@@ -83,6 +86,91 @@ TEST(KvCache, AnMlaValueIsTheBeginningOfItsKey) {
   const TensorView latent(memory, DType::kF32, {kPages, kTokens, kDimV});
   const auto at = [&](int64_t p, int64_t s, int64_t, int64_t d) { return latent.at(p, s, d); };
   expect_addresses(KvCache::mla_latent(latent, 4), kDimV, 4, 1, at, at);
+}
+
+constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2};
+
+/// Where (token, dim) lies in a panel, from the shape of its tensor.
+int64_t key_place(int64_t p, int64_t dims, int64_t token, int64_t dim) {
+  const TensorView panel(memory, DType::kU8, {(dims + p - 1) / p, 16, p});
+  return panel.offset(dim / p, token, dim % p);
+}
+int64_t value_place(int64_t p, int64_t dims, int64_t token, int64_t dim) {
+  int64_t before = 0, padded = (dims + 15) / 16 * 16;
+  for (; dim >= 64; dim -= 64, padded -= 64) before += 16 * 64;
+  const TensorView block(memory, DType::kU8, {16 / p, std::min<int64_t>(padded, 64), p});
+  return before + block.offset(token / p, dim, token % p);
+}
+
+TEST(KvCache, EveryElementHasItsPlaceInItsPanel) {
+  for (const DType t : kTypes) {
+    const int64_t p = t == DType::kBF16 ? 2 : 1;
+    for (int32_t dims = 1; dims <= 200; ++dims) {
+      const int64_t key_size = key_panel_elements(t, dims), value_size = value_panel_elements(dims);
+      ASSERT_EQ(key_size, 16 * (dims + dims % p));
+      ASSERT_EQ(value_size % 256, 0);
+      ASSERT_LT(value_size - 16 * dims, 256);
+      std::set<int64_t> keys, values;
+      for (int64_t token = 0; token < 16; ++token) {
+        for (int64_t d = 0; d < dims; ++d) {
+          const int64_t k = key_panel_offset(t, token, d);
+          const int64_t v = value_panel_offset(t, dims, token, d);
+          ASSERT_EQ(k, key_place(p, dims, token, d)) << dims << " " << token << " " << d;
+          ASSERT_EQ(v, value_place(p, dims, token, d)) << dims << " " << token << " " << d;
+          ASSERT_TRUE(0 <= k && k < key_size && keys.insert(k).second);
+          ASSERT_TRUE(0 <= v && v < value_size && values.insert(v).second);
+        }
+      }
+    }
+  }
+}
+
+TEST(KvCache, PanelsArePageHeadPanelElement) {
+  constexpr int64_t kPanels = 3;
+  for (const DType t : {DType::kE4M3, DType::kBF16}) {
+    for (const bool strided : {false, true}) {
+      const int64_t k_size = key_panel_elements(t, kDimK), v_size = value_panel_elements(kDimV);
+      TensorView k(memory, t, {kPages, kHeads, kPanels, k_size});
+      TensorView v(memory + 4096, t, {kPages, kHeads, kPanels, v_size});
+      if (strided) k.stride = {1, 2000, 700, 1}, v.stride = {5, 40, 1000, 1};
+      const KvCache c = KvCache::panels(k, v, kDimK, kDimV);
+      ASSERT_TRUE(c.well_formed);
+      EXPECT_EQ(c.page_size, 16 * kPanels);
+      EXPECT_EQ(c.num_slots(), kPages * 16 * kPanels);
+      const int64_t p = t == DType::kBF16 ? 2 : 1;
+      for (int64_t page = 0; page < kPages; ++page) {
+        for (int64_t token = 0; token < 16 * kPanels; ++token) {
+          for (int64_t h = 0; h < kHeads; ++h) {
+            const int64_t lane = token % 16;
+            for (int64_t d = 0; d < kDimK; ++d)
+              ASSERT_EQ(c.k.offset(page, token, h, d),
+                        k.offset(page, h, token / 16, key_place(p, kDimK, lane, d)));
+            for (int64_t d = 0; d < kDimV; ++d)
+              ASSERT_EQ(c.v.offset(page, token, h, d),
+                        v.offset(page, h, token / 16, value_place(p, kDimV, lane, d)));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(KvCache, PanelsOfAnotherSizeAreNotWellFormed) {
+  const TensorView k(memory, DType::kBF16, {1, 1, 1, 16 * 6}),
+      v(memory, DType::kF16, {1, 1, 1, 256});
+  EXPECT_TRUE(KvCache::panels(k, v, 5, 1).well_formed);
+  EXPECT_TRUE(KvCache::panels(k, v, 6, 16).well_formed);
+  EXPECT_FALSE(KvCache::panels(k, v, 4, 16).well_formed);
+  EXPECT_FALSE(KvCache::panels(k, v, 7, 16).well_formed);
+  EXPECT_FALSE(KvCache::panels(k, v, 6, 17).well_formed);
+  for (const int32_t absurd : {-1, -16, INT32_MAX, INT32_MIN}) {
+    EXPECT_FALSE(KvCache::panels(k, v, absurd, 16).well_formed) << absurd;
+    EXPECT_FALSE(KvCache::panels(k, v, 6, absurd).well_formed) << absurd;
+  }
+  TensorView many_k = k, many_v = v;
+  many_k.shape[2] = many_v.shape[2] = INT32_MAX / 16 + 1;
+  EXPECT_FALSE(KvCache::panels(many_k, many_v, 6, 16).well_formed) << "page_size beyond int32";
+  EXPECT_FALSE(KvCache::panels(TensorView(), TensorView(), 6, 16).well_formed);
 }
 
 TEST(KvCache, TensorsThatDisagreeAreNotWellFormed) {

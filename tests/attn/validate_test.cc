@@ -435,55 +435,5 @@ TEST(Validate, ARefusedMergeWritesNothing) {
   EXPECT_EQ(m.outputs, std::vector<float>(3 * kApart, 9));
 }
 
-struct Stores {
-  std::vector<float> k = std::vector<float>(3 * 2), v = k,
-                     cache = std::vector<float>(4 * 2 * 2 * 2, 9);
-  std::vector<int64_t> slots = {5, -1, 0};
-  StoreKv call;
-  Stores() {
-    call.k = ConstTensorView(k.data(), DType::kF32, {3, 1, 2});
-    call.v = ConstTensorView(v.data(), DType::kF32, {3, 1, 2});
-    call.out_cache_loc = slots;
-    call.cache = KvCache::stacked_nhd(TensorView(cache.data(), DType::kF32, {4, 2, 2, 1, 2}));
-  }
-};
-
-void expect_store(const Ids& expected, const std::function<void(Stores&)>& plant) {
-  Stores s;
-  plant(s);
-  EXPECT_EQ(ids(validate(s.call)), expected);
-  EXPECT_EQ(ids(store_kv(s.call)), expected);
-  EXPECT_EQ(s.cache == std::vector<float>(32, 9), !expected.empty());
-}
-
-TEST(Validate, SlotsLieInThePoolAndAreWrittenOnce) {
-  expect_store({}, [](Stores&) {});
-  expect_store({}, [](Stores& s) { s.slots = {-1, -1, 7}; });
-  expect_store({"slot.range out_cache_loc"}, [](Stores& s) { s.slots[1] = 8; });
-  expect_store({"slot.range out_cache_loc"}, [](Stores& s) { s.slots[1] = INT64_MAX; });
-  expect_store({"slot.duplicate out_cache_loc"}, [](Stores& s) { s.slots[2] = 5; });
-  expect_store({"slot.duplicate out_cache_loc", "slot.duplicate out_cache_loc"}, [](Stores& s) {
-    s.slots = {3, 3, 3}, s.call.out_cache_loc = s.slots;
-  });
-}
-
-TEST(Validate, StoresAgreeWithTheirCache) {
-  expect_store({"input.shape k.shape"}, [](Stores& s) { s.call.k.shape[0] = 2; });
-  expect_store({"input.shape v.shape"}, [](Stores& s) { s.call.v.shape[2] = 1; });
-  expect_store({"input.dtype k.dtype"}, [](Stores& s) { s.call.k.dtype = DType::kE4M3; });
-  expect_store({"param.scale k_scale"}, [](Stores& s) { s.call.cache.k_scale = kNaN; });
-  expect_store({"input.shape cache"}, [](Stores& s) { s.call.cache = KvCache(); });
-}
-
-TEST(Validate, StoredPlanesDoNotOverlap) {
-  expect_store({"input.stride k_cache.stride", "input.stride v_cache.stride"},
-               [](Stores& s) { s.call.cache.k.token_stride = s.call.cache.v.token_stride = 1; });
-  expect_store({"input.alias v_cache"},
-               [](Stores& s) { s.call.cache.v.data = s.call.cache.k.data; });
-  // K and V of a stacked pool lie between each other.
-  expect_store({"input.alias k_cache", "input.alias v_cache"},
-               [](Stores& s) { s.call.k.data = s.call.cache.v.data; });
-}
-
 }  // namespace
 }  // namespace shadowgraph

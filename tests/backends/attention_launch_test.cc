@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/choices.h"
+#include "kernels/work_list.h"
 #include "shadowgraph/arena.h"
 #include "shadowgraph/graph.h"
 #include "shadowgraph/sim_device.h"
@@ -21,20 +22,30 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using Ints = std::vector<int32_t>;
 
-enum class Extra { kNone, kNoLse, kSinks, kSinksInLse, kBoolMask, kPackedMask, kWindow };
+enum class Extra { kNone, kNoLse, kSinks, kSinksInLse, kBoolMask, kPackedMask, kWindow, kPlan };
 
-/// How a call looks.
-struct Form {
-  bool csr = false, varlen = false, hnd = false;
-  DType dtype = DType::kF32;
-  Extra extra = Extra::kNone;
-};
+enum class Layout { kNhd, kHnd, kPanels };
 
-constexpr int64_t kBatch = 3, kMaxPages = 3, kPages = 8, kPageSize = 4;
+constexpr int64_t kBatch = 3, kMaxPages = 3, kPages = 8;
 constexpr int32_t kHeads = 4, kKvHeads = 2, kDimQk = 16, kDimVo = 8;
-constexpr int32_t kKeys[kBatch] = {5, 1, 11}, kQueries[kBatch] = {3, 1, 4};
+constexpr int32_t kQueries[kBatch] = {3, 1, 4};
 constexpr int32_t kNoPage = -1;
 const Ints kTable = {6, 1, kNoPage, 4, kNoPage, kNoPage, 0, 7, 2};
+
+/// How a call looks. In panels pages, and requests, are four times as long.
+struct Form {
+  bool csr = false, varlen = false;
+  Layout layout = Layout::kNhd;
+  DType dtype = DType::kF32;
+  Extra extra = Extra::kNone;
+
+  int32_t longer() const { return layout == Layout::kPanels ? 4 : 1; }
+  int32_t page_size() const { return 4 * longer(); }
+  int32_t keys(size_t request) const {
+    constexpr int32_t kKeys[kBatch] = {5, 1, 11};
+    return kKeys[request] * longer();
+  }
+};
 
 /// Three requests on a device, bound and written.
 class World {
@@ -49,6 +60,7 @@ class World {
     write_cache(cache().k, k, unwritten);
     write_cache(cache().v, v, unwritten);
     upload();
+    if (form_.extra == Extra::kPlan) make_plan();
   }
 
   PagedAttention call() const {
@@ -58,6 +70,7 @@ class World {
     c.pages = form_.csr ? PageTable::csr(ints(indptr), ints(table), ints(lens))
                         : PageTable::dense(ints(table), kMaxPages, ints(lens));
     if (form_.varlen) c.cu_seqlens_q = ints(queries);
+    if (plan.data != nullptr) c.plan = ints(plan);
     c.params = {.num_qo_heads = kHeads,
                 .num_kv_heads = kKvHeads,
                 .head_dim_qk = kDimQk,
@@ -151,7 +164,12 @@ class World {
   }
   static std::span<const int32_t> ints(const Buffer& b) { return elements<int32_t>(b); }
   KvCache cache() const {
-    return form_.hnd ? KvCache::hnd(k.view(), v.view()) : KvCache::nhd(k.view(), v.view());
+    switch (form_.layout) {
+      case Layout::kNhd: break;
+      case Layout::kHnd: return KvCache::hnd(k.view(), v.view());
+      case Layout::kPanels: return KvCache::panels(k.view(), v.view(), kDimQk, kDimVo);
+    }
+    return KvCache::nhd(k.view(), v.view());
   }
 
   Buffer bind(const char* name, DType dtype, std::vector<int64_t> shape, int64_t granule = 1) {
@@ -171,35 +189,55 @@ class World {
   void bind_tensors() {
     int64_t rows = 0;
     for (const int32_t n : kQueries) rows += form_.varlen ? n : 1;
-    const auto plane = [&](int64_t dim) {
-      return form_.hnd ? std::vector<int64_t>{kPages, kKvHeads, kPageSize, dim}
-                       : std::vector<int64_t>{kPages, kPageSize, kKvHeads, dim};
+    const auto plane = [&](int64_t dim) -> std::vector<int64_t> {
+      const int64_t tokens = form_.page_size();
+      if (form_.layout == Layout::kHnd) return {kPages, kKvHeads, tokens, dim};
+      return {kPages, tokens, kKvHeads, dim};
     };
     q = bind("q", form_.dtype, {rows, kHeads, kDimQk}, kHeads * kDimQk);
-    k = bind("k", form_.dtype, plane(kDimQk), kDimQk);
-    v = bind("v", form_.dtype, plane(kDimVo), kDimVo);
+    if (form_.layout == Layout::kPanels) {
+      // A panel's elements are its 16 tokens': each is a granule.
+      k = bind("k", form_.dtype, {kPages, kKvHeads, 1, key_panel_elements(form_.dtype, kDimQk)});
+      v = bind("v", form_.dtype, {kPages, kKvHeads, 1, value_panel_elements(kDimVo)});
+    } else {
+      k = bind("k", form_.dtype, plane(kDimQk), kDimQk);
+      v = bind("v", form_.dtype, plane(kDimVo), kDimVo);
+    }
     out = bind("out", form_.dtype, {rows, kHeads, kDimVo}, kHeads * kDimVo);
     lse = bind("lse", DType::kF32, {rows, kHeads}, kHeads);
     sinks = bind("sinks", DType::kF32, {kHeads});
   }
   void bind_metadata() {
-    Ints ids, pages{0}, last, starts{0};
+    Ints ids, pages{0}, keys, last, starts{0};
     for (size_t i = 0; i < kBatch; ++i) {
       for (size_t p = 0; p < kMaxPages; ++p)
         if (kTable[i * kMaxPages + p] != kNoPage) ids.push_back(kTable[i * kMaxPages + p]);
       pages.push_back(static_cast<int32_t>(ids.size()));
-      last.push_back((kKeys[i] - 1) % static_cast<int32_t>(kPageSize) + 1);
-      const int32_t rows = form_.varlen ? kQueries[i] : 1, pairs = rows * kKeys[i];
+      keys.push_back(form_.keys(i));
+      last.push_back((form_.keys(i) - 1) % form_.page_size() + 1);
+      const int32_t rows = form_.varlen ? kQueries[i] : 1, pairs = rows * form_.keys(i);
       starts.push_back(starts.back() + rows);
       mask_starts_.push_back(mask_starts_.back() +
                              (form_.extra == Extra::kPackedMask ? (pairs + 7) / 8 : pairs));
     }
     table = bind_values("table", DType::kI32, form_.csr ? ids : kTable);
-    lens = bind_values("lens", DType::kI32, form_.csr ? last : Ints(kKeys, kKeys + kBatch));
+    lens = bind_values("lens", DType::kI32, form_.csr ? last : keys);
     indptr = bind_values("indptr", DType::kI32, pages);
     queries = bind_values("queries", DType::kI32, starts);
     mask = bind("mask", DType::kU8, {mask_starts_.back()});
     mask_indptr = bind_values("mask_indptr", DType::kI64, mask_starts_);
+  }
+
+  /// The rest of its room is never written.
+  void make_plan() {
+    stream_.synchronize();
+    Ints values(static_cast<size_t>(attention_plan_size(call())));
+    EXPECT_TRUE(plan_attention(call(), values).ok());
+    plan = bind("plan", DType::kI32, {static_cast<int64_t>(values.size())});
+    const auto used = static_cast<int64_t>(used_part(values).size());
+    EXPECT_LT(used, plan.numel());
+    EXPECT_TRUE(arena_.write(plan, 0, values.data(), used).ok());
+    upload();
   }
 
   /// Values in [-1, 1), or bits of a mask.
@@ -223,17 +261,22 @@ class World {
     const bool packed = form_.extra == Extra::kPackedMask;
     const uint8_t shown = packed ? 0xff : 1;
     for (size_t i = 0; i < kBatch; ++i) {
-      const int64_t pair = kKeys[i] - 1;
+      const int64_t pair = form_.keys(i) - 1;
       EXPECT_TRUE(arena_.write(mask, mask_starts_[i] + (packed ? pair / 8 : pair), &shown, 1).ok());
     }
   }
   void write_cache(const KvPlane& plane, const Buffer& b, int64_t unwritten) {
-    for (int64_t slot = 0; slot < kPages * kPageSize; ++slot) {
+    const int64_t page_size = form_.page_size();
+    const int64_t together = plane.order == KvOrder::kStrided ? plane.head_dim : 1;
+    for (int64_t slot = 0; slot < kPages * page_size; ++slot) {
       for (int64_t head = 0; head < kKvHeads; ++head) {
         const Bytes values = random(b.dtype, plane.head_dim);
         if (slot == unwritten) continue;
-        const int64_t at = plane.offset(slot / kPageSize, slot % kPageSize, head, 0);
-        EXPECT_TRUE(arena_.write(b, at, values.data(), plane.head_dim).ok());
+        for (int64_t d = 0; d < plane.head_dim; d += together) {
+          const int64_t at = plane.offset(slot / page_size, slot % page_size, head, d);
+          const std::byte* value = values.data() + d * static_cast<int64_t>(size_of(b.dtype));
+          EXPECT_TRUE(arena_.write(b, at, value, together).ok());
+        }
       }
     }
   }
@@ -246,20 +289,20 @@ class World {
   std::vector<int64_t> mask_starts_{0};
 
  public:
-  Buffer q, k, v, out, lse, sinks, table, lens, indptr, queries, mask, mask_indptr;
+  Buffer q, k, v, out, lse, sinks, table, lens, indptr, queries, mask, mask_indptr, plan;
 };
 
 bool all_ones(const Bytes& bytes) {
   return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0xff}; });
 }
 
-using Parameters = std::tuple<bool, bool, bool, DType, Extra>;
+using Parameters = std::tuple<bool, bool, Layout, DType, Extra>;
 
 class AttentionLaunch : public testing::TestWithParam<Parameters> {
  protected:
   static Form form() {
-    const auto& [csr, varlen, hnd, dtype, extra] = GetParam();
-    return {csr, varlen, hnd, dtype, extra};
+    const auto& [csr, varlen, layout, dtype, extra] = GetParam();
+    return {csr, varlen, layout, dtype, extra};
   }
   /// Runs the launch eagerly, then as a replay; check() after each.
   template <class Check>
@@ -291,7 +334,8 @@ TEST_P(AttentionLaunch, LengthsAreReadWhenItRuns) {
   const Bytes before = w.expected();
   GraphExec exec = w.record();
   // Two keys fewer of the last request.
-  w.write(w.lens, 2, form().csr ? 1 : kKeys[2] - 2);
+  w.write(w.lens, 2,
+          form().csr ? (form().keys(2) - 3) % form().page_size() + 1 : form().keys(2) - 2);
   w.clear();
   exec.replay(w.stream());
   EXPECT_EQ(w.results(), w.expected());
@@ -316,7 +360,7 @@ TEST_P(AttentionLaunch, APageOutsideThePoolIsFoundAndPoisonsTheOutputs) {
 TEST_P(AttentionLaunch, ALengthBeyondTheTableIsFoundAndPoisonsTheOutputs) {
   World w(form());
   const bool csr = form().csr;
-  w.write(csr ? w.indptr : w.lens, csr ? 3 : 2, 1000);
+  w.write(csr ? w.indptr : w.lens, csr ? 3 : 2, csr ? 1000 : 1000 * form().longer());
   run_both(w, [&] {
     EXPECT_TRUE(all_ones(w.results()));
     const std::string found = w.found();
@@ -340,14 +384,41 @@ TEST_P(AttentionLaunch, AnotherRequestsPageIsFound) {
 
 TEST_P(AttentionLaunch, AnUnwrittenSlotIsFound) {
   // The last key of request 0, which some row of every form sees.
-  constexpr int64_t kSlot = 1 * kPageSize + 0, kUnused = 3 * kPageSize;
-  World unused(form(), kUnused), w(form(), kSlot);
+  const int64_t page_size = form().page_size();
+  const int64_t slot = 1 * page_size + (form().keys(0) - 1) % page_size, other = 3 * page_size;
+  World unused(form(), other), w(form(), slot);
   run_both(unused, [&] { EXPECT_EQ(unused.found(), "ok"); });
   run_both(w, [&] {
     const std::string found = w.found();
     EXPECT_NE(found.find("mem.uninit_read: k["), std::string::npos) << found;
     EXPECT_NE(found.find("mem.uninit_read: v["), std::string::npos) << found;
     EXPECT_NE(found.find("never written"), std::string::npos) << found;
+  });
+}
+
+class PlannedLaunch : public AttentionLaunch {};
+
+TEST_P(PlannedLaunch, AStalePlanPoisonsTheOutputs) {
+  World w(form());
+  // Request 1 loses its only key.
+  if (form().csr) {
+    w.write(w.indptr, 2, static_cast<int32_t>(w.entry(1, 0)));
+  } else {
+    w.write(w.lens, 1, 0);
+  }
+  run_both(w, [&] {
+    EXPECT_TRUE(all_ones(w.results()));
+    EXPECT_EQ(w.found(), "ok");
+  });
+}
+
+TEST_P(PlannedLaunch, APlanIsReadAsFarAsItSays) {
+  World w(form());
+  w.write(w.plan, kPieces, static_cast<int32_t>((w.plan.numel() - kPlanHeader) / 4));
+  run_both(w, [&] {
+    EXPECT_TRUE(all_ones(w.results()));
+    const std::string found = w.found();
+    EXPECT_NE(found.find("mem.uninit_read: plan["), std::string::npos) << found;
   });
 }
 
@@ -368,21 +439,30 @@ TEST_P(AttentionLaunch, BuiltAgainItIsTheSameByteByByte) {
 }
 
 std::string name_of_form(const testing::TestParamInfo<Parameters>& parameters) {
-  constexpr const char* kExtras[] = {"",         "NoLse",      "Sinks", "SinksInLse",
-                                     "BoolMask", "PackedMask", "Window"};
-  const auto& [csr, varlen, hnd, dtype, extra] = parameters.param;
+  constexpr const char* kExtras[] = {"",         "NoLse",      "Sinks",  "SinksInLse",
+                                     "BoolMask", "PackedMask", "Window", "Plan"};
+  constexpr const char* kLayouts[] = {"Nhd", "Hnd", "Panels"};
+  const auto& [csr, varlen, layout, dtype, extra] = parameters.param;
   return std::string(csr ? "Csr" : "Dense") + (varlen ? "Varlen" : "Decode") +
-         (hnd ? "Hnd" : "Nhd") + (dtype == DType::kF32 ? "F32" : "BF16") +
+         kLayouts[static_cast<size_t>(layout)] + (dtype == DType::kF32 ? "F32" : "BF16") +
          kExtras[static_cast<size_t>(extra)];
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Forms, AttentionLaunch,
-    testing::Combine(testing::Bool(), testing::Bool(), testing::Bool(),
+    testing::Combine(testing::Bool(), testing::Bool(),
+                     testing::Values(Layout::kNhd, Layout::kHnd, Layout::kPanels),
                      testing::Values(DType::kF32, DType::kBF16),
                      testing::Values(Extra::kNone, Extra::kNoLse, Extra::kSinks, Extra::kSinksInLse,
-                                     Extra::kBoolMask, Extra::kPackedMask, Extra::kWindow)),
+                                     Extra::kBoolMask, Extra::kPackedMask, Extra::kWindow,
+                                     Extra::kPlan)),
     name_of_form);
+INSTANTIATE_TEST_SUITE_P(Forms, PlannedLaunch,
+                         testing::Combine(testing::Bool(), testing::Bool(),
+                                          testing::Values(Layout::kNhd),
+                                          testing::Values(DType::kF32),
+                                          testing::Values(Extra::kPlan)),
+                         name_of_form);
 
 }  // namespace
 }  // namespace shadowgraph

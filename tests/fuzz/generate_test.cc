@@ -86,6 +86,9 @@ const std::map<std::string, std::function<bool(const Case&)>> kFeatures = {
               any(x, [](auto& r) { return r.q_len > 0; });
      }},
     {"wide heads", [](const Case& x) { return x.head_dim_qk >= 192; }},
+    {"panels", [](const Case& x) { return x.layout == CaseLayout::kPanels; }},
+    {"panels through store_kv",
+     [](const Case& x) { return x.layout == CaseLayout::kPanels && x.through_store_kv; }},
     {"MLA latent", [](const Case& x) { return x.layout == CaseLayout::kMlaLatent; }},
     {"fp8 with scales through store_kv",
      [](const Case& x) { return x.through_store_kv && x.k_scale != 1; }},
@@ -100,7 +103,7 @@ const std::map<std::string, std::function<bool(const Case&)>> kFeatures = {
        return any(x, [&](auto& r) { return r.q_len * x.num_qo_heads / x.num_kv_heads > 64; });
      }},
     {"several splits",
-     [](const Case& x) { return any(x, [](auto& r) { return r.kv_len > kDecodeSplit; }); }},
+     [](const Case& x) { return any(x, [](auto& r) { return r.kv_len > kSplit; }); }},
 };
 
 TEST(Generate, EveryFeatureOccurs) {
@@ -126,7 +129,7 @@ TEST(Generate, EveryKindOccurs) {
   }
   EXPECT_EQ(kernels.size(), 4u);
   EXPECT_EQ(data.size(), 4u);
-  EXPECT_EQ(layouts.size(), 5u);
+  EXPECT_EQ(layouts.size(), 6u);
   EXPECT_EQ(q.size(), 3u);
   EXPECT_EQ(kv.size(), 5u);
   EXPECT_EQ(out.size(), 3u);
@@ -155,6 +158,7 @@ TEST(Generate, AnyChoicesGiveALawfulCase) {
     ASSERT_EQ(x.num_qo_heads % x.num_kv_heads, 0);
     ASSERT_TRUE(x.layout != CaseLayout::kMlaLatent ||
                 (x.num_kv_heads == 1 && x.head_dim_vo < x.head_dim_qk && !x.through_store_kv));
+    ASSERT_TRUE(x.layout != CaseLayout::kPanels || x.page_size % 16 == 0);
     for (const RequestExtent& r : x.requests) {
       ASSERT_GE(r.q_len, 0);
       ASSERT_GE(r.kv_len, 0);

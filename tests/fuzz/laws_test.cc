@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "attn/page_table.h"
 #include "core/float_formats.h"
 #include "fuzz/arrange.h"
 #include "fuzz/exact.h"
@@ -206,16 +207,65 @@ TEST(Arrange, LeavesGapsOfPoisonInThePool) {
   EXPECT_EQ(gapped.size(), 4u);
 }
 
+TEST(Arrange, PoisonsAllOfAPanelButItsVisibleTokens) {
+  for (const DType type : {DType::kF32, DType::kBF16, DType::kE4M3}) {
+    Case x = exact_case(CaseData::kUniform);
+    x.kv_dtype = type;
+    x.head_dim_qk = 5, x.head_dim_vo = 70;
+    x.layout = CaseLayout::kPanels;
+    x.page_size = 32;
+    const LogicalData data = make_data(x);
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      Arrangement how = Arrangement::of(x);
+      how.seed = seed;
+      ArrangedCall call(x, data, how);
+      const PagedAttention& made = call.paged_call();
+      std::set<const std::byte*> own[2];  // first bytes of the visible tokens' elements
+      const auto size = static_cast<int64_t>(size_of(type));
+      for (size_t r = 0; r < data.requests.size(); ++r) {
+        for (int32_t t = 0; t < x.requests[r].kv_len; ++t) {
+          if (!data.requests[r].visible[static_cast<size_t>(t)]) continue;
+          const RequestPages pages = request_pages(made.pages, 32, static_cast<int64_t>(r));
+          for (const bool key : {true, false}) {
+            const KvPlane& p = key ? made.cache.k : made.cache.v;
+            const LogicalTensor& from = key ? data.requests[r].k : data.requests[r].v;
+            for (int64_t head = 0; head < x.num_kv_heads; ++head) {
+              for (int64_t d = 0; d < p.head_dim; ++d) {
+                const std::byte* at =
+                    p.data + p.offset(pages.page_ids[t / 32], t % 32, head, d) * size;
+                own[key].insert(at);
+                ASSERT_EQ(std::memcmp(at, from.row(t, head) + d * size, size_of(type)), 0);
+              }
+            }
+          }
+        }
+      }
+      for (const bool key : {true, false}) {
+        const KvPlane& p = key ? made.cache.k : made.cache.v;
+        const int64_t last =
+            p.offset(made.cache.num_pages - 1, 31, x.num_kv_heads - 1, p.head_dim - 1) * size;
+        for (int64_t i = 0; i <= last; i += size) {
+          const bool poison =
+              std::all_of(p.data + i, p.data + i + size, [](std::byte b) { return b == kPoison; });
+          ASSERT_EQ(poison, !own[key].contains(p.data + i)) << i;
+        }
+      }
+    }
+  }
+}
+
 TEST(Arrange, StoreKvRestoresTheSameBytes) {
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2}) {
     Case x = exact_case(CaseData::kPeaked);
     x.kv_dtype = type;
     if (is_fp8(type)) x.k_scale = 0.037f, x.v_scale = 2.3f;
     x.through_store_kv = true;
+    x.page_size = 16;
     const LogicalData data = make_data(x);
     for (uint64_t seed = 0; seed < 20; ++seed) {
       Arrangement how = Arrangement::of(x);
       how.seed = seed;
+      if (seed % 2) how.layout = CaseLayout::kPanels;
       EXPECT_EQ(ArrangedCall(x, data, how).run().to_string(), "ok") << name_of(type);
     }
   }

@@ -6,7 +6,9 @@
 #include <array>
 #include <cstring>
 
+#include "core/mapping_flags.h"
 #include "memory_fixture.h"
+#include "shadowgraph/huge_memory.h"
 
 namespace shadowgraph {
 namespace {
@@ -215,6 +217,17 @@ TEST(Memory, PoisonFillsWhatIsWrittenAndNothingElse) {
   EXPECT_EQ(b[0], 0) << "a wild access has one output buffer";
   m.memory.poison({write_of(b, int64_t{1} << 50, 1), write_of(nullptr, 0, 1)});
   EXPECT_EQ(b[0], 0);
+}
+
+TEST(Memory, LargeBlocksAskForHugePages) {
+  DeviceMemory memory({.capacity = 16 * kHugePage});
+  const auto* small = static_cast<std::byte*>(memory.allocate(kHugePage / 2, AllocKind::kMalloc));
+  const auto* large = static_cast<std::byte*>(memory.allocate(4 * kHugePage, AllocKind::kMalloc));
+  ASSERT_NE(large, nullptr);
+  if (mapping_flags(small).empty()) GTEST_SKIP() << "the system tells no flags of a mapping";
+  EXPECT_FALSE(asks_for_huge_pages(mapping_flags(small)));
+  EXPECT_TRUE(asks_for_huge_pages(mapping_flags(large + kHugePage)));
+  EXPECT_TRUE(asks_for_huge_pages(mapping_flags(large + 2 * kHugePage)));
 }
 
 }  // namespace

@@ -4,16 +4,19 @@
 
 #include <cstdlib>
 #include <new>
+#include <thread>
 
 #include "kernels/small_attention.h"
 
 namespace {
 thread_local long allocations_left = -1;  // negative: no limit
+thread_local long bytes_allocated = 0;
 
 void* allocate(std::size_t size, std::size_t alignment) {
   if (allocations_left == 0) throw std::bad_alloc();
   if (allocations_left > 0) --allocations_left;
   const std::size_t rounded = (size + alignment) / alignment * alignment;
+  bytes_allocated += static_cast<long>(size);
   if (void* p = std::aligned_alloc(alignment, rounded)) return p;
   throw std::bad_alloc();
 }
@@ -42,6 +45,10 @@ namespace {
 
 class Allocation : public testing::TestWithParam<CaseKernel> {};
 
+Status run(const SmallAttention& c) {
+  return c.ragged_kv() ? attention_varlen(c.ragged) : attention_with_kvcache(c.paged);
+}
+
 TEST_P(Allocation, EveryFailureIsAFindingAndWritesNothing) {
   SmallAttention c(GetParam(), "", SmallShape{.requests = {{2, 9}, {1, 600}}, .qo_heads = 2});
   c.fill_uniform();
@@ -50,10 +57,15 @@ TEST_P(Allocation, EveryFailureIsAFindingAndWritesNothing) {
   for (long n = 0;; ++n) {
     ASSERT_LT(n, 10000);
     c.out_memory.assign(c.out_memory.size(), std::byte{0xff});
-    allocations_left = n;
-    const Status status =
-        c.ragged_kv() ? attention_varlen(c.ragged) : attention_with_kvcache(c.paged);
-    allocations_left = -1;
+    Status result;
+    // A thread that has no scratch yet.
+    std::thread fresh([&] {
+      allocations_left = n;
+      result = run(c);
+      allocations_left = -1;
+    });
+    fresh.join();
+    const Status& status = result;
     if (status.ok()) {
       EXPECT_GT(n, 0);
       break;
@@ -62,6 +74,24 @@ TEST_P(Allocation, EveryFailureIsAFindingAndWritesNothing) {
     EXPECT_EQ(status.findings()[0].id, "input.memory");
     EXPECT_EQ(c.out_memory, poisoned) << n;
   }
+}
+
+TEST_P(Allocation, ScratchStaysFromCallToCall) {
+  // Some of its splits' states are kept: two threads share a block.
+  SmallAttention c(GetParam(), "", SmallShape{.requests = {{1, 8000}}, .qo_heads = 8});
+  c.fill_uniform();
+  c.settle();
+  const auto bytes_of_call = [&c] {
+    const long before = bytes_allocated;
+    EXPECT_EQ(run(c).to_string(), "ok");
+    return bytes_allocated - before;
+  };
+  std::thread fresh([&] {
+    const long first = bytes_of_call(), second = bytes_of_call();
+    EXPECT_GT(first, attention_scratch_size(c.paged) / 2);
+    EXPECT_LT(second, 2000);
+  });
+  fresh.join();
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Allocation,

@@ -135,6 +135,20 @@ TEST_P(Bits, LayoutPageSizeAndTableFormDoNotMatter) {
   }
 }
 
+TEST_P(Bits, PanelsDoNotMatter) {
+  if (x.kernel == CaseKernel::kPrefillRagged) GTEST_SKIP() << "not paged";
+  for (int32_t page_size : {16, 48, 256}) {
+    for (std::string_view isa : available_isas()) {
+      Arrangement how = Arrangement::of(x);
+      how.page_size = page_size;
+      how.layout = CaseLayout::kPanels;
+      how.through_store_kv = page_size == 48;
+      how.options.isa = isa;
+      expect_plain(how);
+    }
+  }
+}
+
 TEST_P(Bits, ChunkedPrefillIsTheWhole) {
   if (!x.causal)
     GTEST_SKIP() << "without a causal mask an earlier chunk does not have all its keys";

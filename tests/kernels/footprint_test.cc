@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <ostream>
 #include <set>
 
@@ -19,12 +21,16 @@ struct FootprintCase {
   bool causal;
   int32_t window_left;
   CustomMask::Kind mask;
+  bool panels = false;
+  DType kv = DType::kF32;
+  int32_t dim_qk = 3, dim_vo = 5;
 };
 
 /// Test names must not depend on padding bytes.
 void PrintTo(const FootprintCase& c, std::ostream* os) {
   *os << static_cast<int>(c.kernel) << (c.causal ? " causal" : "") << " window_left "
-      << c.window_left << " mask " << static_cast<int>(c.mask);
+      << c.window_left << " mask " << static_cast<int>(c.mask) << (c.panels ? " panels " : " ")
+      << name_of(c.kv) << " " << c.dim_qk << "/" << c.dim_vo;
 }
 
 class Footprints : public testing::TestWithParam<FootprintCase> {
@@ -47,16 +53,19 @@ class Footprints : public testing::TestWithParam<FootprintCase> {
         SmallShape{.requests = {{2, 9}, {0, 4}, {3, 2}, {1, 70}, {2, 0}},
                    .qo_heads = 2,
                    .kv_heads = 2,
-                   .dim_qk = 3,
-                   .dim_vo = 5,
-                   .page_size = 4,
-                   .hnd = true});
+                   .dim_qk = p.dim_qk,
+                   .dim_vo = p.dim_vo,
+                   .kv_dtype = p.kv,
+                   .page_size = p.panels ? 32 : 4,
+                   .hnd = !p.panels,
+                   .panels = p.panels});
     c->params.causal = p.causal;
     c->params.window_left = p.window_left;
     if (p.mask != CustomMask::Kind::kNone) {
       c->set_mask(p.mask, [](int64_t, int64_t q, int64_t k) { return shown(q, k); });
     }
     c->fill_uniform();
+    c->settle();
     return c;
   }
   static bool shown(int64_t q, int64_t k) { return (q + k) % 3 != 0; }
@@ -78,29 +87,37 @@ class Footprints : public testing::TestWithParam<FootprintCase> {
   }
 };
 
-/// Elements of K and V at the given keys of every request.
+/// Elements of K and V at the given keys of every request; `whole`: of all that is loaded with
+/// them, which in panels is the panel.
 template <class Keys>
 std::pair<std::set<int64_t>, std::set<int64_t>> elements_of(const SmallAttention& c,
-                                                            const Keys& keys) {
+                                                            const Keys& keys, bool whole = false) {
   std::set<int64_t> k, v;
   int64_t first_token = 0;
+  const int64_t page_size = c.shape.page_size;
   for (size_t r = 0; r < c.shape.requests.size(); ++r) {
     for (int64_t t : keys(r)) {
       for (int64_t head = 0; head < 2; ++head) {
         const auto add = [&](const KvPlane& plane, const ConstTensorView& rows, int64_t dim,
                              std::set<int64_t>* to) {
-          int64_t at = 0;
           if (c.ragged_kv()) {
-            at = rows.offset(first_token + t, head, 0);
-          } else {
-            const int32_t page =
-                request_pages(c.paged.pages, 4, static_cast<int64_t>(r)).page_ids[t / 4];
-            at = plane.offset(page, t % 4, head, 0);
+            for (int64_t d = 0; d < dim; ++d) to->insert(rows.offset(first_token + t, head, d));
+            return;
           }
-          for (int64_t d = 0; d < dim; ++d) to->insert(at + d);
+          const int32_t page =
+              request_pages(c.paged.pages, c.shape.page_size, static_cast<int64_t>(r))
+                  .page_ids[t / page_size];
+          if (whole && plane.order != KvOrder::kStrided) {
+            const int64_t panel = page * plane.page_stride + head * plane.head_stride +
+                                  t % page_size / 16 * plane.token_stride;
+            const int64_t count = contiguous_elements(plane.order, plane.dtype, plane.head_dim);
+            for (int64_t i = 0; i < count; ++i) to->insert(panel + i);
+            return;
+          }
+          for (int64_t d = 0; d < dim; ++d) to->insert(plane.offset(page, t % page_size, head, d));
         };
-        add(c.paged.cache.k, c.ragged.k, 3, &k);
-        add(c.paged.cache.v, c.ragged.v, 5, &v);
+        add(c.paged.cache.k, c.ragged.k, c.shape.dim_qk, &k);
+        add(c.paged.cache.v, c.ragged.v, c.shape.dim_vo, &v);
       }
     }
     first_token += c.kv_len(r);
@@ -110,17 +127,20 @@ std::pair<std::set<int64_t>, std::set<int64_t>> elements_of(const SmallAttention
 
 TEST_P(Footprints, ReadsAreTheKeysThatSomeRowSeesAndTouchesTheRestInReach) {
   const auto c = make();
-  ASSERT_EQ(c->run().to_string(), "ok");
   const Footprint spans = footprint(*c);
   const bool masked = c->params.custom_mask.kind != CustomMask::Kind::kNone;
   const auto [k, v] = elements_of(*c, [&](size_t r) { return reachable(*c, r, masked); });
   EXPECT_EQ(elements(spans, c->k_memory.data(), Access::kRead), k);
   EXPECT_EQ(elements(spans, c->v_memory.data(), Access::kRead), v);
-  auto [k_reach, v_reach] = elements_of(*c, [&](size_t r) { return reachable(*c, r); });
-  for (int64_t i : k) k_reach.erase(i);
-  for (int64_t i : v) v_reach.erase(i);
-  EXPECT_EQ(elements(spans, c->k_memory.data(), Access::kTouch), k_reach);
-  EXPECT_EQ(elements(spans, c->v_memory.data(), Access::kTouch), v_reach);
+  const auto [k_loaded, v_loaded] = elements_of(
+      *c, [&](size_t r) { return reachable(*c, r); }, true);
+  const auto loaded = [&](const std::vector<std::byte>& memory) {
+    std::set<int64_t> all = elements(spans, memory.data(), Access::kRead);
+    all.merge(elements(spans, memory.data(), Access::kTouch));
+    return all;
+  };
+  EXPECT_EQ(loaded(c->k_memory), k_loaded);
+  EXPECT_EQ(loaded(c->v_memory), v_loaded);
   std::set<int64_t> q;
   for (int64_t i = 0; i < c->paged.q.numel(); ++i) q.insert(i);
   EXPECT_EQ(elements(spans, c->q_memory.data(), Access::kRead), q);
@@ -128,7 +148,6 @@ TEST_P(Footprints, ReadsAreTheKeysThatSomeRowSeesAndTouchesTheRestInReach) {
 
 TEST_P(Footprints, MetadataIsReadWhole) {
   const auto c = make();
-  ASSERT_EQ(c->run().to_string(), "ok");
   const Footprint spans = footprint(*c);
   const auto whole = [&](auto s) {
     EXPECT_EQ(elements(spans, s.data(), Access::kRead).size(), s.size());
@@ -172,8 +191,9 @@ TEST_P(Footprints, WhatLiesOutsideHasNoInfluenceAndIsNotChanged) {
   const Footprint spans = footprint(*c);
   for (auto* memory : {&c->q_memory, &c->k_memory, &c->v_memory}) {
     const std::set<int64_t> read = elements(spans, memory->data(), Access::kRead);
+    const size_t size = size_of(memory == &c->q_memory ? c->shape.q_dtype : c->shape.kv_dtype);
     for (size_t i = 0; i < memory->size(); ++i) {
-      if (!read.contains(static_cast<int64_t>(i / 4))) (*memory)[i] = std::byte{0xff};
+      if (!read.contains(static_cast<int64_t>(i / size))) (*memory)[i] = std::byte{0xff};
     }
   }
   const auto q = c->q_memory, k = c->k_memory, v = c->v_memory;
@@ -188,20 +208,19 @@ TEST_P(Footprints, WhatLiesOutsideHasNoInfluenceAndIsNotChanged) {
 TEST_P(Footprints, PageIdsThatNoRowNeedsAreNotRead) {
   const auto c = make();
   if (c->ragged_kv()) GTEST_SKIP() << "has no pages";
-  ASSERT_EQ(c->run().to_string(), "ok");
   const Footprint spans = footprint(*c);
   const int32_t* table = c->paged.pages.page_table.data();
   std::set<int64_t> expected;
   for (size_t r = 0; r < c->shape.requests.size(); ++r) {
-    const RequestPages pages = request_pages(c->paged.pages, 4, static_cast<int64_t>(r));
-    for (int64_t k : reachable(*c, r)) expected.insert(pages.page_ids - table + k / 4);
+    const int32_t page_size = c->shape.page_size;
+    const RequestPages pages = request_pages(c->paged.pages, page_size, static_cast<int64_t>(r));
+    for (int64_t k : reachable(*c, r)) expected.insert(pages.page_ids - table + k / page_size);
   }
   EXPECT_EQ(elements(spans, table, Access::kRead), expected);
 }
 
 TEST_P(Footprints, ACustomMaskIsRead) {
   const auto c = make();
-  ASSERT_EQ(c->run().to_string(), "ok");
   const CustomMask& mask = c->params.custom_mask;
   if (mask.kind == CustomMask::Kind::kNone) GTEST_SKIP() << "has none";
   std::set<int64_t> expected;
@@ -224,6 +243,53 @@ INSTANTIATE_TEST_SUITE_P(
                     FootprintCase{CaseKernel::kPrefillPaged, false, 3, kBool},
                     FootprintCase{CaseKernel::kPrefillRagged, true, -1, kPacked},
                     FootprintCase{CaseKernel::kPrefillRagged, true, 0, kNone}));
+
+/// Whole panels and parts of them, with padding (3 and 5 dims) and without (16 and 80), of one
+/// block of dims and of two.
+INSTANTIATE_TEST_SUITE_P(
+    Panels, Footprints,
+    testing::Values(
+        FootprintCase{CaseKernel::kDecodePaged, false, -1, kNone, true, DType::kF32},
+        FootprintCase{CaseKernel::kDecodePaged, false, -1, kNone, true, DType::kBF16},
+        FootprintCase{CaseKernel::kDecodePaged, false, 5, kNone, true, DType::kF16, 16, 80},
+        FootprintCase{CaseKernel::kDecodePaged, false, 40, kNone, true, DType::kBF16, 16, 80},
+        FootprintCase{CaseKernel::kDecodePaged, true, 50, kPacked, true, DType::kBF16, 16, 80},
+        FootprintCase{CaseKernel::kPrefillPaged, true, 3, kNone, true, DType::kBF16, 7, 65},
+        FootprintCase{CaseKernel::kPrefillPaged, true, -1, kNone, true, DType::kE4M3, 16, 16},
+        FootprintCase{CaseKernel::kPrefillPaged, false, 3, kBool, true, DType::kE5M2, 17, 80},
+        FootprintCase{CaseKernel::kPrefillPaged, false, -1, kBool, true, DType::kBF16, 80, 16}));
+
+/// Spans of a buffer.
+int64_t spans_of(const Footprint& spans, const void* buffer) {
+  return std::count_if(spans.begin(), spans.end(),
+                       [&](const AccessSpan& s) { return s.buffer == buffer; });
+}
+
+TEST(PanelFootprint, PanelsThatAreReadWholeAreASpanAPageOrLess) {
+  for (const int32_t page_size : {16, 32, 64}) {
+    for (const DType t : {DType::kF32, DType::kBF16}) {
+      SmallAttention c(CaseKernel::kDecodePaged, "",
+                       SmallShape{.requests = {{1, 640}},
+                                  .qo_heads = 2,
+                                  .kv_heads = 2,
+                                  .dim_qk = 16,
+                                  .dim_vo = 80,
+                                  .kv_dtype = t,
+                                  .page_size = page_size,
+                                  .panels = true});
+      c.settle();
+      const Footprint backwards = attention_footprint(c.paged);
+      EXPECT_EQ(spans_of(backwards, c.k_memory.data()), 640 / page_size);
+      EXPECT_EQ(spans_of(backwards, c.v_memory.data()), 640 / page_size);
+      std::vector<int32_t> ids(static_cast<size_t>(640 / page_size));
+      std::iota(ids.begin(), ids.end(), 1);
+      c.paged.pages.page_table = ids;
+      const Footprint in_order = attention_footprint(c.paged);
+      EXPECT_EQ(spans_of(in_order, c.k_memory.data()), 1);
+      EXPECT_EQ(spans_of(in_order, c.v_memory.data()), 1);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace shadowgraph

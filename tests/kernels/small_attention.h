@@ -20,7 +20,7 @@ struct SmallShape {
   int32_t qo_heads = 1, kv_heads = 1, dim_qk = 4, dim_vo = 4;
   DType q_dtype = DType::kF32, kv_dtype = DType::kF32, out_dtype = DType::kF32;
   int32_t page_size = 4;
-  bool hnd = false, csr = false;
+  bool hnd = false, panels = false, csr = false;
 };
 
 class SmallAttention {
@@ -114,12 +114,16 @@ class SmallAttention {
     params.custom_mask = {kind, mask_, mask_indptr_};
   }
 
+  /// The calls get the parameters and options as they stand.
+  void settle() {
+    paged.params = ragged.params = params;
+    paged.options = ragged.options = options;
+  }
   /// The call as it stands, into poisoned outputs.
   Status run() {
     std::fill(out_memory.begin(), out_memory.end(), std::byte{0xff});
     std::fill(lse_memory.begin(), lse_memory.end(), std::byte{0xff});
-    paged.params = ragged.params = params;
-    paged.options = ragged.options = options;
+    settle();
     return ragged_kv() ? attention_varlen(ragged) : attention_with_kvcache(paged);
   }
   float out(size_t r, int64_t t, int64_t head, int64_t dim) const {
@@ -189,11 +193,21 @@ class SmallAttention {
     const int64_t p = pages, s = shape.page_size, h = shape.kv_heads, dk = shape.dim_qk,
                   dv = shape.dim_vo;
     const DType t = shape.kv_dtype;
-    std::byte* k = allocate(k_memory, t, p * s * h * dk);
-    std::byte* v = allocate(v_memory, t, p * s * h * dv);
-    paged.cache =
-        shape.hnd ? KvCache::hnd(TensorView(k, t, {p, h, s, dk}), TensorView(v, t, {p, h, s, dv}))
-                  : KvCache::nhd(TensorView(k, t, {p, s, h, dk}), TensorView(v, t, {p, s, h, dv}));
+    const auto plane = [t](std::vector<std::byte>& memory, std::initializer_list<int64_t> dims) {
+      TensorView view(nullptr, t, dims);
+      view.data = allocate(memory, t, view.numel());
+      return view;
+    };
+    if (shape.panels) {
+      paged.cache = KvCache::panels(
+          plane(k_memory, {p, h, s / kPanelTokens, key_panel_elements(t, shape.dim_qk)}),
+          plane(v_memory, {p, h, s / kPanelTokens, value_panel_elements(shape.dim_vo)}),
+          shape.dim_qk, shape.dim_vo);
+    } else if (shape.hnd) {
+      paged.cache = KvCache::hnd(plane(k_memory, {p, h, s, dk}), plane(v_memory, {p, h, s, dv}));
+    } else {
+      paged.cache = KvCache::nhd(plane(k_memory, {p, s, h, dk}), plane(v_memory, {p, s, h, dv}));
+    }
     table_.max_pages = 1;
     for (const auto& request : shape.requests) {
       table_.max_pages = std::max(table_.max_pages, pages_for(request.second, s));

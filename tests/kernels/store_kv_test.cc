@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "core/float_formats.h"
@@ -14,31 +15,51 @@ namespace {
 constexpr DType kStored[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2};
 constexpr DType kGiven[] = {DType::kF32, DType::kF16, DType::kBF16};
 
-/// Tokens, and a cache of 4 pages of 3 tokens, 2 heads, K of 5 and V of 4 elements; the cache is
-/// poison.
+enum class Layout { kNhd, kHnd, kPanels };
+constexpr Layout kLayouts[] = {Layout::kNhd, Layout::kHnd, Layout::kPanels};
+
+/// Tokens, and a cache of 4 pages of 3 tokens (panels: 32), 2 heads, K of 5 and V of 4 elements
+/// (panels: of 70, which is more than a block); the cache is poison.
 struct Store {
+  const int64_t page_size, dim_v;
   std::vector<std::byte> k_from, v_from, k_to, v_to;
   std::vector<int64_t> slots;
   StoreKv call;
 
-  Store(DType from, DType to, std::vector<int64_t> slots_of_tokens, bool hnd = false)
-      : k_to(4 * 3 * 2 * 5 * size_of(to), std::byte{0xff}),
-        v_to(4 * 3 * 2 * 4 * size_of(to), std::byte{0xff}),
+  Store(DType from, DType to, std::vector<int64_t> slots_of_tokens, Layout layout = Layout::kNhd)
+      : page_size(layout == Layout::kPanels ? 32 : 3),
+        dim_v(layout == Layout::kPanels ? 70 : 4),
         slots(std::move(slots_of_tokens)) {
     const auto n = static_cast<int64_t>(slots.size());
     k_from.resize(static_cast<size_t>(n * 10) * size_of(from));
-    v_from.resize(static_cast<size_t>(n * 8) * size_of(from));
+    v_from.resize(static_cast<size_t>(n * 2 * dim_v) * size_of(from));
     call.k = ConstTensorView(k_from.data(), from, {n, 2, 5});
-    call.v = ConstTensorView(v_from.data(), from, {n, 2, 4});
-    for (int64_t i = 0; i < n * 10; ++i)
+    call.v = ConstTensorView(v_from.data(), from, {n, 2, dim_v});
+    for (int64_t i = 0; i < call.k.numel(); ++i)
       store_float(k_from.data(), from, i, static_cast<float>(i % 9));
-    for (int64_t i = 0; i < n * 8; ++i)
+    for (int64_t i = 0; i < call.v.numel(); ++i)
       store_float(v_from.data(), from, i, static_cast<float>(-(i % 9)));
     call.out_cache_loc = slots;
-    call.cache = hnd ? KvCache::hnd(TensorView(k_to.data(), to, {4, 2, 3, 5}),
-                                    TensorView(v_to.data(), to, {4, 2, 3, 4}))
-                     : KvCache::nhd(TensorView(k_to.data(), to, {4, 3, 2, 5}),
-                                    TensorView(v_to.data(), to, {4, 3, 2, 4}));
+    lay_cache(to, layout);
+  }
+  void lay_cache(DType to, Layout layout) {
+    const auto plane = [&](std::vector<std::byte>& memory, std::initializer_list<int64_t> shape) {
+      TensorView t(nullptr, to, shape);
+      memory.assign(static_cast<size_t>(t.numel()) * size_of(to), std::byte{0xff});
+      t.data = memory.data();
+      return t;
+    };
+    switch (layout) {
+      case Layout::kNhd:
+        call.cache = KvCache::nhd(plane(k_to, {4, 3, 2, 5}), plane(v_to, {4, 3, 2, 4}));
+        break;
+      case Layout::kHnd:
+        call.cache = KvCache::hnd(plane(k_to, {4, 2, 3, 5}), plane(v_to, {4, 2, 3, 4}));
+        break;
+      case Layout::kPanels:
+        call.cache = KvCache::panels(plane(k_to, {4, 2, 2, key_panel_elements(to, 5)}),
+                                     plane(v_to, {4, 2, 2, value_panel_elements(70)}), 5, 70);
+    }
   }
   float stored_k(int64_t page, int64_t token, int64_t head, int64_t d) const {
     return load_float(k_to.data(), call.cache.k.dtype, call.cache.k.offset(page, token, head, d));
@@ -53,13 +74,13 @@ struct Store {
     };
     for (int64_t head = 0; head < 2; ++head) {
       for (int64_t d = 0; d < 5; ++d) {
-        const float got = stored_k(slot / 3, slot % 3, head, d);
+        const float got = stored_k(slot / page_size, slot % page_size, head, d);
         EXPECT_TRUE(same(got, (token * 10 + head * 5 + d) % 9))
             << "slot " << slot << " holds " << got;
       }
-      for (int64_t d = 0; d < 4; ++d) {
-        const float got = stored_v(slot / 3, slot % 3, head, d);
-        EXPECT_TRUE(same(got, -((token * 8 + head * 4 + d) % 9)))
+      for (int64_t d = 0; d < dim_v; ++d) {
+        const float got = stored_v(slot / page_size, slot % page_size, head, d);
+        EXPECT_TRUE(same(got, -((token * 2 * dim_v + head * dim_v + d) % 9)))
             << "slot " << slot << " holds " << got;
       }
     }
@@ -69,10 +90,11 @@ struct Store {
 TEST(StoreKv, EveryTokenGoesIntoItsSlotAndNothingElseChanges) {
   for (const DType from : kGiven) {
     for (const DType to : kStored) {
-      for (const bool hnd : {false, true}) {
-        Store s(from, to, {7, -1, 0, 11, 5}, hnd);
+      for (const Layout layout : kLayouts) {
+        Store s(from, to, {7, -1, 0, 11, 5}, layout);
+        if (layout == Layout::kPanels) s.slots[2] = 127, s.slots[3] = 16;
         ASSERT_EQ(store_kv(s.call).to_string(), "ok");
-        for (int64_t slot = 0; slot < 12; ++slot) {
+        for (int64_t slot = 0; slot < s.call.cache.num_slots(); ++slot) {
           const auto token = std::find(s.slots.begin(), s.slots.end(), slot) - s.slots.begin();
           s.expect_slot(slot, token == 5 ? -1 : token);
         }
@@ -95,6 +117,25 @@ TEST(StoreKv, BitsAreKeptWhereTypesAgree) {
   ASSERT_EQ(store_kv(s.call).to_string(), "ok");
   const auto* stored = s.k_to.data() + s.call.cache.k.offset(1, 1, 0, 0) * 2;
   EXPECT_TRUE(std::equal(s.k_from.begin(), s.k_from.end(), stored));
+}
+
+TEST(StoreKv, BitsAreKeptInPanels) {
+  for (const DType type : kGiven) {
+    Store s(type, type, {4, 35}, Layout::kPanels);
+    for (size_t i = 0; i < s.v_from.size(); ++i)
+      s.v_from[i] = static_cast<std::byte>(251 * i + 3);  // NaNs among them
+    ASSERT_EQ(store_kv(s.call).to_string(), "ok");
+    const size_t size = size_of(type);
+    for (int64_t token = 0; token < 2; ++token) {
+      for (int64_t d = 0; d < 70; ++d) {
+        const int64_t at = s.call.cache.v.offset(token, token == 0 ? 4 : 3, 1, d);
+        EXPECT_EQ(std::memcmp(s.v_to.data() + static_cast<size_t>(at) * size,
+                              s.call.v.at(token, 1, d), size),
+                  0)
+            << token << " " << d;
+      }
+    }
+  }
 }
 
 TEST(StoreKv, NarrowerTypesRoundToNearestEven) {
@@ -141,30 +182,40 @@ TEST(StoreKv, ThreadsDoNotMatter) {
   EXPECT_EQ(one.v_to, many.v_to);
 }
 
+/// Elements of a buffer that the spans of that access hold, once each.
+std::vector<char> marks(const Footprint& spans, const void* buffer, Access access, size_t count) {
+  std::vector<char> all(count, 0);
+  for (const AccessSpan& span : spans) {
+    if (span.buffer != buffer || span.access != access) continue;
+    for (int64_t i = 0; i < span.count; ++i) {
+      char& mark = all.at(static_cast<size_t>(span.first + i));
+      EXPECT_EQ(mark, 0) << "twice: " << span.first + i;
+      mark = 1;
+    }
+  }
+  return all;
+}
+
 TEST(StoreKv, TheFootprintIsWhatChanges) {
-  for (const bool hnd : {false, true}) {
-    Store s(DType::kF32, DType::kF16, {7, -1, 2}, hnd);
-    std::vector<std::byte> k(s.k_to.size()), v(s.v_to.size()), k_source = s.k_from;
-    for (const AccessSpan& span : store_kv_footprint(s.call)) {
-      if (span.access == Access::kWrite) {
-        auto& marks = span.buffer == s.k_to.data() ? k : v;
-        std::fill_n(marks.begin() + span.first * 2, span.count * 2, std::byte{1});
-      } else if (span.buffer == s.k_from.data()) {
-        std::fill_n(k_source.begin() + span.first * 4, span.count * 4, std::byte{0});
+  for (const DType to : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const Layout layout : kLayouts) {
+      Store s(DType::kF32, to, {7, -1, 2, 6}, layout);
+      const size_t size = size_of(to);
+      const Footprint spans = store_kv_footprint(s.call);
+      ASSERT_EQ(store_kv(s.call).to_string(), "ok");
+      for (const std::vector<std::byte>* memory : {&s.k_to, &s.v_to}) {
+        const auto written = marks(spans, memory->data(), Access::kWrite, memory->size() / size);
+        // The stored numbers are small and exact: no element of theirs is poison.
+        for (size_t i = 0; i < written.size(); ++i) {
+          const bool poison =
+              std::all_of(memory->data() + i * size, memory->data() + (i + 1) * size,
+                          [](std::byte b) { return b == std::byte{0xff}; });
+          EXPECT_EQ(written[i] == 0, poison) << i;
+        }
       }
-    }
-    ASSERT_EQ(store_kv(s.call).to_string(), "ok");
-    // The stored numbers are small and exact: no byte pair of theirs is poison.
-    for (size_t i = 0; i < k.size(); i += 2) {
-      EXPECT_EQ(k[i] == std::byte{1}, (s.k_to[i] & s.k_to[i + 1]) != std::byte{0xff}) << i;
-    }
-    for (size_t i = 0; i < v.size(); i += 2) {
-      EXPECT_EQ(v[i] == std::byte{1}, (s.v_to[i] & s.v_to[i + 1]) != std::byte{0xff}) << i;
-    }
-    // Tokens 0 and 2 are read, the dropped one is not.
-    for (size_t i = 0; i < k_source.size(); ++i) {
-      const bool read = i / 40 != 1;
-      EXPECT_EQ(k_source[i], read ? std::byte{0} : s.k_from[i]);
+      // All tokens are read but the dropped one.
+      const auto read = marks(spans, s.k_from.data(), Access::kRead, 40);
+      for (size_t i = 0; i < read.size(); ++i) EXPECT_EQ(read[i] != 0, i / 10 != 1) << i;
     }
   }
 }

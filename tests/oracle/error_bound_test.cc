@@ -24,6 +24,8 @@ struct Kernel {
   float scale_error = 1;            // multiplies sm_scale
   bool drop_last = false;           // the last key is not read
   DType accumulator = DType::kF32;  // of P.V
+  int32_t split = 0;                // keys; 0: none
+  bool fold_unscaled = false;       // the states of splits are added as they are
 };
 
 struct Answer {
@@ -31,37 +33,60 @@ struct Answer {
   double lse = 0;
 };
 
-/// One row in f32: logits in base 2, running maximum every 16 keys, keys in order.
-Answer emulate(const SmallCall& c, const Kernel& kernel) {
-  const int64_t dim = c.call.q.shape[2], dv = c.call.v.shape[2];
-  const int64_t n = c.call.k.shape[0] - (kernel.drop_last ? 1 : 0);
-  const float scale = c.call.params.sm_scale * kernel.scale_error * static_cast<float>(kLog2E);
-  std::vector<float> s(static_cast<size_t>(n)), o(static_cast<size_t>(dv));
+struct State {
   float m = -std::numeric_limits<float>::infinity(), d = 0;
-  for (int64_t tile = 0; tile < n; tile += 16) {
-    const int64_t end = std::min(n, tile + 16);
-    float top = m;
-    for (int64_t j = tile; j < end; ++j) {
+  std::vector<float> o;
+};
+
+/// Keys [begin, end) in f32: logits in base 2, running maximum every 16 keys, keys in order.
+State attend(const SmallCall& c, const Kernel& kernel, int64_t begin, int64_t end) {
+  const int64_t dim = c.call.q.shape[2], dv = c.call.v.shape[2];
+  const float scale = c.call.params.sm_scale * kernel.scale_error * static_cast<float>(kLog2E);
+  State x;
+  x.o.resize(static_cast<size_t>(dv));
+  for (int64_t tile = begin; tile < end; tile += 16) {
+    const int64_t tile_end = std::min(end, tile + 16);
+    float s[16], top = x.m;
+    for (int64_t j = tile; j < tile_end; ++j) {
       float dot = 0;
       for (int64_t i = 0; i < dim; ++i) dot += c.q[size_t(i)] * c.k[size_t(j * dim + i)];
-      s[size_t(j)] = dot * scale;
-      top = std::max(top, s[size_t(j)]);
+      s[j - tile] = dot * scale;
+      top = std::max(top, s[j - tile]);
     }
-    const float factor = std::exp2(m - top);
-    d *= factor;
-    for (float& x : o) x = rounded(x * factor, kernel.accumulator);
-    m = top;
-    for (int64_t j = tile; j < end; ++j) {
-      const float weight = std::exp2(s[size_t(j)] - m);
+    const float factor = std::exp2(x.m - top);
+    x.d *= factor;
+    for (float& o : x.o) o = rounded(o * factor, kernel.accumulator);
+    x.m = top;
+    for (int64_t j = tile; j < tile_end; ++j) {
+      const float weight = std::exp2(s[j - tile] - x.m);
       const float p = kernel.round_p ? rounded(weight, kernel.q_type) : weight;
-      d += kernel.sum_sees_rounded_p ? p : weight;
+      x.d += kernel.sum_sees_rounded_p ? p : weight;
       for (int64_t i = 0; i < dv; ++i) {
-        o[size_t(i)] = rounded(o[size_t(i)] + p * c.v[size_t(j * dv + i)], kernel.accumulator);
+        x.o[size_t(i)] = rounded(x.o[size_t(i)] + p * c.v[size_t(j * dv + i)], kernel.accumulator);
       }
     }
   }
-  for (float& x : o) x = rounded(x / d, kernel.out_type);
-  return {o, m * kLn2 + std::log(static_cast<double>(d))};
+  return x;
+}
+
+void fold(State& into, const State& part, const Kernel& kernel) {
+  const float top = std::max(into.m, part.m);
+  const float of_into = kernel.fold_unscaled ? 1 : std::exp2(into.m - top);
+  const float of_part = kernel.fold_unscaled ? 1 : std::exp2(part.m - top);
+  into.m = top;
+  into.d = into.d * of_into + part.d * of_part;
+  for (size_t i = 0; i < into.o.size(); ++i) into.o[i] = into.o[i] * of_into + part.o[i] * of_part;
+}
+
+/// One row, its splits folded from left to right.
+Answer emulate(const SmallCall& c, const Kernel& kernel) {
+  const int64_t n = c.call.k.shape[0] - (kernel.drop_last ? 1 : 0);
+  const int64_t split = kernel.split > 0 ? kernel.split : n;
+  State x = attend(c, kernel, 0, std::min(n, split));
+  for (int64_t at = split; at < n; at += split)
+    fold(x, attend(c, kernel, at, std::min(n, at + split)), kernel);
+  for (float& o : x.o) o = rounded(o / x.d, kernel.out_type);
+  return {x.o, x.m * kLn2 + std::log(static_cast<double>(x.d))};
 }
 
 /// Random f32, f16 or bf16 data: flat, peaked, far from zero, or tiny.
@@ -79,6 +104,7 @@ Arithmetic arithmetic_of(const Kernel& kernel) {
   a.kernel = "emulated";
   a.in_order = true;
   a.tile = 16;
+  a.split = kernel.split;
   a.round_p = kernel.round_p ? RoundP::kToQuery : RoundP::kNever;
   a.sum_sees_rounded_p = kernel.sum_sees_rounded_p;
   return a;
@@ -111,6 +137,8 @@ constexpr Kernel kKernels[] = {
     {.q_type = DType::kBF16, .out_type = DType::kBF16, .round_p = true},
     {.q_type = DType::kF16, .out_type = DType::kF32, .round_p = true, .sum_sees_rounded_p = true},
     {.q_type = DType::kBF16, .out_type = DType::kBF16, .round_p = true, .sum_sees_rounded_p = true},
+    {.split = 16},
+    {.q_type = DType::kBF16, .out_type = DType::kBF16, .round_p = true, .split = 32},
 };
 
 TEST(ErrorBound, HoldsOnRandomRows) {
@@ -191,6 +219,12 @@ TEST(ErrorBound, SeesABf16Accumulator) {
   std::printf("bf16 accumulator caught: f32 %.0f %%, bf16 %.0f %%\n", 100 * f32, 100 * bf16);
   EXPECT_EQ(f32, 1);
   EXPECT_GE(bf16, 0.5);
+}
+
+TEST(ErrorBound, SeesSplitsAddedWithoutTheirScale) {
+  const auto random = [](SmallCall& c, Rng& rng) { fill(c, DType::kF32, rng); };
+  EXPECT_EQ(share_caught({.split = 16}, 64, random), 0);
+  EXPECT_EQ(share_caught({.split = 16, .fold_unscaled = true}, 64, random), 1);
 }
 
 TEST(ErrorBound, IsInfiniteWhereNothingCanBeSaid) {
@@ -278,6 +312,32 @@ TEST(ErrorBound, CountsOnlyTheTilesThatMayRaiseTheMaximum) {
   EXPECT_LT(bound(false, true), bound(true, true));
   EXPECT_LE(bound(true, true), bound(true, false));
   EXPECT_LT(bound(false, true), bound(false, false));
+}
+
+/// Of splits whose largest logits are those, 16 keys each.
+double bound_of_splits(const std::vector<float>& tops, int split) {
+  Arithmetic a;
+  a.in_order = true;
+  a.tile = 16;
+  a.split = split;
+  const size_t keys = 16 * tops.size();
+  SmallCall c(1, static_cast<int32_t>(keys), 1, 1, 1, 1);
+  c.q = {1};
+  for (size_t j = 0; j < keys; ++j) c.k[j] = tops[j / 16], c.v[j] = 1;
+  double out = 0;
+  for_each_row(c.call, [&](const OracleRow& row) {
+    out = error_bound(row, a, DType::kF32, DType::kF32, LseSink::kExcluded).out[0];
+  });
+  return out;
+}
+
+TEST(ErrorBound, CountsTheRescalesOfFolds) {
+  // A weight is rescaled when its split is folded below a higher one, and whenever a later split is
+  // higher than all before. Of the orders of three splits these do it once at most:
+  const double once = std::max({bound_of_splits({3, 2, 1}, 16), bound_of_splits({3, 1, 2}, 16),
+                                bound_of_splits({1, 3, 2}, 16), bound_of_splits({2, 3, 1}, 16)});
+  EXPECT_GT(bound_of_splits({1, 2, 3}, 16), once);  // the first split twice
+  EXPECT_GT(bound_of_splits({2, 1, 3}, 16), once);  // the second one
 }
 
 TEST(ErrorBound, IsExactRoundingForASingleKey) {

@@ -49,16 +49,21 @@ struct ExactArithmetic {
   static void load_q(const AttendUnit& u, const std::byte* q, float* row) {
     widen(q, u.q_dtype, u.k.head_dim, row);
   }
+  template <int N>
+  static SG_INLINE void exp2(Vec (&x)[N]) {
+    exp2_each(x);
+  }
   static void store_weights(float* row, int64_t panel, Vec weights) {
     store(row + panel * kPanel, weights);
   }
 };
 
-/// Rows from r on that make one strip: whole tokens' groups where they fit, else equal parts of
-/// one.
+/// Rows from r on that make one strip. Whole tokens' groups, where they fit, end at one key each;
+/// registers that only a full strip fills (kFullStrips) weigh more. Else equal parts of a group.
 int64_t strip_rows(const AttendUnit& u, int64_t r) {
   const int64_t rows = int64_t{u.tokens} * u.group;
-  if (u.group <= kStripRows) return smaller(rows - r, kStripRows / u.group * u.group);
+  const int64_t whole = kFullStrips ? kStripRows : kStripRows / u.group * u.group;
+  if (u.group <= kStripRows) return smaller(rows - r, whole);
   const int64_t parts = (u.group + kStripRows - 1) / kStripRows;
   const int64_t small = u.group / parts, large = u.group % parts, at = r % u.group;
   return at < large * (small + 1) ? small + 1 : small;
@@ -125,24 +130,46 @@ void rescale(float factor, float* d, float* o, int64_t width) {
   for (int64_t i = 0; i < width; i += kPanel) store(o + i, mul(load(o + i), f));
 }
 
-/// Are the row's logits of the tile what the product with K left there?
-bool is_plain(const AttendUnit& u, const RowMask& row, const StripTile& s) {
-  return u.soft_cap == 0 && u.mask_kind == CustomMask::Kind::kNone &&
-         row.begin <= s.tile + s.first * kPanel && row.end >= s.tile + (s.last + 1) * kPanel;
-}
-
-/// Cap and mask: hidden logits become -inf. Returns the largest.
-float mask_logits(const AttendUnit& u, const RowMask& row, const StripTile& s, float* logits) {
+/// Cap and mask for panels [first, last]: hidden logits become -inf. Returns the largest.
+float mask_logits(const AttendUnit& u, const RowMask& row, int64_t tile, int64_t first,
+                  int64_t last, float* logits) {
   const Vec hidden = set1(-kInfinity), cap = set1(u.soft_cap);
   Vec largest = hidden;
-  for (int64_t p = s.first; p <= s.last; ++p) {
+  for (int64_t p = first; p <= last; ++p) {
     Vec logit = load(logits + p * kPanel);
     if (u.soft_cap != 0) logit = mul(tanh_vec(logit), cap);
-    logit = select(visible_bits(u, row, s.tile + p * kPanel), logit, hidden);
+    logit = select(visible_bits(u, row, tile + p * kPanel), logit, hidden);
     store(logits + p * kPanel, logit);
     largest = max(largest, logit);
   }
   return reduce_max(largest);
+}
+
+/// Logits of the strip, capped and masked, and the largest of each row. Panels that every row sees
+/// whole need no second look.
+void logits_of_tile(const AttendUnit& u, const AttendScratch& at, const StripCode& keys,
+                    const StripTile& s, float (&largest)[kStripRows]) {
+  const bool plain = u.soft_cap == 0 && u.mask_kind == CustomMask::Kind::kNone;
+  int64_t from = plain ? (s.all.begin + kPanel - 1) / kPanel : s.last + 1;
+  int64_t to = plain ? s.all.end / kPanel : s.last + 1;
+  from = smaller(larger(from, s.first), s.last + 1), to = larger(from, smaller(to, s.last + 1));
+  const float* q = u.scratch + at.q + s.row * u.k.head_dim;
+  for (int64_t i = 0; i < s.rows; ++i) largest[i] = -kInfinity;
+  const auto product = [&](int64_t first, int64_t end, bool whole) {
+    if (first >= end) return;
+    float most[kStripRows];
+    keys.logits[s.rows](q, u.k.head_dim, s.k_scales, *s.keys, first, end - 1, s.logits, most);
+    for (int64_t i = 0; i < s.rows; ++i) {
+      if (!whole) {
+        most[i] = mask_logits(u, clipped(u, s.row + i, s.tile), s.tile, first, end - 1,
+                              s.logits + i * kTileStride);
+      }
+      largest[i] = most[i] > largest[i] ? most[i] : largest[i];
+    }
+  };
+  product(s.first, from, false);
+  product(from, to, true);
+  product(to, s.last + 1, false);
 }
 
 /// Logits of panels p .. p + N - 1 become weights, added to the sum in order.
@@ -150,7 +177,7 @@ template <class Arithmetic, int N>
 SG_INLINE Vec weigh_panels(const StripTile& s, float* logits, int64_t p, Vec m, Vec sum) {
   Vec weights[N];
   for (int n = 0; n < N; ++n) weights[n] = sub(load(logits + (p + n) * kPanel), m);
-  exp2_each(weights);
+  Arithmetic::exp2(weights);
   for (int n = 0; n < N; ++n) {
     sum = add(sum, weights[n]);
     if (s.v_scales != nullptr) weights[n] = mul(weights[n], load(s.v_scales + (p + n) * kPanel));
@@ -165,8 +192,6 @@ void weigh_row(const AttendUnit& u, const AttendScratch& at, const StripTile& s,
                float largest) {
   float* logits = s.logits + (r - s.row) * kTileStride;
   float* d = u.scratch + at.d + r * kPanel;
-  const RowMask row = clipped(u, r, s.tile);
-  if (!is_plain(u, row, s)) largest = mask_logits(u, row, s, logits);
   if (largest > u.m[r]) {
     float factor[kPanel];
     store(factor, exp2_vec(set1(u.m[r] - largest)));
@@ -248,8 +273,7 @@ void attend_strip(const AttendUnit& u, const AttendScratch& at, const StripCode&
   if (begin >= end) return;
   float largest[kStripRows];
   s.first = (begin - s.tile) / kPanel, s.last = (end - 1 - s.tile) / kPanel;
-  keys.logits[s.rows](u.scratch + at.q + s.row * u.k.head_dim, u.k.head_dim, s.k_scales, *s.keys,
-                      s.first, s.last, s.logits, largest);
+  logits_of_tile(u, at, keys, s, largest);
   for (int64_t i = 0; i < s.rows; ++i) weigh_row<Arithmetic>(u, at, s, s.row + i, largest[i]);
   add_values(u, values, s);
 }

@@ -5,16 +5,15 @@
 // sees one token of a pair, that token is added alone: which way a pair goes follows from the row's
 // own mask, so a row's bits are still its own.
 
-__m512bh load_pairs(const std::byte* p) {
-  return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p));
-}
 uint32_t bits_of(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, 4);
   return bits;
 }
-__m512bh broadcast_pair(float pair) {
-  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(bits_of(pair))));
+/// Two bf16 products a lane, added to the sum. Pairs travel as bits in a Vec.
+Vec dot_pairs(Vec sum, Vec a, Vec b) {
+  return {
+      _mm512_dpbf16_ps(sum.x, reinterpret_cast<__m512bh>(a.x), reinterpret_cast<__m512bh>(b.x))};
 }
 
 struct DotProducts {
@@ -27,12 +26,11 @@ struct DotProducts {
     if constexpr (Parts == 1) {
       for (int r = 0; r < R; ++r) single<R, N, 0>(sums, r, a[r * row], b, offset);
     } else {
-      __m512bh lanes[N];
-      for (int n = 0; n < N; ++n) lanes[n] = load_pairs(b[n] + offset);
+      Vec lanes[N];
+      for (int n = 0; n < N; ++n) lanes[n] = load_f32(b[n] + offset);
       for (int r = 0; r < R; ++r) {
-        const __m512bh x = broadcast_pair(a[r * row]);
-        for (int n = 0; n < N; ++n)
-          sums.at[r][n].x = _mm512_dpbf16_ps(sums.at[r][n].x, x, lanes[n]);
+        const Vec x = set1(a[r * row]);
+        for (int n = 0; n < N; ++n) sums.at[r][n] = dot_pairs(sums.at[r][n], x, lanes[n]);
       }
     }
   }
@@ -62,6 +60,19 @@ struct DotArithmetic {
   static void load_q(const AttendUnit& u, const std::byte* q, float* row) {
     row[u.k.head_dim / 2] = 0;
     std::memcpy(row, q, static_cast<size_t>(u.k.head_dim * 2));
+  }
+
+  /// P is rounded to 8 bits anyway: degree 4 on [0, 1) is within kExp2FastError, exact at integers.
+  template <int N>
+  static SG_INLINE void exp2(Vec (&x)[N]) {
+    constexpr int kFraction = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
+    Vec f[N], p[N];
+    for (int i = 0; i < N; ++i)
+      f[i].x = _mm512_reduce_ps(x[i].x, kFraction), p[i] = set1(kExp2FastPoly[0]);
+    for (int k = 1; k < kExp2FastTerms; ++k) {
+      for (int i = 0; i < N; ++i) p[i] = fma(p[i], f[i], set1(kExp2FastPoly[k]));
+    }
+    for (int i = 0; i < N; ++i) x[i].x = _mm512_scalef_ps(p[i].x, x[i].x);
   }
 
   static void store_weights(float* row, int64_t panel, Vec weights) {

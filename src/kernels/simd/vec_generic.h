@@ -3,6 +3,7 @@
 // for bit. Included by one instruction-set unit only, inside its unnamed namespace.
 /// Rows of a strip, and vectors of 16 taken together: how many sums the registers hold.
 constexpr int kStripRows = 2, kStripVecs = 1;
+constexpr bool kFullStrips = false;
 
 struct Vec {
   float lane[16];

@@ -1,0 +1,24 @@
+// What can be wrong with a cache, and with a scale or head dim wherever it stands. Used by
+// validate.cc and validate_kv.cc.
+#pragma once
+
+#include <string>
+
+#include "attn/tensor_check.h"
+#include "shadowgraph/kv_cache.h"
+
+namespace shadowgraph {
+
+inline constexpr int32_t kLargestHeadDim = 1024;
+
+std::string text(double x);
+
+/// Scales are multiplied, and taken to base 2: what comes out must be a normal number too.
+bool sound_scale(float scale);
+void check_scale(TensorCheck& c, const std::string& field, float scale);
+bool check_head_dim(TensorCheck& c, const std::string& field, int32_t dim);
+
+/// name stands before its fields: "" or "source ". False if nothing can be held against the cache.
+bool check_cache(TensorCheck& c, const std::string& name, const KvCache& cache, bool written);
+
+}  // namespace shadowgraph

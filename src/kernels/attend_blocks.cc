@@ -1,0 +1,310 @@
+#include "kernels/attend_blocks.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <memory>
+
+#include "core/laws.h"
+#include "core/parallel.h"
+#include "kernels/decode_paged.h"
+#include "kernels/prefill.h"
+
+namespace shadowgraph {
+namespace {
+
+// Threads' scratch begins on pages of its own, so that each page is first touched by its thread.
+constexpr int64_t kMemoryPage = 4096;
+
+int64_t state_width(const CallShape& s) { return round_up(s.head_dim_vo, kPanel); }
+/// Floats of the state of one block after some splits.
+int64_t state_floats(const CallShape& s) {
+  return s.rows() * state_width(s) + 2 * round_up(s.rows(), kPanel);
+}
+AttendScratch unit_scratch(const CallShape& s) {
+  return attend_scratch(s.rows(), s.head_dim_qk, s.head_dim_vo, s.block.tile);
+}
+int64_t thread_bytes(const CallShape& s) {
+  const int64_t bytes = carved_bytes<float>(2 * state_floats(s)) +
+                        carved_bytes<float>(unit_scratch(s).total) +
+                        carved_bytes<RowMask>(s.block.tokens);
+  return round_up(bytes, kMemoryPage);
+}
+
+/// Pieces of one cut block and KV head that are not done.
+struct alignas(kCacheLine) Countdown {
+  explicit Countdown(int32_t pieces) : left(pieces) {}
+  std::atomic<int32_t> left;
+};
+
+/// Of threads, and of cut blocks.
+int64_t state_bytes(const CallShape& s, int64_t cuts, int64_t states) {
+  return kMemoryPage + saturating_bytes(s.threads, thread_bytes(s)) +
+         saturating_bytes(cuts, s.kv_heads * int64_t{sizeof(Countdown)}) +
+         saturating_bytes(saturating_bytes(states, s.kv_heads), state_floats(s) * int64_t{4});
+}
+
+RowStates state_at(const CallShape& s, float* memory) {
+  float* m = memory + s.rows() * state_width(s);
+  return {m, m + round_up(s.rows(), kPanel), memory};
+}
+
+/// One thread's room.
+struct Room {
+  RowStates into, part;
+  std::span<RowMask> masks;
+  float* scratch;
+
+  Room(const CallShape& s, std::byte* memory) {
+    Carver carver(memory);
+    float* states = carver.take<float>(2 * state_floats(s)).data();
+    into = state_at(s, states);
+    part = state_at(s, states + state_floats(s));
+    scratch = carver.take<float>(unit_scratch(s).total).data();
+    masks = carver.take<RowMask>(s.block.tokens);
+  }
+};
+
+/// A block, for one KV head.
+struct Block {
+  const RequestView& request;
+  Piece piece;
+  int32_t kv_head, tokens;
+  KvRange keys;
+
+  int32_t rows(const CallShape& s) const { return tokens * s.group; }
+  KvRange keys_of(int64_t split) const {
+    return {static_cast<int32_t>(std::max<int64_t>(keys.begin, split * kSplit)),
+            static_cast<int32_t>(std::min<int64_t>(keys.end, (split + 1) * kSplit))};
+  }
+};
+
+/// One call.
+class Run {
+ public:
+  Run(const Problem& p, const CallShape& shape, const WorkList& list, Carver& scratch)
+      : p_(p),
+        shape_(shape),
+        list_(list),
+        items_(static_cast<int64_t>(list.entries.size()) * shape.kv_heads) {
+    const auto cuts = static_cast<int64_t>(list.cuts.size());
+    left_ = scratch.take<Countdown>(cuts * shape.kv_heads);
+    for (size_t i = 0; i < left_.size(); ++i) {
+      const auto cut = i / static_cast<size_t>(shape.kv_heads);
+      std::construct_at(&left_[i], list.cuts[cut].pieces);
+    }
+    kept_ = scratch.take<float>(list.states * shape.kv_heads * state_floats(shape)).data();
+    threads_ = scratch.rest(kMemoryPage);
+  }
+
+  void go() {
+    parallel_team(team_size(shape_.threads, items_), [this](int thread) {
+      const Room room(shape_, threads_ + thread * thread_bytes(shape_));
+      for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < items_;)
+        run_piece(room, i);
+    });
+  }
+
+ private:
+  const WorkList::Entry& entry(int64_t item) const {
+    return list_.entries[static_cast<size_t>(item / shape_.kv_heads)];
+  }
+  Block block_of(int64_t item) const {
+    const Piece& piece = entry(item).piece;
+    const RequestView& r = p_.requests[static_cast<size_t>(piece.request)];
+    return {r, piece, static_cast<int32_t>(item % shape_.kv_heads),
+            std::min(shape_.block.tokens, r.q_len - piece.q_begin),
+            block_keys(p_, shape_.block, piece.request, piece.q_begin).keys};
+  }
+
+  void run_piece(const Room& room, int64_t item) {
+    const Block b = block_of(item);
+    const Piece& piece = b.piece;
+    for (int32_t t = 0; t < b.tokens; ++t)
+      room.masks[static_cast<size_t>(t)] = row_mask(p_, piece.request, piece.q_begin + t);
+    AttendUnit unit =
+        make_unit(p_, b.request, b.kv_head, piece.q_begin, b.tokens, room.masks.data());
+    unit.tile = shape_.block.tile;
+    unit.scratch = room.scratch;
+    const int32_t cut = entry(item).cut;
+    for (int32_t split = piece.split_begin; split < piece.split_end; ++split) {
+      const bool first = split == piece.split_begin;
+      const RowStates to = cut >= 0 ? kept(cut, b.kv_head, split) : first ? room.into : room.part;
+      const KvRange keys = b.keys_of(split);
+      unit.begin = keys.begin, unit.end = keys.end;
+      unit.m = to.m, unit.d = to.d, unit.o = to.o;
+      unit.ahead = split + 1 < piece.split_end
+                       ? ahead(b, split + 1)
+                       : ahead_of_item(next_.load(std::memory_order_relaxed));
+      attend(unit);
+      if (cut < 0 && !first) fold(b, room.into, room.part);
+    }
+    if (cut >= 0) return finish_cut(b, cut);
+    if (piece.split_begin == piece.split_end) clear(b, room.into);
+    finish_rows(b, room.into);
+  }
+
+  void attend(const AttendUnit& unit) const {
+    p_.options.arith == Arith::kFast ? p_.isa->attend_fast(unit) : p_.isa->attend(unit);
+  }
+  void fold(const Block& b, const RowStates& into, const RowStates& part) const {
+    p_.isa->fold({into, part, b.rows(shape_), state_width(shape_)});
+  }
+  void clear(const Block& b, const RowStates& states) const {
+    std::fill_n(states.m, b.rows(shape_), -std::numeric_limits<float>::infinity());
+    std::fill_n(states.d, b.rows(shape_), 0.f);
+  }
+
+  KvAhead ahead(const Block& b, int64_t split) const {
+    const KvRange keys = b.keys_of(split);
+    return {keys_at(p_, b.request, b.kv_head), b.request.page_ids, p_.page_size, keys.begin,
+            keys.end};
+  }
+  /// Of the item that is handed out next, perhaps to this thread.
+  KvAhead ahead_of_item(int64_t item) const {
+    if (item >= items_) return {};
+    const Block b = block_of(item);
+    return b.piece.split_begin < b.piece.split_end ? ahead(b, b.piece.split_begin) : KvAhead{};
+  }
+
+  RowStates kept(int32_t cut, int32_t kv_head, int64_t split) const {
+    const WorkList::Cut& c = list_.cuts[static_cast<size_t>(cut)];
+    const int64_t at =
+        c.first_state * shape_.kv_heads + int64_t{kv_head} * c.splits + split - c.split_begin;
+    return state_at(shape_, kept_ + at * state_floats(shape_));
+  }
+  /// The last thread to come sees what all others have stored.
+  void finish_cut(const Block& b, int32_t cut) {
+    const WorkList::Cut& c = list_.cuts[static_cast<size_t>(cut)];
+    auto& left = left_[static_cast<size_t>(cut * int64_t{shape_.kv_heads} + b.kv_head)].left;
+    if (left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    const RowStates into = kept(cut, b.kv_head, c.split_begin);
+    for (int32_t i = 1; i < c.splits; ++i) fold(b, into, kept(cut, b.kv_head, c.split_begin + i));
+    finish_rows(b, into);
+  }
+  void finish_rows(const Block& b, const RowStates& states) const {
+    for (int32_t r = 0; r < b.rows(shape_); ++r) {
+      const int64_t row = b.request.q_begin + b.piece.q_begin + r / shape_.group;
+      finish_row(p_, row, b.kv_head * shape_.group + r % shape_.group, {states.m[r], states.d[r]},
+                 states.o + r * state_width(shape_));
+    }
+  }
+
+  const Problem& p_;
+  const CallShape& shape_;
+  const WorkList& list_;
+  const int64_t items_;        // pieces, each for every KV head
+  std::span<Countdown> left_;  // [cuts, kv_heads]
+  float* kept_;                // split states of cuts: [kv_heads, splits] of each
+  std::byte* threads_;
+  alignas(kCacheLine) std::atomic<int64_t> next_ = 0;
+};
+
+Status too_small(const CallShape& s, int64_t needed, size_t given) {
+  Status status;
+  status.add(make_finding("input.memory", at("scratch"),
+                          ">= " + std::to_string(std::max(needed, scratch_size(s))) + " bytes",
+                          std::to_string(given)));
+  return status;
+}
+
+int64_t pieces_of(std::span<const int32_t> plan, const CallShape& s) {
+  return plan.empty() ? s.most_blocks() + s.most_cuts() : plan[kPieces];
+}
+
+int64_t most_keys_of(int64_t pages, int64_t page_size) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  return std::min(std::clamp<int64_t>(pages, 0, kMost) * std::clamp<int64_t>(page_size, 0, kMost),
+                  kMost);
+}
+
+CallShape shape_of_layer(const AttentionParams& p, const CallOptions& options, int64_t batch,
+                         int64_t total_q) {
+  constexpr int32_t kLargestHeadDim = 1024;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  CallShape s;
+  s.batch = std::clamp<int64_t>(batch, 0, kMost);
+  s.total_q = std::clamp<int64_t>(total_q, 0, kMost);
+  s.kv_heads = std::max(p.num_kv_heads, 1);
+  s.group = std::max(p.num_qo_heads / s.kv_heads, 1);
+  s.head_dim_qk = std::clamp(p.head_dim_qk, 1, kLargestHeadDim);
+  s.head_dim_vo = std::clamp(p.head_dim_vo, 1, kLargestHeadDim);
+  s.threads = team_size(options.num_threads, kMost);
+  s.block = prefill_blocks(s.group);
+  return s;
+}
+
+}  // namespace
+
+CallShape call_shape(const PagedAttention& call) {
+  const int64_t batch = call.pages.batch();
+  const bool decode = call.cu_seqlens_q.empty(), dense = call.pages.form == PageTable::Form::kDense;
+  CallShape s = shape_of_layer(call.params, call.options, batch, decode ? batch : call.q.shape[0]);
+  if (decode) s.block = kDecodeBlocks;
+  const auto ids = static_cast<int64_t>(call.pages.kv_indices.size());
+  s.most_keys = most_keys_of(dense ? call.pages.max_pages : ids, call.cache.page_size);
+  return s;
+}
+
+CallShape call_shape(const RaggedAttention& call) {
+  CallShape s = shape_of_layer(call.params, call.options,
+                               static_cast<int64_t>(call.cu_seqlens_q.size()) - 1, call.q.shape[0]);
+  s.most_keys = most_keys_of(call.k.shape[0], 1);
+  return s;
+}
+
+int64_t scratch_size(const CallShape& s) {
+  const int64_t cuts = std::min(s.most_blocks(), s.most_cuts());
+  const int64_t splits = (s.most_keys + kSplit - 1) / kSplit;
+  return 2 * kCacheLine + work_list_bytes(s, s.most_blocks() + s.most_cuts()) +
+         state_bytes(s, cuts, saturating_bytes(cuts, splits));
+}
+
+Status check_plan(const PagedAttention& call) {
+  if (call.plan.empty()) return {};
+  const CallShape shape = call_shape(call);
+  Status status = check_header(shape, call.plan);
+  if (!status.ok()) return status;
+  Workspace workspace({});
+  Carver scratch = *workspace.take(work_list_bytes(shape, call.plan[kPieces]));
+  WorkList list;
+  return read_plan(make_problem(call), shape, call.plan, scratch, &list);
+}
+
+Status write_plan(const Problem& p, const CallShape& shape, std::span<int32_t> plan) {
+  Workspace workspace({});
+  Carver scratch = *workspace.take(work_list_bytes(shape, 0));
+  const std::span<const int32_t> made = make_plan(p, shape, scratch);
+  Status status;
+  if (plan.size() >= made.size()) {
+    std::ranges::copy(made, plan.begin());
+  } else {
+    status.add(make_finding("input.plan", at("plan"),
+                            ">= " + std::to_string(shape.plan_size()) + " int32",
+                            std::to_string(plan.size())));
+  }
+  return status;
+}
+
+Status attend_blocks(const Problem& p, const CallShape& shape, std::span<const int32_t> plan) {
+  if (!plan.empty()) {
+    Status status = check_header(shape, plan);
+    if (!status.ok()) return status;
+  }
+  const size_t given = p.options.scratch.size();
+  Workspace workspace(p.options.scratch);
+  const int64_t list_bytes = work_list_bytes(shape, pieces_of(plan, shape));
+  std::optional<Carver> lists = workspace.take(list_bytes);
+  if (!lists) return too_small(shape, list_bytes, given);
+  if (plan.empty()) plan = make_plan(p, shape, *lists);
+  WorkList list;
+  Status status = read_plan(p, shape, plan, *lists, &list);
+  if (!status.ok()) return status;
+  const int64_t bytes = state_bytes(shape, static_cast<int64_t>(list.cuts.size()), list.states);
+  std::optional<Carver> states = workspace.take(bytes);
+  if (!states) return too_small(shape, list_bytes + bytes, given);
+  Run(p, shape, list, *states).go();
+  return status;
+}
+
+}  // namespace shadowgraph
