@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Objects compiled for one instruction set define no symbol that the linker may share.
 
-Usage: internal_linkage.py OBJECT...; looks at kernels/isa/avx*. An inline function or a template that such
+Usage: internal_linkage.py OBJECT...; looks at isa/avx*, and at the bench's units/avx* and units/amx*. An inline function or a template that such
 an object defines weakly could be the copy that the linker keeps for everybody: an AVX-512 instruction then
 runs where there is no AVX-512.
 """
@@ -19,7 +19,7 @@ def shared_symbols(path: str) -> list[str]:
 
 
 def main(paths: list[str]) -> int:
-    objects = [p for p in paths if re.search(r"isa/avx[^/]*$", p)]
+    objects = [p for p in paths if re.search(r"(isa/avx|units/a[vm]x)[^/]*$", p)]
     wrong = 0
     for path in objects:
         for symbol in shared_symbols(path):

@@ -1,0 +1,58 @@
+#include "bench/contention.h"
+
+#include <sys/resource.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace shadowgraph::bench {
+namespace {
+
+constexpr double kWaitShare = 0.005;
+
+std::string first_line(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+}  // namespace
+
+int64_t wait_of(std::string_view schedstat) {
+  std::istringstream fields{std::string(schedstat)};
+  int64_t run = 0, wait = 0;
+  return fields >> run >> wait ? wait : 0;
+}
+
+int64_t steal_of(std::string_view cpu_line) {
+  std::istringstream fields{std::string(cpu_line)};
+  std::string name;
+  int64_t user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0;
+  fields >> name >> user >> nice >> system >> idle >> iowait >> irq >> softirq >> steal;
+  return fields && name == "cpu" ? steal : 0;
+}
+
+Contention contention() {
+  Contention c;
+  struct rusage usage {};
+  if (getrusage(RUSAGE_SELF, &usage) == 0) c.involuntary_switches = usage.ru_nivcsw;
+  c.steal_ticks = steal_of(first_line("/proc/stat"));
+  std::error_code error;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error))
+    c.wait_ns += wait_of(first_line(task.path() / "schedstat"));
+  return c;
+}
+
+std::string disturbance(const Contention& before, const Contention& after, double seconds) {
+  const int64_t switches = after.involuntary_switches - before.involuntary_switches;
+  const int64_t steal = after.steal_ticks - before.steal_ticks;
+  const double waited = static_cast<double>(after.wait_ns - before.wait_ns) * 1e-9;
+  if (switches > 0) return "a thread of ours was put aside";
+  if (steal > 0) return "the hypervisor ran somebody else";
+  if (waited > kWaitShare * seconds) return "a thread of ours waited for a processor";
+  return "";
+}
+
+}  // namespace shadowgraph::bench

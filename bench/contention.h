@@ -1,0 +1,31 @@
+// Whether somebody else had our processors: what the kernel says of this process. Tested by
+// tests/bench/contention_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace shadowgraph::bench {
+
+/// Counters that only grow.
+struct Contention {
+  int64_t involuntary_switches = 0;  // getrusage: a thread of ours was put aside
+  int64_t wait_ns = 0;               // /proc/self/task/*/schedstat: ours waited for a processor
+  int64_t steal_ticks = 0;           // /proc/stat: the hypervisor ran somebody else
+};
+
+/// Now; zeros where there is no /proc.
+Contention contention();
+
+/// Run-queue wait of a /proc/PID/schedstat line ("RUN WAIT SLICES"), ns; 0 if it is none.
+int64_t wait_of(std::string_view schedstat);
+/// Steal ticks of a /proc/stat "cpu" line; 0 if it is none.
+int64_t steal_of(std::string_view cpu_line);
+
+/// Why a time between the two counts is not to be used: any involuntary switch, any steal, or more
+/// than 0.5 % of the time spent waiting for a processor (a thread that slept and wakes waits some
+/// microseconds in any case). Empty: it was quiet.
+std::string disturbance(const Contention& before, const Contention& after, double seconds);
+
+}  // namespace shadowgraph::bench

@@ -1,0 +1,70 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/probes.h"
+
+namespace shadowgraph::bench {
+namespace {
+
+constexpr double kHugePageShare = 0.9, kGatherOfStream = 0.80, kGatherOfStreamOneThread = 0.50;
+constexpr double kUnrollsAgree = 0.95, kWholeClock = 0.95;
+
+std::string below(std::string_view what, double is, double floor) {
+  return fmt::format("{} is {:.2f}, below its floor of {:.2f}", what, is, floor);
+}
+
+}  // namespace
+
+std::string_view name_of(Probe probe) {
+  switch (probe) {
+    case Probe::kStreamRead: return "stream_read";
+    case Probe::kPageGather: return "page_gather";
+    case Probe::kFmaPeak: return "fma_peak";
+    case Probe::kBf16Peak: return "bf16_peak";
+    case Probe::kAmxPeak: return "amx_peak";
+  }
+  return "";
+}
+
+std::string below_floor(Probe probe, const ProbeFigures& figures, const ProbeFacts& facts) {
+  const auto figure = [&](Probe p) { return figures[static_cast<size_t>(p)].value_or(0); };
+  const ProbeChoice& choice = facts.choices[static_cast<size_t>(probe)];
+  if (!choice.absent.empty()) return choice.absent;
+  const auto share = [&](Probe of) { return figure(probe) / figure(of); };
+  const double agree = choice.best > 0 ? choice.second / choice.best : 0;
+  switch (probe) {
+    case Probe::kStreamRead:
+      if (facts.huge_page_share < kHugePageShare)
+        return below("share of 2 MiB pages in stream_read", facts.huge_page_share, kHugePageShare);
+      if (share(Probe::kPageGather) < 1)
+        return below("stream_read over page_gather", share(Probe::kPageGather), 1);
+      return "";
+    case Probe::kPageGather: {
+      const double floor = facts.threads > 1 ? kGatherOfStream : kGatherOfStreamOneThread;
+      if (share(Probe::kStreamRead) < floor)
+        return below("page_gather over stream_read", share(Probe::kStreamRead), floor);
+      return "";
+    }
+    case Probe::kFmaPeak: {
+      if (agree < kUnrollsAgree)
+        return below("second best unroll of fma_peak over the best", agree, kUnrollsAgree);
+      const double whole = std::max(1.0, std::round(facts.fma_per_clock));
+      if (facts.fma_per_clock > 0 && facts.fma_per_clock / whole < kWholeClock)
+        return below("vector operations a clock of fma_peak", facts.fma_per_clock,
+                     kWholeClock * whole);
+      return "";
+    }
+    case Probe::kBf16Peak:
+      if (agree < kUnrollsAgree)
+        return below("second best unroll of bf16_peak over the best", agree, kUnrollsAgree);
+      if (share(Probe::kFmaPeak) < 1)
+        return below("bf16_peak over fma_peak", share(Probe::kFmaPeak), 1);
+      return "";
+    case Probe::kAmxPeak: return "";
+  }
+  return "";
+}
+
+}  // namespace shadowgraph::bench

@@ -1,0 +1,105 @@
+// What this machine can do at most: the denominators of the bench. A probe's figure is that of its
+// best variant (unrolls, vector width, prefetch distance), chosen once per number of threads. Each
+// has a floor, below which it measured something else and no row may divide by it.
+// Tested by tests/bench/probes_test.cc.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shadowgraph/huge_memory.h"
+
+namespace shadowgraph::bench {
+
+struct FlopVariant;
+
+enum class Probe : uint8_t {
+  kStreamRead,  // bytes/s: 512 MiB in 2 MiB pages, read in order, every thread its own part
+  kPageGather,  // bytes/s: the same memory in blocks of 4 KiB at random, prefetched
+  kFmaPeak,     // flop/s: f32 fused multiply-add on registers
+  kBf16Peak,    // flop/s: vdpbf16ps on registers
+  kAmxPeak,     // flop/s: tdpbf16ps on tiles; reported, no row divides by it
+};
+inline constexpr int kProbes = 5;
+inline constexpr Probe kAllProbes[kProbes] = {Probe::kStreamRead, Probe::kPageGather,
+                                              Probe::kFmaPeak, Probe::kBf16Peak, Probe::kAmxPeak};
+
+/// "stream_read", "page_gather", "fma_peak", "bf16_peak", "amx_peak".
+std::string_view name_of(Probe probe);
+constexpr bool counts_bytes(Probe probe) { return probe <= Probe::kPageGather; }
+
+/// Figures of all probes at one moment; empty: this machine has none.
+using ProbeFigures = std::array<std::optional<double>, kProbes>;
+
+/// How a probe is run, and what that was found by.
+struct ProbeChoice {
+  std::string variant;          // of the best: "zmm, 12 sums"; "distance 4"
+  double best = 0, second = 0;  // bytes/s or flop/s, the best and the second best variant
+  std::string absent;           // why there is no such probe here; then nothing else is set
+};
+
+/// What the floors look at beside figures.
+struct ProbeFacts {
+  int threads = 1;
+  double huge_page_share = 0;  // of the memory that is read
+  // Fused multiply-adds a clock of one thread's best variant; 0: unknown
+  double fma_per_clock = 0;
+  std::array<ProbeChoice, kProbes> choices;
+};
+
+/// The floors. Empty, or why this probe's figure is no denominator:
+///   stream_read  in 2 MiB pages (0.9 of them), and no slower than page_gather
+///   page_gather  0.80 of stream_read; on one thread 0.50 (one core cannot keep as much in flight)
+///   fma_peak     the two best unrolls agree within 5 %, and one thread issues a whole number of
+///                vector operations a clock (0.95 of one: the clock itself is measured to 2 %)
+///   bf16_peak    the two best unrolls agree within 5 %; no slower than fma_peak
+/// figures: medians of what the row's rounds measured.
+std::string below_floor(Probe probe, const ProbeFigures& figures, const ProbeFacts& facts);
+
+/// What the memory probes read: far more than any cache holds.
+inline constexpr int64_t kProbeBytes = int64_t{512} << 20;
+
+/// The probes and their memory.
+class Probes {
+ public:
+  /// bytes: a multiple of 2 MiB.
+  explicit Probes(uint64_t seed, int64_t bytes = kProbeBytes);
+
+  /// Facts of so many threads; tries every variant at the first call.
+  const ProbeFacts& facts(int threads);
+  /// Runs every probe's best variant once, about 10 ms each.
+  ProbeFigures measure(int threads);
+  /// f32 multiply-add with 256-bit registers, flop/s; 0 without AVX2.
+  double avx2_fma_peak(int threads);
+
+ private:
+  /// One way to run a probe: body does its thread's share of `work` bytes or flop.
+  struct Variant {
+    std::string name;
+    std::function<double(int threads)> work;
+    std::function<void(int thread, int threads)> body;
+  };
+  static Variant variant_of(const FlopVariant& v);
+  std::vector<Variant> variants_of(Probe probe);
+  ProbeChoice choose(Probe probe, int threads);
+  double run(const Variant& variant, int threads);
+  double best_of_tries(const Variant& variant, int threads);
+
+  HugeMemory memory_;
+  std::vector<int32_t> blocks_;  // of 4 KiB, shuffled
+  std::map<int, ProbeFacts> facts_;
+  std::map<std::pair<int, Probe>, Variant> chosen_;
+};
+
+/// Clocks a second of the calling thread's core, from a chain of dependent multiplications (three
+/// clocks each on every x86-64 processor that has AVX2); 0 elsewhere.
+double clock_rate();
+
+}  // namespace shadowgraph::bench
