@@ -65,6 +65,7 @@ struct Verb {
   std::function<int()> run;
 };
 
+Verb add_bench(CLI::App& app);
 Verb add_check(CLI::App& app);
 Verb add_conformance(CLI::App& app);
 Verb add_explain(CLI::App& app);

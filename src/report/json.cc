@@ -86,6 +86,55 @@ Json to_json(const Finding& f) {
   return j;
 }
 
+Json to_json(const BenchProbe& p) {
+  Json j{{"threads", p.threads}};
+  add(j, "variant", p.variant);
+  add(j, "gbps", p.gbps);
+  add(j, "gflops", p.gflops);
+  add(j, "void", p.void_reason);
+  return j;
+}
+
+Json to_json(const BenchRow& r) {
+  Json j{{"shape", r.shape}};
+  add(j, "ratio", r.ratio);
+  j["of"] = r.of;
+  j["ms"] = number(r.ms);
+  add(j, "gbps", r.gbps);
+  add(j, "gflops", r.gflops);
+  j["rounds"] = r.rounds;
+  j["quiet"] = r.quiet;
+  add(j, "low", r.low);
+  add(j, "high", r.high);
+  add(j, "goal", r.goal);
+  if (r.goal) j["goal_is"] = r.at_most ? "at_most" : "at_least";
+  j["reached"] = r.reached;
+  add(j, "void", r.void_reason);
+  j["threads"] = r.threads;
+  j["dtype"] = r.dtype;
+  j["arith"] = r.arith;
+  j["isa"] = r.isa;
+  j["text"] = r.text;
+  for (const auto& [name, figure] : r.probes) j["probes"][name] = number(figure);
+  for (const auto& [name, ms] : r.others_ms) j["others_ms"][name] = number(ms);
+  for (const auto& [why, times] : r.rejected) j["rejected"][why] = times;
+  return j;
+}
+
+/// Probes by name; those of another number of threads than the run's have it in their name.
+void add(Json& document, const BenchReport& bench, int threads) {
+  document["machine"] = Json::object();
+  for (const auto& [what, value] : bench.machine) document["machine"][what] = value;
+  document["probes"] = Json::object();
+  for (const BenchProbe& p : bench.probes) {
+    const std::string suffix = p.threads == threads ? "" : "_" + std::to_string(p.threads) + "t";
+    document["probes"][p.name + suffix] = to_json(p);
+  }
+  document["bench"] = Json::array();
+  for (const BenchRow& row : bench.rows) document["bench"].push_back(to_json(row));
+  if (!bench.plots.empty()) document["plots"] = bench.plots;
+}
+
 template <class Items>
 Json to_array(const Items& items, size_t limit) {
   Json array = Json::array();
@@ -129,6 +178,7 @@ std::string render_json(const Report& r, const RenderOptions& options) {
   for (const Histogram& h : r.histograms) j["histogram"][h.name] = to_json(h);
   if (!r.case_list.empty()) j["cases"] = to_array(r.case_list, r.case_list.size());
   if (!r.conformance.empty()) j["conformance"] = to_array(r.conformance, r.conformance.size());
+  if (r.bench) add(j, *r.bench, r.threads);
   j["findings"] = to_array(r.findings, options.max_findings);
   return dump(j);
 }

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/bench_report.h"
 #include "shadowgraph/status.h"
 
 namespace shadowgraph {
@@ -80,6 +81,7 @@ struct Report {
   std::vector<CoverageReport> coverage;
   std::vector<ConformanceReport> conformance;
   std::vector<Histogram> histograms;
+  std::optional<BenchReport> bench;
   std::vector<Finding> findings;
 
   /// Findings that count, and those that a waiver covers.

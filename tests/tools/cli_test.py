@@ -15,7 +15,7 @@ import unittest
 
 BINARY = ""
 VECTORS = ""
-VERBS = ("fuzz", "check", "conformance", "list", "explain")
+VERBS = ("fuzz", "check", "conformance", "bench", "list", "explain")
 CLEAN, FINDINGS, USAGE, BAD_INPUT, INTERNAL = 0, 1, 2, 3, 4
 
 
@@ -66,7 +66,7 @@ class Help(unittest.TestCase):
             self.assertIn("Examples:\n  shadowgraph " + verb, out)
 
     def test_verbs_that_run_something_take_the_common_options(self):
-        for verb in ("fuzz", "check", "conformance"):
+        for verb in ("fuzz", "check", "conformance", "bench"):
             out = run(verb, "--help")[1]
             for option in ("--format", "--output", "--seed", "--threads", "--isa", "--arith", "--color", "--quiet",
                            "--max-findings", "--version"):

@@ -1,0 +1,288 @@
+#include "bench/run_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "bench/peers.h"
+#include "bench/problem.h"
+#include "bench/team.h"
+#include "bench/units/best.h"
+
+namespace shadowgraph::bench {
+namespace {
+
+constexpr double kLeastSeconds = 0.015;  // of a contestant in a round: short calls are repeated
+constexpr int kMostCalls = 10'000;
+constexpr int kTriesPerRound = 3;  // rounds that are tried for each that is wanted
+constexpr int kSeriesRounds = 5;
+
+size_t at(Probe probe) { return static_cast<size_t>(probe); }
+
+/// Why a shape cannot run here; empty: it can.
+std::string why_not(const Shape& shape) {
+  if (!shape.isa.empty() && !has_isa(shape.isa)) return fmt::format("no {} here", shape.isa);
+  const int threads = std::min(static_cast<int>(cpus().size()), most_threads());
+  if (shape.threads > threads)
+    return fmt::format("needs {} threads, there are {}", shape.threads, threads);
+  return "";
+}
+
+std::string why_not(const Row& row) {
+  std::string why = why_not(row.shape);
+  for (const Base& base : row.of.bases) {
+    if (why.empty()) why = why_not(base.shape);
+  }
+  if (!why.empty() || row.of.measure != Measure::kPeer) return why;
+  const Peer* peer = find_peer(row.of.peer);
+  return peer == nullptr ? fmt::format("built without {}", row.of.peer) : peer->missing();
+}
+
+template <class Value>
+double median_of(const std::vector<Round>& rounds, Value value) {
+  std::vector<double> values;
+  for (const Round& round : rounds) values.push_back(value(round));
+  return median(std::move(values));
+}
+
+ProbeFigures medians_of(const std::vector<Round>& rounds) {
+  ProbeFigures medians;
+  for (const Probe probe : kAllProbes) {
+    if (!rounds[0].probes[at(probe)]) continue;
+    medians[at(probe)] = median_of(rounds, [&](const Round& r) { return *r.probes[at(probe)]; });
+  }
+  return medians;
+}
+
+void add_case(Status& status, const Row& row) {
+  for (Finding& f : status.findings()) {
+    f.case_id = fmt::format("bench {}", row.id);
+    f.reproduce = fmt::format("shadowgraph bench --rows {} --rounds 1", row.id);
+  }
+}
+
+}  // namespace
+
+std::string void_reason(const Row& row, const std::vector<Round>& rounds, const ProbeFacts& facts) {
+  const ProbeFigures probes = medians_of(rounds);
+  if (row.of.measure == Measure::kProbe) return below_floor(row.of.probe, probes, facts);
+  if (row.of.measure != Measure::kPeer || row.of.peer_floor == 0) return "";
+  std::string why = below_floor(Probe::kFmaPeak, probes, facts);
+  if (!why.empty()) return why;
+  const double share = median_of(rounds, [&](const Round& r) {
+    return flop_of(row.shape) / r.seconds[1] / *r.probes[at(Probe::kFmaPeak)];
+  });
+  if (share >= row.of.peer_floor) return "";
+  return fmt::format("{} over fma_peak is {:.2f}, below its floor of {:.2f}", row.of.peer, share,
+                     row.of.peer_floor);
+}
+
+/// What is timed in a round: our call, or a peer's.
+struct Bench::Contestant {
+  std::unique_ptr<Problem> problem;  // ours; of a peer: where its inputs come from
+  const Peer* peer = nullptr;
+  std::vector<float> k, v, out;
+  FlashCall flash;
+  int calls = 1;
+
+  int threads() const { return problem->threads(); }
+
+  void set_peer(const Peer* p) {
+    peer = p;
+    const Shape& s = problem->shape();
+    const auto* queries = reinterpret_cast<const float*>(problem->call().q.data);
+    k = problem->plain_keys(0), v = problem->plain_values(0);
+    out.resize(static_cast<size_t>(problem->call().out.numel()));
+    flash = {.q = queries,
+             .k = k.data(),
+             .v = v.data(),
+             .out = out.data(),
+             .q_len = s.q_len,
+             .kv_len = s.kv_len,
+             .num_qo_heads = s.num_qo_heads,
+             .num_kv_heads = s.num_kv_heads,
+             .head_dim = s.head_dim_qk,
+             .sm_scale = problem->call().params.sm_scale,
+             .threads = problem->threads()};
+  }
+
+  Status call() {
+    if (peer == nullptr) return problem->run();
+    peer->attention(flash);
+    return {};
+  }
+
+  Status check() const {
+    if (peer == nullptr) return problem->check();
+    const TensorView& ours = problem->call().out;
+    return problem->check(
+        ConstTensorView(out.data(), DType::kF32, {ours.shape[0], ours.shape[1], ours.shape[2]}),
+        kComposedFlash);
+  }
+
+  /// Before it is timed: is its result right, and how many calls are long enough?
+  Status prepare() {
+    pin_team(threads());
+    Status status = call();
+    if (status.ok()) status = check();
+    if (!status.ok()) return status;
+    calls = std::clamp(static_cast<int>(std::ceil(kLeastSeconds / time())), 1, kMostCalls);
+    return {};
+  }
+
+  /// Seconds of one call.
+  double time() {
+    pin_team(threads());
+    // What stays in cache is there before the time counts.
+    if (problem->shape().hot) call_checked();
+    const double start = now();
+    for (int i = 0; i < calls; ++i) call_checked();
+    return (now() - start) / calls;
+  }
+  /// A call that was accepted once is accepted always.
+  void call_checked() {
+    const Status status = call();
+    if (!status.ok()) throw std::logic_error(status.to_string());
+  }
+};
+
+Status Bench::make_contestants(const Row& row, std::vector<Contestant>* contestants) {
+  const auto add = [&](Shape shape) -> Contestant& {
+    if (options_.arith == Arith::kFast) shape.fast_arith = true;
+    Contestant c;
+    c.problem = std::make_unique<Problem>(shape, options_.seed, options_.threads);
+    return contestants->emplace_back(std::move(c));
+  };
+  add(row.shape);
+  for (const Base& base : row.of.bases) add(base.shape);
+  if (row.of.measure == Measure::kPeer) add(row.shape).set_peer(find_peer(row.of.peer));
+  for (Contestant& c : *contestants) {
+    Status status = c.prepare();
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Rounds Bench::measure(int threads, int rounds, std::vector<Contestant>& contestants) {
+  probes_.facts(threads);
+  bool forward = false;
+  const auto one = [&] {
+    // Every other round the other way round: a drift within a round then cancels.
+    forward = !forward;
+    Round round;
+    round.seconds.resize(contestants.size());
+    if (forward) round.probes = probes_.measure(threads);
+    for (size_t i = 0; i < contestants.size(); ++i) {
+      const size_t which = forward ? i : contestants.size() - 1 - i;
+      round.seconds[which] = contestants[which].time();
+    }
+    if (!forward) round.probes = probes_.measure(threads);
+    return round;
+  };
+  const RoundsOptions options{rounds, kTriesPerRound * rounds, threads, options_.stop};
+  return run_rounds(options, history_, one);
+}
+
+void Bench::fill_figures(const Row& row, const std::vector<Round>& rounds, BenchRow* out) {
+  const ProbeFigures probes = medians_of(rounds);
+  for (const Probe probe : kAllProbes) {
+    if (probes[at(probe)]) out->probes.emplace_back(name_of(probe), *probes[at(probe)] * 1e-9);
+  }
+  const double seconds = median_of(rounds, [](const Round& r) { return r.seconds[0]; });
+  out->ms = seconds * 1e3;
+  out->gbps = kv_bytes_of(row.shape) / seconds * 1e-9;
+  out->gflops = flop_of(row.shape) / seconds * 1e-9;
+  for (size_t i = 1; i < rounds[0].seconds.size(); ++i) {
+    const std::string name =
+        row.of.measure == Measure::kPeer ? std::string(row.of.peer) : fmt::format("base {}", i);
+    const double ms = median_of(rounds, [i](const Round& r) { return r.seconds[i] * 1e3; });
+    out->others_ms.emplace_back(name, ms);
+  }
+  std::vector<double> ratios;
+  for (const Round& round : rounds) {
+    const auto ratio = ratio_of(row, round.probes, round.seconds);
+    if (ratio) ratios.push_back(*ratio);
+  }
+  if (!ratios.empty()) {
+    const Quartiles q = quartiles(std::move(ratios));
+    out->ratio = q.median, out->low = q.low, out->high = q.high;
+  }
+  out->void_reason = void_reason(row, rounds, probes_.facts(out->threads));
+}
+
+Status Bench::run(const Row& row, BenchReport* report) {
+  const bool fast = row.shape.fast_arith || options_.arith == Arith::kFast;
+  BenchRow& out = report->rows.emplace_back();
+  out.shape = row.id, out.text = row.text, out.of = row.of_name();
+  if (row.of.goal > 0) out.goal = row.of.goal;
+  out.at_most = row.at_most();
+  out.dtype = name_of(row.shape.dtype), out.arith = fast ? "fast" : "portable";
+  out.isa = row.shape.isa.empty() ? current_isa() : row.shape.isa;
+  out.threads = row.shape.threads > 0 ? row.shape.threads : options_.threads;
+  out.void_reason = why_not(row);
+  if (!out.void_reason.empty()) return {};
+  std::vector<Contestant> contestants;
+  Status status = make_contestants(row, &contestants);
+  if (!status.ok()) {
+    add_case(status, row);
+    out.void_reason = "its result is wrong, see the findings";
+    return status;
+  }
+  const Rounds rounds = measure(out.threads, options_.rounds, contestants);
+  out.rounds = static_cast<int>(rounds.rounds.size());
+  out.quiet = rounds.quiet;
+  out.rejected = rounds.rejected;
+  if (rounds.rounds.empty()) {
+    out.void_reason = "interrupted before its first round";
+    return {};
+  }
+  fill_figures(row, rounds.rounds, &out);
+  out.reached = out.void_reason.empty() && out.quiet && out.ratio && out.goal &&
+                (out.at_most ? *out.ratio <= *out.goal : *out.ratio >= *out.goal);
+  return {};
+}
+
+Status Bench::run(const Series& series, std::vector<SeriesPoint>* points) {
+  const Peer* peer = series.peer.empty() ? nullptr : find_peer(series.peer);
+  if (!series.peer.empty() && (peer == nullptr || !peer->missing().empty())) return {};
+  for (const Shape& shape : series.shapes) {
+    if (stopped()) break;
+    Contestant c;
+    c.problem = std::make_unique<Problem>(shape, options_.seed, options_.threads);
+    if (peer != nullptr) c.set_peer(peer);
+    Status status = c.prepare();
+    if (!status.ok()) return status;
+    std::vector<double> seconds;
+    for (int i = 0; i < kSeriesRounds; ++i) seconds.push_back(c.time());
+    history_.add(c.threads(), probes_.measure(c.threads()));
+    const Probe limit = shape.is_decode()  ? Probe::kStreamRead
+                        : shape.fast_arith ? Probe::kBf16Peak
+                                           : Probe::kFmaPeak;
+    const double figure = history_.medians(c.threads())[at(limit)].value_or(0);
+    const double work = counts_bytes(limit) ? kv_bytes_of(shape) : flop_of(shape);
+    points->push_back({shape.kv_len, median(seconds) * 1e3, figure > 0 ? work / figure * 1e3 : 0});
+  }
+  return {};
+}
+
+std::vector<BenchProbe> Bench::probes() {
+  std::vector<BenchProbe> list;
+  for (const int threads : history_.threads()) {
+    const ProbeFigures medians = history_.medians(threads);
+    const ProbeFacts& facts = probes_.facts(threads);
+    for (const Probe probe : kAllProbes) {
+      BenchProbe& p = list.emplace_back();
+      p.name = name_of(probe);
+      p.threads = threads;
+      p.variant = facts.choices[at(probe)].variant;
+      p.void_reason = below_floor(probe, medians, facts);
+      const auto& figure = medians[at(probe)];
+      if (figure) (counts_bytes(probe) ? p.gbps : p.gflops) = *figure * 1e-9;
+    }
+  }
+  return list;
+}
+
+}  // namespace shadowgraph::bench

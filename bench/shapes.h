@@ -1,0 +1,115 @@
+// Shape: one attention call of the bench as plain data, and the words that rows.inc is written in.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "shadowgraph/dtype.h"
+
+namespace shadowgraph::bench {
+
+enum class Layout : uint8_t { kPanels, kNhd, kMlaLatent };
+
+/// A paged call over a cache in memory that no cache level holds (unless hot), page size 16.
+struct Shape {
+  DType dtype = DType::kF32;  // of q, K, V and out
+  Layout layout = Layout::kPanels;
+  int32_t batch = 1, q_len = 1;           // decode: q_len 1
+  int32_t kv_len = 0;                     // keys of every request, the new ones included
+  std::span<const int32_t> kv_lens = {};  // or of each: then batch and kv_len follow
+  int32_t num_qo_heads = 32, num_kv_heads = 8, head_dim_qk = 128, head_dim_vo = 128;
+  int32_t window_left = -1;
+  bool tree_mask = false;     // the new tokens are a tree, all see the prefix; else causal
+  bool shuffled = true;       // pages lie anywhere in the pool; else one after the other
+  bool hot = false;           // always the same keys, which some cache level holds
+  bool fast_arith = false;    // Arith::kFast
+  std::string_view isa = {};  // empty: the default
+  int threads = 0;            // 0: as many as the run has
+
+  constexpr int32_t kv_len_of(int32_t request) const {
+    return kv_lens.empty() ? kv_len : kv_lens[static_cast<size_t>(request)];
+  }
+  constexpr bool is_decode() const { return q_len == 1 && !tree_mask; }
+
+  // The same with one thing changed.
+  constexpr Shape heads(int32_t qo, int32_t kv) const {
+    Shape s = *this;
+    s.num_qo_heads = qo, s.num_kv_heads = kv;
+    return s;
+  }
+  constexpr Shape dim(int32_t head_dim) const {
+    Shape s = *this;
+    s.head_dim_qk = s.head_dim_vo = head_dim;
+    return s;
+  }
+  constexpr Shape nhd() const {
+    Shape s = *this;
+    s.layout = Layout::kNhd;
+    return s;
+  }
+  constexpr Shape fast() const {
+    Shape s = *this;
+    s.fast_arith = true;
+    return s;
+  }
+  constexpr Shape sequential() const {
+    Shape s = *this;
+    s.shuffled = false;
+    return s;
+  }
+  constexpr Shape in_cache() const {
+    Shape s = *this;
+    s.hot = true;
+    return s;
+  }
+  constexpr Shape window(int32_t left) const {
+    Shape s = *this;
+    s.window_left = left;
+    return s;
+  }
+  constexpr Shape on(std::string_view isa_name) const {
+    Shape s = *this;
+    s.isa = isa_name;
+    return s;
+  }
+  constexpr Shape on_threads(int n) const {
+    Shape s = *this;
+    s.threads = n;
+    return s;
+  }
+};
+
+constexpr Shape decode(DType t, int32_t batch, int32_t kv_len) {
+  return {.dtype = t, .batch = batch, .kv_len = kv_len};
+}
+constexpr Shape prefill(DType t, int32_t n) { return {.dtype = t, .q_len = n, .kv_len = n}; }
+constexpr Shape extend(DType t, int32_t n, int32_t prefix) {
+  return {.dtype = t, .q_len = n, .kv_len = prefix + n};
+}
+/// n draft tokens, each of which sees the prefix and its ancestors.
+constexpr Shape verify_tree(DType t, int32_t n, int32_t prefix) {
+  Shape s = extend(t, n, prefix);
+  s.tree_mask = true;
+  return s;
+}
+constexpr Shape ragged_decode(DType t, std::span<const int32_t> kv_lens) {
+  return {.dtype = t, .batch = static_cast<int32_t>(kv_lens.size()), .kv_lens = kv_lens};
+}
+/// Absorbed: 128 heads over one latent of 512 and 64 rotary dims.
+constexpr Shape mla_decode(DType t, int32_t batch, int32_t kv_len) {
+  Shape s = decode(t, batch, kv_len).heads(128, 1);
+  s.layout = Layout::kMlaLatent, s.head_dim_qk = 576, s.head_dim_vo = 512;
+  return s;
+}
+
+/// What a call of this shape costs, counted as a user would: visible pairs, and the requests' own
+/// keys and values.
+double flop_of(const Shape& shape);
+double kv_bytes_of(const Shape& shape);
+/// First key that some query of a request sees.
+int32_t first_visible(const Shape& shape, int32_t request);
+/// parent[i] < i of draft token i, -1: the prefix. The same tree for the same n.
+int32_t tree_parent(int32_t token);
+
+}  // namespace shadowgraph::bench

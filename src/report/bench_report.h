@@ -1,0 +1,50 @@
+// What the verb `bench` measured, as plain data.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shadowgraph {
+
+/// One row: a shape's speed as a ratio, the median over rounds of each round's own ratio.
+struct BenchRow {
+  std::string shape;  // id
+  std::string text;   // what the row shows
+  std::string of;     // what its speed is divided by: "stream_read", "peer:openblas", "self"
+  std::optional<double> ratio, low, high;  // median, quartiles
+  std::optional<double> goal;
+  bool at_most = false;                // the goal is not to be exceeded
+  bool reached = false;                // never where the row is void or not quiet
+  std::string void_reason;             // why the ratio says nothing; empty: it does
+  double ms = 0;                       // of one call
+  std::optional<double> gbps, gflops;  // KV bytes, visible flop
+  std::string dtype, arith, isa;
+  int threads = 0;
+  int rounds = 0;  // that the medians are of
+  bool quiet = false;
+  std::map<std::string, int> rejected;  // rounds, by reason
+  // In the same rounds, medians: probes in GB/s or GF/s; what else was timed, in ms
+  std::vector<std::pair<std::string, double>> probes, others_ms;
+};
+
+/// A limit of the machine, as the run's threads reach it.
+struct BenchProbe {
+  std::string name;
+  int threads = 0;
+  std::string variant;                 // that is the best here
+  std::optional<double> gbps, gflops;  // median over all rounds
+  std::string void_reason;             // why no row may divide by it
+};
+
+struct BenchReport {
+  std::vector<std::pair<std::string, std::string>> machine;
+  std::vector<BenchProbe> probes;
+  std::vector<BenchRow> rows;
+  std::vector<std::string> plots;  // files written
+};
+
+}  // namespace shadowgraph

@@ -1,0 +1,67 @@
+#include "bench/plots.h"
+
+#include <gtest/gtest.h>
+
+#include "bench/svg.h"
+
+namespace shadowgraph::bench {
+namespace {
+
+size_t count(const std::string& text, std::string_view part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST(Svg, TextFromOutsideStaysText) {
+  EXPECT_EQ(escape_xml("<a b=\"c\">&'\x1b\n"), "&lt;a b=&quot;c&quot;&gt;&amp;&apos;");
+  Svg svg(10, 10, "</title><script>");
+  svg.text(0, 0, "</text><script>", "");
+  svg.circle(0, 0, 1, "", "</title>");
+  const std::string document = svg.str();
+  EXPECT_EQ(document.find("<script"), std::string::npos);
+  EXPECT_EQ(count(document, "</title>"), 2u);
+  EXPECT_TRUE(document.ends_with("</svg>\n"));
+}
+
+BenchRow row(const std::string& id, const std::string& of) {
+  BenchRow r;
+  r.shape = id, r.of = of;
+  r.ratio = 0.5, r.low = 0.4, r.high = 0.6, r.goal = 0.45;
+  r.quiet = r.reached = true;
+  return r;
+}
+
+TEST(SharePlot, ShowsTheRowsThatDivideByALimit) {
+  BenchRow noisy = row("noisy", "stream_read"), nothing = row("nothing", "bf16_peak");
+  noisy.quiet = noisy.reached = false;
+  nothing.ratio = nothing.low = nothing.high = {};
+  nothing.void_reason = "absent";
+  const std::string plot = share_plot({row("good", "fma_peak"), noisy, nothing, row("mine", "self"),
+                                       row("theirs", "peer:openblas")},
+                                      "a <machine>");
+  for (const char* shown : {"good", "noisy", "nothing", "not quiet", "bf16_peak: void",
+                            "0.50 of fma_peak", "a &lt;machine&gt;"})
+    EXPECT_NE(plot.find(shown), std::string::npos) << shown;
+  EXPECT_EQ(plot.find("mine"), std::string::npos);
+  EXPECT_EQ(plot.find("theirs"), std::string::npos);
+}
+
+TEST(TimePlot, HasEveryPointItsLimitAndBothUnits) {
+  const std::string plot = time_plot(
+      "decode", {{"f32", {{128, 0.1, 0.05}, {256, 0.2, 0.1}}}, {"bf16", {{128, 0.05, 0}}}}, "m");
+  EXPECT_EQ(count(plot, "<circle"), 3u);
+  EXPECT_EQ(count(plot, "stroke-dasharray"), 2u);
+  for (const char* shown : {"tokens", "(ms)", "f32", "bf16", "256"})
+    EXPECT_NE(plot.find(shown), std::string::npos) << shown;
+  EXPECT_EQ(plot.find("nan"), std::string::npos);
+  EXPECT_EQ(plot.find("inf"), std::string::npos);
+}
+
+TEST(TimePlot, OfNothingIsStillADocument) {
+  EXPECT_TRUE(time_plot("empty", {}, "").ends_with("</svg>\n"));
+  EXPECT_TRUE(share_plot({}, "").ends_with("</svg>\n"));
+}
+
+}  // namespace
+}  // namespace shadowgraph::bench

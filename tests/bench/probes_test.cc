@@ -1,0 +1,122 @@
+#include "bench/probes.h"
+
+#include <gtest/gtest.h>
+
+#include "bench/team.h"
+
+namespace shadowgraph::bench {
+namespace {
+
+constexpr auto at(Probe p) { return static_cast<size_t>(p); }
+
+/// What two threads of a machine in order measure.
+struct Healthy {
+  ProbeFigures figures;
+  ProbeFacts facts;
+
+  Healthy() {
+    figures[at(Probe::kStreamRead)] = 33e9;
+    figures[at(Probe::kPageGather)] = 30e9;
+    figures[at(Probe::kFmaPeak)] = 230e9;
+    figures[at(Probe::kBf16Peak)] = 460e9;
+    facts.threads = 2;
+    facts.huge_page_share = 1;
+    facts.fma_per_clock = 0.99;
+    for (const Probe p : {Probe::kFmaPeak, Probe::kBf16Peak}) {
+      facts.choices[at(p)].best = 1;
+      facts.choices[at(p)].second = 0.99;
+    }
+  }
+  std::string below(Probe p) const { return below_floor(p, figures, facts); }
+};
+
+TEST(Floors, AMachineInOrderIsAboveThem) {
+  for (const Probe p : kAllProbes) EXPECT_EQ(Healthy().below(p), "") << name_of(p);
+}
+
+TEST(Floors, GatherMustReachFourFifthsOfTheStreamOnTwoThreads) {
+  Healthy m;
+  m.figures[at(Probe::kPageGather)] = 26e9;
+  EXPECT_NE(m.below(Probe::kPageGather), "");
+  EXPECT_EQ(m.below(Probe::kStreamRead), "");
+  m.facts.threads = 1;
+  EXPECT_EQ(m.below(Probe::kPageGather), "");
+  m.figures[at(Probe::kPageGather)] = 16e9;
+  EXPECT_NE(m.below(Probe::kPageGather), "");
+}
+
+TEST(Floors, AStreamMustBeInHugePagesAndNoSlowerThanTheGather) {
+  Healthy m;
+  m.facts.huge_page_share = 0.5;
+  EXPECT_NE(m.below(Probe::kStreamRead), "");
+  m = Healthy();
+  m.figures[at(Probe::kStreamRead)] = 29e9;
+  EXPECT_NE(m.below(Probe::kStreamRead), "");
+}
+
+TEST(Floors, APeakIsAWholeNumberOfOperationsAClockThatTwoUnrollsReach) {
+  for (const double per_clock : {0.9, 1.5, 0.5}) {
+    Healthy m;
+    m.facts.fma_per_clock = per_clock;
+    EXPECT_NE(m.below(Probe::kFmaPeak), "") << per_clock;
+  }
+  for (const double per_clock : {0.0, 0.97, 1.0, 1.93, 2.0}) {
+    Healthy m;
+    m.facts.fma_per_clock = per_clock;
+    EXPECT_EQ(m.below(Probe::kFmaPeak), "") << per_clock;
+  }
+  for (const Probe p : {Probe::kFmaPeak, Probe::kBf16Peak}) {
+    Healthy m;
+    m.facts.choices[at(p)].second = 0.9;
+    EXPECT_NE(m.below(p), "");
+  }
+}
+
+TEST(Floors, ADotProductIsNoSlowerThanMultiplyAdd) {
+  Healthy m;
+  m.figures[at(Probe::kBf16Peak)] = 200e9;
+  EXPECT_NE(m.below(Probe::kBf16Peak), "");
+}
+
+TEST(Floors, WhatAProcessorDoesNotHaveIsSaid) {
+  Healthy m;
+  m.facts.choices[at(Probe::kBf16Peak)].absent = "this processor has no bf16 dot product";
+  EXPECT_EQ(m.below(Probe::kBf16Peak), "this processor has no bf16 dot product");
+}
+
+TEST(Probes, MeasureWhatTheProcessorHas) {
+  Probes probes(1, int64_t{8} << 20);
+  const ProbeFacts& facts = probes.facts(1);
+  const ProbeFigures figures = probes.measure(1);
+  for (const Probe p : kAllProbes) {
+    SCOPED_TRACE(name_of(p));
+    const ProbeChoice& choice = facts.choices[at(p)];
+    EXPECT_EQ(figures[at(p)].has_value(), choice.absent.empty());
+    EXPECT_NE(choice.variant.empty(), choice.absent.empty());
+    EXPECT_TRUE(!figures[at(p)] || *figures[at(p)] > 0);
+    EXPECT_GE(choice.best, choice.second);
+  }
+}
+
+TEST(Team, EveryThreadRunsOnceAndTheTimeCoversTheSlowest) {
+  std::array<int, 2> ran{};
+  const double seconds = time_team(2, [&](int thread) {
+    ++ran[static_cast<size_t>(thread)];
+    const double end = now() + (thread == 0 ? 0.02 : 0);
+    while (now() < end) continue;
+  });
+  EXPECT_EQ(ran[0], 1);
+  EXPECT_LE(ran[1], 1);  // without OpenMP there is one thread
+  EXPECT_GE(seconds, 0.02);
+}
+
+TEST(Team, EveryCpuIsListedOnce) {
+  std::vector<int> sorted = cpus();
+  std::sort(sorted.begin(), sorted.end());
+  EXPECT_EQ(std::adjacent_find(sorted.begin(), sorted.end()), sorted.end());
+  EXPECT_GE(num_cores(), 1);
+  EXPECT_LE(num_cores(), static_cast<int>(sorted.size()));
+}
+
+}  // namespace
+}  // namespace shadowgraph::bench

@@ -1,0 +1,113 @@
+"""Laws of the verb `bench`: what it says, not how fast anything is. Usage: bench_test.py BINARY."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree
+
+BINARY = ""
+CLEAN, FINDINGS, USAGE = 0, 1, 2
+# A small one, so that this takes no time where sanitizers make everything slow.
+ROW = "decode_bf16_b1_4k_t1"
+
+
+def run(*args, env=None):
+    done = subprocess.run([BINARY, "bench", *args], stdin=subprocess.DEVNULL, capture_output=True, timeout=500,
+                          text=True, env={**os.environ, **(env or {})})
+    return done.returncode, done.stdout, done.stderr
+
+
+def report_of(*args, env=None):
+    code, out, err = run(*args, "--format", "json", env=env)
+    assert code == CLEAN, err
+    return json.loads(out)
+
+
+class Bench(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def test_a_row_has_the_keys_of_the_contract(self):
+        report = report_of("--rows", ROW, "--rounds", "1")
+        self.assertEqual((report["schema"], report["verb"]), ("shadowgraph.report/1", "bench"))
+        self.assertEqual((report["ok"], report["summary"]["cases"]), (True, 1))
+        row, = report["bench"]
+        for key, kind in {"shape": str, "ratio": float, "of": str, "ms": float, "gbps": float, "gflops": float,
+                          "rounds": int, "quiet": bool, "goal": float, "goal_is": str, "reached": bool, "low": float,
+                          "high": float, "threads": int, "dtype": str, "arith": str, "isa": str, "text": str,
+                          "probes": dict}.items():
+            self.assertIsInstance(row[key], kind, key)
+        self.assertEqual((row["shape"], row["of"], row["threads"], row["goal"]), (ROW, "page_gather", 1, 1.0))
+        self.assertLessEqual(row["low"], row["ratio"])
+        self.assertLessEqual(row["ratio"], row["high"])
+        self.assertGreater(row["ms"], 0)
+        self.assertTrue(report["machine"]["cpu"])
+        self.assertTrue(report["machine"]["OMP_WAIT_POLICY"])
+
+    def test_one_round_is_never_quiet_and_no_goal_is_reached_by_it(self):
+        row, = report_of("--rows", ROW, "--rounds", "1")["bench"]
+        self.assertEqual((row["quiet"], row["reached"]), (False, False))
+        text = run("--rows", ROW, "--rounds", "1")[1]
+        self.assertRegex(text, f"NOT QUIET, no figure to keep.*: {ROW}\n")
+        self.assertTrue(text.splitlines()[-1].startswith("clean: 1 case judged"))
+
+    def test_every_probe_has_a_figure_or_a_reason(self):
+        probes = report_of("--rows", ROW, "--rounds", "1", "--threads", "1")["probes"]
+        self.assertLessEqual({"stream_read", "page_gather", "fma_peak", "bf16_peak", "amx_peak"}, set(probes))
+        for name, probe in probes.items():
+            self.assertTrue("gbps" in probe or "gflops" in probe or probe["void"], name)
+
+    def test_what_this_machine_cannot_run_is_void_and_says_why(self):
+        # Without the instruction there is no peak to divide by, and no other tier to compare with.
+        report = report_of("--rows", "prefill_bf16_fast_512", "--rounds", "1", "--isa", "generic")
+        row, = report["bench"]
+        self.assertEqual(row["isa"], "generic")
+        if "void" in row:
+            self.assertTrue(row["void"])
+            self.assertFalse(row["reached"])
+
+    def test_a_row_that_does_not_exist_is_refused_with_the_nearest(self):
+        code, out, err = run("--rows", "decode_f32_b1_4")
+        self.assertEqual((code, out), (USAGE, ""))
+        self.assertIn("decode_f32_b1_4k", err)
+        for args in (("--rounds", "0"), ("--rounds", "x"), ("--plot", os.path.join(self.folder, "none")),
+                     ("--rows", "decode*,zebra")):
+            code, out, err = run(*args)
+            self.assertEqual((code, out), (USAGE, ""), args)
+            self.assertIn(args[0], err)
+
+    def test_the_list_has_every_row_with_its_goal(self):
+        items = json.loads(run("--list", "--format", "json")[1])["items"]
+        rows = {item["row"]: item for item in items}
+        self.assertEqual(rows["prefill_f32_2048_vs_openblas"]["of"], "peer:openblas")
+        self.assertEqual(rows["ragged_f32"]["goal"], "<= 1.15")
+        for item in items:
+            self.assertTrue(item["what"])
+
+    def test_ctrl_c_ends_with_what_there_is(self):
+        process = subprocess.Popen([BINARY, "bench", "--rounds", "1000", "--format", "json"], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        time.sleep(10)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=300)
+        report = json.loads(out)
+        self.assertEqual((process.returncode, report["interrupted"]), (CLEAN, True))
+        self.assertLessEqual(len(report["bench"]), 2)
+
+    def test_a_full_output_is_said(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([BINARY, "bench", "--list"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("cannot write", done.stderr)
+
+
+if __name__ == "__main__":
+    BINARY = os.path.abspath(sys.argv[1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])

@@ -1,0 +1,168 @@
+// bench: a short roofline summary, one line a shape.
+#include <filesystem>
+#include <memory>
+
+#include "bench/machine.h"
+#include "bench/plots.h"
+#include "bench/run_rows.h"
+#include "bench/team.h"
+#include "cli.h"
+#include "io/file.h"
+
+namespace shadowgraph::cli {
+namespace {
+
+using bench::Bench;
+using bench::Row;
+
+struct Options {
+  Common common;
+  std::vector<std::string> rows = {"all"};
+  int rounds = 7;
+  std::string plot;  // a folder; empty: none
+  bool list = false;
+};
+
+constexpr char kExamples[] =
+    "  shadowgraph bench                             every row, two or three minutes\n"
+    "  shadowgraph bench --rows 'decode_*,prefill_f32_2048'\n"
+    "  shadowgraph bench --list                      the rows and what they show\n"
+    "  shadowgraph bench --format json --output bench.json --plot plots\n"
+    "A row is one call's speed over a limit of this machine, a peer, or itself: the probes, the "
+    "engine and the peer run\n"
+    "in turn in every round, the ratio is taken within the round, and the row is the median over "
+    "rounds. A round in\n"
+    "which somebody else had the processor does not count; a row with fewer than 5 quiet rounds "
+    "says so, and its\n"
+    "figure is not to be kept. A probe below its own floor makes its rows void. Every result is "
+    "held against the\n"
+    "float64 oracle before it is timed: a wrong one is a finding (exit 1). A goal that is missed "
+    "is no finding.\n"
+    "Let nothing else run meanwhile. docs/performance.md says how to read the figures.";
+
+Listing row_list() {
+  Listing listing{"bench rows", {"row", "of", "goal", "what"}, {}};
+  for (const Row& row : bench::rows()) {
+    const std::string goal =
+        row.of.goal > 0 ? fmt::format("{} {:.2f}", row.at_most() ? "<=" : ">=", row.of.goal) : "-";
+    listing.rows.push_back({std::string(row.id), row.of_name(), goal, std::string(row.text)});
+  }
+  return listing;
+}
+
+std::vector<const Row*> chosen_rows(const Options& options) {
+  std::string unknown;
+  auto rows = bench::select_rows(options.rows, &unknown);
+  if (!rows.empty()) return rows;
+  std::vector<std::string> names;
+  for (const Row& row : bench::rows()) names.emplace_back(row.id);
+  const auto meant = nearest(unknown, names);
+  throw UsageError(fmt::format("--rows: no row is called '{}'{}; see `shadowgraph bench --list`",
+                               unknown, meant.empty() ? "" : ", did you mean " + meant[0] + "?"));
+}
+
+/// Said before the work, not after it.
+void check_folder(const std::string& folder) {
+  std::error_code error;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
+    throw UsageError("--plot: there is no folder " + folder);
+}
+
+std::string machine_line(const BenchReport& report, int threads) {
+  std::string cpu;
+  for (const auto& [what, value] : report.machine) {
+    if (what == "cpu") cpu = value;
+  }
+  return fmt::format("{}, {} threads, {}", cpu, threads, current_isa());
+}
+
+void write_plot(const std::filesystem::path& path, const std::string& document,
+                BenchReport* report) {
+  const Status status = write_file(path.string(), std::as_bytes(std::span(document)));
+  if (!status.ok()) throw OutputError(status.to_string());
+  report->plots.push_back(path.string());
+}
+
+/// Times the series and writes all plots.
+void plot(Bench& bench, const Options& options, Progress& progress, Report* report) {
+  const std::filesystem::path folder = options.plot;
+  const std::string machine = machine_line(*report->bench, report->threads);
+  std::map<std::string, std::vector<bench::Curve>> panels;
+  for (const bench::Series& series : bench::series()) {
+    if (bench.stopped()) break;
+    bench::Curve curve{std::string(series.name), {}};
+    const Status status = bench.run(series, &curve.points);
+    for (const Finding& f : status.findings()) report->findings.push_back(f);
+    panels[std::string(series.panel)].push_back(std::move(curve));
+    progress.update(1, report->cases, std::ssize(report->findings));
+  }
+  write_plot(folder / "share_of_limit.svg", bench::share_plot(report->bench->rows, machine),
+             &*report->bench);
+  for (const auto& [title, curves] : panels) {
+    const std::string name = title.substr(0, title.find(',')) + "_time.svg";
+    write_plot(folder / name, bench::time_plot("Time against length: " + title, curves, machine),
+               &*report->bench);
+  }
+}
+
+int run(Options& options) {
+  apply(options.common);
+  if (options.list) return finish(row_list(), options.common);
+  const auto rows = chosen_rows(options);
+  check_folder(options.plot);
+  const auto start = std::chrono::steady_clock::now();
+  catch_interrupts();
+  Report report = start_report("bench", options.common);
+  // More threads than processors measure the scheduler.
+  report.threads =
+      std::min({report.threads, static_cast<int>(bench::cpus().size()), bench::most_threads()});
+  report.bench.emplace().machine = bench::describe_machine();
+  {
+    Progress progress(options.common, "rows");
+    Bench bench({.rounds = options.rounds,
+                 .threads = report.threads,
+                 .seed = options.common.seed,
+                 .arith = options.common.arith,
+                 .stop = &interrupted()});
+    for (const Row* row : rows) {
+      if (interrupted()) break;
+      const Status status = bench.run(*row, &*report.bench);
+      for (const Finding& f : status.findings()) report.findings.push_back(f);
+      ++report.cases;
+      progress.update(static_cast<double>(report.cases) / static_cast<double>(rows.size()),
+                      report.cases, std::ssize(report.findings));
+    }
+    if (!options.plot.empty()) plot(bench, options, progress, &report);
+    report.bench->probes = bench.probes();
+  }
+  report.interrupted = interrupted();
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return finish(report, options.common);
+}
+
+}  // namespace
+
+Verb add_bench(CLI::App& app) {
+  CLI::App& command = add_command(
+      app, "bench", "Measure the engine against this machine's limits, and against peers.",
+      kExamples);
+  auto options = std::make_shared<Options>();
+  command.add_option("--rows", options->rows, "Rows by id, * standing for any text (default all)")
+      ->type_name("ID[,ID]")
+      ->delimiter(',');
+  add_number(command, "--rounds", options->rounds, 1, 1000,
+             "Quiet rounds wanted of each row (default 7); up to three times as many are tried");
+  command
+      .add_option(
+          "--plot", options->plot,
+          "Also write plots (SVG) into this folder: share of the limit, time against length")
+      ->type_name("DIR");
+  command.add_flag("--list", options->list, "List the rows instead");
+  add_number(command, "--max-findings", options->common.max_findings, size_t{0},
+             std::numeric_limits<size_t>::max(),
+             "List at most N findings; all are looked for and counted (default 100)");
+  add_common_options(command, options->common);
+  return {&command, [options] { return run(*options); }};
+}
+
+}  // namespace shadowgraph::cli
