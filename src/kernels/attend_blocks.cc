@@ -31,7 +31,7 @@ int64_t thread_bytes(const CallShape& s) {
   return round_up(bytes, kMemoryPage);
 }
 
-/// Pieces of one cut block and KV head that are not done.
+/// Pieces of one cut block and unit that are not done.
 struct alignas(kCacheLine) Countdown {
   explicit Countdown(int32_t pieces) : left(pieces) {}
   std::atomic<int32_t> left;
@@ -40,8 +40,8 @@ struct alignas(kCacheLine) Countdown {
 /// Of threads, and of cut blocks.
 int64_t state_bytes(const CallShape& s, int64_t cuts, int64_t states) {
   return kMemoryPage + saturating_bytes(s.threads, thread_bytes(s)) +
-         saturating_bytes(cuts, s.kv_heads * int64_t{sizeof(Countdown)}) +
-         saturating_bytes(saturating_bytes(states, s.kv_heads), state_floats(s) * int64_t{4});
+         saturating_bytes(cuts, s.units * int64_t{sizeof(Countdown)}) +
+         saturating_bytes(saturating_bytes(states, s.units), state_floats(s) * int64_t{4});
 }
 
 RowStates state_at(const CallShape& s, float* memory) {
@@ -65,14 +65,14 @@ struct Room {
   }
 };
 
-/// A block, for one KV head.
+/// A block, for one unit.
 struct Block {
   const RequestView& request;
   Piece piece;
-  int32_t kv_head, tokens;
+  int32_t unit, tokens;
   KvRange keys;
 
-  int32_t rows(const CallShape& s) const { return tokens * s.group; }
+  int32_t rows(const CallShape& s) const { return tokens * s.heads; }
   KvRange keys_of(int64_t split) const {
     return {static_cast<int32_t>(std::max<int64_t>(keys.begin, split * kSplit)),
             static_cast<int32_t>(std::min<int64_t>(keys.end, (split + 1) * kSplit))};
@@ -86,14 +86,14 @@ class Run {
       : p_(p),
         shape_(shape),
         list_(list),
-        items_(static_cast<int64_t>(list.entries.size()) * shape.kv_heads) {
+        items_(static_cast<int64_t>(list.entries.size()) * shape.units) {
     const auto cuts = static_cast<int64_t>(list.cuts.size());
-    left_ = scratch.take<Countdown>(cuts * shape.kv_heads);
+    left_ = scratch.take<Countdown>(cuts * shape.units);
     for (size_t i = 0; i < left_.size(); ++i) {
-      const auto cut = i / static_cast<size_t>(shape.kv_heads);
+      const auto cut = i / static_cast<size_t>(shape.units);
       std::construct_at(&left_[i], list.cuts[cut].pieces);
     }
-    kept_ = scratch.take<float>(list.states * shape.kv_heads * state_floats(shape)).data();
+    kept_ = scratch.take<float>(list.states * shape.units * state_floats(shape)).data();
     threads_ = scratch.rest(kMemoryPage);
   }
 
@@ -107,15 +107,17 @@ class Run {
 
  private:
   const WorkList::Entry& entry(int64_t item) const {
-    return list_.entries[static_cast<size_t>(item / shape_.kv_heads)];
+    return list_.entries[static_cast<size_t>(item / shape_.units)];
   }
   Block block_of(int64_t item) const {
     const Piece& piece = entry(item).piece;
     const RequestView& r = p_.requests[static_cast<size_t>(piece.request)];
-    return {r, piece, static_cast<int32_t>(item % shape_.kv_heads),
+    return {r, piece, static_cast<int32_t>(item % shape_.units),
             std::min(shape_.block.tokens, r.q_len - piece.q_begin),
             block_keys(p_, shape_.block, piece.request, piece.q_begin).keys};
   }
+
+  int32_t first_head(const Block& b) const { return b.unit * shape_.unit_heads; }
 
   void run_piece(const Room& room, int64_t item) {
     const Block b = block_of(item);
@@ -123,13 +125,14 @@ class Run {
     for (int32_t t = 0; t < b.tokens; ++t)
       room.masks[static_cast<size_t>(t)] = row_mask(p_, piece.request, piece.q_begin + t);
     AttendUnit unit =
-        make_unit(p_, b.request, b.kv_head, piece.q_begin, b.tokens, room.masks.data());
+        make_unit(p_, b.request, first_head(b), piece.q_begin, b.tokens, room.masks.data());
+    unit.heads = shape_.unit_heads;
     unit.tile = shape_.block.tile;
     unit.scratch = room.scratch;
     const int32_t cut = entry(item).cut;
     for (int32_t split = piece.split_begin; split < piece.split_end; ++split) {
       const bool first = split == piece.split_begin;
-      const RowStates to = cut >= 0 ? kept(cut, b.kv_head, split) : first ? room.into : room.part;
+      const RowStates to = cut >= 0 ? kept(cut, b.unit, split) : first ? room.into : room.part;
       const KvRange keys = b.keys_of(split);
       unit.begin = keys.begin, unit.end = keys.end;
       unit.m = to.m, unit.d = to.d, unit.o = to.o;
@@ -157,7 +160,11 @@ class Run {
 
   KvAhead ahead(const Block& b, int64_t split) const {
     const KvRange keys = b.keys_of(split);
-    return {keys_at(p_, b.request, b.kv_head), b.request.page_ids, p_.page_size, keys.begin,
+    return {keys_at(p_, b.request, first_head(b)),
+            values_at(p_, b.request, first_head(b)),
+            b.request.page_ids,
+            p_.page_size,
+            keys.begin,
             keys.end};
   }
   /// Of the item that is handed out next, perhaps to this thread.
@@ -167,25 +174,25 @@ class Run {
     return b.piece.split_begin < b.piece.split_end ? ahead(b, b.piece.split_begin) : KvAhead{};
   }
 
-  RowStates kept(int32_t cut, int32_t kv_head, int64_t split) const {
+  RowStates kept(int32_t cut, int32_t unit, int64_t split) const {
     const WorkList::Cut& c = list_.cuts[static_cast<size_t>(cut)];
     const int64_t at =
-        c.first_state * shape_.kv_heads + int64_t{kv_head} * c.splits + split - c.split_begin;
+        c.first_state * shape_.units + int64_t{unit} * c.splits + split - c.split_begin;
     return state_at(shape_, kept_ + at * state_floats(shape_));
   }
   /// The last thread to come sees what all others have stored.
   void finish_cut(const Block& b, int32_t cut) {
     const WorkList::Cut& c = list_.cuts[static_cast<size_t>(cut)];
-    auto& left = left_[static_cast<size_t>(cut * int64_t{shape_.kv_heads} + b.kv_head)].left;
+    auto& left = left_[static_cast<size_t>(cut * int64_t{shape_.units} + b.unit)].left;
     if (left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    const RowStates into = kept(cut, b.kv_head, c.split_begin);
-    for (int32_t i = 1; i < c.splits; ++i) fold(b, into, kept(cut, b.kv_head, c.split_begin + i));
+    const RowStates into = kept(cut, b.unit, c.split_begin);
+    for (int32_t i = 1; i < c.splits; ++i) fold(b, into, kept(cut, b.unit, c.split_begin + i));
     finish_rows(b, into);
   }
   void finish_rows(const Block& b, const RowStates& states) const {
     for (int32_t r = 0; r < b.rows(shape_); ++r) {
-      const int64_t row = b.request.q_begin + b.piece.q_begin + r / shape_.group;
-      finish_row(p_, row, b.kv_head * shape_.group + r % shape_.group, {states.m[r], states.d[r]},
+      const int64_t row = b.request.q_begin + b.piece.q_begin + r / shape_.heads;
+      finish_row(p_, row, b.unit * shape_.heads + r % shape_.heads, {states.m[r], states.d[r]},
                  states.o + r * state_width(shape_));
     }
   }
@@ -193,9 +200,9 @@ class Run {
   const Problem& p_;
   const CallShape& shape_;
   const WorkList& list_;
-  const int64_t items_;        // pieces, each for every KV head
-  std::span<Countdown> left_;  // [cuts, kv_heads]
-  float* kept_;                // split states of cuts: [kv_heads, splits] of each
+  const int64_t items_;        // pieces, each for every unit
+  std::span<Countdown> left_;  // [cuts, units]
+  float* kept_;                // split states of cuts: [units, splits] of each
   std::byte* threads_;
   alignas(kCacheLine) std::atomic<int64_t> next_ = 0;
 };
@@ -225,13 +232,19 @@ CallShape shape_of_layer(const AttentionParams& p, const CallOptions& options, i
   CallShape s;
   s.batch = std::clamp<int64_t>(batch, 0, kMost);
   s.total_q = std::clamp<int64_t>(total_q, 0, kMost);
-  s.kv_heads = std::max(p.num_kv_heads, 1);
-  s.group = std::max(p.num_qo_heads / s.kv_heads, 1);
+  s.units = std::max(p.num_kv_heads, 1);
+  s.heads = std::max(p.num_qo_heads / s.units, 1);
   s.head_dim_qk = std::clamp(p.head_dim_qk, 1, kLargestHeadDim);
   s.head_dim_vo = std::clamp(p.head_dim_vo, 1, kLargestHeadDim);
   s.threads = team_size(options.num_threads, kMost);
-  s.block = prefill_blocks(s.group);
+  s.block = prefill_blocks(s.heads);
   return s;
+}
+
+/// Do the rows of a token's heads lie side by side, so that memory wants them read together?
+bool interleaves_heads(const KvCache& cache) {
+  const KvPlane& k = cache.k;
+  return k.order == KvOrder::kStrided && k.head_stride < k.token_stride;
 }
 
 }  // namespace
@@ -240,7 +253,10 @@ CallShape call_shape(const PagedAttention& call) {
   const int64_t batch = call.pages.batch();
   const bool decode = call.cu_seqlens_q.empty(), dense = call.pages.form == PageTable::Form::kDense;
   CallShape s = shape_of_layer(call.params, call.options, batch, decode ? batch : call.q.shape[0]);
-  if (decode) s.block = kDecodeBlocks;
+  if (decode) {
+    s.block = kDecodeBlocks;
+    if (interleaves_heads(call.cache)) s.join_heads(std::max(1, kMostUnitRows / s.heads));
+  }
   const auto ids = static_cast<int64_t>(call.pages.kv_indices.size());
   s.most_keys = most_keys_of(dense ? call.pages.max_pages : ids, call.cache.page_size);
   return s;

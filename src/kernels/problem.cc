@@ -83,6 +83,10 @@ KvTokens keys_at(const Problem& p, const RequestView& r, int32_t kv_head) {
   return advanced(p.k, kv_head * p.k_head_stride + r.first_token * p.k.token_stride);
 }
 
+KvTokens values_at(const Problem& p, const RequestView& r, int32_t kv_head) {
+  return advanced(p.v, kv_head * p.v_head_stride + r.first_token * p.v.token_stride);
+}
+
 AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, int32_t q_begin,
                      int32_t tokens, const RowMask* masks) {
   AttendUnit u;
@@ -93,7 +97,9 @@ AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, in
   u.tokens = tokens;
   u.group = p.group();
   u.k = keys_at(p, r, kv_head);
-  u.v = advanced(p.v, kv_head * p.v_head_stride + r.first_token * p.v.token_stride);
+  u.v = values_at(p, r, kv_head);
+  u.k_head_stride = p.k_head_stride;
+  u.v_head_stride = p.v_head_stride;
   u.page_ids = r.page_ids;
   u.page_size = p.page_size;
   u.masks = masks;

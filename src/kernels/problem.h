@@ -41,8 +41,9 @@ struct Problem {
 Problem make_problem(const PagedAttention& call);
 Problem make_problem(const RaggedAttention& call);
 
-/// K of a request and KV head.
+/// K, and V, of a request and KV head.
 KvTokens keys_at(const Problem& p, const RequestView& r, int32_t kv_head);
+KvTokens values_at(const Problem& p, const RequestView& r, int32_t kv_head);
 /// Tokens [q_begin, q_begin + tokens) of a request, for one KV head; keys, tile, results and
 /// scratch are left to the caller. masks has `tokens` rows.
 AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, int32_t q_begin,

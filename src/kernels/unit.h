@@ -31,7 +31,7 @@ struct KvTokens {
   // i8: token t's elements times scales[page * scale_page_stride + t % page_size *
   // scale_token_stride], else null
   const float* scales = nullptr;
-  int64_t scale_page_stride = 0, scale_token_stride = 0;
+  int64_t scale_page_stride = 0, scale_token_stride = 0, scale_head_stride = 0;
 };
 
 /// Element at which a token starts, from kv.data; of panels, the token's panel.
@@ -46,7 +46,7 @@ constexpr int64_t token_offset(const KvTokens& kv, const int32_t* page_ids, int3
 /// Keys that a thread reads next: what a unit may ask the memory for while it still computes. A
 /// hint; empty where begin == end.
 struct KvAhead {
-  KvTokens k;
+  KvTokens k, v;
   const int32_t* page_ids = nullptr;
   int32_t page_size = 1;
   int32_t begin = 0, end = 0;
@@ -59,17 +59,18 @@ struct RowMask {
   int64_t first_pair = 0;
 };
 
-/// Attention of a block of queries of one request and KV head over a range of its keys: the online
-/// softmax of each row. Row r is query token r / group, query head r % group of the KV head's
-/// group.
+/// Attention of a block of queries of one request over a range of its keys, for one KV head or
+/// several neighbours: the online softmax of each row. Row r belongs to KV head r / (tokens group);
+/// in it, row i is query token i / group, query head i % group of the head's group.
 struct AttendUnit {
   // Element (token, head, dim) at token * q_token_stride + head * q_head_stride + dim
   const std::byte* q = nullptr;
   DType q_dtype = DType::kF32;
   int64_t q_token_stride = 0, q_head_stride = 0;
-  int32_t tokens = 0, group = 0;
+  int32_t tokens = 0, group = 0, heads = 1;
 
-  KvTokens k, v;
+  KvTokens k, v;                                 // of the first head
+  int64_t k_head_stride = 0, v_head_stride = 0;  // elements
   const int32_t* page_ids = nullptr;
   int32_t page_size = 0;
 

@@ -56,7 +56,7 @@ double list_blocks(const Problem& p, const BlockShape& shape, std::span<PlannedB
 
 /// Cuts blocks that are more than a thread should do at once.
 void cut(std::span<PlannedBlock> blocks, double total, const CallShape& shape) {
-  const double share = total * shape.kv_heads / (kPiecesPerThread * shape.threads);
+  const double share = total * shape.units / (kPiecesPerThread * shape.threads);
   int64_t spare = shape.most_cuts();
   for (PlannedBlock& b : blocks) {
     const int64_t splits = b.all.split_end - b.all.split_begin;
@@ -199,9 +199,17 @@ int64_t CallShape::most_blocks() const {
   return total_q / block.tokens + (block.tokens > 1 ? std::min(batch, total_q) : 0);
 }
 
+void CallShape::join_heads(int32_t most) {
+  int32_t joined = std::min(most, units);
+  while (units % joined != 0) --joined;
+  unit_heads = joined;
+  units /= joined;
+  heads *= joined;
+}
+
 int64_t CallShape::most_cuts(int planned_threads) const {
   if (planned_threads <= 1) return 0;
-  return int64_t{kPiecesPerThread} * planned_threads / kv_heads + 1;
+  return int64_t{kPiecesPerThread} * planned_threads / units + 1;
 }
 
 BlockKeys block_keys(const Problem& p, const BlockShape& shape, int32_t request, int32_t q_begin) {

@@ -24,6 +24,7 @@ namespace shadowgraph {
 
 inline constexpr int32_t kSplit = 512;  // keys
 inline constexpr int32_t kPiecesPerThread = 4;
+inline constexpr int32_t kMostUnitRows = 128;  // of KV heads that are joined in one unit
 
 struct BlockShape {
   int32_t tokens;  // of a block, at most
@@ -44,17 +45,23 @@ inline constexpr int32_t kPlanMagic = 0x31504753;  // "SGP1"
 struct CallShape {
   int64_t batch = 0, total_q = 0;
   int64_t most_keys = 0;  // of a request
-  int32_t kv_heads = 1, group = 1, head_dim_qk = 1, head_dim_vo = 1;
+  // KV heads are computed one by one, or unit_heads of them in turn, tile by tile: then `units` of
+  // these make up all KV heads, and `heads` are the query heads of a unit
+  int32_t units = 1, heads = 1, unit_heads = 1;
+  int32_t head_dim_qk = 1, head_dim_vo = 1;
   int threads = 1;
   BlockShape block{1, kSplit};
 
-  /// Of one KV head.
+  /// Joins as many KV heads as divide evenly, at most so many.
+  void join_heads(int32_t most);
+
+  /// Of one unit.
   int64_t most_blocks() const;
   /// Pieces beyond one for each block.
   int64_t most_cuts() const { return most_cuts(threads); }
   int64_t most_cuts(int planned_threads) const;
   int64_t plan_size() const { return kPlanHeader + 4 * (most_blocks() + most_cuts()); }
-  int64_t rows() const { return int64_t{block.tokens} * group; }
+  int64_t rows() const { return int64_t{block.tokens} * heads; }
 };
 
 /// The keys of a block, and its splits.

@@ -227,9 +227,11 @@ INSTANTIATE_TEST_SUITE_P(Kernels, WorkLists,
 
 // How the work is cut.
 
-Pieces plan_of(std::vector<std::pair<int32_t, int32_t>> requests, int32_t kv_heads, int threads) {
+Pieces plan_of(std::vector<std::pair<int32_t, int32_t>> requests, int32_t kv_heads, int threads,
+               bool panels = true) {
   SmallShape shape{.requests = std::move(requests), .qo_heads = 8, .kv_heads = kv_heads};
   shape.page_size = 256;
+  shape.panels = panels;
   PlannedAttention a(CaseKernel::kDecodePaged, shape);
   return PlannedAttention::pieces(a.plan(threads));
 }
@@ -256,6 +258,11 @@ TEST(WorkList, ALongRowIsCutAcrossThreads) {
 TEST(WorkList, HeadsAreItemsToo) {
   EXPECT_EQ(plan_of({{1, 16384}}, 8, 2).size(), 1u);
   EXPECT_EQ(plan_of({{1, 16384}}, 8, 4).size(), 2u);
+}
+
+TEST(WorkList, HeadsWhoseRowsLieSideBySideAreOneItem) {
+  EXPECT_EQ(plan_of({{1, 16384}}, 8, 2, false).size(), 8u);
+  EXPECT_EQ(plan_of({{1, 16384}}, 8, 4, false).size(), 16u);
 }
 
 TEST(WorkList, NothingIsCutForOneThreadOrWithinASplit) {

@@ -58,12 +58,16 @@ struct ExactArithmetic {
   }
 };
 
+/// Rows of one KV head.
+int64_t head_rows(const AttendUnit& u) { return int64_t{u.tokens} * u.group; }
+int64_t token_of_row(const AttendUnit& u, int64_t r) { return r % head_rows(u) / u.group; }
+
 /// Rows from r on that make one strip. Whole tokens' groups, where they fit, end at one key each;
 /// registers that only a full strip fills (kFullStrips) weigh more. Else equal parts of a group.
 int64_t strip_rows(const AttendUnit& u, int64_t r) {
-  const int64_t rows = int64_t{u.tokens} * u.group;
+  const int64_t left = head_rows(u) - r % head_rows(u);
   const int64_t whole = kFullStrips ? kStripRows : kStripRows / u.group * u.group;
-  if (u.group <= kStripRows) return smaller(rows - r, whole);
+  if (u.group <= kStripRows) return smaller(left, whole);
   const int64_t parts = (u.group + kStripRows - 1) / kStripRows;
   const int64_t small = u.group / parts, large = u.group % parts, at = r % u.group;
   return at < large * (small + 1) ? small + 1 : small;
@@ -112,7 +116,7 @@ struct StripTile {
 
 /// Of the part of the row's range in the tile, as absolute positions.
 KvBounds row_keys(const AttendUnit& u, int64_t r, int64_t tile) {
-  const RowMask& mask = u.masks[r / u.group];
+  const RowMask& mask = u.masks[token_of_row(u, r)];
   return {larger(larger(mask.begin, u.begin), tile),
           smaller(smaller(mask.end, u.end), tile + u.tile)};
 }
@@ -120,7 +124,7 @@ KvBounds row_keys(const AttendUnit& u, int64_t r, int64_t tile) {
 RowMask clipped(const AttendUnit& u, int64_t r, int64_t tile) {
   const KvBounds keys = row_keys(u, r, tile);
   return {static_cast<int32_t>(keys.begin), static_cast<int32_t>(larger(keys.begin, keys.end)),
-          u.masks[r / u.group].first_pair};
+          u.masks[token_of_row(u, r)].first_pair};
 }
 
 /// o = o * factor, lane sums likewise.
@@ -294,13 +298,14 @@ constexpr std::array<InterleaveFn, sizeof...(R) + 1> interleave_code(
 constexpr auto kInterleave = interleave_code(std::make_integer_sequence<int, kStripRows>{});
 
 const std::byte* q_row(const AttendUnit& u, int64_t r) {
-  const int64_t element = r / u.group * u.q_token_stride + r % u.group * u.q_head_stride;
+  const int64_t head = r / head_rows(u) * u.group + r % u.group;
+  const int64_t element = token_of_row(u, r) * u.q_token_stride + head * u.q_head_stride;
   return u.q + element * static_cast<int64_t>(size_of(u.q_dtype));
 }
 
 template <class Arithmetic>
 void begin_rows(const AttendUnit& u, const AttendScratch& at) {
-  const int64_t rows = int64_t{u.tokens} * u.group, width = round_up(u.k.head_dim, kPanel);
+  const int64_t rows = u.heads * head_rows(u), width = round_up(u.k.head_dim, kPanel);
   const int64_t bytes = u.k.head_dim * static_cast<int64_t>(size_of(u.q_dtype));
   for (int64_t r = 0; r < rows; ++r) prefetch_row(q_row(u, r), bytes);
   for (int64_t first = 0; first < rows;) {
@@ -317,45 +322,53 @@ void begin_rows(const AttendUnit& u, const AttendScratch& at) {
   }
 }
 
+/// All rows of one KV head over one tile.
+template <class Arithmetic>
+void attend_head(const AttendUnit& u, const AttendScratch& at, PanelSource keys, PanelSource values,
+                 int64_t head, int64_t tile) {
+  keys.kv = at_head(u.k, u.k_head_stride, head), values.kv = at_head(u.v, u.v_head_stride, head);
+  const KvBounds bounds = {larger(u.begin, tile), smaller(u.end, tile + u.tile)};
+  const int64_t first = (bounds.begin - tile) / kPanel, last = (bounds.end - 1 - tile) / kPanel;
+  const int64_t rows = head_rows(u), begin = head * rows;
+  float k_scales[kMostTile], v_scales[kMostTile];
+  tile_scales(u, keys.kv, tile, bounds, u.scale, k_scales);
+  if (u.v.scales != nullptr) tile_scales(u, values.kv, tile, bounds, 1, v_scales);
+  Panels k, v;
+  prepare_panels(u, keys, tile, bounds, head, &k);
+  prepare_panels(u, values, tile, bounds, head, &v);
+  if (keys.in_place && values.in_place) {
+    for (int64_t p = first; p <= last; ++p) k.ahead[p] = v.at[p];
+    look_ahead(u, tile, &v);
+  }
+  for (int64_t r = begin; r < begin + rows; r += strip_rows(u, r)) {
+    attend_strip<Arithmetic>(u, at, Arithmetic::code(keys.format), Arithmetic::code(values.format),
+                             {.row = r,
+                              .rows = strip_rows(u, r),
+                              .tile = tile,
+                              .first = 0,
+                              .last = 0,
+                              .all = {},
+                              .keys = &k,
+                              .values = &v,
+                              .logits = u.scratch + at.logits,
+                              .k_scales = k_scales,
+                              .v_scales = u.v.scales == nullptr ? nullptr : v_scales});
+    if (r != begin || rows <= kStripRows) continue;
+    for (int64_t p = first; p <= last; ++p) k.ahead[p] = k.at[p], v.ahead[p] = v.at[p];
+  }
+}
+
 template <class Arithmetic>
 void attend(const AttendUnit& u) {
-  const int64_t rows = int64_t{u.tokens} * u.group;
+  const int64_t rows = u.heads * head_rows(u);
   const AttendScratch at = attend_scratch(rows, u.k.head_dim, u.v.head_dim, u.tile);
-  const bool narrow = Arithmetic::narrow(rows);
+  const bool narrow = Arithmetic::narrow(head_rows(u));
   const PanelSource keys = panel_source(u.k, true, narrow, u.scratch + at.k);
   const PanelSource values = panel_source(u.v, false, narrow, u.scratch + at.v);
-  const StripCode &key_code = Arithmetic::code(keys.format),
-                  &value_code = Arithmetic::code(values.format);
   begin_rows<Arithmetic>(u, at);
-  float k_scales[kMostTile], v_scales[kMostTile];
   for (int64_t tile = u.begin / u.tile * u.tile; tile < u.end; tile += u.tile) {
-    const KvBounds bounds = {larger(u.begin, tile), smaller(u.end, tile + u.tile)};
-    tile_scales(u, u.k, tile, bounds, u.scale, k_scales);
-    if (u.v.scales != nullptr) tile_scales(u, u.v, tile, bounds, 1, v_scales);
-    Panels k, v;
-    prepare_panels(u, keys, tile, bounds, &k);
-    prepare_panels(u, values, tile, bounds, &v);
-    const int64_t first = (bounds.begin - tile) / kPanel, last = (bounds.end - 1 - tile) / kPanel;
-    if (keys.in_place && values.in_place) {
-      for (int64_t p = first; p <= last; ++p) k.ahead[p] = v.at[p];
-      look_ahead(u, keys, tile, &v);
-    }
-    for (int64_t r = 0; r < rows; r += strip_rows(u, r)) {
-      attend_strip<Arithmetic>(u, at, key_code, value_code,
-                               {.row = r,
-                                .rows = strip_rows(u, r),
-                                .tile = tile,
-                                .first = 0,
-                                .last = 0,
-                                .all = {},
-                                .keys = &k,
-                                .values = &v,
-                                .logits = u.scratch + at.logits,
-                                .k_scales = k_scales,
-                                .v_scales = u.v.scales == nullptr ? nullptr : v_scales});
-      if (r != 0 || rows <= kStripRows) continue;
-      for (int64_t p = first; p <= last; ++p) k.ahead[p] = k.at[p], v.ahead[p] = v.at[p];
-    }
+    for (int64_t head = 0; head < u.heads; ++head)
+      attend_head<Arithmetic>(u, at, keys, values, head, tile);
   }
   for (int64_t r = 0; r < rows; ++r) {
     u.d[r] = reduce_add(load(u.scratch + at.d + r * kPanel));

@@ -49,15 +49,22 @@ const std::byte* token_address(const AttendUnit& u, const KvTokens& kv, int64_t 
   return kv.data + element * static_cast<int64_t>(size_of(kv.dtype));
 }
 
+/// The same plane, of the head-th KV head of the unit.
+KvTokens at_head(KvTokens kv, int64_t head_stride, int64_t head) {
+  kv.data += head * head_stride * static_cast<int64_t>(size_of(kv.dtype));
+  if (kv.scales != nullptr) kv.scales += head * kv.scale_head_stride;
+  return kv;
+}
+
 /// fn(t, address) for tokens first <= t < end, one after the other.
 template <class Fn>
-void for_each_token(const AttendUnit& u, const KvTokens& kv, int64_t first, int64_t end,
-                    const Fn& fn) {
+void for_each_token(const KvTokens& kv, const int32_t* page_ids, int32_t page_size, int64_t first,
+                    int64_t end, const Fn& fn) {
   const auto size = static_cast<int64_t>(size_of(kv.dtype));
   for (int64_t t = first; t < end;) {
-    const std::byte* at = token_address(u, kv, t);
+    const std::byte* at = kv.data + token_offset(kv, page_ids, page_size, t) * size;
     int64_t stop = end;
-    if (u.page_ids != nullptr) stop = smaller(end, t - t % u.page_size + u.page_size);
+    if (page_ids != nullptr) stop = smaller(end, t - t % page_size + page_size);
     for (; t < stop; ++t, at += kv.token_stride * size) fn(t, at);
   }
 }
@@ -69,7 +76,7 @@ struct PanelRows {
 PanelRows rows_of_panel(const AttendUnit& u, const KvTokens& kv, int64_t first, KvBounds keys) {
   PanelRows rows;
   const int64_t begin = larger(first, keys.begin), end = smaller(first + kPanel, keys.end);
-  for_each_token(u, kv, begin, end,
+  for_each_token(kv, u.page_ids, u.page_size, begin, end,
                  [&](int64_t t, const std::byte* row) { rows.at[t - first] = row; });
   for (int64_t t = first; t < begin; ++t) rows.at[t - first] = rows.at[begin - first];
   for (int64_t t = end; t < first + kPanel; ++t) rows.at[t - first] = rows.at[begin - first];
@@ -180,11 +187,28 @@ void prefetch_row(const std::byte* row, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) prefetch(row + i);
 }
 
-/// Panels first .. last of the tile, which hold its keys.
+/// Asks for rows that the next tile packs, of all heads of the unit: its share-th part of `shares`.
+void prefetch_rows(const AttendUnit& u, bool keys, int64_t tile, int64_t share, int64_t shares) {
+  const bool here = tile + u.tile < u.end;
+  const KvTokens& kv = keys ? (here ? u.k : u.ahead.k) : (here ? u.v : u.ahead.v);
+  if (kv.order != KvOrder::kStrided) return;
+  const int64_t next = here ? tile + u.tile : u.ahead.begin;
+  const int64_t end = smaller(here ? u.end : u.ahead.end, next + u.tile * (share + 1) / shares);
+  const int64_t bytes = kv.head_dim * static_cast<int64_t>(size_of(kv.dtype));
+  const int64_t stride = keys ? u.k_head_stride : u.v_head_stride;
+  for_each_token(kv, here ? u.page_ids : u.ahead.page_ids, here ? u.page_size : u.ahead.page_size,
+                 next + u.tile * share / shares, end, [&](int64_t, const std::byte* row) {
+                   for (int64_t h = 0; h < u.heads; ++h)
+                     prefetch_row(row + h * stride * static_cast<int64_t>(size_of(kv.dtype)),
+                                  bytes);
+                 });
+}
+
+/// Panels first .. last of the tile, which hold its keys, of the head-th KV head.
 void prepare_panels(const AttendUnit& u, const PanelSource& s, int64_t tile, KvBounds keys,
-                    Panels* panels) {
+                    int64_t head, Panels* panels) {
   const int64_t first = (keys.begin - tile) / kPanel, last = (keys.end - 1 - tile) / kPanel;
-  const auto size = static_cast<int64_t>(size_of(s.kv.dtype));
+  const int64_t count = last - first + 1;
   for (int64_t p = first; p <= last; ++p) {
     const int64_t token = tile + p * kPanel;
     std::byte* room = s.room + p * s.room_bytes;
@@ -199,8 +223,7 @@ void prepare_panels(const AttendUnit& u, const PanelSource& s, int64_t tile, KvB
       continue;
     }
     const PanelRows rows = rows_of_panel(u, s.kv, token, keys);
-    for_each_token(u, s.kv, token + u.tile, smaller(token + u.tile + kPanel, u.end),
-                   [&](int64_t, const std::byte* row) { prefetch_row(row, s.kv.head_dim * size); });
+    prefetch_rows(u, s.keys, tile, head * count + p - first, u.heads * count);
     s.keys ? pack_keys(s, rows, room) : pack_values(s, rows, room);
   }
 }
@@ -219,8 +242,7 @@ void tile_scales(const AttendUnit& u, const KvTokens& kv, int64_t tile, KvBounds
 }
 
 /// What the thread reads when tile `tile` is done: its successor's keys, or the next unit's.
-void look_ahead(const AttendUnit& u, const PanelSource& keys, int64_t tile, Panels* values) {
-  if (!keys.in_place) return;
+void look_ahead(const AttendUnit& u, int64_t tile, Panels* values) {
   const auto size = static_cast<int64_t>(size_of(u.k.dtype));
   int64_t next = tile + u.tile;
   const bool here = next < u.end;

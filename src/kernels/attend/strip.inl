@@ -8,7 +8,10 @@ constexpr int kTilePanels = kMostTile / kPanel;
 
 /// One cache line into the second-level cache: the first would hold up the kernel's own loads
 /// (spec performance 5.2).
-void prefetch(const std::byte* p) { __builtin_prefetch(p, 0, 2); }
+SG_INLINE void prefetch(const std::byte* p) {
+  __builtin_prefetch(p, 0, 2);
+  asm volatile("");  // gcc drops calls of functions that do nothing but prefetch
+}
 
 /// The panels of one tile; `ahead` is what will be read when this has been: the same bytes of it
 /// are asked for while a panel is read (a panel's own address where there is nothing).
