@@ -50,16 +50,9 @@ constexpr KvRange kv_range(const MaskShape& m, int64_t q) {
   return {static_cast<int32_t>(begin), static_cast<int32_t>(end)};
 }
 
-/// The keys that any of the queries [q_begin, q_end) sees: both ends grow with q.
+/// The keys that any of the queries [q_begin, q_end) of the request sees: both ends grow with q,
+/// and rows that see no key stand before the first one, where {0, 0} is the right beginning.
 constexpr KvRange kv_range(const MaskShape& m, int64_t q_begin, int64_t q_end) {
-  if (m.kv_len == 0) return {};
-  // Rows without a key are at the top, before the first key, or at the bottom, where the window has
-  // left the last one behind.
-  const int64_t first_position = int64_t{m.kv_len} - m.q_len;
-  const int64_t right = m.causal ? 0 : m.window_right;
-  if (right >= 0) q_begin = std::max(q_begin, -right - first_position);
-  if (m.window_left >= 0)
-    q_end = std::min(q_end, int64_t{m.kv_len} + m.window_left - first_position);
   if (q_begin >= q_end) return {};
   return {kv_range(m, q_begin).begin, kv_range(m, q_end - 1).end};
 }

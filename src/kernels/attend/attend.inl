@@ -336,14 +336,21 @@ void attend_head(const AttendUnit& u, const AttendScratch& at, PanelSource keys,
   Panels k, v;
   prepare_panels(u, keys, tile, bounds, head, &k);
   prepare_panels(u, values, tile, bounds, head, &v);
-  if (keys.in_place && values.in_place) {
-    for (int64_t p = first; p <= last; ++p) k.ahead[p] = v.at[p];
-    look_ahead(u, tile, &v);
-  }
+  const bool ahead = keys.in_place && values.in_place;
+  const NextPanels next_k = next_panels(u, true, tile), next_v = next_panels(u, false, tile);
   for (int64_t r = begin; r < begin + rows; r += strip_rows(u, r)) {
+    const int64_t count = strip_rows(u, r);
+    if (ahead && count == rows) {
+      // One strip: the tile's values while it is at the keys, then the next tile's keys.
+      for (int64_t p = first; p <= last; ++p) k.ahead[p] = v.at[p];
+      share_ahead(next_k, 0, 1, 1, first, last, &v);
+    } else if (ahead) {
+      share_ahead(next_k, r - begin, count, rows, first, last, &k);
+      share_ahead(next_v, r - begin, count, rows, first, last, &v);
+    }
     attend_strip<Arithmetic>(u, at, Arithmetic::code(keys.format), Arithmetic::code(values.format),
                              {.row = r,
-                              .rows = strip_rows(u, r),
+                              .rows = count,
                               .tile = tile,
                               .first = 0,
                               .last = 0,
@@ -353,8 +360,6 @@ void attend_head(const AttendUnit& u, const AttendScratch& at, PanelSource keys,
                               .logits = u.scratch + at.logits,
                               .k_scales = k_scales,
                               .v_scales = u.v.scales == nullptr ? nullptr : v_scales});
-    if (r != begin || rows <= kStripRows) continue;
-    for (int64_t p = first; p <= last; ++p) k.ahead[p] = k.at[p], v.ahead[p] = v.at[p];
   }
 }
 

@@ -19,7 +19,7 @@ struct PanelSource {
 };
 
 /// More rows than these are worth a pass that makes f32 of a narrow tile first.
-constexpr int64_t kWidenRows = 3 * kStripRows;
+constexpr int64_t kWidenRows = 2 * kMostStripRows;
 
 constexpr PanelFormat panel_format(DType t) {
   switch (t) {
@@ -241,18 +241,34 @@ void tile_scales(const AttendUnit& u, const KvTokens& kv, int64_t tile, KvBounds
   }
 }
 
-/// What the thread reads when tile `tile` is done: its successor's keys, or the next unit's.
-void look_ahead(const AttendUnit& u, int64_t tile, Panels* values) {
-  const auto size = static_cast<int64_t>(size_of(u.k.dtype));
-  int64_t next = tile + u.tile;
-  const bool here = next < u.end;
-  const KvTokens& kv = here ? u.k : u.ahead.k;
-  const int64_t end = here ? u.end : u.ahead.end;
-  if (!here) next = u.ahead.begin / kPanel * kPanel;
-  if (kv.order == KvOrder::kStrided) return;
-  for (int64_t p = 0; p < u.tile / kPanel && next < end; ++p, next += kPanel) {
-    const int64_t element = here ? token_offset(kv, u.page_ids, u.page_size, next)
-                                 : token_offset(kv, u.ahead.page_ids, u.ahead.page_size, next);
-    values->ahead[p] = kv.data + element * size;
+/// The panels of the tile after this one, or of the next unit's first; null where there is none.
+struct NextPanels {
+  const std::byte* at[kTilePanels];
+};
+NextPanels next_panels(const AttendUnit& u, bool keys, int64_t tile) {
+  const bool here = tile + u.tile < u.end;
+  const KvTokens& kv = keys ? (here ? u.k : u.ahead.k) : (here ? u.v : u.ahead.v);
+  int64_t token = here ? tile + u.tile : u.ahead.begin / kPanel * kPanel;
+  const int64_t end = kv.order == KvOrder::kStrided ? token : here ? u.end : u.ahead.end;
+  NextPanels next;
+  for (int64_t p = 0; p < u.tile / kPanel; ++p, token += kPanel) {
+    next.at[p] = nullptr;
+    if (token >= end) continue;
+    const int64_t element = here ? token_offset(kv, u.page_ids, u.page_size, token)
+                                 : token_offset(kv, u.ahead.page_ids, u.ahead.page_size, token);
+    next.at[p] = kv.data + element * static_cast<int64_t>(size_of(kv.dtype));
+  }
+  return next;
+}
+
+/// Panels first .. last ask for those of `next` whose turn it is: that part of them which rows
+/// [row, row + count) are of all rows.
+void share_ahead(const NextPanels& next, int64_t row, int64_t count, int64_t rows, int64_t first,
+                 int64_t last, Panels* panels) {
+  const int64_t all = last - first + 1;
+  const int64_t begin = first + all * row / rows, end = first + all * (row + count) / rows;
+  for (int64_t p = first; p <= last; ++p) {
+    const bool turn = p >= begin && p < end && next.at[p] != nullptr;
+    panels->ahead[p] = turn ? next.at[p] : panels->at[p];
   }
 }

@@ -61,11 +61,11 @@ void logits_of_strip(const float* q, int64_t head_dim, const float* scales, cons
   Vec most[R];
   for (int r = 0; r < R; ++r) most[r] = set1(-kInfinity);
   int64_t p = first;
-  if constexpr (kStripVecs >= 4) {
+  if constexpr (strip_vecs(R) >= 4) {
     for (; p + 3 <= last; p += 4)
       logits_of_panels<Products, R, 4>(q, head_dim, scales, keys, p, logits, most);
   }
-  if constexpr (kStripVecs >= 2) {
+  if constexpr (strip_vecs(R) >= 2) {
     for (; p + 1 <= last; p += 2)
       logits_of_panels<Products, R, 2>(q, head_dim, scales, keys, p, logits, most);
   }
@@ -112,7 +112,7 @@ template <int N>
 using Const = std::integral_constant<int, N>;
 
 /// fn(N, block, dim): all dims of a value panel, N vectors at a time.
-template <class Products, class Fn>
+template <class Products, int R, class Fn>
 SG_INLINE void for_each_dims(int64_t head_dim, const Fn& fn) {
   constexpr int64_t kSize = int64_t{Products::kPair} * Products::kBytes;
   const int64_t padded = round_up(head_dim, kPanel);
@@ -125,8 +125,8 @@ SG_INLINE void for_each_dims(int64_t head_dim, const Fn& fn) {
       for (; i + kVecs * kPanel <= width; i += kVecs * kPanel)
         fn(vecs, ValueBlock{base + i * kSize, width * kSize}, first + i);
     };
-    if constexpr (kStripVecs >= 4) take(Const<4>{});
-    if constexpr (kStripVecs >= 2) take(Const<2>{});
+    if constexpr (strip_vecs(R) >= 4) take(Const<4>{});
+    if constexpr (strip_vecs(R) >= 2) take(Const<2>{});
     take(Const<1>{});
   }
 }
@@ -134,10 +134,11 @@ SG_INLINE void for_each_dims(int64_t head_dim, const Fn& fn) {
 template <class Products, int R>
 void values_of_strip(const float* weights, const Panels& values, int64_t head_dim, int64_t begin,
                      int64_t end, float* o, int64_t o_stride) {
-  for_each_dims<Products>(head_dim, [&](auto vecs, ValueBlock block, int64_t dim) SG_INLINE_LAMBDA {
-    values_of_dims<Products, R, decltype(vecs)::value>(weights, values, block, begin, end, o + dim,
-                                                       o_stride);
-  });
+  for_each_dims<Products, R>(head_dim,
+                             [&](auto vecs, ValueBlock block, int64_t dim) SG_INLINE_LAMBDA {
+                               values_of_dims<Products, R, decltype(vecs)::value>(
+                                   weights, values, block, begin, end, o + dim, o_stride);
+                             });
 }
 
 /// One row onto the tokens of one panel that `bits` names.
@@ -145,24 +146,25 @@ template <class Products>
 void values_of_row(const float* weights, const Panels& values, int64_t panel, uint32_t bits,
                    int64_t head_dim, float* o) {
   constexpr int64_t kVecBytes = int64_t{kPanel} * Products::kPair * Products::kBytes;
-  for_each_dims<Products>(head_dim, [&](auto vecs, ValueBlock block, int64_t dim) SG_INLINE_LAMBDA {
-    constexpr int N = decltype(vecs)::value;
-    const std::byte* b[N];
-    for (int n = 0; n < N; ++n) b[n] = values.at[panel] + block.offset + n * kVecBytes;
-    Sums<1, N> sums;
-    for (int n = 0; n < N; ++n) sums.at[0][n] = load(o + dim + n * kPanel);
-    for (int64_t t = 0; t < kPanel; t += Products::kPair) {
-      const uint32_t seen = bits >> t & ((1u << Products::kPair) - 1);
-      const float* a = weights + (panel * kPanel + t) / Products::kPair * Products::kStep;
-      const int64_t offset = t / Products::kPair * block.step;
-      if (seen == (1u << Products::kPair) - 1) {
-        Products::template step<1, N>(sums, a, 0, 1, b, offset);
-      } else if (seen == 1) {
-        Products::template token<N, 0>(sums, a, b, offset);
-      } else if (seen == 2) {
-        Products::template token<N, Products::kPair - 1>(sums, a, b, offset);
-      }
-    }
-    for (int n = 0; n < N; ++n) store(o + dim + n * kPanel, sums.at[0][n]);
-  });
+  for_each_dims<Products, 1>(
+      head_dim, [&](auto vecs, ValueBlock block, int64_t dim) SG_INLINE_LAMBDA {
+        constexpr int N = decltype(vecs)::value;
+        const std::byte* b[N];
+        for (int n = 0; n < N; ++n) b[n] = values.at[panel] + block.offset + n * kVecBytes;
+        Sums<1, N> sums;
+        for (int n = 0; n < N; ++n) sums.at[0][n] = load(o + dim + n * kPanel);
+        for (int64_t t = 0; t < kPanel; t += Products::kPair) {
+          const uint32_t seen = bits >> t & ((1u << Products::kPair) - 1);
+          const float* a = weights + (panel * kPanel + t) / Products::kPair * Products::kStep;
+          const int64_t offset = t / Products::kPair * block.step;
+          if (seen == (1u << Products::kPair) - 1) {
+            Products::template step<1, N>(sums, a, 0, 1, b, offset);
+          } else if (seen == 1) {
+            Products::template token<N, 0>(sums, a, b, offset);
+          } else if (seen == 2) {
+            Products::template token<N, Products::kPair - 1>(sums, a, b, offset);
+          }
+        }
+        for (int n = 0; n < N; ++n) store(o + dim + n * kPanel, sums.at[0][n]);
+      });
 }

@@ -1,8 +1,10 @@
 // Vec: 16 floats, element by element. Any machine; std::fma is exact everywhere, and slow without
 // hardware for it. The vector policy: every vec_*.h gives the same names with the same results, bit
 // for bit. Included by one instruction-set unit only, inside its unnamed namespace.
-/// Rows of a strip, and vectors of 16 taken together: how many sums the registers hold.
-constexpr int kStripRows = 2, kStripVecs = 1;
+/// Rows of a strip, and vectors of 16 that so many rows take together: their product is how many
+/// sums the registers hold. More rows read a panel less often.
+constexpr int kStripRows = 2;
+constexpr int strip_vecs(int) { return 1; }
 constexpr bool kFullStrips = false;
 
 struct Vec {
