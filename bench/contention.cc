@@ -23,7 +23,7 @@ std::string first_line(const std::filesystem::path& path) {
 int64_t wait_of(std::string_view schedstat) {
   std::istringstream fields{std::string(schedstat)};
   int64_t run = 0, wait = 0;
-  return fields >> run >> wait ? wait : 0;
+  return fields >> run >> wait ? wait : -1;
 }
 
 int64_t steal_of(std::string_view cpu_line) {
@@ -39,9 +39,14 @@ Contention contention() {
   struct rusage usage {};
   if (getrusage(RUSAGE_SELF, &usage) == 0) c.involuntary_switches = usage.ru_nivcsw;
   c.steal_ticks = steal_of(first_line("/proc/stat"));
+  c.counts_wait = false;
   std::error_code error;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error))
-    c.wait_ns += wait_of(first_line(task.path() / "schedstat"));
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    const int64_t wait = wait_of(first_line(task.path() / "schedstat"));
+    if (wait < 0) continue;  // or the thread has just ended
+    c.wait_ns += wait;
+    c.counts_wait = true;
+  }
   return c;
 }
 
@@ -49,9 +54,9 @@ std::string disturbance(const Contention& before, const Contention& after, doubl
   const int64_t switches = after.involuntary_switches - before.involuntary_switches;
   const int64_t steal = after.steal_ticks - before.steal_ticks;
   const double waited = static_cast<double>(after.wait_ns - before.wait_ns) * 1e-9;
-  if (switches > 0) return "a thread of ours was put aside";
   if (steal > 0) return "the hypervisor ran somebody else";
   if (waited > kWaitShare * seconds) return "a thread of ours waited for a processor";
+  if (switches > 0 && !after.counts_wait) return "a thread of ours was put aside";
   return "";
 }
 

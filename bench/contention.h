@@ -13,19 +13,21 @@ struct Contention {
   int64_t involuntary_switches = 0;  // getrusage: a thread of ours was put aside
   int64_t wait_ns = 0;               // /proc/self/task/*/schedstat: ours waited for a processor
   int64_t steal_ticks = 0;           // /proc/stat: the hypervisor ran somebody else
+  bool counts_wait = true;           // false: this kernel has no schedstat
 };
 
 /// Now; zeros where there is no /proc.
 Contention contention();
 
-/// Run-queue wait of a /proc/PID/schedstat line ("RUN WAIT SLICES"), ns; 0 if it is none.
+/// Run-queue wait of a /proc/PID/schedstat line ("RUN WAIT SLICES"), ns; -1 if it is none.
 int64_t wait_of(std::string_view schedstat);
 /// Steal ticks of a /proc/stat "cpu" line; 0 if it is none.
 int64_t steal_of(std::string_view cpu_line);
 
-/// Why a time between the two counts is not to be used: any involuntary switch, any steal, or more
-/// than 0.5 % of the time spent waiting for a processor (a thread that slept and wakes waits some
-/// microseconds in any case). Empty: it was quiet.
+/// Why a time between the two counts is not to be used: any steal, or more than 0.5 % of it lost to
+/// waiting for a processor. Empty: it was quiet. The kernel's housekeeping puts every thread aside
+/// some twenty times a second, for some 20 us: so a switch counts by what it cost, and by itself
+/// only where the kernel does not say that.
 std::string disturbance(const Contention& before, const Contention& after, double seconds);
 
 }  // namespace shadowgraph::bench

@@ -28,11 +28,21 @@ std::string_view name_of(Probe probe) {
   return "";
 }
 
+bool unrolls_agree(const ProbeChoice& choice) {
+  return choice.best > 0 && choice.second >= kUnrollsAgree * choice.best;
+}
+
+bool is_whole(double fma_per_clock) {
+  const double whole = std::max(1.0, std::round(fma_per_clock));
+  return fma_per_clock == 0 || fma_per_clock >= kWholeClock * whole;
+}
+
 std::string below_floor(Probe probe, const ProbeFigures& figures, const ProbeFacts& facts) {
   const auto figure = [&](Probe p) { return figures[static_cast<size_t>(p)].value_or(0); };
   const ProbeChoice& choice = facts.choices[static_cast<size_t>(probe)];
   if (!choice.absent.empty()) return choice.absent;
   const auto share = [&](Probe of) { return figure(probe) / figure(of); };
+  const std::string unrolls = fmt::format("second best unroll of {} over the best", name_of(probe));
   const double agree = choice.best > 0 ? choice.second / choice.best : 0;
   switch (probe) {
     case Probe::kStreamRead:
@@ -47,18 +57,14 @@ std::string below_floor(Probe probe, const ProbeFigures& figures, const ProbeFac
         return below("page_gather over stream_read", share(Probe::kStreamRead), floor);
       return "";
     }
-    case Probe::kFmaPeak: {
-      if (agree < kUnrollsAgree)
-        return below("second best unroll of fma_peak over the best", agree, kUnrollsAgree);
-      const double whole = std::max(1.0, std::round(facts.fma_per_clock));
-      if (facts.fma_per_clock > 0 && facts.fma_per_clock / whole < kWholeClock)
+    case Probe::kFmaPeak:
+      if (!unrolls_agree(choice)) return below(unrolls, agree, kUnrollsAgree);
+      if (!is_whole(facts.fma_per_clock))
         return below("vector operations a clock of fma_peak", facts.fma_per_clock,
-                     kWholeClock * whole);
+                     kWholeClock * std::max(1.0, std::round(facts.fma_per_clock)));
       return "";
-    }
     case Probe::kBf16Peak:
-      if (agree < kUnrollsAgree)
-        return below("second best unroll of bf16_peak over the best", agree, kUnrollsAgree);
+      if (!unrolls_agree(choice)) return below(unrolls, agree, kUnrollsAgree);
       if (share(Probe::kFmaPeak) < 1)
         return below("bf16_peak over fma_peak", share(Probe::kFmaPeak), 1);
       return "";

@@ -201,6 +201,27 @@ ProbeChoice Probes::choose(Probe probe, int threads) {
   return choice;
 }
 
+double Probes::fma_per_clock(int threads, const ProbeChoice& fma) {
+  double clock = 0;
+  time_team(1, [&](int) { clock = clock_rate(); });
+  const double lanes = fma.variant.starts_with("zmm") ? 16 : fma.variant.starts_with("ymm") ? 8 : 0;
+  if (clock == 0 || lanes == 0) return 0;
+  return best_of_tries(chosen_.at({threads, Probe::kFmaPeak}), 1) / (2 * lanes) / clock;
+}
+
+void Probes::settle(int threads) {
+  facts(threads);
+  ProbeFacts& facts = facts_.at(threads);
+  for (const Probe probe : {Probe::kFmaPeak, Probe::kBf16Peak}) {
+    ProbeChoice& choice = facts.choices[static_cast<size_t>(probe)];
+    if (choice.absent.empty() && !unrolls_agree(choice)) choice = choose(probe, threads);
+  }
+  if (!is_whole(facts.fma_per_clock)) {
+    facts.fma_per_clock =
+        fma_per_clock(threads, facts.choices[static_cast<size_t>(Probe::kFmaPeak)]);
+  }
+}
+
 const ProbeFacts& Probes::facts(int threads) {
   const auto known = facts_.find(threads);
   if (known != facts_.end()) return known->second;
@@ -218,16 +239,7 @@ const ProbeFacts& Probes::facts(int threads) {
   facts.huge_page_share = huge_page_share(memory_.data(), memory_.size());
   for (const Probe probe : kAllProbes)
     facts.choices[static_cast<size_t>(probe)] = choose(probe, threads);
-  double clock = 0;
-  time_team(1, [&](int) { clock = clock_rate(); });
-  if (clock > 0) {
-    const ProbeChoice& fma = facts.choices[static_cast<size_t>(Probe::kFmaPeak)];
-    const double lanes = fma.variant.starts_with("zmm")   ? 16
-                         : fma.variant.starts_with("ymm") ? 8
-                                                          : 0;
-    const double one = best_of_tries(chosen_.at({threads, Probe::kFmaPeak}), 1);
-    facts.fma_per_clock = lanes > 0 ? one / (2 * lanes) / clock : 0;
-  }
+  facts.fma_per_clock = fma_per_clock(threads, facts.choices[static_cast<size_t>(Probe::kFmaPeak)]);
   return facts_.emplace(threads, std::move(facts)).first->second;
 }
 

@@ -63,6 +63,10 @@ struct ProbeFacts {
 /// figures: medians of what the row's rounds measured.
 std::string below_floor(Probe probe, const ProbeFigures& figures, const ProbeFacts& facts);
 
+/// The parts of these floors that a disturbed calibration misses, and another one may reach.
+bool unrolls_agree(const ProbeChoice& choice);
+bool is_whole(double fma_per_clock);
+
 /// What the memory probes read: far more than any cache holds.
 inline constexpr int64_t kProbeBytes = int64_t{512} << 20;
 
@@ -74,6 +78,8 @@ class Probes {
 
   /// Facts of so many threads; tries every variant at the first call.
   const ProbeFacts& facts(int threads);
+  /// Before a row: tries again what the floors say was not measured well.
+  void settle(int threads);
   /// Runs every probe's best variant once, about 10 ms each.
   ProbeFigures measure(int threads);
   /// f32 multiply-add with 256-bit registers, flop/s; 0 without AVX2.
@@ -89,6 +95,7 @@ class Probes {
   static Variant variant_of(const FlopVariant& v);
   std::vector<Variant> variants_of(Probe probe);
   ProbeChoice choose(Probe probe, int threads);
+  double fma_per_clock(int threads, const ProbeChoice& fma);
   double run(const Variant& variant, int threads);
   double best_of_tries(const Variant& variant, int threads);
 

@@ -166,7 +166,7 @@ Status Bench::make_contestants(const Row& row, std::vector<Contestant>* contesta
 }
 
 Rounds Bench::measure(int threads, int rounds, std::vector<Contestant>& contestants) {
-  probes_.facts(threads);
+  probes_.settle(threads);
   bool forward = false;
   const auto one = [&] {
     // Every other round the other way round: a drift within a round then cancels.

@@ -50,7 +50,7 @@ class PlannedAttention {
   Status run(const Plan& plan, int threads) {
     prepare(threads);
     call.paged.plan = plan;
-    const Status status = call.run();
+    Status status = call.run();
     call.paged.plan = {};
     return status;
   }
