@@ -42,7 +42,7 @@ void choose_heads(Choices& c, Case& x) {
   if (!c.one_in(300)) return;
   // A token's group alone has more rows than a block of the prefill kernel.
   x.num_kv_heads = 1;
-  x.num_qo_heads = 80;
+  x.num_qo_heads = 104;
   x.head_dim_qk = x.head_dim_vo = 16;
 }
 

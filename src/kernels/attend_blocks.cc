@@ -106,13 +106,21 @@ class Run {
   }
 
  private:
+  // Queries of a prefill share keys: unit by unit these stay in cache. Decode has nothing to share,
+  // and takes the costly pieces of all units first.
+  int64_t entries() const { return static_cast<int64_t>(list_.entries.size()); }
+  bool by_units() const { return shape_.block.tokens > 1; }
+  int64_t unit_of(int64_t item) const {
+    return by_units() ? item / entries() : item % shape_.units;
+  }
   const WorkList::Entry& entry(int64_t item) const {
-    return list_.entries[static_cast<size_t>(item / shape_.units)];
+    const int64_t at = by_units() ? item % entries() : item / shape_.units;
+    return list_.entries[static_cast<size_t>(at)];
   }
   Block block_of(int64_t item) const {
     const Piece& piece = entry(item).piece;
     const RequestView& r = p_.requests[static_cast<size_t>(piece.request)];
-    return {r, piece, static_cast<int32_t>(item % shape_.units),
+    return {r, piece, static_cast<int32_t>(unit_of(item)),
             std::min(shape_.block.tokens, r.q_len - piece.q_begin),
             block_keys(p_, shape_.block, piece.request, piece.q_begin).keys};
   }
@@ -241,10 +249,10 @@ CallShape shape_of_layer(const AttentionParams& p, const CallOptions& options, i
   return s;
 }
 
-/// Do the rows of a token's heads lie side by side, so that memory wants them read together?
+/// Do a page's heads lie side by side, so that memory wants them read together?
 bool interleaves_heads(const KvCache& cache) {
   const KvPlane& k = cache.k;
-  return k.order == KvOrder::kStrided && k.head_stride < k.token_stride;
+  return k.head_stride < (k.order == KvOrder::kStrided ? k.token_stride : k.page_stride);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace shadowgraph {
 
 inline constexpr int32_t kPrefillTile = 256;  // keys between two looks at the running maximum
 static_assert(kSplit % kPrefillTile == 0);
-inline constexpr int32_t kPrefillRows = 64;  // rows of a block, at least one token's group
+inline constexpr int32_t kPrefillRows = 96;  // rows of a block, at least one token's group
 
 /// group: query heads of a KV head, at least 1.
 constexpr BlockShape prefill_blocks(int32_t group) {

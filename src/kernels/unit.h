@@ -120,7 +120,7 @@ struct FinishRow {
 };
 
 /// Limits that every instruction set keeps: rows that are computed side by side, keys of a tile.
-constexpr int kMostStripRows = 12;
+constexpr int kMostStripRows = 8;
 constexpr int kMostTile = 256;
 
 /// Layout of a unit's scratch, in floats. A tile's panels are packed into k and v where the cache

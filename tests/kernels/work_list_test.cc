@@ -228,10 +228,10 @@ INSTANTIATE_TEST_SUITE_P(Kernels, WorkLists,
 // How the work is cut.
 
 Pieces plan_of(std::vector<std::pair<int32_t, int32_t>> requests, int32_t kv_heads, int threads,
-               bool panels = true) {
+               bool side_by_side = false) {
   SmallShape shape{.requests = std::move(requests), .qo_heads = 8, .kv_heads = kv_heads};
   shape.page_size = 256;
-  shape.panels = panels;
+  shape.hnd = !side_by_side;
   PlannedAttention a(CaseKernel::kDecodePaged, shape);
   return PlannedAttention::pieces(a.plan(threads));
 }
@@ -261,8 +261,8 @@ TEST(WorkList, HeadsAreItemsToo) {
 }
 
 TEST(WorkList, HeadsWhoseRowsLieSideBySideAreOneItem) {
-  EXPECT_EQ(plan_of({{1, 16384}}, 8, 2, false).size(), 8u);
-  EXPECT_EQ(plan_of({{1, 16384}}, 8, 4, false).size(), 16u);
+  EXPECT_EQ(plan_of({{1, 16384}}, 8, 2, true).size(), 8u);
+  EXPECT_EQ(plan_of({{1, 16384}}, 8, 4, true).size(), 16u);
 }
 
 TEST(WorkList, NothingIsCutForOneThreadOrWithinASplit) {

@@ -337,7 +337,8 @@ void attend_head(const AttendUnit& u, const AttendScratch& at, PanelSource keys,
   prepare_panels(u, keys, tile, bounds, head, &k);
   prepare_panels(u, values, tile, bounds, head, &v);
   const bool ahead = keys.in_place && values.in_place;
-  const NextPanels next_k = next_panels(u, true, tile), next_v = next_panels(u, false, tile);
+  const NextPanels next_k = next_panels(u, true, tile, head),
+                   next_v = next_panels(u, false, tile, head);
   for (int64_t r = begin; r < begin + rows; r += strip_rows(u, r)) {
     const int64_t count = strip_rows(u, r);
     if (ahead && count == rows) {

@@ -241,19 +241,24 @@ void tile_scales(const AttendUnit& u, const KvTokens& kv, int64_t tile, KvBounds
   }
 }
 
-/// The panels of the tile after this one, or of the next unit's first; null where there is none.
+/// The panels that come after those of a tile and head: of the next head, of the next tile, or of
+/// the next unit's first; null where there is none.
 struct NextPanels {
   const std::byte* at[kTilePanels];
 };
-NextPanels next_panels(const AttendUnit& u, bool keys, int64_t tile) {
-  const bool here = tile + u.tile < u.end;
-  const KvTokens& kv = keys ? (here ? u.k : u.ahead.k) : (here ? u.v : u.ahead.v);
-  int64_t token = here ? tile + u.tile : u.ahead.begin / kPanel * kPanel;
+NextPanels next_panels(const AttendUnit& u, bool keys, int64_t tile, int64_t head) {
+  const bool same_tile = head + 1 < u.heads;
+  const bool here = same_tile || tile + u.tile < u.end;
+  const KvTokens& first = keys ? (here ? u.k : u.ahead.k) : (here ? u.v : u.ahead.v);
+  const KvTokens kv =
+      at_head(first, keys ? u.k_head_stride : u.v_head_stride, same_tile ? head + 1 : 0);
+  int64_t token = same_tile ? tile : here ? tile + u.tile : u.ahead.begin / kPanel * kPanel;
   const int64_t end = kv.order == KvOrder::kStrided ? token : here ? u.end : u.ahead.end;
+  const int64_t begin = here ? u.begin / kPanel * kPanel : token;
   NextPanels next;
   for (int64_t p = 0; p < u.tile / kPanel; ++p, token += kPanel) {
     next.at[p] = nullptr;
-    if (token >= end) continue;
+    if (token < begin || token >= end) continue;
     const int64_t element = here ? token_offset(kv, u.page_ids, u.page_size, token)
                                  : token_offset(kv, u.ahead.page_ids, u.ahead.page_size, token);
     next.at[p] = kv.data + element * static_cast<int64_t>(size_of(kv.dtype));
