@@ -62,13 +62,21 @@ struct ExactArithmetic {
 int64_t head_rows(const AttendUnit& u) { return int64_t{u.tokens} * u.group; }
 int64_t token_of_row(const AttendUnit& u, int64_t r) { return r % head_rows(u) / u.group; }
 
+/// The first row of the next token after row r's.
+int64_t next_token_row(const AttendUnit& u, int64_t r) { return r - r % u.group + u.group; }
+
+/// Rows of a strip at most: many rows read every panel often, few rows can take more panels at
+/// once.
+int64_t most_strip_rows(const AttendUnit& u) {
+  return head_rows(u) > kWidenRows ? kStripRows : smaller(kStripRows, kWideStripRows);
+}
+
 /// Rows from r on that make one strip. Whole tokens' groups, where they fit, end at one key each;
 /// registers that only a full strip fills (kFullStrips) weigh more. Else equal parts of a group.
 int64_t strip_rows(const AttendUnit& u, int64_t r) {
-  const int64_t left = head_rows(u) - r % head_rows(u);
-  const int64_t whole = kFullStrips ? kStripRows : kStripRows / u.group * u.group;
-  if (u.group <= kStripRows) return smaller(left, whole);
-  const int64_t parts = (u.group + kStripRows - 1) / kStripRows;
+  const int64_t left = head_rows(u) - r % head_rows(u), most = most_strip_rows(u);
+  if (u.group <= most) return smaller(left, kFullStrips ? most : most / u.group * u.group);
+  const int64_t parts = (u.group + most - 1) / most;
   const int64_t small = u.group / parts, large = u.group % parts, at = r % u.group;
   return at < large * (small + 1) ? small + 1 : small;
 }
@@ -230,7 +238,7 @@ void add_row_by_row(const AttendUnit& u, const StripCode& code, const StripTile&
 
 /// Does a row of the strip not see all of panel p?
 bool has_hidden(const AttendUnit& u, const StripTile& s, int64_t p) {
-  for (int64_t r = s.row; r < s.row + s.rows; r = (r / u.group + 1) * u.group) {
+  for (int64_t r = s.row; r < s.row + s.rows; r = next_token_row(u, r)) {
     if (visible_bits(u, clipped(u, r, s.tile), s.tile + p * kPanel) != 0xffffu) return true;
   }
   return false;
@@ -268,7 +276,7 @@ void attend_strip(const AttendUnit& u, const AttendScratch& at, const StripCode&
                   const StripCode& values, StripTile s) {
   int64_t begin = u.end, end = 0;
   s.all = {0, kTileStride};
-  for (int64_t r = s.row; r < s.row + s.rows; ++r) {
+  for (int64_t r = s.row; r < s.row + s.rows; r = next_token_row(u, r)) {
     const KvBounds row = row_keys(u, r, s.tile);
     s.all = {larger(s.all.begin, row.begin - s.tile), smaller(s.all.end, row.end - s.tile)};
     if (row.begin >= row.end) continue;

@@ -1,6 +1,6 @@
 // Vec on AVX2, FMA and F16C, as two halves of eight: see vec_generic.h for what each operation
 // means.
-constexpr int kStripRows = 6;
+constexpr int kStripRows = 6, kWideStripRows = 6;
 constexpr int strip_vecs(int) { return 1; }
 constexpr bool kFullStrips = true;
 

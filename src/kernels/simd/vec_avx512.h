@@ -1,7 +1,7 @@
 // Vec on AVX-512 (F, BW, DQ, VL) with FMA and F16C: see vec_generic.h for what each operation
 // means.
-constexpr int kStripRows = 8;
-constexpr int strip_vecs(int rows) { return rows <= 6 ? 4 : 2; }
+constexpr int kStripRows = 8, kWideStripRows = 6;
+constexpr int strip_vecs(int rows) { return rows <= kWideStripRows ? 4 : 2; }
 constexpr bool kFullStrips = false;
 
 struct Vec {

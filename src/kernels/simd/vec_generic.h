@@ -3,7 +3,7 @@
 // for bit. Included by one instruction-set unit only, inside its unnamed namespace.
 /// Rows of a strip, and vectors of 16 that so many rows take together: their product is how many
 /// sums the registers hold. More rows read a panel less often.
-constexpr int kStripRows = 2;
+constexpr int kStripRows = 2, kWideStripRows = 2;
 constexpr int strip_vecs(int) { return 1; }
 constexpr bool kFullStrips = false;
 
