@@ -18,7 +18,7 @@ struct SafetensorsDType {
 inline constexpr SafetensorsDType kSafetensorsDTypes[] = {
     {"BOOL", 1, DType::kBool},
     {"U8", 1, DType::kU8},
-    {"I8", 1, {}},
+    {"I8", 1, DType::kI8},
     {"U16", 2, {}},
     {"I16", 2, {}},
     {"U32", 4, {}},
