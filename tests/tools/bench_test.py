@@ -55,7 +55,8 @@ class Bench(unittest.TestCase):
         row, = report_of("--rows", ROW, "--rounds", "1")["bench"]
         self.assertEqual((row["quiet"], row["reached"]), (False, False))
         text = run("--rows", ROW, "--rounds", "1")[1]
-        self.assertRegex(text, f"NOT QUIET, no figure to keep.*: {ROW}\n")
+        # Beside other work a probe may fall below its floor too: then the row is void, which is said first.
+        self.assertRegex(text, f"(NOT QUIET, no figure to keep|void: ).*: {ROW}\n")
         self.assertTrue(text.splitlines()[-1].startswith("clean: 1 case judged"))
 
     def test_every_probe_has_a_figure_or_a_reason(self):
