@@ -25,9 +25,8 @@ int64_t wait_of(std::string_view schedstat);
 int64_t steal_of(std::string_view cpu_line);
 
 /// Why a time between the two counts is not to be used: any steal, or more than 0.5 % of it lost to
-/// waiting for a processor. Empty: it was quiet. The kernel's housekeeping puts every thread aside
-/// some twenty times a second, for some 20 us: so a switch counts by what it cost, and by itself
-/// only where the kernel does not say that.
+/// waiting for a processor. Empty: it was quiet. A switch counts by what it cost; by itself only
+/// where the kernel does not say that.
 std::string disturbance(const Contention& before, const Contention& after, double seconds);
 
 }  // namespace shadowgraph::bench

@@ -34,48 +34,23 @@ struct Shape {
 
   // The same with one thing changed.
   constexpr Shape heads(int32_t qo, int32_t kv) const {
-    Shape s = *this;
-    s.num_qo_heads = qo, s.num_kv_heads = kv;
-    return s;
+    return with(&Shape::num_qo_heads, qo).with(&Shape::num_kv_heads, kv);
   }
   constexpr Shape dim(int32_t head_dim) const {
-    Shape s = *this;
-    s.head_dim_qk = s.head_dim_vo = head_dim;
-    return s;
+    return with(&Shape::head_dim_qk, head_dim).with(&Shape::head_dim_vo, head_dim);
   }
-  constexpr Shape nhd() const {
+  constexpr Shape nhd() const { return with(&Shape::layout, Layout::kNhd); }
+  constexpr Shape fast() const { return with(&Shape::fast_arith, true); }
+  constexpr Shape sequential() const { return with(&Shape::shuffled, false); }
+  constexpr Shape in_cache() const { return with(&Shape::hot, true); }
+  constexpr Shape window(int32_t left) const { return with(&Shape::window_left, left); }
+  constexpr Shape on(std::string_view isa_name) const { return with(&Shape::isa, isa_name); }
+  constexpr Shape on_threads(int n) const { return with(&Shape::threads, n); }
+
+  template <class T>
+  constexpr Shape with(T Shape::*field, T value) const {
     Shape s = *this;
-    s.layout = Layout::kNhd;
-    return s;
-  }
-  constexpr Shape fast() const {
-    Shape s = *this;
-    s.fast_arith = true;
-    return s;
-  }
-  constexpr Shape sequential() const {
-    Shape s = *this;
-    s.shuffled = false;
-    return s;
-  }
-  constexpr Shape in_cache() const {
-    Shape s = *this;
-    s.hot = true;
-    return s;
-  }
-  constexpr Shape window(int32_t left) const {
-    Shape s = *this;
-    s.window_left = left;
-    return s;
-  }
-  constexpr Shape on(std::string_view isa_name) const {
-    Shape s = *this;
-    s.isa = isa_name;
-    return s;
-  }
-  constexpr Shape on_threads(int n) const {
-    Shape s = *this;
-    s.threads = n;
+    s.*field = value;
     return s;
   }
 };

@@ -81,6 +81,12 @@ void add_output_options(CLI::App& command, Common& common) {
                    "No progress; text shows findings and the verdict only");
 }
 
+void add_max_findings(CLI::App& command, Common& common) {
+  add_number(command, "--max-findings", common.max_findings, size_t{0},
+             std::numeric_limits<size_t>::max(),
+             "List at most N findings; all are looked for and counted (default 100)");
+}
+
 void add_common_options(CLI::App& command, Common& common) {
   add_output_options(command, common);
   add_number<uint64_t>(

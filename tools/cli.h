@@ -98,6 +98,9 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, T& target, T
   return command.add_option_function<std::string>(name, parse, help)->type_name("N");
 }
 
+/// --max-findings, for verbs that look on after the first finding.
+void add_max_findings(CLI::App& command, Common& common);
+
 /// An option that takes one of the named values.
 template <class T>
 CLI::Option* add_choice(CLI::App& command, const std::string& name, T& target,

@@ -158,9 +158,7 @@ Verb add_bench(CLI::App& app) {
           "Also write plots (SVG) into this folder: share of the limit, time against length")
       ->type_name("DIR");
   command.add_flag("--list", options->list, "List the rows instead");
-  add_number(command, "--max-findings", options->common.max_findings, size_t{0},
-             std::numeric_limits<size_t>::max(),
-             "List at most N findings; all are looked for and counted (default 100)");
+  add_max_findings(command, options->common);
   add_common_options(command, options->common);
   return {&command, [options] { return run(*options); }};
 }

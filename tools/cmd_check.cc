@@ -276,9 +276,7 @@ Verb add_check(CLI::App& app) {
       ->type_name("ID")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_number(command, "--max-findings", options->common.max_findings, size_t{0},
-             std::numeric_limits<size_t>::max(),
-             "List at most N findings; all are looked for and counted (default 100)");
+  add_max_findings(command, options->common);
   add_common_options(command, options->common);
   return {&command, [options] {
             apply(options->common);

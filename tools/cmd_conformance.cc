@@ -290,9 +290,7 @@ Verb add_conformance(CLI::App& app) {
                   "Write the device's own answers to this file, whole or not at all")
       ->type_name("FILE");
   command.add_flag("--list", options->list, "Print what would be run, and run nothing");
-  add_number(command, "--max-findings", options->common.max_findings, size_t{0},
-             std::numeric_limits<size_t>::max(),
-             "List at most N findings; all are looked for and counted (default 100)");
+  add_max_findings(command, options->common);
   add_common_options(command, options->common);
   return {&command, [options] { return run(*options); }};
 }

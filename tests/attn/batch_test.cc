@@ -4,16 +4,10 @@
 
 #include <vector>
 
+#include "attn/finding_ids.h"
+
 namespace shadowgraph {
 namespace {
-
-using Ids = std::vector<std::string>;
-
-Ids ids(const Status& status) {
-  Ids all;
-  for (const Finding& f : status.findings()) all.push_back(f.id + " " + f.where.field);
-  return all;
-}
 
 struct Batch : ForwardBatch {
   std::vector<int32_t> lens, extends, rows;

@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 namespace shadowgraph {
@@ -113,15 +114,20 @@ TYPED_TEST(States, EqualStatesHaveEqualHalves) {
 
 TYPED_TEST(States, WeightsArePowersOfTheBase) {
   std::vector<float> w;
-  const float base = TypeParam::value == LseBase::kLog2 ? 2.f : std::exp(1.f);
   const auto state = merged<TypeParam::value>({{1, 1}, {3, 5}, {2, 1}}, &w);
   EXPECT_EQ(state.m, 3);
   EXPECT_EQ(w[1], 1);
-  // exp2, and the rounding of its argument log2 e (relative 2^-24, of at most 3) and of the
-  // constant here.
-  const double error = kExp2Error + 4 * 0x1p-24;
-  EXPECT_NEAR(w[0] * base * base, 1, 3 * error);
-  EXPECT_NEAR(w[2] * base, 1, 3 * error);
+  // 2^(fl(x fl(log2 e))), x = -2 and -1: exact in base 2; else two roundings of the argument, each
+  // at most 2^-24 of it, and exp2's own error.
+  for (const auto& [weight, x] : {std::pair{w[0], -2.0}, {w[2], -1.0}}) {
+    if (TypeParam::value == LseBase::kLog2) {
+      EXPECT_EQ(weight, std::exp2(x));
+    } else {
+      const double argument = std::abs(x) * ((1 + 0x1p-24) * (1 + 0x1p-24) - 1);
+      const double bound = std::exp(argument) * (1 + kExp2Error) - 1;
+      EXPECT_LE(std::abs(weight / std::exp(x) - 1), bound) << x;
+    }
+  }
   EXPECT_EQ(state.d, w[0] * 1 + 5 + w[2] * 1);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "attn/finding_ids.h"
 #include "attn/validate.h"
 
 namespace shadowgraph {
@@ -16,15 +17,6 @@ namespace {
 
 const float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr std::byte kMark{0xff};
-
-using Ids = std::vector<std::string>;
-
-/// "id field" of each finding.
-Ids ids(const Status& status) {
-  Ids all;
-  for (const Finding& f : status.findings()) all.push_back(f.id + " " + f.where.field);
-  return all;
-}
 
 struct Stores {
   std::vector<float> k = std::vector<float>(3 * 2), v = k,

@@ -10,6 +10,8 @@
 #include <limits>
 #include <vector>
 
+#include "attn/finding_ids.h"
+
 namespace shadowgraph {
 namespace {
 
@@ -17,15 +19,6 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 const float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr std::byte kMark{0xff};
 constexpr int64_t kApart = 4096;  // more than any input has
-
-using Ids = std::vector<std::string>;
-
-/// "id field" of each finding.
-Ids ids(const Status& status) {
-  Ids all;
-  for (const Finding& f : status.findings()) all.push_back(f.id + " " + f.where.field);
-  return all;
-}
 
 /// The same call twice over: paged (2 requests of 5 and 3 keys, 2 + 1 queries, pages of 4) and
 /// ragged.

@@ -42,7 +42,7 @@ TEST(Contention, ASwitchCountsByItsCostAndByItselfWhereThatIsNotKnown) {
 
 TEST(Contention, MoreBusyThreadsThanProcessorsAreSeen) {
 #ifndef __linux__
-  GTEST_SKIP() << "no /proc";
+  GTEST_SKIP() << "how long threads wait for a processor is told in /proc, which Linux has";
 #endif
   // Pinned to one processor, four threads must wait for each other.
   std::vector<std::thread> threads;

@@ -51,7 +51,8 @@ TEST(HugeMemory, MovesWithItsContents) {
 TEST(HugeMemory, HugePagesAreAskedFor) {
   const HugeMemory memory(kHugePage);
   const int elsewhere = 0;
-  if (mapping_flags(&elsewhere).empty()) GTEST_SKIP() << "the system tells no flags of a mapping";
+  if (mapping_flags(&elsewhere).empty())
+    GTEST_SKIP() << "whether huge pages were asked for is told in /proc/self/smaps, not here";
   EXPECT_TRUE(asks_for_huge_pages(mapping_flags(memory.data())));
   EXPECT_FALSE(asks_for_huge_pages(mapping_flags(&elsewhere)));
 }

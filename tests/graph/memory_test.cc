@@ -224,7 +224,8 @@ TEST(Memory, LargeBlocksAskForHugePages) {
   const auto* small = static_cast<std::byte*>(memory.allocate(kHugePage / 2, AllocKind::kMalloc));
   const auto* large = static_cast<std::byte*>(memory.allocate(4 * kHugePage, AllocKind::kMalloc));
   ASSERT_NE(large, nullptr);
-  if (mapping_flags(small).empty()) GTEST_SKIP() << "the system tells no flags of a mapping";
+  if (mapping_flags(small).empty())
+    GTEST_SKIP() << "whether huge pages were asked for is told in /proc/self/smaps, not here";
   EXPECT_FALSE(asks_for_huge_pages(mapping_flags(small)));
   EXPECT_TRUE(asks_for_huge_pages(mapping_flags(large + kHugePage)));
   EXPECT_TRUE(asks_for_huge_pages(mapping_flags(large + 2 * kHugePage)));
