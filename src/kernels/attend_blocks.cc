@@ -98,7 +98,8 @@ class Run {
   }
 
   void go() {
-    parallel_team(team_size(shape_.threads, items_), [this](int thread) {
+    team_ = team_size(shape_.threads, items_);
+    parallel_team(team_, [this](int thread) {
       const Room room(shape_, threads_ + thread * thread_bytes(shape_));
       for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < items_;)
         run_piece(room, i);
@@ -144,9 +145,11 @@ class Run {
       const KvRange keys = b.keys_of(split);
       unit.begin = keys.begin, unit.end = keys.end;
       unit.m = to.m, unit.d = to.d, unit.o = to.o;
-      unit.ahead = split + 1 < piece.split_end
-                       ? ahead(b, split + 1)
-                       : ahead_of_item(next_.load(std::memory_order_relaxed));
+      if (split + 1 < piece.split_end) {
+        unit.ahead = ahead(b, split + 1);
+      } else {
+        look_ahead(b, item + team_, &unit);
+      }
       attend(unit);
       if (cut < 0 && !first) fold(b, room.into, room.part);
     }
@@ -175,11 +178,18 @@ class Run {
             keys.begin,
             keys.end};
   }
-  /// Of the item that is handed out next, perhaps to this thread.
-  KvAhead ahead_of_item(int64_t item) const {
-    if (item >= items_) return {};
-    const Block b = block_of(item);
-    return b.piece.split_begin < b.piece.split_end ? ahead(b, b.piece.split_begin) : KvAhead{};
+  /// What comes after a piece: its rows of out, and the keys and queries of an item that may well
+  /// be the thread's next, as threads that take equal items take every team_-th.
+  void look_ahead(const Block& b, int64_t item, AttendUnit* unit) const {
+    const int32_t heads = unit->heads * unit->group;
+    unit->out = rows_ahead(p_.out, b.request, b.unit * heads, b.piece.q_begin, b.tokens);
+    unit->ahead = {};
+    if (item >= items_) return;
+    const Block next = block_of(item);
+    if (next.piece.split_begin == next.piece.split_end) return;
+    unit->ahead = ahead(next, next.piece.split_begin);
+    unit->next_q =
+        rows_ahead(p_.q, next.request, next.unit * heads, next.piece.q_begin, next.tokens);
   }
 
   RowStates kept(int32_t cut, int32_t unit, int64_t split) const {
@@ -212,6 +222,7 @@ class Run {
   std::span<Countdown> left_;  // [cuts, units]
   float* kept_;                // split states of cuts: [units, splits] of each
   std::byte* threads_;
+  int team_ = 1;
   alignas(kCacheLine) std::atomic<int64_t> next_ = 0;
 };
 

@@ -113,6 +113,13 @@ AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, in
   return u;
 }
 
+RowsAhead rows_ahead(const ConstTensorView& t, const RequestView& r, int32_t qo_head,
+                     int32_t q_begin, int32_t tokens) {
+  const auto size = static_cast<int64_t>(size_of(t.dtype));
+  return {t.at(r.q_begin + q_begin, qo_head), t.stride[0] * size, t.stride[1] * size,
+          t.shape[2] * size, tokens};
+}
+
 RowMask row_mask(const Problem& p, int64_t request, int32_t q) {
   const RequestView& r = p.requests[static_cast<size_t>(request)];
   const KvRange range = kv_range(MaskShape::of(p.params, r.q_len, r.kv_len), q);

@@ -48,6 +48,9 @@ KvTokens values_at(const Problem& p, const RequestView& r, int32_t kv_head);
 /// scratch are left to the caller. masks has `tokens` rows.
 AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, int32_t q_begin,
                      int32_t tokens, const RowMask* masks);
+/// Where `tokens` queries of a request lie in q, or out, from query head qo_head on.
+RowsAhead rows_ahead(const ConstTensorView& t, const RequestView& r, int32_t qo_head,
+                     int32_t q_begin, int32_t tokens);
 /// The mask of query token q of the request with that number.
 RowMask row_mask(const Problem& p, int64_t request, int32_t q);
 

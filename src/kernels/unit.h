@@ -52,6 +52,14 @@ struct KvAhead {
   int32_t begin = 0, end = 0;
 };
 
+/// Rows of q or of the result, at `at` + token * token_stride + head * head_stride bytes, that a
+/// thread touches when it is done with a unit. A hint; empty where tokens is 0.
+struct RowsAhead {
+  const std::byte* at = nullptr;
+  int64_t token_stride = 0, head_stride = 0, bytes = 0;
+  int32_t tokens = 0;
+};
+
 /// The keys that one query sees: begin <= k < end, and, with a custom mask, pair first_pair + k not
 /// hidden.
 struct RowMask {
@@ -93,6 +101,7 @@ struct AttendUnit {
   int64_t o_stride = 0;
 
   KvAhead ahead;
+  RowsAhead next_q, out;     // of the next unit, of this one; with heads as this unit has them
   float* scratch = nullptr;  // attend_scratch(...).total floats, on a cache line of its own
 };
 

@@ -33,6 +33,7 @@ const StripCode& fma_code(PanelFormat format) {
   switch (format) {
     case PanelFormat::kF16: return kStripCode<FmaProducts<F16Format>>;
     case PanelFormat::kBF16: return kStripCode<FmaProducts<BF16Format>>;
+    case PanelFormat::kBF16Rows: return kStripCode<FmaProducts<BF16RowsFormat>>;
     case PanelFormat::kE4M3: return kStripCode<FmaProducts<E4M3Format>>;
     case PanelFormat::kE5M2: return kStripCode<FmaProducts<E5M2Format>>;
     case PanelFormat::kI8: return kStripCode<FmaProducts<I8Format>>;
@@ -44,6 +45,7 @@ const StripCode& fma_code(PanelFormat format) {
 struct ExactArithmetic {
   static const StripCode& code(PanelFormat format) { return fma_code(format); }
   static bool narrow(int64_t rows) { return rows <= kWidenRows; }
+  static constexpr bool kReadsRows = true;
   /// Floats that a row of q takes.
   static int64_t q_floats(const AttendUnit& u) { return u.k.head_dim; }
   static void load_q(const AttendUnit& u, const std::byte* q, float* row) {
@@ -60,26 +62,54 @@ struct ExactArithmetic {
 
 /// Rows of one KV head.
 int64_t head_rows(const AttendUnit& u) { return int64_t{u.tokens} * u.group; }
-int64_t token_of_row(const AttendUnit& u, int64_t r) { return r % head_rows(u) / u.group; }
 
-/// The first row of the next token after row r's.
-int64_t next_token_row(const AttendUnit& u, int64_t r) { return r - r % u.group + u.group; }
+/// Rows of one KV head that are computed together.
+struct Strip {
+  int64_t row = 0, rows = 0;       // of the head's
+  int64_t token[kStripRows] = {};  // of the unit's, row by row
 
-/// Rows of a strip at most: many rows read every panel often, few rows can take more panels at
-/// once.
-int64_t most_strip_rows(const AttendUnit& u) {
-  return head_rows(u) > kWidenRows ? kStripRows : smaller(kStripRows, kWideStripRows);
-}
+  /// fn(token), once each, until it returns true; did one?
+  template <class Fn>
+  SG_INLINE bool any_token(const Fn& fn) const {
+    for (int64_t i = 0; i < rows; ++i) {
+      if ((i == 0 || token[i] != token[i - 1]) && fn(token[i])) return true;
+    }
+    return false;
+  }
+};
 
-/// Rows from r on that make one strip. Whole tokens' groups, where they fit, end at one key each;
-/// registers that only a full strip fills (kFullStrips) weigh more. Else equal parts of a group.
-int64_t strip_rows(const AttendUnit& u, int64_t r) {
-  const int64_t left = head_rows(u) - r % head_rows(u), most = most_strip_rows(u);
-  if (u.group <= most) return smaller(left, kFullStrips ? most : most / u.group * u.group);
-  const int64_t parts = (u.group + most - 1) / most;
-  const int64_t small = u.group / parts, large = u.group % parts, at = r % u.group;
-  return at < large * (small + 1) ? small + 1 : small;
-}
+/// The strips of a head, one after the other; no division, as each tile goes through them again.
+/// Many rows read every panel often, few rows can take more panels at once: so long are strips at
+/// most. Whole tokens' groups, where they fit, end at one key each; registers that only a full
+/// strip fills (kFullStrips) weigh more. Else equal parts of a group.
+class Strips {
+ public:
+  explicit Strips(const AttendUnit& u)
+      : rows_(head_rows(u)),
+        group_(u.group),
+        most_(rows_ > kWidenRows ? kStripRows : smaller(kStripRows, kWideStripRows)) {
+    if (group_ <= most_) {
+      full_ = kFullStrips ? most_ : most_ / group_ * group_;
+    } else {
+      const int64_t parts = (group_ + most_ - 1) / most_;
+      full_ = group_ / parts, longer_ = group_ % parts * (full_ + 1);
+    }
+  }
+  bool next(Strip* s) {
+    s->row += s->rows;
+    s->rows = smaller(rows_ - s->row, in_group_ < longer_ ? full_ + 1 : full_);
+    for (int64_t i = 0; i < s->rows; ++i) {
+      s->token[i] = token_;
+      if (++in_group_ == group_) in_group_ = 0, ++token_;
+    }
+    return s->rows > 0;
+  }
+
+ private:
+  const int64_t rows_, group_, most_;
+  int64_t full_, longer_ = 0;         // rows of a strip; of a group, rows in strips of one more
+  int64_t token_ = 0, in_group_ = 0;  // of the next row
+};
 
 /// Bits of keys first .. first + 15 that lie in [begin, end).
 uint32_t range_bits(int64_t begin, int64_t end, int64_t first) {
@@ -112,7 +142,8 @@ uint32_t visible_bits(const AttendUnit& u, const RowMask& row, int64_t first) {
 
 /// One strip over one tile.
 struct StripTile {
-  int64_t row, rows;    // of the unit
+  const Strip& strip;
+  int64_t row;          // the first, of the unit's
   int64_t tile;         // first key
   int64_t first, last;  // panels that some row sees
   KvBounds all;         // range that all rows see, relative to the tile (custom mask aside)
@@ -122,17 +153,17 @@ struct StripTile {
   const float* v_scales;  // [tile]: of a value; null: 1
 };
 
-/// Of the part of the row's range in the tile, as absolute positions.
-KvBounds row_keys(const AttendUnit& u, int64_t r, int64_t tile) {
-  const RowMask& mask = u.masks[token_of_row(u, r)];
+/// Of the part of a token's range in the tile, as absolute positions.
+KvBounds token_keys(const AttendUnit& u, int64_t token, int64_t tile) {
+  const RowMask& mask = u.masks[token];
   return {larger(larger(mask.begin, u.begin), tile),
           smaller(smaller(mask.end, u.end), tile + u.tile)};
 }
 
-RowMask clipped(const AttendUnit& u, int64_t r, int64_t tile) {
-  const KvBounds keys = row_keys(u, r, tile);
+RowMask clipped(const AttendUnit& u, int64_t token, int64_t tile) {
+  const KvBounds keys = token_keys(u, token, tile);
   return {static_cast<int32_t>(keys.begin), static_cast<int32_t>(larger(keys.begin, keys.end)),
-          u.masks[token_of_row(u, r)].first_pair};
+          u.masks[token].first_pair};
 }
 
 /// o = o * factor, lane sums likewise.
@@ -166,14 +197,15 @@ void logits_of_tile(const AttendUnit& u, const AttendScratch& at, const StripCod
   int64_t to = plain ? s.all.end / kPanel : s.last + 1;
   from = smaller(larger(from, s.first), s.last + 1), to = larger(from, smaller(to, s.last + 1));
   const float* q = u.scratch + at.q + s.row * u.k.head_dim;
-  for (int64_t i = 0; i < s.rows; ++i) largest[i] = -kInfinity;
+  const int64_t rows = s.strip.rows;
+  for (int64_t i = 0; i < rows; ++i) largest[i] = -kInfinity;
   const auto product = [&](int64_t first, int64_t end, bool whole) {
     if (first >= end) return;
     float most[kStripRows];
-    keys.logits[s.rows](q, u.k.head_dim, s.k_scales, *s.keys, first, end - 1, s.logits, most);
-    for (int64_t i = 0; i < s.rows; ++i) {
+    keys.logits[rows](q, u.k.head_dim, s.k_scales, *s.keys, first, end - 1, s.logits, most);
+    for (int64_t i = 0; i < rows; ++i) {
       if (!whole) {
-        most[i] = mask_logits(u, clipped(u, s.row + i, s.tile), s.tile, first, end - 1,
+        most[i] = mask_logits(u, clipped(u, s.strip.token[i], s.tile), s.tile, first, end - 1,
                               s.logits + i * kTileStride);
       }
       largest[i] = most[i] > largest[i] ? most[i] : largest[i];
@@ -198,11 +230,12 @@ SG_INLINE Vec weigh_panels(const StripTile& s, float* logits, int64_t p, Vec m, 
   return sum;
 }
 
-/// The row's logits become weights; its state follows.
+/// The i-th row's logits become weights; its state follows.
 template <class Arithmetic>
-void weigh_row(const AttendUnit& u, const AttendScratch& at, const StripTile& s, int64_t r,
+void weigh_row(const AttendUnit& u, const AttendScratch& at, const StripTile& s, int64_t i,
                float largest) {
-  float* logits = s.logits + (r - s.row) * kTileStride;
+  const int64_t r = s.row + i;
+  float* logits = s.logits + i * kTileStride;
   float* d = u.scratch + at.d + r * kPanel;
   if (largest > u.m[r]) {
     float factor[kPanel];
@@ -223,25 +256,24 @@ void weigh_row(const AttendUnit& u, const AttendScratch& at, const StripTile& s,
 void add_row_by_row(const AttendUnit& u, const StripCode& code, const StripTile& s, int64_t begin,
                     int64_t end) {
   if (begin >= end) return;
-  for (int64_t r = s.row; r < s.row + s.rows; ++r) {
-    RowMask row = clipped(u, r, s.tile);
+  for (int64_t i = 0; i < s.strip.rows; ++i) {
+    RowMask row = clipped(u, s.strip.token[i], s.tile);
     row.begin = static_cast<int32_t>(larger(row.begin, s.tile + begin));
     row.end = static_cast<int32_t>(larger(row.begin, smaller(row.end, s.tile + end)));
     for (int64_t p = begin / kPanel; p * kPanel < end; ++p) {
       const uint32_t bits = visible_bits(u, row, s.tile + p * kPanel);
       if (bits == 0) continue;
-      code.row(s.logits + (r - s.row) * kTileStride, *s.values, p, bits, u.v.head_dim,
-               u.o + r * u.o_stride);
+      code.row(s.logits + i * kTileStride, *s.values, p, bits, u.v.head_dim,
+               u.o + (s.row + i) * u.o_stride);
     }
   }
 }
 
 /// Does a row of the strip not see all of panel p?
 bool has_hidden(const AttendUnit& u, const StripTile& s, int64_t p) {
-  for (int64_t r = s.row; r < s.row + s.rows; r = next_token_row(u, r)) {
-    if (visible_bits(u, clipped(u, r, s.tile), s.tile + p * kPanel) != 0xffffu) return true;
-  }
-  return false;
+  return s.strip.any_token([&](int64_t token) {
+    return visible_bits(u, clipped(u, token, s.tile), s.tile + p * kPanel) != 0xffffu;
+  });
 }
 
 /// Weighted values of the tile, in the order of the tokens: together where all rows see, row by row
@@ -250,8 +282,8 @@ void add_values(const AttendUnit& u, const StripCode& code, const StripTile& s) 
   const int64_t begin = s.first * kPanel, end = (s.last + 1) * kPanel;
   const auto together = [&](int64_t from, int64_t to) {
     if (from < to)
-      code.values[s.rows](s.logits, *s.values, u.v.head_dim, from, to, u.o + s.row * u.o_stride,
-                          u.o_stride);
+      code.values[s.strip.rows](s.logits, *s.values, u.v.head_dim, from, to,
+                                u.o + s.row * u.o_stride, u.o_stride);
   };
   if (u.mask_kind == CustomMask::Kind::kNone) {
     // Whole pairs.
@@ -276,17 +308,17 @@ void attend_strip(const AttendUnit& u, const AttendScratch& at, const StripCode&
                   const StripCode& values, StripTile s) {
   int64_t begin = u.end, end = 0;
   s.all = {0, kTileStride};
-  for (int64_t r = s.row; r < s.row + s.rows; r = next_token_row(u, r)) {
-    const KvBounds row = row_keys(u, r, s.tile);
+  s.strip.any_token([&](int64_t token) {
+    const KvBounds row = token_keys(u, token, s.tile);
     s.all = {larger(s.all.begin, row.begin - s.tile), smaller(s.all.end, row.end - s.tile)};
-    if (row.begin >= row.end) continue;
-    begin = smaller(begin, row.begin), end = larger(end, row.end);
-  }
+    if (row.begin < row.end) begin = smaller(begin, row.begin), end = larger(end, row.end);
+    return false;
+  });
   if (begin >= end) return;
   float largest[kStripRows];
   s.first = (begin - s.tile) / kPanel, s.last = (end - 1 - s.tile) / kPanel;
   logits_of_tile(u, at, keys, s, largest);
-  for (int64_t i = 0; i < s.rows; ++i) weigh_row<Arithmetic>(u, at, s, s.row + i, largest[i]);
+  for (int64_t i = 0; i < s.strip.rows; ++i) weigh_row<Arithmetic>(u, at, s, i, largest[i]);
   add_values(u, values, s);
 }
 
@@ -305,61 +337,91 @@ constexpr std::array<InterleaveFn, sizeof...(R) + 1> interleave_code(
 }
 constexpr auto kInterleave = interleave_code(std::make_integer_sequence<int, kStripRows>{});
 
-const std::byte* q_row(const AttendUnit& u, int64_t r) {
-  const int64_t head = r / head_rows(u) * u.group + r % u.group;
-  const int64_t element = token_of_row(u, r) * u.q_token_stride + head * u.q_head_stride;
+/// The row of q of a token and query head, counted from the unit's first.
+const std::byte* q_row(const AttendUnit& u, int64_t token, int64_t head) {
+  const int64_t element = token * u.q_token_stride + head * u.q_head_stride;
   return u.q + element * static_cast<int64_t>(size_of(u.q_dtype));
 }
 
 template <class Arithmetic>
 void begin_rows(const AttendUnit& u, const AttendScratch& at) {
-  const int64_t rows = u.heads * head_rows(u), width = round_up(u.k.head_dim, kPanel);
+  const int64_t width = round_up(u.k.head_dim, kPanel);
   const int64_t bytes = u.k.head_dim * static_cast<int64_t>(size_of(u.q_dtype));
-  for (int64_t r = 0; r < rows; ++r) prefetch_row(q_row(u, r), bytes);
-  for (int64_t first = 0; first < rows;) {
-    const int64_t count = strip_rows(u, first);
-    for (int64_t r = first; r < first + count; ++r) {
-      Arithmetic::load_q(u, q_row(u, r), u.scratch + at.row + (r - first) * width);
-      u.m[r] = -kInfinity;
-      store(u.scratch + at.d + r * kPanel, set1(0));
-      for (int64_t i = 0; i < u.o_stride; i += kPanel) store(u.o + r * u.o_stride + i, set1(0));
+  for (int64_t token = 0; token < u.tokens; ++token) {
+    for (int64_t head = 0; head < u.heads * u.group; ++head)
+      prefetch_row(q_row(u, token, head), bytes);
+  }
+  for (int64_t head = 0; head < u.heads; ++head) {
+    Strip strip;
+    for (Strips strips(u); strips.next(&strip);) {
+      const int64_t first = head * head_rows(u) + strip.row;
+      for (int64_t i = 0; i < strip.rows; ++i) {
+        const int64_t r = first + i, token = strip.token[i];
+        const int64_t in_group = strip.row + i - token * u.group;
+        Arithmetic::load_q(u, q_row(u, token, head * u.group + in_group),
+                           u.scratch + at.row + i * width);
+        u.m[r] = -kInfinity;
+        store(u.scratch + at.d + r * kPanel, set1(0));
+        for (int64_t d = 0; d < u.o_stride; d += kPanel) store(u.o + r * u.o_stride + d, set1(0));
+      }
+      kInterleave[static_cast<size_t>(strip.rows)](u.scratch + at.row, width,
+                                                   Arithmetic::q_floats(u),
+                                                   u.scratch + at.q + first * u.k.head_dim);
     }
-    kInterleave[static_cast<size_t>(count)](u.scratch + at.row, width, Arithmetic::q_floats(u),
-                                            u.scratch + at.q + first * u.k.head_dim);
-    first += count;
   }
 }
 
-/// All rows of one KV head over one tile.
+/// Panels first .. last ask for those of `next` whose turn it is: that part of them which the
+/// strip is of all rows of its head. The others ask for `none`, which is there already.
+void share_ahead(const NextPanels& next, const Strip& strip, int64_t rows, int64_t first,
+                 int64_t last, const std::byte* none, Panels* panels) {
+  const int64_t all = last - first + 1;
+  const int64_t begin = first + all * strip.row / rows,
+                end = first + all * (strip.row + strip.rows) / rows;
+  for (int64_t p = first; p <= last; ++p) {
+    const std::byte* at = next.places.at[p];
+    panels->ahead[p] = p >= begin && p < end && at != nullptr ? at + next.offset : none;
+  }
+}
+
+/// Asks for what the rows of a strip touch next.
+void ask_for_rows(const AttendUnit& u, const RowsAhead& rows, const Strip& strip, int64_t head) {
+  for (int64_t i = 0; i < strip.rows && strip.token[i] < rows.tokens; ++i) {
+    const int64_t in_group = strip.row + i - strip.token[i] * u.group;
+    prefetch_row(rows.at + strip.token[i] * rows.token_stride +
+                     (head * u.group + in_group) * rows.head_stride,
+                 rows.bytes);
+  }
+}
+
+/// All rows of one KV head over one tile. after: what is read next.
 template <class Arithmetic>
 void attend_head(const AttendUnit& u, const AttendScratch& at, PanelSource keys, PanelSource values,
-                 int64_t head, int64_t tile) {
+                 const TilePlaces& here, const TilePlaces& after, int64_t head, int64_t tile) {
   keys.kv = at_head(u.k, u.k_head_stride, head), values.kv = at_head(u.v, u.v_head_stride, head);
   const KvBounds bounds = {larger(u.begin, tile), smaller(u.end, tile + u.tile)};
   const int64_t first = (bounds.begin - tile) / kPanel, last = (bounds.end - 1 - tile) / kPanel;
-  const int64_t rows = head_rows(u), begin = head * rows;
+  const int64_t rows = head_rows(u);
   float k_scales[kMostTile], v_scales[kMostTile];
   tile_scales(u, keys.kv, tile, bounds, u.scale, k_scales);
   if (u.v.scales != nullptr) tile_scales(u, values.kv, tile, bounds, 1, v_scales);
   Panels k, v;
-  prepare_panels(u, keys, tile, bounds, head, &k);
-  prepare_panels(u, values, tile, bounds, head, &v);
-  const bool ahead = keys.in_place && values.in_place;
-  const NextPanels next_k = next_panels(u, true, tile, head),
-                   next_v = next_panels(u, false, tile, head);
-  for (int64_t r = begin; r < begin + rows; r += strip_rows(u, r)) {
-    const int64_t count = strip_rows(u, r);
-    if (ahead && count == rows) {
-      // One strip: the tile's values while it is at the keys, then the next tile's keys.
-      for (int64_t p = first; p <= last; ++p) k.ahead[p] = v.at[p];
-      share_ahead(next_k, 0, 1, 1, first, last, &v);
-    } else if (ahead) {
-      share_ahead(next_k, r - begin, count, rows, first, last, &k);
-      share_ahead(next_v, r - begin, count, rows, first, last, &v);
+  prepare_panels(u, keys, here.k, tile, bounds, head, &k);
+  prepare_panels(u, values, here.v, tile, bounds, head, &v);
+  const NextPanels next_k = next_panels(u, keys, head, here.k, after.k),
+                   next_v = next_panels(u, values, head, here.v, after.v);
+  const auto* none = reinterpret_cast<const std::byte*>(u.scratch + at.k);
+  Strip strip;
+  for (Strips strips(u); strips.next(&strip);) {
+    share_ahead(next_k, strip, rows, first, last, none, &k);
+    share_ahead(next_v, strip, rows, first, last, none, &v);
+    if (tile + u.tile >= u.end) {
+      ask_for_rows(u, u.next_q, strip, head);
+      ask_for_rows(u, u.out, strip, head);
     }
     attend_strip<Arithmetic>(u, at, Arithmetic::code(keys.format), Arithmetic::code(values.format),
-                             {.row = r,
-                              .rows = count,
+                             {.strip = strip,
+                              .row = head * rows + strip.row,
                               .tile = tile,
                               .first = 0,
                               .last = 0,
@@ -377,12 +439,17 @@ void attend(const AttendUnit& u) {
   const int64_t rows = u.heads * head_rows(u);
   const AttendScratch at = attend_scratch(rows, u.k.head_dim, u.v.head_dim, u.tile);
   const bool narrow = Arithmetic::narrow(head_rows(u));
-  const PanelSource keys = panel_source(u.k, true, narrow, u.scratch + at.k);
-  const PanelSource values = panel_source(u.v, false, narrow, u.scratch + at.v);
+  const PanelSource keys = panel_source(u, true, narrow, Arithmetic::kReadsRows, u.scratch + at.k);
+  const PanelSource values =
+      panel_source(u, false, narrow, Arithmetic::kReadsRows, u.scratch + at.v);
   begin_rows<Arithmetic>(u, at);
-  for (int64_t tile = u.begin / u.tile * u.tile; tile < u.end; tile += u.tile) {
+  int64_t tile = u.begin / u.tile * u.tile;
+  TilePlaces here = tile_places(u, tile);
+  for (; tile < u.end; tile += u.tile) {
+    const TilePlaces after = places_after(u, tile);
     for (int64_t head = 0; head < u.heads; ++head)
-      attend_head<Arithmetic>(u, at, keys, values, head, tile);
+      attend_head<Arithmetic>(u, at, keys, values, here, after, head, tile);
+    here = after;
   }
   for (int64_t r = 0; r < rows; ++r) {
     u.d[r] = reduce_add(load(u.scratch + at.d + r * kPanel));

@@ -55,6 +55,7 @@ struct DotProducts {
 struct DotArithmetic {
   static const StripCode& code(PanelFormat) { return kStripCode<DotProducts>; }
   static bool narrow(int64_t) { return true; }
+  static constexpr bool kReadsRows = false;
 
   static int64_t q_floats(const AttendUnit& u) { return (u.k.head_dim + 1) / 2; }
   static void load_q(const AttendUnit& u, const std::byte* q, float* row) {

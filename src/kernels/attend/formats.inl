@@ -27,6 +27,15 @@ struct BF16Format {
   }
 };
 
+/// Of a token's own row: no pairs.
+struct BF16RowsFormat {
+  static constexpr int kPair = 1, kBytes = 2;
+  template <int Part>
+  static SG_INLINE Vec lanes(const std::byte* step) {
+    return load_bf16(step);
+  }
+};
+
 struct E4M3Format {
   static constexpr int kPair = 1, kBytes = 1;
   template <int Part>

@@ -2,20 +2,30 @@
 // rows of the unit.
 
 /// How a panel's elements lie when the products read them.
-enum class PanelFormat : uint8_t { kF32, kF16, kBF16, kE4M3, kE5M2, kI8 };
+enum class PanelFormat : uint8_t { kF32, kF16, kBF16, kBF16Rows, kE4M3, kE5M2, kI8 };
 
 /// Keys begin <= k < end of one tile.
 struct KvBounds {
   int64_t begin, end;
 };
 
+/// When the next tile's memory is asked for.
+enum class AskAhead : uint8_t {
+  kNever,
+  kWhilePacking,  // rows with gaps between them: some before each panel
+  kWhileReading   // panels, and rows that lie in one piece: line by line, as a panel is read
+};
+
 struct PanelSource {
   KvTokens kv;
   bool keys = false;
   PanelFormat format = PanelFormat::kF32;
-  bool in_place = false;      // the cache's panels are in that format
-  std::byte* room = nullptr;  // else: of the tile's panels
+  bool in_place = false;  // read where the cache has them
+  AskAhead ahead = AskAhead::kNever;
+  std::byte* room = nullptr;  // where not in place: of the tile's panels
   int64_t room_bytes = 0;     // of one of them
+
+  bool strided() const { return kv.order == KvOrder::kStrided; }
 };
 
 /// More rows than these are worth a pass that makes f32 of a narrow tile first.
@@ -32,21 +42,44 @@ constexpr PanelFormat panel_format(DType t) {
   }
 }
 
-/// narrow: the products read the cache's own type, if they can have it without a conversion pass.
-PanelSource panel_source(const KvTokens& kv, bool keys, bool narrow, float* room) {
+/// Do a panel's tokens lie one stride apart?
+bool whole_pages(const int32_t* page_ids, int32_t page_size) {
+  return page_ids == nullptr || page_size % kPanel == 0;
+}
+/// Do a panel's rows, of all heads of the unit, lie in one piece?
+bool dense_rows(const AttendUnit& u, const KvTokens& kv, int64_t head_stride) {
+  return whole_pages(u.page_ids, u.page_size) && kv.token_stride == u.heads * kv.head_dim &&
+         (u.heads == 1 || head_stride == kv.head_dim);
+}
+
+/// narrow: the products read the cache's own type, if they can have it without a conversion pass;
+/// rows: and values token by token, as the caller has them.
+PanelSource panel_source(const AttendUnit& u, bool keys, bool narrow, bool rows, float* room) {
+  const KvTokens& kv = keys ? u.k : u.v;
   PanelSource s{kv, keys};
-  const bool panels = kv.order != KvOrder::kStrided;
+  const bool as_rows = s.strided() && !keys && narrow && rows &&
+                       whole_pages(u.page_ids, u.page_size) && kv.head_dim % kPanel == 0;
   // Packing costs less as bf16 pairs; every other type widens while it is packed.
-  if (narrow && (panels || kv.dtype == DType::kBF16)) s.format = panel_format(kv.dtype);
-  s.in_place = panels && s.format == panel_format(kv.dtype);
+  const bool as_is = narrow && (!s.strided() || as_rows || kv.dtype == DType::kBF16);
+  if (as_is) s.format = panel_format(kv.dtype);
+  s.in_place = as_rows || (!s.strided() && s.format == panel_format(kv.dtype));
+  if (!s.strided()) {
+    if (s.in_place) s.ahead = AskAhead::kWhileReading;
+  } else {
+    const bool dense = dense_rows(u, kv, keys ? u.k_head_stride : u.v_head_stride);
+    const bool same_bytes = as_is || kv.dtype == DType::kF32;
+    s.ahead = dense && same_bytes ? AskAhead::kWhileReading : AskAhead::kWhilePacking;
+  }
+  if (as_rows && kv.dtype == DType::kBF16) s.format = PanelFormat::kBF16Rows;
   s.room = reinterpret_cast<std::byte*>(room);
   s.room_bytes = 4 * kPanel * round_up(kv.head_dim, keys ? 2 : kPanel);
   return s;
 }
 
-const std::byte* token_address(const AttendUnit& u, const KvTokens& kv, int64_t token) {
-  const int64_t element = token_offset(kv, u.page_ids, u.page_size, token);
-  return kv.data + element * static_cast<int64_t>(size_of(kv.dtype));
+/// Bytes from the unit's first KV head to another.
+int64_t head_bytes(const AttendUnit& u, bool keys, int64_t head) {
+  return head * (keys ? u.k_head_stride : u.v_head_stride) *
+         static_cast<int64_t>(size_of((keys ? u.k : u.v).dtype));
 }
 
 /// The same plane, of the head-th KV head of the unit.
@@ -69,15 +102,70 @@ void for_each_token(const KvTokens& kv, const int32_t* page_ids, int32_t page_si
   }
 }
 
+/// Where the panels of a tile lie in the cache, at the unit's first head (of rows: their first
+/// token); null where the tile has no key, and where a panel's tokens lie in several pages.
+struct PanelPlaces {
+  const std::byte* at[kTilePanels];
+};
+/// keys: of one tile, which begins at `tile`.
+PanelPlaces panel_places(const KvTokens& kv, const int32_t* page_ids, int32_t page_size,
+                         int64_t tile, KvBounds keys) {
+  PanelPlaces places = {};
+  if (keys.begin >= keys.end || !whole_pages(page_ids, page_size)) return places;
+  const auto size = static_cast<int64_t>(size_of(kv.dtype));
+  const int64_t step = (kv.order == KvOrder::kStrided ? kPanel : 1) * kv.token_stride * size;
+  const int64_t last = (keys.end - 1 - tile) / kPanel;
+  int64_t p = (keys.begin - tile) / kPanel;
+  const int64_t number = tile / kPanel + p;
+  if (page_ids == nullptr) {
+    for (int64_t i = number; p <= last; ++p, ++i) places.at[p] = kv.data + i * step;
+    return places;
+  }
+  // One division a tile: one a panel would be a good part of what reading it costs.
+  const auto panels = static_cast<uint32_t>(page_size) / kPanel;
+  uint32_t page = static_cast<uint32_t>(number) / panels;
+  for (uint32_t in_page = static_cast<uint32_t>(number) % panels; p <= last; ++p) {
+    places.at[p] = kv.data + page_ids[page] * kv.page_stride * size + in_page * step;
+    if (++in_page == panels) ++page, in_page = 0;
+  }
+  return places;
+}
+
+/// K and V of a tile.
+struct TilePlaces {
+  PanelPlaces k, v;
+};
+TilePlaces tile_places(const AttendUnit& u, int64_t tile) {
+  const KvBounds keys = {larger(u.begin, tile), smaller(u.end, tile + u.tile)};
+  return {panel_places(u.k, u.page_ids, u.page_size, tile, keys),
+          panel_places(u.v, u.page_ids, u.page_size, tile, keys)};
+}
+/// What is read after a tile: the next one, or the first keys of the next unit.
+TilePlaces places_after(const AttendUnit& u, int64_t tile) {
+  if (tile + u.tile < u.end) return tile_places(u, tile + u.tile);
+  const KvAhead& a = u.ahead;
+  const int64_t first = a.begin / kPanel * kPanel;
+  const KvBounds keys = {a.begin, smaller(a.end, first + u.tile)};
+  return {panel_places(a.k, a.page_ids, a.page_size, first, keys),
+          panel_places(a.v, a.page_ids, a.page_size, first, keys)};
+}
+
 /// The rows of a panel's tokens; a token outside `keys` has the row of one inside.
 struct PanelRows {
   const std::byte* at[kPanel];
 };
-PanelRows rows_of_panel(const AttendUnit& u, const KvTokens& kv, int64_t first, KvBounds keys) {
+/// place: of the panel's first token, if its tokens lie one stride apart.
+PanelRows rows_of_panel(const AttendUnit& u, const KvTokens& kv, const std::byte* place,
+                        int64_t first, KvBounds keys) {
   PanelRows rows;
   const int64_t begin = larger(first, keys.begin), end = smaller(first + kPanel, keys.end);
-  for_each_token(kv, u.page_ids, u.page_size, begin, end,
-                 [&](int64_t t, const std::byte* row) { rows.at[t - first] = row; });
+  if (place != nullptr) {
+    const int64_t step = kv.token_stride * static_cast<int64_t>(size_of(kv.dtype));
+    for (int64_t t = begin - first; t < end - first; ++t) rows.at[t] = place + t * step;
+  } else {
+    for_each_token(kv, u.page_ids, u.page_size, begin, end,
+                   [&](int64_t t, const std::byte* row) { rows.at[t - first] = row; });
+  }
   for (int64_t t = first; t < begin; ++t) rows.at[t - first] = rows.at[begin - first];
   for (int64_t t = end; t < first + kPanel; ++t) rows.at[t - first] = rows.at[begin - first];
   return rows;
@@ -108,23 +196,43 @@ Vec load_some_tokens(const std::byte* first, const std::byte* second, int64_t n)
   return bf16_pairs(some[0], some[1]);
 }
 
+/// 16 tokens' dims i .. i + 15 (or as many pairs), transposed: load(row) has them of one token.
+/// Unrolled, so that the block stays in registers.
+template <class Load>
+SG_INLINE void transpose_tokens(const PanelRows& rows, const Load& load, Vec (&block)[kPanel]) {
+  for (int t = 0; t < kPanel; ++t) block[t] = load(rows.at[t]);
+  transpose(block);
+}
+
 void pack_keys(const PanelSource& s, const PanelRows& rows, std::byte* panel) {
   const bool pairs = s.format == PanelFormat::kBF16;
   const int64_t dims = pairs ? 2 * kPanel : kPanel, dim = s.kv.head_dim;
-  const auto size = static_cast<int64_t>(size_of(s.kv.dtype));
+  const DType type = s.kv.dtype;
+  const auto size = static_cast<int64_t>(size_of(type));
   Vec block[kPanel];
-  for (int64_t i = 0; i < dim; i += dims) {
-    for (int t = 0; t < kPanel; ++t) {
-      block[t] = pairs ? load_some_pairs(rows.at[t] + i * size, dim - i)
-                       : load_some(rows.at[t] + i * size, s.kv.dtype, dim - i);
+  int64_t i = 0;
+  for (; i + dims <= dim; i += dims, panel += kPanel * 4 * kPanel) {
+    // A pair of bf16 travels as one f32.
+    if (pairs || type == DType::kF32) {
+      transpose_tokens(
+          rows, [&](const std::byte* r) SG_INLINE_LAMBDA { return load_f32(r + i * size); }, block);
+    } else {
+      transpose_tokens(
+          rows, [&](const std::byte* r) SG_INLINE_LAMBDA { return load16(r + i * size, type); },
+          block);
     }
-    transpose(block);
-    const int64_t steps = smaller(kPanel, pairs ? (dim - i + 1) / 2 : dim - i);
-    for (int64_t k = 0; k < steps; ++k) {
-      store_bits(panel, block[k]);
-      panel += 4 * kPanel;
-    }
+    for (int k = 0; k < kPanel; ++k) store_bits(panel + k * 4 * kPanel, block[k]);
   }
+  if (i == dim) return;
+  transpose_tokens(
+      rows,
+      [&](const std::byte* r) {
+        return pairs ? load_some_pairs(r + i * size, dim - i)
+                     : load_some(r + i * size, type, dim - i);
+      },
+      block);
+  const int64_t steps = pairs ? (dim - i + 1) / 2 : dim - i;
+  for (int64_t k = 0; k < steps; ++k) store_bits(panel + k * 4 * kPanel, block[k]);
 }
 
 void pack_values(const PanelSource& s, const PanelRows& rows, std::byte* panel) {
@@ -205,25 +313,24 @@ void prefetch_rows(const AttendUnit& u, bool keys, int64_t tile, int64_t share, 
 }
 
 /// Panels first .. last of the tile, which hold its keys, of the head-th KV head.
-void prepare_panels(const AttendUnit& u, const PanelSource& s, int64_t tile, KvBounds keys,
-                    int64_t head, Panels* panels) {
+void prepare_panels(const AttendUnit& u, const PanelSource& s, const PanelPlaces& places,
+                    int64_t tile, KvBounds keys, int64_t head, Panels* panels) {
   const int64_t first = (keys.begin - tile) / kPanel, last = (keys.end - 1 - tile) / kPanel;
-  const int64_t count = last - first + 1;
+  const int64_t count = last - first + 1, offset = head_bytes(u, s.keys, head);
+  if (s.strided() && s.in_place)
+    panels->row_step = s.kv.token_stride * static_cast<int64_t>(size_of(s.kv.dtype));
   for (int64_t p = first; p <= last; ++p) {
-    const int64_t token = tile + p * kPanel;
+    const std::byte* place = places.at[p] == nullptr ? nullptr : places.at[p] + offset;
+    if (s.ahead == AskAhead::kWhilePacking)
+      prefetch_rows(u, s.keys, tile, head * count + p - first, u.heads * count);
     std::byte* room = s.room + p * s.room_bytes;
-    panels->at[p] = panels->ahead[p] = room;
-    if (s.kv.order != KvOrder::kStrided) {
-      const std::byte* from = token_address(u, s.kv, token);
-      if (s.in_place) {
-        panels->at[p] = panels->ahead[p] = from;
-      } else {
-        widen_panel(s, from, room);
-      }
+    panels->at[p] = s.in_place ? place : room;
+    if (s.in_place) continue;
+    if (!s.strided()) {
+      widen_panel(s, place, room);
       continue;
     }
-    const PanelRows rows = rows_of_panel(u, s.kv, token, keys);
-    prefetch_rows(u, s.keys, tile, head * count + p - first, u.heads * count);
+    const PanelRows rows = rows_of_panel(u, s.kv, place, tile + p * kPanel, keys);
     s.keys ? pack_keys(s, rows, room) : pack_values(s, rows, room);
   }
 }
@@ -241,39 +348,19 @@ void tile_scales(const AttendUnit& u, const KvTokens& kv, int64_t tile, KvBounds
   }
 }
 
-/// The panels that come after those of a tile and head: of the next head, of the next tile, or of
-/// the next unit's first; null where there is none.
+/// What panels ask for while they are read: the same bytes of `places`, from `offset` on.
 struct NextPanels {
-  const std::byte* at[kTilePanels];
+  const PanelPlaces& places;
+  int64_t offset;
 };
-NextPanels next_panels(const AttendUnit& u, bool keys, int64_t tile, int64_t head) {
-  const bool same_tile = head + 1 < u.heads;
-  const bool here = same_tile || tile + u.tile < u.end;
-  const KvTokens& first = keys ? (here ? u.k : u.ahead.k) : (here ? u.v : u.ahead.v);
-  const KvTokens kv =
-      at_head(first, keys ? u.k_head_stride : u.v_head_stride, same_tile ? head + 1 : 0);
-  int64_t token = same_tile ? tile : here ? tile + u.tile : u.ahead.begin / kPanel * kPanel;
-  const int64_t end = kv.order == KvOrder::kStrided ? token : here ? u.end : u.ahead.end;
-  const int64_t begin = here ? u.begin / kPanel * kPanel : token;
-  NextPanels next;
-  for (int64_t p = 0; p < u.tile / kPanel; ++p, token += kPanel) {
-    next.at[p] = nullptr;
-    if (token < begin || token >= end) continue;
-    const int64_t element = here ? token_offset(kv, u.page_ids, u.page_size, token)
-                                 : token_offset(kv, u.ahead.page_ids, u.ahead.page_size, token);
-    next.at[p] = kv.data + element * static_cast<int64_t>(size_of(kv.dtype));
-  }
-  return next;
-}
-
-/// Panels first .. last ask for those of `next` whose turn it is: that part of them which rows
-/// [row, row + count) are of all rows.
-void share_ahead(const NextPanels& next, int64_t row, int64_t count, int64_t rows, int64_t first,
-                 int64_t last, Panels* panels) {
-  const int64_t all = last - first + 1;
-  const int64_t begin = first + all * row / rows, end = first + all * (row + count) / rows;
-  for (int64_t p = first; p <= last; ++p) {
-    const bool turn = p >= begin && p < end && next.at[p] != nullptr;
-    panels->ahead[p] = turn ? next.at[p] : panels->at[p];
-  }
+/// After a tile's panels of one head: those of the next head, or of the next tile. Of rows, which
+/// lie in one piece for all heads: the head's part of the next tile's.
+NextPanels next_panels(const AttendUnit& u, const PanelSource& s, int64_t head,
+                       const PanelPlaces& here, const PanelPlaces& after) {
+  static constexpr PanelPlaces kNone = {};
+  if (s.ahead != AskAhead::kWhileReading) return {kNone, 0};
+  if (s.strided())
+    return {after, head * kPanel * s.kv.head_dim * static_cast<int64_t>(size_of(s.kv.dtype))};
+  if (head + 1 < u.heads) return {here, head_bytes(u, s.keys, head + 1)};
+  return {after, 0};
 }

@@ -18,6 +18,7 @@ SG_INLINE void prefetch(const std::byte* p) {
 struct Panels {
   const std::byte* at[kTilePanels];
   const std::byte* ahead[kTilePanels];
+  int64_t row_step = 0;  // values that lie token by token: bytes from one to the next; else 0
 };
 
 /// logits[r][16 p ..] = scale * q.k for panels p .. p + N - 1; largest[r] takes them in, lane by
@@ -76,8 +77,11 @@ void logits_of_strip(const float* q, int64_t head_dim, const float* scales, cons
 
 /// A block of a value panel's dims, [16 / kPair][width][kPair].
 struct ValueBlock {
-  int64_t offset = 0;  // bytes from the panel's start
-  int64_t step = 0;    // bytes of a row: of a token, or a pair of them
+  struct Place {
+    int64_t offset = 0;  // bytes from the panel's start
+    int64_t step = 0;    // bytes of a row: of a token, or a pair of them
+  };
+  Place at, ahead;
 };
 
 /// o[r][16 N dims] += weights * values, tokens [begin, end) of the tile, whole pairs.
@@ -92,15 +96,15 @@ SG_INLINE void values_of_dims(const float* weights, const Panels& values, ValueB
   for (int64_t t = begin; t < end;) {
     const int64_t panel = t / kPanel, stop = smaller(end, (panel + 1) * kPanel);
     const int64_t row = t % kPanel / Products::kPair;
-    const std::byte* from = values.at[panel] + block.offset + row * block.step;
-    const std::byte* ahead = values.ahead[panel] + block.offset + row * block.step;
+    const std::byte* from = values.at[panel] + block.at.offset + row * block.at.step;
+    const std::byte* ahead = values.ahead[panel] + block.ahead.offset + row * block.ahead.step;
     const float* a = weights + t / Products::kPair * Products::kStep;
     for (; t < stop; t += Products::kPair) {
       for (int64_t line = 0; line < N * kVecBytes; line += 64) prefetch(ahead + line);
       const std::byte* b[N];
       for (int n = 0; n < N; ++n) b[n] = from + n * kVecBytes;
       Products::template step<R, N>(sums, a, kTileStride, 1, b, 0);
-      from += block.step, ahead += block.step, a += Products::kStep;
+      from += block.at.step, ahead += block.ahead.step, a += Products::kStep;
     }
   }
   for (int r = 0; r < R; ++r) {
@@ -113,7 +117,7 @@ using Const = std::integral_constant<int, N>;
 
 /// fn(N, block, dim): all dims of a value panel, N vectors at a time.
 template <class Products, int R, class Fn>
-SG_INLINE void for_each_dims(int64_t head_dim, const Fn& fn) {
+SG_INLINE void for_each_dims(int64_t head_dim, int64_t row_step, const Fn& fn) {
   constexpr int64_t kSize = int64_t{Products::kPair} * Products::kBytes;
   const int64_t padded = round_up(head_dim, kPanel);
   for (int64_t first = 0; first < padded; first += kValueBlockDims) {
@@ -122,8 +126,11 @@ SG_INLINE void for_each_dims(int64_t head_dim, const Fn& fn) {
     int64_t i = 0;
     const auto take = [&](auto vecs) SG_INLINE_LAMBDA {
       constexpr int kVecs = decltype(vecs)::value;
-      for (; i + kVecs * kPanel <= width; i += kVecs * kPanel)
-        fn(vecs, ValueBlock{base + i * kSize, width * kSize}, first + i);
+      for (; i + kVecs * kPanel <= width; i += kVecs * kPanel) {
+        const ValueBlock::Place panel{base + i * kSize, width * kSize};
+        const ValueBlock::Place rows{(first + i) * kSize, row_step};
+        fn(vecs, ValueBlock{row_step != 0 ? rows : panel, panel}, first + i);
+      }
     };
     if constexpr (strip_vecs(R) >= 4) take(Const<4>{});
     if constexpr (strip_vecs(R) >= 2) take(Const<2>{});
@@ -134,7 +141,7 @@ SG_INLINE void for_each_dims(int64_t head_dim, const Fn& fn) {
 template <class Products, int R>
 void values_of_strip(const float* weights, const Panels& values, int64_t head_dim, int64_t begin,
                      int64_t end, float* o, int64_t o_stride) {
-  for_each_dims<Products, R>(head_dim,
+  for_each_dims<Products, R>(head_dim, values.row_step,
                              [&](auto vecs, ValueBlock block, int64_t dim) SG_INLINE_LAMBDA {
                                values_of_dims<Products, R, decltype(vecs)::value>(
                                    weights, values, block, begin, end, o + dim, o_stride);
@@ -147,16 +154,16 @@ void values_of_row(const float* weights, const Panels& values, int64_t panel, ui
                    int64_t head_dim, float* o) {
   constexpr int64_t kVecBytes = int64_t{kPanel} * Products::kPair * Products::kBytes;
   for_each_dims<Products, 1>(
-      head_dim, [&](auto vecs, ValueBlock block, int64_t dim) SG_INLINE_LAMBDA {
+      head_dim, values.row_step, [&](auto vecs, ValueBlock block, int64_t dim) SG_INLINE_LAMBDA {
         constexpr int N = decltype(vecs)::value;
         const std::byte* b[N];
-        for (int n = 0; n < N; ++n) b[n] = values.at[panel] + block.offset + n * kVecBytes;
+        for (int n = 0; n < N; ++n) b[n] = values.at[panel] + block.at.offset + n * kVecBytes;
         Sums<1, N> sums;
         for (int n = 0; n < N; ++n) sums.at[0][n] = load(o + dim + n * kPanel);
         for (int64_t t = 0; t < kPanel; t += Products::kPair) {
           const uint32_t seen = bits >> t & ((1u << Products::kPair) - 1);
           const float* a = weights + (panel * kPanel + t) / Products::kPair * Products::kStep;
-          const int64_t offset = t / Products::kPair * block.step;
+          const int64_t offset = t / Products::kPair * block.at.step;
           if (seen == (1u << Products::kPair) - 1) {
             Products::template step<1, N>(sums, a, 0, 1, b, offset);
           } else if (seen == 1) {

@@ -170,7 +170,7 @@ void transpose_half(__m256 (&x)[8]) {
     x[c + 4] = _mm256_permute2f128_ps(s[c], s[4 + c], 0x31);
   }
 }
-void transpose(Vec (&x)[16]) {
+SG_INLINE void transpose(Vec (&x)[16]) {
   __m256 a[8], b[8], c[8], d[8];
   for (int i = 0; i < 8; ++i)
     a[i] = x[i].lo, b[i] = x[i].hi, c[i] = x[i + 8].lo, d[i] = x[i + 8].hi;

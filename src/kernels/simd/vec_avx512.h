@@ -103,7 +103,7 @@ Vec bf16_pairs(const std::byte* first, const std::byte* second) {
   };
   return {_mm512_castsi512_ps(_mm512_or_si512(wide(first), _mm512_slli_epi32(wide(second), 16)))};
 }
-void transpose(Vec (&x)[16]) {
+SG_INLINE void transpose(Vec (&x)[16]) {
   __m512 t[16];
   for (int i = 0; i < 16; i += 2) {
     t[i] = _mm512_unpacklo_ps(x[i].x, x[i + 1].x);

@@ -134,7 +134,7 @@ Vec bf16_pairs(const std::byte* first, const std::byte* second) {
   return r;
 }
 /// Rows become columns.
-void transpose(Vec (&x)[16]) {
+SG_INLINE void transpose(Vec (&x)[16]) {
   for (int i = 0; i < 16; ++i) {
     for (int j = 0; j < i; ++j) std::swap(x[i].lane[j], x[j].lane[i]);
   }
