@@ -2,6 +2,8 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -44,16 +46,26 @@ Contention contention() {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
     const int64_t wait = wait_of(first_line(task.path() / "schedstat"));
     if (wait < 0) continue;  // or the thread has just ended
-    c.wait_ns += wait;
+    c.wait_ns[std::atoll(task.path().filename().c_str())] = wait;
     c.counts_wait = true;
   }
   return c;
 }
 
+int64_t waited_ns(const Contention& before, const Contention& after) {
+  int64_t sum = 0;
+  for (const auto& [thread, wait] : after.wait_ns) {
+    const auto known = before.wait_ns.find(thread);
+    // Less than before: another thread has got the id of one that ended.
+    sum += std::max<int64_t>(0, wait - (known != before.wait_ns.end() ? known->second : 0));
+  }
+  return sum;
+}
+
 std::string disturbance(const Contention& before, const Contention& after, double seconds) {
   const int64_t switches = after.involuntary_switches - before.involuntary_switches;
   const int64_t steal = after.steal_ticks - before.steal_ticks;
-  const double waited = static_cast<double>(after.wait_ns - before.wait_ns) * 1e-9;
+  const double waited = static_cast<double>(waited_ns(before, after)) * 1e-9;
   if (steal > 0) return "the hypervisor ran somebody else";
   if (waited > kWaitShare * seconds) return "a thread of ours waited for a processor";
   if (switches > 0 && !after.counts_wait) return "a thread of ours was put aside";

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -11,9 +12,11 @@ namespace shadowgraph::bench {
 /// Counters that only grow.
 struct Contention {
   int64_t involuntary_switches = 0;  // getrusage: a thread of ours was put aside
-  int64_t wait_ns = 0;               // /proc/self/task/*/schedstat: ours waited for a processor
-  int64_t steal_ticks = 0;           // /proc/stat: the hypervisor ran somebody else
-  bool counts_wait = true;           // false: this kernel has no schedstat
+  // /proc/self/task/*/schedstat: how long each of our threads waited for a processor, by its id. A
+  // thread that ends is gone from here.
+  std::map<int64_t, int64_t> wait_ns = {};
+  int64_t steal_ticks = 0;  // /proc/stat: the hypervisor ran somebody else
+  bool counts_wait = true;  // false: this kernel has no schedstat
 };
 
 /// Now; zeros where there is no /proc.
@@ -23,6 +26,9 @@ Contention contention();
 int64_t wait_of(std::string_view schedstat);
 /// Steal ticks of a /proc/stat "cpu" line; 0 if it is none.
 int64_t steal_of(std::string_view cpu_line);
+
+/// Nanoseconds that the threads of `after` waited since `before`: what one has more than it had.
+int64_t waited_ns(const Contention& before, const Contention& after);
 
 /// Why a time between the two counts is not to be used: any steal, or more than 0.5 % of it lost to
 /// waiting for a processor. Empty: it was quiet. A switch counts by what it cost; by itself only

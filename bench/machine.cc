@@ -1,10 +1,14 @@
 #include "bench/machine.h"
 
 #include <fmt/format.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 
 #include "bench/team.h"
 
@@ -31,17 +35,52 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
+struct Cache {
+  std::string level, type, size, shared_by;
+};
+
+/// A CPU's caches of data, the last level last.
+std::vector<Cache> caches_of(int cpu) {
+  std::vector<Cache> caches;
+  for (int i = 0; i < 8; ++i) {
+    const auto read = [&](const char* what) {
+      return first_line(
+          fmt::format("/sys/devices/system/cpu/cpu{}/cache/index{}/{}", cpu, i, what));
+    };
+    Cache cache{read("level"), read("type"), read("size"), read("shared_cpu_list")};
+    if (!cache.level.empty() && cache.type != "Instruction") caches.push_back(std::move(cache));
+  }
+  return caches;
+}
+
 /// "L1d 32K, L2 1024K, L3 32768K" of the first CPU.
 std::string caches() {
   std::string list;
-  for (int i = 0; i < 8; ++i) {
-    const std::string folder = fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/", i);
-    const std::string level = first_line(folder + "level"), type = first_line(folder + "type");
-    if (level.empty() || type == "Instruction") continue;
-    list += fmt::format("{}L{}{} {}", list.empty() ? "" : ", ", level, type == "Data" ? "d" : "",
-                        first_line(folder + "size"));
+  for (const Cache& c : caches_of(0)) {
+    list += fmt::format("{}L{}{} {}", list.empty() ? "" : ", ", c.level,
+                        c.type == "Data" ? "d" : "", c.size);
   }
   return list;
+}
+
+/// Bytes of all last-level caches that our CPUs have; 0 where that is not told.
+double last_level_caches() {
+  std::map<std::string, double> each;  // by the CPUs that share it
+  for (const int cpu : cpus()) {
+    const std::vector<Cache> caches = caches_of(cpu);
+    if (!caches.empty()) each[caches.back().shared_by] = bytes_of(caches.back().size);
+  }
+  double bytes = 0;
+  for (const auto& [shared_by, size] : each) bytes += size;
+  return bytes;
+}
+
+/// The processor's name, or where it has none its kind: "aarch64".
+std::string cpu_name() {
+  std::string name = value_in("/proc/cpuinfo", "model name");
+  struct utsname kernel {};
+  if (name.empty() && uname(&kernel) == 0) name = kernel.machine;
+  return name;
 }
 
 std::string environment(const char* name) {
@@ -62,7 +101,7 @@ std::vector<std::pair<std::string, std::string>> describe_machine() {
   const double gib = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
                      static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1 << 30);
   return {
-      {"cpu", value_in("/proc/cpuinfo", "model name")},
+      {"cpu", cpu_name()},
       {"cores", fmt::format("{} ({} CPUs)", num_cores(), cpus().size())},
       {"caches", caches()},
       {"memory", fmt::format("{:.0f} GiB", gib)},
@@ -70,6 +109,30 @@ std::vector<std::pair<std::string, std::string>> describe_machine() {
       {"OMP_WAIT_POLICY", environment("OMP_WAIT_POLICY")},
       {"OMP_PROC_BIND", environment("OMP_PROC_BIND")},
   };
+}
+
+double bytes_of(const std::string& size) {
+  char* unit = nullptr;
+  const double number = std::strtod(size.c_str(), &unit);
+  while (*unit == ' ') ++unit;
+  switch (std::toupper(static_cast<unsigned char>(*unit))) {
+    case 'K': return number * (1 << 10);
+    case 'M': return number * (1 << 20);
+    case 'G': return number * (1 << 30);
+    default: return number;
+  }
+}
+
+ColdMemory cold_memory(double last_level_caches, double available) {
+  constexpr double kLeast = 256.0 * (1 << 20), kTimes = 8, kShare = 1.0 / 16;
+  const double wanted = kTimes * last_level_caches;
+  return {wanted, std::max(kLeast, std::min(wanted, kShare * available))};
+}
+
+const ColdMemory& cold_memory() {
+  static const ColdMemory cold =
+      cold_memory(last_level_caches(), bytes_of(value_in("/proc/meminfo", "MemAvailable")));
+  return cold;
 }
 
 }  // namespace shadowgraph::bench

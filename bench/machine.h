@@ -1,4 +1,5 @@
-// The machine, in the words that a table of figures is headed with.
+// The machine, in the words that a table of figures is headed with, and how much memory is cold on
+// it. Tested by tests/bench/machine_test.cc.
 #pragma once
 
 #include <string>
@@ -9,5 +10,18 @@ namespace shadowgraph::bench {
 
 /// (what, value): cpu, cores, caches, memory, huge pages, OpenMP's waiting.
 std::vector<std::pair<std::string, std::string>> describe_machine();
+
+/// What calls rotate over so that no cache holds it, as no cache holds a model's layers; bytes.
+struct ColdMemory {
+  double wanted = 0;  // 8 times the last-level caches of our CPUs
+  double bytes = 0;   // that, but 256 MiB at least, and no more than a 16th of available memory
+};
+/// A row has up to 7 pools and the probes' memory: they take half of what is available.
+ColdMemory cold_memory(double last_level_caches, double available);
+/// Of this machine, read once.
+const ColdMemory& cold_memory();
+
+/// Bytes of a size as Linux writes it: "32768K", "5 kB", "1M", "7"; 0 if it is none.
+double bytes_of(const std::string& size);
 
 }  // namespace shadowgraph::bench

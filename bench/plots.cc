@@ -91,43 +91,58 @@ void draw_axes(Svg& svg, const LogAxis& x, const LogAxis& y) {
 
 void draw_curve(Svg& svg, const Curve& curve, const LogAxis& x, const LogAxis& y,
                 std::string_view colour) {
+  const std::string stroke = fmt::format("stroke=\"{}\"", colour);
   std::vector<std::pair<double, double>> times, limits;
+  const auto draw_limits = [&] {
+    if (!limits.empty()) svg.polyline(limits, stroke + " stroke-dasharray=\"4 4\"");
+    limits.clear();
+  };
   for (const SeriesPoint& p : curve.points) {
     times.emplace_back(x(p.length), y(p.ms));
-    if (p.limit_ms > 0) limits.emplace_back(x(p.length), y(p.limit_ms));
+    if (p.limit_ms > 0) {
+      limits.emplace_back(x(p.length), y(p.limit_ms));
+    } else {
+      draw_limits();  // a gap
+    }
   }
-  const std::string stroke = fmt::format("stroke=\"{}\"", colour);
-  svg.polyline(limits, stroke + " stroke-dasharray=\"4 4\"");
+  draw_limits();
   svg.polyline(times, stroke + " stroke-width=\"2\"");
   for (size_t i = 0; i < times.size(); ++i) {
     const SeriesPoint& p = curve.points[i];
-    svg.circle(
-        times[i].first, times[i].second, 3.5, fmt::format("fill=\"{}\"", colour),
-        fmt::format("{}, {}: {:.4g} ms; limit {:.4g} ms", curve.name, p.length, p.ms, p.limit_ms));
+    const std::string limit = p.limit_ms > 0 ? fmt::format("; limit {:.4g} ms", p.limit_ms) : "";
+    svg.circle(times[i].first, times[i].second, 3.5, fmt::format("fill=\"{}\"", colour),
+               fmt::format("{}, {}: {:.4g} ms{}", curve.name, p.length, p.ms, limit));
   }
 }
 
 }  // namespace
 
 std::string share_plot(const std::vector<BenchRow>& rows, std::string_view machine) {
-  constexpr double kLeft = 260, kUnit = 480, kStep = 24, kWidth = 1000;
+  constexpr double kLeft = 260, kLongest = 480, kStep = 24, kWidth = 1000;
   std::vector<const BenchRow*> shown;
+  double largest = 1;  // of what is drawn: it stays on the paper
   for (const BenchRow& r : rows) {
-    if (is_share(r)) shown.push_back(&r);
+    if (!is_share(r)) continue;
+    shown.push_back(&r);
+    largest = std::max({largest, r.ratio.value_or(0), r.high.value_or(0), r.goal.value_or(0)});
   }
+  const double unit = kLongest / largest;
+  double grid = 0.2;
+  while (largest / grid > 10) grid *= 5;
   const double bottom = kTop + kStep * static_cast<double>(shown.size());
   Svg svg(kWidth, bottom + 54, "Share of the machine's limit");
   heading(svg, "Share of the machine's limit", machine);
-  for (int i = 0; i <= 5; ++i) {
-    const double x = kLeft + kUnit * i / 5;
-    svg.line(x, kTop, x, bottom, i == 5 ? kAxis : kGrid);
-    svg.text(x, bottom + 18, fmt::format("{:.1f}", i / 5.0), "text-anchor=\"middle\"");
+  for (int i = 0; i * grid <= largest * 1.001; ++i) {
+    const double x = kLeft + unit * i * grid;
+    svg.line(x, kTop, x, bottom, kGrid);
+    svg.text(x, bottom + 18, fmt::format("{:.1f}", i * grid), "text-anchor=\"middle\"");
   }
+  svg.line(kLeft + unit, kTop, kLeft + unit, bottom, kAxis);
   for (size_t i = 0; i < shown.size(); ++i)
-    bar(svg, *shown[i], kLeft, kUnit, kTop + kStep * static_cast<double>(i) + 5);
+    bar(svg, *shown[i], kLeft, unit, kTop + kStep * static_cast<double>(i) + 5);
   svg.line(kLeft, kTop, kLeft, bottom, kAxis);
-  svg.line(kLeft, bottom, kLeft + kUnit, bottom, kAxis);
-  svg.text(kLeft + kUnit / 2, bottom + 40,
+  svg.line(kLeft, bottom, kLeft + kLongest, bottom, kAxis);
+  svg.text(kLeft + kLongest / 2, bottom + 40,
            "speed over the probe's in the same round (median; line: quartiles; tick: goal)",
            "text-anchor=\"middle\"");
   return svg.str();

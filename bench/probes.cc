@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "bench/contention.h"
+#include "bench/machine.h"
 #include "bench/team.h"
 #include "bench/units/best.h"
 #include "core/choices.h"
@@ -85,29 +86,40 @@ double huge_page_share(const std::byte* data, size_t bytes) {
   return 0;
 }
 
-}  // namespace
-
+/// Clocks a second of the calling thread's core, from a chain of dependent additions and rotations
+/// of a register: a clock each on every x86-64 processor. 0 elsewhere.
 double clock_rate() {
 #ifdef SG_BENCH_X86
   constexpr int kShortTries = 50;  // of half a millisecond: one of them is not disturbed
-  constexpr int64_t kRounds = 80'000;
-  constexpr int kMultiplications = 8, kClocks = 3;
+  constexpr int64_t kRounds = 120'000;
+  constexpr int kOperations = 16;
   double best = 0;
   for (int i = 0; i < kShortTries; ++i) {
     uint64_t x = 3;
     const double start = now();
     for (int64_t n = 0; n < kRounds; ++n) {
       __asm__ volatile(
-          "imul %0, %0; imul %0, %0; imul %0, %0; imul %0, %0;"
-          "imul %0, %0; imul %0, %0; imul %0, %0; imul %0, %0;"
-          : "+r"(x));
+          "add %0, %0; ror $7, %0; add %0, %0; ror $7, %0; add %0, %0; ror $7, %0; add %0, %0;"
+          "ror $7, %0; add %0, %0; ror $7, %0; add %0, %0; ror $7, %0; add %0, %0; ror $7, %0;"
+          "add %0, %0; ror $7, %0;"
+          : "+r"(x)
+          :
+          : "cc");
     }
-    best = std::max(best, kRounds * kMultiplications * kClocks / (now() - start));
+    best = std::max(best, kRounds * kOperations / (now() - start));
   }
   return best;
 #else
   return 0;
 #endif
+}
+
+}  // namespace
+
+int64_t probe_bytes() {
+  constexpr double kLeastBytes = 512.0 * (1 << 20);
+  const double pages = std::max(kLeastBytes, cold_memory().bytes) / static_cast<double>(kHugePage);
+  return static_cast<int64_t>(std::ceil(pages)) * static_cast<int64_t>(kHugePage);
 }
 
 Probes::Variant Probes::variant_of(const FlopVariant& v) {
@@ -117,7 +129,8 @@ Probes::Variant Probes::variant_of(const FlopVariant& v) {
           [v, iterations](int, int) { keep(v.run(iterations)); }};
 }
 
-Probes::Probes(uint64_t seed, int64_t bytes) : memory_(bytes), blocks_(bytes / kBlock) {
+Probes::Probes(uint64_t seed, int largest_team, int64_t bytes)
+    : largest_team_(largest_team), memory_(bytes), blocks_(bytes / kBlock) {
   std::iota(blocks_.begin(), blocks_.end(), 0);
   Rng rng(seed);
   for (size_t i = blocks_.size() - 1; i > 0; --i)
@@ -226,17 +239,22 @@ const ProbeFacts& Probes::facts(int threads) {
   const auto known = facts_.find(threads);
   if (known != facts_.end()) return known->second;
   if (memory_.empty()) throw std::bad_alloc();
-  // Every thread touches first what it reads: on its own memory node, where there are several.
+  // Every thread touches first what it reads, on its own memory node where there are several; a
+  // smaller team reads what the large one touched.
   const auto bytes = static_cast<int64_t>(memory_.size());
   if (facts_.empty()) {
-    time_team(threads, [&](int thread) {
-      const int64_t begin = bytes * thread / threads, end = bytes * (thread + 1) / threads;
+    time_team(largest_team_, [&](int thread) {
+      const int64_t begin = bytes * thread / largest_team_;
+      const int64_t end = bytes * (thread + 1) / largest_team_;
       std::fill(memory_.data() + begin, memory_.data() + end, std::byte{1});
     });
   }
   ProbeFacts facts;
   facts.threads = threads;
   facts.huge_page_share = huge_page_share(memory_.data(), memory_.size());
+  // Of what calls rotate over: where that is cold, the probes' memory is too, which is no less.
+  const ColdMemory& cold = cold_memory();
+  facts.cold_share = cold.wanted > cold.bytes ? cold.bytes / cold.wanted : 1;
   for (const Probe probe : kAllProbes)
     facts.choices[static_cast<size_t>(probe)] = choose(probe, threads);
   facts.fma_per_clock = fma_per_clock(threads, facts.choices[static_cast<size_t>(Probe::kFmaPeak)]);
@@ -251,14 +269,6 @@ ProbeFigures Probes::measure(int threads) {
     if (chosen != chosen_.end()) figures[static_cast<size_t>(probe)] = run(chosen->second, threads);
   }
   return figures;
-}
-
-double Probes::avx2_fma_peak(int threads) {
-  double best = 0;
-  for (const FlopVariant& v : avx2_variants()) {
-    best = std::max(best, best_of_tries(variant_of(v), threads));
-  }
-  return best;
 }
 
 }  // namespace shadowgraph::bench

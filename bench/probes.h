@@ -21,7 +21,7 @@ namespace shadowgraph::bench {
 struct FlopVariant;
 
 enum class Probe : uint8_t {
-  kStreamRead,  // bytes/s: 512 MiB in 2 MiB pages, read in order, every thread its own part
+  kStreamRead,  // bytes/s: memory in 2 MiB pages, read in order, every thread its own part
   kPageGather,  // bytes/s: the same memory in blocks of 4 KiB at random, prefetched
   kFmaPeak,     // flop/s: f32 fused multiply-add on registers
   kBf16Peak,    // flop/s: vdpbf16ps on registers
@@ -49,17 +49,20 @@ struct ProbeChoice {
 struct ProbeFacts {
   int threads = 1;
   double huge_page_share = 0;  // of the memory that is read
+  double cold_share = 1;       // bytes of cold_memory() over those wanted, at most 1
   // Fused multiply-adds a clock of one thread's best variant; 0: unknown
   double fma_per_clock = 0;
   std::array<ProbeChoice, kProbes> choices;
 };
 
 /// The floors. Empty, or why this probe's figure is no denominator:
+///   both of bytes  8 times the last-level caches are read: fewer come from cache
 ///   stream_read  in 2 MiB pages (0.9 of them), and no slower than page_gather
 ///   page_gather  0.80 of stream_read; on one thread 0.50 (one core cannot keep as much in flight)
-///   fma_peak     the two best unrolls agree within 5 %, and one thread issues a whole number of
-///                vector operations a clock (0.95 of one: the clock itself is measured to 2 %)
-///   bf16_peak    the two best unrolls agree within 5 %; no slower than fma_peak
+///   both peaks   the two best unrolls agree within 5 %; in these rounds 0.9 of the best
+///   fma_peak     one thread issues a whole number of vector operations a clock (to 5 %: the clock
+///                itself is measured to 2 %)
+///   bf16_peak    no slower than fma_peak
 /// figures: medians of what the row's rounds measured.
 std::string below_floor(Probe probe, const ProbeFigures& figures, const ProbeFacts& facts);
 
@@ -67,14 +70,15 @@ std::string below_floor(Probe probe, const ProbeFigures& figures, const ProbeFac
 bool unrolls_agree(const ProbeChoice& choice);
 bool is_whole(double fma_per_clock);
 
-/// What the memory probes read: far more than any cache holds.
-inline constexpr int64_t kProbeBytes = int64_t{512} << 20;
+/// What the memory probes read: 512 MiB, or cold_memory().bytes if that is more. Whole 2 MiB.
+int64_t probe_bytes();
 
 /// The probes and their memory.
 class Probes {
  public:
+  /// largest_team: threads of the largest team that is common, which touches the memory first.
   /// bytes: a multiple of 2 MiB.
-  explicit Probes(uint64_t seed, int64_t bytes = kProbeBytes);
+  Probes(uint64_t seed, int largest_team, int64_t bytes = probe_bytes());
 
   /// Facts of so many threads; tries every variant at the first call.
   const ProbeFacts& facts(int threads);
@@ -82,8 +86,6 @@ class Probes {
   void settle(int threads);
   /// Runs every probe's best variant once, about 10 ms each.
   ProbeFigures measure(int threads);
-  /// f32 multiply-add with 256-bit registers, flop/s; 0 without AVX2.
-  double avx2_fma_peak(int threads);
 
  private:
   /// One way to run a probe: body does its thread's share of `work` bytes or flop.
@@ -99,14 +101,11 @@ class Probes {
   double run(const Variant& variant, int threads);
   double best_of_tries(const Variant& variant, int threads);
 
+  int largest_team_;
   HugeMemory memory_;
   std::vector<int32_t> blocks_;  // of 4 KiB, shuffled
   std::map<int, ProbeFacts> facts_;
   std::map<std::pair<int, Probe>, Variant> chosen_;
 };
-
-/// Clocks a second of the calling thread's core, from a chain of dependent multiplications (three
-/// clocks each on every x86-64 processor that has AVX2); 0 elsewhere.
-double clock_rate();
 
 }  // namespace shadowgraph::bench

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "bench/machine.h"
 #include "bench/shapes.h"
 #include "check/arithmetic.h"
 #include "shadowgraph/attention.h"
@@ -13,13 +14,12 @@
 namespace shadowgraph::bench {
 
 inline constexpr int32_t kPageSize = 16;
-/// Calls rotate over caches of so many bytes together, as a model's layers do.
-inline constexpr double kColdBytes = 256.0 * (1 << 20);
 
 class Problem {
  public:
-  /// threads: for a shape that does not say. Throws std::bad_alloc.
-  Problem(const Shape& shape, uint64_t seed, int threads, double cold_bytes = kColdBytes);
+  /// threads: for a shape that does not say. Calls rotate over KV caches of cold_bytes together,
+  /// as a model's layers do. Throws std::bad_alloc.
+  Problem(const Shape& shape, uint64_t seed, int threads, double cold_bytes = cold_memory().bytes);
 
   const Shape& shape() const { return shape_; }
   int threads() const { return call_.options.num_threads; }

@@ -144,4 +144,9 @@ std::optional<double> ratio_of(const Row& row, const ProbeFigures& probes,
   return {};
 }
 
+bool is_reached(const Row& row, double ratio) {
+  if (row.of.goal == 0) return false;
+  return row.at_most() ? ratio <= row.of.goal : ratio >= row.of.goal;
+}
+
 }  // namespace shadowgraph::bench

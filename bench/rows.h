@@ -59,6 +59,9 @@ bool matches(std::string_view pattern, std::string_view text);
 std::optional<double> ratio_of(const Row& row, const ProbeFigures& probes,
                                const std::vector<double>& seconds);
 
+/// Does this ratio reach the row's goal? Never where there is none.
+bool is_reached(const Row& row, double ratio);
+
 /// Shapes whose time is drawn against their length (`--plot`).
 struct Series {
   std::string_view name;   // "decode bf16"

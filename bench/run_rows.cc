@@ -6,7 +6,6 @@
 #include <cmath>
 #include <memory>
 
-#include "bench/peers.h"
 #include "bench/problem.h"
 #include "bench/team.h"
 #include "bench/units/best.h"
@@ -24,20 +23,12 @@ size_t at(Probe probe) { return static_cast<size_t>(probe); }
 /// Why a shape cannot run here; empty: it can.
 std::string why_not(const Shape& shape) {
   if (!shape.isa.empty() && !has_isa(shape.isa)) return fmt::format("no {} here", shape.isa);
-  const int threads = std::min(static_cast<int>(cpus().size()), most_threads());
-  if (shape.threads > threads)
-    return fmt::format("needs {} threads, there are {}", shape.threads, threads);
+  if (shape.threads > most_threads())
+    return fmt::format("needs {} threads, there can be {}", shape.threads, most_threads());
+  // Two threads of one core share what is measured.
+  if (shape.threads > num_cores())
+    return fmt::format("needs {} cores, there are {}", shape.threads, num_cores());
   return "";
-}
-
-std::string why_not(const Row& row) {
-  std::string why = why_not(row.shape);
-  for (const Base& base : row.of.bases) {
-    if (why.empty()) why = why_not(base.shape);
-  }
-  if (!why.empty() || row.of.measure != Measure::kPeer) return why;
-  const Peer* peer = find_peer(row.of.peer);
-  return peer == nullptr ? fmt::format("built without {}", row.of.peer) : peer->missing();
 }
 
 template <class Value>
@@ -56,14 +47,30 @@ ProbeFigures medians_of(const std::vector<Round>& rounds) {
   return medians;
 }
 
-void add_case(Status& status, const Row& row) {
-  for (Finding& f : status.findings()) {
-    f.case_id = fmt::format("bench {}", row.id);
-    f.reproduce = fmt::format("shadowgraph bench --rows {} --rounds 1", row.id);
-  }
+/// What is timed beside the row's own call, from 1 on.
+std::string other_name(const Row& row, size_t i) {
+  return row.of.measure == Measure::kPeer ? std::string(row.of.peer) : fmt::format("base {}", i);
+}
+
+void add_case(Status& status, const std::string& id, const std::string& reproduce) {
+  for (Finding& f : status.findings()) f.case_id = "bench " + id, f.reproduce = reproduce;
+}
+
+std::string command(const Row& row, const BenchOptions& options) {
+  return fmt::format("shadowgraph bench --rows {} --rounds 1{}", row.id, options.flags);
 }
 
 }  // namespace
+
+std::string Bench::why_not(const Row& row) const {
+  std::string why = bench::why_not(row.shape);
+  for (const Base& base : row.of.bases) {
+    if (why.empty()) why = bench::why_not(base.shape);
+  }
+  if (!why.empty() || row.of.measure != Measure::kPeer) return why;
+  const Peer* peer = options_.find_peer(row.of.peer);
+  return peer == nullptr ? fmt::format("built without {}", row.of.peer) : peer->missing();
+}
 
 std::string void_reason(const Row& row, const std::vector<Round>& rounds, const ProbeFacts& facts) {
   const ProbeFigures probes = medians_of(rounds);
@@ -122,11 +129,15 @@ struct Bench::Contestant {
         kComposedFlash);
   }
 
-  /// Before it is timed: is its result right, and how many calls are long enough?
-  Status prepare() {
+  /// Before it is timed: is its result right, and how many calls are long enough? *why: what the
+  /// findings are about.
+  Status prepare(std::string* why) {
     pin_team(threads());
     Status status = call();
-    if (status.ok()) status = check();
+    *why = "is refused, see the findings";
+    if (!status.ok()) return status;
+    status = check();
+    *why = "has a wrong result, see the findings";
     if (!status.ok()) return status;
     calls = std::clamp(static_cast<int>(std::ceil(kLeastSeconds / time())), 1, kMostCalls);
     return {};
@@ -148,7 +159,8 @@ struct Bench::Contestant {
   }
 };
 
-Status Bench::make_contestants(const Row& row, std::vector<Contestant>* contestants) {
+Status Bench::make_contestants(const Row& row, std::vector<Contestant>* contestants,
+                               std::string* why) {
   const auto add = [&](Shape shape) -> Contestant& {
     if (options_.arith == Arith::kFast) shape.fast_arith = true;
     Contestant c;
@@ -157,10 +169,12 @@ Status Bench::make_contestants(const Row& row, std::vector<Contestant>* contesta
   };
   add(row.shape);
   for (const Base& base : row.of.bases) add(base.shape);
-  if (row.of.measure == Measure::kPeer) add(row.shape).set_peer(find_peer(row.of.peer));
-  for (Contestant& c : *contestants) {
-    Status status = c.prepare();
-    if (!status.ok()) return status;
+  if (row.of.measure == Measure::kPeer) add(row.shape).set_peer(options_.find_peer(row.of.peer));
+  for (size_t i = 0; i < contestants->size(); ++i) {
+    Status status = (*contestants)[i].prepare(why);
+    if (status.ok()) continue;
+    *why = fmt::format("{} {}", i == 0 ? "the call" : other_name(row, i), *why);
+    return status;
   }
   return {};
 }
@@ -195,10 +209,8 @@ void Bench::fill_figures(const Row& row, const std::vector<Round>& rounds, Bench
   out->gbps = kv_bytes_of(row.shape) / seconds * 1e-9;
   out->gflops = flop_of(row.shape) / seconds * 1e-9;
   for (size_t i = 1; i < rounds[0].seconds.size(); ++i) {
-    const std::string name =
-        row.of.measure == Measure::kPeer ? std::string(row.of.peer) : fmt::format("base {}", i);
     const double ms = median_of(rounds, [i](const Round& r) { return r.seconds[i] * 1e3; });
-    out->others_ms.emplace_back(name, ms);
+    out->others_ms.emplace_back(other_name(row, i), ms);
   }
   std::vector<double> ratios;
   for (const Round& round : rounds) {
@@ -224,45 +236,54 @@ Status Bench::run(const Row& row, BenchReport* report) {
   out.void_reason = why_not(row);
   if (!out.void_reason.empty()) return {};
   std::vector<Contestant> contestants;
-  Status status = make_contestants(row, &contestants);
+  std::string why;
+  Status status = make_contestants(row, &contestants, &why);
   if (!status.ok()) {
-    add_case(status, row);
-    out.void_reason = "its result is wrong, see the findings";
+    add_case(status, out.shape, command(row, options_));
+    out.void_reason = why;
     return status;
   }
   const Rounds rounds = measure(out.threads, options_.rounds, contestants);
   out.rounds = static_cast<int>(rounds.rounds.size());
   out.quiet = rounds.quiet;
+  out.interrupted = rounds.stopped;
   out.rejected = rounds.rejected;
   if (rounds.rounds.empty()) {
     out.void_reason = "interrupted before its first round";
     return {};
   }
   fill_figures(row, rounds.rounds, &out);
-  out.reached = out.void_reason.empty() && out.quiet && out.ratio && out.goal &&
-                (out.at_most ? *out.ratio <= *out.goal : *out.ratio >= *out.goal);
+  out.reached = out.void_reason.empty() && out.quiet && out.ratio && is_reached(row, *out.ratio);
   return {};
 }
 
 Status Bench::run(const Series& series, std::vector<SeriesPoint>* points) {
-  const Peer* peer = series.peer.empty() ? nullptr : find_peer(series.peer);
+  const Peer* peer = series.peer.empty() ? nullptr : options_.find_peer(series.peer);
   if (!series.peer.empty() && (peer == nullptr || !peer->missing().empty())) return {};
   for (const Shape& shape : series.shapes) {
     if (stopped()) break;
     Contestant c;
     c.problem = std::make_unique<Problem>(shape, options_.seed, options_.threads);
     if (peer != nullptr) c.set_peer(peer);
-    Status status = c.prepare();
-    if (!status.ok()) return status;
+    std::string why;
+    Status status = c.prepare(&why);
+    if (!status.ok()) {
+      const std::string id =
+          fmt::format("{} {}, length {}", series.panel, series.name, shape.kv_len);
+      add_case(status, id, command(rows()[0], options_) + " --plot .");
+      return status;
+    }
     std::vector<double> seconds;
     for (int i = 0; i < kSeriesRounds; ++i) seconds.push_back(c.time());
     history_.add(c.threads(), probes_.measure(c.threads()));
     const Probe limit = shape.is_decode()  ? Probe::kStreamRead
                         : shape.fast_arith ? Probe::kBf16Peak
                                            : Probe::kFmaPeak;
-    const double figure = history_.medians(c.threads())[at(limit)].value_or(0);
+    const ProbeFigures medians = history_.medians(c.threads());
+    const bool is_limit = below_floor(limit, medians, probes_.facts(c.threads())).empty();
     const double work = counts_bytes(limit) ? kv_bytes_of(shape) : flop_of(shape);
-    points->push_back({shape.kv_len, median(seconds) * 1e3, figure > 0 ? work / figure * 1e3 : 0});
+    points->push_back(
+        {shape.kv_len, median(seconds) * 1e3, is_limit ? work / *medians[at(limit)] * 1e3 : 0});
   }
   return {};
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/peers.h"
 #include "bench/probes.h"
 #include "bench/rounds.h"
 #include "bench/rows.h"
@@ -22,10 +23,13 @@ struct BenchOptions {
   int threads = 1;  // of shapes that do not say
   uint64_t seed = 1;
   Arith arith = Arith::kPortable;  // fast: for every shape
+  std::string flags;               // for the command that a finding names: " --seed 2"
   const std::atomic<bool>* stop = nullptr;
+  const Peer* (*find_peer)(std::string_view name) = bench::find_peer;
 };
 
-/// A point of a Series: the time of one call, and what the probe says it takes at least.
+/// A point of a Series: the time of one call, and what the probe says it takes at least; 0 where
+/// that probe is below its floor.
 struct SeriesPoint {
   int32_t length = 0;
   double ms = 0, limit_ms = 0;
@@ -37,7 +41,8 @@ std::string void_reason(const Row& row, const std::vector<Round>& rounds, const 
 
 class Bench {
  public:
-  explicit Bench(const BenchOptions& options) : options_(options), probes_(options.seed) {}
+  explicit Bench(const BenchOptions& options)
+      : options_(options), probes_(options.seed, options.threads) {}
 
   /// Findings: what the engine refused, and results that are wrong. The row is in the report in any
   /// case.
@@ -50,7 +55,9 @@ class Bench {
 
  private:
   struct Contestant;
-  Status make_contestants(const Row& row, std::vector<Contestant>* contestants);
+  std::string why_not(const Row& row) const;
+  /// *why: whose call was refused or has a wrong result, where the status is not ok.
+  Status make_contestants(const Row& row, std::vector<Contestant>* contestants, std::string* why);
   Rounds measure(int threads, int rounds, std::vector<Contestant>& contestants);
   void fill_figures(const Row& row, const std::vector<Round>& rounds, BenchRow* out);
 

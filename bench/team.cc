@@ -23,15 +23,15 @@ struct CpuList {
 };
 
 #ifdef __linux__
-std::vector<int> allowed_cpus() {
+std::set<int> allowed_cpus() {
   cpu_set_t set;
-  std::vector<int> allowed;
+  std::set<int> allowed;
   if (sched_getaffinity(0, sizeof set, &set) == 0) {
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) allowed.push_back(cpu);
+      if (CPU_ISSET(cpu, &set)) allowed.insert(cpu);
     }
   }
-  if (allowed.empty()) allowed.push_back(0);
+  if (allowed.empty()) allowed.insert(0);
   return allowed;
 }
 
@@ -52,20 +52,38 @@ std::string core_of(int cpu) {
   return siblings.empty() ? std::to_string(cpu) : siblings;
 }
 #else
-std::vector<int> allowed_cpus() {
-  std::vector<int> all(std::max(1u, std::thread::hardware_concurrency()));
-  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+std::set<int> allowed_cpus() {
+  std::set<int> all = {0};
+  for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i)
+    all.insert(static_cast<int>(i));
   return all;
 }
 void set_affinity(const std::vector<int>&) {}
 std::string core_of(int cpu) { return std::to_string(cpu); }
 #endif
 
+/// With OMP_PROC_BIND (or OMP_PLACES) OpenMP has bound the first thread before main: the CPUs of
+/// the process are then those of its places. Empty: nothing is bound.
+std::set<int> places() {
+  std::set<int> all;
+#ifdef _OPENMP
+  if (omp_get_proc_bind() == omp_proc_bind_false) return all;
+  for (int place = 0; place < omp_get_num_places(); ++place) {
+    std::vector<int> place_cpus(static_cast<size_t>(omp_get_place_num_procs(place)));
+    omp_get_place_proc_ids(place, place_cpus.data());
+    all.insert(place_cpus.begin(), place_cpus.end());
+  }
+#endif
+  return all;
+}
+
 CpuList list_cpus() {
   CpuList list;
   std::vector<int> siblings;
   std::set<std::string> cores;
-  for (int cpu : allowed_cpus()) {
+  std::set<int> usable = places();
+  if (usable.empty()) usable = allowed_cpus();
+  for (int cpu : usable) {
     (cores.insert(core_of(cpu)).second ? list.cpus : siblings).push_back(cpu);
   }
   list.cores = static_cast<int>(list.cpus.size());

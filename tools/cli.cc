@@ -31,19 +31,12 @@ const char* environment(const char* name) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
-/// Said before the work, not after it.
 void check_output(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::is_directory(path, error)) throw UsageError("--output: " + path + " is a folder");
-  fs::path folder = fs::path(path).parent_path();
-  if (folder.empty()) folder = ".";
-  if (!fs::is_directory(folder, error)) {
-    throw UsageError("--output: there is no folder " + folder.string());
-  }
-  if (::access(folder.c_str(), W_OK) != 0) {
-    throw UsageError("--output: cannot write into " + folder.string());
-  }
+  const fs::path folder = fs::path(path).parent_path();
+  check_folder("--output", folder.empty() ? "." : folder.string());
 }
 
 }  // namespace
@@ -55,6 +48,14 @@ std::string Common::reproduce_flags() const {
   if (arith == Arith::kFast) flags += " --arith fast";
   if (!isa.empty()) flags += " --isa " + shell_word(isa);
   return flags;
+}
+
+void check_folder(const std::string& option, const std::string& folder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error))
+    throw UsageError(option + ": there is no folder " + folder);
+  if (::access(folder.c_str(), W_OK) != 0)
+    throw UsageError(option + ": cannot write into " + folder);
 }
 
 CLI::App& add_command(CLI::App& app, const std::string& name, const std::string& sentence,

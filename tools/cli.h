@@ -123,6 +123,9 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name, T& target,
 /// Chooses the instruction set and refuses what cannot work before any time is spent. Throws
 /// UsageError. common.isa then says what was forced, be it by the environment.
 void apply(Common& common);
+/// Refuses a folder that nothing can be written into: said before the work, not after it. Throws
+/// UsageError. option: that named it.
+void check_folder(const std::string& option, const std::string& folder);
 /// A report with its head filled in: verb, version, seed, isa, threads, arith. Call after apply.
 Report start_report(const std::string& verb, const Common& common);
 /// Renders, writes to stdout or the output file (whole or not at all), and returns the exit code.

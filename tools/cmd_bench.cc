@@ -34,18 +34,20 @@ constexpr char kExamples[] =
     "rounds. A round in\n"
     "which somebody else had the processor does not count; a row with fewer than 5 quiet rounds "
     "says so, and its\n"
-    "figure is not to be kept. A probe below its own floor makes its rows void. Every result is "
-    "held against the\n"
-    "float64 oracle before it is timed: a wrong one is a finding (exit 1). A goal that is missed "
-    "is no finding.\n"
+    "figure is not to be kept. A probe below its own floor makes its rows void. Before a call "
+    "is timed, a sample of\n"
+    "its results (the first, the middle and the last token) is held against the float64 oracle: a "
+    "wrong one is a\n"
+    "finding (exit 1). A goal that is missed is no finding.\n"
     "Let nothing else run meanwhile. docs/performance.md says how to read the figures.";
 
-Listing row_list() {
+Listing row_list(const std::vector<const Row*>& rows) {
   Listing listing{"bench rows", {"row", "of", "goal", "what"}, {}};
-  for (const Row& row : bench::rows()) {
+  for (const Row* row : rows) {
+    const bench::Of& of = row->of;
     const std::string goal =
-        row.of.goal > 0 ? fmt::format("{} {:.2f}", row.at_most() ? "<=" : ">=", row.of.goal) : "-";
-    listing.rows.push_back({std::string(row.id), row.of_name(), goal, std::string(row.text)});
+        of.goal > 0 ? fmt::format("{} {:.2f}", row->at_most() ? "<=" : ">=", of.goal) : "-";
+    listing.rows.push_back({std::string(row->id), row->of_name(), goal, std::string(row->text)});
   }
   return listing;
 }
@@ -61,11 +63,22 @@ std::vector<const Row*> chosen_rows(const Options& options) {
                                unknown, meant.empty() ? "" : ", did you mean " + meant[0] + "?"));
 }
 
-/// Said before the work, not after it.
-void check_folder(const std::string& folder) {
-  std::error_code error;
-  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
-    throw UsageError("--plot: there is no folder " + folder);
+/// The options that a finding's command repeats.
+std::string flags_of(const Common& common) {
+  std::string flags = common.reproduce_flags();
+  if (common.seed != Common().seed) flags += fmt::format(" --seed {}", common.seed);
+  if (common.threads > 0) flags += fmt::format(" --threads {}", common.threads);
+  return flags;
+}
+
+/// The run's threads: more than processors measure the scheduler.
+int threads_of(const Common& common) {
+  const int wanted = common.num_threads();
+  const int most = std::min(static_cast<int>(bench::cpus().size()), bench::most_threads());
+  if (wanted > most && !common.quiet)
+    write_stderr(fmt::format("shadowgraph: {} threads are too many for this machine, {} {} used\n",
+                             wanted, most, most == 1 ? "is" : "are"));
+  return std::min(wanted, most);
 }
 
 std::string machine_line(const BenchReport& report, int threads) {
@@ -83,21 +96,43 @@ void write_plot(const std::filesystem::path& path, const std::string& document,
   report->plots.push_back(path.string());
 }
 
-/// Times the series and writes all plots.
-void plot(Bench& bench, const Options& options, Progress& progress, Report* report) {
+/// Counts rows and series for the line on stderr.
+class Steps {
+ public:
+  Steps(const Options& options, size_t rows)
+      : progress_(options.common, options.plot.empty() ? "rows" : "rows and series"),
+        all_(rows + (options.plot.empty() ? 0 : bench::series().size())) {
+    progress_.update(0, 0, 0);
+  }
+  void add(const Report& report) {
+    ++done_;
+    progress_.update(static_cast<double>(done_) / static_cast<double>(all_), done_,
+                     std::ssize(report.findings));
+  }
+
+ private:
+  Progress progress_;
+  size_t all_;
+  int64_t done_ = 0;
+};
+
+/// Writes the plots, timing the series for them. After Ctrl-C none is written: what lies there is
+/// of a whole run.
+void plot(Bench& bench, const Options& options, Steps& steps, Report* report) {
+  if (bench.stopped()) return;
   const std::filesystem::path folder = options.plot;
   const std::string machine = machine_line(*report->bench, report->threads);
+  write_plot(folder / "share_of_limit.svg", bench::share_plot(report->bench->rows, machine),
+             &*report->bench);
   std::map<std::string, std::vector<bench::Curve>> panels;
   for (const bench::Series& series : bench::series()) {
-    if (bench.stopped()) break;
     bench::Curve curve{std::string(series.name), {}};
     const Status status = bench.run(series, &curve.points);
     for (const Finding& f : status.findings()) report->findings.push_back(f);
+    if (bench.stopped()) return;
     panels[std::string(series.panel)].push_back(std::move(curve));
-    progress.update(1, report->cases, std::ssize(report->findings));
+    steps.add(*report);
   }
-  write_plot(folder / "share_of_limit.svg", bench::share_plot(report->bench->rows, machine),
-             &*report->bench);
   for (const auto& [title, curves] : panels) {
     const std::string name = title.substr(0, title.find(',')) + "_time.svg";
     write_plot(folder / name, bench::time_plot("Time against length: " + title, curves, machine),
@@ -107,37 +142,43 @@ void plot(Bench& bench, const Options& options, Progress& progress, Report* repo
 
 int run(Options& options) {
   apply(options.common);
-  if (options.list) return finish(row_list(), options.common);
   const auto rows = chosen_rows(options);
-  check_folder(options.plot);
+  if (options.list) return finish(row_list(rows), options.common);
+  if (!options.plot.empty()) check_folder("--plot", options.plot);
   const auto start = std::chrono::steady_clock::now();
   catch_interrupts();
   Report report = start_report("bench", options.common);
-  // More threads than processors measure the scheduler.
-  report.threads =
-      std::min({report.threads, static_cast<int>(bench::cpus().size()), bench::most_threads()});
+  report.threads = threads_of(options.common);
   report.bench.emplace().machine = bench::describe_machine();
+  std::optional<OutputError> lost;  // a plot; said when the report is out
   {
-    Progress progress(options.common, "rows");
+    Steps steps(options, rows.size());
     Bench bench({.rounds = options.rounds,
                  .threads = report.threads,
                  .seed = options.common.seed,
                  .arith = options.common.arith,
+                 .flags = flags_of(options.common),
                  .stop = &interrupted()});
     for (const Row* row : rows) {
       if (interrupted()) break;
       const Status status = bench.run(*row, &*report.bench);
       for (const Finding& f : status.findings()) report.findings.push_back(f);
-      ++report.cases;
-      progress.update(static_cast<double>(report.cases) / static_cast<double>(rows.size()),
-                      report.cases, std::ssize(report.findings));
+      const bool judged = report.bench->rows.back().rounds > 0 || !status.ok();
+      ++(judged ? report.cases : report.skipped);
+      steps.add(report);
     }
-    if (!options.plot.empty()) plot(bench, options, progress, &report);
+    try {
+      if (!options.plot.empty()) plot(bench, options, steps, &report);
+    } catch (const OutputError& error) {
+      lost = error;
+    }
     report.bench->probes = bench.probes();
   }
   report.interrupted = interrupted();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return finish(report, options.common);
+  const int code = finish(report, options.common);
+  if (lost) throw *lost;
+  return code;
 }
 
 }  // namespace

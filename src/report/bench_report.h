@@ -15,17 +15,18 @@ struct BenchRow {
   std::string shape;  // id
   std::string text;   // what the row shows
   std::string of;     // what its speed is divided by: "stream_read", "peer:openblas", "self"
-  std::optional<double> ratio, low, high;  // median, quartiles
+  std::optional<double> ratio, low, high;  // median, quartiles; none where nothing was measured
   std::optional<double> goal;
   bool at_most = false;                // the goal is not to be exceeded
   bool reached = false;                // never where the row is void or not quiet
   std::string void_reason;             // why the ratio says nothing; empty: it does
-  double ms = 0;                       // of one call
+  std::optional<double> ms;            // of one call
   std::optional<double> gbps, gflops;  // KV bytes, visible flop
   std::string dtype, arith, isa;
   int threads = 0;
   int rounds = 0;  // that the medians are of
   bool quiet = false;
+  bool interrupted = false;             // by Ctrl-C, after these rounds
   std::map<std::string, int> rejected;  // rounds, by reason
   // In the same rounds, medians: probes in GB/s or GF/s; what else was timed, in ms
   std::vector<std::pair<std::string, double>> probes, others_ms;

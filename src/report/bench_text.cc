@@ -12,10 +12,10 @@ std::string figure(const std::optional<double>& value) {
   return value ? fmt::format("{:.4g}", *value) : "";
 }
 
-/// "yes", "no", "void", "-" (no goal); a figure of a machine that was not quiet is none.
+/// "yes", "no", "void", "-" (no goal); a figure of too few quiet rounds is none.
 std::string verdict(const BenchRow& r) {
   if (!r.void_reason.empty()) return "void";
-  if (!r.quiet) return "NOT QUIET";
+  if (!r.quiet) return r.interrupted ? "interrupted" : "NOT QUIET";
   if (!r.goal) return "-";
   return r.reached ? "yes" : "no";
 }
@@ -31,6 +31,8 @@ std::string remarks(const BenchReport& report, const Style& style) {
     std::string why;
     if (!r.void_reason.empty()) {
       why = "void: " + r.void_reason;
+    } else if (r.interrupted) {
+      why = fmt::format("interrupted after {} round{}", r.rounds, r.rounds == 1 ? "" : "s");
     } else if (!r.quiet) {
       why = fmt::format("NOT QUIET, no figure to keep, {} rounds in all", r.rounds);
       for (const auto& [reason, times] : r.rejected) why += fmt::format("; {} x {}", times, reason);
@@ -98,7 +100,7 @@ std::string bench_text(const BenchReport& report, const Style& style) {
                                       r.ratio ? fmt::format("{:.3f}..{:.3f}", *r.low, *r.high) : "",
                                       goal(r),
                                       verdict(r),
-                                      r.rounds > 0 ? fmt::format("{:.4g}", r.ms) : "",
+                                      figure(r.ms),
                                       figure(r.gbps),
                                       figure(r.gflops),
                                       std::to_string(r.threads),

@@ -99,11 +99,12 @@ Json to_json(const BenchRow& r) {
   Json j{{"shape", r.shape}};
   add(j, "ratio", r.ratio);
   j["of"] = r.of;
-  j["ms"] = number(r.ms);
+  add(j, "ms", r.ms);
   add(j, "gbps", r.gbps);
   add(j, "gflops", r.gflops);
   j["rounds"] = r.rounds;
   j["quiet"] = r.quiet;
+  if (r.interrupted) j["interrupted"] = true;
   add(j, "low", r.low);
   add(j, "high", r.high);
   add(j, "goal", r.goal);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
+
 #include "bench/svg.h"
 
 namespace shadowgraph::bench {
@@ -47,15 +50,48 @@ TEST(SharePlot, ShowsTheRowsThatDivideByALimit) {
   EXPECT_EQ(plot.find("theirs"), std::string::npos);
 }
 
+/// The largest x2 of the lines and x + width of the bars.
+double rightmost(const std::string& plot) {
+  double most = 0;
+  double x = 0, y = 0, x2 = 0, width = 0;
+  for (size_t at = plot.find('\n'); at != std::string::npos; at = plot.find('\n', at + 1)) {
+    const char* element = plot.c_str() + at + 1;
+    if (std::sscanf(element, "<line x1=\"%lf\" y1=\"%lf\" x2=\"%lf\"", &x, &y, &x2) == 3)
+      most = std::max(most, x2);
+    if (std::sscanf(element, "<rect x=\"%lf\" y=\"%lf\" width=\"%lf\"", &x, &y, &width) == 3)
+      most = std::max(most, x + width);
+  }
+  return most;
+}
+
+TEST(SharePlot, NothingLeavesThePaperHoweverLargeARatioIs) {
+  const double usual = rightmost(share_plot({row("good", "fma_peak")}, ""));
+  for (const double ratio : {0.9, 1.3, 7.0, 1000.0}) {
+    BenchRow r = row("large", "fma_peak");
+    r.ratio = r.low = ratio, r.high = 1.1 * ratio;
+    EXPECT_NEAR(rightmost(share_plot({r}, "")), usual, 0.1) << ratio;
+    r = row("goal", "fma_peak");
+    r.goal = ratio;
+    EXPECT_NEAR(rightmost(share_plot({r}, "")), usual, 0.1) << ratio;
+  }
+}
+
 TEST(TimePlot, HasEveryPointItsLimitAndBothUnits) {
   const std::string plot = time_plot(
       "decode", {{"f32", {{128, 0.1, 0.05}, {256, 0.2, 0.1}}}, {"bf16", {{128, 0.05, 0}}}}, "m");
   EXPECT_EQ(count(plot, "<circle"), 3u);
-  EXPECT_EQ(count(plot, "stroke-dasharray"), 2u);
+  EXPECT_EQ(count(plot, "stroke-dasharray"), 1u);
+  EXPECT_EQ(count(plot, "; limit"), 2u);
   for (const char* shown : {"tokens", "(ms)", "f32", "bf16", "256"})
     EXPECT_NE(plot.find(shown), std::string::npos) << shown;
   EXPECT_EQ(plot.find("nan"), std::string::npos);
   EXPECT_EQ(plot.find("inf"), std::string::npos);
+}
+
+TEST(TimePlot, ALimitThatIsNoneLeavesAGap) {
+  const std::vector<SeriesPoint> points = {
+      {128, 0.1, 0.05}, {256, 0.2, 0.1}, {512, 0.4, 0}, {1024, 0.8, 0.4}, {2048, 1.6, 0.8}};
+  EXPECT_EQ(count(time_plot("decode", {{"f32", points}}, "m"), "stroke-dasharray"), 2u);
 }
 
 TEST(TimePlot, OfNothingIsStillADocument) {

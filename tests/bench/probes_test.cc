@@ -36,18 +36,20 @@ TEST(Floors, AMachineInOrderIsAboveThem) {
 
 TEST(Floors, GatherMustReachFourFifthsOfTheStreamOnTwoThreads) {
   Healthy m;
-  m.figures[at(Probe::kPageGather)] = 26e9;
+  m.figures[at(Probe::kPageGather)] = 0.79 * 33e9;
   EXPECT_NE(m.below(Probe::kPageGather), "");
   EXPECT_EQ(m.below(Probe::kStreamRead), "");
   m.facts.threads = 1;
   EXPECT_EQ(m.below(Probe::kPageGather), "");
-  m.figures[at(Probe::kPageGather)] = 16e9;
+  m.figures[at(Probe::kPageGather)] = 0.51 * 33e9;
+  EXPECT_EQ(m.below(Probe::kPageGather), "");
+  m.figures[at(Probe::kPageGather)] = 0.49 * 33e9;
   EXPECT_NE(m.below(Probe::kPageGather), "");
 }
 
 TEST(Floors, AStreamMustBeInHugePagesAndNoSlowerThanTheGather) {
   Healthy m;
-  m.facts.huge_page_share = 0.5;
+  m.facts.huge_page_share = 0.89;
   EXPECT_NE(m.below(Probe::kStreamRead), "");
   m = Healthy();
   m.figures[at(Probe::kStreamRead)] = 29e9;
@@ -55,26 +57,44 @@ TEST(Floors, AStreamMustBeInHugePagesAndNoSlowerThanTheGather) {
 }
 
 TEST(Floors, APeakIsAWholeNumberOfOperationsAClockThatTwoUnrollsReach) {
-  for (const double per_clock : {0.9, 1.5, 0.5}) {
+  for (const double per_clock : {0.9, 1.5, 0.5, 1.2, 1.4, 1.06, 1.89, 2.11}) {
     Healthy m;
     m.facts.fma_per_clock = per_clock;
     EXPECT_NE(m.below(Probe::kFmaPeak), "") << per_clock;
   }
-  for (const double per_clock : {0.0, 0.97, 1.0, 1.93, 2.0}) {
+  for (const double per_clock : {0.0, 0.96, 1.0, 1.04, 1.91, 2.0, 2.09}) {
     Healthy m;
     m.facts.fma_per_clock = per_clock;
     EXPECT_EQ(m.below(Probe::kFmaPeak), "") << per_clock;
   }
   for (const Probe p : {Probe::kFmaPeak, Probe::kBf16Peak}) {
     Healthy m;
-    m.facts.choices[at(p)].second = 0.9;
+    m.facts.choices[at(p)].second = 0.94;
     EXPECT_NE(m.below(p), "");
+    m.facts.choices[at(p)].second = 0.96;
+    EXPECT_EQ(m.below(p), "");
   }
+}
+
+TEST(Floors, APeakOfTheseRoundsIsNearTheBestThatWasSeen) {
+  for (const Probe p : {Probe::kFmaPeak, Probe::kBf16Peak}) {
+    Healthy m;
+    m.facts.choices[at(p)].best = m.facts.choices[at(p)].second = *m.figures[at(p)] / 0.89;
+    EXPECT_NE(m.below(p), "");
+    m.facts.choices[at(p)].best = m.facts.choices[at(p)].second = *m.figures[at(p)] / 0.91;
+    EXPECT_EQ(m.below(p), "");
+  }
+}
+
+TEST(Floors, BytesThatSomeCacheMayHoldAreNoLimit) {
+  Healthy m;
+  m.facts.cold_share = 0.9;
+  for (const Probe p : kAllProbes) EXPECT_EQ(m.below(p).empty(), !counts_bytes(p)) << name_of(p);
 }
 
 TEST(Floors, ADotProductIsNoSlowerThanMultiplyAdd) {
   Healthy m;
-  m.figures[at(Probe::kBf16Peak)] = 200e9;
+  m.figures[at(Probe::kBf16Peak)] = 229e9;
   EXPECT_NE(m.below(Probe::kBf16Peak), "");
 }
 
@@ -85,7 +105,7 @@ TEST(Floors, WhatAProcessorDoesNotHaveIsSaid) {
 }
 
 TEST(Probes, MeasureWhatTheProcessorHas) {
-  Probes probes(1, int64_t{8} << 20);
+  Probes probes(1, 1, int64_t{8} << 20);
   const ProbeFacts& facts = probes.facts(1);
   const ProbeFigures figures = probes.measure(1);
   for (const Probe p : kAllProbes) {

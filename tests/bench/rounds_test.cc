@@ -42,7 +42,7 @@ struct Machine {
           // Read before and after every round: what grew, grew in it.
           if (read++ % 2 == 1 && measured <= growth.size()) {
             const Contention& g = growth[measured - 1];
-            counted.wait_ns += g.wait_ns;
+            for (const auto& [thread, wait] : g.wait_ns) counted.wait_ns[thread] += wait;
             counted.steal_ticks += g.steal_ticks;
           }
           return counted;
@@ -71,7 +71,7 @@ TEST(Rounds, AQuietMachineNeedsNoMoreThanWereAskedFor) {
 
 TEST(Rounds, EveryKindOfContentionRejectsItsRoundAndIsCounted) {
   Machine machine;
-  machine.growth = {{}, {.wait_ns = 1'000'000'000}, {.steal_ticks = 1}};
+  machine.growth = {{}, {.wait_ns = {{1, 1'000'000'000}}}, {.steal_ticks = 1}};
   const Rounds rounds = machine.run({.rounds = 5, .most = 20});
   EXPECT_TRUE(rounds.quiet);
   EXPECT_EQ(first_seconds(rounds), (std::vector<double>{0, 3, 4, 5, 6}));

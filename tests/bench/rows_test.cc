@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "bench/run_rows.h"
@@ -73,6 +74,21 @@ TEST(Ratio, OfTimesIsOursOverTheirWeightedSum) {
   }
   seconds[0] = kv_bytes_of(ragged.shape);
   EXPECT_DOUBLE_EQ(*ratio_of(ragged, {}, seconds), 1);
+}
+
+TEST(Goal, IsReachedFromItsOwnSide) {
+  const Row at_least{"speed", {}, {.measure = Measure::kProbe, .goal = 0.8}, ""};
+  const Row at_most{"time", {}, {.measure = Measure::kTime, .goal = 1.2}, ""};
+  const Row none{"none", {}, {.measure = Measure::kPeer, .goal = 0}, ""};
+  struct {
+    const Row& row;
+    double ratio;
+    bool reached;
+  } const table[] = {{at_least, 0.9, true},  {at_least, 0.8, true}, {at_least, 0.79, false},
+                     {at_most, 1.1, true},   {at_most, 1.2, true},  {at_most, 1.21, false},
+                     {at_least, NAN, false}, {at_most, NAN, false}, {none, 5, false}};
+  for (const auto& [row, ratio, reached] : table)
+    EXPECT_EQ(is_reached(row, ratio), reached) << row.id << ' ' << ratio;
 }
 
 TEST(Void, APeerBelowItsFloorWasNotItself) {

@@ -15,12 +15,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Who must see a mutant, quickest first, by the folder of its file: the first that fits.
 PROGRAMS = (
     ("src/graph/", ("graph_tests", "exhaustive_tests", "conformance_tests")),
+    ("src/report/", ("report_tests",)),
+    ("bench/", ("bench_tests",)),
     ("", ("attn_tests", "kernels_tests", "fuzz_tests")),
 )
 ENVIRONMENT = {**os.environ, "SHADOWGRAPH_DEVICE_CALLS": "3"}
 CONFIGURE = (
     "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",
-    "-DSHADOWGRAPH_BUILD_TOOLS=OFF", "-DSHADOWGRAPH_BUILD_BENCH=OFF", "-DSHADOWGRAPH_BUILD_EXAMPLES=OFF",
+    "-DSHADOWGRAPH_BUILD_BENCH=OFF", "-DSHADOWGRAPH_BUILD_EXAMPLES=OFF",
 )  # fmt: skip
 SECONDS_A_PROGRAM = 600
 

@@ -34,9 +34,12 @@ Report small_report() {
   loud.quiet = loud.reached = false;
   loud.rejected = {{"somebody else", 14}};
   absent.ratio = absent.low = absent.high = {};
+  absent.ms = absent.gbps = {};
   absent.reached = false, absent.rounds = 0;
   absent.void_reason = "none here";
-  b.rows = {quiet_row("good"), loud, absent};
+  BenchRow stopped = quiet_row("stopped");
+  stopped.quiet = stopped.reached = false, stopped.interrupted = true, stopped.rounds = 3;
+  b.rows = {quiet_row("good"), loud, absent, stopped};
   b.plots = {"share.svg"};
   return r;
 }
@@ -59,7 +62,10 @@ TEST(BenchJson, HasTheContractsKeysAndOnlyWhatWasMeasured) {
   EXPECT_FALSE(good.contains("gflops"));
   EXPECT_FALSE(good.contains("void"));
   EXPECT_EQ(loud["rejected"]["somebody else"], 14);
-  EXPECT_FALSE(absent.contains("ratio"));
+  for (const char* key : {"ratio", "low", "high", "ms", "gbps"})
+    EXPECT_FALSE(absent.contains(key)) << key;
+  EXPECT_FALSE(good.contains("interrupted"));
+  EXPECT_EQ(report["bench"][3]["interrupted"], true);
   EXPECT_EQ(absent["void"], "none here");
   EXPECT_EQ(report["probes"]["stream_read"]["gbps"], 30);
   EXPECT_EQ(report["probes"]["stream_read_1t"]["gbps"], 20);
@@ -72,7 +78,8 @@ TEST(BenchText, MarksWhatIsNoFigure) {
   for (const char* line :
        {"void: none here: absent\n",
         "NOT QUIET, no figure to keep, 7 rounds in all; 14 x somebody else: loud\n",
-        "1 of 3 goals reached, 1 rows void, 1 not quiet\n", "wrote share.svg\n"})
+        "interrupted after 3 rounds: stopped\n", "1 of 4 goals reached, 1 rows void, 2 not quiet\n",
+        "wrote share.svg\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
 }

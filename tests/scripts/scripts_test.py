@@ -115,8 +115,8 @@ class Sizes(Tree):
 
 
 class InternalLinkage(Tree):
-    def compile(self, text):
-        source = self.put("isa/avx2.cc", text)
+    def compile(self, text, path="isa/avx2.cc"):
+        source = self.put(path, text)
         target = source.with_suffix(".cc.o")
         subprocess.run([os.environ.get("CXX", "c++"), "-O3", "-c", source, "-o", target], check=True)
         return target
@@ -129,6 +129,14 @@ class InternalLinkage(Tree):
     def test_internal_linkage_is_silent(self):
         code, out = run("internal_linkage.py", self.compile("static int f() { return 1; }\nint (*g)() = f;\n"))
         self.assertEqual(code, 0, out)
+
+    def test_the_peer_eigen_shares_nothing_but_its_own_namespace(self):
+        path = "bench.dir/peer_eigen.cc"
+        text = "namespace %s { inline int f() { return 1; } }\nint (*g)() = %s::f;\n"
+        self.assertEqual(run("internal_linkage.py", self.compile(text % (("EigenForAvx512",) * 2), path))[0], 0)
+        code, out = run("internal_linkage.py", self.compile(text % (("Eigen",) * 2), path))
+        self.assertEqual(code, 1)
+        self.assertIn("W Eigen::f()", out)
 
 
 if __name__ == "__main__":

@@ -11,19 +11,20 @@ import unittest
 import xml.etree.ElementTree
 
 BINARY = ""
-CLEAN, FINDINGS, USAGE = 0, 1, 2
+CLEAN, FINDINGS, USAGE, INTERNAL = 0, 1, 2, 4
 # A small one, so that this takes no time where sanitizers make everything slow.
 ROW = "decode_bf16_b1_4k_t1"
 
 
-def run(*args, env=None):
+def run(*args, env=None, cpus=None):
+    pin = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
     done = subprocess.run([BINARY, "bench", *args], stdin=subprocess.DEVNULL, capture_output=True, timeout=500,
-                          text=True, env={**os.environ, **(env or {})})
+                          text=True, env={**os.environ, **(env or {})}, preexec_fn=pin)
     return done.returncode, done.stdout, done.stderr
 
 
-def report_of(*args, env=None):
-    code, out, err = run(*args, "--format", "json", env=env)
+def report_of(*args, env=None, cpus=None):
+    code, out, err = run(*args, "--format", "json", env=env, cpus=cpus)
     assert code == CLEAN, err
     return json.loads(out)
 
@@ -66,13 +67,26 @@ class Bench(unittest.TestCase):
             self.assertTrue("gbps" in probe or "gflops" in probe or probe["void"], name)
 
     def test_what_this_machine_cannot_run_is_void_and_says_why(self):
-        # Without the instruction there is no peak to divide by, and no other tier to compare with.
-        report = report_of("--rows", "prefill_bf16_fast_512", "--rounds", "1", "--isa", "generic")
+        # On one processor there is no second core.
+        if not hasattr(os, "sched_setaffinity"):
+            self.skipTest("processes cannot be pinned here")
+        one = {min(os.sched_getaffinity(0))}
+        code, out, _ = run("--rows", "scaling_prefill_2t", "--format", "json", cpus=one)
+        report = json.loads(out)
         row, = report["bench"]
-        self.assertEqual(row["isa"], "generic")
-        if "void" in row:
-            self.assertTrue(row["void"])
-            self.assertFalse(row["reached"])
+        self.assertIn(row["void"], ("needs 2 cores, there are 1", "needs 2 threads, there can be 1"))
+        self.assertEqual((code, row["reached"], row["rounds"]), (CLEAN, False, 0))
+        for key in ("ratio", "low", "high", "ms", "gbps", "gflops"):
+            self.assertNotIn(key, row)
+        self.assertEqual((report["summary"]["cases"], report["summary"]["skipped"]), (0, 1))
+        _, out, err = run("--rows", "scaling_prefill_2t", "--threads", "2", cpus=one)
+        self.assertTrue(out.splitlines()[-1].startswith("nothing was judged: 0 cases judged"))
+        self.assertIn("2 threads are too many", err)
+
+    def test_a_bound_first_thread_hides_no_processor(self):
+        free, bound = (report_of("--rows", ROW, "--rounds", "1", env=env)["machine"]["cores"]
+                       for env in ({}, {"OMP_PROC_BIND": "true"}))
+        self.assertEqual(free, bound)
 
     def test_a_row_that_does_not_exist_is_refused_with_the_nearest(self):
         code, out, err = run("--rows", "decode_f32_b1_4")
@@ -92,6 +106,20 @@ class Bench(unittest.TestCase):
         for item in items:
             self.assertTrue(item["what"])
 
+    def test_the_list_has_the_rows_that_were_chosen(self):
+        items = json.loads(run("--list", "--rows", "ragged*,scaling_*", "--format", "json")[1])["items"]
+        self.assertEqual([i["row"] for i in items], ["ragged_f32", "scaling_prefill_2t", "scaling_decode_hot_2t"])
+        code, out, err = run("--list", "--rows", "zebra")
+        self.assertEqual((code, out), (USAGE, ""))
+        self.assertIn("zebra", err)
+
+    def test_a_plot_that_cannot_be_written_does_not_lose_the_report(self):
+        os.mkdir(os.path.join(self.folder, "share_of_limit.svg"))
+        code, out, err = run("--rows", ROW, "--rounds", "1", "--plot", self.folder, "--format", "json")
+        self.assertEqual(code, INTERNAL)
+        self.assertEqual(json.loads(out)["bench"][0]["shape"], ROW)
+        self.assertIn("share_of_limit.svg", err)
+
     def test_ctrl_c_ends_with_what_there_is(self):
         process = subprocess.Popen([BINARY, "bench", "--rounds", "1000", "--format", "json"], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -101,6 +129,24 @@ class Bench(unittest.TestCase):
         report = json.loads(out)
         self.assertEqual((process.returncode, report["interrupted"]), (CLEAN, True))
         self.assertLessEqual(len(report["bench"]), 2)
+        last = report["bench"][-1]
+        self.assertEqual(last["interrupted"], True)
+        self.assertLess(last["rounds"], 1000)
+
+    def test_after_ctrl_c_no_plot_is_overwritten(self):
+        plot = os.path.join(self.folder, "share_of_limit.svg")
+        with open(plot, "w") as old:
+            old.write("old")
+        process = subprocess.Popen([BINARY, "bench", "--rows", ROW, "--rounds", "1000", "--plot", self.folder],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                   text=True)
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=300)
+        self.assertIn("interrupted", out)
+        self.assertEqual(os.listdir(self.folder), ["share_of_limit.svg"])
+        with open(plot) as still:
+            self.assertEqual(still.read(), "old")
 
     def test_a_full_output_is_said(self):
         with open("/dev/full", "w") as full:
