@@ -75,6 +75,13 @@ double last_level_caches() {
   return bytes;
 }
 
+/// Bytes that this process may take without anybody swapping: the machine's, and its container's.
+double available_memory() {
+  const double machine = bytes_of(value_in("/proc/meminfo", "MemAvailable"));
+  const double container = bytes_of(first_line("/sys/fs/cgroup/memory.max"));  // 0: "max", or none
+  return container > 0 ? std::min(container, machine) : machine;
+}
+
 /// The processor's name, or where it has none its kind: "aarch64".
 std::string cpu_name() {
   std::string name = value_in("/proc/cpuinfo", "model name");
@@ -130,8 +137,7 @@ ColdMemory cold_memory(double last_level_caches, double available) {
 }
 
 const ColdMemory& cold_memory() {
-  static const ColdMemory cold =
-      cold_memory(last_level_caches(), bytes_of(value_in("/proc/meminfo", "MemAvailable")));
+  static const ColdMemory cold = cold_memory(last_level_caches(), available_memory());
   return cold;
 }
 

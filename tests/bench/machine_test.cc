@@ -34,7 +34,7 @@ TEST(Machine, SizesAreReadAsLinuxWritesThem) {
   EXPECT_EQ(bytes_of("2G"), 2 * kGiB);
   EXPECT_EQ(bytes_of("7"), 7);
   EXPECT_EQ(bytes_of(""), 0);
-  EXPECT_EQ(bytes_of("unknown"), 0);
+  EXPECT_EQ(bytes_of("max"), 0);
 }
 
 TEST(Machine, SaysWhatItIs) {

@@ -27,7 +27,7 @@ struct Ran {
   }
 };
 
-Ran run(const Row& row, BenchOptions options) {
+Ran run(const Row& row, const BenchOptions& options) {
   Ran ran;
   ran.status = Bench(options).run(row, &ran.report);
   return ran;
