@@ -53,14 +53,14 @@ struct PagedAttention {
 };
 
 /// Queries against K and V packed one request after the other (flash_attn_varlen_func; FlashInfer
-/// ragged prefill).
+/// ragged prefill). Not i8: its scales have no place here.
 struct RaggedAttention {
   ConstTensorView q;                      // as above
   ConstTensorView k;                      // [total_k, num_kv_heads, head_dim_qk]
   ConstTensorView v;                      // [total_k, num_kv_heads, head_dim_vo]
   std::span<const int32_t> cu_seqlens_q;  // [batch + 1] tokens
   std::span<const int32_t> cu_seqlens_k;  // [batch + 1] tokens
-  float k_scale = 1, v_scale = 1;         // fp8 K and V
+  float k_scale = 1, v_scale = 1;         // the stored value times this is the key / value
   AttentionParams params;
   TensorView out;
   NaturalLse lse;
@@ -89,7 +89,12 @@ struct MergeState {
 };
 
 /// New keys and values into their slots. Rounds to nearest even where the cache is narrower than k
-/// and v; an fp8 cache stores value / scale, saturated to the largest finite.
+/// and v; an fp8 cache stores value / k_scale (v_scale), saturated to the largest finite.
+///
+/// An i8 cache: with x = value / k_scale (v_scale) in f32, the scale of a token and head is
+/// z = max |x| / 127, and its codes are x / z, both in f32, rounded to the nearest integer, ties to
+/// even, and clamped to +-127. Where z is 0 all codes are 0. Where some x is not finite z is NaN,
+/// so that every element of the token and head is, and all codes are 0.
 struct StoreKv {
   ConstTensorView k;  // [num_tokens, num_kv_heads, head_dim_qk]
   ConstTensorView v;  // [num_tokens, num_kv_heads, head_dim_vo]
@@ -101,8 +106,8 @@ struct StoreKv {
 
 /// Pages from one pool into another, whatever the layouts of the two: a caller's NHD or HND cache
 /// becomes panels, and back. Bits are copied, of every token of a page, written or not; so page
-/// size, heads, head dims, types and scales are those of the source. The padding of panels is left
-/// alone. The pools share no memory.
+/// size, heads, head dims, types, k_scale and v_scale are those of the source. The scales of i8
+/// tokens go with them. The padding of panels is left alone. The pools share no memory.
 struct CopyKv {
   KvCache source, target;
   // Page source_pages[i] is copied to target_pages[i], each of these at most once

@@ -51,5 +51,7 @@ constexpr bool is_float16_or_32(DType t) {
   return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16;
 }
 constexpr bool is_attention_dtype(DType t) { return is_float16_or_32(t) || is_fp8(t); }
+/// The types that K and V of a paged cache may have.
+constexpr bool is_cache_dtype(DType t) { return is_attention_dtype(t) || t == DType::kI8; }
 
 }  // namespace shadowgraph

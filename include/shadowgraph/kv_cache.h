@@ -65,7 +65,14 @@ struct KvPlane {
   KvOrder order = KvOrder::kStrided;
   int64_t page_stride = 0, token_stride = 0, head_stride = 0;
   int32_t head_dim = 0;
+  // i8: the elements of (page, token, head) times scales[scale_offset(page, token, head)]; of every
+  // other type null. Any value is data, 0 and NaN too. Strides count floats
+  float* scales = nullptr;
+  int64_t scale_page_stride = 0, scale_token_stride = 0, scale_head_stride = 0;
 
+  int64_t scale_offset(int64_t page, int64_t token, int64_t head) const {
+    return page * scale_page_stride + token * scale_token_stride + head * scale_head_stride;
+  }
   int64_t offset(int64_t page, int64_t token, int64_t head, int64_t dim) const {
     const int64_t block = page * page_stride + head * head_stride;
     if (order == KvOrder::kStrided) return block + token * token_stride + dim;
@@ -82,7 +89,8 @@ struct KvCache {
   int64_t num_pages = 0;
   int32_t page_size = 0;
   int32_t num_kv_heads = 0;
-  float k_scale = 1, v_scale = 1;  // fp8: the stored value times this is the key / value
+  // The stored value times this is the key / value (i8: times its token's scale as well)
+  float k_scale = 1, v_scale = 1;
   // The tensors given to the constructor agreed; else every call refuses the cache
   bool well_formed = false;
 
@@ -107,6 +115,11 @@ struct KvCache {
   /// token's elements are not neighbours.
   static KvCache panels(const TensorView& k, const TensorView& v, int32_t head_dim_qk,
                         int32_t head_dim_vo);
+
+  /// The same cache with a scale for each token and head of its i8 planes: k_scales and v_scales
+  /// f32 [num_pages, page_size, num_kv_heads], any strides, aligned as floats are; undefined where
+  /// the plane is not i8. The two may be halves of one tensor. A latent's K and V may share theirs.
+  KvCache with_scales(const TensorView& k_scales, const TensorView& v_scales) const;
 };
 
 /// Which pages belong to which request, and how many keys each has. Views only.

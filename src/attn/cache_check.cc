@@ -53,8 +53,9 @@ bool check_cache(TensorCheck& c, const std::string& name, const KvCache& cache, 
   if (!cache.well_formed || cache.page_size < 1 || cache.num_kv_heads < 1) {
     c.fail("input.shape", at(name + "cache"),
            "K and V of rank 4 (stacked: one of rank 5) with equal pages, page_size and heads, "
-           "page_size and heads >= 1, and contiguous head dims (panels: whole ones)",
-           "K and V that disagree");
+           "page_size and heads >= 1, and contiguous head dims (panels: whole ones); scales f32 "
+           "[pages, page_size, heads]",
+           "tensors that disagree");
     return false;
   }
   check_scale(c, name + "k_scale", cache.k_scale);

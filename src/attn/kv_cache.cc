@@ -49,6 +49,17 @@ TensorView half(const TensorView& kv, int64_t which) {
   return t;
 }
 
+/// False if t is no tensor of the cache's scales.
+bool set_scales(const TensorView& t, const KvCache& cache, KvPlane* plane) {
+  if (!t.defined()) return true;
+  plane->scales = reinterpret_cast<float*>(t.data);
+  plane->scale_page_stride = t.stride[0];
+  plane->scale_token_stride = t.stride[1];
+  plane->scale_head_stride = t.stride[2];
+  return t.rank == 3 && t.dtype == DType::kF32 && t.shape[0] == cache.num_pages &&
+         t.shape[1] == cache.page_size && t.shape[2] == cache.num_kv_heads;
+}
+
 }  // namespace
 
 KvCache KvCache::nhd(const TensorView& k, const TensorView& v) { return from_planes(k, v, 1, 2); }
@@ -79,6 +90,13 @@ KvCache KvCache::panels(const TensorView& k, const TensorView& v, int32_t head_d
                   k.shape[3] == key_panel_elements(k.dtype, head_dim_qk) &&
                   v.shape[3] == value_panel_elements(head_dim_vo);
   if (c.well_formed) c.page_size *= kPanelTokens;
+  return c;
+}
+
+KvCache KvCache::with_scales(const TensorView& k_scales, const TensorView& v_scales) const {
+  KvCache c = *this;
+  const bool k_ok = set_scales(k_scales, *this, &c.k), v_ok = set_scales(v_scales, *this, &c.v);
+  c.well_formed = well_formed && k_ok && v_ok;
   return c;
 }
 

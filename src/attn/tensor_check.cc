@@ -55,6 +55,15 @@ ConstTensorView view_of(const KvPlane& p, const KvCache& cache) {
           {p.page_stride, p.token_stride, p.head_stride, 1}};
 }
 
+/// [pages, tokens, heads]; undefined where the plane has none.
+ConstTensorView scales_of(const KvPlane& p, const KvCache& cache) {
+  if (p.dtype != DType::kI8) return {};
+  return {p.scales,
+          DType::kF32,
+          {cache.num_pages, cache.page_size, cache.num_kv_heads},
+          {p.scale_page_stride, p.scale_token_stride, p.scale_head_stride}};
+}
+
 }  // namespace
 
 bool TensorCheck::input(const char* field, const ConstTensorView& t,
@@ -131,32 +140,46 @@ bool TensorCheck::memory(const std::string& field, const ConstTensorView& t, boo
   return true;
 }
 
-bool TensorCheck::plane(const std::string& field, const KvPlane& p, const KvCache& cache,
-                        bool written) {
-  if (!is_attention_dtype(p.dtype)) {
-    fail("input.dtype", at(field + ".dtype"), "f32 | f16 | bf16 | e4m3 | e5m2",
+bool TensorCheck::plane(const std::string& field, const KvPlane& p) {
+  if (!is_cache_dtype(p.dtype)) {
+    fail("input.dtype", at(field + ".dtype"), "f32 | f16 | bf16 | e4m3 | e5m2 | i8",
          std::string(name_of(p.dtype)));
     return false;
   }
-  return memory(field, view_of(p, cache), written);
+  if (p.dtype == DType::kI8 || p.scales == nullptr) return true;
+  fail("input.dtype", at(field + ".dtype"), "i8, as its tokens have scales",
+       std::string(name_of(p.dtype)));
+  return false;
+}
+
+/// Two tensors that may be one with an axis more, of stride v - k.
+bool TensorCheck::halves(const std::string& k_field, const ConstTensorView& k,
+                         const std::string& v_field, const ConstTensorView& v, bool written) {
+  const size_t before = ranges_.size();
+  const bool k_ok = !k.defined() || memory(k_field, k, written),
+             v_ok = !v.defined() || memory(v_field, v, written);
+  if (!k_ok || !v_ok || ranges_.size() < before + 2) return k_ok && v_ok;
+  const auto apart = static_cast<int64_t>(reinterpret_cast<uintptr_t>(v.data) -
+                                          reinterpret_cast<uintptr_t>(k.data));
+  const auto size = static_cast<int64_t>(size_of(k.dtype));
+  const bool alike =
+      k.dtype == v.dtype && k.shape == v.shape && k.stride == v.stride && apart % size == 0;
+  ConstTensorView both = k;
+  both.shape[k.rank] = 2, both.stride[k.rank] = apart / size;
+  ++both.rank;
+  ranges_.back().interleaves = alike && distinct(both);
+  return true;
 }
 
 bool TensorCheck::planes(const std::string& name, const KvCache& cache, bool written) {
-  const size_t before = ranges_.size();
-  const bool k = plane(name + "k_cache", cache.k, cache, written),
-             v = plane(name + "v_cache", cache.v, cache, written);
-  if (!k || !v || ranges_.size() < before + 2) return k && v;
-  // Both as one tensor with an axis more, of stride v - k.
-  const ConstTensorView a = view_of(cache.k, cache), b = view_of(cache.v, cache);
-  const auto apart = static_cast<int64_t>(reinterpret_cast<uintptr_t>(b.data) -
-                                          reinterpret_cast<uintptr_t>(a.data));
-  const auto size = static_cast<int64_t>(size_of(a.dtype));
-  const bool alike =
-      a.dtype == b.dtype && a.shape == b.shape && a.stride == b.stride && apart % size == 0;
-  const ConstTensorView both(a.data, a.dtype, {2, a.shape[0], a.shape[1], a.shape[2], a.shape[3]},
-                             {apart / size, a.stride[0], a.stride[1], a.stride[2], a.stride[3]});
-  ranges_.back().interleaves = alike && distinct(both);
-  return true;
+  const std::string k = name + "k_cache", v = name + "v_cache";
+  const bool k_ok = plane(k, cache.k), v_ok = plane(v, cache.v);
+  bool ok = k_ok && v_ok;
+  ok &= halves(k, k_ok ? view_of(cache.k, cache) : ConstTensorView(), v,
+               v_ok ? view_of(cache.v, cache) : ConstTensorView(), written);
+  ok &= halves(k + ".scales", scales_of(cache.k, cache), v + ".scales", scales_of(cache.v, cache),
+               written);
+  return ok;
 }
 
 bool TensorCheck::array(const char* field, const void* data, size_t bytes, bool written) {

@@ -31,8 +31,8 @@ class TensorCheck {
   /// As input, and no two elements share an address. `last_contiguous`: as for inputs.
   bool output(const char* field, const TensorView& t, std::initializer_list<int64_t> shape,
               std::initializer_list<DType> dtypes, bool last_contiguous = true);
-  /// K and V of a cache, read or written; they may interleave in one tensor. name stands before
-  /// "k_cache" and "v_cache".
+  /// K and V of a cache, and the scales of i8, read or written; K and V may interleave in one
+  /// tensor, and so may their scales. name stands before "k_cache" and "v_cache".
   bool planes(const std::string& name, const KvCache& cache, bool written);
   /// A 1-D array that is read: memory given where it has elements, and known to the alias check.
   template <class T>
@@ -54,11 +54,13 @@ class TensorCheck {
     std::string field;
     uintptr_t begin, end;
     bool written;
-    bool interleaves = false;  // with the range before it: K and V of one tensor
+    bool interleaves = false;  // with the range before it: K and V, or scales, of one tensor
   };
   bool view(const char* field, const ConstTensorView& t, std::initializer_list<int64_t> shape,
             std::initializer_list<DType> dtypes, bool last_contiguous, bool written);
-  bool plane(const std::string& field, const KvPlane& p, const KvCache& cache, bool written);
+  bool plane(const std::string& field, const KvPlane& p);
+  bool halves(const std::string& k_field, const ConstTensorView& k, const std::string& v_field,
+              const ConstTensorView& v, bool written);
   bool array(const char* field, const void* data, size_t bytes, bool written);
   bool memory(const std::string& field, const ConstTensorView& t, bool written);
 

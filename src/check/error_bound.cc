@@ -12,6 +12,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kTiny = 0x1p-126;  // f32 results below may be flushed to 0
 constexpr double kF32Largest = 0x1.fffffep127;
 constexpr double kMaxExponent = 700;
+constexpr double kLargestCode = 128;  // of i8
 
 /// Unit roundoff, half the smallest subnormal, largest finite.
 struct Rounding {
@@ -40,17 +41,23 @@ double addends(double n, const Arithmetic& a) {
 /// delta_j
 Eigen::ArrayXd logit_errors(const OracleRow& row, const Arithmetic& a) {
   const double terms = row.terms;
-  const double dot = gamma(addends(terms, a), a.u_sum) + gamma(a.scale_roundings, a.u_scale);
-  Eigen::ArrayXd delta = dot * (1 + gamma(a.scale_roundings, a.u_scale)) * row.magnitudes;
+  const double scaling = gamma(a.scale_roundings + (row.k_scaled ? 1 : 0), a.u_scale);
+  const double dot = gamma(addends(terms, a), a.u_sum) + scaling;
+  Eigen::ArrayXd delta = dot * (1 + scaling) * row.magnitudes;
   if (row.soft_cap > 0) {
     delta += row.soft_cap * a.tanh_absolute + a.tanh_relative * row.logits.abs();
-    delta += gamma(a.scale_roundings, a.u_scale) * row.logits.abs();
+    delta += scaling * row.logits.abs();
   }
+  if (terms == 0) return delta;
   // Products below the normal range may be flushed to 0, and so may elements of q and k.
-  delta += terms * kTiny * std::abs(row.scale) * (1 + row.query_max + row.key_max);
+  delta += terms * kTiny * std::abs(row.scale) * (1 + row.query_max + row.key_max) * row.key_scales;
   // A q.k may overflow before it is scaled.
-  const double largest = kF32Largest * std::abs(row.scale) / (1 + dot);
-  return terms > 0 ? (row.magnitudes > largest).select(kInfinity, delta) : delta;
+  delta = (row.products > kF32Largest / (1 + dot)).select(kInfinity, delta);
+  if (!row.k_scaled) return delta;
+  // So may c z_j; and below the normal range it may be flushed.
+  delta += kTiny * std::max(1.0, row.soft_cap) * (1 + dot) * row.products;
+  const double c = std::abs(row.scale) * (row.soft_cap > 0 ? 1 / row.soft_cap : kLog2E);
+  return (c * (1 + scaling) * row.key_scales > kF32Largest).select(kInfinity, delta);
 }
 
 /// Keys of one tile: the split and the largest logit of a run of row.keys.
@@ -184,6 +191,7 @@ Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
     } else {
       w.r[j] += rounding;
     }
+    if (row.v_scaled) w.r[j] += a.u * (w.p[j] + w.e[j] + w.r[j]);
     if (partials) w.r[j] += out.u * (w.p[j] + w.e[j] + w.r[j]);
   }
   if (counted == LseSink::kIncluded && !std::isinf(row.sink)) {
@@ -208,7 +216,8 @@ Eigen::ArrayXd before_last_rounding(const OracleRow& row, const Arithmetic& a, c
   // The sum before the division may overflow: its weights are at most 1, whatever the maximum that
   // they stand against when they are added.
   const double growth = n * (1 + red.t) * std::pow(1 + a.exp_error, red.rescales + 1);
-  const bool overflows = growth * row.value_max > kF32Largest * row.v_scale;
+  const bool overflows = growth * row.value_max > kF32Largest * row.v_scale ||
+                         growth * row.value_scale_max > kF32Largest;
   if (!(kappa < 1) || overflows) return Eigen::ArrayXd::Constant(row.out.size(), kInfinity);
   const double mass = w.p.sum() + w.e.sum() + w.sink_p + w.sink_e;
   Eigen::ArrayXd bound = (w.sink_e + red.g * mass) * row.out.abs();
@@ -218,8 +227,10 @@ Eigen::ArrayXd before_last_rounding(const OracleRow& row, const Arithmetic& a, c
     const double numerator_only = w.r[at] + red.t * (w.p[at] + w.e[at] + w.r[at]);
     bound += w.e[at] * (v - row.out).abs() + numerator_only * v.abs();
   }
-  // Values, products and sums below the normal range.
-  const double flushes = n + red.parts * (red.rescales + 2);
+  // Values, products and sums below the normal range; a weight times its scale before it meets a
+  // code.
+  const double of_key = row.v_scaled ? 1 + kLargestCode : 1;
+  const double flushes = n * of_key + red.parts * (red.rescales + 2);
   bound += flushes * kTiny * std::max(1.0, row.v_scale) + partial_subnormal * row.v_scale;
   return bound / (1 - kappa);
 }

@@ -7,7 +7,10 @@
 // delta_j  Logit. A sum of d products in any order is within g(d, u_sum) |scale| sum_i |q_i k_ji|;
 //          scale, base change and product are `scale_roundings` more. The soft cap is 1-Lipschitz
 //          and adds the error of its tanh, times the cap. What lies below the normal range may be
-//          flushed, products and elements: 2^-126 |scale| d (1 + max |q_i| + max |k_ji|).
+//          flushed, products and elements: 2^-126 |scale| d (1 + max |q_i| + max |k_ji|). A token's
+//          own scale z_j (i8) multiplies all of these, the k_ji being its codes; it is rounded once
+//          more, into the multiplier c z_j, c = scale log2 e (or scale / cap), which may be flushed
+//          as well: 2^-126 sum_i |q_i k_ji|, times the cap if that is above 1.
 // alpha_j  Exponent. The roundings of s_j - m and of all later rescales m_t - m_{t+1} telescope to
 //          u (M - s_j + 2 max delta) (1 + u). A kernel that rounds m c apart from s c adds u |m|
 //          each time.
@@ -19,7 +22,8 @@
 // e_j      Error of weight j that numerator and denominator share, relative to D:
 //          p_j (exp(delta_j + alpha_j) (1 + eps)^(R+1) - 1), plus what underflows.
 // r_j      Error of weight j in the numerator alone: the rounding of P (part of e_j where the sum
-//          sees the rounded P), and of partial results that are stored in the output's type.
+//          sees the rounded P), of its product with the token's own scale (i8), and of partial
+//          results that are stored in the output's type.
 // t, g     Relative error of a summed term, g(h + R + 1, u_sum) where h additions follow it, one a
 //          fold among them: t in the numerator, g in the denominator.
 //
@@ -31,10 +35,10 @@
 //                 + g |o| sum_j (p_j + e_j) ] / (1 - kappa_max),
 //   kappa_max = sum_j e_j + g (p_j + e_j).
 //
-// A sink is a key with v = 0. Where kappa_max reaches 1, or a sum before the division may overflow,
-// nothing is known, and the bound is infinite. The last roundings, to f32 and to the output's type,
-// are added at the end. The LSE is the maximum plus the logarithm of a sum that is within kappa_max
-// of its value.
+// A sink is a key with v = 0. Where kappa_max reaches 1, or a sum before the division or a product
+// with a token's scale may overflow, nothing is known, and the bound is infinite. The last
+// roundings, to f32 and to the output's type, are added at the end. The LSE is the maximum plus the
+// logarithm of a sum that is within kappa_max of its value.
 //
 // Sources: for sums, Higham, Accuracy and Stability of Numerical Algorithms, ch. 3 and 4; for the
 // shifted softmax, Blanchard, Higham and Higham (2021). Tested by tests/oracle/error_bound_test.cc.

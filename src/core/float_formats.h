@@ -1,4 +1,4 @@
-// f16, bf16, fp8 <-> f32, in software: exact one way, round to nearest even the other.
+// f16, bf16, fp8, i8 <-> f32, in software: exact one way, round to nearest even the other.
 // Tested by tests/core/dtype_test.cc. The ISA units have their own loads;
 // tests/kernels/isa_test.cc holds the two against each other, exhaustively.
 #pragma once
@@ -90,7 +90,14 @@ constexpr FloatFormat format_of(DType t) {
   }
 }
 
-/// Element index of a f32, f16, bf16, fp8 or f64 array, as f32. Addresses need no alignment.
+/// The nearest integer, ties to even, saturated to +-127; NaN becomes 0.
+constexpr int8_t encode_i8(float value) {
+  if (value != value) return 0;
+  const float clamped = value > 127 ? 127 : value < -127 ? -127 : value;
+  return static_cast<int8_t>(clamped + 0x1.8p23f - 0x1.8p23f);  // adding it rounds
+}
+
+/// Element index of a f32, f16, bf16, fp8, i8 or f64 array, as f32. Addresses need no alignment.
 inline float load_float(const std::byte* data, DType t, int64_t index) {
   const std::byte* p = data + index * static_cast<int64_t>(size_of(t));
   if (t == DType::kF32) {
@@ -108,10 +115,12 @@ inline float load_float(const std::byte* data, DType t, int64_t index) {
     std::memcpy(&bits, p, 2);
     return decode_float(bits, format_of(t));
   }
+  if (t == DType::kI8) return std::to_integer<int8_t>(*p);
   return decode_float(std::to_integer<uint32_t>(*p), format_of(t));
 }
 
-/// The nearest value of type t; fp8 saturates to its largest finite (NaN stays NaN).
+/// The nearest value of type t; fp8 saturates to its largest finite (NaN stays NaN), i8 as
+/// encode_i8 says.
 inline void store_float(std::byte* data, DType t, int64_t index, float value) {
   std::byte* p = data + index * static_cast<int64_t>(size_of(t));
   if (t == DType::kF32) {
@@ -121,6 +130,10 @@ inline void store_float(std::byte* data, DType t, int64_t index, float value) {
   if (size_of(t) == 2) {
     const auto bits = static_cast<uint16_t>(encode_float(value, format_of(t)));
     std::memcpy(p, &bits, 2);
+    return;
+  }
+  if (t == DType::kI8) {
+    *p = static_cast<std::byte>(encode_i8(value));
     return;
   }
   const float largest = t == DType::kE4M3 ? 448.f : 57344.f;

@@ -16,6 +16,9 @@ void copy_page(const KvPlane& from, int64_t from_page, const KvPlane& to, int64_
   const auto size = static_cast<int64_t>(size_of(t));
   alignas(64) std::byte row[kMostTokenBytes];
   for (int32_t token = 0; token < tokens; ++token) {
+    if (from.scales != nullptr)
+      std::memcpy(to.scales + to.scale_offset(to_page, token, head),
+                  from.scales + from.scale_offset(from_page, token, head), sizeof(float));
     for_each_run(from, from_page, token, head, [&](const KvRun& r) {
       copy_spaced(t, row + r.first_dim * size, r.dim_step, from.data + r.first * size, r.stride,
                   r.count);

@@ -10,18 +10,28 @@
 namespace shadowgraph {
 namespace {
 
-KvTokens tokens_of(const KvPlane& plane) {
-  return {plane.data,        plane.dtype,        plane.order,
-          plane.page_stride, plane.token_stride, plane.head_dim};
+KvTokens tokens_of(const KvPlane& p) {
+  return {p.data,
+          p.dtype,
+          p.order,
+          p.page_stride,
+          p.token_stride,
+          p.head_dim,
+          p.scales,
+          p.scale_page_stride,
+          p.scale_token_stride,
+          p.scale_head_stride};
 }
 
 KvTokens tokens_of(const ConstTensorView& t) {
   return {t.data, t.dtype, KvOrder::kStrided, 0, t.stride[0], static_cast<int32_t>(t.shape[2])};
 }
 
-/// kv at another element offset.
-KvTokens advanced(KvTokens kv, int64_t elements) {
+/// A request's tokens of one KV head.
+KvTokens tokens_at(KvTokens kv, const RequestView& r, int32_t kv_head, int64_t head_stride) {
+  const int64_t elements = kv_head * head_stride + r.first_token * kv.token_stride;
   kv.data += elements * static_cast<int64_t>(size_of(kv.dtype));
+  if (kv.scales != nullptr) kv.scales += kv_head * kv.scale_head_stride;
   return kv;
 }
 
@@ -80,11 +90,11 @@ Problem make_problem(const RaggedAttention& call) {
 }
 
 KvTokens keys_at(const Problem& p, const RequestView& r, int32_t kv_head) {
-  return advanced(p.k, kv_head * p.k_head_stride + r.first_token * p.k.token_stride);
+  return tokens_at(p.k, r, kv_head, p.k_head_stride);
 }
 
 KvTokens values_at(const Problem& p, const RequestView& r, int32_t kv_head) {
-  return advanced(p.v, kv_head * p.v_head_stride + r.first_token * p.v.token_stride);
+  return tokens_at(p.v, r, kv_head, p.v_head_stride);
 }
 
 AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, int32_t q_begin,

@@ -1,5 +1,9 @@
 #include "kernels/store_kv.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "core/float_formats.h"
 #include "core/parallel.h"
 #include "kernels/kv_runs.h"
@@ -9,6 +13,17 @@
 namespace shadowgraph {
 namespace {
 
+/// The scale of an i8 token and head: what makes a code of 127 of its largest element.
+float scale_of_token(const std::byte* source, DType t, int64_t dims, float scale) {
+  float largest = 0;
+  for (int64_t d = 0; d < dims; ++d) {
+    const float x = std::abs(load_float(source, t, d) / scale);
+    if (!std::isfinite(x)) return std::numeric_limits<float>::quiet_NaN();
+    largest = std::max(largest, x);
+  }
+  return largest / 127;
+}
+
 void store_token(const ConstTensorView& from, int64_t token, const KvCache& cache,
                  const KvPlane& plane, float scale, int64_t slot) {
   const auto size = static_cast<int64_t>(size_of(plane.dtype));
@@ -16,6 +31,11 @@ void store_token(const ConstTensorView& from, int64_t token, const KvCache& cach
   const int64_t page = slot / cache.page_size, in_page = slot % cache.page_size;
   for (int64_t head = 0; head < cache.num_kv_heads; ++head) {
     const std::byte* source = from.at(token, head);
+    float own = 1;
+    if (plane.scales != nullptr) {
+      own = scale_of_token(source, from.dtype, plane.head_dim, scale);
+      plane.scales[plane.scale_offset(page, in_page, head)] = own;
+    }
     for_each_run(plane, page, in_page, head, [&](const KvRun& r) {
       if (as_is) {
         copy_spaced(plane.dtype, plane.data + r.first * size, r.stride, source + r.first_dim * size,
@@ -23,8 +43,8 @@ void store_token(const ConstTensorView& from, int64_t token, const KvCache& cach
         return;
       }
       for (int64_t i = 0; i < r.count; ++i) {
-        store_float(plane.data, plane.dtype, r.first + i * r.stride,
-                    load_float(source, from.dtype, r.first_dim + i * r.dim_step) / scale);
+        const float x = load_float(source, from.dtype, r.first_dim + i * r.dim_step) / scale;
+        store_float(plane.data, plane.dtype, r.first + i * r.stride, own > 0 ? x / own : 0);
       }
     });
   }
@@ -55,8 +75,8 @@ Footprint store_kv_footprint(const StoreKv& call) {
                 {from.data, from.offset(token, 0), plane.head_dim, element_bytes(from.dtype),
                  Access::kRead, token},
                 {}, heads);
+      const int64_t page = slot / call.cache.page_size, in_page = slot % call.cache.page_size;
       for (int64_t head = 0; head < call.cache.num_kv_heads; ++head) {
-        const int64_t page = slot / call.cache.page_size, in_page = slot % call.cache.page_size;
         AccessSpan span{plane.data,     0,    plane.head_dim, element_bytes(plane.dtype),
                         Access::kWrite, token};
         if (plane.order == KvOrder::kStrided) {
@@ -68,6 +88,11 @@ Footprint store_kv_footprint(const StoreKv& call) {
         span.first = plane.offset(page, in_page - lane, head, 0);
         add_panel_tokens(&spans, span, {plane.order, plane.dtype, plane.head_dim}, lane, lane + 1);
       }
+      if (plane.scales == nullptr) return;
+      add_block(&spans,
+                {plane.scales, plane.scale_offset(page, in_page, 0), 1, sizeof(float),
+                 Access::kWrite, token},
+                {}, {call.cache.num_kv_heads, plane.scale_head_stride});
     };
     add(call.k, call.cache.k);
     add(call.v, call.cache.v);

@@ -1,5 +1,6 @@
 #include "oracle/oracle.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -12,13 +13,19 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// One request, wherever its tokens lie: load reads one key of one KV head, without the scales.
+/// The scales of a token's key and value, in an i8 cache.
+struct TokenScales {
+  double k = 1, v = 1;
+};
+
+/// One request, wherever its tokens lie: load reads one key of one KV head, as it is stored.
 struct Request {
   size_t index;
   int64_t first_row;  // of q
   int32_t q_len, kv_len;
   double k_scale, v_scale;
-  std::function<void(int32_t kv_head, int32_t key, double* k, double* v)> load;
+  bool k_scaled, v_scaled;
+  std::function<TokenScales(int32_t kv_head, int32_t key, double* k, double* v)> load;
 };
 
 void load_row(const std::byte* data, DType dtype, int64_t first, int64_t count, double* to) {
@@ -28,6 +35,10 @@ void load_row(const std::byte* data, DType dtype, int64_t first, int64_t count, 
 void load_row(const KvPlane& p, int64_t page, int64_t token, int64_t head, double* to) {
   for (int64_t d = 0; d < p.head_dim; ++d)
     to[d] = load_float(p.data, p.dtype, p.offset(page, token, head, d));
+}
+
+double scale_of(const KvPlane& p, int64_t page, int64_t token, int64_t head) {
+  return p.scales == nullptr ? 1 : p.scales[p.scale_offset(page, token, head)];
 }
 
 /// The custom mask's word on (q, k). Packed: least significant bit first.
@@ -67,19 +78,23 @@ void finish(OracleRow& row) {
 }
 
 /// Logits of the keys that the row sees, out of all between the first and the last of them.
-void set_logits(const RowMatrix& k, const RowMatrix& abs_k, const Eigen::VectorXd& q,
-                OracleRow& row) {
+void set_logits(const RowMatrix& k, const RowMatrix& abs_k, const Eigen::ArrayXd& key_scales,
+                const Eigen::VectorXd& q, OracleRow& row) {
   if (row.empty()) return;
   const Eigen::Index first = row.keys.front(), count = row.keys.back() - first + 1;
   const Eigen::VectorXd dots = k.middleRows(first, count) * q;
   const Eigen::VectorXd sums = abs_k.middleRows(first, count) * q.cwiseAbs();
   row.logits.resize(static_cast<Eigen::Index>(row.keys.size()));
   row.magnitudes.resize(row.logits.size());
+  row.products.resize(row.logits.size());
+  row.key_scales.resize(row.logits.size());
   for (Eigen::Index j = 0; j < row.logits.size(); ++j) {
     const Eigen::Index at = row.keys[static_cast<size_t>(j)] - first;
-    const double s = dots[at] * row.scale;
+    const double key_scale = key_scales[at + first], s = dots[at] * row.scale * key_scale;
     row.logits[j] = row.soft_cap > 0 ? row.soft_cap * std::tanh(s / row.soft_cap) : s;
-    row.magnitudes[j] = sums[at] * row.scale;
+    row.products[j] = sums[at];
+    row.key_scales[j] = std::abs(key_scale);
+    row.magnitudes[j] = sums[at] * row.scale * row.key_scales[j];
   }
 }
 
@@ -96,14 +111,20 @@ void visit_request(const ConstTensorView& q, const AttentionParams& p, const Req
   row.v_scale = r.v_scale;
   row.soft_cap = p.logits_soft_cap;
   row.terms = p.head_dim_qk;
+  row.k_scaled = r.k_scaled, row.v_scaled = r.v_scaled;
   const int32_t group = p.num_qo_heads / p.num_kv_heads;
   Eigen::VectorXd query(p.head_dim_qk);
   for (int32_t kv_head = 0; kv_head < p.num_kv_heads; ++kv_head) {
     RowMatrix k = RowMatrix::Zero(r.kv_len, p.head_dim_qk);
     RowMatrix v = RowMatrix::Zero(r.kv_len, p.head_dim_vo);
+    Eigen::ArrayXd key_scales = Eigen::ArrayXd::Ones(r.kv_len);
+    row.value_scale_max = r.v_scaled ? 0 : 1;
     for (int32_t key = 0; key < r.kv_len; ++key) {
       if (!seen[static_cast<size_t>(key)]) continue;
-      r.load(kv_head, key, k.row(key).data(), v.row(key).data());
+      const TokenScales z = r.load(kv_head, key, k.row(key).data(), v.row(key).data());
+      key_scales[key] = z.k;
+      v.row(key) *= z.v;
+      row.value_scale_max = std::max(row.value_scale_max, std::abs(z.v));
     }
     const RowMatrix abs_k = k.cwiseAbs();
     row.key_max = abs_k.lpNorm<Eigen::Infinity>();
@@ -117,7 +138,7 @@ void visit_request(const ConstTensorView& q, const AttentionParams& p, const Req
         load_row(q.data, q.dtype, q.offset(row.row, row.head, 0), p.head_dim_qk, query.data());
         row.query_max = query.lpNorm<Eigen::Infinity>();
         row.sink = p.sinks.empty() ? -kInfinity : p.sinks[static_cast<size_t>(row.head)];
-        set_logits(k, abs_k, query, row);
+        set_logits(k, abs_k, key_scales, query, row);
         finish(row);
         visit(row);
       }
@@ -150,6 +171,8 @@ void visit_merge(const MergeStates<Base>& call, const VisitRow& visit) {
       row.logits = Eigen::Map<Eigen::ArrayXd>(logits.data(), n);
       // The logits are given; what a kernel may have to do is turn s - max into an exponent of 2.
       row.magnitudes = Eigen::ArrayXd::Zero(n);
+      row.products = row.magnitudes;
+      row.key_scales = Eigen::ArrayXd::Ones(n);
       if (Base != LseBase::kLog2 && !row.empty())
         row.magnitudes = row.logits.maxCoeff() - row.logits;
       finish(row);
@@ -169,11 +192,14 @@ void for_each_row(const PagedAttention& call, const VisitRow& visit) {
       const int64_t page = pages.page_ids[key / c.page_size], token = key % c.page_size;
       load_row(c.k, page, token, head, k);
       load_row(c.v, page, token, head, v);
+      return TokenScales{scale_of(c.k, page, token, head), scale_of(c.v, page, token, head)};
     };
     const bool decode = call.cu_seqlens_q.empty();
     const int64_t first_row = decode ? static_cast<int64_t>(i) : call.cu_seqlens_q[i];
     const int32_t q_len = decode ? 1 : call.cu_seqlens_q[i + 1] - call.cu_seqlens_q[i];
-    visit_request(call.q, p, {i, first_row, q_len, pages.kv_len, c.k_scale, c.v_scale, load},
+    visit_request(call.q, p,
+                  {i, first_row, q_len, pages.kv_len, c.k_scale, c.v_scale, c.k.scales != nullptr,
+                   c.v.scales != nullptr, load},
                   visit);
   }
 }
@@ -187,10 +213,12 @@ void for_each_row(const RaggedAttention& call, const VisitRow& visit) {
                k);
       load_row(call.v.data, call.v.dtype, call.v.offset(first_key + key, head, 0), p.head_dim_vo,
                v);
+      return TokenScales{};
     };
     const int32_t q_len = call.cu_seqlens_q[i + 1] - first_row;
     const int32_t kv_len = call.cu_seqlens_k[i + 1] - first_key;
-    visit_request(call.q, p, {i, first_row, q_len, kv_len, call.k_scale, call.v_scale, load},
+    visit_request(call.q, p,
+                  {i, first_row, q_len, kv_len, call.k_scale, call.v_scale, false, false, load},
                   visit);
   }
 }

@@ -20,20 +20,26 @@ using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::R
 /// One query row of one head: the true result, and what an error bound needs to know of the way to
 /// it. Logits are natural, after scale and soft cap. For merges the states with mass are the keys.
 struct OracleRow {
-  int64_t row = 0;                    // index into q, out and lse
-  int32_t head = 0;                   // query head
-  std::vector<int32_t> keys;          // positions of the keys that it sees, ascending
-  Eigen::ArrayXd logits;              // [keys] s_j
-  Eigen::ArrayXd magnitudes;          // [keys] |scale| sum_i |q_i k_ji|: the condition of q.k
-  Eigen::ArrayXd weights;             // [keys] p_j; with the sink's weight they sum to 1
-  const RowMatrix* values = nullptr;  // [kv_len, head_dim_vo], v_scale included; `keys` are valid
+  int64_t row = 0;            // index into q, out and lse
+  int32_t head = 0;           // query head
+  std::vector<int32_t> keys;  // positions of the keys that it sees, ascending
+  Eigen::ArrayXd logits;      // [keys] s_j
+  Eigen::ArrayXd magnitudes;  // [keys] |scale z_j| products_j: the condition of q.k
+  Eigen::ArrayXd products;    // [keys] sum_i |q_i k_ji|, of the stored k
+  Eigen::ArrayXd weights;     // [keys] p_j; with the sink's weight they sum to 1
+  const RowMatrix* values =
+      nullptr;  // [kv_len, head_dim_vo], all scales included; `keys` are valid
   double query_max = 0, key_max = 0,
-         value_max = 0;      // largest |q_i|, |k_ji|, |v_ji| of any visible key
-  Eigen::ArrayXd out;        // [head_dim_vo]; 0 for an empty row
-  double lse = 0;            // without the sink; -inf for an empty row
-  double lse_with_sink = 0;  // equal to lse where there is no sink
-  double sink = 0;           // its logit; -inf: none
-  double scale = 1;          // multiplies q.k: sm_scale * k_scale
+         value_max = 0;  // largest |q_i|, stored |k_ji|, and |v_ji| of any visible key
+  // An i8 cache: tokens have scales of their own, beside `scale` and `v_scale`
+  bool k_scaled = false, v_scaled = false;
+  Eigen::ArrayXd key_scales;   // [keys] |z_j|; else 1
+  double value_scale_max = 1;  // largest |scale of v_j| of any visible key; else 1
+  Eigen::ArrayXd out;          // [head_dim_vo]; 0 for an empty row
+  double lse = 0;              // without the sink; -inf for an empty row
+  double lse_with_sink = 0;    // equal to lse where there is no sink
+  double sink = 0;             // its logit; -inf: none
+  double scale = 1;            // multiplies q.k: sm_scale * k_scale
   double v_scale = 1;
   double soft_cap = 0;  // 0: off
   int32_t terms = 0;    // products in q.k; 0 where the logits are inputs (merges)

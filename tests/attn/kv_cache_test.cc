@@ -88,7 +88,8 @@ TEST(KvCache, AnMlaValueIsTheBeginningOfItsKey) {
   expect_addresses(KvCache::mla_latent(latent, 4), kDimV, 4, 1, at, at);
 }
 
-constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2};
+constexpr DType kTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16,
+                            DType::kE4M3, DType::kE5M2, DType::kI8};
 
 /// Where (token, dim) lies in a panel, from the shape of its tensor.
 int64_t key_place(int64_t p, int64_t dims, int64_t token, int64_t dim) {
@@ -194,6 +195,46 @@ TEST(KvCache, TensorsThatDisagreeAreNotWellFormed) {
     bad.shape[static_cast<size_t>(axis)] = int64_t{1} << 32;
     EXPECT_FALSE(KvCache::nhd(bad, bad).well_formed) << axis;
   }
+}
+
+TEST(KvCache, ScalesArePageTokenHead) {
+  const TensorView k(memory, DType::kI8, {kPages, kHeads, kTokens, kDimK});
+  const TensorView dense(memory, DType::kF32, {kPages, kTokens, kHeads});
+  const TensorView strided(memory + 4096, DType::kF32, {kPages, kTokens, kHeads}, {3, -9, 40});
+  const KvCache c = KvCache::hnd(k, k).with_scales(dense, strided);
+  ASSERT_TRUE(c.well_formed);
+  for (int64_t p = 0; p < kPages; ++p) {
+    for (int64_t t = 0; t < kTokens; ++t) {
+      for (int64_t h = 0; h < kHeads; ++h) {
+        EXPECT_EQ(c.k.scale_offset(p, t, h), dense.offset(p, t, h));
+        EXPECT_EQ(c.v.scale_offset(p, t, h), strided.offset(p, t, h));
+      }
+    }
+  }
+  EXPECT_EQ(reinterpret_cast<std::byte*>(c.k.scales), dense.data);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(c.v.scales), strided.data);
+  EXPECT_EQ(c.k.offset(1, 2, 1, 3), KvCache::hnd(k, k).k.offset(1, 2, 1, 3));
+}
+
+TEST(KvCache, ScalesOfAnotherShapeOrTypeAreNotWellFormed) {
+  const TensorView k(memory, DType::kI8, {kPages, kTokens, kHeads, kDimK});
+  const KvCache cache = KvCache::nhd(k, k);
+  const TensorView scales(memory, DType::kF32, {kPages, kTokens, kHeads});
+  EXPECT_TRUE(cache.with_scales(scales, scales).well_formed);
+  EXPECT_TRUE(cache.with_scales(scales, TensorView()).well_formed) << "V may be of another type";
+  EXPECT_EQ(cache.with_scales(scales, TensorView()).v.scales, nullptr);
+  for (size_t axis = 0; axis < 3; ++axis) {
+    for (const int64_t by : {-1, 1}) {
+      TensorView other = scales;
+      other.shape[axis] += by;
+      EXPECT_FALSE(cache.with_scales(scales, other).well_formed) << axis;
+      EXPECT_FALSE(cache.with_scales(other, scales).well_formed) << axis;
+    }
+  }
+  const TensorView half(memory, DType::kF16, {kPages, kTokens, kHeads});
+  EXPECT_FALSE(cache.with_scales(half, scales).well_formed);
+  EXPECT_FALSE(cache.with_scales(k, scales).well_formed);
+  EXPECT_FALSE(KvCache().with_scales(scales, scales).well_formed);
 }
 
 TEST(KvCache, TheRankIsPartOfTheForm) {

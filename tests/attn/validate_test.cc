@@ -174,6 +174,16 @@ TEST(Validate, CustomMasksHoldEveryPair) {
   both({"mask.size mask_indptr"}, plant(kPacked, [](Calls& c) { c.mask_indptr = {0, 1, 3}; }));
 }
 
+TEST(Validate, Int8NeedsScalesAndPackedKeysHaveNone) {
+  expect_paged({"input.null k_cache.scales.data"},
+               [](Calls& c) { c.paged.cache.k.dtype = DType::kI8; });
+  std::vector<float> scales(1);
+  expect_paged({"input.dtype v_cache.dtype"},
+               [&](Calls& c) { c.paged.cache.v.scales = scales.data(); });
+  expect_ragged({"input.dtype k.dtype"}, [](Calls& c) { c.ragged.k.dtype = DType::kI8; });
+  expect_ragged({"input.dtype v.dtype"}, [](Calls& c) { c.ragged.v.dtype = DType::kI8; });
+}
+
 TEST(Validate, RowsHaveTheirTypesAndShapes) {
   const auto both = [](const Ids& expected,
                        const std::function<void(ConstTensorView&, TensorView&, TensorView&)>& f) {

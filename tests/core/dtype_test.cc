@@ -161,6 +161,29 @@ TEST(E4M3, HasOneNaNASignAndNoInfinity) {
   EXPECT_TRUE(std::isnan(decode_float(0xff, kE4M3Format)));
 }
 
+TEST(I8, EveryCodeComesBack) {
+  for (int code = -128; code < 128; ++code) {
+    const auto byte = static_cast<std::byte>(code);
+    EXPECT_EQ(load_float(&byte, DType::kI8, 0), static_cast<float>(code));
+    EXPECT_EQ(encode_i8(static_cast<float>(code)), std::max(code, -127));
+  }
+}
+
+TEST(I8, RoundsToNearestEvenAndSaturates) {
+  for (int code = -127; code < 127; ++code) {
+    const float tie = static_cast<float>(code) + 0.5f;
+    EXPECT_EQ(encode_i8(tie), code % 2 == 0 ? code : code + 1);
+    EXPECT_EQ(encode_i8(std::nextafter(tie, -1e9f)), code);
+    EXPECT_EQ(encode_i8(std::nextafter(tie, 1e9f)), code + 1);
+  }
+  for (const float large : {127.5f, 128.f, 1e30f, HUGE_VALF}) {
+    EXPECT_EQ(encode_i8(large), 127);
+    EXPECT_EQ(encode_i8(-large), -127);
+  }
+  EXPECT_EQ(encode_i8(std::nanf("")), 0);
+  EXPECT_EQ(encode_i8(0x1p-149f), 0);
+}
+
 TEST(DType, NamesComeBack) {
   const std::map<DType, std::pair<const char*, size_t>> all = {
       {DType::kF32, {"f32", 4}},   {DType::kF16, {"f16", 2}},   {DType::kBF16, {"bf16", 2}},
@@ -178,11 +201,12 @@ TEST(DType, NamesComeBack) {
 
 TEST(DType, ClassesAreWhatAttentionTakes) {
   for (const DType t : {DType::kF32, DType::kF16, DType::kBF16})
-    EXPECT_TRUE(is_float16_or_32(t) && is_attention_dtype(t));
+    EXPECT_TRUE(is_float16_or_32(t) && is_attention_dtype(t) && is_cache_dtype(t));
   for (const DType t : {DType::kE4M3, DType::kE5M2})
-    EXPECT_TRUE(is_fp8(t) && is_attention_dtype(t) && !is_float16_or_32(t));
+    EXPECT_TRUE(is_fp8(t) && is_cache_dtype(t) && !is_float16_or_32(t));
   for (const DType t : {DType::kF64, DType::kI32, DType::kI64, DType::kU8, DType::kBool})
-    EXPECT_FALSE(is_attention_dtype(t));
+    EXPECT_FALSE(is_attention_dtype(t) || is_cache_dtype(t));
+  EXPECT_TRUE(is_cache_dtype(DType::kI8) && !is_attention_dtype(DType::kI8));
 }
 
 TEST(DType, F32AndF64AreLoadedAsTheyAre) {

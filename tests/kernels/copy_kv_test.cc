@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "core/choices.h"
@@ -13,7 +15,8 @@
 namespace shadowgraph {
 namespace {
 
-constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2};
+constexpr DType kTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16,
+                            DType::kE4M3, DType::kE5M2, DType::kI8};
 
 enum class Layout { kNhd, kHnd, kStackedNhd, kStackedHnd, kPanels };
 constexpr Layout kLayouts[] = {Layout::kNhd, Layout::kHnd, Layout::kStackedNhd, Layout::kStackedHnd,
@@ -24,6 +27,7 @@ constexpr int64_t kPageSize = 32, kHeads = 3;
 /// A pool that owns its memory, full of one byte.
 struct Pool {
   std::vector<std::byte> k, v;
+  std::vector<float> k_scales, v_scales;
   KvCache cache;
 
   Pool(Layout layout, DType t, int64_t pages, int64_t dim_k, int64_t dim_v, std::byte fill) {
@@ -49,19 +53,35 @@ struct Pool {
             plane(v, {p, h, s / 16, value_panel_elements(static_cast<int32_t>(dim_v))}),
             static_cast<int32_t>(dim_k), static_cast<int32_t>(dim_v));
     }
+    if (t == DType::kI8) lay_scales(layout);
+  }
+  /// Tokens or heads outermost, as the layout has them.
+  void lay_scales(Layout layout) {
+    const int64_t p = cache.num_pages, s = kPageSize, h = kHeads;
+    const auto scales = [&](std::vector<float>& memory) {
+      memory.assign(static_cast<size_t>(p * s * h), std::numeric_limits<float>::quiet_NaN());
+      const bool by_tokens = layout == Layout::kNhd || layout == Layout::kStackedNhd;
+      return TensorView(memory.data(), DType::kF32, {p, s, h},
+                        {s * h, by_tokens ? h : 1, by_tokens ? 1 : s});
+    };
+    cache = cache.with_scales(scales(k_scales), scales(v_scales));
   }
 
   std::byte* at(bool key, int64_t page, int64_t token, int64_t head, int64_t dim) const {
     const KvPlane& p = key ? cache.k : cache.v;
     return p.data + p.offset(page, token, head, dim) * static_cast<int64_t>(size_of(p.dtype));
   }
-  /// visit(address) for every element of a page.
+  /// visit(address) for every element of a page; in i8, for every byte of its scales too.
   template <class Visit>
   void for_each(bool key, int64_t page, const Visit& visit) const {
+    const KvPlane& plane = key ? cache.k : cache.v;
     for (int64_t token = 0; token < kPageSize; ++token) {
       for (int64_t head = 0; head < kHeads; ++head) {
-        for (int64_t d = 0; d < (key ? cache.k : cache.v).head_dim; ++d)
-          visit(at(key, page, token, head, d));
+        for (int64_t d = 0; d < plane.head_dim; ++d) visit(at(key, page, token, head, d));
+        if (plane.scales == nullptr) continue;
+        auto* scale =
+            reinterpret_cast<std::byte*>(plane.scales + plane.scale_offset(page, token, head));
+        for (size_t i = 0; i < sizeof(float); ++i) visit(scale + i);
       }
     }
   }
@@ -137,6 +157,24 @@ TEST(CopyKv, ListedPagesGoWhereTheListSaysAndNothingElseChanges) {
     const auto poison = [](std::byte b) { return b == std::byte{0xff}; };
     EXPECT_TRUE(std::ranges::all_of(target.k, poison));
     EXPECT_TRUE(std::ranges::all_of(target.v, poison));
+  }
+}
+
+TEST(CopyKv, ScalesOfOtherPagesDoNotChange) {
+  const Pool source(Layout::kHnd, DType::kI8, 3, 5, 5, std::byte{0});
+  const Pool target(Layout::kPanels, DType::kI8, 4, 5, 5, std::byte{0});
+  source.randomise(5);
+  const std::vector<int32_t> from = {2}, into = {1};
+  ASSERT_TRUE(copy_kv({.source = source.cache,
+                       .target = target.cache,
+                       .source_pages = from,
+                       .target_pages = into})
+                  .ok());
+  EXPECT_EQ(target.page(1), source.page(2));
+  constexpr size_t kPageScales = kPageSize * kHeads;
+  for (const std::vector<float>* scales : {&target.k_scales, &target.v_scales}) {
+    for (size_t i = 0; i < scales->size(); ++i)
+      EXPECT_TRUE(i / kPageScales == 1 || std::isnan((*scales)[i])) << i;
   }
 }
 

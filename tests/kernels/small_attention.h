@@ -1,9 +1,11 @@
 // A small attention call that owns its memory, for the three attention kernels alike. q, K and V
 // are functions of the logical index; whatever they do not fill is poison (NaN), and so are the
-// outputs before the run.
+// outputs before the run. In i8, K and V take scales of 0.5 and 1 in turn.
 #pragma once
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -55,6 +57,7 @@ class SmallAttention {
   PagedAttention paged;
   RaggedAttention ragged;
   std::vector<std::byte> q_memory, k_memory, v_memory, out_memory, lse_memory;
+  std::vector<float> k_scales, v_scales;  // i8
 
   bool ragged_kv() const { return kernel == CaseKernel::kPrefillRagged; }
   int32_t q_len(size_t request) const { return shape.requests[request].first; }
@@ -68,6 +71,11 @@ class SmallAttention {
   }
   void fill_k(const Value& value) { fill_kv(true, value); }
   void fill_v(const Value& value) { fill_kv(false, value); }
+  /// i8: the scale of one token and head.
+  float& scale(bool k, int64_t r, int64_t t, int64_t h) {
+    const KvPlane& p = k ? paged.cache.k : paged.cache.v;
+    return p.scales[p.scale_offset(page_of(r, t), t % shape.page_size, h)];
+  }
   /// One key of all heads becomes NaN.
   void poison_key(int64_t r, int64_t token, bool key, bool val) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -135,6 +143,9 @@ class SmallAttention {
   }
 
  private:
+  int32_t page_of(int64_t r, int64_t t) const {
+    return table_.page_table[static_cast<size_t>(r * table_.max_pages + t / shape.page_size)];
+  }
   template <class Visit>
   void for_each(const std::vector<int32_t>& cu, int64_t heads, int64_t dim, const Visit& visit) {
     for (size_t r = 0; r + 1 < cu.size(); ++r) {
@@ -156,9 +167,12 @@ class SmallAttention {
       const ConstTensorView& tensor = k ? ragged.k : ragged.v;
       at = tensor.offset(cu_k_[static_cast<size_t>(r)] + t, h, d);
     } else {
-      const int32_t page =
-          table_.page_table[static_cast<size_t>(r * table_.max_pages + t / shape.page_size)];
-      at = (k ? paged.cache.k : paged.cache.v).offset(page, t % shape.page_size, h, d);
+      const KvPlane& plane = k ? paged.cache.k : paged.cache.v;
+      at = plane.offset(page_of(r, t), t % shape.page_size, h, d);
+      if (plane.scales != nullptr) {
+        const bool half = ((k ? t : t / 2) + h + r) % 2 == 0;
+        value /= scale(k, r, t, h) = std::isnan(value) ? value : half ? 0.5f : 1.f;
+      }
     }
     store_float((k ? k_memory : v_memory).data(), shape.kv_dtype, at, value);
   }
@@ -207,6 +221,14 @@ class SmallAttention {
       paged.cache = KvCache::hnd(plane(k_memory, {p, h, s, dk}), plane(v_memory, {p, h, s, dv}));
     } else {
       paged.cache = KvCache::nhd(plane(k_memory, {p, s, h, dk}), plane(v_memory, {p, s, h, dv}));
+    }
+    if (t == DType::kI8) {
+      const float nan = std::numeric_limits<float>::quiet_NaN();
+      k_scales.assign(static_cast<size_t>(p * s * h), nan);
+      v_scales.assign(static_cast<size_t>((p * s + 3) * h), nan);
+      paged.cache = paged.cache.with_scales(
+          TensorView(k_scales.data(), DType::kF32, {p, s, h}),
+          TensorView(v_scales.data(), DType::kF32, {p, s, h}, {s, 1, p * s + 3}));
     }
     table_.max_pages = 1;
     for (const auto& request : shape.requests) {

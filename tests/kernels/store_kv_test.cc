@@ -12,6 +12,7 @@
 namespace shadowgraph {
 namespace {
 
+const float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr DType kStored[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2};
 constexpr DType kGiven[] = {DType::kF32, DType::kF16, DType::kBF16};
 
@@ -19,10 +20,11 @@ enum class Layout { kNhd, kHnd, kPanels };
 constexpr Layout kLayouts[] = {Layout::kNhd, Layout::kHnd, Layout::kPanels};
 
 /// Tokens, and a cache of 4 pages of 3 tokens (panels: 32), 2 heads, K of 5 and V of 4 elements
-/// (panels: of 70, which is more than a block); the cache is poison.
+/// (panels: of 70, which is more than a block); the cache is poison, the scales of i8 too.
 struct Store {
   const int64_t page_size, dim_v;
   std::vector<std::byte> k_from, v_from, k_to, v_to;
+  std::vector<float> k_scales, v_scales;
   std::vector<int64_t> slots;
   StoreKv call;
 
@@ -60,12 +62,28 @@ struct Store {
         call.cache = KvCache::panels(plane(k_to, {4, 2, 2, key_panel_elements(to, 5)}),
                                      plane(v_to, {4, 2, 2, value_panel_elements(70)}), 5, 70);
     }
+    if (to != DType::kI8) return;
+    k_scales.assign(static_cast<size_t>(4 * page_size * 2), kNaN);
+    v_scales = k_scales;
+    const TensorView of_keys(k_scales.data(), DType::kF32, {4, page_size, 2});
+    const TensorView of_values(v_scales.data(), DType::kF32, {4, page_size, 2},
+                               {2 * page_size, 1, page_size});
+    call.cache = call.cache.with_scales(of_keys, of_values);
   }
   float stored_k(int64_t page, int64_t token, int64_t head, int64_t d) const {
     return load_float(k_to.data(), call.cache.k.dtype, call.cache.k.offset(page, token, head, d));
   }
   float stored_v(int64_t page, int64_t token, int64_t head, int64_t d) const {
     return load_float(v_to.data(), call.cache.v.dtype, call.cache.v.offset(page, token, head, d));
+  }
+  float scale(bool k, int64_t page, int64_t token, int64_t head) const {
+    const KvPlane& p = k ? call.cache.k : call.cache.v;
+    return p.scales[p.scale_offset(page, token, head)];
+  }
+  /// Elements of K of token 0, head 0.
+  void give_k(std::initializer_list<float> values) {
+    int64_t i = 0;
+    for (const float x : values) store_float(k_from.data(), call.k.dtype, i++, x);
   }
   /// The slot holds that token, or poison (-1).
   void expect_slot(int64_t slot, int64_t token) const {
@@ -171,6 +189,98 @@ TEST(StoreKv, Fp8HoldsTheValueOverTheScaleSaturated) {
   }
 }
 
+TEST(StoreKv, Int8KeepsCodesTimesScalesAndNothingElseChanges) {
+  for (const DType from : kGiven) {
+    for (const Layout layout : kLayouts) {
+      Store s(from, DType::kI8, {7, -1, 0, 11, 5}, layout);
+      if (layout == Layout::kPanels) s.slots[2] = 127, s.slots[3] = 16;
+      s.call.cache.v_scale = 0.5f;
+      // Exact in every type, in halves: the largest code of each row is 127 or -127.
+      const auto code = [](int64_t token, int64_t head, int64_t d) {
+        if (d == 3) return head == 0 ? 127.f : -127.f;
+        return static_cast<float>((token * 31 + head * 17 + d * 7) % 120 - 60);
+      };
+      const auto scale = [](int64_t token, int64_t head) {
+        return std::ldexp(1.f, static_cast<int>(token + head) - 2);
+      };
+      for (int64_t token = 0; token < 5; ++token) {
+        for (int64_t head = 0; head < 2; ++head) {
+          for (int64_t d = 0; d < 5; ++d)
+            store_float(s.k_from.data(), from, s.call.k.offset(token, head, d),
+                        code(token, head, d) * scale(token, head));
+          for (int64_t d = 0; d < s.dim_v; ++d)
+            store_float(s.v_from.data(), from, s.call.v.offset(token, head, d),
+                        -code(token, head, d) * scale(token, head));
+        }
+      }
+      ASSERT_EQ(store_kv(s.call).to_string(), "ok");
+      for (int64_t slot = 0; slot < s.call.cache.num_slots(); ++slot) {
+        const int64_t page = slot / s.page_size, in_page = slot % s.page_size;
+        const auto token = std::find(s.slots.begin(), s.slots.end(), slot) - s.slots.begin();
+        for (int64_t head = 0; head < 2; ++head) {
+          const float k_scale = s.scale(true, page, in_page, head),
+                      v_scale = s.scale(false, page, in_page, head);
+          if (token == 5) {
+            EXPECT_TRUE(std::isnan(k_scale) && std::isnan(v_scale)) << slot;
+          } else {
+            EXPECT_EQ(k_scale, scale(token, head));
+            EXPECT_EQ(v_scale, scale(token, head) * 2) << "v_scale divides";
+          }
+          for (int64_t d = 0; d < 5; ++d)
+            EXPECT_EQ(s.stored_k(page, in_page, head, d), token == 5 ? -1 : code(token, head, d));
+          for (int64_t d = 0; d < s.dim_v; ++d)
+            EXPECT_EQ(s.stored_v(page, in_page, head, d), token == 5 ? -1 : -code(token, head, d));
+        }
+      }
+    }
+  }
+}
+
+void expect_codes(const Store& s, float scale, std::initializer_list<float> codes) {
+  EXPECT_EQ(s.scale(true, 0, 0, 0), scale);
+  int64_t d = 0;
+  for (const float code : codes) EXPECT_EQ(s.stored_k(0, 0, 0, d++), code) << d - 1;
+}
+
+TEST(StoreKv, Int8CodesRoundToNearestEven) {
+  Store s(DType::kF32, DType::kI8, {0});
+  s.give_k({127, 0.5f, 1.5f, -2.5f, -3.4999f});
+  ASSERT_EQ(store_kv(s.call).to_string(), "ok");
+  expect_codes(s, 1, {127, 0, 2, -2, -3});
+  // The largest element has the largest code, whatever the rounding of the scale.
+  s.give_k({-0.1f, 0.05f, 0, 0.0999f, 1e-9f});
+  ASSERT_EQ(store_kv(s.call).to_string(), "ok");
+  expect_codes(s, 0.1f / 127, {-127, 64, 0, 127, 0});
+}
+
+TEST(StoreKv, AnInt8TokenOfZerosHasScale0) {
+  Store s(DType::kF32, DType::kI8, {0});
+  s.give_k({0, -0.f, 0, 0, 0});
+  ASSERT_EQ(store_kv(s.call).to_string(), "ok");
+  expect_codes(s, 0, {0, 0, 0, 0, 0});
+  // Nor can it be less: what 127 codes cannot tell from 0 is 0.
+  s.give_k({60 * 0x1p-149f, 0, 0, 0, 0});
+  ASSERT_EQ(store_kv(s.call).to_string(), "ok");
+  expect_codes(s, 0, {0, 0, 0, 0, 0});
+  s.give_k({190 * 0x1p-149f, -130 * 0x1p-149f, 5 * 0x1p-149f, 0, 0});
+  ASSERT_EQ(store_kv(s.call).to_string(), "ok");
+  expect_codes(s, 0x1p-149f, {127, -127, 5, 0, 0});
+}
+
+TEST(StoreKv, AnInt8TokenThatIsNotFiniteIsNaN) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float bad : {inf, -inf, kNaN, 3e38f}) {
+    Store s(DType::kF32, DType::kI8, {0});
+    s.call.cache.k_scale = 0.5f;
+    s.give_k({1, 2, bad, 4, 5});
+    ASSERT_EQ(store_kv(s.call).to_string(), "ok");
+    EXPECT_TRUE(std::isnan(s.scale(true, 0, 0, 0))) << bad;
+    for (int64_t d = 0; d < 5; ++d) EXPECT_EQ(s.stored_k(0, 0, 0, d), 0) << bad;
+    EXPECT_FALSE(std::isnan(s.scale(true, 0, 0, 1))) << "the other head is as it was given";
+    EXPECT_FALSE(std::isnan(s.scale(false, 0, 0, 0)));
+  }
+}
+
 TEST(StoreKv, ThreadsDoNotMatter) {
   Store one(DType::kF32, DType::kBF16, {1, 3, 5, 7, 9, 11, 0}),
       many(DType::kF32, DType::kBF16, {1, 3, 5, 7, 9, 11, 0});
@@ -197,7 +307,7 @@ std::vector<char> marks(const Footprint& spans, const void* buffer, Access acces
 }
 
 TEST(StoreKv, TheFootprintIsWhatChanges) {
-  for (const DType to : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType to : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8}) {
     for (const Layout layout : kLayouts) {
       Store s(DType::kF32, to, {7, -1, 2, 6}, layout);
       const size_t size = size_of(to);
@@ -212,6 +322,11 @@ TEST(StoreKv, TheFootprintIsWhatChanges) {
                           [](std::byte b) { return b == std::byte{0xff}; });
           EXPECT_EQ(written[i] == 0, poison) << i;
         }
+      }
+      for (const std::vector<float>* scales : {&s.k_scales, &s.v_scales}) {
+        const auto written = marks(spans, scales->data(), Access::kWrite, scales->size());
+        for (size_t i = 0; i < written.size(); ++i)
+          EXPECT_EQ(written[i] == 0, std::isnan((*scales)[i])) << i;
       }
       // All tokens are read but the dropped one.
       const auto read = marks(spans, s.k_from.data(), Access::kRead, 40);
