@@ -12,11 +12,13 @@ namespace shadowgraph {
 
 namespace {
 
-/// Arguments 0 to 12; argument 13 is PagedScalars.
+/// Arguments 0 to 14; argument 15 is PagedScalars.
 enum Arg : uint8_t {
   kQ,
   kK,
   kV,
+  kKScales,
+  kVScales,
   kPageTable,  // or kv_indices
   kSeqlens,    // cache_seqlens, or last_page_len
   kKvIndptr,
@@ -35,6 +37,7 @@ struct PagedScalars {
   int64_t batch, total_q, max_pages, num_page_ids, num_pages, mask_bytes, plan_size;
   int64_t q_stride[2], out_stride[2], lse_stride[2];  // token, head
   int64_t k_stride[3], v_stride[3];                   // page, token, head
+  int64_t k_scale_stride[3], v_scale_stride[3];       // the same
   int32_t num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo, page_size;
   int32_t window_left, window_right, num_threads;
   float sm_scale, logits_soft_cap, k_scale, v_scale;
@@ -45,7 +48,7 @@ struct PagedScalars {
   Arith arith;
   uint8_t lse_sink, causal, has_indptr, has_lse, well_formed, unused[2];
 };
-static_assert(sizeof(PagedScalars) == 7 * 8 + 6 * 8 + 6 * 8 + 8 * 4 + 4 * 4 + 16);
+static_assert(sizeof(PagedScalars) == 7 * 8 + 6 * 8 + 12 * 8 + 8 * 4 + 4 * 4 + 16);
 
 PagedScalars scalars_of(const PagedAttention& c) {
   PagedScalars s{};
@@ -62,11 +65,13 @@ PagedScalars scalars_of(const PagedAttention& c) {
     s.out_stride[i] = c.out.stride[i];
     s.lse_stride[i] = c.lse.tensor.stride[i];
   }
-  const auto strides = [](const KvPlane& p, int64_t* to) {
-    to[0] = p.page_stride, to[1] = p.token_stride, to[2] = p.head_stride;
+  const auto strides = [](const KvPlane& p, int64_t* of_plane, int64_t* of_scales) {
+    of_plane[0] = p.page_stride, of_plane[1] = p.token_stride, of_plane[2] = p.head_stride;
+    of_scales[0] = p.scale_page_stride, of_scales[1] = p.scale_token_stride,
+    of_scales[2] = p.scale_head_stride;
   };
-  strides(c.cache.k, s.k_stride);
-  strides(c.cache.v, s.v_stride);
+  strides(c.cache.k, s.k_stride, s.k_scale_stride);
+  strides(c.cache.v, s.v_stride, s.v_scale_stride);
   s.num_qo_heads = c.params.num_qo_heads;
   s.num_kv_heads = c.params.num_kv_heads;
   s.head_dim_qk = c.params.head_dim_qk;
@@ -97,13 +102,16 @@ PagedScalars scalars_of(const PagedAttention& c) {
 }
 
 KvPlane plane_of(std::byte* data, DType dtype, KvOrder order, const int64_t* stride,
-                 int32_t head_dim) {
+                 int32_t head_dim, float* scales, const int64_t* scale_stride) {
   KvPlane p;
   p.data = data;
   p.dtype = dtype;
   p.order = order;
   p.page_stride = stride[0], p.token_stride = stride[1], p.head_stride = stride[2];
   p.head_dim = head_dim;
+  p.scales = scales;
+  p.scale_page_stride = scale_stride[0], p.scale_token_stride = scale_stride[1],
+  p.scale_head_stride = scale_stride[2];
   return p;
 }
 
@@ -128,8 +136,10 @@ PagedAttention call_of(const LaunchFrame& f) {
     c.lse = NaturalLse(TensorView(f.pointer<void>(kLse), DType::kF32, {s.total_q, s.num_qo_heads},
                                   {s.lse_stride[0], s.lse_stride[1]}));
   }
-  c.cache.k = plane_of(f.pointer<std::byte>(kK), s.k_dtype, s.k_order, s.k_stride, s.head_dim_qk);
-  c.cache.v = plane_of(f.pointer<std::byte>(kV), s.v_dtype, s.v_order, s.v_stride, s.head_dim_vo);
+  c.cache.k = plane_of(f.pointer<std::byte>(kK), s.k_dtype, s.k_order, s.k_stride, s.head_dim_qk,
+                       f.pointer<float>(kKScales), s.k_scale_stride);
+  c.cache.v = plane_of(f.pointer<std::byte>(kV), s.v_dtype, s.v_order, s.v_stride, s.head_dim_vo,
+                       f.pointer<float>(kVScales), s.v_scale_stride);
   c.cache.num_pages = s.num_pages;
   c.cache.page_size = s.page_size;
   c.cache.num_kv_heads = s.num_kv_heads;
@@ -233,6 +243,9 @@ void add_corrupt(const PagedAttention& c, Footprint* spans) {
       for (const KvPlane* p : {&c.cache.k, &c.cache.v}) {
         spans->push_back({p->data, id * p->page_stride, p->head_dim,
                           static_cast<uint32_t>(size_of(p->dtype)), Access::kRead, row});
+        if (p->scales != nullptr)
+          spans->push_back(
+              {p->scales, id * p->scale_page_stride, 1, sizeof(float), Access::kRead, row});
       }
     }
   }
@@ -264,6 +277,8 @@ KernelLaunch attention_launch(const PagedAttention& c) {
   launch.args.pointer(c.q.data)
       .pointer(c.cache.k.data)
       .pointer(c.cache.v.data)
+      .pointer(c.cache.k.scales)
+      .pointer(c.cache.v.scales)
       .pointer((dense ? c.pages.page_table : c.pages.kv_indices).data())
       .pointer((dense ? c.pages.cache_seqlens : c.pages.last_page_len).data())
       .pointer(c.pages.kv_indptr.data())

@@ -118,8 +118,26 @@ void add_panels(const Problem& p, const RequestView& r, const KvTokens& kv, int6
   }
 }
 
+/// The scales of i8 keys: one by one in panels too.
+void add_scales(const Problem& p, const RequestView& r, KvRange keys, int32_t request,
+                Footprint* spans) {
+  if (p.k.scales == nullptr && p.v.scales == nullptr) return;
+  Access access = Access::kRead;
+  for (int64_t t = keys.begin, end; t < keys.end; t = end) {
+    end = run_end(p, r, keys, request, t, &access);
+    for (const KvTokens* kv : {&p.k, &p.v}) {
+      if (kv->scales == nullptr) continue;
+      const int64_t first = r.page_ids[t / p.page_size] * kv->scale_page_stride +
+                            t % p.page_size * kv->scale_token_stride;
+      add_block(spans, {kv->scales, first, 1, sizeof(float), access, request},
+                {end - t, kv->scale_token_stride}, {p.params.num_kv_heads, kv->scale_head_stride});
+    }
+  }
+}
+
 void add_keys(const Problem& p, const RequestView& r, KvRange keys, int32_t request,
               Footprint* spans) {
+  add_scales(p, r, keys, request, spans);
   if (p.k.order != KvOrder::kStrided) {
     const std::vector<uint32_t> read = read_tokens(p, keys, request);
     add_panels(p, r, p.k, p.k_head_stride, keys.begin / kPanel, read, request, spans);

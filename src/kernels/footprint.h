@@ -10,8 +10,9 @@ namespace shadowgraph {
 /// Requires a call that validate() accepts. Buffers are the call's data pointers. Keys that the
 /// causal and window range of some row holds are read, or touched where the custom mask hides them
 /// from every row; of a panel that holds such a key, all else is touched too (a span that is
-/// touched may hold spans that are read). Of the page table, the entries of those keys. Metadata
-/// that is read whole (indptrs, lengths, sinks) has row -1.
+/// touched may hold spans that are read). The scales of i8 keys likewise, one by one. Of the page
+/// table, the entries of those keys. Metadata that is read whole (indptrs, lengths, sinks) has row
+/// -1.
 Footprint attention_footprint(const PagedAttention& call);
 Footprint attention_footprint(const RaggedAttention& call);
 

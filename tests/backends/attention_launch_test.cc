@@ -57,8 +57,8 @@ class World {
     bind_metadata();
     for (Buffer* b : {&q, &sinks, &mask}) randomise(*b);
     show_last_keys();
-    write_cache(cache().k, k, unwritten);
-    write_cache(cache().v, v, unwritten);
+    write_cache(cache().k, k, k_scales, unwritten);
+    write_cache(cache().v, v, v_scales, unwritten);
     upload();
     if (form_.extra == Extra::kPlan) make_plan();
   }
@@ -131,8 +131,10 @@ class World {
     for (size_t i = 0; i < kTable.size(); ++i) {
       if (kTable[i] == kNoPage) continue;
       const auto owner = static_cast<OwnerId>(i / kMaxPages + 1);
-      for (const Buffer* b : {&k, &v})
-        EXPECT_TRUE(arena_.set_owner(*b, b->rows(kTable[i], 1), owner).ok());
+      for (const Buffer* b : {&k, &v, &k_scales, &v_scales}) {
+        const bool bound = b->data != nullptr;
+        EXPECT_TRUE(!bound || arena_.set_owner(*b, b->rows(kTable[i], 1), owner).ok());
+      }
     }
     const OwnerId rows[] = {1, 2, 3};
     device.set_row_owners(rows);
@@ -163,7 +165,12 @@ class World {
     return {reinterpret_cast<const T*>(b.data), static_cast<size_t>(b.numel())};
   }
   static std::span<const int32_t> ints(const Buffer& b) { return elements<int32_t>(b); }
+  bool int8() const { return form_.dtype == DType::kI8; }
+  DType row_type() const { return int8() ? DType::kF32 : form_.dtype; }
   KvCache cache() const {
+    return int8() ? planes().with_scales(k_scales.view(), v_scales.view()) : planes();
+  }
+  KvCache planes() const {
     switch (form_.layout) {
       case Layout::kNhd: break;
       case Layout::kHnd: return KvCache::hnd(k.view(), v.view());
@@ -194,7 +201,7 @@ class World {
       if (form_.layout == Layout::kHnd) return {kPages, kKvHeads, tokens, dim};
       return {kPages, tokens, kKvHeads, dim};
     };
-    q = bind("q", form_.dtype, {rows, kHeads, kDimQk}, kHeads * kDimQk);
+    q = bind("q", row_type(), {rows, kHeads, kDimQk}, kHeads * kDimQk);
     if (form_.layout == Layout::kPanels) {
       // A panel's elements are its 16 tokens': each is a granule.
       k = bind("k", form_.dtype, {kPages, kKvHeads, 1, key_panel_elements(form_.dtype, kDimQk)});
@@ -203,7 +210,11 @@ class World {
       k = bind("k", form_.dtype, plane(kDimQk), kDimQk);
       v = bind("v", form_.dtype, plane(kDimVo), kDimVo);
     }
-    out = bind("out", form_.dtype, {rows, kHeads, kDimVo}, kHeads * kDimVo);
+    if (int8()) {
+      k_scales = bind("k_scales", DType::kF32, {kPages, form_.page_size(), kKvHeads});
+      v_scales = bind("v_scales", DType::kF32, {kPages, form_.page_size(), kKvHeads});
+    }
+    out = bind("out", row_type(), {rows, kHeads, kDimVo}, kHeads * kDimVo);
     lse = bind("lse", DType::kF32, {rows, kHeads}, kHeads);
     sinks = bind("sinks", DType::kF32, {kHeads});
   }
@@ -265,13 +276,18 @@ class World {
       EXPECT_TRUE(arena_.write(mask, mask_starts_[i] + (packed ? pair / 8 : pair), &shown, 1).ok());
     }
   }
-  void write_cache(const KvPlane& plane, const Buffer& b, int64_t unwritten) {
+  void write_cache(const KvPlane& plane, const Buffer& b, const Buffer& scales, int64_t unwritten) {
     const int64_t page_size = form_.page_size();
     const int64_t together = plane.order == KvOrder::kStrided ? plane.head_dim : 1;
     for (int64_t slot = 0; slot < kPages * page_size; ++slot) {
       for (int64_t head = 0; head < kKvHeads; ++head) {
         const Bytes values = random(b.dtype, plane.head_dim);
         if (slot == unwritten) continue;
+        if (plane.scales != nullptr) {
+          const int64_t at = plane.scale_offset(slot / page_size, slot % page_size, head);
+          const float scale = rng_.signed_unit() / 64;
+          EXPECT_TRUE(arena_.write(scales, at, &scale, 1).ok());
+        }
         for (int64_t d = 0; d < plane.head_dim; d += together) {
           const int64_t at = plane.offset(slot / page_size, slot % page_size, head, d);
           const std::byte* value = values.data() + d * static_cast<int64_t>(size_of(b.dtype));
@@ -289,7 +305,8 @@ class World {
   std::vector<int64_t> mask_starts_{0};
 
  public:
-  Buffer q, k, v, out, lse, sinks, table, lens, indptr, queries, mask, mask_indptr, plan;
+  Buffer q, k, v, k_scales, v_scales, out, lse, sinks, table, lens, indptr, queries, mask,
+      mask_indptr, plan;
 };
 
 bool all_ones(const Bytes& bytes) {
@@ -300,6 +317,13 @@ using Parameters = std::tuple<bool, bool, Layout, DType, Extra>;
 
 class AttentionLaunch : public testing::TestWithParam<Parameters> {
  protected:
+  /// Of K and V, and in i8 of their scales, one finding each at least.
+  static void expect_of_caches(const std::string& found, const std::string& law) {
+    for (const char* name : {"k[", "v[", "k_scales[", "v_scales["}) {
+      if (name[1] == '_' && form().dtype != DType::kI8) continue;
+      EXPECT_NE(found.find(law + ": " + name), std::string::npos) << name << " " << found;
+    }
+  }
   static Form form() {
     const auto& [csr, varlen, layout, dtype, extra] = GetParam();
     return {csr, varlen, layout, dtype, extra};
@@ -349,8 +373,7 @@ TEST_P(AttentionLaunch, APageOutsideThePoolIsFoundAndPoisonsTheOutputs) {
   run_both(w, [&] {
     EXPECT_TRUE(all_ones(w.results()));
     const std::string found = w.found();
-    EXPECT_NE(found.find("mem.out_of_bounds: k["), std::string::npos) << found;
-    EXPECT_NE(found.find("mem.out_of_bounds: v["), std::string::npos) << found;
+    expect_of_caches(found, "mem.out_of_bounds");
     EXPECT_NE(found.find("kernel attention_with_kvcache"), std::string::npos) << found;
   });
   w.write(w.table, w.entry(0, 1), 1);
@@ -375,8 +398,7 @@ TEST_P(AttentionLaunch, AnotherRequestsPageIsFound) {
   w.write(w.table, w.entry(1, 0), kTable[0]);
   run_both(w, [&] {
     const std::string found = w.found();
-    EXPECT_NE(found.find("mem.wrong_region: k["), std::string::npos) << found;
-    EXPECT_NE(found.find("mem.wrong_region: v["), std::string::npos) << found;
+    expect_of_caches(found, "mem.wrong_region");
     EXPECT_NE(found.find("that of request 1"), std::string::npos) << found;
     EXPECT_NE(found.find("row 1"), std::string::npos) << found;
   });
@@ -390,8 +412,7 @@ TEST_P(AttentionLaunch, AnUnwrittenSlotIsFound) {
   run_both(unused, [&] { EXPECT_EQ(unused.found(), "ok"); });
   run_both(w, [&] {
     const std::string found = w.found();
-    EXPECT_NE(found.find("mem.uninit_read: k["), std::string::npos) << found;
-    EXPECT_NE(found.find("mem.uninit_read: v["), std::string::npos) << found;
+    expect_of_caches(found, "mem.uninit_read");
     EXPECT_NE(found.find("never written"), std::string::npos) << found;
   });
 }
@@ -444,7 +465,10 @@ std::string name_of_form(const testing::TestParamInfo<Parameters>& parameters) {
   constexpr const char* kLayouts[] = {"Nhd", "Hnd", "Panels"};
   const auto& [csr, varlen, layout, dtype, extra] = parameters.param;
   return std::string(csr ? "Csr" : "Dense") + (varlen ? "Varlen" : "Decode") +
-         kLayouts[static_cast<size_t>(layout)] + (dtype == DType::kF32 ? "F32" : "BF16") +
+         kLayouts[static_cast<size_t>(layout)] +
+         (dtype == DType::kF32  ? "F32"
+          : dtype == DType::kI8 ? "I8"
+                                : "BF16") +
          kExtras[static_cast<size_t>(extra)];
 }
 
@@ -456,6 +480,13 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(Extra::kNone, Extra::kNoLse, Extra::kSinks, Extra::kSinksInLse,
                                      Extra::kBoolMask, Extra::kPackedMask, Extra::kWindow,
                                      Extra::kPlan)),
+    name_of_form);
+INSTANTIATE_TEST_SUITE_P(
+    Int8, AttentionLaunch,
+    testing::Combine(testing::Bool(), testing::Bool(),
+                     testing::Values(Layout::kNhd, Layout::kHnd, Layout::kPanels),
+                     testing::Values(DType::kI8),
+                     testing::Values(Extra::kNone, Extra::kBoolMask, Extra::kPlan)),
     name_of_form);
 INSTANTIATE_TEST_SUITE_P(Forms, PlannedLaunch,
                          testing::Combine(testing::Bool(), testing::Bool(),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <ostream>
 #include <set>
@@ -146,6 +147,30 @@ TEST_P(Footprints, ReadsAreTheKeysThatSomeRowSeesAndTouchesTheRestInReach) {
   EXPECT_EQ(elements(spans, c->q_memory.data(), Access::kRead), q);
 }
 
+TEST_P(Footprints, ScalesGoWithTheirKeysOneByOne) {
+  const auto c = make();
+  const Footprint spans = footprint(*c);
+  const bool masked = c->params.custom_mask.kind != CustomMask::Kind::kNone;
+  for (const bool key : {true, false}) {
+    const std::vector<float>& scales = key ? c->k_scales : c->v_scales;
+    std::set<int64_t> read, reach;
+    for (size_t r = 0; r < c->shape.requests.size() && !scales.empty(); ++r) {
+      const auto add = [&](const std::vector<int64_t>& keys, std::set<int64_t>* to) {
+        for (const int64_t t : keys) {
+          for (int64_t h = 0; h < 2; ++h)
+            to->insert(&c->scale(key, static_cast<int64_t>(r), t, h) - scales.data());
+        }
+      };
+      add(reachable(*c, r, masked), &read);
+      add(reachable(*c, r), &reach);
+    }
+    std::set<int64_t> loaded = elements(spans, scales.data(), Access::kRead);
+    EXPECT_EQ(loaded, read);
+    loaded.merge(elements(spans, scales.data(), Access::kTouch));
+    EXPECT_EQ(loaded, reach);
+  }
+}
+
 TEST_P(Footprints, MetadataIsReadWhole) {
   const auto c = make();
   const Footprint spans = footprint(*c);
@@ -194,6 +219,13 @@ TEST_P(Footprints, WhatLiesOutsideHasNoInfluenceAndIsNotChanged) {
     const size_t size = size_of(memory == &c->q_memory ? c->shape.q_dtype : c->shape.kv_dtype);
     for (size_t i = 0; i < memory->size(); ++i) {
       if (!read.contains(static_cast<int64_t>(i / size))) (*memory)[i] = std::byte{0xff};
+    }
+  }
+  for (auto* scales : {&c->k_scales, &c->v_scales}) {
+    const std::set<int64_t> read = elements(spans, scales->data(), Access::kRead);
+    for (size_t i = 0; i < scales->size(); ++i) {
+      if (!read.contains(static_cast<int64_t>(i)))
+        (*scales)[i] = std::numeric_limits<float>::quiet_NaN();
     }
   }
   const auto q = c->q_memory, k = c->k_memory, v = c->v_memory;
@@ -258,6 +290,14 @@ INSTANTIATE_TEST_SUITE_P(
         FootprintCase{CaseKernel::kPrefillPaged, true, -1, kNone, true, DType::kE4M3, 16, 16},
         FootprintCase{CaseKernel::kPrefillPaged, false, 3, kBool, true, DType::kE5M2, 17, 80},
         FootprintCase{CaseKernel::kPrefillPaged, false, -1, kBool, true, DType::kBF16, 80, 16}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Int8, Footprints,
+    testing::Values(
+        FootprintCase{CaseKernel::kDecodePaged, false, 5, kNone, false, DType::kI8},
+        FootprintCase{CaseKernel::kPrefillPaged, true, 3, kPacked, false, DType::kI8},
+        FootprintCase{CaseKernel::kDecodePaged, true, 50, kBool, true, DType::kI8, 16, 80},
+        FootprintCase{CaseKernel::kPrefillPaged, true, -1, kNone, true, DType::kI8, 16, 16}));
 
 /// Spans of a buffer.
 int64_t spans_of(const Footprint& spans, const void* buffer) {
