@@ -31,6 +31,7 @@ struct Case {
   uint64_t seed = 0;                    // of the values
   std::vector<RequestExtent> requests;  // merges: one entry, q_len = rows, kv_len = states
   int32_t num_qo_heads = 1, num_kv_heads = 1, head_dim_qk = 16, head_dim_vo = 16;
+  // kv_dtype i8 is not for kPrefillRagged, where scales have no place
   DType q_dtype = DType::kF32, kv_dtype = DType::kF32, out_dtype = DType::kF32;
   float k_scale = 1, v_scale = 1;
 

@@ -139,7 +139,8 @@ ArrangedCall::~ArrangedCall() = default;
 
 Status ArrangedCall::run() {
   const auto fingerprint = [&] {
-    return m_->q.fingerprint() ^ m_->k.fingerprint() * 3 ^ m_->v.fingerprint() * 5;
+    return m_->q.fingerprint() ^ m_->k.fingerprint() * 3 ^ m_->v.fingerprint() * 5 ^
+           m_->k_scales.fingerprint() * 7 ^ m_->v_scales.fingerprint() * 11;
   };
   const uint64_t before = fingerprint();
   if (!m_->stored.ok()) return m_->stored;

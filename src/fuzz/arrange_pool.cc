@@ -10,8 +10,10 @@
 namespace shadowgraph {
 namespace {
 
-/// A token's dims to their places, one by one where they do not lie together.
-void put(const KvPlane& plane, int64_t page, int64_t token, int64_t head, const std::byte* row) {
+/// A token's dims to their places, one by one where they do not lie together, and its scale.
+void put(const KvPlane& plane, int64_t page, int64_t token, int64_t head, const std::byte* row,
+         float scale) {
+  if (plane.scales != nullptr) plane.scales[plane.scale_offset(page, token, head)] = scale;
   const auto size = static_cast<int64_t>(size_of(plane.dtype));
   const int64_t together = plane.order == KvOrder::kStrided ? plane.head_dim : 1;
   for (int64_t d = 0; d < plane.head_dim; d += together) {
@@ -43,6 +45,33 @@ KvCache ArrangedCall::Memory::make_pool(int64_t num_pages) {
   return {};
 }
 
+/// i8: scales in the order of the layout's axes, the two of a stacked pool in one tensor.
+KvCache ArrangedCall::Memory::with_scales(const KvCache& cache) {
+  if (x.kv_dtype != DType::kI8) return cache;
+  const int64_t p = cache.num_pages, s = cache.page_size, h = x.num_kv_heads;
+  const bool by_tokens = how.layout == CaseLayout::kNhd || how.layout == CaseLayout::kStackedNhd ||
+                         how.layout == CaseLayout::kMlaLatent;
+  const int64_t second = by_tokens ? s : h, third = by_tokens ? h : s;
+  const auto in_order = [&](std::byte* at, int64_t a, int64_t b, int64_t c) {
+    return by_tokens ? TensorView(at, DType::kF32, {p, s, h}, {a, b, c})
+                     : TensorView(at, DType::kF32, {p, s, h}, {a, c, b});
+  };
+  if (how.layout == CaseLayout::kStackedNhd || how.layout == CaseLayout::kStackedHnd) {
+    const TensorView t = make_gapped(k_scales, DType::kF32, {p, 2, second, third}, rng);
+    const auto half = [&](int64_t which) {
+      return in_order(t.at(0, which), t.stride[0], t.stride[2], t.stride[3]);
+    };
+    return cache.with_scales(half(0), half(1));
+  }
+  const auto plane = [&](GuardedBuffer& buffer) {
+    const TensorView t = make_gapped(buffer, DType::kF32, {p, second, third}, rng);
+    return in_order(t.data, t.stride[0], t.stride[1], t.stride[2]);
+  };
+  const TensorView of_keys = plane(k_scales);
+  const bool latent = how.layout == CaseLayout::kMlaLatent;
+  return cache.with_scales(of_keys, latent ? of_keys : plane(v_scales));
+}
+
 /// Pages in random order for the pages that a query can reach; every other entry is absurd.
 void ArrangedCall::Memory::lay_table(int64_t num_pages) {
   std::vector<int32_t> ids(static_cast<size_t>(num_pages));
@@ -72,8 +101,11 @@ void ArrangedCall::Memory::lay_tokens(const KvCache& cache) {
     const RequestData& from = request(how.slices[i]);
     const int64_t page = page_id(i, t);
     for (int64_t head = 0; head < x.num_kv_heads; ++head) {
-      put(cache.k, page, t % how.page_size, head, from.k.row(t, head));
-      put(cache.v, page, t % how.page_size, head, from.v.row(t, head));
+      const auto lay = [&](const KvPlane& plane, const LogicalTensor& tensor) {
+        put(plane, page, t % how.page_size, head, tensor.row(t, head), tensor.scale(t, head));
+      };
+      lay(cache.k, from.k);
+      lay(cache.v, from.v);
     }
   });
 }
@@ -87,7 +119,7 @@ void ArrangedCall::Memory::store_tokens(KvCache cache) {
     tokens.emplace_back(i, t);
   });
   const bool as_is = rng.below(2) == 0;
-  const DType type = as_is && !is_fp8(x.kv_dtype) ? x.kv_dtype : DType::kF32;
+  const DType type = as_is && is_float16_or_32(x.kv_dtype) ? x.kv_dtype : DType::kF32;
   if (as_is) cache.k_scale = cache.v_scale = 1;
   const auto count = static_cast<int64_t>(tokens.size());
   GuardedBuffer key_memory, value_memory;
@@ -99,8 +131,7 @@ void ArrangedCall::Memory::store_tokens(KvCache cache) {
                         float scale) {
     for (int64_t head = 0; head < from.heads; ++head) {
       for (int64_t d = 0; d < from.dim; ++d) {
-        store_float(to.at(row, head), type, d,
-                    load_float(from.row(token, head), from.dtype, d) * scale);
+        store_float(to.at(row, head), type, d, from.value(token, head, d) * scale);
       }
     }
   };
@@ -121,26 +152,26 @@ void ArrangedCall::Memory::store_tokens(KvCache cache) {
 /// The pool as store_kv leaves it must be the pool as written by hand: the values, and nothing
 /// else.
 void ArrangedCall::Memory::check_store(const KvCache& cache) {
-  const GuardedBuffer by_hand_k = k, by_hand_v = v;
-  k.poison();
-  v.poison();
+  GuardedBuffer* const buffers[] = {&k, &v, &k_scales, &v_scales};
+  const std::vector<GuardedBuffer> by_hand = {k, v, k_scales, v_scales};
+  for (GuardedBuffer* buffer : buffers) buffer->poison();
   store_tokens(cache);
   if (!stored.ok()) return;
-  const auto compare = [&](const GuardedBuffer& got, const GuardedBuffer& wanted,
-                           const char* field) {
-    if (const auto byte = got.first_difference(wanted)) {
-      stored.add(make_finding("num.write_set", at(field, *byte),
+  constexpr const char* kFields[] = {"store_kv k_cache byte", "store_kv v_cache byte",
+                                     "store_kv k_cache.scales byte",
+                                     "store_kv v_cache.scales byte"};
+  for (size_t i = 0; i < by_hand.size(); ++i) {
+    if (const auto byte = buffers[i]->first_difference(by_hand[i])) {
+      stored.add(make_finding("num.write_set", at(kFields[i], *byte),
                               "the values in their slots, and nothing else", "another byte"));
     }
-  };
-  compare(k, by_hand_k, "store_kv k_cache byte");
-  compare(v, by_hand_v, "store_kv v_cache byte");
+  }
 }
 
 void ArrangedCall::Memory::lay_paged() {
   int64_t pages = 1 + rng.below(3);
   for (const Slice& s : how.slices) pages += pages_for(s.kv_len, how.page_size);
-  paged.cache = make_pool(pages);
+  paged.cache = with_scales(make_pool(pages));
   paged.cache.k_scale = x.k_scale;
   paged.cache.v_scale = x.v_scale;
   lay_table(pages);

@@ -15,7 +15,7 @@ struct ArrangedCall::Memory {
   const LogicalData& data;
   Arrangement how;
   Rng rng;
-  GuardedBuffer q, k, v, out, lse;
+  GuardedBuffer q, k, v, k_scales, v_scales, out, lse;
   std::vector<uint8_t> mask;
   std::vector<int64_t> mask_indptr;
   std::vector<int32_t> cu_seqlens_q, cu_seqlens_k;
@@ -49,6 +49,7 @@ struct ArrangedCall::Memory {
   void lay_ragged();
   void lay_paged();
   KvCache make_pool(int64_t num_pages);
+  KvCache with_scales(const KvCache& cache);
   void lay_table(int64_t num_pages);
   void lay_tokens(const KvCache& cache);
   void store_tokens(KvCache cache);

@@ -24,32 +24,65 @@ float random_value(DType t, Rng& rng) {
   }
 }
 
+int64_t tokens_of(const LogicalTensor& t) {
+  return static_cast<int64_t>(t.bytes.size()) / (t.heads * t.row_bytes());
+}
+
+/// What store_kv makes of a token and head again: a code of 127 or -127 is among its own, and scale
+/// times code, of few bits, is exact. Or nothing but 0.
+void fill_random_codes(LogicalTensor& t, Rng& rng) {
+  for (int64_t token = 0; token < tokens_of(t); ++token) {
+    for (int64_t head = 0; head < t.heads; ++head) {
+      if (rng.below(16) == 0) continue;
+      const auto bits = static_cast<float>(256 + rng.below(256));
+      t.scale(token, head) = std::ldexp(bits, -16 - static_cast<int>(rng.below(4)));
+      for (int64_t d = 0; d < t.dim; ++d) {
+        int code = static_cast<int>(rng.below(255)) - 127;
+        if (d == t.dim - 1) code = code < 0 ? -127 : 127;
+        store_float(t.row(token, head), t.dtype, d, static_cast<float>(code));
+      }
+    }
+  }
+}
+
 void fill_random(LogicalTensor& t, float factor, Rng& rng) {
+  if (t.dtype == DType::kI8) return fill_random_codes(t, rng);
   const auto count = static_cast<int64_t>(t.bytes.size() / size_of(t.dtype));
   for (int64_t i = 0; i < count; ++i)
     store_float(t.bytes.data(), t.dtype, i, factor * random_value(t.dtype, rng));
 }
 
+constexpr float kHotScale = 0.5f;  // i8
+
+/// A latent's key has the scale of its value.
+float exact_scale(const Case& x, Rng& rng) {
+  if (x.layout == CaseLayout::kMlaLatent) return kHotScale;
+  return std::ldexp(kHotScale, static_cast<int>(rng.below(3)));
+}
+
 /// Small integers that every type holds exactly. The first five columns spell (token, request) in
-/// octal, so that a wrong sum names the key that was read instead.
-void fill_codes(LogicalTensor& v, int64_t request, Rng& rng) {
-  const auto tokens = static_cast<int64_t>(v.bytes.size()) / (v.heads * v.row_bytes());
+/// octal, so that a wrong sum names the key that was read instead. In i8 each has a scale, and a
+/// last element of 127.
+void fill_codes(const Case& x, LogicalTensor& v, int64_t request, Rng& rng) {
   const int span = is_fp8(v.dtype) ? 8 : 64;
-  for (int64_t t = 0; t < tokens; ++t) {
+  for (int64_t t = 0; t < tokens_of(v); ++t) {
     for (int64_t head = 0; head < v.heads; ++head) {
+      if (v.dtype == DType::kI8) v.scale(t, head) = exact_scale(x, rng);
       for (int64_t d = 0; d < v.dim; ++d) {
         int64_t value = static_cast<int64_t>(rng.below(static_cast<uint32_t>(2 * span + 1))) - span;
         if (is_fp8(v.dtype) && value > 4) value &= ~int64_t{1};
         if (is_fp8(v.dtype) && value < -4) value = -(-value & ~int64_t{1});
         if (d < 4) value = t >> (3 * d) & 7;
         if (d == 4) value = request & 7;
+        if (v.dtype == DType::kI8 && d == v.dim - 1) value = 127;
         store_float(v.row(t, head), v.dtype, d, static_cast<float>(value));
       }
     }
   }
 }
 
-constexpr float kHotKey = 64;  // exact in every type
+/// Exact in every type; in i8 the largest code times kHotScale.
+float hot_key(DType t) { return t == DType::kI8 ? 127 * kHotScale : 64; }
 
 /// q and K such that a hot key's logit is at least 256 (natural, before the cap) and every other
 /// one's is 0. It is the last element that tells: a latent's first ones are V.
@@ -57,7 +90,7 @@ void fill_selector(const Case& x, RequestData& data, const RequestExtent& r, Rng
   data.hot.assign(static_cast<size_t>(r.kv_len), 0);
   for (int i = 0; r.kv_len > 0 && i < 3; ++i)
     data.hot[rng.below(static_cast<uint32_t>(r.kv_len))] = 1;
-  const float lead = 256 / (kHotKey * x.sm_scale * x.k_scale);
+  const float hot = hot_key(x.kv_dtype), lead = 256 / (hot * x.sm_scale * x.k_scale);
   const float q0 = std::exp2(std::ceil(std::log2(lead)));
   for (int64_t head = 0; head < x.num_qo_heads; ++head) {
     for (int64_t q = 0; q < r.q_len; ++q) {
@@ -66,8 +99,11 @@ void fill_selector(const Case& x, RequestData& data, const RequestExtent& r, Rng
   }
   for (int64_t head = 0; head < x.num_kv_heads; ++head) {
     for (int64_t t = 0; t < r.kv_len; ++t) {
-      if (data.hot[static_cast<size_t>(t)])
-        store_float(data.k.row(t, head), x.kv_dtype, x.head_dim_qk - 1, kHotKey);
+      if (!data.hot[static_cast<size_t>(t)]) continue;
+      const bool scaled = x.kv_dtype == DType::kI8;
+      if (scaled) data.k.scale(t, head) = kHotScale;
+      store_float(data.k.row(t, head), x.kv_dtype, x.head_dim_qk - 1,
+                  scaled ? hot / kHotScale : hot);
     }
   }
 }
@@ -100,6 +136,10 @@ void find_visible(const Case& x, RequestData& data, const RequestExtent& r) {
 void share_latent(RequestData& data, int64_t tokens) {
   for (int64_t t = 0; t < tokens; ++t) {
     std::memcpy(data.k.row(t, 0), data.v.row(t, 0), static_cast<size_t>(data.v.row_bytes()));
+    if (data.v.scales.empty()) continue;
+    data.k.scale(t, 0) = data.v.scale(t, 0);
+    if (data.v.scale(t, 0) == 0)
+      std::memset(data.k.row(t, 0), 0, static_cast<size_t>(data.k.row_bytes()));
   }
 }
 
@@ -112,7 +152,7 @@ RequestData make_request(const Case& x, int64_t index, Rng& rng) {
   fill_mask(x, data, r, rng);
   find_visible(x, data, r);
   if (is_exact(x)) {
-    fill_codes(data.v, index, rng);
+    fill_codes(x, data.v, index, rng);
     // Uniform: q = 0, and K is anything.
     if (x.data == CaseData::kUniform) fill_random(data.k, 1, rng);
     if (x.data == CaseData::kSelector) fill_selector(x, data, r, rng);
@@ -126,6 +166,10 @@ RequestData make_request(const Case& x, int64_t index, Rng& rng) {
 }
 
 }  // namespace
+
+float LogicalTensor::value(int64_t token, int64_t head, int64_t d) const {
+  return load_float(row(token, head), dtype, d) * scale(token, head);
+}
 
 bool sees(const Case& x, const RequestData& data, const RequestExtent& r, int64_t q, int64_t key) {
   const MaskShape mask = mask_of(x, r);

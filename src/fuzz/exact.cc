@@ -37,8 +37,8 @@ std::vector<std::byte> expected_row(const Case& x, const RequestData& d, int64_t
                                     const Weights& w) {
   std::vector<std::byte> row(static_cast<size_t>(x.head_dim_vo) * size_of(x.out_dtype));
   for (int64_t i = 0; i < x.head_dim_vo; ++i) {
-    float sum = 0;  // integers below 2^24
-    for (int32_t k : w.keys) sum += load_float(d.v.row(k, kv_head), x.kv_dtype, i);
+    float sum = 0;  // integers, or halves, of less than 24 bits
+    for (int32_t k : w.keys) sum += d.v.value(k, kv_head, i);
     const float mean = w.keys.empty() ? 0 : sum / static_cast<float>(w.denominator);
     store_float(row.data(), x.out_dtype, i, mean * x.v_scale);
   }

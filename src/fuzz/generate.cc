@@ -86,12 +86,19 @@ void choose_latent(Choices& c, Case& x) {
   x.head_dim_qk = x.head_dim_vo + (x.head_dim_vo == 512 ? 64 : c.of({16, 8}));
 }
 
-/// The last of the choices: what was chosen before does not depend on it.
 void choose_panels(Choices& c, Case& x) {
   if (x.kernel == CaseKernel::kPrefillRagged || x.layout == CaseLayout::kMlaLatent) return;
   if (!c.one_in(3)) return;
   x.layout = CaseLayout::kPanels;
   x.page_size = c.of({16, 16, 32, 64, 48, 128, 256});
+}
+
+/// k_scale and v_scale of few bits: store_kv gives back codes and scales, bit for bit.
+void choose_int8(Choices& c, Case& x) {
+  if (x.kernel == CaseKernel::kPrefillRagged || !c.one_in(6)) return;
+  x.kv_dtype = DType::kI8;
+  x.k_scale = c.of({1.f, 0.5f, 0.625f, 1.75f});
+  x.v_scale = c.of({1.f, 2.f, 0.25f, 1.25f});
 }
 
 Case merge_case(Choices& c, Case x) {
@@ -126,7 +133,9 @@ Case generate(Choices& c) {
   const bool capped = c.one_in(5);
   if (capped)
     x.logits_soft_cap = x.data == CaseData::kSelector ? 200.f : c.of({30.f, 5.f, 20.f, 50.f});
+  // The last ones: what was chosen before does not depend on them.
   choose_panels(c, x);
+  choose_int8(c, x);
   return x;
 }
 

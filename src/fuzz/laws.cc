@@ -55,6 +55,7 @@ Arrangement vary(const Case& x, const RunOptions& options, Rng& rng) {
   Arrangement a = Arrangement::of(x);
   a.seed = rng.next();
   if (!a.decode && rng.below(2)) a.ragged = !a.ragged;
+  if (x.kv_dtype == DType::kI8) a.ragged = false;
   constexpr int32_t kPageSizes[] = {1, 2, 3, 4, 5, 8, 16, 32, 64, 128, 256};
   a.page_size = kPageSizes[rng.below(11)];
   a.layout = static_cast<CaseLayout>(rng.below(x.head_dim_qk == x.head_dim_vo ? 4 : 2));

@@ -89,6 +89,15 @@ const std::map<std::string, std::function<bool(const Case&)>> kFeatures = {
     {"panels", [](const Case& x) { return x.layout == CaseLayout::kPanels; }},
     {"panels through store_kv",
      [](const Case& x) { return x.layout == CaseLayout::kPanels && x.through_store_kv; }},
+    {"int8", [](const Case& x) { return x.kv_dtype == DType::kI8; }},
+    {"int8 in panels",
+     [](const Case& x) { return x.kv_dtype == DType::kI8 && x.layout == CaseLayout::kPanels; }},
+    {"int8 through store_kv",
+     [](const Case& x) {
+       return x.kv_dtype == DType::kI8 && x.through_store_kv && x.k_scale != 1;
+     }},
+    {"int8 MLA latent",
+     [](const Case& x) { return x.kv_dtype == DType::kI8 && x.layout == CaseLayout::kMlaLatent; }},
     {"MLA latent", [](const Case& x) { return x.layout == CaseLayout::kMlaLatent; }},
     {"fp8 with scales through store_kv",
      [](const Case& x) { return x.through_store_kv && x.k_scale != 1; }},
@@ -131,7 +140,7 @@ TEST(Generate, EveryKindOccurs) {
   EXPECT_EQ(data.size(), 4u);
   EXPECT_EQ(layouts.size(), 6u);
   EXPECT_EQ(q.size(), 3u);
-  EXPECT_EQ(kv.size(), 5u);
+  EXPECT_EQ(kv.size(), 6u);
   EXPECT_EQ(out.size(), 3u);
   EXPECT_EQ(bases.size(), 2u);
 }
@@ -159,6 +168,7 @@ TEST(Generate, AnyChoicesGiveALawfulCase) {
     ASSERT_TRUE(x.layout != CaseLayout::kMlaLatent ||
                 (x.num_kv_heads == 1 && x.head_dim_vo < x.head_dim_qk && !x.through_store_kv));
     ASSERT_TRUE(x.layout != CaseLayout::kPanels || x.page_size % 16 == 0);
+    ASSERT_TRUE(x.kv_dtype != DType::kI8 || x.kernel != CaseKernel::kPrefillRagged);
     for (const RequestExtent& r : x.requests) {
       ASSERT_GE(r.q_len, 0);
       ASSERT_GE(r.kv_len, 0);

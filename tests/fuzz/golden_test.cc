@@ -1,6 +1,6 @@
 // The twin never moves: portable arithmetic has the same bits on every machine, compiler, build
 // (with OpenMP or without) and instruction set. The digest was computed once; it changes only when
-// a kernel's arithmetic is changed on purpose, and then the change says so.
+// a kernel's arithmetic, or what is generated, is changed on purpose, and then the change says so.
 #include <gtest/gtest.h>
 
 #include "fuzz/arrange.h"
@@ -9,7 +9,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr uint64_t kDigest = 0x97d37fcb3a8471dd;  // of cases 0..149 of seed 1
+constexpr uint64_t kDigest = 0x80795b3db581b949;  // of cases 0..149 of seed 1
 
 /// FNV-1a.
 uint64_t mix(uint64_t h, const void* data, size_t size) {

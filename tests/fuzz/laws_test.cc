@@ -127,6 +127,25 @@ TEST(CheckCase, AcceptsEveryKind) {
   }
 }
 
+TEST(CheckCase, AcceptsInt8InEveryLayout) {
+  for (const CaseData data :
+       {CaseData::kUniform, CaseData::kSelector, CaseData::kRandom, CaseData::kPeaked}) {
+    for (int layout = 0; layout < 6; ++layout) {
+      for (const bool through_store_kv : {false, true}) {
+        Case x = exact_case(data);
+        x.kv_dtype = DType::kI8;
+        x.k_scale = 0.625f, x.v_scale = 1.75f;
+        x.layout = static_cast<CaseLayout>(layout);
+        x.through_store_kv = through_store_kv && x.layout != CaseLayout::kMlaLatent;
+        if (x.layout == CaseLayout::kPanels) x.page_size = 16;
+        if (x.layout == CaseLayout::kMlaLatent) x.num_kv_heads = 1, x.head_dim_qk = 24;
+        for (x.seed = 0; x.seed < 5; ++x.seed)
+          EXPECT_EQ(check_case(x, RunOptions()).to_string(), "ok") << x.to_string();
+      }
+    }
+  }
+}
+
 TEST(CheckCase, ReportsARefusedCall) {
   Case x = exact_case(CaseData::kRandom);
   x.sm_scale = 0;
@@ -254,11 +273,49 @@ TEST(Arrange, PoisonsAllOfAPanelButItsVisibleTokens) {
   }
 }
 
+TEST(Arrange, PoisonsTheScalesOfWhatNoQuerySees) {
+  Case x = exact_case(CaseData::kPeaked);
+  x.kv_dtype = DType::kI8;
+  const LogicalData data = make_data(x);
+  for (int layout = 0; layout < 4; ++layout) {
+    Arrangement how = Arrangement::of(x);
+    how.layout = static_cast<CaseLayout>(layout);
+    ArrangedCall call(x, data, how);
+    const PagedAttention& made = call.paged_call();
+    std::set<std::pair<bool, int64_t>> own;
+    for (size_t r = 0; r < data.requests.size(); ++r) {
+      const RequestPages pages = request_pages(made.pages, 4, static_cast<int64_t>(r));
+      for (int32_t t = 0; t < x.requests[r].kv_len; ++t) {
+        if (!data.requests[r].visible[static_cast<size_t>(t)]) continue;
+        for (const bool key : {true, false}) {
+          const KvPlane& p = key ? made.cache.k : made.cache.v;
+          const LogicalTensor& from = key ? data.requests[r].k : data.requests[r].v;
+          for (int64_t head = 0; head < x.num_kv_heads; ++head) {
+            const int64_t at = p.scale_offset(pages.page_ids[t / 4], t % 4, head);
+            own.emplace(key, at);
+            EXPECT_EQ(p.scales[at], from.scale(t, head));
+          }
+        }
+      }
+    }
+    for (int64_t i = 0; i < made.cache.num_slots() * x.num_kv_heads; ++i) {
+      for (const bool key : {true, false}) {
+        const KvPlane& p = key ? made.cache.k : made.cache.v;
+        const int64_t slot = i / x.num_kv_heads;
+        const int64_t at = p.scale_offset(slot / 4, slot % 4, i % x.num_kv_heads);
+        EXPECT_EQ(std::isnan(p.scales[at]), !own.contains({key, at}));
+      }
+    }
+  }
+}
+
 TEST(Arrange, StoreKvRestoresTheSameBytes) {
-  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2}) {
+  for (const DType type :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2, DType::kI8}) {
     Case x = exact_case(CaseData::kPeaked);
     x.kv_dtype = type;
     if (is_fp8(type)) x.k_scale = 0.037f, x.v_scale = 2.3f;
+    if (type == DType::kI8) x.k_scale = 0.625f, x.v_scale = 1.75f;
     x.through_store_kv = true;
     x.page_size = 16;
     const LogicalData data = make_data(x);

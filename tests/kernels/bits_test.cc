@@ -53,6 +53,13 @@ std::vector<Case> cases() {
   // A window longer than a tile, so that where tiles start shows.
   all.push_back(base(CaseKernel::kPrefillPaged, {{500, 100, 600}}));
   all[7].causal = true, all[7].window_left = 290, all[7].data = CaseData::kPeaked;
+  all.push_back(base(CaseKernel::kDecodePaged, decode_requests()));
+  all[8].kv_dtype = DType::kI8, all[8].v_scale = 1.25f, all[8].window_left = 700;
+  all[8].q_dtype = DType::kF16, all[8].sinks = true;
+  all.push_back(all[3]);
+  all[9].kv_dtype = DType::kI8, all[9].k_scale = 0.625f, all[9].window_left = 290;
+  all.push_back(all[5]);
+  all[10].kv_dtype = DType::kI8, all[10].head_dim_vo = 72;
   return all;
 }
 
@@ -185,6 +192,7 @@ TEST_P(Bits, InstructionSetDoesNotMatter) {
 
 TEST_P(Bits, RaggedIsPagedPrefill) {
   if (x.kernel == CaseKernel::kDecodePaged) GTEST_SKIP() << "another kernel";
+  if (x.kv_dtype == DType::kI8) GTEST_SKIP() << "packed K and V have no scales";
   Arrangement how = Arrangement::of(x);
   how.ragged = !how.ragged;
   expect_plain(how);
