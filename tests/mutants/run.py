@@ -17,6 +17,7 @@ PROGRAMS = (
     ("src/graph/", ("graph_tests", "exhaustive_tests", "conformance_tests")),
     ("src/report/", ("report_tests",)),
     ("bench/", ("bench_tests",)),
+    ("src/backends/", ("backends_tests",)),
     ("", ("attn_tests", "kernels_tests", "fuzz_tests")),
 )
 ENVIRONMENT = {**os.environ, "SHADOWGRAPH_DEVICE_CALLS": "3"}
