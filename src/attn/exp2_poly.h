@@ -14,7 +14,7 @@ constexpr float kExp2Poly[kExp2Terms] = {0x1.44138ap-13f,
                                          0x1.ebfbe0p-3f,
                                          0x1.62e430p-1f,
                                          1.0f};
-/// 2^f on [0, 1), likewise of degree 4, for weights that are rounded to bf16: relative error below
+/// 2^f on [0, 1], likewise of degree 4, for weights that are rounded to bf16: relative error below
 /// kExp2FastError.
 constexpr int kExp2FastTerms = 5;
 constexpr float kExp2FastPoly[kExp2FastTerms] = {0x1.a238c2p-7f, 0x1.b5c9f6p-5f, 0x1.ecd85cp-3f,

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "attn/exp2_poly.h"
+
 namespace shadowgraph {
 namespace {
 
@@ -58,6 +60,29 @@ TEST(Exp2, IsWithinItsStatedErrorAndMonotoneOnADenseSweep) {
   }
   EXPECT_LE(worst, kExp2Error);
   EXPECT_GT(worst, kExp2Error / 64);  // a bound that nothing comes near says little
+}
+
+/// Of Arith::kFast, as the instruction set evaluates it.
+float exp2_fast(float fraction) {
+  float p = kExp2FastPoly[0];
+  for (int i = 1; i < kExp2FastTerms; ++i) p = std::fma(p, fraction, kExp2FastPoly[i]);
+  return p;
+}
+
+TEST(Exp2, TheFastOneIsWithinItsStatedErrorFromZeroToOne) {
+  EXPECT_EQ(exp2_fast(0.f), 1.f);
+  double worst = 0;
+  const auto look = [&worst](float x) {
+    const double truth = std::exp2(static_cast<double>(x));
+    worst = std::max(worst, std::abs(exp2_fast(x) - truth) / truth);
+  };
+  look(1.f);
+  // A prime step through the floats down to 2^-24, below which the result is 1.
+  for (uint32_t bits = std::bit_cast<uint32_t>(1.f); bits >= std::bit_cast<uint32_t>(0x1p-24f);
+       bits -= 61)
+    look(std::bit_cast<float>(bits));
+  EXPECT_LE(worst, kExp2FastError);
+  EXPECT_GT(worst, kExp2FastError * 15 / 16);  // 2^-17.04, over all floats
 }
 
 TEST(Log, AgreesWithTheLibraryToItsStatedError) {

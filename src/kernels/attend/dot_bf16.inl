@@ -63,7 +63,8 @@ struct DotArithmetic {
     std::memcpy(row, q, static_cast<size_t>(u.k.head_dim) * 2);
   }
 
-  /// P is rounded to 8 bits anyway: degree 4 on [0, 1) is within kExp2FastError, exact at integers.
+  /// P is rounded to 8 bits anyway: degree 4 on [0, 1] is within kExp2FastError, exact at integers
+  /// (1: the fraction of a tiny negative number, rounded).
   template <int N>
   static SG_INLINE void exp2(Vec (&x)[N]) {
     constexpr int kFraction = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;

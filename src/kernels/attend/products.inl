@@ -1,5 +1,5 @@
 // What one step of a panel adds to a strip's sums: chains of fused multiply-adds, over any format.
-// (The bf16 dot product is another such policy, in products_bf16.inl.)
+// (The bf16 dot product is another such policy, in dot_bf16.inl.)
 //
 // a holds the strip's own side of the product, a[step][row] with any row stride: q for the logits,
 // the weights for the values. b holds N vectors of 16 lanes, at one offset each.

@@ -2,9 +2,11 @@
 // hardware for it. The vector policy: every vec_*.h gives the same names with the same results, bit
 // for bit. Included by one instruction-set unit only, inside its unnamed namespace.
 /// Rows of a strip, and vectors of 16 that so many rows take together: their product is how many
-/// sums the registers hold. More rows read a panel less often.
+/// sums the registers hold. More rows read a panel less often; where a head has few, strips of
+/// kWideStripRows at most take more vectors.
 constexpr int kStripRows = 2, kWideStripRows = 2;
 constexpr int strip_vecs(int) { return 1; }
+/// Are all registers in use only where a strip is full? Then it may end within a token's group.
 constexpr bool kFullStrips = false;
 
 struct Vec {
