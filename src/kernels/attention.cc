@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "attn/validate.h"
-#include "core/laws.h"
 #include "kernels/attend_blocks.h"
 #include "kernels/copy_kv.h"
 #include "kernels/isa/units.h"
@@ -17,13 +16,12 @@
 namespace shadowgraph {
 namespace {
 
-Finding unknown_isa(std::string_view name) {
-  std::string names;
-  for (std::string_view isa : available_isas())
-    names += (names.empty() ? "" : " | ") + std::string(isa);
+Status check_isa(std::string_view name) {
+  Status status;
+  if (find_isa(name) != nullptr) return status;
   const char* wanted = name.empty() ? std::getenv("SHADOWGRAPH_ISA") : nullptr;
-  return make_finding("input.isa", at("isa"), names,
-                      wanted != nullptr ? wanted : std::string(name));
+  status.add(unknown_isa(wanted != nullptr ? wanted : name));
+  return status;
 }
 
 /// Validates, then runs. Scratch is taken before anything is written, so that a failure leaves the
@@ -32,7 +30,7 @@ template <class Call, class Kernel>
 Status checked(const Call& call, const Kernel& kernel) noexcept {
   try {
     Status status = validate(call);
-    if (find_isa(call.options.isa) == nullptr) status.add(unknown_isa(call.options.isa));
+    status.add(check_isa(call.options.isa));
     if constexpr (std::is_void_v<decltype(kernel())>) {
       if (status.ok()) kernel();
     } else {

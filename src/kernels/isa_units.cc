@@ -84,6 +84,12 @@ const Isa* find_isa(std::string_view name) {
   return name.empty() ? chosen().load() : find_available(name);
 }
 
+Finding unknown_isa(std::string_view name) {
+  std::string names;
+  for (const Isa* isa : available()) names += (names.empty() ? "" : " | ") + std::string(isa->name);
+  return make_finding("input.isa", at("isa"), names, std::string(name));
+}
+
 std::span<const std::string_view> available_isas() {
   static const std::vector<std::string_view> names = [] {
     std::vector<std::string_view> list;
@@ -104,9 +110,7 @@ Status set_isa(std::string_view name) {
     chosen().store(isa);
     return status;
   }
-  std::string names;
-  for (std::string_view n : available_isas()) names += (names.empty() ? "" : ", ") + std::string(n);
-  status.add(make_finding("input.isa", at("isa"), names, std::string(name)));
+  status.add(unknown_isa(name));
   return status;
 }
 

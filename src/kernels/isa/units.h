@@ -1,5 +1,5 @@
-// The instruction-set units and how one is chosen. Tested by tests/kernels/isa_test.cc: all give
-// the same bits.
+// The instruction-set units and how one is chosen. Tested by tests/kernels/isa_test.cc, and
+// by tests/kernels/bits_test.cc: all give the same bits.
 #pragma once
 
 #include <array>
@@ -8,6 +8,8 @@
 #include "kernels/unit.h"
 
 namespace shadowgraph {
+
+struct Finding;
 
 using AttendFn = void (*)(const AttendUnit&);
 
@@ -32,5 +34,7 @@ extern const Isa kAvx512Bf16Isa;  // fast where q, K and V are bf16, else as kAv
 
 /// By name; empty: the current default. Null if this machine does not have it.
 const Isa* find_isa(std::string_view name);
+/// input.isa: there is none of that name.
+Finding unknown_isa(std::string_view name);
 
 }  // namespace shadowgraph
