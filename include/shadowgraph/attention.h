@@ -121,15 +121,17 @@ Status attention_varlen(const RaggedAttention& call) noexcept;
 
 /// The plan: which runs of keys of which queries are one piece of work, the most costly first. It
 /// is metadata of a step: int32, made once, for every layer with the same lengths, group size,
-/// causal and window. No bit of a result depends on it, nor on the number of threads that it was
-/// made for. A call checks it whole, whatever it holds: one that was made for other lengths, so
-/// that a key would be left out or read twice, is refused with input.plan.
+/// causal and window, whatever its KV heads, head dims, types and layout. No bit of a result
+/// depends on it, nor on the number of threads that it was made for. A call checks it whole,
+/// whatever it holds: one that was made for other lengths, so that a key would be left out or read
+/// twice, is refused with input.plan.
 ///
 /// How many int32 a plan needs, whatever the lengths, given the call's shapes: its batch, rows of
 /// q, heads and threads. Looks at no element.
 int64_t attention_plan_size(const PagedAttention& call) noexcept;
 /// Checks the call as attention_with_kvcache does, its own plan aside. Writes a header and 4 int32
-/// for each piece; the rest of plan keeps what it holds, and is never read.
+/// for each piece; the rest of plan keeps what it holds, and is never read. plan shares no memory
+/// with what the call reads or writes; where it is too short, nothing is written.
 Status plan_attention(const PagedAttention& call, std::span<int32_t> plan) noexcept;
 
 /// How many bytes of scratch suffice, whatever the lengths, given the call's shapes (and so the

@@ -39,8 +39,11 @@ class TensorCheck {
   bool span(const char* field, std::span<const T> s) {
     return array(field, s.data(), s.size_bytes(), false);
   }
-  /// Memory of the caller that a call may overwrite.
-  bool scratch(std::span<std::byte> s) { return array("scratch", s.data(), s.size(), true); }
+  /// The same of an array that a call may overwrite.
+  template <class T>
+  bool written(const char* field, std::span<T> s) {
+    return array(field, s.data(), s.size_bytes(), true);
+  }
 
   /// After all tensors are known: no written memory overlaps any other.
   void no_aliases();

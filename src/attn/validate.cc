@@ -95,14 +95,14 @@ bool check_spans(TensorCheck& c, const PagedAttention& call) {
   ok &= c.span("kv_indices", call.pages.kv_indices);
   ok &= c.span("last_page_len", call.pages.last_page_len);
   ok &= c.span("plan", call.plan);
-  ok &= c.scratch(call.options.scratch);
+  ok &= c.written("scratch", call.options.scratch);
   return c.span("cu_seqlens_q", call.cu_seqlens_q) && ok;
 }
 
 bool check_spans(TensorCheck& c, const RaggedAttention& call) {
   bool ok = check_spans(c, call.params);
   ok &= c.span("cu_seqlens_q", call.cu_seqlens_q);
-  ok &= c.scratch(call.options.scratch);
+  ok &= c.written("scratch", call.options.scratch);
   return c.span("cu_seqlens_k", call.cu_seqlens_k) && ok;
 }
 
@@ -122,10 +122,12 @@ const auto kKvTypes = {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DTy
 
 }  // namespace
 
-Status validate(const PagedAttention& call) {
+Status validate(const PagedAttention& call, std::span<int32_t> plan) {
   Status status;
   TensorCheck c(&status);
-  if (!check_spans(c, call)) return status;
+  bool spans_ok = check_spans(c, call);
+  spans_ok &= c.written("plan", plan);
+  if (!spans_ok) return status;
   const AttentionParams& p = call.params;
   const bool params_ok = check_params(c, p);
   const bool cache_ok = check_cache(c, "", call.cache, false);

@@ -6,7 +6,8 @@
 
 namespace shadowgraph {
 
-Status validate(const PagedAttention& call);
+/// plan: what plan_attention writes.
+Status validate(const PagedAttention& call, std::span<int32_t> plan = {});
 Status validate(const RaggedAttention& call);
 template <LseBase Base>
 Status validate(const MergeStates<Base>& call);

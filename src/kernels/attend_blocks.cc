@@ -72,7 +72,7 @@ struct Block {
   int32_t unit, tokens;
   KvRange keys;
 
-  int32_t rows(const CallShape& s) const { return tokens * s.heads; }
+  int32_t rows(const CallShape& s) const { return tokens * s.rows_a_token; }
   KvRange keys_of(int64_t split) const {
     return {static_cast<int32_t>(std::max<int64_t>(keys.begin, split * kSplit)),
             static_cast<int32_t>(std::min<int64_t>(keys.end, (split + 1) * kSplit))};
@@ -126,7 +126,7 @@ class Run {
             block_keys(p_, shape_.block, piece.request, piece.q_begin).keys};
   }
 
-  int32_t first_head(const Block& b) const { return b.unit * shape_.unit_heads; }
+  int32_t first_head(const Block& b) const { return b.unit * shape_.kv_heads; }
 
   void run_piece(const Room& room, int64_t item) {
     const Block b = block_of(item);
@@ -135,7 +135,7 @@ class Run {
       room.masks[static_cast<size_t>(t)] = row_mask(p_, piece.request, piece.q_begin + t);
     AttendUnit unit =
         make_unit(p_, b.request, first_head(b), piece.q_begin, b.tokens, room.masks.data());
-    unit.heads = shape_.unit_heads;
+    unit.heads = shape_.kv_heads;
     unit.tile = shape_.block.tile;
     unit.scratch = room.scratch;
     const int32_t cut = entry(item).cut;
@@ -209,9 +209,9 @@ class Run {
   }
   void finish_rows(const Block& b, const RowStates& states) const {
     for (int32_t r = 0; r < b.rows(shape_); ++r) {
-      const int64_t row = b.request.q_begin + b.piece.q_begin + r / shape_.heads;
-      finish_row(p_, row, b.unit * shape_.heads + r % shape_.heads, {states.m[r], states.d[r]},
-                 states.o + r * state_width(shape_));
+      const int64_t row = b.request.q_begin + b.piece.q_begin + r / shape_.rows_a_token;
+      finish_row(p_, row, b.unit * shape_.rows_a_token + r % shape_.rows_a_token,
+                 {states.m[r], states.d[r]}, states.o + r * state_width(shape_));
     }
   }
 
@@ -252,11 +252,11 @@ CallShape shape_of_layer(const AttentionParams& p, const CallOptions& options, i
   s.batch = std::clamp<int64_t>(batch, 0, kMost);
   s.total_q = std::clamp<int64_t>(total_q, 0, kMost);
   s.units = std::max(p.num_kv_heads, 1);
-  s.heads = std::max(p.num_qo_heads / s.units, 1);
+  s.rows_a_token = std::max(p.num_qo_heads / s.units, 1);
   s.head_dim_qk = std::clamp(p.head_dim_qk, 1, kLargestHeadDim);
   s.head_dim_vo = std::clamp(p.head_dim_vo, 1, kLargestHeadDim);
   s.threads = team_size(options.num_threads, kMost);
-  s.block = prefill_blocks(s.heads);
+  s.block = prefill_blocks(s.rows_a_token);
   return s;
 }
 
@@ -274,7 +274,7 @@ CallShape call_shape(const PagedAttention& call) {
   CallShape s = shape_of_layer(call.params, call.options, batch, decode ? batch : call.q.shape[0]);
   if (decode) {
     s.block = kDecodeBlocks;
-    if (interleaves_heads(call.cache)) s.join_heads(std::max(1, kMostUnitRows / s.heads));
+    if (interleaves_heads(call.cache)) s.join_heads(std::max(1, kMostUnitRows / s.rows_a_token));
   }
   const auto ids = static_cast<int64_t>(call.pages.kv_indices.size());
   s.most_keys = most_keys_of(dense ? call.pages.max_pages : ids, call.cache.page_size);
@@ -295,11 +295,18 @@ int64_t scratch_size(const CallShape& s) {
          state_bytes(s, cuts, saturating_bytes(cuts, splits));
 }
 
+Status check_plan_header(const PagedAttention& call) {
+  const AttentionParams& p = call.params;
+  if (call.plan.empty() || call.plan.data() == nullptr) return {};
+  if (p.num_kv_heads <= 0 || p.num_qo_heads <= 0 || p.num_qo_heads % p.num_kv_heads != 0) return {};
+  return check_header(call_shape(call), call.plan);
+}
+
 Status check_plan(const PagedAttention& call) {
   if (call.plan.empty()) return {};
-  const CallShape shape = call_shape(call);
-  Status status = check_header(shape, call.plan);
+  Status status = check_plan_header(call);
   if (!status.ok()) return status;
+  const CallShape shape = call_shape(call);
   Workspace workspace({});
   Carver scratch = *workspace.take(work_list_bytes(shape, call.plan[kPieces]));
   WorkList list;
@@ -322,10 +329,6 @@ Status write_plan(const Problem& p, const CallShape& shape, std::span<int32_t> p
 }
 
 Status attend_blocks(const Problem& p, const CallShape& shape, std::span<const int32_t> plan) {
-  if (!plan.empty()) {
-    Status status = check_header(shape, plan);
-    if (!status.ok()) return status;
-  }
   const size_t given = p.options.scratch.size();
   Workspace workspace(p.options.scratch);
   const int64_t list_bytes = work_list_bytes(shape, pieces_of(plan, shape));

@@ -17,11 +17,14 @@ namespace shadowgraph {
 CallShape call_shape(const PagedAttention& call);
 CallShape call_shape(const RaggedAttention& call);
 
-/// plan: empty to derive one. Requires a call that validate() accepts. A Status with input.plan or,
-/// where the caller's scratch is too small, input.memory; or throws std::bad_alloc: nothing is
-/// written then.
+/// plan: empty to derive one. Requires a call that validate() and check_plan_header() accept. A
+/// Status with input.plan or, where the caller's scratch is too small, input.memory; or throws
+/// std::bad_alloc: nothing is written then.
 Status attend_blocks(const Problem& p, const CallShape& shape, std::span<const int32_t> plan);
 
+/// Is the header of the plan, if there is one, that of such a call? Of any call, sound or not, so
+/// that this is said beside what else is wrong; but nothing follows from heads that are no heads.
+Status check_plan_header(const PagedAttention& call);
 /// Is the plan, if there is one, that of the call? Requires a call that validate() accepts. Throws
 /// std::bad_alloc.
 Status check_plan(const PagedAttention& call);

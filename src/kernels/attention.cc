@@ -25,12 +25,13 @@ Status check_isa(std::string_view name) {
 }
 
 /// Validates, then runs. Scratch is taken before anything is written, so that a failure leaves the
-/// outputs alone.
-template <class Call, class Kernel>
-Status checked(const Call& call, const Kernel& kernel) noexcept {
+/// outputs alone. written: memory that no member of the call names.
+template <class Call, class Kernel, class... Written>
+Status checked(const Call& call, const Kernel& kernel, Written... written) noexcept {
   try {
-    Status status = validate(call);
+    Status status = validate(call, written...);
     status.add(check_isa(call.options.isa));
+    if constexpr (std::is_same_v<Call, PagedAttention>) status.add(check_plan_header(call));
     if constexpr (std::is_void_v<decltype(kernel())>) {
       if (status.ok()) kernel();
     } else {
@@ -61,7 +62,8 @@ int64_t attention_plan_size(const PagedAttention& call) noexcept {
 Status plan_attention(const PagedAttention& call, std::span<int32_t> plan) noexcept {
   PagedAttention planless = call;
   planless.plan = {};
-  return checked(planless, [&] { return write_plan(make_problem(call), call_shape(call), plan); });
+  return checked(
+      planless, [&] { return write_plan(make_problem(call), call_shape(call), plan); }, plan);
 }
 
 int64_t attention_scratch_size(const PagedAttention& call) noexcept {

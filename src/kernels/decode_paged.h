@@ -1,6 +1,6 @@
 // decode_paged: one query a request over a paged cache. A block is one query, its rows are the
-// group's query heads. The driver: attend_blocks.h. Tested by tests/kernels/attention_test.cc and
-// tests/kernels/bits_test.cc.
+// query heads of a unit: of one KV head, or of several that are joined. The driver:
+// attend_blocks.h. Tested by tests/kernels/attention_test.cc and tests/kernels/bits_test.cc.
 #pragma once
 
 #include "kernels/work_list.h"

@@ -1,6 +1,7 @@
 #include "kernels/work_list.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 
@@ -19,7 +20,7 @@ struct PlannedBlock {
   int32_t pieces;
 };
 
-/// In FLOP, for one KV head.
+/// In FLOP, for each KV head of a unit.
 double cost_of(const Problem& p, const BlockShape& shape, const Piece& block, int32_t keys) {
   const int32_t q_len = p.requests[static_cast<size_t>(block.request)].q_len;
   const double rows = std::min(shape.tokens, q_len - block.q_begin) * p.group();
@@ -27,7 +28,7 @@ double cost_of(const Problem& p, const BlockShape& shape, const Piece& block, in
   const double bytes = static_cast<double>(size_of(p.k.dtype)) * p.params.head_dim_qk +
                        static_cast<double>(size_of(p.v.dtype)) * p.params.head_dim_vo;
   // A panel more, for what a block costs that sees no key.
-  return (keys + kPanel) * (kFlopPerByte * bytes + 2 * rows * dims);
+  return (static_cast<double>(keys) + kPanel) * (kFlopPerByte * bytes + 2 * rows * dims);
 }
 
 /// Costly first; blocks of equal cost as they lie in memory.
@@ -107,7 +108,7 @@ class PlanReader {
     const bool first = !open_;
     if (first && !start_block(index, piece)) return;
     // Of an empty block the one piece is empty too.
-    const bool advances = piece.split_end > next_split_ || keys_.split_end == next_split_;
+    const bool advances = piece.split_end > next_split_ || piece.split_end == keys_.split_end;
     if (piece.split_begin != next_split_ || piece.split_end > keys_.split_end || !advances) {
       open_ = false;
       return fail(index, text(rest_of_block()) + ", or a part from the first on", piece);
@@ -200,16 +201,16 @@ int64_t CallShape::most_blocks() const {
 }
 
 void CallShape::join_heads(int32_t most) {
-  int32_t joined = std::min(most, units);
-  while (units % joined != 0) --joined;
-  unit_heads = joined;
-  units /= joined;
-  heads *= joined;
+  assert(block.tokens == 1);
+  kv_heads = std::min(most, units);
+  while (units % kv_heads != 0) --kv_heads;
+  units /= kv_heads;
+  rows_a_token *= kv_heads;
 }
 
-int64_t CallShape::most_cuts(int planned_threads) const {
-  if (planned_threads <= 1) return 0;
-  return int64_t{kPiecesPerThread} * planned_threads / units + 1;
+int64_t CallShape::most_cuts(int threads, int32_t units) {
+  if (threads <= 1) return 0;
+  return int64_t{kPiecesPerThread} * threads / units + 1;
 }
 
 BlockKeys block_keys(const Problem& p, const BlockShape& shape, int32_t request, int32_t q_begin) {
@@ -275,8 +276,8 @@ Status check_header(const CallShape& shape, std::span<const int32_t> plan) {
   expect(kThreads, 1, kMostThreads, "threads");
   if (!status.ok()) return status;
   const int64_t room = (size - kPlanHeader) / 4;
-  expect(kPieces, 0, std::min(room, shape.most_blocks() + shape.most_cuts(plan[kThreads])),
-         "pieces");
+  const int64_t cuts = CallShape::most_cuts(plan[kThreads], 1);
+  expect(kPieces, 0, std::min(room, shape.most_blocks() + cuts), "pieces");
   return status;
 }
 

@@ -161,6 +161,85 @@ TEST_P(WorkLists, WhateverAPlanHoldsItIsRunRightOrRefused) {
   }
 }
 
+TEST_P(WorkLists, ABlockWithoutKeysHasNoSplitsWhateverItsPiecesSay) {
+  const Plan plan = attention.plan(1);
+  for (const int32_t edge : {-5, -1, 0, 1, std::numeric_limits<int32_t>::min()}) {
+    Pieces pieces = PlannedAttention::pieces(plan);
+    const auto empty = std::ranges::find(pieces, 2, &Piece::request);
+    ASSERT_NE(empty, pieces.end());
+    ASSERT_EQ(empty->split_end, 0);
+    *empty = {2, 0, edge, 0};
+    pieces.insert(empty, {2, 0, 0, edge});
+    const Status status = attention.run(PlannedAttention::with(plan, pieces), 2);
+    EXPECT_FALSE(status.ok()) << edge;
+    for (const Finding& f : status.findings()) EXPECT_EQ(f.id, "input.plan");
+    EXPECT_TRUE(attention.untouched()) << edge;
+  }
+}
+
+TEST_P(WorkLists, WhateverTwoPiecesSayTheyAreRunRightOrRefused) {
+  const auto expected = attention.expected();
+  const Plan plan = attention.plan(16);
+  Rng rng(11);
+  int refused = 0, ran = 0;
+  for (int round = 0; round < 2000; ++round) {
+    Pieces pieces = PlannedAttention::pieces(plan);
+    const auto count = static_cast<uint32_t>(pieces.size());
+    const auto at = pieces.begin() + static_cast<std::ptrdiff_t>(rng.below(count - 1));
+    // Two of one block, or any neighbours.
+    if (rng.below(2) == 0) {
+      const Piece whole = *at;
+      pieces.insert(at, whole);
+    }
+    const auto small = [&rng] { return static_cast<int32_t>(rng.below(9)) - 4; };
+    Piece& a = pieces[rng.below(count - 1)];
+    Piece& b = *(&a + 1);
+    if (rng.below(2) == 0) b.request = a.request, b.q_begin = a.q_begin;
+    if (rng.below(2) == 0) a.split_begin = small();
+    a.split_end = small();
+    b.split_begin = rng.below(4) == 0 ? small() : a.split_end;
+    if (rng.below(2) == 0) b.split_end = small();
+    const Status status = attention.run(PlannedAttention::with(plan, pieces), 2);
+    if (status.ok()) {
+      ++ran;
+      ASSERT_EQ(attention.results(), expected) << round;
+    } else {
+      ++refused;
+      for (const Finding& f : status.findings()) ASSERT_EQ(f.id, "input.plan");
+      ASSERT_TRUE(attention.untouched()) << round;
+    }
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(ran, 0);
+}
+
+TEST_P(WorkLists, APlanHasNoMorePiecesThanItsThreadsMake) {
+  const Plan cut = attention.plan(16);
+  const int64_t blocks = call_shape(attention.call.paged).most_blocks();
+  Plan claimed = cut;
+  claimed[kThreads] = 1;
+  EXPECT_EQ(attention.run(cut, 1).to_string(), "ok");
+  const Status status = attention.run(claimed, 1);
+  ASSERT_EQ(status.findings().size(), 1u);
+  EXPECT_EQ(status.findings()[0].expected, "0.." + std::to_string(blocks) + ", pieces");
+  EXPECT_TRUE(attention.untouched());
+}
+
+TEST_P(WorkLists, AHeaderIsReportedBesideOtherFaults) {
+  Plan plan = attention.plan(2);
+  plan[kMagic] = 0, plan[kSplitKeys] = 64;
+  attention.call.params.sm_scale = 0;
+  const Status status = attention.run(plan, 2);
+  ASSERT_EQ(status.findings().size(), 3u) << status.to_string();
+  EXPECT_EQ(status.findings()[0].id, "param.scale");
+  EXPECT_EQ(status.findings()[1].where.row, kMagic);
+  EXPECT_EQ(status.findings()[2].where.row, kSplitKeys);
+  // Where heads make no sense there is nothing to hold it against.
+  attention.call.params.sm_scale = 1;
+  attention.call.params.num_kv_heads = 3;
+  for (const Finding& f : attention.run(plan, 2).findings()) EXPECT_NE(f.id, "input.plan");
+}
+
 TEST_P(WorkLists, APlanIsForOneKernelAndGroupSize) {
   const Plan plan = attention.plan(2);
   SmallShape shape = attention.call.shape;
@@ -199,6 +278,25 @@ TEST_P(WorkLists, PlanningChecksTheCall) {
   const Status status = plan_attention(attention.call.paged, plan);
   EXPECT_EQ(status.findings()[0].id, "param.scale");
   EXPECT_EQ(plan, Plan(1000, -1));
+}
+
+TEST_P(WorkLists, PlanningWritesToMemoryOfItsOwn) {
+  SmallAttention& c = attention.call;
+  const auto size = static_cast<size_t>(attention.plan(2).size());
+  const auto refused = [&](std::span<int32_t> room) {
+    const Status status = plan_attention(c.paged, room);
+    return status.ok() ? std::string() : status.findings()[0].id;
+  };
+  EXPECT_EQ(refused({static_cast<int32_t*>(nullptr), 100}), "input.null");
+  // Ids and lengths, and rows of q and of the output.
+  const auto ids = c.paged.pages.page_table;
+  const Plan before(ids.begin(), ids.end());
+  ASSERT_GE(before.size(), size);
+  EXPECT_EQ(refused({const_cast<int32_t*>(ids.data()), size}), "input.alias");
+  EXPECT_TRUE(std::ranges::equal(ids, before));
+  EXPECT_EQ(refused({const_cast<int32_t*>(c.paged.pages.cache_seqlens.data()), 1}), "input.alias");
+  for (auto* memory : {&c.q_memory, &c.k_memory, &c.out_memory})
+    EXPECT_EQ(refused({reinterpret_cast<int32_t*>(memory->data()), 1}), "input.alias");
 }
 
 TEST_P(WorkLists, CostlyPiecesComeFirst) {
@@ -253,6 +351,25 @@ TEST(WorkList, ALongRowIsCutAcrossThreads) {
     EXPECT_EQ(pieces[i].split_begin, static_cast<int32_t>(2 * i));
     EXPECT_EQ(pieces[i].split_end, static_cast<int32_t>(2 * i + 2));
   }
+}
+
+// No key is read: all lie at one place.
+TEST(WorkList, TheLongestRowIsCutToo) {
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+  std::vector<float> rows(4);
+  const std::vector<int32_t> table = {0}, lens = {kMost};
+  PagedAttention c;
+  c.q = ConstTensorView(rows.data(), DType::kF32, {1, 1, 1});
+  c.out = TensorView(rows.data() + 1, DType::kF32, {1, 1, 1});
+  const TensorView keys(rows.data() + 2, DType::kF32, {1, kMost, 1, 1}, {0, 0, 0, 1});
+  c.cache = KvCache::nhd(keys, keys);
+  c.pages = PageTable::dense(table, 1, lens);
+  c.params = {.num_qo_heads = 1, .num_kv_heads = 1, .head_dim_qk = 1, .head_dim_vo = 1};
+  c.params.sm_scale = 1;
+  c.options.num_threads = 4;
+  Plan plan(static_cast<size_t>(attention_plan_size(c)));
+  ASSERT_EQ(plan_attention(c, plan).to_string(), "ok");
+  EXPECT_EQ(plan[kPieces], 16);
 }
 
 TEST(WorkList, HeadsAreItemsToo) {
