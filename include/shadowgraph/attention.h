@@ -135,14 +135,19 @@ int64_t attention_plan_size(const PagedAttention& call) noexcept;
 Status plan_attention(const PagedAttention& call, std::span<int32_t> plan) noexcept;
 
 /// How many bytes of scratch suffice, whatever the lengths, given the call's shapes (and so the
-/// most keys a request may have), with a plan for no more threads than the call's. Nothing in it
-/// grows with the square of a length:
-///   threads * (one block's q, tile and 2 states)
-///   + min(blocks, 4 * threads / num_kv_heads + 1) * num_kv_heads * keys / 512 * state
-///   + at most 96 bytes a block of queries and 64 a cut one, for lists and counters
-/// where state = rows * (head_dim_vo + 2) * 4 bytes, head_dim_vo rounded up to 16, and rows = the
-/// query heads of a KV head, in a prefill times the queries of a block. The second line is the
-/// states of blocks that several threads share.
+/// most keys a request may have), with a plan made for a call of these shapes and for no more
+/// threads (a plan of other heads or another layout may share more blocks out: what is missing then
+/// is said with input.memory). Nothing in it grows with the square of a length:
+///   threads * (a unit's q, tile and 2 states, in whole pages of 4096 bytes)
+///   + min(blocks, more) * units * (keys / 512 * state + 64)
+///   + 96 * blocks + 8 * batch + 48 * more
+/// and up to two pages. A unit is a KV head; in a decode over NHD or panels, as many KV heads as
+/// divide num_kv_heads and have at most 128 query heads. units is their number. rows = the query
+/// heads of a unit, in a prefill times the queries of a block, of which there are `blocks`.
+/// state = 4 * (rows * head_dim_vo + 2 * rows) bytes, where head_dim_vo, and the rows of the second
+/// term, are rounded up to 16. more = 4 * threads / units + 1, of one thread 0: so many pieces
+/// there are beyond one a block. The second line is the states of blocks that several threads
+/// share.
 int64_t attention_scratch_size(const PagedAttention& call) noexcept;
 int64_t attention_scratch_size(const RaggedAttention& call) noexcept;
 

@@ -15,6 +15,8 @@ namespace {
 
 // Threads' scratch begins on pages of its own, so that each page is first touched by its thread.
 constexpr int64_t kMemoryPage = 4096;
+// Each part of a workspace begins on a cache line.
+constexpr int64_t kAlignmentLoss = Workspace::kTakes * kCacheLine;
 
 int64_t state_width(const CallShape& s) { return round_up(s.head_dim_vo, kPanel); }
 /// Floats of the state of one block after some splits.
@@ -227,9 +229,9 @@ class Run {
 };
 
 Status too_small(const CallShape& s, int64_t needed, size_t given) {
+  const int64_t bytes = std::max(kAlignmentLoss + needed, scratch_size(s));
   Status status;
-  status.add(make_finding("input.memory", at("scratch"),
-                          ">= " + std::to_string(std::max(needed, scratch_size(s))) + " bytes",
+  status.add(make_finding("input.memory", at("scratch"), ">= " + std::to_string(bytes) + " bytes",
                           std::to_string(given)));
   return status;
 }
@@ -291,7 +293,7 @@ CallShape call_shape(const RaggedAttention& call) {
 int64_t scratch_size(const CallShape& s) {
   const int64_t cuts = std::min(s.most_blocks(), s.most_cuts());
   const int64_t splits = (s.most_keys + kSplit - 1) / kSplit;
-  return 2 * kCacheLine + work_list_bytes(s, s.most_blocks() + s.most_cuts()) +
+  return kAlignmentLoss + work_list_bytes(s, s.most_blocks() + s.most_cuts()) +
          state_bytes(s, cuts, saturating_bytes(cuts, splits));
 }
 

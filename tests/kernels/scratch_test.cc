@@ -5,12 +5,35 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "kernels/attend_blocks.h"
 #include "kernels/decode_paged.h"
 #include "kernels/planned_attention.h"
 #include "kernels/prefill.h"
 
 namespace shadowgraph {
 namespace {
+
+/// Memory of exactly that size between canaries.
+class Guarded {
+ public:
+  Guarded(int64_t size, size_t offset)
+      : size_(static_cast<size_t>(size)),
+        start_(kMargin + offset),
+        memory_(start_ + size_ + kMargin, kCanary) {}
+  std::span<std::byte> inside() { return {memory_.data() + start_, size_}; }
+  bool sound() const {
+    const auto canary = [](std::byte b) { return b == kCanary; };
+    const auto begin = memory_.begin() + static_cast<std::ptrdiff_t>(start_);
+    return std::all_of(memory_.begin(), begin, canary) &&
+           std::all_of(begin + static_cast<std::ptrdiff_t>(size_), memory_.end(), canary);
+  }
+
+ private:
+  static constexpr std::byte kCanary{0xa5};
+  static constexpr size_t kMargin = 256;
+  size_t size_, start_;
+  std::vector<std::byte> memory_;
+};
 
 class Scratch : public testing::TestWithParam<CaseKernel> {
  protected:
@@ -28,8 +51,6 @@ class Scratch : public testing::TestWithParam<CaseKernel> {
 
 TEST_P(Scratch, WhatIsSaidSufficesAndNothingBeyondIsWritten) {
   Rng rng(1);
-  constexpr std::byte kCanary{0xa5};
-  constexpr size_t kMargin = 256;
   for (int round = 0; round < 30; ++round) {
     PlannedAttention a(GetParam(), {.requests = random_requests(rng),
                                     .qo_heads = 4,
@@ -39,15 +60,11 @@ TEST_P(Scratch, WhatIsSaidSufficesAndNothingBeyondIsWritten) {
                                     .page_size = 16});
     const auto expected = a.expected();
     a.call.options.num_threads = 1 + static_cast<int>(rng.below(5));
-    const auto size = static_cast<size_t>(size_of_call(a.call)), start = kMargin + rng.below(65);
-    std::vector<std::byte> memory(start + size + kMargin, kCanary);
-    a.call.options.scratch = {memory.data() + start, size};
+    Guarded memory(size_of_call(a.call), rng.below(65));
+    a.call.options.scratch = memory.inside();
     ASSERT_EQ(a.call.run().to_string(), "ok");
     EXPECT_EQ(a.results(), expected);
-    const auto canary = [](std::byte b) { return b == kCanary; };
-    const auto begin = memory.begin() + static_cast<std::ptrdiff_t>(start);
-    EXPECT_TRUE(std::all_of(memory.begin(), begin, canary));
-    EXPECT_TRUE(std::all_of(begin + static_cast<std::ptrdiff_t>(size), memory.end(), canary));
+    EXPECT_TRUE(memory.sound());
   }
 }
 
@@ -74,6 +91,82 @@ TEST_P(Scratch, TooLittleIsAFindingAndWritesNothing) {
   EXPECT_GT(refused, 10);
 }
 
+class PlannedScratch : public Scratch {
+ protected:
+  static SmallShape shape(Rng& rng, bool hnd) {
+    SmallShape s{.requests = random_requests(rng), .qo_heads = 4, .kv_heads = 2, .page_size = 16};
+    s.hnd = hnd;
+    return s;
+  }
+  /// With `more` pieces beyond one a block: block after block is cut at every split.
+  static std::vector<Piece> cut(const std::vector<Piece>& blocks, int64_t more) {
+    std::vector<Piece> pieces;
+    for (Piece p : blocks) {
+      for (int32_t s = p.split_begin + 1; s < p.split_end && more > 0; ++s, --more) {
+        pieces.push_back({p.request, p.q_begin, p.split_begin, s});
+        p.split_begin = s;
+      }
+      pieces.push_back(p);
+    }
+    return pieces;
+  }
+  /// As cut, one piece more a block while there are any.
+  static std::vector<Piece> cut_many(const std::vector<Piece>& blocks, int64_t more) {
+    std::vector<Piece> pieces;
+    for (const Piece& p : blocks) {
+      const std::vector<Piece> some = cut({p}, std::min<int64_t>(more, 1));
+      more -= static_cast<int64_t>(some.size()) - 1;
+      pieces.insert(pieces.end(), some.begin(), some.end());
+    }
+    return pieces;
+  }
+};
+
+TEST_P(PlannedScratch, WhatIsSaidSufficesForEveryPlanOfNoMoreThreads) {
+  Rng rng(2);
+  for (int round = 0; round < 24; ++round) {
+    PlannedAttention a(GetParam(), shape(rng, round % 2 == 0));
+    const auto expected = a.expected();
+    const int threads = 1 + static_cast<int>(rng.below(5));
+    const std::vector<Piece> blocks = PlannedAttention::pieces(a.plan(1));
+    std::vector<Plan> plans;
+    for (int t = 1; t <= threads; ++t) plans.push_back(a.plan(t));
+    const int64_t most = call_shape(a.call.paged).most_cuts();  // of `threads`
+    for (const auto& pieces : {cut(blocks, most), cut_many(blocks, most)}) {
+      plans.push_back(PlannedAttention::with(plans.back(), pieces));
+      plans.back()[kThreads] = threads;
+    }
+    Guarded memory(size_of_call(a.call), rng.below(65));
+    a.call.options.scratch = memory.inside();
+    for (const Plan& plan : plans) {
+      ASSERT_EQ(a.run(plan, threads).to_string(), "ok");
+      EXPECT_EQ(a.results(), expected);
+      EXPECT_TRUE(memory.sound());
+    }
+  }
+}
+
+TEST_P(PlannedScratch, APlanThatSharesMoreOutIsRefusedAndToldHowMuchItNeeds) {
+  SmallShape shape{.requests = {}, .qo_heads = 4, .kv_heads = 2, .page_size = 16, .hnd = true};
+  shape.requests.assign(12, {1, 1500});
+  PlannedAttention a(GetParam(), shape);
+  const auto expected = a.expected();
+  const Plan whole = a.plan(2);
+  const Plan plan = PlannedAttention::with(whole, cut(PlannedAttention::pieces(whole), 1000));
+  Guarded said(size_of_call(a.call), 1);
+  a.call.options.scratch = said.inside();
+  const Status status = a.run(plan, 2);
+  ASSERT_EQ(status.findings().size(), 1u) << status.to_string();
+  EXPECT_EQ(status.findings()[0].id, "input.memory");
+  EXPECT_TRUE(a.untouched());
+  EXPECT_TRUE(said.sound());
+  Guarded enough(std::stoll(status.findings()[0].expected.substr(3)), 1);
+  a.call.options.scratch = enough.inside();
+  ASSERT_EQ(a.run(plan, 2).to_string(), "ok");
+  EXPECT_EQ(a.results(), expected);
+  EXPECT_TRUE(enough.sound());
+}
+
 TEST_P(Scratch, MayNotOverlapWhatTheCallReadsOrWrites) {
   PlannedAttention a(GetParam(), {.requests = {{2, 9}}});
   for (auto* memory : {&a.call.out_memory, &a.call.q_memory, &a.call.k_memory}) {
@@ -87,7 +180,9 @@ struct Shapes {
   int64_t q_len, kv_len;
   int threads = 2;
   int32_t kv_heads = 8;
+  bool nhd = false;
 
+  bool decode() const { return q_len == 1; }
   int64_t scratch() const {
     constexpr int64_t kPageSize = 16;
     const AttentionParams params{.num_qo_heads = 4 * kv_heads,
@@ -98,19 +193,54 @@ struct Shapes {
     const std::vector<int32_t> lens = {0}, cu = {0, 0};
     PagedAttention c;
     c.q = ConstTensorView(nullptr, DType::kF32, {q_len, 4 * kv_heads, 128});
-    c.cache.page_size = kPageSize;
+    const auto plane = [&](int64_t a, int64_t b) {
+      return TensorView(nullptr, DType::kF32, {kv_len / kPageSize, a, b, 128});
+    };
+    const TensorView k = nhd ? plane(kPageSize, kv_heads) : plane(kv_heads, kPageSize);
+    c.cache = nhd ? KvCache::nhd(k, k) : KvCache::hnd(k, k);
     c.pages = PageTable::dense({}, kv_len / kPageSize, lens);
-    if (q_len > 1) c.cu_seqlens_q = cu;
+    if (!decode()) c.cu_seqlens_q = cu;
     c.params = params;
     c.options.num_threads = threads;
     return attention_scratch_size(c);
   }
-  /// Bytes of one block's state.
-  int64_t state() const {
-    const int64_t rows = 4 * (q_len > 1 ? prefill_blocks(4).tokens : 1);
-    return (rows * 128 + 2 * round_up(rows, 16)) * 4;
+  /// KV heads of a unit: they divide, and 4 query heads of each are at most 128.
+  int32_t joined() const {
+    int32_t joined = decode() && nhd ? std::min(kv_heads, 32) : 1;
+    while (kv_heads % joined != 0) --joined;
+    return joined;
   }
+  int64_t rows() const { return 4 * joined() * (decode() ? 1 : prefill_blocks(4).tokens); }
+  /// Bytes of one block's state.
+  int64_t state() const { return (rows() * 128 + 2 * round_up(rows(), 16)) * 4; }
 };
+
+TEST(ScratchSize, IsTheDocumentedFormulaToTheLists) {
+  constexpr int64_t kMemoryPage = 4096;
+  for (const int64_t q_len : {1, 16, 4096}) {
+    for (const int64_t kv_len : {1024, 65536}) {
+      for (const int threads : {1, 2, 64}) {
+        for (const int32_t kv_heads : {1, 3, 8, 33, 64}) {
+          for (const bool nhd : {false, true}) {
+            const Shapes s{q_len, kv_len, threads, kv_heads, nhd};
+            const int64_t tokens = s.decode() ? 1 : prefill_blocks(4).tokens;
+            const int64_t blocks = q_len / tokens + (s.decode() ? 0 : 1);
+            const int64_t units = kv_heads / s.joined();
+            const int64_t more = threads == 1 ? 0 : 4 * threads / units + 1;
+            const int64_t tile = s.decode() ? kDecodeTile : kPrefillTile;
+            const int64_t thread = attend_scratch(s.rows(), 128, 128, tile).total * 4 +
+                                   2 * s.state() + tokens * int64_t{sizeof(RowMask)};
+            const int64_t cut = std::min(blocks, more) * units * (kv_len / 512 * s.state() + 64);
+            const int64_t lists = 96 * blocks + 8 * 1 + 48 * more;
+            EXPECT_GE(s.scratch(), threads * thread + cut);
+            EXPECT_LE(s.scratch(), threads * (thread + kMemoryPage) + cut + lists + 2 * kMemoryPage)
+                << q_len << " " << kv_len << " " << threads << " " << kv_heads << " " << nhd;
+          }
+        }
+      }
+    }
+  }
+}
 
 TEST(ScratchSize, GrowsWithTheKeysByTheStatesOfCutBlocksAlone) {
   for (const int64_t q_len : {1, 16, 4096}) {
@@ -155,6 +285,8 @@ TEST(ScratchSize, NonsenseIsNoCrash) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Kernels, PlannedScratch,
+                         testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged));
 INSTANTIATE_TEST_SUITE_P(Kernels, Scratch,
                          testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged,
                                          CaseKernel::kPrefillRagged));

@@ -184,16 +184,15 @@ TEST_P(WorkLists, WhateverTwoPiecesSayTheyAreRunRightOrRefused) {
   int refused = 0, ran = 0;
   for (int round = 0; round < 2000; ++round) {
     Pieces pieces = PlannedAttention::pieces(plan);
-    const auto count = static_cast<uint32_t>(pieces.size());
-    const auto at = pieces.begin() + static_cast<std::ptrdiff_t>(rng.below(count - 1));
     // Two of one block, or any neighbours.
-    if (rng.below(2) == 0) {
-      const Piece whole = *at;
-      pieces.insert(at, whole);
-    }
-    const auto small = [&rng] { return static_cast<int32_t>(rng.below(9)) - 4; };
-    Piece& a = pieces[rng.below(count - 1)];
-    Piece& b = *(&a + 1);
+    const bool twice = rng.below(2) == 0;
+    const size_t first = rng.below(static_cast<uint32_t>(pieces.size() - (twice ? 0 : 1)));
+    const Piece whole = pieces[first];
+    if (twice) pieces.insert(pieces.begin() + static_cast<std::ptrdiff_t>(first), whole);
+    const auto small = [&rng] {
+      return (static_cast<int32_t>(rng.below(9)) - 4) * (rng.below(4) == 0 ? 64 : 1);
+    };
+    Piece &a = pieces[first], &b = pieces[first + 1];
     if (rng.below(2) == 0) b.request = a.request, b.q_begin = a.q_begin;
     if (rng.below(2) == 0) a.split_begin = small();
     a.split_end = small();
