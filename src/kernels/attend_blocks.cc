@@ -100,11 +100,9 @@ class Run {
   }
 
   void go() {
-    team_ = team_size(shape_.threads, items_);
-    parallel_team(team_, [this](int thread) {
+    parallel_team(team_size(shape_.threads, items_), [this](int thread) {
       const Room room(shape_, threads_ + thread * thread_bytes(shape_));
-      for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < items_;)
-        run_piece(room, i);
+      for (int64_t item = take(); item < items_;) item = run_piece(room, item);
     });
   }
 
@@ -130,7 +128,11 @@ class Run {
 
   int32_t first_head(const Block& b) const { return b.unit * shape_.kv_heads; }
 
-  void run_piece(const Room& room, int64_t item) {
+  int64_t take() { return next_.fetch_add(1, std::memory_order_relaxed); }
+
+  /// Returns the thread's next item. It is taken before the last split, whose end then asks for
+  /// what that item reads: a guess would be wrong as soon as threads do not alternate.
+  int64_t run_piece(const Room& room, int64_t item) {
     const Block b = block_of(item);
     const Piece& piece = b.piece;
     for (int32_t t = 0; t < b.tokens; ++t)
@@ -141,6 +143,7 @@ class Run {
     unit.tile = shape_.block.tile;
     unit.scratch = room.scratch;
     const int32_t cut = entry(item).cut;
+    int64_t next = items_;
     for (int32_t split = piece.split_begin; split < piece.split_end; ++split) {
       const bool first = split == piece.split_begin;
       const RowStates to = cut >= 0 ? kept(cut, b.unit, split) : first ? room.into : room.part;
@@ -150,14 +153,18 @@ class Run {
       if (split + 1 < piece.split_end) {
         unit.ahead = ahead(b, split + 1);
       } else {
-        look_ahead(b, item + team_, &unit);
+        next = take();
+        look_ahead(b, next, &unit);
       }
       attend(unit);
       if (cut < 0 && !first) fold(b, room.into, room.part);
     }
-    if (cut >= 0) return finish_cut(b, cut);
-    if (piece.split_begin == piece.split_end) clear(b, room.into);
-    finish_rows(b, room.into);
+    if (piece.split_begin == piece.split_end) {
+      clear(b, room.into);
+      next = take();
+    }
+    cut >= 0 ? finish_cut(b, cut) : finish_rows(b, room.into);
+    return next;
   }
 
   void attend(const AttendUnit& unit) const {
@@ -180,8 +187,7 @@ class Run {
             keys.begin,
             keys.end};
   }
-  /// What comes after a piece: its rows of out, and the keys and queries of an item that may well
-  /// be the thread's next, as threads that take equal items take every team_-th.
+  /// What comes after a piece: its rows of out, and the keys and queries of the next item.
   void look_ahead(const Block& b, int64_t item, AttendUnit* unit) const {
     const int32_t heads = unit->heads * unit->group;
     unit->out = rows_ahead(p_.out, b.request, b.unit * heads, b.piece.q_begin, b.tokens);
@@ -224,7 +230,6 @@ class Run {
   std::span<Countdown> left_;  // [cuts, units]
   float* kept_;                // split states of cuts: [units, splits] of each
   std::byte* threads_;
-  int team_ = 1;
   alignas(kCacheLine) std::atomic<int64_t> next_ = 0;
 };
 

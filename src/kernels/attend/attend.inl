@@ -48,8 +48,11 @@ struct ExactArithmetic {
   static constexpr bool kReadsRows = true;
   /// Floats that a row of q takes.
   static int64_t q_floats(const AttendUnit& u) { return u.k.head_dim; }
-  static void load_q(const AttendUnit& u, const std::byte* q, float* row) {
+  /// A row of q as floats: the caller's own, or in `row`.
+  static const float* load_q(const AttendUnit& u, const std::byte* q, float* row) {
+    if (u.q_dtype == DType::kF32) return reinterpret_cast<const float*>(q);
     widen(q, u.q_dtype, u.k.head_dim, row);
+    return row;
   }
   template <int N>
   static SG_INLINE void exp2(Vec (&x)[N]) {
@@ -143,6 +146,7 @@ uint32_t visible_bits(const AttendUnit& u, const RowMask& row, int64_t first) {
 /// One strip over one tile.
 struct StripTile {
   const Strip& strip;
+  int64_t head;         // KV head of the unit
   int64_t row;          // the first, of the unit's
   int64_t tile;         // first key
   int64_t first, last;  // panels that some row sees
@@ -303,6 +307,14 @@ void add_values(const AttendUnit& u, const StripCode& code, const StripTile& s) 
   together(run * kPanel, end);
 }
 
+/// Asks for the i-th row of `rows`.
+void ask_for_row(const AttendUnit& u, const RowsAhead& rows, const StripTile& s, int64_t i) {
+  const int64_t token = s.strip.token[i];
+  if (token >= rows.tokens) return;
+  const int64_t head = s.head * u.group + s.strip.row + i - token * u.group;
+  prefetch_row(rows.at + token * rows.token_stride + head * rows.head_stride, rows.bytes);
+}
+
 template <class Arithmetic>
 void attend_strip(const AttendUnit& u, const AttendScratch& at, const StripCode& keys,
                   const StripCode& values, StripTile s) {
@@ -318,18 +330,23 @@ void attend_strip(const AttendUnit& u, const AttendScratch& at, const StripCode&
   float largest[kStripRows];
   s.first = (begin - s.tile) / kPanel, s.last = (end - 1 - s.tile) / kPanel;
   logits_of_tile(u, at, keys, s, largest);
-  for (int64_t i = 0; i < s.strip.rows; ++i) weigh_row<Arithmetic>(u, at, s, i, largest[i]);
+  const bool last_tile = s.tile + u.tile >= u.end;
+  for (int64_t i = 0; i < s.strip.rows; ++i) {
+    weigh_row<Arithmetic>(u, at, s, i, largest[i]);
+    // Row by row: all at once would be more than can be on its way.
+    if (last_tile) ask_for_row(u, u.next_q, s, i), ask_for_row(u, u.out, s, i);
+  }
   add_values(u, values, s);
 }
 
 /// Rows of q as a strip reads them: strip[i][r] = rows[r][i].
 template <int R>
-void interleave(const float* rows, int64_t row_stride, int64_t count, float* strip) {
+void interleave(const float* const* rows, int64_t count, float* strip) {
   for (int64_t i = 0; i < count; ++i) {
-    for (int r = 0; r < R; ++r) strip[i * R + r] = rows[r * row_stride + i];
+    for (int r = 0; r < R; ++r) strip[i * R + r] = rows[r][i];
   }
 }
-using InterleaveFn = void (*)(const float*, int64_t, int64_t, float*);
+using InterleaveFn = void (*)(const float* const*, int64_t, float*);
 template <int... R>
 constexpr std::array<InterleaveFn, sizeof...(R) + 1> interleave_code(
     std::integer_sequence<int, R...>) {
@@ -355,17 +372,17 @@ void begin_rows(const AttendUnit& u, const AttendScratch& at) {
     Strip strip;
     for (Strips strips(u); strips.next(&strip);) {
       const int64_t first = head * head_rows(u) + strip.row;
+      const float* q[kStripRows];
       for (int64_t i = 0; i < strip.rows; ++i) {
         const int64_t r = first + i, token = strip.token[i];
         const int64_t in_group = strip.row + i - token * u.group;
-        Arithmetic::load_q(u, q_row(u, token, head * u.group + in_group),
-                           u.scratch + at.row + i * width);
+        q[i] = Arithmetic::load_q(u, q_row(u, token, head * u.group + in_group),
+                                  u.scratch + at.row + i * width);
         u.m[r] = -kInfinity;
         store(u.scratch + at.d + r * kPanel, set1(0));
         for (int64_t d = 0; d < u.o_stride; d += kPanel) store(u.o + r * u.o_stride + d, set1(0));
       }
-      kInterleave[static_cast<size_t>(strip.rows)](u.scratch + at.row, width,
-                                                   Arithmetic::q_floats(u),
+      kInterleave[static_cast<size_t>(strip.rows)](q, Arithmetic::q_floats(u),
                                                    u.scratch + at.q + first * u.k.head_dim);
     }
   }
@@ -381,16 +398,6 @@ void share_ahead(const NextPanels& next, const Strip& strip, int64_t rows, int64
   for (int64_t p = first; p <= last; ++p) {
     const std::byte* at = next.places.at[p];
     panels->ahead[p] = p >= begin && p < end && at != nullptr ? at + next.offset : none;
-  }
-}
-
-/// Asks for what the rows of a strip touch next.
-void ask_for_rows(const AttendUnit& u, const RowsAhead& rows, const Strip& strip, int64_t head) {
-  for (int64_t i = 0; i < strip.rows && strip.token[i] < rows.tokens; ++i) {
-    const int64_t in_group = strip.row + i - strip.token[i] * u.group;
-    prefetch_row(rows.at + strip.token[i] * rows.token_stride +
-                     (head * u.group + in_group) * rows.head_stride,
-                 rows.bytes);
   }
 }
 
@@ -415,12 +422,9 @@ void attend_head(const AttendUnit& u, const AttendScratch& at, PanelSource keys,
   for (Strips strips(u); strips.next(&strip);) {
     share_ahead(next_k, strip, rows, first, last, none, &k);
     share_ahead(next_v, strip, rows, first, last, none, &v);
-    if (tile + u.tile >= u.end) {
-      ask_for_rows(u, u.next_q, strip, head);
-      ask_for_rows(u, u.out, strip, head);
-    }
     attend_strip<Arithmetic>(u, at, Arithmetic::code(keys.format), Arithmetic::code(values.format),
                              {.strip = strip,
+                              .head = head,
                               .row = head * rows + strip.row,
                               .tile = tile,
                               .first = 0,

@@ -58,9 +58,10 @@ struct DotArithmetic {
   static constexpr bool kReadsRows = false;
 
   static int64_t q_floats(const AttendUnit& u) { return (u.k.head_dim + 1) / 2; }
-  static void load_q(const AttendUnit& u, const std::byte* q, float* row) {
+  static const float* load_q(const AttendUnit& u, const std::byte* q, float* row) {
     row[u.k.head_dim / 2] = 0;
     std::memcpy(row, q, static_cast<size_t>(u.k.head_dim) * 2);
+    return row;
   }
 
   /// P is rounded to 8 bits anyway: degree 4 on [0, 1] is within kExp2FastError, exact at integers
