@@ -242,10 +242,12 @@ void weigh_row(const AttendUnit& u, const AttendScratch& at, const StripTile& s,
   float* logits = s.logits + i * kTileStride;
   float* d = u.scratch + at.d + r * kPanel;
   if (largest > u.m[r]) {
-    float factor[kPanel];
-    store(factor, exp2_vec(set1(u.m[r] - largest)));
+    if (u.m[r] != -kInfinity) {  // else there is nothing yet
+      float factor[kPanel];
+      store(factor, exp2_vec(set1(u.m[r] - largest)));
+      rescale(factor[0], d, u.o + r * u.o_stride, u.o_stride);
+    }
     u.m[r] = largest;
-    rescale(factor[0], d, u.o + r * u.o_stride, u.o_stride);
   }
   // Where every logit so far is -inf, no weight is: exp2(-inf - 0) = 0.
   const Vec m = set1(u.m[r] == -kInfinity ? 0 : u.m[r]);
