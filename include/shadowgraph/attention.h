@@ -139,15 +139,15 @@ Status plan_attention(const PagedAttention& call, std::span<int32_t> plan) noexc
 /// threads (a plan of other heads or another layout may share more blocks out: what is missing then
 /// is said with input.memory). Nothing in it grows with the square of a length:
 ///   threads * (a unit's q, tile and 2 states, in whole pages of 4096 bytes)
-///   + min(blocks, more) * units * (keys / 512 * state + 64)
+///   + min(blocks, more) * num_kv_heads * (keys / 512 * state + 64)
 ///   + 96 * blocks + 8 * batch + 48 * more
 /// and up to two pages. A unit is a KV head; in a decode over NHD or panels, as many KV heads as
-/// divide num_kv_heads and have at most 128 query heads. units is their number. rows = the query
-/// heads of a unit, in a prefill times the queries of a block, of which there are `blocks`.
-/// state = 4 * (rows * head_dim_vo + 2 * rows) bytes, where head_dim_vo, and the rows of the second
-/// term, are rounded up to 16. more = 4 * threads / units + 1, of one thread 0: so many pieces
-/// there are beyond one a block. The second line is the states of blocks that several threads
-/// share.
+/// divide num_kv_heads and have at most 128 query heads, or fewer, so that all threads have work.
+/// units is their number. state, of a KV head, = 4 * (rows * head_dim_vo + 2 * rows) bytes, where
+/// head_dim_vo, and the rows of the second term, are rounded up to 16; rows = its query heads, in a
+/// prefill times the queries of a block, of which there are `blocks`. more = 4 * threads / units +
+/// 1, of one thread 0: so many pieces there are beyond one a block. The second line is the states
+/// of blocks that several threads share.
 int64_t attention_scratch_size(const PagedAttention& call) noexcept;
 int64_t attention_scratch_size(const RaggedAttention& call) noexcept;
 

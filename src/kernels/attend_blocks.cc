@@ -267,6 +267,13 @@ CallShape shape_of_layer(const AttentionParams& p, const CallOptions& options, i
   return s;
 }
 
+int64_t scratch_as_joined(const CallShape& s) {
+  const int64_t cuts = std::min(s.most_blocks(), s.most_cuts());
+  const int64_t splits = (s.most_keys + kSplit - 1) / kSplit;
+  return kAlignmentLoss + work_list_bytes(s, s.most_blocks() + s.most_cuts()) +
+         state_bytes(s, cuts, saturating_bytes(cuts, splits));
+}
+
 /// Do a page's heads lie side by side, so that memory wants them read together?
 bool interleaves_heads(const KvCache& cache) {
   const KvPlane& k = cache.k;
@@ -295,11 +302,25 @@ CallShape call_shape(const RaggedAttention& call) {
   return s;
 }
 
-int64_t scratch_size(const CallShape& s) {
-  const int64_t cuts = std::min(s.most_blocks(), s.most_cuts());
-  const int64_t splits = (s.most_keys + kSplit - 1) / kSplit;
-  return kAlignmentLoss + work_list_bytes(s, s.most_blocks() + s.most_cuts()) +
-         state_bytes(s, cuts, saturating_bytes(cuts, splits));
+CallShape spread_heads(const Problem& p, CallShape s) {
+  if (s.threads == 1 || s.kv_heads == 1) return s;
+  int64_t splits = 0;
+  for (size_t i = 0; i < p.requests.size(); ++i) {
+    const BlockKeys block = block_keys(p, s.block, static_cast<int32_t>(i), 0);
+    splits += block.split_end - block.split_begin;
+  }
+  while (s.kv_heads > 1 && splits * s.units < int64_t{kLeastPiecesPerThread} * s.threads)
+    s.join_heads(s.kv_heads - 1);
+  return s;
+}
+
+int64_t scratch_size(const CallShape& call) {
+  int64_t most = scratch_as_joined(call);
+  for (CallShape s = call; s.kv_heads > 1;) {
+    s.join_heads(s.kv_heads - 1);
+    most = std::max(most, scratch_as_joined(s));
+  }
+  return most;
 }
 
 Status check_plan_header(const PagedAttention& call) {
@@ -320,7 +341,8 @@ Status check_plan(const PagedAttention& call) {
   return read_plan(make_problem(call), shape, call.plan, scratch, &list);
 }
 
-Status write_plan(const Problem& p, const CallShape& shape, std::span<int32_t> plan) {
+Status write_plan(const Problem& p, const CallShape& call, std::span<int32_t> plan) {
+  const CallShape shape = spread_heads(p, call);
   Workspace workspace({});
   Carver scratch = *workspace.take(work_list_bytes(shape, 0));
   const std::span<const int32_t> made = make_plan(p, shape, scratch);
@@ -329,25 +351,26 @@ Status write_plan(const Problem& p, const CallShape& shape, std::span<int32_t> p
     std::ranges::copy(made, plan.begin());
   } else {
     status.add(make_finding("input.plan", at("plan"),
-                            ">= " + std::to_string(shape.plan_size()) + " int32",
+                            ">= " + std::to_string(call.plan_size()) + " int32",
                             std::to_string(plan.size())));
   }
   return status;
 }
 
-Status attend_blocks(const Problem& p, const CallShape& shape, std::span<const int32_t> plan) {
+Status attend_blocks(const Problem& p, const CallShape& call, std::span<const int32_t> plan) {
+  const CallShape shape = spread_heads(p, call);
   const size_t given = p.options.scratch.size();
   Workspace workspace(p.options.scratch);
   const int64_t list_bytes = work_list_bytes(shape, pieces_of(plan, shape));
   std::optional<Carver> lists = workspace.take(list_bytes);
-  if (!lists) return too_small(shape, list_bytes, given);
+  if (!lists) return too_small(call, list_bytes, given);
   if (plan.empty()) plan = make_plan(p, shape, *lists);
   WorkList list;
   Status status = read_plan(p, shape, plan, *lists, &list);
   if (!status.ok()) return status;
   const int64_t bytes = state_bytes(shape, static_cast<int64_t>(list.cuts.size()), list.states);
   std::optional<Carver> states = workspace.take(bytes);
-  if (!states) return too_small(shape, list_bytes + bytes, given);
+  if (!states) return too_small(call, list_bytes + bytes, given);
   Run(p, shape, list, *states).go();
   return status;
 }

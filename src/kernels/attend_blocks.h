@@ -1,8 +1,8 @@
 // The driver of the attention kernels: one parallel region, whose threads take pieces of the work
 // list until none is left. A piece that is its whole block folds its splits as it goes and writes
 // the rows; of a block in several pieces every split's state is kept, and whoever finishes last
-// folds them all, in order. No thread ever waits. Tested by tests/kernels/work_list_test.cc and
-// tests/kernels/bits_test.cc.
+// folds them all, in order. No thread ever waits. Tested by tests/kernels/work_list_test.cc,
+// joined_heads_test.cc and bits_test.cc.
 #pragma once
 
 #include <span>
@@ -16,6 +16,9 @@ namespace shadowgraph {
 /// cu_seqlens_q is empty, else prefill.
 CallShape call_shape(const PagedAttention& call);
 CallShape call_shape(const RaggedAttention& call);
+/// Joined heads are one piece of work: the same shape with fewer of them joined, where the lengths
+/// would leave threads without.
+CallShape spread_heads(const Problem& p, CallShape s);
 
 /// plan: empty to derive one. Requires a call that validate() and check_plan_header() accept. A
 /// Status with input.plan or, where the caller's scratch is too small, input.memory; or throws

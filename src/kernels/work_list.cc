@@ -202,6 +202,8 @@ int64_t CallShape::most_blocks() const {
 
 void CallShape::join_heads(int32_t most) {
   assert(block.tokens == 1);
+  units *= kv_heads;
+  rows_a_token /= kv_heads;
   kv_heads = std::min(most, units);
   while (units % kv_heads != 0) --kv_heads;
   units /= kv_heads;

@@ -27,6 +27,7 @@ namespace shadowgraph {
 
 inline constexpr int32_t kSplit = 512;  // keys
 inline constexpr int32_t kPiecesPerThread = 4;
+inline constexpr int32_t kLeastPiecesPerThread = 2;
 inline constexpr int32_t kMostUnitRows = 128;  // query heads of KV heads that are joined
 
 struct BlockShape {
@@ -55,8 +56,8 @@ struct CallShape {
   int threads = 1;
   BlockShape block{1, kSplit};
 
-  /// Joins as many KV heads as divide evenly, at most so many. Requires blocks of one token: rows
-  /// lie [KV head][token] in a unit, [token][KV head] in the outputs.
+  /// Joins as many KV heads as divide evenly, at most so many, instead of those now. Requires
+  /// blocks of one token: rows lie [KV head][token] in a unit, [token][KV head] in the outputs.
   void join_heads(int32_t most);
 
   /// Of one unit.

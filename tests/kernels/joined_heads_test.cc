@@ -58,6 +58,20 @@ INSTANTIATE_TEST_SUITE_P(Shapes, JoinedHeads,
                          testing::Values(Joined{8, 2, 1}, Joined{4, 64, 2}, Joined{3, 64, 3},
                                          Joined{2, 130, 2}));
 
+TEST(JoinedHeads, AreFewerWhereThreadsWouldHaveNoWork) {
+  SmallShape s = batch(8, 2, false);
+  s.requests = {{1, 2048}};  // four splits
+  PlannedAttention one(CaseKernel::kDecodePaged, s);
+  const auto expected = one.expected();
+  for (const auto& [threads, units] : {std::pair{1, 1}, {2, 1}, {3, 2}, {4, 2}, {8, 4}, {64, 8}}) {
+    one.call.paged.options.num_threads = threads;
+    EXPECT_EQ(spread_heads(make_problem(one.call.paged), call_shape(one.call.paged)).units, units)
+        << threads;
+    ASSERT_EQ(one.run({}, threads).to_string(), "ok");
+    EXPECT_EQ(one.results(), expected) << threads;
+  }
+}
+
 class OnePlan : public testing::TestWithParam<CaseKernel> {};
 
 TEST_P(OnePlan, ServesLayersWhoseKvHeadsAndLayoutDiffer) {
