@@ -50,7 +50,9 @@ struct ExactArithmetic {
   static int64_t q_floats(const AttendUnit& u) { return u.k.head_dim; }
   /// A row of q as floats: the caller's own, or in `row`.
   static const float* load_q(const AttendUnit& u, const std::byte* q, float* row) {
-    if (u.q_dtype == DType::kF32) return reinterpret_cast<const float*>(q);
+    const bool floats = u.q_dtype == DType::kF32;
+    if (floats && reinterpret_cast<uintptr_t>(q) % alignof(float) == 0)
+      return reinterpret_cast<const float*>(q);
     widen(q, u.q_dtype, u.k.head_dim, row);
     return row;
   }

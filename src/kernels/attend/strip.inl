@@ -14,7 +14,7 @@ SG_INLINE void prefetch(const std::byte* p) {
 }
 
 /// The panels of one tile; `ahead` is what will be read when this has been: the same bytes of it
-/// are asked for while a panel is read (a panel's own address where there is nothing).
+/// are asked for while a panel is read (of what is there already, where there is nothing).
 struct Panels {
   const std::byte* at[kTilePanels];
   const std::byte* ahead[kTilePanels];
