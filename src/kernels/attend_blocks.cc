@@ -215,12 +215,24 @@ class Run {
     for (int32_t i = 1; i < c.splits; ++i) fold(b, into, kept(cut, b.unit, c.split_begin + i));
     finish_rows(b, into);
   }
+  /// Leaves in m and d the states that are told.
   void finish_rows(const Block& b, const RowStates& states) const {
-    for (int32_t r = 0; r < b.rows(shape_); ++r) {
-      const int64_t row = b.request.q_begin + b.piece.q_begin + r / shape_.rows_a_token;
-      finish_row(p_, row, b.unit * shape_.rows_a_token + r % shape_.rows_a_token,
-                 {states.m[r], states.d[r]}, states.o + r * state_width(shape_));
-    }
+    const auto each = [&](const auto& fn) {
+      for (int32_t r = 0; r < b.rows(shape_); ++r) {
+        const int64_t row = b.request.q_begin + b.piece.q_begin + r / shape_.rows_a_token;
+        fn(r, row, b.unit * shape_.rows_a_token + r % shape_.rows_a_token);
+      }
+    };
+    each([&](int32_t r, int64_t row, int32_t head) {
+      const RowState told =
+          finish_row(p_, row, head, {states.m[r], states.d[r]}, states.o + r * state_width(shape_));
+      states.m[r] = told.m, states.d[r] = told.d;
+    });
+    // Apart: a logarithm is one chain, and only others like it fill its gaps.
+    if (!p_.lse.defined()) return;
+    each([&](int32_t r, int64_t row, int32_t head) {
+      store_lse(p_, row, head, {states.m[r], states.d[r]});
+    });
   }
 
   const Problem& p_;

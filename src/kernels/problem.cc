@@ -143,8 +143,8 @@ RowMask row_mask(const Problem& p, int64_t request, int32_t q) {
   return mask;
 }
 
-void finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& state,
-                const float* o) {
+RowState finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& state,
+                    const float* o) {
   // A sink is one more state: its logit, weight 1, no value.
   RowState with_sink = state;
   float weight = 1;
@@ -162,10 +162,11 @@ void finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& 
   } else {
     std::memset(out, 0, static_cast<size_t>(dim) * size_of(p.out.dtype));
   }
-  if (p.lse.defined()) {
-    const RowState& stated = p.options.lse_sink == LseSink::kIncluded ? with_sink : state;
-    store_float(p.lse.at(row, qo_head), DType::kF32, 0, lse_of<LseBase::kNatural>(stated));
-  }
+  return p.options.lse_sink == LseSink::kIncluded ? with_sink : state;
+}
+
+void store_lse(const Problem& p, int64_t row, int32_t qo_head, const RowState& state) {
+  store_float(p.lse.at(row, qo_head), DType::kF32, 0, lse_of<LseBase::kNatural>(state));
 }
 
 }  // namespace shadowgraph
