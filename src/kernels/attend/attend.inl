@@ -11,19 +11,19 @@ using LogitsFn = void (*)(const float* q, int64_t head_dim, const float* scales,
                           int64_t first, int64_t last, float* logits, float* largest);
 using ValuesFn = void (*)(const float* weights, const Panels& values, int64_t head_dim,
                           int64_t begin, int64_t end, float* o, int64_t o_stride);
-using RowValuesFn = void (*)(const float* weights, const Panels& values, int64_t panel,
-                             uint32_t bits, int64_t head_dim, float* o);
+using PanelValuesFn = void (*)(const float* weights, const Panels& values, int64_t panel,
+                               uint32_t bits, int64_t head_dim, float* o, int64_t o_stride);
 struct StripCode {
   LogitsFn logits[kStripRows + 1];
   ValuesFn values[kStripRows + 1];
-  RowValuesFn row;
+  PanelValuesFn panel[kStripRows + 1];
 };
 
 template <class Products, int... R>
 constexpr StripCode strip_code(std::integer_sequence<int, R...>) {
   return {{nullptr, logits_of_strip<Products, R + 1>...},
           {nullptr, values_of_strip<Products, R + 1>...},
-          values_of_row<Products>};
+          {nullptr, values_of_panel<Products, R + 1>...}};
 }
 template <class Products>
 constexpr StripCode kStripCode =
@@ -260,19 +260,21 @@ void weigh_row(const AttendUnit& u, const AttendScratch& at, const StripTile& s,
   store(d, sum);
 }
 
-/// Tokens [begin, end) of the tile, row by row.
-void add_row_by_row(const AttendUnit& u, const StripCode& code, const StripTile& s, int64_t begin,
-                    int64_t end) {
+/// Keys [begin, end) of the tile, the rows of one token after those of another.
+void add_token_by_token(const AttendUnit& u, const StripCode& code, const StripTile& s,
+                        int64_t begin, int64_t end) {
   if (begin >= end) return;
-  for (int64_t i = 0; i < s.strip.rows; ++i) {
-    RowMask row = clipped(u, s.strip.token[i], s.tile);
+  for (int64_t i = 0, next; i < s.strip.rows; i = next) {
+    const int64_t token = s.strip.token[i];
+    for (next = i + 1; next < s.strip.rows && s.strip.token[next] == token;) ++next;
+    RowMask row = clipped(u, token, s.tile);
     row.begin = static_cast<int32_t>(larger(row.begin, s.tile + begin));
     row.end = static_cast<int32_t>(larger(row.begin, smaller(row.end, s.tile + end)));
     for (int64_t p = begin / kPanel; p * kPanel < end; ++p) {
       const uint32_t bits = visible_bits(u, row, s.tile + p * kPanel);
       if (bits == 0) continue;
-      code.row(s.logits + i * kTileStride, *s.values, p, bits, u.v.head_dim,
-               u.o + (s.row + i) * u.o_stride);
+      code.panel[next - i](s.logits + i * kTileStride, *s.values, p, bits, u.v.head_dim,
+                           u.o + (s.row + i) * u.o_stride, u.o_stride);
     }
   }
 }
@@ -284,8 +286,8 @@ bool has_hidden(const AttendUnit& u, const StripTile& s, int64_t p) {
   });
 }
 
-/// Weighted values of the tile, in the order of the tokens: together where all rows see, row by row
-/// elsewhere.
+/// Weighted values of the tile, in the order of the keys: together where all rows see, token by
+/// token elsewhere.
 void add_values(const AttendUnit& u, const StripCode& code, const StripTile& s) {
   const int64_t begin = s.first * kPanel, end = (s.last + 1) * kPanel;
   const auto together = [&](int64_t from, int64_t to) {
@@ -296,16 +298,16 @@ void add_values(const AttendUnit& u, const StripCode& code, const StripTile& s) 
   if (u.mask_kind == CustomMask::Kind::kNone) {
     // Whole pairs.
     const int64_t from = round_up(s.all.begin, 2), to = s.all.end / 2 * 2;
-    if (from >= to) return add_row_by_row(u, code, s, begin, end);
-    add_row_by_row(u, code, s, begin, from);
+    if (from >= to) return add_token_by_token(u, code, s, begin, end);
+    add_token_by_token(u, code, s, begin, from);
     together(from, to);
-    return add_row_by_row(u, code, s, to, end);
+    return add_token_by_token(u, code, s, to, end);
   }
   int64_t run = s.first;
   for (int64_t p = s.first; p <= s.last; ++p) {
     if (!has_hidden(u, s, p)) continue;
     together(run * kPanel, p * kPanel);
-    add_row_by_row(u, code, s, p * kPanel, (p + 1) * kPanel);
+    add_token_by_token(u, code, s, p * kPanel, (p + 1) * kPanel);
     run = p + 1;
   }
   together(run * kPanel, end);

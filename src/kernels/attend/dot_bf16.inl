@@ -35,10 +35,10 @@ struct DotProducts {
     }
   }
 
-  template <int N, int Part>
-  static SG_INLINE void token(Sums<1, N>& sums, const float* weights,
+  template <int R, int N, int Part>
+  static SG_INLINE void token(Sums<R, N>& sums, const float* a, int64_t row,
                               const std::byte* const (&b)[N], int64_t offset) {
-    single<1, N, Part>(sums, 0, *weights, b, offset);
+    for (int r = 0; r < R; ++r) single<R, N, Part>(sums, r, a[r * row], b, offset);
   }
 
  private:

@@ -23,11 +23,11 @@ struct FmaProducts {
     if constexpr (Parts == 2) part<R, N, 1>(sums, a + apart, row, b, offset);
   }
 
-  /// One token of the pair at `offset` onto one row. weights: that token's.
-  template <int N, int Part>
-  static SG_INLINE void token(Sums<1, N>& sums, const float* weights,
+  /// One token of the pair at `offset`.
+  template <int R, int N, int Part>
+  static SG_INLINE void token(Sums<R, N>& sums, const float* a, int64_t row,
                               const std::byte* const (&b)[N], int64_t offset) {
-    part<1, N, Part>(sums, weights + Part, 0, b, offset);
+    part<R, N, Part>(sums, a + Part, row, b, offset);
   }
 
  private:

@@ -148,30 +148,34 @@ void values_of_strip(const float* weights, const Panels& values, int64_t head_di
                              });
 }
 
-/// One row onto the tokens of one panel that `bits` names.
-template <class Products>
-void values_of_row(const float* weights, const Panels& values, int64_t panel, uint32_t bits,
-                   int64_t head_dim, float* o) {
+/// Rows of one token onto the keys of one panel that `bits` names.
+template <class Products, int R>
+void values_of_panel(const float* weights, const Panels& values, int64_t panel, uint32_t bits,
+                     int64_t head_dim, float* o, int64_t o_stride) {
   constexpr int64_t kVecBytes = int64_t{kPanel} * Products::kPair * Products::kBytes;
-  for_each_dims<Products, 1>(
+  for_each_dims<Products, R>(
       head_dim, values.row_step, [&](auto vecs, ValueBlock block, int64_t dim) SG_INLINE_LAMBDA {
         constexpr int N = decltype(vecs)::value;
         const std::byte* b[N];
         for (int n = 0; n < N; ++n) b[n] = values.at[panel] + block.at.offset + n * kVecBytes;
-        Sums<1, N> sums;
-        for (int n = 0; n < N; ++n) sums.at[0][n] = load(o + dim + n * kPanel);
+        Sums<R, N> sums;
+        for (int r = 0; r < R; ++r) {
+          for (int n = 0; n < N; ++n) sums.at[r][n] = load(o + r * o_stride + dim + n * kPanel);
+        }
         for (int64_t t = 0; t < kPanel; t += Products::kPair) {
           const uint32_t seen = bits >> t & ((1u << Products::kPair) - 1);
           const float* a = weights + (panel * kPanel + t) / Products::kPair * Products::kStep;
           const int64_t offset = t / Products::kPair * block.at.step;
           if (seen == (1u << Products::kPair) - 1) {
-            Products::template step<1, N>(sums, a, 0, 1, b, offset);
+            Products::template step<R, N>(sums, a, kTileStride, 1, b, offset);
           } else if (seen == 1) {
-            Products::template token<N, 0>(sums, a, b, offset);
+            Products::template token<R, N, 0>(sums, a, kTileStride, b, offset);
           } else if (seen == 2) {
-            Products::template token<N, Products::kPair - 1>(sums, a, b, offset);
+            Products::template token<R, N, Products::kPair - 1>(sums, a, kTileStride, b, offset);
           }
         }
-        for (int n = 0; n < N; ++n) store(o + dim + n * kPanel, sums.at[0][n]);
+        for (int r = 0; r < R; ++r) {
+          for (int n = 0; n < N; ++n) store(o + r * o_stride + dim + n * kPanel, sums.at[r][n]);
+        }
       });
 }
