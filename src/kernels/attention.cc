@@ -24,14 +24,24 @@ Status check_isa(std::string_view name) {
   return status;
 }
 
+/// What validate() does not know: the instruction sets, and the header of a plan.
+template <class Call>
+Status check_engine(const Call& call) {
+  return check_isa(call.options.isa);
+}
+Status check_engine(const PagedAttention& call) {
+  Status status = check_isa(call.options.isa);
+  status.add(check_plan_header(call));
+  return status;
+}
+
 /// Validates, then runs. Scratch is taken before anything is written, so that a failure leaves the
 /// outputs alone. written: memory that no member of the call names.
 template <class Call, class Kernel, class... Written>
 Status checked(const Call& call, const Kernel& kernel, Written... written) noexcept {
   try {
     Status status = validate(call, written...);
-    status.add(check_isa(call.options.isa));
-    if constexpr (std::is_same_v<Call, PagedAttention>) status.add(check_plan_header(call));
+    status.add(check_engine(call));
     if constexpr (std::is_void_v<decltype(kernel())>) {
       if (status.ok()) kernel();
     } else {

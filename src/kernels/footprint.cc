@@ -77,25 +77,26 @@ std::vector<uint32_t> read_tokens(const Problem& p, KvRange keys, int32_t reques
   return read;
 }
 
+PanelShape panel_shape(const KvTokens& kv) { return {kv.order, kv.dtype, kv.head_dim}; }
+
 /// Of a panel of every head, the tokens that are read.
-void add_tokens(const Problem& p, AccessSpan panel, const PanelShape& shape, int64_t head_stride,
-                uint32_t tokens, Footprint* spans) {
+void add_tokens(const Problem& p, const KvTokens& kv, AccessSpan panel, uint32_t tokens,
+                Footprint* spans) {
   for (int64_t head = 0; head < p.params.num_kv_heads; ++head) {
     for (int begin = 0, end; begin < kPanel; begin = end) {
       const bool read = (tokens >> begin & 1) != 0;
       for (end = begin + 1; end < kPanel && (tokens >> end & 1) == (read ? 1 : 0);) ++end;
-      if (read) add_panel_tokens(spans, panel, shape, begin, end);
+      if (read) add_panel_tokens(spans, panel, panel_shape(kv), begin, end);
     }
-    panel.first += head_stride;
+    panel.first += kv.head_stride;
   }
 }
 
 /// Panels are loaded whole: those that are not read whole, padding included, are touched, and of
 /// their elements some are read. read: of the panels from `first` on.
-void add_panels(const Problem& p, const RequestView& r, const KvTokens& kv, int64_t head_stride,
-                int64_t first, const std::vector<uint32_t>& read, int32_t request,
-                Footprint* spans) {
-  const PanelShape shape{kv.order, kv.dtype, kv.head_dim};
+void add_panels(const Problem& p, const RequestView& r, const KvTokens& kv, int64_t first,
+                const std::vector<uint32_t>& read, int32_t request, Footprint* spans) {
+  const PanelShape shape = panel_shape(kv);
   const auto tokens_of = [&](int64_t panel) { return read[static_cast<size_t>(panel - first)]; };
   const int64_t end = first + static_cast<int64_t>(read.size());
   for (int64_t panel = first, next; panel < end; panel = next) {
@@ -112,9 +113,10 @@ void add_panels(const Problem& p, const RequestView& r, const KvTokens& kv, int6
                     element_bytes(kv.dtype),
                     whole ? Access::kRead : Access::kTouch,
                     request};
-    add_block(spans, unit, {next - panel, kv.token_stride}, {p.params.num_kv_heads, head_stride});
+    add_block(spans, unit, {next - panel, kv.token_stride},
+              {p.params.num_kv_heads, kv.head_stride});
     unit.access = Access::kRead;
-    if (!whole && tokens != 0) add_tokens(p, unit, shape, head_stride, tokens, spans);
+    if (!whole && tokens != 0) add_tokens(p, kv, unit, tokens, spans);
   }
 }
 
@@ -127,8 +129,7 @@ void add_scales(const Problem& p, const RequestView& r, KvRange keys, int32_t re
     end = run_end(p, r, keys, request, t, &access);
     for (const KvTokens* kv : {&p.k, &p.v}) {
       if (kv->scales == nullptr) continue;
-      const int64_t first = r.page_ids[t / p.page_size] * kv->scale_page_stride +
-                            t % p.page_size * kv->scale_token_stride;
+      const int64_t first = scale_offset(*kv, r.page_ids, p.page_size, t);
       add_block(spans, {kv->scales, first, 1, sizeof(float), access, request},
                 {end - t, kv->scale_token_stride}, {p.params.num_kv_heads, kv->scale_head_stride});
     }
@@ -140,19 +141,17 @@ void add_keys(const Problem& p, const RequestView& r, KvRange keys, int32_t requ
   add_scales(p, r, keys, request, spans);
   if (p.k.order != KvOrder::kStrided) {
     const std::vector<uint32_t> read = read_tokens(p, keys, request);
-    add_panels(p, r, p.k, p.k_head_stride, keys.begin / kPanel, read, request, spans);
-    return add_panels(p, r, p.v, p.v_head_stride, keys.begin / kPanel, read, request, spans);
+    add_panels(p, r, p.k, keys.begin / kPanel, read, request, spans);
+    return add_panels(p, r, p.v, keys.begin / kPanel, read, request, spans);
   }
   Access access = Access::kRead;
   for (int64_t t = keys.begin, end; t < keys.end; t = end) {
     end = run_end(p, r, keys, request, t, &access);
-    const auto add = [&](const KvTokens& kv, int64_t head_stride) {
-      const int64_t first = token_offset(kv, r.page_ids, p.page_size, r.first_token + t);
-      const AccessSpan unit{kv.data, first, kv.head_dim, element_bytes(kv.dtype), access, request};
-      add_block(spans, unit, {end - t, kv.token_stride}, {p.params.num_kv_heads, head_stride});
-    };
-    add(p.k, p.k_head_stride);
-    add(p.v, p.v_head_stride);
+    for (const KvTokens* kv : {&p.k, &p.v}) {
+      const int64_t first = token_offset(*kv, r.page_ids, p.page_size, r.first_token + t);
+      add_block(spans, {kv->data, first, kv->head_dim, element_bytes(kv->dtype), access, request},
+                {end - t, kv->token_stride}, {p.params.num_kv_heads, kv->head_stride});
+    }
   }
 }
 

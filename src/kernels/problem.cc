@@ -16,6 +16,7 @@ KvTokens tokens_of(const KvPlane& p) {
           p.order,
           p.page_stride,
           p.token_stride,
+          p.head_stride,
           p.head_dim,
           p.scales,
           p.scale_page_stride,
@@ -24,15 +25,20 @@ KvTokens tokens_of(const KvPlane& p) {
 }
 
 KvTokens tokens_of(const ConstTensorView& t) {
-  return {t.data, t.dtype, KvOrder::kStrided, 0, t.stride[0], static_cast<int32_t>(t.shape[2])};
+  return {t.data,
+          t.dtype,
+          KvOrder::kStrided,
+          0,
+          t.stride[0],
+          t.stride[1],
+          static_cast<int32_t>(t.shape[2])};
 }
 
 /// A request's tokens of one KV head.
-KvTokens tokens_at(KvTokens kv, const RequestView& r, int32_t kv_head, int64_t head_stride) {
-  const int64_t elements = kv_head * head_stride + r.first_token * kv.token_stride;
-  kv.data += elements * static_cast<int64_t>(size_of(kv.dtype));
-  if (kv.scales != nullptr) kv.scales += kv_head * kv.scale_head_stride;
-  return kv;
+KvTokens tokens_at(const KvTokens& kv, const RequestView& r, int32_t kv_head) {
+  KvTokens tokens = at_head(kv, kv_head);
+  tokens.data += r.first_token * kv.token_stride * static_cast<int64_t>(size_of(kv.dtype));
+  return tokens;
 }
 
 }  // namespace
@@ -42,8 +48,6 @@ Problem make_problem(const PagedAttention& call) {
   p.q = call.q;
   p.k = tokens_of(call.cache.k);
   p.v = tokens_of(call.cache.v);
-  p.k_head_stride = call.cache.k.head_stride;
-  p.v_head_stride = call.cache.v.head_stride;
   p.page_size = call.cache.page_size;
   p.k_scale = call.cache.k_scale;
   p.v_scale = call.cache.v_scale;
@@ -71,8 +75,6 @@ Problem make_problem(const RaggedAttention& call) {
   p.q = call.q;
   p.k = tokens_of(call.k);
   p.v = tokens_of(call.v);
-  p.k_head_stride = call.k.stride[1];
-  p.v_head_stride = call.v.stride[1];
   p.k_scale = call.k_scale;
   p.v_scale = call.v_scale;
   p.params = call.params;
@@ -90,11 +92,11 @@ Problem make_problem(const RaggedAttention& call) {
 }
 
 KvTokens keys_at(const Problem& p, const RequestView& r, int32_t kv_head) {
-  return tokens_at(p.k, r, kv_head, p.k_head_stride);
+  return tokens_at(p.k, r, kv_head);
 }
 
 KvTokens values_at(const Problem& p, const RequestView& r, int32_t kv_head) {
-  return tokens_at(p.v, r, kv_head, p.v_head_stride);
+  return tokens_at(p.v, r, kv_head);
 }
 
 AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, int32_t q_begin,
@@ -108,8 +110,6 @@ AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, in
   u.group = p.group();
   u.k = keys_at(p, r, kv_head);
   u.v = values_at(p, r, kv_head);
-  u.k_head_stride = p.k_head_stride;
-  u.v_head_stride = p.v_head_stride;
   u.page_ids = r.page_ids;
   u.page_size = p.page_size;
   u.masks = masks;

@@ -25,7 +25,6 @@ struct RequestView {
 struct Problem {
   ConstTensorView q;
   KvTokens k, v;  // at head 0
-  int64_t k_head_stride = 0, v_head_stride = 0;
   int32_t page_size = 1;
   float k_scale = 1, v_scale = 1;
   AttentionParams params;

@@ -17,7 +17,7 @@ constexpr int kPanel = 16;
 
 constexpr int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-/// K or V of one request and KV head. Strided: token t starts at element
+/// K or V of one request, at one KV head. Strided: token t starts at element
 ///   page_ids[t / page_size] * page_stride + (t % page_size) * token_stride
 /// or, where page_ids is null, at t * token_stride; its head_dim elements are contiguous. In panels
 /// (KvOrder), which are always paged: the panel of tokens 16 i .. 16 i + 15 starts where token i
@@ -26,10 +26,9 @@ struct KvTokens {
   const std::byte* data = nullptr;
   DType dtype = DType::kF32;
   KvOrder order = KvOrder::kStrided;
-  int64_t page_stride = 0, token_stride = 0;
+  int64_t page_stride = 0, token_stride = 0, head_stride = 0;  // elements
   int32_t head_dim = 0;
-  // i8: token t's elements times scales[page * scale_page_stride + t % page_size *
-  // scale_token_stride], else null
+  // i8: token t's elements times scales[scale_offset(..., t)], else null
   const float* scales = nullptr;
   int64_t scale_page_stride = 0, scale_token_stride = 0, scale_head_stride = 0;
 };
@@ -41,6 +40,25 @@ constexpr int64_t token_offset(const KvTokens& kv, const int32_t* page_ids, int3
   const int64_t in_page = token % page_size;
   return page_ids[token / page_size] * kv.page_stride +
          (kv.order == KvOrder::kStrided ? in_page : in_page / kPanel) * kv.token_stride;
+}
+
+/// Of an i8 token's scale, from kv.scales; always paged.
+constexpr int64_t scale_offset(const KvTokens& kv, const int32_t* page_ids, int32_t page_size,
+                               int64_t token) {
+  return page_ids[token / page_size] * kv.scale_page_stride +
+         token % page_size * kv.scale_token_stride;
+}
+
+/// Bytes from one KV head to the head-th after it.
+constexpr int64_t head_bytes(const KvTokens& kv, int64_t head) {
+  return head * kv.head_stride * static_cast<int64_t>(size_of(kv.dtype));
+}
+
+/// The same tokens, of the head-th KV head after it.
+constexpr KvTokens at_head(KvTokens kv, int64_t head) {
+  kv.data += head_bytes(kv, head);
+  if (kv.scales != nullptr) kv.scales += head * kv.scale_head_stride;
+  return kv;
 }
 
 /// Keys that a thread reads next: what a unit may ask the memory for while it still computes. A
@@ -77,8 +95,7 @@ struct AttendUnit {
   int64_t q_token_stride = 0, q_head_stride = 0;
   int32_t tokens = 0, group = 0, heads = 1;
 
-  KvTokens k, v;                                 // of the first head
-  int64_t k_head_stride = 0, v_head_stride = 0;  // elements
+  KvTokens k, v;  // of the first head
   const int32_t* page_ids = nullptr;
   int32_t page_size = 0;
 

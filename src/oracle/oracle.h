@@ -27,10 +27,10 @@ struct OracleRow {
   Eigen::ArrayXd magnitudes;  // [keys] |scale z_j| products_j: the condition of q.k
   Eigen::ArrayXd products;    // [keys] sum_i |q_i k_ji|, of the stored k
   Eigen::ArrayXd weights;     // [keys] p_j; with the sink's weight they sum to 1
-  const RowMatrix* values =
-      nullptr;  // [kv_len, head_dim_vo], all scales included; `keys` are valid
-  double query_max = 0, key_max = 0,
-         value_max = 0;  // largest |q_i|, stored |k_ji|, and |v_ji| of any visible key
+  // [kv_len, head_dim_vo], all scales included; `keys` are valid
+  const RowMatrix* values = nullptr;
+  // Largest |q_i|, stored |k_ji|, and |v_ji| of any visible key
+  double query_max = 0, key_max = 0, value_max = 0;
   // An i8 cache: tokens have scales of their own, beside `scale` and `v_scale`
   bool k_scaled = false, v_scaled = false;
   Eigen::ArrayXd key_scales;   // [keys] |z_j|; else 1

@@ -73,13 +73,13 @@ struct Strip {
   int64_t row = 0, rows = 0;       // of the head's
   int64_t token[kStripRows] = {};  // of the unit's, row by row
 
-  /// fn(token), once each, until it returns true; did one?
+  /// fn(token, first, count) of each token in turn: it has rows first .. first + count - 1.
   template <class Fn>
-  SG_INLINE bool any_token(const Fn& fn) const {
-    for (int64_t i = 0; i < rows; ++i) {
-      if ((i == 0 || token[i] != token[i - 1]) && fn(token[i])) return true;
+  SG_INLINE void each_token(const Fn& fn) const {
+    for (int64_t first = 0, next; first < rows; first = next) {
+      for (next = first + 1; next < rows && token[next] == token[first];) ++next;
+      fn(token[first], first, next - first);
     }
-    return false;
   }
 };
 
@@ -264,26 +264,27 @@ void weigh_row(const AttendUnit& u, const AttendScratch& at, const StripTile& s,
 void add_token_by_token(const AttendUnit& u, const StripCode& code, const StripTile& s,
                         int64_t begin, int64_t end) {
   if (begin >= end) return;
-  for (int64_t i = 0, next; i < s.strip.rows; i = next) {
-    const int64_t token = s.strip.token[i];
-    for (next = i + 1; next < s.strip.rows && s.strip.token[next] == token;) ++next;
+  // The bounds by value: were their address taken, the check above would not be inlined alone.
+  s.strip.each_token([&, begin, end](int64_t token, int64_t first, int64_t count) {
     RowMask row = clipped(u, token, s.tile);
     row.begin = static_cast<int32_t>(larger(row.begin, s.tile + begin));
     row.end = static_cast<int32_t>(larger(row.begin, smaller(row.end, s.tile + end)));
     for (int64_t p = begin / kPanel; p * kPanel < end; ++p) {
       const uint32_t bits = visible_bits(u, row, s.tile + p * kPanel);
       if (bits == 0) continue;
-      code.panel[next - i](s.logits + i * kTileStride, *s.values, p, bits, u.v.head_dim,
-                           u.o + (s.row + i) * u.o_stride, u.o_stride);
+      code.panel[count](s.logits + first * kTileStride, *s.values, p, bits, u.v.head_dim,
+                        u.o + (s.row + first) * u.o_stride, u.o_stride);
     }
-  }
+  });
 }
 
 /// Does a row of the strip not see all of panel p?
 bool has_hidden(const AttendUnit& u, const StripTile& s, int64_t p) {
-  return s.strip.any_token([&](int64_t token) {
-    return visible_bits(u, clipped(u, token, s.tile), s.tile + p * kPanel) != 0xffffu;
+  bool hidden = false;
+  s.strip.each_token([&](int64_t token, int64_t, int64_t) {
+    hidden = hidden || visible_bits(u, clipped(u, token, s.tile), s.tile + p * kPanel) != 0xffffu;
   });
+  return hidden;
 }
 
 /// Weighted values of the tile, in the order of the keys: together where all rows see, token by
@@ -326,11 +327,10 @@ void attend_strip(const AttendUnit& u, const AttendScratch& at, const StripCode&
                   const StripCode& values, StripTile s) {
   int64_t begin = u.end, end = 0;
   s.all = {0, kTileStride};
-  s.strip.any_token([&](int64_t token) {
+  s.strip.each_token([&](int64_t token, int64_t, int64_t) {
     const KvBounds row = token_keys(u, token, s.tile);
     s.all = {larger(s.all.begin, row.begin - s.tile), smaller(s.all.end, row.end - s.tile)};
     if (row.begin < row.end) begin = smaller(begin, row.begin), end = larger(end, row.end);
-    return false;
   });
   if (begin >= end) return;
   float largest[kStripRows];
@@ -411,7 +411,7 @@ void share_ahead(const NextPanels& next, const Strip& strip, int64_t rows, int64
 template <class Arithmetic>
 void attend_head(const AttendUnit& u, const AttendScratch& at, PanelSource keys, PanelSource values,
                  const TilePlaces& here, const TilePlaces& after, int64_t head, int64_t tile) {
-  keys.kv = at_head(u.k, u.k_head_stride, head), values.kv = at_head(u.v, u.v_head_stride, head);
+  keys.kv = at_head(u.k, head), values.kv = at_head(u.v, head);
   const KvBounds bounds = {larger(u.begin, tile), smaller(u.end, tile + u.tile)};
   const int64_t first = (bounds.begin - tile) / kPanel, last = (bounds.end - 1 - tile) / kPanel;
   const int64_t rows = head_rows(u);

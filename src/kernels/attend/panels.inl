@@ -47,9 +47,9 @@ bool whole_pages(const int32_t* page_ids, int32_t page_size) {
   return page_ids == nullptr || page_size % kPanel == 0;
 }
 /// Do a panel's rows, of all heads of the unit, lie in one piece?
-bool dense_rows(const AttendUnit& u, const KvTokens& kv, int64_t head_stride) {
+bool dense_rows(const AttendUnit& u, const KvTokens& kv) {
   return whole_pages(u.page_ids, u.page_size) && kv.token_stride == u.heads * kv.head_dim &&
-         (u.heads == 1 || head_stride == kv.head_dim);
+         (u.heads == 1 || kv.head_stride == kv.head_dim);
 }
 
 /// narrow: the products read the cache's own type, if they can have it without a conversion pass;
@@ -61,32 +61,19 @@ PanelSource panel_source(const AttendUnit& u, bool keys, bool narrow, bool rows,
                        whole_pages(u.page_ids, u.page_size) && kv.head_dim % kPanel == 0;
   // Packing costs less as bf16 pairs; every other type widens while it is packed.
   const bool as_is = narrow && (!s.strided() || as_rows || kv.dtype == DType::kBF16);
-  if (as_is) s.format = panel_format(kv.dtype);
-  s.in_place = as_rows || (!s.strided() && s.format == panel_format(kv.dtype));
+  const PanelFormat own =
+      as_rows && kv.dtype == DType::kBF16 ? PanelFormat::kBF16Rows : panel_format(kv.dtype);
+  if (as_is) s.format = own;
+  s.in_place = as_rows || (!s.strided() && s.format == own);
   if (!s.strided()) {
     if (s.in_place) s.ahead = AskAhead::kWhileReading;
   } else {
-    const bool dense = dense_rows(u, kv, keys ? u.k_head_stride : u.v_head_stride);
     const bool same_bytes = as_is || kv.dtype == DType::kF32;
-    s.ahead = dense && same_bytes ? AskAhead::kWhileReading : AskAhead::kWhilePacking;
+    s.ahead = dense_rows(u, kv) && same_bytes ? AskAhead::kWhileReading : AskAhead::kWhilePacking;
   }
-  if (as_rows && kv.dtype == DType::kBF16) s.format = PanelFormat::kBF16Rows;
   s.room = reinterpret_cast<std::byte*>(room);
   s.room_bytes = 4 * kPanel * round_up(kv.head_dim, keys ? 2 : kPanel);
   return s;
-}
-
-/// Bytes from the unit's first KV head to another.
-int64_t head_bytes(const AttendUnit& u, bool keys, int64_t head) {
-  return head * (keys ? u.k_head_stride : u.v_head_stride) *
-         static_cast<int64_t>(size_of((keys ? u.k : u.v).dtype));
-}
-
-/// The same plane, of the head-th KV head of the unit.
-KvTokens at_head(KvTokens kv, int64_t head_stride, int64_t head) {
-  kv.data += head * head_stride * static_cast<int64_t>(size_of(kv.dtype));
-  if (kv.scales != nullptr) kv.scales += head * kv.scale_head_stride;
-  return kv;
 }
 
 /// fn(t, address) for tokens first <= t < end, one after the other.
@@ -299,16 +286,13 @@ void prefetch_row(const std::byte* row, int64_t bytes) {
 void prefetch_rows(const AttendUnit& u, bool keys, int64_t tile, int64_t share, int64_t shares) {
   const bool here = tile + u.tile < u.end;
   const KvTokens& kv = keys ? (here ? u.k : u.ahead.k) : (here ? u.v : u.ahead.v);
-  if (kv.order != KvOrder::kStrided) return;
   const int64_t next = here ? tile + u.tile : u.ahead.begin;
   const int64_t end = smaller(here ? u.end : u.ahead.end, next + u.tile * (share + 1) / shares);
   const int64_t bytes = kv.head_dim * static_cast<int64_t>(size_of(kv.dtype));
-  const int64_t stride = keys ? u.k_head_stride : u.v_head_stride;
   for_each_token(kv, here ? u.page_ids : u.ahead.page_ids, here ? u.page_size : u.ahead.page_size,
                  next + u.tile * share / shares, end, [&](int64_t, const std::byte* row) {
                    for (int64_t h = 0; h < u.heads; ++h)
-                     prefetch_row(row + h * stride * static_cast<int64_t>(size_of(kv.dtype)),
-                                  bytes);
+                     prefetch_row(row + head_bytes(kv, h), bytes);
                  });
 }
 
@@ -316,7 +300,7 @@ void prefetch_rows(const AttendUnit& u, bool keys, int64_t tile, int64_t share, 
 void prepare_panels(const AttendUnit& u, const PanelSource& s, const PanelPlaces& places,
                     int64_t tile, KvBounds keys, int64_t head, Panels* panels) {
   const int64_t first = (keys.begin - tile) / kPanel, last = (keys.end - 1 - tile) / kPanel;
-  const int64_t count = last - first + 1, offset = head_bytes(u, s.keys, head);
+  const int64_t count = last - first + 1, offset = head_bytes(s.kv, head);
   if (s.strided() && s.in_place)
     panels->row_step = s.kv.token_stride * static_cast<int64_t>(size_of(s.kv.dtype));
   for (int64_t p = first; p <= last; ++p) {
@@ -341,11 +325,8 @@ void tile_scales(const AttendUnit& u, const KvTokens& kv, int64_t tile, KvBounds
                  float* by) {
   for (int64_t t = 0; t < u.tile; t += kPanel) store(by + t, set1(factor));
   if (kv.scales == nullptr) return;
-  for (int64_t t = keys.begin; t < keys.end; ++t) {
-    const int64_t page = u.page_ids[t / u.page_size], in_page = t % u.page_size;
-    by[t - tile] =
-        factor * kv.scales[page * kv.scale_page_stride + in_page * kv.scale_token_stride];
-  }
+  for (int64_t t = keys.begin; t < keys.end; ++t)
+    by[t - tile] = factor * kv.scales[scale_offset(kv, u.page_ids, u.page_size, t)];
 }
 
 /// What panels ask for while they are read: the same bytes of `places`, from `offset` on.
@@ -361,6 +342,6 @@ NextPanels next_panels(const AttendUnit& u, const PanelSource& s, int64_t head,
   if (s.ahead != AskAhead::kWhileReading) return {kNone, 0};
   if (s.strided())
     return {after, head * kPanel * s.kv.head_dim * static_cast<int64_t>(size_of(s.kv.dtype))};
-  if (head + 1 < u.heads) return {here, head_bytes(u, s.keys, head + 1)};
+  if (head + 1 < u.heads) return {here, head_bytes(s.kv, head + 1)};
   return {after, 0};
 }
