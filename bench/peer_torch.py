@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """PyTorch's CPU scaled_dot_product_attention on the shapes of the bench, as a peer in a process of its own.
 
-Usage: peer_torch.py [--threads N] [--rounds N] [--cold-mib N]. Prints one JSON object: torch's version, threads, and for each shape
-the median milliseconds. Its K and V are dense, one tensor a request batch, [batch, kv_heads, keys, head_dim]: no page
-table to follow, and group heads through enable_gqa where this torch has it (else K and V are repeated beforehand,
-which is not timed). Decode rotates over caches of --cold-mib together: as the bench does, 8 times the L3.
+Usage: peer_torch.py [--threads N] [--rounds N] [--cold-mib N]. Prints one JSON object: torch's version, threads, and
+for each shape the median milliseconds. Its K and V are dense, one tensor a request batch, [batch, kv_heads, keys,
+head_dim]: no page table to follow, and group heads through enable_gqa where this torch has it (else K and V are
+repeated beforehand, which is not timed). Decode rotates over caches of --cold-mib together: as the bench does, 8 times
+the L3.
 """
 
 import argparse

@@ -18,25 +18,38 @@ namespace {
 const float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr std::byte kMark{0xff};
 
+/// 3 tokens for a pool of 4 pages of 2 tokens, 1 head; in i8 the scales of K and V are halves of
+/// one tensor.
 struct Stores {
-  std::vector<float> k = std::vector<float>(3 * 2), v = k,
-                     cache = std::vector<float>(4 * 2 * 2 * 2, 9);
+  std::vector<float> k = std::vector<float>(3 * 2, 1), v = k;
+  std::vector<float> scales = std::vector<float>(4 * 2 * 2, 9);
+  std::vector<std::byte> cache;
   std::vector<int64_t> slots = {5, -1, 0};
   StoreKv call;
-  Stores() {
+  explicit Stores(DType t) : cache(4 * 2 * 2 * 2 * size_of(t), kMark) {
     call.k = ConstTensorView(k.data(), DType::kF32, {3, 1, 2});
     call.v = ConstTensorView(v.data(), DType::kF32, {3, 1, 2});
     call.out_cache_loc = slots;
-    call.cache = KvCache::stacked_nhd(TensorView(cache.data(), DType::kF32, {4, 2, 2, 1, 2}));
+    call.cache = KvCache::stacked_nhd(TensorView(cache.data(), t, {4, 2, 2, 1, 2}));
+    if (t == DType::kI8) call.cache = call.cache.with_scales(half(0), half(1));
+  }
+  TensorView half(size_t which) {
+    return {scales.data() + 2 * which, DType::kF32, {4, 2, 1}, {4, 1, 1}};
   }
 };
 
-void expect_store(const Ids& expected, const std::function<void(Stores&)>& plant) {
-  Stores s;
+void expect_store(const Ids& expected, const std::function<void(Stores&)>& plant,
+                  DType t = DType::kF32) {
+  Stores s(t);
   plant(s);
   EXPECT_EQ(ids(validate(s.call)), expected);
   EXPECT_EQ(ids(store_kv(s.call)), expected);
-  EXPECT_EQ(s.cache == std::vector<float>(32, 9), !expected.empty());
+  EXPECT_EQ(s.cache == Stores(t).cache, !expected.empty());
+  // No scale of another type is ever written.
+  EXPECT_EQ(s.scales == Stores(t).scales, t != DType::kI8 || !expected.empty());
+}
+void expect_int8(const Ids& expected, const std::function<void(Stores&)>& plant) {
+  expect_store(expected, plant, DType::kI8);
 }
 
 TEST(Validate, SlotsLieInThePoolAndAreWrittenOnce) {
@@ -119,47 +132,20 @@ TEST(Validate, PanelsDoNotOverlap) {
   expect_panels({"input.null v_cache.data"}, [](KvCache& c) { c.v.data = nullptr; });
 }
 
-/// An i8 pool of 4 pages of 2 tokens, 1 head; the scales of K and V are halves of one tensor.
-struct Int8Stores {
-  std::vector<float> k = std::vector<float>(3 * 2, 1), v = k;
-  std::vector<float> scales = std::vector<float>(4 * 2 * 2, 9);
-  std::vector<std::byte> cache = std::vector<std::byte>(4 * 2 * 2 * 2, kMark);
-  std::vector<int64_t> slots = {5, -1, 0};
-  StoreKv call;
-  Int8Stores() {
-    call.k = ConstTensorView(k.data(), DType::kF32, {3, 1, 2});
-    call.v = ConstTensorView(v.data(), DType::kF32, {3, 1, 2});
-    call.out_cache_loc = slots;
-    call.cache = KvCache::stacked_nhd(TensorView(cache.data(), DType::kI8, {4, 2, 2, 1, 2}))
-                     .with_scales(half(0), half(1));
-  }
-  TensorView half(size_t which) {
-    return {scales.data() + 2 * which, DType::kF32, {4, 2, 1}, {4, 1, 1}};
-  }
-};
-
-void expect_int8(const Ids& expected, const std::function<void(Int8Stores&)>& plant) {
-  Int8Stores s;
-  plant(s);
-  EXPECT_EQ(ids(validate(s.call)), expected);
-  EXPECT_EQ(ids(store_kv(s.call)), expected);
-  EXPECT_EQ(s.scales == std::vector<float>(16, 9), !expected.empty());
-}
-
 TEST(Validate, Int8AndOnlyInt8HasScales) {
-  expect_int8({}, [](Int8Stores&) {});
+  expect_int8({}, [](Stores&) {});
   expect_int8({"input.null k_cache.scales.data"},
-              [](Int8Stores& s) { s.call.cache.k.scales = nullptr; });
+              [](Stores& s) { s.call.cache.k.scales = nullptr; });
   expect_int8({"input.null k_cache.scales.data", "input.null v_cache.scales.data"},
-              [](Int8Stores& s) { s.call.cache.k.scales = s.call.cache.v.scales = nullptr; });
+              [](Stores& s) { s.call.cache.k.scales = s.call.cache.v.scales = nullptr; });
   expect_int8({"input.dtype k_cache.dtype"},
-              [](Int8Stores& s) { s.call.cache.k.dtype = DType::kE4M3; });
-  expect_int8({"input.dtype k_cache.dtype", "input.null v_cache.data"}, [](Int8Stores& s) {
+              [](Stores& s) { s.call.cache.k.dtype = DType::kE4M3; });
+  expect_int8({"input.dtype k_cache.dtype", "input.null v_cache.data"}, [](Stores& s) {
     s.call.cache.k.dtype = DType::kE4M3, s.call.cache.v.data = nullptr;
   });
   expect_int8({"input.dtype k_cache.dtype", "input.dtype v_cache.dtype"},
-              [](Int8Stores& s) { s.call.cache.k.dtype = s.call.cache.v.dtype = DType::kU8; });
-  expect_int8({"input.shape cache"}, [](Int8Stores& s) {
+              [](Stores& s) { s.call.cache.k.dtype = s.call.cache.v.dtype = DType::kU8; });
+  expect_int8({"input.shape cache"}, [](Stores& s) {
     s.call.cache =
         s.call.cache.with_scales(s.half(0), TensorView(s.scales.data(), DType::kF32, {8}));
   });
@@ -169,18 +155,18 @@ TEST(Validate, Int8AndOnlyInt8HasScales) {
 
 TEST(Validate, ScalesThatAreWrittenDoNotOverlap) {
   expect_int8({"input.stride k_cache.scales.stride"},
-              [](Int8Stores& s) { s.call.cache.k.scale_token_stride = 0; });
+              [](Stores& s) { s.call.cache.k.scale_token_stride = 0; });
   expect_int8({"input.overflow v_cache.scales"},
-              [](Int8Stores& s) { s.call.cache.v.scale_page_stride = INT64_MIN; });
+              [](Stores& s) { s.call.cache.v.scale_page_stride = INT64_MIN; });
   expect_int8({"input.alias v_cache.scales"},
-              [](Int8Stores& s) { s.call.cache.v.scales = s.call.cache.k.scales; });
+              [](Stores& s) { s.call.cache.v.scales = s.call.cache.k.scales; });
   expect_int8({"input.alias v_cache.scales"},
-              [](Int8Stores& s) { s.call.cache.v.scales = s.call.cache.k.scales + 1; });
-  expect_int8({"input.alias k_cache.scales", "input.alias k_cache.scales"}, [](Int8Stores& s) {
+              [](Stores& s) { s.call.cache.v.scales = s.call.cache.k.scales + 1; });
+  expect_int8({"input.alias k_cache.scales", "input.alias k_cache.scales"}, [](Stores& s) {
     s.call.cache.k.scales = reinterpret_cast<float*>(s.cache.data());
     s.call.cache.k.scale_page_stride = 2;
   });
-  expect_int8({"input.alias k_cache.scales", "input.alias v_cache.scales"}, [](Int8Stores& s) {
+  expect_int8({"input.alias k_cache.scales", "input.alias v_cache.scales"}, [](Stores& s) {
     s.call.k.data = reinterpret_cast<const std::byte*>(s.scales.data() + 2);
   });
 }

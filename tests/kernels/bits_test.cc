@@ -128,15 +128,22 @@ TEST_P(Bits, PageIdsAndAlignmentDoNotMatter) {
   }
 }
 
-/// Numbers of the cases whose keys lie in pages.
-std::vector<size_t> paged_cases() {
-  std::vector<size_t> paged;
+/// Numbers of the cases that `keep` takes.
+template <class Keep>
+std::vector<size_t> cases_where(const Keep& keep) {
+  std::vector<size_t> kept;
   for (size_t i = 0; i < cases().size(); ++i) {
-    if (cases()[i].kernel != CaseKernel::kPrefillRagged) paged.push_back(i);
+    if (keep(cases()[i])) kept.push_back(i);
   }
-  return paged;
+  return kept;
+}
+bool has_pages(const Case& x) { return x.kernel != CaseKernel::kPrefillRagged; }
+/// Packed K and V have no scales.
+bool can_be_ragged(const Case& x) {
+  return x.kernel != CaseKernel::kDecodePaged && x.kv_dtype != DType::kI8;
 }
 class PagedBits : public Bits {};
+class RaggedBits : public Bits {};
 
 TEST_P(PagedBits, LayoutPageSizeAndTableFormDoNotMatter) {
   for (int32_t page_size : {1, 3, 256}) {
@@ -190,16 +197,15 @@ TEST_P(Bits, InstructionSetDoesNotMatter) {
   }
 }
 
-TEST_P(Bits, RaggedIsPagedPrefill) {
-  if (x.kernel == CaseKernel::kDecodePaged) GTEST_SKIP() << "another kernel";
-  if (x.kv_dtype == DType::kI8) GTEST_SKIP() << "packed K and V have no scales";
+TEST_P(RaggedBits, RaggedIsPagedPrefill) {
   Arrangement how = Arrangement::of(x);
   how.ragged = !how.ragged;
   expect_plain(how);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Bits, testing::Range<size_t>(0, cases().size()));
-INSTANTIATE_TEST_SUITE_P(Cases, PagedBits, testing::ValuesIn(paged_cases()));
+INSTANTIATE_TEST_SUITE_P(Cases, PagedBits, testing::ValuesIn(cases_where(has_pages)));
+INSTANTIATE_TEST_SUITE_P(Cases, RaggedBits, testing::ValuesIn(cases_where(can_be_ragged)));
 
 }  // namespace
 }  // namespace shadowgraph

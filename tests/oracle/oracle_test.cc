@@ -13,8 +13,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-// The oracle's own rounding, derived: no case here takes more than 64 roundings to a value near 1.
-constexpr double kDoubleError = 64 * 0x1p-53;
+// Errors are counted in units: an operation is off by one of its result at most, a function of the
+// libraries (exp, log, tanh) by four, which is 2 ulp.
+constexpr double kUnit = 0x1p-53;
 
 using Keys = std::vector<int32_t>;
 
@@ -59,8 +60,16 @@ TEST(Oracle, WeightsAreTheSoftmax) {
   c.k = {0, 1};
   c.v = {0, 1};
   c.params().sm_scale = 2;
-  EXPECT_NEAR(c.rows()[0].out[0], std::exp(2) / (1 + std::exp(2)), kDoubleError);
-  EXPECT_NEAR(c.rows()[0].lse, std::log(1 + std::exp(2)), kDoubleError);
+  const OracleRow row = c.rows()[0];
+  // 2 + log(1 + e^-2): the sum of 1.14 is off by 0.6 and 1.2, its logarithm of 0.13 by that over
+  // 1.14 and 0.6, the whole by 2.2 more. Expected: the sum of 8.4 by 29.6 and 8.4, its logarithm by
+  // that over 8.4 and 8.6.
+  const double lse = 1.8 / 1.13 + 0.6 + 2.2;
+  EXPECT_LE(std::abs(row.lse - std::log(1 + std::exp(2))), (lse + 38 / 8.38 + 8.6) * kUnit);
+  // The weight is 0.89: e^(2 - lse), times 1. Expected: e^2 counts 4 / (1 + e^2), then two
+  // operations.
+  EXPECT_LE(std::abs(row.out[0] - std::exp(2) / (1 + std::exp(2))),
+            0.89 * (lse + 4 + 0.5 + 2) * kUnit);
 }
 
 TEST(Oracle, SoftCapBendsTheScaledLogit) {
@@ -70,8 +79,9 @@ TEST(Oracle, SoftCapBendsTheScaledLogit) {
   c.params().sm_scale = 2;
   c.params().logits_soft_cap = 5;
   const OracleRow row = c.rows()[0];
-  EXPECT_NEAR(row.logits[0], -5, kDoubleError);
-  EXPECT_NEAR(row.logits[1], 5 * std::tanh(6.0 / 5), kDoubleError);
+  EXPECT_EQ(row.logits[0], -5);  // tanh(-40) is -1
+  // Below 5, of the same quotient: a tanh and a product on either side.
+  EXPECT_LE(std::abs(row.logits[1] - 5 * std::tanh(6.0 / 5)), 5 * (2 * (4 + 1)) * kUnit);
   EXPECT_EQ(row.magnitudes[0], 200);
 }
 
@@ -161,11 +171,14 @@ TEST(Oracle, MaskedKeysAreNeverRead) {
   c.v = {kNaN, kNaN, 3, 5};
   c.set_mask(CustomMask::Kind::kBool, {0, 0, 1, 0, 0, 0, 1, 1});
   EXPECT_EQ(c.rows()[0].out[0], 3);
-  EXPECT_NEAR(c.rows()[1].out[0], 4, 4 * kDoubleError);
+  // Two weights e^(1 - lse) of 1/2, lse = 1 + log(2) = 1.7: the logarithm of 0.7 is off by 2.8, the
+  // sum by 1.7, the exponential by 4. Then a product and a sum.
+  const double error = 4 * (2.8 + 1.7 + 4 + 2) * kUnit;
+  EXPECT_LE(std::abs(c.rows()[1].out[0] - 4), error);
   // Seen by one row, hidden from the other: the other's result must not notice.
   c.set_mask(CustomMask::Kind::kBool, {0, 1, 1, 0, 0, 0, 1, 1});
   EXPECT_TRUE(std::isnan(c.rows()[0].out[0]));
-  EXPECT_NEAR(c.rows()[1].out[0], 4, 4 * kDoubleError);
+  EXPECT_LE(std::abs(c.rows()[1].out[0] - 4), error);
 }
 
 TEST(Oracle, ScalesOfFp8KvApplyToKeysAndValues) {
@@ -214,8 +227,12 @@ TEST(Oracle, MergeOfEqualStatesIsTheMeanAndEmptyStatesDoNotCount) {
   std::vector<OracleRow> rows;
   for_each_row(call, [&](const OracleRow& row) { rows.push_back(row); });
   ASSERT_EQ(rows.size(), 2u);
-  EXPECT_NEAR(rows[0].out[0], 3, 3 * kDoubleError);
-  EXPECT_NEAR(rows[0].lse, 4 * std::log(2), kDoubleError);
+  // Both logits are x = 3 log(2) = 2.1, off by 5 of it; lse = x + log(2) = 2.8 is off from it by
+  // 2.8 of the logarithm and 2.8 of the sum. The weights of 1/2 have 4 of the exponential, their
+  // products with 2 and 4 are exact, and the sum is one operation.
+  const double lse = 2.8 + 2.8;
+  EXPECT_LE(std::abs(rows[0].out[0] - 3), 3 * (lse + 4 + 1) * kUnit);
+  EXPECT_LE(std::abs(rows[0].lse - 4 * std::log(2)), (5 * 2.1 + lse + 4 * 2.8) * kUnit);
   EXPECT_TRUE(rows[1].empty());
   EXPECT_EQ(rows[1].lse, -kInfinity);
 }

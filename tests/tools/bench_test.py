@@ -68,8 +68,6 @@ class Bench(unittest.TestCase):
 
     def test_what_this_machine_cannot_run_is_void_and_says_why(self):
         # On one processor there is no second core.
-        if not hasattr(os, "sched_setaffinity"):
-            self.skipTest("processes cannot be pinned here")
         one = {min(os.sched_getaffinity(0))}
         code, out, _ = run("--rows", "scaling_prefill_2t", "--format", "json", cpus=one)
         report = json.loads(out)
