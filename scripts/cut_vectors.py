@@ -6,6 +6,8 @@ budget lasts. Cases are renumbered; where each comes from is kept in its metadat
 was taken, and what was not covered. The same inputs and budget give the same file.
 
     scripts/cut_vectors.py --budget 4000000 --out tests/data/kernels/attention.safetensors attention_*.safetensors
+
+With --cases these are taken and no others, whatever their traits: FILE#CASE, FILE without its ending.
 """
 import argparse
 import json
@@ -79,6 +81,11 @@ def choose(cases, budget):
     return sorted(chosen, key=lambda case: case["metadata"]["origin"]), missing
 
 
+def pick(cases, names):
+    by_name = {case["metadata"]["origin"].replace(".safetensors", ""): case for case in cases}
+    return [by_name[name] for name in sorted(names)], set()
+
+
 def write(path, cases):
     tensors = []
     header = {"__metadata__": {}}
@@ -102,12 +109,14 @@ def write(path, cases):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--budget", type=int, required=True, help="bytes of tensors")
+    wanted = parser.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("--budget", type=int, help="bytes of tensors")
+    wanted.add_argument("--cases", nargs="+", metavar="FILE#CASE")
     parser.add_argument("--out", required=True)
     parser.add_argument("inputs", nargs="+")
     args = parser.parse_args()
     cases = [case for path in sorted(args.inputs) for case in read_cases(path)]
-    chosen, missing = choose(cases, args.budget)
+    chosen, missing = pick(cases, args.cases) if args.cases else choose(cases, args.budget)
     write(args.out, chosen)
     print("| case | kind | origin | bytes |\n|---|---|---|---|")
     for number, case in enumerate(chosen):

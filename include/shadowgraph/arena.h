@@ -35,6 +35,7 @@ struct Elements {
 /// A bound buffer; the name has its scope before it: "draft/kv_indices".
 struct Buffer : BufferSpec {
   std::byte* data = nullptr;  // on the device
+  uint32_t place = 0;         // the arena's own number of it
 
   int64_t numel() const;
   size_t bytes() const { return static_cast<size_t>(numel()) * size_of(dtype); }
@@ -47,6 +48,8 @@ struct Buffer : BufferSpec {
 /// A handle: copies and scopes share the memory, which lives as long as any of them.
 class Arena {
  public:
+  /// Bound to nothing.
+  Arena() = default;
   Arena(DeviceApi& api, size_t capacity);
 
   /// The same memory; names that it binds and finds begin with "name/".
@@ -68,6 +71,18 @@ class Arena {
     assert(sizeof(T) == size_of(buffer.dtype));
     return write(buffer, first, values.data(), static_cast<int64_t>(values.size()));
   }
+  /// The staging of these elements, to be written in place before the next upload. Allocates
+  /// nothing in a buffer of lifetime constant or per_step.
+  template <class T>
+  Status stage(const Buffer& buffer, Elements range, std::span<T>* values) {
+    assert(sizeof(T) == size_of(buffer.dtype));
+    std::byte* p = nullptr;
+    Status status = stage_bytes(buffer, range, &p);
+    *values = {reinterpret_cast<T*>(p), status.ok() ? static_cast<size_t>(range.count) : 0};
+    return status;
+  }
+  /// What was written into the buffer since the last upload is not copied: a fill begins.
+  void discard(const Buffer& buffer);
   /// Enqueues the copies of all that was written since the last upload, in every scope.
   Status upload(StreamHandle stream);
 
@@ -80,6 +95,7 @@ class Arena {
  private:
   struct State;
   Arena(std::shared_ptr<State> state, std::string prefix);
+  Status stage_bytes(const Buffer& buffer, Elements range, std::byte** p);
 
   std::shared_ptr<State> state_;
   std::string prefix_;

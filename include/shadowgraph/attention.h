@@ -50,6 +50,9 @@ struct PagedAttention {
   TensorView out;  // [total_q, num_qo_heads, head_dim_vo], f32 | f16 | bf16, last dim contiguous
   NaturalLse lse;  // [total_q, num_qo_heads], optional
   CallOptions options;
+  // Queries of a request from this one on are not computed, and their out and lse stay what they
+  // were: a GPU's grid is no larger (FlashAttention's max_seqlen_q). 0: all are
+  int32_t max_seqlen_q = 0;
 };
 
 /// Queries against K and V packed one request after the other (flash_attn_varlen_func; FlashInfer
@@ -65,6 +68,7 @@ struct RaggedAttention {
   TensorView out;
   NaturalLse lse;
   CallOptions options;
+  int32_t max_seqlen_q = 0;  // as above
 };
 
 /// num_states partial results per row, over disjoint key sets, become one (FlashInfer
@@ -97,11 +101,19 @@ struct MergeState {
 /// so that every element of the token and head is, and all codes are 0.
 struct StoreKv {
   ConstTensorView k;  // [num_tokens, num_kv_heads, head_dim_qk]
-  ConstTensorView v;  // [num_tokens, num_kv_heads, head_dim_vo]
-  // [num_tokens] slot, each at most once; a negative slot drops the token
+  // [num_tokens, num_kv_heads, head_dim_vo]; where the cache is of latents the beginning of k, or
+  // undefined: it is stored with k, and scaled as k is
+  ConstTensorView v;
+  // [num_tokens] slot, each at most once; a slot below first_slot drops the token
   std::span<const int64_t> out_cache_loc;
   KvCache cache;
   CallOptions options;
+  // page_size, where page 0 is for padding: then any number of tokens may name a slot of it
+  int64_t first_slot = 0;
+
+  bool drops(int64_t slot) const { return slot < 0 || slot < first_slot; }
+  /// Is V the beginning of K, in the cache (KvCache::mla_latent) as in what is given?
+  bool is_latent() const;
 };
 
 /// Pages from one pool into another, whatever the layouts of the two: a caller's NHD or HND cache

@@ -70,6 +70,7 @@ struct KvPlane {
   float* scales = nullptr;
   int64_t scale_page_stride = 0, scale_token_stride = 0, scale_head_stride = 0;
 
+  bool operator==(const KvPlane&) const = default;
   int64_t scale_offset(int64_t page, int64_t token, int64_t head) const {
     return page * scale_page_stride + token * scale_token_stride + head * scale_head_stride;
   }
@@ -95,6 +96,8 @@ struct KvCache {
   bool well_formed = false;
 
   int64_t num_slots() const { return num_pages * page_size; }
+  /// V lies in K, as its beginning (mla_latent).
+  bool is_latent() const;
 
   /// k [num_pages, page_size, num_kv_heads, head_dim_qk], v [..., head_dim_vo]: FlashAttention,
   /// vLLM, FlashInfer NHD.
@@ -121,6 +124,11 @@ struct KvCache {
   /// the plane is not i8. The two may be halves of one tensor. A latent's K and V may share theirs.
   KvCache with_scales(const TensorView& k_scales, const TensorView& v_scales) const;
 };
+
+/// The same memory as pages of one token, for a table of slots beside one of pages. Only where the
+/// pages follow each other in memory, token by token (NHD, latents, HND of one head); else it is
+/// not well formed.
+KvCache slot_view(const KvCache& cache);
 
 /// Which pages belong to which request, and how many keys each has. Views only.
 /// Entries past a request's last page are never looked at.

@@ -4,7 +4,8 @@
 //   params.h       AttentionParams: heads, scale, causal, window, soft cap, sinks, custom mask
 //   kv_cache.h     KvCache (NHD, HND, stacked, MLA latent, panels) and PageTable (dense or CSR)
 //   huge_memory.h  HugeMemory: 2 MiB pages for a cache
-//   batch.h        ForwardBatch: what a scheduler knows about one step
+//   batch.h        ForwardBatch: what a scheduler knows about one step; forward_mode.h its modes
+//   backend.h      Backend: bind, fill, forward; Limits, Meta
 //   lse.h          LSE with its base in the type
 //   status.h       Status and Finding: every fault of an input at once
 //   tensor_view.h  TensorView, dtype.h DType
@@ -19,7 +20,9 @@
 
 #include "shadowgraph/arena.h"
 #include "shadowgraph/attention.h"
+#include "shadowgraph/backend.h"
 #include "shadowgraph/batch.h"
+#include "shadowgraph/forward_mode.h"
 #include "shadowgraph/graph.h"
 #include "shadowgraph/huge_memory.h"
 #include "shadowgraph/kv_cache.h"

@@ -1,65 +1,161 @@
 #include "shadowgraph/batch.h"
 
+#include <numeric>
+
 #include "core/laws.h"
 
 namespace shadowgraph {
 namespace {
 
-int64_t new_tokens(const ForwardBatch& b, int64_t i) {
-  return b.extend_lens.empty() ? 1 : b.extend_lens[static_cast<size_t>(i)];
+bool needs_extend_lens(ForwardMode m) { return !is_decode_or_idle(m) && !is_target_verify(m); }
+
+/// Adds findings, one field at a time.
+class BatchCheck {
+ public:
+  explicit BatchCheck(const ForwardBatch& batch) : b_(batch) {}
+
+  Status run() {
+    if (!check_sizes()) return std::move(status_);
+    for (int64_t i = 0; i < b_.size(); ++i) check_request(i);
+    if (total_ > INT32_MAX) fail("len.overflow", at("extend_lens"), "sum <= 2147483647", total_);
+    check_tokens();
+    return std::move(status_);
+  }
+
+ private:
+  bool draft() const { return b_.mode == ForwardMode::kDraftDecode; }
+
+  void fail(LawId law, Where where, std::string expected, int64_t got) {
+    status_.add(make_finding(law, std::move(where), std::move(expected), std::to_string(got)));
+  }
+
+  void same_length(const char* field, size_t size, bool optional) {
+    if (size == b_.seq_lens.size() || (optional && size == 0)) return;
+    fail("len.batch", at(field), std::to_string(b_.size()), static_cast<int64_t>(size));
+  }
+
+  /// Of arrays with one entry a request. False: the requests cannot be looked at.
+  bool check_sizes() {
+    same_length("req_pool_indices", b_.req_pool_indices.size(), true);
+    same_length("encoder_lens", b_.encoder_lens.size(), true);
+    same_length("extend_lens", b_.extend_lens.size(), !needs_extend_lens(b_.mode));
+    const SpecInfo& s = b_.spec;
+    if (draft() && (s.topk < 1 || s.step < 0 || s.step >= s.num_steps))
+      fail("len.spec", at("spec.step"), "0 <= step < num_steps, topk >= 1", s.step);
+    if (is_target_verify(b_.mode) && s.num_draft_tokens < 1)
+      fail("len.spec", at("spec.num_draft_tokens"), ">= 1", s.num_draft_tokens);
+    return status_.ok() || (b_.extend_lens.empty() ? !needs_extend_lens(b_.mode)
+                                                   : b_.extend_lens.size() == b_.seq_lens.size());
+  }
+
+  void check_request(int64_t i) {
+    const int64_t len = b_.seq_lens[static_cast<size_t>(i)], q_len = b_.q_len(i);
+    if (len < 0) fail("len.negative", at("seq_lens", i), ">= 0", len);
+    if (q_len < 0) {
+      fail("len.negative", at("extend_lens", i), ">= 0", q_len);
+      return;
+    }
+    total_ += q_len;
+    const bool full = b_.seq_lens_kind == SeqLensKind::kFull;
+    const int64_t kv_len = full ? len : len + (draft() ? b_.spec.step : 0) + q_len;
+    if (full && len >= 0 && len < q_len)
+      fail("len.extent", at("seq_lens", i), ">= " + std::to_string(q_len) + " new tokens", len);
+    if (kv_len > INT32_MAX)
+      fail("len.overflow", at("seq_lens", i), "prefix + new <= 2147483647", kv_len);
+    check_row(i, kv_len);
+  }
+
+  /// The pool row exists and names every key.
+  void check_row(int64_t i, int64_t kv_len) {
+    int64_t encoder_len = 0;
+    if (b_.encoder_lens.size() == b_.seq_lens.size()) {
+      encoder_len = b_.encoder_lens[static_cast<size_t>(i)];
+      if (encoder_len < 0) fail("len.negative", at("encoder_lens", i), ">= 0", encoder_len);
+    }
+    if (b_.req_pool_indices.size() != b_.seq_lens.size() || b_.req_to_token.width == 0) return;
+    const int64_t row = b_.req_pool_indices[static_cast<size_t>(i)];
+    if (row < 0 || row >= b_.req_to_token.rows()) {
+      fail("table.pool_row", at("req_pool_indices", i),
+           "0 <= row < " + std::to_string(b_.req_to_token.rows()), row);
+    }
+    // A tree of drafts has its slots in out_cache_loc.
+    const bool tree = draft() && b_.spec.topk > 1;
+    const int64_t keys = encoder_len + (tree ? b_.seq_lens[static_cast<size_t>(i)] : kv_len);
+    if (keys > b_.req_to_token.width) {
+      fail("table.row_width", at("req_to_token", row),
+           ">= " + std::to_string(keys) + " columns for request " + std::to_string(i),
+           b_.req_to_token.width);
+    }
+  }
+
+  void check_tokens() {
+    const auto total = [&](const char* field, size_t size, int64_t want) {
+      if (size == 0 || static_cast<int64_t>(size) == want) return;
+      fail("len.total", at(field), std::to_string(want) + " tokens", static_cast<int64_t>(size));
+    };
+    const SpecInfo& s = b_.spec;
+    total("out_cache_loc", b_.out_cache_loc.size(),
+          draft() ? b_.size() * s.topk * s.num_steps : total_);
+    total("positions", b_.positions.size(), draft() ? b_.size() * s.topk : total_);
+    total("encoder_out_cache_loc", b_.encoder_out_cache_loc.size(),
+          std::accumulate(b_.encoder_lens.begin(), b_.encoder_lens.end(), int64_t{0}));
+    if (s.custom_mask.empty() || !status_.ok()) return;
+    int64_t pairs = 0;
+    for (int64_t i = 0; i < b_.size(); ++i)
+      pairs += int64_t{b_.extent(i).q_len} * b_.extent(i).kv_len;
+    if (static_cast<int64_t>(s.custom_mask.size()) != pairs)
+      fail("mask.size", at("custom_mask"), std::to_string(pairs) + " pairs",
+           static_cast<int64_t>(s.custom_mask.size()));
+  }
+
+  const ForwardBatch& b_;
+  Status status_;
+  int64_t total_ = 0;
+};
+
+template <class T>
+std::span<const T> part(std::span<const T> s, int64_t first, int64_t count) {
+  return s.empty() ? s : s.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
 }
 
 }  // namespace
 
+int32_t ForwardBatch::q_len(int64_t i) const {
+  if (!extend_lens.empty()) return extend_lens[static_cast<size_t>(i)];
+  return is_target_verify(mode) ? spec.num_draft_tokens : 1;
+}
+
 RequestExtent ForwardBatch::extent(int64_t i) const {
   const auto len = seq_lens[static_cast<size_t>(i)];
-  const auto q_len = static_cast<int32_t>(new_tokens(*this, i));
-  if (seq_lens_kind == SeqLensKind::kPrefix) return {len, q_len, len + q_len};
-  return {len - q_len, q_len, len};
+  const int32_t new_tokens = q_len(i);
+  if (seq_lens_kind == SeqLensKind::kFull) return {len - new_tokens, new_tokens, len};
+  const int32_t prefix = len + (mode == ForwardMode::kDraftDecode ? spec.step : 0);
+  return {prefix, new_tokens, prefix + new_tokens};
 }
 
-Status validate(const ForwardBatch& b) {
-  Status status;
-  const auto batch = std::to_string(b.size());
-  const auto same_length = [&](const char* field, size_t size, bool optional) {
-    if (size == b.seq_lens.size() || (optional && size == 0)) return;
-    status.add(make_finding("len.batch", at(field), batch, std::to_string(size)));
-  };
-  same_length("req_pool_indices", b.req_pool_indices.size(), true);
-  same_length("extend_lens", b.extend_lens.size(), b.mode == ForwardMode::kDecode);
-  if (b.extend_lens.size() != b.seq_lens.size() && !b.extend_lens.empty()) return status;
-  if (b.extend_lens.empty() && b.mode != ForwardMode::kDecode) return status;
-
-  int64_t total = 0;
-  for (int64_t i = 0; i < b.size(); ++i) {
-    const int64_t len = b.seq_lens[static_cast<size_t>(i)];
-    const int64_t q_len = new_tokens(b, i);
-    if (len < 0)
-      status.add(make_finding("len.negative", at("seq_lens", i), ">= 0", std::to_string(len)));
-    if (q_len < 0) {
-      status.add(make_finding("len.negative", at("extend_lens", i), ">= 0", std::to_string(q_len)));
-      continue;
-    }
-    total += q_len;
-    const bool full = b.seq_lens_kind == SeqLensKind::kFull;
-    if (full && len >= 0 && len < q_len) {
-      status.add(make_finding("len.extent", at("seq_lens", i),
-                              ">= " + std::to_string(q_len) + " new tokens", std::to_string(len)));
-    }
-    if (!full && len + q_len > INT32_MAX) {
-      status.add(make_finding("len.overflow", at("seq_lens", i), "prefix + new <= 2147483647",
-                              std::to_string(len + q_len)));
-    }
+ForwardBatch ForwardBatch::slice(int64_t first, int64_t count) const {
+  const bool draft = mode == ForwardMode::kDraftDecode;
+  int64_t tokens[2] = {}, pairs[2] = {};  // before, and in, the slice
+  for (int64_t i = 0; i < first + count; ++i) {
+    tokens[i >= first] += draft ? spec.topk : q_len(i);
+    pairs[i >= first] += int64_t{extent(i).q_len} * extent(i).kv_len;
   }
-  if (total > INT32_MAX) {
-    status.add(make_finding("len.overflow", at("extend_lens"), "sum <= 2147483647",
-                            std::to_string(total)));
-  }
-  if (!b.out_cache_loc.empty() && static_cast<int64_t>(b.out_cache_loc.size()) != total) {
-    status.add(make_finding("len.total", at("out_cache_loc"), std::to_string(total) + " new tokens",
-                            std::to_string(b.out_cache_loc.size())));
-  }
-  return status;
+  const int64_t slots = draft ? spec.num_steps : 1;
+  ForwardBatch b = *this;
+  b.req_pool_indices = part(req_pool_indices, first, count);
+  b.seq_lens = part(seq_lens, first, count);
+  b.extend_lens = part(extend_lens, first, count);
+  b.out_cache_loc = part(out_cache_loc, tokens[0] * slots, tokens[1] * slots);
+  b.positions = part(positions, tokens[0], tokens[1]);
+  int64_t encoder[2] = {};
+  for (int64_t i = 0; i < first + count && !encoder_lens.empty(); ++i)
+    encoder[i >= first] += encoder_lens[static_cast<size_t>(i)];
+  b.encoder_lens = part(encoder_lens, first, count);
+  b.encoder_out_cache_loc = part(encoder_out_cache_loc, encoder[0], encoder[1]);
+  b.spec.custom_mask = part(spec.custom_mask, pairs[0], pairs[1]);
+  return b;
 }
+
+Status validate(const ForwardBatch& batch) { return BatchCheck(batch).run(); }
 
 }  // namespace shadowgraph

@@ -74,7 +74,7 @@ std::optional<KeyCounts> check_table(TensorCheck& c, const PageTable& t, int32_t
 /// Page ids that a visible key needs lie in the pool.
 void check_page_ids(TensorCheck& c, const PagedAttention& call, const MaskShape& mask,
                     int64_t request) {
-  const KvRange keys = kv_range(mask, 0, mask.q_len);
+  const KvRange keys = kv_range(mask, 0, launched_rows(mask.q_len, call.max_seqlen_q));
   if (keys.size() == 0) return;  // also a request whose length made no sense
   const RequestPages pages = request_pages(call.pages, call.cache.page_size, request);
   for (int64_t p = keys.begin / call.cache.page_size; p <= (keys.end - 1) / call.cache.page_size;

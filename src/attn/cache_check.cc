@@ -49,7 +49,8 @@ bool check_head_dim(TensorCheck& c, const std::string& field, int32_t dim) {
   return false;
 }
 
-bool check_cache(TensorCheck& c, const std::string& name, const KvCache& cache, bool written) {
+bool check_cache(TensorCheck& c, const std::string& name, const KvCache& cache, bool written,
+                 bool latent) {
   if (!cache.well_formed || cache.page_size < 1 || cache.num_kv_heads < 1) {
     c.fail("input.shape", at(name + "cache"),
            "K and V of rank 4 (stacked: one of rank 5) with equal pages, page_size and heads, "
@@ -63,7 +64,7 @@ bool check_cache(TensorCheck& c, const std::string& name, const KvCache& cache, 
   bool ok = check_order(c, name, cache);
   ok &= check_head_dim(c, name + "k_cache head_dim", cache.k.head_dim);
   ok &= check_head_dim(c, name + "v_cache head_dim", cache.v.head_dim);
-  if (!ok || !c.planes(name, cache, written)) return false;
+  if (!ok || !c.planes(name, cache, written, latent)) return false;
   int64_t slots = 0;
   if (!__builtin_mul_overflow(cache.num_pages, int64_t{cache.page_size}, &slots)) return true;
   c.fail("input.overflow", at(name + "cache.num_pages"), "slots within 2^63",

@@ -19,6 +19,8 @@ void check_scale(TensorCheck& c, const std::string& field, float scale);
 bool check_head_dim(TensorCheck& c, const std::string& field, int32_t dim);
 
 /// name stands before its fields: "" or "source ". False if nothing can be held against the cache.
-bool check_cache(TensorCheck& c, const std::string& name, const KvCache& cache, bool written);
+/// latent: what is written to K is V's too.
+bool check_cache(TensorCheck& c, const std::string& name, const KvCache& cache, bool written,
+                 bool latent = false);
 
 }  // namespace shadowgraph

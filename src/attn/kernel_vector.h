@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -27,12 +28,19 @@ struct Recorded {
                             // ("sglang#26513 ...")
 };
 
+/// Keys that the recorded kernel stored before it attended.
+struct AppendedKeys {
+  StoreKv store;                     // into the cache as it was before: only copies are written
+  ConstTensorView k_after, v_after;  // NHD: the whole cache as the kernel left it
+};
+
 struct KernelVector {
   std::string id;             // "case007"
   std::string kind;           // as in the file: "decode", "swa_merge", ...
   DType dtype = DType::kF32;  // of q
   // Inputs only: out and lse of a call are not set. calls[0] is what the case is about
   std::vector<AnyCall> calls;
+  std::optional<AppendedKeys> appended;  // paged calls read the cache that our store makes
   std::vector<Recorded> recorded;
   ConstTensorView
       out_ref;  // of calls[0]: f32 [rows, heads, dv] (rounded from float64); may be undefined

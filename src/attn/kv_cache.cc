@@ -60,6 +60,13 @@ bool set_scales(const TensorView& t, const KvCache& cache, KvPlane* plane) {
          t.shape[1] == cache.page_size && t.shape[2] == cache.num_kv_heads;
 }
 
+/// Is the first token of a page as far from the last one of the page before as tokens are?
+bool follow_each_other(const KvCache& cache, int64_t page_stride, int64_t token_stride) {
+  int64_t tokens = 0;
+  return cache.num_pages <= 1 ||
+         (!__builtin_mul_overflow(cache.page_size, token_stride, &tokens) && tokens == page_stride);
+}
+
 }  // namespace
 
 KvCache KvCache::nhd(const TensorView& k, const TensorView& v) { return from_planes(k, v, 1, 2); }
@@ -93,10 +100,32 @@ KvCache KvCache::panels(const TensorView& k, const TensorView& v, int32_t head_d
   return c;
 }
 
+bool KvCache::is_latent() const {
+  KvPlane beginning = k;
+  beginning.head_dim = v.head_dim;
+  return k.data != nullptr && k.order == KvOrder::kStrided && v == beginning &&
+         v.head_dim <= k.head_dim;
+}
+
 KvCache KvCache::with_scales(const TensorView& k_scales, const TensorView& v_scales) const {
   KvCache c = *this;
   const bool k_ok = set_scales(k_scales, *this, &c.k), v_ok = set_scales(v_scales, *this, &c.v);
   c.well_formed = well_formed && k_ok && v_ok;
+  return c;
+}
+
+KvCache slot_view(const KvCache& cache) {
+  KvCache c = cache;
+  c.page_size = 1;
+  c.well_formed =
+      cache.well_formed && !__builtin_mul_overflow(cache.num_pages, cache.page_size, &c.num_pages);
+  for (KvPlane* p : {&c.k, &c.v}) {
+    c.well_formed = c.well_formed && p->order == KvOrder::kStrided &&
+                    (follow_each_other(cache, p->page_stride, p->token_stride) &&
+                     follow_each_other(cache, p->scale_page_stride, p->scale_token_stride));
+    p->page_stride = p->token_stride;
+    p->scale_page_stride = p->scale_token_stride;
+  }
   return c;
 }
 

@@ -22,6 +22,12 @@ struct MaskShape {
   }
 };
 
+/// Queries of a request that are computed: the first max_seqlen_q, all where that is 0. Which keys
+/// they see does not depend on it.
+constexpr int32_t launched_rows(int32_t q_len, int32_t max_seqlen_q) {
+  return max_seqlen_q > 0 ? std::min(q_len, max_seqlen_q) : q_len;
+}
+
 /// Does query q see key k? Without the custom mask.
 constexpr bool attends(const MaskShape& m, int64_t q, int64_t k) {
   const int64_t position = int64_t{m.kv_len} - m.q_len + q;

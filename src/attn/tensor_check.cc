@@ -171,14 +171,14 @@ bool TensorCheck::halves(const std::string& k_field, const ConstTensorView& k,
   return true;
 }
 
-bool TensorCheck::planes(const std::string& name, const KvCache& cache, bool written) {
+bool TensorCheck::planes(const std::string& name, const KvCache& cache, bool written, bool latent) {
   const std::string k = name + "k_cache", v = name + "v_cache";
   const bool k_ok = plane(k, cache.k), v_ok = plane(v, cache.v);
   bool ok = k_ok && v_ok;
   ok &= halves(k, k_ok ? view_of(cache.k, cache) : ConstTensorView(), v,
-               v_ok ? view_of(cache.v, cache) : ConstTensorView(), written);
-  ok &= halves(k + ".scales", scales_of(cache.k, cache), v + ".scales", scales_of(cache.v, cache),
-               written);
+               v_ok && !latent ? view_of(cache.v, cache) : ConstTensorView(), written);
+  ok &= halves(k + ".scales", scales_of(cache.k, cache), v + ".scales",
+               latent ? ConstTensorView() : scales_of(cache.v, cache), written);
   return ok;
 }
 

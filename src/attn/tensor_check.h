@@ -32,8 +32,9 @@ class TensorCheck {
   bool output(const char* field, const TensorView& t, std::initializer_list<int64_t> shape,
               std::initializer_list<DType> dtypes, bool last_contiguous = true);
   /// K and V of a cache, and the scales of i8, read or written; K and V may interleave in one
-  /// tensor, and so may their scales. name stands before "k_cache" and "v_cache".
-  bool planes(const std::string& name, const KvCache& cache, bool written);
+  /// tensor, and so may their scales. name stands before "k_cache" and "v_cache". latent: V lies in
+  /// K's memory.
+  bool planes(const std::string& name, const KvCache& cache, bool written, bool latent = false);
   /// A 1-D array that is read: memory given where it has elements, and known to the alias check.
   template <class T>
   bool span(const char* field, std::span<const T> s) {

@@ -80,6 +80,11 @@ void check_equal(TensorCheck& c, const char* field, int64_t expected, int64_t go
     c.fail("input.shape", at(field), std::to_string(expected), std::to_string(got));
 }
 
+void check_max_seqlen(TensorCheck& c, int32_t max_seqlen_q) {
+  if (max_seqlen_q < 0)
+    c.fail("len.negative", at("max_seqlen_q"), ">= 0", std::to_string(max_seqlen_q));
+}
+
 /// The arrays of the parameters and of the batch.
 bool check_spans(TensorCheck& c, const AttentionParams& p) {
   bool ok = c.span("sinks", p.sinks);
@@ -130,6 +135,7 @@ Status validate(const PagedAttention& call, std::span<int32_t> plan) {
   if (!spans_ok) return status;
   const AttentionParams& p = call.params;
   const bool params_ok = check_params(c, p);
+  check_max_seqlen(c, call.max_seqlen_q);
   const bool cache_ok = check_cache(c, "", call.cache, false);
   bool rows_ok = false;
   if (params_ok) rows_ok = check_rows(c, p, call.q, call.out, call.lse.tensor);
@@ -151,6 +157,7 @@ Status validate(const RaggedAttention& call) {
   const AttentionParams& p = call.params;
   check_scale(c, "k_scale", call.k_scale);
   check_scale(c, "v_scale", call.v_scale);
+  check_max_seqlen(c, call.max_seqlen_q);
   bool k_ok = false, rows_ok = false;
   if (check_params(c, p)) {
     check_product(c, p, call.k_scale);

@@ -81,15 +81,23 @@ void check_copied_pages(TensorCheck& c, const CopyKv& call) {
 
 }  // namespace
 
+bool StoreKv::is_latent() const {
+  const bool beginning = v.data == k.data && v.dtype == k.dtype && v.stride[0] == k.stride[0] &&
+                         v.stride[1] == k.stride[1];
+  return cache.is_latent() && (!v.defined() || beginning);
+}
+
 Status validate(const StoreKv& call) {
   Status status;
   TensorCheck c(&status);
-  if (!c.span("out_cache_loc", call.out_cache_loc) || !check_cache(c, "", call.cache, true))
+  const bool latent = call.is_latent();
+  if (!c.span("out_cache_loc", call.out_cache_loc) || !check_cache(c, "", call.cache, true, latent))
     return status;
   const auto wide = {DType::kF32, DType::kF16, DType::kBF16};
   const auto tokens = static_cast<int64_t>(call.out_cache_loc.size());
   c.input("k", call.k, {tokens, call.cache.num_kv_heads, call.cache.k.head_dim}, wide);
-  c.input("v", call.v, {tokens, call.cache.num_kv_heads, call.cache.v.head_dim}, wide);
+  if (!latent || call.v.defined())
+    c.input("v", call.v, {tokens, call.cache.num_kv_heads, call.cache.v.head_dim}, wide);
   Numbered slots;
   for (size_t i = 0; i < call.out_cache_loc.size(); ++i) {
     const int64_t slot = call.out_cache_loc[i];
@@ -97,7 +105,7 @@ Status validate(const StoreKv& call) {
       c.fail("slot.range", at("out_cache_loc", i), "< " + std::to_string(call.cache.num_slots()),
              std::to_string(slot));
     }
-    if (slot >= 0) slots.emplace_back(slot, i);
+    if (!call.drops(slot)) slots.emplace_back(slot, i);
   }
   find_duplicates(std::move(slots), [&](int64_t slot, size_t later, size_t earlier) {
     c.fail("slot.duplicate", at("out_cache_loc", later),

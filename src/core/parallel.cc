@@ -7,6 +7,14 @@
 #endif
 
 namespace shadowgraph {
+namespace {
+
+thread_local int serial_scopes = 0;
+
+}  // namespace
+
+SerialScope::SerialScope() { ++serial_scopes; }
+SerialScope::~SerialScope() { --serial_scopes; }
 
 int team_size(int wanted, int64_t items) {
   const int threads = std::min(wanted > 0 ? wanted : default_threads(), kMostThreads);
@@ -15,7 +23,7 @@ int team_size(int wanted, int64_t items) {
 
 #ifdef _OPENMP
 
-int default_threads() { return omp_get_max_threads(); }
+int default_threads() { return serial_scopes > 0 ? 1 : omp_get_max_threads(); }
 bool has_openmp() { return true; }
 
 void parallel_for(int64_t count, int threads, const std::function<void(int64_t, int)>& body) {

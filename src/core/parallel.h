@@ -8,13 +8,23 @@
 
 namespace shadowgraph {
 
-/// OpenMP's default; 1 without it.
+/// OpenMP's default; 1 without it, and where a SerialScope lives.
 int default_threads();
 bool has_openmp();
 /// How many threads a call uses: what it asks for (0: the default), but no more than there are
 /// items or than kMostThreads, since a thread that cannot be started ends the process.
 int team_size(int wanted, int64_t items);
 inline constexpr int kMostThreads = 512;
+
+/// While one lives on a thread, the default there is 1: for calls too small for a team, or from
+/// threads that share out the work already.
+class SerialScope {
+ public:
+  SerialScope();
+  ~SerialScope();
+  SerialScope(const SerialScope&) = delete;
+  SerialScope& operator=(const SerialScope&) = delete;
+};
 
 /// body(item, thread) for 0 <= item < count, 0 <= thread < threads. body must not throw.
 void parallel_for(int64_t count, int threads,

@@ -110,9 +110,11 @@ struct Arena::State {
   }
   /// The bound buffer that this is the value of, or nullptr.
   Bound* find(const Buffer& buffer) {
-    const auto it = bound.find(buffer.name);
-    return it != bound.end() && it->second.buffer.data == buffer.data ? &it->second : nullptr;
+    Bound* b = buffer.place < places.size() ? places[buffer.place] : nullptr;
+    return b != nullptr && b->buffer.data == buffer.data && b->buffer.name == buffer.name ? b
+                                                                                          : nullptr;
   }
+  Bound* keep(Bound b);
   /// In range, of a buffer that is bound.
   Status check(const Buffer& buffer, Elements range);
   Status annotate(const Buffer& buffer, Elements range,
@@ -125,6 +127,7 @@ struct Arena::State {
   bool uploading = false;  // the event may be ahead of the host
   Status ready;            // why nothing can be bound
   std::map<std::string, Bound, std::less<>> bound;
+  std::vector<Bound*> places;  // by Buffer::place; null: free
 };
 
 Status Arena::State::plan(std::span<const BufferSpec> specs, const std::string& prefix,
@@ -162,8 +165,18 @@ Status Arena::State::stage(Bound* b) {
   if (b->staging != nullptr || b->buffer.bytes() == 0) return {};
   void* p = nullptr;
   const DeviceError error = api.malloc_host(b->buffer.bytes(), &p);
+  b->written.reserve(b->buffer.shape.empty() ? 1 : static_cast<size_t>(b->buffer.shape[0]) + 1);
   b->staging = static_cast<std::byte*>(p);
   return device_status("cudaMallocHost", error);
+}
+
+Bound* Arena::State::keep(Bound b) {
+  const auto free = std::ranges::find(places, nullptr);
+  b.buffer.place = static_cast<uint32_t>(free - places.begin());
+  if (free == places.end()) places.push_back(nullptr);
+  std::string name = b.buffer.name;
+  Bound* kept = &bound.emplace(std::move(name), std::move(b)).first->second;
+  return places[kept->buffer.place] = kept;
 }
 
 Status Arena::State::wait_for_upload() {
@@ -178,6 +191,7 @@ void Arena::State::end_all(std::string_view prefix) {
   for (auto it = bound.lower_bound(prefix); it != bound.end() && it->first.starts_with(prefix);) {
     api.undeclare_buffer(it->second.buffer.data);
     if (it->second.staging != nullptr) api.free_host(it->second.staging);
+    places[it->second.buffer.place] = nullptr;
     it = bound.erase(it);
   }
 }
@@ -227,9 +241,7 @@ Status Arena::bind(std::span<const BufferSpec> specs, std::vector<Buffer>* buffe
     const size_t granule = static_cast<size_t>(b.buffer.granule) * size_of(b.buffer.dtype);
     state_->api.declare_buffer(
         {b.buffer.data, b.buffer.bytes(), granule, b.buffer.lifetime, b.buffer.name});
-    buffers->push_back(b.buffer);
-    std::string name = b.buffer.name;
-    state_->bound.emplace(std::move(name), std::move(b));
+    buffers->push_back(state_->keep(std::move(b))->buffer);
   }
   return status;
 }
@@ -244,17 +256,27 @@ const Buffer* Arena::find(std::string_view name) const {
 size_t Arena::used() const { return state_->used(); }
 
 Status Arena::write(const Buffer& buffer, int64_t first, const void* values, int64_t count) {
-  Status status = state_->check(buffer, {first, count});
-  if (!status.ok() || count == 0) return status;
+  std::byte* p = nullptr;
+  Status status = stage_bytes(buffer, {first, count}, &p);
+  if (status.ok() && count > 0)
+    std::memcpy(p, values, static_cast<size_t>(count) * size_of(buffer.dtype));
+  return status;
+}
+
+Status Arena::stage_bytes(const Buffer& buffer, Elements range, std::byte** p) {
+  Status status = state_->check(buffer, range);
+  if (!status.ok() || range.count == 0) return status;
   Bound* b = state_->find(buffer);
   status.add(state_->stage(b));
   status.add(state_->wait_for_upload());
   if (!status.ok()) return status;
-  const size_t size = size_of(buffer.dtype);
-  std::memcpy(b->staging + static_cast<size_t>(first) * size, values,
-              static_cast<size_t>(count) * size);
-  add_range(&b->written, {first, count});
+  *p = b->staging + static_cast<size_t>(range.first) * size_of(buffer.dtype);
+  add_range(&b->written, range);
   return status;
+}
+
+void Arena::discard(const Buffer& buffer) {
+  if (Bound* b = state_->find(buffer)) b->written.clear();
 }
 
 Status Arena::upload(StreamHandle stream) {
@@ -262,7 +284,7 @@ Status Arena::upload(StreamHandle stream) {
   bool any = false;
   for (auto& [name, b] : state_->bound) {
     const size_t size = size_of(b.buffer.dtype);
-    for (const Elements& range : std::exchange(b.written, {})) {
+    for (const Elements& range : b.written) {
       const size_t offset = static_cast<size_t>(range.first) * size;
       MemcpyParams copy;
       copy.dst = b.buffer.data + offset;
@@ -272,6 +294,7 @@ Status Arena::upload(StreamHandle stream) {
       status.add(device_status("cudaMemcpyAsync", state_->api.memcpy_async(copy, stream)));
       any = true;
     }
+    b.written.clear();  // and keeps its memory: a fill allocates nothing
   }
   if (!any) return status;
   status.add(device_status("cudaEventRecord", state_->api.event_record(state_->uploaded, stream)));

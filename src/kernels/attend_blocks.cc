@@ -122,7 +122,7 @@ class Run {
     const Piece& piece = entry(item).piece;
     const RequestView& r = p_.requests[static_cast<size_t>(piece.request)];
     return {r, piece, static_cast<int32_t>(unit_of(item)),
-            std::min(shape_.block.tokens, r.q_len - piece.q_begin),
+            std::min(shape_.block.tokens, r.rows - piece.q_begin),
             block_keys(p_, shape_.block, piece.request, piece.q_begin).keys};
   }
 

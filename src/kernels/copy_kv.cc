@@ -9,25 +9,27 @@ namespace {
 
 constexpr size_t kMostTokenBytes = kLargestHeadDim * sizeof(float);
 
-/// One head of one page, token by token: into a row of its dims, and out of it.
-void copy_page(const KvPlane& from, int64_t from_page, const KvPlane& to, int64_t to_page,
-               int64_t head, int32_t tokens) {
+struct Place {
+  int64_t page, token;
+};
+
+/// One head of one token: into a row of its dims, and out of it.
+void copy_token(const KvPlane& from, const Place& source, const KvPlane& to, const Place& target,
+                int64_t head) {
   const DType t = from.dtype;
   const auto size = static_cast<int64_t>(size_of(t));
   alignas(64) std::byte row[kMostTokenBytes];
-  for (int32_t token = 0; token < tokens; ++token) {
-    if (from.scales != nullptr)
-      std::memcpy(to.scales + to.scale_offset(to_page, token, head),
-                  from.scales + from.scale_offset(from_page, token, head), sizeof(float));
-    for_each_run(from, from_page, token, head, [&](const KvRun& r) {
-      copy_spaced(t, row + r.first_dim * size, r.dim_step, from.data + r.first * size, r.stride,
-                  r.count);
-    });
-    for_each_run(to, to_page, token, head, [&](const KvRun& r) {
-      copy_spaced(t, to.data + r.first * size, r.stride, row + r.first_dim * size, r.dim_step,
-                  r.count);
-    });
-  }
+  if (from.scales != nullptr)
+    std::memcpy(to.scales + to.scale_offset(target.page, target.token, head),
+                from.scales + from.scale_offset(source.page, source.token, head), sizeof(float));
+  for_each_run(from, source.page, source.token, head, [&](const KvRun& r) {
+    copy_spaced(t, row + r.first_dim * size, r.dim_step, from.data + r.first * size, r.stride,
+                r.count);
+  });
+  for_each_run(to, target.page, target.token, head, [&](const KvRun& r) {
+    copy_spaced(t, to.data + r.first * size, r.stride, row + r.first_dim * size, r.dim_step,
+                r.count);
+  });
 }
 
 }  // namespace
@@ -41,10 +43,21 @@ void copy_kv_kernel(const CopyKv& call) {
     const int64_t from = call.whole_pool ? i : call.source_pages[entry];
     const int64_t to = call.whole_pool ? i : call.target_pages[entry];
     for (int64_t head = 0; head < heads; ++head) {
-      copy_page(call.source.k, from, call.target.k, to, head, call.source.page_size);
-      copy_page(call.source.v, from, call.target.v, to, head, call.source.page_size);
+      for (int32_t token = 0; token < call.source.page_size; ++token) {
+        copy_token(call.source.k, {from, token}, call.target.k, {to, token}, head);
+        copy_token(call.source.v, {from, token}, call.target.v, {to, token}, head);
+      }
     }
   });
+}
+
+void copy_slot(const KvCache& cache, int64_t source, int64_t target) {
+  const Place from = {source / cache.page_size, source % cache.page_size};
+  const Place to = {target / cache.page_size, target % cache.page_size};
+  for (int64_t head = 0; head < cache.num_kv_heads; ++head) {
+    copy_token(cache.k, from, cache.k, to, head);
+    copy_token(cache.v, from, cache.v, to, head);
+  }
 }
 
 }  // namespace shadowgraph

@@ -8,4 +8,7 @@ namespace shadowgraph {
 /// Requires a call that validate() accepts. Elements only: padding is neither read nor written.
 void copy_kv_kernel(const CopyKv& call);
 
+/// The token of one slot into another one of a sound cache: all heads, K and V and scales.
+void copy_slot(const KvCache& cache, int64_t source, int64_t target);
+
 }  // namespace shadowgraph

@@ -27,7 +27,7 @@ bool hidden(const CustomMask& mask, int64_t pair) {
 /// Does the custom mask show key t to some row whose range holds it?
 bool shown(const Problem& p, int64_t request, int64_t t) {
   if (p.params.custom_mask.kind == CustomMask::Kind::kNone) return true;
-  for (int32_t q = 0; q < p.requests[static_cast<size_t>(request)].q_len; ++q) {
+  for (int32_t q = 0; q < p.requests[static_cast<size_t>(request)].rows; ++q) {
     const RowMask row = row_mask(p, request, q);
     if (t >= row.begin && t < row.end && !hidden(p.params.custom_mask, row.first_pair + t))
       return true;
@@ -36,11 +36,11 @@ bool shown(const Problem& p, int64_t request, int64_t t) {
 }
 
 void add_rows(const Problem& p, const RequestView& r, int32_t request, Footprint* spans) {
-  if (r.q_len == 0) return;
+  if (r.rows == 0) return;
   const auto add = [&](const auto& view, int64_t dim, Access access) {
     const AccessSpan unit{
         view.data, view.offset(r.q_begin, 0), dim, element_bytes(view.dtype), access, request};
-    add_block(spans, unit, {r.q_len, view.stride[0]}, {p.params.num_qo_heads, view.stride[1]});
+    add_block(spans, unit, {r.rows, view.stride[0]}, {p.params.num_qo_heads, view.stride[1]});
   };
   add(p.q, p.params.head_dim_qk, Access::kRead);
   add(p.out, p.params.head_dim_vo, Access::kWrite);
@@ -161,7 +161,7 @@ void add_requests(const Problem& p, const int32_t* page_ids, Footprint* spans) {
   for (size_t i = 0; i < p.requests.size(); ++i) {
     const RequestView& r = p.requests[i];
     const auto request = static_cast<int32_t>(i);
-    const KvRange keys = kv_range(MaskShape::of(p.params, r.q_len, r.kv_len), 0, r.q_len);
+    const KvRange keys = kv_range(MaskShape::of(p.params, r.q_len, r.kv_len), 0, r.rows);
     add_rows(p, r, request, spans);
     if (keys.size() == 0) continue;
     if (r.page_ids != nullptr) {

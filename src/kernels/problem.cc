@@ -59,11 +59,12 @@ Problem make_problem(const PagedAttention& call) {
   p.requests.reserve(static_cast<size_t>(call.pages.batch()));
   for (int64_t i = 0; i < call.pages.batch(); ++i) {
     const RequestPages pages = request_pages(call.pages, p.page_size, i);
-    RequestView r = {i, 1, pages.kv_len, pages.page_ids, 0};
+    RequestView r = {i, 1, pages.kv_len, 1, pages.page_ids, 0};
     if (!call.cu_seqlens_q.empty()) {
       r.q_begin = call.cu_seqlens_q[static_cast<size_t>(i)];
       r.q_len =
           call.cu_seqlens_q[static_cast<size_t>(i) + 1] - call.cu_seqlens_q[static_cast<size_t>(i)];
+      r.rows = launched_rows(r.q_len, call.max_seqlen_q);
     }
     p.requests.push_back(r);
   }
@@ -85,8 +86,9 @@ Problem make_problem(const RaggedAttention& call) {
   p.requests.reserve(call.cu_seqlens_q.size());
   for (size_t i = 0; i + 1 < call.cu_seqlens_q.size(); ++i) {
     const int32_t q_begin = call.cu_seqlens_q[i], k_begin = call.cu_seqlens_k[i];
-    p.requests.push_back({q_begin, call.cu_seqlens_q[i + 1] - q_begin,
-                          call.cu_seqlens_k[i + 1] - k_begin, nullptr, k_begin});
+    const int32_t q_len = call.cu_seqlens_q[i + 1] - q_begin;
+    p.requests.push_back({q_begin, q_len, call.cu_seqlens_k[i + 1] - k_begin,
+                          launched_rows(q_len, call.max_seqlen_q), nullptr, k_begin});
   }
   return p;
 }

@@ -18,6 +18,7 @@ namespace shadowgraph {
 struct RequestView {
   int64_t q_begin = 0;  // its first row in q
   int32_t q_len = 0, kv_len = 0;
+  int32_t rows = 0;                   // queries that are computed, the first ones
   const int32_t* page_ids = nullptr;  // null: ragged
   int64_t first_token = 0;            // ragged: its first row in k and v
 };

@@ -7,7 +7,7 @@
 #include "core/float_formats.h"
 #include "core/parallel.h"
 #include "kernels/kv_runs.h"
-#include "kernels/panel_spans.h"
+#include "kernels/slot_spans.h"
 #include "kernels/spans.h"
 
 namespace shadowgraph {
@@ -54,11 +54,12 @@ void store_token(const ConstTensorView& from, int64_t token, const KvCache& cach
 
 void store_kv_kernel(const StoreKv& call) {
   const auto tokens = static_cast<int64_t>(call.out_cache_loc.size());
+  const bool latent = call.is_latent();
   parallel_for(tokens, team_size(call.options.num_threads, tokens), [&](int64_t token, int) {
     const int64_t slot = call.out_cache_loc[static_cast<size_t>(token)];
-    if (slot < 0) return;
+    if (call.drops(slot)) return;
     store_token(call.k, token, call.cache, call.cache.k, call.cache.k_scale, slot);
-    store_token(call.v, token, call.cache, call.cache.v, call.cache.v_scale, slot);
+    if (!latent) store_token(call.v, token, call.cache, call.cache.v, call.cache.v_scale, slot);
   });
 }
 
@@ -68,34 +69,17 @@ Footprint store_kv_footprint(const StoreKv& call) {
     const int64_t slot = call.out_cache_loc[i];
     const auto token = static_cast<int32_t>(i);
     spans.push_back({call.out_cache_loc.data(), token, 1, sizeof(int64_t), Access::kRead, token});
-    if (slot < 0) continue;
+    if (call.drops(slot)) continue;
     const auto add = [&](const ConstTensorView& from, const KvPlane& plane) {
       const SpanAxis heads{call.cache.num_kv_heads, from.stride[1]};
       add_block(&spans,
                 {from.data, from.offset(token, 0), plane.head_dim, element_bytes(from.dtype),
                  Access::kRead, token},
                 {}, heads);
-      const int64_t page = slot / call.cache.page_size, in_page = slot % call.cache.page_size;
-      for (int64_t head = 0; head < call.cache.num_kv_heads; ++head) {
-        AccessSpan span{plane.data,     0,    plane.head_dim, element_bytes(plane.dtype),
-                        Access::kWrite, token};
-        if (plane.order == KvOrder::kStrided) {
-          span.first = plane.offset(page, in_page, head, 0);
-          append(&spans, span);
-          continue;
-        }
-        const int64_t lane = in_page % kPanelTokens;
-        span.first = plane.offset(page, in_page - lane, head, 0);
-        add_panel_tokens(&spans, span, {plane.order, plane.dtype, plane.head_dim}, lane, lane + 1);
-      }
-      if (plane.scales == nullptr) return;
-      add_block(&spans,
-                {plane.scales, plane.scale_offset(page, in_page, 0), 1, sizeof(float),
-                 Access::kWrite, token},
-                {}, {call.cache.num_kv_heads, plane.scale_head_stride});
+      add_slot(&spans, call.cache, plane, slot, Access::kWrite, token);
     };
     add(call.k, call.cache.k);
-    add(call.v, call.cache.v);
+    if (!call.is_latent()) add(call.v, call.cache.v);
   }
   return spans;
 }

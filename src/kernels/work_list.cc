@@ -22,8 +22,8 @@ struct PlannedBlock {
 
 /// In FLOP, for each KV head of a unit.
 double cost_of(const Problem& p, const BlockShape& shape, const Piece& block, int32_t keys) {
-  const int32_t q_len = p.requests[static_cast<size_t>(block.request)].q_len;
-  const double rows = std::min(shape.tokens, q_len - block.q_begin) * p.group();
+  const int32_t tokens = p.requests[static_cast<size_t>(block.request)].rows - block.q_begin;
+  const double rows = std::min(shape.tokens, tokens) * p.group();
   const double dims = p.params.head_dim_qk + p.params.head_dim_vo;
   const double bytes = static_cast<double>(size_of(p.k.dtype)) * p.params.head_dim_qk +
                        static_cast<double>(size_of(p.v.dtype)) * p.params.head_dim_vo;
@@ -43,7 +43,7 @@ double list_blocks(const Problem& p, const BlockShape& shape, std::span<PlannedB
   double total = 0;
   size_t count = 0;
   for (size_t i = 0; i < p.requests.size(); ++i) {
-    for (int64_t q = 0; q < p.requests[i].q_len; q += shape.tokens) {
+    for (int64_t q = 0; q < p.requests[i].rows; q += shape.tokens) {
       const auto request = static_cast<int32_t>(i), q_begin = static_cast<int32_t>(q);
       const BlockKeys k = block_keys(p, shape, request, q_begin);
       const Piece all = {request, q_begin, k.split_begin, k.split_end};
@@ -92,7 +92,7 @@ class PlanReader {
         first_block_(scratch.take<int64_t>(static_cast<int64_t>(p.requests.size()))) {
     for (size_t i = 0; i < p.requests.size(); ++i) {
       first_block_[i] = blocks_;
-      blocks_ += (int64_t{p.requests[i].q_len} + shape.block.tokens - 1) / shape.block.tokens;
+      blocks_ += (int64_t{p.requests[i].rows} + shape.block.tokens - 1) / shape.block.tokens;
     }
     seen_ = scratch.take<uint8_t>(blocks_);
     std::ranges::fill(seen_, uint8_t{0});
@@ -133,10 +133,10 @@ class PlanReader {
   bool start_block(int64_t index, const Piece& piece) {
     const auto requests = static_cast<int32_t>(p_.requests.size());
     const bool known = piece.request >= 0 && piece.request < requests;
-    const int32_t q_len = known ? p_.requests[static_cast<size_t>(piece.request)].q_len : 0;
-    if (piece.q_begin < 0 || piece.q_begin >= q_len || piece.q_begin % shape_.block.tokens != 0) {
+    const int32_t rows = known ? p_.requests[static_cast<size_t>(piece.request)].rows : 0;
+    if (piece.q_begin < 0 || piece.q_begin >= rows || piece.q_begin % shape_.block.tokens != 0) {
       fail(index,
-           known ? "a block of " + std::to_string(q_len) + " queries"
+           known ? "a block of " + std::to_string(rows) + " queries"
                  : "0 <= request < " + std::to_string(requests),
            piece);
       return false;
@@ -217,7 +217,7 @@ int64_t CallShape::most_cuts(int threads, int32_t units) {
 
 BlockKeys block_keys(const Problem& p, const BlockShape& shape, int32_t request, int32_t q_begin) {
   const RequestView& r = p.requests[static_cast<size_t>(request)];
-  const int64_t q_end = std::min<int64_t>(r.q_len, int64_t{q_begin} + shape.tokens);
+  const int64_t q_end = std::min<int64_t>(r.rows, int64_t{q_begin} + shape.tokens);
   BlockKeys block;
   block.keys = kv_range(MaskShape::of(p.params, r.q_len, r.kv_len), q_begin, q_end);
   if (block.keys.size() == 0) return block;

@@ -174,6 +174,64 @@ TEST(KvCache, PanelsOfAnotherSizeAreNotWellFormed) {
   EXPECT_FALSE(KvCache::panels(TensorView(), TensorView(), 6, 16).well_formed);
 }
 
+void expect_same_slots(const KvCache& paged) {
+  const KvCache slots = slot_view(paged);
+  ASSERT_TRUE(slots.well_formed);
+  EXPECT_EQ(slots.page_size, 1);
+  EXPECT_EQ(slots.num_pages, paged.num_slots());
+  for (int64_t slot = 0; slot < paged.num_slots(); ++slot) {
+    const int64_t page = slot / paged.page_size, token = slot % paged.page_size;
+    for (int64_t h = 0; h < paged.num_kv_heads; ++h) {
+      ASSERT_EQ(slots.k.offset(slot, 0, h, 3), paged.k.offset(page, token, h, 3));
+      ASSERT_EQ(slots.v.offset(slot, 0, h, 3), paged.v.offset(page, token, h, 3));
+      ASSERT_EQ(slots.k.scale_offset(slot, 0, h), paged.k.scale_offset(page, token, h));
+      ASSERT_EQ(slots.v.scale_offset(slot, 0, h), paged.v.scale_offset(page, token, h));
+    }
+  }
+}
+
+TEST(KvCache, ASlotViewHasEveryTokenWhereItWas) {
+  const TensorView k(memory, DType::kI8, {kPages, kTokens, kHeads, kDimK});
+  const TensorView v(memory + 4096, DType::kI8, {kPages, kTokens, kHeads, kDimV});
+  const TensorView scales(memory + 8192, DType::kF32, {kPages, kTokens, kHeads});
+  expect_same_slots(KvCache::nhd(k, v).with_scales(scales, scales));
+  expect_same_slots(KvCache::mla_latent({memory, DType::kF32, {kPages, kTokens, kDimK}}, 4));
+  TensorView spaced = k;
+  spaced.stride = {kTokens * 100, 100, 7, 1};
+  expect_same_slots(KvCache::nhd(spaced, spaced));
+  const TensorView one_head(memory, DType::kF32, {kPages, 1, kTokens, kDimK});
+  expect_same_slots(KvCache::hnd(one_head, one_head));
+  TensorView one_page(memory, DType::kF32, {1, kTokens, kHeads, kDimK});
+  one_page.stride[0] = 12345;
+  expect_same_slots(KvCache::nhd(one_page, one_page));
+}
+
+TEST(KvCache, OnlyPagesThatFollowEachOtherHaveASlotView) {
+  const TensorView nhd(memory, DType::kF32, {kPages, kTokens, kHeads, kDimK});
+  const TensorView hnd(memory, DType::kF32, {kPages, kHeads, kTokens, kDimK});
+  const TensorView stacked(memory, DType::kF32, {kPages, 2, kTokens, kHeads, kDimK});
+  ASSERT_TRUE(slot_view(KvCache::nhd(nhd, nhd)).well_formed);
+  EXPECT_FALSE(slot_view(KvCache::hnd(hnd, hnd)).well_formed);
+  EXPECT_FALSE(slot_view(KvCache::stacked_nhd(stacked)).well_formed);
+  TensorView gap = nhd;
+  gap.stride[0] += 1;
+  EXPECT_FALSE(slot_view(KvCache::nhd(gap, nhd)).well_formed);
+  EXPECT_FALSE(slot_view(KvCache::nhd(nhd, gap)).well_formed);
+  TensorView i8 = nhd;
+  i8.dtype = DType::kI8;
+  const TensorView scales(memory, DType::kF32, {kPages, kTokens, kHeads}),
+      turned(memory, DType::kF32, {kPages, kTokens, kHeads}, {1, kPages * kHeads, kPages});
+  EXPECT_TRUE(slot_view(KvCache::nhd(i8, i8).with_scales(scales, scales)).well_formed);
+  EXPECT_FALSE(slot_view(KvCache::nhd(i8, i8).with_scales(scales, turned)).well_formed);
+  const TensorView k(memory, DType::kF32, {kPages, kHeads, 1, key_panel_elements(DType::kF32, 5)}),
+      v(memory, DType::kF32, {kPages, kHeads, 1, value_panel_elements(5)});
+  EXPECT_FALSE(slot_view(KvCache::panels(k, v, 5, 5)).well_formed);
+  EXPECT_FALSE(slot_view(KvCache()).well_formed);
+  KvCache huge = KvCache::nhd(nhd, nhd);
+  huge.num_pages = INT64_MAX / 2;
+  EXPECT_FALSE(slot_view(huge).well_formed);
+}
+
 TEST(KvCache, TensorsThatDisagreeAreNotWellFormed) {
   const TensorView k(memory, DType::kF32, {kPages, kTokens, kHeads, kDimK}), v = k;
   ASSERT_TRUE(KvCache::nhd(k, v).well_formed);

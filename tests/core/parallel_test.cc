@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <thread>
 #include <vector>
 
 namespace shadowgraph {
@@ -42,6 +43,22 @@ TEST(Parallel, ATeamIsNoLargerThanItsItemsOrTheLimit) {
   EXPECT_EQ(team_size(4, 100), 4);
   EXPECT_EQ(team_size(100000, 100000), kMostThreads);
   EXPECT_EQ(team_size(0, 100000), default_threads());
+}
+
+TEST(Parallel, InASerialScopeTheDefaultIsOneThreadAndWhatIsAskedForStays) {
+  const int outside = default_threads();
+  {
+    const SerialScope serial;
+    EXPECT_EQ(default_threads(), 1);
+    EXPECT_EQ(team_size(0, 100), 1);
+    EXPECT_EQ(team_size(4, 100), 4);
+    { const SerialScope again; }
+    EXPECT_EQ(default_threads(), 1);
+    int elsewhere = 0;
+    std::thread([&] { elsewhere = default_threads(); }).join();
+    EXPECT_EQ(elsewhere, outside);
+  }
+  EXPECT_EQ(default_threads(), outside);
 }
 
 }  // namespace

@@ -142,6 +142,32 @@ TEST(Arena, WhatTheHostWritesArrivesWithTheUpload) {
   }
 }
 
+TEST(Arena, WhatIsDiscardedIsNotCopied) {
+  Fixture f;
+  const Buffer lens = f.bind(ints("seq_lens", 4)), other = f.bind(ints("other", 1));
+  ASSERT_TRUE(f.write(lens, 0, {1, 2, 3, 4}).ok());
+  f.upload();
+  ASSERT_TRUE(f.write(lens, 0, {9, 9, 9, 9}).ok());
+  ASSERT_TRUE(f.write(other, 0, {7}).ok());
+  f.arena.discard(lens);
+  ASSERT_TRUE(f.write(lens, 1, {5, 6}).ok());
+  f.upload();
+  EXPECT_EQ(f.read(lens.data, 4), (Ints{1, 5, 6, 4}));
+  EXPECT_EQ(f.read(other.data, 1), Ints{7});
+  EXPECT_EQ(f.found(), "");
+}
+
+TEST(Arena, ABufferThatEndedIsNobodyElse) {
+  Fixture f;
+  Arena scope = f.arena.scope("step");
+  const Buffer ended = Fixture::bind(scope, ints("A", 4));
+  scope.unbind();
+  const Buffer b = Fixture::bind(scope, ints("B", 4));
+  ASSERT_EQ(b.data, ended.data);
+  EXPECT_FALSE(f.write(ended, 0, {1}).ok());
+  EXPECT_TRUE(f.write(b, 0, {1}).ok());
+}
+
 TEST(Arena, WritesOutsideABufferAreRefused) {
   Fixture f;
   const Buffer a = f.bind(ints("A", 4));

@@ -281,6 +281,55 @@ TEST(StoreKv, AnInt8TokenThatIsNotFiniteIsNaN) {
   }
 }
 
+TEST(StoreKv, TokensOfThePaddingPageAreDroppedHoweverMany) {
+  Store s(DType::kF32, DType::kF32, {0, 7, 2, 0, 3});
+  s.call.first_slot = s.page_size;
+  ASSERT_EQ(store_kv(s.call).to_string(), "ok");
+  for (int64_t slot = 0; slot < s.call.cache.num_slots(); ++slot)
+    s.expect_slot(slot, slot == 7 ? 1 : slot == 3 ? 4 : -1);
+  s.call.first_slot = 0;
+  EXPECT_NE(store_kv(s.call).to_string().find("slot.duplicate"), std::string::npos);
+  s.call.first_slot = INT64_MIN;
+  s.slots[3] = -1;
+  EXPECT_EQ(store_kv(s.call).to_string(), "ok") << "a negative slot drops its token all the same";
+}
+
+TEST(StoreKv, ALatentIsStoredOnceAndItsValueWithIt) {
+  for (const DType to : {DType::kF32, DType::kBF16, DType::kI8}) {
+    std::vector<float> given(4 * 6), scales(3 * 4);
+    for (size_t i = 0; i < given.size(); ++i)
+      given[i] = i % 6 == 0 ? 127 : static_cast<float>(i % 5) - 2;
+    std::vector<std::byte> pool(3 * 4 * 6 * size_of(to), std::byte{0x11});
+    const std::vector<int64_t> slots = {5, 11, 1, 4};
+    StoreKv call;
+    call.k = ConstTensorView(given.data(), DType::kF32, {4, 1, 6});
+    call.out_cache_loc = slots;
+    call.cache = KvCache::mla_latent(TensorView(pool.data(), to, {3, 4, 6}), 4);
+    if (to == DType::kI8) {
+      const TensorView of_tokens(scales.data(), DType::kF32, {3, 4, 1});
+      call.cache = call.cache.with_scales(of_tokens, of_tokens);
+    }
+    ASSERT_EQ(store_kv(call).to_string(), "ok") << "without v";
+    const std::vector<std::byte> once = pool;
+    for (size_t t = 0; t < slots.size(); ++t) {
+      for (int64_t d = 0; d < 4; ++d) {
+        EXPECT_EQ(load_float(pool.data(), to, call.cache.v.offset(0, slots[t], 0, d)),
+                  given[t * 6 + static_cast<size_t>(d)]);
+      }
+      EXPECT_EQ(scales[static_cast<size_t>(slots[t])], to == DType::kI8 ? 1 : 0);
+    }
+    for (const AccessSpan& span : store_kv_footprint(call)) EXPECT_NE(span.buffer, nullptr);
+    call.v = ConstTensorView(given.data(), DType::kF32, {4, 1, 4}, {6, 6, 1});
+    ASSERT_EQ(store_kv(call).to_string(), "ok") << "with v, the beginning of k";
+    EXPECT_EQ(pool, once);
+    const std::vector<float> other(4 * 4, 9);
+    call.v = ConstTensorView(other.data(), DType::kF32, {4, 1, 4});
+    EXPECT_NE(store_kv(call).to_string().find("input.alias"), std::string::npos)
+        << "values of their own have no place in it";
+    EXPECT_EQ(pool, once);
+  }
+}
+
 TEST(StoreKv, ThreadsDoNotMatter) {
   Store one(DType::kF32, DType::kBF16, {1, 3, 5, 7, 9, 11, 0}),
       many(DType::kF32, DType::kBF16, {1, 3, 5, 7, 9, 11, 0});

@@ -1,0 +1,175 @@
+// Backend: the twin of one engine's attention backend, in three verbs. bind declares buffers, fill
+// writes them from a batch on the host, forward launches. Eager, capture and replay are these same
+// calls; what differs is a value in Limits. DESIGN "The one path". Tested by tests/backends/.
+//
+//   meta   = backend.bind(arena, limits)        sees no batch
+//   backend.fill(batch, meta)                   allocates nothing
+//   arena.upload(stream)
+//   backend.forward(stream, meta, step)         launches only; recorded, or run at once
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "shadowgraph/arena.h"
+#include "shadowgraph/batch.h"
+#include "shadowgraph/graph.h"
+#include "shadowgraph/kv_cache.h"
+#include "shadowgraph/lse.h"
+#include "shadowgraph/params.h"
+
+namespace shadowgraph {
+
+/// One kind of layer. params.window_left >= 0 makes it a sliding-window layer; params.causal is
+/// what the layer is where all its keys are in one table.
+struct LayerKind {
+  AttentionParams params;
+  bool cross = false;  // attends to the encoder's tokens, all of them
+  bool local = false;  // attends within its chunk of attention_chunk tokens only
+  bool mla = false;    // K and V of its pool are one latent (KvCache::mla_latent)
+};
+
+/// What stays the same from step to step.
+struct ModelConfig {
+  int32_t max_context_len = 0;  // tokens of a request, drafts aside
+  int32_t page_size = 1;        // a power of two
+  int32_t max_encoder_len = 0;  // 0: no encoder
+  int32_t attention_chunk = 0;  // 0: no local layers
+  // Sliding-window layers have a pool of their own (ForwardBatch::full_to_swa)
+  bool swa_pool = false;
+  // Decode context parallelism: of dcp_size ranks, this one holds the tokens c of a request with
+  // c mod dcp_size = dcp_rank, each at slot / dcp_size of its pool. page_size is the pool's; pages
+  // of req_to_token are dcp_size times as long
+  int32_t dcp_rank = 0, dcp_size = 1;
+  int32_t topk = 1, num_steps = 0, num_draft_tokens = 0;  // speculation; 0 steps: none
+  std::vector<LayerKind> layers;                          // LayerIo::kind indexes them
+  // How an engine pads a row of a graph: get_cuda_graph_seq_len_fill_value
+  int32_t seq_len_fill = 1;
+  // Page tables are gathered by the first launches of a step, from req_to_token on the device, and
+  // not by fill; padding then has row 0
+  bool in_graph_tables = false;
+};
+
+/// What a metadata is bound for: the capacity of every buffer, and what a graph pins. For eager
+/// steps exactly what the batch needs, for graphs what any batch of the bucket may need.
+struct Limits {
+  ModelConfig model;
+  ForwardMode mode = ForwardMode::kDecode;
+  int32_t rows = 0;        // requests: the bucket
+  int32_t tokens = 0;      // query tokens of all requests
+  int32_t max_q_len = 1;   // of one request; baked into launches
+  int32_t max_kv_len = 0;  // of one request, drafts included: how wide tables are
+  int32_t step = 0;        // of a draft decode
+  // Two-batch overlap: requests and tokens of the first half; 0: nothing to split
+  int32_t split_rows = 0, split_tokens = 0;
+  int32_t first_row = 0;  // of a half: the step's request that is its first
+
+  /// Exactly what the batch needs.
+  static Limits exact(const ForwardBatch& batch, const ModelConfig& model);
+  /// A bucket of so many requests, each with q_len queries (draft extend: the widest).
+  static Limits bucket(ForwardMode mode, int32_t rows, int32_t q_len, const ModelConfig& model);
+};
+
+/// A backend's metadata, bound: plain data. A copy names the same buffers.
+struct Meta {
+  Limits limits;
+  Arena arena;                  // the scope of the buffers
+  std::vector<Buffer> buffers;  // by the backend's own numbering; no data: this mode has none
+  std::vector<int32_t> units;   // of buffers that are tables: tokens that a column stands for
+  std::vector<int64_t> scalars;
+  std::vector<Meta> children;  // of a composed backend
+
+  const Buffer& operator[](size_t i) const { return buffers[i]; }
+  bool has(size_t i) const { return i < buffers.size() && buffers[i].data != nullptr; }
+};
+
+/// One layer's tensors on the device. q [tokens, num_qo_heads, head_dim_qk]; k and v [tokens,
+/// num_kv_heads, ...]: what this step stores, undefined where nothing is; out like q. Rows beyond
+/// the batch's tokens are padding. An MLA layer's k is [tokens, 1, latent + rope], and v a view of
+/// its first head_dim_vo; its cache is KvCache::mla_latent.
+struct LayerIo {
+  int32_t kind = 0;  // of ModelConfig::layers
+  ConstTensorView q, k, v;
+  TensorView out;
+  NaturalLse lse;  // optional
+  KvCache cache;   // the pool that this layer's kind uses
+};
+
+/// One step, layer by layer, and the pools' tables on the device. A draft's steps follow each
+/// other: num_steps - 1 times the layers.
+struct StepIo {
+  std::span<const LayerIo> layers;
+  ConstTensorView req_to_token;  // int32 [rows, width]; for in_graph_tables
+  ConstTensorView full_to_swa;   // int64 [slots]; the same
+};
+
+// How a buffer answers to what an engine calls it, for judging recorded metadata.
+
+enum class FieldRule : uint8_t {
+  kExact,     // live elements are equal
+  kAtLeast,   // a bound: not below
+  kConstant,  // as kExact, and already so at capture
+  kBaked,     // a bound, at capture too: a graph freezes it for all its replays
+  kDead,      // nothing reads it in this mode
+};
+
+enum class FieldShape : uint8_t {
+  kRows,    // [rows]
+  kIndptr,  // [rows + 1]
+  kTable,   // [rows, columns]; of row i the columns of its first lens[i] tokens are live
+  kScalar,  // of the host
+};
+
+struct Field {
+  std::string_view recorded;  // the engine's name: "expand.page_table"
+  int buffer = -1;            // Meta's; kScalar: Meta::scalars
+  FieldShape shape = FieldShape::kRows;
+  FieldRule rule = FieldRule::kExact;
+  int lens = -1;  // kTable: the buffer that holds each row's length, in tokens
+  // kTable: how the engine's kernel reads the table: in pages of the model's size, or in slots. Not
+  // the twin's own unit (Meta::units): both are expanded to slots before they are compared
+  bool pages = true;
+  std::string_view refs = {};  // of the law that a difference breaks: "fa.I-28 fa.I-34"
+  // kRows: what padding, and every row of a capture, has at least. A tree's two halves may be empty
+  // there: its capture has no mask and no drafts yet
+  int32_t least = 0;
+};
+
+/// What a backend says of itself.
+struct BackendInfo {
+  std::string_view name;  // "flashattention"
+  std::string_view about;
+  std::span<const ForwardMode> modes;
+  std::span<const int32_t> page_sizes;  // empty: every power of two
+  bool tree = false;                    // topk > 1
+  bool heads = true, latent = false;    // layers with K and V of their own; LayerKind::mla
+  bool swa_pool = false, encoder = false, local = false;  // ModelConfig and LayerKind
+  bool dcp = false;                                       // dcp_size > 1
+  std::span<const Field> fields;
+};
+
+/// Stateless: everything that changes is in Meta. Thread-safe for distinct Metas.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const BackendInfo& info() const = 0;
+  /// Declares every buffer that forward names, and writes the constant ones. Not ok: nothing is
+  /// bound. backend.limits: what this backend does not serve; input.memory: the arena is full.
+  virtual Status bind(const Arena& arena, const Limits& limits, Meta* meta) const = 0;
+  /// Writes all that a launch may read, padding rows too, and retires the rest. Not ok: nothing is
+  /// written. batch.mode, batch.capacity, batch.field, and what validate(batch) says.
+  virtual Status fill(const ForwardBatch& batch, Meta& meta) const = 0;
+  /// Launches the step: in-graph metadata first, then layer by layer store and attend. Requires
+  /// shapes as StepIo says. Depends on meta and step alone.
+  virtual void forward(Stream& stream, const Meta& meta, const StepIo& step) const = 0;
+};
+
+/// All of src/backends/backends.inc.
+std::span<const Backend* const> all_backends();
+/// nullptr if there is none.
+const Backend* find_backend(std::string_view name);
+
+}  // namespace shadowgraph

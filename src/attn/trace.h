@@ -1,0 +1,50 @@
+// TraceLine: one recorded step of an engine, as plain data: the batch as its scheduler saw it, and
+// the metadata as its builder left it. src/io reads them, src/check judges them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace shadowgraph {
+
+/// A scalar, a vector or a table of integers, as it was recorded.
+struct RecordedField {
+  std::string dtype;             // "int32", "bool", "pyint", ...
+  std::vector<int64_t> shape;    // in full; empty: a scalar
+  int64_t cols = 0;              // how much of the last axis is stored, from its start
+  std::vector<int64_t> extents;  // of a table: what the recorder took for each row's live columns
+  std::vector<int64_t> data;     // row-major, cols a row; floats have none
+  // What is not in the form of a field (a list of calls, a list of floats): kept by name only
+  bool readable = true;
+
+  int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
+  int64_t width() const { return shape.empty() ? 1 : shape.back(); }
+};
+
+using RecordedFields = std::map<std::string, RecordedField, std::less<>>;
+
+struct TraceConfig {
+  int32_t page_size = 1;
+  int32_t max_context_len = 0;
+  int32_t topk = 0, num_steps = 0, num_draft_tokens = 0, step_id = 0;
+  std::optional<int32_t> window;   // keys before the query, itself not counted
+  std::optional<int32_t> chunk;    // of local attention
+  std::string seq_lens_semantics;  // "full", "prefix_only", or what the line says; empty: the usual
+};
+
+struct TraceLine {
+  std::string id, base, group;
+  int64_t step = 0;
+  std::string backend, mode, phase;
+  TraceConfig config;
+  RecordedFields input, expect;
+  std::string exception;                // "IndexError: ...": the builder raised
+  std::vector<std::string> triton_oob;  // accesses outside storage, in words
+  std::string role;                     // for reports only
+  size_t line = 0;                      // of the file, from 1
+};
+
+}  // namespace shadowgraph

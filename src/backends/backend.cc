@@ -1,0 +1,75 @@
+#include "shadowgraph/backend.h"
+
+#include <algorithm>
+
+#include "backends/cutedsl_mla.h"
+#include "backends/cutlass_mla.h"
+#include "backends/flash_attention.h"
+#include "backends/flash_mla.h"
+#include "backends/hybrid.h"
+#include "backends/multi_step.h"
+#include "backends/trtllm_mha.h"
+#include "backends/trtllm_mla.h"
+#include "backends/two_batch_overlap.h"
+
+namespace shadowgraph {
+
+Limits Limits::exact(const ForwardBatch& batch, const ModelConfig& model) {
+  Limits limits;
+  limits.model = model;
+  limits.mode = batch.mode;
+  limits.rows = static_cast<int32_t>(batch.size());
+  limits.step = batch.spec.step;
+  const int32_t branches = batch.mode == ForwardMode::kDraftDecode ? batch.spec.topk : 1;
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    const RequestExtent e = batch.extent(i);
+    limits.tokens += e.q_len * branches;
+    limits.max_q_len = std::max(limits.max_q_len, e.q_len);
+    limits.max_kv_len = std::max(limits.max_kv_len, e.kv_len);
+  }
+  limits.split_rows = static_cast<int32_t>(split_of(batch));
+  for (int64_t i = 0; i < limits.split_rows; ++i) limits.split_tokens += batch.q_len(i) * branches;
+  return limits;
+}
+
+Limits Limits::bucket(ForwardMode mode, int32_t rows, int32_t q_len, const ModelConfig& model) {
+  Limits limits;
+  limits.model = model;
+  limits.mode = mode;
+  limits.rows = rows;
+  limits.tokens = rows * q_len * (mode == ForwardMode::kDraftDecode ? model.topk : 1);
+  limits.max_q_len = q_len;
+  limits.split_rows = rows / 2;
+  limits.split_tokens = rows == 0 ? 0 : limits.tokens / rows * limits.split_rows;
+  limits.max_kv_len = model.max_context_len + std::max(model.num_draft_tokens, model.num_steps);
+  return limits;
+}
+
+namespace {
+constexpr size_t kNumBackends = 0
+#define SG_BACKEND(name, ...) +1
+#include "backends/backends.inc"
+#undef SG_BACKEND
+    ;
+}  // namespace
+
+std::span<const Backend* const> all_backends() {
+#define SG_BACKEND(name, ...) static const auto name = __VA_ARGS__;
+#include "backends/backends.inc"
+#undef SG_BACKEND
+  static const Backend* const kAll[kNumBackends] = {
+#define SG_BACKEND(name, ...) &(name),
+#include "backends/backends.inc"
+#undef SG_BACKEND
+  };
+  return kAll;
+}
+
+const Backend* find_backend(std::string_view name) {
+  const auto all = all_backends();
+  const auto it =
+      std::ranges::find_if(all, [&](const Backend* b) { return b->info().name == name; });
+  return it == all.end() ? nullptr : *it;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,25 @@
+// The children of a composed backend: bound all or none. Tested by
+// tests/backends/multi_step_test.cc.
+#pragma once
+
+#include <string_view>
+
+#include "shadowgraph/backend.h"
+
+namespace shadowgraph {
+
+/// Binds child after child into a Meta, each in an arena scope of its own.
+class ChildBinder {
+ public:
+  ChildBinder(const Arena& arena, const Limits& limits);
+
+  void bind(const Backend& child, std::string_view scope, const Limits& limits);
+  /// Not ok: nothing is bound, and meta as it was.
+  Status finish(Meta* meta);
+
+ private:
+  Meta meta_;
+  Status status_;
+};
+
+}  // namespace shadowgraph

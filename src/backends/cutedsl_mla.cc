@@ -1,0 +1,146 @@
+#include "backends/cutedsl_mla.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "attn/page_table.h"
+#include "backends/fields.h"
+#include "core/laws.h"
+
+namespace shadowgraph {
+namespace {
+
+using Mla = CuteDslMla;
+
+constexpr Field kFields[] = {
+    field::table("block_kv_indices", Mla::kPageTable, Mla::kKvLens, "fa.I-28 fa.I-85 fa.I-89"),
+    field::lens("seq_lens_k", Mla::kSeqLensK, "fa.I-19 fa.I-87 fa.I-89"),
+    field::lens("global_seq_lens_k", Mla::kGlobalSeqLensK, "fa.I-89"),
+    field::rows("seq_lens_q", Mla::kSeqLensQ, "fa.I-17"),
+    field::bound("max_seq_len_q", Mla::kMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
+    field::bound("max_seq_len_k", Mla::kMaxSeqLenK, "fa.I-21"),
+};
+
+/// Lengths of one request as a rank of the limits has them.
+struct Rank {
+  explicit Rank(const ModelConfig& m) : rank(m.dcp_rank), size(m.dcp_size) {}
+  int32_t local(int32_t len) const { return local_len(std::max(0, len), rank, size); }
+  /// -1: another rank's, not stored here. Token c has a slot with the remainder of c.
+  int64_t slot(int64_t slot) const { return slot % size == rank ? slot / size : -1; }
+
+  int32_t rank, size;
+};
+
+/// batch.mode for every request that has not the queries of the limits.
+Status alike(const ForwardBatch& batch, const Limits& limits) {
+  Status status;
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    if (batch.q_len(i) == limits.max_q_len) continue;
+    status.add(make_finding("batch.mode", at("extend_lens", i), std::to_string(limits.max_q_len),
+                            std::to_string(batch.q_len(i))));
+  }
+  return status;
+}
+
+/// Of [rows * max_q_len, ...] query t of every row.
+template <class View>
+void every(View* v, int32_t t, const Limits& limits) {
+  v->data += t * v->stride[0] * static_cast<int64_t>(size_of(v->dtype));
+  v->shape[0] = limits.rows;
+  v->stride[0] *= limits.max_q_len;
+}
+
+}  // namespace
+
+const BackendInfo& CuteDslMla::info() const {
+  static const BackendInfo kInfo = [this] {
+    BackendInfo info = TrtllmMla::info();
+    info.name = "cutedsl_mla";
+    info.about = "CuteDSL-MLA decode, context parallel (SGLang)";
+    info.dcp = true;
+    info.fields = kFields;
+    return info;
+  }();
+  return kInfo;
+}
+
+Status CuteDslMla::check(const Limits& limits) const {
+  Status status = TrtllmMla::check(limits);
+  const ModelConfig& m = limits.model;
+  if (m.dcp_size < 1 || !std::has_single_bit(static_cast<uint32_t>(m.dcp_size)))
+    refuse(&status, "dcp_size", "a power of two", m.dcp_size);
+  if (m.dcp_rank < 0 || m.dcp_rank >= m.dcp_size)
+    refuse(&status, "dcp_rank", "0 <= rank < dcp_size", m.dcp_rank);
+  if (m.dcp_size > 1 && limits.tokens != limits.rows * limits.max_q_len)
+    refuse(&status, "tokens", "rows * max_q_len with more than one rank", limits.tokens);
+  return status;
+}
+
+Status CuteDslMla::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
+  const ModelConfig& m = limits.model;
+  if (m.dcp_size == 1) return TrtllmMla::bind(arena, limits, meta);
+  const Status status = check(limits);
+  if (!status.ok()) return status;
+  Limits local = limits;
+  local.max_kv_len = static_cast<int32_t>(pages_for(limits.max_kv_len, m.dcp_size));
+  Binder b(arena, limits, kNumBuffers, kNumScalars);
+  b.ints(kKvLens, "kv_lens", {limits.rows});
+  // A page holds page_size tokens of this rank, which lie among dcp_size times as many.
+  b.table(kPageTable, "page_table", limits.rows, table_keys(local) * m.dcp_size,
+          m.page_size * m.dcp_size);
+  b.slots(kOutCacheLoc, "out_cache_loc", limits.tokens);
+  bind_own(b, limits);
+  b.ints(kGlobalSeqLensK, "global_seq_lens_k", {limits.rows});
+  b.ints(kVisibleLens, "visible_lens", {limits.max_q_len, limits.rows});
+  return finish(b, limits, meta);
+}
+
+Status CuteDslMla::fill(const ForwardBatch& batch, Meta& meta) const {
+  const Limits& limits = meta.limits;
+  if (limits.model.dcp_size == 1) return TrtllmMla::fill(batch, meta);
+  Status status = fits(batch, limits);
+  if (status.ok()) status = alike(batch, limits);
+  if (!status.ok()) return status;
+  const Rank rank(limits.model);
+  Filler f(meta);
+  const std::span<int32_t> lens = f.ints(kKvLens), lens_k = f.ints(kSeqLensK),
+                           global_k = f.ints(kGlobalSeqLensK), lens_q = f.ints(kSeqLensQ),
+                           visible = f.ints(kVisibleLens);
+  int32_t longest = 1;
+  for (int32_t i = 0; i < limits.rows; ++i) {
+    const RequestRow row = row_of(batch, limits, i);
+    const RequestExtent& e = row.extent;
+    const auto at = static_cast<size_t>(i);
+    global_k[at] = e.kv_len;
+    lens[at] = lens_k[at] = rank.local(e.kv_len);
+    lens_q[at] = e.q_len;
+    longest = std::max(longest, lens[at]);
+    for (int32_t t = 0; t < e.q_len; ++t)
+      visible[static_cast<size_t>(t * limits.rows + i)] = rank.local(e.prefix_len + t + 1);
+    f.table_row(kPageTable, i, row.slots, int64_t{lens[at]} * rank.size);
+  }
+  meta.scalars[kMaxSeqLenK] = longest;
+  meta.scalars[kSumSeqLensQ] = limits.tokens;
+  f.out_cache_loc(batch, kOutCacheLoc, kSwaOutCacheLoc);
+  for (int64_t& slot : f.slots(kOutCacheLoc)) slot = rank.slot(slot);
+  return f.take_status();
+}
+
+void CuteDslMla::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
+  const Limits& limits = meta.limits;
+  if (limits.model.dcp_size == 1) return TrtllmMla::forward(stream, meta, step);
+  const std::span<const int32_t> visible = ints_of(meta[kVisibleLens]);
+  const auto rows = static_cast<size_t>(limits.rows);
+  for (const LayerIo& io : step.layers) {
+    store(stream, meta, io);
+    for (int32_t t = 0; t < limits.max_q_len; ++t) {
+      LayerIo of_query = io;
+      every(&of_query.q, t, limits);
+      every(&of_query.out, t, limits);
+      if (io.lse.defined()) every(&of_query.lse.tensor, t, limits);
+      attend(stream, meta, of_query, visible.subspan(static_cast<size_t>(t) * rows, rows), {});
+    }
+  }
+}
+
+}  // namespace shadowgraph

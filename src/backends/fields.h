@@ -1,0 +1,31 @@
+// Lines of a backend's field table, by shape. Read by BackendInfo::fields.
+#pragma once
+
+#include "shadowgraph/backend.h"
+
+namespace shadowgraph::field {
+
+constexpr Field rows(std::string_view recorded, int buffer, std::string_view refs) {
+  return {recorded, buffer, FieldShape::kRows, FieldRule::kExact, -1, true, refs};
+}
+/// Lengths: a kernel that takes no 0 must not meet one in padding, nor in a warm-up.
+constexpr Field lens(std::string_view recorded, int buffer, std::string_view refs) {
+  Field f = rows(recorded, buffer, refs);
+  f.least = 1;
+  return f;
+}
+constexpr Field indptr(std::string_view recorded, int buffer, std::string_view refs,
+                       FieldRule rule = FieldRule::kExact) {
+  return {recorded, buffer, FieldShape::kIndptr, rule, -1, true, refs};
+}
+constexpr Field table(std::string_view recorded, int buffer, int lens, std::string_view refs,
+                      bool pages = true) {
+  return {recorded, buffer, FieldShape::kTable, FieldRule::kExact, lens, pages, refs};
+}
+/// A scalar; kBaked: a graph freezes it.
+constexpr Field bound(std::string_view recorded, int scalar, std::string_view refs,
+                      FieldRule rule = FieldRule::kAtLeast) {
+  return {recorded, scalar, FieldShape::kScalar, rule, -1, true, refs};
+}
+
+}  // namespace shadowgraph::field

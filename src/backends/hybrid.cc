@@ -1,0 +1,63 @@
+#include "backends/hybrid.h"
+
+#include <algorithm>
+
+#include "backends/rows.h"
+
+namespace shadowgraph {
+namespace {
+
+template <class T>
+bool contains(std::span<const T> list, T value) {
+  return std::ranges::find(list, value) != list.end();
+}
+
+}  // namespace
+
+Hybrid::Hybrid(const Backend& decode, const Backend& prefill, VerifyBy verify)
+    : decode_(decode), prefill_(prefill), verify_(verify) {
+  const BackendInfo &d = decode.info(), &p = prefill.info();
+  name_ = std::string(d.name) + "_" + std::string(p.name);
+  if (verify == VerifyBy::kPrefill) name_ += "_verify";
+  for (int m = 0; m < kNumForwardModes; ++m) {
+    const auto mode = static_cast<ForwardMode>(m);
+    if (contains(part(mode).info().modes, mode)) modes_.push_back(mode);
+  }
+  // Both use one pool.
+  for (const int32_t size : d.page_sizes.empty() ? p.page_sizes : d.page_sizes)
+    if (p.page_sizes.empty() || contains(p.page_sizes, size)) page_sizes_.push_back(size);
+  info_ = {.name = name_,
+           .about = "one backend for decode, another for prefill",
+           .modes = modes_,
+           .page_sizes = page_sizes_,
+           .tree = d.tree && p.tree,
+           .heads = d.heads && p.heads,
+           .latent = d.latent && p.latent,
+           .swa_pool = d.swa_pool && p.swa_pool,
+           .encoder = d.encoder && p.encoder,
+           .local = d.local && p.local,
+           .dcp = false,
+           .fields = {}};
+}
+
+const Backend& Hybrid::part(ForwardMode mode) const {
+  const bool by_decode =
+      is_decode_or_idle(mode) || (is_target_verify(mode) && verify_ == VerifyBy::kDecode);
+  return by_decode ? decode_ : prefill_;
+}
+
+Status Hybrid::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
+  Status status = serves(info_, limits);
+  if (!status.ok()) return status;
+  return part(limits.mode).bind(arena, limits, meta);
+}
+
+Status Hybrid::fill(const ForwardBatch& batch, Meta& meta) const {
+  return part(meta.limits.mode).fill(batch, meta);
+}
+
+void Hybrid::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
+  part(meta.limits.mode).forward(stream, meta, step);
+}
+
+}  // namespace shadowgraph

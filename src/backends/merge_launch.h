@@ -1,0 +1,16 @@
+// merge_state as a launch. Tested by tests/backends/merge_launch_test.cc.
+#pragma once
+
+#include "shadowgraph/attention.h"
+#include "shadowgraph/kernel.h"
+
+namespace shadowgraph {
+
+/// merge_state of natural-log partial results, its memory being the device's, on what that memory
+/// holds when it runs: v of a state without mass is not read. Where the call would be refused, out
+/// and lse are filled with 0xff.
+KernelLaunch merge_launch(const MergeState<LseBase::kNatural>& call);
+
+extern const Kernel kMergeState;
+
+}  // namespace shadowgraph

@@ -1,0 +1,64 @@
+#include "backends/multi_step.h"
+
+#include "backends/children.h"
+#include "core/laws.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr ForwardMode kModes[] = {ForwardMode::kDraftDecode};
+
+}  // namespace
+
+MultiStep::MultiStep(const Backend& child)
+    : child_(child), name_(std::string(child.info().name) + "_multi_step"), info_(child.info()) {
+  info_.name = name_;
+  info_.about = "every step of a draft";
+  info_.modes = kModes;
+  info_.fields = {};  // the children's
+}
+
+Status MultiStep::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
+  Status status;
+  if (limits.mode != ForwardMode::kDraftDecode)
+    status.add(make_finding("backend.limits", at("mode"), "draft_decode",
+                            std::string(name_of(limits.mode))));
+  if (limits.model.num_steps < 2)
+    status.add(make_finding("backend.limits", at("num_steps"), ">= 2",
+                            std::to_string(limits.model.num_steps)));
+  if (!status.ok()) return status;
+  ChildBinder binder(arena, limits);
+  for (int32_t s = 0; s + 1 < limits.model.num_steps; ++s) {
+    Limits of_step = limits;
+    of_step.step = s;
+    of_step.max_kv_len += s - limits.step;
+    binder.bind(child_, "step" + std::to_string(s), of_step);
+  }
+  return binder.finish(meta);
+}
+
+Status MultiStep::fill(const ForwardBatch& batch, Meta& meta) const {
+  Status status;
+  const int32_t num_steps = meta.limits.model.num_steps;
+  if (batch.mode == ForwardMode::kDraftDecode && batch.spec.num_steps != num_steps)
+    status.add(make_finding("batch.mode", at("spec.num_steps"), std::to_string(num_steps),
+                            std::to_string(batch.spec.num_steps)));
+  ForwardBatch of_step = batch;
+  // The last step needs the most: where it is refused, nothing has been written.
+  for (int32_t s = num_steps - 2; s >= 0 && status.ok(); --s) {
+    of_step.spec.step = s;
+    status.add(child_.fill(of_step, meta.children[static_cast<size_t>(s)]));
+  }
+  return status;
+}
+
+void MultiStep::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
+  const size_t layers = step.layers.size() / meta.children.size();
+  StepIo of_step = step;
+  for (size_t s = 0; s < meta.children.size(); ++s) {
+    of_step.layers = step.layers.subspan(s * layers, layers);
+    child_.forward(stream, meta.children[s], of_step);
+  }
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,131 @@
+#include "backends/paged_backend.h"
+
+#include <algorithm>
+
+#include "backends/attention_launch.h"
+#include "backends/store_launch.h"
+#include "core/laws.h"
+
+namespace shadowgraph {
+namespace {
+
+const LayerKind& kind_of(const Meta& meta, const LayerIo& io) {
+  return meta.limits.model.layers[static_cast<size_t>(io.kind)];
+}
+
+}  // namespace
+
+void refuse(Status* status, const char* field, std::string expected, int64_t got) {
+  status->add(make_finding("backend.limits", at(field), std::move(expected), std::to_string(got)));
+}
+
+Status PagedBackend::check(const Limits& limits) const {
+  Status status = serves(info(), limits);
+  const ModelConfig& m = limits.model;
+  if (m.max_encoder_len > 0) refuse(&status, "max_encoder_len", "0", m.max_encoder_len);
+  if (m.dcp_size != 1 && !info().dcp) refuse(&status, "dcp_size", "1", m.dcp_size);
+  for (size_t i = 0; i < m.layers.size(); ++i) {
+    if (m.layers[i].cross || m.layers[i].local)
+      refuse(&status, "layers", "neither cross-attention nor local", static_cast<int64_t>(i));
+  }
+  return status;
+}
+
+Status PagedBackend::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
+  const Status status = check(limits);
+  if (!status.ok()) return status;
+  const int32_t rows = limits.rows, page_size = limits.model.page_size;
+  const int64_t keys = table_keys(limits);
+  Binder b(arena, limits, num_buffers(), kNumScalars);
+  b.ints(kKvLens, "kv_lens", {rows});
+  if (is_decode_or_idle(limits.mode)) {
+    b.constant_steps(kCuSeqlensQ, "cu_seqlens_q", rows + 1, 1);
+  } else {
+    b.ints(kCuSeqlensQ, "cu_seqlens_q", {rows + 1});
+  }
+  b.table(kPageTable, "page_table", rows, keys, page_size);
+  b.slots(kOutCacheLoc, "out_cache_loc", limits.tokens);
+  if (limits.model.swa_pool) {
+    b.table(kSwaPageTable, "swa_page_table", rows, keys, page_size);
+    b.slots(kSwaOutCacheLoc, "swa_out_cache_loc", limits.tokens);
+  }
+  bind_own(b, limits);
+  return finish(b, limits, meta);
+}
+
+Status PagedBackend::finish(Binder& binder, const Limits& limits, Meta* meta) {
+  Status status = binder.bind(meta);
+  if (status.ok()) meta->scalars[kMaxSeqLenQ] = limits.max_q_len;
+  return status;
+}
+
+Status PagedBackend::fill(const ForwardBatch& batch, Meta& meta) const {
+  const Limits& limits = meta.limits;
+  Status status = fits(batch, limits);
+  if (status.ok()) status = translates(batch, limits, limits.model.page_size);
+  if (!status.ok()) return status;
+  Filler f(meta);
+  const std::span<int32_t> lens = f.ints(kKvLens);
+  std::span<int32_t> cu_q;
+  if (!is_decode_or_idle(limits.mode)) cu_q = f.ints(kCuSeqlensQ);
+  if (!cu_q.empty()) cu_q[0] = 0;
+  int32_t longest = 0, queries = 0;
+  for (int32_t i = 0; i < limits.rows; ++i) {
+    const RequestRow row = row_of(batch, limits, i);
+    const auto at = static_cast<size_t>(i);
+    lens[at] = row.extent.kv_len;
+    longest = std::max(longest, row.extent.kv_len);
+    queries += row.extent.q_len;
+    if (!cu_q.empty()) cu_q[at + 1] = queries;
+    f.table_row(kPageTable, i, row.slots, row.extent.kv_len);
+    if (meta.has(kSwaPageTable))
+      f.table_row(kSwaPageTable, i, row.slots, row.extent.kv_len, batch.full_to_swa);
+  }
+  f.out_cache_loc(batch, kOutCacheLoc, kSwaOutCacheLoc);
+  meta.scalars[kMaxSeqLenK] = longest;
+  meta.scalars[kSumSeqLensQ] = queries;
+  fill_own(batch, limits, f);
+  return f.take_status();
+}
+
+void PagedBackend::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
+  for (const LayerIo& io : step.layers) {
+    store(stream, meta, io);
+    attend(stream, meta, io, ints_of(meta[kKvLens]), ints_of(meta[kCuSeqlensQ]));
+  }
+}
+
+void PagedBackend::store(Stream& stream, const Meta& meta, const LayerIo& io) {
+  if (!io.k.defined()) return;
+  const Limits& limits = meta.limits;
+  const Buffer& loc =
+      meta[in_window_pool(limits.model, kind_of(meta, io)) ? kSwaOutCacheLoc : kOutCacheLoc];
+  StoreKv call;
+  call.k = io.k, call.v = io.v;
+  call.out_cache_loc = {reinterpret_cast<const int64_t*>(loc.data),
+                        static_cast<size_t>(loc.numel())};
+  call.cache = io.cache;
+  stream.launch(store_launch(call, token_rows(limits)));
+}
+
+void PagedBackend::attend(Stream& stream, const Meta& meta, const LayerIo& io,
+                          std::span<const int32_t> kv_lens, std::span<const int32_t> cu_seqlens_q) {
+  const LayerKind& kind = kind_of(meta, io);
+  const Buffer& table = meta[in_window_pool(meta.limits.model, kind) ? kSwaPageTable : kPageTable];
+  PagedAttention call;
+  call.q = io.q;
+  call.cache = io.cache;
+  call.pages = PageTable::dense(ints_of(table), table.shape[1], kv_lens);
+  call.cu_seqlens_q = cu_seqlens_q;
+  call.params = kind.params;
+  call.out = io.out;
+  call.lse = io.lse;
+  call.max_seqlen_q = cu_seqlens_q.empty() ? 1 : meta.limits.max_q_len;
+  stream.launch(attention_launch(call, {1, meta.limits.first_row}));
+}
+
+std::span<const int32_t> PagedBackend::ints_of(const Buffer& b) {
+  return {reinterpret_cast<const int32_t*>(b.data), static_cast<size_t>(b.numel())};
+}
+
+}  // namespace shadowgraph

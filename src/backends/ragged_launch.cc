@@ -1,0 +1,110 @@
+#include "backends/ragged_launch.h"
+
+#include <algorithm>
+
+#include "attn/validate.h"
+#include "backends/attention_args.h"
+#include "kernels/footprint.h"
+
+namespace shadowgraph {
+
+namespace {
+
+enum Arg : uint8_t {
+  kQ,
+  kK,
+  kV,
+  kCuSeqlensQ,
+  kCuSeqlensK,
+  kParams,
+  kOut = kParams + kParamsArgs,
+  kLse,
+  kScalars
+};
+
+struct RaggedScalars {
+  RowsScalars q, k, v, out, lse;
+  ParamsScalars params;
+  int64_t num_offsets_q, num_offsets_k;
+  float k_scale, v_scale;
+};
+static_assert(sizeof(RaggedScalars) == 5 * sizeof(RowsScalars) + sizeof(ParamsScalars) + 3 * 8);
+
+RaggedAttention call_of(const LaunchFrame& f) {
+  const auto s = f.scalar<RaggedScalars>(kScalars);
+  RaggedAttention c;
+  c.q = view_of(f.pointer<void>(kQ), s.q);
+  c.k = view_of(f.pointer<void>(kK), s.k);
+  c.v = view_of(f.pointer<void>(kV), s.v);
+  c.out = view_of(f.pointer<void>(kOut), s.out);
+  c.lse = NaturalLse(view_of(f.pointer<void>(kLse), s.lse));
+  c.cu_seqlens_q = array_of<int32_t>(f, kCuSeqlensQ, s.num_offsets_q);
+  c.cu_seqlens_k = array_of<int32_t>(f, kCuSeqlensK, s.num_offsets_k);
+  c.k_scale = s.k_scale;
+  c.v_scale = s.v_scale;
+  c.params = params_of(f, kParams, s.params, s.num_offsets_q - 1);
+  c.options = options_of(s.params);
+  c.max_seqlen_q = s.params.max_seqlen_q;
+  drop_padding(c.cu_seqlens_q, &c.q);
+  drop_padding(c.cu_seqlens_q, &c.out);
+  drop_padding(c.cu_seqlens_q, &c.lse.tensor);
+  drop_padding(c.cu_seqlens_k, &c.k);
+  drop_padding(c.cu_seqlens_k, &c.v);
+  return c;
+}
+
+Progress body(LaunchFrame& f) {
+  const RaggedAttention call = call_of(f);
+  if (!attention_varlen(call).ok()) {
+    poison(call.out);
+    poison(call.lse.tensor);
+  }
+  return Progress::kDone;
+}
+
+void footprint(const LaunchFrame& f, Footprint* spans) {
+  const RaggedAttention call = call_of(f);
+  if (validate(call).ok()) {
+    *spans = attention_footprint(call);
+    return;
+  }
+  add_whole(spans, call.cu_seqlens_q);
+  add_whole(spans, call.cu_seqlens_k);
+  add_params_arrays(spans, call.params);
+  add_rows_beyond(spans, call.q, call.cu_seqlens_q);
+  add_rows_beyond(spans, call.k, call.cu_seqlens_k);
+  add_rows_beyond(spans, call.v, call.cu_seqlens_k);
+  add_written(spans, call.out);
+  add_written(spans, call.lse.tensor);
+}
+
+}  // namespace
+
+constinit const Kernel kRaggedAttention{
+    .name = "attention_varlen", .body = body, .footprint = footprint};
+
+KernelLaunch ragged_launch(const RaggedAttention& c) {
+  RaggedScalars s{};
+  s.q = scalars_of(c.q);
+  s.k = scalars_of(c.k);
+  s.v = scalars_of(c.v);
+  s.out = scalars_of(c.out);
+  s.lse = scalars_of(c.lse.tensor);
+  s.params = scalars_of(c.params, c.options, c.max_seqlen_q);
+  s.num_offsets_q = static_cast<int64_t>(c.cu_seqlens_q.size());
+  s.num_offsets_k = static_cast<int64_t>(c.cu_seqlens_k.size());
+  s.k_scale = c.k_scale;
+  s.v_scale = c.v_scale;
+  KernelLaunch launch;
+  launch.kernel = &kRaggedAttention;
+  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, s.num_offsets_q - 1));
+  launch.args.pointer(c.q.data)
+      .pointer(c.k.data)
+      .pointer(c.v.data)
+      .pointer(c.cu_seqlens_q.data())
+      .pointer(c.cu_seqlens_k.data());
+  add_params(launch.args, c.params).pointer(c.out.data).pointer(c.lse.tensor.data).scalar(s);
+  return launch;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,198 @@
+#include "backends/rows.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "attn/page_table.h"
+
+namespace shadowgraph {
+namespace {
+
+/// An engine's graph runner pads seq_lens with its fill value; the rest follows from the mode. A
+/// draft extend is padded with its width of queries, so that these may be more than the keys.
+RequestExtent padding_extent(const Limits& limits) {
+  const int32_t fill = limits.model.seq_len_fill;
+  switch (limits.mode) {
+    case ForwardMode::kTargetVerify: return {fill, limits.max_q_len, fill + limits.max_q_len};
+    case ForwardMode::kDraftDecode: return {fill + limits.step, 1, fill + limits.step + 1};
+    case ForwardMode::kDecode:
+    case ForwardMode::kIdle: return {fill - 1, 1, fill};
+    case ForwardMode::kDraftExtend:
+    case ForwardMode::kDraftExtendV2:
+    case ForwardMode::kDllmExtend: return {fill - limits.max_q_len, limits.max_q_len, fill};
+    default: return {fill, 0, fill};
+  }
+}
+
+/// Entries of out_cache_loc from one token of a step to the next: a draft's has those of all steps.
+struct Stride {
+  int64_t first = 0, step = 1;
+};
+Stride stride_of(const ForwardBatch& b) {
+  if (b.mode != ForwardMode::kDraftDecode) return {};
+  return {b.spec.step, b.spec.num_steps};
+}
+
+}  // namespace
+
+RequestRow row_of(const ForwardBatch& batch, const Limits& limits, int64_t i) {
+  if (i >= batch.size()) return {padding_extent(limits), {}, 0};
+  const auto at = static_cast<size_t>(i);
+  const int32_t encoder_len = batch.encoder_lens.empty() ? 0 : batch.encoder_lens[at];
+  return {
+      batch.extent(i),
+      batch.req_to_token.row(batch.req_pool_indices[at]).subspan(static_cast<size_t>(encoder_len)),
+      encoder_len};
+}
+
+RequestRows token_rows(const Limits& limits) {
+  const bool alike = is_decode_or_idle(limits.mode) || is_target_verify(limits.mode);
+  const int32_t tokens = is_draft_tree(limits) ? limits.model.topk : limits.max_q_len;
+  return {alike ? tokens : 0, limits.first_row};
+}
+
+bool is_draft_tree(const Limits& limits) {
+  return limits.model.topk > 1 && limits.mode == ForwardMode::kDraftDecode;
+}
+bool is_verify_tree(const Limits& limits) {
+  return limits.model.topk > 1 && limits.mode == ForwardMode::kTargetVerify;
+}
+
+bool in_window_pool(const ModelConfig& model, const LayerKind& kind) {
+  return model.swa_pool && !kind.cross && (kind.local || kind.params.window_left >= 0);
+}
+
+Binder::Binder(const Arena& arena, const Limits& limits, size_t num_buffers, size_t num_scalars) {
+  meta_.limits = limits;
+  meta_.arena = arena;
+  meta_.buffers.resize(num_buffers);
+  meta_.units.resize(num_buffers);
+  meta_.scalars.resize(num_scalars);
+}
+
+void Binder::add(int buffer, BufferSpec spec) {
+  order_.push_back(buffer);
+  specs_.push_back(std::move(spec));
+}
+
+void Binder::ints(int buffer, std::string_view name, std::initializer_list<int64_t> shape) {
+  add(buffer, {.name = std::string(name), .shape = shape, .lifetime = Lifetime::kPerStep});
+}
+
+void Binder::slots(int buffer, std::string_view name, int64_t count) {
+  add(buffer, {.name = std::string(name),
+               .dtype = DType::kI64,
+               .shape = {count},
+               .lifetime = Lifetime::kPerStep});
+}
+
+void Binder::table(int buffer, std::string_view name, int64_t rows, int64_t max_tokens,
+                   int32_t unit, Lifetime lifetime) {
+  add(buffer, {.name = std::string(name),
+               .shape = {rows, pages_for(max_tokens, unit)},
+               .lifetime = lifetime});
+  meta_.units[static_cast<size_t>(buffer)] = unit;
+}
+
+void Binder::constant_steps(int buffer, std::string_view name, int64_t count, int32_t step) {
+  add(buffer, {.name = std::string(name), .shape = {count}, .lifetime = Lifetime::kConstant});
+  constants_.push_back({buffer, step});
+}
+
+void Binder::scratch(int buffer, std::string_view name, DType dtype,
+                     std::initializer_list<int64_t> shape, int64_t granule) {
+  add(buffer, {.name = std::string(name),
+               .dtype = dtype,
+               .shape = shape,
+               .lifetime = Lifetime::kScratch,
+               .granule = granule});
+}
+
+Status Binder::bind(Meta* meta) {
+  std::vector<Buffer> bound;
+  Status status = meta_.arena.bind(specs_, &bound);
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < bound.size(); ++i)
+    meta_.buffers[static_cast<size_t>(order_[i])] = std::move(bound[i]);
+  Filler filler(meta_);
+  for (const Steps& c : constants_) {
+    int32_t value = 0;
+    for (int32_t& v : filler.ints(c.buffer)) v = std::exchange(value, value + c.step);
+  }
+  status = filler.take_status();
+  if (status.ok()) *meta = std::move(meta_);
+  return status;
+}
+
+Filler::Filler(Meta& meta) : meta_(meta) {
+  for (const Buffer& b : meta_.buffers)
+    if (b.lifetime == Lifetime::kPerStep) meta_.arena.discard(b);
+}
+
+std::span<int32_t> Filler::ints(int buffer) {
+  std::span<int32_t> values;
+  const Buffer& b = meta_[static_cast<size_t>(buffer)];
+  status_.add(meta_.arena.stage(b, b.all(), &values));
+  return values;
+}
+
+std::span<int64_t> Filler::slots(int buffer) {
+  std::span<int64_t> values;
+  const Buffer& b = meta_[static_cast<size_t>(buffer)];
+  status_.add(meta_.arena.stage(b, b.all(), &values));
+  return values;
+}
+
+std::span<int32_t> Filler::row(int buffer, int64_t row, int64_t columns) {
+  std::span<int32_t> values;
+  const Buffer& b = meta_[static_cast<size_t>(buffer)];
+  const Elements all = b.rows(row, 1);
+  status_.add(meta_.arena.stage(b, {all.first, columns}, &values));
+  status_.add(meta_.arena.retire(b, {all.first + columns, all.count - columns}));
+  return values;
+}
+
+std::span<const int32_t> Filler::table_row(int buffer, int64_t i, std::span<const int32_t> slots,
+                                           int64_t tokens, std::span<const int64_t> map) {
+  const auto unit = static_cast<size_t>(meta_.units[static_cast<size_t>(buffer)]);
+  const std::span<int32_t> columns = row(buffer, i, pages_for(tokens, static_cast<int64_t>(unit)));
+  if (slots.empty()) {
+    std::ranges::fill(columns, 0);
+    return columns;
+  }
+  const int shift = std::countr_zero(unit);
+  const int32_t* slot = slots.data();
+  if (map.empty()) {
+    for (size_t j = 0; j < columns.size(); ++j) columns[j] = slot[j * unit] >> shift;
+  } else {
+    for (size_t j = 0; j < columns.size(); ++j)
+      columns[j] = translate(map, slot[j * unit]) >> shift;
+  }
+  return columns;
+}
+
+void Filler::out_cache_loc(const ForwardBatch& batch, int full, int swa) {
+  const auto fill = [&](int buffer, auto slot_of) {
+    if (!meta_.has(static_cast<size_t>(buffer))) return;
+    const std::span<int64_t> to = slots(buffer);
+    size_t n = 0;
+    if (!batch.out_cache_loc.empty()) {
+      const auto [first, step] = stride_of(batch);
+      for (auto t = static_cast<size_t>(first); t < batch.out_cache_loc.size() && n < to.size();
+           t += static_cast<size_t>(step))
+        to[n++] = slot_of(batch.out_cache_loc[t]);
+    } else {
+      for (int64_t i = 0; i < batch.size(); ++i) {
+        const RequestRow row = row_of(batch, meta_.limits, i);
+        for (int32_t t = row.extent.prefix_len; t < row.extent.kv_len && n < to.size(); ++t)
+          to[n++] = slot_of(row.slots[static_cast<size_t>(t)]);
+      }
+    }
+    std::fill(to.begin() + static_cast<std::ptrdiff_t>(n), to.end(), 0);
+  };
+  fill(full, [](int64_t slot) { return slot; });
+  fill(swa, [&](int64_t slot) { return int64_t{translate(batch.full_to_swa, slot)}; });
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,112 @@
+// What backends over paged tables share: the rows of a step, padding included, and the writing of
+// lengths, offsets and tables. Tested by tests/backends/rows_test.cc.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <string_view>
+
+#include "backends/launch_args.h"
+#include "shadowgraph/backend.h"
+
+namespace shadowgraph {
+
+/// One request's row, or a padding row: the lengths that an engine's graph runner gives it, and no
+/// slots (all its keys lie in page 0).
+struct RequestRow {
+  RequestExtent extent;
+  std::span<const int32_t> slots;  // of its tokens in order, past the encoder's; empty: padding
+  int32_t encoder_len = 0;         // of them, before slots
+
+  bool padding() const { return slots.empty(); }
+};
+
+/// Row i of the bucket. Requires a batch that fits(batch, limits). With an encoder the slots of its
+/// tokens are slots.data() - encoder_len ....
+RequestRow row_of(const ForwardBatch& batch, const Limits& limits, int64_t i);
+
+/// What every fill asks first: a valid batch of the mode that limits are for, within their rows,
+/// tokens, queries and keys.
+Status fits(const ForwardBatch& batch, const Limits& limits);
+
+/// Of a batch that fits: the slots that tables of so many tokens a column translate, and those that
+/// are written, have entries in full_to_swa.
+Status translates(const ForwardBatch& batch, const Limits& limits, int32_t unit);
+
+/// What every bind asks first: a mode, page size and topk that the backend serves, sizes that are
+/// sizes, layer kinds with what they need.
+Status serves(const BackendInfo& info, const Limits& limits);
+
+/// topk > 1: a request has branches (draft decode), or sees its drafts through a mask (verify).
+bool is_draft_tree(const Limits& limits);
+bool is_verify_tree(const Limits& limits);
+
+/// Whose new tokens a step stores: known in modes in which all requests have as many.
+RequestRows token_rows(const Limits& limits);
+
+/// The layer's keys lie in the sliding-window pool.
+bool in_window_pool(const ModelConfig& model, const LayerKind& kind);
+
+/// A slot in the window pool: 0 where it is evicted, -1 where there is none.
+inline int32_t translate(std::span<const int64_t> full_to_swa, int64_t slot) {
+  return slot < 0 ? -1 : static_cast<int32_t>(full_to_swa[static_cast<size_t>(slot)]);
+}
+
+/// Collects the buffers of a bind. Buffers that a mode does not need are left out.
+class Binder {
+ public:
+  Binder(const Arena& arena, const Limits& limits, size_t num_buffers, size_t num_scalars = 0);
+
+  /// int32, filled anew each step.
+  void ints(int buffer, std::string_view name, std::initializer_list<int64_t> shape);
+  void slots(int buffer, std::string_view name, int64_t count);  // int64
+  /// int32 [rows, columns of max_tokens tokens]
+  void table(int buffer, std::string_view name, int64_t rows, int64_t max_tokens, int32_t unit,
+             Lifetime lifetime = Lifetime::kPerStep);
+  /// int32, written once: 0, step, 2 step, ...
+  void constant_steps(int buffer, std::string_view name, int64_t count, int32_t step);
+  /// Of each replay, before its reads.
+  void scratch(int buffer, std::string_view name, DType dtype, std::initializer_list<int64_t> shape,
+               int64_t granule);
+  Status bind(Meta* meta);
+
+ private:
+  void add(int buffer, BufferSpec spec);
+
+  struct Steps {
+    int buffer;
+    int32_t step;
+  };
+  Meta meta_;
+  std::vector<int> order_;  // which buffer each spec is
+  std::vector<BufferSpec> specs_;
+  std::vector<Steps> constants_;
+};
+
+/// Writes of one fill, in place in the staging; a fill begins with it. All ranges are inside their
+/// buffers once fits() holds; what an arena refuses all the same (a device error) is kept, and the
+/// rest skipped.
+class Filler {
+ public:
+  explicit Filler(Meta& meta);
+
+  std::span<int32_t> ints(int buffer);
+  std::span<int64_t> slots(int buffer);
+  /// The first columns of a table's row; the others are retired.
+  std::span<int32_t> row(int buffer, int64_t row, int64_t columns);
+  /// The slots of a row's first tokens, in the table's unit; a padding row's are 0. map, where it
+  /// is not empty, translates slots first. The columns.
+  std::span<const int32_t> table_row(int buffer, int64_t row, std::span<const int32_t> slots,
+                                     int64_t tokens, std::span<const int64_t> map = {});
+  /// Where this step's tokens are stored, 0 for padding, and where there is a window pool their
+  /// slots in it. A batch without out_cache_loc stores where req_to_token has the tokens.
+  void out_cache_loc(const ForwardBatch& batch, int full, int swa);
+
+  Status take_status() { return std::move(status_); }
+
+ private:
+  Meta& meta_;
+  Status status_;
+};
+
+}  // namespace shadowgraph

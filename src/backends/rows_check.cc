@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "backends/rows.h"
+#include "core/laws.h"
+
+namespace shadowgraph {
+namespace {
+
+bool has_entry(std::span<const int64_t> map, int64_t slot) {
+  return slot < static_cast<int64_t>(map.size());
+}
+
+/// What the batch lacks of the fields that its mode and its model need.
+Status check_fields(const ForwardBatch& b, const Limits& limits) {
+  Status status;
+  if (b.size() == 0) return status;
+  const auto need = [&](bool there, const char* field, const char* expected) {
+    if (!there) status.add(make_finding("batch.field", at(field), expected, "empty"));
+  };
+  need(b.req_pool_indices.size() == b.seq_lens.size() && b.req_to_token.width > 0, "req_to_token",
+       "a table, and a row for each request");
+  need(!limits.model.swa_pool || !b.full_to_swa.empty(), "full_to_swa",
+       "the window pool's slot of every slot");
+  need(!is_draft_tree(limits) || !b.out_cache_loc.empty(), "out_cache_loc",
+       "the slots of every branch");
+  need(!is_verify_tree(limits) || !b.spec.custom_mask.empty(), "custom_mask", "the tree");
+  return status;
+}
+
+/// The mode, and the shape of a speculation, that limits are for.
+Status check_mode(const ForwardBatch& b, const Limits& limits) {
+  Status status;
+  const auto fail = [&](const char* field, std::string expected, std::string got) {
+    status.add(make_finding("batch.mode", at(field), std::move(expected), std::move(got)));
+  };
+  const bool idle = b.mode == ForwardMode::kIdle && is_decode(limits.mode);
+  if (b.mode != limits.mode && !idle)
+    fail("mode", std::string(name_of(limits.mode)), std::string(name_of(b.mode)));
+  if (limits.mode != ForwardMode::kDraftDecode || b.mode != limits.mode) return status;
+  const auto same = [&](const char* field, int32_t expected, int32_t got) {
+    if (expected != got) fail(field, std::to_string(expected), std::to_string(got));
+  };
+  same("spec.topk", std::max(1, limits.model.topk), b.spec.topk);
+  same("spec.step", limits.step, b.spec.step);
+  return status;
+}
+
+/// The lengths of every request, and of padding, fit; and all tokens together.
+class LengthCheck {
+ public:
+  explicit LengthCheck(const Limits& limits) : limits_(limits) {}
+
+  Status run(const ForwardBatch& b) {
+    const int32_t branches = limits_.mode == ForwardMode::kDraftDecode ? b.spec.topk : 1;
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < b.size(); ++i) {
+      const RequestExtent e = b.extent(i);
+      tokens += int64_t{e.q_len} * branches;
+      check_queries(e.q_len, i);
+      if (e.kv_len > limits_.max_kv_len) too_many("seq_lens", i, limits_.max_kv_len, e.kv_len);
+      if (!b.encoder_lens.empty()) check_encoder(b.encoder_lens[static_cast<size_t>(i)], i);
+    }
+    if (tokens > limits_.tokens) too_many("extend_lens", {}, limits_.tokens, tokens);
+    const int32_t padding = row_of(b, limits_, b.size()).extent.kv_len;
+    if (b.size() < limits_.rows && padding > limits_.max_kv_len)
+      too_many("seq_len_fill", {}, limits_.max_kv_len, padding);
+    const int64_t encoded = int64_t{limits_.rows} * limits_.model.max_encoder_len;
+    if (static_cast<int64_t>(b.encoder_out_cache_loc.size()) > encoded)
+      too_many("encoder_out_cache_loc", {}, encoded,
+               static_cast<int64_t>(b.encoder_out_cache_loc.size()));
+    return std::move(status_);
+  }
+
+ private:
+  void too_many(const char* field, std::optional<int64_t> request, int64_t limit, int64_t got) {
+    status_.add(make_finding("batch.capacity", at(field, request), "<= " + std::to_string(limit),
+                             std::to_string(got)));
+  }
+  void check_queries(int32_t q_len, int64_t i) {
+    if (q_len > limits_.max_q_len) too_many("extend_lens", i, limits_.max_q_len, q_len);
+    const bool all = is_decode(limits_.mode) || is_verify_tree(limits_);
+    if (all && q_len < limits_.max_q_len)
+      status_.add(make_finding("batch.mode", at("extend_lens", i),
+                               std::to_string(limits_.max_q_len), std::to_string(q_len)));
+  }
+  void check_encoder(int32_t len, int64_t i) {
+    if (len > limits_.model.max_encoder_len)
+      too_many("encoder_lens", i, limits_.model.max_encoder_len, len);
+  }
+
+  const Limits& limits_;
+  Status status_;
+};
+
+/// What a kind of layer needs of the model.
+void check_kinds(const ModelConfig& m, Status* status) {
+  for (size_t i = 0; i < m.layers.size(); ++i) {
+    const auto need = [&](bool asked, const char* field, int32_t value) {
+      if (!asked || value > 0) return;
+      status->add(make_finding("backend.limits", at(field),
+                               "> 0 for layer kind " + std::to_string(i), std::to_string(value)));
+    };
+    need(m.layers[i].local, "attention_chunk", m.attention_chunk);
+    need(m.layers[i].cross, "max_encoder_len", m.max_encoder_len);
+  }
+}
+
+}  // namespace
+
+Status fits(const ForwardBatch& batch, const Limits& limits) {
+  Status status = validate(batch);
+  status.add(check_mode(batch, limits));
+  status.add(check_fields(batch, limits));
+  if (batch.size() > limits.rows)
+    status.add(make_finding("batch.capacity", at("seq_lens"),
+                            "<= " + std::to_string(limits.rows) + " requests",
+                            std::to_string(batch.size())));
+  if (status.ok()) status = LengthCheck(limits).run(batch);
+  return status;
+}
+
+Status translates(const ForwardBatch& batch, const Limits& limits, int32_t unit) {
+  Status status;
+  if (!limits.model.swa_pool) return status;
+  const std::span<const int64_t> map = batch.full_to_swa;
+  const auto fail = [&](LawId law, Where where, int64_t slot) {
+    status.add(make_finding(law, std::move(where),
+                            "< " + std::to_string(map.size()) + " slots of full_to_swa",
+                            std::to_string(slot)));
+  };
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    const RequestRow row = row_of(batch, limits, i);
+    const int32_t branch = is_draft_tree(limits) ? limits.step + 1 : 0;  // not in req_to_token
+    for (int32_t t = 0; t < row.extent.kv_len - branch; t += unit) {
+      const int32_t slot = row.slots[static_cast<size_t>(t)];
+      if (!has_entry(map, slot)) fail("table.page_id", at("req_to_token", i, t), slot);
+    }
+  }
+  for (size_t t = 0; t < batch.out_cache_loc.size(); ++t)
+    if (!has_entry(map, batch.out_cache_loc[t]))
+      fail("slot.range", at("out_cache_loc", static_cast<int64_t>(t)), batch.out_cache_loc[t]);
+  return status;
+}
+
+Status serves(const BackendInfo& info, const Limits& limits) {
+  Status status;
+  const auto fail = [&](const char* field, std::string expected, const std::string& got) {
+    status.add(make_finding("backend.limits", at(field), std::move(expected), got));
+  };
+  const ModelConfig& m = limits.model;
+  if (std::ranges::find(info.modes, limits.mode) == info.modes.end())
+    fail("mode", "a mode of " + std::string(info.name), std::string(name_of(limits.mode)));
+  const bool listed = info.page_sizes.empty() ||
+                      std::ranges::find(info.page_sizes, m.page_size) != info.page_sizes.end();
+  if (m.page_size < 1 || !std::has_single_bit(static_cast<uint32_t>(m.page_size)) || !listed) {
+    std::string sizes = info.page_sizes.empty() ? "a power of two" : "one of";
+    for (const int32_t size : info.page_sizes) sizes += " " + std::to_string(size);
+    fail("page_size", std::move(sizes), std::to_string(m.page_size));
+  }
+  if (m.topk > 1 && !info.tree) fail("topk", "1", std::to_string(m.topk));
+  if (m.attention_chunk > 0 && m.page_size > 0 && m.attention_chunk % m.page_size != 0)
+    fail("attention_chunk", "a multiple of page_size", std::to_string(m.attention_chunk));
+  const auto positive = [&](const char* field, int64_t value, int64_t least) {
+    if (value < least) fail(field, ">= " + std::to_string(least), std::to_string(value));
+  };
+  positive("rows", limits.rows, 0);
+  positive("tokens", limits.tokens, 0);
+  positive("max_q_len", limits.max_q_len, 0);
+  positive("max_kv_len", limits.max_kv_len, 0);
+  positive("seq_len_fill", m.seq_len_fill, 1);
+  check_kinds(m, &status);
+  const int64_t width = is_draft_tree(limits) ? m.topk : limits.max_q_len;
+  if ((is_draft_tree(limits) || is_verify_tree(limits)) && limits.tokens != limits.rows * width)
+    fail("tokens", std::to_string(limits.rows * width) + ", " + std::to_string(width) + " a row",
+         std::to_string(limits.tokens));
+  if (is_decode(limits.mode) && limits.max_q_len != 1)
+    fail("max_q_len", "1", std::to_string(limits.max_q_len));
+  return status;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,57 @@
+#include "backends/trtllm_mla.h"
+
+#include <numeric>
+
+#include "backends/fields.h"
+
+namespace shadowgraph {
+namespace {
+
+using Mla = TrtllmMla;
+
+constexpr ForwardMode kModes[] = {ForwardMode::kDecode,        ForwardMode::kIdle,
+                                  ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
+                                  ForwardMode::kDraftExtendV2, ForwardMode::kDraftDecode};
+constexpr int32_t kPageSizes[] = {32, 64};
+
+// A draft step that counts only the prefix (faults-known, fa.H7) differs here in seq_lens_k.
+constexpr Field kFields[] = {
+    field::table("block_kv_indices", Mla::kPageTable, Mla::kKvLens, "fa.I-28 fa.I-85"),
+    field::lens("seq_lens_k", Mla::kSeqLensK, "fa.I-19 fa.I-87"),
+    field::rows("seq_lens_q", Mla::kSeqLensQ, "fa.I-17"),
+    field::indptr("cu_seqlens_q", Mla::kCuSeqlensQ, "fa.I-15 fa.I-97"),
+    field::bound("max_seq_len_q", Mla::kMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
+    field::bound("max_seq_len_k", Mla::kMaxSeqLenK, "fa.I-21"),
+    field::bound("sum_seq_lens_q", Mla::kSumSeqLensQ, "fa.I-16", FieldRule::kExact),
+};
+
+constexpr BackendInfo kInfo{.name = "trtllm_mla",
+                            .about = "TRTLLM-MLA decode (SGLang)",
+                            .modes = kModes,
+                            .page_sizes = kPageSizes,
+                            .tree = false,
+                            .heads = false,
+                            .latent = true,
+                            .fields = kFields};
+
+}  // namespace
+
+const BackendInfo& TrtllmMla::info() const { return kInfo; }
+
+int64_t TrtllmMla::column_multiple(int32_t page_size) const {
+  return std::lcm(128 / page_size, 4096 / page_size);
+}
+
+void TrtllmMla::bind_own(Binder& binder, const Limits& limits) const {
+  MlaBackend::bind_own(binder, limits);
+  binder.ints(kSeqLensQ, "seq_lens_q", {limits.rows});
+}
+
+void TrtllmMla::fill_own(const ForwardBatch& batch, const Limits& limits, Filler& filler) const {
+  MlaBackend::fill_own(batch, limits, filler);
+  const std::span<int32_t> lens_q = filler.ints(kSeqLensQ);
+  for (int32_t i = 0; i < limits.rows; ++i)
+    lens_q[static_cast<size_t>(i)] = row_of(batch, limits, i).extent.q_len;
+}
+
+}  // namespace shadowgraph

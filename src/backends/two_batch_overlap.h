@@ -1,0 +1,37 @@
+// TwoBatchOverlap: a batch in two halves, so that one half's communication hides behind the other's
+// compute. Source: spec backends-flashattention-family 3.8,
+// backends-flashinfer-triton-linear-sparse 4.1. Tested by tests/backends/two_batch_overlap_test.cc.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shadowgraph/backend.h"
+
+namespace shadowgraph {
+
+/// Where an eager batch is split: rows / 2 where all requests have as many queries, else where the
+/// queries of the halves differ least, of two such places the later. No request is cut.
+int64_t split_of(const ForwardBatch& batch);
+
+/// A child's metadata for each half, in arena scopes "left" and "right"; Limits say where it is
+/// split. Requests and tokens are sliced, the rows of LayerIo too. Not for draft extend v1: a
+/// graph's halves have a fixed number of tokens each, and there every request has its own.
+class TwoBatchOverlap final : public Backend {
+ public:
+  /// "NAME_two_batch". The child outlives this.
+  explicit TwoBatchOverlap(const Backend& child);
+
+  const BackendInfo& info() const override { return info_; }
+  Status bind(const Arena& arena, const Limits& limits, Meta* meta) const override;
+  Status fill(const ForwardBatch& batch, Meta& meta) const override;
+  void forward(Stream& stream, const Meta& meta, const StepIo& step) const override;
+
+ private:
+  const Backend& child_;
+  const std::string name_;
+  std::vector<ForwardMode> modes_;
+  BackendInfo info_;
+};
+
+}  // namespace shadowgraph

@@ -1,0 +1,89 @@
+// What holds of every backend in the list, composed ones too.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "backends/paged_world.h"
+
+namespace shadowgraph {
+namespace {
+
+/// A model that the backend serves.
+ModelConfig model_for(const Backend& backend) {
+  const BackendInfo& info = backend.info();
+  const bool latent = info.name.find("mla") != std::string_view::npos;
+  ModelConfig m = model_of(info.page_sizes.empty() ? 16 : info.page_sizes[0], latent ? 1 : 2, 256);
+  m.num_steps = 3, m.num_draft_tokens = 3;
+  return m;
+}
+
+/// fn(backend, mode) for all that there is; idle has no requests.
+template <class Fn>
+void for_all(Fn fn) {
+  for (const Backend* backend : all_backends()) {
+    for (const ForwardMode mode : backend->info().modes) {
+      SCOPED_TRACE(std::string(backend->info().name) + " " + std::string(name_of(mode)));
+      if (mode != ForwardMode::kIdle) fn(*backend, mode);
+    }
+  }
+}
+
+TEST(Backends, NamesAreTheListsAndFound) {
+  std::vector<std::string> names;
+#define SG_BACKEND(name, ...) names.push_back(#name);
+#include "backends/backends.inc"
+#undef SG_BACKEND
+  ASSERT_EQ(names.size(), all_backends().size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(all_backends()[i]->info().name, names[i]);
+    EXPECT_EQ(find_backend(names[i]), all_backends()[i]);
+  }
+  EXPECT_EQ(find_backend("none"), nullptr);
+}
+
+TEST(Backends, LaunchesDependOnTheLimitsAlone) {
+  for_all([](const Backend& backend, ForwardMode mode) {
+    PagedWorld w;
+    const ModelConfig m = model_for(backend);
+    const int32_t q = is_decode_or_idle(mode) ? 1 : 3, steps = q == 1 ? 3 : 0;
+    const PagedBatch first(mode, {{5, q}, {90, q}, {7, q}}, m.page_size, steps);
+    const PagedBatch second(mode, {{60, q}, {1, q}, {130, q}}, m.page_size, steps);
+    Meta meta = w.bind(backend, Limits::bucket(mode, 4, q, m));
+    const Layer layer(w, "layer", m, meta.limits.tokens, std::max(first.pages(), second.pages()));
+    const std::vector<LayerIo> layers(meta.children.size() == 2 ? 2 : 1, layer.io());
+    const auto record = [&](const PagedBatch& batch) {
+      w.fill(backend, batch.view(), meta);
+      StepIo step;
+      step.layers = layers;
+      Graph graph;
+      const Status status = Graph::record(
+          w.stream, [&](Stream& s) { backend.forward(s, meta, step); }, &graph);
+      EXPECT_TRUE(status.ok()) << status.to_string();
+      return graph;
+    };
+    const Graph kept = record(first), again = record(second);
+    EXPECT_FALSE(kept.nodes().empty());
+    const Status status = same_launches(kept, again);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  });
+}
+
+TEST(Backends, WhatTheyDoNotServeIsRefusedAndNothingBound) {
+  for (const Backend* backend : all_backends()) {
+    PagedWorld w;
+    ModelConfig m = model_for(*backend);
+    m.page_size = 3;
+    Meta meta;
+    const Limits limits = Limits::bucket(backend->info().modes[0], 4, 1, m);
+    const Status status = backend->bind(w.arena, limits, &meta);
+    ASSERT_FALSE(status.ok()) << backend->info().name;
+    EXPECT_EQ(status.findings()[0].id, "backend.limits") << backend->info().name;
+    EXPECT_EQ(w.arena.used(), 0U) << backend->info().name;
+    EXPECT_TRUE(meta.buffers.empty() && meta.children.empty()) << backend->info().name;
+  }
+}
+
+}  // namespace
+}  // namespace shadowgraph

@@ -1,0 +1,114 @@
+// A device with an arena and a stream, for tests of launches: buffers bound and written, a launch
+// run eagerly and as a replay, and what the shadow found.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/choices.h"
+#include "shadowgraph/arena.h"
+#include "shadowgraph/graph.h"
+#include "shadowgraph/sim_device.h"
+
+namespace shadowgraph {
+
+using Bytes = std::vector<std::byte>;
+using Ints = std::vector<int32_t>;
+
+class LaunchWorld {
+ public:
+  LaunchWorld() : stream_(device), arena_(device, 1 << 18) {}
+
+  Buffer bind(const char* name, DType dtype, std::vector<int64_t> shape, int64_t granule = 1) {
+    const BufferSpec spec{name, dtype, std::move(shape), Lifetime::kPersistent, granule};
+    std::vector<Buffer> buffers;
+    const Status status = arena_.bind({&spec, 1}, &buffers);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return buffers.at(0);
+  }
+  template <class T>
+  Buffer bind_values(const char* name, DType dtype, const std::vector<T>& values) {
+    Buffer b = bind(name, dtype, {static_cast<int64_t>(values.size())});
+    write(b, 0, values);
+    return b;
+  }
+  template <class T>
+  void write(const Buffer& b, int64_t at, const std::vector<T>& values) {
+    EXPECT_TRUE(arena_.write(b, at, std::span<const T>(values)).ok());
+    EXPECT_TRUE(arena_.upload(stream_.handle()).ok());
+  }
+  /// Floats in [-1, 1), in the buffer's type: f32 or bf16.
+  void randomise(const Buffer& b) { write_bytes(b, random(b.dtype, b.numel())); }
+  void write_bytes(const Buffer& b, const Bytes& bytes) {
+    EXPECT_TRUE(arena_.write(b, 0, bytes.data(), b.numel()).ok());
+    EXPECT_TRUE(arena_.upload(stream_.handle()).ok());
+  }
+  Bytes random(DType dtype, int64_t count) {
+    Bytes bytes(static_cast<size_t>(count) * size_of(dtype));
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+      const float x = rng_.signed_unit();
+      uint32_t word = 0;
+      std::memcpy(&word, &x, sizeof word);
+      if (dtype == DType::kBF16) word >>= 16;
+      std::memcpy(&bytes[i * size_of(dtype)], &word, size_of(dtype));
+    }
+    return bytes;
+  }
+  void set_owner(const Buffer& b, int64_t row, OwnerId owner) {
+    EXPECT_TRUE(arena_.set_owner(b, b.rows(row, 1), owner).ok());
+  }
+
+  template <class T>
+  static std::span<const T> elements(const Buffer& b) {
+    return {reinterpret_cast<const T*>(b.data), static_cast<size_t>(b.numel())};
+  }
+  Bytes bytes(const Buffer& b) {
+    stream_.synchronize();
+    return {b.data, b.data + b.bytes()};
+  }
+  void fill(const Buffer& b, uint32_t byte) { stream_.fill(b.data, byte, b.bytes()); }
+
+  /// All that was found, "law: ..." a line; "ok".
+  std::string found() {
+    stream_.synchronize();
+    Status status = stream_.take_status();
+    status.add(device.take_findings());
+    return status.to_string();
+  }
+  /// Runs the launch eagerly, then as a replay; prepare() before each, check() after.
+  template <class Prepare, class Check>
+  void run_both(const KernelLaunch& launch, Prepare prepare, Check check) {
+    prepare();
+    stream_.launch(launch);
+    {
+      SCOPED_TRACE("eager");
+      check();
+    }
+    prepare();
+    record(launch).replay(stream_);
+    SCOPED_TRACE("replayed");
+    check();
+  }
+  GraphExec record(const KernelLaunch& launch) {
+    Graph graph;
+    GraphExec exec;
+    Status status = Graph::record(
+        stream_, [&](Stream& s) { s.launch(launch); }, &graph);
+    if (status.ok()) status = GraphExec::instantiate(graph, &exec);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return exec;
+  }
+  Stream& stream() { return stream_; }
+
+  SimDevice device;
+
+ private:
+  Stream stream_;
+  Arena arena_;
+  Rng rng_{1};
+};
+
+}  // namespace shadowgraph

@@ -1,0 +1,215 @@
+// The laws of every backend over one dense table, mode by mode and page size by page size.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "attn/finding_ids.h"
+#include "attn/page_table.h"
+#include "backends/paged_backend.h"
+#include "backends/paged_world.h"
+
+namespace shadowgraph {
+namespace {
+
+using Paged = PagedBackend;
+
+constexpr const char* kNames[] = {"trtllm_mha", "trtllm_mla", "flashmla", "cutlass_mla",
+                                  "cutedsl_mla"};
+
+ModelConfig model_for(const Backend& backend, int32_t page_size) {
+  ModelConfig m =
+      model_of(page_size, backend.info().name == std::string("trtllm_mha") ? 2 : 1, 5 * page_size);
+  m.num_steps = 3, m.num_draft_tokens = 3;
+  return m;
+}
+
+bool one_query(ForwardMode mode) { return is_decode_or_idle(mode); }
+bool ragged(ForwardMode mode) { return !one_query(mode) && !is_target_verify(mode); }
+bool padded_by_width(ForwardMode mode) {
+  return is_draft_extend(mode, DraftExtendV2::kIncluded) || mode == ForwardMode::kDllmExtend;
+}
+
+/// fn(backend, mode, page_size) for all that they serve; idle has no requests.
+template <class Fn>
+void for_all(Fn fn) {
+  for (const char* name : kNames) {
+    const Backend* backend = find_backend(name);
+    ASSERT_NE(backend, nullptr) << name;
+    for (const ForwardMode mode : backend->info().modes) {
+      for (const int32_t page_size : backend->info().page_sizes) {
+        SCOPED_TRACE(std::string(name) + " " + std::string(name_of(mode)) + " P " +
+                     std::to_string(page_size));
+        if (mode != ForwardMode::kIdle) fn(*backend, mode, page_size);
+      }
+    }
+  }
+}
+
+/// Batches of two: every pair of prefixes around the edges of pages, queries by the mode.
+template <class Fn>
+void for_batches(ForwardMode mode, int32_t page_size, Fn fn) {
+  const int32_t first = mode == ForwardMode::kDecode ? 0 : 1;
+  for (const int32_t a : {first, page_size - 1, page_size, 2 * page_size + 1}) {
+    for (const int32_t b : {first, page_size - 2, page_size + 1}) {
+      const int32_t q_a = one_query(mode) ? 1 : 3, q_b = ragged(mode) ? 2 : q_a;
+      fn(PagedBatch(mode, {{a, q_a}, {b, q_b}}, page_size, one_query(mode) ? 3 : 0));
+    }
+  }
+}
+
+TEST(PagedBackends, EveryKeyIsReadFromItsSlot) {
+  for_all([](const Backend& backend, ForwardMode mode, int32_t page_size) {
+    const ModelConfig model = model_for(backend, page_size);
+    for_batches(mode, page_size, [&](const PagedBatch& owned) {
+      PagedWorld w;
+      ForwardBatch batch = owned.view();
+      const bool draft = mode == ForwardMode::kDraftDecode;
+      for (int32_t step = 0; step < (draft ? 2 : 1); ++step) {
+        batch.spec.step = step;
+        const Meta meta = w.exact(backend, batch, model);
+        for (size_t i = 0; i < 2; ++i) {
+          const int32_t keys = batch.extent(static_cast<int64_t>(i)).kv_len;
+          EXPECT_EQ(held(meta[Paged::kKvLens])[i], keys);
+          EXPECT_EQ(slots_of(meta, Paged::kPageTable, static_cast<int64_t>(i), keys),
+                    slots_of(owned, i, keys));
+        }
+      }
+    });
+  });
+}
+
+TEST(PagedBackends, QueriesAreOffsetByThoseBefore) {
+  for_all([](const Backend& backend, ForwardMode mode, int32_t page_size) {
+    PagedWorld w;
+    const int32_t q = one_query(mode) ? 1 : 3, q_b = ragged(mode) ? 1 : q;
+    const PagedBatch owned(mode, {{4, q}, {6, q_b}, {5, q}}, page_size, one_query(mode) ? 3 : 0);
+    const Meta meta = w.exact(backend, owned.view(), model_for(backend, page_size));
+    EXPECT_EQ(held(meta[Paged::kCuSeqlensQ]), (Ints{0, q, q + q_b, 2 * q + q_b}));
+    EXPECT_EQ(meta.scalars[Paged::kMaxSeqLenQ], q);
+    EXPECT_EQ(meta.scalars[Paged::kSumSeqLensQ], 2 * q + q_b);
+    EXPECT_EQ(meta.scalars[Paged::kMaxSeqLenK], std::max(6 + q_b, 5 + q));
+  });
+}
+
+TEST(PagedBackends, PaddingRowsHaveTheFillsLengthsAndThePaddingPage) {
+  for_all([](const Backend& backend, ForwardMode mode, int32_t page_size) {
+    PagedWorld w;
+    const int32_t q = one_query(mode) ? 1 : 3;
+    const PagedBatch owned(mode, {{4, q}}, page_size, one_query(mode) ? 3 : 0);
+    Limits limits = Limits::bucket(mode, 2, q, model_for(backend, page_size));
+    limits.step = mode == ForwardMode::kDraftDecode ? 1 : 0;
+    ForwardBatch batch = owned.view();
+    batch.spec.step = limits.step;
+    Meta meta = w.bind(backend, limits);
+    w.fill(backend, batch, meta);
+    const int32_t keys = mode == ForwardMode::kDraftDecode ? 3 : is_target_verify(mode) ? 4 : 1;
+    EXPECT_EQ(held(meta[Paged::kKvLens]), (Ints{batch.extent(0).kv_len, keys}));
+    const int32_t padding = ragged(mode) && !padded_by_width(mode) ? 0 : q;
+    EXPECT_EQ(held(meta[Paged::kCuSeqlensQ]), (Ints{0, q, q + padding}));
+    EXPECT_EQ(held_row(meta[Paged::kPageTable], 1, 1), (Ints{0}));
+    const auto loc = held<int64_t>(meta[Paged::kOutCacheLoc]);
+    for (size_t t = 0; t < loc.size(); ++t) {
+      const int32_t token = batch.extent(0).prefix_len + static_cast<int32_t>(t);
+      EXPECT_EQ(loc[t], t < static_cast<size_t>(q) ? owned.slot(0, token) : 0);
+    }
+  });
+}
+
+TEST(PagedBackends, ABucketIsWideEnoughForTheLongestContext) {
+  for_all([](const Backend& backend, ForwardMode mode, int32_t page_size) {
+    PagedWorld w;
+    ModelConfig model = model_for(backend, page_size);
+    const Meta meta = w.bind(backend, Limits::bucket(mode, 2, one_query(mode) ? 1 : 3, model));
+    EXPECT_GE(meta[Paged::kPageTable].shape[1],
+              pages_for(model.max_context_len + 3, model.page_size));
+  });
+}
+
+TEST(PagedBackends, NoRequestIsABatchToo) {
+  for (const char* name : kNames) {
+    PagedWorld w;
+    const Backend& backend = *find_backend(name);
+    const int32_t page_size = backend.info().page_sizes[0];
+    const PagedBatch owned(ForwardMode::kIdle, {}, page_size);
+    Meta meta =
+        w.bind(backend, Limits::bucket(ForwardMode::kDecode, 2, 1, model_for(backend, page_size)));
+    w.fill(backend, owned.view(), meta);
+    EXPECT_EQ(held(meta[Paged::kKvLens]), (Ints{1, 1})) << name;
+  }
+}
+
+TEST(PagedBackends, AShorterBatchAfterALongerOneIsWholeAgain) {
+  for_all([](const Backend& backend, ForwardMode mode, int32_t page_size) {
+    PagedWorld w;
+    const int32_t q = one_query(mode) ? 1 : 3, steps = one_query(mode) ? 3 : 0;
+    const ModelConfig model = model_for(backend, page_size);
+    Meta meta = w.bind(backend, Limits::bucket(mode, 3, q, model));
+    const PagedBatch longer(mode, {{70, q}, {33, q}, {50, q}}, page_size, steps);
+    const PagedBatch shorter(mode, {{7, q}, {40, q}}, page_size, steps);
+    w.fill(backend, longer.view(), meta);
+    w.fill(backend, shorter.view(), meta);
+    Meta fresh = w.bind(backend, Limits::bucket(mode, 3, q, model), "fresh");
+    w.fill(backend, shorter.view(), fresh);
+    for (const int b : {Paged::kKvLens, Paged::kCuSeqlensQ})
+      EXPECT_EQ(held(meta[static_cast<size_t>(b)]), held(fresh[static_cast<size_t>(b)]));
+    EXPECT_EQ(held<int64_t>(meta[Paged::kOutCacheLoc]), held<int64_t>(fresh[Paged::kOutCacheLoc]));
+    for (int64_t i = 0; i < 3; ++i) {
+      const int32_t keys = held(meta[Paged::kKvLens])[static_cast<size_t>(i)];
+      EXPECT_EQ(slots_of(meta, Paged::kPageTable, i, keys),
+                slots_of(fresh, Paged::kPageTable, i, keys));
+    }
+  });
+}
+
+TEST(PagedBackends, ForwardStoresThenAttendsToExactlyTheRequestsKeys) {
+  for_all([](const Backend& backend, ForwardMode mode, int32_t page_size) {
+    PagedWorld w;
+    const ModelConfig model = model_for(backend, page_size);
+    const int32_t q = one_query(mode) ? 1 : 3, q_b = ragged(mode) ? 2 : q;
+    const PagedBatch owned(mode, {{page_size - 1, q}, {2 * page_size, q_b}}, page_size,
+                           one_query(mode) ? 3 : 0);
+    const ForwardBatch batch = owned.view();
+    const Meta meta = w.exact(backend, batch, model);
+    const Layer layer(w, "layer", model, meta.limits.tokens, owned.pages());
+    w.forward(backend, meta, {layer.io()});
+    EXPECT_EQ(w.found(), "ok");
+    const int32_t stored = owned.slot(0, page_size - 1);
+    const auto key = held<float>(layer.k), cache = held<float>(layer.k_cache);
+    const int64_t dims = layer.k.shape[1] * layer.k.shape[2];
+    EXPECT_TRUE(std::equal(key.begin(), key.begin() + dims, cache.begin() + stored * dims));
+    EXPECT_EQ(layer.results(meta.limits.tokens), layer.expected(owned));
+  });
+}
+
+TEST(PagedBackends, WhatTheyDoNotServeIsRefusedAndNothingBound) {
+  for (const char* name : kNames) {
+    PagedWorld w;
+    const Backend& backend = *find_backend(name);
+    const int32_t page_size = backend.info().page_sizes[0];
+    const auto refused = [&](auto change) {
+      Limits limits = Limits::bucket(ForwardMode::kDecode, 2, 1, model_for(backend, page_size));
+      change(limits);
+      Meta meta;
+      const Status status = backend.bind(w.arena, limits, &meta);
+      EXPECT_EQ(w.arena.used(), 0U) << name;
+      return ids(status);
+    };
+    EXPECT_EQ(refused([](Limits& l) { l.model.page_size = 8; }), (Ids{"backend.limits page_size"}));
+    EXPECT_EQ(refused([](Limits& l) { l.model.topk = 2; }), (Ids{"backend.limits topk"}));
+    EXPECT_EQ(refused([](Limits& l) { l.model.max_encoder_len = 4; }),
+              (Ids{"backend.limits max_encoder_len"}));
+    EXPECT_EQ(refused([](Limits& l) {
+                l.model.attention_chunk = 128;
+                l.model.layers[0].local = true;
+              }),
+              (Ids{"backend.limits layers"}));
+    EXPECT_EQ(refused([](Limits& l) { l.mode = ForwardMode::kPrebuilt; }),
+              (Ids{"backend.limits mode"}));
+    EXPECT_EQ(refused([](Limits& l) { l.model.dcp_size = 3; }), (Ids{"backend.limits dcp_size"}));
+  }
+}
+
+}  // namespace
+}  // namespace shadowgraph

@@ -1,0 +1,233 @@
+// The store launch: the call's bits, page 0 for padding, and what a shadow sees of bad slots.
+#include "backends/store_launch.h"
+
+#include "backends/launch_world.h"
+
+namespace shadowgraph {
+namespace {
+
+using Slots = std::vector<int64_t>;
+
+enum class Layout { kNhd, kHnd, kPanels };
+
+constexpr int64_t kPages = 4;
+constexpr int32_t kHeads = 2, kDimQk = 16, kDimVo = 8;
+
+struct Form {
+  Layout layout = Layout::kNhd;
+  DType dtype = DType::kF32;
+
+  int64_t page_size() const { return layout == Layout::kPanels ? 16 : 4; }
+};
+
+/// Tokens and a cache on a device, whose bytes are all 0x55.
+class World : public LaunchWorld {
+ public:
+  World(const Form& form, const Slots& slots_of_tokens) : form_(form) {
+    const auto tokens = static_cast<int64_t>(slots_of_tokens.size());
+    k_new = bind("k_new", DType::kF32, {tokens, kHeads, kDimQk}, kHeads * kDimQk);
+    v_new = bind("v_new", DType::kF32, {tokens, kHeads, kDimVo}, kHeads * kDimVo);
+    slots = bind_values("slots", DType::kI64, slots_of_tokens);
+    bind_cache();
+    randomise(k_new);
+    randomise(v_new);
+    for (const Buffer* b : planes()) write_bytes(*b, Bytes(b->bytes(), std::byte{0x55}));
+  }
+  StoreKv call() const {
+    StoreKv c;
+    c.k = k_new.view();
+    c.v = v_new.view();
+    c.out_cache_loc = elements<int64_t>(slots);
+    c.cache = cache();
+    return c;
+  }
+  std::vector<const Buffer*> planes() const {
+    if (form_.dtype != DType::kI8) return {&k, &v};
+    return {&k, &v, &k_scales, &v_scales};
+  }
+  void clear() {
+    for (const Buffer* b : planes()) fill(*b, 0x55);
+  }
+  Bytes contents() {
+    Bytes all;
+    for (const Buffer* b : planes()) {
+      const Bytes one = bytes(*b);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  }
+  /// What the call leaves behind that drops such tokens by itself.
+  Bytes expected(const Slots& kept) {
+    clear();
+    stream().synchronize();
+    StoreKv c = call();
+    c.out_cache_loc = kept;
+    const Status status = store_kv(c);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return contents();
+  }
+
+  Buffer k_new, v_new, slots, k, v, k_scales, v_scales;
+
+ private:
+  void bind_cache() {
+    const int64_t size = form_.page_size();
+    const auto plane = [&](int64_t dim) -> std::vector<int64_t> {
+      if (form_.layout == Layout::kHnd) return {kPages, kHeads, size, dim};
+      return {kPages, size, kHeads, dim};
+    };
+    if (form_.layout == Layout::kPanels) {
+      k = bind("k", form_.dtype, {kPages, kHeads, 1, key_panel_elements(form_.dtype, kDimQk)});
+      v = bind("v", form_.dtype, {kPages, kHeads, 1, value_panel_elements(kDimVo)});
+    } else {
+      k = bind("k", form_.dtype, plane(kDimQk), kDimQk);
+      v = bind("v", form_.dtype, plane(kDimVo), kDimVo);
+    }
+    if (form_.dtype != DType::kI8) return;
+    k_scales = bind("k_scales", DType::kF32, {kPages, size, kHeads});
+    v_scales = bind("v_scales", DType::kF32, {kPages, size, kHeads});
+  }
+  KvCache cache() const {
+    KvCache c;
+    switch (form_.layout) {
+      case Layout::kNhd: c = KvCache::nhd(k.view(), v.view()); break;
+      case Layout::kHnd: c = KvCache::hnd(k.view(), v.view()); break;
+      case Layout::kPanels: c = KvCache::panels(k.view(), v.view(), kDimQk, kDimVo); break;
+    }
+    return form_.dtype == DType::kI8 ? c.with_scales(k_scales.view(), v_scales.view()) : c;
+  }
+
+  const Form form_;
+};
+
+/// A slot in that page.
+int64_t slot_of(const Form& form, int64_t page, int64_t token) {
+  return page * form.page_size() + token;
+}
+
+template <class Test>
+void for_each_form(Test test) {
+  for (const Layout layout : {Layout::kNhd, Layout::kHnd, Layout::kPanels}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
+      SCOPED_TRACE(std::to_string(static_cast<int>(layout)) + " " + std::string(name_of(dtype)));
+      test(Form{layout, dtype});
+    }
+  }
+}
+
+TEST(StoreLaunch, TheBitsOfTheCallEagerAndReplayed) {
+  for_each_form([](const Form& form) {
+    const Slots given = {slot_of(form, 3, 1), -1, slot_of(form, 1, 0), slot_of(form, 2, 3)};
+    World w(form, given);
+    const Bytes expected = w.expected(given);
+    w.run_both(
+        store_launch(w.call()), [&] { w.clear(); },
+        [&] {
+          EXPECT_EQ(w.contents(), expected);
+          EXPECT_EQ(w.found(), "ok");
+        });
+  });
+}
+
+TEST(StoreLaunch, ManyTokensMayNamePageZeroAndAreDropped) {
+  for_each_form([](const Form& form) {
+    const int64_t last_of_page_0 = form.page_size() - 1, first_of_page_1 = form.page_size();
+    World w(form, {0, first_of_page_1, 0, last_of_page_0, last_of_page_0});
+    const Bytes expected = w.expected({-1, first_of_page_1, -1, -1, -1});
+    w.run_both(
+        store_launch(w.call()), [&] { w.clear(); },
+        [&] {
+          EXPECT_EQ(w.contents(), expected);
+          EXPECT_EQ(w.found(), "ok");
+        });
+  });
+}
+
+TEST(StoreLaunch, SlotsAreReadWhenItRuns) {
+  World w({}, {4, 5});
+  GraphExec exec = w.record(store_launch(w.call()));
+  w.write(w.slots, 0, Slots{9, 14});
+  const Bytes expected = w.expected({9, 14});
+  w.clear();
+  exec.replay(w.stream());
+  EXPECT_EQ(w.contents(), expected);
+  EXPECT_EQ(w.found(), "ok");
+}
+
+TEST(StoreLaunch, ASlotBeyondThePoolIsFoundAndNothingIsStored) {
+  for_each_form([](const Form& form) {
+    // The first one that is not there, one far away, one whose place cannot be computed.
+    for (const int64_t slot :
+         {slot_of(form, kPages, 0), slot_of(form, kPages + 1000, 1), INT64_MAX}) {
+      World w(form, {4, slot});
+      w.clear();
+      const Bytes before = w.contents();
+      w.stream().launch(store_launch(w.call()));
+      EXPECT_EQ(w.contents(), before);
+      const std::string found = w.found();
+      EXPECT_NE(found.find("mem."), std::string::npos) << found;
+      EXPECT_NE(found.find("written by"), std::string::npos) << found;
+      for (const char* name : {"k[", "v[", "k_scales[", "v_scales["}) {
+        if ((name[1] == '_' && form.dtype != DType::kI8) || slot == INT64_MAX) continue;
+        EXPECT_NE(found.find(name), std::string::npos) << name << " " << found;
+      }
+    }
+  });
+}
+
+TEST(StoreLaunch, ASlotNamedTwiceStoresNothing) {
+  World w({}, {4, 5, 4});
+  w.run_both(
+      store_launch(w.call()), [&] { w.clear(); },
+      [&] {
+        EXPECT_EQ(w.contents(), Bytes(w.contents().size(), std::byte{0x55}));
+        EXPECT_EQ(w.found(), "ok");
+      });
+}
+
+TEST(StoreLaunch, AnotherRequestsSlotIsFound) {
+  // Two tokens a request; the second one's are in page 2.
+  World w({}, {4, 5, 8, 9});
+  for (const Buffer* b : w.planes()) w.set_owner(*b, 1, 1), w.set_owner(*b, 2, 2);
+  const OwnerId rows[] = {1, 2};
+  w.device.set_row_owners(rows);
+  const auto none = [] {};
+  w.run_both(store_launch(w.call(), {.a_request = 2}), none, [&] { EXPECT_EQ(w.found(), "ok"); });
+  w.write(w.slots, 0, Slots{4, 10});
+  w.run_both(store_launch(w.call(), {.a_request = 2}), none, [&] {
+    const std::string found = w.found();
+    EXPECT_NE(found.find("mem.wrong_region: k["), std::string::npos) << found;
+    EXPECT_NE(found.find("that of request 2"), std::string::npos) << found;
+    EXPECT_NE(found.find("row 0"), std::string::npos) << found;
+  });
+  w.run_both(store_launch(w.call()), none,
+             [&] { EXPECT_EQ(w.found(), "ok") << "whose tokens they are is not known"; });
+}
+
+TEST(StoreLaunch, NewKeysOfPaddingAreNotRead) {
+  World w({}, {4, 0});
+  Buffer other = w.bind("other", DType::kF32, {2, kHeads, kDimQk}, kHeads * kDimQk);
+  w.write(other, 0, std::vector<float>(kHeads * kDimQk, 1));  // of the first token only
+  StoreKv call = w.call();
+  call.k = other.view();
+  const auto none = [] {};
+  w.run_both(store_launch(call), none, [&] { EXPECT_EQ(w.found(), "ok"); });
+  w.write(w.slots, 1, Slots{5});
+  w.run_both(store_launch(call), none, [&] {
+    const std::string found = w.found();
+    EXPECT_NE(found.find("mem.uninit_read: other[1]"), std::string::npos) << found;
+  });
+}
+
+TEST(StoreLaunch, BuiltAgainItIsTheSameByteByByte) {
+  const World w({}, {4, 5});
+  StoreKv call = w.call();
+  const KernelLaunch kept = store_launch(call, {.a_request = 1});
+  EXPECT_EQ(kept, store_launch(call, {.a_request = 1}));
+  EXPECT_NE(kept, store_launch(call, {.a_request = 2}));
+  call.cache.k_scale *= 2;
+  EXPECT_NE(kept, store_launch(call, {.a_request = 1}));
+}
+
+}  // namespace
+}  // namespace shadowgraph

@@ -1,0 +1,121 @@
+// TwoBatchOverlap: where a batch is split, and that its halves give what the whole does.
+#include "backends/two_batch_overlap.h"
+
+#include <gtest/gtest.h>
+
+#include "attn/finding_ids.h"
+#include "backends/paged_world.h"
+#include "backends/trtllm_mha.h"
+
+namespace shadowgraph {
+namespace {
+
+using Mha = TrtllmMha;
+const TrtllmMha kMha;
+const TwoBatchOverlap kHalves(kMha);
+
+ModelConfig model() {
+  ModelConfig m = model_of(16, 2, 96);
+  m.num_steps = 3, m.num_draft_tokens = 3;
+  return m;
+}
+
+int64_t split_of_lens(const Ints& lens) {
+  std::vector<Request> requests;
+  for (const int32_t q : lens) requests.push_back({2, q});
+  return split_of(PagedBatch(ForwardMode::kExtend, requests, 16).view());
+}
+
+TEST(SplitOf, QueriesAreBalanced) {
+  EXPECT_EQ(split_of_lens({10, 1, 1}), 1);
+  EXPECT_EQ(split_of_lens({4, 4, 4, 4}), 2);
+  EXPECT_EQ(split_of_lens({3, 5, 2}), 1);
+  EXPECT_EQ(split_of_lens({2, 2}), 1);
+  EXPECT_EQ(split_of_lens({1, 1, 10}), 2);
+  EXPECT_EQ(split_of_lens({3, 2, 3}), 2);
+  EXPECT_EQ(split_of_lens({100}), 0);
+  EXPECT_EQ(split_of_lens({4, 4, 4, 4, 4}), 2);
+  EXPECT_EQ(split_of_lens({}), 0);
+}
+
+TEST(TwoBatchOverlap, HalvesAreWholeBatchesOfTheirRequests) {
+  PagedWorld w;
+  const PagedBatch owned(ForwardMode::kTargetVerify, {{3, 3}, {20, 3}, {7, 3}}, 16);
+  const Meta meta = w.exact(kHalves, owned.view(), model());
+  const Meta &left = meta.children[0], &right = meta.children[1];
+  EXPECT_EQ(held(left[Mha::kKvLens]), (Ints{6}));
+  EXPECT_EQ(held(right[Mha::kKvLens]), (Ints{23, 10}));
+  EXPECT_EQ(held(right[Mha::kCuSeqlensQ]), (Ints{0, 3, 6}));
+  EXPECT_EQ(slots_of(right, Mha::kPageTable, 0, 23), slots_of(owned, 1, 23));
+  EXPECT_EQ(held<int64_t>(right[Mha::kOutCacheLoc])[0], owned.slot(1, 20));
+  EXPECT_EQ(left[Mha::kKvLens].name, "exact0/left/kv_lens");
+  EXPECT_EQ(right[Mha::kKvLens].name, "exact0/right/kv_lens");
+}
+
+TEST(TwoBatchOverlap, HalvesGiveTheBitsOfTheWhole) {
+  for (const ForwardMode mode : kMha.info().modes) {
+    if (mode == ForwardMode::kIdle) continue;
+    SCOPED_TRACE(name_of(mode));
+    PagedWorld w;
+    const bool one = is_decode_or_idle(mode);
+    const int32_t q = one ? 1 : 3, other = one || is_target_verify(mode) ? q : 5;
+    const PagedBatch owned(mode, {{3, q}, {20, other}, {7, q}, {40, q}}, 16, one ? 3 : 0);
+    const Meta meta = w.exact(kHalves, owned.view(), model());
+    const Layer layer(w, "layer", model(), meta.limits.tokens, owned.pages());
+    w.forward(kHalves, meta, {layer.io()});
+    EXPECT_EQ(w.found(), "ok");
+    EXPECT_EQ(layer.results(meta.limits.tokens), layer.expected(owned));
+  }
+}
+
+TEST(TwoBatchOverlap, ABatchOfTheFirstHalfLeavesTheOtherToPadding) {
+  PagedWorld w;
+  const PagedBatch owned(ForwardMode::kDecode, {{3, 1}}, 16);
+  Meta meta = w.bind(kHalves, Limits::bucket(ForwardMode::kDecode, 5, 1, model()));
+  w.fill(kHalves, owned.view(), meta);
+  EXPECT_EQ(held(meta.children[0][Mha::kKvLens]), (Ints{4, 1}));
+  EXPECT_EQ(held(meta.children[1][Mha::kKvLens]), (Ints{1, 1, 1}));
+}
+
+TEST(TwoBatchOverlap, ABucketIsSplitWhereItsRowsAre) {
+  const Limits limits = Limits::bucket(ForwardMode::kTargetVerify, 5, 3, model());
+  EXPECT_EQ(limits.split_rows, 2);
+  EXPECT_EQ(limits.split_tokens, 6);
+}
+
+TEST(TwoBatchOverlap, ARightHalfThatWouldBeginElsewhereIsRefused) {
+  PagedWorld w;
+  const PagedBatch owned(ForwardMode::kDraftExtend, {{3, 2}, {4, 3}, {9, 1}}, 16);
+  Meta meta = w.bind(kHalves, Limits::bucket(ForwardMode::kDraftExtend, 4, 3, model()));
+  EXPECT_EQ(ids(kHalves.fill(owned.view(), meta)), (Ids{"batch.mode extend_lens"}));
+  const PagedBatch left(ForwardMode::kDraftExtend, {{3, 2}, {4, 3}}, 16);
+  EXPECT_TRUE(kHalves.fill(left.view(), meta).ok());
+  const PagedBatch full(ForwardMode::kDraftExtend, {{3, 3}, {4, 3}, {9, 1}}, 16);
+  EXPECT_TRUE(kHalves.fill(full.view(), meta).ok());
+}
+
+TEST(TwoBatchOverlap, AHalfThatDoesNotFitLeavesTheOtherUnwritten) {
+  PagedWorld w;
+  const PagedBatch owned(ForwardMode::kDecode, {{3, 1}, {4, 1}}, 16);
+  Meta meta = w.exact(kHalves, owned.view(), model());
+  const PagedBatch longer(ForwardMode::kDecode, {{2, 1}, {40, 1}}, 16);
+  EXPECT_FALSE(kHalves.fill(longer.view(), meta).ok());
+  w.upload();
+  EXPECT_EQ(held(meta.children[0][Mha::kKvLens]), (Ints{4}));
+}
+
+TEST(TwoBatchOverlap, BothHalvesHaveRequests) {
+  PagedWorld w;
+  Meta meta;
+  ModelConfig m = model();
+  m.max_encoder_len = 4;
+  EXPECT_EQ(ids(kHalves.bind(w.arena, Limits::bucket(ForwardMode::kDecode, 1, 1, m), &meta)),
+            (Ids{"backend.limits split_rows", "backend.limits split_tokens",
+                 "backend.limits max_encoder_len"}));
+  const PagedBatch one(ForwardMode::kExtend, {{0, 9}}, 16);
+  EXPECT_EQ(ids(kHalves.bind(w.arena, Limits::exact(one.view(), model()), &meta)),
+            (Ids{"backend.limits split_rows", "backend.limits split_tokens"}));
+}
+
+}  // namespace
+}  // namespace shadowgraph
