@@ -1,0 +1,86 @@
+// What the runtime holds, as plain data: how it is configured, who has which slots, and whether
+// that may be (spec backends-flashattention-family 6.1). Tested by tests/runtime/check_pool_test.cc
+// and after every step of tests/runtime/scheduler_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/allocator.h"
+#include "runtime/draft_tree.h"
+#include "runtime/step.h"
+#include "shadowgraph/status.h"
+
+namespace shadowgraph {
+
+struct RuntimeConfig {
+  int32_t max_requests = 4;      // at a time
+  int32_t max_context_len = 32;  // tokens of a request, drafts aside
+  int32_t page_size = 1;         // a power of two
+  int32_t num_pages = 64;        // page 0 aside
+  int32_t swa_pages = 0;         // of the sliding-window layers' pool, page 0 aside; 0: one pool
+  int32_t window_left = -1;      // of those layers
+  int32_t max_encoder_len = 0;   // 0: no encoder
+  int32_t dllm_block = 0;        // tokens; 0: no diffusion model
+  int32_t max_chunk = 8;         // tokens that one extend adds to a request
+  bool radix = false;            // share prefixes; of one pool, without encoders
+  DraftShape draft;              // num_steps 0: no speculation
+
+  /// Columns of a row that are the encoder's at most: whole pages, so that text begins a page.
+  int32_t encoder_columns() const;
+  /// Columns of a row: the encoder, the longest context, and what speculation reserves.
+  int32_t width() const;
+};
+
+/// pool.shape: sizes that are sizes, features that go together, pools that hold one request.
+Status validate(const RuntimeConfig& config);
+
+/// A running request. Columns are counted past the encoder.
+struct PoolRequest {
+  OwnerId id = 0;
+  int32_t row = 0;          // of req_to_token
+  int32_t encoder_len = 0;  // columns before the text, whole pages
+  int32_t kv_len = 0;       // tokens stored before this step
+  int32_t slots_len = 0;    // columns that have slots
+  int32_t shared_len = 0;   // of them, the first ones: the prefix cache's
+  int32_t evicted_len = 0;  // of them, the first ones: not in the window pool any more
+};
+
+struct PoolState {
+  RuntimeConfig config;
+  std::vector<int32_t> req_to_token;  // rows of width columns
+  int64_t width = 0;
+  std::vector<int64_t> full_to_swa;  // empty: one pool
+  // By page, page 0 first: whether it is allocated, and how many times it was
+  std::vector<bool> taken, swa_taken;
+  std::vector<uint32_t> takes, swa_takes;
+  std::vector<PoolRequest> requests;
+  Slots cached;  // of the prefix cache
+
+  std::span<const int32_t> row(const PoolRequest& r) const {
+    return TokenTable{req_to_token, width}.row(r.row);
+  }
+  /// Of its text.
+  std::span<const int32_t> text(const PoolRequest& r) const {
+    return row(r).subspan(static_cast<size_t>(r.encoder_len));
+  }
+  /// nullptr if it does not run.
+  const PoolRequest* find(OwnerId id) const;
+};
+
+/// Everything wrong with the pools: pool.*.
+Status check_pool(const PoolState& state);
+/// Everything wrong with a step's batch, given the pools that it was made from: what
+/// validate(batch) says, and step.*.
+Status check_step(const Step& step, const PoolState& state);
+
+/// Requests that may use each page (of both pools) and each row of req_to_token. No request: a page
+/// is the prefix cache's alone, or free.
+struct Owners {
+  std::vector<std::vector<OwnerId>> pages, swa_pages;
+  std::vector<OwnerId> rows;  // 0: no request's
+};
+Owners owners_of(const PoolState& state);
+
+}  // namespace shadowgraph

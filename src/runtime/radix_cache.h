@@ -1,0 +1,59 @@
+// RadixCache: prefixes whose KV is kept, by their tokens, in whole pages. A node's slots are the
+// cache's own copy: a row of req_to_token changes hands (mini-sglang 94fe255).
+// Tested by tests/runtime/radix_cache_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/allocator.h"
+
+namespace shadowgraph {
+
+using Tokens = std::vector<int32_t>;
+
+class RadixCache {
+ public:
+  struct Node;
+  /// The longest cached prefix. node is its end, the one to lock; good until the next evict.
+  struct Match {
+    Slots slots;
+    Node* node = nullptr;
+  };
+
+  explicit RadixCache(int32_t page_size);
+  ~RadixCache();
+  RadixCache(RadixCache&&) noexcept;
+
+  /// Whole pages only; what matches is used last.
+  Match match_prefix(std::span<const int32_t> tokens);
+  /// Keeps the whole pages of these tokens, and says how many tokens were cached before: their
+  /// slots stay the cache's, and the caller's are for the caller to free. slots: one a token.
+  int32_t insert(std::span<const int32_t> tokens, std::span<const int32_t> slots);
+
+  /// A locked node and all before it are not evicted; locks count.
+  void lock(Node* node);
+  void unlock(Node* node);
+
+  /// Drops the leaves that were used least recently, and are not locked, until so many tokens are
+  /// free or none is left: their slots, for the caller to free.
+  Slots evict(int32_t tokens);
+
+  /// All slots that the cache holds.
+  Slots slots() const;
+  int32_t evictable_tokens() const;
+
+ private:
+  Node* walk(std::span<const int32_t> tokens, Slots* slots);
+  Node* split(Node* node, size_t length);
+  size_t matching(const Node& node, std::span<const int32_t> tokens) const;
+
+  int32_t page_size_;
+  int64_t clock_ = 0;
+  std::unique_ptr<Node> root_;
+};
+
+}  // namespace shadowgraph

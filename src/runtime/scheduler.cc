@@ -1,0 +1,273 @@
+#include "runtime/scheduler.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace shadowgraph {
+namespace {
+
+int32_t whole_pages(int32_t tokens, int32_t page_size) { return tokens - tokens % page_size; }
+
+}  // namespace
+
+Scheduler::Scheduler(const RuntimeConfig& config)
+    : config_(config),
+      rows_(config.max_requests, config.width()),
+      slots_(config.num_pages, config.swa_pages, config.page_size),
+      cache_(config.page_size) {
+  assert(validate(config).ok());
+}
+
+Step Scheduler::next(Choices& choices) {
+  settle(choices);
+  if (phase_ == Phase::kNone) {
+    churn(choices);
+    last_ = plain_step(choices);
+  } else {
+    last_ = round_step(choices);
+  }
+  const TokenTable table = rows_.table();
+  last_.req_to_token.assign(table.slots.begin(), table.slots.end());
+  last_.width = table.width;
+  last_.full_to_swa.assign(slots_.full_to_swa().begin(), slots_.full_to_swa().end());
+  return last_;
+}
+
+PoolState Scheduler::state() const {
+  PoolState s;
+  s.config = config_;
+  const TokenTable table = rows_.table();
+  s.req_to_token.assign(table.slots.begin(), table.slots.end());
+  s.width = table.width;
+  s.full_to_swa.assign(slots_.full_to_swa().begin(), slots_.full_to_swa().end());
+  s.taken = slots_.full().taken(), s.takes = slots_.full().takes();
+  if (slots_.swa() != nullptr)
+    s.swa_taken = slots_.swa()->taken(), s.swa_takes = slots_.swa()->takes();
+  for (const Request& r : running_) s.requests.push_back(r.pool);
+  s.cached = cache_.slots();
+  return s;
+}
+
+std::span<int32_t> Scheduler::text(const Request& r) {
+  return rows_.row(r.pool.row).subspan(static_cast<size_t>(r.pool.encoder_len));
+}
+
+size_t Scheduler::index_of(const Request* r) const {
+  size_t i = 0;
+  while (&running_[i] != r) ++i;
+  return i;
+}
+
+/// A request's tokens: its family's, then its own, the same every time.
+Tokens Scheduler::tokens(const Request& r, int32_t count) const {
+  Tokens all;
+  for (int32_t i = 0; i < count; ++i) {
+    const auto text = static_cast<int32_t>(i < r.family_len ? r.family : r.pool.id + 2);
+    all.push_back(text * config_.max_context_len + i);
+  }
+  return all;
+}
+
+Scheduler::Requests Scheduler::in_step() {
+  Requests list;
+  for (const OwnerId id : last_.requests) {
+    for (Request& r : running_) {
+      if (r.pool.id == id) list.push_back(&r);
+    }
+  }
+  return list;
+}
+
+/// What the last step stored is stored now.
+void Scheduler::settle(Choices& choices) {
+  const Requests list = in_step();
+  const ForwardBatch batch = last_.batch();
+  for (size_t i = 0; i < list.size(); ++i) {
+    Request& r = *list[i];
+    if (last_.mode == ForwardMode::kDraftDecode) continue;
+    if (last_.mode == ForwardMode::kTargetVerify) {
+      const int32_t room = config_.max_context_len - r.pool.kv_len;
+      r.accepted = trees_[i].accept(room, choices);
+    } else if (phase_ == Phase::kCatchUp) {
+      r.pool.kv_len += static_cast<int32_t>(std::exchange(r.accepted, {}).size());
+    } else if (last_.mode != ForwardMode::kDllmExtend || choices.below(2) == 0) {
+      r.pool.kv_len += batch.q_len(static_cast<int64_t>(i));  // a block may be denoised again
+    }
+    if (config_.radix && phase_ == Phase::kNone && r.pool.kv_len <= r.prompt_len) share_prefix(r);
+  }
+  if (phase_ == Phase::kCatchUp) phase_ = Phase::kNone;
+  if (phase_ != Phase::kNone) return;
+  for (size_t i = running_.size(); i-- > 0;) {
+    const Request& r = running_[i];
+    if (r.pool.kv_len >= r.end_len ||
+        r.pool.kv_len + std::max(1, config_.dllm_block) > config_.max_context_len)
+      finish(i);
+  }
+}
+
+void Scheduler::churn(Choices& choices) {
+  if (running_.size() > 1 && choices.one_in(8))
+    retract(choices.below(static_cast<uint32_t>(running_.size())));
+  if (config_.radix && choices.one_in(8))
+    slots_.free(cache_.evict(choices.between(1, 2 * config_.page_size)));
+  for (Request& r : running_) {
+    if (config_.swa_pages > 0 && choices.below(3) == 0) evict_window(r);
+  }
+  while (waiting_.size() < 2 && (running_.empty() || choices.one_in(2))) {
+    arrive(choices);
+    if (running_.empty()) break;
+  }
+  while (!waiting_.empty() && (running_.empty() || choices.one_in(2)) && admit()) continue;
+}
+
+void Scheduler::arrive(Choices& choices) {
+  Request r;
+  r.pool.id = next_id_++;
+  const int32_t block = std::max(1, config_.dllm_block);
+  r.prompt_len = choices.between(1, config_.max_context_len - block);
+  r.end_len = r.prompt_len + choices.between(1, config_.max_context_len - r.prompt_len);
+  if (config_.radix) {
+    r.family = choices.between(0, 2);
+    r.family_len = choices.between(0, r.prompt_len);
+  }
+  if (config_.max_encoder_len > 0) {
+    const int32_t pages = config_.max_encoder_len / config_.page_size;
+    r.pool.encoder_len = choices.between(0, pages) * config_.page_size;
+  }
+  waiting_.push_back(std::move(r));
+}
+
+/// The first in the queue, with what the cache has of its prompt; its last token is always new.
+bool Scheduler::admit() {
+  Request& r = waiting_.front();
+  const std::optional<Slots> encoder = slots_.alloc(r.pool.encoder_len);
+  const std::optional<int32_t> row = encoder ? rows_.alloc() : std::nullopt;
+  if (!row) {
+    if (encoder) slots_.free(*encoder);
+    return false;
+  }
+  r.pool.row = *row;
+  std::ranges::copy(*encoder, rows_.row(*row).begin());
+  if (config_.radix) {
+    const RadixCache::Match match = cache_.match_prefix(tokens(r, r.prompt_len - 1));
+    std::ranges::copy(match.slots, text(r).begin());
+    r.pool.kv_len = r.pool.slots_len = r.pool.shared_len = static_cast<int32_t>(match.slots.size());
+    r.locked = match.node;
+    cache_.lock(r.locked);
+  }
+  running_.push_back(std::move(r));
+  waiting_.pop_front();
+  return true;
+}
+
+void Scheduler::release(Request& r, int32_t first) {
+  const std::span<int32_t> row = rows_.row(r.pool.row);
+  slots_.free(row.first(static_cast<size_t>(r.pool.encoder_len)));
+  slots_.free(
+      text(r).subspan(static_cast<size_t>(first), static_cast<size_t>(r.pool.slots_len - first)));
+  rows_.free(r.pool.row);
+  if (config_.radix) cache_.unlock(r.locked);
+}
+
+/// Its whole pages stay in the cache.
+void Scheduler::finish(size_t i) {
+  Request& r = running_[i];
+  if (config_.radix) {
+    share_prefix(r);
+    release(r, r.pool.shared_len);
+  } else {
+    release(r, 0);
+  }
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+}
+
+/// Back to the queue, as a prompt of all the tokens that it has by now.
+void Scheduler::retract(size_t i) {
+  Request r = std::move(running_[i]);
+  release(r, r.pool.shared_len);
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+  r.prompt_len = std::max(r.prompt_len, r.pool.kv_len);
+  r.pool = {.id = r.pool.id, .encoder_len = r.pool.encoder_len};
+  r.locked = nullptr;
+  waiting_.push_front(std::move(r));
+}
+
+/// Puts the whole pages of what is stored into the cache; where it has them already, its slots
+/// replace the request's.
+void Scheduler::share_prefix(Request& r) {
+  const int32_t whole = whole_pages(r.pool.kv_len, config_.page_size);
+  const Tokens key = tokens(r, whole);
+  const auto row = text(r).first(static_cast<size_t>(whole));
+  const int32_t known = cache_.insert(key, row);
+  slots_.free(row.subspan(static_cast<size_t>(r.pool.shared_len),
+                          static_cast<size_t>(std::max(known - r.pool.shared_len, 0))));
+  const RadixCache::Match match = cache_.match_prefix(key);
+  std::ranges::copy(match.slots, row.begin());
+  cache_.lock(match.node);
+  cache_.unlock(r.locked);
+  r.locked = match.node;
+  r.pool.shared_len = whole;
+}
+
+/// What the next query, at kv_len, cannot see any more.
+void Scheduler::evict_window(Request& r) {
+  const int32_t end =
+      whole_pages(std::max(0, r.pool.kv_len - config_.window_left), config_.page_size);
+  if (end <= r.pool.evicted_len) return;
+  slots_.free_swa(text(r).subspan(static_cast<size_t>(r.pool.evicted_len),
+                                  static_cast<size_t>(end - r.pool.evicted_len)));
+  r.pool.evicted_len = end;
+}
+
+bool Scheduler::try_grow(const Requests& list, std::span<const int32_t> more) {
+  std::vector<Growth> growth;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const PoolRequest& p = list[i]->pool;
+    const int32_t last =
+        p.slots_len == 0 ? -1 : text(*list[i])[static_cast<size_t>(p.slots_len - 1)];
+    growth.push_back({p.slots_len, std::max(p.slots_len, p.kv_len + more[i]), last});
+  }
+  const int64_t missing = slots_.full().pages_to_grow(growth) - slots_.full().free_pages();
+  if (missing > 0) slots_.free(cache_.evict(static_cast<int32_t>(missing) * config_.page_size));
+  const std::optional<Slots> slots = slots_.alloc_extend(growth);
+  if (!slots) return false;
+  auto slot = slots->begin();
+  for (size_t i = 0; i < list.size(); ++i) {
+    const auto count = growth[i].kv_len - growth[i].prefix_len;
+    std::copy_n(slot, count, text(*list[i]).begin() + growth[i].prefix_len);
+    slot += count;
+    list[i]->pool.slots_len = growth[i].kv_len;
+  }
+  return true;
+}
+
+void Scheduler::grow(Requests& list, std::span<const int32_t> more) {
+  std::vector<OwnerId> ids;
+  for (const Request* r : list) ids.push_back(r->pool.id);
+  while (!try_grow(list, more.first(list.size()))) {
+    if (config_.swa_pages > 0) {
+      for (Request& r : running_) evict_window(r);
+      if (try_grow(list, more.first(list.size()))) return;
+    }
+    // Somebody outside of the step goes first; a deque's elements move, so the list is found anew.
+    size_t victim = running_.size();
+    for (size_t i = running_.size(); i-- > 0 && victim == running_.size();) {
+      if (std::ranges::find(ids, running_[i].pool.id) == ids.end()) victim = i;
+    }
+    if (victim == running_.size()) {
+      assert(ids.size() > 1);  // the pools hold one request
+      victim = index_of(list.back());
+      ids.pop_back();
+    }
+    retract(victim);
+    list.clear();
+    for (const OwnerId id : ids) {
+      const auto it =
+          std::ranges::find_if(running_, [&](const Request& r) { return r.pool.id == id; });
+      list.push_back(&*it);
+    }
+  }
+}
+
+}  // namespace shadowgraph

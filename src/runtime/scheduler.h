@@ -1,0 +1,95 @@
+// Scheduler: plays a history of requests, as an engine's scheduler might, and gives the batch of
+// each step. Every decision is one of Choices: a history is its choices, and shrinks with them.
+// Tested by tests/runtime/scheduler_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/choices.h"
+#include "runtime/pool_state.h"
+#include "runtime/radix_cache.h"
+#include "runtime/req_to_token.h"
+
+namespace shadowgraph {
+
+class Scheduler {
+ public:
+  /// Requires a config that validate() accepts.
+  explicit Scheduler(const RuntimeConfig& config);
+
+  /// Ends the last step, lets requests come, go, and give back what they need not have, and makes
+  /// the next step. A step is idle where nothing runs.
+  ///
+  /// Prompts are extended in chunks, next to decodes or alone; then requests decode, or denoise
+  /// blocks, or speculate: one draft decode a step but the last, target verify, draft extend (which
+  /// follow each other with the same requests).
+  Step next(Choices& choices);
+
+  /// The pools that the last step was made from.
+  PoolState state() const;
+  const RuntimeConfig& config() const { return config_; }
+
+ private:
+  struct Request {
+    PoolRequest pool;
+    int32_t family = 0, family_len = 0;  // the first tokens are those of all of its family
+    int32_t prompt_len = 0;              // tokens that are extended, not decoded
+    int32_t end_len = 0;                 // it ends with so many tokens
+    RadixCache::Node* locked = nullptr;
+    std::vector<int32_t> accepted;  // of the verified tree, until the draft has caught up
+  };
+  using Requests = std::vector<Request*>;
+  /// How far a round of speculation has come: what is next, or that its last step was made.
+  enum class Phase : uint8_t { kNone, kDraft, kVerify, kAccept, kCatchUp };
+
+  // What happens between steps: scheduler.cc.
+  void settle(Choices& choices);
+  void churn(Choices& choices);
+  void arrive(Choices& choices);
+  bool admit();
+  void finish(size_t i);
+  void retract(size_t i);
+  /// Gives back the row and all slots from column first on; shared ones are unlocked.
+  void release(Request& r, int32_t first);
+  void share_prefix(Request& r);
+  void evict_window(Request& r);
+  /// Slots for so many more tokens each; who cannot have them goes back to the queue, and out of
+  /// the list.
+  void grow(Requests& list, std::span<const int32_t> more);
+  bool try_grow(const Requests& list, std::span<const int32_t> more);
+  Tokens tokens(const Request& r, int32_t count) const;
+  std::span<int32_t> text(const Request& r);
+  size_t index_of(const Request* r) const;
+
+  // The steps: scheduler_steps.cc.
+  Step plain_step(Choices& choices);
+  Step extend_step(ForwardMode mode, Requests prompts, Requests decodes, Choices& choices);
+  Step decode_step(Requests list);
+  Step block_step(Requests list);
+  void begin_round(Requests list, Choices& choices);
+  Step round_step(Choices& choices);
+  Step draft_step();
+  Step verify_step();
+  Step catch_up_step(Choices& choices);
+  Step step_of(ForwardMode mode, const Requests& list) const;
+  void add_tokens(Step& step, const Request& r, int32_t count);
+  Requests in_step();
+
+  RuntimeConfig config_;
+  ReqToTokenPool rows_;
+  SlotAllocator slots_;
+  RadixCache cache_;
+  std::deque<Request> waiting_;
+  std::deque<Request> running_;
+  OwnerId next_id_ = 1;
+  Step last_;
+  Phase phase_ = Phase::kNone;
+  int32_t next_draft_ = 0;
+  std::vector<DraftTree> trees_;  // of the verify, one a request
+};
+
+}  // namespace shadowgraph
