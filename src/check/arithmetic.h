@@ -17,6 +17,13 @@ enum class RoundP : uint8_t {
   kBF16,     // to bf16 where q is bf16, else never: the CPU's bf16 dot product
 };
 
+/// What of a part of a row's keys is kept until the parts are merged.
+enum class Partials : uint8_t {
+  kUnscaled,  // maximum, sum and weighted values, as they are
+  kF32,       // the part's result, divided by its sum, and its LSE: both in f32
+  kOutType,   // the same, the result in the output's type
+};
+
 /// The defaults describe plain f32 arithmetic, rounded to nearest, in an unknown order.
 struct Arithmetic {
   std::string_view kernel;
@@ -50,8 +57,7 @@ struct Arithmetic {
   int split = 0;   // in order: the length of a split; else a request of more keys is split into
                    // parts of at least so many; 0: never
   int parts = 1;   // partial results that are merged in any case
-  // A part's result is stored in the output's type, its LSE in f32.
-  bool partials_in_out_type = false;
+  Partials partials = Partials::kUnscaled;
 
   int out_roundings = 3;       // f32 roundings of the division, or of reciprocal and product
   bool v_scale_after = false;  // v_scale multiplies the rounded output, which is rounded again

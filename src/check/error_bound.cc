@@ -164,12 +164,15 @@ Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
   const double slack = 2 * std::max(delta.maxCoeff(), sink_delta);
   double shared = 0;  // exponent error of every weight
   if (a.scaled_maximum) shared += (red.rescales + 1) * a.u * (row.logits.abs().maxCoeff() + slack);
-  const bool partials = a.partials_in_out_type && red.parts > 1;
+  const bool partials = a.partials != Partials::kUnscaled && red.parts > 1;
   const Rounding p_type = rounding_of_p(a.round_p, q_type), out = rounding_to(out_type);
   // What underflows stands next to a weight of 1: the largest logit's; for P the largest key's.
   const double flushed = (red.rescales + 2) * kTiny * std::exp(top - lse);
   const double p_subnormal = p_type.half_subnormal * std::exp(top_key - lse);
   const double exps = red.rescales + 1 + (partials ? 1 : 0);
+  // A part's result is divided by its sum, and stored.
+  const double part_error =
+      gamma(a.out_roundings, a.u) + (a.partials == Partials::kOutType ? out.u : 0);
 
   Weights w;
   const auto n = row.logits.size();
@@ -192,7 +195,7 @@ Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
       w.r[j] += rounding;
     }
     if (row.v_scaled) w.r[j] += a.u * (w.p[j] + w.e[j] + w.r[j]);
-    if (partials) w.r[j] += out.u * (w.p[j] + w.e[j] + w.r[j]);
+    if (partials) w.r[j] += part_error * (w.p[j] + w.e[j] + w.r[j]);
   }
   if (counted == LseSink::kIncluded && !std::isinf(row.sink)) {
     w.sink_p = std::exp(row.sink - lse);
@@ -255,9 +258,9 @@ ErrorBound error_bound(const OracleRow& row, const Arithmetic& arithmetic, DType
   const Reduction red = reduction_of(row, a, 2 * delta.maxCoeff());
   const Weights w = weigh(row, a, red, delta, q_type, out_type, LseSink::kIncluded);
   const Rounding out = rounding_to(out_type);
-  const bool partials = a.partials_in_out_type && red.parts > 1;
+  const bool narrow_parts = a.partials == Partials::kOutType && red.parts > 1;
   ErrorBound bound;
-  bound.out = before_last_rounding(row, a, w, red, partials ? out.half_subnormal : 0);
+  bound.out = before_last_rounding(row, a, w, red, narrow_parts ? out.half_subnormal : 0);
   double last = std::pow(1 + a.u, a.out_roundings) * (1 + out.u), subnormal = out.half_subnormal;
   if (row.v_scale != 1) last *= (1 + a.u_scale) * (1 + a.u_scale);
   if (row.v_scale != 1 && a.v_scale_after) last *= 1 + out.u, subnormal *= 1 + row.v_scale;

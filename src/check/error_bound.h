@@ -23,7 +23,8 @@
 //          p_j (exp(delta_j + alpha_j) (1 + eps)^(R+1) - 1), plus what underflows.
 // r_j      Error of weight j in the numerator alone: the rounding of P (part of e_j where the sum
 //          sees the rounded P), of its product with the token's own scale (i8), and of partial
-//          results that are stored in the output's type.
+//          results that are divided by their sums and stored: `out_roundings`, and the rounding to
+//          the output's type where they have it.
 // t, g     Relative error of a summed term, g(h + R + 1, u_sum) where h additions follow it, one a
 //          fold among them: t in the numerator, g in the denominator.
 //

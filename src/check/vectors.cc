@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 namespace shadowgraph {
@@ -38,7 +39,8 @@ LseBase base_of(const Log2Lse&) { return LseBase::kLog2; }
 
 class CaseJudge {
  public:
-  CaseJudge(const KernelVector& vector, Arith arith) : vector_(vector), arith_(arith) {
+  CaseJudge(const KernelVector& vector, Arith arith)
+      : vector_(vector), calls_(vector.calls), arith_(arith) {
     verdict_.id = vector.id;
     verdict_.kind = vector.kind;
     verdict_.dtype = vector.dtype;
@@ -46,9 +48,10 @@ class CaseJudge {
 
   VectorVerdict judge_all() {
     std::vector<bool> accepted;
-    for (size_t i = 0; i < vector_.calls.size(); ++i) {
+    if (vector_.appended) append(*vector_.appended);
+    for (size_t i = 0; i < calls_.size(); ++i) {
       accepted.push_back(
-          std::visit([&](const auto& call) { return judge_ours(call, i); }, vector_.calls[i]));
+          std::visit([&](const auto& call) { return judge_ours(call, i); }, calls_[i]));
     }
     // The oracle, too, needs calls that the engine accepts.
     for (const Recorded& recorded : vector_.recorded) {
@@ -60,8 +63,51 @@ class CaseJudge {
   }
 
  private:
+  /// Our store into a copy of the cache must leave the bytes that were recorded; paged calls then
+  /// read the copy.
+  void append(const AppendedKeys& appended) {
+    StoreKv store = appended.store;
+    copy_plane(store.cache, &store.cache.k, &k_copy_);
+    copy_plane(store.cache, &store.cache.v, &v_copy_);
+    Status refused = store_kv(store);
+    for (Finding& finding : refused.findings()) finding.where.field.insert(0, "append.");
+    const bool stored = refused.ok();
+    verdict_.findings.add(std::move(refused));
+    if (stored) {
+      expect_bytes("append.k_cache", k_copy_, appended.k_after);
+      expect_bytes("append.v_cache", v_copy_, appended.v_after);
+    }
+    for (AnyCall& call : calls_) {
+      if (auto* paged = std::get_if<PagedAttention>(&call)) paged->cache = store.cache;
+    }
+  }
+
+  static void copy_plane(const KvCache& cache, KvPlane* plane, std::vector<std::byte>* copy) {
+    const int64_t elements = cache.num_pages * plane->page_stride;
+    copy->assign(plane->data, plane->data + elements * static_cast<int64_t>(size_of(plane->dtype)));
+    plane->data = copy->data();
+  }
+
+  /// row: the token's slot, col: the element of the slot.
+  void expect_bytes(const char* field, std::span<const std::byte> ours,
+                    const ConstTensorView& recorded) {
+    const int64_t item = static_cast<int64_t>(size_of(recorded.dtype));
+    const int64_t slot = recorded.shape[2] * recorded.shape[3];
+    int64_t first = -1, differing = 0;
+    for (int64_t i = 0; i < recorded.numel(); ++i) {
+      if (std::memcmp(ours.data() + i * item, recorded.data + i * item, item) == 0) continue;
+      if (first < 0) first = i;
+      ++differing;
+    }
+    if (differing == 0) return;
+    verdict_.findings.add(make_finding("num.exact", at(field, first / slot, first % slot),
+                                       "the recorded bits",
+                                       "others (" + std::to_string(differing) + " of " +
+                                           std::to_string(recorded.numel()) + " elements)"));
+  }
+
   std::string field_prefix(size_t call) const {
-    return vector_.calls.size() == 1 ? "" : "call" + std::to_string(call) + ".";
+    return calls_.size() == 1 ? "" : "call" + std::to_string(call) + ".";
   }
 
   template <class Call>
@@ -86,7 +132,7 @@ class CaseJudge {
     const Arithmetic& ours =
         *find_arithmetic(arith_ == Arith::kFast ? "ours_fast" : "ours_portable");
     const Result result{call.out, call.lse.tensor, base_of(call.lse), call.options.lse_sink};
-    Judgement j = judge(vector_.calls[index], result, ours, options);
+    Judgement j = judge(calls_[index], result, ours, options);
     verdict_.rows += j.rows;
     verdict_.empty_rows += j.empty_rows;
     raise(verdict_.ours.out, j.error_over_bound);
@@ -105,7 +151,7 @@ class CaseJudge {
     }
     JudgeOptions options{"num.recorded", "num.recorded", true, recorded.name + "."};
     const Result result{recorded.out, recorded.lse, recorded.lse_base, LseSink::kExcluded};
-    Judgement j = judge(vector_.calls[recorded.call], result, *arithmetic, options);
+    Judgement j = judge(calls_[recorded.call], result, *arithmetic, options);
     if (!recorded.known_wrong.empty()) {
       char ratio[32];
       std::snprintf(ratio, sizeof ratio, "%.3g", j.error_over_bound);
@@ -122,7 +168,7 @@ class CaseJudge {
     if (!vector_.out_ref.defined() && !vector_.lse_ref.defined()) return;
     JudgeOptions options{"num.reference", "num.reference", true, "ref."};
     const Result result{vector_.out_ref, vector_.lse_ref, LseBase::kNatural, vector_.lse_ref_sink};
-    Judgement j = judge(vector_.calls[0], result, *find_arithmetic("float64"), options);
+    Judgement j = judge(calls_[0], result, *find_arithmetic("float64"), options);
     if (vector_.out_ref.defined()) raise(verdict_.reference.out, j.error_over_bound);
     if (vector_.lse_ref.defined()) raise(verdict_.reference.lse, j.lse_error_over_bound);
     take(std::move(j), "reference");
@@ -137,6 +183,8 @@ class CaseJudge {
   }
 
   const KernelVector& vector_;
+  std::vector<AnyCall> calls_;              // vector_'s, on our own cache where keys are appended
+  std::vector<std::byte> k_copy_, v_copy_;  // that cache
   Arith arith_;
   VectorVerdict verdict_;
 };

@@ -28,8 +28,9 @@ struct VectorVerdict {
   std::vector<std::string> notes;
   // Variants recorded as wrong on purpose, and how far off they are
   std::vector<std::string> known_wrong;
-  Status findings;  // num.bound, num.lse_bound, num.empty_row, num.recorded, num.reference; input.*
-                    // if a call is refused; case_id is the case's id
+  // num.bound, num.lse_bound, num.empty_row, num.recorded, num.reference; num.exact: our store of
+  // appended keys left other bits; input.* if a call is refused. case_id is the case's id
+  Status findings;
 };
 
 /// arith chooses our arithmetic. Never throws but std::bad_alloc.

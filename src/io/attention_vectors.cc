@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "io/case_tensors.h"
 #include "io/vector_families.h"
 
 namespace shadowgraph {
@@ -57,11 +58,9 @@ void read_attention_vector(CaseReader& reader, KernelVector* vector) {
       reader.tensor("v_cache", {c.dtype},
                     {k.defined() ? k.shape[0] : -1, c.page_size, c.params.num_kv_heads, dim});
   call.cache = KvCache::nhd(cache_view(k), cache_view(v));
-  const ConstTensorView table = reader.tensor("page_table", {DType::kI32}, {c.batch, -1});
-  const std::span<const int32_t> page_ids(reinterpret_cast<const int32_t*>(table.data),
-                                          static_cast<size_t>(table.defined() ? table.numel() : 0));
+  const PageIds table = read_page_ids(reader, "page_table", c.batch);
   call.pages =
-      PageTable::dense(page_ids, table.shape[1], reader.indices("cache_seqlens", c.kv_lens));
+      PageTable::dense(table.ids, table.max_pages, reader.indices("cache_seqlens", c.kv_lens));
   const std::span<const int32_t> cu_seqlens_q = reader.indices("cu_seqlens_q", q_indptr);
   // A decode batch is one query a request, and says so by giving no offsets.
   const bool one_each = std::all_of(c.q_lens.begin(), c.q_lens.end(), [](int n) { return n == 1; });

@@ -95,6 +95,13 @@ std::string CaseReader::text(std::string_view name) {
   return {};
 }
 
+void CaseReader::known_text(std::string_view name, std::string_view expected) {
+  const JsonValue* value = field(name);
+  if (value == nullptr) return;
+  const auto* s = value->as<std::string>();
+  if (s == nullptr || *s != expected) bad_field(name, std::string(expected), value->describe());
+}
+
 DType CaseReader::dtype(std::string_view name) {
   const std::string s = text(name);
   if (s == "f16") return DType::kF16;

@@ -20,9 +20,6 @@ namespace shadowgraph {
 /// No length, and no sum of lengths, may be larger: sums of two then fit in int32.
 inline constexpr int32_t kMaxVectorTokens = (1 << 30) - 1;
 
-/// Largest mask that a reader builds itself, in bytes.
-inline constexpr int64_t kMaxVectorMask = int64_t{1} << 28;
-
 using DTypes = std::initializer_list<DType>;
 
 class CaseReader {
@@ -41,6 +38,8 @@ class CaseReader {
   float positive(std::string_view field) { return number(field, true); }
   float not_negative(std::string_view field) { return number(field, false); }
   std::string text(std::string_view field);
+  /// A field that says what everybody knows: a finding unless it is that.
+  void known_text(std::string_view field, std::string_view expected);
   /// "f16", "bf16", "f32" or "e4m3fn".
   DType dtype(std::string_view field);
   /// batch lengths from 0, their sum at most kMaxVectorTokens; none after a finding.

@@ -5,6 +5,7 @@
 
 #include "attn/mask.h"
 #include "attn/page_table.h"
+#include "io/case_tensors.h"
 
 namespace shadowgraph {
 namespace {
@@ -51,28 +52,10 @@ ConstTensorView gather(CaseReader& reader, const FlashInferCase& c, const PagedA
 
 /// Packed mask over the prefix: what each query of the whole request sees of it.
 CustomMask prefix_mask(CaseReader& reader, const FlashInferCase& c) {
-  std::vector<int64_t> indptr(1, 0);
-  for (size_t r = 0; r < c.q_lens.size(); ++r) {
-    indptr.push_back(indptr.back() + (int64_t{c.q_lens[r]} * c.prefix_lens[r] + 7) / 8);
-    if (indptr.back() > kMaxVectorMask) {
-      reader.bad_field("prefix_lens",
-                       "a mask of at most " + std::to_string(kMaxVectorMask) + " bytes", "more");
-      return {};
-    }
-  }
-  std::vector<uint8_t> bits(static_cast<size_t>(indptr.back()), 0);
-  for (size_t r = 0; r < c.q_lens.size(); ++r) {
-    const int64_t prefix = c.prefix_lens[r];
-    const MaskShape whole = MaskShape::of(c.params, c.q_lens[r], c.kv_lens[r]);
-    for (int64_t i = 0; i < c.q_lens[r]; ++i) {
-      for (int64_t j = 0; j < prefix; ++j) {
-        const int64_t pair = i * prefix + j;
-        const bool sees = attends(whole, i, j);
-        bits[static_cast<size_t>(indptr[r] + pair / 8)] |= static_cast<uint8_t>(sees << (pair % 8));
-      }
-    }
-  }
-  return {CustomMask::Kind::kPacked, reader.own(std::move(bits)), reader.own(std::move(indptr))};
+  return packed_mask(reader, "prefix_lens", c.q_lens, c.prefix_lens,
+                     [&](size_t r, int64_t q, int64_t k) {
+                       return attends(MaskShape::of(c.params, c.q_lens[r], c.kv_lens[r]), q, k);
+                     });
 }
 
 RaggedAttention ragged_part(CaseReader& reader, const FlashInferCase& c,

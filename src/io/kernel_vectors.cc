@@ -22,7 +22,10 @@ ReadCase recognise(CaseReader& reader, std::string* name) {
     break;
   }
   if (is_attention_case(reader)) return read_attention_vector;
-  return is_flashinfer_kind(*name) && reader.has("kind") ? read_flashinfer_vector : nullptr;
+  if (is_fa3_case(reader)) return read_fa3_vector;
+  if (!reader.has("kind")) return nullptr;
+  if (is_flashmla_kind(*name)) return read_flashmla_vector;
+  return is_flashinfer_kind(*name) ? read_flashinfer_vector : nullptr;
 }
 
 /// The ids: prefixes of tensors, and metadata keys "case...". Another key may be anything

@@ -44,8 +44,14 @@ bool has_control(std::string_view s) {
 
 class StrictBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  StrictBuilder(std::string_view text, LawId syntax, const std::string& name, size_t base)
-      : text_(text), furthest_(text.data()), syntax_(syntax), name_(name), base_(base) {}
+  StrictBuilder(std::string_view text, LawId syntax, const std::string& name, size_t base,
+                size_t max_depth)
+      : text_(text),
+        furthest_(text.data()),
+        syntax_(syntax),
+        name_(name),
+        base_(base),
+        max_depth_(max_depth) {}
 
   Cursor begin() { return {text_.data(), &furthest_}; }
   Cursor end() { return {text_.data() + text_.size(), &furthest_}; }
@@ -127,8 +133,8 @@ class StrictBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool open(JsonValue container) {
-    if (open_.size() >= kMaxJsonDepth) {
-      add(syntax_, "depth at most " + std::to_string(kMaxJsonDepth), "deeper");
+    if (open_.size() >= max_depth_) {
+      add(syntax_, "depth at most " + std::to_string(max_depth_), "deeper");
       return false;
     }
     if (!add_value(std::move(container))) return false;
@@ -145,7 +151,7 @@ class StrictBuilder : public nlohmann::json_sax<nlohmann::json> {
   const char* furthest_;
   LawId syntax_;
   const std::string& name_;
-  size_t base_;
+  size_t base_, max_depth_;
   JsonDocument document_;
   std::list<JsonValue> discarded_;  // the values of duplicate keys, which may hold more of them
   std::vector<JsonValue*> open_;    // containers from the root inwards
@@ -198,7 +204,7 @@ std::string json_quoted(std::string_view text) {
 }
 
 Status parse_strict_json(std::string_view text, LawId syntax, const std::string& name, size_t base,
-                         JsonDocument* out) {
+                         JsonDocument* out, size_t max_depth) {
   Status status;
   // The parser would skip a byte order mark, and take a NUL for the end of the text.
   const size_t nul = text.find('\0');
@@ -211,7 +217,7 @@ Status parse_strict_json(std::string_view text, LawId syntax, const std::string&
                             "a NUL at byte " + std::to_string(base + nul)));
   }
   if (!status.ok()) return status;
-  StrictBuilder builder(text, syntax, name, base);
+  StrictBuilder builder(text, syntax, name, base, max_depth);
   const bool parsed = nlohmann::json::sax_parse(builder.begin(), builder.end(), &builder);
   return builder.finish(parsed, out);
 }

@@ -18,7 +18,7 @@
 
 namespace shadowgraph {
 
-inline constexpr size_t kMaxJsonDepth = 4;
+inline constexpr size_t kMaxJsonDepth = 4;       // unless a caller says otherwise
 inline constexpr size_t kMaxJsonKeys = 100'000;  // of one object
 inline constexpr size_t kMaxJsonKeyLength = 1024;
 inline constexpr size_t kMaxJsonValues = 2'000'000;
@@ -49,7 +49,7 @@ struct JsonDocument {
 /// text must be one object, from its first byte on. Syntax, depth and size break `syntax`; keys
 /// break io.key. name is the file's, base the offset of text in it. On failure *out is untouched.
 Status parse_strict_json(std::string_view text, LawId syntax, const std::string& name, size_t base,
-                         JsonDocument* out);
+                         JsonDocument* out, size_t max_depth = kMaxJsonDepth);
 
 /// text between quotes, escaped.
 std::string json_quoted(std::string_view text);

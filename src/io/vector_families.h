@@ -13,6 +13,14 @@ namespace shadowgraph {
 bool is_attention_case(const CaseReader& reader);
 void read_attention_vector(CaseReader& reader, KernelVector* vector);
 
+/// FlashAttention-3's forward op: known by having a "q_layout"; "kind" is a name.
+bool is_fa3_case(const CaseReader& reader);
+void read_fa3_vector(CaseReader& reader, KernelVector* vector);
+
+/// FlashMLA's decode over whole requests: kinds "dense_...".
+bool is_flashmla_kind(std::string_view kind);
+void read_flashmla_vector(CaseReader& reader, KernelVector* vector);
+
 /// Is this "kind" one of FlashInfer's that are known here?
 bool is_flashinfer_kind(std::string_view kind);
 void read_flashinfer_vector(CaseReader& reader, KernelVector* vector);

@@ -31,9 +31,16 @@ void add(Json& object, const char* key, const std::vector<std::string>& values) 
   if (!values.empty()) object[key] = values;
 }
 
+Json to_json(const StepTally& t) {
+  return {{"mode", t.mode},       {"phase", t.phase},   {"agreed", t.agreed},
+          {"flagged", t.flagged}, {"waived", t.waived}, {"skipped", t.skipped}};
+}
+
 Json to_json(const FileReport& f) {
   Json j{{"path", f.path},       {"kind", f.kind},     {"cases", f.cases},    {"agreed", f.agreed},
          {"flagged", f.flagged}, {"waived", f.waived}, {"skipped", f.skipped}};
+  add(j, "role", f.role);
+  for (const StepTally& t : f.steps) j["steps"].push_back(to_json(t));
   add(j, "notes", f.notes);
   return j;
 }

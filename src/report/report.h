@@ -23,12 +23,20 @@ namespace shadowgraph {
 /// "error", "warning", "note".
 const char* name_of(Severity severity);
 
-/// One input file. cases = agreed + flagged; skipped cases were not judged, and notes
-/// say why.
+/// What came of an engine's steps of one mode and phase.
+struct StepTally {
+  std::string mode, phase;
+  int64_t agreed = 0, flagged = 0, waived = 0, skipped = 0;
+};
+
+/// One input file. cases = agreed + flagged + waived (flagged by nothing but waived findings);
+/// skipped cases were not judged, and notes say why.
 struct FileReport {
   std::string path;
   std::string kind;  // what it was recognised as; empty: nothing
+  std::string role;  // of engine traces: which state of the engine, where the file says one
   int64_t cases = 0, agreed = 0, flagged = 0, waived = 0, skipped = 0;
+  std::vector<StepTally> steps;  // of engine traces
   std::vector<std::string> notes;
 };
 

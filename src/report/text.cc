@@ -43,6 +43,20 @@ std::string files(const Report& r, const Style& style) {
   return '\n' + table.render(style) + style.dim(notes);
 }
 
+/// Of engine traces: which modes and phases were judged.
+std::string steps(const Report& r, const Style& style) {
+  Table table(3, {"file", "mode", "phase", "agreed", "flagged", "waived", "skipped"});
+  bool any = false;
+  for (const FileReport& f : r.files) {
+    for (const StepTally& t : f.steps) {
+      any = true;
+      table.add({f.path, t.mode, t.phase, count(t.agreed), count(t.flagged), count(t.waived),
+                 count(t.skipped)});
+    }
+  }
+  return any ? '\n' + table.render(style) : "";
+}
+
 /// How near a case came to its bound, whoever computed; NaN is the nearest of all.
 double closeness(const CaseReport& c) {
   double worst = -1;
@@ -206,8 +220,8 @@ std::string render_text(const Report& r, const RenderOptions& options) {
   const Style style{options.color};
   std::string s = header(r, style);
   if (!options.quiet) {
-    s += files(r, style) + cases(r, style) + case_notes(r, style) + coverage(r, style) +
-         conformance(r, style);
+    s += files(r, style) + steps(r, style) + cases(r, style) + case_notes(r, style) +
+         coverage(r, style) + conformance(r, style);
     if (r.bench) s += bench_text(*r.bench, style);
     for (const Histogram& h : r.histograms) s += histogram(h, style);
   }

@@ -10,12 +10,41 @@ namespace shadowgraph {
 namespace {
 
 TEST(KernelVectors, BadMetadataFieldIsNamed) {
-  const char* fields[] = {
-      "num_qo_heads", "num_kv_heads", "head_dim",    "head_dim_ckv", "head_dim_kpe",
-      "page_size",    "batch",        "num_states",  "lse_base",     "sm_scale",
-      "q_lens",       "kv_lens",      "extend_lens", "prefix_lens",  "softcap",
-      "window_left",  "window_right", "causal",      "sinks",        "gpu",
-      "k_scale",      "v_scale",      "kv_layout",   "dtype",        "kv_dtype"};
+  const char* fields[] = {"num_qo_heads",
+                          "num_kv_heads",
+                          "head_dim",
+                          "head_dim_ckv",
+                          "head_dim_kpe",
+                          "head_dim_qk",
+                          "head_dim_v",
+                          "page_size",
+                          "batch",
+                          "num_states",
+                          "lse_base",
+                          "lse_layout",
+                          "q_layout",
+                          "sm_scale",
+                          "q_len",
+                          "q_lens",
+                          "kv_lens",
+                          "extend_lens",
+                          "prefix_lens",
+                          "kv_lens_before",
+                          "append_len",
+                          "softcap",
+                          "window_left",
+                          "window_right",
+                          "attention_chunk",
+                          "causal",
+                          "sinks",
+                          "gpu",
+                          "k_scale",
+                          "v_scale",
+                          "kv_layout",
+                          "dtype",
+                          "kv_dtype",
+                          "num_splits_launched",
+                          "splits_per_request"};
   const Json bad_values[] = {
       nullptr, -7, -0.5, 1e300, 9223372036854775808u, "NaN", Json::array({-1}), Json::object()};
   for (const auto& [id, file] : one_case_per_kind()) {
@@ -68,10 +97,12 @@ TEST(KernelVectors, MissingFieldsAreAllNamedAtOnce) {
 
 /// Tensors that a case may lack.
 bool is_optional(const std::string& name, const KernelVector& v) {
-  const bool fa2 = std::any_of(v.recorded.begin(), v.recorded.end(),
-                               [](const Recorded& r) { return r.kernel == "fa2"; });
+  const bool flashinfer = std::any_of(v.recorded.begin(), v.recorded.end(), [](const Recorded& r) {
+    return r.kernel.starts_with("flashinfer");
+  });
   const bool reference = name == "out_ref" || name == "lse_ref";
-  return (reference && !fa2) || (name == "qo_indptr" && v.kind.find("decode") != std::string::npos);
+  return (reference && flashinfer) ||
+         (name == "qo_indptr" && v.kind.find("decode") != std::string::npos);
 }
 
 TEST(KernelVectors, MissingOrMistypedTensorIsNamed) {
@@ -88,7 +119,7 @@ TEST(KernelVectors, MissingOrMistypedTensorIsNamed) {
       }
       EXPECT_TRUE(names(parse(mistyped).status, name)) << id << ' ' << whole.kind << ' ' << name;
       // Page tables may have any width.
-      if (name != "page_table") {
+      if (name != "page_table" && name != "block_table") {
         EXPECT_TRUE(names(parse(reshaped).status, name)) << id << ' ' << whole.kind << ' ' << name;
       }
     }
@@ -99,7 +130,8 @@ TEST(KernelVectors, LengthsInTensorsAreThoseOfTheMetadata) {
   for (const auto& [id, file] : one_case_per_kind()) {
     for (const auto& [full_name, view] : file.tensors) {
       const std::string name = full_name.substr(id.size() + 1);
-      const bool page_ids = name.ends_with("kv_indices") || name == "page_table";
+      const bool page_ids =
+          name.ends_with("kv_indices") || name == "page_table" || name == "block_table";
       if (view.dtype != DType::kI32 || page_ids) continue;
       for (const int32_t value : {INT32_MIN, -1, INT32_MAX}) {
         std::vector<int32_t> changed(static_cast<size_t>(view.numel()));

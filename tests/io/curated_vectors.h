@@ -16,6 +16,9 @@ namespace shadowgraph {
 
 using Json = nlohmann::json;
 
+inline constexpr const char* kCuratedFiles[] = {"attention.safetensors", "flashinfer.safetensors",
+                                                "fa3.safetensors", "flashmla.safetensors"};
+
 inline SafetensorsFile curated(const char* name) {
   SafetensorsFile file;
   const Status status =
@@ -49,7 +52,7 @@ inline SafetensorsFile only(const SafetensorsFile& file, const std::string& id) 
 /// The first case of every kind in the curated files, by itself.
 inline std::vector<std::pair<std::string, SafetensorsFile>> one_case_per_kind() {
   std::vector<std::pair<std::string, SafetensorsFile>> cases;
-  for (const char* name : {"attention.safetensors", "flashinfer.safetensors"}) {
+  for (const char* name : kCuratedFiles) {
     const SafetensorsFile file = curated(name);
     std::set<std::string> seen;
     for (const KernelVector& v : parse(file).cases) {

@@ -85,13 +85,37 @@ TEST(KernelVectors, EveryAnswerHasTheShapeOfItsCall) {
 
 TEST(KernelVectors, CuratedFilesHoldEveryKind) {
   std::set<std::string> kinds;
-  for (const char* name : {"attention.safetensors", "flashinfer.safetensors"}) {
+  for (const char* name : kCuratedFiles) {
     for (const KernelVector& v : parse(curated(name)).cases) kinds.insert(v.kind);
   }
-  EXPECT_EQ(kinds, (std::set<std::string>{"decode", "extend", "prefill", "cross", "short",
-                                          "paged_prefill", "ragged_prefill", "custom_mask", "merge",
-                                          "swa_merge", "mla_decode", "mla_extend", "fp8_decode",
-                                          "fp8_prefill", "hnd_prefill", "window_decode_128"}));
+  EXPECT_EQ(kinds, (std::set<std::string>{"append",
+                                          "attention_chunk",
+                                          "cross",
+                                          "custom_mask",
+                                          "decode",
+                                          "decode_causal",
+                                          "decode_full",
+                                          "decode_long_split",
+                                          "dense_empty",
+                                          "dense_f16",
+                                          "empty_rows",
+                                          "extend",
+                                          "extend_causal",
+                                          "extend_window_causal",
+                                          "extend_window_local",
+                                          "fp8_decode",
+                                          "fp8_prefill",
+                                          "hnd_prefill",
+                                          "merge",
+                                          "mla_decode",
+                                          "mla_extend",
+                                          "paged_prefill",
+                                          "prefill",
+                                          "ragged_prefill",
+                                          "short",
+                                          "softcap",
+                                          "swa_merge",
+                                          "window_decode_128"}));
 }
 
 TEST(KernelVectors, NaiveSlidingWindowMergeIsTheKnownWrongVariant) {

@@ -21,11 +21,13 @@ float rounded(float x, DType t) {
 struct Kernel {
   DType q_type = DType::kF32, out_type = DType::kF32;
   bool round_p = false, sum_sees_rounded_p = false;
-  float scale_error = 1;            // multiplies sm_scale
-  bool drop_last = false;           // the last key is not read
-  DType accumulator = DType::kF32;  // of P.V
-  int32_t split = 0;                // keys; 0: none
-  bool fold_unscaled = false;       // the states of splits are added as they are
+  float scale_error = 1;                    // multiplies sm_scale
+  bool drop_last = false;                   // the last key is not read
+  DType accumulator = DType::kF32;          // of P.V
+  int32_t split = 0;                        // keys; 0: none
+  bool fold_unscaled = false;               // the states of splits are added as they are
+  Partials partials = Partials::kUnscaled;  // else what is kept of a split: its result and LSE
+  bool narrow_parts = false;                // a split's result is stored in q's type
 };
 
 struct Answer {
@@ -78,10 +80,26 @@ void fold(State& into, const State& part, const Kernel& kernel) {
   for (size_t i = 0; i < into.o.size(); ++i) into.o[i] = into.o[i] * of_into + part.o[i] * of_part;
 }
 
+/// A split's result and its natural LSE in f32, as the state of one key with that value and logit.
+State stored(State part, const Kernel& kernel) {
+  DType type = kernel.partials == Partials::kOutType ? kernel.out_type : DType::kF32;
+  if (kernel.narrow_parts) type = kernel.q_type;
+  for (float& o : part.o) o = rounded(o / part.d, type);
+  const float lse = part.m * static_cast<float>(kLn2) + std::log(part.d);
+  return {lse * static_cast<float>(kLog2E), 1, std::move(part.o)};
+}
+
 /// One row, its splits folded from left to right.
 Answer emulate(const SmallCall& c, const Kernel& kernel) {
   const int64_t n = c.call.k.shape[0] - (kernel.drop_last ? 1 : 0);
   const int64_t split = kernel.split > 0 ? kernel.split : n;
+  if (kernel.partials != Partials::kUnscaled && n > split) {
+    State x = stored(attend(c, kernel, 0, split), kernel);
+    for (int64_t at = split; at < n; at += split)
+      fold(x, stored(attend(c, kernel, at, std::min(n, at + split)), kernel), kernel);
+    for (float& o : x.o) o = rounded(o / x.d, kernel.out_type);
+    return {x.o, x.m * kLn2 + std::log(static_cast<double>(x.d))};
+  }
   State x = attend(c, kernel, 0, std::min(n, split));
   for (int64_t at = split; at < n; at += split)
     fold(x, attend(c, kernel, at, std::min(n, at + split)), kernel);
@@ -102,7 +120,8 @@ void fill(SmallCall& c, DType type, Rng& rng) {
 Arithmetic arithmetic_of(const Kernel& kernel) {
   Arithmetic a;
   a.kernel = "emulated";
-  a.in_order = true;
+  a.in_order = kernel.partials == Partials::kUnscaled;
+  a.partials = kernel.partials;
   a.tile = 16;
   a.split = kernel.split;
   a.round_p = kernel.round_p ? RoundP::kToQuery : RoundP::kNever;
@@ -139,6 +158,13 @@ constexpr Kernel kKernels[] = {
     {.q_type = DType::kBF16, .out_type = DType::kBF16, .round_p = true, .sum_sees_rounded_p = true},
     {.split = 16},
     {.q_type = DType::kBF16, .out_type = DType::kBF16, .round_p = true, .split = 32},
+    {.split = 16, .partials = Partials::kF32},
+    {.q_type = DType::kBF16,
+     .out_type = DType::kBF16,
+     .round_p = true,
+     .split = 16,
+     .partials = Partials::kF32},
+    {.q_type = DType::kF16, .out_type = DType::kF16, .split = 16, .partials = Partials::kOutType},
 };
 
 TEST(ErrorBound, HoldsOnRandomRows) {
@@ -225,6 +251,15 @@ TEST(ErrorBound, SeesSplitsAddedWithoutTheirScale) {
   const auto random = [](SmallCall& c, Rng& rng) { fill(c, DType::kF32, rng); };
   EXPECT_EQ(share_caught({.split = 16}, 64, random), 0);
   EXPECT_EQ(share_caught({.split = 16, .fold_unscaled = true}, 64, random), 1);
+}
+
+TEST(ErrorBound, SeesPartsStoredInTheOutputsType) {
+  const auto random = [](SmallCall& c, Rng& rng) { fill(c, DType::kBF16, rng); };
+  const Kernel in_f32 = {.q_type = DType::kBF16, .split = 16, .partials = Partials::kF32};
+  EXPECT_EQ(share_caught(in_f32, 64, random), 0);
+  Kernel narrow = in_f32;
+  narrow.narrow_parts = true;
+  EXPECT_GE(share_caught(narrow, 64, random), 0.9);
 }
 
 TEST(ErrorBound, IsInfiniteWhereNothingCanBeSaid) {
@@ -338,6 +373,28 @@ TEST(ErrorBound, CountsTheRescalesOfFolds) {
                                 bound_of_splits({1, 3, 2}, 16), bound_of_splits({2, 3, 1}, 16)});
   EXPECT_GT(bound_of_splits({1, 2, 3}, 16), once);  // the first split twice
   EXPECT_GT(bound_of_splits({2, 1, 3}, 16), once);  // the second one
+}
+
+/// Of four splits of 16 keys, each kept so.
+double bound_of_parts(Partials partials, int lse_roundings) {
+  Arithmetic a;
+  a.split = 16;
+  a.partials = partials;
+  a.lse_roundings = lse_roundings;
+  SmallCall c(1, 64, 1, 1, 1, 1);
+  c.q = {1};
+  for (size_t j = 0; j < 64; ++j) c.k[j] = static_cast<float>(j % 5), c.v[j] = 1;
+  double out = 0;
+  for_each_row(c.call, [&](const OracleRow& row) {
+    out = error_bound(row, a, DType::kF32, DType::kF16, LseSink::kExcluded).out[0];
+  });
+  return out;
+}
+
+TEST(ErrorBound, CountsTheDivisionOfAPartItsLseAndItsType) {
+  EXPECT_GT(bound_of_parts(Partials::kF32, 3), bound_of_parts(Partials::kUnscaled, 3));
+  EXPECT_GT(bound_of_parts(Partials::kF32, 4), bound_of_parts(Partials::kF32, 3));
+  EXPECT_GT(bound_of_parts(Partials::kOutType, 3), bound_of_parts(Partials::kF32, 3) + 0x1p-12);
 }
 
 TEST(ErrorBound, IsExactRoundingForASingleKey) {

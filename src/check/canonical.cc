@@ -1,0 +1,167 @@
+#include "check/canonical.h"
+
+#include <algorithm>
+
+#include "attn/mask.h"
+#include "backends/rows.h"
+
+namespace shadowgraph {
+namespace {
+
+/// The slots of a request's row of req_to_token, text tokens first, or the encoder's.
+std::span<const int32_t> row_slots(const ForwardBatch& b, int64_t request) {
+  return b.req_to_token.row(b.req_pool_indices[static_cast<size_t>(request)]);
+}
+
+/// Builds the rows of one kind of layer.
+class RowBuilder {
+ public:
+  RowBuilder(const ForwardBatch& batch, const LayerKind& kind, const ModelConfig& model)
+      : b_(batch), kind_(kind), model_(model) {
+    rows_.cu_seqlens_q = {0};
+    tree_ = is_target_verify(b_.mode) && !b_.spec.custom_mask.empty();
+    if (tree_ || kind_.local) rows_.mask_indptr = {0};
+  }
+
+  CanonicalRows run() {
+    for (int64_t i = 0; i < b_.size(); ++i) {
+      const RequestExtent e = b_.extent(i);
+      if (kind_.cross) {
+        add_encoder_row(i, e);
+      } else if (b_.mode == ForwardMode::kDraftDecode) {
+        for (int32_t branch = 0; branch < b_.spec.topk; ++branch) add_branch(i, branch);
+      } else {
+        add_row(i, e);
+      }
+    }
+    return std::move(rows_);
+  }
+
+ private:
+  int32_t translated(int64_t slot) const {
+    const bool swa = in_window_pool(model_, kind_);
+    return static_cast<int32_t>(swa ? b_.full_to_swa[static_cast<size_t>(slot)] : slot);
+  }
+
+  std::vector<int32_t> text_keys(int64_t request, int32_t count) const {
+    const int32_t first =
+        b_.encoder_lens.empty() ? 0 : b_.encoder_lens[static_cast<size_t>(request)];
+    const auto slots = row_slots(b_, request).subspan(static_cast<size_t>(first));
+    std::vector<int32_t> keys;
+    for (int32_t k = 0; k < count; ++k) keys.push_back(translated(slots[static_cast<size_t>(k)]));
+    return keys;
+  }
+
+  void add(int32_t q_len, std::vector<int32_t> keys) {
+    rows_.cu_seqlens_q.push_back(rows_.cu_seqlens_q.back() + q_len);
+    rows_.kv_lens.push_back(static_cast<int32_t>(keys.size()));
+    rows_.keys.push_back(std::move(keys));
+  }
+
+  void add_encoder_row(int64_t i, const RequestExtent& e) {
+    const auto slots =
+        row_slots(b_, i).first(static_cast<size_t>(b_.encoder_lens[static_cast<size_t>(i)]));
+    std::vector<int32_t> keys;
+    for (const int32_t slot : slots) keys.push_back(translated(slot));
+    add(e.q_len, std::move(keys));
+    if (rows_.mask_indptr.empty()) return;
+    rows_.mask.insert(rows_.mask.end(), static_cast<size_t>(e.q_len) * slots.size(), 1);
+    rows_.mask_indptr.push_back(static_cast<int64_t>(rows_.mask.size()));
+  }
+
+  /// The committed prefix, then the branch's own tokens up to this step.
+  void add_branch(int64_t i, int32_t branch) {
+    const RequestExtent e = b_.extent(i);
+    const int32_t drafted = b_.spec.step + 1;
+    if (b_.out_cache_loc.empty()) {  // a chain: its slots follow in the row
+      add(1, text_keys(i, e.kv_len));
+      return;
+    }
+    std::vector<int32_t> keys = text_keys(i, e.kv_len - drafted);
+    const int64_t first = (i * b_.spec.topk + branch) * b_.spec.num_steps;
+    for (int64_t j = first; j < first + drafted; ++j)
+      keys.push_back(translated(b_.out_cache_loc[static_cast<size_t>(j)]));
+    add(1, std::move(keys));
+    add_mask(i, e);
+  }
+
+  void add_row(int64_t i, const RequestExtent& e) {
+    add(e.q_len, text_keys(i, e.kv_len));
+    add_mask(i, e);
+  }
+
+  /// Pair by pair, where causal and window alone do not say it.
+  void add_mask(int64_t i, const RequestExtent& e) {
+    if (rows_.mask_indptr.empty()) return;
+    for (int32_t q = 0; q < e.q_len; ++q) {
+      for (int32_t k = 0; k < e.kv_len; ++k) rows_.mask.push_back(sees(i, e, q, k));
+    }
+    rows_.mask_indptr.push_back(static_cast<int64_t>(rows_.mask.size()));
+    tree_at_ += tree_ ? int64_t{e.q_len} * e.kv_len : 0;
+  }
+
+  bool tree_bit(const RequestExtent& e, int32_t q, int32_t k) const {
+    return b_.spec.custom_mask[static_cast<size_t>(tree_at_ + int64_t{q} * e.kv_len + k)] != 0;
+  }
+
+  /// Tokens between the start of the request and this key, along the branch it is on.
+  int64_t position(const RequestExtent& e, int32_t k) const {
+    if (!tree_ || k < e.prefix_len) return k;
+    int64_t ancestors = 0;
+    for (int32_t u = e.prefix_len; u < e.kv_len; ++u)
+      ancestors += u != k && tree_bit(e, k - e.prefix_len, u);
+    return e.prefix_len + ancestors;
+  }
+
+  bool sees(int64_t, const RequestExtent& e, int32_t q, int32_t k) const {
+    const int64_t at = position(e, e.prefix_len + q), key = position(e, k);
+    if (tree_ ? !tree_bit(e, q, k) : kind_.params.causal && key > at) return false;
+    const AttentionParams& p = kind_.params;
+    if (p.window_left >= 0 && at - key > p.window_left) return false;
+    if (p.window_right >= 0 && key - at > p.window_right) return false;
+    return !kind_.local || key / model_.attention_chunk == at / model_.attention_chunk;
+  }
+
+  const ForwardBatch& b_;
+  const LayerKind& kind_;
+  const ModelConfig& model_;
+  bool tree_ = false;
+  int64_t tree_at_ = 0;  // of the request in custom_mask
+  CanonicalRows rows_;
+};
+
+}  // namespace
+
+CanonicalRows canonical_rows(const ForwardBatch& batch, const LayerKind& kind,
+                             const ModelConfig& model) {
+  return RowBuilder(batch, kind, model).run();
+}
+
+CanonicalCall::CanonicalCall(const ForwardBatch& batch, const ModelConfig& model, const LayerIo& io)
+    : rows_(canonical_rows(batch, model.layers[static_cast<size_t>(io.kind)], model)) {
+  const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
+  const int32_t widest = rows_.kv_lens.empty() ? 0 : std::ranges::max(rows_.kv_lens);
+  for (const std::vector<int32_t>& keys : rows_.keys) {
+    page_table_.insert(page_table_.end(), keys.begin(), keys.end());
+    page_table_.resize(page_table_.size() + static_cast<size_t>(widest) - keys.size(), -1);
+  }
+  call_.q = io.q;
+  call_.out = io.out;
+  call_.lse = io.lse;
+  call_.q.shape[0] = call_.out.shape[0] = rows_.cu_seqlens_q.back();
+  if (call_.lse.defined()) call_.lse.tensor.shape[0] = rows_.cu_seqlens_q.back();
+  call_.cache = slot_view(io.cache);
+  call_.pages = PageTable::dense(page_table_, widest, rows_.kv_lens);
+  call_.cu_seqlens_q = rows_.cu_seqlens_q;
+  call_.params = kind.params;
+  if (kind.cross) {
+    call_.params.causal = false;
+    call_.params.window_left = call_.params.window_right = -1;
+  }
+  if (rows_.mask_indptr.empty() || kind.cross) return;
+  call_.params.causal = false;
+  call_.params.window_left = call_.params.window_right = -1;
+  call_.params.custom_mask = {CustomMask::Kind::kBool, rows_.mask, rows_.mask_indptr};
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,46 @@
+// What one layer of a step must compute, said without any backend: each request's canonical triple,
+// its keys slot by slot, and the mask pair by pair where a tree, a chunk or both decide. A
+// backend's metadata is right if its launches give what this call gives. Source: spec
+// backends-flashattention-family 1.3, 2.4, 2.6, 2.8, 2.10. Tested by tests/check/canonical_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shadowgraph/attention.h"
+#include "shadowgraph/backend.h"
+
+namespace shadowgraph {
+
+/// Keys of each row by slot, one row a request; of a draft decode one a branch.
+struct CanonicalRows {
+  std::vector<int32_t> cu_seqlens_q;       // [rows + 1]
+  std::vector<int32_t> kv_lens;            // [rows]
+  std::vector<std::vector<int32_t>> keys;  // [rows][kv_lens] slots of the pool that the layer uses
+  std::vector<uint8_t> mask;               // row by row [q_len, kv_len]; empty: causal and window
+  std::vector<int64_t> mask_indptr;        // [rows + 1]
+};
+
+/// Requires a batch that validate() accepts, with req_to_token.
+CanonicalRows canonical_rows(const ForwardBatch& batch, const LayerKind& kind,
+                             const ModelConfig& model);
+
+/// The call over a layer's tensors, in host memory or a device's that the host can read. Owns what
+/// it points to.
+class CanonicalCall {
+ public:
+  CanonicalCall(const ForwardBatch& batch, const ModelConfig& model, const LayerIo& io);
+  CanonicalCall(const CanonicalCall&) = delete;
+  CanonicalCall& operator=(const CanonicalCall&) = delete;
+
+  /// q and out without padding rows. The cache is seen in pages of one token.
+  const PagedAttention& call() const { return call_; }
+  const CanonicalRows& rows() const { return rows_; }
+
+ private:
+  CanonicalRows rows_;
+  std::vector<int32_t> page_table_;
+  PagedAttention call_;
+};
+
+}  // namespace shadowgraph

@@ -1,0 +1,224 @@
+#include "check/runner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "check/canonical.h"
+#include "check/compare.h"
+#include "check/runner_world.h"
+#include "core/laws.h"
+#include "core/parallel.h"
+
+namespace shadowgraph {
+namespace {
+
+/// Modes whose step has one shape a bucket.
+bool is_captured(ForwardMode m) {
+  return is_decode_or_idle(m) || is_target_verify(m) ||
+         is_draft_extend(m, DraftExtendV2::kIncluded) || m == ForwardMode::kDllmExtend;
+}
+
+bool has_tree(const ForwardBatch& b) {
+  return b.spec.topk > 1 && (b.mode == ForwardMode::kDraftDecode || is_target_verify(b.mode));
+}
+
+/// The backend does not serve such limits: no graph of one row for two halves.
+bool is_refused(const Status& bound) {
+  const auto found = bound.findings();
+  return !found.empty() && found[0].id == "backend.limits";
+}
+
+struct GraphKey {
+  ForwardMode mode;
+  int32_t step, rows, q_len;
+  auto operator<=>(const GraphKey&) const = default;
+};
+
+struct Captured {
+  Meta meta;
+  Graph graph;
+  GraphExec exec;
+};
+
+}  // namespace
+
+struct Runner::Impl {
+  Impl(const Backend& b, const ModelConfig& m, const RunnerOptions& o)
+      : backend(b), model(m), options(o), world(m, o) {}
+
+  Status step(const Step& step);
+
+  /// fill, upload, and what the backend launches, recorded. The tap stands between.
+  Status prepare(const ForwardBatch& told, Meta& meta, bool capturing, Graph* graph);
+  /// The batch as the backend is told it.
+  ForwardBatch tell(ForwardBatch batch, TapStorage& storage) const {
+    if (options.tap != nullptr) options.tap->batch(batch, storage);
+    return batch;
+  }
+  /// With metadata that is bound for this batch.
+  Status run_eagerly(const ForwardBatch& told, Meta& meta);
+  Status run_replay(const ForwardBatch& batch);
+  /// All buckets of a mode, the largest first.
+  Status capture(const ForwardBatch& batch, int32_t q_len);
+  /// Runs what is enqueued and collects what was seen.
+  Status finish();
+  Status judge_outputs(const ForwardBatch& batch);
+
+  const Backend& backend;
+  const ModelConfig model;
+  const RunnerOptions options;
+  RunnerWorld world;
+  std::map<GraphKey, Captured> graphs;
+  RunnerCounts counts;
+};
+
+namespace {
+
+/// Says where findings were seen.
+Status in(Status status, const Backend& backend, ForwardMode mode, const char* phase) {
+  for (Finding& f : status.findings()) {
+    f.where.backend = backend.info().name;
+    f.where.mode = name_of(mode);
+    f.where.phase = phase;
+  }
+  return status;
+}
+
+}  // namespace
+
+Status Runner::Impl::prepare(const ForwardBatch& told, Meta& meta, bool capturing, Graph* graph) {
+  Status status = backend.fill(told, meta);
+  if (!status.ok()) return status;
+  if (options.tap != nullptr) status.add(options.tap->filled(told, meta));
+  if (!status.ok()) return status;
+  status.add(world.arena.upload(world.stream.handle()));
+  const std::vector<LayerIo> layers = world.layers(meta.limits.tokens);
+  const StepIo io{layers, world.req_to_token(), world.full_to_swa()};
+  Meta baked = meta;
+  if (options.tap != nullptr) options.tap->baked(baked, capturing);
+  status.add(Graph::record(
+      world.stream, [&](Stream& s) { backend.forward(s, baked, io); }, graph));
+  return status;
+}
+
+Status Runner::Impl::finish() {
+  world.stream.synchronize();
+  Status status = world.stream.take_status();
+  status.add(world.device.take_findings());
+  return status;
+}
+
+Status Runner::Impl::run_eagerly(const ForwardBatch& told, Meta& meta) {
+  Graph graph;
+  GraphExec exec;
+  Status status = prepare(told, meta, false, &graph);
+  if (status.ok()) status = GraphExec::instantiate(graph, &exec);
+  if (status.ok()) exec.replay(world.stream);
+  status.add(finish());
+  return status;
+}
+
+Status Runner::Impl::capture(const ForwardBatch& batch, int32_t q_len) {
+  Status status;
+  std::vector<int32_t> largest_first(options.buckets.rbegin(), options.buckets.rend());
+  for (const int32_t rows : largest_first) {
+    const GraphKey key{batch.mode, batch.spec.step, rows, q_len};
+    if (graphs.contains(key)) continue;
+    Limits limits = Limits::bucket(batch.mode, rows, q_len, model);
+    limits.step = batch.spec.step;
+    if (limits.tokens > options.max_tokens) continue;
+    Captured c;
+    const std::string name = std::string(name_of(batch.mode)) + "_" + std::to_string(rows) + "_" +
+                             std::to_string(q_len) + "_" + std::to_string(batch.spec.step);
+    status = backend.bind(world.arena.scope(name), limits, &c.meta);
+    if (is_refused(status)) continue;
+    // All rows of the dummy are padding.
+    const ForwardBatch dummy = batch.slice(0, 0);
+    if (status.ok()) status.add(prepare(dummy, c.meta, true, &c.graph));
+    if (status.ok()) status.add(GraphExec::instantiate(c.graph, &c.exec));
+    if (status.ok()) c.exec.replay(world.stream);
+    status.add(finish());
+    if (!status.ok()) return status;
+    ++counts.captures;
+    graphs.emplace(key, std::move(c));
+  }
+  return {};
+}
+
+Status Runner::Impl::run_replay(const ForwardBatch& batch) {
+  const auto bucket = std::ranges::lower_bound(options.buckets, static_cast<int32_t>(batch.size()));
+  if (bucket == options.buckets.end()) return {};
+  // As wide as any batch of the mode may be.
+  int32_t q_len = Limits::exact(batch, model).max_q_len;
+  if (is_draft_extend(batch.mode)) q_len = model.num_steps + 1;
+  if (is_draft_extend_v2(batch.mode)) q_len = model.num_draft_tokens;
+  Status status = in(capture(batch, q_len), backend, batch.mode, "capture");
+  const auto it = graphs.find({batch.mode, batch.spec.step, *bucket, q_len});
+  if (!status.ok() || it == graphs.end()) return status;
+  world.clear_outputs();
+  Captured& c = it->second;
+  TapStorage storage;
+  Graph again;
+  status = prepare(tell(batch, storage), c.meta, false, &again);
+  if (status.ok()) status = same_launches(c.graph, again);
+  if (status.ok()) c.exec.replay(world.stream);
+  status.add(finish());
+  if (status.ok()) status = world.same_outputs();
+  ++counts.replays;
+  return in(std::move(status), backend, batch.mode, "replay");
+}
+
+Status Runner::Impl::judge_outputs(const ForwardBatch& batch) {
+  Status status;
+  const Arithmetic& arithmetic =
+      *find_arithmetic(has_tree(batch) ? "ours_merged" : "ours_portable");
+  for (const LayerIo& io : world.layers(Limits::exact(batch, model).tokens)) {
+    const CanonicalCall canonical(batch, model, io);
+    const PagedAttention& call = canonical.call();
+    const Result result{call.out, call.lse.tensor, LseBase::kNatural, call.options.lse_sink};
+    Judgement j = judge(call, result, arithmetic, {.bounded = true});
+    status.add(std::move(j.findings));
+    status.add(world.check_stored(canonical.rows(), io));
+  }
+  return status;
+}
+
+Status Runner::Impl::step(const Step& step) {
+  const ForwardBatch batch = step.batch();
+  Status status = validate(batch);
+  if (!status.ok()) return in(std::move(status), backend, batch.mode, "batch");
+  TapStorage storage;
+  const ForwardBatch told = tell(batch, storage);
+  Arena scope = world.arena.scope("eager");
+  Meta meta;
+  status = backend.bind(scope, Limits::exact(told, model), &meta);
+  if (is_refused(status)) {
+    ++counts.refused;
+    return {};
+  }
+  ++counts.steps;
+  counts.rows += batch.size();
+  world.begin_step(step);
+  if (status.ok()) status = run_eagerly(told, meta);
+  scope.unbind();
+  if (status.ok()) status = judge_outputs(batch);
+  status = in(std::move(status), backend, batch.mode, "eager");
+  world.keep_outputs();
+  // What is wrong already would only be wrong again.
+  if (status.ok() && is_captured(batch.mode)) status = run_replay(batch);
+  return status;
+}
+
+Runner::Runner(const Backend& backend, const ModelConfig& model, const RunnerOptions& options)
+    : impl_(std::make_unique<Impl>(backend, model, options)) {}
+Runner::~Runner() = default;
+
+Status Runner::ready() const { return impl_->world.ready(); }
+Status Runner::step(const Step& step) {
+  const SerialScope serial;  // steps are small, and whoever has many runs them on all cores
+  return impl_->step(step);
+}
+void Runner::forget_requests() { impl_->world.forget_owners(); }
+const RunnerCounts& Runner::counts() const { return impl_->counts; }
+
+}  // namespace shadowgraph

@@ -1,0 +1,72 @@
+// Runner: the one path. Every step of a history runs eagerly, with metadata bound for exactly that
+// batch, and again as the replay of a graph that was captured on a dummy batch of a bucket. Both
+// are held against the oracle on the canonical triple, against each other bit for bit, and every
+// recording against the one that the graph kept. DESIGN "The one path". Tested by
+// tests/check/runner_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "runtime/step.h"
+#include "shadowgraph/backend.h"
+#include "shadowgraph/sim_device.h"
+
+namespace shadowgraph {
+
+/// What a fault tells a backend instead.
+using TapStorage = std::vector<std::vector<int32_t>>;
+
+/// Where a planted fault may stand on the path. The default changes nothing.
+class Tap {
+ public:
+  virtual ~Tap() = default;
+  /// What a backend is told of the step, just before fill. Views that it changes must outlive the
+  /// step: storage is kept as long as that.
+  virtual void batch(ForwardBatch& /*batch*/, TapStorage& /*storage*/) const {}
+  /// What the launches are recorded from: a capture, or the recording of a step.
+  virtual void baked(Meta& /*meta*/, bool /*capture*/) const {}
+  /// After fill, before its upload.
+  virtual Status filled(const ForwardBatch& /*batch*/, Meta& /*meta*/) const { return {}; }
+};
+
+struct RunnerOptions {
+  uint64_t seed = 1;                 // of q, K and V
+  bool uniform = false;              // q = 0: every weight is 1
+  int64_t slots = 0, swa_slots = 0;  // of the pools, the sink's page included; whole pages
+  int64_t max_tokens = 0;            // query tokens of a step, padding included
+  std::vector<int32_t> buckets;      // rows; empty: eagerly only
+  SimOptions device = {};
+  const Tap* tap = nullptr;
+};
+
+/// How often what ran.
+struct RunnerCounts {
+  int64_t steps = 0, captures = 0, replays = 0, rows = 0;
+  int64_t refused = 0;  // steps that the backend does not serve, as two halves of one request
+};
+
+class Runner {
+ public:
+  /// Lives as long as the backend.
+  Runner(const Backend& backend, const ModelConfig& model, const RunnerOptions& options);
+  ~Runner();
+
+  /// Why nothing can run.
+  Status ready() const;
+  /// Findings say the mode and the phase they were seen in.
+  Status step(const Step& step);
+  /// No slot is anybody's any more: another history begins, in the same memory and graphs.
+  void forget_requests();
+  const RunnerCounts& counts() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace shadowgraph

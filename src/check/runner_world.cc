@@ -1,0 +1,281 @@
+#include "check/runner_world.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "backends/rows.h"
+#include "core/laws.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr size_t kArenaBytes = size_t{1} << 23;
+
+size_t row_bytes(const Buffer& b) {
+  return b.bytes() / static_cast<size_t>(std::max<int64_t>(1, b.shape[0]));
+}
+
+TensorView first_rows(const Buffer& b, int64_t rows) {
+  TensorView v = b.view();
+  v.shape[0] = rows;
+  return v;
+}
+
+}  // namespace
+
+RunnerWorld::RunnerWorld(const ModelConfig& model, const RunnerOptions& options)
+    : device(options.device),
+      arena(device, kArenaBytes),
+      stream(device),
+      model_(model),
+      rng_(Rng::stream(options.seed, 0)),
+      uniform_(options.uniform),
+      ready_(bind(options)) {}
+
+Status RunnerWorld::bind(const RunnerOptions& options) {
+  Status status;
+  layers_.resize(model_.layers.size());
+  for (size_t kind = 0; kind < layers_.size(); ++kind) {
+    status.add(bind_layer(kind, options, &layers_[kind]));
+    const int64_t slots = layers_[kind].swa ? options.swa_slots : options.slots;
+    owners_.emplace_back(static_cast<size_t>(slots));
+  }
+  stream.synchronize();
+  status.add(stream.take_status());
+  return status;
+}
+
+Status RunnerWorld::bind_layer(size_t kind, const RunnerOptions& o, Layer* layer) {
+  const LayerKind& k = model_.layers[kind];
+  const AttentionParams& p = k.params;
+  layer->swa = in_window_pool(model_, k);
+  layer->latent = k.mla;
+  const int64_t slots = layer->swa ? o.swa_slots : o.slots;
+  const int64_t pages = slots / model_.page_size;
+  const auto spec = [](const char* name, std::vector<int64_t> shape, Lifetime lifetime,
+                       int64_t granule) {
+    return BufferSpec{name, DType::kF32, std::move(shape), lifetime, granule};
+  };
+  const int64_t kv_heads = p.num_kv_heads;
+  std::vector<BufferSpec> specs = {
+      spec("q", {o.max_tokens, p.num_qo_heads, p.head_dim_qk}, Lifetime::kPersistent,
+           p.head_dim_qk),
+      spec("k", {o.max_tokens, kv_heads, p.head_dim_qk}, Lifetime::kPersistent, p.head_dim_qk),
+      spec("v", {o.max_tokens, kv_heads, p.head_dim_vo}, Lifetime::kPersistent, p.head_dim_vo),
+      spec("out", {o.max_tokens, p.num_qo_heads, p.head_dim_vo}, Lifetime::kOutput, p.head_dim_vo),
+      spec("lse", {o.max_tokens, p.num_qo_heads}, Lifetime::kOutput, 1),
+      spec("k_cache", {pages, model_.page_size, kv_heads, p.head_dim_qk}, Lifetime::kPersistent,
+           p.head_dim_qk),
+      spec("v_cache", {pages, model_.page_size, kv_heads, p.head_dim_vo}, Lifetime::kPersistent,
+           p.head_dim_vo)};
+  std::vector<Buffer> bound;
+  Status status = arena.scope("layer" + std::to_string(kind)).bind(specs, &bound);
+  if (!status.ok()) return status;
+  Buffer* const to[] = {&layer->q,   &layer->k,       &layer->v,      &layer->out,
+                        &layer->lse, &layer->k_cache, &layer->v_cache};
+  for (size_t i = 0; i < bound.size(); ++i) *to[i] = std::move(bound[i]);
+  // The sink is read for padding rows, and holds numbers.
+  for (const Buffer* b : {&layer->k_cache, &layer->v_cache}) {
+    if (pages > 0) stream.fill(b->data, 0, row_bytes(*b));
+  }
+  return status;
+}
+
+std::vector<const Buffer*> RunnerWorld::caches(const Layer& l) {
+  if (l.latent) return {&l.k_cache};
+  return {&l.k_cache, &l.v_cache};
+}
+
+LayerIo RunnerWorld::io(const Layer& l, int32_t kind, int64_t tokens) const {
+  LayerIo io;
+  io.kind = kind;
+  io.q = first_rows(l.q, tokens);
+  const LayerKind& k = model_.layers[static_cast<size_t>(kind)];
+  if (!k.cross) {
+    io.k = first_rows(l.k, tokens);
+    TensorView v = first_rows(l.latent ? l.k : l.v, tokens);
+    v.shape[2] = k.params.head_dim_vo;
+    io.v = v;
+  }
+  io.out = first_rows(l.out, tokens);
+  io.lse = NaturalLse(first_rows(l.lse, tokens));
+  if (!l.latent) {
+    io.cache = KvCache::nhd(l.k_cache.view(), l.v_cache.view());
+    return io;
+  }
+  TensorView latent = l.k_cache.view();
+  latent.rank = 3;
+  latent.shape[2] = latent.shape[3];
+  latent.stride[2] = 1;
+  io.cache = KvCache::mla_latent(latent, k.params.head_dim_vo);
+  return io;
+}
+
+std::vector<LayerIo> RunnerWorld::layers(int64_t tokens) const {
+  std::vector<LayerIo> all;
+  for (size_t kind = 0; kind < layers_.size(); ++kind)
+    all.push_back(io(layers_[kind], static_cast<int32_t>(kind), tokens));
+  return all;
+}
+
+void RunnerWorld::upload(const Buffer& b, const void* values, size_t bytes) {
+  const auto* from = static_cast<const std::byte*>(values);
+  in_flight_.emplace_back(from, from + bytes);
+  stream.copy(b.data, in_flight_.back().data(), bytes);
+}
+
+void RunnerWorld::randomise(const Buffer& b, bool zero) {
+  std::vector<float> values(static_cast<size_t>(b.numel()));
+  if (!zero) {
+    for (float& x : values) x = rng_.signed_unit();
+  }
+  upload(b, values.data(), b.bytes());
+}
+
+void RunnerWorld::clear_outputs() {
+  for (const Layer& l : layers_) {
+    stream.fill(l.out.data, 0xff, l.out.bytes());
+    stream.fill(l.lse.data, 0xff, l.lse.bytes());
+  }
+}
+
+void RunnerWorld::forget_owners() {
+  for (Owners& of_layer : owners_) std::ranges::fill(of_layer, std::vector<OwnerId>{});
+}
+
+void RunnerWorld::begin_step(const Step& step) {
+  const ForwardBatch batch = step.batch();
+  stream.synchronize();
+  in_flight_.clear();
+  arena.begin_step();
+  tokens_ = Limits::exact(batch, model_).tokens;
+  for (size_t kind = 0; kind < layers_.size(); ++kind) {
+    const Layer& l = layers_[kind];
+    randomise(l.q, uniform_);
+    randomise(l.k, false);
+    randomise(l.v, false);
+    own(batch, kind, step.requests);
+    // What is copied are text tokens.
+    for (const SlotCopy& c : step.copies) {
+      if (!model_.layers[kind].cross) copy_slot(l, c, step.full_to_swa);
+    }
+  }
+  device.set_row_owners(step.requests);
+  clear_outputs();
+  stream.synchronize();
+}
+
+void RunnerWorld::own(const ForwardBatch& batch, size_t kind, std::span<const OwnerId> owners) {
+  const Layer& l = layers_[kind];
+  const LayerKind& k = model_.layers[kind];
+  const CanonicalRows rows = canonical_rows(batch, k, model_);
+  const auto per_request =
+      batch.size() == 0 ? 1 : static_cast<int64_t>(rows.keys.size()) / batch.size();
+  for (size_t r = 0; r < rows.keys.size(); ++r) {
+    const OwnerId owner = owners[r / static_cast<size_t>(per_request)];
+    const int32_t q_len = rows.cu_seqlens_q[r + 1] - rows.cu_seqlens_q[r];
+    const int32_t old = k.cross ? rows.kv_lens[r] : rows.kv_lens[r] - q_len;
+    for (int32_t j = 0; j < rows.kv_lens[r]; ++j) {
+      const int32_t slot = rows.keys[r][static_cast<size_t>(j)];
+      if (slot < model_.page_size) continue;  // evicted from its window
+      // A history may begin in the middle: what was stored before it is written here.
+      if (j < old && owners_[kind][static_cast<size_t>(slot)].empty()) write_slot(l, slot);
+      set_owner(l, slot, owner, j >= old);
+    }
+  }
+}
+
+void RunnerWorld::set_owner(const Layer& l, int32_t slot, OwnerId owner, bool alone) {
+  auto& mine = owners_[static_cast<size_t>(&l - layers_.data())][static_cast<size_t>(slot)];
+  if (!alone && std::ranges::find(mine, owner) != mine.end()) return;
+  alone = alone || mine.empty();
+  if (alone) mine.clear();
+  mine.push_back(owner);
+  for (const Buffer* b : caches(l)) {
+    const int64_t elements = b->shape[2] * b->shape[3];
+    const Elements range{slot * elements, elements};
+    ready_.add(alone ? arena.set_owner(*b, range, owner) : arena.add_owner(*b, range, owner));
+  }
+}
+
+void RunnerWorld::write_slot(const Layer& l, int32_t slot) {
+  for (const Buffer* b : caches(l)) {
+    std::vector<float> values(static_cast<size_t>(b->shape[2] * b->shape[3]));
+    for (float& x : values) x = rng_.signed_unit();
+    const size_t bytes = values.size() * sizeof(float);
+    const auto* from = reinterpret_cast<const std::byte*>(values.data());
+    in_flight_.emplace_back(from, from + bytes);
+    stream.copy(b->data + static_cast<size_t>(slot) * bytes, in_flight_.back().data(), bytes);
+  }
+}
+
+void RunnerWorld::copy_slot(const Layer& l, SlotCopy c, std::span<const int64_t> full_to_swa) {
+  if (l.swa) {
+    c.from = static_cast<int32_t>(full_to_swa[static_cast<size_t>(c.from)]);
+    c.to = static_cast<int32_t>(full_to_swa[static_cast<size_t>(c.to)]);
+  }
+  for (const Buffer* b : caches(l)) {
+    const size_t bytes = static_cast<size_t>(b->shape[2] * b->shape[3]) * sizeof(float);
+    stream.copy(b->data + static_cast<size_t>(c.to) * bytes,
+                b->data + static_cast<size_t>(c.from) * bytes, bytes);
+  }
+  const Owners& owners = owners_[static_cast<size_t>(&l - layers_.data())];
+  bool alone = true;
+  for (const OwnerId owner : std::vector(owners[static_cast<size_t>(c.from)]))
+    set_owner(l, c.to, owner, std::exchange(alone, false));
+}
+
+void RunnerWorld::keep_outputs() {
+  kept_.clear();
+  for (const Layer& l : layers_) {
+    for (const Buffer* b : {&l.out, &l.lse}) {
+      const size_t bytes = row_bytes(*b) * static_cast<size_t>(tokens_);
+      kept_.insert(kept_.end(), b->data, b->data + bytes);
+    }
+  }
+}
+
+Status RunnerWorld::same_outputs() const {
+  Status status;
+  const std::byte* kept = kept_.data();
+  for (size_t kind = 0; kind < layers_.size(); ++kind) {
+    for (const Buffer* b : {&layers_[kind].out, &layers_[kind].lse}) {
+      const size_t row = row_bytes(*b);
+      for (int64_t t = 0; t < tokens_; ++t, kept += row) {
+        if (std::memcmp(kept, b->data + static_cast<size_t>(t) * row, row) == 0) continue;
+        status.add(make_finding("num.bits", at(b->name, t), "the bits of the eager step",
+                                "others in the replay"));
+        kept += row * static_cast<size_t>(tokens_ - t);
+        break;
+      }
+    }
+  }
+  return status;
+}
+
+Status RunnerWorld::check_stored(const CanonicalRows& rows, const LayerIo& io) const {
+  Status status;
+  if (!io.k.defined()) return status;
+  const Layer& l = layers_[static_cast<size_t>(io.kind)];
+  for (size_t r = 0; r < rows.keys.size(); ++r) {
+    const int32_t first = rows.cu_seqlens_q[r], last = rows.cu_seqlens_q[r + 1];
+    for (int32_t t = first; t < last; ++t) {
+      const int32_t key = rows.kv_lens[r] - (last - t);
+      const auto slot = static_cast<size_t>(rows.keys[r][static_cast<size_t>(key)]);
+      const auto differs = [&](const Buffer& cache, const Buffer& given) {
+        const size_t bytes = row_bytes(given);
+        return std::memcmp(cache.data + slot * bytes, given.data + static_cast<size_t>(t) * bytes,
+                           bytes) != 0;
+      };
+      const bool wrong = differs(l.k_cache, l.k) || (!l.latent && differs(l.v_cache, l.v));
+      if (!wrong) continue;
+      status.add(make_finding("slot.write", at("out_cache_loc", t),
+                              "its K and V in slot " + std::to_string(slot), "others there"));
+      return status;
+    }
+  }
+  return status;
+}
+
+}  // namespace shadowgraph

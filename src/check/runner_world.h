@@ -1,0 +1,73 @@
+// What a runner's steps run in: a device, the pools, and one layer of each kind with its tensors.
+// Who may read which slot follows from the canonical rows alone.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "check/canonical.h"
+#include "check/runner.h"
+#include "core/choices.h"
+
+namespace shadowgraph {
+
+class RunnerWorld {
+ public:
+  RunnerWorld(const ModelConfig& model, const RunnerOptions& options);
+
+  Status ready() const { return ready_; }
+  /// New inputs, moved KV, owners; keys of a prefix that nobody has stored yet, as an encoder's,
+  /// are written. Outputs are cleared.
+  void begin_step(const Step& step);
+  void clear_outputs();
+  void forget_owners();
+  /// One layer of each kind, over the first so many tokens.
+  std::vector<LayerIo> layers(int64_t tokens) const;
+  ConstTensorView req_to_token() const { return req_to_token_.view(); }
+  ConstTensorView full_to_swa() const {
+    return full_to_swa_.data == nullptr ? ConstTensorView{} : full_to_swa_.view();
+  }
+
+  /// Outputs of the batch's rows, for same_outputs.
+  void keep_outputs();
+  /// num.bits where an output differs from what was kept.
+  Status same_outputs() const;
+  /// Every new token's K and V lie in its slot, with the bits that were given.
+  Status check_stored(const CanonicalRows& rows, const LayerIo& io) const;
+
+  SimDevice device;
+  Arena arena;
+  Stream stream;
+
+ private:
+  struct Layer {
+    Buffer q, k, v, out, lse, k_cache, v_cache;  // latent: v is in k, v_cache in k_cache
+    bool swa = false, latent = false;
+  };
+  using Owners = std::vector<std::vector<OwnerId>>;  // by slot
+
+  /// What holds K and V.
+  static std::vector<const Buffer*> caches(const Layer& layer);
+  Status bind(const RunnerOptions& options);
+  Status bind_layer(size_t kind, const RunnerOptions& options, Layer* layer);
+  LayerIo io(const Layer& layer, int32_t kind, int64_t tokens) const;
+  void randomise(const Buffer& buffer, bool zero);
+  void upload(const Buffer& buffer, const void* values, size_t bytes);
+  void own(const ForwardBatch& batch, size_t kind, std::span<const OwnerId> owners);
+  void set_owner(const Layer& layer, int32_t slot, OwnerId owner, bool alone);
+  void write_slot(const Layer& layer, int32_t slot);
+  void copy_slot(const Layer& layer, SlotCopy c, std::span<const int64_t> full_to_swa);
+
+  const ModelConfig model_;
+  Rng rng_;
+  bool uniform_;
+  std::vector<Layer> layers_;
+  std::vector<Owners> owners_;  // by layer kind
+  Buffer req_to_token_, full_to_swa_;
+  int64_t tokens_ = 0;                             // of the step's batch
+  std::vector<std::byte> kept_;                    // outputs of the eager run
+  std::vector<std::vector<std::byte>> in_flight_;  // sources of copies
+  Status ready_;                                   // last: bind() fills what stands above
+};
+
+}  // namespace shadowgraph

@@ -1,0 +1,215 @@
+#include "check/trace_batch.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace shadowgraph {
+namespace {
+
+constexpr double kMaxRows = 1 << 24;  // trees and all: what is judged must be built
+
+struct ModeName {
+  std::string_view recorded;
+  ForwardMode mode;
+};
+constexpr ModeName kModes[] = {
+    {"decode", ForwardMode::kDecode},
+    {"extend", ForwardMode::kExtend},
+    {"mixed", ForwardMode::kMixed},
+    {"target_verify", ForwardMode::kTargetVerify},
+    {"draft_extend", ForwardMode::kDraftExtend},
+    {"draft_extend_v2", ForwardMode::kDraftExtendV2},
+    {"draft_decode", ForwardMode::kDraftDecode},
+    {"cross_decode", ForwardMode::kDecode},
+    {"cross_extend", ForwardMode::kExtend},
+};
+
+template <class T>
+void cut(std::vector<T>& values, size_t size) {
+  if (values.size() > size) values.resize(size);
+}
+
+}  // namespace
+
+void TraceBatch::need(std::string_view name, const char* what) {
+  if (problem_.empty()) problem_ = "input " + std::string(name) + ": " + what;
+}
+
+/// False: not there. What is there but no vector of T is a problem.
+template <class T>
+bool TraceBatch::read(const TraceLine& line, std::string_view name, std::vector<T>* to) {
+  const auto at = line.input.find(name);
+  if (at == line.input.end()) return false;
+  const RecordedField& field = at->second;
+  if (!field.readable || field.shape.empty() || field.cols != field.width()) {
+    need(name, "not a whole vector of integers");
+    return false;
+  }
+  to->reserve(field.data.size());
+  for (const int64_t v : field.data) {
+    if (!std::in_range<T>(v)) {
+      need(name, "a value out of range");
+      return false;
+    }
+    to->push_back(static_cast<T>(v));
+  }
+  return true;
+}
+
+std::string TraceBatch::build(const TraceLine& line) {
+  std::string unknown = read_mode(line);
+  if (!unknown.empty()) return unknown;
+  read_requests(line);
+  read_new_tokens(line);
+  read_model(line.config);
+  if (problem_.empty()) read_tokens(line);
+  if (!problem_.empty()) return problem_;
+  const Status legal = validate(batch);
+  if (!legal.ok()) return "the batch is not legal: " + legal.findings()[0].to_string();
+  return check_slots();
+}
+
+std::string TraceBatch::read_mode(const TraceLine& line) {
+  const auto mode = std::ranges::find(kModes, line.mode, &ModeName::recorded);
+  if (mode == std::end(kModes)) return "mode not known: " + line.mode;
+  batch.mode = mode->mode;
+  capture = line.phase == "capture";
+  graph = capture || line.phase == "replay" || line.phase == "replay_in_graph";
+  if (!graph && line.phase != "eager") return "phase not known: " + line.phase;
+  batch.seq_lens_kind = usual_seq_lens_kind(batch.mode);
+  const std::string& kind = line.config.seq_lens_semantics;
+  if (kind == "full") batch.seq_lens_kind = SeqLensKind::kFull;
+  if (kind == "prefix_only") batch.seq_lens_kind = SeqLensKind::kPrefix;
+  if (!kind.empty() && kind != "full" && kind != "prefix_only")
+    return "seq_lens_semantics not known: " + kind;
+  batch.spec = {.topk = std::max(1, line.config.topk),
+                .num_steps = line.config.num_steps,
+                .num_draft_tokens = line.config.num_draft_tokens,
+                .step = line.config.step_id,
+                .custom_mask = {}};
+  return "";
+}
+
+void TraceBatch::read_model(const TraceConfig& config) {
+  model.max_context_len = config.max_context_len;
+  model.page_size = config.page_size;
+  model.attention_chunk = config.chunk.value_or(0);
+  model.swa_pool = !full_to_swa_.empty();
+  model.topk = batch.spec.topk;
+  model.num_steps = config.num_steps;
+  model.num_draft_tokens = config.num_draft_tokens;
+  // Metadata does not depend on heads; a latent cache has one.
+  AttentionParams params;
+  params.num_qo_heads = params.num_kv_heads = 1;
+  const auto add = [&](bool cross, bool local) {
+    model.layers.push_back({.params = params, .cross = cross, .local = local});
+  };
+  add(false, false);
+  if (config.chunk) add(false, true);
+  if (model.max_encoder_len > 0) add(true, false);
+  params.window_left = config.window.value_or(-1);
+  if (params.window_left >= 0) add(false, false);
+}
+
+/// A replay's rows are the bucket's, the first raw_bs of them real.
+void TraceBatch::read_requests(const TraceLine& line) {
+  if (!read(line, "seq_lens", &seq_lens_)) need("seq_lens", "missing");
+  rows = static_cast<int32_t>(seq_lens_.size());
+  size_t real = capture ? 0 : seq_lens_.size();
+  const auto raw = line.input.find("raw_bs");
+  if (!capture && raw != line.input.end()) {
+    const std::vector<int64_t>& value = raw->second.data;
+    const bool good = value.size() == 1 && value[0] >= 0 && value[0] <= rows;
+    if (!good) need("raw_bs", "not a number of rows");
+    if (good) real = static_cast<size_t>(value[0]);
+  }
+  if (!read(line, "req_pool_indices", &pool_rows_)) need("req_pool_indices", "missing");
+  if (read(line, "encoder_lens", &encoder_lens_) && !encoder_lens_.empty())
+    model.max_encoder_len = std::max(1, *std::ranges::max_element(encoder_lens_));
+  for (auto* values : {&seq_lens_, &pool_rows_, &encoder_lens_}) cut(*values, real);
+  batch.seq_lens = seq_lens_;
+  batch.req_pool_indices = pool_rows_;
+  batch.encoder_lens = encoder_lens_;
+  if (!read(line, "req_to_token", &table_)) return need("req_to_token", "missing");
+  batch.req_to_token = {table_, line.input.find("req_to_token")->second.width()};
+  read(line, "full_to_swa", &full_to_swa_);
+  batch.full_to_swa = full_to_swa_;
+}
+
+void TraceBatch::read_new_tokens(const TraceLine& line) {
+  const int32_t drafts = line.config.num_draft_tokens;
+  if (is_target_verify(batch.mode)) width = drafts;
+  if (is_decode(batch.mode) || is_target_verify(batch.mode)) return;
+  if (graph) {
+    const auto tokens = line.input.find("num_tokens");
+    const bool told = tokens != line.input.end() && tokens->second.data.size() == 1 && rows > 0;
+    const int64_t each = told ? tokens->second.data[0] / rows : drafts;
+    width = static_cast<int32_t>(std::clamp<int64_t>(each, 0, 1 << 24));
+  }
+  if (!read(line, "extend_seq_lens", &extend_lens_)) read(line, "num_accept_tokens", &extend_lens_);
+  // A draft extend in a graph may tell nothing more than its width.
+  if (extend_lens_.empty() && is_draft_extend(batch.mode, DraftExtendV2::kIncluded))
+    extend_lens_.assign(seq_lens_.size(), drafts);
+  cut(extend_lens_, seq_lens_.size());
+  batch.extend_lens = extend_lens_;
+}
+
+/// What is told of each new token; a bucket's tokens end with those of its padding.
+void TraceBatch::read_tokens(const TraceLine& line) {
+  const auto real = static_cast<int64_t>(seq_lens_.size());
+  const SpecInfo& s = batch.spec;
+  const bool draft = batch.mode == ForwardMode::kDraftDecode;
+  // As doubles: the products of what a line claims may be anything.
+  const double trees = 1.0 * rows * std::max(s.topk, s.num_draft_tokens) *
+                       std::max({1, s.num_steps, s.num_draft_tokens});
+  if (std::max(trees, 1.0 * rows * width * s.topk) > kMaxRows)
+    return need("seq_lens", "more rows than can be judged");
+  int64_t tokens = real * s.topk;
+  if (!draft) {
+    tokens = is_decode(batch.mode) ? real : real * width;
+    if (!extend_lens_.empty())
+      tokens = std::accumulate(extend_lens_.begin(), extend_lens_.end(), int64_t{0});
+  }
+  const auto whole = [&](std::vector<int64_t>& values, int64_t count) -> std::span<const int64_t> {
+    if (count < 0 || static_cast<int64_t>(values.size()) < count) return {};
+    cut(values, static_cast<size_t>(count));
+    return values;
+  };
+  if (read(line, "out_cache_loc", &out_cache_loc_) && draft && s.num_steps > 1 &&
+      static_cast<int64_t>(out_cache_loc_.size()) == int64_t{rows} * s.topk) {
+    // Of this step alone.
+    std::vector<int64_t> all(out_cache_loc_.size() * static_cast<size_t>(s.num_steps));
+    for (size_t i = 0; i < out_cache_loc_.size() && s.step < s.num_steps; ++i)
+      all[i * static_cast<size_t>(s.num_steps) + static_cast<size_t>(s.step)] = out_cache_loc_[i];
+    out_cache_loc_ = std::move(all);
+  }
+  batch.out_cache_loc = whole(out_cache_loc_, draft ? tokens * s.num_steps : tokens);
+  if (read(line, "positions", &positions_)) batch.positions = whole(positions_, tokens);
+  if (s.topk > 1 && is_target_verify(batch.mode) && read(line, "custom_mask", &mask_))
+    batch.spec.custom_mask = mask_;
+}
+
+/// A twin takes slots on trust.
+std::string TraceBatch::check_slots() const {
+  const auto pool = full_to_swa_.empty() ? int64_t{std::numeric_limits<int32_t>::max()}
+                                         : static_cast<int64_t>(full_to_swa_.size());
+  const auto inside = [&](int64_t slot) { return slot >= 0 && slot < pool; };
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    const RequestExtent e = batch.extent(i);
+    const int64_t encoder = encoder_lens_.empty() ? 0 : encoder_lens_[static_cast<size_t>(i)];
+    const int64_t keys = std::min(batch.req_to_token.width, encoder + e.kv_len);
+    const auto row = batch.req_to_token.row(pool_rows_[static_cast<size_t>(i)]);
+    if (!std::ranges::all_of(row.first(static_cast<size_t>(keys)), inside))
+      return "the batch is not legal: a slot of request " + std::to_string(i) +
+             " lies outside the pool";
+  }
+  if (!std::ranges::all_of(out_cache_loc_, inside))
+    return "the batch is not legal: out_cache_loc leads out of the pool";
+  if (!std::ranges::all_of(full_to_swa_, [](int64_t v) { return std::in_range<int32_t>(v); }))
+    return "the batch is not legal: full_to_swa leads out of the pool";
+  return "";
+}
+
+}  // namespace shadowgraph

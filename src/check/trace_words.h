@@ -1,0 +1,31 @@
+// What went wrong, in the field's words: named slips are tried on a difference.
+#pragma once
+
+#include <string>
+
+#include "check/trace_fields.h"
+
+namespace shadowgraph {
+
+/// Words, empty if no slip fits, and what they stand on ("K01 sglang#26512").
+struct Explanation {
+  std::string words;
+  std::string_view refs = {};
+  bool wrong_unit = false;  // a slot where an id of a page belongs, or the other way round
+};
+
+/// A length of this row that should be `expected`. lens: the twin's, all rows.
+Explanation explain_length(const TraceStep& step, const Buffer& lens, int64_t row, int64_t got);
+
+/// Where the difference in a table lies.
+struct TablePlace {
+  int buffer = -1;
+  int64_t unit = 1;  // tokens that a recorded column stands for
+  int64_t row = 0;
+  int64_t token = 0;     // of the row
+  int64_t expected = 0;  // slot
+  int64_t got = 0;       // the recorded column
+};
+Explanation explain_table(const TraceStep& step, const TablePlace& place);
+
+}  // namespace shadowgraph

@@ -1,0 +1,30 @@
+// Judging engine traces: a twin makes the metadata of the recorded batch anew, and what an engine's
+// builder left is held against it, field by field as the twin's table says. Who recorded a line,
+// and under which name, has no say. Tested by tests/check/traces_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attn/trace.h"
+#include "shadowgraph/status.h"
+
+namespace shadowgraph {
+
+struct TraceVerdict {
+  enum class Kind : uint8_t { kAgreed, kFlagged, kSkipped };
+  Kind kind = Kind::kAgreed;
+  std::string why;                 // of a skipped line: what is missing to judge it
+  std::vector<std::string> notes;  // fields that were left out, and why
+  // len.*, table.*, slot.write, trace.*, mem.out_of_bounds; where is the recorded field's name, row
+  // and column, case_id the line's id
+  Status findings;
+};
+
+/// A line is flagged exactly when metadata that is live breaks the canonical triple of its batch,
+/// an invariant or memory, or when its builder raised on a legal batch. Padded rows answer to laws
+/// only; stale columns, and what nothing reads, to none.
+TraceVerdict judge_trace(const TraceLine& line);
+
+}  // namespace shadowgraph

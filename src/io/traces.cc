@@ -1,0 +1,287 @@
+#include "io/traces.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "io/file.h"
+#include "io/strict_json.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr size_t kMaxTraceDepth = 8;  // line, expect, calls, call, field, data, row
+constexpr int64_t kMaxSize = int64_t{1} << 40;
+constexpr size_t kMaxRank = 4;
+constexpr int32_t kMaxConfig = 1 << 24;
+
+std::optional<int64_t> integer(const JsonValue& v) {
+  if (const auto* i = v.as<int64_t>()) return *i;
+  if (const auto* b = v.as<bool>()) return *b;
+  const auto* u = v.as<uint64_t>();
+  if (u == nullptr || *u > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return {};
+  return static_cast<int64_t>(*u);
+}
+
+/// One line, member by member. Every fault is a finding.
+class LineReader {
+ public:
+  LineReader(const JsonDocument& document, const std::string& name, size_t line)
+      : root_(document.root), document_(document), name_(name) {
+    line_.line = line;
+  }
+
+  Status read(TraceLine* out) {
+    line_.id = text("id", true);
+    line_.base = text("base", false);
+    line_.group = text("group", false);
+    line_.step = step();
+    line_.backend = text("backend", true);
+    line_.mode = text("mode", true);
+    line_.phase = text("phase", true);
+    if (const JsonValue* config = object("config")) read_config(*config);
+    if (const JsonValue* input = object("input")) read_fields(*input, "input", &line_.input);
+    if (const JsonValue* expect = object("expect")) {
+      read_fields(*expect, "expect", &line_.expect);
+      read_exception(*expect);
+    }
+    read_oob();
+    const JsonValue* source = root_.find("source");
+    const JsonValue* role = source == nullptr ? nullptr : source->find("role");
+    if (role != nullptr && role->as<std::string>() != nullptr)
+      line_.role = *role->as<std::string>();
+    if (status_.ok()) *out = std::move(line_);
+    return std::move(status_);
+  }
+
+ private:
+  void fail(std::string_view field, std::string expected, std::string got) {
+    const std::string_view member = field.substr(0, field.find('.'));
+    const auto at = document_.key_offsets.find(member);
+    if (at != document_.key_offsets.end()) got += " after column " + std::to_string(at->second);
+    status_.add(
+        file_finding("io.line", name_, printable(field), std::move(expected), std::move(got)));
+  }
+
+  std::string text(const char* key, bool needed) {
+    const JsonValue* v = root_.find(key);
+    const auto* s = v == nullptr ? nullptr : v->as<std::string>();
+    if (s != nullptr) return *s;
+    if (v != nullptr || needed) fail(key, "a string", v == nullptr ? "missing" : v->describe());
+    return "";
+  }
+
+  int64_t step() {
+    const JsonValue* v = root_.find("step");
+    if (v == nullptr) return 0;
+    const auto i = integer(*v);
+    if (!i) fail("step", "an integer", v->describe());
+    return i.value_or(0);
+  }
+
+  const JsonValue* object(const char* key) {
+    const JsonValue* v = root_.find(key);
+    if (v != nullptr && v->as<JsonValue::Object>() != nullptr) return v;
+    fail(key, "an object", v == nullptr ? "missing" : v->describe());
+    return nullptr;
+  }
+
+  std::optional<int32_t> setting(const JsonValue& config, const char* key, int32_t low) {
+    const JsonValue* v = config.find(key);
+    if (v == nullptr || v->as<std::nullptr_t>() != nullptr) return {};
+    const auto i = integer(*v);
+    if (i && *i >= low && *i <= kMaxConfig) return static_cast<int32_t>(*i);
+    fail(std::string("config.") + key, std::to_string(low) + " to " + std::to_string(kMaxConfig),
+         v->describe());
+    return {};
+  }
+
+  void read_config(const JsonValue& config) {
+    TraceConfig& c = line_.config;
+    c.page_size = setting(config, "page_size", 1).value_or(1);
+    c.max_context_len = setting(config, "max_context_len", 0).value_or(0);
+    c.topk = setting(config, "topk", 0).value_or(0);
+    c.num_steps = setting(config, "num_steps", 0).value_or(0);
+    c.num_draft_tokens = setting(config, "num_draft_tokens", 0).value_or(0);
+    c.step_id = setting(config, "step_id", 0).value_or(0);
+    c.window = setting(config, "window", -1);
+    c.chunk = setting(config, "chunk", 1);
+    const JsonValue* kind = config.find("seq_lens_semantics");
+    if (kind == nullptr || kind->as<std::nullptr_t>() != nullptr) return;
+    if (const auto* s = kind->as<std::string>()) {
+      c.seq_lens_semantics = *s;
+    } else {
+      fail("config.seq_lens_semantics", "a string", kind->describe());
+    }
+  }
+
+  void read_fields(const JsonValue& object, const std::string& member, RecordedFields* fields) {
+    for (const auto& [key, value] : *object.as<JsonValue::Object>()) {
+      if (key == "exception" || value.as<std::nullptr_t>() != nullptr) continue;
+      RecordedField field;
+      if (read_field(value, member + '.' + key, &field)) fields->emplace(key, std::move(field));
+    }
+  }
+
+  /// {dtype, shape, data}, and of a part {cols, extent}. Anything else is kept unread; this form
+  /// with values that contradict each other is a fault.
+  bool read_field(const JsonValue& value, const std::string& name, RecordedField* f) {
+    const JsonValue* dtype = value.find("dtype");
+    const JsonValue* shape = value.find("shape");
+    const JsonValue* data = value.find("data");
+    if (dtype == nullptr || shape == nullptr || data == nullptr ||
+        dtype->as<std::string>() == nullptr || shape->as<JsonValue::Array>() == nullptr) {
+      f->readable = false;
+      return true;
+    }
+    f->dtype = *dtype->as<std::string>();
+    for (const JsonValue& size : *shape->as<JsonValue::Array>()) {
+      const auto n = integer(size);
+      if (!n || *n < 0 || *n > kMaxSize || f->shape.size() == kMaxRank) {
+        fail(name + ".shape", "at most 4 sizes from 0 to 2^40", size.describe());
+        return false;
+      }
+      f->shape.push_back(*n);
+    }
+    const bool good = read_columns(value, name, f) && read_data(*data, 0, name, f);
+    if (!f->readable) f->data.clear();
+    return good;
+  }
+
+  bool read_columns(const JsonValue& value, const std::string& name, RecordedField* f) {
+    f->cols = f->width();
+    if (const JsonValue* cols = value.find("cols")) {
+      const auto n = integer(*cols);
+      if (!n || *n < 0 || *n > f->width()) {
+        fail(name + ".cols", "0 to " + std::to_string(f->width()), cols->describe());
+        return false;
+      }
+      f->cols = *n;
+    }
+    const JsonValue* extent = value.find("extent");
+    if (extent == nullptr) return true;
+    const auto* list = extent->as<JsonValue::Array>();
+    const auto add = [&](const JsonValue& v) {
+      const auto n = integer(v);
+      if (n) f->extents.push_back(*n);
+      if (!n) fail(name + ".extent", "integers", v.describe());
+      return n.has_value();
+    };
+    return list == nullptr ? add(*extent) : std::ranges::all_of(*list, add);
+  }
+
+  bool read_data(const JsonValue& v, size_t axis, const std::string& name, RecordedField* f) {
+    if (axis < f->shape.size()) {
+      const int64_t want = axis + 1 == f->shape.size() ? f->cols : f->shape[axis];
+      const auto* list = v.as<JsonValue::Array>();
+      if (list == nullptr || static_cast<int64_t>(list->size()) != want) {
+        fail(name + ".data", "a list of " + std::to_string(want), v.describe());
+        return false;
+      }
+      return std::ranges::all_of(
+          *list, [&](const JsonValue& part) { return read_data(part, axis + 1, name, f); });
+    }
+    const auto i = integer(v);
+    if (i) {
+      f->data.push_back(*i);
+    } else if (v.as<double>() != nullptr || v.as<std::string>() != nullptr) {
+      f->readable = false;
+    } else {
+      fail(name + ".data", "integers", v.describe());
+      return false;
+    }
+    return true;
+  }
+
+  void read_exception(const JsonValue& expect) {
+    const JsonValue* e = expect.find("exception");
+    if (e == nullptr || e->as<std::nullptr_t>() != nullptr) return;
+    const JsonValue* type = e->find("type");
+    const JsonValue* message = e->find("msg");
+    const auto* t = type == nullptr ? nullptr : type->as<std::string>();
+    const auto* m = message == nullptr ? nullptr : message->as<std::string>();
+    if (t == nullptr || m == nullptr) {
+      fail("expect.exception", "{type, msg}", e->describe());
+      return;
+    }
+    line_.exception = printable(*t) + ": " + printable(*m);
+  }
+
+  void read_oob() {
+    const JsonValue* list = root_.find("triton_oob");
+    if (list == nullptr || list->as<std::nullptr_t>() != nullptr) return;
+    if (list->as<JsonValue::Array>() == nullptr) {
+      fail("triton_oob", "a list", list->describe());
+      return;
+    }
+    for (const JsonValue& access : *list->as<JsonValue::Array>()) {
+      const auto part = [&](const char* key) {
+        const JsonValue* v = access.find(key);
+        const auto* s = v == nullptr ? nullptr : v->as<std::string>();
+        return s != nullptr ? printable(*s) : v == nullptr ? "?" : v->describe();
+      };
+      line_.triton_oob.push_back(part("kind") + " by " + part("kernel") + " at offset " +
+                                 part("first_off") + " of " + part("size"));
+    }
+  }
+
+  const JsonValue& root_;
+  const JsonDocument& document_;
+  const std::string& name_;
+  TraceLine line_;
+  Status status_;
+};
+
+/// The JSON reader counts bytes, from 1 here: columns.
+void in_line(size_t number, Finding* f) {
+  constexpr std::string_view kByte = " at byte ";
+  f->where.row = static_cast<int64_t>(number);
+  if (f->where.field == "header") f->where.field = "line";
+  const size_t byte = f->got.rfind(kByte);
+  if (byte != std::string::npos) f->got.replace(byte, kByte.size(), " at column ");
+}
+
+Status parse_line(std::string_view text, const std::string& name, size_t number,
+                  std::vector<TraceLine>* lines) {
+  JsonDocument document;
+  Status status = parse_strict_json(text, "io.line", name, 1, &document, kMaxTraceDepth);
+  TraceLine line;
+  if (status.ok()) status = LineReader(document, name, number).read(&line);
+  for (Finding& f : status.findings()) in_line(number, &f);
+  if (status.ok()) lines->push_back(std::move(line));
+  return status;
+}
+
+}  // namespace
+
+Status parse_traces(std::string_view text, const std::string& name, std::vector<TraceLine>* lines) {
+  return with_memory_findings(name, [&] {
+    Status status;
+    std::vector<TraceLine> read;
+    size_t number = 0;
+    while (!text.empty()) {
+      const size_t end = text.find('\n');
+      std::string_view line = text.substr(0, end);
+      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+      ++number;
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
+      status.add(parse_line(line, name, number, &read));
+    }
+    if (read.empty() && status.ok())
+      status.add(file_finding("io.kind", name, "file", "at least one line", "none"));
+    lines->reserve(lines->size() + read.size());
+    std::move(read.begin(), read.end(), std::back_inserter(*lines));
+    return status;
+  });
+}
+
+Status read_traces(const std::string& path, std::vector<TraceLine>* lines) {
+  std::vector<std::byte> bytes;
+  Status status = read_file(path, &bytes);
+  if (!status.ok()) return status;
+  return parse_traces({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, lines);
+}
+
+}  // namespace shadowgraph

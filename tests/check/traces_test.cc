@@ -1,0 +1,357 @@
+// Verdicts on engine traces: what is wrong with the recorded ones is known line by line; and every
+// live element counts, no other.
+#include "check/traces.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/traces.h"
+#include "shadowgraph/backend.h"
+
+namespace shadowgraph {
+namespace {
+
+namespace fs = std::filesystem;
+using Kind = TraceVerdict::Kind;
+
+/// traces/*.jsonl of the folder that SHADOWGRAPH_VECTORS names; by default the curated ones.
+const std::vector<TraceLine>& all_lines() {
+  static const std::vector<TraceLine> kLines = [] {
+    const char* folder = std::getenv("SHADOWGRAPH_VECTORS");
+    const fs::path root = fs::path(folder == nullptr ? SHADOWGRAPH_TEST_DATA : folder) / "traces";
+    std::vector<std::string> files;
+    std::error_code missing;
+    for (const auto& entry : fs::directory_iterator(root, missing)) {
+      if (entry.path().extension() == ".jsonl") files.push_back(entry.path().string());
+    }
+    std::ranges::sort(files);
+    std::vector<TraceLine> lines;
+    for (const std::string& file : files)
+      EXPECT_EQ(read_traces(file, &lines).to_string(), "ok") << file;
+    return lines;
+  }();
+  return kLines;
+}
+
+/// Ids of the curated lines that are wrong, found by other means.
+std::set<std::string> known_wrong() {
+  std::ifstream file(SHADOWGRAPH_TEST_DATA "/traces/flagged.txt");
+  std::set<std::string> ids;
+  for (std::string id; std::getline(file, id);) ids.insert(id);
+  return ids;
+}
+
+/// Two requests of 5 and 9 tokens that decode, in pages of 4 slots; the second row of the table has
+/// a column that nothing reads.
+TraceLine decode_line() {
+  TraceLine line;
+  line.id = "x";
+  line.backend = "flashattention";
+  line.mode = "decode";
+  line.phase = "eager";
+  line.config.page_size = 4;
+  line.config.max_context_len = 12;
+  const auto vector = [](std::vector<int64_t> data) {
+    const auto size = static_cast<int64_t>(data.size());
+    return RecordedField{"int32", {size}, size, {}, std::move(data), true};
+  };
+  const auto table = [](int64_t width, std::vector<int64_t> data) {
+    const auto rows = static_cast<int64_t>(data.size()) / width;
+    return RecordedField{"int32", {rows, width}, width, {}, std::move(data), true};
+  };
+  line.input["seq_lens"] = vector({5, 9});
+  line.input["req_pool_indices"] = vector({1, 2});
+  line.input["req_to_token"] = table(12, {0,  0,  0,  0,  0,  0,  0,  0,  0, 0, 0, 0,  //
+                                          8,  9,  10, 11, 20, 0,  0,  0,  0, 0, 0, 0,  //
+                                          12, 13, 14, 15, 40, 41, 42, 43, 4, 0, 0, 0});
+  line.expect["cache_seqlens_int32"] = vector({5, 9});
+  line.expect["cu_seqlens_q"] = vector({0, 1, 2});
+  line.expect["page_table"] = table(3, {2, 5, 77, 3, 10, 1});
+  return line;
+}
+
+std::string found(const TraceLine& line) {
+  const TraceVerdict v = judge_trace(line);
+  return v.why.empty() ? v.findings.to_string() : v.why;
+}
+
+/// "law: field[row, col]" of each finding.
+std::vector<std::string> laws(const TraceLine& line) {
+  std::vector<std::string> s;
+  const TraceVerdict v = judge_trace(line);
+  for (const Finding& f : v.findings.findings()) {
+    s.push_back(f.id + ' ' + f.where.field);
+    if (f.where.row) s.back() += ' ' + std::to_string(*f.where.row);
+    if (f.where.col) s.back() += ' ' + std::to_string(*f.where.col);
+  }
+  return s;
+}
+using Laws = std::vector<std::string>;
+
+TEST(TraceVerdicts, WhatAgreesHasNoFinding) { EXPECT_EQ(found(decode_line()), "ok"); }
+
+TEST(TraceVerdicts, ALengthIsTheCanonicalOne) {
+  TraceLine line = decode_line();
+  line.expect["cache_seqlens_int32"].data[1] = 8;
+  EXPECT_EQ(laws(line), Laws{"len.kv_extent cache_seqlens_int32 1"});
+  EXPECT_NE(found(line).find("8: the cached prefix alone, the new tokens are missing"),
+            std::string::npos);
+  line.expect["cache_seqlens_int32"].data[1] = 10;
+  EXPECT_NE(found(line).find("10: the new tokens are counted twice"), std::string::npos);
+  line.expect["cache_seqlens_int32"].data[1] = 12;
+  EXPECT_NE(found(line).find("12: rounded up to whole pages"), std::string::npos);
+}
+
+TEST(TraceVerdicts, OffsetsStepByTheQueries) {
+  TraceLine line = decode_line();
+  line.expect["cu_seqlens_q"].data = {0, 2, 3};
+  EXPECT_EQ(laws(line), Laws{"len.q_extent cu_seqlens_q 1"});
+  line.expect["cu_seqlens_q"].data = {1, 2, 3};
+  EXPECT_EQ(laws(line), Laws{"len.indptr_first cu_seqlens_q 0"});
+}
+
+TEST(TraceVerdicts, EveryLiveColumnLeadsToItsSlotAndNoOtherIsLookedAt) {
+  for (const int64_t live : {0, 1, 3, 4, 5}) {
+    TraceLine line = decode_line();
+    line.expect["page_table"].data[static_cast<size_t>(live)] += 100;
+    EXPECT_EQ(laws(line), Laws{"table.slot page_table " + std::to_string(live / 3) + ' ' +
+                               std::to_string(live % 3)});
+  }
+  TraceLine line = decode_line();
+  line.expect["page_table"].data[2] = -7777;
+  EXPECT_EQ(found(line), "ok");
+}
+
+TEST(TraceVerdicts, WrongColumnsAreExplained) {
+  const std::pair<int64_t, const char*> kWrong[] = {
+      {-7777, "never written"},
+      {-1, "never written"},
+      {12, "a slot where an id of a page belongs"},
+      {41, "a slot, of token 5 of request 1, where an id of a page belongs"},
+      {2, "what row 0 should have there"},
+      {10, "what belongs to column 1"},
+      {5, "there lies token 4 of request 0"},
+      {1000, "a slot of no request in this step"},
+  };
+  for (const auto& [value, words] : kWrong) {
+    TraceLine line = decode_line();
+    line.expect["page_table"].data[3] = value;
+    EXPECT_NE(found(line).find(words), std::string::npos) << found(line);
+  }
+  TraceLine line = decode_line();
+  line.expect["page_table"].data[3] = 12;
+  EXPECT_EQ(laws(line), Laws{"table.unit page_table 1 0"});
+}
+
+TEST(TraceVerdicts, ATableHasAColumnForEveryKey) {
+  TraceLine line = decode_line();
+  RecordedField& table = line.expect["page_table"];
+  table.shape[1] = table.cols = 2;
+  table.data = {2, 5, 3, 10};
+  EXPECT_EQ(laws(line), Laws{"table.capacity page_table 1 2"});
+  line.expect["cache_seqlens_int32"].data[1] = 8;
+  EXPECT_EQ(laws(line),
+            (Laws{"len.kv_extent cache_seqlens_int32 1", "table.capacity page_table 1 2"}));
+}
+
+TEST(TraceVerdicts, AFieldHasTheRowsOfItsBatch) {
+  TraceLine line = decode_line();
+  RecordedField& lens = line.expect["cache_seqlens_int32"];
+  lens.shape[0] = lens.cols = 3;
+  lens.data.push_back(1);
+  EXPECT_EQ(laws(line), Laws{"trace.shape cache_seqlens_int32"});
+}
+
+/// The same in a bucket of three rows.
+TraceLine replay_line() {
+  TraceLine line = decode_line();
+  line.phase = "replay";
+  line.input["raw_bs"] = {"pyint", {}, 1, {}, {2}, true};
+  const auto grow = [](RecordedField& f, std::vector<int64_t> row) {
+    ++f.shape[0];
+    if (f.shape.size() == 1) ++f.cols;
+    f.data.insert(f.data.end(), row.begin(), row.end());
+  };
+  grow(line.input["seq_lens"], {1});
+  grow(line.input["req_pool_indices"], {0});
+  grow(line.expect["cache_seqlens_int32"], {1});
+  grow(line.expect["cu_seqlens_q"], {3});
+  grow(line.expect["page_table"], {0, 50, -1});
+  return line;
+}
+
+TEST(TraceVerdicts, PaddedRowsAnswerToLawsOnly) {
+  EXPECT_EQ(found(replay_line()), "ok");
+  TraceLine line = replay_line();
+  line.expect["cache_seqlens_int32"].data[2] = 8;
+  line.expect["page_table"].data[6] = 9;
+  EXPECT_EQ(found(line), "ok");
+  line.expect["cache_seqlens_int32"].data[2] = 9;
+  EXPECT_EQ(laws(line), Laws{"table.page_id page_table 2 2"});
+  line.expect["cache_seqlens_int32"].data[2] = 13;
+  EXPECT_EQ(laws(line), Laws{"table.capacity page_table 2 3"});
+  line.expect["cache_seqlens_int32"].data[2] = -1;
+  EXPECT_EQ(laws(line), Laws{"len.padding cache_seqlens_int32 2"});
+  line = replay_line();
+  line.expect["cu_seqlens_q"].data[3] = 1;
+  EXPECT_EQ(laws(line).size(), 1U);
+}
+
+TEST(TraceVerdicts, WhatARowLacksBehindItsRecordedLengthIsCalledStale) {
+  TraceLine line = decode_line();
+  line.expect["cache_seqlens_int32"].data[1] = 8;
+  line.expect["page_table"].data[5] = 7;
+  EXPECT_EQ(laws(line).size(), 2U);
+  EXPECT_NE(found(line).find("7: behind the recorded length 8, so not written in this step"),
+            std::string::npos);
+}
+
+TEST(TraceVerdicts, ABuilderThatRaisedIsAFindingIfItsBatchIsLegal) {
+  TraceLine line = decode_line();
+  line.expect.clear();
+  line.exception = "IndexError: index 68";
+  EXPECT_EQ(laws(line), Laws{"trace.exception exception"});
+  line.input["seq_lens"].data[0] = 13;  // more than its row of req_to_token holds
+  EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
+}
+
+TEST(TraceVerdicts, AnAccessOutsideStorageIsAFinding) {
+  TraceLine line = decode_line();
+  line.triton_oob = {"oob_store by k at offset 64 of 64"};
+  EXPECT_EQ(laws(line), Laws{"mem.out_of_bounds triton_oob"});
+}
+
+TEST(TraceVerdicts, WhatCannotBeJudgedIsSkippedWithItsReason) {
+  TraceLine line = decode_line();
+  line.backend = "tomorrow";
+  EXPECT_EQ(found(line), "no twin of tomorrow yet");
+  line = decode_line();
+  line.mode = "dream";
+  EXPECT_EQ(found(line), "mode not known: dream");
+  line = decode_line();
+  line.input.erase("seq_lens");
+  EXPECT_EQ(found(line), "input seq_lens: missing");
+  line = decode_line();
+  line.input["req_to_token"].data[12] = -3;
+  EXPECT_EQ(found(line), "the batch is not legal: a slot of request 0 lies outside the pool");
+  line = decode_line();
+  line.expect.erase("page_table");
+  line.expect["colour"] = {};
+  const TraceVerdict v = judge_trace(line);
+  EXPECT_EQ(v.kind, Kind::kAgreed);
+  EXPECT_EQ(v.notes, std::vector<std::string>{"colour: a field that no twin knows"});
+}
+
+/// Fields of a line that agrees whose first row is compared with the twin's, element by element.
+std::vector<const Field*> compared_fields(const TraceLine& line) {
+  std::vector<const Field*> fields;
+  const Backend* backend = find_backend(line.backend);
+  if (backend == nullptr || line.phase == "capture") return fields;
+  for (const Field& field : backend->info().fields) {
+    const auto at = line.expect.find(field.recorded);
+    const bool live = field.rule == FieldRule::kExact || field.rule == FieldRule::kConstant;
+    if (live && field.shape != FieldShape::kScalar && at != line.expect.end() &&
+        !at->second.data.empty())
+      fields.push_back(&field);
+  }
+  return fields;
+}
+
+/// Live elements of the first row, or of the first offset that may differ.
+size_t first_live(const Field& field) { return field.shape == FieldShape::kIndptr ? 1 : 0; }
+
+TEST(TraceVerdicts, EveryLiveElementCounts) {
+  int changed = 0;
+  for (const TraceLine& line : all_lines()) {
+    if (judge_trace(line).kind != Kind::kAgreed) continue;
+    for (const Field* field : compared_fields(line)) {
+      TraceLine wrong = line;
+      RecordedField& f = wrong.expect.find(field->recorded)->second;
+      // A row of a table without keys has no live column; a later one has.
+      const bool table = field->shape == FieldShape::kTable;
+      const int64_t rows = table ? f.rows() : 1;
+      bool seen = false;
+      for (int64_t row = 0; row < rows && !seen && f.cols > 0; ++row) {
+        f.data[first_live(*field) + static_cast<size_t>(row * f.cols)] += 1;
+        seen = judge_trace(wrong).kind == Kind::kFlagged;
+      }
+      // Before a tree the prefix may hold no whole page.
+      const bool prefix =
+          line.expect.contains("expand.page_table") && field->recorded == "page_table";
+      EXPECT_TRUE(seen || prefix) << line.id << ' ' << field->recorded;
+      changed += seen;
+    }
+  }
+  EXPECT_GT(changed, 100);
+}
+
+TEST(TraceVerdicts, NothingBehindALineIsLookedAt) {
+  for (const TraceLine& line : all_lines()) {
+    TraceLine stale = line;
+    bool changed = false;
+    for (auto& [name, f] : stale.expect) {
+      if (f.shape.size() != 2 || f.extents.size() != static_cast<size_t>(f.rows())) continue;
+      for (int64_t row = 0; row < f.rows(); ++row) {
+        for (int64_t c = f.extents[static_cast<size_t>(row)]; c < f.cols; ++c) {
+          f.data[static_cast<size_t>(row * f.cols + c)] = -7777;
+          changed = true;
+        }
+      }
+    }
+    // The recorder went by the lengths that the engine should have had.
+    if (!changed || judge_trace(line).kind != Kind::kAgreed) continue;
+    EXPECT_EQ(judge_trace(stale).kind, Kind::kAgreed) << line.id;
+  }
+}
+
+TEST(TraceVerdicts, WhatIsTooLargeToMakeIsSkipped) {
+  TraceLine line = decode_line();
+  line.mode = "draft_decode";
+  line.config.topk = line.config.num_steps = 1 << 24;
+  EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
+  line = decode_line();
+  line.mode = "draft_extend";
+  line.phase = "capture";
+  line.config.max_context_len = 1 << 24;
+  line.input["num_tokens"] = {"pyint", {}, 1, {}, {int64_t{1} << 62}, true};
+  EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
+  line.input["num_tokens"].data = {1 << 10};
+  EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
+}
+
+TEST(TraceVerdicts, NamesAndOriginHaveNoSay) {
+  for (TraceLine line : all_lines()) {
+    const TraceVerdict before = judge_trace(line);
+    line.id = line.base = line.group = line.role = "pre99999";
+    line.line = 1;
+    line.step += 1;
+    const TraceVerdict after = judge_trace(line);
+    EXPECT_EQ(before.kind, after.kind);
+    EXPECT_EQ(std::as_const(before.findings).findings().size(),
+              std::as_const(after.findings).findings().size());
+  }
+}
+
+TEST(TraceVerdicts, TheCuratedLinesThatAreWrongAreFlaggedAndNoOther) {
+  if (std::getenv("SHADOWGRAPH_VECTORS") != nullptr) GTEST_SKIP() << "other lines";
+  const std::set<std::string> wrong = known_wrong();
+  ASSERT_FALSE(wrong.empty());
+  for (const TraceLine& line : all_lines()) {
+    if (find_backend(line.backend) == nullptr) continue;
+    const TraceVerdict v = judge_trace(line);
+    EXPECT_EQ(v.kind, wrong.contains(line.id) ? Kind::kFlagged : Kind::kAgreed)
+        << line.id << ": " << v.why << v.findings.to_string();
+    EXPECT_TRUE(v.notes.empty()) << line.id << ": " << v.notes[0];
+  }
+}
+
+}  // namespace
+}  // namespace shadowgraph

@@ -1,0 +1,172 @@
+// Reading engine traces: every recorded line, and what strangers may send instead of one.
+#include "io/traces.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace shadowgraph {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kLine =
+    R"({"id":"a","backend":"flashattention","mode":"decode","phase":"eager",)"
+    R"("config":{"page_size":4,"max_context_len":48,"window":7,"topk":null},)"
+    R"("input":{"seq_lens":{"dtype":"int64","shape":[2],"data":[5,9]}},)"
+    R"("expect":{"page_table":{"dtype":"int32","shape":[2,6],"cols":3,"extent":[2,3],)"
+    R"("data":[[1,2,0],[3,4,-7777]]},"max_seq_len_q":{"dtype":"pyint","shape":[],"data":1}}})";
+
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+  const size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  return text.replace(at, what.size(), by);
+}
+
+struct Parsed {
+  Status status;
+  std::vector<TraceLine> lines;
+};
+Parsed parse(const std::string& text) {
+  Parsed p;
+  p.status = parse_traces(text, "f.jsonl", &p.lines);
+  return p;
+}
+
+TEST(Traces, ALineIsReadAsItStands) {
+  const Parsed p = parse(kLine + "\r\n\n");
+  ASSERT_EQ(p.status.to_string(), "ok");
+  ASSERT_EQ(p.lines.size(), 1U);
+  const TraceLine& line = p.lines[0];
+  EXPECT_EQ(line.id, "a");
+  EXPECT_EQ(line.config.page_size, 4);
+  EXPECT_EQ(line.config.window, 7);
+  EXPECT_EQ(line.config.topk, 0);
+  EXPECT_EQ(line.input.at("seq_lens").data, (std::vector<int64_t>{5, 9}));
+  const RecordedField& table = line.expect.at("page_table");
+  EXPECT_EQ(table.shape, (std::vector<int64_t>{2, 6}));
+  EXPECT_EQ(table.cols, 3);
+  EXPECT_EQ(table.extents, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(table.data, (std::vector<int64_t>{1, 2, 0, 3, 4, -7777}));
+  EXPECT_TRUE(line.expect.at("max_seq_len_q").shape.empty());
+}
+
+TEST(Traces, ABadLineIsNamedWithLineAndColumnAndTheOthersAreRead) {
+  const Parsed p = parse(kLine + "\n{\"id\":\"b\",}\n" + kLine + "\n");
+  ASSERT_EQ(p.lines.size(), 2U);
+  EXPECT_EQ(p.lines[1].line, 3U);
+  ASSERT_EQ(p.status.findings().size(), 1U);
+  const Finding& f = p.status.findings()[0];
+  EXPECT_EQ(f.id, "io.line");
+  EXPECT_EQ(f.case_id, "f.jsonl");
+  EXPECT_EQ(f.where.row, 2);
+  EXPECT_TRUE(f.got.ends_with("at column 11") || f.got.ends_with("at column 12")) << f.got;
+}
+
+TEST(Traces, EveryFaultOfALineIsSaid) {
+  const Parsed p = parse(
+      R"({"id":7,"backend":"x","phase":"eager","config":{"page_size":0},"input":[],"expect":{}})");
+  EXPECT_TRUE(p.lines.empty());
+  std::vector<std::string> fields;
+  for (const Finding& f : p.status.findings()) {
+    EXPECT_EQ(f.id, "io.line");
+    EXPECT_EQ(f.where.row, 1);
+    fields.push_back(f.where.field);
+  }
+  EXPECT_EQ(fields, (std::vector<std::string>{"id", "mode", "config.page_size", "input"}));
+}
+
+TEST(Traces, WhatAShapePromisesMustBeThere) {
+  const struct {
+    const char *what, *by;
+  } kFaults[] = {
+      {"\"shape\":[2]", "\"shape\":[3]"},
+      {"\"shape\":[2]", "\"shape\":[1099511627776]"},
+      {"\"shape\":[2]", "\"shape\":[2,1099511627776]"},
+      {"\"shape\":[2]", "\"shape\":[-1]"},
+      {"\"shape\":[2]", "\"shape\":[18446744073709551615]"},
+      {"\"shape\":[2]", "\"shape\":[1,1,1,1,2]"},
+      {"\"cols\":3", "\"cols\":2"},
+      {"\"cols\":3", "\"cols\":7"},
+      {"\"shape\":[2,6]", "\"shape\":[2,2]"},
+      {"\"extent\":[2,3]", "\"extent\":[2,\"x\"]"},
+      {"[3,4,-7777]", "[3,4]"},
+      {"[3,4,-7777]", "[3,4,null]"},
+      {"[3,4,-7777]", "[3,4,9223372036854775808]"},
+      {"\"max_context_len\":48", "\"max_context_len\":2147483648"},
+  };
+  for (const auto& fault : kFaults) {
+    const Parsed p = parse(replaced(kLine, fault.what, fault.by));
+    EXPECT_TRUE(p.lines.empty()) << fault.by;
+    ASSERT_FALSE(p.status.ok()) << fault.by;
+    EXPECT_EQ(p.status.findings()[0].id, "io.line") << fault.by;
+  }
+}
+
+TEST(Traces, WhatNobodyKnowsIsKeptByName) {
+  std::string text = replaced(kLine, "flashattention", "tomorrow");
+  text = replaced(text, "\"page_size\":4", "\"page_size\":4,\"colour\":[1,{\"x\":2}]");
+  text = replaced(text, "\"expect\":{",
+                  R"("expect":{"calls":[{"q":{"dtype":"int32","shape":[1],)"
+                  R"("data":[3]}}],"scale":{"dtype":"float32","shape":[2],)"
+                  R"("data":[0.5,1]},)");
+  const Parsed p = parse(text);
+  ASSERT_EQ(p.status.to_string(), "ok");
+  EXPECT_EQ(p.lines.at(0).backend, "tomorrow");
+  EXPECT_FALSE(p.lines[0].expect.at("calls").readable);
+  EXPECT_FALSE(p.lines[0].expect.at("scale").readable);
+  EXPECT_TRUE(p.lines[0].expect.at("scale").data.empty());
+}
+
+TEST(Traces, ARaisedExceptionAndAccessesOutsideAreKeptInWords) {
+  std::string text =
+      replaced(kLine, "\"expect\":{",
+               R"("triton_oob":[{"kind":"oob_store","kernel":"k","first_off":64,"size":64}],)"
+               R"("expect":{"exception":{"type":"IndexError","msg":"index 68"},)");
+  const Parsed p = parse(text);
+  ASSERT_EQ(p.status.to_string(), "ok");
+  EXPECT_EQ(p.lines.at(0).exception, "IndexError: index 68");
+  EXPECT_EQ(p.lines[0].triton_oob, std::vector<std::string>{"oob_store by k at offset 64 of 64"});
+  EXPECT_FALSE(p.lines[0].expect.contains("exception"));
+}
+
+TEST(Traces, DepthIsBounded) {
+  const Parsed p = parse(replaced(kLine, "[5,9]", std::string(9, '[') + std::string(9, ']')));
+  ASSERT_EQ(p.status.findings().size(), 1U);
+  EXPECT_NE(p.status.findings()[0].expected.find("depth"), std::string::npos);
+}
+
+TEST(Traces, AnEmptyFileIsNoTrace) { EXPECT_EQ(parse("\n \n").status.findings()[0].id, "io.kind"); }
+
+TEST(Traces, NothingIsReadOfAFileThatIsNotThere) {
+  std::vector<TraceLine> lines;
+  EXPECT_EQ(read_traces("/nowhere.jsonl", &lines).findings()[0].id, "io.open");
+}
+
+/// traces/*.jsonl of the folder that SHADOWGRAPH_VECTORS names; by default the curated ones.
+TEST(Traces, EveryRecordedLineIsRead) {
+  const char* folder = std::getenv("SHADOWGRAPH_VECTORS");
+  const fs::path root = fs::path(folder == nullptr ? SHADOWGRAPH_TEST_DATA : folder) / "traces";
+  if (!fs::is_directory(root)) GTEST_SKIP() << "no traces in the folder of SHADOWGRAPH_VECTORS";
+  for (const auto& entry : fs::directory_iterator(root)) {
+    if (entry.path().extension() != ".jsonl") continue;
+    std::vector<TraceLine> lines;
+    EXPECT_EQ(read_traces(entry.path().string(), &lines).to_string(), "ok") << entry.path();
+    std::ifstream file(entry.path());
+    std::string text;
+    size_t wanted = 0;
+    while (std::getline(file, text)) wanted += !text.empty();
+    EXPECT_EQ(lines.size(), wanted) << entry.path();
+    for (const TraceLine& line : lines) {
+      EXPECT_TRUE(line.input.contains("req_to_token")) << line.id;
+      EXPECT_FALSE(line.role.empty()) << line.id;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shadowgraph
