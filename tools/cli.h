@@ -98,6 +98,16 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, T& target, T
   return command.add_option_function<std::string>(name, parse, help)->type_name("N");
 }
 
+/// An option that may be given more than once, one value each.
+inline void add_names(CLI::App& command, const std::string& name, std::vector<std::string>& target,
+                      const std::string& type, const std::string& help) {
+  command.add_option(name, target, help)
+      ->type_name(type)
+      ->expected(1)
+      ->delimiter(',')
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 /// --max-findings, for verbs that look on after the first finding.
 void add_max_findings(CLI::App& command, Common& common);
 

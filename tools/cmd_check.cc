@@ -9,13 +9,17 @@
 #include <memory>
 #include <set>
 #include <span>
+#include <type_traits>
 #include <utility>
 
+#include "check/traces.h"
 #include "check/vectors.h"
+#include "check_files.h"
 #include "cli.h"
 #include "core/laws.h"
 #include "core/parallel.h"
 #include "io/kernel_vectors.h"
+#include "io/traces.h"
 #include "report/escape.h"
 
 namespace shadowgraph::cli {
@@ -27,49 +31,29 @@ struct Options {
   Common common;
   std::vector<std::string> paths;
   std::set<std::string> cases;  // empty: all
+  std::string waive;            // a file; empty: none
 };
 
 constexpr char kExamples[] =
     "  shadowgraph check attention.safetensors\n"
     "  shadowgraph check vectors/ --format json --output report.json\n"
     "  shadowgraph check attention.safetensors --case case007 --isa generic\n"
-    "A file holds kernel vectors: what a kernel was given and what it returned. Our kernels "
+    "  shadowgraph check flashattention.current.jsonl --waive known.txt\n"
+    "Kernel vectors (*.safetensors): what a kernel was given and what it returned. Our kernels "
     "compute each case again;\n"
     "both results are held against a float64 oracle and the error bound that their arithmetic "
-    "allows.";
+    "allows.\n"
+    "Engine traces (*.jsonl): a batch and the metadata that an engine's backend made of it. Its "
+    "twin makes them again;\n"
+    "what is live of both must agree.";
 
-/// What the numbers say. Anything else that is found is an input which could not be judged.
+/// Of a kernel vector: what the numbers say. Anything else that is found is an input which could
+/// not be judged.
 bool is_verdict(const Finding& finding) { return finding.id.starts_with("num."); }
-
-Finding about_path(LawId law, const std::string& path, std::string expected, std::string got) {
-  Finding finding = make_finding(law, at("path"), std::move(expected), std::move(got));
-  finding.case_id = path;
-  return finding;
-}
 
 /// Which case of the file a reader's finding is about; empty: the file itself.
 std::string case_in(const Finding& finding, const std::string& path) {
   return finding.case_id.starts_with(path + '#') ? finding.case_id.substr(path.size() + 1) : "";
-}
-
-/// The files of a folder and below that look like vectors, sorted. Links to folders are not
-/// followed.
-std::vector<std::string> files_below(const std::string& folder, Status* status) {
-  std::vector<std::string> files;
-  std::error_code error;
-  fs::recursive_directory_iterator it(folder, error);
-  for (; !error && it != fs::end(it); it.increment(error)) {
-    std::error_code unreadable;
-    if (it->path().extension() == ".safetensors" && !it->is_directory(unreadable)) {
-      files.push_back(it->path().string());
-    }
-  }
-  if (error) status->add(about_path("io.open", folder, "a readable folder", error.message()));
-  if (!error && files.empty()) {
-    status->add(about_path("io.kind", folder, "*.safetensors in it or below", "none"));
-  }
-  std::sort(files.begin(), files.end());
-  return files;
 }
 
 class Check {
@@ -81,6 +65,7 @@ class Check {
 
   Report run() {
     const auto start = std::chrono::steady_clock::now();
+    read_waivers();
     const std::vector<std::string> files = all_files();
     for (file_ = 0; file_ < files.size() && !interrupted(); ++file_)
       check_file(files[file_], files.size());
@@ -108,9 +93,24 @@ class Check {
     return files;
   }
 
+  void read_waivers() {
+    if (options_.waive.empty()) return;
+    const Status status = waivers_.read(options_.waive);
+    add_findings(options_.waive, "", status.findings());
+  }
+
   void check_file(const std::string& path, size_t num_files) {
     FileReport file;
     file.path = path;
+    num_files_ = num_files;
+    is_trace_file(path) ? check_traces(&file) : check_vectors(&file);
+    report_.cases += file.cases;
+    report_.skipped += file.skipped;
+    report_.files.push_back(std::move(file));
+  }
+
+  void check_vectors(FileReport* file) {
+    const std::string& path = file->path;
     std::vector<KernelVector> vectors;
     std::vector<SkippedCase> skipped;
     const std::set<std::string> bad_cases =
@@ -118,12 +118,61 @@ class Check {
     std::erase_if(vectors, [&](const KernelVector& v) { return !is_chosen(v.id); });
     std::erase_if(skipped, [&](const SkippedCase& s) { return !is_chosen(s.id); });
     for (const std::string& id : bad_cases) skipped.push_back({id, id, "bad input"});
-    if (!vectors.empty() || !skipped.empty()) file.kind = "kernel vectors";
-    note_skipped(skipped, &file);
-    judge_all(vectors, num_files, &file);
-    report_.cases += file.cases;
-    report_.skipped += file.skipped;
-    report_.files.push_back(std::move(file));
+    if (!vectors.empty() || !skipped.empty()) file->kind = "kernel vectors";
+    note_skipped(skipped, file);
+    const auto verdicts = judge_all(vectors, file, [&](KernelVector& vector) {
+      return judge_vector(on_one_thread(vector), options_.common.arith);
+    });
+    for (size_t i = 0; i < verdicts.size(); ++i) {
+      if (verdicts[i]) add_case(file, vectors[i], *verdicts[i]);
+    }
+  }
+
+  void check_traces(FileReport* file) {
+    std::vector<TraceLine> lines;
+    const Status faults = read_traces(file->path, &lines);
+    add_findings(file->path, "", faults.findings());
+    std::erase_if(lines, [&](const TraceLine& line) { return !is_chosen(line.id); });
+    if (!lines.empty()) {
+      file->kind = "engine traces";
+      file->role = lines[0].role;
+    }
+    const auto verdicts =
+        judge_all(lines, file, [](const TraceLine& line) { return judge_trace(line); });
+    std::map<std::string, int64_t> notes;
+    for (size_t i = 0; i < verdicts.size(); ++i) {
+      if (!verdicts[i]) continue;
+      if (lines[i].role != file->role) file->role.clear();
+      add_line(file, lines[i], *verdicts[i]);
+      if (!verdicts[i]->why.empty()) ++notes["skipped, " + verdicts[i]->why];
+      for (const std::string& note : verdicts[i]->notes) ++notes["left out, " + note];
+    }
+    for (const auto& [note, times] : notes)
+      file->notes.push_back(fmt::format("{} ({} lines)", note, times));
+  }
+
+  void add_line(FileReport* file, const TraceLine& line, const TraceVerdict& verdict) {
+    const auto same = [&](const StepTally& t) {
+      return t.mode == line.mode && t.phase == line.phase;
+    };
+    auto tally = std::ranges::find_if(file->steps, same);
+    if (tally == file->steps.end())
+      tally = file->steps.insert(tally, StepTally{line.mode, line.phase, 0, 0, 0, 0});
+    if (verdict.kind == TraceVerdict::Kind::kSkipped) {
+      ++file->skipped;
+      ++tally->skipped;
+      return;
+    }
+    int64_t StepTally::*const in_steps =
+        count_case(file, add_findings(file->path, line.id, verdict.findings.findings(), kTrace));
+    ++((*tally).*in_steps);
+  }
+
+  /// open: whether a finding counts; absent: there is none.
+  static int64_t StepTally::*count_case(FileReport* file, std::optional<bool> open) {
+    ++file->cases;
+    ++(!open ? file->agreed : *open ? file->flagged : file->waived);
+    return !open ? &StepTally::agreed : *open ? &StepTally::flagged : &StepTally::waived;
   }
 
   /// What the reader found; returns the cases that it refused.
@@ -153,44 +202,43 @@ class Check {
     }
   }
 
-  /// Cases run side by side, each on one thread, and are reported in the file's order.
-  void judge_all(std::vector<KernelVector>& vectors, size_t num_files, FileReport* file) {
-    std::vector<std::optional<VectorVerdict>> verdicts(vectors.size());
+  /// Cases run side by side, each on one thread. What an interrupt leaves out is skipped.
+  template <class Case, class Judge>
+  std::vector<std::optional<std::invoke_result_t<Judge, Case&>>> judge_all(std::vector<Case>& cases,
+                                                                           FileReport* file,
+                                                                           const Judge& judge_one) {
+    std::vector<std::optional<std::invoke_result_t<Judge, Case&>>> verdicts(cases.size());
     std::atomic<int64_t> done{0};
     std::exception_ptr failure;
     std::mutex mutex;
     const auto judge = [&](int64_t i, int) {
       if (interrupted()) return;
       try {
-        verdicts[i] = judge_vector(on_one_thread(vectors[i]), options_.common.arith);
+        verdicts[i] = judge_one(cases[i]);
         const int64_t judged = ++done;
-        const double part = static_cast<double>(judged) / static_cast<double>(vectors.size());
-        progress_.update((static_cast<double>(file_) + part) / static_cast<double>(num_files),
+        const double part = static_cast<double>(judged) / static_cast<double>(cases.size());
+        progress_.update((static_cast<double>(file_) + part) / static_cast<double>(num_files_),
                          report_.cases + judged, report_.open_findings());
       } catch (...) {
         const std::lock_guard lock(mutex);
         failure = std::current_exception();
       }
     };
-    parallel_for(static_cast<int64_t>(vectors.size()), options_.common.num_threads(), judge);
+    parallel_for(static_cast<int64_t>(cases.size()), options_.common.num_threads(), judge);
     if (failure) std::rethrow_exception(failure);
-    for (size_t i = 0; i < vectors.size(); ++i) {
-      if (verdicts[i]) {
-        add_case(file, vectors[i], std::move(*verdicts[i]));
-      } else {
-        ++file->skipped;
-      }
-    }
+    for (const auto& verdict : verdicts) file->skipped += !verdict.has_value();
+    return verdicts;
   }
 
   static const KernelVector& on_one_thread(KernelVector& vector) {
     for (AnyCall& any : vector.calls) {
       std::visit([](auto& call) { call.options.num_threads = 1; }, any);
     }
+    if (vector.appended) vector.appended->store.options.num_threads = 1;
     return vector;
   }
 
-  void add_case(FileReport* file, const KernelVector& vector, VectorVerdict verdict) {
+  void add_case(FileReport* file, const KernelVector& vector, const VectorVerdict& verdict) {
     CaseReport c;
     c.id = file->path + '#' + vector.id;
     c.kind = vector.kind;
@@ -199,16 +247,14 @@ class Check {
     c.lse_error_over_bound = verdict.ours.lse;
     c.gpu_error_over_bound = verdict.gpu.out;
     c.gpu_lse_error_over_bound = verdict.gpu.lse;
-    c.notes = std::move(verdict.notes);
-    c.known_wrong = std::move(verdict.known_wrong);
+    c.notes = verdict.notes;
+    c.known_wrong = verdict.known_wrong;
     if (verdict.unbounded_rows > 0) {
       c.notes.push_back(
           fmt::format("{} rows of which the bound says nothing", verdict.unbounded_rows));
     }
     report_.case_list.push_back(std::move(c));
-    ++file->cases;
-    ++(verdict.findings.ok() ? file->agreed : file->flagged);
-    add_findings(file->path, vector.id, std::as_const(verdict.findings).findings());
+    count_case(file, add_findings(file->path, vector.id, verdict.findings.findings()));
   }
 
   std::string command(const std::vector<std::string>& paths,
@@ -219,15 +265,24 @@ class Check {
     return s + options_.common.reproduce_flags();
   }
 
-  /// id: the case they are about; empty: the file.
-  void add_findings(const std::string& path, const std::string& id,
-                    std::span<const Finding> findings) {
+  enum Kind : uint8_t { kVector, kTrace };
+
+  /// id: the case they are about; empty: the file, or a line that is none. Absent: there was no
+  /// finding; else whether one counts.
+  std::optional<bool> add_findings(const std::string& path, const std::string& id,
+                                   std::span<const Finding> findings, Kind kind = kVector) {
+    if (findings.empty()) return {};
+    bool open = false;
     for (Finding f : findings) {
-      if (!id.empty()) f.case_id = fmt::format("{}#{}", path, id);
+      if (!id.empty()) f.case_id = kind == kTrace ? id : fmt::format("{}#{}", path, id);
       f.reproduce = command({path}, id.empty() ? std::set<std::string>{} : std::set{id});
-      report_.bad_input |= !is_verdict(f);
+      const bool verdict = kind == kTrace || is_verdict(f);
+      if (verdict) waivers_.apply(&f);
+      report_.bad_input |= !verdict;
+      open |= f.waived.empty();
       report_.findings.push_back(std::move(f));
     }
+    return open;
   }
 
   void check_case_names() const {
@@ -253,18 +308,22 @@ class Check {
   const Options& options_;
   Report report_;
   Progress progress_;
-  size_t file_ = 0;
+  Waivers waivers_;
+  size_t file_ = 0, num_files_ = 1;
   std::set<std::string> seen_;  // ids
 };
 
 }  // namespace
 
 Verb add_check(CLI::App& app) {
-  CLI::App& command = add_command(
-      app, "check", "Judge recorded work: kernel vectors (safetensors), or folders of them.",
-      kExamples);
+  CLI::App& command = add_command(app, "check",
+                                  "Judge recorded work: kernel vectors (safetensors), engine "
+                                  "traces (jsonl), or folders of them.",
+                                  kExamples);
   auto options = std::make_shared<Options>();
-  command.add_option("PATH", options->paths, "Files, or folders to search for *.safetensors")
+  command
+      .add_option("PATH", options->paths,
+                  "Files, or folders to search for *.safetensors and *.jsonl")
       ->required();
   command
       .add_option_function<std::vector<std::string>>(
@@ -276,6 +335,11 @@ Verb add_check(CLI::App& app) {
       ->type_name("ID")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      .add_option("--waive", options->waive,
+                  "A pattern (law, case or LAW@CASE, with *) and its reason on each line: such "
+                  "findings do not count")
+      ->type_name("FILE");
   add_max_findings(command, options->common);
   add_common_options(command, options->common);
   return {&command, [options] {

@@ -1,11 +1,14 @@
 // fuzz: random attention cases against the oracle ladder, on all cores.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 
 #include "cli.h"
+#include "faults/faults.h"
 #include "fuzz/device_grid.h"
 #include "fuzz/fuzz.h"
+#include "fuzz/step_grid.h"
 
 namespace shadowgraph::cli {
 namespace {
@@ -16,8 +19,59 @@ struct Options {
   uint64_t cases = 0;
   uint64_t first = 0;
   bool seconds_given = false;
-  int exhaustive = 0;  // calls of the device grid; 0: random attention cases
+  std::string exhaustive;             // a grid's name; empty: random cases
+  std::vector<std::string> backends;  // empty: all, and the kernels
+  std::vector<std::string> plants;
+  std::string choices;  // of one history
+  bool choices_given = false;
 };
+
+constexpr std::string_view kKernels = "kernels";
+
+/// What the options name, looked up. Throws UsageError.
+struct Chosen {
+  std::vector<const Backend*> backends;
+  bool kernels = true;
+  std::vector<const Tap*> taps;
+  std::string flags;   // to choose the same again
+  std::string plants;  // those of taps alone
+};
+
+/// The steps of a draft follow each other in a history; a backend that runs them at once has none.
+bool has_histories(const Backend* b) {
+  return std::ranges::count(b->info().modes, ForwardMode::kDecode) > 0;
+}
+
+Chosen choose(const Options& options) {
+  Chosen c;
+  c.kernels = options.backends.empty();
+  for (const std::string& name : options.backends) {
+    c.flags += " --backend " + name;
+    if (name == kKernels) {
+      c.kernels = true;
+      continue;
+    }
+    const Backend* b = find_backend(name);
+    if (b == nullptr)
+      throw UsageError("--backend: there is no '" + name + "'; `shadowgraph list backends`");
+    if (!has_histories(b))
+      throw UsageError("--backend: " + name + " has no histories, it serves no decode");
+    c.backends.push_back(b);
+  }
+  if (options.backends.empty())
+    std::ranges::copy_if(all_backends(), std::back_inserter(c.backends), has_histories);
+  for (const std::string& id : options.plants) {
+    const Fault* fault = find_fault(id);
+    if (fault == nullptr)
+      throw UsageError("--plant: there is no '" + id + "'; `shadowgraph list faults`");
+    c.taps.push_back(fault->tap);
+    c.plants += " --plant " + id;
+  }
+  c.flags += c.plants;
+  if (c.backends.empty() && (!options.exhaustive.empty() || options.choices_given))
+    throw UsageError("--backend: kernels have no histories; `shadowgraph list backends`");
+  return c;
+}
 
 constexpr char kExamples[] =
     "  shadowgraph fuzz                             one minute on all cores\n"
@@ -25,7 +79,16 @@ constexpr char kExamples[] =
     "  shadowgraph fuzz --seed 7 --first 123 --cases 1    one case again: what a finding prints\n"
     "  shadowgraph fuzz --exhaustive device-5       every small program of streams, events, "
     "captures\n"
-    "Each case is a random call (paged or ragged, any dtype, mask, layout), with NaN in every byte "
+    "  shadowgraph fuzz --exhaustive decode         every small batch of a mode, in every graph\n"
+    "  shadowgraph fuzz --backend flashattention --plant K04      what notices this fault\n"
+    "Every other case is a history: a scheduler admits, extends, decodes, drafts, verifies, "
+    "retracts "
+    "and evicts, and\n"
+    "each step runs eagerly and as the replay of a graph. Both have the same bits, and lie within "
+    "the bound of an\n"
+    "oracle that knows the requests alone. Findings are shrunk to few requests.\n"
+    "The others are single calls. Each is a random call (paged or ragged, any dtype, mask, "
+    "layout), with NaN in every byte "
     "that no query may\n"
     "see. Exact data must give the known bits, other data must lie within the derived bound of a "
     "float64 oracle, and\n"
@@ -59,14 +122,70 @@ Histogram histogram_of(const std::string& name, const std::map<int64_t, int64_t>
   return h;
 }
 
-/// "decode_paged uniform" is what backend and mode are elsewhere: the kernel, and the kind of data.
+/// "flashattention decode replay"; of kernels the kind of data stands for the mode.
 CoverageReport coverage_of(const std::string& name, int64_t cases) {
-  const size_t space = name.find(' ');
-  return {name.substr(0, space), name.substr(space + 1), "eager", cases};
+  const size_t first = name.find(' '), last = name.rfind(' ');
+  return {name.substr(0, first), name.substr(first + 1, last - first - 1), name.substr(last + 1),
+          cases};
+}
+
+/// All small batches of a mode, of every backend that is chosen.
+int run_steps(const Options& options, const StepGrid& grid, const Chosen& chosen) {
+  catch_interrupts();
+  Report report = start_report("fuzz", options.common);
+  const auto start = std::chrono::steady_clock::now();
+  const Taps taps(chosen.taps);
+  std::vector<const Backend*> backends = chosen.backends;
+  if (options.backends.empty()) backends = {find_backend("flashattention")};
+  for (size_t i = 0; i < backends.size() && !interrupted(); ++i) {
+    Progress progress(options.common, "parts");
+    StepGridResult result = run_step_grid(
+        grid, *backends[i], options.common.num_threads(), options.common.max_findings, &taps,
+        [&](size_t done, size_t of) {
+          const double part = static_cast<double>(done) / static_cast<double>(of);
+          progress.update((static_cast<double>(i) + part) / static_cast<double>(backends.size()),
+                          static_cast<int64_t>(done), 0);
+        },
+        interrupted());
+    report.cases += static_cast<int64_t>(result.steps);
+    report.skipped += static_cast<int64_t>(result.skipped);
+    const std::string name(backends[i]->info().name), mode(grid.name);
+    report.coverage.push_back({name, mode, "eager", static_cast<int64_t>(result.steps)});
+    report.coverage.push_back({name, mode, "replay", static_cast<int64_t>(result.replays)});
+    for (Finding f : std::as_const(result.findings).findings()) {
+      f.reproduce = "shadowgraph fuzz --exhaustive " + mode + " --backend " + name + chosen.plants;
+      report.findings.push_back(std::move(f));
+    }
+  }
+  report.interrupted = interrupted();
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return finish(report, options.common);
+}
+
+/// One history, as a finding gives its choices.
+int run_choices(const Options& options, const Chosen& chosen) {
+  const auto list = choices_of(options.choices);
+  if (!list) throw UsageError("--choices: not numbers with dots between: " + options.choices);
+  Report report = start_report("fuzz", options.common);
+  const auto start = std::chrono::steady_clock::now();
+  const Taps taps(chosen.taps);
+  Choices choices(*list);
+  const History history = generate_history(choices, chosen.backends);
+  HistoryResult result = run_history(history, choices, &taps);
+  report.cases = 1;
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  for (const auto& [name, steps] : result.coverage)
+    report.coverage.push_back(coverage_of(name, steps));
+  for (Finding f : std::as_const(result.findings).findings()) {
+    f.case_id = history.to_string() + ": step " + std::to_string(result.steps);
+    f.reproduce = "shadowgraph fuzz --choices " + options.choices + chosen.flags;
+    report.findings.push_back(std::move(f));
+  }
+  return finish(report, options.common);
 }
 
 /// All device programs of the small scope.
-int run_exhaustive(Options& options) {
+int run_device(const Options& options, int calls) {
   catch_interrupts();
   Report report = start_report("fuzz", options.common);
   const auto start = std::chrono::steady_clock::now();
@@ -74,14 +193,14 @@ int run_exhaustive(Options& options) {
   {
     Progress progress(options.common, "parts");
     result = run_device_grid(
-        options.exhaustive, options.common.num_threads(), options.common.max_findings,
+        calls, options.common.num_threads(), options.common.max_findings,
         [&](size_t done, size_t of) {
           progress.update(static_cast<double>(done) / static_cast<double>(of),
                           static_cast<int64_t>(done), 0);
         },
         interrupted());
   }
-  const std::string grid = "device-" + std::to_string(options.exhaustive);
+  const std::string grid = "device-" + std::to_string(calls);
   report.interrupted = interrupted();
   report.cases = static_cast<int64_t>(result.programs);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -89,14 +208,23 @@ int run_exhaustive(Options& options) {
     f.reproduce = "shadowgraph fuzz --exhaustive " + grid;
     report.findings.push_back(std::move(f));
   }
-  for (const auto& [code, calls] : result.coverage.codes)
-    report.coverage.push_back({grid, std::string(name_of(code)), "eager", calls});
+  for (const auto& [code, count] : result.coverage.codes)
+    report.coverage.push_back({grid, std::string(name_of(code)), "eager", count});
   return finish(report, options.common);
 }
 
 int run(Options& options) {
   apply(options.common);
-  if (options.exhaustive != 0) return run_exhaustive(options);
+  const Chosen chosen = choose(options);
+  if (const StepGrid* grid = find_step_grid(options.exhaustive))
+    return run_steps(options, *grid, chosen);
+  if (!options.exhaustive.empty()) {
+    if (!chosen.flags.empty())
+      throw UsageError("--exhaustive: no backend runs in " + options.exhaustive);
+    return run_device(options, options.exhaustive.back() - '0');
+  }
+  if (options.choices_given) return run_choices(options, chosen);
+  const Taps taps(chosen.taps);
   FuzzOptions fuzz;
   fuzz.seed = options.common.seed;
   fuzz.first = options.first;
@@ -106,6 +234,8 @@ int run(Options& options) {
   fuzz.max_findings = options.common.max_findings;
   fuzz.run.arith = options.common.arith;
   fuzz.run.isa = options.common.isa;
+  fuzz.kernels = chosen.kernels;
+  fuzz.histories = {chosen.backends, &taps, 2, chosen.flags};
 
   catch_interrupts();
   Report report = start_report("fuzz", options.common);
@@ -131,6 +261,7 @@ int run(Options& options) {
   for (const auto& [name, cases] : result.coverage)
     report.coverage.push_back(coverage_of(name, cases));
   const FuzzHistograms& h = result.histograms;
+  if (!chosen.kernels) return finish(report, options.common);
   report.histograms = {histogram_of("keys", h.keys, {0, 1, 16, 64, 128, 192, 256, 512, 1024}),
                        histogram_of("requests", h.requests, {1, 2, 3, 4, 5}),
                        histogram_of("head_dim", h.head_dim, {1, 16, 32, 64, 128})};
@@ -154,13 +285,26 @@ Verb add_fuzz(CLI::App& app) {
   add_number(command, "--max-findings", options->common.max_findings, size_t{1},
              std::numeric_limits<size_t>::max(),
              "Stop after N findings, and list no more than these (default 100)");
-  add_choice(command, "--exhaustive", options->exhaustive,
-             {{"device-3", 3}, {"device-4", 4}, {"device-5", 5}},
-             "Instead, all programs of up to so many device calls: `shadowgraph list grids`")
-      ->excludes(seconds);
+  std::vector<std::pair<std::string, std::string>> grids = {
+      {"device-3", "device-3"}, {"device-4", "device-4"}, {"device-5", "device-5"}};
+  for (const StepGrid& grid : step_grids()) grids.emplace_back(grid.name, grid.name);
+  CLI::Option* exhaustive =
+      add_choice(command, "--exhaustive", options->exhaustive, grids,
+                 "Instead, everything up to a small size: `shadowgraph list grids`");
+  exhaustive->excludes(seconds);
+  add_names(command, "--backend", options->backends, "NAME",
+            "Histories of this backend only, or `kernels`; may be given more than once");
+  add_names(command, "--plant", options->plants, "ID",
+            "Run with this fault in, to see what notices: `shadowgraph list faults`");
+  CLI::Option* choices =
+      command.add_option("--choices", options->choices, "One history again: what a finding prints")
+          ->type_name("N.N.N")
+          ->excludes(seconds)
+          ->excludes(exhaustive);
   add_common_options(command, options->common);
-  return {&command, [options, seconds] {
+  return {&command, [options, seconds, choices] {
             options->seconds_given = seconds->count() > 0;
+            options->choices_given = choices->count() > 0;
             return run(*options);
           }};
 }

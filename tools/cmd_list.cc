@@ -4,7 +4,9 @@
 #include "cli.h"
 #include "conformance/records.h"
 #include "core/laws.h"
+#include "faults/faults.h"
 #include "fuzz/device_program.h"
+#include "fuzz/step_grid.h"
 
 namespace shadowgraph::cli {
 namespace {
@@ -59,6 +61,41 @@ Listing grids() {
         {"device-" + number, std::to_string(small_program_count(calls)),
          "all programs of up to " + number + " calls over 2 streams, 1 event and 3 capture modes"});
   }
+  for (const StepGrid& grid : step_grids())
+    listing.rows.push_back(
+        {std::string(grid.name), std::to_string(count_steps(grid)), std::string(grid.what)});
+  return listing;
+}
+
+Listing backends() {
+  Listing listing{"backends", {"name", "modes", "page_size", "about"}, {}};
+  for (const Backend* b : all_backends()) {
+    const BackendInfo& info = b->info();
+    std::string modes, sizes;
+    for (const ForwardMode m : info.modes)
+      modes += (modes.empty() ? "" : " ") + std::string(name_of(m));
+    for (const int32_t size : info.page_sizes)
+      sizes += (sizes.empty() ? "" : " ") + std::to_string(size);
+    listing.rows.push_back(
+        {std::string(info.name), modes, sizes.empty() ? "2^n" : sizes, std::string(info.about)});
+  }
+  return listing;
+}
+
+Listing modes() {
+  Listing listing{"modes", {"name", "extend", "decode", "captured"}, {}};
+  for (int i = 0; i < kNumForwardModes; ++i) {
+    const auto m = static_cast<ForwardMode>(i);
+    listing.rows.push_back({std::string(name_of(m)), is_extend(m) ? "yes" : "",
+                            is_decode(m) ? "yes" : "", is_cuda_graph(m) ? "yes" : ""});
+  }
+  return listing;
+}
+
+Listing faults() {
+  Listing listing{"faults", {"id", "what is wrong", "refs"}, {}};
+  for (const Fault& f : all_faults())
+    listing.rows.push_back({std::string(f.id), std::string(f.title), std::string(f.refs)});
   return listing;
 }
 
@@ -69,6 +106,8 @@ struct Options {
 
 constexpr char kExamples[] =
     "  shadowgraph list kernels\n"
+    "  shadowgraph list backends\n"
+    "  shadowgraph list faults            what `shadowgraph fuzz --plant` puts in\n"
     "  shadowgraph list invariants --format json\n"
     "  shadowgraph list arithmetics       what error bounds assume of each kernel, as in "
     "check/arithmetic.h\n"
@@ -82,11 +121,14 @@ Verb add_list(CLI::App& app) {
   CLI::App& command = add_command(app, "list", "Print what there is of a kind.", kExamples);
   auto options = std::make_shared<Options>();
   add_choice<std::function<Listing()>>(command, "KIND", options->kind,
-                                       {{"kernels", kernels},
+                                       {{"backends", backends},
+                                        {"modes", modes},
+                                        {"kernels", kernels},
                                         {"invariants", invariants},
                                         {"arithmetics", arithmetics},
                                         {"programs", programs},
                                         {"grids", grids},
+                                        {"faults", faults},
                                         {"targets", targets}},
                                        "What to list")
       ->required();

@@ -83,16 +83,18 @@ class Comparison {
   void compare_steps() {
     const size_t both = std::min(got_.steps.size(), recorded_.steps.size());
     for (size_t i = 0; i < both; ++i) {
-      const Step &g = got_.steps[i], &r = recorded_.steps[i];
+      const RecordedStep &g = got_.steps[i], &r = recorded_.steps[i];
       const std::string step = "step " + std::to_string(i + 1);
       // What follows another call is another program.
       if (g.call != r.call) return add(step, g.call, r.call);
       const std::string field = step + ' ' + g.call;
       const auto text = [](const std::string& s) { return s.empty() ? "none" : s; };
-      const auto number = [](const Step& s) { return s.ret ? std::to_string(*s.ret) : "none"; };
+      const auto number = [](const RecordedStep& s) {
+        return s.ret ? std::to_string(*s.ret) : "none";
+      };
       if (g.ret != r.ret) add(field + " ret", number(g), number(r));
       if (g.out != r.out) add(field + " out", text(g.out), text(r.out));
-      const auto thread = [](const Step& s) { return s.thread_b ? "B" : "A"; };
+      const auto thread = [](const RecordedStep& s) { return s.thread_b ? "B" : "A"; };
       if (g.thread_b != r.thread_b) add(field + " thread", thread(g), thread(r));
     }
     if (got_.steps.size() == recorded_.steps.size()) return;

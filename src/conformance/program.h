@@ -32,7 +32,7 @@ struct Variant {
 std::string_view name_of(CaptureMode mode);      // "global", "thread_local", "relaxed"
 std::string_view name_of(CaptureStatus status);  // "none", "active", "invalidated"
 
-struct Step {
+struct RecordedStep {
   std::string call;
   bool thread_b = false;
   std::optional<int32_t> ret;  // none: the call did not return
@@ -52,7 +52,7 @@ using Fact = std::variant<bool, int64_t, std::string>;
 /// One run of one program.
 struct Record {
   std::string id, variant;
-  std::vector<Step> steps;
+  std::vector<RecordedStep> steps;
   std::vector<std::string> capture_status;  // "s=active@3"
   std::vector<GraphDump> graphs;
   std::map<std::string, std::vector<int32_t>> buffers;

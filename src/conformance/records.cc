@@ -119,7 +119,7 @@ class LineReader {
     }
   }
 
-  void read_step(const Json& json, const std::string& field, Step* step) {
+  void read_step(const Json& json, const std::string& field, RecordedStep* step) {
     only(json, field, {"call", "args", "ret", "name", "out", "thread", "did_not_return"});
     need(json, field, "call", "text", &step->call);
     need(json, field, "ret", "an integer, or null", &step->ret);
@@ -202,7 +202,7 @@ std::string in_words(const Json& env) {
   return words;
 }
 
-Json to_json(const Step& step) {
+Json to_json(const RecordedStep& step) {
   Json j{{"call", step.call}};
   if (step.ret) {
     j["ret"] = *step.ret;
@@ -234,7 +234,7 @@ Json to_json(const RecordedCase& c) {
   j["variant"] = r.variant;
   for (const char* list : {"steps", "capture_status", "graphs"}) j[list] = Json::array();
   for (const char* object : {"buffers", "facts"}) j[object] = Json::object();
-  for (const Step& step : r.steps) j["steps"].push_back(to_json(step));
+  for (const RecordedStep& step : r.steps) j["steps"].push_back(to_json(step));
   for (const std::string& status : r.capture_status) j["capture_status"].push_back(status);
   for (const GraphDump& dump : r.graphs) j["graphs"].push_back(to_json(dump));
   for (const auto& [name, values] : r.buffers) j["buffers"][name] = values;

@@ -61,7 +61,7 @@ std::string value_of(std::string_view what, const Record& record) {
     const auto it = record.facts.find(name);
     return it == record.facts.end() ? "none" : to_string(it->second);
   }
-  for (const Step& step : record.steps) {
+  for (const RecordedStep& step : record.steps) {
     if (step.call == name) return step.ret ? std::to_string(*step.ret) : "none";
   }
   return "none";

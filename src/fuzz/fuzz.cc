@@ -40,7 +40,7 @@ void count(const Case& x, Tally& tally) {
   ++tally.cases;
   const std::string text = x.to_string();
   const size_t kernel_end = text.find(' ');
-  ++tally.coverage[text.substr(0, text.find(' ', kernel_end + 1))];
+  ++tally.coverage[text.substr(0, text.find(' ', kernel_end + 1)) + " eager"];
   if (x.kernel == CaseKernel::kMergeStates) return;  // has no keys
   ++tally.histograms.keys[median_keys(x)];
   ++tally.histograms.requests[static_cast<int64_t>(x.requests.size())];
@@ -51,9 +51,9 @@ void add_all(std::map<int64_t, int64_t>& into, const std::map<int64_t, int64_t>&
   for (const auto& [value, cases] : from) into[value] += cases;
 }
 
-class Runner {
+class Workers {
  public:
-  Runner(const FuzzOptions& options, const std::atomic<bool>& stop)
+  Workers(const FuzzOptions& options, const std::atomic<bool>& stop)
       : options_(options), stop_(stop) {}
 
   void work(Tally& tally) {
@@ -61,19 +61,46 @@ class Runner {
       const uint64_t index = next_.fetch_add(1);
       if (options_.cases != 0 && index >= options_.cases) return;
       const uint64_t number = options_.first + index;
-      const Case x = fuzz_case(options_.seed, number);
-      const Status status = check_case(x, options_.run);
-      count(x, tally);
-      for (const Finding& f : status.findings()) {
-        tally.findings.emplace_back(number, f);
-        Finding& mine = tally.findings.back().second;
-        mine.case_id = "seed " + std::to_string(options_.seed) + " case " + std::to_string(number) +
-                       ": " + x.to_string();
-        mine.reproduce = reproduce(options_, number);
-      }
+      const bool history =
+          !options_.histories.backends.empty() && (!options_.kernels || number % 2 == 1);
+      findings_ += history ? run_one_history(number, tally) : run_kernels(number, tally);
       cases_ += 1;
-      findings_ += status.findings().size();
     }
+  }
+
+  size_t run_kernels(uint64_t number, Tally& tally) {
+    const Case x = fuzz_case(options_.seed, number);
+    const Status status = check_case(x, options_.run);
+    count(x, tally);
+    for (const Finding& f : status.findings()) {
+      tally.findings.emplace_back(number, f);
+      Finding& mine = tally.findings.back().second;
+      mine.case_id = name_of_case(number) + x.to_string();
+      mine.reproduce = reproduce(options_, number);
+    }
+    return status.findings().size();
+  }
+
+  /// Findings are those of the smallest history that fails in the same way.
+  size_t run_one_history(uint64_t number, Tally& tally) {
+    Choices choices = history_choices(options_.seed, number);
+    const History h = generate_history(choices, options_.histories.backends);
+    const HistoryResult result = run_history(h, choices, options_.histories.tap);
+    ++tally.cases;
+    for (const auto& [name, steps] : result.coverage) tally.coverage[name] += steps;
+    const auto found = std::as_const(result.findings).findings();
+    if (found.empty()) return 0;
+    const HistoryFailure small = shrink_failure(choices, options_.histories, found[0].id);
+    for (const Finding& f : std::as_const(small.findings).findings()) {
+      tally.findings.emplace_back(number, f);
+      Finding& mine = tally.findings.back().second;
+      mine.case_id = name_of_case(number) + mine.case_id;
+    }
+    return std::as_const(small.findings).findings().size();
+  }
+
+  std::string name_of_case(uint64_t number) const {
+    return "seed " + std::to_string(options_.seed) + " case " + std::to_string(number) + ": ";
   }
 
   FuzzProgress progress() const { return {cases_, findings_, seconds_since(start_)}; }
@@ -114,12 +141,16 @@ Case fuzz_case(uint64_t seed, uint64_t number) {
   return generate(choices);
 }
 
+Choices history_choices(uint64_t seed, uint64_t number) {
+  return Choices(Rng::stream(~seed, number));
+}
+
 FuzzResult run_fuzz(const FuzzOptions& options,
                     const std::function<void(const FuzzProgress&)>& progress,
                     const std::atomic<bool>& stop) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = options.threads > 0 ? options.threads : std::max(1, cores);
-  Runner runner(options, stop);
+  Workers runner(options, stop);
   std::vector<Tally> tallies(static_cast<size_t>(threads));
   std::atomic<int> running{threads};
   std::vector<std::thread> workers;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fuzz/history.h"
 #include "fuzz/laws.h"
 
 namespace shadowgraph {
@@ -21,6 +22,10 @@ struct FuzzOptions {
   int threads = 0;            // cases at once; 0: one a core
   size_t max_findings = 100;  // stops after so many; 0: no limit
   RunOptions run;
+  // Cases with an odd number are histories of these backends, where there are some; without kernels
+  // all are
+  bool kernels = true;
+  HistoryOptions histories;
 };
 
 struct FuzzProgress {
@@ -38,11 +43,14 @@ struct FuzzResult {
   double seconds = 0;
   Status findings;  // case_id and reproduce filled in, in the order of case numbers
   FuzzHistograms histograms;
-  std::map<std::string, int64_t> coverage;  // "decode_paged uniform": cases
+  // "decode_paged uniform eager": cases; "flashattention decode replay": steps
+  std::map<std::string, int64_t> coverage;
 };
 
 /// The Case with that number.
 Case fuzz_case(uint64_t seed, uint64_t number);
+/// The choices of the history with that number.
+Choices history_choices(uint64_t seed, uint64_t number);
 
 /// progress is called a few times a second, from one thread; stop ends the run after the cases in
 /// hand.

@@ -18,6 +18,11 @@ PROGRAMS = (
     ("src/report/", ("report_tests",)),
     ("bench/", ("bench_tests",)),
     ("src/backends/", ("backends_tests",)),
+    ("src/runtime/", ("runtime_tests",)),
+    ("src/io/", ("io_tests", "check_tests")),
+    ("src/check/", ("check_tests", "oracle_tests")),
+    ("src/fuzz/", ("fuzz_tests",)),
+    ("src/faults/", ("faults_tests",)),
     ("", ("attn_tests", "kernels_tests", "fuzz_tests")),
 )
 ENVIRONMENT = {**os.environ, "SHADOWGRAPH_DEVICE_CALLS": "3"}

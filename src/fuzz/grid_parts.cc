@@ -1,0 +1,193 @@
+#include "fuzz/grid_parts.h"
+
+#include <algorithm>
+
+#include "fuzz/step_grid.h"
+
+namespace shadowgraph {
+namespace {
+
+using Walk = std::function<void(const GridPart&)>;
+using Ints = std::vector<int32_t>;
+
+constexpr int32_t kPageSizes[] = {1, 2, 4};
+constexpr PageOrder kOrders[] = {PageOrder::kTidy, PageOrder::kReversed, PageOrder::kInterleaved};
+constexpr int32_t kMostRequests = 3, kMostBucket = 4;
+
+LayerKind layer(int32_t window_left) {
+  LayerKind kind;
+  kind.params = {.num_qo_heads = 2,
+                 .num_kv_heads = 1,
+                 .head_dim_qk = 4,
+                 .head_dim_vo = 4,
+                 .sm_scale = 0.5f,
+                 .causal = true,
+                 .window_left = window_left};
+  return kind;
+}
+
+/// fn(v) for all v with v[i] < base, of that size.
+template <class Fn>
+void each_vector(int32_t size, int32_t base, Fn fn) {
+  Ints v(static_cast<size_t>(size), 0);
+  for (;;) {
+    fn(v);
+    auto it = std::ranges::find_if(v, [&](int32_t x) { return x + 1 < base; });
+    if (it == v.end()) return;
+    std::fill(v.begin(), it, 0);
+    ++*it;
+  }
+}
+
+/// Lengths of a prefix: to one more than two pages.
+int32_t most_prefix(int32_t page_size) { return 2 * page_size + 1; }
+
+GridPart part_of(int32_t page_size, Ints windows, const DraftShape& draft) {
+  GridPart part;
+  ModelConfig& m = part.model;
+  m.page_size = page_size;
+  for (const int32_t window : windows) m.layers.push_back(layer(window));
+  m.topk = draft.topk, m.num_steps = draft.num_steps, m.num_draft_tokens = draft.num_draft_tokens;
+  m.max_context_len = most_prefix(page_size) + 3;
+  part.width = m.max_context_len + draft_reserve(draft, page_size);
+  return part;
+}
+
+/// Every decode of up to 3 requests, in every bucket up to 4, with two fill values.
+void decode_parts(const Walk& walk) {
+  for (const int32_t page_size : kPageSizes) {
+    for (const PageOrder order : kOrders) {
+      for (int32_t bucket = 1; bucket <= kMostBucket; ++bucket) {
+        for (const int32_t fill : {1, page_size + 1}) {
+          GridPart part = part_of(page_size, {-1, 1}, {});
+          part.model.seq_len_fill = fill;
+          part.bucket = bucket;
+          part.max_tokens = kMostBucket;
+          for (int32_t n = 1; n <= std::min(bucket, kMostRequests); ++n) {
+            each_vector(n, most_prefix(page_size) + 1, [&](const Ints& prefix) {
+              part.shapes.push_back(
+                  {.page_size = page_size, .order = order, .prefix_lens = prefix});
+            });
+          }
+          walk(part);
+        }
+      }
+    }
+  }
+}
+
+/// Prefixes and new tokens of a batch, as one vector.
+void add_extends(ForwardMode mode, int32_t requests, int32_t most_q, const StepShape& like,
+                 std::vector<StepShape>* shapes) {
+  each_vector(requests, (most_prefix(like.page_size) + 1) * most_q, [&](const Ints& v) {
+    StepShape shape = like;
+    shape.mode = mode;
+    for (const int32_t x : v) {
+      shape.prefix_lens.push_back(x / most_q);
+      shape.q_lens.push_back(x % most_q + 1);
+    }
+    shapes->push_back(std::move(shape));
+  });
+}
+
+/// Every extend of up to 3 requests (2 where pages have 4 tokens) by up to 3 tokens, under every
+/// window up to 3.
+void extend_parts(const Walk& walk) {
+  for (const int32_t page_size : kPageSizes) {
+    for (const PageOrder order : kOrders) {
+      for (int32_t window = 0; window <= 3; ++window) {
+        GridPart part = part_of(page_size, {-1, window}, {});
+        part.max_tokens = 9;
+        for (int32_t n = 1; n <= (page_size < 4 ? 3 : 2); ++n)
+          add_extends(ForwardMode::kExtend, n, 3, {.page_size = page_size, .order = order},
+                      &part.shapes);
+        walk(part);
+      }
+    }
+  }
+}
+
+/// Every step of every draft of up to 3 requests: chains, and 2 and 3 branches.
+void draft_parts(const Walk& walk) {
+  for (const int32_t page_size : kPageSizes) {
+    for (const PageOrder order : kOrders) {
+      for (const int32_t topk : {1, 2, 3}) {
+        for (const int32_t steps : {2, 3, 5}) {
+          const DraftShape draft{topk, steps, steps + 1};
+          GridPart part = part_of(page_size, {-1, 1}, draft);
+          part.bucket = 3;
+          part.max_tokens = 3 * topk;
+          for (int32_t n = 1; n <= 3; ++n) {
+            each_vector(n, most_prefix(page_size) + 1, [&](const Ints& prefix) {
+              for (int32_t step = 0; step < steps - 1; ++step)
+                part.shapes.push_back({.mode = ForwardMode::kDraftDecode,
+                                       .page_size = page_size,
+                                       .order = order,
+                                       .prefix_lens = prefix,
+                                       .draft = draft,
+                                       .draft_step = step});
+            });
+          }
+          walk(part);
+        }
+      }
+    }
+  }
+}
+
+/// Every tree of up to 5 tokens over every prefix, up to 2 requests, each with every tree; and the
+/// draft extends after them.
+void verify_parts(const Walk& walk) {
+  for (const int32_t page_size : kPageSizes) {
+    for (const PageOrder order : kOrders) {
+      for (int32_t tokens = 1; tokens <= 5; ++tokens) {
+        for (const int32_t topk : {1, 2}) {
+          const DraftShape draft{topk, std::max(1, tokens - 1), tokens};
+          const std::vector<DraftTree> trees = all_trees(tokens, topk);
+          GridPart part = part_of(page_size, {-1, 1}, draft);
+          part.bucket = 3;
+          part.max_tokens = 3 * (tokens + 1);
+          for (int32_t n = 1; n <= 2; ++n) {
+            each_vector(n, most_prefix(page_size) + 1, [&](const Ints& prefix) {
+              // Chains have no mask.
+              each_vector(n, topk > 1 ? static_cast<int32_t>(trees.size()) : 1, [&](const Ints& t) {
+                StepShape shape{.mode = ForwardMode::kTargetVerify,
+                                .page_size = page_size,
+                                .order = order,
+                                .prefix_lens = prefix,
+                                .draft = draft};
+                for (int32_t i = 0; topk > 1 && i < n; ++i)
+                  shape.trees.push_back(trees[static_cast<size_t>(t[static_cast<size_t>(i)])]);
+                part.shapes.push_back(std::move(shape));
+              });
+            });
+            if (topk == 1)
+              add_extends(ForwardMode::kDraftExtendV2, n, std::min(tokens, 3),
+                          {.page_size = page_size, .order = order, .draft = draft}, &part.shapes);
+          }
+          walk(part);
+        }
+      }
+    }
+  }
+}
+
+constexpr StepGrid kGrids[] = {
+    {"decode", "decodes of up to 3 requests, pages of 1, 2, 4, every bucket up to 4", decode_parts},
+    {"extend", "extends of up to 3 requests by up to 3 tokens, pages of 1, 2, 4, windows up to 3",
+     extend_parts},
+    {"draft", "draft decodes of up to 3 requests, 1 to 3 branches, 2, 3 and 5 steps", draft_parts},
+    {"verify", "target verifies of every tree of up to 5 tokens, 2 requests, and the draft extends",
+     verify_parts},
+};
+
+}  // namespace
+
+std::span<const StepGrid> step_grids() { return kGrids; }
+
+const StepGrid* find_step_grid(std::string_view name) {
+  const auto it = std::ranges::find_if(kGrids, [&](const StepGrid& g) { return g.name == name; });
+  return it == std::end(kGrids) ? nullptr : it;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,227 @@
+#include "fuzz/history.h"
+
+#include <algorithm>
+#include <cassert>
+#include <charconv>
+#include <chrono>
+#include <utility>
+
+#include "fuzz/shrink.h"
+#include "runtime/scheduler.h"
+
+namespace shadowgraph {
+namespace {
+
+bool serves_mode(const Backend& b, ForwardMode m) {
+  return std::ranges::find(b.info().modes, m) != b.info().modes.end();
+}
+
+LayerKind layer(bool latent, Choices& c, int32_t window_left) {
+  const int32_t kv_heads = latent ? 1 : c.of({1, 2});
+  LayerKind kind;
+  kind.params = {.num_qo_heads = kv_heads * c.of({1, 3}),
+                 .num_kv_heads = kv_heads,
+                 .head_dim_qk = latent ? 6 : 4,
+                 .head_dim_vo = 4,
+                 .sm_scale = 0.5f,
+                 .causal = true,
+                 .window_left = window_left};
+  kind.mla = latent;
+  return kind;
+}
+
+int32_t choose_page_size(const Backend& b, Choices& c) {
+  const std::span<const int32_t> sizes = b.info().page_sizes;
+  if (sizes.empty()) return c.of({1, 2, 4, 16});
+  return sizes[c.below(static_cast<uint32_t>(sizes.size()))];
+}
+
+/// Which of the runtime's features the backend has, and this history uses.
+void choose_features(const Backend& b, Choices& c, History* h) {
+  RuntimeConfig& r = h->runtime;
+  if (serves_mode(b, ForwardMode::kTargetVerify) && c.one_in(2)) {
+    r.draft.topk = b.info().tree ? c.of({1, 2, 3}) : 1;
+    r.draft.num_steps = c.between(1, 5);
+    const int64_t most = std::min<int64_t>(r.draft.max_tokens(), 8);
+    r.draft.num_draft_tokens =
+        r.draft.topk == 1 ? r.draft.num_steps + 1 : c.between(1, static_cast<int>(most));
+  }
+  // The runtime has one of these at a time, and encoders without drafts.
+  switch (c.below(4)) {
+    case 1: r.radix = true; break;
+    case 2:
+      if (b.info().swa_pool) r.window_left = c.between(0, 5);
+      break;
+    case 3:
+      if (b.info().encoder && r.draft.num_steps == 0) r.max_encoder_len = c.between(1, 5);
+      break;
+    default: break;
+  }
+  if (serves_mode(b, ForwardMode::kDllmExtend) && r.draft.num_steps == 0 &&
+      r.max_encoder_len == 0 && c.one_in(6))
+    r.dllm_block = c.of({2, 4});
+}
+
+void choose_layers(const Backend& b, Choices& c, History* h) {
+  ModelConfig& m = h->model;
+  const RuntimeConfig& r = h->runtime;
+  const bool latent = b.info().latent && (!b.info().heads || c.one_in(5));
+  m.layers.push_back(layer(latent, c, -1));
+  if (b.info().heads && (r.window_left >= 0 || c.one_in(3)))
+    m.layers.push_back(layer(latent, c, r.window_left >= 0 ? r.window_left : c.between(0, 4)));
+  if (b.info().local && r.max_encoder_len == 0 && c.one_in(4)) {
+    m.attention_chunk = m.page_size * c.of({1, 2});
+    m.layers.push_back(layer(latent, c, -1));
+    m.layers.back().local = true;
+  }
+  if (r.max_encoder_len > 0) {
+    m.layers.push_back(layer(latent, c, -1));
+    m.layers.back().cross = true;
+    m.layers.back().params.causal = false;
+  }
+}
+
+/// Everything that a step or a padded one can have.
+int64_t most_tokens(const History& h) {
+  const RuntimeConfig& r = h.runtime;
+  const int64_t a_request =
+      std::max({r.max_chunk, r.dllm_block, r.draft.num_draft_tokens, r.draft.num_steps + 1,
+                r.draft.topk, h.model.max_context_len});
+  return a_request *
+         std::max(r.max_requests, h.runner.buckets.empty() ? 0 : h.runner.buckets.back());
+}
+
+}  // namespace
+
+std::string History::to_string() const {
+  std::string s(backend->info().name);
+  const auto add = [&](const char* name, int64_t value) {
+    s += " " + std::string(name) + " " + std::to_string(value);
+  };
+  add("page_size", model.page_size);
+  add("max_requests", runtime.max_requests);
+  if (runtime.draft.num_steps > 0) {
+    add("topk", runtime.draft.topk);
+    add("num_steps", runtime.draft.num_steps);
+    add("num_draft_tokens", runtime.draft.num_draft_tokens);
+  }
+  if (runtime.window_left >= 0) add("swa_pool window_left", runtime.window_left);
+  if (runtime.max_encoder_len > 0) add("max_encoder_len", runtime.max_encoder_len);
+  if (runtime.dllm_block > 0) add("dllm_block", runtime.dllm_block);
+  if (runtime.radix) s += " radix";
+  add("layers", static_cast<int64_t>(model.layers.size()));
+  return s;
+}
+
+History generate_history(Choices& c, std::span<const Backend* const> backends) {
+  History h;
+  // Half of the histories are the first one's, which has most of the features.
+  h.backend = backends[c.one_in(2) ? c.below(static_cast<uint32_t>(backends.size())) : 0];
+  const Backend& b = *h.backend;
+  RuntimeConfig& r = h.runtime;
+  ModelConfig& m = h.model;
+  r.max_requests = c.between(1, 4);
+  m.page_size = r.page_size = choose_page_size(b, c);
+  choose_features(b, c, &h);
+  r.max_context_len = m.page_size * c.between(2, 4) + c.between(8, 24);
+  r.max_chunk = c.between(2, 9);
+  const int32_t pages = (r.width() + m.page_size - 1) / m.page_size;
+  r.num_pages = pages + pages * c.between(0, r.max_requests);
+  // Enough for one request at least; with fewer than the other pool it is evicted from.
+  r.swa_pages = r.window_left >= 0 ? r.num_pages + 2 : 0;
+  m.max_context_len = r.max_context_len;
+  m.max_encoder_len = r.max_encoder_len;
+  m.swa_pool = r.window_left >= 0;
+  m.topk = r.draft.topk, m.num_steps = r.draft.num_steps;
+  m.num_draft_tokens = r.draft.num_draft_tokens;
+  choose_layers(b, c, &h);
+  m.seq_len_fill = c.of({1, 1, 1, 5});
+  h.runner.seed = c.below(1u << 16);
+  h.runner.uniform = c.one_in(2);
+  h.runner.slots = int64_t{r.num_pages + 1} * m.page_size;
+  h.runner.swa_slots = int64_t{r.swa_pages + 1} * m.page_size;
+  h.runner.buckets = {1, 2, 4};
+  h.runner.max_tokens = most_tokens(h);
+  h.steps = c.between(6, 30);
+  assert(validate(r).ok());
+  return h;
+}
+
+HistoryResult run_history(const History& h, Choices& choices, const Tap* tap) {
+  RunnerOptions options = h.runner;
+  options.tap = tap;
+  Runner runner(*h.backend, h.model, options);
+  HistoryResult result;
+  result.findings = runner.ready();
+  Scheduler scheduler(h.runtime);
+  for (int32_t i = 0; i < h.steps && result.findings.ok(); ++i) {
+    const Step step = scheduler.next(choices);
+    if (!serves_mode(*h.backend, step.mode)) continue;
+    const int64_t replays = runner.counts().replays;
+    result.findings = runner.step(step);
+    ++result.steps;
+    const std::string name =
+        std::string(h.backend->info().name) + " " + std::string(name_of(step.mode));
+    ++result.coverage[name + " eager"];
+    if (runner.counts().replays > replays) ++result.coverage[name + " replay"];
+    result.failing_requests = static_cast<int64_t>(step.requests.size());
+  }
+  result.counts = runner.counts();
+  return result;
+}
+
+std::string to_text(std::span<const uint32_t> choices) {
+  std::string s;
+  for (const uint32_t c : choices) s += (s.empty() ? "" : ".") + std::to_string(c);
+  return s;
+}
+
+std::optional<std::vector<uint32_t>> choices_of(std::string_view text) {
+  std::vector<uint32_t> choices;
+  for (const char* at = text.data(); at != text.data() + text.size();) {
+    uint32_t value = 0;
+    const auto [end, error] = std::from_chars(at, text.data() + text.size(), value);
+    if (error != std::errc{}) return std::nullopt;
+    choices.push_back(value);
+    at = end;
+    if (at == text.data() + text.size()) break;
+    if (*at != '.' || ++at == text.data() + text.size()) return std::nullopt;
+  }
+  return choices;
+}
+
+HistoryFailure shrink_failure(const Choices& made, const HistoryOptions& options,
+                              std::string_view law) {
+  const auto run = [&](Choices& choices) {
+    const History h = generate_history(choices, options.backends);
+    return run_history(h, choices, options.tap);
+  };
+  const auto has_law = [&](const HistoryResult& r) {
+    return std::ranges::any_of(std::as_const(r.findings).findings(),
+                               [&](const Finding& f) { return f.id == law; });
+  };
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(options.shrink_seconds);
+  const ShrinkResult small = shrink(
+      made.made(),
+      [&](std::span<const uint32_t> choices) {
+        Choices again(choices);
+        return has_law(run(again)) ? std::optional(again.made()) : std::nullopt;
+      },
+      [&] { return Clock::now() >= end; });
+  HistoryFailure failure;
+  failure.choices = small.choices;
+  Choices again(small.choices);
+  const History h = generate_history(again, options.backends);
+  HistoryResult result = run_history(h, again, options.tap);
+  failure.requests = result.failing_requests;
+  failure.findings = std::move(result.findings);
+  for (Finding& f : failure.findings.findings()) {
+    f.case_id = h.to_string() + ": step " + std::to_string(result.steps) + ", " +
+                std::to_string(result.failing_requests) + " requests";
+    f.reproduce = "shadowgraph fuzz --choices " + to_text(small.choices) + options.flags;
+  }
+  return failure;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,66 @@
+// A history: a backend, a model and a scheduler that plays requests, step by step through the one
+// path. All of it is a function of choices. Tested by tests/fuzz/history_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "check/runner.h"
+#include "core/choices.h"
+#include "runtime/pool_state.h"
+
+namespace shadowgraph {
+
+struct History {
+  const Backend* backend = nullptr;
+  ModelConfig model;
+  RuntimeConfig runtime;
+  RunnerOptions runner;
+  int32_t steps = 0;
+
+  /// One line a person can read.
+  std::string to_string() const;
+};
+
+/// Requires at least one backend.
+History generate_history(Choices& choices, std::span<const Backend* const> backends);
+
+struct HistoryResult {
+  Status findings;               // of the first step that has some: there it ends
+  int32_t steps = 0;             // that were run
+  int64_t failing_requests = 0;  // of that step
+  RunnerCounts counts;
+  std::map<std::string, int64_t> coverage;  // "flashattention decode replay": steps
+};
+
+/// What a run of histories has in common.
+struct HistoryOptions {
+  std::vector<const Backend*> backends;
+  const Tap* tap = nullptr;  // a planted fault
+  double shrink_seconds = 2;
+  /// As options of `shadowgraph fuzz`: " --backend flashattention --plant K04".
+  std::string flags;
+};
+
+/// A history that failed, and the smallest that was found to fail in the same way.
+struct HistoryFailure {
+  Status findings;       // of the small one; case_id and reproduce are filled in
+  int64_t requests = 0;  // in its failing step
+  std::vector<uint32_t> choices;
+};
+HistoryFailure shrink_failure(const Choices& made, const HistoryOptions& options,
+                              std::string_view law);
+/// "3.0.1": as `--choices` takes it.
+std::string to_text(std::span<const uint32_t> choices);
+/// nullopt: no such list.
+std::optional<std::vector<uint32_t>> choices_of(std::string_view text);
+
+/// Goes on with the choices that made it. tap: a planted fault, or nullptr.
+HistoryResult run_history(const History& history, Choices& choices, const Tap* tap);
+
+}  // namespace shadowgraph

@@ -1,0 +1,108 @@
+#include "fuzz/step_grid.h"
+
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "fuzz/grid_parts.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr int32_t kMaxRequests = 4;
+
+RunnerOptions options_of(const GridPart& part, const Tap* tap) {
+  RunnerOptions o;
+  o.uniform = true;
+  o.slots = o.swa_slots = pool_slots(kMaxRequests, part.width, part.model.page_size);
+  o.max_tokens = part.max_tokens;
+  if (part.bucket > 0) o.buckets = {part.bucket};
+  o.tap = tap;
+  return o;
+}
+
+/// "P 2 order 1 bucket 3: decode prefix [4, 0]"
+std::string describe(const GridPart& part, const StepShape& shape) {
+  const auto list = [](const std::vector<int32_t>& v) {
+    std::string s = "[";
+    for (const int32_t x : v) s += (s.size() > 1 ? ", " : "") + std::to_string(x);
+    return s + "]";
+  };
+  std::string s = "page_size " + std::to_string(shape.page_size) + " order " +
+                  std::to_string(static_cast<int>(shape.order)) + " bucket " +
+                  std::to_string(part.bucket) + ": " + std::string(name_of(shape.mode)) +
+                  " prefix " + list(shape.prefix_lens);
+  if (!shape.q_lens.empty()) s += " q_len " + list(shape.q_lens);
+  if (!shape.encoder_lens.empty()) s += " encoder " + list(shape.encoder_lens);
+  if (shape.draft.num_steps > 0) s += " step " + std::to_string(shape.draft_step);
+  for (const DraftTree& tree : shape.trees) s += " tree " + list(tree.parent);
+  return s;
+}
+
+class PartRun {
+ public:
+  PartRun(const GridPart& part, const Backend& backend, const Tap* tap)
+      : part_(part), runner_(backend, part.model, options_of(part, tap)) {}
+
+  /// go_on() is asked after each step.
+  StepGridResult run(const std::function<bool()>& go_on) {
+    for (const StepShape& shape : part_.shapes) {
+      runner_.forget_requests();
+      Status status = runner_.step(make_step(shape, part_.width));
+      for (Finding& f : status.findings()) {
+        f.case_id = describe(part_, shape);
+        result_.findings.add(std::move(f));
+      }
+      if (!go_on()) break;
+    }
+    const RunnerCounts& counts = runner_.counts();
+    result_.steps = static_cast<uint64_t>(counts.steps);
+    result_.skipped = static_cast<uint64_t>(counts.refused);
+    result_.replays = static_cast<uint64_t>(counts.replays);
+    return std::move(result_);
+  }
+
+ private:
+  const GridPart& part_;
+  Runner runner_;
+  StepGridResult result_;
+};
+
+}  // namespace
+
+uint64_t count_steps(const StepGrid& grid) {
+  uint64_t steps = 0;
+  grid.parts([&](const GridPart& part) { steps += part.shapes.size(); });
+  return steps;
+}
+
+StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int threads,
+                             size_t max_findings, const Tap* tap,
+                             const std::function<void(size_t done, size_t of)>& progress,
+                             const std::atomic<bool>& stop) {
+  std::vector<GridPart> parts;
+  grid.parts([&](const GridPart& part) { parts.push_back(part); });
+  StepGridResult all;
+  std::mutex mutex;
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> enough = false;
+  size_t done = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < parts.size() && !enough && !stop; i = next++) {
+      StepGridResult mine = PartRun(parts[i], backend, tap).run([&] { return !enough && !stop; });
+      const std::lock_guard lock(mutex);
+      all.steps += mine.steps, all.skipped += mine.skipped, all.replays += mine.replays;
+      all.findings.add(std::move(mine.findings));
+      enough = std::as_const(all.findings).findings().size() >= max_findings;
+      progress(++done, parts.size());
+    }
+  };
+  std::vector<std::thread> workers;
+  for (int i = 1; i < std::max(1, threads); ++i) workers.emplace_back(work);
+  work();
+  for (std::thread& worker : workers) worker.join();
+  return all;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,45 @@
+// Exhaustive steps of a backend: every small batch of a mode, run as Runner runs it. The counts are
+// those of spec verification B. Tested by tests/fuzz/step_grid_test.cc.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "check/runner.h"
+#include "shadowgraph/status.h"
+
+namespace shadowgraph {
+
+struct GridPart;  // grid_parts.h
+
+struct StepGrid {
+  std::string_view name;  // "decode"
+  std::string_view what;
+  /// Calls walk for each part: batches that share pools and graphs.
+  void (*parts)(const std::function<void(const GridPart&)>& walk);
+};
+
+std::span<const StepGrid> step_grids();
+/// nullptr if there is none.
+const StepGrid* find_step_grid(std::string_view name);
+/// Steps of the whole grid.
+uint64_t count_steps(const StepGrid& grid);
+
+struct StepGridResult {
+  uint64_t steps = 0;    // that were run
+  uint64_t skipped = 0;  // that the backend does not serve
+  uint64_t replays = 0;
+  Status findings;
+};
+
+/// Stops after max_findings findings. progress(done, of) counts parts; any thread may call it.
+StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int threads,
+                             size_t max_findings, const Tap* tap,
+                             const std::function<void(size_t done, size_t of)>& progress,
+                             const std::atomic<bool>& stop);
+
+}  // namespace shadowgraph

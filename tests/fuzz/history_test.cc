@@ -1,0 +1,148 @@
+// Histories of every backend find nothing, and are functions of their choices.
+#include "fuzz/history.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "fuzz/fuzz.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr uint64_t kSeed = 11;
+
+std::vector<const Backend*> everyone() {
+  const auto all = all_backends();
+  return {all.begin(), all.end()};
+}
+
+using Coverage = std::map<std::string, int64_t>;
+
+/// Of histories without a finding.
+Coverage coverage_of(std::span<const Backend* const> backends, uint64_t histories) {
+  Coverage all;
+  for (uint64_t number = 0; number < histories; ++number) {
+    Choices choices = history_choices(kSeed, number);
+    const History h = generate_history(choices, backends);
+    const HistoryResult result = run_history(h, choices, nullptr);
+    EXPECT_EQ(result.findings.to_string(), "ok") << "history " << number << ": " << h.to_string();
+    EXPECT_EQ(result.counts.steps + result.counts.refused, result.steps);
+    EXPECT_LE(result.steps, h.steps);
+    for (const auto& [name, steps] : result.coverage) all[name] += steps;
+  }
+  return all;
+}
+
+TEST(History, OfEveryBackendFindsNothing) {
+  const Coverage coverage = coverage_of(everyone(), 300);
+  EXPECT_GT(coverage.size(), 20u);
+}
+
+TEST(History, RunsEveryModeThatASchedulerMakesEagerlyAndWhereGraphsAreAsAReplay) {
+  const Backend* fa[] = {find_backend("flashattention")};
+  const Coverage coverage = coverage_of(fa, 150);
+  const ForwardMode eager_only[] = {ForwardMode::kExtend, ForwardMode::kMixed};
+  const ForwardMode captured[] = {ForwardMode::kDecode,       ForwardMode::kIdle,
+                                  ForwardMode::kTargetVerify, ForwardMode::kDraftExtend,
+                                  ForwardMode::kDraftDecode,  ForwardMode::kDllmExtend,
+                                  ForwardMode::kDraftExtendV2};
+  const auto steps = [&](ForwardMode mode, const char* phase) {
+    const auto it = coverage.find("flashattention " + std::string(name_of(mode)) + phase);
+    return it == coverage.end() ? 0 : it->second;
+  };
+  for (const ForwardMode mode : eager_only) {
+    EXPECT_GT(steps(mode, " eager"), 0) << name_of(mode);
+    EXPECT_EQ(steps(mode, " replay"), 0) << name_of(mode);
+  }
+  for (const ForwardMode mode : captured) {
+    EXPECT_GT(steps(mode, " eager"), 0) << name_of(mode);
+    EXPECT_GT(steps(mode, " replay"), 0) << name_of(mode);
+  }
+}
+
+TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
+  std::map<std::string, int> features;
+  const auto backends = everyone();
+  for (uint64_t number = 0; number < 2000; ++number) {
+    Choices choices = history_choices(kSeed, number);
+    const History h = generate_history(choices, backends);
+    ASSERT_EQ(validate(h.runtime).to_string(), "ok") << h.to_string();
+    EXPECT_EQ(h.model.page_size, h.runtime.page_size);
+    EXPECT_EQ(h.runner.slots, int64_t{h.runtime.num_pages + 1} * h.model.page_size);
+    features["radix"] += h.runtime.radix;
+    features["window pool"] += h.runtime.window_left >= 0;
+    features["encoder"] += h.runtime.max_encoder_len > 0;
+    features["diffusion"] += h.runtime.dllm_block > 0;
+    features["chain"] += h.runtime.draft.num_steps > 0 && h.runtime.draft.topk == 1;
+    features["tree"] += h.runtime.draft.topk > 1;
+    features["latent"] += h.model.layers[0].mla;
+    features["local"] += h.model.attention_chunk > 0;
+    features[std::string(h.backend->info().name)] += 1;
+  }
+  for (const auto& [name, histories] : features) EXPECT_GT(histories, 10) << name;
+  EXPECT_EQ(features.size(), 8 + backends.size());
+}
+
+TEST(History, TheSameChoicesAreTheSameHistory) {
+  const auto backends = everyone();
+  for (uint64_t number = 0; number < 20; ++number) {
+    Choices choices = history_choices(kSeed, number);
+    const History h = generate_history(choices, backends);
+    const HistoryResult result = run_history(h, choices, nullptr);
+    Choices again(choices.made());
+    const History same = generate_history(again, backends);
+    const HistoryResult repeated = run_history(same, again, nullptr);
+    EXPECT_EQ(same.to_string(), h.to_string());
+    EXPECT_EQ(repeated.coverage, result.coverage);
+    EXPECT_EQ(repeated.counts.rows, result.counts.rows);
+    EXPECT_EQ(repeated.counts.captures, result.counts.captures);
+    EXPECT_EQ(again.made(), choices.made());
+  }
+}
+
+TEST(History, EndsAtItsFirstFinding) {
+  struct Refuses : Tap {
+    Status filled(const ForwardBatch& batch, Meta&) const override {
+      Status status;
+      if (is_decode(batch.mode)) status.add(Finding{});
+      return status;
+    }
+  } refuses;
+  const Backend* fa[] = {find_backend("flashattention")};
+  int found = 0;
+  for (uint64_t number = 0; number < 20; ++number) {
+    Choices choices = history_choices(kSeed, number);
+    const History h = generate_history(choices, fa);
+    const HistoryResult result = run_history(h, choices, &refuses);
+    if (result.findings.ok()) continue;
+    ++found;
+    EXPECT_EQ(std::as_const(result.findings).findings().size(), 1u);
+    int64_t decodes = 0;
+    for (const auto& [name, steps] : result.coverage) {
+      if (name == "flashattention decode eager" || name == "flashattention draft_decode eager")
+        decodes += steps;
+    }
+    EXPECT_EQ(decodes, 1);
+  }
+  EXPECT_GT(found, 10);
+}
+
+TEST(History, ChoicesAreReadAsTheyAreWritten) {
+  const std::vector<std::vector<uint32_t>> all = {{}, {0}, {3, 0, 1}, {4294967295u, 7}};
+  for (const std::vector<uint32_t>& choices : all) EXPECT_EQ(choices_of(to_text(choices)), choices);
+  EXPECT_EQ(to_text(std::vector<uint32_t>{3, 0, 1}), "3.0.1");
+  EXPECT_EQ(choices_of("007"), std::vector<uint32_t>{7});
+}
+
+TEST(History, WhatIsNoListOfChoicesIsRefused) {
+  for (const char* text :
+       {".", "1.", ".1", "1..2", "-1", "+1", " 1", "1 ", "1,2", "4294967296", "0x1", "a", "1.b"})
+    EXPECT_EQ(choices_of(text), std::nullopt) << text;
+}
+
+}  // namespace
+}  // namespace shadowgraph

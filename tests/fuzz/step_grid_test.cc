@@ -1,0 +1,132 @@
+// The grids have the steps that the spec counts, find nothing, and find a slip.
+#include "fuzz/step_grid.h"
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "fuzz/grid_parts.h"
+
+namespace shadowgraph {
+
+void PrintTo(const StepGrid& grid, std::ostream* out) { *out << grid.name; }
+
+namespace {
+
+/// Of every grid one step in so many; a grid's parts are a function without a state of its own.
+constexpr size_t kThin = 53;
+
+template <int kGrid>
+void thinned(const std::function<void(const GridPart&)>& walk) {
+  size_t at = 0;
+  step_grids()[kGrid].parts([&](const GridPart& part) {
+    GridPart some = part;
+    some.shapes.clear();
+    for (const StepShape& shape : part.shapes) {
+      if (at++ % kThin == 0) some.shapes.push_back(shape);
+    }
+    walk(some);
+  });
+}
+
+constexpr auto kDecode = &thinned<0>, kExtend = &thinned<1>, kDraft = &thinned<2>,
+               kVerify = &thinned<3>;
+
+StepGridResult run(void (*parts)(const std::function<void(const GridPart&)>&), const Tap* tap,
+                   size_t max_findings = 10, const char* backend = "flashattention") {
+  const StepGrid grid{"thinned", "", parts};
+  const std::atomic<bool> stop = false;
+  return run_step_grid(
+      grid, *find_backend(backend), 2, max_findings, tap, [](size_t, size_t) {}, stop);
+}
+
+TEST(StepGrid, CountsAreTheSpecs) {
+  const std::pair<const char*, uint64_t> counts[] = {
+      {"decode", 18576}, {"extend", 107856}, {"draft", 91476}, {"verify", 74604}};
+  ASSERT_EQ(step_grids().size(), std::size(counts));
+  for (const auto& [name, steps] : counts) EXPECT_EQ(count_steps(*find_step_grid(name)), steps);
+  EXPECT_EQ(find_step_grid("nothing"), nullptr);
+}
+
+TEST(StepGrid, NoShapeComesTwice) {
+  for (const StepGrid& grid : step_grids()) {
+    grid.parts([&](const GridPart& part) {
+      std::set<std::string> seen;
+      for (const StepShape& s : part.shapes) {
+        std::string key;
+        const auto add = [&](const std::vector<int32_t>& list) {
+          for (const int32_t x : list) key += std::to_string(x) + " ";
+          key += "| ";
+        };
+        key += std::string(name_of(s.mode)) + std::to_string(s.draft_step) + " ";
+        add(s.prefix_lens), add(s.q_lens);
+        for (const DraftTree& tree : s.trees) add(tree.parent);
+        EXPECT_TRUE(seen.insert(key).second) << grid.name << ": " << key;
+      }
+    });
+  }
+}
+
+struct Expected {
+  void (*parts)(const std::function<void(const GridPart&)>&);
+  uint64_t of;
+  bool replayed;
+};
+void PrintTo(const Expected& e, std::ostream* out) { *out << e.of; }
+
+const Expected kAll[] = {{kDecode, 18576, true},
+                         {kExtend, 107856, false},
+                         {kDraft, 91476, true},
+                         {kVerify, 74604, true}};
+
+class EveryGrid : public ::testing::TestWithParam<Expected> {};
+
+TEST_P(EveryGrid, FindsNothing) {
+  const StepGridResult result = run(GetParam().parts, nullptr);
+  EXPECT_EQ(result.findings.to_string(), "ok");
+  EXPECT_EQ(result.steps, (GetParam().of + kThin - 1) / kThin);
+  EXPECT_EQ(result.skipped, 0u);
+  EXPECT_EQ(result.replays, GetParam().replayed ? result.steps : 0);
+}
+
+TEST_P(EveryGrid, FindsRequestsThatAreToldOneTokenTooShort) {
+  struct Shortens : Tap {
+    void batch(ForwardBatch& batch, TapStorage& storage) const override {
+      storage.emplace_back(batch.seq_lens.begin(), batch.seq_lens.end());
+      for (size_t i = 0; i < storage.back().size(); ++i) {
+        const RequestExtent e = batch.extent(static_cast<int64_t>(i));
+        if (e.prefix_len > 0) --storage.back()[i];
+      }
+      batch.seq_lens = storage.back();
+      batch.spec.custom_mask = {};
+    }
+  } shortens;
+  const StepGridResult result = run(GetParam().parts, &shortens, 3);
+  const auto found = std::as_const(result.findings).findings();
+  ASSERT_GE(found.size(), 3u);
+  for (const Finding& f : found) EXPECT_TRUE(f.case_id.starts_with("page_size ")) << f.case_id;
+}
+
+INSTANTIATE_TEST_SUITE_P(StepGrids, EveryGrid, ::testing::ValuesIn(kAll));
+
+TEST(StepGrid, WhatABackendDoesNotServeIsSkippedAndNotCountedAsRun) {
+  // It has pages of 64 tokens, and latents.
+  const StepGridResult result = run(kDecode, nullptr, 10, "flashmla");
+  EXPECT_EQ(result.findings.to_string(), "ok");
+  EXPECT_EQ(result.steps, 0u);
+  EXPECT_EQ(result.skipped, (18576 + kThin - 1) / kThin);
+}
+
+TEST(StepGrid, IsStoppedFromOutside) {
+  const std::atomic<bool> stop = true;
+  const StepGridResult result = run_step_grid(
+      *find_step_grid("decode"), *find_backend("flashattention"), 2, 1, nullptr,
+      [](size_t, size_t) {}, stop);
+  EXPECT_EQ(result.steps, 0u);
+}
+
+}  // namespace
+}  // namespace shadowgraph

@@ -1,0 +1,204 @@
+"""Laws of backends on the command line: listings, histories, planted faults, grids. Usage: backends_test.py BINARY."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+BINARY = ""
+CLEAN, FINDINGS, USAGE = 0, 1, 2
+
+
+def run(*args):
+    """Exit code, stdout, stderr."""
+    done = subprocess.run([BINARY, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout, done.stderr
+
+
+def listed(kind):
+    code, out, err = run("list", kind, "--format", "json")
+    assert code == CLEAN, err
+    listing = json.loads(out)
+    assert (listing["schema"], listing["kind"]) == ("shadowgraph.list/1", kind), out
+    return listing["items"]
+
+
+class Fuzz(unittest.TestCase):
+    def report(self, *args, expect=CLEAN):
+        code, out, err = run("fuzz", *args, "--format", "json")
+        self.assertEqual(code, expect, (args, err))
+        report = json.loads(out)
+        self.assertEqual((report["schema"], report["ok"]), ("shadowgraph.report/1", expect == CLEAN))
+        return report
+
+    def refused(self, *args, said):
+        code, out, err = run("fuzz", *args)
+        self.assertEqual((code, out), (USAGE, ""), (args, err))
+        for word in said:
+            self.assertIn(word, err)
+
+
+class Lists(unittest.TestCase):
+    def test_every_kind_names_what_it_should(self):
+        for kind, name in (("backends", "flashattention"), ("modes", "draft_extend_v2"), ("faults", "K31"),
+                           ("grids", "decode")):
+            code, out, _ = run("list", kind)
+            self.assertEqual(code, CLEAN)
+            self.assertRegex(out, r"(?m)^%s\b" % name)
+            self.assertIn(name, [item.get("name", item.get("id")) for item in listed(kind)])
+
+    def test_a_backend_serves_modes_that_exist(self):
+        modes = {mode["name"] for mode in listed("modes")}
+        for backend in listed("backends"):
+            self.assertTrue(backend["modes"] and set(backend["modes"].split()) <= modes, backend)
+            self.assertRegex(backend["page_size"], r"^(2\^n|\d+( \d+)*)$")
+
+    def test_the_page_on_backends_has_the_list(self):
+        with open(os.path.join(os.path.dirname(__file__), "../../docs/backends.md")) as f:
+            rows = [line for line in f if line.startswith("| `")]
+        self.assertEqual(rows, ["| `%s` | %s | %s |\n" % (b["name"], b["page_size"], b["modes"])
+                                for b in listed("backends")])
+
+    def test_a_fault_names_the_thread_it_is_from_and_the_invariants_it_breaks(self):
+        for fault in listed("faults"):
+            self.assertRegex(fault["refs"], r"sglang#\d+ .*fa\.I-\d+", fault)
+
+    def test_laws_of_backends_can_be_explained(self):
+        for law in ("batch.mode", "batch.capacity", "table.unit", "len.baked_q", "graph.baked_scalar"):
+            code, out, _ = run("explain", law)
+            self.assertEqual(code, CLEAN)
+            for part in (law + " (error)", "How to mend it:", "It stands on:"):
+                self.assertIn(part, out)
+
+
+class Histories(Fuzz):
+    def test_only_the_chosen_backend_runs_in_both_phases_and_is_clean(self):
+        report = self.report("--backend", "flashattention", "--cases", "20")
+        self.assertEqual(report["summary"]["cases"], 20)
+        self.assertEqual({row["backend"] for row in report["coverage"]}, {"flashattention"})
+        self.assertEqual({row["phase"] for row in report["coverage"]}, {"eager", "replay"})
+
+    def test_every_listed_backend_runs_its_own_modes_only_or_says_that_it_has_no_histories(self):
+        for backend in listed("backends"):
+            if "decode" not in backend["modes"].split():
+                self.refused("--backend", backend["name"], said=[backend["name"] + " has no histories"])
+                continue
+            rows = self.report("--backend", backend["name"], "--cases", "3")["coverage"]
+            self.assertEqual({row["backend"] for row in rows}, {backend["name"]})
+            self.assertLessEqual({row["mode"] for row in rows}, set(backend["modes"].split()))
+
+    def test_kernels_can_be_chosen_alone_and_beside_a_backend(self):
+        replays = [row for row in self.report("--backend", "kernels", "--cases", "20")["coverage"]
+                   if row["phase"] != "eager"]
+        self.assertEqual(replays, [])
+        both = self.report("--backend", "kernels", "--backend", "flashmla", "--cases", "20")["coverage"]
+        names = {row["backend"] for row in both}
+        self.assertTrue({"flashmla", "decode_paged"} <= names and "flashattention" not in names, names)
+
+    def test_histograms_are_of_kernels_only(self):
+        self.assertNotIn("keys (median", run("fuzz", "--backend", "flashmla", "--cases", "3")[1])
+        self.assertIn("keys (median", run("fuzz", "--backend", "kernels", "--cases", "3")[1])
+
+    def test_a_seed_and_number_are_one_history(self):
+        rows = [self.report("--backend", "trtllm_mha", "--cases", "1", "--first", "5", "--threads", threads)["coverage"]
+                for threads in ("1", "2")]
+        self.assertEqual(rows[0], rows[1])
+
+    def test_what_does_not_exist_is_refused_with_where_to_look(self):
+        self.refused("--backend", "flashatention", said=["'flashatention'", "shadowgraph list backends"])
+        self.refused("--plant", "K00", said=["'K00'", "shadowgraph list faults"])
+        self.refused("--exhaustive", "decodes", said=["decodes", "verify"])
+
+    def test_choices_are_numbers_with_dots_between(self):
+        for bad in ("1.x", "1..2", ".1", "1.", "-1", "1,2", "99999999999"):
+            self.refused("--choices=" + bad, said=["--choices", bad])
+        self.refused("--choices", "1.2", "--seconds", "1", said=["--choices", "--seconds"])
+        self.refused("--choices", "1.2", "--exhaustive", "decode", said=["--choices", "--exhaustive"])
+
+    def test_choices_are_one_history(self):
+        report = self.report("--choices", "1.2.3", "--backend", "flashattention")
+        self.assertEqual(report["summary"]["cases"], 1)
+        self.assertEqual(report["coverage"], self.report("--choices", "1.2.3", "--backend", "flashattention")["coverage"])
+
+    def test_what_has_no_histories_is_refused(self):
+        self.refused("--choices", "1.2.3", "--backend", "kernels", said=["kernels have no histories"])
+        self.refused("--exhaustive", "decode", "--backend", "kernels", said=["kernels have no histories"])
+        self.refused("--exhaustive", "device-3", "--backend", "flashmla", said=["device-3"])
+        self.refused("--exhaustive", "device-3", "--plant", "K31", said=["device-3"])
+
+    def test_ctrl_c_ends_with_a_report(self):
+        for args in (("--backend", "flashattention", "--seconds", "600"), ("--exhaustive", "extend")):
+            process = subprocess.Popen([BINARY, "fuzz", *args, "--threads", "1", "--format", "json"],
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            time.sleep(2)
+            process.send_signal(signal.SIGINT)
+            report = json.loads(process.communicate(timeout=60)[0])
+            self.assertEqual((process.returncode, report["ok"], report["interrupted"]), (CLEAN, True, True), args)
+            self.assertGreater(report["summary"]["cases"], 0)
+
+
+class Planted(Fuzz):
+    def again(self, finding):
+        """Exit code and stdout of the command that a finding prints."""
+        shown = subprocess.run(["bash", "-c", finding["reproduce"].replace("shadowgraph", BINARY, 1)],
+                               capture_output=True, text=True, timeout=300)
+        return shown.returncode, shown.stdout
+
+    def test_every_fault_is_found_and_its_finding_repeats(self):
+        for fault in listed("faults"):
+            report = self.report("--backend", "flashattention", "--plant", fault["id"], "--max-findings", "1",
+                                 "--seconds", "120", expect=FINDINGS)
+            finding = report["findings"][0]
+            self.assertRegex(finding["reproduce"],
+                             r"^shadowgraph fuzz --choices [\d.]+ --backend flashattention --plant %s$" % fault["id"])
+            code, out = self.again(finding)
+            self.assertEqual(code, FINDINGS)
+            self.assertIn("error " + finding["id"], out)
+            self.assertIn(finding["got"], out)
+
+    def test_without_its_fault_the_same_history_is_clean(self):
+        report = self.report("--backend", "flashattention", "--plant", "K31", "--max-findings", "1", "--seconds", "120",
+                             expect=FINDINGS)
+        self.assertEqual(report["findings"][0]["where"]["backend"], "flashattention")
+        command = report["findings"][0]["reproduce"].replace(" --plant K31", "")
+        self.assertEqual(self.again({"reproduce": command})[0], CLEAN)
+
+    def test_a_fault_that_a_grid_finds_repeats(self):
+        report = self.report("--exhaustive", "draft", "--plant", "K04", "--max-findings", "1", expect=FINDINGS)
+        finding = report["findings"][0]
+        self.assertEqual(finding["reproduce"],
+                         "shadowgraph fuzz --exhaustive draft --backend flashattention --plant K04")
+        self.assertEqual(finding["where"]["mode"], "draft_decode")
+        code, out = self.again(finding)
+        self.assertEqual(code, FINDINGS)
+        self.assertIn(finding["id"], out)
+
+
+class Grids(Fuzz):
+    def test_every_small_decode_runs_eagerly_and_as_a_replay(self):
+        report = self.report("--exhaustive", "decode")
+        steps = 18576
+        grid, = [g for g in listed("grids") if g["name"] == "decode"]
+        self.assertEqual(int(grid["programs"]), steps)
+        self.assertEqual((report["summary"]["cases"], report["summary"]["skipped"]), (steps, 0))
+        self.assertEqual(report["coverage"], [
+            {"backend": "flashattention", "mode": "decode", "phase": phase, "cases": steps}
+            for phase in ("eager", "replay")])
+
+    def test_backends_are_walked_one_after_the_other(self):
+        report = self.report("--exhaustive", "decode", "--backend", "flashmla", "--backend", "trtllm_mla")
+        self.assertEqual(report["summary"]["cases"], 2 * 18576)
+        self.assertEqual([row["backend"] for row in report["coverage"]], ["flashmla"] * 2 + ["trtllm_mla"] * 2)
+
+    def test_the_text_ends_with_a_verdict(self):
+        out = run("fuzz", "--exhaustive", "decode", "--backend", "flashmla")[1]
+        self.assertTrue(re.search(r"\nclean: 18576 cases judged, 0 findings, [\d.]+ s\n\Z", out), out)
+
+
+if __name__ == "__main__":
+    BINARY = os.path.abspath(sys.argv[1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
