@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <iterator>
 #include <vector>
 
 #include "backends/children.h"
@@ -65,9 +64,7 @@ TwoBatchOverlap::TwoBatchOverlap(const Backend& child)
     : child_(child), name_(std::string(child.info().name) + "_two_batch"), info_(child.info()) {
   info_.name = name_;
   info_.about = "two halves of a batch";
-  std::ranges::copy_if(child.info().modes, std::back_inserter(modes_),
-                       [](ForwardMode m) { return m != ForwardMode::kDraftExtend; });
-  info_.modes = modes_;
+  info_.ragged_graphs = false;
   info_.encoder = false;
   info_.fields = {};  // the children's
 }

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "shadowgraph/backend.h"
 
@@ -15,8 +14,8 @@ namespace shadowgraph {
 int64_t split_of(const ForwardBatch& batch);
 
 /// A child's metadata for each half, in arena scopes "left" and "right"; Limits say where it is
-/// split. Requests and tokens are sliced, the rows of LayerIo too. Not for draft extend v1: a
-/// graph's halves have a fixed number of tokens each, and there every request has its own.
+/// split. Requests and tokens are sliced, the rows of LayerIo too. A graph's halves have a fixed
+/// number of tokens each: a batch that does not split there (ragged draft extends) is refused.
 class TwoBatchOverlap final : public Backend {
  public:
   /// "NAME_two_batch". The child outlives this.
@@ -30,7 +29,6 @@ class TwoBatchOverlap final : public Backend {
  private:
   const Backend& child_;
   const std::string name_;
-  std::vector<ForwardMode> modes_;
   BackendInfo info_;
 };
 
