@@ -33,8 +33,9 @@ struct Chosen {
   std::vector<const Backend*> backends;
   bool kernels = true;
   std::vector<const Tap*> taps;
-  std::string flags;   // to choose the same again
-  std::string plants;  // those of taps alone
+  std::string flags;              // to choose the same again
+  std::vector<std::string> refs;  // of what is planted
+  std::string plants;             // those of taps alone
 };
 
 /// The steps of a draft follow each other in a history; a backend that runs them at once has none.
@@ -65,6 +66,12 @@ Chosen choose(const Options& options) {
     if (fault == nullptr)
       throw UsageError("--plant: there is no '" + id + "'; `shadowgraph list faults`");
     c.taps.push_back(fault->tap);
+    c.refs.push_back(id);
+    for (std::string_view refs = fault->refs; !refs.empty();) {
+      const size_t end = std::min(refs.find(' '), refs.size());
+      c.refs.emplace_back(refs.substr(0, end));
+      refs.remove_prefix(std::min(end + 1, refs.size()));
+    }
     c.plants += " --plant " + id;
   }
   c.flags += c.plants;
@@ -153,11 +160,15 @@ int run_steps(const Options& options, const StepGrid& grid, const Chosen& chosen
     report.coverage.push_back({name, mode, "eager", static_cast<int64_t>(result.steps)});
     report.coverage.push_back({name, mode, "replay", static_cast<int64_t>(result.replays)});
     for (Finding f : std::as_const(result.findings).findings()) {
+      f.refs.insert(f.refs.end(), chosen.refs.begin(), chosen.refs.end());
       f.reproduce = "shadowgraph fuzz --exhaustive " + mode + " --backend " + name + chosen.plants;
       report.findings.push_back(std::move(f));
     }
   }
   report.interrupted = interrupted();
+  if (report.cases == 0 && !interrupted())
+    throw UsageError("--exhaustive " + options.exhaustive +
+                     ": its pages of 1, 2 and 4 tokens are not served by what --backend names");
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return finish(report, options.common);
 }
@@ -178,6 +189,7 @@ int run_choices(const Options& options, const Chosen& chosen) {
     report.coverage.push_back(coverage_of(name, steps));
   for (Finding f : std::as_const(result.findings).findings()) {
     f.case_id = history.to_string() + ": step " + std::to_string(result.steps);
+    f.refs.insert(f.refs.end(), chosen.refs.begin(), chosen.refs.end());
     f.reproduce = "shadowgraph fuzz --choices " + options.choices + chosen.flags;
     report.findings.push_back(std::move(f));
   }
@@ -235,7 +247,7 @@ int run(Options& options) {
   fuzz.run.arith = options.common.arith;
   fuzz.run.isa = options.common.isa;
   fuzz.kernels = chosen.kernels;
-  fuzz.histories = {chosen.backends, &taps, 2, chosen.flags};
+  fuzz.histories = {chosen.backends, &taps, 2, chosen.flags, chosen.refs};
 
   catch_interrupts();
   Report report = start_report("fuzz", options.common);

@@ -147,6 +147,7 @@ struct BackendInfo {
   bool heads = true, latent = false;    // layers with K and V of their own; LayerKind::mla
   bool swa_pool = false, encoder = false, local = false;  // ModelConfig and LayerKind
   bool dcp = false;                                       // dcp_size > 1
+  bool in_graph_tables = false;
   // A graph serves requests with fewer queries than its bucket has for each
   bool ragged_graphs = true;
   std::span<const Field> fields;

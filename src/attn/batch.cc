@@ -58,8 +58,10 @@ class BatchCheck {
     total_ += q_len;
     const bool full = b_.seq_lens_kind == SeqLensKind::kFull;
     const int64_t kv_len = full ? len : len + (draft() ? b_.spec.step : 0) + q_len;
-    if (full && len >= 0 && len < q_len)
-      fail("len.extent", at("seq_lens", i), ">= " + std::to_string(q_len) + " new tokens", len);
+    // Of a draft, those of the steps before too.
+    const int64_t fresh = q_len + (draft() ? b_.spec.step : 0);
+    if (full && len >= 0 && len < fresh)
+      fail("len.extent", at("seq_lens", i), ">= " + std::to_string(fresh) + " new tokens", len);
     if (kv_len > INT32_MAX)
       fail("len.overflow", at("seq_lens", i), "prefix + new <= 2147483647", kv_len);
     check_row(i, kv_len);

@@ -64,6 +64,7 @@ constexpr BackendInfo kInfo{.name = "flashattention",
                             .swa_pool = true,
                             .encoder = true,
                             .local = true,
+                            .in_graph_tables = true,
                             .fields = kFields};
 
 /// One bind: which buffers the limits ask for.

@@ -8,8 +8,8 @@
 // for each query instead: the prefix, then its drafts.
 //
 // Tables are in pages of the model's size. Those of one slot a column ask for a cache whose slots
-// follow each other (slot_cache.h): a verified tree's drafts and its merged rows, and, with an
-// encoder, whose tokens need not fill whole pages, all.
+// follow each other (slot_view in kv_cache.h): a verified tree's drafts and its merged rows, and,
+// with an encoder, whose tokens need not fill whole pages, all.
 #pragma once
 
 #include "shadowgraph/backend.h"

@@ -75,6 +75,7 @@ class RowBuilder {
     const int32_t drafted = b_.spec.step + 1;
     if (b_.out_cache_loc.empty()) {  // a chain: its slots follow in the row
       add(1, text_keys(i, e.kv_len));
+      add_mask(e);
       return;
     }
     std::vector<int32_t> keys = text_keys(i, e.kv_len - drafted);
@@ -82,19 +83,19 @@ class RowBuilder {
     for (int64_t j = first; j < first + drafted; ++j)
       keys.push_back(translated(b_.out_cache_loc[static_cast<size_t>(j)]));
     add(1, std::move(keys));
-    add_mask(i, e);
+    add_mask(e);
   }
 
   void add_row(int64_t i, const RequestExtent& e) {
     add(e.q_len, text_keys(i, e.kv_len));
-    add_mask(i, e);
+    add_mask(e);
   }
 
   /// Pair by pair, where causal and window alone do not say it.
-  void add_mask(int64_t i, const RequestExtent& e) {
+  void add_mask(const RequestExtent& e) {
     if (rows_.mask_indptr.empty()) return;
     for (int32_t q = 0; q < e.q_len; ++q) {
-      for (int32_t k = 0; k < e.kv_len; ++k) rows_.mask.push_back(sees(i, e, q, k));
+      for (int32_t k = 0; k < e.kv_len; ++k) rows_.mask.push_back(sees(e, q, k));
     }
     rows_.mask_indptr.push_back(static_cast<int64_t>(rows_.mask.size()));
     tree_at_ += tree_ ? int64_t{e.q_len} * e.kv_len : 0;
@@ -113,7 +114,7 @@ class RowBuilder {
     return e.prefix_len + ancestors;
   }
 
-  bool sees(int64_t, const RequestExtent& e, int32_t q, int32_t k) const {
+  bool sees(const RequestExtent& e, int32_t q, int32_t k) const {
     const int64_t at = position(e, e.prefix_len + q), key = position(e, k);
     if (tree_ ? !tree_bit(e, q, k) : kind_.params.causal && key > at) return false;
     const AttentionParams& p = kind_.params;

@@ -158,6 +158,7 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   const auto it = graphs.find({batch.mode, batch.spec.step, *bucket, q_len});
   if (!status.ok() || it == graphs.end()) return status;
   world.clear_outputs();
+  world.forget_new_tokens(batch);
   Captured& c = it->second;
   TapStorage storage;
   Graph again;
@@ -166,6 +167,10 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   if (status.ok()) c.exec.replay(world.stream);
   status.add(finish());
   if (status.ok()) status = world.same_outputs();
+  for (const LayerIo& io : world.layers(Limits::exact(batch, model).tokens)) {
+    const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
+    if (status.ok()) status = world.check_stored(canonical_rows(batch, kind, model), io);
+  }
   ++counts.replays;
   return in(std::move(status), backend, batch.mode, "replay");
 }
@@ -217,6 +222,7 @@ Runner::~Runner() = default;
 
 Status Runner::ready() const { return impl_->world.ready(); }
 Status Runner::step(const Step& step) {
+  if (Status status = ready(); !status.ok()) return status;
   const SerialScope serial;  // steps are small, and whoever has many runs them on all cores
   return impl_->step(step);
 }

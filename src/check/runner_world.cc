@@ -41,8 +41,26 @@ Status RunnerWorld::bind(const RunnerOptions& options) {
     const int64_t slots = layers_[kind].swa ? options.swa_slots : options.slots;
     owners_.emplace_back(static_cast<size_t>(slots));
   }
+  if (model_.in_graph_tables) status.add(bind_tables(options));
   stream.synchronize();
   status.add(stream.take_status());
+  return status;
+}
+
+Status RunnerWorld::bind_tables(const RunnerOptions& o) {
+  std::vector<BufferSpec> specs = {{.name = "req_to_token",
+                                    .shape = {o.pool_rows, o.pool_width},
+                                    .lifetime = Lifetime::kPersistent}};
+  if (model_.swa_pool)
+    specs.push_back({.name = "full_to_swa",
+                     .dtype = DType::kI64,
+                     .shape = {o.slots + 1},  // index -1 is the last
+                     .lifetime = Lifetime::kPersistent});
+  std::vector<Buffer> bound;
+  Status status = arena.scope("pool").bind(specs, &bound);
+  if (!status.ok()) return status;
+  req_to_token_ = std::move(bound[0]);
+  if (model_.swa_pool) full_to_swa_ = std::move(bound[1]);
   return status;
 }
 
@@ -140,6 +158,23 @@ void RunnerWorld::clear_outputs() {
   }
 }
 
+void RunnerWorld::forget_new_tokens(const ForwardBatch& batch) {
+  for (size_t kind = 0; kind < layers_.size(); ++kind) {
+    if (model_.layers[kind].cross) continue;
+    const CanonicalRows rows = canonical_rows(batch, model_.layers[kind], model_);
+    for (size_t r = 0; r < rows.keys.size(); ++r) {
+      const int32_t q_len = rows.cu_seqlens_q[r + 1] - rows.cu_seqlens_q[r];
+      for (int32_t k = rows.kv_lens[r] - q_len; k < rows.kv_lens[r]; ++k) {
+        const auto slot = static_cast<size_t>(rows.keys[r][static_cast<size_t>(k)]);
+        for (const Buffer* b : caches(layers_[kind])) {
+          const size_t bytes = static_cast<size_t>(b->shape[2] * b->shape[3]) * sizeof(float);
+          stream.fill(b->data + slot * bytes, 0xff, bytes);
+        }
+      }
+    }
+  }
+}
+
 void RunnerWorld::forget_owners() {
   for (Owners& of_layer : owners_) std::ranges::fill(of_layer, std::vector<OwnerId>{});
 }
@@ -161,6 +196,10 @@ void RunnerWorld::begin_step(const Step& step) {
       if (!model_.layers[kind].cross) copy_slot(l, c, step.full_to_swa);
     }
   }
+  if (req_to_token_.data != nullptr)
+    upload(req_to_token_, step.req_to_token.data(), step.req_to_token.size() * sizeof(int32_t));
+  if (full_to_swa_.data != nullptr)
+    upload(full_to_swa_, step.full_to_swa.data(), step.full_to_swa.size() * sizeof(int64_t));
   device.set_row_owners(step.requests);
   clear_outputs();
   stream.synchronize();

@@ -21,12 +21,13 @@ class RunnerWorld {
   void begin_step(const Step& step);
   void clear_outputs();
   void forget_owners();
+  /// The slots of the batch's new tokens hold NaN again, in every layer that stores.
+  void forget_new_tokens(const ForwardBatch& batch);
   /// One layer of each kind, over the first so many tokens.
   std::vector<LayerIo> layers(int64_t tokens) const;
-  ConstTensorView req_to_token() const { return req_to_token_.view(); }
-  ConstTensorView full_to_swa() const {
-    return full_to_swa_.data == nullptr ? ConstTensorView{} : full_to_swa_.view();
-  }
+  /// Undefined where the model's tables are made by fill.
+  ConstTensorView req_to_token() const { return on_device(req_to_token_); }
+  ConstTensorView full_to_swa() const { return on_device(full_to_swa_); }
 
   /// Outputs of the batch's rows, for same_outputs.
   void keep_outputs();
@@ -48,7 +49,11 @@ class RunnerWorld {
 
   /// What holds K and V.
   static std::vector<const Buffer*> caches(const Layer& layer);
+  static ConstTensorView on_device(const Buffer& b) {
+    return b.data == nullptr ? ConstTensorView{} : b.view();
+  }
   Status bind(const RunnerOptions& options);
+  Status bind_tables(const RunnerOptions& options);
   Status bind_layer(size_t kind, const RunnerOptions& options, Layer* layer);
   LayerIo io(const Layer& layer, int32_t kind, int64_t tokens) const;
   void randomise(const Buffer& buffer, bool zero);

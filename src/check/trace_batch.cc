@@ -128,6 +128,7 @@ void TraceBatch::read_requests(const TraceLine& line) {
   if (!read(line, "req_pool_indices", &pool_rows_)) need("req_pool_indices", "missing");
   if (read(line, "encoder_lens", &encoder_lens_) && !encoder_lens_.empty())
     model.max_encoder_len = std::max(1, *std::ranges::max_element(encoder_lens_));
+  if (pool_rows_.size() < real) need("req_pool_indices", "fewer rows than seq_lens");
   for (auto* values : {&seq_lens_, &pool_rows_, &encoder_lens_}) cut(*values, real);
   batch.seq_lens = seq_lens_;
   batch.req_pool_indices = pool_rows_;
@@ -191,6 +192,16 @@ void TraceBatch::read_tokens(const TraceLine& line) {
     batch.spec.custom_mask = mask_;
 }
 
+/// Token c stands at place c mod page_size of its page, and tokens of one page together.
+bool TraceBatch::whole_pages(std::span<const int32_t> slots) const {
+  for (size_t c = 0; c < slots.size(); ++c) {
+    const size_t place = c % static_cast<size_t>(model.page_size);
+    if (slots[c] != slots[c - place] + static_cast<int32_t>(place)) return false;
+    if (place == 0 && slots[c] % model.page_size != 0) return false;
+  }
+  return true;
+}
+
 /// A twin takes slots on trust.
 std::string TraceBatch::check_slots() const {
   const auto pool = full_to_swa_.empty() ? int64_t{std::numeric_limits<int32_t>::max()}
@@ -204,6 +215,12 @@ std::string TraceBatch::check_slots() const {
     if (!std::ranges::all_of(row.first(static_cast<size_t>(keys)), inside))
       return "the batch is not legal: a slot of request " + std::to_string(i) +
              " lies outside the pool";
+    // Drafts, and text behind an encoder, may begin anywhere.
+    const int64_t prefix =
+        std::min({int64_t{e.prefix_len}, keys, int64_t{batch.seq_lens[static_cast<size_t>(i)]}});
+    if (encoder == 0 && !whole_pages(row.first(static_cast<size_t>(prefix))))
+      return "the batch is not legal: the slots of request " + std::to_string(i) +
+             " are not those of whole pages of " + std::to_string(model.page_size) + " tokens";
   }
   if (!std::ranges::all_of(out_cache_loc_, inside))
     return "the batch is not legal: out_cache_loc leads out of the pool";

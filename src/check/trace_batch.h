@@ -35,6 +35,7 @@ class TraceBatch {
   void read_requests(const TraceLine& line);
   void read_new_tokens(const TraceLine& line);
   void read_tokens(const TraceLine& line);
+  bool whole_pages(std::span<const int32_t> slots) const;
   std::string check_slots() const;
   void need(std::string_view name, const char* what);
   template <class T>

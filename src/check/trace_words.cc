@@ -11,6 +11,7 @@ constexpr int64_t kNeverWritten = -7777;  // how recorders mark memory that nobo
 
 std::string number(int64_t n) { return std::to_string(n); }
 
+/// Requires an n that is a length.
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 /// The slots of a request that this step may use, its encoder's first.
@@ -133,6 +134,7 @@ Explanation explain_table(const TraceStep& step, const TablePlace& p) {
   if (p.got == kNeverWritten || p.got == -1) return {"never written", "fa.I-29"};
   const Buffer& table = step.twin[static_cast<size_t>(p.buffer)];
   const ForwardBatch& batch = step.rebuilt.batch;
+  if (p.got < 0 || p.got > INT32_MAX) return {"no page of any pool", "fa.I-29"};
   const int64_t slot = p.got * p.unit + p.token % p.unit;
   Explanation found = explain_unit(step, p);
   if (!found.words.empty()) return found;

@@ -109,6 +109,7 @@ std::string History::to_string() const {
   if (runtime.max_encoder_len > 0) add("max_encoder_len", runtime.max_encoder_len);
   if (runtime.dllm_block > 0) add("dllm_block", runtime.dllm_block);
   if (runtime.radix) s += " radix";
+  if (model.in_graph_tables) s += " in_graph_tables";
   add("layers", static_cast<int64_t>(model.layers.size()));
   return s;
 }
@@ -135,6 +136,8 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   m.topk = r.draft.topk, m.num_steps = r.draft.num_steps;
   m.num_draft_tokens = r.draft.num_draft_tokens;
   choose_layers(b, c, &h);
+  m.in_graph_tables = b.info().in_graph_tables && c.one_in(3);
+  h.runner.pool_rows = r.max_requests + 1, h.runner.pool_width = r.width();
   m.seq_len_fill = c.of({1, 1, 1, 5});
   h.runner.seed = c.below(1u << 16);
   h.runner.uniform = c.one_in(2);
@@ -156,7 +159,10 @@ HistoryResult run_history(const History& h, Choices& choices, const Tap* tap) {
   Scheduler scheduler(h.runtime);
   for (int32_t i = 0; i < h.steps && result.findings.ok(); ++i) {
     const Step step = scheduler.next(choices);
-    if (!serves_mode(*h.backend, step.mode)) continue;
+    const PoolState pools = scheduler.state();
+    result.findings.add(check_pool(pools));
+    result.findings.add(check_step(step, pools));
+    if (!result.findings.ok() || !serves_mode(*h.backend, step.mode)) continue;
     const int64_t replays = runner.counts().replays;
     result.findings = runner.step(step);
     ++result.steps;
@@ -219,6 +225,7 @@ HistoryFailure shrink_failure(const Choices& made, const HistoryOptions& options
   for (Finding& f : failure.findings.findings()) {
     f.case_id = h.to_string() + ": step " + std::to_string(result.steps) + ", " +
                 std::to_string(result.failing_requests) + " requests";
+    f.refs.insert(f.refs.end(), options.refs.begin(), options.refs.end());
     f.reproduce = "shadowgraph fuzz --choices " + to_text(small.choices) + options.flags;
   }
   return failure;

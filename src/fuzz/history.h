@@ -45,6 +45,7 @@ struct HistoryOptions {
   double shrink_seconds = 2;
   /// As options of `shadowgraph fuzz`: " --backend flashattention --plant K04".
   std::string flags;
+  std::vector<std::string> refs;  // of what is planted: findings stand on them too
 };
 
 /// A history that failed, and the smallest that was found to fail in the same way.

@@ -45,8 +45,8 @@ class PartRun {
   PartRun(const GridPart& part, const Backend& backend, const Tap* tap)
       : part_(part), runner_(backend, part.model, options_of(part, tap)) {}
 
-  /// go_on() is asked after each step.
-  StepGridResult run(const std::function<bool()>& go_on) {
+  /// go_on() is asked after each step; ends with max_findings.
+  StepGridResult run(size_t max_findings, const std::function<bool()>& go_on) {
     for (const StepShape& shape : part_.shapes) {
       runner_.forget_requests();
       Status status = runner_.step(make_step(shape, part_.width));
@@ -54,7 +54,7 @@ class PartRun {
         f.case_id = describe(part_, shape);
         result_.findings.add(std::move(f));
       }
-      if (!go_on()) break;
+      if (!go_on() || std::as_const(result_.findings).findings().size() >= max_findings) break;
     }
     const RunnerCounts& counts = runner_.counts();
     result_.steps = static_cast<uint64_t>(counts.steps);
@@ -90,7 +90,8 @@ StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int t
   size_t done = 0;
   const auto work = [&] {
     for (size_t i = next++; i < parts.size() && !enough && !stop; i = next++) {
-      StepGridResult mine = PartRun(parts[i], backend, tap).run([&] { return !enough && !stop; });
+      StepGridResult mine =
+          PartRun(parts[i], backend, tap).run(max_findings, [&] { return !enough && !stop; });
       const std::lock_guard lock(mutex);
       all.steps += mine.steps, all.skipped += mine.skipped, all.replays += mine.replays;
       all.findings.add(std::move(mine.findings));

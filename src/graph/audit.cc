@@ -1,5 +1,6 @@
 // same_launches: what a kept recording would have to be, held against another one.
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -70,17 +71,28 @@ class Audit {
       if (same) continue;
       const bool is_address = kept.args.kind(i) == ArgKind::kPointer;
       const LawId law = is_address ? LawId("graph.address_changed") : LawId("graph.baked_scalar");
-      differ(law, name + " argument " + std::to_string(i), text(again.args, i, is_address),
-             text(kept.args, i, is_address));
+      const size_t word = first_difference(a, b);
+      differ(law, name + " argument " + std::to_string(i), text(again.args, i, is_address, word),
+             text(kept.args, i, is_address, word));
     }
   }
 
-  /// Integers as such; addresses and structs by what they are.
-  static std::string text(const KernelArgs& args, size_t i, bool is_address) {
+  /// In words of 4 bytes.
+  static size_t first_difference(std::span<const std::byte> a, std::span<const std::byte> b) {
+    const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
+    return static_cast<size_t>(at - a.begin()) / sizeof(int32_t);
+  }
+
+  /// Integers as such; addresses by what they are; of a struct the word that differs.
+  static std::string text(const KernelArgs& args, size_t i, bool is_address, size_t word) {
     if (is_address) return "an address";
     if (args.bytes(i).size() == 4) return std::to_string(args.get<int32_t>(i));
     if (args.bytes(i).size() == 8) return std::to_string(args.get<int64_t>(i));
-    return std::to_string(args.bytes(i).size()) + " bytes";
+    const auto bytes = args.bytes(i);
+    if ((word + 1) * sizeof(int32_t) > bytes.size()) return std::to_string(bytes.size()) + " bytes";
+    int32_t value = 0;
+    std::memcpy(&value, bytes.data() + word * sizeof value, sizeof value);
+    return std::to_string(value) + " in its word " + std::to_string(word);
   }
 
   void address(const char* what, const void* kept, const void* again) {

@@ -44,6 +44,15 @@ std::vector<T> list(std::span<const T> s) {
   return {s.begin(), s.end()};
 }
 
+TEST(SpecBatch, FullLengthsOfADraftCountTheStepsBefore) {
+  Batch b(ForwardMode::kDraftDecode, {3, 3});
+  b.seq_lens_kind = SeqLensKind::kFull;
+  b.spec = {.topk = 1, .num_steps = 4, .step = 2, .custom_mask = {}};
+  EXPECT_TRUE(validate(b).ok()) << validate(b).to_string();
+  b.spec.step = 3;
+  EXPECT_EQ(ids(validate(b)), (Ids{"len.extent seq_lens", "len.extent seq_lens"}));
+}
+
 TEST(SpecBatch, AVerifyAddsItsDraftsToThePrefix) {
   Batch b(ForwardMode::kTargetVerify, {4, 0});
   b.spec.num_draft_tokens = 3;

@@ -357,6 +357,19 @@ TEST(RunnerFinds, ATokenInASlotOfANeighbour) {
   expect_law(with_slip(slip, kDecode), "mem.wrong_region", "eager");
 }
 
+TEST(RunnerFinds, AReplayThatStoresNothing) {
+  // The eager step has stored the same tokens before.
+  struct : Slip {
+    Status after_fill(const ForwardBatch& b, Meta& meta) const override {
+      Status status;
+      for (int64_t i = 0; in_graph(meta) && i < b.size(); ++i)
+        status.add(put(meta, FlashAttention::kOutCacheLoc, i, int64_t{0}));
+      return status;
+    }
+  } slip;
+  expect_law(with_slip(slip, kDecode), "num.bits", "replay");
+}
+
 TEST(RunnerFinds, AReplayWithAnotherScale) {
   // Captured so, and so recorded again: nothing but the bits tells.
   struct : Slip {

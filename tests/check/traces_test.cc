@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -324,6 +325,52 @@ TEST(TraceVerdicts, WhatIsTooLargeToMakeIsSkipped) {
   line.input["num_tokens"] = {"pyint", {}, 1, {}, {int64_t{1} << 62}, true};
   EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
   line.input["num_tokens"].data = {1 << 10};
+  EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
+}
+
+TEST(TraceVerdicts, WhatIsNotStoredWholeIsLeftOut) {
+  TraceLine line = decode_line();
+  RecordedField& lens = line.expect["cache_seqlens_int32"];
+  lens.cols = 1;
+  lens.data = {5};
+  RecordedField& offsets = line.expect["cu_seqlens_q"];
+  offsets.cols = 2;
+  offsets.data = {0, 7};
+  const TraceVerdict v = judge_trace(line);
+  EXPECT_TRUE(v.findings.ok()) << v.findings.to_string();
+  EXPECT_EQ(v.notes.size(), 2U);
+}
+
+TEST(TraceVerdicts, ACaptureHasTheRowsOfItsBucket) {
+  TraceLine line = decode_line();
+  line.phase = "capture";
+  line.input["seq_lens"].data = {1, 1};
+  line.input["req_pool_indices"].data = {0, 0};
+  line.expect["cache_seqlens_int32"].data = {1, 1};
+  line.expect["page_table"].data = {0, 0, 0, 0, 0, 0};
+  EXPECT_EQ(found(line), "ok");
+  line.expect["cache_seqlens_int32"] = {"int32", {0}, 0, {}, {}, true};
+  EXPECT_EQ(laws(line), Laws{"trace.shape cache_seqlens_int32"});
+}
+
+TEST(TraceVerdicts, APageIdIsNoWrappedOne) {
+  TraceLine line = decode_line();
+  line.expect["page_table"].data[0] += int64_t{1} << 62;  // times 4 it is the right slot again
+  EXPECT_EQ(laws(line), Laws{"table.slot page_table 0 0"});
+  line.expect["page_table"].data[0] = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(laws(line), Laws{"table.slot page_table 0 0"});
+}
+
+TEST(TraceVerdicts, ABatchThatIsNotLegalIsSkipped) {
+  TraceLine line = decode_line();
+  line.input["req_to_token"].data[13] =
+      15;  // token 1 of the first request, on its page but not there
+  EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
+  line = decode_line();
+  line.input["req_to_token"].data[28] = 45;  // token 4 of the second begins no page
+  EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
+  line = decode_line();
+  line.input["req_pool_indices"] = {"int32", {0}, 0, {}, {}, true};
   EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
 }
 
