@@ -14,6 +14,13 @@ void* allocate(std::size_t size, std::size_t alignment) {
   if (void* p = std::aligned_alloc(alignment, rounded)) return p;
   throw std::bad_alloc();
 }
+void* allocate_or_null(std::size_t size, std::size_t alignment) noexcept {
+  try {
+    return allocate(size, alignment);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 constexpr std::size_t kDefault = alignof(std::max_align_t);
 }  // namespace
 
@@ -24,6 +31,13 @@ void* operator new(std::size_t size, std::align_val_t a) {
 }
 void* operator new[](std::size_t size, std::align_val_t a) {
   return allocate(size, static_cast<std::size_t>(a));
+}
+// std::stable_sort asks for its buffer so.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return allocate_or_null(size, kDefault);
+}
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return allocate_or_null(size, kDefault);
 }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
