@@ -179,26 +179,20 @@ class Planted(Fuzz):
 
 
 class Grids(Fuzz):
-    def test_every_small_decode_runs_eagerly_and_as_a_replay(self):
-        report = self.report("--exhaustive", "decode")
-        steps = 18576
+    def test_every_small_decode_runs_eagerly_and_as_a_replay_of_one_backend_after_the_other(self):
+        steps, refused = 18576, 480  # one request has no two halves
         grid, = [g for g in listed("grids") if g["name"] == "decode"]
         self.assertEqual(int(grid["programs"]), steps)
-        self.assertEqual((report["summary"]["cases"], report["summary"]["skipped"]), (steps, 0))
+        report = self.report("--exhaustive", "decode", "--backend", "flashattention", "--backend", "flashattention_two_batch")
+        self.assertEqual((report["summary"]["cases"], report["summary"]["skipped"]), (2 * steps - refused, refused))
         self.assertEqual(report["coverage"], [
-            {"backend": "flashattention", "mode": "decode", "phase": phase, "cases": steps}
+            {"backend": backend, "mode": "decode", "phase": phase, "cases": cases}
+            for backend, cases in (("flashattention", steps), ("flashattention_two_batch", steps - refused))
             for phase in ("eager", "replay")])
 
-    def test_backends_are_walked_one_after_the_other(self):
-        # One request has no two halves.
-        report = self.report("--exhaustive", "decode", "--backend", "flashattention", "--backend", "flashattention_two_batch")
-        self.assertEqual((report["summary"]["cases"], report["summary"]["skipped"]), (2 * 18576 - 480, 480))
-        self.assertEqual([row["backend"] for row in report["coverage"]],
-                         ["flashattention"] * 2 + ["flashattention_two_batch"] * 2)
-
     def test_the_text_ends_with_a_verdict(self):
-        out = run("fuzz", "--exhaustive", "decode")[1]
-        self.assertTrue(re.search(r"\nclean: 18576 cases judged, 0 findings, [\d.]+ s\n\Z", out), out)
+        out = run("fuzz", "--choices", "0.0.0.1")[1]
+        self.assertTrue(re.search(r"\nclean: 1 case judged, 0 findings, [\d.]+ s\n\Z", out), out)
 
     def test_a_grid_that_no_backend_serves_is_refused(self):
         code, _, err = run("fuzz", "--exhaustive", "decode", "--backend", "flashmla")
