@@ -69,7 +69,9 @@ struct Limits {
   /// Exactly what the batch needs.
   static Limits exact(const ForwardBatch& batch, const ModelConfig& model);
   /// A bucket of so many requests, each with q_len queries (draft extend: the widest).
-  static Limits bucket(ForwardMode mode, int32_t rows, int32_t q_len, const ModelConfig& model);
+  /// step: of a draft decode.
+  static Limits bucket(ForwardMode mode, int32_t rows, int32_t q_len, const ModelConfig& model,
+                       int32_t step = 0);
 };
 
 /// A backend's metadata, bound: plain data. A copy names the same buffers.

@@ -32,8 +32,10 @@ Limits Limits::exact(const ForwardBatch& batch, const ModelConfig& model) {
   return limits;
 }
 
-Limits Limits::bucket(ForwardMode mode, int32_t rows, int32_t q_len, const ModelConfig& model) {
+Limits Limits::bucket(ForwardMode mode, int32_t rows, int32_t q_len, const ModelConfig& model,
+                      int32_t step) {
   Limits limits;
+  limits.step = step;
   limits.model = model;
   limits.mode = mode;
   limits.rows = rows;

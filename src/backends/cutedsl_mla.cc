@@ -129,7 +129,7 @@ Status CuteDslMla::fill(const ForwardBatch& batch, Meta& meta) const {
 void CuteDslMla::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   const Limits& limits = meta.limits;
   if (limits.model.dcp_size == 1) return TrtllmMla::forward(stream, meta, step);
-  const std::span<const int32_t> visible = ints_of(meta[kVisibleLens]);
+  const std::span<const int32_t> visible = elements<int32_t>(meta[kVisibleLens]);
   const auto rows = static_cast<size_t>(limits.rows);
   for (const LayerIo& io : step.layers) {
     store(stream, meta, io);

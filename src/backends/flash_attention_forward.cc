@@ -30,11 +30,6 @@ int32_t max_queries(const View& view, const Limits& limits) {
   return is_draft_tree(limits) ? limits.model.topk : limits.max_q_len;
 }
 
-template <class T>
-std::span<const T> elements(const Buffer& b) {
-  return {reinterpret_cast<const T*>(b.data), static_cast<size_t>(b.numel())};
-}
-
 /// One layer of a step.
 class Layer {
  public:

@@ -91,7 +91,8 @@ Status PagedBackend::fill(const ForwardBatch& batch, Meta& meta) const {
 void PagedBackend::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   for (const LayerIo& io : step.layers) {
     store(stream, meta, io);
-    attend(stream, meta, io, ints_of(meta[kKvLens]), ints_of(meta[kCuSeqlensQ]));
+    attend(stream, meta, io, elements<int32_t>(meta[kKvLens]),
+           elements<int32_t>(meta[kCuSeqlensQ]));
   }
 }
 
@@ -102,8 +103,7 @@ void PagedBackend::store(Stream& stream, const Meta& meta, const LayerIo& io) {
       meta[in_window_pool(limits.model, kind_of(meta, io)) ? kSwaOutCacheLoc : kOutCacheLoc];
   StoreKv call;
   call.k = io.k, call.v = io.v;
-  call.out_cache_loc = {reinterpret_cast<const int64_t*>(loc.data),
-                        static_cast<size_t>(loc.numel())};
+  call.out_cache_loc = elements<int64_t>(loc);
   call.cache = io.cache;
   stream.launch(store_launch(call, token_rows(limits)));
 }
@@ -115,17 +115,13 @@ void PagedBackend::attend(Stream& stream, const Meta& meta, const LayerIo& io,
   PagedAttention call;
   call.q = io.q;
   call.cache = io.cache;
-  call.pages = PageTable::dense(ints_of(table), table.shape[1], kv_lens);
+  call.pages = PageTable::dense(elements<int32_t>(table), table.shape[1], kv_lens);
   call.cu_seqlens_q = cu_seqlens_q;
   call.params = kind.params;
   call.out = io.out;
   call.lse = io.lse;
   call.max_seqlen_q = cu_seqlens_q.empty() ? 1 : meta.limits.max_q_len;
   stream.launch(attention_launch(call, {1, meta.limits.first_row}));
-}
-
-std::span<const int32_t> PagedBackend::ints_of(const Buffer& b) {
-  return {reinterpret_cast<const int32_t*>(b.data), static_cast<size_t>(b.numel())};
 }
 
 }  // namespace shadowgraph

@@ -49,7 +49,6 @@ class PagedBackend : public Backend {
   static void store(Stream& stream, const Meta& meta, const LayerIo& io);
   static void attend(Stream& stream, const Meta& meta, const LayerIo& io,
                      std::span<const int32_t> kv_lens, std::span<const int32_t> cu_seqlens_q);
-  static std::span<const int32_t> ints_of(const Buffer& buffer);
 };
 
 /// Adds one finding of check().

@@ -11,6 +11,12 @@
 
 namespace shadowgraph {
 
+/// The elements of a bound buffer, for launches: on the device.
+template <class T>
+std::span<const T> elements(const Buffer& b) {
+  return {reinterpret_cast<const T*>(b.data), static_cast<size_t>(b.numel())};
+}
+
 /// One request's row, or a padding row: the lengths that an engine's graph runner gives it, and no
 /// slots (all its keys lie in page 0).
 struct RequestRow {

@@ -20,7 +20,7 @@ class RowBuilder {
       : b_(batch), kind_(kind), model_(model) {
     rows_.cu_seqlens_q = {0};
     tree_ = is_target_verify(b_.mode) && !b_.spec.custom_mask.empty();
-    if (tree_ || kind_.local) rows_.mask_indptr = {0};
+    if ((tree_ || kind_.local) && !kind_.cross) rows_.mask_indptr = {0};
   }
 
   CanonicalRows run() {
@@ -64,9 +64,6 @@ class RowBuilder {
     std::vector<int32_t> keys;
     for (const int32_t slot : slots) keys.push_back(translated(slot));
     add(e.q_len, std::move(keys));
-    if (rows_.mask_indptr.empty()) return;
-    rows_.mask.insert(rows_.mask.end(), static_cast<size_t>(e.q_len) * slots.size(), 1);
-    rows_.mask_indptr.push_back(static_cast<int64_t>(rows_.mask.size()));
   }
 
   /// The committed prefix, then the branch's own tokens up to this step.
@@ -116,10 +113,11 @@ class RowBuilder {
 
   bool sees(const RequestExtent& e, int32_t q, int32_t k) const {
     const int64_t at = position(e, e.prefix_len + q), key = position(e, k);
-    if (tree_ ? !tree_bit(e, q, k) : kind_.params.causal && key > at) return false;
-    const AttentionParams& p = kind_.params;
-    if (p.window_left >= 0 && at - key > p.window_left) return false;
-    if (p.window_right >= 0 && key - at > p.window_right) return false;
+    if (tree_ && !tree_bit(e, q, k)) return false;
+    // As many queries as keys: query `at` stands at key position `at`.
+    MaskShape mask = MaskShape::of(kind_.params, e.kv_len, e.kv_len);
+    mask.causal = mask.causal && !tree_;
+    if (!attends(mask, at, key)) return false;
     return !kind_.local || key / model_.attention_chunk == at / model_.attention_chunk;
   }
 
@@ -155,13 +153,10 @@ CanonicalCall::CanonicalCall(const ForwardBatch& batch, const ModelConfig& model
   call_.pages = PageTable::dense(page_table_, widest, rows_.kv_lens);
   call_.cu_seqlens_q = rows_.cu_seqlens_q;
   call_.params = kind.params;
-  if (kind.cross) {
-    call_.params.causal = false;
-    call_.params.window_left = call_.params.window_right = -1;
-  }
-  if (rows_.mask_indptr.empty() || kind.cross) return;
+  if (rows_.mask_indptr.empty() && !kind.cross) return;
   call_.params.causal = false;
   call_.params.window_left = call_.params.window_right = -1;
+  if (kind.cross) return;
   call_.params.custom_mask = {CustomMask::Kind::kBool, rows_.mask, rows_.mask_indptr};
 }
 

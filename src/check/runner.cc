@@ -124,8 +124,7 @@ Status Runner::Impl::capture(const ForwardBatch& batch, int32_t q_len) {
   for (const int32_t rows : largest_first) {
     const GraphKey key{batch.mode, batch.spec.step, rows, q_len};
     if (graphs.contains(key)) continue;
-    Limits limits = Limits::bucket(batch.mode, rows, q_len, model);
-    limits.step = batch.spec.step;
+    const Limits limits = Limits::bucket(batch.mode, rows, q_len, model, batch.spec.step);
     if (limits.tokens > options.max_tokens) continue;
     Captured c;
     const std::string name = std::string(name_of(batch.mode)) + "_" + std::to_string(rows) + "_" +

@@ -4,15 +4,14 @@
 #include <span>
 #include <utility>
 
+#include "attn/page_table.h"
+
 namespace shadowgraph {
 namespace {
 
 constexpr int64_t kNeverWritten = -7777;  // how recorders mark memory that nobody wrote
 
 std::string number(int64_t n) { return std::to_string(n); }
-
-/// Requires an n that is a length.
-int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 /// The slots of a request that this step may use, its encoder's first.
 std::span<const int32_t> slots_of(const ForwardBatch& batch, int64_t i) {
@@ -121,7 +120,7 @@ Explanation explain_length(const TraceStep& step, const Buffer& lens, int64_t ro
   }
   if (got == kNeverWritten) return {"never written", {}};
   const int64_t page_size = step.rebuilt.model.page_size;
-  if (page_size > 1 && got == round_up(expected, page_size))
+  if (page_size > 1 && got == pages_for(expected, page_size) * page_size)
     return {"rounded up to whole pages", "K02"};
   for (const int64_t k : {row - 1, row + 1}) {
     if (k >= 0 && k < lens.shape[0] && value_of(lens, k) == got)

@@ -18,10 +18,9 @@ class Twin {
 
   Status make(const Backend& backend, const TraceBatch& rebuilt) {
     const ForwardBatch& batch = rebuilt.batch;
-    Limits limits = rebuilt.capture
-                        ? Limits::bucket(batch.mode, rebuilt.rows, rebuilt.width, rebuilt.model)
-                        : Limits::exact(batch, rebuilt.model);
-    limits.step = batch.spec.step;
+    const Limits limits = rebuilt.capture ? Limits::bucket(batch.mode, rebuilt.rows, rebuilt.width,
+                                                           rebuilt.model, batch.spec.step)
+                                          : Limits::exact(batch, rebuilt.model);
     if ((int64_t{limits.tokens} + limits.rows + 1) * (int64_t{limits.max_kv_len} + 1) >
         kMaxElements) {
       Status status;

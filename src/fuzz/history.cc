@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "attn/page_table.h"
 #include "fuzz/shrink.h"
 #include "runtime/scheduler.h"
 
@@ -126,7 +127,7 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   choose_features(b, c, &h);
   r.max_context_len = m.page_size * c.between(2, 4) + c.between(8, 24);
   r.max_chunk = c.between(2, 9);
-  const int32_t pages = (r.width() + m.page_size - 1) / m.page_size;
+  const int32_t pages = static_cast<int32_t>(pages_for(r.width(), m.page_size));
   r.num_pages = pages + pages * c.between(0, r.max_requests);
   // Enough for one request at least; with fewer than the other pool it is evicted from.
   r.swa_pages = r.window_left >= 0 ? r.num_pages + 2 : 0;
