@@ -90,7 +90,7 @@ std::vector<float> expected(const Decodes& d, const Tensors& t) {
   return out;
 }
 
-Tensors bind_layer(Arena arena) {
+Tensors bind_layer(const Arena& arena) {
   Tensors t;
   t.q = bind(arena, "q", {kBucket, kHeads, kDim}, kHeads * kDim);
   t.new_k = bind(arena, "new_k", {kBucket, 1, kDim}, kDim);

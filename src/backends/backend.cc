@@ -47,19 +47,11 @@ Limits Limits::bucket(ForwardMode mode, int32_t rows, int32_t q_len, const Model
   return limits;
 }
 
-namespace {
-constexpr size_t kNumBackends = 0
-#define SG_BACKEND(name, ...) +1
-#include "backends/backends.inc"
-#undef SG_BACKEND
-    ;
-}  // namespace
-
 std::span<const Backend* const> all_backends() {
 #define SG_BACKEND(name, ...) static const auto name = __VA_ARGS__;
 #include "backends/backends.inc"
 #undef SG_BACKEND
-  static const Backend* const kAll[kNumBackends] = {
+  static const Backend* const kAll[] = {
 #define SG_BACKEND(name, ...) &(name),
 #include "backends/backends.inc"
 #undef SG_BACKEND

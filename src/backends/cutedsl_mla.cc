@@ -79,7 +79,7 @@ Status CuteDslMla::check(const Limits& limits) const {
 Status CuteDslMla::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   const ModelConfig& m = limits.model;
   if (m.dcp_size == 1) return TrtllmMla::bind(arena, limits, meta);
-  const Status status = check(limits);
+  Status status = check(limits);
   if (!status.ok()) return status;
   Limits local = limits;
   local.max_kv_len = static_cast<int32_t>(pages_for(limits.max_kv_len, m.dcp_size));
@@ -116,7 +116,7 @@ Status CuteDslMla::fill(const ForwardBatch& batch, Meta& meta) const {
     lens_q[at] = e.q_len;
     longest = std::max(longest, lens[at]);
     for (int32_t t = 0; t < e.q_len; ++t)
-      visible[static_cast<size_t>(t * limits.rows + i)] = rank.local(e.prefix_len + t + 1);
+      visible[static_cast<size_t>(t) * lens.size() + at] = rank.local(e.prefix_len + t + 1);
     f.table_row(kPageTable, i, row.slots, int64_t{lens[at]} * rank.size);
   }
   meta.scalars[kMaxSeqLenK] = longest;

@@ -32,7 +32,7 @@ Status PagedBackend::check(const Limits& limits) const {
 }
 
 Status PagedBackend::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
-  const Status status = check(limits);
+  Status status = check(limits);
   if (!status.ok()) return status;
   const int32_t rows = limits.rows, page_size = limits.model.page_size;
   const int64_t keys = table_keys(limits);

@@ -31,7 +31,7 @@ bool is_refused(const Status& bound) {
 struct GraphKey {
   ForwardMode mode;
   int32_t step, rows, q_len;
-  auto operator<=>(const GraphKey&) const = default;
+  friend auto operator<=>(const GraphKey&, const GraphKey&) = default;
 };
 
 struct Captured {

@@ -42,7 +42,7 @@ void each_vector(int32_t size, int32_t base, Fn fn) {
 /// Lengths of a prefix: to one more than two pages.
 int32_t most_prefix(int32_t page_size) { return 2 * page_size + 1; }
 
-GridPart part_of(int32_t page_size, Ints windows, const DraftShape& draft) {
+GridPart part_of(int32_t page_size, const Ints& windows, const DraftShape& draft) {
   GridPart part;
   ModelConfig& m = part.model;
   m.page_size = page_size;

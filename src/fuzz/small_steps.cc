@@ -20,12 +20,12 @@ void add_rows(const StepShape& s, Step* step) {
   const auto requests = static_cast<int32_t>(s.prefix_lens.size());
   const auto width = static_cast<int32_t>(step->width);
   const auto pages = static_cast<int32_t>(pages_for(width, s.page_size));
-  step->req_to_token.assign(static_cast<size_t>((requests + 1) * width), 0);
+  step->req_to_token.assign((s.prefix_lens.size() + 1) * static_cast<size_t>(width), 0);
+  auto column = step->req_to_token.begin() + width;
   for (int32_t i = 0; i < requests; ++i) {
     for (int32_t c = 0; c < width; ++c) {
       const int32_t page = page_at(s.order, i, requests, c / s.page_size, pages);
-      step->req_to_token[static_cast<size_t>((i + 1) * width + c)] =
-          page * s.page_size + c % s.page_size;
+      *column++ = page * s.page_size + c % s.page_size;
     }
     step->req_pool_indices.push_back(i + 1);
     step->requests.push_back(static_cast<OwnerId>(i + 1));
@@ -37,8 +37,8 @@ void add_slots(const Step& step, size_t request, int32_t first, int32_t count,
                std::vector<int64_t>* slots) {
   const int32_t encoder = step.encoder_lens.empty() ? 0 : step.encoder_lens[request];
   const auto row = TokenTable{step.req_to_token, step.width}.row(static_cast<int64_t>(request) + 1);
-  for (int32_t c = first; c < first + count; ++c)
-    slots->push_back(row[static_cast<size_t>(encoder + c)]);
+  const auto text = row.subspan(static_cast<size_t>(encoder));
+  for (int32_t c = first; c < first + count; ++c) slots->push_back(text[static_cast<size_t>(c)]);
 }
 
 void add_request(const StepShape& s, size_t i, Step* step) {

@@ -61,7 +61,7 @@ class PoolCheck {
   /// I-05, I-06: allocated, not the sink, at the column's offset, and the same page as the column
   /// before it on that page.
   void check_slots(const PoolRequest& r) {
-    const auto row = s_.row(r).first(static_cast<size_t>(r.encoder_len + r.slots_len));
+    const auto row = s_.slots(r);
     for (size_t c = 0; c < row.size(); ++c) {
       const int64_t slot = row[c];
       const Where where = at("req_to_token", r.row, static_cast<int64_t>(c));
@@ -75,7 +75,7 @@ class PoolCheck {
 
   /// I-07: one column of one request has a page, or the first ones of several share it.
   void check_pages(const PoolRequest& r) {
-    const auto row = s_.row(r).first(static_cast<size_t>(r.encoder_len + r.slots_len));
+    const auto row = s_.slots(r);
     for (size_t c = 0; c < row.size(); c += static_cast<size_t>(p_)) {
       const bool shared = static_cast<int64_t>(c) < r.shared_len;
       const auto [it, first] = pages_.emplace(page_of(row[c]), Use{c, shared});
@@ -132,7 +132,7 @@ class PoolCheck {
   }
 
   void check_window(const PoolRequest& r) {
-    const auto row = s_.row(r).first(static_cast<size_t>(r.encoder_len + r.slots_len));
+    const auto row = s_.slots(r);
     const int64_t visible = std::max(0, r.kv_len - s_.config.window_left);
     if (r.evicted_len > visible)
       fail("pool.window", at("evicted_len", r.id), "<= " + std::to_string(visible), r.evicted_len);

@@ -125,7 +125,8 @@ class StepCheck {
   void check_tail(int64_t i, int32_t k, const ForwardBatch& one) {
     const PoolRequest& r = request(i);
     const int32_t tail = r.kv_len % pools_.config.page_size;
-    const int64_t first = one.out_cache_loc[static_cast<size_t>(k * s_.draft.num_steps)];
+    const int64_t first =
+        one.out_cache_loc[static_cast<size_t>(k) * static_cast<size_t>(s_.draft.num_steps)];
     for (int32_t t = 1; t <= tail; ++t) {
       const SlotCopy copy{pools_.text(r)[static_cast<size_t>(r.kv_len - t)],
                           static_cast<int32_t>(first - t)};

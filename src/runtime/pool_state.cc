@@ -95,7 +95,7 @@ Owners owners_of(const PoolState& state) {
   };
   for (const PoolRequest& r : state.requests) {
     owners.rows[static_cast<size_t>(r.row)] = r.id;
-    for (const int32_t s : state.row(r).first(static_cast<size_t>(r.encoder_len + r.slots_len))) {
+    for (const int32_t s : state.slots(r)) {
       const auto slot = static_cast<size_t>(s);
       own(owners.pages[slot / page_size], r.id);
       const int64_t swa = state.full_to_swa.empty() ? 0 : state.full_to_swa[slot];

@@ -61,6 +61,10 @@ struct PoolState {
   std::span<const int32_t> row(const PoolRequest& r) const {
     return TokenTable{req_to_token, width}.row(r.row);
   }
+  /// Its columns that have slots, the encoder's first.
+  std::span<const int32_t> slots(const PoolRequest& r) const {
+    return row(r).first(static_cast<size_t>(r.encoder_len) + static_cast<size_t>(r.slots_len));
+  }
   /// Of its text.
   std::span<const int32_t> text(const PoolRequest& r) const {
     return row(r).subspan(static_cast<size_t>(r.encoder_len));

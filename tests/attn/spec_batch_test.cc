@@ -158,7 +158,8 @@ TEST(Slice, TakesTokensAndMaskWithTheRequests) {
   Batch b(ForwardMode::kTargetVerify, {4, 2});
   b.spec.num_draft_tokens = 2;
   b.slots = b.position = counted(4);
-  for (uint8_t i = 0; i < 2 * 6 + 2 * 4; ++i) b.mask.push_back(i);
+  b.mask.resize(2 * 6 + 2 * 4);
+  std::iota(b.mask.begin(), b.mask.end(), uint8_t{0});
   b.view();
   const ForwardBatch s = b.slice(1, 1);
   ASSERT_TRUE(validate(s).ok()) << validate(s).to_string();

@@ -246,9 +246,10 @@ TEST_P(BranchTables, OfAVerifiedTree) {
       for (int32_t query = 0; query < 2 * kDrafts; ++query) {
         const int64_t i = query / kDrafts;
         const int32_t prefix = b.lens[static_cast<size_t>(i)];
-        Ints want = tokens(b, i, prefix);
+        const Ints all = tokens(b, i, prefix + kDrafts);
+        Ints want(all.begin(), all.begin() + prefix);
         for (const int32_t u : paths[static_cast<size_t>(query % kDrafts)])
-          want.push_back(tokens(b, i, prefix + kDrafts)[static_cast<size_t>(prefix + u)]);
+          want.push_back(*(all.begin() + prefix + u));
         const auto kv_len = static_cast<int32_t>(want.size());
         ASSERT_EQ(seen_cascade(query), want);
         ASSERT_EQ(seen_merged(query, kWindow), translated(b, last(want, kWindow + 1)));

@@ -132,7 +132,7 @@ class World : public BoundStep {
     return reinterpret_cast<float*>(b.data) + i * b.numel() / b.shape[0];
   }
   Buffer bind_values(const std::string& name, const std::vector<float>& values) {
-    const Buffer b = bind(name, {static_cast<int64_t>(values.size())}, 1);
+    Buffer b = bind(name, {static_cast<int64_t>(values.size())}, 1);
     write(b, 0, values);
     return b;
   }

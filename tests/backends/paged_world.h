@@ -38,7 +38,7 @@ class PagedBatch {
     for (const Request& r : requests)
       longest = std::max(longest, r.prefix + (draft ? num_steps : r.queries));
     width_ = longest + 3;
-    table_.assign(static_cast<size_t>((n + 1) * width_), page_size);
+    table_.assign((requests.size() + 1) * static_cast<size_t>(width_), page_size);
     std::fill_n(table_.begin(), width_, 0);
     for (int32_t i = 0; i < n; ++i) {
       const Request& r = requests[static_cast<size_t>(i)];
@@ -50,7 +50,7 @@ class PagedBatch {
       for (int32_t c = 0; c < r.prefix + fresh; ++c) {
         const int32_t page = 1 + c / page_size * n + (n - 1 - i);
         const int32_t slot = page * page_size + c % page_size;
-        table_[static_cast<size_t>((n - i) * width_ + c)] = slot;
+        *(table_.begin() + int64_t{n - i} * width_ + c) = slot;
         if (c >= r.prefix) loc_.push_back(slot);
         pages_ = std::max(pages_, page + 1);
       }
@@ -79,7 +79,7 @@ class PagedBatch {
       swa_[static_cast<size_t>(s)] = (pages_ - s / page_size_) * page_size_ + s % page_size_;
   }
   int32_t slot(size_t request, int32_t token) const {
-    return table_[static_cast<size_t>(rows_[request] * width_ + token)];
+    return *(table_.begin() + int64_t{rows_[request]} * width_ + token);
   }
   int64_t swa_slot(int32_t slot) const { return swa_[static_cast<size_t>(slot)]; }
   int32_t pages() const { return pages_; }

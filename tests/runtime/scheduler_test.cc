@@ -221,7 +221,7 @@ class Tags {
                         s->mask[u * keys + static_cast<size_t>(r.kv_len) + last] != 0;
       ASSERT_TRUE(sees || !accepted);
       moved_ += u != static_cast<size_t>(j);
-      s->tags.resize(static_cast<size_t>(r.kv_len + j));
+      s->tags.resize(static_cast<size_t>(r.kv_len) + static_cast<size_t>(j));
       s->tags.push_back(tag);
       last = u;
     }
