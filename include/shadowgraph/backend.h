@@ -47,6 +47,9 @@ struct ModelConfig {
   std::vector<LayerKind> layers;                          // LayerIo::kind indexes them
   // How an engine pads a row of a graph: get_cuda_graph_seq_len_fill_value
   int32_t seq_len_fill = 1;
+  // Two-batch overlap: prompts of which one half would have less than this share of the tokens are
+  // cut in the middle, inside a request; 0: never. At most 0.5
+  float two_chunk_below = 0.0f;
   // Page tables are gathered by the first launches of a step, from req_to_token on the device, and
   // not by fill; padding then has row 0
   bool in_graph_tables = false;
@@ -64,7 +67,8 @@ struct Limits {
   int32_t step = 0;        // of a draft decode
   // Two-batch overlap: requests and tokens of the first half; 0: nothing to split
   int32_t split_rows = 0, split_tokens = 0;
-  int32_t first_row = 0;  // of a half: the step's request that is its first
+  bool split_request = false;  // request split_rows is in both halves
+  int32_t first_row = 0;       // of a half: the step's request that is its first
 
   /// Exactly what the batch needs.
   static Limits exact(const ForwardBatch& batch, const ModelConfig& model);
@@ -82,6 +86,7 @@ struct Meta {
   std::vector<int32_t> units;   // of buffers that are tables: tokens that a column stands for
   std::vector<int64_t> scalars;
   std::vector<Meta> children;  // of a composed backend
+  std::vector<int32_t> host;   // lengths that a composed backend tells its children
 
   const Buffer& operator[](size_t i) const { return buffers[i]; }
   bool has(size_t i) const { return i < buffers.size() && buffers[i].data != nullptr; }

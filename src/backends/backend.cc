@@ -27,8 +27,10 @@ Limits Limits::exact(const ForwardBatch& batch, const ModelConfig& model) {
     limits.max_q_len = std::max(limits.max_q_len, e.q_len);
     limits.max_kv_len = std::max(limits.max_kv_len, e.kv_len);
   }
-  limits.split_rows = static_cast<int32_t>(split_of(batch));
-  for (int64_t i = 0; i < limits.split_rows; ++i) limits.split_tokens += batch.q_len(i) * branches;
+  const BatchSplit split = split_of(batch, model);
+  limits.split_rows = static_cast<int32_t>(split.rows);
+  limits.split_tokens = static_cast<int32_t>(split.tokens);
+  limits.split_request = split.request;
   return limits;
 }
 

@@ -20,6 +20,7 @@ constexpr BackendInfo kInfo{.name = "cutlass_mla",
                             .tree = false,
                             .heads = false,
                             .latent = true,
+                            .in_graph_tables = true,
                             .fields = kFields};
 
 }  // namespace

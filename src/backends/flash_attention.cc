@@ -105,14 +105,9 @@ class Bind {
     } else {
       b_.ints(Fa::kCuSeqlensQ, "cu_seqlens_q", {rows + 1});
     }
-    const Lifetime lifetime = model_.in_graph_tables ? Lifetime::kScratch : Lifetime::kPerStep;
-    if (model_.in_graph_tables) b_.ints(Fa::kPoolRows, "pool_rows", {rows});
-    b_.table(Fa::kPageTable, "page_table", rows, limits_.max_kv_len, unit_, lifetime);
+    b_.tables(Fa::kTables, limits_.max_kv_len, unit_, model_.swa_pool && !tree_);
     b_.slots(Fa::kOutCacheLoc, "out_cache_loc", limits_.tokens);
-    if (!model_.swa_pool) return;
-    if (!tree_)
-      b_.table(Fa::kSwaPageTable, "swa_page_table", rows, limits_.max_kv_len, unit_, lifetime);
-    b_.slots(Fa::kSwaOutCacheLoc, "swa_out_cache_loc", limits_.tokens);
+    if (model_.swa_pool) b_.slots(Fa::kSwaOutCacheLoc, "swa_out_cache_loc", limits_.tokens);
   }
 
   void bind_expand() {

@@ -12,7 +12,7 @@
 // with an encoder, whose tokens need not fill whole pages, all.
 #pragma once
 
-#include "shadowgraph/backend.h"
+#include "backends/rows.h"
 
 namespace shadowgraph {
 
@@ -45,6 +45,12 @@ class FlashAttention final : public Backend {
     kExpandLse,
     kNumBuffers
   };
+
+  static constexpr RowTables kTables{.lens = kCacheSeqlens,
+                                     .table = kPageTable,
+                                     .swa_table = kSwaPageTable,
+                                     .pool_rows = kPoolRows,
+                                     .offsets = kEncoderSeqlens};
 
   /// Meta's scalars: the longest real row's. Bounds that an engine hands to its kernels; no launch
   /// here depends on them.

@@ -83,7 +83,6 @@ class Fill {
         lens_(f_.ints(Fa::kCacheSeqlens)) {
     if (!is_decode_or_idle(limits_.mode)) cu_q_ = f_.ints(Fa::kCuSeqlensQ);
     if (!cu_q_.empty()) cu_q_[0] = 0;
-    if (meta.has(Fa::kPoolRows)) pool_rows_ = f_.ints(Fa::kPoolRows);
     if (meta.has(Fa::kExpandSeqlens)) expand_lens_ = f_.ints(Fa::kExpandSeqlens);
     if (meta.has(Fa::kMergedSeqlens)) merged_lens_ = f_.ints(Fa::kMergedSeqlens);
   }
@@ -120,14 +119,8 @@ class Fill {
  private:
   /// A row of req_to_token, for all layers but the local ones.
   void main_row(int64_t i, const RequestRow& row, int32_t tokens) {
-    const auto at = static_cast<size_t>(i);
-    lens_[at] = tokens;
-    if (pool_rows_.empty()) {
-      f_.table_row(Fa::kPageTable, i, row.slots, tokens);
-      if (meta_.has(Fa::kSwaPageTable)) f_.table_row(Fa::kSwaPageTable, i, row.slots, tokens, map_);
-    } else {
-      pool_rows_[at] = row.padding() ? 0 : batch_.req_pool_indices[at];
-    }
+    lens_[static_cast<size_t>(i)] = tokens;
+    f_.tables(Fa::kTables, batch_, i, row, tokens);
   }
 
   /// All keys in one table.
@@ -241,7 +234,7 @@ class Fill {
   LocalFill local_;
   const std::span<const int64_t> map_;
   std::span<const uint8_t> mask_;
-  std::span<int32_t> lens_, cu_q_, pool_rows_, expand_lens_, merged_lens_;
+  std::span<int32_t> lens_, cu_q_, expand_lens_, merged_lens_;
   int32_t tokens_ = 0;  // of the rows so far
 };
 

@@ -2,10 +2,8 @@
 
 #include "backends/attention_launch.h"
 #include "backends/flash_attention.h"
-#include "backends/gather_table.h"
 #include "backends/merge_launch.h"
 #include "backends/rows.h"
-#include "backends/store_launch.h"
 
 namespace shadowgraph {
 namespace {
@@ -41,7 +39,7 @@ class Layer {
         window_pool_(in_window_pool(meta.limits.model, kind_)) {}
 
   void run() const {
-    if (io_.k.defined()) store();
+    store();
     const bool tree = meta_.has(Fa::kExpandSeqlens);
     if (kind_.cross) {
       PagedAttention c = call(kEncoder);
@@ -59,15 +57,11 @@ class Layer {
   }
 
  private:
-  /// Before attention: a step's own keys are among those it sees.
   void store() const {
-    const Buffer& loc = meta_[kind_.cross    ? Fa::kEncoderOutCacheLoc
-                              : window_pool_ ? Fa::kSwaOutCacheLoc
-                                             : Fa::kOutCacheLoc];
-    StoreKv c;
-    c.k = io_.k, c.v = io_.v, c.cache = io_.cache;
-    c.out_cache_loc = elements<int64_t>(loc).first(static_cast<size_t>(io_.k.shape[0]));
-    stream_.launch(store_launch(c, kind_.cross ? RequestRows{0} : token_rows(meta_.limits)));
+    const auto loc = kind_.cross    ? Fa::kEncoderOutCacheLoc
+                     : window_pool_ ? Fa::kSwaOutCacheLoc
+                                    : Fa::kOutCacheLoc;
+    launch_store(stream_, io_, meta_[loc], kind_.cross ? RequestRows{0} : token_rows(meta_.limits));
   }
 
   PagedAttention call(const View& view) const {
@@ -133,26 +127,10 @@ class Layer {
   const bool window_pool_;
 };
 
-/// The tables of whole rows, once for all layers.
-void gather(Stream& stream, const Meta& meta, const StepIo& step) {
-  for (const Fa::BufferId table : {Fa::kPageTable, Fa::kSwaPageTable}) {
-    if (!meta.has(Fa::kPoolRows) || !meta.has(table)) continue;
-    GatherTable c;
-    c.req_to_token = step.req_to_token;
-    if (table == Fa::kSwaPageTable) c.full_to_swa = step.full_to_swa;
-    c.req_pool_indices = elements<int32_t>(meta[Fa::kPoolRows]);
-    c.lens = elements<int32_t>(meta[Fa::kCacheSeqlens]);
-    if (meta.has(Fa::kEncoderSeqlens)) c.offsets = elements<int32_t>(meta[Fa::kEncoderSeqlens]);
-    c.page_table = meta[table].view();
-    c.unit = meta.units[table];
-    stream.launch(gather_table_launch(c));
-  }
-}
-
 }  // namespace
 
 void FlashAttention::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
-  gather(stream, meta, step);
+  launch_gather(stream, meta, kTables, step);
   for (const LayerIo& io : step.layers) Layer(stream, meta, io).run();
 }
 

@@ -30,6 +30,7 @@ constexpr BackendInfo kInfo{.name = "flashmla",
                             .tree = false,
                             .heads = false,
                             .latent = true,
+                            .in_graph_tables = true,
                             .fields = kFields};
 
 int32_t blocks_of(int32_t len) { return static_cast<int32_t>(pages_for(len, kBlockKeys)); }

@@ -37,6 +37,7 @@ Hybrid::Hybrid(const Backend& decode, const Backend& prefill, VerifyBy verify)
            .encoder = d.encoder && p.encoder,
            .local = d.local && p.local,
            .dcp = false,
+           .in_graph_tables = d.in_graph_tables && p.in_graph_tables,
            .fields = {}};
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "backends/attention_launch.h"
-#include "backends/store_launch.h"
 #include "core/laws.h"
 
 namespace shadowgraph {
@@ -34,8 +33,7 @@ Status PagedBackend::check(const Limits& limits) const {
 Status PagedBackend::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = check(limits);
   if (!status.ok()) return status;
-  const int32_t rows = limits.rows, page_size = limits.model.page_size;
-  const int64_t keys = table_keys(limits);
+  const int32_t rows = limits.rows;
   Binder b(arena, limits, num_buffers(), kNumScalars);
   b.ints(kKvLens, "kv_lens", {rows});
   if (is_decode_or_idle(limits.mode)) {
@@ -43,12 +41,9 @@ Status PagedBackend::bind(const Arena& arena, const Limits& limits, Meta* meta) 
   } else {
     b.ints(kCuSeqlensQ, "cu_seqlens_q", {rows + 1});
   }
-  b.table(kPageTable, "page_table", rows, keys, page_size);
+  b.tables(kTables, table_keys(limits), limits.model.page_size, limits.model.swa_pool);
   b.slots(kOutCacheLoc, "out_cache_loc", limits.tokens);
-  if (limits.model.swa_pool) {
-    b.table(kSwaPageTable, "swa_page_table", rows, keys, page_size);
-    b.slots(kSwaOutCacheLoc, "swa_out_cache_loc", limits.tokens);
-  }
+  if (limits.model.swa_pool) b.slots(kSwaOutCacheLoc, "swa_out_cache_loc", limits.tokens);
   bind_own(b, limits);
   return finish(b, limits, meta);
 }
@@ -77,9 +72,7 @@ Status PagedBackend::fill(const ForwardBatch& batch, Meta& meta) const {
     longest = std::max(longest, row.extent.kv_len);
     queries += row.extent.q_len;
     if (!cu_q.empty()) cu_q[at + 1] = queries;
-    f.table_row(kPageTable, i, row.slots, row.extent.kv_len);
-    if (meta.has(kSwaPageTable))
-      f.table_row(kSwaPageTable, i, row.slots, row.extent.kv_len, batch.full_to_swa);
+    f.tables(kTables, batch, i, row, row.extent.kv_len);
   }
   f.out_cache_loc(batch, kOutCacheLoc, kSwaOutCacheLoc);
   meta.scalars[kMaxSeqLenK] = longest;
@@ -89,6 +82,7 @@ Status PagedBackend::fill(const ForwardBatch& batch, Meta& meta) const {
 }
 
 void PagedBackend::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
+  launch_gather(stream, meta, kTables, step);
   for (const LayerIo& io : step.layers) {
     store(stream, meta, io);
     attend(stream, meta, io, elements<int32_t>(meta[kKvLens]),
@@ -97,15 +91,9 @@ void PagedBackend::forward(Stream& stream, const Meta& meta, const StepIo& step)
 }
 
 void PagedBackend::store(Stream& stream, const Meta& meta, const LayerIo& io) {
-  if (!io.k.defined()) return;
   const Limits& limits = meta.limits;
-  const Buffer& loc =
-      meta[in_window_pool(limits.model, kind_of(meta, io)) ? kSwaOutCacheLoc : kOutCacheLoc];
-  StoreKv call;
-  call.k = io.k, call.v = io.v;
-  call.out_cache_loc = elements<int64_t>(loc);
-  call.cache = io.cache;
-  stream.launch(store_launch(call, token_rows(limits)));
+  const bool swa = in_window_pool(limits.model, kind_of(meta, io));
+  launch_store(stream, io, meta[swa ? kSwaOutCacheLoc : kOutCacheLoc], token_rows(limits));
 }
 
 void PagedBackend::attend(Stream& stream, const Meta& meta, const LayerIo& io,

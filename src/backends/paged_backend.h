@@ -21,8 +21,11 @@ class PagedBackend : public Backend {
     kSwaPageTable,  // [rows, pages], ids of the window pool
     kOutCacheLoc,   // [tokens]
     kSwaOutCacheLoc,
-    kFirstOwn  // where a backend's own begin
+    kPoolRows,  // [rows], where a launch gathers the tables; padding: 0
+    kFirstOwn   // where a backend's own begin
   };
+  static constexpr RowTables kTables{
+      .lens = kKvLens, .table = kPageTable, .swa_table = kSwaPageTable, .pool_rows = kPoolRows};
   /// Meta::scalars, padding rows counted.
   enum ScalarId : uint8_t { kMaxSeqLenQ, kMaxSeqLenK, kSumSeqLensQ, kNumScalars };
 

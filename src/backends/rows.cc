@@ -95,6 +95,15 @@ void Binder::table(int buffer, std::string_view name, int64_t rows, int64_t max_
   meta_.units[static_cast<size_t>(buffer)] = unit;
 }
 
+void Binder::tables(const RowTables& t, int64_t max_tokens, int32_t unit, bool swa) {
+  const int64_t rows = meta_.limits.rows;
+  const bool gathered = meta_.limits.model.in_graph_tables;
+  const Lifetime lifetime = gathered ? Lifetime::kScratch : Lifetime::kPerStep;
+  if (gathered) ints(t.pool_rows, "pool_rows", {rows});
+  table(t.table, "page_table", rows, max_tokens, unit, lifetime);
+  if (swa) table(t.swa_table, "swa_page_table", rows, max_tokens, unit, lifetime);
+}
+
 void Binder::constant_steps(int buffer, std::string_view name, int64_t count, int32_t step) {
   add(buffer, {.name = std::string(name), .shape = {count}, .lifetime = Lifetime::kConstant});
   constants_.push_back({buffer, step});
@@ -170,6 +179,20 @@ std::span<const int32_t> Filler::table_row(int buffer, int64_t i, std::span<cons
       columns[j] = translate(map, slot[j * unit]) >> shift;
   }
   return columns;
+}
+
+void Filler::tables(const RowTables& t, const ForwardBatch& batch, int64_t i, const RequestRow& row,
+                    int64_t tokens) {
+  const auto has = [&](int buffer) { return meta_.has(static_cast<size_t>(buffer)); };
+  if (has(t.pool_rows)) {
+    std::span<int32_t> pool_row;
+    status_.add(meta_.arena.stage(meta_[static_cast<size_t>(t.pool_rows)], {i, 1}, &pool_row));
+    const auto at = static_cast<size_t>(i);
+    std::ranges::fill(pool_row, row.padding() ? 0 : batch.req_pool_indices[at]);
+    return;
+  }
+  table_row(t.table, i, row.slots, tokens);
+  if (has(t.swa_table)) table_row(t.swa_table, i, row.slots, tokens, batch.full_to_swa);
 }
 
 void Filler::out_cache_loc(const ForwardBatch& batch, int full, int swa) {

@@ -58,6 +58,15 @@ inline int32_t translate(std::span<const int64_t> full_to_swa, int64_t slot) {
   return slot < 0 ? -1 : static_cast<int32_t>(full_to_swa[static_cast<size_t>(slot)]);
 }
 
+/// The tables of a request's row of req_to_token, by a backend's numbering of buffers. A fill
+/// writes them, or, where the model asks for that, the first launches of a step gather them.
+struct RowTables {
+  int lens;              // [rows] tokens
+  int table, swa_table;  // [rows, pages]; ids of the pool, and of the window pool
+  int pool_rows;         // [rows] of req_to_token, padding 0; bound where launches gather
+  int offsets = -1;      // [rows] tokens of a row before its first, an encoder's; -1: none
+};
+
 /// Collects the buffers of a bind. Buffers that a mode does not need are left out.
 class Binder {
  public:
@@ -69,6 +78,8 @@ class Binder {
   /// int32 [rows, columns of max_tokens tokens]
   void table(int buffer, std::string_view name, int64_t rows, int64_t max_tokens, int32_t unit,
              Lifetime lifetime = Lifetime::kPerStep);
+  /// All but the lengths, for max_tokens tokens a row; swa: the window pool's too.
+  void tables(const RowTables& tables, int64_t max_tokens, int32_t unit, bool swa);
   /// int32, written once: 0, step, 2 step, ...
   void constant_steps(int buffer, std::string_view name, int64_t count, int32_t step);
   /// Of each replay, before its reads.
@@ -104,6 +115,10 @@ class Filler {
   /// is not empty, translates slots first. The columns.
   std::span<const int32_t> table_row(int buffer, int64_t row, std::span<const int32_t> slots,
                                      int64_t tokens, std::span<const int64_t> map = {});
+  /// Row i of what Binder::tables bound: the slots of its first tokens, or where a launch finds
+  /// them.
+  void tables(const RowTables& tables, const ForwardBatch& batch, int64_t i, const RequestRow& row,
+              int64_t tokens);
   /// Where this step's tokens are stored, 0 for padding, and where there is a window pool their
   /// slots in it. A batch without out_cache_loc stores where req_to_token has the tokens.
   void out_cache_loc(const ForwardBatch& batch, int full, int swa);
@@ -114,5 +129,12 @@ class Filler {
   Meta& meta_;
   Status status_;
 };
+
+/// The tables of a model that has them gathered on the device; nothing else.
+void launch_gather(Stream& stream, const Meta& meta, const RowTables& tables, const StepIo& step);
+/// What a layer's step brings, if anything, to these slots. Before attention: a step's own keys are
+/// among those it sees.
+void launch_store(Stream& stream, const LayerIo& io, const Buffer& out_cache_loc,
+                  const RequestRows& rows);
 
 }  // namespace shadowgraph

@@ -162,6 +162,7 @@ Status serves(const BackendInfo& info, const Limits& limits) {
     fail("page_size", std::move(sizes), std::to_string(m.page_size));
   }
   if (m.topk > 1 && !info.tree) fail("topk", "1", std::to_string(m.topk));
+  if (m.in_graph_tables && !info.in_graph_tables) fail("in_graph_tables", "no", "yes");
   if (m.attention_chunk > 0 && m.page_size > 0 && m.attention_chunk % m.page_size != 0)
     fail("attention_chunk", "a multiple of page_size", std::to_string(m.attention_chunk));
   const auto positive = [&](const char* field, int64_t value, int64_t least) {

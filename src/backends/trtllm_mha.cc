@@ -31,6 +31,7 @@ constexpr BackendInfo kInfo{.name = "trtllm_mha",
                             .page_sizes = kPageSizes,
                             .tree = false,
                             .swa_pool = true,
+                            .in_graph_tables = true,
                             .fields = kFields};
 
 }  // namespace

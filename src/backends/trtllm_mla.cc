@@ -32,6 +32,7 @@ constexpr BackendInfo kInfo{.name = "trtllm_mla",
                             .tree = false,
                             .heads = false,
                             .latent = true,
+                            .in_graph_tables = true,
                             .fields = kFields};
 
 }  // namespace

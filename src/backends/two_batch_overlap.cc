@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <vector>
 
 #include "backends/children.h"
@@ -10,6 +11,15 @@
 
 namespace shadowgraph {
 namespace {
+
+/// Query tokens of a request for each of its new ones.
+int64_t branches(const ForwardBatch& batch) {
+  return batch.mode == ForwardMode::kDraftDecode ? batch.spec.topk : 1;
+}
+
+bool is_prompts(ForwardMode m) {
+  return is_extend_or_draft_extend_or_mixed(m) && !is_draft_extend(m);
+}
 
 template <class View>
 View rows_of(View v, int64_t first, int64_t count) {
@@ -29,35 +39,98 @@ LayerIo tokens_of(const LayerIo& io, int64_t first, int64_t count) {
   return part;
 }
 
+/// The halves of a batch that fits, as limits say; host: room for their lengths.
+struct Halves {
+  Halves(const ForwardBatch& batch, const Limits& limits, std::vector<int32_t>& host) {
+    const int64_t first = std::min<int64_t>(batch.size(), limits.split_rows);
+    const bool cuts = limits.split_request && first < batch.size();
+    left = batch.slice(0, first + (cuts ? 1 : 0));
+    right = batch.slice(first, batch.size() - first);
+    if (cuts) cut(limits.split_tokens, host);
+  }
+
+  ForwardBatch left, right;
+
+ private:
+  /// The last of left is the first of right.
+  void cut(int64_t tokens, std::vector<int32_t>& host) {
+    std::span<int32_t> room = host;
+    const auto own = [&](std::span<const int32_t>& lens) {
+      const std::span<int32_t> to = room.first(lens.size());
+      room = room.subspan(lens.size());
+      std::ranges::copy(lens, to.begin());
+      lens = to;
+      return to;
+    };
+    const std::span<int32_t> left_q = own(left.extend_lens), right_q = own(right.extend_lens);
+    const std::span<int32_t> left_len = own(left.seq_lens), right_len = own(right.seq_lens);
+    const int32_t q_len = left_q.back();
+    left_q.back() = static_cast<int32_t>(
+        tokens - std::accumulate(left_q.begin(), left_q.end() - 1, int64_t{0}));
+    right_q.front() = q_len - left_q.back();
+    if (left.seq_lens_kind == SeqLensKind::kFull) {
+      left_len.back() -= right_q.front();
+    } else {
+      right_len.front() += left_q.back();
+    }
+    first_tokens(left.out_cache_loc, right.out_cache_loc, tokens, left_q.back());
+    first_tokens(left.positions, right.positions, tokens, left_q.back());
+  }
+  static void first_tokens(std::span<const int64_t>& all, std::span<const int64_t>& rest,
+                           int64_t tokens, int32_t of_first) {
+    if (all.empty()) return;
+    all = all.first(static_cast<size_t>(tokens));
+    rest = rest.subspan(static_cast<size_t>(of_first));
+  }
+};
+
 /// A row of a half begins where its tokens do: the left half has all the tokens that it is bound
 /// for, unless the right one has no request; so the rest fits the right one.
-Status fits_halves(const ForwardBatch& left, const ForwardBatch& right, const Meta& meta) {
-  Status status = fits(left, meta.children[0].limits);
-  const int64_t tokens = Limits::exact(left, meta.limits.model).tokens;
-  if (right.size() > 0 && tokens != meta.limits.split_tokens)
-    status.add(make_finding("batch.mode", at("extend_lens"),
-                            std::to_string(meta.limits.split_tokens) + " tokens in the first " +
-                                std::to_string(meta.limits.split_rows) + " requests",
-                            std::to_string(tokens)));
+Status fits_halves(const ForwardBatch& batch, const Limits& limits) {
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < std::min<int64_t>(batch.size(), limits.split_rows); ++i)
+    tokens += branches(batch) * batch.q_len(i);
+  if (batch.size() <= limits.split_rows) return {};
+  const bool inside =
+      tokens < limits.split_tokens && limits.split_tokens < tokens + batch.q_len(limits.split_rows);
+  if (limits.split_request ? inside : tokens == limits.split_tokens) return {};
+  Status status;
+  status.add(make_finding("batch.mode", at("extend_lens"),
+                          std::to_string(limits.split_tokens) + " tokens in the first " +
+                              std::to_string(limits.split_rows) + " requests" +
+                              (limits.split_request ? " and a part of the next" : ""),
+                          std::to_string(tokens)));
   return status;
 }
 
 }  // namespace
 
-int64_t split_of(const ForwardBatch& batch) {
-  int64_t total = 0, left = 0, best = 0, least = INT64_MAX;
+BatchSplit split_of(const ForwardBatch& batch, const ModelConfig& model) {
+  BatchSplit balanced, cut;
+  const int64_t rows = batch.size();
+  int64_t total = 0, left = 0, least = INT64_MAX;
   bool alike = true;
-  for (int64_t i = 0; i < batch.size(); ++i) {
+  for (int64_t i = 0; i < rows; ++i) {
     total += batch.q_len(i);
     alike = alike && batch.q_len(i) == batch.q_len(0);
   }
-  if (alike) return batch.size() / 2;
-  for (int64_t i = 1; i < batch.size(); ++i) {
-    left += batch.q_len(i - 1);
+  for (int64_t i = 0; i < rows; ++i) {
     const int64_t difference = std::abs(total - 2 * left);
-    if (difference <= least) least = difference, best = i;
+    if (alike ? i == rows / 2 : i > 0 && difference <= least) {
+      least = difference;
+      balanced = {i, left};
+    }
+    if (left < total / 2) cut = {i, total / 2, left + batch.q_len(i) > total / 2};
+    left += batch.q_len(i);
   }
-  return best;
+  const auto smaller = static_cast<double>(std::min(balanced.tokens, total - balanced.tokens));
+  const bool uneven =
+      smaller < static_cast<double>(model.two_chunk_below) * static_cast<double>(total);
+  if (cut.request && uneven && is_prompts(batch.mode) &&
+      std::ranges::all_of(model.layers, &AttentionParams::causal, &LayerKind::params))
+    return cut;
+  balanced.tokens *= branches(batch);
+  return balanced;
 }
 
 TwoBatchOverlap::TwoBatchOverlap(const Backend& child)
@@ -77,32 +150,34 @@ Status TwoBatchOverlap::bind(const Arena& arena, const Limits& limits, Meta* met
                               "both halves have some of " + std::to_string(all),
                               std::to_string(split)));
   };
-  inside("split_rows", limits.split_rows, limits.rows);
+  // A request that is cut is in both halves.
+  inside("split_rows", limits.split_rows + limits.split_request,
+         limits.rows + limits.split_request);
   inside("split_tokens", limits.split_tokens, limits.tokens);
   if (limits.model.max_encoder_len > 0)
     status.add(make_finding("backend.limits", at("max_encoder_len"), "0",
                             std::to_string(limits.model.max_encoder_len)));
   if (!status.ok()) return status;
   Limits left = limits, right = limits;
-  left.rows = limits.split_rows, left.tokens = limits.split_tokens;
-  right.rows -= left.rows, right.tokens -= left.tokens;
-  right.first_row = limits.first_row + left.rows;
+  left.rows = limits.split_rows + limits.split_request, left.tokens = limits.split_tokens;
+  right.rows -= limits.split_rows, right.tokens -= left.tokens;
+  right.first_row = limits.first_row + limits.split_rows;
   ChildBinder binder(arena, limits);
   binder.bind(child_, "left", left);
   binder.bind(child_, "right", right);
-  return binder.finish(meta);
+  status = binder.finish(meta);
+  if (status.ok() && limits.split_request) meta->host.resize(2 * size_t(limits.rows + 1));
+  return status;
 }
 
 Status TwoBatchOverlap::fill(const ForwardBatch& batch, Meta& meta) const {
   Status status = fits(batch, meta.limits);
   if (!status.ok()) return status;
-  const int64_t first = std::min<int64_t>(batch.size(), meta.limits.split_rows);
-  const ForwardBatch left = batch.slice(0, first);
-  const ForwardBatch right = batch.slice(first, batch.size() - first);
-  status = fits_halves(left, right, meta);
+  status = fits_halves(batch, meta.limits);
   if (!status.ok()) return status;
-  status = child_.fill(left, meta.children[0]);
-  if (status.ok()) status = child_.fill(right, meta.children[1]);
+  const Halves halves(batch, meta.limits, meta.host);
+  status = child_.fill(halves.left, meta.children[0]);
+  if (status.ok()) status = child_.fill(halves.right, meta.children[1]);
   return status;
 }
 

@@ -9,12 +9,22 @@
 
 namespace shadowgraph {
 
+/// How much of a batch is its first half.
+struct BatchSplit {
+  int64_t rows = 0, tokens = 0;
+  bool request = false;  // the tokens end inside of the next request
+  bool operator==(const BatchSplit&) const = default;
+};
+
 /// Where an eager batch is split: rows / 2 where all requests have as many queries, else where the
-/// queries of the halves differ least, of two such places the later. No request is cut.
-int64_t split_of(const ForwardBatch& batch);
+/// queries of the halves differ least, of two such places the later. Prompts of which a half then
+/// has less than two_chunk_below of all tokens are cut at half of them, if no layer lets a token
+/// see those behind it.
+BatchSplit split_of(const ForwardBatch& batch, const ModelConfig& model = {});
 
 /// A child's metadata for each half, in arena scopes "left" and "right"; Limits say where it is
-/// split. Requests and tokens are sliced, the rows of LayerIo too. A graph's halves have a fixed
+/// split. Requests and tokens are sliced, the rows of LayerIo too; a request that is cut has in the
+/// right half what the left one stores as its prefix. A graph's halves have a fixed
 /// number of tokens each: a batch that does not split there (ragged draft extends) is refused.
 class TwoBatchOverlap final : public Backend {
  public:

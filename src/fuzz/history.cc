@@ -129,8 +129,7 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   r.max_chunk = c.between(2, 9);
   const int32_t pages = static_cast<int32_t>(pages_for(r.width(), m.page_size));
   r.num_pages = pages + pages * c.between(0, r.max_requests);
-  // Enough for one request at least; with fewer than the other pool it is evicted from.
-  r.swa_pages = r.window_left >= 0 ? r.num_pages + 2 : 0;
+  if (r.window_left >= 0) r.swa_pages = std::max(r.num_pages + 2, r.least_swa_pages());
   m.max_context_len = r.max_context_len;
   m.max_encoder_len = r.max_encoder_len;
   m.swa_pool = r.window_left >= 0;
@@ -147,6 +146,7 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   h.runner.buckets = {1, 2, 4};
   h.runner.max_tokens = most_tokens(h);
   h.steps = c.between(6, 30);
+  if (c.one_in(2)) m.two_chunk_below = 0.48f;  // an engine's default
   assert(validate(r).ok());
   return h;
 }

@@ -55,11 +55,7 @@ class ConfigCheck {
 
   void room() {
     at_least("num_pages", pages_for(c_.width(), c_.page_size), c_.num_pages);
-    if (c_.swa_pages == 0) return;
-    const int64_t step =
-        std::max({c_.max_chunk, c_.dllm_block, draft_reserve(c_.draft, c_.page_size)});
-    at_least("swa_pages", pages_for(c_.encoder_columns() + c_.window_left + step, c_.page_size) + 2,
-             c_.swa_pages);
+    if (c_.swa_pages > 0) at_least("swa_pages", c_.least_swa_pages(), c_.swa_pages);
   }
 
   const RuntimeConfig& c_;
@@ -70,6 +66,12 @@ class ConfigCheck {
 
 int32_t RuntimeConfig::encoder_columns() const {
   return static_cast<int32_t>(pages_for(max_encoder_len, page_size)) * page_size;
+}
+
+int32_t RuntimeConfig::least_swa_pages() const {
+  const int32_t step = std::max({max_chunk, dllm_block, draft_reserve(draft, page_size)});
+  const int32_t columns = encoder_columns() + window_left + step;
+  return static_cast<int32_t>(pages_for(columns, page_size)) + 2;
 }
 
 int32_t RuntimeConfig::width() const {

@@ -29,6 +29,8 @@ struct RuntimeConfig {
 
   /// Columns of a row that are the encoder's at most: whole pages, so that text begins a page.
   int32_t encoder_columns() const;
+  /// Pages of a window pool in which one request can always go on.
+  int32_t least_swa_pages() const;
   /// Columns of a row: the encoder, the longest context, and what speculation reserves.
   int32_t width() const;
 };

@@ -183,6 +183,34 @@ TEST(PagedBackends, ForwardStoresThenAttendsToExactlyTheRequestsKeys) {
   });
 }
 
+TEST(PagedBackends, TablesThatLaunchesGatherAreThoseThatAFillWrites) {
+  for_all([](const Backend& backend, ForwardMode mode, int32_t page_size) {
+    PagedWorld w;
+    ModelConfig model = model_for(backend, page_size);
+    if (!backend.info().in_graph_tables) return;
+    model.in_graph_tables = true;
+    const int32_t q = one_query(mode) ? 1 : 3, q_b = ragged(mode) ? 2 : q;
+    const PagedBatch owned(mode, {{page_size - 1, q}, {2 * page_size, q_b}}, page_size,
+                           one_query(mode) ? 3 : 0);
+    Limits limits = Limits::exact(owned.view(), model);
+    limits.rows += 1, limits.tokens += q;  // a row of padding
+    Meta meta = w.bind(backend, limits);
+    w.fill(backend, owned.view(), meta);
+    const Layer layer(w, "layer", model, meta.limits.tokens, owned.pages());
+    w.forward(backend, meta, {layer.io()}, w.tables_of(owned.view()));
+    EXPECT_EQ(w.found(), "ok");
+    EXPECT_EQ(held(meta[Paged::kPoolRows]), (Ints{2, 1, 0}));
+    for (size_t i = 0; i < 2; ++i) {
+      const int32_t keys = held(meta[Paged::kKvLens])[i];
+      EXPECT_EQ(slots_of(meta, Paged::kPageTable, static_cast<int64_t>(i), keys),
+                slots_of(owned, i, keys));
+    }
+    const std::vector<float> want = layer.expected(owned), got = layer.results(limits.tokens);
+    const int64_t queries = q + q_b, outs = layer.out.shape[1] * layer.out.shape[2];
+    EXPECT_TRUE(std::equal(want.begin(), want.begin() + queries * outs, got.begin()));
+  });
+}
+
 TEST(PagedBackends, WhatTheyDoNotServeIsRefusedAndNothingBound) {
   for (const char* name : kNames) {
     PagedWorld w;

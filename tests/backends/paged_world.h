@@ -137,11 +137,20 @@ class PagedWorld {
     EXPECT_TRUE(status.ok()) << status.to_string();
     stream.synchronize();
   }
-  void forward(const Backend& backend, const Meta& meta, const std::vector<LayerIo>& layers) {
-    StepIo step;
+  void forward(const Backend& backend, const Meta& meta, const std::vector<LayerIo>& layers,
+               StepIo step = {}) {
     step.layers = layers;
     backend.forward(stream, meta, step);
     stream.synchronize();
+  }
+  /// The pools' tables on the device.
+  StepIo tables_of(const ForwardBatch& batch) {
+    const TokenTable& t = batch.req_to_token;
+    StepIo step;
+    step.req_to_token = copied("req_to_token", {t.rows(), t.width}, t.slots);
+    if (!batch.full_to_swa.empty())
+      step.full_to_swa = copied("full_to_swa", {std::ssize(batch.full_to_swa)}, batch.full_to_swa);
+    return step;
   }
   Buffer buffer(std::string name, DType dtype, std::vector<int64_t> shape) {
     const BufferSpec spec{.name = std::move(name), .dtype = dtype, .shape = std::move(shape)};
@@ -156,6 +165,14 @@ class PagedWorld {
   Arena arena;
 
  private:
+  template <class T>
+  ConstTensorView copied(const char* name, std::vector<int64_t> shape, std::span<const T> values) {
+    const Buffer b = buffer(name, sizeof(T) == 8 ? DType::kI64 : DType::kI32, std::move(shape));
+    EXPECT_TRUE(arena.write(b, 0, values).ok());
+    upload();
+    return b.view();
+  }
+
   int count_ = 0;
 };
 

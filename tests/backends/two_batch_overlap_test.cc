@@ -20,10 +20,23 @@ ModelConfig model() {
   return m;
 }
 
+ModelConfig cutting() {
+  ModelConfig m = model();
+  m.two_chunk_below = 0.48f;
+  m.layers[0].params.causal = true;
+  return m;
+}
+
 int64_t split_of_lens(const Ints& lens) {
   std::vector<Request> requests;
   for (const int32_t q : lens) requests.push_back({2, q});
-  return split_of(PagedBatch(ForwardMode::kExtend, requests, 16).view());
+  return split_of(PagedBatch(ForwardMode::kExtend, requests, 16).view()).rows;
+}
+
+BatchSplit cut_of_lens(const Ints& lens, ForwardMode mode = ForwardMode::kExtend) {
+  std::vector<Request> requests;
+  for (const int32_t q : lens) requests.push_back({2, q});
+  return split_of(PagedBatch(mode, requests, 16).view(), cutting());
 }
 
 TEST(SplitOf, QueriesAreBalanced) {
@@ -36,6 +49,74 @@ TEST(SplitOf, QueriesAreBalanced) {
   EXPECT_EQ(split_of_lens({100}), 0);
   EXPECT_EQ(split_of_lens({4, 4, 4, 4, 4}), 2);
   EXPECT_EQ(split_of_lens({}), 0);
+}
+
+TEST(SplitOf, AnUnevenPromptIsCutAtHalfOfTheTokens) {
+  EXPECT_EQ(cut_of_lens({100}), (BatchSplit{0, 50, true}));
+  EXPECT_EQ(cut_of_lens({10, 1, 1}), (BatchSplit{0, 6, true}));
+  EXPECT_EQ(cut_of_lens({1, 1, 11}), (BatchSplit{2, 6, true}));
+  EXPECT_EQ(cut_of_lens({5, 4, 1}), (BatchSplit{1, 5, false}));  // even enough
+  EXPECT_EQ(cut_of_lens({4, 5}), (BatchSplit{1, 4, false}));     // half ends between the two
+  EXPECT_EQ(cut_of_lens({1}), (BatchSplit{0, 0, false}));
+  EXPECT_EQ(cut_of_lens({}), (BatchSplit{0, 0, false}));
+}
+
+TEST(SplitOf, OnlyPromptsAreCut) {
+  for (const ForwardMode mode :
+       {ForwardMode::kExtend, ForwardMode::kMixed, ForwardMode::kSplitPrefill})
+    EXPECT_TRUE(cut_of_lens({9, 1}, mode).request) << name_of(mode);
+  for (const ForwardMode mode :
+       {ForwardMode::kDraftExtend, ForwardMode::kDraftExtendV2, ForwardMode::kDllmExtend})
+    EXPECT_FALSE(cut_of_lens({9, 1}, mode).request) << name_of(mode);
+}
+
+TEST(SplitOf, ALayerThatSeesWhatComesLaterForbidsTheCut) {
+  ModelConfig m = cutting();
+  m.layers.push_back(m.layers[0]);
+  m.layers[1].params.causal = false;
+  EXPECT_FALSE(split_of(PagedBatch(ForwardMode::kExtend, {{2, 9}}, 16).view(), m).request);
+}
+
+TEST(TwoBatchOverlap, ARequestThatIsCutIsThePrefixOfItsOtherPart) {
+  for (const SeqLensKind kind : {SeqLensKind::kFull, SeqLensKind::kPrefix}) {
+    PagedWorld w;
+    const PagedBatch owned(ForwardMode::kExtend, {{3, 2}, {20, 9}, {7, 1}}, 16);
+    ForwardBatch batch = owned.view();
+    const Ints prefixes = {3, 20, 7};
+    batch.seq_lens_kind = kind;
+    if (kind == SeqLensKind::kPrefix) batch.seq_lens = prefixes;
+    const Meta meta = w.exact(kHalves, batch, cutting());
+    const Meta &left = meta.children[0], &right = meta.children[1];
+    EXPECT_EQ(held(left[Mha::kKvLens]), (Ints{5, 24}));
+    EXPECT_EQ(held(left[Mha::kCuSeqlensQ]), (Ints{0, 2, 6}));
+    EXPECT_EQ(held(right[Mha::kKvLens]), (Ints{29, 8}));
+    EXPECT_EQ(held(right[Mha::kCuSeqlensQ]), (Ints{0, 5, 6}));
+    EXPECT_EQ(held<int64_t>(left[Mha::kOutCacheLoc])[5], owned.slot(1, 23));
+    EXPECT_EQ(held<int64_t>(right[Mha::kOutCacheLoc])[0], owned.slot(1, 24));
+    EXPECT_EQ(right.limits.first_row, 1);
+  }
+}
+
+TEST(TwoBatchOverlap, ACutGivesTheBitsOfTheWhole) {
+  for (const std::vector<Request>& requests :
+       {std::vector<Request>{{0, 9}}, {{3, 2}, {20, 30}, {7, 1}}, {{40, 1}, {0, 1}, {5, 17}}}) {
+    PagedWorld w;
+    const PagedBatch owned(ForwardMode::kExtend, requests, 16);
+    const Meta meta = w.exact(kHalves, owned.view(), cutting());
+    ASSERT_TRUE(meta.limits.split_request);
+    const Layer layer(w, "layer", cutting(), meta.limits.tokens, owned.pages());
+    w.forward(kHalves, meta, {layer.io()});
+    EXPECT_EQ(w.found(), "ok");
+    EXPECT_EQ(layer.results(meta.limits.tokens), layer.expected(owned));
+  }
+}
+
+TEST(TwoBatchOverlap, ABatchWhoseHalfEndsInAnotherRequestIsRefused) {
+  PagedWorld w;
+  const PagedBatch owned(ForwardMode::kExtend, {{3, 2}, {20, 9}, {7, 1}}, 16);
+  Meta meta = w.exact(kHalves, owned.view(), cutting());
+  const PagedBatch other(ForwardMode::kExtend, {{3, 9}, {20, 2}, {7, 1}}, 16);
+  EXPECT_EQ(ids(kHalves.fill(other.view(), meta)), (Ids{"batch.mode extend_lens"}));
 }
 
 TEST(TwoBatchOverlap, HalvesAreWholeBatchesOfTheirRequests) {

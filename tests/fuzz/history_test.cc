@@ -67,7 +67,7 @@ TEST(History, RunsEveryModeThatASchedulerMakesEagerlyAndWhereGraphsAreAsAReplay)
 TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
   std::map<std::string, int> features;
   const auto backends = everyone();
-  for (uint64_t number = 0; number < 2000; ++number) {
+  for (uint64_t number = 0; number < 20000; ++number) {
     Choices choices = history_choices(kSeed, number);
     const History h = generate_history(choices, backends);
     ASSERT_EQ(validate(h.runtime).to_string(), "ok") << h.to_string();
