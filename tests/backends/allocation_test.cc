@@ -1,52 +1,7 @@
 // A fill allocates nothing, whatever the mode; nor does the next one, before or after an upload.
-#include <cstdlib>
-#include <new>
-
+#include "allocations.h"
 #include "backends/flash_attention.h"
 #include "backends/step_fixture.h"
-
-namespace {
-thread_local long allocations = 0;
-
-void* allocate(std::size_t size, std::size_t alignment) {
-  ++allocations;
-  const std::size_t rounded = (size + alignment) / alignment * alignment;
-  if (void* p = std::aligned_alloc(alignment, rounded)) return p;
-  throw std::bad_alloc();
-}
-void* allocate_or_null(std::size_t size, std::size_t alignment) noexcept {
-  try {
-    return allocate(size, alignment);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-constexpr std::size_t kDefault = alignof(std::max_align_t);
-}  // namespace
-
-void* operator new(std::size_t size) { return allocate(size, kDefault); }
-void* operator new[](std::size_t size) { return allocate(size, kDefault); }
-void* operator new(std::size_t size, std::align_val_t a) {
-  return allocate(size, static_cast<std::size_t>(a));
-}
-void* operator new[](std::size_t size, std::align_val_t a) {
-  return allocate(size, static_cast<std::size_t>(a));
-}
-// std::stable_sort asks for its buffer so.
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  return allocate_or_null(size, kDefault);
-}
-void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
-  return allocate_or_null(size, kDefault);
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace shadowgraph {
 namespace {
@@ -81,21 +36,15 @@ void set_fields(OwnedBatch* b) {
     b->set_trees({{{1, 0, 0}, {1, 1, 0}, {1, 0, 1}}, {{1, 0, 0}, {1, 1, 0}, {1, 1, 1}}});
 }
 
-class Allocation : public testing::TestWithParam<ForwardMode> {};
-
-TEST_P(Allocation, AFillHasNone) {
-  const bool one = is_decode(GetParam());
-  const Ints news = is_extend(GetParam()) && !is_target_verify(GetParam()) ? Ints{3, 2} : Ints{};
-  OwnedBatch longer(GetParam(), kPrefix, {17, 20}, news),
-      shorter(GetParam(), kPrefix, {5, 3}, news);
-  for (OwnedBatch* b : {&longer, &shorter}) set_fields(b);
-  BoundStep s(kFa, Limits::bucket(GetParam(), 3, one ? 1 : 3, model()), false);
-  ASSERT_EQ(s.fill(longer).to_string(), "ok");
-  for (int round = 0; round < 20; ++round) {
-    const OwnedBatch& b = round % 2 == 0 ? shorter : longer;
-    const long before = allocations;
+void expect_none(const Backend& backend, const Limits& limits,
+                 const std::vector<const OwnedBatch*>& batches) {
+  BoundStep s(backend, limits, false);
+  ASSERT_EQ(s.fill(*batches[0]).to_string(), "ok");
+  for (size_t round = 0; round < 20; ++round) {
+    const OwnedBatch& b = *batches[round % batches.size()];
+    const long before = allocations::count;
     const bool ok = s.refill(b).ok();
-    EXPECT_EQ(allocations, before) << round;
+    EXPECT_EQ(allocations::count, before) << round;
     ASSERT_TRUE(ok);
     if (round == 10) {
       ASSERT_EQ(s.fill(b).to_string(), "ok");
@@ -103,7 +52,32 @@ TEST_P(Allocation, AFillHasNone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(FlashAttention, Allocation,
+class Fills : public testing::TestWithParam<ForwardMode> {};
+
+TEST_P(Fills, AllocateNothing) {
+  const bool one = is_decode(GetParam());
+  const Ints news = is_extend(GetParam()) && !is_target_verify(GetParam()) ? Ints{3, 2} : Ints{};
+  OwnedBatch longer(GetParam(), kPrefix, {17, 20}, news),
+      shorter(GetParam(), kPrefix, {5, 3}, news);
+  for (OwnedBatch* b : {&longer, &shorter}) set_fields(b);
+  const Limits limits = Limits::bucket(GetParam(), 3, one ? 1 : 3, model());
+  expect_none(kFa, limits, {&longer, &shorter});
+}
+
+TEST(FillOfHalves, ThatCutsARequestAllocatesNothing) {
+  const Backend& halves = *find_backend("flashattention_two_batch");
+  ModelConfig m = model();
+  m.max_encoder_len = 0, m.layers.pop_back();
+  m.two_chunk_below = 0.5f;
+  for (LayerKind& layer : m.layers) layer.params.causal = true;
+  OwnedBatch longer(kExtend, kPrefix, {17, 20}, {2, 8}), shorter(kExtend, kPrefix, {5, 3}, {2, 8});
+  for (OwnedBatch* b : {&longer, &shorter}) b->set_pages(2, 40), b->set_swa(100, 2);
+  const Limits limits = Limits::exact(longer, m);
+  ASSERT_TRUE(limits.split_request);
+  expect_none(halves, limits, {&longer, &shorter});
+}
+
+INSTANTIATE_TEST_SUITE_P(FlashAttention, Fills,
                          testing::Values(kDecode, kExtend, kDraftExtend, kTargetVerify,
                                          kDraftDecode));
 

@@ -1,36 +1,9 @@
 // Out of memory is an ordinary finding: the n-th allocation fails, for every n.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
-
+#include "allocations.h"
 #include "io/kernel_vectors.h"
 #include "io/safetensors_bytes.h"
-
-namespace {
-thread_local long allocations_left = -1;  // negative: no limit
-
-void* allocate(std::size_t size) {
-  if (allocations_left == 0) {
-    allocations_left = -1;  // one fails, later ones do not
-    throw std::bad_alloc();
-  }
-  if (allocations_left > 0) --allocations_left;
-  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(std::size_t size) { return allocate(size); }
-void* operator new[](std::size_t size) { return allocate(size); }
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  return std::malloc(size == 0 ? 1 : size);  // who asks so has another way
-}
-void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
 
 namespace shadowgraph {
 namespace {
@@ -40,10 +13,10 @@ namespace {
 template <class Body>
 long fail_every_allocation(const Body& body) {
   for (long n = 0;; ++n) {
-    allocations_left = n;
+    allocations::left = n, allocations::then = allocations::Then::kNoneFails;
     const Status status = body();
-    const bool failed = allocations_left < 0;
-    allocations_left = -1;
+    const bool failed = allocations::left < 0;
+    allocations::left = -1;
     if (!failed) {
       EXPECT_TRUE(status.ok()) << status.to_string();
       return n;

@@ -2,43 +2,10 @@
 // outputs are then as they were.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
 #include <thread>
 
+#include "allocations.h"
 #include "kernels/small_attention.h"
-
-namespace {
-thread_local long allocations_left = -1;  // negative: no limit
-thread_local long bytes_allocated = 0;
-
-void* allocate(std::size_t size, std::size_t alignment) {
-  if (allocations_left == 0) throw std::bad_alloc();
-  if (allocations_left > 0) --allocations_left;
-  const std::size_t rounded = (size + alignment) / alignment * alignment;
-  bytes_allocated += static_cast<long>(size);
-  if (void* p = std::aligned_alloc(alignment, rounded)) return p;
-  throw std::bad_alloc();
-}
-constexpr std::size_t kDefault = alignof(std::max_align_t);
-}  // namespace
-
-void* operator new(std::size_t size) { return allocate(size, kDefault); }
-void* operator new[](std::size_t size) { return allocate(size, kDefault); }
-void* operator new(std::size_t size, std::align_val_t a) {
-  return allocate(size, static_cast<std::size_t>(a));
-}
-void* operator new[](std::size_t size, std::align_val_t a) {
-  return allocate(size, static_cast<std::size_t>(a));
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace shadowgraph {
 namespace {
@@ -60,9 +27,9 @@ TEST_P(Allocation, EveryFailureIsAFindingAndWritesNothing) {
     Status result;
     // A thread that has no scratch yet.
     std::thread fresh([&] {
-      allocations_left = n;
+      allocations::left = n;
       result = run(c);
-      allocations_left = -1;
+      allocations::left = -1;
     });
     fresh.join();
     const Status& status = result;
@@ -82,9 +49,9 @@ TEST_P(Allocation, ScratchStaysFromCallToCall) {
   c.fill_uniform();
   c.settle();
   const auto bytes_of_call = [&c] {
-    const long before = bytes_allocated;
+    const long before = allocations::bytes;
     EXPECT_EQ(run(c).to_string(), "ok");
-    return bytes_allocated - before;
+    return allocations::bytes - before;
   };
   std::thread fresh([&] {
     const long first = bytes_of_call(), second = bytes_of_call();
