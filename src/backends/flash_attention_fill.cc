@@ -3,10 +3,10 @@
 #include <iterator>
 
 #include "attn/page_table.h"
+#include "attn/tree_mask.h"
 #include "backends/flash_attention.h"
 #include "backends/local_attention.h"
 #include "backends/rows.h"
-#include "backends/tree_mask.h"
 
 namespace shadowgraph {
 namespace {

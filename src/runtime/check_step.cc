@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "attn/tree_mask.h"
 #include "core/laws.h"
 #include "runtime/pool_state.h"
 
@@ -149,42 +150,20 @@ class StepCheck {
       fail("step.mask", at("custom_mask", i), "a mask", 0);
       return;
     }
+    const TreeMask mask(one.spec.custom_mask, e);
     for (size_t t = 0; t < one.positions.size(); ++t) {
       int64_t want = e.prefix_len + (drafting() ? 0 : static_cast<int64_t>(t));
       if (tree) {
-        const auto bits = row_of_mask(one, t);
-        check_mask(i, one, t);
-        want = std::ranges::count_if(bits, [](uint8_t bit) { return bit != 0; }) - 1;
+        const auto token = static_cast<int32_t>(t);
+        if (!mask.follows_its_parent(token) || mask.row(token)[0] == 0)
+          fail("step.mask", at("custom_mask", i, token), "the prefix, and a path from the root", 0);
+        want = e.prefix_len + mask.visible(token) - 1;
       }
       if (one.positions[t] != want)
         fail("step.positions", at("positions", i, static_cast<int64_t>(t)), std::to_string(want),
              one.positions[t]);
     }
     if (one.positions.empty()) fail("step.positions", at("positions", i), "a position a token", 0);
-  }
-
-  static std::span<const uint8_t> row_of_mask(const ForwardBatch& one, size_t t) {
-    const auto keys = static_cast<size_t>(one.extent(0).kv_len);
-    return one.spec.custom_mask.subspan(t * keys, keys);
-  }
-
-  /// A token sees the prefix, itself, and all that the latest token before it that it sees does:
-  /// its parent. Nothing else.
-  void check_mask(int64_t i, const ForwardBatch& one, size_t t) {
-    const auto prefix = static_cast<size_t>(one.extent(0).prefix_len);
-    const auto bits = row_of_mask(one, t), tree = bits.subspan(prefix);
-    bool ok = tree[t] != 0 && tree[0] != 0;
-    for (size_t c = 0; c < prefix; ++c) ok = ok && bits[c] != 0;
-    for (size_t u = t + 1; u < tree.size(); ++u) ok = ok && tree[u] == 0;
-    size_t parent = t;
-    while (parent-- > 0 && tree[parent] == 0) continue;
-    if (ok && t > 0) {
-      const auto above = row_of_mask(one, parent).subspan(prefix);
-      for (size_t u = 0; u < t; ++u) ok = ok && (tree[u] != 0) == (above[u] != 0);
-    }
-    if (!ok)
-      fail("step.mask", at("custom_mask", i, static_cast<int64_t>(t)),
-           "the prefix, and a path from the root", 0);
   }
 
   /// The encoder's tokens are stored with the first of the text, where the row has them.

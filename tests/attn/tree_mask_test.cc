@@ -1,4 +1,4 @@
-#include "backends/tree_mask.h"
+#include "attn/tree_mask.h"
 
 #include "attn/finding_ids.h"
 #include "backends/step_fixture.h"
@@ -23,6 +23,18 @@ TEST(TreeMask, ExactlyTheForestsOfParentsFirstPass) {
     for (uint32_t i = 0; i < 9; ++i) tree[i / 3].push_back(static_cast<int32_t>(bits >> i & 1));
     b.set_trees({tree});
     EXPECT_EQ(check_trees(b).ok(), std::ranges::count(forests, bits) == 1) << bits;
+  }
+}
+
+TEST(TreeMask, ThePrefixIsSeenByAll) {
+  for (size_t pair = 0; pair < 2; ++pair) {
+    OwnedBatch b(ForwardMode::kTargetVerify, SeqLensKind::kPrefix, {2});
+    b.spec.num_draft_tokens = 2;
+    b.set_trees({{{1, 0}, {1, 1}}});
+    std::vector<uint8_t> mask(b.spec.custom_mask.begin(), b.spec.custom_mask.end());
+    mask[4 + pair] = 0;
+    b.spec.custom_mask = mask;
+    EXPECT_EQ(ids(check_trees(b)), (Ids{"mask.tree custom_mask"}));
   }
 }
 

@@ -1,6 +1,6 @@
 // The draft tree of target verify, as custom_mask says it: a token's row holds its ancestors and
 // itself. Source: spec backends-flashattention-family 2.6. Tested by
-// tests/backends/tree_mask_test.cc.
+// tests/attn/tree_mask_test.cc.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +28,9 @@ class TreeMask {
     const auto bits = row(t);
     return static_cast<int32_t>(bits.size() - static_cast<size_t>(std::ranges::count(bits, 0)));
   }
+  /// Draft token t sees all of the prefix, itself, and of the other drafts what its parent sees:
+  /// the latest one before it that it sees at all. Requires the same of the tokens before it.
+  bool follows_its_parent(int32_t t) const;
   /// What follows the request's rows.
   std::span<const uint8_t> rest() const {
     return mask_.subspan(static_cast<size_t>(extent_.q_len) * static_cast<size_t>(extent_.kv_len));
@@ -38,8 +41,8 @@ class TreeMask {
   RequestExtent extent_;
 };
 
-/// mask.tree: every row is its parent's row, an earlier token's, and itself. So a token stands at
-/// position prefix + depth, and among the drafts that it sees, in order, at its depth.
+/// mask.tree: every token follows its parent, or is a root. So it stands at position prefix +
+/// depth, and among the drafts that it sees, in order, at its depth.
 Status check_trees(const ForwardBatch& batch);
 
 }  // namespace shadowgraph

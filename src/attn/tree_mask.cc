@@ -1,0 +1,38 @@
+#include "attn/tree_mask.h"
+
+#include "core/laws.h"
+
+namespace shadowgraph {
+bool TreeMask::follows_its_parent(int32_t t) const {
+  const auto drafts = row(t);
+  const auto prefix = static_cast<size_t>(extent_.prefix_len), self = static_cast<size_t>(t);
+  const auto hides = [](std::span<const uint8_t> bits) {
+    return std::ranges::find(bits, 0) != bits.end();
+  };
+  const auto shows = [](uint8_t bit) { return bit != 0; };
+  if (hides({drafts.data() - prefix, prefix}) || !shows(drafts[self])) return false;
+  if (std::ranges::any_of(drafts.subspan(self + 1), shows)) return false;
+  size_t parent = self;
+  while (parent > 0 && !shows(drafts[parent - 1])) --parent;
+  if (parent-- == 0) return true;
+  const auto above = row(static_cast<int32_t>(parent)).first(parent);
+  return std::ranges::equal(drafts.first(parent), above, {}, shows, shows);
+}
+
+Status check_trees(const ForwardBatch& batch) {
+  Status status;
+  std::span<const uint8_t> rest = batch.spec.custom_mask;
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    const RequestExtent e = batch.extent(i);
+    const TreeMask mask(rest, e);
+    for (int32_t t = 0; t < e.q_len; ++t) {
+      if (!mask.follows_its_parent(t))
+        status.add(make_finding("mask.tree", at("custom_mask", i, t),
+                                "the prefix, and a path of drafts", "another"));
+    }
+    rest = mask.rest();
+  }
+  return status;
+}
+
+}  // namespace shadowgraph
