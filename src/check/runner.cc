@@ -44,7 +44,7 @@ struct Captured {
 
 struct Runner::Impl {
   Impl(const Backend& b, const ModelConfig& m, const RunnerOptions& o)
-      : backend(b), model(m), options(o), world(m, o) {}
+      : backend(b), model(m), options(o), world(m, o, b.info().whole_draft) {}
 
   Status step(const Step& step);
 
@@ -63,6 +63,15 @@ struct Runner::Impl {
   /// Runs what is enqueued and collects what was seen.
   Status finish();
   Status judge_outputs(const ForwardBatch& batch);
+  /// fn(batch, layer) for every layer, with the batch as its step has it.
+  template <class Fn>
+  void each_layer(const ForwardBatch& batch, Fn fn) {
+    const std::vector<LayerIo> layers = world.layers(Limits::exact(batch, model).tokens);
+    size_t i = 0;
+    for (const ForwardBatch& step : world.steps_of(batch)) {
+      for (size_t kind = 0; kind < model.layers.size(); ++kind) fn(step, layers[i++]);
+    }
+  }
 
   const Backend& backend;
   const ModelConfig model;
@@ -166,10 +175,10 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   if (status.ok()) c.exec.replay(world.stream);
   status.add(finish());
   if (status.ok()) status = world.same_outputs();
-  for (const LayerIo& io : world.layers(Limits::exact(batch, model).tokens)) {
+  each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
     const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
-    if (status.ok()) status = world.check_stored(canonical_rows(batch, kind, model), io);
-  }
+    if (status.ok()) status = world.check_stored(canonical_rows(b, kind, model), io);
+  });
   ++counts.replays;
   return in(std::move(status), backend, batch.mode, "replay");
 }
@@ -178,14 +187,14 @@ Status Runner::Impl::judge_outputs(const ForwardBatch& batch) {
   Status status;
   const Arithmetic& arithmetic =
       *find_arithmetic(has_tree(batch) ? "ours_merged" : "ours_portable");
-  for (const LayerIo& io : world.layers(Limits::exact(batch, model).tokens)) {
-    const CanonicalCall canonical(batch, model, io);
+  each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
+    const CanonicalCall canonical(b, model, io);
     const PagedAttention& call = canonical.call();
     const Result result{call.out, call.lse.tensor, LseBase::kNatural, call.options.lse_sink};
     Judgement j = judge(call, result, arithmetic, {.bounded = true});
     status.add(std::move(j.findings));
     status.add(world.check_stored(canonical.rows(), io));
-  }
+  });
   return status;
 }
 
@@ -193,6 +202,10 @@ Status Runner::Impl::step(const Step& step) {
   const ForwardBatch batch = step.batch();
   Status status = validate(batch);
   if (!status.ok()) return in(std::move(status), backend, batch.mode, "batch");
+  if (backend.info().whole_draft && step.draft_step > 0) {
+    ++counts.refused;
+    return {};
+  }
   TapStorage storage;
   const ForwardBatch told = tell(batch, storage);
   Arena scope = world.arena.scope("eager");

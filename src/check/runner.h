@@ -2,7 +2,7 @@
 // batch, and again as the replay of a graph that was captured on a dummy batch of a bucket. Both
 // are held against the oracle on the canonical triple, against each other bit for bit, and every
 // recording against the one that the graph kept. DESIGN "The one path". Tested by
-// tests/check/runner_test.cc.
+// tests/check/runner_test.cc and runner_finds_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,9 @@ struct RunnerOptions {
 /// How often what ran.
 struct RunnerCounts {
   int64_t steps = 0, captures = 0, replays = 0, rows = 0;
-  int64_t refused = 0;  // steps that the backend does not serve, as two halves of one request
+  // Steps that the backend does not serve, as two halves of one request, or by themselves, as those
+  // of a whole draft but the first
+  int64_t refused = 0;
 };
 
 class Runner {

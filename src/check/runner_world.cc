@@ -16,6 +16,17 @@ size_t row_bytes(const Buffer& b) {
   return b.bytes() / static_cast<size_t>(std::max<int64_t>(1, b.shape[0]));
 }
 
+/// Of a pool [pages, page_size, heads, head_dim].
+size_t slot_bytes(const Buffer& b) {
+  return static_cast<size_t>(b.shape[2] * b.shape[3]) * sizeof(float);
+}
+
+/// Whole vectors are written at a time.
+BufferSpec f32(const char* name, std::vector<int64_t> shape, Lifetime lifetime) {
+  const int64_t granule = shape.back();
+  return {name, DType::kF32, std::move(shape), lifetime, granule};
+}
+
 TensorView first_rows(const Buffer& b, int64_t rows) {
   TensorView v = b.view();
   v.shape[0] = rows;
@@ -24,11 +35,12 @@ TensorView first_rows(const Buffer& b, int64_t rows) {
 
 }  // namespace
 
-RunnerWorld::RunnerWorld(const ModelConfig& model, const RunnerOptions& options)
+RunnerWorld::RunnerWorld(const ModelConfig& model, const RunnerOptions& options, bool whole_draft)
     : device(options.device),
       arena(device, kArenaBytes),
       stream(device),
       model_(model),
+      steps_(whole_draft ? static_cast<size_t>(std::max(1, model.num_steps - 1)) : 1),
       rng_(Rng::stream(options.seed, 0)),
       uniform_(options.uniform),
       ready_(bind(options)) {}
@@ -71,32 +83,42 @@ Status RunnerWorld::bind_layer(size_t kind, const RunnerOptions& o, Layer* layer
   layer->latent = k.mla;
   const int64_t slots = layer->swa ? o.swa_slots : o.slots;
   const int64_t pages = slots / model_.page_size;
-  const auto spec = [](const char* name, std::vector<int64_t> shape, Lifetime lifetime,
-                       int64_t granule) {
-    return BufferSpec{name, DType::kF32, std::move(shape), lifetime, granule};
-  };
-  const int64_t kv_heads = p.num_kv_heads;
-  std::vector<BufferSpec> specs = {
-      spec("q", {o.max_tokens, p.num_qo_heads, p.head_dim_qk}, Lifetime::kPersistent,
-           p.head_dim_qk),
-      spec("k", {o.max_tokens, kv_heads, p.head_dim_qk}, Lifetime::kPersistent, p.head_dim_qk),
-      spec("v", {o.max_tokens, kv_heads, p.head_dim_vo}, Lifetime::kPersistent, p.head_dim_vo),
-      spec("out", {o.max_tokens, p.num_qo_heads, p.head_dim_vo}, Lifetime::kOutput, p.head_dim_vo),
-      spec("lse", {o.max_tokens, p.num_qo_heads}, Lifetime::kOutput, 1),
-      spec("k_cache", {pages, model_.page_size, kv_heads, p.head_dim_qk}, Lifetime::kPersistent,
-           p.head_dim_qk),
-      spec("v_cache", {pages, model_.page_size, kv_heads, p.head_dim_vo}, Lifetime::kPersistent,
-           p.head_dim_vo)};
+  const std::vector<BufferSpec> specs = {
+      f32("k_cache", {pages, model_.page_size, p.num_kv_heads, p.head_dim_qk},
+          Lifetime::kPersistent),
+      f32("v_cache", {pages, model_.page_size, p.num_kv_heads, p.head_dim_vo},
+          Lifetime::kPersistent)};
+  Arena scope = arena.scope("layer" + std::to_string(kind));
   std::vector<Buffer> bound;
-  Status status = arena.scope("layer" + std::to_string(kind)).bind(specs, &bound);
+  Status status = scope.bind(specs, &bound);
+  layer->steps.resize(steps_);
+  for (size_t s = 0; s < steps_ && status.ok(); ++s) {
+    const Arena of_step = s == 0 ? scope : scope.scope("step" + std::to_string(s));
+    status.add(bind_tensors(p, o.max_tokens, of_step, &layer->steps[s]));
+  }
   if (!status.ok()) return status;
-  Buffer* const to[] = {&layer->q,   &layer->k,       &layer->v,      &layer->out,
-                        &layer->lse, &layer->k_cache, &layer->v_cache};
-  for (size_t i = 0; i < bound.size(); ++i) *to[i] = std::move(bound[i]);
+  layer->k_cache = std::move(bound[0]), layer->v_cache = std::move(bound[1]);
   // The sink is read for padding rows, and holds numbers.
   for (const Buffer* b : {&layer->k_cache, &layer->v_cache}) {
     if (pages > 0) stream.fill(b->data, 0, row_bytes(*b));
   }
+  return status;
+}
+
+Status RunnerWorld::bind_tensors(const AttentionParams& p, int64_t tokens, Arena scope,
+                                 Tensors* to) {
+  std::vector<BufferSpec> specs = {
+      f32("q", {tokens, p.num_qo_heads, p.head_dim_qk}, Lifetime::kPersistent),
+      f32("k", {tokens, p.num_kv_heads, p.head_dim_qk}, Lifetime::kPersistent),
+      f32("v", {tokens, p.num_kv_heads, p.head_dim_vo}, Lifetime::kPersistent),
+      f32("out", {tokens, p.num_qo_heads, p.head_dim_vo}, Lifetime::kOutput),
+      f32("lse", {tokens, p.num_qo_heads}, Lifetime::kOutput)};
+  specs.back().granule = 1;
+  std::vector<Buffer> bound;
+  Status status = scope.bind(specs, &bound);
+  if (!status.ok()) return status;
+  Buffer* const buffers[] = {&to->q, &to->k, &to->v, &to->out, &to->lse};
+  for (size_t i = 0; i < bound.size(); ++i) *buffers[i] = std::move(bound[i]);
   return status;
 }
 
@@ -105,19 +127,21 @@ std::vector<const Buffer*> RunnerWorld::caches(const Layer& l) {
   return {&l.k_cache, &l.v_cache};
 }
 
-LayerIo RunnerWorld::io(const Layer& l, int32_t kind, int64_t tokens) const {
+LayerIo RunnerWorld::io(size_t step, size_t kind, int64_t tokens) const {
+  const Layer& l = layers_[kind];
+  const Tensors& t = l.steps[step];
   LayerIo io;
-  io.kind = kind;
-  io.q = first_rows(l.q, tokens);
-  const LayerKind& k = model_.layers[static_cast<size_t>(kind)];
+  io.kind = static_cast<int32_t>(kind);
+  io.q = first_rows(t.q, tokens);
+  const LayerKind& k = model_.layers[kind];
   if (!k.cross) {
-    io.k = first_rows(l.k, tokens);
-    TensorView v = first_rows(l.latent ? l.k : l.v, tokens);
+    io.k = first_rows(t.k, tokens);
+    TensorView v = first_rows(l.latent ? t.k : t.v, tokens);
     v.shape[2] = k.params.head_dim_vo;
     io.v = v;
   }
-  io.out = first_rows(l.out, tokens);
-  io.lse = NaturalLse(first_rows(l.lse, tokens));
+  io.out = first_rows(t.out, tokens);
+  io.lse = NaturalLse(first_rows(t.lse, tokens));
   if (!l.latent) {
     io.cache = KvCache::nhd(l.k_cache.view(), l.v_cache.view());
     return io;
@@ -132,8 +156,23 @@ LayerIo RunnerWorld::io(const Layer& l, int32_t kind, int64_t tokens) const {
 
 std::vector<LayerIo> RunnerWorld::layers(int64_t tokens) const {
   std::vector<LayerIo> all;
-  for (size_t kind = 0; kind < layers_.size(); ++kind)
-    all.push_back(io(layers_[kind], static_cast<int32_t>(kind), tokens));
+  for (size_t step = 0; step < steps_; ++step) {
+    for (size_t kind = 0; kind < layers_.size(); ++kind) all.push_back(io(step, kind, tokens));
+  }
+  return all;
+}
+
+std::vector<ForwardBatch> RunnerWorld::steps_of(const ForwardBatch& batch) const {
+  std::vector<ForwardBatch> all(steps_, batch);
+  for (size_t s = 0; s < steps_; ++s) all[s].spec.step += static_cast<int32_t>(s);
+  return all;
+}
+
+std::vector<const Buffer*> RunnerWorld::outputs() const {
+  std::vector<const Buffer*> all;
+  for (const Layer& l : layers_) {
+    for (const Tensors& t : l.steps) all.insert(all.end(), {&t.out, &t.lse});
+  }
   return all;
 }
 
@@ -152,13 +191,14 @@ void RunnerWorld::randomise(const Buffer& b, bool zero) {
 }
 
 void RunnerWorld::clear_outputs() {
-  for (const Layer& l : layers_) {
-    stream.fill(l.out.data, 0xff, l.out.bytes());
-    stream.fill(l.lse.data, 0xff, l.lse.bytes());
-  }
+  for (const Buffer* b : outputs()) stream.fill(b->data, 0xff, b->bytes());
 }
 
 void RunnerWorld::forget_new_tokens(const ForwardBatch& batch) {
+  for (const ForwardBatch& step : steps_of(batch)) forget_new_tokens_of(step);
+}
+
+void RunnerWorld::forget_new_tokens_of(const ForwardBatch& batch) {
   for (size_t kind = 0; kind < layers_.size(); ++kind) {
     if (model_.layers[kind].cross) continue;
     const CanonicalRows rows = canonical_rows(batch, model_.layers[kind], model_);
@@ -166,10 +206,8 @@ void RunnerWorld::forget_new_tokens(const ForwardBatch& batch) {
       const int32_t q_len = rows.cu_seqlens_q[r + 1] - rows.cu_seqlens_q[r];
       for (int32_t k = rows.kv_lens[r] - q_len; k < rows.kv_lens[r]; ++k) {
         const auto slot = static_cast<size_t>(rows.keys[r][static_cast<size_t>(k)]);
-        for (const Buffer* b : caches(layers_[kind])) {
-          const size_t bytes = static_cast<size_t>(b->shape[2] * b->shape[3]) * sizeof(float);
-          stream.fill(b->data + slot * bytes, 0xff, bytes);
-        }
+        for (const Buffer* b : caches(layers_[kind]))
+          stream.fill(b->data + slot * slot_bytes(*b), 0xff, slot_bytes(*b));
       }
     }
   }
@@ -187,10 +225,12 @@ void RunnerWorld::begin_step(const Step& step) {
   tokens_ = Limits::exact(batch, model_).tokens;
   for (size_t kind = 0; kind < layers_.size(); ++kind) {
     const Layer& l = layers_[kind];
-    randomise(l.q, uniform_);
-    randomise(l.k, false);
-    randomise(l.v, false);
-    own(batch, kind, step.requests);
+    for (const Tensors& t : l.steps) {
+      randomise(t.q, uniform_);
+      randomise(t.k, false);
+      randomise(t.v, false);
+    }
+    for (const ForwardBatch& of_step : steps_of(batch)) own(of_step, kind, step.requests);
     // What is copied are text tokens.
     for (const SlotCopy& c : step.copies) {
       if (!model_.layers[kind].cross) copy_slot(l, c, step.full_to_swa);
@@ -255,7 +295,7 @@ void RunnerWorld::copy_slot(const Layer& l, SlotCopy c, std::span<const int64_t>
     c.to = static_cast<int32_t>(full_to_swa[static_cast<size_t>(c.to)]);
   }
   for (const Buffer* b : caches(l)) {
-    const size_t bytes = static_cast<size_t>(b->shape[2] * b->shape[3]) * sizeof(float);
+    const size_t bytes = slot_bytes(*b);
     stream.copy(b->data + static_cast<size_t>(c.to) * bytes,
                 b->data + static_cast<size_t>(c.from) * bytes, bytes);
   }
@@ -267,27 +307,23 @@ void RunnerWorld::copy_slot(const Layer& l, SlotCopy c, std::span<const int64_t>
 
 void RunnerWorld::keep_outputs() {
   kept_.clear();
-  for (const Layer& l : layers_) {
-    for (const Buffer* b : {&l.out, &l.lse}) {
-      const size_t bytes = row_bytes(*b) * static_cast<size_t>(tokens_);
-      kept_.insert(kept_.end(), b->data, b->data + bytes);
-    }
+  for (const Buffer* b : outputs()) {
+    const size_t bytes = row_bytes(*b) * static_cast<size_t>(tokens_);
+    kept_.insert(kept_.end(), b->data, b->data + bytes);
   }
 }
 
 Status RunnerWorld::same_outputs() const {
   Status status;
   const std::byte* kept = kept_.data();
-  for (size_t kind = 0; kind < layers_.size(); ++kind) {
-    for (const Buffer* b : {&layers_[kind].out, &layers_[kind].lse}) {
-      const size_t row = row_bytes(*b);
-      for (int64_t t = 0; t < tokens_; ++t, kept += row) {
-        if (std::memcmp(kept, b->data + static_cast<size_t>(t) * row, row) == 0) continue;
-        status.add(make_finding("num.bits", at(b->name, t), "the bits of the eager step",
-                                "others in the replay"));
-        kept += row * static_cast<size_t>(tokens_ - t);
-        break;
-      }
+  for (const Buffer* b : outputs()) {
+    const size_t row = row_bytes(*b);
+    for (int64_t t = 0; t < tokens_; ++t, kept += row) {
+      if (std::memcmp(kept, b->data + static_cast<size_t>(t) * row, row) == 0) continue;
+      status.add(make_finding("num.bits", at(b->name, t), "the bits of the eager step",
+                              "others in the replay"));
+      kept += row * static_cast<size_t>(tokens_ - t);
+      break;
     }
   }
   return status;
@@ -302,12 +338,12 @@ Status RunnerWorld::check_stored(const CanonicalRows& rows, const LayerIo& io) c
     for (int32_t t = first; t < last; ++t) {
       const int32_t key = rows.kv_lens[r] - (last - t);
       const auto slot = static_cast<size_t>(rows.keys[r][static_cast<size_t>(key)]);
-      const auto differs = [&](const Buffer& cache, const Buffer& given) {
-        const size_t bytes = row_bytes(given);
+      const auto differs = [&](const Buffer& cache, const ConstTensorView& given) {
+        const size_t bytes = slot_bytes(cache);
         return std::memcmp(cache.data + slot * bytes, given.data + static_cast<size_t>(t) * bytes,
                            bytes) != 0;
       };
-      const bool wrong = differs(l.k_cache, l.k) || (!l.latent && differs(l.v_cache, l.v));
+      const bool wrong = differs(l.k_cache, io.k) || (!l.latent && differs(l.v_cache, io.v));
       if (!wrong) continue;
       status.add(make_finding("slot.write", at("out_cache_loc", t),
                               "its K and V in slot " + std::to_string(slot), "others there"));

@@ -40,9 +40,10 @@ int32_t choose_page_size(const Backend& b, Choices& c) {
 /// Which of the runtime's features the backend has, and this history uses.
 void choose_features(const Backend& b, Choices& c, History* h) {
   RuntimeConfig& r = h->runtime;
-  if (serves_mode(b, ForwardMode::kTargetVerify) && c.one_in(2)) {
+  const bool whole = b.info().whole_draft;
+  if (whole || (serves_mode(b, ForwardMode::kTargetVerify) && c.one_in(2))) {
     r.draft.topk = b.info().tree ? c.of({1, 2, 3}) : 1;
-    r.draft.num_steps = c.between(1, 5);
+    r.draft.num_steps = c.between(whole ? 2 : 1, 5);
     const int64_t most = std::min<int64_t>(r.draft.max_tokens(), 8);
     r.draft.num_draft_tokens =
         r.draft.topk == 1 ? r.draft.num_steps + 1 : c.between(1, static_cast<int>(most));
@@ -85,9 +86,9 @@ void choose_layers(const Backend& b, Choices& c, History* h) {
 /// Everything that a step or a padded one can have.
 int64_t most_tokens(const History& h) {
   const RuntimeConfig& r = h.runtime;
-  const int64_t a_request =
-      std::max({r.max_chunk, r.dllm_block, r.draft.num_draft_tokens, r.draft.num_steps + 1,
-                r.draft.topk, h.model.max_context_len});
+  int64_t a_request = std::max({r.max_chunk, r.dllm_block, r.draft.num_draft_tokens,
+                                r.draft.num_steps + 1, r.draft.topk, h.model.max_context_len});
+  if (h.backend->info().whole_draft) a_request = r.draft.topk;
   return a_request *
          std::max(r.max_requests, h.runner.buckets.empty() ? 0 : h.runner.buckets.back());
 }
@@ -164,13 +165,13 @@ HistoryResult run_history(const History& h, Choices& choices, const Tap* tap) {
     result.findings.add(check_pool(pools));
     result.findings.add(check_step(step, pools));
     if (!result.findings.ok() || !serves_mode(*h.backend, step.mode)) continue;
-    const int64_t replays = runner.counts().replays;
+    const RunnerCounts before = runner.counts();
     result.findings = runner.step(step);
     ++result.steps;
     const std::string name =
         std::string(h.backend->info().name) + " " + std::string(name_of(step.mode));
-    ++result.coverage[name + " eager"];
-    if (runner.counts().replays > replays) ++result.coverage[name + " replay"];
+    if (runner.counts().steps > before.steps) ++result.coverage[name + " eager"];
+    if (runner.counts().replays > before.replays) ++result.coverage[name + " replay"];
     result.failing_requests = static_cast<int64_t>(step.requests.size());
   }
   result.counts = runner.counts();

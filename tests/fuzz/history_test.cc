@@ -64,6 +64,19 @@ TEST(History, RunsEveryModeThatASchedulerMakesEagerlyAndWhereGraphsAreAsAReplay)
   }
 }
 
+TEST(History, AWholeDraftIsPlayedOnceARoundInBothPhases) {
+  for (const Backend* b : everyone()) {
+    if (!b->info().whole_draft) continue;
+    const Backend* one[] = {b};
+    const Coverage coverage = coverage_of(one, 30);
+    const std::string name(b->info().name);
+    std::vector<std::string> rows;
+    for (const auto& [row, steps] : coverage) rows.push_back(row);
+    EXPECT_EQ(rows, (std::vector<std::string>{name + " draft_decode eager",
+                                              name + " draft_decode replay"}));
+  }
+}
+
 TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
   std::map<std::string, int> features;
   const auto backends = everyone();
