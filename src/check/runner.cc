@@ -161,7 +161,8 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   if (is_draft_extend(batch.mode)) q_len = model.num_steps + 1;
   if (is_draft_extend_v2(batch.mode)) q_len = model.num_draft_tokens;
   const auto full = [&](int32_t of_request) { return of_request == q_len; };
-  if (!backend.info().ragged_graphs && !std::ranges::all_of(batch.extend_lens, full)) return {};
+  const bool ragged = backend.info().ragged_graphs && model.dcp_size == 1;
+  if (!ragged && !std::ranges::all_of(batch.extend_lens, full)) return {};
   Status status = in(capture(batch, q_len), backend, batch.mode, "capture");
   const auto it = graphs.find({batch.mode, batch.spec.step, *bucket, q_len});
   if (!status.ok() || it == graphs.end()) return status;

@@ -35,10 +35,11 @@ class Tap {
 };
 
 struct RunnerOptions {
-  uint64_t seed = 1;                 // of q, K and V
-  bool uniform = false;              // q = 0: every weight is 1
-  int64_t slots = 0, swa_slots = 0;  // of the pools, the sink's page included; whole pages
-  int64_t max_tokens = 0;            // query tokens of a step, padding included
+  uint64_t seed = 1;     // of q, K and V
+  bool uniform = false;  // q = 0: every weight is 1
+  // Of the pools (of several ranks, this one's), the sink's page included; whole pages
+  int64_t slots = 0, swa_slots = 0;
+  int64_t max_tokens = 0;  // query tokens of a step, padding included
   // Of req_to_token, on the device for ModelConfig::in_graph_tables; 0: not there
   int64_t pool_rows = 0, pool_width = 0;
   std::vector<int32_t> buckets;  // rows; empty: eagerly only

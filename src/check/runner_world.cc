@@ -1,6 +1,7 @@
 #include "check/runner_world.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <utility>
 
@@ -200,15 +201,10 @@ void RunnerWorld::forget_new_tokens(const ForwardBatch& batch) {
 
 void RunnerWorld::forget_new_tokens_of(const ForwardBatch& batch) {
   for (size_t kind = 0; kind < layers_.size(); ++kind) {
-    if (model_.layers[kind].cross) continue;
-    const CanonicalRows rows = canonical_rows(batch, model_.layers[kind], model_);
-    for (size_t r = 0; r < rows.keys.size(); ++r) {
-      const int32_t q_len = rows.cu_seqlens_q[r + 1] - rows.cu_seqlens_q[r];
-      for (int32_t k = rows.kv_lens[r] - q_len; k < rows.kv_lens[r]; ++k) {
-        const auto slot = static_cast<size_t>(rows.keys[r][static_cast<size_t>(k)]);
-        for (const Buffer* b : caches(layers_[kind]))
-          stream.fill(b->data + slot * slot_bytes(*b), 0xff, slot_bytes(*b));
-      }
+    for (const int32_t slot : canonical_rows(batch, model_.layers[kind], model_).stored) {
+      if (slot < 0) continue;
+      for (const Buffer* b : caches(layers_[kind]))
+        stream.fill(b->data + static_cast<size_t>(slot) * slot_bytes(*b), 0xff, slot_bytes(*b));
     }
   }
 }
@@ -247,20 +243,19 @@ void RunnerWorld::begin_step(const Step& step) {
 
 void RunnerWorld::own(const ForwardBatch& batch, size_t kind, std::span<const OwnerId> owners) {
   const Layer& l = layers_[kind];
-  const LayerKind& k = model_.layers[kind];
-  const CanonicalRows rows = canonical_rows(batch, k, model_);
+  const CanonicalRows rows = canonical_rows(batch, model_.layers[kind], model_);
   const auto per_request =
       batch.size() == 0 ? 1 : static_cast<int64_t>(rows.keys.size()) / batch.size();
   for (size_t r = 0; r < rows.keys.size(); ++r) {
     const OwnerId owner = owners[r / static_cast<size_t>(per_request)];
-    const int32_t q_len = rows.cu_seqlens_q[r + 1] - rows.cu_seqlens_q[r];
-    const int32_t old = k.cross ? rows.kv_lens[r] : rows.kv_lens[r] - q_len;
-    for (int32_t j = 0; j < rows.kv_lens[r]; ++j) {
-      const int32_t slot = rows.keys[r][static_cast<size_t>(j)];
+    for (const int32_t slot : rows.old_keys(r)) {
       if (slot < model_.page_size) continue;  // evicted from its window
       // A history may begin in the middle: what was stored before it is written here.
-      if (j < old && owners_[kind][static_cast<size_t>(slot)].empty()) write_slot(l, slot);
-      set_owner(l, slot, owner, j >= old);
+      if (owners_[kind][static_cast<size_t>(slot)].empty()) write_slot(l, slot);
+      set_owner(l, slot, owner, false);
+    }
+    for (const int32_t slot : rows.stored_by(r)) {
+      if (slot >= 0) set_owner(l, slot, owner, true);
     }
   }
 }
@@ -290,6 +285,7 @@ void RunnerWorld::write_slot(const Layer& l, int32_t slot) {
 }
 
 void RunnerWorld::copy_slot(const Layer& l, SlotCopy c, std::span<const int64_t> full_to_swa) {
+  assert(model_.dcp_size == 1);  // ranks have chains, of which what is accepted stays where it is
   if (l.swa) {
     c.from = static_cast<int32_t>(full_to_swa[static_cast<size_t>(c.from)]);
     c.to = static_cast<int32_t>(full_to_swa[static_cast<size_t>(c.to)]);
@@ -333,22 +329,18 @@ Status RunnerWorld::check_stored(const CanonicalRows& rows, const LayerIo& io) c
   Status status;
   if (!io.k.defined()) return status;
   const Layer& l = layers_[static_cast<size_t>(io.kind)];
-  for (size_t r = 0; r < rows.keys.size(); ++r) {
-    const int32_t first = rows.cu_seqlens_q[r], last = rows.cu_seqlens_q[r + 1];
-    for (int32_t t = first; t < last; ++t) {
-      const int32_t key = rows.kv_lens[r] - (last - t);
-      const auto slot = static_cast<size_t>(rows.keys[r][static_cast<size_t>(key)]);
-      const auto differs = [&](const Buffer& cache, const ConstTensorView& given) {
-        const size_t bytes = slot_bytes(cache);
-        return std::memcmp(cache.data + slot * bytes, given.data + static_cast<size_t>(t) * bytes,
-                           bytes) != 0;
-      };
-      const bool wrong = differs(l.k_cache, io.k) || (!l.latent && differs(l.v_cache, io.v));
-      if (!wrong) continue;
-      status.add(make_finding("slot.write", at("out_cache_loc", t),
-                              "its K and V in slot " + std::to_string(slot), "others there"));
-      return status;
-    }
+  for (size_t t = 0; t < rows.stored.size(); ++t) {
+    const int32_t slot = rows.stored[t];
+    const auto differs = [&](const Buffer& cache, const ConstTensorView& given) {
+      const size_t bytes = slot_bytes(cache);
+      return std::memcmp(cache.data + static_cast<size_t>(slot) * bytes, given.data + t * bytes,
+                         bytes) != 0;
+    };
+    if (slot < 0 || !(differs(l.k_cache, io.k) || (!l.latent && differs(l.v_cache, io.v))))
+      continue;
+    status.add(make_finding("slot.write", at("out_cache_loc", static_cast<int64_t>(t)),
+                            "its K and V in slot " + std::to_string(slot), "others there"));
+    return status;
   }
   return status;
 }

@@ -37,7 +37,7 @@ class RunnerWorld {
   void keep_outputs();
   /// num.bits where an output differs from what was kept.
   Status same_outputs() const;
-  /// Every new token's K and V lie in its slot, with the bits that were given.
+  /// K and V of every new token that is stored here lie in its slot, with the bits that were given.
   Status check_stored(const CanonicalRows& rows, const LayerIo& io) const;
 
   SimDevice device;

@@ -83,6 +83,15 @@ void choose_layers(const Backend& b, Choices& c, History* h) {
   }
 }
 
+/// One of several ranks, whose pages are those of req_to_token together.
+void choose_rank(Choices& c, History* h) {
+  ModelConfig& m = h->model;
+  m.dcp_size = c.of({1, 2, 4});
+  m.dcp_rank = static_cast<int32_t>(c.below(static_cast<uint32_t>(m.dcp_size)));
+  h->runtime.page_size = m.page_size * m.dcp_size;
+  h->runtime.num_pages = static_cast<int32_t>(pages_for(h->runtime.num_pages, m.dcp_size));
+}
+
 /// Everything that a step or a padded one can have.
 int64_t most_tokens(const History& h) {
   const RuntimeConfig& r = h.runtime;
@@ -112,6 +121,10 @@ std::string History::to_string() const {
   if (runtime.dllm_block > 0) add("dllm_block", runtime.dllm_block);
   if (runtime.radix) s += " radix";
   if (model.in_graph_tables) s += " in_graph_tables";
+  if (model.dcp_size > 1) {
+    add("dcp_size", model.dcp_size);
+    add("dcp_rank", model.dcp_rank);
+  }
   add("layers", static_cast<int64_t>(model.layers.size()));
   return s;
 }
@@ -139,15 +152,16 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   m.num_draft_tokens = r.draft.num_draft_tokens;
   choose_layers(b, c, &h);
   m.in_graph_tables = b.info().in_graph_tables && c.one_in(3);
-  h.runner.pool_rows = r.max_requests + 1, h.runner.pool_width = r.width();
   m.seq_len_fill = c.of({1, 1, 1, 5});
   h.runner.seed = c.below(1u << 16);
   h.runner.uniform = c.one_in(2);
+  h.steps = c.between(6, 30);
+  if (b.info().dcp) choose_rank(c, &h);
+  h.runner.pool_rows = r.max_requests + 1, h.runner.pool_width = r.width();
   h.runner.slots = int64_t{r.num_pages + 1} * m.page_size;
   h.runner.swa_slots = int64_t{r.swa_pages + 1} * m.page_size;
   h.runner.buckets = {1, 2, 4};
   h.runner.max_tokens = most_tokens(h);
-  h.steps = c.between(6, 30);
   assert(validate(r).ok());
   return h;
 }

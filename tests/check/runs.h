@@ -41,13 +41,13 @@ inline ModelConfig model_of(int32_t page_size, std::vector<LayerKind> layers,
 }
 
 inline int32_t width_of(const ModelConfig& m) {
-  return kContext + m.max_encoder_len +
+  return m.max_context_len + m.max_encoder_len +
          draft_reserve({m.topk, m.num_steps, m.num_draft_tokens}, m.page_size);
 }
 
 inline RunnerOptions options_of(const ModelConfig& m, std::vector<int32_t> buckets) {
   RunnerOptions o;
-  o.slots = o.swa_slots = pool_slots(3, width_of(m), m.page_size);
+  o.slots = o.swa_slots = pool_slots(3, width_of(m), m.page_size * m.dcp_size) / m.dcp_size;
   o.max_tokens = 64;
   o.buckets = std::move(buckets);
   return o;
@@ -66,7 +66,7 @@ struct Runs {
       : Runs(backend, m, options_of(m, {1, 2, 4})) {}
 
   Status step(StepShape shape) {
-    shape.page_size = model.page_size;
+    shape.page_size = model.page_size * model.dcp_size;
     shape.draft = {model.topk, model.num_steps, model.num_draft_tokens};
     shape.swa = model.swa_pool;
     return runner.step(make_step(shape, width_of(model)));

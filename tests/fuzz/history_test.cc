@@ -84,7 +84,7 @@ TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
     Choices choices = history_choices(kSeed, number);
     const History h = generate_history(choices, backends);
     ASSERT_EQ(validate(h.runtime).to_string(), "ok") << h.to_string();
-    EXPECT_EQ(h.model.page_size, h.runtime.page_size);
+    EXPECT_EQ(h.model.page_size * h.model.dcp_size, h.runtime.page_size);
     EXPECT_EQ(h.runner.slots, int64_t{h.runtime.num_pages + 1} * h.model.page_size);
     features["radix"] += h.runtime.radix;
     features["window pool"] += h.runtime.window_left >= 0;
@@ -94,10 +94,12 @@ TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
     features["tree"] += h.runtime.draft.topk > 1;
     features["latent"] += h.model.layers[0].mla;
     features["local"] += h.model.attention_chunk > 0;
+    features["ranks"] += h.model.dcp_size > 1;
+    features["last rank"] += h.model.dcp_size == 4 && h.model.dcp_rank == 3;
     features[std::string(h.backend->info().name)] += 1;
   }
   for (const auto& [name, histories] : features) EXPECT_GT(histories, 10) << name;
-  EXPECT_EQ(features.size(), 8 + backends.size());
+  EXPECT_EQ(features.size(), 10 + backends.size());
 }
 
 TEST(History, TheSameChoicesAreTheSameHistory) {
