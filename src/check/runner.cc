@@ -47,6 +47,8 @@ struct Runner::Impl {
       : backend(b), model(m), options(o), world(m, o, b.info().whole_draft) {}
 
   Status step(const Step& step);
+  /// Nothing runs: KV arrives.
+  Status receive(const Step& step);
 
   /// fill, upload, and what the backend launches, recorded. The tap stands between.
   Status prepare(const ForwardBatch& told, Meta& meta, bool capturing, Graph* graph);
@@ -199,10 +201,18 @@ Status Runner::Impl::judge_outputs(const ForwardBatch& batch) {
   return status;
 }
 
+Status Runner::Impl::receive(const Step& step) {
+  ++counts.steps;
+  counts.rows += std::ssize(step.requests);
+  world.begin_step(step);
+  return in(finish(), backend, step.mode, "batch");
+}
+
 Status Runner::Impl::step(const Step& step) {
   const ForwardBatch batch = step.batch();
   Status status = validate(batch);
   if (!status.ok()) return in(std::move(status), backend, batch.mode, "batch");
+  if (batch.mode == ForwardMode::kPrebuilt) return receive(step);
   if (backend.info().whole_draft && step.draft_step > 0) {
     ++counts.refused;
     return {};

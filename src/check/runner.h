@@ -63,7 +63,8 @@ class Runner {
 
   /// Why nothing can run.
   Status ready() const;
-  /// Findings say the mode and the phase they were seen in.
+  /// Findings say the mode and the phase they were seen in. A prebuilt step is no backend's: its
+  /// tokens have KV from then on.
   Status step(const Step& step);
   /// No slot is anybody's any more: another history begins, in the same memory and graphs.
   void forget_requests();

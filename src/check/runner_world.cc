@@ -255,7 +255,9 @@ void RunnerWorld::own(const ForwardBatch& batch, size_t kind, std::span<const Ow
       set_owner(l, slot, owner, false);
     }
     for (const int32_t slot : rows.stored_by(r)) {
-      if (slot >= 0) set_owner(l, slot, owner, true);
+      if (slot < 0) continue;
+      if (batch.mode == ForwardMode::kPrebuilt) write_slot(l, slot);
+      set_owner(l, slot, owner, true);
     }
   }
 }

@@ -19,7 +19,7 @@ class RunnerWorld {
 
   Status ready() const { return ready_; }
   /// New inputs, moved KV, owners; keys of a prefix that nobody has stored yet, as an encoder's,
-  /// are written. Outputs are cleared.
+  /// are written, and all that a prebuilt step brings. Outputs are cleared.
   void begin_step(const Step& step);
   void clear_outputs();
   void forget_owners();

@@ -120,6 +120,7 @@ std::string History::to_string() const {
   if (runtime.max_encoder_len > 0) add("max_encoder_len", runtime.max_encoder_len);
   if (runtime.dllm_block > 0) add("dllm_block", runtime.dllm_block);
   if (runtime.radix) s += " radix";
+  if (runtime.prebuilt) s += " prebuilt";
   if (model.in_graph_tables) s += " in_graph_tables";
   if (model.dcp_size > 1) {
     add("dcp_size", model.dcp_size);
@@ -157,6 +158,7 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   h.runner.uniform = c.one_in(2);
   h.steps = c.between(6, 30);
   if (b.info().dcp) choose_rank(c, &h);
+  r.prebuilt = r.max_encoder_len == 0 && c.one_in(5);
   h.runner.pool_rows = r.max_requests + 1, h.runner.pool_width = r.width();
   h.runner.slots = int64_t{r.num_pages + 1} * m.page_size;
   h.runner.swa_slots = int64_t{r.swa_pages + 1} * m.page_size;
@@ -178,7 +180,8 @@ HistoryResult run_history(const History& h, Choices& choices, const Tap* tap) {
     const PoolState pools = scheduler.state();
     result.findings.add(check_pool(pools));
     result.findings.add(check_step(step, pools));
-    if (!result.findings.ok() || !serves_mode(*h.backend, step.mode)) continue;
+    const bool played = step.mode == ForwardMode::kPrebuilt || serves_mode(*h.backend, step.mode);
+    if (!result.findings.ok() || !played) continue;
     const RunnerCounts before = runner.counts();
     result.findings = runner.step(step);
     ++result.steps;

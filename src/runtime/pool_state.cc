@@ -49,6 +49,7 @@ class ConfigCheck {
     if (c_.swa_pages > 0) at_least("window_left", 0, c_.window_left);
     if (c_.radix && (c_.swa_pages > 0 || c_.max_encoder_len > 0))
       fail("radix", "one pool, no encoder", 1);
+    if (c_.prebuilt && c_.max_encoder_len > 0) fail("prebuilt", "no encoder", 1);
     if (c_.draft.num_steps > 0 && (c_.dllm_block > 0 || c_.max_encoder_len > 0))
       fail("draft.num_steps", "0 with blocks or an encoder", c_.draft.num_steps);
   }
@@ -58,8 +59,10 @@ class ConfigCheck {
     if (c_.swa_pages == 0) return;
     const int64_t step =
         std::max({c_.max_chunk, c_.dllm_block, draft_reserve(c_.draft, c_.page_size)});
-    at_least("swa_pages", pages_for(c_.encoder_columns() + c_.window_left + step, c_.page_size) + 2,
-             c_.swa_pages);
+    const int64_t window =
+        pages_for(c_.encoder_columns() + c_.window_left + step, c_.page_size) + 2;
+    const int64_t prompt = c_.prebuilt ? pages_for(c_.max_context_len, c_.page_size) : 0;
+    at_least("swa_pages", std::max(window, prompt), c_.swa_pages);
   }
 
   const RuntimeConfig& c_;

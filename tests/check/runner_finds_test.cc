@@ -96,6 +96,26 @@ TEST(RunnerFinds, APageOfANeighbour) {
   expect_law(with_slip(slip, kDecode), "mem.wrong_region", "eager");
 }
 
+TEST(RunnerFinds, APageThatArrivedForAnotherRequest) {
+  struct : Slip {
+    Status after_fill(const ForwardBatch& b, Meta& meta) const override {
+      return put(meta, FlashAttention::kPageTable, 0, b.req_to_token.row(2)[0] / 2);
+    }
+  } slip;
+  const ModelConfig model = model_of(2, {layer()});
+  Runs runs(slip, model, options_of(model, {kBucket}));
+  Step prebuilt = make_step(
+      {.mode = ForwardMode::kPrebuilt, .page_size = 2, .prefix_lens = {0, 0}, .q_lens = {5, 4}},
+      width_of(model));
+  EXPECT_EQ(runs.runner.step(prebuilt).to_string(), "ok");
+  // The slots of each are the other's now, and not both's.
+  std::swap(prebuilt.requests[0], prebuilt.requests[1]);
+  EXPECT_EQ(runs.runner.step(prebuilt).to_string(), "ok");
+  Step decode = make_step({.page_size = 2, .prefix_lens = {5, 4}}, width_of(model));
+  std::swap(decode.requests[0], decode.requests[1]);
+  expect_law(runs.runner.step(decode), "mem.wrong_region", "eager");
+}
+
 TEST(RunnerFinds, APageOfANeighbourInAReplayAlone) {
   struct : Slip {
     Status after_fill(const ForwardBatch& b, Meta& meta) const override {

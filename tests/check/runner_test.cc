@@ -134,6 +134,29 @@ TEST(Runner, LatentPoolsFindNothing) {
             "ok");
 }
 
+TEST(Runner, WhatIsPrebuiltIsReadByTheStepsAfterIt) {
+  ModelConfig model = model_of(2, {layer(), layer(3)});
+  for (const bool swa_pool : {false, true}) {
+    model.swa_pool = swa_pool;
+    Runs runs(model);
+    EXPECT_EQ(runs.step({.mode = ForwardMode::kPrebuilt, .prefix_lens = {0, 2}, .q_lens = {5, 2}})
+                  .to_string(),
+              "ok");
+    EXPECT_EQ(runs.runner.counts().replays, 0);
+    EXPECT_EQ(runs.step({.prefix_lens = {5, 4}}).to_string(), "ok");
+    EXPECT_EQ(runs.runner.counts().steps, 2);
+    EXPECT_EQ(runs.runner.counts().rows, 4);
+  }
+}
+
+TEST(Runner, SplitPrefillsFindNothing) {
+  Runs runs(model_of(2, {layer(), layer(1)}));
+  EXPECT_EQ(runs.step({.mode = ForwardMode::kSplitPrefill, .prefix_lens = {0, 5}, .q_lens = {6, 3}})
+                .to_string(),
+            "ok");
+  EXPECT_EQ(runs.step({.prefix_lens = {6, 8}}).to_string(), "ok");
+}
+
 TEST(Runner, AnotherHistoryBeginsInTheSameMemory) {
   Runs runs(model_of(2, {layer()}));
   EXPECT_EQ(runs.step({.prefix_lens = {5, 4}}).to_string(), "ok");

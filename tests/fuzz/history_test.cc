@@ -45,7 +45,8 @@ TEST(History, OfEveryBackendFindsNothing) {
 TEST(History, RunsEveryModeThatASchedulerMakesEagerlyAndWhereGraphsAreAsAReplay) {
   const Backend* fa[] = {find_backend("flashattention")};
   const Coverage coverage = coverage_of(fa, 150);
-  const ForwardMode eager_only[] = {ForwardMode::kExtend, ForwardMode::kMixed};
+  const ForwardMode eager_only[] = {ForwardMode::kExtend, ForwardMode::kMixed,
+                                    ForwardMode::kSplitPrefill, ForwardMode::kPrebuilt};
   const ForwardMode captured[] = {ForwardMode::kDecode,       ForwardMode::kIdle,
                                   ForwardMode::kTargetVerify, ForwardMode::kDraftExtend,
                                   ForwardMode::kDraftDecode,  ForwardMode::kDllmExtend,
@@ -72,8 +73,9 @@ TEST(History, AWholeDraftIsPlayedOnceARoundInBothPhases) {
     const std::string name(b->info().name);
     std::vector<std::string> rows;
     for (const auto& [row, steps] : coverage) rows.push_back(row);
-    EXPECT_EQ(rows, (std::vector<std::string>{name + " draft_decode eager",
-                                              name + " draft_decode replay"}));
+    EXPECT_EQ(rows,
+              (std::vector<std::string>{name + " draft_decode eager", name + " draft_decode replay",
+                                        name + " prebuilt eager"}));
   }
 }
 
@@ -94,12 +96,13 @@ TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
     features["tree"] += h.runtime.draft.topk > 1;
     features["latent"] += h.model.layers[0].mla;
     features["local"] += h.model.attention_chunk > 0;
+    features["prebuilt"] += h.runtime.prebuilt;
     features["ranks"] += h.model.dcp_size > 1;
-    features["last rank"] += h.model.dcp_size == 4 && h.model.dcp_rank == 3;
+    features["later ranks"] += h.model.dcp_rank > 0;
     features[std::string(h.backend->info().name)] += 1;
   }
   for (const auto& [name, histories] : features) EXPECT_GT(histories, 10) << name;
-  EXPECT_EQ(features.size(), 10 + backends.size());
+  EXPECT_EQ(features.size(), 11 + backends.size());
 }
 
 TEST(History, TheSameChoicesAreTheSameHistory) {
