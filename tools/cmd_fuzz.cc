@@ -1,6 +1,5 @@
 // fuzz: random attention cases against the oracle ladder, on all cores.
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <memory>
 
@@ -38,11 +37,6 @@ struct Chosen {
   std::string plants;             // those of taps alone
 };
 
-/// The steps of a draft follow each other in a history; a backend that runs them at once has none.
-bool has_histories(const Backend* b) {
-  return std::ranges::count(b->info().modes, ForwardMode::kDecode) > 0;
-}
-
 Chosen choose(const Options& options) {
   Chosen c;
   c.kernels = options.backends.empty();
@@ -55,12 +49,9 @@ Chosen choose(const Options& options) {
     const Backend* b = find_backend(name);
     if (b == nullptr)
       throw UsageError("--backend: there is no '" + name + "'; `shadowgraph list backends`");
-    if (!has_histories(b))
-      throw UsageError("--backend: " + name + " has no histories, it serves no decode");
     c.backends.push_back(b);
   }
-  if (options.backends.empty())
-    std::ranges::copy_if(all_backends(), std::back_inserter(c.backends), has_histories);
+  if (options.backends.empty()) c.backends.assign(all_backends().begin(), all_backends().end());
   for (const std::string& id : options.plants) {
     const Fault* fault = find_fault(id);
     if (fault == nullptr)

@@ -155,7 +155,9 @@ struct BackendInfo {
   bool swa_pool = false, encoder = false, local = false;  // ModelConfig and LayerKind
   bool dcp = false;                                       // dcp_size > 1
   bool in_graph_tables = false;
-  // A graph serves requests with fewer queries than its bucket has for each
+  bool whole_draft = false;  // its draft decode is all steps of a draft, one after the other
+  // A graph serves requests with fewer queries than its bucket has for each; with dcp_size > 1 none
+  // does
   bool ragged_graphs = true;
   std::span<const Field> fields;
 };

@@ -15,7 +15,7 @@ constexpr int32_t local_len(int32_t len, int32_t rank, int32_t size) {
 
 /// With more than one rank a request has a length for each of its queries: which local keys a query
 /// sees depends on its position and on the rank. Modes whose requests all have max_q_len queries.
-class CuteDslMla final : public TrtllmMla {
+class CuteDslMla : public TrtllmMla {
  public:
   enum DcpBufferId : uint8_t {
     kGlobalSeqLensK = kFirstOwnOfTrtllm,  // [rows]; kSeqLensK is the rank's

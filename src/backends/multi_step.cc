@@ -15,6 +15,7 @@ MultiStep::MultiStep(const Backend& child)
   info_.name = name_;
   info_.about = "every step of a draft";
   info_.modes = kModes;
+  info_.whole_draft = true;
   info_.fields = {};  // the children's
 }
 

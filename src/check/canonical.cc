@@ -20,7 +20,7 @@ class RowBuilder {
       : b_(batch), kind_(kind), model_(model) {
     rows_.cu_seqlens_q = {0};
     tree_ = is_target_verify(b_.mode) && !b_.spec.custom_mask.empty();
-    if ((tree_ || kind_.local) && !kind_.cross) rows_.mask_indptr = {0};
+    if ((tree_ || kind_.local || model.dcp_size > 1) && !kind_.cross) rows_.mask_indptr = {0};
   }
 
   CanonicalRows run() {
@@ -31,7 +31,7 @@ class RowBuilder {
       } else if (b_.mode == ForwardMode::kDraftDecode) {
         for (int32_t branch = 0; branch < b_.spec.topk; ++branch) add_branch(i, branch);
       } else {
-        add_row(i, e);
+        add_text(e, text_keys(i, e.kv_len));
       }
     }
     return std::move(rows_);
@@ -43,12 +43,20 @@ class RowBuilder {
     return static_cast<int32_t>(swa ? b_.full_to_swa[static_cast<size_t>(slot)] : slot);
   }
 
+  /// The rank has token c of a request.
+  bool has(int32_t c) const { return c % model_.dcp_size == model_.dcp_rank; }
+
+  /// Token c in the slot, if the rank has it.
+  void add_key(int32_t c, int64_t slot, std::vector<int32_t>* keys) const {
+    if (has(c)) keys->push_back(translated(slot) / model_.dcp_size);
+  }
+
   std::vector<int32_t> text_keys(int64_t request, int32_t count) const {
     const int32_t first =
         b_.encoder_lens.empty() ? 0 : b_.encoder_lens[static_cast<size_t>(request)];
     const auto slots = row_slots(b_, request).subspan(static_cast<size_t>(first));
     std::vector<int32_t> keys;
-    for (int32_t k = 0; k < count; ++k) keys.push_back(translated(slots[static_cast<size_t>(k)]));
+    for (int32_t k = 0; k < count; ++k) add_key(k, slots[static_cast<size_t>(k)], &keys);
     return keys;
   }
 
@@ -56,6 +64,16 @@ class RowBuilder {
     rows_.cu_seqlens_q.push_back(rows_.cu_seqlens_q.back() + q_len);
     rows_.kv_lens.push_back(static_cast<int32_t>(keys.size()));
     rows_.keys.push_back(std::move(keys));
+  }
+
+  /// The last of the keys that the rank has are the new tokens'.
+  void add_text(const RequestExtent& e, std::vector<int32_t> keys) {
+    int32_t first = e.kv_len;
+    auto key = keys.end();
+    while (first > e.prefix_len) key -= has(--first);
+    for (int32_t c = e.prefix_len; c < e.kv_len; ++c) rows_.stored.push_back(has(c) ? *key++ : -1);
+    add(e.q_len, std::move(keys));
+    add_mask(e);
   }
 
   void add_encoder_row(int64_t i, const RequestExtent& e) {
@@ -71,28 +89,23 @@ class RowBuilder {
     const RequestExtent e = b_.extent(i);
     const int32_t drafted = b_.spec.step + 1;
     if (b_.out_cache_loc.empty()) {  // a chain: its slots follow in the row
-      add(1, text_keys(i, e.kv_len));
-      add_mask(e);
+      add_text(e, text_keys(i, e.kv_len));
       return;
     }
     std::vector<int32_t> keys = text_keys(i, e.kv_len - drafted);
     const int64_t first = (i * b_.spec.topk + branch) * b_.spec.num_steps;
-    for (int64_t j = first; j < first + drafted; ++j)
-      keys.push_back(translated(b_.out_cache_loc[static_cast<size_t>(j)]));
-    add(1, std::move(keys));
-    add_mask(e);
-  }
-
-  void add_row(int64_t i, const RequestExtent& e) {
-    add(e.q_len, text_keys(i, e.kv_len));
-    add_mask(e);
+    for (int32_t j = 0; j < drafted; ++j)
+      add_key(e.kv_len - drafted + j, b_.out_cache_loc[static_cast<size_t>(first + j)], &keys);
+    add_text(e, std::move(keys));
   }
 
   /// Pair by pair, where causal and window alone do not say it.
   void add_mask(const RequestExtent& e) {
     if (rows_.mask_indptr.empty()) return;
     for (int32_t q = 0; q < e.q_len; ++q) {
-      for (int32_t k = 0; k < e.kv_len; ++k) rows_.mask.push_back(sees(e, q, k));
+      for (int32_t k = 0; k < e.kv_len; ++k) {
+        if (has(k)) rows_.mask.push_back(sees(e, q, k));
+      }
     }
     rows_.mask_indptr.push_back(static_cast<int64_t>(rows_.mask.size()));
     tree_at_ += tree_ ? int64_t{e.q_len} * e.kv_len : 0;
@@ -130,6 +143,17 @@ class RowBuilder {
 };
 
 }  // namespace
+
+std::span<const int32_t> CanonicalRows::stored_by(size_t row) const {
+  if (stored.empty()) return {};
+  const auto first = static_cast<size_t>(cu_seqlens_q[row]);
+  return std::span(stored).subspan(first, static_cast<size_t>(cu_seqlens_q[row + 1]) - first);
+}
+
+std::span<const int32_t> CanonicalRows::old_keys(size_t row) const {
+  const auto fresh = std::ranges::count_if(stored_by(row), [](int32_t slot) { return slot >= 0; });
+  return std::span(keys[row]).first(keys[row].size() - static_cast<size_t>(fresh));
+}
 
 CanonicalRows canonical_rows(const ForwardBatch& batch, const LayerKind& kind,
                              const ModelConfig& model) {

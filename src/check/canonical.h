@@ -1,10 +1,12 @@
 // What one layer of a step must compute, said without any backend: each request's canonical triple,
 // its keys slot by slot, and the mask pair by pair where a tree, a chunk or both decide. A
 // backend's metadata is right if its launches give what this call gives. Source: spec
-// backends-flashattention-family 1.3, 2.4, 2.6, 2.8, 2.10. Tested by tests/check/canonical_test.cc.
+// backends-flashattention-family 1.3, 2.4, 2.6, 2.8, 2.10, 5.6. Tested by
+// tests/check/canonical_test.cc.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "shadowgraph/attention.h"
@@ -12,13 +14,22 @@
 
 namespace shadowgraph {
 
-/// Keys of each row by slot, one row a request; of a draft decode one a branch.
+/// Keys of each row by slot, one row a request; of a draft decode one a branch. Of a rank
+/// (ModelConfig::dcp_size) its own keys alone, with a mask that says which query sees which.
 struct CanonicalRows {
   std::vector<int32_t> cu_seqlens_q;       // [rows + 1]
   std::vector<int32_t> kv_lens;            // [rows]
   std::vector<std::vector<int32_t>> keys;  // [rows][kv_lens] slots of the pool that the layer uses
-  std::vector<uint8_t> mask;               // row by row [q_len, kv_len]; empty: causal and window
-  std::vector<int64_t> mask_indptr;        // [rows + 1]
+  // [tokens] where each new one is stored, which is the last of keys; -1: on another rank. Empty of
+  // layers that store nothing
+  std::vector<int32_t> stored;
+  std::vector<uint8_t> mask;         // row by row [q_len, kv_len]; empty: causal and window
+  std::vector<int64_t> mask_indptr;  // [rows + 1]
+
+  /// Of a row's tokens.
+  std::span<const int32_t> stored_by(size_t row) const;
+  /// The first keys of a row: those that this step does not store.
+  std::span<const int32_t> old_keys(size_t row) const;
 };
 
 /// Requires a batch that validate() accepts, with req_to_token.

@@ -44,9 +44,11 @@ struct Captured {
 
 struct Runner::Impl {
   Impl(const Backend& b, const ModelConfig& m, const RunnerOptions& o)
-      : backend(b), model(m), options(o), world(m, o) {}
+      : backend(b), model(m), options(o), world(m, o, b.info().whole_draft) {}
 
   Status step(const Step& step);
+  /// Nothing runs: KV arrives.
+  Status receive(const Step& step);
 
   /// fill, upload, and what the backend launches, recorded. The tap stands between.
   Status prepare(const ForwardBatch& told, Meta& meta, bool capturing, Graph* graph);
@@ -63,6 +65,15 @@ struct Runner::Impl {
   /// Runs what is enqueued and collects what was seen.
   Status finish();
   Status judge_outputs(const ForwardBatch& batch);
+  /// fn(batch, layer) for every layer, with the batch as its step has it.
+  template <class Fn>
+  void each_layer(const ForwardBatch& batch, Fn fn) {
+    const std::vector<LayerIo> layers = world.layers(Limits::exact(batch, model).tokens);
+    size_t i = 0;
+    for (const ForwardBatch& step : world.steps_of(batch)) {
+      for (size_t kind = 0; kind < model.layers.size(); ++kind) fn(step, layers[i++]);
+    }
+  }
 
   const Backend& backend;
   const ModelConfig model;
@@ -152,7 +163,8 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   if (is_draft_extend(batch.mode)) q_len = model.num_steps + 1;
   if (is_draft_extend_v2(batch.mode)) q_len = model.num_draft_tokens;
   const auto full = [&](int32_t of_request) { return of_request == q_len; };
-  if (!backend.info().ragged_graphs && !std::ranges::all_of(batch.extend_lens, full)) return {};
+  const bool ragged = backend.info().ragged_graphs && model.dcp_size == 1;
+  if (!ragged && !std::ranges::all_of(batch.extend_lens, full)) return {};
   Status status = in(capture(batch, q_len), backend, batch.mode, "capture");
   const auto it = graphs.find({batch.mode, batch.spec.step, *bucket, q_len});
   if (!status.ok() || it == graphs.end()) return status;
@@ -166,10 +178,10 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   if (status.ok()) c.exec.replay(world.stream);
   status.add(finish());
   if (status.ok()) status = world.same_outputs();
-  for (const LayerIo& io : world.layers(Limits::exact(batch, model).tokens)) {
+  each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
     const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
-    if (status.ok()) status = world.check_stored(canonical_rows(batch, kind, model), io);
-  }
+    if (status.ok()) status = world.check_stored(canonical_rows(b, kind, model), io);
+  });
   ++counts.replays;
   return in(std::move(status), backend, batch.mode, "replay");
 }
@@ -178,21 +190,33 @@ Status Runner::Impl::judge_outputs(const ForwardBatch& batch) {
   Status status;
   const Arithmetic& arithmetic =
       *find_arithmetic(has_tree(batch) ? "ours_merged" : "ours_portable");
-  for (const LayerIo& io : world.layers(Limits::exact(batch, model).tokens)) {
-    const CanonicalCall canonical(batch, model, io);
+  each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
+    const CanonicalCall canonical(b, model, io);
     const PagedAttention& call = canonical.call();
     const Result result{call.out, call.lse.tensor, LseBase::kNatural, call.options.lse_sink};
     Judgement j = judge(call, result, arithmetic, {.bounded = true});
     status.add(std::move(j.findings));
     status.add(world.check_stored(canonical.rows(), io));
-  }
+  });
   return status;
+}
+
+Status Runner::Impl::receive(const Step& step) {
+  ++counts.steps;
+  counts.rows += std::ssize(step.requests);
+  world.begin_step(step);
+  return in(finish(), backend, step.mode, "batch");
 }
 
 Status Runner::Impl::step(const Step& step) {
   const ForwardBatch batch = step.batch();
   Status status = validate(batch);
   if (!status.ok()) return in(std::move(status), backend, batch.mode, "batch");
+  if (batch.mode == ForwardMode::kPrebuilt) return receive(step);
+  if (backend.info().whole_draft && step.draft_step > 0) {
+    ++counts.refused;
+    return {};
+  }
   TapStorage storage;
   const ForwardBatch told = tell(batch, storage);
   Arena scope = world.arena.scope("eager");

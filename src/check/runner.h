@@ -2,7 +2,7 @@
 // batch, and again as the replay of a graph that was captured on a dummy batch of a bucket. Both
 // are held against the oracle on the canonical triple, against each other bit for bit, and every
 // recording against the one that the graph kept. DESIGN "The one path". Tested by
-// tests/check/runner_test.cc.
+// tests/check/runner_test.cc and runner_finds_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +35,11 @@ class Tap {
 };
 
 struct RunnerOptions {
-  uint64_t seed = 1;                 // of q, K and V
-  bool uniform = false;              // q = 0: every weight is 1
-  int64_t slots = 0, swa_slots = 0;  // of the pools, the sink's page included; whole pages
-  int64_t max_tokens = 0;            // query tokens of a step, padding included
+  uint64_t seed = 1;     // of q, K and V
+  bool uniform = false;  // q = 0: every weight is 1
+  // Of the pools (of several ranks, this one's), the sink's page included; whole pages
+  int64_t slots = 0, swa_slots = 0;
+  int64_t max_tokens = 0;  // query tokens of a step, padding included
   // Of req_to_token, on the device for ModelConfig::in_graph_tables; 0: not there
   int64_t pool_rows = 0, pool_width = 0;
   std::vector<int32_t> buckets;  // rows; empty: eagerly only
@@ -49,7 +50,9 @@ struct RunnerOptions {
 /// How often what ran.
 struct RunnerCounts {
   int64_t steps = 0, captures = 0, replays = 0, rows = 0;
-  int64_t refused = 0;  // steps that the backend does not serve, as two halves of one request
+  // Steps that the backend does not serve, as two halves of one request, or by themselves, as those
+  // of a whole draft but the first
+  int64_t refused = 0;
 };
 
 class Runner {
@@ -60,7 +63,8 @@ class Runner {
 
   /// Why nothing can run.
   Status ready() const;
-  /// Findings say the mode and the phase they were seen in.
+  /// Findings say the mode and the phase they were seen in. A prebuilt step is no backend's: its
+  /// tokens have KV from then on.
   Status step(const Step& step);
   /// No slot is anybody's any more: another history begins, in the same memory and graphs.
   void forget_requests();

@@ -1,141 +1,25 @@
 #include "check/runner_world.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <utility>
 
-#include "backends/rows.h"
 #include "core/laws.h"
 
 namespace shadowgraph {
 namespace {
 
-constexpr size_t kArenaBytes = size_t{1} << 23;
-
 size_t row_bytes(const Buffer& b) {
   return b.bytes() / static_cast<size_t>(std::max<int64_t>(1, b.shape[0]));
 }
 
-TensorView first_rows(const Buffer& b, int64_t rows) {
-  TensorView v = b.view();
-  v.shape[0] = rows;
-  return v;
+/// Of a pool [pages, page_size, heads, head_dim].
+size_t slot_bytes(const Buffer& b) {
+  return static_cast<size_t>(b.shape[2] * b.shape[3]) * sizeof(float);
 }
 
 }  // namespace
-
-RunnerWorld::RunnerWorld(const ModelConfig& model, const RunnerOptions& options)
-    : device(options.device),
-      arena(device, kArenaBytes),
-      stream(device),
-      model_(model),
-      rng_(Rng::stream(options.seed, 0)),
-      uniform_(options.uniform),
-      ready_(bind(options)) {}
-
-Status RunnerWorld::bind(const RunnerOptions& options) {
-  Status status;
-  layers_.resize(model_.layers.size());
-  for (size_t kind = 0; kind < layers_.size(); ++kind) {
-    status.add(bind_layer(kind, options, &layers_[kind]));
-    const int64_t slots = layers_[kind].swa ? options.swa_slots : options.slots;
-    owners_.emplace_back(static_cast<size_t>(slots));
-  }
-  if (model_.in_graph_tables) status.add(bind_tables(options));
-  stream.synchronize();
-  status.add(stream.take_status());
-  return status;
-}
-
-Status RunnerWorld::bind_tables(const RunnerOptions& o) {
-  std::vector<BufferSpec> specs = {{.name = "req_to_token",
-                                    .shape = {o.pool_rows, o.pool_width},
-                                    .lifetime = Lifetime::kPersistent}};
-  if (model_.swa_pool)
-    specs.push_back({.name = "full_to_swa",
-                     .dtype = DType::kI64,
-                     .shape = {o.slots + 1},  // index -1 is the last
-                     .lifetime = Lifetime::kPersistent});
-  std::vector<Buffer> bound;
-  Status status = arena.scope("pool").bind(specs, &bound);
-  if (!status.ok()) return status;
-  req_to_token_ = std::move(bound[0]);
-  if (model_.swa_pool) full_to_swa_ = std::move(bound[1]);
-  return status;
-}
-
-Status RunnerWorld::bind_layer(size_t kind, const RunnerOptions& o, Layer* layer) {
-  const LayerKind& k = model_.layers[kind];
-  const AttentionParams& p = k.params;
-  layer->swa = in_window_pool(model_, k);
-  layer->latent = k.mla;
-  const int64_t slots = layer->swa ? o.swa_slots : o.slots;
-  const int64_t pages = slots / model_.page_size;
-  const auto spec = [](const char* name, std::vector<int64_t> shape, Lifetime lifetime,
-                       int64_t granule) {
-    return BufferSpec{name, DType::kF32, std::move(shape), lifetime, granule};
-  };
-  const int64_t kv_heads = p.num_kv_heads;
-  std::vector<BufferSpec> specs = {
-      spec("q", {o.max_tokens, p.num_qo_heads, p.head_dim_qk}, Lifetime::kPersistent,
-           p.head_dim_qk),
-      spec("k", {o.max_tokens, kv_heads, p.head_dim_qk}, Lifetime::kPersistent, p.head_dim_qk),
-      spec("v", {o.max_tokens, kv_heads, p.head_dim_vo}, Lifetime::kPersistent, p.head_dim_vo),
-      spec("out", {o.max_tokens, p.num_qo_heads, p.head_dim_vo}, Lifetime::kOutput, p.head_dim_vo),
-      spec("lse", {o.max_tokens, p.num_qo_heads}, Lifetime::kOutput, 1),
-      spec("k_cache", {pages, model_.page_size, kv_heads, p.head_dim_qk}, Lifetime::kPersistent,
-           p.head_dim_qk),
-      spec("v_cache", {pages, model_.page_size, kv_heads, p.head_dim_vo}, Lifetime::kPersistent,
-           p.head_dim_vo)};
-  std::vector<Buffer> bound;
-  Status status = arena.scope("layer" + std::to_string(kind)).bind(specs, &bound);
-  if (!status.ok()) return status;
-  Buffer* const to[] = {&layer->q,   &layer->k,       &layer->v,      &layer->out,
-                        &layer->lse, &layer->k_cache, &layer->v_cache};
-  for (size_t i = 0; i < bound.size(); ++i) *to[i] = std::move(bound[i]);
-  // The sink is read for padding rows, and holds numbers.
-  for (const Buffer* b : {&layer->k_cache, &layer->v_cache}) {
-    if (pages > 0) stream.fill(b->data, 0, row_bytes(*b));
-  }
-  return status;
-}
-
-std::vector<const Buffer*> RunnerWorld::caches(const Layer& l) {
-  if (l.latent) return {&l.k_cache};
-  return {&l.k_cache, &l.v_cache};
-}
-
-LayerIo RunnerWorld::io(const Layer& l, int32_t kind, int64_t tokens) const {
-  LayerIo io;
-  io.kind = kind;
-  io.q = first_rows(l.q, tokens);
-  const LayerKind& k = model_.layers[static_cast<size_t>(kind)];
-  if (!k.cross) {
-    io.k = first_rows(l.k, tokens);
-    TensorView v = first_rows(l.latent ? l.k : l.v, tokens);
-    v.shape[2] = k.params.head_dim_vo;
-    io.v = v;
-  }
-  io.out = first_rows(l.out, tokens);
-  io.lse = NaturalLse(first_rows(l.lse, tokens));
-  if (!l.latent) {
-    io.cache = KvCache::nhd(l.k_cache.view(), l.v_cache.view());
-    return io;
-  }
-  TensorView latent = l.k_cache.view();
-  latent.rank = 3;
-  latent.shape[2] = latent.shape[3];
-  latent.stride[2] = 1;
-  io.cache = KvCache::mla_latent(latent, k.params.head_dim_vo);
-  return io;
-}
-
-std::vector<LayerIo> RunnerWorld::layers(int64_t tokens) const {
-  std::vector<LayerIo> all;
-  for (size_t kind = 0; kind < layers_.size(); ++kind)
-    all.push_back(io(layers_[kind], static_cast<int32_t>(kind), tokens));
-  return all;
-}
 
 void RunnerWorld::upload(const Buffer& b, const void* values, size_t bytes) {
   const auto* from = static_cast<const std::byte*>(values);
@@ -152,25 +36,19 @@ void RunnerWorld::randomise(const Buffer& b, bool zero) {
 }
 
 void RunnerWorld::clear_outputs() {
-  for (const Layer& l : layers_) {
-    stream.fill(l.out.data, 0xff, l.out.bytes());
-    stream.fill(l.lse.data, 0xff, l.lse.bytes());
-  }
+  for (const Buffer* b : outputs()) stream.fill(b->data, 0xff, b->bytes());
 }
 
 void RunnerWorld::forget_new_tokens(const ForwardBatch& batch) {
+  for (const ForwardBatch& step : steps_of(batch)) forget_new_tokens_of(step);
+}
+
+void RunnerWorld::forget_new_tokens_of(const ForwardBatch& batch) {
   for (size_t kind = 0; kind < layers_.size(); ++kind) {
-    if (model_.layers[kind].cross) continue;
-    const CanonicalRows rows = canonical_rows(batch, model_.layers[kind], model_);
-    for (size_t r = 0; r < rows.keys.size(); ++r) {
-      const int32_t q_len = rows.cu_seqlens_q[r + 1] - rows.cu_seqlens_q[r];
-      for (int32_t k = rows.kv_lens[r] - q_len; k < rows.kv_lens[r]; ++k) {
-        const auto slot = static_cast<size_t>(rows.keys[r][static_cast<size_t>(k)]);
-        for (const Buffer* b : caches(layers_[kind])) {
-          const size_t bytes = static_cast<size_t>(b->shape[2] * b->shape[3]) * sizeof(float);
-          stream.fill(b->data + slot * bytes, 0xff, bytes);
-        }
-      }
+    for (const int32_t slot : canonical_rows(batch, model_.layers[kind], model_).stored) {
+      if (slot < 0) continue;
+      for (const Buffer* b : caches(layers_[kind]))
+        stream.fill(b->data + static_cast<size_t>(slot) * slot_bytes(*b), 0xff, slot_bytes(*b));
     }
   }
 }
@@ -187,10 +65,12 @@ void RunnerWorld::begin_step(const Step& step) {
   tokens_ = Limits::exact(batch, model_).tokens;
   for (size_t kind = 0; kind < layers_.size(); ++kind) {
     const Layer& l = layers_[kind];
-    randomise(l.q, uniform_);
-    randomise(l.k, false);
-    randomise(l.v, false);
-    own(batch, kind, step.requests);
+    for (const Tensors& t : l.steps) {
+      randomise(t.q, uniform_);
+      randomise(t.k, false);
+      randomise(t.v, false);
+    }
+    for (const ForwardBatch& of_step : steps_of(batch)) own(of_step, kind, step.requests);
     // What is copied are text tokens.
     for (const SlotCopy& c : step.copies) {
       if (!model_.layers[kind].cross) copy_slot(l, c, step.full_to_swa);
@@ -207,20 +87,21 @@ void RunnerWorld::begin_step(const Step& step) {
 
 void RunnerWorld::own(const ForwardBatch& batch, size_t kind, std::span<const OwnerId> owners) {
   const Layer& l = layers_[kind];
-  const LayerKind& k = model_.layers[kind];
-  const CanonicalRows rows = canonical_rows(batch, k, model_);
+  const CanonicalRows rows = canonical_rows(batch, model_.layers[kind], model_);
   const auto per_request =
       batch.size() == 0 ? 1 : static_cast<int64_t>(rows.keys.size()) / batch.size();
   for (size_t r = 0; r < rows.keys.size(); ++r) {
     const OwnerId owner = owners[r / static_cast<size_t>(per_request)];
-    const int32_t q_len = rows.cu_seqlens_q[r + 1] - rows.cu_seqlens_q[r];
-    const int32_t old = k.cross ? rows.kv_lens[r] : rows.kv_lens[r] - q_len;
-    for (int32_t j = 0; j < rows.kv_lens[r]; ++j) {
-      const int32_t slot = rows.keys[r][static_cast<size_t>(j)];
+    for (const int32_t slot : rows.old_keys(r)) {
       if (slot < model_.page_size) continue;  // evicted from its window
       // A history may begin in the middle: what was stored before it is written here.
-      if (j < old && owners_[kind][static_cast<size_t>(slot)].empty()) write_slot(l, slot);
-      set_owner(l, slot, owner, j >= old);
+      if (owners_[kind][static_cast<size_t>(slot)].empty()) write_slot(l, slot);
+      set_owner(l, slot, owner, false);
+    }
+    for (const int32_t slot : rows.stored_by(r)) {
+      if (slot < 0) continue;
+      if (batch.mode == ForwardMode::kPrebuilt) write_slot(l, slot);
+      set_owner(l, slot, owner, true);
     }
   }
 }
@@ -250,12 +131,13 @@ void RunnerWorld::write_slot(const Layer& l, int32_t slot) {
 }
 
 void RunnerWorld::copy_slot(const Layer& l, SlotCopy c, std::span<const int64_t> full_to_swa) {
+  assert(model_.dcp_size == 1);  // ranks have chains, of which what is accepted stays where it is
   if (l.swa) {
     c.from = static_cast<int32_t>(full_to_swa[static_cast<size_t>(c.from)]);
     c.to = static_cast<int32_t>(full_to_swa[static_cast<size_t>(c.to)]);
   }
   for (const Buffer* b : caches(l)) {
-    const size_t bytes = static_cast<size_t>(b->shape[2] * b->shape[3]) * sizeof(float);
+    const size_t bytes = slot_bytes(*b);
     stream.copy(b->data + static_cast<size_t>(c.to) * bytes,
                 b->data + static_cast<size_t>(c.from) * bytes, bytes);
   }
@@ -267,27 +149,23 @@ void RunnerWorld::copy_slot(const Layer& l, SlotCopy c, std::span<const int64_t>
 
 void RunnerWorld::keep_outputs() {
   kept_.clear();
-  for (const Layer& l : layers_) {
-    for (const Buffer* b : {&l.out, &l.lse}) {
-      const size_t bytes = row_bytes(*b) * static_cast<size_t>(tokens_);
-      kept_.insert(kept_.end(), b->data, b->data + bytes);
-    }
+  for (const Buffer* b : outputs()) {
+    const size_t bytes = row_bytes(*b) * static_cast<size_t>(tokens_);
+    kept_.insert(kept_.end(), b->data, b->data + bytes);
   }
 }
 
 Status RunnerWorld::same_outputs() const {
   Status status;
   const std::byte* kept = kept_.data();
-  for (size_t kind = 0; kind < layers_.size(); ++kind) {
-    for (const Buffer* b : {&layers_[kind].out, &layers_[kind].lse}) {
-      const size_t row = row_bytes(*b);
-      for (int64_t t = 0; t < tokens_; ++t, kept += row) {
-        if (std::memcmp(kept, b->data + static_cast<size_t>(t) * row, row) == 0) continue;
-        status.add(make_finding("num.bits", at(b->name, t), "the bits of the eager step",
-                                "others in the replay"));
-        kept += row * static_cast<size_t>(tokens_ - t);
-        break;
-      }
+  for (const Buffer* b : outputs()) {
+    const size_t row = row_bytes(*b);
+    for (int64_t t = 0; t < tokens_; ++t, kept += row) {
+      if (std::memcmp(kept, b->data + static_cast<size_t>(t) * row, row) == 0) continue;
+      status.add(make_finding("num.bits", at(b->name, t), "the bits of the eager step",
+                              "others in the replay"));
+      kept += row * static_cast<size_t>(tokens_ - t);
+      break;
     }
   }
   return status;
@@ -297,22 +175,18 @@ Status RunnerWorld::check_stored(const CanonicalRows& rows, const LayerIo& io) c
   Status status;
   if (!io.k.defined()) return status;
   const Layer& l = layers_[static_cast<size_t>(io.kind)];
-  for (size_t r = 0; r < rows.keys.size(); ++r) {
-    const int32_t first = rows.cu_seqlens_q[r], last = rows.cu_seqlens_q[r + 1];
-    for (int32_t t = first; t < last; ++t) {
-      const int32_t key = rows.kv_lens[r] - (last - t);
-      const auto slot = static_cast<size_t>(rows.keys[r][static_cast<size_t>(key)]);
-      const auto differs = [&](const Buffer& cache, const Buffer& given) {
-        const size_t bytes = row_bytes(given);
-        return std::memcmp(cache.data + slot * bytes, given.data + static_cast<size_t>(t) * bytes,
-                           bytes) != 0;
-      };
-      const bool wrong = differs(l.k_cache, l.k) || (!l.latent && differs(l.v_cache, l.v));
-      if (!wrong) continue;
-      status.add(make_finding("slot.write", at("out_cache_loc", t),
-                              "its K and V in slot " + std::to_string(slot), "others there"));
-      return status;
-    }
+  for (size_t t = 0; t < rows.stored.size(); ++t) {
+    const int32_t slot = rows.stored[t];
+    const auto differs = [&](const Buffer& cache, const ConstTensorView& given) {
+      const size_t bytes = slot_bytes(cache);
+      return std::memcmp(cache.data + static_cast<size_t>(slot) * bytes, given.data + t * bytes,
+                         bytes) != 0;
+    };
+    if (slot < 0 || !(differs(l.k_cache, io.k) || (!l.latent && differs(l.v_cache, io.v))))
+      continue;
+    status.add(make_finding("slot.write", at("out_cache_loc", static_cast<int64_t>(t)),
+                            "its K and V in slot " + std::to_string(slot), "others there"));
+    return status;
   }
   return status;
 }

@@ -1,4 +1,5 @@
 // What a runner's steps run in: a device, the pools, and one layer of each kind with its tensors.
+// A whole draft has layers of each of its steps, with tensors of their own and the same pools.
 // Who may read which slot follows from the canonical rows alone.
 #pragma once
 
@@ -13,18 +14,21 @@ namespace shadowgraph {
 
 class RunnerWorld {
  public:
-  RunnerWorld(const ModelConfig& model, const RunnerOptions& options);
+  /// whole_draft: BackendInfo's.
+  RunnerWorld(const ModelConfig& model, const RunnerOptions& options, bool whole_draft);
 
   Status ready() const { return ready_; }
   /// New inputs, moved KV, owners; keys of a prefix that nobody has stored yet, as an encoder's,
-  /// are written. Outputs are cleared.
+  /// are written, and all that a prebuilt step brings. Outputs are cleared.
   void begin_step(const Step& step);
   void clear_outputs();
   void forget_owners();
   /// The slots of the batch's new tokens hold NaN again, in every layer that stores.
   void forget_new_tokens(const ForwardBatch& batch);
-  /// One layer of each kind, over the first so many tokens.
+  /// One layer of each kind, over the first so many tokens; of a whole draft step by step.
   std::vector<LayerIo> layers(int64_t tokens) const;
+  /// The batch as each of those steps has it.
+  std::vector<ForwardBatch> steps_of(const ForwardBatch& batch) const;
   /// Undefined where the model's tables are made by fill.
   ConstTensorView req_to_token() const { return on_device(req_to_token_); }
   ConstTensorView full_to_swa() const { return on_device(full_to_swa_); }
@@ -33,7 +37,7 @@ class RunnerWorld {
   void keep_outputs();
   /// num.bits where an output differs from what was kept.
   Status same_outputs() const;
-  /// Every new token's K and V lie in its slot, with the bits that were given.
+  /// K and V of every new token that is stored here lie in its slot, with the bits that were given.
   Status check_stored(const CanonicalRows& rows, const LayerIo& io) const;
 
   SimDevice device;
@@ -41,8 +45,12 @@ class RunnerWorld {
   Stream stream;
 
  private:
+  struct Tensors {
+    Buffer q, k, v, out, lse;  // latent: v is in k
+  };
   struct Layer {
-    Buffer q, k, v, out, lse, k_cache, v_cache;  // latent: v is in k, v_cache in k_cache
+    std::vector<Tensors> steps;
+    Buffer k_cache, v_cache;  // latent: all is in k_cache
     bool swa = false, latent = false;
   };
   using Owners = std::vector<std::vector<OwnerId>>;  // by slot
@@ -55,15 +63,19 @@ class RunnerWorld {
   Status bind(const RunnerOptions& options);
   Status bind_tables(const RunnerOptions& options);
   Status bind_layer(size_t kind, const RunnerOptions& options, Layer* layer);
-  LayerIo io(const Layer& layer, int32_t kind, int64_t tokens) const;
+  Status bind_tensors(const AttentionParams& params, int64_t max_tokens, Arena scope, Tensors* to);
+  LayerIo io(size_t step, size_t kind, int64_t tokens) const;
+  std::vector<const Buffer*> outputs() const;
   void randomise(const Buffer& buffer, bool zero);
   void upload(const Buffer& buffer, const void* values, size_t bytes);
-  void own(const ForwardBatch& batch, size_t kind, std::span<const OwnerId> owners);
+  void forget_new_tokens_of(const ForwardBatch& step);
+  void own(const ForwardBatch& step, size_t kind, std::span<const OwnerId> owners);
   void set_owner(const Layer& layer, int32_t slot, OwnerId owner, bool alone);
   void write_slot(const Layer& layer, int32_t slot);
   void copy_slot(const Layer& layer, SlotCopy c, std::span<const int64_t> full_to_swa);
 
   const ModelConfig model_;
+  const size_t steps_;  // 1, or those of a whole draft
   Rng rng_;
   bool uniform_;
   std::vector<Layer> layers_;

@@ -40,9 +40,10 @@ int32_t choose_page_size(const Backend& b, Choices& c) {
 /// Which of the runtime's features the backend has, and this history uses.
 void choose_features(const Backend& b, Choices& c, History* h) {
   RuntimeConfig& r = h->runtime;
-  if (serves_mode(b, ForwardMode::kTargetVerify) && c.one_in(2)) {
+  const bool whole = b.info().whole_draft;
+  if (whole || (serves_mode(b, ForwardMode::kTargetVerify) && c.one_in(2))) {
     r.draft.topk = b.info().tree ? c.of({1, 2, 3}) : 1;
-    r.draft.num_steps = c.between(1, 5);
+    r.draft.num_steps = c.between(whole ? 2 : 1, 5);
     const int64_t most = std::min<int64_t>(r.draft.max_tokens(), 8);
     r.draft.num_draft_tokens =
         r.draft.topk == 1 ? r.draft.num_steps + 1 : c.between(1, static_cast<int>(most));
@@ -82,12 +83,22 @@ void choose_layers(const Backend& b, Choices& c, History* h) {
   }
 }
 
+/// One of several ranks, whose pages are those of req_to_token together.
+void choose_rank(Choices& c, History* h) {
+  ModelConfig& m = h->model;
+  m.dcp_size = c.of({1, 2, 4});
+  m.dcp_rank = static_cast<int32_t>(c.below(static_cast<uint32_t>(m.dcp_size)));
+  if (m.dcp_size > 1) m.in_graph_tables = false;
+  h->runtime.page_size = m.page_size * m.dcp_size;
+  h->runtime.num_pages = static_cast<int32_t>(pages_for(h->runtime.num_pages, m.dcp_size));
+}
+
 /// Everything that a step or a padded one can have.
 int64_t most_tokens(const History& h) {
   const RuntimeConfig& r = h.runtime;
-  const int64_t a_request =
-      std::max({r.max_chunk, r.dllm_block, r.draft.num_draft_tokens, r.draft.num_steps + 1,
-                r.draft.topk, h.model.max_context_len});
+  int64_t a_request = std::max({r.max_chunk, r.dllm_block, r.draft.num_draft_tokens,
+                                r.draft.num_steps + 1, r.draft.topk, h.model.max_context_len});
+  if (h.backend->info().whole_draft) a_request = r.draft.topk;
   return a_request *
          std::max(r.max_requests, h.runner.buckets.empty() ? 0 : h.runner.buckets.back());
 }
@@ -110,7 +121,12 @@ std::string History::to_string() const {
   if (runtime.max_encoder_len > 0) add("max_encoder_len", runtime.max_encoder_len);
   if (runtime.dllm_block > 0) add("dllm_block", runtime.dllm_block);
   if (runtime.radix) s += " radix";
+  if (runtime.prebuilt) s += " prebuilt";
   if (model.in_graph_tables) s += " in_graph_tables";
+  if (model.dcp_size > 1) {
+    add("dcp_size", model.dcp_size);
+    add("dcp_rank", model.dcp_rank);
+  }
   add("layers", static_cast<int64_t>(model.layers.size()));
   return s;
 }
@@ -129,7 +145,6 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   r.max_chunk = c.between(2, 9);
   const int32_t pages = static_cast<int32_t>(pages_for(r.width(), m.page_size));
   r.num_pages = pages + pages * c.between(0, r.max_requests);
-  if (r.window_left >= 0) r.swa_pages = std::max(r.num_pages + 2, r.least_swa_pages());
   m.max_context_len = r.max_context_len;
   m.max_encoder_len = r.max_encoder_len;
   m.swa_pool = r.window_left >= 0;
@@ -137,16 +152,19 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   m.num_draft_tokens = r.draft.num_draft_tokens;
   choose_layers(b, c, &h);
   m.in_graph_tables = b.info().in_graph_tables && c.one_in(3);
-  h.runner.pool_rows = r.max_requests + 1, h.runner.pool_width = r.width();
   m.seq_len_fill = c.of({1, 1, 1, 5});
   h.runner.seed = c.below(1u << 16);
   h.runner.uniform = c.one_in(2);
+  h.steps = c.between(6, 30);
+  if (b.info().dcp) choose_rank(c, &h);
+  r.prebuilt = r.max_encoder_len == 0 && c.one_in(5);
+  if (c.one_in(2)) m.two_chunk_below = 0.48f;  // an engine's default
+  if (r.window_left >= 0) r.swa_pages = std::max(r.num_pages + 2, r.least_swa_pages());
+  h.runner.pool_rows = r.max_requests + 1, h.runner.pool_width = r.width();
   h.runner.slots = int64_t{r.num_pages + 1} * m.page_size;
   h.runner.swa_slots = int64_t{r.swa_pages + 1} * m.page_size;
   h.runner.buckets = {1, 2, 4};
   h.runner.max_tokens = most_tokens(h);
-  h.steps = c.between(6, 30);
-  if (c.one_in(2)) m.two_chunk_below = 0.48f;  // an engine's default
   assert(validate(r).ok());
   return h;
 }
@@ -163,14 +181,15 @@ HistoryResult run_history(const History& h, Choices& choices, const Tap* tap) {
     const PoolState pools = scheduler.state();
     result.findings.add(check_pool(pools));
     result.findings.add(check_step(step, pools));
-    if (!result.findings.ok() || !serves_mode(*h.backend, step.mode)) continue;
-    const int64_t replays = runner.counts().replays;
+    const bool played = step.mode == ForwardMode::kPrebuilt || serves_mode(*h.backend, step.mode);
+    if (!result.findings.ok() || !played) continue;
+    const RunnerCounts before = runner.counts();
     result.findings = runner.step(step);
     ++result.steps;
     const std::string name =
         std::string(h.backend->info().name) + " " + std::string(name_of(step.mode));
-    ++result.coverage[name + " eager"];
-    if (runner.counts().replays > replays) ++result.coverage[name + " replay"];
+    if (runner.counts().steps > before.steps) ++result.coverage[name + " eager"];
+    if (runner.counts().replays > before.replays) ++result.coverage[name + " replay"];
     result.failing_requests = static_cast<int64_t>(step.requests.size());
   }
   result.counts = runner.counts();

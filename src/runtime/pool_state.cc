@@ -49,6 +49,7 @@ class ConfigCheck {
     if (c_.swa_pages > 0) at_least("window_left", 0, c_.window_left);
     if (c_.radix && (c_.swa_pages > 0 || c_.max_encoder_len > 0))
       fail("radix", "one pool, no encoder", 1);
+    if (c_.prebuilt && c_.max_encoder_len > 0) fail("prebuilt", "no encoder", 1);
     if (c_.draft.num_steps > 0 && (c_.dllm_block > 0 || c_.max_encoder_len > 0))
       fail("draft.num_steps", "0 with blocks or an encoder", c_.draft.num_steps);
   }
@@ -71,7 +72,9 @@ int32_t RuntimeConfig::encoder_columns() const {
 int32_t RuntimeConfig::least_swa_pages() const {
   const int32_t step = std::max({max_chunk, dllm_block, draft_reserve(draft, page_size)});
   const int32_t columns = encoder_columns() + window_left + step;
-  return static_cast<int32_t>(pages_for(columns, page_size)) + 2;
+  const auto window = static_cast<int32_t>(pages_for(columns, page_size)) + 2;
+  return prebuilt ? std::max(window, static_cast<int32_t>(pages_for(max_context_len, page_size)))
+                  : window;
 }
 
 int32_t RuntimeConfig::width() const {

@@ -25,7 +25,9 @@ struct RuntimeConfig {
   int32_t dllm_block = 0;        // tokens; 0: no diffusion model
   int32_t max_chunk = 8;         // tokens that one extend adds to a request
   bool radix = false;            // share prefixes; of one pool, without encoders
-  DraftShape draft;              // num_steps 0: no speculation
+  // Prompts are extended elsewhere, and all of their KV arrives at once; without encoders
+  bool prebuilt = false;
+  DraftShape draft;  // num_steps 0: no speculation
 
   /// Columns of a row that are the encoder's at most: whole pages, so that text begins a page.
   int32_t encoder_columns() const;

@@ -24,9 +24,10 @@ class Scheduler {
   /// Ends the last step, lets requests come, go, and give back what they need not have, and makes
   /// the next step. A step is idle where nothing runs.
   ///
-  /// Prompts are extended in chunks, next to decodes or alone; then requests decode, or denoise
-  /// blocks, or speculate: one draft decode a step but the last, target verify, draft extend (which
-  /// follow each other with the same requests).
+  /// Prompts are extended in chunks, next to decodes or alone (then maybe layer by layer: split
+  /// prefill), or arrive whole (prebuilt); then requests decode, or denoise blocks, or speculate:
+  /// one draft decode a step but the last, target verify, draft extend (which follow each other
+  /// with the same requests).
   Step next(Choices& choices);
 
   /// The pools that the last step was made from.

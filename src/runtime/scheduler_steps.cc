@@ -23,7 +23,11 @@ Step Scheduler::plain_step(Choices& choices) {
   Requests prompts, ready;
   for (Request& r : running_) (r.pool.kv_len < r.prompt_len ? prompts : ready).push_back(&r);
   const auto extend = [&] {
-    return extend_step(ForwardMode::kExtend, some_of(prompts, choices), {}, choices);
+    const Requests list = some_of(prompts, choices);
+    if (config_.prebuilt) return extend_step(ForwardMode::kPrebuilt, list, {}, choices);
+    const bool split = choices.one_in(3);
+    return extend_step(split ? ForwardMode::kSplitPrefill : ForwardMode::kExtend, list, {},
+                       choices);
   };
   const auto go_on = [&] {
     const Requests list = some_of(ready, choices);
@@ -36,7 +40,7 @@ Step Scheduler::plain_step(Choices& choices) {
     const Requests more = some_of(ready, choices);
     return extend_step(ForwardMode::kMixed, some_of(prompts, choices), more, choices);
   };
-  const bool mixes = config_.dllm_block == 0 && config_.draft.num_steps == 0;
+  const bool mixes = config_.dllm_block == 0 && config_.draft.num_steps == 0 && !config_.prebuilt;
   std::vector<std::function<Step()>> options;
   if (!prompts.empty()) options.emplace_back(extend);
   if (!ready.empty()) options.emplace_back(go_on);
@@ -65,8 +69,8 @@ void Scheduler::add_tokens(Step& step, const Request& r, int32_t count) {
   }
 }
 
-/// Chunks of prompts, and decodes as extends by one token. An encoder is stored with the first
-/// chunk, and a batch stores all encoders or none.
+/// Chunks of prompts (what is prebuilt is whole), and decodes as extends by one token. An encoder
+/// is stored with the first chunk, and a batch stores all encoders or none.
 Step Scheduler::extend_step(ForwardMode mode, Requests prompts, Requests decodes,
                             Choices& choices) {
   const auto stores_encoder = [](const Request* r) {
@@ -75,13 +79,14 @@ Step Scheduler::extend_step(ForwardMode mode, Requests prompts, Requests decodes
   if (config_.max_encoder_len > 0) {
     const bool stores = stores_encoder(prompts[0]) && decodes.empty();
     std::erase_if(prompts, [&](const Request* r) { return stores_encoder(r) != stores; });
-    if (stores || prompts.empty()) mode = ForwardMode::kExtend;
+    if (stores && mode == ForwardMode::kMixed) mode = ForwardMode::kExtend;
   }
   if (prompts.empty()) return decode_step(decodes);
   std::vector<int32_t> counts;
   for (const Request* r : prompts) {
     const int32_t left = r->prompt_len - r->pool.kv_len;
-    counts.push_back(choices.between(1, std::min(left, config_.max_chunk)));
+    const bool whole = mode == ForwardMode::kPrebuilt;
+    counts.push_back(whole ? left : choices.between(1, std::min(left, config_.max_chunk)));
   }
   counts.resize(prompts.size() + decodes.size(), 1);
   Requests list = prompts;

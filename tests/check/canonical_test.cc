@@ -64,6 +64,44 @@ Ints iota(int32_t first, int32_t count) {
   return v;
 }
 
+TEST(Canonical, ARankSeesEveryNthTokenAtTheNthPartOfItsSlot) {
+  Batch b(ForwardMode::kTargetVerify, {5, 0});
+  b.spec.num_draft_tokens = 3;
+  for (size_t c = 0; c < b.table.size(); ++c)
+    b.table[c] = static_cast<int32_t>(c / 32 * 100 + c % 32);
+  b.req_to_token = {b.table, 32};
+  ModelConfig model;
+  model.dcp_size = 2;
+  const CanonicalRows even = canonical_rows(b, layer(), model);
+  EXPECT_EQ(even.keys, (std::vector<Ints>{{50, 51, 52, 53}, {100, 101}}));
+  EXPECT_EQ(even.stored, (Ints{-1, 53, -1, 100, -1, 101}));
+  EXPECT_EQ(seen(even, layer(), 0, 0), (Ints{50, 51, 52}));
+  EXPECT_EQ(seen(even, layer(), 0, 1), (Ints{50, 51, 52, 53}));
+  EXPECT_EQ(seen(even, layer(), 1, 1), (Ints{100}));
+  EXPECT_EQ(Ints(even.old_keys(0).begin(), even.old_keys(0).end()), (Ints{50, 51, 52}));
+  EXPECT_TRUE(even.old_keys(1).empty());
+  model.dcp_rank = 1;
+  const CanonicalRows odd = canonical_rows(b, layer(), model);
+  EXPECT_EQ(odd.keys, (std::vector<Ints>{{50, 51, 52, 53}, {100}}));
+  EXPECT_EQ(odd.stored, (Ints{52, -1, 53, -1, 100, -1}));
+  EXPECT_EQ(seen(odd, layer(), 0, 1), (Ints{50, 51, 52}));
+  EXPECT_TRUE(seen(odd, layer(), 1, 0).empty());
+}
+
+TEST(Canonical, ADraftOfARankStoresWhatItHas) {
+  Batch b(ForwardMode::kDraftDecode, {4});
+  b.spec.num_steps = 3, b.spec.step = 1;
+  const Longs slots = {24, 25, 26};
+  b.out_cache_loc = slots;
+  ModelConfig model;
+  model.dcp_size = 2;
+  EXPECT_EQ(canonical_rows(b, layer(), model).keys, (std::vector<Ints>{{55, 56, 12}}));
+  EXPECT_EQ(canonical_rows(b, layer(), model).stored, (Ints{-1}));
+  model.dcp_rank = 1;
+  EXPECT_EQ(canonical_rows(b, layer(), model).keys, (std::vector<Ints>{{55, 56, 12}}));
+  EXPECT_EQ(canonical_rows(b, layer(), model).stored, (Ints{12}));
+}
+
 TEST(Canonical, DraftExtendSeesItsPrefixAndItself) {
   Batch b(ForwardMode::kDraftExtendV2, {10, 8});
   b.extends = {4, 4};

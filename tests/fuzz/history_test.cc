@@ -45,7 +45,8 @@ TEST(History, OfEveryBackendFindsNothing) {
 TEST(History, RunsEveryModeThatASchedulerMakesEagerlyAndWhereGraphsAreAsAReplay) {
   const Backend* fa[] = {find_backend("flashattention")};
   const Coverage coverage = coverage_of(fa, 150);
-  const ForwardMode eager_only[] = {ForwardMode::kExtend, ForwardMode::kMixed};
+  const ForwardMode eager_only[] = {ForwardMode::kExtend, ForwardMode::kMixed,
+                                    ForwardMode::kSplitPrefill, ForwardMode::kPrebuilt};
   const ForwardMode captured[] = {ForwardMode::kDecode,       ForwardMode::kIdle,
                                   ForwardMode::kTargetVerify, ForwardMode::kDraftExtend,
                                   ForwardMode::kDraftDecode,  ForwardMode::kDllmExtend,
@@ -64,6 +65,20 @@ TEST(History, RunsEveryModeThatASchedulerMakesEagerlyAndWhereGraphsAreAsAReplay)
   }
 }
 
+TEST(History, AWholeDraftIsPlayedOnceARoundInBothPhases) {
+  for (const Backend* b : everyone()) {
+    if (!b->info().whole_draft) continue;
+    const Backend* one[] = {b};
+    const Coverage coverage = coverage_of(one, 30);
+    const std::string name(b->info().name);
+    std::vector<std::string> rows;
+    for (const auto& [row, steps] : coverage) rows.push_back(row);
+    EXPECT_EQ(rows,
+              (std::vector<std::string>{name + " draft_decode eager", name + " draft_decode replay",
+                                        name + " prebuilt eager"}));
+  }
+}
+
 TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
   std::map<std::string, int> features;
   const auto backends = everyone();
@@ -71,7 +86,7 @@ TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
     Choices choices = history_choices(kSeed, number);
     const History h = generate_history(choices, backends);
     ASSERT_EQ(validate(h.runtime).to_string(), "ok") << h.to_string();
-    EXPECT_EQ(h.model.page_size, h.runtime.page_size);
+    EXPECT_EQ(h.model.page_size * h.model.dcp_size, h.runtime.page_size);
     EXPECT_EQ(h.runner.slots, int64_t{h.runtime.num_pages + 1} * h.model.page_size);
     features["radix"] += h.runtime.radix;
     features["window pool"] += h.runtime.window_left >= 0;
@@ -81,10 +96,13 @@ TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
     features["tree"] += h.runtime.draft.topk > 1;
     features["latent"] += h.model.layers[0].mla;
     features["local"] += h.model.attention_chunk > 0;
+    features["prebuilt"] += h.runtime.prebuilt;
+    features["ranks"] += h.model.dcp_size > 1;
+    features["later ranks"] += h.model.dcp_rank > 0;
     features[std::string(h.backend->info().name)] += 1;
   }
   for (const auto& [name, histories] : features) EXPECT_GT(histories, 10) << name;
-  EXPECT_EQ(features.size(), 8 + backends.size());
+  EXPECT_EQ(features.size(), 11 + backends.size());
 }
 
 TEST(History, TheSameChoicesAreTheSameHistory) {
@@ -113,13 +131,15 @@ TEST(History, EndsAtItsFirstFinding) {
     }
   } refuses;
   const Backend* fa[] = {find_backend("flashattention")};
-  int found = 0;
+  int found = 0, shorter = 0;
   for (uint64_t number = 0; number < 20; ++number) {
-    Choices choices = history_choices(kSeed, number);
+    Choices choices = history_choices(kSeed, number), whole = history_choices(kSeed, number);
     const History h = generate_history(choices, fa);
     const HistoryResult result = run_history(h, choices, &refuses);
     if (result.findings.ok()) continue;
     ++found;
+    run_history(generate_history(whole, fa), whole, nullptr);
+    shorter += choices.made().size() < whole.made().size();
     EXPECT_EQ(std::as_const(result.findings).findings().size(), 1u);
     int64_t decodes = 0;
     for (const auto& [name, steps] : result.coverage) {
@@ -129,6 +149,7 @@ TEST(History, EndsAtItsFirstFinding) {
     EXPECT_EQ(decodes, 1);
   }
   EXPECT_GT(found, 10);
+  EXPECT_GT(shorter, 10);  // the scheduler made no step behind it
 }
 
 TEST(History, ChoicesAreReadAsTheyAreWritten) {

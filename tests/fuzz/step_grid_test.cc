@@ -120,6 +120,15 @@ TEST(StepGrid, WhatABackendDoesNotServeIsSkippedAndNotCountedAsRun) {
   EXPECT_EQ(result.skipped, (18576 + kThin - 1) / kThin);
 }
 
+TEST(StepGrid, AWholeDraftRunsWhereItsFirstStepDoesAndSkipsTheOthers) {
+  const StepGridResult one = run(kDraft, nullptr);
+  const StepGridResult all = run(kDraft, nullptr, 10, "flashattention_multi_step");
+  EXPECT_EQ(all.findings.to_string(), "ok");
+  EXPECT_EQ(all.steps + all.skipped, one.steps);
+  EXPECT_GT(all.steps, one.steps / 4);
+  EXPECT_EQ(all.replays, all.steps);
+}
+
 TEST(StepGrid, IsStoppedFromOutside) {
   const std::atomic<bool> stop = true;
   const StepGridResult result = run_step_grid(

@@ -200,6 +200,28 @@ TEST(CheckStep, FindsTokensElsewhere) {
   EXPECT_EQ(laws_of(draft(), [](Moment& m) { m.step.positions[1] += 1; }), Ids{"step.positions"});
 }
 
+TEST(CheckStep, FindsAPrebuiltOrSplitPromptThatIsElsewhere) {
+  RuntimeConfig prebuilt = config_of(4);
+  prebuilt.prebuilt = true;
+  for (const auto& [config, mode] : {std::pair(prebuilt, ForwardMode::kPrebuilt),
+                                     std::pair(config_of(4), ForwardMode::kSplitPrefill)}) {
+    const Moment m = moment(config, [mode](const Moment& at) {
+      return at.step.mode == mode && at.step.extend_lens[0] > 2;
+    });
+    const auto expect = [&](const Fault& fault, const char* law) {
+      EXPECT_EQ(laws_of(m, fault), Ids{law}) << name_of(mode);
+    };
+    expect([](Moment& at) { std::swap(at.step.out_cache_loc[0], at.step.out_cache_loc[1]); },
+           "step.slots");
+    expect([](Moment& at) { at.step.out_cache_loc[1] = at.step.out_cache_loc[0]; }, "step.slots");
+    // Taken for what is stored already.
+    expect([](Moment& at) { at.step.seq_lens_kind = SeqLensKind::kPrefix; }, "step.extent");
+    expect([](Moment& at) { ++at.state.requests[0].kv_len; }, "step.extent");
+    expect([](Moment& at) { at.step.extend_lens.clear(); }, "len.batch");
+    expect([](Moment& at) { at.step.positions[1] = 0; }, "step.positions");
+  }
+}
+
 TEST(CheckStep, FindsABranchThatIsNotOnItsPages) {
   EXPECT_EQ(laws_of(draft(), [](Moment& m) { m.step.copies.erase(m.step.copies.begin()); }),
             Ids{"step.draft"});

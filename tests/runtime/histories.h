@@ -34,6 +34,7 @@ inline RuntimeConfig config_of(int32_t page_size) {
 inline RuntimeConfig with_window(RuntimeConfig c) {
   c.window_left = 5;
   c.swa_pages = (16 + draft_reserve(c.draft, c.page_size)) / c.page_size + 3;
+  if (c.prebuilt) c.swa_pages = std::max(c.swa_pages, 32 / c.page_size);
   return c;
 }
 
@@ -47,7 +48,7 @@ inline RuntimeConfig drafting(int32_t page_size, const DraftShape& shape) {
 /// Every feature, with pages of one and of several tokens, in pools that run short.
 inline std::vector<Engine> engines() {
   using enum ForwardMode;
-  const std::set<ForwardMode> usual{kExtend, kDecode, kMixed, kIdle};
+  const std::set<ForwardMode> usual{kExtend, kSplitPrefill, kDecode, kMixed, kIdle};
   std::vector<Engine> all;
   for (const int32_t page_size : {1, 4}) {
     const RuntimeConfig plain = config_of(page_size);
@@ -61,8 +62,14 @@ inline std::vector<Engine> engines() {
     all.push_back({"encoder", c, usual});
     c = plain;
     c.dllm_block = 3, c.radix = true;
-    all.push_back({"dllm", c, {kExtend, kDllmExtend, kIdle}});
-    const std::set<ForwardMode> eagle{kExtend,      kDraftDecode,   kTargetVerify,
+    all.push_back({"dllm", c, {kExtend, kSplitPrefill, kDllmExtend, kIdle}});
+    c = plain;
+    c.prebuilt = true;
+    all.push_back({"prebuilt", c, {kPrebuilt, kDecode, kIdle}});
+    all.push_back({"prebuilt swa", with_window(c), {kPrebuilt, kDecode, kIdle}});
+    c.radix = true;
+    all.push_back({"prebuilt radix", c, {kPrebuilt, kDecode, kIdle}});
+    const std::set<ForwardMode> eagle{kExtend,      kSplitPrefill,  kDraftDecode, kTargetVerify,
                                       kDraftExtend, kDraftExtendV2, kIdle};
     for (const DraftShape shape : {DraftShape{1, 3, 4}, DraftShape{2, 3, 6}, DraftShape{4, 2, 4}}) {
       c = drafting(page_size, shape);
@@ -72,7 +79,7 @@ inline std::vector<Engine> engines() {
     }
     all.push_back({"one draft",
                    drafting(page_size, {3, 1, 3}),
-                   {kExtend, kTargetVerify, kDraftExtend, kDraftExtendV2, kIdle}});
+                   {kExtend, kSplitPrefill, kTargetVerify, kDraftExtend, kDraftExtendV2, kIdle}});
   }
   return all;
 }

@@ -20,6 +20,15 @@ TEST(Config, EveryFindingAtOnce) {
   c = {};
   c.num_pages = 31;
   EXPECT_EQ(ids(validate(c)), Ids{"pool.shape num_pages"});
+  c.num_pages = 40;
+  c.prebuilt = true, c.max_encoder_len = 4;
+  EXPECT_EQ(ids(validate(c)), Ids{"pool.shape prebuilt"});
+  // A whole prompt has slots in the window's pool too.
+  c.max_encoder_len = 0, c.window_left = 2, c.swa_pages = 31;
+  EXPECT_EQ(ids(validate(c)), Ids{"pool.shape swa_pages"});
+  c.swa_pages = 32;
+  EXPECT_TRUE(validate(c).ok());
+  c = {};
   c.num_pages = 32;
   EXPECT_TRUE(validate(c).ok());
 }

@@ -47,6 +47,7 @@ RuntimeConfig random_config(Choices& choices) {
   }
   const int32_t all = (c.width() + c.page_size - 1) / c.page_size;
   c.num_pages = all + choices.between(0, 2 * all);
+  c.prebuilt = c.max_encoder_len == 0 && choices.one_in(4);
   if (choices.one_in(2)) {
     c.window_left = choices.between(0, 8);
     // As few as validate() lets pass.
@@ -165,6 +166,35 @@ TEST(Scheduler, EverythingThatMayHappenDoes) {
   expect(encoder, {"without an encoder", "left", "several requests", "ragged"});
   expect(drafting(4, {2, 3, 6}), {"copies", "prefix inside a page", "left", "several requests",
                                   "ragged", "back after it was retracted"});
+}
+
+TEST(Scheduler, APrebuiltPromptArrivesWholeAndOnceUntilItIsRetracted) {
+  RuntimeConfig config = config_of(4);
+  config.prebuilt = true;
+  for (const bool radix : {false, true}) {
+    config.radix = radix;
+    std::map<OwnerId, int32_t> stored;  // of each request that has arrived
+    int again = 0;
+    play(config, 10, 200, [&](const Moment& m, uint64_t, int i) {
+      if (i == 0) stored.clear();
+      for (const PoolRequest& r : m.state.requests) {
+        const auto it = stored.find(r.id);
+        if (it == stored.end() || r.kv_len >= it->second) continue;
+        stored.erase(it);
+        ++again;
+      }
+      for (size_t k = 0; k < m.step.requests.size(); ++k) {
+        const OwnerId id = m.step.requests[k];
+        const PoolRequest& r = *m.state.find(id);
+        ASSERT_EQ(stored.contains(id), m.step.mode == ForwardMode::kDecode);
+        if (m.step.mode == ForwardMode::kPrebuilt) {
+          ASSERT_EQ(r.kv_len, r.shared_len);
+        }
+        stored[id] = r.kv_len + m.step.batch().q_len(static_cast<int64_t>(k));
+      }
+    });
+    EXPECT_GT(again, 0);
+  }
 }
 
 /// A memory of tags: every token that is stored gets a new one.

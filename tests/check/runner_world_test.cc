@@ -1,0 +1,57 @@
+// RunnerWorld: what a prebuilt step leaves in the pools.
+#include "check/runner_world.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "check/runs.h"
+
+namespace shadowgraph {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+/// Of a slot of layer 0, K and V.
+Bytes contents(const RunnerWorld& world, const ModelConfig& model, int64_t slot) {
+  const KvCache cache = world.layers(1)[0].cache;
+  Bytes bytes;
+  for (const KvPlane& plane : {cache.k, cache.v}) {
+    const auto* token = plane.data + (slot / model.page_size * plane.page_stride +
+                                      slot % model.page_size * plane.token_stride) *
+                                         static_cast<int64_t>(sizeof(float));
+    bytes.insert(bytes.end(), token, token + plane.head_dim * sizeof(float));
+  }
+  return bytes;
+}
+
+TEST(RunnerWorld, WhatIsPrebuiltIsNewInSlotsThatAnotherRequestHadToo) {
+  const ModelConfig model = model_of(2, {layer()});
+  RunnerWorld world(model, options_of(model, {1}), false);
+  ASSERT_EQ(world.ready().to_string(), "ok");
+  Step step = make_step(
+      {.mode = ForwardMode::kPrebuilt, .page_size = 2, .prefix_lens = {2, 0}, .q_lens = {3, 4}},
+      width_of(model));
+  const auto row = [&](int64_t r) { return step.batch().req_to_token.row(r); };
+  const auto all = [&] {
+    std::vector<Bytes> slots;
+    for (const int64_t r : {1, 2}) {
+      for (size_t c = 0; c < (r == 1 ? 5 : 4); ++c)
+        slots.push_back(contents(world, model, row(r)[c]));
+    }
+    return slots;
+  };
+  world.begin_step(step);
+  const std::vector<Bytes> first = all();
+  step.requests = {7, 8};
+  world.begin_step(step);
+  const std::vector<Bytes> second = all();
+  for (size_t i = 0; i < first.size(); ++i) {
+    // The prefix was stored before: it may be shared.
+    EXPECT_EQ(second[i] == first[i], i < 2) << i;
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(second[i], second[j]);
+  }
+}
+
+}  // namespace
+}  // namespace shadowgraph

@@ -1,0 +1,82 @@
+// Runners of small models, and steps made by hand.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "check/runner.h"
+#include "fuzz/small_steps.h"
+
+namespace shadowgraph {
+
+using Ints = std::vector<int32_t>;
+using Laws = std::set<std::string>;
+
+inline constexpr int32_t kContext = 16;
+
+inline LayerKind layer(int32_t window_left = -1) {
+  LayerKind kind;
+  kind.params = {.num_qo_heads = 2,
+                 .num_kv_heads = 1,
+                 .head_dim_qk = 4,
+                 .head_dim_vo = 4,
+                 .sm_scale = 0.5f,
+                 .causal = true,
+                 .window_left = window_left};
+  return kind;
+}
+
+inline ModelConfig model_of(int32_t page_size, std::vector<LayerKind> layers,
+                            DraftShape draft = {}) {
+  ModelConfig m;
+  m.max_context_len = kContext;
+  m.page_size = page_size;
+  m.topk = draft.topk, m.num_steps = draft.num_steps, m.num_draft_tokens = draft.num_draft_tokens;
+  m.layers = std::move(layers);
+  return m;
+}
+
+inline int32_t width_of(const ModelConfig& m) {
+  return m.max_context_len + m.max_encoder_len +
+         draft_reserve({m.topk, m.num_steps, m.num_draft_tokens}, m.page_size);
+}
+
+inline RunnerOptions options_of(const ModelConfig& m, std::vector<int32_t> buckets) {
+  RunnerOptions o;
+  o.slots = o.swa_slots = pool_slots(3, width_of(m), m.page_size * m.dcp_size) / m.dcp_size;
+  o.max_tokens = 64;
+  o.buckets = std::move(buckets);
+  return o;
+}
+
+/// A runner of one model, and its steps.
+struct Runs {
+  const ModelConfig model;
+  Runner runner;
+
+  Runs(const Backend& backend, const ModelConfig& m, const RunnerOptions& options)
+      : model(m), runner(backend, m, options) {
+    EXPECT_EQ(runner.ready().to_string(), "ok");
+  }
+  explicit Runs(const ModelConfig& m, const Backend& backend = *find_backend("flashattention"))
+      : Runs(backend, m, options_of(m, {1, 2, 4})) {}
+
+  Status step(StepShape shape) {
+    shape.page_size = model.page_size * model.dcp_size;
+    shape.draft = {model.topk, model.num_steps, model.num_draft_tokens};
+    shape.swa = model.swa_pool;
+    return runner.step(make_step(shape, width_of(model)));
+  }
+};
+
+inline Laws laws(const Status& status) {
+  Laws ids;
+  for (const Finding& f : status.findings()) ids.insert(f.id);
+  return ids;
+}
+
+}  // namespace shadowgraph
