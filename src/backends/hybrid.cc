@@ -37,6 +37,7 @@ Hybrid::Hybrid(const Backend& decode, const Backend& prefill, VerifyBy verify)
            .encoder = d.encoder && p.encoder,
            .local = d.local && p.local,
            .dcp = false,
+           .prefix_chunks = p.prefix_chunks,
            .fields = {}};
 }
 

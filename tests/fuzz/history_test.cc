@@ -80,11 +80,12 @@ TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
     features["chain"] += h.runtime.draft.num_steps > 0 && h.runtime.draft.topk == 1;
     features["tree"] += h.runtime.draft.topk > 1;
     features["latent"] += h.model.layers[0].mla;
+    features["prefix in chunks"] += h.model.prefix_chunk_tokens > 0;
     features["local"] += h.model.attention_chunk > 0;
     features[std::string(h.backend->info().name)] += 1;
   }
   for (const auto& [name, histories] : features) EXPECT_GT(histories, 10) << name;
-  EXPECT_EQ(features.size(), 8 + backends.size());
+  EXPECT_EQ(features.size(), 9 + backends.size());
 }
 
 TEST(History, TheSameChoicesAreTheSameHistory) {
