@@ -22,11 +22,11 @@ constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDec
 using field::bound, field::indptr, field::lens, field::rows, field::table;
 
 // Paged kernels read no cu_seqlens_k: it is for new keys that they would append. A ragged call over
-// all keys does.
+// all keys reads it.
 constexpr Field kFields[] = {
     lens("cache_seqlens_int32", Fa::kCacheSeqlens, "fa.I-03 fa.I-19"),
     indptr("cu_seqlens_q", Fa::kCuSeqlensQ, "fa.I-15 fa.I-17"),
-    indptr("cu_seqlens_k", Fa::kCuSeqlensK, "fa.I-81"),
+    indptr("cu_seqlens_k", Fa::kCuSeqlensK, "fa.I-23"),
     indptr("cu_seqlens_k", -1, "fa.I-23", FieldRule::kDead),
     bound("max_seq_len_q", Fa::kMaxSeqLenQ, "fa.I-18 fa.I-72", FieldRule::kBaked),
     bound("max_seq_len_k", Fa::kMaxSeqLenK, "fa.I-21"),

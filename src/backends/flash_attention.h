@@ -47,7 +47,7 @@ class FlashAttention final : public Backend {
     kEncoderOutCacheLoc,  // [B * max_encoder_len]
     kPoolRows,            // [B], where a launch gathers the tables of whole rows; padding: 0
     kChunkCuSeqlensK,     // [C, B + 1]
-    kCuSeqlensK,          // [B + 1], where all keys are one chunk
+    kCuSeqlensK,          // [B + 1], where one chunk has all keys
     kChunkSlots,          // [C, slots] of a chunk's tokens, request by request
     kLatents,             // [slots, head_dim_qk] of one chunk
     kPrefixOut,           // [tokens, heads * head_dim_vo], and so on: the two halves, or a chunk

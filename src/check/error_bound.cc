@@ -265,7 +265,8 @@ ErrorBound error_bound(const OracleRow& row, const Arithmetic& arithmetic, DType
   const Rounding out = rounding_to(out_type);
   const bool narrow_parts = a.partials == Partials::kOutType && red.parts > 1;
   ErrorBound bound;
-  bound.out = before_last_rounding(row, a, w, red, narrow_parts ? out.half_subnormal : 0);
+  bound.out =
+      before_last_rounding(row, a, w, red, narrow_parts ? red.stored * out.half_subnormal : 0);
   double last = std::pow(1 + a.u, a.out_roundings) * (1 + out.u), subnormal = out.half_subnormal;
   if (row.v_scale != 1) last *= (1 + a.u_scale) * (1 + a.u_scale);
   if (row.v_scale != 1 && a.v_scale_after) last *= 1 + out.u, subnormal *= 1 + row.v_scale;

@@ -191,9 +191,9 @@ std::vector<Ints> seen_by(const Batch& b) {
 TEST(PrefixChunksForward, APickedKeyIsTheResultWhicheverPartHasIt) {
   const Batch b({9, 5}, {3, 4});
   const std::vector<Ints> seen = seen_by(b);
-  for (const int32_t chunk : {0, 1, 6, 9, 14, 24, 30, 72}) {
+  for (const int32_t chunk : {1, 6, 14, 24, 72}) {
+    World w(limits_of(latent_model(chunk)), true);
     for (size_t pick = 0; pick < 12; ++pick) {
-      World w(limits_of(latent_model(chunk)), true);
       const Picked picked(&w, seen, pick);
       w.run(b);
       for (size_t query = 0; query < seen.size(); ++query) {
