@@ -11,7 +11,7 @@
 // the step's own tokens and the chunks are calls over ragged K and V, merged by their LSE. Between
 // gather and call a model makes K and V of every head from the latents; the twin takes that as the
 // identity: one KV head, K the latent in f32, V its first head_dim_vo. So the result is that of
-// pages.
+// pages, if the pool holds k as it is given.
 //
 // Tables are in pages of the model's size. Those of one slot a column ask for a cache whose slots
 // follow each other (slot_view in kv_cache.h): a verified tree's drafts and its merged rows, and,

@@ -27,6 +27,11 @@ constexpr View kMerged{Fa::kMergedSeqlens, Fa::kExpandCuSeqlensQ, Fa::kMergedTab
 constexpr View kLocal{Fa::kLocalSeqlens, Fa::kLocalCuSeqlensQ, Fa::kLocalTable};
 constexpr View kEncoder{Fa::kEncoderSeqlens, Fa::kCuSeqlensQ, Fa::kEncoderTable};
 
+template <class T>
+std::span<const T> row(const Buffer& b, int64_t i, int64_t columns) {
+  return elements<T>(b).subspan(static_cast<size_t>(i * columns), static_cast<size_t>(columns));
+}
+
 /// The most queries that a row of the view has.
 int32_t max_queries(const View& view, const Limits& limits) {
   if (view.cu_seqlens_q == Fa::kExpandCuSeqlensQ) return 1;
@@ -175,17 +180,13 @@ class Layer {
   }
   /// Over a chunk's latents, which it gathers first.
   RaggedAttention gathered(int32_t chunk, const Result& to) const {
-    const auto row = [&]<class T>(const Buffer& b, int64_t columns, T) {
-      return elements<T>(b).subspan(static_cast<size_t>(chunk * columns),
-                                    static_cast<size_t>(columns));
-    };
-    const Buffer &slots = meta_[Fa::kChunkSlots], &latents = meta_[Fa::kLatents];
     const Buffer& cu_k = meta_[chunks_.one_shot ? Fa::kCuSeqlensK : Fa::kChunkCuSeqlensK];
+    const Buffer &slots = meta_[Fa::kChunkSlots], &latents = meta_[Fa::kLatents];
     const AttentionParams& p = kind_.params;
     GatherLatents gather;
     gather.cache = io_.cache;
-    gather.slots = row(slots, slots.shape[1], int64_t{});
-    gather.cu_seqlens = row(cu_k, meta_.limits.rows + 1, int32_t{});
+    gather.slots = row<int64_t>(slots, chunk, slots.shape[1]);
+    gather.cu_seqlens = row<int32_t>(cu_k, chunk, meta_.limits.rows + 1);
     gather.out = TensorView(latents.data, DType::kF32, {latents.shape[0], 1, p.head_dim_qk},
                             {latents.shape[1], p.head_dim_qk, 1});
     stream_.launch(gather_latents_launch(gather, {1, meta_.limits.first_row}));

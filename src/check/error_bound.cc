@@ -174,9 +174,8 @@ Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
   const double p_subnormal = p_type.half_subnormal * std::exp(top_key - lse);
   const double exps = red.rescales + 1 + (partials ? 1 : 0);
   // A part's result is divided by its sum, and stored.
-  const double part_error =
-      std::expm1(red.stored * std::log1p(gamma(a.out_roundings, a.u) +
-                                         (a.partials == Partials::kOutType ? out.u : 0)));
+  const double once = gamma(a.out_roundings, a.u) + (a.partials == Partials::kOutType ? out.u : 0);
+  const double part_error = std::expm1(red.stored * std::log1p(once));
 
   Weights w;
   const auto n = row.logits.size();
@@ -265,8 +264,8 @@ ErrorBound error_bound(const OracleRow& row, const Arithmetic& arithmetic, DType
   const Rounding out = rounding_to(out_type);
   const bool narrow_parts = a.partials == Partials::kOutType && red.parts > 1;
   ErrorBound bound;
-  bound.out =
-      before_last_rounding(row, a, w, red, narrow_parts ? red.stored * out.half_subnormal : 0);
+  const double subnormal_parts = narrow_parts ? red.stored * out.half_subnormal : 0;
+  bound.out = before_last_rounding(row, a, w, red, subnormal_parts);
   double last = std::pow(1 + a.u, a.out_roundings) * (1 + out.u), subnormal = out.half_subnormal;
   if (row.v_scale != 1) last *= (1 + a.u_scale) * (1 + a.u_scale);
   if (row.v_scale != 1 && a.v_scale_after) last *= 1 + out.u, subnormal *= 1 + row.v_scale;
