@@ -194,6 +194,7 @@ TEST(Runner, APrefixInChunksFindsNothing) {
   for (const int32_t tokens : {1, 4, 7, 16, 200}) {
     ModelConfig model = model_of(2, {latent_layer(), layer(2), latent_layer()});
     model.layers.back().params.num_qo_heads = 3;
+    model.layers.back().params.head_dim_qk = 8;
     model.layers.back().params.head_dim_vo = 2;
     model.prefix_chunk_tokens = tokens;
     for (const char* name : {"flashattention", "flashattention_two_batch"}) {
