@@ -53,6 +53,10 @@ struct ModelConfig {
   // Page tables are gathered by the first launches of a step, from req_to_token on the device, and
   // not by fill; padding then has row 0
   bool in_graph_tables = false;
+  // A prefill's MLA layers attend over ragged K and V, and to the prefix in chunks of so many
+  // tokens of all requests together; all keys at once where they fit. 0: over pages, as every layer
+  // does
+  int32_t prefix_chunk_tokens = 0;
 };
 
 /// What a metadata is bound for: the capacity of every buffer, and what a graph pins. For eager
@@ -95,7 +99,8 @@ struct Meta {
 /// One layer's tensors on the device. q [tokens, num_qo_heads, head_dim_qk]; k and v [tokens,
 /// num_kv_heads, ...]: what this step stores, undefined where nothing is; out like q. Rows beyond
 /// the batch's tokens are padding. An MLA layer's k is [tokens, 1, latent + rope], and v a view of
-/// its first head_dim_vo; its cache is KvCache::mla_latent.
+/// its first head_dim_vo; its cache is KvCache::mla_latent. Where its prefix is read in chunks k
+/// and v are there.
 struct LayerIo {
   int32_t kind = 0;  // of ModelConfig::layers
   ConstTensorView q, k, v;
@@ -155,7 +160,8 @@ struct BackendInfo {
   bool swa_pool = false, encoder = false, local = false;  // ModelConfig and LayerKind
   bool dcp = false;                                       // dcp_size > 1
   bool in_graph_tables = false;
-  bool whole_draft = false;  // its draft decode is all steps of a draft, one after the other
+  bool prefix_chunks = false;  // ModelConfig::prefix_chunk_tokens
+  bool whole_draft = false;    // its draft decode is all steps of a draft, one after the other
   // A graph serves requests with fewer queries than its bucket has for each; with dcp_size > 1 none
   // does
   bool ragged_graphs = true;

@@ -30,8 +30,9 @@ struct TraceConfig {
   int32_t page_size = 1;
   int32_t max_context_len = 0;
   int32_t topk = 0, num_steps = 0, num_draft_tokens = 0, step_id = 0;
-  std::optional<int32_t> window;   // keys before the query, itself not counted
-  std::optional<int32_t> chunk;    // of local attention
+  std::optional<int32_t> window;    // keys before the query, itself not counted
+  std::optional<int32_t> chunk;     // of local attention
+  int32_t prefix_chunk_tokens = 0;  // > 0: a latent cache, whose prefills read prefixes in chunks
   std::string seq_lens_semantics;  // "full", "prefix_only", or what the line says; empty: the usual
 };
 

@@ -5,6 +5,7 @@
 
 #include "backends/fields.h"
 #include "backends/local_attention.h"
+#include "backends/prefix_chunks.h"
 #include "backends/rows.h"
 
 namespace shadowgraph {
@@ -20,10 +21,12 @@ constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDec
 
 using field::bound, field::indptr, field::lens, field::rows, field::table;
 
-// Paged kernels read no cu_seqlens_k: it is for new keys that they would append.
+// Paged kernels read no cu_seqlens_k: it is for new keys that they would append. A ragged call over
+// all keys reads it.
 constexpr Field kFields[] = {
     lens("cache_seqlens_int32", Fa::kCacheSeqlens, "fa.I-03 fa.I-19"),
     indptr("cu_seqlens_q", Fa::kCuSeqlensQ, "fa.I-15 fa.I-17"),
+    indptr("cu_seqlens_k", Fa::kCuSeqlensK, "fa.I-23"),
     indptr("cu_seqlens_k", -1, "fa.I-23", FieldRule::kDead),
     bound("max_seq_len_q", Fa::kMaxSeqLenQ, "fa.I-18 fa.I-72", FieldRule::kBaked),
     bound("max_seq_len_k", Fa::kMaxSeqLenK, "fa.I-21"),
@@ -65,6 +68,7 @@ constexpr BackendInfo kInfo{.name = "flashattention",
                             .encoder = true,
                             .local = true,
                             .in_graph_tables = true,
+                            .prefix_chunks = true,
                             .fields = kFields};
 
 /// One bind: which buffers the limits ask for.
@@ -76,11 +80,13 @@ class Bind {
         unit_(model_.max_encoder_len > 0 ? 1 : model_.page_size),
         tree_(is_draft_tree(limits) || is_verify_tree(limits)),
         expand_rows_(tree_ ? limits.tokens : 0),
+        chunks_(PrefixChunks::of(limits)),
         b_(arena, limits, Fa::kNumBuffers, Fa::kNumScalars) {}
 
   Status run(Meta* meta) {
     bind_rows();
     if (tree_) bind_expand();
+    if (chunks_.count > 0) bind_chunks();
     if (any([](const LayerKind& k) { return k.local; })) bind_local();
     if (model_.max_encoder_len > 0) bind_encoder();
     return b_.bind(meta);
@@ -124,24 +130,48 @@ class Bind {
       b_.table(Fa::kMergedTable, "merged_table", expand_rows_, limits_.max_kv_len,
                is_draft_tree(limits_) ? unit_ : 1);
     }
-    if (any(cascades)) bind_halves();
+    if (any(cascades)) bind_halves(cascades);
   }
 
-  /// Room for the widest layer. A granule is what every layer writes whole.
-  void bind_halves() {
+  /// Room for the widest layer of those that ask for it. A granule is what every layer writes
+  /// whole.
+  template <class Predicate>
+  void bind_halves(Predicate uses) {
     int64_t heads = 0, width = 0, granule = 0;
     for (const LayerKind& k : model_.layers) {
-      if (!cascades(k)) continue;
+      if (!uses(k)) continue;
       const int64_t dim = k.params.head_dim_vo;
       heads = std::max<int64_t>(heads, k.params.num_qo_heads);
       width = std::max(width, k.params.num_qo_heads * dim);
       granule = std::gcd(granule, dim);
     }
     granule = std::max<int64_t>(granule, 1);
-    b_.scratch(Fa::kPrefixOut, "prefix_out", DType::kF32, {limits_.tokens, width}, granule);
-    b_.scratch(Fa::kPrefixLse, "prefix_lse", DType::kF32, {limits_.tokens, heads}, 1);
-    b_.scratch(Fa::kExpandOut, "expand_out", DType::kF32, {limits_.tokens, width}, granule);
-    b_.scratch(Fa::kExpandLse, "expand_lse", DType::kF32, {limits_.tokens, heads}, 1);
+    const auto half = [&](Fa::BufferId out, const char* out_name, Fa::BufferId lse,
+                          const char* lse_name) {
+      b_.scratch(out, out_name, DType::kF32, {limits_.tokens, width}, granule);
+      b_.scratch(lse, lse_name, DType::kF32, {limits_.tokens, heads}, 1);
+    };
+    half(Fa::kPrefixOut, "prefix_out", Fa::kPrefixLse, "prefix_lse");
+    half(Fa::kExpandOut, "expand_out", Fa::kExpandLse, "expand_lse");
+    if (chunks_.count > 1) half(Fa::kMergedOut, "merged_out", Fa::kMergedLse, "merged_lse");
+  }
+
+  void bind_chunks() {
+    const int64_t slots = int64_t{limits_.rows} * chunks_.len;
+    if (chunks_.one_shot) {
+      b_.ints(Fa::kCuSeqlensK, "cu_seqlens_k", {limits_.rows + 1});
+    } else {
+      b_.ints(Fa::kChunkCuSeqlensK, "chunk_cu_seqlens_k", {chunks_.count, limits_.rows + 1});
+      bind_halves([](const LayerKind& k) { return reads_chunks(k); });
+    }
+    b_.slot_table(Fa::kChunkSlots, "chunk_slots", chunks_.count, slots);
+    int64_t width = 0, granule = 0;
+    for (const LayerKind& k : model_.layers) {
+      if (!reads_chunks(k)) continue;
+      width = std::max<int64_t>(width, k.params.head_dim_qk);
+      granule = std::gcd(granule, k.params.head_dim_qk);
+    }
+    b_.scratch(Fa::kLatents, "latents", DType::kF32, {slots, width}, std::max<int64_t>(granule, 1));
   }
 
   void bind_local() {
@@ -165,6 +195,7 @@ class Bind {
   const int32_t unit_;
   const bool tree_;
   const int32_t expand_rows_;
+  const PrefixChunks chunks_;
   Binder b_;
 };
 

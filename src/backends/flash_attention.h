@@ -7,6 +7,12 @@
 // that it sees. A window or a chunk ends somewhere in the prefix, so its layers have one merged row
 // for each query instead: the prefix, then its drafts.
 //
+// With prefix_chunk_tokens a prefill's MLA layers gather the prefix's latents chunk by chunk, and
+// the step's own tokens and the chunks are calls over ragged K and V, merged by their LSE. Between
+// gather and call a model makes K and V of every head from the latents; the twin takes that as the
+// identity: one KV head, K the latent in f32, V its first head_dim_vo. So the result is that of
+// pages, if the pool holds k as it is given.
+//
 // Tables are in pages of the model's size. Those of one slot a column ask for a cache whose slots
 // follow each other (slot_view in kv_cache.h): a verified tree's drafts and its merged rows, and,
 // with an encoder, whose tokens need not fill whole pages, all.
@@ -18,7 +24,8 @@ namespace shadowgraph {
 
 class FlashAttention final : public Backend {
  public:
-  /// Meta's buffers. B rows; X expand rows: B * topk, or a verified tree's tokens; V chunk rows.
+  /// Meta's buffers. B rows; X expand rows: B * topk, or a verified tree's tokens; V chunk rows;
+  /// C chunks of a prefix.
   enum BufferId : uint8_t {
     kCacheSeqlens,  // [B]; topk > 1: of the prefix, for a draft decode its whole pages
     kCuSeqlensQ,    // [B + 1]
@@ -39,10 +46,16 @@ class FlashAttention final : public Backend {
     kEncoderTable,        // [B, slots]
     kEncoderOutCacheLoc,  // [B * max_encoder_len]
     kPoolRows,            // [B], where a launch gathers the tables of whole rows; padding: 0
-    kPrefixOut,           // [tokens, heads * head_dim_vo], and so on: the two halves
+    kChunkCuSeqlensK,     // [C, B + 1]
+    kCuSeqlensK,          // [B + 1], where one chunk has all keys
+    kChunkSlots,          // [C, slots] of a chunk's tokens, request by request
+    kLatents,             // [slots, head_dim_qk] of one chunk
+    kPrefixOut,           // [tokens, heads * head_dim_vo], and so on: the two halves, or a chunk
     kPrefixLse,
-    kExpandOut,
+    kExpandOut,  // and what it is merged with
     kExpandLse,
+    kMergedOut,  // of the chunks so far
+    kMergedLse,
     kNumBuffers
   };
 

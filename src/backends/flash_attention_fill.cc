@@ -6,6 +6,7 @@
 #include "attn/tree_mask.h"
 #include "backends/flash_attention.h"
 #include "backends/local_attention.h"
+#include "backends/prefix_chunks.h"
 #include "backends/rows.h"
 
 namespace shadowgraph {
@@ -112,6 +113,7 @@ class Fill {
     meta_.scalars[Fa::kExpandMaxSeqLenQ] = expand_lens_.empty() ? 0 : 1;
     local_.finish();
     if (meta_.has(Fa::kEncoderTable)) encoder_rows();
+    if (meta_.has(Fa::kChunkSlots)) chunk_rows();
     f_.out_cache_loc(batch_, Fa::kOutCacheLoc, Fa::kSwaOutCacheLoc);
     return f_.take_status();
   }
@@ -222,6 +224,31 @@ class Fill {
     const std::span<int64_t> to = f_.slots(Fa::kEncoderOutCacheLoc);
     const auto rest = std::ranges::copy(batch_.encoder_out_cache_loc, to.begin()).out;
     std::fill(rest, to.end(), 0);
+  }
+
+  /// Of each chunk, what every request has in it; padding has nothing.
+  void chunk_rows() {
+    const PrefixChunks chunks = PrefixChunks::of(limits_);
+    for (int32_t c = 0; c < chunks.count; ++c) {
+      const std::span<int32_t> cu_k = chunks.one_shot
+                                          ? f_.ints(Fa::kCuSeqlensK)
+                                          : f_.row(Fa::kChunkCuSeqlensK, c, limits_.rows + 1);
+      cu_k[0] = 0;
+      for (size_t i = 0; i + 1 < cu_k.size(); ++i) {
+        const bool real = static_cast<int64_t>(i) < batch_.size();
+        const ChunkKeys keys =
+            real ? chunks.keys(c, batch_.extent(static_cast<int64_t>(i))) : ChunkKeys{};
+        cu_k[i + 1] = cu_k[i] + keys.end - keys.first;
+      }
+      const std::span<int64_t> slots = f_.slot_row(Fa::kChunkSlots, c, cu_k.back());
+      for (int64_t i = 0; i < batch_.size(); ++i) {
+        const RequestRow row = row_of(batch_, limits_, i);
+        const ChunkKeys keys = chunks.keys(c, row.extent);
+        std::ranges::copy(row.slots.subspan(static_cast<size_t>(keys.first),
+                                            static_cast<size_t>(keys.end - keys.first)),
+                          slots.begin() + cu_k[static_cast<size_t>(i)]);
+      }
+    }
   }
 
   /// In the pool of the merged rows.

@@ -2,7 +2,10 @@
 
 #include "backends/attention_launch.h"
 #include "backends/flash_attention.h"
+#include "backends/gather_latents.h"
 #include "backends/merge_launch.h"
+#include "backends/prefix_chunks.h"
+#include "backends/ragged_launch.h"
 #include "backends/rows.h"
 
 namespace shadowgraph {
@@ -22,6 +25,11 @@ constexpr View kMerged{Fa::kMergedSeqlens, Fa::kExpandCuSeqlensQ, Fa::kMergedTab
 constexpr View kLocal{Fa::kLocalSeqlens, Fa::kLocalCuSeqlensQ, Fa::kLocalTable};
 constexpr View kEncoder{Fa::kEncoderSeqlens, Fa::kCuSeqlensQ, Fa::kEncoderTable};
 
+template <class T>
+std::span<const T> row(const Buffer& b, int64_t i, int64_t columns) {
+  return elements<T>(b).subspan(static_cast<size_t>(i * columns), static_cast<size_t>(columns));
+}
+
 /// The most queries that a row of the view has.
 int32_t max_queries(const View& view, const Limits& limits) {
   if (view.cu_seqlens_q == Fa::kExpandCuSeqlensQ) return 1;
@@ -36,17 +44,22 @@ class Layer {
         meta_(meta),
         io_(io),
         kind_(meta.limits.model.layers[static_cast<size_t>(io.kind)]),
-        window_pool_(in_window_pool(meta.limits.model, kind_)) {}
+        window_pool_(in_window_pool(meta.limits.model, kind_)),
+        chunks_(reads_chunks(kind_) ? PrefixChunks::of(meta.limits) : PrefixChunks{}) {}
 
   void run() const {
     store();
     const bool tree = meta_.has(Fa::kExpandSeqlens);
     if (kind_.cross) {
       PagedAttention c = call(kEncoder);
-      see_all(&c);
+      see_all(&c.params);
       attend(c);
     } else if (kind_.local) {
       attend(call(kLocal), 0);
+    } else if (chunks_.one_shot) {
+      attend(gathered(0, {io_.out, io_.lse}));
+    } else if (chunks_.count > 0) {
+      own_and_chunks();
     } else if (!tree) {
       attend(call(window_pool_ ? kSwa : kWhole));
     } else if (kind_.params.window_left >= 0) {
@@ -79,9 +92,9 @@ class Layer {
     return c;
   }
 
-  static void see_all(PagedAttention* c) {
-    c->params.causal = false;
-    c->params.window_left = c->params.window_right = -1;
+  static void see_all(AttentionParams* p) {
+    p->causal = false;
+    p->window_left = p->window_right = -1;
   }
 
   /// Of the view that the call reads: as many rows of it as a request has.
@@ -97,27 +110,89 @@ class Layer {
   void cascade() const {
     PagedAttention prefix = call(kWhole),
                    drafts = call(meta_.has(Fa::kDraftTable) ? kDraft : kTree);
-    half(&prefix, Fa::kPrefixOut, Fa::kPrefixLse);
-    half(&drafts, Fa::kExpandOut, Fa::kExpandLse);
+    for (PagedAttention* c : {&prefix, &drafts}) see_all(&c->params);
+    const Result a = part(Fa::kPrefixOut, Fa::kPrefixLse), b = part(Fa::kExpandOut, Fa::kExpandLse);
+    prefix.out = a.out, prefix.lse = a.lse;
+    drafts.out = b.out, drafts.lse = b.lse;
     prefix.params.sinks = {};
     drafts.options.lse_sink = LseSink::kIncluded;
     attend(prefix);
     attend(drafts, expand_rows());
-    MergeState<LseBase::kNatural> merge;
-    merge.v_a = prefix.out, merge.s_a = prefix.lse.tensor;
-    merge.v_b = drafts.out, merge.s_b = drafts.lse.tensor;
-    merge.out = io_.out, merge.lse = io_.lse;
-    stream_.launch(merge_launch(merge));
+    merge(a, b, {io_.out, io_.lse});
   }
 
-  void half(PagedAttention* c, Fa::BufferId out, Fa::BufferId lse) const {
-    see_all(c);
+  /// Of some of a query's keys, or of all.
+  struct Result {
+    TensorView out;
+    NaturalLse lse;
+  };
+  Result part(Fa::BufferId out, Fa::BufferId lse) const {
     const int64_t tokens = io_.q.shape[0];
     const AttentionParams& p = kind_.params;
-    c->out = TensorView(meta_[out].data, DType::kF32, {tokens, p.num_qo_heads, p.head_dim_vo},
-                        {meta_[out].shape[1], p.head_dim_vo, 1});
-    c->lse = NaturalLse(TensorView(meta_[lse].data, DType::kF32, {tokens, p.num_qo_heads},
-                                   {meta_[lse].shape[1], 1}));
+    return {TensorView(meta_[out].data, DType::kF32, {tokens, p.num_qo_heads, p.head_dim_vo},
+                       {meta_[out].shape[1], p.head_dim_vo, 1}),
+            NaturalLse(TensorView(meta_[lse].data, DType::kF32, {tokens, p.num_qo_heads},
+                                  {meta_[lse].shape[1], 1}))};
+  }
+  void merge(const Result& a, const Result& b, const Result& to) const {
+    MergeState<LseBase::kNatural> c;
+    c.v_a = a.out, c.s_a = a.lse.tensor;
+    c.v_b = b.out, c.s_b = b.lse.tensor;
+    c.out = to.out, c.lse = to.lse;
+    stream_.launch(merge_launch(c, elements<int32_t>(meta_[Fa::kCuSeqlensQ])));
+  }
+
+  /// The step's own tokens, then the prefix's chunks, each merged with what came before it. A sink
+  /// is with the own tokens, which no query finds empty.
+  void own_and_chunks() const {
+    Result so_far = part(Fa::kExpandOut, Fa::kExpandLse);
+    RaggedAttention own = ragged(so_far);
+    own.k = io_.k, own.v = io_.v;
+    own.cu_seqlens_k = own.cu_seqlens_q;
+    own.options.lse_sink = LseSink::kIncluded;
+    attend(own);
+    Result next = chunks_.count > 1 ? part(Fa::kMergedOut, Fa::kMergedLse) : Result{};
+    const Result of_chunk = part(Fa::kPrefixOut, Fa::kPrefixLse);
+    for (int32_t c = 0; c < chunks_.count; ++c) {
+      RaggedAttention chunk = gathered(c, of_chunk);
+      see_all(&chunk.params);
+      chunk.params.sinks = {};
+      attend(chunk);
+      merge(so_far, of_chunk, c + 1 == chunks_.count ? Result{io_.out, io_.lse} : next);
+      std::swap(so_far, next);
+    }
+  }
+
+  RaggedAttention ragged(const Result& to) const {
+    RaggedAttention c;
+    c.q = io_.q;
+    c.cu_seqlens_q = elements<int32_t>(meta_[Fa::kCuSeqlensQ]);
+    c.params = kind_.params;
+    c.out = to.out, c.lse = to.lse;
+    c.max_seqlen_q = meta_.limits.max_q_len;
+    return c;
+  }
+  /// Over a chunk's latents, which it gathers first.
+  RaggedAttention gathered(int32_t chunk, const Result& to) const {
+    const Buffer& cu_k = meta_[chunks_.one_shot ? Fa::kCuSeqlensK : Fa::kChunkCuSeqlensK];
+    const Buffer &slots = meta_[Fa::kChunkSlots], &latents = meta_[Fa::kLatents];
+    const AttentionParams& p = kind_.params;
+    GatherLatents gather;
+    gather.cache = io_.cache;
+    gather.slots = row<int64_t>(slots, chunk, slots.shape[1]);
+    gather.cu_seqlens = row<int32_t>(cu_k, chunk, meta_.limits.rows + 1);
+    gather.out = TensorView(latents.data, DType::kF32, {latents.shape[0], 1, p.head_dim_qk},
+                            {latents.shape[1], p.head_dim_qk, 1});
+    stream_.launch(gather_latents_launch(gather, {1, meta_.limits.first_row}));
+    RaggedAttention c = ragged(to);
+    c.k = c.v = gather.out;
+    c.v.shape[2] = p.head_dim_vo;
+    c.k_scale = io_.cache.k_scale, c.v_scale = io_.cache.v_scale;
+    c.cu_seqlens_k = gather.cu_seqlens;
+    return c;
+  }
+  void attend(const RaggedAttention& c) const {
+    stream_.launch(ragged_launch(c, {1, meta_.limits.first_row}));
   }
 
   Stream& stream_;
@@ -125,6 +200,7 @@ class Layer {
   const LayerIo& io_;
   const LayerKind& kind_;
   const bool window_pool_;
+  const PrefixChunks chunks_;
 };
 
 }  // namespace

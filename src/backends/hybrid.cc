@@ -38,6 +38,7 @@ Hybrid::Hybrid(const Backend& decode, const Backend& prefill, VerifyBy verify)
            .local = d.local && p.local,
            .dcp = false,
            .in_graph_tables = d.in_graph_tables && p.in_graph_tables,
+           .prefix_chunks = p.prefix_chunks,
            .fields = {}};
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "attn/validate.h"
-#include "backends/launch_args.h"
+#include "backends/attention_args.h"
 #include "kernels/merge_states.h"
 
 namespace shadowgraph {
@@ -12,13 +12,17 @@ namespace {
 
 using Call = MergeState<LseBase::kNatural>;
 
-enum Arg : uint8_t { kVA, kSA, kVB, kSB, kOut, kLse, kScalars };
+enum Arg : uint8_t { kVA, kSA, kVB, kSB, kOut, kLse, kCuSeqlensQ, kScalars };
 
 struct MergeScalars {
   RowsScalars v_a, s_a, v_b, s_b, out, lse;
-  int64_t num_threads;
+  int64_t num_offsets_q, num_threads;
 };
-static_assert(sizeof(MergeScalars) == 6 * sizeof(RowsScalars) + 8);
+static_assert(sizeof(MergeScalars) == 6 * sizeof(RowsScalars) + 2 * 8);
+
+std::span<const int32_t> offsets_of(const LaunchFrame& f) {
+  return array_of<int32_t>(f, kCuSeqlensQ, f.scalar<MergeScalars>(kScalars).num_offsets_q);
+}
 
 Call call_of(const LaunchFrame& f) {
   const auto s = f.scalar<MergeScalars>(kScalars);
@@ -30,6 +34,9 @@ Call call_of(const LaunchFrame& f) {
   c.out = view_of(f.pointer<void>(kOut), s.out);
   c.lse = NaturalLse(view_of(f.pointer<void>(kLse), s.lse));
   c.options.num_threads = static_cast<int>(s.num_threads);
+  const std::span<const int32_t> cu_seqlens_q = offsets_of(f);
+  for (ConstTensorView* t : {&c.v_a, &c.s_a, &c.v_b, &c.s_b}) drop_padding(cu_seqlens_q, t);
+  for (TensorView* t : {&c.out, &c.lse.tensor}) drop_padding(cu_seqlens_q, t);
   return c;
 }
 
@@ -52,13 +59,15 @@ void footprint(const LaunchFrame& f, Footprint* spans) {
     add_written(spans, call.out);
     add_written(spans, call.lse.tensor);
   }
+  add_whole(spans, offsets_of(f));
 }
 
 }  // namespace
 
 constinit const Kernel kMergeState{.name = "merge_state", .body = body, .footprint = footprint};
 
-KernelLaunch merge_launch(const MergeState<LseBase::kNatural>& c) {
+KernelLaunch merge_launch(const MergeState<LseBase::kNatural>& c,
+                          std::span<const int32_t> cu_seqlens_q) {
   MergeScalars s{};
   s.v_a = scalars_of(c.v_a);
   s.s_a = scalars_of(c.s_a);
@@ -66,6 +75,7 @@ KernelLaunch merge_launch(const MergeState<LseBase::kNatural>& c) {
   s.s_b = scalars_of(c.s_b);
   s.out = scalars_of(c.out);
   s.lse = scalars_of(c.lse.tensor);
+  s.num_offsets_q = static_cast<int64_t>(cu_seqlens_q.size());
   s.num_threads = c.options.num_threads;
   KernelLaunch launch;
   launch.kernel = &kMergeState;
@@ -76,6 +86,7 @@ KernelLaunch merge_launch(const MergeState<LseBase::kNatural>& c) {
       .pointer(c.s_b.data)
       .pointer(c.out.data)
       .pointer(c.lse.tensor.data)
+      .pointer(cu_seqlens_q.data())
       .scalar(s);
   return launch;
 }

@@ -1,6 +1,8 @@
 // merge_state as a launch. Tested by tests/backends/merge_launch_test.cc.
 #pragma once
 
+#include <span>
+
 #include "shadowgraph/attention.h"
 #include "shadowgraph/kernel.h"
 
@@ -9,7 +11,11 @@ namespace shadowgraph {
 /// merge_state of natural-log partial results, its memory being the device's, on what that memory
 /// holds when it runs: v of a state without mass is not read. Where the call would be refused, out
 /// and lse are filled with 0xff.
-KernelLaunch merge_launch(const MergeState<LseBase::kNatural>& call);
+///
+/// cu_seqlens_q, of the device: rows past its last entry are padding, neither read nor written.
+/// Empty: there are none.
+KernelLaunch merge_launch(const MergeState<LseBase::kNatural>& call,
+                          std::span<const int32_t> cu_seqlens_q = {});
 
 extern const Kernel kMergeState;
 

@@ -27,8 +27,9 @@ struct RaggedScalars {
   ParamsScalars params;
   int64_t num_offsets_q, num_offsets_k;
   float k_scale, v_scale;
+  RequestRows rows;
 };
-static_assert(sizeof(RaggedScalars) == 5 * sizeof(RowsScalars) + sizeof(ParamsScalars) + 3 * 8);
+static_assert(sizeof(RaggedScalars) == 5 * sizeof(RowsScalars) + sizeof(ParamsScalars) + 4 * 8);
 
 RaggedAttention call_of(const LaunchFrame& f) {
   const auto s = f.scalar<RaggedScalars>(kScalars);
@@ -62,20 +63,26 @@ Progress body(LaunchFrame& f) {
   return Progress::kDone;
 }
 
+/// Of a call that is refused: its metadata, the rows beyond q, k and v, and the outputs.
+void add_corrupt(const RaggedAttention& c, Footprint* spans) {
+  add_whole(spans, c.cu_seqlens_q);
+  add_whole(spans, c.cu_seqlens_k);
+  add_params_arrays(spans, c.params);
+  add_rows_beyond(spans, c.q, c.cu_seqlens_q);
+  add_rows_beyond(spans, c.k, c.cu_seqlens_k);
+  add_rows_beyond(spans, c.v, c.cu_seqlens_k);
+  add_written(spans, c.out);
+  add_written(spans, c.lse.tensor);
+}
+
 void footprint(const LaunchFrame& f, Footprint* spans) {
   const RaggedAttention call = call_of(f);
   if (validate(call).ok()) {
     *spans = attention_footprint(call);
-    return;
+  } else {
+    add_corrupt(call, spans);
   }
-  add_whole(spans, call.cu_seqlens_q);
-  add_whole(spans, call.cu_seqlens_k);
-  add_params_arrays(spans, call.params);
-  add_rows_beyond(spans, call.q, call.cu_seqlens_q);
-  add_rows_beyond(spans, call.k, call.cu_seqlens_k);
-  add_rows_beyond(spans, call.v, call.cu_seqlens_k);
-  add_written(spans, call.out);
-  add_written(spans, call.lse.tensor);
+  name_requests(f.scalar<RaggedScalars>(kScalars).rows, spans);
 }
 
 }  // namespace
@@ -83,7 +90,7 @@ void footprint(const LaunchFrame& f, Footprint* spans) {
 constinit const Kernel kRaggedAttention{
     .name = "attention_varlen", .body = body, .footprint = footprint};
 
-KernelLaunch ragged_launch(const RaggedAttention& c) {
+KernelLaunch ragged_launch(const RaggedAttention& c, const RequestRows& rows) {
   RaggedScalars s{};
   s.q = scalars_of(c.q);
   s.k = scalars_of(c.k);
@@ -95,6 +102,7 @@ KernelLaunch ragged_launch(const RaggedAttention& c) {
   s.num_offsets_k = static_cast<int64_t>(c.cu_seqlens_k.size());
   s.k_scale = c.k_scale;
   s.v_scale = c.v_scale;
+  s.rows = rows;
   KernelLaunch launch;
   launch.kernel = &kRaggedAttention;
   launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, s.num_offsets_q - 1));

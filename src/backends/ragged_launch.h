@@ -2,6 +2,7 @@
 // tests/backends/ragged_launch_test.cc.
 #pragma once
 
+#include "backends/launch_args.h"
 #include "shadowgraph/attention.h"
 #include "shadowgraph/kernel.h"
 
@@ -12,7 +13,9 @@ namespace shadowgraph {
 /// cu_seqlens_k, are padding: neither read nor written. Where the call would be refused, the other
 /// rows of out and lse are filled with 0xff, and the footprint holds the reads beyond q, k and v
 /// that a GPU would have made.
-KernelLaunch ragged_launch(const RaggedAttention& call);
+///
+/// rows: which of the call's requests are which request of the step.
+KernelLaunch ragged_launch(const RaggedAttention& call, const RequestRows& rows = {});
 
 extern const Kernel kRaggedAttention;
 

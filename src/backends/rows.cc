@@ -87,6 +87,13 @@ void Binder::slots(int buffer, std::string_view name, int64_t count) {
                .lifetime = Lifetime::kPerStep});
 }
 
+void Binder::slot_table(int buffer, std::string_view name, int64_t rows, int64_t columns) {
+  add(buffer, {.name = std::string(name),
+               .dtype = DType::kI64,
+               .shape = {rows, columns},
+               .lifetime = Lifetime::kPerStep});
+}
+
 void Binder::table(int buffer, std::string_view name, int64_t rows, int64_t max_tokens,
                    int32_t unit, Lifetime lifetime) {
   add(buffer, {.name = std::string(name),
@@ -153,13 +160,22 @@ std::span<int64_t> Filler::slots(int buffer) {
   return values;
 }
 
-std::span<int32_t> Filler::row(int buffer, int64_t row, int64_t columns) {
-  std::span<int32_t> values;
+template <class T>
+std::span<T> Filler::first_columns(int buffer, int64_t row, int64_t columns) {
+  std::span<T> values;
   const Buffer& b = meta_[static_cast<size_t>(buffer)];
   const Elements all = b.rows(row, 1);
   status_.add(meta_.arena.stage(b, {all.first, columns}, &values));
   status_.add(meta_.arena.retire(b, {all.first + columns, all.count - columns}));
   return values;
+}
+
+std::span<int32_t> Filler::row(int buffer, int64_t row, int64_t columns) {
+  return first_columns<int32_t>(buffer, row, columns);
+}
+
+std::span<int64_t> Filler::slot_row(int buffer, int64_t row, int64_t columns) {
+  return first_columns<int64_t>(buffer, row, columns);
 }
 
 std::span<const int32_t> Filler::table_row(int buffer, int64_t i, std::span<const int32_t> slots,

@@ -80,6 +80,8 @@ class Binder {
              Lifetime lifetime = Lifetime::kPerStep);
   /// All but the lengths, for max_tokens tokens a row; swa: the window pool's too.
   void tables(const RowTables& tables, int64_t max_tokens, int32_t unit, bool swa);
+  /// int64 [rows, columns], filled anew each step.
+  void slot_table(int buffer, std::string_view name, int64_t rows, int64_t columns);
   /// int32, written once: 0, step, 2 step, ...
   void constant_steps(int buffer, std::string_view name, int64_t count, int32_t step);
   /// Of each replay, before its reads.
@@ -111,6 +113,7 @@ class Filler {
   std::span<int64_t> slots(int buffer);
   /// The first columns of a table's row; the others are retired.
   std::span<int32_t> row(int buffer, int64_t row, int64_t columns);
+  std::span<int64_t> slot_row(int buffer, int64_t row, int64_t columns);
   /// The slots of a row's first tokens, in the table's unit; a padding row's are 0. map, where it
   /// is not empty, translates slots first. The columns.
   std::span<const int32_t> table_row(int buffer, int64_t row, std::span<const int32_t> slots,
@@ -126,6 +129,9 @@ class Filler {
   Status take_status() { return std::move(status_); }
 
  private:
+  template <class T>
+  std::span<T> first_columns(int buffer, int64_t row, int64_t columns);
+
   Meta& meta_;
   Status status_;
 };

@@ -56,7 +56,7 @@ struct Arithmetic {
   int merges = 0;  // merges of f32 states inside a part (between warps)
   int split = 0;   // in order: the length of a split; else a request of more keys is split into
                    // parts of at least so many; 0: never
-  int parts = 1;   // partial results that are merged in any case
+  int parts = 1;   // partial results that are merged in any case, one after the other
   Partials partials = Partials::kUnscaled;
 
   int out_roundings = 3;       // f32 roundings of the division, or of reciprocal and product

@@ -105,6 +105,7 @@ double rescales_in_order(const OracleRow& row, const Arithmetic& a, double slack
 /// Shape of the reduction over a row's keys.
 struct Reduction {
   double parts;     // splits whose results are merged, or folded; 1 = not split
+  double stored;    // partial results that a key is in, one after the other
   double rescales;  // R
   double t, g;      // of a term in numerator and denominator
 };
@@ -129,6 +130,8 @@ Reduction reduction_of(const OracleRow& row, const Arithmetic& a, double slack) 
     r.parts = a.parts * (split ? touched(a.split) : 1);
     r.rescales = touched(a.tile) + (r.parts > 1 ? r.parts : 0);
   }
+  // The first part, then what it is merged into, until all are.
+  r.stored = r.parts > 1 ? std::max(1, a.parts - 1) : 0;
   r.rescales += a.merges + (std::isinf(row.sink) ? 0 : 1);
   const double merging = r.parts + a.merges + r.rescales + 1;
   const double below =
@@ -171,8 +174,8 @@ Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
   const double p_subnormal = p_type.half_subnormal * std::exp(top_key - lse);
   const double exps = red.rescales + 1 + (partials ? 1 : 0);
   // A part's result is divided by its sum, and stored.
-  const double part_error =
-      gamma(a.out_roundings, a.u) + (a.partials == Partials::kOutType ? out.u : 0);
+  const double once = gamma(a.out_roundings, a.u) + (a.partials == Partials::kOutType ? out.u : 0);
+  const double part_error = std::expm1(red.stored * std::log1p(once));
 
   Weights w;
   const auto n = row.logits.size();
@@ -185,7 +188,8 @@ Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
     // A part's LSE lies between its logits and the whole LSE; it is computed and stored in f32.
     if (partials) {
       const double size = std::max(std::abs(row.lse), std::abs(s)) + slack;
-      exponent += a.lse_roundings * a.u * size + a.log_error * std::max(1.0, row.lse - s);
+      exponent +=
+          red.stored * (a.lse_roundings * a.u * size + a.log_error * std::max(1.0, row.lse - s));
     }
     w.e[j] = w.p[j] * weight_error(exponent, exps, a.exp_error) + flushed;
     const double rounding = std::max(p_type.u * (w.p[j] + w.e[j]), p_subnormal);
@@ -260,7 +264,8 @@ ErrorBound error_bound(const OracleRow& row, const Arithmetic& arithmetic, DType
   const Rounding out = rounding_to(out_type);
   const bool narrow_parts = a.partials == Partials::kOutType && red.parts > 1;
   ErrorBound bound;
-  bound.out = before_last_rounding(row, a, w, red, narrow_parts ? out.half_subnormal : 0);
+  const double subnormal_parts = narrow_parts ? red.stored * out.half_subnormal : 0;
+  bound.out = before_last_rounding(row, a, w, red, subnormal_parts);
   double last = std::pow(1 + a.u, a.out_roundings) * (1 + out.u), subnormal = out.half_subnormal;
   if (row.v_scale != 1) last *= (1 + a.u_scale) * (1 + a.u_scale);
   if (row.v_scale != 1 && a.v_scale_after) last *= 1 + out.u, subnormal *= 1 + row.v_scale;

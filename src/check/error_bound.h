@@ -24,7 +24,8 @@
 // r_j      Error of weight j in the numerator alone: the rounding of P (part of e_j where the sum
 //          sees the rounded P), of its product with the token's own scale (i8), and of partial
 //          results that are divided by their sums and stored: `out_roundings`, and the rounding to
-//          the output's type where they have it.
+//          the output's type where they have it. The LSE of such a result is in e_j. A key is in
+//          one of them, or, where parts are merged one after the other, in all but the last.
 // t, g     Relative error of a summed term, g(h + R + 1, u_sum) where h additions follow it, one a
 //          fold among them: t in the numerator, g in the denominator.
 //

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/prefix_chunks.h"
 #include "check/canonical.h"
 #include "check/compare.h"
 #include "check/runner_world.h"
@@ -20,6 +21,22 @@ bool is_captured(ForwardMode m) {
 
 bool has_tree(const ForwardBatch& b) {
   return b.spec.topk > 1 && (b.mode == ForwardMode::kDraftDecode || is_target_verify(b.mode));
+}
+
+/// Results that are merged into a layer's: of a tree its two halves, of a prefill over latents the
+/// own tokens' and those of the chunks that the longest prefix has.
+int32_t merged_parts(const ForwardBatch& b, const LayerKind& kind, const ModelConfig& model) {
+  int32_t parts = has_tree(b) ? 2 : 1;
+  if (!reads_chunks(kind)) return parts;
+  const PrefixChunks chunks = PrefixChunks::of(Limits::exact(b, model));
+  for (int64_t i = 0; i < b.size(); ++i) parts = std::max(parts, chunks.parts(b.extent(i)));
+  return parts;
+}
+
+Arithmetic arithmetic_of(int32_t parts) {
+  Arithmetic a = *find_arithmetic(parts > 1 ? "ours_merged" : "ours_portable");
+  a.parts = parts;
+  return a;
 }
 
 /// The backend does not serve such limits: no graph of one row for two halves.
@@ -188,12 +205,12 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
 
 Status Runner::Impl::judge_outputs(const ForwardBatch& batch) {
   Status status;
-  const Arithmetic& arithmetic =
-      *find_arithmetic(has_tree(batch) ? "ours_merged" : "ours_portable");
   each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
     const CanonicalCall canonical(b, model, io);
     const PagedAttention& call = canonical.call();
     const Result result{call.out, call.lse.tensor, LseBase::kNatural, call.options.lse_sink};
+    const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
+    const Arithmetic arithmetic = arithmetic_of(merged_parts(b, kind, model));
     Judgement j = judge(call, result, arithmetic, {.bounded = true});
     status.add(std::move(j.findings));
     status.add(world.check_stored(canonical.rows(), io));

@@ -100,11 +100,13 @@ void TraceBatch::read_model(const TraceConfig& config) {
   model.topk = batch.spec.topk;
   model.num_steps = config.num_steps;
   model.num_draft_tokens = config.num_draft_tokens;
+  model.prefix_chunk_tokens = config.prefix_chunk_tokens;
   // Metadata does not depend on heads; a latent cache has one.
   AttentionParams params;
   params.num_qo_heads = params.num_kv_heads = 1;
   const auto add = [&](bool cross, bool local) {
-    model.layers.push_back({.params = params, .cross = cross, .local = local});
+    const bool latent = config.prefix_chunk_tokens > 0;
+    model.layers.push_back({.params = params, .cross = cross, .local = local, .mla = latent});
   };
   add(false, false);
   if (config.chunk) add(false, true);

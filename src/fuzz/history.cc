@@ -76,6 +76,9 @@ void choose_layers(const Backend& b, Choices& c, History* h) {
     m.layers.push_back(layer(latent, c, -1));
     m.layers.back().local = true;
   }
+  // From a token of each request to all of them at once.
+  if (latent && b.info().prefix_chunks && c.one_in(2))
+    m.prefix_chunk_tokens = c.of({1, 4, 9, 20, 50, 200});
   if (r.max_encoder_len > 0) {
     m.layers.push_back(layer(latent, c, -1));
     m.layers.back().cross = true;
@@ -127,6 +130,7 @@ std::string History::to_string() const {
     add("dcp_size", model.dcp_size);
     add("dcp_rank", model.dcp_rank);
   }
+  if (model.prefix_chunk_tokens > 0) add("prefix_chunk_tokens", model.prefix_chunk_tokens);
   add("layers", static_cast<int64_t>(model.layers.size()));
   return s;
 }

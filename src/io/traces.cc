@@ -107,6 +107,7 @@ class LineReader {
     c.step_id = setting(config, "step_id", 0).value_or(0);
     c.window = setting(config, "window", -1);
     c.chunk = setting(config, "chunk", 1);
+    c.prefix_chunk_tokens = setting(config, "prefix_chunk_tokens", 0).value_or(0);
     const JsonValue* kind = config.find("seq_lens_semantics");
     if (kind == nullptr || kind->as<std::nullptr_t>() != nullptr) return;
     if (const auto* s = kind->as<std::string>()) {

@@ -11,18 +11,20 @@ using enum SeqLensKind;
 
 const FlashAttention kFa;
 
-/// A model with every kind of table.
+/// A model with every kind of table, and a prefix in chunks.
 ModelConfig model() {
   ModelConfig m;
   m.max_context_len = 32;
   m.page_size = 2;
   m.topk = 2, m.num_steps = 3, m.num_draft_tokens = 3;
   m.swa_pool = true, m.attention_chunk = 4, m.max_encoder_len = 3;
-  m.layers.resize(4);
+  m.prefix_chunk_tokens = 9;
+  m.layers.resize(5);
   m.layers[0].params.num_qo_heads = m.layers[0].params.head_dim_vo = 1;
   m.layers[1].params.window_left = 3;
   m.layers[2].local = true;
   m.layers[3].cross = true;
+  m.layers[4].mla = true;
   return m;
 }
 
@@ -67,7 +69,7 @@ TEST_P(Fills, AllocateNothing) {
 TEST(FillOfHalves, ThatCutsARequestAllocatesNothing) {
   const Backend& halves = *find_backend("flashattention_two_batch");
   ModelConfig m = model();
-  m.max_encoder_len = 0, m.layers.pop_back();
+  m.max_encoder_len = 0, m.layers.erase(m.layers.begin() + 3);  // halves have no encoder
   m.two_chunk_below = 0.5f;
   for (LayerKind& layer : m.layers) layer.params.causal = true;
   OwnedBatch longer(kExtend, kPrefix, {17, 20}, {2, 8}), shorter(kExtend, kPrefix, {5, 3}, {2, 8});

@@ -96,6 +96,37 @@ TEST(MergeLaunch, ValuesOfAnEmptyStateAreNotRead) {
   });
 }
 
+TEST(MergeLaunch, RowsPastTheLastOffsetAreNeitherReadNorWritten) {
+  World w;
+  // The last row of one state was never written.
+  const Buffer v = w.bind("v", DType::kF32, {kRows, kHeads, kDim}, kDim);
+  w.write(v, 0, std::vector<float>(2 * kHeads * kDim, 1));
+  const Buffer cu_q = w.bind_values("cu_q", DType::kI32, Ints{0, 1, 2});
+  MergeState<LseBase::kNatural> call = w.call();
+  call.v_a = v.view();
+  const auto rows_of = [&](const Bytes& all, size_t first, size_t count) {
+    const size_t row = kHeads * kDim * sizeof(float);
+    return Bytes(&all[first * row], &all[first * row] + count * row);
+  };
+  w.clear();
+  MergeState<LseBase::kNatural> strict = call;
+  for (ConstTensorView* t : {&strict.v_a, &strict.s_a, &strict.v_b, &strict.s_b}) t->shape[0] = 2;
+  for (TensorView* t : {&strict.out, &strict.lse.tensor}) t->shape[0] = 2;
+  w.stream().synchronize();
+  ASSERT_EQ(merge_state(strict).to_string(), "ok");
+  const Bytes expected = w.bytes(w.out);
+  w.run_both(
+      merge_launch(call, World::elements<int32_t>(cu_q)), [&] { w.clear(); },
+      [&] {
+        EXPECT_EQ(w.bytes(w.out), expected);
+        EXPECT_EQ(rows_of(w.bytes(w.out), 2, 1), Bytes(kHeads * kDim * sizeof(float)));
+        EXPECT_EQ(w.found(), "ok");
+      });
+  w.run_both(
+      merge_launch(call), [] {},
+      [&] { EXPECT_NE(w.found().find("mem.uninit_read: v["), std::string::npos); });
+}
+
 TEST(MergeLaunch, ItsRowsAreNoRequests) {
   World w;
   // Row 0 of the batch is not who owns this memory: a row of out is a token.

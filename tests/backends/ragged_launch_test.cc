@@ -206,6 +206,22 @@ TEST(RaggedLaunch, OffsetsBeyondTheTensorsAreFoundAndPoisonTheOutputs) {
   }
 }
 
+TEST(RaggedLaunch, KeysOfAnotherRequestAreFound) {
+  World w;
+  for (size_t i = 0; i < kBatch; ++i)
+    for (int64_t t = kCuK[i]; t < kCuK[i + 1]; ++t)
+      w.set_owner(w.k, t, static_cast<OwnerId>(i + 2));
+  // The call's requests are the last three of the step.
+  const OwnerId rows[] = {1, 2, 3, 4};
+  w.device.set_row_owners(rows);
+  const auto none = [] {};
+  w.run_both(ragged_launch(w.ragged(), {1, 1}), none, [&] { EXPECT_EQ(w.found(), "ok"); });
+  w.run_both(ragged_launch(w.ragged()), none, [&] {
+    const std::string found = w.found();
+    EXPECT_NE(found.find("mem.wrong_region: k["), std::string::npos) << found;
+  });
+}
+
 TEST(RaggedLaunch, TheStrictCallTakesNoPadding) {
   World w;
   w.stream().synchronize();

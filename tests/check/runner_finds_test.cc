@@ -51,8 +51,8 @@ class Slip : public Backend {
 };
 
 /// A decode after a decode in which the slip was not made yet; then with it.
-Status with_slip(Slip& slip, const StepShape& shape) {
-  const ModelConfig model = model_of(2, {layer()});
+Status with_slip(Slip& slip, const StepShape& shape,
+                 const ModelConfig& model = model_of(2, {layer()})) {
   Runs runs(slip, model, options_of(model, {kBucket}));
   slip.on = false;
   EXPECT_EQ(runs.step(shape).to_string(), "ok");
@@ -173,6 +173,46 @@ TEST(RunnerFinds, ATokenInASlotOfANeighbour) {
     }
   } slip;
   expect_law(with_slip(slip, kDecode), "mem.wrong_region", "eager");
+}
+
+/// A prefix in chunks of 4, 4 and 2 tokens, beside one of 1.
+Status with_slip_in_chunks(Slip& slip) {
+  ModelConfig model = model_of(2, {latent_layer()});
+  model.prefix_chunk_tokens = 8;
+  return with_slip(slip, {.mode = ForwardMode::kExtend, .prefix_lens = {10, 1}, .q_lens = {2, 3}},
+                   model);
+}
+
+TEST(RunnerFinds, ATokenThatTwoChunksHave) {
+  struct : Slip {
+    Status after_fill(const ForwardBatch& b, Meta& meta) const override {
+      const int64_t second = meta[FlashAttention::kChunkSlots].shape[1];
+      return put(meta, FlashAttention::kChunkSlots, second, int64_t{b.req_to_token.row(1)[3]});
+    }
+  } slip;
+  expect_law(with_slip_in_chunks(slip), "num.bound", "eager");
+}
+
+TEST(RunnerFinds, AChunkWithoutItsLastToken) {
+  struct : Slip {
+    Status after_fill(const ForwardBatch&, Meta& meta) const override {
+      const int64_t third = 2 * meta[FlashAttention::kChunkCuSeqlensK].shape[1];
+      Status status;
+      for (const int64_t i : {1, 2})
+        status.add(put(meta, FlashAttention::kChunkCuSeqlensK, third + i, 1));
+      return status;
+    }
+  } slip;
+  expect_law(with_slip_in_chunks(slip), "num.bound", "eager");
+}
+
+TEST(RunnerFinds, AChunkOfANeighboursTokens) {
+  struct : Slip {
+    Status after_fill(const ForwardBatch& b, Meta& meta) const override {
+      return put(meta, FlashAttention::kChunkSlots, 0, int64_t{b.req_to_token.row(2)[0]});
+    }
+  } slip;
+  expect_law(with_slip_in_chunks(slip), "mem.wrong_region", "eager");
 }
 
 TEST(RunnerFinds, AReplayThatStoresNothing) {

@@ -21,10 +21,7 @@ class SmallPages : public CuteDslMla {
 };
 
 ModelConfig model_of_rank(int32_t page_size, int32_t rank, int32_t size) {
-  LayerKind latent = layer();
-  latent.mla = true;
-  latent.params.head_dim_qk = 6;
-  ModelConfig m = model_of(page_size, {latent}, {1, 3, 4});
+  ModelConfig m = model_of(page_size, {latent_layer()}, {1, 3, 4});
   m.max_context_len = 2 * page_size * size + 8;
   m.dcp_rank = rank, m.dcp_size = size;
   return m;

@@ -124,10 +124,7 @@ TEST(Runner, AWindowPoolFindsNothing) {
 }
 
 TEST(Runner, LatentPoolsFindNothing) {
-  LayerKind latent = layer();
-  latent.mla = true;
-  latent.params.head_dim_qk = 6;
-  Runs runs(model_of(2, {latent}));
+  Runs runs(model_of(2, {latent_layer()}));
   EXPECT_EQ(runs.step({.prefix_lens = {5, 4}}).to_string(), "ok");
   EXPECT_EQ(runs.step({.mode = ForwardMode::kExtend, .prefix_lens = {0, 6}, .q_lens = {5, 2}})
                 .to_string(),
@@ -155,6 +152,26 @@ TEST(Runner, SplitPrefillsFindNothing) {
                 .to_string(),
             "ok");
   EXPECT_EQ(runs.step({.prefix_lens = {6, 8}}).to_string(), "ok");
+}
+
+TEST(Runner, APrefixInChunksFindsNothing) {
+  // Of one token a request and chunk; of some; all keys at once.
+  for (const int32_t tokens : {1, 4, 7, 16, 200}) {
+    ModelConfig model = model_of(2, {latent_layer(), layer(2), latent_layer()});
+    model.layers.back().params.num_qo_heads = 3;
+    model.layers.back().params.head_dim_qk = 8;
+    model.layers.back().params.head_dim_vo = 2;
+    model.prefix_chunk_tokens = tokens;
+    for (const char* name : {"flashattention", "flashattention_two_batch"}) {
+      Runs runs(model, *find_backend(name));
+      for (const ForwardMode mode :
+           {ForwardMode::kExtend, ForwardMode::kMixed, ForwardMode::kSplitPrefill})
+        EXPECT_EQ(
+            runs.step({.mode = mode, .prefix_lens = {9, 0, 4}, .q_lens = {2, 5, 1}}).to_string(),
+            "ok")
+            << name << " " << tokens;
+    }
+  }
 }
 
 TEST(Runner, AnotherHistoryBeginsInTheSameMemory) {

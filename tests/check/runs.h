@@ -30,6 +30,13 @@ inline LayerKind layer(int32_t window_left = -1) {
   return kind;
 }
 
+inline LayerKind latent_layer() {
+  LayerKind latent = layer();
+  latent.mla = true;
+  latent.params.head_dim_qk = 6;
+  return latent;
+}
+
 inline ModelConfig model_of(int32_t page_size, std::vector<LayerKind> layers,
                             DraftShape draft = {}) {
   ModelConfig m;

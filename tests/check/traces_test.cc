@@ -119,6 +119,22 @@ TEST(TraceVerdicts, OffsetsStepByTheQueries) {
   EXPECT_EQ(laws(line), Laws{"len.indptr_first cu_seqlens_q 0"});
 }
 
+TEST(TraceVerdicts, OffsetsOfKeysAreReadWhereAllOfThemAreOneRaggedCall) {
+  TraceLine line = decode_line();
+  line.mode = "extend";
+  line.input["extend_seq_lens"] = line.expect["cache_seqlens_int32"];
+  line.input["extend_seq_lens"].data = {2, 1};
+  line.expect["cu_seqlens_q"].data = {0, 2, 3};
+  line.expect["cu_seqlens_k"] = line.expect["cu_seqlens_q"];
+  EXPECT_EQ(found(line), "ok") << "nothing reads them";
+  line.config.prefix_chunk_tokens = 17;  // of 2 times 9
+  EXPECT_EQ(found(line), "ok") << "nothing reads them";
+  line.config.prefix_chunk_tokens = 18;
+  EXPECT_EQ(laws(line), Laws{"len.q_extent cu_seqlens_k 1"});
+  line.expect["cu_seqlens_k"].data = {0, 5, 14};
+  EXPECT_EQ(found(line), "ok");
+}
+
 TEST(TraceVerdicts, EveryLiveColumnLeadsToItsSlotAndNoOtherIsLookedAt) {
   for (const int64_t live : {0, 1, 3, 4, 5}) {
     TraceLine line = decode_line();
@@ -256,9 +272,15 @@ std::vector<const Field*> compared_fields(const TraceLine& line) {
   std::vector<const Field*> fields;
   const Backend* backend = find_backend(line.backend);
   if (backend == nullptr || line.phase == "capture") return fields;
-  for (const Field& field : backend->info().fields) {
+  const auto all = backend->info().fields;
+  for (const Field& field : all) {
     const auto at = line.expect.find(field.recorded);
-    const bool live = field.rule == FieldRule::kExact || field.rule == FieldRule::kConstant;
+    // What is dead in some modes is judged in none of these lines.
+    const bool dead = std::ranges::any_of(all, [&](const Field& f) {
+      return f.recorded == field.recorded && f.rule == FieldRule::kDead;
+    });
+    const bool live =
+        !dead && (field.rule == FieldRule::kExact || field.rule == FieldRule::kConstant);
     if (live && field.shape != FieldShape::kScalar && at != line.expect.end() &&
         !at->second.data.empty())
       fields.push_back(&field);

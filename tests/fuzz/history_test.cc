@@ -95,14 +95,16 @@ TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
     features["chain"] += h.runtime.draft.num_steps > 0 && h.runtime.draft.topk == 1;
     features["tree"] += h.runtime.draft.topk > 1;
     features["latent"] += h.model.layers[0].mla;
+    features["prefix in chunks"] += h.model.prefix_chunk_tokens > 0;
     features["local"] += h.model.attention_chunk > 0;
     features["prebuilt"] += h.runtime.prebuilt;
+    features["cut inside a request"] += h.model.two_chunk_below > 0;
     features["ranks"] += h.model.dcp_size > 1;
     features["later ranks"] += h.model.dcp_rank > 0;
     features[std::string(h.backend->info().name)] += 1;
   }
   for (const auto& [name, histories] : features) EXPECT_GT(histories, 10) << name;
-  EXPECT_EQ(features.size(), 11 + backends.size());
+  EXPECT_EQ(features.size(), 13 + backends.size());
 }
 
 TEST(History, TheSameChoicesAreTheSameHistory) {

@@ -397,6 +397,50 @@ TEST(ErrorBound, CountsTheDivisionOfAPartItsLseAndItsType) {
   EXPECT_GT(bound_of_parts(Partials::kOutType, 3), bound_of_parts(Partials::kF32, 3) + 0x1p-12);
 }
 
+/// Results of one key each, merged one after the other; keys have one logit, and the second half of
+/// them the value 1.
+struct Chain {
+  double error = 0, bound = 0;
+
+  Chain(int32_t keys, float logit) {
+    SmallCall c(1, keys, 1, 1, 1, 1);
+    c.q = {1};
+    std::ranges::fill(c.k, logit);
+    std::fill(c.v.begin() + keys / 2, c.v.end(), 1.f);
+    float out = c.v[0], lse = logit;
+    for (size_t j = 1; j < c.v.size(); ++j) merge(c.v[j], logit, &out, &lse);
+    Arithmetic a = *find_arithmetic("ours_merged");
+    a.parts = keys;
+    for_each_row(c.call, [&](const OracleRow& row) {
+      error = std::abs(out - row.out[0]);
+      bound = error_bound(row, a, DType::kF32, DType::kF32, LseSink::kExcluded).out[0];
+    });
+  }
+
+ private:
+  static void merge(float value, float logit, float* out, float* lse) {
+    const auto rows = [](const float* x) { return ConstTensorView(x, DType::kF32, {1, 1, 1}); };
+    const auto lses = [](const float* x) { return ConstTensorView(x, DType::kF32, {1, 1}); };
+    float to = 0, to_lse = 0;
+    MergeState<LseBase::kNatural> c;
+    c.v_a = rows(out), c.s_a = lses(lse), c.v_b = rows(&value), c.s_b = lses(&logit);
+    c.out = TensorView(&to, DType::kF32, {1, 1, 1});
+    c.lse = NaturalLse(TensorView(&to_lse, DType::kF32, {1, 1}));
+    EXPECT_EQ(merge_state(c).to_string(), "ok");
+    *out = to, *lse = to_lse;
+  }
+};
+
+TEST(ErrorBound, CountsEveryResultOfAChainOfMerges) {
+  const Chain small(60, 100);
+  EXPECT_LE(small.error, small.bound);
+  EXPECT_LT(small.bound, 0.1);
+  // The sum of so many does not move an LSE of this size any more: what comes late weighs too much.
+  const Chain large(2000, 1e5f);
+  EXPECT_GT(large.error, 0.25);
+  EXPECT_LE(large.error, large.bound);
+}
+
 TEST(ErrorBound, IsExactRoundingForASingleKey) {
   // One key: weight 1 whatever its logit; what is left is the division and the last rounding.
   SmallCall c(1, 1, 1, 1, 4, 1);
