@@ -194,7 +194,9 @@ Status Runner::Impl::judge_outputs(const ForwardBatch& batch) {
     const CanonicalCall canonical(b, model, io);
     const PagedAttention& call = canonical.call();
     const Result result{call.out, call.lse.tensor, LseBase::kNatural, call.options.lse_sink};
-    Judgement j = judge(call, result, arithmetic, {.bounded = true});
+    JudgeOptions how{.bounded = true};
+    if (backend.info().whole_draft) how.prefix = "step" + std::to_string(b.spec.step) + ".";
+    Judgement j = judge(call, result, arithmetic, how);
     status.add(std::move(j.findings));
     status.add(world.check_stored(canonical.rows(), io));
   });
