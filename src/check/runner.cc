@@ -211,7 +211,9 @@ Status Runner::Impl::judge_outputs(const ForwardBatch& batch) {
     const Result result{call.out, call.lse.tensor, LseBase::kNatural, call.options.lse_sink};
     const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
     const Arithmetic arithmetic = arithmetic_of(merged_parts(b, kind, model));
-    Judgement j = judge(call, result, arithmetic, {.bounded = true});
+    JudgeOptions how{.bounded = true};
+    if (backend.info().whole_draft) how.prefix = "step" + std::to_string(b.spec.step) + ".";
+    Judgement j = judge(call, result, arithmetic, how);
     status.add(std::move(j.findings));
     status.add(world.check_stored(canonical.rows(), io));
   });
