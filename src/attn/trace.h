@@ -38,11 +38,12 @@ struct TraceLine {
   std::string id, backend, mode, phase;
   TraceConfig config;
   RecordedFields input, expect;
-  std::vector<std::string> line_keys, config_keys;  // that are not read
-  std::string exception;                            // "IndexError: ...": the builder raised
-  std::vector<std::string> triton_oob;              // accesses outside storage, in words
-  std::string role;                                 // for reports only
-  size_t line = 0;                                  // of the file, from 1
+  std::vector<std::string> line_keys, config_keys;    // that are not read
+  std::vector<std::string> null_inputs, null_fields;  // keys of input and expect that hold nothing
+  std::string exception;                              // "IndexError: ...": the builder raised
+  std::vector<std::string> triton_oob;                // accesses outside storage, in words
+  std::string role;                                   // for reports only
+  size_t line = 0;                                    // of the file, from 1
 };
 
 }  // namespace shadowgraph

@@ -119,6 +119,7 @@ class LineJudge {
       check_key("input", key);
       if (is_trace_key("input", key)) check_readable("input." + key, field);
     }
+    for (const std::string& key : line_.null_inputs) check_key("input", key);
   }
 
   void check_readable(const std::string& name, const RecordedField& field) {
@@ -162,15 +163,20 @@ class LineJudge {
   }
 
   void check_fields(const BackendInfo& backend) {
-    for (const auto& [name, recorded] : line_.expect) {
-      if (std::ranges::find(backend.fields, name, &Field::recorded) != backend.fields.end()) {
-        check_readable("expect." + name, recorded);
-      } else if (is_field_of_any(name)) {
+    const auto has = [&](const std::string& name) {
+      return std::ranges::find(backend.fields, name, &Field::recorded) != backend.fields.end();
+    };
+    const auto pass_over = [&](const std::string& name) {
+      if (is_field_of_any(name)) {
         verdict_.notes.push_back(name + ": no field of " + line_.backend);
       } else {
         leave_out(name, did_you_mean(name, names_of_fields(backend)));
       }
-    }
+    };
+    for (const auto& [name, recorded] : line_.expect)
+      has(name) ? check_readable("expect." + name, recorded) : pass_over(name);
+    for (const std::string& name : line_.null_fields)
+      has(name) ? verdict_.notes.push_back(name + ": null") : pass_over(name);
   }
 
   /// A field may have several readings, one a mode: the twin's buffers say which.

@@ -85,9 +85,10 @@ class LineReader {
     line_.mode = text("mode");
     line_.phase = text("phase");
     if (const JsonValue* config = object("config")) read_config(*config);
-    if (const JsonValue* input = object("input")) read_fields(*input, "input", &line_.input);
+    if (const JsonValue* input = object("input"))
+      read_fields(*input, "input", &line_.input, &line_.null_inputs);
     if (const JsonValue* expect = object("expect")) {
-      read_fields(*expect, "expect", &line_.expect);
+      read_fields(*expect, "expect", &line_.expect, &line_.null_fields);
       read_exception(*expect);
     }
     read_oob();
@@ -166,9 +167,14 @@ class LineReader {
     }
   }
 
-  void read_fields(const JsonValue& object, const std::string& member, RecordedFields* fields) {
+  void read_fields(const JsonValue& object, const std::string& member, RecordedFields* fields,
+                   std::vector<std::string>* nulls) {
     for (const auto& [key, value] : *object.as<JsonValue::Object>()) {
-      if (key == "exception" || value.as<std::nullptr_t>() != nullptr) continue;
+      if (member == "expect" && key == "exception") continue;
+      if (value.as<std::nullptr_t>() != nullptr) {
+        nulls->push_back(key);
+        continue;
+      }
       RecordedField field;
       if (read_field(value, member + '.' + key, &field)) fields->emplace(key, std::move(field));
     }

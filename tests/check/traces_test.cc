@@ -303,15 +303,20 @@ TEST(TraceVerdicts, NothingThatIsGivenIsUnusedInSilence) {
   line.input["seq_len"] = {};
   line.config_keys = {"pagesize", "max_bs", "raw_bs"};
   line.line_keys = {"notes", "colours"};
+  line.null_inputs = {"positions", "position_ids"};
+  line.null_fields = {"encoder_page_table", "encoder_table", "kv_indices"};
   const TraceVerdict v = judge_trace(line);
   EXPECT_EQ(v.kind, Kind::kAgreed) << found(line);
   EXPECT_EQ(v.left_out,
             (Laws{"colours: not known", "config.pagesize: not known; did you mean page_size?",
                   "config.raw_bs: not known; it belongs into input",
                   "input.seq_len: not known; did you mean seq_lens?",
+                  "input.position_ids: not known; did you mean positions?",
                   "cache_seqlens: not known; did you mean cache_seqlens_int32?",
+                  "encoder_table: not known; did you mean encoder_page_table?",
                   "swa_page_table: the twin has no such buffer in this mode"}));
-  EXPECT_EQ(v.notes, Laws{"kv_indptr: no field of flashattention"});
+  EXPECT_EQ(v.notes, (Laws{"kv_indptr: no field of flashattention", "encoder_page_table: null",
+                           "kv_indices: no field of flashattention"}));
 }
 
 /// Fields of a line that agrees whose first row is compared with the twin's, element by element.

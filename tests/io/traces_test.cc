@@ -171,6 +171,15 @@ TEST(Traces, ATruthIsNoLength) {
   EXPECT_FALSE(parse(replaced(kLine, "\"page_size\":4", "\"page_size\":true")).status.ok());
 }
 
+TEST(Traces, NullIsNothingAndKeptByName) {
+  const Parsed p = parse(replaced(replaced(kLine, "\"input\":{", "\"input\":{\"positions\":null,"),
+                                  "\"expect\":{", "\"expect\":{\"x\":null,"));
+  ASSERT_EQ(p.status.to_string(), "ok");
+  EXPECT_EQ(p.lines.at(0).null_inputs, std::vector<std::string>{"positions"});
+  EXPECT_EQ(p.lines[0].null_fields, std::vector<std::string>{"x"});
+  EXPECT_FALSE(p.lines[0].input.contains("positions"));
+}
+
 TEST(Traces, KeysThatAreNotReadAreKeptByName) {
   const Parsed p = parse(replaced(replaced(kLine, "\"page_size\":4", "\"pagesize\":4"),
                                   "\"id\":", "\"raw_bs\":1,\"id\":"));

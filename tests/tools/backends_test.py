@@ -171,6 +171,15 @@ class Planted(Fuzz):
         command = report["findings"][0]["reproduce"].replace(" --plant K31", "")
         self.assertEqual(self.again({"reproduce": command})[0], CLEAN)
 
+    def test_the_readmes_finding_is_printed_so(self):
+        with open(os.path.join(os.path.dirname(__file__), "../../README.md")) as f:
+            shown = re.search(r"    error mem\.uninit_read .*?\n\n", f.read(), re.S)[0].splitlines()
+        command, = [line.split(None, 1)[1] for line in shown if line.startswith("      reproduce ")]
+        code, out = self.again({"reproduce": command})
+        self.assertEqual(code, FINDINGS)
+        for line in shown[1:-1]:
+            self.assertIn(line.removesuffix(" …").strip(), out)
+
     def test_a_fault_that_a_grid_finds_repeats(self):
         report = self.report("--exhaustive", "draft", "--plant", "K04", "--max-findings", "1", expect=FINDINGS)
         finding = report["findings"][0]
@@ -213,7 +222,8 @@ class Grids(Fuzz):
         self.assertEqual(report["summary"]["cases"], 7)
 
     def test_a_run_that_judged_nothing_says_why_and_is_not_clean(self):
-        for args, why in ((("--backend", "flashmla"), "pages of 1, 2 and 4 tokens"), (("--first", "18576"), "has 18576 steps")):
+        for args, why in ((("--backend", "flashmla"), "pages of 1, 2 and 4 tokens"),
+                          (("--first", "18576"), "has 18576 steps")):
             code, out, _ = run("fuzz", "--exhaustive", "decode", *args)
             self.assertEqual(code, BAD_INPUT)
             self.assertIn(why, out)

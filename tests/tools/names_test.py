@@ -19,8 +19,8 @@ def run(*args, env=None):
 
 class ListAndExplain(unittest.TestCase):
     def test_every_kind_is_a_table_and_valid_json(self):
-        for kind, name in (("kernels", "decode_paged"), ("invariants", "num.bound"), ("targets", "generic"), ("programs", "G12"),
-                           ("arithmetics", "ours_portable")):
+        for kind, name in (("kernels", "decode_paged"), ("invariants", "num.bound"), ("targets", "generic"),
+                           ("programs", "G12"), ("arithmetics", "ours_portable")):
             code, out, _ = run("list", kind)
             self.assertEqual(code, CLEAN)
             self.assertIn(name, out)
@@ -43,7 +43,8 @@ class ListAndExplain(unittest.TestCase):
 
     def test_an_unknown_id_suggests_the_nearest_of_all_that_can_be_explained(self):
         for wrong, right in (("num.bond", "num.bound"), ("K3", "K31"), ("flashatention", "flashattention"),
-                             ("page_tabel", "page_table"), ("fa.I3", "fa.I-03"), ("draft_extend_v3", "draft_extend_v2")):
+                             ("page_tabel", "page_table"), ("fa.I3", "fa.I-03"),
+                             ("draft_extend_v3", "draft_extend_v2")):
             code, out, err = run("explain", wrong)
             self.assertEqual((code, out), (USAGE, ""))
             self.assertIn(right, err)
@@ -61,7 +62,8 @@ class ListAndExplain(unittest.TestCase):
     def test_explanations_come_from_the_tables(self):
         for name, parts in (("K31", ("request 0's encoder length", "shadowgraph fuzz --plant K31", "fa.I-43")),
                             ("graph.G112", ("G112 (", "Diagnosis: mem.uninit_read")),
-                            ("fa.I-34", ("An invariant of", "Laws that stand on it: table.unit", "trtllm_mha page_table")),
+                            ("fa.I-34", ("An invariant of", "Laws that stand on it: table.unit",
+                                         "trtllm_mha page_table")),
                             ("K48", ("K48 (reference)", "A fault of the catalogue")),
                             ("cross_decode", ("In graphs: yes", "flashattention")),
                             ("extend", ("In graphs: no",)),
@@ -83,8 +85,10 @@ class ListAndExplain(unittest.TestCase):
             self.assertIn(said, err)
 
     def test_a_mode_is_captured_if_a_fuzz_of_it_has_replays(self):
-        captured = {i["name"] for i in json.loads(run("list", "modes", "--format", "json")[1])["items"] if i["captured"]}
-        rows = json.loads(run("fuzz", "--backend", "flashattention", "--cases", "40", "--format", "json")[1])["coverage"]
+        modes = json.loads(run("list", "modes", "--format", "json")[1])["items"]
+        captured = {mode["name"] for mode in modes if mode["captured"]}
+        fuzz = run("fuzz", "--backend", "flashattention", "--cases", "40", "--format", "json")[1]
+        rows = json.loads(fuzz)["coverage"]
         self.assertLessEqual({row["mode"] for row in rows if row["phase"] == "replay"}, captured)
         self.assertLessEqual({"decode", "draft_extend", "draft_extend_v2", "cross_decode"}, captured)
         self.assertEqual(captured & {"extend", "mixed", "cross_extend", "prebuilt"}, set())

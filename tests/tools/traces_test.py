@@ -142,7 +142,8 @@ class Traces(unittest.TestCase):
         code, out, _ = run("check", path, "--quiet")
         self.assertEqual(code, CLEAN)
         self.assertRegex(out, r"\nclean: 2 cases judged, 0 findings, 3 fields left out, ")
-        for said in ("config.pagesize: not known; did you mean page_size? (1 line)", "raw_bs: not known; it belongs into input",
+        for said in ("config.pagesize: not known; did you mean page_size? (1 line)",
+                     "raw_bs: not known; it belongs into input",
                      "cache_seqlens: not known; did you mean cache_seqlens_int32?"):
             self.assertIn(f"{path}: left out, {said}", out)
         report = self.report(path, expect=CLEAN)
@@ -159,7 +160,8 @@ class Traces(unittest.TestCase):
             self.assertIn("--case b", finding["reproduce"])
 
     def test_words_that_there_are_not_are_bad_input_with_the_nearest(self):
-        for changes, said in (({"mode": "decoding"}, "did you mean decode?"), ({"phase": "reply"}, "did you mean replay?"),
+        for changes, said in (({"mode": "decoding"}, "did you mean decode?"),
+                              ({"phase": "reply"}, "did you mean replay?"),
                               ({"config": {"seq_lens_semantics": "prefix"}}, "did you mean prefix_only?")):
             finding, = self.report(self.written(self.line(**changes)), expect=BAD_INPUT)["findings"]
             self.assertEqual(finding["id"], "io.line")
@@ -189,8 +191,9 @@ class Traces(unittest.TestCase):
                               ("trace.txt", b"\n" + good)):
             report = self.report(self.write(name, content), expect=CLEAN)
             self.assertEqual(report["summary"]["cases"], 1, name)
-        for name, content, law, way in (("x.jsonl.gz", gzip.compress(good), "io.kind", "gzip -dc FILE | shadowgraph check -"),
-                                        ("x.json.gz", gzip.compress(good), "io.kind", "gzip -dc"),
+        pipe = "gzip -dc FILE | shadowgraph check -"
+        for name, content, law, way in (("x.jsonl.gz", gzip.compress(good), "io.kind", pipe),
+                                        ("x.json.gz", gzip.compress(good), "io.kind", pipe),
                                         ("two.json", pretty + b"\n" + pretty, "io.line", "jq -c . FILE"),
                                         ("list.json", b"[" + good + b"]", "io.line", "jq -c '.[]' FILE"),
                                         ("notes.txt", b"flagged\n", "io.kind", "JSON")):
@@ -199,8 +202,8 @@ class Traces(unittest.TestCase):
             self.assertIn(way, finding["expected"])
 
     def test_traces_come_through_a_pipe_too(self):
-        for content, code in ((json.dumps(self.line()), CLEAN), (json.dumps(self.line(expect={"max_seq_len_k": 1})), FINDINGS),
-                              ("", BAD_INPUT)):
+        good, wrong = json.dumps(self.line()), json.dumps(self.line(expect={"max_seq_len_k": 1}))
+        for content, code in ((good, CLEAN), (wrong, FINDINGS), ("", BAD_INPUT)):
             done = subprocess.run([BINARY, "check", "-"], input=content, capture_output=True, text=True)
             self.assertEqual(done.returncode, code, done.stdout)
 
@@ -213,11 +216,21 @@ class Traces(unittest.TestCase):
     @unittest.skipUnless(sys.platform == "linux", "limits of memory")
     def test_memory_that_the_judge_lacks_is_no_skip(self):
         path = self.written(self.line())
-        done = subprocess.run(["bash", "-c", f"ulimit -v 2000000; {BINARY} check {path} --threads 1"], capture_output=True, text=True)
+        script = f"ulimit -v 2000000; {BINARY} check {path} --threads 1"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
         if "Sanitizer" in done.stderr:
             self.skipTest("a sanitizer needs more than that to begin")
         self.assertIn(done.returncode, (BAD_INPUT, INTERNAL), done.stdout + done.stderr)
         self.assertNotIn("the twin refuses it", done.stdout)
+
+    def test_the_readmes_finding_is_printed_so(self):
+        root = os.path.join(os.path.dirname(__file__), "../..")
+        with open(os.path.join(root, "README.md")) as f:
+            shown = re.search(r"    error len\.kv_extent .*?\n\n", f.read(), re.S)[0]
+        path, case = re.search(r"check (\S+) --case (\S+)", shown).groups()
+        done = subprocess.run([BINARY, "check", path, "--case", case], cwd=root, capture_output=True, text=True)
+        self.assertEqual(done.returncode, FINDINGS)
+        self.assertIn(re.sub("(?m)^    ", "", shown), done.stdout)
 
     def test_the_page_on_backends_has_the_keys_and_its_examples_are_judged(self):
         with open(os.path.join(os.path.dirname(__file__), "../../docs/backends.md")) as f:
