@@ -121,6 +121,8 @@ class Check {
         add_findings(path, "", {&f, 1});
       }
     }
+    const bool chosen = file.cases + file.skipped > 0;
+    if (!options_.cases.empty() && !chosen) return;  // --case: it is in another file
     report_.cases += file.cases;
     report_.skipped += file.skipped;
     report_.files.push_back(std::move(file));

@@ -178,6 +178,10 @@ void TraceBatch::read_new_tokens(const TraceLine& line) {
   // A draft extend in a graph may tell nothing more than its width.
   if (extend_lens_.empty() && is_draft_extend(batch.mode, DraftExtendV2::kIncluded))
     extend_lens_.assign(seq_lens_.size(), drafts);
+  const bool told =
+      line.input.contains("extend_seq_lens") || line.input.contains("num_accept_tokens");
+  if (extend_lens_.empty() && !seq_lens_.empty() && !told)
+    refuse("input.extend_seq_lens", "there", "missing");
   cut(extend_lens_, seq_lens_.size());
   batch.extend_lens = extend_lens_;
 }

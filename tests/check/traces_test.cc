@@ -243,6 +243,7 @@ TEST(TraceVerdicts, WhatCannotBeJudgedIsSkippedWithItsReason) {
   EXPECT_EQ(found(line), "the batch is not legal: a slot of request 0 lies outside the pool");
   line = decode_line();
   line.mode = "prebuilt";
+  line.input["extend_seq_lens"] = {"int32", {2}, 2, {1, 1}};
   EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
 }
 
@@ -292,6 +293,8 @@ TEST(TraceVerdicts, InputsAreNumbersInRange) {
   line = decode_line();
   line.mode = "cross_decode";
   EXPECT_EQ(refusals(line), Laws{"input.encoder_lens: missing"});
+  line.mode = "mixed";
+  EXPECT_EQ(refusals(line), Laws{"input.extend_seq_lens: missing"});
 }
 
 TEST(TraceVerdicts, NothingThatIsGivenIsUnusedInSilence) {

@@ -212,6 +212,9 @@ class Traces(unittest.TestCase):
         for pattern, cases in (("a-*", 2), ("*", 3), (path + "#b", 1), (path + "#a*", 2)):
             self.assertEqual(self.report(path, "--case", pattern, expect=CLEAN)["summary"]["cases"], cases)
         self.assertEqual(run("check", path, "--case", "c*")[0], USAGE)
+        self.written(self.line(id="c"), name="y.jsonl")
+        report = self.report(self.folder, "--case", "c", expect=CLEAN)
+        self.assertEqual([os.path.basename(f["path"]) for f in report["files"]], ["y.jsonl"])
 
     @unittest.skipUnless(sys.platform == "linux", "limits of memory")
     def test_memory_that_the_judge_lacks_is_no_skip(self):
