@@ -96,7 +96,7 @@ std::string TraceBatch::build(const TraceLine& line) {
   read_new_tokens(line);
   read_model(line.config);
   if (!refused.ok()) return "";
-  const std::string problem = read_tokens(line);
+  std::string problem = read_tokens(line);
   if (!problem.empty() || !refused.ok()) return problem;
   const Status legal = validate(batch);
   if (!legal.ok()) return "the batch is not legal: " + legal.findings()[0].to_string();
