@@ -69,8 +69,8 @@ class LineJudge {
   TraceVerdict judge() {
     std::string missing = judge_metadata();
     if (!refused_.ok()) {
-      verdict_ = {};
       verdict_.kind = TraceVerdict::Kind::kRefused;
+      verdict_.unknown_backend = false;
       verdict_.findings = std::move(refused_);
     } else if (!verdict_.findings.ok()) {
       verdict_.kind = TraceVerdict::Kind::kFlagged;
@@ -152,10 +152,13 @@ class LineJudge {
     Twin twin;
     const Status status = twin.make(*backend, rebuilt);
     refused_.add(twin.broken());
+    if (!refused_.ok()) return "";
     if (!status.ok()) return "the twin refuses it: " + status.findings()[0].to_string();
     if (!line_.exception.empty()) {
       verdict_.findings.add(
           make_finding("trace.exception", at("exception"), "metadata", line_.exception));
+      for (const auto& [name, recorded] : line_.expect)
+        verdict_.left_out.push_back(name + ": beside an exception");
       return "";
     }
     const TraceStep step{line_, rebuilt, backend->info(), twin.meta()};

@@ -1,4 +1,4 @@
-// Engine traces: JSON Lines, one step of an engine a line; one step alone may be laid out over many.
+// Engine traces: JSON Lines, one step of an engine a line; one step alone may stand on many lines.
 // Names are kept whoever knows them, never guessed. Tested by tests/io/traces_test.cc.
 #pragma once
 

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "check/trace_lines.h"
 #include "io/traces.h"
 #include "shadowgraph/backend.h"
 
@@ -21,7 +22,6 @@ namespace shadowgraph {
 namespace {
 
 namespace fs = std::filesystem;
-using Kind = TraceVerdict::Kind;
 
 /// traces/*.jsonl of the folder that SHADOWGRAPH_VECTORS names; by default the curated ones.
 const std::vector<TraceLine>& all_lines() {
@@ -49,53 +49,6 @@ std::set<std::string> known_wrong() {
   for (std::string id; std::getline(file, id);) ids.insert(id);
   return ids;
 }
-
-/// Two requests of 5 and 9 tokens that decode, in pages of 4 slots; the second row of the table has
-/// a column that nothing reads.
-TraceLine decode_line() {
-  TraceLine line;
-  line.id = "x";
-  line.backend = "flashattention";
-  line.mode = "decode";
-  line.phase = "eager";
-  line.config.page_size = 4;
-  line.config.max_context_len = 12;
-  const auto vector = [](std::vector<int64_t> data) {
-    const auto size = static_cast<int64_t>(data.size());
-    return RecordedField{"int32", {size}, size, std::move(data)};
-  };
-  const auto table = [](int64_t width, std::vector<int64_t> data) {
-    const auto rows = static_cast<int64_t>(data.size()) / width;
-    return RecordedField{"int32", {rows, width}, width, std::move(data)};
-  };
-  line.input["seq_lens"] = vector({5, 9});
-  line.input["req_pool_indices"] = vector({1, 2});
-  line.input["req_to_token"] = table(12, {0,  0,  0,  0,  0,  0,  0,  0,  0, 0, 0, 0,  //
-                                          8,  9,  10, 11, 20, 0,  0,  0,  0, 0, 0, 0,  //
-                                          12, 13, 14, 15, 40, 41, 42, 43, 4, 0, 0, 0});
-  line.expect["cache_seqlens_int32"] = vector({5, 9});
-  line.expect["cu_seqlens_q"] = vector({0, 1, 2});
-  line.expect["page_table"] = table(3, {2, 5, 77, 3, 10, 1});
-  return line;
-}
-
-std::string found(const TraceLine& line) {
-  const TraceVerdict v = judge_trace(line);
-  return v.why.empty() ? v.findings.to_string() : v.why;
-}
-
-/// "law: field[row, col]" of each finding.
-std::vector<std::string> laws(const TraceLine& line) {
-  std::vector<std::string> s;
-  const TraceVerdict v = judge_trace(line);
-  for (const Finding& f : v.findings.findings()) {
-    s.push_back(f.id + ' ' + f.where.field);
-    if (f.where.row) s.back() += ' ' + std::to_string(*f.where.row);
-    if (f.where.col) s.back() += ' ' + std::to_string(*f.where.col);
-  }
-  return s;
-}
-using Laws = std::vector<std::string>;
 
 TEST(TraceVerdicts, WhatAgreesHasNoFinding) { EXPECT_EQ(found(decode_line()), "ok"); }
 
@@ -171,24 +124,6 @@ TEST(TraceVerdicts, AFieldHasTheRowsOfItsBatch) {
   EXPECT_EQ(laws(line), Laws{"trace.shape cache_seqlens_int32"});
 }
 
-/// The same in a bucket of three rows.
-TraceLine replay_line() {
-  TraceLine line = decode_line();
-  line.phase = "replay";
-  line.input["raw_bs"] = {"pyint", {}, 1, {2}};
-  const auto grow = [](RecordedField& f, std::vector<int64_t> row) {
-    ++f.shape[0];
-    if (f.shape.size() == 1) ++f.cols;
-    f.data.insert(f.data.end(), row.begin(), row.end());
-  };
-  grow(line.input["seq_lens"], {1});
-  grow(line.input["req_pool_indices"], {0});
-  grow(line.expect["cache_seqlens_int32"], {1});
-  grow(line.expect["cu_seqlens_q"], {3});
-  grow(line.expect["page_table"], {0, 50, -1});
-  return line;
-}
-
 TEST(TraceVerdicts, PaddedRowsAnswerToLawsOnly) {
   EXPECT_EQ(found(replay_line()), "ok");
   TraceLine line = replay_line();
@@ -220,6 +155,9 @@ TEST(TraceVerdicts, ABuilderThatRaisedIsAFindingIfItsBatchIsLegal) {
   line.expect.clear();
   line.exception = "IndexError: index 68";
   EXPECT_EQ(laws(line), Laws{"trace.exception exception"});
+  line.expect["max_seq_len_q"] = {"pyint", {}, 1, {1}};
+  EXPECT_EQ(laws(line), Laws{"trace.exception exception"});
+  EXPECT_EQ(judge_trace(line).left_out, Laws{"max_seq_len_q: beside an exception"});
   line.input["seq_lens"].data[0] = 13;  // more than its row of req_to_token holds
   EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
 }
@@ -245,81 +183,6 @@ TEST(TraceVerdicts, WhatCannotBeJudgedIsSkippedWithItsReason) {
   line.mode = "prebuilt";
   line.input["extend_seq_lens"] = {"int32", {2}, 2, {1, 1}};
   EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
-}
-
-/// "io.line expect.page_table: integers, not of dtype float32" of a line that is refused.
-std::vector<std::string> refusals(const TraceLine& line) {
-  const TraceVerdict v = judge_trace(line);
-  EXPECT_EQ(v.kind, Kind::kRefused);
-  std::vector<std::string> s;
-  for (const Finding& f : v.findings.findings()) {
-    EXPECT_EQ(f.id, "io.line");
-    EXPECT_EQ(f.where.row, static_cast<int64_t>(line.line));
-    s.push_back(f.where.field + ": " + f.got);
-  }
-  return s;
-}
-
-TEST(TraceVerdicts, WordsThatNoTraceHasAreRefusedWithTheNearest) {
-  TraceLine line = decode_line();
-  line.line = 7;
-  line.mode = "decoding";
-  line.phase = "graph";
-  line.config.seq_lens_semantics = "prefix";
-  EXPECT_EQ(refusals(line), (Laws{"mode: decoding; did you mean decode?",
-                                  "phase: graph; did you mean replay_in_graph?",
-                                  "config.seq_lens_semantics: prefix; did you mean prefix_only?"}));
-  line.backend = "flashinfer";
-  EXPECT_EQ(refusals(line).size(), 3U);
-}
-
-TEST(TraceVerdicts, AKnownArrayThatIsNoneIsRefusedWithAllTheOthers) {
-  TraceLine line = decode_line();
-  line.expect["page_table"].unreadable = "of dtype float32";
-  line.expect["cu_seqlens_k"].unreadable = "the float 5";
-  line.expect["calls"].unreadable = "a list with an object of 1";
-  line.input["positions"].unreadable = "true";
-  line.input.erase("seq_lens");
-  EXPECT_EQ(refusals(line),
-            (Laws{"input.positions: true", "expect.cu_seqlens_k: the float 5",
-                  "expect.page_table: of dtype float32", "input.seq_lens: missing"}));
-}
-
-TEST(TraceVerdicts, InputsAreNumbersInRange) {
-  TraceLine line = replay_line();
-  line.input["raw_bs"].data = {4};
-  line.input["req_pool_indices"].data[0] = int64_t{1} << 31;
-  EXPECT_EQ(refusals(line), (Laws{"input.raw_bs: 4", "input.req_pool_indices: 2147483648"}));
-  line = decode_line();
-  line.mode = "cross_decode";
-  EXPECT_EQ(refusals(line), Laws{"input.encoder_lens: missing"});
-  line.mode = "mixed";
-  EXPECT_EQ(refusals(line), Laws{"input.extend_seq_lens: missing"});
-}
-
-TEST(TraceVerdicts, NothingThatIsGivenIsUnusedInSilence) {
-  TraceLine line = decode_line();
-  line.expect.erase("cache_seqlens_int32");
-  line.expect["cache_seqlens"] = {};
-  line.expect["swa_page_table"] = line.expect["page_table"];
-  line.expect["kv_indptr"] = {};
-  line.input["seq_len"] = {};
-  line.config_keys = {"pagesize", "max_bs", "raw_bs"};
-  line.line_keys = {"notes", "colours"};
-  line.null_inputs = {"positions", "position_ids"};
-  line.null_fields = {"encoder_page_table", "encoder_table", "kv_indices"};
-  const TraceVerdict v = judge_trace(line);
-  EXPECT_EQ(v.kind, Kind::kAgreed) << found(line);
-  EXPECT_EQ(v.left_out,
-            (Laws{"colours: not known", "config.pagesize: not known; did you mean page_size?",
-                  "config.raw_bs: not known; it belongs into input",
-                  "input.seq_len: not known; did you mean seq_lens?",
-                  "input.position_ids: not known; did you mean positions?",
-                  "cache_seqlens: not known; did you mean cache_seqlens_int32?",
-                  "encoder_table: not known; did you mean encoder_page_table?",
-                  "swa_page_table: the twin has no such buffer in this mode"}));
-  EXPECT_EQ(v.notes, (Laws{"kv_indptr: no field of flashattention", "encoder_page_table: null",
-                           "kv_indices: no field of flashattention"}));
 }
 
 /// Fields of a line that agrees whose first row is compared with the twin's, element by element.
