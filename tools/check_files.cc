@@ -13,25 +13,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The start of a file, as far as a trace's first members go.
-bool begins_with_a_trace(const std::string& path) {
-  std::string start(1024, '\0');
+/// The first bytes of a regular file; a FIFO would block.
+std::string start_of(const std::string& path) {
+  std::error_code unreadable;
+  if (!fs::is_regular_file(path, unreadable)) return "";
+  std::string start(1024, '\0');  // as far as a trace's first members go
   std::ifstream file(path, std::ios::binary);
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   start.resize(static_cast<size_t>(file.gcount()));
-  return start.find("\"backend\"") != std::string::npos;
+  return start;
 }
 
 bool looks_like_work(const fs::directory_entry& entry) {
   std::error_code unreadable;
   if (entry.is_directory(unreadable)) return false;
   if (entry.path().extension() == ".safetensors") return true;
-  // A FIFO would block.
-  return is_trace_file(entry.path().string()) && entry.is_regular_file(unreadable) &&
-         begins_with_a_trace(entry.path().string());
+  return entry.path().extension() == ".jsonl" &&
+         start_of(entry.path().string()).find("\"backend\"") != std::string::npos;
 }
 
-/// * stands for any text.
+}  // namespace
+
 bool matches(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
@@ -50,9 +52,18 @@ bool matches(std::string_view pattern, std::string_view text) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
-}  // namespace
-
-bool is_trace_file(const std::string& path) { return path.ends_with(".jsonl"); }
+WorkKind kind_of(const std::string& path) {
+  if (path == "-" || path.ends_with(".jsonl") || path.ends_with(".json")) return WorkKind::kTraces;
+  if (path.ends_with(".safetensors")) return WorkKind::kVectors;
+  const std::string start = start_of(path);
+  if (start.empty()) return WorkKind::kVectors;  // whose reader says what is wrong with it
+  if (start.starts_with("\x1f\x8b")) return WorkKind::kTraces;
+  // The length of a header, before it, has zeros.
+  if (start.substr(0, 8).find('\0') != std::string::npos) return WorkKind::kVectors;
+  const size_t first = start.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  const bool json = first != std::string::npos && (start[first] == '{' || start[first] == '[');
+  return json ? WorkKind::kTraces : WorkKind::kNone;
+}
 
 Finding about_path(LawId law, const std::string& path, std::string expected, std::string got) {
   Finding finding = make_finding(law, at("path"), std::move(expected), std::move(got));
@@ -80,6 +91,10 @@ Status Waivers::read(const std::string& path) {
   std::vector<std::byte> bytes;
   Status status = read_file(path, &bytes);
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.find('\0') != std::string_view::npos) {
+    status.add(file_finding("io.waiver", path, "file", "text", "bytes that are none"));
+    return status;
+  }
   for (int64_t number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
@@ -91,24 +106,35 @@ Status Waivers::read(const std::string& path) {
     const size_t pattern = line.find_first_of(kBlank);
     const size_t reason = line.find_first_not_of(kBlank, std::min(pattern, line.size()));
     if (reason == std::string_view::npos) {
-      status.add(file_finding("io.line", path, "waiver", "a pattern and its reason",
+      status.add(file_finding("io.waiver", path, "waiver", "a pattern and its reason",
                               '"' + printable(line) + '"'));
       status.findings().back().where.row = number;
       continue;
     }
-    waivers_.emplace_back(line.substr(0, pattern), line.substr(reason));
+    waivers_.push_back(
+        {std::string(line.substr(0, pattern)), std::string(line.substr(reason)), number});
   }
   return status;
 }
 
-void Waivers::apply(Finding* finding) const {
-  for (const auto& [pattern, reason] : waivers_) {
-    if (!matches(pattern, finding->id) && !matches(pattern, finding->case_id) &&
-        !matches(pattern, finding->id + '@' + finding->case_id))
+void Waivers::apply(Finding* finding) {
+  for (Waiver& waiver : waivers_) {
+    if (!matches(waiver.pattern, finding->id) && !matches(waiver.pattern, finding->case_id) &&
+        !matches(waiver.pattern, finding->id + '@' + finding->case_id))
       continue;
-    finding->waived = reason;
-    return;
+    waiver.used = true;
+    if (finding->waived.empty()) finding->waived = waiver.reason;
   }
+}
+
+std::vector<std::string> Waivers::unused() const {
+  std::vector<std::string> lines;
+  for (const Waiver& waiver : waivers_) {
+    if (!waiver.used)
+      lines.push_back("line " + std::to_string(waiver.line) + ", " + waiver.pattern +
+                      ": waives nothing");
+  }
+  return lines;
 }
 
 }  // namespace shadowgraph::cli

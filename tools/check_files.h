@@ -1,16 +1,21 @@
 // What `check` is given: files and folders of recorded work, and findings that are waived.
 #pragma once
 
+#include <cstdint>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include "core/laws.h"
 
 namespace shadowgraph::cli {
 
-/// Kernel vectors, or engine traces, by name.
-bool is_trace_file(const std::string& path);
+enum class WorkKind : uint8_t { kVectors, kTraces, kNone };
+/// By name; where that says nothing, by the first bytes. "-", standard input, is traces.
+WorkKind kind_of(const std::string& path);
+
+/// Whether the pattern is the whole text; * stands for any.
+bool matches(std::string_view pattern, std::string_view text);
 
 /// The files of a folder and below that look like recorded work, sorted: *.safetensors, and *.jsonl
 /// that begin with an engine trace. Links to folders are not followed.
@@ -24,13 +29,20 @@ Finding about_path(LawId law, const std::string& path, std::string expected, std
 /// nothing.
 class Waivers {
  public:
-  /// io.open, or io.line for a pattern without a reason.
+  /// io.open, or io.waiver for what is no text, and a pattern without a reason.
   Status read(const std::string& path);
-  /// Gives the finding its reason, if a pattern covers it.
-  void apply(Finding* finding) const;
+  /// Gives the finding the reason of the first pattern that covers it.
+  void apply(Finding* finding);
+  /// "line 3, K99*: waives nothing"
+  std::vector<std::string> unused() const;
 
  private:
-  std::vector<std::pair<std::string, std::string>> waivers_;
+  struct Waiver {
+    std::string pattern, reason;
+    int64_t line = 0;
+    bool used = false;
+  };
+  std::vector<Waiver> waivers_;
 };
 
 }  // namespace shadowgraph::cli

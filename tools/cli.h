@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/nearest.h"
 #include "report/report.h"
 #include "shadowgraph/attention.h"
 
@@ -148,10 +149,6 @@ void write_stdout(const std::string& text);
 /// Says something to the user; never fails, since nobody is left to be told.
 void write_stderr(const std::string& text) noexcept;
 RenderOptions render_options(const Common& common);
-
-/// At most three of the names that the text may have meant, the nearest first; a name that contains
-/// it counts.
-std::vector<std::string> nearest(std::string_view text, const std::vector<std::string>& names);
 
 /// Set by the first Ctrl-C (or SIGTERM) once catch_interrupts ran; the second one ends the program
 /// at once.

@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 struct Options {
   Common common;
   std::vector<std::string> paths;
-  std::set<std::string> cases;  // empty: all
+  std::set<std::string> cases;  // patterns; empty: all
   std::string waive;            // a file; empty: none
 };
 
@@ -39,6 +39,7 @@ constexpr char kExamples[] =
     "  shadowgraph check vectors/ --format json --output report.json\n"
     "  shadowgraph check attention.safetensors --case case007 --isa generic\n"
     "  shadowgraph check flashattention.current.jsonl --waive known.txt\n"
+    "  zcat steps.jsonl.gz | shadowgraph check - --case 'step-1*'\n"
     "Kernel vectors (*.safetensors): what a kernel was given and what it returned. Our kernels "
     "compute each case again;\n"
     "both results are held against a float64 oracle and the error bound that their arithmetic "
@@ -72,6 +73,10 @@ class Check {
     report_.interrupted = interrupted();
     check_case_names();
     check_something_was_judged();
+    if (!interrupted() && options_.cases.empty()) {
+      for (const std::string& line : waivers_.unused())
+        report_.warnings.push_back(options_.waive + ": " + line);
+    }
     report_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(report_);
@@ -95,15 +100,29 @@ class Check {
 
   void read_waivers() {
     if (options_.waive.empty()) return;
-    const Status status = waivers_.read(options_.waive);
-    add_findings(options_.waive, "", status.findings());
+    Status status = waivers_.read(options_.waive);
+    for (Finding& f : status.findings()) {
+      f.reproduce =
+          command(options_.paths, options_.cases) + " --waive " + shell_word(options_.waive);
+      report_.bad_input = true;
+      report_.findings.push_back(std::move(f));
+    }
   }
 
   void check_file(const std::string& path, size_t num_files) {
     FileReport file;
     file.path = path;
     num_files_ = num_files;
-    is_trace_file(path) ? check_traces(&file) : check_vectors(&file);
+    switch (kind_of(path)) {
+      case WorkKind::kVectors: check_vectors(&file); break;
+      case WorkKind::kTraces: check_traces(&file); break;
+      case WorkKind::kNone: {
+        const Finding f = about_path("io.kind", path, "safetensors, or JSON", "neither");
+        add_findings(path, "", {&f, 1});
+      }
+    }
+    const bool chosen = file.cases + file.skipped > 0;
+    if (!options_.cases.empty() && !chosen) return;  // --case: it is in another file
     report_.cases += file.cases;
     report_.skipped += file.skipped;
     report_.files.push_back(std::move(file));
@@ -115,8 +134,8 @@ class Check {
     std::vector<SkippedCase> skipped;
     const std::set<std::string> bad_cases =
         add_faults(path, read_kernel_vectors(path, &vectors, &skipped));
-    std::erase_if(vectors, [&](const KernelVector& v) { return !is_chosen(v.id); });
-    std::erase_if(skipped, [&](const SkippedCase& s) { return !is_chosen(s.id); });
+    std::erase_if(vectors, [&](const KernelVector& v) { return !is_chosen(path, v.id); });
+    std::erase_if(skipped, [&](const SkippedCase& s) { return !is_chosen(path, s.id); });
     for (const std::string& id : bad_cases) skipped.push_back({id, id, "bad input"});
     if (!vectors.empty() || !skipped.empty()) file->kind = "kernel vectors";
     note_skipped(skipped, file);
@@ -132,23 +151,32 @@ class Check {
     std::vector<TraceLine> lines;
     const Status faults = read_traces(file->path, &lines);
     add_findings(file->path, "", faults.findings());
-    std::erase_if(lines, [&](const TraceLine& line) { return !is_chosen(line.id); });
+    std::erase_if(lines, [&](const TraceLine& line) { return !is_chosen(file->path, line.id); });
     if (!lines.empty()) {
       file->kind = "engine traces";
       file->role = lines[0].role;
     }
     const auto verdicts =
         judge_all(lines, file, [](const TraceLine& line) { return judge_trace(line); });
-    std::map<std::string, int64_t> notes;
+    std::map<std::string, int64_t> notes, left_out;
     for (size_t i = 0; i < verdicts.size(); ++i) {
       if (!verdicts[i]) continue;
+      const TraceVerdict& verdict = *verdicts[i];
       if (lines[i].role != file->role) file->role.clear();
-      add_line(file, lines[i], *verdicts[i]);
-      if (!verdicts[i]->why.empty()) ++notes["skipped, " + verdicts[i]->why];
-      for (const std::string& note : verdicts[i]->notes) ++notes["left out, " + note];
+      add_line(file, lines[i], verdict);
+      if (!verdict.why.empty()) ++notes["skipped, " + verdict.why];
+      if (verdict.kind == TraceVerdict::Kind::kRefused) ++notes["skipped, bad input"];
+      for (const std::string& note : verdict.notes) ++notes["not judged, " + note];
+      for (const std::string& note : verdict.left_out) ++left_out["left out, " + note];
+      report_.unknown_backends += verdict.unknown_backend;
+      report_.left_out += static_cast<int64_t>(verdict.left_out.size());
     }
-    for (const auto& [note, times] : notes)
-      file->notes.push_back(fmt::format("{} ({} lines)", note, times));
+    const auto of_lines = [](const auto& note) {
+      return fmt::format("{} ({} line{})", note.first, note.second, note.second == 1 ? "" : "s");
+    };
+    for (const auto& note : notes) file->notes.push_back(of_lines(note));
+    for (const auto& note : left_out)
+      report_.warnings.push_back(file->path + ": " + of_lines(note));
   }
 
   void add_line(FileReport* file, const TraceLine& line, const TraceVerdict& verdict) {
@@ -158,7 +186,9 @@ class Check {
     auto tally = std::ranges::find_if(file->steps, same);
     if (tally == file->steps.end())
       tally = file->steps.insert(tally, StepTally{line.mode, line.phase, 0, 0, 0, 0});
-    if (verdict.kind == TraceVerdict::Kind::kSkipped) {
+    const bool refused = verdict.kind == TraceVerdict::Kind::kRefused;
+    if (refused) add_findings(file->path, line.id, verdict.findings.findings(), kBadLine);
+    if (refused || verdict.kind == TraceVerdict::Kind::kSkipped) {
       ++file->skipped;
       ++tally->skipped;
       return;
@@ -180,17 +210,22 @@ class Check {
     std::set<std::string> bad_cases;
     for (const Finding& fault : faults.findings()) {
       const std::string id = case_in(fault, path);
-      if (!id.empty() && !is_chosen(id)) continue;
+      if (!id.empty() && !is_chosen(path, id)) continue;
       if (!id.empty()) bad_cases.insert(id);
       add_findings(path, id, {&fault, 1});
     }
     return bad_cases;
   }
 
-  /// By --case. Notes that there is such a case.
-  bool is_chosen(const std::string& id) {
-    seen_.insert(id);
-    return options_.cases.empty() || options_.cases.contains(id);
+  /// By --case, as the id alone or as FILE#ID.
+  bool is_chosen(const std::string& path, const std::string& id) {
+    bool chosen = options_.cases.empty();
+    for (const std::string& pattern : options_.cases) {
+      if (!matches(pattern, id) && !matches(pattern, path + '#' + id)) continue;
+      chosen = true;
+      seen_.insert(pattern);
+    }
+    return chosen;
   }
 
   void note_skipped(const std::vector<SkippedCase>& skipped, FileReport* file) {
@@ -265,7 +300,7 @@ class Check {
     return s + options_.common.reproduce_flags();
   }
 
-  enum Kind : uint8_t { kVector, kTrace };
+  enum Kind : uint8_t { kVector, kTrace, kBadLine };
 
   /// id: the case they are about; empty: the file, or a line that is none. Absent: there was no
   /// finding; else whether one counts.
@@ -274,9 +309,9 @@ class Check {
     if (findings.empty()) return {};
     bool open = false;
     for (Finding f : findings) {
-      if (!id.empty()) f.case_id = kind == kTrace ? id : fmt::format("{}#{}", path, id);
+      if (!id.empty()) f.case_id = kind == kVector ? fmt::format("{}#{}", path, id) : id;
       f.reproduce = command({path}, id.empty() ? std::set<std::string>{} : std::set{id});
-      const bool verdict = kind == kTrace || is_verdict(f);
+      const bool verdict = kind == kTrace || (kind == kVector && is_verdict(f));
       if (verdict) waivers_.apply(&f);
       report_.bad_input |= !verdict;
       open |= f.waived.empty();
@@ -297,7 +332,7 @@ class Check {
     if (report_.interrupted || report_.bad_input || report_.cases > 0) return;
     for (const FileReport& file : report_.files) {
       if (file.skipped == 0) continue;
-      Finding finding = about_path("io.kind", file.path, "a case that can be judged",
+      Finding finding = about_path("io.nothing", file.path, "a case that can be judged",
                                    fmt::format("{}", fmt::join(file.notes, "; ")));
       finding.reproduce = command(options_.paths, options_.cases);
       report_.bad_input = true;
@@ -310,7 +345,7 @@ class Check {
   Progress progress_;
   Waivers waivers_;
   size_t file_ = 0, num_files_ = 1;
-  std::set<std::string> seen_;  // ids
+  std::set<std::string> seen_;  // patterns of --case that chose something
 };
 
 }  // namespace
@@ -323,7 +358,7 @@ Verb add_check(CLI::App& app) {
   auto options = std::make_shared<Options>();
   command
       .add_option("PATH", options->paths,
-                  "Files, or folders to search for *.safetensors and *.jsonl")
+                  "Files, folders to search for *.safetensors and *.jsonl, or -: traces on stdin")
       ->required();
   command
       .add_option_function<std::vector<std::string>>(
@@ -331,7 +366,7 @@ Verb add_check(CLI::App& app) {
           [options](const std::vector<std::string>& ids) {
             options->cases.insert(ids.begin(), ids.end());
           },
-          "Judge this case only; may be given more than once")
+          "Judge this case only, as ID or FILE#ID, * for any text; may be given more than once")
       ->type_name("ID")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

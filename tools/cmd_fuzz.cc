@@ -17,7 +17,7 @@ struct Options {
   double seconds = 60;
   uint64_t cases = 0;
   uint64_t first = 0;
-  bool seconds_given = false;
+  bool seconds_given = false, cases_given = false, first_given = false;
   std::string exhaustive;             // a grid's name; empty: random cases
   std::vector<std::string> backends;  // empty: all, and the kernels
   std::vector<std::string> plants;
@@ -37,6 +37,12 @@ struct Chosen {
   std::string plants;             // those of taps alone
 };
 
+std::vector<std::string> names_of_backends() {
+  std::vector<std::string> names;
+  for (const Backend* b : all_backends()) names.emplace_back(b->info().name);
+  return names;
+}
+
 Chosen choose(const Options& options) {
   Chosen c;
   c.kernels = options.backends.empty();
@@ -48,7 +54,8 @@ Chosen choose(const Options& options) {
     }
     const Backend* b = find_backend(name);
     if (b == nullptr)
-      throw UsageError("--backend: there is no '" + name + "'; `shadowgraph list backends`");
+      throw UsageError("--backend: there is no '" + name + "'; `shadowgraph list backends`" +
+                       did_you_mean(name, names_of_backends()));
     c.backends.push_back(b);
   }
   if (options.backends.empty()) c.backends.assign(all_backends().begin(), all_backends().end());
@@ -127,6 +134,27 @@ CoverageReport coverage_of(const std::string& name, int64_t cases) {
           cases};
 }
 
+/// Each once.
+void add_refs(const std::vector<std::string>& refs, Finding* f) {
+  for (const std::string& ref : refs) {
+    if (std::ranges::find(f->refs, ref) == f->refs.end()) f->refs.push_back(ref);
+  }
+}
+
+/// A run that judged nothing, or whose fault changed nothing, must not look clean.
+void say_what_is_void(const Options& options, const std::string& nothing, Report* report) {
+  for (const std::string& id : options.plants) {
+    if (find_fault(id)->tap->acted() > 0) continue;
+    report->void_verdict = id + " never acted";
+    report->warnings.push_back(
+        id + " never acted: no step of this run has what it changes (`shadowgraph explain " + id +
+        "`)");
+  }
+  if (report->cases > 0 || report->interrupted) return;
+  report->void_verdict = "nothing was judged";
+  report->warnings.push_back(nothing);
+}
+
 /// All small batches of a mode, of every backend that is chosen.
 int run_steps(const Options& options, const StepGrid& grid, const Chosen& chosen) {
   catch_interrupts();
@@ -144,22 +172,27 @@ int run_steps(const Options& options, const StepGrid& grid, const Chosen& chosen
           progress.update((static_cast<double>(i) + part) / static_cast<double>(backends.size()),
                           static_cast<int64_t>(done), 0);
         },
-        interrupted());
+        interrupted(), {options.first, options.cases_given ? options.cases : UINT64_MAX});
     report.cases += static_cast<int64_t>(result.steps);
     report.skipped += static_cast<int64_t>(result.skipped);
     const std::string name(backends[i]->info().name), mode(grid.name);
     report.coverage.push_back({name, mode, "eager", static_cast<int64_t>(result.steps)});
     report.coverage.push_back({name, mode, "replay", static_cast<int64_t>(result.replays)});
     for (Finding f : std::as_const(result.findings).findings()) {
-      f.refs.insert(f.refs.end(), chosen.refs.begin(), chosen.refs.end());
-      f.reproduce = "shadowgraph fuzz --exhaustive " + mode + " --backend " + name + chosen.plants;
+      add_refs(chosen.refs, &f);
+      f.reproduce += chosen.plants;
       report.findings.push_back(std::move(f));
     }
   }
   report.interrupted = interrupted();
-  if (report.cases == 0 && !interrupted())
-    throw UsageError("--exhaustive " + options.exhaustive +
-                     ": its pages of 1, 2 and 4 tokens are not served by what --backend names");
+  say_what_is_void(
+      options,
+      options.first_given && options.first >= count_steps(grid)
+          ? fmt::format("--first: {} has {} steps", grid.name, count_steps(grid))
+          : fmt::format("--exhaustive {}: its pages of 1, 2 and 4 tokens are not served "
+                        "by what --backend names",
+                        grid.name),
+      &report);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return finish(report, options.common);
 }
@@ -180,10 +213,11 @@ int run_choices(const Options& options, const Chosen& chosen) {
     report.coverage.push_back(coverage_of(name, steps));
   for (Finding f : std::as_const(result.findings).findings()) {
     f.case_id = history.to_string() + ": step " + std::to_string(result.steps);
-    f.refs.insert(f.refs.end(), chosen.refs.begin(), chosen.refs.end());
+    add_refs(chosen.refs, &f);
     f.reproduce = "shadowgraph fuzz --choices " + options.choices + chosen.flags;
     report.findings.push_back(std::move(f));
   }
+  say_what_is_void(options, "", &report);
   return finish(report, options.common);
 }
 
@@ -224,6 +258,9 @@ int run(Options& options) {
   if (!options.exhaustive.empty()) {
     if (!chosen.flags.empty())
       throw UsageError("--exhaustive: no backend runs in " + options.exhaustive);
+    if (options.cases_given || options.first_given)
+      throw UsageError("--exhaustive: " + options.exhaustive + " runs whole, without " +
+                       (options.cases_given ? "--cases" : "--first"));
     return run_device(options, options.exhaustive.back() - '0');
   }
   if (options.choices_given) return run_choices(options, chosen);
@@ -256,13 +293,13 @@ int run(Options& options) {
         },
         interrupted());
   }
-  if (result.cases == 0 && !interrupted()) throw UsageError("--seconds: too short for one case");
   report.interrupted = interrupted();
   report.cases = static_cast<int64_t>(result.cases);
   report.seconds = result.seconds;
   report.findings.assign(result.findings.findings().begin(), result.findings.findings().end());
   for (const auto& [name, cases] : result.coverage)
     report.coverage.push_back(coverage_of(name, cases));
+  say_what_is_void(options, "--seconds: too short for one case", &report);
   const FuzzHistograms& h = result.histograms;
   if (!chosen.kernels) return finish(report, options.common);
   report.histograms = {histogram_of("keys", h.keys, {0, 1, 16, 64, 128, 192, 256, 512, 1024}),
@@ -281,10 +318,12 @@ Verb add_fuzz(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::Option* seconds =
       add_number(command, "--seconds", options->seconds, 0.01, 1e7, "Run for so long (default 60)");
-  add_number(command, "--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,
-             "Run so many cases; with --seconds, whichever ends first");
-  add_number(command, "--first", options->first, uint64_t{0}, uint64_t{1} << 62,
-             "Number of the first case (default 0)");
+  CLI::Option* cases =
+      add_number(command, "--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,
+                 "Run so many cases; with --seconds, whichever ends first");
+  CLI::Option* first =
+      add_number(command, "--first", options->first, uint64_t{0}, uint64_t{1} << 62,
+                 "Number of the first case (default 0); of a mode's grid, too");
   add_number(command, "--max-findings", options->common.max_findings, size_t{1},
              std::numeric_limits<size_t>::max(),
              "Stop after N findings, and list no more than these (default 100)");
@@ -298,15 +337,20 @@ Verb add_fuzz(CLI::App& app) {
   add_names(command, "--backend", options->backends, "NAME",
             "Histories of this backend only, or `kernels`; may be given more than once");
   add_names(command, "--plant", options->plants, "ID",
-            "Run with this fault in, to see what notices: `shadowgraph list faults`");
+            "Run with this fault in, to see what notices: `shadowgraph list faults`; may be given "
+            "more than once");
   CLI::Option* choices =
       command.add_option("--choices", options->choices, "One history again: what a finding prints")
           ->type_name("N.N.N")
           ->excludes(seconds)
+          ->excludes(cases)
+          ->excludes(first)
           ->excludes(exhaustive);
   add_common_options(command, options->common);
-  return {&command, [options, seconds, choices] {
+  return {&command, [options, seconds, cases, first, choices] {
             options->seconds_given = seconds->count() > 0;
+            options->cases_given = cases->count() > 0;
+            options->first_given = first->count() > 0;
             options->choices_given = choices->count() > 0;
             return run(*options);
           }};

@@ -4,9 +4,9 @@
 #include "cli.h"
 #include "conformance/records.h"
 #include "core/laws.h"
-#include "faults/faults.h"
 #include "fuzz/device_program.h"
 #include "fuzz/step_grid.h"
+#include "listings.h"
 
 namespace shadowgraph::cli {
 namespace {
@@ -67,46 +67,28 @@ Listing grids() {
   return listing;
 }
 
-Listing backends() {
-  Listing listing{"backends", {"name", "modes", "page_size", "about"}, {}};
-  for (const Backend* b : all_backends()) {
-    const BackendInfo& info = b->info();
-    std::string modes, sizes;
-    for (const ForwardMode m : info.modes)
-      modes += (modes.empty() ? "" : " ") + std::string(name_of(m));
-    for (const int32_t size : info.page_sizes)
-      sizes += (sizes.empty() ? "" : " ") + std::to_string(size);
-    listing.rows.push_back(
-        {std::string(info.name), modes, sizes.empty() ? "2^n" : sizes, std::string(info.about)});
-  }
-  return listing;
-}
-
-Listing modes() {
-  Listing listing{"modes", {"name", "extend", "decode", "captured"}, {}};
-  for (int i = 0; i < kNumForwardModes; ++i) {
-    const auto m = static_cast<ForwardMode>(i);
-    listing.rows.push_back({std::string(name_of(m)), is_extend(m) ? "yes" : "",
-                            is_decode(m) ? "yes" : "", is_cuda_graph(m) ? "yes" : ""});
-  }
-  return listing;
-}
-
-Listing faults() {
-  Listing listing{"faults", {"id", "what is wrong", "refs"}, {}};
-  for (const Fault& f : all_faults())
-    listing.rows.push_back({std::string(f.id), std::string(f.title), std::string(f.refs)});
-  return listing;
-}
-
 struct Options {
   Common common;
-  std::function<Listing()> kind;
+  std::function<Listing()> kind;  // empty: fields
+  std::string backend;            // of fields; empty: all
 };
+
+Listing fields_of(const std::string& backend) {
+  Listing listing = list_fields(backend);
+  if (!listing.rows.empty()) return listing;
+  std::vector<std::string> names;
+  for (const Backend* b : all_backends()) names.emplace_back(b->info().name);
+  const bool known = find_backend(backend) != nullptr;
+  throw UsageError("BACKEND: " +
+                   (known ? backend + " has no fields of its own: its parts have"
+                          : "there is no '" + backend + "'" + did_you_mean(backend, names)));
+}
 
 constexpr char kExamples[] =
     "  shadowgraph list kernels\n"
     "  shadowgraph list backends\n"
+    "  shadowgraph list fields flashattention   what `shadowgraph check` judges of its traces\n"
+    "  shadowgraph list keys              what a line of a trace holds\n"
     "  shadowgraph list faults            what `shadowgraph fuzz --plant` puts in\n"
     "  shadowgraph list invariants --format json\n"
     "  shadowgraph list arithmetics       what error bounds assume of each kernel, as in "
@@ -121,20 +103,26 @@ Verb add_list(CLI::App& app) {
   CLI::App& command = add_command(app, "list", "Print what there is of a kind.", kExamples);
   auto options = std::make_shared<Options>();
   add_choice<std::function<Listing()>>(command, "KIND", options->kind,
-                                       {{"backends", backends},
-                                        {"modes", modes},
+                                       {{"backends", list_backends},
+                                        {"modes", list_modes},
+                                        {"fields", {}},
+                                        {"keys", list_keys},
                                         {"kernels", kernels},
                                         {"invariants", invariants},
                                         {"arithmetics", arithmetics},
                                         {"programs", programs},
                                         {"grids", grids},
-                                        {"faults", faults},
+                                        {"faults", list_faults},
                                         {"targets", targets}},
                                        "What to list")
       ->required();
+  CLI::Option* backend =
+      command.add_option("BACKEND", options->backend, "Of fields: this backend's only");
   add_output_options(command, options->common);
-  return {&command, [options] {
+  return {&command, [options, backend] {
             apply(options->common);
+            if (!options->kind) return finish(fields_of(options->backend), options->common);
+            if (backend->count() > 0) throw UsageError("BACKEND: only fields have one");
             return finish(options->kind(), options->common);
           }};
 }

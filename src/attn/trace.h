@@ -12,13 +12,12 @@ namespace shadowgraph {
 
 /// A scalar, a vector or a table of integers, as it was recorded.
 struct RecordedField {
-  std::string dtype;             // "int32", "bool", "pyint", ...
-  std::vector<int64_t> shape;    // in full; empty: a scalar
-  int64_t cols = 0;              // how much of the last axis is stored, from its start
-  std::vector<int64_t> extents;  // of a table: what the recorder took for each row's live columns
-  std::vector<int64_t> data;     // row-major, cols a row; floats have none
-  // What is not in the form of a field (a list of calls, a list of floats): kept by name only
-  bool readable = true;
+  std::string dtype;           // "int32", "bool", "pyint", ...; of plain JSON "pyint", "pylist"
+  std::vector<int64_t> shape;  // in full; empty: a scalar
+  int64_t cols = 0;            // how much of the last axis is stored, from its start
+  std::vector<int64_t> data;   // row-major, cols a row
+  // What it is instead of integers ("of dtype float32"); empty: integers. Else kept by name only
+  std::string unreadable = {};
 
   int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
   int64_t width() const { return shape.empty() ? 1 : shape.back(); }
@@ -37,15 +36,15 @@ struct TraceConfig {
 };
 
 struct TraceLine {
-  std::string id, base, group;
-  int64_t step = 0;
-  std::string backend, mode, phase;
+  std::string id, backend, mode, phase;
   TraceConfig config;
   RecordedFields input, expect;
-  std::string exception;                // "IndexError: ...": the builder raised
-  std::vector<std::string> triton_oob;  // accesses outside storage, in words
-  std::string role;                     // for reports only
-  size_t line = 0;                      // of the file, from 1
+  std::vector<std::string> line_keys, config_keys;    // that are not read
+  std::vector<std::string> null_inputs, null_fields;  // keys of input and expect that hold nothing
+  std::string exception;                              // "IndexError: ...": the builder raised
+  std::vector<std::string> triton_oob;                // accesses outside storage, in words
+  std::string role;                                   // for reports only
+  size_t line = 0;                                    // of the file, from 1
 };
 
 }  // namespace shadowgraph

@@ -13,12 +13,6 @@
 namespace shadowgraph {
 namespace {
 
-/// Modes whose step has one shape a bucket.
-bool is_captured(ForwardMode m) {
-  return is_decode_or_idle(m) || is_target_verify(m) ||
-         is_draft_extend(m, DraftExtendV2::kIncluded) || m == ForwardMode::kDllmExtend;
-}
-
 bool has_tree(const ForwardBatch& b) {
   return b.spec.topk > 1 && (b.mode == ForwardMode::kDraftDecode || is_target_verify(b.mode));
 }

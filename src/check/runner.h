@@ -5,6 +5,7 @@
 // tests/check/runner_test.cc and runner_finds_test.cc.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -32,7 +33,22 @@ class Tap {
   virtual void baked(Meta& /*meta*/, bool /*capture*/) const {}
   /// After fill, before its upload.
   virtual Status filled(const ForwardBatch& /*batch*/, Meta& /*meta*/) const { return {}; }
+
+  /// How often it changed something, in this process.
+  int64_t acted() const { return acted_; }
+
+ protected:
+  void act() const { ++acted_; }
+
+ private:
+  mutable std::atomic<int64_t> acted_ = 0;
 };
+
+/// Modes whose step has one shape a bucket: a graph runs them.
+constexpr bool is_captured(ForwardMode m) {
+  return is_decode_or_idle(m) || is_target_verify(m) ||
+         is_draft_extend(m, DraftExtendV2::kIncluded) || m == ForwardMode::kDllmExtend;
+}
 
 struct RunnerOptions {
   uint64_t seed = 1;     // of q, K and V

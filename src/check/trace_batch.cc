@@ -5,52 +5,66 @@
 #include <numeric>
 #include <utility>
 
+#include "check/trace_names.h"
+#include "core/laws.h"
+#include "core/nearest.h"
+
 namespace shadowgraph {
 namespace {
 
 constexpr double kMaxRows = 1 << 24;  // trees and all: what is judged must be built
-
-struct ModeName {
-  std::string_view recorded;
-  ForwardMode mode;
-};
-constexpr ModeName kModes[] = {
-    {"decode", ForwardMode::kDecode},
-    {"extend", ForwardMode::kExtend},
-    {"mixed", ForwardMode::kMixed},
-    {"target_verify", ForwardMode::kTargetVerify},
-    {"draft_extend", ForwardMode::kDraftExtend},
-    {"draft_extend_v2", ForwardMode::kDraftExtendV2},
-    {"draft_decode", ForwardMode::kDraftDecode},
-    {"cross_decode", ForwardMode::kDecode},
-    {"cross_extend", ForwardMode::kExtend},
-};
 
 template <class T>
 void cut(std::vector<T>& values, size_t size) {
   if (values.size() > size) values.resize(size);
 }
 
-}  // namespace
-
-void TraceBatch::need(std::string_view name, const char* what) {
-  if (problem_.empty()) problem_ = "input " + std::string(name) + ": " + what;
+Finding refusal(std::string field, std::string expected, std::string got) {
+  return make_finding("io.line", at(std::move(field)), std::move(expected), std::move(got));
 }
 
-/// False: not there. What is there but no vector of T is a problem.
+void check_word(const char* field, const std::string& word, const std::vector<std::string>& words,
+                Status* status) {
+  if (std::ranges::find(words, word) != words.end()) return;
+  std::string all;
+  for (const std::string& w : words) all += (all.empty() ? "" : ", ") + w;
+  if (words.size() > 4) all = "one of `shadowgraph list modes`";
+  status->add(refusal(field, all, word + did_you_mean(word, words)));
+}
+
+}  // namespace
+
+Status check_words(const TraceLine& line) {
+  Status status;
+  std::vector<std::string> modes;
+  for (const TraceMode& mode : kTraceModes) modes.emplace_back(mode.name);
+  check_word("mode", line.mode, modes, &status);
+  check_word("phase", line.phase, {"eager", "capture", "replay", "replay_in_graph"}, &status);
+  const std::string& kind = line.config.seq_lens_semantics;
+  if (!kind.empty())
+    check_word("config.seq_lens_semantics", kind, {"full", "prefix_only"}, &status);
+  return status;
+}
+
+void TraceBatch::refuse(std::string field, std::string expected, std::string got) {
+  refused.add(refusal(std::move(field), std::move(expected), std::move(got)));
+}
+
+/// False: not there. What is there but no vector of T is refused.
 template <class T>
-bool TraceBatch::read(const TraceLine& line, std::string_view name, std::vector<T>* to) {
+bool TraceBatch::read(const TraceLine& line, const char* name, std::vector<T>* to) {
   const auto at = line.input.find(name);
-  if (at == line.input.end()) return false;
+  if (at == line.input.end() || !at->second.unreadable.empty()) return false;
   const RecordedField& field = at->second;
-  if (!field.readable || field.shape.empty() || field.cols != field.width()) {
-    need(name, "not a whole vector of integers");
+  const std::string key = "input." + std::string(name);
+  if (field.shape.empty() || field.cols != field.width()) {
+    refuse(key, "a whole array", field.shape.empty() ? "one number" : "a part of it");
     return false;
   }
   to->reserve(field.data.size());
   for (const int64_t v : field.data) {
     if (!std::in_range<T>(v)) {
-      need(name, "a value out of range");
+      refuse(key, "at most " + std::to_string(std::numeric_limits<T>::max()), std::to_string(v));
       return false;
     }
     to->push_back(static_cast<T>(v));
@@ -58,38 +72,50 @@ bool TraceBatch::read(const TraceLine& line, std::string_view name, std::vector<
   return true;
 }
 
+template <class T>
+bool TraceBatch::need(const TraceLine& line, const char* name, std::vector<T>* to) {
+  if (read(line, name, to)) return true;
+  if (!line.input.contains(name)) refuse("input." + std::string(name), "there", "missing");
+  return false;
+}
+
+/// nullopt: not there. What is there but no number from 0 to most is refused.
+std::optional<int64_t> TraceBatch::number(const TraceLine& line, const char* name, int64_t most) {
+  const auto at = line.input.find(name);
+  if (at == line.input.end() || !at->second.unreadable.empty()) return {};
+  const std::vector<int64_t>& data = at->second.data;
+  if (data.size() == 1 && data[0] >= 0 && data[0] <= most) return data[0];
+  refuse("input." + std::string(name), "0 to " + std::to_string(most),
+         data.size() == 1 ? std::to_string(data[0]) : std::to_string(data.size()) + " numbers");
+  return {};
+}
+
 std::string TraceBatch::build(const TraceLine& line) {
-  std::string unknown = read_mode(line);
-  if (!unknown.empty()) return unknown;
+  read_mode(line);
   read_requests(line);
   read_new_tokens(line);
   read_model(line.config);
-  if (problem_.empty()) read_tokens(line);
-  if (!problem_.empty()) return problem_;
+  if (!refused.ok()) return "";
+  std::string problem = read_tokens(line);
+  if (!problem.empty() || !refused.ok()) return problem;
   const Status legal = validate(batch);
   if (!legal.ok()) return "the batch is not legal: " + legal.findings()[0].to_string();
   return check_slots();
 }
 
-std::string TraceBatch::read_mode(const TraceLine& line) {
-  const auto mode = std::ranges::find(kModes, line.mode, &ModeName::recorded);
-  if (mode == std::end(kModes)) return "mode not known: " + line.mode;
-  batch.mode = mode->mode;
+void TraceBatch::read_mode(const TraceLine& line) {
+  batch.mode = find_trace_mode(line.mode)->mode;
   capture = line.phase == "capture";
-  graph = capture || line.phase == "replay" || line.phase == "replay_in_graph";
-  if (!graph && line.phase != "eager") return "phase not known: " + line.phase;
+  graph = line.phase != "eager";
   batch.seq_lens_kind = usual_seq_lens_kind(batch.mode);
   const std::string& kind = line.config.seq_lens_semantics;
   if (kind == "full") batch.seq_lens_kind = SeqLensKind::kFull;
   if (kind == "prefix_only") batch.seq_lens_kind = SeqLensKind::kPrefix;
-  if (!kind.empty() && kind != "full" && kind != "prefix_only")
-    return "seq_lens_semantics not known: " + kind;
   batch.spec = {.topk = std::max(1, line.config.topk),
                 .num_steps = line.config.num_steps,
                 .num_draft_tokens = line.config.num_draft_tokens,
                 .step = line.config.step_id,
                 .custom_mask = {}};
-  return "";
 }
 
 void TraceBatch::read_model(const TraceConfig& config) {
@@ -117,26 +143,26 @@ void TraceBatch::read_model(const TraceConfig& config) {
 
 /// A replay's rows are the bucket's, the first raw_bs of them real.
 void TraceBatch::read_requests(const TraceLine& line) {
-  if (!read(line, "seq_lens", &seq_lens_)) need("seq_lens", "missing");
+  need(line, "seq_lens", &seq_lens_);
   rows = static_cast<int32_t>(seq_lens_.size());
-  size_t real = capture ? 0 : seq_lens_.size();
-  const auto raw = line.input.find("raw_bs");
-  if (!capture && raw != line.input.end()) {
-    const std::vector<int64_t>& value = raw->second.data;
-    const bool good = value.size() == 1 && value[0] >= 0 && value[0] <= rows;
-    if (!good) need("raw_bs", "not a number of rows");
-    if (good) real = static_cast<size_t>(value[0]);
-  }
-  if (!read(line, "req_pool_indices", &pool_rows_)) need("req_pool_indices", "missing");
-  if (read(line, "encoder_lens", &encoder_lens_) && !encoder_lens_.empty())
+  size_t real = seq_lens_.size();
+  if (rows > 0) real = static_cast<size_t>(number(line, "raw_bs", rows).value_or(rows));
+  if (capture) real = 0;
+  const bool named = need(line, "req_pool_indices", &pool_rows_);
+  if (line.mode.starts_with("cross_")) need(line, "encoder_lens", &encoder_lens_);
+  if (encoder_lens_.empty()) read(line, "encoder_lens", &encoder_lens_);
+  if (!encoder_lens_.empty())
     model.max_encoder_len = std::max(1, *std::ranges::max_element(encoder_lens_));
-  if (pool_rows_.size() < real) need("req_pool_indices", "fewer rows than seq_lens");
+  if (named && pool_rows_.size() < real)
+    refuse("input.req_pool_indices", "a row for each of " + std::to_string(real) + " requests",
+           std::to_string(pool_rows_.size()));
   for (auto* values : {&seq_lens_, &pool_rows_, &encoder_lens_}) cut(*values, real);
   batch.seq_lens = seq_lens_;
   batch.req_pool_indices = pool_rows_;
   batch.encoder_lens = encoder_lens_;
-  if (!read(line, "req_to_token", &table_)) return need("req_to_token", "missing");
-  batch.req_to_token = {table_, line.input.find("req_to_token")->second.width()};
+  need(line, "req_to_token", &table_);
+  if (!table_.empty())
+    batch.req_to_token = {table_, line.input.find("req_to_token")->second.width()};
   read(line, "full_to_swa", &full_to_swa_);
   batch.full_to_swa = full_to_swa_;
 }
@@ -146,21 +172,24 @@ void TraceBatch::read_new_tokens(const TraceLine& line) {
   if (is_target_verify(batch.mode)) width = drafts;
   if (is_decode(batch.mode) || is_target_verify(batch.mode)) return;
   if (graph) {
-    const auto tokens = line.input.find("num_tokens");
-    const bool told = tokens != line.input.end() && tokens->second.data.size() == 1 && rows > 0;
-    const int64_t each = told ? tokens->second.data[0] / rows : drafts;
+    const auto told = number(line, "num_tokens", std::numeric_limits<int64_t>::max());
+    const int64_t each = told && rows > 0 ? *told / rows : drafts;
     width = static_cast<int32_t>(std::clamp<int64_t>(each, 0, 1 << 24));
   }
   if (!read(line, "extend_seq_lens", &extend_lens_)) read(line, "num_accept_tokens", &extend_lens_);
   // A draft extend in a graph may tell nothing more than its width.
   if (extend_lens_.empty() && is_draft_extend(batch.mode, DraftExtendV2::kIncluded))
     extend_lens_.assign(seq_lens_.size(), drafts);
+  const bool told =
+      line.input.contains("extend_seq_lens") || line.input.contains("num_accept_tokens");
+  if (extend_lens_.empty() && !seq_lens_.empty() && !told)
+    refuse("input.extend_seq_lens", "there", "missing");
   cut(extend_lens_, seq_lens_.size());
   batch.extend_lens = extend_lens_;
 }
 
 /// What is told of each new token; a bucket's tokens end with those of its padding.
-void TraceBatch::read_tokens(const TraceLine& line) {
+std::string TraceBatch::read_tokens(const TraceLine& line) {
   const auto real = static_cast<int64_t>(seq_lens_.size());
   const SpecInfo& s = batch.spec;
   const bool draft = batch.mode == ForwardMode::kDraftDecode;
@@ -168,7 +197,7 @@ void TraceBatch::read_tokens(const TraceLine& line) {
   const double trees = 1.0 * rows * std::max(s.topk, s.num_draft_tokens) *
                        std::max({1, s.num_steps, s.num_draft_tokens});
   if (std::max(trees, 1.0 * rows * width * s.topk) > kMaxRows)
-    return need("seq_lens", "more rows than can be judged");
+    return "more rows than can be judged";
   int64_t tokens = real * s.topk;
   if (!draft) {
     tokens = is_decode(batch.mode) ? real : real * width;
@@ -192,6 +221,7 @@ void TraceBatch::read_tokens(const TraceLine& line) {
   if (read(line, "positions", &positions_)) batch.positions = whole(positions_, tokens);
   if (s.topk > 1 && is_target_verify(batch.mode) && read(line, "custom_mask", &mask_))
     batch.spec.custom_mask = mask_;
+  return "";
 }
 
 /// Token c stands at place c mod page_size of its page, and tokens of one page together.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,14 +14,19 @@
 
 namespace shadowgraph {
 
+/// io.line: a mode, phase or meaning of lengths that there is not.
+Status check_words(const TraceLine& line);
+
 class TraceBatch {
  public:
   TraceBatch() = default;
   TraceBatch(const TraceBatch&) = delete;
   TraceBatch& operator=(const TraceBatch&) = delete;
 
-  /// Empty, or why this line cannot be judged.
+  /// Requires that check_words(line) is ok. Empty, or why this line cannot be judged: its batch is
+  /// not legal, or too large. A line that says what no trace says is `refused` instead.
   std::string build(const TraceLine& line);
+  Status refused;  // io.line: words, inputs that are missing or no arrays of numbers in range
 
   /// Of a capture: none of its rows is real.
   ForwardBatch batch;
@@ -30,18 +36,20 @@ class TraceBatch {
   bool graph = false, capture = false;
 
  private:
-  std::string read_mode(const TraceLine& line);
+  void read_mode(const TraceLine& line);
   void read_model(const TraceConfig& config);
   void read_requests(const TraceLine& line);
   void read_new_tokens(const TraceLine& line);
-  void read_tokens(const TraceLine& line);
+  std::string read_tokens(const TraceLine& line);
   bool whole_pages(std::span<const int32_t> slots) const;
   std::string check_slots() const;
-  void need(std::string_view name, const char* what);
+  void refuse(std::string field, std::string expected, std::string got);
   template <class T>
-  bool read(const TraceLine& line, std::string_view name, std::vector<T>* to);
+  bool read(const TraceLine& line, const char* name, std::vector<T>* to);
+  template <class T>
+  bool need(const TraceLine& line, const char* name, std::vector<T>* to);
+  std::optional<int64_t> number(const TraceLine& line, const char* name, int64_t most);
 
-  std::string problem_;
   std::vector<int32_t> pool_rows_, seq_lens_, extend_lens_, encoder_lens_, table_;
   std::vector<int64_t> out_cache_loc_, positions_, full_to_swa_;
   std::vector<uint8_t> mask_;

@@ -27,7 +27,6 @@ class FieldJudge {
 
  private:
   bool judge() {
-    if (!recorded_.readable) return leave_out("not made of integers");
     if (field_.shape == FieldShape::kScalar) return judge_scalar();
     if (field_.buffer < 0 || !step_.twin.has(static_cast<size_t>(field_.buffer)))
       return leave_out("the twin has no such buffer in this mode");

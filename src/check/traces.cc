@@ -1,9 +1,12 @@
 #include "check/traces.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "check/trace_fields.h"
+#include "check/trace_names.h"
 #include "core/laws.h"
+#include "core/nearest.h"
 #include "shadowgraph/sim_device.h"
 
 namespace shadowgraph {
@@ -32,20 +35,31 @@ class Twin {
     arena_ = Arena(device_, kArenaBytes);
     Status status = backend.bind(arena_, limits, &meta_);
     if (status.ok() && !rebuilt.capture) status = backend.fill(batch, meta_);
-    if (status.ok()) status = arena_.upload(stream_.handle());
+    if (status.ok()) broken_ = arena_.upload(stream_.handle());
     stream_.synchronize();
-    status.add(stream_.take_status());
+    broken_.add(stream_.take_status());
+    if (is_ours(status)) broken_.add(std::exchange(status, {}));
     return status;
   }
+  /// The judge's own device failed, whatever the batch.
+  const Status& broken() const { return broken_; }
 
   const Meta& meta() const { return meta_; }
 
  private:
+  /// No batch breaks a law of memory or of device calls by what it says.
+  static bool is_ours(const Status& status) {
+    return std::ranges::any_of(status.findings(), [](const Finding& f) {
+      return f.id.starts_with("input.") || f.id.starts_with("mem.") || f.id.starts_with("graph.");
+    });
+  }
+
   static constexpr size_t kArenaBytes = size_t{1} << 33;  // addresses; pages when touched
   SimDevice device_;
   Stream stream_;
   Arena arena_;
   Meta meta_;
+  Status broken_;
 };
 
 class LineJudge {
@@ -54,7 +68,11 @@ class LineJudge {
 
   TraceVerdict judge() {
     std::string missing = judge_metadata();
-    if (!verdict_.findings.ok()) {
+    if (!refused_.ok()) {
+      verdict_.kind = TraceVerdict::Kind::kRefused;
+      verdict_.unknown_backend = false;
+      verdict_.findings = std::move(refused_);
+    } else if (!verdict_.findings.ok()) {
       verdict_.kind = TraceVerdict::Kind::kFlagged;
     } else if (!missing.empty()) {
       verdict_.kind = TraceVerdict::Kind::kSkipped;
@@ -62,6 +80,10 @@ class LineJudge {
     }
     for (Finding& f : verdict_.findings.findings()) {
       f.case_id = line_.id;
+      if (f.id == "io.line") {
+        f.where.row = static_cast<int64_t>(line_.line);
+        continue;
+      }
       f.where.backend = line_.backend;
       f.where.mode = line_.mode;
       f.where.phase = line_.phase;
@@ -76,31 +98,95 @@ class LineJudge {
           make_finding("mem.out_of_bounds", at("triton_oob"), "inside the storage", access));
   }
 
+  void leave_out(const std::string& name, const std::string& hint) {
+    verdict_.left_out.push_back(name + ": not known" + hint);
+  }
+
+  /// Keys that no trace has there.
+  void check_key(const std::string& of, const std::string& key) {
+    if (is_trace_key(of, key)) return;
+    std::string hint = did_you_mean(key, names_of_keys(of));
+    for (const TraceKey& known : kTraceKeys) {
+      if (known.name == key) hint = "; it belongs into " + std::string(known.of);
+    }
+    leave_out(of == "line" ? key : of + '.' + key, hint);
+  }
+
+  void check_keys() {
+    for (const std::string& key : line_.line_keys) check_key("line", key);
+    for (const std::string& key : line_.config_keys) check_key("config", key);
+    for (const auto& [key, field] : line_.input) {
+      check_key("input", key);
+      if (is_trace_key("input", key)) check_readable("input." + key, field);
+    }
+    for (const std::string& key : line_.null_inputs) check_key("input", key);
+  }
+
+  void check_readable(const std::string& name, const RecordedField& field) {
+    if (!field.unreadable.empty())
+      refused_.add(make_finding("io.line", at(name), "integers", field.unreadable));
+  }
+
+  std::string no_twin() {
+    if (is_foreign_backend(line_.backend)) return "no twin of " + line_.backend + " yet";
+    verdict_.unknown_backend = true;
+    std::vector<std::string> names;
+    for (const Backend* known : all_backends()) names.emplace_back(known->info().name);
+    return "backend not known: " + line_.backend + did_you_mean(line_.backend, names);
+  }
+
   /// Empty, or why it cannot be judged.
   std::string judge_metadata() {
+    refused_ = check_words(line_);
     const Backend* backend = find_backend(line_.backend);
-    if (backend == nullptr) return "no twin of " + line_.backend + " yet";
-    judge_memory();
+    if (backend == nullptr) return no_twin();
     TraceBatch rebuilt;
-    std::string problem = rebuilt.build(line_);
+    std::string problem;
+    if (refused_.ok()) problem = rebuilt.build(line_);
+    check_keys();
+    check_fields(backend->info());
+    refused_.add(std::move(rebuilt.refused));
+    if (!refused_.ok()) return "";
+    judge_memory();
     if (!problem.empty()) return problem;
     Twin twin;
     const Status status = twin.make(*backend, rebuilt);
+    refused_.add(twin.broken());
+    if (!refused_.ok()) return "";
     if (!status.ok()) return "the twin refuses it: " + status.findings()[0].to_string();
     if (!line_.exception.empty()) {
       verdict_.findings.add(
           make_finding("trace.exception", at("exception"), "metadata", line_.exception));
+      for (const auto& [name, recorded] : line_.expect)
+        verdict_.left_out.push_back(name + ": beside an exception");
       return "";
     }
     const TraceStep step{line_, rebuilt, backend->info(), twin.meta()};
     return judge_fields(step);
   }
 
+  void check_fields(const BackendInfo& backend) {
+    const auto has = [&](const std::string& name) {
+      return std::ranges::find(backend.fields, name, &Field::recorded) != backend.fields.end();
+    };
+    const auto pass_over = [&](const std::string& name) {
+      if (is_field_of_any(name)) {
+        verdict_.notes.push_back(name + ": no field of " + line_.backend);
+      } else {
+        leave_out(name, did_you_mean(name, names_of_fields(backend)));
+      }
+    };
+    for (const auto& [name, recorded] : line_.expect)
+      has(name) ? check_readable("expect." + name, recorded) : pass_over(name);
+    for (const std::string& name : line_.null_fields)
+      has(name) ? verdict_.notes.push_back(name + ": null") : pass_over(name);
+  }
+
   /// A field may have several readings, one a mode: the twin's buffers say which.
   std::string judge_fields(const TraceStep& step) {
     int judged = 0;
     for (const auto& [name, recorded] : line_.expect) {
-      std::string left_out = name + ": a field that no twin knows";
+      std::string left_out;
       bool done = false;
       for (const Field& field : step.backend.fields) {
         if (field.recorded != name || done) continue;
@@ -108,13 +194,14 @@ class LineJudge {
         done = left_out.empty();
       }
       judged += done;
-      if (!done) verdict_.notes.push_back(left_out);
+      if (!left_out.empty() && !done) verdict_.left_out.push_back(left_out);
     }
     return judged == 0 ? "no field that a twin knows" : "";
   }
 
   const TraceLine& line_;
   TraceVerdict verdict_;
+  Status refused_;
 };
 
 }  // namespace

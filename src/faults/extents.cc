@@ -1,37 +1,44 @@
 // Faults of what lengths are taken to mean.
 #include "faults/extents.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace shadowgraph {
 namespace {
 
-/// seq_lens of draft extends, replaced.
+/// seq_lens of draft extends, replaced. False: nothing changes.
 template <class Fn>
-void replace_lens(ForwardBatch& batch, TapStorage& storage, Fn fn) {
-  if (!is_draft_extend_v2(batch.mode)) return;
+bool replace_lens(ForwardBatch& batch, TapStorage& storage, SeqLensKind kind, Fn fn) {
+  if (!is_draft_extend_v2(batch.mode)) return false;
   std::vector<int32_t> lens;
   for (int64_t i = 0; i < batch.size(); ++i) lens.push_back(fn(batch.extent(i)));
+  const bool changed = kind != batch.seq_lens_kind || !std::ranges::equal(lens, batch.seq_lens);
   storage.push_back(std::move(lens));
   batch.seq_lens = storage.back();
+  batch.seq_lens_kind = kind;
+  return changed;
 }
 
 }  // namespace
 
 // Both take the lengths for what they are not; what is read of the batch afterwards is consistent.
 void PrefixOnlyExtent::batch(ForwardBatch& batch, TapStorage& storage) const {
-  replace_lens(batch, storage, [](const RequestExtent& e) {
+  const auto prefix = [](const RequestExtent& e) {
     return e.prefix_len < e.q_len ? e.kv_len : e.prefix_len;
-  });
-  if (is_draft_extend_v2(batch.mode)) batch.seq_lens_kind = SeqLensKind::kFull;
+  };
+  if (replace_lens(batch, storage, SeqLensKind::kFull, prefix)) act();
 }
 
 void DoubleCountedExtent::batch(ForwardBatch& batch, TapStorage& storage) const {
-  replace_lens(batch, storage, [](const RequestExtent& e) { return e.kv_len; });
-  if (is_draft_extend_v2(batch.mode)) batch.seq_lens_kind = SeqLensKind::kPrefix;
+  const auto all = [](const RequestExtent& e) { return e.kv_len; };
+  if (replace_lens(batch, storage, SeqLensKind::kPrefix, all)) act();
 }
 
 void FirstEncoderLength::batch(ForwardBatch& batch, TapStorage& storage) const {
   if (batch.encoder_lens.empty()) return;
   storage.emplace_back(batch.encoder_lens.size(), batch.encoder_lens[0]);
+  if (!std::ranges::equal(storage.back(), batch.encoder_lens)) act();
   batch.encoder_lens = storage.back();
   batch.encoder_out_cache_loc = {};  // as long as the right ones
 }

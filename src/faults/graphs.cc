@@ -30,6 +30,7 @@ Status UnslicedScatter::filled(const ForwardBatch& batch, Meta& meta) const {
       column += j > 0 && next != page;
       page = next;
       if (column < width) continue;  // there fill has written
+      act();
       const auto value = static_cast<int32_t>(page);
       if (!meta.arena.write(*table, row * width + column, &value, 1).ok())
         status.add(make_finding("table.capacity", at(table->name, row, column),
@@ -40,8 +41,9 @@ Status UnslicedScatter::filled(const ForwardBatch& batch, Meta& meta) const {
 }
 
 void CaptureBakesOneQuery::baked(Meta& meta, bool capture) const {
-  if (capture && is_draft_extend(meta.limits.mode, DraftExtendV2::kIncluded))
-    meta.limits.max_q_len = 1;
+  if (!capture || !is_draft_extend(meta.limits.mode, DraftExtendV2::kIncluded)) return;
+  if (meta.limits.max_q_len != 1) act();
+  meta.limits.max_q_len = 1;
 }
 
 }  // namespace shadowgraph

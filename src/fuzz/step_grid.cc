@@ -40,18 +40,26 @@ std::string describe(const GridPart& part, const StepShape& shape) {
   return s;
 }
 
+/// Which steps of a part run; number: of its first step, in the grid.
+struct StepsOfPart {
+  uint64_t number = 0, begin = 0, end = 0;
+};
+
 class PartRun {
  public:
   PartRun(const GridPart& part, const Backend& backend, const Tap* tap)
       : part_(part), runner_(backend, part.model, options_of(part, tap)) {}
 
   /// go_on() is asked after each step; ends with max_findings.
-  StepGridResult run(size_t max_findings, const std::function<bool()>& go_on) {
-    for (const StepShape& shape : part_.shapes) {
+  StepGridResult run(const StepsOfPart& steps, const std::string& command, size_t max_findings,
+                     const std::function<bool()>& go_on) {
+    for (uint64_t i = steps.begin; i < steps.end; ++i) {
+      const StepShape& shape = part_.shapes[i];
       runner_.forget_requests();
       Status status = runner_.step(make_step(shape, part_.width));
       for (Finding& f : status.findings()) {
         f.case_id = describe(part_, shape);
+        f.reproduce = command + " --first " + std::to_string(steps.number + i) + " --cases 1";
         result_.findings.add(std::move(f));
       }
       if (!go_on() || std::as_const(result_.findings).findings().size() >= max_findings) break;
@@ -80,9 +88,23 @@ uint64_t count_steps(const StepGrid& grid) {
 StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int threads,
                              size_t max_findings, const Tap* tap,
                              const std::function<void(size_t done, size_t of)>& progress,
-                             const std::atomic<bool>& stop) {
+                             const std::atomic<bool>& stop, StepRange range) {
   std::vector<GridPart> parts;
-  grid.parts([&](const GridPart& part) { parts.push_back(part); });
+  std::vector<StepsOfPart> steps;
+  uint64_t number = 0;
+  const uint64_t last =
+      range.count < UINT64_MAX - range.first ? range.first + range.count : UINT64_MAX;
+  grid.parts([&](const GridPart& part) {
+    const uint64_t size = part.shapes.size(), end = number + size;
+    if (number < last && end > range.first) {
+      parts.push_back(part);
+      steps.push_back(
+          {number, std::max(range.first, number) - number, std::min(last, end) - number});
+    }
+    number = end;
+  });
+  const std::string command = "shadowgraph fuzz --exhaustive " + std::string(grid.name) +
+                              " --backend " + std::string(backend.info().name);
   StepGridResult all;
   std::mutex mutex;
   std::atomic<size_t> next = 0;
@@ -91,7 +113,9 @@ StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int t
   const auto work = [&] {
     for (size_t i = next++; i < parts.size() && !enough && !stop; i = next++) {
       StepGridResult mine =
-          PartRun(parts[i], backend, tap).run(max_findings, [&] { return !enough && !stop; });
+          PartRun(parts[i], backend, tap).run(steps[i], command, max_findings, [&] {
+            return !enough && !stop;
+          });
       const std::lock_guard lock(mutex);
       all.steps += mine.steps, all.skipped += mine.skipped, all.replays += mine.replays;
       all.findings.add(std::move(mine.findings));

@@ -96,6 +96,24 @@ Status read_file(const std::string& path, std::vector<std::byte>* bytes) {
   });
 }
 
+Status read_stdin(std::vector<std::byte>* bytes) {
+  return with_memory_findings("-", [&]() -> Status {
+    constexpr size_t kStep = size_t{1} << 20;
+    std::vector<std::byte> content;
+    for (size_t size = 0; size <= kMaxFileBytes;) {
+      content.resize(size + kStep);
+      const ssize_t n = read_up_to(STDIN_FILENO, content.data() + size, kStep);
+      if (n < 0) return failure("io.open", "-", "standard input", error_text(errno));
+      size += static_cast<size_t>(n);
+      if (static_cast<size_t>(n) == kStep) continue;
+      content.resize(size);
+      *bytes = std::move(content);
+      return {};
+    }
+    return failure("io.memory", "-", "at most " + std::to_string(kMaxFileBytes) + " bytes", "more");
+  });
+}
+
 Status write_file(const std::string& path, std::span<const std::byte> bytes) {
   return with_memory_findings(path, [&]() -> Status {
     const std::string partial = path + ".partial." + std::to_string(::getpid());

@@ -1,5 +1,5 @@
-// Engine traces: JSON Lines, one step of an engine a line. Keys and backends that nobody knows are
-// kept or passed over, never guessed. Tested by tests/io/traces_test.cc.
+// Engine traces: JSON Lines, one step of an engine a line; one step alone may stand on many lines.
+// Names are kept whoever knows them, never guessed. Tested by tests/io/traces_test.cc.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ namespace shadowgraph {
 
 /// Appends the good lines in their order; empty ones are passed over. A line that is not what a
 /// trace line is breaks io.line, with the line in where.row and the column in its words, and is
-/// left out; the others are not. A fault of the file itself (io.open, ...) appends nothing.
+/// left out; the others are not. A fault of the file itself (io.open, ...) appends nothing. "-" is
+/// standard input.
 Status read_traces(const std::string& path, std::vector<TraceLine>* lines);
 
 /// The same from memory; name stands for the path in findings.

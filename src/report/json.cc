@@ -155,6 +155,8 @@ Json summary_of(const Report& r) {
          {"findings", r.open_findings()},
          {"waived", r.waived_findings()},
          {"skipped", r.skipped},
+         {"unknown_backends", r.unknown_backends},
+         {"left_out", r.left_out},
          {"seconds", number(r.seconds)}};
   if (const auto largest = r.largest_gpu_error(); !largest.empty()) {
     for (const auto& [dtype, ratio] : largest) j["gpu_error_over_bound"][dtype] = number(ratio);
@@ -183,6 +185,8 @@ std::string render_json(const Report& r, const RenderOptions& options) {
          {"summary", summary_of(r)},
          {"files", to_array(r.files, r.files.size())},
          {"coverage", to_array(r.coverage, r.coverage.size())}};
+  add(j, "void", r.void_verdict);
+  add(j, "warnings", r.warnings);
   for (const Histogram& h : r.histograms) j["histogram"][h.name] = to_json(h);
   if (!r.case_list.empty()) j["cases"] = to_array(r.case_list, r.case_list.size());
   if (!r.conformance.empty()) j["conformance"] = to_array(r.conformance, r.conformance.size());

@@ -42,19 +42,23 @@ std::map<std::string, double> Report::largest_gpu_error() const {
 
 int Report::exit_code() const {
   if (bad_input) return 3;
-  return open_findings() == 0 ? 0 : 1;
+  if (open_findings() > 0) return 1;
+  return void_verdict.empty() ? 0 : 3;
 }
 
 std::string Report::verdict() const {
   const int64_t open = open_findings();
-  std::string s = bad_input    ? "bad input"
-                  : open > 0   ? "not clean"
-                  : cases == 0 ? "nothing was judged"
-                               : "clean";
+  std::string s = bad_input               ? "bad input"
+                  : open > 0              ? "not clean"
+                  : !void_verdict.empty() ? void_verdict
+                  : cases == 0            ? "nothing was judged"
+                                          : "clean";
   s += fmt::format(": {} case{} judged, {} finding{}", cases, cases == 1 ? "" : "s", open,
                    open == 1 ? "" : "s");
   if (waived_findings() > 0) s += fmt::format(", {} waived", waived_findings());
   if (skipped > 0) s += fmt::format(", {} skipped", skipped);
+  if (unknown_backends > 0) s += fmt::format(" ({} of unknown backends)", unknown_backends);
+  if (left_out > 0) s += fmt::format(", {} field{} left out", left_out, left_out == 1 ? "" : "s");
   s += fmt::format(", {:.1f} s", seconds);
   return interrupted ? "interrupted; until then " + s : s;
 }

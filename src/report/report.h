@@ -79,11 +79,16 @@ struct Report {
   std::string isa;
   int threads = 0;
   std::string arith;
-  int64_t cases = 0;    // judged
-  int64_t skipped = 0;  // seen, not judged
+  int64_t cases = 0;             // judged
+  int64_t skipped = 0;           // seen, not judged
+  int64_t unknown_backends = 0;  // of these, of backends that nobody knows
+  int64_t left_out = 0;          // fields and keys of judged cases that nobody looked at
   double seconds = 0;
   bool interrupted = false;  // ended by Ctrl-C: what follows is what was found until then
   bool bad_input = false;    // some input was refused; its findings say why
+  // "nothing was judged", "K31 never acted": the run says nothing, and warnings say why
+  std::string void_verdict;
+  std::vector<std::string> warnings;  // shown with --quiet, too
   std::vector<FileReport> files;
   std::vector<CaseReport> case_list;
   std::vector<CoverageReport> coverage;
@@ -95,11 +100,11 @@ struct Report {
   /// Findings that count, and those that a waiver covers.
   int64_t open_findings() const;
   int64_t waived_findings() const;
-  bool ok() const { return open_findings() == 0 && !bad_input; }
+  bool ok() const { return exit_code() == 0; }
   /// The largest gpu_error_over_bound per dtype: a bound that no real kernel comes near proves
   /// nothing.
   std::map<std::string, double> largest_gpu_error() const;
-  /// 0 clean, 1 findings, 3 bad input.
+  /// 0 clean, 1 findings, 3 bad input, or a run that says nothing.
   int exit_code() const;
   /// The plain sentence that ends the text form.
   std::string verdict() const;

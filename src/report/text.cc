@@ -165,7 +165,10 @@ std::string histogram(const Histogram& h, const Style& style) {
   return s;
 }
 
-std::string place(const Where& where) {
+std::string place(const Finding& f) {
+  const Where& where = f.where;
+  if (where.row && (f.id == "io.line" || f.id == "io.waiver"))
+    return fmt::format("line {}", *where.row) + (where.field == "line" ? "" : ", " + where.field);
   std::string s;
   for (const std::string* part : {&where.backend, &where.mode, &where.phase, &where.field}) {
     if (!part->empty()) s += (s.empty() ? "" : " ") + *part;
@@ -177,6 +180,15 @@ std::string place(const Where& where) {
   return s;
 }
 
+std::string warnings(const Report& r) {
+  std::string s;
+  for (size_t i = 0; i < std::min(r.warnings.size(), kNotes); ++i)
+    s += escape_controls(r.warnings[i]) + '\n';
+  if (r.warnings.size() > kNotes)
+    s += fmt::format("... {} more in JSON\n", r.warnings.size() - kNotes);
+  return s.empty() ? s : '\n' + s;
+}
+
 std::string finding(const Finding& f, const Style& style) {
   const bool counts = f.waived.empty() && f.severity == Severity::kError;
   std::string s =
@@ -186,7 +198,7 @@ std::string finding(const Finding& f, const Style& style) {
   const auto line = [&](const char* label, const std::string& text) {
     if (!text.empty()) s += fmt::format("  {:<9} {}\n", label, escape_controls(text));
   };
-  line("where", place(f.where));
+  line("where", place(f));
   line("expected", f.expected);
   line("got", f.got);
   line("refs", fmt::format("{}", fmt::join(f.refs, ", ")));
@@ -225,7 +237,7 @@ std::string render_text(const Report& r, const RenderOptions& options) {
     if (r.bench) s += bench_text(*r.bench, style);
     for (const Histogram& h : r.histograms) s += histogram(h, style);
   }
-  s += findings(r, options, style);
+  s += findings(r, options, style) + warnings(r);
   const std::string verdict = r.verdict();
   return s + '\n' + (r.ok() ? style.good(verdict) : style.bad(verdict)) + '\n';
 }

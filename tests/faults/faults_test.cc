@@ -75,6 +75,31 @@ TEST(Faults, AreFoundByTheirIds) {
   EXPECT_EQ(find_fault("K00"), nullptr);
 }
 
+TEST(Faults, AFaultActsOnlyWhereItChangesSomething) {
+  const Tap& first = *find_fault("K31")->tap;
+  const std::vector<int32_t> lens[] = {{}, {3}, {3, 3}, {3, 4}};
+  std::vector<int64_t> acted;
+  for (const std::vector<int32_t>& encoder_lens : lens) {
+    const int64_t before = first.acted();
+    ForwardBatch batch;
+    batch.encoder_lens = encoder_lens;
+    TapStorage storage;
+    first.batch(batch, storage);
+    acted.push_back(first.acted() - before);
+  }
+  EXPECT_EQ(acted, (std::vector<int64_t>{0, 0, 0, 1}));
+  const Tap& one_query = *find_fault("K11")->tap;
+  const int64_t before = one_query.acted();
+  Meta meta;
+  meta.limits.mode = ForwardMode::kDraftExtend;
+  meta.limits.max_q_len = 4;
+  one_query.baked(meta, false);
+  EXPECT_EQ(one_query.acted(), before);
+  one_query.baked(meta, true);
+  one_query.baked(meta, true);
+  EXPECT_EQ(one_query.acted(), before + 1);
+}
+
 TEST(Faults, SeveralStandOneAfterTheOther) {
   struct Adds : Tap {
     void batch(ForwardBatch& batch, TapStorage&) const override { ++batch.spec.step; }

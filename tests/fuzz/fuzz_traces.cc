@@ -23,9 +23,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(!status.ok() || !lines.empty());
   for (TraceLine& line : lines) {
     const TraceVerdict verdict = judge_trace(line);
-    require(verdict.findings.ok() == (verdict.kind != TraceVerdict::Kind::kFlagged));
+    const bool found = verdict.kind == TraceVerdict::Kind::kFlagged ||
+                       verdict.kind == TraceVerdict::Kind::kRefused;
+    require(verdict.findings.ok() != found);
     require(verdict.why.empty() || verdict.kind == TraceVerdict::Kind::kSkipped);
-    line.id = line.base = line.group = line.role = "other";
+    line.id = line.role = "other";
     require(judge_trace(line).kind == verdict.kind);
   }
   return 0;

@@ -137,5 +137,40 @@ TEST(StepGrid, IsStoppedFromOutside) {
   EXPECT_EQ(result.steps, 0u);
 }
 
+StepGridResult run_range(StepRange range, const Tap* tap) {
+  const std::atomic<bool> stop = false;
+  return run_step_grid(
+      *find_step_grid("decode"), *find_backend("flashattention"), 2, 1, tap, [](size_t, size_t) {},
+      stop, range);
+}
+
+TEST(StepRange, RunsTheStepsOfItsNumbersAlone) {
+  for (const uint64_t count : {1u, 301u, 302u})
+    EXPECT_EQ(run_range({7, count}, nullptr).steps, count);
+  EXPECT_EQ(run_range({18570, UINT64_MAX}, nullptr).steps, 6u);
+  EXPECT_EQ(run_range({18576, 1}, nullptr).steps, 0u);
+}
+
+TEST(StepRange, AFindingIsReproducedByItsNumberAlone) {
+  struct OneLess : Tap {
+    void batch(ForwardBatch& batch, TapStorage& storage) const override {
+      storage.emplace_back(batch.seq_lens.begin(), batch.seq_lens.end());
+      if (batch.size() == 3) --storage.back()[2];
+      batch.seq_lens = storage.back();
+    }
+  } one_less;
+  const StepGridResult all = run_range({5000, 5000}, &one_less);
+  const auto found = std::as_const(all.findings).findings();
+  ASSERT_FALSE(found.empty());
+  const std::string& command = found[0].reproduce;
+  const size_t at = command.find(" --first ");
+  EXPECT_EQ(command.substr(0, at), "shadowgraph fuzz --exhaustive decode --backend flashattention");
+  const StepGridResult alone = run_range({std::stoull(command.substr(at + 9)), 1}, &one_less);
+  EXPECT_EQ(alone.steps, 1u);
+  ASSERT_FALSE(std::as_const(alone.findings).findings().empty());
+  EXPECT_EQ(std::as_const(alone.findings).findings()[0].case_id, found[0].case_id);
+  EXPECT_EQ(std::as_const(alone.findings).findings()[0].got, found[0].got);
+}
+
 }  // namespace
 }  // namespace shadowgraph

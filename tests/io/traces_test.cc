@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 namespace shadowgraph {
 namespace {
@@ -50,7 +51,6 @@ TEST(Traces, ALineIsReadAsItStands) {
   const RecordedField& table = line.expect.at("page_table");
   EXPECT_EQ(table.shape, (std::vector<int64_t>{2, 6}));
   EXPECT_EQ(table.cols, 3);
-  EXPECT_EQ(table.extents, (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(table.data, (std::vector<int64_t>{1, 2, 0, 3, 4, -7777}));
   EXPECT_TRUE(line.expect.at("max_seq_len_q").shape.empty());
 }
@@ -93,7 +93,6 @@ TEST(Traces, WhatAShapePromisesMustBeThere) {
       {"\"cols\":3", "\"cols\":2"},
       {"\"cols\":3", "\"cols\":7"},
       {"\"shape\":[2,6]", "\"shape\":[2,2]"},
-      {"\"extent\":[2,3]", "\"extent\":[2,\"x\"]"},
       {"[3,4,-7777]", "[3,4]"},
       {"[3,4,-7777]", "[3,4,null]"},
       {"[3,4,-7777]", "[3,4,9223372036854775808]"},
@@ -117,9 +116,107 @@ TEST(Traces, WhatNobodyKnowsIsKeptByName) {
   const Parsed p = parse(text);
   ASSERT_EQ(p.status.to_string(), "ok");
   EXPECT_EQ(p.lines.at(0).backend, "tomorrow");
-  EXPECT_FALSE(p.lines[0].expect.at("calls").readable);
-  EXPECT_FALSE(p.lines[0].expect.at("scale").readable);
+  EXPECT_EQ(p.lines[0].expect.at("calls").unreadable, "a list with an object of 1");
+  EXPECT_EQ(p.lines[0].expect.at("scale").unreadable, "of dtype float32");
+  EXPECT_EQ(p.lines[0].config_keys, std::vector<std::string>{"colour"});
   EXPECT_TRUE(p.lines[0].expect.at("scale").data.empty());
+}
+
+TEST(Traces, PlainJsonIntegersAreScalarsAndVectors) {
+  const Parsed p =
+      parse(replaced(replaced(kLine, R"({"dtype":"int64","shape":[2],"data":[5,9]})", "[5,9]"),
+                     R"({"dtype":"pyint","shape":[],"data":1})", "1"));
+  ASSERT_EQ(p.status.to_string(), "ok");
+  const RecordedField& lens = p.lines.at(0).input.at("seq_lens");
+  EXPECT_EQ(lens.unreadable, "");
+  EXPECT_EQ(lens.shape, std::vector<int64_t>{2});
+  EXPECT_EQ(lens.cols, 2);
+  EXPECT_EQ(lens.data, (std::vector<int64_t>{5, 9}));
+  const RecordedField& longest = p.lines[0].expect.at("max_seq_len_q");
+  EXPECT_TRUE(longest.shape.empty());
+  EXPECT_EQ(longest.data, std::vector<int64_t>{1});
+}
+
+TEST(Traces, WhatIsNoArrayOfIntegersSaysWhatItIs) {
+  const std::string kLens = R"({"dtype":"int64","shape":[2],"data":[5,9]})";
+  const std::pair<const char*, const char*> kOthers[] = {
+      {R"({"dtype":"int64","shape":[2],"data":[5,9.5]})", "the float 9.5"},
+      {R"({"dtype":"int64","shape":[2],"data":[5.0,9]})", "the float 5"},
+      {R"({"dtype":"int33","shape":[2],"data":[5,9]})", "of dtype int33; did you mean int32?"},
+      {R"({"dtype":"int8","shape":[2],"data":[5,128]})", "a value that int8 cannot hold"},
+      {R"({"dtype":"int32","shape":[2],"data":[5,-2147483649]})", "a value that int32 cannot hold"},
+      {R"({"dtype":"uint8","shape":[2],"data":[5,-1]})", "a value that uint8 cannot hold"},
+      {R"({"dtype":"int64","shape":[2],"data":[5,"9"]})", "\"9\""},
+      {"[5,[9]]", "a list with a list of 1"},
+      {"[5,true]", "a list with true"},
+      {"5.5", "the float 5.5"},
+      {"\"5\"", "\"5\""},
+      {R"({"shape":[2],"data":[5,9]})", "an object without dtype, shape and data"},
+  };
+  for (const auto& [text, what] : kOthers) {
+    const Parsed p = parse(replaced(kLine, kLens, text));
+    ASSERT_EQ(p.status.to_string(), "ok") << text;
+    EXPECT_EQ(p.lines.at(0).input.at("seq_lens").unreadable, what);
+    EXPECT_TRUE(p.lines[0].input.at("seq_lens").data.empty());
+  }
+  for (const char* text : {R"({"dtype":"bool","shape":[2],"data":[true,0]})",
+                           R"({"dtype":"int32","shape":[2],"data":[2147483647,-2147483648]})"}) {
+    const Parsed p = parse(replaced(kLine, kLens, text));
+    EXPECT_EQ(p.lines.at(0).input.at("seq_lens").unreadable, "") << text;
+  }
+}
+
+TEST(Traces, ATruthIsNoLength) {
+  EXPECT_FALSE(parse(replaced(kLine, "[5,9]", "[true,9]")).status.ok());
+  EXPECT_FALSE(parse(replaced(kLine, "\"page_size\":4", "\"page_size\":true")).status.ok());
+}
+
+TEST(Traces, NullIsNothingAndKeptByName) {
+  const Parsed p = parse(replaced(replaced(kLine, "\"input\":{", "\"input\":{\"positions\":null,"),
+                                  "\"expect\":{", "\"expect\":{\"x\":null,"));
+  ASSERT_EQ(p.status.to_string(), "ok");
+  EXPECT_EQ(p.lines.at(0).null_inputs, std::vector<std::string>{"positions"});
+  EXPECT_EQ(p.lines[0].null_fields, std::vector<std::string>{"x"});
+  EXPECT_FALSE(p.lines[0].input.contains("positions"));
+}
+
+TEST(Traces, KeysThatAreNotReadAreKeptByName) {
+  const Parsed p = parse(replaced(replaced(kLine, "\"page_size\":4", "\"pagesize\":4"),
+                                  "\"id\":", "\"raw_bs\":1,\"id\":"));
+  ASSERT_EQ(p.status.to_string(), "ok");
+  EXPECT_EQ(p.lines.at(0).line_keys, std::vector<std::string>{"raw_bs"});
+  EXPECT_EQ(p.lines[0].config_keys, std::vector<std::string>{"pagesize"});
+}
+
+/// The line, laid out over several.
+std::string pretty() { return replaced(kLine, ",\"config\"", ",\n  \"config\"") + "\n"; }
+
+TEST(Traces, OneObjectMayBeLaidOutOverSeveralLines) {
+  const Parsed p = parse(pretty());
+  ASSERT_EQ(p.status.to_string(), "ok");
+  EXPECT_EQ(p.lines.size(), 1U);
+}
+
+TEST(Traces, SeveralObjectsOverSeveralLinesAreRefusedOnceWithTheWayOut) {
+  for (const std::string& text :
+       {pretty() + pretty(), '[' + kLine + "]\n", "{\n" + kLine + "\n}"}) {
+    const Parsed p = parse(text);
+    EXPECT_TRUE(p.lines.empty());
+    ASSERT_EQ(p.status.findings().size(), 1U) << p.status.to_string();
+    EXPECT_EQ(p.status.findings()[0].id, "io.line");
+    EXPECT_NE(p.status.findings()[0].expected.find("jq -c . FILE"), std::string::npos);
+  }
+}
+
+TEST(Traces, AByteOrderMarkIsPassedOver) {
+  EXPECT_EQ(parse("\xef\xbb\xbf" + kLine).lines.size(), 1U);
+}
+
+TEST(Traces, AnArchiveIsNamed) {
+  const Parsed p = parse("\x1f\x8b\x08" + kLine);
+  ASSERT_EQ(p.status.findings().size(), 1U);
+  EXPECT_EQ(p.status.findings()[0].id, "io.kind");
+  EXPECT_NE(p.status.findings()[0].expected.find("gzip -dc"), std::string::npos);
 }
 
 TEST(Traces, ARaisedExceptionAndAccessesOutsideAreKeptInWords) {

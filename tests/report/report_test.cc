@@ -166,8 +166,8 @@ TEST(Json, HasTheSchemasKeys) {
   const json expected = json::parse(R"json({
     "schema": "shadowgraph.report/1", "verb": "check", "version": "9.8.7", "seed": 5, "isa": "generic",
     "threads": 2, "arith": "portable", "ok": false, "interrupted": false, "bad_input": false,
-    "summary": {"cases": 2, "findings": 1, "waived": 0, "skipped": 1, "seconds": 0.25,
-                "gpu_error_over_bound": {"f16": 0.25}},
+    "summary": {"cases": 2, "findings": 1, "waived": 0, "skipped": 1, "unknown_backends": 0, "left_out": 0,
+                "seconds": 0.25, "gpu_error_over_bound": {"f16": 0.25}},
     "files": [{"path": "a.safetensors", "kind": "kernel vectors", "cases": 2, "agreed": 1, "flagged": 1,
                "waived": 0, "skipped": 1, "notes": ["skipped, kind not known yet: x"]}],
     "coverage": [],
@@ -181,6 +181,17 @@ TEST(Json, HasTheSchemasKeys) {
                   "reproduce": "shadowgraph check a.safetensors --case case001"}]
   })json");
   EXPECT_EQ(j, expected) << j.dump(2);
+}
+
+TEST(Json, SaysWhatARunDoesNotSay) {
+  Report r = small_report();
+  r.warnings = {"a.jsonl: left out, colour: not known (1 line)"};
+  r.void_verdict = "K31 never acted";
+  r.left_out = 3;
+  const json j = json_of(r);
+  EXPECT_EQ(j["warnings"], json(r.warnings));
+  EXPECT_EQ(j["void"], "K31 never acted");
+  EXPECT_EQ(j["summary"]["left_out"], 3);
 }
 
 TEST(Json, StartsWithItsSchema) {
@@ -304,6 +315,45 @@ TEST(Report, WithoutAJudgedCaseIsNotCalledClean) {
   EXPECT_TRUE(r.verdict().starts_with("nothing was judged"));
   r.cases = 1;
   EXPECT_TRUE(r.verdict().starts_with("clean: 1 case judged"));
+}
+
+TEST(Report, AVoidRunIsNotCleanButFindingsComeFirst) {
+  Report r;
+  r.cases = 3;
+  r.void_verdict = "K31 never acted";
+  EXPECT_EQ(r.exit_code(), 3);
+  EXPECT_FALSE(r.ok());
+  EXPECT_TRUE(r.verdict().starts_with("K31 never acted: 3 cases judged"));
+  r.findings.push_back({});
+  EXPECT_EQ(r.exit_code(), 1);
+  EXPECT_TRUE(r.verdict().starts_with("not clean"));
+}
+
+TEST(Report, CountsWhatNobodyLookedAtInTheVerdict) {
+  Report r;
+  r.cases = r.skipped = r.unknown_backends = r.left_out = 1;
+  EXPECT_TRUE(r.verdict().starts_with(
+      "clean: 1 case judged, 0 findings, 1 skipped (1 of unknown backends), 1 field left out, "));
+  r.left_out = 2;
+  EXPECT_NE(r.verdict().find(", 2 fields left out, "), std::string::npos);
+}
+
+TEST(Text, WarningsAreShownWithQuietToo) {
+  Report r = small_report();
+  r.warnings = {"a.jsonl: left out, \x1b[31m"};
+  RenderOptions options;
+  options.quiet = true;
+  EXPECT_NE(render(r, options).find("\na.jsonl: left out, \\x1b[31m\n"), std::string::npos);
+}
+
+TEST(Text, TheRowOfALineIsItsNumber) {
+  Report r;
+  Finding f;
+  f.id = "io.line";
+  f.where.field = "input.raw_bs";
+  f.where.row = 7;
+  r.findings.push_back(f);
+  EXPECT_NE(render(r, {}).find("line 7, input.raw_bs\n"), std::string::npos);
 }
 
 TEST(Report, SaysThatItWasInterrupted) {

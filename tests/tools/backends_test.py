@@ -10,7 +10,7 @@ import time
 import unittest
 
 BINARY = ""
-CLEAN, FINDINGS, USAGE = 0, 1, 2
+CLEAN, FINDINGS, USAGE, BAD_INPUT = 0, 1, 2, 3
 
 
 def run(*args):
@@ -115,6 +115,10 @@ class Histories(Fuzz):
             self.refused("--choices=" + bad, said=["--choices", bad])
         self.refused("--choices", "1.2", "--seconds", "1", said=["--choices", "--seconds"])
         self.refused("--choices", "1.2", "--exhaustive", "decode", said=["--choices", "--exhaustive"])
+        self.refused("--choices", "1.2", "--cases", "1", said=["--choices", "--cases"])
+        self.refused("--choices", "1.2", "--first", "1", said=["--choices", "--first"])
+        self.refused("--exhaustive", "device-3", "--cases", "1", said=["device-3", "--cases"])
+        self.refused("--exhaustive", "device-3", "--first", "1", said=["device-3", "--first"])
 
     def test_choices_are_one_history(self):
         report = self.report("--choices", "1.2.3", "--backend", "flashattention")
@@ -164,15 +168,34 @@ class Planted(Fuzz):
         command = report["findings"][0]["reproduce"].replace(" --plant K31", "")
         self.assertEqual(self.again({"reproduce": command})[0], CLEAN)
 
+    def test_the_readmes_finding_is_printed_so(self):
+        with open(os.path.join(os.path.dirname(__file__), "../../README.md")) as f:
+            shown = re.search(r"    error mem\.uninit_read .*?\n\n", f.read(), re.S)[0].splitlines()
+        command, = [line.split(None, 1)[1] for line in shown if line.startswith("      reproduce ")]
+        code, out = self.again({"reproduce": command})
+        self.assertEqual(code, FINDINGS)
+        for line in shown[1:-1]:
+            self.assertIn(line.removesuffix(" …").strip(), out)
+
     def test_a_fault_that_a_grid_finds_repeats(self):
         report = self.report("--exhaustive", "draft", "--plant", "K04", "--max-findings", "1", expect=FINDINGS)
         finding = report["findings"][0]
-        self.assertEqual(finding["reproduce"],
-                         "shadowgraph fuzz --exhaustive draft --backend flashattention --plant K04")
+        self.assertRegex(finding["reproduce"], r"^shadowgraph fuzz --exhaustive draft --backend flashattention "
+                                               r"--first \d+ --cases 1 --plant K04$")
         self.assertEqual(finding["where"]["mode"], "draft_decode")
+        self.assertEqual(len(set(finding["refs"])), len(finding["refs"]))
         code, out = self.again(finding)
         self.assertEqual(code, FINDINGS)
-        self.assertIn(finding["id"], out)
+        for part in (finding["id"], finding["case"], finding["reproduce"], "1 case judged"):
+            self.assertIn(part, out)
+
+    def test_a_fault_that_never_acts_is_said_and_is_not_clean(self):
+        for args in (("--backend", "trtllm_mha", "--cases", "3"), ("--backend", "kernels", "--cases", "3"),
+                     ("--exhaustive", "decode", "--backend", "flashattention", "--cases", "3")):
+            code, out, err = run("fuzz", *args, "--plant", "K31")
+            self.assertEqual(code, BAD_INPUT, err)
+            self.assertRegex(out, r"\nK31 never acted: no step of this run has what it changes")
+            self.assertRegex(out.splitlines()[-1], r"^K31 never acted: 3 cases judged, 0 findings")
 
 
 class Grids(Fuzz):
@@ -191,10 +214,17 @@ class Grids(Fuzz):
         out = run("fuzz", "--choices", "0.0.0.1")[1]
         self.assertTrue(re.search(r"\nclean: 1 case judged, 0 findings, [\d.]+ s\n\Z", out), out)
 
-    def test_a_grid_that_no_backend_serves_is_refused(self):
-        code, _, err = run("fuzz", "--exhaustive", "decode", "--backend", "flashmla")
-        self.assertEqual(code, USAGE)
-        self.assertIn("pages of 1, 2 and 4 tokens", err)
+    def test_a_part_of_a_grid_is_run_by_its_numbers(self):
+        report = self.report("--exhaustive", "decode", "--backend", "flashattention", "--first", "100", "--cases", "7")
+        self.assertEqual(report["summary"]["cases"], 7)
+
+    def test_a_run_that_judged_nothing_says_why_and_is_not_clean(self):
+        for args, why in ((("--backend", "flashmla"), "pages of 1, 2 and 4 tokens"),
+                          (("--first", "18576"), "has 18576 steps")):
+            code, out, _ = run("fuzz", "--exhaustive", "decode", *args)
+            self.assertEqual(code, BAD_INPUT)
+            self.assertIn(why, out)
+            self.assertRegex(out.splitlines()[-1], "^nothing was judged: 0 cases")
 
 
 if __name__ == "__main__":

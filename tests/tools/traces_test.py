@@ -1,7 +1,9 @@
 """Laws of `check` on engine traces. Usage: traces_test.py BINARY TRACE_FOLDER."""
 
+import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -9,7 +11,7 @@ import unittest
 
 BINARY = ""
 TRACES = ""
-CLEAN, FINDINGS, BAD_INPUT = 0, 1, 3
+CLEAN, FINDINGS, USAGE, BAD_INPUT, INTERNAL = 0, 1, 2, 3, 4
 
 
 def run(*args):
@@ -94,21 +96,158 @@ class Traces(unittest.TestCase):
     def test_a_waiver_needs_a_reason(self):
         waivers = self.write("known.txt", b"* all\ntable.slot\n")
         report = self.report(self.file, "--waive", waivers, expect=BAD_INPUT)
-        self.assertEqual([f["where"]["row"] for f in report["findings"] if f["case"] == waivers], [2])
+        bad, = [f for f in report["findings"] if f["case"] == waivers]
+        self.assertEqual((bad["id"], bad["where"]["row"]), ("io.waiver", 2))
+        self.assertIn(f"check {self.file} --waive {waivers}", bad["reproduce"])
         self.report(self.file, "--waive", self.path("none"), expect=BAD_INPUT)
+        self.report(self.file, "--waive", self.write("bytes.txt", b"* all\n\0\n"), expect=BAD_INPUT)
+
+    def test_a_waiver_that_waives_nothing_is_said(self):
+        waivers = self.write("known.txt", b"* all\n# no\nnosuch.law seen\n")
+        code, out, _ = run("check", self.file, "--waive", waivers, "--quiet", "--max-findings", "0")
+        self.assertEqual(code, CLEAN)
+        self.assertIn(f"\n{waivers}: line 3, nosuch.law: waives nothing\n", out)
+        self.assertNotIn("line 1", out)
 
     def test_bad_input_cannot_be_waived(self):
         path = self.write("x.jsonl", self.lines[0] + b"{\n")
         waivers = self.write("all.txt", b"* all\n")
         self.report(path, "--waive", waivers, expect=BAD_INPUT)
 
+    def line(self, **changes):
+        """A file of one line that agrees, changed."""
+        line = {"id": "step-17", "backend": "flashattention", "mode": "decode", "phase": "eager",
+                "config": {"page_size": 2, "max_context_len": 8},
+                "input": {"req_to_token": {"dtype": "int32", "shape": [2, 8],
+                                           "data": [[2, 3, 4, 5, 6, 0, 0, 0], [8, 9, 10, 0, 0, 0, 0, 0]]},
+                          "req_pool_indices": [0, 1], "seq_lens": [5, 3]},
+                "expect": {"cache_seqlens_int32": [5, 3], "max_seq_len_k": 5,
+                           "page_table": {"dtype": "int32", "shape": [2, 3], "data": [[1, 2, 3], [4, 5, 0]]}}}
+        for member, value in changes.items():
+            line[member] = {**line[member], **value} if isinstance(value, dict) else value
+        return line
+
+    def written(self, *lines, name="x.jsonl"):
+        return self.write(name, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+
+    def test_plain_json_numbers_are_read(self):
+        self.assertTrue(self.report(self.written(self.line()), expect=CLEAN)["ok"])
+        report = self.report(self.written(self.line(expect={"cache_seqlens_int32": [5, 4]})))
+        self.assertEqual([f["id"] for f in report["findings"]], ["len.kv_extent"])
+        report = self.report(self.written(self.line(expect={"max_seq_len_k": 4})))
+        self.assertEqual([f["id"] for f in report["findings"]], ["len.bound"])
+
+    def test_what_nobody_looks_at_is_counted_and_named_with_quiet_too(self):
+        path = self.written(self.line(config={"pagesize": 2}, expect={"cache_seqlens": [9, 9]}), self.line(raw_bs=1))
+        code, out, _ = run("check", path, "--quiet")
+        self.assertEqual(code, CLEAN)
+        self.assertRegex(out, r"\nclean: 2 cases judged, 0 findings, 3 fields left out, ")
+        for said in ("config.pagesize: not known; did you mean page_size? (1 line)",
+                     "raw_bs: not known; it belongs into input",
+                     "cache_seqlens: not known; did you mean cache_seqlens_int32?"):
+            self.assertIn(f"{path}: left out, {said}", out)
+        report = self.report(path, expect=CLEAN)
+        self.assertEqual((report["summary"]["left_out"], len(report["warnings"])), (3, 3))
+
+    def test_a_known_field_that_is_no_array_of_integers_is_bad_input(self):
+        for value in ([5.0, 3.5], "5", [[5], [3]], {"dtype": "int33", "shape": [2], "data": [5, 3]}, [True, 1]):
+            report = self.report(self.written(self.line(), self.line(id="b", expect={"cache_seqlens_int32": value})),
+                                 expect=BAD_INPUT)
+            finding, = report["findings"]
+            self.assertEqual((finding["id"], finding["case"], finding["where"]),
+                             ("io.line", "b", {"field": "expect.cache_seqlens_int32", "row": 2}))
+            self.assertEqual((report["files"][0]["agreed"], report["files"][0]["skipped"]), (1, 1))
+            self.assertIn("--case b", finding["reproduce"])
+
+    def test_words_that_there_are_not_are_bad_input_with_the_nearest(self):
+        for changes, said in (({"mode": "decoding"}, "did you mean decode?"),
+                              ({"phase": "reply"}, "did you mean replay?"),
+                              ({"config": {"seq_lens_semantics": "prefix"}}, "did you mean prefix_only?")):
+            finding, = self.report(self.written(self.line(**changes)), expect=BAD_INPUT)["findings"]
+            self.assertEqual(finding["id"], "io.line")
+            self.assertIn(said, finding["got"])
+
     def test_backends_without_a_twin_are_skipped_and_nothing_judged_is_not_clean(self):
-        line = json.loads(self.lines[0])
-        line["backend"] = "tomorrow"
-        path = self.write("x.jsonl", json.dumps(line).encode() + b"\n")
-        report = self.report(path, expect=BAD_INPUT)
-        self.assertEqual(report["files"][0]["skipped"], 1)
-        self.assertIn("no twin of tomorrow yet", report["findings"][0]["got"])
+        report = self.report(self.written(self.line(backend="triton")), expect=BAD_INPUT)
+        self.assertEqual((report["files"][0]["skipped"], report["summary"]["unknown_backends"]), (1, 0))
+        finding, = report["findings"]
+        self.assertEqual(finding["id"], "io.nothing")
+        self.assertIn("no twin of triton yet", finding["got"])
+
+    def test_a_backend_that_nobody_knows_is_skipped_and_shows_in_the_verdict(self):
+        path = self.written(self.line(), self.line(backend="flash_attn"))
+        code, out, _ = run("check", path)
+        self.assertEqual(code, CLEAN)
+        self.assertIn("backend not known: flash_attn; did you mean flashattention? (1 line)", out)
+        self.assertRegex(out, r"\nclean: 1 case judged, 0 findings, 1 skipped \(1 of unknown backends\), ")
+
+    def test_the_place_of_a_line_is_a_line_and_not_an_index(self):
+        out = run("check", self.written(self.line(), self.line(mode="x")))[1]
+        self.assertRegex(out, r"\n  where +line 2, mode\n")
+
+    def test_other_files_are_read_or_refused_once_with_the_way_out(self):
+        good, pretty = json.dumps(self.line()).encode(), json.dumps(self.line(), indent=1).encode()
+        for name, content in (("a.json", good), ("pretty.json", pretty), ("bom.jsonl", b"\xef\xbb\xbf" + good),
+                              ("trace.txt", b"\n" + good)):
+            report = self.report(self.write(name, content), expect=CLEAN)
+            self.assertEqual(report["summary"]["cases"], 1, name)
+        pipe = "gzip -dc FILE | shadowgraph check -"
+        for name, content, law, way in (("x.jsonl.gz", gzip.compress(good), "io.kind", pipe),
+                                        ("x.json.gz", gzip.compress(good), "io.kind", pipe),
+                                        ("two.json", pretty + b"\n" + pretty, "io.line", "jq -c . FILE"),
+                                        ("list.json", b"[" + good + b"]", "io.line", "jq -c '.[]' FILE"),
+                                        ("notes.txt", b"flagged\n", "io.kind", "JSON")):
+            finding, = self.report(self.write(name, content), expect=BAD_INPUT)["findings"]
+            self.assertEqual(finding["id"], law, name)
+            self.assertIn(way, finding["expected"])
+
+    def test_traces_come_through_a_pipe_too(self):
+        good, wrong = json.dumps(self.line()), json.dumps(self.line(expect={"max_seq_len_k": 1}))
+        for content, code in ((good, CLEAN), (wrong, FINDINGS), ("", BAD_INPUT)):
+            done = subprocess.run([BINARY, "check", "-"], input=content, capture_output=True, text=True)
+            self.assertEqual(done.returncode, code, done.stdout)
+
+    def test_cases_are_chosen_by_pattern_and_as_check_prints_them(self):
+        path = self.written(*(self.line(id=name) for name in ("a-1", "a-2", "b")))
+        for pattern, cases in (("a-*", 2), ("*", 3), (path + "#b", 1), (path + "#a*", 2)):
+            self.assertEqual(self.report(path, "--case", pattern, expect=CLEAN)["summary"]["cases"], cases)
+        self.assertEqual(run("check", path, "--case", "c*")[0], USAGE)
+        self.written(self.line(id="c"), name="y.jsonl")
+        report = self.report(self.folder, "--case", "c", expect=CLEAN)
+        self.assertEqual([os.path.basename(f["path"]) for f in report["files"]], ["y.jsonl"])
+
+    @unittest.skipUnless(sys.platform == "linux", "limits of memory")
+    def test_memory_that_the_judge_lacks_is_no_skip(self):
+        path = self.written(self.line())
+        script = f"ulimit -v 2000000; {BINARY} check {path} --threads 1"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+        if "Sanitizer" in done.stderr:
+            self.skipTest("a sanitizer needs more than that to begin")
+        self.assertIn(done.returncode, (BAD_INPUT, INTERNAL), done.stdout + done.stderr)
+        self.assertNotIn("the twin refuses it", done.stdout)
+
+    def test_the_readmes_finding_is_printed_so(self):
+        root = os.path.join(os.path.dirname(__file__), "../..")
+        with open(os.path.join(root, "README.md")) as f:
+            shown = re.search(r"    error len\.kv_extent .*?\n\n", f.read(), re.S)[0]
+        path, case = re.search(r"check (\S+) --case (\S+)", shown).groups()
+        done = subprocess.run([BINARY, "check", path, "--case", case], cwd=root, capture_output=True, text=True)
+        self.assertEqual(done.returncode, FINDINGS)
+        self.assertIn(re.sub("(?m)^    ", "", shown), done.stdout)
+
+    def test_the_page_on_backends_has_the_keys_and_its_examples_are_judged(self):
+        with open(os.path.join(os.path.dirname(__file__), "../../docs/backends.md")) as f:
+            page = f.read()
+        keys = json.loads(run("list", "keys", "--format", "json")[1])["items"]
+        rows = ["| %s | `%s` | %s | %s |" % (k["of"], k["name"], k["value"], k["what"]) for k in keys
+                if not k["what"].startswith(("not read", "for people"))]
+        self.assertEqual([r for r in page.splitlines() if r.startswith(("| line |", "| config |", "| input |"))], rows)
+        wrong, replay = re.findall(r"```json\n(.*?)```", page, re.S)
+        finding, = self.report(self.write("mine.jsonl", wrong.encode()))["findings"]
+        self.assertEqual(finding["id"], "table.unit")
+        self.assertIn(finding["got"], page)
+        report = self.report(self.write("replay.jsonl", replay.encode()), expect=CLEAN)
+        self.assertEqual((report["summary"]["cases"], report["summary"]["left_out"]), (1, 0))
 
     def test_the_text_has_a_row_for_every_mode_and_phase(self):
         out = run("check", self.file)[1]

@@ -1,0 +1,109 @@
+// Words of traces: what no trace says is refused, and what nobody looks at is named.
+#include "check/trace_names.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "check/trace_lines.h"
+
+namespace shadowgraph {
+namespace {
+
+TEST(TraceNames, WordsThatNoTraceHasAreRefusedWithTheNearest) {
+  TraceLine line = decode_line();
+  line.line = 7;
+  line.mode = "decoding";
+  line.phase = "graph";
+  line.config.seq_lens_semantics = "prefix";
+  EXPECT_EQ(refusals(line), (Laws{"mode: decoding; did you mean decode?",
+                                  "phase: graph; did you mean replay_in_graph?",
+                                  "config.seq_lens_semantics: prefix; did you mean prefix_only?"}));
+  line.backend = "flashinfer";
+  EXPECT_EQ(refusals(line).size(), 3U);
+}
+
+TEST(TraceNames, AKnownArrayThatIsNoneIsRefusedWithAllTheOthers) {
+  TraceLine line = decode_line();
+  line.expect["page_table"].unreadable = "of dtype float32";
+  line.expect["cu_seqlens_k"].unreadable = "the float 5";
+  line.expect["calls"].unreadable = "a list with an object of 1";
+  line.input["positions"].unreadable = "true";
+  line.input.erase("seq_lens");
+  line.input["seq_len"] = {};
+  EXPECT_EQ(judge_trace(line).left_out, Laws{"input.seq_len: not known; did you mean seq_lens?"});
+  EXPECT_EQ(refusals(line),
+            (Laws{"input.positions: true", "expect.cu_seqlens_k: the float 5",
+                  "expect.page_table: of dtype float32", "input.seq_lens: missing"}));
+}
+
+TEST(TraceNames, InputsAreNumbersInRange) {
+  TraceLine line = replay_line();
+  line.input["raw_bs"].data = {4};
+  line.input["req_pool_indices"].data[0] = int64_t{1} << 31;
+  EXPECT_EQ(refusals(line), (Laws{"input.raw_bs: 4", "input.req_pool_indices: 2147483648"}));
+  line = decode_line();
+  line.mode = "cross_decode";
+  EXPECT_EQ(refusals(line), Laws{"input.encoder_lens: missing"});
+  line.mode = "mixed";
+  EXPECT_EQ(refusals(line), Laws{"input.extend_seq_lens: missing"});
+}
+
+TEST(TraceNames, NothingThatIsGivenIsUnusedInSilence) {
+  TraceLine line = decode_line();
+  line.expect.erase("cache_seqlens_int32");
+  line.expect["cache_seqlens"] = {};
+  line.expect["swa_page_table"] = line.expect["page_table"];
+  line.expect["kv_indptr"] = {};
+  line.input["seq_len"] = {};
+  line.config_keys = {"pagesize", "max_bs", "raw_bs"};
+  line.line_keys = {"notes", "colours"};
+  line.null_inputs = {"positions", "position_ids"};
+  line.null_fields = {"encoder_page_table", "encoder_table", "kv_indices"};
+  const TraceVerdict v = judge_trace(line);
+  EXPECT_EQ(v.kind, Kind::kAgreed) << found(line);
+  EXPECT_EQ(v.left_out,
+            (Laws{"colours: not known", "config.pagesize: not known; did you mean page_size?",
+                  "config.raw_bs: not known; it belongs into input",
+                  "input.seq_len: not known; did you mean seq_lens?",
+                  "input.position_ids: not known; did you mean positions?",
+                  "cache_seqlens: not known; did you mean cache_seqlens_int32?",
+                  "encoder_table: not known; did you mean encoder_page_table?",
+                  "swa_page_table: the twin has no such buffer in this mode"}));
+  EXPECT_EQ(v.notes, (Laws{"kv_indptr: no field of flashattention", "encoder_page_table: null",
+                           "kv_indices: no field of flashattention"}));
+}
+
+TEST(TraceNames, EveryForwardModeIsAModeOfTraces) {
+  for (int i = 0; i < kNumForwardModes; ++i) {
+    const auto mode = static_cast<ForwardMode>(i);
+    const TraceMode* named = find_trace_mode(name_of(mode));
+    ASSERT_NE(named, nullptr) << name_of(mode);
+    EXPECT_EQ(named->mode, mode);
+  }
+  EXPECT_EQ(find_trace_mode("decoding"), nullptr);
+}
+
+TEST(TraceNames, KeysAreNamedOnceAndNoTwinIsForeign) {
+  std::set<std::string> keys;
+  for (const TraceKey& key : kTraceKeys)
+    EXPECT_TRUE(keys.insert(std::string(key.of) + '.' + std::string(key.name)).second) << key.name;
+  for (const Backend* backend : all_backends())
+    EXPECT_FALSE(is_foreign_backend(backend->info().name));
+  EXPECT_TRUE(is_foreign_backend("flashinfer_mla"));
+}
+
+TEST(TraceNames, EveryFieldHasLawsButWhatNothingReads) {
+  for (const Backend* backend : all_backends()) {
+    for (const Field& field : backend->info().fields) {
+      EXPECT_EQ(laws_of(field).empty(), field.rule == FieldRule::kDead) << field.recorded;
+      EXPECT_TRUE(is_field_of_any(field.recorded));
+    }
+  }
+  EXPECT_FALSE(is_field_of_any("colour"));
+}
+
+}  // namespace
+}  // namespace shadowgraph

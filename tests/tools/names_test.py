@@ -1,0 +1,104 @@
+"""Laws of `list` and `explain`: what there is, and what each name says. Usage: names_test.py BINARY."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+BINARY = ""
+CLEAN, USAGE = 0, 2
+
+
+def run(*args, env=None):
+    """Exit code, stdout, stderr."""
+    done = subprocess.run([BINARY, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
+                          env={**os.environ, **(env or {})})
+    return done.returncode, done.stdout, done.stderr
+
+
+class ListAndExplain(unittest.TestCase):
+    def test_every_kind_is_a_table_and_valid_json(self):
+        for kind, name in (("kernels", "decode_paged"), ("invariants", "num.bound"), ("targets", "generic"),
+                           ("programs", "G12"), ("arithmetics", "ours_portable")):
+            code, out, _ = run("list", kind)
+            self.assertEqual(code, CLEAN)
+            self.assertIn(name, out)
+            listing = json.loads(run("list", kind, "--format", "json")[1])
+            self.assertEqual((listing["schema"], listing["kind"]), ("shadowgraph.list/1", kind))
+            self.assertIn(name, str(listing["items"]))
+
+    def test_every_listed_invariant_can_be_explained(self):
+        for item in json.loads(run("list", "invariants", "--format", "json")[1])["items"]:
+            code, out, _ = run("explain", item["id"])
+            self.assertEqual(code, CLEAN)
+            self.assertIn(item["id"], out)
+            self.assertIn(item["law"], out)
+
+    def test_explain_in_json_has_the_same_words(self):
+        item, = json.loads(run("explain", "len.capacity", "--format", "json")[1])["items"]
+        text = run("explain", "len.capacity")[1]
+        for key in ("id", "severity", "law", "mend", "refs"):
+            self.assertIn(item[key], text)
+
+    def test_an_unknown_id_suggests_the_nearest_of_all_that_can_be_explained(self):
+        for wrong, right in (("num.bond", "num.bound"), ("K3", "K31"), ("flashatention", "flashattention"),
+                             ("page_tabel", "page_table"), ("fa.I3", "fa.I-03"),
+                             ("draft_extend_v3", "draft_extend_v2")):
+            code, out, err = run("explain", wrong)
+            self.assertEqual((code, out), (USAGE, ""))
+            self.assertIn(right, err)
+
+    def test_whatever_a_list_or_a_reference_names_can_be_explained_in_any_case(self):
+        names = set()
+        for kind in ("faults", "backends", "modes", "fields", "keys"):
+            for item in json.loads(run("list", kind, "--format", "json")[1])["items"]:
+                names.update([item.get("id", item.get("name")), *item.get("refs", "").split()])
+        for name in sorted(names):
+            code, out, err = run("explain", name.upper())
+            self.assertEqual(code, CLEAN, (name, err))
+            self.assertTrue(out.startswith(name + " ("), out)
+
+    def test_explanations_come_from_the_tables(self):
+        for name, parts in (("K31", ("request 0's encoder length", "shadowgraph fuzz --plant K31", "fa.I-43")),
+                            ("graph.G112", ("G112 (", "Diagnosis: mem.uninit_read")),
+                            ("fa.I-34", ("An invariant of", "Laws that stand on it: table.unit",
+                                         "trtllm_mha page_table")),
+                            ("K48", ("K48 (reference)", "A fault of the catalogue")),
+                            ("cross_decode", ("In graphs: yes", "flashattention")),
+                            ("extend", ("In graphs: no",)),
+                            ("page_table", ("flashattention: [rows, pages]", "table.slot"))):
+            out = run("explain", name)[1]
+            for part in parts:
+                self.assertIn(part, out)
+
+    def test_fields_are_listed_of_all_backends_or_of_one(self):
+        def backends(*args):
+            return {i["backend"] for i in json.loads(run("list", "fields", *args, "--format", "json")[1])["items"]}
+
+        self.assertLessEqual({"flashattention", "trtllm_mla"}, backends())
+        self.assertEqual(backends("trtllm_mla"), {"trtllm_mla"})
+        for args, said in ((("fields", "trtlm_mla"), "did you mean trtllm_mla?"), (("modes", "decode"), "only fields"),
+                           (("fields", "flashmla_multi_step"), "its parts have")):
+            code, out, err = run("list", *args)
+            self.assertEqual((code, out), (USAGE, ""))
+            self.assertIn(said, err)
+
+    def test_a_mode_is_captured_if_a_fuzz_of_it_has_replays(self):
+        modes = json.loads(run("list", "modes", "--format", "json")[1])["items"]
+        captured = {mode["name"] for mode in modes if mode["captured"]}
+        fuzz = run("fuzz", "--backend", "flashattention", "--cases", "40", "--format", "json")[1]
+        rows = json.loads(fuzz)["coverage"]
+        self.assertLessEqual({row["mode"] for row in rows if row["phase"] == "replay"}, captured)
+        self.assertLessEqual({"decode", "draft_extend", "draft_extend_v2", "cross_decode"}, captured)
+        self.assertEqual(captured & {"extend", "mixed", "cross_extend", "prebuilt"}, set())
+
+    def test_the_current_target_can_be_chosen(self):
+        out = run("list", "targets", "--format", "json", env={"SHADOWGRAPH_ISA": "generic"})[1]
+        items = json.loads(out)["items"]
+        self.assertEqual([i["name"] for i in items if i["used"]], ["generic"])
+
+
+if __name__ == "__main__":
+    BINARY = os.path.abspath(sys.argv[1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])

@@ -1,0 +1,93 @@
+#include "listings.h"
+
+#include "check/runner.h"
+#include "check/trace_names.h"
+#include "faults/faults.h"
+
+namespace shadowgraph::cli {
+namespace {
+
+std::string shape_of(const Field& field) {
+  switch (field.shape) {
+    case FieldShape::kRows: return "[rows]";
+    case FieldShape::kIndptr: return "[rows + 1]";
+    case FieldShape::kTable: return field.pages ? "[rows, pages]" : "[rows, slots]";
+    case FieldShape::kScalar: break;
+  }
+  return "number";
+}
+
+const char* rule_of(const Field& field) {
+  switch (field.rule) {
+    case FieldRule::kExact: return "equal where it is live";
+    case FieldRule::kAtLeast: return "at least";
+    case FieldRule::kConstant: return "equal, at capture too";
+    case FieldRule::kBaked: return "at least, at capture too";
+    case FieldRule::kDead: break;
+  }
+  return "nothing reads it";
+}
+
+template <class Values, class Name>
+std::string joined(const Values& values, const Name& name) {
+  std::string s;
+  for (const auto& value : values) s += (s.empty() ? "" : " ") + std::string(name(value));
+  return s;
+}
+
+}  // namespace
+
+Listing list_modes() {
+  Listing listing{"modes", {"name", "extend", "decode", "captured", "what"}, {}};
+  for (const TraceMode& m : kTraceModes) {
+    listing.rows.push_back({std::string(m.name), is_extend(m.mode) ? "yes" : "",
+                            is_decode(m.mode) ? "yes" : "", is_captured(m.mode) ? "yes" : "",
+                            std::string(m.what)});
+  }
+  return listing;
+}
+
+Listing list_keys() {
+  Listing listing{"keys", {"of", "name", "value", "what"}, {}};
+  for (const TraceKey& key : kTraceKeys) {
+    listing.rows.push_back({std::string(key.of), std::string(key.name), std::string(key.value),
+                            std::string(key.what)});
+  }
+  return listing;
+}
+
+Listing list_fields(const std::string& backend, const std::string& name) {
+  Listing listing{"fields", {"backend", "name", "shape", "rule", "laws", "refs"}, {}};
+  for (const Backend* b : all_backends()) {
+    if (!backend.empty() && b->info().name != backend) continue;
+    for (const Field& field : b->info().fields) {
+      if (!name.empty() && field.recorded != name) continue;
+      listing.rows.push_back({std::string(b->info().name), std::string(field.recorded),
+                              shape_of(field), rule_of(field), std::string(laws_of(field)),
+                              std::string(field.refs)});
+    }
+  }
+  return listing;
+}
+
+Listing list_backends() {
+  Listing listing{"backends", {"name", "modes", "page_size", "about"}, {}};
+  for (const Backend* b : all_backends()) {
+    const BackendInfo& info = b->info();
+    const std::string sizes =
+        joined(info.page_sizes, [](int32_t size) { return std::to_string(size); });
+    listing.rows.push_back({std::string(info.name),
+                            joined(info.modes, [](ForwardMode m) { return name_of(m); }),
+                            sizes.empty() ? "2^n" : sizes, std::string(info.about)});
+  }
+  return listing;
+}
+
+Listing list_faults() {
+  Listing listing{"faults", {"id", "what is wrong", "refs"}, {}};
+  for (const Fault& f : all_faults())
+    listing.rows.push_back({std::string(f.id), std::string(f.title), std::string(f.refs)});
+  return listing;
+}
+
+}  // namespace shadowgraph::cli

@@ -1,0 +1,19 @@
+// Tables of names that more than one verb prints.
+#pragma once
+
+#include <string>
+
+#include "report/report.h"
+#include "shadowgraph/backend.h"
+
+namespace shadowgraph::cli {
+
+Listing list_modes();
+/// Keys of trace lines.
+Listing list_keys();
+/// What is judged of recorded metadata. Empty: fields of every backend, or of every name.
+Listing list_fields(const std::string& backend, const std::string& name = "");
+Listing list_backends();
+Listing list_faults();
+
+}  // namespace shadowgraph::cli

@@ -1,0 +1,208 @@
+#include "topics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "check/trace_names.h"
+#include "conformance/records.h"
+#include "core/laws.h"
+#include "faults/faults.h"
+#include "listings.h"
+
+namespace shadowgraph::cli {
+namespace {
+
+using Parts = std::vector<std::pair<const char*, std::string>>;
+
+std::string text_of(std::string_view id, std::string_view kind, std::string_view sentence,
+                    const Parts& parts) {
+  std::string s = fmt::format("{} ({})\n\n{}\n", id, kind, sentence);
+  for (const auto& [label, value] : parts) {
+    if (!value.empty()) s += fmt::format("\n{}: {}\n", label, value);
+  }
+  return s;
+}
+
+/// The rows of a listing whose cell in that column is the id.
+Listing rows_of(Listing listing, size_t column, std::string_view id) {
+  std::erase_if(listing.rows, [&](const auto& row) { return row[column] != id; });
+  return listing;
+}
+
+Topic topic_of(const Law& law) {
+  const std::string id(law.id), severity = name_of(law.severity), refs(law.refs), mend(law.mend);
+  return {id,
+          text_of(id, severity, law.sentence, {{"How to mend it", mend}, {"It stands on", refs}}),
+          {"invariants",
+           {"id", "severity", "law", "mend", "refs"},
+           {{id, severity, std::string(law.sentence), mend, refs}}}};
+}
+
+Topic topic_of(const Program& program) {
+  constexpr const char* kRules[] = {
+      "E: every device answers as the recorded GPU did",
+      "S: the answer is one of a set that CUDA allows",
+      "U: CUDA leaves it undefined, and the simulated device must diagnose it"};
+  std::vector<std::string> names;
+  for (const Variant& variant : variants_of(program)) names.push_back(variant.to_string());
+  const std::string id(program.id), variants = fmt::format("{}", fmt::join(names, " ")),
+                                    diagnosis(program.diagnosis);
+  return {id,
+          text_of(id, program.title, kRules[static_cast<size_t>(program.verdict)],
+                  {{"Diagnosis", diagnosis}, {"Variants", variants}}),
+          {"programs",
+           {"id", "class", "title", "variants", "diagnosis"},
+           {{id, std::string(name_of(program.verdict)), std::string(program.title), variants,
+             diagnosis}}}};
+}
+
+Topic topic_of(const Fault& fault) {
+  const std::string id(fault.id);
+  return {id,
+          text_of(id, "fault", fmt::format("{}.", fault.title),
+                  {{"What notices it", "shadowgraph fuzz --plant " + id + " --max-findings 1"},
+                   {"It stands on", std::string(fault.refs)}}),
+          rows_of(list_faults(), 0, id)};
+}
+
+Topic topic_of(const Backend& backend) {
+  const std::string id(backend.info().name);
+  Listing listing = rows_of(list_backends(), 0, id);
+  const std::vector<std::string> row = listing.rows.at(0);
+  const std::string fields = fmt::format("{}", fmt::join(names_of_fields(backend.info()), " "));
+  return {id,
+          text_of(id, "backend", row[3] + '.',
+                  {{"Modes", row[1]}, {"Page sizes", row[2]}, {"Fields of traces", fields}}),
+          std::move(listing)};
+}
+
+Topic topic_of(const TraceMode& mode) {
+  const std::string id(mode.name);
+  Listing listing = rows_of(list_modes(), 0, id);
+  std::vector<std::string> served;
+  const bool cross = mode.name.starts_with("cross_");
+  for (const Backend* b : all_backends()) {
+    if (cross && !b->info().encoder) continue;
+    if (std::ranges::count(b->info().modes, mode.mode) > 0) served.emplace_back(b->info().name);
+  }
+  return {id,
+          text_of(id, "mode", fmt::format("A step: {}.", mode.what),
+                  {{"In graphs", listing.rows.at(0)[3].empty() ? "no" : "yes"},
+                   {"Backends", fmt::format("{}", fmt::join(served, " "))}}),
+          std::move(listing)};
+}
+
+Topic topic_of_field(const std::string& name) {
+  Listing listing = list_fields("", name);
+  std::string rows;
+  for (const auto& row : listing.rows)
+    rows += fmt::format("\n  {}: {}, {}{}{}, refs {}", row[0], row[2], row[3],
+                        row[4].empty() ? "" : "; laws ", row[4], row[5]);
+  return {name,
+          text_of(name, "field of traces", "Recorded metadata, judged by what the twin makes.",
+                  {{"Judged", rows}}),
+          std::move(listing)};
+}
+
+Topic topic_of(const TraceKey& key) {
+  Listing listing = list_keys();
+  std::erase_if(listing.rows,
+                [&](const auto& row) { return row[0] != key.of || row[1] != key.name; });
+  return {
+      std::string(key.name),
+      text_of(key.name, fmt::format("key of traces, in {}", key.of == "line" ? "the line" : key.of),
+              fmt::format("{}.", key.what), {{"Value", std::string(key.value)}}),
+      std::move(listing)};
+}
+
+/// Who refers to what.
+struct Referrers {
+  std::set<std::string> laws, fields, faults;
+};
+std::map<std::string, Referrers> all_references() {
+  std::map<std::string, Referrers> all;
+  const auto add = [&](std::string_view refs, std::set<std::string> Referrers::*list,
+                       const std::string& name) {
+    while (!refs.empty()) {
+      const size_t end = std::min(refs.find(' '), refs.size());
+      (all[std::string(refs.substr(0, end))].*list).insert(name);
+      refs.remove_prefix(std::min(end + 1, refs.size()));
+    }
+  };
+  for (const Law& law : kLaws) add(law.refs, &Referrers::laws, std::string(law.id));
+  for (const Fault& fault : all_faults())
+    add(fault.refs, &Referrers::faults, std::string(fault.id));
+  for (const auto& row : list_fields("").rows)
+    add(row[5], &Referrers::fields, row[0] + ' ' + row[1]);
+  return all;
+}
+
+std::string what_is(std::string_view ref) {
+  if (const size_t hash = ref.find('#'); hash != std::string_view::npos)
+    return fmt::format("Issue or pull request {} of {}.", ref.substr(hash + 1),
+                       ref.substr(0, hash));
+  constexpr std::pair<std::string_view, const char*> kKinds[] = {
+      {"fa.", "An invariant of the specification of FlashAttention's family of backends."},
+      {"fi.", "An invariant of the specification of FlashInfer, Triton and linear backends."},
+      {"graph.", "A rule of the specification of CUDA graphs."},
+      {"verification.", "A section of the specification of verification."},
+      {"vectors.", "The format of recorded kernel vectors: tests/data/README.md."},
+      {"K",
+       "A fault of the catalogue that cannot be planted here; `list faults` has those that can."},
+  };
+  for (const auto& [prefix, what] : kKinds) {
+    if (ref.starts_with(prefix)) return what;
+  }
+  return "A reference.";
+}
+
+Topic topic_of_reference(const std::string& ref, const Referrers& by) {
+  const auto join = [](const std::set<std::string>& names) {
+    return fmt::format("{}", fmt::join(names, ", "));
+  };
+  const std::string laws = join(by.laws), fields = join(by.fields), faults = join(by.faults);
+  return {ref,
+          text_of(ref, "reference", what_is(ref),
+                  {{"Laws that stand on it", laws},
+                   {"Fields that stand on it", fields},
+                   {"Faults that stand on it", faults}}),
+          {"references",
+           {"id", "what", "laws", "fields", "faults"},
+           {{ref, what_is(ref), laws, fields, faults}}}};
+}
+
+}  // namespace
+
+std::optional<Topic> topic_of_reference(const std::string& id) {
+  static const std::regex kReferences(R"(f[ai]\.I-\d{2,3}|K\d\d[a-z]?|[\w-]+#\d+)");
+  if (!std::regex_match(id, kReferences)) return {};
+  return topic_of_reference(id, Referrers());
+}
+
+std::vector<Topic> all_topics() {
+  std::vector<Topic> topics;
+  for (const Law& law : kLaws) topics.push_back(topic_of(law));
+  for (const Program& program : programs()) {
+    topics.push_back(topic_of(program));
+    topics.push_back(topic_of(program));
+    topics.back().id.insert(0, "graph.");
+  }
+  for (const Fault& fault : all_faults()) topics.push_back(topic_of(fault));
+  for (const Backend* backend : all_backends()) topics.push_back(topic_of(*backend));
+  for (const TraceMode& mode : kTraceModes) topics.push_back(topic_of(mode));
+  std::set<std::string> fields;
+  for (const auto& row : list_fields("").rows) fields.insert(row[1]);
+  for (const std::string& field : fields) topics.push_back(topic_of_field(field));
+  for (const TraceKey& key : kTraceKeys) topics.push_back(topic_of(key));
+  for (const auto& [ref, by] : all_references()) topics.push_back(topic_of_reference(ref, by));
+  return topics;
+}
+
+}  // namespace shadowgraph::cli
