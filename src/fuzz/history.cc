@@ -185,14 +185,17 @@ HistoryResult run_history(const History& h, Choices& choices, const Tap* tap) {
     const PoolState pools = scheduler.state();
     result.findings.add(check_pool(pools));
     result.findings.add(check_step(step, pools));
-    const bool played = step.mode == ForwardMode::kPrebuilt || serves_mode(*h.backend, step.mode);
+    // Of what is prebuilt a backend runs nothing, and reads it later.
+    const bool received = step.mode == ForwardMode::kPrebuilt;
+    const bool played = received || serves_mode(*h.backend, step.mode);
     if (!result.findings.ok() || !played) continue;
     const RunnerCounts before = runner.counts();
     result.findings = runner.step(step);
     ++result.steps;
     const std::string name =
         std::string(h.backend->info().name) + " " + std::string(name_of(step.mode));
-    if (runner.counts().steps > before.steps) ++result.coverage[name + " eager"];
+    if (runner.counts().steps > before.steps)
+      ++result.coverage[name + (received ? " received" : " eager")];
     if (runner.counts().replays > before.replays) ++result.coverage[name + " replay"];
     result.failing_requests = static_cast<int64_t>(step.requests.size());
   }

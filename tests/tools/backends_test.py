@@ -80,7 +80,8 @@ class Histories(Fuzz):
         report = self.report("--backend", "flashattention", "--cases", "20")
         self.assertEqual(report["summary"]["cases"], 20)
         self.assertEqual({row["backend"] for row in report["coverage"]}, {"flashattention"})
-        self.assertEqual({row["phase"] for row in report["coverage"]}, {"eager", "replay"})
+        phases = {row["phase"] for row in report["coverage"]}
+        self.assertTrue({"eager", "replay"} <= phases <= {"eager", "replay", "received"}, phases)
 
     def test_every_listed_backend_runs_its_own_modes_only(self):
         for backend in listed("backends"):
