@@ -1,6 +1,7 @@
 #include "check/runner.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "backends/prefix_chunks.h"
@@ -42,7 +43,9 @@ bool is_refused(const Status& bound) {
 struct GraphKey {
   ForwardMode mode;
   int32_t step, rows, q_len;
-  friend auto operator<=>(const GraphKey&, const GraphKey&) = default;
+  bool operator<(const GraphKey& o) const {
+    return std::tie(mode, step, rows, q_len) < std::tie(o.mode, o.step, o.rows, o.q_len);
+  }
 };
 
 struct Captured {

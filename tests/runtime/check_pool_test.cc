@@ -203,8 +203,8 @@ TEST(CheckStep, FindsTokensElsewhere) {
 TEST(CheckStep, FindsAPrebuiltOrSplitPromptThatIsElsewhere) {
   RuntimeConfig prebuilt = config_of(4);
   prebuilt.prebuilt = true;
-  for (const auto& [config, mode] : {std::pair(prebuilt, ForwardMode::kPrebuilt),
-                                     std::pair(config_of(4), ForwardMode::kSplitPrefill)}) {
+  for (const ForwardMode mode : {ForwardMode::kPrebuilt, ForwardMode::kSplitPrefill}) {
+    const RuntimeConfig config = mode == ForwardMode::kPrebuilt ? prebuilt : config_of(4);
     const Moment m = moment(config, [mode](const Moment& at) {
       return at.step.mode == mode && at.step.extend_lens[0] > 2;
     });
