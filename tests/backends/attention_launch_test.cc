@@ -10,24 +10,16 @@
 #include <tuple>
 #include <vector>
 
-#include "core/choices.h"
+#include "backends/cache_world.h"
 #include "kernels/work_list.h"
-#include "shadowgraph/arena.h"
-#include "shadowgraph/graph.h"
-#include "shadowgraph/sim_device.h"
 
 namespace shadowgraph {
 namespace {
 
-using Bytes = std::vector<std::byte>;
-using Ints = std::vector<int32_t>;
-
 enum class Extra { kNone, kNoLse, kSinks, kSinksInLse, kBoolMask, kPackedMask, kWindow, kPlan };
 
-enum class Layout { kNhd, kHnd, kPanels };
-
 constexpr int64_t kBatch = 3, kMaxPages = 3, kPages = 8;
-constexpr int32_t kHeads = 4, kKvHeads = 2, kDimQk = 16, kDimVo = 8;
+constexpr int32_t kHeads = 4;
 constexpr int32_t kQueries[kBatch] = {3, 1, 4};
 constexpr int32_t kNoPage = -1;
 const Ints kTable = {6, 1, kNoPage, 4, kNoPage, kNoPage, 0, 7, 2};
@@ -48,18 +40,18 @@ struct Form {
 };
 
 /// Three requests on a device, bound and written.
-class World {
+class World : public CacheWorld {
  public:
   /// unwritten: a slot whose keys and values are left out; -1: none.
   explicit World(const Form& form, int64_t unwritten = -1)
-      : form_(form), stream_(device), arena_(device, 1 << 16) {
+      : CacheWorld({form.layout, form.dtype, kPages}), form_(form) {
     bind_tensors();
     bind_metadata();
-    for (Buffer* b : {&q, &sinks, &mask}) randomise(*b);
+    for (Buffer* b : {&q, &sinks}) randomise(*b);
+    randomise_mask();
     show_last_keys();
     write_cache(cache().k, k, k_scales, unwritten);
     write_cache(cache().v, v, v_scales, unwritten);
-    upload();
     if (form_.extra == Extra::kPlan) make_plan();
   }
 
@@ -93,127 +85,55 @@ class World {
 
   /// out, then lse, as the launch left them.
   Bytes results() {
-    stream_.synchronize();
-    Bytes bytes(out.data, out.data + out.bytes());
-    if (has_lse()) bytes.insert(bytes.end(), lse.data, lse.data + lse.bytes());
-    return bytes;
+    Bytes all = bytes(out);
+    const Bytes lses = has_lse() ? bytes(lse) : Bytes{};
+    all.insert(all.end(), lses.begin(), lses.end());
+    return all;
   }
   /// What the call gives on the memory as it is.
   Bytes expected() {
-    stream_.synchronize();
-    Bytes bytes(out.bytes() + (has_lse() ? lse.bytes() : 0));
+    stream().synchronize();
+    Bytes all(out.bytes() + (has_lse() ? lse.bytes() : 0));
     PagedAttention c = call();
-    c.out.data = bytes.data();
-    if (has_lse()) c.lse.tensor.data = bytes.data() + out.bytes();
+    c.out.data = all.data();
+    if (has_lse()) c.lse.tensor.data = all.data() + out.bytes();
     const Status status = attention_with_kvcache(c);
     EXPECT_TRUE(status.ok()) << status.to_string();
-    return bytes;
+    return all;
   }
   void clear() {
-    stream_.fill(out.data, 0, out.bytes());
-    if (has_lse()) stream_.fill(lse.data, 0, lse.bytes());
+    fill(out, 0);
+    if (has_lse()) fill(lse, 0);
   }
-  void write(const Buffer& b, int64_t at, int32_t value) {
-    EXPECT_TRUE(arena_.write(b, at, &value, 1).ok());
-    upload();
-  }
-  GraphExec record() {
-    Graph graph;
-    GraphExec exec;
-    Status status = Graph::record(
-        stream_, [&](Stream& s) { s.launch(attention_launch(call())); }, &graph);
-    if (status.ok()) status = GraphExec::instantiate(graph, &exec);
-    EXPECT_TRUE(status.ok()) << status.to_string();
-    return exec;
-  }
+  void write(const Buffer& b, int64_t at, int32_t value) { LaunchWorld::write(b, at, Ints{value}); }
+  GraphExec record() { return LaunchWorld::record(attention_launch(call())); }
   /// Every page is its request's.
   void set_owners() {
     for (size_t i = 0; i < kTable.size(); ++i) {
       if (kTable[i] == kNoPage) continue;
       const auto owner = static_cast<OwnerId>(i / kMaxPages + 1);
-      for (const Buffer* b : {&k, &v, &k_scales, &v_scales}) {
-        const bool bound = b->data != nullptr;
-        EXPECT_TRUE(!bound || arena_.set_owner(*b, b->rows(kTable[i], 1), owner).ok());
-      }
+      for (const Buffer* b : planes()) set_owner(*b, kTable[i], owner);
     }
     const OwnerId rows[] = {1, 2, 3};
     device.set_row_owners(rows);
   }
-  /// All that was found, "law: ..." a line; "ok".
-  std::string found() {
-    stream_.synchronize();
-    Status status = stream_.take_status();
-    status.add(device.take_findings());
-    return status.to_string();
-  }
-  Stream& stream() { return stream_; }
   /// Where request's page of that number stands in the table.
   int64_t entry(int64_t request, int64_t page) const {
     return form_.csr ? ints(indptr)[static_cast<size_t>(request)] + page
                      : request * kMaxPages + page;
   }
 
-  SimDevice device;
-
  private:
   bool masked() const {
     return form_.extra == Extra::kBoolMask || form_.extra == Extra::kPackedMask;
   }
   bool has_lse() const { return form_.extra != Extra::kNoLse; }
-  template <class T>
-  static std::span<const T> elements(const Buffer& b) {
-    return {reinterpret_cast<const T*>(b.data), static_cast<size_t>(b.numel())};
-  }
   static std::span<const int32_t> ints(const Buffer& b) { return elements<int32_t>(b); }
-  bool int8() const { return form_.dtype == DType::kI8; }
-  DType row_type() const { return int8() ? DType::kF32 : form_.dtype; }
-  KvCache cache() const {
-    return int8() ? planes().with_scales(k_scales.view(), v_scales.view()) : planes();
-  }
-  KvCache planes() const {
-    switch (form_.layout) {
-      case Layout::kNhd: break;
-      case Layout::kHnd: return KvCache::hnd(k.view(), v.view());
-      case Layout::kPanels: return KvCache::panels(k.view(), v.view(), kDimQk, kDimVo);
-    }
-    return KvCache::nhd(k.view(), v.view());
-  }
-
-  Buffer bind(const char* name, DType dtype, std::vector<int64_t> shape, int64_t granule = 1) {
-    const BufferSpec spec{name, dtype, std::move(shape), Lifetime::kPersistent, granule};
-    std::vector<Buffer> buffers;
-    const Status status = arena_.bind({&spec, 1}, &buffers);
-    EXPECT_TRUE(status.ok()) << status.to_string();
-    return buffers.at(0);
-  }
-  template <class T>
-  Buffer bind_values(const char* name, DType dtype, const std::vector<T>& values) {
-    Buffer b = bind(name, dtype, {static_cast<int64_t>(values.size())});
-    EXPECT_TRUE(arena_.write(b, 0, std::span<const T>(values)).ok());
-    return b;
-  }
-
+  DType row_type() const { return cache_form.int8() ? DType::kF32 : form_.dtype; }
   void bind_tensors() {
     int64_t rows = 0;
     for (const int32_t n : kQueries) rows += form_.varlen ? n : 1;
-    const auto plane = [&](int64_t dim) -> std::vector<int64_t> {
-      const int64_t tokens = form_.page_size();
-      if (form_.layout == Layout::kHnd) return {kPages, kKvHeads, tokens, dim};
-      return {kPages, tokens, kKvHeads, dim};
-    };
     q = bind("q", row_type(), {rows, kHeads, kDimQk}, kHeads * kDimQk);
-    if (form_.layout == Layout::kPanels) {
-      // A panel's elements are its 16 tokens': each is a granule.
-      k = bind("k", form_.dtype, {kPages, kKvHeads, 1, key_panel_elements(form_.dtype, kDimQk)});
-      v = bind("v", form_.dtype, {kPages, kKvHeads, 1, value_panel_elements(kDimVo)});
-    } else {
-      k = bind("k", form_.dtype, plane(kDimQk), kDimQk);
-      v = bind("v", form_.dtype, plane(kDimVo), kDimVo);
-    }
-    if (int8()) {
-      k_scales = bind("k_scales", DType::kF32, {kPages, form_.page_size(), kKvHeads});
-      v_scales = bind("v_scales", DType::kF32, {kPages, form_.page_size(), kKvHeads});
-    }
     out = bind("out", row_type(), {rows, kHeads, kDimVo}, kHeads * kDimVo);
     lse = bind("lse", DType::kF32, {rows, kHeads}, kHeads);
     sinks = bind("sinks", DType::kF32, {kHeads});
@@ -241,39 +161,28 @@ class World {
 
   /// The rest of its room is never written.
   void make_plan() {
-    stream_.synchronize();
+    stream().synchronize();
     Ints values(static_cast<size_t>(attention_plan_size(call())));
     EXPECT_TRUE(plan_attention(call(), values).ok());
     plan = bind("plan", DType::kI32, {static_cast<int64_t>(values.size())});
-    const auto used = static_cast<int64_t>(used_part(values).size());
-    EXPECT_LT(used, plan.numel());
-    EXPECT_TRUE(arena_.write(plan, 0, values.data(), used).ok());
-    upload();
+    values.resize(used_part(values).size());
+    EXPECT_LT(std::ssize(values), plan.numel());
+    LaunchWorld::write(plan, 0, values);
   }
 
-  /// Values in [-1, 1), or bits of a mask.
-  Bytes random(DType dtype, int64_t count) {
-    Bytes bytes(static_cast<size_t>(count) * size_of(dtype));
-    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
-      const float x = rng_.signed_unit();
-      uint32_t word = 0;
-      std::memcpy(&word, &x, sizeof word);
-      if (dtype == DType::kBF16) word >>= 16;
-      if (dtype == DType::kU8) word = rng_.below(form_.extra == Extra::kPackedMask ? 256 : 2);
-      std::memcpy(&bytes[i * size_of(dtype)], &word, size_of(dtype));
-    }
-    return bytes;
-  }
-  void randomise(const Buffer& b) {
-    EXPECT_TRUE(arena_.write(b, 0, random(b.dtype, b.numel()).data(), b.numel()).ok());
+  void randomise_mask() {
+    std::vector<uint8_t> bits(static_cast<size_t>(mask.numel()));
+    for (uint8_t& b : bits)
+      b = static_cast<uint8_t>(rng_.below(form_.extra == Extra::kPackedMask ? 256 : 2));
+    LaunchWorld::write(mask, 0, bits);
   }
   /// Of every request, to its first row.
   void show_last_keys() {
     const bool packed = form_.extra == Extra::kPackedMask;
-    const uint8_t shown = packed ? 0xff : 1;
+    const std::vector<uint8_t> shown = {static_cast<uint8_t>(packed ? 0xff : 1)};
     for (size_t i = 0; i < kBatch; ++i) {
       const int64_t pair = form_.keys(i) - 1;
-      EXPECT_TRUE(arena_.write(mask, mask_starts_[i] + (packed ? pair / 8 : pair), &shown, 1).ok());
+      LaunchWorld::write(mask, mask_starts_[i] + (packed ? pair / 8 : pair), shown);
     }
   }
   void write_cache(const KvPlane& plane, const Buffer& b, const Buffer& scales, int64_t unwritten) {
@@ -285,28 +194,23 @@ class World {
         if (slot == unwritten) continue;
         if (plane.scales != nullptr) {
           const int64_t at = plane.scale_offset(slot / page_size, slot % page_size, head);
-          const float scale = rng_.signed_unit() / 64;
-          EXPECT_TRUE(arena_.write(scales, at, &scale, 1).ok());
+          LaunchWorld::write(scales, at, std::vector<float>{rng_.signed_unit() / 64});
         }
         for (int64_t d = 0; d < plane.head_dim; d += together) {
           const int64_t at = plane.offset(slot / page_size, slot % page_size, head, d);
-          const std::byte* value = values.data() + d * static_cast<int64_t>(size_of(b.dtype));
-          EXPECT_TRUE(arena_.write(b, at, value, together).ok());
+          const auto size = static_cast<int64_t>(size_of(b.dtype));
+          const std::byte* value = values.data() + d * size;
+          write_bytes(b, at, Bytes(value, value + together * size), together);
         }
       }
     }
   }
-  void upload() { EXPECT_TRUE(arena_.upload(stream_.handle()).ok()); }
 
   const Form form_;
-  Stream stream_;
-  Arena arena_;
-  Rng rng_{1};
   std::vector<int64_t> mask_starts_{0};
 
  public:
-  Buffer q, k, v, k_scales, v_scales, out, lse, sinks, table, lens, indptr, queries, mask,
-      mask_indptr, plan;
+  Buffer q, out, lse, sinks, table, lens, indptr, queries, mask, mask_indptr, plan;
 };
 
 bool all_ones(const Bytes& bytes) {

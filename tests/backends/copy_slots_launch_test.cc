@@ -2,7 +2,7 @@
 // refused.
 #include "backends/copy_slots_launch.h"
 
-#include "backends/launch_world.h"
+#include "backends/cache_world.h"
 #include "kernels/copy_kv.h"
 
 namespace shadowgraph {
@@ -10,53 +10,31 @@ namespace {
 
 using Slots = std::vector<int64_t>;
 
-enum class Layout { kNhd, kHnd, kPanels, kLatent };
+constexpr std::initializer_list<Layout> kLayouts = {Layout::kNhd, Layout::kHnd, Layout::kPanels,
+                                                    Layout::kLatent};
 
-constexpr int64_t kPages = 4;
-constexpr int32_t kHeads = 2, kDimQk = 16, kDimVo = 8;
-
-struct Form {
-  Layout layout = Layout::kNhd;
-  DType dtype = DType::kF32;
-
-  int64_t page_size() const { return layout == Layout::kPanels ? 16 : 4; }
-};
-
-class World : public LaunchWorld {
+class World : public CacheWorld {
  public:
-  World(const Form& form, const Slots& from, const Slots& to) : form_(form) {
+  World(const CacheForm& form, const Slots& from, const Slots& to) : CacheWorld(form) {
     sources = bind_values("sources", DType::kI64, from);
     targets = bind_values("targets", DType::kI64, to);
-    bind_cache();
     for (const Buffer* b : planes()) start_.push_back(random(DType::kF32, b->numel()));
     reset();
   }
   CopySlots call() const {
     return {cache(), elements<int64_t>(sources), elements<int64_t>(targets)};
   }
-  std::vector<const Buffer*> planes() const {
-    if (form_.layout == Layout::kLatent) return {&k};
-    if (form_.dtype != DType::kI8) return {&k, &v};
-    return {&k, &v, &k_scales, &v_scales};
-  }
   void reset() {
     size_t i = 0;
     for (const Buffer* b : planes()) write_bytes(*b, start_[i++]);
-  }
-  Bytes contents() {
-    Bytes all;
-    for (const Buffer* b : planes()) {
-      const Bytes one = bytes(*b);
-      all.insert(all.end(), one.begin(), one.end());
-    }
-    return all;
   }
   /// The pairs copied element by element.
   Bytes expected(const Slots& from, const Slots& to) {
     reset();
     stream().synchronize();
     const KvCache c = cache();
-    const auto size = static_cast<int64_t>(size_of(form_.dtype)), tokens = int64_t{c.page_size};
+    const auto size = static_cast<int64_t>(size_of(cache_form.dtype)),
+               tokens = int64_t{c.page_size};
     for (size_t i = 0; i < from.size(); ++i) {
       for (const KvPlane* p : {&c.k, &c.v}) {
         for (int64_t head = 0; head < c.num_kv_heads; ++head) {
@@ -73,58 +51,14 @@ class World : public LaunchWorld {
     return contents();
   }
 
-  Buffer sources, targets, k, v, k_scales, v_scales;
+  Buffer sources, targets;
 
  private:
-  void bind_cache() {
-    const int64_t size = form_.page_size();
-    switch (form_.layout) {
-      case Layout::kNhd:
-        k = bind("k", form_.dtype, {kPages, size, kHeads, kDimQk}, kDimQk);
-        v = bind("v", form_.dtype, {kPages, size, kHeads, kDimVo}, kDimVo);
-        break;
-      case Layout::kHnd:
-        k = bind("k", form_.dtype, {kPages, kHeads, size, kDimQk}, kDimQk);
-        v = bind("v", form_.dtype, {kPages, kHeads, size, kDimVo}, kDimVo);
-        break;
-      case Layout::kPanels:
-        k = bind("k", form_.dtype, {kPages, kHeads, 1, key_panel_elements(form_.dtype, kDimQk)});
-        v = bind("v", form_.dtype, {kPages, kHeads, 1, value_panel_elements(kDimVo)});
-        break;
-      case Layout::kLatent: k = bind("k", form_.dtype, {kPages, size, kDimQk}, kDimQk); break;
-    }
-    if (form_.dtype != DType::kI8) return;
-    k_scales = bind("k_scales", DType::kF32, {kPages, size, kHeads});
-    v_scales = bind("v_scales", DType::kF32, {kPages, size, kHeads});
-  }
-  KvCache cache() const {
-    KvCache c;
-    switch (form_.layout) {
-      case Layout::kNhd: c = KvCache::nhd(k.view(), v.view()); break;
-      case Layout::kHnd: c = KvCache::hnd(k.view(), v.view()); break;
-      case Layout::kPanels: c = KvCache::panels(k.view(), v.view(), kDimQk, kDimVo); break;
-      case Layout::kLatent: c = KvCache::mla_latent(k.view(), kDimVo); break;
-    }
-    return form_.dtype == DType::kI8 ? c.with_scales(k_scales.view(), v_scales.view()) : c;
-  }
-
-  const Form form_;
   std::vector<Bytes> start_;  // at least as long as the planes
 };
 
-template <class Test>
-void for_each_form(Test test) {
-  for (const Layout layout : {Layout::kNhd, Layout::kHnd, Layout::kPanels, Layout::kLatent}) {
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
-      if (layout == Layout::kLatent && dtype == DType::kI8) continue;
-      SCOPED_TRACE(std::to_string(static_cast<int>(layout)) + " " + std::string(name_of(dtype)));
-      test(Form{layout, dtype});
-    }
-  }
-}
-
 TEST(CopySlotsLaunch, TokensGoToTheirSlotsAndNothingElseChanges) {
-  for_each_form([](const Form& form) {
+  for_each_form(kLayouts, [](const CacheForm& form) {
     const int64_t page = form.page_size();
     // One source twice; one of page 0; a pair of the padding page, twice.
     const Slots from = {page + 1, page + 1, 2, 3 * page, 3 * page};
@@ -153,9 +87,9 @@ TEST(CopySlotsLaunch, SlotsAreReadWhenItRuns) {
 }
 
 TEST(CopySlotsLaunch, ASlotBeyondThePoolIsFoundAndNothingIsCopied) {
-  for_each_form([](const Form& form) {
+  for_each_form(kLayouts, [](const CacheForm& form) {
     const int64_t page = form.page_size();
-    for (const int64_t missing : {kPages * page, int64_t{-1}, INT64_MAX, INT64_MIN}) {
+    for (const int64_t missing : {form.pages * page, int64_t{-1}, INT64_MAX, INT64_MIN}) {
       for (const bool source : {true, false}) {
         if (!source && missing < 0) continue;  // dropped
         World w(form, {page, source ? missing : page}, {2 * page, source ? 2 * page + 1 : missing});
@@ -172,8 +106,8 @@ TEST(CopySlotsLaunch, ASlotBeyondThePoolIsFoundAndNothingIsCopied) {
 
 TEST(CopySlotsLaunch, WhatWasCopiedIsInitialised) {
   World w({}, {4}, {8});
-  constexpr int64_t kToken = kHeads * kDimQk;
-  const Buffer fresh = w.bind("fresh", DType::kF32, {kPages, 4, kHeads, kDimQk}, kDimQk);
+  constexpr int64_t kToken = World::kKvHeads * World::kDimQk;
+  const Buffer fresh = w.bind("fresh", DType::kF32, w.k.shape, World::kDimQk);
   w.write(fresh, 4 * kToken, std::vector<float>(kToken, 1));
   CopySlots call = w.call();
   call.cache.k.data = fresh.data;

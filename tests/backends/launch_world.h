@@ -42,8 +42,10 @@ class LaunchWorld {
   }
   /// Floats in [-1, 1), in the buffer's type: f32 or bf16.
   void randomise(const Buffer& b) { write_bytes(b, random(b.dtype, b.numel())); }
-  void write_bytes(const Buffer& b, const Bytes& bytes) {
-    EXPECT_TRUE(arena_.write(b, 0, bytes.data(), b.numel()).ok());
+  void write_bytes(const Buffer& b, const Bytes& bytes) { write_bytes(b, 0, bytes, b.numel()); }
+  /// Elements from at on.
+  void write_bytes(const Buffer& b, int64_t at, const Bytes& bytes, int64_t count) {
+    EXPECT_TRUE(arena_.write(b, at, bytes.data(), count).ok());
     EXPECT_TRUE(arena_.upload(stream_.handle()).ok());
   }
   Bytes random(DType dtype, int64_t count) {
@@ -105,10 +107,12 @@ class LaunchWorld {
 
   SimDevice device;
 
+ protected:
+  Rng rng_{1};
+
  private:
   Stream stream_;
   Arena arena_;
-  Rng rng_{1};
 };
 
 }  // namespace shadowgraph

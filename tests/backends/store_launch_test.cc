@@ -1,34 +1,24 @@
 // The store launch: the call's bits, page 0 for padding, and what a shadow sees of bad slots.
 #include "backends/store_launch.h"
 
-#include "backends/launch_world.h"
+#include "backends/cache_world.h"
 
 namespace shadowgraph {
 namespace {
 
 using Slots = std::vector<int64_t>;
 
-enum class Layout { kNhd, kHnd, kPanels };
-
-constexpr int64_t kPages = 4;
-constexpr int32_t kHeads = 2, kDimQk = 16, kDimVo = 8;
-
-struct Form {
-  Layout layout = Layout::kNhd;
-  DType dtype = DType::kF32;
-
-  int64_t page_size() const { return layout == Layout::kPanels ? 16 : 4; }
-};
+constexpr std::initializer_list<Layout> kLayouts = {Layout::kNhd, Layout::kHnd, Layout::kPanels};
+constexpr int32_t kHeads = CacheWorld::kKvHeads, kDimQk = CacheWorld::kDimQk;
 
 /// Tokens and a cache on a device, whose bytes are all 0x55.
-class World : public LaunchWorld {
+class World : public CacheWorld {
  public:
-  World(const Form& form, const Slots& slots_of_tokens) : form_(form) {
+  World(const CacheForm& form, const Slots& slots_of_tokens) : CacheWorld(form) {
     const auto tokens = static_cast<int64_t>(slots_of_tokens.size());
     k_new = bind("k_new", DType::kF32, {tokens, kHeads, kDimQk}, kHeads * kDimQk);
     v_new = bind("v_new", DType::kF32, {tokens, kHeads, kDimVo}, kHeads * kDimVo);
     slots = bind_values("slots", DType::kI64, slots_of_tokens);
-    bind_cache();
     randomise(k_new);
     randomise(v_new);
     for (const Buffer* b : planes()) write_bytes(*b, Bytes(b->bytes(), std::byte{0x55}));
@@ -41,20 +31,8 @@ class World : public LaunchWorld {
     c.cache = cache();
     return c;
   }
-  std::vector<const Buffer*> planes() const {
-    if (form_.dtype != DType::kI8) return {&k, &v};
-    return {&k, &v, &k_scales, &v_scales};
-  }
   void clear() {
     for (const Buffer* b : planes()) fill(*b, 0x55);
-  }
-  Bytes contents() {
-    Bytes all;
-    for (const Buffer* b : planes()) {
-      const Bytes one = bytes(*b);
-      all.insert(all.end(), one.begin(), one.end());
-    }
-    return all;
   }
   /// What the call leaves behind that drops such tokens by itself.
   Bytes expected(const Slots& kept) {
@@ -67,57 +45,12 @@ class World : public LaunchWorld {
     return contents();
   }
 
-  Buffer k_new, v_new, slots, k, v, k_scales, v_scales;
-
- private:
-  void bind_cache() {
-    const int64_t size = form_.page_size();
-    const auto plane = [&](int64_t dim) -> std::vector<int64_t> {
-      if (form_.layout == Layout::kHnd) return {kPages, kHeads, size, dim};
-      return {kPages, size, kHeads, dim};
-    };
-    if (form_.layout == Layout::kPanels) {
-      k = bind("k", form_.dtype, {kPages, kHeads, 1, key_panel_elements(form_.dtype, kDimQk)});
-      v = bind("v", form_.dtype, {kPages, kHeads, 1, value_panel_elements(kDimVo)});
-    } else {
-      k = bind("k", form_.dtype, plane(kDimQk), kDimQk);
-      v = bind("v", form_.dtype, plane(kDimVo), kDimVo);
-    }
-    if (form_.dtype != DType::kI8) return;
-    k_scales = bind("k_scales", DType::kF32, {kPages, size, kHeads});
-    v_scales = bind("v_scales", DType::kF32, {kPages, size, kHeads});
-  }
-  KvCache cache() const {
-    KvCache c;
-    switch (form_.layout) {
-      case Layout::kNhd: c = KvCache::nhd(k.view(), v.view()); break;
-      case Layout::kHnd: c = KvCache::hnd(k.view(), v.view()); break;
-      case Layout::kPanels: c = KvCache::panels(k.view(), v.view(), kDimQk, kDimVo); break;
-    }
-    return form_.dtype == DType::kI8 ? c.with_scales(k_scales.view(), v_scales.view()) : c;
-  }
-
-  const Form form_;
+  Buffer k_new, v_new, slots;
 };
 
-/// A slot in that page.
-int64_t slot_of(const Form& form, int64_t page, int64_t token) {
-  return page * form.page_size() + token;
-}
-
-template <class Test>
-void for_each_form(Test test) {
-  for (const Layout layout : {Layout::kNhd, Layout::kHnd, Layout::kPanels}) {
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
-      SCOPED_TRACE(std::to_string(static_cast<int>(layout)) + " " + std::string(name_of(dtype)));
-      test(Form{layout, dtype});
-    }
-  }
-}
-
 TEST(StoreLaunch, TheBitsOfTheCallEagerAndReplayed) {
-  for_each_form([](const Form& form) {
-    const Slots given = {slot_of(form, 3, 1), -1, slot_of(form, 1, 0), slot_of(form, 2, 3)};
+  for_each_form(kLayouts, [](const CacheForm& form) {
+    const Slots given = {form.slot(3, 1), -1, form.slot(1, 0), form.slot(2, 3)};
     World w(form, given);
     const Bytes expected = w.expected(given);
     w.run_both(
@@ -130,7 +63,7 @@ TEST(StoreLaunch, TheBitsOfTheCallEagerAndReplayed) {
 }
 
 TEST(StoreLaunch, ManyTokensMayNamePageZeroAndAreDropped) {
-  for_each_form([](const Form& form) {
+  for_each_form(kLayouts, [](const CacheForm& form) {
     const int64_t last_of_page_0 = form.page_size() - 1, first_of_page_1 = form.page_size();
     World w(form, {0, first_of_page_1, 0, last_of_page_0, last_of_page_0});
     const Bytes expected = w.expected({-1, first_of_page_1, -1, -1, -1});
@@ -155,10 +88,10 @@ TEST(StoreLaunch, SlotsAreReadWhenItRuns) {
 }
 
 TEST(StoreLaunch, ASlotBeyondThePoolIsFoundAndNothingIsStored) {
-  for_each_form([](const Form& form) {
+  for_each_form(kLayouts, [](const CacheForm& form) {
     // The first one that is not there, one far away, one whose place cannot be computed.
     for (const int64_t slot :
-         {slot_of(form, kPages, 0), slot_of(form, kPages + 1000, 1), INT64_MAX}) {
+         {form.slot(form.pages, 0), form.slot(form.pages + 1000, 1), INT64_MAX}) {
       World w(form, {4, slot});
       w.clear();
       const Bytes before = w.contents();
@@ -168,7 +101,7 @@ TEST(StoreLaunch, ASlotBeyondThePoolIsFoundAndNothingIsStored) {
       EXPECT_NE(found.find("mem."), std::string::npos) << found;
       EXPECT_NE(found.find("written by"), std::string::npos) << found;
       for (const char* name : {"k[", "v[", "k_scales[", "v_scales["}) {
-        if ((name[1] == '_' && form.dtype != DType::kI8) || slot == INT64_MAX) continue;
+        if ((name[1] == '_' && !form.int8()) || slot == INT64_MAX) continue;
         EXPECT_NE(found.find(name), std::string::npos) << name << " " << found;
       }
     }
