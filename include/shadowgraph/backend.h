@@ -147,6 +147,9 @@ struct Field {
   // kRows: what padding, and every row of a capture, has at least. A tree's two halves may be empty
   // there: its capture has no mask and no drafts yet
   int32_t least = 0;
+  // kIndptr: offsets into the step's query tokens, of which a graph has so many and no more
+  bool of_queries = true;
+  bool any_integers = false;  // else int32, where the twin's are: a kernel reads them so
 };
 
 /// What a backend says of itself.

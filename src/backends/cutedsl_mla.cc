@@ -16,7 +16,7 @@ constexpr Field kFields[] = {
     field::table("block_kv_indices", Mla::kPageTable, Mla::kKvLens, "fa.I-28 fa.I-85 fa.I-89"),
     field::lens("seq_lens_k", Mla::kSeqLensK, "fa.I-19 fa.I-87 fa.I-89"),
     field::lens("global_seq_lens_k", Mla::kGlobalSeqLensK, "fa.I-89"),
-    field::rows("seq_lens_q", Mla::kSeqLensQ, "fa.I-17"),
+    field::host_lens("seq_lens_q", Mla::kSeqLensQ, "fa.I-17"),
     field::bound("max_seq_len_q", Mla::kMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
     field::bound("max_seq_len_k", Mla::kMaxSeqLenK, "fa.I-21"),
 };

@@ -14,9 +14,22 @@ constexpr Field lens(std::string_view recorded, int buffer, std::string_view ref
   f.least = 1;
   return f;
 }
+/// Lengths that no kernel reads.
+constexpr Field host_lens(std::string_view recorded, int buffer, std::string_view refs) {
+  Field f = rows(recorded, buffer, refs);
+  f.any_integers = true;
+  return f;
+}
 constexpr Field indptr(std::string_view recorded, int buffer, std::string_view refs,
                        FieldRule rule = FieldRule::kExact) {
   return {recorded, buffer, FieldShape::kIndptr, rule, -1, true, refs};
+}
+/// Offsets into keys.
+constexpr Field key_indptr(std::string_view recorded, int buffer, std::string_view refs,
+                           FieldRule rule = FieldRule::kExact) {
+  Field f = indptr(recorded, buffer, refs, rule);
+  f.of_queries = false;
+  return f;
 }
 constexpr Field table(std::string_view recorded, int buffer, int lens, std::string_view refs,
                       bool pages = true) {

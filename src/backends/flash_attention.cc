@@ -19,15 +19,15 @@ constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDec
                                   ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
                                   ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
 
-using field::bound, field::indptr, field::lens, field::rows, field::table;
+using field::bound, field::indptr, field::key_indptr, field::lens, field::rows, field::table;
 
 // Paged kernels read no cu_seqlens_k: it is for new keys that they would append. A ragged call over
 // all keys reads it.
 constexpr Field kFields[] = {
     lens("cache_seqlens_int32", Fa::kCacheSeqlens, "fa.I-03 fa.I-19"),
     indptr("cu_seqlens_q", Fa::kCuSeqlensQ, "fa.I-15 fa.I-17"),
-    indptr("cu_seqlens_k", Fa::kCuSeqlensK, "fa.I-23"),
-    indptr("cu_seqlens_k", -1, "fa.I-23", FieldRule::kDead),
+    key_indptr("cu_seqlens_k", Fa::kCuSeqlensK, "fa.I-23"),
+    key_indptr("cu_seqlens_k", -1, "fa.I-23", FieldRule::kDead),
     bound("max_seq_len_q", Fa::kMaxSeqLenQ, "fa.I-18 fa.I-72", FieldRule::kBaked),
     bound("max_seq_len_k", Fa::kMaxSeqLenK, "fa.I-21"),
     table("page_table", Fa::kPageTable, Fa::kCacheSeqlens, "fa.I-28 fa.I-34 fa.I-45"),
@@ -35,14 +35,14 @@ constexpr Field kFields[] = {
     rows("swa_out_cache_loc", Fa::kSwaOutCacheLoc, "fa.I-37"),
     rows("expand.cache_seqlens_int32", Fa::kExpandSeqlens, "fa.I-30 fa.I-38"),
     indptr("expand.cu_seqlens_q", Fa::kExpandCuSeqlensQ, "fa.I-15", FieldRule::kConstant),
-    indptr("expand.cu_seqlens_k", -1, "fa.I-23", FieldRule::kDead),
+    key_indptr("expand.cu_seqlens_k", -1, "fa.I-23", FieldRule::kDead),
     bound("expand.max_seq_len_k", -1, "fa.I-21", FieldRule::kDead),
     bound("expand.max_seq_len_q", Fa::kExpandMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
     table("expand.page_table", Fa::kDraftTable, Fa::kExpandSeqlens, "fa.I-30 fa.I-32 fa.I-42"),
     table("expand.page_table", Fa::kTreeTable, Fa::kExpandSeqlens, "fa.I-34 fa.I-38", false),
     rows("swa_spec.cache_seqlens_int32", Fa::kMergedSeqlens, "fa.I-41"),
     indptr("swa_spec.cu_seqlens_q", Fa::kExpandCuSeqlensQ, "fa.I-15"),
-    indptr("swa_spec.cu_seqlens_k", -1, "fa.I-23", FieldRule::kDead),
+    key_indptr("swa_spec.cu_seqlens_k", -1, "fa.I-23", FieldRule::kDead),
     bound("swa_spec.max_seq_len_q", Fa::kExpandMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
     bound("swa_spec.max_seq_len_k", -1, "fa.I-21", FieldRule::kDead),
     table("swa_spec.page_table", Fa::kMergedTable, Fa::kMergedSeqlens, "fa.I-41", false),
@@ -52,7 +52,7 @@ constexpr Field kFields[] = {
     bound("local.max_query_len", Fa::kLocalMaxQueryLen, "fa.I-18", FieldRule::kBaked),
     bound("local.max_seq_len", Fa::kLocalMaxSeqLen, "fa.I-21"),
     rows("encoder_lens_int32", Fa::kEncoderSeqlens, "fa.I-43"),
-    indptr("encoder_cu_seqlens_k", -1, "fa.I-43", FieldRule::kDead),
+    key_indptr("encoder_cu_seqlens_k", -1, "fa.I-43", FieldRule::kDead),
     bound("encoder_max_seq_len_k", Fa::kEncoderMaxSeqLenK, "fa.I-43"),
     // Cross-attention views the cache in pages, as every layer of the engine does.
     table("encoder_page_table", Fa::kEncoderTable, Fa::kEncoderSeqlens, "fa.I-44 fa.I-47 fa.I-48"),

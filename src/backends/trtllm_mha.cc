@@ -17,7 +17,7 @@ constexpr int32_t kPageSizes[] = {16, 32, 64};
 constexpr Field kFields[] = {
     field::lens("cache_seqlens_int32", Mha::kKvLens, "fa.I-03 fa.I-19"),
     field::indptr("cu_seqlens_q", Mha::kCuSeqlensQ, "fa.I-15 fa.I-17"),
-    field::indptr("cu_seqlens_k", Mha::kCuSeqlensK, "fa.I-23"),
+    field::key_indptr("cu_seqlens_k", Mha::kCuSeqlensK, "fa.I-23"),
     field::bound("max_seq_len_q", Mha::kMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
     field::bound("max_seq_len_k", Mha::kMaxSeqLenK, "fa.I-21"),
     field::table("page_table", Mha::kPageTable, Mha::kKvLens, "fa.I-28 fa.I-34"),

@@ -18,7 +18,7 @@ constexpr int32_t kPageSizes[] = {32, 64};
 constexpr Field kFields[] = {
     field::table("block_kv_indices", Mla::kPageTable, Mla::kKvLens, "fa.I-28 fa.I-85"),
     field::lens("seq_lens_k", Mla::kSeqLensK, "fa.I-19 fa.I-87"),
-    field::rows("seq_lens_q", Mla::kSeqLensQ, "fa.I-17"),
+    field::host_lens("seq_lens_q", Mla::kSeqLensQ, "fa.I-17"),
     field::indptr("cu_seqlens_q", Mla::kCuSeqlensQ, "fa.I-15 fa.I-97"),
     field::bound("max_seq_len_q", Mla::kMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
     field::bound("max_seq_len_k", Mla::kMaxSeqLenK, "fa.I-21"),

@@ -177,13 +177,15 @@ void TraceBatch::read_new_tokens(const TraceLine& line) {
     width = static_cast<int32_t>(std::clamp<int64_t>(each, 0, 1 << 24));
   }
   if (!read(line, "extend_seq_lens", &extend_lens_)) read(line, "num_accept_tokens", &extend_lens_);
-  // A draft extend in a graph may tell nothing more than its width.
-  if (extend_lens_.empty() && is_draft_extend(batch.mode, DraftExtendV2::kIncluded))
-    extend_lens_.assign(seq_lens_.size(), drafts);
   const bool told =
       line.input.contains("extend_seq_lens") || line.input.contains("num_accept_tokens");
+  const bool draft = is_draft_extend(batch.mode, DraftExtendV2::kIncluded);
+  // A draft extend in a graph may tell nothing more than its width.
+  const int32_t each = graph ? width : drafts;
+  if (extend_lens_.empty() && !told && draft && each > 0)
+    extend_lens_.assign(seq_lens_.size(), each);
   if (extend_lens_.empty() && !seq_lens_.empty() && !told)
-    refuse("input.extend_seq_lens", "there", "missing");
+    refuse(draft ? "input.num_accept_tokens" : "input.extend_seq_lens", "there", "missing");
   cut(extend_lens_, seq_lens_.size());
   batch.extend_lens = extend_lens_;
 }
@@ -239,6 +241,10 @@ std::string TraceBatch::check_slots() const {
   const auto pool = full_to_swa_.empty() ? int64_t{std::numeric_limits<int32_t>::max()}
                                          : static_cast<int64_t>(full_to_swa_.size());
   const auto inside = [&](int64_t slot) { return slot >= 0 && slot < pool; };
+  std::vector<int32_t> pool_rows = pool_rows_;
+  std::ranges::sort(pool_rows);
+  if (std::ranges::adjacent_find(pool_rows) != pool_rows.end())
+    return "the batch is not legal: two requests have one row of req_to_token";
   for (int64_t i = 0; i < batch.size(); ++i) {
     const RequestExtent e = batch.extent(i);
     const int64_t encoder = encoder_lens_.empty() ? 0 : encoder_lens_[static_cast<size_t>(i)];
@@ -248,9 +254,11 @@ std::string TraceBatch::check_slots() const {
       return "the batch is not legal: a slot of request " + std::to_string(i) +
              " lies outside the pool";
     // Drafts, and text behind an encoder, may begin anywhere.
-    const int64_t prefix =
-        std::min({int64_t{e.prefix_len}, keys, int64_t{batch.seq_lens[static_cast<size_t>(i)]}});
-    if (encoder == 0 && !whole_pages(row.first(static_cast<size_t>(prefix))))
+    const bool drafts = batch.mode == ForwardMode::kDraftDecode || is_target_verify(batch.mode) ||
+                        is_draft_extend(batch.mode, DraftExtendV2::kIncluded);
+    const int64_t text =
+        drafts ? std::min(e.prefix_len, batch.seq_lens[static_cast<size_t>(i)]) : e.kv_len;
+    if (encoder == 0 && !whole_pages(row.first(static_cast<size_t>(std::min(text, keys)))))
       return "the batch is not legal: the slots of request " + std::to_string(i) +
              " are not those of whole pages of " + std::to_string(model.page_size) + " tokens";
   }

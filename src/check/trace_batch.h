@@ -35,6 +35,12 @@ class TraceBatch {
   int32_t width = 1;  // queries that the graph holds for each row
   bool graph = false, capture = false;
 
+  /// Query tokens that the bucket has room for; 0: not known.
+  int64_t tokens() const {
+    const bool draft = batch.mode == ForwardMode::kDraftDecode;
+    return graph ? int64_t{rows} * width * (draft ? batch.spec.topk : 1) : 0;
+  }
+
  private:
   void read_mode(const TraceLine& line);
   void read_model(const TraceConfig& config);

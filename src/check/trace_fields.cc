@@ -30,6 +30,7 @@ class FieldJudge {
     if (field_.shape == FieldShape::kScalar) return judge_scalar();
     if (field_.buffer < 0 || !step_.twin.has(static_cast<size_t>(field_.buffer)))
       return leave_out("the twin has no such buffer in this mode");
+    judge_dtype();
     if (!judge_shape()) return left_out_.empty();
     switch (field_.shape) {
       case FieldShape::kRows: return judge_rows();
@@ -45,11 +46,11 @@ class FieldJudge {
   int64_t expected(int64_t i) const { return value_of(buffer(), i); }
   int64_t got(int64_t i) const { return recorded_.data[static_cast<size_t>(i)]; }
 
-  int64_t least_padding() const {
+  int64_t least_padding(const Field& field) const {
     const ForwardBatch& b = step_.rebuilt.batch;
     const bool tree = step_.rebuilt.model.topk > 1 &&
                       (b.mode == ForwardMode::kDraftDecode || is_target_verify(b.mode));
-    return tree ? 0 : field_.least;
+    return tree ? 0 : field.least;
   }
 
   bool leave_out(const std::string& why) {
@@ -106,6 +107,15 @@ class FieldJudge {
     return true;
   }
 
+  /// Plain JSON says none.
+  void judge_dtype() {
+    const std::string& dtype = recorded_.dtype;
+    if (field_.any_integers || buffer().dtype != DType::kI32 || dtype == "int32" ||
+        dtype.starts_with("py"))
+      return;
+    fail("trace.dtype", {}, {}, "int32", dtype);
+  }
+
   /// A twin may have bound more rows than a step needs (virtual batches): they hold nothing.
   bool is_unused(int64_t row) const {
     if (field_.shape == FieldShape::kIndptr) return row > 0 && expected(row) == expected(row - 1);
@@ -154,9 +164,9 @@ class FieldJudge {
            why.refs);
     }
     for (int64_t r = real_rows(); r < recorded_.rows(); ++r) {
-      if (slots ? got(r) == 0 : got(r) >= least_padding()) continue;
+      if (slots ? got(r) == 0 : got(r) >= least_padding(field_)) continue;
       slots ? fail("slot.write", r, {}, "0 for padding", number(got(r)))
-            : fail("len.padding", r, {}, ">= " + number(least_padding()), number(got(r)));
+            : fail("len.padding", r, {}, ">= " + number(least_padding(field_)), number(got(r)));
       break;
     }
     return true;
@@ -181,6 +191,10 @@ class FieldJudge {
         return true;
       }
     }
+    const int64_t tokens = step_.rebuilt.tokens(), last = recorded_.rows() - 1;
+    if (field_.of_queries && tokens > 0 && last >= real && got(last) > tokens)
+      fail("len.total", last, {}, "<= " + number(tokens) + " query tokens of the graph",
+           number(got(last)) + ": the kernel reads and writes behind them");
     return true;
   }
 
@@ -188,8 +202,15 @@ class FieldJudge {
     const int64_t unit = field_.pages ? step_.rebuilt.model.page_size : 1;
     const RecordedField* lens = step_.recorded_lens(field_.lens);
     judge_live_rows(unit, lens);
-    if (lens != nullptr) judge_padded_rows(unit, *lens);
+    judge_padded_rows(unit, lens);
     return left_out_.empty();
+  }
+
+  int64_t least_len() const {
+    const auto lens = std::ranges::find_if(step_.backend.fields, [&](const Field& f) {
+      return f.shape == FieldShape::kRows && f.buffer == field_.lens;
+    });
+    return lens == step_.backend.fields.end() ? 0 : least_padding(*lens);
   }
 
   int64_t recorded_len(const RecordedField* lens, int64_t row) const {
@@ -250,10 +271,11 @@ class FieldJudge {
   }
 
   /// Safe to run: columns are there, and lead into the pool as far as it is known.
-  void judge_padded_rows(int64_t unit, const RecordedField& lens) {
+  /// Where lengths are not recorded, a row has the fewest keys that it may have.
+  void judge_padded_rows(int64_t unit, const RecordedField* lens) {
     const auto slots = static_cast<int64_t>(step_.rebuilt.batch.full_to_swa.size());
     for (int64_t r = real_rows(); r < recorded_.rows(); ++r) {
-      const int64_t len = recorded_len(&lens, r);
+      const int64_t len = lens != nullptr ? recorded_len(lens, r) : least_len();
       if (!has_columns(r, len, unit)) return;
       const int64_t live = std::min(pages(std::max<int64_t>(0, len), unit), recorded_.cols);
       for (int64_t c = 0; c < live; ++c) {
