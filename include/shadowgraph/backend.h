@@ -54,8 +54,8 @@ struct ModelConfig {
   // not by fill; padding then has row 0
   bool in_graph_tables = false;
   // A prefill's MLA layers attend over ragged K and V, and to the prefix in chunks of so many
-  // tokens of all requests together; all keys at once where they fit. 0: over pages, as every layer
-  // does
+  // tokens of all requests together; where all keys together are no more, in one call over them. 0:
+  // over pages, as every layer does
   int32_t prefix_chunk_tokens = 0;
 };
 
@@ -64,11 +64,12 @@ struct ModelConfig {
 struct Limits {
   ModelConfig model;
   ForwardMode mode = ForwardMode::kDecode;
-  int32_t rows = 0;        // requests: the bucket
-  int32_t tokens = 0;      // query tokens of all requests
-  int32_t max_q_len = 1;   // of one request; baked into launches
-  int32_t max_kv_len = 0;  // of one request, drafts included: how wide tables are
-  int32_t step = 0;        // of a draft decode
+  int32_t rows = 0;         // requests: the bucket
+  int32_t tokens = 0;       // query tokens of all requests
+  int32_t max_q_len = 1;    // of one request; baked into launches
+  int32_t max_kv_len = 0;   // of one request, drafts included: how wide tables are
+  int64_t sum_kv_lens = 0;  // of all requests; 0: rows * max_kv_len
+  int32_t step = 0;         // of a draft decode
   // Two-batch overlap: requests and tokens of the first half; 0: nothing to split
   int32_t split_rows = 0, split_tokens = 0;
   bool split_request = false;  // request split_rows is in both halves
@@ -90,7 +91,7 @@ struct Meta {
   std::vector<int32_t> units;   // of buffers that are tables: tokens that a column stands for
   std::vector<int64_t> scalars;
   std::vector<Meta> children;  // of a composed backend
-  std::vector<int32_t> host;   // lengths that a composed backend tells its children
+  std::vector<int32_t> host;   // scratch of a composed backend's fill
 
   const Buffer& operator[](size_t i) const { return buffers[i]; }
   bool has(size_t i) const { return i < buffers.size() && buffers[i].data != nullptr; }
@@ -164,6 +165,7 @@ struct BackendInfo {
   bool dcp = false;                                       // dcp_size > 1
   bool in_graph_tables = false;
   bool prefix_chunks = false;  // ModelConfig::prefix_chunk_tokens
+  bool halves = false;         // ModelConfig::two_chunk_below
   bool whole_draft = false;    // its draft decode is all steps of a draft, one after the other
   // A graph serves requests with fewer queries than its bucket has for each; with dcp_size > 1 none
   // does

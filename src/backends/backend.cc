@@ -26,6 +26,7 @@ Limits Limits::exact(const ForwardBatch& batch, const ModelConfig& model) {
     limits.tokens += e.q_len * branches;
     limits.max_q_len = std::max(limits.max_q_len, e.q_len);
     limits.max_kv_len = std::max(limits.max_kv_len, e.kv_len);
+    limits.sum_kv_lens += e.kv_len;
   }
   const BatchSplit split = split_of(batch, model);
   limits.split_rows = static_cast<int32_t>(split.rows);

@@ -51,7 +51,10 @@ const Backend& Hybrid::part(ForwardMode mode) const {
 Status Hybrid::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = serves(info_, limits);
   if (!status.ok()) return status;
-  return part(limits.mode).bind(arena, limits, meta);
+  Limits of_part = limits;
+  const Backend& backend = part(limits.mode);
+  if (!backend.info().prefix_chunks) of_part.model.prefix_chunk_tokens = 0;  // its modes read none
+  return backend.bind(arena, of_part, meta);
 }
 
 Status Hybrid::fill(const ForwardBatch& batch, Meta& meta) const {

@@ -33,6 +33,7 @@ Status MultiStep::bind(const Arena& arena, const Limits& limits, Meta* meta) con
     Limits of_step = limits;
     of_step.step = s;
     of_step.max_kv_len += s - limits.step;
+    of_step.sum_kv_lens = 0;
     binder.bind(child_, "step" + std::to_string(s), of_step);
   }
   return binder.finish(meta);

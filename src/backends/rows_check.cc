@@ -56,14 +56,17 @@ class LengthCheck {
 
   Status run(const ForwardBatch& b) {
     const int32_t branches = limits_.mode == ForwardMode::kDraftDecode ? b.spec.topk : 1;
-    int64_t tokens = 0;
+    int64_t tokens = 0, keys = 0;
     for (int64_t i = 0; i < b.size(); ++i) {
       const RequestExtent e = b.extent(i);
       tokens += int64_t{e.q_len} * branches;
+      keys += e.kv_len;
       check_queries(e.q_len, i);
       if (e.kv_len > limits_.max_kv_len) too_many("seq_lens", i, limits_.max_kv_len, e.kv_len);
       if (!b.encoder_lens.empty()) check_encoder(b.encoder_lens[static_cast<size_t>(i)], i);
     }
+    if (limits_.sum_kv_lens > 0 && keys > limits_.sum_kv_lens)
+      too_many("seq_lens", {}, limits_.sum_kv_lens, keys);
     if (tokens > limits_.tokens) too_many("extend_lens", {}, limits_.tokens, tokens);
     const int32_t padding = row_of(b, limits_, b.size()).extent.kv_len;
     if (b.size() < limits_.rows && padding > limits_.max_kv_len)
@@ -163,6 +166,8 @@ Status serves(const BackendInfo& info, const Limits& limits) {
   }
   if (m.topk > 1 && !info.tree) fail("topk", "1", std::to_string(m.topk));
   if (m.in_graph_tables && !info.in_graph_tables) fail("in_graph_tables", "no", "yes");
+  if (m.prefix_chunk_tokens != 0 && !info.prefix_chunks)
+    fail("prefix_chunk_tokens", "0", std::to_string(m.prefix_chunk_tokens));
   if (m.attention_chunk > 0 && m.page_size > 0 && m.attention_chunk % m.page_size != 0)
     fail("attention_chunk", "a multiple of page_size", std::to_string(m.attention_chunk));
   const auto positive = [&](const char* field, int64_t value, int64_t least) {
@@ -179,7 +184,7 @@ Status serves(const BackendInfo& info, const Limits& limits) {
   if ((is_draft_tree(limits) || is_verify_tree(limits)) && limits.tokens != limits.rows * width)
     fail("tokens", std::to_string(limits.rows * width) + ", " + std::to_string(width) + " a row",
          std::to_string(limits.tokens));
-  if (is_decode(limits.mode) && limits.max_q_len != 1)
+  if (is_decode_or_idle(limits.mode) && limits.max_q_len != 1)
     fail("max_q_len", "1", std::to_string(limits.max_q_len));
   return status;
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "attn/tree_mask.h"
 #include "backends/children.h"
 #include "backends/rows.h"
 #include "core/laws.h"
@@ -17,8 +18,10 @@ int64_t branches(const ForwardBatch& batch) {
   return batch.mode == ForwardMode::kDraftDecode ? batch.spec.topk : 1;
 }
 
-bool is_prompts(ForwardMode m) {
-  return is_extend_or_draft_extend_or_mixed(m) && !is_draft_extend(m);
+/// Prompts alone, none of whose tokens sees one behind it.
+bool may_cut(ForwardMode m, const ModelConfig& model) {
+  return is_extend_or_draft_extend_or_mixed(m) && !is_draft_extend(m) &&
+         std::ranges::all_of(model.layers, &AttentionParams::causal, &LayerKind::params);
 }
 
 template <class View>
@@ -126,17 +129,30 @@ BatchSplit split_of(const ForwardBatch& batch, const ModelConfig& model) {
   const auto smaller = static_cast<double>(std::min(balanced.tokens, total - balanced.tokens));
   const bool uneven =
       smaller < static_cast<double>(model.two_chunk_below) * static_cast<double>(total);
-  if (cut.request && uneven && is_prompts(batch.mode) &&
-      std::ranges::all_of(model.layers, &AttentionParams::causal, &LayerKind::params))
-    return cut;
+  if (cut.request && uneven && may_cut(batch.mode, model)) return cut;
   balanced.tokens *= branches(batch);
   return balanced;
+}
+
+Limits left_half(const Limits& limits) {
+  Limits left = limits;
+  left.rows = limits.split_rows + (limits.split_request ? 1 : 0);
+  left.tokens = limits.split_tokens;
+  return left;
+}
+
+Limits right_half(const Limits& limits) {
+  Limits right = limits;
+  right.rows -= limits.split_rows, right.tokens -= limits.split_tokens;
+  right.first_row = limits.first_row + limits.split_rows;
+  return right;
 }
 
 TwoBatchOverlap::TwoBatchOverlap(const Backend& child)
     : child_(child), name_(std::string(child.info().name) + "_two_batch"), info_(child.info()) {
   info_.name = name_;
   info_.about = "two halves of a batch";
+  info_.halves = true;
   info_.ragged_graphs = false;
   info_.encoder = false;
   info_.fields = {};  // the children's
@@ -144,36 +160,40 @@ TwoBatchOverlap::TwoBatchOverlap(const Backend& child)
 
 Status TwoBatchOverlap::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = serves(info_, limits);
-  const auto inside = [&](const char* field, int32_t split, int32_t all) {
-    if (split < 1 || split >= all)
-      status.add(make_finding("backend.limits", at(field),
-                              "both halves have some of " + std::to_string(all),
-                              std::to_string(split)));
+  const auto refuse = [&](const char* field, const std::string& expected, const std::string& got) {
+    status.add(make_finding("backend.limits", at(field), expected, got));
+  };
+  const auto inside = [&](const char* field, int32_t first, int32_t split, int32_t all) {
+    if (split < first || split >= all)
+      refuse(field, "both halves have some of " + std::to_string(all), std::to_string(split));
   };
   // A request that is cut is in both halves.
-  inside("split_rows", limits.split_rows + limits.split_request,
-         limits.rows + limits.split_request);
-  inside("split_tokens", limits.split_tokens, limits.tokens);
+  inside("split_rows", limits.split_request ? 0 : 1, limits.split_rows, limits.rows);
+  inside("split_tokens", 1, limits.split_tokens, limits.tokens);
+  if (limits.split_request && !may_cut(limits.mode, limits.model))
+    refuse("split_request", "no, but of prompts of causal layers", "yes");
+  const float below = limits.model.two_chunk_below;
+  if (!(below >= 0 && below <= 0.5f)) refuse("two_chunk_below", "0 to 0.5", std::to_string(below));
   if (limits.model.max_encoder_len > 0)
     status.add(make_finding("backend.limits", at("max_encoder_len"), "0",
                             std::to_string(limits.model.max_encoder_len)));
   if (!status.ok()) return status;
-  Limits left = limits, right = limits;
-  left.rows = limits.split_rows + limits.split_request, left.tokens = limits.split_tokens;
-  right.rows -= limits.split_rows, right.tokens -= left.tokens;
-  right.first_row = limits.first_row + limits.split_rows;
   ChildBinder binder(arena, limits);
-  binder.bind(child_, "left", left);
-  binder.bind(child_, "right", right);
+  binder.bind(child_, "left", left_half(limits));
+  binder.bind(child_, "right", right_half(limits));
   status = binder.finish(meta);
-  if (status.ok() && limits.split_request) meta->host.resize(2 * size_t(limits.rows + 1));
+  if (status.ok() && limits.split_request)
+    meta->host.resize(2 * (static_cast<size_t>(limits.rows) + 1));
   return status;
 }
 
 Status TwoBatchOverlap::fill(const ForwardBatch& batch, Meta& meta) const {
   Status status = fits(batch, meta.limits);
   if (!status.ok()) return status;
+  // All that a half could refuse, before the first is filled.
   status = fits_halves(batch, meta.limits);
+  if (status.ok()) status = translates(batch, meta.limits, 1);
+  if (status.ok() && is_verify_tree(meta.limits)) status = check_trees(batch);
   if (!status.ok()) return status;
   const Halves halves(batch, meta.limits, meta.host);
   status = child_.fill(halves.left, meta.children[0]);

@@ -22,6 +22,10 @@ struct BatchSplit {
 /// see those behind it.
 BatchSplit split_of(const ForwardBatch& batch, const ModelConfig& model = {});
 
+/// What each half is bound for. Requires limits that have two.
+Limits left_half(const Limits& limits);
+Limits right_half(const Limits& limits);
+
 /// A child's metadata for each half, in arena scopes "left" and "right"; Limits say where it is
 /// split. Requests and tokens are sliced, the rows of LayerIo too; a request that is cut has in the
 /// right half what the left one stores as its prefix. A graph's halves have a fixed

@@ -83,7 +83,7 @@ class Judge {
       return;
     }
     const DType out_type = result_.out.defined() ? result_.out.dtype : DType::kF32;
-    const ErrorBound bound = error_bound(row, arithmetic_, q_type_, out_type, result_.lse_sink);
+    const ErrorBound bound = error_bound(row, of_row(row), q_type_, out_type, result_.lse_sink);
     for (Eigen::Index i = 0; result_.out.defined() && i < row.out.size(); ++i) {
       out_.see(out_at(row, i, row.out[i], bound.out[i]));
     }
@@ -110,6 +110,11 @@ class Judge {
   }
 
  private:
+  Arithmetic of_row(const OracleRow& row) const {
+    Arithmetic a = arithmetic_;
+    if (!options_.parts.empty()) a.parts = options_.parts[static_cast<size_t>(row.row)];
+    return a;
+  }
   bool unbounded(const OracleRow& row, const ErrorBound& bound) const {
     if (result_.out.defined() && (row.out.isFinite() && !bound.out.isFinite()).any()) return true;
     return result_.lse.defined() && std::isfinite(row.lse) && !std::isfinite(bound.lse);

@@ -2,6 +2,7 @@
 // arithmetic. Tested by tests/check/compare_test.cc.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct JudgeOptions {
   bool recorded = false;
   std::string prefix = {};  // of the fields in findings: "gpu." gives "gpu.out"
   bool bounded = false;     // the data is such that every bound is finite: another one is a finding
+  // Results that are merged into each query row's, instead of Arithmetic::parts for all; empty: so
+  std::vector<int32_t> parts = {};
 };
 
 struct Judgement {

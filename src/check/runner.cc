@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/prefix_chunks.h"
+#include "backends/two_batch_overlap.h"
 #include "check/canonical.h"
 #include "check/compare.h"
 #include "check/runner_world.h"
@@ -18,21 +19,45 @@ bool has_tree(const ForwardBatch& b) {
   return b.spec.topk > 1 && (b.mode == ForwardMode::kDraftDecode || is_target_verify(b.mode));
 }
 
-/// Results that are merged into a layer's: of a tree its two halves, of a prefill over latents the
-/// own tokens' and those of the chunks that the longest prefix has.
-int32_t merged_parts(const ForwardBatch& b, const LayerKind& kind, const ModelConfig& model) {
-  int32_t parts = has_tree(b) ? 2 : 1;
-  if (!reads_chunks(kind)) return parts;
-  const PrefixChunks chunks = PrefixChunks::of(Limits::exact(b, model));
-  for (int64_t i = 0; i < b.size(); ++i) parts = std::max(parts, chunks.parts(b.extent(i)));
-  return parts;
-}
+/// Results that are merged into each query's: of a tree its two halves, of a prefill over latents
+/// the own tokens' and those of its prefix's chunks. A batch in halves has the chunks of each.
+class MergedParts {
+ public:
+  MergedParts(const BackendInfo& info, const ForwardBatch& batch, const ModelConfig& model)
+      : batch_(batch), tree_(has_tree(batch)), left_(Limits::exact(batch, model)), right_(left_) {
+    halved_ = info.halves && (batch.size() > 1 || left_.split_request);
+    if (!halved_) return;
+    right_ = right_half(left_);
+    left_ = left_half(left_);
+  }
 
-Arithmetic arithmetic_of(int32_t parts) {
-  Arithmetic a = *find_arithmetic(parts > 1 ? "ours_merged" : "ours_portable");
-  a.parts = parts;
-  return a;
-}
+  std::vector<int32_t> of(const LayerKind& kind) const {
+    const PrefixChunks left = chunks(kind, left_), right = chunks(kind, right_);
+    const int32_t branches = batch_.mode == ForwardMode::kDraftDecode ? batch_.spec.topk : 1;
+    std::vector<int32_t> parts;
+    for (int64_t i = 0; i < batch_.size(); ++i) {
+      const auto first = static_cast<int32_t>(parts.size());
+      for (int32_t t = first; t < first + batch_.q_len(i) * branches; ++t) {
+        const bool second = halved_ && t >= left_.tokens;
+        RequestExtent e = batch_.extent(i);
+        // Of a request that is cut, what the first half stores.
+        if (second) e.prefix_len += std::max(0, left_.tokens - first);
+        parts.push_back(tree_ ? 2 : (second ? right : left).parts(e));
+      }
+    }
+    return parts;
+  }
+
+ private:
+  static PrefixChunks chunks(const LayerKind& kind, const Limits& limits) {
+    return reads_chunks(kind) ? PrefixChunks::of(limits) : PrefixChunks{};
+  }
+
+  const ForwardBatch& batch_;
+  const bool tree_;
+  bool halved_ = false;
+  Limits left_, right_;  // without halves: one and the same
+};
 
 /// The backend does not serve such limits: no graph of one row for two halves.
 bool is_refused(const Status& bound) {
@@ -204,11 +229,13 @@ Status Runner::Impl::judge_outputs(const ForwardBatch& batch) {
   Status status;
   each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
     const CanonicalCall canonical(b, model, io);
+    const MergedParts parts(backend.info(), b, model);
     const PagedAttention& call = canonical.call();
     const Result result{call.out, call.lse.tensor, LseBase::kNatural, call.options.lse_sink};
     const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
-    const Arithmetic arithmetic = arithmetic_of(merged_parts(b, kind, model));
-    JudgeOptions how{.bounded = true};
+    JudgeOptions how{.bounded = true, .parts = parts.of(kind)};
+    const bool merged = std::ranges::any_of(how.parts, [](int32_t n) { return n > 1; });
+    const Arithmetic& arithmetic = *find_arithmetic(merged ? "ours_merged" : "ours_portable");
     if (backend.info().whole_draft) how.prefix = "step" + std::to_string(b.spec.step) + ".";
     Judgement j = judge(call, result, arithmetic, how);
     status.add(std::move(j.findings));

@@ -20,16 +20,29 @@ class FieldJudge {
              Status* findings)
       : step_(step), field_(field), recorded_(recorded), findings_(findings) {}
 
-  std::string run() {
-    if (field_.rule == FieldRule::kDead || judge()) return "";
-    return left_out_.empty() ? "" : std::string(field_.recorded) + ": " + left_out_;
+  FieldVerdict run() {
+    using enum FieldVerdict::Kind;
+    if (is_unread()) return {kUnread};
+    if (!is_there()) return {kAbsent, "the twin has no such buffer in this mode"};
+    if (judge() || left_out_.empty()) return {kJudged};
+    return {kLeftOut, left_out_};
   }
 
  private:
+  /// A scalar of a replay is what its capture froze, and that what is baked alone.
+  bool is_unread() const {
+    if (field_.rule == FieldRule::kDead) return true;
+    if (field_.shape != FieldShape::kScalar || !step_.rebuilt.graph) return false;
+    return !capture() || field_.rule != FieldRule::kBaked;
+  }
+  bool is_there() const {
+    if (field_.buffer < 0) return false;
+    const auto i = static_cast<size_t>(field_.buffer);
+    return field_.shape == FieldShape::kScalar ? i < step_.twin.scalars.size() : step_.twin.has(i);
+  }
+
   bool judge() {
     if (field_.shape == FieldShape::kScalar) return judge_scalar();
-    if (field_.buffer < 0 || !step_.twin.has(static_cast<size_t>(field_.buffer)))
-      return leave_out("the twin has no such buffer in this mode");
     judge_dtype();
     if (!judge_shape()) return left_out_.empty();
     switch (field_.shape) {
@@ -84,13 +97,8 @@ class FieldJudge {
     }
   };
 
-  /// A scalar of a replay is what its capture froze.
   bool judge_scalar() {
-    if (step_.rebuilt.graph && !capture()) return true;
-    if (capture() && field_.rule != FieldRule::kBaked) return true;
     const auto i = static_cast<size_t>(field_.buffer);
-    if (field_.buffer < 0 || i >= step_.twin.scalars.size())
-      return leave_out("the twin has no such scalar in this mode");
     const int64_t want = step_.twin.scalars[i];
     if (recorded_.data.size() != 1) {
       fail("trace.shape", {}, {}, "one number",
@@ -321,8 +329,8 @@ std::optional<int64_t> TraceStep::request(int64_t row, int64_t rows) const {
   return row / (rows / requests);
 }
 
-std::string judge_field(const TraceStep& step, const Field& field, const RecordedField& recorded,
-                        Status* findings) {
+FieldVerdict judge_field(const TraceStep& step, const Field& field, const RecordedField& recorded,
+                         Status* findings) {
   return FieldJudge(step, field, recorded, findings).run();
 }
 

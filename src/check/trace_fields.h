@@ -23,9 +23,21 @@ struct TraceStep {
   std::optional<int64_t> request(int64_t row, int64_t rows) const;
 };
 
-/// Appends what the field breaks. Empty, or why it could not be judged.
-std::string judge_field(const TraceStep& step, const Field& field, const RecordedField& recorded,
-                        Status* findings);
+/// What became of one reading of a field.
+struct FieldVerdict {
+  enum class Kind : uint8_t {
+    kJudged,
+    kUnread,   // nothing reads it in this mode, or only a graph's capture did
+    kAbsent,   // the twin has nothing to hold it against in this mode: another reading's turn
+    kLeftOut,  // it should have been judged, and could not be
+  };
+  Kind kind = Kind::kJudged;
+  std::string why = {};  // of the last two
+};
+
+/// Findings are added.
+FieldVerdict judge_field(const TraceStep& step, const Field& field, const RecordedField& recorded,
+                         Status* findings);
 
 /// Element i of an int32 or int64 buffer.
 int64_t value_of(const Buffer& buffer, int64_t i);

@@ -182,21 +182,26 @@ class LineJudge {
       has(name) ? verdict_.notes.push_back(name + ": null") : pass_over(name);
   }
 
-  /// A field may have several readings, one a mode: the twin's buffers say which.
+  /// Of its readings, one a mode, the first that the twin has something for.
+  FieldVerdict judge_field_of(const TraceStep& step, const std::string& name,
+                              const RecordedField& recorded) {
+    FieldVerdict verdict{FieldVerdict::Kind::kUnread};
+    for (const Field& field : step.backend.fields) {
+      if (field.recorded != name) continue;
+      verdict = judge_field(step, field, recorded, &verdict_.findings);
+      if (verdict.kind != FieldVerdict::Kind::kAbsent) break;
+    }
+    return verdict;
+  }
+
   std::string judge_fields(const TraceStep& step) {
     int judged = 0;
     for (const auto& [name, recorded] : line_.expect) {
-      std::string left_out;
-      bool done = false;
-      for (const Field& field : step.backend.fields) {
-        if (field.recorded != name || done) continue;
-        left_out = judge_field(step, field, recorded, &verdict_.findings);
-        done = left_out.empty();
-      }
-      judged += done;
-      if (!left_out.empty() && !done) verdict_.left_out.push_back(left_out);
+      const FieldVerdict verdict = judge_field_of(step, name, recorded);
+      judged += verdict.kind == FieldVerdict::Kind::kJudged;
+      if (!verdict.why.empty()) verdict_.left_out.push_back(name + ": " + verdict.why);
     }
-    return judged == 0 ? "no field that a twin knows" : "";
+    return judged == 0 ? "no field that is read in this mode" : "";
   }
 
   const TraceLine& line_;

@@ -130,6 +130,7 @@ std::string History::to_string() const {
     add("dcp_size", model.dcp_size);
     add("dcp_rank", model.dcp_rank);
   }
+  if (model.two_chunk_below > 0) s += " cut_prompts";
   if (model.prefix_chunk_tokens > 0) add("prefix_chunk_tokens", model.prefix_chunk_tokens);
   add("layers", static_cast<int64_t>(model.layers.size()));
   return s;
@@ -162,7 +163,7 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   h.steps = c.between(6, 30);
   if (b.info().dcp) choose_rank(c, &h);
   r.prebuilt = r.max_encoder_len == 0 && c.one_in(5);
-  if (c.one_in(2)) m.two_chunk_below = 0.48f;  // an engine's default
+  if (b.info().halves && c.one_in(2)) m.two_chunk_below = 0.48f;  // an engine's default
   if (r.window_left >= 0) r.swa_pages = std::max(r.num_pages + 2, r.least_swa_pages());
   h.runner.pool_rows = r.max_requests + 1, h.runner.pool_width = r.width();
   h.runner.slots = int64_t{r.num_pages + 1} * m.page_size;

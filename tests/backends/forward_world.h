@@ -60,6 +60,8 @@ class World : public BoundStep {
     }
   }
 
+  float k_scale = 1, v_scale = 1;  // of latents
+
   struct Tensors {
     Buffer q, k, v, new_k, new_v, out;
   };
@@ -145,8 +147,10 @@ class World : public BoundStep {
  private:
   KvCache cache(const Tensors& t) const {
     if (!latent_) return KvCache::nhd(t.k.view(), t.v.view());
-    return KvCache::mla_latent(
+    KvCache c = KvCache::mla_latent(
         TensorView(t.k.data, DType::kF32, {kPages, t.k.shape[1], t.k.shape[3]}), kDim);
+    c.k_scale = k_scale, c.v_scale = v_scale;
+    return c;
   }
   Buffer bind(const std::string& name, std::vector<int64_t> shape, int64_t granule,
               DType dtype = DType::kF32) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "attn/finding_ids.h"
 #include "backends/forward_world.h"
 
 namespace shadowgraph {
@@ -81,6 +82,33 @@ TEST(PrefixChunks, ArePrefillsAndLatentsAlone) {
   EXPECT_FALSE(any([](ModelConfig&, LayerKind& k) { k.local = true; }));
   EXPECT_FALSE(any([](ModelConfig&, LayerKind& k) { k.cross = true; }));
   EXPECT_FALSE(any([](ModelConfig&, LayerKind& k) { k.params.window_left = 3; }));
+}
+
+TEST(PrefixChunks, AllKeysAreOneCallWhereTheirSumFits) {
+  const Batch b({2, 9}, {3, 1});  // 5 + 10 keys
+  for (const int32_t tokens : {14, 15}) {
+    const Limits limits = Limits::exact(b, latent_model(tokens));
+    EXPECT_EQ(limits.sum_kv_lens, 15);
+    EXPECT_EQ(PrefixChunks::of(limits).one_shot, tokens == 15);
+  }
+  BoundStep s(kFa, Limits::exact(b, latent_model(15)));
+  EXPECT_EQ(s.fill(b).to_string(), "ok");
+  EXPECT_EQ(ids(s.refill(Batch({6, 9}, {1, 1}))), (Ids{"batch.capacity seq_lens"}));
+}
+
+TEST(PrefixChunks, WhoHasNoneRefusesThem) {
+  World w(limits_of(latent_model(0)), true);
+  Meta meta;
+  ModelConfig m = latent_model(9, 32);
+  m.attention_chunk = 0;
+  const auto bound = [&](const char* name, ForwardMode mode) {
+    return ids(find_backend(name)->bind(w.arena().scope(name_of(mode)),
+                                        Limits::bucket(mode, 2, 1, m), &meta));
+  };
+  EXPECT_EQ(bound("trtllm_mla", kDecode), (Ids{"backend.limits prefix_chunk_tokens"}));
+  // Whose decodes read none, whoever runs them.
+  EXPECT_EQ(bound("trtllm_mla_flashattention", kDecode), Ids{});
+  EXPECT_EQ(bound("trtllm_mla_flashattention", kExtend), Ids{});
 }
 
 TEST(PrefixChunks, ACapacityBelowZeroIsRefused) {
@@ -223,6 +251,14 @@ TEST(PrefixChunksForward, AllKeysAtOnceHaveTheBitsOfPages) {
       expect_bits_of_pages(w, b);
     }
   }
+}
+
+TEST(PrefixChunksForward, ScalesOfThePoolAreThoseOfItsChunks) {
+  const Batch b({9, 0}, {3, 4});
+  World w(limits_of(latent_model(kRows * kMaxKv)), true);
+  w.k_scale = 0.5f, w.v_scale = 4;  // exact, and not the same
+  w.run(b);
+  expect_bits_of_pages(w, b);
 }
 
 TEST(PrefixChunksForward, RequestsWithoutPrefixHaveTheBitsOfPages) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "attn/finding_ids.h"
 #include "backends/paged_world.h"
 #include "backends/trtllm_mha.h"
@@ -181,6 +183,39 @@ TEST(TwoBatchOverlap, AHalfThatDoesNotFitLeavesTheOtherUnwritten) {
   Meta meta = w.exact(kHalves, owned.view(), model());
   const PagedBatch longer(ForwardMode::kDecode, {{2, 1}, {40, 1}}, 16);
   EXPECT_FALSE(kHalves.fill(longer.view(), meta).ok());
+  w.upload();
+  EXPECT_EQ(held(meta.children[0][Mha::kKvLens]), (Ints{4}));
+}
+
+TEST(TwoBatchOverlap, OnlyPromptsOfCausalLayersAreBoundToBeCut) {
+  PagedWorld w;
+  Meta meta;
+  const auto bound = [&](ForwardMode mode, bool causal, float below) {
+    ModelConfig m = cutting();
+    m.layers[0].params.causal = causal, m.two_chunk_below = below;
+    Limits limits = Limits::bucket(mode, 2, 3, m);
+    limits.split_request = true, limits.split_rows = 1, limits.split_tokens = 4;
+    return ids(kHalves.bind(w.arena.scope("meta"), limits, &meta));
+  };
+  EXPECT_EQ(bound(ForwardMode::kTargetVerify, true, 0.48f), (Ids{"backend.limits split_request"}));
+  EXPECT_EQ(bound(ForwardMode::kExtend, false, 0.48f), (Ids{"backend.limits split_request"}));
+  for (const float below : {0.6f, -0.1f, std::numeric_limits<float>::quiet_NaN()})
+    EXPECT_EQ(bound(ForwardMode::kExtend, true, below), (Ids{"backend.limits two_chunk_below"}));
+  EXPECT_EQ(bound(ForwardMode::kExtend, true, 0.5f), Ids{});
+}
+
+TEST(TwoBatchOverlap, WhatTheSecondHalfRefusesLeavesTheFirstUnwritten) {
+  PagedWorld w;
+  PagedBatch owned(ForwardMode::kDecode, {{3, 1}, {40, 1}}, 16);
+  owned.add_window_pool();
+  ModelConfig m = model();
+  m.swa_pool = true;
+  Meta meta = w.exact(kHalves, owned.view(), m);
+  ForwardBatch next = owned.view();
+  const Ints longer = {5, 41};
+  next.seq_lens = longer;
+  next.full_to_swa = next.full_to_swa.first(static_cast<size_t>(owned.slot(1, 39)));
+  EXPECT_FALSE(kHalves.fill(next, meta).ok());
   w.upload();
   EXPECT_EQ(held(meta.children[0][Mha::kKvLens]), (Ints{4}));
 }

@@ -28,6 +28,11 @@ struct Fixture {
                         ConstTensorView(lse.data(), DType::kF32, {3, 1}), base, sink};
     return judge(call.call, result, *find_arithmetic("ours_portable"), options);
   }
+  Judgement judge_with(const Arithmetic& arithmetic, const JudgeOptions& options) const {
+    const Result result{ConstTensorView(out.data(), DType::kF32, {3, 1, 1}),
+                        ConstTensorView(lse.data(), DType::kF32, {3, 1})};
+    return judge(call.call, result, arithmetic, options);
+  }
 };
 
 const Finding* finding_of(const Judgement& j, std::string_view id) {
@@ -58,6 +63,21 @@ TEST(Judge, NamesTheWorstElementAndCountsTheRest) {
   EXPECT_NE(finding.expected.find("15 +- "), std::string::npos) << finding.expected;
   EXPECT_NE(finding.got.find("2 of 2 values"), std::string::npos) << finding.got;
   EXPECT_GT(j.error_over_bound, 1);
+}
+
+TEST(Judge, EveryRowHasTheBoundOfItsOwnParts) {
+  // Off by as much in two rows, of which one was merged from many parts.
+  Fixture f;
+  const auto errors = [&](std::vector<int32_t> parts) {
+    JudgeOptions options;
+    options.parts = std::move(parts);
+    return f.judge_with(*find_arithmetic("ours_merged"), options).error_over_bound;
+  };
+  f.out[2] = std::nextafter(f.out[2], 100.f);
+  const double whole = errors({1, 1, 1}), merged = errors({1, 1, 40});
+  EXPECT_GT(whole, merged);
+  EXPECT_GT(merged, 0);
+  EXPECT_EQ(errors({1, 40, 1}), whole);
 }
 
 TEST(Judge, NanIsFoundWhereANumberBelongs) {

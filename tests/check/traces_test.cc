@@ -72,6 +72,31 @@ TEST(TraceVerdicts, OffsetsStepByTheQueries) {
   EXPECT_EQ(laws(line), Laws{"len.indptr_first cu_seqlens_q 0"});
 }
 
+TEST(TraceVerdicts, WhatIsNotStoredWholeIsNotJudgedByADeadReading) {
+  TraceLine line = decode_line();
+  line.mode = "extend";
+  line.config.prefix_chunk_tokens = 14;
+  line.input["extend_seq_lens"] = line.expect["cache_seqlens_int32"];
+  line.input["extend_seq_lens"].data = {2, 1};
+  line.expect["cu_seqlens_q"].data = {0, 2, 3};
+  RecordedField part = line.expect["cu_seqlens_q"];
+  part.cols = 1, part.data = {0};
+  line.expect["cu_seqlens_k"] = part;
+  EXPECT_EQ(judge_trace(line).left_out, std::vector<std::string>{"cu_seqlens_k: not stored whole"});
+}
+
+TEST(TraceVerdicts, WhatNothingReadsIsNoVerdict) {
+  TraceLine line = decode_line();
+  const RecordedField dead = line.expect["cu_seqlens_q"];
+  line.expect.clear();
+  line.expect["cu_seqlens_k"] = dead;
+  EXPECT_EQ(judge_trace(line).kind, TraceVerdict::Kind::kSkipped);
+  line.expect.clear();
+  line.phase = "replay";
+  line.expect["max_seq_len_q"] = {.dtype = "pyint", .shape = {}, .cols = 1, .data = {-7}};
+  EXPECT_EQ(judge_trace(line).kind, TraceVerdict::Kind::kSkipped);
+}
+
 TEST(TraceVerdicts, OffsetsOfKeysAreReadWhereAllOfThemAreOneRaggedCall) {
   TraceLine line = decode_line();
   line.mode = "extend";
@@ -80,9 +105,9 @@ TEST(TraceVerdicts, OffsetsOfKeysAreReadWhereAllOfThemAreOneRaggedCall) {
   line.expect["cu_seqlens_q"].data = {0, 2, 3};
   line.expect["cu_seqlens_k"] = line.expect["cu_seqlens_q"];
   EXPECT_EQ(found(line), "ok") << "nothing reads them";
-  line.config.prefix_chunk_tokens = 17;  // of 2 times 9
+  line.config.prefix_chunk_tokens = 13;  // of 5 + 9
   EXPECT_EQ(found(line), "ok") << "nothing reads them";
-  line.config.prefix_chunk_tokens = 18;
+  line.config.prefix_chunk_tokens = 14;
   EXPECT_EQ(laws(line), Laws{"len.q_extent cu_seqlens_k 1"});
   line.expect["cu_seqlens_k"].data = {0, 5, 14};
   EXPECT_EQ(found(line), "ok");

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fuzz/fuzz.h"
+#include "runtime/scheduler.h"
 
 namespace shadowgraph {
 namespace {
@@ -99,7 +100,13 @@ TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
     features["prefix in chunks"] += h.model.prefix_chunk_tokens > 0;
     features["local"] += h.model.attention_chunk > 0;
     features["prebuilt"] += h.runtime.prebuilt;
-    features["cut inside a request"] += h.model.two_chunk_below > 0;
+    if (h.model.two_chunk_below > 0 && number < 2000) {
+      Scheduler scheduler(h.runtime);
+      for (int32_t i = 0; i < h.steps; ++i) {
+        const Step step = scheduler.next(choices);
+        features["cut inside a request"] += Limits::exact(step.batch(), h.model).split_request;
+      }
+    }
     features["ranks"] += h.model.dcp_size > 1;
     features["later ranks"] += h.model.dcp_rank > 0;
     features[std::string(h.backend->info().name)] += 1;
