@@ -33,7 +33,8 @@ TEST(TraceNames, AKnownArrayThatIsNoneIsRefusedWithAllTheOthers) {
   line.input["positions"].unreadable = "true";
   line.input.erase("seq_lens");
   line.input["seq_len"] = {};
-  EXPECT_EQ(judge_trace(line).left_out, Laws{"input.seq_len: not known; did you mean seq_lens?"});
+  EXPECT_EQ(judge_trace(line).left_out, (Laws{"input.seq_len: not known; did you mean seq_lens?",
+                                              "calls: no field of flashattention"}));
   EXPECT_EQ(refusals(line),
             (Laws{"input.positions: true", "expect.cu_seqlens_k: the float 5",
                   "expect.page_table: of dtype float32", "input.seq_lens: missing"}));
@@ -70,10 +71,25 @@ TEST(TraceNames, NothingThatIsGivenIsUnusedInSilence) {
                   "input.seq_len: not known; did you mean seq_lens?",
                   "input.position_ids: not known; did you mean positions?",
                   "cache_seqlens: not known; did you mean cache_seqlens_int32?",
+                  "kv_indptr: no field of flashattention", "encoder_page_table: null",
                   "encoder_table: not known; did you mean encoder_page_table?",
+                  "kv_indices: no field of flashattention",
                   "swa_page_table: the twin has no such buffer in this mode"}));
-  EXPECT_EQ(v.notes, (Laws{"kv_indptr: no field of flashattention", "encoder_page_table: null",
-                           "kv_indices: no field of flashattention"}));
+}
+
+TEST(TraceNames, AComposedBackendIsTracedPartByPart) {
+  for (const Backend* backend : all_backends()) {
+    if (!backend->info().fields.empty()) continue;
+    TraceLine line = decode_line();
+    line.backend = backend->info().name;
+    const TraceVerdict v = judge_trace(line);
+    EXPECT_EQ(v.kind, Kind::kSkipped);
+    EXPECT_EQ(v.why, "trace each part under its own backend's name");
+    EXPECT_TRUE(v.left_out.empty());
+    EXPECT_FALSE(v.unknown_backend);
+    line.phase = "reply";
+    EXPECT_EQ(refusals(line), Laws{"phase: reply; did you mean replay?"});
+  }
 }
 
 TEST(TraceNames, EveryForwardModeIsAModeOfTraces) {
