@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "check/trace_lines.h"
@@ -100,6 +102,41 @@ TEST(TraceNames, EveryForwardModeIsAModeOfTraces) {
     EXPECT_EQ(named->mode, mode);
   }
   EXPECT_EQ(find_trace_mode("decoding"), nullptr);
+}
+
+/// Of two requests, with these keys and those that every line needs.
+TraceLine line_with(const TraceMode& mode, const std::set<std::string>& keys) {
+  TraceLine line = decode_line();
+  line.mode = mode.name;
+  line.input["req_to_token"].data = {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,   //
+                                     8,  9,  10, 11, 20, 21, 22, 23, 24, 25, 26, 27,  //
+                                     12, 13, 14, 15, 40, 41, 42, 43, 4,  5,  6,  7};
+  for (const char* rows : {"extend_seq_lens", "num_accept_tokens", "encoder_lens"})
+    if (keys.contains(rows)) line.input[rows] = {"int32", {2}, 2, {1, 1}};
+  line.config.num_draft_tokens = keys.contains("num_draft_tokens") ? 1 : 0;
+  line.config.num_steps = keys.contains("num_steps") ? 1 : 0;
+  return line;
+}
+
+bool is_judged(const TraceLine& line) {
+  const TraceVerdict v = judge_trace(line);
+  return v.kind == Kind::kAgreed || v.kind == Kind::kFlagged;
+}
+
+TEST(TraceNames, AModeNeedsTheKeysThatItNamesAndNoOther) {
+  for (const TraceMode& mode : kTraceModes) {
+    if (mode.mode == ForwardMode::kIdle || mode.mode == ForwardMode::kPrebuilt) continue;
+    std::istringstream words{std::string(mode.needs.substr(0, mode.needs.find(';')))};
+    const std::set<std::string> keys{std::istream_iterator<std::string>(words), {}};
+    EXPECT_TRUE(is_judged(line_with(mode, keys))) << mode.name << found(line_with(mode, keys));
+    for (const std::string& key : keys) {
+      const bool known = is_trace_key("input", key) || is_trace_key("config", key);
+      EXPECT_TRUE(known || key == "or") << key;
+      std::set<std::string> others = keys;
+      others.erase(key);
+      EXPECT_EQ(is_judged(line_with(mode, others)), keys.contains("or")) << mode.name << ' ' << key;
+    }
+  }
 }
 
 TEST(TraceNames, KeysAreNamedOnceAndNoTwinIsForeign) {
