@@ -51,7 +51,9 @@ class ListAndExplain(unittest.TestCase):
 
     def test_whatever_a_list_or_a_reference_names_can_be_explained_in_any_case(self):
         names = set()
-        for kind in ("faults", "backends", "modes", "fields", "keys"):
+        words = " ".join(run("explain", "--help")[1].split())
+        for kind in ("invariants", "programs", "faults", "backends", "modes", "fields", "keys"):
+            self.assertIn(kind, words)
             for item in json.loads(run("list", kind, "--format", "json")[1])["items"]:
                 names.update([item.get("id", item.get("name")), *item.get("refs", "").split()])
         for name in sorted(names):
