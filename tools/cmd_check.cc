@@ -166,7 +166,6 @@ class Check {
       add_line(file, lines[i], verdict);
       if (!verdict.why.empty()) ++notes["skipped, " + verdict.why];
       if (verdict.kind == TraceVerdict::Kind::kRefused) ++notes["skipped, bad input"];
-      for (const std::string& note : verdict.notes) ++notes["not judged, " + note];
       for (const std::string& note : verdict.left_out) ++left_out["left out, " + note];
       report_.unknown_backends += verdict.unknown_backend;
       report_.left_out += static_cast<int64_t>(verdict.left_out.size());

@@ -64,7 +64,8 @@ Verb add_explain(CLI::App& app) {
   auto options = std::make_shared<Options>();
   command
       .add_option("ID", options->id,
-                  "The id of a finding, or any name that a list or a reference has, in any case: "
+                  "The id of a finding, a reference, or a name of `list` invariants, programs, "
+                  "faults, backends, modes, fields or keys, in any case: "
                   "num.bound, G12, K31, fa.I-34, page_table")
       ->required();
   add_output_options(command, options->common);

@@ -197,6 +197,25 @@ int run_steps(const Options& options, const StepGrid& grid, const Chosen& chosen
   return finish(report, options.common);
 }
 
+/// A list that is not the history's own must not look like it.
+void say_what_was_read(std::span<const uint32_t> given, std::span<const uint32_t> made,
+                       Report* report) {
+  const ChoicesRead read = compare_choices(given, made);
+  if (!read.out_of_range.empty()) {
+    const size_t first = read.out_of_range[0], more = read.out_of_range.size() - 1;
+    report->warnings.push_back(fmt::format("--choices: number {} is {}, out of range: read as {}{}",
+                                           first + 1, given[first], made[first],
+                                           more > 0 ? fmt::format(" (and {} more)", more) : ""));
+  }
+  if (read.behind > 0)
+    report->warnings.push_back(
+        fmt::format("--choices: {} of {} numbers not read: the history ended before", read.behind,
+                    given.size()));
+  if (!read.none) return;
+  report->void_verdict = "nothing of --choices was read";
+  if (given.empty()) report->warnings.emplace_back("--choices: the list is empty");
+}
+
 /// One history, as a finding gives its choices.
 int run_choices(const Options& options, const Chosen& chosen) {
   const auto list = choices_of(options.choices);
@@ -217,6 +236,7 @@ int run_choices(const Options& options, const Chosen& chosen) {
     f.reproduce = "shadowgraph fuzz --choices " + options.choices + chosen.flags;
     report.findings.push_back(std::move(f));
   }
+  say_what_was_read(*list, choices.made(), &report);
   say_what_is_void(options, "", &report);
   return finish(report, options.common);
 }

@@ -17,7 +17,18 @@ std::string shape_of(const Field& field) {
   return "number";
 }
 
+/// Scalars are the host's: launches read them eagerly, and at capture what a graph freezes of them.
+const char* rule_of_scalar(const Field& field) {
+  switch (field.rule) {
+    case FieldRule::kAtLeast: return "at least, eager";
+    case FieldRule::kBaked: return "at least, eager and capture";
+    case FieldRule::kDead: return "nothing reads it";
+    default: return "equal, eager";
+  }
+}
+
 const char* rule_of(const Field& field) {
+  if (field.shape == FieldShape::kScalar) return rule_of_scalar(field);
   switch (field.rule) {
     case FieldRule::kExact: return "equal where it is live";
     case FieldRule::kAtLeast: return "at least";
@@ -26,6 +37,11 @@ const char* rule_of(const Field& field) {
     case FieldRule::kDead: break;
   }
   return "nothing reads it";
+}
+
+/// As seq_lens_semantics has it.
+const char* usual_seq_lens(ForwardMode mode) {
+  return usual_seq_lens_kind(mode) == SeqLensKind::kFull ? "full" : "prefix_only";
 }
 
 template <class Values, class Name>
@@ -38,11 +54,12 @@ std::string joined(const Values& values, const Name& name) {
 }  // namespace
 
 Listing list_modes() {
-  Listing listing{"modes", {"name", "extend", "decode", "captured", "what"}, {}};
+  Listing listing{
+      "modes", {"name", "extend", "decode", "captured", "seq_lens", "needs", "what"}, {}};
   for (const TraceMode& m : kTraceModes) {
     listing.rows.push_back({std::string(m.name), is_extend(m.mode) ? "yes" : "",
                             is_decode(m.mode) ? "yes" : "", is_captured(m.mode) ? "yes" : "",
-                            std::string(m.what)});
+                            usual_seq_lens(m.mode), std::string(m.needs), std::string(m.what)});
   }
   return listing;
 }

@@ -95,6 +95,8 @@ Topic topic_of(const TraceMode& mode) {
   return {id,
           text_of(id, "mode", fmt::format("A step: {}.", mode.what),
                   {{"In graphs", listing.rows.at(0)[3].empty() ? "no" : "yes"},
+                   {"seq_lens in traces", listing.rows.at(0)[4]},
+                   {"Other keys that its traces need", listing.rows.at(0)[5]},
                    {"Backends", fmt::format("{}", fmt::join(served, " "))}}),
           std::move(listing)};
 }

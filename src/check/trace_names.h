@@ -13,10 +13,11 @@ namespace shadowgraph {
 struct TraceMode {
   std::string_view name;
   ForwardMode mode;
+  std::string_view needs;  // keys of config and input, next to those that every line needs
   std::string_view what;
 };
 inline constexpr TraceMode kTraceModes[] = {
-#define SG_TRACE_MODE(name, mode, what) {#name, ForwardMode::mode, what},
+#define SG_TRACE_MODE(name, mode, needs, what) {#name, ForwardMode::mode, needs, what},
 #include "check/trace_names.inc"
 #undef SG_TRACE_MODE
 };

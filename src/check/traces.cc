@@ -140,6 +140,8 @@ class LineJudge {
     refused_ = check_words(line_);
     const Backend* backend = find_backend(line_.backend);
     if (backend == nullptr) return no_twin();
+    const bool composed = backend->info().fields.empty();
+    if (composed) return "trace each part under its own backend's name";
     TraceBatch rebuilt;
     std::string problem;
     if (refused_.ok()) problem = rebuilt.build(line_);
@@ -171,7 +173,7 @@ class LineJudge {
     };
     const auto pass_over = [&](const std::string& name) {
       if (is_field_of_any(name)) {
-        verdict_.notes.push_back(name + ": no field of " + line_.backend);
+        verdict_.left_out.push_back(name + ": no field of " + line_.backend);
       } else {
         leave_out(name, did_you_mean(name, names_of_fields(backend)));
       }
@@ -179,7 +181,7 @@ class LineJudge {
     for (const auto& [name, recorded] : line_.expect)
       has(name) ? check_readable("expect." + name, recorded) : pass_over(name);
     for (const std::string& name : line_.null_fields)
-      has(name) ? verdict_.notes.push_back(name + ": null") : pass_over(name);
+      has(name) ? verdict_.left_out.push_back(name + ": null") : pass_over(name);
   }
 
   /// Of its readings, one a mode, the first that the twin has something for.

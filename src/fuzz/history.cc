@@ -224,6 +224,17 @@ std::optional<std::vector<uint32_t>> choices_of(std::string_view text) {
   return choices;
 }
 
+ChoicesRead compare_choices(std::span<const uint32_t> given, std::span<const uint32_t> made) {
+  ChoicesRead read;
+  const size_t common = std::min(given.size(), made.size());
+  for (size_t i = 0; i < common; ++i) {
+    if (given[i] != made[i]) read.out_of_range.push_back(i);
+  }
+  read.behind = given.size() - common;
+  read.none = read.out_of_range.size() == common;
+  return read;
+}
+
 HistoryFailure shrink_failure(const Choices& made, const HistoryOptions& options,
                               std::string_view law) {
   const auto run = [&](Choices& choices) {

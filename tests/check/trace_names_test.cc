@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "check/trace_lines.h"
@@ -33,7 +35,8 @@ TEST(TraceNames, AKnownArrayThatIsNoneIsRefusedWithAllTheOthers) {
   line.input["positions"].unreadable = "true";
   line.input.erase("seq_lens");
   line.input["seq_len"] = {};
-  EXPECT_EQ(judge_trace(line).left_out, Laws{"input.seq_len: not known; did you mean seq_lens?"});
+  EXPECT_EQ(judge_trace(line).left_out, (Laws{"input.seq_len: not known; did you mean seq_lens?",
+                                              "calls: no field of flashattention"}));
   EXPECT_EQ(refusals(line),
             (Laws{"input.positions: true", "expect.cu_seqlens_k: the float 5",
                   "expect.page_table: of dtype float32", "input.seq_lens: missing"}));
@@ -70,10 +73,25 @@ TEST(TraceNames, NothingThatIsGivenIsUnusedInSilence) {
                   "input.seq_len: not known; did you mean seq_lens?",
                   "input.position_ids: not known; did you mean positions?",
                   "cache_seqlens: not known; did you mean cache_seqlens_int32?",
+                  "kv_indptr: no field of flashattention", "encoder_page_table: null",
                   "encoder_table: not known; did you mean encoder_page_table?",
+                  "kv_indices: no field of flashattention",
                   "swa_page_table: the twin has no such buffer in this mode"}));
-  EXPECT_EQ(v.notes, (Laws{"kv_indptr: no field of flashattention", "encoder_page_table: null",
-                           "kv_indices: no field of flashattention"}));
+}
+
+TEST(TraceNames, AComposedBackendIsTracedPartByPart) {
+  for (const Backend* backend : all_backends()) {
+    if (!backend->info().fields.empty()) continue;
+    TraceLine line = decode_line();
+    line.backend = backend->info().name;
+    const TraceVerdict v = judge_trace(line);
+    EXPECT_EQ(v.kind, Kind::kSkipped);
+    EXPECT_EQ(v.why, "trace each part under its own backend's name");
+    EXPECT_TRUE(v.left_out.empty());
+    EXPECT_FALSE(v.unknown_backend);
+    line.phase = "reply";
+    EXPECT_EQ(refusals(line), Laws{"phase: reply; did you mean replay?"});
+  }
 }
 
 TEST(TraceNames, EveryForwardModeIsAModeOfTraces) {
@@ -84,6 +102,41 @@ TEST(TraceNames, EveryForwardModeIsAModeOfTraces) {
     EXPECT_EQ(named->mode, mode);
   }
   EXPECT_EQ(find_trace_mode("decoding"), nullptr);
+}
+
+/// Of two requests, with these keys and those that every line needs.
+TraceLine line_with(const TraceMode& mode, const std::set<std::string>& keys) {
+  TraceLine line = decode_line();
+  line.mode = mode.name;
+  line.input["req_to_token"].data = {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,   //
+                                     8,  9,  10, 11, 20, 21, 22, 23, 24, 25, 26, 27,  //
+                                     12, 13, 14, 15, 40, 41, 42, 43, 4,  5,  6,  7};
+  for (const char* rows : {"extend_seq_lens", "num_accept_tokens", "encoder_lens"})
+    if (keys.contains(rows)) line.input[rows] = {"int32", {2}, 2, {1, 1}};
+  line.config.num_draft_tokens = keys.contains("num_draft_tokens") ? 1 : 0;
+  line.config.num_steps = keys.contains("num_steps") ? 1 : 0;
+  return line;
+}
+
+bool is_judged(const TraceLine& line) {
+  const TraceVerdict v = judge_trace(line);
+  return v.kind == Kind::kAgreed || v.kind == Kind::kFlagged;
+}
+
+TEST(TraceNames, AModeNeedsTheKeysThatItNamesAndNoOther) {
+  for (const TraceMode& mode : kTraceModes) {
+    if (mode.mode == ForwardMode::kIdle || mode.mode == ForwardMode::kPrebuilt) continue;
+    std::istringstream words{std::string(mode.needs.substr(0, mode.needs.find(';')))};
+    const std::set<std::string> keys{std::istream_iterator<std::string>(words), {}};
+    EXPECT_TRUE(is_judged(line_with(mode, keys))) << mode.name << found(line_with(mode, keys));
+    for (const std::string& key : keys) {
+      const bool known = is_trace_key("input", key) || is_trace_key("config", key);
+      EXPECT_TRUE(known || key == "or") << key;
+      std::set<std::string> others = keys;
+      others.erase(key);
+      EXPECT_EQ(is_judged(line_with(mode, others)), keys.contains("or")) << mode.name << ' ' << key;
+    }
+  }
 }
 
 TEST(TraceNames, KeysAreNamedOnceAndNoTwinIsForeign) {

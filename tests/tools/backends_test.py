@@ -122,9 +122,23 @@ class Histories(Fuzz):
         self.refused("--exhaustive", "device-3", "--first", "1", said=["device-3", "--first"])
 
     def test_choices_are_one_history(self):
-        report = self.report("--choices", "1.2.3", "--backend", "flashattention")
+        report = self.report("--choices", "1.0.3", "--backend", "flashattention")
         self.assertEqual(report["summary"]["cases"], 1)
-        self.assertEqual(report["coverage"], self.report("--choices", "1.2.3", "--backend", "flashattention")["coverage"])
+        self.assertNotIn("warnings", report)
+        self.assertEqual(report["coverage"], self.report("--choices", "1.0.3", "--backend", "flashattention")["coverage"])
+
+    def test_choices_that_were_not_read_as_they_stand_are_said(self):
+        for choices, said, code in (("0.9999.0", r"number 2 is 9999, out of range: read as \d+$", CLEAN),
+                                    ("0." + "0." * 20000 + "7", r"\d+ of 20002 numbers not read", CLEAN),
+                                    ("9999", r"number 1 is 9999, out of range: read as [01]$", BAD_INPUT),
+                                    ("", r"the list is empty$", BAD_INPUT)):
+            report = self.report("--choices", choices, expect=code)
+            self.assertRegex(report["warnings"][0], "^--choices: " + said)
+            out = run("fuzz", "--choices", choices, "--quiet")[1]
+            self.assertRegex(out, r"(?m)^--choices: ")
+            verdict = "clean" if code == CLEAN else "nothing of --choices was read"
+            self.assertTrue(out.splitlines()[-1].startswith(verdict + ": 1 case judged, 0 findings"), out)
+        self.assertNotIn("--choices", run("fuzz", "--choices", "0.0.0.1")[1])
 
     def test_what_has_no_histories_is_refused(self):
         self.refused("--choices", "1.2.3", "--backend", "kernels", said=["kernels have no histories"])

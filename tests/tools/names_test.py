@@ -51,7 +51,9 @@ class ListAndExplain(unittest.TestCase):
 
     def test_whatever_a_list_or_a_reference_names_can_be_explained_in_any_case(self):
         names = set()
-        for kind in ("faults", "backends", "modes", "fields", "keys"):
+        words = " ".join(run("explain", "--help")[1].split())
+        for kind in ("invariants", "programs", "faults", "backends", "modes", "fields", "keys"):
+            self.assertIn(kind, words)
             for item in json.loads(run("list", kind, "--format", "json")[1])["items"]:
                 names.update([item.get("id", item.get("name")), *item.get("refs", "").split()])
         for name in sorted(names):
@@ -66,7 +68,8 @@ class ListAndExplain(unittest.TestCase):
                                          "trtllm_mha page_table")),
                             ("K48", ("K48 (reference)", "A fault of the catalogue")),
                             ("cross_decode", ("In graphs: yes", "flashattention")),
-                            ("extend", ("In graphs: no",)),
+                            ("extend", ("In graphs: no", "seq_lens in traces: full", "need: extend_seq_lens")),
+                            ("draft_decode", ("seq_lens in traces: prefix_only", "need: num_steps; of a tree")),
                             ("page_table", ("flashattention: [rows, pages]", "table.slot"))):
             out = run("explain", name)[1]
             for part in parts:
@@ -83,6 +86,20 @@ class ListAndExplain(unittest.TestCase):
             code, out, err = run("list", *args)
             self.assertEqual((code, out), (USAGE, ""))
             self.assertIn(said, err)
+
+    def test_a_scalar_is_judged_where_launches_read_it_and_not_at_a_replay(self):
+        fields = json.loads(run("list", "fields", "--format", "json")[1])["items"]
+        rules = {f["rule"] for f in fields if f["shape"] == "number"}
+        self.assertEqual(rules, {"at least, eager", "at least, eager and capture", "equal, eager", "nothing reads it"})
+        self.assertFalse({f["rule"] for f in fields if f["shape"] != "number" and "eager" in f["rule"]})
+
+    def test_the_page_on_backends_has_what_a_mode_needs(self):
+        with open(os.path.join(os.path.dirname(__file__), "../../docs/backends.md")) as f:
+            page = f.read()
+        modes = json.loads(run("list", "modes", "--format", "json")[1])["items"]
+        self.assertIn("".join(f"| {m['name']} | {m['seq_lens']} | {m['needs']} |\n" for m in modes), page)
+        prefixes = {m["name"] for m in modes if m["seq_lens"] == "prefix_only"}
+        self.assertEqual(prefixes, {"target_verify", "draft_decode"})
 
     def test_a_mode_is_captured_if_a_fuzz_of_it_has_replays(self):
         modes = json.loads(run("list", "modes", "--format", "json")[1])["items"]

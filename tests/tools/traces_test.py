@@ -149,6 +149,24 @@ class Traces(unittest.TestCase):
         report = self.report(path, expect=CLEAN)
         self.assertEqual((report["summary"]["left_out"], len(report["warnings"])), (3, 3))
 
+    def test_another_backends_field_and_a_null_are_left_out_like_a_misspelt_one(self):
+        path = self.written(self.line(expect={"block_kv_indices": [1], "cu_seqlens_q": None, "kv_indptr": None}))
+        code, out, _ = run("check", path, "--quiet")
+        self.assertEqual(code, CLEAN)
+        self.assertRegex(out, r"\nclean: 1 case judged, 0 findings, 3 fields left out, ")
+        for said in ("block_kv_indices: no field of flashattention", "cu_seqlens_q: null",
+                     "kv_indptr: no field of flashattention"):
+            self.assertIn(f"{path}: left out, {said} (1 line)", out)
+        self.assertEqual(self.report(path, expect=CLEAN)["summary"]["left_out"], 3)
+        null_input = self.written(self.line(input={"positions": None}))
+        self.assertEqual(self.report(null_input, expect=CLEAN)["summary"]["left_out"], 0)
+
+    def test_a_composed_backend_is_skipped_and_its_parts_are_named_instead(self):
+        for backend in ("flashattention_multi_step", "trtllm_mha_two_batch", "trtllm_mla_flashattention"):
+            finding, = self.report(self.written(self.line(backend=backend)), expect=BAD_INPUT)["findings"]
+            self.assertEqual(finding["id"], "io.nothing")
+            self.assertIn("skipped, trace each part under its own backend's name (1 line)", finding["got"])
+
     def test_a_known_field_that_is_no_array_of_integers_is_bad_input(self):
         for value in ([5.0, 3.5], "5", [[5], [3]], {"dtype": "int33", "shape": [2], "data": [5, 3]}, [True, 1]):
             report = self.report(self.written(self.line(), self.line(id="b", expect={"cache_seqlens_int32": value})),
