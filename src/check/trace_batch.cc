@@ -190,6 +190,16 @@ void TraceBatch::read_new_tokens(const TraceLine& line) {
   batch.extend_lens = extend_lens_;
 }
 
+/// A graph tells of its bucket's tokens, or of the real ones, as all others do. False: of neither.
+bool TraceBatch::cut_padding(std::vector<int64_t>* values, int64_t tokens, int64_t each) const {
+  const auto size = static_cast<int64_t>(values->size());
+  const int64_t bucket = this->tokens();
+  const bool padded = graph && (bucket == 0 ? size > tokens * each : size == bucket * each);
+  if (tokens < 0 || (size != tokens * each && !padded)) return false;
+  cut(*values, static_cast<size_t>(tokens * each));
+  return true;
+}
+
 /// What is told of each new token; a bucket's tokens end with those of its padding.
 std::string TraceBatch::read_tokens(const TraceLine& line) {
   const auto real = static_cast<int64_t>(seq_lens_.size());
@@ -206,12 +216,8 @@ std::string TraceBatch::read_tokens(const TraceLine& line) {
     if (!extend_lens_.empty())
       tokens = std::accumulate(extend_lens_.begin(), extend_lens_.end(), int64_t{0});
   }
-  const auto whole = [&](std::vector<int64_t>& values, int64_t count) -> std::span<const int64_t> {
-    if (count < 0 || static_cast<int64_t>(values.size()) < count) return {};
-    cut(values, static_cast<size_t>(count));
-    return values;
-  };
-  if (read(line, "out_cache_loc", &out_cache_loc_) && draft && s.num_steps > 1 &&
+  const bool stored = read(line, "out_cache_loc", &out_cache_loc_);
+  if (stored && draft && s.num_steps > 1 &&
       static_cast<int64_t>(out_cache_loc_.size()) == int64_t{rows} * s.topk) {
     // Of this step alone.
     std::vector<int64_t> all(out_cache_loc_.size() * static_cast<size_t>(s.num_steps));
@@ -219,8 +225,14 @@ std::string TraceBatch::read_tokens(const TraceLine& line) {
       all[i * static_cast<size_t>(s.num_steps) + static_cast<size_t>(s.step)] = out_cache_loc_[i];
     out_cache_loc_ = std::move(all);
   }
-  batch.out_cache_loc = whole(out_cache_loc_, draft ? tokens * s.num_steps : tokens);
-  if (read(line, "positions", &positions_)) batch.positions = whole(positions_, tokens);
+  const int64_t each = draft ? s.num_steps : 1;
+  if (stored && !cut_padding(&out_cache_loc_, tokens, each) && out_cache_loc_.empty())
+    return "the batch is not legal: out_cache_loc is empty";
+  batch.out_cache_loc = out_cache_loc_;  // of any other length: validate() says it
+  if (read(line, "positions", &positions_) && !cut_padding(&positions_, tokens, 1))
+    refuse("input.positions", "one for each of " + std::to_string(tokens) + " tokens",
+           std::to_string(positions_.size()));
+  batch.positions = positions_;
   if (s.topk > 1 && is_target_verify(batch.mode) && read(line, "custom_mask", &mask_))
     batch.spec.custom_mask = mask_;
   return "";
@@ -245,17 +257,17 @@ std::string TraceBatch::check_slots() const {
   std::ranges::sort(pool_rows);
   if (std::ranges::adjacent_find(pool_rows) != pool_rows.end())
     return "the batch is not legal: two requests have one row of req_to_token";
+  // Drafts, and text behind an encoder, may begin anywhere.
+  const bool drafts = batch.mode == ForwardMode::kDraftDecode || is_target_verify(batch.mode) ||
+                      is_draft_extend(batch.mode, DraftExtendV2::kIncluded);
   for (int64_t i = 0; i < batch.size(); ++i) {
     const RequestExtent e = batch.extent(i);
-    const int64_t encoder = encoder_lens_.empty() ? 0 : encoder_lens_[static_cast<size_t>(i)];
+    const int64_t encoder = encoder_len(i);
     const int64_t keys = std::min(batch.req_to_token.width, encoder + e.kv_len);
     const auto row = batch.req_to_token.row(pool_rows_[static_cast<size_t>(i)]);
     if (!std::ranges::all_of(row.first(static_cast<size_t>(keys)), inside))
       return "the batch is not legal: a slot of request " + std::to_string(i) +
              " lies outside the pool";
-    // Drafts, and text behind an encoder, may begin anywhere.
-    const bool drafts = batch.mode == ForwardMode::kDraftDecode || is_target_verify(batch.mode) ||
-                        is_draft_extend(batch.mode, DraftExtendV2::kIncluded);
     const int64_t text =
         drafts ? std::min(e.prefix_len, batch.seq_lens[static_cast<size_t>(i)]) : e.kv_len;
     if (encoder == 0 && !whole_pages(row.first(static_cast<size_t>(std::min(text, keys)))))
@@ -266,7 +278,40 @@ std::string TraceBatch::check_slots() const {
     return "the batch is not legal: out_cache_loc leads out of the pool";
   if (!std::ranges::all_of(full_to_swa_, [](int64_t v) { return std::in_range<int32_t>(v); }))
     return "the batch is not legal: full_to_swa leads out of the pool";
-  return "";
+  return drafts ? check_stored_once() : check_stored();
+}
+
+/// Slot 0 is the sink, for whatever nobody reads.
+std::string TraceBatch::check_stored_once() const {
+  std::vector<int64_t> slots = out_cache_loc_;
+  std::erase(slots, 0);
+  std::ranges::sort(slots);
+  const auto twice = std::ranges::adjacent_find(slots);
+  if (twice == slots.end()) return "";
+  return "the batch is not legal: out_cache_loc has slot " + std::to_string(*twice) + " twice";
+}
+
+/// Where keys are read is where they are stored. Drafts' slots are not in req_to_token yet, or are
+/// those of another step.
+std::string TraceBatch::check_stored() const {
+  size_t token = 0;
+  for (int64_t i = 0; i < batch.size() && !out_cache_loc_.empty(); ++i) {
+    const RequestExtent e = batch.extent(i);
+    const auto row = batch.req_to_token.row(pool_rows_[static_cast<size_t>(i)]);
+    for (int64_t c = e.prefix_len; c < e.kv_len; ++c, ++token) {
+      const int64_t slot = row[static_cast<size_t>(encoder_len(i) + c)];
+      if (out_cache_loc_[token] != slot)
+        return "the batch is not legal: out_cache_loc stores token " + std::to_string(c) +
+               " of request " + std::to_string(i) + " in slot " +
+               std::to_string(out_cache_loc_[token]) + ", req_to_token has slot " +
+               std::to_string(slot);
+    }
+  }
+  return check_stored_once();
+}
+
+int64_t TraceBatch::encoder_len(int64_t request) const {
+  return encoder_lens_.empty() ? 0 : encoder_lens_[static_cast<size_t>(request)];
 }
 
 }  // namespace shadowgraph
