@@ -157,6 +157,59 @@ TEST(TraceVerdicts, PaddedRowsAnswerToLawsOnly) {
   EXPECT_EQ(laws(line).size(), 1U);
 }
 
+TEST(TraceVerdicts, OffsetsOfPaddingEndWithTheQueriesOfTheGraph) {
+  TraceLine line = replay_line();
+  line.expect["cu_seqlens_q"].data[3] = 4;
+  EXPECT_EQ(laws(line), Laws{"len.total cu_seqlens_q 3"});
+  line = decode_line();
+  line.phase = "capture";
+  EXPECT_EQ(found(line), "ok");
+  line.expect["cu_seqlens_q"].data[2] = 3;
+  EXPECT_EQ(laws(line), Laws{"len.total cu_seqlens_q 2"});
+}
+
+TEST(TraceVerdicts, APaddedRowWithoutARecordedLengthHasAsManyKeysAsItMustHave) {
+  TraceLine line = replay_line();
+  line.expect.erase("cache_seqlens_int32");
+  EXPECT_EQ(found(line), "ok");
+  line.expect["page_table"].data[7] = -1;  // behind its one key
+  EXPECT_EQ(found(line), "ok");
+  line.expect["page_table"].data[6] = -1;
+  EXPECT_EQ(laws(line), Laws{"table.page_id page_table 2 0"});
+}
+
+TEST(TraceVerdicts, WhatAKernelReadsHasItsType) {
+  for (const char* name : {"cache_seqlens_int32", "cu_seqlens_q", "page_table"}) {
+    for (const char* dtype : {"int64", "int16", "uint8"}) {
+      TraceLine line = decode_line();
+      line.expect[name].dtype = dtype;
+      EXPECT_EQ(laws(line), Laws{"trace.dtype " + std::string(name)}) << dtype;
+      line.expect[name].data[1] += 1;
+      EXPECT_EQ(laws(line).size(), 2U) << "its numbers are judged all the same";
+    }
+    TraceLine line = decode_line();
+    line.expect[name].dtype = "pylist";
+    EXPECT_EQ(found(line), "ok") << "plain JSON says no type";
+  }
+}
+
+TEST(TraceVerdicts, LengthsOfTheHostAndSlotsToWriteMayBeWide) {
+  std::set<std::string> wide;
+  for (const TraceLine& line : all_lines()) {
+    if (judge_trace(line).kind != Kind::kAgreed) continue;
+    for (const std::string name : {"seq_lens_q", "swa_out_cache_loc"}) {
+      if (!line.expect.contains(name)) continue;
+      TraceLine other = line;
+      for (const char* dtype : {"int64", "int32"}) {
+        other.expect[name].dtype = dtype;
+        EXPECT_EQ(judge_trace(other).kind, Kind::kAgreed) << line.id << ' ' << name;
+      }
+      wide.insert(name);
+    }
+  }
+  EXPECT_EQ(wide.size(), 2U);
+}
+
 TEST(TraceVerdicts, WhatARowLacksBehindItsRecordedLengthIsCalledStale) {
   TraceLine line = decode_line();
   line.expect["cache_seqlens_int32"].data[1] = 8;
