@@ -81,6 +81,16 @@ class Traces(unittest.TestCase):
         report = self.report(self.folder, expect=CLEAN)
         self.assertEqual([os.path.basename(f["path"]) for f in report["files"]], ["a.jsonl"])
 
+    def test_a_folder_passes_over_no_trace_whose_backend_stands_late(self):
+        wrong = self.line(expect={"max_seq_len_k": 1})
+        late = {"id": "late", "source": {"notes": "x" * 5000}, **wrong}
+        self.written(self.line(), name="a.jsonl")
+        self.written(late, name="late.jsonl")
+        self.write("pretty.jsonl", json.dumps(wrong, indent=1).encode())
+        report = self.report(self.folder)
+        self.assertEqual([(os.path.basename(f["path"]), f["flagged"]) for f in report["files"]],
+                         [("a.jsonl", 0), ("late.jsonl", 1), ("pretty.jsonl", 1)])
+
     def test_findings_can_be_waived_with_a_reason(self):
         flagged = self.report(self.file)["findings"]
         waivers = self.write("known.txt", b"# looked at\n\n*@" + flagged[0]["case"].encode() + b"  known, #1\n")
