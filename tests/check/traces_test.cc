@@ -226,7 +226,9 @@ TEST(TraceVerdicts, ABuilderThatRaisedIsAFindingIfItsBatchIsLegal) {
   EXPECT_EQ(laws(line), Laws{"trace.exception exception"});
   line.expect["max_seq_len_q"] = {"pyint", {}, 1, {1}};
   EXPECT_EQ(laws(line), Laws{"trace.exception exception"});
-  EXPECT_EQ(judge_trace(line).left_out, Laws{"max_seq_len_q: beside an exception"});
+  line.expect["max_seq_len"] = {"pyint", {}, 1, {1}};
+  EXPECT_EQ(judge_trace(line).left_out, (Laws{"max_seq_len: not known; did you mean max_seq_len_q?",
+                                              "max_seq_len_q: beside an exception"}));
   line.input["seq_lens"].data[0] = 13;  // more than its row of req_to_token holds
   EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
 }
