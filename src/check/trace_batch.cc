@@ -23,6 +23,8 @@ Finding refusal(std::string field, std::string expected, std::string got) {
   return make_finding("io.line", at(std::move(field)), std::move(expected), std::move(got));
 }
 
+std::string axes(size_t rank) { return std::to_string(rank) + (rank == 1 ? " axis" : " axes"); }
+
 void check_word(const char* field, const std::string& word, const std::vector<std::string>& words,
                 Status* status) {
   if (std::ranges::find(words, word) != words.end()) return;
@@ -57,8 +59,14 @@ bool TraceBatch::read(const TraceLine& line, const char* name, std::vector<T>* t
   if (at == line.input.end() || !at->second.unreadable.empty()) return false;
   const RecordedField& field = at->second;
   const std::string key = "input." + std::string(name);
-  if (field.shape.empty() || field.cols != field.width()) {
-    refuse(key, "a whole array", field.shape.empty() ? "one number" : "a part of it");
+  const size_t rank = key == "input.req_to_token" ? 2 : 1;
+  if (field.shape.size() != rank) {
+    refuse(key, rank == 1 ? "a list" : "[pool rows, width]",
+           field.shape.empty() ? "one number" : axes(field.shape.size()));
+    return false;
+  }
+  if (field.cols != field.width()) {
+    refuse(key, "a whole array", "a part of it");
     return false;
   }
   to->reserve(field.data.size());

@@ -29,6 +29,18 @@ TraceLine draft_line(const char* mode) {
   return line;
 }
 
+TEST(TraceBatch, AnInputHasTheAxesThatItsKeySays) {
+  TraceLine line = decode_line();
+  line.input["seq_lens"].shape = {1, 2};
+  line.input["req_pool_indices"] = {"pyint", {}, 1, {1}};
+  line.input["req_to_token"].shape = {1, 3, 12};
+  EXPECT_EQ(refusals(line), (Laws{"input.seq_lens: 2 axes", "input.req_pool_indices: one number",
+                                  "input.req_to_token: 3 axes"}));
+  line = decode_line();
+  line.input["req_to_token"] = vector_of({2, 3});
+  EXPECT_EQ(refusals(line), Laws{"input.req_to_token: 1 axis"});
+}
+
 TEST(TraceBatch, TwoRequestsHaveTwoRowsOfThePool) {
   TraceLine line = decode_line();
   line.input["req_pool_indices"].data = {2, 2};
