@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <set>
@@ -15,32 +14,10 @@
 #include <vector>
 
 #include "check/trace_lines.h"
-#include "io/traces.h"
 #include "shadowgraph/backend.h"
 
 namespace shadowgraph {
 namespace {
-
-namespace fs = std::filesystem;
-
-/// traces/*.jsonl of the folder that SHADOWGRAPH_VECTORS names; by default the curated ones.
-const std::vector<TraceLine>& all_lines() {
-  static const std::vector<TraceLine> kLines = [] {
-    const char* folder = std::getenv("SHADOWGRAPH_VECTORS");
-    const fs::path root = fs::path(folder == nullptr ? SHADOWGRAPH_TEST_DATA : folder) / "traces";
-    std::vector<std::string> files;
-    std::error_code missing;
-    for (const auto& entry : fs::directory_iterator(root, missing)) {
-      if (entry.path().extension() == ".jsonl") files.push_back(entry.path().string());
-    }
-    std::ranges::sort(files);
-    std::vector<TraceLine> lines;
-    for (const std::string& file : files)
-      EXPECT_EQ(read_traces(file, &lines).to_string(), "ok") << file;
-    return lines;
-  }();
-  return kLines;
-}
 
 /// Ids of the curated lines that are wrong, found by other means.
 std::set<std::string> known_wrong() {
