@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "check/trace_lines.h"
+#include "check/trace_words.h"
+#include "core/laws.h"
 
 namespace shadowgraph {
 namespace {
@@ -119,6 +123,17 @@ std::string laws_of_name(const BackendInfo& backend, const std::string& name) {
   return laws;
 }
 
+/// What `explain` knows of: refs of laws, fields and words.
+std::set<std::string> all_refs() {
+  std::string refs(kExplanationRefs);
+  for (const Law& law : kLaws) refs += ' ' + std::string(law.refs);
+  for (const Backend* backend : all_backends()) {
+    for (const Field& field : backend->info().fields) refs += ' ' + std::string(field.refs);
+  }
+  std::istringstream words(refs);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
 std::vector<RecordedField> spoilt(const RecordedField& field, int64_t page_size) {
   std::vector<RecordedField> all(3, field);
   all[0].dtype = "int64";
@@ -145,6 +160,7 @@ std::vector<RecordedField> spoilt(const RecordedField& field, int64_t page_size)
 
 TEST(TraceNames, TheLawsOfAFieldAreThoseThatItsFindingsBreak) {
   LawsOfKinds found;
+  const std::set<std::string> known = all_refs();
   for (const TraceLine& line : all_lines()) {
     if (judge_trace(line).kind != Kind::kAgreed) continue;
     for (const auto& [name, recorded] : line.expect) {
@@ -157,6 +173,8 @@ TEST(TraceNames, TheLawsOfAFieldAreThoseThatItsFindingsBreak) {
           if (f.where.field != name) continue;
           EXPECT_NE((' ' + laws + ' ').find(' ' + f.id + ' '), std::string::npos) << f.to_string();
           found[laws].insert(f.id);
+          for (const std::string& ref : f.refs)
+            EXPECT_TRUE(known.contains(ref)) << "nothing explains " << ref;
         }
       }
     }
