@@ -13,14 +13,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The first bytes of a regular file; a FIFO would block.
-std::string start_of(const std::string& path) {
+constexpr size_t kBlock = 1024, kLongestLine = size_t{1} << 20;
+
+/// The first bytes of a regular file, or more of them: its first line. A FIFO would block.
+std::string start_of(const std::string& path, bool whole_line = false) {
   std::error_code unreadable;
   if (!fs::is_regular_file(path, unreadable)) return "";
-  std::string start(1024, '\0');  // as far as a trace's first members go
+  std::string start;
   std::ifstream file(path, std::ios::binary);
-  file.read(start.data(), static_cast<std::streamsize>(start.size()));
-  start.resize(static_cast<size_t>(file.gcount()));
+  size_t read = 0;
+  do {
+    read = start.size();
+    start.resize(read + kBlock);
+    file.read(start.data() + read, static_cast<std::streamsize>(kBlock));
+    start.resize(read + static_cast<size_t>(file.gcount()));
+  } while (whole_line && file && start.find('\n', read) == std::string::npos &&
+           start.size() < kLongestLine);
   return start;
 }
 
@@ -29,7 +37,7 @@ bool looks_like_work(const fs::directory_entry& entry) {
   if (entry.is_directory(unreadable)) return false;
   if (entry.path().extension() == ".safetensors") return true;
   return entry.path().extension() == ".jsonl" &&
-         start_of(entry.path().string()).find("\"backend\"") != std::string::npos;
+         start_of(entry.path().string(), true).find("\"backend\"") != std::string::npos;
 }
 
 }  // namespace

@@ -41,7 +41,6 @@ int run(Options& options) {
   for (const Topic& topic : topics) {
     if (is_same(topic.id, options.id)) return explain(topic, options.common);
   }
-  if (const auto topic = topic_of_reference(options.id)) return explain(*topic, options.common);
   std::vector<std::string> ids;
   for (const Topic& known : topics) {
     if (std::ranges::find(ids, known.id) == ids.end()) ids.push_back(known.id);

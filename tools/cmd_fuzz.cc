@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "cli.h"
 #include "faults/faults.h"
@@ -26,6 +27,7 @@ struct Options {
 };
 
 constexpr std::string_view kKernels = "kernels";
+constexpr std::string_view kNoStep = "the history has no step that its backend runs";
 
 /// What the options name, looked up. Throws UsageError.
 struct Chosen {
@@ -143,14 +145,15 @@ void add_refs(const std::vector<std::string>& refs, Finding* f) {
 
 /// A run that judged nothing, or whose fault changed nothing, must not look clean.
 void say_what_is_void(const Options& options, const std::string& nothing, Report* report) {
-  for (const std::string& id : options.plants) {
+  if (report->interrupted) return;
+  for (const std::string& id : std::set(options.plants.begin(), options.plants.end())) {
     if (find_fault(id)->tap->acted() > 0) continue;
-    report->void_verdict = id + " never acted";
+    report->void_verdict += (report->void_verdict.empty() ? "" : ", ") + id + " never acted";
     report->warnings.push_back(
         id + " never acted: no step of this run has what it changes (`shadowgraph explain " + id +
         "`)");
   }
-  if (report->cases > 0 || report->interrupted) return;
+  if (report->cases > 0) return;
   report->void_verdict = "nothing was judged";
   report->warnings.push_back(nothing);
 }
@@ -226,7 +229,8 @@ int run_choices(const Options& options, const Chosen& chosen) {
   Choices choices(*list);
   const History history = generate_history(choices, chosen.backends);
   HistoryResult result = run_history(history, choices, &taps);
-  report.cases = 1;
+  const bool judged = result.judged > 0 || !result.findings.ok();
+  ++(judged ? report.cases : report.skipped);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   for (const auto& [name, steps] : result.coverage)
     report.coverage.push_back(coverage_of(name, steps));
@@ -237,7 +241,7 @@ int run_choices(const Options& options, const Chosen& chosen) {
     report.findings.push_back(std::move(f));
   }
   say_what_was_read(*list, choices.made(), &report);
-  say_what_is_void(options, "", &report);
+  say_what_is_void(options, "--choices: " + std::string(kNoStep), &report);
   return finish(report, options.common);
 }
 
@@ -315,11 +319,14 @@ int run(Options& options) {
   }
   report.interrupted = interrupted();
   report.cases = static_cast<int64_t>(result.cases);
+  report.skipped = static_cast<int64_t>(result.skipped);
   report.seconds = result.seconds;
   report.findings.assign(result.findings.findings().begin(), result.findings.findings().end());
   for (const auto& [name, cases] : result.coverage)
     report.coverage.push_back(coverage_of(name, cases));
-  say_what_is_void(options, "--seconds: too short for one case", &report);
+  say_what_is_void(options,
+                   result.skipped > 0 ? std::string(kNoStep) : "--seconds: too short for one case",
+                   &report);
   const FuzzHistograms& h = result.histograms;
   if (!chosen.kernels) return finish(report, options.common);
   report.histograms = {histogram_of("keys", h.keys, {0, 1, 16, 64, 128, 192, 256, 512, 1024}),

@@ -9,7 +9,8 @@ namespace {
 
 std::string shape_of(const Field& field) {
   switch (field.shape) {
-    case FieldShape::kRows: return "[rows]";
+    case FieldShape::kRows:
+    case FieldShape::kSlots: return "[rows]";
     case FieldShape::kIndptr: return "[rows + 1]";
     case FieldShape::kTable: return field.pages ? "[rows, pages]" : "[rows, slots]";
     case FieldShape::kScalar: break;
@@ -80,7 +81,7 @@ Listing list_fields(const std::string& backend, const std::string& name) {
     for (const Field& field : b->info().fields) {
       if (!name.empty() && field.recorded != name) continue;
       listing.rows.push_back({std::string(b->info().name), std::string(field.recorded),
-                              shape_of(field), rule_of(field), std::string(laws_of(field)),
+                              shape_of(field), rule_of(field), laws_of(field),
                               std::string(field.refs)});
     }
   }

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <regex>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "check/trace_names.h"
+#include "check/trace_words.h"
 #include "conformance/records.h"
 #include "core/laws.h"
 #include "faults/faults.h"
@@ -124,20 +124,24 @@ Topic topic_of(const TraceKey& key) {
       std::move(listing)};
 }
 
-/// Who refers to what.
+/// Who refers to what; words of findings do, too.
 struct Referrers {
   std::set<std::string> laws, fields, faults;
 };
 std::map<std::string, Referrers> all_references() {
   std::map<std::string, Referrers> all;
-  const auto add = [&](std::string_view refs, std::set<std::string> Referrers::*list,
-                       const std::string& name) {
+  const auto for_each = [](std::string_view refs, const auto& use) {
     while (!refs.empty()) {
       const size_t end = std::min(refs.find(' '), refs.size());
-      (all[std::string(refs.substr(0, end))].*list).insert(name);
+      use(std::string(refs.substr(0, end)));
       refs.remove_prefix(std::min(end + 1, refs.size()));
     }
   };
+  const auto add = [&](std::string_view refs, std::set<std::string> Referrers::*list,
+                       const std::string& name) {
+    for_each(refs, [&](const std::string& ref) { (all[ref].*list).insert(name); });
+  };
+  for_each(kExplanationRefs, [&](const std::string& ref) { all[ref]; });
   for (const Law& law : kLaws) add(law.refs, &Referrers::laws, std::string(law.id));
   for (const Fault& fault : all_faults())
     add(fault.refs, &Referrers::faults, std::string(fault.id));
@@ -181,12 +185,6 @@ Topic topic_of_reference(const std::string& ref, const Referrers& by) {
 }
 
 }  // namespace
-
-std::optional<Topic> topic_of_reference(const std::string& id) {
-  static const std::regex kReferences(R"(f[ai]\.I-\d{2,3}|K\d\d[a-z]?|[\w-]+#\d+)");
-  if (!std::regex_match(id, kReferences)) return {};
-  return topic_of_reference(id, Referrers());
-}
 
 std::vector<Topic> all_topics() {
   std::vector<Topic> topics;

@@ -1,7 +1,6 @@
 // What `explain` can explain: each thing that a report, a list or a reference names.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +17,5 @@ struct Topic {
 /// Laws, programs, faults, backends, modes, fields and keys of traces, and what these refer to.
 /// An id may come twice: the first is meant.
 std::vector<Topic> all_topics();
-
-/// Of a reference that a finding may print and no law, field or fault stands on: its kind alone.
-std::optional<Topic> topic_of_reference(const std::string& id);
 
 }  // namespace shadowgraph::cli

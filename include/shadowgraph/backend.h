@@ -129,7 +129,8 @@ enum class FieldRule : uint8_t {
 };
 
 enum class FieldShape : uint8_t {
-  kRows,    // [rows]
+  kRows,    // [rows], lengths
+  kSlots,   // [rows], 64 bits wide: where the step's tokens are stored
   kIndptr,  // [rows + 1]
   kTable,   // [rows, columns]; of row i the columns of its first lens[i] tokens are live
   kScalar,  // of the host

@@ -14,6 +14,9 @@ constexpr Field lens(std::string_view recorded, int buffer, std::string_view ref
   f.least = 1;
   return f;
 }
+constexpr Field slots(std::string_view recorded, int buffer, std::string_view refs) {
+  return {recorded, buffer, FieldShape::kSlots, FieldRule::kExact, -1, true, refs};
+}
 /// Lengths that no kernel reads.
 constexpr Field host_lens(std::string_view recorded, int buffer, std::string_view refs) {
   Field f = rows(recorded, buffer, refs);

@@ -19,7 +19,8 @@ constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDec
                                   ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
                                   ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
 
-using field::bound, field::indptr, field::key_indptr, field::lens, field::rows, field::table;
+using field::bound, field::indptr, field::key_indptr, field::lens, field::rows, field::slots,
+    field::table;
 
 // Paged kernels read no cu_seqlens_k: it is for new keys that they would append. A ragged call over
 // all keys reads it.
@@ -32,7 +33,7 @@ constexpr Field kFields[] = {
     bound("max_seq_len_k", Fa::kMaxSeqLenK, "fa.I-21"),
     table("page_table", Fa::kPageTable, Fa::kCacheSeqlens, "fa.I-28 fa.I-34 fa.I-45"),
     table("swa_page_table", Fa::kSwaPageTable, Fa::kCacheSeqlens, "fa.I-35 fa.I-36"),
-    rows("swa_out_cache_loc", Fa::kSwaOutCacheLoc, "fa.I-37"),
+    slots("swa_out_cache_loc", Fa::kSwaOutCacheLoc, "fa.I-37"),
     rows("expand.cache_seqlens_int32", Fa::kExpandSeqlens, "fa.I-30 fa.I-38"),
     indptr("expand.cu_seqlens_q", Fa::kExpandCuSeqlensQ, "fa.I-15", FieldRule::kConstant),
     key_indptr("expand.cu_seqlens_k", -1, "fa.I-23", FieldRule::kDead),

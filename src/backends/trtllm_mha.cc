@@ -22,7 +22,7 @@ constexpr Field kFields[] = {
     field::bound("max_seq_len_k", Mha::kMaxSeqLenK, "fa.I-21"),
     field::table("page_table", Mha::kPageTable, Mha::kKvLens, "fa.I-28 fa.I-34"),
     field::table("swa_page_table", Mha::kSwaPageTable, Mha::kKvLens, "fa.I-35 fa.I-36"),
-    field::rows("swa_out_cache_loc", Mha::kSwaOutCacheLoc, "fa.I-37"),
+    field::slots("swa_out_cache_loc", Mha::kSwaOutCacheLoc, "fa.I-37"),
 };
 
 constexpr BackendInfo kInfo{.name = "trtllm_mha",

@@ -23,6 +23,8 @@ Finding refusal(std::string field, std::string expected, std::string got) {
   return make_finding("io.line", at(std::move(field)), std::move(expected), std::move(got));
 }
 
+std::string axes(size_t rank) { return std::to_string(rank) + (rank == 1 ? " axis" : " axes"); }
+
 void check_word(const char* field, const std::string& word, const std::vector<std::string>& words,
                 Status* status) {
   if (std::ranges::find(words, word) != words.end()) return;
@@ -57,8 +59,14 @@ bool TraceBatch::read(const TraceLine& line, const char* name, std::vector<T>* t
   if (at == line.input.end() || !at->second.unreadable.empty()) return false;
   const RecordedField& field = at->second;
   const std::string key = "input." + std::string(name);
-  if (field.shape.empty() || field.cols != field.width()) {
-    refuse(key, "a whole array", field.shape.empty() ? "one number" : "a part of it");
+  const size_t rank = key == "input.req_to_token" ? 2 : 1;
+  if (field.shape.size() != rank) {
+    refuse(key, rank == 1 ? "a list" : "[pool rows, width]",
+           field.shape.empty() ? "one number" : axes(field.shape.size()));
+    return false;
+  }
+  if (field.cols != field.width()) {
+    refuse(key, "a whole array", "a part of it");
     return false;
   }
   to->reserve(field.data.size());
@@ -190,6 +198,16 @@ void TraceBatch::read_new_tokens(const TraceLine& line) {
   batch.extend_lens = extend_lens_;
 }
 
+/// A graph tells of its bucket's tokens, or of the real ones, as all others do. False: of neither.
+bool TraceBatch::cut_padding(std::vector<int64_t>* values, int64_t tokens, int64_t each) const {
+  const auto size = static_cast<int64_t>(values->size());
+  const int64_t bucket = this->tokens();
+  const bool padded = graph && (bucket == 0 ? size > tokens * each : size == bucket * each);
+  if (tokens < 0 || (size != tokens * each && !padded)) return false;
+  cut(*values, static_cast<size_t>(tokens * each));
+  return true;
+}
+
 /// What is told of each new token; a bucket's tokens end with those of its padding.
 std::string TraceBatch::read_tokens(const TraceLine& line) {
   const auto real = static_cast<int64_t>(seq_lens_.size());
@@ -206,12 +224,8 @@ std::string TraceBatch::read_tokens(const TraceLine& line) {
     if (!extend_lens_.empty())
       tokens = std::accumulate(extend_lens_.begin(), extend_lens_.end(), int64_t{0});
   }
-  const auto whole = [&](std::vector<int64_t>& values, int64_t count) -> std::span<const int64_t> {
-    if (count < 0 || static_cast<int64_t>(values.size()) < count) return {};
-    cut(values, static_cast<size_t>(count));
-    return values;
-  };
-  if (read(line, "out_cache_loc", &out_cache_loc_) && draft && s.num_steps > 1 &&
+  const bool stored = read(line, "out_cache_loc", &out_cache_loc_);
+  if (stored && draft && s.num_steps > 1 &&
       static_cast<int64_t>(out_cache_loc_.size()) == int64_t{rows} * s.topk) {
     // Of this step alone.
     std::vector<int64_t> all(out_cache_loc_.size() * static_cast<size_t>(s.num_steps));
@@ -219,53 +233,16 @@ std::string TraceBatch::read_tokens(const TraceLine& line) {
       all[i * static_cast<size_t>(s.num_steps) + static_cast<size_t>(s.step)] = out_cache_loc_[i];
     out_cache_loc_ = std::move(all);
   }
-  batch.out_cache_loc = whole(out_cache_loc_, draft ? tokens * s.num_steps : tokens);
-  if (read(line, "positions", &positions_)) batch.positions = whole(positions_, tokens);
+  const int64_t each = draft ? s.num_steps : 1;
+  if (stored && !cut_padding(&out_cache_loc_, tokens, each) && out_cache_loc_.empty())
+    return "the batch is not legal: out_cache_loc is empty";
+  batch.out_cache_loc = out_cache_loc_;  // of any other length: validate() says it
+  if (read(line, "positions", &positions_) && !cut_padding(&positions_, tokens, 1))
+    refuse("input.positions", "one for each of " + std::to_string(tokens) + " tokens",
+           std::to_string(positions_.size()));
+  batch.positions = positions_;
   if (s.topk > 1 && is_target_verify(batch.mode) && read(line, "custom_mask", &mask_))
     batch.spec.custom_mask = mask_;
-  return "";
-}
-
-/// Token c stands at place c mod page_size of its page, and tokens of one page together.
-bool TraceBatch::whole_pages(std::span<const int32_t> slots) const {
-  for (size_t c = 0; c < slots.size(); ++c) {
-    const size_t place = c % static_cast<size_t>(model.page_size);
-    if (slots[c] != slots[c - place] + static_cast<int32_t>(place)) return false;
-    if (place == 0 && slots[c] % model.page_size != 0) return false;
-  }
-  return true;
-}
-
-/// A twin takes slots on trust.
-std::string TraceBatch::check_slots() const {
-  const auto pool = full_to_swa_.empty() ? int64_t{std::numeric_limits<int32_t>::max()}
-                                         : static_cast<int64_t>(full_to_swa_.size());
-  const auto inside = [&](int64_t slot) { return slot >= 0 && slot < pool; };
-  std::vector<int32_t> pool_rows = pool_rows_;
-  std::ranges::sort(pool_rows);
-  if (std::ranges::adjacent_find(pool_rows) != pool_rows.end())
-    return "the batch is not legal: two requests have one row of req_to_token";
-  for (int64_t i = 0; i < batch.size(); ++i) {
-    const RequestExtent e = batch.extent(i);
-    const int64_t encoder = encoder_lens_.empty() ? 0 : encoder_lens_[static_cast<size_t>(i)];
-    const int64_t keys = std::min(batch.req_to_token.width, encoder + e.kv_len);
-    const auto row = batch.req_to_token.row(pool_rows_[static_cast<size_t>(i)]);
-    if (!std::ranges::all_of(row.first(static_cast<size_t>(keys)), inside))
-      return "the batch is not legal: a slot of request " + std::to_string(i) +
-             " lies outside the pool";
-    // Drafts, and text behind an encoder, may begin anywhere.
-    const bool drafts = batch.mode == ForwardMode::kDraftDecode || is_target_verify(batch.mode) ||
-                        is_draft_extend(batch.mode, DraftExtendV2::kIncluded);
-    const int64_t text =
-        drafts ? std::min(e.prefix_len, batch.seq_lens[static_cast<size_t>(i)]) : e.kv_len;
-    if (encoder == 0 && !whole_pages(row.first(static_cast<size_t>(std::min(text, keys)))))
-      return "the batch is not legal: the slots of request " + std::to_string(i) +
-             " are not those of whole pages of " + std::to_string(model.page_size) + " tokens";
-  }
-  if (!std::ranges::all_of(out_cache_loc_, inside))
-    return "the batch is not legal: out_cache_loc leads out of the pool";
-  if (!std::ranges::all_of(full_to_swa_, [](int64_t v) { return std::in_range<int32_t>(v); }))
-    return "the batch is not legal: full_to_swa leads out of the pool";
   return "";
 }
 

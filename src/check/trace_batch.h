@@ -47,8 +47,12 @@ class TraceBatch {
   void read_requests(const TraceLine& line);
   void read_new_tokens(const TraceLine& line);
   std::string read_tokens(const TraceLine& line);
+  bool cut_padding(std::vector<int64_t>* values, int64_t tokens, int64_t each) const;
   bool whole_pages(std::span<const int32_t> slots) const;
   std::string check_slots() const;
+  std::string check_stored_once() const;
+  std::string check_stored() const;
+  int64_t encoder_len(int64_t request) const;
   void refuse(std::string field, std::string expected, std::string got);
   template <class T>
   bool read(const TraceLine& line, const char* name, std::vector<T>* to);

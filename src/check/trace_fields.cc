@@ -47,6 +47,7 @@ class FieldJudge {
     if (!judge_shape()) return left_out_.empty();
     switch (field_.shape) {
       case FieldShape::kRows: return judge_rows();
+      case FieldShape::kSlots: return judge_slots();
       case FieldShape::kIndptr: return judge_indptr();
       default: return judge_table();
     }
@@ -118,7 +119,7 @@ class FieldJudge {
   /// Plain JSON says none.
   void judge_dtype() {
     const std::string& dtype = recorded_.dtype;
-    if (field_.any_integers || buffer().dtype != DType::kI32 || dtype == "int32" ||
+    if (field_.any_integers || field_.shape == FieldShape::kSlots || dtype == "int32" ||
         dtype.starts_with("py"))
       return;
     fail("trace.dtype", {}, {}, "int32", dtype);
@@ -153,28 +154,39 @@ class FieldJudge {
     return true;
   }
 
-  /// Lengths, or slots to write where they are 64 bits wide.
-  bool judge_rows() {
-    const bool slots = buffer().dtype == DType::kI64;
-    if (slots && step_.rebuilt.batch.out_cache_loc.empty() && !capture())
-      return leave_out("the line does not say where its tokens are stored");
-    Rows rows;
+  /// The first row that differs from the twin's; -1: none.
+  int64_t first_wrong(Rows* rows) const {
     int64_t first = -1;
     for (int64_t r = 0; r < real_rows(); ++r) {
-      if (expected(r) != got(r) && rows.wrong++ == 0) first = r;
+      if (expected(r) != got(r) && rows->wrong++ == 0) first = r;
     }
-    if (first >= 0 && slots)
-      fail("slot.write", first, {}, number(expected(first)), number(got(first)) + rows.more());
-    if (first >= 0 && !slots) {
-      const Explanation why = explain_length(step_, buffer(), first, got(first));
-      fail("len.kv_extent", first, {}, number(expected(first)),
-           number(got(first)) + (why.words.empty() ? "" : ": " + why.words) + rows.more(),
-           why.refs);
+    return first;
+  }
+
+  bool judge_rows() {
+    Rows rows;
+    if (const int64_t r = first_wrong(&rows); r >= 0) {
+      const Explanation why = explain_length(step_, buffer(), r, got(r));
+      fail("len.kv_extent", r, {}, number(expected(r)),
+           number(got(r)) + (why.words.empty() ? "" : ": " + why.words) + rows.more(), why.refs);
     }
     for (int64_t r = real_rows(); r < recorded_.rows(); ++r) {
-      if (slots ? got(r) == 0 : got(r) >= least_padding(field_)) continue;
-      slots ? fail("slot.write", r, {}, "0 for padding", number(got(r)))
-            : fail("len.padding", r, {}, ">= " + number(least_padding(field_)), number(got(r)));
+      if (got(r) >= least_padding(field_)) continue;
+      fail("len.padding", r, {}, ">= " + number(least_padding(field_)), number(got(r)));
+      break;
+    }
+    return true;
+  }
+
+  bool judge_slots() {
+    if (step_.rebuilt.batch.out_cache_loc.empty() && !capture())
+      return leave_out("the line does not say where its tokens are stored");
+    Rows rows;
+    if (const int64_t r = first_wrong(&rows); r >= 0)
+      fail("slot.write", r, {}, number(expected(r)), number(got(r)) + rows.more());
+    for (int64_t r = real_rows(); r < recorded_.rows(); ++r) {
+      if (got(r) == 0) continue;
+      fail("slot.write", r, {}, "0 for padding", number(got(r)));
       break;
     }
     return true;

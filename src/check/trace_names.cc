@@ -59,18 +59,22 @@ std::vector<std::string> names_of_fields(const BackendInfo& backend) {
   return names;
 }
 
-std::string_view laws_of(const Field& field) {
+std::string laws_of(const Field& field) {
   if (field.rule == FieldRule::kDead) return "";
+  const bool exact = field.rule == FieldRule::kExact || field.rule == FieldRule::kConstant;
+  std::string laws;
   switch (field.shape) {
-    case FieldShape::kRows: return "len.kv_extent len.padding slot.write trace.shape";
-    case FieldShape::kIndptr:
-      return "len.q_extent len.indptr_first len.indptr_monotone trace.shape";
-    case FieldShape::kTable:
-      return "table.slot table.unit table.capacity table.page_id trace.shape";
-    case FieldShape::kScalar: break;
+    case FieldShape::kRows: laws = "len.kv_extent len.padding"; break;
+    case FieldShape::kSlots: laws = "slot.write"; break;
+    case FieldShape::kIndptr: laws = "len.q_extent len.indptr_first len.indptr_monotone"; break;
+    case FieldShape::kTable: laws = "table.slot table.unit table.capacity table.page_id"; break;
+    case FieldShape::kScalar: laws = exact ? "len.kv_extent" : "len.bound"; break;
   }
-  if (field.rule == FieldRule::kBaked) return "len.bound len.baked_q";
-  return field.rule == FieldRule::kAtLeast ? "len.bound" : "len.kv_extent";
+  if (field.shape == FieldShape::kIndptr && field.of_queries) laws += " len.total";
+  if (field.rule == FieldRule::kBaked) laws += " len.baked_q";
+  laws += " trace.shape";
+  const bool typed = field.shape != FieldShape::kScalar && field.shape != FieldShape::kSlots;
+  return laws + (typed && !field.any_integers ? " trace.dtype" : "");
 }
 
 }  // namespace shadowgraph

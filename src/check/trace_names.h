@@ -50,6 +50,6 @@ bool is_field_of_any(std::string_view name);
 std::vector<std::string> names_of_fields(const BackendInfo& backend);
 
 /// Laws that a field of this shape and rule may be found to break: "table.slot table.unit".
-std::string_view laws_of(const Field& field);
+std::string laws_of(const Field& field);
 
 }  // namespace shadowgraph

@@ -159,8 +159,10 @@ class LineJudge {
     if (!line_.exception.empty()) {
       verdict_.findings.add(
           make_finding("trace.exception", at("exception"), "metadata", line_.exception));
-      for (const auto& [name, recorded] : line_.expect)
-        verdict_.left_out.push_back(name + ": beside an exception");
+      for (const std::string& name : names_of_fields(backend->info())) {
+        if (line_.expect.contains(name))
+          verdict_.left_out.push_back(name + ": beside an exception");
+      }
       return "";
     }
     const TraceStep step{line_, rebuilt, backend->info(), twin.meta()};

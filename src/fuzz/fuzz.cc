@@ -30,7 +30,7 @@ std::string reproduce(const FuzzOptions& options, uint64_t number) {
 
 /// What one worker found; joined at the end.
 struct Tally {
-  uint64_t cases = 0;
+  uint64_t cases = 0, skipped = 0;
   FuzzHistograms histograms;
   std::map<std::string, int64_t> coverage;
   std::vector<std::pair<uint64_t, Finding>> findings;
@@ -86,9 +86,9 @@ class Workers {
     Choices choices = history_choices(options_.seed, number);
     const History h = generate_history(choices, options_.histories.backends);
     const HistoryResult result = run_history(h, choices, options_.histories.tap);
-    ++tally.cases;
-    for (const auto& [name, steps] : result.coverage) tally.coverage[name] += steps;
     const auto found = std::as_const(result.findings).findings();
+    ++(result.judged > 0 || !found.empty() ? tally.cases : tally.skipped);
+    for (const auto& [name, steps] : result.coverage) tally.coverage[name] += steps;
     if (found.empty()) return 0;
     const HistoryFailure small = shrink_failure(choices, options_.histories, found[0].id);
     for (const Finding& f : std::as_const(small.findings).findings()) {
@@ -121,7 +121,7 @@ FuzzResult join(std::vector<Tally>& tallies) {
   FuzzResult result;
   std::vector<std::pair<uint64_t, Finding>> findings;
   for (Tally& t : tallies) {
-    result.cases += t.cases;
+    result.cases += t.cases, result.skipped += t.skipped;
     add_all(result.histograms.keys, t.histograms.keys);
     add_all(result.histograms.requests, t.histograms.requests);
     add_all(result.histograms.head_dim, t.histograms.head_dim);

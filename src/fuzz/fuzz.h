@@ -29,7 +29,7 @@ struct FuzzOptions {
 };
 
 struct FuzzProgress {
-  uint64_t cases = 0, findings = 0;
+  uint64_t cases = 0, findings = 0;  // cases: skipped ones, too
   double seconds = 0;
 };
 
@@ -39,7 +39,8 @@ struct FuzzHistograms {
 };
 
 struct FuzzResult {
-  uint64_t cases = 0;
+  uint64_t cases = 0;    // judged
+  uint64_t skipped = 0;  // histories of which the backend ran no step
   double seconds = 0;
   Status findings;  // case_id and reproduce filled in, in the order of case numbers
   FuzzHistograms histograms;

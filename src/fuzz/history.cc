@@ -195,8 +195,9 @@ HistoryResult run_history(const History& h, Choices& choices, const Tap* tap) {
     ++result.steps;
     const std::string name =
         std::string(h.backend->info().name) + " " + std::string(name_of(step.mode));
-    if (runner.counts().steps > before.steps)
-      ++result.coverage[name + (received ? " received" : " eager")];
+    const bool ran = runner.counts().steps > before.steps;
+    if (ran) ++result.coverage[name + (received ? " received" : " eager")];
+    result.judged += ran && !received;
     if (runner.counts().replays > before.replays) ++result.coverage[name + " replay"];
     result.failing_requests = static_cast<int64_t>(step.requests.size());
   }

@@ -32,7 +32,8 @@ History generate_history(Choices& choices, std::span<const Backend* const> backe
 
 struct HistoryResult {
   Status findings;               // of the first step that has some: there it ends
-  int32_t steps = 0;             // that were run
+  int32_t steps = 0;             // that were played
+  int32_t judged = 0;            // that the backend ran; 0: nothing is known of it
   int64_t failing_requests = 0;  // of that step
   RunnerCounts counts;
   std::map<std::string, int64_t> coverage;  // "flashattention decode replay": steps

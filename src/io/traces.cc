@@ -358,6 +358,17 @@ bool is_spread(std::string_view text) {
          (std::string_view("{,:[").find(first[last]) != std::string_view::npos && !is_blank(text));
 }
 
+/// A first line that is cut off looks as if it went on; then the next is an object by itself.
+bool is_cut_off(std::string_view text, const std::string& name) {
+  std::string_view first, second;
+  while (!text.empty() && is_blank(first)) first = next_line(&text);
+  while (!text.empty() && is_blank(second)) second = next_line(&text);
+  JsonDocument next;
+  const bool bracket = first.find_first_not_of(" \t\r{[") == std::string_view::npos;
+  return !bracket && parse_strict_json(second, "io.line", name, 1, &next, kMaxTraceDepth).ok() &&
+         next.root.as<JsonValue::Object>() != nullptr;
+}
+
 }  // namespace
 
 Status parse_traces(std::string_view text, const std::string& name, std::vector<TraceLine>* lines) {
@@ -372,7 +383,11 @@ Status parse_traces(std::string_view text, const std::string& name, std::vector<
     }
     if (is_spread(text)) {
       status = parse_line(text, name, 1, kOneALine, &read);
-      text = {};
+      if (status.ok() || !is_cut_off(text, name)) {
+        text = {};
+      } else {
+        status = {};
+      }
     }
     for (size_t number = 1; !text.empty(); ++number) {
       const std::string_view line = next_line(&text);

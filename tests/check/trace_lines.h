@@ -3,16 +3,40 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "check/traces.h"
+#include "io/traces.h"
 
 namespace shadowgraph {
 
 using Kind = TraceVerdict::Kind;
+
+/// traces/*.jsonl of the folder that SHADOWGRAPH_VECTORS names; by default the curated ones.
+inline const std::vector<TraceLine>& all_lines() {
+  static const std::vector<TraceLine> kLines = [] {
+    const char* folder = std::getenv("SHADOWGRAPH_VECTORS");
+    const std::filesystem::path root =
+        std::filesystem::path(folder == nullptr ? SHADOWGRAPH_TEST_DATA : folder) / "traces";
+    std::vector<std::string> files;
+    std::error_code missing;
+    for (const auto& entry : std::filesystem::directory_iterator(root, missing)) {
+      if (entry.path().extension() == ".jsonl") files.push_back(entry.path().string());
+    }
+    std::ranges::sort(files);
+    std::vector<TraceLine> lines;
+    for (const std::string& file : files)
+      EXPECT_EQ(read_traces(file, &lines).to_string(), "ok") << file;
+    return lines;
+  }();
+  return kLines;
+}
 
 /// Two requests of 5 and 9 tokens that decode, in pages of 4 slots; the second row of the table has
 /// a column that nothing reads.

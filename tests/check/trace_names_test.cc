@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "check/trace_lines.h"
+#include "check/trace_words.h"
+#include "core/laws.h"
 
 namespace shadowgraph {
 namespace {
@@ -156,6 +160,87 @@ TEST(TraceNames, EveryFieldHasLawsButWhatNothingReads) {
     }
   }
   EXPECT_FALSE(is_field_of_any("colour"));
+}
+
+/// Laws of the fields of each kind; the text of laws_of() stands for the kind.
+using LawsOfKinds = std::map<std::string, std::set<std::string>>;
+
+/// What the readings of a name can break, in whatever mode.
+std::string laws_of_name(const BackendInfo& backend, const std::string& name) {
+  std::string laws;
+  for (const Field& field : backend.fields) {
+    if (field.recorded == name && field.rule != FieldRule::kDead) laws = laws_of(field);
+  }
+  return laws;
+}
+
+/// What `explain` knows of: refs of laws, fields and words.
+std::set<std::string> all_refs() {
+  std::string refs(kExplanationRefs);
+  for (const Law& law : kLaws) refs += ' ' + std::string(law.refs);
+  for (const Backend* backend : all_backends()) {
+    for (const Field& field : backend->info().fields) refs += ' ' + std::string(field.refs);
+  }
+  std::istringstream words(refs);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+std::vector<RecordedField> spoilt(const RecordedField& field, int64_t page_size) {
+  std::vector<RecordedField> all(3, field);
+  all[0].dtype = "int64";
+  all[1].data.clear();
+  if (!field.shape.empty()) all[1].shape[0] = all[1].cols = 0;
+  all[2].shape.push_back(1);
+  if (field.shape.size() == 2) {
+    RecordedField& narrow = all.emplace_back(field);
+    narrow.shape[1] = narrow.cols = std::min<int64_t>(1, field.cols);
+    narrow.data.resize(static_cast<size_t>(narrow.rows() * narrow.cols));
+  }
+  const size_t size = field.data.size();
+  const auto last_row = static_cast<size_t>(std::max<int64_t>(0, field.rows() - 1) * field.cols);
+  for (const size_t i : {size_t{0}, size_t{1}, last_row, size - 1}) {
+    if (i >= size) continue;
+    for (const int64_t value :
+         {field.data[i] + 1, field.data[i] * page_size, int64_t{1} << 20, int64_t{-5}}) {
+      all.push_back(field);
+      all.back().data[i] = value;
+    }
+  }
+  return all;
+}
+
+TEST(TraceNames, TheLawsOfAFieldAreThoseThatItsFindingsBreak) {
+  LawsOfKinds found;
+  const std::set<std::string> known = all_refs();
+  for (const TraceLine& line : all_lines()) {
+    if (judge_trace(line).kind != Kind::kAgreed) continue;
+    for (const auto& [name, recorded] : line.expect) {
+      const std::string laws = laws_of_name(find_backend(line.backend)->info(), name);
+      TraceLine wrong = line;
+      for (const RecordedField& bad : spoilt(recorded, line.config.page_size)) {
+        wrong.expect[name] = bad;
+        const TraceVerdict v = judge_trace(wrong);
+        for (const Finding& f : v.findings.findings()) {
+          if (f.where.field != name) continue;
+          EXPECT_NE((' ' + laws + ' ').find(' ' + f.id + ' '), std::string::npos) << f.to_string();
+          found[laws].insert(f.id);
+          for (const std::string& ref : f.refs)
+            EXPECT_TRUE(known.contains(ref)) << "nothing explains " << ref;
+        }
+      }
+    }
+  }
+  for (const auto& [laws, broken] : found) {
+    std::string all;
+    for (const std::string& law : broken) all += law + ' ';
+    EXPECT_EQ(broken.size(), static_cast<size_t>(std::ranges::count(laws, ' ')) + 1)
+        << laws << "; found " << all;
+  }
+  for (const Backend* backend : all_backends()) {
+    for (const Field& field : backend->info().fields)
+      EXPECT_TRUE(field.rule == FieldRule::kDead || found.contains(laws_of(field)))
+          << field.recorded << ": " << laws_of(field);
+  }
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <set>
@@ -15,32 +14,10 @@
 #include <vector>
 
 #include "check/trace_lines.h"
-#include "io/traces.h"
 #include "shadowgraph/backend.h"
 
 namespace shadowgraph {
 namespace {
-
-namespace fs = std::filesystem;
-
-/// traces/*.jsonl of the folder that SHADOWGRAPH_VECTORS names; by default the curated ones.
-const std::vector<TraceLine>& all_lines() {
-  static const std::vector<TraceLine> kLines = [] {
-    const char* folder = std::getenv("SHADOWGRAPH_VECTORS");
-    const fs::path root = fs::path(folder == nullptr ? SHADOWGRAPH_TEST_DATA : folder) / "traces";
-    std::vector<std::string> files;
-    std::error_code missing;
-    for (const auto& entry : fs::directory_iterator(root, missing)) {
-      if (entry.path().extension() == ".jsonl") files.push_back(entry.path().string());
-    }
-    std::ranges::sort(files);
-    std::vector<TraceLine> lines;
-    for (const std::string& file : files)
-      EXPECT_EQ(read_traces(file, &lines).to_string(), "ok") << file;
-    return lines;
-  }();
-  return kLines;
-}
 
 /// Ids of the curated lines that are wrong, found by other means.
 std::set<std::string> known_wrong() {
@@ -182,6 +159,59 @@ TEST(TraceVerdicts, PaddedRowsAnswerToLawsOnly) {
   EXPECT_EQ(laws(line).size(), 1U);
 }
 
+TEST(TraceVerdicts, OffsetsOfPaddingEndWithTheQueriesOfTheGraph) {
+  TraceLine line = replay_line();
+  line.expect["cu_seqlens_q"].data[3] = 4;
+  EXPECT_EQ(laws(line), Laws{"len.total cu_seqlens_q 3"});
+  line = decode_line();
+  line.phase = "capture";
+  EXPECT_EQ(found(line), "ok");
+  line.expect["cu_seqlens_q"].data[2] = 3;
+  EXPECT_EQ(laws(line), Laws{"len.total cu_seqlens_q 2"});
+}
+
+TEST(TraceVerdicts, APaddedRowWithoutARecordedLengthHasAsManyKeysAsItMustHave) {
+  TraceLine line = replay_line();
+  line.expect.erase("cache_seqlens_int32");
+  EXPECT_EQ(found(line), "ok");
+  line.expect["page_table"].data[7] = -1;  // behind its one key
+  EXPECT_EQ(found(line), "ok");
+  line.expect["page_table"].data[6] = -1;
+  EXPECT_EQ(laws(line), Laws{"table.page_id page_table 2 0"});
+}
+
+TEST(TraceVerdicts, WhatAKernelReadsHasItsType) {
+  for (const char* name : {"cache_seqlens_int32", "cu_seqlens_q", "page_table"}) {
+    for (const char* dtype : {"int64", "int16", "uint8"}) {
+      TraceLine line = decode_line();
+      line.expect[name].dtype = dtype;
+      EXPECT_EQ(laws(line), Laws{"trace.dtype " + std::string(name)}) << dtype;
+      line.expect[name].data[1] += 1;
+      EXPECT_EQ(laws(line).size(), 2U) << "its numbers are judged all the same";
+    }
+    TraceLine line = decode_line();
+    line.expect[name].dtype = "pylist";
+    EXPECT_EQ(found(line), "ok") << "plain JSON says no type";
+  }
+}
+
+TEST(TraceVerdicts, LengthsOfTheHostAndSlotsToWriteMayBeWide) {
+  std::set<std::string> wide;
+  for (const TraceLine& line : all_lines()) {
+    if (judge_trace(line).kind != Kind::kAgreed) continue;
+    for (const std::string name : {"seq_lens_q", "swa_out_cache_loc"}) {
+      if (!line.expect.contains(name)) continue;
+      TraceLine other = line;
+      for (const char* dtype : {"int64", "int32"}) {
+        other.expect[name].dtype = dtype;
+        EXPECT_EQ(judge_trace(other).kind, Kind::kAgreed) << line.id << ' ' << name;
+      }
+      wide.insert(name);
+    }
+  }
+  EXPECT_EQ(wide.size(), 2U);
+}
+
 TEST(TraceVerdicts, WhatARowLacksBehindItsRecordedLengthIsCalledStale) {
   TraceLine line = decode_line();
   line.expect["cache_seqlens_int32"].data[1] = 8;
@@ -198,7 +228,9 @@ TEST(TraceVerdicts, ABuilderThatRaisedIsAFindingIfItsBatchIsLegal) {
   EXPECT_EQ(laws(line), Laws{"trace.exception exception"});
   line.expect["max_seq_len_q"] = {"pyint", {}, 1, {1}};
   EXPECT_EQ(laws(line), Laws{"trace.exception exception"});
-  EXPECT_EQ(judge_trace(line).left_out, Laws{"max_seq_len_q: beside an exception"});
+  line.expect["max_seq_len"] = {"pyint", {}, 1, {1}};
+  EXPECT_EQ(judge_trace(line).left_out, (Laws{"max_seq_len: not known; did you mean max_seq_len_q?",
+                                              "max_seq_len_q: beside an exception"}));
   line.input["seq_lens"].data[0] = 13;  // more than its row of req_to_token holds
   EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 
 namespace shadowgraph {
 namespace {
@@ -126,6 +127,26 @@ TEST(Fuzz, AFindingNamesItsCaseAndACommandThatShowsItAgain) {
   EXPECT_EQ(f.id, "input.isa");
   EXPECT_EQ(f.case_id, "seed 7 case 3: " + fuzz_case(7, 3).to_string());
   EXPECT_EQ(f.reproduce, "shadowgraph fuzz --seed 7 --first 3 --cases 1 --arith fast --isa riscv");
+}
+
+TEST(Fuzz, AHistoryOfWhichTheBackendRunsNothingIsNoCase) {
+  FuzzOptions options;
+  options.cases = 30;
+  options.kernels = false;
+  options.histories.backends = {find_backend("flashmla_multi_step")};
+  const FuzzResult result = fuzz(options);
+  EXPECT_EQ(result.cases + result.skipped, 30u);
+  EXPECT_GT(result.cases, 0u);
+  uint64_t idle = 0;
+  for (uint64_t number = 0; number < 30; ++number) {
+    Choices choices = history_choices(options.seed, number);
+    const History h = generate_history(choices, options.histories.backends);
+    const HistoryResult one = run_history(h, choices, nullptr);
+    idle += std::ranges::none_of(
+        one.coverage, [](const auto& c) { return c.first.ends_with(" eager") && c.second > 0; });
+  }
+  EXPECT_EQ(result.skipped, idle);
+  EXPECT_GT(idle, 0u);
 }
 
 TEST(Fuzz, NoLimitOnFindingsRunsOn) {

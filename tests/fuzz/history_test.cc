@@ -32,6 +32,10 @@ Coverage coverage_of(std::span<const Backend* const> backends, uint64_t historie
     const HistoryResult result = run_history(h, choices, nullptr);
     EXPECT_EQ(result.findings.to_string(), "ok") << "history " << number << ": " << h.to_string();
     EXPECT_EQ(result.counts.steps + result.counts.refused, result.steps);
+    int64_t received = 0;
+    for (const auto& [name, steps] : result.coverage)
+      received += name.ends_with(" received") ? steps : 0;
+    EXPECT_EQ(result.judged + received, result.counts.steps);
     EXPECT_LE(result.steps, h.steps);
     for (const auto& [name, steps] : result.coverage) all[name] += steps;
   }

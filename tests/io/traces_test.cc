@@ -208,6 +208,17 @@ TEST(Traces, SeveralObjectsOverSeveralLinesAreRefusedOnceWithTheWayOut) {
   }
 }
 
+TEST(Traces, AFirstLineThatIsCutOffHidesNoOther) {
+  for (const char end : {',', '{', ':', '['}) {
+    const std::string cut = kLine.substr(0, kLine.find(end) + 1);
+    const Parsed p = parse("\n" + (cut == "{" ? R"({"id": {)" : cut) + "\n\n" + kLine + "\n{\n");
+    EXPECT_EQ(p.lines.size(), 1U) << end;
+    ASSERT_EQ(p.status.findings().size(), 2U) << p.status.to_string();
+    EXPECT_EQ(p.status.findings()[0].where.row, 2);
+    EXPECT_EQ(p.status.findings()[1].where.row, 5);
+  }
+}
+
 TEST(Traces, AByteOrderMarkIsPassedOver) {
   EXPECT_EQ(parse("\xef\xbb\xbf" + kLine).lines.size(), 1U);
 }

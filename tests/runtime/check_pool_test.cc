@@ -258,6 +258,22 @@ TEST(CheckStep, FindsATreeThatIsNone) {
   EXPECT_EQ(laws_of(verify(), [](Moment& m) { m.step.custom_mask.clear(); }), Ids{"step.mask"});
 }
 
+TEST(CheckStep, FindsASecondRoot) {
+  const auto bit = [](Moment& m, size_t t, size_t u) -> uint8_t& {
+    const auto prefix = static_cast<size_t>(m.step.seq_lens[0]);
+    return m.step.custom_mask[t * (prefix + 6) + prefix + u];
+  };
+  // Token 2 is a child of the root, and nobody's parent.
+  const Moment m = moment(drafting(4, {2, 3, 6}), [&](Moment at) {
+    if (at.step.mode != ForwardMode::kTargetVerify || bit(at, 2, 1) != 0) return false;
+    int seen = 0;
+    for (size_t t = 3; t < 6; ++t) seen += bit(at, t, 2);
+    return seen == 0;
+  });
+  EXPECT_EQ(laws_of(m, [&](Moment& at) { bit(at, 2, 0) = 0; }),
+            (Ids{"step.mask", "step.positions"}));
+}
+
 TEST(CheckStep, FindsADraftThatSeesAnotherBranch) {
   // Token 3 is a child of 2, a sibling of 1.
   const auto row = [](Moment& m) {

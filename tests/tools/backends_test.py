@@ -78,7 +78,8 @@ class Lists(unittest.TestCase):
 class Histories(Fuzz):
     def test_only_the_chosen_backend_runs_in_both_phases_and_is_clean(self):
         report = self.report("--backend", "flashattention", "--cases", "20")
-        self.assertEqual(report["summary"]["cases"], 20)
+        self.assertEqual(report["summary"]["cases"] + report["summary"]["skipped"], 20)
+        self.assertGreater(report["summary"]["cases"], 15)
         self.assertEqual({row["backend"] for row in report["coverage"]}, {"flashattention"})
         phases = {row["phase"] for row in report["coverage"]}
         self.assertTrue({"eager", "replay"} <= phases <= {"eager", "replay", "received"}, phases)
@@ -88,6 +89,7 @@ class Histories(Fuzz):
             rows = self.report("--backend", backend["name"], "--cases", "10")["coverage"]
             self.assertEqual({row["backend"] for row in rows}, {backend["name"]})
             self.assertLessEqual({row["mode"] for row in rows}, {*backend["modes"].split(), "prebuilt"})
+            self.assertIn("eager", {row["phase"] for row in rows})
 
     def test_kernels_can_be_chosen_alone_and_beside_a_backend(self):
         replays = [row for row in self.report("--backend", "kernels", "--cases", "20")["coverage"]
@@ -147,7 +149,9 @@ class Histories(Fuzz):
         self.refused("--exhaustive", "device-3", "--plant", "K31", said=["device-3"])
 
     def test_ctrl_c_ends_with_a_report(self):
-        for args in (("--backend", "flashattention", "--seconds", "600"), ("--exhaustive", "extend")):
+        # A fault had no time to act: nothing is said of it.
+        for args in (("--backend", "flashattention", "--seconds", "600"), ("--exhaustive", "extend"),
+                     ("--backend", "kernels", "--plant", "K31", "--seconds", "600")):
             process = subprocess.Popen([BINARY, "fuzz", *args, "--threads", "1", "--format", "json"],
                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             time.sleep(2)
@@ -211,6 +215,27 @@ class Planted(Fuzz):
             self.assertEqual(code, BAD_INPUT, err)
             self.assertRegex(out, r"\nK31 never acted: no step of this run has what it changes")
             self.assertRegex(out.splitlines()[-1], r"^K31 never acted: 3 cases judged, 0 findings")
+
+
+    def test_every_fault_that_never_acts_is_named_once(self):
+        out = run("fuzz", "--backend", "kernels", "--cases", "1", "--plant", "K31", "--plant", "K04", "--plant", "K31")[1]
+        self.assertRegex(out.splitlines()[-1], r"^K04 never acted, K31 never acted: 1 case judged")
+        self.assertEqual(out.count("K31 never acted: no step"), 1)
+
+    def test_a_history_of_which_the_backend_runs_nothing_is_no_case(self):
+        for backend in ("flashmla_multi_step", "flashattention_two_batch"):
+            runs = [run("fuzz", "--backend", backend, "--first", str(n), "--cases", "1")[:2] for n in range(10)]
+            self.assertEqual({code for code, _ in runs}, {CLEAN, BAD_INPUT})
+            for code, out in runs:
+                judged = out.splitlines()[-1]
+                if code == CLEAN:
+                    self.assertRegex(judged, r"^clean: 1 case judged, 0 findings, [\d.]+ s$")
+                    continue
+                self.assertIn("the history has no step that its backend runs", out)
+                self.assertRegex(judged, r"^nothing was judged: 0 cases judged, 0 findings, 1 skipped")
+        report = self.report("--backend", "flashmla_multi_step", "--cases", "30")
+        self.assertEqual(report["summary"]["cases"] + report["summary"]["skipped"], 30)
+        self.assertGreater(report["summary"]["skipped"], 0)
 
 
 class Grids(Fuzz):

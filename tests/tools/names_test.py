@@ -44,7 +44,8 @@ class ListAndExplain(unittest.TestCase):
     def test_an_unknown_id_suggests_the_nearest_of_all_that_can_be_explained(self):
         for wrong, right in (("num.bond", "num.bound"), ("K3", "K31"), ("flashatention", "flashattention"),
                              ("page_tabel", "page_table"), ("fa.I3", "fa.I-03"),
-                             ("draft_extend_v3", "draft_extend_v2")):
+                             ("draft_extend_v3", "draft_extend_v2"), ("fa.I-999", "fa.I-9"), ("sglang#1", "sglang#"),
+                             ("K99", "K")):
             code, out, err = run("explain", wrong)
             self.assertEqual((code, out), (USAGE, ""))
             self.assertIn(right, err)

@@ -81,6 +81,16 @@ class Traces(unittest.TestCase):
         report = self.report(self.folder, expect=CLEAN)
         self.assertEqual([os.path.basename(f["path"]) for f in report["files"]], ["a.jsonl"])
 
+    def test_a_folder_passes_over_no_trace_whose_backend_stands_late(self):
+        wrong = self.line(expect={"max_seq_len_k": 1})
+        late = {"id": "late", "source": {"notes": "x" * 5000}, **wrong}
+        self.written(self.line(), name="a.jsonl")
+        self.written(late, name="late.jsonl")
+        self.write("pretty.jsonl", json.dumps(wrong, indent=1).encode())
+        report = self.report(self.folder)
+        self.assertEqual([(os.path.basename(f["path"]), f["flagged"]) for f in report["files"]],
+                         [("a.jsonl", 0), ("late.jsonl", 1), ("pretty.jsonl", 1)])
+
     def test_findings_can_be_waived_with_a_reason(self):
         flagged = self.report(self.file)["findings"]
         waivers = self.write("known.txt", b"# looked at\n\n*@" + flagged[0]["case"].encode() + b"  known, #1\n")
@@ -176,6 +186,16 @@ class Traces(unittest.TestCase):
                              ("io.line", "b", {"field": "expect.cache_seqlens_int32", "row": 2}))
             self.assertEqual((report["files"][0]["agreed"], report["files"][0]["skipped"]), (1, 1))
             self.assertIn("--case b", finding["reproduce"])
+
+    def test_a_type_that_kernels_do_not_read_is_a_finding_and_a_batch_of_contradictions_is_skipped(self):
+        wide = {"dtype": "int64", "shape": [2], "data": [5, 3]}
+        finding, = self.report(self.written(self.line(expect={"cache_seqlens_int32": wide})))["findings"]
+        self.assertEqual((finding["id"], finding["expected"], finding["got"]), ("trace.dtype", "int32", "int64"))
+        for given, said in (({"req_pool_indices": [0, 0]}, "two requests have one row"),
+                            ({"out_cache_loc": [6]}, "out_cache_loc"), ({"out_cache_loc": [6, 11]}, "stores token 2")):
+            code, out, _ = run("check", self.written(self.line(), self.line(input=given)))
+            self.assertEqual(code, CLEAN)
+            self.assertRegex(out, "the batch is not legal: .*" + said)
 
     def test_words_that_there_are_not_are_bad_input_with_the_nearest(self):
         for changes, said in (({"mode": "decoding"}, "did you mean decode?"),

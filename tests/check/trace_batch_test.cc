@@ -1,0 +1,141 @@
+// What a line says of its batch: contradictions are refused, or make the batch one that nobody
+// judges; never are they passed over.
+#include "check/trace_batch.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "check/trace_lines.h"
+
+namespace shadowgraph {
+namespace {
+
+RecordedField vector_of(std::vector<int64_t> data) {
+  const auto size = static_cast<int64_t>(data.size());
+  return {"int64", {size}, size, std::move(data)};
+}
+
+std::string not_legal(const std::string& why) { return "the batch is not legal: " + why; }
+
+/// The two requests of decode_line() as drafts of the tokens that they decode there.
+TraceLine draft_line(const char* mode) {
+  TraceLine line = decode_line();
+  line.mode = mode;
+  line.config.num_steps = line.config.num_draft_tokens = 1;
+  line.input["seq_lens"].data = {4, 8};
+  return line;
+}
+
+TEST(TraceBatch, AnInputHasTheAxesThatItsKeySays) {
+  TraceLine line = decode_line();
+  line.input["seq_lens"].shape = {1, 2};
+  line.input["req_pool_indices"] = {"pyint", {}, 1, {1}};
+  line.input["req_to_token"].shape = {1, 3, 12};
+  EXPECT_EQ(refusals(line), (Laws{"input.seq_lens: 2 axes", "input.req_pool_indices: one number",
+                                  "input.req_to_token: 3 axes"}));
+  line = decode_line();
+  line.input["req_to_token"] = vector_of({2, 3});
+  EXPECT_EQ(refusals(line), Laws{"input.req_to_token: 1 axis"});
+}
+
+TEST(TraceBatch, TwoRequestsHaveTwoRowsOfThePool) {
+  TraceLine line = decode_line();
+  line.input["req_pool_indices"].data = {2, 2};
+  EXPECT_EQ(found(line), not_legal("two requests have one row of req_to_token"));
+}
+
+TEST(TraceBatch, NewTokensOfADecodeAndOfAnExtendStandInPagesAndDraftsAnywhere) {
+  for (const char* mode : {"decode", "extend", "mixed"}) {
+    TraceLine line = decode_line();
+    line.mode = mode;
+    line.input["extend_seq_lens"] = vector_of({1, 1});
+    EXPECT_EQ(found(line), "ok") << mode;
+    line.input["req_to_token"].data[16] = 21;  // token 4 of the first request begins a page
+    EXPECT_EQ(found(line),
+              not_legal("the slots of request 0 are not those of whole pages of 4 tokens"))
+        << mode;
+  }
+  for (const char* mode : {"draft_decode", "target_verify"}) {
+    TraceLine line = draft_line(mode);
+    line.input["req_to_token"].data[16] = 21;
+    EXPECT_NE(judge_trace(line).kind, Kind::kSkipped) << mode << ": " << found(line);
+  }
+}
+
+TEST(TraceBatch, ADraftExtendSaysItsLengthsOrItsWidth) {
+  for (const char* mode : {"draft_extend", "draft_extend_v2"}) {
+    for (TraceLine line : {decode_line(), replay_line()}) {
+      line.mode = mode;
+      EXPECT_EQ(refusals(line), Laws{"input.num_accept_tokens: missing"}) << mode;
+      line.config.num_draft_tokens = 1;
+      EXPECT_EQ(found(line), "ok") << mode << ' ' << line.phase;
+    }
+    TraceLine line = replay_line();
+    line.mode = mode;
+    line.input["num_tokens"] = {"pyint", {}, 1, {3}};
+    EXPECT_EQ(found(line), "ok") << mode;
+  }
+}
+
+TEST(TraceBatch, ThereIsASlotForEachTokenOfTheStepOrOfItsBucket) {
+  const std::pair<std::vector<int64_t>, const char*> kSlots[] = {
+      {{20, 4}, "eager replay"}, {{20, 4, 0}, "replay"}, {{20}, ""}, {{20, 4, 0, 0}, ""}, {{}, ""}};
+  for (const auto& [slots, fits] : kSlots) {
+    for (TraceLine line : {decode_line(), replay_line()}) {
+      line.input["out_cache_loc"] = vector_of(slots);
+      const bool fit = std::string(fits).find(line.phase) != std::string::npos;
+      EXPECT_EQ(judge_trace(line).kind, fit ? Kind::kAgreed : Kind::kSkipped)
+          << slots.size() << ' ' << line.phase;
+      EXPECT_EQ(found(line).find("out_cache_loc") == std::string::npos, fit) << found(line);
+    }
+  }
+}
+
+TEST(TraceBatch, ATokenIsStoredWhereItIsReadLater) {
+  TraceLine line = decode_line();
+  line.input["out_cache_loc"] = vector_of({20, 5});
+  EXPECT_EQ(found(line), not_legal("out_cache_loc stores token 8 of request 1 in slot 5, "
+                                   "req_to_token has slot 4"));
+  line = decode_line();
+  line.mode = "extend";
+  line.input["extend_seq_lens"] = vector_of({2, 1});
+  line.expect["cu_seqlens_q"].data = {0, 2, 3};
+  line.input["out_cache_loc"] = vector_of({11, 20, 4});
+  EXPECT_EQ(found(line), "ok");
+  line.input["out_cache_loc"] = vector_of({20, 11, 4});
+  EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
+}
+
+TEST(TraceBatch, NoSlotIsWrittenTwiceButTheSink) {
+  for (const char* mode : {"draft_decode", "target_verify", "draft_extend"}) {
+    TraceLine line = draft_line(mode);
+    line.input["num_accept_tokens"] = vector_of({1, 1});
+    for (const int64_t slot : {50, 51, 0}) {
+      line.input["out_cache_loc"] = vector_of({slot, slot == 0 ? 0 : 51});
+      EXPECT_EQ(found(line).starts_with("the batch"), slot == 51) << mode << found(line);
+    }
+  }
+  TraceLine line = decode_line();  // two requests that share a page which both write
+  line.input["req_to_token"].data[32] = 20;
+  line.input["out_cache_loc"] = vector_of({20, 20});
+  EXPECT_EQ(found(line), not_legal("out_cache_loc has slot 20 twice"));
+}
+
+TEST(TraceBatch, ThereIsAPositionForEachToken) {
+  TraceLine line = decode_line();
+  line.input["positions"] = vector_of({4, 8});
+  EXPECT_EQ(found(line), "ok");
+  line.input["positions"] = vector_of({4});
+  EXPECT_EQ(refusals(line), Laws{"input.positions: 1"});
+  line = replay_line();
+  line.input["positions"] = vector_of({4, 8, 0});
+  EXPECT_EQ(found(line), "ok");
+  line.input["positions"] = vector_of({4, 8, 0, 0});
+  EXPECT_EQ(refusals(line), Laws{"input.positions: 4"});
+}
+
+}  // namespace
+}  // namespace shadowgraph
