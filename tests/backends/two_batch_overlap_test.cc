@@ -212,8 +212,8 @@ TEST(TwoBatchOverlap, WhatTheSecondHalfRefusesLeavesTheFirstUnwritten) {
   m.swa_pool = true;
   Meta meta = w.exact(kHalves, owned.view(), m);
   ForwardBatch next = owned.view();
-  const Ints longer = {5, 41};
-  next.seq_lens = longer;
+  const Ints shorter = {3, 41};
+  next.seq_lens = shorter;
   next.full_to_swa = next.full_to_swa.first(static_cast<size_t>(owned.slot(1, 39)));
   EXPECT_FALSE(kHalves.fill(next, meta).ok());
   w.upload();
