@@ -1,16 +1,16 @@
 #include "attn/tree_mask.h"
 
+#include <cstring>
+
 #include "core/laws.h"
 
 namespace shadowgraph {
 bool TreeMask::follows_its_parent(int32_t t) const {
   const auto drafts = row(t);
   const auto prefix = static_cast<size_t>(extent_.prefix_len), self = static_cast<size_t>(t);
-  const auto hides = [](std::span<const uint8_t> bits) {
-    return std::ranges::find(bits, 0) != bits.end();
-  };
   const auto shows = [](uint8_t bit) { return bit != 0; };
-  if (hides({drafts.data() - prefix, prefix}) || !shows(drafts[self])) return false;
+  if (std::memchr(drafts.data() - prefix, 0, prefix) != nullptr) return false;  // the long part
+  if (!shows(drafts[self])) return false;
   if (std::ranges::any_of(drafts.subspan(self + 1), shows)) return false;
   size_t parent = self;
   while (parent > 0 && !shows(drafts[parent - 1])) --parent;
