@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/prefix_chunks.h"
+#include "backends/rows.h"
 #include "backends/two_batch_overlap.h"
 #include "check/canonical.h"
 #include "check/compare.h"
@@ -15,16 +16,13 @@
 namespace shadowgraph {
 namespace {
 
-bool has_tree(const ForwardBatch& b) {
-  return b.spec.topk > 1 && (b.mode == ForwardMode::kDraftDecode || is_target_verify(b.mode));
-}
-
 /// Results that are merged into each query's: of a tree its two halves, of a prefill over latents
 /// the own tokens' and those of its prefix's chunks. A batch in halves has the chunks of each.
 class MergedParts {
  public:
   MergedParts(const BackendInfo& info, const ForwardBatch& batch, const ModelConfig& model)
-      : batch_(batch), tree_(has_tree(batch)), left_(Limits::exact(batch, model)), right_(left_) {
+      : batch_(batch), left_(Limits::exact(batch, model)), right_(left_) {
+    tree_ = is_draft_tree(left_) || is_verify_tree(left_);
     halved_ = info.halves && (batch.size() > 1 || left_.split_request);
     if (!halved_) return;
     right_ = right_half(left_);
@@ -54,8 +52,7 @@ class MergedParts {
   }
 
   const ForwardBatch& batch_;
-  const bool tree_;
-  bool halved_ = false;
+  bool tree_ = false, halved_ = false;
   Limits left_, right_;  // without halves: one and the same
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/rows.h"
 #include "check/trace_words.h"
 #include "core/laws.h"
 
@@ -61,9 +62,8 @@ class FieldJudge {
   int64_t got(int64_t i) const { return recorded_.data[static_cast<size_t>(i)]; }
 
   int64_t least_padding(const Field& field) const {
-    const ForwardBatch& b = step_.rebuilt.batch;
-    const bool tree = step_.rebuilt.model.topk > 1 &&
-                      (b.mode == ForwardMode::kDraftDecode || is_target_verify(b.mode));
+    const Limits& limits = step_.twin.limits;
+    const bool tree = is_draft_tree(limits) || is_verify_tree(limits);
     return tree ? 0 : field.least;
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fuzz/small_steps.h"
 #include "fuzz/step_grid.h"
 
 namespace shadowgraph {
@@ -13,18 +14,6 @@ using Ints = std::vector<int32_t>;
 constexpr int32_t kPageSizes[] = {1, 2, 4};
 constexpr PageOrder kOrders[] = {PageOrder::kTidy, PageOrder::kReversed, PageOrder::kInterleaved};
 constexpr int32_t kMostRequests = 3, kMostBucket = 4;
-
-LayerKind layer(int32_t window_left) {
-  LayerKind kind;
-  kind.params = {.num_qo_heads = 2,
-                 .num_kv_heads = 1,
-                 .head_dim_qk = 4,
-                 .head_dim_vo = 4,
-                 .sm_scale = 0.5f,
-                 .causal = true,
-                 .window_left = window_left};
-  return kind;
-}
 
 /// fn(v) for all v with v[i] < base, of that size.
 template <class Fn>
@@ -46,7 +35,7 @@ GridPart part_of(int32_t page_size, const Ints& windows, const DraftShape& draft
   GridPart part;
   ModelConfig& m = part.model;
   m.page_size = page_size;
-  for (const int32_t window : windows) m.layers.push_back(layer(window));
+  for (const int32_t window : windows) m.layers.push_back(small_layer(window));
   m.topk = draft.topk, m.num_steps = draft.num_steps, m.num_draft_tokens = draft.num_draft_tokens;
   m.max_context_len = most_prefix(page_size) + 3;
   part.width = m.max_context_len + draft_reserve(draft, page_size);

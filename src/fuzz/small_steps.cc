@@ -62,6 +62,18 @@ void add_request(const StepShape& s, size_t i, Step* step) {
 
 }  // namespace
 
+LayerKind small_layer(int32_t window_left) {
+  LayerKind kind;
+  kind.params = {.num_qo_heads = 2,
+                 .num_kv_heads = 1,
+                 .head_dim_qk = 4,
+                 .head_dim_vo = 4,
+                 .sm_scale = 0.5f,
+                 .causal = true,
+                 .window_left = window_left};
+  return kind;
+}
+
 Step make_step(const StepShape& s, int32_t width) {
   Step step;
   step.mode = s.mode;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/step.h"
+#include "shadowgraph/backend.h"
 
 namespace shadowgraph {
 
@@ -29,6 +30,9 @@ struct StepShape {
   std::vector<DraftTree> trees = {};  // [batch] of a target verify with topk > 1
   bool swa = false;                   // a second pool, in which slots are others
 };
+
+/// Two query heads over one KV head, of four elements each; causal.
+LayerKind small_layer(int32_t window_left = -1);
 
 /// Requires lengths that fit into rows of so many columns.
 Step make_step(const StepShape& shape, int32_t width);

@@ -2,6 +2,7 @@
 #include "backends/flash_attention.h"
 
 #include "backends/step_fixture.h"
+#include "fuzz/small_steps.h"
 
 namespace shadowgraph {
 namespace {
@@ -18,18 +19,6 @@ ModelConfig model(int32_t page_size) {
   m.page_size = page_size;
   return m;
 }
-LayerKind layer(int32_t window_left = -1) {
-  LayerKind kind;
-  kind.params = {.num_qo_heads = 2,
-                 .num_kv_heads = 1,
-                 .head_dim_qk = 4,
-                 .head_dim_vo = 4,
-                 .sm_scale = 0.5f,
-                 .causal = true,
-                 .window_left = window_left};
-  return kind;
-}
-
 TEST(FlashAttention, ADraftExtendSeesItsNewKeysWhateverSeqLensMean) {
   const OwnedBatch full(kDraftExtendV2, kFull, {10, 8}, {4, 4}),
       prefix(kDraftExtendV2, kPrefix, {6, 4}, {4, 4});
@@ -96,7 +85,7 @@ TEST(FlashAttention, ATokenOfATreeSeesItsAncestorsAndItself) {
   ASSERT_EQ(b.mask.size(), 36u);
   ModelConfig m = model(2);
   m.topk = 2, m.num_draft_tokens = 3;
-  m.layers = {layer(), layer(2)};
+  m.layers = {small_layer(), small_layer(2)};
   BoundStep s(kFa, Limits::exact(b, m));
   ASSERT_EQ(s.fill(b).to_string(), "ok");
   EXPECT_EQ(s.ints(Fa::kCacheSeqlens), (Ints{4, 2}));
@@ -119,9 +108,9 @@ TEST(FlashAttention, EveryRequestHasItsOwnEncoderTokens) {
   b.set_encoders({3, 5}, {10, 11, 12, 20, 21, 22, 23, 24});
   ModelConfig m = model(4);  // no encoder fills whole pages: slots
   m.max_encoder_len = 6;
-  LayerKind cross = layer();
+  LayerKind cross = small_layer();
   cross.cross = true;
-  m.layers = {layer(), cross};
+  m.layers = {small_layer(), cross};
   BoundStep s(kFa, Limits::bucket(kDecode, 3, 1, m));
   ASSERT_EQ(s.fill(b).to_string(), "ok");
   EXPECT_EQ(s.ints(Fa::kEncoderSeqlens), (Ints{3, 5, 0}));
@@ -139,7 +128,7 @@ TEST(FlashAttention, AChunkIsReadInPages) {
   b.set_pages(2, 18);
   ModelConfig m = model(2);
   m.attention_chunk = 4;
-  m.layers = {layer()};
+  m.layers = {small_layer()};
   m.layers[0].local = true;
   BoundStep s(kFa, Limits::exact(b, m));
   ASSERT_EQ(s.fill(b).to_string(), "ok");
@@ -165,7 +154,7 @@ TEST(FlashAttention, AChunkIsNeverShrunkToTheLongestRow) {
   b.set_pages(2, 8);
   ModelConfig m = model(2);
   m.attention_chunk = 8;
-  m.layers = {layer()};
+  m.layers = {small_layer()};
   m.layers[0].local = true;
   BoundStep s(kFa, Limits::exact(b, m));
   ASSERT_EQ(s.fill(b).to_string(), "ok");
@@ -180,7 +169,7 @@ TEST(FlashAttention, SlotsAreTranslatedBeforeTheyBecomePages) {
   b.set_loc({12, 7});
   ModelConfig m = model(4);
   m.swa_pool = true;
-  m.layers = {layer(3)};
+  m.layers = {small_layer(3)};
   BoundStep s(kFa, Limits::bucket(kDecode, 3, 1, m));
   ASSERT_EQ(s.fill(b).to_string(), "ok");
   EXPECT_EQ(s.row(Fa::kPageTable, 0, 2), (Ints{3, 1}));

@@ -29,6 +29,13 @@ ModelConfig cutting() {
   return m;
 }
 
+void expect_bits_of_the_whole(PagedWorld& w, const PagedBatch& owned, const Meta& meta) {
+  const Layer layer(w, "layer", meta.limits.model, meta.limits.tokens, owned.pages());
+  w.forward(kHalves, meta, {layer.io()});
+  EXPECT_EQ(w.found(), "ok");
+  EXPECT_EQ(layer.results(meta.limits.tokens), layer.expected(owned));
+}
+
 int64_t split_of_lens(const Ints& lens) {
   std::vector<Request> requests;
   for (const int32_t q : lens) requests.push_back({2, q});
@@ -106,10 +113,7 @@ TEST(TwoBatchOverlap, ACutGivesTheBitsOfTheWhole) {
     const PagedBatch owned(ForwardMode::kExtend, requests, 16);
     const Meta meta = w.exact(kHalves, owned.view(), cutting());
     ASSERT_TRUE(meta.limits.split_request);
-    const Layer layer(w, "layer", cutting(), meta.limits.tokens, owned.pages());
-    w.forward(kHalves, meta, {layer.io()});
-    EXPECT_EQ(w.found(), "ok");
-    EXPECT_EQ(layer.results(meta.limits.tokens), layer.expected(owned));
+    expect_bits_of_the_whole(w, owned, meta);
   }
 }
 
@@ -144,10 +148,7 @@ TEST(TwoBatchOverlap, HalvesGiveTheBitsOfTheWhole) {
     const int32_t q = one ? 1 : 3, other = one || is_target_verify(mode) ? q : 5;
     const PagedBatch owned(mode, {{3, q}, {20, other}, {7, q}, {40, q}}, 16, one ? 3 : 0);
     const Meta meta = w.exact(kHalves, owned.view(), model());
-    const Layer layer(w, "layer", model(), meta.limits.tokens, owned.pages());
-    w.forward(kHalves, meta, {layer.io()});
-    EXPECT_EQ(w.found(), "ok");
-    EXPECT_EQ(layer.results(meta.limits.tokens), layer.expected(owned));
+    expect_bits_of_the_whole(w, owned, meta);
   }
 }
 

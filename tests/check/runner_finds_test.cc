@@ -52,7 +52,7 @@ class Slip : public Backend {
 
 /// A decode after a decode in which the slip was not made yet; then with it.
 Status with_slip(Slip& slip, const StepShape& shape,
-                 const ModelConfig& model = model_of(2, {layer()})) {
+                 const ModelConfig& model = model_of(2, {small_layer()})) {
   Runs runs(slip, model, options_of(model, {kBucket}));
   slip.on = false;
   EXPECT_EQ(runs.step(shape).to_string(), "ok");
@@ -62,7 +62,7 @@ Status with_slip(Slip& slip, const StepShape& shape,
 
 /// With the slip from the capture on.
 Status with_slip_captured(Slip& slip, const StepShape& shape) {
-  const ModelConfig model = model_of(2, {layer()});
+  const ModelConfig model = model_of(2, {small_layer()});
   return Runs(slip, model, options_of(model, {kBucket})).step(shape);
 }
 
@@ -102,7 +102,7 @@ TEST(RunnerFinds, APageThatArrivedForAnotherRequest) {
       return put(meta, FlashAttention::kPageTable, 0, b.req_to_token.row(2)[0] / 2);
     }
   } slip;
-  const ModelConfig model = model_of(2, {layer()});
+  const ModelConfig model = model_of(2, {small_layer()});
   Runs runs(slip, model, options_of(model, {kBucket}));
   Step prebuilt = make_step(
       {.mode = ForwardMode::kPrebuilt, .page_size = 2, .prefix_lens = {0, 0}, .q_lens = {5, 4}},
@@ -258,7 +258,7 @@ struct DraftSlip : Slip {
 
   /// A draft in which the slip was not made yet, if so asked; then one with it.
   Status run(bool without_first) {
-    const ModelConfig model = model_of(2, {layer()}, {1, 4, 5});
+    const ModelConfig model = model_of(2, {small_layer()}, {1, 4, 5});
     Runs runs(*this, model, options_of(model, {kBucket}));
     on = !without_first;
     if (without_first) {
@@ -328,7 +328,7 @@ TEST(RunnerFinds, ABindThatIsRefusedForAnotherReasonThanItsLimits) {
       return on ? Status::out_of_memory() : Slip::bind(arena, limits, meta);
     }
   } slip;
-  const ModelConfig model = model_of(2, {layer()});
+  const ModelConfig model = model_of(2, {small_layer()});
   Runs runs(slip, model, options_of(model, {kBucket}));
   EXPECT_FALSE(runs.step(kDecode).ok());
   EXPECT_EQ(runs.runner.counts().refused, 0);

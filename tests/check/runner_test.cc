@@ -9,7 +9,7 @@ namespace shadowgraph {
 namespace {
 
 TEST(Runner, DecodesFindNothingInAnyBucket) {
-  Runs runs(model_of(2, {layer(), layer(2)}));
+  Runs runs(model_of(2, {small_layer(), small_layer(2)}));
   for (const Ints& prefix : {Ints{4}, {5, 0}, {1, 7, 2}, {6}, {0, 0, 0}})
     EXPECT_EQ(runs.step({.prefix_lens = prefix}).to_string(), "ok");
   EXPECT_EQ(runs.runner.counts().steps, 5);
@@ -19,7 +19,7 @@ TEST(Runner, DecodesFindNothingInAnyBucket) {
 }
 
 TEST(Runner, ABatchOfMoreThanTheLargestBucketRunsEagerlyOnly) {
-  const ModelConfig model = model_of(1, {layer()});
+  const ModelConfig model = model_of(1, {small_layer()});
   Runs runs(*find_backend("flashattention"), model, options_of(model, {1, 2}));
   EXPECT_EQ(runs.step({.prefix_lens = {3, 1, 2}}).to_string(), "ok");
   EXPECT_EQ(runs.runner.counts().steps, 1);
@@ -28,7 +28,7 @@ TEST(Runner, ABatchOfMoreThanTheLargestBucketRunsEagerlyOnly) {
 
 TEST(Runner, ExtendsFindNothing) {
   for (const int32_t page_size : {1, 4}) {
-    Runs runs(model_of(page_size, {layer(), layer(1)}));
+    Runs runs(model_of(page_size, {small_layer(), small_layer(1)}));
     EXPECT_EQ(runs.step({.mode = ForwardMode::kExtend, .prefix_lens = {0, 5}, .q_lens = {6, 3}})
                   .to_string(),
               "ok");
@@ -40,7 +40,7 @@ TEST(Runner, ExtendsFindNothing) {
 }
 
 TEST(Runner, VerifiedTreesFindNothing) {
-  Runs runs(model_of(2, {layer(), layer(2)}, {2, 2, 4}));
+  Runs runs(model_of(2, {small_layer(), small_layer(2)}, {2, 2, 4}));
   const DraftTree wide{{-1, 0, 0, 1}, {0, 1, 1, 2}}, deep{{-1, 0, 1, 1}, {0, 1, 2, 2}};
   EXPECT_EQ(
       runs.step({.mode = ForwardMode::kTargetVerify, .prefix_lens = {5, 0}, .trees = {wide, deep}})
@@ -52,7 +52,7 @@ TEST(Runner, VerifiedTreesFindNothing) {
 TEST(Runner, BranchesOfADraftFindNothingAtAnyStep) {
   // With pages of 4 tokens every branch has a copy of the prefix's last page.
   for (const int32_t page_size : {1, 4}) {
-    Runs runs(model_of(page_size, {layer(), layer(2)}, {2, 3, 4}));
+    Runs runs(model_of(page_size, {small_layer(), small_layer(2)}, {2, 3, 4}));
     for (const int32_t step : {0, 1})
       EXPECT_EQ(
           runs.step({.mode = ForwardMode::kDraftDecode, .prefix_lens = {5, 3}, .draft_step = step})
@@ -65,7 +65,7 @@ TEST(Runner, BranchesOfADraftFindNothingAtAnyStep) {
 TEST(Runner, AWholeDraftFindsNothingAndBeginsWithItsFirstStep) {
   for (const int32_t topk : {1, 2}) {
     for (const bool swa_pool : {false, true}) {
-      ModelConfig model = model_of(4, {layer(), layer(2)}, {topk, 4, 5});
+      ModelConfig model = model_of(4, {small_layer(), small_layer(2)}, {topk, 4, 5});
       model.swa_pool = swa_pool;
       Runs runs(model, *find_backend("flashattention_multi_step"));
       for (const Ints& prefix : {Ints{5, 3}, {6}, {1, 0, 9}})
@@ -83,7 +83,7 @@ TEST(Runner, AWholeDraftFindsNothingAndBeginsWithItsFirstStep) {
 }
 
 TEST(Runner, ACopyIsMadeInTheWindowPoolToo) {
-  ModelConfig model = model_of(4, {layer(), layer(6)}, {2, 3, 4});
+  ModelConfig model = model_of(4, {small_layer(), small_layer(6)}, {2, 3, 4});
   model.swa_pool = true;
   Runs runs(model);
   EXPECT_EQ(runs.step({.mode = ForwardMode::kDraftDecode, .prefix_lens = {5, 3}}).to_string(),
@@ -92,14 +92,14 @@ TEST(Runner, ACopyIsMadeInTheWindowPoolToo) {
 
 TEST(Runner, DraftExtendsFindNothing) {
   for (const ForwardMode mode : {ForwardMode::kDraftExtend, ForwardMode::kDraftExtendV2}) {
-    Runs runs(model_of(2, {layer()}, {1, 3, 4}));
+    Runs runs(model_of(2, {small_layer()}, {1, 3, 4}));
     EXPECT_EQ(runs.step({.mode = mode, .prefix_lens = {5, 2}, .q_lens = {1, 3}}).to_string(), "ok");
     EXPECT_EQ(runs.runner.counts().replays, 1);
   }
 }
 
 TEST(Runner, EncodersFindNothing) {
-  ModelConfig model = model_of(1, {layer(), layer()});
+  ModelConfig model = model_of(1, {small_layer(), small_layer()});
   model.max_encoder_len = 5;
   model.layers[1].cross = true;
   model.layers[1].params.causal = false;
@@ -114,7 +114,7 @@ TEST(Runner, EncodersFindNothing) {
 }
 
 TEST(Runner, AWindowPoolFindsNothing) {
-  ModelConfig model = model_of(2, {layer(), layer(3)});
+  ModelConfig model = model_of(2, {small_layer(), small_layer(3)});
   model.swa_pool = true;
   Runs runs(model);
   EXPECT_EQ(runs.step({.mode = ForwardMode::kExtend, .prefix_lens = {0, 2}, .q_lens = {5, 2}})
@@ -132,7 +132,7 @@ TEST(Runner, LatentPoolsFindNothing) {
 }
 
 TEST(Runner, WhatIsPrebuiltIsReadByTheStepsAfterIt) {
-  ModelConfig model = model_of(2, {layer(), layer(3)});
+  ModelConfig model = model_of(2, {small_layer(), small_layer(3)});
   for (const bool swa_pool : {false, true}) {
     model.swa_pool = swa_pool;
     Runs runs(model);
@@ -147,7 +147,7 @@ TEST(Runner, WhatIsPrebuiltIsReadByTheStepsAfterIt) {
 }
 
 TEST(Runner, SplitPrefillsFindNothing) {
-  Runs runs(model_of(2, {layer(), layer(1)}));
+  Runs runs(model_of(2, {small_layer(), small_layer(1)}));
   EXPECT_EQ(runs.step({.mode = ForwardMode::kSplitPrefill, .prefix_lens = {0, 5}, .q_lens = {6, 3}})
                 .to_string(),
             "ok");
@@ -157,7 +157,7 @@ TEST(Runner, SplitPrefillsFindNothing) {
 TEST(Runner, APrefixInChunksFindsNothing) {
   // Of one token a request and chunk; of some; all keys at once.
   for (const int32_t tokens : {1, 4, 7, 16, 200}) {
-    ModelConfig model = model_of(2, {latent_layer(), layer(2), latent_layer()});
+    ModelConfig model = model_of(2, {latent_layer(), small_layer(2), latent_layer()});
     model.layers.back().params.num_qo_heads = 3;
     model.layers.back().params.head_dim_qk = 8;
     model.layers.back().params.head_dim_vo = 2;
@@ -175,7 +175,7 @@ TEST(Runner, APrefixInChunksFindsNothing) {
 }
 
 TEST(Runner, AnotherHistoryBeginsInTheSameMemory) {
-  Runs runs(model_of(2, {layer()}));
+  Runs runs(model_of(2, {small_layer()}));
   EXPECT_EQ(runs.step({.prefix_lens = {5, 4}}).to_string(), "ok");
   runs.runner.forget_requests();
   // The pages of the first request are the second's now.
@@ -183,7 +183,7 @@ TEST(Runner, AnotherHistoryBeginsInTheSameMemory) {
 }
 
 TEST(Runner, ABatchThatIsNoneIsRefused) {
-  Runs runs(model_of(2, {layer()}));
+  Runs runs(model_of(2, {small_layer()}));
   Step step = make_step({.page_size = 2, .prefix_lens = {5, 4}}, kContext);
   step.req_pool_indices[1] = 99;
   const Status status = runs.runner.step(step);
@@ -193,7 +193,7 @@ TEST(Runner, ABatchThatIsNoneIsRefused) {
 }
 
 TEST(Runner, AStepThatABackendDoesNotServeIsCountedAndNoFinding) {
-  Runs runs(model_of(2, {layer()}), *find_backend("flashmla"));
+  Runs runs(model_of(2, {small_layer()}), *find_backend("flashmla"));
   EXPECT_EQ(runs.step({.prefix_lens = {5, 4}}).to_string(), "ok");
   EXPECT_EQ(runs.runner.counts().refused, 1);
   EXPECT_EQ(runs.runner.counts().steps, 0);

@@ -26,7 +26,7 @@ Bytes contents(const RunnerWorld& world, const ModelConfig& model, int64_t slot)
 }
 
 TEST(RunnerWorld, WhatIsPrebuiltIsNewInSlotsThatAnotherRequestHadToo) {
-  const ModelConfig model = model_of(2, {layer()});
+  const ModelConfig model = model_of(2, {small_layer()});
   RunnerWorld world(model, options_of(model, {1}), false);
   ASSERT_EQ(world.ready().to_string(), "ok");
   Step step = make_step(

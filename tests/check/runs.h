@@ -18,20 +18,8 @@ using Laws = std::set<std::string>;
 
 inline constexpr int32_t kContext = 16;
 
-inline LayerKind layer(int32_t window_left = -1) {
-  LayerKind kind;
-  kind.params = {.num_qo_heads = 2,
-                 .num_kv_heads = 1,
-                 .head_dim_qk = 4,
-                 .head_dim_vo = 4,
-                 .sm_scale = 0.5f,
-                 .causal = true,
-                 .window_left = window_left};
-  return kind;
-}
-
 inline LayerKind latent_layer() {
-  LayerKind latent = layer();
+  LayerKind latent = small_layer();
   latent.mla = true;
   latent.params.head_dim_qk = 6;
   return latent;
