@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,19 @@ struct LayerKind {
   bool cross = false;  // attends to the encoder's tokens, all of them
   bool local = false;  // attends within its chunk of attention_chunk tokens only
   bool mla = false;    // K and V of its pool are one latent (KvCache::mla_latent)
+};
+
+/// How an engine cuts the keys of a row into partial results that are merged by their LSE, and what
+/// its planner takes the GPU for. Backends that never cut read none of it.
+struct SplitConfig {
+  // Keys of a chunk, whatever the batch (deterministic inference); 0: the engine's own rule, which
+  // sees the batch and its padding
+  int32_t fixed_size = 0;
+  bool off = false;        // never cut
+  int32_t min_size = 128;  // keys of the smallest chunk that FlashInfer's rule takes
+  int32_t max_splits = 8;  // of a row, by Triton's rule
+  int32_t num_sms = 132;   // multiprocessors: a GPU's grid (H100, H200)
+  int32_t blocks_per_sm = 2;
 };
 
 /// What stays the same from step to step.
@@ -57,6 +71,10 @@ struct ModelConfig {
   // tokens of all requests together; where all keys together are no more, in one call over them. 0:
   // over pages, as every layer does
   int32_t prefix_chunk_tokens = 0;
+  // A prefill attends to its own new tokens over ragged K and V, to the prefix over the cache, and
+  // merges the two (FlashInfer's use_ragged); its tokens are stored after that
+  bool ragged_prefill = false;
+  SplitConfig split;
 };
 
 /// What a metadata is bound for: the capacity of every buffer, and what a graph pins. For eager
@@ -134,6 +152,8 @@ enum class FieldShape : uint8_t {
   kIndptr,  // [rows + 1]
   kTable,   // [rows, columns]; of row i the columns of its first lens[i] tokens are live
   kScalar,  // of the host
+  kList,    // CSR: of row i the elements indptr[i] to indptr[i + 1] are live, each a slot
+  kMask,    // of row i [q_len, kv_len], 0 or 1: a byte each, or packed as CustomMask::kPacked
 };
 
 struct Field {
@@ -141,7 +161,8 @@ struct Field {
   int buffer = -1;            // Meta's; kScalar: Meta::scalars
   FieldShape shape = FieldShape::kRows;
   FieldRule rule = FieldRule::kExact;
-  int lens = -1;  // kTable: the buffer that holds each row's length, in tokens
+  // kTable: the buffer that holds each row's length, in tokens; kList, kMask: its indptr
+  int lens = -1;
   // kTable: how the engine's kernel reads the table: in pages of the model's size, or in slots. Not
   // the twin's own unit (Meta::units): both are expanded to slots before they are compared
   bool pages = true;
@@ -152,6 +173,8 @@ struct Field {
   // kIndptr: offsets into the step's query tokens, of which a graph has so many and no more
   bool of_queries = true;
   bool any_integers = false;  // else int32, where the twin's are: a kernel reads them so
+  // kScalar: what an engine means that does not say it. kMask: one that says none means all ones
+  std::optional<int64_t> unsaid = {};
 };
 
 /// What a backend says of itself.
@@ -165,9 +188,13 @@ struct BackendInfo {
   bool swa_pool = false, encoder = false, local = false;  // ModelConfig and LayerKind
   bool dcp = false;                                       // dcp_size > 1
   bool in_graph_tables = false;
-  bool prefix_chunks = false;  // ModelConfig::prefix_chunk_tokens
-  bool halves = false;         // ModelConfig::two_chunk_below
-  bool whole_draft = false;    // its draft decode is all steps of a draft, one after the other
+  bool prefix_chunks = false;   // ModelConfig::prefix_chunk_tokens
+  bool halves = false;          // ModelConfig::two_chunk_below
+  bool whole_draft = false;     // its draft decode is all steps of a draft, one after the other
+  bool ragged_prefill = false;  // ModelConfig::ragged_prefill
+  // How it cuts rows depends on the batch and its padding, unless SplitConfig::fixed_size says it:
+  // a replay has the bits of the eager step with that alone, and on exact data
+  bool batch_splits = false;
   // A graph serves requests with fewer queries than its bucket has for each; with dcp_size > 1 none
   // does
   bool ragged_graphs = true;
@@ -189,6 +216,13 @@ class Backend {
   /// Launches the step: in-graph metadata first, then layer by layer store and attend. Requires
   /// shapes as StepIo says. Depends on meta and step alone.
   virtual void forward(Stream& stream, const Meta& meta, const StepIo& step) const = 0;
+
+  /// Partial results that are merged into one, for each query token of the batch: its error bound
+  /// counts them. A function of the batch and the limits that it is filled for. Empty: 1 each.
+  virtual std::vector<int32_t> merged_parts(const ForwardBatch& /*batch*/, const Limits& /*limits*/,
+                                            const LayerKind& /*kind*/) const {
+    return {};
+  }
 };
 
 /// All of src/backends/backends.inc.

@@ -87,6 +87,13 @@ void Binder::slots(int buffer, std::string_view name, int64_t count) {
                .lifetime = Lifetime::kPerStep});
 }
 
+void Binder::list(int buffer, std::string_view name, int64_t capacity, DType dtype) {
+  add(buffer, {.name = std::string(name),
+               .dtype = dtype,
+               .shape = {capacity},
+               .lifetime = Lifetime::kPerStep});
+}
+
 void Binder::slot_table(int buffer, std::string_view name, int64_t rows, int64_t columns) {
   add(buffer, {.name = std::string(name),
                .dtype = DType::kI64,
@@ -113,7 +120,12 @@ void Binder::tables(const RowTables& t, int64_t max_tokens, int32_t unit, bool s
 
 void Binder::constant_steps(int buffer, std::string_view name, int64_t count, int32_t step) {
   add(buffer, {.name = std::string(name), .shape = {count}, .lifetime = Lifetime::kConstant});
-  constants_.push_back({buffer, step});
+  constants_.push_back({buffer, 0, step});
+}
+
+void Binder::constant(int buffer, std::string_view name, int64_t count, int32_t value) {
+  add(buffer, {.name = std::string(name), .shape = {count}, .lifetime = Lifetime::kConstant});
+  constants_.push_back({buffer, value, 0});
 }
 
 void Binder::scratch(int buffer, std::string_view name, DType dtype,
@@ -133,7 +145,7 @@ Status Binder::bind(Meta* meta) {
     meta_.buffers[static_cast<size_t>(order_[i])] = std::move(bound[i]);
   Filler filler(meta_);
   for (const Steps& c : constants_) {
-    int32_t value = 0;
+    int32_t value = c.first;
     for (int32_t& v : filler.ints(c.buffer)) v = std::exchange(value, value + c.step);
   }
   status = filler.take_status();
@@ -176,6 +188,21 @@ std::span<int32_t> Filler::row(int buffer, int64_t row, int64_t columns) {
 
 std::span<int64_t> Filler::slot_row(int buffer, int64_t row, int64_t columns) {
   return first_columns<int64_t>(buffer, row, columns);
+}
+
+template <class T>
+std::span<T> Filler::list(int buffer, int64_t first, int64_t count) {
+  std::span<T> values;
+  status_.add(meta_.arena.stage(meta_[static_cast<size_t>(buffer)], {first, count}, &values));
+  return values;
+}
+template std::span<uint8_t> Filler::list<uint8_t>(int, int64_t, int64_t);
+template std::span<int32_t> Filler::list<int32_t>(int, int64_t, int64_t);
+template std::span<int64_t> Filler::list<int64_t>(int, int64_t, int64_t);
+
+void Filler::retire_behind(int buffer, int64_t first) {
+  const Buffer& b = meta_[static_cast<size_t>(buffer)];
+  status_.add(meta_.arena.retire(b, {first, b.numel() - first}));
 }
 
 std::span<const int32_t> Filler::table_row(int buffer, int64_t i, std::span<const int32_t> slots,

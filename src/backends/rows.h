@@ -80,10 +80,14 @@ class Binder {
              Lifetime lifetime = Lifetime::kPerStep);
   /// All but the lengths, for max_tokens tokens a row; swa: the window pool's too.
   void tables(const RowTables& tables, int64_t max_tokens, int32_t unit, bool swa);
+  /// A flat list of so many elements, filled anew each step.
+  void list(int buffer, std::string_view name, int64_t capacity, DType dtype = DType::kI32);
   /// int64 [rows, columns], filled anew each step.
   void slot_table(int buffer, std::string_view name, int64_t rows, int64_t columns);
   /// int32, written once: 0, step, 2 step, ...
   void constant_steps(int buffer, std::string_view name, int64_t count, int32_t step);
+  /// int32, written once: all of one value.
+  void constant(int buffer, std::string_view name, int64_t count, int32_t value);
   /// Of each replay, before its reads.
   void scratch(int buffer, std::string_view name, DType dtype, std::initializer_list<int64_t> shape,
                int64_t granule);
@@ -94,7 +98,7 @@ class Binder {
 
   struct Steps {
     int buffer;
-    int32_t step;
+    int32_t first, step;
   };
   Meta meta_;
   std::vector<int> order_;  // which buffer each spec is
@@ -114,6 +118,11 @@ class Filler {
   /// The first columns of a table's row; the others are retired.
   std::span<int32_t> row(int buffer, int64_t row, int64_t columns);
   std::span<int64_t> slot_row(int buffer, int64_t row, int64_t columns);
+  /// Elements of a list. T is its dtype's.
+  template <class T>
+  std::span<T> list(int buffer, int64_t first, int64_t count);
+  /// All from here on.
+  void retire_behind(int buffer, int64_t first);
   /// The slots of a row's first tokens, in the table's unit; a padding row's are 0. map, where it
   /// is not empty, translates slots first. The columns.
   std::span<const int32_t> table_row(int buffer, int64_t row, std::span<const int32_t> slots,

@@ -1,0 +1,62 @@
+#include "backends/csr_rows.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace shadowgraph {
+
+void bind_csr(Binder& binder, const CsrIds& ids, std::string_view name, int64_t rows,
+              int64_t capacity, DType dtype) {
+  const std::string of(name);
+  binder.ints(ids.indptr, of + "_indptr", {rows + 1});
+  binder.list(ids.indices, of + "_indices", capacity, dtype);
+}
+
+template <class T>
+CsrRows<T>::CsrRows(Filler& filler, const CsrIds& ids)
+    : filler_(filler), ids_(ids), indptr_(filler.ints(ids.indptr)) {
+  indptr_[0] = 0;
+}
+
+template <class T>
+std::span<T> CsrRows<T>::add(int64_t count) {
+  assert(row_ + 1 < static_cast<int64_t>(indptr_.size()));
+  const int32_t first = indptr_[static_cast<size_t>(row_)];
+  indptr_[static_cast<size_t>(++row_)] = first + static_cast<int32_t>(count);
+  return filler_.list<T>(ids_.indices, first, count);
+}
+
+template <class T>
+void CsrRows<T>::add(const RequestRow& row, KvRange tokens, std::span<const int64_t> map) {
+  add(row, tokens, {}, map);
+}
+
+template <class T>
+void CsrRows<T>::add(const RequestRow& row, KvRange tokens, std::span<const int64_t> more,
+                     std::span<const int64_t> map) {
+  const std::span<T> to = add(int64_t{tokens.size()} + static_cast<int64_t>(more.size()));
+  const auto in_pool = [&](int64_t slot) {
+    return static_cast<T>(map.empty() ? slot : translate(map, slot));
+  };
+  for (size_t j = 0; j < to.size(); ++j) {
+    const auto prefix = static_cast<size_t>(tokens.size());
+    if (row.padding()) {
+      to[j] = 0;
+    } else if (j < prefix) {
+      to[j] = in_pool(row.slots[static_cast<size_t>(tokens.begin) + j]);
+    } else {
+      to[j] = in_pool(more[j - prefix]);
+    }
+  }
+}
+
+template <class T>
+void CsrRows<T>::close() {
+  assert(row_ + 1 == static_cast<int64_t>(indptr_.size()));
+  filler_.retire_behind(ids_.indices, indptr_.back());
+}
+
+template class CsrRows<int32_t>;
+template class CsrRows<int64_t>;
+
+}  // namespace shadowgraph

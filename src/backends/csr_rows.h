@@ -1,0 +1,49 @@
+// Lists of slots as CSR: what FlashInfer and Triton read instead of page tables, one slot a token.
+// Tested by tests/backends/csr_rows_test.cc.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "attn/mask.h"
+#include "backends/rows.h"
+
+namespace shadowgraph {
+
+/// By a backend's numbering of buffers.
+struct CsrIds {
+  int indptr;   // int32 [rows + 1]
+  int indices;  // int32 or int64 [capacity]: slots
+};
+
+/// Declares a list of so many rows; capacity: of all of them together.
+void bind_csr(Binder& binder, const CsrIds& ids, std::string_view name, int64_t rows,
+              int64_t capacity, DType dtype = DType::kI32);
+
+/// Fills one row after the other; what is behind the last is retired when it is closed.
+template <class T = int32_t>
+class CsrRows {
+ public:
+  CsrRows(Filler& filler, const CsrIds& ids);
+  CsrRows(const CsrRows&) = delete;
+  CsrRows& operator=(const CsrRows&) = delete;
+
+  /// The next row, to be written.
+  std::span<T> add(int64_t count);
+  /// The next row: these tokens of a request, in their pool (map: full_to_swa, or empty). Padding
+  /// has slot 0 alone.
+  void add(const RequestRow& row, KvRange tokens, std::span<const int64_t> map = {});
+  /// Those tokens, then others by their slots in the full pool: a draft's branch.
+  void add(const RequestRow& row, KvRange tokens, std::span<const int64_t> more,
+           std::span<const int64_t> map);
+  /// Requires as many rows as were declared.
+  void close();
+
+ private:
+  Filler& filler_;
+  CsrIds ids_;
+  std::span<int32_t> indptr_;
+  int64_t row_ = 0;
+};
+
+}  // namespace shadowgraph

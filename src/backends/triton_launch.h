@@ -1,0 +1,61 @@
+// Triton's attention kernels, as SGLang launches them: decode in two stages with as many splits as
+// num_kv_splits says for each row, and extend over a cached prefix and the step's own dense K and
+// V. Slots are int64. Source: spec backends-flashinfer-triton-linear-sparse 3. Tested by
+// tests/backends/triton_launch_test.cc.
+#pragma once
+
+#include <span>
+
+#include "backends/launch_args.h"
+#include "shadowgraph/attention.h"
+#include "shadowgraph/kernel.h"
+
+namespace shadowgraph {
+
+/// Keys of a split: per = ceil(ceil(kv_len / splits) / 32) * 32; split s has [s per, (s + 1) per).
+constexpr int64_t triton_split_keys(int64_t kv_len, int64_t splits) {
+  return ((kv_len + splits - 1) / splits + 31) / 32 * 32;
+}
+
+/// One query a row, no mask: the list is what it sees. Stage 1 leaves partial results, stage 2
+/// merges those of splits that have keys and adds the sink once.
+struct TritonDecode {
+  ConstTensorView q;                       // [rows, num_qo_heads, head_dim_qk]
+  KvCache cache;                           // slot_view
+  std::span<const int32_t> kv_indptr;      // [rows + 1]
+  std::span<const int64_t> kv_indices;     // slots
+  std::span<const int32_t> num_kv_splits;  // [rows] 1 to max_kv_splits
+  AttentionParams params;                  // causal and window are not asked
+  TensorView attn_logits;                  // f32 [rows, num_qo_heads, max_kv_splits, head_dim_vo]
+  NaturalLse attn_lse;                     // f32 [rows, num_qo_heads, max_kv_splits]
+  TensorView out;                          // [rows, num_qo_heads, head_dim_vo]
+  NaturalLse lse;                          // [rows, num_qo_heads], optional
+};
+KernelLaunch triton_decode_stage1_launch(const TritonDecode& call, const RequestRows& rows = {});
+KernelLaunch triton_decode_stage2_launch(const TritonDecode& call, const RequestRows& rows = {});
+
+/// Query m of request i stands behind its prefix, at kv_len_i + m, where kv_len_i is the length of
+/// its list; own key n at kv_len_i + n. A list that begins in the prefix keeps that: differences
+/// are all that is judged.
+struct TritonExtend {
+  ConstTensorView q, k, v;              // [tokens, heads, dim]: the step's own
+  KvCache cache;                        // slot_view, of the prefix
+  std::span<const int32_t> qo_indptr;   // [batch + 1]
+  std::span<const int32_t> kv_indptr;   // [batch + 1]
+  std::span<const int64_t> kv_indices;  // slots of the prefix
+  // Bytes, 0 or 1: of query m and column c of request i at mask_indptr[i] + m (kv_len_i + q_len_i +
+  // offset_i) + offset_i + c. Takes the place of causal among the own keys; the prefix's columns
+  // are not read: all see it. Empty: none
+  std::span<const uint8_t> custom_mask;
+  std::span<const int64_t> mask_indptr;        // [batch + 1]
+  std::span<const int32_t> window_kv_offsets;  // [batch]; empty: 0
+  AttentionParams params;
+  int32_t max_extend_len = 0;  // queries of a request from this one on are not computed: the grid
+  TensorView out;
+  NaturalLse lse;
+};
+KernelLaunch triton_extend_launch(const TritonExtend& call, const RequestRows& rows = {});
+
+extern const Kernel kTritonDecodeStage1, kTritonDecodeStage2, kTritonExtend;
+
+}  // namespace shadowgraph
