@@ -34,7 +34,6 @@ struct TraceConfig {
   int32_t prefix_chunk_tokens = 0;  // > 0: a latent cache, whose prefills read prefixes in chunks
   std::optional<int32_t> num_heads, num_kv_heads;
   std::optional<int32_t> max_kv_splits, device_core_count;
-  bool multimodal = false;
   std::string seq_lens_semantics;  // "full", "prefix_only", or what the line says; empty: the usual
 };
 

@@ -83,14 +83,6 @@ class LineReader {
     return {};
   }
 
-  bool truth(const JsonValue& config, const char* key) {
-    const JsonValue* v = config.find(key);
-    if (v == nullptr || v->as<std::nullptr_t>() != nullptr) return false;
-    if (const auto* b = v->as<bool>()) return *b;
-    fail(std::string("config.") + key, "true or false", v->describe());
-    return false;
-  }
-
   void read_config(const JsonValue& config) {
     TraceConfig& c = line_.config;
     c.page_size = setting(config, "page_size", 1).value_or(1);
@@ -106,11 +98,10 @@ class LineReader {
     c.num_kv_heads = setting(config, "num_kv_heads", 1);
     c.max_kv_splits = setting(config, "max_kv_splits", 1);
     c.device_core_count = setting(config, "device_core_count", 1);
-    c.multimodal = truth(config, "multimodal");
     keep_keys(config,
               {"page_size", "max_context_len", "topk", "num_steps", "num_draft_tokens", "step_id",
                "window", "chunk", "prefix_chunk_tokens", "seq_lens_semantics", "num_heads",
-               "num_kv_heads", "max_kv_splits", "device_core_count", "multimodal"},
+               "num_kv_heads", "max_kv_splits", "device_core_count"},
               &line_.config_keys);
     const JsonValue* kind = config.find("seq_lens_semantics");
     if (kind == nullptr || kind->as<std::nullptr_t>() != nullptr) return;
