@@ -65,6 +65,8 @@ class FieldJudge {
   int64_t first_wrong(Rows* rows) const;
   bool judge_rows();
   bool judge_slots();
+  bool has_queries_of_width() const;
+  bool lists_own_keys() const;
   bool judge_indptr();
   bool judge_sizes();
 

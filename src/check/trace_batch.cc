@@ -218,7 +218,12 @@ void TraceBatch::read_new_tokens(const TraceLine& line) {
   if (is_decode(batch.mode) || is_target_verify(batch.mode)) return;
   if (graph) {
     const auto told = number(line, "num_tokens", std::numeric_limits<int64_t>::max());
-    const int64_t each = told && rows > 0 ? *told / rows : drafts;
+    int64_t each = told && rows > 0 ? *told / rows : drafts;
+    // Slots are told of all tokens of the bucket.
+    const auto slots = line.input.find("out_cache_loc");
+    if (!told && rows > 0 && slots != line.input.end())
+      each = std::max(each, slots->second.rows() / rows);
+    if (!told && capture) each = std::max<int64_t>(each, line.config.num_steps + 1);
     width = static_cast<int32_t>(std::clamp<int64_t>(each, 0, 1 << 24));
   }
   if (!read(line, "extend_seq_lens", &extend_lens_)) read(line, "num_accept_tokens", &extend_lens_);
@@ -239,7 +244,11 @@ void TraceBatch::read_new_tokens(const TraceLine& line) {
 bool TraceBatch::cut_padding(std::vector<int64_t>* values, int64_t tokens, int64_t each) const {
   const auto size = static_cast<int64_t>(values->size());
   const int64_t bucket = this->tokens();
-  const bool padded = graph && (bucket == 0 ? size > tokens * each : size == bucket * each);
+  bool padded = graph && (bucket == 0 ? size > tokens * each : size == bucket * each);
+  // A draft's are those of the largest bucket.
+  const int64_t request = batch.spec.topk * each;
+  if (graph && batch.mode == ForwardMode::kDraftDecode && request > 0)
+    padded = padded || (size > bucket * each && size % request == 0);
   if (tokens < 0 || (size != tokens * each && !padded)) return false;
   cut(*values, static_cast<size_t>(tokens * each));
   return true;
@@ -261,7 +270,12 @@ std::string TraceBatch::read_tokens(const TraceLine& line) {
     if (!extend_lens_.empty())
       tokens = std::accumulate(extend_lens_.begin(), extend_lens_.end(), int64_t{0});
   }
-  const bool stored = read(line, "out_cache_loc", &out_cache_loc_);
+  bool stored = read(line, "out_cache_loc", &out_cache_loc_);
+  // Slot 0 is nobody's.
+  if (std::ranges::count(out_cache_loc_, 0) == std::ssize(out_cache_loc_) && tokens > 0) {
+    stored = stored && out_cache_loc_.empty();
+    out_cache_loc_.clear();
+  }
   if (stored && draft && s.num_steps > 1 &&
       static_cast<int64_t>(out_cache_loc_.size()) == int64_t{rows} * s.topk) {
     // Of this step alone.
