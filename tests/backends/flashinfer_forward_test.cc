@@ -1,7 +1,7 @@
 // FlashInfer's whole steps, eager and replayed, against the oracle: however keys are cut, with
 // windows, trees, encoders, and a prefill in two calls.
-#include <gtest/gtest.h>
-
+#include "backends/flashinfer.h"
+#include "backends/forward_world.h"
 #include "check/runs.h"
 
 namespace shadowgraph {
@@ -130,6 +130,39 @@ INSTANTIATE_TEST_SUITE_P(
                     Way{"RaggedFixed", true, cut(16, 3)}, Way{"Off", true, cut(16, 0, true)},
                     Way{"TensorCores", true, cut(16), 4}),
     [](const auto& way) { return std::string(way.param.name); });
+
+/// One key outweighs all others, and the sink is as heavy: half of its value is left.
+TEST(FlashInferForward, ASinkIsCountedOnceHoweverKeysAreCut) {
+  constexpr float kHeavy = 512;
+  const FlashInfer backend;
+  ModelConfig m = model(1);
+  m.swa_pool = false, m.layers = {kind()};
+  OwnedBatch b(kExtend, SeqLensKind::kPrefix, {5}, {3});
+  b.set_pages(1, 16);
+  for (const Way& way : {Way{"", false}, {"", true}, {"", false, cut(1, 2)}, {"", true, cut(1, 2)}})
+    for (int32_t pick = 0; pick <= 5; ++pick) {
+      m.ragged_prefill = way.ragged, m.split = way.split;
+      World w(Limits::exact(b, m), false, backend);
+      const Buffer sinks = w.bind_values("sinks", std::vector<float>(kHeads, kHeavy));
+      w.meta.limits.model.layers[0].params.sinks = {World::row(sinks, 0), kHeads};
+      const World::Tensors& t = w.layer(0);
+      std::vector<float> q(static_cast<size_t>(t.q.numel())), k(static_cast<size_t>(t.k.numel())),
+          v(k.size(), -1), new_k(static_cast<size_t>(t.new_k.numel())), new_v(new_k.size(), -1);
+      for (size_t i = 0; i < q.size(); i += kDim) q[i] = kHeavy;
+      const bool own = pick == 5;
+      const auto first = own ? 0 : static_cast<size_t>(b.tokens[16 + pick]) * kDim;
+      (own ? new_k : k)[first] = 1;
+      std::fill_n((own ? new_v : v).begin() + static_cast<std::ptrdiff_t>(first), kDim, 6.0f);
+      w.write(t.q, 0, q), w.write(t.k, 0, k), w.write(t.v, 0, v);
+      w.write(t.new_k, 0, new_k), w.write(t.new_v, 0, new_v);
+      ASSERT_EQ(w.fill(b).to_string(), "ok");
+      backend.forward(w.stream(), w.meta, {w.ios(), {}, {}});
+      w.stream().synchronize();
+      ASSERT_EQ(w.device().take_findings().to_string(), "ok");
+      for (int64_t query = 0; query < 3; ++query)
+        ASSERT_EQ(w.got(0, query), std::vector<float>(kHeads * kDim, 3)) << pick;
+    }
+}
 
 }  // namespace
 }  // namespace shadowgraph
