@@ -3,6 +3,7 @@
 #include <span>
 
 #include "attn/lse.h"
+#include "backends/launch_args.h"
 #include "core/float_formats.h"
 #include "kernels/spans.h"
 
@@ -86,6 +87,21 @@ void RowMerge<Base>::finish(const TensorView& out, const AnyLse& lse, int64_t ro
   const float value = lse.base == LseBase::kLog2 ? lse_of<LseBase::kLog2>(merged)
                                                  : lse_of<LseBase::kNatural>(merged);
   store_float(lse.tensor.at(row, head), DType::kF32, 0, value);
+}
+
+void lose_row(const TensorView& t, int64_t row, int32_t request, Footprint* spans) {
+  if (!t.defined()) return;
+  if (spans == nullptr) {
+    if (row < 0 || row >= t.shape[0]) return;
+    TensorView one = t;
+    one.data = t.at(row);
+    one.shape[0] = 1;
+    return poison(one);
+  }
+  for (int64_t head = 0; head < t.shape[1]; ++head) {
+    append(spans, {t.data, t.offset(row, head), t.rank == 3 ? t.shape[2] : 1,
+                   element_bytes(t.dtype), Access::kWrite, request});
+  }
 }
 
 template float load_lse<LseBase::kNatural>(const AnyLse&, int64_t, int64_t);

@@ -9,6 +9,7 @@
 #include "kernels/merge_states.h"
 #include "shadowgraph/access.h"
 #include "shadowgraph/lse.h"
+#include "shadowgraph/params.h"
 
 namespace shadowgraph {
 
@@ -52,5 +53,15 @@ class RowMerge {
   std::vector<float> values_;  // [states, head_dim], widened
   int64_t states_ = 0;
 };
+
+/// The logit of a head's sink; -inf: none.
+inline float sink_of(const AttentionParams& p, int32_t head) {
+  return p.sinks.empty() ? -std::numeric_limits<float>::infinity()
+                         : p.sinks[static_cast<size_t>(head)];
+}
+
+/// A row that cannot be computed, or its writes: filled with 0xff where it is one of the view's.
+/// Nothing where there is no view.
+void lose_row(const TensorView& t, int64_t row, int32_t request, Footprint* spans);
 
 }  // namespace shadowgraph

@@ -78,7 +78,8 @@ class Tiles : TilesArgs {
     const auto begin = indptr_.load(t, -1), end = indptr_.load(t + 1, -1);
     if (!begin || !end || *begin < 0 || *begin > *end || *end > v_.shape[0]) {
       if (begin && end) note_beyond(std::max(*begin, 0), *end);
-      return lose(t);
+      lose_row(out_, t, -1, spans_);
+      return lose_row(lse_.tensor, t, -1, spans_);
     }
     for (int64_t head = 0; head < out_.shape[1]; ++head) {
       merge.clear();
@@ -96,20 +97,6 @@ class Tiles : TilesArgs {
                          element_bytes(t.dtype), Access::kRead});
     }
   }
-  /// A row that cannot be merged.
-  void lose(int64_t t) {
-    for (TensorView view : {out_, lse_.tensor}) {
-      if (!view.defined()) continue;
-      for (int64_t head = 0; spans_ != nullptr && head < view.shape[1]; ++head) {
-        append(spans_, {view.data, view.offset(t, head), view.rank == 3 ? view.shape[2] : 1,
-                        element_bytes(view.dtype), Access::kWrite});
-      }
-      view.data = view.at(t);
-      view.shape[0] = 1;
-      if (spans_ == nullptr) poison(view);
-    }
-  }
-
   TilesScalars sc_;
   Footprint* spans_;
   ConstTensorView v_;

@@ -79,27 +79,13 @@ class World : public TileWorld {
     m.qo_indptr = elements<int32_t>(qo_indptr);
     return m;
   }
-  /// Both launches, eagerly and as one replay; check() after each.
   template <class Check>
   void run(Check check) {
-    const auto all = [this](Stream& s) {
+    const auto both = [this](Stream& s) {
       s.launch(tile_launch(call()));
       if (split()) s.launch(merge_tiles_launch(merge()));
     };
-    clear();
-    all(stream());
-    {
-      SCOPED_TRACE("eager");
-      check();
-    }
-    clear();
-    Graph graph;
-    GraphExec exec;
-    ASSERT_TRUE(Graph::record(stream(), all, &graph).ok());
-    ASSERT_TRUE(GraphExec::instantiate(graph, &exec).ok());
-    exec.replay(stream());
-    SCOPED_TRACE("replayed");
-    check();
+    run_launches(both, check);
   }
   void expect_found(const std::string& text) {
     run([&] {

@@ -78,6 +78,24 @@ class TileWorld : public LaunchWorld {
     }
   }
   void clear() { fill(out, 0x11), fill(lse, 0x11); }
+  /// What launches(stream) does to cleared outputs, eagerly and as one replay; check() after each.
+  template <class Launches, class Check>
+  void run_launches(Launches launches, Check check) {
+    clear();
+    launches(stream());
+    {
+      SCOPED_TRACE("eager");
+      check();
+    }
+    clear();
+    Graph graph;
+    GraphExec exec;
+    ASSERT_TRUE(Graph::record(stream(), launches, &graph).ok());
+    ASSERT_TRUE(GraphExec::instantiate(graph, &exec).ok());
+    exec.replay(stream());
+    SCOPED_TRACE("replayed");
+    check();
+  }
   /// Every request's slots are its own.
   void set_owners() {
     std::vector<OwnerId> rows;
