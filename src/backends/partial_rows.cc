@@ -1,5 +1,6 @@
 #include "backends/partial_rows.h"
 
+#include <algorithm>
 #include <span>
 
 #include "attn/lse.h"
@@ -89,19 +90,31 @@ void RowMerge<Base>::finish(const TensorView& out, const AnyLse& lse, int64_t ro
   store_float(lse.tensor.at(row, head), DType::kF32, 0, value);
 }
 
-void lose_row(const TensorView& t, int64_t row, int32_t request, Footprint* spans) {
+void add_rows_beyond(Footprint* spans, const ConstTensorView& t, int64_t first, int64_t count,
+                     int32_t request) {
+  const int64_t beyond = std::max(first, t.shape[0]), rows = first + count - beyond;
+  if (rows <= 0) return;
+  spans->push_back({t.data, beyond * t.stride[0], rows * t.stride[0], element_bytes(t.dtype),
+                    Access::kRead, request});
+}
+
+void lose_head(const TensorView& t, int64_t row, int64_t head, int32_t request, Footprint* spans) {
   if (!t.defined()) return;
-  if (spans == nullptr) {
-    if (row < 0 || row >= t.shape[0]) return;
+  if (spans != nullptr) {
+    constexpr int64_t kFar = int64_t{1} << 40;  // rows: no memory goes as far
+    append(spans, {t.data, t.offset(std::clamp(row, -kFar, kFar), head),
+                   t.rank == 3 ? t.shape[2] : 1, element_bytes(t.dtype), Access::kWrite, request});
+  } else if (row >= 0 && row < t.shape[0]) {
     TensorView one = t;
-    one.data = t.at(row);
-    one.shape[0] = 1;
-    return poison(one);
+    one.data = t.at(row, head);
+    one.shape[0] = one.shape[1] = 1;
+    poison(one);
   }
-  for (int64_t head = 0; head < t.shape[1]; ++head) {
-    append(spans, {t.data, t.offset(row, head), t.rank == 3 ? t.shape[2] : 1,
-                   element_bytes(t.dtype), Access::kWrite, request});
-  }
+}
+
+void lose_row(const TensorView& t, int64_t row, int32_t request, Footprint* spans) {
+  for (int64_t head = 0; t.defined() && head < t.shape[1]; ++head)
+    lose_head(t, row, head, request, spans);
 }
 
 template float load_lse<LseBase::kNatural>(const AnyLse&, int64_t, int64_t);

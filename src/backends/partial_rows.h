@@ -60,8 +60,23 @@ inline float sink_of(const AttentionParams& p, int32_t head) {
                          : p.sinks[static_cast<size_t>(head)];
 }
 
-/// A row that cannot be computed, or its writes: filled with 0xff where it is one of the view's.
-/// Nothing where there is no view.
+/// Rows of a view, that many apart.
+template <class Byte>
+BasicTensorView<Byte> rows_of(BasicTensorView<Byte> t, int64_t first, int64_t count,
+                              int64_t step = 1) {
+  if (t.data != nullptr) t.data = t.at(first);
+  t.shape[0] = count;
+  t.stride[0] *= step;
+  return t;
+}
+
+/// Reads of the rows that a view does not have, of `count` from `first` on.
+void add_rows_beyond(Footprint* spans, const ConstTensorView& t, int64_t first, int64_t count,
+                     int32_t request);
+
+/// A head of a row, or all, that cannot be computed, or the writes of it: filled with 0xff where
+/// the view has that row. Nothing where there is no view.
+void lose_head(const TensorView& t, int64_t row, int64_t head, int32_t request, Footprint* spans);
 void lose_row(const TensorView& t, int64_t row, int32_t request, Footprint* spans);
 
 }  // namespace shadowgraph

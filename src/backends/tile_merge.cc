@@ -77,7 +77,11 @@ class Tiles : TilesArgs {
   void merge_row(int64_t t, RowMerge<Base>& merge) {
     const auto begin = indptr_.load(t, -1), end = indptr_.load(t + 1, -1);
     if (!begin || !end || *begin < 0 || *begin > *end || *end > v_.shape[0]) {
-      if (begin && end) note_beyond(std::max(*begin, 0), *end);
+      if (begin && end && spans_ != nullptr) {
+        const int64_t first = std::max(*begin, 0);
+        add_rows_beyond(spans_, v_, first, *end - first, -1);
+        add_rows_beyond(spans_, s_.tensor, first, *end - first, -1);
+      }
       lose_row(out_, t, -1, spans_);
       return lose_row(lse_.tensor, t, -1, spans_);
     }
@@ -85,16 +89,6 @@ class Tiles : TilesArgs {
       merge.clear();
       for (int64_t row = *begin; row < *end; ++row) merge.add(v_, s_, row, head);
       merge.finish(out_, lse_, t, head);
-    }
-  }
-  /// Partial rows that there are none of.
-  void note_beyond(int64_t begin, int64_t end) {
-    if (spans_ == nullptr) return;
-    for (const ConstTensorView& t : {v_, ConstTensorView(s_.tensor)}) {
-      const int64_t first = std::max(begin, t.shape[0]);
-      if (first >= end) continue;
-      spans_->push_back({t.data, first * t.stride[0], (end - first) * t.stride[0],
-                         element_bytes(t.dtype), Access::kRead});
     }
   }
   TilesScalars sc_;

@@ -45,13 +45,6 @@ struct Extent {
   int64_t begin = 0, size = 0;
 };
 
-template <class Byte>
-BasicTensorView<Byte> rows_of(BasicTensorView<Byte> t, int64_t first, int64_t count) {
-  if (t.data != nullptr) t.data = t.at(first);
-  t.shape[0] = count;
-  return t;
-}
-
 /// The kernel, run or only noted.
 class Extend {
  public:
@@ -116,14 +109,10 @@ class Extend {
     return true;
   }
   bool has_rows() {
-    bool all = true;
-    for (const ConstTensorView& t : {q_, k_, v_, ConstTensorView(out_)}) {
-      const int64_t beyond = queries_.begin + queries_.size - t.shape[0];
-      if (beyond <= 0) continue;
-      all = false;
-      if (spans_ != nullptr && t.data != out_.data)
-        spans_->push_back({t.data, t.offset(t.shape[0]), beyond * t.stride[0],
-                           element_bytes(t.dtype), Access::kRead, request_});
+    bool all = queries_.begin + queries_.size <= out_.shape[0];
+    for (const ConstTensorView& t : {q_, k_, v_}) {
+      all &= queries_.begin + queries_.size <= t.shape[0];
+      if (spans_ != nullptr) add_rows_beyond(spans_, t, queries_.begin, queries_.size, request_);
     }
     return all;
   }

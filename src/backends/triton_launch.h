@@ -1,7 +1,7 @@
 // Triton's attention kernels, as SGLang launches them: decode in two stages with as many splits as
 // num_kv_splits says for each row, and extend over a cached prefix and the step's own dense K and
 // V. Slots are int64. Source: spec backends-flashinfer-triton-linear-sparse 3. Tested by
-// tests/backends/triton_launch_test.cc.
+// tests/backends/triton_launch_test.cc and triton_extend_test.cc.
 #pragma once
 
 #include <span>

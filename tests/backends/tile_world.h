@@ -2,6 +2,7 @@
 // whole call gives, and its judgement.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <utility>
@@ -175,5 +176,16 @@ class TileWorld : public LaunchWorld {
   std::vector<int64_t> mask_starts_{0};
   Ints last_ = Ints(shape.requests.size(), 1);
 };
+
+/// A row of a buffer, as launches left it.
+inline Bytes row_of(TileWorld& w, const Buffer& b, int64_t row) {
+  const Bytes all = w.bytes(b);
+  const auto size = std::ssize(all) / b.shape[0];
+  return {all.begin() + row * size, all.begin() + (row + 1) * size};
+}
+
+inline bool all_ones(const Bytes& bytes) {
+  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0xff}; });
+}
 
 }  // namespace shadowgraph
