@@ -7,6 +7,8 @@
 #include "backends/cutlass_mla.h"
 #include "backends/flash_attention.h"
 #include "backends/flash_mla.h"
+#include "backends/flashinfer.h"
+#include "backends/flashinfer_mla.h"
 #include "backends/hybrid.h"
 #include "backends/multi_step.h"
 #include "backends/trtllm_mha.h"

@@ -1,6 +1,7 @@
 // A fill allocates nothing, whatever the mode; nor does the next one, before or after an upload.
 #include "allocations.h"
 #include "backends/flash_attention.h"
+#include "backends/flashinfer.h"
 #include "backends/step_fixture.h"
 
 namespace shadowgraph {
@@ -79,6 +80,25 @@ TEST(FillOfHalves, ThatCutsARequestAllocatesNothing) {
   expect_none(halves, limits, {&longer, &shorter});
 }
 
+class FillsOfPlans : public testing::TestWithParam<ForwardMode> {};
+
+TEST_P(FillsOfPlans, AllocateNothing) {
+  const bool one = is_decode(GetParam());
+  const Ints news = is_extend(GetParam()) && !is_target_verify(GetParam()) ? Ints{3, 2} : Ints{};
+  OwnedBatch longer(GetParam(), kPrefix, {17, 20}, news),
+      shorter(GetParam(), kPrefix, {5, 3}, news);
+  for (OwnedBatch* b : {&longer, &shorter}) set_fields(b), b->set_encoders({});
+  ModelConfig m = model();
+  m.max_encoder_len = m.prefix_chunk_tokens = 0, m.ragged_prefill = true;
+  m.layers.resize(2);
+  m.layers[1].params.num_qo_heads = 6, m.layers[1].params.num_kv_heads = 1;
+  const Limits limits = Limits::bucket(GetParam(), 3, one ? 1 : 3, m);
+  expect_none(FlashInfer{}, limits, {&longer, &shorter});
+}
+
+INSTANTIATE_TEST_SUITE_P(FlashInfer, FillsOfPlans,
+                         testing::Values(kDecode, kExtend, kDraftExtend, kTargetVerify,
+                                         kDraftDecode));
 INSTANTIATE_TEST_SUITE_P(FlashAttention, Fills,
                          testing::Values(kDecode, kExtend, kDraftExtend, kTargetVerify,
                                          kDraftDecode));
