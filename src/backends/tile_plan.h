@@ -1,5 +1,5 @@
 // A work list as a tile launch reads it: what each item is, by arrays of the device in which every
-// entry is suspect. Tested by tests/backends/tile_launch_test.cc.
+// entry is suspect. Tested by tests/backends/tile_plan_test.cc and tile_launch_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -94,6 +94,11 @@ class World : public TileWorld {
     });
   }
   bool split() const { return cuts_.chunk > 0; }
+  /// All that a launch reads its way by.
+  std::vector<const Buffer*> plan_buffers() const {
+    return {&request_indices, &qo_tile_indices, &kv_tile_indices, &o_indptr,   &kv_chunk_size,
+            &qo_indptr,       &kv_indptr,       &kv_indices,      &mask_indptr};
+  }
   /// Partial results of every token.
   std::vector<int32_t> parts() const {
     std::vector<int32_t> all;
@@ -279,6 +284,27 @@ TEST(TileLaunch, AMaskThatEndsTooEarlyIsFound) {
   World w({.masked = true}, {.cta = 4, .chunk = 32});
   w.write(w.mask_indptr, 4, Ints{1000});
   w.expect_found("mem.out_of_bounds: mask[");
+}
+
+TEST(TileLaunch, NoPlanLeadsItOutOfItsMemory) {
+  constexpr int32_t kValues[] = {-1, 0, 1, 2, 3, 5, 40, 228, 1000, INT32_MAX, INT32_MIN};
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    World w({.ragged = seed % 2 == 1, .masked = seed % 3 == 0}, {.cta = 4, .chunk = 32});
+    Rng rng(seed);
+    for (const Buffer* b : w.plan_buffers()) {
+      for (int64_t i = 0; i < b->numel(); ++i) {
+        const int32_t value = kValues[rng.below(std::size(kValues))];
+        if (rng.below(8) == 0) w.write(*b, i, Ints{value});
+      }
+    }
+    w.stream().synchronize();
+    const KernelLaunch launch = tile_launch(w.call());
+    LaunchFrame frame{.launch = launch};
+    Footprint spans;
+    kTiledAttention.footprint(frame, &spans);
+    EXPECT_EQ(kTiledAttention.body(frame), Progress::kDone);
+    EXPECT_FALSE(spans.empty());
+  }
 }
 
 TEST(TileLaunch, BuiltAgainItIsTheSameByteByByte) {

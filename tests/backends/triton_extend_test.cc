@@ -186,6 +186,32 @@ TEST(TritonExtendLaunch, AMaskOfAnotherWidthIsFound) {
   });
 }
 
+TEST(TritonExtendLaunch, NoListLeadsItOutOfItsMemory) {
+  constexpr int64_t kValues[] = {-1, 0, 1, 3, 40, 228, 100000, INT32_MAX, INT32_MIN};
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    TileShape shape{.window = seed % 3 == 0};
+    shape.masked = seed % 2 == 0;
+    ExtendWorld w(shape);
+    Rng rng(seed);
+    for (const Buffer* b :
+         {&w.qo_indptr, &w.prefix_indptr, &w.window_kv_offsets, &w.slots, &w.byte_indptr}) {
+      for (int64_t i = 0; i < b->numel(); ++i) {
+        const int64_t value = kValues[rng.below(std::size(kValues))];
+        if (rng.below(6) != 0) continue;
+        if (b->dtype == DType::kI64) w.write(*b, i, Longs{value << rng.below(32)});
+        if (b->dtype == DType::kI32) w.write(*b, i, Ints{static_cast<int32_t>(value)});
+      }
+    }
+    w.stream().synchronize();
+    const KernelLaunch launch = triton_extend_launch(w.call());
+    LaunchFrame frame{.launch = launch};
+    Footprint spans;
+    kTritonExtend.footprint(frame, &spans);
+    EXPECT_EQ(kTritonExtend.body(frame), Progress::kDone);
+    EXPECT_FALSE(spans.empty());
+  }
+}
+
 TEST(TritonExtendLaunch, BuiltAgainItIsTheSameByteByByte) {
   const ExtendWorld w;
   TritonExtend call = w.call();
