@@ -15,6 +15,7 @@ std::string shape_of(const Field& field) {
     case FieldShape::kTable: return field.pages ? "[rows, pages]" : "[rows, slots]";
     case FieldShape::kList: return "slots by indptr";
     case FieldShape::kMask: return "[q_len, kv_len] a row";
+    case FieldShape::kSizes: return "[axes]";
     case FieldShape::kScalar: break;
   }
   return "number";
@@ -104,9 +105,10 @@ Listing list_backends() {
 }
 
 Listing list_faults() {
-  Listing listing{"faults", {"id", "what is wrong", "refs"}, {}};
+  Listing listing{"faults", {"id", "backend", "what is wrong", "refs"}, {}};
   for (const Fault& f : all_faults())
-    listing.rows.push_back({std::string(f.id), std::string(f.title), std::string(f.refs)});
+    listing.rows.push_back(
+        {std::string(f.id), std::string(f.backend), std::string(f.title), std::string(f.refs)});
   return listing;
 }
 
