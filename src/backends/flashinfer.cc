@@ -23,8 +23,6 @@ constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDec
 
 using field::choice, field::indptr, field::key_indptr, field::list, field::packed_mask, field::rows;
 
-constexpr auto kConstant = FieldRule::kConstant;
-
 // Wrappers of one engine's names: decode[i] plans decodes, paged[i] everything else.
 constexpr Field kFields[] = {
     key_indptr("decode[0].kv_indptr", Fi::list(0, Fi::kKvIndptr), "fi.I-16 fi.I-23 fi.I-32"),

@@ -115,33 +115,30 @@ class Fill {
     f_.retire_behind(Fi::list(w, Fi::kMask), indptr.back());
   }
 
+  /// Of what it does not need nothing is written, and the rest retired.
   void plan(int w, Part part, const FlashInferWrapper& wrapper,
             std::span<const int32_t> kv_indptr) {
     const PlanShape shape = wrapper.shape(limits_, part);
-    const auto id = [&](Fi::PlanId array) { return Fi::plan(w, part, array); };
-    const auto array = [&](Fi::PlanId of) {
-      const bool has = meta_.has(static_cast<size_t>(id(of)));
-      return has ? f_.ints(id(of)) : std::span<int32_t>{};
-    };
-    const Buffer& valid = meta_[static_cast<size_t>(id(Fi::kBlockValidMask))];
-    const PlanArrays arrays{array(Fi::kRequestIndices),
-                            array(Fi::kKvTileIndices),
-                            array(Fi::kQoTileIndices),
-                            array(Fi::kOIndptr),
-                            array(Fi::kMergeIndptr),
-                            array(Fi::kKvChunkSize),
-                            f_.list<uint8_t>(id(Fi::kBlockValidMask), 0, valid.numel())};
     const bool decode = shape.kind == PlanKind::kDecode;
-    PlanResult result;
-    status_.add(make_plan(shape, decode ? std::span<const int32_t>{} : qo_indptr_, kv_indptr,
-                          arrays, &result));
-    f_.retire_behind(id(Fi::kRequestIndices), result.items);
-    f_.retire_behind(id(Fi::kKvTileIndices), result.items);
-    if (!decode) {
-      f_.retire_behind(id(Fi::kQoTileIndices), result.items);
-      f_.retire_behind(id(Fi::kMergeIndptr), qo_indptr_.back() + 1);
-    }
-    meta_.scalars[static_cast<size_t>(Fi::split_kv(w, part))] = result.split_kv;
+    const auto queries = decode ? std::span<const int32_t>{} : qo_indptr_;
+    const PlanResult plan = measure_plan(shape, queries, kv_indptr);
+    const auto array = [&](Fi::PlanId id, int64_t count) {
+      const int buffer = Fi::plan(w, part, id);
+      const int64_t used = std::min(count, meta_[static_cast<size_t>(buffer)].numel());
+      f_.retire_behind(buffer, used);
+      return f_.list<int32_t>(buffer, 0, used);
+    };
+    PlanArrays to;
+    to.request_indices = array(Fi::kRequestIndices, plan.items);
+    to.kv_tile_indices = array(Fi::kKvTileIndices, plan.items);
+    if (!decode) to.qo_tile_indices = array(Fi::kQoTileIndices, plan.items);
+    to.o_indptr = array(Fi::kOIndptr, shape.rows + 1);
+    if (!decode) to.merge_indptr = array(Fi::kMergeIndptr, qo_indptr_.back() + 1);
+    to.kv_chunk_size = array(Fi::kKvChunkSize, 1);
+    const int valid = Fi::plan(w, part, Fi::kBlockValidMask);
+    to.block_valid_mask = f_.list<uint8_t>(valid, 0, meta_[static_cast<size_t>(valid)].numel());
+    status_.add(write_plan(shape, queries, kv_indptr, plan, to));
+    meta_.scalars[static_cast<size_t>(Fi::split_kv(w, part))] = plan.split_kv;
   }
 
   void encoder_slots() {

@@ -85,25 +85,6 @@ int32_t search_chunk(const PlanShape& shape, const Lengths& lens, int32_t longes
   return low;
 }
 
-PlanResult measure(const PlanShape& shape, const Lengths& lens) {
-  PlanResult r;
-  const int32_t longest = lens.longest();
-  if (shape.split.off) {
-    r.kv_chunk_size = INT32_MAX;
-  } else if (shape.split.fixed_size > 0) {
-    // Whatever the batch, so that a row has the same bits in each.
-    r.kv_chunk_size = shape.split.fixed_size;
-    r.split_kv = true;
-  } else if (is_full(shape)) {
-    r.kv_chunk_size = longest;
-  } else {
-    r.kv_chunk_size = search_chunk(shape, lens, longest);
-    r.split_kv = shape.padded || r.kv_chunk_size < longest;
-  }
-  r.items = lens.items(r.kv_chunk_size);
-  return r;
-}
-
 void write_items(const Lengths& lens, const PlanResult& plan, const PlanArrays& to) {
   size_t item = 0;
   for (size_t i = 0; i < lens.rows(); ++i) {
@@ -152,10 +133,30 @@ PlanCapacity plan_capacity(const PlanShape& shape, int64_t max_kv_len) {
   return {items, std::min(tokens * chunks, items * shape.cta_tile_q() / shape.group())};
 }
 
-Status make_plan(const PlanShape& shape, std::span<const int32_t> qo_indptr,
-                 std::span<const int32_t> kv_indptr, const PlanArrays& arrays, PlanResult* result) {
+PlanResult measure_plan(const PlanShape& shape, std::span<const int32_t> qo_indptr,
+                        std::span<const int32_t> kv_indptr) {
   const Lengths lens(shape, qo_indptr, kv_indptr);
-  const PlanResult plan = measure(shape, lens);
+  PlanResult r;
+  const int32_t longest = lens.longest();
+  if (shape.split.off) {
+    r.kv_chunk_size = INT32_MAX;
+  } else if (shape.split.fixed_size > 0) {
+    // Whatever the batch, so that a row has the same bits in each.
+    r.kv_chunk_size = shape.split.fixed_size;
+    r.split_kv = true;
+  } else if (is_full(shape)) {
+    r.kv_chunk_size = longest;
+  } else {
+    r.kv_chunk_size = search_chunk(shape, lens, longest);
+    r.split_kv = shape.padded || r.kv_chunk_size < longest;
+  }
+  r.items = lens.items(r.kv_chunk_size);
+  return r;
+}
+
+Status write_plan(const PlanShape& shape, std::span<const int32_t> qo_indptr,
+                  std::span<const int32_t> kv_indptr, const PlanResult& plan,
+                  const PlanArrays& arrays) {
   Status status;
   const auto grid = std::ssize(arrays.request_indices);
   if (plan.items > grid) {
@@ -163,16 +164,11 @@ Status make_plan(const PlanShape& shape, std::span<const int32_t> qo_indptr,
                             "<= " + std::to_string(grid) + " items", std::to_string(plan.items)));
     return status;
   }
+  const Lengths lens(shape, qo_indptr, kv_indptr);
   write_items(lens, plan, arrays);
   write_rows(lens, plan, arrays);
   arrays.kv_chunk_size[0] = plan.kv_chunk_size;
-  *result = plan;
   return status;
-}
-
-PlanResult measure_plan(const PlanShape& shape, std::span<const int32_t> qo_indptr,
-                        std::span<const int32_t> kv_indptr) {
-  return measure(shape, Lengths(shape, qo_indptr, kv_indptr));
 }
 
 }  // namespace shadowgraph

@@ -31,14 +31,14 @@ struct PlanShape {
   int32_t cta_tile_q() const;
 };
 
-/// Memory of a plan, as large as PlanCapacity says.
+/// Memory of a plan.
 struct PlanArrays {
   std::span<int32_t> request_indices, kv_tile_indices;  // [items]
   std::span<int32_t> qo_tile_indices;                   // [items]; kDecode: none
   std::span<int32_t> o_indptr;                          // [rows + 1]
-  std::span<int32_t> merge_indptr;                      // [tokens + 1]; kDecode: none, o_indptr's
+  std::span<int32_t> merge_indptr;                      // [queries + 1]; kDecode: none, o_indptr's
   std::span<int32_t> kv_chunk_size;                     // [1]
-  std::span<uint8_t> block_valid_mask;                  // [items]
+  std::span<uint8_t> block_valid_mask;                  // of the grid: 0 behind the last item
 };
 
 struct PlanCapacity {
@@ -61,13 +61,13 @@ struct PlanResult {
 /// split size whose items a graph's grid does not have; here the grid has them.
 PlanCapacity plan_capacity(const PlanShape& shape, int64_t max_kv_len);
 
-/// kv_indptr [rows + 1] keys, qo_indptr [rows + 1] queries; kDecode: empty. Entries behind the last
-/// item and row are left, but for the mask's, which are 0: the caller retires them. plan.capacity:
-/// more items than the arrays have; nothing is written.
-Status make_plan(const PlanShape& shape, std::span<const int32_t> qo_indptr,
-                 std::span<const int32_t> kv_indptr, const PlanArrays& arrays, PlanResult* result);
-/// The same result, without memory for a plan.
+/// kv_indptr [rows + 1] keys, qo_indptr [rows + 1] queries; kDecode: empty.
 PlanResult measure_plan(const PlanShape& shape, std::span<const int32_t> qo_indptr,
                         std::span<const int32_t> kv_indptr);
+/// The plan of those lengths that was measured. plan.capacity: it has more items than the arrays;
+/// nothing is written.
+Status write_plan(const PlanShape& shape, std::span<const int32_t> qo_indptr,
+                  std::span<const int32_t> kv_indptr, const PlanResult& plan,
+                  const PlanArrays& arrays);
 
 }  // namespace shadowgraph

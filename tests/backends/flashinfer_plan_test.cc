@@ -38,8 +38,9 @@ struct OwnedPlan {
     merge_indptr.assign(static_cast<size_t>(shape.tokens) + 1, -1);
   }
   Status make() {
-    return make_plan(shape, qo, kv,
-                     {requests, chunks, tiles, o_indptr, merge_indptr, chunk_size, valid}, &result);
+    result = measure_plan(shape, qo, kv);
+    return write_plan(shape, qo, kv, result,
+                      {requests, chunks, tiles, o_indptr, merge_indptr, chunk_size, valid});
   }
 };
 
@@ -208,7 +209,6 @@ TEST_P(EverySmallBatch, KeepsTheLawsWithinTheCapacityOfAllBatches) {
         ASSERT_EQ(p.make().to_string(), "ok");
         expect_laws(p);
         EXPECT_LE(p.result.split_kv ? p.o_indptr.back() : 0, plan_capacity(s, 7).partial_rows);
-        EXPECT_EQ(measure_plan(s, p.qo, p.kv).items, p.result.items);
       }
     }
   });
