@@ -13,6 +13,8 @@ std::string shape_of(const Field& field) {
     case FieldShape::kSlots: return "[rows]";
     case FieldShape::kIndptr: return "[rows + 1]";
     case FieldShape::kTable: return field.pages ? "[rows, pages]" : "[rows, slots]";
+    case FieldShape::kList: return "slots by indptr";
+    case FieldShape::kMask: return "[q_len, kv_len] a row";
     case FieldShape::kScalar: break;
   }
   return "number";

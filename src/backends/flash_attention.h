@@ -81,6 +81,8 @@ class FlashAttention final : public Backend {
   Status bind(const Arena& arena, const Limits& limits, Meta* meta) const override;
   Status fill(const ForwardBatch& batch, Meta& meta) const override;
   void forward(Stream& stream, const Meta& meta, const StepIo& step) const override;
+  std::vector<int32_t> merged_parts(const ForwardBatch& batch, const Limits& limits,
+                                    const LayerKind& kind) const override;
 };
 
 }  // namespace shadowgraph

@@ -205,6 +205,21 @@ class Layer {
 
 }  // namespace
 
+/// Of a tree the two halves of a cascade; of a prefill over latents the own tokens and the chunks.
+std::vector<int32_t> FlashAttention::merged_parts(const ForwardBatch& batch, const Limits& limits,
+                                                  const LayerKind& kind) const {
+  const bool tree = is_draft_tree(limits) || is_verify_tree(limits);
+  const bool cascades = tree && !kind.cross && !kind.local && kind.params.window_left < 0;
+  const PrefixChunks chunks = reads_chunks(kind) ? PrefixChunks::of(limits) : PrefixChunks{};
+  std::vector<int32_t> parts;
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    const int32_t branches = is_draft_tree(limits) ? batch.spec.topk : 1;
+    parts.insert(parts.end(), static_cast<size_t>(batch.q_len(i) * branches),
+                 cascades ? 2 : chunks.parts(batch.extent(i)));
+  }
+  return parts;
+}
+
 void FlashAttention::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   launch_gather(stream, meta, kTables, step);
   for (const LayerIo& io : step.layers) Layer(stream, meta, io).run();

@@ -39,6 +39,8 @@ Hybrid::Hybrid(const Backend& decode, const Backend& prefill, VerifyBy verify)
            .dcp = false,
            .in_graph_tables = d.in_graph_tables && p.in_graph_tables,
            .prefix_chunks = p.prefix_chunks,
+           .ragged_prefill = p.ragged_prefill,
+           .batch_splits = d.batch_splits || p.batch_splits,
            .fields = {}};
 }
 
@@ -48,13 +50,23 @@ const Backend& Hybrid::part(ForwardMode mode) const {
   return by_decode ? decode_ : prefill_;
 }
 
+/// Without what its modes do not read.
+Limits Hybrid::limits_of_part(const Limits& limits) const {
+  Limits of_part = limits;
+  const BackendInfo& info = part(limits.mode).info();
+  if (!info.prefix_chunks) of_part.model.prefix_chunk_tokens = 0;
+  if (!info.ragged_prefill) of_part.model.ragged_prefill = false;
+  return of_part;
+}
+
 Status Hybrid::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = serves(info_, limits);
-  if (!status.ok()) return status;
-  Limits of_part = limits;
-  const Backend& backend = part(limits.mode);
-  if (!backend.info().prefix_chunks) of_part.model.prefix_chunk_tokens = 0;  // its modes read none
-  return backend.bind(arena, of_part, meta);
+  return status.ok() ? part(limits.mode).bind(arena, limits_of_part(limits), meta) : status;
+}
+
+std::vector<int32_t> Hybrid::merged_parts(const ForwardBatch& batch, const Limits& limits,
+                                          const LayerKind& kind) const {
+  return part(limits.mode).merged_parts(batch, limits_of_part(limits), kind);
 }
 
 Status Hybrid::fill(const ForwardBatch& batch, Meta& meta) const {

@@ -23,8 +23,12 @@ class Hybrid final : public Backend {
   Status bind(const Arena& arena, const Limits& limits, Meta* meta) const override;
   Status fill(const ForwardBatch& batch, Meta& meta) const override;
   void forward(Stream& stream, const Meta& meta, const StepIo& step) const override;
+  std::vector<int32_t> merged_parts(const ForwardBatch& batch, const Limits& limits,
+                                    const LayerKind& kind) const override;
 
  private:
+  Limits limits_of_part(const Limits& limits) const;
+
   const Backend& decode_;
   const Backend& prefill_;
   const VerifyBy verify_;

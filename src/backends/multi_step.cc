@@ -8,6 +8,14 @@ namespace {
 
 constexpr ForwardMode kModes[] = {ForwardMode::kDraftDecode};
 
+Limits limits_of_step(const Limits& limits, int32_t step) {
+  Limits of_step = limits;
+  of_step.step = step;
+  of_step.max_kv_len += step - limits.step;
+  of_step.sum_kv_lens = 0;
+  return of_step;
+}
+
 }  // namespace
 
 MultiStep::MultiStep(const Backend& child)
@@ -30,11 +38,7 @@ Status MultiStep::bind(const Arena& arena, const Limits& limits, Meta* meta) con
   if (!status.ok()) return status;
   ChildBinder binder(arena, limits);
   for (int32_t s = 0; s + 1 < limits.model.num_steps; ++s) {
-    Limits of_step = limits;
-    of_step.step = s;
-    of_step.max_kv_len += s - limits.step;
-    of_step.sum_kv_lens = 0;
-    binder.bind(child_, "step" + std::to_string(s), of_step);
+    binder.bind(child_, "step" + std::to_string(s), limits_of_step(limits, s));
   }
   return binder.finish(meta);
 }
@@ -61,6 +65,11 @@ void MultiStep::forward(Stream& stream, const Meta& meta, const StepIo& step) co
     of_step.layers = step.layers.subspan(s * layers, layers);
     child_.forward(stream, meta.children[s], of_step);
   }
+}
+
+std::vector<int32_t> MultiStep::merged_parts(const ForwardBatch& batch, const Limits& limits,
+                                             const LayerKind& kind) const {
+  return child_.merged_parts(batch, limits_of_step(limits, batch.spec.step), kind);
 }
 
 }  // namespace shadowgraph

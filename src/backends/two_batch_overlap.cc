@@ -201,6 +201,16 @@ Status TwoBatchOverlap::fill(const ForwardBatch& batch, Meta& meta) const {
   return status;
 }
 
+std::vector<int32_t> TwoBatchOverlap::merged_parts(const ForwardBatch& batch, const Limits& limits,
+                                                   const LayerKind& kind) const {
+  std::vector<int32_t> host(2 * (static_cast<size_t>(limits.rows) + 1));
+  const Halves halves(batch, limits, host);
+  std::vector<int32_t> parts = child_.merged_parts(halves.left, left_half(limits), kind);
+  const std::vector<int32_t> right = child_.merged_parts(halves.right, right_half(limits), kind);
+  parts.insert(parts.end(), right.begin(), right.end());
+  return parts;
+}
+
 void TwoBatchOverlap::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   const Limits& limits = meta.limits;
   std::vector<LayerIo> layers(step.layers.size());

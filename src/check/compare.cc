@@ -82,6 +82,7 @@ class Judge {
       see_empty(row);
       return;
     }
+    if (options_.exact) return see_exact(row);
     const DType out_type = result_.out.defined() ? result_.out.dtype : DType::kF32;
     const ErrorBound bound = error_bound(row, of_row(row), q_type_, out_type, result_.lse_sink);
     for (Eigen::Index i = 0; result_.out.defined() && i < row.out.size(); ++i) {
@@ -110,6 +111,10 @@ class Judge {
   }
 
  private:
+  void see_exact(const OracleRow& row) {
+    for (Eigen::Index i = 0; result_.out.defined() && i < row.out.size(); ++i)
+      out_.see(out_at(row, i, double{static_cast<float>(row.out[i])}, 0));
+  }
   Arithmetic of_row(const OracleRow& row) const {
     Arithmetic a = arithmetic_;
     if (!options_.parts.empty()) a.parts = options_.parts[static_cast<size_t>(row.row)];

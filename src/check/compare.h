@@ -30,6 +30,8 @@ struct JudgeOptions {
   bool recorded = false;
   std::string prefix = {};  // of the fields in findings: "gpu." gives "gpu.out"
   bool bounded = false;     // the data is such that every bound is finite: another one is a finding
+  // The data is such that out is one key's V: it is that to the bit, and the LSE is not judged
+  bool exact = false;
   // Results that are merged into each query row's, instead of Arithmetic::parts for all; empty: so
   std::vector<int32_t> parts = {};
 };

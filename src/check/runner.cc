@@ -4,9 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "backends/prefix_chunks.h"
 #include "backends/rows.h"
-#include "backends/two_batch_overlap.h"
 #include "check/canonical.h"
 #include "check/compare.h"
 #include "check/runner_world.h"
@@ -15,46 +13,6 @@
 
 namespace shadowgraph {
 namespace {
-
-/// Results that are merged into each query's: of a tree its two halves, of a prefill over latents
-/// the own tokens' and those of its prefix's chunks. A batch in halves has the chunks of each.
-class MergedParts {
- public:
-  MergedParts(const BackendInfo& info, const ForwardBatch& batch, const ModelConfig& model)
-      : batch_(batch), left_(Limits::exact(batch, model)), right_(left_) {
-    tree_ = is_draft_tree(left_) || is_verify_tree(left_);
-    halved_ = info.halves && (batch.size() > 1 || left_.split_request);
-    if (!halved_) return;
-    right_ = right_half(left_);
-    left_ = left_half(left_);
-  }
-
-  std::vector<int32_t> of(const LayerKind& kind) const {
-    const PrefixChunks left = chunks(kind, left_), right = chunks(kind, right_);
-    const int32_t branches = batch_.mode == ForwardMode::kDraftDecode ? batch_.spec.topk : 1;
-    std::vector<int32_t> parts;
-    for (int64_t i = 0; i < batch_.size(); ++i) {
-      const auto first = static_cast<int32_t>(parts.size());
-      for (int32_t t = first; t < first + batch_.q_len(i) * branches; ++t) {
-        const bool second = halved_ && t >= left_.tokens;
-        RequestExtent e = batch_.extent(i);
-        // Of a request that is cut, what the first half stores.
-        if (second) e.prefix_len += std::max(0, left_.tokens - first);
-        parts.push_back(tree_ ? 2 : (second ? right : left).parts(e));
-      }
-    }
-    return parts;
-  }
-
- private:
-  static PrefixChunks chunks(const LayerKind& kind, const Limits& limits) {
-    return reads_chunks(kind) ? PrefixChunks::of(limits) : PrefixChunks{};
-  }
-
-  const ForwardBatch& batch_;
-  bool tree_ = false, halved_ = false;
-  Limits left_, right_;  // without halves: one and the same
-};
 
 /// The backend does not serve such limits: no graph of one row for two halves.
 bool is_refused(const Status& bound) {
@@ -100,7 +58,13 @@ struct Runner::Impl {
   Status capture(const ForwardBatch& batch, int32_t q_len);
   /// Runs what is enqueued and collects what was seen.
   Status finish();
-  Status judge_outputs(const ForwardBatch& batch);
+  /// Of a run with metadata that is bound for these limits.
+  Status judge_outputs(const ForwardBatch& batch, const Limits& limits);
+  /// A replay has the bits of the eager step.
+  bool same_bits() const {
+    const bool split_by_batch = backend.info().batch_splits && model.split.fixed_size == 0;
+    return !split_by_batch || model.split.off || options.data == RunnerData::kSelector;
+  }
   /// fn(batch, layer) for every layer, with the batch as its step has it.
   template <class Fn>
   void each_layer(const ForwardBatch& batch, Fn fn) {
@@ -213,7 +177,8 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   if (status.ok()) status = same_launches(c.graph, again);
   if (status.ok()) c.exec.replay(world.stream);
   status.add(finish());
-  if (status.ok()) status = world.same_outputs();
+  if (status.ok())
+    status = same_bits() ? world.same_outputs() : judge_outputs(batch, c.meta.limits);
   each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
     const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
     if (status.ok()) status = world.check_stored(canonical_rows(b, kind, model), io);
@@ -222,15 +187,15 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   return in(std::move(status), backend, batch.mode, "replay");
 }
 
-Status Runner::Impl::judge_outputs(const ForwardBatch& batch) {
+Status Runner::Impl::judge_outputs(const ForwardBatch& batch, const Limits& limits) {
   Status status;
   each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
     const CanonicalCall canonical(b, model, io);
-    const MergedParts parts(backend.info(), b, model);
     const PagedAttention& call = canonical.call();
     const Result result{call.out, call.lse.tensor, LseBase::kNatural, call.options.lse_sink};
     const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
-    JudgeOptions how{.bounded = true, .parts = parts.of(kind)};
+    JudgeOptions how{.bounded = true, .parts = backend.merged_parts(b, limits, kind)};
+    if (options.data == RunnerData::kSelector) how.bounded = false, how.exact = true;
     const bool merged = std::ranges::any_of(how.parts, [](int32_t n) { return n > 1; });
     const Arithmetic& arithmetic = *find_arithmetic(merged ? "ours_merged" : "ours_portable");
     if (backend.info().whole_draft) how.prefix = "step" + std::to_string(b.spec.step) + ".";
@@ -271,7 +236,7 @@ Status Runner::Impl::step(const Step& step) {
   world.begin_step(step);
   if (status.ok()) status = run_eagerly(told, meta);
   scope.unbind();
-  if (status.ok()) status = judge_outputs(batch);
+  if (status.ok()) status = judge_outputs(batch, meta.limits);
   status = in(std::move(status), backend, batch.mode, "eager");
   world.keep_outputs();
   // What is wrong already would only be wrong again.

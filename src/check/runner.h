@@ -1,8 +1,9 @@
 // Runner: the one path. Every step of a history runs eagerly, with metadata bound for exactly that
 // batch, and again as the replay of a graph that was captured on a dummy batch of a bucket. Both
-// are held against the oracle on the canonical triple, against each other bit for bit, and every
-// recording against the one that the graph kept. DESIGN "The one path". Tested by
-// tests/check/runner_test.cc and runner_finds_test.cc.
+// are held against the oracle on the canonical triple, against each other bit for bit (where a
+// backend cuts keys by what the batch is, on exact data alone), and every recording against the one
+// that the graph kept. DESIGN "The one path". Tested by tests/check/runner_test.cc and
+// runner_finds_test.cc.
 #pragma once
 
 #include <atomic>
@@ -50,9 +51,17 @@ constexpr bool is_captured(ForwardMode m) {
          is_draft_extend(m, DraftExtendV2::kIncluded) || m == ForwardMode::kDllmExtend;
 }
 
+/// What q, K and V are.
+enum class RunnerData : uint8_t {
+  kRandom,
+  kUniform,   // q = 0: every weight is 1
+  kSelector,  // of the keys that a row sees one wins by so far that the others weigh 0: out is its
+              // V, to the bit, however the keys are cut
+};
+
 struct RunnerOptions {
-  uint64_t seed = 1;     // of q, K and V
-  bool uniform = false;  // q = 0: every weight is 1
+  uint64_t seed = 1;  // of q, K and V
+  RunnerData data = RunnerData::kRandom;
   // Of the pools (of several ranks, this one's), the sink's page included; whole pages
   int64_t slots = 0, swa_slots = 0;
   int64_t max_tokens = 0;  // query tokens of a step, padding included

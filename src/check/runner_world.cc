@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -9,6 +10,9 @@
 
 namespace shadowgraph {
 namespace {
+
+constexpr float kSelectorQuery = 1024;    // times a scale of 1/4 and more
+constexpr float kSelectorKeys = 1 << 19;  // integers below twice that: few are alike
 
 size_t row_bytes(const Buffer& b) {
   return b.bytes() / static_cast<size_t>(std::max<int64_t>(1, b.shape[0]));
@@ -27,11 +31,26 @@ void RunnerWorld::upload(const Buffer& b, const void* values, size_t bytes) {
   stream.copy(b.data, in_flight_.back().data(), bytes);
 }
 
-void RunnerWorld::randomise(const Buffer& b, bool zero) {
-  std::vector<float> values(static_cast<size_t>(b.numel()));
-  if (!zero) {
-    for (float& x : values) x = rng_.signed_unit();
+/// Of a selector every key begins with its own integer, and a query multiplies that by so much that
+/// logits, exact in f32, are 256 apart: exp(-256) is 0.
+std::vector<float> RunnerWorld::numbers(int64_t count, int64_t dim, Part part) {
+  std::vector<float> values(static_cast<size_t>(count));
+  const bool selects = data_ == RunnerData::kSelector;
+  if (part == Part::kQuery && data_ != RunnerData::kRandom) {
+    for (size_t i = 0; selects && i < values.size(); i += static_cast<size_t>(dim))
+      values[i] = kSelectorQuery;
+    return values;
   }
+  for (float& x : values) x = rng_.signed_unit();
+  if (selects && part == Part::kKey) {
+    for (size_t i = 0; i < values.size(); i += static_cast<size_t>(dim))
+      values[i] = std::floor((1 + values[i]) * kSelectorKeys);
+  }
+  return values;
+}
+
+void RunnerWorld::randomise(const Buffer& b, Part part) {
+  const std::vector<float> values = numbers(b.numel(), b.shape.back(), part);
   upload(b, values.data(), b.bytes());
 }
 
@@ -66,9 +85,9 @@ void RunnerWorld::begin_step(const Step& step) {
   for (size_t kind = 0; kind < layers_.size(); ++kind) {
     const Layer& l = layers_[kind];
     for (const Tensors& t : l.steps) {
-      randomise(t.q, uniform_);
-      randomise(t.k, false);
-      randomise(t.v, false);
+      randomise(t.q, Part::kQuery);
+      randomise(t.k, Part::kKey);
+      randomise(t.v, Part::kValue);
     }
     for (const ForwardBatch& of_step : steps_of(batch)) own(of_step, kind, step.requests);
     // What is copied are text tokens.
@@ -121,8 +140,8 @@ void RunnerWorld::set_owner(const Layer& l, int32_t slot, OwnerId owner, bool al
 
 void RunnerWorld::write_slot(const Layer& l, int32_t slot) {
   for (const Buffer* b : caches(l)) {
-    std::vector<float> values(static_cast<size_t>(b->shape[2] * b->shape[3]));
-    for (float& x : values) x = rng_.signed_unit();
+    const std::vector<float> values = numbers(b->shape[2] * b->shape[3], b->shape[3],
+                                              b == &l.k_cache ? Part::kKey : Part::kValue);
     const size_t bytes = values.size() * sizeof(float);
     const auto* from = reinterpret_cast<const std::byte*>(values.data());
     in_flight_.emplace_back(from, from + bytes);

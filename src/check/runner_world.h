@@ -66,7 +66,10 @@ class RunnerWorld {
   Status bind_tensors(const AttentionParams& params, int64_t max_tokens, Arena scope, Tensors* to);
   LayerIo io(size_t step, size_t kind, int64_t tokens) const;
   std::vector<const Buffer*> outputs() const;
-  void randomise(const Buffer& buffer, bool zero);
+  enum class Part : uint8_t { kQuery, kKey, kValue };
+  /// Vectors of so many elements each.
+  std::vector<float> numbers(int64_t count, int64_t dim, Part part);
+  void randomise(const Buffer& buffer, Part part);
   void upload(const Buffer& buffer, const void* values, size_t bytes);
   void forget_new_tokens_of(const ForwardBatch& step);
   void own(const ForwardBatch& step, size_t kind, std::span<const OwnerId> owners);
@@ -77,7 +80,7 @@ class RunnerWorld {
   const ModelConfig model_;
   const size_t steps_;  // 1, or those of a whole draft
   Rng rng_;
-  bool uniform_;
+  const RunnerData data_;
   std::vector<Layer> layers_;
   std::vector<Owners> owners_;  // by layer kind
   Buffer req_to_token_, full_to_swa_;

@@ -31,7 +31,7 @@ RunnerWorld::RunnerWorld(const ModelConfig& model, const RunnerOptions& options,
       model_(model),
       steps_(whole_draft ? static_cast<size_t>(std::max(1, model.num_steps - 1)) : 1),
       rng_(Rng::stream(options.seed, 0)),
-      uniform_(options.uniform),
+      data_(options.data),
       ready_(bind(options)) {}
 
 Status RunnerWorld::bind(const RunnerOptions& options) {

@@ -96,6 +96,17 @@ void choose_rank(Choices& c, History* h) {
   h->runtime.num_pages = static_cast<int32_t>(pages_for(h->runtime.num_pages, m.dcp_size));
 }
 
+/// Short contexts are cut, too: by the engine's rule for a small GPU, or at a fixed size.
+void choose_splits(Choices& c, History* h) {
+  SplitConfig& s = h->model.split;
+  s.fixed_size = c.of({0, 0, 0, 1, 3, 8});
+  s.min_size = c.of({128, 1, 4});
+  s.num_sms = c.of({132, 1, 8});
+  s.max_splits = c.of({8, 1, 3});
+  s.off = c.one_in(8);
+  if (c.one_in(3)) h->runner.data = RunnerData::kSelector;
+}
+
 /// Everything that a step or a padded one can have.
 int64_t most_tokens(const History& h) {
   const RuntimeConfig& r = h.runtime;
@@ -132,6 +143,8 @@ std::string History::to_string() const {
   }
   if (model.two_chunk_below > 0) s += " cut_prompts";
   if (model.prefix_chunk_tokens > 0) add("prefix_chunk_tokens", model.prefix_chunk_tokens);
+  if (model.ragged_prefill) s += " ragged_prefill";
+  if (model.split.fixed_size > 0) add("split_size", model.split.fixed_size);
   add("layers", static_cast<int64_t>(model.layers.size()));
   return s;
 }
@@ -159,10 +172,12 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   m.in_graph_tables = b.info().in_graph_tables && c.one_in(3);
   m.seq_len_fill = c.of({1, 1, 1, 5});
   h.runner.seed = c.below(1u << 16);
-  h.runner.uniform = c.one_in(2);
+  if (c.one_in(2)) h.runner.data = RunnerData::kUniform;
   h.steps = c.between(6, 30);
   if (b.info().dcp) choose_rank(c, &h);
   r.prebuilt = r.max_encoder_len == 0 && c.one_in(5);
+  if (b.info().ragged_prefill) m.ragged_prefill = c.one_in(2);
+  if (b.info().batch_splits) choose_splits(c, &h);
   if (b.info().halves && c.one_in(2)) m.two_chunk_below = 0.48f;  // an engine's default
   if (r.window_left >= 0) r.swa_pages = std::max(r.num_pages + 2, r.least_swa_pages());
   h.runner.pool_rows = r.max_requests + 1, h.runner.pool_width = r.width();

@@ -14,7 +14,7 @@ constexpr int32_t kMaxRequests = 4;
 
 RunnerOptions options_of(const GridPart& part, const Tap* tap) {
   RunnerOptions o;
-  o.uniform = true;
+  o.data = RunnerData::kUniform;
   o.slots = o.swa_slots = pool_slots(kMaxRequests, part.width, part.model.page_size);
   o.max_tokens = part.max_tokens;
   if (part.bucket > 0) o.buckets = {part.bucket};

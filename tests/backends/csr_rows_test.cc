@@ -12,6 +12,9 @@ constexpr CsrIds kIds{.indptr = 0, .indices = 1};
 
 template <class T>
 class Csr {
+  SimDevice device_;
+  Arena arena_;
+
  public:
   Csr(int64_t rows, int64_t capacity) : arena_(device_, 1 << 16) {
     Binder b(arena_, {}, 2);
@@ -30,10 +33,6 @@ class Csr {
     return {data, data + meta[0].numel()};
   }
   Meta meta;
-
- private:
-  SimDevice device_;
-  Arena arena_;
 };
 
 const int32_t kSlots[] = {7, 3, 9, 5};

@@ -80,6 +80,18 @@ TEST(Judge, EveryRowHasTheBoundOfItsOwnParts) {
   EXPECT_EQ(errors({1, 40, 1}), whole);
 }
 
+TEST(Judge, ExactDataHasNoOtherNeighbour) {
+  Fixture f;
+  JudgeOptions exact;
+  exact.exact = true;
+  const auto judged = [&] { return f.judge_with(*find_arithmetic("ours_portable"), exact); };
+  EXPECT_TRUE(judged().findings.ok());
+  f.lse[1] += 1;  // not judged
+  EXPECT_TRUE(judged().findings.ok());
+  f.out[2] = std::nextafter(f.out[2], 100.f);
+  EXPECT_NE(finding_of(judged(), "num.bound"), nullptr);
+}
+
 TEST(Judge, NanIsFoundWhereANumberBelongs) {
   Fixture f;
   f.out[2] = kNaN;
