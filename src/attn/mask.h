@@ -63,4 +63,22 @@ constexpr KvRange kv_range(const MaskShape& m, int64_t q_begin, int64_t q_end) {
   return {kv_range(m, q_begin).begin, kv_range(m, q_end - 1).end};
 }
 
+/// The same queries and keys where query q stands at key ahead + q, whatever that is, as a mask
+/// that is aligned at the end: of the first queries and keys alone, as the other queries see no
+/// key, and the other keys are seen by none.
+constexpr MaskShape aligned(const MaskShape& m, int64_t ahead) {
+  const int64_t right = m.causal ? 0 : m.window_right;
+  int64_t keys = m.kv_len, queries = m.q_len;
+  if (right >= 0) keys = std::clamp<int64_t>(ahead + queries + right, 0, keys);
+  if (m.window_left >= 0) queries = std::clamp<int64_t>(keys + m.window_left - ahead, 0, queries);
+  if (queries == 0 || keys == 0) return {};
+  const int64_t shift = ahead + queries - keys;  // what alignment at the end leaves out
+  const auto window = [](int64_t size) {
+    return static_cast<int32_t>(std::min<int64_t>(size, INT32_MAX));
+  };
+  return {static_cast<int32_t>(queries), static_cast<int32_t>(keys), false,
+          m.window_left < 0 ? -1 : window(m.window_left - shift),
+          right < 0 ? -1 : window(right + shift)};
+}
+
 }  // namespace shadowgraph

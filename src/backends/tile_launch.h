@@ -2,27 +2,17 @@
 // rows (token * group + head of the group) into tiles and its keys into chunks; a work item is one
 // tile against one chunk. Where keys are cut, every item leaves a partial result, and a second
 // launch merges those of each token. Source: spec backends-flashinfer-triton-linear-sparse 2.6,
-// 2.7. Tested by tests/backends/tile_launch_test.cc.
+// 2.7. Tested by tests/backends/tile_launch_test.cc and tile_merge_test.cc.
 #pragma once
 
 #include <span>
 
 #include "backends/launch_args.h"
+#include "backends/partial_rows.h"
 #include "shadowgraph/attention.h"
 #include "shadowgraph/kernel.h"
 
 namespace shadowgraph {
-
-/// An LSE whose base a launch carries as data. There is no way from one base to the other but
-/// through a launch that reads one and writes the other.
-struct AnyLse {
-  TensorView tensor;
-  LseBase base = LseBase::kNatural;
-
-  AnyLse() = default;
-  AnyLse(const NaturalLse& lse) : tensor(lse.tensor) {}                     // NOLINT
-  AnyLse(const Log2Lse& lse) : tensor(lse.tensor), base(LseBase::kLog2) {}  // NOLINT
-};
 
 /// The work list, by what FlashInfer calls its arrays; all int32 but the last.
 struct TilePlan {
@@ -58,8 +48,9 @@ struct TiledAttention {
 
 /// What the launch runs on is what memory holds when it runs: a stale or short plan leaves rows
 /// unwritten, writes rows twice or reads beyond a list, and the footprint says so. Rows of q and
-/// out past qo_indptr's last entry are padding. Where an item cannot be computed its rows are
-/// filled with 0xff.
+/// out past qo_indptr's last entry are padding. Where an item cannot be computed those of its rows
+/// that exist are filled with 0xff. What a plan does not need is not read: kv_tile_indices,
+/// o_indptr and kv_chunk_size where keys are not cut. Items run one after the other.
 KernelLaunch tile_launch(const TiledAttention& call, const RequestRows& rows = {});
 
 /// Partial rows merge_indptr[t] to merge_indptr[t + 1] become row t, in their order; of no row out

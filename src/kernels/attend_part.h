@@ -19,13 +19,16 @@ struct PartKeys {
   std::span<const int32_t> slots;  // [keys]
   ConstTensorView k, v;            // ragged: [keys, num_kv_heads, head_dim]
   float k_scale = 1, v_scale = 1;  // of ragged ones
+
+  bool ragged() const { return cache.num_pages == 0; }
+  int64_t size() const { return ragged() ? k.shape[0] : static_cast<int64_t>(slots.size()); }
 };
 
 struct AttentionPart {
   ConstTensorView q;  // [tokens, num_qo_heads, head_dim_qk]
   PartKeys keys;
-  // Query i stands at q_position + i and key j at key_position + j, in one count: causal and window
-  // are judged by these
+  // Query i stands at q_position + i and key j at key_position + j, in one count, below 2^62:
+  // causal and window are judged by these
   int64_t q_position = 0, key_position = 0;
   // Of each KV head's group the query heads head_begin <= g < head_end alone; 0, 0: all
   int32_t head_begin = 0, head_end = 0;
@@ -39,13 +42,16 @@ struct AttentionPart {
   CallOptions options;
 };
 
-/// Checks the part, then computes it. A row's bits are a function of its query and the keys that it
-/// sees, as of any call; never of the other queries of the part, nor of positions that shift both.
-/// Not ok: nothing is written.
+/// Every violation at once, as validate() of a call.
+Status validate(const AttentionPart& part);
+
+/// Checks the part, then computes it. A row's bits are a function of its query and the keys of the
+/// part that it sees, with their places among these; never of the other queries or heads, nor of
+/// positions that shift both. Not ok: nothing is written, unless memory ran out between two heads.
 Status attend_part(const AttentionPart& part) noexcept;
 
-/// Appends what it reads and writes on the device: q, keys, slots, out and lse; requires a part
-/// that is in order. Reads of slots carry `row`.
+/// Appends what it reads and writes on the device: q, keys, slots, sinks, out and lse; requires a
+/// part that validate() accepts. Reads of slots carry `row`. The mask is the caller's to add.
 void add_part_footprint(const AttentionPart& part, int32_t row, Footprint* spans);
 
 }  // namespace shadowgraph

@@ -73,6 +73,25 @@ TEST(Mask, TheRangeOfManyQueriesIsTheUnionOfTheirs) {
   });
 }
 
+TEST(Mask, AlignedAtTheEndEveryQuerySeesTheSameKeys) {
+  for_each_shape([](const MaskShape& m) {
+    for (int64_t ahead = -8; ahead <= 14; ++ahead) {
+      const MaskShape a = aligned(m, ahead);
+      ASSERT_TRUE(a.window_left >= -1 && a.window_right >= -1);
+      for (int64_t q = 0; q < m.q_len; ++q) {
+        for (int64_t k = 0; k < m.kv_len; ++k) {
+          const int64_t before = ahead + q - k;
+          const bool sees = (!m.causal || before >= 0) &&
+                            (m.window_left < 0 || before <= m.window_left) &&
+                            (m.window_right < 0 || -before <= m.window_right);
+          ASSERT_EQ(q < a.q_len && attends(a, q, k), sees)
+              << text(m, q) << " k " << k << " ahead " << ahead;
+        }
+      }
+    }
+  });
+}
+
 // The predicate itself, against sentences and not against the code beside it.
 
 TEST(Mask, WithoutCausalAndWindowEveryKeyIsSeen) {

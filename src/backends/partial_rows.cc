@@ -1,0 +1,96 @@
+#include "backends/partial_rows.h"
+
+#include <span>
+
+#include "attn/lse.h"
+#include "core/float_formats.h"
+#include "kernels/spans.h"
+
+namespace shadowgraph {
+
+namespace {
+
+/// A sink joins what is merged: the factor of the values, and the sum that divides them.
+template <LseBase Base>
+struct Divided {
+  float weight = 1, d = 1;
+
+  Divided(const SoftmaxState<Base>& merged, float sink) {
+    const auto in_base = SoftmaxState<LseBase::kNatural>::from_lse(sink);
+    const SoftmaxState<Base> parts[] = {merged,
+                                        SoftmaxState<Base>::from_lse(lse_of<Base>(in_base))};
+    float weights[2];
+    d = merge<Base>(parts, weights).d;
+    weight = weights[0];
+  }
+};
+
+}  // namespace
+
+template <LseBase To>
+float load_lse(const AnyLse& lse, int64_t row, int64_t head) {
+  constexpr LseBase kOther = To == LseBase::kLog2 ? LseBase::kNatural : LseBase::kLog2;
+  const float value = load_float(lse.tensor.at(row, head), DType::kF32, 0);
+  if (lse.base == To) return value;
+  return lse_of<To>(SoftmaxState<kOther>::from_lse(value));
+}
+
+template <LseBase Base>
+RowMerge<Base>::RowMerge(int64_t most_states, int64_t head_dim, Footprint* spans)
+    : head_dim_(head_dim),
+      spans_(spans),
+      merger_(most_states, head_dim),
+      values_(static_cast<size_t>(most_states * head_dim)) {}
+
+template <LseBase Base>
+void RowMerge<Base>::clear() {
+  merger_.clear();
+  states_ = 0;
+}
+
+template <LseBase Base>
+void RowMerge<Base>::note(const ConstTensorView& t, int64_t row, int64_t head, Access access) {
+  append(spans_, {t.data, t.offset(row, head), t.rank == 3 ? head_dim_ : 1, element_bytes(t.dtype),
+                  access, -1});
+}
+
+template <LseBase Base>
+void RowMerge<Base>::add(const ConstTensorView& v, const AnyLse& s, int64_t row, int64_t head) {
+  const auto state = SoftmaxState<Base>::from_lse(load_lse<Base>(s, row, head));
+  if (spans_ != nullptr) {
+    note(s.tensor, row, head, Access::kRead);
+    if (state.has_mass()) note(v, row, head, Access::kRead);
+    return;
+  }
+  float* values = values_.data() + states_++ * head_dim_;
+  for (int64_t d = 0; state.has_mass() && d < head_dim_; ++d)
+    values[d] = load_float(v.at(row, head), v.dtype, d);
+  merger_.add(state, values);
+}
+
+template <LseBase Base>
+void RowMerge<Base>::finish(const TensorView& out, const AnyLse& lse, int64_t row, int64_t head,
+                            float sink) {
+  if (spans_ != nullptr) {
+    note(out, row, head, Access::kWrite);
+    if (lse.tensor.defined()) note(lse.tensor, row, head, Access::kWrite);
+    return;
+  }
+  const SoftmaxState<Base> merged = merger_.merge();
+  const Divided<Base> by(merged, sink);
+  for (int64_t d = 0; d < head_dim_; ++d) {
+    const float value = merged.has_mass() ? by.weight * merger_.o()[d] / by.d : 0;
+    store_float(out.at(row, head), out.dtype, d, value);
+  }
+  if (!lse.tensor.defined()) return;
+  const float value = lse.base == LseBase::kLog2 ? lse_of<LseBase::kLog2>(merged)
+                                                 : lse_of<LseBase::kNatural>(merged);
+  store_float(lse.tensor.at(row, head), DType::kF32, 0, value);
+}
+
+template float load_lse<LseBase::kNatural>(const AnyLse&, int64_t, int64_t);
+template float load_lse<LseBase::kLog2>(const AnyLse&, int64_t, int64_t);
+template class RowMerge<LseBase::kNatural>;
+template class RowMerge<LseBase::kLog2>;
+
+}  // namespace shadowgraph

@@ -1,0 +1,56 @@
+// Rows of partial results on a device: an LSE whose base is data, and how those of a row become
+// one. Tested by tests/backends/tile_merge_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "kernels/merge_states.h"
+#include "shadowgraph/access.h"
+#include "shadowgraph/lse.h"
+
+namespace shadowgraph {
+
+/// An LSE whose base a launch carries as data. There is no way from one base to the other but
+/// through a launch that reads one and writes the other.
+struct AnyLse {
+  TensorView tensor;
+  LseBase base = LseBase::kNatural;
+
+  AnyLse() = default;
+  AnyLse(const TensorView& t, LseBase b) : tensor(t), base(b) {}
+  AnyLse(const NaturalLse& lse) : tensor(lse.tensor) {}                     // NOLINT
+  AnyLse(const Log2Lse& lse) : tensor(lse.tensor), base(LseBase::kLog2) {}  // NOLINT
+};
+
+/// Of a row and head, in base To; converted in double and rounded once where that is another.
+template <LseBase To>
+float load_lse(const AnyLse& lse, int64_t row, int64_t head);
+
+/// Merges the partial results of one row and head after the other (StateMerger). With a footprint
+/// it notes what that reads and writes, and writes nothing.
+template <LseBase Base>
+class RowMerge {
+ public:
+  RowMerge(int64_t most_states, int64_t head_dim, Footprint* spans);
+
+  void clear();
+  /// A state, v f32 | f16 | bf16; v is not read where it has no mass.
+  void add(const ConstTensorView& v, const AnyLse& s, int64_t row, int64_t head);
+  /// out, and lse if there is one, of what was added; of nothing out 0 and LSE -inf. sink: one more
+  /// logit in out's denominator alone.
+  void finish(const TensorView& out, const AnyLse& lse, int64_t row, int64_t head,
+              float sink = -std::numeric_limits<float>::infinity());
+
+ private:
+  void note(const ConstTensorView& t, int64_t row, int64_t head, Access access);
+
+  int64_t head_dim_;
+  Footprint* spans_;
+  StateMerger<Base> merger_;
+  std::vector<float> values_;  // [states, head_dim], widened
+  int64_t states_ = 0;
+};
+
+}  // namespace shadowgraph

@@ -1,0 +1,221 @@
+// Merging what a tile launch left, and the two parts of a prefill.
+#include <algorithm>
+
+#include "backends/attention_args.h"
+#include "backends/checked_array.h"
+#include "backends/tile_launch.h"
+#include "kernels/spans.h"
+
+namespace shadowgraph {
+
+namespace {
+
+uint8_t byte_of(LseBase base) { return static_cast<uint8_t>(base); }
+AnyLse lse_at(const LaunchFrame& f, size_t arg, const RowsScalars& s, uint8_t base) {
+  return {view_of(f.pointer<void>(arg), s), static_cast<LseBase>(base)};
+}
+
+/// Rows of out that are no padding; those that it does not have are noted.
+int64_t live_rows(const LaunchFrame& f, size_t arg, int64_t offsets, const TensorView& out,
+                  Footprint* spans) {
+  const auto qo_indptr = array_of<int32_t>(f, arg, offsets);
+  if (qo_indptr.empty()) return out.shape[0];
+  const int64_t rows = std::max(0, qo_indptr.back());
+  if (spans != nullptr) {
+    spans->push_back({qo_indptr.data(), offsets - 1, 1, sizeof(int32_t), Access::kRead});
+    if (rows > out.shape[0])
+      spans->push_back({out.data, out.offset(out.shape[0]), (rows - out.shape[0]) * out.stride[0],
+                        element_bytes(out.dtype), Access::kWrite});
+  }
+  return std::min(rows, out.shape[0]);
+}
+
+/// fn(an integral constant): the base as a type.
+template <class Fn>
+void with_base(LseBase base, const Fn& fn) {
+  if (base == LseBase::kLog2) return fn(std::integral_constant<LseBase, LseBase::kLog2>());
+  fn(std::integral_constant<LseBase, LseBase::kNatural>());
+}
+
+struct TilesArgs {
+  enum : uint8_t { kV, kS, kIndptr, kOut, kLse, kQoIndptr, kScalars };
+};
+
+struct TilesScalars {
+  RowsScalars v, s, out, lse;
+  int64_t num_indptr, num_qo_indptr;
+  uint8_t s_base, lse_base, unused[6];
+};
+static_assert(sizeof(TilesScalars) == 4 * sizeof(RowsScalars) + 3 * 8);
+
+/// The kernel, run or only noted.
+class Tiles : TilesArgs {
+ public:
+  Tiles(const LaunchFrame& f, Footprint* spans)
+      : sc_(f.scalar<TilesScalars>(kScalars)),
+        spans_(spans),
+        v_(view_of(f.pointer<void>(kV), sc_.v)),
+        s_(lse_at(f, kS, sc_.s, sc_.s_base)),
+        out_(view_of(f.pointer<void>(kOut), sc_.out)),
+        lse_(lse_at(f, kLse, sc_.lse, sc_.lse_base)),
+        indptr_(f.pointer<int32_t>(kIndptr), sc_.num_indptr, spans),
+        rows_(live_rows(f, kQoIndptr, sc_.num_qo_indptr, out_, spans)) {
+    const auto indptr = array_of<int32_t>(f, kIndptr, std::min(sc_.num_indptr, rows_ + 1));
+    for (size_t t = 1; t < indptr.size(); ++t)
+      most_ = std::clamp<int64_t>(int64_t{indptr[t]} - indptr[t - 1], most_, v_.shape[0]);
+  }
+
+  void run() {
+    with_base(s_.base, [&](auto base) {
+      RowMerge<base()> merge(most_, out_.shape[2], spans_);
+      for (int64_t t = 0; t < rows_; ++t) merge_row(t, merge);
+    });
+  }
+
+ private:
+  template <LseBase Base>
+  void merge_row(int64_t t, RowMerge<Base>& merge) {
+    const auto begin = indptr_.load(t, -1), end = indptr_.load(t + 1, -1);
+    if (!begin || !end || *begin < 0 || *begin > *end || *end > v_.shape[0]) {
+      if (begin && end) note_beyond(std::max(*begin, 0), *end);
+      return lose(t);
+    }
+    for (int64_t head = 0; head < out_.shape[1]; ++head) {
+      merge.clear();
+      for (int64_t row = *begin; row < *end; ++row) merge.add(v_, s_, row, head);
+      merge.finish(out_, lse_, t, head);
+    }
+  }
+  /// Partial rows that there are none of.
+  void note_beyond(int64_t begin, int64_t end) {
+    if (spans_ == nullptr) return;
+    for (const ConstTensorView& t : {v_, ConstTensorView(s_.tensor)}) {
+      const int64_t first = std::max(begin, t.shape[0]);
+      if (first >= end) continue;
+      spans_->push_back({t.data, first * t.stride[0], (end - first) * t.stride[0],
+                         element_bytes(t.dtype), Access::kRead});
+    }
+  }
+  /// A row that cannot be merged.
+  void lose(int64_t t) {
+    for (TensorView view : {out_, lse_.tensor}) {
+      if (!view.defined()) continue;
+      for (int64_t head = 0; spans_ != nullptr && head < view.shape[1]; ++head) {
+        append(spans_, {view.data, view.offset(t, head), view.rank == 3 ? view.shape[2] : 1,
+                        element_bytes(view.dtype), Access::kWrite});
+      }
+      view.data = view.at(t);
+      view.shape[0] = 1;
+      if (spans_ == nullptr) poison(view);
+    }
+  }
+
+  TilesScalars sc_;
+  Footprint* spans_;
+  ConstTensorView v_;
+  AnyLse s_;
+  TensorView out_;
+  AnyLse lse_;
+  CheckedArray<const int32_t> indptr_;
+  int64_t rows_, most_ = 0;
+};
+
+struct PairArgs {
+  enum : uint8_t { kVA, kSA, kVB, kSB, kOut, kLse, kQoIndptr, kScalars };
+};
+
+struct PairScalars {
+  RowsScalars v_a, s_a, v_b, s_b, out, lse;
+  int64_t num_qo_indptr;
+  uint8_t base_a, base_b, lse_base, unused[5];
+};
+static_assert(sizeof(PairScalars) == 6 * sizeof(RowsScalars) + 2 * 8);
+
+void run_pair(const LaunchFrame& f, Footprint* spans) {
+  using Arg = PairArgs;
+  const auto s = f.scalar<PairScalars>(Arg::kScalars);
+  const ConstTensorView v_a = view_of(f.pointer<void>(Arg::kVA), s.v_a);
+  const ConstTensorView v_b = view_of(f.pointer<void>(Arg::kVB), s.v_b);
+  const AnyLse s_a = lse_at(f, Arg::kSA, s.s_a, s.base_a);
+  const AnyLse s_b = lse_at(f, Arg::kSB, s.s_b, s.base_b);
+  const TensorView out = view_of(f.pointer<void>(Arg::kOut), s.out);
+  const AnyLse lse = lse_at(f, Arg::kLse, s.lse, s.lse_base);
+  const int64_t rows = live_rows(f, Arg::kQoIndptr, s.num_qo_indptr, out, spans);
+  // In base 2 where one of the two is: merging rounds less there, which pays for a conversion.
+  with_base(s_a.base == LseBase::kLog2 ? s_a.base : s_b.base, [&](auto base) {
+    RowMerge<base()> merge(2, out.shape[2], spans);
+    for (int64_t t = 0; t < rows; ++t) {
+      for (int64_t head = 0; head < out.shape[1]; ++head) {
+        merge.clear();
+        merge.add(v_a, s_a, t, head);
+        merge.add(v_b, s_b, t, head);
+        merge.finish(out, lse, t, head);
+      }
+    }
+  });
+}
+
+Progress tiles_body(LaunchFrame& f) {
+  Tiles(f, nullptr).run();
+  return Progress::kDone;
+}
+void tiles_footprint(const LaunchFrame& f, Footprint* spans) { Tiles(f, spans).run(); }
+
+Progress pair_body(LaunchFrame& f) {
+  run_pair(f, nullptr);
+  return Progress::kDone;
+}
+void pair_footprint(const LaunchFrame& f, Footprint* spans) { run_pair(f, spans); }
+
+KernelLaunch launch_of(const Kernel& kernel, const TensorView& out) {
+  KernelLaunch launch;
+  launch.kernel = &kernel;
+  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, out.shape[0]));
+  return launch;
+}
+
+}  // namespace
+
+constinit const Kernel kMergeTiles{
+    .name = "merge_tiles", .body = tiles_body, .footprint = tiles_footprint};
+constinit const Kernel kMergePair{
+    .name = "merge_pair", .body = pair_body, .footprint = pair_footprint};
+
+KernelLaunch merge_tiles_launch(const MergeTiles& c) {
+  TilesScalars s{};
+  s.v = scalars_of(c.v), s.s = scalars_of(c.s.tensor);
+  s.out = scalars_of(c.out), s.lse = scalars_of(c.lse.tensor);
+  s.num_indptr = std::ssize(c.merge_indptr);
+  s.num_qo_indptr = std::ssize(c.qo_indptr);
+  s.s_base = byte_of(c.s.base), s.lse_base = byte_of(c.lse.base);
+  KernelLaunch launch = launch_of(kMergeTiles, c.out);
+  launch.args.pointer(c.v.data)
+      .pointer(c.s.tensor.data)
+      .pointer(c.merge_indptr.data())
+      .pointer(c.out.data)
+      .pointer(c.lse.tensor.data)
+      .pointer(c.qo_indptr.data())
+      .scalar(s);
+  return launch;
+}
+
+KernelLaunch merge_pair_launch(const MergePair& c) {
+  PairScalars s{};
+  s.v_a = scalars_of(c.v_a), s.s_a = scalars_of(c.s_a.tensor);
+  s.v_b = scalars_of(c.v_b), s.s_b = scalars_of(c.s_b.tensor);
+  s.out = scalars_of(c.out), s.lse = scalars_of(c.lse.tensor);
+  s.num_qo_indptr = std::ssize(c.qo_indptr);
+  s.base_a = byte_of(c.s_a.base), s.base_b = byte_of(c.s_b.base), s.lse_base = byte_of(c.lse.base);
+  KernelLaunch launch = launch_of(kMergePair, c.out);
+  launch.args.pointer(c.v_a.data)
+      .pointer(c.s_a.tensor.data)
+      .pointer(c.v_b.data)
+      .pointer(c.s_b.tensor.data)
+      .pointer(c.out.data)
+      .pointer(c.lse.tensor.data)
+      .pointer(c.qo_indptr.data())
+      .scalar(s);
+  return launch;
+}
+
+}  // namespace shadowgraph
