@@ -33,7 +33,7 @@ PUBLIC = {
     "sim_device": "graph", "device_errors": "graph", "device_calls": "graph", "dtype": "core", "tensor_view": "core", "version": "core",
     "huge_memory": "core",
     "batch": "attn", "params": "attn", "kv_cache": "attn", "lse": "attn", "attention": "attn",
-    "forward_mode": "attn", "backend": "backends",
+    "forward_mode": "attn", "conventions": "attn", "backend": "backends",
     "shadowgraph": "backends",
 }  # fmt: skip
 LIBRARY = {"core", "attn", "kernels", "graph", "backends"}

@@ -67,7 +67,9 @@ Topic topic_of(const Fault& fault) {
   const std::string id(fault.id);
   return {id,
           text_of(id, "fault", fmt::format("{}.", fault.title),
-                  {{"What notices it", "shadowgraph fuzz --plant " + id + " --max-findings 1"},
+                  {{"What notices it",
+                    fmt::format("shadowgraph fuzz --plant {} --backend {} --max-findings 1", id,
+                                fault.backend)},
                    {"It stands on", std::string(fault.refs)}}),
           rows_of(list_faults(), 0, id)};
 }

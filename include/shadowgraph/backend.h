@@ -198,6 +198,7 @@ struct BackendInfo {
   // A graph serves requests with fewer queries than its bucket has for each; with dcp_size > 1 none
   // does
   bool ragged_graphs = true;
+  bool empty_padding = false;  // ModelConfig::seq_len_fill may be 0
   std::span<const Field> fields;
 };
 

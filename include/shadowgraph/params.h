@@ -31,7 +31,8 @@ struct AttentionParams {
 
   // Bottom-right aligned: query i of q_len stands at key position kv_len - q_len + i
   bool causal = false;
-  // Keys before the query's position that stay visible; -1 = all, 0 = only itself.
+  // Keys before the query's position that stay visible; -1 = all, 0 = only itself. WindowLeft of
+  // conventions.h: a model that counts the query's own key too means one more.
   int32_t window_left = -1;
   int32_t window_right = -1;  // keys after it; -1 = all (causal sets it to 0)
 

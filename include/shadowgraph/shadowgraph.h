@@ -7,6 +7,7 @@
 //   batch.h        ForwardBatch: what a scheduler knows about one step; forward_mode.h its modes
 //   backend.h      Backend: bind, fill, forward; Limits, Meta
 //   lse.h          LSE with its base in the type
+//   conventions.h  windows by radius or count, slots or pages, offsets or ends: each a type
 //   status.h       Status and Finding: every fault of an input at once
 //   tensor_view.h  TensorView, dtype.h DType
 //
@@ -22,6 +23,7 @@
 #include "shadowgraph/attention.h"
 #include "shadowgraph/backend.h"
 #include "shadowgraph/batch.h"
+#include "shadowgraph/conventions.h"
 #include "shadowgraph/forward_mode.h"
 #include "shadowgraph/graph.h"
 #include "shadowgraph/huge_memory.h"

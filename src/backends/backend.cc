@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/ascend.h"
 #include "backends/cutedsl_mla.h"
 #include "backends/cutlass_mla.h"
 #include "backends/flash_attention.h"

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <bit>
 #include <iterator>
 
 #include "attn/page_table.h"
@@ -8,6 +7,7 @@
 #include "backends/local_attention.h"
 #include "backends/prefix_chunks.h"
 #include "backends/rows.h"
+#include "shadowgraph/conventions.h"
 
 namespace shadowgraph {
 namespace {
@@ -158,9 +158,11 @@ class Fill {
     merged_lens_[static_cast<size_t>(r)] = kv_len;
     const auto columns = f_.row(Fa::kMergedTable, r, pages_for(kv_len, unit));
     const auto whole = static_cast<size_t>(prefix / unit);
-    const int shift = std::countr_zero(static_cast<uint32_t>(unit));
-    for (size_t c = 0; c < whole; ++c)
-      columns[c] = row.padding() ? 0 : slot_of(row.slots[c * static_cast<size_t>(unit)]) >> shift;
+    for (size_t c = 0; c < whole; ++c) {
+      columns[c] = 0;
+      if (row.padding()) continue;
+      columns[c] = to_page(Slot(slot_of(row.slots[c * static_cast<size_t>(unit)])), unit).value;
+    }
     branch_columns(columns.subspan(whole), branch, prefix % unit, unit, map_);
     local_.add_last(kv_len, row.padding(), columns);
   }
@@ -169,11 +171,11 @@ class Fill {
   /// page of the first token on it.
   static void branch_columns(std::span<int32_t> columns, std::span<const int64_t> branch,
                              int32_t partial, int32_t unit, std::span<const int64_t> map) {
-    const int shift = std::countr_zero(static_cast<uint32_t>(unit));
     int32_t first = 0;  // the branch's first token on the column's page
     for (int32_t& column : columns) {
       const int64_t slot = branch.empty() ? 0 : branch[static_cast<size_t>(first)];
-      column = (map.empty() ? static_cast<int32_t>(slot) : translate(map, slot)) >> shift;
+      const Slot in_pool(map.empty() ? static_cast<int32_t>(slot) : translate(map, slot));
+      column = to_page(in_pool, unit).value;
       first += first == 0 ? unit - partial : unit;
     }
   }

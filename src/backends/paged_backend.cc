@@ -30,17 +30,20 @@ Status PagedBackend::check(const Limits& limits) const {
   return status;
 }
 
+void PagedBackend::bind_offsets(Binder& binder, const Limits& limits) const {
+  if (is_decode_or_idle(limits.mode)) {
+    binder.constant_steps(kCuSeqlensQ, "cu_seqlens_q", limits.rows + 1, 1);
+  } else {
+    binder.ints(kCuSeqlensQ, "cu_seqlens_q", {limits.rows + 1});
+  }
+}
+
 Status PagedBackend::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = check(limits);
   if (!status.ok()) return status;
-  const int32_t rows = limits.rows;
   Binder b(arena, limits, num_buffers(), kNumScalars);
-  b.ints(kKvLens, "kv_lens", {rows});
-  if (is_decode_or_idle(limits.mode)) {
-    b.constant_steps(kCuSeqlensQ, "cu_seqlens_q", rows + 1, 1);
-  } else {
-    b.ints(kCuSeqlensQ, "cu_seqlens_q", {rows + 1});
-  }
+  b.ints(kKvLens, "kv_lens", {limits.rows});
+  bind_offsets(b, limits);
   b.tables(kTables, table_keys(limits), limits.model.page_size, limits.model.swa_pool);
   b.slots(kOutCacheLoc, "out_cache_loc", limits.tokens);
   if (limits.model.swa_pool) b.slots(kSwaOutCacheLoc, "swa_out_cache_loc", limits.tokens);
@@ -62,7 +65,7 @@ Status PagedBackend::fill(const ForwardBatch& batch, Meta& meta) const {
   Filler f(meta);
   const std::span<int32_t> lens = f.ints(kKvLens);
   std::span<int32_t> cu_q;
-  if (!is_decode_or_idle(limits.mode)) cu_q = f.ints(kCuSeqlensQ);
+  if (meta[kCuSeqlensQ].lifetime == Lifetime::kPerStep) cu_q = f.ints(kCuSeqlensQ);
   if (!cu_q.empty()) cu_q[0] = 0;
   int32_t longest = 0, queries = 0;
   for (int32_t i = 0; i < limits.rows; ++i) {

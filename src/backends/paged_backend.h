@@ -41,6 +41,8 @@ class PagedBackend : public Backend {
   virtual int64_t table_keys(const Limits& limits) const { return limits.max_kv_len; }
   virtual size_t num_buffers() const { return kFirstOwn; }
   virtual void bind_own(Binder& /*binder*/, const Limits& /*limits*/) const {}
+  /// kCuSeqlensQ: filled where it is of lifetime per_step.
+  virtual void bind_offsets(Binder& binder, const Limits& limits) const;
   /// Binds, and sets what a graph freezes before any batch is known.
   static Status finish(Binder& binder, const Limits& limits, Meta* meta);
   /// After the common buffers.

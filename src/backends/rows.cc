@@ -1,10 +1,10 @@
 #include "backends/rows.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "attn/page_table.h"
+#include "shadowgraph/conventions.h"
 
 namespace shadowgraph {
 namespace {
@@ -207,19 +207,20 @@ void Filler::retire_behind(int buffer, int64_t first) {
 
 std::span<const int32_t> Filler::table_row(int buffer, int64_t i, std::span<const int32_t> slots,
                                            int64_t tokens, std::span<const int64_t> map) {
-  const auto unit = static_cast<size_t>(meta_.units[static_cast<size_t>(buffer)]);
-  const std::span<int32_t> columns = row(buffer, i, pages_for(tokens, static_cast<int64_t>(unit)));
+  const int32_t unit = meta_.units[static_cast<size_t>(buffer)];
+  const std::span<int32_t> columns = row(buffer, i, pages_for(tokens, unit));
   if (slots.empty()) {
     std::ranges::fill(columns, 0);
     return columns;
   }
-  const int shift = std::countr_zero(unit);
   const int32_t* slot = slots.data();
+  const auto step = static_cast<size_t>(unit);
   if (map.empty()) {
-    for (size_t j = 0; j < columns.size(); ++j) columns[j] = slot[j * unit] >> shift;
+    for (size_t j = 0; j < columns.size(); ++j)
+      columns[j] = to_page(Slot(slot[j * step]), unit).value;
   } else {
     for (size_t j = 0; j < columns.size(); ++j)
-      columns[j] = translate(map, slot[j * unit]) >> shift;
+      columns[j] = to_page(Slot(translate(map, slot[j * step])), unit).value;
   }
   return columns;
 }

@@ -177,7 +177,7 @@ Status serves(const BackendInfo& info, const Limits& limits) {
   positive("tokens", limits.tokens, 0);
   positive("max_q_len", limits.max_q_len, 0);
   positive("max_kv_len", limits.max_kv_len, 0);
-  positive("seq_len_fill", m.seq_len_fill, 1);
+  positive("seq_len_fill", m.seq_len_fill, info.empty_padding ? 0 : 1);
   positive("prefix_chunk_tokens", m.prefix_chunk_tokens, 0);
   check_kinds(m, &status);
   const int64_t width = is_draft_tree(limits) ? m.topk : limits.max_q_len;

@@ -8,12 +8,12 @@
 namespace shadowgraph {
 namespace {
 
-#define SG_FAULT(id, type, title, refs) const type the_##id;
+#define SG_FAULT(id, type, backend, title, refs) const type the_##id;
 #include "faults/faults.inc"
 #undef SG_FAULT
 
 const Fault kFaults[] = {
-#define SG_FAULT(id, type, title, refs) {#id, title, refs, &the_##id},
+#define SG_FAULT(id, type, backend, title, refs) {#id, #backend, title, refs, &the_##id},
 #include "faults/faults.inc"
 #undef SG_FAULT
 };

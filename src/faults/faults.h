@@ -12,9 +12,10 @@
 namespace shadowgraph {
 
 struct Fault {
-  std::string_view id;     // "K01"
-  std::string_view title;  // what is wrong
-  std::string_view refs;   // separated by spaces
+  std::string_view id;       // "K01"
+  std::string_view backend;  // that had it: every history of its features can show it
+  std::string_view title;    // what is wrong
+  std::string_view refs;     // separated by spaces
   const Tap* tap = nullptr;
 };
 

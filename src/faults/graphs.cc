@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/paged_backend.h"
 #include "core/laws.h"
 
 namespace shadowgraph {
@@ -13,6 +14,40 @@ const Buffer* draft_table(const Meta& meta) {
     return b.data != nullptr && b.name.ends_with("draft_table");
   });
   return meta.limits.mode != ForwardMode::kDraftDecode || it == meta.buffers.end() ? nullptr : &*it;
+}
+
+std::string_view own_name(const Buffer& b) {
+  return std::string_view(b.name).substr(b.name.rfind('/') + 1);
+}
+
+/// fn(meta, list) for what an NPU's kernel takes as lists of the host: here or in children.
+template <class Fn>
+void for_host_lists(Meta& meta, Fn fn) {
+  const auto is = [](std::string_view name) {
+    return [name](const Buffer& b) { return b.data != nullptr && own_name(b) == name; };
+  };
+  if (std::ranges::any_of(meta.buffers, is("actual_seq_lengths"))) {
+    for (Buffer& b : meta.buffers) {
+      if (is("actual_seq_lengths")(b) || is("kv_lens")(b)) fn(meta, b);
+    }
+  }
+  for (Meta& child : meta.children) for_host_lists(child, fn);
+}
+
+constexpr const char* kCaptured = "captured";  // the scope of what a capture keeps
+
+/// Binds a copy of what fill has staged.
+Status keep(const Meta& meta, const Buffer& list) {
+  std::span<int32_t> staged;
+  Arena arena = meta.arena;
+  Status status = arena.stage(list, list.all(), &staged);
+  BufferSpec spec = list;
+  spec.name = own_name(list);
+  spec.lifetime = Lifetime::kConstant;
+  std::vector<Buffer> bound;
+  if (status.ok()) status = arena.scope(kCaptured).bind({&spec, 1}, &bound);
+  if (status.ok()) status = arena.write(bound[0], 0, std::span<const int32_t>(staged));
+  return status;
 }
 
 }  // namespace
@@ -44,6 +79,34 @@ void CaptureBakesOneQuery::baked(Meta& meta, bool capture) const {
   if (!capture || !is_draft_extend(meta.limits.mode, DraftExtendV2::kIncluded)) return;
   if (meta.limits.max_q_len != 1) act();
   meta.limits.max_q_len = 1;
+}
+
+void CaptureCountsNoRows::baked(Meta& meta, bool capture) const {
+  if (!capture) return;
+  for_host_lists(meta, [&](Meta& of_list, Buffer& list) {
+    if (list.numel() > 0) act();
+    list.shape = {0};
+    of_list.buffers[PagedBackend::kCuSeqlensQ].shape = {1};
+  });
+}
+
+Status ListsOfTheCapture::filled(const ForwardBatch& batch, Meta& meta) const {
+  Status status;
+  if (batch.size() > 0) return status;  // rows without any request are a capture's
+  for_host_lists(meta, [&](const Meta& of_list, const Buffer& list) {
+    const bool kept = of_list.arena.scope(kCaptured).find(own_name(list)) != nullptr;
+    if (!kept && list.numel() > 0) status.add(keep(of_list, list));
+  });
+  return status;
+}
+
+void ListsOfTheCapture::baked(Meta& meta, bool capture) const {
+  for_host_lists(meta, [&](const Meta& of_list, Buffer& list) {
+    const Buffer* kept = of_list.arena.scope(kCaptured).find(own_name(list));
+    if (kept == nullptr) return;
+    if (!capture) act();
+    list = *kept;
+  });
 }
 
 }  // namespace shadowgraph

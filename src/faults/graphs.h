@@ -1,4 +1,5 @@
-// Faults of captured buffers and scalars. Spec faults-known K04, K11.
+// Faults of captured buffers and scalars. Spec faults-known K04, K11; K11a and K11b: spec
+// backends-flashinfer-triton-linear-sparse 15.2, 15.3.
 #pragma once
 
 #include "check/runner.h"
@@ -13,6 +14,18 @@ struct UnslicedScatter final : Tap {
 /// Capture runs through replay's filler, which takes the longest query from accept lengths that a
 /// capture has not got.
 struct CaptureBakesOneQuery final : Tap {
+  void baked(Meta& meta, bool capture) const override;
+};
+
+/// A capture that is told no lengths of the host takes every row for padding: what it records has
+/// no rows. Of backends whose kernel takes lists of the host.
+struct CaptureCountsNoRows final : Tap {
+  void baked(Meta& meta, bool capture) const override;
+};
+
+/// The kernel's lists of the host are those that the capture saw, whatever a fill writes.
+struct ListsOfTheCapture final : Tap {
+  Status filled(const ForwardBatch& batch, Meta& meta) const override;
   void baked(Meta& meta, bool capture) const override;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ostream>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "fuzz/fuzz.h"
@@ -20,24 +21,25 @@ constexpr uint64_t kSeed = 1;
 constexpr uint64_t kHistories = 400;
 constexpr int64_t kMostRequests = 3;
 
-HistoryResult run(Choices& choices, const Tap* tap) {
-  const Backend* backends[] = {find_backend("flashattention")};
-  const History h = generate_history(choices, backends);
+HistoryResult run(const Backend* backend, Choices& choices, const Tap* tap) {
+  const History h = generate_history(choices, {&backend, 1});
   return run_history(h, choices, tap);
 }
 
 class EveryFault : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(EveryFault, IsFoundAndShrunkToFewRequests) {
+  const Backend* backend = find_backend(GetParam().backend);
+  ASSERT_NE(backend, nullptr);
   for (uint64_t number = 0; number < kHistories; ++number) {
     Choices choices = history_choices(kSeed, number);
-    const HistoryResult planted = run(choices, GetParam().tap);
+    const HistoryResult planted = run(backend, choices, GetParam().tap);
     if (planted.findings.ok()) continue;
     Choices same(choices.made());
-    EXPECT_EQ(run(same, nullptr).findings.to_string(), "ok");
+    EXPECT_EQ(run(backend, same, nullptr).findings.to_string(), "ok");
     const std::string law = planted.findings.findings()[0].id;
     HistoryOptions options;
-    options.backends = {find_backend("flashattention")};
+    options.backends = {backend};
     options.tap = GetParam().tap;
     options.shrink_seconds = 1;
     options.flags = " --plant " + std::string(GetParam().id);
@@ -50,10 +52,11 @@ TEST_P(EveryFault, IsFoundAndShrunkToFewRequests) {
     EXPECT_TRUE(std::ranges::any_of(found, [&](const Finding& f) { return f.id == law; }));
     EXPECT_EQ(found[0].reproduce,
               "shadowgraph fuzz --choices " + to_text(small.choices) + options.flags);
-    EXPECT_NE(found[0].case_id.find("flashattention page_size "), std::string::npos);
+    const std::string name(backend->info().name);
+    EXPECT_NE(found[0].case_id.find(name + " page_size "), std::string::npos);
     // What is left is the fault's doing too.
     Choices least(small.choices);
-    EXPECT_EQ(run(least, nullptr).findings.to_string(), "ok");
+    EXPECT_EQ(run(backend, least, nullptr).findings.to_string(), "ok");
     return;
   }
   FAIL() << "not found in " << kHistories << " histories";
@@ -98,6 +101,29 @@ TEST(Faults, AFaultActsOnlyWhereItChangesSomething) {
   one_query.baked(meta, true);
   one_query.baked(meta, true);
   EXPECT_EQ(one_query.acted(), before + 1);
+}
+
+TEST(Faults, ListsOfTheHostAreThoseOfBackendsThatHaveThem) {
+  for (const char* id : {"K11a", "K11b"}) {
+    const Tap& tap = *find_fault(id)->tap;
+    const int64_t before = tap.acted();
+    for (const char* name : {"trtllm_mha", "ascend"}) {
+      SimDevice device;
+      const Arena arena(device, size_t{1} << 20);
+      ModelConfig model;
+      model.page_size = 16, model.max_context_len = 64;
+      Meta meta;
+      const Limits limits = Limits::bucket(ForwardMode::kDecode, 2, 1, model);
+      ASSERT_TRUE(find_backend(name)->bind(arena, limits, &meta).ok());
+      const ForwardBatch none;
+      ASSERT_TRUE(find_backend(name)->fill(none, meta).ok());
+      EXPECT_TRUE(tap.filled(none, meta).ok());
+      Meta recorded = meta, again = meta;
+      tap.baked(recorded, true);
+      tap.baked(again, false);
+      EXPECT_EQ(tap.acted() > before, name == std::string("ascend")) << id;
+    }
+  }
 }
 
 TEST(Faults, SeveralStandOneAfterTheOther) {

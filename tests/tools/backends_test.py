@@ -170,11 +170,12 @@ class Planted(Fuzz):
 
     def test_every_fault_is_found_and_its_finding_repeats(self):
         for fault in listed("faults"):
-            report = self.report("--backend", "flashattention", "--plant", fault["id"], "--max-findings", "1",
+            report = self.report("--backend", fault["backend"], "--plant", fault["id"], "--max-findings", "1",
                                  "--seconds", "120", expect=FINDINGS)
             finding = report["findings"][0]
             self.assertRegex(finding["reproduce"],
-                             r"^shadowgraph fuzz --choices [\d.]+ --backend flashattention --plant %s$" % fault["id"])
+                             r"^shadowgraph fuzz --choices [\d.]+ --backend %s --plant %s$" %
+                             (fault["backend"], fault["id"]))
             code, out = self.again(finding)
             self.assertEqual(code, FINDINGS)
             self.assertIn("error " + finding["id"], out)
