@@ -1,8 +1,10 @@
 #include "backends/partial_rows.h"
 
+#include <algorithm>
 #include <span>
 
 #include "attn/lse.h"
+#include "backends/launch_args.h"
 #include "core/float_formats.h"
 #include "kernels/spans.h"
 
@@ -86,6 +88,33 @@ void RowMerge<Base>::finish(const TensorView& out, const AnyLse& lse, int64_t ro
   const float value = lse.base == LseBase::kLog2 ? lse_of<LseBase::kLog2>(merged)
                                                  : lse_of<LseBase::kNatural>(merged);
   store_float(lse.tensor.at(row, head), DType::kF32, 0, value);
+}
+
+void add_rows_beyond(Footprint* spans, const ConstTensorView& t, int64_t first, int64_t count,
+                     int32_t request) {
+  const int64_t beyond = std::max(first, t.shape[0]), rows = first + count - beyond;
+  if (rows <= 0) return;
+  spans->push_back({t.data, beyond * t.stride[0], rows * t.stride[0], element_bytes(t.dtype),
+                    Access::kRead, request});
+}
+
+void lose_head(const TensorView& t, int64_t row, int64_t head, int32_t request, Footprint* spans) {
+  if (!t.defined()) return;
+  if (spans != nullptr) {
+    constexpr int64_t kFar = int64_t{1} << 40;  // rows: no memory goes as far
+    append(spans, {t.data, t.offset(std::clamp(row, -kFar, kFar), head),
+                   t.rank == 3 ? t.shape[2] : 1, element_bytes(t.dtype), Access::kWrite, request});
+  } else if (row >= 0 && row < t.shape[0]) {
+    TensorView one = t;
+    one.data = t.at(row, head);
+    one.shape[0] = one.shape[1] = 1;
+    poison(one);
+  }
+}
+
+void lose_row(const TensorView& t, int64_t row, int32_t request, Footprint* spans) {
+  for (int64_t head = 0; t.defined() && head < t.shape[1]; ++head)
+    lose_head(t, row, head, request, spans);
 }
 
 template float load_lse<LseBase::kNatural>(const AnyLse&, int64_t, int64_t);

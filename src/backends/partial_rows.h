@@ -9,6 +9,7 @@
 #include "kernels/merge_states.h"
 #include "shadowgraph/access.h"
 #include "shadowgraph/lse.h"
+#include "shadowgraph/params.h"
 
 namespace shadowgraph {
 
@@ -52,5 +53,30 @@ class RowMerge {
   std::vector<float> values_;  // [states, head_dim], widened
   int64_t states_ = 0;
 };
+
+/// The logit of a head's sink; -inf: none.
+inline float sink_of(const AttentionParams& p, int32_t head) {
+  return p.sinks.empty() ? -std::numeric_limits<float>::infinity()
+                         : p.sinks[static_cast<size_t>(head)];
+}
+
+/// Rows of a view, that many apart.
+template <class Byte>
+BasicTensorView<Byte> rows_of(BasicTensorView<Byte> t, int64_t first, int64_t count,
+                              int64_t step = 1) {
+  if (t.data != nullptr) t.data = t.at(first);
+  t.shape[0] = count;
+  t.stride[0] *= step;
+  return t;
+}
+
+/// Reads of the rows that a view does not have, of `count` from `first` on.
+void add_rows_beyond(Footprint* spans, const ConstTensorView& t, int64_t first, int64_t count,
+                     int32_t request);
+
+/// A head of a row, or all, that cannot be computed, or the writes of it: filled with 0xff where
+/// the view has that row. Nothing where there is no view.
+void lose_head(const TensorView& t, int64_t row, int64_t head, int32_t request, Footprint* spans);
+void lose_row(const TensorView& t, int64_t row, int32_t request, Footprint* spans);
 
 }  // namespace shadowgraph

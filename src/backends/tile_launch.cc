@@ -51,15 +51,6 @@ struct TileScalars {
 static_assert(sizeof(TileScalars) ==
               5 * sizeof(RowsScalars) + sizeof(CacheScalars) + sizeof(ParamsScalars) + 13 * 8);
 
-template <class Byte>
-BasicTensorView<Byte> rows_of(BasicTensorView<Byte> t, int64_t first, int64_t count,
-                              int64_t step = 1) {
-  if (t.data != nullptr) t.data = t.at(first);
-  t.shape[0] = count;
-  t.stride[0] *= step;
-  return t;
-}
-
 /// The kernel, run or only noted.
 class Tiles {
  public:
@@ -81,7 +72,7 @@ class Tiles {
   void run() {
     for (int64_t i = 0; i < s_.num_items; ++i) {
       const std::optional<WorkItem> item = plan_.item(i);
-      if (item && item->packed.size() > 0) run_item(*item);
+      if (item) run_item(*item);
     }
   }
 
@@ -118,27 +109,20 @@ class Tiles {
   bool has_rows(const WorkItem& item) {
     const TileRange tokens = {item.packed.begin / plan_.group,
                               (item.packed.end - 1) / plan_.group + 1};
-    const int64_t beyond = item.q_begin + tokens.end - q_.shape[0];
-    if (beyond > 0 && spans_ != nullptr)
-      spans_->push_back({q_.data, q_.offset(q_.shape[0]), beyond * q_.stride[0],
-                         element_bytes(q_.dtype), Access::kRead, item.request});
-    return beyond <= 0 && item.row(tokens.begin) >= 0 && item.row(tokens.end - 1) < out_.shape[0];
+    const int64_t end = item.q_begin + tokens.end;
+    if (spans_ != nullptr) add_rows_beyond(spans_, q_, item.q_begin, tokens.end, item.request);
+    return end <= q_.shape[0] && item.row(tokens.begin) >= 0 &&
+           item.row(tokens.end - 1) < out_.shape[0];
   }
   /// Does every key of the item have a place in the list, and is its chunk one?
   bool has_keys(const WorkItem& item) {
     if (item.keys.begin < 0 || item.keys.begin >= std::max<int64_t>(item.kv_len, 1)) return false;
-    const int64_t known = cache_.num_pages > 0 ? std::ssize(slots_) : k_.shape[0];
-    const int64_t end = item.kv_begin + item.keys.end;
-    if (end <= known) return true;
-    if (spans_ == nullptr) return false;
-    const int64_t first = std::max(known, item.kv_begin + item.keys.begin);
-    if (cache_.num_pages > 0) {
-      spans_->push_back(
-          {slots_.data(), first, end - first, sizeof(int32_t), Access::kRead, item.request});
-    } else {
-      spans_->push_back({k_.data, k_.offset(first), (end - first) * k_.stride[0],
-                         element_bytes(k_.dtype), Access::kRead, item.request});
-    }
+    const bool paged = cache_.num_pages > 0;
+    const int64_t known = paged ? std::ssize(slots_) : k_.shape[0];
+    const int64_t first = item.kv_begin + item.keys.begin, keys = item.keys.size();
+    if (first + keys <= known) return true;
+    const ConstTensorView list(slots_.data(), DType::kI32, {known});
+    if (spans_ != nullptr) add_rows_beyond(spans_, paged ? list : k_, first, keys, item.request);
     return false;
   }
   /// Bits of those tokens and the item's keys become bytes. False where some lie outside.
@@ -147,10 +131,9 @@ class Tiles {
     const auto begin = mask_indptr_.load(item.request, item.request);
     if (!begin) return false;
     for (int64_t q = tokens.begin; q < tokens.end; ++q) {
-      const int64_t row = q * item.kv_len;
       uint8_t bits = 0;
       for (int64_t k = item.keys.begin; k < item.keys.end; ++k) {
-        const int64_t pair = row + k;
+        const int64_t pair = q * item.kv_len + k;
         if (k == item.keys.begin || pair % 8 == 0) {
           const auto byte = mask_.load(*begin + pair / 8, item.request);
           if (!byte) return false;
@@ -229,24 +212,11 @@ class Tiles {
       store_float(lse_.at(row, head), DType::kF32, 0, load_lse<LseBase::kLog2>(natural, row, head));
     });
   }
-  /// Rows that cannot be computed: written all the same, where they do not exist too.
-  void lose(const WorkItem& item, const TileSegment& segment) {
-    for (TensorView t : {out_, lse_}) {
-      if (!t.defined()) continue;
+  void lose(const WorkItem& item, const TileSegment& segment) const {
+    for (const TensorView& t : {out_, lse_})
       for_each_row(item, segment, [&](int64_t row, int64_t head) {
-        constexpr int64_t kFar = int64_t{1} << 40;  // rows: no memory goes as far
-        const int64_t at = std::clamp(row, -kFar, kFar), dim = t.rank == 3 ? t.shape[2] : 1;
-        if (spans_ != nullptr) {
-          append(spans_, {t.data, t.offset(at, head), dim, element_bytes(t.dtype), Access::kWrite,
-                          item.request});
-        } else if (row >= 0 && row < t.shape[0]) {
-          TensorView one = t;
-          one.data = t.at(row, head);
-          one.shape[0] = one.shape[1] = 1;
-          poison(one);
-        }
+        lose_head(t, row, head, item.request, spans_);
       });
-    }
   }
 
   TileScalars s_;

@@ -77,8 +77,13 @@ class Tiles : TilesArgs {
   void merge_row(int64_t t, RowMerge<Base>& merge) {
     const auto begin = indptr_.load(t, -1), end = indptr_.load(t + 1, -1);
     if (!begin || !end || *begin < 0 || *begin > *end || *end > v_.shape[0]) {
-      if (begin && end) note_beyond(std::max(*begin, 0), *end);
-      return lose(t);
+      if (begin && end && spans_ != nullptr) {
+        const int64_t first = std::max(*begin, 0);
+        add_rows_beyond(spans_, v_, first, *end - first, -1);
+        add_rows_beyond(spans_, s_.tensor, first, *end - first, -1);
+      }
+      lose_row(out_, t, -1, spans_);
+      return lose_row(lse_.tensor, t, -1, spans_);
     }
     for (int64_t head = 0; head < out_.shape[1]; ++head) {
       merge.clear();
@@ -86,30 +91,6 @@ class Tiles : TilesArgs {
       merge.finish(out_, lse_, t, head);
     }
   }
-  /// Partial rows that there are none of.
-  void note_beyond(int64_t begin, int64_t end) {
-    if (spans_ == nullptr) return;
-    for (const ConstTensorView& t : {v_, ConstTensorView(s_.tensor)}) {
-      const int64_t first = std::max(begin, t.shape[0]);
-      if (first >= end) continue;
-      spans_->push_back({t.data, first * t.stride[0], (end - first) * t.stride[0],
-                         element_bytes(t.dtype), Access::kRead});
-    }
-  }
-  /// A row that cannot be merged.
-  void lose(int64_t t) {
-    for (TensorView view : {out_, lse_.tensor}) {
-      if (!view.defined()) continue;
-      for (int64_t head = 0; spans_ != nullptr && head < view.shape[1]; ++head) {
-        append(spans_, {view.data, view.offset(t, head), view.rank == 3 ? view.shape[2] : 1,
-                        element_bytes(view.dtype), Access::kWrite});
-      }
-      view.data = view.at(t);
-      view.shape[0] = 1;
-      if (spans_ == nullptr) poison(view);
-    }
-  }
-
   TilesScalars sc_;
   Footprint* spans_;
   ConstTensorView v_;

@@ -54,7 +54,7 @@ std::optional<WorkItem> PlanReader::item(int64_t i) {
     item.packed.begin = std::min(int64_t{*tile} * cta_tile_q, item.packed.end);
     item.packed.end = std::min(item.packed.begin + cta_tile_q, item.packed.end);
   }
-  if (split_kv && !cut_keys(i, &item)) return {};
+  if (item.packed.size() == 0 || (split_kv && !cut_keys(i, &item))) return {};
   return item;
 }
 

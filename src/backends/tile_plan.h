@@ -45,7 +45,7 @@ struct PlanReader {
   IntArray qo_indptr, kv_indptr, requests, qo_tiles, kv_tiles, o_indptr, kv_chunk_size;
   CheckedArray<const uint8_t> valid;
 
-  /// Nothing where the item is padding, or does not lead to rows.
+  /// Nothing where the item is padding, has no rows, or does not lead to them.
   std::optional<WorkItem> item(int64_t i);
 
  private:

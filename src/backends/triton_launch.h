@@ -1,7 +1,7 @@
 // Triton's attention kernels, as SGLang launches them: decode in two stages with as many splits as
 // num_kv_splits says for each row, and extend over a cached prefix and the step's own dense K and
 // V. Slots are int64. Source: spec backends-flashinfer-triton-linear-sparse 3. Tested by
-// tests/backends/triton_launch_test.cc.
+// tests/backends/triton_launch_test.cc and triton_extend_test.cc.
 #pragma once
 
 #include <span>
@@ -18,7 +18,9 @@ constexpr int64_t triton_split_keys(int64_t kv_len, int64_t splits) {
 }
 
 /// One query a row, no mask: the list is what it sees. Stage 1 leaves partial results, stage 2
-/// merges those of splits that have keys and adds the sink once.
+/// merges those of splits that have keys and adds the sink once, to out's denominator alone. The
+/// grid has max_kv_splits: of a row that asks for more the keys of the others are left out. Where a
+/// row, or a split of it, cannot be computed it is filled with 0xff.
 struct TritonDecode {
   ConstTensorView q;                       // [rows, num_qo_heads, head_dim_qk]
   KvCache cache;                           // slot_view
@@ -26,17 +28,19 @@ struct TritonDecode {
   std::span<const int64_t> kv_indices;     // slots
   std::span<const int32_t> num_kv_splits;  // [rows] 1 to max_kv_splits
   AttentionParams params;                  // causal and window are not asked
-  TensorView attn_logits;                  // f32 [rows, num_qo_heads, max_kv_splits, head_dim_vo]
-  NaturalLse attn_lse;                     // f32 [rows, num_qo_heads, max_kv_splits]
-  TensorView out;                          // [rows, num_qo_heads, head_dim_vo]
-  NaturalLse lse;                          // [rows, num_qo_heads], optional
+  // f32 [rows, num_qo_heads, max_kv_splits, head_dim_vo], a row's in one piece, and its LSE
+  TensorView attn_logits;
+  NaturalLse attn_lse;  // f32 [rows, num_qo_heads, max_kv_splits]
+  TensorView out;       // [rows, num_qo_heads, head_dim_vo]
+  NaturalLse lse;       // [rows, num_qo_heads], optional
 };
 KernelLaunch triton_decode_stage1_launch(const TritonDecode& call, const RequestRows& rows = {});
 KernelLaunch triton_decode_stage2_launch(const TritonDecode& call, const RequestRows& rows = {});
 
 /// Query m of request i stands behind its prefix, at kv_len_i + m, where kv_len_i is the length of
 /// its list; own key n at kv_len_i + n. A list that begins in the prefix keeps that: differences
-/// are all that is judged.
+/// are all that is judged. Prefix and own keys are computed apart and merged; a sink is counted in
+/// out's denominator alone. A request that cannot be computed has its rows filled with 0xff.
 struct TritonExtend {
   ConstTensorView q, k, v;              // [tokens, heads, dim]: the step's own
   KvCache cache;                        // slot_view, of the prefix
@@ -50,7 +54,8 @@ struct TritonExtend {
   std::span<const int64_t> mask_indptr;        // [batch + 1]
   std::span<const int32_t> window_kv_offsets;  // [batch]; empty: 0
   AttentionParams params;
-  int32_t max_extend_len = 0;  // queries of a request from this one on are not computed: the grid
+  // Queries of a request from this one on are not computed, as of any grid; 0: all are
+  int32_t max_extend_len = 0;
   TensorView out;
   NaturalLse lse;
 };

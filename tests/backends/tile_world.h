@@ -2,6 +2,7 @@
 // whole call gives, and its judgement.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <utility>
@@ -78,6 +79,24 @@ class TileWorld : public LaunchWorld {
     }
   }
   void clear() { fill(out, 0x11), fill(lse, 0x11); }
+  /// What launches(stream) does to cleared outputs, eagerly and as one replay; check() after each.
+  template <class Launches, class Check>
+  void run_launches(Launches launches, Check check) {
+    clear();
+    launches(stream());
+    {
+      SCOPED_TRACE("eager");
+      check();
+    }
+    clear();
+    Graph graph;
+    GraphExec exec;
+    ASSERT_TRUE(Graph::record(stream(), launches, &graph).ok());
+    ASSERT_TRUE(GraphExec::instantiate(graph, &exec).ok());
+    exec.replay(stream());
+    SCOPED_TRACE("replayed");
+    check();
+  }
   /// Every request's slots are its own.
   void set_owners() {
     std::vector<OwnerId> rows;
@@ -157,5 +176,16 @@ class TileWorld : public LaunchWorld {
   std::vector<int64_t> mask_starts_{0};
   Ints last_ = Ints(shape.requests.size(), 1);
 };
+
+/// A row of a buffer, as launches left it.
+inline Bytes row_of(TileWorld& w, const Buffer& b, int64_t row) {
+  const Bytes all = w.bytes(b);
+  const auto size = std::ssize(all) / b.shape[0];
+  return {all.begin() + row * size, all.begin() + (row + 1) * size};
+}
+
+inline bool all_ones(const Bytes& bytes) {
+  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0xff}; });
+}
 
 }  // namespace shadowgraph
