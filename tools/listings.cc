@@ -15,6 +15,7 @@ std::string shape_of(const Field& field) {
     case FieldShape::kTable: return field.pages ? "[rows, pages]" : "[rows, slots]";
     case FieldShape::kList: return "slots by indptr";
     case FieldShape::kMask: return "[q_len, kv_len] a row";
+    case FieldShape::kSizes: return "[axes]";
     case FieldShape::kScalar: break;
   }
   return "number";

@@ -154,6 +154,7 @@ enum class FieldShape : uint8_t {
   kScalar,  // of the host
   kList,    // CSR: of row i the elements indptr[i] to indptr[i + 1] are live, each a slot
   kMask,    // of row i [q_len, kv_len], 0 or 1: a byte each, or packed as CustomMask::kPacked
+  kSizes,   // not the buffer, but its shape
 };
 
 struct Field {
@@ -175,6 +176,7 @@ struct Field {
   bool any_integers = false;  // else int32, where the twin's are: a kernel reads them so
   // kScalar: what an engine means that does not say it. kMask: one that says none means all ones
   std::optional<int64_t> unsaid = {};
+  int keys = -1;  // kMask, packed: the indptr of its rows' keys
 };
 
 /// What a backend says of itself.

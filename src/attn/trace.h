@@ -32,13 +32,23 @@ struct TraceConfig {
   std::optional<int32_t> window;    // keys before the query, itself not counted
   std::optional<int32_t> chunk;     // of local attention
   int32_t prefix_chunk_tokens = 0;  // > 0: a latent cache, whose prefills read prefixes in chunks
+  std::optional<int32_t> num_heads, num_kv_heads;
+  std::optional<int32_t> max_kv_splits, device_core_count;
   std::string seq_lens_semantics;  // "full", "prefix_only", or what the line says; empty: the usual
+};
+
+/// A plan that a line records; its arguments are fields of `expect`, as "NAME.argument".
+struct TraceCall {
+  std::string wrapper;  // what the engine calls its object
+  std::string name;     // "decode[0]", "paged[1]", "ragged[0]"; empty: its arguments are not kept
+  std::string kind;     // "plan", "fast_decode_plan"
 };
 
 struct TraceLine {
   std::string id, backend, mode, phase;
   TraceConfig config;
   RecordedFields input, expect;
+  std::vector<TraceCall> calls;                       // of `expect`, in their order
   std::vector<std::string> line_keys, config_keys;    // that are not read
   std::vector<std::string> null_inputs, null_fields;  // keys of input and expect that hold nothing
   std::string exception;                              // "IndexError: ...": the builder raised

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "backends/aiter.h"
 #include "backends/ascend.h"
 #include "backends/cutedsl_mla.h"
 #include "backends/cutlass_mla.h"
 #include "backends/flash_attention.h"
 #include "backends/flash_mla.h"
+#include "backends/flashinfer.h"
+#include "backends/flashinfer_mla.h"
 #include "backends/hybrid.h"
 #include "backends/multi_step.h"
 #include "backends/trtllm_mha.h"

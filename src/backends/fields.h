@@ -38,6 +38,23 @@ constexpr Field table(std::string_view recorded, int buffer, int lens, std::stri
                       bool pages = true) {
   return {recorded, buffer, FieldShape::kTable, FieldRule::kExact, lens, pages, refs};
 }
+/// Rows of slots in one list, by their indptr.
+constexpr Field list(std::string_view recorded, int buffer, int indptr, std::string_view refs) {
+  return {recorded, buffer, FieldShape::kList, FieldRule::kExact, indptr, false, refs};
+}
+/// A mask by the offsets of its rows; one that is not there shows everything.
+constexpr Field mask(std::string_view recorded, int buffer, int indptr, std::string_view refs) {
+  Field f{recorded, buffer, FieldShape::kMask, FieldRule::kExact, indptr, false, refs};
+  f.unsaid = 1;
+  return f;
+}
+/// A scalar that is a choice; unsaid: what it is where the engine does not say it.
+constexpr Field choice(std::string_view recorded, int scalar, std::string_view refs,
+                       std::optional<int64_t> unsaid = {}) {
+  Field f{recorded, scalar, FieldShape::kScalar, FieldRule::kExact, -1, true, refs};
+  f.unsaid = unsaid;
+  return f;
+}
 /// A scalar; kBaked: a graph freezes it.
 constexpr Field bound(std::string_view recorded, int scalar, std::string_view refs,
                       FieldRule rule = FieldRule::kAtLeast) {

@@ -3,6 +3,7 @@
 // backends-flashinfer-triton-linear-sparse 2.7. Tested by tests/backends/flashinfer_plan_test.cc.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -10,53 +11,63 @@
 
 namespace shadowgraph {
 
-/// What a planner knows beside the lengths. A captured plan may change none of it.
+/// kDecode: one query a request, whose heads are a tile. kPrefill: any queries; a decode by tensor
+/// cores is one, too.
+enum class PlanKind : uint8_t { kDecode, kPrefill };
+
+/// What a planner knows beside the lengths. Of a plan for a window FlashInfer counts the keys that
+/// one tile sees; here it is all keys of a list, as where the window is not told when planning.
 struct PlanShape {
-  int32_t rows = 0, tokens = 0;  // the graph's; eagerly the batch's
-  int32_t num_qo_heads = 1, num_kv_heads = 1, head_dim = 64;
-  int32_t window_left = -1;  // plan-time
-  bool graph = false;        // a padded grid: keys are cut whatever the batch
-  SplitConfig split;
+  PlanKind kind = PlanKind::kDecode;
+  int32_t rows = 0, tokens = 0;  // of the metadata, padding included
+  int32_t num_qo_heads = 1, num_kv_heads = 1, head_dim_qk = 64, head_dim_vo = 64;
+  // Lengths are not known when it is bound, as in a graph: tiles for the longest request that there
+  // may be, and keys are cut whatever the batch
+  bool padded = false;
+  SplitConfig split = {};
 
   int32_t group() const { return num_qo_heads / num_kv_heads; }
+  /// Packed rows of a tile. The same for every batch.
+  int32_t cta_tile_q() const;
 };
 
-/// Memory of a plan; sizes from plan_capacity().
+/// Memory of a plan, as large as PlanCapacity says.
 struct PlanArrays {
-  std::span<int32_t> request_indices, qo_tile_indices, kv_tile_indices;  // [items]
-  std::span<int32_t> o_indptr;                                           // [rows + 1]
-  std::span<int32_t> merge_indptr;                                       // [tokens + 1]
-  std::span<int32_t> kv_chunk_size;                                      // [1]
-  std::span<uint8_t> block_valid_mask;                                   // [items]
+  std::span<int32_t> request_indices, kv_tile_indices;  // [items]
+  std::span<int32_t> qo_tile_indices;                   // [items]; kDecode: none
+  std::span<int32_t> o_indptr;                          // [rows + 1]
+  std::span<int32_t> merge_indptr;                      // [tokens + 1]; kDecode: none, o_indptr's
+  std::span<int32_t> kv_chunk_size;                     // [1]
+  std::span<uint8_t> block_valid_mask;                  // [items]
 };
 
 struct PlanCapacity {
   int64_t items = 0;         // padded_batch_size: the grid
   int64_t partial_rows = 0;  // what split_kv leaves
-  int32_t cta_tile_q = 0;    // of a graph; eagerly fill says it
 };
 
 struct PlanResult {
-  int64_t items = 0;       // new_batch_size
-  int32_t cta_tile_q = 0;  // packed rows
-  int64_t kv_chunk_size = 0;
+  int64_t items = 0;  // new_batch_size
+  int32_t kv_chunk_size = 0;
   bool split_kv = false;
+
+  /// That a list of so many keys is cut into.
+  int32_t chunks(int64_t kv_len) const {
+    return static_cast<int32_t>((std::max<int64_t>(kv_len, 1) - 1) / kv_chunk_size + 1);
+  }
 };
 
-/// Enough for every batch within limits.
-PlanCapacity decode_plan_capacity(const PlanShape& shape, const Limits& limits);
-PlanCapacity prefill_plan_capacity(const PlanShape& shape, const Limits& limits);
+/// Enough for every batch whose lists have up to max_kv_len keys each. FlashInfer refuses a fixed
+/// split size whose items a graph's grid does not have; here the grid has them.
+PlanCapacity plan_capacity(const PlanShape& shape, int64_t max_kv_len);
 
-/// kv_lens [rows], qo_lens [rows] with the padding's. Entries behind the last item and row are
-/// left: the caller retires them. plan.capacity: more items than the grid has (a fixed split size
-/// under a graph), nothing is written.
-Status plan_decode(const PlanShape& shape, std::span<const int32_t> kv_lens,
-                   const PlanArrays& arrays, PlanResult* result);
-Status plan_prefill(const PlanShape& shape, std::span<const int32_t> qo_lens,
-                    std::span<const int32_t> kv_lens, const PlanArrays& arrays, PlanResult* result);
-/// How many chunks each row's keys are cut into, without memory for a plan.
-PlanResult measure_decode(const PlanShape& shape, std::span<const int32_t> kv_lens);
-PlanResult measure_prefill(const PlanShape& shape, std::span<const int32_t> qo_lens,
-                           std::span<const int32_t> kv_lens);
+/// kv_indptr [rows + 1] keys, qo_indptr [rows + 1] queries; kDecode: empty. Entries behind the last
+/// item and row are left, but for the mask's, which are 0: the caller retires them. plan.capacity:
+/// more items than the arrays have; nothing is written.
+Status make_plan(const PlanShape& shape, std::span<const int32_t> qo_indptr,
+                 std::span<const int32_t> kv_indptr, const PlanArrays& arrays, PlanResult* result);
+/// The same result, without memory for a plan.
+PlanResult measure_plan(const PlanShape& shape, std::span<const int32_t> qo_indptr,
+                        std::span<const int32_t> kv_indptr);
 
 }  // namespace shadowgraph

@@ -34,6 +34,14 @@ void check_word(const char* field, const std::string& word, const std::vector<st
   status->add(refusal(field, all, word + did_you_mean(word, words)));
 }
 
+/// An engine chooses freely; what a line does not say, its plans do.
+bool is_ragged(const TraceLine& line) {
+  const auto said = line.expect.find("use_ragged");
+  if (said != line.expect.end() && said->second.data.size() == 1) return said->second.data[0] != 0;
+  return std::ranges::any_of(line.calls,
+                             [](const TraceCall& call) { return call.name.starts_with("ragged"); });
+}
+
 }  // namespace
 
 Status check_words(const TraceLine& line) {
@@ -98,11 +106,11 @@ std::optional<int64_t> TraceBatch::number(const TraceLine& line, const char* nam
   return {};
 }
 
-std::string TraceBatch::build(const TraceLine& line) {
-  read_mode(line);
+std::string TraceBatch::build(const TraceLine& line, const BackendInfo& backend) {
+  read_mode(line, backend);
   read_requests(line);
   read_new_tokens(line);
-  read_model(line.config);
+  read_model(line);
   if (!refused.ok()) return "";
   std::string problem = read_tokens(line);
   if (!problem.empty() || !refused.ok()) return problem;
@@ -111,7 +119,7 @@ std::string TraceBatch::build(const TraceLine& line) {
   return check_slots();
 }
 
-void TraceBatch::read_mode(const TraceLine& line) {
+void TraceBatch::read_mode(const TraceLine& line, const BackendInfo& backend) {
   batch.mode = find_trace_mode(line.mode)->mode;
   capture = line.phase == "capture";
   graph = line.phase != "eager";
@@ -124,9 +132,37 @@ void TraceBatch::read_mode(const TraceLine& line) {
                 .num_draft_tokens = line.config.num_draft_tokens,
                 .step = line.config.step_id,
                 .custom_mask = {}};
+  // A backend that hands its kernels a mask takes what it is given for a tree's, whatever topk is.
+  const bool masks =
+      std::ranges::find(backend.fields, FieldShape::kMask, &Field::shape) != backend.fields.end();
+  if (masks && is_target_verify(batch.mode) && line.input.contains("custom_mask"))
+    batch.spec.topk = std::max(2, batch.spec.topk);
+  if (backend.ragged_prefill) model.ragged_prefill = is_ragged(line);
 }
 
-void TraceBatch::read_model(const TraceConfig& config) {
+/// Where a line tells of none, one: most metadata does not depend on heads.
+AttentionParams TraceBatch::heads_of(const TraceLine& line) const {
+  const TraceConfig& config = line.config;
+  const auto planned = [&](const std::string& argument) -> std::optional<int32_t> {
+    for (const TraceCall& call : line.calls) {
+      const auto at = line.expect.find(call.name + argument);
+      if (at == line.expect.end() || at->second.data.size() != 1) continue;
+      const int64_t n = at->second.data[0];
+      if (n >= 1 && n <= 1 << 16) return static_cast<int32_t>(n);
+    }
+    return {};
+  };
+  AttentionParams params;
+  const auto qo = config.num_heads ? config.num_heads : planned(".num_qo_heads");
+  const auto kv = config.num_kv_heads ? config.num_kv_heads : planned(".num_kv_heads");
+  params.num_qo_heads = params.num_kv_heads = 1;
+  if (qo && kv) params.num_qo_heads = *qo, params.num_kv_heads = *kv;
+  params.head_dim_qk = params.head_dim_vo = planned(".head_dim").value_or(1);
+  return params;
+}
+
+void TraceBatch::read_model(const TraceLine& line) {
+  const TraceConfig& config = line.config;
   model.max_context_len = config.max_context_len;
   model.page_size = config.page_size;
   model.attention_chunk = config.chunk.value_or(0);
@@ -135,11 +171,12 @@ void TraceBatch::read_model(const TraceConfig& config) {
   model.num_steps = config.num_steps;
   model.num_draft_tokens = config.num_draft_tokens;
   model.prefix_chunk_tokens = config.prefix_chunk_tokens;
-  // Metadata does not depend on heads; a latent cache has one.
-  AttentionParams params;
-  params.num_qo_heads = params.num_kv_heads = 1;
+  model.split.max_splits = config.max_kv_splits.value_or(model.split.max_splits);
+  model.split.num_sms = config.device_core_count.value_or(model.split.num_sms);
+  const bool latent = config.prefix_chunk_tokens > 0;
+  AttentionParams params = heads_of(line);
+  if (latent) params.num_kv_heads = 1;
   const auto add = [&](bool cross, bool local) {
-    const bool latent = config.prefix_chunk_tokens > 0;
     model.layers.push_back({.params = params, .cross = cross, .local = local, .mla = latent});
   };
   add(false, false);
@@ -181,7 +218,12 @@ void TraceBatch::read_new_tokens(const TraceLine& line) {
   if (is_decode(batch.mode) || is_target_verify(batch.mode)) return;
   if (graph) {
     const auto told = number(line, "num_tokens", std::numeric_limits<int64_t>::max());
-    const int64_t each = told && rows > 0 ? *told / rows : drafts;
+    int64_t each = told && rows > 0 ? *told / rows : drafts;
+    // Slots are told of all tokens of the bucket.
+    const auto slots = line.input.find("out_cache_loc");
+    if (!told && rows > 0 && slots != line.input.end())
+      each = std::max(each, slots->second.rows() / rows);
+    if (!told && capture) each = std::max<int64_t>(each, line.config.num_steps + 1);
     width = static_cast<int32_t>(std::clamp<int64_t>(each, 0, 1 << 24));
   }
   if (!read(line, "extend_seq_lens", &extend_lens_)) read(line, "num_accept_tokens", &extend_lens_);
@@ -202,7 +244,11 @@ void TraceBatch::read_new_tokens(const TraceLine& line) {
 bool TraceBatch::cut_padding(std::vector<int64_t>* values, int64_t tokens, int64_t each) const {
   const auto size = static_cast<int64_t>(values->size());
   const int64_t bucket = this->tokens();
-  const bool padded = graph && (bucket == 0 ? size > tokens * each : size == bucket * each);
+  bool padded = graph && (bucket == 0 ? size > tokens * each : size == bucket * each);
+  // A draft's are those of the largest bucket.
+  const int64_t request = batch.spec.topk * each;
+  if (graph && batch.mode == ForwardMode::kDraftDecode && request > 0)
+    padded = padded || (size > bucket * each && size % request == 0);
   if (tokens < 0 || (size != tokens * each && !padded)) return false;
   cut(*values, static_cast<size_t>(tokens * each));
   return true;
@@ -224,7 +270,12 @@ std::string TraceBatch::read_tokens(const TraceLine& line) {
     if (!extend_lens_.empty())
       tokens = std::accumulate(extend_lens_.begin(), extend_lens_.end(), int64_t{0});
   }
-  const bool stored = read(line, "out_cache_loc", &out_cache_loc_);
+  bool stored = read(line, "out_cache_loc", &out_cache_loc_);
+  // Slot 0 is nobody's.
+  if (std::ranges::count(out_cache_loc_, 0) == std::ssize(out_cache_loc_) && tokens > 0) {
+    stored = stored && out_cache_loc_.empty();
+    out_cache_loc_.clear();
+  }
   if (stored && draft && s.num_steps > 1 &&
       static_cast<int64_t>(out_cache_loc_.size()) == int64_t{rows} * s.topk) {
     // Of this step alone.

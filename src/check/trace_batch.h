@@ -25,7 +25,7 @@ class TraceBatch {
 
   /// Requires that check_words(line) is ok. Empty, or why this line cannot be judged: its batch is
   /// not legal, or too large. A line that says what no trace says is `refused` instead.
-  std::string build(const TraceLine& line);
+  std::string build(const TraceLine& line, const BackendInfo& backend);
   Status refused;  // io.line: words, inputs that are missing or no arrays of numbers in range
 
   /// Of a capture: none of its rows is real.
@@ -35,6 +35,8 @@ class TraceBatch {
   int32_t width = 1;  // queries that the graph holds for each row
   bool graph = false, capture = false;
 
+  /// Of the layers that have one; -1: none has.
+  int32_t window() const { return model.layers.back().params.window_left; }
   /// Query tokens that the bucket has room for; 0: not known.
   int64_t tokens() const {
     const bool draft = batch.mode == ForwardMode::kDraftDecode;
@@ -42,8 +44,9 @@ class TraceBatch {
   }
 
  private:
-  void read_mode(const TraceLine& line);
-  void read_model(const TraceConfig& config);
+  void read_mode(const TraceLine& line, const BackendInfo& backend);
+  void read_model(const TraceLine& line);
+  AttentionParams heads_of(const TraceLine& line) const;
   void read_requests(const TraceLine& line);
   void read_new_tokens(const TraceLine& line);
   std::string read_tokens(const TraceLine& line);

@@ -19,6 +19,8 @@ struct TraceStep {
   const RecordedField* recorded(std::string_view name) const;
   /// What the engine calls a buffer that holds lengths; nullptr if it was not recorded.
   const RecordedField* recorded_lens(int buffer) const;
+  /// The recorded offsets of a buffer's rows, whole and at least `count` of them; nullptr: none.
+  const RecordedField* recorded_indptr(int buffer, int64_t count) const;
   /// The request of a row, where every request has as many rows.
   std::optional<int64_t> request(int64_t row, int64_t rows) const;
 };
@@ -39,7 +41,7 @@ struct FieldVerdict {
 FieldVerdict judge_field(const TraceStep& step, const Field& field, const RecordedField& recorded,
                          Status* findings);
 
-/// Element i of an int32 or int64 buffer.
+/// Element i of an int32, int64 or byte buffer.
 int64_t value_of(const Buffer& buffer, int64_t i);
 
 }  // namespace shadowgraph

@@ -68,9 +68,12 @@ std::string laws_of(const Field& field) {
     case FieldShape::kSlots: laws = "slot.write"; break;
     case FieldShape::kIndptr: laws = "len.q_extent len.indptr_first len.indptr_monotone"; break;
     case FieldShape::kTable: laws = "table.slot table.unit table.capacity table.page_id"; break;
-    case FieldShape::kList: laws = "table.slot table.capacity"; break;
+    case FieldShape::kList: laws = "table.slot table.unit table.capacity table.page_id"; break;
     case FieldShape::kMask: laws = "mask.bit mask.size"; break;
-    case FieldShape::kScalar: laws = exact ? "len.kv_extent" : "len.bound"; break;
+    case FieldShape::kSizes: return "trace.shape";
+    case FieldShape::kScalar:
+      laws = field.unsaid ? "mask.window" : exact ? "len.kv_extent" : "len.bound";
+      break;
   }
   if (field.shape == FieldShape::kIndptr && field.of_queries) laws += " len.total";
   if (field.rule == FieldRule::kBaked) laws += " len.baked_q";

@@ -43,9 +43,21 @@ int64_t last_slot(const ForwardBatch& batch) {
   return last;
 }
 
-int64_t column_of(const TraceStep& step, int buffer, int64_t row, int64_t token) {
-  const auto b = static_cast<size_t>(buffer);
+/// How many rows the twin's table or list has.
+int64_t rows_of(const TraceStep& step, const TablePlace& p) {
+  const int buffer = p.list < 0 ? p.buffer : p.list;
+  return step.twin[static_cast<size_t>(buffer)].shape[0] - (p.list < 0 ? 0 : 1);
+}
+
+/// The twin's slot for a row's token; -1: it has none.
+int64_t column_of(const TraceStep& step, const TablePlace& p, int64_t row, int64_t token) {
+  const auto b = static_cast<size_t>(p.buffer);
   const Buffer& table = step.twin[b];
+  if (p.list >= 0) {
+    const Buffer& indptr = step.twin[static_cast<size_t>(p.list)];
+    const int64_t at = value_of(indptr, row) + token;
+    return token < 0 || at >= value_of(indptr, row + 1) ? -1 : value_of(table, at);
+  }
   const int64_t unit = step.twin.units[b], column = token / unit;
   if (row >= table.shape[0] || column >= table.shape[1]) return -1;
   return value_of(table, row * table.shape[1] + column) * unit + token % unit;
@@ -56,6 +68,12 @@ int64_t slot_at(const ForwardBatch& batch, int64_t request, int64_t at) {
   if (at < 0 || at >= batch.req_to_token.width) return -1;
   return batch.req_to_token.row(
       batch.req_pool_indices[static_cast<size_t>(request)])[static_cast<size_t>(at)];
+}
+
+/// In the window's pool; -1: none.
+int64_t in_window_pool(const ForwardBatch& batch, int64_t slot) {
+  const auto at = static_cast<size_t>(slot);
+  return at < batch.full_to_swa.size() ? batch.full_to_swa[at] : -1;
 }
 
 /// Slips of the text table of a model with an encoder.
@@ -82,6 +100,32 @@ Explanation explain_translation(const ForwardBatch& batch, const TablePlace& p, 
   if (p.unit > 1 && page < batch.full_to_swa.size() && p.got == batch.full_to_swa[page])
     return {"a page id translated as if it were a slot", "K75 sglang#16267 fa.I-35"};
   return {};
+}
+
+/// Where a slot stands in a request's row, translated or not; -1: nowhere.
+int64_t place_of(const ForwardBatch& batch, int64_t request, int64_t slot, bool translated) {
+  const auto slots = slots_of(batch, request);
+  const auto stands = [&](int32_t own) {
+    return translated ? in_window_pool(batch, own) == slot : own == slot;
+  };
+  const auto at = std::ranges::find_if(slots, stands) - slots.begin();
+  return at == std::ssize(slots) ? -1 : at;
+}
+
+/// Slips of a list: it begins somewhere in a request, and may be of the window's pool.
+Explanation explain_listed(const TraceStep& step, const TablePlace& p, int64_t request) {
+  const ForwardBatch& batch = step.rebuilt.batch;
+  const bool window = !batch.full_to_swa.empty() && place_of(batch, request, p.expected, false) < 0;
+  const int64_t want = place_of(batch, request, p.expected, window);
+  if (want < 0 || p.got == 0) return {};
+  if (window && p.got == slot_at(batch, request, want))
+    return {"a slot of the full pool, not translated", "fi.I-38"};
+  const int64_t got = place_of(batch, request, p.got, window);
+  if (got < 0) return {};
+  const int64_t off = got - want;
+  return {"its request's token " + number(got) + " where token " + number(want) + " belongs, " +
+              number(off < 0 ? -off : off) + (off < 0 ? " too early" : " too late"),
+          "fi.I-31 fi.I-33"};
 }
 
 Explanation explain_unit(const TraceStep& step, const TablePlace& p) {
@@ -129,25 +173,53 @@ Explanation explain_length(const TraceStep& step, const Buffer& lens, int64_t ro
   return {};
 }
 
+Explanation explain_count(const TraceStep& step, const CountPlace& p) {
+  const auto request = step.request(p.row, p.rows);
+  if (!request) return {};
+  const ForwardBatch& batch = step.rebuilt.batch;
+  const RequestExtent e = batch.extent(*request);
+  const int64_t window = step.rebuilt.window();
+  const bool draft = batch.mode == ForwardMode::kDraftDecode;
+  if (window >= 0 && p.expected == std::min<int64_t>(e.kv_len, window + 1) &&
+      p.got == std::min<int64_t>(e.kv_len, window))
+    return {"as many keys as the window, and not the query's own besides", "fi.I-32"};
+  if (draft && p.expected == e.kv_len && p.got == batch.seq_lens[static_cast<size_t>(*request)])
+    return {"the tokens of this draft, its own included, are missing", "fi.I-23"};
+  if (e.q_len > 0 && p.expected == e.prefix_len && p.got == e.kv_len)
+    return {"the new tokens, too, which come with the step itself", "fi.I-20 fi.I-27 fi.I-41"};
+  if (e.q_len > 0 && p.expected == e.kv_len && p.got == e.prefix_len)
+    return {"the cached prefix alone, the new tokens are missing", "fi.I-21 fi.I-27"};
+  if (e.q_len > 0 && p.expected == e.kv_len && p.got == e.kv_len + e.q_len)
+    return {"the new tokens are counted twice", "fi.I-27"};
+  if (window >= 0 && p.expected < e.kv_len && p.got >= e.prefix_len && p.got <= e.kv_len &&
+      p.got > p.expected)
+    return {"keys before the window, too", "fi.I-31 fi.I-33"};
+  return {};
+}
+
 Explanation explain_table(const TraceStep& step, const TablePlace& p) {
   if (p.got == kNeverWritten || p.got == -1) return {"never written", "fa.I-29"};
-  const Buffer& table = step.twin[static_cast<size_t>(p.buffer)];
+  const int64_t rows = rows_of(step, p);
   const ForwardBatch& batch = step.rebuilt.batch;
   if (p.got < 0 || p.got > INT32_MAX) return {"no page of any pool", "fa.I-29"};
   const int64_t slot = p.got * p.unit + p.token % p.unit;
   Explanation found = explain_unit(step, p);
   if (!found.words.empty()) return found;
-  if (const auto request = step.request(p.row, table.shape[0])) {
-    found = explain_offset(batch, p, *request, slot);
-    if (found.words.empty()) found = explain_translation(batch, p, *request, slot);
+  if (const auto request = step.request(p.row, rows)) {
+    if (p.list >= 0) {
+      found = explain_listed(step, p, *request);
+    } else {
+      found = explain_offset(batch, p, *request, slot);
+      if (found.words.empty()) found = explain_translation(batch, p, *request, slot);
+    }
     if (!found.words.empty()) return found;
   }
-  for (int64_t k = 0; k < table.shape[0]; ++k) {
-    if (k != p.row && column_of(step, p.buffer, k, p.token) == slot)
+  for (int64_t k = 0; k < rows; ++k) {
+    if (k != p.row && column_of(step, p, k, p.token) == slot)
       return {"what row " + number(k) + " should have there", "fa.I-33 fa.I-42"};
   }
   for (const int64_t t : {p.token - p.unit, p.token + p.unit}) {
-    if (t >= 0 && column_of(step, p.buffer, p.row, t) == slot)
+    if (t >= 0 && column_of(step, p, p.row, t) == slot)
       return {"what belongs to column " + number(t / p.unit), {}};
   }
   const std::string owner = owner_of(batch, slot);

@@ -5,6 +5,7 @@
 
 #include "check/trace_fields.h"
 #include "check/trace_names.h"
+#include "check/trace_plans.h"
 #include "core/laws.h"
 #include "core/nearest.h"
 #include "shadowgraph/sim_device.h"
@@ -144,7 +145,7 @@ class LineJudge {
     if (composed) return "trace each part under its own backend's name";
     TraceBatch rebuilt;
     std::string problem;
-    if (refused_.ok()) problem = rebuilt.build(line_);
+    if (refused_.ok()) problem = rebuilt.build(line_, backend->info());
     check_keys();
     check_fields(backend->info());
     refused_.add(std::move(rebuilt.refused));
@@ -169,6 +170,14 @@ class LineJudge {
     return judge_fields(step);
   }
 
+  /// What an engine means by a field that holds nothing.
+  static std::optional<int64_t> unsaid_of(const BackendInfo& backend, const std::string& name) {
+    for (const Field& field : backend.fields) {
+      if (field.recorded == name && field.unsaid) return field.unsaid;
+    }
+    return {};
+  }
+
   void check_fields(const BackendInfo& backend) {
     const auto has = [&](const std::string& name) {
       return std::ranges::find(backend.fields, name, &Field::recorded) != backend.fields.end();
@@ -180,10 +189,21 @@ class LineJudge {
         leave_out(name, did_you_mean(name, names_of_fields(backend)));
       }
     };
-    for (const auto& [name, recorded] : line_.expect)
-      has(name) ? check_readable("expect." + name, recorded) : pass_over(name);
-    for (const std::string& name : line_.null_fields)
-      has(name) ? verdict_.left_out.push_back(name + ": null") : pass_over(name);
+    for (const auto& [name, recorded] : line_.expect) {
+      if (has(name)) {
+        check_readable("expect." + name, recorded);
+      } else if (!is_plan_key(line_, name)) {
+        pass_over(name);
+      }
+    }
+    for (const std::string& name : line_.null_fields) {
+      if (!has(name)) {
+        pass_over(name);
+      } else if (!unsaid_of(backend, name)) {
+        verdict_.left_out.push_back(name + ": null");
+      }
+    }
+    tell_plans(line_, &verdict_.left_out);
   }
 
   /// Of its readings, one a mode, the first that the twin has something for.
@@ -205,6 +225,13 @@ class LineJudge {
       judged += verdict.kind == FieldVerdict::Kind::kJudged;
       if (!verdict.why.empty()) verdict_.left_out.push_back(name + ": " + verdict.why);
     }
+    for (const std::string& name : names_of_fields(step.backend)) {
+      const auto unsaid = unsaid_of(step.backend, name);
+      const bool null = std::ranges::find(line_.null_fields, name) != line_.null_fields.end();
+      if (unsaid && !line_.expect.contains(name) && (null || is_planned(line_, name)))
+        judge_field_of(step, name, {"pyint", {}, 1, {*unsaid}});
+    }
+    judge_plans(step, &verdict_.findings);
     return judged == 0 ? "no field that is read in this mode" : "";
   }
 

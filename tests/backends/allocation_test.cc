@@ -1,6 +1,7 @@
 // A fill allocates nothing, whatever the mode; nor does the next one, before or after an upload.
 #include "allocations.h"
 #include "backends/flash_attention.h"
+#include "backends/flashinfer.h"
 #include "backends/step_fixture.h"
 
 namespace shadowgraph {
@@ -77,6 +78,65 @@ TEST(FillOfHalves, ThatCutsARequestAllocatesNothing) {
   const Limits limits = Limits::exact(longer, m);
   ASSERT_TRUE(limits.split_request);
   expect_none(halves, limits, {&longer, &shorter});
+}
+
+class FillsOfPlans : public testing::TestWithParam<ForwardMode> {};
+
+TEST_P(FillsOfPlans, AllocateNothing) {
+  const bool one = is_decode(GetParam());
+  const Ints news = is_extend(GetParam()) && !is_target_verify(GetParam()) ? Ints{3, 2} : Ints{};
+  OwnedBatch longer(GetParam(), kPrefix, {17, 20}, news),
+      shorter(GetParam(), kPrefix, {5, 3}, news);
+  for (OwnedBatch* b : {&longer, &shorter}) set_fields(b), b->set_encoders({});
+  ModelConfig m = model();
+  m.max_encoder_len = m.prefix_chunk_tokens = 0, m.ragged_prefill = true;
+  m.layers.resize(2);
+  m.layers[1].params.num_qo_heads = 6, m.layers[1].params.num_kv_heads = 1;
+  const Limits limits = Limits::bucket(GetParam(), 3, one ? 1 : 3, m);
+  expect_none(FlashInfer{}, limits, {&longer, &shorter});
+}
+
+INSTANTIATE_TEST_SUITE_P(FlashInfer, FillsOfPlans,
+                         testing::Values(kDecode, kExtend, kDraftExtend, kTargetVerify,
+                                         kDraftDecode));
+
+/// What a backend has of windows, latents and trees.
+ModelConfig model_for(const BackendInfo& info) {
+  ModelConfig m;
+  m.max_context_len = 32;
+  m.page_size = info.page_sizes.empty() ? 2 : info.page_sizes[0];
+  m.topk = info.tree ? 2 : 1, m.num_steps = 3, m.num_draft_tokens = 3;
+  m.swa_pool = info.swa_pool;
+  m.ragged_prefill = info.ragged_prefill;
+  LayerKind layer;
+  layer.params = {.num_qo_heads = 1, .num_kv_heads = 1, .head_dim_qk = 8, .head_dim_vo = 8};
+  layer.mla = !info.heads;
+  m.layers = {layer};
+  if (info.swa_pool) m.layers.push_back(layer), m.layers[1].params.window_left = 3;
+  if (info.heads && info.latent) m.layers.push_back(layer), m.layers.back().mla = true;
+  return m;
+}
+
+TEST(FillOfEveryBackend, AllocatesNothing) {
+  for (const Backend* backend : all_backends()) {
+    const ModelConfig m = model_for(backend->info());
+    for (const ForwardMode mode : backend->info().modes) {
+      SCOPED_TRACE(std::string(backend->info().name) + " " + std::string(name_of(mode)));
+      if (mode == kIdle) continue;
+      const Ints news = is_decode(mode) || is_target_verify(mode) ? Ints{} : Ints{3, 2};
+      OwnedBatch longer(mode, kPrefix, {17, 20}, news), shorter(mode, kPrefix, {5, 3}, news);
+      for (OwnedBatch* b : {&longer, &shorter}) {
+        set_fields(b);
+        b->set_encoders({});
+        b->set_pages(m.page_size, 40);
+        b->set_swa(100, m.page_size);
+        b->spec.topk = m.topk;
+        if (m.topk == 1) b->set_loc({}), b->spec.custom_mask = {};
+      }
+      expect_none(*backend, Limits::bucket(mode, 3, is_decode(mode) ? 1 : 3, m),
+                  {&longer, &shorter});
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(FlashAttention, Fills,

@@ -43,8 +43,8 @@ inline ModelConfig model(int32_t page_size) {
 class World : public BoundStep {
  public:
   /// latent: K and V of a token are one row (MLA).
-  explicit World(const Limits& limits, bool latent = false)
-      : BoundStep(kFa, limits), latent_(latent) {
+  explicit World(const Limits& limits, bool latent = false, const Backend& backend = kFa)
+      : BoundStep(backend, limits), latent_(latent) {
     const ModelConfig& m = limits.model;
     for (size_t i = 0; i < m.layers.size(); ++i) {
       Tensors& t = layers_.emplace_back();

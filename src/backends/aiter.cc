@@ -1,0 +1,181 @@
+#include "backends/aiter.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "backends/attention_launch.h"
+#include "backends/fields.h"
+#include "backends/paged_backend.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDecode,
+                                  ForwardMode::kMixed,         ForwardMode::kIdle,
+                                  ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
+                                  ForwardMode::kDraftExtendV2, ForwardMode::kDraftDecode};
+
+constexpr Field kFields[] = {
+    field::indptr("qo_indptr", Aiter::kQoIndptr, "fi.I-3 fi.I-4"),
+    field::key_indptr("kv_indptr", Aiter::kKvIndptr, "fi.I-1 fi.I-16 fi.I-21"),
+    field::rows("kv_last_page_len", Aiter::kKvLastPageLen, "fi.I-10"),
+    field::table("page_table", Aiter::kPageTable, Aiter::kKvLens, "fi.I-6 fi.I-21"),
+};
+
+constexpr BackendInfo kInfo{.name = "aiter",
+                            .about = "Aiter on ROCm (SGLang)",
+                            .modes = kModes,
+                            .page_sizes = {},
+                            .tree = false,
+                            .latent = true,
+                            .swa_pool = true,
+                            .fields = kFields};
+
+/// Layers whose keys are in the table of the unified kernel; the others' are in lists.
+bool reads_table(const Limits& limits, const LayerKind& kind) {
+  return is_target_verify(limits.mode) && !kind.mla;
+}
+bool any_reads(const Limits& limits, bool table) {
+  const auto reads = [&](const LayerKind& kind) { return reads_table(limits, kind) == table; };
+  const std::vector<LayerKind>& layers = limits.model.layers;
+  return layers.empty() ? reads({}) : std::ranges::any_of(layers, reads);
+}
+
+Status check(const Limits& limits) {
+  Status status = serves(kInfo, limits);
+  const ModelConfig& m = limits.model;
+  if (m.max_encoder_len > 0) refuse(&status, "max_encoder_len", "0", m.max_encoder_len);
+  if (m.dcp_size != 1) refuse(&status, "dcp_size", "1", m.dcp_size);
+  for (size_t i = 0; i < m.layers.size(); ++i) {
+    if (m.layers[i].cross || m.layers[i].local)
+      refuse(&status, "layers", "neither cross-attention nor local", static_cast<int64_t>(i));
+  }
+  return status;
+}
+
+/// Of all requests together, padding counted.
+int64_t most_keys(const Limits& limits) {
+  const int64_t widest = int64_t{limits.rows} * limits.max_kv_len;
+  if (limits.sum_kv_lens == 0) return widest;
+  const int64_t padding = row_of({}, limits, 0).extent.kv_len;
+  return std::min(widest, limits.sum_kv_lens + limits.rows * padding);
+}
+
+/// One fill of a batch that fits.
+class Fill {
+ public:
+  Fill(const ForwardBatch& batch, Meta& meta)
+      : batch_(batch), limits_(meta.limits), meta_(meta), f_(meta) {
+    if (meta.has(Aiter::kKvIndptr)) kv_.emplace(f_, Aiter::kKv);
+    if (meta.has(Aiter::kSwaKvIndptr)) swa_kv_.emplace(f_, Aiter::kSwaKv);
+    if (meta.has(Aiter::kKvLens)) kv_lens_ = f_.ints(Aiter::kKvLens);
+    if (meta[Aiter::kQoIndptr].lifetime == Lifetime::kPerStep)
+      qo_indptr_ = f_.ints(Aiter::kQoIndptr);
+  }
+
+  Status run() {
+    int32_t queries = 0;
+    if (!qo_indptr_.empty()) qo_indptr_[0] = 0;
+    for (int32_t i = 0; i < limits_.rows; ++i) {
+      const RequestRow row = row_of(batch_, limits_, i);
+      if (kv_) kv_->add(row, {0, row.extent.kv_len});
+      if (swa_kv_) swa_kv_->add(row, {0, row.extent.kv_len}, batch_.full_to_swa);
+      if (!kv_lens_.empty()) pages(i, row);
+      // What a bucket has no tokens for, padding does not ask for.
+      queries += std::min(row.extent.q_len, limits_.tokens - queries);
+      if (!qo_indptr_.empty()) qo_indptr_[static_cast<size_t>(i) + 1] = queries;
+    }
+    if (kv_) kv_->close();
+    if (swa_kv_) swa_kv_->close();
+    f_.out_cache_loc(batch_, Aiter::kOutCacheLoc, Aiter::kSwaOutCacheLoc);
+    return f_.take_status();
+  }
+
+ private:
+  void pages(int32_t i, const RequestRow& row) {
+    const int32_t keys = kv_lens_[static_cast<size_t>(i)] = row.extent.kv_len;
+    f_.table_row(Aiter::kPageTable, i, row.slots, keys);
+    if (meta_.has(Aiter::kSwaPageTable))
+      f_.table_row(Aiter::kSwaPageTable, i, row.slots, keys, batch_.full_to_swa);
+  }
+
+  const ForwardBatch& batch_;
+  const Limits& limits_;
+  const Meta& meta_;
+  Filler f_;
+  std::optional<CsrRows<>> kv_, swa_kv_;
+  std::span<int32_t> kv_lens_, qo_indptr_;
+};
+
+PageTable keys_of(const Meta& meta, bool table, bool swa) {
+  const auto ints = [&](size_t buffer) { return elements<int32_t>(meta[buffer]); };
+  if (table) {
+    const Buffer& pages = meta[swa ? Aiter::kSwaPageTable : Aiter::kPageTable];
+    return PageTable::dense(elements<int32_t>(pages), pages.shape[1], ints(Aiter::kKvLens));
+  }
+  const CsrIds& ids = swa ? Aiter::kSwaKv : Aiter::kKv;
+  return PageTable::csr(ints(static_cast<size_t>(ids.indptr)),
+                        ints(static_cast<size_t>(ids.indices)), ints(Aiter::kKvLastPageLen));
+}
+
+void attend(Stream& stream, const Meta& meta, const LayerIo& io) {
+  const Limits& limits = meta.limits;
+  const LayerKind& kind = limits.model.layers[static_cast<size_t>(io.kind)];
+  const bool table = reads_table(limits, kind), swa = in_window_pool(limits.model, kind);
+  launch_store(stream, io, meta[swa ? Aiter::kSwaOutCacheLoc : Aiter::kOutCacheLoc],
+               token_rows(limits));
+  PagedAttention call;
+  call.q = io.q;
+  call.cache = table ? io.cache : slot_view(io.cache);
+  call.pages = keys_of(meta, table, swa);
+  call.cu_seqlens_q = elements<int32_t>(meta[Aiter::kQoIndptr]);
+  call.params = kind.params;
+  call.out = io.out;
+  call.lse = io.lse;
+  call.max_seqlen_q = limits.max_q_len;
+  stream.launch(attention_launch(call, {1, limits.first_row}));
+}
+
+}  // namespace
+
+const BackendInfo& Aiter::info() const { return kInfo; }
+
+Status Aiter::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
+  Status status = check(limits);
+  if (!status.ok()) return status;
+  const ModelConfig& m = limits.model;
+  const int64_t rows = limits.rows, keys = most_keys(limits);
+  Binder b(arena, limits, kNumBuffers);
+  if (is_decode_or_idle(limits.mode)) {
+    b.constant_steps(kQoIndptr, "qo_indptr", rows + 1, 1);
+  } else {
+    b.ints(kQoIndptr, "qo_indptr", {rows + 1});
+  }
+  if (any_reads(limits, false)) {
+    bind_csr(b, kKv, "kv", rows, keys);
+    if (m.swa_pool) bind_csr(b, kSwaKv, "swa_kv", rows, keys);
+    b.constant(kKvLastPageLen, "kv_last_page_len", rows, 1);
+  }
+  if (any_reads(limits, true)) {
+    b.ints(kKvLens, "kv_lens", {rows});
+    b.table(kPageTable, "page_table", rows, limits.max_kv_len, m.page_size);
+    if (m.swa_pool) b.table(kSwaPageTable, "swa_page_table", rows, limits.max_kv_len, m.page_size);
+  }
+  b.slots(kOutCacheLoc, "out_cache_loc", limits.tokens);
+  if (m.swa_pool) b.slots(kSwaOutCacheLoc, "swa_out_cache_loc", limits.tokens);
+  return b.bind(meta);
+}
+
+Status Aiter::fill(const ForwardBatch& batch, Meta& meta) const {
+  const Limits& limits = meta.limits;
+  Status status = fits(batch, limits);
+  if (status.ok())
+    status = translates(batch, limits, meta.has(kKvIndptr) ? 1 : limits.model.page_size);
+  return status.ok() ? Fill(batch, meta).run() : status;
+}
+
+void Aiter::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
+  for (const LayerIo& io : step.layers) attend(stream, meta, io);
+}
+
+}  // namespace shadowgraph

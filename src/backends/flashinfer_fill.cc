@@ -1,0 +1,173 @@
+#include <algorithm>
+
+#include "attn/tree_mask.h"
+#include "backends/csr_rows.h"
+#include "backends/flashinfer.h"
+#include "backends/flashinfer_wrapper.h"
+#include "backends/packed_mask.h"
+
+namespace shadowgraph {
+namespace {
+
+using Fi = FlashInfer;
+using Part = Fi::Part;
+
+/// One fill of a batch that fits.
+class Fill {
+ public:
+  Fill(const ForwardBatch& batch, Meta& meta)
+      : batch_(batch), limits_(meta.limits), meta_(meta), f_(meta) {
+    meta.scalars[Fi::kWindowLeft] = -1;
+    meta.scalars[Fi::kUseRagged] = 0;
+  }
+
+  Status run() {
+    queries();
+    for (int w = 0; w < Fi::kNumWrappers; ++w) {
+      const FlashInferWrapper wrapper = FlashInferWrapper::of(limits_, w);
+      if (!wrapper.used) continue;
+      list(w, wrapper);
+      if (wrapper.masked) masks(w, wrapper);
+      plan(w, Part::kPaged, wrapper, f_.ints(Fi::list(w, Fi::kKvIndptr)));
+      if (!wrapper.ragged) continue;
+      plan(w, Part::kRagged, wrapper, qo_indptr_);
+      meta_.scalars[Fi::kUseRagged] = 1;
+    }
+    f_.out_cache_loc(batch_, Fi::kOutCacheLoc, Fi::kSwaOutCacheLoc);
+    encoder_slots();
+    status_.add(f_.take_status());
+    return std::move(status_);
+  }
+
+ private:
+  void queries() {
+    bool no_prefix = is_extend(limits_.mode) && !is_target_verify(limits_.mode);
+    qo_indptr_ = f_.ints(Fi::kQoIndptr);
+    if (!has_single_queries(limits_)) {
+      qo_indptr_[0] = 0;
+      for_each_row(batch_, limits_, [&](int64_t i, const RequestRow& row) {
+        const auto at = static_cast<size_t>(i);
+        qo_indptr_[at + 1] = qo_indptr_[at] + row.extent.q_len;
+        no_prefix = no_prefix && (row.padding() || row.extent.prefix_len == 0);
+      });
+    }
+    meta_.scalars[Fi::kExtendNoPrefix] = no_prefix;
+  }
+
+  void list(int w, const FlashInferWrapper& wrapper) {
+    const auto map = wrapper.window_pool ? batch_.full_to_swa : std::span<const int64_t>{};
+    const int32_t window = wrapper.kind.params.window_left;
+    CsrRows rows(f_, {Fi::list(w, Fi::kKvIndptr), Fi::list(w, Fi::kKvIndices)});
+    for_each_row(batch_, limits_, [&](int64_t i, const RequestRow& row) {
+      const KvRange keys = wrapper.keys(row);
+      if (wrapper.kind.cross) {
+        rows.add({.extent = {}, .slots = encoder_of(i, row)}, keys);
+      } else if (!row.padding() && limits_.mode == ForwardMode::kDraftDecode &&
+                 !batch_.out_cache_loc.empty()) {
+        branches(i, row, keys, map, rows);
+      } else {
+        for (int32_t b = 0; b < branches_of(limits_); ++b) rows.add(row, keys, map);
+      }
+      // The last query sees less than the list has.
+      if (window >= 0 && !wrapper.masked && !row.padding() &&
+          row.extent.kv_len - 1 - window > keys.begin)
+        meta_.scalars[Fi::kWindowLeft] = window;
+    });
+    rows.close();
+  }
+
+  std::span<const int32_t> encoder_of(int64_t i, const RequestRow& row) const {
+    if (row.padding()) return {};
+    const int32_t pool_row = batch_.req_pool_indices[static_cast<size_t>(i)];
+    return batch_.req_to_token.row(pool_row).first(static_cast<size_t>(row.encoder_len));
+  }
+
+  /// The prefix, then what each branch has drafted; a window may begin inside that.
+  void branches(int64_t i, const RequestRow& row, const KvRange& keys, std::span<const int64_t> map,
+                CsrRows<int32_t>& rows) {
+    const int32_t drafts = limits_.step + 1, prefix = row.extent.kv_len - drafts;
+    const KvRange stored{std::min(keys.begin, prefix), prefix};
+    const int32_t hidden = std::max(keys.begin - prefix, 0);
+    for (int64_t r = i * branches_of(limits_); r < (i + 1) * branches_of(limits_); ++r) {
+      const auto first = static_cast<size_t>(r * batch_.spec.num_steps + hidden);
+      rows.add(row, stored,
+               batch_.out_cache_loc.subspan(first, static_cast<size_t>(drafts - hidden)), map);
+    }
+  }
+
+  /// Of padding too: a graph's kernel reads the mask of every row.
+  void masks(int w, const FlashInferWrapper& wrapper) {
+    const std::span<int32_t> indptr = f_.ints(Fi::list(w, Fi::kMaskIndptr));
+    std::span<const uint8_t> trees;
+    if (is_target_verify(limits_.mode)) trees = batch_.spec.custom_mask;
+    indptr[0] = 0;
+    for_each_row(batch_, limits_, [&](int64_t i, const RequestRow& row) {
+      const auto at = static_cast<size_t>(i);
+      PackedMask mask{row.extent, wrapper.keys(row), wrapper.kind.params, {}};
+      if (!row.padding() && !trees.empty()) {
+        mask.tree.emplace(trees, row.extent);
+        trees = mask.tree->rest();
+      }
+      const int64_t bytes = mask.bytes();
+      indptr[at + 1] = indptr[at] + static_cast<int32_t>(bytes);
+      mask.write(f_.list<uint8_t>(Fi::list(w, Fi::kMask), indptr[at], bytes));
+    });
+    f_.retire_behind(Fi::list(w, Fi::kMask), indptr.back());
+  }
+
+  void plan(int w, Part part, const FlashInferWrapper& wrapper,
+            std::span<const int32_t> kv_indptr) {
+    const PlanShape shape = wrapper.shape(limits_, part);
+    const auto id = [&](Fi::PlanId array) { return Fi::plan(w, part, array); };
+    const auto array = [&](Fi::PlanId of) {
+      const bool has = meta_.has(static_cast<size_t>(id(of)));
+      return has ? f_.ints(id(of)) : std::span<int32_t>{};
+    };
+    const Buffer& valid = meta_[static_cast<size_t>(id(Fi::kBlockValidMask))];
+    const PlanArrays arrays{array(Fi::kRequestIndices),
+                            array(Fi::kKvTileIndices),
+                            array(Fi::kQoTileIndices),
+                            array(Fi::kOIndptr),
+                            array(Fi::kMergeIndptr),
+                            array(Fi::kKvChunkSize),
+                            f_.list<uint8_t>(id(Fi::kBlockValidMask), 0, valid.numel())};
+    const bool decode = shape.kind == PlanKind::kDecode;
+    PlanResult result;
+    status_.add(make_plan(shape, decode ? std::span<const int32_t>{} : qo_indptr_, kv_indptr,
+                          arrays, &result));
+    f_.retire_behind(id(Fi::kRequestIndices), result.items);
+    f_.retire_behind(id(Fi::kKvTileIndices), result.items);
+    if (!decode) {
+      f_.retire_behind(id(Fi::kQoTileIndices), result.items);
+      f_.retire_behind(id(Fi::kMergeIndptr), qo_indptr_.back() + 1);
+    }
+    meta_.scalars[static_cast<size_t>(Fi::split_kv(w, part))] = result.split_kv;
+  }
+
+  void encoder_slots() {
+    if (!meta_.has(Fi::kEncoderOutCacheLoc)) return;
+    const std::span<int64_t> to = f_.slots(Fi::kEncoderOutCacheLoc);
+    const auto rest = std::ranges::copy(batch_.encoder_out_cache_loc, to.begin()).out;
+    std::fill(rest, to.end(), 0);
+  }
+
+  const ForwardBatch& batch_;
+  const Limits& limits_;
+  Meta& meta_;
+  Filler f_;
+  Status status_;
+  std::span<int32_t> qo_indptr_;
+};
+
+}  // namespace
+
+Status FlashInfer::fill(const ForwardBatch& batch, Meta& meta) const {
+  Status status = fits(batch, meta.limits);
+  if (!status.ok()) return status;
+  if (is_target_verify(meta.limits.mode) && !batch.spec.custom_mask.empty())
+    status.add(check_trees(batch));
+  status.add(translates(batch, meta.limits, 1));
+  return status.ok() ? Fill(batch, meta).run() : status;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,118 @@
+#include "backends/flashinfer_mla.h"
+
+#include <string>
+#include <utility>
+
+#include "backends/attention_launch.h"
+#include "backends/csr_rows.h"
+#include "backends/fields.h"
+#include "backends/flashinfer_wrapper.h"
+#include "core/laws.h"
+
+namespace shadowgraph {
+namespace {
+
+using Mla = FlashInferMla;
+
+constexpr ForwardMode kModes[] = {
+    ForwardMode::kExtend,        ForwardMode::kDecode,       ForwardMode::kMixed,
+    ForwardMode::kIdle,          ForwardMode::kTargetVerify, ForwardMode::kDraftExtend,
+    ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill, ForwardMode::kDraftDecode};
+
+constexpr CsrIds kList{.indptr = Mla::kKvIndptr, .indices = Mla::kKvIndices};
+
+constexpr Field kFields[] = {
+    field::indptr("qo_indptr", Mla::kQoIndptr, "fi.I-3 fi.I-4"),
+    field::key_indptr("kv_indptr", Mla::kKvIndptr, "fi.I-1 fi.I-16 fi.I-27"),
+    field::list("kv_indices", Mla::kKvIndices, Mla::kKvIndptr, "fi.I-6 fi.I-15"),
+    field::lens("kv_len_arr", Mla::kKvLens, "fi.I-16 fi.I-27 fi.I-85"),
+};
+
+constexpr BackendInfo kInfo{.name = "flashinfer_mla",
+                            .about = "FlashInfer's MLA: lists of slots (SGLang)",
+                            .modes = kModes,
+                            .page_sizes = {},
+                            .heads = false,
+                            .latent = true,
+                            .fields = kFields};
+
+int64_t all_keys(const Limits& limits) { return FlashInferWrapper{}.all_keys(limits); }
+
+Status check(const Limits& limits) {
+  Status status = serves(kInfo, limits);
+  const ModelConfig& m = limits.model;
+  const auto refuse = [&](const char* field, std::string expected, int64_t got) {
+    status.add(make_finding("backend.limits", at(field), std::move(expected), std::to_string(got)));
+  };
+  if (m.dcp_size != 1) refuse("dcp_size", "1", m.dcp_size);
+  if (m.max_encoder_len > 0) refuse("max_encoder_len", "0", m.max_encoder_len);
+  if (m.swa_pool) refuse("swa_pool", "no window pool", 1);
+  for (size_t i = 0; i < m.layers.size(); ++i) {
+    const LayerKind& kind = m.layers[i];
+    if (kind.local || kind.cross || kind.params.window_left >= 0 || kind.params.num_kv_heads > 1)
+      refuse("layers", "one latent head, and all keys", static_cast<int64_t>(i));
+  }
+  if (all_keys(limits) > INT32_MAX) refuse("max_kv_len", "offsets of 32 bits", all_keys(limits));
+  return status;
+}
+
+}  // namespace
+
+const BackendInfo& FlashInferMla::info() const { return kInfo; }
+
+Status FlashInferMla::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
+  Status status = check(limits);
+  if (!status.ok()) return status;
+  Binder b(arena, limits, kNumBuffers);
+  if (has_single_queries(limits)) {
+    b.constant_steps(kQoIndptr, "qo_indptr", limits.rows + 1, 1);
+  } else {
+    b.ints(kQoIndptr, "qo_indptr", {limits.rows + 1});
+  }
+  bind_csr(b, kList, "kv", limits.rows, all_keys(limits));
+  b.ints(kKvLens, "kv_len_arr", {limits.rows});
+  b.constant(kLastPageLen, "kv_last_page_len", limits.rows, 1);
+  b.slots(kOutCacheLoc, "out_cache_loc", limits.tokens);
+  return b.bind(meta);
+}
+
+Status FlashInferMla::fill(const ForwardBatch& batch, Meta& meta) const {
+  const Limits& limits = meta.limits;
+  Status status = fits(batch, limits);
+  if (!status.ok()) return status;
+  Filler f(meta);
+  CsrRows rows(f, kList);
+  const std::span<int32_t> lens = f.ints(kKvLens);
+  std::span<int32_t> qo_indptr;
+  if (!has_single_queries(limits)) qo_indptr = f.ints(kQoIndptr);
+  if (!qo_indptr.empty()) qo_indptr[0] = 0;
+  for_each_row(batch, limits, [&](int64_t i, const RequestRow& row) {
+    const auto at = static_cast<size_t>(i);
+    lens[at] = row.extent.kv_len;
+    if (!qo_indptr.empty()) qo_indptr[at + 1] = qo_indptr[at] + row.extent.q_len;
+    rows.add(row, {0, row.extent.kv_len});
+  });
+  rows.close();
+  f.out_cache_loc(batch, kOutCacheLoc, -1);
+  return f.take_status();
+}
+
+void FlashInferMla::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
+  for (const LayerIo& io : step.layers) {
+    launch_store(stream, io, meta[kOutCacheLoc], token_rows(meta.limits));
+    PagedAttention call;
+    call.q = io.q;
+    call.cache = slot_view(io.cache);
+    call.pages =
+        PageTable::csr(elements<int32_t>(meta[kKvIndptr]), elements<int32_t>(meta[kKvIndices]),
+                       elements<int32_t>(meta[kLastPageLen]));
+    call.cu_seqlens_q = elements<int32_t>(meta[kQoIndptr]);
+    call.params = meta.limits.model.layers[static_cast<size_t>(io.kind)].params;
+    call.out = io.out;
+    call.lse = io.lse;
+    call.max_seqlen_q = meta.limits.max_q_len;
+    stream.launch(attention_launch(call, {1, meta.limits.first_row}));
+  }
+}
+
+}  // namespace shadowgraph

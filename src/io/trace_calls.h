@@ -1,0 +1,26 @@
+// The plans of FlashInfer's wrappers, as traces list them: {wrapper, call, argument ...}, in the
+// order of the calls. Tested by tests/io/trace_calls_test.cc.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attn/trace.h"
+#include "io/strict_json.h"
+
+namespace shadowgraph {
+
+/// What a wrapper does in a step, whichever object of the engine does it: "decode[1]", "paged[0]".
+/// The shared "ragged" has no number of its own. Empty: not known.
+std::string wrapper_role(std::string_view wrapper);
+
+/// nullptr: the value is no list of plans, each with a wrapper and a call.
+const JsonValue::Array* as_calls(const JsonValue& value);
+
+/// Of each plan its name, under which its arguments are fields. The ragged wrapper's plans are
+/// numbered; of any other that is planned twice the last is what a kernel reads, and those before
+/// it have no name.
+std::vector<TraceCall> name_calls(const JsonValue::Array& calls);
+
+}  // namespace shadowgraph
