@@ -131,7 +131,8 @@ class Fill {
       mask_ = mask_.subspan(to.size());
     }
     for (int32_t t = 0; t < e.q_len && !depths_.empty(); ++t)
-      depths_[static_cast<size_t>(tokens_ + t)] = TreeMask(to, e).visible(t) - 1;
+      depths_[static_cast<size_t>(tokens_) + static_cast<size_t>(t)] =
+          TreeMask(to, e).visible(t) - 1;
   }
 
   const ForwardBatch& batch_;
