@@ -42,16 +42,18 @@ constexpr Field table(std::string_view recorded, int buffer, int lens, std::stri
 constexpr Field list(std::string_view recorded, int buffer, int indptr, std::string_view refs) {
   return {recorded, buffer, FieldShape::kList, FieldRule::kExact, indptr, false, refs};
 }
-/// A mask by the offsets of its rows; one that is not there shows everything.
-constexpr Field mask(std::string_view recorded, int buffer, int indptr, std::string_view refs) {
+/// A packed mask by the offsets of its rows, and those of their keys; one that is not there shows
+/// everything.
+constexpr Field packed_mask(std::string_view recorded, int buffer, int indptr, int keys,
+                            std::string_view refs) {
   Field f{recorded, buffer, FieldShape::kMask, FieldRule::kExact, indptr, false, refs};
-  f.unsaid = 1;
+  f.unsaid = 1, f.keys = keys;
   return f;
 }
 /// A scalar that is a choice; unsaid: what it is where the engine does not say it.
 constexpr Field choice(std::string_view recorded, int scalar, std::string_view refs,
                        std::optional<int64_t> unsaid = {}) {
-  Field f{recorded, scalar, FieldShape::kScalar, FieldRule::kExact, -1, true, refs};
+  Field f{recorded, scalar, FieldShape::kScalar, FieldRule::kConstant, -1, true, refs};
   f.unsaid = unsaid;
   return f;
 }

@@ -21,7 +21,7 @@ constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDec
                                   ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
                                   ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
 
-using field::choice, field::indptr, field::key_indptr, field::list, field::mask, field::rows;
+using field::choice, field::indptr, field::key_indptr, field::list, field::packed_mask, field::rows;
 
 constexpr auto kConstant = FieldRule::kConstant;
 
@@ -31,31 +31,39 @@ constexpr Field kFields[] = {
     list("decode[0].kv_indices", Fi::list(0, Fi::kKvIndices), Fi::list(0, Fi::kKvIndptr),
          "fi.I-6 fi.I-31 fi.I-38"),
     rows("decode[0].kv_last_page_len", Fi::kLastPageLen, "fi.I-10 fi.I-15"),
+    choice("decode[0].page_size", Fi::kPageSize, "fi.I-15"),
     key_indptr("decode[0].global_override_indptr_cpu", Fi::list(0, Fi::kKvIndptr),
                "fi.I-11 fi.I-12"),
     key_indptr("decode[1].kv_indptr", Fi::list(1, Fi::kKvIndptr), "fi.I-16 fi.I-17"),
     list("decode[1].kv_indices", Fi::list(1, Fi::kKvIndices), Fi::list(1, Fi::kKvIndptr),
          "fi.I-6 fi.I-17"),
     rows("decode[1].kv_last_page_len", Fi::kLastPageLen, "fi.I-10 fi.I-15"),
+    choice("decode[1].page_size", Fi::kPageSize, "fi.I-15"),
     key_indptr("decode[1].global_override_indptr_cpu", Fi::list(1, Fi::kKvIndptr),
                "fi.I-11 fi.I-17"),
     indptr("paged[0].qo_indptr", Fi::kQoIndptr, "fi.I-3 fi.I-4"),
+    indptr("paged[0].qo_indptr_host", Fi::kQoIndptr, "fi.I-3 fi.I-11"),
     key_indptr("paged[0].kv_indptr", Fi::list(0, Fi::kKvIndptr),
                "fi.I-18 fi.I-20 fi.I-21 fi.I-27 fi.I-33 fi.I-41"),
+    key_indptr("paged[0].kv_indptr_host", Fi::list(0, Fi::kKvIndptr), "fi.I-11 fi.I-21"),
     list("paged[0].kv_indices", Fi::list(0, Fi::kKvIndices), Fi::list(0, Fi::kKvIndptr),
          "fi.I-6 fi.I-22 fi.I-35 fi.I-38"),
     rows("paged[0].kv_last_page_len", Fi::kLastPageLen, "fi.I-10 fi.I-15"),
-    mask("paged[0].custom_mask", Fi::list(0, Fi::kMask), Fi::list(0, Fi::kMaskIndptr),
-         "fi.I-34 fi.I-42 fi.I-44 fi.I-50 fi.I-52"),
+    choice("paged[0].page_size", Fi::kPageSize, "fi.I-15"),
+    packed_mask("paged[0].custom_mask", Fi::list(0, Fi::kMask), Fi::list(0, Fi::kMaskIndptr),
+                Fi::list(0, Fi::kKvIndptr), "fi.I-34 fi.I-42 fi.I-44 fi.I-50 fi.I-52"),
     choice("paged[0].window_left", Fi::kWindowLeft, "fi.I-36 fi.I-37", -1),
     indptr("paged[1].qo_indptr", Fi::kQoIndptr, "fi.I-3 fi.I-4"),
+    indptr("paged[1].qo_indptr_host", Fi::kQoIndptr, "fi.I-3 fi.I-11"),
     key_indptr("paged[1].kv_indptr", Fi::list(1, Fi::kKvIndptr),
                "fi.I-17 fi.I-18 fi.I-20 fi.I-21 fi.I-41"),
+    key_indptr("paged[1].kv_indptr_host", Fi::list(1, Fi::kKvIndptr), "fi.I-11 fi.I-21"),
     list("paged[1].kv_indices", Fi::list(1, Fi::kKvIndices), Fi::list(1, Fi::kKvIndptr),
          "fi.I-6 fi.I-17 fi.I-22"),
     rows("paged[1].kv_last_page_len", Fi::kLastPageLen, "fi.I-10 fi.I-15"),
-    mask("paged[1].custom_mask", Fi::list(1, Fi::kMask), Fi::list(1, Fi::kMaskIndptr),
-         "fi.I-50 fi.I-52 fi.I-55"),
+    choice("paged[1].page_size", Fi::kPageSize, "fi.I-15"),
+    packed_mask("paged[1].custom_mask", Fi::list(1, Fi::kMask), Fi::list(1, Fi::kMaskIndptr),
+                Fi::list(1, Fi::kKvIndptr), "fi.I-50 fi.I-52 fi.I-55"),
     indptr("ragged[0].qo_indptr", Fi::kQoIndptr, "fi.I-3"),
     indptr("ragged[0].kv_indptr", Fi::kQoIndptr, "fi.I-40"),
     indptr("ragged[1].qo_indptr", Fi::kQoIndptr, "fi.I-3"),
@@ -71,6 +79,7 @@ constexpr BackendInfo kInfo{.name = "flashinfer",
                             .tree = true,
                             .swa_pool = true,
                             .encoder = true,
+                            .window_with_encoder = false,
                             .ragged_prefill = true,
                             .batch_splits = true,
                             .fields = kFields};
@@ -257,6 +266,7 @@ const BackendInfo& FlashInfer::info() const { return kInfo; }
 Status FlashInfer::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = check(limits);
   if (status.ok()) status = Bind(arena, limits).run(meta);
+  if (status.ok()) meta->scalars[kPageSize] = 1;
   return status;
 }
 

@@ -75,6 +75,7 @@ class FlashInfer final : public Backend {
     kWindowLeft,
     kUseRagged,
     kExtendNoPrefix,  // no request of a prefill has one
+    kPageSize,        // of lists: 1
     kFirstSplitKv,
     kNumScalars = kFirstSplitKv + 2 * kNumWrappers
   };

@@ -34,7 +34,7 @@ class FieldJudge {
   const Buffer& twin(int buffer) const { return step_.twin[static_cast<size_t>(buffer)]; }
   const Buffer& buffer() const { return twin(field_.buffer); }
   /// What the twin has filled; everything behind is padding.
-  int64_t real_rows() const { return capture() ? 0 : rows_; }
+  int64_t real_rows() const;
   /// Elements of a vector that are stored.
   int64_t stored() const { return std::min(recorded_.rows(), recorded_.cols); }
   int64_t expected(int64_t i) const { return value_of(buffer(), i); }

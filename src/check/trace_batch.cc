@@ -137,6 +137,7 @@ void TraceBatch::read_mode(const TraceLine& line, const BackendInfo& backend) {
       std::ranges::find(backend.fields, FieldShape::kMask, &Field::shape) != backend.fields.end();
   if (masks && is_target_verify(batch.mode) && line.input.contains("custom_mask"))
     batch.spec.topk = std::max(2, batch.spec.topk);
+  heads_ = backend.heads;
   if (backend.ragged_prefill) model.ragged_prefill = is_ragged(line);
 }
 
@@ -173,7 +174,7 @@ void TraceBatch::read_model(const TraceLine& line) {
   model.prefix_chunk_tokens = config.prefix_chunk_tokens;
   model.split.max_splits = config.max_kv_splits.value_or(model.split.max_splits);
   model.split.num_sms = config.device_core_count.value_or(model.split.num_sms);
-  const bool latent = config.prefix_chunk_tokens > 0;
+  const bool latent = config.prefix_chunk_tokens > 0 || !heads_;
   AttentionParams params = heads_of(line);
   if (latent) params.num_kv_heads = 1;
   const auto add = [&](bool cross, bool local) {
@@ -223,7 +224,6 @@ void TraceBatch::read_new_tokens(const TraceLine& line) {
     const auto slots = line.input.find("out_cache_loc");
     if (!told && rows > 0 && slots != line.input.end())
       each = std::max(each, slots->second.rows() / rows);
-    if (!told && capture) each = std::max<int64_t>(each, line.config.num_steps + 1);
     width = static_cast<int32_t>(std::clamp<int64_t>(each, 0, 1 << 24));
   }
   if (!read(line, "extend_seq_lens", &extend_lens_)) read(line, "num_accept_tokens", &extend_lens_);

@@ -66,6 +66,7 @@ class TraceBatch {
   std::vector<int32_t> pool_rows_, seq_lens_, extend_lens_, encoder_lens_, table_;
   std::vector<int64_t> out_cache_loc_, positions_, full_to_swa_;
   std::vector<uint8_t> mask_;
+  bool heads_ = true;  // the backend has layers with K and V of their own
 };
 
 }  // namespace shadowgraph

@@ -66,6 +66,19 @@ bool FieldJudge::judge() {
   }
 }
 
+/// A twin of the batch alone has no padding; one of a bucket has each request's rows first.
+int64_t FieldJudge::real_rows() const {
+  const ForwardBatch& batch = step_.rebuilt.batch;
+  const int64_t rows = step_.twin.limits.rows;
+  if (capture()) return 0;
+  if (batch.size() == rows) return rows_;
+  if (field_.shape == FieldShape::kIndptr) return (rows_ - 1) / rows * batch.size() + 1;
+  if (field_.shape != FieldShape::kSlots) return rows_ / rows * batch.size();
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < batch.size(); ++i) tokens += batch.q_len(i);
+  return tokens * (batch.mode == ForwardMode::kDraftDecode ? batch.spec.topk : 1);
+}
+
 int64_t FieldJudge::least_padding(const Field& field) const {
   const Limits& limits = step_.twin.limits;
   const bool tree = is_draft_tree(limits) || is_verify_tree(limits);
@@ -91,10 +104,11 @@ bool FieldJudge::judge_scalar() {
     judge_window(want);
     return true;
   }
-  if (field_.rule == FieldRule::kExact || field_.rule == FieldRule::kConstant) {
-    if (got(0) != want) fail("len.kv_extent", {}, {}, number(want), number(got(0)));
-    return true;
-  }
+  if (field_.rule == FieldRule::kConstant && got(0) != want)
+    fail("plan.argument", {}, {}, number(want), number(got(0)));
+  if (field_.rule == FieldRule::kExact && got(0) != want)
+    fail("len.kv_extent", {}, {}, number(want), number(got(0)));
+  if (field_.rule == FieldRule::kExact || field_.rule == FieldRule::kConstant) return true;
   if (got(0) >= want) return true;
   capture() ? fail("len.baked_q", {}, {}, ">= " + number(want), number(got(0)))
             : fail("len.bound", {}, {}, ">= " + number(want), number(got(0)));
@@ -311,9 +325,10 @@ const RecordedField* TraceStep::recorded_indptr(int buffer, int64_t count) const
 }
 
 std::optional<int64_t> TraceStep::request(int64_t row, int64_t rows) const {
-  const int64_t requests = rebuilt.batch.size();
+  const int64_t requests = twin.limits.rows;
   if (requests == 0 || rows % requests != 0) return {};
-  return row / (rows / requests);
+  const int64_t request = row / (rows / requests);
+  return request < rebuilt.batch.size() ? std::optional(request) : std::nullopt;
 }
 
 FieldVerdict judge_field(const TraceStep& step, const Field& field, const RecordedField& recorded,

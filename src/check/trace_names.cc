@@ -72,7 +72,10 @@ std::string laws_of(const Field& field) {
     case FieldShape::kMask: laws = "mask.bit mask.size"; break;
     case FieldShape::kSizes: return "trace.shape";
     case FieldShape::kScalar:
-      laws = field.unsaid ? "mask.window" : exact ? "len.kv_extent" : "len.bound";
+      laws = field.unsaid                         ? "mask.window"
+             : field.rule == FieldRule::kConstant ? "plan.argument"
+             : exact                              ? "len.kv_extent"
+                                                  : "len.bound";
       break;
   }
   if (field.shape == FieldShape::kIndptr && field.of_queries) laws += " len.total";

@@ -22,9 +22,7 @@ class Twin {
 
   Status make(const Backend& backend, const TraceBatch& rebuilt) {
     const ForwardBatch& batch = rebuilt.batch;
-    const Limits limits = rebuilt.capture ? Limits::bucket(batch.mode, rebuilt.rows, rebuilt.width,
-                                                           rebuilt.model, batch.spec.step)
-                                          : Limits::exact(batch, rebuilt.model);
+    const Limits limits = limits_of(backend.info(), rebuilt);
     if ((int64_t{limits.tokens} + limits.rows + 1) * (int64_t{limits.max_kv_len} + 1) >
         kMaxElements) {
       Status status;
@@ -48,6 +46,24 @@ class Twin {
   const Meta& meta() const { return meta_; }
 
  private:
+  /// Where the cuts of a row depend on the others, those of padding count as well.
+  static Limits limits_of(const BackendInfo& backend, const TraceBatch& rebuilt) {
+    const ForwardBatch& batch = rebuilt.batch;
+    if (rebuilt.capture)
+      return Limits::bucket(batch.mode, rebuilt.rows, rebuilt.width, rebuilt.model,
+                            batch.spec.step);
+    Limits limits = Limits::exact(batch, rebuilt.model);
+    if (!rebuilt.graph || !backend.batch_splits) return limits;
+    const ModelConfig& model = rebuilt.model;
+    limits.rows = rebuilt.rows;
+    limits.tokens = std::max(limits.tokens, static_cast<int32_t>(rebuilt.tokens()));
+    limits.max_q_len = std::max(limits.max_q_len, rebuilt.width);
+    limits.max_kv_len =
+        std::max(limits.max_kv_len, model.seq_len_fill + limits.max_q_len + batch.spec.step);
+    limits.sum_kv_lens = 0;
+    return limits;
+  }
+
   /// No batch breaks a law of memory or of device calls by what it says.
   static bool is_ours(const Status& status) {
     return std::ranges::any_of(status.findings(), [](const Finding& f) {

@@ -279,7 +279,7 @@ class Traces(unittest.TestCase):
         keys = json.loads(run("list", "keys", "--format", "json")[1])["items"]
         rows = ["| %s | `%s` | %s | %s |" % (k["of"], k["name"], k["value"], k["what"]) for k in keys
                 if not k["what"].startswith(("not read", "for people"))]
-        self.assertEqual([r for r in page.splitlines() if r.startswith(("| line |", "| config |", "| input |"))], rows)
+        self.assertEqual([r for r in page.splitlines() if r.startswith(("| line |", "| config |", "| input |", "| call |"))], rows)
         wrong, replay = re.findall(r"```json\n(.*?)```", page, re.S)
         finding, = self.report(self.write("mine.jsonl", wrong.encode()))["findings"]
         self.assertEqual(finding["id"], "table.unit")
