@@ -95,7 +95,7 @@ class Fill {
     std::span<const int64_t> drafts;
     if (is_draft_tree(limits_) && !row.padding()) {
       const auto steps = static_cast<size_t>(batch_.spec.num_steps);
-      const auto at = static_cast<size_t>(i * limits_.model.topk + branch);
+      const auto at = static_cast<size_t>(int64_t{i} * limits_.model.topk + branch);
       drafts = batch_.out_cache_loc.subspan(at * steps, static_cast<size_t>(limits_.step) + 1);
       tokens.end -= limits_.step + 1;
     }
