@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "backends/attention_launch.h"
+#include "backends/children.h"
 #include "backends/fields.h"
 #include "backends/paged_backend.h"
 
@@ -18,6 +19,8 @@ constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDec
 constexpr Field kFields[] = {
     field::indptr("qo_indptr", Aiter::kQoIndptr, "fi.I-3 fi.I-4"),
     field::key_indptr("kv_indptr", Aiter::kKvIndptr, "fi.I-1 fi.I-16 fi.I-21"),
+    field::list("kv_indices", Aiter::kKvIndices, Aiter::kKvIndptr, "fi.I-6 fi.I-16"),
+    field::list("swa_page_table", Aiter::kSwaKvIndices, Aiter::kSwaKvIndptr, "fi.I-6 fi.I-38"),
     field::rows("kv_last_page_len", Aiter::kKvLastPageLen, "fi.I-10"),
     field::table("page_table", Aiter::kPageTable, Aiter::kKvLens, "fi.I-6 fi.I-21"),
 };
@@ -26,7 +29,7 @@ constexpr BackendInfo kInfo{.name = "aiter",
                             .about = "Aiter on ROCm (SGLang)",
                             .modes = kModes,
                             .page_sizes = {},
-                            .tree = false,
+                            .tree = true,
                             .latent = true,
                             .swa_pool = true,
                             .fields = kFields};
@@ -49,16 +52,11 @@ Status check(const Limits& limits) {
   for (size_t i = 0; i < m.layers.size(); ++i) {
     if (m.layers[i].cross || m.layers[i].local)
       refuse(&status, "layers", "neither cross-attention nor local", static_cast<int64_t>(i));
+    if (m.layers[i].mla && m.topk > 1) refuse(&status, "topk", "1 with latent layers", m.topk);
   }
+  if (const int64_t keys = most_listed_keys(limits); keys > INT32_MAX)
+    refuse(&status, "max_kv_len", "at most 2147483647 keys in a list", keys);
   return status;
-}
-
-/// Of all requests together, padding counted.
-int64_t most_keys(const Limits& limits) {
-  const int64_t widest = int64_t{limits.rows} * limits.max_kv_len;
-  if (limits.sum_kv_lens == 0) return widest;
-  const int64_t padding = row_of({}, limits, 0).extent.kv_len;
-  return std::min(widest, limits.sum_kv_lens + limits.rows * padding);
 }
 
 /// One fill of a batch that fits.
@@ -78,8 +76,7 @@ class Fill {
     if (!qo_indptr_.empty()) qo_indptr_[0] = 0;
     for (int32_t i = 0; i < limits_.rows; ++i) {
       const RequestRow row = row_of(batch_, limits_, i);
-      if (kv_) kv_->add(row, {0, row.extent.kv_len});
-      if (swa_kv_) swa_kv_->add(row, {0, row.extent.kv_len}, batch_.full_to_swa);
+      for (int32_t branch = 0; branch < lists_a_row(limits_); ++branch) list(i, branch, row);
       if (!kv_lens_.empty()) pages(i, row);
       // What a bucket has no tokens for, padding does not ask for.
       queries += std::min(row.extent.q_len, limits_.tokens - queries);
@@ -92,6 +89,19 @@ class Fill {
   }
 
  private:
+  /// All keys that the row's last query sees, of a tree those of its branch.
+  void list(int32_t i, int32_t branch, const RequestRow& row) {
+    KvRange tokens{0, row.extent.kv_len};
+    std::span<const int64_t> drafts;
+    if (is_draft_tree(limits_) && !row.padding()) {
+      const auto steps = static_cast<size_t>(batch_.spec.num_steps);
+      const auto at = static_cast<size_t>(int64_t{i} * limits_.model.topk + branch);
+      drafts = batch_.out_cache_loc.subspan(at * steps, static_cast<size_t>(limits_.step) + 1);
+      tokens.end -= limits_.step + 1;
+    }
+    if (kv_) kv_->add(row, tokens, drafts, {});
+    if (swa_kv_) swa_kv_->add(row, tokens, drafts, batch_.full_to_swa);
+  }
   void pages(int32_t i, const RequestRow& row) {
     const int32_t keys = kv_lens_[static_cast<size_t>(i)] = row.extent.kv_len;
     f_.table_row(Aiter::kPageTable, i, row.slots, keys);
@@ -133,7 +143,7 @@ void attend(Stream& stream, const Meta& meta, const LayerIo& io) {
   call.out = io.out;
   call.lse = io.lse;
   call.max_seqlen_q = limits.max_q_len;
-  stream.launch(attention_launch(call, {1, limits.first_row}));
+  stream.launch(attention_launch(call, {lists_a_row(limits), limits.first_row}));
 }
 
 }  // namespace
@@ -143,23 +153,29 @@ const BackendInfo& Aiter::info() const { return kInfo; }
 Status Aiter::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = check(limits);
   if (!status.ok()) return status;
+  if (is_verify_tree(limits)) {
+    ChildBinder binder(arena, limits);
+    binder.bind(triton_, "triton", limits);
+    return binder.finish(meta);
+  }
   const ModelConfig& m = limits.model;
-  const int64_t rows = limits.rows, keys = most_keys(limits);
+  const int64_t lists = int64_t{limits.rows} * lists_a_row(limits), keys = most_listed_keys(limits);
   Binder b(arena, limits, kNumBuffers);
   if (is_decode_or_idle(limits.mode)) {
-    b.constant_steps(kQoIndptr, "qo_indptr", rows + 1, 1);
+    b.constant_steps(kQoIndptr, "qo_indptr", lists + 1, 1);
   } else {
-    b.ints(kQoIndptr, "qo_indptr", {rows + 1});
+    b.ints(kQoIndptr, "qo_indptr", {lists + 1});
   }
   if (any_reads(limits, false)) {
-    bind_csr(b, kKv, "kv", rows, keys);
-    if (m.swa_pool) bind_csr(b, kSwaKv, "swa_kv", rows, keys);
-    b.constant(kKvLastPageLen, "kv_last_page_len", rows, 1);
+    bind_csr(b, kKv, "kv", lists, keys);
+    if (m.swa_pool) bind_csr(b, kSwaKv, "swa_kv", lists, keys);
+    b.constant(kKvLastPageLen, "kv_last_page_len", lists, 1);
   }
   if (any_reads(limits, true)) {
-    b.ints(kKvLens, "kv_lens", {rows});
-    b.table(kPageTable, "page_table", rows, limits.max_kv_len, m.page_size);
-    if (m.swa_pool) b.table(kSwaPageTable, "swa_page_table", rows, limits.max_kv_len, m.page_size);
+    b.ints(kKvLens, "kv_lens", {limits.rows});
+    b.table(kPageTable, "page_table", limits.rows, limits.max_kv_len, m.page_size);
+    if (m.swa_pool)
+      b.table(kSwaPageTable, "swa_page_table", limits.rows, limits.max_kv_len, m.page_size);
   }
   b.slots(kOutCacheLoc, "out_cache_loc", limits.tokens);
   if (m.swa_pool) b.slots(kSwaOutCacheLoc, "swa_out_cache_loc", limits.tokens);
@@ -168,6 +184,7 @@ Status Aiter::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
 
 Status Aiter::fill(const ForwardBatch& batch, Meta& meta) const {
   const Limits& limits = meta.limits;
+  if (is_verify_tree(limits)) return triton_.fill(batch, meta.children[0]);
   Status status = fits(batch, limits);
   if (status.ok())
     status = translates(batch, limits, meta.has(kKvIndptr) ? 1 : limits.model.page_size);
@@ -175,7 +192,14 @@ Status Aiter::fill(const ForwardBatch& batch, Meta& meta) const {
 }
 
 void Aiter::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
+  if (is_verify_tree(meta.limits)) return triton_.forward(stream, meta.children[0], step);
   for (const LayerIo& io : step.layers) attend(stream, meta, io);
+}
+
+std::vector<int32_t> Aiter::merged_parts(const ForwardBatch& batch, const Limits& limits,
+                                         const LayerKind& kind) const {
+  if (is_verify_tree(limits)) return triton_.merged_parts(batch, limits, kind);
+  return {};
 }
 
 }  // namespace shadowgraph

@@ -5,6 +5,17 @@
 
 namespace shadowgraph {
 
+int32_t lists_a_row(const Limits& limits) { return is_draft_tree(limits) ? limits.model.topk : 1; }
+
+int64_t most_listed_keys(const Limits& limits) {
+  int64_t keys = int64_t{limits.rows} * limits.max_kv_len;
+  if (limits.sum_kv_lens > 0) {
+    const int64_t padding = row_of({}, limits, 0).extent.kv_len;
+    keys = std::min(keys, limits.sum_kv_lens + limits.rows * padding);
+  }
+  return lists_a_row(limits) * keys;
+}
+
 void bind_csr(Binder& binder, const CsrIds& ids, std::string_view name, int64_t rows,
               int64_t capacity, DType dtype) {
   const std::string of(name);

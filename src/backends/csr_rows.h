@@ -16,6 +16,11 @@ struct CsrIds {
   int indices;  // int32 or int64 [capacity]: slots
 };
 
+/// Lists of a row: one, of a draft tree topk.
+int32_t lists_a_row(const Limits& limits);
+/// Keys of all rows and their lists together, padding's too.
+int64_t most_listed_keys(const Limits& limits);
+
 /// Declares a list of so many rows; capacity: of all of them together.
 void bind_csr(Binder& binder, const CsrIds& ids, std::string_view name, int64_t rows,
               int64_t capacity, DType dtype = DType::kI32);

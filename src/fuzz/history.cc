@@ -222,6 +222,7 @@ HistoryResult run_history(const History& h, Choices& choices, const Tap* tap) {
 }
 
 std::string to_text(std::span<const uint32_t> choices) {
+  if (choices.empty()) return "0";
   std::string s;
   for (const uint32_t c : choices) s += (s.empty() ? "" : ".") + std::to_string(c);
   return s;

@@ -57,7 +57,7 @@ struct HistoryFailure {
 };
 HistoryFailure shrink_failure(const Choices& made, const HistoryOptions& options,
                               std::string_view law);
-/// "3.0.1": as `--choices` takes it.
+/// "3.0.1": as `--choices` takes it; of none "0", which means the same.
 std::string to_text(std::span<const uint32_t> choices);
 /// nullopt: no such list.
 std::optional<std::vector<uint32_t>> choices_of(std::string_view text);

@@ -9,7 +9,7 @@
 namespace shadowgraph {
 namespace {
 
-const Aiter kAiter;
+const Backend& kAiter = *find_backend("aiter");
 
 ModelConfig model(int32_t page_size = 4, int32_t kv_heads = 2) {
   ModelConfig m = model_of(page_size, kv_heads, 96);
@@ -163,6 +163,61 @@ TEST(Aiter, ForwardStoresThenAttendsToExactlyTheRequestsKeys) {
   }
 }
 
+TEST(Aiter, EachBranchOfADraftListsThePrefixAndItsOwnTokens) {
+  for (const bool swa : {false, true}) {
+    PagedWorld w;
+    PagedBatch owned(ForwardMode::kDraftDecode, {{6, 1}, {3, 1}}, 4, 3);
+    if (swa) owned.add_window_pool();
+    ForwardBatch batch = owned.view();
+    batch.spec.topk = 2;
+    // Slots of both branches' three steps, request by request.
+    std::vector<int64_t> loc;
+    for (int64_t slot = 4; slot < 16; ++slot) loc.push_back(slot);
+    batch.out_cache_loc = loc;
+    ModelConfig m = model();
+    m.topk = 2, m.swa_pool = swa;
+    const auto in_pool = [&](int64_t slot) {
+      return static_cast<int32_t>(swa ? owned.swa_slot(static_cast<int32_t>(slot)) : slot);
+    };
+    for (const int32_t step : {0, 1}) {
+      batch.spec.step = step;
+      Limits limits = Limits::bucket(ForwardMode::kDraftDecode, 3, 1, m, step);
+      Meta meta = w.bind(kAiter, limits, "step" + std::to_string(step) + (swa ? "swa" : ""));
+      w.fill(kAiter, batch, meta);
+      EXPECT_EQ(held(meta[Aiter::kQoIndptr]), (Ints{0, 1, 2, 3, 4, 5, 6}));
+      for (size_t r = 0; r < 4; ++r) {
+        Ints want;
+        for (int32_t t = 0; t < (r < 2 ? 6 : 3); ++t) want.push_back(in_pool(owned.slot(r / 2, t)));
+        for (size_t s = 0; s <= static_cast<size_t>(step); ++s)
+          want.push_back(in_pool(loc[r * 3 + s]));
+        EXPECT_EQ(list(meta, r, swa ? Aiter::kSwaKv : Aiter::kKv), want) << r;
+      }
+      EXPECT_EQ(list(meta, 4), Ints(static_cast<size_t>(step) + 2, 0));
+    }
+  }
+}
+
+TEST(Aiter, ATreeIsVerifiedWithTritonsMetadata) {
+  PagedWorld w;
+  const PagedBatch owned(ForwardMode::kTargetVerify, {{6, 3}}, 4);
+  ForwardBatch batch = owned.view();
+  const std::vector<uint8_t> mask = {1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1,
+                                     1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1};
+  batch.spec.custom_mask = mask;
+  ModelConfig m = model();
+  m.topk = 2, m.num_draft_tokens = 3;
+  const Backend& triton = *find_backend("triton");
+  const Meta meta = w.exact(kAiter, batch, m), tritons = w.exact(triton, batch, m);
+  EXPECT_FALSE(meta.has(Aiter::kQoIndptr));
+  ASSERT_EQ(meta.children.size(), 1U);
+  ASSERT_EQ(meta.children[0].buffers.size(), tritons.buffers.size());
+  for (size_t i = 0; i < tritons.buffers.size(); ++i)
+    EXPECT_EQ(meta.children[0].has(i), tritons.has(i));
+  const Limits limits = Limits::exact(batch, m);
+  EXPECT_EQ(kAiter.merged_parts(batch, limits, m.layers[0]),
+            triton.merged_parts(batch, limits, m.layers[0]));
+}
+
 TEST(Aiter, AShorterBatchAfterALongerOneIsWholeAgain) {
   for_modes([](ForwardMode mode) {
     PagedWorld w;
@@ -190,8 +245,10 @@ TEST(Aiter, WhatItDoesNotServeIsRefusedAndNothingBound) {
   };
   EXPECT_EQ(refused([](Limits& l) { l.model.max_encoder_len = 4; }),
             (Ids{"backend.limits max_encoder_len"}));
+  EXPECT_EQ(refused([](Limits& l) { l.max_kv_len = 1 << 30; }), (Ids{"backend.limits max_kv_len"}));
   EXPECT_EQ(refused([](Limits& l) { l.model.dcp_size = 2; }), (Ids{"backend.limits dcp_size"}));
-  EXPECT_EQ(refused([](Limits& l) { l.model.topk = 2; }), (Ids{"backend.limits topk"}));
+  EXPECT_EQ(refused([](Limits& l) { l.model.topk = 2, l.model.layers[0].mla = true; }),
+            (Ids{"backend.limits topk"}));
   EXPECT_EQ(refused([](Limits& l) { l.model.seq_len_fill = 0; }),
             (Ids{"backend.limits seq_len_fill"}));
   EXPECT_EQ(refused([](Limits& l) {

@@ -126,7 +126,9 @@ ModelConfig model_for(const BackendInfo& info) {
   layer.mla = !info.heads;
   m.layers = {layer};
   if (info.swa_pool) m.layers.push_back(layer), m.layers[1].params.window_left = 3;
-  if (info.heads && info.latent) m.layers.push_back(layer), m.layers.back().mla = true;
+  // Not every backend has trees over latents.
+  if (info.heads && info.latent && !info.tree)
+    m.layers.push_back(layer), m.layers.back().mla = true;
   return m;
 }
 

@@ -167,9 +167,11 @@ TEST(History, EndsAtItsFirstFinding) {
 }
 
 TEST(History, ChoicesAreReadAsTheyAreWritten) {
-  const std::vector<std::vector<uint32_t>> all = {{}, {0}, {3, 0, 1}, {4294967295u, 7}};
+  const std::vector<std::vector<uint32_t>> all = {{0}, {3, 0, 1}, {4294967295u, 7}};
   for (const std::vector<uint32_t>& choices : all) EXPECT_EQ(choices_of(to_text(choices)), choices);
   EXPECT_EQ(to_text(std::vector<uint32_t>{3, 0, 1}), "3.0.1");
+  EXPECT_EQ(to_text({}), "0");  // a word of the command that a finding prints
+  EXPECT_EQ(choices_of(""), std::vector<uint32_t>{});
   EXPECT_EQ(choices_of("007"), std::vector<uint32_t>{7});
 }
 
