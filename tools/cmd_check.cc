@@ -18,6 +18,7 @@
 #include "cli.h"
 #include "core/laws.h"
 #include "core/parallel.h"
+#include "faults/faults.h"
 #include "io/kernel_vectors.h"
 #include "io/traces.h"
 #include "report/escape.h"
@@ -32,6 +33,7 @@ struct Options {
   std::vector<std::string> paths;
   std::set<std::string> cases;  // patterns; empty: all
   std::string waive;            // a file; empty: none
+  std::string plant;            // a fault; empty: none
 };
 
 constexpr char kExamples[] =
@@ -39,6 +41,8 @@ constexpr char kExamples[] =
     "  shadowgraph check vectors/ --format json --output report.json\n"
     "  shadowgraph check attention.safetensors --case case007 --isa generic\n"
     "  shadowgraph check flashattention.current.jsonl --waive known.txt\n"
+    "  shadowgraph check flashinfer.safetensors --plant K36   does the planted fault make what was "
+    "recorded of it?\n"
     "  zcat steps.jsonl.gz | shadowgraph check - --case 'step-1*'\n"
     "Kernel vectors (*.safetensors): what a kernel was given and what it returned. Our kernels "
     "compute each case again;\n"
@@ -67,6 +71,7 @@ class Check {
   Report run() {
     const auto start = std::chrono::steady_clock::now();
     read_waivers();
+    find_planted();
     const std::vector<std::string> files = all_files();
     for (file_ = 0; file_ < files.size() && !interrupted(); ++file_)
       check_file(files[file_], files.size());
@@ -96,6 +101,14 @@ class Check {
       add_findings(path, "", std::as_const(status).findings());
     }
     return files;
+  }
+
+  void find_planted() {
+    if (options_.plant.empty()) return;
+    const Fault* fault = find_fault(options_.plant);
+    if (fault == nullptr)
+      throw UsageError("--plant: there is no '" + options_.plant + "'; `shadowgraph list faults`");
+    tap_ = fault->tap;
   }
 
   void read_waivers() {
@@ -138,9 +151,16 @@ class Check {
     std::erase_if(skipped, [&](const SkippedCase& s) { return !is_chosen(path, s.id); });
     for (const std::string& id : bad_cases) skipped.push_back({id, id, "bad input"});
     if (!vectors.empty() || !skipped.empty()) file->kind = "kernel vectors";
+    if (tap_ != nullptr) {
+      for (const KernelVector& v : vectors) {
+        if (!is_planted(v)) skipped.push_back({v.id, v.kind, "not on the planted fault's path"});
+      }
+      std::erase_if(vectors, [](const KernelVector& v) { return !is_planted(v); });
+    }
     note_skipped(skipped, file);
+    const VectorOptions how{.arith = options_.common.arith, .tap = tap_};
     const auto verdicts = judge_all(vectors, file, [&](KernelVector& vector) {
-      return judge_vector(on_one_thread(vector), options_.common.arith);
+      return judge_vector(on_one_thread(vector), how);
     });
     for (size_t i = 0; i < verdicts.size(); ++i) {
       if (verdicts[i]) add_case(file, vectors[i], *verdicts[i]);
@@ -149,6 +169,7 @@ class Check {
 
   void check_traces(FileReport* file) {
     std::vector<TraceLine> lines;
+    if (tap_ != nullptr) throw UsageError("--plant: traces are recorded; only kernel vectors run");
     const Status faults = read_traces(file->path, &lines);
     add_findings(file->path, "", faults.findings());
     std::erase_if(lines, [&](const TraceLine& line) { return !is_chosen(file->path, line.id); });
@@ -279,6 +300,8 @@ class Check {
     c.dtype = shadowgraph::name_of(vector.dtype);
     c.error_over_bound = verdict.ours.out;
     c.lse_error_over_bound = verdict.ours.lse;
+    c.twin_error_over_bound = verdict.twin.out;
+    c.twin_lse_error_over_bound = verdict.twin.lse;
     c.gpu_error_over_bound = verdict.gpu.out;
     c.gpu_lse_error_over_bound = verdict.gpu.lse;
     c.notes = verdict.notes;
@@ -296,6 +319,7 @@ class Check {
     std::string s = "shadowgraph check";
     for (const std::string& path : paths) s += ' ' + shell_word(path);
     for (const std::string& id : cases) s += " --case " + shell_word(id);
+    if (!options_.plant.empty()) s += " --plant " + options_.plant;
     return s + options_.common.reproduce_flags();
   }
 
@@ -343,6 +367,7 @@ class Check {
   Report report_;
   Progress progress_;
   Waivers waivers_;
+  const Tap* tap_ = nullptr;
   size_t file_ = 0, num_files_ = 1;
   std::set<std::string> seen_;  // patterns of --case that chose something
 };
@@ -369,6 +394,11 @@ Verb add_check(CLI::App& app) {
       ->type_name("ID")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      .add_option("--plant", options->plant,
+                  "Run the twin's step of a two-part prefill with this fault, and hold it against "
+                  "what was recorded of the fault")
+      ->type_name("ID");
   command
       .add_option("--waive", options->waive,
                   "A pattern (law, case or LAW@CASE, with *) and its reason on each line: such "

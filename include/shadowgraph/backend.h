@@ -188,7 +188,8 @@ struct BackendInfo {
   bool tree = false;                    // topk > 1
   bool heads = true, latent = false;    // layers with K and V of their own; LayerKind::mla
   bool swa_pool = false, encoder = false, local = false;  // ModelConfig and LayerKind
-  bool dcp = false;                                       // dcp_size > 1
+  bool window_with_encoder = true;  // layers with a window beside cross-attention
+  bool dcp = false;                 // dcp_size > 1
   bool in_graph_tables = false;
   bool prefix_chunks = false;   // ModelConfig::prefix_chunk_tokens
   bool halves = false;          // ModelConfig::two_chunk_below

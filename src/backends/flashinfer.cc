@@ -79,6 +79,7 @@ constexpr BackendInfo kInfo{.name = "flashinfer",
                             .tree = true,
                             .swa_pool = true,
                             .encoder = true,
+                            .window_with_encoder = false,
                             .ragged_prefill = true,
                             .batch_splits = true,
                             .fields = kFields};

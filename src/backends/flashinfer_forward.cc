@@ -49,18 +49,18 @@ class Layer {
     launch_store(stream_, io_, meta_[loc], kind_.cross ? RequestRows{0} : token_rows(meta_.limits));
   }
 
-  /// Over the wrapper's list. Where a mask says it, or all keys are behind the queries or an
-  /// encoder's, neither causal nor the window does.
+  /// Over the wrapper's list. Where a tree's mask says it, or all keys are an encoder's, neither
+  /// causal nor the window does. A prefix is run with the window, too, as the engine does: counted
+  /// from the end of the list it hides none of the keys that the mask shows.
   TiledAttention paged() const {
     TiledAttention c;
     c.kv_indptr = array(Fi::list(w_, Fi::kKvIndptr));
     c.kv_indices = array(Fi::list(w_, Fi::kKvIndices));
     c.cache = slot_view(io_.cache);
     c.params = kind_.params;
-    if (kind_.cross || wrapper_.masked || wrapper_.ragged) {
-      c.params.causal = false;
+    if (kind_.cross || wrapper_.masked || wrapper_.ragged) c.params.causal = false;
+    if (kind_.cross || (wrapper_.masked && !wrapper_.ragged))
       c.params.window_left = c.params.window_right = -1;
-    }
     if (wrapper_.masked) {
       c.packed_mask = array<uint8_t>(Fi::list(w_, Fi::kMask));
       c.mask_indptr = array(Fi::list(w_, Fi::kMaskIndptr));

@@ -177,7 +177,7 @@ class Tiles {
   void attend(const WorkItem& item, const AttentionPart& p, const TileSegment& segment) {
     if (spans_ == nullptr) {
       if (!attend_part(p).ok()) return lose(item, segment);
-      if (s_.lse_base != 0) to_base_2(item, segment);
+      to_base(item, segment);
       return;
     }
     if (validate(p).ok()) return add_part_footprint(p, item.request, spans_);
@@ -205,11 +205,16 @@ class Tiles {
       }
     }
   }
-  void to_base_2(const WorkItem& item, const TileSegment& segment) const {
+  /// In base 2 first, whichever is asked for: so it has the same bits where one item computes a row
+  /// and where several do, all but one of which weigh nothing.
+  void to_base(const WorkItem& item, const TileSegment& segment) const {
     if (!lse_.defined()) return;
-    for_each_row(item, segment, [this](int64_t row, int64_t head) {
-      const AnyLse natural(lse_, LseBase::kNatural);
-      store_float(lse_.at(row, head), DType::kF32, 0, load_lse<LseBase::kLog2>(natural, row, head));
+    const AnyLse natural(lse_, LseBase::kNatural), log2(lse_, LseBase::kLog2);
+    for_each_row(item, segment, [&](int64_t row, int64_t head) {
+      std::byte* const at = lse_.at(row, head);
+      store_float(at, DType::kF32, 0, load_lse<LseBase::kLog2>(natural, row, head));
+      if (s_.lse_base == 0)
+        store_float(at, DType::kF32, 0, load_lse<LseBase::kNatural>(log2, row, head));
     });
   }
   void lose(const WorkItem& item, const TileSegment& segment) const {

@@ -46,6 +46,11 @@ struct Runner::Impl {
 
   /// fill, upload, and what the backend launches, recorded. The tap stands between.
   Status prepare(const ForwardBatch& told, Meta& meta, bool capturing, Graph* graph);
+  /// What metadata is bound for.
+  Limits told_limits(Limits limits) const {
+    if (options.tap != nullptr) options.tap->limits(limits);
+    return limits;
+  }
   /// The batch as the backend is told it.
   ForwardBatch tell(ForwardBatch batch, TapStorage& storage) const {
     if (options.tap != nullptr) options.tap->batch(batch, storage);
@@ -105,7 +110,7 @@ Status Runner::Impl::prepare(const ForwardBatch& told, Meta& meta, bool capturin
   status.add(world.arena.upload(world.stream.handle()));
   const std::vector<LayerIo> layers = world.layers(meta.limits.tokens);
   const StepIo io{layers, world.req_to_token(), world.full_to_swa()};
-  Meta baked = meta;
+  Meta baked = options.tap != nullptr ? with_layers(meta, model) : meta;
   if (options.tap != nullptr) options.tap->baked(baked, capturing);
   status.add(Graph::record(
       world.stream, [&](Stream& s) { backend.forward(s, baked, io); }, graph));
@@ -135,7 +140,8 @@ Status Runner::Impl::capture(const ForwardBatch& batch, int32_t q_len) {
   for (const int32_t rows : largest_first) {
     const GraphKey key{batch.mode, batch.spec.step, rows, q_len};
     if (graphs.contains(key)) continue;
-    const Limits limits = Limits::bucket(batch.mode, rows, q_len, model, batch.spec.step);
+    const Limits limits =
+        told_limits(Limits::bucket(batch.mode, rows, q_len, model, batch.spec.step));
     if (limits.tokens > options.max_tokens) continue;
     Captured c;
     const std::string name = std::string(name_of(batch.mode)) + "_" + std::to_string(rows) + "_" +
@@ -226,7 +232,7 @@ Status Runner::Impl::step(const Step& step) {
   const ForwardBatch told = tell(batch, storage);
   Arena scope = world.arena.scope("eager");
   Meta meta;
-  status = backend.bind(scope, Limits::exact(told, model), &meta);
+  status = backend.bind(scope, told_limits(Limits::exact(told, model)), &meta);
   if (is_refused(status)) {
     ++counts.refused;
     return {};
@@ -242,6 +248,12 @@ Status Runner::Impl::step(const Step& step) {
   // What is wrong already would only be wrong again.
   if (status.ok() && is_captured(batch.mode)) status = run_replay(batch);
   return status;
+}
+
+Meta with_layers(Meta meta, const ModelConfig& model) {
+  meta.limits.model.layers = model.layers;
+  for (Meta& child : meta.children) child = with_layers(std::move(child), model);
+  return meta;
 }
 
 Runner::Runner(const Backend& backend, const ModelConfig& model, const RunnerOptions& options)

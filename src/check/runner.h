@@ -30,6 +30,9 @@ class Tap {
   /// What a backend is told of the step, just before fill. Views that it changes must outlive the
   /// step: storage is kept as long as that.
   virtual void batch(ForwardBatch& /*batch*/, TapStorage& /*storage*/) const {}
+  /// What metadata is bound for, and filled and planned with; launches have the model's own layers
+  /// all the same.
+  virtual void limits(Limits& /*limits*/) const {}
   /// What the launches are recorded from: a capture, or the recording of a step.
   virtual void baked(Meta& /*meta*/, bool /*capture*/) const {}
   /// After fill, before its upload.
@@ -44,6 +47,9 @@ class Tap {
  private:
   mutable std::atomic<int64_t> acted_ = 0;
 };
+
+/// What launches are recorded from, where a tap stands: meta with the layers of the model.
+Meta with_layers(Meta meta, const ModelConfig& model);
 
 /// Modes whose step has one shape a bucket: a graph runs them.
 constexpr bool is_captured(ForwardMode m) {

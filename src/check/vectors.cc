@@ -5,6 +5,9 @@
 #include <cstring>
 #include <utility>
 
+#include "check/planned.h"
+#include "check/vector_step.h"
+
 namespace shadowgraph {
 namespace {
 
@@ -34,19 +37,32 @@ Status run(const PagedAttention& c) { return attention_with_kvcache(c); }
 Status run(const RaggedAttention& c) { return attention_varlen(c); }
 Status run(const MergeStates<LseBase::kLog2>& c) { return merge_states(c); }
 
+/// A page goes on where the one before it ends (slot_view).
+bool has_slots(const KvCache& c) {
+  return c.k.page_stride == c.page_size * c.k.token_stride &&
+         c.v.page_stride == c.page_size * c.v.token_stride;
+}
+
+// Of a two-part prefill: what the fault computes, in one pass.
+constexpr size_t kFaultyCall = 4;
+
 LseBase base_of(const NaturalLse&) { return LseBase::kNatural; }
 LseBase base_of(const Log2Lse&) { return LseBase::kLog2; }
 
 class CaseJudge {
  public:
-  CaseJudge(const KernelVector& vector, Arith arith)
-      : vector_(vector), calls_(vector.calls), arith_(arith) {
+  CaseJudge(const KernelVector& vector, const VectorOptions& options)
+      : vector_(vector), calls_(vector.calls), options_(options) {
     verdict_.id = vector.id;
     verdict_.kind = vector.kind;
     verdict_.dtype = vector.dtype;
   }
 
   VectorVerdict judge_all() {
+    if (options_.tap != nullptr) {
+      judge_step();
+      return finish();
+    }
     std::vector<bool> accepted;
     if (vector_.appended) append(*vector_.appended);
     for (size_t i = 0; i < calls_.size(); ++i) {
@@ -58,11 +74,61 @@ class CaseJudge {
       if (recorded.call < accepted.size() && accepted[recorded.call]) judge_recorded(recorded);
     }
     if (!accepted.empty() && accepted[0]) judge_reference();
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      if (accepted[i] && is_planned(i)) judge_planned(i);
+    }
+    if (is_two_part_prefill(vector_) && accepted[0]) judge_step();
+    return finish();
+  }
+
+ private:
+  VectorVerdict finish() {
     for (Finding& finding : verdict_.findings.findings()) finding.case_id = vector_.id;
     return std::move(verdict_);
   }
 
- private:
+  /// FlashInfer's plan and run made it, over slots that follow each other where there are pages.
+  bool is_planned(size_t call) const {
+    const auto* paged = std::get_if<PagedAttention>(&calls_[call]);
+    if (paged != nullptr && !has_slots(paged->cache)) return false;
+    return std::ranges::any_of(vector_.recorded, [&](const Recorded& r) {
+      return r.call == call && r.kernel.starts_with("flashinfer_") &&
+             r.kernel != "flashinfer_mla" && r.known_wrong.empty();
+    });
+  }
+
+  void judge_planned(size_t index) {
+    PlannedResult planned;
+    Status refused = std::visit([&](const auto& call) { return run_planned(call, {}, &planned); },
+                                calls_[index]);
+    if (!refused.ok()) return verdict_.findings.add(std::move(refused));
+    const bool merges = std::holds_alternative<MergeStates<LseBase::kLog2>>(calls_[index]);
+    judge_twin(index, {planned.out, planned.lse.tensor, LseBase::kLog2, LseSink::kExcluded},
+               merges ? "ours_portable" : "ours_merged", std::move(planned.parts));
+  }
+
+  /// The two parts as the backend's step. A planted fault makes of them what it is known to.
+  void judge_step() {
+    StepResult step;
+    Status refused = run_as_step(vector_, options_.tap, &step);
+    if (!refused.ok()) return verdict_.findings.add(std::move(refused));
+    judge_twin(options_.tap != nullptr ? kFaultyCall : 0,
+               {step.out, step.lse.tensor, LseBase::kNatural, LseSink::kExcluded}, "ours_merged",
+               std::vector<int32_t>(static_cast<size_t>(step.out.shape[0]), 2));
+  }
+
+  void judge_twin(size_t call, const Result& result, const char* arithmetic,
+                  std::vector<int32_t> parts) {
+    JudgeOptions how;
+    how.prefix = "twin." + field_prefix(call);
+    how.parts = std::move(parts);
+    Judgement j = judge(calls_[call], result, *find_arithmetic(arithmetic), how);
+    raise(verdict_.twin.out, j.error_over_bound);
+    raise(verdict_.twin.lse, j.lse_error_over_bound);
+    if (options_.tap != nullptr) verdict_.rows += j.rows;
+    take(std::move(j), how.prefix + "planned");
+  }
+
   /// Our store into a copy of the cache must leave the bytes that were recorded; paged calls then
   /// read the copy.
   void append(const AppendedKeys& appended) {
@@ -119,7 +185,7 @@ class CaseJudge {
     std::vector<float> lse(pairs);
     call.out = TensorView(out.data(), type, {shape.rows, shape.heads, shape.dim});
     call.lse.tensor = TensorView(lse.data(), DType::kF32, {shape.rows, shape.heads});
-    call.options.arith = arith_;
+    call.options.arith = options_.arith;
     Status refused = run(call);
     if (!refused.ok()) {
       for (Finding& finding : refused.findings())
@@ -130,7 +196,7 @@ class CaseJudge {
     JudgeOptions options;
     options.prefix = field_prefix(index);
     const Arithmetic& ours =
-        *find_arithmetic(arith_ == Arith::kFast ? "ours_fast" : "ours_portable");
+        *find_arithmetic(options_.arith == Arith::kFast ? "ours_fast" : "ours_portable");
     const Result result{call.out, call.lse.tensor, base_of(call.lse), call.options.lse_sink};
     Judgement j = judge(calls_[index], result, ours, options);
     verdict_.rows += j.rows;
@@ -185,14 +251,16 @@ class CaseJudge {
   const KernelVector& vector_;
   std::vector<AnyCall> calls_;              // vector_'s, on our own cache where keys are appended
   std::vector<std::byte> k_copy_, v_copy_;  // that cache
-  Arith arith_;
+  const VectorOptions& options_;
   VectorVerdict verdict_;
 };
 
 }  // namespace
 
-VectorVerdict judge_vector(const KernelVector& vector, Arith arith) {
-  return CaseJudge(vector, arith).judge_all();
+bool is_planted(const KernelVector& vector) { return is_two_part_prefill(vector); }
+
+VectorVerdict judge_vector(const KernelVector& vector, const VectorOptions& options) {
+  return CaseJudge(vector, options).judge_all();
 }
 
 }  // namespace shadowgraph

@@ -8,6 +8,7 @@
 
 #include "attn/kernel_vector.h"
 #include "check/compare.h"
+#include "check/runner.h"
 
 namespace shadowgraph {
 
@@ -20,6 +21,7 @@ struct VectorVerdict {
   std::string id, kind;
   DType dtype = DType::kF32;
   ErrorRatios ours;       // over all calls
+  ErrorRatios twin;       // of FlashInfer's cases: planned and run by the twin's launches
   ErrorRatios gpu;        // over what was recorded, known-wrong variants left out
   ErrorRatios reference;  // the file's own float64 result
   int64_t rows = 0;       // (query row, head) pairs of our calls
@@ -33,7 +35,17 @@ struct VectorVerdict {
   Status findings;
 };
 
-/// arith chooses our arithmetic. Never throws but std::bad_alloc.
-VectorVerdict judge_vector(const KernelVector& vector, Arith arith = Arith::kPortable);
+struct VectorOptions {
+  Arith arith = Arith::kPortable;
+  // A planted fault: only the twin's step of a two-part prefill is judged, against what was
+  // recorded of the fault
+  const Tap* tap = nullptr;
+};
+
+/// With a tap: whether it stands on this case's path.
+bool is_planted(const KernelVector& vector);
+
+/// Never throws but std::bad_alloc.
+VectorVerdict judge_vector(const KernelVector& vector, const VectorOptions& options = {});
 
 }  // namespace shadowgraph

@@ -4,6 +4,7 @@
 
 #include "faults/extents.h"
 #include "faults/graphs.h"
+#include "faults/merges.h"
 
 namespace shadowgraph {
 namespace {
@@ -32,6 +33,9 @@ void Taps::baked(Meta& meta, bool capture) const {
 }
 void Taps::batch(ForwardBatch& batch, TapStorage& storage) const {
   for (const Tap* tap : taps_) tap->batch(batch, storage);
+}
+void Taps::limits(Limits& limits) const {
+  for (const Tap* tap : taps_) tap->limits(limits);
 }
 Status Taps::filled(const ForwardBatch& batch, Meta& meta) const {
   Status status;

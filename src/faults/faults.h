@@ -30,6 +30,7 @@ class Taps final : public Tap {
   explicit Taps(std::vector<const Tap*> taps) : taps_(std::move(taps)) {}
   void baked(Meta& meta, bool capture) const override;
   void batch(ForwardBatch& batch, TapStorage& storage) const override;
+  void limits(Limits& limits) const override;
   Status filled(const ForwardBatch& batch, Meta& meta) const override;
 
  private:

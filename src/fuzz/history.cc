@@ -69,7 +69,8 @@ void choose_layers(const Backend& b, Choices& c, History* h) {
   const RuntimeConfig& r = h->runtime;
   const bool latent = b.info().latent && (!b.info().heads || c.one_in(5));
   m.layers.push_back(layer(latent, c, -1));
-  if (b.info().heads && (r.window_left >= 0 || c.one_in(3)))
+  const bool windows = b.info().window_with_encoder || r.max_encoder_len == 0;
+  if (b.info().heads && windows && (r.window_left >= 0 || c.one_in(3)))
     m.layers.push_back(layer(latent, c, r.window_left >= 0 ? r.window_left : c.between(0, 4)));
   if (b.info().local && r.max_encoder_len == 0 && c.one_in(4)) {
     m.attention_chunk = m.page_size * c.of({1, 2});

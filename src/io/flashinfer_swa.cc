@@ -10,7 +10,7 @@
 namespace shadowgraph {
 namespace {
 
-enum Call : size_t { kOnePass, kRagged, kPrefixWindow, kPrefixMask };
+enum Call : size_t { kOnePass, kRagged, kPrefixWindow, kPrefixMask, kNaive };
 
 constexpr const char* kNaiveIsWrong =
     "sglang#26513: the prefix part ran with window_left counted from the end of the prefix, not "
@@ -58,6 +58,22 @@ CustomMask prefix_mask(CaseReader& reader, const FlashInferCase& c) {
                      });
 }
 
+/// What the naive merge really computes, in one pass: own keys within the window, and of the prefix
+/// what a window shows that is counted from its end.
+CustomMask naive_mask(CaseReader& reader, const FlashInferCase& c) {
+  AttentionParams prefix_params = c.params;
+  prefix_params.causal = false;
+  return packed_mask(reader, "kv_lens", c.q_lens, c.kv_lens,
+                     [&, prefix_params](size_t r, int64_t q, int64_t k) {
+                       const int32_t prefix = c.prefix_lens[r];
+                       if (k < prefix)
+                         return attends(MaskShape::of(prefix_params, c.q_lens[r], prefix), q, k);
+                       AttentionParams own = c.params;
+                       own.causal = true;
+                       return attends(MaskShape::of(own, c.q_lens[r], c.q_lens[r]), q, k - prefix);
+                     });
+}
+
 RaggedAttention ragged_part(CaseReader& reader, const FlashInferCase& c,
                             const PagedAttention& one_pass) {
   RaggedAttention part;
@@ -83,12 +99,18 @@ void read_swa_merge(CaseReader& reader, const FlashInferCase& c, KernelVector* v
   PagedAttention prefix_masked = prefix_window;
   prefix_masked.params.window_left = -1;  // the mask holds the window
   prefix_masked.params.custom_mask = prefix_mask(reader, c);
-  vector->calls = {one_pass, ragged_part(reader, c, one_pass), prefix_window, prefix_masked};
+  PagedAttention naive = one_pass;
+  naive.params.causal = false;
+  naive.params.window_left = -1;
+  naive.params.custom_mask = naive_mask(reader, c);
+  vector->calls = {one_pass, ragged_part(reader, c, one_pass), prefix_window, prefix_masked, naive};
 
   const std::string prefill = "flashinfer_prefill", merged = "flashinfer_merged";
   const auto record = [&](const char* name, const std::string& kernel, Call call,
                           const char* known_wrong = "") {
-    const std::string prefix = call == kOnePass && kernel == prefill ? "" : std::string(name) + '_';
+    std::string prefix = std::string(name) + '_';
+    if (call == kOnePass && kernel == prefill) prefix = "";
+    if (call == kNaive) prefix = "naive_merged_";
     read_recorded(reader, c, prefix, recorded_by(kernel, name, call, known_wrong), vector);
   };
   record("one_pass", prefill, kOnePass);
@@ -97,6 +119,7 @@ void read_swa_merge(CaseReader& reader, const FlashInferCase& c, KernelVector* v
   record("prefix_mask", prefill, kPrefixMask);
   record("mask_merged", merged, kOnePass);
   record("naive_merged", merged, kOnePass, kNaiveIsWrong);
+  record("naive_as_planned", merged, kNaive);
 }
 
 }  // namespace shadowgraph

@@ -49,6 +49,8 @@ Json to_json(const CaseReport& c) {
   Json j{{"case", c.id}, {"kind", c.kind}, {"dtype", c.dtype}};
   add(j, "error_over_bound", c.error_over_bound);
   add(j, "lse_error_over_bound", c.lse_error_over_bound);
+  add(j, "twin_error_over_bound", c.twin_error_over_bound);
+  add(j, "twin_lse_error_over_bound", c.twin_lse_error_over_bound);
   add(j, "gpu_error_over_bound", c.gpu_error_over_bound);
   add(j, "gpu_lse_error_over_bound", c.gpu_lse_error_over_bound);
   j["notes"] = c.notes;

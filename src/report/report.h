@@ -43,11 +43,12 @@ struct FileReport {
 /// One judged case of a kernel vector. A ratio is the largest error divided by its derived bound:
 /// at most 1 is right.
 struct CaseReport {
-  std::string id;                                                        // "FILE#case007"
-  std::string kind, dtype;                                               // "paged_prefill", "f16"
-  std::optional<double> error_over_bound, lse_error_over_bound;          // ours
-  std::optional<double> gpu_error_over_bound, gpu_lse_error_over_bound;  // the recorded kernel's
-  std::vector<std::string> notes;                                        // quirks of the recording
+  std::string id;                                                          // "FILE#case007"
+  std::string kind, dtype;                                                 // "paged_prefill", "f16"
+  std::optional<double> error_over_bound, lse_error_over_bound;            // ours
+  std::optional<double> twin_error_over_bound, twin_lse_error_over_bound;  // a planned run's
+  std::optional<double> gpu_error_over_bound, gpu_lse_error_over_bound;    // the recorded kernel's
+  std::vector<std::string> notes;  // quirks of the recording
   // Recorded variants that are wrong on purpose, and how far off
   std::vector<std::string> known_wrong;
 };

@@ -60,8 +60,9 @@ std::string steps(const Report& r, const Style& style) {
 /// How near a case came to its bound, whoever computed; NaN is the nearest of all.
 double closeness(const CaseReport& c) {
   double worst = -1;
-  for (const auto& value : {c.error_over_bound, c.lse_error_over_bound, c.gpu_error_over_bound,
-                            c.gpu_lse_error_over_bound}) {
+  for (const auto& value :
+       {c.error_over_bound, c.lse_error_over_bound, c.twin_error_over_bound,
+        c.twin_lse_error_over_bound, c.gpu_error_over_bound, c.gpu_lse_error_over_bound}) {
     if (value && !(*value <= worst)) worst = std::isnan(*value) ? HUGE_VAL : *value;
   }
   return worst;
@@ -75,10 +76,19 @@ std::string cases(const Report& r, const Style& style) {
     return closeness(*a) > closeness(*b);
   });
   worst.resize(std::min(worst.size(), kWorstCases));
-  Table table(3, {"case", "kind", "dtype", "ours", "ours lse", "gpu", "gpu lse"});
+  const bool twins = std::ranges::any_of(
+      r.case_list, [](const CaseReport& c) { return c.twin_error_over_bound.has_value(); });
+  std::vector<std::string> columns = {"case", "kind", "dtype", "ours", "ours lse"};
+  if (twins) columns.insert(columns.end(), {"twin", "twin lse"});
+  columns.insert(columns.end(), {"gpu", "gpu lse"});
+  Table table(3, columns);
   for (const CaseReport* c : worst) {
-    table.add({c->id, c->kind, c->dtype, ratio(c->error_over_bound), ratio(c->lse_error_over_bound),
-               ratio(c->gpu_error_over_bound), ratio(c->gpu_lse_error_over_bound)});
+    std::vector<std::string> row = {c->id, c->kind, c->dtype, ratio(c->error_over_bound),
+                                    ratio(c->lse_error_over_bound)};
+    if (twins)
+      row.insert(row.end(), {ratio(c->twin_error_over_bound), ratio(c->twin_lse_error_over_bound)});
+    row.insert(row.end(), {ratio(c->gpu_error_over_bound), ratio(c->gpu_lse_error_over_bound)});
+    table.add(std::move(row));
   }
   std::string s = fmt::format("\nError over its derived bound, the {} largest of {} cases\n",
                               worst.size(), r.case_list.size());

@@ -51,7 +51,7 @@ TEST(Vectors, NothingExceedsItsBound) {
   for (Arith arith : {Arith::kPortable, Arith::kFast}) {
     double ours = 0, ours_lse = 0;
     for (const KernelVector& vector : all_cases()) {
-      const VectorVerdict v = judge_vector(vector, arith);
+      const VectorVerdict v = judge_vector(vector, {.arith = arith});
       EXPECT_TRUE(v.findings.ok()) << vector.kind << ": " << v.findings.to_string();
       EXPECT_GT(v.rows, 0) << v.id;
       EXPECT_EQ(v.unbounded_rows, 0) << v.id;

@@ -129,6 +129,32 @@ TEST(KernelVectors, NaiveSlidingWindowMergeIsTheKnownWrongVariant) {
   EXPECT_GT(naive, 0);
 }
 
+TEST(KernelVectors, NaiveMergeCountsItsWindowFromThePrefixsEnd) {
+  int shown = 0;
+  for (const KernelVector& v : parse(curated("flashinfer.safetensors")).cases) {
+    if (v.kind != "swa_merge") continue;
+    const auto& ragged = std::get<RaggedAttention>(v.calls[1]);
+    const auto& prefix = std::get<PagedAttention>(v.calls[2]);
+    const auto& naive = std::get<PagedAttention>(v.calls[4]);
+    const CustomMask& mask = naive.params.custom_mask;
+    const int32_t window = prefix.params.window_left;
+    EXPECT_EQ(naive.params.window_left, -1);
+    for (size_t r = 0; r + 1 < ragged.cu_seqlens_q.size(); ++r) {
+      const int64_t q_len = ragged.cu_seqlens_q[r + 1] - ragged.cu_seqlens_q[r];
+      const int64_t pages = naive.pages.kv_indptr[r + 1] - naive.pages.kv_indptr[r];
+      const int64_t kv_len = (pages - 1) * naive.cache.page_size + naive.pages.last_page_len[r];
+      for (int64_t pair = 0; pair < q_len * kv_len; ++pair) {
+        const int64_t q = pair / kv_len, k = pair % kv_len, own = k - (kv_len - q_len);
+        const bool sees = own < 0 ? q - q_len - own <= window : own <= q && q - own <= window;
+        const uint8_t byte = mask.data[static_cast<size_t>(mask.mask_indptr[r] + pair / 8)];
+        ASSERT_EQ(byte >> (pair % 8) & 1, sees) << v.id << ' ' << q << ' ' << k;
+        shown += own < 0 && sees && q - own > window;
+      }
+    }
+  }
+  EXPECT_GT(shown, 0);  // keys that have left the window
+}
+
 /// Address of head 0 of a key in a paged cache.
 const std::byte* key_at(const PagedAttention& call, size_t request, int64_t token) {
   const auto entry =
