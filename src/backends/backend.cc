@@ -12,6 +12,7 @@
 #include "backends/flashinfer_mla.h"
 #include "backends/hybrid.h"
 #include "backends/multi_step.h"
+#include "backends/triton.h"
 #include "backends/trtllm_mha.h"
 #include "backends/trtllm_mla.h"
 #include "backends/two_batch_overlap.h"

@@ -25,6 +25,7 @@ enum Arg : uint8_t {
   kMask,
   kMaskIndptr,
   kOffsets,
+  kDepths,
   kParams,
   kOut = kParams + kParamsArgs,
   kLse,
@@ -35,11 +36,11 @@ struct ExtendScalars {
   RowsScalars q, k, v, out, lse;
   CacheScalars cache;
   ParamsScalars params;  // max_seqlen_q: max_extend_len
-  int64_t batch, num_kv_indices, num_mask, num_mask_indptr, num_offsets;
+  int64_t batch, num_kv_indices, num_mask, num_mask_indptr, num_offsets, num_depths;
   RequestRows rows;
 };
 static_assert(sizeof(ExtendScalars) ==
-              5 * sizeof(RowsScalars) + sizeof(CacheScalars) + sizeof(ParamsScalars) + 6 * 8);
+              5 * sizeof(RowsScalars) + sizeof(CacheScalars) + sizeof(ParamsScalars) + 7 * 8);
 
 struct Extent {
   int64_t begin = 0, size = 0;
@@ -64,6 +65,7 @@ class Extend {
         kv_indptr_(f.pointer<int32_t>(kKvIndptr), s_.batch + 1, spans),
         mask_indptr_(f.pointer<int64_t>(kMaskIndptr), s_.num_mask_indptr, spans),
         offsets_(f.pointer<int32_t>(kOffsets), s_.num_offsets, spans),
+        depths_(f.pointer<int32_t>(kDepths), s_.num_depths, spans),
         merge_(2, params_.head_dim_vo, spans) {}
 
   void run() {
@@ -96,6 +98,8 @@ class Extend {
     bool known =
         prefix->size == 0 || slots_.load(prefix->begin, prefix->size, request_, &cached.keys);
     if (s_.num_mask_indptr > 0) known &= set_mask(prefix->size, &own);
+    if (known && s_.num_depths > 0 && s_.num_mask_indptr > 0)
+      known = set_window(prefix->size, &cached, &own);
     if (!known) return false;
     if (spans_ != nullptr) {
       if (!validate(own).ok() || (prefix->size > 0 && !validate(cached).ok())) return false;
@@ -131,6 +135,30 @@ class Extend {
     own->mask = mask_.subspan(static_cast<size_t>(begin), static_cast<size_t>(pairs));
     own->mask_stride = width;
     own->params.causal = false;
+    return true;
+  }
+
+  /// The window of a tree, pair by pair: by the depths of both. False where one lies outside.
+  bool set_window(int64_t prefix, AttentionPart* cached, AttentionPart* own) {
+    std::vector<int64_t> depths;
+    for (int64_t t = queries_.begin; t < queries_.begin + queries_.size; ++t) {
+      const auto depth = depths_.load(t, request_);
+      if (!depth) return false;
+      depths.push_back(*depth);
+    }
+    const int64_t window = params_.window_left;
+    if (window < 0) return true;
+    for (std::vector<uint8_t>& mask : window_) mask.clear();
+    for (int64_t q = 0; q < rows_; ++q) {
+      const int64_t depth = depths[static_cast<size_t>(q)];
+      for (int64_t n = 0; n < prefix; ++n) window_[0].push_back(prefix + depth <= n + window);
+      const auto row = own->mask.subspan(static_cast<size_t>(q * own->mask_stride));
+      for (size_t n = 0; n < depths.size(); ++n)
+        window_[1].push_back(row[n] != 0 && depth <= depths[n] + window);
+    }
+    cached->mask = window_[0], cached->mask_stride = prefix;
+    own->mask = window_[1], own->mask_stride = queries_.size;
+    cached->params.window_left = own->params.window_left = -1;
     return true;
   }
 
@@ -192,9 +220,10 @@ class Extend {
   std::span<const uint8_t> mask_;
   CheckedArray<const int32_t> qo_indptr_, kv_indptr_;
   CheckedArray<const int64_t> mask_indptr_;
-  CheckedArray<const int32_t> offsets_;
+  CheckedArray<const int32_t> offsets_, depths_;
   RowMerge<LseBase::kNatural> merge_;
   std::vector<float> partial_[2];
+  std::vector<uint8_t> window_[2];  // of the prefix and of the own keys
   // The request that is computed
   int32_t request_ = 0;
   Extent queries_;
@@ -225,6 +254,7 @@ KernelLaunch triton_extend_launch(const TritonExtend& c, const RequestRows& rows
   s.num_kv_indices = std::ssize(c.kv_indices);
   s.num_mask = std::ssize(c.custom_mask), s.num_mask_indptr = std::ssize(c.mask_indptr);
   s.num_offsets = std::ssize(c.window_kv_offsets);
+  s.num_depths = std::ssize(c.depths);
   s.rows = rows;
   KernelLaunch launch;
   launch.kernel = &kTritonExtend;
@@ -235,7 +265,8 @@ KernelLaunch triton_extend_launch(const TritonExtend& c, const RequestRows& rows
       .pointer(c.kv_indices.data())
       .pointer(c.custom_mask.data())
       .pointer(c.mask_indptr.data())
-      .pointer(c.window_kv_offsets.data());
+      .pointer(c.window_kv_offsets.data())
+      .pointer(c.depths.data());
   add_params(launch.args, c.params).pointer(c.out.data).pointer(c.lse.tensor.data).scalar(s);
   return launch;
 }

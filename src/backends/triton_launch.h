@@ -53,6 +53,9 @@ struct TritonExtend {
   std::span<const uint8_t> custom_mask;
   std::span<const int64_t> mask_indptr;        // [batch + 1]
   std::span<const int32_t> window_kv_offsets;  // [batch]; empty: 0
+  // [tokens] of a tree: query m and own key n stand at kv_len_i + depth, and not + m and + n, for
+  // the window. Only beside a mask; empty: none
+  std::span<const int32_t> depths;
   AttentionParams params;
   // Queries of a request from this one on are not computed, as of any grid; 0: all are
   int32_t max_extend_len = 0;

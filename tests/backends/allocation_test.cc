@@ -67,6 +67,19 @@ TEST_P(Fills, AllocateNothing) {
   expect_none(kFa, limits, {&longer, &shorter});
 }
 
+TEST_P(Fills, OfTritonAllocateNothing) {
+  const bool one = is_decode(GetParam());
+  const Ints news = is_extend(GetParam()) && !is_target_verify(GetParam()) ? Ints{3, 2} : Ints{};
+  OwnedBatch longer(GetParam(), kPrefix, {17, 20}, news),
+      shorter(GetParam(), kPrefix, {5, 3}, news);
+  for (OwnedBatch* b : {&longer, &shorter}) set_fields(b), b->set_encoders({});
+  ModelConfig m = model();
+  m.max_encoder_len = m.attention_chunk = m.prefix_chunk_tokens = 0;
+  m.layers.erase(m.layers.begin() + 2, m.layers.begin() + 4);  // chunks, and an encoder
+  expect_none(*find_backend("triton"), Limits::bucket(GetParam(), 3, one ? 1 : 3, m),
+              {&longer, &shorter});
+}
+
 TEST(FillOfHalves, ThatCutsARequestAllocatesNothing) {
   const Backend& halves = *find_backend("flashattention_two_batch");
   ModelConfig m = model();

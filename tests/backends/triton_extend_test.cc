@@ -186,6 +186,43 @@ TEST(TritonExtendLaunch, AMaskOfAnotherWidthIsFound) {
   });
 }
 
+TEST(TritonExtendLaunch, TheWindowOfATreeIsJudgedByDepths) {
+  TileShape shape{.window = true};
+  shape.masked = true;
+  ExtendWorld w(shape);
+  TritonExtend call = w.call();
+  // The queries of a chain stand where their rows do; siblings all stand behind the prefix.
+  const Buffer chain = w.bind_values("chain", DType::kI32, Ints{0, 1, 2, 0, 1, 0, 1, 2, 3, 0});
+  const Buffer siblings = w.bind_values("siblings", DType::kI32, Ints(10, 0));
+  call.depths = ExtendWorld::elements<int32_t>(chain);
+  w.run(call, [&] {
+    EXPECT_EQ(w.found(), "ok");
+    w.expect_whole(w.parts, LseSink::kExcluded);
+  });
+  const Bytes first = row_of(w, w.out, 5), last = row_of(w, w.out, 8);
+  call.depths = ExtendWorld::elements<int32_t>(siblings);
+  w.run(call, [&] {
+    EXPECT_EQ(w.found(), "ok");
+    EXPECT_EQ(row_of(w, w.out, 5), first);
+    EXPECT_NE(row_of(w, w.out, 8), last) << "three keys more";
+  });
+}
+
+TEST(TritonExtendLaunch, DepthsThatAreNotThereAreFound) {
+  TileShape shape{.window = true};
+  shape.masked = true;
+  ExtendWorld w(shape);
+  TritonExtend call = w.call();
+  const Buffer few = w.bind_values("depths", DType::kI32, Ints(7, 0));
+  call.depths = ExtendWorld::elements<int32_t>(few);
+  w.run(call, [&] {
+    const std::string found = w.found();
+    EXPECT_NE(found.find(": depths["), std::string::npos) << found;
+    EXPECT_TRUE(all_ones(row_of(w, w.out, 5)));
+    EXPECT_FALSE(all_ones(row_of(w, w.out, 0)));
+  });
+}
+
 TEST(TritonExtendLaunch, BuiltAgainItIsTheSameByteByByte) {
   const ExtendWorld w;
   TritonExtend call = w.call();

@@ -206,11 +206,11 @@ class Traces(unittest.TestCase):
             self.assertIn(said, finding["got"])
 
     def test_backends_without_a_twin_are_skipped_and_nothing_judged_is_not_clean(self):
-        report = self.report(self.written(self.line(backend="triton")), expect=BAD_INPUT)
+        report = self.report(self.written(self.line(backend="torch_native")), expect=BAD_INPUT)
         self.assertEqual((report["files"][0]["skipped"], report["summary"]["unknown_backends"]), (1, 0))
         finding, = report["findings"]
         self.assertEqual(finding["id"], "io.nothing")
-        self.assertIn("no twin of triton yet", finding["got"])
+        self.assertIn("no twin of torch_native yet", finding["got"])
 
     def test_a_backend_that_nobody_knows_is_skipped_and_shows_in_the_verdict(self):
         path = self.written(self.line(), self.line(backend="flash_attn"))
