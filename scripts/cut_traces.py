@@ -30,7 +30,7 @@ def group(line: dict) -> tuple:
     )
 
 
-def cut(path: pathlib.Path, budget: int, keep: set[str]) -> list[str]:
+def cut(path: pathlib.Path, budget: int, keep: set[str], rounds: int) -> list[str]:
     lines = path.read_text().splitlines()
     groups: dict[tuple, list[int]] = {}
     for i, text in enumerate(lines):
@@ -40,7 +40,7 @@ def cut(path: pathlib.Path, budget: int, keep: set[str]) -> list[str]:
         members.sort(key=lambda i: len(lines[i]))
     rare_first = sorted(groups.values(), key=len)
     chosen: list[int] = []
-    for turn in range(len(lines)):
+    for turn in range(min(rounds, len(lines))):
         for members in rare_first:
             if turn < len(members) and len(lines[members[turn]]) < budget:
                 chosen.append(members[turn])
@@ -52,6 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--budget", type=int, required=True, help="bytes of all files together")
     parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--rounds", type=int, default=1 << 30, help="lines of a group, at the most")
     parser.add_argument("--keep", action="append", default=[], help="base of a line that is a group of its own")
     parser.add_argument("files", type=pathlib.Path, nargs="+")
     args = parser.parse_args()
@@ -59,7 +60,7 @@ def main() -> None:
     total = sum(path.stat().st_size for path in args.files)
     for path in args.files:  # half of it alike, half by size
         budget = args.budget // 2 // len(args.files) + args.budget // 2 * path.stat().st_size // total
-        lines = cut(path, budget, set(args.keep))
+        lines = cut(path, budget, set(args.keep), args.rounds)
         (args.out / path.name).write_text("".join(line + "\n" for line in lines))
 
 
