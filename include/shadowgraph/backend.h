@@ -189,6 +189,7 @@ struct BackendInfo {
   bool heads = true, latent = false;    // layers with K and V of their own; LayerKind::mla
   bool swa_pool = false, encoder = false, local = false;  // ModelConfig and LayerKind
   bool window_with_encoder = true;  // layers with a window beside cross-attention
+  bool items = false;               // ForwardBatch::item_delimiters
   bool dcp = false;                 // dcp_size > 1
   bool in_graph_tables = false;
   bool prefix_chunks = false;   // ModelConfig::prefix_chunk_tokens

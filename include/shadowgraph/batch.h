@@ -74,6 +74,12 @@ struct ForwardBatch {
   std::span<const int64_t> full_to_swa;
   std::span<const int32_t> encoder_lens;           // [batch] tokens; empty: no encoder
   std::span<const int64_t> encoder_out_cache_loc;  // where cross-attention layers store theirs
+  // Multi-item scoring, of extends: places of delimiters among a request's new tokens, ascending,
+  // those of request i from item_indptr[i] to item_indptr[i + 1]. A token behind one sees what
+  // stands before the first, and its own item up to itself; a delimiter sees the former alone.
+  // Empty: no items
+  std::span<const int32_t> item_delimiters;
+  std::span<const int32_t> item_indptr;  // [batch + 1]
   SpecInfo spec;
 
   int64_t size() const { return static_cast<int64_t>(seq_lens.size()); }
