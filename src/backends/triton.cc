@@ -21,11 +21,8 @@ constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDec
                                   ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
                                   ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
 
-using field::bound, field::indptr, field::key_indptr, field::rows, field::slots;
+using field::bound, field::indptr, field::key_indptr, field::list, field::rows, field::slots;
 
-constexpr Field list(std::string_view recorded, int buffer, int indptr, std::string_view refs) {
-  return {recorded, buffer, FieldShape::kList, FieldRule::kExact, indptr, false, refs};
-}
 constexpr Field mask(std::string_view recorded, int buffer, int indptr, std::string_view refs) {
   return {recorded, buffer, FieldShape::kMask, FieldRule::kExact, indptr, false, refs};
 }
@@ -54,6 +51,8 @@ constexpr Field kFields[] = {
     // A verify's is what its buffer began with.
     {"window_num_kv_splits", -1, FieldShape::kRows, FieldRule::kDead},
     any(rows("window_kv_offsets", Tr::kWindowKvOffsets, "fi.I-39")),
+    {"attn_logits_shape", Tr::kAttnLogits, FieldShape::kSizes, FieldRule::kExact, -1, false,
+     "fi.I-59"},
     slots("swa_out_cache_loc", Tr::kSwaOutCacheLoc, "fi.I-16 fi.I-38"),
 };
 

@@ -83,20 +83,20 @@ class PlannedRun {
     const bool prefill = shape_.kind == PlanKind::kPrefill;
     const auto items = static_cast<size_t>(
         plan_capacity(shape_, kv_lens.empty() ? 0 : std::ranges::max(kv_lens)).items);
+    plan_ = measure_plan(shape_, qo_indptr, kv_indptr);
     requests_.resize(items), kv_tiles_.resize(items), valid_.resize(items);
     q_tiles_.resize(prefill ? items : 0);
     o_indptr_.resize(kv_lens.size() + 1);
     merge_indptr_.resize(prefill ? static_cast<size_t>(shape_.tokens) + 1 : 0);
     chunk_.resize(1);
-    Status status = make_plan(shape_, qo_indptr, kv_indptr,
-                              {.request_indices = requests_,
-                               .kv_tile_indices = kv_tiles_,
-                               .qo_tile_indices = q_tiles_,
-                               .o_indptr = o_indptr_,
-                               .merge_indptr = merge_indptr_,
-                               .kv_chunk_size = chunk_,
-                               .block_valid_mask = valid_},
-                              &plan_);
+    Status status = write_plan(shape_, qo_indptr, kv_indptr, plan_,
+                               {.request_indices = requests_,
+                                .kv_tile_indices = kv_tiles_,
+                                .qo_tile_indices = q_tiles_,
+                                .o_indptr = o_indptr_,
+                                .merge_indptr = merge_indptr_,
+                                .kv_chunk_size = chunk_,
+                                .block_valid_mask = valid_});
     call_.plan = {.request_indices = requests_,
                   .qo_tile_indices = q_tiles_,
                   .kv_tile_indices = kv_tiles_,

@@ -158,7 +158,12 @@ AttentionParams TraceBatch::heads_of(const TraceLine& line) const {
   const auto kv = config.num_kv_heads ? config.num_kv_heads : planned(".num_kv_heads");
   params.num_qo_heads = params.num_kv_heads = 1;
   if (qo && kv) params.num_qo_heads = *qo, params.num_kv_heads = *kv;
-  params.head_dim_qk = params.head_dim_vo = planned(".head_dim").value_or(1);
+  // Of partial results the last axis is a head.
+  const auto partial = line.expect.find("attn_logits_shape");
+  int64_t dim = planned(".head_dim").value_or(1);
+  if (partial != line.expect.end() && !partial->second.data.empty())
+    dim = std::clamp<int64_t>(partial->second.data.back(), 1, 1 << 16);
+  params.head_dim_qk = params.head_dim_vo = static_cast<int32_t>(dim);
   return params;
 }
 

@@ -50,8 +50,11 @@ bool FieldJudge::is_there() const {
 bool FieldJudge::judge() {
   if (field_.shape == FieldShape::kScalar) return judge_scalar();
   if (field_.shape == FieldShape::kSizes) return judge_sizes();
+  if (field_.shape == FieldShape::kList || field_.shape == FieldShape::kMask)
+    rows_ = twin(field_.lens).shape[0] - 1;
   // A mask of one number is of that number throughout.
-  const bool uniform = field_.shape == FieldShape::kMask && recorded_.shape.empty();
+  const bool uniform =
+      field_.shape == FieldShape::kMask && recorded_.data.size() == 1 && recorded_.shape.empty();
   if (!uniform) {
     judge_dtype();
     if (!judge_shape()) return left_out_.empty();
@@ -158,10 +161,7 @@ bool FieldJudge::judge_shape() {
          number(static_cast<int64_t>(recorded_.shape.size())));
     return false;
   }
-  if (field_.shape == FieldShape::kList || field_.shape == FieldShape::kMask) {
-    rows_ = twin(field_.lens).shape[0] - 1;
-    return true;
-  }
+  if (field_.shape == FieldShape::kList || field_.shape == FieldShape::kMask) return true;
   const int64_t have = recorded_.rows();
   rows_ = buffer().shape[0];
   // A capture's twin holds nothing yet.
@@ -257,7 +257,7 @@ bool FieldJudge::judge_indptr() {
               ? Explanation{"the graph's width; so they stand at the end of its keys, too early",
                             "fi.I-35"}
           : field_.of_queries ? Explanation{}
-                              : explain_count(step_, {r - 1, real - 1, want, got(r) - got(r - 1)});
+                              : explain_count(step_, {r - 1, rows_ - 1, want, got(r) - got(r - 1)});
       fail("len.q_extent", r, {}, number(expected(r)) + " (" + number(want) + " more)",
            number(got(r)) + " after " + number(got(r - 1)) +
                (why.words.empty() ? "" : ": " + why.words),

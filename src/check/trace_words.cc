@@ -187,6 +187,8 @@ Explanation explain_count(const TraceStep& step, const CountPlace& p) {
     return {"the tokens of this draft, its own included, are missing", "fi.I-23"};
   if (e.q_len > 0 && p.expected == e.prefix_len && p.got == e.kv_len)
     return {"the new tokens, too, which come with the step itself", "fi.I-20 fi.I-27 fi.I-41"};
+  if (window >= 0 && p.expected < p.got && p.got == std::min<int64_t>(e.kv_len, window + e.q_len))
+    return {"as many as its queries see together, the new tokens among them", "fi.I-20 fi.I-41"};
   if (e.q_len > 0 && p.expected == e.kv_len && p.got == e.prefix_len)
     return {"the cached prefix alone, the new tokens are missing", "fi.I-21 fi.I-27"};
   if (e.q_len > 0 && p.expected == e.kv_len && p.got == e.kv_len + e.q_len)

@@ -24,8 +24,8 @@ struct OwnedPlan {
   std::vector<uint8_t> valid;
   PlanResult result;
 
-  OwnedPlan(PlanShape s, const Ints& q_lens, const Ints& kv_lens, int64_t max_kv_len)
-      : shape(std::move(s)), kv(indptr_of(kv_lens)) {
+  OwnedPlan(const PlanShape& s, const Ints& q_lens, const Ints& kv_lens, int64_t max_kv_len)
+      : shape(s), kv(indptr_of(kv_lens)) {
     if (shape.kind == PlanKind::kPrefill) qo = indptr_of(q_lens);
     set_capacity(plan_capacity(shape, max_kv_len).items);
   }

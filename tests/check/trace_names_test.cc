@@ -149,7 +149,7 @@ TEST(TraceNames, KeysAreNamedOnceAndNoTwinIsForeign) {
     EXPECT_TRUE(keys.insert(std::string(key.of) + '.' + std::string(key.name)).second) << key.name;
   for (const Backend* backend : all_backends())
     EXPECT_FALSE(is_foreign_backend(backend->info().name));
-  EXPECT_TRUE(is_foreign_backend("flashinfer_mla"));
+  EXPECT_TRUE(is_foreign_backend("dual_chunk"));
 }
 
 TEST(TraceNames, EveryFieldHasLawsButWhatNothingReads) {
@@ -201,7 +201,8 @@ std::vector<RecordedField> spoilt(const RecordedField& field, int64_t page_size)
   for (const size_t i : {size_t{0}, size_t{1}, last_row, size - 1}) {
     if (i >= size) continue;
     for (const int64_t value :
-         {field.data[i] + 1, field.data[i] * page_size, int64_t{1} << 20, int64_t{-5}}) {
+         {field.data[i] + 1, field.data[i] * page_size, field.data[i] / page_size, int64_t{0},
+          int64_t{1} << 20, int64_t{-5}}) {
       all.push_back(field);
       all.back().data[i] = value;
     }

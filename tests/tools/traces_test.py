@@ -213,10 +213,10 @@ class Traces(unittest.TestCase):
         self.assertIn("no twin of torch_native yet", finding["got"])
 
     def test_a_backend_that_nobody_knows_is_skipped_and_shows_in_the_verdict(self):
-        path = self.written(self.line(), self.line(backend="flash_attn"))
+        path = self.written(self.line(), self.line(backend="flash_attention"))
         code, out, _ = run("check", path)
         self.assertEqual(code, CLEAN)
-        self.assertIn("backend not known: flash_attn; did you mean flashattention? (1 line)", out)
+        self.assertIn("backend not known: flash_attention; did you mean flashattention? (1 line)", out)
         self.assertRegex(out, r"\nclean: 1 case judged, 0 findings, 1 skipped \(1 of unknown backends\), ")
 
     def test_the_place_of_a_line_is_a_line_and_not_an_index(self):
