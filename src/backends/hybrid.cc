@@ -36,6 +36,7 @@ Hybrid::Hybrid(const Backend& decode, const Backend& prefill, VerifyBy verify)
            .swa_pool = d.swa_pool && p.swa_pool,
            .encoder = d.encoder && p.encoder,
            .local = d.local && p.local,
+           .items = p.items,
            .dcp = false,
            .in_graph_tables = d.in_graph_tables && p.in_graph_tables,
            .prefix_chunks = p.prefix_chunks,
