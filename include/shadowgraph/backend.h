@@ -88,6 +88,8 @@ struct Limits {
   int32_t max_kv_len = 0;   // of one request, drafts included: how wide tables are
   int64_t sum_kv_lens = 0;  // of all requests; 0: rows * max_kv_len
   int32_t step = 0;         // of a draft decode
+  // Of one request, tokens from its first delimiter on; 0: no batch with items
+  int32_t max_items_len = 0;
   // Two-batch overlap: requests and tokens of the first half; 0: nothing to split
   int32_t split_rows = 0, split_tokens = 0;
   bool split_request = false;  // request split_rows is in both halves

@@ -79,12 +79,15 @@ struct ForwardBatch {
   // stands before the first, and its own item up to itself; a delimiter sees the former alone.
   // Empty: no items
   std::span<const int32_t> item_delimiters;
-  std::span<const int32_t> item_indptr;  // [batch + 1]
+  // [batch + 1]; of a slice the first need not be 0
+  std::span<const int32_t> item_indptr;
   SpecInfo spec;
 
   int64_t size() const { return static_cast<int64_t>(seq_lens.size()); }
   /// New tokens of a request; of a draft decode, of one branch.
   int32_t q_len(int64_t request) const;
+  /// Of a request: places among its new tokens. Requires a batch that validate() accepts.
+  std::span<const int32_t> delimiters(int64_t request) const;
   /// Requires a batch that validate() accepts.
   RequestExtent extent(int64_t request) const;
   /// Requests [first, first + count), tokens and mask with them. Requires a valid batch.
@@ -92,7 +95,8 @@ struct ForwardBatch {
 };
 
 /// Lengths non-negative, prefix + new = full, spans of the lengths they should have, no int32
-/// overflow; pool rows inside req_to_token and every key that a request has inside its row.
+/// overflow; pool rows inside req_to_token and every key that a request has inside its row; items
+/// of extends alone, their delimiters among the new tokens.
 Status validate(const ForwardBatch& batch);
 
 }  // namespace shadowgraph

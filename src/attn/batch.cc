@@ -1,5 +1,6 @@
 #include "shadowgraph/batch.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "core/laws.h"
@@ -19,6 +20,7 @@ class BatchCheck {
     for (int64_t i = 0; i < b_.size(); ++i) check_request(i);
     if (total_ > INT32_MAX) fail("len.overflow", at("extend_lens"), "sum <= 2147483647", total_);
     check_tokens();
+    check_items();
     return std::move(status_);
   }
 
@@ -110,6 +112,41 @@ class BatchCheck {
            static_cast<int64_t>(s.custom_mask.size()));
   }
 
+  void check_items() {
+    const int64_t held = std::ssize(b_.item_delimiters);
+    if (b_.item_indptr.empty() && held == 0) return;
+    if (b_.mode != ForwardMode::kExtend)
+      fail("mask.items", at("item_delimiters"), "none in " + std::string(name_of(b_.mode)), held);
+    if (std::ssize(b_.item_indptr) != b_.size() + 1) {
+      fail("len.batch", at("item_indptr"), std::to_string(b_.size() + 1) + " entries",
+           std::ssize(b_.item_indptr));
+      return;
+    }
+    int64_t before = 0;
+    for (int64_t i = 0; i <= b_.size(); ++i) {
+      const int64_t offset = b_.item_indptr[static_cast<size_t>(i)];
+      const bool inside = offset >= 0 && offset <= held;
+      if (!inside) fail("len.total", at("item_indptr", i), "0 to " + std::to_string(held), offset);
+      if (i > 0 && offset < before)
+        fail("len.indptr_monotone", at("item_indptr", i), ">= " + std::to_string(before), offset);
+      if (i > 0 && inside && before >= 0 && before <= offset) check_places(i - 1, before, offset);
+      before = offset;
+    }
+  }
+
+  /// A request's delimiters, those from `first` to `end`.
+  void check_places(int64_t request, int64_t first, int64_t end) {
+    const int32_t q_len = b_.q_len(request);
+    int64_t least = 0;
+    for (int64_t n = first; n < end; ++n) {
+      const int64_t place = b_.item_delimiters[static_cast<size_t>(n)];
+      if (place < least || place >= q_len)
+        fail("mask.items", at("item_delimiters", n),
+             std::to_string(least) + " <= place < " + std::to_string(q_len), place);
+      least = std::max(least, place + 1);
+    }
+  }
+
   const ForwardBatch& b_;
   Status status_;
   int64_t total_ = 0;
@@ -125,6 +162,13 @@ std::span<const T> part(std::span<const T> s, int64_t first, int64_t count) {
 int32_t ForwardBatch::q_len(int64_t i) const {
   if (!extend_lens.empty()) return extend_lens[static_cast<size_t>(i)];
   return is_target_verify(mode) ? spec.num_draft_tokens : 1;
+}
+
+std::span<const int32_t> ForwardBatch::delimiters(int64_t i) const {
+  if (item_indptr.empty()) return {};
+  const auto first = static_cast<size_t>(item_indptr[static_cast<size_t>(i)]);
+  const auto end = static_cast<size_t>(item_indptr[static_cast<size_t>(i) + 1]);
+  return item_delimiters.subspan(first, end - first);
 }
 
 RequestExtent ForwardBatch::extent(int64_t i) const {
@@ -154,6 +198,7 @@ ForwardBatch ForwardBatch::slice(int64_t first, int64_t count) const {
     encoder[i >= first] += encoder_lens[static_cast<size_t>(i)];
   b.encoder_lens = part(encoder_lens, first, count);
   b.encoder_out_cache_loc = part(encoder_out_cache_loc, encoder[0], encoder[1]);
+  b.item_indptr = part(item_indptr, first, count + 1);
   b.spec.custom_mask = part(spec.custom_mask, pairs[0], pairs[1]);
   return b;
 }

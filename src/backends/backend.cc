@@ -12,6 +12,7 @@
 #include "backends/flashinfer_mla.h"
 #include "backends/hybrid.h"
 #include "backends/multi_step.h"
+#include "backends/rows.h"
 #include "backends/triton.h"
 #include "backends/trtllm_mha.h"
 #include "backends/trtllm_mla.h"
@@ -32,6 +33,7 @@ Limits Limits::exact(const ForwardBatch& batch, const ModelConfig& model) {
     limits.max_q_len = std::max(limits.max_q_len, e.q_len);
     limits.max_kv_len = std::max(limits.max_kv_len, e.kv_len);
     limits.sum_kv_lens += e.kv_len;
+    limits.max_items_len = std::max(limits.max_items_len, items_len(batch, i));
   }
   const BatchSplit split = split_of(batch, model);
   limits.split_rows = static_cast<int32_t>(split.rows);

@@ -78,6 +78,7 @@ constexpr BackendInfo kInfo{.name = "flashinfer",
                             .swa_pool = true,
                             .encoder = true,
                             .window_with_encoder = false,
+                            .items = true,
                             .ragged_prefill = true,
                             .batch_splits = kModes,
                             .lse_sink = LseSink::kIncluded,
@@ -115,6 +116,9 @@ Status check(const Limits& limits) {
     if (p.num_kv_heads < 0 || p.num_qo_heads < 0 ||
         (p.num_kv_heads > 0 && p.num_qo_heads % p.num_kv_heads != 0))
       refuse("layers", "query heads that KV heads divide", layer);
+    const bool plain = p.causal && p.window_left < 0;
+    if (limits.max_items_len > 0 && !kind.cross && !plain)
+      refuse("layers", "causal, and no window, where there are items", layer);
     const int wrapper = wrapper_of(m, kind);
     const FlashInferWrapper w = FlashInferWrapper::of(limits, wrapper);
     if (!share_a_wrapper(kind.params, w.kind.params))
@@ -159,6 +163,11 @@ class Bind {
     b_.constant(Fi::kLastPageLen, "kv_last_page_len", rows, 1);
     b_.slots(Fi::kOutCacheLoc, "out_cache_loc", limits_.tokens);
     if (m.swa_pool) b_.slots(Fi::kSwaOutCacheLoc, "swa_out_cache_loc", limits_.tokens);
+    if (limits_.max_items_len > 0) {
+      b_.ints(Fi::kItemPrefixLens, "prefix_len_ptr", {rows});
+      b_.ints(Fi::kTokenPosInItems, "token_pos_in_items_ptr", {rows, limits_.max_items_len});
+      b_.ints(Fi::kMaxItemLens, "max_item_len_ptr", {rows});
+    }
     if (m.max_encoder_len > 0)
       b_.slots(Fi::kEncoderOutCacheLoc, "encoder_out_cache_loc",
                int64_t{limits_.rows} * m.max_encoder_len);

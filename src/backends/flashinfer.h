@@ -11,6 +11,9 @@
 // list has a slot of theirs. A draft extend v2 does the same where its lengths are known when it is
 // bound, unless SplitConfig asks for one result everywhere.
 //
+// A batch with items to score has no ragged part: three arrays say which keys its items hide from
+// each other. The engine drops a window there; here such layers are refused.
+//
 // A list of a window's layer begins at the first key that the first query sees. Where queries see
 // different parts of it, and the list does not end with them, a packed mask says which: of the
 // prefix alone, and of a draft's tree, whose tokens stand at their depth.
@@ -57,7 +60,10 @@ class FlashInfer final : public Backend {
     kOwnLse,
     kPrefixOut,
     kPrefixLse,
-    kFirstList,  // of each wrapper
+    kItemPrefixLens,   // [B] keys before the first delimiter; of who has none all
+    kTokenPosInItems,  // [B, Limits::max_items_len] from there on, 0 of a delimiter
+    kMaxItemLens,      // [B] the largest of a row
+    kFirstList,        // of each wrapper
     kFirstPlan = kFirstList + kNumWrappers * kNumListIds,
     kNumBuffers = kFirstPlan + 2 * kNumWrappers * kNumPlanIds
   };

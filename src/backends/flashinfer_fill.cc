@@ -23,6 +23,7 @@ class Fill {
 
   Status run() {
     queries();
+    if (limits_.max_items_len > 0) items();
     for (int w = 0; w < Fi::kNumWrappers; ++w) {
       const FlashInferWrapper wrapper = FlashInferWrapper::of(limits_, w);
       if (!wrapper.used) continue;
@@ -41,7 +42,8 @@ class Fill {
 
  private:
   void queries() {
-    bool no_prefix = is_extend(limits_.mode) && !is_target_verify(limits_.mode);
+    bool no_prefix =
+        is_extend(limits_.mode) && !is_target_verify(limits_.mode) && limits_.max_items_len == 0;
     qo_indptr_ = f_.ints(Fi::kQoIndptr);
     if (!has_single_queries(limits_)) {
       qo_indptr_[0] = 0;
@@ -52,6 +54,28 @@ class Fill {
       });
     }
     meta_.scalars[Fi::kExtendNoPrefix] = no_prefix;
+  }
+
+  void items() {
+    const std::span<int32_t> prefixes = f_.ints(Fi::kItemPrefixLens),
+                             places = f_.ints(Fi::kTokenPosInItems),
+                             longest = f_.ints(Fi::kMaxItemLens);
+    std::ranges::fill(places, 0);
+    for_each_row(batch_, limits_, [&](int64_t i, const RequestRow& row) {
+      const auto at = static_cast<size_t>(i);
+      prefixes[at] = row.extent.kv_len, longest[at] = 0;
+      if (row.padding() || batch_.delimiters(i).empty()) return;
+      std::span<const int32_t> rest = batch_.delimiters(i);
+      const int32_t first = rest.front();
+      prefixes[at] = row.extent.prefix_len + first;
+      const auto own = places.subspan(at * static_cast<size_t>(limits_.max_items_len));
+      int32_t place = 0;
+      for (int32_t t = first; t < row.extent.q_len; ++t, ++place) {
+        if (!rest.empty() && rest.front() == t) rest = rest.subspan(1), place = 0;
+        own[static_cast<size_t>(t - first)] = place;
+        longest[at] = std::max(longest[at], place);
+      }
+    });
   }
 
   void list(int w, const FlashInferWrapper& wrapper) {

@@ -61,6 +61,8 @@ class Layer {
     if (kind_.cross || wrapper_.masked || wrapper_.ragged) c.params.causal = false;
     if (kind_.cross || (wrapper_.masked && !wrapper_.ragged))
       c.params.window_left = c.params.window_right = -1;
+    if (wrapper_.items)
+      c.items = {array(Fi::kItemPrefixLens), array(Fi::kTokenPosInItems), array(Fi::kMaxItemLens)};
     if (wrapper_.masked) {
       c.packed_mask = array<uint8_t>(Fi::list(w_, Fi::kMask));
       c.mask_indptr = array(Fi::list(w_, Fi::kMaskIndptr));

@@ -7,7 +7,7 @@ bool has_window(const LayerKind& k) { return k.params.window_left >= 0; }
 
 bool is_ragged(const Limits& limits) {
   const ModelConfig& m = limits.model;
-  if (!m.ragged_prefill) return false;
+  if (!m.ragged_prefill || limits.max_items_len > 0) return false;
   switch (limits.mode) {
     case ForwardMode::kExtend:
     case ForwardMode::kMixed:
@@ -35,6 +35,7 @@ FlashInferWrapper FlashInferWrapper::of(const Limits& limits, int wrapper) {
     w.kind = kind;
   }
   w.window_pool = in_window_pool(m, w.kind);
+  w.items = !w.kind.cross && limits.max_items_len > 0;
   w.ragged = !w.kind.cross && is_ragged(limits);
   w.masked = !w.kind.cross && (is_target_verify(limits.mode) || (w.ragged && has_window(w.kind)));
   return w;

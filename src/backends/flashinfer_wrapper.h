@@ -21,6 +21,7 @@ struct FlashInferWrapper {
   bool used = false;         // some layer has it
   bool window_pool = false;  // its slots are those of the window's pool
   bool ragged = false;       // its list ends with the prefix: own tokens are a call of their own
+  bool items = false;        // queries see the items that they are of
   bool masked = false;       // a mask takes the place of causal and window
 
   static FlashInferWrapper of(const Limits& limits, int wrapper);

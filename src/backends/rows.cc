@@ -46,6 +46,11 @@ RequestRow row_of(const ForwardBatch& batch, const Limits& limits, int64_t i) {
       encoder_len};
 }
 
+int32_t items_len(const ForwardBatch& batch, int64_t i) {
+  const std::span<const int32_t> places = batch.delimiters(i);
+  return places.empty() ? 0 : batch.q_len(i) - places.front();
+}
+
 RequestRows token_rows(const Limits& limits) {
   const bool alike = is_decode_or_idle(limits.mode) || is_target_verify(limits.mode);
   const int32_t tokens = is_draft_tree(limits) ? limits.model.topk : limits.max_q_len;

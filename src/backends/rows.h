@@ -32,16 +32,19 @@ struct RequestRow {
 /// tokens are slots.data() - encoder_len ....
 RequestRow row_of(const ForwardBatch& batch, const Limits& limits, int64_t i);
 
+/// A request's tokens from its first delimiter on; 0: it has no items.
+int32_t items_len(const ForwardBatch& batch, int64_t request);
+
 /// What every fill asks first: a valid batch of the mode that limits are for, within their rows,
-/// tokens, queries and keys.
+/// tokens, queries, keys and items.
 Status fits(const ForwardBatch& batch, const Limits& limits);
 
 /// Of a batch that fits: the slots that tables of so many tokens a column translate, and those that
 /// are written, have entries in full_to_swa.
 Status translates(const ForwardBatch& batch, const Limits& limits, int32_t unit);
 
-/// What every bind asks first: a mode, page size and topk that the backend serves, sizes that are
-/// sizes, layer kinds with what they need.
+/// What every bind asks first: a mode, page size, topk and items that the backend serves, sizes
+/// that are sizes, layer kinds with what they need.
 Status serves(const BackendInfo& info, const Limits& limits);
 
 /// topk > 1: a request has branches (draft decode), or sees its drafts through a mask (verify).

@@ -63,6 +63,8 @@ class LengthCheck {
       keys += e.kv_len;
       check_queries(e.q_len, i);
       if (e.kv_len > limits_.max_kv_len) too_many("seq_lens", i, limits_.max_kv_len, e.kv_len);
+      if (const int32_t items = items_len(b, i); items > limits_.max_items_len)
+        too_many("item_delimiters", i, limits_.max_items_len, items);
       if (!b.encoder_lens.empty()) check_encoder(b.encoder_lens[static_cast<size_t>(i)], i);
     }
     if (limits_.sum_kv_lens > 0 && keys > limits_.sum_kv_lens)
@@ -165,6 +167,8 @@ Status serves(const BackendInfo& info, const Limits& limits) {
     fail("page_size", std::move(sizes), std::to_string(m.page_size));
   }
   if (m.topk > 1 && !info.tree) fail("topk", "1", std::to_string(m.topk));
+  if (limits.max_items_len > 0 && !(info.items && limits.mode == ForwardMode::kExtend))
+    fail("max_items_len", "0", std::to_string(limits.max_items_len));
   if (m.in_graph_tables && !info.in_graph_tables) fail("in_graph_tables", "no", "yes");
   if (m.prefix_chunk_tokens != 0 && !info.prefix_chunks)
     fail("prefix_chunk_tokens", "0", std::to_string(m.prefix_chunk_tokens));
@@ -177,6 +181,7 @@ Status serves(const BackendInfo& info, const Limits& limits) {
   positive("tokens", limits.tokens, 0);
   positive("max_q_len", limits.max_q_len, 0);
   positive("max_kv_len", limits.max_kv_len, 0);
+  positive("max_items_len", limits.max_items_len, 0);
   positive("seq_len_fill", m.seq_len_fill, info.empty_padding ? 0 : 1);
   positive("prefix_chunk_tokens", m.prefix_chunk_tokens, 0);
   check_kinds(m, &status);

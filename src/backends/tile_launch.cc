@@ -7,6 +7,7 @@
 
 #include "attn/lse.h"
 #include "backends/attention_args.h"
+#include "backends/tile_items.h"
 #include "backends/tile_plan.h"
 #include "core/float_formats.h"
 #include "kernels/attend_part.h"
@@ -26,6 +27,9 @@ enum Arg : uint8_t {
   kV,
   kMask,
   kMaskIndptr,
+  kPrefixLens,
+  kTokenPos,
+  kMaxItemLens,
   kParams,
   kRequests = kParams + kParamsArgs,
   kQoTiles,
@@ -43,13 +47,14 @@ struct TileScalars {
   CacheScalars cache;
   ParamsScalars params;
   int64_t num_qo_indptr, num_kv_indptr, num_kv_indices, num_mask, num_mask_indptr;
+  int64_t num_prefix_lens, num_token_pos, num_max_item_lens;
   int64_t num_items, num_qo_tiles, num_kv_tiles, num_o_indptr, num_chunk, num_valid;
   RequestRows rows;
   int32_t cta_tile_q;
   uint8_t split_kv, lse_base, unused[2];
 };
 static_assert(sizeof(TileScalars) ==
-              5 * sizeof(RowsScalars) + sizeof(CacheScalars) + sizeof(ParamsScalars) + 13 * 8);
+              5 * sizeof(RowsScalars) + sizeof(CacheScalars) + sizeof(ParamsScalars) + 16 * 8);
 
 /// The kernel, run or only noted.
 class Tiles {
@@ -67,7 +72,8 @@ class Tiles {
         lse_(view_of(f.pointer<void>(kLse), s_.lse)),
         plan_(reader_of(f, s_, spans)),
         mask_indptr_(f.pointer<int32_t>(kMaskIndptr), s_.num_mask_indptr, spans),
-        mask_(f.pointer<uint8_t>(kMask), s_.num_mask, spans) {}
+        mask_(f.pointer<uint8_t>(kMask), s_.num_mask, spans),
+        items_(items_of(f, s_, spans)) {}
 
   void run() {
     for (int64_t i = 0; i < s_.num_items; ++i) {
@@ -77,6 +83,11 @@ class Tiles {
   }
 
  private:
+  static ItemReader items_of(const LaunchFrame& f, const TileScalars& s, Footprint* spans) {
+    return {.prefix_lens = {f.pointer<const int32_t>(kPrefixLens), s.num_prefix_lens, spans},
+            .token_pos = {f.pointer<const int32_t>(kTokenPos), s.num_token_pos, spans},
+            .max_item_lens = {f.pointer<const int32_t>(kMaxItemLens), s.num_max_item_lens, spans}};
+  }
   static PlanReader reader_of(const LaunchFrame& f, const TileScalars& s, Footprint* spans) {
     const auto ints = [&](size_t arg, int64_t size) {
       return IntArray(f.pointer<const int32_t>(arg), size, spans);
@@ -98,7 +109,8 @@ class Tiles {
     const bool sound = has_rows(item) && has_keys(item);
     for (const TileSegment& segment : segments_of(item.packed, plan_.group)) {
       std::vector<uint8_t> mask;
-      if (sound && copy_mask(item, segment.tokens, &mask)) {
+      if (sound && copy_mask(item, segment.tokens, &mask) &&
+          items_.hide(item, segment.tokens, &mask)) {
         attend(item, part_of(item, segment, mask), segment);
       } else {
         lose(item, segment);
@@ -234,6 +246,7 @@ class Tiles {
   PlanReader plan_;
   IntArray mask_indptr_;
   CheckedArray<const uint8_t> mask_;
+  ItemReader items_;
 };
 
 Progress body(LaunchFrame& f) {
@@ -255,6 +268,9 @@ TileScalars scalars_of(const TiledAttention& c) {
   s.num_qo_indptr = std::ssize(c.qo_indptr), s.num_kv_indptr = std::ssize(c.kv_indptr);
   s.num_kv_indices = std::ssize(c.kv_indices);
   s.num_mask = std::ssize(c.packed_mask), s.num_mask_indptr = std::ssize(c.mask_indptr);
+  s.num_prefix_lens = std::ssize(c.items.prefix_lens);
+  s.num_token_pos = std::ssize(c.items.token_pos);
+  s.num_max_item_lens = std::ssize(c.items.max_item_lens);
   s.num_items = std::ssize(c.plan.request_indices);
   s.num_qo_tiles = std::ssize(c.plan.qo_tile_indices);
   s.num_kv_tiles = std::ssize(c.plan.kv_tile_indices);
@@ -274,7 +290,8 @@ constinit const Kernel kTiledAttention{
 
 KernelLaunch tile_launch(const TiledAttention& c, const RequestRows& rows) {
   assert((c.plan.cta_tile_q > 0 || c.plan.qo_tile_indices.empty()) &&
-         c.params.custom_mask.kind == CustomMask::Kind::kNone);
+         c.params.custom_mask.kind == CustomMask::Kind::kNone &&
+         (c.items.prefix_lens.empty() || c.mask_indptr.empty()));
   TileScalars scalars = scalars_of(c);
   scalars.rows = rows;
   KernelLaunch launch;
@@ -288,7 +305,10 @@ KernelLaunch tile_launch(const TiledAttention& c, const RequestRows& rows) {
       .pointer(c.k.data)
       .pointer(c.v.data)
       .pointer(c.packed_mask.data())
-      .pointer(c.mask_indptr.data());
+      .pointer(c.mask_indptr.data())
+      .pointer(c.items.prefix_lens.data())
+      .pointer(c.items.token_pos.data())
+      .pointer(c.items.max_item_lens.data());
   add_params(launch.args, c.params)
       .pointer(c.plan.request_indices.data())
       .pointer(c.plan.qo_tile_indices.data())

@@ -29,6 +29,15 @@ struct TilePlan {
   bool split_kv = false;  // items leave partial results; baked. Else they write out itself
 };
 
+/// Multi-item scoring: a query of request i at key a >= prefix_lens[i] sees of the keys from there
+/// on only those k for which a < k + p, p = token_pos[i, a - prefix_lens[i]], and at most
+/// max_item_lens[i]. All int32.
+struct TileItems {
+  std::span<const int32_t> prefix_lens;    // [batch]; empty: no items
+  std::span<const int32_t> token_pos;      // [batch, row] 0 of a delimiter, which sees no item
+  std::span<const int32_t> max_item_lens;  // [batch]
+};
+
 struct TiledAttention {
   ConstTensorView q;                    // [tokens, num_qo_heads, head_dim_qk]
   std::span<const int32_t> qo_indptr;   // [batch + 1]; empty: one query a request
@@ -40,6 +49,7 @@ struct TiledAttention {
   // the place of causal, while the window holds beside it. Empty: none
   std::span<const uint8_t> packed_mask;
   std::span<const int32_t> mask_indptr;  // [batch + 1] bytes
+  TileItems items;                       // an AND with causal; without packed_mask
   AttentionParams params;                // window and causal are aligned to the end of the keys
   TilePlan plan;
   TensorView out;  // split_kv: partial rows [rows, num_qo_heads, head_dim_vo], else [tokens, ...]

@@ -18,9 +18,9 @@ int64_t branches(const ForwardBatch& batch) {
   return batch.mode == ForwardMode::kDraftDecode ? batch.spec.topk : 1;
 }
 
-/// Prompts alone, none of whose tokens sees one behind it.
-bool may_cut(ForwardMode m, const ModelConfig& model) {
-  return is_extend_or_draft_extend_or_mixed(m) && !is_draft_extend(m) &&
+/// Prompts alone, none of whose tokens sees one behind it, and whose items stay together.
+bool may_cut(ForwardMode m, const ModelConfig& model, bool items) {
+  return !items && is_extend_or_draft_extend_or_mixed(m) && !is_draft_extend(m) &&
          std::ranges::all_of(model.layers, &AttentionParams::causal, &LayerKind::params);
 }
 
@@ -129,7 +129,8 @@ BatchSplit split_of(const ForwardBatch& batch, const ModelConfig& model) {
   const auto smaller = static_cast<double>(std::min(balanced.tokens, total - balanced.tokens));
   const bool uneven =
       smaller < static_cast<double>(model.two_chunk_below) * static_cast<double>(total);
-  if (cut.request && uneven && may_cut(batch.mode, model)) return cut;
+  if (cut.request && uneven && may_cut(batch.mode, model, !batch.item_delimiters.empty()))
+    return cut;
   balanced.tokens *= branches(batch);
   return balanced;
 }
@@ -170,8 +171,8 @@ Status TwoBatchOverlap::bind(const Arena& arena, const Limits& limits, Meta* met
   // A request that is cut is in both halves.
   inside("split_rows", limits.split_request ? 0 : 1, limits.split_rows, limits.rows);
   inside("split_tokens", 1, limits.split_tokens, limits.tokens);
-  if (limits.split_request && !may_cut(limits.mode, limits.model))
-    refuse("split_request", "no, but of prompts of causal layers", "yes");
+  if (limits.split_request && !may_cut(limits.mode, limits.model, limits.max_items_len > 0))
+    refuse("split_request", "no, but of prompts of causal layers without items", "yes");
   const float below = limits.model.two_chunk_below;
   if (!(below >= 0 && below <= 0.5f)) refuse("two_chunk_below", "0 to 0.5", std::to_string(below));
   if (limits.model.max_encoder_len > 0)

@@ -1,6 +1,7 @@
 #include "check/canonical.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "attn/mask.h"
 #include "backends/rows.h"
@@ -20,7 +21,8 @@ class RowBuilder {
       : b_(batch), kind_(kind), model_(model) {
     rows_.cu_seqlens_q = {0};
     tree_ = is_target_verify(b_.mode) && !b_.spec.custom_mask.empty();
-    if ((tree_ || kind_.local || model.dcp_size > 1) && !kind_.cross) rows_.mask_indptr = {0};
+    const bool pairs = tree_ || kind_.local || model.dcp_size > 1 || !batch.item_delimiters.empty();
+    if (pairs && !kind_.cross) rows_.mask_indptr = {0};
   }
 
   CanonicalRows run() {
@@ -31,7 +33,7 @@ class RowBuilder {
       } else if (b_.mode == ForwardMode::kDraftDecode) {
         for (int32_t branch = 0; branch < b_.spec.topk; ++branch) add_branch(i, branch);
       } else {
-        add_text(e, text_keys(i, e.kv_len));
+        add_text(i, e, text_keys(i, e.kv_len));
       }
     }
     return std::move(rows_);
@@ -67,13 +69,13 @@ class RowBuilder {
   }
 
   /// The last of the keys that the rank has are the new tokens'.
-  void add_text(const RequestExtent& e, std::vector<int32_t> keys) {
+  void add_text(int64_t i, const RequestExtent& e, std::vector<int32_t> keys) {
     int32_t first = e.kv_len;
     auto key = keys.end();
     while (first > e.prefix_len) key -= has(--first);
     for (int32_t c = e.prefix_len; c < e.kv_len; ++c) rows_.stored.push_back(has(c) ? *key++ : -1);
     add(e.q_len, std::move(keys));
-    add_mask(e);
+    add_mask(i, e);
   }
 
   void add_encoder_row(int64_t i, const RequestExtent& e) {
@@ -89,22 +91,22 @@ class RowBuilder {
     const RequestExtent e = b_.extent(i);
     const int32_t drafted = b_.spec.step + 1;
     if (b_.out_cache_loc.empty()) {  // a chain: its slots follow in the row
-      add_text(e, text_keys(i, e.kv_len));
+      add_text(i, e, text_keys(i, e.kv_len));
       return;
     }
     std::vector<int32_t> keys = text_keys(i, e.kv_len - drafted);
     const int64_t first = (i * b_.spec.topk + branch) * b_.spec.num_steps;
     for (int32_t j = 0; j < drafted; ++j)
       add_key(e.kv_len - drafted + j, b_.out_cache_loc[static_cast<size_t>(first + j)], &keys);
-    add_text(e, std::move(keys));
+    add_text(i, e, std::move(keys));
   }
 
   /// Pair by pair, where causal and window alone do not say it.
-  void add_mask(const RequestExtent& e) {
+  void add_mask(int64_t i, const RequestExtent& e) {
     if (rows_.mask_indptr.empty()) return;
     for (int32_t q = 0; q < e.q_len; ++q) {
       for (int32_t k = 0; k < e.kv_len; ++k) {
-        if (has(k)) rows_.mask.push_back(sees(e, q, k));
+        if (has(k)) rows_.mask.push_back(sees(e, q, k) && item_sees(i, e, q, k));
       }
     }
     rows_.mask_indptr.push_back(static_cast<int64_t>(rows_.mask.size()));
@@ -132,6 +134,17 @@ class RowBuilder {
     mask.causal = mask.causal && !tree_;
     if (!attends(mask, at, key)) return false;
     return !kind_.local || key / model_.attention_chunk == at / model_.attention_chunk;
+  }
+
+  /// Of a request with items: nothing behind the query; and from the first delimiter on, what
+  /// stands before that one, or behind the last one that the query has reached.
+  bool item_sees(int64_t i, const RequestExtent& e, int32_t q, int32_t k) const {
+    const std::span<const int32_t> places = b_.delimiters(i);
+    if (places.empty()) return true;
+    const int32_t token = k - e.prefix_len;
+    if (q < places.front()) return token <= q;
+    const int32_t own = *std::prev(std::ranges::upper_bound(places, q));
+    return token < places.front() || (own < token && token <= q);
   }
 
   const ForwardBatch& b_;

@@ -108,6 +108,17 @@ void choose_splits(Choices& c, History* h) {
   if (c.one_in(3)) h->runner.data = RunnerData::kSelector;
 }
 
+/// Delimiters at any of an extend's new tokens.
+void choose_items(Choices& c, Step* step) {
+  step->item_indptr = {0};
+  for (const int32_t q_len : step->extend_lens) {
+    const bool any = !c.one_in(4);
+    for (int32_t t = 0; any && t < q_len; ++t)
+      if (c.one_in(3)) step->item_delimiters.push_back(t);
+    step->item_indptr.push_back(static_cast<int32_t>(step->item_delimiters.size()));
+  }
+}
+
 /// Everything that a step or a padded one can have.
 int64_t most_tokens(const History& h) {
   const RuntimeConfig& r = h.runtime;
@@ -144,6 +155,7 @@ std::string History::to_string() const {
   }
   if (model.two_chunk_below > 0) s += " cut_prompts";
   if (model.prefix_chunk_tokens > 0) add("prefix_chunk_tokens", model.prefix_chunk_tokens);
+  if (items) s += " items";
   if (model.ragged_prefill) s += " ragged_prefill";
   if (model.split.fixed_size > 0) add("split_size", model.split.fixed_size);
   add("layers", static_cast<int64_t>(model.layers.size()));
@@ -186,6 +198,8 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   h.runner.swa_slots = int64_t{r.swa_pages + 1} * m.page_size;
   h.runner.buckets = {1, 2, 4};
   h.runner.max_tokens = most_tokens(h);
+  const auto has_window = [](const LayerKind& k) { return k.params.window_left >= 0; };
+  h.items = b.info().items && std::ranges::none_of(m.layers, has_window) && c.one_in(3);
   assert(validate(r).ok());
   return h;
 }
@@ -198,7 +212,8 @@ HistoryResult run_history(const History& h, Choices& choices, const Tap* tap) {
   result.findings = runner.ready();
   Scheduler scheduler(h.runtime);
   for (int32_t i = 0; i < h.steps && result.findings.ok(); ++i) {
-    const Step step = scheduler.next(choices);
+    Step step = scheduler.next(choices);
+    if (h.items && step.mode == ForwardMode::kExtend) choose_items(choices, &step);
     const PoolState pools = scheduler.state();
     result.findings.add(check_pool(pools));
     result.findings.add(check_step(step, pools));

@@ -22,6 +22,7 @@ struct History {
   RuntimeConfig runtime;
   RunnerOptions runner;
   int32_t steps = 0;
+  bool items = false;  // extends may have some
 
   /// One line a person can read.
   std::string to_string() const;

@@ -17,6 +17,7 @@ struct Step {
   // The fields of ForwardBatch
   std::vector<int32_t> req_pool_indices, seq_lens, extend_lens, encoder_lens;
   std::vector<int64_t> out_cache_loc, positions, encoder_out_cache_loc, full_to_swa;
+  std::vector<int32_t> item_delimiters, item_indptr;
   std::vector<int32_t> req_to_token;
   int64_t width = 0;  // of req_to_token's rows
   DraftShape draft;
@@ -34,6 +35,7 @@ struct Step {
     b.req_to_token = {req_to_token, width};
     b.full_to_swa = full_to_swa;
     b.encoder_lens = encoder_lens, b.encoder_out_cache_loc = encoder_out_cache_loc;
+    b.item_delimiters = item_delimiters, b.item_indptr = item_indptr;
     b.spec.topk = draft.topk, b.spec.num_steps = draft.num_steps;
     b.spec.num_draft_tokens = draft.num_draft_tokens, b.spec.step = draft_step;
     b.spec.custom_mask = custom_mask;

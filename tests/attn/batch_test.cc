@@ -10,7 +10,7 @@ namespace shadowgraph {
 namespace {
 
 struct Batch : ForwardBatch {
-  std::vector<int32_t> lens, extends, rows;
+  std::vector<int32_t> lens, extends, rows, delimiters_of, indptr;
   std::vector<int64_t> slots;
   Batch(ForwardMode m, SeqLensKind kind, std::vector<int32_t> seq, std::vector<int32_t> extend)
       : lens(std::move(seq)), extends(std::move(extend)) {
@@ -18,6 +18,10 @@ struct Batch : ForwardBatch {
     seq_lens_kind = kind;
     seq_lens = lens;
     extend_lens = extends;
+  }
+  void set_items(std::vector<int32_t> places, std::vector<int32_t> offsets) {
+    item_delimiters = delimiters_of = std::move(places);
+    item_indptr = indptr = std::move(offsets);
   }
 };
 
@@ -102,6 +106,47 @@ TEST(ForwardBatch, EveryNewTokenHasASlotOrNoneHas) {
   b.slots.push_back(-1);
   b.out_cache_loc = b.slots;
   EXPECT_TRUE(validate(b).ok());
+}
+
+TEST(ForwardBatch, DelimitersAreAscendingPlacesAmongTheNewTokens) {
+  Batch b(ForwardMode::kExtend, SeqLensKind::kPrefix, {7, 3, 0}, {6, 2, 3});
+  b.set_items({0, 3, 5, 0, 1, 2}, {0, 3, 3, 6});
+  EXPECT_EQ(ids(validate(b)), Ids{});
+  const auto last = b.delimiters(2);
+  EXPECT_EQ(std::vector(last.begin(), last.end()), (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_TRUE(b.delimiters(1).empty());
+  b.set_items({0, 3, 6, 1, 1, -2}, {0, 3, 3, 6});
+  EXPECT_EQ(ids(validate(b)), Ids(3, "mask.items item_delimiters"));
+  EXPECT_EQ(validate(b).findings()[1].expected, "2 <= place < 3");
+}
+
+TEST(ForwardBatch, OffsetsOfItemsAscendInsideThem) {
+  Batch b(ForwardMode::kExtend, SeqLensKind::kPrefix, {7, 3}, {6, 2});
+  b.set_items({0, 3}, {});
+  EXPECT_EQ(ids(validate(b)), Ids{"len.batch item_indptr"});
+  b.set_items({0, 3}, {0, 2});
+  EXPECT_EQ(ids(validate(b)), Ids{"len.batch item_indptr"});
+  b.set_items({0, 3}, {-1, 3, 1});
+  EXPECT_EQ(ids(validate(b)), (Ids{"len.total item_indptr", "len.total item_indptr",
+                                   "len.indptr_monotone item_indptr"}));
+  b.set_items({9, 0, 3}, {1, 3, 3});
+  EXPECT_EQ(ids(validate(b)), Ids{});
+}
+
+TEST(ForwardBatch, ExtendsAloneHaveItems) {
+  Batch b(ForwardMode::kMixed, SeqLensKind::kPrefix, {7, 3}, {6, 2});
+  b.set_items({0, 2}, {0, 1, 2});
+  EXPECT_EQ(ids(validate(b)), (Ids{"mask.items item_delimiters", "mask.items item_delimiters"}));
+}
+
+TEST(ForwardBatch, ASliceHasTheItemsOfItsRequests) {
+  Batch b(ForwardMode::kExtend, SeqLensKind::kPrefix, {7, 3, 0}, {6, 2, 3});
+  b.set_items({0, 3, 5, 1}, {0, 3, 3, 4});
+  const ForwardBatch rest = b.slice(1, 2);
+  EXPECT_EQ(ids(validate(rest)), Ids{});
+  EXPECT_TRUE(rest.delimiters(0).empty());
+  ASSERT_EQ(rest.delimiters(1).size(), 1u);
+  EXPECT_EQ(rest.delimiters(1)[0], 1);
 }
 
 TEST(ForwardBatch, EveryFaultIsReportedAtOnce) {

@@ -123,6 +123,23 @@ TEST_P(FlashInferSteps, OfEncodersFindNothing) {
              {.mode = kExtend, .prefix_lens = {3, 1}, .q_lens = {2, 4}, .encoder_lens = {2, 3}}});
 }
 
+TEST_P(FlashInferSteps, OfItemsFindNothing) {
+  const ModelConfig m = model(2, {small_layer(), small_layer()});
+  for (const char* backend : {"flashinfer", "flashinfer_two_batch"}) {
+    Runs runs(m, *find_backend(backend));
+    for (const bool all : {false, true}) {
+      Step step = make_step(
+          {.mode = kExtend, .page_size = 2, .prefix_lens = {0, 4, 1}, .q_lens = {13, 12, 2}},
+          width_of(m));
+      step.item_delimiters = {7, 10, 12, 3, 6}, step.item_indptr = {0, 3, 5, 5};
+      // One that sees no key at all, and neighbours.
+      if (all) step.item_delimiters = {0, 1, 12, 0, 11, 1}, step.item_indptr = {0, 3, 5, 6};
+      EXPECT_EQ(runs.runner.step(step).to_string(), "ok") << backend;
+    }
+    EXPECT_EQ(runs.runner.counts().steps, 2) << backend;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     FlashInfer, FlashInferSteps,
     testing::Values(Way{"Paged"}, Way{"Ragged", true}, Way{"PagedCut", false, cut(16)},

@@ -361,6 +361,80 @@ TEST(FlashInfer, LayersThatItsKernelsCannotSayAreRefused) {
   EXPECT_TRUE(refused([](AttentionParams& p) { p.num_kv_heads = -1; }));
 }
 
+/// fi.I-56: seven tokens, then items of two and of one token; a prefix of four, and one item of two
+/// and one of five; no item.
+void set_items(OwnedBatch* b) {
+  set_rows(b);
+  b->set_items({7, 10, 12, 3, 6}, {0, 3, 5, 5});
+}
+
+TEST(FlashInfer, PlacesInItemsCountFromTheirDelimiter) {
+  OwnedBatch b(kExtend, kFull, {13, 16, 3}, {13, 12, 2});
+  set_items(&b);
+  ModelConfig m = model({layer()});
+  m.ragged_prefill = true;
+  Limits limits = Limits::exact(b, m);
+  EXPECT_EQ(limits.max_items_len, 9);
+  limits.rows = 4;
+  Bound s(limits);
+  ASSERT_EQ(s.fill(b).to_string(), "ok");
+  EXPECT_EQ(s.ints(Fi::kItemPrefixLens), (Ints{7, 7, 3, 1}));
+  EXPECT_EQ(s.row(Fi::kTokenPosInItems, 0, 9), (Ints{0, 1, 2, 0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(s.row(Fi::kTokenPosInItems, 1, 9), (Ints{0, 1, 2, 0, 1, 2, 3, 4, 5}));
+  for (const int64_t none : {2, 3}) EXPECT_EQ(s.row(Fi::kTokenPosInItems, none, 9), Ints(9, 0));
+  EXPECT_EQ(s.ints(Fi::kMaxItemLens), (Ints{2, 5, 0, 0}));
+  // Over pages alone.
+  EXPECT_EQ(s.scalar(Fi::kUseRagged), 0);
+  EXPECT_EQ(s.scalar(Fi::kExtendNoPrefix), 0);
+  EXPECT_EQ(s.lists(0)[1].size(), 16u);
+}
+
+TEST(FlashInfer, ItemsNeedLayersThatSeeAllKeysUpToTheQuery) {
+  OwnedBatch b(kExtend, kFull, {13, 16, 3}, {13, 12, 2});
+  set_items(&b);
+  const auto bound_by = [&](LayerKind kind, std::string_view backend, int32_t encoder = 0) {
+    SimDevice device;
+    Arena arena(device, 1 << 20);
+    Meta meta;
+    ModelConfig m = model({layer(), std::move(kind)});
+    m.max_encoder_len = encoder;
+    const Status status = find_backend(backend)->bind(arena, Limits::exact(b, m), &meta);
+    return status.to_string();
+  };
+  LayerKind free = layer();
+  free.params.causal = false;
+  const auto has = [](const std::string& all, const char* field) {
+    return all.find(std::string("backend.limits: ") + field) != std::string::npos;
+  };
+  EXPECT_EQ(bound_by(layer(), "flashinfer"), "ok");
+  EXPECT_TRUE(has(bound_by(layer(2), "flashinfer"), "layers"));
+  EXPECT_TRUE(has(bound_by(free, "flashinfer"), "layers"));
+  free.cross = true;
+  EXPECT_EQ(bound_by(free, "flashinfer", 3), "ok");
+  for (const Backend* other : all_backends()) {
+    const BackendInfo& info = other->info();
+    if (info.items || info.whole_draft) continue;
+    EXPECT_TRUE(has(bound_by(layer(), info.name), "max_items_len")) << info.name;
+  }
+}
+
+TEST(FlashInfer, ItemsThatItIsNotBoundForAreRefused) {
+  OwnedBatch b(kExtend, kFull, {13, 16, 3}, {13, 12, 2}), plain(kExtend, kFull, {13}, {13});
+  set_items(&b), set_rows(&plain);
+  Limits limits = Limits::exact(b, model({layer()}));
+  Bound s(limits);
+  ASSERT_EQ(s.fill(plain).to_string(), "ok");
+  EXPECT_EQ(s.ints(Fi::kItemPrefixLens)[0], 13);
+  for (const int32_t most : {0, 8}) {
+    limits.max_items_len = most;
+    Bound less(limits);
+    const Status status = less.fill(b);
+    ASSERT_EQ(status.findings().size(), most == 0 ? 2u : 1u) << status.to_string();
+    EXPECT_EQ(status.findings()[0].id, "batch.capacity");
+    EXPECT_EQ(status.findings()[0].where.field, "item_delimiters");
+  }
+}
+
 TEST(FlashInfer, ABatchBeyondItsLimitsLeavesWhatWasFilled) {
   OwnedBatch b(kDecode, kFull, {5, 3}), longer(kDecode, kFull, {6, 3});
   set_rows(&b), set_rows(&longer);

@@ -20,7 +20,7 @@ using Slots = std::vector<int64_t>;
 /// Requests whose tokens lie in req_to_token, row i + 1 being request i's. Copies would view the
 /// original's vectors.
 struct OwnedBatch : ForwardBatch {
-  Ints lens, news, pool_rows, encoders, tokens;
+  Ints lens, news, pool_rows, encoders, tokens, places, item_offsets;
   Slots loc, swa, encoder_loc;
   std::vector<uint8_t> mask;
 
@@ -67,6 +67,10 @@ struct OwnedBatch : ForwardBatch {
     for (int32_t slot = page_size; slot < pages * page_size; ++slot)
       swa[static_cast<size_t>(slot)] = (pages - slot / page_size) * page_size + slot % page_size;
     full_to_swa = swa;
+  }
+  void set_items(Ints delimiters, Ints offsets) {
+    places = std::move(delimiters), item_delimiters = places;
+    item_offsets = std::move(offsets), item_indptr = item_offsets;
   }
   void set_mask(std::vector<uint8_t> pairs) { mask = std::move(pairs), spec.custom_mask = mask; }
   /// Request by request the trees' rows; the prefix is seen by all.

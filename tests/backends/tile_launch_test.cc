@@ -307,6 +307,122 @@ TEST(TileLaunch, NoPlanLeadsItOutOfItsMemory) {
   }
 }
 
+/// The items' arrays, and what they hide as the packed mask of the whole call.
+class ItemWorld : public World {
+ public:
+  /// places: of delimiters among the queries, request by request.
+  ItemWorld(TileShape s, Cuts c, const std::vector<Ints>& places) : World(masked(std::move(s)), c) {
+    for (size_t r = 0; r < places.size(); ++r) add_request(shape.requests[r], places[r]);
+    std::vector<uint8_t> packed((bits_.size() + 7) / 8);
+    for (size_t i = 0; i < bits_.size(); ++i)
+      packed[i / 8] |= static_cast<uint8_t>(bits_[i] << i % 8);
+    write(mask, 0, packed);
+    prefix_lens = bind_values("prefix_lens", DType::kI32, prefixes_);
+    token_pos = bind_values("token_pos", DType::kI32, rows_);
+    max_item_lens = bind_values("max_item_lens", DType::kI32, longest_);
+  }
+
+  TiledAttention call() const {
+    TiledAttention c = World::call();
+    c.packed_mask = {}, c.mask_indptr = {};
+    c.params.causal = true;
+    c.items = {elements<int32_t>(prefix_lens), elements<int32_t>(token_pos),
+               elements<int32_t>(max_item_lens)};
+    return c;
+  }
+  template <class Check>
+  void run(Check check) {
+    const auto both = [this](Stream& s) {
+      s.launch(tile_launch(call()));
+      if (split()) s.launch(merge_tiles_launch(merge()));
+    };
+    run_launches(both, check);
+  }
+
+  Buffer prefix_lens, token_pos, max_item_lens;
+
+ private:
+  void add_request(std::pair<int32_t, int32_t> lens, const Ints& places) {
+    const auto [queries, keys] = lens;
+    const int32_t old = keys - queries, prefix = places.empty() ? keys : old + places[0];
+    Ints row(kRow, 0);
+    bits_.resize((bits_.size() + 7) / 8 * 8);
+    for (int32_t at = old; at < keys; ++at) {
+      const auto next = std::ranges::upper_bound(places, at - old);
+      const bool before = next == places.begin();
+      const int32_t own = before ? 0 : old + *std::prev(next);
+      if (!before) row[static_cast<size_t>(at - prefix)] = at - own;
+      for (int32_t key = 0; key < keys; ++key)
+        bits_.push_back(key <= at && (before || key < prefix || key > own));
+    }
+    prefixes_.push_back(prefix), longest_.push_back(std::ranges::max(row));
+    rows_.insert(rows_.end(), row.begin(), row.end());
+  }
+
+  static constexpr size_t kRow = 16;
+  static TileShape masked(TileShape s) {
+    s.masked = true;
+    return s;
+  }
+
+  Ints prefixes_, longest_, rows_;
+  std::vector<uint8_t> bits_;  // of the mask, a segment a request
+};
+
+const TileShape kScored = {.requests = {{13, 13}, {12, 16}, {3, 40}, {2, 3}, {5, 5}}};
+const std::vector<Ints> kPlaces = {{7, 10, 12}, {3, 6}, {1}, {}, {0, 3}};
+
+TEST(TileLaunch, ItemsHideEachOtherHoweverKeysAreCut) {
+  for (const int32_t cta : {1, 4, 16}) {
+    for (const int32_t chunk : {0, 1, 5, 200}) {
+      for (const bool ragged : {false, true}) {
+        TileShape shape = kScored;
+        shape.ragged = ragged;
+        ItemWorld w(shape, {.cta = cta, .chunk = chunk}, kPlaces);
+        SCOPED_TRACE(std::to_string(cta) + " " + std::to_string(chunk));
+        w.run([&] {
+          EXPECT_EQ(w.found(), "ok");
+          w.expect_whole(w.parts(), LseSink::kExcluded);
+        });
+      }
+    }
+  }
+}
+
+TEST(TileLaunch, PlacesInItemsThatEndTooEarlyAreFound) {
+  for (const auto& [value, field] : {std::pair(-1000, "token_pos["), {INT32_MIN, "token_pos["}}) {
+    ItemWorld w(kScored, {.cta = 16, .chunk = 0}, kPlaces);
+    w.write(w.prefix_lens, 4, Ints{value});
+    w.run([&] {
+      const std::string found = w.found();
+      EXPECT_NE(found.find(std::string("mem.out_of_bounds: ") + field), std::string::npos) << found;
+      EXPECT_TRUE(all_ones(row_of(w, w.out, 30)));
+      EXPECT_FALSE(all_ones(row_of(w, w.out, 0)));
+    });
+  }
+}
+
+TEST(TileLaunch, NoItemLeadsItOutOfItsMemory) {
+  constexpr int32_t kValues[] = {-1, 0, 1, 2, 7, 40, 1000, INT32_MAX, INT32_MIN};
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    ItemWorld w(kScored, {.cta = 4, .chunk = 32}, kPlaces);
+    Rng rng(seed);
+    for (const Buffer* b : {&w.prefix_lens, &w.token_pos, &w.max_item_lens, &w.kv_indptr}) {
+      for (int64_t i = 0; i < b->numel(); ++i) {
+        const int32_t value = kValues[rng.below(std::size(kValues))];
+        if (rng.below(8) == 0) w.write(*b, i, Ints{value});
+      }
+    }
+    w.stream().synchronize();
+    const KernelLaunch launch = tile_launch(w.call());
+    LaunchFrame frame{.launch = launch};
+    Footprint spans;
+    kTiledAttention.footprint(frame, &spans);
+    EXPECT_EQ(kTiledAttention.body(frame), Progress::kDone);
+    EXPECT_FALSE(spans.empty());
+  }
+}
+
 TEST(TileLaunch, BuiltAgainItIsTheSameByteByByte) {
   const World w({}, {});
   TiledAttention call = w.call();

@@ -86,6 +86,15 @@ TEST(SplitOf, ALayerThatSeesWhatComesLaterForbidsTheCut) {
   EXPECT_FALSE(split_of(PagedBatch(ForwardMode::kExtend, {{2, 9}}, 16).view(), m).request);
 }
 
+TEST(SplitOf, ItemsStayTogether) {
+  const PagedBatch owned(ForwardMode::kExtend, {{2, 9}}, 16);
+  ForwardBatch batch = owned.view();
+  ASSERT_TRUE(split_of(batch, cutting()).request);
+  const Ints places = {3}, offsets = {0, 1};
+  batch.item_delimiters = places, batch.item_indptr = offsets;
+  EXPECT_FALSE(split_of(batch, cutting()).request);
+}
+
 TEST(TwoBatchOverlap, ARequestThatIsCutIsThePrefixOfItsOtherPart) {
   for (const SeqLensKind kind : {SeqLensKind::kFull, SeqLensKind::kPrefix}) {
     PagedWorld w;
@@ -203,6 +212,12 @@ TEST(TwoBatchOverlap, OnlyPromptsOfCausalLayersAreBoundToBeCut) {
   for (const float below : {0.6f, -0.1f, std::numeric_limits<float>::quiet_NaN()})
     EXPECT_EQ(bound(ForwardMode::kExtend, true, below), (Ids{"backend.limits two_chunk_below"}));
   EXPECT_EQ(bound(ForwardMode::kExtend, true, 0.5f), Ids{});
+  const TwoBatchOverlap scoring(*find_backend("flashinfer"));
+  Limits limits = Limits::bucket(ForwardMode::kExtend, 2, 3, cutting());
+  limits.split_request = true, limits.split_rows = 1, limits.split_tokens = 4;
+  limits.max_items_len = 2;
+  EXPECT_EQ(ids(scoring.bind(w.arena.scope("meta"), limits, &meta)),
+            (Ids{"backend.limits split_request"}));
 }
 
 TEST(TwoBatchOverlap, WhatTheSecondHalfRefusesLeavesTheFirstUnwritten) {

@@ -27,7 +27,7 @@ LayerKind layer(int32_t window_left = -1) {
 
 /// Row r, column c of req_to_token is 100 r + c + 10.
 struct Batch : ForwardBatch {
-  Ints rows, lens, extends, encoder, table;
+  Ints rows, lens, extends, encoder, table, delimiters_of, indptr;
   Longs slots;
   std::vector<uint8_t> tree;
   Batch(ForwardMode m, Ints seq) : lens(std::move(seq)) {
@@ -112,6 +112,36 @@ TEST(Canonical, DraftExtendSeesItsPrefixAndItself) {
     EXPECT_EQ(seen(rows, layer(), 0, q), iota(110, 7 + q));
     EXPECT_EQ(seen(rows, layer(), 1, q), iota(210, 5 + q));
   }
+}
+
+/// fi.I-56: seven tokens, then items of two and of one token.
+TEST(Canonical, AnItemSeesWhatStandsBeforeAllItemsAndItself) {
+  Batch b(ForwardMode::kExtend, {13, 16, 3});
+  b.extends = {13, 12, 2}, b.delimiters_of = {7, 10, 12, 3, 6}, b.indptr = {0, 3, 5, 5};
+  b.extend_lens = b.extends;
+  b.item_delimiters = b.delimiters_of, b.item_indptr = b.indptr;
+  ASSERT_EQ(validate(b).to_string(), "ok");
+  const CanonicalRows rows = canonical_rows(b, layer(), {});
+  const auto with = [](Ints keys, const Ints& more) {
+    keys.insert(keys.end(), more.begin(), more.end());
+    return keys;
+  };
+  for (int32_t q = 0; q < 7; ++q) EXPECT_EQ(seen(rows, layer(), 0, q), iota(110, q + 1));
+  const Ints question = iota(110, 7);
+  EXPECT_EQ(seen(rows, layer(), 0, 7), question);
+  EXPECT_EQ(seen(rows, layer(), 0, 8), with(question, {118}));
+  EXPECT_EQ(seen(rows, layer(), 0, 9), with(question, {118, 119}));
+  EXPECT_EQ(seen(rows, layer(), 0, 10), question);
+  EXPECT_EQ(seen(rows, layer(), 0, 11), with(question, {121}));
+  EXPECT_EQ(seen(rows, layer(), 0, 12), question);
+  // Places count from the first new token: the prefix of four is seen by all.
+  EXPECT_EQ(seen(rows, layer(), 1, 2), iota(210, 7));
+  EXPECT_EQ(seen(rows, layer(), 1, 3), iota(210, 7));
+  EXPECT_EQ(seen(rows, layer(), 1, 5), with(iota(210, 7), {218, 219}));
+  EXPECT_EQ(seen(rows, layer(), 1, 11), with(iota(210, 7), {221, 222, 223, 224, 225}));
+  // Who has no delimiter.
+  EXPECT_EQ(seen(rows, layer(), 2, 0), iota(310, 2));
+  EXPECT_EQ(seen(rows, layer(), 2, 1), iota(310, 3));
 }
 
 TEST(Canonical, ABranchSeesThePrefixAndItsOwnDrafts) {

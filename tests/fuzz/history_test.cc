@@ -103,6 +103,7 @@ TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
     features["latent"] += h.model.layers[0].mla;
     features["prefix in chunks"] += h.model.prefix_chunk_tokens > 0;
     features["local"] += h.model.attention_chunk > 0;
+    features["items"] += h.items;
     features["prebuilt"] += h.runtime.prebuilt;
     if (h.model.two_chunk_below > 0 && number < 2000) {
       Scheduler scheduler(h.runtime);
@@ -116,7 +117,7 @@ TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
     features[std::string(h.backend->info().name)] += 1;
   }
   for (const auto& [name, histories] : features) EXPECT_GT(histories, 10) << name;
-  EXPECT_EQ(features.size(), 13 + backends.size());
+  EXPECT_EQ(features.size(), 14 + backends.size());
 }
 
 TEST(History, TheSameChoicesAreTheSameHistory) {
