@@ -101,6 +101,22 @@ class LengthCheck {
   Status status_;
 };
 
+/// What a planner multiplies.
+void check_splits(const SplitConfig& s, Status* status) {
+  const auto within = [&](const char* field, int32_t least, int32_t most, int32_t value) {
+    if (value >= least && value <= most) return;
+    status->add(make_finding("backend.limits", at(field),
+                             std::to_string(least) + " to " + std::to_string(most),
+                             std::to_string(value)));
+  };
+  constexpr int32_t kMost = 1 << 20;
+  within("split.fixed_size", 0, INT32_MAX, s.fixed_size);
+  within("split.min_size", 1, INT32_MAX, s.min_size);
+  within("split.max_splits", 1, kMost, s.max_splits);
+  within("split.num_sms", 1, kMost, s.num_sms);
+  within("split.blocks_per_sm", 1, 1 << 10, s.blocks_per_sm);
+}
+
 /// What a kind of layer needs of the model.
 void check_kinds(const ModelConfig& m, Status* status) {
   for (size_t i = 0; i < m.layers.size(); ++i) {
@@ -185,10 +201,13 @@ Status serves(const BackendInfo& info, const Limits& limits) {
   positive("seq_len_fill", m.seq_len_fill, info.empty_padding ? 0 : 1);
   positive("prefix_chunk_tokens", m.prefix_chunk_tokens, 0);
   check_kinds(m, &status);
+  if (!info.batch_splits.empty()) check_splits(m.split, &status);
   const int64_t width = is_draft_tree(limits) ? m.topk : limits.max_q_len;
   if ((is_draft_tree(limits) || is_verify_tree(limits)) && limits.tokens != limits.rows * width)
     fail("tokens", std::to_string(limits.rows * width) + ", " + std::to_string(width) + " a row",
          std::to_string(limits.tokens));
+  if (is_decode_or_idle(limits.mode) && !is_draft_tree(limits) && limits.tokens != limits.rows)
+    fail("tokens", std::to_string(limits.rows) + ", one a row", std::to_string(limits.tokens));
   if (is_decode_or_idle(limits.mode) && limits.max_q_len != 1)
     fail("max_q_len", "1", std::to_string(limits.max_q_len));
   return status;

@@ -98,9 +98,6 @@ Status check(const Limits& limits) {
       refuse("window_left", "one window for all layers, " + std::to_string(window),
              k.params.window_left);
   }
-  if (m.split.fixed_size < 0) refuse("split.fixed_size", ">= 0", m.split.fixed_size);
-  if (m.split.max_splits < 1) refuse("split.max_splits", ">= 1", m.split.max_splits);
-  if (m.split.num_sms < 1) refuse("split.num_sms", ">= 1", m.split.num_sms);
   const int64_t keys = branches(limits) * most_keys(limits);
   if (keys > INT32_MAX) refuse("max_kv_len", "at most 2147483647 keys in a list", keys);
   return status;

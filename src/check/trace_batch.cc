@@ -64,7 +64,11 @@ void TraceBatch::refuse(std::string field, std::string expected, std::string got
 template <class T>
 bool TraceBatch::read(const TraceLine& line, const char* name, std::vector<T>* to) {
   const auto at = line.input.find(name);
-  if (at == line.input.end() || !at->second.unreadable.empty()) return false;
+  if (at == line.input.end()) return false;
+  if (!at->second.unreadable.empty()) {
+    unreadable_ = true;  // whoever checks the line's keys says it
+    return false;
+  }
   const RecordedField& field = at->second;
   const std::string key = "input." + std::string(name);
   const size_t rank = key == "input.req_to_token" ? 2 : 1;
@@ -111,9 +115,9 @@ std::string TraceBatch::build(const TraceLine& line, const BackendInfo& backend)
   read_requests(line);
   read_new_tokens(line);
   read_model(line);
-  if (!refused.ok()) return "";
+  if (!refused.ok() || unreadable_) return "";
   std::string problem = read_tokens(line);
-  if (!problem.empty() || !refused.ok()) return problem;
+  if (!problem.empty() || !refused.ok() || unreadable_) return problem;
   const Status legal = validate(batch);
   if (!legal.ok()) return "the batch is not legal: " + legal.findings()[0].to_string();
   return check_slots();
@@ -212,8 +216,11 @@ void TraceBatch::read_requests(const TraceLine& line) {
   batch.req_pool_indices = pool_rows_;
   batch.encoder_lens = encoder_lens_;
   need(line, "req_to_token", &table_);
-  if (!table_.empty())
+  if (!table_.empty()) {
     batch.req_to_token = {table_, line.input.find("req_to_token")->second.width()};
+  } else if (line.input.contains("req_to_token") && real > 0) {
+    refuse("input.req_to_token", "rows", "none");
+  }
   read(line, "full_to_swa", &full_to_swa_);
   batch.full_to_swa = full_to_swa_;
 }

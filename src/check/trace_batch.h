@@ -63,6 +63,7 @@ class TraceBatch {
   bool need(const TraceLine& line, const char* name, std::vector<T>* to);
   std::optional<int64_t> number(const TraceLine& line, const char* name, int64_t most);
 
+  bool unreadable_ = false;  // some input is no array of integers
   std::vector<int32_t> pool_rows_, seq_lens_, extend_lens_, encoder_lens_, table_;
   std::vector<int64_t> out_cache_loc_, positions_, full_to_swa_;
   std::vector<uint8_t> mask_;

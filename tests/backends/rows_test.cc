@@ -270,6 +270,28 @@ TEST(Padding, OfATreeSeesAPrefixAndItself) {
   EXPECT_EQ(verify.row(Fa::kMergedTable, 5, 2), (Ints{0, 0}));
 }
 
+TEST(Serves, ADecodeHasOneTokenARow) {
+  Limits limits = Limits::bucket(kDecode, 5, 1, model());
+  limits.tokens = 3;
+  for (const ForwardMode mode : {kDecode, kIdle, kDraftDecode}) {
+    limits.mode = mode;
+    EXPECT_EQ(ids(serves(find_backend("flashinfer")->info(), limits)),
+              (Ids{"backend.limits tokens"}));
+  }
+}
+
+TEST(Serves, SplitsThatAPlannerCanMultiply) {
+  Limits limits = Limits::bucket(kDecode, 5, 1, model());
+  limits.model.split = {.fixed_size = -1,
+                        .min_size = 0,
+                        .max_splits = 0,
+                        .num_sms = INT32_MAX,
+                        .blocks_per_sm = INT32_MAX};
+  for (const char* name : {"flashinfer", "triton"})
+    EXPECT_EQ(serves(find_backend(name)->info(), limits).findings().size(), 5u) << name;
+  EXPECT_TRUE(serves(kFa.info(), limits).ok());  // it cuts nothing
+}
+
 TEST(Fill, OfABrokenDeviceIsRefusedAndWritesNothing) {
   for (const char* name : {"flashattention", "flashinfer", "triton"}) {
     const Backend& backend = *find_backend(name);

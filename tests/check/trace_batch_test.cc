@@ -41,6 +41,23 @@ TEST(TraceBatch, AnInputHasTheAxesThatItsKeySays) {
   EXPECT_EQ(refusals(line), Laws{"input.req_to_token: 1 axis"});
 }
 
+TEST(TraceBatch, ATableWithoutRowsIsRefused) {
+  TraceLine line = decode_line();
+  line.input["req_to_token"].shape[0] = 0;
+  line.input["req_to_token"].data.clear();
+  EXPECT_EQ(refusals(line), (Laws{"input.req_to_token: none"}));
+}
+
+TEST(TraceBatch, OfAnInputThatIsNoArrayNothingIsBuilt) {
+  for (const char* key : {"req_pool_indices", "seq_lens", "req_to_token", "out_cache_loc"}) {
+    TraceLine line = decode_line();
+    RecordedField& field = line.input[key];
+    field = {};
+    field.unreadable = "\"x\"";
+    EXPECT_EQ(refusals(line), (Laws{"input." + std::string(key) + ": \"x\""}));
+  }
+}
+
 TEST(TraceBatch, TwoRequestsHaveTwoRowsOfThePool) {
   TraceLine line = decode_line();
   line.input["req_pool_indices"].data = {2, 2};
