@@ -163,7 +163,14 @@ class Check {
       return judge_vector(on_one_thread(vector), how);
     });
     for (size_t i = 0; i < verdicts.size(); ++i) {
-      if (verdicts[i]) add_case(file, vectors[i], *verdicts[i]);
+      if (!verdicts[i]) continue;
+      if (verdicts[i]->acted) {
+        add_case(file, vectors[i], *verdicts[i]);
+      } else {
+        ++file->skipped;
+        file->notes.push_back(
+            fmt::format("skipped, {}: {} changed nothing", vectors[i].id, options_.plant));
+      }
     }
   }
 
@@ -279,7 +286,9 @@ class Check {
         failure = std::current_exception();
       }
     };
-    parallel_for(static_cast<int64_t>(cases.size()), options_.common.num_threads(), judge);
+    // A fault counts what it changes: one case at a time.
+    const int threads = tap_ != nullptr ? 1 : options_.common.num_threads();
+    parallel_for(static_cast<int64_t>(cases.size()), threads, judge);
     if (failure) std::rethrow_exception(failure);
     for (const auto& verdict : verdicts) file->skipped += !verdict.has_value();
     return verdicts;
@@ -353,6 +362,11 @@ class Check {
   /// A run that judged nothing at all must not look clean.
   void check_something_was_judged() {
     if (report_.interrupted || report_.bad_input || report_.cases > 0) return;
+    if (tap_ != nullptr && tap_->acted() == 0) {
+      report_.void_verdict = options_.plant + " never acted";
+      report_.warnings.push_back(options_.plant + " never acted: no case has what it changes");
+      return;
+    }
     for (const FileReport& file : report_.files) {
       if (file.skipped == 0) continue;
       Finding finding = about_path("io.nothing", file.path, "a case that can be judged",

@@ -120,8 +120,8 @@ struct Meta {
 /// One layer's tensors on the device. q [tokens, num_qo_heads, head_dim_qk]; k and v [tokens,
 /// num_kv_heads, ...]: what this step stores, undefined where nothing is; out like q. Rows beyond
 /// the batch's tokens are padding. An MLA layer's k is [tokens, 1, latent + rope], and v a view of
-/// its first head_dim_vo; its cache is KvCache::mla_latent. Where its prefix is read in chunks k
-/// and v are there.
+/// its first head_dim_vo; its cache is KvCache::mla_latent. Where its prefix is read in chunks, or
+/// apart from its own tokens (ModelConfig::ragged_prefill), k and v are there.
 struct LayerIo {
   int32_t kind = 0;  // of ModelConfig::layers
   ConstTensorView q, k, v;
@@ -198,9 +198,10 @@ struct BackendInfo {
   bool halves = false;          // ModelConfig::two_chunk_below
   bool whole_draft = false;     // its draft decode is all steps of a draft, one after the other
   bool ragged_prefill = false;  // ModelConfig::ragged_prefill
-  // How it cuts rows depends on the batch and its padding, unless SplitConfig::fixed_size says it:
-  // a replay has the bits of the eager step with that alone, and on exact data
-  bool batch_splits = false;
+  // Modes in which how it cuts rows depends on the batch and its padding, unless SplitConfig says
+  // it: a replay has the bits of the eager step with that alone, and on exact data
+  std::span<const ForwardMode> batch_splits = {};
+  LseSink lse_sink = LseSink::kExcluded;  // of what LayerIo::lse gets
   // A graph serves requests with fewer queries than its bucket has for each; with dcp_size > 1 none
   // does
   bool ragged_graphs = true;

@@ -80,7 +80,8 @@ constexpr BackendInfo kInfo{.name = "flashinfer",
                             .window_with_encoder = false,
                             .items = true,
                             .ragged_prefill = true,
-                            .batch_splits = true,
+                            .batch_splits = kModes,
+                            .lse_sink = LseSink::kIncluded,
                             .fields = kFields};
 
 /// What metadata of a wrapper depends on.
@@ -106,9 +107,16 @@ Status check(const Limits& limits) {
     const LayerKind& kind = m.layers[i];
     const auto layer = static_cast<int64_t>(i);
     if (kind.local || kind.mla) refuse("layers", "neither local nor MLA", layer);
-    if (kind.params.window_left >= 0 && m.max_encoder_len > 0)
+    const AttentionParams& p = kind.params;
+    if (p.window_left >= 0 && m.max_encoder_len > 0)
       refuse("layers", "no window beside an encoder", layer);
-    const bool plain = kind.params.causal && kind.params.window_left < 0;
+    if (p.window_right >= 0) refuse("layers", "no window on the right", layer);
+    if (p.custom_mask.kind != CustomMask::Kind::kNone)
+      refuse("layers", "masks of the batch alone", layer);
+    if (p.num_kv_heads < 0 || p.num_qo_heads < 0 ||
+        (p.num_kv_heads > 0 && p.num_qo_heads % p.num_kv_heads != 0))
+      refuse("layers", "query heads that KV heads divide", layer);
+    const bool plain = p.causal && p.window_left < 0;
     if (limits.max_items_len > 0 && !kind.cross && !plain)
       refuse("layers", "causal, and no window, where there are items", layer);
     const int wrapper = wrapper_of(m, kind);

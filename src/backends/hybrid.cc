@@ -22,6 +22,7 @@ Hybrid::Hybrid(const Backend& decode, const Backend& prefill, VerifyBy verify)
   for (int m = 0; m < kNumForwardModes; ++m) {
     const auto mode = static_cast<ForwardMode>(m);
     if (contains(part(mode).info().modes, mode)) modes_.push_back(mode);
+    if (contains(part(mode).info().batch_splits, mode)) splits_.push_back(mode);
   }
   // Both use one pool.
   for (const int32_t size : d.page_sizes.empty() ? p.page_sizes : d.page_sizes)
@@ -36,12 +37,13 @@ Hybrid::Hybrid(const Backend& decode, const Backend& prefill, VerifyBy verify)
            .swa_pool = d.swa_pool && p.swa_pool,
            .encoder = d.encoder && p.encoder,
            .local = d.local && p.local,
+           .window_with_encoder = d.window_with_encoder && p.window_with_encoder,
            .items = p.items,
            .dcp = false,
            .in_graph_tables = d.in_graph_tables && p.in_graph_tables,
            .prefix_chunks = p.prefix_chunks,
            .ragged_prefill = p.ragged_prefill,
-           .batch_splits = d.batch_splits || p.batch_splits,
+           .batch_splits = splits_,
            .fields = {}};
 }
 

@@ -33,7 +33,7 @@ class Hybrid final : public Backend {
   const Backend& prefill_;
   const VerifyBy verify_;
   std::string name_;
-  std::vector<ForwardMode> modes_;
+  std::vector<ForwardMode> modes_, splits_;
   std::vector<int32_t> page_sizes_;
   BackendInfo info_;
 };

@@ -163,26 +163,32 @@ Filler::Filler(Meta& meta) : meta_(meta) {
     if (b.lifetime == Lifetime::kPerStep) meta_.arena.discard(b);
 }
 
+template <class T>
+std::span<T> Filler::stage(const Buffer& buffer, Elements range) {
+  std::span<T> values;
+  Status status = meta_.arena.stage(buffer, range, &values);
+  if (status.ok()) return values;
+  status_.add(std::move(status));
+  const auto count = static_cast<size_t>(range.count);
+  nowhere_.push_back(std::make_unique<std::byte[]>(count * sizeof(T)));
+  return {reinterpret_cast<T*>(nowhere_.back().get()), count};
+}
+
 std::span<int32_t> Filler::ints(int buffer) {
-  std::span<int32_t> values;
   const Buffer& b = meta_[static_cast<size_t>(buffer)];
-  status_.add(meta_.arena.stage(b, b.all(), &values));
-  return values;
+  return stage<int32_t>(b, b.all());
 }
 
 std::span<int64_t> Filler::slots(int buffer) {
-  std::span<int64_t> values;
   const Buffer& b = meta_[static_cast<size_t>(buffer)];
-  status_.add(meta_.arena.stage(b, b.all(), &values));
-  return values;
+  return stage<int64_t>(b, b.all());
 }
 
 template <class T>
 std::span<T> Filler::first_columns(int buffer, int64_t row, int64_t columns) {
-  std::span<T> values;
   const Buffer& b = meta_[static_cast<size_t>(buffer)];
   const Elements all = b.rows(row, 1);
-  status_.add(meta_.arena.stage(b, {all.first, columns}, &values));
+  const std::span<T> values = stage<T>(b, {all.first, columns});
   status_.add(meta_.arena.retire(b, {all.first + columns, all.count - columns}));
   return values;
 }
@@ -197,9 +203,7 @@ std::span<int64_t> Filler::slot_row(int buffer, int64_t row, int64_t columns) {
 
 template <class T>
 std::span<T> Filler::list(int buffer, int64_t first, int64_t count) {
-  std::span<T> values;
-  status_.add(meta_.arena.stage(meta_[static_cast<size_t>(buffer)], {first, count}, &values));
-  return values;
+  return stage<T>(meta_[static_cast<size_t>(buffer)], {first, count});
 }
 template std::span<uint8_t> Filler::list<uint8_t>(int, int64_t, int64_t);
 template std::span<int32_t> Filler::list<int32_t>(int, int64_t, int64_t);
@@ -234,10 +238,9 @@ void Filler::tables(const RowTables& t, const ForwardBatch& batch, int64_t i, co
                     int64_t tokens) {
   const auto has = [&](int buffer) { return meta_.has(static_cast<size_t>(buffer)); };
   if (has(t.pool_rows)) {
-    std::span<int32_t> pool_row;
-    status_.add(meta_.arena.stage(meta_[static_cast<size_t>(t.pool_rows)], {i, 1}, &pool_row));
     const auto at = static_cast<size_t>(i);
-    std::ranges::fill(pool_row, row.padding() ? 0 : batch.req_pool_indices[at]);
+    const Buffer& pool_rows = meta_[static_cast<size_t>(t.pool_rows)];
+    stage<int32_t>(pool_rows, {i, 1})[0] = row.padding() ? 0 : batch.req_pool_indices[at];
     return;
   }
   table_row(t.table, i, row.slots, tokens);

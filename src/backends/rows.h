@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -110,8 +111,8 @@ class Binder {
 };
 
 /// Writes of one fill, in place in the staging; a fill begins with it. All ranges are inside their
-/// buffers once fits() holds; what an arena refuses all the same (a device error) is kept, and the
-/// rest skipped.
+/// buffers once fits() holds; where an arena refuses one all the same (a device error) its status
+/// is kept, and the writes go nowhere.
 class Filler {
  public:
   explicit Filler(Meta& meta);
@@ -142,10 +143,13 @@ class Filler {
 
  private:
   template <class T>
+  std::span<T> stage(const Buffer& buffer, Elements range);
+  template <class T>
   std::span<T> first_columns(int buffer, int64_t row, int64_t columns);
 
   Meta& meta_;
   Status status_;
+  std::vector<std::unique_ptr<std::byte[]>> nowhere_;  // what was refused
 };
 
 /// The tables of a model that has them gathered on the device; nothing else.

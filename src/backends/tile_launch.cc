@@ -92,7 +92,7 @@ class Tiles {
     const auto ints = [&](size_t arg, int64_t size) {
       return IntArray(f.pointer<const int32_t>(arg), size, spans);
     };
-    return {.group = s.params.num_qo_heads / s.params.num_kv_heads,
+    return {.group = s.params.num_qo_heads / std::max(1, s.params.num_kv_heads),
             .cta_tile_q = s.cta_tile_q,
             .split_kv = s.split_kv != 0,
             .qo_indptr = ints(kQoIndptr, s.num_qo_indptr),

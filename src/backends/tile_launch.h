@@ -57,7 +57,8 @@ struct TiledAttention {
 };
 
 /// What the launch runs on is what memory holds when it runs: a stale or short plan leaves rows
-/// unwritten, writes rows twice or reads beyond a list, and the footprint says so. Rows of q and
+/// unwritten, computes some twice or reads beyond a list; the footprint says what it read and
+/// wrote. Rows of q and
 /// out past qo_indptr's last entry are padding. Where an item cannot be computed those of its rows
 /// that exist are filled with 0xff. What a plan does not need is not read: kv_tile_indices,
 /// o_indptr and kv_chunk_size where keys are not cut. Items run one after the other.

@@ -20,6 +20,9 @@ constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDec
                                   ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
                                   ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
                                   ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
+// An extend is never cut.
+constexpr ForwardMode kSplitModes[] = {ForwardMode::kDecode, ForwardMode::kIdle,
+                                       ForwardMode::kDraftDecode};
 
 using field::bound, field::indptr, field::key_indptr, field::list, field::rows, field::slots;
 
@@ -63,7 +66,7 @@ constexpr BackendInfo kInfo{.name = "triton",
                             .tree = true,
                             .latent = true,
                             .swa_pool = true,
-                            .batch_splits = true,
+                            .batch_splits = kSplitModes,
                             .fields = kFields};
 
 bool has_window(const LayerKind& k) { return k.params.window_left >= 0; }

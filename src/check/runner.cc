@@ -66,8 +66,10 @@ struct Runner::Impl {
   /// Of a run with metadata that is bound for these limits.
   Status judge_outputs(const ForwardBatch& batch, const Limits& limits);
   /// A replay has the bits of the eager step.
-  bool same_bits() const {
-    const bool split_by_batch = backend.info().batch_splits && model.split.fixed_size == 0;
+  bool same_bits(ForwardMode mode) const {
+    const bool split_by_batch =
+        model.split.fixed_size == 0 &&
+        std::ranges::find(backend.info().batch_splits, mode) != backend.info().batch_splits.end();
     return !split_by_batch || model.split.off || options.data == RunnerData::kSelector;
   }
   /// fn(batch, layer) for every layer, with the batch as its step has it.
@@ -184,7 +186,7 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   if (status.ok()) c.exec.replay(world.stream);
   status.add(finish());
   if (status.ok())
-    status = same_bits() ? world.same_outputs() : judge_outputs(batch, c.meta.limits);
+    status = same_bits(batch.mode) ? world.same_outputs() : judge_outputs(batch, c.meta.limits);
   each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
     const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
     if (status.ok()) status = world.check_stored(canonical_rows(b, kind, model), io);
@@ -198,7 +200,7 @@ Status Runner::Impl::judge_outputs(const ForwardBatch& batch, const Limits& limi
   each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
     const CanonicalCall canonical(b, model, io);
     const PagedAttention& call = canonical.call();
-    const Result result{call.out, call.lse.tensor, LseBase::kNatural, call.options.lse_sink};
+    const Result result{call.out, call.lse.tensor, LseBase::kNatural, backend.info().lse_sink};
     const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
     JudgeOptions how{.bounded = true, .parts = backend.merged_parts(b, limits, kind)};
     if (options.data == RunnerData::kSelector) how.bounded = false, how.exact = true;

@@ -53,7 +53,7 @@ class Twin {
       return Limits::bucket(batch.mode, rebuilt.rows, rebuilt.width, rebuilt.model,
                             batch.spec.step);
     Limits limits = Limits::exact(batch, rebuilt.model);
-    if (!rebuilt.graph || !backend.batch_splits) return limits;
+    if (!rebuilt.graph || backend.batch_splits.empty()) return limits;
     const ModelConfig& model = rebuilt.model;
     limits.rows = rebuilt.rows;
     limits.tokens = std::max(limits.tokens, static_cast<int32_t>(rebuilt.tokens()));

@@ -64,6 +64,7 @@ class VectorStep {
     status.add(stream_.take_status());
     status.add(device_.take_findings());
     read_back(result);
+    result->parts = backend->merged_parts(batch_, limits, model_.layers[0]);
     return status;
   }
 
@@ -145,7 +146,21 @@ class VectorStep {
 
 }  // namespace
 
-bool is_two_part_prefill(const KernelVector& v) { return v.kind == "swa_merge"; }
+bool has_slots(const KvCache& c) {
+  const auto packed = [&](const KvPlane& p) {
+    return p.order == KvOrder::kStrided && p.page_stride == c.page_size * p.token_stride;
+  };
+  return packed(c.k) && packed(c.v);
+}
+
+bool is_two_part_prefill(const KernelVector& v) {
+  if (v.kind != "swa_merge") return false;
+  const KvCache& c = std::get<PagedAttention>(v.calls[0]).cache;
+  const auto dense = [&](const KvPlane& p) {
+    return p.head_stride == p.head_dim && p.token_stride == c.num_kv_heads * p.head_dim;
+  };
+  return has_slots(c) && dense(c.k) && dense(c.v);
+}
 
 Status run_as_step(const KernelVector& vector, const Tap* tap, StepResult* result) {
   return VectorStep(vector).run(tap, result);

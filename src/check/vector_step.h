@@ -13,15 +13,19 @@ namespace shadowgraph {
 struct StepResult {
   std::vector<std::byte> out_bytes;
   std::vector<float> lse_values;
-  TensorView out;  // [tokens, num_qo_heads, head_dim_vo], of q's type
-  NaturalLse lse;  // [tokens, num_qo_heads]
+  TensorView out;              // [tokens, num_qo_heads, head_dim_vo], of q's type
+  NaturalLse lse;              // [tokens, num_qo_heads]
+  std::vector<int32_t> parts;  // [tokens] partial results that were merged
 
   StepResult() = default;
   StepResult(StepResult&&) = default;
   StepResult& operator=(StepResult&&) = default;
 };
 
-/// The case is such a merge: calls[0] is its one pass, calls[1] its ragged part.
+/// A page goes on where the one before it ends (slot_view), token by token.
+bool has_slots(const KvCache& cache);
+
+/// The case is such a merge, over slots: calls[0] is its one pass, calls[1] its ragged part.
 bool is_two_part_prefill(const KernelVector& vector);
 
 /// tap: a planted fault, or nullptr. Findings of the device included.

@@ -37,12 +37,6 @@ Status run(const PagedAttention& c) { return attention_with_kvcache(c); }
 Status run(const RaggedAttention& c) { return attention_varlen(c); }
 Status run(const MergeStates<LseBase::kLog2>& c) { return merge_states(c); }
 
-/// A page goes on where the one before it ends (slot_view).
-bool has_slots(const KvCache& c) {
-  return c.k.page_stride == c.page_size * c.k.token_stride &&
-         c.v.page_stride == c.page_size * c.v.token_stride;
-}
-
 // Of a two-part prefill: what the fault computes, in one pass.
 constexpr size_t kFaultyCall = 4;
 
@@ -103,18 +97,20 @@ class CaseJudge {
                                 calls_[index]);
     if (!refused.ok()) return verdict_.findings.add(std::move(refused));
     const bool merges = std::holds_alternative<MergeStates<LseBase::kLog2>>(calls_[index]);
-    judge_twin(index, {planned.out, planned.lse.tensor, LseBase::kLog2, LseSink::kExcluded},
+    judge_twin(index, {planned.out, planned.lse.tensor, LseBase::kLog2, LseSink::kIncluded},
                merges ? "ours_portable" : "ours_merged", std::move(planned.parts));
   }
 
   /// The two parts as the backend's step. A planted fault makes of them what it is known to.
   void judge_step() {
     StepResult step;
+    const int64_t before = options_.tap != nullptr ? options_.tap->acted() : 0;
     Status refused = run_as_step(vector_, options_.tap, &step);
+    if (options_.tap != nullptr) verdict_.acted = options_.tap->acted() > before;
     if (!refused.ok()) return verdict_.findings.add(std::move(refused));
     judge_twin(options_.tap != nullptr ? kFaultyCall : 0,
-               {step.out, step.lse.tensor, LseBase::kNatural, LseSink::kExcluded}, "ours_merged",
-               std::vector<int32_t>(static_cast<size_t>(step.out.shape[0]), 2));
+               {step.out, step.lse.tensor, LseBase::kNatural, LseSink::kIncluded}, "ours_merged",
+               std::move(step.parts));
   }
 
   void judge_twin(size_t call, const Result& result, const char* arithmetic,

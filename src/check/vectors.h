@@ -24,6 +24,7 @@ struct VectorVerdict {
   ErrorRatios twin;       // of FlashInfer's cases: planned and run by the twin's launches
   ErrorRatios gpu;        // over what was recorded, known-wrong variants left out
   ErrorRatios reference;  // the file's own float64 result
+  bool acted = true;      // the planted fault, if there is one, changed something
   int64_t rows = 0;       // (query row, head) pairs of our calls
   int64_t empty_rows = 0;
   int64_t unbounded_rows = 0;  // rows about which a bound says nothing
@@ -37,8 +38,8 @@ struct VectorVerdict {
 
 struct VectorOptions {
   Arith arith = Arith::kPortable;
-  // A planted fault: only the twin's step of a two-part prefill is judged, against what was
-  // recorded of the fault
+  // A planted fault, of one case at a time: only the twin's step of a two-part prefill is judged,
+  // against what was recorded of the fault
   const Tap* tap = nullptr;
 };
 

@@ -20,7 +20,7 @@ bool serves_mode(const Backend& b, ForwardMode m) {
 LayerKind layer(bool latent, Choices& c, int32_t window_left) {
   const int32_t kv_heads = latent ? 1 : c.of({1, 2});
   LayerKind kind;
-  kind.params = {.num_qo_heads = kv_heads * c.of({1, 3}),
+  kind.params = {.num_qo_heads = kv_heads * c.of({1, 3, 4}),
                  .num_kv_heads = kv_heads,
                  .head_dim_qk = latent ? 6 : 4,
                  .head_dim_vo = 4,
@@ -190,7 +190,7 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   if (b.info().dcp) choose_rank(c, &h);
   r.prebuilt = r.max_encoder_len == 0 && c.one_in(5);
   if (b.info().ragged_prefill) m.ragged_prefill = c.one_in(2);
-  if (b.info().batch_splits) choose_splits(c, &h);
+  if (!b.info().batch_splits.empty()) choose_splits(c, &h);
   if (b.info().halves && c.one_in(2)) m.two_chunk_below = 0.48f;  // an engine's default
   if (r.window_left >= 0) r.swa_pages = std::max(r.num_pages + 2, r.least_swa_pages());
   h.runner.pool_rows = r.max_requests + 1, h.runner.pool_width = r.width();

@@ -349,6 +349,18 @@ TEST(FlashInfer, WhatItHasNoListForIsRefusedAtOnce) {
   EXPECT_NE(bound(m).to_string().find("max_kv_len"), std::string::npos);
 }
 
+TEST(FlashInfer, LayersThatItsKernelsCannotSayAreRefused) {
+  const auto refused = [](auto change) {
+    ModelConfig m = model({layer()});
+    change(m.layers[0].params);
+    return bound(m).findings().size() == 1;
+  };
+  EXPECT_TRUE(refused([](AttentionParams& p) { p.window_right = 0; }));
+  EXPECT_TRUE(refused([](AttentionParams& p) { p.custom_mask.kind = CustomMask::Kind::kBool; }));
+  EXPECT_TRUE(refused([](AttentionParams& p) { p.num_qo_heads = 3, p.num_kv_heads = 2; }));
+  EXPECT_TRUE(refused([](AttentionParams& p) { p.num_kv_heads = -1; }));
+}
+
 /// fi.I-56: seven tokens, then items of two and of one token; a prefix of four, and one item of two
 /// and one of five; no item.
 void set_items(OwnedBatch* b) {

@@ -83,5 +83,15 @@ TEST(Hybrid, PagesThatOneOfThemLacksAreRefusedInEveryMode) {
               (Ids{"backend.limits page_size"}));
 }
 
+TEST(Hybrid, SplitsByTheBatchAreThoseOfTheModesOwnPart) {
+  const Backend& hybrid = *find_backend("flashinfer_flashattention_verify");
+  const auto splits = [&](ForwardMode m) {
+    return std::ranges::find(hybrid.info().batch_splits, m) != hybrid.info().batch_splits.end();
+  };
+  EXPECT_TRUE(splits(ForwardMode::kDecode));
+  EXPECT_FALSE(splits(ForwardMode::kTargetVerify));
+  EXPECT_FALSE(hybrid.info().window_with_encoder);
+}
+
 }  // namespace
 }  // namespace shadowgraph

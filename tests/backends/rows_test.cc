@@ -270,5 +270,23 @@ TEST(Padding, OfATreeSeesAPrefixAndItself) {
   EXPECT_EQ(verify.row(Fa::kMergedTable, 5, 2), (Ints{0, 0}));
 }
 
+TEST(Fill, OfABrokenDeviceIsRefusedAndWritesNothing) {
+  for (const char* name : {"flashattention", "flashinfer", "triton"}) {
+    const Backend& backend = *find_backend(name);
+    OwnedBatch b(kDecode, kFull, {5, 3});
+    b.set_pages(4, 16);
+    SimDevice device;
+    Arena arena(device, 1 << 20);
+    Arena scope = arena.scope("step");
+    Meta meta;
+    ModelConfig m = model();
+    m.layers.resize(1);
+    ASSERT_TRUE(backend.bind(scope, Limits::exact(b, m), &meta).ok());
+    EXPECT_TRUE(backend.fill(b, meta).ok());
+    scope.unbind();
+    EXPECT_FALSE(backend.fill(b, meta).ok()) << name;
+  }
+}
+
 }  // namespace
 }  // namespace shadowgraph

@@ -245,6 +245,19 @@ class Vectors(Folder):
         for f in report["files"]:
             self.assertEqual((f["kind"], f["cases"]), ("kernel vectors", f["agreed"] + f["flagged"]))
 
+    def test_a_planted_fault_makes_what_was_recorded_of_it(self):
+        code, out, _ = run("check", VECTORS, "--plant", "K36", "--format", "json")
+        report = json.loads(out)
+        self.assertEqual((code, report["findings"]), (CLEAN, []))
+        self.assertGreater(len(report["cases"]), 0)
+        for case in report["cases"]:
+            self.assertEqual(case["kind"], "swa_merge")
+            self.assertLessEqual(case["twin_error_over_bound"], 1)
+        # A fault that stands on no case's path proves nothing.
+        code, out, _ = run("check", VECTORS, "--plant", "K01")
+        self.assertEqual(code, BAD_INPUT)
+        self.assertIn("K01 never acted", out)
+
     def test_one_case_can_be_chosen_and_has_the_same_figures(self):
         whole = self.report(self.smallest)["cases"]
         chosen = whole[len(whole) // 2]
