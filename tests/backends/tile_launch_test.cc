@@ -390,12 +390,12 @@ TEST(TileLaunch, ItemsHideEachOtherHoweverKeysAreCut) {
 }
 
 TEST(TileLaunch, PlacesInItemsThatEndTooEarlyAreFound) {
-  for (const auto& [value, field] : {std::pair(-1000, "token_pos["), {INT32_MIN, "token_pos["}}) {
+  for (const int32_t value : {-1000, INT32_MIN}) {
     ItemWorld w(kScored, {.cta = 16, .chunk = 0}, kPlaces);
     w.write(w.prefix_lens, 4, Ints{value});
     w.run([&] {
       const std::string found = w.found();
-      EXPECT_NE(found.find(std::string("mem.out_of_bounds: ") + field), std::string::npos) << found;
+      EXPECT_NE(found.find("mem.out_of_bounds: token_pos["), std::string::npos) << found;
       EXPECT_TRUE(all_ones(row_of(w, w.out, 30)));
       EXPECT_FALSE(all_ones(row_of(w, w.out, 0)));
     });
