@@ -215,10 +215,10 @@ void TraceBatch::read_requests(const TraceLine& line) {
   batch.seq_lens = seq_lens_;
   batch.req_pool_indices = pool_rows_;
   batch.encoder_lens = encoder_lens_;
-  need(line, "req_to_token", &table_);
+  const bool has_table = need(line, "req_to_token", &table_);
   if (!table_.empty()) {
     batch.req_to_token = {table_, line.input.find("req_to_token")->second.width()};
-  } else if (line.input.contains("req_to_token") && real > 0) {
+  } else if (has_table && real > 0) {
     refuse("input.req_to_token", "rows", "none");
   }
   read(line, "full_to_swa", &full_to_swa_);

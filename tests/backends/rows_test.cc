@@ -65,9 +65,11 @@ TEST(Limits, WhatABackendDoesNotServeIsRefusedWhole) {
   limits.tokens = 6;
   EXPECT_EQ(ids(serves(chains, limits)), Ids{"backend.limits topk"});
   limits = Limits::bucket(kDecode, 2, 2, model());
-  EXPECT_EQ(ids(serves(kFa.info(), limits)), Ids{"backend.limits max_q_len"});
+  EXPECT_EQ(ids(serves(kFa.info(), limits)),
+            (Ids{"backend.limits tokens", "backend.limits max_q_len"}));
   limits.mode = ForwardMode::kIdle, limits.max_q_len = 0;
-  EXPECT_EQ(ids(serves(kFa.info(), limits)), Ids{"backend.limits max_q_len"});
+  EXPECT_EQ(ids(serves(kFa.info(), limits)),
+            (Ids{"backend.limits tokens", "backend.limits max_q_len"}));
 }
 
 Status fill(const ForwardBatch& batch, const Limits& limits) {
