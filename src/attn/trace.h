@@ -42,6 +42,7 @@ struct TraceCall {
   std::string wrapper;  // what the engine calls its object
   std::string name;     // "decode[0]", "paged[1]", "ragged[0]"; empty: its arguments are not kept
   std::string kind;     // "plan", "fast_decode_plan"
+  int64_t bucket = 0;   // rows of the graphs whose wrapper it is; 0: that of eager steps
 };
 
 struct TraceLine {
@@ -49,6 +50,7 @@ struct TraceLine {
   TraceConfig config;
   RecordedFields input, expect;
   std::vector<TraceCall> calls;                       // of `expect`, in their order
+  bool no_calls = false;                              // `expect` lists them, and there are none
   std::vector<std::string> line_keys, config_keys;    // that are not read
   std::vector<std::string> null_inputs, null_fields;  // keys of input and expect that hold nothing
   std::string exception;                              // "IndexError: ...": the builder raised

@@ -26,6 +26,10 @@ bool FieldJudge::judge_mask() {
   const RecordedField* told = step_.recorded_indptr(offsets, rows_ + 1);
   const int64_t all = told != nullptr ? told->rows() - 1 : rows_;
   const bool uniform = recorded_.shape.empty();
+  if (uniform && capture()) {
+    fail("mask.size", {}, {}, "a mask, which replays fill", "none: the graph reads none");
+    return true;
+  }
   Rows rows;
   int64_t first = 0, first_pair = 0, end = 0;
   for (int64_t r = 0; r < all; ++r) {

@@ -1,7 +1,6 @@
 #include "check/trace_plans.h"
 
 #include <algorithm>
-#include <set>
 #include <string_view>
 
 #include "check/trace_names.h"
@@ -20,18 +19,53 @@ std::string_view plan_of(std::string_view field) {
   return dot == std::string_view::npos ? std::string_view() : field.substr(0, dot);
 }
 
-/// A step plans its decodes or its prefills: of those that share a list, the one that was meant.
-std::string_view missing_plan(const TraceStep& step, int list) {
-  std::string_view name;
+bool is_bound(const TraceStep& step, const Field& field) {
+  return field.buffer >= 0 && step.twin.has(static_cast<size_t>(field.buffer));
+}
+
+/// Of the plans that share a list a step makes one: a decode's, or that of everything else.
+bool is_of_step(const TraceStep& step, std::string_view plan) {
+  return !plan.empty() && plan.starts_with("decode") == is_decode_or_idle(step.rebuilt.batch.mode);
+}
+
+/// What a kernel has from nowhere else. A host's copy of it is not the kernel's.
+bool is_needed(const TraceStep& step, const Field& field) {
+  const std::string_view name = field.recorded;
+  const bool host = name.ends_with("_host") || name.ends_with("_cpu");
+  const bool array = field.shape == FieldShape::kList || field.shape == FieldShape::kIndptr ||
+                     field.shape == FieldShape::kRows ||
+                     (field.shape == FieldShape::kMask && !field.unsaid);
+  return array && !host && is_bound(step, field);
+}
+
+/// Lists that no plan hands over are recorded together, or not at all.
+bool tells_lists(const TraceStep& step) {
+  const auto is_list = [](const Field& f) { return f.shape == FieldShape::kList; };
+  const auto is_told = [&](const Field& f) {
+    return is_needed(step, f) && step.recorded(f.recorded) != nullptr;
+  };
+  return std::ranges::any_of(step.backend.fields, is_list) &&
+         std::ranges::any_of(step.backend.fields, is_told);
+}
+
+/// A step runs its own wrappers, whichever were planned; the ragged one is everybody's.
+void judge_wrapper(const TraceStep& step, const TraceCall& call, Status* findings) {
+  const int64_t rows = step.rebuilt.graph ? step.rebuilt.rows : 0;
+  if (call.name.empty() || call.name.starts_with("ragged") || call.bucket == rows) return;
+  const std::string of = rows > 0 ? "graphs of " + std::to_string(rows) + " rows" : "eager steps";
+  findings->add(make_finding("plan.missing", at(call.name + ".wrapper"), "the wrapper of " + of,
+                             call.wrapper));
+}
+
+void judge_arguments(const TraceStep& step, Status* findings) {
+  const bool told = tells_lists(step);
   for (const Field& field : step.backend.fields) {
-    const std::string_view plan = plan_of(field.recorded);
-    if (field.buffer != list || field.shape != FieldShape::kList || plan.empty()) continue;
-    const std::string_view stem = plan.substr(0, plan.find('['));
-    const auto alike = [&](const TraceCall& call) { return call.name.starts_with(stem); };
-    if (is_planned(step.line, field.recorded)) return {};
-    if (name.empty() || std::ranges::any_of(step.line.calls, alike)) name = plan;
+    const bool planned =
+        plan_of(field.recorded).empty() ? told : is_planned(step.line, field.recorded);
+    if (planned && is_needed(step, field) && step.recorded(field.recorded) == nullptr)
+      findings->add(make_finding("plan.missing", at(std::string(field.recorded)),
+                                 "what its kernel reads", "missing"));
   }
-  return name;
 }
 
 }  // namespace
@@ -62,21 +96,22 @@ void tell_plans(const TraceLine& line, std::vector<std::string>* left_out) {
 
 void judge_plans(const TraceStep& step, Status* findings) {
   const TraceLine& line = step.line;
-  if (line.calls.empty()) return;
+  judge_arguments(step, findings);
+  if (line.calls.empty() && !line.no_calls) return;
   const auto missing = [&](std::string_view plan) {
     findings->add(make_finding("plan.missing", at(std::string(plan)), "planned", "not planned"));
   };
   for (const TraceCall& call : line.calls) {
     if (step.rebuilt.capture && call.kind.starts_with("fast"))
       findings->add(make_finding("plan.first", at(call.name + ".call"), "plan", call.kind));
+    judge_wrapper(step, call, findings);
   }
-  std::set<int> lists;
+  if (step.rebuilt.rows == 0) return;
   for (const Field& field : step.backend.fields) {
-    if (field.shape != FieldShape::kList || field.buffer < 0 ||
-        !step.twin.has(static_cast<size_t>(field.buffer)) || !lists.insert(field.buffer).second)
-      continue;
-    const std::string_view plan = missing_plan(step, field.buffer);
-    if (!plan.empty()) missing(plan);
+    const std::string_view plan = plan_of(field.recorded);
+    if (field.shape == FieldShape::kList && is_bound(step, field) && is_of_step(step, plan) &&
+        !is_planned(line, field.recorded))
+      missing(plan);
   }
   if (step.rebuilt.model.ragged_prefill && !is_planned(line, "ragged[0].")) missing("ragged[0]");
 }

@@ -1,6 +1,9 @@
 #include "io/trace_calls.h"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 namespace shadowgraph {
@@ -9,13 +12,17 @@ namespace {
 constexpr std::string_view kRagged = "ragged";
 
 // An engine has one wrapper for eager steps, and one for each bucket of its graphs.
-constexpr std::pair<std::string_view, std::string_view> kWrappers[] = {
+struct Wrapper {
+  std::string_view stem, role;
+  bool graph = false;
+};
+constexpr Wrapper kWrappers[] = {
     {"decode_wrappers", "decode"},
-    {"decode_cuda_graph_metadata", "decode"},
+    {"decode_cuda_graph_metadata", "decode", true},
     {"prefill_wrappers_paged", "paged"},
     {"prefill_wrappers_verify", "paged"},
-    {"prefill_cuda_graph_metadata", "paged"},
-    {"draft_extend_cuda_graph_metadata", "paged"},
+    {"prefill_cuda_graph_metadata", "paged", true},
+    {"draft_extend_cuda_graph_metadata", "paged", true},
     {"prefill_wrapper_ragged", kRagged},
 };
 
@@ -25,23 +32,34 @@ std::string text_of(const JsonValue& call, const char* key) {
   return s == nullptr ? "" : *s;
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+/// "[8][1]" is {8, 1}; nullopt: no numbers in brackets.
+std::optional<std::vector<int64_t>> numbers_of(std::string_view text) {
+  std::vector<int64_t> numbers;
+  while (!text.empty()) {
+    const size_t close = text.find(']');
+    if (text[0] != '[' || close == std::string_view::npos) return {};
+    const std::string_view number = text.substr(1, close - 1);
+    const char* const end = number.data() + number.size();
+    int64_t n = -1;
+    const auto [rest, fault] = std::from_chars(number.data(), end, n);
+    if (fault != std::errc() || rest != end || n < 0) return {};
+    numbers.push_back(n);
+    text.remove_prefix(close + 1);
+  }
+  return numbers;
+}
 
 }  // namespace
 
-std::string wrapper_role(std::string_view wrapper) {
+WrapperRole wrapper_role(std::string_view wrapper) {
   const std::string_view stem = wrapper.substr(0, wrapper.find('['));
-  const auto* const known =
-      std::ranges::find(kWrappers, stem, &std::pair<std::string_view, std::string_view>::first);
-  if (known == std::end(kWrappers)) return "";
-  const std::string role(known->second);
-  if (role == kRagged) return stem == wrapper ? role : "";
-  // The last number is the wrapper's; one before it is the bucket's.
-  const size_t open = wrapper.rfind('[');
-  if (open == std::string_view::npos || !wrapper.ends_with(']')) return "";
-  const std::string_view number = wrapper.substr(open + 1, wrapper.size() - open - 2);
-  if (number.empty() || !std::ranges::all_of(number, is_digit)) return "";
-  return role + '[' + std::string(number) + ']';
+  const auto* const known = std::ranges::find(kWrappers, stem, &Wrapper::stem);
+  const auto numbers = numbers_of(wrapper.substr(stem.size()));
+  if (known == std::end(kWrappers) || !numbers) return {};
+  const std::string role(known->role);
+  if (role == kRagged) return {numbers->empty() ? role : ""};
+  if (numbers->size() != (known->graph ? 2U : 1U)) return {};
+  return {role + '[' + std::to_string(numbers->back()) + ']', known->graph ? (*numbers)[0] : 0};
 }
 
 const JsonValue::Array* as_calls(const JsonValue& value) {
@@ -57,8 +75,9 @@ std::vector<TraceCall> name_calls(const JsonValue::Array& calls) {
   std::vector<TraceCall> named;
   int ragged = 0;
   for (const JsonValue& call : calls) {
-    TraceCall c{text_of(call, "wrapper"), "", text_of(call, "call")};
-    c.name = wrapper_role(c.wrapper);
+    const std::string wrapper = text_of(call, "wrapper");
+    const WrapperRole role = wrapper_role(wrapper);
+    TraceCall c{wrapper, role.name, text_of(call, "call"), role.bucket};
     if (c.name == kRagged) c.name += '[' + std::to_string(ragged++) + ']';
     for (TraceCall& before : named) {
       if (before.name == c.name) before.name.clear();

@@ -2,6 +2,7 @@
 // order of the calls. Tested by tests/io/trace_calls_test.cc.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,9 +12,13 @@
 
 namespace shadowgraph {
 
-/// What a wrapper does in a step, whichever object of the engine does it: "decode[1]", "paged[0]".
-/// The shared "ragged" has no number of its own. Empty: not known.
-std::string wrapper_role(std::string_view wrapper);
+/// What a wrapper does in a step, whichever object of the engine does it.
+struct WrapperRole {
+  std::string name;  // "decode[1]", "paged[0]"; the shared "ragged" has no number; empty: not known
+  int64_t bucket = 0;  // rows of the graphs that it is of; 0: of eager steps
+  bool operator==(const WrapperRole&) const = default;
+};
+WrapperRole wrapper_role(std::string_view wrapper);
 
 /// nullptr: the value is no list of plans, each with a wrapper and a call.
 const JsonValue::Array* as_calls(const JsonValue& value);

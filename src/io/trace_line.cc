@@ -144,6 +144,7 @@ class LineReader {
 
   void read_calls(const JsonValue::Array& calls) {
     line_.calls = name_calls(calls);
+    line_.no_calls = calls.empty();
     for (size_t i = 0; i < calls.size(); ++i) {
       if (line_.calls[i].name.empty()) continue;
       for (const auto& [key, value] : *calls[i].as<JsonValue::Object>()) {

@@ -46,7 +46,7 @@ TraceLine planned_decode() {
 TraceLine planned_replay() {
   TraceLine line = planned_decode();
   line.phase = "replay";
-  line.calls[0].kind = "fast_decode_plan";
+  line.calls = {{"decode_cuda_graph_metadata[3][0]", "decode[0]", "fast_decode_plan", 3}};
   line.input["raw_bs"] = scalar_of(2);
   line.input["seq_lens"] = vector_of({5, 9, 1});
   line.input["req_pool_indices"] = vector_of({1, 2, 0});
@@ -69,8 +69,10 @@ TraceLine ragged_extend() {
   line.expect.clear();
   line.expect["use_ragged"] = scalar_of(1);
   line.expect["ragged[0].qo_indptr"] = line.expect["ragged[0].kv_indptr"] = vector_of({0, 2, 3});
-  for (const char* wrapper : {"paged[0]", "paged[1]"})
-    line.expect[wrapper + std::string(".qo_indptr")] = vector_of({0, 2, 3});
+  for (const std::string wrapper : {"paged[0]", "paged[1]"}) {
+    line.expect[wrapper + ".qo_indptr"] = vector_of({0, 2, 3});
+    line.expect[wrapper + ".kv_last_page_len"] = vector_of({1, 1});
+  }
   line.expect["paged[0].kv_indptr"] = vector_of({0, 3, 6});
   line.expect["paged[0].kv_indices"] = vector_of({8, 9, 10, 41, 42, 43});
   line.expect["paged[0].custom_mask"] = vector_of({1, 1, 1, 0, 1, 1, 1, 1, 1}, "bool");
@@ -111,6 +113,7 @@ TraceLine planned_verify() {
   line.calls = {{"prefill_wrappers_verify[0]", "paged[0]", "plan"}};
   line.expect.clear();
   line.expect["paged[0].qo_indptr"] = vector_of({0, 2, 4});
+  line.expect["paged[0].kv_last_page_len"] = vector_of({1, 1});
   line.expect["paged[0].kv_indptr"] = vector_of({0, 5, 14});
   line.expect["paged[0].kv_indices"] =
       vector_of({8, 9, 10, 11, 20, 12, 13, 14, 15, 40, 41, 42, 43, 4});
@@ -186,6 +189,7 @@ TEST(TracePlans, AListHoldsWhatItsOffsetsCount) {
 
 TEST(TracePlans, AListWithoutOffsetsIsReadWhereTheTwinHasIt) {
   TraceLine line = planned_decode();
+  line.calls.clear();
   line.expect.erase("decode[0].kv_indptr");
   EXPECT_EQ(found(line), "ok");
   line.expect["decode[0].kv_indices"].data[6] = 99;
@@ -321,9 +325,87 @@ TEST(TracePlans, EveryListIsPlannedInItsStep) {
   EXPECT_EQ(laws(line), Laws{"plan.missing ragged[0]"});
 }
 
+TEST(TracePlans, AStepWithoutPlansHasNoLists) {
+  for (TraceLine line : {planned_decode(), planned_verify(), planned_replay(), paged_extend()}) {
+    const bool two = line.calls.size() == 2;
+    const std::string plan = line.calls[0].name;
+    line.calls.clear();
+    std::erase_if(line.expect, [](const auto& f) { return f.first.find('.') != f.first.npos; });
+    line.null_fields.clear();
+    line.no_calls = true;
+    Laws all = {"plan.missing " + plan};
+    if (two) all.emplace_back("plan.missing paged[1]");
+    EXPECT_EQ(laws(line), all);
+    line.no_calls = false;
+    EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped) << "a choice alone shows nothing";
+  }
+}
+
+/// Fields without which a line has the one finding that they are missing.
+Laws needed_fields(const TraceLine& whole) {
+  Laws needed;
+  for (const auto& [name, field] : whole.expect) {
+    TraceLine line = whole;
+    line.expect.erase(name);
+    if (found(line) == "ok") continue;
+    EXPECT_EQ(laws(line), Laws{"plan.missing " + name});
+    needed.push_back(name);
+  }
+  return needed;
+}
+
+TEST(TracePlans, APlanHandsOverAllThatItsKernelReads) {
+  const Laws decode = {"decode[0].kv_indices", "decode[0].kv_indptr", "decode[0].kv_last_page_len"};
+  EXPECT_EQ(needed_fields(planned_decode()), decode);
+  EXPECT_EQ(needed_fields(planned_replay()), decode);
+  TraceLine line = planned_decode();
+  line.phase = "capture";
+  line.calls[0].bucket = 2;
+  EXPECT_EQ(needed_fields(line), decode);
+  line = planned_verify();
+  line.expect.erase("paged[0].custom_mask"), line.config.topk = 1;
+  line.input.erase("custom_mask");
+  EXPECT_EQ(needed_fields(line), (Laws{"paged[0].kv_indices", "paged[0].kv_indptr",
+                                       "paged[0].kv_last_page_len", "paged[0].qo_indptr"}));
+}
+
+TEST(TracePlans, ListsWithoutPlansAreThereTogether) {
+  EXPECT_EQ(needed_fields(triton_replay()), (Laws{"kv_indices", "kv_indptr", "num_kv_splits"}));
+  TraceLine line = triton_replay();
+  line.config.window = 3;
+  EXPECT_EQ(laws(line), (Laws{"plan.missing window_kv_indptr", "plan.missing window_kv_indices",
+                              "plan.missing window_num_kv_splits"}));
+}
+
+TEST(TracePlans, AStepPlansTheWrapperThatItRuns) {
+  for (const int64_t bucket : {0, 2, 4}) {
+    TraceLine line = planned_replay();
+    line.calls[0].bucket = bucket;
+    EXPECT_EQ(laws(line), Laws{"plan.missing decode[0].wrapper"}) << bucket;
+  }
+  TraceLine line = planned_decode();
+  line.calls[0].bucket = 2;
+  EXPECT_EQ(laws(line), Laws{"plan.missing decode[0].wrapper"});
+  line.phase = "capture";
+  EXPECT_EQ(found(line), "ok");
+  line.calls[0].bucket = 1;
+  EXPECT_EQ(laws(line), Laws{"plan.missing decode[0].wrapper"});
+}
+
+TEST(TracePlans, ACapturedVerifyReadsItsMask) {
+  TraceLine line = planned_verify();
+  line.phase = "capture";
+  line.calls[0].bucket = 2;
+  line.input.erase("custom_mask");
+  EXPECT_EQ(found(line), "ok");
+  line.expect.erase("paged[0].custom_mask");
+  EXPECT_EQ(laws(line), Laws{"mask.size paged[0].custom_mask"});
+}
+
 TEST(TracePlans, ACapturePlansInFull) {
   TraceLine line = planned_decode();
   line.phase = "capture";
+  line.calls[0].bucket = 2;
   EXPECT_EQ(found(line), "ok");
   line.calls[0].kind = "fast_decode_plan";
   EXPECT_EQ(laws(line), Laws{"plan.first decode[0].call"});

@@ -30,17 +30,18 @@ std::vector<std::string> names(const RecordedFields& fields) {
 }
 
 TEST(TraceCalls, AWrapperHasTheRoleOfItsStepWhicheverGraphItIsOf) {
-  EXPECT_EQ(wrapper_role("decode_wrappers[0]"), "decode[0]");
-  EXPECT_EQ(wrapper_role("decode_cuda_graph_metadata[8][1]"), "decode[1]");
-  EXPECT_EQ(wrapper_role("prefill_wrappers_paged[1]"), "paged[1]");
-  EXPECT_EQ(wrapper_role("prefill_wrappers_verify[0]"), "paged[0]");
-  EXPECT_EQ(wrapper_role("prefill_cuda_graph_metadata[16][1]"), "paged[1]");
-  EXPECT_EQ(wrapper_role("draft_extend_cuda_graph_metadata[4][0]"), "paged[0]");
-  EXPECT_EQ(wrapper_role("prefill_wrapper_ragged"), "ragged");
+  EXPECT_EQ(wrapper_role("decode_wrappers[0]"), (WrapperRole{"decode[0]", 0}));
+  EXPECT_EQ(wrapper_role("decode_cuda_graph_metadata[8][1]"), (WrapperRole{"decode[1]", 8}));
+  EXPECT_EQ(wrapper_role("prefill_wrappers_paged[1]"), (WrapperRole{"paged[1]", 0}));
+  EXPECT_EQ(wrapper_role("prefill_wrappers_verify[0]"), (WrapperRole{"paged[0]", 0}));
+  EXPECT_EQ(wrapper_role("prefill_cuda_graph_metadata[16][1]"), (WrapperRole{"paged[1]", 16}));
+  EXPECT_EQ(wrapper_role("draft_extend_cuda_graph_metadata[4][0]"), (WrapperRole{"paged[0]", 4}));
+  EXPECT_EQ(wrapper_role("prefill_wrapper_ragged"), (WrapperRole{"ragged", 0}));
   for (const char* name :
        {"", "decode_wrappers", "decode_wrappers[]", "decode_wrappers[x]", "decode_wrappers[0",
-        "decode_wrappers0]", "prefill_wrapper_ragged[0]", "decode_wrapper[0]", "[0]"})
-    EXPECT_EQ(wrapper_role(name), "") << name;
+        "decode_wrappers0]", "decode_wrappers[2][0]", "decode_cuda_graph_metadata[0]",
+        "decode_wrappers[-1]", "prefill_wrapper_ragged[0]", "decode_wrapper[0]", "[0]"})
+    EXPECT_EQ(wrapper_role(name), WrapperRole{}) << name;
 }
 
 TEST(TraceCalls, ArgumentsAreFieldsOfTheirWrapper) {
@@ -70,7 +71,14 @@ TEST(TraceCalls, TheLastPlanOfAWrapperIsKeptAndEveryOtherIsListed) {
   ASSERT_EQ(line.calls.size(), 3U);
   EXPECT_EQ(line.calls[0].name, "");
   EXPECT_EQ(line.calls[0].wrapper, "decode_wrappers[0]");
+  EXPECT_EQ(line.calls[1].bucket, 2);
   EXPECT_EQ(line.calls[2].name, "");
+}
+
+TEST(TraceCalls, AListOfNoPlansSaysSo) {
+  EXPECT_TRUE(read(R"({"calls":[]})").no_calls);
+  for (const char* expect : {"{}", R"({"calls":null})", R"({"calls":{}})"})
+    EXPECT_FALSE(read(expect).no_calls) << expect;
 }
 
 TEST(TraceCalls, AListOfAnythingElseIsAFieldOfThatName) {
