@@ -60,10 +60,14 @@ constexpr bool is_captured(ForwardMode m) {
 /// What q, K and V are.
 enum class RunnerData : uint8_t {
   kRandom,
-  kUniform,   // q = 0: every weight is 1
-  kSelector,  // of the keys that a row sees one wins by so far that the others weigh 0: out is its
-              // V, to the bit, however the keys are cut
+  kUniform,  // q = 0: every weight is 1
+  // Of the keys that a row sees one wins by so far that the others weigh 0: out is its V, to the
+  // bit, however the keys are cut. With kSelectorScale
+  kSelector,
 };
+
+/// Half of ln 2: a logit in base 2 is half of q.k, so that of a selector's none is rounded.
+inline constexpr float kSelectorScale = 0.34657359f;
 
 struct RunnerOptions {
   uint64_t seed = 1;  // of q, K and V

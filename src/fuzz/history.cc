@@ -105,7 +105,9 @@ void choose_splits(Choices& c, History* h) {
   s.num_sms = c.of({132, 1, 8});
   s.max_splits = c.of({8, 1, 3});
   s.off = c.one_in(8);
-  if (c.one_in(3)) h->runner.data = RunnerData::kSelector;
+  if (!c.one_in(3)) return;
+  h->runner.data = RunnerData::kSelector;
+  for (LayerKind& layer : h->model.layers) layer.params.sm_scale = kSelectorScale;
 }
 
 /// Delimiters at any of an extend's new tokens.
