@@ -298,7 +298,7 @@ void FieldJudge::judge_copy() {
   for (int64_t r = real_rows(); r < std::min(stored(), told->cols); ++r) {
     const int64_t want = told->data[static_cast<size_t>(r)];
     if (got(r) == want) continue;
-    fail("plan.argument", r, {}, number(want) + ", as the other copy of these offsets",
+    fail("len.q_extent", r, {}, number(want) + ", as the other copy of these offsets",
          number(got(r)));
     return;
   }
