@@ -10,6 +10,7 @@ namespace {
 std::string shape_of(const Field& field) {
   switch (field.shape) {
     case FieldShape::kRows:
+    case FieldShape::kSteps:
     case FieldShape::kSlots: return "[rows]";
     case FieldShape::kIndptr: return "[rows + 1]";
     case FieldShape::kTable: return field.pages ? "[rows, pages]" : "[rows, slots]";
@@ -27,6 +28,7 @@ const char* rule_of_scalar(const Field& field) {
     case FieldRule::kAtLeast: return "at least, eager";
     case FieldRule::kBaked: return "at least, eager and capture";
     case FieldRule::kDead: return "nothing reads it";
+    case FieldRule::kConstant: return "equal";
     default: return "equal, eager";
   }
 }

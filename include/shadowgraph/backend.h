@@ -157,6 +157,7 @@ enum class FieldShape : uint8_t {
   kList,    // CSR: of row i the elements indptr[i] to indptr[i + 1] are live, each a slot
   kMask,    // of row i [q_len, kv_len], 0 or 1: a byte each, or packed as CustomMask::kPacked
   kSizes,   // not the buffer, but its shape
+  kSteps,   // [rows], how many elements an indptr has for each
 };
 
 struct Field {
@@ -173,12 +174,17 @@ struct Field {
   // kRows: what padding, and every row of a capture, has at least. A tree's two halves may be empty
   // there: its capture has no mask and no drafts yet
   int32_t least = 0;
+  std::optional<int32_t> most = {};  // kRows: and at most
+  // kRows: into how many partial results, at the most, a row is cut: the third axis of this buffer
+  int most_of = -1;
   // kIndptr: offsets into the step's query tokens, of which a graph has so many and no more
   bool of_queries = true;
   bool any_integers = false;  // else int32, where the twin's are: a kernel reads them so
   // kScalar: what an engine means that does not say it. kMask: one that says none means all ones
   std::optional<int64_t> unsaid = {};
   int keys = -1;  // kMask, packed: the indptr of its rows' keys
+  // kRows, kIndptr, kTable: rows are virtual requests, and a step may need fewer than the twin has
+  bool of_virtual = false;
 };
 
 /// What a backend says of itself.

@@ -38,6 +38,20 @@ constexpr Field table(std::string_view recorded, int buffer, int lens, std::stri
                       bool pages = true) {
   return {recorded, buffer, FieldShape::kTable, FieldRule::kExact, lens, pages, refs};
 }
+/// What an indptr steps by.
+constexpr Field steps(std::string_view recorded, int indptr, std::string_view refs) {
+  return {recorded, indptr, FieldShape::kSteps, FieldRule::kExact, -1, true, refs};
+}
+/// Lengths that a kernel follows in padding too.
+constexpr Field bounded(Field f, int32_t least, int32_t most) {
+  f.least = least, f.most = most;
+  return f;
+}
+/// Of virtual requests.
+constexpr Field of_virtual(Field f) {
+  f.of_virtual = true;
+  return f;
+}
 /// Rows of slots in one list, by their indptr.
 constexpr Field list(std::string_view recorded, int buffer, int indptr, std::string_view refs) {
   return {recorded, buffer, FieldShape::kList, FieldRule::kExact, indptr, false, refs};

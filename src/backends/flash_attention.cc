@@ -19,8 +19,8 @@ constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDec
                                   ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
                                   ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
 
-using field::bound, field::indptr, field::key_indptr, field::lens, field::rows, field::slots,
-    field::table;
+using field::bound, field::indptr, field::key_indptr, field::lens, field::of_virtual, field::rows,
+    field::slots, field::table;
 
 // Paged kernels read no cu_seqlens_k: it is for new keys that they would append. A ragged call over
 // all keys reads it.
@@ -47,9 +47,9 @@ constexpr Field kFields[] = {
     bound("swa_spec.max_seq_len_q", Fa::kExpandMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
     bound("swa_spec.max_seq_len_k", -1, "fa.I-21", FieldRule::kDead),
     table("swa_spec.page_table", Fa::kMergedTable, Fa::kMergedSeqlens, "fa.I-41", false),
-    indptr("local.query_start_loc", Fa::kLocalCuSeqlensQ, "fa.I-49"),
-    lens("local.seqused_k", Fa::kLocalSeqlens, "fa.I-50"),
-    table("local.block_table", Fa::kLocalTable, Fa::kLocalSeqlens, "fa.I-50 fa.I-52"),
+    of_virtual(indptr("local.query_start_loc", Fa::kLocalCuSeqlensQ, "fa.I-49")),
+    of_virtual(lens("local.seqused_k", Fa::kLocalSeqlens, "fa.I-50")),
+    of_virtual(table("local.block_table", Fa::kLocalTable, Fa::kLocalSeqlens, "fa.I-50 fa.I-52")),
     bound("local.max_query_len", Fa::kLocalMaxQueryLen, "fa.I-18", FieldRule::kBaked),
     bound("local.max_seq_len", Fa::kLocalMaxSeqLen, "fa.I-21"),
     rows("encoder_lens_int32", Fa::kEncoderSeqlens, "fa.I-43"),

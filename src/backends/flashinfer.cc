@@ -21,22 +21,32 @@ constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDec
                                   ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
                                   ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
 
-using field::choice, field::indptr, field::key_indptr, field::list, field::packed_mask, field::rows;
+using field::bounded, field::choice, field::indptr, field::key_indptr, field::list,
+    field::packed_mask, field::rows, field::steps;
+
+/// A page is one token.
+constexpr Field last_page_len(std::string_view recorded) {
+  return bounded(rows(recorded, Fi::kLastPageLen, "fi.I-10 fi.I-15"), 1, 1);
+}
 
 // Wrappers of one engine's names: decode[i] plans decodes, paged[i] everything else.
 constexpr Field kFields[] = {
     key_indptr("decode[0].kv_indptr", Fi::list(0, Fi::kKvIndptr), "fi.I-16 fi.I-23 fi.I-32"),
     list("decode[0].kv_indices", Fi::list(0, Fi::kKvIndices), Fi::list(0, Fi::kKvIndptr),
          "fi.I-6 fi.I-31 fi.I-38"),
-    rows("decode[0].kv_last_page_len", Fi::kLastPageLen, "fi.I-10 fi.I-15"),
+    last_page_len("decode[0].kv_last_page_len"),
     choice("decode[0].page_size", Fi::kPageSize, "fi.I-15"),
+    choice("decode[0].num_qo_heads", Fi::kNumQoHeads + 0, ""),
+    choice("decode[0].num_kv_heads", Fi::kNumKvHeads + 0, ""),
     key_indptr("decode[0].global_override_indptr_cpu", Fi::list(0, Fi::kKvIndptr),
                "fi.I-11 fi.I-12"),
     key_indptr("decode[1].kv_indptr", Fi::list(1, Fi::kKvIndptr), "fi.I-16 fi.I-17"),
     list("decode[1].kv_indices", Fi::list(1, Fi::kKvIndices), Fi::list(1, Fi::kKvIndptr),
          "fi.I-6 fi.I-17"),
-    rows("decode[1].kv_last_page_len", Fi::kLastPageLen, "fi.I-10 fi.I-15"),
+    last_page_len("decode[1].kv_last_page_len"),
     choice("decode[1].page_size", Fi::kPageSize, "fi.I-15"),
+    choice("decode[1].num_qo_heads", Fi::kNumQoHeads + 1, ""),
+    choice("decode[1].num_kv_heads", Fi::kNumKvHeads + 1, ""),
     key_indptr("decode[1].global_override_indptr_cpu", Fi::list(1, Fi::kKvIndptr),
                "fi.I-11 fi.I-17"),
     indptr("paged[0].qo_indptr", Fi::kQoIndptr, "fi.I-3 fi.I-4"),
@@ -44,10 +54,13 @@ constexpr Field kFields[] = {
     key_indptr("paged[0].kv_indptr", Fi::list(0, Fi::kKvIndptr),
                "fi.I-18 fi.I-20 fi.I-21 fi.I-27 fi.I-33 fi.I-41"),
     key_indptr("paged[0].kv_indptr_host", Fi::list(0, Fi::kKvIndptr), "fi.I-11 fi.I-21"),
+    steps("paged[0].kv_lens_host", Fi::list(0, Fi::kKvIndptr), "fi.I-11 fi.I-21"),
     list("paged[0].kv_indices", Fi::list(0, Fi::kKvIndices), Fi::list(0, Fi::kKvIndptr),
          "fi.I-6 fi.I-22 fi.I-35 fi.I-38"),
-    rows("paged[0].kv_last_page_len", Fi::kLastPageLen, "fi.I-10 fi.I-15"),
+    last_page_len("paged[0].kv_last_page_len"),
     choice("paged[0].page_size", Fi::kPageSize, "fi.I-15"),
+    choice("paged[0].num_qo_heads", Fi::kNumQoHeads + 0, ""),
+    choice("paged[0].num_kv_heads", Fi::kNumKvHeads + 0, ""),
     packed_mask("paged[0].custom_mask", Fi::list(0, Fi::kMask), Fi::list(0, Fi::kMaskIndptr),
                 Fi::list(0, Fi::kKvIndptr), "fi.I-34 fi.I-42 fi.I-44 fi.I-50 fi.I-52"),
     choice("paged[0].window_left", Fi::kWindowLeft, "fi.I-36 fi.I-37", -1),
@@ -56,16 +69,23 @@ constexpr Field kFields[] = {
     key_indptr("paged[1].kv_indptr", Fi::list(1, Fi::kKvIndptr),
                "fi.I-17 fi.I-18 fi.I-20 fi.I-21 fi.I-41"),
     key_indptr("paged[1].kv_indptr_host", Fi::list(1, Fi::kKvIndptr), "fi.I-11 fi.I-21"),
+    steps("paged[1].kv_lens_host", Fi::list(1, Fi::kKvIndptr), "fi.I-11 fi.I-21"),
     list("paged[1].kv_indices", Fi::list(1, Fi::kKvIndices), Fi::list(1, Fi::kKvIndptr),
          "fi.I-6 fi.I-17 fi.I-22"),
-    rows("paged[1].kv_last_page_len", Fi::kLastPageLen, "fi.I-10 fi.I-15"),
+    last_page_len("paged[1].kv_last_page_len"),
     choice("paged[1].page_size", Fi::kPageSize, "fi.I-15"),
+    choice("paged[1].num_qo_heads", Fi::kNumQoHeads + 1, ""),
+    choice("paged[1].num_kv_heads", Fi::kNumKvHeads + 1, ""),
     packed_mask("paged[1].custom_mask", Fi::list(1, Fi::kMask), Fi::list(1, Fi::kMaskIndptr),
                 Fi::list(1, Fi::kKvIndptr), "fi.I-50 fi.I-52 fi.I-55"),
     indptr("ragged[0].qo_indptr", Fi::kQoIndptr, "fi.I-3"),
     indptr("ragged[0].kv_indptr", Fi::kQoIndptr, "fi.I-40"),
+    choice("ragged[0].num_qo_heads", Fi::kNumQoHeads + 0, ""),
+    choice("ragged[0].num_kv_heads", Fi::kNumKvHeads + 0, ""),
     indptr("ragged[1].qo_indptr", Fi::kQoIndptr, "fi.I-3"),
     indptr("ragged[1].kv_indptr", Fi::kQoIndptr, "fi.I-40"),
+    choice("ragged[1].num_qo_heads", Fi::kNumQoHeads + 1, ""),
+    choice("ragged[1].num_kv_heads", Fi::kNumKvHeads + 1, ""),
     choice("use_ragged", Fi::kUseRagged, "fi.I-40"),
     choice("extend_no_prefix", Fi::kExtendNoPrefix, "fi.I-48"),
 };
@@ -281,7 +301,16 @@ const BackendInfo& FlashInfer::info() const { return kInfo; }
 Status FlashInfer::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = check(limits);
   if (status.ok()) status = Bind(arena, limits).run(meta);
-  if (status.ok()) meta->scalars[kPageSize] = 1;
+  if (!status.ok()) return status;
+  meta->scalars[kWindowLeft] = -1;
+  meta->scalars[kPageSize] = 1;
+  for (int w = 0; w < kNumWrappers; ++w) {
+    const FlashInferWrapper wrapper = FlashInferWrapper::of(limits, w);
+    const bool has_layers = wrapper.used || limits.model.layers.empty();
+    const LayerKind& kind = has_layers ? wrapper.kind : limits.model.layers[0];
+    meta->scalars[static_cast<size_t>(kNumQoHeads + w)] = kind.params.num_qo_heads;
+    meta->scalars[static_cast<size_t>(kNumKvHeads + w)] = kind.params.num_kv_heads;
+  }
   return status;
 }
 

@@ -82,7 +82,9 @@ class FlashInfer final : public Backend {
     kUseRagged,
     kExtendNoPrefix,  // no request of a prefill has one
     kPageSize,        // of lists: 1
-    kFirstSplitKv,
+    kNumQoHeads,      // of each wrapper
+    kNumKvHeads = kNumQoHeads + kNumWrappers,
+    kFirstSplitKv = kNumKvHeads + kNumWrappers,
     kNumScalars = kFirstSplitKv + 2 * kNumWrappers
   };
   static constexpr int split_kv(int wrapper, Part part) {

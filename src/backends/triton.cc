@@ -24,14 +24,15 @@ constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDec
 constexpr ForwardMode kSplitModes[] = {ForwardMode::kDecode, ForwardMode::kIdle,
                                        ForwardMode::kDraftDecode};
 
-using field::bound, field::indptr, field::key_indptr, field::list, field::rows, field::slots;
+using field::bound, field::bounded, field::indptr, field::key_indptr, field::list, field::rows,
+    field::slots;
 
 constexpr Field mask(std::string_view recorded, int buffer, int indptr, std::string_view refs) {
   return {recorded, buffer, FieldShape::kMask, FieldRule::kExact, indptr, false, refs};
 }
 constexpr Field splits(std::string_view recorded, int buffer) {
   Field f = rows(recorded, buffer, "fi.I-57");
-  f.least = 1;
+  f.least = 1, f.most_of = Tr::kAttnLogits;
   return f;
 }
 /// Of which the engine has both 32 and 64 bits.
@@ -53,7 +54,7 @@ constexpr Field kFields[] = {
     splits("window_num_kv_splits", Tr::kWindowNumKvSplits),
     // A verify's is what its buffer began with.
     {"window_num_kv_splits", -1, FieldShape::kRows, FieldRule::kDead},
-    any(rows("window_kv_offsets", Tr::kWindowKvOffsets, "fi.I-39")),
+    any(bounded(rows("window_kv_offsets", Tr::kWindowKvOffsets, "fi.I-39"), 0, 0)),
     {"attn_logits_shape", Tr::kAttnLogits, FieldShape::kSizes, FieldRule::kExact, -1, false,
      "fi.I-59"},
     slots("swa_out_cache_loc", Tr::kSwaOutCacheLoc, "fi.I-16 fi.I-38"),

@@ -40,6 +40,7 @@ class FieldJudge {
   int64_t expected(int64_t i) const { return value_of(buffer(), i); }
   int64_t got(int64_t i) const { return recorded_.data[static_cast<size_t>(i)]; }
   int64_t least_padding(const Field& field) const;
+  int64_t most_padding() const;
 
   bool leave_out(const std::string& why) {
     left_out_ = why;
@@ -68,6 +69,8 @@ class FieldJudge {
   bool has_queries_of_width() const;
   bool lists_own_keys() const;
   bool judge_indptr();
+  void judge_copy();
+  bool judge_steps();
   bool judge_sizes();
 
   bool judge_table();

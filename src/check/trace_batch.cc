@@ -160,8 +160,8 @@ AttentionParams TraceBatch::heads_of(const TraceLine& line) const {
   AttentionParams params;
   const auto qo = config.num_heads ? config.num_heads : planned(".num_qo_heads");
   const auto kv = config.num_kv_heads ? config.num_kv_heads : planned(".num_kv_heads");
-  params.num_qo_heads = params.num_kv_heads = 1;
-  if (qo && kv) params.num_qo_heads = *qo, params.num_kv_heads = *kv;
+  params.num_qo_heads = qo.value_or(kv.value_or(1));
+  params.num_kv_heads = kv.value_or(params.num_qo_heads);
   // Of partial results the last axis is a head.
   const auto partial = line.expect.find("attn_logits_shape");
   int64_t dim = planned(".head_dim").value_or(1);

@@ -34,10 +34,12 @@ FieldVerdict FieldJudge::run() {
   return {kLeftOut, left_out_};
 }
 
-/// A scalar of a replay is what its capture froze, and that what is baked alone.
+/// A scalar of a replay is what its capture froze, and that what is baked alone; a choice is a
+/// plan's, and every step plans.
 bool FieldJudge::is_unread() const {
   if (field_.rule == FieldRule::kDead) return true;
   if (field_.shape != FieldShape::kScalar || !step_.rebuilt.graph) return false;
+  if (field_.rule == FieldRule::kConstant) return false;
   return !capture() || field_.rule != FieldRule::kBaked;
 }
 
@@ -63,6 +65,7 @@ bool FieldJudge::judge() {
     case FieldShape::kRows: return judge_rows();
     case FieldShape::kSlots: return judge_slots();
     case FieldShape::kIndptr: return judge_indptr();
+    case FieldShape::kSteps: return judge_steps();
     case FieldShape::kList: return judge_list();
     case FieldShape::kMask: return judge_mask();
     default: return judge_table();
@@ -84,8 +87,15 @@ int64_t FieldJudge::real_rows() const {
 
 int64_t FieldJudge::least_padding(const Field& field) const {
   const Limits& limits = step_.twin.limits;
+  if (field.most || field.most_of >= 0) return field.least;
   const bool tree = is_draft_tree(limits) || is_verify_tree(limits);
   return tree ? 0 : field.least;
+}
+
+int64_t FieldJudge::most_padding() const {
+  if (field_.most_of >= 0 && step_.twin.has(static_cast<size_t>(field_.most_of)))
+    return twin(field_.most_of).shape[2];
+  return field_.most.value_or(INT32_MAX);
 }
 
 void FieldJudge::fail(LawId law, std::optional<int64_t> row, std::optional<int64_t> col,
@@ -120,7 +130,8 @@ bool FieldJudge::judge_scalar() {
 
 /// The twin has one where the keys of a list do not say it already; any other may hide nothing.
 void FieldJudge::judge_window(int64_t want) {
-  int64_t longest = 0, window = -1;
+  // A graph's plan is that of any batch.
+  int64_t longest = step_.rebuilt.graph ? INT32_MAX : 0, window = -1;
   for (int64_t i = 0; i < step_.rebuilt.batch.size(); ++i)
     longest = std::max<int64_t>(longest, step_.rebuilt.batch.extent(i).kv_len);
   // Window layers have the first wrapper of each kind.
@@ -146,8 +157,9 @@ void FieldJudge::judge_dtype() {
   if (dtype != want) fail("trace.dtype", {}, {}, want, dtype);
 }
 
-/// A twin may have bound more rows than a step needs (virtual batches): they hold nothing.
+/// Of virtual requests a twin may have bound more than a step needs: they hold nothing.
 bool FieldJudge::is_unused(int64_t row) const {
+  if (!field_.of_virtual) return false;
   if (field_.shape == FieldShape::kIndptr) return row > 0 && expected(row) == expected(row - 1);
   const int lens = field_.shape == FieldShape::kTable ? field_.lens : field_.buffer;
   return value_of(step_.twin[static_cast<size_t>(lens)], row) == 0;
@@ -163,7 +175,7 @@ bool FieldJudge::judge_shape() {
   }
   if (field_.shape == FieldShape::kList || field_.shape == FieldShape::kMask) return true;
   const int64_t have = recorded_.rows();
-  rows_ = buffer().shape[0];
+  rows_ = buffer().shape[0] - (field_.shape == FieldShape::kSteps ? 1 : 0);
   // A capture's twin holds nothing yet.
   while (!capture() && rows_ > std::max<int64_t>(have, 0) && is_unused(rows_ - 1)) --rows_;
   const int64_t want = rows_;
@@ -192,9 +204,11 @@ bool FieldJudge::judge_rows() {
     fail("len.kv_extent", r, {}, number(expected(r)),
          number(got(r)) + (why.words.empty() ? "" : ": " + why.words) + rows.more(), why.refs);
   }
+  const int64_t least = least_padding(field_), most = most_padding();
   for (int64_t r = real_rows(); r < stored(); ++r) {
-    if (got(r) >= least_padding(field_)) continue;
-    fail("len.padding", r, {}, ">= " + number(least_padding(field_)), number(got(r)));
+    if (got(r) >= least && got(r) <= most) continue;
+    const std::string more = most == INT32_MAX ? "" : " and <= " + number(most);
+    fail("len.padding", r, {}, ">= " + number(least) + more, number(got(r)));
     break;
   }
   return true;
@@ -273,25 +287,52 @@ bool FieldJudge::judge_indptr() {
   if (field_.of_queries && tokens > 0 && last >= real && got(last) > tokens)
     fail("len.total", last, {}, "<= " + number(tokens) + " query tokens of the graph",
          number(got(last)) + ": the kernel reads and writes behind them");
+  judge_copy();
+  return true;
+}
+
+/// The host plans what the device reads: copies of one array are equal, padding too.
+void FieldJudge::judge_copy() {
+  const RecordedField* told = step_.recorded_indptr(field_.buffer, rows_);
+  if (told == nullptr) return;
+  for (int64_t r = real_rows(); r < std::min(stored(), told->cols); ++r) {
+    const int64_t want = told->data[static_cast<size_t>(r)];
+    if (got(r) == want) continue;
+    fail("len.q_extent", r, {}, number(want) + ", as the other copy of these offsets",
+         number(got(r)));
+    return;
+  }
+}
+
+/// Of padding they are those of the recorded offsets.
+bool FieldJudge::judge_steps() {
+  const RecordedField* told = step_.recorded_indptr(field_.buffer, rows_ + 1);
+  const int64_t rows = told == nullptr ? real_rows() : std::min(stored(), told->cols - 1);
+  for (int64_t r = 0; r < rows; ++r) {
+    const Part part = r < real_rows() ? part_of(buffer(), r) : part_of(*told, r);
+    if (got(r) == part.size()) continue;
+    fail("plan.argument", r, {}, number(part.size()) + ", as the offsets step", number(got(r)));
+    break;
+  }
   return true;
 }
 
 /// Partial results have room for every row, and each row is as long as its kernel takes it for.
 bool FieldJudge::judge_sizes() {
-  const auto row = [](std::span<const int64_t> sizes) {
-    return std::accumulate(sizes.begin() + 1, sizes.end(), int64_t{1}, std::multiplies<>());
-  };
   const std::vector<int64_t>& sizes = recorded_.data;
-  const auto small = [](int64_t n) { return n >= 0 && n <= 1 << 20; };
-  if (recorded_.shape.size() != 1 || sizes.empty() || !std::ranges::all_of(sizes, small)) {
-    fail("trace.shape", {}, {}, "a list of sizes", "none");
+  const size_t rank = buffer().shape.size();
+  if (recorded_.shape.size() != 1 || sizes.size() != rank) {
+    fail("trace.shape", {}, {}, number(static_cast<int64_t>(rank)) + " sizes",
+         number(static_cast<int64_t>(sizes.size())));
     return true;
   }
-  const int64_t want = row(buffer().shape);
   if (sizes[0] < buffer().shape[0])
     fail("trace.shape", 0, {}, "at least " + number(buffer().shape[0]) + " rows", number(sizes[0]));
-  if (row(sizes) != want)
-    fail("trace.shape", 1, {}, number(want) + " elements a row", number(row(sizes)));
+  for (size_t axis = 1; axis < rank; ++axis) {
+    if (sizes[axis] != buffer().shape[axis])
+      fail("trace.shape", static_cast<int64_t>(axis), {}, number(buffer().shape[axis]),
+           number(sizes[axis]));
+  }
   return true;
 }
 

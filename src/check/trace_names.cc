@@ -70,6 +70,7 @@ std::string laws_of(const Field& field) {
     case FieldShape::kTable: laws = "table.slot table.unit table.capacity table.page_id"; break;
     case FieldShape::kList: laws = "table.slot table.unit table.capacity table.page_id"; break;
     case FieldShape::kMask: laws = "mask.bit mask.size"; break;
+    case FieldShape::kSteps: laws = "plan.argument"; break;
     case FieldShape::kSizes: return "trace.shape";
     case FieldShape::kScalar:
       laws = field.unsaid                         ? "mask.window"

@@ -471,7 +471,7 @@ TEST(TracePlans, PartialResultsHaveRoomForEveryRow) {
   for (const size_t axis : {1, 2}) {
     line = triton_replay();
     line.expect["attn_logits_shape"].data[axis] /= 2;
-    EXPECT_EQ(laws(line), Laws{"trace.shape attn_logits_shape 1"});
+    EXPECT_EQ(laws(line), Laws{"trace.shape attn_logits_shape " + std::to_string(axis)});
   }
 }
 
@@ -487,6 +487,57 @@ TEST(TracePlans, SlotsThatAreAll0SayNothing) {
   EXPECT_EQ(found(line), "ok");
   line.input["out_cache_loc"].data[0] = 9;
   EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
+}
+
+TEST(TracePlans, OffsetsHaveAnEndForEveryRow) {
+  TraceLine line = planned_decode();
+  line.backend = "triton";
+  line.calls.clear();
+  line.mode = "extend";
+  line.input["extend_seq_lens"] = vector_of({5, 9});
+  line.expect = {{"kv_indptr", vector_of({0, 0})}};
+  EXPECT_EQ(laws(line), (Laws{"trace.shape kv_indptr"}));
+}
+
+TEST(TracePlans, HostAndDeviceHaveTheSameOffsetsInPaddingToo) {
+  TraceLine line = planned_replay();
+  line.expect["decode[0].global_override_indptr_cpu"] = vector_of({0, 5, 14, 15});
+  EXPECT_EQ(laws(line), Laws{});
+  line.expect["decode[0].global_override_indptr_cpu"].data[3] = INT32_MAX;
+  EXPECT_EQ(laws(line), (Laws{"len.q_extent decode[0].global_override_indptr_cpu 3"}));
+}
+
+TEST(TracePlans, AGraphIsPlannedWithTheArgumentsOfAnyStep) {
+  TraceLine line = planned_replay();
+  line.expect["decode[0].page_size"] = scalar_of(16);
+  EXPECT_EQ(laws(line), (Laws{"plan.argument decode[0].page_size"}));
+}
+
+TEST(TracePlans, PaddingThatAKernelFollowsHasAnUpperBound) {
+  for (const int64_t wrong : {0, 2}) {
+    TraceLine line = planned_replay();
+    line.expect["decode[0].kv_last_page_len"].data[2] = wrong;
+    EXPECT_EQ(laws(line), (Laws{"len.padding decode[0].kv_last_page_len 2"}));
+  }
+  for (const int64_t wrong : {0, 9}) {
+    TraceLine line = triton_replay();
+    line.expect["num_kv_splits"].data[3] = wrong;
+    EXPECT_EQ(laws(line), (Laws{"len.padding num_kv_splits 3"}));
+  }
+}
+
+TEST(TracePlans, HeadsAreThoseOfTheModel) {
+  TraceLine line = planned_decode();
+  line.config.num_heads = 8;
+  line.expect["decode[0].num_qo_heads"] = scalar_of(10);
+  EXPECT_EQ(laws(line), (Laws{"plan.argument decode[0].num_qo_heads"}));
+}
+
+TEST(TracePlans, PartialResultsAreJudgedAxisByAxis) {
+  TraceLine line = triton_replay();
+  line.expect["attn_logits_shape"].data = {4, 32, 16, 16};
+  EXPECT_EQ(laws(line),
+            (Laws{"trace.shape attn_logits_shape 1", "trace.shape attn_logits_shape 2"}));
 }
 
 }  // namespace
