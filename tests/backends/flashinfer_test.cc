@@ -154,7 +154,7 @@ TEST(FlashInfer, CrossAttentionListsTheEncodersTokensAndSelfThoseBehindThem) {
   m.layers[1].cross = true, m.layers[1].params.causal = false;
   m.max_encoder_len = 4;
   Limits limits = Limits::exact(b, m);
-  limits.rows = 3;
+  limits.rows = limits.tokens = 3;
   Bound s(limits);
   ASSERT_TRUE(s.fill(b).ok());
   EXPECT_EQ(s.lists(0), (Lists{{103, 104}, {200}, {0}}));
