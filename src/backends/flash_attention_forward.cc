@@ -213,8 +213,8 @@ std::vector<int32_t> FlashAttention::merged_parts(const ForwardBatch& batch, con
   const PrefixChunks chunks = reads_chunks(kind) ? PrefixChunks::of(limits) : PrefixChunks{};
   std::vector<int32_t> parts;
   for (int64_t i = 0; i < batch.size(); ++i) {
-    const int32_t branches = is_draft_tree(limits) ? batch.spec.topk : 1;
-    parts.insert(parts.end(), static_cast<size_t>(batch.q_len(i) * branches),
+    const size_t branches = is_draft_tree(limits) ? static_cast<size_t>(batch.spec.topk) : 1;
+    parts.insert(parts.end(), static_cast<size_t>(batch.q_len(i)) * branches,
                  cascades ? 2 : chunks.parts(batch.extent(i)));
   }
   return parts;

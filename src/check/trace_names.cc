@@ -67,7 +67,7 @@ std::string laws_of(const Field& field) {
     case FieldShape::kRows: laws = "len.kv_extent len.padding"; break;
     case FieldShape::kSlots: laws = "slot.write"; break;
     case FieldShape::kIndptr: laws = "len.q_extent len.indptr_first len.indptr_monotone"; break;
-    case FieldShape::kTable: laws = "table.slot table.unit table.capacity table.page_id"; break;
+    case FieldShape::kTable:
     case FieldShape::kList: laws = "table.slot table.unit table.capacity table.page_id"; break;
     case FieldShape::kMask: laws = "mask.bit mask.size"; break;
     case FieldShape::kSteps: laws = "plan.argument"; break;
