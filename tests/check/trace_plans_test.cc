@@ -3,138 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "check/trace_lines.h"
+#include "check/plan_lines.h"
 
 namespace shadowgraph {
 namespace {
-
-RecordedField vector_of(std::vector<int64_t> data, const char* dtype = "int32") {
-  const auto size = static_cast<int64_t>(data.size());
-  return {dtype, {size}, size, std::move(data)};
-}
-RecordedField scalar_of(int64_t value) { return {"pyint", {}, 1, {value}}; }
-
-/// Whether the first finding stands on it.
-bool has_ref(const TraceLine& line, const std::string& ref) {
-  const TraceVerdict v = judge_trace(line);
-  return std::ranges::count(v.findings.findings()[0].refs, ref) == 1;
-}
-
-/// The decode of trace_lines.h as FlashInfer plans it.
-TraceLine planned_decode() {
-  TraceLine line = decode_line();
-  line.backend = "flashinfer";
-  line.calls = {{"decode_wrappers[0]", "decode[0]", "plan"}};
-  line.expect.clear();
-  line.expect["decode[0].kv_indptr"] = vector_of({0, 5, 14});
-  line.expect["decode[0].kv_indices"] =
-      vector_of({8, 9, 10, 11, 20, 12, 13, 14, 15, 40, 41, 42, 43, 4, -7777, -7777});
-  line.expect["decode[0].kv_last_page_len"] = vector_of({1, 1});
-  line.expect["decode[0].page_size"] = scalar_of(1);
-  line.expect["decode[0].num_qo_heads"] = scalar_of(8);
-  line.expect["decode[0].num_kv_heads"] = scalar_of(2);
-  return line;
-}
-
-/// In a bucket of three rows.
-TraceLine planned_replay() {
-  TraceLine line = planned_decode();
-  line.phase = "replay";
-  line.calls = {{"decode_cuda_graph_metadata[3][0]", "decode[0]", "fast_decode_plan", 3}};
-  line.input["raw_bs"] = scalar_of(2);
-  line.input["seq_lens"] = vector_of({5, 9, 1});
-  line.input["req_pool_indices"] = vector_of({1, 2, 0});
-  line.expect["decode[0].kv_indptr"] = vector_of({0, 5, 14, 15});
-  line.expect["decode[0].kv_indices"].data[14] = 0;
-  line.expect["decode[0].kv_last_page_len"] = vector_of({1, 1, 1});
-  return line;
-}
-
-/// An extend by 2 and 1 tokens in two calls, window 3: two wrappers.
-TraceLine ragged_extend() {
-  TraceLine line = decode_line();
-  line.backend = "flashinfer";
-  line.mode = "extend";
-  line.config.window = 3;
-  line.input["extend_seq_lens"] = vector_of({2, 1});
-  line.calls = {{"prefill_wrapper_ragged", "ragged[0]", "plan"},
-                {"prefill_wrappers_paged[0]", "paged[0]", "plan"},
-                {"prefill_wrappers_paged[1]", "paged[1]", "plan"}};
-  line.expect.clear();
-  line.expect["use_ragged"] = scalar_of(1);
-  line.expect["ragged[0].qo_indptr"] = line.expect["ragged[0].kv_indptr"] = vector_of({0, 2, 3});
-  for (const std::string wrapper : {"paged[0]", "paged[1]"}) {
-    line.expect[wrapper + ".qo_indptr"] = vector_of({0, 2, 3});
-    line.expect[wrapper + ".kv_last_page_len"] = vector_of({1, 1});
-  }
-  line.expect["paged[0].kv_indptr"] = vector_of({0, 3, 6});
-  line.expect["paged[0].kv_indices"] = vector_of({8, 9, 10, 41, 42, 43});
-  line.expect["paged[0].custom_mask"] = vector_of({1, 1, 1, 0, 1, 1, 1, 1, 1}, "bool");
-  line.expect["paged[1].kv_indptr"] = vector_of({0, 3, 11});
-  line.expect["paged[1].kv_indices"] = vector_of({8, 9, 10, 12, 13, 14, 15, 40, 41, 42, 43});
-  line.null_fields = {"paged[1].custom_mask"};
-  return line;
-}
-
-/// The same in one call.
-TraceLine paged_extend() {
-  TraceLine line = ragged_extend();
-  line.calls.erase(line.calls.begin());
-  line.expect.erase("ragged[0].qo_indptr");
-  line.expect.erase("ragged[0].kv_indptr");
-  line.expect.erase("paged[0].custom_mask");
-  line.null_fields.emplace_back("paged[0].custom_mask");
-  line.expect["use_ragged"] = scalar_of(0);
-  line.expect["paged[0].kv_indptr"] = vector_of({0, 5, 9});
-  line.expect["paged[0].kv_indices"] = vector_of({8, 9, 10, 11, 20, 41, 42, 43, 4});
-  line.expect["paged[0].window_left"] = scalar_of(3);
-  line.expect["paged[1].kv_indptr"] = vector_of({0, 5, 14});
-  line.expect["paged[1].kv_indices"] =
-      vector_of({8, 9, 10, 11, 20, 12, 13, 14, 15, 40, 41, 42, 43, 4});
-  return line;
-}
-
-/// Two drafts behind 3 and 7 keys; the second request's do not see each other.
-TraceLine planned_verify() {
-  TraceLine line = decode_line();
-  line.backend = "flashinfer";
-  line.mode = "target_verify";
-  line.config.topk = 2, line.config.num_draft_tokens = 2;
-  line.input["seq_lens"] = vector_of({3, 7});
-  const std::vector<int64_t> mask = {1, 1, 1, 1, 0, 1, 1, 1, 1, 1,  //
-                                     1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1};
-  line.input["custom_mask"] = vector_of(mask, "bool");
-  line.calls = {{"prefill_wrappers_verify[0]", "paged[0]", "plan"}};
-  line.expect.clear();
-  line.expect["paged[0].qo_indptr"] = vector_of({0, 2, 4});
-  line.expect["paged[0].kv_last_page_len"] = vector_of({1, 1});
-  line.expect["paged[0].kv_indptr"] = vector_of({0, 5, 14});
-  line.expect["paged[0].kv_indices"] =
-      vector_of({8, 9, 10, 11, 20, 12, 13, 14, 15, 40, 41, 42, 43, 4});
-  line.expect["paged[0].custom_mask"] = vector_of(mask, "bool");
-  return line;
-}
-
-/// The replay as Triton has it, on 64 heads.
-TraceLine triton_replay() {
-  TraceLine line = planned_replay();
-  line.backend = "triton";
-  line.config.num_heads = line.config.num_kv_heads = 64;
-  line.calls.clear();
-  const RecordedFields fields = std::move(line.expect);
-  line.expect = {{"kv_indptr", fields.at("decode[0].kv_indptr")},
-                 {"kv_indices", fields.at("decode[0].kv_indices")}};
-  line.expect["kv_indices"].dtype = "int64";
-  line.expect["num_kv_splits"] = vector_of({3, 5, 1, 8});
-  line.expect["attn_logits_shape"] = vector_of({4, 64, 8, 16}, "pylist");
-  return line;
-}
 
 TEST(TracePlans, WhatAgreesHasNoFindingAndNothingIsLeftOut) {
   for (const TraceLine& line : {planned_decode(), planned_replay(), ragged_extend(), paged_extend(),
@@ -190,7 +66,8 @@ TEST(TracePlans, AListHoldsWhatItsOffsetsCount) {
 TEST(TracePlans, AListWithoutOffsetsIsReadWhereTheTwinHasIt) {
   TraceLine line = planned_decode();
   line.calls.clear();
-  line.expect.erase("decode[0].kv_indptr");
+  for (const char* gone : {"kv_indptr", "num_qo_heads", "num_kv_heads"})
+    line.expect.erase("decode[0]." + std::string(gone));
   EXPECT_EQ(found(line), "ok");
   line.expect["decode[0].kv_indices"].data[6] = 99;
   EXPECT_EQ(laws(line), Laws{"table.slot decode[0].kv_indices 1 1"});
@@ -400,144 +277,6 @@ TEST(TracePlans, ACapturedVerifyReadsItsMask) {
   EXPECT_EQ(found(line), "ok");
   line.expect.erase("paged[0].custom_mask");
   EXPECT_EQ(laws(line), Laws{"mask.size paged[0].custom_mask"});
-}
-
-TEST(TracePlans, ACapturePlansInFull) {
-  TraceLine line = planned_decode();
-  line.phase = "capture";
-  line.calls[0].bucket = 2;
-  EXPECT_EQ(found(line), "ok");
-  line.calls[0].kind = "fast_decode_plan";
-  EXPECT_EQ(laws(line), Laws{"plan.first decode[0].call"});
-}
-
-TEST(TracePlans, WhatAPlanSaysAndNobodyReadsIsTold) {
-  TraceLine line = planned_decode();
-  line.calls.insert(line.calls.begin(), {{"decode_wrappers[0]", "", "plan"}, {"x", "", "plan"}});
-  line.calls.back().kind = "fast_decode_pla";
-  line.expect["decode[0].colour"] = scalar_of(1);
-  EXPECT_EQ(judge_trace(line).left_out,
-            (Laws{"decode[0].colour: not known; did you mean decode[0].kv_indptr?",
-                  "decode_wrappers[0]: planned again", "x: not known",
-                  "decode[0].call: not known: fast_decode_pla; did you mean fast_decode_plan?"}));
-}
-
-TEST(TracePlans, SplitsOfARowDependOnPaddingToo) {
-  TraceLine line = triton_replay();
-  line.expect["num_kv_splits"].data = {1, 2, 1, 8};  // as if there were two rows
-  EXPECT_EQ(laws(line), Laws{"len.kv_extent num_kv_splits 0"});
-  line = triton_replay();
-  line.expect["num_kv_splits"].data[2] = 0;
-  EXPECT_EQ(laws(line), Laws{"len.padding num_kv_splits 2"});
-}
-
-/// A graph of two queries a row, of which the first request has one.
-TraceLine short_draft_extend(const char* backend) {
-  TraceLine line = decode_line();
-  line.backend = backend;
-  line.mode = "draft_extend_v2";
-  line.phase = "replay";
-  line.config.num_draft_tokens = 2;
-  line.input["extend_seq_lens"] = vector_of({1, 2});
-  line.expect.clear();
-  return line;
-}
-
-TEST(TracePlans, QueriesOfAGraphsWidthStandBehindAPrefixAndNotBehindOwnKeys) {
-  TraceLine line = short_draft_extend("triton");
-  line.expect["kv_indptr"] = vector_of({0, 4, 11});
-  line.expect["kv_indices"] = vector_of({8, 9, 10, 11, 12, 13, 14, 15, 40, 41, 42}, "int64");
-  for (const int64_t first : {1, 2}) {
-    line.expect["qo_indptr"] = vector_of({0, first, first + 2});
-    EXPECT_EQ(found(line), "ok") << first;
-  }
-  line.expect["qo_indptr"] = vector_of({0, 2, 3});
-  EXPECT_EQ(laws(line), Laws{"len.q_extent qo_indptr 1"});
-  line = short_draft_extend("flashinfer");
-  line.expect["paged[0].kv_indptr"] = vector_of({0, 5, 14});
-  line.expect["paged[0].kv_indices"] =
-      vector_of({8, 9, 10, 11, 20, 12, 13, 14, 15, 40, 41, 42, 43, 4});
-  line.expect["paged[0].qo_indptr"] = vector_of({0, 1, 3});
-  EXPECT_EQ(found(line), "ok");
-  line.expect["paged[0].qo_indptr"] = vector_of({0, 2, 4});
-  EXPECT_EQ(laws(line), Laws{"len.q_extent paged[0].qo_indptr 1"});
-  EXPECT_TRUE(has_ref(line, "fi.I-35"));
-}
-
-TEST(TracePlans, PartialResultsHaveRoomForEveryRow) {
-  TraceLine line = triton_replay();
-  line.expect["attn_logits_shape"].data = {2, 64, 8, 16};
-  EXPECT_EQ(laws(line), Laws{"trace.shape attn_logits_shape 0"});
-  for (const size_t axis : {1, 2}) {
-    line = triton_replay();
-    line.expect["attn_logits_shape"].data[axis] /= 2;
-    EXPECT_EQ(laws(line), Laws{"trace.shape attn_logits_shape " + std::to_string(axis)});
-  }
-}
-
-TEST(TracePlans, AMaskMakesATreeOfAnyVerify) {
-  TraceLine line = planned_verify();
-  line.config.topk = 1;
-  EXPECT_EQ(found(line), "ok") << "the drafts of request 1 are no chain";
-}
-
-TEST(TracePlans, SlotsThatAreAll0SayNothing) {
-  TraceLine line = planned_replay();
-  line.input["out_cache_loc"] = vector_of({0, 0, 0}, "int64");
-  EXPECT_EQ(found(line), "ok");
-  line.input["out_cache_loc"].data[0] = 9;
-  EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
-}
-
-TEST(TracePlans, OffsetsHaveAnEndForEveryRow) {
-  TraceLine line = planned_decode();
-  line.backend = "triton";
-  line.calls.clear();
-  line.mode = "extend";
-  line.input["extend_seq_lens"] = vector_of({5, 9});
-  line.expect = {{"kv_indptr", vector_of({0, 0})}};
-  EXPECT_EQ(laws(line), (Laws{"trace.shape kv_indptr"}));
-}
-
-TEST(TracePlans, HostAndDeviceHaveTheSameOffsetsInPaddingToo) {
-  TraceLine line = planned_replay();
-  line.expect["decode[0].global_override_indptr_cpu"] = vector_of({0, 5, 14, 15});
-  EXPECT_EQ(laws(line), Laws{});
-  line.expect["decode[0].global_override_indptr_cpu"].data[3] = INT32_MAX;
-  EXPECT_EQ(laws(line), (Laws{"len.q_extent decode[0].global_override_indptr_cpu 3"}));
-}
-
-TEST(TracePlans, AGraphIsPlannedWithTheArgumentsOfAnyStep) {
-  TraceLine line = planned_replay();
-  line.expect["decode[0].page_size"] = scalar_of(16);
-  EXPECT_EQ(laws(line), (Laws{"plan.argument decode[0].page_size"}));
-}
-
-TEST(TracePlans, PaddingThatAKernelFollowsHasAnUpperBound) {
-  for (const int64_t wrong : {0, 2}) {
-    TraceLine line = planned_replay();
-    line.expect["decode[0].kv_last_page_len"].data[2] = wrong;
-    EXPECT_EQ(laws(line), (Laws{"len.padding decode[0].kv_last_page_len 2"}));
-  }
-  for (const int64_t wrong : {0, 9}) {
-    TraceLine line = triton_replay();
-    line.expect["num_kv_splits"].data[3] = wrong;
-    EXPECT_EQ(laws(line), (Laws{"len.padding num_kv_splits 3"}));
-  }
-}
-
-TEST(TracePlans, HeadsAreThoseOfTheModel) {
-  TraceLine line = planned_decode();
-  line.config.num_heads = 8;
-  line.expect["decode[0].num_qo_heads"] = scalar_of(10);
-  EXPECT_EQ(laws(line), (Laws{"plan.argument decode[0].num_qo_heads"}));
-}
-
-TEST(TracePlans, PartialResultsAreJudgedAxisByAxis) {
-  TraceLine line = triton_replay();
-  line.expect["attn_logits_shape"].data = {4, 32, 16, 16};
-  EXPECT_EQ(laws(line),
-            (Laws{"trace.shape attn_logits_shape 1", "trace.shape attn_logits_shape 2"}));
 }
 
 }  // namespace
