@@ -77,7 +77,8 @@ Chosen choose(const Options& options) {
   // Half of the histories are the first backend's.
   if (options.backends.empty() && !options.plants.empty()) {
     const Backend* own = find_backend(find_fault(options.plants[0])->backend);
-    std::ranges::stable_partition(c.backends, [&](const Backend* b) { return b == own; });
+    std::stable_partition(c.backends.begin(), c.backends.end(),
+                          [&](const Backend* b) { return b == own; });
   }
   c.flags += c.plants;
   if (c.backends.empty() && (!options.exhaustive.empty() || options.choices_given))

@@ -392,11 +392,11 @@ TEST(FlashInfer, PlacesInItemsCountFromTheirDelimiter) {
 TEST(FlashInfer, ItemsNeedLayersThatSeeAllKeysUpToTheQuery) {
   OwnedBatch b(kExtend, kFull, {13, 16, 3}, {13, 12, 2});
   set_items(&b);
-  const auto bound_by = [&](LayerKind kind, std::string_view backend, int32_t encoder = 0) {
+  const auto bound_by = [&](const LayerKind& kind, std::string_view backend, int32_t encoder = 0) {
     SimDevice device;
     Arena arena(device, 1 << 20);
     Meta meta;
-    ModelConfig m = model({layer(), std::move(kind)});
+    ModelConfig m = model({layer(), kind});
     m.max_encoder_len = encoder;
     const Status status = find_backend(backend)->bind(arena, Limits::exact(b, m), &meta);
     return status.to_string();

@@ -163,16 +163,15 @@ TEST(MergeTilesLaunch, RowsPastTheLastQueryAreNeitherReadNorWritten) {
 }
 
 TEST(MergeTilesLaunch, OffsetsThatLeadAstrayAreFoundAndTheRowIsLost) {
-  for (const auto& [offset, found] :
-       {std::pair<int32_t, const char*>{1000, ": v["}, {2, "ok"}, {-5, "ok"}}) {
+  for (const auto& lead : {std::pair<int32_t, const char*>{1000, ": v["}, {2, "ok"}, {-5, "ok"}}) {
     World w;
-    w.write(w.indptr, 3, Ints{offset});
+    w.write(w.indptr, 3, Ints{lead.first});
     w.run_both(
         merge_tiles_launch(w.tiles()), [&] { w.clear(); },
         [&] {
           const std::string all = w.found();
-          EXPECT_NE(all.find(found), std::string::npos) << all;
-          EXPECT_EQ(w.results(2, 1), World::bytes_of(std::byte{0xff}, 1)) << offset;
+          EXPECT_NE(all.find(lead.second), std::string::npos) << all;
+          EXPECT_EQ(w.results(2, 1), World::bytes_of(std::byte{0xff}, 1)) << lead.first;
           EXPECT_EQ(w.results(0, 1), w.merged<LseBase::kNatural>(0, 3));
         });
   }

@@ -93,7 +93,8 @@ class ExtendWorld : public TileWorld {
       for (int32_t m = 0; m < queries; ++m) {
         for (int32_t c = 0; c < all; ++c) {
           const auto sees = static_cast<uint8_t>(c < all - queries ? 1 : rng_.below(2));
-          const auto pair = static_cast<size_t>(m * all + c);
+          const auto pair =
+              static_cast<size_t>(m) * static_cast<size_t>(all) + static_cast<size_t>(c);
           bits[first + pair / 8] = static_cast<uint8_t>(bits[first + pair / 8] | sees << pair % 8);
           if (c >= all - queries)
             write(bytes_mask, mask_starts[r] + static_cast<int64_t>(pair),

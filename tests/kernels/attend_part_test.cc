@@ -73,12 +73,12 @@ SmallShape long_shape(DType kv_dtype = DType::kF32) {
 void run_cut(const PartRequest& r, Rng& rng, int64_t states, PartResults* to) {
   std::vector<int32_t> ends;
   for (int64_t i = 1; i < states; ++i)
-    ends.push_back(static_cast<int32_t>(rng.below(static_cast<uint64_t>(r.keys() + 1))));
+    ends.push_back(static_cast<int32_t>(rng.below(static_cast<uint32_t>(r.keys() + 1))));
   std::sort(ends.begin(), ends.end());
   ends.push_back(r.keys());
   for (int32_t c = 0, begin = 0; c < states; begin = ends[static_cast<size_t>(c++)]) {
     const KvRange keys = {begin, ends[static_cast<size_t>(c)]};
-    const auto middle = static_cast<int32_t>(rng.below(static_cast<uint64_t>(r.tokens())));
+    const auto middle = static_cast<int32_t>(rng.below(static_cast<uint32_t>(r.tokens())));
     const auto run = [&](KvRange queries, int32_t head_begin, int32_t head_end) {
       AttentionPart p = r.part(queries, keys);
       p.head_begin = head_begin, p.head_end = head_end;
