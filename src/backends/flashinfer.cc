@@ -308,8 +308,9 @@ Status FlashInfer::bind(const Arena& arena, const Limits& limits, Meta* meta) co
     const FlashInferWrapper wrapper = FlashInferWrapper::of(limits, w);
     const bool has_layers = wrapper.used || limits.model.layers.empty();
     const LayerKind& kind = has_layers ? wrapper.kind : limits.model.layers[0];
-    meta->scalars[static_cast<size_t>(kNumQoHeads + w)] = kind.params.num_qo_heads;
-    meta->scalars[static_cast<size_t>(kNumKvHeads + w)] = kind.params.num_kv_heads;
+    const auto at = static_cast<size_t>(w);
+    meta->scalars[kNumQoHeads + at] = kind.params.num_qo_heads;
+    meta->scalars[kNumKvHeads + at] = kind.params.num_kv_heads;
   }
   return status;
 }
