@@ -88,10 +88,12 @@ class ListAndExplain(unittest.TestCase):
             self.assertEqual((code, out), (USAGE, ""))
             self.assertIn(said, err)
 
-    def test_a_scalar_is_judged_where_launches_read_it_and_not_at_a_replay(self):
+    def test_a_scalar_is_judged_where_launches_read_it_and_a_plans_argument_always(self):
         fields = json.loads(run("list", "fields", "--format", "json")[1])["items"]
         rules = {f["rule"] for f in fields if f["shape"] == "number"}
-        self.assertEqual(rules, {"at least, eager", "at least, eager and capture", "equal, eager", "nothing reads it"})
+        self.assertEqual(rules, {"at least, eager", "at least, eager and capture", "equal", "equal, eager",
+                                 "nothing reads it"})
+        self.assertTrue(all("[" in f["name"] for f in fields if f["shape"] == "number" and f["rule"] == "equal"))
         self.assertFalse({f["rule"] for f in fields if f["shape"] != "number" and "eager" in f["rule"]})
 
     def test_the_page_on_backends_has_what_a_mode_needs(self):
