@@ -170,4 +170,13 @@ int finish(const Listing& listing, const Common& common) {
   return kClean;
 }
 
+const Fault& planted_fault(const std::string& id) {
+  const Fault* fault = find_fault(id);
+  if (fault == nullptr)
+    throw UsageError("--plant: there is no '" + id + "'; `shadowgraph list faults`");
+  if (fault->tap == nullptr)
+    throw UsageError("--plant: " + id + " is not planted: " + std::string(fault->why_not));
+  return *fault;
+}
+
 }  // namespace shadowgraph::cli

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/nearest.h"
+#include "faults/faults.h"
 #include "report/report.h"
 #include "shadowgraph/attention.h"
 
@@ -80,6 +81,9 @@ CLI::App& add_command(CLI::App& app, const std::string& name, const std::string&
 void add_output_options(CLI::App& command, Common& common);
 /// These and --seed, --threads, --isa, --arith.
 void add_common_options(CLI::App& command, Common& common);
+
+/// By its id, of those that can be planted. Throws UsageError.
+const Fault& planted_fault(const std::string& id);
 
 /// An option that takes a number from low to high, written out in full: no blanks, suffixes or
 /// other bases.

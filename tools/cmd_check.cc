@@ -105,10 +105,7 @@ class Check {
 
   void find_planted() {
     if (options_.plant.empty()) return;
-    const Fault* fault = find_fault(options_.plant);
-    if (fault == nullptr)
-      throw UsageError("--plant: there is no '" + options_.plant + "'; `shadowgraph list faults`");
-    tap_ = fault->tap;
+    planted_.emplace(std::vector<const Fault*>{&planted_fault(options_.plant)});
   }
 
   void read_waivers() {
@@ -151,14 +148,15 @@ class Check {
     std::erase_if(skipped, [&](const SkippedCase& s) { return !is_chosen(path, s.id); });
     for (const std::string& id : bad_cases) skipped.push_back({id, id, "bad input"});
     if (!vectors.empty() || !skipped.empty()) file->kind = "kernel vectors";
-    if (tap_ != nullptr) {
+    if (planted_) {
       for (const KernelVector& v : vectors) {
         if (!is_planted(v)) skipped.push_back({v.id, v.kind, "not on the planted fault's path"});
       }
       std::erase_if(vectors, [](const KernelVector& v) { return !is_planted(v); });
     }
     note_skipped(skipped, file);
-    const VectorOptions how{.arith = options_.common.arith, .tap = tap_};
+    const VectorOptions how{.arith = options_.common.arith,
+                            .tap = planted_ ? planted_->tap() : nullptr};
     const auto verdicts = judge_all(vectors, file, [&](KernelVector& vector) {
       return judge_vector(on_one_thread(vector), how);
     });
@@ -176,7 +174,7 @@ class Check {
 
   void check_traces(FileReport* file) {
     std::vector<TraceLine> lines;
-    if (tap_ != nullptr) throw UsageError("--plant: traces are recorded; only kernel vectors run");
+    if (planted_) throw UsageError("--plant: traces are recorded; only kernel vectors run");
     const Status faults = read_traces(file->path, &lines);
     add_findings(file->path, "", faults.findings());
     std::erase_if(lines, [&](const TraceLine& line) { return !is_chosen(file->path, line.id); });
@@ -287,7 +285,7 @@ class Check {
       }
     };
     // A fault counts what it changes: one case at a time.
-    const int threads = tap_ != nullptr ? 1 : options_.common.num_threads();
+    const int threads = options_.common.num_threads();
     parallel_for(static_cast<int64_t>(cases.size()), threads, judge);
     if (failure) std::rethrow_exception(failure);
     for (const auto& verdict : verdicts) file->skipped += !verdict.has_value();
@@ -362,7 +360,7 @@ class Check {
   /// A run that judged nothing at all must not look clean.
   void check_something_was_judged() {
     if (report_.interrupted || report_.bad_input || report_.cases > 0) return;
-    if (tap_ != nullptr && tap_->acted() == 0) {
+    if (planted_ && planted_->acted(0) == 0) {
       report_.void_verdict = options_.plant + " never acted";
       report_.warnings.push_back(options_.plant + " never acted: no case has what it changes");
       return;
@@ -381,7 +379,7 @@ class Check {
   Report report_;
   Progress progress_;
   Waivers waivers_;
-  const Tap* tap_ = nullptr;
+  std::optional<Planted> planted_;
   size_t file_ = 0, num_files_ = 1;
   std::set<std::string> seen_;  // patterns of --case that chose something
 };

@@ -33,10 +33,10 @@ constexpr std::string_view kNoStep = "the history has no step that its backend r
 struct Chosen {
   std::vector<const Backend*> backends;
   bool kernels = true;
-  std::vector<const Tap*> taps;
+  std::vector<const Fault*> faults;
   std::string flags;              // to choose the same again
   std::vector<std::string> refs;  // of what is planted
-  std::string plants;             // those of taps alone
+  std::string plants;             // those of faults alone
 };
 
 std::vector<std::string> names_of_backends() {
@@ -62,10 +62,8 @@ Chosen choose(const Options& options) {
   }
   if (options.backends.empty()) c.backends.assign(all_backends().begin(), all_backends().end());
   for (const std::string& id : options.plants) {
-    const Fault* fault = find_fault(id);
-    if (fault == nullptr)
-      throw UsageError("--plant: there is no '" + id + "'; `shadowgraph list faults`");
-    c.taps.push_back(fault->tap);
+    const Fault* fault = &planted_fault(id);
+    c.faults.push_back(fault);
     c.refs.push_back(id);
     for (std::string_view refs = fault->refs; !refs.empty();) {
       const size_t end = std::min(refs.find(' '), refs.size());
@@ -73,12 +71,6 @@ Chosen choose(const Options& options) {
       refs.remove_prefix(std::min(end + 1, refs.size()));
     }
     c.plants += " --plant " + id;
-  }
-  // Half of the histories are the first backend's.
-  if (options.backends.empty() && !options.plants.empty()) {
-    const Backend* own = find_backend(find_fault(options.plants[0])->backend);
-    std::stable_partition(c.backends.begin(), c.backends.end(),
-                          [&](const Backend* b) { return b == own; });
   }
   c.flags += c.plants;
   if (c.backends.empty() && (!options.exhaustive.empty() || options.choices_given))
@@ -150,10 +142,11 @@ void add_refs(const std::vector<std::string>& refs, Finding* f) {
 }
 
 /// A run that judged nothing, or whose fault changed nothing, must not look clean.
-void say_what_is_void(const Options& options, const std::string& nothing, Report* report) {
+void say_what_is_void(const Planted& planted, const std::string& nothing, Report* report) {
   if (report->interrupted) return;
-  for (const std::string& id : std::set(options.plants.begin(), options.plants.end())) {
-    if (find_fault(id)->tap->acted() > 0) continue;
+  for (size_t i = 0; i < planted.faults().size(); ++i) {
+    if (planted.acted(i) > 0) continue;
+    const std::string id(planted.faults()[i]->id);
     report->void_verdict += (report->void_verdict.empty() ? "" : ", ") + id + " never acted";
     report->warnings.push_back(
         id + " never acted: no step of this run has what it changes (`shadowgraph explain " + id +
@@ -169,13 +162,14 @@ int run_steps(const Options& options, const StepGrid& grid, const Chosen& chosen
   catch_interrupts();
   Report report = start_report("fuzz", options.common);
   const auto start = std::chrono::steady_clock::now();
-  const Taps taps(chosen.taps);
+  const Planted planted(chosen.faults);
   std::vector<const Backend*> backends = chosen.backends;
   if (options.backends.empty()) backends = {find_backend("flashattention")};
   for (size_t i = 0; i < backends.size() && !interrupted(); ++i) {
     Progress progress(options.common, "parts");
     StepGridResult result = run_step_grid(
-        grid, *backends[i], options.common.num_threads(), options.common.max_findings, &taps,
+        grid, *backends[i], options.common.num_threads(), options.common.max_findings,
+        planted.tap(),
         [&](size_t done, size_t of) {
           const double part = static_cast<double>(done) / static_cast<double>(of);
           progress.update((static_cast<double>(i) + part) / static_cast<double>(backends.size()),
@@ -195,7 +189,7 @@ int run_steps(const Options& options, const StepGrid& grid, const Chosen& chosen
   }
   report.interrupted = interrupted();
   say_what_is_void(
-      options,
+      planted,
       options.first_given && options.first >= count_steps(grid)
           ? fmt::format("--first: {} has {} steps", grid.name, count_steps(grid))
           : fmt::format("--exhaustive {}: its pages of 1, 2 and 4 tokens are not served "
@@ -231,10 +225,10 @@ int run_choices(const Options& options, const Chosen& chosen) {
   if (!list) throw UsageError("--choices: not numbers with dots between: " + options.choices);
   Report report = start_report("fuzz", options.common);
   const auto start = std::chrono::steady_clock::now();
-  const Taps taps(chosen.taps);
+  const Planted planted(chosen.faults);
   Choices choices(*list);
   const History history = generate_history(choices, chosen.backends);
-  HistoryResult result = run_history(history, choices, &taps);
+  HistoryResult result = run_history(history, choices, planted.tap());
   const bool judged = result.judged > 0 || !result.findings.ok();
   ++(judged ? report.cases : report.skipped);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -247,7 +241,7 @@ int run_choices(const Options& options, const Chosen& chosen) {
     report.findings.push_back(std::move(f));
   }
   say_what_was_read(*list, choices.made(), &report);
-  say_what_is_void(options, "--choices: " + std::string(kNoStep), &report);
+  say_what_is_void(planted, "--choices: " + std::string(kNoStep), &report);
   return finish(report, options.common);
 }
 
@@ -294,7 +288,7 @@ int run(Options& options) {
     return run_device(options, options.exhaustive.back() - '0');
   }
   if (options.choices_given) return run_choices(options, chosen);
-  const Taps taps(chosen.taps);
+  const Planted planted(chosen.faults);
   FuzzOptions fuzz;
   fuzz.seed = options.common.seed;
   fuzz.first = options.first;
@@ -305,7 +299,7 @@ int run(Options& options) {
   fuzz.run.arith = options.common.arith;
   fuzz.run.isa = options.common.isa;
   fuzz.kernels = chosen.kernels;
-  fuzz.histories = {chosen.backends, &taps, 2, chosen.flags, chosen.refs};
+  fuzz.histories = {chosen.backends, planted.tap(), 2, chosen.flags, chosen.refs};
 
   catch_interrupts();
   Report report = start_report("fuzz", options.common);
@@ -330,7 +324,7 @@ int run(Options& options) {
   report.findings.assign(result.findings.findings().begin(), result.findings.findings().end());
   for (const auto& [name, cases] : result.coverage)
     report.coverage.push_back(coverage_of(name, cases));
-  say_what_is_void(options,
+  say_what_is_void(planted,
                    result.skipped > 0 ? std::string(kNoStep) : "--seconds: too short for one case",
                    &report);
   const FuzzHistograms& h = result.histograms;

@@ -107,10 +107,10 @@ Listing list_backends() {
 }
 
 Listing list_faults() {
-  Listing listing{"faults", {"id", "backend", "what is wrong", "refs"}, {}};
+  Listing listing{"faults", {"id", "group", "what is wrong", "refs", "not planted"}, {}};
   for (const Fault& f : all_faults())
-    listing.rows.push_back(
-        {std::string(f.id), std::string(f.backend), std::string(f.title), std::string(f.refs)});
+    listing.rows.push_back({std::string(f.id), std::string(f.group), std::string(f.title),
+                            std::string(f.refs), std::string(f.why_not)});
   return listing;
 }
 

@@ -68,8 +68,8 @@ Topic topic_of(const Fault& fault) {
   return {id,
           text_of(id, "fault", fmt::format("{}.", fault.title),
                   {{"What notices it",
-                    fmt::format("shadowgraph fuzz --plant {} --backend {} --max-findings 1", id,
-                                fault.backend)},
+                    fault.tap == nullptr ? "" : fmt::format("shadowgraph faults --id {}", id)},
+                   {"Not planted, for", std::string(fault.why_not)},
                    {"It stands on", std::string(fault.refs)}}),
           rows_of(list_faults(), 0, id)};
 }

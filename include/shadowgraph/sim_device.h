@@ -31,7 +31,7 @@ struct SimOptions {
   size_t quarantine_bytes = 0;
 };
 
-class SimDevice final : public DeviceApi {
+class SimDevice : public DeviceApi {
  public:
   explicit SimDevice(const SimOptions& options = {});
   ~SimDevice() override;

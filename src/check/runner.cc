@@ -38,7 +38,11 @@ struct Captured {
 
 struct Runner::Impl {
   Impl(const Backend& b, const ModelConfig& m, const RunnerOptions& o)
-      : backend(b), model(m), options(o), world(m, o, b.info().whole_draft) {}
+      : clean(b),
+        backend(o.tap != nullptr ? o.tap->backend(b) : b),
+        model(m),
+        options(o),
+        world(m, o, b.info().whole_draft) {}
 
   Status step(const Step& step);
   /// Nothing runs: KV arrives.
@@ -52,9 +56,14 @@ struct Runner::Impl {
     return limits;
   }
   /// The batch as the backend is told it.
-  ForwardBatch tell(ForwardBatch batch, TapStorage& storage) const {
-    if (options.tap != nullptr) options.tap->batch(batch, storage);
+  ForwardBatch tell(ForwardBatch batch) const {
+    if (options.tap != nullptr) options.tap->batch(batch);
     return batch;
+  }
+  Status bind(const Arena& scope, const Limits& limits, bool capturing, Meta* meta) const {
+    Status status = backend.bind(scope, told_limits(limits), meta);
+    if (status.ok() && options.tap != nullptr) options.tap->bound(*meta, capturing);
+    return status;
   }
   /// With metadata that is bound for this batch.
   Status run_eagerly(const ForwardBatch& told, Meta& meta);
@@ -69,7 +78,7 @@ struct Runner::Impl {
   bool same_bits(ForwardMode mode) const {
     const bool split_by_batch =
         model.split.fixed_size == 0 &&
-        std::ranges::find(backend.info().batch_splits, mode) != backend.info().batch_splits.end();
+        std::ranges::find(clean.info().batch_splits, mode) != clean.info().batch_splits.end();
     return !split_by_batch || model.split.off || options.data == RunnerData::kSelector;
   }
   /// fn(batch, layer) for every layer, with the batch as its step has it.
@@ -82,7 +91,8 @@ struct Runner::Impl {
     }
   }
 
-  const Backend& backend;
+  const Backend& clean;
+  const Backend& backend;  // or what stands in its place
   const ModelConfig model;
   const RunnerOptions options;
   RunnerWorld world;
@@ -114,15 +124,14 @@ Status Runner::Impl::prepare(const ForwardBatch& told, Meta& meta, bool capturin
   const StepIo io{layers, world.req_to_token(), world.full_to_swa()};
   Meta baked = options.tap != nullptr ? with_layers(meta, model) : meta;
   if (options.tap != nullptr) options.tap->baked(baked, capturing);
-  status.add(Graph::record(
-      world.stream, [&](Stream& s) { backend.forward(s, baked, io); }, graph));
+  status.add(record_step(world.stream, backend, baked, io, options.tap, capturing, graph));
   return status;
 }
 
 Status Runner::Impl::finish() {
   world.stream.synchronize();
   Status status = world.stream.take_status();
-  status.add(world.device.take_findings());
+  status.add(world.device->take_findings());
   return status;
 }
 
@@ -142,13 +151,12 @@ Status Runner::Impl::capture(const ForwardBatch& batch, int32_t q_len) {
   for (const int32_t rows : largest_first) {
     const GraphKey key{batch.mode, batch.spec.step, rows, q_len};
     if (graphs.contains(key)) continue;
-    const Limits limits =
-        told_limits(Limits::bucket(batch.mode, rows, q_len, model, batch.spec.step));
+    const Limits limits = Limits::bucket(batch.mode, rows, q_len, model, batch.spec.step);
     if (limits.tokens > options.max_tokens) continue;
     Captured c;
     const std::string name = std::string(name_of(batch.mode)) + "_" + std::to_string(rows) + "_" +
                              std::to_string(q_len) + "_" + std::to_string(batch.spec.step);
-    status = backend.bind(world.arena.scope(name), limits, &c.meta);
+    status = bind(world.arena.scope(name), limits, true, &c.meta);
     if (is_refused(status)) continue;
     // All rows of the dummy are padding.
     const ForwardBatch dummy = batch.slice(0, 0);
@@ -171,17 +179,16 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   if (is_draft_extend(batch.mode)) q_len = model.num_steps + 1;
   if (is_draft_extend_v2(batch.mode)) q_len = model.num_draft_tokens;
   const auto full = [&](int32_t of_request) { return of_request == q_len; };
-  const bool ragged = backend.info().ragged_graphs && model.dcp_size == 1;
+  const bool ragged = clean.info().ragged_graphs && model.dcp_size == 1;
   if (!ragged && !std::ranges::all_of(batch.extend_lens, full)) return {};
-  Status status = in(capture(batch, q_len), backend, batch.mode, "capture");
+  Status status = in(capture(batch, q_len), clean, batch.mode, "capture");
   const auto it = graphs.find({batch.mode, batch.spec.step, *bucket, q_len});
   if (!status.ok() || it == graphs.end()) return status;
   world.clear_outputs();
   world.forget_new_tokens(batch);
   Captured& c = it->second;
-  TapStorage storage;
   Graph again;
-  status = prepare(tell(batch, storage), c.meta, false, &again);
+  status = prepare(tell(batch), c.meta, false, &again);
   if (status.ok()) status = same_launches(c.graph, again);
   if (status.ok()) c.exec.replay(world.stream);
   status.add(finish());
@@ -192,7 +199,7 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
     if (status.ok()) status = world.check_stored(canonical_rows(b, kind, model), io);
   });
   ++counts.replays;
-  return in(std::move(status), backend, batch.mode, "replay");
+  return in(std::move(status), clean, batch.mode, "replay");
 }
 
 Status Runner::Impl::judge_outputs(const ForwardBatch& batch, const Limits& limits) {
@@ -200,13 +207,13 @@ Status Runner::Impl::judge_outputs(const ForwardBatch& batch, const Limits& limi
   each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
     const CanonicalCall canonical(b, model, io);
     const PagedAttention& call = canonical.call();
-    const Result result{call.out, call.lse.tensor, LseBase::kNatural, backend.info().lse_sink};
+    const Result result{call.out, call.lse.tensor, LseBase::kNatural, clean.info().lse_sink};
     const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
-    JudgeOptions how{.bounded = true, .parts = backend.merged_parts(b, limits, kind)};
+    JudgeOptions how{.bounded = true, .parts = clean.merged_parts(b, limits, kind)};
     if (options.data == RunnerData::kSelector) how.bounded = false, how.exact = true;
     const bool merged = std::ranges::any_of(how.parts, [](int32_t n) { return n > 1; });
     const Arithmetic& arithmetic = *find_arithmetic(merged ? "ours_merged" : "ours_portable");
-    if (backend.info().whole_draft) how.prefix = "step" + std::to_string(b.spec.step) + ".";
+    if (clean.info().whole_draft) how.prefix = "step" + std::to_string(b.spec.step) + ".";
     Judgement j = judge(call, result, arithmetic, how);
     status.add(std::move(j.findings));
     status.add(world.check_stored(canonical.rows(), io));
@@ -218,23 +225,22 @@ Status Runner::Impl::receive(const Step& step) {
   ++counts.steps;
   counts.rows += std::ssize(step.requests);
   world.begin_step(step);
-  return in(finish(), backend, step.mode, "batch");
+  return in(finish(), clean, step.mode, "batch");
 }
 
 Status Runner::Impl::step(const Step& step) {
   const ForwardBatch batch = step.batch();
   Status status = validate(batch);
-  if (!status.ok()) return in(std::move(status), backend, batch.mode, "batch");
+  if (!status.ok()) return in(std::move(status), clean, batch.mode, "batch");
   if (batch.mode == ForwardMode::kPrebuilt) return receive(step);
-  if (backend.info().whole_draft && step.draft_step > 0) {
+  if (clean.info().whole_draft && step.draft_step > 0) {
     ++counts.refused;
     return {};
   }
-  TapStorage storage;
-  const ForwardBatch told = tell(batch, storage);
+  const ForwardBatch told = tell(batch);
   Arena scope = world.arena.scope("eager");
   Meta meta;
-  status = backend.bind(scope, told_limits(Limits::exact(told, model)), &meta);
+  status = bind(scope, Limits::exact(told, model), false, &meta);
   if (is_refused(status)) {
     ++counts.refused;
     return {};
@@ -245,17 +251,11 @@ Status Runner::Impl::step(const Step& step) {
   if (status.ok()) status = run_eagerly(told, meta);
   scope.unbind();
   if (status.ok()) status = judge_outputs(batch, meta.limits);
-  status = in(std::move(status), backend, batch.mode, "eager");
+  status = in(std::move(status), clean, batch.mode, "eager");
   world.keep_outputs();
   // What is wrong already would only be wrong again.
   if (status.ok() && is_captured(batch.mode)) status = run_replay(batch);
   return status;
-}
-
-Meta with_layers(Meta meta, const ModelConfig& model) {
-  meta.limits.model.layers = model.layers;
-  for (Meta& child : meta.children) child = with_layers(std::move(child), model);
-  return meta;
 }
 
 Runner::Runner(const Backend& backend, const ModelConfig& model, const RunnerOptions& options)

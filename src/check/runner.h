@@ -6,50 +6,17 @@
 // runner_finds_test.cc.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
+#include "check/tap.h"
 #include "runtime/step.h"
 #include "shadowgraph/backend.h"
 #include "shadowgraph/sim_device.h"
 
 namespace shadowgraph {
-
-/// What a fault tells a backend instead.
-using TapStorage = std::vector<std::vector<int32_t>>;
-
-/// Where a planted fault may stand on the path. The default changes nothing.
-class Tap {
- public:
-  virtual ~Tap() = default;
-  /// What a backend is told of the step, just before fill. Views that it changes must outlive the
-  /// step: storage is kept as long as that.
-  virtual void batch(ForwardBatch& /*batch*/, TapStorage& /*storage*/) const {}
-  /// What metadata is bound for, and filled and planned with; launches have the model's own layers
-  /// all the same.
-  virtual void limits(Limits& /*limits*/) const {}
-  /// What the launches are recorded from: a capture, or the recording of a step.
-  virtual void baked(Meta& /*meta*/, bool /*capture*/) const {}
-  /// After fill, before its upload.
-  virtual Status filled(const ForwardBatch& /*batch*/, Meta& /*meta*/) const { return {}; }
-
-  /// How often it changed something, in this process.
-  int64_t acted() const { return acted_; }
-
- protected:
-  void act() const { ++acted_; }
-
- private:
-  mutable std::atomic<int64_t> acted_ = 0;
-};
-
-/// What launches are recorded from, where a tap stands: meta with the layers of the model.
-Meta with_layers(Meta meta, const ModelConfig& model);
 
 /// Modes whose step has one shape a bucket: a graph runs them.
 constexpr bool is_captured(ForwardMode m) {
@@ -79,7 +46,7 @@ struct RunnerOptions {
   int64_t pool_rows = 0, pool_width = 0;
   std::vector<int32_t> buckets;  // rows; empty: eagerly only
   SimOptions device = {};
-  const Tap* tap = nullptr;
+  Tap* tap = nullptr;  // a planted fault, of this run alone
 };
 
 /// How often what ran.

@@ -99,7 +99,7 @@ void RunnerWorld::begin_step(const Step& step) {
     upload(req_to_token_, step.req_to_token.data(), step.req_to_token.size() * sizeof(int32_t));
   if (full_to_swa_.data != nullptr)
     upload(full_to_swa_, step.full_to_swa.data(), step.full_to_swa.size() * sizeof(int64_t));
-  device.set_row_owners(step.requests);
+  device->set_row_owners(step.requests);
   clear_outputs();
   stream.synchronize();
 }

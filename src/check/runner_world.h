@@ -40,7 +40,7 @@ class RunnerWorld {
   /// K and V of every new token that is stored here lie in its slot, with the bits that were given.
   Status check_stored(const CanonicalRows& rows, const LayerIo& io) const;
 
-  SimDevice device;
+  const std::unique_ptr<SimDevice> device;
   Arena arena;
   Stream stream;
 

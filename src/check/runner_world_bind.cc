@@ -1,5 +1,6 @@
 // The buffers of a runner's world, and the layers that they are.
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "backends/rows.h"
@@ -25,9 +26,10 @@ TensorView first_rows(const Buffer& b, int64_t rows) {
 }  // namespace
 
 RunnerWorld::RunnerWorld(const ModelConfig& model, const RunnerOptions& options, bool whole_draft)
-    : device(options.device),
-      arena(device, kArenaBytes),
-      stream(device),
+    : device(options.tap != nullptr ? options.tap->device(options.device)
+                                    : std::make_unique<SimDevice>(options.device)),
+      arena(*device, kArenaBytes),
+      stream(*device),
       model_(model),
       steps_(whole_draft ? static_cast<size_t>(std::max(1, model.num_steps - 1)) : 1),
       rng_(Rng::stream(options.seed, 0)),

@@ -43,14 +43,16 @@ class VectorStep {
     model_.max_context_len = static_cast<int32_t>(width_);
   }
 
-  Status run(const Tap* tap, StepResult* result) {
-    const Backend* backend = find_backend("flashinfer");
+  Status run(Tap* tap, StepResult* result) {
+    const Backend& clean = *find_backend("flashinfer");
+    const Backend& backend = tap != nullptr ? tap->backend(clean) : clean;
     Status status = bind_tensors();
     Meta meta;
     Limits limits = Limits::exact(batch_, model_);
     if (tap != nullptr) tap->limits(limits);
-    if (status.ok()) status = backend->bind(arena_.scope("step"), limits, &meta);
-    if (status.ok()) status = backend->fill(batch_, meta);
+    if (status.ok()) status = backend.bind(arena_.scope("step"), limits, &meta);
+    if (status.ok() && tap != nullptr) tap->bound(meta, false);
+    if (status.ok()) status = backend.fill(batch_, meta);
     if (status.ok() && tap != nullptr) status = tap->filled(batch_, meta);
     if (!status.ok()) return status;
     status.add(arena_.upload(stream_.handle()));
@@ -59,12 +61,18 @@ class VectorStep {
       tap->baked(meta, false);
     }
     const LayerIo layers[] = {io_};
-    backend->forward(stream_, meta, {.layers = layers, .req_to_token = {}, .full_to_swa = {}});
+    Graph graph;
+    GraphExec exec;
+    const StepIo io{.layers = layers, .req_to_token = {}, .full_to_swa = {}};
+    if (status.ok()) status = record_step(stream_, backend, meta, io, tap, false, &graph);
+    if (status.ok()) status = GraphExec::instantiate(graph, &exec);
+    if (!status.ok()) return status;
+    exec.replay(stream_);
     stream_.synchronize();
     status.add(stream_.take_status());
     status.add(device_.take_findings());
     read_back(result);
-    result->parts = backend->merged_parts(batch_, limits, model_.layers[0]);
+    result->parts = clean.merged_parts(batch_, limits, model_.layers[0]);
     return status;
   }
 
@@ -162,7 +170,7 @@ bool is_two_part_prefill(const KernelVector& v) {
   return has_slots(c) && dense(c.k) && dense(c.v);
 }
 
-Status run_as_step(const KernelVector& vector, const Tap* tap, StepResult* result) {
+Status run_as_step(const KernelVector& vector, Tap* tap, StepResult* result) {
   return VectorStep(vector).run(tap, result);
 }
 

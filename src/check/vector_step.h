@@ -29,6 +29,6 @@ bool has_slots(const KvCache& cache);
 bool is_two_part_prefill(const KernelVector& vector);
 
 /// tap: a planted fault, or nullptr. Findings of the device included.
-Status run_as_step(const KernelVector& vector, const Tap* tap, StepResult* result);
+Status run_as_step(const KernelVector& vector, Tap* tap, StepResult* result);
 
 }  // namespace shadowgraph

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "check/planned.h"
@@ -53,7 +54,7 @@ class CaseJudge {
   }
 
   VectorVerdict judge_all() {
-    if (options_.tap != nullptr) {
+    if (options_.tap) {
       judge_step();
       return finish();
     }
@@ -104,11 +105,11 @@ class CaseJudge {
   /// The two parts as the backend's step. A planted fault makes of them what it is known to.
   void judge_step() {
     StepResult step;
-    const int64_t before = options_.tap != nullptr ? options_.tap->acted() : 0;
-    Status refused = run_as_step(vector_, options_.tap, &step);
-    if (options_.tap != nullptr) verdict_.acted = options_.tap->acted() > before;
+    const std::unique_ptr<Tap> tap = options_.tap ? options_.tap() : nullptr;
+    Status refused = run_as_step(vector_, tap.get(), &step);
+    if (tap != nullptr) verdict_.acted = tap->acted() > 0;
     if (!refused.ok()) return verdict_.findings.add(std::move(refused));
-    judge_twin(options_.tap != nullptr ? kFaultyCall : 0,
+    judge_twin(options_.tap ? kFaultyCall : 0,
                {step.out, step.lse.tensor, LseBase::kNatural, LseSink::kIncluded}, "ours_merged",
                std::move(step.parts));
   }
@@ -121,7 +122,7 @@ class CaseJudge {
     Judgement j = judge(calls_[call], result, *find_arithmetic(arithmetic), how);
     raise(verdict_.twin.out, j.error_over_bound);
     raise(verdict_.twin.lse, j.lse_error_over_bound);
-    if (options_.tap != nullptr) verdict_.rows += j.rows;
+    if (options_.tap) verdict_.rows += j.rows;
     take(std::move(j), how.prefix + "planned");
   }
 

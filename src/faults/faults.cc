@@ -1,6 +1,7 @@
 #include "faults/faults.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "faults/extents.h"
 #include "faults/graphs.h"
@@ -9,13 +10,16 @@
 namespace shadowgraph {
 namespace {
 
-#define SG_FAULT(id, type, backend, title, refs) const type the_##id;
-#include "faults/faults.inc"
-#undef SG_FAULT
+template <class T>
+std::unique_ptr<Tap> make() {
+  return std::make_unique<T>();
+}
 
-const Fault kFaults[] = {
-#define SG_FAULT(id, type, backend, title, refs) {#id, #backend, title, refs, &the_##id},
+constexpr Fault kFaults[] = {
+#define SG_FAULT(id, group, type, title, refs) {#id, #group, title, refs, make<type>, {}},
+#define SG_UNPLANTED(id, group, title, refs, why) {#id, #group, title, refs, nullptr, why},
 #include "faults/faults.inc"
+#undef SG_UNPLANTED
 #undef SG_FAULT
 };
 
@@ -28,19 +32,72 @@ const Fault* find_fault(std::string_view id) {
   return it == std::end(kFaults) ? nullptr : it;
 }
 
-void Taps::baked(Meta& meta, bool capture) const {
-  for (const Tap* tap : taps_) tap->baked(meta, capture);
+Taps::~Taps() {
+  for (size_t i = 0; counts_ != nullptr && i < taps_.size(); ++i)
+    (*counts_)[i] += taps_[i]->acted();
 }
-void Taps::batch(ForwardBatch& batch, TapStorage& storage) const {
-  for (const Tap* tap : taps_) tap->batch(batch, storage);
+
+void Taps::runtime(RuntimeConfig& config) {
+  for (const auto& tap : taps_) tap->runtime(config);
 }
-void Taps::limits(Limits& limits) const {
-  for (const Tap* tap : taps_) tap->limits(limits);
+void Taps::step(Step& step, const PoolState& pools) {
+  for (const auto& tap : taps_) tap->step(step, pools);
 }
-Status Taps::filled(const ForwardBatch& batch, Meta& meta) const {
+void Taps::batch(ForwardBatch& batch) {
+  for (const auto& tap : taps_) tap->batch(batch);
+}
+void Taps::limits(Limits& limits) {
+  for (const auto& tap : taps_) tap->limits(limits);
+}
+void Taps::bound(Meta& meta, bool capturing) {
+  for (const auto& tap : taps_) tap->bound(meta, capturing);
+}
+Status Taps::filled(const ForwardBatch& batch, Meta& meta) {
   Status status;
-  for (const Tap* tap : taps_) status.add(tap->filled(batch, meta));
+  for (const auto& tap : taps_) status.add(tap->filled(batch, meta));
   return status;
+}
+void Taps::baked(Meta& meta, bool capturing) {
+  for (const auto& tap : taps_) tap->baked(meta, capturing);
+}
+void Taps::launches(std::vector<TappedLaunch>& all, const Meta& meta, bool capturing) {
+  for (const auto& tap : taps_) tap->launches(all, meta, capturing);
+}
+
+const Backend& Taps::backend(const Backend& clean) {
+  const Backend* backend = &clean;
+  for (const auto& tap : taps_) backend = &tap->backend(*backend);
+  return *backend;
+}
+
+std::unique_ptr<SimDevice> Taps::device(const SimOptions& options) {
+  std::unique_ptr<SimDevice> device = Tap::device(options);
+  for (const auto& tap : taps_) device = tap->device(options);
+  return device;
+}
+
+SchedulerParts Taps::parts(const RuntimeConfig& config) {
+  SchedulerParts parts(config);
+  for (const auto& tap : taps_) parts = tap->parts(config);
+  return parts;
+}
+
+int64_t Taps::acted() const {
+  int64_t acted = 0;
+  for (const auto& tap : taps_) acted += tap->acted();
+  return acted;
+}
+
+Planted::Planted(std::vector<const Fault*> faults)
+    : faults_(std::move(faults)), counts_(std::make_shared<Taps::Counts>(faults_.size())) {}
+
+MakeTap Planted::tap() const {
+  if (faults_.empty()) return {};
+  return [faults = faults_, counts = counts_] {
+    std::vector<std::unique_ptr<Tap>> taps;
+    for (const Fault* fault : faults) taps.push_back(fault->tap());
+    return std::make_unique<Taps>(std::move(taps), counts);
+  };
 }
 
 }  // namespace shadowgraph

@@ -52,7 +52,7 @@ Status keep(const Meta& meta, const Buffer& list) {
 
 }  // namespace
 
-Status UnslicedScatter::filled(const ForwardBatch& batch, Meta& meta) const {
+Status UnslicedScatter::filled(const ForwardBatch& batch, Meta& meta) {
   Status status;
   const Buffer* table = draft_table(meta);
   const int32_t page_size = meta.limits.model.page_size;
@@ -75,14 +75,14 @@ Status UnslicedScatter::filled(const ForwardBatch& batch, Meta& meta) const {
   return status;
 }
 
-void CaptureBakesOneQuery::baked(Meta& meta, bool capture) const {
-  if (!capture || !is_draft_extend(meta.limits.mode, DraftExtendV2::kIncluded)) return;
+void CaptureBakesOneQuery::baked(Meta& meta, bool capturing) {
+  if (!capturing || !is_draft_extend(meta.limits.mode, DraftExtendV2::kIncluded)) return;
   if (meta.limits.max_q_len != 1) act();
   meta.limits.max_q_len = 1;
 }
 
-void CaptureCountsNoRows::baked(Meta& meta, bool capture) const {
-  if (!capture) return;
+void CaptureCountsNoRows::baked(Meta& meta, bool capturing) {
+  if (!capturing) return;
   for_host_lists(meta, [&](Meta& of_list, Buffer& list) {
     if (list.numel() > 0) act();
     list.shape = {0};
@@ -90,7 +90,7 @@ void CaptureCountsNoRows::baked(Meta& meta, bool capture) const {
   });
 }
 
-Status ListsOfTheCapture::filled(const ForwardBatch& batch, Meta& meta) const {
+Status ListsOfTheCapture::filled(const ForwardBatch& batch, Meta& meta) {
   Status status;
   if (batch.size() > 0) return status;  // rows without any request are a capture's
   for_host_lists(meta, [&](const Meta& of_list, const Buffer& list) {
@@ -100,11 +100,11 @@ Status ListsOfTheCapture::filled(const ForwardBatch& batch, Meta& meta) const {
   return status;
 }
 
-void ListsOfTheCapture::baked(Meta& meta, bool capture) const {
+void ListsOfTheCapture::baked(Meta& meta, bool capturing) {
   for_host_lists(meta, [&](const Meta& of_list, Buffer& list) {
     const Buffer* kept = of_list.arena.scope(kCaptured).find(own_name(list));
     if (kept == nullptr) return;
-    if (!capture) act();
+    if (!capturing) act();
     list = *kept;
   });
 }

@@ -2,7 +2,7 @@
 
 namespace shadowgraph {
 
-void PrefixWithoutWindow::limits(Limits& limits) const {
+void PrefixWithoutWindow::limits(Limits& limits) {
   const ForwardMode m = limits.mode;
   const bool two_parts = limits.model.ragged_prefill && is_extend_or_draft_extend_or_mixed(m);
   for (LayerKind& kind : limits.model.layers) {

@@ -1,7 +1,7 @@
 // Faults of results that are merged. Spec faults-known K36.
 #pragma once
 
-#include "check/runner.h"
+#include "check/tap.h"
 
 namespace shadowgraph {
 
@@ -9,7 +9,7 @@ namespace shadowgraph {
 /// no mask says which query has left what behind. Its run is given the window, and counts it from
 /// the end of the prefix.
 struct PrefixWithoutWindow final : Tap {
-  void limits(Limits& limits) const override;
+  void limits(Limits& limits) override;
 };
 
 }  // namespace shadowgraph

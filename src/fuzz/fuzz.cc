@@ -34,7 +34,16 @@ struct Tally {
   FuzzHistograms histograms;
   std::map<std::string, int64_t> coverage;
   std::vector<std::pair<uint64_t, Finding>> findings;
+  std::optional<FirstFailure> first;
 };
+
+std::vector<std::string> laws_of(std::span<const Finding> findings) {
+  std::vector<std::string> laws;
+  for (const Finding& f : findings) {
+    if (std::ranges::find(laws, f.id) == laws.end()) laws.push_back(f.id);
+  }
+  return laws;
+}
 
 void count(const Case& x, Tally& tally) {
   ++tally.cases;
@@ -90,6 +99,8 @@ class Workers {
     ++(result.judged > 0 || !found.empty() ? tally.cases : tally.skipped);
     for (const auto& [name, steps] : result.coverage) tally.coverage[name] += steps;
     if (found.empty()) return 0;
+    if (!tally.first)
+      tally.first = {seconds_since(start_), cases_ + 1, laws_of(found), choices.made()};
     const HistoryFailure small = shrink_failure(choices, options_.histories, found[0].id);
     for (const Finding& f : std::as_const(small.findings).findings()) {
       tally.findings.emplace_back(number, f);
@@ -127,6 +138,8 @@ FuzzResult join(std::vector<Tally>& tallies) {
     add_all(result.histograms.head_dim, t.histograms.head_dim);
     for (const auto& [name, cases] : t.coverage) result.coverage[name] += cases;
     std::move(t.findings.begin(), t.findings.end(), std::back_inserter(findings));
+    const bool sooner = t.first && (!result.first || t.first->seconds < result.first->seconds);
+    if (sooner) result.first = std::move(t.first);
   }
   std::stable_sort(findings.begin(), findings.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });

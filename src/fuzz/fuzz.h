@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,11 +39,20 @@ struct FuzzHistograms {
   std::map<int64_t, int64_t> keys, requests, head_dim;
 };
 
+/// The failure that was seen first, by the clock, before it was shrunk.
+struct FirstFailure {
+  double seconds = 0;             // since the start
+  uint64_t cases = 0;             // that had ended by then
+  std::vector<std::string> laws;  // of all its findings, each once
+  std::vector<uint32_t> choices;  // of the history
+};
+
 struct FuzzResult {
   uint64_t cases = 0;    // judged
   uint64_t skipped = 0;  // histories of which the backend ran no step
   double seconds = 0;
   Status findings;  // case_id and reproduce filled in, in the order of case numbers
+  std::optional<FirstFailure> first;  // of histories
   FuzzHistograms histograms;
   // "decode_paged uniform eager": cases; "flashattention decode replay": steps
   std::map<std::string, int64_t> coverage;

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <charconv>
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include "attn/page_table.h"
@@ -166,8 +167,7 @@ std::string History::to_string() const {
 
 History generate_history(Choices& c, std::span<const Backend* const> backends) {
   History h;
-  // Half of the histories are the first one's, which has most of the features.
-  h.backend = backends[c.one_in(2) ? c.below(static_cast<uint32_t>(backends.size())) : 0];
+  h.backend = backends[c.below(static_cast<uint32_t>(backends.size()))];
   const Backend& b = *h.backend;
   RuntimeConfig& r = h.runtime;
   ModelConfig& m = h.model;
@@ -206,17 +206,23 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   return h;
 }
 
-HistoryResult run_history(const History& h, Choices& choices, const Tap* tap) {
-  RunnerOptions options = h.runner;
-  options.tap = tap;
-  Runner runner(*h.backend, h.model, options);
+HistoryResult run_history(const History& h, Choices& choices, const MakeTap& make_tap) {
+  const std::unique_ptr<Tap> tap = make_tap ? make_tap() : nullptr;
   HistoryResult result;
+  RuntimeConfig runtime = h.runtime;
+  if (tap != nullptr) tap->runtime(runtime);
+  result.findings = validate(runtime);
+  if (!result.findings.ok()) return result;
+  RunnerOptions options = h.runner;
+  options.tap = tap.get();
+  Runner runner(*h.backend, h.model, options);
   result.findings = runner.ready();
-  Scheduler scheduler(h.runtime);
+  Scheduler scheduler(runtime, tap != nullptr ? tap->parts(runtime) : SchedulerParts(runtime));
   for (int32_t i = 0; i < h.steps && result.findings.ok(); ++i) {
     Step step = scheduler.next(choices);
     if (h.items && step.mode == ForwardMode::kExtend) choose_items(choices, &step);
     const PoolState pools = scheduler.state();
+    if (tap != nullptr) tap->step(step, pools);
     result.findings.add(check_pool(pools));
     result.findings.add(check_step(step, pools));
     // Of what is prebuilt a backend runs nothing, and reads it later.

@@ -43,7 +43,7 @@ struct HistoryResult {
 /// What a run of histories has in common.
 struct HistoryOptions {
   std::vector<const Backend*> backends;
-  const Tap* tap = nullptr;  // a planted fault
+  MakeTap tap;  // a planted fault
   double shrink_seconds = 2;
   /// As options of `shadowgraph fuzz`: " --backend flashattention --plant K04".
   std::string flags;
@@ -71,7 +71,7 @@ struct ChoicesRead {
 };
 ChoicesRead compare_choices(std::span<const uint32_t> given, std::span<const uint32_t> made);
 
-/// Goes on with the choices that made it. tap: a planted fault, or nullptr.
-HistoryResult run_history(const History& history, Choices& choices, const Tap* tap);
+/// Goes on with the choices that made it. tap: a planted fault, or empty.
+HistoryResult run_history(const History& history, Choices& choices, const MakeTap& tap);
 
 }  // namespace shadowgraph

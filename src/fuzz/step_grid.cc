@@ -1,6 +1,7 @@
 #include "fuzz/step_grid.h"
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr int32_t kMaxRequests = 4;
 
-RunnerOptions options_of(const GridPart& part, const Tap* tap) {
+RunnerOptions options_of(const GridPart& part, Tap* tap) {
   RunnerOptions o;
   o.data = RunnerData::kUniform;
   o.slots = o.swa_slots = pool_slots(kMaxRequests, part.width, part.model.page_size);
@@ -47,8 +48,10 @@ struct StepsOfPart {
 
 class PartRun {
  public:
-  PartRun(const GridPart& part, const Backend& backend, const Tap* tap)
-      : part_(part), runner_(backend, part.model, options_of(part, tap)) {}
+  PartRun(const GridPart& part, const Backend& backend, const MakeTap& tap)
+      : part_(part),
+        tap_(tap ? tap() : nullptr),
+        runner_(backend, part.model, options_of(part, tap_.get())) {}
 
   /// go_on() is asked after each step; ends with max_findings.
   StepGridResult run(const StepsOfPart& steps, const std::string& command, size_t max_findings,
@@ -73,6 +76,7 @@ class PartRun {
 
  private:
   const GridPart& part_;
+  const std::unique_ptr<Tap> tap_;
   Runner runner_;
   StepGridResult result_;
 };
@@ -86,7 +90,7 @@ uint64_t count_steps(const StepGrid& grid) {
 }
 
 StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int threads,
-                             size_t max_findings, const Tap* tap,
+                             size_t max_findings, const MakeTap& tap,
                              const std::function<void(size_t done, size_t of)>& progress,
                              const std::atomic<bool>& stop, StepRange range) {
   std::vector<GridPart> parts;

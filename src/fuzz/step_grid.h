@@ -43,7 +43,7 @@ struct StepGridResult {
 
 /// Stops after max_findings findings. progress(done, of) counts parts; any thread may call it.
 StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int threads,
-                             size_t max_findings, const Tap* tap,
+                             size_t max_findings, const MakeTap& tap,
                              const std::function<void(size_t done, size_t of)>& progress,
                              const std::atomic<bool>& stop, StepRange range = {});
 

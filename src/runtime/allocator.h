@@ -63,19 +63,22 @@ class SlotAllocator {
  public:
   /// swa_pages 0: one pool.
   SlotAllocator(int32_t num_pages, int32_t swa_pages, int32_t page_size);
+  virtual ~SlotAllocator() = default;
+  SlotAllocator(const SlotAllocator&) = delete;
+  SlotAllocator& operator=(const SlotAllocator&) = delete;
 
   // As PageAllocator, in both pools or in none.
-  std::optional<Slots> alloc(int32_t tokens);
-  std::optional<Slots> alloc_extend(std::span<const Growth> requests);
-  std::optional<Slots> alloc_decode(std::span<const int32_t> seq_lens,
-                                    std::span<const int32_t> last_slots);
-  void free(std::span<const int32_t> slots);
+  virtual std::optional<Slots> alloc(int32_t tokens);
+  virtual std::optional<Slots> alloc_extend(std::span<const Growth> requests);
+  virtual std::optional<Slots> alloc_decode(std::span<const int32_t> seq_lens,
+                                            std::span<const int32_t> last_slots);
+  virtual void free(std::span<const int32_t> slots);
   /// The window pool's pages of these slots only. Requires whole pages.
-  void free_swa(std::span<const int32_t> slots);
+  virtual void free_swa(std::span<const int32_t> slots);
 
   /// Slot of the full pool -> of the window pool, same offset; 0 where there is none, and -1 for
   /// index -1, which is the last entry: [(num_pages + 1) * page_size + 1]. Empty: one pool.
-  std::span<const int64_t> full_to_swa() const { return full_to_swa_; }
+  virtual std::span<const int64_t> full_to_swa() const { return full_to_swa_; }
   const PageAllocator& full() const { return full_; }
   /// nullptr: one pool.
   const PageAllocator* swa() const { return swa_ ? &*swa_ : nullptr; }

@@ -35,7 +35,6 @@ Tokens first_page(std::span<const int32_t> tokens, int32_t page_size) {
 RadixCache::RadixCache(int32_t page_size)
     : page_size_(page_size), root_(std::make_unique<Node>()) {}
 RadixCache::~RadixCache() = default;
-RadixCache::RadixCache(RadixCache&&) noexcept = default;
 
 size_t RadixCache::matching(const Node& node, std::span<const int32_t> tokens) const {
   const auto end = std::ranges::mismatch(node.tokens, tokens).in1;

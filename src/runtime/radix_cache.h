@@ -25,22 +25,23 @@ class RadixCache {
   };
 
   explicit RadixCache(int32_t page_size);
-  ~RadixCache();
-  RadixCache(RadixCache&&) noexcept;
+  virtual ~RadixCache();
+  RadixCache(const RadixCache&) = delete;
+  RadixCache& operator=(const RadixCache&) = delete;
 
   /// Whole pages only; what matches is used last.
-  Match match_prefix(std::span<const int32_t> tokens);
+  virtual Match match_prefix(std::span<const int32_t> tokens);
   /// Keeps the whole pages of these tokens, and says how many tokens were cached before: their
   /// slots stay the cache's, and the caller's are for the caller to free. slots: one a token.
-  int32_t insert(std::span<const int32_t> tokens, std::span<const int32_t> slots);
+  virtual int32_t insert(std::span<const int32_t> tokens, std::span<const int32_t> slots);
 
   /// A locked node and all before it are not evicted; locks count.
-  void lock(Node* node);
-  void unlock(Node* node);
+  virtual void lock(Node* node);
+  virtual void unlock(Node* node);
 
   /// Drops the leaves that were used least recently, and are not locked, until so many tokens are
   /// free or none is left: their slots, for the caller to free.
-  Slots evict(int32_t tokens);
+  virtual Slots evict(int32_t tokens);
 
   /// All slots that the cache holds.
   Slots slots() const;

@@ -21,13 +21,17 @@ class ReqToTokenPool {
     for (int32_t row = 1; row <= size; ++row) free_.push_back(row);
   }
 
-  std::optional<int32_t> alloc() {
+  virtual ~ReqToTokenPool() = default;
+  ReqToTokenPool(const ReqToTokenPool&) = delete;
+  ReqToTokenPool& operator=(const ReqToTokenPool&) = delete;
+
+  virtual std::optional<int32_t> alloc() {
     if (free_.empty()) return std::nullopt;
     const int32_t row = free_.front();
     free_.pop_front();
     return row;
   }
-  void free(int32_t row) { free_.push_back(row); }
+  virtual void free(int32_t row) { free_.push_back(row); }
 
   std::span<int32_t> row(int32_t row) {
     const auto width = static_cast<size_t>(width_);

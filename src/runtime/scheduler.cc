@@ -11,11 +11,17 @@ int32_t whole_pages(int32_t tokens, int32_t page_size) { return tokens - tokens 
 
 }  // namespace
 
-Scheduler::Scheduler(const RuntimeConfig& config)
+SchedulerParts::SchedulerParts(const RuntimeConfig& config)
+    : slots(std::make_unique<SlotAllocator>(config.num_pages, config.swa_pages, config.page_size)),
+      cache(std::make_unique<RadixCache>(config.page_size)),
+      rows(std::make_unique<ReqToTokenPool>(config.max_requests, config.width())) {}
+
+Scheduler::Scheduler(const RuntimeConfig& config, SchedulerParts parts)
     : config_(config),
-      rows_(config.max_requests, config.width()),
-      slots_(config.num_pages, config.swa_pages, config.page_size),
-      cache_(config.page_size) {
+      parts_(std::move(parts)),
+      rows_(*parts_.rows),
+      slots_(*parts_.slots),
+      cache_(*parts_.cache) {
   assert(validate(config).ok());
 }
 

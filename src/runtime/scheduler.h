@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -16,10 +17,20 @@
 
 namespace shadowgraph {
 
+/// What a scheduler hands out slots and finds prefixes with.
+struct SchedulerParts {
+  explicit SchedulerParts(const RuntimeConfig& config);
+
+  std::unique_ptr<SlotAllocator> slots;
+  std::unique_ptr<RadixCache> cache;
+  std::unique_ptr<ReqToTokenPool> rows;
+};
+
 class Scheduler {
  public:
   /// Requires a config that validate() accepts.
-  explicit Scheduler(const RuntimeConfig& config);
+  explicit Scheduler(const RuntimeConfig& config) : Scheduler(config, SchedulerParts(config)) {}
+  Scheduler(const RuntimeConfig& config, SchedulerParts parts);
 
   /// Ends the last step, lets requests come, go, and give back what they need not have, and makes
   /// the next step. A step is idle where nothing runs.
@@ -81,9 +92,10 @@ class Scheduler {
   Requests in_step();
 
   RuntimeConfig config_;
-  ReqToTokenPool rows_;
-  SlotAllocator slots_;
-  RadixCache cache_;
+  const SchedulerParts parts_;
+  ReqToTokenPool& rows_;
+  SlotAllocator& slots_;
+  RadixCache& cache_;
   std::deque<Request> waiting_;
   std::deque<Request> running_;
   OwnerId next_id_ = 1;

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "fuzz/fuzz.h"
+#include "fuzz/fault_hunt.h"
 
 namespace shadowgraph {
 
@@ -18,58 +18,40 @@ void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.id; }
 namespace {
 
 constexpr uint64_t kSeed = 1;
-constexpr uint64_t kHistories = 400;
+constexpr uint64_t kHistories = 20000;
 constexpr int64_t kMostRequests = 3;
-
-HistoryResult run(const Backend* backend, Choices& choices, const Tap* tap) {
-  const History h = generate_history(choices, {&backend, 1});
-  return run_history(h, choices, tap);
-}
 
 class EveryFault : public ::testing::TestWithParam<Fault> {};
 
-TEST_P(EveryFault, IsFoundAndShrunkToFewRequests) {
-  const Backend* backend = find_backend(GetParam().backend);
-  ASSERT_NE(backend, nullptr);
-  for (uint64_t number = 0; number < kHistories; ++number) {
-    Choices choices = history_choices(kSeed, number);
-    const HistoryResult planted = run(backend, choices, GetParam().tap);
-    if (planted.findings.ok()) continue;
-    Choices same(choices.made());
-    EXPECT_EQ(run(backend, same, nullptr).findings.to_string(), "ok");
-    const std::string law = planted.findings.findings()[0].id;
-    HistoryOptions options;
-    options.backends = {backend};
-    options.tap = GetParam().tap;
-    options.shrink_seconds = 1;
-    options.flags = " --plant " + std::string(GetParam().id);
-    const HistoryFailure small = shrink_failure(choices, options, law);
-    EXPECT_LE(small.requests, kMostRequests);
-    EXPECT_GE(small.requests, 1);
-    EXPECT_LE(small.choices.size(), choices.made().size());
-    const auto found = std::as_const(small.findings).findings();
-    ASSERT_FALSE(found.empty());
-    EXPECT_TRUE(std::ranges::any_of(found, [&](const Finding& f) { return f.id == law; }));
-    EXPECT_EQ(found[0].reproduce,
-              "shadowgraph fuzz --choices " + to_text(small.choices) + options.flags);
-    const std::string name(backend->info().name);
-    EXPECT_NE(found[0].case_id.find(name + " page_size "), std::string::npos);
-    // What is left is the fault's doing too.
-    Choices least(small.choices);
-    EXPECT_EQ(run(backend, least, nullptr).findings.to_string(), "ok");
-    return;
-  }
-  FAIL() << "not found in " << kHistories << " histories";
+TEST_P(EveryFault, IsFoundAmongAllBackendsAndShrunkToFewRequests) {
+  const Planted planted({&GetParam()});
+  const FaultHunt hunt = hunt_fault(planted, {.seed = kSeed, .cases = kHistories, .threads = 1});
+  ASSERT_FALSE(hunt.laws.empty()) << "not found in " << hunt.cases << " histories, acted "
+                                  << planted.acted(0);
+  // What is found is the fault's doing, also of what is left of it.
+  EXPECT_EQ(hunt.clean.to_string(), "ok");
+  EXPECT_LE(hunt.requests, kMostRequests);
+  const auto found = std::as_const(hunt.findings).findings();
+  ASSERT_FALSE(found.empty());
+  EXPECT_TRUE(std::ranges::any_of(found, [&](const Finding& f) { return f.id == hunt.laws[0]; }));
+  EXPECT_TRUE(found[0].reproduce.starts_with("shadowgraph fuzz --choices "));
+  EXPECT_TRUE(found[0].reproduce.ends_with(" --plant " + std::string(GetParam().id)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Faults, EveryFault, ::testing::ValuesIn(all_faults()),
+std::vector<Fault> planted_faults() {
+  std::vector<Fault> all(all_faults().begin(), all_faults().end());
+  std::erase_if(all, [](const Fault& f) { return f.tap == nullptr; });
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, EveryFault, ::testing::ValuesIn(planted_faults()),
                          [](const auto& fault) { return std::string(fault.param.id); });
 
 TEST(Faults, AreFoundByTheirIds) {
   std::set<std::string_view> ids;
   for (const Fault& f : all_faults()) {
     EXPECT_EQ(find_fault(f.id), &f);
-    EXPECT_NE(f.tap, nullptr);
+    EXPECT_EQ(f.tap == nullptr, !f.why_not.empty());
     EXPECT_FALSE(f.title.empty());
     EXPECT_FALSE(f.refs.empty());
     ids.insert(f.id);
@@ -79,19 +61,20 @@ TEST(Faults, AreFoundByTheirIds) {
 }
 
 TEST(Faults, AFaultActsOnlyWhereItChangesSomething) {
-  const Tap& first = *find_fault("K31")->tap;
+  const std::unique_ptr<Tap> tap = find_fault("K31")->tap();
+  Tap& first = *tap;
   const std::vector<int32_t> lens[] = {{}, {3}, {3, 3}, {3, 4}};
   std::vector<int64_t> acted;
   for (const std::vector<int32_t>& encoder_lens : lens) {
     const int64_t before = first.acted();
     ForwardBatch batch;
     batch.encoder_lens = encoder_lens;
-    TapStorage storage;
-    first.batch(batch, storage);
+    first.batch(batch);
     acted.push_back(first.acted() - before);
   }
   EXPECT_EQ(acted, (std::vector<int64_t>{0, 0, 0, 1}));
-  const Tap& one_query = *find_fault("K11")->tap;
+  const std::unique_ptr<Tap> baked = find_fault("K11")->tap();
+  Tap& one_query = *baked;
   const int64_t before = one_query.acted();
   Meta meta;
   meta.limits.mode = ForwardMode::kDraftExtend;
@@ -105,9 +88,9 @@ TEST(Faults, AFaultActsOnlyWhereItChangesSomething) {
 
 TEST(Faults, ListsOfTheHostAreThoseOfBackendsThatHaveThem) {
   for (const char* id : {"K11a", "K11b"}) {
-    const Tap& tap = *find_fault(id)->tap;
-    const int64_t before = tap.acted();
     for (const char* name : {"trtllm_mha", "ascend"}) {
+      const std::unique_ptr<Tap> planted = find_fault(id)->tap();
+      Tap& tap = *planted;
       SimDevice device;
       const Arena arena(device, size_t{1} << 20);
       ModelConfig model;
@@ -121,32 +104,72 @@ TEST(Faults, ListsOfTheHostAreThoseOfBackendsThatHaveThem) {
       Meta recorded = meta, again = meta;
       tap.baked(recorded, true);
       tap.baked(again, false);
-      EXPECT_EQ(tap.acted() > before, name == std::string("ascend")) << id;
+      EXPECT_EQ(tap.acted() > 0, name == std::string("ascend")) << id;
     }
   }
 }
 
 TEST(Faults, SeveralStandOneAfterTheOther) {
   struct Adds : Tap {
-    void batch(ForwardBatch& batch, TapStorage&) const override { ++batch.spec.step; }
-    void baked(Meta& meta, bool capture) const override { meta.limits.rows += capture ? 10 : 1; }
-    Status filled(const ForwardBatch&, Meta& meta) const override {
+    void runtime(RuntimeConfig& config) override { ++config.max_chunk; }
+    void step(Step& step, const PoolState&) override { ++step.draft_step; }
+    void batch(ForwardBatch& batch) override { ++batch.spec.step; }
+    void limits(Limits& limits) override { ++limits.rows; }
+    void bound(Meta& meta, bool capturing) override { meta.limits.step += capturing ? 10 : 1; }
+    void baked(Meta& meta, bool capturing) override { meta.limits.rows += capturing ? 10 : 1; }
+    Status filled(const ForwardBatch&, Meta& meta) override {
       ++meta.limits.tokens;
+      act();
       Status status;
       status.add(Finding{});
       return status;
     }
-  } adds;
-  const Taps taps({&adds, &adds, &adds});
+    void launches(std::vector<TappedLaunch>& all, const Meta&, bool) override {
+      all.emplace_back();
+    }
+    const Backend& backend(const Backend&) override { return *find_backend("triton"); }
+  };
+  std::vector<std::unique_ptr<Tap>> three;
+  for (int i = 0; i < 3; ++i) three.push_back(std::make_unique<Adds>());
+  Taps taps(std::move(three));
+  RuntimeConfig runtime;
+  const int32_t chunk = runtime.max_chunk;
+  taps.runtime(runtime);
+  EXPECT_EQ(runtime.max_chunk, chunk + 3);
+  Step step;
+  taps.step(step, {});
+  EXPECT_EQ(step.draft_step, 3);
   ForwardBatch batch;
-  TapStorage storage;
-  Meta meta;
-  taps.batch(batch, storage);
+  taps.batch(batch);
   EXPECT_EQ(batch.spec.step, 3);
-  taps.baked(meta, true);
-  EXPECT_EQ(meta.limits.rows, 30);
+  Meta meta;
+  taps.bound(meta, true);
+  EXPECT_EQ(meta.limits.step, 30);
+  taps.limits(meta.limits);
+  taps.baked(meta, false);
+  EXPECT_EQ(meta.limits.rows, 6);
   EXPECT_EQ(taps.filled(batch, meta).findings().size(), 3u);
   EXPECT_EQ(meta.limits.tokens, 3);
+  EXPECT_EQ(taps.acted(), 3);
+  std::vector<TappedLaunch> launches;
+  taps.launches(launches, meta, false);
+  EXPECT_EQ(launches.size(), 3u);
+  EXPECT_EQ(&taps.backend(*find_backend("flashattention")), find_backend("triton"));
+}
+
+TEST(Faults, WhatIsPlantedCountsTheRunsThatHaveEnded) {
+  const Planted nothing({}), two({find_fault("K31"), find_fault("K11")});
+  EXPECT_FALSE(nothing.tap());
+  const std::vector<int32_t> lens = {3, 4};
+  for (int run = 0; run < 2; ++run) {
+    const std::unique_ptr<Tap> tap = two.tap()();
+    ForwardBatch batch;
+    batch.encoder_lens = lens;
+    tap->batch(batch);
+    EXPECT_EQ(two.acted(0), run);
+  }
+  EXPECT_EQ(two.acted(0), 2);
+  EXPECT_EQ(two.acted(1), 0);
 }
 
 }  // namespace

@@ -139,18 +139,18 @@ TEST(History, TheSameChoicesAreTheSameHistory) {
 
 TEST(History, EndsAtItsFirstFinding) {
   struct Refuses : Tap {
-    Status filled(const ForwardBatch& batch, Meta&) const override {
+    Status filled(const ForwardBatch& batch, Meta&) override {
       Status status;
       if (is_decode(batch.mode)) status.add(Finding{});
       return status;
     }
-  } refuses;
+  };
   const Backend* fa[] = {find_backend("flashattention")};
   int found = 0, shorter = 0;
   for (uint64_t number = 0; number < 20; ++number) {
     Choices choices = history_choices(kSeed, number), whole = history_choices(kSeed, number);
     const History h = generate_history(choices, fa);
-    const HistoryResult result = run_history(h, choices, &refuses);
+    const HistoryResult result = run_history(h, choices, tap_of<Refuses>());
     if (result.findings.ok()) continue;
     ++found;
     run_history(generate_history(whole, fa), whole, nullptr);

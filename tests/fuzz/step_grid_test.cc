@@ -35,7 +35,7 @@ void thinned(const std::function<void(const GridPart&)>& walk) {
 constexpr auto kDecode = &thinned<0>, kExtend = &thinned<1>, kDraft = &thinned<2>,
                kVerify = &thinned<3>;
 
-StepGridResult run(void (*parts)(const std::function<void(const GridPart&)>&), const Tap* tap,
+StepGridResult run(void (*parts)(const std::function<void(const GridPart&)>&), const MakeTap& tap,
                    size_t max_findings = 10, const char* backend = "flashattention") {
   const StepGrid grid{"thinned", "", parts};
   const std::atomic<bool> stop = false;
@@ -94,17 +94,18 @@ TEST_P(EveryGrid, FindsNothing) {
 
 TEST_P(EveryGrid, FindsRequestsThatAreToldOneTokenTooShort) {
   struct Shortens : Tap {
-    void batch(ForwardBatch& batch, TapStorage& storage) const override {
-      storage.emplace_back(batch.seq_lens.begin(), batch.seq_lens.end());
-      for (size_t i = 0; i < storage.back().size(); ++i) {
+    void batch(ForwardBatch& batch) override {
+      lens.assign(batch.seq_lens.begin(), batch.seq_lens.end());
+      for (size_t i = 0; i < lens.size(); ++i) {
         const RequestExtent e = batch.extent(static_cast<int64_t>(i));
-        if (e.prefix_len > 0) --storage.back()[i];
+        if (e.prefix_len > 0) --lens[i];
       }
-      batch.seq_lens = storage.back();
+      batch.seq_lens = lens;
       batch.spec.custom_mask = {};
     }
-  } shortens;
-  const StepGridResult result = run(GetParam().parts, &shortens, 3);
+    std::vector<int32_t> lens;
+  };
+  const StepGridResult result = run(GetParam().parts, tap_of<Shortens>(), 3);
   const auto found = std::as_const(result.findings).findings();
   ASSERT_GE(found.size(), 3u);
   for (const Finding& f : found) EXPECT_TRUE(f.case_id.starts_with("page_size ")) << f.case_id;
@@ -137,7 +138,7 @@ TEST(StepGrid, IsStoppedFromOutside) {
   EXPECT_EQ(result.steps, 0u);
 }
 
-StepGridResult run_range(StepRange range, const Tap* tap) {
+StepGridResult run_range(StepRange range, const MakeTap& tap) {
   const std::atomic<bool> stop = false;
   return run_step_grid(
       *find_step_grid("decode"), *find_backend("flashattention"), 2, 1, tap, [](size_t, size_t) {},
@@ -153,19 +154,21 @@ TEST(StepRange, RunsTheStepsOfItsNumbersAlone) {
 
 TEST(StepRange, AFindingIsReproducedByItsNumberAlone) {
   struct OneLess : Tap {
-    void batch(ForwardBatch& batch, TapStorage& storage) const override {
-      storage.emplace_back(batch.seq_lens.begin(), batch.seq_lens.end());
-      if (batch.size() == 3) --storage.back()[2];
-      batch.seq_lens = storage.back();
+    void batch(ForwardBatch& batch) override {
+      lens.assign(batch.seq_lens.begin(), batch.seq_lens.end());
+      if (batch.size() == 3) --lens[2];
+      batch.seq_lens = lens;
     }
-  } one_less;
-  const StepGridResult all = run_range({5000, 5000}, &one_less);
+    std::vector<int32_t> lens;
+  };
+  const StepGridResult all = run_range({5000, 5000}, tap_of<OneLess>());
   const auto found = std::as_const(all.findings).findings();
   ASSERT_FALSE(found.empty());
   const std::string& command = found[0].reproduce;
   const size_t at = command.find(" --first ");
   EXPECT_EQ(command.substr(0, at), "shadowgraph fuzz --exhaustive decode --backend flashattention");
-  const StepGridResult alone = run_range({std::stoull(command.substr(at + 9)), 1}, &one_less);
+  const StepGridResult alone =
+      run_range({std::stoull(command.substr(at + 9)), 1}, tap_of<OneLess>());
   EXPECT_EQ(alone.steps, 1u);
   ASSERT_FALSE(std::as_const(alone.findings).findings().empty());
   EXPECT_EQ(std::as_const(alone.findings).findings()[0].case_id, found[0].case_id);

@@ -1,0 +1,88 @@
+// Tap: where a planted fault stands on the path of a history. What passes here is all that a
+// scheduler, a backend and a device tell each other, and the parts that can be another's: so an
+// engine's fault is planted from outside, and no scheduler, backend or kernel knows of it. DESIGN
+// "The one path". Tested by tests/check/tap_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/pool_state.h"
+#include "runtime/scheduler.h"
+#include "shadowgraph/backend.h"
+#include "shadowgraph/sim_device.h"
+
+namespace shadowgraph {
+
+/// What a step launches, in order. apart: on a stream of its own, beside what follows it.
+struct TappedLaunch {
+  KernelLaunch launch;
+  bool apart = false;
+};
+
+/// Of one run: it may remember what it saw. The default changes nothing.
+class Tap {
+ public:
+  virtual ~Tap() = default;
+
+  // Data.
+
+  /// What the scheduler is configured with.
+  virtual void runtime(RuntimeConfig& /*config*/) {}
+  /// A step as the scheduler hands it over.
+  virtual void step(Step& /*step*/, const PoolState& /*pools*/) {}
+  /// What a backend is told of it, just before fill. Views that are changed stay alive with the
+  /// tap.
+  virtual void batch(ForwardBatch& /*batch*/) {}
+  /// What metadata is bound for, and filled and planned with; launches have the model's own layers
+  /// all the same.
+  virtual void limits(Limits& /*limits*/) {}
+  /// What bind made; capturing: for a graph.
+  virtual void bound(Meta& /*meta*/, bool /*capturing*/) {}
+  /// After fill, before its upload.
+  virtual Status filled(const ForwardBatch& /*batch*/, Meta& /*meta*/) { return {}; }
+  /// What the launches are recorded from: a capture, or the recording of a step.
+  virtual void baked(Meta& /*meta*/, bool /*capturing*/) {}
+
+  // Launches.
+
+  /// Changed, dropped, repeated, in another order, apart. Scalars and addresses of a launch are
+  /// data; what a kernel does with them is a substitute's (KernelLaunch::kernel).
+  virtual void launches(std::vector<TappedLaunch>& /*all*/, const Meta& /*meta*/,
+                        bool /*capturing*/) {}
+
+  // Substitutes, in the place of the clean one.
+
+  virtual const Backend& backend(const Backend& clean) { return clean; }
+  virtual std::unique_ptr<SimDevice> device(const SimOptions& options) {
+    return std::make_unique<SimDevice>(options);
+  }
+  virtual SchedulerParts parts(const RuntimeConfig& config) { return SchedulerParts(config); }
+
+  /// How often it changed something.
+  virtual int64_t acted() const { return acted_; }
+
+ protected:
+  void act() { ++acted_; }
+
+ private:
+  int64_t acted_ = 0;
+};
+
+/// Makes the tap of one run; empty: nothing is planted.
+using MakeTap = std::function<std::unique_ptr<Tap>()>;
+template <class T>
+MakeTap tap_of() {
+  return [] { return std::make_unique<T>(); };
+}
+
+/// What launches are recorded from, where a tap stands: meta with the layers of the model.
+Meta with_layers(Meta meta, const ModelConfig& model);
+
+/// What backend.forward launches, recorded as the tap lets it pass; tap: or nullptr.
+Status record_step(Stream& stream, const Backend& backend, const Meta& meta, const StepIo& io,
+                   Tap* tap, bool capturing, Graph* graph);
+
+}  // namespace shadowgraph

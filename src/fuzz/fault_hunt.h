@@ -1,0 +1,40 @@
+// Hunting a planted fault: ordinary histories, the same for every fault, until something notices
+// it. Tested by tests/faults/faults_test.cc.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "faults/faults.h"
+#include "fuzz/fuzz.h"
+
+namespace shadowgraph {
+
+struct HuntOptions {
+  uint64_t seed = 1;
+  uint64_t cases = 0;  // histories; 0: no limit
+  double seconds = 0;  // 0: no limit; one of the two is set
+  int threads = 0;     // 0: one a core
+  double shrink_seconds = 2;
+};
+
+struct FaultHunt {
+  // Of everything that fired in the step in which it was noticed, the first one first; empty: it
+  // was not noticed
+  std::vector<std::string> laws;
+  uint64_t cases = 0;  // histories until then, or in all
+  double seconds = 0;  // until then
+  Status findings;     // shrunk, with the command that shows them again
+  int64_t requests = 0;
+  std::vector<uint32_t> choices;  // of the shrunk history
+  // What the failing history and the shrunk one give without the fault: findings are not its doing
+  Status clean;
+};
+
+/// Over all backends.
+FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
+                     const std::atomic<bool>& stop = {});
+
+}  // namespace shadowgraph
