@@ -58,6 +58,18 @@ Json to_json(const CaseReport& c) {
   return j;
 }
 
+Json to_json(const FaultReport& f) {
+  Json j{{"id", f.id}, {"title", f.title}, {"refs", f.refs}, {"planted", f.planted}};
+  add(j, "why_not", f.why_not);
+  j["detected"] = f.detected;
+  j["by"] = f.by;
+  j["cases"] = f.cases;
+  j["seconds"] = number(f.seconds);
+  add(j, "reproducer", f.reproducer);
+  add(j, "diagnosis", f.diagnosis);
+  return j;
+}
+
 Json to_json(const CoverageReport& c) {
   return {{"backend", c.backend}, {"mode", c.mode}, {"phase", c.phase}, {"cases", c.cases}};
 }
@@ -187,6 +199,7 @@ std::string render_json(const Report& r, const RenderOptions& options) {
          {"summary", summary_of(r)},
          {"files", to_array(r.files, r.files.size())},
          {"coverage", to_array(r.coverage, r.coverage.size())}};
+  if (!r.faults.empty()) j["faults"] = to_array(r.faults, r.faults.size());
   add(j, "void", r.void_verdict);
   add(j, "warnings", r.warnings);
   for (const Histogram& h : r.histograms) j["histogram"][h.name] = to_json(h);

@@ -74,6 +74,20 @@ struct Histogram {
   std::vector<std::pair<std::string, int64_t>> bins;  // label, cases
 };
 
+/// What came of planting one fault: who noticed, how soon, and how to see it again.
+struct FaultReport {
+  std::string id, title;          // "K31"
+  std::vector<std::string> refs;  // what documents the fault
+  bool planted = false;           // false: it was not tried, or changed nothing
+  std::string why_not;            // why it was not planted, where it was not
+  bool detected = false;
+  std::vector<std::string> by;  // ids of the laws that noticed, the first one first
+  int64_t cases = 0;            // judged until it was noticed, or in all
+  double seconds = 0;
+  std::string reproducer;  // path of a case file, or one command; may be empty
+  std::string diagnosis;   // what `check --diagnose` says; may be empty
+};
+
 struct Report {
   std::string verb, version;
   uint64_t seed = 0;
@@ -92,6 +106,7 @@ struct Report {
   std::vector<std::string> warnings;  // shown with --quiet, too
   std::vector<FileReport> files;
   std::vector<CaseReport> case_list;
+  std::vector<FaultReport> faults;
   std::vector<CoverageReport> coverage;
   std::vector<ConformanceReport> conformance;
   std::vector<Histogram> histograms;

@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kWorstCases = 10;  // of those judged; JSON has all
 constexpr size_t kNotes = 20;       // different notes about cases
 constexpr size_t kPrograms = 20;    // of conformance, one by one; JSON has all
+constexpr size_t kTitle = 60;       // columns of a fault's title
 constexpr int kBarWidth = 40;
 
 std::string count(int64_t n) { return std::to_string(n); }
@@ -126,6 +127,33 @@ std::string case_notes(const Report& r, const Style& style) {
   }
   if (notes.size() > kNotes) s += fmt::format("... {} more in JSON\n", notes.size() - kNotes);
   return s;
+}
+
+/// A title's start: tables stay readable.
+std::string shorten(const std::string& text, size_t width) {
+  if (width_of(text) <= width) return text;
+  size_t end = 0;  // a code point's bytes stay together
+  for (size_t columns = 0; end < text.size(); ++end) {
+    const bool starts = (static_cast<uint8_t>(text[end]) & 0xc0) != 0x80;
+    if (starts && columns++ == width - 3) break;
+  }
+  return text.substr(0, end) + "...";
+}
+
+std::string faults(const Report& r, const Style& style) {
+  if (r.faults.empty()) return "";
+  Table table(3, {"fault", "what it does", "caught by", "cases", "seconds"});
+  std::string notes;
+  for (const FaultReport& f : r.faults) {
+    const std::string by = f.detected  ? (f.by.empty() ? "?" : f.by[0])
+                           : f.planted ? "NOTHING"
+                                       : "not planted";
+    const size_t others = f.by.size() > 1 ? f.by.size() - 1 : 0;
+    table.add({f.id, shorten(f.title, kTitle), by + (others > 0 ? fmt::format(" +{}", others) : ""),
+               count(f.cases), fmt::format("{:.1f}", f.seconds)});
+    if (!f.why_not.empty()) notes += escape_controls(f.id + ": " + f.why_not) + '\n';
+  }
+  return '\n' + table.render(style) + style.dim(notes);
 }
 
 std::string coverage(const Report& r, const Style& style) {
@@ -243,7 +271,7 @@ std::string render_text(const Report& r, const RenderOptions& options) {
   std::string s = header(r, style);
   if (!options.quiet) {
     s += files(r, style) + steps(r, style) + cases(r, style) + case_notes(r, style) +
-         coverage(r, style) + conformance(r, style);
+         faults(r, style) + coverage(r, style) + conformance(r, style);
     if (r.bench) s += bench_text(*r.bench, style);
     for (const Histogram& h : r.histograms) s += histogram(h, style);
   }

@@ -246,6 +246,53 @@ TEST(Json, HoldsHistogramsAndCoverage) {
   EXPECT_EQ(j["histogram"], json::parse(R"({"keys": {"median": 96.0, "bins": {"64..127": 20}}})"));
 }
 
+/// One that was caught, one that nobody noticed, one that cannot be planted.
+Report faults_report() {
+  Report r;
+  r.verb = "faults";
+  FaultReport& caught = r.faults.emplace_back();
+  caught.id = "K31", caught.title = "request 0's encoder length for every request";
+  caught.refs = {"sglang#25045"}, caught.planted = caught.detected = true;
+  caught.by = {"mem.uninit_read", "len.kv_extent"}, caught.cases = 33, caught.seconds = 0.25;
+  caught.reproducer = "K31.json", caught.diagnosis = "encoder_lens[0] stands in every row";
+  FaultReport& missed = r.faults.emplace_back();
+  missed.id = "K32", missed.title = std::string(58, 'x') + "\xc3\xa9yz", missed.planted = true;
+  missed.cases = 100, missed.seconds = 60;
+  FaultReport& left = r.faults.emplace_back();
+  left.id = "K33", left.title = "a kernel's own", left.why_not = "no twin has this kernel";
+  return r;
+}
+
+TEST(Text, SaysWhatCaughtEachFault) {
+  const std::string cut = std::string(57, 'x') + "...";
+  const std::string table =
+      "\nfault  "
+      "what it does" +
+      std::string(48, ' ') +
+      "  caught by           cases  seconds\n"
+      "K31    request 0's encoder length for every request" +
+      std::string(16, ' ') +
+      "  mem.uninit_read +1     33      0.2\n"
+      "K32    " +
+      cut +
+      "  NOTHING               100     60.0\n"
+      "K33    a kernel's own" +
+      std::string(46, ' ') +
+      "  not planted             0      0.0\n"
+      "K33: no twin has this kernel\n";
+  EXPECT_NE(text_of(faults_report()).find(table), std::string::npos) << text_of(faults_report());
+}
+
+TEST(Json, ListsFaultsAndNoEmptyReason) {
+  const json j = json_of(faults_report());
+  EXPECT_EQ(j["faults"][0], json::parse(R"({"id": "K31",
+    "title": "request 0's encoder length for every request", "refs": ["sglang#25045"],
+    "planted": true, "detected": true, "by": ["mem.uninit_read", "len.kv_extent"], "cases": 33,
+    "seconds": 0.25, "reproducer": "K31.json", "diagnosis": "encoder_lens[0] stands in every row"})"));
+  EXPECT_EQ(j["faults"][2]["why_not"], "no twin has this kernel");
+  EXPECT_FALSE(j["faults"][2].contains("reproducer"));
+}
+
 /// Programs of every class, one that differs, one that cannot be run.
 Report conformance_report() {
   Report r;
