@@ -71,6 +71,7 @@ Verb add_bench(CLI::App& app);
 Verb add_check(CLI::App& app);
 Verb add_conformance(CLI::App& app);
 Verb add_explain(CLI::App& app);
+Verb add_faults(CLI::App& app);
 Verb add_fuzz(CLI::App& app);
 Verb add_list(CLI::App& app);
 

@@ -5,8 +5,8 @@
 namespace shadowgraph {
 namespace {
 
-Status run_clean(std::vector<uint32_t> made, const HistoryOptions& options) {
-  Choices choices(std::move(made));
+Status run_clean(std::span<const uint32_t> made, const HistoryOptions& options) {
+  Choices choices(made);
   const History h = generate_history(choices, options.backends);
   return run_history(h, choices, {}).findings;
 }
@@ -40,7 +40,7 @@ FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
   hunt.cases = result.first->cases, hunt.seconds = result.first->seconds;
   hunt.laws = result.first->laws;
   HistoryFailure small = shrink_failure(
-      Choices(result.first->choices), histories_of(planted, options.shrink_seconds), hunt.laws[0]);
+      result.first->choices, histories_of(planted, options.shrink_seconds), hunt.laws[0]);
   hunt.findings = std::move(small.findings), hunt.requests = small.requests;
   hunt.choices = std::move(small.choices);
   hunt.clean = run_clean(result.first->choices, fuzz.histories);

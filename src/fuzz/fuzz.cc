@@ -101,7 +101,7 @@ class Workers {
     if (found.empty()) return 0;
     if (!tally.first)
       tally.first = {seconds_since(start_), cases_ + 1, laws_of(found), choices.made()};
-    const HistoryFailure small = shrink_failure(choices, options_.histories, found[0].id);
+    const HistoryFailure small = shrink_failure(choices.made(), options_.histories, found[0].id);
     for (const Finding& f : std::as_const(small.findings).findings()) {
       tally.findings.emplace_back(number, f);
       Finding& mine = tally.findings.back().second;

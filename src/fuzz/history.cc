@@ -276,7 +276,7 @@ ChoicesRead compare_choices(std::span<const uint32_t> given, std::span<const uin
   return read;
 }
 
-HistoryFailure shrink_failure(const Choices& made, const HistoryOptions& options,
+HistoryFailure shrink_failure(std::span<const uint32_t> made, const HistoryOptions& options,
                               std::string_view law) {
   const auto run = [&](Choices& choices) {
     const History h = generate_history(choices, options.backends);
@@ -289,7 +289,7 @@ HistoryFailure shrink_failure(const Choices& made, const HistoryOptions& options
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(options.shrink_seconds);
   const ShrinkResult small = shrink(
-      made.made(),
+      {made.begin(), made.end()},
       [&](std::span<const uint32_t> choices) {
         Choices again(choices);
         return has_law(run(again)) ? std::optional(again.made()) : std::nullopt;

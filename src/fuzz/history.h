@@ -56,7 +56,7 @@ struct HistoryFailure {
   int64_t requests = 0;  // in its failing step
   std::vector<uint32_t> choices;
 };
-HistoryFailure shrink_failure(const Choices& made, const HistoryOptions& options,
+HistoryFailure shrink_failure(std::span<const uint32_t> made, const HistoryOptions& options,
                               std::string_view law);
 /// "3.0.1": as `--choices` takes it; of none "0", which means the same.
 std::string to_text(std::span<const uint32_t> choices);

@@ -1,0 +1,177 @@
+// faults: every fault of the catalogue planted in turn, and what noticed it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "cli.h"
+#include "core/laws.h"
+#include "fuzz/fault_hunt.h"
+
+namespace shadowgraph::cli {
+namespace {
+
+struct Options {
+  Common common;
+  std::vector<std::string> ids;  // empty: all
+  double budget_seconds = 60;
+  uint64_t clean_cases = 0;
+};
+
+constexpr char kExamples[] =
+    "  shadowgraph faults                           the whole catalogue, a minute for each at "
+    "most\n"
+    "  shadowgraph faults --id K31 --id K36\n"
+    "  shadowgraph faults --format json --output faults.json\n"
+    "Each fault is planted from outside, and ordinary histories run, of all backends and the same "
+    "for every fault,\n"
+    "until something notices it. The history that did, and the smallest one that still does, are "
+    "then run without the\n"
+    "fault: they must be clean. `shadowgraph list faults` has the catalogue, `shadowgraph explain "
+    "K31` one entry.";
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
+std::vector<const Fault*> chosen_faults(const Options& options) {
+  std::vector<const Fault*> chosen;
+  for (const std::string& id : options.ids) {
+    const Fault* fault = find_fault(id);
+    if (fault == nullptr)
+      throw UsageError("--id: there is no '" + id + "'; `shadowgraph list faults`");
+    chosen.push_back(fault);
+  }
+  if (!options.ids.empty()) return chosen;
+  for (const Fault& fault : all_faults()) chosen.push_back(&fault);
+  return chosen;
+}
+
+class FaultsRun {
+ public:
+  explicit FaultsRun(const Options& options)
+      : options_(options), report_(start_report("faults", options.common)) {}
+
+  int run() {
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<const Fault*> faults = chosen_faults(options_);
+    {
+      Progress progress(options_.common, "faults");
+      for (size_t i = 0; i < faults.size() && !interrupted(); ++i) {
+        add(*faults[i]);
+        progress.update(static_cast<double>(i + 1) / static_cast<double>(faults.size()),
+                        static_cast<int64_t>(i + 1), static_cast<int64_t>(report_.findings.size()));
+      }
+    }
+    if (options_.clean_cases > 0 && !interrupted()) run_clean();
+    report_.interrupted = interrupted();
+    report_.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return finish(report_, options_.common);
+  }
+
+ private:
+  void add(const Fault& fault) {
+    FaultReport row;
+    row.id = fault.id, row.title = fault.title, row.refs = words_of(fault.refs);
+    row.why_not = fault.why_not;
+    if (fault.tap != nullptr) hunt(fault, &row);
+    report_.faults.push_back(std::move(row));
+  }
+
+  void hunt(const Fault& fault, FaultReport* row) {
+    const Planted planted({&fault});
+    const FaultHunt found = hunt_fault(planted,
+                                       {.seed = options_.common.seed,
+                                        .seconds = options_.budget_seconds,
+                                        .threads = options_.common.num_threads()},
+                                       interrupted());
+    row->planted = planted.acted(0) > 0;
+    row->detected = !found.laws.empty();
+    row->by = found.laws;
+    row->cases = static_cast<int64_t>(found.cases), row->seconds = found.seconds;
+    report_.cases += row->cases;
+    const auto findings = std::as_const(found.findings).findings();
+    if (!findings.empty()) row->reproducer = findings[0].reproduce;
+    if (!row->planted) row->why_not = "no history had what it changes";
+    if (!row->detected && !interrupted()) {
+      add_finding("fault.missed", fault, "a finding",
+                  fmt::format("none in {} cases, {:.0f} s; it acted {} times", row->cases,
+                              row->seconds, planted.acted(0)));
+    }
+    for (const Finding& f : std::as_const(found.clean).findings())
+      add_finding("fault.innocent", fault, "no finding without it", f.to_string());
+  }
+
+  void add_finding(LawId law, const Fault& fault, std::string expected, std::string got) {
+    Finding f = make_finding(law, at(std::string(fault.id)), std::move(expected), std::move(got));
+    f.case_id = fault.id;
+    f.refs = words_of(fault.refs);
+    f.reproduce =
+        fmt::format("shadowgraph faults --id {} --seed {}", fault.id, options_.common.seed);
+    report_.findings.push_back(std::move(f));
+  }
+
+  /// The same histories with nothing planted.
+  void run_clean() {
+    FuzzOptions fuzz;
+    fuzz.seed = options_.common.seed, fuzz.cases = options_.clean_cases;
+    fuzz.threads = options_.common.num_threads();
+    fuzz.kernels = false;
+    fuzz.max_findings = options_.common.max_findings;
+    fuzz.histories.backends.assign(all_backends().begin(), all_backends().end());
+    FuzzResult result;
+    {
+      Progress progress(options_.common, "clean cases");
+      result = run_fuzz(
+          fuzz,
+          [&](const FuzzProgress& p) {
+            progress.update(
+                static_cast<double>(p.cases) / static_cast<double>(options_.clean_cases),
+                static_cast<int64_t>(p.cases), static_cast<int64_t>(p.findings));
+          },
+          interrupted());
+    }
+    report_.cases += static_cast<int64_t>(result.cases);
+    report_.skipped += static_cast<int64_t>(result.skipped);
+    for (const Finding& f : std::as_const(result.findings).findings())
+      report_.findings.push_back(f);
+  }
+
+  const Options& options_;
+  Report report_;
+};
+
+int run(Options& options) {
+  apply(options.common);
+  catch_interrupts();
+  return FaultsRun(options).run();
+}
+
+}  // namespace
+
+Verb add_faults(CLI::App& app) {
+  CLI::App& command = add_command(
+      app, "faults", "Plant each fault that an engine once shipped, and see what notices it.",
+      kExamples);
+  auto options = std::make_shared<Options>();
+  add_names(command, "--id", options->ids, "ID",
+            "Of the catalogue: `shadowgraph list faults`; may be given more than once");
+  add_number(command, "--budget-seconds", options->budget_seconds, 0.01, 1e6,
+             "For each fault (default 60)");
+  add_number(command, "--clean-cases", options->clean_cases, uint64_t{1}, uint64_t{1} << 62,
+             "Afterwards, so many histories with nothing planted");
+  add_max_findings(command, options->common);
+  add_common_options(command, options->common);
+  return {&command, [options] { return run(*options); }};
+}
+
+}  // namespace shadowgraph::cli
