@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "attn/tensor_rows.h"
 #include "backends/rows.h"
 #include "check/runner_world.h"
 
@@ -16,11 +17,7 @@ BufferSpec f32(const char* name, std::vector<int64_t> shape, Lifetime lifetime) 
   return {name, DType::kF32, std::move(shape), lifetime, granule};
 }
 
-TensorView first_rows(const Buffer& b, int64_t rows) {
-  TensorView v = b.view();
-  v.shape[0] = rows;
-  return v;
-}
+TensorView first_rows(const Buffer& b, int64_t rows) { return rows_of(b.view(), 0, rows); }
 
 }  // namespace
 
