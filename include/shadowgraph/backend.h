@@ -32,17 +32,17 @@ struct LayerKind {
   bool mla = false;    // K and V of its pool are one latent (KvCache::mla_latent)
 };
 
-/// How an engine cuts the keys of a row into partial results that are merged by their LSE, and what
-/// its planner takes the GPU for. Backends that never cut read none of it.
+/// How an engine cuts a row's keys into partial results that are merged by their LSE, and what its
+/// planner takes the GPU for. Source: spec backends-flashinfer-triton-linear-sparse 2.7, 3.2.
 struct SplitConfig {
   // Keys of a chunk, whatever the batch (deterministic inference); 0: the engine's own rule, which
   // sees the batch and its padding
   int32_t fixed_size = 0;
-  bool off = false;        // never cut
-  int32_t min_size = 128;  // keys of the smallest chunk that FlashInfer's rule takes
-  int32_t max_splits = 8;  // of a row, by Triton's rule
-  int32_t num_sms = 132;   // multiprocessors: a GPU's grid (H100, H200)
-  int32_t blocks_per_sm = 2;
+  bool off = false;           // never cut
+  int32_t min_size = 128;     // keys of the smallest chunk that FlashInfer's rule takes
+  int32_t max_splits = 8;     // of a row, by Triton's rule
+  int32_t num_sms = 132;      // multiprocessors: a GPU's grid (H100, H200)
+  int32_t blocks_per_sm = 2;  // of a decode that run at once
 };
 
 /// What stays the same from step to step.

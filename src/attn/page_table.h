@@ -24,6 +24,10 @@ struct RequestPages {
   const int32_t* page_ids = nullptr;
   int32_t kv_len = 0;
 };
+/// The slot of one of its tokens.
+constexpr int32_t slot_of(const RequestPages& pages, int32_t page_size, int32_t token) {
+  return pages.page_ids[token / page_size] * page_size + token % page_size;
+}
 RequestPages request_pages(const PageTable& table, int32_t page_size, int64_t request);
 
 /// Owned tables. page_ids past a request's pages are `fill`.

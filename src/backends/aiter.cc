@@ -54,7 +54,7 @@ Status check(const Limits& limits) {
       refuse(&status, "layers", "neither cross-attention nor local", static_cast<int64_t>(i));
     if (m.layers[i].mla && m.topk > 1) refuse(&status, "topk", "1 with latent layers", m.topk);
   }
-  if (const int64_t keys = most_listed_keys(limits); keys > INT32_MAX)
+  if (const int64_t keys = most_listed_keys(limits, limits.max_kv_len); keys > INT32_MAX)
     refuse(&status, "max_kv_len", "at most 2147483647 keys in a list", keys);
   return status;
 }
@@ -74,14 +74,12 @@ class Fill {
   Status run() {
     int32_t queries = 0;
     if (!qo_indptr_.empty()) qo_indptr_[0] = 0;
-    for (int32_t i = 0; i < limits_.rows; ++i) {
-      const RequestRow row = row_of(batch_, limits_, i);
+    for_each_row(batch_, limits_, [&](int32_t i, const RequestRow& row) {
       for (int32_t branch = 0; branch < lists_a_row(limits_); ++branch) list(i, branch, row);
       if (!kv_lens_.empty()) pages(i, row);
-      // What a bucket has no tokens for, padding does not ask for.
-      queries += std::min(row.extent.q_len, limits_.tokens - queries);
+      queries += row.extent.q_len;
       if (!qo_indptr_.empty()) qo_indptr_[static_cast<size_t>(i) + 1] = queries;
-    }
+    });
     if (kv_) kv_->close();
     if (swa_kv_) swa_kv_->close();
     f_.out_cache_loc(batch_, Aiter::kOutCacheLoc, Aiter::kSwaOutCacheLoc);
@@ -91,14 +89,10 @@ class Fill {
  private:
   /// All keys that the row's last query sees, of a tree those of its branch.
   void list(int32_t i, int32_t branch, const RequestRow& row) {
-    KvRange tokens{0, row.extent.kv_len};
+    const KvRange tokens{0, row.extent.kv_len};
     std::span<const int64_t> drafts;
-    if (is_draft_tree(limits_) && !row.padding()) {
-      const auto steps = static_cast<size_t>(batch_.spec.num_steps);
-      const auto at = static_cast<size_t>(int64_t{i} * limits_.model.topk + branch);
-      drafts = batch_.out_cache_loc.subspan(at * steps, static_cast<size_t>(limits_.step) + 1);
-      tokens.end -= limits_.step + 1;
-    }
+    if (is_draft_tree(limits_) && !row.padding())
+      drafts = drafted_slots(batch_, limits_, int64_t{i} * limits_.model.topk + branch);
     if (kv_) kv_->add(row, tokens, drafts, {});
     if (swa_kv_) swa_kv_->add(row, tokens, drafts, batch_.full_to_swa);
   }
@@ -159,7 +153,8 @@ Status Aiter::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
     return binder.finish(meta);
   }
   const ModelConfig& m = limits.model;
-  const int64_t lists = int64_t{limits.rows} * lists_a_row(limits), keys = most_listed_keys(limits);
+  const int64_t lists = int64_t{limits.rows} * lists_a_row(limits),
+                keys = most_listed_keys(limits, limits.max_kv_len);
   Binder b(arena, limits, kNumBuffers);
   if (is_decode_or_idle(limits.mode)) {
     b.constant_steps(kQoIndptr, "qo_indptr", lists + 1, 1);

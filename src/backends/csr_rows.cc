@@ -3,17 +3,28 @@
 #include <algorithm>
 #include <cassert>
 
+#include "attn/tree_mask.h"
+
 namespace shadowgraph {
 
 int32_t lists_a_row(const Limits& limits) { return is_draft_tree(limits) ? limits.model.topk : 1; }
 
-int64_t most_listed_keys(const Limits& limits) {
-  int64_t keys = int64_t{limits.rows} * limits.max_kv_len;
+int64_t most_listed_keys(const Limits& limits, int64_t max_keys) {
+  int64_t keys = limits.rows * max_keys;
   if (limits.sum_kv_lens > 0) {
     const int64_t padding = row_of({}, limits, 0).extent.kv_len;
     keys = std::min(keys, limits.sum_kv_lens + limits.rows * padding);
   }
   return lists_a_row(limits) * keys;
+}
+
+Status fits_lists(const ForwardBatch& batch, const Limits& limits) {
+  Status status = fits(batch, limits);
+  if (!status.ok()) return status;
+  if (is_target_verify(limits.mode) && !batch.spec.custom_mask.empty())
+    status.add(check_trees(batch));
+  status.add(translates(batch, limits, 1));
+  return status;
 }
 
 void bind_csr(Binder& binder, const CsrIds& ids, std::string_view name, int64_t rows,
@@ -43,21 +54,22 @@ void CsrRows<T>::add(const RequestRow& row, KvRange tokens, std::span<const int6
 }
 
 template <class T>
-void CsrRows<T>::add(const RequestRow& row, KvRange tokens, std::span<const int64_t> more,
+void CsrRows<T>::add(const RequestRow& row, KvRange tokens, std::span<const int64_t> branch,
                      std::span<const int64_t> map) {
-  const std::span<T> to = add(int64_t{tokens.size()} + static_cast<int64_t>(more.size()));
+  const std::span<T> to = add(tokens.size());
+  if (row.padding()) {
+    std::ranges::fill(to, 0);
+    return;
+  }
   const auto in_pool = [&](int64_t slot) {
     return static_cast<T>(map.empty() ? slot : translate(map, slot));
   };
-  for (size_t j = 0; j < to.size(); ++j) {
-    const auto prefix = static_cast<size_t>(tokens.size());
-    if (row.padding()) {
-      to[j] = 0;
-    } else if (j < prefix) {
-      to[j] = in_pool(row.slots[static_cast<size_t>(tokens.begin) + j]);
-    } else {
-      to[j] = in_pool(more[j - prefix]);
-    }
+  const int32_t committed = tokens.end - static_cast<int32_t>(branch.size());
+  int32_t token = tokens.begin;
+  for (T& slot : to) {
+    slot = in_pool(token < committed ? row.slots[static_cast<size_t>(token)]
+                                     : branch[static_cast<size_t>(token - committed)]);
+    ++token;
   }
 }
 

@@ -2,6 +2,7 @@
 // Tested by tests/backends/csr_rows_test.cc.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string_view>
 
@@ -18,8 +19,24 @@ struct CsrIds {
 
 /// Lists of a row: one, of a draft tree topk.
 int32_t lists_a_row(const Limits& limits);
-/// Keys of all rows and their lists together, padding's too.
-int64_t most_listed_keys(const Limits& limits);
+/// Keys of all rows and their lists together, padding's too, where a list has up to so many.
+int64_t most_listed_keys(const Limits& limits, int64_t max_keys);
+
+/// What a fill of lists asks first: fits(), a tree where a verify has a mask, and an entry in
+/// full_to_swa for every slot.
+Status fits_lists(const ForwardBatch& batch, const Limits& limits);
+
+/// fn(i, row) for every request of the bucket. What it has no tokens for, padding does not ask for.
+template <class Fn>
+void for_each_row(const ForwardBatch& batch, const Limits& limits, Fn fn) {
+  int32_t tokens = 0;
+  for (int32_t i = 0; i < limits.rows; ++i) {
+    RequestRow row = row_of(batch, limits, i);
+    row.extent.q_len = std::min(row.extent.q_len, limits.tokens - tokens);
+    tokens += row.extent.q_len * lists_a_row(limits);
+    fn(i, row);
+  }
+}
 
 /// Declares a list of so many rows; capacity: of all of them together.
 void bind_csr(Binder& binder, const CsrIds& ids, std::string_view name, int64_t rows,
@@ -38,8 +55,9 @@ class CsrRows {
   /// The next row: these tokens of a request, in their pool (map: full_to_swa, or empty). Padding
   /// has slot 0 alone.
   void add(const RequestRow& row, KvRange tokens, std::span<const int64_t> map = {});
-  /// Those tokens, then others by their slots in the full pool: a draft's branch.
-  void add(const RequestRow& row, KvRange tokens, std::span<const int64_t> more,
+  /// The same where the last of the row's tokens are those of a draft's branch, by their slots in
+  /// the full pool; the range may begin inside them.
+  void add(const RequestRow& row, KvRange tokens, std::span<const int64_t> branch,
            std::span<const int64_t> map);
   /// Requires as many rows as were declared.
   void close();

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "attn/page_table.h"
+#include "attn/tensor_rows.h"
 #include "backends/fields.h"
 #include "core/laws.h"
 
@@ -44,10 +45,8 @@ Status alike(const ForwardBatch& batch, const Limits& limits) {
 
 /// Of [rows * max_q_len, ...] query t of every row.
 template <class View>
-void every(View* v, int32_t t, const Limits& limits) {
-  v->data += t * v->stride[0] * static_cast<int64_t>(size_of(v->dtype));
-  v->shape[0] = limits.rows;
-  v->stride[0] *= limits.max_q_len;
+View every(const View& v, int32_t t, const Limits& limits) {
+  return rows_of(v, t, limits.rows, limits.max_q_len);
 }
 
 }  // namespace
@@ -137,9 +136,9 @@ void CuteDslMla::forward(Stream& stream, const Meta& meta, const StepIo& step) c
     store(stream, meta, io);
     for (int32_t t = 0; t < limits.max_q_len; ++t) {
       LayerIo of_query = io;
-      every(&of_query.q, t, limits);
-      every(&of_query.out, t, limits);
-      if (io.lse.defined()) every(&of_query.lse.tensor, t, limits);
+      of_query.q = every(io.q, t, limits);
+      of_query.out = every(io.out, t, limits);
+      of_query.lse.tensor = every(io.lse.tensor, t, limits);
       attend(stream, meta, of_query, visible.subspan(static_cast<size_t>(t) * rows, rows), {});
     }
   }

@@ -17,11 +17,14 @@ constexpr Field lens(std::string_view recorded, int buffer, std::string_view ref
 constexpr Field slots(std::string_view recorded, int buffer, std::string_view refs) {
   return {recorded, buffer, FieldShape::kSlots, FieldRule::kExact, -1, true, refs};
 }
-/// Lengths that no kernel reads.
-constexpr Field host_lens(std::string_view recorded, int buffer, std::string_view refs) {
-  Field f = rows(recorded, buffer, refs);
+/// Of 32 or of 64 bits.
+constexpr Field any(Field f) {
   f.any_integers = true;
   return f;
+}
+/// Lengths that no kernel reads.
+constexpr Field host_lens(std::string_view recorded, int buffer, std::string_view refs) {
+  return any(rows(recorded, buffer, refs));
 }
 constexpr Field indptr(std::string_view recorded, int buffer, std::string_view refs,
                        FieldRule rule = FieldRule::kExact) {
@@ -56,11 +59,15 @@ constexpr Field of_virtual(Field f) {
 constexpr Field list(std::string_view recorded, int buffer, int indptr, std::string_view refs) {
   return {recorded, buffer, FieldShape::kList, FieldRule::kExact, indptr, false, refs};
 }
-/// A packed mask by the offsets of its rows, and those of their keys; one that is not there shows
+/// A mask of a byte a pair, by the offsets of its rows.
+constexpr Field mask(std::string_view recorded, int buffer, int indptr, std::string_view refs) {
+  return {recorded, buffer, FieldShape::kMask, FieldRule::kExact, indptr, false, refs};
+}
+/// A packed one, by the offsets of its rows and those of their keys; one that is not there shows
 /// everything.
 constexpr Field packed_mask(std::string_view recorded, int buffer, int indptr, int keys,
                             std::string_view refs) {
-  Field f{recorded, buffer, FieldShape::kMask, FieldRule::kExact, indptr, false, refs};
+  Field f = mask(recorded, buffer, indptr, refs);
   f.unsaid = 1, f.keys = keys;
   return f;
 }

@@ -98,9 +98,7 @@ class Bind {
   bool any(Predicate predicate) const {
     return std::ranges::any_of(model_.layers, predicate);
   }
-  static bool ranged(const LayerKind& k) {
-    return !k.cross && (k.local || k.params.window_left >= 0);
-  }
+  static bool ranged(const LayerKind& k) { return !k.cross && (k.local || has_window(k)); }
   static bool cascades(const LayerKind& k) { return !k.cross && !ranged(k); }
 
   void bind_rows() {

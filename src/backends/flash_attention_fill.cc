@@ -142,9 +142,7 @@ class Fill {
     main_row(i, row, prefix - partial);
     for (int64_t r = i * limits_.model.topk; r < (i + 1) * limits_.model.topk; ++r) {
       std::span<const int64_t> branch;
-      if (!row.padding())
-        branch = batch_.out_cache_loc.subspan(static_cast<size_t>(r * batch_.spec.num_steps),
-                                              static_cast<size_t>(drafts));
+      if (!row.padding()) branch = drafted_slots(batch_, limits_, r);
       expand_lens_[static_cast<size_t>(r)] = partial + drafts;
       const auto columns = f_.row(Fa::kDraftTable, r, pages_for(partial + drafts, unit));
       branch_columns(columns, branch, partial, unit, {});
@@ -223,9 +221,7 @@ class Fill {
       f_.table_row(Fa::kEncoderTable, static_cast<int64_t>(i), slots, lens[i]);
     }
     meta_.scalars[Fa::kEncoderMaxSeqLenK] = lens.empty() ? 0 : *std::ranges::max_element(lens);
-    const std::span<int64_t> to = f_.slots(Fa::kEncoderOutCacheLoc);
-    const auto rest = std::ranges::copy(batch_.encoder_out_cache_loc, to.begin()).out;
-    std::fill(rest, to.end(), 0);
+    f_.encoder_out_cache_loc(batch_, Fa::kEncoderOutCacheLoc);
   }
 
   /// Of each chunk, what every request has in it; padding has nothing.

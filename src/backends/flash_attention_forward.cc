@@ -62,7 +62,7 @@ class Layer {
       own_and_chunks();
     } else if (!tree) {
       attend(call(window_pool_ ? kSwa : kWhole));
-    } else if (kind_.params.window_left >= 0) {
+    } else if (has_window(kind_)) {
       attend(call(kMerged), expand_rows());
     } else {
       cascade();
@@ -129,10 +129,8 @@ class Layer {
   Result part(Fa::BufferId out, Fa::BufferId lse) const {
     const int64_t tokens = io_.q.shape[0];
     const AttentionParams& p = kind_.params;
-    return {TensorView(meta_[out].data, DType::kF32, {tokens, p.num_qo_heads, p.head_dim_vo},
-                       {meta_[out].shape[1], p.head_dim_vo, 1}),
-            NaturalLse(TensorView(meta_[lse].data, DType::kF32, {tokens, p.num_qo_heads},
-                                  {meta_[lse].shape[1], 1}))};
+    return {scratch_rows(meta_[out], tokens, p.num_qo_heads, p.head_dim_vo),
+            NaturalLse(scratch_rows(meta_[lse], tokens, p.num_qo_heads))};
   }
   void merge(const Result& a, const Result& b, const Result& to) const {
     MergeState<LseBase::kNatural> c;
@@ -209,7 +207,7 @@ class Layer {
 std::vector<int32_t> FlashAttention::merged_parts(const ForwardBatch& batch, const Limits& limits,
                                                   const LayerKind& kind) const {
   const bool tree = is_draft_tree(limits) || is_verify_tree(limits);
-  const bool cascades = tree && !kind.cross && !kind.local && kind.params.window_left < 0;
+  const bool cascades = tree && !kind.cross && !kind.local && !has_window(kind);
   const PrefixChunks chunks = reads_chunks(kind) ? PrefixChunks::of(limits) : PrefixChunks{};
   std::vector<int32_t> parts;
   for (int64_t i = 0; i < batch.size(); ++i) {

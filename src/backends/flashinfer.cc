@@ -174,8 +174,8 @@ class Bind {
  private:
   void bind_rows() {
     const ModelConfig& m = limits_.model;
-    const int32_t rows = limits_.rows * branches_of(limits_);
-    if (has_single_queries(limits_)) {
+    const int32_t rows = limits_.rows * lists_a_row(limits_);
+    if (is_decode_or_idle(limits_.mode)) {
       b_.constant_steps(Fi::kQoIndptr, "qo_indptr", rows + 1, 1);
     } else {
       b_.ints(Fi::kQoIndptr, "qo_indptr", {rows + 1});
@@ -195,7 +195,7 @@ class Bind {
 
   void bind_list(int w, const FlashInferWrapper& wrapper) {
     const std::string name = "wrapper" + std::to_string(w);
-    const int64_t rows = int64_t{limits_.rows} * branches_of(limits_);
+    const int64_t rows = int64_t{limits_.rows} * lists_a_row(limits_);
     const int64_t keys = wrapper.all_keys(limits_);
     bind_csr(b_, {Fi::list(w, Fi::kKvIndptr), Fi::list(w, Fi::kKvIndices)}, name + "_kv", rows,
              keys);
@@ -262,7 +262,7 @@ class Measure {
       : wrapper_(FlashInferWrapper::of(limits, wrapper_of(limits.model, kind))) {
     for_each_row(batch, limits, [&](int64_t, const RequestRow& row) {
       const int32_t keys = wrapper_.keys(row).size();
-      for (int32_t b = 0; b < branches_of(limits); ++b) {
+      for (int32_t b = 0; b < lists_a_row(limits); ++b) {
         kv_indptr_.push_back(kv_indptr_.back() + keys);
         qo_indptr_.push_back(qo_indptr_.back() + row.extent.q_len);
       }
@@ -317,7 +317,7 @@ Status FlashInfer::bind(const Arena& arena, const Limits& limits, Meta* meta) co
 
 std::vector<int32_t> FlashInfer::merged_parts(const ForwardBatch& batch, const Limits& limits,
                                               const LayerKind& kind) const {
-  return Measure(batch, limits, kind).parts(batch.size() * branches_of(limits));
+  return Measure(batch, limits, kind).parts(batch.size() * lists_a_row(limits));
 }
 
 }  // namespace shadowgraph

@@ -35,7 +35,7 @@ class Fill {
       meta_.scalars[Fi::kUseRagged] = 1;
     }
     f_.out_cache_loc(batch_, Fi::kOutCacheLoc, Fi::kSwaOutCacheLoc);
-    encoder_slots();
+    f_.encoder_out_cache_loc(batch_, Fi::kEncoderOutCacheLoc);
     status_.add(f_.take_status());
     return std::move(status_);
   }
@@ -45,7 +45,7 @@ class Fill {
     bool no_prefix =
         is_extend(limits_.mode) && !is_target_verify(limits_.mode) && limits_.max_items_len == 0;
     qo_indptr_ = f_.ints(Fi::kQoIndptr);
-    if (!has_single_queries(limits_)) {
+    if (!is_decode_or_idle(limits_.mode)) {
       qo_indptr_[0] = 0;
       for_each_row(batch_, limits_, [&](int64_t i, const RequestRow& row) {
         const auto at = static_cast<size_t>(i);
@@ -88,9 +88,10 @@ class Fill {
         rows.add({.extent = {}, .slots = encoder_of(i, row)}, keys);
       } else if (!row.padding() && limits_.mode == ForwardMode::kDraftDecode &&
                  !batch_.out_cache_loc.empty()) {
-        branches(i, row, keys, map, rows);
+        for (int64_t r = i * lists_a_row(limits_); r < (i + 1) * lists_a_row(limits_); ++r)
+          rows.add(row, keys, drafted_slots(batch_, limits_, r), map);
       } else {
-        for (int32_t b = 0; b < branches_of(limits_); ++b) rows.add(row, keys, map);
+        for (int32_t b = 0; b < lists_a_row(limits_); ++b) rows.add(row, keys, map);
       }
       // The last query sees less than the list has.
       if (window >= 0 && !wrapper.masked && !row.padding() &&
@@ -104,19 +105,6 @@ class Fill {
     if (row.padding()) return {};
     const int32_t pool_row = batch_.req_pool_indices[static_cast<size_t>(i)];
     return batch_.req_to_token.row(pool_row).first(static_cast<size_t>(row.encoder_len));
-  }
-
-  /// The prefix, then what each branch has drafted; a window may begin inside that.
-  void branches(int64_t i, const RequestRow& row, const KvRange& keys, std::span<const int64_t> map,
-                CsrRows<int32_t>& rows) {
-    const int32_t drafts = limits_.step + 1, prefix = row.extent.kv_len - drafts;
-    const KvRange stored{std::min(keys.begin, prefix), prefix};
-    const int32_t hidden = std::max(keys.begin - prefix, 0);
-    for (int64_t r = i * branches_of(limits_); r < (i + 1) * branches_of(limits_); ++r) {
-      const auto first = static_cast<size_t>(r * batch_.spec.num_steps + hidden);
-      rows.add(row, stored,
-               batch_.out_cache_loc.subspan(first, static_cast<size_t>(drafts - hidden)), map);
-    }
   }
 
   /// Of padding too: a graph's kernel reads the mask of every row.
@@ -165,13 +153,6 @@ class Fill {
     meta_.scalars[static_cast<size_t>(Fi::split_kv(w, part))] = plan.split_kv;
   }
 
-  void encoder_slots() {
-    if (!meta_.has(Fi::kEncoderOutCacheLoc)) return;
-    const std::span<int64_t> to = f_.slots(Fi::kEncoderOutCacheLoc);
-    const auto rest = std::ranges::copy(batch_.encoder_out_cache_loc, to.begin()).out;
-    std::fill(rest, to.end(), 0);
-  }
-
   const ForwardBatch& batch_;
   const Limits& limits_;
   Meta& meta_;
@@ -183,11 +164,7 @@ class Fill {
 }  // namespace
 
 Status FlashInfer::fill(const ForwardBatch& batch, Meta& meta) const {
-  Status status = fits(batch, meta.limits);
-  if (!status.ok()) return status;
-  if (is_target_verify(meta.limits.mode) && !batch.spec.custom_mask.empty())
-    status.add(check_trees(batch));
-  status.add(translates(batch, meta.limits, 1));
+  Status status = fits_lists(batch, meta.limits);
   return status.ok() ? Fill(batch, meta).run() : status;
 }
 

@@ -95,10 +95,8 @@ class Layer {
   /// Scratch of so many rows.
   Result result(Fi::BufferId out, Fi::BufferId lse, int64_t rows) const {
     const AttentionParams& p = kind_.params;
-    return {TensorView(meta_[out].data, DType::kF32, {rows, p.num_qo_heads, p.head_dim_vo},
-                       {meta_[out].shape[1], p.head_dim_vo, 1}),
-            Log2Lse(TensorView(meta_[lse].data, DType::kF32, {rows, p.num_qo_heads},
-                               {meta_[lse].shape[1], 1}))};
+    return {scratch_rows(meta_[out], rows, p.num_qo_heads, p.head_dim_vo),
+            Log2Lse(scratch_rows(meta_[lse], rows, p.num_qo_heads))};
   }
 
   /// By its plan, and merged where that cuts keys.
@@ -123,7 +121,7 @@ class Layer {
           result(Fi::kPartialOut, Fi::kPartialLse, meta_[Fi::kPartialOut].shape[0]);
       c.out = partial.out, c.lse = partial.lse;
     }
-    stream_.launch(tile_launch(c, {branches_of(meta_.limits), meta_.limits.first_row}));
+    stream_.launch(tile_launch(c, {lists_a_row(meta_.limits), meta_.limits.first_row}));
     if (c.plan.split_kv) merge(c, to);
   }
 

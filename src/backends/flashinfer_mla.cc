@@ -36,8 +36,6 @@ constexpr BackendInfo kInfo{.name = "flashinfer_mla",
                             .latent = true,
                             .fields = kFields};
 
-int64_t all_keys(const Limits& limits) { return FlashInferWrapper{}.all_keys(limits); }
-
 Status check(const Limits& limits) {
   Status status = serves(kInfo, limits);
   const ModelConfig& m = limits.model;
@@ -49,10 +47,11 @@ Status check(const Limits& limits) {
   if (m.swa_pool) refuse("swa_pool", "no window pool", 1);
   for (size_t i = 0; i < m.layers.size(); ++i) {
     const LayerKind& kind = m.layers[i];
-    if (kind.local || kind.cross || kind.params.window_left >= 0 || kind.params.num_kv_heads > 1)
+    if (kind.local || kind.cross || has_window(kind) || kind.params.num_kv_heads > 1)
       refuse("layers", "one latent head, and all keys", static_cast<int64_t>(i));
   }
-  if (all_keys(limits) > INT32_MAX) refuse("max_kv_len", "offsets of 32 bits", all_keys(limits));
+  if (const int64_t keys = most_listed_keys(limits, limits.max_kv_len); keys > INT32_MAX)
+    refuse("max_kv_len", "offsets of 32 bits", keys);
   return status;
 }
 
@@ -64,12 +63,12 @@ Status FlashInferMla::bind(const Arena& arena, const Limits& limits, Meta* meta)
   Status status = check(limits);
   if (!status.ok()) return status;
   Binder b(arena, limits, kNumBuffers);
-  if (has_single_queries(limits)) {
+  if (is_decode_or_idle(limits.mode)) {
     b.constant_steps(kQoIndptr, "qo_indptr", limits.rows + 1, 1);
   } else {
     b.ints(kQoIndptr, "qo_indptr", {limits.rows + 1});
   }
-  bind_csr(b, kList, "kv", limits.rows, all_keys(limits));
+  bind_csr(b, kList, "kv", limits.rows, most_listed_keys(limits, limits.max_kv_len));
   b.ints(kKvLens, "kv_len_arr", {limits.rows});
   b.constant(kLastPageLen, "kv_last_page_len", limits.rows, 1);
   b.slots(kOutCacheLoc, "out_cache_loc", limits.tokens);
@@ -84,7 +83,7 @@ Status FlashInferMla::fill(const ForwardBatch& batch, Meta& meta) const {
   CsrRows rows(f, kList);
   const std::span<int32_t> lens = f.ints(kKvLens);
   std::span<int32_t> qo_indptr;
-  if (!has_single_queries(limits)) qo_indptr = f.ints(kQoIndptr);
+  if (!is_decode_or_idle(limits.mode)) qo_indptr = f.ints(kQoIndptr);
   if (!qo_indptr.empty()) qo_indptr[0] = 0;
   for_each_row(batch, limits, [&](int64_t i, const RequestRow& row) {
     const auto at = static_cast<size_t>(i);

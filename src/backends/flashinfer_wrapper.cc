@@ -1,9 +1,9 @@
 #include "backends/flashinfer_wrapper.h"
 
+#include <algorithm>
+
 namespace shadowgraph {
 namespace {
-
-bool has_window(const LayerKind& k) { return k.params.window_left >= 0; }
 
 bool is_ragged(const Limits& limits) {
   const ModelConfig& m = limits.model;
@@ -57,12 +57,8 @@ int64_t FlashInferWrapper::max_keys(const Limits& limits) const {
 }
 
 int64_t FlashInferWrapper::all_keys(const Limits& limits) const {
-  const int64_t rows = int64_t{limits.rows} * branches_of(limits);
-  const int64_t most = rows * max_keys(limits);
-  if (kind.cross || limits.sum_kv_lens == 0) return most;
-  // The sum is of requests alone; a batch may have fewer, and padding.
-  const int64_t padding = int64_t{limits.rows} * row_of({}, limits, 0).extent.kv_len;
-  return std::min(most, branches_of(limits) * (limits.sum_kv_lens + padding));
+  const int64_t most = max_keys(limits);
+  return kind.cross ? limits.rows * most : most_listed_keys(limits, most);
 }
 
 PlanShape FlashInferWrapper::shape(const Limits& limits, FlashInfer::Part part) const {
@@ -72,9 +68,9 @@ PlanShape FlashInferWrapper::shape(const Limits& limits, FlashInfer::Part part) 
   s.num_qo_heads = std::max(s.num_kv_heads, p.num_qo_heads);
   s.head_dim_qk = p.head_dim_qk, s.head_dim_vo = p.head_dim_vo;
   // Tensor cores pay from a group of 4 on; they run the prefill kernel.
-  const bool decode = has_single_queries(limits) && s.group() < 4;
+  const bool decode = is_decode_or_idle(limits.mode) && s.group() < 4;
   s.kind = decode && part == FlashInfer::Part::kPaged ? PlanKind::kDecode : PlanKind::kPrefill;
-  s.rows = limits.rows * branches_of(limits);
+  s.rows = limits.rows * lists_a_row(limits);
   s.tokens = limits.tokens;
   s.padded = limits.sum_kv_lens == 0;
   s.split = limits.model.split;

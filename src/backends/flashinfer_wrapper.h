@@ -4,12 +4,10 @@
 // tests/backends/flashinfer_test.cc.
 #pragma once
 
-#include <algorithm>
-
 #include "attn/mask.h"
+#include "backends/csr_rows.h"
 #include "backends/flashinfer.h"
 #include "backends/flashinfer_plan.h"
-#include "backends/rows.h"
 
 namespace shadowgraph {
 
@@ -33,25 +31,5 @@ struct FlashInferWrapper {
   int64_t all_keys(const Limits& limits) const;
   PlanShape shape(const Limits& limits, FlashInfer::Part part) const;
 };
-
-/// One query a row: lists of a draft decode are those of its branches.
-inline bool has_single_queries(const Limits& limits) {
-  return is_decode_or_idle(limits.mode) || limits.mode == ForwardMode::kDraftDecode;
-}
-inline int32_t branches_of(const Limits& limits) {
-  return limits.mode == ForwardMode::kDraftDecode ? std::max(1, limits.model.topk) : 1;
-}
-
-/// fn(i, row) for every request of the bucket. What it has no tokens for, padding does not ask for.
-template <class Fn>
-void for_each_row(const ForwardBatch& batch, const Limits& limits, Fn fn) {
-  int32_t tokens = 0;
-  for (int32_t i = 0; i < limits.rows; ++i) {
-    RequestRow row = row_of(batch, limits, i);
-    row.extent.q_len = std::min(row.extent.q_len, limits.tokens - tokens);
-    tokens += row.extent.q_len * branches_of(limits);
-    fn(i, row);
-  }
-}
 
 }  // namespace shadowgraph

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "attn/tensor_rows.h"
 #include "kernels/merge_states.h"
 #include "shadowgraph/access.h"
 #include "shadowgraph/lse.h"
@@ -58,16 +59,6 @@ class RowMerge {
 inline float sink_of(const AttentionParams& p, int32_t head) {
   return p.sinks.empty() ? -std::numeric_limits<float>::infinity()
                          : p.sinks[static_cast<size_t>(head)];
-}
-
-/// Rows of a view, that many apart.
-template <class Byte>
-BasicTensorView<Byte> rows_of(BasicTensorView<Byte> t, int64_t first, int64_t count,
-                              int64_t step = 1) {
-  if (t.data != nullptr) t.data = t.at(first);
-  t.shape[0] = count;
-  t.stride[0] *= step;
-  return t;
 }
 
 /// Reads of the rows that a view does not have, of `count` from `first` on.

@@ -65,7 +65,18 @@ bool is_verify_tree(const Limits& limits) {
 }
 
 bool in_window_pool(const ModelConfig& model, const LayerKind& kind) {
-  return model.swa_pool && !kind.cross && (kind.local || kind.params.window_left >= 0);
+  return model.swa_pool && !kind.cross && (kind.local || has_window(kind));
+}
+
+std::span<const int64_t> drafted_slots(const ForwardBatch& batch, const Limits& limits,
+                                       int64_t branch) {
+  return batch.out_cache_loc.subspan(static_cast<size_t>(branch * batch.spec.num_steps),
+                                     static_cast<size_t>(limits.step) + 1);
+}
+
+TensorView scratch_rows(const Buffer& b, int64_t rows, int64_t heads, int64_t dim) {
+  if (dim == 0) return TensorView(b.data, DType::kF32, {rows, heads}, {b.shape[1], 1});
+  return TensorView(b.data, DType::kF32, {rows, heads, dim}, {b.shape[1], dim, 1});
 }
 
 Binder::Binder(const Arena& arena, const Limits& limits, size_t num_buffers, size_t num_scalars) {
@@ -268,6 +279,13 @@ void Filler::out_cache_loc(const ForwardBatch& batch, int full, int swa) {
   };
   fill(full, [](int64_t slot) { return slot; });
   fill(swa, [&](int64_t slot) { return int64_t{translate(batch.full_to_swa, slot)}; });
+}
+
+void Filler::encoder_out_cache_loc(const ForwardBatch& batch, int buffer) {
+  if (!meta_.has(static_cast<size_t>(buffer))) return;
+  const std::span<int64_t> to = slots(buffer);
+  const auto rest = std::ranges::copy(batch.encoder_out_cache_loc, to.begin()).out;
+  std::fill(rest, to.end(), 0);
 }
 
 }  // namespace shadowgraph

@@ -54,8 +54,17 @@ bool is_verify_tree(const Limits& limits);
 /// Whose new tokens a step stores: known in modes in which all requests have as many.
 RequestRows token_rows(const Limits& limits);
 
+inline bool has_window(const LayerKind& kind) { return kind.params.window_left >= 0; }
 /// The layer's keys lie in the sliding-window pool.
 bool in_window_pool(const ModelConfig& model, const LayerKind& kind);
+
+/// Slots of a draft's branch up to this step, of the full pool. branch: request * topk + its own.
+/// Requires a draft decode that fits, with out_cache_loc.
+std::span<const int64_t> drafted_slots(const ForwardBatch& batch, const Limits& limits,
+                                       int64_t branch);
+
+/// The first rows of a scratch buffer [rows, room] as f32 [rows, heads, dim]; dim 0: [rows, heads].
+TensorView scratch_rows(const Buffer& b, int64_t rows, int64_t heads, int64_t dim = 0);
 
 /// A slot in the window pool: 0 where it is evicted, -1 where there is none.
 inline int32_t translate(std::span<const int64_t> full_to_swa, int64_t slot) {
@@ -138,6 +147,8 @@ class Filler {
   /// Where this step's tokens are stored, 0 for padding, and where there is a window pool their
   /// slots in it. A batch without out_cache_loc stores where req_to_token has the tokens.
   void out_cache_loc(const ForwardBatch& batch, int full, int swa);
+  /// The encoder's, if the buffer is bound; 0 behind the last.
+  void encoder_out_cache_loc(const ForwardBatch& batch, int buffer);
 
   Status take_status() { return std::move(status_); }
 

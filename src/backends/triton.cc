@@ -24,23 +24,14 @@ constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDec
 constexpr ForwardMode kSplitModes[] = {ForwardMode::kDecode, ForwardMode::kIdle,
                                        ForwardMode::kDraftDecode};
 
-using field::bound, field::bounded, field::indptr, field::key_indptr, field::list, field::rows,
-    field::slots;
+using field::any, field::bound, field::bounded, field::indptr, field::key_indptr, field::list,
+    field::mask, field::rows, field::slots;
 
-constexpr Field mask(std::string_view recorded, int buffer, int indptr, std::string_view refs) {
-  return {recorded, buffer, FieldShape::kMask, FieldRule::kExact, indptr, false, refs};
-}
 constexpr Field splits(std::string_view recorded, int buffer) {
   Field f = rows(recorded, buffer, "fi.I-57");
   f.least = 1, f.most_of = Tr::kAttnLogits;
   return f;
 }
-/// Of which the engine has both 32 and 64 bits.
-constexpr Field any(Field f) {
-  f.any_integers = true;
-  return f;
-}
-
 constexpr Field kFields[] = {
     key_indptr("kv_indptr", Tr::kKvIndptr, "fi.I-1 fi.I-16 fi.I-21 fi.I-23 fi.I-27"),
     list("kv_indices", Tr::kKvIndices, Tr::kKvIndptr, "fi.I-6 fi.I-20"),
@@ -70,18 +61,6 @@ constexpr BackendInfo kInfo{.name = "triton",
                             .batch_splits = kSplitModes,
                             .fields = kFields};
 
-bool has_window(const LayerKind& k) { return k.params.window_left >= 0; }
-
-int64_t branches(const Limits& limits) { return is_draft_tree(limits) ? limits.model.topk : 1; }
-
-/// Keys of all rows together, padding's too.
-int64_t most_keys(const Limits& limits) {
-  const int64_t widest = int64_t{limits.rows} * limits.max_kv_len;
-  if (limits.sum_kv_lens == 0) return widest;
-  const int64_t padding = row_of({}, limits, 0).extent.kv_len;
-  return std::min(widest, limits.sum_kv_lens + limits.rows * padding);
-}
-
 Status check(const Limits& limits) {
   Status status = serves(kInfo, limits);
   const auto refuse = [&](const char* field, std::string expected, int64_t got) {
@@ -99,7 +78,7 @@ Status check(const Limits& limits) {
       refuse("window_left", "one window for all layers, " + std::to_string(window),
              k.params.window_left);
   }
-  const int64_t keys = branches(limits) * most_keys(limits);
+  const int64_t keys = most_listed_keys(limits, limits.max_kv_len);
   if (keys > INT32_MAX) refuse("max_kv_len", "at most 2147483647 keys in a list", keys);
   return status;
 }
@@ -110,8 +89,8 @@ class Bind {
   Bind(const Arena& arena, const Limits& limits)
       : limits_(limits),
         window_(window_of(limits.model)),
-        rows_(int64_t{limits.rows} * branches(limits)),
-        keys_(branches(limits) * most_keys(limits)),
+        rows_(int64_t{limits.rows} * lists_a_row(limits)),
+        keys_(most_listed_keys(limits, limits.max_kv_len)),
         b_(arena, limits, Tr::kNumBuffers, Tr::kNumScalars) {}
 
   Status run(Meta* meta) {
@@ -171,7 +150,7 @@ Status Triton::bind(const Arena& arena, const Limits& limits, Meta* meta) const 
 std::vector<int32_t> Triton::merged_parts(const ForwardBatch& batch, const Limits& limits,
                                           const LayerKind& kind) const {
   const int32_t window = kind.params.window_left;
-  const auto each = static_cast<size_t>(branches(limits));
+  const auto each = static_cast<size_t>(lists_a_row(limits));
   std::vector<int32_t> parts;
   if (!is_decode_or_idle(limits.mode)) {
     for (int64_t i = 0; i < batch.size(); ++i) {

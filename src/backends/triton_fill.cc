@@ -32,12 +32,7 @@ class Lists {
   /// Of a draft tree's branch r: the committed prefix, then its own tokens.
   void add_branch(int64_t r, const RequestRow& row, std::span<const int64_t> branch) {
     if (!csr_) return;
-    KvRange tokens = listed_tokens(limits_.mode, row.extent, window_left_);
-    const auto drafts = static_cast<int32_t>(branch.size());
-    const int32_t committed = tokens.end - drafts;
-    const int32_t hidden = std::max(0, tokens.begin - committed);
-    tokens = {std::min(tokens.begin, committed), committed};
-    csr_->add(row, tokens, branch.subspan(static_cast<size_t>(hidden)), map_);
+    csr_->add(row, listed_tokens(limits_.mode, row.extent, window_left_), branch, map_);
     count(r, row.extent);
   }
   void close() {
@@ -79,21 +74,15 @@ class Fill {
 
   Status run() {
     int32_t longest = 0;
-    for (int32_t i = 0; i < limits_.rows; ++i) {
-      RequestRow row = row_of(batch_, limits_, i);
-      // What a bucket has no tokens for, padding does not ask for.
-      row.extent.q_len = std::min(row.extent.q_len, limits_.tokens - tokens_);
-      if (is_draft_tree(limits_)) {
-        draft_branches(i, row);
-        continue;
-      }
+    for_each_row(batch_, limits_, [&](int32_t i, const RequestRow& row) {
+      if (is_draft_tree(limits_)) return draft_branches(i, row);
       all_.add(i, row);
       window_.add(i, row);
       if (!mask_indptr_.empty()) verify_mask(i, row);
       tokens_ += row.extent.q_len;
       if (!qo_indptr_.empty()) qo_indptr_[static_cast<size_t>(i) + 1] = tokens_;
       if (!row.padding()) longest = std::max(longest, row.extent.q_len);
-    }
+    });
     all_.close();
     window_.close();
     if (!mask_indptr_.empty()) f_.retire_behind(Tr::kCustomMask, mask_indptr_.back());
@@ -107,9 +96,7 @@ class Fill {
   void draft_branches(int64_t i, const RequestRow& row) {
     for (int64_t r = i * limits_.model.topk; r < (i + 1) * limits_.model.topk; ++r) {
       std::span<const int64_t> branch;  // padding has slot 0 alone
-      if (!row.padding())
-        branch = batch_.out_cache_loc.subspan(static_cast<size_t>(r * batch_.spec.num_steps),
-                                              static_cast<size_t>(limits_.step) + 1);
+      if (!row.padding()) branch = drafted_slots(batch_, limits_, r);
       all_.add_branch(r, row, branch);
       window_.add_branch(r, row, branch);
     }
@@ -149,11 +136,7 @@ class Fill {
 }  // namespace
 
 Status Triton::fill(const ForwardBatch& batch, Meta& meta) const {
-  Status status = fits(batch, meta.limits);
-  if (!status.ok()) return status;
-  if (is_target_verify(meta.limits.mode) && !batch.spec.custom_mask.empty())
-    status.add(check_trees(batch));
-  status.add(translates(batch, meta.limits, 1));
+  Status status = fits_lists(batch, meta.limits);
   return status.ok() ? Fill(batch, meta).run() : status;
 }
 

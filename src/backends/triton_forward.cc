@@ -16,7 +16,7 @@ class Layer {
         limits_(meta.limits),
         io_(io),
         kind_(limits_.model.layers[static_cast<size_t>(io.kind)]),
-        window_(kind_.params.window_left >= 0) {}
+        window_(has_window(kind_)) {}
 
   void run() const {
     const bool window_pool = in_window_pool(limits_.model, kind_);

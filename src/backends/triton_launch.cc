@@ -101,9 +101,7 @@ class Stage1 : Decode {
  private:
   void run_split(int32_t row, const Splits& splits, int64_t split) {
     AttentionPart p;
-    p.q = q_;
-    p.q.data = q_.at(row);
-    p.q.shape[0] = 1;
+    p.q = rows_of(q_, row, 1);
     p.params = params_;
     p.out = of_split(logits_, row, split);
     p.lse = NaturalLse(of_split(attn_lse_, row, split));

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "backends/rows.h"
+
 namespace shadowgraph {
 namespace {
 
@@ -15,9 +17,7 @@ struct Heads {
 };
 /// Of the first layer that reads the lists.
 Heads heads_of(const ModelConfig& model, bool window_layers) {
-  const auto reads = [&](const LayerKind& k) {
-    return (k.params.window_left >= 0) == window_layers;
-  };
+  const auto reads = [&](const LayerKind& k) { return has_window(k) == window_layers; };
   const auto layer = std::ranges::find_if(model.layers, reads);
   if (layer == model.layers.end()) return {};
   const AttentionParams& p = layer->params;
@@ -52,7 +52,7 @@ DynamicRule dynamic_rule(const Limits& limits, const Heads& heads, std::span<con
 
 int32_t window_of(const ModelConfig& model) {
   for (const LayerKind& k : model.layers)
-    if (k.params.window_left >= 0) return k.params.window_left;
+    if (has_window(k)) return k.params.window_left;
   return -1;
 }
 

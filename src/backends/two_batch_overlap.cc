@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "attn/tensor_rows.h"
 #include "attn/tree_mask.h"
 #include "backends/children.h"
 #include "backends/rows.h"
@@ -22,14 +23,6 @@ int64_t branches(const ForwardBatch& batch) {
 bool may_cut(ForwardMode m, const ModelConfig& model, bool items) {
   return !items && is_extend_or_draft_extend_or_mixed(m) && !is_draft_extend(m) &&
          std::ranges::all_of(model.layers, &AttentionParams::causal, &LayerKind::params);
-}
-
-template <class View>
-View rows_of(View v, int64_t first, int64_t count) {
-  if (!v.defined()) return v;
-  v.data += first * v.stride[0] * static_cast<int64_t>(size_of(v.dtype));
-  v.shape[0] = count;
-  return v;
 }
 
 LayerIo tokens_of(const LayerIo& io, int64_t first, int64_t count) {

@@ -111,7 +111,8 @@ class Judge {
   }
 
  private:
-  /// Of three keys that are alike (copies of one) the sum is rounded, and its third again.
+  /// Keys that win together (copies of one) weigh 1 / n each, less a trace of the others: of two
+  /// the mean is rounded once, as the oracle's; of more it is not.
   void see_exact(const OracleRow& row) {
     if (row.weights.maxCoeff() < 0.4) return;
     for (Eigen::Index i = 0; result_.out.defined() && i < row.out.size(); ++i)

@@ -164,8 +164,7 @@ Status run_planned(const PagedAttention& c, const SplitConfig& split, PlannedRes
     const auto i = static_cast<size_t>(r);
     run.kv_lens.push_back(pages.kv_len);
     run.qo_lens.push_back(decode ? 1 : c.cu_seqlens_q[i + 1] - c.cu_seqlens_q[i]);
-    for (int32_t t = 0; t < pages.kv_len; ++t)
-      run.kv_indices.push_back(pages.page_ids[t / size] * size + t % size);
+    for (int32_t t = 0; t < pages.kv_len; ++t) run.kv_indices.push_back(slot_of(pages, size, t));
     run.kv_indptr.push_back(static_cast<int32_t>(run.kv_indices.size()));
   }
   run.call().cache = slot_view(c.cache);

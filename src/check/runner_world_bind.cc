@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "attn/tensor_rows.h"
 #include "backends/rows.h"
 #include "check/runner_world.h"
 
@@ -17,11 +18,7 @@ BufferSpec f32(const char* name, std::vector<int64_t> shape, Lifetime lifetime) 
   return {name, DType::kF32, std::move(shape), lifetime, granule};
 }
 
-TensorView first_rows(const Buffer& b, int64_t rows) {
-  TensorView v = b.view();
-  v.shape[0] = rows;
-  return v;
-}
+TensorView first_rows(const Buffer& b, int64_t rows) { return rows_of(b.view(), 0, rows); }
 
 }  // namespace
 

@@ -92,7 +92,7 @@ class VectorStep {
     for (int64_t r = 0; r < one_pass_.pages.batch(); ++r) {
       const RequestPages pages = request_pages(one_pass_.pages, size, r);
       for (int32_t t = 0; t < pages.kv_len; ++t)
-        slots_[static_cast<size_t>(r * width_ + t)] = pages.page_ids[t / size] * size + t % size;
+        slots_[static_cast<size_t>(r * width_ + t)] = slot_of(pages, size, t);
     }
     batch_.mode = ForwardMode::kExtend;
     batch_.seq_lens = kv_lens_;
@@ -154,20 +154,13 @@ class VectorStep {
 
 }  // namespace
 
-bool has_slots(const KvCache& c) {
-  const auto packed = [&](const KvPlane& p) {
-    return p.order == KvOrder::kStrided && p.page_stride == c.page_size * p.token_stride;
-  };
-  return packed(c.k) && packed(c.v);
-}
-
 bool is_two_part_prefill(const KernelVector& v) {
   if (v.kind != "swa_merge") return false;
   const KvCache& c = std::get<PagedAttention>(v.calls[0]).cache;
   const auto dense = [&](const KvPlane& p) {
     return p.head_stride == p.head_dim && p.token_stride == c.num_kv_heads * p.head_dim;
   };
-  return has_slots(c) && dense(c.k) && dense(c.v);
+  return slot_view(c).well_formed && dense(c.k) && dense(c.v);
 }
 
 Status run_as_step(const KernelVector& vector, Tap* tap, StepResult* result) {

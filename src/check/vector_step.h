@@ -22,9 +22,6 @@ struct StepResult {
   StepResult& operator=(StepResult&&) = default;
 };
 
-/// A page goes on where the one before it ends (slot_view), token by token.
-bool has_slots(const KvCache& cache);
-
 /// The case is such a merge, over slots: calls[0] is its one pass, calls[1] its ragged part.
 bool is_two_part_prefill(const KernelVector& vector);
 

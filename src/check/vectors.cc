@@ -85,7 +85,7 @@ class CaseJudge {
   /// FlashInfer's plan and run made it, over slots that follow each other where there are pages.
   bool is_planned(size_t call) const {
     const auto* paged = std::get_if<PagedAttention>(&calls_[call]);
-    if (paged != nullptr && !has_slots(paged->cache)) return false;
+    if (paged != nullptr && !slot_view(paged->cache).well_formed) return false;
     return std::ranges::any_of(vector_.recorded, [&](const Recorded& r) {
       return r.call == call && r.kernel.starts_with("flashinfer_") &&
              r.kernel != "flashinfer_mla" && r.known_wrong.empty();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attn/page_table.h"
+#include "backends/rows.h"
 #include "fuzz/shrink.h"
 #include "runtime/scheduler.h"
 
@@ -200,7 +201,6 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   h.runner.swa_slots = int64_t{r.swa_pages + 1} * m.page_size;
   h.runner.buckets = {1, 2, 4};
   h.runner.max_tokens = most_tokens(h);
-  const auto has_window = [](const LayerKind& k) { return k.params.window_left >= 0; };
   h.items = b.info().items && std::ranges::none_of(m.layers, has_window) && c.one_in(3);
   assert(validate(r).ok());
   return h;

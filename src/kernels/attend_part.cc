@@ -11,6 +11,7 @@
 
 #include "attn/mask.h"
 #include "attn/tensor_check.h"
+#include "attn/tensor_rows.h"
 #include "attn/validate.h"
 #include "kernels/footprint.h"
 
@@ -20,12 +21,6 @@ namespace {
 constexpr int32_t kAllHeads = -1;
 
 int32_t group_of(const AttentionPart& p) { return p.params.num_qo_heads / p.params.num_kv_heads; }
-
-template <class Byte>
-BasicTensorView<Byte> first_rows(BasicTensorView<Byte> t, int64_t rows) {
-  t.shape[0] = rows;
-  return t;
-}
 
 /// Of every group of heads that one.
 template <class Byte>
@@ -66,8 +61,8 @@ class PartCall {
     if (keys.ragged()) {
       RaggedAttention c;
       set_rows(c);
-      c.k = first_rows(keys.k, cu_k_[2]);
-      c.v = first_rows(keys.v, cu_k_[2]);
+      c.k = rows_of(keys.k, 0, cu_k_[2]);
+      c.v = rows_of(keys.v, 0, cu_k_[2]);
       c.k_scale = keys.k_scale, c.v_scale = keys.v_scale;
       c.cu_seqlens_k = cu_k_;
       return fn(c);

@@ -43,7 +43,7 @@ TEST(CsrRows, ARowHasTheSlotsOfItsTokensBehindTheLastRows) {
   CsrRows<int64_t> rows(filler, kIds);
   const int64_t branch[] = {40, 41};
   rows.add({.extent = {}, .slots = kSlots}, {1, 4});
-  rows.add({.extent = {}, .slots = kSlots}, {0, 2}, branch, {});
+  rows.add({.extent = {}, .slots = kSlots}, {0, 4}, branch, {});
   rows.add({}, {0, 1});
   rows.close();
   ASSERT_TRUE(filler.take_status().ok());
@@ -52,13 +52,24 @@ TEST(CsrRows, ARowHasTheSlotsOfItsTokensBehindTheLastRows) {
   EXPECT_EQ(all, (std::vector<int64_t>{3, 9, 5, 7, 3, 40, 41, 0}));
 }
 
+TEST(CsrRows, ARangeMayBeginInsideTheBranch) {
+  Csr<int64_t> csr(1, 1);
+  Filler filler(csr.meta);
+  CsrRows<int64_t> rows(filler, kIds);
+  const int64_t branch[] = {40, 41};
+  rows.add({.extent = {}, .slots = kSlots}, {3, 4}, branch, {});
+  rows.close();
+  ASSERT_TRUE(filler.take_status().ok());
+  EXPECT_EQ(csr.upload(), (std::vector<int64_t>{41}));
+}
+
 TEST(CsrRows, AMapTranslatesEverySlot) {
   Csr<int32_t> csr(1, 3);
   Filler filler(csr.meta);
   CsrRows rows(filler, kIds);
   const int64_t map[] = {0, 10, 20, 30, 40, 50, 60, 70};
   const int64_t branch[] = {2};
-  rows.add({.extent = {}, .slots = kSlots}, {0, 2}, branch, map);
+  rows.add({.extent = {}, .slots = kSlots}, {0, 3}, branch, map);
   rows.close();
   ASSERT_TRUE(filler.take_status().ok());
   EXPECT_EQ(csr.upload(), (std::vector<int32_t>{70, 30, 20}));
