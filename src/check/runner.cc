@@ -188,7 +188,11 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   world.forget_new_tokens(batch);
   Captured& c = it->second;
   Graph again;
-  status = prepare(tell(batch), c.meta, false, &again);
+  if (options.plans_ahead) {
+    status = backend.fill(batch.slice(0, 0), c.meta);
+    if (status.ok()) status = world.arena.upload(world.stream.handle());
+  }
+  if (status.ok()) status = prepare(tell(batch), c.meta, false, &again);
   if (status.ok()) status = same_launches(c.graph, again);
   if (status.ok()) c.exec.replay(world.stream);
   status.add(finish());

@@ -39,12 +39,19 @@ inline constexpr float kSelectorScale = 0.34657359f;
 struct RunnerOptions {
   uint64_t seed = 1;  // of q, K and V
   RunnerData data = RunnerData::kRandom;
+  // Of the pools: a stored element times its scale, a power of two for fp8 and 1 else, is what was
+  // given. K and V are numbers of which that holds to the bit
+  DType kv_dtype = DType::kF32;
+  float k_scale = 1, v_scale = 1;  // of latents k_scale alone
   // Of the pools (of several ranks, this one's), the sink's page included; whole pages
   int64_t slots = 0, swa_slots = 0;
   int64_t max_tokens = 0;  // query tokens of a step, padding included
   // Of req_to_token, on the device for ModelConfig::in_graph_tables; 0: not there
   int64_t pool_rows = 0, pool_width = 0;
   std::vector<int32_t> buckets;  // rows; empty: eagerly only
+  // Before a replay its buffers are filled, and uploaded, for a step that never comes: an engine
+  // that plans ahead
+  bool plans_ahead = false;
   SimOptions device = {};
   Tap* tap = nullptr;  // a planted fault, of this run alone
 };

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/float_formats.h"
 #include "core/laws.h"
 
 namespace shadowgraph {
@@ -19,9 +20,8 @@ size_t row_bytes(const Buffer& b) {
 }
 
 /// Of a pool [pages, page_size, heads, head_dim].
-size_t slot_bytes(const Buffer& b) {
-  return static_cast<size_t>(b.shape[2] * b.shape[3]) * sizeof(float);
-}
+size_t slot_elements(const Buffer& b) { return static_cast<size_t>(b.shape[2] * b.shape[3]); }
+size_t slot_bytes(const Buffer& b) { return slot_elements(b) * size_of(b.dtype); }
 
 }  // namespace
 
@@ -42,11 +42,28 @@ std::vector<float> RunnerWorld::numbers(int64_t count, int64_t dim, Part part) {
     return values;
   }
   for (float& x : values) x = rng_.signed_unit();
+  if (kv_dtype_ != DType::kF32 && part != Part::kQuery) {
+    const float scale = scale_of(part);
+    for (float& x : values) {
+      std::byte element[sizeof(float)];
+      store_float(element, kv_dtype_, 0, x / scale);
+      x = load_float(element, kv_dtype_, 0) * scale;
+    }
+  }
   if (selects && part == Part::kKey) {
     for (size_t i = 0; i < values.size(); i += static_cast<size_t>(dim))
       values[i] = std::floor((1 + values[i]) * kSelectorKeys);
   }
   return values;
+}
+
+float RunnerWorld::scale_of(Part part) const { return part == Part::kValue ? v_scale_ : k_scale_; }
+
+std::vector<std::byte> RunnerWorld::stored(std::span<const float> values, Part part) const {
+  std::vector<std::byte> bytes(values.size() * size_of(kv_dtype_));
+  for (size_t i = 0; i < values.size(); ++i)
+    store_float(bytes.data(), kv_dtype_, static_cast<int64_t>(i), values[i] / scale_of(part));
+  return bytes;
 }
 
 void RunnerWorld::randomise(const Buffer& b, Part part) {
@@ -140,12 +157,10 @@ void RunnerWorld::set_owner(const Layer& l, int32_t slot, OwnerId owner, bool al
 
 void RunnerWorld::write_slot(const Layer& l, int32_t slot) {
   for (const Buffer* b : caches(l)) {
-    const std::vector<float> values = numbers(b->shape[2] * b->shape[3], b->shape[3],
-                                              b == &l.k_cache ? Part::kKey : Part::kValue);
-    const size_t bytes = values.size() * sizeof(float);
-    const auto* from = reinterpret_cast<const std::byte*>(values.data());
-    in_flight_.emplace_back(from, from + bytes);
-    stream.copy(b->data + static_cast<size_t>(slot) * bytes, in_flight_.back().data(), bytes);
+    const Part part = b == &l.k_cache ? Part::kKey : Part::kValue;
+    in_flight_.push_back(stored(numbers(b->shape[2] * b->shape[3], b->shape[3], part), part));
+    const std::vector<std::byte>& bytes = in_flight_.back();
+    stream.copy(b->data + static_cast<size_t>(slot) * bytes.size(), bytes.data(), bytes.size());
   }
 }
 
@@ -196,12 +211,15 @@ Status RunnerWorld::check_stored(const CanonicalRows& rows, const LayerIo& io) c
   const Layer& l = layers_[static_cast<size_t>(io.kind)];
   for (size_t t = 0; t < rows.stored.size(); ++t) {
     const int32_t slot = rows.stored[t];
-    const auto differs = [&](const Buffer& cache, const ConstTensorView& given) {
-      const size_t bytes = slot_bytes(cache);
-      return std::memcmp(cache.data + static_cast<size_t>(slot) * bytes, given.data + t * bytes,
-                         bytes) != 0;
+    const auto differs = [&](const Buffer& cache, const ConstTensorView& given, Part part) {
+      const size_t elements = slot_elements(cache);
+      const auto* values = reinterpret_cast<const float*>(given.data) + t * elements;
+      const std::vector<std::byte> want = stored({values, elements}, part);
+      return std::memcmp(cache.data + static_cast<size_t>(slot) * want.size(), want.data(),
+                         want.size()) != 0;
     };
-    if (slot < 0 || !(differs(l.k_cache, io.k) || (!l.latent && differs(l.v_cache, io.v))))
+    if (slot < 0 || !(differs(l.k_cache, io.k, Part::kKey) ||
+                      (!l.latent && differs(l.v_cache, io.v, Part::kValue))))
       continue;
     status.add(make_finding("slot.write", at("out_cache_loc", static_cast<int64_t>(t)),
                             "its K and V in slot " + std::to_string(slot), "others there"));

@@ -67,8 +67,11 @@ class RunnerWorld {
   LayerIo io(size_t step, size_t kind, int64_t tokens) const;
   std::vector<const Buffer*> outputs() const;
   enum class Part : uint8_t { kQuery, kKey, kValue };
-  /// Vectors of so many elements each.
+  /// Vectors of so many elements each; keys and values as the pools can hold them.
   std::vector<float> numbers(int64_t count, int64_t dim, Part part);
+  float scale_of(Part part) const;
+  /// As the pools store them.
+  std::vector<std::byte> stored(std::span<const float> values, Part part) const;
   void randomise(const Buffer& buffer, Part part);
   void upload(const Buffer& buffer, const void* values, size_t bytes);
   void forget_new_tokens_of(const ForwardBatch& step);
@@ -81,6 +84,8 @@ class RunnerWorld {
   const size_t steps_;  // 1, or those of a whole draft
   Rng rng_;
   const RunnerData data_;
+  const DType kv_dtype_;
+  const float k_scale_, v_scale_;
   std::vector<Layer> layers_;
   std::vector<Owners> owners_;  // by layer kind
   Buffer req_to_token_, full_to_swa_;

@@ -31,6 +31,9 @@ RunnerWorld::RunnerWorld(const ModelConfig& model, const RunnerOptions& options,
       steps_(whole_draft ? static_cast<size_t>(std::max(1, model.num_steps - 1)) : 1),
       rng_(Rng::stream(options.seed, 0)),
       data_(options.data),
+      kv_dtype_(options.kv_dtype),
+      k_scale_(options.k_scale),
+      v_scale_(options.v_scale),
       ready_(bind(options)) {}
 
 Status RunnerWorld::bind(const RunnerOptions& options) {
@@ -71,11 +74,12 @@ Status RunnerWorld::bind_layer(size_t kind, const RunnerOptions& o, Layer* layer
   layer->latent = k.mla;
   const int64_t slots = layer->swa ? o.swa_slots : o.slots;
   const int64_t pages = slots / model_.page_size;
-  const std::vector<BufferSpec> specs = {
+  std::vector<BufferSpec> specs = {
       f32("k_cache", {pages, model_.page_size, p.num_kv_heads, p.head_dim_qk},
           Lifetime::kPersistent),
       f32("v_cache", {pages, model_.page_size, p.num_kv_heads, p.head_dim_vo},
           Lifetime::kPersistent)};
+  for (BufferSpec& spec : specs) spec.dtype = kv_dtype_;
   Arena scope = arena.scope("layer" + std::to_string(kind));
   std::vector<Buffer> bound;
   Status status = scope.bind(specs, &bound);
@@ -132,6 +136,7 @@ LayerIo RunnerWorld::io(size_t step, size_t kind, int64_t tokens) const {
   io.lse = NaturalLse(first_rows(t.lse, tokens));
   if (!l.latent) {
     io.cache = KvCache::nhd(l.k_cache.view(), l.v_cache.view());
+    io.cache.k_scale = k_scale_, io.cache.v_scale = v_scale_;
     return io;
   }
   TensorView latent = l.k_cache.view();
@@ -139,6 +144,7 @@ LayerIo RunnerWorld::io(size_t step, size_t kind, int64_t tokens) const {
   latent.shape[2] = latent.shape[3];
   latent.stride[2] = 1;
   io.cache = KvCache::mla_latent(latent, k.params.head_dim_vo);
+  io.cache.k_scale = io.cache.v_scale = k_scale_;
   return io;
 }
 

@@ -6,6 +6,9 @@
 #include "faults/extents.h"
 #include "faults/graphs.h"
 #include "faults/merges.h"
+#include "faults/pools.h"
+#include "faults/races.h"
+#include "faults/schedules.h"
 
 namespace shadowgraph {
 namespace {

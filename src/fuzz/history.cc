@@ -22,7 +22,7 @@ bool serves_mode(const Backend& b, ForwardMode m) {
 LayerKind layer(bool latent, Choices& c, int32_t window_left) {
   const int32_t kv_heads = latent ? 1 : c.of({1, 2});
   LayerKind kind;
-  kind.params = {.num_qo_heads = kv_heads * c.of({1, 3, 4}),
+  kind.params = {.num_qo_heads = kv_heads * c.of({1, 3, 4, 7}),
                  .num_kv_heads = kv_heads,
                  .head_dim_qk = latent ? 6 : 4,
                  .head_dim_vo = 4,
@@ -97,6 +97,19 @@ void choose_rank(Choices& c, History* h) {
   if (m.dcp_size > 1) m.in_graph_tables = false;
   h->runtime.page_size = m.page_size * m.dcp_size;
   h->runtime.num_pages = static_cast<int32_t>(pages_for(h->runtime.num_pages, m.dcp_size));
+}
+
+/// What the pools hold, and the order in which the device works.
+void choose_device(Choices& c, History* h) {
+  RunnerOptions& r = h->runner;
+  if (r.data != RunnerData::kSelector && c.one_in(3))
+    r.kv_dtype = c.of({DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2});
+  if (r.kv_dtype == DType::kE4M3 || r.kv_dtype == DType::kE5M2)
+    r.k_scale = c.of({1.0f, 0.25f, 2.0f}), r.v_scale = c.of({1.0f, 0.5f, 4.0f});
+  const float cap = r.data == RunnerData::kRandom && c.one_in(4) ? 1.0f : 0.0f;
+  for (LayerKind& layer : h->model.layers) layer.params.logits_soft_cap = cap;
+  if (c.one_in(3)) r.device.seed = 1 + c.below(1u << 16);
+  r.plans_ahead = c.one_in(3);
 }
 
 /// Short contexts are cut, too: by the engine's rule for a small GPU, or at a fixed size.
@@ -194,6 +207,7 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   r.prebuilt = r.max_encoder_len == 0 && c.one_in(5);
   if (b.info().ragged_prefill) m.ragged_prefill = c.one_in(2);
   if (!b.info().batch_splits.empty()) choose_splits(c, &h);
+  choose_device(c, &h);
   if (b.info().halves && c.one_in(2)) m.two_chunk_below = 0.48f;  // an engine's default
   if (r.window_left >= 0) r.swa_pages = std::max(r.num_pages + 2, r.least_swa_pages());
   h.runner.pool_rows = r.max_requests + 1, h.runner.pool_width = r.width();

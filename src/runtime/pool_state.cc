@@ -55,6 +55,7 @@ class ConfigCheck {
   }
 
   void room() {
+    if (c_.reserve >= 0) at_least("reserve", draft_reserve(c_.draft, c_.page_size), c_.reserve);
     at_least("num_pages", pages_for(c_.width(), c_.page_size), c_.num_pages);
     if (c_.swa_pages > 0) at_least("swa_pages", c_.least_swa_pages(), c_.swa_pages);
   }
@@ -78,7 +79,8 @@ int32_t RuntimeConfig::least_swa_pages() const {
 }
 
 int32_t RuntimeConfig::width() const {
-  return encoder_columns() + max_context_len + draft_reserve(draft, page_size);
+  return encoder_columns() + max_context_len +
+         (reserve >= 0 ? reserve : draft_reserve(draft, page_size));
 }
 
 Status validate(const RuntimeConfig& config) { return ConfigCheck(config).run(); }

@@ -28,6 +28,8 @@ struct RuntimeConfig {
   // Prompts are extended elsewhere, and all of their KV arrives at once; without encoders
   bool prebuilt = false;
   DraftShape draft;  // num_steps 0: no speculation
+  // Columns of a row beyond the longest context; -1: what the draft needs (draft_reserve)
+  int32_t reserve = -1;
 
   /// Columns of a row that are the encoder's at most: whole pages, so that text begins a page.
   int32_t encoder_columns() const;
