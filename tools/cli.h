@@ -74,6 +74,7 @@ Verb add_explain(CLI::App& app);
 Verb add_faults(CLI::App& app);
 Verb add_fuzz(CLI::App& app);
 Verb add_list(CLI::App& app);
+Verb add_replay(CLI::App& app);
 
 /// A verb's command line with its help: a sentence, and examples below the options.
 CLI::App& add_command(CLI::App& app, const std::string& name, const std::string& sentence,

@@ -6,9 +6,11 @@
 
 #include "cli.h"
 #include "faults/faults.h"
+#include "fuzz/case_file.h"
 #include "fuzz/device_grid.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/step_grid.h"
+#include "io/file.h"
 
 namespace shadowgraph::cli {
 namespace {
@@ -22,7 +24,8 @@ struct Options {
   std::string exhaustive;             // a grid's name; empty: random cases
   std::vector<std::string> backends;  // empty: all, and the kernels
   std::vector<std::string> plants;
-  std::string choices;  // of one history
+  std::string save_failures;  // a folder; empty: none
+  std::string choices;        // of one history
   bool choices_given = false;
 };
 
@@ -155,6 +158,23 @@ void say_what_is_void(const Planted& planted, const std::string& nothing, Report
   if (report->cases > 0) return;
   report->void_verdict = "nothing was judged";
   report->warnings.push_back(nothing);
+}
+
+/// One case file for each history that failed.
+void save_failures(const Options& options, const Chosen& chosen, const Planted& planted,
+                   const FuzzResult& result, Report* report) {
+  if (options.save_failures.empty()) return;
+  std::map<std::string, int> saved;
+  for (const auto& [law, choices] : result.failures) {
+    HistoryCase x = case_of(choices, chosen.backends, planted.tap());
+    x.plants = options.plants;
+    const std::string path = fmt::format("{}/{}-{}.json", options.save_failures, law, ++saved[law]);
+    const std::string text = to_json(x);
+    Status status = write_file(path, std::as_bytes(std::span(text)));
+    for (Finding& f : status.findings()) report->findings.push_back(std::move(f));
+    if (status.ok())
+      report->warnings.push_back("saved " + path + ": `shadowgraph replay " + path + "`");
+  }
 }
 
 /// All small batches of a mode, of every backend that is chosen.
@@ -301,6 +321,7 @@ int run(Options& options) {
   fuzz.kernels = chosen.kernels;
   fuzz.histories = {chosen.backends, planted.tap(), 2, chosen.flags, chosen.refs};
 
+  if (!options.save_failures.empty()) check_folder("--save-failures", options.save_failures);
   catch_interrupts();
   Report report = start_report("fuzz", options.common);
   FuzzResult result;
@@ -327,6 +348,7 @@ int run(Options& options) {
   say_what_is_void(planted,
                    result.skipped > 0 ? std::string(kNoStep) : "--seconds: too short for one case",
                    &report);
+  save_failures(options, chosen, planted, result, &report);
   const FuzzHistograms& h = result.histograms;
   if (!chosen.kernels) return finish(report, options.common);
   report.histograms = {histogram_of("keys", h.keys, {0, 1, 16, 64, 128, 192, 256, 512, 1024}),
@@ -366,6 +388,10 @@ Verb add_fuzz(CLI::App& app) {
   add_names(command, "--plant", options->plants, "ID",
             "Run with this fault in, to see what notices: `shadowgraph list faults`; may be given "
             "more than once");
+  command
+      .add_option("--save-failures", options->save_failures,
+                  "Write each history that fails, shrunk, into this folder: `shadowgraph replay`")
+      ->type_name("DIR");
   CLI::Option* choices =
       command.add_option("--choices", options->choices, "One history again: what a finding prints")
           ->type_name("N.N.N")

@@ -45,6 +45,8 @@ struct Runner::Impl {
         world(m, o, b.info().whole_draft) {}
 
   Status step(const Step& step);
+  /// Whoever is seen in a window has a slot there.
+  Status check_windows(const ForwardBatch& batch) const;
   /// Nothing runs: KV arrives.
   Status receive(const Step& step);
 
@@ -142,6 +144,7 @@ Status Runner::Impl::run_eagerly(const ForwardBatch& told, Meta& meta) {
   if (status.ok()) status = GraphExec::instantiate(graph, &exec);
   if (status.ok()) exec.replay(world.stream);
   status.add(finish());
+  if (options.tap != nullptr) options.tap->ran(meta);
   return status;
 }
 
@@ -164,6 +167,7 @@ Status Runner::Impl::capture(const ForwardBatch& batch, int32_t q_len) {
     if (status.ok()) status.add(GraphExec::instantiate(c.graph, &c.exec));
     if (status.ok()) c.exec.replay(world.stream);
     status.add(finish());
+    if (options.tap != nullptr) options.tap->ran(c.meta);
     if (!status.ok()) return status;
     ++counts.captures;
     graphs.emplace(key, std::move(c));
@@ -196,6 +200,7 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   if (status.ok()) status = same_launches(c.graph, again);
   if (status.ok()) c.exec.replay(world.stream);
   status.add(finish());
+  if (options.tap != nullptr) options.tap->ran(c.meta);
   if (status.ok())
     status = same_bits(batch.mode) ? world.same_outputs() : judge_outputs(batch, c.meta.limits);
   each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
@@ -225,6 +230,26 @@ Status Runner::Impl::judge_outputs(const ForwardBatch& batch, const Limits& limi
   return status;
 }
 
+Status Runner::Impl::check_windows(const ForwardBatch& batch) const {
+  Status status;
+  for (const LayerKind& kind : model.layers) {
+    if (!in_window_pool(model, kind) || batch.mode == ForwardMode::kPrebuilt) continue;
+    const CanonicalRows rows = canonical_rows(batch, kind, model);
+    for (size_t r = 0; r < rows.keys.size(); ++r) {
+      const int32_t q_len = rows.cu_seqlens_q[r + 1] - rows.cu_seqlens_q[r];
+      // Its first query stands behind all keys but the new ones.
+      const int32_t first = std::max(0, rows.kv_lens[r] - q_len - kind.params.window_left);
+      for (int32_t k = first; k < rows.kv_lens[r] && q_len > 0; ++k) {
+        if (rows.keys[r][static_cast<size_t>(k)] >= model.page_size) continue;
+        status.add(make_finding("pool.window", at("full_to_swa", static_cast<int64_t>(r), k),
+                                "a slot of the window pool: the key is seen", "evicted"));
+        break;
+      }
+    }
+  }
+  return status;
+}
+
 Status Runner::Impl::receive(const Step& step) {
   ++counts.steps;
   counts.rows += std::ssize(step.requests);
@@ -235,6 +260,8 @@ Status Runner::Impl::receive(const Step& step) {
 Status Runner::Impl::step(const Step& step) {
   const ForwardBatch batch = step.batch();
   Status status = validate(batch);
+  if (!status.ok()) return in(std::move(status), clean, batch.mode, "batch");
+  status = check_windows(batch);
   if (!status.ok()) return in(std::move(status), clean, batch.mode, "batch");
   if (batch.mode == ForwardMode::kPrebuilt) return receive(step);
   if (clean.info().whole_draft && step.draft_step > 0) {

@@ -53,6 +53,9 @@ class Tap {
   virtual void launches(std::vector<TappedLaunch>& /*all*/, const Meta& /*meta*/,
                         bool /*capturing*/) {}
 
+  /// They have run.
+  virtual void ran(const Meta& /*meta*/) {}
+
   // Substitutes, in the place of the clean one.
 
   virtual const Backend& backend(const Backend& clean) { return clean; }

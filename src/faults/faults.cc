@@ -66,6 +66,9 @@ void Taps::baked(Meta& meta, bool capturing) {
 void Taps::launches(std::vector<TappedLaunch>& all, const Meta& meta, bool capturing) {
   for (const auto& tap : taps_) tap->launches(all, meta, capturing);
 }
+void Taps::ran(const Meta& meta) {
+  for (const auto& tap : taps_) tap->ran(meta);
+}
 
 const Backend& Taps::backend(const Backend& clean) {
   const Backend* backend = &clean;

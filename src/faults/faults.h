@@ -47,6 +47,7 @@ class Taps final : public Tap {
   Status filled(const ForwardBatch& batch, Meta& meta) override;
   void baked(Meta& meta, bool capturing) override;
   void launches(std::vector<TappedLaunch>& all, const Meta& meta, bool capturing) override;
+  void ran(const Meta& meta) override;
   const Backend& backend(const Backend& clean) override;
   std::unique_ptr<SimDevice> device(const SimOptions& options) override;
   SchedulerParts parts(const RuntimeConfig& config) override;

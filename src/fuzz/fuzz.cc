@@ -35,6 +35,7 @@ struct Tally {
   std::map<std::string, int64_t> coverage;
   std::vector<std::pair<uint64_t, Finding>> findings;
   std::optional<FirstFailure> first;
+  std::map<uint64_t, std::pair<std::string, std::vector<uint32_t>>> failures;  // by number
 };
 
 std::vector<std::string> laws_of(std::span<const Finding> findings) {
@@ -102,6 +103,7 @@ class Workers {
     if (!tally.first)
       tally.first = {seconds_since(start_), cases_ + 1, laws_of(found), choices.made()};
     const HistoryFailure small = shrink_failure(choices.made(), options_.histories, found[0].id);
+    tally.failures[number] = {found[0].id, small.choices};
     for (const Finding& f : std::as_const(small.findings).findings()) {
       tally.findings.emplace_back(number, f);
       Finding& mine = tally.findings.back().second;
@@ -131,7 +133,9 @@ class Workers {
 FuzzResult join(std::vector<Tally>& tallies) {
   FuzzResult result;
   std::vector<std::pair<uint64_t, Finding>> findings;
+  std::map<uint64_t, std::pair<std::string, std::vector<uint32_t>>> failures;
   for (Tally& t : tallies) {
+    failures.merge(t.failures);
     result.cases += t.cases, result.skipped += t.skipped;
     add_all(result.histograms.keys, t.histograms.keys);
     add_all(result.histograms.requests, t.histograms.requests);
@@ -144,6 +148,7 @@ FuzzResult join(std::vector<Tally>& tallies) {
   std::stable_sort(findings.begin(), findings.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [number, finding] : findings) result.findings.add(std::move(finding));
+  for (auto& [number, failure] : failures) result.failures.push_back(std::move(failure));
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fuzz/history.h"
@@ -53,6 +54,8 @@ struct FuzzResult {
   double seconds = 0;
   Status findings;  // case_id and reproduce filled in, in the order of case numbers
   std::optional<FirstFailure> first;  // of histories
+  // Histories that failed, in the order of case numbers: the law, and the choices of the small one
+  std::vector<std::pair<std::string, std::vector<uint32_t>>> failures;
   FuzzHistograms histograms;
   // "decode_paged uniform eager": cases; "flashattention decode replay": steps
   std::map<std::string, int64_t> coverage;

@@ -220,7 +220,8 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   return h;
 }
 
-HistoryResult run_history(const History& h, Choices& choices, const MakeTap& make_tap) {
+HistoryResult run_history(const History& h, Choices& choices, const MakeTap& make_tap,
+                          std::vector<Step>* steps) {
   const std::unique_ptr<Tap> tap = make_tap ? make_tap() : nullptr;
   HistoryResult result;
   RuntimeConfig runtime = h.runtime;
@@ -237,6 +238,7 @@ HistoryResult run_history(const History& h, Choices& choices, const MakeTap& mak
     if (h.items && step.mode == ForwardMode::kExtend) choose_items(choices, &step);
     const PoolState pools = scheduler.state();
     if (tap != nullptr) tap->step(step, pools);
+    if (steps != nullptr) steps->push_back(step);
     result.findings.add(check_pool(pools));
     result.findings.add(check_step(step, pools));
     // Of what is prebuilt a backend runs nothing, and reads it later.

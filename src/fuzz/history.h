@@ -71,7 +71,9 @@ struct ChoicesRead {
 };
 ChoicesRead compare_choices(std::span<const uint32_t> given, std::span<const uint32_t> made);
 
-/// Goes on with the choices that made it. tap: a planted fault, or empty.
-HistoryResult run_history(const History& history, Choices& choices, const MakeTap& tap);
+/// Goes on with the choices that made it. tap: a planted fault, or empty. played: gets the steps
+/// that were handed over, the failing one last; or nullptr.
+HistoryResult run_history(const History& history, Choices& choices, const MakeTap& tap,
+                          std::vector<Step>* played = nullptr);
 
 }  // namespace shadowgraph

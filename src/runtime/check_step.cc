@@ -53,6 +53,9 @@ class StepCheck {
       fail("step.encoder", at("encoder_lens", i), std::to_string(r->encoder_len), encoder_len);
     const RequestExtent e = b_.extent(i);
     const int32_t prefix = r->kv_len + (drafting() ? s_.draft_step : 0);
+    if (s_.mode == ForwardMode::kDraftExtend && e.q_len != r->accepted_len)
+      fail("step.extent", at("extend_lens", i),
+           std::to_string(r->accepted_len) + " tokens, as were accepted", e.q_len);
     const int32_t beyond = std::max(s_.draft.num_draft_tokens, s_.draft.num_steps);
     if (e.prefix_len != prefix || e.q_len < 1)
       fail("step.extent", at("seq_lens", i),

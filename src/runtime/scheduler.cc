@@ -50,7 +50,10 @@ PoolState Scheduler::state() const {
   s.taken = slots_.full().taken(), s.takes = slots_.full().takes();
   if (slots_.swa() != nullptr)
     s.swa_taken = slots_.swa()->taken(), s.swa_takes = slots_.swa()->takes();
-  for (const Request& r : running_) s.requests.push_back(r.pool);
+  for (const Request& r : running_) {
+    s.requests.push_back(r.pool);
+    s.requests.back().accepted_len = static_cast<int32_t>(r.accepted.size());
+  }
   s.cached = cache_.slots();
   return s;
 }

@@ -1,0 +1,124 @@
+// The members of a case file, one list for its reader and its writer. A visitor has
+// operator()(name, member) for numbers, strings, lists of them, and structs that are listed here.
+#pragma once
+
+#include "fuzz/case_file.h"
+
+namespace shadowgraph {
+
+template <class V>
+void visit_fields(V& v, AttentionParams& p) {
+  v("num_qo_heads", p.num_qo_heads);
+  v("num_kv_heads", p.num_kv_heads);
+  v("head_dim_qk", p.head_dim_qk);
+  v("head_dim_vo", p.head_dim_vo);
+  v("sm_scale", p.sm_scale);
+  v("causal", p.causal);
+  v("window_left", p.window_left);
+  v("window_right", p.window_right);
+  v("logits_soft_cap", p.logits_soft_cap);
+}
+
+template <class V>
+void visit_fields(V& v, LayerKind& k) {
+  v("params", k.params);
+  v("cross", k.cross);
+  v("local", k.local);
+  v("mla", k.mla);
+}
+
+template <class V>
+void visit_fields(V& v, SplitConfig& s) {
+  v("fixed_size", s.fixed_size);
+  v("off", s.off);
+  v("min_size", s.min_size);
+  v("max_splits", s.max_splits);
+  v("num_sms", s.num_sms);
+  v("blocks_per_sm", s.blocks_per_sm);
+}
+
+template <class V>
+void visit_fields(V& v, ModelConfig& m) {
+  v("max_context_len", m.max_context_len);
+  v("page_size", m.page_size);
+  v("max_encoder_len", m.max_encoder_len);
+  v("attention_chunk", m.attention_chunk);
+  v("swa_pool", m.swa_pool);
+  v("dcp_rank", m.dcp_rank);
+  v("dcp_size", m.dcp_size);
+  v("topk", m.topk);
+  v("num_steps", m.num_steps);
+  v("num_draft_tokens", m.num_draft_tokens);
+  v("layers", m.layers);
+  v("seq_len_fill", m.seq_len_fill);
+  v("two_chunk_below", m.two_chunk_below);
+  v("in_graph_tables", m.in_graph_tables);
+  v("prefix_chunk_tokens", m.prefix_chunk_tokens);
+  v("ragged_prefill", m.ragged_prefill);
+  v("split", m.split);
+}
+
+template <class V>
+void visit_fields(V& v, RunnerOptions& o) {
+  v("seed", o.seed);
+  v("data", o.data);
+  v("kv_dtype", o.kv_dtype);
+  v("k_scale", o.k_scale);
+  v("v_scale", o.v_scale);
+  v("slots", o.slots);
+  v("swa_slots", o.swa_slots);
+  v("max_tokens", o.max_tokens);
+  v("pool_rows", o.pool_rows);
+  v("pool_width", o.pool_width);
+  v("buckets", o.buckets);
+  v("plans_ahead", o.plans_ahead);
+  v("device_seed", o.device.seed);
+}
+
+template <class V>
+void visit_fields(V& v, SlotCopy& c) {
+  v("from", c.from);
+  v("to", c.to);
+}
+
+template <class V>
+void visit_fields(V& v, DraftShape& d) {
+  v("topk", d.topk);
+  v("num_steps", d.num_steps);
+  v("num_draft_tokens", d.num_draft_tokens);
+}
+
+template <class V>
+void visit_fields(V& v, Step& s) {
+  v("mode", s.mode);
+  v("seq_lens_kind", s.seq_lens_kind);
+  v("requests", s.requests);
+  v("req_pool_indices", s.req_pool_indices);
+  v("seq_lens", s.seq_lens);
+  v("extend_lens", s.extend_lens);
+  v("encoder_lens", s.encoder_lens);
+  v("out_cache_loc", s.out_cache_loc);
+  v("positions", s.positions);
+  v("encoder_out_cache_loc", s.encoder_out_cache_loc);
+  v("full_to_swa", s.full_to_swa);
+  v("item_delimiters", s.item_delimiters);
+  v("item_indptr", s.item_indptr);
+  v("req_to_token", s.req_to_token);
+  v("width", s.width);
+  v("draft", s.draft);
+  v("draft_step", s.draft_step);
+  v("custom_mask", s.custom_mask);
+  v("copies", s.copies);
+}
+
+/// Of the file itself, besides its head.
+template <class V>
+void visit_fields(V& v, HistoryCase& x) {
+  v("plants", x.plants);
+  v("choices", x.choices);
+  v("model", x.history.model);
+  v("runner", x.history.runner);
+  v("steps", x.steps);
+}
+
+}  // namespace shadowgraph

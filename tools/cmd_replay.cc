@@ -1,0 +1,156 @@
+// replay: one case file, step by step.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "cli.h"
+#include "core/laws.h"
+#include "fuzz/buffer_log.h"
+#include "fuzz/case_file.h"
+#include "report/escape.h"
+
+namespace shadowgraph::cli {
+namespace {
+
+struct Options {
+  Common common;
+  std::string path;
+  std::vector<std::string> plants;
+  bool clean = false, all = false;
+};
+
+constexpr char kExamples[] =
+    "  shadowgraph fuzz --save-failures found/      writes one file for each failure\n"
+    "  shadowgraph replay found/table.capacity-1.json\n"
+    "  shadowgraph replay K31.json --clean          without the faults that the file names\n"
+    "Of every step: who takes part, and what each buffer held before it, after the fill, and after "
+    "its launches ran;\n"
+    "buffers that did not change are left out (--all). The file holds all numbers of the case, so "
+    "it can be kept as a\n"
+    "test: exit code 0 if nothing is found, 1 if something is.";
+
+/// As many numbers as a line takes.
+std::string numbers(const std::vector<int64_t>& values) {
+  constexpr size_t kMost = 24;
+  std::string s;
+  for (size_t i = 0; i < std::min(values.size(), kMost); ++i)
+    s += (i == 0 ? "" : " ") + std::to_string(values[i]);
+  if (values.size() > kMost) s += fmt::format(" … of {}", values.size());
+  return s;
+}
+
+std::string text_of(const BufferStates& b) {
+  std::string s = fmt::format("    {} [{}]\n      before  {}\n", b.name, fmt::join(b.shape, ", "),
+                              numbers(b.before));
+  if (!b.filled.empty()) s += fmt::format("      filled  {}\n", numbers(b.filled));
+  if (b.after != b.filled && !b.after.empty())
+    s += fmt::format("      after   {}\n", numbers(b.after));
+  return s;
+}
+
+bool changed(const BufferStates& b) {
+  const auto differs = [&](const std::vector<int64_t>& v) { return !v.empty() && v != b.before; };
+  return differs(b.filled) || differs(b.after);
+}
+
+class ReplayRun {
+ public:
+  explicit ReplayRun(const Options& options)
+      : options_(options), report_(start_report("replay", options.common)) {}
+
+  int run() {
+    HistoryCase x;
+    Status status = read_case(options_.path, &x);
+    if (!status.ok()) {
+      report_.bad_input = true;
+      add(status, "");
+      return finish(report_, options_.common);
+    }
+    plant(x);
+    head(x);
+    Taps taps = path();
+    BufferLog& log = *log_;
+    status = run_case(x, &taps, [&](size_t i, const Status& found) {
+      say(step_text(x.steps[i], i, log.take()));
+      if (!found.ok()) say(fmt::format("  found in step {}:\n", i + 1));
+    });
+    report_.cases = 1;
+    add(status, x.history.to_string());
+    if (status.ok() && !x.law.empty())
+      report_.warnings.push_back("the file was saved for " + x.law + ", which is not found");
+    return finish(report_, options_.common);
+  }
+
+ private:
+  void plant(const HistoryCase& x) {
+    std::vector<std::string> ids = options_.plants;
+    if (!options_.clean) ids.insert(ids.end(), x.plants.begin(), x.plants.end());
+    for (const std::string& id : ids) faults_.push_back(&planted_fault(id));
+  }
+  Taps path() {
+    std::vector<std::unique_ptr<Tap>> taps;
+    for (const Fault* fault : faults_) taps.push_back(fault->tap());
+    taps.push_back(std::make_unique<BufferLog>());
+    log_ = static_cast<BufferLog*>(taps.back().get());
+    return Taps(std::move(taps));
+  }
+
+  void say(const std::string& text) const {
+    if (options_.common.format == Format::kText && options_.common.output.empty())
+      write_stdout(escape_controls(text));
+  }
+  void head(const HistoryCase& x) const {
+    say(fmt::format("{}\n", x.history.to_string()));
+    for (const Fault* fault : faults_)
+      say(fmt::format("planted {}: {}\n", fault->id, fault->title));
+  }
+  std::string step_text(const Step& s, size_t i, const std::vector<StepLog>& logs) const {
+    std::string text = fmt::format("\nstep {}  {}  requests {}  rows {}  seq_lens {}", i + 1,
+                                   name_of(s.mode), fmt::join(s.requests, " "),
+                                   fmt::join(s.req_pool_indices, " "), fmt::join(s.seq_lens, " "));
+    if (!s.extend_lens.empty()) text += fmt::format("  new {}", fmt::join(s.extend_lens, " "));
+    text += '\n';
+    for (const StepLog& log : logs) {
+      text += fmt::format("  {} with {} rows\n", log.phase, log.rows);
+      for (const BufferStates& b : log.buffers)
+        if (options_.all || changed(b)) text += text_of(b);
+    }
+    return text;
+  }
+  void add(const Status& status, const std::string& what) {
+    for (Finding f : status.findings()) {
+      if (f.case_id.empty()) f.case_id = what;
+      for (const Fault* fault : faults_) f.refs.emplace_back(fault->id);
+      f.reproduce = "shadowgraph replay " + options_.path;
+      report_.findings.push_back(std::move(f));
+    }
+  }
+
+  const Options& options_;
+  Report report_;
+  std::vector<const Fault*> faults_;
+  BufferLog* log_ = nullptr;
+};
+
+int run(Options& options) {
+  apply(options.common);
+  return ReplayRun(options).run();
+}
+
+}  // namespace
+
+Verb add_replay(CLI::App& app) {
+  CLI::App& command =
+      add_command(app, "replay", "Run one case file, and show every step.", kExamples);
+  auto options = std::make_shared<Options>();
+  command.add_option("CASE", options->path, "A case file (shadowgraph.case/1)")->required();
+  add_names(command, "--plant", options->plants, "ID", "A fault besides those of the file");
+  command.add_flag("--clean", options->clean, "Without the faults that the file names");
+  command.add_flag("--all", options->all, "Buffers that did not change, too");
+  add_common_options(command, options->common);
+  return {&command, [options] { return run(*options); }};
+}
+
+}  // namespace shadowgraph::cli
