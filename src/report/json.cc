@@ -119,6 +119,7 @@ Json to_json(const Heatmap& m) {
          {"row_name", m.row_name}, {"column_name", m.column_name},
          {"rows", m.rows},         {"columns", m.columns}};
   add(j, "row_names", m.row_names);
+  add(j, "column_names", m.column_names);
   j["values"] = Json::array();
   for (const double value : m.values) j["values"].push_back(number(value));
   return j;

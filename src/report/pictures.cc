@@ -35,7 +35,8 @@ bool sizes_agree(const Timeline& t) {
 
 bool sizes_agree(const Heatmap& m) {
   return holds(m.values, m.rows, m.columns) &&
-         (m.row_names.empty() || std::ssize(m.row_names) == m.rows);
+         (m.row_names.empty() || std::ssize(m.row_names) == m.rows) &&
+         (m.column_names.empty() || std::ssize(m.column_names) == m.columns);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Pictures: what a number in a finding stands in, as plain data. Whoever runs the case makes them,
-// html_pictures.cc draws them, JSON keeps them. A grid is row by row: rows * columns values.
+// html_drawings.cc draws them, JSON keeps them. A grid is row by row: rows * columns values.
 // Tested by tests/report/pictures_test.cc.
 #pragma once
 
@@ -55,8 +55,8 @@ struct Timeline {
 /// Figures over a limit of 1: the error of each row and head over its bound.
 struct Heatmap {
   std::string title;
-  std::string row_name, column_name;   // "row", "head"
-  std::vector<std::string> row_names;  // may be empty: their numbers
+  std::string row_name, column_name;                 // "row", "head"
+  std::vector<std::string> row_names, column_names;  // may be empty: their numbers
   int64_t rows = 0, columns = 0;
   std::vector<double> values;  // NaN is drawn as past every limit, a negative one as not measured
 };

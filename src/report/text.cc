@@ -58,24 +58,9 @@ std::string steps(const Report& r, const Style& style) {
   return any ? '\n' + table.render(style) : "";
 }
 
-/// How near a case came to its bound, whoever computed; NaN is the nearest of all.
-double closeness(const CaseReport& c) {
-  double worst = -1;
-  for (const auto& value :
-       {c.error_over_bound, c.lse_error_over_bound, c.twin_error_over_bound,
-        c.twin_lse_error_over_bound, c.gpu_error_over_bound, c.gpu_lse_error_over_bound}) {
-    if (value && !(*value <= worst)) worst = std::isnan(*value) ? HUGE_VAL : *value;
-  }
-  return worst;
-}
-
 std::string cases(const Report& r, const Style& style) {
   if (r.case_list.empty()) return "";
-  std::vector<const CaseReport*> worst;
-  for (const CaseReport& c : r.case_list) worst.push_back(&c);
-  std::stable_sort(worst.begin(), worst.end(), [](const CaseReport* a, const CaseReport* b) {
-    return closeness(*a) > closeness(*b);
-  });
+  std::vector<const CaseReport*> worst = cases_by_error(r);
   worst.resize(std::min(worst.size(), kWorstCases));
   const bool twins = std::ranges::any_of(
       r.case_list, [](const CaseReport& c) { return c.twin_error_over_bound.has_value(); });

@@ -3,9 +3,36 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <numeric>
 
 namespace shadowgraph {
+namespace {
+
+/// Who computed, and how far off that was.
+struct Figure {
+  const char* name;
+  std::optional<double> CaseReport::*value;
+};
+constexpr Figure kFigures[] = {{"ours", &CaseReport::error_over_bound},
+                               {"ours lse", &CaseReport::lse_error_over_bound},
+                               {"twin", &CaseReport::twin_error_over_bound},
+                               {"twin lse", &CaseReport::twin_lse_error_over_bound},
+                               {"gpu", &CaseReport::gpu_error_over_bound},
+                               {"gpu lse", &CaseReport::gpu_lse_error_over_bound}};
+
+/// How near a case came to its bound, whoever computed; NaN is the nearest of all.
+double closeness(const CaseReport& c) {
+  double worst = -1;
+  for (const Figure& figure : kFigures) {
+    const auto& value = c.*figure.value;
+    if (value && !(*value <= worst)) worst = std::isnan(*value) ? HUGE_VAL : *value;
+  }
+  return worst;
+}
+
+}  // namespace
 
 std::string place_of(const Finding& f) {
   const Where& where = f.where;
@@ -41,6 +68,33 @@ std::vector<std::pair<const char*, std::string>> details_of(const Finding& f) {
       {"waived", f.waived},   {"reproduce", f.reproduce}};
   std::erase_if(details, [](const auto& detail) { return detail.second.empty(); });
   return details;
+}
+
+std::vector<const CaseReport*> cases_by_error(const Report& r) {
+  std::vector<const CaseReport*> cases;
+  for (const CaseReport& c : r.case_list) cases.push_back(&c);
+  std::ranges::stable_sort(cases, std::greater(),
+                           [](const CaseReport* c) { return closeness(*c); });
+  return cases;
+}
+
+std::optional<Heatmap> error_map(const Report& r) {
+  if (r.case_list.empty()) return {};
+  Heatmap map;
+  map.title = "Error of each case over its derived bound, the largest first";
+  map.row_name = "case", map.column_name = "result";
+  std::vector<Figure> measured;
+  for (const Figure& figure : kFigures) {
+    const auto has = [&](const CaseReport& c) { return (c.*figure.value).has_value(); };
+    if (std::ranges::any_of(r.case_list, has)) measured.push_back(figure);
+  }
+  for (const Figure& figure : measured) map.column_names.emplace_back(figure.name);
+  map.rows = std::ssize(r.case_list), map.columns = std::ssize(measured);
+  for (const CaseReport* c : cases_by_error(r)) {
+    map.row_names.push_back(c->id);
+    for (const Figure& figure : measured) map.values.push_back((c->*figure.value).value_or(-1));
+  }
+  return map;
 }
 
 std::string head_of(const Report& r) {

@@ -1,6 +1,7 @@
 // What formats say in the same words: of findings, their place, order and text.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,12 @@ std::vector<size_t> findings_in_order(const Report& report, size_t most);
 
 /// What there is to say of a finding, line by line: {"where", ...}, {"expected", ...}, ...
 std::vector<std::pair<const char*, std::string>> details_of(const Finding& finding);
+
+/// The judged cases, those nearest to their bounds first.
+std::vector<const CaseReport*> cases_by_error(const Report& report);
+
+/// The figures of all cases as a picture; none where there are no cases.
+std::optional<Heatmap> error_map(const Report& report);
 
 /// "seed 5  check  isa generic  arith portable  threads 2  shadowgraph 9.8.7"
 std::string head_of(const Report& report);

@@ -25,7 +25,7 @@ std::string render_as(Format format, const Report& r, size_t max_findings = 100)
 TEST(Formats, HaveTheNamesOfTheContract) {
   std::vector<std::string> names;
   for (const auto& [format, name] : formats()) names.emplace_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"text", "json", "junit", "sarif", "github"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"text", "json", "junit", "sarif", "github", "html"}));
 }
 
 TEST(Formats, PassNoControlCharacter) {

@@ -1,6 +1,7 @@
 // Reports that tests of several formats render.
 #pragma once
 
+#include <cmath>
 #include <string>
 
 #include "report/report.h"
@@ -67,6 +68,62 @@ inline Report faults_report() {
   return r;
 }
 
+/// Row 2 names a page of row 0 in its third column; the last column is read by nobody.
+inline TableMap table_sample() {
+  TableMap m;
+  m.title = "page_table, decode replay, step 3";
+  m.rows = 3, m.columns = 4;
+  m.entries = {4, 7, 9, 0, 12, 13, 0, 0, 21, 22, 7, 0};
+  const int64_t no = TableMap::kUnread;
+  m.owners = {0, 0, 0, no, 1, 1, TableMap::kNobody, no, 2, 2, 0, no};
+  m.wrong = {{2, 2}};
+  return m;
+}
+
+/// Query 1 sees a key too many, query 2 one too few.
+inline MaskMap mask_sample() {
+  MaskMap m;
+  m.title = "custom_mask of request 0";
+  m.rows = 3, m.columns = 4;
+  m.expected = {1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 1, 1};
+  m.got = {1, 1, 0, 0, 1, 1, 1, 1, 0, 1, 1, 1};
+  return m;
+}
+
+/// The second replay reads the lengths that the first one left.
+inline Timeline timeline_sample() {
+  Timeline t;
+  t.title = "Buffers of flashattention, decode";
+  t.buffers = {"cache_seqlens", "page_table"};
+  t.steps = {"capture", "replay 1", "replay 2"};
+  t.marks = {{0, 0, Timeline::kWritten, ""},
+             {0, 1, Timeline::kWritten, "memcpy H2D, operation 2"},
+             {0, 1, Timeline::kRead, "kernel attention_with_kvcache, node 2"},
+             {0, 2, Timeline::kStale, "written in step 1"},
+             {1, 2, Timeline::kWritten, ""}};
+  return t;
+}
+
+/// One value past its bound, one that is none, one that was not measured.
+inline Heatmap heat_sample() {
+  Heatmap m;
+  m.title = "Error of out over its bound";
+  m.row_name = "row", m.column_name = "head";
+  m.rows = 2, m.columns = 3;
+  m.values = {0.5, 0.001, 2.5, std::nan(""), -1, 0};
+  return m;
+}
+
+/// A picture of each kind at the finding, one of the run.
+inline Report pictures_report() {
+  Report r = small_report();
+  r.evidence[0].path = "a.safetensors";
+  r.evidence[0].line = 12;
+  r.evidence[0].pictures = {table_sample(), mask_sample(), timeline_sample(), heat_sample()};
+  r.pictures = {heat_sample()};
+  return r;
+}
+
 /// What a name from outside may try: markup, a command of a terminal or of a workflow, no text.
 inline constexpr char kHostile[] =
     "]]>--><script>\"'&\x1b]0;x\x07\n::error::%0A\x7f\xc2\x9b\xe2\x80\xae\xef\xbf\xbf\xff";
@@ -86,6 +143,13 @@ inline Report hostile_report() {
   r.coverage.push_back({evil, evil, evil, 1});
   r.faults = faults_report().faults;
   r.faults[0].id = r.faults[0].title = r.faults[0].by[0] = r.faults[0].reproducer = evil;
+  r.evidence[0].pictures = pictures_report().evidence[0].pictures;
+  std::visit([&](auto& picture) { picture.title = evil; }, r.evidence[0].pictures[2]);
+  auto& timeline = std::get<Timeline>(r.evidence[0].pictures[2]);
+  timeline.buffers[0] = timeline.steps[0] = timeline.marks[0].note = evil;
+  auto& heat = std::get<Heatmap>(r.evidence[0].pictures[3]);
+  heat.row_name = heat.column_name = evil, heat.row_names = {evil, evil};
+  heat.column_names = {evil, evil, evil};
   r.histograms.push_back({evil, 1, {{evil, 1}}});
   return r;
 }

@@ -1,5 +1,6 @@
 """Laws of reports: every format is what its readers take. Usage: reports_test.py BINARY TRACE_FOLDER."""
 
+import html.parser
 import json
 import os
 import subprocess
@@ -40,6 +41,27 @@ class Folder(unittest.TestCase):
     def bad_lines(self):
         """A trace of which the third line is none, under a name that markup has to escape."""
         return self.write('a <b> & "c", 100%.jsonl', f"{json.dumps(TRACE)}\n\n{{\n".encode())
+
+
+class Page(html.parser.HTMLParser):
+    """Which tags are open, which were seen, and what asks for something from outside."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.outside = [], set(), []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.add(tag)
+        self.outside += [name for name, _ in attributes if name in ("src", "href", "srcset", "data", "action")]
+        self.outside += [tag] if tag in ("script", "link", "iframe", "object") else []
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
 
 
 class Formats(Folder):
@@ -116,6 +138,14 @@ class Formats(Folder):
         for command in commands:
             self.assertRegex(command, r"\A::(error|warning|notice) [^:]*::.")
         self.assertIn('/a <b> & "c"%2C 100%25.jsonl,line=3,title=io.line ', commands[0])
+
+    def test_html_is_one_file_that_needs_no_other(self):
+        for args in (("check", self.bad_lines()), ("fuzz", "--cases", "20"), ("conformance", "--case", "G01")):
+            page = Page()
+            page.feed(run(*args, "--format", "html")[1])
+            page.close()
+            self.assertEqual((page.open, page.outside), ([], []))
+            self.assertIn("table", page.seen)
 
     def test_a_list_is_text_or_json(self):
         for args in (("list", "kernels"), ("explain", "num.bound"), ("bench", "--list"), ("conformance", "--list")):
