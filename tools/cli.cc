@@ -31,6 +31,28 @@ const char* environment(const char* name) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
+/// --format, with so many of the formats: a listing is text or JSON.
+void add_format(CLI::App& command, Common& common, size_t count) {
+  std::vector<std::pair<std::string, Format>> names;
+  for (const auto& [format, name] : formats().first(count)) names.emplace_back(name, format);
+  add_choice<Format>(command, "--format", common.format, names,
+                     "How results are written (default text)");
+}
+
+/// --output, --color, --quiet.
+void add_plain_options(CLI::App& command, Common& common) {
+  command
+      .add_option("--output", common.output,
+                  "Write results to this file, whole or not at all (default stdout)")
+      ->type_name("FILE");
+  add_choice<ColorWhen>(
+      command, "--color", common.color,
+      {{"auto", ColorWhen::kAuto}, {"always", ColorWhen::kAlways}, {"never", ColorWhen::kNever}},
+      "Colours in text (default auto: on a terminal, unless NO_COLOR is set)");
+  command.add_flag("--quiet", common.quiet,
+                   "No progress; text shows findings and the verdict only");
+}
+
 void check_output(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -67,19 +89,8 @@ CLI::App& add_command(CLI::App& app, const std::string& name, const std::string&
 }
 
 void add_output_options(CLI::App& command, Common& common) {
-  add_choice<Format>(command, "--format", common.format,
-                     {{"text", Format::kText}, {"json", Format::kJson}},
-                     "How results are written (default text)");
-  command
-      .add_option("--output", common.output,
-                  "Write results to this file, whole or not at all (default stdout)")
-      ->type_name("FILE");
-  add_choice<ColorWhen>(
-      command, "--color", common.color,
-      {{"auto", ColorWhen::kAuto}, {"always", ColorWhen::kAlways}, {"never", ColorWhen::kNever}},
-      "Colours in text (default auto: on a terminal, unless NO_COLOR is set)");
-  command.add_flag("--quiet", common.quiet,
-                   "No progress; text shows findings and the verdict only");
+  add_format(command, common, 2);
+  add_plain_options(command, common);
 }
 
 void add_max_findings(CLI::App& command, Common& common) {
@@ -89,7 +100,8 @@ void add_max_findings(CLI::App& command, Common& common) {
 }
 
 void add_common_options(CLI::App& command, Common& common) {
-  add_output_options(command, common);
+  add_format(command, common, formats().size());
+  add_plain_options(command, common);
   add_number<uint64_t>(
       command, "--seed", common.seed, 0, std::numeric_limits<uint64_t>::max(),
       "Where random choices start (default 1); the same seed makes the same choices");
@@ -166,6 +178,8 @@ int finish(const Report& report, const Common& common) {
 }
 
 int finish(const Listing& listing, const Common& common) {
+  if (common.format != Format::kText && common.format != Format::kJson)
+    throw UsageError("--format: a list is text or json");
   write_document(render(listing, render_options(common)), common);
   return kClean;
 }

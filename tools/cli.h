@@ -79,9 +79,9 @@ Verb add_replay(CLI::App& app);
 /// A verb's command line with its help: a sentence, and examples below the options.
 CLI::App& add_command(CLI::App& app, const std::string& name, const std::string& sentence,
                       const std::string& examples);
-/// --format, --output, --color, --quiet.
+/// Of a verb that prints a listing: --format text or json, --output, --color, --quiet.
 void add_output_options(CLI::App& command, Common& common);
-/// These and --seed, --threads, --isa, --arith.
+/// Of a verb that makes a report: these, every format, --seed, --threads, --isa, --arith.
 void add_common_options(CLI::App& command, Common& common);
 
 /// By its id, of those that can be planted. Throws UsageError.

@@ -212,14 +212,15 @@ class Check {
     if (tally == file->steps.end())
       tally = file->steps.insert(tally, StepTally{line.mode, line.phase, 0, 0, 0, 0});
     const bool refused = verdict.kind == TraceVerdict::Kind::kRefused;
-    if (refused) add_findings(file->path, line.id, verdict.findings.findings(), kBadLine);
+    if (refused)
+      add_findings(file->path, line.id, verdict.findings.findings(), kBadLine, line.line);
     if (refused || verdict.kind == TraceVerdict::Kind::kSkipped) {
       ++file->skipped;
       ++tally->skipped;
       return;
     }
-    int64_t StepTally::*const in_steps =
-        count_case(file, add_findings(file->path, line.id, verdict.findings.findings(), kTrace));
+    int64_t StepTally::*const in_steps = count_case(
+        file, add_findings(file->path, line.id, verdict.findings.findings(), kTrace, line.line));
     ++((*tally).*in_steps);
   }
 
@@ -332,10 +333,11 @@ class Check {
 
   enum Kind : uint8_t { kVector, kTrace, kBadLine };
 
-  /// id: the case they are about; empty: the file, or a line that is none. Absent: there was no
-  /// finding; else whether one counts.
+  /// id: the case they are about; empty: the file, or a line that is none. line: of the case, 0 if
+  /// it has none. Absent: there was no finding; else whether one counts.
   std::optional<bool> add_findings(const std::string& path, const std::string& id,
-                                   std::span<const Finding> findings, Kind kind = kVector) {
+                                   std::span<const Finding> findings, Kind kind = kVector,
+                                   size_t line = 0) {
     if (findings.empty()) return {};
     bool open = false;
     for (Finding f : findings) {
@@ -345,6 +347,10 @@ class Check {
       if (verdict) waivers_.apply(&f);
       report_.bad_input |= !verdict;
       open |= f.waived.empty();
+      Evidence& evidence = report_.evidence[report_.findings.size()];
+      evidence.path = path;
+      if (line > 0) evidence.line = static_cast<int64_t>(line);
+      if (f.id == "io.line") evidence.line = f.where.row;
       report_.findings.push_back(std::move(f));
     }
     return open;

@@ -35,7 +35,8 @@ bool is_control(uint32_t c) {
   return c < 0x20 || (c >= 0x7f && c < 0xa0) ||        // C0, DEL, C1
          c == 0x061c || c == 0x200e || c == 0x200f ||  // direction marks
          (c >= 0x2028 && c <= 0x202e) ||
-         (c >= 0x2066 && c <= 0x2069);  // line separators, direction overrides
+         (c >= 0x2066 && c <= 0x2069) ||  // line separators, direction overrides
+         (c & 0xfffe) == 0xfffe;          // no characters
 }
 
 /// A byte for each of text's, or '\xNN' for each byte of what is not printable.
@@ -68,6 +69,21 @@ bool is_plain(char c) {
 
 std::string escape_controls(std::string_view text) {
   return escape(text, [](uint32_t) { return false; });
+}
+
+std::string escape_xml(std::string_view text) {
+  std::string s;
+  for (const char c : escape_controls(text)) {
+    switch (c) {
+      case '&': s += "&amp;"; break;
+      case '<': s += "&lt;"; break;
+      case '>': s += "&gt;"; break;
+      case '"': s += "&quot;"; break;
+      case '\'': s += "&#39;"; break;
+      default: s += c;
+    }
+  }
+  return s;
 }
 
 size_t width_of(std::string_view text) {

@@ -1,4 +1,4 @@
-// Text from outside on its way to a terminal.
+// Text from outside on its way to a terminal, or into a document.
 #pragma once
 
 #include <string>
@@ -10,6 +10,9 @@ namespace shadowgraph {
 /// C1 and bidirectional controls, and bytes that are not UTF-8, become \xNN for each byte.
 /// Printable UTF-8 stays.
 std::string escape_controls(std::string_view text);
+
+/// The same as text or an attribute's value of XML and HTML: & < > " ' are entities.
+std::string escape_xml(std::string_view text);
 
 /// Columns that an escaped text takes, counting a code point as one.
 size_t width_of(std::string_view text);

@@ -1,8 +1,8 @@
-#include "report/json.h"
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+
+#include "report/render.h"
 
 namespace shadowgraph {
 namespace {
@@ -86,6 +86,49 @@ Json to_json(const Histogram& h) {
   return {{"median", number(h.median)}, {"bins", std::move(bins)}};
 }
 
+Json to_json(const TableMap& m) {
+  Json wrong = Json::array();
+  for (const Cell& cell : m.wrong) wrong.push_back({cell.row, cell.column});
+  return {{"kind", "table"},          {"title", m.title},     {"rows", m.rows},
+          {"columns", m.columns},     {"entries", m.entries}, {"owners", m.owners},
+          {"wrong", std::move(wrong)}};
+}
+
+Json to_json(const MaskMap& m) {
+  return {{"kind", "mask"},       {"title", m.title},       {"rows", m.rows},
+          {"columns", m.columns}, {"expected", m.expected}, {"got", m.got}};
+}
+
+Json to_json(const Timeline& t) {
+  constexpr const char* kKinds[] = {"written", "read", "stale"};
+  Json marks = Json::array();
+  for (const Timeline::Mark& m : t.marks) {
+    Json& mark =
+        marks.emplace_back(Json{{"buffer", m.buffer}, {"step", m.step}, {"what", kKinds[m.kind]}});
+    add(mark, "note", m.note);
+  }
+  return {{"kind", "timeline"},
+          {"title", t.title},
+          {"buffers", t.buffers},
+          {"steps", t.steps},
+          {"marks", std::move(marks)}};
+}
+
+Json to_json(const Heatmap& m) {
+  Json j{{"kind", "heat"},         {"title", m.title},
+         {"row_name", m.row_name}, {"column_name", m.column_name},
+         {"rows", m.rows},         {"columns", m.columns}};
+  add(j, "row_names", m.row_names);
+  add(j, "column_names", m.column_names);
+  j["values"] = Json::array();
+  for (const double value : m.values) j["values"].push_back(number(value));
+  return j;
+}
+
+Json to_json(const Picture& picture) {
+  return std::visit([](const auto& p) { return to_json(p); }, picture);
+}
+
 Json to_json(const Finding& f) {
   Json where = Json::object();
   add(where, "backend", f.where.backend);
@@ -105,6 +148,28 @@ Json to_json(const Finding& f) {
          {"reproduce", f.reproduce}};
   add(j, "waived", f.waived);
   return j;
+}
+
+template <class Items>
+Json to_array(const Items& items) {
+  Json array = Json::array();
+  for (const auto& item : items) array.push_back(to_json(item));
+  return array;
+}
+
+/// In the order of discovery; what is not listed is counted only.
+Json findings_of(const Report& r, size_t most) {
+  Json array = Json::array();
+  for (size_t i = 0; i < std::min(most, r.findings.size()); ++i) {
+    Json& finding = array.emplace_back(to_json(r.findings[i]));
+    const auto evidence = r.evidence.find(i);
+    if (evidence == r.evidence.end()) continue;
+    add(finding, "file", evidence->second.path);
+    add(finding, "line", evidence->second.line);
+    if (!evidence->second.pictures.empty())
+      finding["pictures"] = to_array(evidence->second.pictures);
+  }
+  return array;
 }
 
 Json to_json(const BenchProbe& p) {
@@ -157,13 +222,6 @@ void add(Json& document, const BenchReport& bench, int threads) {
   if (!bench.plots.empty()) document["plots"] = bench.plots;
 }
 
-template <class Items>
-Json to_array(const Items& items, size_t limit) {
-  Json array = Json::array();
-  for (size_t i = 0; i < std::min(limit, items.size()); ++i) array.push_back(to_json(items[i]));
-  return array;
-}
-
 Json summary_of(const Report& r) {
   Json j{{"cases", r.cases},
          {"findings", r.open_findings()},
@@ -197,16 +255,18 @@ std::string render_json(const Report& r, const RenderOptions& options) {
          {"interrupted", r.interrupted},
          {"bad_input", r.bad_input},
          {"summary", summary_of(r)},
-         {"files", to_array(r.files, r.files.size())},
-         {"coverage", to_array(r.coverage, r.coverage.size())}};
-  if (!r.faults.empty()) j["faults"] = to_array(r.faults, r.faults.size());
+         {"files", to_array(r.files)},
+         {"coverage", to_array(r.coverage)}};
+  if (!r.faults.empty()) j["faults"] = to_array(r.faults);
+  add(j, "shard", r.shard);
   add(j, "void", r.void_verdict);
   add(j, "warnings", r.warnings);
   for (const Histogram& h : r.histograms) j["histogram"][h.name] = to_json(h);
-  if (!r.case_list.empty()) j["cases"] = to_array(r.case_list, r.case_list.size());
-  if (!r.conformance.empty()) j["conformance"] = to_array(r.conformance, r.conformance.size());
+  if (!r.case_list.empty()) j["cases"] = to_array(r.case_list);
+  if (!r.conformance.empty()) j["conformance"] = to_array(r.conformance);
   if (r.bench) add(j, *r.bench, r.threads);
-  j["findings"] = to_array(r.findings, options.max_findings);
+  if (!r.pictures.empty()) j["pictures"] = to_array(r.pictures);
+  j["findings"] = findings_of(r, options.max_findings);
   return dump(j);
 }
 

@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "report/json.h"
-#include "report/text.h"
+#include "report/render.h"
 
 namespace shadowgraph {
 
@@ -63,9 +62,24 @@ std::string Report::verdict() const {
   return interrupted ? "interrupted; until then " + s : s;
 }
 
+std::span<const std::pair<Format, std::string_view>> formats() {
+  static constexpr std::pair<Format, std::string_view> kFormats[] = {
+#define SG_FORMAT(constant, name) {Format::constant, #name},
+#include "report/formats.inc"
+#undef SG_FORMAT
+  };
+  return kFormats;
+}
+
 std::string render(const Report& report, const RenderOptions& options) {
-  return options.format == Format::kJson ? render_json(report, options)
-                                         : render_text(report, options);
+  switch (options.format) {
+#define SG_FORMAT(constant, name) \
+  case Format::constant:          \
+    return render_##name(report, options);
+#include "report/formats.inc"
+#undef SG_FORMAT
+  }
+  return "";
 }
 
 std::string render(const Listing& listing, const RenderOptions& options) {

@@ -1,21 +1,24 @@
-// Report: what a verb found, as plain data, and its renderings. The JSON form is a contract for
-// other programs
-// ("schema": "shadowgraph.report/1"; keys are only ever added); the text form is for people.
+// Report: what a verb found, as plain data, and its renderings (formats.inc). The JSON form is a
+// contract for other programs ("schema": "shadowgraph.report/1"; keys are only ever added); text
+// and HTML are for people, the others for the tools that read them.
 //
 // Numbers that JSON cannot hold (infinities, NaN) are the strings "inf", "-inf" and "nan"; what was
 // not measured has no key. Text from outside (paths, names, values) never carries control
-// characters into either form. Tested by tests/report/report_test.cc.
+// characters into any form. Tested by tests/report/report_test.cc.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "report/bench_report.h"
+#include "report/pictures.h"
 #include "shadowgraph/status.h"
 
 namespace shadowgraph {
@@ -88,9 +91,17 @@ struct FaultReport {
   std::string diagnosis;   // what `check --diagnose` says; may be empty
 };
 
+/// What is known of a finding besides.
+struct Evidence {
+  std::string path;             // of the file that it is about; empty: of none
+  std::optional<int64_t> line;  // of that file, from 1
+  std::vector<Picture> pictures;
+};
+
 struct Report {
   std::string verb, version;
   uint64_t seed = 0;
+  std::string shard;  // "2/4": the second of four parts of the run; empty: all of it
   std::string isa;
   int threads = 0;
   std::string arith;
@@ -112,6 +123,8 @@ struct Report {
   std::vector<Histogram> histograms;
   std::optional<BenchReport> bench;
   std::vector<Finding> findings;
+  std::map<size_t, Evidence> evidence;  // by the index of the finding
+  std::vector<Picture> pictures;        // of the whole run
 
   /// Findings that count, and those that a waiver covers.
   int64_t open_findings() const;
@@ -133,7 +146,11 @@ struct Listing {
   std::vector<std::vector<std::string>> rows;
 };
 
-enum class Format : uint8_t { kText, kJson };
+enum class Format : uint8_t {
+#define SG_FORMAT(constant, name) constant,
+#include "report/formats.inc"
+#undef SG_FORMAT
+};
 
 struct RenderOptions {
   Format format = Format::kText;
@@ -142,7 +159,11 @@ struct RenderOptions {
   size_t max_findings = 100;  // how many are listed; the summary counts all
 };
 
-/// The whole document, ending with a newline.
+/// All formats with their names: "text", "json", ...
+std::span<const std::pair<Format, std::string_view>> formats();
+
+/// The whole document, ending with a newline. A listing is text or JSON: other formats give its
+/// text.
 std::string render(const Report& report, const RenderOptions& options);
 std::string render(const Listing& listing, const RenderOptions& options);
 

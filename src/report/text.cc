@@ -1,5 +1,3 @@
-#include "report/text.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +5,9 @@
 
 #include "report/bench_text.h"
 #include "report/escape.h"
+#include "report/render.h"
 #include "report/table.h"
+#include "report/words.h"
 
 namespace shadowgraph {
 namespace {
@@ -25,9 +25,9 @@ std::string ratio(const std::optional<double>& value) {
 }
 
 std::string header(const Report& r, const Style& style) {
-  return style.bold(fmt::format("seed {}", r.seed)) +
-         fmt::format("  {}  isa {}  arith {}  threads {}  shadowgraph {}\n", r.verb, r.isa, r.arith,
-                     r.threads, r.version);
+  const std::string head = escape_controls(head_of(r));
+  const size_t seed = head.find("  ");
+  return style.bold(head.substr(0, seed)) + head.substr(seed) + '\n';
 }
 
 std::string files(const Report& r, const Style& style) {
@@ -58,24 +58,9 @@ std::string steps(const Report& r, const Style& style) {
   return any ? '\n' + table.render(style) : "";
 }
 
-/// How near a case came to its bound, whoever computed; NaN is the nearest of all.
-double closeness(const CaseReport& c) {
-  double worst = -1;
-  for (const auto& value :
-       {c.error_over_bound, c.lse_error_over_bound, c.twin_error_over_bound,
-        c.twin_lse_error_over_bound, c.gpu_error_over_bound, c.gpu_lse_error_over_bound}) {
-    if (value && !(*value <= worst)) worst = std::isnan(*value) ? HUGE_VAL : *value;
-  }
-  return worst;
-}
-
 std::string cases(const Report& r, const Style& style) {
   if (r.case_list.empty()) return "";
-  std::vector<const CaseReport*> worst;
-  for (const CaseReport& c : r.case_list) worst.push_back(&c);
-  std::stable_sort(worst.begin(), worst.end(), [](const CaseReport* a, const CaseReport* b) {
-    return closeness(*a) > closeness(*b);
-  });
+  std::vector<const CaseReport*> worst = cases_by_error(r);
   worst.resize(std::min(worst.size(), kWorstCases));
   const bool twins = std::ranges::any_of(
       r.case_list, [](const CaseReport& c) { return c.twin_error_over_bound.has_value(); });
@@ -192,28 +177,15 @@ std::string histogram(const Histogram& h, const Style& style) {
   size_t width = 0;
   for (const auto& [label, n] : h.bins) {
     largest = std::max(largest, n);
-    width = std::max(width, width_of(label));
+    width = std::max(width, width_of(escape_controls(label)));
   }
-  std::string s = '\n' + style.bold(h.name) + fmt::format(" (median {:g})\n", h.median);
+  std::string s =
+      '\n' + style.bold(escape_controls(h.name)) + fmt::format(" (median {:g})\n", h.median);
   for (const auto& [label, n] : h.bins) {
     const int length =
         static_cast<int>(static_cast<double>(n) / static_cast<double>(largest) * kBarWidth);
-    s += fmt::format("{:>{}}  {:<{}} {}\n", label, width, std::string(length, '#'), kBarWidth, n);
-  }
-  return s;
-}
-
-std::string place(const Finding& f) {
-  const Where& where = f.where;
-  if (where.row && (f.id == "io.line" || f.id == "io.waiver"))
-    return fmt::format("line {}", *where.row) + (where.field == "line" ? "" : ", " + where.field);
-  std::string s;
-  for (const std::string* part : {&where.backend, &where.mode, &where.phase, &where.field}) {
-    if (!part->empty()) s += (s.empty() ? "" : " ") + *part;
-  }
-  if (where.row) {
-    s += fmt::format("[{}", *where.row);
-    s += where.col ? fmt::format(", {}]", *where.col) : "]";
+    s += fmt::format("{:>{}}  {:<{}} {}\n", escape_controls(label), width, std::string(length, '#'),
+                     kBarWidth, n);
   }
   return s;
 }
@@ -231,35 +203,21 @@ std::string finding(const Finding& f, const Style& style) {
   const bool counts = f.waived.empty() && f.severity == Severity::kError;
   std::string s =
       '\n' + (counts ? style.bad(name_of(f.severity)) : std::string(name_of(f.severity)));
-  s += ' ' + style.bold(f.id) + ' ' + escape_controls(f.case_id) + "\n  " +
+  s += ' ' + style.bold(escape_controls(f.id)) + ' ' + escape_controls(f.case_id) + "\n  " +
        escape_controls(f.title) + '\n';
-  const auto line = [&](const char* label, const std::string& text) {
-    if (!text.empty()) s += fmt::format("  {:<9} {}\n", label, escape_controls(text));
-  };
-  line("where", place(f));
-  line("expected", f.expected);
-  line("got", f.got);
-  line("refs", fmt::format("{}", fmt::join(f.refs, ", ")));
-  line("waived", f.waived);
-  line("reproduce", f.reproduce);
+  for (const auto& [label, text] : details_of(f))
+    s += fmt::format("  {:<9} {}\n", label, escape_controls(text));
   return s;
 }
 
-/// Errors before warnings before notes, what is waived last; else in the order of discovery.
 std::string findings(const Report& r, const RenderOptions& options, const Style& style) {
-  std::vector<const Finding*> order;
-  for (const Finding& f : r.findings) order.push_back(&f);
-  std::stable_sort(order.begin(), order.end(), [](const Finding* a, const Finding* b) {
-    if (a->waived.empty() != b->waived.empty()) return a->waived.empty();
-    return a->severity < b->severity;
-  });
   std::string s;
-  for (size_t i = 0; i < std::min(order.size(), options.max_findings); ++i) {
-    s += finding(*order[i], style);
-  }
-  if (order.size() > options.max_findings) {
+  const std::vector<size_t> listed = findings_in_order(r, options.max_findings);
+  for (const size_t i : listed) s += finding(r.findings[i], style);
+  const size_t all = r.findings.size();
+  if (all > listed.size()) {
     s += fmt::format("\n... {} more findings; see them with --max-findings {}\n",
-                     order.size() - options.max_findings, order.size());
+                     all - listed.size(), all);
   }
   return s;
 }

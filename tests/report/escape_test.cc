@@ -19,6 +19,12 @@ TEST(Escape, WritesOutWhatIsNotUtf8) {
   EXPECT_EQ(escape_controls("\xe2\x82"), R"(\xe2\x82)");  // cut short
 }
 
+TEST(Escape, WritesOutWhatXmlCannotHold) {
+  EXPECT_EQ(escape_controls("\xef\xbf\xbe\xf0\x9f\xbf\xbf"), R"(\xef\xbf\xbe\xf0\x9f\xbf\xbf)");
+  EXPECT_EQ(escape_xml("<a b=\"c\">&'\x1b \xc3\xa9\n"),
+            "&lt;a b=&quot;c&quot;&gt;&amp;&#39;\\x1b \xc3\xa9\\x0a");
+}
+
 TEST(ShellWord, QuotesOnlyWhatNeedsIt) {
   EXPECT_EQ(shell_word("a/b-c_1.safetensors"), "a/b-c_1.safetensors");
   EXPECT_EQ(shell_word(""), "''");

@@ -6,53 +6,12 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "report/report_samples.h"
+
 namespace shadowgraph {
 namespace {
 
 using nlohmann::json;
-
-Finding small_finding() {
-  Finding f;
-  f.id = "num.bound";
-  f.title = "The error is within its bound.";
-  f.case_id = "a.safetensors#case001";
-  f.where.field = "out";
-  f.where.row = 3;
-  f.where.col = 7;
-  f.expected = "0.5 within 0.001";
-  f.got = "0.75";
-  f.refs = {"verification.D", "sglang#35045"};
-  f.reproduce = "shadowgraph check a.safetensors --case case001";
-  return f;
-}
-
-/// One file, two cases, one finding.
-Report small_report() {
-  Report r;
-  r.verb = "check";
-  r.version = "9.8.7";
-  r.seed = 5;
-  r.isa = "generic";
-  r.threads = 2;
-  r.arith = "portable";
-  r.cases = 2;
-  r.skipped = 1;
-  r.seconds = 0.25;
-  FileReport& file = r.files.emplace_back();
-  file.path = "a.safetensors";
-  file.kind = "kernel vectors";
-  file.cases = 2, file.agreed = 1, file.flagged = 1, file.skipped = 1;
-  file.notes = {"skipped, kind not known yet: x"};
-  CaseReport& good = r.case_list.emplace_back();
-  good.id = "a.safetensors#case000", good.kind = "decode", good.dtype = "f16";
-  good.error_over_bound = 0.125, good.gpu_error_over_bound = 0.25;
-  good.notes = {"rows that see no key: lse +inf"};
-  CaseReport& bad = r.case_list.emplace_back();
-  bad.id = "a.safetensors#case001", bad.kind = "decode", bad.dtype = "bf16";
-  bad.error_over_bound = 250, bad.known_wrong = {"naive_merged: 37 times its bound"};
-  r.findings.push_back(small_finding());
-  return r;
-}
 
 std::string text_of(const Report& r, RenderOptions options = {}) { return render(r, options); }
 
@@ -244,23 +203,6 @@ TEST(Json, HoldsHistogramsAndCoverage) {
       j["coverage"],
       json::parse(R"([{"backend": "engine", "mode": "decode", "phase": "eager", "cases": 12}])"));
   EXPECT_EQ(j["histogram"], json::parse(R"({"keys": {"median": 96.0, "bins": {"64..127": 20}}})"));
-}
-
-/// One that was caught, one that nobody noticed, one that cannot be planted.
-Report faults_report() {
-  Report r;
-  r.verb = "faults";
-  FaultReport& caught = r.faults.emplace_back();
-  caught.id = "K31", caught.title = "request 0's encoder length for every request";
-  caught.refs = {"sglang#25045"}, caught.planted = caught.detected = true;
-  caught.by = {"mem.uninit_read", "len.kv_extent"}, caught.cases = 33, caught.seconds = 0.25;
-  caught.reproducer = "K31.json", caught.diagnosis = "encoder_lens[0] stands in every row";
-  FaultReport& missed = r.faults.emplace_back();
-  missed.id = "K32", missed.title = std::string(58, 'x') + "\xc3\xa9yz", missed.planted = true;
-  missed.cases = 100, missed.seconds = 60;
-  FaultReport& left = r.faults.emplace_back();
-  left.id = "K33", left.title = "a kernel's own", left.why_not = "no twin has this kernel";
-  return r;
 }
 
 TEST(Text, SaysWhatCaughtEachFault) {

@@ -1,0 +1,106 @@
+#include "report/words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+namespace shadowgraph {
+namespace {
+
+/// Who computed, and how far off that was.
+struct Figure {
+  const char* name;
+  std::optional<double> CaseReport::*value;
+};
+constexpr Figure kFigures[] = {{"ours", &CaseReport::error_over_bound},
+                               {"ours lse", &CaseReport::lse_error_over_bound},
+                               {"twin", &CaseReport::twin_error_over_bound},
+                               {"twin lse", &CaseReport::twin_lse_error_over_bound},
+                               {"gpu", &CaseReport::gpu_error_over_bound},
+                               {"gpu lse", &CaseReport::gpu_lse_error_over_bound}};
+
+/// How near a case came to its bound, whoever computed; NaN is the nearest of all.
+double closeness(const CaseReport& c) {
+  double worst = -1;
+  for (const Figure& figure : kFigures) {
+    const auto& value = c.*figure.value;
+    if (value && !(*value <= worst)) worst = std::isnan(*value) ? HUGE_VAL : *value;
+  }
+  return worst;
+}
+
+}  // namespace
+
+std::string place_of(const Finding& f) {
+  const Where& where = f.where;
+  if (where.row && (f.id == "io.line" || f.id == "io.waiver"))
+    return fmt::format("line {}", *where.row) + (where.field == "line" ? "" : ", " + where.field);
+  std::string s;
+  for (const std::string* part : {&where.backend, &where.mode, &where.phase, &where.field}) {
+    if (!part->empty()) s += (s.empty() ? "" : " ") + *part;
+  }
+  if (where.row) {
+    s += fmt::format("[{}", *where.row);
+    s += where.col ? fmt::format(", {}]", *where.col) : "]";
+  }
+  return s;
+}
+
+std::vector<size_t> findings_in_order(const Report& r, size_t most) {
+  std::vector<size_t> order(r.findings.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) {
+    const Finding &a = r.findings[i], &b = r.findings[j];
+    if (a.waived.empty() != b.waived.empty()) return a.waived.empty();
+    return a.severity < b.severity;
+  });
+  order.resize(std::min(order.size(), most));
+  return order;
+}
+
+std::vector<std::pair<const char*, std::string>> details_of(const Finding& f) {
+  std::vector<std::pair<const char*, std::string>> details = {
+      {"where", place_of(f)}, {"expected", f.expected},
+      {"got", f.got},         {"refs", fmt::format("{}", fmt::join(f.refs, ", "))},
+      {"waived", f.waived},   {"reproduce", f.reproduce}};
+  std::erase_if(details, [](const auto& detail) { return detail.second.empty(); });
+  return details;
+}
+
+std::vector<const CaseReport*> cases_by_error(const Report& r) {
+  std::vector<const CaseReport*> cases;
+  for (const CaseReport& c : r.case_list) cases.push_back(&c);
+  std::ranges::stable_sort(cases, std::greater(),
+                           [](const CaseReport* c) { return closeness(*c); });
+  return cases;
+}
+
+std::optional<Heatmap> error_map(const Report& r) {
+  if (r.case_list.empty()) return {};
+  Heatmap map;
+  map.title = "Error of each case over its derived bound, the largest first";
+  map.row_name = "case", map.column_name = "result";
+  std::vector<Figure> measured;
+  for (const Figure& figure : kFigures) {
+    const auto has = [&](const CaseReport& c) { return (c.*figure.value).has_value(); };
+    if (std::ranges::any_of(r.case_list, has)) measured.push_back(figure);
+  }
+  for (const Figure& figure : measured) map.column_names.emplace_back(figure.name);
+  map.rows = std::ssize(r.case_list), map.columns = std::ssize(measured);
+  for (const CaseReport* c : cases_by_error(r)) {
+    map.row_names.push_back(c->id);
+    for (const Figure& figure : measured) map.values.push_back((c->*figure.value).value_or(-1));
+  }
+  return map;
+}
+
+std::string head_of(const Report& r) {
+  return fmt::format("seed {}  {}  isa {}  arith {}  threads {}  shadowgraph {}", r.seed, r.verb,
+                     r.isa, r.arith, r.threads, r.version) +
+         (r.shard.empty() ? "" : "  shard " + r.shard);
+}
+
+}  // namespace shadowgraph

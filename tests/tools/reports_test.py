@@ -1,0 +1,159 @@
+"""Laws of reports: every format is what its readers take. Usage: reports_test.py BINARY TRACE_FOLDER."""
+
+import html.parser
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.parse
+import xml.etree.ElementTree
+
+BINARY = ""
+TRACES = ""
+CLEAN, FINDINGS, USAGE, BAD_INPUT, INTERNAL = 0, 1, 2, 3, 4
+TRACE = {"id": "step <1>", "backend": "unicorn", "mode": "decode", "phase": "eager", "config": {}, "input": {}, "expect": {}}
+
+
+def run(*args):
+    """Exit code, stdout, stderr."""
+    done = subprocess.run([BINARY, *args], stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
+    return done.returncode, *(s.decode("utf-8", "surrogateescape") for s in (done.stdout, done.stderr))
+
+
+class Folder(unittest.TestCase):
+    """A test with a scratch folder of its own."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, content):
+        with open(self.path(name), "wb") as f:
+            f.write(content)
+        return self.path(name)
+
+    def bad_lines(self):
+        """A trace of which the third line is none, under a name that markup has to escape."""
+        return self.write('a <b> & "c", 100%.jsonl', f"{json.dumps(TRACE)}\n\n{{\n".encode())
+
+
+class Page(html.parser.HTMLParser):
+    """Which tags are open, which were seen, and what asks for something from outside."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.outside = [], set(), []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.add(tag)
+        self.outside += [name for name, _ in attributes if name in ("src", "href", "srcset", "data", "action")]
+        self.outside += [tag] if tag in ("script", "link", "iframe", "object") else []
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+
+class Formats(Folder):
+    def test_junit_is_xml_that_adds_up(self):
+        for args in (("check", self.bad_lines()), ("check", self.path("missing\x1b.safetensors")), ("fuzz", "--cases", "20"),
+                     ("check", TRACES), ("conformance", "--case", "G01"), ("fuzz", "--exhaustive", "device-3")):
+            code, out, err = run(*args, "--format", "junit")
+            root = xml.etree.ElementTree.fromstring(out)
+            suite, = root
+            self.assertEqual((root.tag, suite.tag, suite.get("name")),
+                             ("testsuites", "testsuite", "shadowgraph " + args[0]))
+            tests = suite.findall("testcase")
+            self.assertGreater(len(tests), 0, err)
+            for of in (root, suite):
+                self.assertEqual(int(of.get("tests")), len(tests))
+                for attribute, tag in (("failures", "failure"), ("skipped", "skipped"), ("errors", "error")):
+                    self.assertEqual(int(of.get(attribute)), len(suite.findall("testcase/" + tag)))
+            self.assertEqual(code == CLEAN, suite.get("failures") == "0", (code, out))
+            for test in tests:
+                self.assertTrue(test.get("name") and test.get("classname").startswith("shadowgraph." + args[0]))
+                self.assertLessEqual(len(test), 1)
+
+    def check_sarif(self, log):
+        """What the schema of SARIF 2.1.0 requires, and what its readers look for. Returns the results."""
+        self.assertEqual((log["version"], len(log["runs"])), ("2.1.0", 1))
+        self.assertTrue(log["$schema"].endswith("sarif-2.1.0.json"))
+        sarif, = log["runs"]
+        driver = sarif["tool"]["driver"]
+        self.assertEqual(driver["name"], "shadowgraph")
+        self.assertEqual(len({rule["id"] for rule in driver["rules"]}), len(driver["rules"]))
+        for rule in driver["rules"]:
+            for key in ("shortDescription", "fullDescription", "help"):
+                self.assertTrue(rule[key]["text"], rule)
+            self.assertIn(rule["defaultConfiguration"]["level"], ("error", "warning", "note"))
+        for invocation in sarif["invocations"]:
+            self.assertIsInstance(invocation["executionSuccessful"], bool)
+        for result in sarif["results"]:
+            self.assertEqual(driver["rules"][result["ruleIndex"]]["id"], result["ruleId"])
+            self.assertIn(result["level"], ("error", "warning", "note"))
+            self.assertTrue(result["message"]["text"])
+            for location in result.get("locations", []):
+                if "physicalLocation" in location:
+                    uri = location["physicalLocation"]["artifactLocation"]["uri"]
+                    self.assertRegex(uri, r"\A(?:[A-Za-z0-9._~/:-]|%[0-9A-F]{2})+\Z")
+                    self.assertGreater(location["physicalLocation"].get("region", {}).get("startLine", 1), 0)
+            for suppression in result.get("suppressions", []):
+                self.assertIn(suppression["kind"], ("inSource", "external"))
+        return sarif["results"]
+
+    def test_sarif_has_what_its_schema_requires(self):
+        path = self.bad_lines()
+        code, out, _ = run("check", path, "--format", "sarif")
+        results = self.check_sarif(json.loads(out))
+        self.assertEqual((code, [r["ruleId"] for r in results]), (BAD_INPUT, ["io.line"]))
+        place = results[0]["locations"][0]["physicalLocation"]
+        self.assertEqual(urllib.parse.unquote(place["artifactLocation"]["uri"]), "file://" + path)
+        self.assertEqual(place["region"]["startLine"], 3)
+        self.assertEqual(self.check_sarif(json.loads(run("fuzz", "--cases", "10", "--format", "sarif")[1])), [])
+
+    def test_a_finding_on_a_trace_has_its_line(self):
+        results = self.check_sarif(json.loads(run("check", TRACES, "--format", "sarif")[1]))
+        self.assertTrue(results)
+        for result in results:
+            place = result["locations"][0]["physicalLocation"]
+            with open(urllib.parse.unquote(place["artifactLocation"]["uri"]).removeprefix("file://")) as f:
+                line = f.read().splitlines()[place["region"]["startLine"] - 1]
+            self.assertEqual(json.loads(line)["id"], result["properties"]["case"])
+
+    def test_github_gets_a_command_a_line(self):
+        code, out, _ = run("check", self.bad_lines(), "--format", "github")
+        self.assertEqual(code, BAD_INPUT)
+        head, *commands = out.splitlines()
+        self.assertTrue(head.startswith("seed 1  check"))
+        for command in commands:
+            self.assertRegex(command, r"\A::(error|warning|notice) [^:]*::.")
+        self.assertIn('/a <b> & "c"%2C 100%25.jsonl,line=3,title=io.line ', commands[0])
+
+    def test_html_is_one_file_that_needs_no_other(self):
+        for args in (("check", self.bad_lines()), ("fuzz", "--cases", "20"), ("conformance", "--case", "G01")):
+            page = Page()
+            page.feed(run(*args, "--format", "html")[1])
+            page.close()
+            self.assertEqual((page.open, page.outside), ([], []))
+            self.assertIn("table", page.seen)
+
+    def test_a_list_is_text_or_json(self):
+        for args in (("list", "kernels"), ("explain", "num.bound"), ("bench", "--list"), ("conformance", "--list")):
+            code, out, err = run(*args, "--format", "junit")
+            self.assertEqual((code, out), (USAGE, ""))
+            self.assertIn("text", err)
+
+
+if __name__ == "__main__":
+    BINARY, TRACES = (os.path.abspath(p) for p in sys.argv[1:3])
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
