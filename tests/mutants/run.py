@@ -14,6 +14,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Who must see a mutant, quickest first, by the folder of its file: the first that fits.
 PROGRAMS = (
+    ("src/core/choices", ("core_tests",)),
+    ("src/core/shrink", ("core_tests",)),
     ("src/graph/", ("graph_tests", "exhaustive_tests", "conformance_tests")),
     ("src/report/", ("report_tests",)),
     ("bench/", ("bench_tests",)),
