@@ -187,6 +187,8 @@ Status check_q_lens(const Values<int32_t>& lens, const Truth& truth);
 /// Every element lies between least and most: what a kernel can run padding rows with.
 /// len.padding.
 Status check_padding(const Values<int32_t>& values, int32_t least, int32_t most);
+/// A longest length that the host gives to a kernel, and none of these exceeds. len.bound.
+Status check_longest(std::string_view name, int64_t longest, std::span<const int32_t> lens);
 /// Offsets from 0, each row's own count apart; those of padding do not fall, and none exceeds
 /// capacity, the elements that there are. len.batch, len.indptr_first, len.indptr_monotone,
 /// len.q_extent, len.total.

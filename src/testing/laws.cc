@@ -150,6 +150,15 @@ Status check_padding(const Values<int32_t>& values, int32_t least, int32_t most)
   return check.take();
 }
 
+Status check_longest(std::string_view name, int64_t longest, std::span<const int32_t> lens) {
+  Status status;
+  const int64_t least = lens.empty() ? 0 : std::ranges::max(lens);
+  if (longest < least)
+    status.add(make_finding("len.bound", at(std::string(name)), ">= " + std::to_string(least),
+                            std::to_string(longest)));
+  return status;
+}
+
 Status check_indptr(const Values<int32_t>& indptr, std::span<const int32_t> counts,
                     int64_t capacity) {
   Check<int32_t> check(indptr);

@@ -21,6 +21,7 @@ PROGRAMS = (
     ("bench/", ("bench_tests",)),
     ("src/backends/", ("backends_tests",)),
     ("src/runtime/", ("runtime_tests",)),
+    ("src/testing/", ("testing_tests",)),
     ("src/io/", ("io_tests", "check_tests")),
     ("src/check/", ("check_tests", "oracle_tests")),
     ("src/fuzz/", ("fuzz_tests",)),
