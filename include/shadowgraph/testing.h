@@ -15,6 +15,7 @@
 // Tested by tests/testing/.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -77,6 +78,7 @@ struct Truth {
   std::vector<int32_t> cu_seqlens_q;       // [rows + 1]
   std::vector<std::vector<int32_t>> keys;  // [rows][kv_len] slot of each, in order
   std::vector<int32_t> stored;             // [tokens] slot of each new token, the last of its keys
+  std::vector<uint8_t> mask;               // row by row [q_len, kv_len] seen, windows aside: 0 or 1
 
   int64_t rows() const { return static_cast<int64_t>(kv_lens.size()); }
   /// [rows] pages of a row's keys.
@@ -122,7 +124,8 @@ struct Values {
   int64_t size() const { return static_cast<int64_t>(elements.size()); }
   /// All behind the first `count`.
   Values from(int64_t count) const {
-    return {name, elements.subspan(static_cast<size_t>(count)), first + count};
+    const int64_t n = std::min(count, size());
+    return {name, elements.subspan(static_cast<size_t>(n)), first + n};
   }
 };
 
@@ -212,6 +215,9 @@ Status check_page_ids(const Values<int32_t>& ids, int64_t pages);
 /// The slot of each new token; those of padding are 0. len.batch, slot.write.
 Status check_slots(const Values<int32_t>& slots, const Truth& truth);
 Status check_slots(const Values<int64_t>& slots, const Truth& truth);
+
+/// A byte a pair, as Truth::mask has them. mask.size, mask.bit.
+Status check_mask(const Values<uint8_t>& mask, const Truth& truth);
 
 /// Builds the metadata of each step, and expects laws of it. What it makes it makes anew for every
 /// history. It may throw: trace.exception.

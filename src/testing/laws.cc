@@ -26,10 +26,9 @@ class Check {
   Where where(int64_t i) const { return at(std::string(v_.name), v_.first + i); }
   Where whole() const { return at(std::string(v_.name)); }
 
-  /// len.batch
-  bool holds(int64_t count) {
+  bool holds(int64_t count, LawId law = "len.batch") {
     if (size() >= count) return true;
-    fail("len.batch", whole(), ">= " + std::to_string(count) + " elements", size());
+    fail(law, whole(), ">= " + std::to_string(count) + " elements", size());
     return false;
   }
   bool written(int64_t i, Where where) {
@@ -42,6 +41,7 @@ class Check {
     return !age;
   }
   bool written(int64_t i) { return written(i, where(i)); }
+  /// Element i is what is expected there.
   void equals(LawId law, int64_t i, int64_t expected) {
     if (written(i) && (*this)[i] != expected)
       fail(law, where(i), std::to_string(expected), (*this)[i]);
@@ -231,6 +231,14 @@ Status check_slots(const Values<int32_t>& slots, const Truth& truth) {
 
 Status check_slots(const Values<int64_t>& slots, const Truth& truth) {
   return slots_of(slots, truth);
+}
+
+Status check_mask(const Values<uint8_t>& mask, const Truth& truth) {
+  Check<uint8_t> check(mask);
+  if (!check.holds(std::ssize(truth.mask), "mask.size")) return check.take();
+  for (int64_t i = 0; i < std::ssize(truth.mask); ++i)
+    check.equals("mask.bit", i, truth.mask[static_cast<size_t>(i)]);
+  return check.take();
 }
 
 }  // namespace shadowgraph::testing

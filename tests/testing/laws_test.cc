@@ -25,7 +25,8 @@ Truth two_rows() {
           .kv_lens = {3, 2},
           .cu_seqlens_q = {0, 1, 3},
           .keys = {{8, 9, 4}, {6, 7}},
-          .stored = {4, 6, 7}};
+          .stored = {4, 6, 7},
+          .mask = {1, 1, 1, 1, 0, 1, 1}};
 }
 
 constexpr int64_t kPages = 5;
@@ -139,6 +140,16 @@ TEST(Laws, NewTokensAreStoredInTheirSlotsAndPaddingInSlotZero) {
   EXPECT_EQ(ids(check_slots(named(Longs{4, 7, 6}), t)), (Ids{"slot.write", "slot.write"}));
   EXPECT_EQ(ids(check_slots(named(Ints{4, 6, 7, 9}), t)), Ids{"slot.write"});
   EXPECT_EQ(ids(check_slots(named(Longs{4}), t)), Ids{"len.batch"});
+}
+
+TEST(Laws, AMaskHasEveryPair) {
+  const Truth t = two_rows();
+  const auto of = [&](std::vector<uint8_t> mask) { return ids(check_mask(named(mask), t)); };
+  EXPECT_EQ(of({1, 1, 1, 1, 0, 1, 1}), Ids{});
+  EXPECT_EQ(of({1, 1, 1, 1, 0, 1, 1, 9}), Ids{});
+  EXPECT_EQ(of({1, 1, 1, 1, 1, 1, 0}), (Ids{"mask.bit", "mask.bit"}));
+  EXPECT_EQ(of({1, 1, 1}), Ids{"mask.size"});
+  EXPECT_EQ(of({1, 1, 1, 1, poison<uint8_t>(0), 1, 1}), Ids{"mem.uninit_read"});
 }
 
 /// What the n-th law finds in arrays of these values.

@@ -10,6 +10,7 @@ namespace {
 
 using Ints = std::vector<int32_t>;
 using Longs = std::vector<int64_t>;
+using Bytes = std::vector<uint8_t>;
 using Lists = std::vector<Ints>;
 
 /// Two requests in rows 2 and 1; row r, column c is slot 10 r + c, and 100 more in the window pool.
@@ -32,6 +33,7 @@ TEST(Truth, OfAnExtendNewTokensAreTheLastKeys) {
   EXPECT_EQ(t.cu_seqlens_q, (Ints{0, 1, 3}));
   EXPECT_EQ(t.keys, (Lists{{20, 21, 22, 23}, {10, 11}}));
   EXPECT_EQ(t.stored, (Ints{23, 10, 11}));
+  EXPECT_EQ(t.mask, (Bytes{1, 1, 1, 1, 1, 0, 1, 1}));
   EXPECT_EQ(t.num_pages(1), (Ints{4, 2}));
   EXPECT_EQ(t.num_pages(3), (Ints{2, 1}));
   EXPECT_EQ(t.rows(), 2);
@@ -44,6 +46,17 @@ TEST(Truth, OfATargetVerifyTheDraftsAreNew) {
   EXPECT_EQ(t.kv_lens, (Ints{5, 3}));
   EXPECT_EQ(t.cu_seqlens_q, (Ints{0, 2, 4}));
   EXPECT_EQ(t.stored, (Ints{23, 24, 11, 12}));
+  EXPECT_EQ(t.mask, (Bytes{1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1}));
+}
+
+TEST(Truth, OfADraftTreeTheMaskIsTheTrees) {
+  Batch b(ForwardMode::kTargetVerify, {2, 0});
+  b.spec.topk = 2, b.spec.num_steps = 1, b.spec.num_draft_tokens = 3;
+  const Bytes tree = {1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 1, 1, 1, 0, 1,  //
+                      1, 0, 0, 1, 1, 0, 1, 0, 1};
+  b.spec.custom_mask = tree;
+  ASSERT_TRUE(validate(b).ok());
+  EXPECT_EQ(truth_of(b).mask, tree);
 }
 
 TEST(Truth, OfADraftDecodeEveryBranchIsARow) {
@@ -73,6 +86,7 @@ TEST(Truth, OfAnEncoderKeysAreItsTokensAndNoneIsNew) {
   EXPECT_EQ(t.kv_lens, (Ints{3, 0}));
   EXPECT_EQ(t.keys, (Lists{{20, 21, 22}, {}}));
   EXPECT_TRUE(t.stored.empty());
+  EXPECT_EQ(t.mask, (Bytes{1, 1, 1}));
   EXPECT_EQ(truth_of(b).keys, (Lists{{23, 24}, {10}}));
 }
 
