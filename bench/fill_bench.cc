@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string>
 
-#include "fuzz/small_steps.h"
+#include "runtime/small_steps.h"
 #include "shadowgraph/backend.h"
 #include "shadowgraph/sim_device.h"
 

@@ -3,7 +3,7 @@
 
 A module may include what its line names, and whatever that may include. Public headers
 (include/shadowgraph) belong to a module too and include nothing but public headers. The library
-itself (core, attn, kernels, graph, backends) needs no header but its own and the standard library's.
+itself (core, attn, kernels, graph, runtime, backends, testing) needs no header but its own and the standard library's.
 """
 
 import pathlib
@@ -19,6 +19,7 @@ ALLOWED = {
     "oracle": ["attn"],
     "graph": ["core"],
     "runtime": ["graph", "attn"],
+    "testing": ["runtime"],
     "backends": ["kernels", "graph", "attn"],
     "conformance": ["graph", "io"],
     "check": ["backends", "runtime", "oracle"],
@@ -33,10 +34,10 @@ PUBLIC = {
     "sim_device": "graph", "device_errors": "graph", "device_calls": "graph", "dtype": "core", "tensor_view": "core", "version": "core",
     "huge_memory": "core",
     "batch": "attn", "params": "attn", "kv_cache": "attn", "lse": "attn", "attention": "attn",
-    "forward_mode": "attn", "conventions": "attn", "backend": "backends",
+    "forward_mode": "attn", "conventions": "attn", "backend": "backends", "testing": "testing",
     "shadowgraph": "backends",
 }  # fmt: skip
-LIBRARY = {"core", "attn", "kernels", "graph", "backends"}
+LIBRARY = {"core", "attn", "kernels", "graph", "runtime", "backends", "testing"}
 THIRD_PARTY = ("Eigen/", "fmt/", "nlohmann/", "CLI/", "gtest/", "rapidcheck", "benchmark/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 

@@ -17,6 +17,8 @@
 //   kernel.h       Kernel, KernelLaunch: a launch as data, access.h its footprint
 //   arena.h        Arena: named device buffers with lifetimes, annotations.h owners and steps
 //   sim_device.h   SimDevice, the device on the CPU; device_api.h DeviceApi, CUDA's calls
+//
+// And for tests, not included here: testing.h, property tests of somebody's own metadata builder.
 #pragma once
 
 #include "shadowgraph/arena.h"

@@ -4,15 +4,11 @@
 #include <iterator>
 
 #include "attn/mask.h"
+#include "attn/row_keys.h"
 #include "backends/rows.h"
 
 namespace shadowgraph {
 namespace {
-
-/// The slots of a request's row of req_to_token, text tokens first, or the encoder's.
-std::span<const int32_t> row_slots(const ForwardBatch& b, int64_t request) {
-  return b.req_to_token.row(b.req_pool_indices[static_cast<size_t>(request)]);
-}
 
 /// Builds the rows of one kind of layer.
 class RowBuilder {
@@ -30,11 +26,10 @@ class RowBuilder {
       const RequestExtent e = b_.extent(i);
       if (kind_.cross) {
         add_encoder_row(i, e);
-      } else if (b_.mode == ForwardMode::kDraftDecode) {
-        for (int32_t branch = 0; branch < b_.spec.topk; ++branch) add_branch(i, branch);
-      } else {
-        add_text(i, e, text_keys(i, e.kv_len));
+        continue;
       }
+      for (int32_t branch = 0; branch < rows_a_request(b_); ++branch)
+        add_text(i, e, text_keys(i, branch));
     }
     return std::move(rows_);
   }
@@ -48,17 +43,13 @@ class RowBuilder {
   /// The rank has token c of a request.
   bool has(int32_t c) const { return c % model_.dcp_size == model_.dcp_rank; }
 
-  /// Token c in the slot, if the rank has it.
-  void add_key(int32_t c, int64_t slot, std::vector<int32_t>* keys) const {
-    if (has(c)) keys->push_back(translated(slot) / model_.dcp_size);
-  }
-
-  std::vector<int32_t> text_keys(int64_t request, int32_t count) const {
-    const int32_t first =
-        b_.encoder_lens.empty() ? 0 : b_.encoder_lens[static_cast<size_t>(request)];
-    const auto slots = row_slots(b_, request).subspan(static_cast<size_t>(first));
+  /// Those that the rank has.
+  std::vector<int32_t> text_keys(int64_t request, int32_t branch) const {
     std::vector<int32_t> keys;
-    for (int32_t k = 0; k < count; ++k) add_key(k, slots[static_cast<size_t>(k)], &keys);
+    int32_t c = 0;
+    for (const int32_t slot : row_keys(b_, request, branch)) {
+      if (has(c++)) keys.push_back(translated(slot) / model_.dcp_size);
+    }
     return keys;
   }
 
@@ -79,26 +70,9 @@ class RowBuilder {
   }
 
   void add_encoder_row(int64_t i, const RequestExtent& e) {
-    const auto slots =
-        row_slots(b_, i).first(static_cast<size_t>(b_.encoder_lens[static_cast<size_t>(i)]));
-    std::vector<int32_t> keys;
-    for (const int32_t slot : slots) keys.push_back(translated(slot));
+    std::vector<int32_t> keys = encoder_keys(b_, i);
+    for (int32_t& slot : keys) slot = translated(slot);
     add(e.q_len, std::move(keys));
-  }
-
-  /// The committed prefix, then the branch's own tokens up to this step.
-  void add_branch(int64_t i, int32_t branch) {
-    const RequestExtent e = b_.extent(i);
-    const int32_t drafted = b_.spec.step + 1;
-    if (b_.out_cache_loc.empty()) {  // a chain: its slots follow in the row
-      add_text(i, e, text_keys(i, e.kv_len));
-      return;
-    }
-    std::vector<int32_t> keys = text_keys(i, e.kv_len - drafted);
-    const int64_t first = (i * b_.spec.topk + branch) * b_.spec.num_steps;
-    for (int32_t j = 0; j < drafted; ++j)
-      add_key(e.kv_len - drafted + j, b_.out_cache_loc[static_cast<size_t>(first + j)], &keys);
-    add_text(i, e, std::move(keys));
   }
 
   /// Pair by pair, where causal and window alone do not say it.

@@ -1,12 +1,15 @@
 // Choices: the only source of variety. A generated case is a function of a stream of bounded
 // integers; whoever feeds the stream (a seed, a recorded sequence, a fuzzer's bytes, an odometer)
-// chooses the case, and shrinks it by shrinking the stream.
+// chooses the case, and shrinks it by shrinking the stream. Tested by tests/core/choices_test.cc.
 #pragma once
 
 #include <cassert>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace shadowgraph {
@@ -59,6 +62,7 @@ class Choices {
       value = replay_[made_.size()] % bound;
     }
     made_.push_back(value);
+    bounds_.push_back(bound);
     return value;
   }
   int between(int low, int high) {
@@ -72,11 +76,30 @@ class Choices {
 
   /// What was chosen so far: feeding it back gives the same case.
   const std::vector<uint32_t>& made() const { return made_; }
+  /// Of each of them.
+  const std::vector<uint32_t>& bounds() const { return bounds_; }
 
  private:
   Rng rng_;
-  std::vector<uint32_t> replay_, made_;
+  std::vector<uint32_t> replay_, made_, bounds_;
   bool replaying_ = false;
 };
+
+/// The odometer: what to choose next, once choices have made a case, so that every case comes once.
+/// The first `fixed` ones stay as they are. nullopt: there is no other case.
+std::optional<std::vector<uint32_t>> next_choices(const Choices& choices, size_t fixed = 0);
+
+/// "3.0.1": as a command takes it; of none "0", which means the same.
+std::string to_text(std::span<const uint32_t> choices);
+/// nullopt: no such list.
+std::optional<std::vector<uint32_t>> choices_of(std::string_view text);
+
+/// What a case read of a list; made: its choices (Choices::made).
+struct ChoicesRead {
+  std::vector<size_t> out_of_range;  // places of numbers that were too large: another was read
+  size_t behind = 0;                 // numbers behind the last choice
+  bool none = true;                  // no number was read as it stands
+};
+ChoicesRead compare_choices(std::span<const uint32_t> given, std::span<const uint32_t> made);
 
 }  // namespace shadowgraph

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fuzz/small_steps.h"
+#include "fuzz/small_layer.h"
 #include "fuzz/step_grid.h"
 
 namespace shadowgraph {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "fuzz/small_steps.h"
+#include "runtime/small_steps.h"
 #include "shadowgraph/backend.h"
 
 namespace shadowgraph {

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,19 +57,6 @@ struct HistoryFailure {
 };
 HistoryFailure shrink_failure(std::span<const uint32_t> made, const HistoryOptions& options,
                               std::string_view law);
-/// "3.0.1": as `--choices` takes it; of none "0", which means the same.
-std::string to_text(std::span<const uint32_t> choices);
-/// nullopt: no such list.
-std::optional<std::vector<uint32_t>> choices_of(std::string_view text);
-
-/// What a history read of a list; made: its choices (Choices::made).
-struct ChoicesRead {
-  std::vector<size_t> out_of_range;  // places of numbers that were too large: another was read
-  size_t behind = 0;                 // numbers behind the last choice
-  bool none = true;                  // no number was read as it stands
-};
-ChoicesRead compare_choices(std::span<const uint32_t> given, std::span<const uint32_t> made);
-
 /// Goes on with the choices that made it. tap: a planted fault, or empty. played: gets the steps
 /// that were handed over, the failing one last; or nullptr.
 HistoryResult run_history(const History& history, Choices& choices, const MakeTap& tap,

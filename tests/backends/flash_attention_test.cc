@@ -2,7 +2,7 @@
 #include "backends/flash_attention.h"
 
 #include "backends/step_fixture.h"
-#include "fuzz/small_steps.h"
+#include "fuzz/small_layer.h"
 
 namespace shadowgraph {
 namespace {

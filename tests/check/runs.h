@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "check/runner.h"
-#include "fuzz/small_steps.h"
+#include "fuzz/small_layer.h"
+#include "runtime/small_steps.h"
 
 namespace shadowgraph {
 

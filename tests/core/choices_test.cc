@@ -55,6 +55,61 @@ TEST(Choices, StayInTheirBounds) {
   EXPECT_EQ(between, (std::set<int>{-2, -1, 0, 1, 2}));
 }
 
+TEST(Choices, TheOdometerGivesEveryCaseOnce) {
+  std::set<std::vector<int>> cases;
+  std::optional<std::vector<uint32_t>> next = std::vector<uint32_t>{};
+  for (; next;) {
+    Choices c(*next);
+    std::vector<int> made;
+    const int n = c.between(1, 3);
+    for (int i = 0; i < n; ++i) made.push_back(c.one_in(2) ? c.of({10, 20, 30}) : c.between(0, 1));
+    EXPECT_TRUE(cases.insert(made).second);
+    next = next_choices(c);
+  }
+  EXPECT_EQ(cases.size(), 5u + 5 * 5 + 5 * 5 * 5);
+}
+
+TEST(Choices, TheOdometerLeavesTheFirstChoicesAsTheyAre) {
+  std::vector<uint32_t> seen;
+  std::optional<std::vector<uint32_t>> next = std::vector<uint32_t>{1};
+  while (next) {
+    Choices c(*next);
+    EXPECT_EQ(c.below(3), 1u);
+    seen.push_back(c.below(4));
+    next = next_choices(c, 1);
+  }
+  EXPECT_EQ(seen, (std::vector<uint32_t>{0, 1, 2, 3}));
+}
+
+TEST(Choices, ChoicesAreReadAsTheyAreWritten) {
+  const std::vector<std::vector<uint32_t>> all = {{0}, {3, 0, 1}, {4294967295u, 7}};
+  for (const std::vector<uint32_t>& choices : all) EXPECT_EQ(choices_of(to_text(choices)), choices);
+  EXPECT_EQ(to_text(std::vector<uint32_t>{3, 0, 1}), "3.0.1");
+  EXPECT_EQ(to_text({}), "0");  // a word of the command that a finding prints
+  EXPECT_EQ(choices_of(""), std::vector<uint32_t>{});
+  EXPECT_EQ(choices_of("007"), std::vector<uint32_t>{7});
+}
+
+TEST(Choices, AListIsReadAsItStandsOrItIsSaidWhereNot) {
+  const auto read = [](std::vector<uint32_t> given, std::vector<uint32_t> made) {
+    return compare_choices(given, made);
+  };
+  const ChoicesRead whole = read({3, 0, 1}, {3, 0, 1, 0, 0});
+  EXPECT_TRUE(whole.out_of_range.empty() && whole.behind == 0 && !whole.none);
+  const ChoicesRead part = read({3, 9, 7, 9, 2, 2}, {3, 1, 7, 0});
+  EXPECT_EQ(part.out_of_range, (std::vector<size_t>{1, 3}));
+  EXPECT_EQ(part.behind, 2U);
+  EXPECT_FALSE(part.none);
+  EXPECT_TRUE(read({}, {0, 0}).none);
+  EXPECT_TRUE(read({9, 9}, {1, 0, 0}).none);
+}
+
+TEST(Choices, WhatIsNoListOfChoicesIsRefused) {
+  for (const char* text :
+       {".", "1.", ".1", "1..2", "-1", "+1", " 1", "1 ", "1,2", "4294967296", "0x1", "a", "1.b"})
+    EXPECT_EQ(choices_of(text), std::nullopt) << text;
+}
+
 TEST(Rng, IsSplitMix64) {
   // The generator's published first outputs for seed 1234567.
   Rng rng(1234567);

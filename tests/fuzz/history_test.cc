@@ -167,29 +167,6 @@ TEST(History, EndsAtItsFirstFinding) {
   EXPECT_GT(shorter, 10);  // the scheduler made no step behind it
 }
 
-TEST(History, ChoicesAreReadAsTheyAreWritten) {
-  const std::vector<std::vector<uint32_t>> all = {{0}, {3, 0, 1}, {4294967295u, 7}};
-  for (const std::vector<uint32_t>& choices : all) EXPECT_EQ(choices_of(to_text(choices)), choices);
-  EXPECT_EQ(to_text(std::vector<uint32_t>{3, 0, 1}), "3.0.1");
-  EXPECT_EQ(to_text({}), "0");  // a word of the command that a finding prints
-  EXPECT_EQ(choices_of(""), std::vector<uint32_t>{});
-  EXPECT_EQ(choices_of("007"), std::vector<uint32_t>{7});
-}
-
-TEST(History, AListIsReadAsItStandsOrItIsSaidWhereNot) {
-  const auto read = [](std::vector<uint32_t> given, std::vector<uint32_t> made) {
-    return compare_choices(given, made);
-  };
-  const ChoicesRead whole = read({3, 0, 1}, {3, 0, 1, 0, 0});
-  EXPECT_TRUE(whole.out_of_range.empty() && whole.behind == 0 && !whole.none);
-  const ChoicesRead part = read({3, 9, 7, 9, 2, 2}, {3, 1, 7, 0});
-  EXPECT_EQ(part.out_of_range, (std::vector<size_t>{1, 3}));
-  EXPECT_EQ(part.behind, 2U);
-  EXPECT_FALSE(part.none);
-  EXPECT_TRUE(read({}, {0, 0}).none);
-  EXPECT_TRUE(read({9, 9}, {1, 0, 0}).none);
-}
-
 TEST(History, WhatAHistoryMadeIsReadWhole) {
   const auto backends = everyone();
   for (uint64_t number = 0; number < 20; ++number) {
@@ -200,12 +177,6 @@ TEST(History, WhatAHistoryMadeIsReadWhole) {
     const ChoicesRead read = compare_choices(choices.made(), again.made());
     EXPECT_TRUE(read.out_of_range.empty() && read.behind == 0 && !read.none);
   }
-}
-
-TEST(History, WhatIsNoListOfChoicesIsRefused) {
-  for (const char* text :
-       {".", "1.", ".1", "1..2", "-1", "+1", " 1", "1 ", "1,2", "4294967296", "0x1", "a", "1.b"})
-    EXPECT_EQ(choices_of(text), std::nullopt) << text;
 }
 
 }  // namespace

@@ -14,11 +14,14 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Who must see a mutant, quickest first, by the folder of its file: the first that fits.
 PROGRAMS = (
+    ("src/core/choices", ("core_tests",)),
+    ("src/core/shrink", ("core_tests",)),
     ("src/graph/", ("graph_tests", "exhaustive_tests", "conformance_tests")),
     ("src/report/", ("report_tests",)),
     ("bench/", ("bench_tests",)),
     ("src/backends/", ("backends_tests",)),
     ("src/runtime/", ("runtime_tests",)),
+    ("src/testing/", ("testing_tests",)),
     ("src/io/", ("io_tests", "check_tests")),
     ("src/check/", ("check_tests", "oracle_tests")),
     ("src/fuzz/", ("fuzz_tests",)),

@@ -1,5 +1,5 @@
 // Steps made by hand, from lengths alone: what an exhaustive grid walks through. A scheduler is not
-// asked; every request has pages of its own. Tested by tests/fuzz/small_steps_test.cc.
+// asked; every request has pages of its own. Tested by tests/runtime/small_steps_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "runtime/step.h"
-#include "shadowgraph/backend.h"
 
 namespace shadowgraph {
 
@@ -30,9 +29,6 @@ struct StepShape {
   std::vector<DraftTree> trees = {};  // [batch] of a target verify with topk > 1
   bool swa = false;                   // a second pool, in which slots are others
 };
-
-/// Two query heads over one KV head, of four elements each; causal.
-LayerKind small_layer(int32_t window_left = -1);
 
 /// Requires lengths that fit into rows of so many columns.
 Step make_step(const StepShape& shape, int32_t width);

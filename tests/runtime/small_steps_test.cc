@@ -1,5 +1,5 @@
 // Steps made by hand are legal, and each request's slots its own.
-#include "fuzz/small_steps.h"
+#include "runtime/small_steps.h"
 
 #include <gtest/gtest.h>
 
@@ -72,6 +72,23 @@ TEST(SmallSteps, EveryModeIsALegalBatchOfTheLengthsAskedFor) {
     const int32_t q = shape.q_lens.empty() ? (is_target_verify(shape.mode) ? 3 : 1) : 4;
     EXPECT_EQ(batch.extent(1).q_len, q);
   }
+}
+
+TEST(SmallSteps, APositionIsThePrefixAndThePlaceInTheChainOrTheTree) {
+  using Longs = std::vector<int64_t>;
+  const StepShape extend{.mode = ForwardMode::kExtend, .prefix_lens = {3, 0}, .q_lens = {2, 1}};
+  EXPECT_EQ(make_step(extend, 8).positions, (Longs{3, 4, 0}));
+  const DraftShape draft{2, 2, 3};
+  const StepShape verify{.mode = ForwardMode::kTargetVerify,
+                         .prefix_lens = {3},
+                         .draft = draft,
+                         .trees = {{{-1, 0, 0}, {0, 1, 1}}}};
+  EXPECT_EQ(make_step(verify, 16).positions, (Longs{3, 4, 4}));
+  const StepShape drafts{.mode = ForwardMode::kDraftDecode,
+                         .prefix_lens = {3, 1},
+                         .draft = {2, 4, 5},
+                         .draft_step = 2};
+  EXPECT_EQ(make_step(drafts, 32).positions, (Longs{5, 5, 3, 3}));
 }
 
 TEST(SmallSteps, NewTokensAreStoredBehindTheEncoderAndThePrefix) {

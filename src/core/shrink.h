@@ -1,5 +1,5 @@
 // shrink: a smaller sequence of choices that still fails. A case is a function of its choices, so
-// whatever is left is still a legal case. Tested by tests/fuzz/shrink_test.cc.
+// whatever is left is still a legal case. Tested by tests/core/shrink_test.cc.
 #pragma once
 
 #include <cstdint>

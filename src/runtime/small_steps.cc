@@ -1,4 +1,4 @@
-#include "fuzz/small_steps.h"
+#include "runtime/small_steps.h"
 
 #include <algorithm>
 
@@ -54,25 +54,18 @@ void add_request(const StepShape& s, size_t i, Step* step) {
     const DraftLayout layout{s.draft, s.page_size, prefix};
     layout.append_slots(row, &step->out_cache_loc);
     layout.append_copies(row, &step->copies);
+    step->positions.insert(step->positions.end(), static_cast<size_t>(s.draft.topk),
+                           prefix + s.draft_step);
     return;
   }
   add_slots(*step, i, prefix, q_len, &step->out_cache_loc);
-  if (i < s.trees.size()) s.trees[i].append_mask(prefix, &step->custom_mask);
+  const bool tree = i < s.trees.size();
+  for (int32_t t = 0; t < q_len; ++t)
+    step->positions.push_back(prefix + (tree ? s.trees[i].depth[static_cast<size_t>(t)] : t));
+  if (tree) s.trees[i].append_mask(prefix, &step->custom_mask);
 }
 
 }  // namespace
-
-LayerKind small_layer(int32_t window_left) {
-  LayerKind kind;
-  kind.params = {.num_qo_heads = 2,
-                 .num_kv_heads = 1,
-                 .head_dim_qk = 4,
-                 .head_dim_vo = 4,
-                 .sm_scale = 0.5f,
-                 .causal = true,
-                 .window_left = window_left};
-  return kind;
-}
 
 Step make_step(const StepShape& s, int32_t width) {
   Step step;

@@ -1,4 +1,4 @@
-#include "fuzz/shrink.h"
+#include "core/shrink.h"
 
 #include <algorithm>
 
