@@ -6,6 +6,7 @@
 #include "faults/extents.h"
 #include "faults/graphs.h"
 #include "faults/merges.h"
+#include "faults/replays.h"
 
 namespace shadowgraph {
 namespace {
