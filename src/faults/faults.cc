@@ -5,8 +5,11 @@
 
 #include "faults/extents.h"
 #include "faults/graphs.h"
+#include "faults/masks.h"
 #include "faults/merges.h"
+#include "faults/paddings.h"
 #include "faults/replays.h"
+#include "faults/slots.h"
 
 namespace shadowgraph {
 namespace {
