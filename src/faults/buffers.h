@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "shadowgraph/backend.h"
 
@@ -15,22 +16,74 @@ inline std::string_view own_name(const Buffer& b) {
   return std::string_view(b.name).substr(b.name.rfind('/') + 1);
 }
 
+/// fn(meta) for it and all its children, each before its own; in the same order always.
+template <class M, class Fn>
+void for_metas(M& meta, Fn fn) {
+  fn(meta);
+  for (auto& child : meta.children) for_metas(child, fn);
+}
+
 /// fn(meta, buffer) for every bound buffer that has one of these names, of children too.
 template <class M, class Fn>
 void for_buffers(M& meta, std::initializer_list<std::string_view> names, Fn fn) {
-  for (auto& b : meta.buffers) {
-    if (b.data != nullptr && std::ranges::find(names, own_name(b)) != names.end()) fn(meta, b);
-  }
-  for (auto& child : meta.children) for_buffers(child, names, fn);
+  for_metas(meta, [&](auto& m) {
+    for (auto& b : m.buffers) {
+      if (b.data != nullptr && std::ranges::find(names, own_name(b)) != names.end()) fn(m, b);
+    }
+  });
 }
 
-/// What fill has staged of it, to be changed; empty: not to be had.
+/// The same for names that end so: "kv_indptr" is "wrapper0_kv_indptr", too.
+template <class M, class Fn>
+void for_endings(M& meta, std::span<const std::string_view> endings, Fn fn) {
+  for_metas(meta, [&](auto& m) {
+    for (auto& b : m.buffers) {
+      const auto ends = [&](std::string_view ending) { return own_name(b).ends_with(ending); };
+      if (b.data != nullptr && std::ranges::any_of(endings, ends)) fn(m, b);
+    }
+  });
+}
+template <class M, class Fn>
+void for_endings(M& meta, std::initializer_list<std::string_view> endings, Fn fn) {
+  for_endings(meta, std::span(endings.begin(), endings.size()), fn);
+}
+
+/// The first of this name in the metadata itself, or nullptr.
+const Buffer* find_buffer(const Meta& meta, std::string_view name);
+
+/// What fill has staged of these elements, to be changed, and is uploaded then; empty: not to be
+/// had.
 template <class T>
-std::span<T> staged(const Meta& meta, const Buffer& b) {
+std::span<T> staged(const Meta& meta, const Buffer& b, Elements range) {
   std::span<T> values;
   Arena arena = meta.arena;
-  if (!arena.stage(b, b.all(), &values).ok()) return {};
+  if (!arena.stage(b, range, &values).ok()) return {};
   return values;
 }
+template <class T>
+std::span<T> staged(const Meta& meta, const Buffer& b) {
+  return staged<T>(meta, b, b.all());
+}
+/// As bytes, whatever its type.
+std::span<std::byte> staged_bytes(const Meta& meta, const Buffer& b, Elements range);
+
+/// Of what fill has staged only this range is uploaded.
+void keep_staged(const Meta& meta, const Buffer& b, Elements range);
+
+/// Bound for a graph, and not for what one batch needs. Of a whole step's metadata, not a child's.
+inline bool of_graph(const Meta& meta) { return meta.limits.sum_kv_lens == 0; }
+/// A dummy batch has no requests.
+inline bool is_replay(const ForwardBatch& batch, const Meta& meta) {
+  return of_graph(meta) && batch.size() > 0;
+}
+
+/// The batch's requests among the rows of these limits, and their tokens.
+struct RealRows {
+  int64_t rows = 0, tokens = 0;
+};
+RealRows real_rows(const ForwardBatch& batch, const Limits& limits);
+
+/// Bound anew, in a scope of its own, with another shape; as it was where the arena is full.
+bool rebind(const Meta& meta, std::string_view scope, std::vector<int64_t> shape, Buffer* b);
 
 }  // namespace shadowgraph

@@ -5,10 +5,14 @@
 
 #include "faults/extents.h"
 #include "faults/graphs.h"
+#include "faults/masks.h"
 #include "faults/merges.h"
+#include "faults/paddings.h"
 #include "faults/pools.h"
 #include "faults/races.h"
+#include "faults/replays.h"
 #include "faults/schedules.h"
+#include "faults/slots.h"
 
 namespace shadowgraph {
 namespace {

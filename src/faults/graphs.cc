@@ -4,6 +4,7 @@
 
 #include "backends/paged_backend.h"
 #include "core/laws.h"
+#include "faults/buffers.h"
 
 namespace shadowgraph {
 namespace {
@@ -14,10 +15,6 @@ const Buffer* draft_table(const Meta& meta) {
     return b.data != nullptr && b.name.ends_with("draft_table");
   });
   return meta.limits.mode != ForwardMode::kDraftDecode || it == meta.buffers.end() ? nullptr : &*it;
-}
-
-std::string_view own_name(const Buffer& b) {
-  return std::string_view(b.name).substr(b.name.rfind('/') + 1);
 }
 
 /// fn(meta, list) for what an NPU's kernel takes as lists of the host: here or in children.

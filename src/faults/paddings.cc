@@ -1,0 +1,109 @@
+#include "faults/paddings.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "backends/csr_rows.h"
+#include "faults/buffers.h"
+
+namespace shadowgraph {
+namespace {
+
+/// Elements behind the first of them, where there are any.
+template <class T>
+std::span<T> behind(std::span<T> all, int64_t first) {
+  return all.subspan(std::min(all.size(), static_cast<size_t>(first)));
+}
+
+/// The slot of the first request's first text token, in the pool that is asked for.
+int64_t first_slot(const ForwardBatch& batch, bool swa) {
+  const int32_t encoder_len = batch.encoder_lens.empty() ? 0 : batch.encoder_lens[0];
+  const int32_t slot =
+      batch.req_to_token.row(batch.req_pool_indices[0])[static_cast<size_t>(encoder_len)];
+  return swa ? translate(batch.full_to_swa, slot) : slot;
+}
+
+}  // namespace
+
+Status PoolRowOfPadding::filled(const ForwardBatch& batch, Meta& meta) {
+  for_buffers(meta, {"pool_rows"}, [&](const Meta& m, const Buffer& b) {
+    const int64_t real = real_rows(batch, m.limits).rows;
+    auto row = static_cast<int32_t>(batch.req_to_token.rows() + real);
+    for (int32_t& of_padding : behind(staged<int32_t>(m, b), real)) {
+      of_padding = row++;
+      act();
+    }
+  });
+  return {};
+}
+
+Status DummyRowUnwritten::filled(const ForwardBatch& batch, Meta& meta) {
+  for_buffers(meta, {"page_table", "swa_page_table"}, [&](const Meta& m, const Buffer& b) {
+    const int64_t real = real_rows(batch, m.limits).rows, rows = b.shape[0];
+    if (b.lifetime != Lifetime::kPerStep || real == rows) return;
+    keep_staged(m, b, b.rows(0, real));
+    Arena arena = m.arena;
+    (void)arena.retire(b, b.rows(real, rows - real));
+    act();
+  });
+  return {};
+}
+
+Status SlotsOfALargerBatch::filled(const ForwardBatch& batch, Meta& meta) {
+  if (!is_replay(batch, meta)) return {};
+  for_buffers(meta, {"out_cache_loc", "swa_out_cache_loc"}, [&](const Meta& m, const Buffer& b) {
+    const int64_t real = real_rows(batch, m.limits).tokens;
+    if (real >= b.numel()) return;
+    keep_staged(m, b, {0, real});
+    act();
+  });
+  return {};
+}
+
+Status PaddingWithoutKeys::filled(const ForwardBatch& batch, Meta& meta) {
+  if (!of_graph(meta) || meta.limits.model.seq_len_fill == 0) return {};
+  for_buffers(meta, {"cache_seqlens", "kv_lens", "seq_lens_k", "kv_len_arr"},
+              [&](const Meta& m, const Buffer& b) {
+                const int64_t real = real_rows(batch, m.limits).rows;
+                for (int32_t& len : behind(staged<int32_t>(m, b), real)) {
+                  if (len != 0) act();
+                  len = 0;
+                }
+              });
+  for_endings(meta, {"kv_indptr"}, [&](const Meta& m, const Buffer& b) {
+    const std::span<int32_t> indptr = staged<int32_t>(m, b);
+    const int64_t real = real_rows(batch, m.limits).rows * lists_a_row(m.limits);
+    for (int32_t& end : behind(indptr, real + 1)) {
+      if (end != indptr[static_cast<size_t>(real)]) act();
+      end = indptr[static_cast<size_t>(real)];
+    }
+  });
+  return {};
+}
+
+Status PaddedTokensWithoutGraph::filled(const ForwardBatch& batch, Meta& meta) {
+  if (of_graph(meta) || batch.size() == 0) return {};
+  for_buffers(meta, {"cu_seqlens_q", "qo_indptr"}, [&](const Meta& m, const Buffer& b) {
+    if (b.lifetime != Lifetime::kPerStep || b.numel() == 0) return;
+    int32_t& tokens = staged<int32_t>(m, b).back();
+    const auto padded = static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(tokens)));
+    if (padded != tokens) act();
+    tokens = padded;
+  });
+  return {};
+}
+
+Status PaddingInLiveSlot::filled(const ForwardBatch& batch, Meta& meta) {
+  // A rank's slots are its own share of these.
+  if (!is_replay(batch, meta) || meta.limits.model.dcp_size > 1) return {};
+  for_buffers(meta, {"out_cache_loc", "swa_out_cache_loc"}, [&](const Meta& m, const Buffer& b) {
+    const int64_t slot = first_slot(batch, own_name(b) == "swa_out_cache_loc");
+    for (int64_t& of_padding : behind(staged<int64_t>(m, b), real_rows(batch, m.limits).tokens)) {
+      if (slot != 0) act();
+      of_padding = slot;
+    }
+  });
+  return {};
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,80 @@
+#include "faults/slots.h"
+
+#include <algorithm>
+#include <string>
+
+#include "attn/page_table.h"
+#include "faults/buffers.h"
+
+namespace shadowgraph {
+namespace {
+
+/// How many elements of a list are live.
+int64_t live(const Meta& meta, const Buffer& list) {
+  const std::string_view name = own_name(list);
+  const std::string stem(name.substr(0, name.size() - std::string_view("indices").size()));
+  const Buffer* indptr = find_buffer(meta, stem + "indptr");
+  if (indptr == nullptr) return 0;
+  const std::span<const int32_t> last = staged<int32_t>(meta, *indptr, {indptr->numel() - 1, 1});
+  return last.empty() ? 0 : last[0];
+}
+
+/// How many of them change.
+template <class T>
+int64_t divide(std::span<T> slots, int32_t page_size) {
+  int64_t changed = 0;
+  for (T& slot : slots) {
+    changed += slot != 0;
+    slot /= page_size;
+  }
+  return changed;
+}
+
+}  // namespace
+
+Status DraftListsOfPages::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  const int32_t page_size = meta.limits.model.page_size;
+  if (meta.limits.mode != ForwardMode::kDraftDecode || page_size == 1) return {};
+  for_endings(meta, {"kv_indices"}, [&](const Meta& m, const Buffer& b) {
+    const Elements range{0, live(m, b)};
+    const int64_t changed = b.dtype == DType::kI64
+                                ? divide(staged<int64_t>(m, b, range), page_size)
+                                : divide(staged<int32_t>(m, b, range), page_size);
+    if (changed > 0) act();
+  });
+  return {};
+}
+
+Status PagesTranslated::filled(const ForwardBatch& batch, Meta& meta) {
+  const int32_t page_size = meta.limits.model.page_size;
+  if (page_size == 1 || batch.full_to_swa.empty()) return {};
+  for_buffers(meta, {"swa_page_table"}, [&](const Meta& m, const Buffer& b) {
+    const Buffer* pages = find_buffer(m, "page_table");
+    if (b.lifetime != Lifetime::kPerStep || pages == nullptr) return;
+    const int64_t first = m.limits.first_row, width = b.shape[1];
+    for (int64_t i = 0; i < real_rows(batch, m.limits).rows; ++i) {
+      const int64_t columns = pages_for(batch.extent(first + i).kv_len, page_size);
+      const Elements range{i * width, std::min(columns, width)};
+      const std::span<const int32_t> from = staged<int32_t>(m, *pages, range);
+      const std::span<int32_t> to = staged<int32_t>(m, b, range);
+      for (size_t j = 0; j < std::min(from.size(), to.size()); ++j) {
+        const auto id = static_cast<int32_t>(batch.full_to_swa[static_cast<size_t>(from[j])]);
+        if (id != to[j]) act();
+        to[j] = id;
+      }
+    }
+  });
+  return {};
+}
+
+void RememberedTranslation::batch(ForwardBatch& batch) {
+  if (batch.full_to_swa.empty()) return;
+  memo_.resize(batch.full_to_swa.size());
+  for (size_t slot = 0; slot < memo_.size(); ++slot) {
+    if (memo_[slot] == 0) memo_[slot] = batch.full_to_swa[slot];
+    if (memo_[slot] != batch.full_to_swa[slot]) act();
+  }
+  batch.full_to_swa = memo_;
+}
+
+}  // namespace shadowgraph
