@@ -63,7 +63,7 @@ TEST(Laws, NoLengthExceedsTheLongest) {
 
 TEST(Laws, OffsetsBeginWithZeroAndStepByEachRowsCount) {
   const Ints counts = {1, 2};
-  const auto of = [&](Ints indptr, int64_t capacity = 3) {
+  const auto of = [&](const Ints& indptr, int64_t capacity = 3) {
     return ids(check_indptr(named(indptr), counts, capacity));
   };
   EXPECT_EQ(of({0, 1, 3}), Ids{});
@@ -81,7 +81,7 @@ TEST(Laws, OffsetsBeginWithZeroAndStepByEachRowsCount) {
 
 TEST(Laws, LiveColumnsOfATableNameTheirTokensPages) {
   const Truth t = two_rows();
-  const auto pages = [&](Ints table, int64_t columns = 2) {
+  const auto pages = [&](const Ints& table, int64_t columns = 2) {
     return ids(check_page_table(named(table), columns, 2, kPages, t));
   };
   EXPECT_EQ(pages({4, 2, 3, 77}), Ids{});  // behind the last page of a row nobody looks
@@ -99,10 +99,10 @@ TEST(Laws, LiveColumnsOfATableNameTheirTokensPages) {
 
 TEST(Laws, ListsHaveEveryRowsPagesOneBehindTheOther) {
   const Truth t = two_rows();
-  const auto slots = [&](Ints indptr, Longs indices) {
+  const auto slots = [&](const Ints& indptr, const Longs& indices) {
     return ids(check_csr(named(indptr), named(indices), 1, 2 * kPages, t));
   };
-  const auto pages = [&](Ints indptr, Ints indices) {
+  const auto pages = [&](const Ints& indptr, const Ints& indices) {
     return ids(check_csr(named(indptr), named(indices), 2, kPages, t));
   };
   EXPECT_EQ(slots({0, 3, 5}, {8, 9, 4, 6, 7}), Ids{});
@@ -120,7 +120,7 @@ TEST(Laws, ListsHaveEveryRowsPagesOneBehindTheOther) {
 
 TEST(Laws, TheLastPageHoldsWhatTheOthersDoNot) {
   Truth t = two_rows();
-  const auto of = [&](Ints lens) { return ids(check_last_page_len(named(lens), 2, t)); };
+  const auto of = [&](const Ints& lens) { return ids(check_last_page_len(named(lens), 2, t)); };
   EXPECT_EQ(of({1, 2}), Ids{});
   EXPECT_EQ(of({1, 0}), Ids{"len.last_page"});
   EXPECT_EQ(of({3, 2}), Ids{"len.last_page"});
@@ -144,7 +144,7 @@ TEST(Laws, NewTokensAreStoredInTheirSlotsAndPaddingInSlotZero) {
 
 TEST(Laws, AMaskHasEveryPair) {
   const Truth t = two_rows();
-  const auto of = [&](std::vector<uint8_t> mask) { return ids(check_mask(named(mask), t)); };
+  const auto of = [&](const std::vector<uint8_t>& mask) { return ids(check_mask(named(mask), t)); };
   EXPECT_EQ(of({1, 1, 1, 1, 0, 1, 1}), Ids{});
   EXPECT_EQ(of({1, 1, 1, 1, 0, 1, 1, 9}), Ids{});
   EXPECT_EQ(of({1, 1, 1, 1, 1, 1, 0}), (Ids{"mask.bit", "mask.bit"}));

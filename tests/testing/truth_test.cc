@@ -17,7 +17,8 @@ using Lists = std::vector<Ints>;
 struct Batch : ForwardBatch {
   Ints rows = {2, 1}, lens, extends, encoder, table = Ints(40);
   Longs drafts, swa = Longs(40);
-  Batch(ForwardMode m, Ints seq, Ints extend = {}) : lens(std::move(seq)), extends(extend) {
+  Batch(ForwardMode m, Ints seq, Ints extend = {})
+      : lens(std::move(seq)), extends(std::move(extend)) {
     std::iota(table.begin(), table.end(), 0);
     std::iota(swa.begin(), swa.end(), 100);
     mode = m, seq_lens_kind = usual_seq_lens_kind(m);
