@@ -81,6 +81,8 @@ class Arena {
     *values = {reinterpret_cast<T*>(p), status.ok() ? static_cast<size_t>(range.count) : 0};
     return status;
   }
+  /// What was written last, uploaded or not; nullptr if nothing can have been.
+  const std::byte* staged(const Buffer& buffer) const;
   /// What was written into the buffer since the last upload is not copied: a fill begins.
   void discard(const Buffer& buffer);
   /// Enqueues the copies of all that was written since the last upload, in every scope.

@@ -1,12 +1,14 @@
 #include "check/runner.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "backends/rows.h"
 #include "check/canonical.h"
 #include "check/compare.h"
+#include "check/invariants.h"
 #include "check/runner_world.h"
 #include "core/laws.h"
 #include "core/parallel.h"
@@ -57,12 +59,20 @@ struct Runner::Impl {
     return batch;
   }
   /// With metadata that is bound for this batch.
-  Status run_eagerly(const ForwardBatch& told, Meta& meta);
+  Status run_eagerly(const ForwardBatch& batch, const ForwardBatch& told, Meta& meta);
   Status run_replay(const ForwardBatch& batch);
   /// All buckets of a mode, the largest first.
   Status capture(const ForwardBatch& batch, int32_t q_len);
   /// Runs what is enqueued and collects what was seen.
   Status finish();
+  /// And judges the metadata that was filled from this batch.
+  Status finish(const ForwardBatch& batch);
+  /// What is wrong with metadata, and then what was seen of it.
+  Status with_metadata(Status seen) {
+    Status all = std::exchange(metadata, {});
+    all.add(std::move(seen));
+    return all;
+  }
   /// Of a run with metadata that is bound for these limits.
   Status judge_outputs(const ForwardBatch& batch, const Limits& limits);
   /// A replay has the bits of the eager step.
@@ -87,6 +97,8 @@ struct Runner::Impl {
   const RunnerOptions options;
   RunnerWorld world;
   std::map<GraphKey, Captured> graphs;
+  std::optional<Meta> filled;  // what prepare() recorded from
+  Status metadata;             // laws that it breaks
   RunnerCounts counts;
 };
 
@@ -105,6 +117,7 @@ Status in(Status status, const Backend& backend, ForwardMode mode, const char* p
 }  // namespace
 
 Status Runner::Impl::prepare(const ForwardBatch& told, Meta& meta, bool capturing, Graph* graph) {
+  filled.reset();
   Status status = backend.fill(told, meta);
   if (!status.ok()) return status;
   if (options.tap != nullptr) status.add(options.tap->filled(told, meta));
@@ -116,6 +129,7 @@ Status Runner::Impl::prepare(const ForwardBatch& told, Meta& meta, bool capturin
   if (options.tap != nullptr) options.tap->baked(baked, capturing);
   status.add(Graph::record(
       world.stream, [&](Stream& s) { backend.forward(s, baked, io); }, graph));
+  filled = std::move(baked);
   return status;
 }
 
@@ -126,13 +140,20 @@ Status Runner::Impl::finish() {
   return status;
 }
 
-Status Runner::Impl::run_eagerly(const ForwardBatch& told, Meta& meta) {
+Status Runner::Impl::finish(const ForwardBatch& batch) {
+  Status seen = finish();
+  if (filled) metadata.add(judge_metadata(backend, batch, model, *filled, seen.ok()));
+  filled.reset();
+  return seen;
+}
+
+Status Runner::Impl::run_eagerly(const ForwardBatch& batch, const ForwardBatch& told, Meta& meta) {
   Graph graph;
   GraphExec exec;
   Status status = prepare(told, meta, false, &graph);
   if (status.ok()) status = GraphExec::instantiate(graph, &exec);
   if (status.ok()) exec.replay(world.stream);
-  status.add(finish());
+  status.add(finish(batch));
   return status;
 }
 
@@ -155,7 +176,8 @@ Status Runner::Impl::capture(const ForwardBatch& batch, int32_t q_len) {
     if (status.ok()) status.add(prepare(dummy, c.meta, true, &c.graph));
     if (status.ok()) status.add(GraphExec::instantiate(c.graph, &c.exec));
     if (status.ok()) c.exec.replay(world.stream);
-    status.add(finish());
+    status.add(finish(dummy));
+    status = with_metadata(std::move(status));
     if (!status.ok()) return status;
     ++counts.captures;
     graphs.emplace(key, std::move(c));
@@ -184,7 +206,7 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   status = prepare(tell(batch, storage), c.meta, false, &again);
   if (status.ok()) status = same_launches(c.graph, again);
   if (status.ok()) c.exec.replay(world.stream);
-  status.add(finish());
+  status.add(finish(batch));
   if (status.ok())
     status = same_bits(batch.mode) ? world.same_outputs() : judge_outputs(batch, c.meta.limits);
   each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
@@ -192,7 +214,7 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
     if (status.ok()) status = world.check_stored(canonical_rows(b, kind, model), io);
   });
   ++counts.replays;
-  return in(std::move(status), backend, batch.mode, "replay");
+  return in(with_metadata(std::move(status)), backend, batch.mode, "replay");
 }
 
 Status Runner::Impl::judge_outputs(const ForwardBatch& batch, const Limits& limits) {
@@ -242,10 +264,10 @@ Status Runner::Impl::step(const Step& step) {
   ++counts.steps;
   counts.rows += batch.size();
   world.begin_step(step);
-  if (status.ok()) status = run_eagerly(told, meta);
+  if (status.ok()) status = run_eagerly(batch, told, meta);
   scope.unbind();
   if (status.ok()) status = judge_outputs(batch, meta.limits);
-  status = in(std::move(status), backend, batch.mode, "eager");
+  status = in(with_metadata(std::move(status)), backend, batch.mode, "eager");
   world.keep_outputs();
   // What is wrong already would only be wrong again.
   if (status.ok() && is_captured(batch.mode)) status = run_replay(batch);

@@ -275,6 +275,11 @@ Status Arena::stage_bytes(const Buffer& buffer, Elements range, std::byte** p) {
   return status;
 }
 
+const std::byte* Arena::staged(const Buffer& buffer) const {
+  const Bound* b = state_->find(buffer);
+  return b != nullptr ? b->staging : nullptr;
+}
+
 void Arena::discard(const Buffer& buffer) {
   if (Bound* b = state_->find(buffer)) b->written.clear();
 }
