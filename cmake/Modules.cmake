@@ -10,9 +10,10 @@ function(sg_options target)
                                            $<$<BOOL:${SHADOWGRAPH_WERROR}>:-Werror>)
 endfunction()
 
-# sg_module(name deps...): the static library shadowgraph_<name> from src/<name>/*.cc.
+# sg_module(name deps...): the static library shadowgraph_<name> from src/<name>/*.cc and one folder below.
 function(sg_module name)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc
+       ${PROJECT_SOURCE_DIR}/src/${name}/*/*.cc)
   add_library(shadowgraph_${name} STATIC ${sources})
   target_include_directories(shadowgraph_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(shadowgraph_${name} PUBLIC shadowgraph::shadowgraph ${ARGN})

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -187,6 +188,62 @@ struct Field {
   bool of_virtual = false;
 };
 
+// What a backend's own metadata means, for laws that judge it without a kernel.
+
+/// Of a buffer, or of a scalar of the host: what it says of the step.
+enum class Role : uint8_t {
+  // Queries. A request may have several rows, which share its queries evenly
+  kQueryOffsets,  // [rows + 1]
+  kCutOffsets,  // [rows + 1] of rows that end where keys make them; each has queries of one request
+  kQueryEnds,   // [rows] offsets without the first
+  kQueryLens,   // [rows]
+  // Keys, all that a request has on this rank
+  kKeyOffsets,  // [rows + 1]
+  kKeyLens,     // [rows]
+  kFlatLens,    // [rows] of all ranks
+  kWidthLens,   // [rows] the prefix, and as many keys as Limits::max_q_len says
+  kSeenLens,    // [max_q_len, rows] keys that a query sees
+  kPoolRows,    // [rows] of req_to_token
+  // Slots that this step writes: of the pool, of the window's, of the encoder's tokens
+  kStored,
+  kStoredInWindow,
+  kStoredOfEncoder,
+  kOnes,        // all are 1
+  kParts,       // FlashMLA's schedule [parts, 8], of lens
+  kPartSplits,  // [rows + 1] splits of the rows before
+  // Scalars
+  kLongestQuery,
+  kLongestKeys,  // of lens
+  kAllQueries,
+  kWindow,  // -1, or what lists with keys before their window are planned with
+};
+
+struct BufferRole {
+  int buffer;  // Meta's; of a scalar Meta::scalars
+  Role role;
+  int lens = -1;  // the lengths that it is of: kLongestKeys, kParts, kPartSplits
+};
+
+/// Keys that a layer's queries find, by Meta's buffers: row i is read by the queries from
+/// queries[i] to queries[i + 1]. A layer may have several: a query's keys are those of all, one
+/// list after the other.
+struct KeyList {
+  int keys = -1;         // a table, or slots by an indptr; -1: the step's own tokens, as they come
+  int lens = -1;         // of a table [rows] keys; of slots [rows + 1] the indptr
+  int queries = -1;      // [rows + 1]; -1: a request, of a draft each branch, has one row
+  int32_t chunk = 0;     // of keys and lens, where their first axis is chunks
+  bool masked = false;   // something beside it says which of its keys a query sees:
+  bool packed = false;   // the mask has a bit for each key of the list, else a byte for every key
+  int mask = -1;         // request by request [q_len, keys]
+  int mask_indptr = -1;  // [rows + 1] bytes
+  int depths = -1;       // [tokens] of a tree, where the mask has no window
+  int items = -1;        // the first of three arrays, as FlashInfer::kItemPrefixLens
+  int plan = -1;         // the first of the arrays of a plan, as FlashInfer::PlanId
+  int split_kv = -1;     // its scalar
+  int num_splits = -1;   // [rows] by Triton's rule
+  int partial = -1;      // results of those: [rows, heads, splits]
+};
+
 /// What a backend says of itself.
 struct BackendInfo {
   std::string_view name;  // "flashattention"
@@ -213,6 +270,7 @@ struct BackendInfo {
   bool ragged_graphs = true;
   bool empty_padding = false;  // ModelConfig::seq_len_fill may be 0
   std::span<const Field> fields;
+  std::span<const BufferRole> roles = {};
 };
 
 /// Stateless: everything that changes is in Meta. Thread-safe for distinct Metas.
@@ -235,6 +293,19 @@ class Backend {
   /// counts them. A function of the batch and the limits that it is filled for. Empty: 1 each.
   virtual std::vector<int32_t> merged_parts(const ForwardBatch& /*batch*/, const Limits& /*limits*/,
                                             const LayerKind& /*kind*/) const {
+    return {};
+  }
+
+  /// What of the metadata says which keys a layer of this kind attends over. Depends on what meta
+  /// is bound for.
+  virtual std::vector<KeyList> key_lists(const Meta& /*meta*/, const LayerKind& /*kind*/) const {
+    return {};
+  }
+  using PartFn = std::function<Status(const Backend&, const ForwardBatch&, Meta&)>;
+  /// What a composed backend's fill hands to its parts, in its order, until one is not ok. A
+  /// backend that fills by itself has none.
+  virtual Status for_each_part(const ForwardBatch& /*batch*/, Meta& /*meta*/,
+                               const PartFn& /*fn*/) const {
     return {};
   }
 };

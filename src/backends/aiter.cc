@@ -25,6 +25,16 @@ constexpr Field kFields[] = {
     field::table("page_table", Aiter::kPageTable, Aiter::kKvLens, "fi.I-6 fi.I-21"),
 };
 
+constexpr BufferRole kRoles[] = {
+    {Aiter::kQoIndptr, Role::kQueryOffsets},
+    {Aiter::kKvIndptr, Role::kKeyOffsets},
+    {Aiter::kSwaKvIndptr, Role::kKeyOffsets},
+    {Aiter::kKvLastPageLen, Role::kOnes},
+    {Aiter::kKvLens, Role::kKeyLens},
+    {Aiter::kOutCacheLoc, Role::kStored},
+    {Aiter::kSwaOutCacheLoc, Role::kStoredInWindow},
+};
+
 constexpr BackendInfo kInfo{.name = "aiter",
                             .about = "Aiter on ROCm (SGLang)",
                             .modes = kModes,
@@ -32,7 +42,8 @@ constexpr BackendInfo kInfo{.name = "aiter",
                             .tree = true,
                             .latent = true,
                             .swa_pool = true,
-                            .fields = kFields};
+                            .fields = kFields,
+                            .roles = kRoles};
 
 /// Layers whose keys are in the table of the unified kernel; the others' are in lists.
 bool reads_table(const Limits& limits, const LayerKind& kind) {
@@ -179,11 +190,28 @@ Status Aiter::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
 
 Status Aiter::fill(const ForwardBatch& batch, Meta& meta) const {
   const Limits& limits = meta.limits;
-  if (is_verify_tree(limits)) return triton_.fill(batch, meta.children[0]);
+  if (is_verify_tree(limits)) {
+    return for_each_part(batch, meta, [](const Backend& b, const ForwardBatch& of, Meta& to) {
+      return b.fill(of, to);
+    });
+  }
   Status status = fits(batch, limits);
   if (status.ok())
     status = translates(batch, limits, meta.has(kKvIndptr) ? 1 : limits.model.page_size);
   return status.ok() ? Fill(batch, meta).run() : status;
+}
+
+Status Aiter::for_each_part(const ForwardBatch& batch, Meta& meta, const PartFn& fn) const {
+  if (!is_verify_tree(meta.limits)) return {};
+  return fn(triton_, batch, meta.children[0]);
+}
+
+std::vector<KeyList> Aiter::key_lists(const Meta& meta, const LayerKind& kind) const {
+  const bool swa = in_window_pool(meta.limits.model, kind);
+  if (reads_table(meta.limits, kind))
+    return {{.keys = swa ? kSwaPageTable : kPageTable, .lens = kKvLens, .queries = kQoIndptr}};
+  const CsrIds& ids = swa ? kSwaKv : kKv;
+  return {{.keys = ids.indices, .lens = ids.indptr, .queries = kQoIndptr}};
 }
 
 void Aiter::forward(Stream& stream, const Meta& meta, const StepIo& step) const {

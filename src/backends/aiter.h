@@ -39,6 +39,8 @@ class Aiter final : public Backend {
   void forward(Stream& stream, const Meta& meta, const StepIo& step) const override;
   std::vector<int32_t> merged_parts(const ForwardBatch& batch, const Limits& limits,
                                     const LayerKind& kind) const override;
+  std::vector<KeyList> key_lists(const Meta& meta, const LayerKind& kind) const override;
+  Status for_each_part(const ForwardBatch& batch, Meta& meta, const PartFn& fn) const override;
 
  private:
   const Backend& triton_;

@@ -22,6 +22,18 @@ constexpr Field kFields[] = {
     field::table("block_tables_swa", Ascend::kSwaPageTable, Ascend::kKvLens, "fi.I-108"),
 };
 
+constexpr BufferRole kRoles[] = {
+    {Ascend::kKvLens, Role::kKeyLens},
+    {Ascend::kCuSeqlensQ, Role::kQueryOffsets},
+    {Ascend::kOutCacheLoc, Role::kStored},
+    {Ascend::kSwaOutCacheLoc, Role::kStoredInWindow},
+    {Ascend::kPoolRows, Role::kPoolRows},
+    {Ascend::kActualSeqLengths, Role::kQueryEnds},
+    {Ascend::kMaxSeqLenQ, Role::kLongestQuery},
+    {Ascend::kMaxSeqLenK, Role::kLongestKeys, Ascend::kKvLens},
+    {Ascend::kSumSeqLensQ, Role::kAllQueries},
+};
+
 constexpr BackendInfo kInfo{.name = "ascend",
                             .about = "Ascend NPU attention (SGLang)",
                             .modes = kModes,
@@ -30,7 +42,8 @@ constexpr BackendInfo kInfo{.name = "ascend",
                             .latent = true,
                             .swa_pool = true,
                             .empty_padding = true,
-                            .fields = kFields};
+                            .fields = kFields,
+                            .roles = kRoles};
 
 }  // namespace
 

@@ -22,6 +22,15 @@ constexpr Field kFields[] = {
     field::bound("max_seq_len_k", Mla::kMaxSeqLenK, "fa.I-21"),
 };
 
+constexpr BufferRole kRoles[] = {
+    {Mla::kKvLens, Role::kKeyLens},          {Mla::kCuSeqlensQ, Role::kQueryOffsets},
+    {Mla::kOutCacheLoc, Role::kStored},      {Mla::kPoolRows, Role::kPoolRows},
+    {Mla::kSeqLensK, Role::kWidthLens},      {Mla::kSeqLensQ, Role::kQueryLens},
+    {Mla::kGlobalSeqLensK, Role::kFlatLens}, {Mla::kVisibleLens, Role::kSeenLens},
+    {Mla::kMaxSeqLenQ, Role::kLongestQuery}, {Mla::kMaxSeqLenK, Role::kLongestKeys, Mla::kKvLens},
+    {Mla::kSumSeqLensQ, Role::kAllQueries},
+};
+
 /// Lengths of one request as a rank of the limits has them.
 struct Rank {
   explicit Rank(const ModelConfig& m) : rank(m.dcp_rank), size(m.dcp_size) {}
@@ -58,6 +67,7 @@ const BackendInfo& CuteDslMla::info() const {
     info.about = "CuteDSL-MLA decode, context parallel (SGLang)";
     info.dcp = true;
     info.fields = kFields;
+    info.roles = kRoles;
     return info;
   }();
   return kInfo;
@@ -125,6 +135,11 @@ Status CuteDslMla::fill(const ForwardBatch& batch, Meta& meta) const {
   f.out_cache_loc(batch, kOutCacheLoc, kSwaOutCacheLoc);
   for (int64_t& slot : f.slots(kOutCacheLoc)) slot = rank.slot(slot);
   return f.take_status();
+}
+
+std::vector<KeyList> CuteDslMla::key_lists(const Meta& meta, const LayerKind& kind) const {
+  if (meta.limits.model.dcp_size == 1) return TrtllmMla::key_lists(meta, kind);
+  return {{.keys = kPageTable, .lens = kKvLens, .masked = true}};
 }
 
 void CuteDslMla::forward(Stream& stream, const Meta& meta, const StepIo& step) const {

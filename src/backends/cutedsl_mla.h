@@ -28,6 +28,7 @@ class CuteDslMla : public TrtllmMla {
   Status fill(const ForwardBatch& batch, Meta& meta) const override;
   /// One launch for each query of a request.
   void forward(Stream& stream, const Meta& meta, const StepIo& step) const override;
+  std::vector<KeyList> key_lists(const Meta& meta, const LayerKind& kind) const override;
 
  protected:
   Status check(const Limits& limits) const override;

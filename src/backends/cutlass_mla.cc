@@ -13,6 +13,17 @@ constexpr Field kFields[] = {
                  "fa.I-28 fa.I-85"),
 };
 
+constexpr BufferRole kRoles[] = {
+    {CutlassMla::kKvLens, Role::kKeyLens},
+    {CutlassMla::kCuSeqlensQ, Role::kQueryOffsets},
+    {CutlassMla::kOutCacheLoc, Role::kStored},
+    {CutlassMla::kPoolRows, Role::kPoolRows},
+    {CutlassMla::kSeqLensK, Role::kWidthLens},
+    {CutlassMla::kMaxSeqLenQ, Role::kLongestQuery},
+    {CutlassMla::kMaxSeqLenK, Role::kLongestKeys, CutlassMla::kKvLens},
+    {CutlassMla::kSumSeqLensQ, Role::kAllQueries},
+};
+
 constexpr BackendInfo kInfo{.name = "cutlass_mla",
                             .about = "CUTLASS-MLA decode (SGLang)",
                             .modes = kModes,
@@ -21,7 +32,8 @@ constexpr BackendInfo kInfo{.name = "cutlass_mla",
                             .heads = false,
                             .latent = true,
                             .in_graph_tables = true,
-                            .fields = kFields};
+                            .fields = kFields,
+                            .roles = kRoles};
 
 }  // namespace
 

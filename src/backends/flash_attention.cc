@@ -59,6 +59,21 @@ constexpr Field kFields[] = {
     table("encoder_page_table", Fa::kEncoderTable, Fa::kEncoderSeqlens, "fa.I-44 fa.I-47 fa.I-48"),
 };
 
+constexpr BufferRole kRoles[] = {
+    {Fa::kCuSeqlensQ, Role::kQueryOffsets},
+    {Fa::kExpandCuSeqlensQ, Role::kQueryOffsets},
+    {Fa::kLocalCuSeqlensQ, Role::kCutOffsets},
+    {Fa::kCuSeqlensK, Role::kKeyOffsets},
+    {Fa::kOutCacheLoc, Role::kStored},
+    {Fa::kSwaOutCacheLoc, Role::kStoredInWindow},
+    {Fa::kEncoderOutCacheLoc, Role::kStoredOfEncoder},
+    {Fa::kPoolRows, Role::kPoolRows},
+    {Fa::kMaxSeqLenQ, Role::kLongestQuery},
+    {Fa::kMaxSeqLenK, Role::kLongestKeys, Fa::kCacheSeqlens},
+    {Fa::kLocalMaxSeqLen, Role::kLongestKeys, Fa::kLocalSeqlens},
+    {Fa::kEncoderMaxSeqLenK, Role::kLongestKeys, Fa::kEncoderSeqlens},
+};
+
 constexpr BackendInfo kInfo{.name = "flashattention",
                             .about = "FlashAttention 3 and 4 (SGLang)",
                             .modes = kModes,
@@ -70,7 +85,8 @@ constexpr BackendInfo kInfo{.name = "flashattention",
                             .local = true,
                             .in_graph_tables = true,
                             .prefix_chunks = true,
-                            .fields = kFields};
+                            .fields = kFields,
+                            .roles = kRoles};
 
 /// One bind: which buffers the limits ask for.
 class Bind {

@@ -83,6 +83,7 @@ class FlashAttention final : public Backend {
   void forward(Stream& stream, const Meta& meta, const StepIo& step) const override;
   std::vector<int32_t> merged_parts(const ForwardBatch& batch, const Limits& limits,
                                     const LayerKind& kind) const override;
+  std::vector<KeyList> key_lists(const Meta& meta, const LayerKind& kind) const override;
 };
 
 }  // namespace shadowgraph

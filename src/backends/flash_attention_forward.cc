@@ -218,6 +218,28 @@ std::vector<int32_t> FlashAttention::merged_parts(const ForwardBatch& batch, con
   return parts;
 }
 
+std::vector<KeyList> FlashAttention::key_lists(const Meta& meta, const LayerKind& kind) const {
+  const auto list = [](const View& v) {
+    return KeyList{.keys = v.table, .lens = v.lens, .queries = v.cu_seqlens_q};
+  };
+  if (kind.cross) return {list(kEncoder)};
+  if (kind.local) return {list(kLocal)};
+  const PrefixChunks chunks = reads_chunks(kind) ? PrefixChunks::of(meta.limits) : PrefixChunks{};
+  std::vector<KeyList> lists;
+  for (int32_t c = 0; c < chunks.count; ++c)
+    lists.push_back({.keys = kChunkSlots,
+                     .lens = chunks.one_shot ? kCuSeqlensK : kChunkCuSeqlensK,
+                     .queries = kCuSeqlensQ,
+                     .chunk = c});
+  if (chunks.count > 0 && !chunks.one_shot)
+    lists.push_back({.lens = kCuSeqlensQ, .queries = kCuSeqlensQ});
+  if (chunks.count > 0) return lists;
+  const bool tree = meta.has(kExpandSeqlens), window = kind.params.window_left >= 0;
+  if (tree && window) return {list(kMerged)};
+  if (tree) return {list(kWhole), list(meta.has(kDraftTable) ? kDraft : kTree)};
+  return {list(in_window_pool(meta.limits.model, kind) ? kSwa : kWhole)};
+}
+
 void FlashAttention::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   launch_gather(stream, meta, kTables, step);
   for (const LayerIo& io : step.layers) Layer(stream, meta, io).run();

@@ -23,6 +23,19 @@ constexpr Field kFields[] = {
     field::lens("seq_lens_k", Mla::kSeqLensK, "fa.I-19 fa.I-87"),
 };
 
+constexpr BufferRole kRoles[] = {
+    {Mla::kKvLens, Role::kKeyLens},
+    {Mla::kCuSeqlensQ, Role::kQueryOffsets},
+    {Mla::kOutCacheLoc, Role::kStored},
+    {Mla::kPoolRows, Role::kPoolRows},
+    {Mla::kSeqLensK, Role::kWidthLens},
+    {Mla::kTileMetadata, Role::kParts, Mla::kSeqLensK},
+    {Mla::kNumSplits, Role::kPartSplits, Mla::kSeqLensK},
+    {Mla::kMaxSeqLenQ, Role::kLongestQuery},
+    {Mla::kMaxSeqLenK, Role::kLongestKeys, Mla::kKvLens},
+    {Mla::kSumSeqLensQ, Role::kAllQueries},
+};
+
 constexpr BackendInfo kInfo{.name = "flashmla",
                             .about = "FlashMLA decode (SGLang)",
                             .modes = kModes,
@@ -31,7 +44,8 @@ constexpr BackendInfo kInfo{.name = "flashmla",
                             .heads = false,
                             .latent = true,
                             .in_graph_tables = true,
-                            .fields = kFields};
+                            .fields = kFields,
+                            .roles = kRoles};
 
 int32_t blocks_of(int32_t len) { return static_cast<int32_t>(pages_for(len, kBlockKeys)); }
 

@@ -90,6 +90,15 @@ constexpr Field kFields[] = {
     choice("extend_no_prefix", Fi::kExtendNoPrefix, "fi.I-48"),
 };
 
+constexpr BufferRole kRoles[] = {
+    {Fi::kQoIndptr, Role::kQueryOffsets},
+    {Fi::kLastPageLen, Role::kOnes},
+    {Fi::kOutCacheLoc, Role::kStored},
+    {Fi::kSwaOutCacheLoc, Role::kStoredInWindow},
+    {Fi::kEncoderOutCacheLoc, Role::kStoredOfEncoder},
+    {Fi::kWindowLeft, Role::kWindow},
+};
+
 constexpr BackendInfo kInfo{.name = "flashinfer",
                             .about = "FlashInfer: lists of slots, planned (SGLang)",
                             .modes = kModes,
@@ -102,7 +111,8 @@ constexpr BackendInfo kInfo{.name = "flashinfer",
                             .ragged_prefill = true,
                             .batch_splits = kModes,
                             .lse_sink = LseSink::kIncluded,
-                            .fields = kFields};
+                            .fields = kFields,
+                            .roles = kRoles};
 
 /// What metadata of a wrapper depends on.
 bool share_a_wrapper(const AttentionParams& a, const AttentionParams& b) {

@@ -144,6 +144,24 @@ class Layer {
 
 }  // namespace
 
+std::vector<KeyList> FlashInfer::key_lists(const Meta& meta, const LayerKind& kind) const {
+  const int w = wrapper_of(meta.limits.model, kind);
+  const FlashInferWrapper wrapper = FlashInferWrapper::of(meta.limits, w);
+  KeyList paged{.keys = list(w, kKvIndices), .lens = list(w, kKvIndptr), .queries = kQoIndptr};
+  paged.masked = wrapper.masked || wrapper.items, paged.packed = wrapper.masked;
+  if (wrapper.masked) paged.mask = list(w, kMask), paged.mask_indptr = list(w, kMaskIndptr);
+  if (wrapper.items) paged.items = kItemPrefixLens;
+  paged.partial = kPartialLse;
+  paged.plan = plan(w, Part::kPaged, kRequestIndices), paged.split_kv = split_kv(w, Part::kPaged);
+  if (!wrapper.ragged) return {paged};
+  return {paged,
+          {.lens = kQoIndptr,
+           .queries = kQoIndptr,
+           .plan = plan(w, Part::kRagged, kRequestIndices),
+           .split_kv = split_kv(w, Part::kRagged),
+           .partial = kPartialLse}};
+}
+
 void FlashInfer::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   for (const LayerIo& io : step.layers) Layer(stream, meta, io).run();
 }

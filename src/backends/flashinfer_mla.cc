@@ -28,13 +28,20 @@ constexpr Field kFields[] = {
     field::lens("kv_len_arr", Mla::kKvLens, "fi.I-16 fi.I-27 fi.I-85"),
 };
 
+constexpr BufferRole kRoles[] = {
+    {Mla::kQoIndptr, Role::kQueryOffsets}, {Mla::kKvIndptr, Role::kKeyOffsets},
+    {Mla::kKvLens, Role::kKeyLens},        {Mla::kLastPageLen, Role::kOnes},
+    {Mla::kOutCacheLoc, Role::kStored},
+};
+
 constexpr BackendInfo kInfo{.name = "flashinfer_mla",
                             .about = "FlashInfer's MLA: lists of slots (SGLang)",
                             .modes = kModes,
                             .page_sizes = {},
                             .heads = false,
                             .latent = true,
-                            .fields = kFields};
+                            .fields = kFields,
+                            .roles = kRoles};
 
 Status check(const Limits& limits) {
   Status status = serves(kInfo, limits);
@@ -94,6 +101,11 @@ Status FlashInferMla::fill(const ForwardBatch& batch, Meta& meta) const {
   rows.close();
   f.out_cache_loc(batch, kOutCacheLoc, -1);
   return f.take_status();
+}
+
+std::vector<KeyList> FlashInferMla::key_lists(const Meta& /*meta*/,
+                                              const LayerKind& /*kind*/) const {
+  return {{.keys = kKvIndices, .lens = kKvIndptr, .queries = kQoIndptr}};
 }
 
 void FlashInferMla::forward(Stream& stream, const Meta& meta, const StepIo& step) const {

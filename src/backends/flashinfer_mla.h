@@ -25,6 +25,7 @@ class FlashInferMla final : public Backend {
   Status bind(const Arena& arena, const Limits& limits, Meta* meta) const override;
   Status fill(const ForwardBatch& batch, Meta& meta) const override;
   void forward(Stream& stream, const Meta& meta, const StepIo& step) const override;
+  std::vector<KeyList> key_lists(const Meta& meta, const LayerKind& kind) const override;
 };
 
 }  // namespace shadowgraph

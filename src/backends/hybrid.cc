@@ -73,7 +73,13 @@ std::vector<int32_t> Hybrid::merged_parts(const ForwardBatch& batch, const Limit
 }
 
 Status Hybrid::fill(const ForwardBatch& batch, Meta& meta) const {
-  return part(meta.limits.mode).fill(batch, meta);
+  return for_each_part(batch, meta, [](const Backend& b, const ForwardBatch& of, Meta& to) {
+    return b.fill(of, to);
+  });
+}
+
+Status Hybrid::for_each_part(const ForwardBatch& batch, Meta& meta, const PartFn& fn) const {
+  return fn(part(meta.limits.mode), batch, meta);
 }
 
 void Hybrid::forward(Stream& stream, const Meta& meta, const StepIo& step) const {

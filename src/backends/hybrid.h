@@ -25,6 +25,7 @@ class Hybrid final : public Backend {
   void forward(Stream& stream, const Meta& meta, const StepIo& step) const override;
   std::vector<int32_t> merged_parts(const ForwardBatch& batch, const Limits& limits,
                                     const LayerKind& kind) const override;
+  Status for_each_part(const ForwardBatch& batch, Meta& meta, const PartFn& fn) const override;
 
  private:
   Limits limits_of_part(const Limits& limits) const;

@@ -44,6 +44,12 @@ Status MultiStep::bind(const Arena& arena, const Limits& limits, Meta* meta) con
 }
 
 Status MultiStep::fill(const ForwardBatch& batch, Meta& meta) const {
+  return for_each_part(batch, meta, [](const Backend& b, const ForwardBatch& of, Meta& to) {
+    return b.fill(of, to);
+  });
+}
+
+Status MultiStep::for_each_part(const ForwardBatch& batch, Meta& meta, const PartFn& fn) const {
   Status status;
   const int32_t num_steps = meta.limits.model.num_steps;
   if (batch.mode == ForwardMode::kDraftDecode && batch.spec.num_steps != num_steps)
@@ -53,7 +59,7 @@ Status MultiStep::fill(const ForwardBatch& batch, Meta& meta) const {
   // The last step needs the most: where it is refused, nothing has been written.
   for (int32_t s = num_steps - 2; s >= 0 && status.ok(); --s) {
     of_step.spec.step = s;
-    status.add(child_.fill(of_step, meta.children[static_cast<size_t>(s)]));
+    status.add(fn(child_, of_step, meta.children[static_cast<size_t>(s)]));
   }
   return status;
 }

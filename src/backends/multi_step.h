@@ -23,6 +23,7 @@ class MultiStep final : public Backend {
   /// Of the step that the batch says.
   std::vector<int32_t> merged_parts(const ForwardBatch& batch, const Limits& limits,
                                     const LayerKind& kind) const override;
+  Status for_each_part(const ForwardBatch& batch, Meta& meta, const PartFn& fn) const override;
 
  private:
   const Backend& child_;

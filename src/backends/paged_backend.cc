@@ -84,6 +84,11 @@ Status PagedBackend::fill(const ForwardBatch& batch, Meta& meta) const {
   return f.take_status();
 }
 
+std::vector<KeyList> PagedBackend::key_lists(const Meta& meta, const LayerKind& kind) const {
+  const bool swa = in_window_pool(meta.limits.model, kind);
+  return {{.keys = swa ? kSwaPageTable : kPageTable, .lens = kKvLens, .queries = kCuSeqlensQ}};
+}
+
 void PagedBackend::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   launch_gather(stream, meta, kTables, step);
   for (const LayerIo& io : step.layers) {

@@ -32,6 +32,7 @@ class PagedBackend : public Backend {
   Status bind(const Arena& arena, const Limits& limits, Meta* meta) const override;
   Status fill(const ForwardBatch& batch, Meta& meta) const override;
   void forward(Stream& stream, const Meta& meta, const StepIo& step) const override;
+  std::vector<KeyList> key_lists(const Meta& meta, const LayerKind& kind) const override;
 
  protected:
   /// What bind asks: serves(), and nothing that has no table here (encoder, local layers, context

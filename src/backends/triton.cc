@@ -51,6 +51,13 @@ constexpr Field kFields[] = {
     slots("swa_out_cache_loc", Tr::kSwaOutCacheLoc, "fi.I-16 fi.I-38"),
 };
 
+constexpr BufferRole kRoles[] = {
+    {Tr::kQoIndptr, Role::kQueryOffsets},
+    {Tr::kOutCacheLoc, Role::kStored},
+    {Tr::kSwaOutCacheLoc, Role::kStoredInWindow},
+    {Tr::kMaxExtendLen, Role::kLongestQuery},
+};
+
 constexpr BackendInfo kInfo{.name = "triton",
                             .about = "Triton (SGLang)",
                             .modes = kModes,
@@ -59,7 +66,8 @@ constexpr BackendInfo kInfo{.name = "triton",
                             .latent = true,
                             .swa_pool = true,
                             .batch_splits = kSplitModes,
-                            .fields = kFields};
+                            .fields = kFields,
+                            .roles = kRoles};
 
 Status check(const Limits& limits) {
   Status status = serves(kInfo, limits);

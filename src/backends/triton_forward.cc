@@ -89,6 +89,24 @@ class Layer {
 
 }  // namespace
 
+std::vector<KeyList> Triton::key_lists(const Meta& meta, const LayerKind& kind) const {
+  const bool window = kind.params.window_left >= 0;
+  KeyList listed{.keys = window ? kWindowKvIndices : kKvIndices,
+                 .lens = window ? kWindowKvIndptr : kKvIndptr};
+  if (is_decode_or_idle(meta.limits.mode)) {
+    listed.num_splits = window ? kWindowNumKvSplits : kNumKvSplits;
+    listed.partial = kAttnLse;
+    return {listed};
+  }
+  listed.queries = kQoIndptr;
+  if (meta.has(kCustomMask)) {
+    listed.masked = true;
+    listed.mask = kCustomMask, listed.mask_indptr = kMaskIndptr;
+    if (window) listed.depths = kDepths;
+  }
+  return {listed, {.lens = kQoIndptr, .queries = kQoIndptr}};
+}
+
 void Triton::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   for (const LayerIo& io : step.layers) Layer(stream, meta, io).run();
 }

@@ -25,6 +25,14 @@ constexpr Field kFields[] = {
     field::slots("swa_out_cache_loc", Mha::kSwaOutCacheLoc, "fa.I-37"),
 };
 
+constexpr BufferRole kRoles[] = {
+    {Mha::kKvLens, Role::kKeyLens},          {Mha::kCuSeqlensQ, Role::kQueryOffsets},
+    {Mha::kOutCacheLoc, Role::kStored},      {Mha::kSwaOutCacheLoc, Role::kStoredInWindow},
+    {Mha::kPoolRows, Role::kPoolRows},       {Mha::kCuSeqlensK, Role::kKeyOffsets},
+    {Mha::kMaxSeqLenQ, Role::kLongestQuery}, {Mha::kMaxSeqLenK, Role::kLongestKeys, Mha::kKvLens},
+    {Mha::kSumSeqLensQ, Role::kAllQueries},
+};
+
 constexpr BackendInfo kInfo{.name = "trtllm_mha",
                             .about = "TRTLLM-MHA (SGLang)",
                             .modes = kModes,
@@ -32,7 +40,8 @@ constexpr BackendInfo kInfo{.name = "trtllm_mha",
                             .tree = false,
                             .swa_pool = true,
                             .in_graph_tables = true,
-                            .fields = kFields};
+                            .fields = kFields,
+                            .roles = kRoles};
 
 }  // namespace
 

@@ -25,6 +25,14 @@ constexpr Field kFields[] = {
     field::bound("sum_seq_lens_q", Mla::kSumSeqLensQ, "fa.I-16", FieldRule::kExact),
 };
 
+constexpr BufferRole kRoles[] = {
+    {Mla::kKvLens, Role::kKeyLens},          {Mla::kCuSeqlensQ, Role::kQueryOffsets},
+    {Mla::kOutCacheLoc, Role::kStored},      {Mla::kPoolRows, Role::kPoolRows},
+    {Mla::kSeqLensK, Role::kWidthLens},      {Mla::kSeqLensQ, Role::kQueryLens},
+    {Mla::kMaxSeqLenQ, Role::kLongestQuery}, {Mla::kMaxSeqLenK, Role::kLongestKeys, Mla::kKvLens},
+    {Mla::kSumSeqLensQ, Role::kAllQueries},
+};
+
 constexpr BackendInfo kInfo{.name = "trtllm_mla",
                             .about = "TRTLLM-MLA decode (SGLang)",
                             .modes = kModes,
@@ -33,7 +41,8 @@ constexpr BackendInfo kInfo{.name = "trtllm_mla",
                             .heads = false,
                             .latent = true,
                             .in_graph_tables = true,
-                            .fields = kFields};
+                            .fields = kFields,
+                            .roles = kRoles};
 
 }  // namespace
 

@@ -182,6 +182,13 @@ Status TwoBatchOverlap::bind(const Arena& arena, const Limits& limits, Meta* met
 }
 
 Status TwoBatchOverlap::fill(const ForwardBatch& batch, Meta& meta) const {
+  return for_each_part(batch, meta, [](const Backend& b, const ForwardBatch& of, Meta& to) {
+    return b.fill(of, to);
+  });
+}
+
+Status TwoBatchOverlap::for_each_part(const ForwardBatch& batch, Meta& meta,
+                                      const PartFn& fn) const {
   Status status = fits(batch, meta.limits);
   if (!status.ok()) return status;
   // All that a half could refuse, before the first is filled.
@@ -190,8 +197,8 @@ Status TwoBatchOverlap::fill(const ForwardBatch& batch, Meta& meta) const {
   if (status.ok() && is_verify_tree(meta.limits)) status = check_trees(batch);
   if (!status.ok()) return status;
   const Halves halves(batch, meta.limits, meta.host);
-  status = child_.fill(halves.left, meta.children[0]);
-  if (status.ok()) status = child_.fill(halves.right, meta.children[1]);
+  status = fn(child_, halves.left, meta.children[0]);
+  if (status.ok()) status = fn(child_, halves.right, meta.children[1]);
   return status;
 }
 

@@ -1,12 +1,14 @@
 #include "check/runner.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "backends/rows.h"
 #include "check/canonical.h"
 #include "check/compare.h"
+#include "check/invariants.h"
 #include "check/runner_world.h"
 #include "core/laws.h"
 #include "core/parallel.h"
@@ -29,6 +31,7 @@ struct GraphKey {
 };
 
 struct Captured {
+  Limits limits;  // of the bucket
   Meta meta;
   Graph graph;
   GraphExec exec;
@@ -68,12 +71,20 @@ struct Runner::Impl {
     return status;
   }
   /// With metadata that is bound for this batch.
-  Status run_eagerly(const ForwardBatch& told, Meta& meta);
+  Status run_eagerly(const ForwardBatch& batch, const ForwardBatch& told, Meta& meta);
   Status run_replay(const ForwardBatch& batch);
   /// All buckets of a mode, the largest first.
   Status capture(const ForwardBatch& batch, int32_t q_len);
   /// Runs what is enqueued and collects what was seen.
   Status finish();
+  /// And judges the metadata that was filled from this batch, within these limits.
+  Status finish(const ForwardBatch& batch, const Limits& limits);
+  /// What is wrong with metadata, and then what was seen of it.
+  Status with_metadata(Status seen) {
+    Status all = std::exchange(metadata, {});
+    all.add(std::move(seen));
+    return all;
+  }
   /// Of a run with metadata that is bound for these limits.
   Status judge_outputs(const ForwardBatch& batch, const Limits& limits);
   /// A replay has the bits of the eager step.
@@ -99,10 +110,19 @@ struct Runner::Impl {
   const RunnerOptions options;
   RunnerWorld world;
   std::map<GraphKey, Captured> graphs;
+  std::optional<Meta> filled;  // what prepare() recorded from
+  Status metadata;             // laws that it breaks
   RunnerCounts counts;
 };
 
 namespace {
+
+/// Sizes that metadata has to serve, whatever it was bound for.
+void set_sizes(const Limits& from, Limits* to) {
+  to->rows = from.rows, to->tokens = from.tokens;
+  to->max_q_len = from.max_q_len, to->max_kv_len = from.max_kv_len;
+  to->sum_kv_lens = from.sum_kv_lens;
+}
 
 /// Says where findings were seen.
 Status in(Status status, const Backend& backend, ForwardMode mode, const char* phase) {
@@ -117,6 +137,7 @@ Status in(Status status, const Backend& backend, ForwardMode mode, const char* p
 }  // namespace
 
 Status Runner::Impl::prepare(const ForwardBatch& told, Meta& meta, bool capturing, Graph* graph) {
+  filled.reset();
   Status status = backend.fill(told, meta);
   if (!status.ok()) return status;
   if (options.tap != nullptr) status.add(options.tap->filled(told, meta));
@@ -127,6 +148,7 @@ Status Runner::Impl::prepare(const ForwardBatch& told, Meta& meta, bool capturin
   Meta baked = options.tap != nullptr ? with_layers(meta, model) : meta;
   if (options.tap != nullptr) options.tap->baked(baked, capturing);
   status.add(record_step(world.stream, backend, baked, io, options.tap, capturing, graph));
+  filled = std::move(baked);
   return status;
 }
 
@@ -137,13 +159,21 @@ Status Runner::Impl::finish() {
   return status;
 }
 
-Status Runner::Impl::run_eagerly(const ForwardBatch& told, Meta& meta) {
+Status Runner::Impl::finish(const ForwardBatch& batch, const Limits& limits) {
+  Status seen = finish();
+  if (filled) set_sizes(limits, &filled->limits);
+  if (filled) metadata.add(judge_metadata(backend, batch, model, *filled, seen.ok()));
+  filled.reset();
+  return seen;
+}
+
+Status Runner::Impl::run_eagerly(const ForwardBatch& batch, const ForwardBatch& told, Meta& meta) {
   Graph graph;
   GraphExec exec;
   Status status = prepare(told, meta, false, &graph);
   if (status.ok()) status = GraphExec::instantiate(graph, &exec);
   if (status.ok()) exec.replay(world.stream);
-  status.add(finish());
+  status.add(finish(batch, Limits::exact(batch, model)));
   if (options.tap != nullptr) options.tap->ran(meta);
   return status;
 }
@@ -156,7 +186,7 @@ Status Runner::Impl::capture(const ForwardBatch& batch, int32_t q_len) {
     if (graphs.contains(key)) continue;
     const Limits limits = Limits::bucket(batch.mode, rows, q_len, model, batch.spec.step);
     if (limits.tokens > options.max_tokens) continue;
-    Captured c;
+    Captured c{.limits = limits, .meta = {}, .graph = {}, .exec = {}};
     const std::string name = std::string(name_of(batch.mode)) + "_" + std::to_string(rows) + "_" +
                              std::to_string(q_len) + "_" + std::to_string(batch.spec.step);
     status = bind(world.arena.scope(name), limits, true, &c.meta);
@@ -166,8 +196,9 @@ Status Runner::Impl::capture(const ForwardBatch& batch, int32_t q_len) {
     if (status.ok()) status.add(prepare(dummy, c.meta, true, &c.graph));
     if (status.ok()) status.add(GraphExec::instantiate(c.graph, &c.exec));
     if (status.ok()) c.exec.replay(world.stream);
-    status.add(finish());
+    status.add(finish(dummy, limits));
     if (options.tap != nullptr) options.tap->ran(c.meta);
+    status = with_metadata(std::move(status));
     if (!status.ok()) return status;
     ++counts.captures;
     graphs.emplace(key, std::move(c));
@@ -199,7 +230,7 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   if (status.ok()) status = prepare(tell(batch), c.meta, false, &again);
   if (status.ok()) status = same_launches(c.graph, again);
   if (status.ok()) c.exec.replay(world.stream);
-  status.add(finish());
+  status.add(finish(batch, c.limits));
   if (options.tap != nullptr) options.tap->ran(c.meta);
   if (status.ok())
     status = same_bits(batch.mode) ? world.same_outputs() : judge_outputs(batch, c.meta.limits);
@@ -208,7 +239,7 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
     if (status.ok()) status = world.check_stored(canonical_rows(b, kind, model), io);
   });
   ++counts.replays;
-  return in(std::move(status), clean, batch.mode, "replay");
+  return in(with_metadata(std::move(status)), clean, batch.mode, "replay");
 }
 
 Status Runner::Impl::judge_outputs(const ForwardBatch& batch, const Limits& limits) {
@@ -279,10 +310,10 @@ Status Runner::Impl::step(const Step& step) {
   ++counts.steps;
   counts.rows += batch.size();
   world.begin_step(step);
-  if (status.ok()) status = run_eagerly(told, meta);
+  if (status.ok()) status = run_eagerly(batch, told, meta);
   scope.unbind();
   if (status.ok()) status = judge_outputs(batch, meta.limits);
-  status = in(std::move(status), clean, batch.mode, "eager");
+  status = in(with_metadata(std::move(status)), clean, batch.mode, "eager");
   world.keep_outputs();
   // What is wrong already would only be wrong again.
   if (status.ok() && is_captured(batch.mode)) status = run_replay(batch);

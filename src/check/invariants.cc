@@ -1,0 +1,54 @@
+#include "check/invariants.h"
+
+#include <utility>
+
+#include "check/invariants/facts.h"
+#include "check/invariants/invariants.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr Invariant kInvariants[] = {
+#define SG_INVARIANT(law, function) {law, function},
+#include "check/invariants.inc"
+#undef SG_INVARIANT
+};
+
+/// Of a backend that has filled by itself.
+Status judge_own(const Backend& backend, const ForwardBatch& batch, const ModelConfig& model,
+                 const Meta& meta, bool ran) {
+  LawReport report;
+  if (batch.size() > meta.limits.rows) {
+    report.fail("batch.capacity", at("seq_lens"), "<= " + number(meta.limits.rows) + " requests",
+                number(batch.size()));
+    return report.take();
+  }
+  const MetaFacts facts(backend, batch, model, meta, ran);
+  const Invariant* last = nullptr;
+  for (const Invariant& invariant : kInvariants) {
+    if (last == nullptr || last->judge != invariant.judge) invariant.judge(facts, report);
+    last = &invariant;
+  }
+  return report.take();
+}
+
+}  // namespace
+
+std::span<const Invariant> all_invariants() { return kInvariants; }
+
+Status judge_metadata(const Backend& backend, const ForwardBatch& batch, const ModelConfig& model,
+                      Meta& meta, bool ran) {
+  bool composed = false;
+  Status found;
+  Status handed = backend.for_each_part(
+      batch, meta, [&](const Backend& part, const ForwardBatch& of_part, Meta& to) -> Status {
+        composed = true;
+        found.add(judge_metadata(part, of_part, model, to, ran));
+        return {};
+      });
+  found.add(std::move(handed));
+  if (!composed && found.ok()) found = judge_own(backend, batch, model, meta, ran);
+  return found;
+}
+
+}  // namespace shadowgraph
