@@ -8,7 +8,9 @@
 #include "faults/masks.h"
 #include "faults/merges.h"
 #include "faults/paddings.h"
+#include "faults/plans.h"
 #include "faults/replays.h"
+#include "faults/rooms.h"
 #include "faults/slots.h"
 
 namespace shadowgraph {
