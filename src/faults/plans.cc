@@ -23,6 +23,16 @@ int64_t keys(const PlanLists& plan, size_t row) {
   return plan.kv_indptr[row + 1] - plan.kv_indptr[row];
 }
 
+/// A planner knows the chunk without a search where keys are not cut, or at a fixed size, or where
+/// one query of each request fills the GPU.
+bool searches(const PlanShape& shape) {
+  const SplitConfig& split = shape.split;
+  const bool full =
+      shape.kind == PlanKind::kDecode &&
+      int64_t{shape.rows} * shape.num_kv_heads >= int64_t{split.num_sms} * split.blocks_per_sm;
+  return !split.off && split.fixed_size == 0 && !full;
+}
+
 /// As FlashInfer's, but for requests without keys.
 int32_t search_without_empty(const PlanLists& plan) {
   const SplitConfig& split = plan.shape.split;
@@ -105,10 +115,11 @@ void TileOfTheBatch::baked(Meta& meta, bool /*capturing*/) {
   if (of_graph(meta) && is_flashinfer(meta)) meta.limits.tokens = tokens_;
 }
 
+void GridWithoutMask::limits(Limits& limits) { limits.model.split.off = true; }
+
 void GridWithoutMask::baked(Meta& meta, bool /*capturing*/) {
   if (!of_graph(meta)) return;
-  for_endings(meta, {"_block_valid_mask"}, [&](const Meta& m, Buffer& b) {
-    if (!m.limits.model.split.off) return;
+  for_endings(meta, {"_block_valid_mask"}, [&](const Meta&, Buffer& b) {
     b.shape[0] = 0;
     act();
   });
@@ -185,8 +196,7 @@ Status SearchWithoutEmpty::filled(const ForwardBatch& /*batch*/, Meta& meta) {
   Status status;
   for_metas(meta, [&](Meta& m) {
     for (const PlanLists& plan : plans_of(m)) {
-      const SplitConfig& split = plan.shape.split;
-      if (plan.shape.kind == PlanKind::kDecode || split.off || split.fixed_size > 0) continue;
+      if (!searches(plan.shape)) continue;
       PlanResult result = plan.measure();
       const int32_t chunk = search_without_empty(plan);
       if (chunk == result.kv_chunk_size) continue;

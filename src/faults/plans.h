@@ -18,8 +18,9 @@ class TileOfTheBatch final : public Tap {
   int32_t tokens_ = 0;
 };
 
-/// A graph that does not cut keys runs its whole grid, without the mask that says which items are.
+/// Where keys are not cut a graph runs its whole grid without the mask that says which items are.
 struct GridWithoutMask final : Tap {
+  void limits(Limits& limits) override;
   void baked(Meta& meta, bool capturing) override;
 };
 
