@@ -8,9 +8,11 @@
 #include "faults/masks.h"
 #include "faults/merges.h"
 #include "faults/paddings.h"
+#include "faults/plans.h"
 #include "faults/pools.h"
 #include "faults/races.h"
 #include "faults/replays.h"
+#include "faults/rooms.h"
 #include "faults/schedules.h"
 #include "faults/slots.h"
 

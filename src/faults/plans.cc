@@ -1,0 +1,233 @@
+#include "faults/plans.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "core/laws.h"
+#include "faults/plan_lists.h"
+
+namespace shadowgraph {
+namespace {
+
+using Fi = FlashInfer;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t tiles(const PlanLists& plan, size_t row) {
+  const int32_t queries =
+      plan.queries().empty() ? 1 : plan.qo_indptr[row + 1] - plan.qo_indptr[row];
+  return ceil_div(int64_t{queries} * plan.shape.group(), plan.shape.cta_tile_q());
+}
+int64_t keys(const PlanLists& plan, size_t row) {
+  return plan.kv_indptr[row + 1] - plan.kv_indptr[row];
+}
+
+/// A planner knows the chunk without a search where keys are not cut, or at a fixed size, or where
+/// one query of each request fills the GPU.
+bool searches(const PlanShape& shape) {
+  const SplitConfig& split = shape.split;
+  const bool full =
+      shape.kind == PlanKind::kDecode &&
+      int64_t{shape.rows} * shape.num_kv_heads >= int64_t{split.num_sms} * split.blocks_per_sm;
+  return !split.off && split.fixed_size == 0 && !full;
+}
+
+/// As FlashInfer's, but for requests without keys.
+int32_t search_without_empty(const PlanLists& plan) {
+  const SplitConfig& split = plan.shape.split;
+  const auto rows = static_cast<size_t>(plan.shape.rows);
+  const int64_t grid = int64_t{split.num_sms} * split.blocks_per_sm / plan.shape.num_kv_heads;
+  int64_t low = std::max(1, split.min_size), high = 1;
+  for (size_t i = 0; i < rows; ++i) high = std::max(high, keys(plan, i));
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    int64_t items = 0;
+    for (size_t i = 0; i < rows; ++i) items += tiles(plan, i) * ceil_div(keys(plan, i), middle);
+    items > grid ? low = middle + 1 : high = middle;
+  }
+  return static_cast<int32_t>(low);
+}
+
+Status too_many(const PlanLists& plan, int64_t grid, int64_t items) {
+  Status status;
+  status.add(make_finding("plan.capacity",
+                          at("wrapper" + std::to_string(plan.wrapper) + "_request_indices"),
+                          "<= " + std::to_string(grid) + " items", std::to_string(items)));
+  return status;
+}
+
+int64_t grid_of(const Meta& meta, const PlanLists& plan) {
+  return meta[static_cast<size_t>(Fi::plan(plan.wrapper, plan.part, Fi::kRequestIndices))].numel();
+}
+
+struct Item {
+  int32_t request = 0, q_tile = 0, kv_tile = 0;
+};
+
+std::vector<Item> items_of(const PlanLists& plan, const PlanResult& result, int64_t sweep) {
+  std::vector<Item> items;
+  for (size_t i = 0; i < static_cast<size_t>(plan.shape.rows); ++i) {
+    for (int visit = 0; visit <= static_cast<int64_t>(i) / sweep; ++visit) {
+      for (int32_t t = 0; t < tiles(plan, i); ++t) {
+        for (int32_t c = 0; c < result.chunks(keys(plan, i)); ++c)
+          items.push_back({static_cast<int32_t>(i), t, c});
+      }
+    }
+  }
+  return items;
+}
+
+Status write_items(const Meta& meta, const PlanLists& plan, const std::vector<Item>& items) {
+  const int64_t count = std::ssize(items), grid = grid_of(meta, plan);
+  if (count > grid) return too_many(plan, grid, count);
+  const std::span<int32_t> requests = plan_array(meta, plan, Fi::kRequestIndices, count),
+                           kv_tiles = plan_array(meta, plan, Fi::kKvTileIndices, count),
+                           q_tiles = plan_array(meta, plan, Fi::kQoTileIndices, count);
+  const std::span<uint8_t> valid = plan_array<uint8_t>(meta, plan, Fi::kBlockValidMask, INT64_MAX);
+  for (size_t t = 0; t < items.size() && t < requests.size(); ++t) {
+    requests[t] = items[t].request;
+    kv_tiles[t] = items[t].kv_tile;
+    if (t < q_tiles.size()) q_tiles[t] = items[t].q_tile;
+  }
+  for (size_t t = 0; t < valid.size(); ++t) valid[t] = t < items.size();
+  return {};
+}
+
+}  // namespace
+
+/// Not of halves: their tokens are also where the second one begins.
+Status TileOfTheBatch::filled(const ForwardBatch& batch, Meta& meta) {
+  Status status;
+  tokens_ = static_cast<int32_t>(real_rows(batch, meta.limits).tokens);
+  if (!of_graph(meta)) return status;
+  for (PlanLists& plan : plans_of(meta)) {
+    const int32_t pinned = plan.shape.cta_tile_q();
+    plan.shape.tokens = tokens_;
+    if (plan.shape.cta_tile_q() == pinned) continue;
+    act();
+    status.add(write(meta, plan, plan.measure()));
+  }
+  return status;
+}
+
+void TileOfTheBatch::baked(Meta& meta, bool /*capturing*/) {
+  if (of_graph(meta) && is_flashinfer(meta)) meta.limits.tokens = tokens_;
+}
+
+void GridWithoutMask::limits(Limits& limits) { limits.model.split.off = true; }
+
+void GridWithoutMask::baked(Meta& meta, bool /*capturing*/) {
+  if (!of_graph(meta)) return;
+  for_endings(meta, {"_block_valid_mask"}, [&](const Meta&, Buffer& b) {
+    b.shape[0] = 0;
+    act();
+  });
+}
+
+Status PhantomRequest::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  Status status;
+  if (!of_graph(meta)) return status;
+  for_metas(meta, [&](const Meta& m) {
+    for (const PlanLists& plan : plans_of(m)) {
+      std::vector<Item> items = items_of(plan, plan.measure(), INT64_MAX);
+      items.push_back({plan.shape.rows, 0, 0});
+      act();
+      status.add(write_items(m, plan, items));
+    }
+  });
+  return status;
+}
+
+Status LongestIsTotal::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  totals_.clear();
+  for_metas(meta, [&](const Meta& m) {
+    const Buffer* offsets = find_buffer(m, "cu_seqlens_q");
+    if (offsets == nullptr) offsets = find_buffer(m, "qo_indptr");
+    const bool filled = offsets != nullptr && offsets->lifetime == Lifetime::kPerStep;
+    // Ranks launch once for each query of the longest, and a verify's rows are told apart by it.
+    const bool uniform = m.limits.model.dcp_size > 1 || is_target_verify(m.limits.mode);
+    totals_.push_back(filled && !uniform ? staged<int32_t>(m, *offsets).back() : 0);
+  });
+  return {};
+}
+
+void LongestIsTotal::baked(Meta& meta, bool /*capturing*/) {
+  size_t i = 0;
+  for_metas(meta, [&](Meta& m) {
+    const int32_t total = totals_[i++];
+    if (total == 0) return;
+    if (m.limits.max_q_len != total) act();
+    m.limits.max_q_len = total;
+  });
+}
+
+void PrefixScheduledAsDrafts::baked(Meta& meta, bool /*capturing*/) {
+  for_buffers(meta, {"cu_seqlens_q"}, [&](const Meta& m, Buffer& b) {
+    const Buffer* drafts = find_buffer(m, "expand_cu_seqlens_q");
+    if (drafts == nullptr || drafts->numel() <= b.numel()) return;
+    const std::vector<int64_t> shape = b.shape;
+    b = *drafts;
+    b.shape = shape;
+    act();
+  });
+}
+
+Status VerifyPlannedAsDecode::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  Status status;
+  if (!is_target_verify(meta.limits.mode)) return status;
+  for_buffers(meta, {"cu_seqlens_q", "qo_indptr"}, [&](Meta& m, const Buffer& b) {
+    if (b.lifetime != Lifetime::kPerStep || m.limits.max_q_len == 1) return;
+    int32_t row = 0;
+    for (int32_t& offset : staged<int32_t>(m, b)) offset = row++;
+    act();
+    for (const PlanLists& plan : plans_of(m)) status.add(write(m, plan, plan.measure()));
+  });
+  return status;
+}
+
+/// A GPU of 4 items, which short lists fill.
+void SearchWithoutEmpty::limits(Limits& limits) {
+  SplitConfig& split = limits.model.split;
+  split.min_size = 1, split.num_sms = 2, split.blocks_per_sm = 2;
+}
+
+Status SearchWithoutEmpty::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  Status status;
+  for_metas(meta, [&](Meta& m) {
+    for (const PlanLists& plan : plans_of(m)) {
+      if (!searches(plan.shape)) continue;
+      PlanResult result = plan.measure();
+      const int32_t chunk = search_without_empty(plan);
+      if (chunk == result.kv_chunk_size) continue;
+      act();
+      result.kv_chunk_size = chunk;
+      result.split_kv = true;  // a smaller one than the longest list asks for
+      result.items = std::ssize(items_of(plan, result, INT64_MAX));
+      status.add(write(m, plan, result));
+    }
+  });
+  return status;
+}
+
+Status RequestsCountedAgain::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  constexpr int64_t kSweep = 2;
+  Status status;
+  for_metas(meta, [&](const Meta& m) {
+    for (const PlanLists& plan : plans_of(m)) {
+      if (plan.shape.rows <= kSweep) continue;
+      act();
+      status.add(write_items(m, plan, items_of(plan, plan.measure(), kSweep)));
+    }
+  });
+  return status;
+}
+
+/// Not of halves, as above.
+void PlanArgumentsSwapped::baked(Meta& meta, bool /*capturing*/) {
+  if (!is_flashinfer(meta)) return;
+  if (meta.limits.rows != meta.limits.tokens) act();
+  std::swap(meta.limits.rows, meta.limits.tokens);
+}
+
+}  // namespace shadowgraph
