@@ -62,20 +62,9 @@ PageTable pages_of(const LaunchFrame& f, const PagedScalars& s) {
   return PageTable::csr(array_of<int32_t>(f, kKvIndptr, s.batch + 1), ids, lens);
 }
 
-/// The call that the launch stands for, over the device's memory.
+/// The call without padding.
 PagedAttention call_of(const LaunchFrame& f) {
-  const auto s = f.scalar<PagedScalars>(kScalars);
-  PagedAttention c;
-  c.q = view_of(f.pointer<void>(kQ), s.q);
-  c.out = view_of(f.pointer<void>(kOut), s.out);
-  c.lse = NaturalLse(view_of(f.pointer<void>(kLse), s.lse));
-  c.cache = cache_of(f, kCache, s.cache);
-  c.pages = pages_of(f, s);
-  if (s.has_indptr != 0) c.cu_seqlens_q = array_of<int32_t>(f, kCuSeqlensQ, s.batch + 1);
-  c.plan = array_of<int32_t>(f, kPlan, s.plan_size);
-  c.params = params_of(f, kParams, s.params, s.batch);
-  c.options = options_of(s.params);
-  c.max_seqlen_q = s.params.max_seqlen_q;
+  PagedAttention c = attention_call(f.launch).call;
   drop_padding(c.cu_seqlens_q, &c.q);
   drop_padding(c.cu_seqlens_q, &c.out);
   drop_padding(c.cu_seqlens_q, &c.lse.tensor);
@@ -151,6 +140,23 @@ void footprint(const LaunchFrame& f, Footprint* spans) {
 
 constinit const Kernel kPagedAttention{
     .name = "attention_with_kvcache", .body = body, .footprint = footprint};
+
+CallOf<PagedAttention> attention_call(const KernelLaunch& launch) {
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<PagedScalars>(kScalars);
+  PagedAttention c;
+  c.q = view_of(f.pointer<void>(kQ), s.q);
+  c.out = view_of(f.pointer<void>(kOut), s.out);
+  c.lse = NaturalLse(view_of(f.pointer<void>(kLse), s.lse));
+  c.cache = cache_of(f, kCache, s.cache);
+  c.pages = pages_of(f, s);
+  if (s.has_indptr != 0) c.cu_seqlens_q = array_of<int32_t>(f, kCuSeqlensQ, s.batch + 1);
+  c.plan = array_of<int32_t>(f, kPlan, s.plan_size);
+  c.params = params_of(f, kParams, s.params, s.batch);
+  c.options = options_of(s.params);
+  c.max_seqlen_q = s.params.max_seqlen_q;
+  return {c, s.rows};
+}
 
 KernelLaunch attention_launch(const PagedAttention& c, const RequestRows& rows) {
   const bool dense = c.pages.form == PageTable::Form::kDense;

@@ -18,6 +18,9 @@ namespace shadowgraph {
 /// rows: which of the call's requests (a draft's branches, a half of a batch) are which request of
 /// the step, so that what they read is held against its owner.
 KernelLaunch attention_launch(const PagedAttention& call, const RequestRows& rows = {});
+/// The inverse, as are those of the other launches: reads no memory of the device. Requires a
+/// launch with these arguments.
+CallOf<PagedAttention> attention_call(const KernelLaunch& launch);
 
 extern const Kernel kPagedAttention;
 

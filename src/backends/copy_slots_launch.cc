@@ -20,12 +20,6 @@ struct CopyScalars {
 };
 static_assert(sizeof(CopyScalars) == sizeof(CacheScalars) + 2 * 8);
 
-CopySlots call_of(const LaunchFrame& f) {
-  const auto s = f.scalar<CopyScalars>(kScalars);
-  return {cache_of(f, kCache, s.cache), array_of<int64_t>(f, kSources, s.num_sources),
-          array_of<int64_t>(f, kTargets, s.num_targets)};
-}
-
 /// fn(pair) for every pair that is not dropped.
 template <class Fn>
 void for_each_pair(const CopySlots& c, Fn fn) {
@@ -64,7 +58,7 @@ bool are_sound_pairs(const CopySlots& c) {
 bool is_sound(const CopySlots& c) { return is_sound_cache(c.cache) && are_sound_pairs(c); }
 
 Progress body(LaunchFrame& f) {
-  const CopySlots call = call_of(f);
+  const CopySlots call = copy_slots_call(f.launch);
   if (!is_sound(call)) return Progress::kDone;
   for_each_pair(
       call, [&](size_t i) { copy_slot(call.cache, call.source_slots[i], call.target_slots[i]); });
@@ -79,7 +73,7 @@ void add_missing(Footprint* spans, const CopySlots& c, int64_t slot, Access acce
 }
 
 void footprint(const LaunchFrame& f, Footprint* spans) {
-  const CopySlots call = call_of(f);
+  const CopySlots call = copy_slots_call(f.launch);
   add_whole(spans, call.source_slots);
   add_whole(spans, call.target_slots);
   if (!is_sound_cache(call.cache) || call.source_slots.size() != call.target_slots.size()) return;
@@ -102,6 +96,13 @@ void footprint(const LaunchFrame& f, Footprint* spans) {
 }  // namespace
 
 constinit const Kernel kCopySlots{.name = "copy_slots", .body = body, .footprint = footprint};
+
+CopySlots copy_slots_call(const KernelLaunch& launch) {
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<CopyScalars>(kScalars);
+  return {cache_of(f, kCache, s.cache), array_of<int64_t>(f, kSources, s.num_sources),
+          array_of<int64_t>(f, kTargets, s.num_targets)};
+}
 
 KernelLaunch copy_slots_launch(const CopySlots& c) {
   CopyScalars s{};

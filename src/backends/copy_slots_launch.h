@@ -21,6 +21,7 @@ struct CopySlots {
 /// not in the pool (the footprint holds the access), a target is named twice, or is a source: a GPU
 /// copies all pairs at once.
 KernelLaunch copy_slots_launch(const CopySlots& call);
+CopySlots copy_slots_call(const KernelLaunch& launch);
 
 extern const Kernel kCopySlots;
 

@@ -21,12 +21,6 @@ struct GatherScalars {
 };
 static_assert(sizeof(GatherScalars) == sizeof(RowsScalars) + sizeof(CacheScalars) + 3 * 8);
 
-GatherLatents call_of(const LaunchFrame& f) {
-  const auto s = f.scalar<GatherScalars>(kScalars);
-  return {cache_of(f, kCache, s.cache), array_of<int64_t>(f, kSlots, s.num_slots),
-          array_of<int32_t>(f, kCuSeqlens, s.num_offsets), view_of(f.pointer<void>(kOut), s.out)};
-}
-
 bool in_pool(const GatherLatents& c, int64_t slot) {
   return slot >= 0 && slot / c.cache.page_size < c.cache.num_pages;
 }
@@ -66,7 +60,7 @@ void gather_row(const GatherLatents& c, int64_t t, int64_t slot) {
 }
 
 Progress body(LaunchFrame& f) {
-  const GatherLatents call = call_of(f);
+  const GatherLatents call = gather_latents_call(f.launch).call;
   if (!is_sound_cache(call) || !are_sound_offsets(call) || !are_sound_slots(call))
     return Progress::kDone;
   int64_t t = 0;
@@ -98,7 +92,7 @@ void add_token(Footprint* spans, const GatherLatents& c, int64_t t, int32_t row,
 }
 
 void footprint(const LaunchFrame& f, Footprint* spans) {
-  const GatherLatents call = call_of(f);
+  const auto [call, rows] = gather_latents_call(f.launch);
   add_whole(spans, call.cu_seqlens);
   if (!is_sound_cache(call)) return;
   if (!are_sound_offsets(call)) return add_beyond(spans, call);
@@ -106,13 +100,21 @@ void footprint(const LaunchFrame& f, Footprint* spans) {
   for (size_t i = 0; i + 1 < call.cu_seqlens.size(); ++i)
     for (int64_t t = call.cu_seqlens[i]; t < call.cu_seqlens[i + 1]; ++t)
       add_token(spans, call, t, static_cast<int32_t>(i), sound);
-  name_requests(f.scalar<GatherScalars>(kScalars).rows, spans);
+  name_requests(rows, spans);
 }
 
 }  // namespace
 
 constinit const Kernel kGatherLatents{
     .name = "gather_latents", .body = body, .footprint = footprint};
+
+CallOf<GatherLatents> gather_latents_call(const KernelLaunch& launch) {
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<GatherScalars>(kScalars);
+  return {{cache_of(f, kCache, s.cache), array_of<int64_t>(f, kSlots, s.num_slots),
+           array_of<int32_t>(f, kCuSeqlens, s.num_offsets), view_of(f.pointer<void>(kOut), s.out)},
+          s.rows};
+}
 
 KernelLaunch gather_latents_launch(const GatherLatents& c, const RequestRows& rows) {
   GatherScalars s{};

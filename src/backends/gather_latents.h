@@ -25,6 +25,7 @@ struct GatherLatents {
 ///
 /// rows: which of the call's requests are which request of the step.
 KernelLaunch gather_latents_launch(const GatherLatents& call, const RequestRows& rows = {});
+CallOf<GatherLatents> gather_latents_call(const KernelLaunch& launch);
 
 extern const Kernel kGatherLatents;
 

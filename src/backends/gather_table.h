@@ -27,6 +27,8 @@ struct GatherTable {
 /// access and the column becomes -1; a length of more columns than the row has goes on into the
 /// next row, as it would on a GPU, and stops at the table's end.
 KernelLaunch gather_table_launch(const GatherTable& call);
+/// page_table has a row for each request.
+GatherTable gather_table_call(const KernelLaunch& launch);
 
 extern const Kernel kGatherTable;
 

@@ -48,6 +48,12 @@ KvCache cache_of(const LaunchFrame& f, size_t first, const CacheScalars& s);
 struct RequestRows {
   int32_t a_request = 1, first = 0;
 };
+/// What a launch was made of. What it does not carry is not there.
+template <class Call>
+struct CallOf {
+  Call call;
+  RequestRows rows;
+};
 /// Rows of spans become requests.
 void name_requests(const RequestRows& rows, Footprint* spans);
 

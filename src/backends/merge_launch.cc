@@ -20,21 +20,9 @@ struct MergeScalars {
 };
 static_assert(sizeof(MergeScalars) == 6 * sizeof(RowsScalars) + 2 * 8);
 
-std::span<const int32_t> offsets_of(const LaunchFrame& f) {
-  return array_of<int32_t>(f, kCuSeqlensQ, f.scalar<MergeScalars>(kScalars).num_offsets_q);
-}
-
+/// The call without padding.
 Call call_of(const LaunchFrame& f) {
-  const auto s = f.scalar<MergeScalars>(kScalars);
-  Call c;
-  c.v_a = view_of(f.pointer<void>(kVA), s.v_a);
-  c.s_a = view_of(f.pointer<void>(kSA), s.s_a);
-  c.v_b = view_of(f.pointer<void>(kVB), s.v_b);
-  c.s_b = view_of(f.pointer<void>(kSB), s.s_b);
-  c.out = view_of(f.pointer<void>(kOut), s.out);
-  c.lse = NaturalLse(view_of(f.pointer<void>(kLse), s.lse));
-  c.options.num_threads = static_cast<int>(s.num_threads);
-  const std::span<const int32_t> cu_seqlens_q = offsets_of(f);
+  auto [c, cu_seqlens_q] = merge_call(f.launch);
   for (ConstTensorView* t : {&c.v_a, &c.s_a, &c.v_b, &c.s_b}) drop_padding(cu_seqlens_q, t);
   for (TensorView* t : {&c.out, &c.lse.tensor}) drop_padding(cu_seqlens_q, t);
   return c;
@@ -59,12 +47,26 @@ void footprint(const LaunchFrame& f, Footprint* spans) {
     add_written(spans, call.out);
     add_written(spans, call.lse.tensor);
   }
-  add_whole(spans, offsets_of(f));
+  add_whole(spans, merge_call(f.launch).cu_seqlens_q);
 }
 
 }  // namespace
 
 constinit const Kernel kMergeState{.name = "merge_state", .body = body, .footprint = footprint};
+
+MergeCall merge_call(const KernelLaunch& launch) {
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<MergeScalars>(kScalars);
+  Call c;
+  c.v_a = view_of(f.pointer<void>(kVA), s.v_a);
+  c.s_a = view_of(f.pointer<void>(kSA), s.s_a);
+  c.v_b = view_of(f.pointer<void>(kVB), s.v_b);
+  c.s_b = view_of(f.pointer<void>(kSB), s.s_b);
+  c.out = view_of(f.pointer<void>(kOut), s.out);
+  c.lse = NaturalLse(view_of(f.pointer<void>(kLse), s.lse));
+  c.options.num_threads = static_cast<int>(s.num_threads);
+  return {c, array_of<int32_t>(f, kCuSeqlensQ, s.num_offsets_q)};
+}
 
 KernelLaunch merge_launch(const MergeState<LseBase::kNatural>& c,
                           std::span<const int32_t> cu_seqlens_q) {

@@ -16,6 +16,11 @@ namespace shadowgraph {
 /// Empty: there are none.
 KernelLaunch merge_launch(const MergeState<LseBase::kNatural>& call,
                           std::span<const int32_t> cu_seqlens_q = {});
+struct MergeCall {
+  MergeState<LseBase::kNatural> call;
+  std::span<const int32_t> cu_seqlens_q;
+};
+MergeCall merge_call(const KernelLaunch& launch);
 
 extern const Kernel kMergeState;
 

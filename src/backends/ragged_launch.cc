@@ -31,21 +31,9 @@ struct RaggedScalars {
 };
 static_assert(sizeof(RaggedScalars) == 5 * sizeof(RowsScalars) + sizeof(ParamsScalars) + 4 * 8);
 
+/// The call without padding.
 RaggedAttention call_of(const LaunchFrame& f) {
-  const auto s = f.scalar<RaggedScalars>(kScalars);
-  RaggedAttention c;
-  c.q = view_of(f.pointer<void>(kQ), s.q);
-  c.k = view_of(f.pointer<void>(kK), s.k);
-  c.v = view_of(f.pointer<void>(kV), s.v);
-  c.out = view_of(f.pointer<void>(kOut), s.out);
-  c.lse = NaturalLse(view_of(f.pointer<void>(kLse), s.lse));
-  c.cu_seqlens_q = array_of<int32_t>(f, kCuSeqlensQ, s.num_offsets_q);
-  c.cu_seqlens_k = array_of<int32_t>(f, kCuSeqlensK, s.num_offsets_k);
-  c.k_scale = s.k_scale;
-  c.v_scale = s.v_scale;
-  c.params = params_of(f, kParams, s.params, s.num_offsets_q - 1);
-  c.options = options_of(s.params);
-  c.max_seqlen_q = s.params.max_seqlen_q;
+  RaggedAttention c = ragged_call(f.launch).call;
   drop_padding(c.cu_seqlens_q, &c.q);
   drop_padding(c.cu_seqlens_q, &c.out);
   drop_padding(c.cu_seqlens_q, &c.lse.tensor);
@@ -89,6 +77,25 @@ void footprint(const LaunchFrame& f, Footprint* spans) {
 
 constinit const Kernel kRaggedAttention{
     .name = "attention_varlen", .body = body, .footprint = footprint};
+
+CallOf<RaggedAttention> ragged_call(const KernelLaunch& launch) {
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<RaggedScalars>(kScalars);
+  RaggedAttention c;
+  c.q = view_of(f.pointer<void>(kQ), s.q);
+  c.k = view_of(f.pointer<void>(kK), s.k);
+  c.v = view_of(f.pointer<void>(kV), s.v);
+  c.out = view_of(f.pointer<void>(kOut), s.out);
+  c.lse = NaturalLse(view_of(f.pointer<void>(kLse), s.lse));
+  c.cu_seqlens_q = array_of<int32_t>(f, kCuSeqlensQ, s.num_offsets_q);
+  c.cu_seqlens_k = array_of<int32_t>(f, kCuSeqlensK, s.num_offsets_k);
+  c.k_scale = s.k_scale;
+  c.v_scale = s.v_scale;
+  c.params = params_of(f, kParams, s.params, s.num_offsets_q - 1);
+  c.options = options_of(s.params);
+  c.max_seqlen_q = s.params.max_seqlen_q;
+  return {c, s.rows};
+}
 
 KernelLaunch ragged_launch(const RaggedAttention& c, const RequestRows& rows) {
   RaggedScalars s{};

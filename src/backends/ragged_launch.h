@@ -16,6 +16,7 @@ namespace shadowgraph {
 ///
 /// rows: which of the call's requests are which request of the step.
 KernelLaunch ragged_launch(const RaggedAttention& call, const RequestRows& rows = {});
+CallOf<RaggedAttention> ragged_call(const KernelLaunch& launch);
 
 extern const Kernel kRaggedAttention;
 

@@ -22,20 +22,9 @@ struct StoreScalars {
 static_assert(sizeof(StoreScalars) ==
               2 * sizeof(RowsScalars) + sizeof(CacheScalars) + 2 * 8 + 4 * 4);
 
-StoreKv call_of(const LaunchFrame& f, const StoreScalars& s) {
-  StoreKv c;
-  c.k = view_of(f.pointer<void>(kK), s.k);
-  c.v = view_of(f.pointer<void>(kV), s.v);
-  c.out_cache_loc = array_of<int64_t>(f, kSlots, s.num_tokens);
-  c.cache = cache_of(f, kCache, s.cache);
-  c.options.num_threads = s.num_threads;
-  c.first_slot = s.first_slot;
-  return c;
-}
-
 Progress body(LaunchFrame& f) {
   // Refused: nothing is stored, and the footprint has said why.
-  (void)store_kv(call_of(f, f.scalar<StoreScalars>(kScalars)));
+  (void)store_kv(store_call(f.launch).call);
   return Progress::kDone;
 }
 
@@ -53,15 +42,27 @@ Footprint refused_footprint(const StoreKv& c) {
 }
 
 void footprint(const LaunchFrame& f, Footprint* spans) {
-  const auto s = f.scalar<StoreScalars>(kScalars);
-  const StoreKv call = call_of(f, s);
+  const auto [call, tokens] = store_call(f.launch);
   *spans = validate(call).ok() ? store_kv_footprint(call) : refused_footprint(call);
-  name_requests(s.tokens, spans);
+  name_requests(tokens, spans);
 }
 
 }  // namespace
 
 constinit const Kernel kStoreKv{.name = "store_kv", .body = body, .footprint = footprint};
+
+CallOf<StoreKv> store_call(const KernelLaunch& launch) {
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<StoreScalars>(kScalars);
+  StoreKv c;
+  c.k = view_of(f.pointer<void>(kK), s.k);
+  c.v = view_of(f.pointer<void>(kV), s.v);
+  c.out_cache_loc = array_of<int64_t>(f, kSlots, s.num_tokens);
+  c.cache = cache_of(f, kCache, s.cache);
+  c.options.num_threads = s.num_threads;
+  c.first_slot = s.first_slot;
+  return {c, s.tokens};
+}
 
 KernelLaunch store_launch(const StoreKv& c, const RequestRows& tokens) {
   StoreScalars s{};

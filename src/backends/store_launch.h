@@ -16,6 +16,7 @@ namespace shadowgraph {
 /// tokens: which of them are which request of the step, so that their slots are held against its
 /// owner.
 KernelLaunch store_launch(const StoreKv& call, const RequestRows& tokens = {.a_request = 0});
+CallOf<StoreKv> store_call(const KernelLaunch& launch);
 
 extern const Kernel kStoreKv;
 

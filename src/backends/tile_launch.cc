@@ -59,50 +59,39 @@ static_assert(sizeof(TileScalars) ==
 /// The kernel, run or only noted.
 class Tiles {
  public:
-  Tiles(const LaunchFrame& f, Footprint* spans)
-      : s_(f.scalar<TileScalars>(kScalars)),
+  Tiles(const TiledAttention& c, Footprint* spans)
+      : c_(c),
         spans_(spans),
-        q_(view_of(f.pointer<void>(kQ), s_.q)),
-        k_(view_of(f.pointer<void>(kK), s_.k)),
-        v_(view_of(f.pointer<void>(kV), s_.v)),
-        cache_(cache_of(f, kCache, s_.cache)),
-        params_(params_of(f, kParams, s_.params, 0)),
-        slots_(array_of<int32_t>(f, kKvIndices, s_.num_kv_indices)),
-        out_(view_of(f.pointer<void>(kOut), s_.out)),
-        lse_(view_of(f.pointer<void>(kLse), s_.lse)),
-        plan_(reader_of(f, s_, spans)),
-        mask_indptr_(f.pointer<int32_t>(kMaskIndptr), s_.num_mask_indptr, spans),
-        mask_(f.pointer<uint8_t>(kMask), s_.num_mask, spans),
-        items_(items_of(f, s_, spans)) {}
+        plan_(reader_of(c, spans)),
+        mask_indptr_(array(c.mask_indptr, spans)),
+        mask_(array(c.packed_mask, spans)),
+        items_{array(c.items.prefix_lens, spans), array(c.items.token_pos, spans),
+               array(c.items.max_item_lens, spans)} {}
 
   void run() {
-    for (int64_t i = 0; i < s_.num_items; ++i) {
+    for (int64_t i = 0; i < std::ssize(c_.plan.request_indices); ++i) {
       const std::optional<WorkItem> item = plan_.item(i);
       if (item) run_item(*item);
     }
   }
 
  private:
-  static ItemReader items_of(const LaunchFrame& f, const TileScalars& s, Footprint* spans) {
-    return {.prefix_lens = {f.pointer<const int32_t>(kPrefixLens), s.num_prefix_lens, spans},
-            .token_pos = {f.pointer<const int32_t>(kTokenPos), s.num_token_pos, spans},
-            .max_item_lens = {f.pointer<const int32_t>(kMaxItemLens), s.num_max_item_lens, spans}};
+  template <class T>
+  static CheckedArray<const T> array(std::span<const T> of, Footprint* spans) {
+    return {of.data(), std::ssize(of), spans};
   }
-  static PlanReader reader_of(const LaunchFrame& f, const TileScalars& s, Footprint* spans) {
-    const auto ints = [&](size_t arg, int64_t size) {
-      return IntArray(f.pointer<const int32_t>(arg), size, spans);
-    };
-    return {.group = s.params.num_qo_heads / std::max(1, s.params.num_kv_heads),
-            .cta_tile_q = s.cta_tile_q,
-            .split_kv = s.split_kv != 0,
-            .qo_indptr = ints(kQoIndptr, s.num_qo_indptr),
-            .kv_indptr = ints(kKvIndptr, s.num_kv_indptr),
-            .requests = ints(kRequests, s.num_items),
-            .qo_tiles = ints(kQoTiles, s.num_qo_tiles),
-            .kv_tiles = ints(kKvTiles, s.num_kv_tiles),
-            .o_indptr = ints(kOIndptr, s.num_o_indptr),
-            .kv_chunk_size = ints(kChunk, s.num_chunk),
-            .valid = {f.pointer<const uint8_t>(kValid), s.num_valid, spans}};
+  static PlanReader reader_of(const TiledAttention& c, Footprint* spans) {
+    return {.group = c.params.num_qo_heads / std::max(1, c.params.num_kv_heads),
+            .cta_tile_q = c.plan.cta_tile_q,
+            .split_kv = c.plan.split_kv,
+            .qo_indptr = array(c.qo_indptr, spans),
+            .kv_indptr = array(c.kv_indptr, spans),
+            .requests = array(c.plan.request_indices, spans),
+            .qo_tiles = array(c.plan.qo_tile_indices, spans),
+            .kv_tiles = array(c.plan.kv_tile_indices, spans),
+            .o_indptr = array(c.plan.o_indptr, spans),
+            .kv_chunk_size = array(c.plan.kv_chunk_size, spans),
+            .valid = array(c.plan.block_valid_mask, spans)};
   }
 
   void run_item(const WorkItem& item) {
@@ -122,24 +111,24 @@ class Tiles {
     const TileRange tokens = {item.packed.begin / plan_.group,
                               (item.packed.end - 1) / plan_.group + 1};
     const int64_t end = item.q_begin + tokens.end;
-    if (spans_ != nullptr) add_rows_beyond(spans_, q_, item.q_begin, tokens.end, item.request);
-    return end <= q_.shape[0] && item.row(tokens.begin) >= 0 &&
-           item.row(tokens.end - 1) < out_.shape[0];
+    if (spans_ != nullptr) add_rows_beyond(spans_, c_.q, item.q_begin, tokens.end, item.request);
+    return end <= c_.q.shape[0] && item.row(tokens.begin) >= 0 &&
+           item.row(tokens.end - 1) < c_.out.shape[0];
   }
   /// Does every key of the item have a place in the list, and is its chunk one?
   bool has_keys(const WorkItem& item) {
     if (item.keys.begin < 0 || item.keys.begin >= std::max<int64_t>(item.kv_len, 1)) return false;
-    const bool paged = cache_.num_pages > 0;
-    const int64_t known = paged ? std::ssize(slots_) : k_.shape[0];
+    const bool paged = c_.cache.num_pages > 0;
+    const int64_t known = paged ? std::ssize(c_.kv_indices) : c_.k.shape[0];
     const int64_t first = item.kv_begin + item.keys.begin, keys = item.keys.size();
     if (first + keys <= known) return true;
-    const ConstTensorView list(slots_.data(), DType::kI32, {known});
-    if (spans_ != nullptr) add_rows_beyond(spans_, paged ? list : k_, first, keys, item.request);
+    const ConstTensorView list(c_.kv_indices.data(), DType::kI32, {known});
+    if (spans_ != nullptr) add_rows_beyond(spans_, paged ? list : c_.k, first, keys, item.request);
     return false;
   }
   /// Bits of those tokens and the item's keys become bytes. False where some lie outside.
   bool copy_mask(const WorkItem& item, TileRange tokens, std::vector<uint8_t>* pairs) {
-    if (s_.num_mask_indptr == 0) return true;
+    if (c_.mask_indptr.empty()) return true;
     const auto begin = mask_indptr_.load(item.request, item.request);
     if (!begin) return false;
     for (int64_t q = tokens.begin; q < tokens.end; ++q) {
@@ -162,13 +151,14 @@ class Tiles {
     const TileRange tokens = segment.tokens;
     const int64_t first_key = item.kv_begin + item.keys.begin, keys = item.keys.size();
     AttentionPart p;
-    p.q = rows_of(q_, item.q_begin + tokens.begin, tokens.size());
-    p.keys.cache = cache_;
-    if (cache_.num_pages > 0) {
-      p.keys.slots = slots_.subspan(static_cast<size_t>(first_key), static_cast<size_t>(keys));
+    p.q = rows_of(c_.q, item.q_begin + tokens.begin, tokens.size());
+    p.keys.cache = c_.cache;
+    if (c_.cache.num_pages > 0) {
+      p.keys.slots =
+          c_.kv_indices.subspan(static_cast<size_t>(first_key), static_cast<size_t>(keys));
     } else {
-      p.keys.k = rows_of(k_, first_key, keys);
-      p.keys.v = rows_of(v_, first_key, keys);
+      p.keys.k = rows_of(c_.k, first_key, keys);
+      p.keys.v = rows_of(c_.v, first_key, keys);
     }
     p.q_position = item.kv_len - item.q_len + tokens.begin;
     p.key_position = item.keys.begin;
@@ -176,12 +166,13 @@ class Tiles {
     p.head_end = static_cast<int32_t>(segment.heads.end);
     p.mask = mask;
     p.mask_stride = keys;
-    p.params = params_;
-    if (s_.num_mask_indptr > 0) p.params.causal = false;
+    p.params = c_.params;
+    if (!c_.mask_indptr.empty()) p.params.causal = false;
     if (!item.first_chunk) p.params.sinks = {};
     const int64_t row = item.row(tokens.begin);
-    p.out = rows_of(out_, row, tokens.size(), item.out_step);
-    if (lse_.defined()) p.lse = NaturalLse(rows_of(lse_, row, tokens.size(), item.out_step));
+    p.out = rows_of(c_.out, row, tokens.size(), item.out_step);
+    if (c_.lse.tensor.defined())
+      p.lse = NaturalLse(rows_of(c_.lse.tensor, row, tokens.size(), item.out_step));
     p.options.num_threads = 1;
     p.options.lse_sink = LseSink::kIncluded;
     return p;
@@ -195,11 +186,11 @@ class Tiles {
     if (validate(p).ok()) return add_part_footprint(p, item.request, spans_);
     const int64_t first = item.kv_begin + item.keys.begin;
     if (!p.keys.slots.empty())
-      spans_->push_back(
-          {slots_.data(), first, item.keys.size(), sizeof(int32_t), Access::kRead, item.request});
+      spans_->push_back({c_.kv_indices.data(), first, item.keys.size(), sizeof(int32_t),
+                         Access::kRead, item.request});
     for (const int32_t slot : p.keys.slots) {
-      if (slot < 0 || slot >= cache_.num_pages)
-        add_beyond_pool(spans_, cache_, slot, Access::kRead, item.request);
+      if (slot < 0 || slot >= c_.cache.num_pages)
+        add_beyond_pool(spans_, c_.cache, slot, Access::kRead, item.request);
     }
     lose(item, segment);
   }
@@ -209,9 +200,9 @@ class Tiles {
   void for_each_row(const WorkItem& item, const TileSegment& segment, const Fn& fn) const {
     const TileRange heads = segment.heads.size() > 0 ? segment.heads : TileRange{0, plan_.group};
     // Of a length that is corrupt no more than leads outside.
-    const int64_t end = std::min(segment.tokens.end, segment.tokens.begin + out_.shape[0] + 1);
+    const int64_t end = std::min(segment.tokens.end, segment.tokens.begin + c_.out.shape[0] + 1);
     for (int64_t token = segment.tokens.begin; token < end; ++token) {
-      for (int64_t kv_head = 0; kv_head < params_.num_kv_heads; ++kv_head) {
+      for (int64_t kv_head = 0; kv_head < c_.params.num_kv_heads; ++kv_head) {
         for (int64_t g = heads.begin; g < heads.end; ++g)
           fn(item.row(token), kv_head * plan_.group + g);
       }
@@ -220,29 +211,24 @@ class Tiles {
   /// In base 2 first, whichever is asked for: so it has the same bits where one item computes a row
   /// and where several do, all but one of which weigh nothing.
   void to_base(const WorkItem& item, const TileSegment& segment) const {
-    if (!lse_.defined()) return;
-    const AnyLse natural(lse_, LseBase::kNatural), log2(lse_, LseBase::kLog2);
+    if (!c_.lse.tensor.defined()) return;
+    const AnyLse natural(c_.lse.tensor, LseBase::kNatural), log2(c_.lse.tensor, LseBase::kLog2);
     for_each_row(item, segment, [&](int64_t row, int64_t head) {
-      std::byte* const at = lse_.at(row, head);
+      std::byte* const at = c_.lse.tensor.at(row, head);
       store_float(at, DType::kF32, 0, load_lse<LseBase::kLog2>(natural, row, head));
-      if (s_.lse_base == 0)
+      if (c_.lse.base == LseBase::kNatural)
         store_float(at, DType::kF32, 0, load_lse<LseBase::kNatural>(log2, row, head));
     });
   }
   void lose(const WorkItem& item, const TileSegment& segment) const {
-    for (const TensorView& t : {out_, lse_})
+    for (const TensorView& t : {c_.out, c_.lse.tensor})
       for_each_row(item, segment, [&](int64_t row, int64_t head) {
         lose_head(t, row, head, item.request, spans_);
       });
   }
 
-  TileScalars s_;
+  TiledAttention c_;
   Footprint* spans_;
-  ConstTensorView q_, k_, v_;
-  KvCache cache_;
-  AttentionParams params_;
-  std::span<const int32_t> slots_;
-  TensorView out_, lse_;
   PlanReader plan_;
   IntArray mask_indptr_;
   CheckedArray<const uint8_t> mask_;
@@ -250,13 +236,14 @@ class Tiles {
 };
 
 Progress body(LaunchFrame& f) {
-  Tiles(f, nullptr).run();
+  Tiles(tile_call(f.launch).call, nullptr).run();
   return Progress::kDone;
 }
 
 void footprint(const LaunchFrame& f, Footprint* spans) {
-  Tiles(f, spans).run();
-  name_requests(f.scalar<TileScalars>(kScalars).rows, spans);
+  const auto [call, rows] = tile_call(f.launch);
+  Tiles(call, spans).run();
+  name_requests(rows, spans);
 }
 
 TileScalars scalars_of(const TiledAttention& c) {
@@ -287,6 +274,36 @@ TileScalars scalars_of(const TiledAttention& c) {
 
 constinit const Kernel kTiledAttention{
     .name = "tiled_attention", .body = body, .footprint = footprint};
+
+CallOf<TiledAttention> tile_call(const KernelLaunch& launch) {
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<TileScalars>(kScalars);
+  const auto ints = [&](Arg arg, int64_t size) { return array_of<int32_t>(f, arg, size); };
+  TiledAttention c;
+  c.q = view_of(f.pointer<void>(kQ), s.q);
+  c.qo_indptr = ints(kQoIndptr, s.num_qo_indptr), c.kv_indptr = ints(kKvIndptr, s.num_kv_indptr);
+  c.kv_indices = ints(kKvIndices, s.num_kv_indices);
+  c.cache = cache_of(f, kCache, s.cache);
+  c.k = view_of(f.pointer<void>(kK), s.k), c.v = view_of(f.pointer<void>(kV), s.v);
+  c.packed_mask = array_of<uint8_t>(f, kMask, s.num_mask);
+  c.mask_indptr = ints(kMaskIndptr, s.num_mask_indptr);
+  c.items = {ints(kPrefixLens, s.num_prefix_lens), ints(kTokenPos, s.num_token_pos),
+             ints(kMaxItemLens, s.num_max_item_lens)};
+  c.params = params_of(f, kParams, s.params, 0);
+  c.plan = {.request_indices = ints(kRequests, s.num_items),
+            .qo_tile_indices = ints(kQoTiles, s.num_qo_tiles),
+            .kv_tile_indices = ints(kKvTiles, s.num_kv_tiles),
+            .o_indptr = ints(kOIndptr, s.num_o_indptr),
+            .merge_indptr = {},
+            .kv_chunk_size = ints(kChunk, s.num_chunk),
+            .block_valid_mask = array_of<uint8_t>(f, kValid, s.num_valid),
+            .cta_tile_q = s.cta_tile_q,
+            .split_kv = s.split_kv != 0};
+  c.out = view_of(f.pointer<void>(kOut), s.out);
+  c.lse = {view_of(f.pointer<void>(kLse), s.lse),
+           s.lse_base != 0 ? LseBase::kLog2 : LseBase::kNatural};
+  return {c, s.rows};
+}
 
 KernelLaunch tile_launch(const TiledAttention& c, const RequestRows& rows) {
   assert((c.plan.cta_tile_q > 0 || c.plan.qo_tile_indices.empty()) &&

@@ -63,6 +63,8 @@ struct TiledAttention {
 /// that exist are filled with 0xff. What a plan does not need is not read: kv_tile_indices,
 /// o_indptr and kv_chunk_size where keys are not cut. Items run one after the other.
 KernelLaunch tile_launch(const TiledAttention& call, const RequestRows& rows = {});
+/// Without merge_indptr, which is the merge's.
+CallOf<TiledAttention> tile_call(const KernelLaunch& launch);
 
 /// Partial rows merge_indptr[t] to merge_indptr[t + 1] become row t, in their order; of no row out
 /// 0 and LSE -inf. The two LSEs may have different bases.
@@ -76,6 +78,7 @@ struct MergeTiles {
   std::span<const int32_t> qo_indptr;
 };
 KernelLaunch merge_tiles_launch(const MergeTiles& call);
+MergeTiles merge_tiles_call(const KernelLaunch& launch);
 
 /// Two partial results of every token, in any bases: the ragged and the paged part of a prefill.
 struct MergePair {
@@ -86,6 +89,7 @@ struct MergePair {
   std::span<const int32_t> qo_indptr;
 };
 KernelLaunch merge_pair_launch(const MergePair& call);
+MergePair merge_pair_call(const KernelLaunch& launch);
 
 extern const Kernel kTiledAttention, kMergeTiles, kMergePair;
 

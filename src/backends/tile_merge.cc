@@ -16,13 +16,12 @@ AnyLse lse_at(const LaunchFrame& f, size_t arg, const RowsScalars& s, uint8_t ba
 }
 
 /// Rows of out that are no padding; those that it does not have are noted.
-int64_t live_rows(const LaunchFrame& f, size_t arg, int64_t offsets, const TensorView& out,
-                  Footprint* spans) {
-  const auto qo_indptr = array_of<int32_t>(f, arg, offsets);
+int64_t live_rows(std::span<const int32_t> qo_indptr, const TensorView& out, Footprint* spans) {
   if (qo_indptr.empty()) return out.shape[0];
   const int64_t rows = std::max(0, qo_indptr.back());
   if (spans != nullptr) {
-    spans->push_back({qo_indptr.data(), offsets - 1, 1, sizeof(int32_t), Access::kRead});
+    spans->push_back(
+        {qo_indptr.data(), std::ssize(qo_indptr) - 1, 1, sizeof(int32_t), Access::kRead});
     if (rows > out.shape[0])
       spans->push_back({out.data, out.offset(out.shape[0]), (rows - out.shape[0]) * out.stride[0],
                         element_bytes(out.dtype), Access::kWrite});
@@ -49,18 +48,18 @@ struct TilesScalars {
 static_assert(sizeof(TilesScalars) == 4 * sizeof(RowsScalars) + 3 * 8);
 
 /// The kernel, run or only noted.
-class Tiles : TilesArgs {
+class Tiles {
  public:
-  Tiles(const LaunchFrame& f, Footprint* spans)
-      : sc_(f.scalar<TilesScalars>(kScalars)),
-        spans_(spans),
-        v_(view_of(f.pointer<void>(kV), sc_.v)),
-        s_(lse_at(f, kS, sc_.s, sc_.s_base)),
-        out_(view_of(f.pointer<void>(kOut), sc_.out)),
-        lse_(lse_at(f, kLse, sc_.lse, sc_.lse_base)),
-        indptr_(f.pointer<int32_t>(kIndptr), sc_.num_indptr, spans),
-        rows_(live_rows(f, kQoIndptr, sc_.num_qo_indptr, out_, spans)) {
-    const auto indptr = array_of<int32_t>(f, kIndptr, std::min(sc_.num_indptr, rows_ + 1));
+  Tiles(const MergeTiles& c, Footprint* spans)
+      : spans_(spans),
+        v_(c.v),
+        s_(c.s),
+        out_(c.out),
+        lse_(c.lse),
+        indptr_(c.merge_indptr.data(), std::ssize(c.merge_indptr), spans),
+        rows_(live_rows(c.qo_indptr, out_, spans)) {
+    const int64_t entries = std::min(std::ssize(c.merge_indptr), rows_ + 1);
+    const auto indptr = c.merge_indptr.first(static_cast<size_t>(entries));
     for (size_t t = 1; t < indptr.size(); ++t)
       most_ = std::clamp<int64_t>(int64_t{indptr[t]} - indptr[t - 1], most_, v_.shape[0]);
   }
@@ -91,7 +90,6 @@ class Tiles : TilesArgs {
       merge.finish(out_, lse_, t, head);
     }
   }
-  TilesScalars sc_;
   Footprint* spans_;
   ConstTensorView v_;
   AnyLse s_;
@@ -112,41 +110,37 @@ struct PairScalars {
 };
 static_assert(sizeof(PairScalars) == 6 * sizeof(RowsScalars) + 2 * 8);
 
-void run_pair(const LaunchFrame& f, Footprint* spans) {
-  using Arg = PairArgs;
-  const auto s = f.scalar<PairScalars>(Arg::kScalars);
-  const ConstTensorView v_a = view_of(f.pointer<void>(Arg::kVA), s.v_a);
-  const ConstTensorView v_b = view_of(f.pointer<void>(Arg::kVB), s.v_b);
-  const AnyLse s_a = lse_at(f, Arg::kSA, s.s_a, s.base_a);
-  const AnyLse s_b = lse_at(f, Arg::kSB, s.s_b, s.base_b);
-  const TensorView out = view_of(f.pointer<void>(Arg::kOut), s.out);
-  const AnyLse lse = lse_at(f, Arg::kLse, s.lse, s.lse_base);
-  const int64_t rows = live_rows(f, Arg::kQoIndptr, s.num_qo_indptr, out, spans);
+void run_pair(const MergePair& c, Footprint* spans) {
+  const int64_t rows = live_rows(c.qo_indptr, c.out, spans);
   // In base 2 where one of the two is: merging rounds less there, which pays for a conversion.
-  with_base(s_a.base == LseBase::kLog2 ? s_a.base : s_b.base, [&](auto base) {
-    RowMerge<base()> merge(2, out.shape[2], spans);
+  with_base(c.s_a.base == LseBase::kLog2 ? c.s_a.base : c.s_b.base, [&](auto base) {
+    RowMerge<base()> merge(2, c.out.shape[2], spans);
     for (int64_t t = 0; t < rows; ++t) {
-      for (int64_t head = 0; head < out.shape[1]; ++head) {
+      for (int64_t head = 0; head < c.out.shape[1]; ++head) {
         merge.clear();
-        merge.add(v_a, s_a, t, head);
-        merge.add(v_b, s_b, t, head);
-        merge.finish(out, lse, t, head);
+        merge.add(c.v_a, c.s_a, t, head);
+        merge.add(c.v_b, c.s_b, t, head);
+        merge.finish(c.out, c.lse, t, head);
       }
     }
   });
 }
 
 Progress tiles_body(LaunchFrame& f) {
-  Tiles(f, nullptr).run();
+  Tiles(merge_tiles_call(f.launch), nullptr).run();
   return Progress::kDone;
 }
-void tiles_footprint(const LaunchFrame& f, Footprint* spans) { Tiles(f, spans).run(); }
+void tiles_footprint(const LaunchFrame& f, Footprint* spans) {
+  Tiles(merge_tiles_call(f.launch), spans).run();
+}
 
 Progress pair_body(LaunchFrame& f) {
-  run_pair(f, nullptr);
+  run_pair(merge_pair_call(f.launch), nullptr);
   return Progress::kDone;
 }
-void pair_footprint(const LaunchFrame& f, Footprint* spans) { run_pair(f, spans); }
+void pair_footprint(const LaunchFrame& f, Footprint* spans) {
+  run_pair(merge_pair_call(f.launch), spans);
+}
 
 KernelLaunch launch_of(const Kernel& kernel, const TensorView& out) {
   KernelLaunch launch;
@@ -161,6 +155,20 @@ constinit const Kernel kMergeTiles{
     .name = "merge_tiles", .body = tiles_body, .footprint = tiles_footprint};
 constinit const Kernel kMergePair{
     .name = "merge_pair", .body = pair_body, .footprint = pair_footprint};
+
+MergeTiles merge_tiles_call(const KernelLaunch& launch) {
+  using Arg = TilesArgs;
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<TilesScalars>(Arg::kScalars);
+  MergeTiles c;
+  c.v = view_of(f.pointer<void>(Arg::kV), s.v);
+  c.s = lse_at(f, Arg::kS, s.s, s.s_base);
+  c.merge_indptr = array_of<int32_t>(f, Arg::kIndptr, s.num_indptr);
+  c.out = view_of(f.pointer<void>(Arg::kOut), s.out);
+  c.lse = lse_at(f, Arg::kLse, s.lse, s.lse_base);
+  c.qo_indptr = array_of<int32_t>(f, Arg::kQoIndptr, s.num_qo_indptr);
+  return c;
+}
 
 KernelLaunch merge_tiles_launch(const MergeTiles& c) {
   TilesScalars s{};
@@ -178,6 +186,21 @@ KernelLaunch merge_tiles_launch(const MergeTiles& c) {
       .pointer(c.qo_indptr.data())
       .scalar(s);
   return launch;
+}
+
+MergePair merge_pair_call(const KernelLaunch& launch) {
+  using Arg = PairArgs;
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<PairScalars>(Arg::kScalars);
+  MergePair c;
+  c.v_a = view_of(f.pointer<void>(Arg::kVA), s.v_a);
+  c.v_b = view_of(f.pointer<void>(Arg::kVB), s.v_b);
+  c.s_a = lse_at(f, Arg::kSA, s.s_a, s.base_a);
+  c.s_b = lse_at(f, Arg::kSB, s.s_b, s.base_b);
+  c.out = view_of(f.pointer<void>(Arg::kOut), s.out);
+  c.lse = lse_at(f, Arg::kLse, s.lse, s.lse_base);
+  c.qo_indptr = array_of<int32_t>(f, Arg::kQoIndptr, s.num_qo_indptr);
+  return c;
 }
 
 KernelLaunch merge_pair_launch(const MergePair& c) {

@@ -49,32 +49,31 @@ struct Extent {
 /// The kernel, run or only noted.
 class Extend {
  public:
-  Extend(const LaunchFrame& f, Footprint* spans)
-      : s_(f.scalar<ExtendScalars>(kScalars)),
-        spans_(spans),
-        q_(view_of(f.pointer<void>(kQ), s_.q)),
-        k_(view_of(f.pointer<void>(kK), s_.k)),
-        v_(view_of(f.pointer<void>(kV), s_.v)),
-        out_(view_of(f.pointer<void>(kOut), s_.out)),
-        lse_(view_of(f.pointer<void>(kLse), s_.lse)),
-        params_(params_of(f, kParams, s_.params, 0)),
-        slots_(array_of<int64_t>(f, kKvIndices, s_.num_kv_indices), cache_of(f, kCache, s_.cache),
-               spans),
-        mask_(array_of<uint8_t>(f, kMask, s_.num_mask)),
-        qo_indptr_(f.pointer<int32_t>(kQoIndptr), s_.batch + 1, spans),
-        kv_indptr_(f.pointer<int32_t>(kKvIndptr), s_.batch + 1, spans),
-        mask_indptr_(f.pointer<int64_t>(kMaskIndptr), s_.num_mask_indptr, spans),
-        offsets_(f.pointer<int32_t>(kOffsets), s_.num_offsets, spans),
-        depths_(f.pointer<int32_t>(kDepths), s_.num_depths, spans),
+  Extend(const TritonExtend& c, Footprint* spans)
+      : spans_(spans),
+        q_(c.q),
+        k_(c.k),
+        v_(c.v),
+        out_(c.out),
+        lse_(c.lse.tensor),
+        params_(c.params),
+        max_extend_len_(c.max_extend_len),
+        slots_(c.kv_indices, c.cache, spans),
+        mask_(c.custom_mask),
+        qo_indptr_(c.qo_indptr.data(), std::ssize(c.qo_indptr), spans),
+        kv_indptr_(c.kv_indptr.data(), std::ssize(c.kv_indptr), spans),
+        mask_indptr_(c.mask_indptr.data(), std::ssize(c.mask_indptr), spans),
+        offsets_(c.window_kv_offsets.data(), std::ssize(c.window_kv_offsets), spans),
+        depths_(c.depths.data(), std::ssize(c.depths), spans),
         merge_(2, params_.head_dim_vo, spans) {}
 
   void run() {
     if (spans_ != nullptr) add_whole(spans_, params_.sinks);
-    for (int32_t i = 0; i < s_.batch; ++i) {
+    for (int32_t i = 0; i + 1 < qo_indptr_.size(); ++i) {
       const std::optional<Extent> queries = extent_of(qo_indptr_, i);
       if (!queries) continue;
       request_ = i, queries_ = *queries;
-      rows_ = launched_rows(static_cast<int32_t>(queries->size), s_.params.max_seqlen_q);
+      rows_ = launched_rows(static_cast<int32_t>(queries->size), max_extend_len_);
       if (rows_ > 0 && !run_request()) lose();
     }
   }
@@ -97,8 +96,8 @@ class Extend {
     own.keys.v = rows_of(v_, queries_.begin, queries_.size);
     bool known =
         prefix->size == 0 || slots_.load(prefix->begin, prefix->size, request_, &cached.keys);
-    if (s_.num_mask_indptr > 0) known &= set_mask(prefix->size, &own);
-    if (known && s_.num_depths > 0 && s_.num_mask_indptr > 0)
+    if (mask_indptr_.size() > 0) known &= set_mask(prefix->size, &own);
+    if (known && depths_.size() > 0 && mask_indptr_.size() > 0)
       known = set_window(prefix->size, &cached, &own);
     if (!known) return false;
     if (spans_ != nullptr) {
@@ -123,7 +122,7 @@ class Extend {
   /// Who sees whom among the own keys. False where some of it lies outside.
   bool set_mask(int64_t prefix, AttentionPart* own) {
     const auto first = mask_indptr_.load(request_, request_);
-    const auto offset = s_.num_offsets > 0 ? offsets_.load(request_, request_) : 0;
+    const auto offset = offsets_.size() > 0 ? offsets_.load(request_, request_) : 0;
     if (!first || !offset || *offset < 0) return false;
     const int64_t width = prefix + queries_.size + *offset, known = std::ssize(mask_);
     const int64_t pairs = (rows_ - 1) * width + queries_.size;
@@ -211,11 +210,11 @@ class Extend {
     }
   }
 
-  ExtendScalars s_;
   Footprint* spans_;
   ConstTensorView q_, k_, v_;
   TensorView out_, lse_;
   AttentionParams params_;
+  int32_t max_extend_len_;
   SlotList slots_;
   std::span<const uint8_t> mask_;
   CheckedArray<const int32_t> qo_indptr_, kv_indptr_;
@@ -231,18 +230,40 @@ class Extend {
 };
 
 Progress body(LaunchFrame& f) {
-  Extend(f, nullptr).run();
+  Extend(triton_extend_call(f.launch).call, nullptr).run();
   return Progress::kDone;
 }
 
 void footprint(const LaunchFrame& f, Footprint* spans) {
-  Extend(f, spans).run();
-  name_requests(f.scalar<ExtendScalars>(kScalars).rows, spans);
+  const auto [call, rows] = triton_extend_call(f.launch);
+  Extend(call, spans).run();
+  name_requests(rows, spans);
 }
 
 }  // namespace
 
 constinit const Kernel kTritonExtend{.name = "triton_extend", .body = body, .footprint = footprint};
+
+CallOf<TritonExtend> triton_extend_call(const KernelLaunch& launch) {
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<ExtendScalars>(kScalars);
+  TritonExtend c;
+  c.q = view_of(f.pointer<void>(kQ), s.q);
+  c.k = view_of(f.pointer<void>(kK), s.k), c.v = view_of(f.pointer<void>(kV), s.v);
+  c.cache = cache_of(f, kCache, s.cache);
+  c.qo_indptr = array_of<int32_t>(f, kQoIndptr, s.batch + 1);
+  c.kv_indptr = array_of<int32_t>(f, kKvIndptr, s.batch + 1);
+  c.kv_indices = array_of<int64_t>(f, kKvIndices, s.num_kv_indices);
+  c.custom_mask = array_of<uint8_t>(f, kMask, s.num_mask);
+  c.mask_indptr = array_of<int64_t>(f, kMaskIndptr, s.num_mask_indptr);
+  c.window_kv_offsets = array_of<int32_t>(f, kOffsets, s.num_offsets);
+  c.depths = array_of<int32_t>(f, kDepths, s.num_depths);
+  c.params = params_of(f, kParams, s.params, 0);
+  c.max_extend_len = s.params.max_seqlen_q;
+  c.out = view_of(f.pointer<void>(kOut), s.out);
+  c.lse = NaturalLse(view_of(f.pointer<void>(kLse), s.lse));
+  return {c, s.rows};
+}
 
 KernelLaunch triton_extend_launch(const TritonExtend& c, const RequestRows& rows) {
   ExtendScalars s{};

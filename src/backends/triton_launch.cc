@@ -37,6 +37,24 @@ struct DecodeScalars {
 static_assert(sizeof(DecodeScalars) ==
               5 * sizeof(RowsScalars) + sizeof(CacheScalars) + sizeof(ParamsScalars) + 4 * 8);
 
+/// [rows, heads, splits(, dim)] with heads and splits as one axis.
+TensorView flat(const TensorView& t) {
+  assert(t.stride[1] == t.shape[2] * t.stride[2]);
+  TensorView flat = t;
+  flat.rank = t.rank - 1;
+  flat.shape = {t.shape[0], t.shape[1] * t.shape[2], t.shape[3]};
+  flat.stride = {t.stride[0], t.stride[2], t.stride[3]};
+  return flat;
+}
+/// The inverse.
+TensorView by_splits(const TensorView& t, int64_t splits) {
+  TensorView all = t;
+  all.rank = t.rank + 1;
+  all.shape = {t.shape[0], t.shape[1] / splits, splits, t.shape[2]};
+  all.stride = {t.stride[0], splits * t.stride[1], t.stride[1], t.stride[2]};
+  return all;
+}
+
 /// A row's keys, and how many of them a split has.
 struct Splits {
   int64_t begin, keys, count, per;
@@ -47,14 +65,14 @@ struct Splits {
 /// What both stages read, and both take to be so.
 class Decode {
  protected:
-  Decode(const LaunchFrame& f, Footprint* spans)
-      : s_(f.scalar<DecodeScalars>(kScalars)),
-        spans_(spans),
-        params_(params_of(f, kParams, s_.params, 0)),
-        logits_(view_of(f.pointer<void>(kLogits), s_.logits)),
-        attn_lse_(view_of(f.pointer<void>(kAttnLse), s_.attn_lse)),
-        indptr_(f.pointer<int32_t>(kKvIndptr), s_.num_rows + 1, spans),
-        splits_(f.pointer<int32_t>(kSplits), s_.num_rows, spans) {}
+  Decode(const TritonDecode& c, Footprint* spans)
+      : spans_(spans),
+        params_(c.params),
+        logits_(flat(c.attn_logits)),
+        attn_lse_(flat(c.attn_lse.tensor)),
+        max_splits_(c.attn_logits.shape[2]),
+        indptr_(c.kv_indptr.data(), std::ssize(c.kv_indptr), spans),
+        splits_(c.num_kv_splits.data(), std::ssize(c.num_kv_splits), spans) {}
 
   /// Nothing where the row cannot be cut.
   std::optional<Splits> splits_of(int32_t row) {
@@ -63,14 +81,14 @@ class Decode {
     if (begin < 0 || end < begin || count <= 0) return {};
     const int64_t per = triton_split_keys(end - begin, count);
     const int64_t used = per > 0 ? (end - begin + per - 1) / per : 0;
-    return Splits{begin, end - begin, std::min(used, s_.max_splits), per};
+    return Splits{begin, end - begin, std::min(used, max_splits_), per};
   }
-  int32_t rows() const { return static_cast<int32_t>(s_.num_rows); }
+  int32_t rows() const { return static_cast<int32_t>(splits_.size()); }
 
-  DecodeScalars s_;
   Footprint* spans_;
   AttentionParams params_;
   TensorView logits_, attn_lse_;
+  int64_t max_splits_;
 
  private:
   CheckedArray<const int32_t> indptr_, splits_;
@@ -78,11 +96,8 @@ class Decode {
 
 class Stage1 : Decode {
  public:
-  Stage1(const LaunchFrame& f, Footprint* spans)
-      : Decode(f, spans),
-        q_(view_of(f.pointer<void>(kQ), s_.q)),
-        slots_(array_of<int64_t>(f, kKvIndices, s_.num_kv_indices), cache_of(f, kCache, s_.cache),
-               spans) {
+  Stage1(const TritonDecode& c, Footprint* spans)
+      : Decode(c, spans), q_(c.q), slots_(c.kv_indices, c.cache, spans) {
     params_.sinks = {};
   }
 
@@ -119,7 +134,7 @@ class Stage1 : Decode {
     one.data = t.at(row, split);
     one.shape[0] = 1;
     one.shape[1] = params_.num_qo_heads;
-    one.stride[1] *= s_.max_splits;
+    one.stride[1] *= max_splits_;
     return one;
   }
   void add_lost(const TensorView& t, int32_t row) { lose_row(t, 0, row, spans_); }
@@ -130,11 +145,11 @@ class Stage1 : Decode {
 
 class Stage2 : Decode {
  public:
-  Stage2(const LaunchFrame& f, Footprint* spans)
-      : Decode(f, spans),
-        out_(view_of(f.pointer<void>(kOut), s_.out)),
-        lse_(view_of(f.pointer<void>(kLse), s_.lse)),
-        merge_(s_.max_splits, out_.shape[2], spans) {}
+  Stage2(const TritonDecode& c, Footprint* spans)
+      : Decode(c, spans),
+        out_(c.out),
+        lse_(c.lse.tensor),
+        merge_(max_splits_, out_.shape[2], spans) {}
 
   void run() {
     if (spans_ != nullptr) add_whole(spans_, params_.sinks);
@@ -155,7 +170,7 @@ class Stage2 : Decode {
     for (int32_t head = 0; head < params_.num_qo_heads; ++head) {
       merge_.clear();
       for (int64_t split = 0; split < splits.count; ++split)
-        merge_.add(logits_, partial, row, head * s_.max_splits + split);
+        merge_.add(logits_, partial, row, head * max_splits_ + split);
       merge_.finish(out_, lse, row, head, sink_of(params_, head));
     }
   }
@@ -166,24 +181,15 @@ class Stage2 : Decode {
 
 template <class Stage>
 Progress body(LaunchFrame& f) {
-  Stage(f, nullptr).run();
+  Stage(triton_decode_call(f.launch).call, nullptr).run();
   return Progress::kDone;
 }
 
 template <class Stage>
 void footprint(const LaunchFrame& f, Footprint* spans) {
-  Stage(f, spans).run();
-  name_requests(f.scalar<DecodeScalars>(kScalars).rows, spans);
-}
-
-/// [rows, heads, splits(, dim)] with heads and splits as one axis.
-RowsScalars flat_scalars(const TensorView& t) {
-  assert(t.stride[1] == t.shape[2] * t.stride[2]);
-  TensorView flat = t;
-  flat.rank = t.rank - 1;
-  flat.shape = {t.shape[0], t.shape[1] * t.shape[2], t.shape[3]};
-  flat.stride = {t.stride[0], t.stride[2], t.stride[3]};
-  return scalars_of(flat);
+  const auto [call, rows] = triton_decode_call(f.launch);
+  Stage(call, spans).run();
+  name_requests(rows, spans);
 }
 
 KernelLaunch decode_launch(const Kernel& kernel, const TritonDecode& c, const RequestRows& rows) {
@@ -191,7 +197,7 @@ KernelLaunch decode_launch(const Kernel& kernel, const TritonDecode& c, const Re
   params.causal = false, params.window_left = params.window_right = -1;
   DecodeScalars s{};
   s.q = scalars_of(c.q);
-  s.logits = flat_scalars(c.attn_logits), s.attn_lse = flat_scalars(c.attn_lse.tensor);
+  s.logits = scalars_of(flat(c.attn_logits)), s.attn_lse = scalars_of(flat(c.attn_lse.tensor));
   s.out = scalars_of(c.out), s.lse = scalars_of(c.lse.tensor);
   s.cache = scalars_of(c.cache);
   s.params = scalars_of(params, {}, 0);
@@ -221,6 +227,23 @@ constinit const Kernel kTritonDecodeStage1{
     .name = "triton_decode_stage1", .body = body<Stage1>, .footprint = footprint<Stage1>};
 constinit const Kernel kTritonDecodeStage2{
     .name = "triton_decode_stage2", .body = body<Stage2>, .footprint = footprint<Stage2>};
+
+CallOf<TritonDecode> triton_decode_call(const KernelLaunch& launch) {
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<DecodeScalars>(kScalars);
+  TritonDecode c;
+  c.q = view_of(f.pointer<void>(kQ), s.q);
+  c.cache = cache_of(f, kCache, s.cache);
+  c.kv_indptr = array_of<int32_t>(f, kKvIndptr, s.num_rows + 1);
+  c.kv_indices = array_of<int64_t>(f, kKvIndices, s.num_kv_indices);
+  c.num_kv_splits = array_of<int32_t>(f, kSplits, s.num_rows);
+  c.params = params_of(f, kParams, s.params, 0);
+  c.attn_logits = by_splits(view_of(f.pointer<void>(kLogits), s.logits), s.max_splits);
+  c.attn_lse = NaturalLse(by_splits(view_of(f.pointer<void>(kAttnLse), s.attn_lse), s.max_splits));
+  c.out = view_of(f.pointer<void>(kOut), s.out);
+  c.lse = NaturalLse(view_of(f.pointer<void>(kLse), s.lse));
+  return {c, s.rows};
+}
 
 KernelLaunch triton_decode_stage1_launch(const TritonDecode& c, const RequestRows& rows) {
   return decode_launch(kTritonDecodeStage1, c, rows);

@@ -36,6 +36,8 @@ struct TritonDecode {
 };
 KernelLaunch triton_decode_stage1_launch(const TritonDecode& call, const RequestRows& rows = {});
 KernelLaunch triton_decode_stage2_launch(const TritonDecode& call, const RequestRows& rows = {});
+/// Of either stage. params have neither causal nor a window.
+CallOf<TritonDecode> triton_decode_call(const KernelLaunch& launch);
 
 /// Query m of request i stands behind its prefix, at kv_len_i + m, where kv_len_i is the length of
 /// its list; own key n at kv_len_i + n. A list that begins in the prefix keeps that: differences
@@ -63,6 +65,7 @@ struct TritonExtend {
   NaturalLse lse;
 };
 KernelLaunch triton_extend_launch(const TritonExtend& call, const RequestRows& rows = {});
+CallOf<TritonExtend> triton_extend_call(const KernelLaunch& launch);
 
 extern const Kernel kTritonDecodeStage1, kTritonDecodeStage2, kTritonExtend;
 

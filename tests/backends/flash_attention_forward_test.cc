@@ -180,7 +180,7 @@ TEST_P(TreeForward, OfDraftBranches) {
     b.set_swa(kPages - 1, page_size);
     // Branches from page 24 on, each with two pages of its own and the prefix's tail before it.
     std::vector<Ints> seen;
-    Slots loc;
+    Longs loc;
     for (int32_t r = 0; r < 4; ++r) {
       const int32_t prefix = b.lens[static_cast<size_t>(r / 2)], tail = prefix % page_size;
       const int32_t first = (24 + 4 * r) * page_size;

@@ -161,7 +161,7 @@ class BranchTables : public Tables {
     const int32_t unit = page_size(), steps = b->spec.num_steps;
     b->set_pages(unit, kPrefixWidth);
     branches_.clear();
-    Slots loc;
+    Longs loc;
     int32_t next = 60;
     for (size_t i = 0; i < b->lens.size(); ++i) {
       const int32_t partial = b->lens[i] % unit;

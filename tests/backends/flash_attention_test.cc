@@ -73,7 +73,7 @@ TEST(FlashAttention, ABranchIsItsPagesFromThePrefixsPartialOneOn) {
       EXPECT_LE(count, s.columns(Fa::kDraftTable));
       EXPECT_EQ(s.row(Fa::kDraftTable, static_cast<int64_t>(k), count), want.rows[k]) << step;
     }
-    EXPECT_EQ(s.slots(Fa::kOutCacheLoc), (Slots{27 + step, 33 + step}));
+    EXPECT_EQ(s.slots(Fa::kOutCacheLoc), (Longs{27 + step, 33 + step}));
   }
 }
 
@@ -99,7 +99,7 @@ TEST(FlashAttention, ATokenOfATreeSeesItsAncestorsAndItself) {
   EXPECT_EQ(s.ints(Fa::kMergedSeqlens), (Ints{5, 6, 6, 3, 4, 5}));
   EXPECT_EQ(s.row(Fa::kMergedTable, 2, 6), (Ints{4, 5, 6, 7, 8, 10}));
   EXPECT_EQ(s.row(Fa::kMergedTable, 3, 3), (Ints{28, 29, 30}));
-  EXPECT_EQ(s.slots(Fa::kOutCacheLoc), (Slots{8, 9, 10, 30, 31, 32}));
+  EXPECT_EQ(s.slots(Fa::kOutCacheLoc), (Longs{8, 9, 10, 30, 31, 32}));
 }
 
 TEST(FlashAttention, EveryRequestHasItsOwnEncoderTokens) {
@@ -119,8 +119,8 @@ TEST(FlashAttention, EveryRequestHasItsOwnEncoderTokens) {
   EXPECT_EQ(s.row(Fa::kEncoderTable, 1, 5), (Ints{20, 21, 22, 23, 24}));
   EXPECT_EQ(s.row(Fa::kPageTable, 0, 2), (Ints{13, 14}));
   EXPECT_EQ(s.row(Fa::kPageTable, 1, 2), (Ints{25, 26}));
-  const Slots loc = s.slots(Fa::kEncoderOutCacheLoc);
-  EXPECT_EQ(Slots(loc.begin(), loc.begin() + 10), (Slots{10, 11, 12, 20, 21, 22, 23, 24, 0, 0}));
+  const Longs loc = s.slots(Fa::kEncoderOutCacheLoc);
+  EXPECT_EQ(Longs(loc.begin(), loc.begin() + 10), (Longs{10, 11, 12, 20, 21, 22, 23, 24, 0, 0}));
 }
 
 TEST(FlashAttention, AChunkIsReadInPages) {
@@ -175,8 +175,8 @@ TEST(FlashAttention, SlotsAreTranslatedBeforeTheyBecomePages) {
   EXPECT_EQ(s.row(Fa::kPageTable, 0, 2), (Ints{3, 1}));
   EXPECT_EQ(s.row(Fa::kSwaPageTable, 0, 2), (Ints{3, 5}));
   EXPECT_EQ(s.row(Fa::kSwaPageTable, 1, 2), (Ints{2, 4}));
-  EXPECT_EQ(s.slots(Fa::kOutCacheLoc), (Slots{12, 7, 0}));
-  EXPECT_EQ(s.slots(Fa::kSwaOutCacheLoc), (Slots{12, 23, 0}));
+  EXPECT_EQ(s.slots(Fa::kOutCacheLoc), (Longs{12, 7, 0}));
+  EXPECT_EQ(s.slots(Fa::kSwaOutCacheLoc), (Longs{12, 23, 0}));
   b.swa.resize(12), b.full_to_swa = b.swa;
   EXPECT_NE(s.fill(b).to_string().find("table.page_id: req_to_token[0, 0]"), std::string::npos);
 }

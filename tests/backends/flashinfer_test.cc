@@ -102,7 +102,7 @@ TEST(FlashInfer, AWindowsPoolHasSlotsOfItsOwn) {
   ASSERT_TRUE(s.fill(b).ok());
   EXPECT_EQ(s.lists(0), (Lists{{17, 15}}));
   EXPECT_EQ(s.lists(1), (Lists{{7, 3, 5}}));
-  EXPECT_EQ(s.slots(Fi::kSwaOutCacheLoc), Slots{15});
+  EXPECT_EQ(s.slots(Fi::kSwaOutCacheLoc), Longs{15});
 }
 
 TEST(FlashInfer, AnExtendBeginsAtTheFirstQuerysWindow) {
@@ -159,7 +159,7 @@ TEST(FlashInfer, CrossAttentionListsTheEncodersTokensAndSelfThoseBehindThem) {
   ASSERT_TRUE(s.fill(b).ok());
   EXPECT_EQ(s.lists(0), (Lists{{103, 104}, {200}, {0}}));
   EXPECT_EQ(s.lists(1), (Lists{{100, 101, 102}, {}, {}}));
-  EXPECT_EQ(s.slots(Fi::kEncoderOutCacheLoc), (Slots{100, 101, 102, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(s.slots(Fi::kEncoderOutCacheLoc), (Longs{100, 101, 102, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
 }
 
 TEST(FlashInfer, EveryBranchOfADraftHasThePrefixAndItsOwnTokens) {

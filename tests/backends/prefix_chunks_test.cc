@@ -122,7 +122,7 @@ TEST(PrefixChunks, ACapacityBelowZeroIsRefused) {
 /// Of each request the slots that all chunks together have, in order.
 std::vector<Ints> slots_of(BoundStep& s, Fa::BufferId offsets) {
   const Ints cu = s.ints(offsets);
-  const Slots all = s.slots(Fa::kChunkSlots);
+  const Longs all = s.slots(Fa::kChunkSlots);
   const auto width = static_cast<size_t>(s.columns(Fa::kChunkSlots));
   std::vector<Ints> of_request(kRows);
   for (size_t c = 0; c < all.size() / width; ++c) {

@@ -220,7 +220,7 @@ TEST(Padding, ReadsAndStoresInPageZero) {
     const Ints lens = s.ints(Fa::kCacheSeqlens);
     EXPECT_EQ(lens, (Ints{5 + q_len, mode == kTargetVerify ? 4 : 1, lens[1]}));
     for (int64_t i = 1; i < 3; ++i) EXPECT_EQ(s.row(Fa::kPageTable, i, 1), Ints{0});
-    const Slots loc = s.slots(Fa::kOutCacheLoc);
+    const Longs loc = s.slots(Fa::kOutCacheLoc);
     for (auto t = static_cast<size_t>(q_len); t < loc.size(); ++t) EXPECT_EQ(loc[t], 0);
   }
 }
@@ -259,7 +259,7 @@ TEST(Padding, OfATreeSeesAPrefixAndItself) {
   EXPECT_EQ(draft.ints(Fa::kExpandSeqlens), (Ints{2, 2}));
   EXPECT_EQ(draft.row(Fa::kDraftTable, 1, 1), Ints{0});
   EXPECT_EQ(draft.ints(Fa::kMergedSeqlens), (Ints{2, 2}));
-  EXPECT_EQ(draft.slots(Fa::kOutCacheLoc), (Slots{0, 0}));
+  EXPECT_EQ(draft.slots(Fa::kOutCacheLoc), (Longs{0, 0}));
   BoundStep verify(kFa, Limits::bucket(kTargetVerify, 2, 3, m));
   OwnedBatch b(kTargetVerify, kPrefix, {5});
   b.spec.num_draft_tokens = 3;

@@ -15,13 +15,13 @@
 namespace shadowgraph {
 
 using Ints = std::vector<int32_t>;
-using Slots = std::vector<int64_t>;
+using Longs = std::vector<int64_t>;
 
 /// Requests whose tokens lie in req_to_token, row i + 1 being request i's. Copies would view the
 /// original's vectors.
 struct OwnedBatch : ForwardBatch {
   Ints lens, news, pool_rows, encoders, tokens, places, item_offsets;
-  Slots loc, swa, encoder_loc;
+  Longs loc, swa, encoder_loc;
   std::vector<uint8_t> mask;
 
   OwnedBatch(ForwardMode m, SeqLensKind kind, Ints seq, Ints extend = {})
@@ -56,8 +56,8 @@ struct OwnedBatch : ForwardBatch {
       }
     set_rows(rows, width);
   }
-  void set_loc(Slots slots) { loc = std::move(slots), out_cache_loc = loc; }
-  void set_encoders(Ints lengths, Slots slots = {}) {
+  void set_loc(Longs slots) { loc = std::move(slots), out_cache_loc = loc; }
+  void set_encoders(Ints lengths, Longs slots = {}) {
     encoders = std::move(lengths), encoder_lens = encoders;
     encoder_loc = std::move(slots), encoder_out_cache_loc = encoder_loc;
   }
@@ -107,7 +107,7 @@ class BoundStep {
 
   /// As the device has it.
   Ints ints(size_t buffer) const { return values<int32_t>(meta[buffer]); }
-  Slots slots(size_t buffer) const { return values<int64_t>(meta[buffer]); }
+  Longs slots(size_t buffer) const { return values<int64_t>(meta[buffer]); }
   int64_t columns(size_t table) const { return meta[table].shape[1]; }
   Ints row(size_t table, int64_t i, int64_t count) const {
     const Ints all = ints(table);

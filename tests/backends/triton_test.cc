@@ -35,7 +35,7 @@ class Filled : public BoundStep {
   /// Row i of a list.
   Ints list(const CsrIds& ids, int64_t i) const {
     const Ints indptr = ints(static_cast<size_t>(ids.indptr));
-    const Slots all = slots(static_cast<size_t>(ids.indices));
+    const Longs all = slots(static_cast<size_t>(ids.indices));
     const auto at = static_cast<size_t>(i);
     return {all.begin() + indptr[at], all.begin() + indptr[at + 1]};
   }
@@ -69,7 +69,7 @@ TEST(Triton, ADecodeListsItsKeysAndAWindowOneMoreThanItsRadius) {
   EXPECT_EQ(s.ints(Triton::kWindowKvIndptr), (Ints{0, 3, 4, 7}));
   EXPECT_EQ(s.list(Triton::kWindowKv, 0), numbers(102, 105));
   EXPECT_EQ(s.list(Triton::kWindowKv, 2), numbers(300, 303));
-  EXPECT_EQ(s.slots(Triton::kOutCacheLoc), (Slots{104, 200, 302}));
+  EXPECT_EQ(s.slots(Triton::kOutCacheLoc), (Longs{104, 200, 302}));
   EXPECT_FALSE(s.meta.has(Triton::kQoIndptr) || s.meta.has(Triton::kCustomMask));
 }
 
@@ -91,7 +91,7 @@ TEST(Triton, PaddingHasTheFillsKeysInSlotZero) {
   EXPECT_EQ(s.ints(Triton::kKvIndptr), (Ints{0, 5, 7, 11, 15}));
   EXPECT_EQ(s.list(Triton::kKv, 3), Ints(4, 0));
   EXPECT_EQ(s.list(Triton::kWindowKv, 3), Ints(3, 0));
-  EXPECT_EQ(s.slots(Triton::kOutCacheLoc), (Slots{104, 201, 0, 0}));
+  EXPECT_EQ(s.slots(Triton::kOutCacheLoc), (Longs{104, 201, 0, 0}));
 }
 
 TEST(Triton, SplitsAreThoseOfEachListsOwnLengths) {
@@ -187,7 +187,7 @@ TEST(Triton, ABranchIsThePrefixAndItsOwnTokens) {
     EXPECT_EQ(s.list(Triton::kKv, 1), last[step]);
     EXPECT_EQ(s.list(Triton::kKv, 3).back(), 205 + step);
     EXPECT_EQ(s.slots(Triton::kOutCacheLoc),
-              (Slots{103 + step, 106 + step, 202 + step, 205 + step}));
+              (Longs{103 + step, 106 + step, 202 + step, 205 + step}));
   }
 }
 
@@ -225,7 +225,7 @@ TEST(Triton, AChainsTokensSeeThoseBeforeThem) {
   set_hundreds(&b);
   const Filled s(b, model(1));
   EXPECT_EQ(s.ints(Triton::kKvIndptr), (Ints{0, 2, 2}));
-  EXPECT_EQ(s.slots(Triton::kMaskIndptr), (Slots{0, 8, 12}));
+  EXPECT_EQ(s.slots(Triton::kMaskIndptr), (Longs{0, 8, 12}));
   EXPECT_EQ(s.mask(), (std::vector<uint8_t>{1, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 1}));
   EXPECT_EQ(s.ints(Triton::kDepths), (Ints{0, 1, 0, 1}));
   EXPECT_EQ(s.ints(Triton::kWindowKvIndptr), (Ints{0, 1, 1}));
@@ -243,7 +243,7 @@ TEST(Triton, ATreesMaskIsCopiedAndItsTokensStandAtTheirDepths) {
   std::vector<uint8_t> want = b.mask;
   want.insert(want.end(), {1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 1, 1});  // padding's: a chain
   EXPECT_EQ(s.mask(), want);
-  EXPECT_EQ(s.slots(Triton::kMaskIndptr), (Slots{0, 15, 27, 39}));
+  EXPECT_EQ(s.slots(Triton::kMaskIndptr), (Longs{0, 15, 27, 39}));
   EXPECT_EQ(s.ints(Triton::kDepths), (Ints{0, 1, 1, 0, 1, 2, 0, 1, 2}));
   EXPECT_EQ(s.ints(Triton::kQoIndptr), (Ints{0, 3, 6, 9}));
 }
@@ -257,7 +257,7 @@ TEST(Triton, WindowListsAreInTheWindowsPool) {
   const Filled s(b, m);
   EXPECT_EQ(s.list(Triton::kKv, 0), numbers(100, 105));
   EXPECT_EQ(s.list(Triton::kWindowKv, 0), (Ints{200 - 103, 200 - 104}));
-  EXPECT_EQ(s.slots(Triton::kSwaOutCacheLoc), Slots{200 - 104});
+  EXPECT_EQ(s.slots(Triton::kSwaOutCacheLoc), Longs{200 - 104});
 }
 
 TEST(Triton, ModelsThatItDoesNotServeAreRefusedWithAllThatIsWrong) {
