@@ -38,7 +38,8 @@ void DoubleCountedExtent::batch(ForwardBatch& batch, TapStorage& storage) const 
 void FirstEncoderLength::batch(ForwardBatch& batch, TapStorage& storage) const {
   if (batch.encoder_lens.empty()) return;
   storage.emplace_back(batch.encoder_lens.size(), batch.encoder_lens[0]);
-  if (!std::ranges::equal(storage.back(), batch.encoder_lens)) act();
+  if (std::ranges::equal(storage.back(), batch.encoder_lens)) return;
+  act();
   batch.encoder_lens = storage.back();
   batch.encoder_out_cache_loc = {};  // as long as the right ones
 }
