@@ -82,15 +82,16 @@ TEST(ReadReport, SaysEveryFaultAtOnce) {
   j["seed"] = -1;
   j["colour"] = "blue";
   j["files"][0]["cases"] = "many";
-  j["coverage"][0]["cases"] = -4;
+  j["coverage"][0]["cases"] = -4, j["coverage"][0]["shape"] = "round";
   j["findings"][0]["severity"] = "fatal";
   j["findings"][1].erase("got");
   j["findings"][0]["pictures"][0]["rows"] = 7;
   j["histogram"]["keys"]["counts"]["seven"] = 7;
-  EXPECT_EQ(faults_of(j.dump()),
-            (std::vector<std::string>{"seed", "files[0].cases", "coverage[0].cases",
-                                      "histogram.keys.counts.seven", "findings[0].pictures[0].rows",
-                                      "findings[0].severity", "findings[1].got", "colour"}));
+  EXPECT_EQ(
+      faults_of(j.dump()),
+      (std::vector<std::string>{"seed", "files[0].cases", "coverage[0].cases", "coverage[0].shape",
+                                "histogram.keys.counts.seven", "findings[0].pictures[0].rows",
+                                "findings[0].severity", "findings[1].got", "colour"}));
 }
 
 TEST(ReadReport, RefusesWhatIsNoReport) {
