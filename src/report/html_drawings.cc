@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "report/escape.h"
 
@@ -173,13 +174,10 @@ std::string owner_class(int64_t owner) {
 
 /// The owners that the drawn part shows, as a legend.
 std::string owner_keys(const TableMap& m, const Part& part) {
-  std::vector<int64_t> owners;
+  std::set<int64_t> owners;
   part.each([&](int64_t r, int64_t c) {
-    owners.push_back(m.owners[static_cast<size_t>(r * m.columns + c)]);
+    owners.insert(m.owners[static_cast<size_t>(r * m.columns + c)]);
   });
-  std::ranges::sort(owners);
-  const auto repeated = std::ranges::unique(owners);
-  owners.erase(repeated.begin(), repeated.end());
   std::string s;
   for (const int64_t owner : owners) s += key_of_class(owner_class(owner), owner_words(owner));
   return m.wrong.empty() ? s : s + key_of_class("wrong", "wrong");
