@@ -1,11 +1,14 @@
 // Building metadata alone: fills a second of one core, on an unchecked device. A fill is followed
-// by its upload, which is not timed. The last column is the median of three runs.
+// by its upload, which is not timed. And filling with all laws of metadata judged, of all small
+// decodes in turn. The last column is the median of three runs.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <vector>
 
+#include "check/metadata_case.h"
 #include "runtime/small_steps.h"
 #include "shadowgraph/backend.h"
 #include "shadowgraph/sim_device.h"
@@ -89,6 +92,47 @@ void add(const FillCase& f) {
       ->ReportAggregatesOnly();
 }
 
+/// All decodes of 1 to 3 requests of 1 to 8 keys, in pages of 2, in a bucket of 4.
+std::vector<Step> small_decodes(int32_t context) {
+  std::vector<Step> steps;
+  for (int32_t rows = 1, count = 8; rows <= 3; ++rows, count *= 8) {
+    for (int32_t number = 0; number < count; ++number) {
+      StepShape shape;
+      shape.page_size = 2;
+      for (int32_t i = 0, rest = number; i < rows; ++i, rest /= 8)
+        shape.prefix_lens.push_back(rest % 8);
+      steps.push_back(make_step(shape, context));
+    }
+  }
+  return steps;
+}
+
+void judge_metadata_only(benchmark::State& state, const Backend* backend) {
+  ModelConfig model = model_of({backend, ForwardMode::kDecode, 2, 1});
+  model.max_context_len = 16;
+  MetadataCase metadata(*backend, Limits::bucket(ForwardMode::kDecode, 4, 1, model));
+  Status status = metadata.ready();
+  const std::vector<Step> steps = small_decodes(model.max_context_len);
+  size_t next = 0;
+  for (auto _ : state) status.add(metadata.run(steps[next++ % steps.size()].batch()));
+  if (!status.ok()) return state.SkipWithError(status.to_string().c_str());
+  state.counters["cases"] =
+      benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+void add_metadata_only() {
+  for (const Backend* b : all_backends()) {
+    const BackendInfo& info = b->info();
+    const bool decodes = std::ranges::find(info.modes, ForwardMode::kDecode) != info.modes.end();
+    if (!decodes || !info.page_sizes.empty() || info.halves) continue;
+    const std::string name = "metadata_only/" + std::string(info.name) + "/decode/rows:1-3";
+    benchmark::RegisterBenchmark(name.c_str(),
+                                 [b](benchmark::State& s) { judge_metadata_only(s, b); })
+        ->Repetitions(3)
+        ->ReportAggregatesOnly();
+  }
+}
+
 /// Each backend in the modes that engines capture, with the page size that the floor is for where
 /// it has it.
 void add_all() {
@@ -111,6 +155,7 @@ void add_all() {
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   shadowgraph::add_all();
+  shadowgraph::add_metadata_only();
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;

@@ -294,20 +294,8 @@ int run_device(const Options& options, int calls) {
   return finish(report, options.common);
 }
 
-int run(Options& options) {
-  apply(options.common);
-  const Chosen chosen = choose(options);
-  if (const StepGrid* grid = find_step_grid(options.exhaustive))
-    return run_steps(options, *grid, chosen);
-  if (!options.exhaustive.empty()) {
-    if (!chosen.flags.empty())
-      throw UsageError("--exhaustive: no backend runs in " + options.exhaustive);
-    if (options.cases_given || options.first_given)
-      throw UsageError("--exhaustive: " + options.exhaustive + " runs whole, without " +
-                       (options.cases_given ? "--cases" : "--first"));
-    return run_device(options, options.exhaustive.back() - '0');
-  }
-  if (options.choices_given) return run_choices(options, chosen);
+/// Random cases and histories.
+int run_random(const Options& options, const Chosen& chosen) {
   const Planted planted(chosen.faults);
   FuzzOptions fuzz;
   fuzz.seed = options.common.seed;
@@ -355,6 +343,23 @@ int run(Options& options) {
                        histogram_of("requests", h.requests, {1, 2, 3, 4, 5}),
                        histogram_of("head_dim", h.head_dim, {1, 16, 32, 64, 128})};
   return finish(report, options.common);
+}
+
+int run(Options& options) {
+  apply(options.common);
+  const Chosen chosen = choose(options);
+  if (const StepGrid* grid = find_step_grid(options.exhaustive))
+    return run_steps(options, *grid, chosen);
+  if (!options.exhaustive.empty()) {
+    if (!chosen.flags.empty())
+      throw UsageError("--exhaustive: no backend runs in " + options.exhaustive);
+    if (options.cases_given || options.first_given)
+      throw UsageError("--exhaustive: " + options.exhaustive + " runs whole, without " +
+                       (options.cases_given ? "--cases" : "--first"));
+    return run_device(options, options.exhaustive.back() - '0');
+  }
+  if (options.choices_given) return run_choices(options, chosen);
+  return run_random(options, chosen);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // list: what there is. Each kind is read from the one list that the rest of the program uses.
+#include <algorithm>
 #include <memory>
 
+#include "check/invariants.h"
 #include "cli.h"
 #include "conformance/records.h"
 #include "core/laws.h"
@@ -20,10 +22,14 @@ Listing kernels() {
 }
 
 Listing invariants() {
-  Listing listing{"invariants", {"id", "severity", "law"}, {}};
-  for (const Law& law : kLaws) {
-    listing.rows.push_back({std::string(law.id), name_of(law.severity), std::string(law.sentence)});
-  }
+  Listing listing{"invariants", {"id", "severity", "metadata", "law"}, {}};
+  const auto of_metadata = [](const Law& law) {
+    return std::ranges::any_of(all_invariants(),
+                               [&](const Invariant& i) { return i.law.law().id == law.id; });
+  };
+  for (const Law& law : kLaws)
+    listing.rows.push_back({std::string(law.id), name_of(law.severity),
+                            of_metadata(law) ? "yes" : "", std::string(law.sentence)});
   return listing;
 }
 

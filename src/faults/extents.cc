@@ -36,7 +36,8 @@ void DoubleCountedExtent::batch(ForwardBatch& batch) {
 void FirstEncoderLength::batch(ForwardBatch& batch) {
   if (batch.encoder_lens.empty()) return;
   lens_.assign(batch.encoder_lens.size(), batch.encoder_lens[0]);
-  if (!std::ranges::equal(lens_, batch.encoder_lens)) act();
+  if (std::ranges::equal(lens_, batch.encoder_lens)) return;
+  act();
   batch.encoder_lens = lens_;
   batch.encoder_out_cache_loc = {};  // as long as the right ones
 }

@@ -49,13 +49,13 @@ void MaskOfTheLastVerify::baked(Meta& meta, bool /*capturing*/) {
 
 void MaskWithoutDrafts::bound(Meta& meta, bool /*capturing*/) {
   if (!is_target_verify(meta.limits.mode)) return;
-  for_endings(meta, {"custom_mask", "_mask"}, [&](const Meta& m, Buffer& b) {
-    if (b.dtype != DType::kU8 || b.shape.size() != 1) return;
-    const int64_t bits = own_name(b) == "custom_mask" ? 1 : 8;
-    const int64_t drafts = int64_t{m.limits.tokens} * m.limits.max_q_len / bits;
-    if (drafts > 0) act();
-    b.shape[0] = std::max<int64_t>(0, b.shape[0] - drafts);
-  });
+  for_buffers(meta, {"custom_mask", "wrapper0_mask", "wrapper1_mask"},
+              [&](const Meta& m, Buffer& b) {
+                const int64_t pairs = own_name(b) == "custom_mask" ? 1 : 8;  // in a byte
+                const int64_t drafts = int64_t{m.limits.tokens} * m.limits.max_q_len / pairs;
+                if (drafts > 0) act();
+                b.shape[0] = std::max<int64_t>(0, b.shape[0] - drafts);
+              });
 }
 
 Status MaskWithoutPadding::filled(const ForwardBatch& batch, Meta& meta) {

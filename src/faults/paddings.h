@@ -21,7 +21,7 @@ struct SlotsOfALargerBatch final : Tap {
   Status filled(const ForwardBatch& batch, Meta& meta) override;
 };
 
-/// Padding has no key, where the kernel needs one.
+/// Padding has no key, where the kernel needs one, and was planned with one.
 struct PaddingWithoutKeys final : Tap {
   Status filled(const ForwardBatch& batch, Meta& meta) override;
 };

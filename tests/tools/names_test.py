@@ -35,6 +35,13 @@ class ListAndExplain(unittest.TestCase):
             self.assertIn(item["id"], out)
             self.assertIn(item["law"], out)
 
+    def test_the_page_on_invariants_has_the_list(self):
+        with open(os.path.join(os.path.dirname(__file__), "../../docs/invariants.md")) as f:
+            rows = [line for line in f if line.startswith("| `")]
+        items = json.loads(run("list", "invariants", "--format", "json")[1])["items"]
+        self.assertEqual(rows, ["| `%s` | %s | %s | %s |\n" % (i["id"], i["severity"], i["metadata"], i["law"])
+                                for i in items])
+
     def test_explain_in_json_has_the_same_words(self):
         item, = json.loads(run("explain", "len.capacity", "--format", "json")[1])["items"]
         text = run("explain", "len.capacity")[1]

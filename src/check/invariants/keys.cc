@@ -2,42 +2,20 @@
 // entries of all lists lead to, one list after the other, are the keys that the queries see. A list
 // whose kernel hides some by a window, or by a mask, may hold more of the request's, in order.
 #include <algorithm>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "attn/mask.h"
 #include "check/invariants/invariants.h"
+#include "check/invariants/key_rows.h"
 
 namespace shadowgraph {
 namespace {
 
-/// A row of a list, and the queries of the step that read it.
-struct ListRow {
-  int64_t row = 0, begin = 0, end = 0;
-};
-
-/// Queries [begin, end) of canonical row `row`, and the row that each list has for them.
-struct Run {
-  size_t row = 0;
-  int64_t begin = 0, end = 0;
-  std::vector<ListRow> rows;
-};
-
-/// Where keys came from: from `first` on those of a list.
-struct Source {
-  const KeyList* list;
-  int64_t row, first;
-};
-
 class KeyJudge {
  public:
   KeyJudge(const MetaFacts& m, const KindFacts& kind, LawReport& report)
-      : m_(m),
-        kind_(kind),
-        rows_(kind.rows),
-        whole_(kind.rows.cu_seqlens_q.back() != m.tokens()),
-        report_(report) {}
+      : m_(m), kind_(kind), rows_(kind.rows), lists_(m, kind), report_(report) {}
 
   void run() {
     Run run;
@@ -45,117 +23,30 @@ class KeyJudge {
       const int64_t end = rows_.cu_seqlens_q[run.row + 1];
       for (int64_t at = rows_.cu_seqlens_q[run.row]; at < end; at = run.end) {
         run.begin = at, run.end = end;
-        if (!find_rows(&run)) break;
-        if (gather(run)) judge(run);
+        if (!lists_.find(&run)) break;
+        if (lists_.gather(run, report_)) judge(run);
       }
     }
     for (const KeyList& list : kind_.lists) padding(list);
   }
 
  private:
-  bool has_offsets(const KeyList& list) const { return !whole_ && m_.size(list.queries) > 1; }
-
-  /// The row that a query reads; where it is not said, that of its request or branch.
-  std::optional<ListRow> row_of(const KeyList& list, const Run& run) const {
-    if (!has_offsets(list))
-      return ListRow{static_cast<int64_t>(run.row), rows_.cu_seqlens_q[run.row], run.end};
-    int64_t low = 0, high = m_.size(list.queries) - 1;
-    while (high - low > 1) {
-      const int64_t middle = (low + high) / 2;
-      (m_.value(list.queries, middle) <= run.begin ? low : high) = middle;
-    }
-    const ListRow row{low, m_.value(list.queries, low), m_.value(list.queries, low + 1)};
-    if (row.begin > run.begin || row.end <= run.begin) return {};  // len.q_extent, or monotone
-    return row;
-  }
-  bool find_rows(Run* run) const {
-    run->rows.clear();
-    for (const KeyList& list : kind_.lists) {
-      const std::optional<ListRow> row = row_of(list, *run);
-      if (!row) return false;
-      run->rows.push_back(*row);
-    }
-    for (const ListRow& row : run->rows) run->end = std::min(run->end, row.end);
-    return true;
-  }
-
-  /// All that the lists say, into listed_. False: not known, or past a row's end.
-  bool gather(const Run& run) {
-    listed_.clear(), sources_.clear();
-    for (size_t i = 0; i < kind_.lists.size(); ++i) {
-      const KeyList& list = kind_.lists[i];
-      sources_.push_back({&list, run.rows[i].row, std::ssize(listed_)});
-      if (list.keys < 0) {
-        const auto own = rows_.stored_by(run.row);
-        listed_.insert(listed_.end(), own.begin(), own.end());
-      } else if (!add(list, run.rows[i].row)) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  bool is_table(const KeyList& list) const { return m_.unit(list.keys) > 0; }
-  int64_t width(const KeyList& list) const { return m_.buffer(list.keys).shape[1]; }
-
-  /// Elements of a row of slots.
-  struct Part {
-    int64_t begin = 0, end = 0;
-  };
-  Part slots_of(const KeyList& list, int64_t row) const {
-    const bool chunks = m_.buffer(list.keys).shape.size() > 1;
-    const int64_t at = chunks ? list.chunk * (m_.limits.rows + 1) + row : row;
-    const int64_t base = chunks ? list.chunk * width(list) : 0;
-    return {base + m_.value(list.lens, at), base + m_.value(list.lens, at + 1)};
-  }
-
-  bool add(const KeyList& list, int64_t row) {
-    if (m_.size(list.keys) == 0 || m_.size(list.lens) == 0) return false;
-    if (is_table(list)) return add_columns(list, row);
-    const Part part = slots_of(list, row);
-    if (part.begin < 0 || part.end < part.begin) return false;  // len.indptr_monotone
-    if (part.end > m_.size(list.keys)) {
-      report_.fail("table.capacity", at(m_.buffer(list.keys).name, row),
-                   "<= " + number(m_.size(list.keys)) + " slots", number(part.end));
-      return false;
-    }
-    for (int64_t i = part.begin; i < part.end; ++i)
-      listed_.push_back(static_cast<int32_t>(m_.value(list.keys, i)));
-    return true;
-  }
-  bool add_columns(const KeyList& list, int64_t row) {
-    const int64_t unit = m_.unit(list.keys), len = length(list, row);
-    if (len < 0 || len > width(list) * unit || (row + 1) * width(list) > m_.size(list.keys)) {
-      report_.fail("table.capacity", at(m_.buffer(list.keys).name, row),
-                   "0 to " + number(width(list) * unit) + " keys", number(len));
-      return false;
-    }
-    for (int64_t t = 0, c = row * width(list); t < len; ++c) {
-      const int64_t first = m_.value(list.keys, c) * unit;
-      for (int64_t u = 0; u < unit && t < len; ++u, ++t)
-        listed_.push_back(static_cast<int32_t>(first + u));
-    }
-    return true;
-  }
-  int64_t length(const KeyList& list, int64_t row) const {
-    return row < m_.size(list.lens) ? m_.value(list.lens, row) : -1;
-  }
-
   void judge(const Run& run) {
+    const std::span<const int32_t> listed = lists_.slots();
     const bool masked = std::ranges::any_of(kind_.lists, &KeyList::masked);
     if (masked || rows_.mask.empty()) {
-      is_end_of_row(run);
+      is_end_of_row(run, listed);
     } else {
-      sees_all(run, run.end - 1, listed_);
+      sees_all(run, run.end - 1, listed);
       const auto later = static_cast<size_t>(run.end - 1 - run.begin);
-      if (later > 0 && later <= listed_.size())
-        sees_all(run, run.begin, std::span(listed_).first(listed_.size() - later));
+      if (later > 0 && later <= listed.size())
+        sees_all(run, run.begin, listed.first(listed.size() - later));
     }
   }
 
   /// The row's keys, all but those before what its first query sees.
-  void is_end_of_row(const Run& run) {
-    const int64_t all = rows_.kv_lens[run.row], got = std::ssize(listed_);
+  void is_end_of_row(const Run& run, std::span<const int32_t> listed) {
+    const int64_t all = rows_.kv_lens[run.row], got = std::ssize(listed);
     const int64_t hidden = kind_.kind->params.window_left < 0 ? 0 : first_seen(run);
     if (got > all || got < all - hidden) {
       wrong_count(run, all - hidden, all);
@@ -163,7 +54,7 @@ class KeyJudge {
     }
     for (int64_t i = 0; i < got; ++i) {
       const int64_t key = all - got + i;
-      if (!leads_to(run, listed_[static_cast<size_t>(i)], key)) return wrong_key(run, i, key);
+      if (!leads_to(run, listed[static_cast<size_t>(i)], key)) return wrong_key(run, i, key);
     }
   }
 
@@ -227,46 +118,66 @@ class KeyJudge {
     }
   }
 
-  /// The list whose end is missing, or goes too far: the last one that has a length.
+  /// Of the last list that has a length.
   void wrong_count(const Run& run, int64_t least, int64_t most) {
-    const Source* source = &sources_.front();
-    for (const Source& s : sources_)
+    const KeySource* source = &lists_.sources().front();
+    for (const KeySource& s : lists_.sources())
       if (s.list->keys >= 0) source = &s;
-    std::string want = number(least) + " keys";
-    if (most > least) want = number(least) + " to " + want.replace(0, want.find(' '), number(most));
-    report_.fail("len.kv_extent", at(m_.buffer(source->list->lens).name, source->row), want,
-                 number(std::ssize(listed_)) + " for query " + number(run.begin));
+    const int lens = source->list->lens;
+    const auto says_keys = [&](const BufferRole& r) {
+      return r.buffer == lens && (r.role == Role::kKeyLens || r.role == Role::kKeyOffsets);
+    };
+    if (std::ranges::any_of(m_.info.roles, says_keys)) return;  // judge_lengths
+    std::string want = number(most) + " keys";
+    if (most > least) want = number(least) + " to " + want;
+    report_.fail("len.kv_extent", at(m_.buffer(lens).name, source->row), want,
+                 number(std::ssize(lists_.slots())) + " for query " + number(run.begin));
   }
 
-  /// listed_[i] leads elsewhere; key: -1 where none of the row's keys may stand.
+  /// The run's slot i leads elsewhere; key: -1 where none of the row's keys may stand.
   void wrong_key(const Run& run, int64_t i, int64_t key) {
-    const Source* s = &sources_.front();
-    for (const Source& source : sources_)
+    const KeySource* s = &lists_.sources().front();
+    for (const KeySource& source : lists_.sources())
       if (source.first <= i) s = &source;
     const KeyList& list = *s->list;
     if (list.keys < 0) return;  // the batch's own: its offsets are wrong
-    const int64_t unit = std::max<int64_t>(m_.unit(list.keys), 1);
-    const bool table = is_table(list);
-    const int64_t column = (i - s->first) / unit;
-    const int64_t element =
-        table ? s->row * width(list) + column : slots_of(list, s->row).begin + column;
-    const int64_t got = m_.value(list.keys, element), page = m_.model.page_size;
-    const int64_t want = key < 0 ? -1 : slot_of(run, key);
+    const int64_t unit = std::max<int64_t>(m_.unit(list.keys), 1), column = (i - s->first) / unit;
+    const int64_t got = entry(*s, column), want = key < 0 ? -1 : slot_of(run, key);
     std::string expected = "a key of the request, after the one before it";
     if (key >= 0) expected = "slot " + number(want) + " of token " + number(key);
     if (key >= 0 && unit > 1) expected = "page " + number(want / unit) + ", " + expected;
     const Where where = at(m_.buffer(list.keys).name, s->row, column);
-    const bool slot = unit > 1 && got == want,
-               page_id = unit == 1 && page > 1 && got == want / page;
     if (got < 0) {
       report_.fail("table.page_id", where, expected, number(got));
-    } else if (want > 0 && (slot || page_id)) {
+    } else if (key >= 0 && is_other_unit(run, *s, key - i)) {
       report_.fail("table.unit", where, expected,
-                   number(got) + (slot ? ", the slot" : ", the page"));
+                   number(got) + (unit > 1 ? ", the slot" : ", the page"));
     } else {
       report_.fail("table.slot", where, expected,
-                   number(got) + owner(run.row, listed_[static_cast<size_t>(i)]));
+                   number(got) + owner(run.row, lists_.slots()[static_cast<size_t>(i)]));
     }
+  }
+  int64_t entry(const KeySource& s, int64_t column) const {
+    const int64_t first = lists_.is_table(*s.list) ? s.row * lists_.width(*s.list)
+                                                   : lists_.slots_of(*s.list, s.row).begin;
+    return m_.value(s.list->keys, first + column);
+  }
+  /// All entries are slots where the kernel takes pages, or pages where it takes slots; the run's
+  /// slot i is key i + shift.
+  bool is_other_unit(const Run& run, const KeySource& s, int64_t shift) const {
+    const int64_t unit = std::max<int64_t>(m_.unit(s.list->keys), 1);
+    if (m_.model.page_size == 1) return false;
+    const KeySource* next = &s + 1;
+    const bool last = next == lists_.sources().data() + lists_.sources().size();
+    const int64_t end = last ? std::ssize(lists_.slots()) : next->first;
+    for (int64_t i = s.first; i < end; i += unit) {
+      const int64_t key = i + shift;
+      if (key < 0 || key >= rows_.kv_lens[run.row]) return false;
+      const int64_t slot = slot_of(run, key);
+      if (entry(s, (i - s.first) / unit) != (unit > 1 ? slot : slot / m_.model.page_size))
+        return false;
+    }
+    return true;
   }
   /// Whose key a slot is.
   std::string owner(size_t row, int32_t slot) const {
@@ -283,14 +194,15 @@ class KeyJudge {
   /// Rows that no request has: some key where there is a query, and all of them in page 0.
   void padding(const KeyList& list) {
     if (list.keys < 0 || m_.size(list.keys) == 0 || m_.size(list.lens) == 0) return;
-    const bool table = is_table(list);
+    const bool table = lists_.is_table(list);
     if (!table && m_.buffer(list.keys).shape.size() > 1) return;  // chunks: no keys
     const int64_t rows = m_.size(list.lens) - (table ? 0 : 1);
     const bool alone = kind_.lists.size() == 1 && !kind_.kind->cross;
     for (int64_t row = m_.requests(); row < rows; ++row) {
       if (!is_padding(list, row)) continue;
-      const Part part = table ? Part{row * width(list), row * width(list) + length(list, row)}
-                              : slots_of(list, row);
+      const SlotRange part = table ? SlotRange{row * lists_.width(list),
+                                               row * lists_.width(list) + lists_.length(list, row)}
+                                   : lists_.slots_of(list, row);
       const int64_t got = part.end - part.begin, most = m_.limits.max_kv_len;
       const int64_t least = alone && has_queries(list, row)
                                 ? std::min<int64_t>(m_.on_rank(m_.model.seq_len_fill), 1)
@@ -304,13 +216,14 @@ class KeyJudge {
     }
   }
   bool is_padding(const KeyList& list, int64_t row) const {
-    if (!has_offsets(list)) return row >= std::ssize(rows_.kv_lens);
+    if (!lists_.has_offsets(list)) return row >= std::ssize(rows_.kv_lens);
     return row + 1 < m_.size(list.queries) && m_.value(list.queries, row) >= m_.tokens();
   }
   bool has_queries(const KeyList& list, int64_t row) const {
-    return !has_offsets(list) || m_.value(list.queries, row + 1) > m_.value(list.queries, row);
+    return !lists_.has_offsets(list) ||
+           m_.value(list.queries, row + 1) > m_.value(list.queries, row);
   }
-  void is_empty(const KeyList& list, int64_t row, Part part, int64_t count) {
+  void is_empty(const KeyList& list, int64_t row, SlotRange part, int64_t count) {
     if (part.begin < 0 || part.begin + count > m_.size(list.keys)) {
       report_.fail("table.capacity", at(m_.buffer(list.keys).name, row),
                    "<= " + number(m_.size(list.keys)), number(part.begin + count));
@@ -326,11 +239,9 @@ class KeyJudge {
   const MetaFacts& m_;
   const KindFacts& kind_;
   const CanonicalRows& rows_;
-  const bool whole_;  // rows of cross-attention, which do not count a draft's branches
+  KeyRows lists_;
   LawReport& report_;
-  std::vector<int32_t> listed_;
   std::vector<int64_t> seen_;  // keys of the row
-  std::vector<Source> sources_;
 };
 
 }  // namespace

@@ -158,8 +158,9 @@ class PlanJudge {
     }
     compare(Fi::kOIndptr, of_rows);
     if (prefill_) compare(Fi::kMergeIndptr, of_queries);
-    if (!split_ || list_.partial < 0) return;
-    const int64_t room = m_.buffer(list_.partial).shape[0];
+    if (!split_) return;
+    const bool bound = m_.meta.has(static_cast<size_t>(list_.partial));
+    const int64_t room = bound ? m_.buffer(list_.partial).shape[0] : 0;
     if (of_rows.back() > room)
       report_.fail("plan.split", at(m_.buffer(list_.partial).name),
                    "<= " + number(room) + " partial results", number(of_rows.back()));

@@ -31,17 +31,18 @@ void judge_stored(const MetaFacts& m, int buffer, std::vector<int64_t> want, Law
   if (tokens > size)
     report.fail("batch.capacity", at(name), ">= " + number(tokens) + " tokens", number(size));
   std::vector<int64_t> written;
+  for (int64_t t = 0; t < size; ++t)
+    if (!is_nowhere(m, m.value(buffer, t))) written.push_back(m.value(buffer, t));
+  std::ranges::sort(written);
+  if (const auto twice = std::ranges::adjacent_find(written); twice != written.end())
+    report.fail("slot.duplicate", at(name), "every slot once", number(*twice) + " twice");
   for (int64_t t = 0; t < size; ++t) {
     const int64_t got = m.value(buffer, t);
-    if (!is_nowhere(m, got)) written.push_back(got);
     if (t >= tokens && !is_nowhere(m, got))
       report.fail("slot.write", at(name, t), "0 for padding", number(got));
     if (t < tokens && got != want[static_cast<size_t>(t)])
       report.fail("slot.write", at(name, t), number(want[static_cast<size_t>(t)]), number(got));
   }
-  std::ranges::sort(written);
-  if (const auto twice = std::ranges::adjacent_find(written); twice != written.end())
-    report.fail("slot.duplicate", at(name), "every slot once", number(*twice) + " twice");
 }
 
 }  // namespace

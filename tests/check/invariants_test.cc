@@ -1,0 +1,308 @@
+// Each law of metadata sees the slip that it is for, before any other law does.
+#include "check/invariants.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "backends/ascend.h"
+#include "backends/cutedsl_mla.h"
+#include "backends/flash_attention.h"
+#include "backends/flash_mla.h"
+#include "backends/flashinfer.h"
+#include "backends/flashinfer_mla.h"
+#include "backends/triton.h"
+#include "backends/trtllm_mha.h"
+#include "check/planted_metadata.h"
+
+namespace shadowgraph {
+namespace {
+
+using Fa = FlashAttention;
+using Fi = FlashInfer;
+using Mha = TrtllmMha;
+using Mla = TrtllmMla;
+using Tr = Triton;
+
+const ModelConfig kModel = model_of(2, {small_layer()});
+const ModelConfig kWide = model_of(16, {small_layer()});
+const ModelConfig kLatent = model_of(64, {latent_layer()});
+const ModelConfig kWindow = model_of(2, {small_layer(2)});
+const ModelConfig kTree = model_of(2, {small_layer()}, {2, 2, 3});
+const ModelConfig kWindowTree = model_of(1, {small_layer(2)}, {2, 2, 3});
+
+ModelConfig with(ModelConfig m, const std::function<void(ModelConfig&)>& change) {
+  change(m);
+  return m;
+}
+const ModelConfig kSwa = with(kWindow, [](ModelConfig& m) { m.swa_pool = true; });
+const ModelConfig kLocal = with(kModel, [](ModelConfig& m) {
+  m.attention_chunk = 4;
+  m.layers[0].local = true;
+});
+const ModelConfig kGathered = with(kWide, [](ModelConfig& m) { m.in_graph_tables = true; });
+const ModelConfig kRanks = with(kLatent, [](ModelConfig& m) { m.dcp_size = 2; });
+const ModelConfig kSmallChunks = with(kModel, [](ModelConfig& m) { m.split.min_size = 2; });
+const ModelConfig kOneChunk = with(kModel, [](ModelConfig& m) { m.split.off = true; });
+const ModelConfig kRagged = with(kWindow, [](ModelConfig& m) { m.ragged_prefill = true; });
+
+const StepShape kDecode{.prefix_lens = {5, 8}};
+const StepShape kExtend{.mode = ForwardMode::kExtend, .prefix_lens = {5, 3}, .q_lens = {2, 3}};
+const StepShape kDraft{.mode = ForwardMode::kDraftDecode, .prefix_lens = {5, 4}};
+const StepShape kVerify{.mode = ForwardMode::kTargetVerify,
+                        .prefix_lens = {5, 4},
+                        .trees = {all_trees(3, 2).back(), all_trees(3, 2).front()}};
+
+const Slip kSlips[] = {
+    // Offsets
+    {"len.indptr_first", "ListsBeginBehindTheFirst", "flashinfer_mla",
+     model_of(2, {latent_layer()}), kDecode, 0,
+     [](const Planting& p) { p.put(FlashInferMla::kKvIndptr, 0, 1); }},
+    {"len.indptr_monotone", "OffsetsFall", "flashattention", kModel, kExtend, 0,
+     [](const Planting& p) { p.put(Fa::kCuSeqlensQ, 1, 9); }},
+    {"len.total", "OffsetsEndBehindTheTokens", "trtllm_mha", kWide, kExtend, 0,
+     [](const Planting& p) { p.put(Mha::kCuSeqlensQ, 2, 6); }},
+    {"len.q_extent", "OneRequestHasTheQueriesOfTwo", "flashattention", kModel, kExtend, 0,
+     [](const Planting& p) { p.put(Fa::kCuSeqlensQ, 1, 3); }},
+    {"len.q_extent", "QueriesAreNotSaidAlike", "trtllm_mla", kLatent, kDecode, 4,
+     [](const Planting& p) { p.put(Mla::kSeqLensQ, 1, 2); }},
+    {"len.q_extent", "EndsOfQueriesAreThoseOfACapture", "ascend", kModel, kExtend, 0,
+     [](const Planting& p) { p.put(Ascend::kActualSeqLengths, 0, 1); }},
+    // Lengths
+    {"trace.shape", "LengthsOfFewerRows", "trtllm_mha", kWide, kDecode, 0,
+     [](const Planting& p) { p.meta().buffers[Mha::kKvLens].shape = {3}; }},
+    {"len.kv_extent", "LengthsLeaveOutTheNewToken", "trtllm_mha", kWide, kDecode, 4,
+     [](const Planting& p) { p.put(Mha::kKvLens, 1, 8); }},
+    {"len.kv_extent", "OffsetsOfKeysAreThePrefixes", "trtllm_mha", kWide, kDecode, 0,
+     [](const Planting& p) { p.put(Mha::kCuSeqlensK, 1, 5); }},
+    {"len.kv_extent",
+     "TheWidthIsTakenForTheQueries",
+     "trtllm_mla",
+     model_of(64, {latent_layer()}, {1, 2, 3}),
+     {.mode = ForwardMode::kDraftExtendV2, .prefix_lens = {5, 4}, .q_lens = {3, 3}},
+     4,
+     [](const Planting& p) { p.put(Mla::kSeqLensK, 0, 7); }},
+    {"len.kv_extent", "LengthsOfAllRanks", "cutedsl_mla", kRanks, kDecode, 0,
+     [](const Planting& p) { p.put(CuteDslMla::kKvLens, 1, 9); }},
+    {"len.kv_extent", "AllRanksAreThisOne", "cutedsl_mla", kRanks, kDecode, 0,
+     [](const Planting& p) { p.put(CuteDslMla::kGlobalSeqLensK, 1, 5); }},
+    {"len.kv_extent", "AQuerySeesAKeyMore", "cutedsl_mla", kRanks, kDecode, 0,
+     [](const Planting& p) { p.put(CuteDslMla::kVisibleLens, 1, 6); }},
+    {"len.kv_extent", "ACascadeLacksAPage", "flashattention", kTree, kDraft, 0,
+     [](const Planting& p) { p.put(Fa::kCacheSeqlens, 0, 2); }},
+    {"len.kv_extent", "ATokenOfATreeSeesOneLess", "flashattention", kTree, kVerify, 0,
+     [](const Planting& p) { p.put(Fa::kExpandSeqlens, 2, 1); }},
+    {"len.kv_extent", "AListOfAWindowIsAKeyShort", "triton", kWindow, kDecode, 0,
+     [](const Planting& p) { p.put(Tr::kWindowKvIndptr, 2, 5); }},
+    {"len.padding", "PaddingHasNoKey", "flashattention", kModel, kDecode, 4,
+     [](const Planting& p) { p.put(Fa::kCacheSeqlens, 3, 0); }},
+    {"len.padding", "PaddingHasMoreKeysThanATable", "trtllm_mha", kWide, kDecode, 4,
+     [](const Planting& p) { p.put(Mha::kKvLens, 2, 1000); }},
+    {"len.copy", "OffsetsOfPaddingAreOthers", "trtllm_mha", kWide, kDecode, 4,
+     [](const Planting& p) { p.put(Mha::kKvLens, 3, 2); }},
+    {"len.last_page", "LastPagesHoldTheRequest", "flashinfer", kModel, kDecode, 0,
+     [](const Planting& p) { p.put(Fi::kLastPageLen, 1, 9); }},
+    // Tables and lists
+    {"table.capacity", "ALengthIsBehindItsRow", "flashattention", kModel, kDecode, 4,
+     [](const Planting& p) { p.put(Fa::kCacheSeqlens, 0, 1000); }},
+    {"table.page_id", "APageIsNone", "flashattention", kModel, kDecode, 4,
+     [](const Planting& p) { p.put(Fa::kPageTable, p.width(Fa::kPageTable), -1); }},
+    {"table.unit", "ATableHasSlots", "flashattention", kModel, kDecode, 4,
+     [](const Planting& p) {
+       for (int64_t c = 0; c < 3; ++c) p.put(Fa::kPageTable, c, 2 * p.get(Fa::kPageTable, c));
+     }},
+    {"table.unit", "AListHasPages", "triton", kModel, kDecode, 0,
+     [](const Planting& p) {
+       for (int64_t i = 0; i < 6; ++i)
+         p.put<int64_t>(Tr::kKvIndices, i, p.get<int64_t>(Tr::kKvIndices, i) / 2);
+     }},
+    {"table.slot", "TwoPagesAreExchanged", "flashattention", kModel, kDecode, 4,
+     [](const Planting& p) {
+       const int32_t first = p.get(Fa::kPageTable, 0);
+       p.put(Fa::kPageTable, 0, p.get(Fa::kPageTable, 1));
+       p.put(Fa::kPageTable, 1, first);
+     }},
+    {"table.slot", "APageOfANeighbour", "trtllm_mha", kWide, kDecode, 0,
+     [](const Planting& p) {
+       p.put(Mha::kPageTable, 0, p.get(Mha::kPageTable, p.width(Mha::kPageTable)));
+     }},
+    {"table.slot", "TheWindowsPoolIsNotTranslated", "trtllm_mha",
+     with(kSwa, [](ModelConfig& m) { m.page_size = 16; }), kDecode, 0,
+     [](const Planting& p) { p.put(Mha::kSwaPageTable, 0, p.get(Mha::kPageTable, 0)); }},
+    {"table.slot", "ABranchHasItsNeighboursDraft", "flashinfer", kTree, kDraft, 0,
+     [](const Planting& p) {
+       p.put(Fi::list(0, Fi::kKvIndices), 5, p.get(Fi::list(0, Fi::kKvIndices), 11));
+     }},
+    {"table.slot", "ATokenOfATreeSeesItsSibling", "flashattention", kTree, kVerify, 0,
+     [](const Planting& p) { p.put(Fa::kTreeTable, 4, p.get(Fa::kTreeTable, 4) + 1); }},
+    {"table.slot", "AMergedRowHasAnotherDraft", "flashattention", kWindowTree, kVerify, 0,
+     [](const Planting& p) { p.put(Fa::kMergedTable, 5, p.get(Fa::kMergedTable, 5) + 1); }},
+    {"table.slot", "AMergedRowBeginsWithAnothersKey", "flashattention", kWindowTree, kVerify, 0,
+     [](const Planting& p) { p.put(Fa::kMergedTable, 0, 12); }},
+    {"table.slot", "APrefixBeginsWithItsDraftsPage", "flashattention",
+     model_of(2, {small_layer(2)}, {2, 2, 3}), kDraft, 0,
+     [](const Planting& p) { p.put(Fa::kMergedTable, 0, p.get(Fa::kMergedTable, 2)); }},
+    {"table.slot", "AChunkBeginsAPageLate", "flashattention", kLocal, kDecode, 0,
+     [](const Planting& p) { p.put(Fa::kLocalTable, 0, p.get(Fa::kLocalTable, 0) - 1); }},
+    {"table.slot", "PaddingReadsARequestsPage", "flashattention", kModel, kDecode, 4,
+     [](const Planting& p) {
+       p.put(Fa::kPageTable, 3 * p.width(Fa::kPageTable), p.get(Fa::kPageTable, 0));
+     }},
+    {"table.slot", "PaddingReadsARequestsSlot", "flashinfer", kModel, kDecode, 4,
+     [](const Planting& p) { p.put(Fi::list(0, Fi::kKvIndices), 15, 2); }},
+    {"table.pool_row", "ARowOfThePoolIsABatchs", "trtllm_mha", kGathered, kDecode, 4,
+     [](const Planting& p) { p.put(Mha::kPoolRows, 0, 0); }},
+    // Slots
+    {"slot.write", "TheFirstTokenIsStoredElsewhere", "flashattention", kModel, kExtend, 0,
+     [](const Planting& p) { p.put<int64_t>(Fa::kOutCacheLoc, 0, 1); }},
+    {"slot.write", "TheWindowsPoolHasTheSlotsOfThePool", "triton", kSwa, kDecode, 0,
+     [](const Planting& p) {
+       p.put<int64_t>(Tr::kSwaOutCacheLoc, 1, p.get<int64_t>(Tr::kOutCacheLoc, 1));
+     }},
+    {"slot.write", "PaddingStoresInALiveSlot", "ascend", kModel, kDecode, 4,
+     [](const Planting& p) { p.put<int64_t>(Ascend::kOutCacheLoc, 3, 1); }},
+    {"slot.duplicate", "TwoTokensShareASlot", "flashinfer", kModel, kExtend, 0,
+     [](const Planting& p) {
+       p.put<int64_t>(Fi::kOutCacheLoc, 0, p.get<int64_t>(Fi::kOutCacheLoc, 1));
+     }},
+    // Scalars
+    {"len.bound", "TheLongestQueryIsTheOffsetsEnd", "flashattention", kModel, kExtend, 0,
+     [](const Planting& p) { p.meta().scalars[Fa::kMaxSeqLenQ] = 5; }},
+    {"len.bound", "TheLongestQueryIsTheFirst", "triton", kModel, kExtend, 0,
+     [](const Planting& p) { p.meta().scalars[Tr::kMaxExtendLen] = 2; }},
+    {"len.bound", "TheLongestKeysAreThePrefix", "trtllm_mha", kWide, kDecode, 0,
+     [](const Planting& p) { p.meta().scalars[Mha::kMaxSeqLenK] = 8; }},
+    {"len.bound", "AllQueriesAreThoseOfARow", "trtllm_mla", kLatent, kDecode, 0,
+     [](const Planting& p) { p.meta().scalars[Mla::kSumSeqLensQ] = 1; }},
+    {"len.baked_q",
+     "AGraphIsCapturedWithOneQuery",
+     "flashattention",
+     model_of(2, {small_layer()}, {1, 2, 3}),
+     {.mode = ForwardMode::kTargetVerify, .prefix_lens = {5, 4}},
+     4,
+     [](const Planting& p) { p.meta().limits.max_q_len = 1; }},
+    // Masks
+    {"mask.window", "APlanIsMadeWithoutTheWindow", "flashinfer", kWindow, kExtend, 0,
+     [](const Planting& p) { p.meta().scalars[Fi::kWindowLeft] = -1; }},
+    {"mask.window", "ATokenStandsAtItsPlace", "triton", kWindowTree, kVerify, 0,
+     [](const Planting& p) { p.put(Tr::kDepths, 2, p.get(Tr::kDepths, 2) + 1); }},
+    {"mask.size", "AMaskEndsAByteLate", "flashinfer", kTree, kVerify, 0,
+     [](const Planting& p) { p.put(Fi::list(0, Fi::kMaskIndptr), 1, 4); }},
+    {"mask.bit", "ATokenSeesItsChild", "triton", kTree, kVerify, 0,
+     [](const Planting& p) { p.put<uint8_t>(Tr::kCustomMask, 6, 1); }},
+    {"mask.bit", "AQueryOfAPackedMaskSeesNothing", "flashinfer", kTree, kVerify, 0,
+     [](const Planting& p) { p.put<uint8_t>(Fi::list(0, Fi::kMask), 0, 0); }},
+    {"mask.bit", "ThePrefixHasNoWindow", "flashinfer", kRagged, kExtend, 0,
+     [](const Planting& p) { p.put<uint8_t>(Fi::list(0, Fi::kMask), 0, 15); }},
+    {"mask.bit", "ThereAreBitsBehindTheLast", "flashinfer", kRagged, kExtend, 0,
+     [](const Planting& p) {
+       const uint8_t last = p.get<uint8_t>(Fi::list(0, Fi::kMask), 0);
+       p.put<uint8_t>(Fi::list(0, Fi::kMask), 0, static_cast<uint8_t>(last | 0x80));
+     }},
+    // Plans
+    {"plan.split", "ChunksAreOfTheStepBefore", "flashinfer", kSmallChunks, kDecode, 4,
+     [](const Planting& p) { p.put(Fi::plan(0, Fi::Part::kPaged, Fi::kKvChunkSize), 0, 4); }},
+    {"plan.split", "AWholeRowIsSaidToBeCut", "flashinfer", kOneChunk, kDecode, 4,
+     [](const Planting& p) {
+       p.meta().scalars[static_cast<size_t>(Fi::split_kv(0, Fi::Part::kPaged))] = 1;
+     }},
+    {"plan.split", "ARowIsCutByTheOldLengths", "triton", kModel, kDecode, 0,
+     [](const Planting& p) { p.put(Tr::kNumKvSplits, 1, p.get(Tr::kNumKvSplits, 1) - 1); }},
+    {"plan.capacity", "AGridIsTooSmall", "flashinfer", kSmallChunks, kDecode, 4,
+     [](const Planting& p) {
+       const int items = Fi::plan(0, Fi::Part::kPaged, Fi::kRequestIndices);
+       p.meta().buffers[static_cast<size_t>(items)].shape = {3};
+     }},
+    {"plan.work", "ARequestIsPlannedTwice", "flashinfer", kSmallChunks, kDecode, 4,
+     [](const Planting& p) { p.put(Fi::plan(0, Fi::Part::kPaged, Fi::kRequestIndices), 0, 1); }},
+    {"plan.work", "AChunkIsLeftOut", "flashinfer", kSmallChunks, kExtend, 0,
+     [](const Planting& p) { p.put(Fi::plan(0, Fi::Part::kPaged, Fi::kKvTileIndices), 1, 0); }},
+    {"plan.work", "ATileOfQueriesIsNone", "flashinfer", kSmallChunks, kExtend, 0,
+     [](const Planting& p) { p.put(Fi::plan(0, Fi::Part::kPaged, Fi::kQoTileIndices), 0, 1); }},
+    {"plan.work", "PartialResultsLieElsewhere", "flashinfer", kSmallChunks, kDecode, 4,
+     [](const Planting& p) { p.put(Fi::plan(0, Fi::Part::kPaged, Fi::kOIndptr), 1, 1); }},
+    {"plan.work", "AMergeLeavesOutAChunk", "flashinfer", kSmallChunks, kExtend, 0,
+     [](const Planting& p) { p.put(Fi::plan(0, Fi::Part::kPaged, Fi::kMergeIndptr), 1, 1); }},
+    {"plan.tail", "AGridRunsMoreThanItsWork", "flashinfer", kModel, kDecode, 4,
+     [](const Planting& p) {
+       p.put<uint8_t>(Fi::plan(0, Fi::Part::kPaged, Fi::kBlockValidMask), 4, 1);
+     }},
+    {"plan.work", "APartBeginsBehindAKey", "flashmla", kLatent, kDecode, 4,
+     [](const Planting& p) { p.put(FlashMla::kTileMetadata, kMlaPartInts + kBeginRow, 0); }},
+    {"plan.work", "SplitsOfARowAreCountedTwice", "flashmla", kLatent, kDecode, 4,
+     [](const Planting& p) { p.put(FlashMla::kNumSplits, 2, 3); }},
+    {"plan.split", "OnePartHasTheWorkOfTwo", "flashmla", kLatent, kDecode, 4,
+     [](const Planting& p) {
+       const int32_t len = p.get(FlashMla::kSeqLensK, 1);
+       p.put(FlashMla::kTileMetadata, kEndRow, 1);
+       p.put(FlashMla::kTileMetadata, kEndKey, len);
+       p.put(FlashMla::kTileMetadata, kMlaPartInts + kBeginRow, 4);
+     }},
+};
+
+class EverySlip : public ::testing::TestWithParam<Slip> {};
+
+TEST_P(EverySlip, IsSeenByItsLawFirst) {
+  const Status status = judge_planted(GetParam());
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.findings()[0].id, GetParam().law) << status.to_string();
+}
+
+INSTANTIATE_TEST_SUITE_P(Invariants, EverySlip, ::testing::ValuesIn(kSlips),
+                         [](const auto& slip) { return std::string(slip.param.what); });
+
+TEST(Invariants, EveryLawHasASlip) {
+  std::set<std::string_view> planted = {"batch.capacity", "mask.items"};  // below
+  for (const Slip& slip : kSlips) planted.insert(slip.law);
+  for (const Invariant& invariant : all_invariants())
+    EXPECT_TRUE(planted.contains(invariant.law.law().id)) << invariant.law.law().id;
+}
+
+TEST(Invariants, LinesOfOneFunctionAreTogether) {
+  std::set<void (*)(const MetaFacts&, LawReport&)> done;
+  const auto lines = all_invariants();
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const bool again = i > 0 && lines[i - 1].judge == lines[i].judge;
+    EXPECT_TRUE(again || done.insert(lines[i].judge).second) << i;
+  }
+}
+
+TEST(Invariants, MetadataOfFewerRequestsThanTheBatchHas) {
+  const Step two = make_step({.page_size = 2, .prefix_lens = {5, 8}}, width_of(kModel));
+  const Step one = make_step({.page_size = 2, .prefix_lens = {5}}, width_of(kModel));
+  MetadataCase metadata(*find_backend("flashattention"), Limits::exact(one.batch(), kModel));
+  ASSERT_EQ(metadata.run(one.batch()).to_string(), "ok");
+  const Status status = metadata.judge(two.batch());
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.findings()[0].id, "batch.capacity");
+}
+
+TEST(Invariants, ItemsThatShowEachOther) {
+  Step step =
+      make_step({.mode = ForwardMode::kExtend, .page_size = 2, .prefix_lens = {3}, .q_lens = {6}},
+                width_of(kModel));
+  step.item_delimiters = {1, 4}, step.item_indptr = {0, 2};
+  const ForwardBatch batch = step.batch();
+  MetadataCase metadata(*find_backend("flashinfer"), Limits::exact(batch, kModel));
+  ASSERT_EQ(metadata.run(batch).to_string(), "ok");
+  const Planting p{metadata, batch};
+  p.put(Fi::kTokenPosInItems, 3, 3);  // the second delimiter's
+  const Status status = metadata.judge(batch);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.findings()[0].id, "mask.items") << status.to_string();
+}
+
+TEST(Invariants, OfOneFieldTheFirstAndHowManyMore) {
+  const Slip slip{"", "", "trtllm_mha", kWide, kDecode, 4, [](const Planting& p) {
+                    for (const int64_t row : {0, 1}) p.put(Mha::kKvLens, row, 1);
+                  }};
+  const Status status = judge_planted(slip);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.findings()[0].to_string(),
+            "len.kv_extent: kv_lens[0] is 1 (and 1 more), expected 6");
+}
+
+}  // namespace
+}  // namespace shadowgraph
