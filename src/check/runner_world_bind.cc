@@ -90,9 +90,9 @@ Status RunnerWorld::bind_layer(size_t kind, const RunnerOptions& o, Layer* layer
   }
   if (!status.ok()) return status;
   layer->k_cache = std::move(bound[0]), layer->v_cache = std::move(bound[1]);
-  // The sink is read for padding rows, and holds numbers.
+  // The sink is read for padding rows, and is NaN: no other row may feel it.
   for (const Buffer* b : {&layer->k_cache, &layer->v_cache}) {
-    if (pages > 0) stream.fill(b->data, 0, b->bytes() / static_cast<size_t>(pages));
+    if (pages > 0) stream.fill(b->data, 0xff, b->bytes() / static_cast<size_t>(pages));
   }
   return status;
 }

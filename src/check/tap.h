@@ -69,7 +69,7 @@ class Tap {
   virtual int64_t acted() const { return acted_; }
 
  protected:
-  void act() { ++acted_; }
+  void act(int64_t times = 1) { acted_ += times; }
 
  private:
   int64_t acted_ = 0;

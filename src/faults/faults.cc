@@ -3,11 +3,17 @@
 #include <algorithm>
 #include <ranges>
 
+#include "faults/addresses.h"
+#include "faults/empties.h"
 #include "faults/extents.h"
 #include "faults/graphs.h"
+#include "faults/heads_and_rows.h"
+#include "faults/kernel_masks.h"
 #include "faults/masks.h"
 #include "faults/merges.h"
+#include "faults/orders.h"
 #include "faults/paddings.h"
+#include "faults/parameters.h"
 #include "faults/plans.h"
 #include "faults/pools.h"
 #include "faults/races.h"
@@ -15,6 +21,7 @@
 #include "faults/rooms.h"
 #include "faults/schedules.h"
 #include "faults/slots.h"
+#include "faults/tiles.h"
 
 namespace shadowgraph {
 namespace {

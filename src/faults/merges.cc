@@ -1,6 +1,174 @@
 #include "faults/merges.h"
 
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "attn/lse.h"
+#include "faults/merging.h"
+#include "faults/one_head.h"
+#include "faults/substitutes.h"
+
 namespace shadowgraph {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+bool is_empty(const Merging::State& s) { return std::isinf(s.natural()); }
+
+/// The clean merge; then where bad(states) holds, NaN.
+template <class Bad>
+void nan_where(const KernelLaunch& clean, SlippedRun& run, Bad bad) {
+  run.launch(clean);
+  if (run.noted()) return;
+  const Merging m = Merging::of(clean);
+  for_merged(m, [&](int64_t row, int64_t head, const std::vector<Merging::State>& states) {
+    if (!bad(states)) return;
+    m.set_out(row, head, NAN);
+    m.set_lse(row, head, NAN);
+  });
+}
+
+void two_empty_states(const KernelLaunch& clean, SlippedRun& run) {
+  nan_where(clean, run, [](const auto& states) {
+    bool both = false;
+    for (size_t i = 0; i + 1 < states.size(); i += 2)
+      both = both || (is_empty(states[i]) && is_empty(states[i + 1]));
+    return both;
+  });
+}
+
+void splits_without_keys(const KernelLaunch& clean, SlippedRun& run) {
+  nan_where(clean, run, [](const auto& states) {
+    return !states.empty() && std::ranges::all_of(states, is_empty);
+  });
+}
+
+bool merges_splits(const KernelLaunch& launch) {
+  return launch.kernel == &kMergeTiles || launch.kernel == &kTritonDecodeStage2;
+}
+
+void lse_of_one_split(const KernelLaunch& clean, SlippedRun& run) {
+  run.launch(clean);
+  if (run.noted()) return;
+  const Merging m = Merging::of(clean);
+  for_merged(m, [&](int64_t row, int64_t head, const std::vector<Merging::State>& states) {
+    if (!states.empty()) m.set_lse(row, head, states.back().natural());
+  });
+}
+
+/// fn(value) of every LSE that the launch has written at `lse`.
+template <class Fn>
+void for_written(const KernelLaunch& clean, const void* lse, Fn fn) {
+  Footprint spans;
+  clean.kernel->footprint(LaunchFrame{clean}, &spans);
+  for (const AccessSpan& span : spans) {
+    if (span.buffer != lse || span.access != Access::kWrite) continue;
+    auto* values = static_cast<float*>(const_cast<void*>(span.buffer)) + span.first;
+    for (int64_t i = 0; i < span.count; ++i) values[i] = fn(values[i]);
+  }
+}
+
+/// Of what computes attention: Triton's stages hand it on in a scratch of their own.
+const void* lse_of_attention(const KernelLaunch& launch) {
+  KernelLaunch copy = launch;
+  const void* lse = nullptr;
+  change_attention(&copy, [&](auto& c) {
+    if constexpr (requires { c.attn_lse; }) {
+      lse = c.attn_lse.tensor.data;
+    } else {
+      lse = c.lse.tensor.data;
+    }
+    return false;
+  });
+  return lse;
+}
+
+void plus_infinity(const KernelLaunch& clean, SlippedRun& run) {
+  run.launch(clean);
+  if (run.noted()) return;
+  for_written(clean, lse_of_attention(clean),
+              [](float lse) { return lse == -kInfinity ? kInfinity : lse; });
+}
+
+void plus_infinity_wins(const KernelLaunch& clean, SlippedRun& run) {
+  run.launch(clean);
+  if (run.noted()) return;
+  const Merging m = Merging::of(clean);
+  for_merged(m, [&](int64_t row, int64_t head, const std::vector<Merging::State>& states) {
+    if (std::ranges::none_of(states, [](const auto& s) { return s.raw() == kInfinity; })) return;
+    m.set_out(row, head, 0);
+    m.set_lse(row, head, kInfinity);
+  });
+}
+
+void in_base_2(const KernelLaunch& clean, SlippedRun& run) {
+  run.launch(clean);
+  if (run.noted()) return;
+  for_written(clean, lse_of_attention(clean),
+              [](float lse) { return lse * static_cast<float>(kLog2E); });
+}
+
+/// Where the second part's LSE is; nullptr: the launch merges no two parts.
+const void* second_lse(const KernelLaunch& launch) {
+  if (launch.kernel == &kMergeState) return merge_call(launch).call.s_b.data;
+  if (launch.kernel == &kMergePair) return merge_pair_call(launch).s_b.tensor.data;
+  return nullptr;
+}
+
+/// Bases are data where plans cut keys.
+bool flip_base(KernelLaunch* launch, const void* lse) {
+  const auto flip = [&](auto& c) {
+    if constexpr (requires { c.lse.base = LseBase::kLog2; }) {
+      if (c.lse.tensor.data != lse) return false;
+      c.lse.base = c.lse.base == LseBase::kLog2 ? LseBase::kNatural : LseBase::kLog2;
+      return true;
+    }
+    return false;
+  };
+  return change_attention(launch, flip) || change_merge(launch, flip);
+}
+
+int64_t padded_head(int64_t head, int64_t group) {
+  const auto padded = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(group)));
+  return head / padded * group + head % padded;
+}
+
+/// The launch's last argument is the group.
+void merge_without_padding(const KernelLaunch& clean, SlippedRun& run) {
+  const auto group = clean.args.get<int64_t>(clean.args.size() - 1);
+  const int64_t heads = Merging::of(clean).out.shape[1];
+  for (int64_t head = 0; head < heads; ++head) {
+    const int64_t from = padded_head(head, group);
+    KernelLaunch launch = clean;
+    const auto tiles = [&](MergeTiles& c) {
+      c.v = one_head(c.v, from), c.s = one_head(c.s, from);
+      c.out = one_head(c.out, head), c.lse = one_head(c.lse, head);
+      return true;
+    };
+    const auto decode = [&](TritonDecode& c) {
+      c.attn_logits = one_head(c.attn_logits, from), c.attn_lse = one_head(c.attn_lse, from);
+      c.out = one_head(c.out, head), c.lse = one_head(c.lse, head);
+      c.params = one_head(c.params, head);
+      return true;
+    };
+    change_merge(&launch, Overloaded{[](auto&) { return false; }, tiles, decode});
+    run.launch(launch);
+  }
+}
+
+/// Query heads that read one KV head, of a launch of attention; 0: it is none.
+int64_t group_of(const KernelLaunch& launch) {
+  KernelLaunch copy = launch;
+  int64_t group = 0;
+  change_attention(&copy, [&](auto& c) {
+    if (c.params.num_kv_heads > 1) group = c.params.num_qo_heads / c.params.num_kv_heads;
+    return false;
+  });
+  return group;
+}
+
+}  // namespace
 
 void PrefixWithoutWindow::limits(Limits& limits) {
   const ForwardMode m = limits.mode;
@@ -11,6 +179,69 @@ void PrefixWithoutWindow::limits(Limits& limits) {
     window = limits.max_kv_len;  // the layer keeps its wrapper, and sees all
     act();
   }
+}
+
+void TwoEmptyStates::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
+  act(substitute<two_empty_states>(all, is_merge));
+}
+
+void OtherBaseMerged::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
+  std::vector<const void*> seconds;
+  for (const TappedLaunch& one : all) {
+    if (const void* lse = second_lse(one.launch)) seconds.push_back(lse);
+  }
+  const auto is_second = [&](const void* lse) {
+    return lse != nullptr && std::ranges::find(seconds, lse) != seconds.end();
+  };
+  for (TappedLaunch& one : all) {
+    for (const void* lse : seconds) {
+      if (!flip_base(&one.launch, lse)) continue;
+      act();
+      break;
+    }
+  }
+  act(substitute<in_base_2>(all, [&](const KernelLaunch& launch) {
+    return launch.kernel == &kRaggedAttention && is_second(lse_of_attention(launch));
+  }));
+  act(substitute<in_base_2>(all, [&](const KernelLaunch& launch) {
+    return launch.kernel == &kPagedAttention && is_second(lse_of_attention(launch));
+  }));
+}
+
+void MergedLseUnwritten::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
+  act(std::ranges::count_if(all, [](TappedLaunch& one) {
+    return change_merge(&one.launch, [](auto& c) {
+      const bool had = c.lse.tensor.defined();
+      c.lse = {};
+      return had;
+    });
+  }));
+}
+
+void SplitsWithoutKeys::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
+  act(substitute<splits_without_keys>(all, merges_splits));
+}
+
+void EmptyIsPlusInfinity::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
+  act(substitute<plus_infinity>(all, is_attention));
+  act(substitute<plus_infinity_wins>(all, is_merge));
+}
+
+void MergeWithoutGroupPadding::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
+  int64_t group = 0;
+  for (TappedLaunch& one : all) {
+    if (is_attention(one.launch)) group = group_of(one.launch);
+    if (!merges_splits(one.launch) || group == 0 ||
+        std::has_single_bit(static_cast<uint64_t>(group)))
+      continue;
+    one.launch.args.scalar(group);
+    substitute<merge_without_padding>(&one.launch);
+    act();
+  }
+}
+
+void LseOfOneSplit::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
+  act(substitute<lse_of_one_split>(all, merges_splits));
 }
 
 }  // namespace shadowgraph

@@ -74,9 +74,14 @@ void choose_layers(const Backend& b, Choices& c, History* h) {
   if (b.info().heads && windows && (r.window_left >= 0 || c.one_in(3)))
     m.layers.push_back(layer(latent, c, r.window_left >= 0 ? r.window_left : c.between(0, 4)));
   if (b.info().local && r.max_encoder_len == 0 && c.one_in(4)) {
-    m.attention_chunk = m.page_size * c.of({1, 2});
-    m.layers.push_back(layer(latent, c, -1));
-    m.layers.back().local = true;
+    const int32_t chunk = m.page_size * c.of({1, 2});
+    const LayerKind local = layer(latent, c, -1);
+    // The window's pool has what its window sees, and no more of a chunk.
+    if (r.window_left < 0 || chunk <= r.window_left + 1) {
+      m.attention_chunk = chunk;
+      m.layers.push_back(local);
+      m.layers.back().local = true;
+    }
   }
   // From a token of each request to all of them at once.
   if (latent && b.info().prefix_chunks && c.one_in(2))

@@ -1,0 +1,141 @@
+#include "faults/addresses.h"
+
+#include "attn/mask.h"
+#include "faults/lists.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr int64_t kTileKeys = 64;
+
+/// Launches whose call says by ids where its keys are, and of which fn(call) holds.
+template <class Fn>
+auto of_ids(Fn fn) {
+  return [fn](const KernelLaunch& launch) {
+    KernelLaunch copy = launch;
+    return change_attention(&copy, [&](auto& c) {
+      if constexpr (requires { ids_of(c); }) return !ids_of(c).ids->empty() && fn(c);
+      return false;
+    });
+  };
+}
+
+/// fn(call) of calls with ids, and the clean kernel.
+template <class Fn>
+void run_with_ids(const KernelLaunch& clean, SlippedRun& run, Fn fn) {
+  KernelLaunch launch = clean;
+  change_attention(&launch, [&](auto& c) {
+    if constexpr (requires { ids_of(c); }) fn(c);
+    return true;
+  });
+  run.launch(launch);
+}
+
+/// Of tables of pages.
+template <class Fn>
+void run_with_pages(const KernelLaunch& clean, SlippedRun& run, Fn fn) {
+  PagedAttention c = attention_call(clean).call;
+  fn(c);
+  run.launch(attention_launch(c, attention_call(clean).rows));
+}
+bool reads_pages(const KernelLaunch& launch) {
+  if (launch.kernel != &kPagedAttention) return false;
+  const PagedAttention c = attention_call(launch).call;
+  return c.pages.form == PageTable::Form::kDense && c.cache.page_size > 1;
+}
+
+bool has_window(const KernelLaunch& launch) {
+  return attention_call(launch).call.params.window_left >= 0;
+}
+
+void capacity_as_length(const KernelLaunch& clean, SlippedRun& run) {
+  run_with_pages(clean, run, [&](PagedAttention& c) {
+    std::vector<int32_t> lens(c.pages.cache_seqlens.begin(), c.pages.cache_seqlens.end());
+    for (int32_t& len : lens)
+      len =
+          static_cast<int32_t>(pages_for(std::max(0, len), c.cache.page_size)) * c.cache.page_size;
+    c.pages.cache_seqlens = run.take(c.pages.cache_seqlens, std::move(lens));
+  });
+}
+
+/// Pages of 2 elements, of which each one begins where a product may.
+void product_in_few_bits(const KernelLaunch& clean, SlippedRun& run) {
+  constexpr int64_t kStep = 2, kMask = 255;
+  run_with_ids(clean, run, [&](auto& c) {
+    const int64_t stride = c.cache.k.page_stride, pages = c.cache.num_pages;
+    change_ids(c, run, [&](int64_t id) { return (id * stride & kMask) / kStep; });
+    c.cache.k.page_stride = c.cache.v.page_stride = kStep;
+    c.cache.num_pages = (pages - 1) * stride / kStep + 1;
+  });
+}
+
+void ids_of_few_bits(const KernelLaunch& clean, SlippedRun& run) {
+  run_with_ids(clean, run, [&](auto& c) { change_ids(c, run, [](int64_t id) { return id & 7; }); });
+}
+
+void places_of_few_bits(const KernelLaunch& clean, SlippedRun& run) {
+  run_with_ids(clean, run, [&](auto& c) {
+    read_elsewhere(c, run, [](size_t, int64_t j) { return (j + 4) % 8 - 4; });
+  });
+}
+
+void tokens_as_page_bound(const KernelLaunch& clean, SlippedRun& run) {
+  run.launch(clean);
+  const PagedAttention c = attention_call(clean).call;
+  const int64_t page_size = c.cache.page_size;
+  for (int64_t i = 0; i < c.pages.batch(); ++i) {
+    const int64_t keys = std::max(0, c.pages.cache_seqlens[static_cast<size_t>(i)]);
+    const int64_t pages = pages_for(keys, page_size);
+    const int64_t of_tiles = pages_for(pages_for(keys, kTileKeys) * kTileKeys, page_size);
+    run.note({c.pages.page_table.data(), i * c.pages.max_pages + pages,
+              std::max<int64_t>(0, std::min(keys, of_tiles) - pages), sizeof(int32_t),
+              Access::kRead, static_cast<int32_t>(i)});
+  }
+}
+
+void skipped_not_passed(const KernelLaunch& clean, SlippedRun& run) {
+  run_with_pages(clean, run, [&](PagedAttention& c) {
+    const auto skipped = [&](size_t i) -> int64_t {
+      const int32_t keys = std::max(0, c.pages.cache_seqlens[i]);
+      const int32_t queries =
+          c.cu_seqlens_q.empty() ? 1 : c.cu_seqlens_q[i + 1] - c.cu_seqlens_q[i];
+      return kv_range(MaskShape::of(c.params, queries, keys), 0).begin / c.cache.page_size;
+    };
+    const auto from = [&](size_t i, int64_t j) { return std::max<int64_t>(0, j - skipped(i)); };
+    read_elsewhere(c, run, from);
+  });
+}
+
+}  // namespace
+
+void CapacityAsLength::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
+  const auto decodes = [](const KernelLaunch& launch) {
+    return reads_pages(launch) && has_window(launch) &&
+           attention_call(launch).call.max_seqlen_q == 1;
+  };
+  act(substitute<capacity_as_length>(all, decodes));
+}
+
+void PageTimesStrideInFewBits::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
+  act(substitute<product_in_few_bits>(all,
+                                      of_ids([](const auto& c) { return c.cache.is_latent(); })));
+}
+
+void IdsOfFewBits::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
+  act(substitute<ids_of_few_bits>(all, of_ids([](const auto&) { return true; })));
+}
+
+void PlacesOfFewBits::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
+  act(substitute<places_of_few_bits>(all, of_ids([](const auto&) { return true; })));
+}
+
+void TokensAsPageBound::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
+  act(substitute<tokens_as_page_bound>(all, reads_pages));
+}
+
+void SkippedTilesNotPassed::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
+  act(substitute<skipped_not_passed>(
+      all, [](const KernelLaunch& launch) { return reads_pages(launch) && has_window(launch); }));
+}
+
+}  // namespace shadowgraph

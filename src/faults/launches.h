@@ -1,0 +1,75 @@
+// What faults do with a step's launches: the call that one was made of, changed.
+#pragma once
+
+#include <utility>
+
+#include "backends/attention_launch.h"
+#include "backends/merge_launch.h"
+#include "backends/ragged_launch.h"
+#include "backends/tile_launch.h"
+#include "backends/triton_launch.h"
+
+namespace shadowgraph {
+
+/// Functions as one, by what they are called with.
+template <class... Fns>
+struct Overloaded : Fns... {
+  using Fns::operator()...;
+};
+template <class... Fns>
+Overloaded(Fns...) -> Overloaded<Fns...>;
+
+/// Becomes the launch of its call after fn(call), if that says that it changed it.
+template <class Call, class Launch, class Fn>
+bool change(KernelLaunch* launch, CallOf<Call> of, Launch make, Fn& fn) {
+  if (!fn(of.call)) return false;
+  *launch = make(of.call, of.rows);
+  return true;
+}
+
+/// fn(call) -> bool of whatever launch of attention this is; false: of none. A decode of Triton's
+/// is its first stage.
+template <class Fn>
+bool change_attention(KernelLaunch* l, Fn fn) {
+  if (l->kernel == &kPagedAttention) return change(l, attention_call(*l), attention_launch, fn);
+  if (l->kernel == &kRaggedAttention) return change(l, ragged_call(*l), ragged_launch, fn);
+  if (l->kernel == &kTiledAttention) return change(l, tile_call(*l), tile_launch, fn);
+  if (l->kernel == &kTritonExtend)
+    return change(l, triton_extend_call(*l), triton_extend_launch, fn);
+  if (l->kernel == &kTritonDecodeStage1)
+    return change(l, triton_decode_call(*l), triton_decode_stage1_launch, fn);
+  return false;
+}
+
+/// The same of what merges partial results: Triton's second stage too.
+template <class Fn>
+bool change_merge(KernelLaunch* l, Fn fn) {
+  if (l->kernel == &kTritonDecodeStage2)
+    return change(l, triton_decode_call(*l), triton_decode_stage2_launch, fn);
+  if (l->kernel == &kMergeState) {
+    MergeCall of = merge_call(*l);
+    if (!fn(of.call)) return false;
+    *l = merge_launch(of.call, of.cu_seqlens_q);
+    return true;
+  }
+  const auto alone = [&](auto call, auto make) {
+    if (!fn(call)) return false;
+    *l = make(call);
+    return true;
+  };
+  if (l->kernel == &kMergeTiles) return alone(merge_tiles_call(*l), merge_tiles_launch);
+  if (l->kernel == &kMergePair) return alone(merge_pair_call(*l), merge_pair_launch);
+  return false;
+}
+
+/// Is it one that change_attention or change_merge knows?
+inline bool is_attention(const KernelLaunch& launch) {
+  KernelLaunch copy = launch;
+  return change_attention(&copy, [](auto&) { return true; });
+}
+inline bool is_merge(const KernelLaunch& launch) {
+  KernelLaunch copy = launch;
+  return change_merge(&copy, [](auto&) { return true; });
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,94 @@
+#include "faults/merging.h"
+
+#include <algorithm>
+
+#include "attn/lse.h"
+#include "core/float_formats.h"
+#include "faults/launches.h"
+
+namespace shadowgraph {
+namespace {
+
+using State = Merging::State;
+
+/// Rows before an indptr's last entry; without one all.
+int64_t live_rows(const TensorView& out, std::span<const int32_t> indptr) {
+  if (indptr.empty()) return out.shape[0];
+  return std::clamp<int64_t>(indptr.back(), 0, out.shape[0]);
+}
+
+template <class Call>
+Merging of_two(const Call& c, std::span<const int32_t> indptr) {
+  const AnyLse a(c.s_a), b(c.s_b);
+  return {c.out, c.lse, live_rows(c.out, indptr), [=](int64_t row, int64_t head) {
+            return std::vector<State>{{a, row, head}, {b, row, head}};
+          }};
+}
+
+Merging of_tiles(const MergeTiles& c) {
+  const int64_t listed = std::max<int64_t>(std::ssize(c.merge_indptr) - 1, 0);
+  const int64_t rows = std::min(live_rows(c.out, c.qo_indptr), listed);
+  return {c.out, c.lse, rows, [c](int64_t row, int64_t head) {
+            const auto at = static_cast<size_t>(row);
+            std::vector<State> all;
+            for (int64_t r = c.merge_indptr[at]; r < c.merge_indptr[at + 1]; ++r)
+              if (r >= 0 && r < c.v.shape[0]) all.push_back({c.s, r, head});
+            return all;
+          }};
+}
+
+/// Its partial results lie [rows, heads, splits].
+Merging of_decode(const TritonDecode& c) {
+  TensorView lse = c.attn_lse.tensor;
+  const int64_t splits = lse.shape[2];
+  lse.rank = 2, lse.shape[1] *= splits, lse.stride[1] = lse.stride[2];
+  return {c.out, c.lse, std::ssize(c.num_kv_splits), [=](int64_t row, int64_t head) {
+            const auto at = static_cast<size_t>(row);
+            const int64_t keys = c.kv_indptr[at + 1] - c.kv_indptr[at];
+            const int64_t per = keys <= 0 || c.num_kv_splits[at] <= 0
+                                    ? 1
+                                    : triton_split_keys(keys, c.num_kv_splits[at]);
+            std::vector<State> all;
+            for (int64_t s = 0; s < std::min(splits, (keys + per - 1) / per); ++s)
+              all.push_back({AnyLse(lse, LseBase::kNatural), row, head * splits + s});
+            return all;
+          }};
+}
+
+}  // namespace
+
+float Merging::State::raw() const { return load_float(s.tensor.at(row, head), DType::kF32, 0); }
+
+Merging Merging::of(const KernelLaunch& launch) {
+  if (launch.kernel == &kMergeTiles) return of_tiles(merge_tiles_call(launch));
+  if (launch.kernel == &kTritonDecodeStage2) return of_decode(triton_decode_call(launch).call);
+  if (launch.kernel == &kMergePair) {
+    const MergePair c = merge_pair_call(launch);
+    return of_two(c, c.qo_indptr);
+  }
+  const MergeCall of = merge_call(launch);
+  MergePair c;
+  // AnyLse is of what can be written; here it is only read.
+  const auto natural = [](const ConstTensorView& s) {
+    TensorView view;
+    view.data = const_cast<std::byte*>(s.data);
+    view.rank = s.rank, view.shape = s.shape, view.stride = s.stride;
+    return AnyLse(view, LseBase::kNatural);
+  };
+  c.s_a = natural(of.call.s_a), c.s_b = natural(of.call.s_b);
+  c.out = of.call.out, c.lse = of.call.lse;
+  return of_two(c, of.cu_seqlens_q);
+}
+
+void Merging::set_out(int64_t row, int64_t head, float value) const {
+  for (int64_t d = 0; d < out.shape[2]; ++d) store_float(out.at(row, head), out.dtype, d, value);
+}
+
+void Merging::set_lse(int64_t row, int64_t head, float natural) const {
+  if (!lse.tensor.defined()) return;
+  const bool base2 = lse.base == LseBase::kLog2;
+  store_float(lse.tensor.at(row, head), DType::kF32, 0,
+              base2 ? natural * static_cast<float>(kLog2E) : natural);
+}
+
+}  // namespace shadowgraph

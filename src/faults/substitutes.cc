@@ -1,0 +1,72 @@
+#include "faults/substitutes.h"
+
+#include <algorithm>
+
+namespace shadowgraph {
+
+void SlippedRun::launch(const KernelLaunch& launch) {
+  if (!noted()) {
+    LaunchFrame frame{launch};
+    launch.kernel->body(frame);
+    return;
+  }
+  Footprint spans;
+  launch.kernel->footprint(LaunchFrame{launch}, &spans);
+  for (const AccessSpan& span : spans) {
+    const auto of = std::ranges::find_if(
+        taken_, [&](const Array& a) { return !a.bytes.empty() && span.buffer == a.bytes.data(); });
+    if (of == taken_.end()) {
+      note(span);
+    } else {
+      note_taken(span, *of);
+    }
+  }
+}
+
+/// Where the elements really are; those behind the last one follow it.
+void SlippedRun::note_taken(const AccessSpan& span, const Array& array) {
+  AccessSpan one = span;
+  one.buffer = array.device;
+  if (array.from.empty()) return note(one);
+  const auto size = std::ssize(array.from);
+  const int64_t end = span.first + span.count;
+  one.count = std::min<int64_t>(end, 0) - span.first;
+  if (one.count > 0) note(one);
+  one.count = 0;
+  for (int64_t i = std::max<int64_t>(span.first, 0); i < std::min(end, size); ++i) {
+    const int64_t at = array.from[static_cast<size_t>(i)];
+    if (one.count > 0 && at != one.first + one.count) {
+      note(one);
+      one.count = 0;
+    }
+    if (one.count == 0) one.first = at;
+    ++one.count;
+  }
+  if (one.count > 0 && end > size) one.count += end - size;
+  if (one.count > 0) note(one);
+  if (span.first < size) return;
+  one.first = array.from.back() + 1 + span.first - size, one.count = span.count;
+  note(one);
+}
+
+Substitutes::Substitutes(Body body, Notes footprint)
+    : clean_{&kPagedAttention,     &kRaggedAttention,    &kTiledAttention,
+             &kTritonDecodeStage1, &kTritonDecodeStage2, &kTritonExtend,
+             &kMergeState,         &kMergeTiles,         &kMergePair} {
+  for (const Kernel* kernel : clean_)
+    slipped_.push_back({.name = kernel->name, .body = body, .footprint = footprint});
+}
+
+const Kernel* Substitutes::of(const Kernel* clean) const {
+  const auto it = std::ranges::find(clean_, clean);
+  return it == clean_.end() ? clean : &slipped_[static_cast<size_t>(it - clean_.begin())];
+}
+
+KernelLaunch Substitutes::clean(const KernelLaunch& launch) const {
+  KernelLaunch clean = launch;
+  for (size_t i = 0; i < clean_.size(); ++i)
+    if (launch.kernel == &slipped_[i]) clean.kernel = clean_[i];
+  return clean;
+}
+
+}  // namespace shadowgraph
