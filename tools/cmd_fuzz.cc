@@ -378,6 +378,21 @@ int run(Options& options) {
   return run_random(options, chosen);
 }
 
+/// The i-th of n parts of a run.
+CLI::Option* add_shard(CLI::App& command, const std::shared_ptr<Options>& options) {
+  const auto parse = [options](const std::string& text) {
+    const auto set = parse_shards(text);
+    if (!set || set->parts.size() != 1)
+      throw CLI::ValidationError("--shard", "'" + text + "' is not a shard as 2/4: 1/N to N/N");
+    options->shard = {set->parts[0] - 1, set->count};
+  };
+  return command
+      .add_option_function<std::string>(
+          "--shard", parse,
+          "The i-th of n parts of the same run: its cases are those whose number mod n is i - 1")
+      ->type_name("i/n");
+}
+
 }  // namespace
 
 Verb add_fuzz(CLI::App& app) {
@@ -420,18 +435,7 @@ Verb add_fuzz(CLI::App& app) {
           ->excludes(cases)
           ->excludes(first)
           ->excludes(exhaustive);
-  const auto parse_shard = [options](const std::string& text) {
-    const auto set = parse_shards(text);
-    if (!set || set->parts.size() != 1)
-      throw CLI::ValidationError("--shard", "'" + text + "' is not a shard as 2/4: 1/N to N/N");
-    options->shard = {set->parts[0] - 1, set->count};
-  };
-  command
-      .add_option_function<std::string>(
-          "--shard", parse_shard,
-          "The i-th of n parts of the same run: its cases are those whose number mod n is i - 1")
-      ->type_name("i/n")
-      ->excludes(choices);
+  add_shard(command, options)->excludes(choices);
   add_common_options(command, options->common);
   return {&command, [options, seconds, cases, first, choices] {
             options->seconds_given = seconds->count() > 0;

@@ -65,6 +65,14 @@ void decode_parts(const Walk& walk) {
   }
 }
 
+/// The same with every order of 6 pages.
+void decode_plan_parts(const Walk& walk) {
+  decode_parts([&](GridPart part) {
+    part.permuted_pages = 6;
+    walk(part);
+  });
+}
+
 /// Prefixes and new tokens of a batch, as one vector.
 void add_extends(ForwardMode mode, int32_t requests, int32_t most_q, const StepShape& like,
                  std::vector<StepShape>* shapes) {
@@ -168,6 +176,8 @@ constexpr StepGrid kGrids[] = {
     {"draft", "draft decodes of up to 3 requests, 1 to 3 branches, 2, 3 and 5 steps", draft_parts},
     {"verify", "target verifies of every tree of up to 5 tokens, 2 requests, and the draft extends",
      verify_parts},
+    {"decode-plans", "the metadata of these decodes, with every order of 6 pages",
+     decode_plan_parts},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "check/metadata_case.h"
 #include "fuzz/grid_parts.h"
 
 namespace shadowgraph {
@@ -85,11 +86,105 @@ class PartRun {
   StepGridResult result_;
 };
 
+/// Metadata alone: a shape in one order of pages after the other.
+class PlanRun {
+ public:
+  PlanRun(const GridPart& part, const Backend& backend, const MakeTap& tap)
+      : part_(part),
+        tap_(tap ? tap() : nullptr),
+        metadata_(backend, limits_of(part)),
+        served_(metadata_.ready().ok()) {
+    if (served_ && tap_ != nullptr) tap_->bound(metadata_.meta(), true);
+  }
+
+  StepGridResult run(const StepsOfPart& steps, const std::string& command, size_t max_findings,
+                     const std::function<bool()>& go_on) {
+    for (uint64_t i = steps.begin; i < steps.end; ++i) {
+      if (!steps.has(i)) continue;
+      ++(served_ ? result_.steps : result_.skipped);
+      if (!served_) continue;
+      Status status = judge(i);
+      for (Finding& f : status.findings()) {
+        f.case_id = describe(part_, part_.shapes[i / part_.orders()]) + " pages " + pages();
+        f.reproduce = command + " --first " + std::to_string(steps.number + i) + " --cases 1";
+        result_.findings.add(std::move(f));
+      }
+      if (std::as_const(result_.findings).findings().size() >= max_findings) break;
+      if (i % 64 == 0 && !go_on()) break;
+    }
+    return std::move(result_);
+  }
+
+ private:
+  static Limits limits_of(const GridPart& part) {
+    return Limits::bucket(part.shapes[0].mode, part.bucket, 1, part.model);
+  }
+
+  /// Makes the step of that number, and judges what is filled from it.
+  Status judge(uint64_t i) {
+    const uint64_t shape = i / part_.orders(), order = i % part_.orders();
+    if (shape != shape_) tidy_ = make_step(part_.shapes[shape], part_.width);
+    shape_ = shape;
+    set_order(order);
+    step_ = tidy_;
+    for (int32_t& slot : step_.req_to_token) slot = moved(slot);
+    for (int64_t& slot : step_.out_cache_loc) slot = moved(static_cast<int32_t>(slot));
+    const ForwardBatch batch = step_.batch();
+    ForwardBatch told = batch;
+    if (tap_ != nullptr) tap_->batch(told);
+    Status status = metadata_.fill(told);
+    if (status.ok() && tap_ != nullptr) status = tap_->filled(told, metadata_.meta());
+    if (status.ok()) status = metadata_.judge(batch);
+    return status;
+  }
+  /// The order of that number, in the order of dictionaries.
+  void set_order(uint64_t number) {
+    std::vector<int32_t> left;
+    for (int32_t page = 1; page <= part_.permuted_pages; ++page) left.push_back(page);
+    uint64_t of = part_.orders();
+    order_.clear();
+    while (!left.empty()) {
+      of /= left.size();
+      const auto at = left.begin() + static_cast<std::ptrdiff_t>(number / of);
+      number %= of;
+      order_.push_back(*at);
+      left.erase(at);
+    }
+  }
+  int32_t moved(int32_t slot) const {
+    const int32_t size = part_.model.page_size, page = slot / size;
+    if (page < 1 || page > part_.permuted_pages) return slot;
+    return order_[static_cast<size_t>(page - 1)] * size + slot % size;
+  }
+  std::string pages() const {
+    std::string s;
+    for (const int32_t page : order_) s += (s.empty() ? "" : " ") + std::to_string(page);
+    return s;
+  }
+
+  const GridPart& part_;
+  const std::unique_ptr<Tap> tap_;
+  MetadataCase metadata_;
+  const bool served_;
+  uint64_t shape_ = UINT64_MAX;
+  Step tidy_, step_;
+  std::vector<int32_t> order_;
+  StepGridResult result_;
+};
+
+StepGridResult run_part(const GridPart& part, const Backend& backend, const MakeTap& tap,
+                        const StepsOfPart& steps, const std::string& command, size_t max_findings,
+                        const std::function<bool()>& go_on) {
+  if (part.permuted_pages > 0)
+    return PlanRun(part, backend, tap).run(steps, command, max_findings, go_on);
+  return PartRun(part, backend, tap).run(steps, command, max_findings, go_on);
+}
+
 }  // namespace
 
 uint64_t count_steps(const StepGrid& grid) {
   uint64_t steps = 0;
-  grid.parts([&](const GridPart& part) { steps += part.shapes.size(); });
+  grid.parts([&](const GridPart& part) { steps += part.size(); });
   return steps;
 }
 
@@ -103,7 +198,7 @@ StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int t
   const uint64_t last =
       range.count < UINT64_MAX - range.first ? range.first + range.count : UINT64_MAX;
   grid.parts([&](const GridPart& part) {
-    const uint64_t size = part.shapes.size(), end = number + size;
+    const uint64_t size = part.size(), end = number + size;
     if (number < last && end > range.first) {
       parts.push_back(part);
       steps.push_back({number, std::max(range.first, number) - number, std::min(last, end) - number,
@@ -120,10 +215,8 @@ StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int t
   size_t done = 0;
   const auto work = [&] {
     for (size_t i = next++; i < parts.size() && !enough && !stop; i = next++) {
-      StepGridResult mine =
-          PartRun(parts[i], backend, tap).run(steps[i], command, max_findings, [&] {
-            return !enough && !stop;
-          });
+      StepGridResult mine = run_part(parts[i], backend, tap, steps[i], command, max_findings,
+                                     [&] { return !enough && !stop; });
       const std::lock_guard lock(mutex);
       all.steps += mine.steps, all.skipped += mine.skipped, all.replays += mine.replays;
       all.findings.add(std::move(mine.findings));

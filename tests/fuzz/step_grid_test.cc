@@ -45,7 +45,8 @@ StepGridResult run(void (*parts)(const std::function<void(const GridPart&)>&), c
 
 TEST(StepGrid, CountsAreTheSpecs) {
   const std::pair<const char*, uint64_t> counts[] = {
-      {"decode", 18576}, {"extend", 107856}, {"draft", 91476}, {"verify", 74604}};
+      {"decode", 18576}, {"decode-plans", 18576u * 720}, {"extend", 107856}, {"draft", 91476},
+      {"verify", 74604}, {"decode-plans", 18576u * 720}};
   ASSERT_EQ(step_grids().size(), std::size(counts));
   for (const auto& [name, steps] : counts) EXPECT_EQ(count_steps(*find_step_grid(name)), steps);
   EXPECT_EQ(find_step_grid("nothing"), nullptr);
@@ -128,6 +129,45 @@ TEST(StepGrid, AWholeDraftRunsWhereItsFirstStepDoesAndSkipsTheOthers) {
   EXPECT_EQ(all.steps + all.skipped, one.steps);
   EXPECT_GT(all.steps, one.steps / 4);
   EXPECT_EQ(all.replays, all.steps);
+}
+
+StepGridResult run_plans(StepRange range, const MakeTap& tap, const char* backend) {
+  const std::atomic<bool> stop = false;
+  return run_step_grid(
+      *find_step_grid("decode-plans"), *find_backend(backend), 2, 3, tap, [](size_t, size_t) {},
+      stop, range);
+}
+
+TEST(PlanGrid, FindsNothingInAnyOrderOfPages) {
+  for (const char* backend : {"flashattention", "triton", "flashinfer", "ascend"}) {
+    const StepGridResult result = run_plans({.first = 12'000'000, .count = 20'000}, {}, backend);
+    EXPECT_EQ(result.findings.to_string(), "ok");
+    EXPECT_EQ(result.steps, 20'000u);
+    EXPECT_EQ(result.replays, 0u);
+  }
+}
+
+TEST(PlanGrid, FindsAPageTakenForAnother) {
+  struct Swaps : Tap {
+    void batch(ForwardBatch& batch) override {
+      slots.assign(batch.req_to_token.slots.begin(), batch.req_to_token.slots.end());
+      // Where page 6 is the first of a request's
+      const auto width = static_cast<size_t>(batch.req_to_token.width);
+      const auto row = static_cast<size_t>(batch.req_pool_indices[0]);
+      if (slots[row * width] == 6 * 4) slots[row * width] = 5 * 4;
+      batch.req_to_token.slots = slots;
+    }
+    std::vector<int32_t> slots;
+  };
+  const StepGridResult result =
+      run_plans({.first = 12'000'000, .count = 20'000}, tap_of<Swaps>(), "flashattention");
+  const auto found = std::as_const(result.findings).findings();
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].id, "table.slot");
+  const size_t at = found[0].reproduce.find("--first ");
+  const StepGridResult alone = run_plans({std::stoull(found[0].reproduce.substr(at + 8)), 1},
+                                         tap_of<Swaps>(), "flashattention");
+  EXPECT_EQ(std::as_const(alone.findings).findings()[0].case_id, found[0].case_id);
 }
 
 TEST(StepGrid, IsStoppedFromOutside) {
