@@ -198,6 +198,12 @@ class Reader {
   size_t known_ = 0;
 };
 
+/// What run_history would run of it, without pools to judge.
+bool serves(const Backend& backend, ForwardMode mode) {
+  const std::span<const ForwardMode> modes = backend.info().modes;
+  return mode == ForwardMode::kPrebuilt || std::ranges::find(modes, mode) != modes.end();
+}
+
 /// What a run relies on: sizes that are sizes, indices that are in their tables.
 class CaseCheck {
  public:
@@ -298,7 +304,9 @@ class CaseCheck {
     Status legal = validate(s.batch());
     for (Finding& f : legal.findings()) f.where.field.insert(0, at);
     status_.add(std::move(legal));
-    if (status_.ok()) in(at + "tokens", 0, Limits::exact(s.batch(), m_).tokens, o_.max_tokens);
+    const bool runs = s.mode != ForwardMode::kPrebuilt && serves(*x_.history.backend, s.mode);
+    if (status_.ok() && runs)
+      in(at + "tokens", 0, Limits::exact(s.batch(), m_).tokens, o_.max_tokens);
   }
 
   const ModelConfig& m_;
@@ -307,12 +315,6 @@ class CaseCheck {
   const std::string& file_;
   Status status_;
 };
-
-/// What run_history would run of it, without pools to judge.
-bool serves(const Backend& backend, ForwardMode mode) {
-  const std::span<const ForwardMode> modes = backend.info().modes;
-  return mode == ForwardMode::kPrebuilt || std::ranges::find(modes, mode) != modes.end();
-}
 
 }  // namespace
 

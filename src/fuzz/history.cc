@@ -120,8 +120,8 @@ void choose_device(Choices& c, History* h) {
 void choose_splits(Choices& c, History* h) {
   SplitConfig& s = h->model.split;
   s.fixed_size = c.of({0, 0, 0, 1, 3, 8});
-  s.min_size = c.of({128, 1, 4});
-  s.num_sms = c.of({132, 1, 8});
+  s.min_size = c.of({128, 1, 4, 1});
+  s.num_sms = c.of({132, 1, 2, 4});
   s.max_splits = c.of({8, 1, 3});
   s.off = c.one_in(8);
   if (!c.one_in(3)) return;
