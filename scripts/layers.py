@@ -25,7 +25,7 @@ ALLOWED = {
     "check": ["backends", "runtime", "oracle"],
     "faults": ["check"],
     "io": ["attn"],
-    "report": ["core"],
+    "report": ["io"],
     "cuda": ["kernels", "graph"],
     "fuzz": ["faults", "check", "io"],
 }

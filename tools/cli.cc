@@ -93,6 +93,11 @@ void add_output_options(CLI::App& command, Common& common) {
   add_plain_options(command, common);
 }
 
+void add_report_options(CLI::App& command, Common& common) {
+  add_format(command, common, formats().size());
+  add_plain_options(command, common);
+}
+
 void add_max_findings(CLI::App& command, Common& common) {
   add_number(command, "--max-findings", common.max_findings, size_t{0},
              std::numeric_limits<size_t>::max(),
@@ -100,8 +105,7 @@ void add_max_findings(CLI::App& command, Common& common) {
 }
 
 void add_common_options(CLI::App& command, Common& common) {
-  add_format(command, common, formats().size());
-  add_plain_options(command, common);
+  add_report_options(command, common);
   add_number<uint64_t>(
       command, "--seed", common.seed, 0, std::numeric_limits<uint64_t>::max(),
       "Where random choices start (default 1); the same seed makes the same choices");

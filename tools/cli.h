@@ -74,6 +74,7 @@ Verb add_explain(CLI::App& app);
 Verb add_faults(CLI::App& app);
 Verb add_fuzz(CLI::App& app);
 Verb add_list(CLI::App& app);
+Verb add_merge_reports(CLI::App& app);
 Verb add_replay(CLI::App& app);
 
 /// A verb's command line with its help: a sentence, and examples below the options.
@@ -81,7 +82,9 @@ CLI::App& add_command(CLI::App& app, const std::string& name, const std::string&
                       const std::string& examples);
 /// Of a verb that prints a listing: --format text or json, --output, --color, --quiet.
 void add_output_options(CLI::App& command, Common& common);
-/// Of a verb that makes a report: these, every format, --seed, --threads, --isa, --arith.
+/// Of a verb that prints a report: the same with every format.
+void add_report_options(CLI::App& command, Common& common);
+/// Of a verb that runs something: these and --seed, --threads, --isa, --arith.
 void add_common_options(CLI::App& command, Common& common);
 
 /// By its id, of those that can be planted. Throws UsageError.

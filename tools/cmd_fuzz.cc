@@ -11,6 +11,7 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/step_grid.h"
 #include "io/file.h"
+#include "report/merge.h"
 
 namespace shadowgraph::cli {
 namespace {
@@ -21,6 +22,7 @@ struct Options {
   uint64_t cases = 0;
   uint64_t first = 0;
   bool seconds_given = false, cases_given = false, first_given = false;
+  Shard shard;                        // of the cases' numbers
   std::string exhaustive;             // a grid's name; empty: random cases
   std::vector<std::string> backends;  // empty: all, and the kernels
   std::vector<std::string> plants;
@@ -89,6 +91,8 @@ constexpr char kExamples[] =
     "captures\n"
     "  shadowgraph fuzz --exhaustive decode         every small batch of a mode, in every graph\n"
     "  shadowgraph fuzz --backend flashattention --plant K04      what notices this fault\n"
+    "  shadowgraph fuzz --cases 100000 --shard 2/4 --format json --output 2.json   a quarter; "
+    "`merge-reports` joins four\n"
     "Every other case is a history: a scheduler admits, extends, decodes, drafts, verifies, "
     "retracts "
     "and evicts, and\n"
@@ -107,14 +111,8 @@ Histogram histogram_of(const std::string& name, const std::map<int64_t, int64_t>
                        const std::vector<int64_t>& edges) {
   Histogram h;
   h.name = name;
-  int64_t total = 0, below = 0;
-  for (const auto& [value, cases] : counts) total += cases;
-  for (const auto& [value, cases] : counts) {
-    below += cases;
-    if (2 * below < total) continue;
-    h.median = static_cast<double>(value);
-    break;
-  }
+  h.median = median_of(counts);
+  h.counts = counts;
   for (size_t i = 0; i < edges.size(); ++i) {
     const bool last = i + 1 == edges.size();
     int64_t cases = 0;
@@ -177,10 +175,17 @@ void save_failures(const Options& options, const Chosen& chosen, const Planted& 
   }
 }
 
+Report begin_report(const Options& options) {
+  Report report = start_report("fuzz", options.common);
+  const Shard& shard = options.shard;
+  if (shard.count > 1) report.shard = ShardSet{{shard.index + 1}, shard.count}.to_string();
+  return report;
+}
+
 /// All small batches of a mode, of every backend that is chosen.
 int run_steps(const Options& options, const StepGrid& grid, const Chosen& chosen) {
   catch_interrupts();
-  Report report = start_report("fuzz", options.common);
+  Report report = begin_report(options);
   const auto start = std::chrono::steady_clock::now();
   const Planted planted(chosen.faults);
   std::vector<const Backend*> backends = chosen.backends;
@@ -195,7 +200,8 @@ int run_steps(const Options& options, const StepGrid& grid, const Chosen& chosen
           progress.update((static_cast<double>(i) + part) / static_cast<double>(backends.size()),
                           static_cast<int64_t>(done), 0);
         },
-        interrupted(), {options.first, options.cases_given ? options.cases : UINT64_MAX});
+        interrupted(),
+        {options.first, options.cases_given ? options.cases : UINT64_MAX, options.shard});
     report.cases += static_cast<int64_t>(result.steps);
     report.skipped += static_cast<int64_t>(result.skipped);
     const std::string name(backends[i]->info().name), mode(grid.name);
@@ -243,7 +249,7 @@ void say_what_was_read(std::span<const uint32_t> given, std::span<const uint32_t
 int run_choices(const Options& options, const Chosen& chosen) {
   const auto list = choices_of(options.choices);
   if (!list) throw UsageError("--choices: not numbers with dots between: " + options.choices);
-  Report report = start_report("fuzz", options.common);
+  Report report = begin_report(options);
   const auto start = std::chrono::steady_clock::now();
   const Planted planted(chosen.faults);
   Choices choices(*list);
@@ -268,7 +274,7 @@ int run_choices(const Options& options, const Chosen& chosen) {
 /// All device programs of the small scope.
 int run_device(const Options& options, int calls) {
   catch_interrupts();
-  Report report = start_report("fuzz", options.common);
+  Report report = begin_report(options);
   const auto start = std::chrono::steady_clock::now();
   DeviceGridResult result;
   {
@@ -279,7 +285,7 @@ int run_device(const Options& options, int calls) {
           progress.update(static_cast<double>(done) / static_cast<double>(of),
                           static_cast<int64_t>(done), 0);
         },
-        interrupted());
+        interrupted(), options.shard);
   }
   const std::string grid = "device-" + std::to_string(calls);
   report.interrupted = interrupted();
@@ -294,6 +300,19 @@ int run_device(const Options& options, int calls) {
   return finish(report, options.common);
 }
 
+/// Of the time or the cases, whichever ends first.
+double share_done(const FuzzOptions& fuzz, const FuzzProgress& p) {
+  const double of_time = fuzz.seconds > 0 ? p.seconds / fuzz.seconds : 0;
+  const double cases = static_cast<double>(fuzz.cases) / static_cast<double>(fuzz.shard.count);
+  return std::max(of_time, fuzz.cases > 0 ? static_cast<double>(p.cases) / cases : 0);
+}
+
+std::string nothing_ran(const Options& options) {
+  return options.cases > 0 && options.cases < options.shard.count
+             ? "--shard: none of these cases is of this shard"
+             : "--seconds: too short for one case";
+}
+
 /// Random cases and histories.
 int run_random(const Options& options, const Chosen& chosen) {
   const Planted planted(chosen.faults);
@@ -301,6 +320,7 @@ int run_random(const Options& options, const Chosen& chosen) {
   fuzz.seed = options.common.seed;
   fuzz.first = options.first;
   fuzz.cases = options.cases;
+  fuzz.shard = options.shard;
   fuzz.seconds = options.cases != 0 && !options.seconds_given ? 0 : options.seconds;
   fuzz.threads = options.common.num_threads();
   fuzz.max_findings = options.common.max_findings;
@@ -311,17 +331,14 @@ int run_random(const Options& options, const Chosen& chosen) {
 
   if (!options.save_failures.empty()) check_folder("--save-failures", options.save_failures);
   catch_interrupts();
-  Report report = start_report("fuzz", options.common);
+  Report report = begin_report(options);
   FuzzResult result;
   {
     Progress progress(options.common, "cases");
     result = run_fuzz(
         fuzz,
         [&](const FuzzProgress& p) {
-          const double of_time = fuzz.seconds > 0 ? p.seconds / fuzz.seconds : 0;
-          const double of_cases =
-              fuzz.cases > 0 ? static_cast<double>(p.cases) / static_cast<double>(fuzz.cases) : 0;
-          progress.update(std::max(of_time, of_cases), static_cast<int64_t>(p.cases),
+          progress.update(share_done(fuzz, p), static_cast<int64_t>(p.cases),
                           static_cast<int64_t>(p.findings));
         },
         interrupted());
@@ -333,8 +350,7 @@ int run_random(const Options& options, const Chosen& chosen) {
   report.findings.assign(result.findings.findings().begin(), result.findings.findings().end());
   for (const auto& [name, cases] : result.coverage)
     report.coverage.push_back(coverage_of(name, cases));
-  say_what_is_void(planted,
-                   result.skipped > 0 ? std::string(kNoStep) : "--seconds: too short for one case",
+  say_what_is_void(planted, result.skipped > 0 ? std::string(kNoStep) : nothing_ran(options),
                    &report);
   save_failures(options, chosen, planted, result, &report);
   const FuzzHistograms& h = result.histograms;
@@ -404,6 +420,18 @@ Verb add_fuzz(CLI::App& app) {
           ->excludes(cases)
           ->excludes(first)
           ->excludes(exhaustive);
+  const auto parse_shard = [options](const std::string& text) {
+    const auto set = parse_shards(text);
+    if (!set || set->parts.size() != 1)
+      throw CLI::ValidationError("--shard", "'" + text + "' is not a shard as 2/4: 1/N to N/N");
+    options->shard = {set->parts[0] - 1, set->count};
+  };
+  command
+      .add_option_function<std::string>(
+          "--shard", parse_shard,
+          "The i-th of n parts of the same run: its cases are those whose number mod n is i - 1")
+      ->type_name("i/n")
+      ->excludes(choices);
   add_common_options(command, options->common);
   return {&command, [options, seconds, cases, first, choices] {
             options->seconds_given = seconds->count() > 0;

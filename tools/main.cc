@@ -66,9 +66,9 @@ int run(int argc, char** argv) {
                        "Print version, compiler and instruction sets, and exit");
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.require_subcommand(0, 1);  // none: said below, after what is wrong
-  const std::vector<Verb> verbs = {add_fuzz(app),        add_check(app),  add_faults(app),
-                                   add_conformance(app), add_bench(app),  add_replay(app),
-                                   add_list(app),        add_explain(app)};
+  const std::vector<Verb> verbs = {add_fuzz(app),   add_check(app),       add_faults(app),
+                                   add_replay(app), add_conformance(app), add_bench(app),
+                                   add_list(app),   add_explain(app),     add_merge_reports(app)};
   for (const Verb& verb : verbs)
     verb.command->set_version_flag("--version", version, "Print the version and exit");
 

@@ -22,7 +22,8 @@ struct TappedLaunch {
   bool apart = false;
 };
 
-/// Of one run: it may remember what it saw. The default changes nothing.
+/// Of one run: it may remember what it saw, but keeps no Meta or Arena, whose device ends first.
+/// The default changes nothing.
 class Tap {
  public:
   virtual ~Tap() = default;

@@ -64,9 +64,7 @@ Status UnslicedScatter::filled(const ForwardBatch& batch, Meta& meta) {
       if (column < width) continue;  // there fill has written
       act();
       const auto value = static_cast<int32_t>(page);
-      if (!meta.arena.write(*table, row * width + column, &value, 1).ok())
-        status.add(make_finding("table.capacity", at(table->name, row, column),
-                                "< " + std::to_string(width) + " columns", "another page"));
+      status.add(meta.arena.write(*table, row * width + column, &value, 1));
     }
   }
   return status;

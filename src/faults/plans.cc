@@ -49,18 +49,6 @@ int32_t search_without_empty(const PlanLists& plan) {
   return static_cast<int32_t>(low);
 }
 
-Status too_many(const PlanLists& plan, int64_t grid, int64_t items) {
-  Status status;
-  status.add(make_finding("plan.capacity",
-                          at("wrapper" + std::to_string(plan.wrapper) + "_request_indices"),
-                          "<= " + std::to_string(grid) + " items", std::to_string(items)));
-  return status;
-}
-
-int64_t grid_of(const Meta& meta, const PlanLists& plan) {
-  return meta[static_cast<size_t>(Fi::plan(plan.wrapper, plan.part, Fi::kRequestIndices))].numel();
-}
-
 struct Item {
   int32_t request = 0, q_tile = 0, kv_tile = 0;
 };
@@ -78,9 +66,9 @@ std::vector<Item> items_of(const PlanLists& plan, const PlanResult& result, int6
   return items;
 }
 
-Status write_items(const Meta& meta, const PlanLists& plan, const std::vector<Item>& items) {
-  const int64_t count = std::ssize(items), grid = grid_of(meta, plan);
-  if (count > grid) return too_many(plan, grid, count);
+/// As many as there is room for.
+void write_items(const Meta& meta, const PlanLists& plan, const std::vector<Item>& items) {
+  const int64_t count = std::ssize(items);
   const std::span<int32_t> requests = plan_array(meta, plan, Fi::kRequestIndices, count),
                            kv_tiles = plan_array(meta, plan, Fi::kKvTileIndices, count),
                            q_tiles = plan_array(meta, plan, Fi::kQoTileIndices, count);
@@ -91,7 +79,6 @@ Status write_items(const Meta& meta, const PlanLists& plan, const std::vector<It
     if (t < q_tiles.size()) q_tiles[t] = items[t].q_tile;
   }
   for (size_t t = 0; t < valid.size(); ++t) valid[t] = t < items.size();
-  return {};
 }
 
 }  // namespace
@@ -115,10 +102,8 @@ void TileOfTheBatch::baked(Meta& meta, bool /*capturing*/) {
   if (of_graph(meta) && is_flashinfer(meta)) meta.limits.tokens = tokens_;
 }
 
-void GridWithoutMask::limits(Limits& limits) { limits.model.split.off = true; }
-
 void GridWithoutMask::baked(Meta& meta, bool /*capturing*/) {
-  if (!of_graph(meta)) return;
+  if (!of_graph(meta) || !meta.limits.model.split.off) return;
   for_endings(meta, {"_block_valid_mask"}, [&](const Meta&, Buffer& b) {
     b.shape[0] = 0;
     act();
@@ -126,17 +111,16 @@ void GridWithoutMask::baked(Meta& meta, bool /*capturing*/) {
 }
 
 Status PhantomRequest::filled(const ForwardBatch& /*batch*/, Meta& meta) {
-  Status status;
-  if (!of_graph(meta)) return status;
+  if (!of_graph(meta)) return {};
   for_metas(meta, [&](const Meta& m) {
     for (const PlanLists& plan : plans_of(m)) {
       std::vector<Item> items = items_of(plan, plan.measure(), INT64_MAX);
       items.push_back({plan.shape.rows, 0, 0});
       act();
-      status.add(write_items(m, plan, items));
+      write_items(m, plan, items);
     }
   });
-  return status;
+  return {};
 }
 
 Status LongestIsTotal::filled(const ForwardBatch& /*batch*/, Meta& meta) {
@@ -186,12 +170,6 @@ Status VerifyPlannedAsDecode::filled(const ForwardBatch& /*batch*/, Meta& meta) 
   return status;
 }
 
-/// A GPU of 4 items, which short lists fill.
-void SearchWithoutEmpty::limits(Limits& limits) {
-  SplitConfig& split = limits.model.split;
-  split.min_size = 1, split.num_sms = 2, split.blocks_per_sm = 2;
-}
-
 Status SearchWithoutEmpty::filled(const ForwardBatch& /*batch*/, Meta& meta) {
   Status status;
   for_metas(meta, [&](Meta& m) {
@@ -212,15 +190,14 @@ Status SearchWithoutEmpty::filled(const ForwardBatch& /*batch*/, Meta& meta) {
 
 Status RequestsCountedAgain::filled(const ForwardBatch& /*batch*/, Meta& meta) {
   constexpr int64_t kSweep = 2;
-  Status status;
   for_metas(meta, [&](const Meta& m) {
     for (const PlanLists& plan : plans_of(m)) {
       if (plan.shape.rows <= kSweep) continue;
       act();
-      status.add(write_items(m, plan, items_of(plan, plan.measure(), kSweep)));
+      write_items(m, plan, items_of(plan, plan.measure(), kSweep));
     }
   });
-  return status;
+  return {};
 }
 
 /// Not of halves, as above.

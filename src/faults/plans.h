@@ -20,7 +20,6 @@ class TileOfTheBatch final : public Tap {
 
 /// Where keys are not cut a graph runs its whole grid without the mask that says which items are.
 struct GridWithoutMask final : Tap {
-  void limits(Limits& limits) override;
   void baked(Meta& meta, bool capturing) override;
 };
 
@@ -51,7 +50,6 @@ struct VerifyPlannedAsDecode final : Tap {
 
 /// The search for a chunk size counts no item of a request without keys, and the plan has one.
 struct SearchWithoutEmpty final : Tap {
-  void limits(Limits& limits) override;
   Status filled(const ForwardBatch& batch, Meta& meta) override;
 };
 

@@ -9,7 +9,7 @@ namespace shadowgraph {
 
 DeviceGridResult run_device_grid(int max_calls, int threads, size_t max_findings,
                                  const std::function<void(size_t done, size_t of)>& progress,
-                                 const std::atomic<bool>& stop) {
+                                 const std::atomic<bool>& stop, const Shard& shard) {
   const size_t parts = small_scope().size();
   DeviceGridResult all;
   std::mutex mutex;
@@ -19,7 +19,10 @@ DeviceGridResult run_device_grid(int max_calls, int threads, size_t max_findings
   const auto work = [&] {
     for (size_t part = next++; part < parts && !enough && !stop; part = next++) {
       DeviceGridResult mine;
-      mine.programs = for_each_small_program(part, max_calls, [&](const DeviceProgram& program) {
+      uint64_t number = 0;
+      for_each_small_program(part, max_calls, [&](const DeviceProgram& program) {
+        if (!shard.has(number++)) return true;
+        ++mine.programs;
         mine.findings.add(check_device_program(program, 0, &mine.coverage));
         return !enough && !stop && std::as_const(mine.findings).findings().size() < max_findings;
       });

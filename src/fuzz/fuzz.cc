@@ -64,13 +64,12 @@ void add_all(std::map<int64_t, int64_t>& into, const std::map<int64_t, int64_t>&
 class Workers {
  public:
   Workers(const FuzzOptions& options, const std::atomic<bool>& stop)
-      : options_(options), stop_(stop) {}
+      : options_(options), stop_(stop), next_(options.shard.next(options.first)) {}
 
   void work(Tally& tally) {
     while (!done()) {
-      const uint64_t index = next_.fetch_add(1);
-      if (options_.cases != 0 && index >= options_.cases) return;
-      const uint64_t number = options_.first + index;
+      const uint64_t number = next_.fetch_add(options_.shard.count);
+      if (options_.cases != 0 && number - options_.first >= options_.cases) return;
       const bool history =
           !options_.histories.backends.empty() && (!options_.kernels || number % 2 == 1);
       findings_ += history ? run_one_history(number, tally) : run_kernels(number, tally);
@@ -127,7 +126,7 @@ class Workers {
   const FuzzOptions& options_;
   const std::atomic<bool>& stop_;
   const Clock::time_point start_ = Clock::now();
-  std::atomic<uint64_t> next_{0}, cases_{0}, findings_{0};
+  std::atomic<uint64_t> next_, cases_{0}, findings_{0};
 };
 
 FuzzResult join(std::vector<Tally>& tallies) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/shard.h"
 #include "fuzz/history.h"
 #include "fuzz/laws.h"
 
@@ -19,7 +20,8 @@ namespace shadowgraph {
 struct FuzzOptions {
   uint64_t seed = 1;
   uint64_t first = 0;         // number of the first case
-  uint64_t cases = 0;         // 0: no limit
+  uint64_t cases = 0;         // 0: no limit; of all shards together
+  Shard shard;                // runs the cases whose numbers it has
   double seconds = 0;         // 0: no limit; one of the two is set
   int threads = 0;            // cases at once; 0: one a core
   size_t max_findings = 100;  // stops after so many; 0: no limit

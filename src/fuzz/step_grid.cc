@@ -44,6 +44,9 @@ std::string describe(const GridPart& part, const StepShape& shape) {
 /// Which steps of a part run; number: of its first step, in the grid.
 struct StepsOfPart {
   uint64_t number = 0, begin = 0, end = 0;
+  Shard shard = {};
+
+  bool has(uint64_t i) const { return shard.has(number + i); }
 };
 
 class PartRun {
@@ -57,6 +60,7 @@ class PartRun {
   StepGridResult run(const StepsOfPart& steps, const std::string& command, size_t max_findings,
                      const std::function<bool()>& go_on) {
     for (uint64_t i = steps.begin; i < steps.end; ++i) {
+      if (!steps.has(i)) continue;
       const StepShape& shape = part_.shapes[i];
       runner_.forget_requests();
       Status status = runner_.step(make_step(shape, part_.width));
@@ -102,8 +106,8 @@ StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int t
     const uint64_t size = part.shapes.size(), end = number + size;
     if (number < last && end > range.first) {
       parts.push_back(part);
-      steps.push_back(
-          {number, std::max(range.first, number) - number, std::min(last, end) - number});
+      steps.push_back({number, std::max(range.first, number) - number, std::min(last, end) - number,
+                       range.shard});
     }
     number = end;
   });

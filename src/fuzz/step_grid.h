@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "check/runner.h"
+#include "core/shard.h"
 #include "shadowgraph/status.h"
 
 namespace shadowgraph {
@@ -32,6 +33,7 @@ uint64_t count_steps(const StepGrid& grid);
 /// Steps of a grid by their numbers.
 struct StepRange {
   uint64_t first = 0, count = UINT64_MAX;
+  Shard shard = {};  // of these, the ones that it has
 };
 
 struct StepGridResult {

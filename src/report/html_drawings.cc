@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "report/escape.h"
 
@@ -16,14 +17,20 @@ constexpr double kLetter = 6.7;                       // width of one
 constexpr size_t kLongestName = 44;
 constexpr int64_t kOwners = 8;  // colours
 
-std::string cut(std::string name) {
-  if (width_of(name) <= kLongestName) return name;
-  while (width_of(name) > kLongestName - 1) {
-    // A code point's bytes go together.
-    while ((static_cast<uint8_t>(name.back()) & 0xc0) == 0x80) name.pop_back();
-    name.pop_back();
+/// The end of a name says more than its start.
+std::string cut(const std::string& name) {
+  size_t width = width_of(name), start = 0;
+  if (width <= kLongestName) return name;
+  while (width > kLongestName - 1) {
+    ++start;
+    if ((static_cast<uint8_t>(name[start]) & 0xc0) != 0x80) --width;  // a code point's start
   }
-  return name + "\u2026";
+  return "\u2026" + name.substr(start);
+}
+
+/// "row 3", or its own name.
+std::string name_of(std::string_view what, const std::vector<std::string>& names, int64_t i) {
+  return names.empty() ? fmt::format("{} {}", what, i) : names[static_cast<size_t>(i)];
 }
 
 /// Elements of an SVG, and how large it is.
@@ -122,8 +129,7 @@ struct Grid {
     std::vector<std::string> names;
     size_t longest = 0;
     for (int64_t r = part.row; r < part.row + part.rows; ++r) {
-      names.push_back(rows.empty() ? fmt::format("{} {}", row_name, r)
-                                   : cut(rows[static_cast<size_t>(r)]));
+      names.push_back(cut(name_of(row_name, rows, r)));
       longest = std::max(longest, width_of(names.back()));
     }
     left = static_cast<double>(longest) * kLetter + 8;
@@ -168,13 +174,10 @@ std::string owner_class(int64_t owner) {
 
 /// The owners that the drawn part shows, as a legend.
 std::string owner_keys(const TableMap& m, const Part& part) {
-  std::vector<int64_t> owners;
+  std::set<int64_t> owners;
   part.each([&](int64_t r, int64_t c) {
-    owners.push_back(m.owners[static_cast<size_t>(r * m.columns + c)]);
+    owners.insert(m.owners[static_cast<size_t>(r * m.columns + c)]);
   });
-  std::ranges::sort(owners);
-  const auto repeated = std::ranges::unique(owners);
-  owners.erase(repeated.begin(), repeated.end());
   std::string s;
   for (const int64_t owner : owners) s += key_of_class(owner_class(owner), owner_words(owner));
   return m.wrong.empty() ? s : s + key_of_class("wrong", "wrong");
@@ -325,7 +328,8 @@ std::string draw(const Heatmap& m) {
   grid.part.each([&](int64_t r, int64_t c) {
     const double value = m.values[static_cast<size_t>(r * m.columns + c)];
     d.rect(grid.x(c) + 1, grid.y(r) + 1, grid.width - 2, grid.height - 2, heat_look(value),
-           fmt::format("{} {}, {} {}: {}", m.row_name, r, m.column_name, c,
+           fmt::format("{}, {}: {}", name_of(m.row_name, m.row_names, r),
+                       name_of(m.column_name, m.column_names, c),
                        value < 0 ? "not measured" : fmt::format("{:.4g}", value)));
     if (wide) d.text(grid.x(c) + grid.width / 2, grid.y(r) + 13, figure_of(value), "middle");
   });

@@ -83,7 +83,9 @@ Json to_json(const ConformanceReport& c) {
 Json to_json(const Histogram& h) {
   Json bins = Json::object();
   for (const auto& [label, cases] : h.bins) bins[label] = cases;
-  return {{"median", number(h.median)}, {"bins", std::move(bins)}};
+  Json j{{"median", number(h.median)}, {"bins", std::move(bins)}};
+  for (const auto& [value, cases] : h.counts) j["counts"][std::to_string(value)] = cases;
+  return j;
 }
 
 Json to_json(const TableMap& m) {
@@ -100,11 +102,10 @@ Json to_json(const MaskMap& m) {
 }
 
 Json to_json(const Timeline& t) {
-  constexpr const char* kKinds[] = {"written", "read", "stale"};
   Json marks = Json::array();
   for (const Timeline::Mark& m : t.marks) {
     Json& mark =
-        marks.emplace_back(Json{{"buffer", m.buffer}, {"step", m.step}, {"what", kKinds[m.kind]}});
+        marks.emplace_back(Json{{"buffer", m.buffer}, {"step", m.step}, {"what", name_of(m.kind)}});
     add(mark, "note", m.note);
   }
   return {{"kind", "timeline"},

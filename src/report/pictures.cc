@@ -41,6 +41,11 @@ bool sizes_agree(const Heatmap& m) {
 
 }  // namespace
 
+const char* name_of(Timeline::Kind kind) {
+  constexpr const char* kNames[] = {"written", "read", "stale"};
+  return kNames[kind];
+}
+
 bool is_whole(const Picture& picture) {
   return std::visit([](const auto& p) { return sizes_agree(p); }, picture);
 }

@@ -61,6 +61,9 @@ struct Heatmap {
   std::vector<double> values;  // NaN is drawn as past every limit, a negative one as not measured
 };
 
+/// "written", "read", "stale"
+const char* name_of(Timeline::Kind kind);
+
 using Picture = std::variant<TableMap, MaskMap, Timeline, Heatmap>;
 
 /// Whether the sizes of a picture agree, so that it can be drawn and kept.

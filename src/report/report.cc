@@ -18,13 +18,24 @@ const char* name_of(Severity severity) {
   return "";
 }
 
+double median_of(const std::map<int64_t, int64_t>& counts) {
+  int64_t total = 0, below = 0;
+  for (const auto& [value, cases] : counts) total += cases;
+  for (const auto& [value, cases] : counts) {
+    below += cases;
+    if (2 * below >= total) return static_cast<double>(value);
+  }
+  return 0;
+}
+
 int64_t Report::open_findings() const {
-  return std::count_if(findings.begin(), findings.end(),
-                       [](const Finding& f) { return f.waived.empty(); });
+  return unlisted + std::count_if(findings.begin(), findings.end(),
+                                  [](const Finding& f) { return f.waived.empty(); });
 }
 
 int64_t Report::waived_findings() const {
-  return static_cast<int64_t>(findings.size()) - open_findings();
+  return unlisted_waived + std::count_if(findings.begin(), findings.end(),
+                                         [](const Finding& f) { return !f.waived.empty(); });
 }
 
 std::map<std::string, double> Report::largest_gpu_error() const {

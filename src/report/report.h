@@ -75,7 +75,11 @@ struct Histogram {
   std::string name;  // "keys", "requests", "head_dim"
   double median = 0;
   std::vector<std::pair<std::string, int64_t>> bins;  // label, cases
+  std::map<int64_t, int64_t> counts = {};             // value, cases; empty: not kept
 };
+
+/// The smallest value that half of the cases have or stay below; 0 of no case.
+double median_of(const std::map<int64_t, int64_t>& counts);
 
 /// What came of planting one fault: who noticed, how soon, and how to see it again.
 struct FaultReport {
@@ -125,6 +129,8 @@ struct Report {
   std::vector<Finding> findings;
   std::map<size_t, Evidence> evidence;  // by the index of the finding
   std::vector<Picture> pictures;        // of the whole run
+  // Findings that a report which was read counts and does not list
+  int64_t unlisted = 0, unlisted_waived = 0;
 
   /// Findings that count, and those that a waiver covers.
   int64_t open_findings() const;

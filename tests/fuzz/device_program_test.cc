@@ -61,6 +61,24 @@ TEST(DeviceProgram, RandomProgramsKeepTheLawsUnderRandomSchedules) {
   }
 }
 
+TEST(DeviceProgram, ShardsTogetherAreTheGrid) {
+  const std::atomic<bool> stop = false;
+  uint64_t programs = 0;
+  DeviceCoverage coverage;
+  for (Shard shard{0, 3}; shard.index < 3; ++shard.index) {
+    const DeviceGridResult part = run_device_grid(
+        3, 2, 10, [](size_t, size_t) {}, stop, shard);
+    EXPECT_LT(part.programs, small_program_count(3) / 2);
+    programs += part.programs;
+    coverage.add(part.coverage);
+  }
+  const DeviceGridResult whole = run_device_grid(
+      3, 2, 10, [](size_t, size_t) {}, stop);
+  EXPECT_EQ(programs, small_program_count(3));
+  EXPECT_EQ(whole.programs, programs);
+  EXPECT_EQ(whole.coverage.codes, coverage.codes);
+}
+
 TEST(DeviceProgram, AGridStopsWhenItIsTold) {
   const std::atomic<bool> stop = true;
   const DeviceGridResult result = run_device_grid(

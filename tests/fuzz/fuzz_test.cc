@@ -46,6 +46,42 @@ TEST(Fuzz, FastArithmeticFindsNothing) {
   EXPECT_GT(chunked, 200);
 }
 
+TEST(Fuzz, ShardsTogetherAreTheRun) {
+  FuzzOptions options;
+  options.seed = 7, options.first = 5, options.cases = 61;
+  const FuzzResult whole = fuzz(options);
+  for (const uint64_t count : {2, 3, 100}) {
+    FuzzResult sum;
+    for (options.shard = {0, count}; options.shard.index < count; ++options.shard.index) {
+      const FuzzResult part = fuzz(options);
+      sum.cases += part.cases, sum.skipped += part.skipped;
+      for (const auto& [name, cases] : part.coverage) sum.coverage[name] += cases;
+      for (const auto& [keys, cases] : part.histograms.keys) sum.histograms.keys[keys] += cases;
+      // A shard of 61 cases has no more than its share.
+      EXPECT_LE(part.cases, (61 + count - 1) / count);
+    }
+    EXPECT_EQ(sum.cases, whole.cases);
+    EXPECT_EQ(sum.skipped, whole.skipped);
+    EXPECT_EQ(sum.coverage, whole.coverage);
+    EXPECT_EQ(sum.histograms.keys, whole.histograms.keys);
+  }
+}
+
+TEST(Shard, HasEachNumberOnceAndItsNextIsTheFirstThatItHas) {
+  for (uint64_t count = 1; count < 6; ++count) {
+    for (uint64_t number = 0; number < 20; ++number) {
+      int owners = 0;
+      for (Shard shard{0, count}; shard.index < count; ++shard.index) {
+        owners += shard.has(number);
+        uint64_t next = number;
+        while (!shard.has(next)) ++next;
+        EXPECT_EQ(shard.next(number), next);
+      }
+      EXPECT_EQ(owners, 1);
+    }
+  }
+}
+
 TEST(Fuzz, TheSameSeedIsTheSameRunWhateverTheThreads) {
   FuzzOptions options;
   options.seed = 7;

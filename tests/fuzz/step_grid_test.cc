@@ -152,6 +152,19 @@ TEST(StepRange, RunsTheStepsOfItsNumbersAlone) {
   EXPECT_EQ(run_range({18576, 1}, nullptr).steps, 0u);
 }
 
+TEST(StepRange, ShardsTogetherAreTheRange) {
+  const StepGridResult whole = run_range({100, 200}, nullptr);
+  StepGridResult sum;
+  for (Shard shard{0, 3}; shard.index < 3; ++shard.index) {
+    const StepGridResult part = run_range({100, 200, shard}, nullptr);
+    EXPECT_LE(part.steps + part.skipped, 67u);
+    sum.steps += part.steps, sum.skipped += part.skipped, sum.replays += part.replays;
+  }
+  EXPECT_EQ(sum.steps, whole.steps);
+  EXPECT_EQ(sum.skipped, whole.skipped);
+  EXPECT_EQ(sum.replays, whole.replays);
+}
+
 TEST(StepRange, AFindingIsReproducedByItsNumberAlone) {
   struct OneLess : Tap {
     void batch(ForwardBatch& batch) override {

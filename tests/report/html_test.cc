@@ -147,6 +147,17 @@ TEST(Drawing, HeatPastTheBoundAlarmsAndNaNToo) {
   EXPECT_EQ(times(svg, "; 2 past the bound"), 1u);
 }
 
+TEST(Drawing, OfALongNameTheEndIsKept) {
+  Heatmap m = heat_sample();
+  m.row_names = {"\xc3\xa9" + std::string(43, 'a'), ""};
+  m.row_names[1] = "start" + m.row_names[0];
+  const std::string svg = draw(Picture(m));
+  EXPECT_EQ(times(svg, ">\xc3\xa9" + std::string(43, 'a') + "</text>"), 1u);
+  EXPECT_EQ(times(svg, ">\xe2\x80\xa6" + std::string(43, 'a') + "</text>"), 1u);
+  EXPECT_EQ(times(svg, "<title>start\xc3\xa9" + std::string(43, 'a') + ", head 1: not measured"),
+            1u);
+}
+
 TEST(Drawing, OfALargeGridThePartAroundTheFaultIsDrawn) {
   TableMap m;
   m.rows = 100, m.columns = 1000;

@@ -15,7 +15,7 @@ import unittest
 
 BINARY = ""
 VECTORS = ""
-VERBS = ("fuzz", "check", "conformance", "bench", "list", "explain")
+VERBS = ("fuzz", "check", "conformance", "bench", "list", "explain", "merge-reports")
 CLEAN, FINDINGS, USAGE, BAD_INPUT, INTERNAL = 0, 1, 2, 3, 4
 
 

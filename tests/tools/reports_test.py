@@ -3,6 +3,7 @@
 import html.parser
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -152,6 +153,98 @@ class Formats(Folder):
             code, out, err = run(*args, "--format", "junit")
             self.assertEqual((code, out), (USAGE, ""))
             self.assertIn("text", err)
+
+
+class Shards(Folder):
+    """Parts of a run, joined, are the run."""
+
+    def report(self, *args):
+        code, out, err = run(*args, "--format", "json")
+        self.assertIn(code, (CLEAN, FINDINGS), err + out)
+        return json.loads(out)
+
+    def parts(self, count, *args):
+        """Paths of the reports of all shards."""
+        paths = [self.path(f"{i}-{count}.json") for i in range(1, count + 1)]
+        for i, path in enumerate(paths, 1):
+            code, _, err = run(*args, "--shard", f"{i}/{count}", "--format", "json", "--output", path)
+            self.assertIn(code, (CLEAN, FINDINGS, BAD_INPUT), err)
+        return paths
+
+    def merged(self, *args, code=CLEAN):
+        got, out, err = run("merge-reports", *args, "--format", "json")
+        self.assertEqual(got, code, err + out)
+        return json.loads(out)
+
+    def assert_same_run(self, merged, whole):
+        for report in (merged, whole):
+            report["summary"].pop("seconds")
+            report["coverage"].sort(key=lambda row: (row["backend"], row["mode"], row["phase"]))
+            report["findings"].sort(key=lambda f: (f["case"], f["id"], json.dumps(f["where"])))
+        self.assertEqual(merged, whole)
+
+    def test_random_cases(self):
+        args = ("fuzz", "--cases", "150", "--seed", "7", "--threads", "2")
+        whole = self.report(*args)
+        self.assertGreater(len(whole["coverage"]), 20)
+        for count in (1, 2, 3):
+            self.assert_same_run(self.merged(*self.parts(count, *args), "--complete"), dict(whole, summary=dict(whole["summary"])))
+
+    def test_findings_of_a_planted_fault(self):
+        args = ("fuzz", "--cases", "40", "--backend", "flashattention", "--plant", "K31", "--max-findings", "1000")
+        reports = self.report(*args), self.merged(*self.parts(4, *args), code=FINDINGS)
+        # A history is shrunk for so long: how far that comes is no law.
+        whole, merged = ({(f["id"], f["case"].split(":")[0]) for f in r.pop("findings")} for r in reports)
+        self.assertTrue(whole)
+        self.assertEqual(merged, whole)
+        self.assertEqual(reports[1]["coverage"], reports[0]["coverage"])
+
+    def test_a_grid_of_steps_and_one_of_device_programs(self):
+        for grid in (("decode", "--first", "100", "--cases", "300"), ("device-3",)):
+            args = ("fuzz", "--exhaustive", *grid, "--threads", "2")
+            self.assert_same_run(self.merged(*self.parts(3, *args), "--complete"), self.report(*args))
+
+    def test_a_report_says_its_shard(self):
+        one, two, three = self.parts(3, "fuzz", "--cases", "9")
+        with open(two) as f:
+            self.assertEqual(json.load(f)["shard"], "2/3")
+        self.assertEqual(self.merged(three, one)["shard"], "1,3/3")
+        self.assertIn("shard 2/3", run("merge-reports", two)[1].splitlines()[0])
+
+    def test_a_shard_that_has_no_case_says_so(self):
+        code, out, _ = run("fuzz", "--cases", "2", "--shard", "3/3")
+        self.assertEqual(code, BAD_INPUT)
+        self.assertIn("none of these cases is of this shard", out)
+
+    def test_what_is_no_shard_is_refused(self):
+        for text in ("0/2", "3/2", "1", "1,2/3", "a/b", "1/0", ""):
+            code, out, err = run("fuzz", "--cases", "1", "--shard", text)
+            self.assertEqual((code, out), (USAGE, ""))
+            self.assertIn("--shard", err)
+
+    def test_parts_of_different_runs_are_refused_with_every_reason(self):
+        mine, _ = self.parts(2, "fuzz", "--cases", "8")
+        other = self.path("other.json")
+        run("fuzz", "--cases", "8", "--seed", "2", "--shard", "1/2", "--format", "json", "--output", other)
+        report = self.merged(mine, other, "--complete", code=BAD_INPUT)
+        self.assertEqual([(f["id"], f["where"]["field"]) for f in report["findings"]],
+                         [("io.shard", "seed"), ("io.shard", "shard"), ("io.shard", "shard")])
+        broken = self.write("broken.json", b'{"schema": "shadowgraph.report/1", "verb": 7}')
+        report = self.merged(mine, broken, self.path("missing.json"), code=BAD_INPUT)
+        self.assertEqual({f["id"] for f in report["findings"]}, {"io.report", "io.open"})
+        for finding in report["findings"]:
+            shown = subprocess.run(["bash", "-c", finding["reproduce"].replace("shadowgraph", BINARY, 1)], capture_output=True)
+            self.assertEqual(shown.returncode, BAD_INPUT)
+
+    def test_one_report_in_every_format(self):
+        path = self.path("report.json")
+        run("check", TRACES, "--format", "json", "--output", path, "--max-findings", "1000")
+        for form in ("text", "json", "junit", "sarif", "github", "html"):
+            args = ("--format", form, "--max-findings", "1000")
+            code, out, _ = run("merge-reports", path, *args)
+            self.assertEqual(code, FINDINGS)
+            took = r"[0-9.]+ s\b|time=\"[0-9.]+\"|<b>[0-9.]+</b>|\"seconds\": [0-9.]+"
+            self.assertEqual(re.sub(took, "", out), re.sub(took, "", run("check", TRACES, *args)[1]))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 // FlashInfer's plans: a work list over tiles of queries and chunks of keys, as the lengths beside
-// it ask for. The rule is said here once more, by search and not as the planner has it. Source:
+// it ask for. The engine's rule is said here once more, apart from the planner's. Source:
 // spec backends-flashinfer-triton-linear-sparse 2.7.
 #include <algorithm>
-#include <ranges>
 #include <vector>
 
 #include "backends/flashinfer.h"
@@ -97,9 +96,11 @@ class PlanJudge {
       want = s.fixed_size, split = true;
     } else if (!s.off && !full) {
       const int64_t least = std::max(1, s.min_size), most = std::max(least, longest);
-      const auto sizes = std::views::iota(least, most);
-      want = *std::ranges::partition_point(
-          sizes, [&](int64_t chunk) { return items(chunk) > room / kv_heads_; });
+      want = least;
+      for (int64_t high = most; want < high;) {
+        const int64_t middle = (want + high) / 2;
+        items(middle) > room / kv_heads_ ? want = middle + 1 : high = middle;
+      }
       split = graph || want < longest;
     }
     if (split_ != split)

@@ -1,0 +1,153 @@
+#include "report/merge.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "report/report_samples.h"
+
+namespace shadowgraph {
+namespace {
+
+/// Shard i of 3 of a fuzz run.
+ReportFile shard(int i) {
+  ReportFile file{"shard" + std::to_string(i) + ".json", {}};
+  Report& r = file.report;
+  r.verb = "fuzz", r.version = "9.8.7", r.seed = 5, r.arith = "portable", r.isa = "avx2";
+  r.shard = std::to_string(i) + "/3";
+  r.threads = i, r.cases = 10 * i, r.skipped = i, r.seconds = 0.5;
+  r.coverage = {{"b", "decode", "eager", i}, {"a", "decode", "eager", 10 * i}};
+  r.histograms = {{"keys", 0, {{"0..9", i}, {"10+", 1}}, {{i, i}, {20, 1}}}};
+  return file;
+}
+
+std::string merge(const std::vector<ReportFile>& files, bool complete, Report* joined) {
+  return merge_reports(files, complete, joined).to_string();
+}
+
+TEST(Merge, AddsWhatShardsCounted) {
+  Report r;
+  ASSERT_EQ(merge({shard(3), shard(1), shard(2)}, true, &r), "ok");
+  EXPECT_EQ(r.verb, "fuzz");
+  EXPECT_EQ(r.shard, "");
+  EXPECT_EQ(r.seed, 5u);
+  EXPECT_EQ(r.cases, 60);
+  EXPECT_EQ(r.skipped, 6);
+  EXPECT_EQ(r.threads, 3);
+  EXPECT_EQ(r.seconds, 1.5);
+  EXPECT_EQ(r.isa, "avx2");
+  ASSERT_EQ(r.coverage.size(), 2u);
+  EXPECT_EQ(r.coverage[0].backend, "a");
+  EXPECT_EQ(r.coverage[0].cases, 60);
+  EXPECT_EQ(r.coverage[1].cases, 6);
+  ASSERT_EQ(r.histograms.size(), 1u);
+  EXPECT_EQ(r.histograms[0].bins,
+            (std::vector<std::pair<std::string, int64_t>>{{"0..9", 6}, {"10+", 3}}));
+  EXPECT_EQ(r.histograms[0].median, 3);  // of 1 2 2 3 3 3 20 20 20
+}
+
+TEST(Merge, EachFindingIsThereOnceWithItsPictures) {
+  ReportFile one = shard(1), two = shard(2);
+  Finding other = small_finding();
+  other.where.col = 8;
+  one.report.findings = {small_finding()};
+  two.report.findings = {small_finding(), other};
+  two.report.evidence[0].path = "dropped";
+  two.report.evidence[1].path = "kept";
+  Report r;
+  ASSERT_EQ(merge({one, two}, false, &r), "ok");
+  ASSERT_EQ(r.findings.size(), 2u);
+  EXPECT_EQ(r.findings[1].where.col, 8);
+  ASSERT_EQ(r.evidence.size(), 1u);
+  EXPECT_EQ(r.evidence.at(1).path, "kept");
+  EXPECT_EQ(r.shard, "1,2/3");
+}
+
+TEST(Merge, OneReportAloneIsItself) {
+  ReportFile whole{"a.json", small_report()};
+  Report r;
+  ASSERT_EQ(merge({whole}, true, &r), "ok");
+  EXPECT_EQ(render(r, {}), render(small_report(), {}));
+}
+
+TEST(Merge, SaysEveryReasonAtOnce) {
+  ReportFile seed = shard(2), verb = shard(2), whole = shard(3), count = shard(3), bad = shard(3);
+  seed.report.seed = 6;
+  verb.report.verb = "check", verb.report.version = "1", verb.report.arith = "fast";
+  whole.report.shard = "", count.report.shard = "3/4", bad.report.shard = "4/3";
+  Report r;
+  r.verb = "untouched";
+  EXPECT_EQ(merge({shard(1), seed, verb, whole, count, bad}, true, &r),
+            "io.shard: shard2.json: seed is 6, expected 5, as in shard1.json\n"
+            "io.shard: shard2.json: verb is check, expected fuzz, as in shard1.json\n"
+            "io.shard: shard2.json: version is 1, expected 9.8.7, as in shard1.json\n"
+            "io.shard: shard2.json: arith is fast, expected portable, as in shard1.json\n"
+            "io.shard: shard2.json: shard is again, after shard2.json, expected shard 2 once\n"
+            "io.shard: shard3.json: shard is the whole run, expected a shard, 2/4\n"
+            "io.shard: shard3.json: shard is 3/4, expected one of 3 shards\n"
+            "io.shard: shard3.json: shard is 4/3, expected a shard, 2/4\n"
+            "io.shard: shard1.json: shard is without 3, expected all 3 shards");
+  EXPECT_EQ(r.verb, "untouched");
+}
+
+TEST(Merge, AMissingShardIsRefusedOnlyIfAllAreAskedFor) {
+  Report r;
+  EXPECT_EQ(merge({shard(1), shard(3)}, true, &r),
+            "io.shard: shard1.json: shard is without 2, expected all 3 shards");
+  EXPECT_EQ(merge({shard(1), shard(3)}, false, &r), "ok");
+  EXPECT_EQ(r.shard, "1,3/3");
+}
+
+TEST(Merge, SaysNothingOnlyIfNoShardSaysAnything) {
+  ReportFile one = shard(1), two = shard(2);
+  one.report.void_verdict = "K31 never acted", one.report.warnings = {"why"};
+  Report r;
+  ASSERT_EQ(merge({one, two}, false, &r), "ok");
+  EXPECT_EQ(r.void_verdict, "");
+  EXPECT_TRUE(r.warnings.empty());
+  two.report.void_verdict = "K31 never acted", two.report.warnings = {"why"};
+  ASSERT_EQ(merge({one, two}, false, &r), "ok");
+  EXPECT_EQ(r.void_verdict, "K31 never acted");
+  EXPECT_EQ(r.warnings, std::vector<std::string>{"why"});
+}
+
+TEST(Merge, WhatIsCountedAndNotListedStaysCounted) {
+  ReportFile one = shard(1), two = shard(2);
+  one.report.unlisted = 4;
+  Report r;
+  ASSERT_EQ(merge({one, two}, false, &r), "ok");
+  EXPECT_EQ(r.open_findings(), 4);
+  ASSERT_EQ(r.warnings.size(), 1u);
+  EXPECT_TRUE(r.warnings[0].starts_with("shard1.json: 4 findings are counted and not listed"));
+}
+
+TEST(Merge, TheOrderOfShardsChangesNothing) {
+  Report ordered, all, two;
+  ASSERT_EQ(merge({shard(1), shard(2), shard(3)}, true, &ordered), "ok");
+  std::vector<int> order = {1, 2, 3};
+  do {
+    std::vector<ReportFile> files;
+    for (const int i : order) files.push_back(shard(i));
+    ASSERT_EQ(merge(files, true, &all), "ok");
+    EXPECT_EQ(render(all, {}), render(ordered, {}));
+    // Two first, then the third.
+    ASSERT_EQ(merge({files[0], files[1]}, false, &two), "ok");
+    ASSERT_EQ(merge({{"two", two}, files[2]}, true, &all), "ok");
+    EXPECT_EQ(render(all, {}), render(ordered, {}));
+  } while (std::ranges::next_permutation(order).found);
+}
+
+TEST(Shards, AreReadAsTheyAreWritten) {
+  for (const char* text : {"1/1", "2/4", "1,3/4", "1,2,3/3", "1000000/1000000"}) {
+    const auto set = parse_shards(text);
+    ASSERT_TRUE(set.has_value()) << text;
+    EXPECT_EQ(set->to_string(), text);
+  }
+  for (const char* text :
+       {"", "/", "1", "0/2", "3/2", "1/0", "01/2", "1/2/3", "1 /2", "+1/2", "2,1/3", "1,1/3",
+        "1,/3", ",1/3", "1/1000001", "-1/2", "1/99999999999999999999"})
+    EXPECT_FALSE(parse_shards(text).has_value()) << text;
+}
+
+}  // namespace
+}  // namespace shadowgraph

@@ -1,0 +1,70 @@
+// merge-reports: one report of many shards; and any JSON report in another format.
+#include <memory>
+
+#include "cli.h"
+#include "report/escape.h"
+#include "report/merge.h"
+#include "report/read.h"
+
+namespace shadowgraph::cli {
+namespace {
+
+struct Options {
+  Common common;
+  std::vector<std::string> paths;
+  bool complete = false;
+};
+
+constexpr char kExamples[] =
+    "  shadowgraph merge-reports 1.json 2.json 3.json 4.json --complete\n"
+    "  shadowgraph merge-reports shard-*.json --format html --output report.html\n"
+    "  shadowgraph merge-reports report.json --format sarif      one report in another format\n"
+    "Each machine runs its part, `shadowgraph fuzz --cases 100000 --seed 7 --shard 2/4 --format "
+    "json --output 2.json`;\n"
+    "the parts together are the cases of the run without --shard. Joined, cases and coverage are "
+    "added, each finding is\n"
+    "there once, and seconds are those of all machines together. Parts of different runs are "
+    "refused (exit 3), with every\n"
+    "reason at once.";
+
+/// A report that says why the others cannot be joined.
+Report refuse(Status status, const Options& options) {
+  Report report = start_report("merge-reports", options.common);
+  report.bad_input = true;
+  for (Finding& f : status.findings()) {
+    f.reproduce = "shadowgraph merge-reports";
+    for (const std::string& path : options.paths) f.reproduce += ' ' + shell_word(path);
+    if (options.complete) f.reproduce += " --complete";
+    report.findings.push_back(std::move(f));
+  }
+  return report;
+}
+
+int run(Options& options) {
+  apply(options.common);
+  std::vector<ReportFile> files;
+  Status status;
+  for (const std::string& path : options.paths) {
+    ReportFile file{path, {}};
+    status.add(read_report(path, &file.report));
+    files.push_back(std::move(file));
+  }
+  Report joined;
+  if (status.ok()) status = merge_reports(files, options.complete, &joined);
+  return finish(status.ok() ? joined : refuse(std::move(status), options), options.common);
+}
+
+}  // namespace
+
+Verb add_merge_reports(CLI::App& app) {
+  CLI::App& command = add_command(
+      app, "merge-reports", "Join the JSON reports of shards into one, in any format.", kExamples);
+  auto options = std::make_shared<Options>();
+  command.add_option("FILE", options->paths, "Reports that --format json wrote")->required();
+  command.add_flag("--complete", options->complete, "Refuse if a shard is missing");
+  add_max_findings(command, options->common);
+  add_report_options(command, options->common);
+  return {&command, [options] { return run(*options); }};
+}
+
+}  // namespace shadowgraph::cli
