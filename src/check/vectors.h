@@ -40,7 +40,7 @@ struct VectorOptions {
   Arith arith = Arith::kPortable;
   // A planted fault, of one case at a time: only the twin's step of a two-part prefill is judged,
   // against what was recorded of the fault
-  MakeTap tap;
+  MakeTap tap = {};
 };
 
 /// With a tap: whether it stands on this case's path.

@@ -75,13 +75,11 @@ void choose_layers(const Backend& b, Choices& c, History* h) {
     m.layers.push_back(layer(latent, c, r.window_left >= 0 ? r.window_left : c.between(0, 4)));
   if (b.info().local && r.max_encoder_len == 0 && c.one_in(4)) {
     const int32_t chunk = m.page_size * c.of({1, 2});
-    const LayerKind local = layer(latent, c, -1);
+    LayerKind local = layer(latent, c, -1);
+    local.local = true;
     // The window's pool has what its window sees, and no more of a chunk.
-    if (r.window_left < 0 || chunk <= r.window_left + 1) {
-      m.attention_chunk = chunk;
-      m.layers.push_back(local);
-      m.layers.back().local = true;
-    }
+    if (r.window_left < 0 || chunk <= r.window_left + 1)
+      m.attention_chunk = chunk, m.layers.push_back(local);
   }
   // From a token of each request to all of them at once.
   if (latent && b.info().prefix_chunks && c.one_in(2))

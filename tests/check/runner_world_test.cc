@@ -1,4 +1,4 @@
-// RunnerWorld: what a prebuilt step leaves in the pools.
+// RunnerWorld: what the pools hold before a step, and what a prebuilt one leaves in them.
 #include "check/runner_world.h"
 
 #include <gtest/gtest.h>
@@ -50,6 +50,14 @@ TEST(RunnerWorld, WhatIsPrebuiltIsNewInSlotsThatAnotherRequestHadToo) {
     // The prefix was stored before: it may be shared.
     EXPECT_EQ(second[i] == first[i], i < 2) << i;
     for (size_t j = 0; j < i; ++j) EXPECT_NE(second[i], second[j]);
+  }
+}
+
+TEST(RunnerWorld, WhatPaddingReadsIsNaN) {
+  const ModelConfig model = model_of(2, {small_layer()});
+  const RunnerWorld world(model, options_of(model, {1}), false);
+  for (const int64_t slot : {0, 1}) {
+    for (const std::byte b : contents(world, model, slot)) EXPECT_EQ(b, std::byte{0xff}) << slot;
   }
 }
 
