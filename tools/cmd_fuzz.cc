@@ -68,6 +68,7 @@ Chosen choose(const Options& options) {
   if (options.backends.empty()) c.backends.assign(all_backends().begin(), all_backends().end());
   for (const std::string& id : options.plants) {
     const Fault* fault = &planted_fault(id);
+    if (std::ranges::find(c.faults, fault) != c.faults.end()) continue;
     c.faults.push_back(fault);
     c.refs.push_back(id);
     for (std::string_view refs = fault->refs; !refs.empty();) {

@@ -70,11 +70,11 @@ class ListAndExplain(unittest.TestCase):
             self.assertTrue(out.startswith(name + " ("), out)
 
     def test_explanations_come_from_the_tables(self):
-        for name, parts in (("K31", ("request 0's encoder length", "shadowgraph fuzz --plant K31", "fa.I-43")),
+        for name, parts in (("K31", ("request 0's encoder length", "shadowgraph faults --id K31", "fa.I-43")),
                             ("graph.G112", ("G112 (", "Diagnosis: mem.uninit_read")),
                             ("fa.I-34", ("An invariant of", "Laws that stand on it: table.unit",
                                          "trtllm_mha page_table")),
-                            ("K48", ("K48 (reference)", "A fault of the catalogue")),
+                            ("K48", ("K48 (fault)", "shadowgraph faults --id K48")),
                             ("cross_decode", ("In graphs: yes", "flashattention")),
                             ("extend", ("In graphs: no", "seq_lens in traces: full", "need: extend_seq_lens")),
                             ("draft_decode", ("seq_lens in traces: prefix_only", "need: num_steps; of a tree")),
