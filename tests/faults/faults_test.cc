@@ -25,7 +25,8 @@ class EveryFault : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(EveryFault, IsFoundAmongAllBackendsAndShrunkToFewRequests) {
   const Planted planted({&GetParam()});
-  const FaultHunt hunt = hunt_fault(planted, {.seed = kSeed, .cases = kHistories, .threads = 1, .shrink_seconds = 0.5});
+  const FaultHunt hunt = hunt_fault(
+      planted, {.seed = kSeed, .cases = kHistories, .threads = 1, .shrink_seconds = 0.5});
   ASSERT_FALSE(hunt.laws.empty()) << "not found in " << hunt.cases << " histories, acted "
                                   << planted.acted(0);
   // What is found is the fault's doing, also of what is left of it.

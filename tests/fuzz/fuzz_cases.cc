@@ -1,4 +1,5 @@
-// Whatever the bytes of a case file: refused with findings, or it runs and is written back the same.
+// Whatever the bytes of a case file: refused with findings, or it runs and is written back the
+// same.
 #include <unistd.h>
 
 #include <cstdio>

@@ -44,9 +44,11 @@ StepGridResult run(void (*parts)(const std::function<void(const GridPart&)>&), c
 }
 
 TEST(StepGrid, CountsAreTheSpecs) {
-  const std::pair<const char*, uint64_t> counts[] = {
-      {"decode", 18576}, {"extend", 107856}, {"draft", 91476},
-      {"verify", 74604}, {"decode-plans", 18576u * 720}};
+  const std::pair<const char*, uint64_t> counts[] = {{"decode", 18576},
+                                                     {"extend", 107856},
+                                                     {"draft", 91476},
+                                                     {"verify", 74604},
+                                                     {"decode-plans", 18576u * 720}};
   ASSERT_EQ(step_grids().size(), std::size(counts));
   for (const auto& [name, steps] : counts) EXPECT_EQ(count_steps(*find_step_grid(name)), steps);
   EXPECT_EQ(find_step_grid("nothing"), nullptr);
