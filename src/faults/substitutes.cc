@@ -1,6 +1,7 @@
 #include "faults/substitutes.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace shadowgraph {
 
@@ -13,8 +14,8 @@ void SlippedRun::launch(const KernelLaunch& launch) {
   Footprint spans;
   launch.kernel->footprint(LaunchFrame{launch}, &spans);
   for (const AccessSpan& span : spans) {
-    const auto of = std::ranges::find_if(
-        taken_, [&](const Array& a) { return !a.bytes.empty() && span.buffer == a.bytes.data(); });
+    const auto of =
+        std::ranges::find_if(taken_, [&](const Array& a) { return a.place(span) >= 0; });
     if (of == taken_.end()) {
       note(span);
     } else {
@@ -23,17 +24,25 @@ void SlippedRun::launch(const KernelLaunch& launch) {
   }
 }
 
+int64_t SlippedRun::Array::place(const AccessSpan& span) const {
+  const auto* at = static_cast<const std::byte*>(span.buffer);
+  const std::less<> before;
+  if (before(at, bytes.data()) || !before(at, bytes.data() + bytes.size())) return -1;
+  return (at - bytes.data()) / element_bytes;
+}
+
 /// Where the elements really are; those behind the last one follow it.
 void SlippedRun::note_taken(const AccessSpan& span, const Array& array) {
   AccessSpan one = span;
   one.buffer = array.device;
+  one.first += array.place(span);
   if (array.from.empty()) return note(one);
+  const int64_t first = one.first, end = first + span.count;
   const auto size = std::ssize(array.from);
-  const int64_t end = span.first + span.count;
-  one.count = std::min<int64_t>(end, 0) - span.first;
+  one.count = std::min<int64_t>(end, 0) - first;
   if (one.count > 0) note(one);
   one.count = 0;
-  for (int64_t i = std::max<int64_t>(span.first, 0); i < std::min(end, size); ++i) {
+  for (int64_t i = std::max<int64_t>(first, 0); i < std::min(end, size); ++i) {
     const int64_t at = array.from[static_cast<size_t>(i)];
     if (one.count > 0 && at != one.first + one.count) {
       note(one);
@@ -44,8 +53,8 @@ void SlippedRun::note_taken(const AccessSpan& span, const Array& array) {
   }
   if (one.count > 0 && end > size) one.count += end - size;
   if (one.count > 0) note(one);
-  if (span.first < size) return;
-  one.first = array.from.back() + 1 + span.first - size, one.count = span.count;
+  if (first < size) return;
+  one.first = array.from.back() + 1 + first - size, one.count = span.count;
   note(one);
 }
 

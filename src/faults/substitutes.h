@@ -53,6 +53,9 @@ class SlippedRun {
     const void* device;  // null: not there
     std::vector<int64_t> from;
     uint32_t element_bytes;
+
+    /// Where in it a span's buffer begins; -1: it is of another.
+    int64_t place(const AccessSpan& span) const;
   };
   void note_taken(const AccessSpan& span, const Array& array);
 

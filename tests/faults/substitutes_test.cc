@@ -6,6 +6,7 @@
 #include <string>
 
 #include "faults/faults.h"
+#include "faults/lists.h"
 #include "fuzz/fuzz.h"
 
 namespace shadowgraph {
@@ -57,6 +58,25 @@ TEST(Substitutes, WithoutASlipNothingIsFound) {
   EXPECT_EQ(run_with(tap_of<NoSlip>(), 150).findings.to_string(), "ok");
 }
 
+void same_ids(const KernelLaunch& clean, SlippedRun& run) {
+  KernelLaunch launch = clean;
+  change_attention(&launch, [&](auto& c) {
+    if constexpr (requires { ids_of(c); }) change_ids(c, run, [](int64_t id) { return id; });
+    return true;
+  });
+  run.launch(launch);
+}
+
+struct SameIds final : Tap {
+  void launches(std::vector<TappedLaunch>& all, const Meta&, bool) override {
+    substitute<same_ids>(all, is_attention);
+  }
+};
+
+TEST(Substitutes, WithIdsThatAreTakenForWhatTheyAreNothingIsFound) {
+  EXPECT_EQ(run_with(tap_of<SameIds>(), 150).findings.to_string(), "ok");
+}
+
 Progress nothing(LaunchFrame&) { return Progress::kDone; }
 /// Reads all of its first argument, and one element before and behind it.
 void read_around(const LaunchFrame& f, Footprint* spans) {
@@ -64,14 +84,14 @@ void read_around(const LaunchFrame& f, Footprint* spans) {
 }
 const Kernel kReadAround{.name = "read_around", .body = nothing, .footprint = read_around};
 
-Footprint spans_of(std::vector<int64_t> from, std::span<const int32_t> array) {
+Footprint spans_of(std::vector<int64_t> from, std::span<const int32_t> array, size_t first = 0) {
   Footprint spans;
   SlippedRun run(&spans);
   KernelLaunch launch;
   launch.kernel = &kReadAround;
   const auto taken = run.take(array, std::vector<int32_t>{1, 2, 3, 4}, std::move(from));
   EXPECT_EQ(taken[2], 3);
-  launch.args.pointer(taken.data());
+  launch.args.pointer(taken.data() + first);
   run.launch(launch);
   return spans;
 }
@@ -86,6 +106,17 @@ TEST(Substitutes, WhatIsReadOfAnArrayIsReadOfTheDevices) {
   EXPECT_EQ(spans_of({5, 6, 7, 2}, array), (Footprint{whole, read(-1, 1), read(5, 3), read(2, 2)}));
   EXPECT_EQ(spans_of({-3, -2, 9, 10}, array),
             (Footprint{whole, read(-1, 1), read(-3, 2), read(9, 3)}));
+}
+
+TEST(Substitutes, APartOfAnArrayIsOneOfTheDevices) {
+  const std::vector<int32_t> array(9);
+  const Footprint all = spans_of({5, 6, 7, 2}, array, 2);
+  ASSERT_EQ(all.size(), 3u);
+  const auto is = [&](size_t i, int64_t first, int64_t count) {
+    return all[i] == AccessSpan{array.data(), first, count, sizeof(int32_t), Access::kRead, 3};
+  };
+  EXPECT_TRUE(is(1, 6, 2)) << all[1].first;
+  EXPECT_TRUE(is(2, 2, 4)) << all[2].first;
 }
 
 TEST(Substitutes, WhatOnlyTheKernelHasIsNotTheDevices) {
