@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fuzz/fault_hunt.h"
+#include "graph/asan_guard.h"
 
 namespace shadowgraph {
 
@@ -24,6 +25,7 @@ constexpr int64_t kMostRequests = 3;
 class EveryFault : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(EveryFault, IsFoundAmongAllBackendsAndShrunkToFewRequests) {
+  if (kHasAsan) GTEST_SKIP() << "a kernel with a slip that reads behind its footprint ends there";
   const Planted planted({&GetParam()});
   const FaultHunt hunt = hunt_fault(
       planted, {.seed = kSeed, .cases = kHistories, .threads = 1, .shrink_seconds = 0.5});
