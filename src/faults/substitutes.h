@@ -30,9 +30,14 @@ class SlippedRun {
     const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
     Array& a = taken_.emplace_back(Array{
         {bytes, bytes + values.size() * sizeof(T)}, array.data(), std::move(from), sizeof(T)});
-    // Loaded to be changed, all of it.
-    note({array.data(), 0, std::ssize(array), sizeof(T), Access::kTouch});
+    load(array);  // to be changed, all of it
     return {reinterpret_cast<const T*>(a.bytes.data()), values.size()};
+  }
+  /// An array of the device that the slip itself looks at.
+  template <class T>
+  std::span<const T> load(std::span<const T> array) {
+    note({array.data(), 0, std::ssize(array), sizeof(T), Access::kTouch});
+    return array;
   }
   /// An array that only the kernel has.
   template <class T>

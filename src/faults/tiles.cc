@@ -29,7 +29,8 @@ std::vector<int64_t> places(int64_t begin, int64_t count) {
 
 void chunk_of_part_tiles(const KernelLaunch& clean, SlippedRun& run) {
   auto [c, of] = tile_call(clean);
-  const int32_t chunk = c.plan.kv_chunk_size.empty() ? 0 : c.plan.kv_chunk_size[0];
+  const std::span<const int32_t> size = run.load(c.plan.kv_chunk_size);
+  const int32_t chunk = size.empty() ? 0 : size[0];
   const int64_t whole = chunk <= 0 ? 0 : pages_for(chunk, kTileKeys) * kTileKeys;
   if (whole <= chunk || whole > INT32_MAX) return run.launch(clean);
   std::vector<std::vector<int64_t>> rows;
@@ -52,9 +53,10 @@ void mask_bits_of_few_bits(const KernelLaunch& clean, SlippedRun& run) {
   const int64_t size = std::ssize(c.packed_mask);
   std::vector<uint8_t> bytes(c.packed_mask.begin(), c.packed_mask.end());
   std::vector<int64_t> from = places(0, size);
-  for (size_t i = 0; i + 1 < c.mask_indptr.size(); ++i) {
-    const int64_t begin = std::clamp<int64_t>(c.mask_indptr[i], 0, size);
-    const int64_t end = std::clamp<int64_t>(c.mask_indptr[i + 1], begin, size);
+  const auto mask_indptr = run.load(c.mask_indptr);
+  for (size_t i = 0; i + 1 < mask_indptr.size(); ++i) {
+    const int64_t begin = std::clamp<int64_t>(mask_indptr[i], 0, size);
+    const int64_t end = std::clamp<int64_t>(mask_indptr[i + 1], begin, size);
     for (int64_t at = begin + kBytes; at < end; ++at) {
       const int64_t wrapped = begin + (at - begin) % kBytes;
       bytes[static_cast<size_t>(at)] = c.packed_mask[static_cast<size_t>(wrapped)];
@@ -78,12 +80,14 @@ void mask_of_whole_tiles(const KernelLaunch& clean, SlippedRun& run) {
   run.launch(clean);
   const TiledAttention c = tile_call(clean).call;
   const auto up = [](int64_t n) { return pages_for(n, kMaskTile) * kMaskTile; };
-  for (size_t i = 0; i + 1 < std::min(c.mask_indptr.size(), c.qo_indptr.size()); ++i) {
-    const int64_t queries = c.qo_indptr[i + 1] - c.qo_indptr[i],
-                  keys = c.kv_indptr[i + 1] - c.kv_indptr[i];
+  const auto mask_indptr = run.load(c.mask_indptr);
+  const auto qo_indptr = run.load(c.qo_indptr), kv_indptr = run.load(c.kv_indptr);
+  for (size_t i = 0; i + 1 < std::min(mask_indptr.size(), qo_indptr.size()); ++i) {
+    const int64_t queries = qo_indptr[i + 1] - qo_indptr[i],
+                  keys = kv_indptr[i + 1] - kv_indptr[i];
     if (queries <= 0 || keys <= 0) continue;
     const int64_t last = (up(queries) - 1) * keys + up(keys) - 1;
-    run.note({c.packed_mask.data(), c.mask_indptr[i], last / 8 + 1, 1, Access::kRead});
+    run.note({c.packed_mask.data(), mask_indptr[i], last / 8 + 1, 1, Access::kRead});
   }
 }
 

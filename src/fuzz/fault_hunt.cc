@@ -11,11 +11,11 @@ Status run_clean(std::span<const uint32_t> made, const HistoryOptions& options) 
   return run_history(h, choices, {}).findings;
 }
 
-HistoryOptions histories_of(const Planted& planted, double shrink_seconds) {
+HistoryOptions histories_of(const Planted& planted, int64_t shrink_tries) {
   HistoryOptions options;
   options.backends.assign(all_backends().begin(), all_backends().end());
   options.tap = planted.tap();
-  options.shrink_seconds = shrink_seconds;
+  options.shrink_tries = shrink_tries;
   for (const Fault* fault : planted.faults()) {
     options.flags += " --plant " + std::string(fault->id);
     options.refs.emplace_back(fault->id);
@@ -40,7 +40,7 @@ FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
   hunt.cases = result.first->cases, hunt.seconds = result.first->seconds;
   hunt.laws = result.first->laws;
   HistoryFailure small = shrink_failure(
-      result.first->choices, histories_of(planted, options.shrink_seconds), hunt.laws[0]);
+      result.first->choices, histories_of(planted, options.shrink_tries), hunt.laws[0]);
   hunt.findings = std::move(small.findings), hunt.requests = small.requests;
   hunt.choices = std::move(small.choices);
   hunt.clean = run_clean(result.first->choices, fuzz.histories);

@@ -17,7 +17,7 @@ struct HuntOptions {
   uint64_t cases = 0;  // histories; 0: no limit
   double seconds = 0;  // 0: no limit; one of the two is set
   int threads = 0;     // 0: one a core
-  double shrink_seconds = 2;
+  int64_t shrink_tries = 1000;
 };
 
 struct FaultHunt {

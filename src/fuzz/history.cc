@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -272,15 +271,15 @@ HistoryFailure shrink_failure(std::span<const uint32_t> made, const HistoryOptio
     return std::ranges::any_of(std::as_const(r.findings).findings(),
                                [&](const Finding& f) { return f.id == law; });
   };
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration<double>(options.shrink_seconds);
+  int64_t tries = 0;
   const ShrinkResult small = shrink(
       {made.begin(), made.end()},
       [&](std::span<const uint32_t> choices) {
+        ++tries;
         Choices again(choices);
         return has_law(run(again)) ? std::optional(again.made()) : std::nullopt;
       },
-      [&] { return Clock::now() >= end; });
+      [&] { return tries >= options.shrink_tries; });
   HistoryFailure failure;
   failure.choices = small.choices;
   Choices again(small.choices);

@@ -43,7 +43,7 @@ struct HistoryResult {
 struct HistoryOptions {
   std::vector<const Backend*> backends;
   MakeTap tap;  // a planted fault
-  double shrink_seconds = 2;
+  int64_t shrink_tries = 1000;  // histories, so that what is left is the same on every machine
   /// As options of `shadowgraph fuzz`: " --backend flashattention --plant K04".
   std::string flags;
   std::vector<std::string> refs;  // of what is planted: findings stand on them too
