@@ -34,6 +34,7 @@ struct Options {
   std::set<std::string> cases;  // patterns; empty: all
   std::string waive;            // a file; empty: none
   std::string plant;            // a fault; empty: none
+  bool diagnose = false;
 };
 
 constexpr char kExamples[] =
@@ -156,7 +157,8 @@ class Check {
     }
     note_skipped(skipped, file);
     const VectorOptions how{.arith = options_.common.arith,
-                            .tap = planted_ ? planted_->tap() : nullptr};
+                            .tap = planted_ ? planted_->tap() : nullptr,
+                            .diagnose = options_.diagnose};
     const auto verdicts = judge_all(vectors, file, [&](KernelVector& vector) {
       return judge_vector(on_one_thread(vector), how);
     });
@@ -328,6 +330,7 @@ class Check {
     for (const std::string& path : paths) s += ' ' + shell_word(path);
     for (const std::string& id : cases) s += " --case " + shell_word(id);
     if (!options_.plant.empty()) s += " --plant " + options_.plant;
+    if (options_.diagnose) s += " --diagnose";
     return s + options_.common.reproduce_flags();
   }
 
@@ -417,6 +420,9 @@ Verb add_check(CLI::App& app) {
                   "Run the twin's step of a two-part prefill with this fault, and hold it against "
                   "what was recorded of the fault")
       ->type_name("ID");
+  command.add_flag("--diagnose", options->diagnose,
+                   "Say of wrong results which known mistake would give them: `shadowgraph list "
+                   "mistakes` has all");
   command
       .add_option("--waive", options->waive,
                   "A pattern (law, case or LAW@CASE, with *) and its reason on each line: such "

@@ -1,4 +1,5 @@
-// explain: one law, conformance program, fault, backend, mode, field, key or reference, in full.
+// explain: one law, conformance program, fault, mistake, backend, mode, field, key or reference, in
+// full.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,13 +59,13 @@ Verb add_explain(CLI::App& app) {
   CLI::App& command =
       add_command(app, "explain",
                   "Print what a law says, how to mend a violation, what it stands on; or what a "
-                  "program, fault, backend, mode, field, key or reference is.",
+                  "program, fault, mistake, backend, mode, field, key or reference is.",
                   kExamples);
   auto options = std::make_shared<Options>();
   command
       .add_option("ID", options->id,
                   "The id of a finding, a reference, or a name of `list` invariants, programs, "
-                  "faults, backends, modes, fields or keys, in any case: "
+                  "faults, mistakes, backends, modes, fields or keys, in any case: "
                   "num.bound, G12, K31, fa.I-34, page_table")
       ->required();
   add_output_options(command, options->common);

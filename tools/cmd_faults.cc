@@ -18,7 +18,12 @@ struct Options {
   std::vector<std::string> ids;  // empty: all
   double budget_seconds = 60;
   uint64_t clean_cases = 0;
+  bool diagnose = false;
 };
+
+// Histories until a fault's wrong output is waited for in vain.
+constexpr uint64_t kDiagnosedCases = 4000;
+constexpr size_t kMostNamed = 3;  // mistakes
 
 constexpr char kExamples[] =
     "  shadowgraph faults                           the whole catalogue, a minute for each at "
@@ -99,6 +104,7 @@ class FaultsRun {
     row->by = found.laws;
     row->cases = static_cast<int64_t>(found.cases), row->seconds = found.seconds;
     report_.cases += row->cases;
+    if (options_.diagnose && row->detected) diagnose(fault, planted, row);
     const auto findings = std::as_const(found.findings).findings();
     if (!findings.empty()) row->reproducer = findings[0].reproduce;
     if (!row->planted) row->why_not = "no history had what it changes";
@@ -109,6 +115,19 @@ class FaultsRun {
     }
     for (const Finding& f : std::as_const(found.clean).findings())
       add_finding("fault.innocent", fault, "no finding without it", f.to_string());
+  }
+
+  /// What its wrong outputs say it is, if it changes any.
+  void diagnose(const Fault& fault, const Planted& planted, FaultReport* row) {
+    const FaultDiagnosis d = diagnose_fault(planted,
+                                            {.seed = options_.common.seed,
+                                             .cases = kDiagnosedCases,
+                                             .threads = options_.common.num_threads()},
+                                            interrupted());
+    if (d.failed == 0) return;
+    row->diagnosis = d.mistakes;
+    row->named = !d.mistakes.empty() && fault.is_seen_as(d.mistakes[0].mistake);
+    row->diagnosis.resize(std::min(row->diagnosis.size(), kMostNamed));
   }
 
   void add_finding(LawId law, const Fault& fault, std::string expected, std::string got) {
@@ -169,6 +188,9 @@ Verb add_faults(CLI::App& app) {
              "For each fault (default 60)");
   add_number(command, "--clean-cases", options->clean_cases, uint64_t{1}, uint64_t{1} << 62,
              "Afterwards, so many histories with nothing planted");
+  command.add_flag("--diagnose", options->diagnose,
+                   "Also look for a history in which outputs are wrong, and name the mistake that "
+                   "would make them so");
   add_max_findings(command, options->common);
   add_common_options(command, options->common);
   return {&command, [options] { return run(*options); }};

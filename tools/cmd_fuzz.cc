@@ -254,7 +254,8 @@ int run_choices(const Options& options, const Chosen& chosen) {
   const auto start = std::chrono::steady_clock::now();
   const Planted planted(chosen.faults);
   Choices choices(*list);
-  const History history = generate_history(choices, chosen.backends);
+  History history = generate_history(choices, chosen.backends);
+  history.runner.diagnose = true;
   HistoryResult result = run_history(history, choices, planted.tap());
   const bool judged = result.judged > 0 || !result.findings.ok();
   ++(judged ? report.cases : report.skipped);
@@ -328,7 +329,9 @@ int run_random(const Options& options, const Chosen& chosen) {
   fuzz.run.arith = options.common.arith;
   fuzz.run.isa = options.common.isa;
   fuzz.kernels = chosen.kernels;
-  fuzz.histories = {chosen.backends, planted.tap(), 2, chosen.flags, chosen.refs};
+  fuzz.histories.backends = chosen.backends;
+  fuzz.histories.tap = planted.tap();
+  fuzz.histories.flags = chosen.flags, fuzz.histories.refs = chosen.refs;
 
   if (!options.save_failures.empty()) check_folder("--save-failures", options.save_failures);
   catch_interrupts();

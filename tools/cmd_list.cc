@@ -96,6 +96,7 @@ constexpr char kExamples[] =
     "  shadowgraph list fields flashattention   what `shadowgraph check` judges of its traces\n"
     "  shadowgraph list keys              what a line of a trace holds\n"
     "  shadowgraph list faults            what `shadowgraph fuzz --plant` puts in\n"
+    "  shadowgraph list mistakes          what `--diagnose` knows wrong outputs by\n"
     "  shadowgraph list invariants --format json\n"
     "  shadowgraph list arithmetics       what error bounds assume of each kernel, as in "
     "check/arithmetic.h\n"
@@ -119,6 +120,7 @@ Verb add_list(CLI::App& app) {
                                         {"programs", programs},
                                         {"grids", grids},
                                         {"faults", list_faults},
+                                        {"mistakes", list_mistakes},
                                         {"targets", targets}},
                                        "What to list")
       ->required();

@@ -1,5 +1,6 @@
 #include "listings.h"
 
+#include "check/mistakes.h"
 #include "check/runner.h"
 #include "check/trace_names.h"
 #include "faults/faults.h"
@@ -111,6 +112,13 @@ Listing list_faults() {
   for (const Fault& f : all_faults())
     listing.rows.push_back({std::string(f.id), std::string(f.group), std::string(f.title),
                             std::string(f.refs), std::string(f.why_not)});
+  return listing;
+}
+
+Listing list_mistakes() {
+  Listing listing{"mistakes", {"id", "what went wrong"}, {}};
+  for (const Mistake& m : all_mistakes())
+    listing.rows.push_back({std::string(m.id), std::string(m.sentence)});
   return listing;
 }
 

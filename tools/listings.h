@@ -15,5 +15,6 @@ Listing list_keys();
 Listing list_fields(const std::string& backend, const std::string& name = "");
 Listing list_backends();
 Listing list_faults();
+Listing list_mistakes();
 
 }  // namespace shadowgraph::cli

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "check/mistakes.h"
 #include "check/trace_names.h"
 #include "check/trace_words.h"
 #include "conformance/records.h"
@@ -63,6 +64,14 @@ Topic topic_of(const Program& program) {
              diagnosis}}}};
 }
 
+/// Those whose wrong outputs are this mistake's.
+std::vector<std::string> faults_of(std::string_view mistake) {
+  std::vector<std::string> ids;
+  for (const Fault& fault : all_faults())
+    if (fault.is_seen_as(mistake)) ids.emplace_back(fault.id);
+  return ids;
+}
+
 Topic topic_of(const Fault& fault) {
   const std::string id(fault.id);
   return {id,
@@ -70,8 +79,18 @@ Topic topic_of(const Fault& fault) {
                   {{"What notices it",
                     fault.tap == nullptr ? "" : fmt::format("shadowgraph faults --id {}", id)},
                    {"Not planted, for", std::string(fault.why_not)},
+                   {"Its wrong outputs are", std::string(fault.mistakes)},
                    {"It stands on", std::string(fault.refs)}}),
           rows_of(list_faults(), 0, id)};
+}
+
+Topic topic_of(const Mistake& mistake) {
+  const std::string id(mistake.id);
+  return {id,
+          text_of(id, "mistake", fmt::format("{}.", mistake.sentence),
+                  {{"What names it", "shadowgraph check FILE --diagnose"},
+                   {"Faults that make it", fmt::format("{}", fmt::join(faults_of(id), " "))}}),
+          rows_of(list_mistakes(), 0, id)};
 }
 
 Topic topic_of(const Backend& backend) {
@@ -197,6 +216,7 @@ std::vector<Topic> all_topics() {
     topics.back().id.insert(0, "graph.");
   }
   for (const Fault& fault : all_faults()) topics.push_back(topic_of(fault));
+  for (const Mistake& mistake : all_mistakes()) topics.push_back(topic_of(mistake));
   for (const Backend* backend : all_backends()) topics.push_back(topic_of(*backend));
   for (const TraceMode& mode : kTraceModes) topics.push_back(topic_of(mode));
   std::set<std::string> fields;

@@ -25,6 +25,19 @@ struct Where {
   bool operator==(const Where&) const = default;
 };
 
+/// A known mistake that would give wrong outputs (`check --diagnose`). Results: a query row of one
+/// head.
+struct Explanation {
+  std::string mistake;    // "window.shorter"
+  std::string sentence;   // what it is, and how it was made
+  int64_t explained = 0;  // wrong results that it gives
+  int64_t wrong = 0;      // of so many
+  int64_t broken = 0;     // right results that it would not give
+
+  /// "window.shorter: The window is a key too short (24 of 24 wrong results)"
+  std::string to_string() const;
+};
+
 /// One violated law.
 struct Finding {
   std::string id;     // stable name of the law: "table.page_id"
@@ -36,6 +49,9 @@ struct Finding {
   std::vector<std::string> refs;  // what the law stands on: spec sections, papers, repo#number
   std::string reproduce;          // one command that shows it again
   std::string waived;             // reason, if a waive file covers it
+  // Of wrong outputs, where it was asked for: known mistakes that would give them, the likeliest
+  // first
+  std::vector<Explanation> diagnosis;
 
   /// "table.page_id: page_table[2, 5] is 99, expected 0 <= id < 8"
   std::string to_string() const;

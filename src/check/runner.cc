@@ -8,8 +8,10 @@
 #include "backends/rows.h"
 #include "check/canonical.h"
 #include "check/compare.h"
+#include "check/diagnose.h"
 #include "check/invariants.h"
 #include "check/runner_world.h"
+#include "check/step_scenes.h"
 #include "core/laws.h"
 #include "core/parallel.h"
 
@@ -45,7 +47,8 @@ struct Runner::Impl {
         backend(o.tap != nullptr ? o.tap->backend(b) : b),
         model(m),
         options(o),
-        world(m, o, b.info().whole_draft) {}
+        world(m, o, b.info().whole_draft),
+        scenes(model) {}
 
   Status step(const Step& step);
   /// Whoever is seen in a window has a slot there.
@@ -87,6 +90,12 @@ struct Runner::Impl {
   }
   /// Of a run with metadata that is bound for these limits.
   Status judge_outputs(const ForwardBatch& batch, const Limits& limits);
+  /// Where outputs alone count, what is said of them.
+  Status kept(Status seen) const;
+  void add_diagnosis(const ForwardBatch& batch, const CanonicalCall& canonical, const LayerIo& io,
+                     const Result& result, const Arithmetic& arithmetic, const JudgeOptions& how,
+                     Status& wrong) const;
+  Status judge_replay(const ForwardBatch& batch, const Limits& limits);
   /// A replay has the bits of the eager step.
   bool same_bits(ForwardMode mode) const {
     const bool split_by_batch =
@@ -110,6 +119,7 @@ struct Runner::Impl {
   const RunnerOptions options;
   RunnerWorld world;
   std::map<GraphKey, Captured> graphs;
+  StepScenes scenes;
   std::optional<Meta> filled;  // what prepare() recorded from
   Status metadata;             // laws that it breaks
   RunnerCounts counts;
@@ -122,6 +132,14 @@ void set_sizes(const Limits& from, Limits* to) {
   to->rows = from.rows, to->tokens = from.tokens;
   to->max_q_len = from.max_q_len, to->max_kv_len = from.max_kv_len;
   to->sum_kv_lens = from.sum_kv_lens;
+}
+
+bool is_of_outputs(const Finding& f) { return f.id.starts_with("num."); }
+
+/// No launch runs any more.
+bool has_crashed(const Status& seen) {
+  return std::ranges::any_of(seen.findings(),
+                             [](const Finding& f) { return f.id == "graph.device_error"; });
 }
 
 /// Says where findings were seen.
@@ -161,6 +179,10 @@ Status Runner::Impl::finish() {
 
 Status Runner::Impl::finish(const ForwardBatch& batch, const Limits& limits) {
   Status seen = finish();
+  if (options.outputs_alone) {
+    filled.reset();
+    return has_crashed(seen) ? std::move(seen) : Status{};
+  }
   if (filled) set_sizes(limits, &filled->limits);
   if (filled) metadata.add(judge_metadata(backend, batch, model, *filled, seen.ok()));
   filled.reset();
@@ -216,7 +238,7 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   const auto full = [&](int32_t of_request) { return of_request == q_len; };
   const bool ragged = clean.info().ragged_graphs && model.dcp_size == 1;
   if (!ragged && !std::ranges::all_of(batch.extend_lens, full)) return {};
-  Status status = in(capture(batch, q_len), clean, batch.mode, "capture");
+  Status status = in(kept(capture(batch, q_len)), clean, batch.mode, "capture");
   const auto it = graphs.find({batch.mode, batch.spec.step, *bucket, q_len});
   if (!status.ok() || it == graphs.end()) return status;
   world.clear_outputs();
@@ -228,18 +250,46 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
     if (status.ok()) status = world.arena.upload(world.stream.handle());
   }
   if (status.ok()) status = prepare(tell(batch), c.meta, false, &again);
-  if (status.ok()) status = same_launches(c.graph, again);
+  if (status.ok() && !options.outputs_alone) status = same_launches(c.graph, again);
   if (status.ok()) c.exec.replay(world.stream);
   status.add(finish(batch, c.limits));
   if (options.tap != nullptr) options.tap->ran(c.meta);
-  if (status.ok())
-    status = same_bits(batch.mode) ? world.same_outputs() : judge_outputs(batch, c.meta.limits);
+  if (status.ok()) status = judge_replay(batch, c.meta.limits);
   each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
     const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
     if (status.ok()) status = world.check_stored(canonical_rows(b, kind, model), io);
   });
   ++counts.replays;
-  return in(with_metadata(std::move(status)), clean, batch.mode, "replay");
+  return in(kept(with_metadata(std::move(status))), clean, batch.mode, "replay");
+}
+
+Status Runner::Impl::kept(Status seen) const {
+  if (!options.outputs_alone) return seen;
+  Status outputs;
+  for (Finding& f : seen.findings())
+    if (is_of_outputs(f)) outputs.add(std::move(f));
+  return outputs;
+}
+
+void Runner::Impl::add_diagnosis(const ForwardBatch& batch, const CanonicalCall& canonical,
+                                 const LayerIo& io, const Result& result,
+                                 const Arithmetic& arithmetic, const JudgeOptions& how,
+                                 Status& wrong) const {
+  if (!options.diagnose || wrong.ok()) return;
+  const std::vector<Explanation> all =
+      diagnose(scenes.of(batch, canonical, io), result, arithmetic,
+               {.exact = how.exact, .parts = how.parts, .unwritten = true});
+  for (Finding& f : wrong.findings()) f.diagnosis = all;
+}
+
+Status Runner::Impl::judge_replay(const ForwardBatch& batch, const Limits& limits) {
+  if (!same_bits(batch.mode)) return judge_outputs(batch, limits);
+  Status other_bits = world.same_outputs();
+  if (other_bits.ok() || !options.diagnose) return other_bits;
+  Status wrong = judge_outputs(batch, limits);
+  for (Finding& f : other_bits.findings())
+    if (!wrong.ok()) f.diagnosis = wrong.findings()[0].diagnosis;
+  return other_bits;
 }
 
 Status Runner::Impl::judge_outputs(const ForwardBatch& batch, const Limits& limits) {
@@ -249,12 +299,14 @@ Status Runner::Impl::judge_outputs(const ForwardBatch& batch, const Limits& limi
     const PagedAttention& call = canonical.call();
     const Result result{call.out, call.lse.tensor, LseBase::kNatural, clean.info().lse_sink};
     const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
-    JudgeOptions how{.bounded = true, .parts = clean.merged_parts(b, limits, kind)};
+    JudgeOptions how{.bounded = !options.outputs_alone,
+                     .parts = clean.merged_parts(b, limits, kind)};
     if (options.data == RunnerData::kSelector) how.bounded = false, how.exact = true;
     const bool merged = std::ranges::any_of(how.parts, [](int32_t n) { return n > 1; });
     const Arithmetic& arithmetic = *find_arithmetic(merged ? "ours_merged" : "ours_portable");
     if (clean.info().whole_draft) how.prefix = "step" + std::to_string(b.spec.step) + ".";
     Judgement j = judge(call, result, arithmetic, how);
+    add_diagnosis(b, canonical, io, result, arithmetic, how, j.findings);
     status.add(std::move(j.findings));
     status.add(world.check_stored(canonical.rows(), io));
   });
@@ -293,6 +345,7 @@ Status Runner::Impl::step(const Step& step) {
   Status status = validate(batch);
   if (!status.ok()) return in(std::move(status), clean, batch.mode, "batch");
   status = check_windows(batch);
+  if (!status.ok() && options.outputs_alone) return {};  // what is asked is wrong itself
   if (!status.ok()) return in(std::move(status), clean, batch.mode, "batch");
   if (batch.mode == ForwardMode::kPrebuilt) return receive(step);
   if (clean.info().whole_draft && step.draft_step > 0) {
@@ -312,11 +365,13 @@ Status Runner::Impl::step(const Step& step) {
   world.begin_step(step);
   if (status.ok()) status = run_eagerly(batch, told, meta);
   scope.unbind();
-  if (status.ok()) status = judge_outputs(batch, meta.limits);
-  status = in(with_metadata(std::move(status)), clean, batch.mode, "eager");
+  const bool ran = status.ok();
+  if (ran) status = judge_outputs(batch, meta.limits);
+  status = in(kept(with_metadata(std::move(status))), clean, batch.mode, "eager");
   world.keep_outputs();
   // What is wrong already would only be wrong again.
-  if (status.ok() && is_captured(batch.mode)) status = run_replay(batch);
+  if (ran && status.ok() && is_captured(batch.mode)) status = run_replay(batch);
+  if (options.diagnose) scenes.remember(batch);
   return status;
 }
 

@@ -54,6 +54,12 @@ struct RunnerOptions {
   bool plans_ahead = false;
   SimOptions device = {};
   Tap* tap = nullptr;  // a planted fault, of this run alone
+  // Findings of wrong outputs say which known mistakes would give them (diagnose.h)
+  bool diagnose = false;
+  // Whatever is found but wrong outputs is passed over, as far as steps run all the same
+  bool outputs_alone = false;
+  // Every slot of the pools holds numbers of its own, so that what is read by mistake can be told
+  bool full_pools = false;
 };
 
 /// How often what ran.

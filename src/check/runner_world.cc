@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "check/diagnose.h"
 #include "core/float_formats.h"
 #include "core/laws.h"
 
@@ -72,7 +73,7 @@ void RunnerWorld::randomise(const Buffer& b, Part part) {
 }
 
 void RunnerWorld::clear_outputs() {
-  for (const Buffer* b : outputs()) stream.fill(b->data, 0xff, b->bytes());
+  for (const Buffer* b : outputs()) stream.fill(b->data, kUnwritten, b->bytes());
 }
 
 void RunnerWorld::forget_new_tokens(const ForwardBatch& batch) {

@@ -91,8 +91,11 @@ Status RunnerWorld::bind_layer(size_t kind, const RunnerOptions& o, Layer* layer
   if (!status.ok()) return status;
   layer->k_cache = std::move(bound[0]), layer->v_cache = std::move(bound[1]);
   // The sink is read for padding rows, and is NaN: no other row may feel it.
+  for (int64_t slot = 0; slot < slots && o.full_pools; ++slot)
+    write_slot(*layer, static_cast<int32_t>(slot));
   for (const Buffer* b : {&layer->k_cache, &layer->v_cache}) {
-    if (pages > 0) stream.fill(b->data, 0xff, b->bytes() / static_cast<size_t>(pages));
+    if (pages > 0 && !o.full_pools)
+      stream.fill(b->data, 0xff, b->bytes() / static_cast<size_t>(pages));
   }
   return status;
 }

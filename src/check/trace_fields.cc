@@ -200,7 +200,7 @@ int64_t FieldJudge::first_wrong(Rows* rows) const {
 bool FieldJudge::judge_rows() {
   Rows rows;
   if (const int64_t r = first_wrong(&rows); r >= 0) {
-    const Explanation why = explain_length(step_, buffer(), r, got(r));
+    const SlipWords why = explain_length(step_, buffer(), r, got(r));
     fail("len.kv_extent", r, {}, number(expected(r)),
          number(got(r)) + (why.words.empty() ? "" : ": " + why.words) + rows.more(), why.refs);
   }
@@ -266,11 +266,10 @@ bool FieldJudge::judge_indptr() {
   for (int64_t r = 1; r < stored(); ++r) {
     if (r < real && expected(r) != got(r)) {
       const int64_t want = expected(r) - expected(r - 1);
-      const Explanation why =
-          of_width
-              ? Explanation{"the graph's width; so they stand at the end of its keys, too early",
-                            "fi.I-35"}
-          : field_.of_queries ? Explanation{}
+      const SlipWords why =
+          of_width ? SlipWords{"the graph's width; so they stand at the end of its keys, too early",
+                               "fi.I-35"}
+          : field_.of_queries ? SlipWords{}
                               : explain_count(step_, {r - 1, rows_ - 1, want, got(r) - got(r - 1)});
       fail("len.q_extent", r, {}, number(expected(r)) + " (" + number(want) + " more)",
            number(got(r)) + " after " + number(got(r - 1)) +

@@ -70,7 +70,7 @@ bool FieldJudge::judge_padded_list(int64_t row, Part here) {
 }
 
 void FieldJudge::report_slot(const TablePlace& p, const std::string& more) {
-  const Explanation why = explain_table(step_, p);
+  const SlipWords why = explain_table(step_, p);
   const std::string want = "slot " + number(p.expected);
   const std::string got = number(p.got) + ": " + why.words + more;
   why.wrong_unit ? fail("table.unit", p.row, p.token, want, got, why.refs)

@@ -71,7 +71,7 @@ bool FieldJudge::find_wrong(int64_t unit, int64_t row, int64_t len, TablePlace* 
 }
 
 void FieldJudge::report(const TablePlace& p, const std::string& more, int64_t recorded_len) {
-  Explanation why = explain_table(step_, p);
+  SlipWords why = explain_table(step_, p);
   if (recorded_len > 0 && p.token >= recorded_len) {
     why = {"behind the recorded length " + number(recorded_len) + ", so not written in this step",
            "fa.I-66"};

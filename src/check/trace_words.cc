@@ -77,8 +77,8 @@ int64_t in_window_pool(const ForwardBatch& batch, int64_t slot) {
 }
 
 /// Slips of the text table of a model with an encoder.
-Explanation explain_offset(const ForwardBatch& batch, const TablePlace& p, int64_t request,
-                           int64_t slot) {
+SlipWords explain_offset(const ForwardBatch& batch, const TablePlace& p, int64_t request,
+                         int64_t slot) {
   if (batch.encoder_lens.empty()) return {};
   if (slot == slot_at(batch, request, batch.encoder_lens[0] + p.token))
     return {"request 0's encoder length used for every request", "K31 sglang#25045 fa.I-45"};
@@ -88,8 +88,8 @@ Explanation explain_offset(const ForwardBatch& batch, const TablePlace& p, int64
 }
 
 /// Slips of a table of the window pool.
-Explanation explain_translation(const ForwardBatch& batch, const TablePlace& p, int64_t request,
-                                int64_t slot) {
+SlipWords explain_translation(const ForwardBatch& batch, const TablePlace& p, int64_t request,
+                              int64_t slot) {
   if (batch.full_to_swa.empty()) return {};
   const int64_t encoder =
       batch.encoder_lens.empty() ? 0 : batch.encoder_lens[static_cast<size_t>(request)];
@@ -113,7 +113,7 @@ int64_t place_of(const ForwardBatch& batch, int64_t request, int64_t slot, bool 
 }
 
 /// Slips of a list: it begins somewhere in a request, and may be of the window's pool.
-Explanation explain_listed(const TraceStep& step, const TablePlace& p, int64_t request) {
+SlipWords explain_listed(const TraceStep& step, const TablePlace& p, int64_t request) {
   const ForwardBatch& batch = step.rebuilt.batch;
   const bool window = !batch.full_to_swa.empty() && place_of(batch, request, p.expected, false) < 0;
   const int64_t want = place_of(batch, request, p.expected, window);
@@ -128,7 +128,7 @@ Explanation explain_listed(const TraceStep& step, const TablePlace& p, int64_t r
           "fi.I-31 fi.I-33"};
 }
 
-Explanation explain_unit(const TraceStep& step, const TablePlace& p) {
+SlipWords explain_unit(const TraceStep& step, const TablePlace& p) {
   const int64_t page_size = step.rebuilt.model.page_size;
   if (p.unit == 1 && page_size > 1 && p.got == p.expected / page_size)
     return {"an id of a page where a slot belongs", "fa.I-34 K48", true};
@@ -144,7 +144,7 @@ Explanation explain_unit(const TraceStep& step, const TablePlace& p) {
 
 }  // namespace
 
-Explanation explain_length(const TraceStep& step, const Buffer& lens, int64_t row, int64_t got) {
+SlipWords explain_length(const TraceStep& step, const Buffer& lens, int64_t row, int64_t got) {
   const ForwardBatch& batch = step.rebuilt.batch;
   const int64_t expected = value_of(lens, row);
   const auto request = step.request(row, lens.shape[0]);
@@ -173,7 +173,7 @@ Explanation explain_length(const TraceStep& step, const Buffer& lens, int64_t ro
   return {};
 }
 
-Explanation explain_count(const TraceStep& step, const CountPlace& p) {
+SlipWords explain_count(const TraceStep& step, const CountPlace& p) {
   const auto request = step.request(p.row, p.rows);
   if (!request) return {};
   const ForwardBatch& batch = step.rebuilt.batch;
@@ -199,13 +199,13 @@ Explanation explain_count(const TraceStep& step, const CountPlace& p) {
   return {};
 }
 
-Explanation explain_table(const TraceStep& step, const TablePlace& p) {
+SlipWords explain_table(const TraceStep& step, const TablePlace& p) {
   if (p.got == kNeverWritten || p.got == -1) return {"never written", "fa.I-29"};
   const int64_t rows = rows_of(step, p);
   const ForwardBatch& batch = step.rebuilt.batch;
   if (p.got < 0 || p.got > INT32_MAX) return {"no page of any pool", "fa.I-29"};
   const int64_t slot = p.got * p.unit + p.token % p.unit;
-  Explanation found = explain_unit(step, p);
+  SlipWords found = explain_unit(step, p);
   if (!found.words.empty()) return found;
   if (const auto request = step.request(p.row, rows)) {
     if (p.list >= 0) {

@@ -8,7 +8,7 @@
 namespace shadowgraph {
 
 /// Words, empty if no slip fits, and what they stand on ("K01 sglang#26512").
-struct Explanation {
+struct SlipWords {
   std::string words;
   std::string_view refs = {};
   bool wrong_unit = false;  // a slot where an id of a page belongs, or the other way round
@@ -22,14 +22,14 @@ inline constexpr std::string_view kExplanationRefs =
     "fi.I-41 sglang#16267 sglang#25045 sglang#26512 sglang#26628 sglang#26651";
 
 /// A length of this row that should be `expected`. lens: the twin's, all rows.
-Explanation explain_length(const TraceStep& step, const Buffer& lens, int64_t row, int64_t got);
+SlipWords explain_length(const TraceStep& step, const Buffer& lens, int64_t row, int64_t got);
 
 /// Keys that a row of offsets counts.
 struct CountPlace {
   int64_t row = 0, rows = 0;
   int64_t expected = 0, got = 0;
 };
-Explanation explain_count(const TraceStep& step, const CountPlace& place);
+SlipWords explain_count(const TraceStep& step, const CountPlace& place);
 
 /// Where the difference in a table or a list lies.
 struct TablePlace {
@@ -41,6 +41,6 @@ struct TablePlace {
   int64_t got = 0;       // the recorded column
   int list = -1;         // of a list its indptr; -1: a table
 };
-Explanation explain_table(const TraceStep& step, const TablePlace& place);
+SlipWords explain_table(const TraceStep& step, const TablePlace& place);
 
 }  // namespace shadowgraph

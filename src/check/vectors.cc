@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "check/call_scene.h"
+#include "check/diagnose.h"
 #include "check/planned.h"
 #include "check/vector_step.h"
 
@@ -120,6 +122,7 @@ class CaseJudge {
     how.prefix = "twin." + field_prefix(call);
     how.parts = std::move(parts);
     Judgement j = judge(calls_[call], result, *find_arithmetic(arithmetic), how);
+    explain(call, result, *find_arithmetic(arithmetic), how, &j);
     raise(verdict_.twin.out, j.error_over_bound);
     raise(verdict_.twin.lse, j.lse_error_over_bound);
     if (options_.tap) verdict_.rows += j.rows;
@@ -196,6 +199,7 @@ class CaseJudge {
         *find_arithmetic(options_.arith == Arith::kFast ? "ours_fast" : "ours_portable");
     const Result result{call.out, call.lse.tensor, base_of(call.lse), call.options.lse_sink};
     Judgement j = judge(calls_[index], result, ours, options);
+    explain(index, result, ours, options, &j);
     verdict_.rows += j.rows;
     verdict_.empty_rows += j.empty_rows;
     raise(verdict_.ours.out, j.error_over_bound);
@@ -215,16 +219,38 @@ class CaseJudge {
     JudgeOptions options{"num.recorded", "num.recorded", true, recorded.name + "."};
     const Result result{recorded.out, recorded.lse, recorded.lse_base, LseSink::kExcluded};
     Judgement j = judge(calls_[recorded.call], result, *arithmetic, options);
+    explain(recorded.call, result, *arithmetic, options, &j);
     if (!recorded.known_wrong.empty()) {
       char ratio[32];
       std::snprintf(ratio, sizeof ratio, "%.3g", j.error_over_bound);
       verdict_.known_wrong.push_back(recorded.name + ": error " + ratio + " times its bound (" +
-                                     recorded.known_wrong + ")");
+                                     recorded.known_wrong + ")" + as_if(j.findings));
       return;
     }
     if (recorded.out.defined()) raise(verdict_.gpu.out, j.error_over_bound);
     if (recorded.lse.defined()) raise(verdict_.gpu.lse, j.lse_error_over_bound);
     take(std::move(j), recorded.name);
+  }
+
+  /// Merges have no mistakes of their own: those of the calls that make their states are known.
+  void explain(size_t index, const Result& result, const Arithmetic& arithmetic,
+               const JudgeOptions& how, Judgement* j) const {
+    if (!options_.diagnose || j->findings.ok()) return;
+    const DiagnoseOptions of_rows{.exact = how.exact, .parts = how.parts};
+    const auto add = [&](const auto& call) {
+      const CallScene scene(call);
+      for (Finding& f : j->findings.findings())
+        f.diagnosis = diagnose(scene.scene(), result, arithmetic, of_rows);
+    };
+    if (const auto* paged = std::get_if<PagedAttention>(&calls_[index])) add(*paged);
+    if (const auto* ragged = std::get_if<RaggedAttention>(&calls_[index])) add(*ragged);
+  }
+
+  /// ": as if window.ignored: ..."
+  static std::string as_if(const Status& wrong) {
+    for (const Finding& f : wrong.findings())
+      if (!f.diagnosis.empty()) return ": as if " + f.diagnosis[0].to_string();
+    return "";
   }
 
   void judge_reference() {

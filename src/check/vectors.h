@@ -41,6 +41,9 @@ struct VectorOptions {
   // A planted fault, of one case at a time: only the twin's step of a two-part prefill is judged,
   // against what was recorded of the fault
   MakeTap tap = {};
+  // Findings of wrong results, and notes on known-wrong variants, say which known mistakes would
+  // give them
+  bool diagnose = false;
 };
 
 /// With a tap: whether it stands on this case's path.

@@ -12,6 +12,13 @@ const Finding kOutOfMemory = make_finding("input.memory", at("scratch"), "memory
 
 }  // namespace
 
+std::string Explanation::to_string() const {
+  std::string s = mistake + ": " + sentence + " (" + std::to_string(explained) + " of " +
+                  std::to_string(wrong) + " wrong results";
+  if (broken > 0) s += ", but " + std::to_string(broken) + " right ones would be wrong";
+  return s + ")";
+}
+
 std::string Finding::to_string() const {
   std::string s = id + ": ";
   if (!case_id.empty()) s += case_id + ": ";

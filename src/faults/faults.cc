@@ -32,8 +32,9 @@ std::unique_ptr<Tap> make() {
 }
 
 constexpr Fault kFaults[] = {
-#define SG_FAULT(id, group, type, title, refs) {#id, #group, title, refs, make<type>, {}},
-#define SG_UNPLANTED(id, group, title, refs, why) {#id, #group, title, refs, nullptr, why},
+#define SG_FAULT(id, group, type, title, refs, mistakes) \
+  {#id, #group, title, refs, make<type>, {}, mistakes},
+#define SG_UNPLANTED(id, group, title, refs, why) {#id, #group, title, refs, nullptr, why, {}},
 #include "faults/faults.inc"
 #undef SG_UNPLANTED
 #undef SG_FAULT
@@ -46,6 +47,12 @@ std::span<const Fault> all_faults() { return kFaults; }
 const Fault* find_fault(std::string_view id) {
   const auto it = std::ranges::find_if(kFaults, [&](const Fault& f) { return f.id == id; });
   return it == std::end(kFaults) ? nullptr : it;
+}
+
+bool Fault::is_seen_as(std::string_view mistake) const {
+  for (const auto word : std::views::split(mistakes, ' '))
+    if (std::string_view(word.begin(), word.end()) == mistake) return true;
+  return false;
 }
 
 Taps::~Taps() {

@@ -23,6 +23,10 @@ struct Fault {
   std::string_view refs;   // separated by spaces
   std::unique_ptr<Tap> (*tap)() = nullptr;
   std::string_view why_not;  // without a tap: why it is not planted
+  // What its wrong outputs are known by (mistakes.inc), separated by spaces; empty: none is wrong
+  std::string_view mistakes;
+
+  bool is_seen_as(std::string_view mistake) const;
 };
 
 /// All of src/faults/faults.inc.

@@ -1,6 +1,11 @@
 #include "fuzz/fault_hunt.h"
 
+#include <algorithm>
+#include <functional>
+#include <map>
 #include <utility>
+
+#include "check/mistakes.h"
 
 namespace shadowgraph {
 namespace {
@@ -10,6 +15,8 @@ Status run_clean(std::span<const uint32_t> made, const HistoryOptions& options) 
   const History h = generate_history(choices, options.backends);
   return run_history(h, choices, {}).findings;
 }
+
+constexpr size_t kDiagnosed = 40;  // findings of histories
 
 HistoryOptions histories_of(const Planted& planted, int64_t shrink_tries) {
   HistoryOptions options;
@@ -23,7 +30,59 @@ HistoryOptions histories_of(const Planted& planted, int64_t shrink_tries) {
   return options;
 }
 
+/// Of all histories together.
+class Votes {
+ public:
+  void add(const std::vector<Explanation>& of_history) {
+    for (const Explanation& e : of_history) {
+      const auto [it, first] = sums_.try_emplace(e.mistake, e);
+      if (first) continue;
+      it->second.explained += e.explained, it->second.broken += e.broken;
+    }
+    if (!of_history.empty()) wrong_ += of_history[0].wrong;
+  }
+  /// Of as many results the one that is believed first.
+  std::vector<Explanation> ranked() const {
+    std::vector<Explanation> all;
+    for (const Mistake& mistake : all_mistakes()) {
+      const auto it = sums_.find(std::string(mistake.id));
+      if (it == sums_.end()) continue;
+      all.push_back(it->second);
+      all.back().wrong = wrong_;
+    }
+    std::ranges::stable_sort(all, std::greater(),
+                             [](const Explanation& e) { return e.explained - e.broken; });
+    return all;
+  }
+
+ private:
+  std::map<std::string, Explanation> sums_;
+  int64_t wrong_ = 0;
+};
+
 }  // namespace
+
+FaultDiagnosis diagnose_fault(const Planted& planted, const HuntOptions& options,
+                              const std::atomic<bool>& stop) {
+  FuzzOptions fuzz;
+  fuzz.seed = options.seed, fuzz.cases = options.cases, fuzz.seconds = options.seconds;
+  fuzz.threads = options.threads;
+  fuzz.max_findings = kDiagnosed;
+  fuzz.kernels = false;
+  fuzz.histories = histories_of(planted, 0);
+  fuzz.histories.outputs_alone = true;
+  const FuzzResult result = run_fuzz(fuzz, {}, stop);
+  FaultDiagnosis d;
+  d.cases = result.cases + result.skipped;
+  Votes votes;
+  for (const auto& [law, choices] : result.failures) {
+    const std::vector<Explanation> of_history = diagnose_history(choices, fuzz.histories);
+    d.failed += !of_history.empty();
+    votes.add(of_history);
+  }
+  d.mistakes = votes.ranked();
+  return d;
+}
 
 FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
                      const std::atomic<bool>& stop) {
@@ -39,8 +98,8 @@ FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
   if (!result.first) return hunt;
   hunt.cases = result.first->cases, hunt.seconds = result.first->seconds;
   hunt.laws = result.first->laws;
-  HistoryFailure small = shrink_failure(
-      result.first->choices, histories_of(planted, options.shrink_tries), hunt.laws[0]);
+  HistoryFailure small = shrink_failure(result.first->choices,
+                                        histories_of(planted, options.shrink_tries), hunt.laws[0]);
   hunt.findings = std::move(small.findings), hunt.requests = small.requests;
   hunt.choices = std::move(small.choices);
   hunt.clean = run_clean(result.first->choices, fuzz.histories);

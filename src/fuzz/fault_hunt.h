@@ -37,4 +37,13 @@ struct FaultHunt {
 FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
                      const std::atomic<bool>& stop = {});
 
+/// What the wrong outputs say that a fault is, over several histories that fail by their outputs,
+/// whatever else would be noticed.
+struct FaultDiagnosis {
+  uint64_t cases = 0, failed = 0;     // histories; failed 0: it changes no output
+  std::vector<Explanation> mistakes;  // of all of them together, the likeliest first
+};
+FaultDiagnosis diagnose_fault(const Planted& planted, const HuntOptions& options,
+                              const std::atomic<bool>& stop = {});
+
 }  // namespace shadowgraph

@@ -93,7 +93,7 @@ class Workers {
   /// Findings are those of the smallest history that fails in the same way.
   size_t run_one_history(uint64_t number, Tally& tally) {
     Choices choices = history_choices(options_.seed, number);
-    const History h = generate_history(choices, options_.histories.backends);
+    const History h = generate_history(choices, options_.histories);
     const HistoryResult result = run_history(h, choices, options_.histories.tap);
     const auto found = std::as_const(result.findings).findings();
     ++(result.judged > 0 || !found.empty() ? tally.cases : tally.skipped);

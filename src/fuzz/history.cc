@@ -221,6 +221,12 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   return h;
 }
 
+History generate_history(Choices& choices, const HistoryOptions& options) {
+  History h = generate_history(choices, options.backends);
+  h.runner.outputs_alone = options.outputs_alone;
+  return h;
+}
+
 HistoryResult run_history(const History& h, Choices& choices, const MakeTap& make_tap,
                           std::vector<Step>* steps) {
   const std::unique_ptr<Tap> tap = make_tap ? make_tap() : nullptr;
@@ -242,6 +248,11 @@ HistoryResult run_history(const History& h, Choices& choices, const MakeTap& mak
     if (steps != nullptr) steps->push_back(step);
     result.findings.add(check_pool(pools));
     result.findings.add(check_step(step, pools));
+    // What is asked is wrong itself: no output says so.
+    if (options.outputs_alone && !result.findings.ok()) {
+      result.findings = {};
+      break;
+    }
     // Of what is prebuilt a backend runs nothing, and reads it later.
     const bool received = step.mode == ForwardMode::kPrebuilt;
     const bool played = received || serves_mode(*h.backend, step.mode);
@@ -261,10 +272,23 @@ HistoryResult run_history(const History& h, Choices& choices, const MakeTap& mak
   return result;
 }
 
+std::vector<Explanation> diagnose_history(std::span<const uint32_t> made,
+                                          const HistoryOptions& options) {
+  for (const bool full_pools : {true, false}) {
+    Choices choices(made);
+    History h = generate_history(choices, options);
+    h.runner.diagnose = true, h.runner.full_pools = full_pools;
+    HistoryResult result = run_history(h, choices, options.tap);
+    for (Finding& f : result.findings.findings())
+      if (!f.diagnosis.empty()) return std::move(f.diagnosis);
+  }
+  return {};
+}
+
 HistoryFailure shrink_failure(std::span<const uint32_t> made, const HistoryOptions& options,
                               std::string_view law) {
   const auto run = [&](Choices& choices) {
-    const History h = generate_history(choices, options.backends);
+    const History h = generate_history(choices, options);
     return run_history(h, choices, options.tap);
   };
   const auto has_law = [&](const HistoryResult& r) {
@@ -283,11 +307,15 @@ HistoryFailure shrink_failure(std::span<const uint32_t> made, const HistoryOptio
   HistoryFailure failure;
   failure.choices = small.choices;
   Choices again(small.choices);
-  const History h = generate_history(again, options.backends);
+  const History h = generate_history(again, options);
   HistoryResult result = run_history(h, again, options.tap);
   failure.requests = result.failing_requests;
   failure.findings = std::move(result.findings);
+  // The whole history tells mistakes apart that give the same in a small one.
+  std::vector<Explanation> named;
+  if (!options.outputs_alone) named = diagnose_history(made, options);
   for (Finding& f : failure.findings.findings()) {
+    if (f.id.starts_with("num.")) f.diagnosis = named;
     f.case_id = h.to_string() + ": step " + std::to_string(result.steps) + ", " +
                 std::to_string(result.failing_requests) + " requests";
     f.refs.insert(f.refs.end(), options.refs.begin(), options.refs.end());

@@ -42,12 +42,21 @@ struct HistoryResult {
 /// What a run of histories has in common.
 struct HistoryOptions {
   std::vector<const Backend*> backends;
-  MakeTap tap;  // a planted fault
+  MakeTap tap;                  // a planted fault
+  bool outputs_alone = false;   // RunnerOptions'
   int64_t shrink_tries = 1000;  // histories, so that what is left is the same on every machine
   /// As options of `shadowgraph fuzz`: " --backend flashattention --plant K04".
   std::string flags;
   std::vector<std::string> refs;  // of what is planted: findings stand on them too
 };
+
+/// As generated, with what all of them have in common.
+History generate_history(Choices& choices, const HistoryOptions& options);
+
+/// Which known mistakes would give the wrong outputs of a history that fails; in full pools, if it
+/// fails there, too.
+std::vector<Explanation> diagnose_history(std::span<const uint32_t> made,
+                                          const HistoryOptions& options);
 
 /// A history that failed, and the smallest that was found to fail in the same way.
 struct HistoryFailure {

@@ -169,7 +169,7 @@ std::string html_faults(const Report& r) {
     if (!f.refs.empty())
       what += fmt::format("<br><span class=\"soft mono\">{}</span>",
                           escape_xml(fmt::format("{}", fmt::join(f.refs, " "))));
-    if (!f.diagnosis.empty()) what += "<br>" + escape_xml(f.diagnosis);
+    if (!f.diagnosis.empty()) what += "<br>As if " + escape_xml(f.diagnosis[0].to_string());
     if (!f.reproducer.empty()) what += "<br><code>" + escape_xml(f.reproducer) + "</code>";
     table.add_raw({"<b>" + escape_xml(f.id) + "</b>", what, caught_by(f), std::to_string(f.cases),
                    fmt::format("{:.1f}", f.seconds)});

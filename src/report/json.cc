@@ -58,6 +58,14 @@ Json to_json(const CaseReport& c) {
   return j;
 }
 
+Json to_json(const Explanation& e) {
+  return {{"mistake", e.mistake},
+          {"sentence", e.sentence},
+          {"explained", e.explained},
+          {"wrong", e.wrong},
+          {"broken", e.broken}};
+}
+
 Json to_json(const FaultReport& f) {
   Json j{{"id", f.id}, {"title", f.title}, {"refs", f.refs}, {"planted", f.planted}};
   add(j, "why_not", f.why_not);
@@ -66,7 +74,8 @@ Json to_json(const FaultReport& f) {
   j["cases"] = f.cases;
   j["seconds"] = number(f.seconds);
   add(j, "reproducer", f.reproducer);
-  add(j, "diagnosis", f.diagnosis);
+  for (const Explanation& e : f.diagnosis) j["diagnosis"].push_back(to_json(e));
+  if (f.named) j["named"] = *f.named;
   return j;
 }
 
@@ -148,6 +157,7 @@ Json to_json(const Finding& f) {
          {"refs", f.refs},
          {"reproduce", f.reproduce}};
   add(j, "waived", f.waived);
+  for (const Explanation& e : f.diagnosis) j["diagnosis"].push_back(to_json(e));
   return j;
 }
 

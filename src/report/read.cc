@@ -36,12 +36,19 @@ void read(JsonMembers& m, CaseReport* c) {
   m.get("notes", &c->notes), m.get("known_wrong", &c->known_wrong);
 }
 
+void read(JsonMembers& m, Explanation* e) {
+  m.need("mistake", &e->mistake), m.need("sentence", &e->sentence);
+  m.count("explained", &e->explained), m.count("wrong", &e->wrong), m.count("broken", &e->broken);
+}
+
 void read(JsonMembers& m, FaultReport* f) {
   m.need("id", &f->id), m.need("title", &f->title), m.need("refs", &f->refs);
   m.need("planted", &f->planted), m.get("why_not", &f->why_not);
   m.need("detected", &f->detected), m.need("by", &f->by);
   m.count("cases", &f->cases), m.need("seconds", &f->seconds);
-  m.get("reproducer", &f->reproducer), m.get("diagnosis", &f->diagnosis);
+  m.get("reproducer", &f->reproducer);
+  m.each("diagnosis", [&](JsonMembers& e) { read(e, &f->diagnosis.emplace_back()); });
+  m.get("named", &f->named);
 }
 
 void read(JsonMembers& m, CoverageReport* c) {
@@ -93,6 +100,7 @@ void read(JsonMembers& m, Finding* f) {
   });
   m.need("expected", &f->expected), m.need("got", &f->got), m.need("refs", &f->refs);
   m.need("reproduce", &f->reproduce), m.get("waived", &f->waived);
+  m.each("diagnosis", [&](JsonMembers& e) { read(e, &f->diagnosis.emplace_back()); });
 }
 
 void read_findings(JsonMembers& m, Report* r) {

@@ -91,8 +91,9 @@ struct FaultReport {
   std::vector<std::string> by;  // ids of the laws that noticed, the first one first
   int64_t cases = 0;            // judged until it was noticed, or in all
   double seconds = 0;
-  std::string reproducer;  // path of a case file, or one command; may be empty
-  std::string diagnosis;   // what `check --diagnose` says; may be empty
+  std::string reproducer;              // path of a case file, or one command; may be empty
+  std::vector<Explanation> diagnosis;  // of its wrong outputs, the likeliest first; may be empty
+  std::optional<bool> named;           // the first of these is what it is; empty: none is
 };
 
 /// What is known of a finding besides.

@@ -84,6 +84,7 @@ Json result_of(const Finding& f, const Evidence* evidence, size_t rule) {
                      {"got", f.got},
                      {"refs", f.refs},
                      {"reproduce", f.reproduce}};
+  for (const Explanation& e : f.diagnosis) j["properties"]["diagnosis"].push_back(e.to_string());
   return j;
 }
 

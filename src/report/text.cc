@@ -136,8 +136,17 @@ std::string faults(const Report& r, const Style& style) {
     const size_t others = f.by.size() > 1 ? f.by.size() - 1 : 0;
     table.add({f.id, shorten(f.title, kTitle), by + (others > 0 ? fmt::format(" +{}", others) : ""),
                count(f.cases), fmt::format("{:.1f}", f.seconds)});
+    if (!f.diagnosis.empty())
+      notes += escape_controls(f.id + ": as if " + f.diagnosis[0].to_string()) +
+               (f.named.value_or(true) ? "\n" : "; it is another\n");
     if (!f.why_not.empty()) notes += escape_controls(f.id + ": " + f.why_not) + '\n';
   }
+  const auto diagnosed =
+      std::ranges::count_if(r.faults, [](const FaultReport& f) { return f.named.has_value(); });
+  const auto named =
+      std::ranges::count_if(r.faults, [](const FaultReport& f) { return f.named == true; });
+  if (diagnosed > 0)
+    notes += fmt::format("{} of {} faults that change outputs are named first\n", named, diagnosed);
   return '\n' + table.render(style) + style.dim(notes);
 }
 

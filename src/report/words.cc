@@ -63,9 +63,14 @@ std::vector<size_t> findings_in_order(const Report& r, size_t most) {
 
 std::vector<std::pair<const char*, std::string>> details_of(const Finding& f) {
   std::vector<std::pair<const char*, std::string>> details = {
-      {"where", place_of(f)}, {"expected", f.expected},
-      {"got", f.got},         {"refs", fmt::format("{}", fmt::join(f.refs, ", "))},
-      {"waived", f.waived},   {"reproduce", f.reproduce}};
+      {"where", place_of(f)},
+      {"expected", f.expected},
+      {"got", f.got},
+      {"refs", fmt::format("{}", fmt::join(f.refs, ", "))},
+      {"waived", f.waived}};
+  for (size_t i = 0; i < f.diagnosis.size(); ++i)
+    details.emplace_back(i == 0 ? "as if" : "or as if", f.diagnosis[i].to_string());
+  details.emplace_back("reproduce", f.reproduce);
   std::erase_if(details, [](const auto& detail) { return detail.second.empty(); });
   return details;
 }

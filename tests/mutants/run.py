@@ -11,15 +11,18 @@ import subprocess
 import sys
 import time
 
+import generate
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Who must see a mutant, quickest first, by the folder of its file: the first that fits.
 PROGRAMS = (
     ("src/core/choices", ("core_tests",)),
     ("src/core/shrink", ("core_tests",)),
-    ("src/graph/", ("graph_tests", "exhaustive_tests", "conformance_tests")),
+    ("src/graph/", ("graph_tests", "exhaustive_tests", "conformance_tests", "check_tests")),
     ("src/report/", ("report_tests",)),
     ("bench/", ("bench_tests",)),
-    ("src/backends/", ("backends_tests",)),
+    ("src/backends/", ("backends_tests", "check_tests")),
+    ("src/attn/", ("attn_tests", "check_tests", "kernels_tests", "fuzz_tests")),
     ("src/runtime/", ("runtime_tests",)),
     ("src/testing/", ("testing_tests",)),
     ("src/io/", ("io_tests", "check_tests")),
@@ -28,6 +31,7 @@ PROGRAMS = (
     ("src/faults/", ("faults_tests",)),
     ("", ("attn_tests", "kernels_tests", "fuzz_tests")),
 )
+FOLDERS = ("src/attn", "src/backends", "src/graph")  # of which slips are generated
 ENVIRONMENT = {**os.environ, "SHADOWGRAPH_DEVICE_CALLS": "3"}
 CONFIGURE = (
     "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",
@@ -106,9 +110,15 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/mutants")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", metavar="PREFIX", action="append", help="only mutants whose id begins so; may be repeated")
+    parser.add_argument("--generate", type=int, metavar="N", help="instead of mutants.json, so many drawn by --seed")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", action="append", help="of --generate; default src/attn, src/backends, src/graph")
+    parser.add_argument("--shard", default="0/1", metavar="I/N", help="every N-th mutant; give each shard a --build")
     parser.add_argument("--check", action="store_true", help="only see that every mutant still fits the sources")
     args = parser.parse_args()
     mutants = json.loads((ROOT / "tests/mutants/mutants.json").read_text())
+    if args.generate:
+        mutants = generate.generate(ROOT, args.folder or FOLDERS, args.generate, args.seed)
     unknown = [p for p in args.only or () if not any(m["id"].startswith(p) for m in mutants)]
     if unknown or len({m["id"] for m in mutants}) != len(mutants):
         parser.error(f"no such mutant: {', '.join(unknown)}" if unknown else "two mutants have one id")
@@ -119,6 +129,8 @@ def main():
             mutated((ROOT / mutant["file"]).read_text(), mutant)
         print(f"{len(mutants)} mutants fit the sources")
         return 0
+    shard, shards = map(int, args.shard.split("/"))
+    mutants = mutants[shard::shards]
     unfit = [m for m in mutants if m.get("needs", "") not in pathlib.Path("/proc/cpuinfo").read_text()]
     for mutant in unfit:
         print(f"{mutant['id']:34} skipped: this machine has no {mutant['needs']}")
@@ -126,7 +138,7 @@ def main():
 
     source, folder = args.build.resolve() / "src", args.build.resolve() / "out"
     copy_repository(source)
-    survivors, troubled = [], []
+    survivors, troubled, unbuilt = [], [], []
     try:
         for mutant in mutants:
             mutated((source / mutant["file"]).read_text(), mutant)  # stale ones are told before the long part
@@ -145,10 +157,11 @@ def main():
             if killer is None:
                 survivors.append(mutant)
         except Trouble as trouble:
-            killer = str(trouble)
-            troubled.append(mutant)
+            killer = "does not build" if args.generate else str(trouble)
+            (unbuilt if args.generate else troubled).append(mutant)
         print(f"{mutant['id']:34} {time.monotonic() - start:7.1f}  {killer or 'SURVIVED: ' + mutant['slip']}", flush=True)
-    print(f"{len(mutants) - len(survivors) - len(troubled)} of {len(mutants)} mutants killed")
+    judged = len(mutants) - len(unbuilt)
+    print(f"{judged - len(survivors) - len(troubled)} of {judged} mutants killed")
     return 2 if troubled else 1 if survivors else 0
 
 

@@ -43,7 +43,10 @@ Report full_report() {
 TEST(ReadReport, RenderedAgainItSaysTheSame) {
   Report hostile = hostile_report();
   hostile.histograms.clear();  // a key without control characters is all that is read
-  for (const Report& report : {small_report(), full_report(), hostile, Report{}}) {
+  Report diagnosed = faults_report();
+  diagnosed.findings.push_back(small_finding());
+  diagnosed.findings[0].diagnosis = {{"window.shorter", "The window is a key too short", 8, 9, 1}};
+  for (const Report& report : {small_report(), full_report(), hostile, diagnosed, Report{}}) {
     const std::string text = json_text(report);
     Report read;
     ASSERT_EQ(parse_report(text, "r.json", &read).to_string(), "ok");

@@ -59,7 +59,10 @@ inline Report faults_report() {
   caught.id = "K31", caught.title = "request 0's encoder length for every request";
   caught.refs = {"sglang#25045"}, caught.planted = caught.detected = true;
   caught.by = {"mem.uninit_read", "len.kv_extent"}, caught.cases = 33, caught.seconds = 0.25;
-  caught.reproducer = "K31.json", caught.diagnosis = "encoder_lens[0] stands in every row";
+  caught.reproducer = "K31.json",
+  caught.diagnosis = {
+      {"extent.of_request", "The length is another request's, of row 0", 24, 28, 1}};
+  caught.named = true;
   FaultReport& missed = r.faults.emplace_back();
   missed.id = "K32", missed.title = std::string(58, 'x') + "\xc3\xa9yz", missed.planted = true;
   missed.cases = 100, missed.seconds = 60;

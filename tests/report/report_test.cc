@@ -221,7 +221,10 @@ TEST(Text, SaysWhatCaughtEachFault) {
       "K33    a kernel's own" +
       std::string(46, ' ') +
       "  not planted             0      0.0\n"
-      "K33: no twin has this kernel\n";
+      "K31: as if extent.of_request: The length is another request's, of row 0 (24 of 28 wrong "
+      "results, but 1 right ones would be wrong)\n"
+      "K33: no twin has this kernel\n"
+      "1 of 1 faults that change outputs are named first\n";
   EXPECT_NE(text_of(faults_report()).find(table), std::string::npos) << text_of(faults_report());
 }
 
@@ -230,7 +233,9 @@ TEST(Json, ListsFaultsAndNoEmptyReason) {
   EXPECT_EQ(j["faults"][0], json::parse(R"({"id": "K31",
     "title": "request 0's encoder length for every request", "refs": ["sglang#25045"],
     "planted": true, "detected": true, "by": ["mem.uninit_read", "len.kv_extent"], "cases": 33,
-    "seconds": 0.25, "reproducer": "K31.json", "diagnosis": "encoder_lens[0] stands in every row"})"));
+    "seconds": 0.25, "reproducer": "K31.json", "diagnosis": [
+      {"mistake": "extent.of_request", "sentence": "The length is another request's, of row 0",
+       "explained": 24, "wrong": 28, "broken": 1}], "named": true})"));
   EXPECT_EQ(j["faults"][2]["why_not"], "no twin has this kernel");
   EXPECT_FALSE(j["faults"][2].contains("reproducer"));
 }

@@ -1,0 +1,53 @@
+// What the files of mistakes/ share.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "check/mistakes.h"
+
+namespace shadowgraph {
+
+#define SG_MISTAKE(id, function, sentence) \
+  void function(const Scene& scene, size_t request, const Reading& right, const AddReading& add);
+#include "check/mistakes.inc"
+#undef SG_MISTAKE
+
+/// A copy, changed.
+template <class Change>
+Reading changed(const Reading& right, Change change) {
+  Reading r = right;
+  change(r);
+  return r;
+}
+
+/// The first so many keys; past the last, what stands behind them, and then nothing.
+inline Reading of_length(const Scene& scene, size_t request, const Reading& right, int64_t length,
+                         std::string detail) {
+  Reading r = right;
+  const std::vector<int32_t>* behind =
+      request < scene.behind.size() ? &scene.behind[request] : nullptr;
+  for (size_t i = 0; std::ssize(r.keys) < length; ++i)
+    r.keys.push_back(behind != nullptr && i < behind->size() ? (*behind)[i] : kNoToken);
+  r.keys.resize(static_cast<size_t>(std::max<int64_t>(0, length)));
+  r.detail = std::move(detail);
+  return r;
+}
+
+inline std::string by(int64_t n) { return "by " + std::to_string(n); }
+inline std::string of_row(size_t request) { return "of row " + std::to_string(request); }
+
+/// fn(request) of all others.
+template <class Fn>
+void each_other(const Scene& scene, size_t request, Fn fn) {
+  for (size_t r = 0; r < scene.rows.keys.size(); ++r)
+    if (r != request) fn(r);
+}
+
+/// A mask is only ever as wide as the keys that it was made for.
+inline Reading unmasked(const Reading& right) {
+  return changed(right, [](Reading& r) { r.mask.clear(), r.mask_width = 0; });
+}
+
+}  // namespace shadowgraph
