@@ -50,8 +50,11 @@ const Fault* find_fault(std::string_view id) {
 }
 
 bool Fault::is_seen_as(std::string_view mistake) const {
-  for (const auto word : std::views::split(mistakes, ' '))
-    if (std::string_view(word.begin(), word.end()) == mistake) return true;
+  for (size_t at = 0; at < mistakes.size();) {
+    const size_t end = std::min(mistakes.find(' ', at), mistakes.size());
+    if (mistakes.substr(at, end - at) == mistake) return true;
+    at = end + 1;
+  }
   return false;
 }
 

@@ -8,117 +8,19 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numbers>
 #include <set>
 #include <string>
 
 #include "check/call_scene.h"
-#include "core/choices.h"
+#include "check/mistake_lab.h"
 
 namespace shadowgraph {
 namespace {
 
-constexpr int32_t kPage = 4, kPages = 24, kSlots = kPage * kPages;
-constexpr int32_t kHeads = 4, kKvHeads = 2, kDim = 8;
-
-using Lists = std::vector<std::vector<int32_t>>;
-
-/// Three requests over permuted pages, with everything that a call can have; results by the engine.
-struct Lab {
-  std::vector<int32_t> cu_seqlens_q = {0, 3, 5, 9};
-  Lists keys;
-  std::vector<float> q, k, v, sinks = {0.5f, -1, 0.25f, 1};
-  std::vector<std::vector<uint8_t>> masks;  // empty: none
-  AttentionParams params{.num_qo_heads = kHeads,
-                         .num_kv_heads = kKvHeads,
-                         .head_dim_qk = kDim,
-                         .head_dim_vo = kDim,
-                         .sm_scale = 0.5f,
-                         .causal = true};
-  float k_scale = 0.5f, v_scale = 2;
-  LseSink lse_sink = LseSink::kExcluded;
-  std::vector<float> out, lse;
-  // Rows of q that the kernel reads, and heads of them
-  std::function<int64_t(int64_t row)> query = [](int64_t row) { return row; };
-
-  Lab() {
-    Rng rng = Rng::stream(7, 0);
-    const auto fill = [&](std::vector<float>& to, size_t count) {
-      to.resize(count);
-      for (float& x : to) x = rng.signed_unit();
-    };
-    fill(q, 9 * kHeads * kDim), fill(k, kSlots * kKvHeads * kDim), fill(v, k.size());
-    const std::vector<int32_t> pages[] = {{5, 2, 9, 17}, {7, 1, 12}, {3, 8, 20, 4, 11}};
-    const int32_t lens[] = {13, 9, 18};
-    for (size_t r = 0; r < 3; ++r) {
-      std::vector<int32_t>& row = keys.emplace_back();
-      for (int32_t i = 0; i < lens[r]; ++i)
-        row.push_back(pages[r][static_cast<size_t>(i / kPage)] * kPage + i % kPage);
-    }
-  }
-
-  KvCache cache() {
-    KvCache c = KvCache::nhd(TensorView(k.data(), DType::kF32, {kSlots, 1, kKvHeads, kDim}),
-                             TensorView(v.data(), DType::kF32, {kSlots, 1, kKvHeads, kDim}));
-    c.k_scale = k_scale, c.v_scale = v_scale;
-    return c;
-  }
-
-  /// The rows of one request, by the engine: into out and lse.
-  void run_request(size_t r, KvCache pool) {
-    const int32_t first = cu_seqlens_q[r], q_len = cu_seqlens_q[r + 1] - first;
-    std::vector<float> queries;
-    for (int32_t i = 0; i < q_len; ++i) {
-      const float* row = q.data() + query(first + i) * kHeads * kDim;
-      queries.insert(queries.end(), row, row + kHeads * kDim);
-    }
-    const int32_t cu[] = {0, q_len}, lens[] = {static_cast<int32_t>(keys[r].size())};
-    PagedAttention c;
-    c.q = ConstTensorView(queries.data(), DType::kF32, {q_len, kHeads, kDim});
-    c.cache = pool;
-    c.pages = PageTable::dense(keys[r], std::ssize(keys[r]), lens);
-    c.cu_seqlens_q = cu;
-    c.params = params;
-    std::vector<int64_t> mask_indptr;
-    if (r < masks.size()) {
-      mask_indptr = {0, std::ssize(masks[r])};
-      c.params.causal = false;
-      c.params.custom_mask = {CustomMask::Kind::kBool, masks[r], mask_indptr};
-    }
-    c.out = TensorView(out.data() + first * kHeads * kDim, DType::kF32, {q_len, kHeads, kDim});
-    c.lse = NaturalLse(TensorView(lse.data() + first * kHeads, DType::kF32, {q_len, kHeads}));
-    c.options.lse_sink = lse_sink;
-    const Status status = attention_with_kvcache(c);
-    ASSERT_TRUE(status.ok()) << status.to_string();
-  }
-  void run() {
-    out.assign(9 * kHeads * kDim, 0), lse.assign(9 * kHeads, 0);
-    for (size_t r = 0; r < keys.size(); ++r) run_request(r, cache());
-  }
-
-  Scene scene() {
-    Scene s;
-    s.q = ConstTensorView(q.data(), DType::kF32, {9, kHeads, kDim});
-    s.tokens = cache();
-    s.params = params;
-    s.rows = {cu_seqlens_q, keys, masks};
-    s.page_size = kPage;
-    return s;
-  }
-  Result result() const {
-    return {ConstTensorView(out.data(), DType::kF32, {9, kHeads, kDim}),
-            ConstTensorView(lse.data(), DType::kF32, {9, kHeads}), LseBase::kNatural, lse_sink};
-  }
-  std::vector<Explanation> named(const Scene& right) const {
-    return diagnose(right, result(), *find_arithmetic("ours_portable"), {.unwritten = true});
-  }
-
-  float* row(int64_t token) { return out.data() + token * kHeads * kDim; }
-  float& lse_of(int64_t token, int64_t head) {
-    return lse[static_cast<size_t>(token * kHeads + head)];
-  }
-};
+using Lab = MistakeLab;
 
 struct Slip {
   const char* mistake;
@@ -130,7 +32,7 @@ void PrintTo(const Slip& slip, std::ostream* out) { *out << slip.mistake; }
 
 void nothing(Lab&) {}
 /// The wrong result is that of another call.
-auto call(std::function<void(Lab&)> change) {
+auto call(const std::function<void(Lab&)>& change) {
   return [change](Lab& lab, Scene&) {
     Lab wrong = lab;
     change(wrong);
@@ -138,7 +40,7 @@ auto call(std::function<void(Lab&)> change) {
     lab.out = wrong.out, lab.lse = wrong.lse;
   };
 }
-auto each_row(std::function<void(std::vector<int32_t>&)> change) {
+auto each_row(const std::function<void(std::vector<int32_t>&)>& change) {
   return call([change](Lab& l) {
     for (auto& row : l.keys) change(row);
   });
@@ -199,10 +101,12 @@ void merge_parts(Lab& lab, size_t cut, std::array<double, 2> factors, bool unsca
   }
 }
 
-const std::vector<Slip>& slips() {
-  using std::numbers::log2e, std::numbers::ln2;
-  const float nan_of_arithmetic = std::numeric_limits<float>::quiet_NaN();
-  static const std::vector<Slip> all = {
+constexpr float kNanOfArithmetic = std::numeric_limits<float>::quiet_NaN();
+
+using std::numbers::log2e, std::numbers::ln2;
+
+std::vector<Slip> slips_of_rows() {
+  return {
       {"row.unwritten", nothing,
        [](Lab& l, Scene&) {
          for (const int64_t token : {1, 4})
@@ -216,10 +120,27 @@ const std::vector<Slip>& slips() {
          std::memset(l.v.data() + l.keys[0][0] * kKvHeads * kDim, kPoison, 4 * kKvHeads * kDim);
          std::memset(l.row(0), kPoison, 3 * 4 * kHeads * kDim);
        }},
-      {"merge.empty", nothing,
-       [=](Lab& l, Scene&) { std::fill_n(l.row(2), kHeads * kDim, nan_of_arithmetic); }},
       {"values.no_number", nothing,
        [](Lab& l, Scene&) { std::memset(l.row(2), kPoison, 4 * kHeads * kDim); }},
+      {"row.query", nothing,
+       call([](Lab& l) { l.query = [](int64_t t) { return std::max<int64_t>(0, t - 1); }; })},
+      {"row.of_request", nothing,
+       [](Lab& l, Scene&) {
+         std::copy_n(l.row(2), kHeads * kDim, l.row(3));
+         for (int64_t h = 0; h < kHeads; ++h) l.lse_of(3, h) = l.lse_of(2, h);
+       }},
+      {"row.of_head", nothing,
+       [](Lab& l, Scene&) {
+         for (int64_t t = 0; t < 9; ++t) {
+           std::swap_ranges(l.row(t), l.row(t) + kDim, l.row(t) + 3 * kDim);
+           std::swap(l.lse_of(t, 0), l.lse_of(t, 3));
+         }
+       }},
+  };
+}
+
+std::vector<Slip> slips_of_masks() {
+  return {
       {"window.ignored", set_window, call([](Lab& l) { l.params.window_left = -1; })},
       {"window.shorter", set_window, call([](Lab& l) { l.params.window_left = 4; })},
       {"window.longer", set_window, call([](Lab& l) { l.params.window_left = 6; })},
@@ -257,6 +178,14 @@ const std::vector<Slip>& slips() {
          std::swap(l.masks[0], l.masks[1]);
          l.run();
        }},
+      {"causal.shifted", nothing, call([](Lab& l) {
+         l.masks = masks_of(l, [](int32_t i, int32_t j, int32_t p) { return j <= p + i + 1; });
+       })},
+  };
+}
+
+std::vector<Slip> slips_of_numbers() {
+  return {
       {"scale.log2e_missing", nothing,
        call([](Lab& l) { l.params.sm_scale *= static_cast<float>(ln2); })},
       {"scale.log2e_twice", nothing,
@@ -299,6 +228,11 @@ const std::vector<Slip>& slips() {
        }},
       {"lse.unwritten", nothing,
        [](Lab& l, Scene&) { std::memset(l.lse.data(), kUnwritten, l.lse.size() * 4); }},
+  };
+}
+
+std::vector<Slip> slips_of_lengths() {
+  return {
       {"extent.none", nothing,
        [](Lab& l, Scene&) { std::ranges::fill(l.out, 0.0f), std::ranges::fill(l.lse, -INFINITY); }},
       {"extent.short_by_extend", nothing, call([](Lab& l) {
@@ -333,9 +267,52 @@ const std::vector<Slip>& slips() {
       {"extent.capacity", nothing, each_row([](std::vector<int32_t>& row) {
          while (row.size() % kPage != 0) row.push_back(row.back() + 1);
        })},
-      {"causal.shifted", nothing, call([](Lab& l) {
-         l.masks = masks_of(l, [](int32_t i, int32_t j, int32_t p) { return j <= p + i + 1; });
+  };
+}
+
+std::vector<Slip> slips_of_parts() {
+  return {
+      {"extent.short", nothing,
+       each_row([](std::vector<int32_t>& row) { row.resize(row.size() - 5); })},
+      {"extent.long", nothing,
+       [](Lab& l, Scene& s) {
+         Lab wrong = l;
+         s.behind = {{90}, {91}, {92}};
+         for (size_t r = 0; r < 3; ++r) wrong.keys[r].push_back(s.behind[r][0]);
+         wrong.run();
+         l.out = wrong.out, l.lse = wrong.lse;
+       }},
+      {"extent.first_missing", nothing, call([](Lab& l) {
+         l.masks =
+             masks_of(l, [](int32_t i, int32_t j, int32_t p) { return j >= 3 && j <= p + i; });
        })},
+      {"extent.overlap",
+       [](Lab& l) {
+         l.cu_seqlens_q = {0, 1, 2, 3};
+       },
+       each_row([](std::vector<int32_t>& row) {
+         std::vector<int32_t> read;
+         for (size_t first = 0; first < row.size(); first += 6)
+           read.insert(read.end(), row.begin() + static_cast<ptrdiff_t>(first),
+                       row.begin() + static_cast<ptrdiff_t>(std::min(row.size(), first + 8)));
+         row = read;
+       })},
+      {"extent.range_missing", nothing, call([](Lab& l) {
+         l.masks = masks_of(
+             l, [](int32_t i, int32_t j, int32_t p) { return (j < 2 || j > 6) && j <= p + i; });
+       })},
+      {"extent.range_twice",
+       [](Lab& l) {
+         l.cu_seqlens_q = {0, 1, 2, 3};
+       },
+       call([](Lab& l) {
+         l.keys[0].insert(l.keys[0].begin(), {l.keys[0][3], l.keys[0][4], l.keys[0][5]});
+       })},
+  };
+}
+
+std::vector<Slip> slips_of_tables() {
+  return {
       {"table.stale", nothing,
        [](Lab& l, Scene& s) {
          Lab wrong = l;
@@ -372,20 +349,28 @@ const std::vector<Slip>& slips() {
       {"table.wrapped", nothing, each_row([](std::vector<int32_t>& row) {
          for (int32_t& slot : row) slot %= 32;
        })},
-      {"row.query", nothing,
-       call([](Lab& l) { l.query = [](int64_t t) { return std::max<int64_t>(0, t - 1); }; })},
-      {"row.of_request", nothing,
-       [](Lab& l, Scene&) {
-         std::copy_n(l.row(2), kHeads * kDim, l.row(3));
-         for (int64_t h = 0; h < kHeads; ++h) l.lse_of(3, h) = l.lse_of(2, h);
-       }},
-      {"row.of_head", nothing,
-       [](Lab& l, Scene&) {
-         for (int64_t t = 0; t < 9; ++t) {
-           std::swap_ranges(l.row(t), l.row(t) + kDim, l.row(t) + 3 * kDim);
-           std::swap(l.lse_of(t, 0), l.lse_of(t, 3));
+      {"table.shifted", nothing,
+       [](Lab& l, Scene& s) {
+         Lab wrong = l;
+         s.behind = {{90}, {91}, {92}};
+         for (size_t r = 0; r < 3; ++r) {
+           wrong.keys[r].erase(wrong.keys[r].begin());
+           wrong.keys[r].push_back(s.behind[r][0]);
          }
+         wrong.run();
+         l.out = wrong.out, l.lse = wrong.lse;
        }},
+      {"table.place_wrapped", nothing, each_row([](std::vector<int32_t>& row) {
+         for (size_t k = 8; k < row.size(); ++k) row[k] = row[k % 8];
+       })},
+      {"table.one_foreign", nothing, call([](Lab& l) { l.keys[0][4] = 95; })},
+  };
+}
+
+std::vector<Slip> slips_of_merges() {
+  return {
+      {"merge.empty", nothing,
+       [](Lab& l, Scene&) { std::fill_n(l.row(2), kHeads * kDim, kNanOfArithmetic); }},
       {"merge.base", nothing,
        [](Lab& l, Scene&) {
          merge_parts(l, 5, {log2e, log2e});
@@ -401,58 +386,15 @@ const std::vector<Slip>& slips() {
          part.run();
          l.lse = part.lse;
        }},
-      {"extent.short", nothing,
-       each_row([](std::vector<int32_t>& row) { row.resize(row.size() - 5); })},
-      {"extent.long", nothing,
-       [](Lab& l, Scene& s) {
-         Lab wrong = l;
-         s.behind = {{90}, {91}, {92}};
-         for (size_t r = 0; r < 3; ++r) wrong.keys[r].push_back(s.behind[r][0]);
-         wrong.run();
-         l.out = wrong.out, l.lse = wrong.lse;
-       }},
-      {"extent.first_missing", nothing, call([](Lab& l) {
-         l.masks =
-             masks_of(l, [](int32_t i, int32_t j, int32_t p) { return j >= 3 && j <= p + i; });
-       })},
-      {"table.shifted", nothing,
-       [](Lab& l, Scene& s) {
-         Lab wrong = l;
-         s.behind = {{90}, {91}, {92}};
-         for (size_t r = 0; r < 3; ++r) {
-           wrong.keys[r].erase(wrong.keys[r].begin());
-           wrong.keys[r].push_back(s.behind[r][0]);
-         }
-         wrong.run();
-         l.out = wrong.out, l.lse = wrong.lse;
-       }},
-      {"table.place_wrapped", nothing, each_row([](std::vector<int32_t>& row) {
-         for (size_t k = 8; k < row.size(); ++k) row[k] = row[k % 8];
-       })},
-      {"extent.overlap",
-       [](Lab& l) {
-         l.cu_seqlens_q = {0, 1, 2, 3};
-       },
-       each_row([](std::vector<int32_t>& row) {
-         std::vector<int32_t> read;
-         for (size_t first = 0; first < row.size(); first += 6)
-           read.insert(read.end(), row.begin() + static_cast<ptrdiff_t>(first),
-                       row.begin() + static_cast<ptrdiff_t>(std::min(row.size(), first + 8)));
-         row = read;
-       })},
-      {"table.one_foreign", nothing, call([](Lab& l) { l.keys[0][4] = 95; })},
-      {"extent.range_missing", nothing, call([](Lab& l) {
-         l.masks = masks_of(
-             l, [](int32_t i, int32_t j, int32_t p) { return (j < 2 || j > 6) && j <= p + i; });
-       })},
-      {"extent.range_twice",
-       [](Lab& l) {
-         l.cu_seqlens_q = {0, 1, 2, 3};
-       },
-       call([](Lab& l) {
-         l.keys[0].insert(l.keys[0].begin(), {l.keys[0][3], l.keys[0][4], l.keys[0][5]});
-       })},
   };
+}
+
+std::vector<Slip> slips() {
+  std::vector<Slip> all;
+  for (const auto of : {slips_of_rows, slips_of_masks, slips_of_numbers, slips_of_lengths,
+                        slips_of_tables, slips_of_merges}) {
+    for (Slip& slip : of()) all.push_back(std::move(slip));
+  }
   return all;
 }
 
