@@ -392,7 +392,7 @@ std::vector<Slip> slips_of_merges() {
 std::vector<Slip> slips() {
   std::vector<Slip> all;
   for (const auto of : {slips_of_rows, slips_of_masks, slips_of_numbers, slips_of_lengths,
-                        slips_of_tables, slips_of_merges}) {
+                        slips_of_parts, slips_of_tables, slips_of_merges}) {
     for (Slip& slip : of()) all.push_back(std::move(slip));
   }
   return all;
