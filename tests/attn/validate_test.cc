@@ -87,6 +87,24 @@ void expect_params(const Ids& expected, const std::function<void(AttentionParams
   expect_ragged(expected, [&](Calls& c) { plant(c.ragged.params); });
 }
 
+TEST(Validate, SaysTheValueThatIsWrong) {
+  const auto got = [](const std::function<void(Calls&)>& plant) {
+    Calls c;
+    plant(c);
+    const Status status = validate(c.paged);
+    const auto found = status.findings();
+    return found.empty() ? std::string() : found[0].got;
+  };
+  EXPECT_EQ(got([](Calls& c) { c.cu_q = {0, 4, 3}; }), "3");
+  EXPECT_EQ(got([](Calls& c) {
+              c.mask_indptr = {0, 9, 13};
+              c.use_mask(CustomMask::Kind::kBool);
+            }),
+            "9");
+  EXPECT_EQ(got([](Calls& c) { c.paged.q.stride[2] = 2; }), "2");
+  EXPECT_EQ(got([](Calls& c) { c.paged.q.stride[2] = 3; }), "3");
+}
+
 TEST(Validate, GoodCallsAreAccepted) {
   expect_paged({}, [](Calls&) {});
   expect_paged({}, [](Calls& c) { c.use_csr(); });

@@ -126,6 +126,16 @@ TEST(Arena, WithoutMemoryNothingIsBound) {
   EXPECT_EQ(status.findings()[0].id, "graph.device_error");
 }
 
+TEST(Arena, GivesItsMemoryBackWhenItEnds) {
+  constexpr size_t kMemory = 1 << 20;
+  SimDevice device(options_of(0, kMemory));
+  for (int i = 0; i < 16; ++i) {
+    Arena arena(device, kMemory / 2);
+    Fixture::bind(arena, ints("lens", 8));
+  }
+  EXPECT_EQ(device.take_findings().to_string(), "ok");
+}
+
 TEST(Arena, WhatTheHostWritesArrivesWithTheUpload) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     Fixture f(seed);

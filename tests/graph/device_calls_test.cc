@@ -182,6 +182,24 @@ TEST_P(DeviceCalls, AHostFunctionMayAskForFindings) {
   expect_no_finding();
 }
 
+TEST_P(DeviceCalls, TimeElapsesBetweenEventsThatKeepItAndWereRecorded) {
+  EventHandle first, last, untimed;
+  for (EventHandle* e : {&first, &last}) device_.event_create_with_flags(kEventDefault, e);
+  device_.event_create_with_flags(kEventDisableTiming, &untimed);
+  float ms = -1;
+  device_.event_record(first, other_);
+  device_.event_record(untimed, other_);
+  EXPECT_EQ(device_.device_synchronize(), kSuccess);
+  EXPECT_EQ(device_.event_elapsed_time(first, last, &ms), kInvalidResourceHandle);
+  EXPECT_EQ(device_.event_elapsed_time(first, untimed, &ms), kInvalidResourceHandle);
+  EXPECT_EQ(ms, -1);
+  device_.event_record(last, other_);
+  EXPECT_EQ(device_.device_synchronize(), kSuccess);
+  EXPECT_EQ(device_.event_elapsed_time(first, last, nullptr), kInvalidValue);
+  EXPECT_EQ(device_.event_elapsed_time(first, last, &ms), kSuccess);
+  EXPECT_GE(ms, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, DeviceCalls, testing::Range<uint64_t>(0, 12));
 
 }  // namespace

@@ -197,6 +197,8 @@ TEST_F(Graphs, KernelNodesHaveTheirStreamsPriority) {
   EXPECT_EQ(store_.get_priority(n, &priority), kSuccess);
   EXPECT_EQ(priority, -1);
   EXPECT_EQ(store_.get_priority(add(g, {}, EmptyParams{}), &priority), kInvalidValue);
+  EXPECT_EQ(store_.get_priority(n, nullptr), kInvalidValue);
+  EXPECT_EQ(store_.get_priority(NodeHandle{}, &priority), kInvalidValue);
 }
 
 class MemoryNodes : public StoreTest {};
