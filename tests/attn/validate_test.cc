@@ -103,6 +103,12 @@ TEST(Validate, SaysTheValueThatIsWrong) {
             "9");
   EXPECT_EQ(got([](Calls& c) { c.paged.q.stride[2] = 2; }), "2");
   EXPECT_EQ(got([](Calls& c) { c.paged.q.stride[2] = 3; }), "3");
+  // Of one head, too.
+  EXPECT_EQ(got([](Calls& c) {
+              c.paged.params.num_qo_heads = c.paged.params.num_kv_heads = 1;
+              c.paged.q.shape[1] = 1, c.paged.q.stride[2] = 2;
+            }),
+            "2");
 }
 
 TEST(Validate, GoodCallsAreAccepted) {
