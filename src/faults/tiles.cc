@@ -83,8 +83,7 @@ void mask_of_whole_tiles(const KernelLaunch& clean, SlippedRun& run) {
   const auto mask_indptr = run.load(c.mask_indptr);
   const auto qo_indptr = run.load(c.qo_indptr), kv_indptr = run.load(c.kv_indptr);
   for (size_t i = 0; i + 1 < std::min(mask_indptr.size(), qo_indptr.size()); ++i) {
-    const int64_t queries = qo_indptr[i + 1] - qo_indptr[i],
-                  keys = kv_indptr[i + 1] - kv_indptr[i];
+    const int64_t queries = qo_indptr[i + 1] - qo_indptr[i], keys = kv_indptr[i + 1] - kv_indptr[i];
     if (queries <= 0 || keys <= 0) continue;
     const int64_t last = (up(queries) - 1) * keys + up(keys) - 1;
     run.note({c.packed_mask.data(), mask_indptr[i], last / 8 + 1, 1, Access::kRead});
