@@ -1,8 +1,7 @@
 #include "check/diagnose.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <functional>
 #include <utility>
 
 #include "check/reading_result.h"

@@ -17,7 +17,7 @@ namespace shadowgraph {
 inline constexpr uint8_t kUnwritten = 0xfe;
 /// What memory holds where nobody has written: every float a NaN that arithmetic makes of no
 /// number.
-inline constexpr uint8_t kPoison = 0xff;
+inline constexpr uint8_t kNanByte = 0xff;
 
 struct DiagnoseOptions {
   bool exact = false;               // JudgeOptions::exact

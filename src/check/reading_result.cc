@@ -249,7 +249,7 @@ auto ReadingResults::nan_of(const Cell& cell) const -> Nan {
     if (!std::isnan(load(t, offset))) return;
     const auto item = static_cast<int64_t>(size_of(t.dtype));
     const bool held = std::all_of(t.data + offset * item, t.data + (offset + 1) * item,
-                                  [](std::byte b) { return b == std::byte{kPoison}; });
+                                  [](std::byte b) { return b == std::byte{kNanByte}; });
     if (found != Nan::kHeld) found = held ? Nan::kHeld : Nan::kMade;
   };
   const ConstTensorView& out = result_.out;

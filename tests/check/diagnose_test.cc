@@ -117,11 +117,11 @@ std::vector<Slip> slips_of_rows() {
       {"values.hidden", [](Lab& l) { l.params.window_left = 5; },
        [](Lab& l, Scene&) {
          // What stands before the windows has been given back, and is NaN.
-         std::memset(l.v.data() + l.keys[0][0] * kKvHeads * kDim, kPoison, 4 * kKvHeads * kDim);
-         std::memset(l.row(0), kPoison, 3 * 4 * kHeads * kDim);
+         std::memset(l.v.data() + l.keys[0][0] * kKvHeads * kDim, kNanByte, 4 * kKvHeads * kDim);
+         std::memset(l.row(0), kNanByte, 3 * 4 * kHeads * kDim);
        }},
       {"values.no_number", nothing,
-       [](Lab& l, Scene&) { std::memset(l.row(2), kPoison, 4 * kHeads * kDim); }},
+       [](Lab& l, Scene&) { std::memset(l.row(2), kNanByte, 4 * kHeads * kDim); }},
       {"row.query", nothing,
        call([](Lab& l) { l.query = [](int64_t t) { return std::max<int64_t>(0, t - 1); }; })},
       {"row.of_request", nothing,
