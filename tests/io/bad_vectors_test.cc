@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "io/case_tensors.h"
 #include "io/curated_vectors.h"
 
 namespace shadowgraph {
@@ -173,6 +174,85 @@ TEST(KernelVectors, PackedAndPlainMaskMustAgree) {
       EXPECT_TRUE(names(parse(patched).status, "packed_mask")) << pair;
     }
   }
+}
+
+TEST(KernelVectors, QueriesOfEightBitsAreRefused) {
+  int cases = 0;
+  for (auto [id, file] : one_case_per_kind()) {
+    if (!Json::parse(file.metadata.at(id)).contains("dtype")) continue;
+    ++cases;
+    set_field(file, id, "dtype", "e4m3fn");
+    EXPECT_TRUE(names(parse(file).status, "dtype")) << id;
+  }
+  EXPECT_GT(cases, 3);
+}
+
+TEST(KernelVectors, TensorsOfACaseThatSaysNothingAreNamed) {
+  for (auto [id, file] : one_case_per_kind()) {
+    file.metadata.clear();
+    const Parsed p = parse(file);
+    ASSERT_EQ(p.status.findings().size(), 1U) << id;
+    EXPECT_EQ(p.status.findings()[0].case_id, "test#" + id);
+    EXPECT_EQ(p.status.findings()[0].where.field, "__metadata__");
+    EXPECT_EQ(p.status.findings()[0].got, "missing");
+  }
+}
+
+TEST(KernelVectors, ATensorThatIsNotReadableSaysWhy) {
+  for (const auto& [id, file] : one_case_per_kind()) {
+    for (const char* name : {"q", "v"}) {
+      SafetensorsFile changed = file;
+      if (changed.tensors.erase(id + '/' + name) == 0) continue;
+      changed.skipped = {{id + "/other", "of dtype C64"}, {id + '/' + name, "of dtype F4"}};
+      const Status status = parse(changed).status;
+      ASSERT_FALSE(status.ok()) << id;
+      EXPECT_EQ(status.findings()[0].where.field, name);
+      EXPECT_TRUE(status.findings()[0].got.find("not readable") != std::string::npos)
+          << status.to_string();
+    }
+  }
+}
+
+TEST(KernelVectors, KeysAndValuesHaveAsManyPages) {
+  int cases = 0;
+  for (auto [id, file] : one_case_per_kind()) {
+    const auto v = file.tensors.find(id + "/v_cache");
+    if (v == file.tensors.end()) continue;
+    ++cases;
+    v->second.shape[0] -= 1;
+    EXPECT_TRUE(names(parse(file).status, "v_cache")) << id;
+  }
+  EXPECT_GT(cases, 3);
+}
+
+TEST(KernelVectors, ARequestOfADecodeBatchHasOneQuery) {
+  auto [id, file] = case_of_kind("mla_decode");
+  const Json batch = Json::parse(file.metadata.at(id)).at("batch");
+  for (const int q_len : {1, 2}) {
+    set_field(file, id, "q_lens", Json(std::vector<int>(batch.get<size_t>(), q_len)));
+    EXPECT_EQ(names(parse(file).status, "q_lens"), q_len == 2) << q_len;
+  }
+}
+
+TEST(KernelVectors, AMaskOfMoreBytesThanAnyVectorHasIsRefusedBeforeMemoryIsTaken) {
+  const SafetensorsFile file;
+  const JsonValue metadata;
+  const auto bytes_of = [&](int32_t q_len, bool* good) {
+    CaseReader reader(file, "test", "case000", metadata);
+    const std::vector<int32_t> q_lens = {1, q_len}, kv_lens = {1, 1 << 16};
+    const CustomMask mask = packed_mask(reader, "attention_chunk", q_lens, kv_lens,
+                                        [](size_t, int64_t, int64_t) { return true; });
+    *good = reader.ok();
+    if (!*good) {
+      EXPECT_TRUE(names(reader.take_status(), "attention_chunk"));
+    }
+    return mask.data.size();
+  };
+  bool good = false;
+  EXPECT_EQ(bytes_of(1 << 16, &good), 0U);
+  EXPECT_FALSE(good);
+  EXPECT_EQ(bytes_of(1, &good), 1U + (1 << 13));
+  EXPECT_TRUE(good);
 }
 
 TEST(KernelVectors, UnknownKindIsSkippedByNameNeverGuessed) {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "io/safetensors_bytes.h"
+#include "io/temporary_folder.h"
 
 namespace shadowgraph {
 namespace {
@@ -45,20 +46,6 @@ bool same_tensors(const TensorMap& a, const TensorMap& b) {
     return x.first == y.first && same_tensor(x.second, y.second);
   });
 }
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "safetensors.XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const char* name) const { return (path_ / name).string(); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 TEST(Safetensors, ReadsWhatTheHeaderSays) {
   SafetensorsFile file;

@@ -242,6 +242,48 @@ TEST(Traces, ARaisedExceptionAndAccessesOutsideAreKeptInWords) {
   EXPECT_FALSE(p.lines[0].expect.contains("exception"));
 }
 
+TEST(Traces, WhatIsNoExceptionListOrNameIsSaid) {
+  const struct {
+    const char *what, *by, *field;
+  } kFaults[] = {
+      {"\"expect\":{", R"("expect":{"exception":7,)", "expect.exception"},
+      {"\"expect\":{", R"("expect":{"exception":{"type":"E"},)", "expect.exception"},
+      {"\"expect\":{", R"("expect":{"exception":{"msg":"m"},)", "expect.exception"},
+      {"\"expect\":{", R"("expect":{"exception":{"type":1,"msg":"m"},)", "expect.exception"},
+      {"\"expect\":{", R"("triton_oob":{"kind":"k"},"expect":{)", "triton_oob"},
+      {"\"config\":{", R"("config":{"seq_lens_semantics":7,)", "config.seq_lens_semantics"},
+      {"\"dtype\":\"int64\",\"shape\":[2]", R"("dtype":"int64","shape":[2],"cols":"all")",
+       "input.seq_lens.cols"},
+  };
+  for (const auto& fault : kFaults) {
+    const Parsed p = parse(replaced(kLine, fault.what, fault.by));
+    EXPECT_TRUE(p.lines.empty()) << fault.by;
+    ASSERT_EQ(p.status.findings().size(), 1U) << fault.by;
+    EXPECT_EQ(p.status.findings()[0].where.field, fault.field) << fault.by;
+  }
+}
+
+TEST(Traces, NullIsNoExceptionNoAccessAndNoName) {
+  std::string text =
+      replaced(kLine, "\"expect\":{",
+               R"("triton_oob":null,"source":{"role":7},"expect":{"exception":null,)");
+  text = replaced(text, "\"config\":{", R"("config":{"seq_lens_semantics":null,)");
+  const Parsed p = parse(text);
+  ASSERT_EQ(p.status.to_string(), "ok");
+  EXPECT_TRUE(p.lines.at(0).exception.empty());
+  EXPECT_TRUE(p.lines[0].triton_oob.empty());
+  EXPECT_TRUE(p.lines[0].config.seq_lens_semantics.empty());
+  EXPECT_TRUE(p.lines[0].role.empty());
+}
+
+TEST(Traces, AnAccessOutsideIsKeptHoweverLittleIsSaidOfIt) {
+  const Parsed p = parse(
+      replaced(kLine, "\"expect\":{", R"("triton_oob":[{"kernel":"k","size":[1]}],"expect":{)"));
+  ASSERT_EQ(p.status.to_string(), "ok");
+  EXPECT_EQ(p.lines.at(0).triton_oob,
+            std::vector<std::string>{"? by k at offset ? of a list of 1"});
+}
+
 TEST(Traces, DepthIsBounded) {
   const Parsed p = parse(replaced(kLine, "[5,9]", std::string(9, '[') + std::string(9, ']')));
   ASSERT_EQ(p.status.findings().size(), 1U);
