@@ -70,8 +70,7 @@ bool KeyRows::add_slots(const KeyList& list, int64_t row, LawReport& report) {
                 "<= " + number(m_.size(list.keys)) + " slots", number(range.end));
     return false;
   }
-  for (int64_t i = range.begin; i < range.end; ++i)
-    slots_.push_back(static_cast<int32_t>(m_.value(list.keys, i)));
+  for (int64_t i = range.begin; i < range.end; ++i) slots_.push_back(m_.value(list.keys, i));
   return true;
 }
 
@@ -84,8 +83,7 @@ bool KeyRows::add_columns(const KeyList& list, int64_t row, LawReport& report) {
   }
   for (int64_t t = 0, c = row * width(list); t < len; ++c) {
     const int64_t first = m_.value(list.keys, c) * unit;
-    for (int64_t u = 0; u < unit && t < len; ++u, ++t)
-      slots_.push_back(static_cast<int32_t>(first + u));
+    for (int64_t u = 0; u < unit && t < len; ++u, ++t) slots_.push_back(first + u);
   }
   return true;
 }

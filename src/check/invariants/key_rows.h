@@ -43,7 +43,8 @@ class KeyRows {
   /// All that the lists say of a run, one list after the other. False: not within them, which is
   /// table.capacity where a length is too long.
   bool gather(const Run& run, LawReport& report);
-  const std::vector<int32_t>& slots() const { return slots_; }
+  /// As wide as a page id times a page: too large a one is no other's slot.
+  const std::vector<int64_t>& slots() const { return slots_; }
   const std::vector<KeySource>& sources() const { return sources_; }
 
   bool has_offsets(const KeyList& list) const { return !whole_ && m_.size(list.queries) > 1; }
@@ -63,7 +64,7 @@ class KeyRows {
   const MetaFacts& m_;
   const KindFacts& kind_;
   const bool whole_;  // rows of cross-attention, which do not count a draft's branches
-  std::vector<int32_t> slots_;
+  std::vector<int64_t> slots_;
   std::vector<KeySource> sources_;
 };
 

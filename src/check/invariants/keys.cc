@@ -32,7 +32,7 @@ class KeyJudge {
 
  private:
   void judge(const Run& run) {
-    const std::span<const int32_t> listed = lists_.slots();
+    const std::span<const int64_t> listed = lists_.slots();
     const bool masked = std::ranges::any_of(kind_.lists, &KeyList::masked);
     if (masked || rows_.mask.empty()) {
       is_end_of_row(run, listed);
@@ -45,7 +45,7 @@ class KeyJudge {
   }
 
   /// The row's keys, all but those before what its first query sees.
-  void is_end_of_row(const Run& run, std::span<const int32_t> listed) {
+  void is_end_of_row(const Run& run, std::span<const int64_t> listed) {
     const int64_t all = rows_.kv_lens[run.row], got = std::ssize(listed);
     const int64_t hidden = kind_.kind->params.window_left < 0 ? 0 : first_seen(run);
     if (got > all || got < all - hidden) {
@@ -61,9 +61,9 @@ class KeyJudge {
   int32_t slot_of(const Run& run, int64_t key) const {
     return rows_.keys[run.row][static_cast<size_t>(key)];
   }
-  bool leads_to(const Run& run, int32_t slot, int64_t key) const {
+  bool leads_to(const Run& run, int64_t slot, int64_t key) const {
     const int32_t want = slot_of(run, key);
-    if (want == 0) return slot / m_.model.page_size == 0;  // an evicted page is page 0
+    if (want == 0) return slot >= 0 && slot < m_.model.page_size;  // an evicted page is page 0
     return slot == want || slot == copy_of(run, key);
   }
   /// Where a draft's branch has a copy of the prefix's last, partial page: before its own tokens.
@@ -97,7 +97,7 @@ class KeyJudge {
 
   /// By the canonical mask: what the query sees stands at the end, and before it, where a window
   /// hides them, others of the row's keys in order.
-  void sees_all(const Run& run, int64_t query, std::span<const int32_t> listed) {
+  void sees_all(const Run& run, int64_t query, std::span<const int64_t> listed) {
     const int64_t keys = rows_.kv_lens[run.row], got = std::ssize(listed);
     seen_.clear();
     for (int64_t k = 0; k < keys; ++k)
@@ -180,13 +180,13 @@ class KeyJudge {
     return true;
   }
   /// Whose key a slot is.
-  std::string owner(size_t row, int32_t slot) const {
+  std::string owner(size_t row, int64_t slot) const {
     for (size_t r = 0; r < rows_.keys.size(); ++r) {
       const auto key = std::ranges::find(rows_.keys[r], slot);
       if (key == rows_.keys[r].end()) continue;
-      const std::string token = "token " + number(key - rows_.keys[r].begin());
-      return ": " + token +
-             (r == row ? " of this row" : " of row " + number(static_cast<int64_t>(r)));
+      std::string of = " of this row";
+      if (r != row) of = " of row " + number(static_cast<int64_t>(r));
+      return ": token " + number(key - rows_.keys[r].begin()) + of;
     }
     return ": nobody's";
   }
@@ -224,7 +224,8 @@ class KeyJudge {
            m_.value(list.queries, row + 1) > m_.value(list.queries, row);
   }
   void is_empty(const KeyList& list, int64_t row, SlotRange part, int64_t count) {
-    if (part.begin < 0 || part.begin + count > m_.size(list.keys)) {
+    if (part.begin < 0) return;  // len.indptr_first, or monotone
+    if (part.begin + count > m_.size(list.keys)) {
       report_.fail("table.capacity", at(m_.buffer(list.keys).name, row),
                    "<= " + number(m_.size(list.keys)), number(part.begin + count));
       return;

@@ -103,8 +103,7 @@ class PlanJudge {
       }
       split = graph || want < longest;
     }
-    if (split_ != split)
-      report_.fail("plan.split", at("split_kv"), split ? "1" : "0", split_ ? "1" : "0");
+    if (split_ != split) report_.fail("plan.split", at("split_kv"), number(split), number(split_));
     if (split ? chunk_ != want : chunk_ < longest)
       report_.fail("plan.split", at(name(Fi::kKvChunkSize), 0), (split ? "" : ">= ") + number(want),
                    number(chunk_));
@@ -124,8 +123,8 @@ class PlanJudge {
     for (int64_t t = 0; t < m_.size(array(Fi::kBlockValidMask)); ++t) {
       const bool valid = at_plan(Fi::kBlockValidMask, t) != 0;
       if (valid != (t < count))
-        report_.fail("plan.tail", at(name(Fi::kBlockValidMask), t), t < count ? "1" : "0",
-                     valid ? "1" : "0");
+        report_.fail("plan.tail", at(name(Fi::kBlockValidMask), t), number(t < count),
+                     number(valid));
       if (t >= count) continue;
       const int64_t row = at_plan(Fi::kRequestIndices, t), chunk = at_plan(Fi::kKvTileIndices, t);
       const int64_t tile = prefill_ ? at_plan(Fi::kQoTileIndices, t) : 0;

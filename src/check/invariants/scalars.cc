@@ -2,7 +2,6 @@
 // limits allow; and what a graph keeps of its capture.
 #include <algorithm>
 
-#include "backends/rows.h"
 #include "check/invariants/invariants.h"
 
 namespace shadowgraph {
@@ -21,7 +20,7 @@ struct Range {
 };
 
 Range queries_of(const MetaFacts& m) {
-  Range r{0, is_draft_tree(m.limits) ? m.model.topk : m.limits.max_q_len};
+  Range r{0, m.limits.max_q_len};
   for (int64_t i = 0; i < m.requests(); ++i) r.least = std::max(r.least, m.queries(i));
   return r;
 }
@@ -90,8 +89,8 @@ void judge_window(const MetaFacts& m, LawReport& report) {
            ++row)
         hides |= m.value(list.lens, row + 1) - m.value(list.lens, row) > window + 1;
       if (hides ? got != window : got >= 0 && got < window)
-        report.fail("mask.window", at("window_left"),
-                    hides ? number(window) : "-1, or " + number(window), number(got));
+        report.fail("mask.window", at("window_left"), (hides ? "" : "-1, or ") + number(window),
+                    number(got));
     }
   }
 }
