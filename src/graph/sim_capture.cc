@@ -29,10 +29,7 @@ DeviceError SimDevice::Impl::begin_capture(StreamHandle handle, ThreadState& thr
   if (mode < CaptureMode::kGlobal || mode > CaptureMode::kRelaxed) return kInvalidValue;
   if (s->capture != nullptr) return kIllegalState;
   const bool users_graph = static_cast<bool>(graph);
-  if (!users_graph) {
-    const DeviceError error = graphs.create(&graph);
-    if (error != kSuccess) return error;
-  }
+  if (!users_graph) graphs.create(&graph);
   captures.begin(*s, mode, thread, graph, std::move(dependencies));
   s->capture->users_graph = users_graph;
   return kSuccess;

@@ -80,7 +80,8 @@ struct SimDevice::Impl::EveryOrder {
     // runs twice, since only then is known what to save; the second run starts from the same bytes.
     const std::vector<std::byte> before = save_all();
     accessed = device.executor.run_in_order(body, info, body->order);
-    if (accessed.empty()) return body->nodes.empty() ? 1 : 0;
+    if (device.executor.sticky() != DeviceError::kSuccess) return 0;
+    if (accessed.empty()) return 1;  // a graph of nothing
     const Snapshot after(accessed);
     restore_all(before);
     const Snapshot first(accessed);
