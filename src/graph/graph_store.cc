@@ -35,8 +35,7 @@ bool GraphStore::Impl::is_unique(const StoredGraph& g) {
 }
 
 bool GraphStore::Impl::is_body(const StoredGraph& g) {
-  const Node* owner = g.owner ? find(g.owner) : nullptr;
-  return owner != nullptr && std::holds_alternative<ConditionalParams>(owner->params);
+  return std::holds_alternative<ConditionalParams>(find(g.owner)->params);
 }
 
 StoredGraph& GraphStore::Impl::make_graph(NodeHandle owner) {

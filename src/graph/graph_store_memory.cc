@@ -59,7 +59,7 @@ DeviceError GraphStore::Impl::allocate(const StoredGraph& g,
   };
   void* again = nullptr;
   for (const auto& [address, u] : uses_of(g)) {
-    if (u.bytes == params->bytes && u.allocations > 0 && !has_unfreed(u) &&
+    if (u.bytes == params->bytes && !has_unfreed(u) &&
         std::all_of(u.frees.begin(), u.frees.end(), is_before))
       again = address;
   }

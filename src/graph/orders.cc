@@ -31,8 +31,9 @@ class Orders {
  private:
   static constexpr size_t kPlaced = ~size_t{0};
 
-  bool commute(int32_t a, int32_t b) const {
-    return !body_.ordered(a, b) && !body_.ordered(b, a) && !conflicts_(a, b);
+  /// placed: in the order already, so nothing that is not yet comes before it by edges.
+  bool commute(int32_t placed, int32_t node) const {
+    return !body_.ordered(placed, node) && !conflicts_(placed, node);
   }
   /// Before a node of higher ordinal, past nothing but what it commutes with: another order of the
   /// same class has it there.

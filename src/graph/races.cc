@@ -106,8 +106,8 @@ void Races::overlap_with_itself(const AccessRun& run, const void* p) {
 }
 
 void Races::compare(const AccessRun& run, Operation& with, Entry& entry) {
-  const Position& own = run.operation.position;
-  const bool same = with.position.lane == own.lane && with.position.tick == own.tick;
+  // Of its own lane a run meets its own operation only.
+  const bool same = with.position.lane == run.operation.position.lane;
   for (Entry& other : with.entries) {
     const bool ordered = same ? is_not_after(other.id, run.id)
                               : run.operation.is_before(with.position, other.id, run.id);
