@@ -13,9 +13,9 @@ constexpr size_t kMostRequests = 8;  // with wrong results
 constexpr size_t kMostCells = 48;    // of a request, wrong ones and right ones each
 
 /// At most so many, from all over.
-std::vector<Cell> some_of(const std::vector<Cell>& all) {
+std::vector<HeadRow> some_of(const std::vector<HeadRow>& all) {
   if (all.size() <= kMostCells) return all;
-  std::vector<Cell> some;
+  std::vector<HeadRow> some;
   for (size_t i = 0; i < kMostCells; ++i) some.push_back(all[i * all.size() / kMostCells]);
   return some;
 }
@@ -24,7 +24,7 @@ std::vector<Cell> some_of(const std::vector<Cell>& all) {
 struct Seen {
   size_t request;
   Reading right;
-  std::vector<Cell> wrong_cells, right_cells;
+  std::vector<HeadRow> wrong_cells, right_cells;
 };
 
 class Diagnoser {
@@ -54,7 +54,7 @@ class Diagnoser {
     const int64_t first = scene_.rows.cu_seqlens_q[request];
     for (int32_t i = 0; i < scene_.rows.q_len(request); ++i) {
       for (int32_t head = 0; head < scene_.params.num_qo_heads; ++head) {
-        const Cell cell{first + i, i, head};
+        const HeadRow cell{first + i, i, head};
         (results_.agrees(seen.right, cell) ? seen.right_cells : seen.wrong_cells).push_back(cell);
       }
     }
@@ -63,9 +63,9 @@ class Diagnoser {
     seen_.push_back(std::move(seen));
   }
 
-  int64_t agreeing(const Reading& reading, const std::vector<Cell>& cells) const {
-    return std::ranges::count_if(cells,
-                                 [&](const Cell& cell) { return results_.agrees(reading, cell); });
+  int64_t agreeing(const Reading& reading, const std::vector<HeadRow>& cells) const {
+    return std::ranges::count_if(
+        cells, [&](const HeadRow& cell) { return results_.agrees(reading, cell); });
   }
 
   /// The best way to make it in a request: what it explains and breaks.

@@ -52,7 +52,7 @@ int32_t kv_head_of(const Reading& reading, int32_t head) {
 
 }  // namespace
 
-std::vector<int32_t> ReadingResults::seen_places(const Reading& r, const Cell& cell) const {
+std::vector<int32_t> ReadingResults::seen_places(const Reading& r, const HeadRow& cell) const {
   const int32_t once = r.twice ? r.twice->second : static_cast<int32_t>(r.keys.size());
   const MaskShape mask = MaskShape::of(r.params, once, once);
   const int64_t position =
@@ -90,7 +90,7 @@ auto ReadingResults::expected_of(const OracleRow& row, int64_t result_row) const
   return e;
 }
 
-auto ReadingResults::attend(const Reading& r, const Cell& cell,
+auto ReadingResults::attend(const Reading& r, const HeadRow& cell,
                             const std::vector<int32_t>& places) const -> std::optional<Expected> {
   std::vector<int32_t> tokens;
   for (const int32_t k : places) tokens.push_back(r.keys[static_cast<size_t>(k)]);
@@ -158,7 +158,7 @@ auto ReadingResults::merged(const Reading& r, const std::vector<Expected>& parts
   return e;
 }
 
-auto ReadingResults::merged(const Reading& r, const Cell& cell,
+auto ReadingResults::merged(const Reading& r, const HeadRow& cell,
                             const std::vector<int32_t>& places) const -> std::optional<Expected> {
   std::vector<std::vector<int32_t>> parts;
   int32_t last = -1;
@@ -188,7 +188,7 @@ bool ReadingResults::holds_nan(int32_t token, const Reading& r, int32_t head) co
   return std::isnan(load_float(v.data, v.dtype, v.offset(token, 0, kv_head_of(r, head), 0)));
 }
 
-bool ReadingResults::meets_hidden(const Reading& r, const Cell& cell,
+bool ReadingResults::meets_hidden(const Reading& r, const HeadRow& cell,
                                   const std::vector<int32_t>& places) const {
   for (int32_t k = 0; k < static_cast<int32_t>(r.keys.size()); ++k) {
     const bool seen = std::ranges::binary_search(places, k);
@@ -202,7 +202,7 @@ bool ReadingResults::meets_hidden(const Reading& r, const Cell& cell,
   return false;
 }
 
-bool ReadingResults::is_unwritten(const ConstTensorView& t, const Cell& cell) const {
+bool ReadingResults::is_unwritten(const ConstTensorView& t, const HeadRow& cell) const {
   if (!t.defined()) return true;
   const bool vector = t.rank == 3;
   const int64_t first = vector ? t.offset(cell.row, cell.head, 0) : t.offset(cell.row, cell.head);
@@ -217,7 +217,7 @@ bool ReadingResults::is_unwritten(const ConstTensorView& t, const Cell& cell) co
   return true;
 }
 
-bool ReadingResults::agrees_lse(const Reading& r, const Expected& e, const Cell& cell) const {
+bool ReadingResults::agrees_lse(const Reading& r, const Expected& e, const HeadRow& cell) const {
   if (!result_.lse.defined() || options_.exact) return r.lse == Reading::Lse::kRight;
   // What a merge in another base leaves is in neither.
   const bool other_base = r.first_factor != 1 || r.other_factor != 1;
@@ -234,7 +234,7 @@ bool ReadingResults::agrees_lse(const Reading& r, const Expected& e, const Cell&
   return within(got, expected, bound);
 }
 
-bool ReadingResults::agrees(const Reading& r, const Expected& e, const Cell& cell) const {
+bool ReadingResults::agrees(const Reading& r, const Expected& e, const HeadRow& cell) const {
   if (!agrees_lse(r, e, cell)) return false;
   for (Eigen::Index i = 0; result_.out.defined() && i < e.out.size(); ++i) {
     const double got = load(result_.out, result_.out.offset(cell.row, cell.head, i));
@@ -243,7 +243,7 @@ bool ReadingResults::agrees(const Reading& r, const Expected& e, const Cell& cel
   return true;
 }
 
-auto ReadingResults::nan_of(const Cell& cell) const -> Nan {
+auto ReadingResults::nan_of(const HeadRow& cell) const -> Nan {
   Nan found = Nan::kNone;
   const auto see = [&](const ConstTensorView& t, int64_t offset) {
     if (!std::isnan(load(t, offset))) return;
@@ -260,7 +260,7 @@ auto ReadingResults::nan_of(const Cell& cell) const -> Nan {
   return found == Nan::kMade && !options_.unwritten ? Nan::kHeld : found;
 }
 
-bool ReadingResults::agrees_as(Reading r, const Cell& cell) const {
+bool ReadingResults::agrees_as(Reading r, const HeadRow& cell) const {
   const Reading::Result result = std::exchange(r.result, Reading::Result::kComputed);
   switch (result) {
     case Reading::Result::kUnwritten:
@@ -276,14 +276,14 @@ bool ReadingResults::agrees_as(Reading r, const Cell& cell) const {
   return false;
 }
 
-bool ReadingResults::agrees(const Reading& r, const Cell& cell) const {
+bool ReadingResults::agrees(const Reading& r, const HeadRow& cell) const {
   if (r.result == Reading::Result::kNoKeys) {
     const Eigen::ArrayXd zero = Eigen::ArrayXd::Zero(r.params.head_dim_vo);
     return agrees(r, Expected{zero, zero, -kInfinity, 0, -kInfinity, true}, cell);
   }
   if (r.result != Reading::Result::kComputed) return agrees_as(r, cell);
   const std::vector<int32_t> places = seen_places(r, cell);
-  Cell computed = cell;
+  HeadRow computed = cell;
   if (r.computed_head >= 0) computed.head = r.computed_head;
   std::optional<Expected> e =
       r.merge == Reading::Merge::kNone ? attend(r, computed, places) : merged(r, computed, places);

@@ -14,7 +14,7 @@
 namespace shadowgraph {
 
 /// A query row of one head.
-struct Cell {
+struct HeadRow {
   int64_t row;    // of out and lse
   int32_t query;  // of the request
   int32_t head;
@@ -28,7 +28,7 @@ class ReadingResults {
       : scene_(scene), result_(result), arithmetic_(arithmetic), options_(options) {}
 
   /// Does the reading give the cell's result? Where nothing is known of it: no.
-  bool agrees(const Reading& reading, const Cell& cell) const;
+  bool agrees(const Reading& reading, const HeadRow& cell) const;
 
  private:
   struct Expected {
@@ -37,24 +37,24 @@ class ReadingResults {
     bool empty = false;
   };
 
-  std::vector<int32_t> seen_places(const Reading& reading, const Cell& cell) const;
+  std::vector<int32_t> seen_places(const Reading& reading, const HeadRow& cell) const;
   /// None where nothing is known of one of the places.
-  std::optional<Expected> attend(const Reading& reading, const Cell& cell,
+  std::optional<Expected> attend(const Reading& reading, const HeadRow& cell,
                                  const std::vector<int32_t>& places) const;
   std::optional<Expected> expected_of(const OracleRow& row, int64_t result_row) const;
-  std::optional<Expected> merged(const Reading& reading, const Cell& cell,
+  std::optional<Expected> merged(const Reading& reading, const HeadRow& cell,
                                  const std::vector<int32_t>& places) const;
   Expected merged(const Reading& reading, const std::vector<Expected>& parts) const;
-  bool meets_hidden(const Reading& reading, const Cell& cell,
+  bool meets_hidden(const Reading& reading, const HeadRow& cell,
                     const std::vector<int32_t>& places) const;
   bool holds_nan(int32_t token, const Reading& reading, int32_t head) const;
   enum class Nan : uint8_t { kNone, kHeld, kMade };  // by memory, by arithmetic
-  Nan nan_of(const Cell& cell) const;
+  Nan nan_of(const HeadRow& cell) const;
   /// Of results that are not computed from the keys.
-  bool agrees_as(Reading reading, const Cell& cell) const;
-  bool agrees(const Reading& reading, const Expected& expected, const Cell& cell) const;
-  bool agrees_lse(const Reading& reading, const Expected& expected, const Cell& cell) const;
-  bool is_unwritten(const ConstTensorView& tensor, const Cell& cell) const;
+  bool agrees_as(Reading reading, const HeadRow& cell) const;
+  bool agrees(const Reading& reading, const Expected& expected, const HeadRow& cell) const;
+  bool agrees_lse(const Reading& reading, const Expected& expected, const HeadRow& cell) const;
+  bool is_unwritten(const ConstTensorView& tensor, const HeadRow& cell) const;
 
   const Scene& scene_;
   const Result& result_;

@@ -75,6 +75,28 @@ class Layers(Tree):
             self.assertEqual(run("layers.py", empty)[0], 1)
 
 
+class OneDefinition(Tree):
+    def test_a_type_that_two_files_define_for_all_is_named(self):
+        self.put("src/check/a.h", "namespace shadowgraph {\n\nstruct Run {\n};\n\n}  // namespace shadowgraph\n")
+        self.put("src/graph/b.cc", "namespace shadowgraph {\n\nclass Run final : public Base {\n};\n\n"
+                                   "}  // namespace shadowgraph\n")
+        code, out = run("one_definition.py", self.root)
+        self.assertEqual(code, 1, out)
+        self.assertIn("src/check/a.h:3: shadowgraph::Run is defined in src/graph/b.cc:3, too", out)
+
+    def test_unnamed_namespaces_other_namespaces_members_and_declarations_are_silent(self):
+        self.put("src/check/a.h", "namespace shadowgraph {\n\nstruct Run {\n  struct State;\n};\nclass Pool;\n\n"
+                                  "}  // namespace shadowgraph\n")
+        self.put("src/check/a.cc", "namespace shadowgraph {\n\nstruct Run::State {\n};\n\n}  // namespace shadowgraph\n")
+        self.put("src/graph/b.cc", "namespace shadowgraph {\nnamespace {\n\nstruct Run {\n};\n\n}  // namespace\n\n"
+                                   "struct Pool {\n};\n\n}  // namespace shadowgraph\n")
+        self.put("src/graph/c.cc", "namespace shadowgraph::testing {\n\nstruct Run {\n};\n\n"
+                                   "}  // namespace shadowgraph::testing\n")
+        code, out = run("one_definition.py", self.root)
+        self.assertEqual(code, 0, out)
+        self.assertIn("3 types", out)
+
+
 class Sizes(Tree):
     def body(self, lines):
         return "".join(f"  use({i});\n" for i in range(lines - 2))

@@ -8,7 +8,7 @@ KeyRows::KeyRows(const MetaFacts& facts, const KindFacts& kind)
     : m_(facts), kind_(kind), whole_(kind.rows.cu_seqlens_q.back() != facts.tokens()) {}
 
 /// The row that a query reads; where it is not said, that of its request or branch.
-std::optional<ListRow> KeyRows::row_of(const KeyList& list, const Run& run) const {
+std::optional<ListRow> KeyRows::row_of(const KeyList& list, const QueryRun& run) const {
   if (!has_offsets(list))
     return ListRow{static_cast<int64_t>(run.row), kind_.rows.cu_seqlens_q[run.row], run.end};
   int64_t low = 0, high = m_.size(list.queries) - 1;
@@ -21,7 +21,7 @@ std::optional<ListRow> KeyRows::row_of(const KeyList& list, const Run& run) cons
   return row;
 }
 
-bool KeyRows::find(Run* run) const {
+bool KeyRows::find(QueryRun* run) const {
   run->rows.clear();
   for (const KeyList& list : kind_.lists) {
     const std::optional<ListRow> row = row_of(list, *run);
@@ -32,7 +32,7 @@ bool KeyRows::find(Run* run) const {
   return true;
 }
 
-bool KeyRows::gather(const Run& run, LawReport& report) {
+bool KeyRows::gather(const QueryRun& run, LawReport& report) {
   slots_.clear(), sources_.clear();
   for (size_t i = 0; i < kind_.lists.size(); ++i) {
     const KeyList& list = kind_.lists[i];

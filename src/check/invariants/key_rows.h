@@ -16,7 +16,7 @@ struct ListRow {
 };
 
 /// Queries [begin, end) of canonical row `row`, and the row that each list has for them.
-struct Run {
+struct QueryRun {
   size_t row = 0;
   int64_t begin = 0, end = 0;
   std::vector<ListRow> rows;
@@ -39,10 +39,10 @@ class KeyRows {
 
   /// As far as they share rows of all lists, from run->begin to run->end at most. False: some list
   /// has no row for them.
-  bool find(Run* run) const;
+  bool find(QueryRun* run) const;
   /// All that the lists say of a run, one list after the other. False: not within them, which is
   /// table.capacity where a length is too long.
-  bool gather(const Run& run, LawReport& report);
+  bool gather(const QueryRun& run, LawReport& report);
   /// As wide as a page id times a page: too large a one is no other's slot.
   const std::vector<int64_t>& slots() const { return slots_; }
   const std::vector<KeySource>& sources() const { return sources_; }
@@ -57,7 +57,7 @@ class KeyRows {
   SlotRange slots_of(const KeyList& list, int64_t row) const;
 
  private:
-  std::optional<ListRow> row_of(const KeyList& list, const Run& run) const;
+  std::optional<ListRow> row_of(const KeyList& list, const QueryRun& run) const;
   bool add_slots(const KeyList& list, int64_t row, LawReport& report);
   bool add_columns(const KeyList& list, int64_t row, LawReport& report);
 

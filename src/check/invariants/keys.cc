@@ -18,7 +18,7 @@ class KeyJudge {
       : m_(m), kind_(kind), rows_(kind.rows), lists_(m, kind), report_(report) {}
 
   void run() {
-    Run run;
+    QueryRun run;
     for (run.row = 0; run.row < rows_.kv_lens.size(); ++run.row) {
       const int64_t end = rows_.cu_seqlens_q[run.row + 1];
       for (int64_t at = rows_.cu_seqlens_q[run.row]; at < end; at = run.end) {
@@ -31,7 +31,7 @@ class KeyJudge {
   }
 
  private:
-  void judge(const Run& run) {
+  void judge(const QueryRun& run) {
     const std::span<const int64_t> listed = lists_.slots();
     const bool masked = std::ranges::any_of(kind_.lists, &KeyList::masked);
     if (masked || rows_.mask.empty()) {
@@ -45,7 +45,7 @@ class KeyJudge {
   }
 
   /// The row's keys, all but those before what its first query sees.
-  void is_end_of_row(const Run& run, std::span<const int64_t> listed) {
+  void is_end_of_row(const QueryRun& run, std::span<const int64_t> listed) {
     const int64_t all = rows_.kv_lens[run.row], got = std::ssize(listed);
     const int64_t hidden = kind_.kind->params.window_left < 0 ? 0 : first_seen(run);
     if (got > all || got < all - hidden) {
@@ -58,17 +58,17 @@ class KeyJudge {
     }
   }
 
-  int32_t slot_of(const Run& run, int64_t key) const {
+  int32_t slot_of(const QueryRun& run, int64_t key) const {
     return rows_.keys[run.row][static_cast<size_t>(key)];
   }
-  bool leads_to(const Run& run, int64_t slot, int64_t key) const {
+  bool leads_to(const QueryRun& run, int64_t slot, int64_t key) const {
     const int32_t want = slot_of(run, key);
     if (want == 0) return slot >= 0 && slot < m_.model.page_size;  // an evicted page is page 0
-    return slot == want || slot == copy_of(run, key);
+    return slot >= 0 && (slot == want || slot == copy_of(run, key));
   }
   /// Where a draft's branch has a copy of the prefix's last, partial page: before its own tokens.
   /// -1: of this key it has none.
-  int64_t copy_of(const Run& run, int64_t key) const {
+  int64_t copy_of(const QueryRun& run, int64_t key) const {
     const int64_t page = m_.model.page_size;
     const int64_t prefix = rows_.kv_lens[run.row] - m_.limits.step - 1;
     const bool drafts = m_.limits.mode == ForwardMode::kDraftDecode && m_.model.topk > 1;
@@ -77,7 +77,7 @@ class KeyJudge {
   }
 
   /// The first key that a query of the run sees.
-  int64_t first_seen(const Run& run) const {
+  int64_t first_seen(const QueryRun& run) const {
     const int32_t first = rows_.cu_seqlens_q[run.row];
     const int32_t q_len = rows_.cu_seqlens_q[run.row + 1] - first;
     const int32_t kv_len = rows_.kv_lens[run.row];
@@ -97,7 +97,7 @@ class KeyJudge {
 
   /// By the canonical mask: what the query sees stands at the end, and before it, where a window
   /// hides them, others of the row's keys in order.
-  void sees_all(const Run& run, int64_t query, std::span<const int64_t> listed) {
+  void sees_all(const QueryRun& run, int64_t query, std::span<const int64_t> listed) {
     const int64_t keys = rows_.kv_lens[run.row], got = std::ssize(listed);
     seen_.clear();
     for (int64_t k = 0; k < keys; ++k)
@@ -119,7 +119,7 @@ class KeyJudge {
   }
 
   /// Of the last list that has a length.
-  void wrong_count(const Run& run, int64_t least, int64_t most) {
+  void wrong_count(const QueryRun& run, int64_t least, int64_t most) {
     const KeySource* source = &lists_.sources().front();
     for (const KeySource& s : lists_.sources())
       if (s.list->keys >= 0) source = &s;
@@ -135,7 +135,7 @@ class KeyJudge {
   }
 
   /// The run's slot i leads elsewhere; key: -1 where none of the row's keys may stand.
-  void wrong_key(const Run& run, int64_t i, int64_t key) {
+  void wrong_key(const QueryRun& run, int64_t i, int64_t key) {
     const KeySource* s = &lists_.sources().front();
     for (const KeySource& source : lists_.sources())
       if (source.first <= i) s = &source;
@@ -164,7 +164,7 @@ class KeyJudge {
   }
   /// All entries are slots where the kernel takes pages, or pages where it takes slots; the run's
   /// slot i is key i + shift.
-  bool is_other_unit(const Run& run, const KeySource& s, int64_t shift) const {
+  bool is_other_unit(const QueryRun& run, const KeySource& s, int64_t shift) const {
     const int64_t unit = std::max<int64_t>(m_.unit(s.list->keys), 1);
     if (m_.model.page_size == 1) return false;
     const KeySource* next = &s + 1;
