@@ -105,8 +105,9 @@ std::optional<int64_t> TraceBatch::number(const TraceLine& line, const char* nam
   if (at == line.input.end() || !at->second.unreadable.empty()) return {};
   const std::vector<int64_t>& data = at->second.data;
   if (data.size() == 1 && data[0] >= 0 && data[0] <= most) return data[0];
-  refuse("input." + std::string(name), "0 to " + std::to_string(most),
-         data.size() == 1 ? std::to_string(data[0]) : std::to_string(data.size()) + " numbers");
+  std::string got = std::to_string(data.size()) + " numbers";
+  if (data.size() == 1) got = std::to_string(data[0]);
+  refuse("input." + std::string(name), "0 to " + std::to_string(most), std::move(got));
   return {};
 }
 

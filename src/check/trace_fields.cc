@@ -30,7 +30,7 @@ FieldVerdict FieldJudge::run() {
   using enum FieldVerdict::Kind;
   if (is_unread()) return {kUnread};
   if (!is_there()) return {kAbsent, "the twin has no such buffer in this mode"};
-  if (judge() || left_out_.empty()) return {kJudged};
+  if (judge()) return {kJudged};
   return {kLeftOut, left_out_};
 }
 
@@ -44,7 +44,6 @@ bool FieldJudge::is_unread() const {
 }
 
 bool FieldJudge::is_there() const {
-  if (field_.buffer < 0) return false;
   const auto i = static_cast<size_t>(field_.buffer);
   return field_.shape == FieldShape::kScalar ? i < step_.twin.scalars.size() : step_.twin.has(i);
 }
@@ -93,8 +92,7 @@ int64_t FieldJudge::least_padding(const Field& field) const {
 }
 
 int64_t FieldJudge::most_padding() const {
-  if (field_.most_of >= 0 && step_.twin.has(static_cast<size_t>(field_.most_of)))
-    return twin(field_.most_of).shape[2];
+  if (field_.most_of >= 0) return twin(field_.most_of).shape[2];
   return field_.most.value_or(INT32_MAX);
 }
 
@@ -123,26 +121,25 @@ bool FieldJudge::judge_scalar() {
     fail("len.kv_extent", {}, {}, number(want), number(got(0)));
   if (field_.rule == FieldRule::kExact || field_.rule == FieldRule::kConstant) return true;
   if (got(0) >= want) return true;
-  capture() ? fail("len.baked_q", {}, {}, ">= " + number(want), number(got(0)))
-            : fail("len.bound", {}, {}, ">= " + number(want), number(got(0)));
+  const LawId law = capture() ? LawId("len.baked_q") : LawId("len.bound");
+  fail(law, {}, {}, ">= " + number(want), number(got(0)));
   return true;
 }
 
-/// The twin has one where the keys of a list do not say it already; any other may hide nothing.
+/// Of the wrapper of window layers. The twin has one where the keys of a list do not say it
+/// already; any other may hide nothing.
 void FieldJudge::judge_window(int64_t want) {
   // A graph's plan is that of any batch.
-  int64_t longest = step_.rebuilt.graph ? INT32_MAX : 0, window = -1;
+  const int64_t window = step_.rebuilt.window();
+  int64_t longest = step_.rebuilt.graph ? INT32_MAX : 0;
   for (int64_t i = 0; i < step_.rebuilt.batch.size(); ++i)
     longest = std::max<int64_t>(longest, step_.rebuilt.batch.extent(i).kv_len);
-  // Window layers have the first wrapper of each kind.
-  if (field_.recorded.find("[0]") != std::string_view::npos) window = step_.rebuilt.window();
   const bool hides_nothing =
       got(0) < 0 || got(0) + 1 >= longest || (window >= 0 && got(0) >= window);
   if (want >= 0 ? got(0) == want : hides_nothing) return;
-  fail("mask.window", {}, {},
-       want >= 0     ? number(want)
-       : window >= 0 ? "-1, or " + number(window)
-                     : "-1",
+  std::string right = number(want);  // -1: none
+  if (want < 0 && window >= 0) right += ", or " + number(window);
+  fail("mask.window", {}, {}, right,
        number(got(0)) + (got(0) < 0 ? ": keys before the window are seen" : ": not the window"));
 }
 
@@ -245,8 +242,8 @@ bool FieldJudge::lists_own_keys() const {
   const ForwardBatch& batch = step_.rebuilt.batch;
   bool any = false, own = false;
   for (const Field& field : step_.backend.fields) {
-    const bool list = field.shape == FieldShape::kList && field.buffer >= 0;
-    if (!list || !step_.twin.has(static_cast<size_t>(field.buffer))) continue;
+    if (field.shape != FieldShape::kList || !step_.twin.has(static_cast<size_t>(field.buffer)))
+      continue;
     any = true;
     for (int64_t i = 0; i < batch.size(); ++i)
       own = own || part_of(twin(field.lens), i).size() > batch.extent(i).prefix_len;

@@ -73,8 +73,8 @@ void FieldJudge::report_slot(const TablePlace& p, const std::string& more) {
   const SlipWords why = explain_table(step_, p);
   const std::string want = "slot " + number(p.expected);
   const std::string got = number(p.got) + ": " + why.words + more;
-  why.wrong_unit ? fail("table.unit", p.row, p.token, want, got, why.refs)
-                 : fail("table.slot", p.row, p.token, want, got, why.refs);
+  const LawId law = why.wrong_unit ? LawId("table.unit") : LawId("table.slot");
+  fail(law, p.row, p.token, want, got, why.refs);
 }
 
 }  // namespace shadowgraph

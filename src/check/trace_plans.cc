@@ -52,7 +52,8 @@ bool tells_lists(const TraceStep& step) {
 void judge_wrapper(const TraceStep& step, const TraceCall& call, Status* findings) {
   const int64_t rows = step.rebuilt.graph ? step.rebuilt.rows : 0;
   if (call.name.empty() || call.name.starts_with("ragged") || call.bucket == rows) return;
-  const std::string of = rows > 0 ? "graphs of " + std::to_string(rows) + " rows" : "eager steps";
+  std::string of = "eager steps";
+  if (rows > 0) of = "graphs of " + std::to_string(rows) + " rows";
   findings->add(make_finding("plan.missing", at(call.name + ".wrapper"), "the wrapper of " + of,
                              call.wrapper));
 }

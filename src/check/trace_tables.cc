@@ -76,11 +76,11 @@ void FieldJudge::report(const TablePlace& p, const std::string& more, int64_t re
     why = {"behind the recorded length " + number(recorded_len) + ", so not written in this step",
            "fa.I-66"};
   }
-  std::string want = p.unit > 1 ? "page " + number(p.expected / p.unit) + ", slot " : "slot ";
-  want += number(p.expected) + " of token " + number(p.token);
+  std::string want = "slot " + number(p.expected) + " of token " + number(p.token);
+  if (p.unit > 1) want.insert(0, "page " + number(p.expected / p.unit) + ", ");
   const std::string got = number(p.got) + ": " + why.words + more;
-  why.wrong_unit ? fail("table.unit", p.row, p.token / p.unit, want, got, why.refs)
-                 : fail("table.slot", p.row, p.token / p.unit, want, got, why.refs);
+  const LawId law = why.wrong_unit ? LawId("table.unit") : LawId("table.slot");
+  fail(law, p.row, p.token / p.unit, want, got, why.refs);
 }
 
 /// Safe to run: columns are there, and lead into the pool as far as it is known.

@@ -29,8 +29,9 @@ std::string owner_of(const ForwardBatch& batch, int64_t slot) {
     if (token == std::ssize(slots)) continue;
     const int64_t encoder =
         batch.encoder_lens.empty() ? 0 : batch.encoder_lens[static_cast<size_t>(i)];
-    return token < encoder ? "the encoder's token " + number(token) + " of request " + number(i)
-                           : "token " + number(token - encoder) + " of request " + number(i);
+    const std::string whose = " of request " + number(i);
+    if (token < encoder) return "the encoder's token " + number(token) + whose;
+    return "token " + number(token - encoder) + whose;
   }
   return "";
 }
@@ -56,24 +57,22 @@ int64_t column_of(const TraceStep& step, const TablePlace& p, int64_t row, int64
   if (p.list >= 0) {
     const Buffer& indptr = step.twin[static_cast<size_t>(p.list)];
     const int64_t at = value_of(indptr, row) + token;
-    return token < 0 || at >= value_of(indptr, row + 1) ? -1 : value_of(table, at);
+    return at < value_of(indptr, row + 1) ? value_of(table, at) : -1;
   }
   const int64_t unit = step.twin.units[b], column = token / unit;
-  if (row >= table.shape[0] || column >= table.shape[1]) return -1;
+  if (column >= table.shape[1]) return -1;
   return value_of(table, row * table.shape[1] + column) * unit + token % unit;
 }
 
 /// The full pool's slot of column `at` of a request's row of req_to_token, or -1.
 int64_t slot_at(const ForwardBatch& batch, int64_t request, int64_t at) {
-  if (at < 0 || at >= batch.req_to_token.width) return -1;
+  if (at >= batch.req_to_token.width) return -1;
   return batch.req_to_token.row(
       batch.req_pool_indices[static_cast<size_t>(request)])[static_cast<size_t>(at)];
 }
 
-/// In the window's pool; -1: none.
 int64_t in_window_pool(const ForwardBatch& batch, int64_t slot) {
-  const auto at = static_cast<size_t>(slot);
-  return at < batch.full_to_swa.size() ? batch.full_to_swa[at] : -1;
+  return batch.full_to_swa[static_cast<size_t>(slot)];
 }
 
 /// Slips of the text table of a model with an encoder.
@@ -97,7 +96,7 @@ SlipWords explain_translation(const ForwardBatch& batch, const TablePlace& p, in
   if (full < 0 || full == p.expected) return {};
   if (slot == full) return {"a slot of the full pool, not translated", "fa.I-35 fa.I-37"};
   const auto page = static_cast<size_t>(full / p.unit);
-  if (p.unit > 1 && page < batch.full_to_swa.size() && p.got == batch.full_to_swa[page])
+  if (p.unit > 1 && p.got == batch.full_to_swa[page])
     return {"a page id translated as if it were a slot", "K75 sglang#16267 fa.I-35"};
   return {};
 }
@@ -154,9 +153,9 @@ SlipWords explain_length(const TraceStep& step, const Buffer& lens, int64_t row,
     const bool draft = batch.mode == ForwardMode::kDraftDecode;
     if (keys && draft && got == batch.seq_lens[static_cast<size_t>(*request)])
       return {"the tokens of this draft, its own included, are missing", "fa.I-19"};
-    if (keys && got == e.kv_len + e.q_len && e.q_len > 0)
+    if (keys && got == e.kv_len + e.q_len)
       return {"the new tokens are counted twice", "sglang#26628 sglang#26651"};
-    if (keys && got == e.prefix_len && e.q_len > 0)
+    if (keys && got == e.prefix_len)
       return {"the cached prefix alone, the new tokens are missing", "K01 sglang#26512"};
     const auto encoder = batch.encoder_lens;
     if (!encoder.empty() && expected == encoder[static_cast<size_t>(*request)] && got == encoder[0])
@@ -185,13 +184,13 @@ SlipWords explain_count(const TraceStep& step, const CountPlace& p) {
     return {"as many keys as the window, and not the query's own besides", "fi.I-32"};
   if (draft && p.expected == e.kv_len && p.got == batch.seq_lens[static_cast<size_t>(*request)])
     return {"the tokens of this draft, its own included, are missing", "fi.I-23"};
-  if (e.q_len > 0 && p.expected == e.prefix_len && p.got == e.kv_len)
+  if (p.expected == e.prefix_len && p.got == e.kv_len)
     return {"the new tokens, too, which come with the step itself", "fi.I-20 fi.I-27 fi.I-41"};
   if (window >= 0 && p.expected < p.got && p.got == std::min<int64_t>(e.kv_len, window + e.q_len))
     return {"as many as its queries see together, the new tokens among them", "fi.I-20 fi.I-41"};
-  if (e.q_len > 0 && p.expected == e.kv_len && p.got == e.prefix_len)
+  if (p.expected == e.kv_len && p.got == e.prefix_len)
     return {"the cached prefix alone, the new tokens are missing", "fi.I-21 fi.I-27"};
-  if (e.q_len > 0 && p.expected == e.kv_len && p.got == e.kv_len + e.q_len)
+  if (p.expected == e.kv_len && p.got == e.kv_len + e.q_len)
     return {"the new tokens are counted twice", "fi.I-27"};
   if (window >= 0 && p.expected < e.kv_len && p.got >= e.prefix_len && p.got <= e.kv_len &&
       p.got > p.expected)

@@ -126,7 +126,7 @@ class LineJudge {
     for (const TraceKey& known : kTraceKeys) {
       if (known.name == key) hint = "; it belongs into " + std::string(known.of);
     }
-    leave_out(of == "line" ? key : of + '.' + key, hint);
+    leave_out((of == "line" ? "" : of + '.') + key, hint);
   }
 
   void check_keys() {

@@ -160,6 +160,12 @@ const Broken kBroken[] =
                            p.get<int64_t>(Tr::kKvIndices, 2) + (int64_t{1} << 32));
           }},
          {"table.slot: kv_indices[0, 2] is 4294967300: nobody's, expected slot 4 of token 2"}},
+        {{"", "ASlotIsNone", "triton", kModel, kDecode, 0,
+          [](const Planting& p) { p.put<int64_t>(Tr::kKvIndices, 2, -1); }},
+         {"table.page_id: kv_indices[0, 2] is -1, expected slot 4 of token 2"}},
+        {{"", "APageOfOneTokenIsNone", "flashattention", model_of(1, {small_layer()}), kDecode, 0,
+          [](const Planting& p) { p.put(Fa::kPageTable, 1, -1); }},
+         {"table.page_id: page_table[0, 1] is -1, expected slot 2 of token 1"}},
         // Which keys a query sees
         {{"", "ATokenOfATreeSeesOneMore", "flashattention", kTree, kVerify, 0,
           [](const Planting& p) { p.put(Fa::kExpandSeqlens, 0, 2); }},
@@ -272,9 +278,8 @@ const Broken kBroken[] =
           [](const Planting& p) { p.put(FlashMla::kTileMetadata, 3 * kMlaPartInts + kEndRow, 4); }},
          {"plan.work: tile_metadata[3] is key 1 of row 4, expected keys of the rows"}},
         {{"", "APartEndsBehindItsRow", "flashmla", kLatent, kDecode, 4,
-          [](const Planting& p) {
-            p.put(FlashMla::kTileMetadata, 1 * kMlaPartInts + kEndKey, 99);
-          }},
+          [](const Planting&
+                 p) { p.put(FlashMla::kTileMetadata, 1 * kMlaPartInts + kEndKey, 99); }},
          {"plan.work: tile_metadata[1] is key 99 of row 1, expected keys of the rows"}},
         // FlashInfer's plans
         {{"", "ACutRowIsSaidToBeWhole", "flashinfer", kSmallChunks, kDecode, 4,
