@@ -77,16 +77,18 @@ bool DeviceMemory::mapped(const void* p, size_t bytes) const {
 void DeviceMemory::begin_graph_allocation(void* p, const Origin& by) {
   Block* b = impl_->allocation_starting_at(p);
   if (b == nullptr) return;
-  b->begun = b->backed = true, b->changed_by = by;
+  b->backed = true;
+  impl_->set_begun(*b, true, by);
   if (!checked()) return;
   b->shadow.clear();
+  for (const auto& [offset, part] : b->parts) part->shadow.clear();
   poison_fresh(impl_->blocks, *b);
 }
 
 void DeviceMemory::end_graph_allocation(void* p, const Origin& by) {
   Block* b = impl_->allocation_starting_at(p);
   if (b == nullptr) return;
-  b->begun = false, b->changed_by = by;
+  impl_->set_begun(*b, false, by);
   if (b->disowned) impl_->blocks.release(*b);
 }
 

@@ -179,6 +179,7 @@ Block* Blocks::declare(size_t offset, const BufferDecl& buffer) {
   b.allocation = parent->allocation;
   b.ordinal = parent->ordinal;
   b.parent = parent;
+  b.begun = parent->begun, b.changed_by = parent->changed_by;
   b.lifetime = buffer.lifetime;
   b.name = buffer.name;
   b.shadow.reset(buffer.bytes, buffer.granule_bytes);
@@ -226,6 +227,11 @@ Block* MemoryState::allocation_starting_at(const void* p) {
   const auto offset = blocks.offset_of(p);
   Block* b = offset ? blocks.allocation_at(*offset) : nullptr;
   return b != nullptr && b->live && b->offset == *offset ? b : nullptr;
+}
+
+void MemoryState::set_begun(Block& block, bool begun, const Origin& by) {
+  block.begun = begun, block.changed_by = by;
+  for (const auto& [offset, part] : block.parts) part->begun = begun, part->changed_by = by;
 }
 
 std::string MemoryState::writer_of(const Block& block, size_t offset) const {

@@ -138,6 +138,8 @@ struct MemoryState {
   Origins origins;
   /// The live allocation that starts at p, or nullptr.
   Block* allocation_starting_at(const void* p);
+  /// A graph allocation, with the buffers declared in it, begins or ends.
+  static void set_begun(Block& block, bool begun, const Origin& by);
   /// Who wrote the granule that holds the offset from the block's start; "" if nobody.
   std::string writer_of(const Block& block, size_t offset) const;
 
