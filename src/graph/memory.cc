@@ -80,8 +80,8 @@ void DeviceMemory::begin_graph_allocation(void* p, const Origin& by) {
   b->backed = true;
   impl_->set_begun(*b, true, by);
   if (!checked()) return;
-  b->shadow.clear();
   for (const auto& [offset, part] : b->parts) part->shadow.clear();
+  b->shadow.clear();
   poison_fresh(impl_->blocks, *b);
 }
 
