@@ -23,8 +23,8 @@ inline constexpr uint64_t kMaxFileBytes = uint64_t{4} << 30;
 /// untouched.
 Status read_file(const std::string& path, std::vector<std::byte>* bytes);
 
-/// All of standard input, whatever it is; named "-" in findings.
-Status read_stdin(std::vector<std::byte>* bytes);
+/// All of standard input, whatever it is; named "-" in findings. Much above `limit` is io.memory.
+Status read_stdin(std::vector<std::byte>* bytes, uint64_t limit = kMaxFileBytes);
 
 /// Writes a file whole or not at all: a new file beside it, synced, then renamed over it.
 Status write_file(const std::string& path, std::span<const std::byte> bytes);

@@ -102,7 +102,8 @@ Status read_kernel_vectors(const std::string& path, std::vector<KernelVector>* c
                            std::vector<SkippedCase>* skipped) {
   SafetensorsFile file;
   Status status = read_safetensors(path, &file);
-  return status.ok() ? parse_kernel_vectors(file, path, cases, skipped) : status;
+  if (!status.ok()) return status;
+  return parse_kernel_vectors(file, path, cases, skipped);
 }
 
 }  // namespace shadowgraph

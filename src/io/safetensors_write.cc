@@ -100,7 +100,8 @@ Status write_safetensors(const std::string& path, const TensorMap& tensors,
                          const MetadataMap& metadata) {
   std::vector<std::byte> bytes;
   Status status = serialize_safetensors(tensors, metadata, &bytes);
-  return status.ok() ? write_file(path, bytes) : status;
+  if (!status.ok()) return status;
+  return write_file(path, bytes);
 }
 
 }  // namespace shadowgraph

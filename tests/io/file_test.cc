@@ -76,6 +76,20 @@ TEST(File, StandardInputIsReadToItsEndWhateverItsLength) {
   }
 }
 
+TEST(File, StandardInputThatNeverEndsIsRefused) {
+  const int zeros = ::open("/dev/zero", O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(zeros, 0);
+  std::vector<std::byte> read = bytes_of(3);
+  {
+    const StandardInput input(zeros);
+    const Status status = read_stdin(&read, uint64_t{1} << 21);
+    ASSERT_EQ(status.findings().size(), 1U);
+    EXPECT_EQ(status.findings()[0].id, "io.memory");
+  }
+  ::close(zeros);
+  EXPECT_TRUE(read == bytes_of(3));
+}
+
 TEST(File, AnInterruptedReadGoesOn) {
   static volatile std::sig_atomic_t interrupts = 0;
   interrupts = 0;

@@ -263,6 +263,39 @@ TEST(Traces, WhatIsNoExceptionListOrNameIsSaid) {
   }
 }
 
+TEST(Traces, ALineHasItsThreeObjects) {
+  for (const char* key : {"config", "input", "expect"}) {
+    const std::string quoted = std::string("\"") + key + "\":";
+    for (const Parsed& p : {parse(replaced(kLine, quoted, "\"other\":")),
+                            parse(replaced(kLine, quoted, quoted + "7,\"other\":"))}) {
+      ASSERT_EQ(p.status.findings().size(), 1U) << p.status.to_string();
+      EXPECT_EQ(p.status.findings()[0].where.field, key);
+      EXPECT_EQ(p.status.findings()[0].expected, "an object");
+    }
+  }
+}
+
+TEST(Traces, AnArrayNeedsDtypeShapeAndData) {
+  const std::string whole = R"({"dtype":"int64","shape":[2],"data":[5,9]})";
+  for (const char* field :
+       {R"({"shape":[2],"data":[5,9]})", R"({"dtype":"int64","data":[5,9]})",
+        R"({"dtype":"int64","shape":[2]})", R"({"dtype":7,"shape":[2],"data":[5,9]})",
+        R"({"dtype":"int64","shape":2,"data":[5,9]})"}) {
+    const Parsed p = parse(replaced(kLine, whole, field));
+    ASSERT_EQ(p.status.to_string(), "ok") << field;
+    EXPECT_EQ(p.lines.at(0).input.at("seq_lens").unreadable,
+              "an object without dtype, shape and data")
+        << field;
+  }
+}
+
+TEST(Traces, OnlyTheFirstThingThatIsNoIntegerIsNamed) {
+  const Parsed p =
+      parse(replaced(kLine, R"({"dtype":"int64","shape":[2],"data":[5,9]})", R"([1,"a",null])"));
+  ASSERT_EQ(p.status.to_string(), "ok");
+  EXPECT_EQ(p.lines.at(0).input.at("seq_lens").unreadable, R"(a list with "a")");
+}
+
 TEST(Traces, NullIsNoExceptionNoAccessAndNoName) {
   std::string text =
       replaced(kLine, "\"expect\":{",
