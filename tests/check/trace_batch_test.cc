@@ -154,5 +154,122 @@ TEST(TraceBatch, ThereIsAPositionForEachToken) {
   EXPECT_EQ(refusals(line), Laws{"input.positions: 4"});
 }
 
+TEST(TraceBatch, APartOfAnInputIsNotTheInput) {
+  TraceLine line = decode_line();
+  line.input["seq_lens"].cols = 1, line.input["seq_lens"].data = {5};
+  EXPECT_EQ(refusals(line), Laws{"input.seq_lens: a part of it"});
+}
+
+TEST(TraceBatch, NumbersFitIntoTheirArrays) {
+  for (const int64_t wide : {int64_t{1} << 31, -(int64_t{1} << 40)}) {
+    TraceLine line = decode_line();
+    line.input["seq_lens"].data[1] = wide;
+    EXPECT_EQ(refusals(line), Laws{"input.seq_lens: " + std::to_string(wide)});
+  }
+  TraceLine line = draft_line("target_verify");
+  line.backend = "flashinfer";
+  line.expect.clear();
+  line.input["custom_mask"] = vector_of({1, 1, 1, 1, 300});
+  EXPECT_EQ(refusals(line), Laws{"input.custom_mask: 300"});
+}
+
+TEST(TraceBatch, ANumberIsOneAndInItsRange) {
+  const std::pair<std::vector<int64_t>, const char*> kWrong[] = {
+      {{-1}, "-1"}, {{4}, "4"}, {{}, "0 numbers"}, {{1, 2}, "2 numbers"}};
+  for (const auto& [rows, got] : kWrong) {
+    TraceLine line = replay_line();
+    line.input["raw_bs"] = vector_of(rows);
+    EXPECT_EQ(refusals(line), Laws{"input.raw_bs: " + std::string(got)});
+  }
+  TraceLine line = replay_line();
+  line.input["raw_bs"].unreadable = "of dtype float32";
+  EXPECT_EQ(refusals(line), Laws{"input.raw_bs: of dtype float32"});
+}
+
+TEST(TraceBatch, SlotsLieInThePool) {
+  TraceLine line = decode_line();
+  line.input["out_cache_loc"] = vector_of({20, -4});
+  EXPECT_EQ(found(line), not_legal("out_cache_loc leads out of the pool"));
+  line = decode_line();
+  line.input["full_to_swa"] = vector_of(std::vector<int64_t>(44));
+  EXPECT_EQ(found(line), "ok");
+  line.input["full_to_swa"].data[9] = int64_t{1} << 31;
+  EXPECT_EQ(found(line), not_legal("full_to_swa leads out of the pool"));
+  line.input["full_to_swa"] = vector_of(std::vector<int64_t>(43));
+  EXPECT_EQ(found(line), not_legal("a slot of request 1 lies outside the pool"));
+}
+
+/// Two steps of a draft in two branches, behind 4 and 8 tokens; the first is recorded.
+TraceLine drafted_line(const char* phase) {
+  TraceLine line = draft_line("draft_decode");
+  line.phase = phase;
+  line.config.page_size = 1, line.config.topk = 2, line.config.num_steps = 2;
+  line.input["out_cache_loc"] = vector_of({20, 21, 22, 23, 4, 5, 6, 7});
+  line.expect.clear();
+  line.expect["cache_seqlens_int32"] = decode_line().expect["cache_seqlens_int32"];
+  line.expect["cache_seqlens_int32"].data = {4, 8};
+  line.expect["expand.page_table"] = {"int32", {4, 1}, 1, {20, 22, 4, 6}};
+  return line;
+}
+
+TEST(TraceBatch, ADraftSaysTheSlotsOfThisStepOrOfAll) {
+  const std::vector<int64_t> all = {20, 21, 22, 23, 4, 5, 6, 7};
+  std::vector<int64_t> larger = all;  // of the largest bucket
+  larger.resize(12);
+  for (const char* phase : {"eager", "replay"}) {
+    const bool graph = std::string(phase) == "replay";
+    TraceLine line = drafted_line(phase);
+    EXPECT_EQ(found(line), "ok") << phase;
+    line.input["out_cache_loc"] = vector_of(larger);
+    EXPECT_EQ(found(line),
+              graph ? "ok" : not_legal("len.total: out_cache_loc is 12, expected 8 tokens"))
+        << phase;
+    for (const size_t size : {7, 10}) {
+      line.input["out_cache_loc"] = vector_of({larger.begin(), larger.begin() + size});
+      EXPECT_EQ(found(line), not_legal("len.total: out_cache_loc is " + std::to_string(size) +
+                                       ", expected 8 tokens"))
+          << phase;
+    }
+    line.input["out_cache_loc"] = vector_of({20, 22, 4, 6});
+    EXPECT_EQ(found(line), "ok") << phase;
+    line.input["out_cache_loc"] = vector_of({20, 22, 4, 5});
+    EXPECT_EQ(laws(line), Laws{"table.slot expand.page_table 3 0"}) << phase;
+    line.config.step_id = 2;
+    EXPECT_EQ(found(line),
+              not_legal("len.spec: spec.step is 2, expected 0 <= step < num_steps, topk >= 1"))
+        << phase;
+  }
+}
+
+TEST(TraceBatch, OfNoRequestNothingNeedBeSaid) {
+  for (const char* mode : {"draft_extend", "extend"}) {
+    for (const char* phase : {"eager", "replay", "capture"}) {
+      TraceLine line = decode_line();
+      line.mode = mode, line.phase = phase;
+      line.input["seq_lens"] = line.input["req_pool_indices"] = vector_of({});
+      line.expect.clear();
+      line.expect["cu_seqlens_q"] = {"int32", {1}, 1, {0}};
+      EXPECT_EQ(found(line), "ok") << mode << ' ' << phase;
+      line.input["num_tokens"] = {"pyint", {}, 1, {4}};
+      EXPECT_EQ(found(line), "ok") << mode << ' ' << phase;
+      line.input.erase("num_tokens");
+      line.input["out_cache_loc"] = vector_of({});
+      EXPECT_EQ(found(line), "ok") << mode << ' ' << phase;
+      line.expect["cu_seqlens_q"].data = {1};
+      EXPECT_EQ(laws(line), Laws{"len.indptr_first cu_seqlens_q 0"}) << mode << ' ' << phase;
+    }
+  }
+}
+
+TEST(TraceBatch, APaddedStepMayHaveAnyNumberOfPositionsFromItsTokensOn) {
+  TraceLine line = replay_line();
+  line.mode = "extend";
+  line.input["extend_seq_lens"] = vector_of({1, 1});
+  line.input["positions"] = vector_of({4, 8, 0});
+  EXPECT_EQ(found(line), "ok");
+  line.input["positions"] = vector_of({4});
+  EXPECT_EQ(refusals(line), Laws{"input.positions: 1"});
+}
+
 }  // namespace
 }  // namespace shadowgraph
