@@ -1,4 +1,5 @@
-// The batch of a call: its indptrs, its page table and its custom mask. Used by validate.cc only.
+// The batch of a call: its indptrs, its page table and its custom mask. Used by what
+// validates calls.
 #pragma once
 
 #include <span>

@@ -1,0 +1,78 @@
+// LinearVector: one recorded case of somebody else's recurrent kernel, as plain data: the call that
+// it answers, what the kernel left, and the float64 result beside it. Formulas and conventions:
+// vectors/linear/FORMAT.md. src/io reads them, src/check judges them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "shadowgraph/linear.h"
+
+namespace shadowgraph {
+
+/// A recurrence, and where its decays and weights come from raw projections, what makes them: then
+/// call.log_decay (and call.beta, where the gate gives it) are undefined. call.states and
+/// call.draft.states have the shape and dtype of the pool and no memory: it is the judge's.
+struct Recurrence {
+  LinearAttention call;
+  std::optional<DecayGate> gate;
+};
+
+/// x / sqrt(sum of squares + eps) of each row.
+struct L2Norm {
+  ConstTensorView x;  // [rows, dim]
+  float eps = 1e-6F;
+};
+
+/// Slopes of models: [layers, heads] each.
+struct SlopeTables {
+  std::vector<ConstTensorView> recorded, reference;
+};
+
+/// Chunk lists of batches.
+struct ChunkLists {
+  struct One {
+    std::span<const int32_t> cu_seqlens_q;
+    int32_t chunk_size;
+    std::span<const int32_t> indices, offsets;  // as recorded
+  };
+  std::vector<One> batches;
+};
+
+using LinearCall =
+    std::variant<Recurrence, CausalConv1d, DecayGate, L2Norm, SlopeTables, ChunkLists>;
+
+/// What a case holds of a result; undefined where it does not.
+struct LinearArrays {
+  ConstTensorView out;     // as the call's; of L2Norm [rows, dim]
+  ConstTensorView states;  // recorded: the whole pool afterwards; reference: [rows, ...a state]
+  ConstTensorView draft_states;  // [rows, steps, ...a state]; recorded: with the steps beyond
+  ConstTensorView chunk_states;  // [chunks, ...a state]
+  ConstTensorView log_decay, beta;
+};
+
+struct LinearVector {
+  std::string id;             // "case007"
+  std::string system;         // as in the file: "gdn", "kda", "conv", "mamba2", "lightning"
+  std::string kind;           // "prefill", "verify_tree", ...
+  DType dtype = DType::kF32;  // of the activations
+  LinearCall call;
+  ConstTensorView states_before;        // the pool before the call
+  ConstTensorView draft_states_before;  // undefined: nothing is known of what was there
+  std::vector<uint8_t> out_valid;       // [tokens]; empty: all; 0: the kernel left it undefined
+  LinearArrays recorded, reference;
+  // Parents that a kernel derived from (first child, next sibling), [rows, steps] each; else empty
+  std::span<const int32_t> first_child, next_sibling, recorded_parents;
+  // Whose arithmetic: a line of src/check/linear_arithmetics.inc
+  std::string kernel;
+  // Not empty: the recorded kernel is known to depart from the recurrence here, and how
+  std::string departs;
+  // What it computes instead, where the file has that: as reference.out
+  ConstTensorView departed_out;
+  std::vector<std::shared_ptr<const void>> storage;  // keeps the memory behind the views
+};
+
+}  // namespace shadowgraph

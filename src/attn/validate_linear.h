@@ -1,0 +1,14 @@
+// Every violation of a call over recurrent states at once: shapes, dtypes, offsets that fall, slots
+// out of range or named twice where they are written, parents that are not earlier tokens, memory
+// that overlaps. Tested by tests/attn/validate_linear_test.cc.
+#pragma once
+
+#include "shadowgraph/linear.h"
+
+namespace shadowgraph {
+
+Status validate(const LinearAttention& call);
+Status validate(const DecayGate& gate);
+Status validate(const CausalConv1d& call);
+
+}  // namespace shadowgraph
