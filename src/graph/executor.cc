@@ -192,8 +192,7 @@ void Executor::Impl::collect(Operation& op, RunningGraph& graph) {
       const ExecNode* exec_node = &graph.body().nodes[static_cast<size_t>(node)];
       const auto wait = std::find_if(op.event_waits.begin(), op.event_waits.end(),
                                      [&](const auto& w) { return w.first == exec_node; });
-      if (wait == op.event_waits.end() || !exec_node->enabled || done(wait->second))
-        steps.push_back({&op, &graph, node});
+      if (wait == op.event_waits.end() || done(wait->second)) steps.push_back({&op, &graph, node});
     }
   }
 }
@@ -248,7 +247,7 @@ void Executor::Impl::run_until(Finished finished) {
       continue;
     }
     const auto bound = static_cast<uint32_t>(steps.size());
-    if (run(steps[bound > 1 && !eager ? choose(bound) : 0])) quiet = 0, stalled = false;
+    if (run(steps[bound > 1 ? choose(bound) : 0])) quiet = 0, stalled = false;
   }
   stalled = false;
 }

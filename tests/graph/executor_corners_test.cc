@@ -40,6 +40,7 @@ TEST_F(ExecutorCorners, AMarkerAtNoNodeOfItsWorkStandsForAllOfIt) {
   executor->wait(behind);
   EXPECT_EQ(read_log(log), (Values{1, 2, 3}));
   EXPECT_TRUE(executor->done(nowhere));
+  EXPECT_TRUE(executor->done({12345, {}})) << "work that never was";
   EXPECT_EQ(found(), "");
 }
 
@@ -142,6 +143,31 @@ TEST_F(ExecutorCorners, AChildGraphOfNothingIsDone) {
   EXPECT_EQ(read_log(log), Values{1});
 }
 
+TEST_F(ExecutorCorners, GraphsOfNothingThatWaitEndTogether) {
+  make_lazy();
+  int32_t* log = ints(16);
+  const Marker first = run(0, append(log, 1));
+  const Marker one = launch(1, Body(), {first}), other = launch(2, Body(), {first});
+  EXPECT_FALSE(executor->done(one) || executor->done(other));
+  executor->wait(first);
+  executor->wait_all();
+  EXPECT_TRUE(executor->done(one) && executor->done(other));
+}
+
+TEST_F(ExecutorCorners, ADisabledCopysSourceMayChange) {
+  make_lazy();
+  int32_t* a = ints(4, 5);
+  Values h(4, 1);
+  Body g;
+  add_to(g, transfer(a, h.data(), 16, MemcpyKind::kHostToDevice));
+  g.at(0).enabled = false;
+  launch(0, g);
+  h[0] = 2;
+  executor->wait_all();
+  EXPECT_EQ(a[0], 5);
+  EXPECT_EQ(found(), "");
+}
+
 // Owners.
 
 TEST_F(ExecutorCorners, WorkFromBeforeThereWereOwnersHasNone) {
@@ -150,13 +176,14 @@ TEST_F(ExecutorCorners, WorkFromBeforeThereWereOwnersHasNone) {
       [](const LaunchFrame& f, Footprint* spans) {
         spans->push_back({f.pointer<int32_t>(0), 0, 1, 4, Access::kRead, 0});
       }};
-  make_lazy();
+  make([](uint32_t bound) { return bound - 1; });  // what waits is waited for newest first
   int32_t* a = ints(1);
   memory->set_owner(a, 4, 1);
   const Marker before = run(0, kernel(row_zero, k::args(a)));
   const std::vector<OwnerId> two{2};
   executor->set_row_owners(two);
   executor->wait(run(1, kernel(row_zero, k::args(a))));
+  EXPECT_FALSE(executor->done(before));
   EXPECT_EQ(found(), "mem.wrong_region");
   executor->wait(before);
   EXPECT_EQ(found(), "");
@@ -196,6 +223,43 @@ TEST_F(ExecutorCorners, AFreeOrdersWhoHasTheseBytesNextAndNobodyElse) {
   ASSERT_EQ(pool(), above);
   run(1, MemAllocParams{64, above});
   run(1, fill(a, 2));
+  EXPECT_EQ(found(), "");
+}
+
+TEST_F(ExecutorCorners, WhoHasAPartOfWhatWasFreedComesAfterTheFree) {
+  const auto pool = [&](size_t bytes) {
+    return static_cast<int32_t*>(memory->allocate(bytes, AllocKind::kPool));
+  };
+  int32_t *big = pool(4096), *a = ints(1), *b = ints(1);
+  run(0, MemAllocParams{4096, big});
+  run(0, fill(a, 1));
+  run(0, MemFreeParams{big});
+  // Three parts of it; the middle one is freed again by another lane.
+  int32_t *first = pool(64), *middle = pool(64), *last_part = pool(64);
+  ASSERT_TRUE(big == first && first < middle && middle < last_part && last_part < big + 1024);
+  run(1, MemAllocParams{64, middle});
+  run(1, fill(b, 1));
+  run(1, MemFreeParams{middle});
+  uint32_t lane = 2;
+  for (int32_t* p : {first, last_part}) {
+    run(lane, MemAllocParams{64, p});
+    EXPECT_EQ(found(), "");
+    run(lane, fill(a, 2));
+    EXPECT_EQ(found(), lane == 2 ? "" : "mem.race") << "with the lane before, not with the free";
+    run(lane, fill(b, 2));
+    EXPECT_NE(found(), "") << "nothing orders it after the middle one's free";
+    lane = executor->add_lane();
+  }
+}
+
+TEST_F(ExecutorCorners, WhatAGraphDoesBesideItsAllocationNeedsNoOrder) {
+  auto *p = static_cast<int32_t*>(memory->allocate(64, AllocKind::kGraph)), *a = ints(1);
+  Body g;
+  add_to(g, MemAllocParams{64, p});
+  add_to(g, fill(a, 1));
+  add_to(g, MemFreeParams{p}, {0});
+  launch(0, g);
+  EXPECT_EQ(*a, 1);
   EXPECT_EQ(found(), "");
 }
 
@@ -295,7 +359,8 @@ TEST_F(ExecutorCorners, ACopyOfNoRowsOrNoWidthTouchesNothing) {
 }
 
 TEST_F(ExecutorCorners, WhatACopyCallsTheDevicesIsTheDevices) {
-  int32_t *a = ints(4), *pinned = ints(4, 0, AllocKind::kPinned);
+  int32_t *a = ints(4), *pinned = ints(4, 0, AllocKind::kPinned), *ended = ints(4);
+  memory->release(ended);
   const Values h(4);
   using enum MemcpyKind;
   const std::tuple<MemcpyParams, bool, bool, bool, bool> cases[] = {
@@ -310,6 +375,7 @@ TEST_F(ExecutorCorners, WhatACopyCallsTheDevicesIsTheDevices) {
       {transfer(nullptr, nullptr, 4, kDeviceToHost), true, false, true, false},
       {transfer(nullptr, nullptr, 4, kHostToDevice), false, true, true, true},
       {transfer(nullptr, nullptr, 4, kHostToHost), false, false, true, false},
+      {transfer(ended, ended, 4, kDefault), true, true, false, false},
   };
   for (const auto& [copy, reads, writes, moves, staged] : cases) {
     EXPECT_EQ(reads_device(*memory, copy), reads);
@@ -355,7 +421,8 @@ TEST_F(ExecutorCorners, OfManyEndedBlocksTheOldestAreTakenAsLiving) {
   const std::vector<BakedPointer> first{{&blocks, 1, 1, 0}, pointer()};
   EXPECT_EQ(blocks.ended_among(first), "");
   blocks.end(bytes.data() + 16);
-  EXPECT_EQ(blocks.ended_among(first), "") << "it ends before that";
+  blocks.end(bytes.data() - 1);
+  EXPECT_EQ(blocks.ended_among(first), "") << "it neither begins nor ends there";
   blocks.end(bytes.data() + 15);
   EXPECT_EQ(blocks.ended_among(first), "host memory") << "it had no name";
   for (int i = 0; i < 4096; ++i) {

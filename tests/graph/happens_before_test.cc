@@ -45,6 +45,9 @@ TEST(HappensBefore, NodesInsideAreComparedByWhatHoldsThem) {
   const auto deep = make_body_run(body_of(2), first, 0, 0);
   EXPECT_TRUE(is_not_after({deep, 0}, {next, 0}));
   EXPECT_TRUE(is_not_after({deep, 1}, {second, 1}));
+  const auto deep_beside = make_body_run(body_of(2), beside, 0, 0);
+  EXPECT_FALSE(is_not_after({deep, 0}, {deep_beside, 1}));
+  EXPECT_TRUE(is_not_after({deep, 0}, {make_body_run(body_of(2), second, 0, 0), 0}));
 }
 
 TEST(HappensBefore, NodesOfTwoOperationsAreNotCompared) {
@@ -124,7 +127,7 @@ TEST_F(RaceLog, TheOldestOfAllLanesIsForgottenFirst) {
   const auto place = [&](uint64_t i) { return a + 2 * kCount * static_cast<int64_t>(i); };
   Races races(*memory, &findings);
   for (uint64_t i = 0; i < kFull; ++i)
-    access(races, i == 0 ? 3 : 1 + i % 2, i / 2 + 1, i + 1, place(i), kCount);
+    access(races, i == 0 ? 2 : 1 + 2 * (i % 2), i / 2 + 1, i + 1, place(i), kCount);
   EXPECT_EQ(races.intervals(), size_t{kCount} * kFull);
   access(races, 0, 1, kFull + 1, ints(1));
   EXPECT_EQ(races.intervals(), size_t{kCount} * (kFull - 1) + 1);
@@ -132,6 +135,30 @@ TEST_F(RaceLog, TheOldestOfAllLanesIsForgottenFirst) {
   EXPECT_EQ(found(), "") << "the first, which was forgotten";
   access(races, 4, 2, kFull + 3, place(1));
   EXPECT_EQ(found(), "mem.race");
+}
+
+TEST_F(RaceLog, AccessesInAnyOrderMeetWhereTheyOverlap) {
+  int32_t* a = ints(64);
+  memory->name(a, "A");
+  Races races(*memory, &findings);
+  Ordering op;
+  op.position = {0, 1};
+  const auto spans = [&](Access access, std::initializer_list<std::pair<int, int>> ranges) {
+    Footprint list;
+    for (const auto& [first, count] : ranges) list.push_back({a, first, count, 4, access});
+    return list;
+  };
+  Origin by;
+  by.serial = 1;
+  races.access({op, {}, by, {}, false},
+               spans(Access::kWrite, {{40, 2}, {8, 4}, {10, 4}, {0, 2}, {9, 1}}));
+  op.position = {1, 1}, by.serial = 2;
+  races.access({op, {}, by, {}, false}, spans(Access::kRead, {{50, 4}, {14, 2}, {2, 6}}));
+  EXPECT_EQ(found(), "") << "beside them all";
+  op.position = {2, 1}, by.serial = 3;
+  races.access({op, {}, by, {}, false}, spans(Access::kRead, {{50, 4}, {13, 2}, {2, 6}}));
+  EXPECT_EQ(found(), "mem.race");
+  EXPECT_NE(last.find("A[13]"), std::string::npos) << last;
 }
 
 TEST_F(RaceLog, NothingIsLoggedOfNoAccess) {
