@@ -134,10 +134,26 @@ TEST(ArenaRefusals, AGranuleIsAPositiveNumberOfElements) {
   }
 }
 
+TEST(ArenaRefusals, ARangeIsInsideItsBuffer) {
+  Refusing device;
+  Arena arena(device, 1 << 12);
+  const Buffer a = bound(arena, spec_of("a", {4}));
+  for (const Elements range : {Elements{-1, 1}, {0, -1}, {5, 0}, {4, 1}, {0, 5}, {1, INT64_MAX}})
+    EXPECT_EQ(law_of(arena.retire(a, range)), "input.shape a");
+  for (const Elements range : {Elements{0, 4}, {4, 0}, {0, 0}})
+    EXPECT_TRUE(arena.retire(a, range).ok());
+  std::vector<Buffer> buffers;
+  for (const int64_t elements : {int64_t{1} << 10, int64_t{1} << 20, int64_t{1} << 60}) {
+    const BufferSpec spec = spec_of("large", {elements});
+    EXPECT_EQ(law_of(arena.bind({&spec, 1}, &buffers)), "input.memory large");
+  }
+}
+
 TEST(ArenaRefusals, ABufferOfAnotherArenaOrOfNoneIsNotWritten) {
   Refusing device;
   Arena arena(device, 1 << 12), other(device, 1 << 12);
   const Buffer a = bound(arena, spec_of("a", {4}));
+  for (const char* name : {"p", "q", "r"}) bound(other, spec_of(name, {4}));
   const Buffer x = bound(other, spec_of("a", {4})), y = bound(other, spec_of("y", {4}));
   Buffer renamed = a;
   renamed.name = "b";
@@ -199,6 +215,27 @@ TEST_F(GraphRefusals, WorkOfNoBytesIsNoNode) {
       &graph);
   EXPECT_TRUE(status.ok()) << status.to_string();
   EXPECT_EQ(graph.nodes().size(), 1u);
+}
+
+TEST_F(GraphRefusals, AStreamTellsEachOfItsErrorsOnce) {
+  int32_t local = 0;
+  for (int i = 0; i < 3; ++i) {
+    stream_.copy(p_, p_ + 4, 1 << 20);
+    stream_.fill(&local, 0, 4);
+    KernelLaunch wrong;
+    wrong.kernel = i == 0 ? nullptr : &k::add;
+    wrong.block.x = 4096;
+    stream_.launch(wrong);
+  }
+  std::string told;
+  const Status status = stream_.take_status();
+  for (const Finding& f : status.findings()) told += f.where.field + ' ' + f.got + '\n';
+  EXPECT_EQ(told,
+            "cudaMemcpyAsync cudaErrorInvalidValue (1)\n"
+            "cudaMemsetAsync cudaErrorInvalidValue (1)\n"
+            "cudaLaunchKernel cudaErrorInvalidDeviceFunction (98)\n"
+            "cudaLaunchKernel cudaErrorInvalidConfiguration (9)\n");
+  EXPECT_TRUE(stream_.take_status().ok());
 }
 
 TEST_F(GraphRefusals, ARecordingThatCannotBeReadLeavesTheGraphAsItWas) {

@@ -176,6 +176,35 @@ TEST_F(DeviceGraphs, EventNodesOfEventsThatEndedDoNothing) {
   EXPECT_EQ(found(), "");
 }
 
+TEST_F(DeviceGraphs, EventNodesStandForTheLaunchThatIsTheLatest) {
+  const EventHandle recorded = event(), waited = event();
+  const StreamHandle a = capturing(CaptureMode::kRelaxed, false);
+  ASSERT_EQ(api->stream_wait_event(a, waited, kEventWaitExternal), kSuccess);
+  ASSERT_EQ(add(a, 1), kSuccess);
+  ASSERT_EQ(api->event_record_with_flags(recorded, a, kEventRecordExternal), kSuccess);
+  ASSERT_EQ(end(a), kSuccess);
+  EXPECT_EQ(edges(), (Pairs{{0, 1}, {1, 2}}));
+  const StreamHandle before = stream(), behind = stream();
+  ASSERT_EQ(add(before, 10), kSuccess);
+  ASSERT_EQ(api->event_record(waited, before), kSuccess);
+  ASSERT_EQ(api->graph_launch(instantiated(), s), kSuccess);
+  ASSERT_EQ(api->stream_wait_event(behind, recorded, 0), kSuccess);
+  ASSERT_EQ(add(behind, 100), kSuccess);
+  EXPECT_EQ(api->event_synchronize(recorded), kSuccess);
+  EXPECT_EQ(read(), 111);
+  EXPECT_EQ(found(), "") << "each is before the next";
+}
+
+TEST_F(DeviceGraphs, ACaptureThatNobodyTakesIsLost) {
+  const StreamHandle a = capturing(CaptureMode::kGlobal, false);
+  CaptureInfo info;
+  ASSERT_EQ(add(a, 1), kSuccess);
+  ASSERT_EQ(api->stream_get_capture_info(a, &info), kSuccess);
+  EXPECT_EQ(api->stream_end_capture(a, nullptr), kSuccess);
+  std::vector<NodeHandle> listed;
+  EXPECT_EQ(api->graph_get_nodes(info.graph, &listed), kInvalidValue);
+}
+
 TEST_F(DeviceGraphs, AnUncheckedDeviceDoesTheSameWork) {
   SimOptions options;
   options.checked = false;

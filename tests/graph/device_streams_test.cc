@@ -119,6 +119,21 @@ TEST_F(DeviceStreams, PrioritiesAreThoseThatThereAre) {
   }
 }
 
+TEST_F(DeviceStreams, AModeThatIsNotIsTheStrictest) {
+  CaptureMode mode{7};
+  EXPECT_EQ(api->thread_exchange_stream_capture_mode(&mode), kSuccess);
+  EXPECT_EQ(mode, CaptureMode::kGlobal);
+  mode = CaptureMode{-1};
+  EXPECT_EQ(api->thread_exchange_stream_capture_mode(&mode), kSuccess);
+  EXPECT_EQ(mode, CaptureMode::kGlobal);
+}
+
+TEST_F(DeviceStreams, SomeCallsNeedAThreadThatMadeOneBefore) {
+  SimDevice fresh;
+  EXPECT_EQ(fresh.other_call(OtherCall::kCtxResetPersistingL2Cache), kDeviceUninitialized);
+  EXPECT_EQ(fresh.other_call(OtherCall::kCtxResetPersistingL2Cache), kSuccess);
+}
+
 TEST_F(DeviceStreams, AHostFunctionHasABody) {
   EXPECT_EQ(api->launch_host_func(s, nullptr, nullptr), kInvalidValue);
   EXPECT_EQ(api->stream_add_callback(s, nullptr, nullptr), kInvalidValue);

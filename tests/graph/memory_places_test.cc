@@ -2,6 +2,7 @@
 // at all.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstring>
@@ -217,6 +218,45 @@ TEST(MemoryPlaces, AWriterIsAddedOnceInARow) {
   EXPECT_FALSE(is_new([](Origin& o) { o.what = "kernel add"; }));
 }
 
+TEST(MemoryPlaces, ASetOfOwnersHoldsEachOnceAndNobodyNever) {
+  OwnerSets sets;
+  EXPECT_EQ(sets.only(0), 0u);
+  const uint32_t one = sets.only(7);
+  EXPECT_EQ(sets.with(one, 0), one);
+  EXPECT_EQ(sets.with(one, 7), one);
+  EXPECT_EQ(sets.with(0, 7), one);
+  const uint32_t two = sets.with(one, 3);
+  EXPECT_EQ(sets.with(sets.only(3), 7), two);
+  EXPECT_TRUE(std::ranges::equal(sets.members(two), std::vector<OwnerId>{3, 7}));
+  EXPECT_FALSE(sets.contains(one, 3));
+}
+
+TEST(MemoryPlaces, WritersAreKeptAsLongAsAGranuleNamesThem) {
+  Memory m;
+  int32_t *a = m.ints(4), *arena = m.ints(64), *b = m.ints(4);
+  m.memory.declare({arena, 16, 4, Lifetime::kPersistent, "A"});  // the rest has no shadow
+  m.write(a, 0, 2);
+  m.write(a, 2, 2);
+  m.write(a, 1, 1);
+  for (int i = 0; i < 10000; ++i) m.write(b, 0, 1);
+  EXPECT_LT(m.memory.held().origins, 5000u);
+  m.memory.retire(a, 16);
+  EXPECT_EQ(m.judge({read_of(a, 0, 1)}), "mem.stale_input");
+  EXPECT_NE(m.last.got.find("operation 1,"), std::string::npos) << m.last.got;
+  EXPECT_EQ(m.judge({read_of(a, 1, 1)}), "mem.stale_input");
+  EXPECT_NE(m.last.got.find("operation 3,"), std::string::npos) << m.last.got;
+  EXPECT_EQ(m.judge({read_of(a, 3, 1)}), "mem.stale_input");
+  EXPECT_NE(m.last.got.find("operation 2,"), std::string::npos) << m.last.got;
+}
+
+TEST(MemoryPlaces, AWriteOutsideMemoryMarksNothing) {
+  Memory m;
+  int32_t* a = m.ints(4);
+  m.memory.commit(m.eager(), {write_of(a, INT64_MAX, 1), write_of(nullptr, 0, 4), read_of(a, 0, 4),
+                              write_of(a, 0, 0), write_of(a, 3, -1)});
+  EXPECT_EQ(m.judge({read_of(a, 0, 4)}), "mem.uninit_read");
+}
+
 // Graph allocations.
 
 TEST(MemoryPlaces, ABufferInAGraphAllocationLivesAndEndsWithIt) {
@@ -235,6 +275,10 @@ TEST(MemoryPlaces, ABufferInAGraphAllocationLivesAndEndsWithIt) {
     EXPECT_EQ(m.judge_by(m.replay(launch, 4), {read_of(p, 0, 4)}, {baked}), "mem.unordered_access");
     EXPECT_NE(m.last.got.find("node 3 of launch"), std::string::npos) << m.last.got;
   }
+  const BakedPointer behind = m.memory.bake(p + 8);
+  m.memory.release(p);
+  EXPECT_EQ(m.judge_by(m.replay(3, 1), {read_of(p + 8, 0, 1)}, {behind}), "mem.use_after_free")
+      << "no order of nodes decides that";
 }
 
 TEST(MemoryPlaces, ALeakIsAnAllocationsNotABuffers) {
