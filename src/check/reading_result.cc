@@ -76,7 +76,7 @@ auto ReadingResults::expected_of(const OracleRow& row, int64_t result_row) const
     -> std::optional<Expected> {
   Expected e{row.out,    Eigen::ArrayXd::Zero(row.out.size()), row.lse, 0, row.lse_with_sink,
              row.empty()};
-  if (e.empty || !row.out.isFinite().all()) return e;
+  if (e.empty || (options_.exact && !row.out.isFinite().all())) return e;
   if (options_.exact) {
     if (row.weights.maxCoeff() < 0.4) return {};
     e.out = row.out.cast<float>().cast<double>();
@@ -164,7 +164,7 @@ auto ReadingResults::merged(const Reading& r, const HeadRow& cell,
   int32_t last = -1;
   for (const int32_t k : places) {
     const int32_t part = r.chunks ? k / r.cut : static_cast<int32_t>(k >= r.cut);
-    if (part != last || parts.empty()) parts.emplace_back();
+    if (part != last) parts.emplace_back();
     last = part;
     parts.back().push_back(k);
   }

@@ -459,7 +459,7 @@ TEST(CallScene, OfPagesHeadsFirstHasTheirTokens) {
   lab.run();
   // The same pool, pages of 4 tokens, heads first.
   std::vector<float> k(lab.k.size()), v(lab.v.size());
-  for (int64_t slot = 0; slot < kSlots; ++slot) {
+  for (int64_t slot = 0; slot < kPoolSlots; ++slot) {
     for (int64_t head = 0; head < kKvHeads; ++head) {
       const int64_t to = (slot / kPage * kKvHeads + head) * kPage + slot % kPage;
       std::copy_n(&lab.k[static_cast<size_t>((slot * kKvHeads + head) * kDim)], kDim,

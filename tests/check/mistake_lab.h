@@ -13,7 +13,7 @@
 
 namespace shadowgraph {
 
-inline constexpr int32_t kPage = 4, kPages = 24, kSlots = kPage * kPages;
+inline constexpr int32_t kPage = 4, kPages = 24, kPoolSlots = kPage * kPages;
 inline constexpr int32_t kHeads = 4, kKvHeads = 2, kDim = 8;
 
 using Lists = std::vector<std::vector<int32_t>>;
@@ -42,7 +42,7 @@ struct MistakeLab {
       to.resize(count);
       for (float& x : to) x = rng.signed_unit();
     };
-    fill(q, 9 * kHeads * kDim), fill(k, kSlots * kKvHeads * kDim), fill(v, k.size());
+    fill(q, 9 * kHeads * kDim), fill(k, kPoolSlots * kKvHeads * kDim), fill(v, k.size());
     const std::vector<int32_t> pages[] = {{5, 2, 9, 17}, {7, 1, 12}, {3, 8, 20, 4, 11}};
     const int32_t lens[] = {13, 9, 18};
     for (size_t r = 0; r < 3; ++r) {
@@ -53,8 +53,8 @@ struct MistakeLab {
   }
 
   KvCache cache() {
-    KvCache c = KvCache::nhd(TensorView(k.data(), DType::kF32, {kSlots, 1, kKvHeads, kDim}),
-                             TensorView(v.data(), DType::kF32, {kSlots, 1, kKvHeads, kDim}));
+    KvCache c = KvCache::nhd(TensorView(k.data(), DType::kF32, {kPoolSlots, 1, kKvHeads, kDim}),
+                             TensorView(v.data(), DType::kF32, {kPoolSlots, 1, kKvHeads, kDim}));
     c.k_scale = k_scale, c.v_scale = v_scale;
     return c;
   }
