@@ -182,7 +182,7 @@ void Judge::outside(const AccessSpan& span, const Target& target, Blocks::Extent
   const std::string expected = "inside " + label_of(b) + ", " + std::to_string(b.bytes) + " B in " +
                                std::to_string(b.shadow.index_end(b.bytes)) + " granules";
   const Where where = where_in(b, from_block);
-  if (const Block* hit = memory_.blocks.first_usable(begin, end, &b)) {
+  if (const Block* hit = memory_.blocks.first_usable(begin, end)) {
     const size_t first = std::max(begin, hit->offset);
     const Where in_hit = where_in(*hit, static_cast<int64_t>(first - hit->offset));
     std::string got = "lands in " + in_hit.field;

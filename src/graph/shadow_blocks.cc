@@ -203,19 +203,19 @@ Block* Blocks::block_at(size_t offset) {
   return offset < part->end() ? part : b;
 }
 
-Block* Blocks::first_usable(size_t begin, size_t end, const Block* except) {
+Block* Blocks::first_usable(size_t begin, size_t end) {
   const auto first_in = [&](const std::map<size_t, Block*>& places) -> Block* {
     auto it = places.upper_bound(begin);
     if (it != places.begin()) --it;
     for (; it != places.end() && it->first < end; ++it) {
       Block* b = it->second;
-      if (b->end() <= begin || !b->usable() || b == except) continue;
+      if (b->end() <= begin || !b->usable()) continue;
       if (b->parts.empty()) return b;
       auto part = b->parts.upper_bound(begin);
       if (part != b->parts.begin()) --part;
       for (; part != b->parts.end() && part->first < end; ++part) {
         Block* p = part->second;
-        if (p->end() > begin && p->usable() && p != except) return p;
+        if (p->end() > begin && p->usable()) return p;
       }
     }
     return nullptr;

@@ -93,8 +93,8 @@ class Blocks {
   Block* allocation_at(size_t offset);
   /// The declared buffer there, live or not; else the allocation.
   Block* block_at(size_t offset);
-  /// The first usable block other than `except` that holds a byte of [begin, end), or nullptr.
-  Block* first_usable(size_t begin, size_t end, const Block* except);
+  /// The first usable block that holds a byte of [begin, end), or nullptr.
+  Block* first_usable(size_t begin, size_t end);
 
   /// fn(Block&, begin, end) for the bytes of [begin, end) that each usable block with a shadow
   /// holds.
@@ -102,12 +102,12 @@ class Blocks {
   void for_each_shadow(size_t begin, size_t end, Fn fn) {
     Block* b = last_;
     if (b == nullptr || !b->usable() || !b->parts.empty() || begin < b->offset || end > b->end())
-      b = first_usable(begin, end, nullptr);
+      b = first_usable(begin, end);
     while (b != nullptr) {
       last_ = b;
       const size_t stop = end < b->end() ? end : b->end();
       if (b->shadow.size() > 0) fn(*b, begin > b->offset ? begin : b->offset, stop);
-      b = stop < end ? first_usable(stop, end, nullptr) : nullptr;
+      b = stop < end ? first_usable(stop, end) : nullptr;
     }
   }
 

@@ -203,9 +203,8 @@ TEST_F(DeviceMemoryCalls, ASynchronousCopyWaitsWhereTheHostReachesASide) {
     make_lazy();
     int32_t* shared = shared_source ? managed(1) : pinned(1);
     *shared = 5;
-    MemcpyParams copy{.dst = p, .src = shared, .width = 4};
-    if (!shared_source) std::swap(copy.dst, *const_cast<void**>(&copy.src));
-    ASSERT_EQ(api->memcpy(copy), kSuccess);
+    int32_t *to = shared_source ? p : shared, *from = shared_source ? shared : p;
+    ASSERT_EQ(api->memcpy({.dst = to, .src = from, .width = 4}), kSuccess);
     EXPECT_EQ(*shared, shared_source ? 5 : 0);
     EXPECT_EQ(*p, shared_source ? 5 : 0);
   }
@@ -216,9 +215,14 @@ TEST_F(DeviceMemoryCalls, ASynchronousCopyWaitsWhereTheHostReachesASide) {
   waiting = false;
   ASSERT_EQ(api->memcpy({.dst = p + 4, .src = p, .width = 4}), kSuccess);
   EXPECT_EQ(p[4], 0) << "between the device's own, the call does not wait";
+  host = 8;
+  ASSERT_EQ(api->memcpy({.dst = p + 5, .src = &host, .width = 4}), kSuccess);
+  EXPECT_EQ(p[5], 0) << "nor where what is pageable was staged";
+  host = 9;
   waiting = true;
   ASSERT_EQ(api->device_synchronize(), kSuccess);
   EXPECT_EQ(p[4], 3);
+  EXPECT_EQ(p[5], 8);
 }
 
 TEST_F(DeviceMemoryCalls, ASymbolTakesItsBytesAndNoMore) {

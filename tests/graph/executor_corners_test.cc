@@ -28,6 +28,10 @@ class ExecutorCorners : public ExecutorTest {
 
 // Markers.
 
+TEST_F(ExecutorCorners, WhatNeverWasIsDone) {
+  for (const uint64_t serial : {0, 1, 12345}) EXPECT_TRUE(executor->done({serial, {}}));
+}
+
 TEST_F(ExecutorCorners, AMarkerAtNoNodeOfItsWorkStandsForAllOfIt) {
   make_lazy();
   int32_t* log = ints(16);
@@ -250,6 +254,28 @@ TEST_F(ExecutorCorners, WhoHasAPartOfWhatWasFreedComesAfterTheFree) {
     EXPECT_NE(found(), "") << "nothing orders it after the middle one's free";
     lane = executor->add_lane();
   }
+}
+
+TEST_F(ExecutorCorners, OfOneFreeOverAnotherTheLatterSaysNothingMore) {
+  const auto pool = [&](size_t bytes) {
+    return static_cast<int32_t*>(memory->allocate(bytes, AllocKind::kPool));
+  };
+  int32_t *small = pool(64), *a = ints(1);
+  run(0, MemAllocParams{64, small});
+  run(0, MemFreeParams{small});
+  memory->release(a);
+  ASSERT_EQ(memory->allocate((size_t{1} << 24) - 1, AllocKind::kPool),
+            nullptr);  // joins what is free
+  int32_t* big = pool(4096);
+  ASSERT_EQ(big, small);
+  int32_t* b = ints(1);
+  run(1, MemAllocParams{4096, big});
+  run(1, fill(b, 1));
+  run(1, MemFreeParams{big});
+  ASSERT_EQ(pool(4096), big);
+  run(2, MemAllocParams{4096, big});
+  run(2, fill(b, 2));
+  EXPECT_EQ(found(), "");
 }
 
 TEST_F(ExecutorCorners, WhatAGraphDoesBesideItsAllocationNeedsNoOrder) {

@@ -328,6 +328,16 @@ TEST_F(UpdateCorners, ANodeIsNotPairedWithTwo) {
   EXPECT_EQ(last_error_, kGraphExecUpdateFailure);
 }
 
+TEST_F(UpdateCorners, NorAreTwoWithOne) {
+  EXPECT_EQ(updated([&](GraphHandle g, bool now) {
+              const NodeHandle n = add(g, {}, fill(1)), m = add(g, {}, fill(2));
+              add(g, {n}, fill(3));
+              add(g, {now ? n : m}, fill(4));
+              if (now) link(g, m, n);
+            }),
+            UpdateResult::kTopologyChanged);
+}
+
 TEST_F(UpdateCorners, WhatIsMisplacedInsideAChildIsTheChild) {
   EXPECT_EQ(updated([&](GraphHandle g, bool now) {
               add(g, {}, fill(0));
@@ -370,6 +380,12 @@ TEST_F(UpdateCorners, RectanglesStayAsTheyAre) {
   narrow.element_size = 2;
   EXPECT_EQ(becomes(rows, rows), UpdateResult::kSuccess);
   EXPECT_EQ(becomes(rows, narrow), UpdateResult::kParametersChanged);
+  answer_ = 1;  // nothing is stretched
+  const GraphHandle g = graph();
+  const NodeHandle n = add(g, {}, rows);
+  MemsetParams other = rows;
+  other.dst = b_;
+  EXPECT_EQ(store_.exec_set_params(instantiate(g), n, other), kSuccess);
 }
 
 // Names.

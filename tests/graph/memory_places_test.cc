@@ -57,6 +57,7 @@ TEST(MemoryPlaces, WhereNoAllocationIsNothingIsKnown) {
   }
   for (int32_t* p : {a - 64, a + 1024, a + 1, &local}) {
     EXPECT_EQ(m.memory.find_allocation(p), nullptr);
+    EXPECT_EQ(m.memory.find_allocation_of(p) != nullptr, p == a + 1);
     EXPECT_EQ(m.memory.reserve(p), nullptr);
     EXPECT_FALSE(m.memory.release(p));
     m.memory.begin_graph_allocation(p, m.eager());
@@ -235,8 +236,8 @@ TEST(MemoryPlaces, WritersAreKeptAsLongAsAGranuleNamesThem) {
   Memory m;
   int32_t *a = m.ints(4), *arena = m.ints(64), *b = m.ints(4);
   m.memory.declare({arena, 16, 4, Lifetime::kPersistent, "A"});  // the rest has no shadow
-  m.write(a, 0, 2);
-  m.write(a, 2, 2);
+  m.write(a, 0, 4);
+  m.write(a, 3, 1);
   m.write(a, 1, 1);
   for (int i = 0; i < 10000; ++i) m.write(b, 0, 1);
   EXPECT_LT(m.memory.held().origins, 5000u);
@@ -245,6 +246,8 @@ TEST(MemoryPlaces, WritersAreKeptAsLongAsAGranuleNamesThem) {
   EXPECT_NE(m.last.got.find("operation 1,"), std::string::npos) << m.last.got;
   EXPECT_EQ(m.judge({read_of(a, 1, 1)}), "mem.stale_input");
   EXPECT_NE(m.last.got.find("operation 3,"), std::string::npos) << m.last.got;
+  EXPECT_EQ(m.judge({read_of(a, 2, 1)}), "mem.stale_input");
+  EXPECT_NE(m.last.got.find("operation 1,"), std::string::npos) << m.last.got;
   EXPECT_EQ(m.judge({read_of(a, 3, 1)}), "mem.stale_input");
   EXPECT_NE(m.last.got.find("operation 2,"), std::string::npos) << m.last.got;
 }
