@@ -23,7 +23,10 @@ Finding refusal(std::string field, std::string expected, std::string got) {
   return make_finding("io.line", at(std::move(field)), std::move(expected), std::move(got));
 }
 
-std::string axes(size_t rank) { return std::to_string(rank) + (rank == 1 ? " axis" : " axes"); }
+std::string axes(size_t rank) {
+  if (rank == 0) return "one number";
+  return std::to_string(rank) + (rank == 1 ? " axis" : " axes");
+}
 
 void check_word(const char* field, const std::string& word, const std::vector<std::string>& words,
                 Status* status) {
@@ -73,8 +76,7 @@ bool TraceBatch::read(const TraceLine& line, const char* name, std::vector<T>* t
   const std::string key = "input." + std::string(name);
   const size_t rank = key == "input.req_to_token" ? 2 : 1;
   if (field.shape.size() != rank) {
-    refuse(key, rank == 1 ? "a list" : "[pool rows, width]",
-           field.shape.empty() ? "one number" : axes(field.shape.size()));
+    refuse(key, rank == 1 ? "a list" : "[pool rows, width]", axes(field.shape.size()));
     return false;
   }
   if (field.cols != field.width()) {

@@ -24,6 +24,12 @@ void add_refs(std::string_view refs, std::vector<std::string>* to) {
   }
 }
 
+std::string explained(int64_t got, const SlipWords& why) {
+  std::string text = std::to_string(got);
+  if (!why.words.empty()) text += ": " + why.words;
+  return text;
+}
+
 }  // namespace
 
 FieldVerdict FieldJudge::run() {
@@ -198,8 +204,8 @@ bool FieldJudge::judge_rows() {
   Rows rows;
   if (const int64_t r = first_wrong(&rows); r >= 0) {
     const SlipWords why = explain_length(step_, buffer(), r, got(r));
-    fail("len.kv_extent", r, {}, number(expected(r)),
-         number(got(r)) + (why.words.empty() ? "" : ": " + why.words) + rows.more(), why.refs);
+    fail("len.kv_extent", r, {}, number(expected(r)), explained(got(r), why) + rows.more(),
+         why.refs);
   }
   const int64_t least = least_padding(field_), most = most_padding();
   for (int64_t r = real_rows(); r < stored(); ++r) {
@@ -269,9 +275,7 @@ bool FieldJudge::judge_indptr() {
           : field_.of_queries ? SlipWords{}
                               : explain_count(step_, {r - 1, rows_ - 1, want, got(r) - got(r - 1)});
       fail("len.q_extent", r, {}, number(expected(r)) + " (" + number(want) + " more)",
-           number(got(r)) + " after " + number(got(r - 1)) +
-               (why.words.empty() ? "" : ": " + why.words),
-           why.refs);
+           number(got(r)) + " after " + explained(got(r - 1), why), why.refs);
       return true;
     }
     if (r >= real && got(r) < got(r - 1)) {

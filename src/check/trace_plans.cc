@@ -77,7 +77,8 @@ bool is_planned(const TraceLine& line, std::string_view field) {
 }
 
 bool is_plan_key(const TraceLine& line, const std::string& name) {
-  return is_planned(line, name) && is_trace_key("call", name.substr(name.find('.') + 1));
+  return is_planned(line, name) &&
+         is_trace_key("call", std::string_view(name).substr(name.find('.') + 1));
 }
 
 void tell_plans(const TraceLine& line, std::vector<std::string>* left_out) {

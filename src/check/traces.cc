@@ -126,7 +126,9 @@ class LineJudge {
     for (const TraceKey& known : kTraceKeys) {
       if (known.name == key) hint = "; it belongs into " + std::string(known.of);
     }
-    leave_out((of == "line" ? "" : of + '.') + key, hint);
+    std::string name = key;
+    if (of != "line") name.insert(0, of + '.');
+    leave_out(name, hint);
   }
 
   void check_keys() {
