@@ -121,7 +121,9 @@ TEST_F(DeviceGraphs, AnAutomaticFreeTakesWhatIsStillLive) {
   ASSERT_EQ(api->graph_instantiate(g, kAutoFreeOnLaunch, &made), kSuccess);
   ASSERT_EQ(api->graph_launch(made, s), kSuccess);
   ASSERT_EQ(api->free_async(a, s), kSuccess);
+  const uint64_t before = api->output_ticket();
   ASSERT_EQ(api->graph_launch(made, s), kSuccess);
+  EXPECT_EQ(api->output_ticket() - before, 2u) << "one free and the launch";
   EXPECT_EQ(api->free_async(a, s), kSuccess) << "it lives again";
   EXPECT_EQ(api->device_synchronize(), kSuccess);
   api->check_leaks();

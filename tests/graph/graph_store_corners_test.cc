@@ -34,6 +34,7 @@ TEST_F(GraphCorners, NoCopyOrSetIsLargerThanAnAddressSpace) {
                                  {a_, b_, kHuge, 2, kHuge, kHuge},
                                  {a_, b_, 16, 2, kHuge, 16},
                                  {a_, b_, 16, 2, 16, kHuge},
+                                 {a_, b_, 16, 2, ~size_t{0}, 16},
                                  {a_, b_, 16, ~size_t{0}, 16, 16},
                                  {a_, b_, 16, size_t{1} << 46, 16, 16}};
   for (const MemcpyParams& c : copies) EXPECT_EQ(check_copy(memory_, c), kInvalidValue);
@@ -311,21 +312,23 @@ class UpdateCorners : public GraphCorners {
     exec_ = instantiate(before);
     UpdateInfo info;
     last_error_ = store_.exec_update(exec_, after, &info);
+    error_node_ = ordinal(after, info.error_node);
     return info.result;
   }
   ExecHandle exec_;
+  int error_node_ = -1;  // by ordinal; -1: none
 };
 
 TEST_F(UpdateCorners, ANodeIsNotPairedWithTwo) {
-  // Old: 0 before both sinks; now each sink has its own.
+  // The newer sink pairs node 0 with node 1 of the graph, the older one would with its node 0.
   EXPECT_EQ(updated([&](GraphHandle g, bool now) {
               const NodeHandle n = add(g, {}, fill(1)), m = add(g, {}, fill(2));
-              add(g, {n}, fill(3));
+              add(g, {n, m}, fill(3));
               add(g, {now ? m : n}, fill(4));
-              add(g, {m}, fill(5));
             }),
             UpdateResult::kTopologyChanged);
   EXPECT_EQ(last_error_, kGraphExecUpdateFailure);
+  EXPECT_EQ(error_node_, 0);
 }
 
 TEST_F(UpdateCorners, NorAreTwoWithOne) {
@@ -336,6 +339,7 @@ TEST_F(UpdateCorners, NorAreTwoWithOne) {
               if (now) link(g, m, n);
             }),
             UpdateResult::kTopologyChanged);
+  EXPECT_EQ(error_node_, 0);
 }
 
 TEST_F(UpdateCorners, WhatIsMisplacedInsideAChildIsTheChild) {

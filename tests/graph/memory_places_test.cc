@@ -325,6 +325,7 @@ TEST(MemoryPlaces, AFreedRedZoneWasWrittenByNobody) {
   m.memory.release(a);
   EXPECT_EQ(m.judge({write_of(a + 4, 0, 1)}, {behind}), "mem.use_after_free");
   EXPECT_NE(m.last.got.find("never written"), std::string::npos) << m.last.got;
+  EXPECT_EQ(m.judge({{a, 0, 1, 0, Access::kWrite}}, {inside}), "") << "of no bytes";
   EXPECT_EQ(m.judge({write_of(a, 0, 1)}, {inside}), "mem.use_after_free");
   EXPECT_NE(m.last.got.find("last written by kernel fill"), std::string::npos) << m.last.got;
 }
@@ -344,6 +345,8 @@ TEST(MemoryPlaces, TheNameOfOneGenerationBeforeIsKnownAndNoOlderOne) {
   next("B");
   EXPECT_EQ(m.last.where.field, "B");
   EXPECT_NE(m.last.got.find("is B now, generation 3"), std::string::npos) << m.last.got;
+  next("C");
+  EXPECT_EQ(m.last.where.field, "C") << "B came after the pointer";
 }
 
 TEST(MemoryPlaces, APointerOlderThanABufferEndsWithIt) {
