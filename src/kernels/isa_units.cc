@@ -7,6 +7,7 @@
 #include "core/float_formats.h"
 #include "core/laws.h"
 #include "kernels/isa/units.h"
+#include "kernels/linear_unit.h"
 #include "shadowgraph/attention.h"
 
 #ifdef SHADOWGRAPH_X86
@@ -82,6 +83,17 @@ const std::array<float, 256> kE5M2Values = fp8_values(kE5M2Format);
 
 const Isa* find_isa(std::string_view name) {
   return name.empty() ? chosen().load() : find_available(name);
+}
+
+const LinearIsa& linear_isa(std::string_view name) {
+#ifdef SHADOWGRAPH_X86
+  const Isa* const isa = find_isa(name);
+  if (isa == &kAvx2Isa) return kAvx2Linear;
+  if (isa == &kAvx512Isa || isa == &kAvx512Bf16Isa) return kAvx512Linear;
+#else
+  (void)name;
+#endif
+  return kGenericLinear;
 }
 
 Finding unknown_isa(std::string_view name) {

@@ -1,0 +1,100 @@
+// The derived error bound of linear attention (T1): how far a kernel's outputs and states may lie
+// from the oracle's, given its arithmetic. Nothing in it is tuned.
+//
+// One token after the other. Of row v of a head's state let e bound the 2-norm of its error before
+// the token, n = |S_v a| the norm of the decayed row, and kappa = |k|, theta = |q|. Decays,
+// weights, k and q are within relative errors h_a, h_b, h_k, h_q of theirs; u is the roundoff of an
+// operation, G = g(head_dim_k + 2, u_sum) that of a dot, g(m, u) = m u / (1 - m u).
+//
+// The decayed row is within e1 = max a (1 + h_a) e + h_a n. What the delta rule makes of an error d
+// of it is d (I - beta k k^T), of norm c |d|, c = max(1, |1 - beta kappa^2|) (1: the add rule).
+// What is not of that form is wrong in u alone, of which
+//
+//   w = beta [ e1 kappa (H - 1) + (h_k n + G (n + e1) (1 + h_k)) kappa H ] + (H' - 1) |u|,
+//   H' = (1 + h_b) (1 + u)^2,  H = (1 + h_k) H',
+//
+// so that e' = c e1 + kappa w + h_k kappa (|u| + w') + u (n + e1 + n' + ...), where n' = |S'_v| and
+// w' = w + beta kappa e1 H bounds the whole error of u. The sum behind the token may be read as
+// S' q, or as S (a q) + u (k.q); either is within
+//
+//   e' theta (1 + h_q) + (n + e1 + n' + (|u| + w') kappa) theta (h_q + h_k + G (1 + h_q)).
+//
+// Norms of vectors bound dots by Cauchy and Schwarz; an element is within its row's e. Skip, gate
+// and the last rounding come on top. What lies below the normal range may be flushed: 2^-126 for
+// each product. Sources: Higham, Accuracy and Stability of Numerical Algorithms, ch. 3. Tested by
+// tests/check/linear_bound_test.cc.
+#pragma once
+
+#include <Eigen/Core>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "oracle/linear_oracle.h"
+
+namespace shadowgraph {
+
+/// What the bound has to know of a kernel. The defaults are plain f32, in an unknown order.
+struct LinearArithmetic {
+  std::string_view kernel;
+  double u = 0x1p-24, u_sum = 0x1p-24;
+  double exp_error = 0x1p-22;   // relative, of exp(log_decay)
+  double norm_error = 0x1p-22;  // relative, of q and k where they are normalised or scaled
+  double beta_error = 0;        // relative, of what is given
+  double silu_error = 0x1p-21;  // relative, of z sigmoid(z)
+  int out_roundings = 1;        // of skip and gate
+  // Tokens that are taken together, whose products are made of rounded factors: not bounded here
+  bool chunked = false;
+};
+
+inline constexpr LinearArithmetic kLinearArithmetics[] = {
+#define SG_LINEAR_ARITHMETIC(name, ...) \
+  LinearArithmetic{.kernel = #name __VA_OPT__(, ) __VA_ARGS__},
+#include "check/linear_arithmetics.inc"
+#undef SG_LINEAR_ARITHMETIC
+};
+
+/// nullptr for a kernel that is not listed.
+constexpr const LinearArithmetic* find_linear_arithmetic(std::string_view kernel) {
+  for (const LinearArithmetic& a : kLinearArithmetics) {
+    if (a.kernel == kernel) return &a;
+  }
+  return nullptr;
+}
+
+/// Absolute errors of gates beside their values, as LinearGates has these; empty: exact.
+struct GateErrors {
+  std::vector<double> log_decay, beta;
+};
+
+struct StepBound {
+  Eigen::VectorXd out;    // [head_dim_v], before the rounding to the output's type
+  Eigen::VectorXd state;  // [head_dim_v]: of any element of the state's row behind the token
+};
+
+/// Of steps in the order in which for_each_step visits them.
+class LinearBounds {
+ public:
+  LinearBounds(const LinearAttention& call, const LinearArithmetic& arithmetic,
+               const LinearGates& gates, GateErrors errors)
+      : call_(call), a_(arithmetic), gates_(gates), errors_(std::move(errors)) {}
+
+  /// A reference into this; valid until the next call.
+  const StepBound& of(const LinearStep& step);
+
+ private:
+  double decay_error(const LinearStep& step) const;
+  double beta_error(const LinearStep& step) const;
+
+  const LinearAttention& call_;
+  const LinearArithmetic& a_;
+  const LinearGates& gates_;
+  const GateErrors errors_;
+  std::vector<Eigen::VectorXd> behind_;  // of the tokens of this row and head
+  StepBound bound_;
+};
+
+/// What rounding to t adds to a value that is within `error` of `value`.
+double with_rounding(double value, double error, DType t);
+
+}  // namespace shadowgraph

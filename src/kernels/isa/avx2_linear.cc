@@ -1,0 +1,17 @@
+#include <immintrin.h>
+
+#include "kernels/isa/unit_includes.h"
+#include "kernels/linear_unit.h"
+
+namespace shadowgraph {
+namespace {
+// The order matters.
+// clang-format off
+#include "kernels/simd/vec_avx2.h"
+#include "kernels/linear/recur.inl"
+// clang-format on
+}  // namespace
+
+const LinearIsa kAvx2Linear = {recur_values, recur_keys};
+
+}  // namespace shadowgraph

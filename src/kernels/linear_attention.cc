@@ -1,0 +1,254 @@
+// linear_attention: one item of work is one row at one value head. Its tokens go through in blocks;
+// a block ends where a state is kept. The state is worked on where it lies if it is f32 there,
+// whole vectors wide and to be stored, else in scratch. Tested by
+// tests/kernels/linear_attention_test.cc.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <vector>
+
+#include "attn/linear_chunks.h"
+#include "attn/validate_linear.h"
+#include "core/float_formats.h"
+#include "core/parallel.h"
+#include "kernels/isa/units.h"
+#include "kernels/linear_unit.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr int32_t kBlock = 64;  // tokens whose vectors are made ready together
+constexpr double kNormEps = 1e-6;
+
+/// A thread's memory.
+struct Scratch {
+  std::vector<float> q, k, decayed_q, decayed_k, v, decay, beta, kq, out, state;
+};
+
+/// One row at one value head.
+class HeadRun {
+ public:
+  HeadRun(const LinearAttention& call, const LinearIsa& isa, Scratch& s, int64_t row, int64_t head)
+      : call_(call),
+        isa_(isa),
+        s_(s),
+        row_(row),
+        head_(head),
+        k_head_(head / (call.v.shape[1] / call.k.shape[1])),
+        slot_(call.rows.state_indices[static_cast<size_t>(row)]),
+        by_value_(call.order == LinearAttention::StateOrder::kValueKey),
+        dim_k_(static_cast<int32_t>(call.k.shape[2])),
+        dim_v_(static_cast<int32_t>(call.v.shape[2])),
+        // The dim along the lanes is padded; the other one counts rows.
+        wide_k_(by_value_ ? static_cast<int32_t>(round_up(dim_k_, kPanel)) : dim_k_),
+        wide_v_(by_value_ ? dim_v_ : static_cast<int32_t>(round_up(dim_v_, kPanel))) {}
+
+  void run() {
+    const int64_t begin = call_.rows.cu_seqlens_q[static_cast<size_t>(row_)];
+    const int64_t tokens = call_.rows.tokens(row_);
+    if (slot_ < 0 && call_.rows.pad != PadRow::kFromZero) {
+      if (call_.rows.pad == PadRow::kZeroOut) zero_out(begin, tokens);
+      return;
+    }
+    if (tokens == 0) return;
+    open_state();
+    const bool keeps = call_.draft.states.defined();
+    for (int64_t j = 0; j < tokens;) {
+      if (!call_.draft.parents.empty() && j > 0) load(draft_state(parent_of(begin + j)));
+      if (call_.chunk_states.defined() && begins_chunk(call_, begin + j, j)) save(next_chunk());
+      int64_t end = std::min<int64_t>(tokens, j + (keeps ? 1 : kBlock));
+      for (int64_t i = j + 1; i < end; ++i) {
+        if (call_.chunk_states.defined() && begins_chunk(call_, begin + i, i)) end = i;
+      }
+      block(begin + j, static_cast<int32_t>(end - j));
+      if (keeps) save(draft_state(j));
+      j = end;
+    }
+    if (call_.store && slot_ >= 0 && !in_place_) save(slot_state());
+  }
+
+ private:
+  /// A head's state in a tensor whose last two axes it is.
+  struct Matrix {
+    std::byte* data;
+    DType dtype;
+    int64_t stride;
+  };
+  static Matrix matrix(const TensorView& t, std::byte* at) {
+    return {at, t.dtype, t.stride[static_cast<size_t>(t.rank) - 2]};
+  }
+  Matrix slot_state() const { return matrix(call_.states, call_.states.at(slot_, head_)); }
+  Matrix draft_state(int64_t step) const {
+    const DraftSteps& d = call_.draft;
+    const int64_t place = d.indices.empty() ? row_ : d.indices[static_cast<size_t>(row_)];
+    return matrix(d.states, d.states.at(place, step, head_));
+  }
+  Matrix next_chunk() {
+    if (chunk_ < 0) chunk_ = count_chunks(call_, row_);
+    return matrix(call_.chunk_states, call_.chunk_states.at(chunk_++, head_));
+  }
+  int64_t parent_of(int64_t token) const { return call_.draft.parents[static_cast<size_t>(token)]; }
+
+  int64_t rows() const { return by_value_ ? dim_v_ : dim_k_; }
+  int64_t columns() const { return by_value_ ? dim_k_ : dim_v_; }
+
+  void open_state() {
+    const bool starts = call_.rows.starts_from_slot(row_);
+    in_place_ = call_.store && slot_ >= 0 && call_.states.dtype == DType::kF32 &&
+                columns() % kPanel == 0 && call_.draft.parents.empty();
+    if (in_place_) {
+      const Matrix m = slot_state();
+      state_ = reinterpret_cast<float*>(m.data);
+      stride_ = m.stride;
+      if (starts) return;
+    } else {
+      stride_ = by_value_ ? wide_k_ : wide_v_;
+      s_.state.assign(static_cast<size_t>(rows() * stride_), 0);
+      state_ = s_.state.data();
+      if (starts) load(slot_state());
+      return;
+    }
+    for (int64_t r = 0; r < rows(); ++r) std::fill_n(state_ + r * stride_, columns(), 0.F);
+  }
+
+  void load(const Matrix& m) {
+    for (int64_t r = 0; r < rows(); ++r)
+      for (int64_t c = 0; c < columns(); ++c)
+        state_[r * stride_ + c] = load_float(m.data, m.dtype, r * m.stride + c);
+  }
+  void save(const Matrix& m) const {
+    for (int64_t r = 0; r < rows(); ++r)
+      for (int64_t c = 0; c < columns(); ++c)
+        store_float(m.data, m.dtype, r * m.stride + c, state_[r * stride_ + c]);
+  }
+
+  void zero_out(int64_t begin, int64_t tokens) const {
+    for (int64_t t = begin; t < begin + tokens; ++t)
+      for (int64_t i = 0; i < dim_v_; ++i)
+        store_float(call_.out.at(t, head_), call_.out.dtype, i, 0);
+  }
+
+  /// A token's q or k: normalised and scaled, rounded once.
+  void make_vector(const ConstTensorView& x, int64_t token, double scale, float* to) const {
+    const std::byte* from = x.at(token, k_head_);
+    double squares = 0;
+    for (int32_t i = 0; i < dim_k_; ++i) {
+      to[i] = load_float(from, x.dtype, i);
+      squares += static_cast<double>(to[i]) * to[i];
+    }
+    if (call_.l2norm) scale /= std::sqrt(squares + kNormEps);
+    for (int32_t i = 0; i < dim_k_; ++i) to[i] = static_cast<float>(to[i] * scale);
+  }
+
+  int32_t decay_step() const { return call_.log_decay.rank == 3 ? wide_k_ : 1; }
+  float log_decay(int64_t token, int32_t channel) const {
+    const ConstTensorView& g = call_.log_decay;
+    if (g.rank == 1) return load_float(g.at(head_), g.dtype, 0);
+    if (g.rank == 2) return load_float(g.at(token, head_), g.dtype, 0);
+    return load_float(g.at(token, head_), g.dtype, channel);
+  }
+
+  void make_token(int64_t token, int32_t at) {
+    float *q = &s_.q[0], *k = &s_.k[static_cast<size_t>(at * wide_k_)];
+    make_vector(call_.q, token, call_.scale, q);
+    make_vector(call_.k, token, 1, k);
+    const int32_t channels = decay_step();
+    float* decay = &s_.decay[static_cast<size_t>(at * channels)];
+    for (int32_t i = 0; i < (channels > 1 ? dim_k_ : 1); ++i)
+      decay[i] = static_cast<float>(std::exp(static_cast<double>(log_decay(token, i))));
+    double kq = 0;
+    for (int32_t i = 0; i < dim_k_; ++i) {
+      const float a = decay[channels > 1 ? i : 0];
+      s_.decayed_q[static_cast<size_t>(at * wide_k_ + i)] = a * q[i];
+      s_.decayed_k[static_cast<size_t>(at * wide_k_ + i)] = a * k[i];
+      kq += static_cast<double>(k[i]) * q[i];
+    }
+    s_.kq[static_cast<size_t>(at)] = static_cast<float>(kq);
+    s_.beta[static_cast<size_t>(at)] =
+        call_.beta.defined() ? load_float(call_.beta.at(token, head_), call_.beta.dtype, 0) : 1.F;
+    for (int32_t i = 0; i < dim_v_; ++i)
+      s_.v[static_cast<size_t>(at * wide_v_ + i)] =
+          load_float(call_.v.at(token, head_), call_.v.dtype, i);
+  }
+
+  void block(int64_t first, int32_t tokens) {
+    for (int32_t i = 0; i < tokens; ++i) make_token(first + i, i);
+    RecurUnit unit;
+    unit.delta = call_.rule == LinearAttention::Rule::kDelta;
+    unit.tokens = tokens;
+    unit.dim_k = wide_k_;
+    unit.dim_v = wide_v_;
+    unit.k = s_.k.data(), unit.decayed_k = s_.decayed_k.data();
+    unit.decayed_q = s_.decayed_q.data(), unit.v = s_.v.data();
+    unit.decay = s_.decay.data(), unit.decay_step = decay_step();
+    unit.beta = s_.beta.data(), unit.kq = s_.kq.data();
+    unit.state = state_, unit.state_stride = stride_;
+    unit.out = s_.out.data();
+    (by_value_ ? isa_.recur_values : isa_.recur_keys)(unit);
+    for (int32_t i = 0; i < tokens; ++i) finish(first + i, i);
+  }
+
+  void finish(int64_t token, int32_t at) const {
+    const float* o = &s_.out[static_cast<size_t>(at * wide_v_)];
+    const float* v = &s_.v[static_cast<size_t>(at * wide_v_)];
+    const bool skips = call_.skip.defined();
+    const float skip = skips ? load_float(call_.skip.at(head_), DType::kF32, 0) : 0.F;
+    for (int32_t i = 0; i < dim_v_; ++i) {
+      float y = skips ? std::fma(skip, v[i], o[i]) : o[i];
+      if (call_.z.defined()) {
+        const double z = load_float(call_.z.at(token, head_), call_.z.dtype, i);
+        y = static_cast<float>(y * (z / (1 + std::exp(-z))));
+      }
+      store_float(call_.out.at(token, head_), call_.out.dtype, i, y);
+    }
+  }
+
+  const LinearAttention& call_;
+  const LinearIsa& isa_;
+  Scratch& s_;
+  const int64_t row_, head_, k_head_, slot_;
+  const bool by_value_;
+  const int32_t dim_k_, dim_v_, wide_k_, wide_v_;
+  bool in_place_ = false;
+  float* state_ = nullptr;
+  int64_t stride_ = 0;
+  int64_t chunk_ = -1;  // the next one of this row
+};
+
+void run(const LinearAttention& call) {
+  const LinearIsa& isa = linear_isa(call.options.isa);
+  const int64_t heads = call.v.shape[1], items = call.rows.rows() * heads;
+  const int threads = team_size(call.options.num_threads, items);
+  const int64_t wide_k = round_up(call.k.shape[2], kPanel),
+                wide_v = round_up(call.v.shape[2], kPanel);
+  std::vector<Scratch> scratch(static_cast<size_t>(threads));
+  for (Scratch& s : scratch) {
+    for (auto* x : {&s.k, &s.decayed_q, &s.decayed_k, &s.decay})
+      x->assign(static_cast<size_t>(kBlock * wide_k), 0);
+    for (auto* x : {&s.v, &s.out}) x->assign(static_cast<size_t>(kBlock * wide_v), 0);
+    for (auto* x : {&s.beta, &s.kq}) x->assign(kBlock, 0);
+    s.q.assign(static_cast<size_t>(wide_k), 0);
+    s.state.reserve(static_cast<size_t>(wide_k * wide_v));
+  }
+  parallel_for(items, threads, [&](int64_t item, int thread) {
+    HeadRun(call, isa, scratch[static_cast<size_t>(thread)], item / heads, item % heads).run();
+  });
+}
+
+}  // namespace
+
+Status linear_attention(const LinearAttention& call) noexcept {
+  try {
+    Status status = validate(call);
+    if (find_isa(call.options.isa) == nullptr) status.add(unknown_isa(call.options.isa));
+    if (status.ok()) run(call);
+    return status;
+  } catch (const std::bad_alloc&) {
+  } catch (const std::length_error&) {  // more than a vector can hold
+  }
+  return Status::out_of_memory();
+}
+
+}  // namespace shadowgraph
