@@ -12,7 +12,7 @@ FieldJudge::Pairs FieldJudge::pairs_of(int64_t row, Part part, int64_t before) c
   const ForwardBatch& batch = step_.rebuilt.batch;
   const int64_t queries = row < batch.size() ? batch.extent(row).q_len : step_.rebuilt.width;
   if (field_.keys >= 0) return {before, queries, part.size()};
-  return {part.begin, queries, queries > 0 ? part.size() / queries : 0};
+  return {part.begin, queries, part.size() / queries};  // of a verify: some query each
 }
 
 int64_t FieldJudge::expected_bit(int64_t row, int64_t pair) const {

@@ -78,6 +78,15 @@ const Broken kBroken[] =
           [](const Planting& p) { p.put(Fa::kCuSeqlensQ, 0, 1); }},
          {"len.indptr_first: cu_seqlens_q[0] is 1, expected 0",
           "len.q_extent: cu_seqlens_q[0] is 1, expected 2"}},
+        {{"", "OffsetsOfTheLastRowEndBeforeIt", "flashattention", kModel, kExtend, 0,
+          [](const Planting& p) { p.put(Fa::kCuSeqlensQ, 2, 3); }},
+         {"len.q_extent: cu_seqlens_q[1] is 1, expected 3"}},
+        {{"", "APlanHasFewerOffsetsOfQueriesThanRows", "flashinfer", kModel, kExtend, 0,
+          [](const Planting& p) { shorten(p, Fi::kQoIndptr, {2}); }},
+         {"trace.shape: qo_indptr is 1, expected rows of requests"}},
+        {{"", "AWindowsListHasFewerOffsetsThanRows", "flashinfer", kWindow, kExtend, 0,
+          [](const Planting& p) { shorten(p, Fi::list(0, Fi::kKvIndptr), {2}); }},
+         {"plan.tail: wrapper0_paged_block_valid_mask[1] is 1, expected 0"}},
         {{"", "OffsetsAreOfOtherRowsThanRequests", "flashattention", kModel, kDecode, 4,
           [](const Planting& p) { shorten(p, Fa::kCuSeqlensQ, {4}); }},
          {"trace.shape: cu_seqlens_q is 3, expected rows of requests"}},
@@ -265,9 +274,8 @@ const Broken kBroken[] =
           [](const Planting& p) { p.put(FlashMla::kTileMetadata, 1 * kMlaPartInts + kEndRow, 0); }},
          {"plan.work: tile_metadata[2] is key 0 of row 2, expected from key 0 of row 1"}},
         {{"", "APartBeginsAKeyLate", "flashmla", kLatent, kDecode, 4,
-          [](const Planting& p) {
-            p.put(FlashMla::kTileMetadata, 1 * kMlaPartInts + kBeginKey, 1);
-          }},
+          [](const Planting&
+                 p) { p.put(FlashMla::kTileMetadata, 1 * kMlaPartInts + kBeginKey, 1); }},
          {"plan.work: tile_metadata[1] is key 1 of row 1, expected from key 0 of row 1"}},
         {{"", "APartBeginsWithASecondSplit", "flashmla", kLatent, kDecode, 4,
           [](const Planting& p) {
@@ -364,6 +372,28 @@ TEST(Invariants, NothingIsReadBehindAnArray) {
        [](const Planting& p) { shorten(p, Fi::plan(0, Fi::Part::kPaged, Fi::kKvChunkSize), {0}); }},
   };
   for (const Slip& slip : kShort) EXPECT_EQ(judge_planted(slip).to_string(), "ok") << slip.what;
+}
+
+/// Where a page has been given back, any slot of page 0 stands in its place, and no other.
+TEST(Invariants, AnEvictedPageIsPageZero) {
+  const ModelConfig model = with(kWindow, [](ModelConfig& m) { m.swa_pool = true; });
+  Step step = make_step({.page_size = 2, .prefix_lens = {7, 4}, .swa = true}, width_of(model));
+  const int32_t* row = step.batch().req_to_token.row(step.req_pool_indices[0]).data();
+  for (const int32_t c : {0, 1}) step.full_to_swa[static_cast<size_t>(row[c])] = 0;
+  const ForwardBatch batch = step.batch();
+  MetadataCase metadata(*find_backend("flashattention"), Limits::exact(batch, model));
+  ASSERT_EQ(metadata.run(batch).to_string(), "ok");
+  const Planting p{metadata, batch};
+  for (const auto& [page, found] :
+       {std::pair(5, "table.slot: swa_page_table[0, 0] is 5"), std::pair(-1,
+                                                                         "table.page_id: "
+                                                                         "swa_page_table[0, 0] "
+                                                                         "is -1")}) {
+    p.put(Fa::kSwaPageTable, 0, page);
+    const Status status = metadata.judge(batch);
+    ASSERT_FALSE(status.ok()) << page;
+    EXPECT_TRUE(status.to_string().starts_with(found)) << status.to_string();
+  }
 }
 
 /// What a row of a prefill's plan takes, by the rule of FlashInfer's kernels.

@@ -244,6 +244,51 @@ TEST(Judge, RecordedMarkOfEmptyRowsIsANote) {
   }
 }
 
+TEST(Judge, RecordedNaNOfEmptyRowsIsANote) {
+  Fixture f;
+  f.out[0] = kNaN;
+  const Judgement j = f.judge_as({"num.recorded", "num.recorded", true, "gpu."});
+  EXPECT_TRUE(j.findings.ok()) << j.findings.to_string();
+  EXPECT_EQ(j.notes, std::vector<std::string>{"1 rows that see no key have out nan"});
+  EXPECT_FALSE(f.judge_as({}).findings.ok()) << "ours is 0";
+}
+
+TEST(Judge, AnEmptyRowMayHaveNothingButItsLse) {
+  Fixture f;
+  Result result{{},
+                ConstTensorView(f.lse.data(), DType::kF32, {3, 1}),
+                LseBase::kNatural,
+                LseSink::kExcluded};
+  const Arithmetic& ours = *find_arithmetic("ours_portable");
+  Judgement j = judge(f.call.call, result, ours, {});
+  EXPECT_TRUE(j.findings.ok()) << j.findings.to_string();
+  EXPECT_EQ(j.empty_rows, 1);
+  f.lse[0] = 0;
+  j = judge(f.call.call, result, ours, {});
+  ASSERT_NE(finding_of(j, "num.empty_row"), nullptr);
+  EXPECT_EQ(finding_of(j, "num.empty_row")->where.field, "lse");
+}
+
+TEST(Judge, ExactlyJudgedAreRowsThatAKeyWins) {
+  // The third row sees three keys alike: which one should it be?
+  SmallCall c(3, 3, 1, 1, 1, 1);
+  c.v = {1, 2, 3};
+  c.params().causal = true;
+  const JudgeOptions exact{.exact = true};
+  const Arithmetic& ours = *find_arithmetic("ours_portable");
+  std::vector<float> out = {1, 1.5f, 77}, lse = {5, 5, 5};
+  Result result{ConstTensorView(out.data(), DType::kF32, {3, 1, 1}),
+                ConstTensorView(lse.data(), DType::kF32, {3, 1}), LseBase::kNatural,
+                LseSink::kExcluded};
+  EXPECT_TRUE(judge(c.call, result, ours, exact).findings.ok());
+  out[0] = 1.0000001f;
+  const Judgement j = judge(c.call, result, ours, exact);
+  ASSERT_NE(finding_of(j, "num.bound"), nullptr);
+  EXPECT_EQ(finding_of(j, "num.bound")->where.row, 0);
+  result.out = {};
+  EXPECT_TRUE(judge(c.call, result, ours, exact).findings.ok()) << "LSEs are not judged";
+}
+
 TEST(Judge, RecordedEmptyRowThatSawAKeyIsAFinding) {
   Fixture f;
   f.out[0] = 10;

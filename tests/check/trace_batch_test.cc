@@ -261,6 +261,25 @@ TEST(TraceBatch, OfNoRequestNothingNeedBeSaid) {
   }
 }
 
+TEST(TraceBatch, LengthsOfNewTokensAreThoseOfTheRequests) {
+  TraceLine line = decode_line();
+  line.mode = "extend";
+  line.input["extend_seq_lens"] = vector_of({});
+  EXPECT_EQ(found(line), not_legal("len.batch: extend_lens is 0, expected 2"));
+  line.input["extend_seq_lens"] = vector_of({-5, 1});
+  line.input["positions"] = vector_of({});
+  EXPECT_EQ(refusals(line), Laws{"input.positions: 0"});
+  line.input.erase("extend_seq_lens");
+  EXPECT_EQ(refusals(line), Laws{"input.extend_seq_lens: missing"});
+}
+
+TEST(TraceBatch, ADraftOfNoStepHasNoSlots) {
+  TraceLine line = drafted_line("replay");
+  line.config.num_steps = 0;
+  EXPECT_EQ(found(line),
+            not_legal("len.spec: spec.step is 0, expected 0 <= step < num_steps, topk >= 1"));
+}
+
 TEST(TraceBatch, APaddedStepMayHaveAnyNumberOfPositionsFromItsTokensOn) {
   TraceLine line = replay_line();
   line.mode = "extend";

@@ -86,7 +86,7 @@ void length_of_pages(const Scene& scene, size_t request, const Reading& right,
   Reading r = of_length(scene, request, right, room, by(room - length_of(right)));
   add(r);
   // The rest of the last page, whatever its row says.
-  for (size_t i = right.keys.size(); i < r.keys.size() && !right.keys.empty(); ++i)
+  for (size_t i = right.keys.size(); i < r.keys.size(); ++i)
     r.keys[i] = right.keys.back() + static_cast<int32_t>(i - right.keys.size() + 1);
   add(std::move(r));
 }
