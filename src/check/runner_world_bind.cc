@@ -85,7 +85,8 @@ Status RunnerWorld::bind_layer(size_t kind, const RunnerOptions& o, Layer* layer
   Status status = scope.bind(specs, &bound);
   layer->steps.resize(steps_);
   for (size_t s = 0; s < steps_ && status.ok(); ++s) {
-    const Arena of_step = s == 0 ? scope : scope.scope("step" + std::to_string(s));
+    Arena of_step = scope;
+    if (s > 0) of_step = scope.scope("step" + std::to_string(s));
     status.add(bind_tensors(p, o.max_tokens, of_step, &layer->steps[s]));
   }
   if (!status.ok()) return status;

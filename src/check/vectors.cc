@@ -173,7 +173,8 @@ class CaseJudge {
   }
 
   std::string field_prefix(size_t call) const {
-    return calls_.size() == 1 ? "" : "call" + std::to_string(call) + ".";
+    if (calls_.size() == 1) return "";
+    return "call" + std::to_string(call) + ".";
   }
 
   template <class Call>

@@ -374,6 +374,15 @@ TEST(Invariants, NothingIsReadBehindAnArray) {
   for (const Slip& slip : kShort) EXPECT_EQ(judge_planted(slip).to_string(), "ok") << slip.what;
 }
 
+TEST(Invariants, MetadataThatCannotBeFilledIsNotJudged) {
+  const Step two = make_step({.page_size = 2, .prefix_lens = {5, 8}}, width_of(kModel));
+  const Step one = make_step({.page_size = 2, .prefix_lens = {5}}, width_of(kModel));
+  MetadataCase metadata(*find_backend("flashattention"), Limits::exact(one.batch(), kModel));
+  const Status status = metadata.run(two.batch());
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.to_string(), metadata.fill(two.batch()).to_string());
+}
+
 /// Where a page has been given back, any slot of page 0 stands in its place, and no other.
 TEST(Invariants, AnEvictedPageIsPageZero) {
   const ModelConfig model = with(kWindow, [](ModelConfig& m) { m.swa_pool = true; });

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <numbers>
 #include <string>
@@ -100,6 +101,41 @@ TEST(DiagnoseResults, OfPartsThatAreNoNumbersNoMergeIsKnown) {
   EXPECT_EQ(name_of(lab.scene(), lab.result()), "");
   for (int64_t i = 0; i < 3 * kHeads * kDim; ++i) lab.row(0)[i] = 7;
   EXPECT_EQ(name_of(lab.scene(), lab.result()), "unknown");
+}
+
+/// The first request's rows, computed by another call.
+std::string name_of_call(const std::function<void(Lab&)>& setting,
+                         const std::function<void(Lab&)>& mistake) {
+  Lab lab, wrong;
+  setting(lab), setting(wrong), mistake(wrong);
+  lab.run(), wrong.run();
+  EXPECT_EQ(name_of(lab.scene(), lab.result()), "");
+  return name_of(lab.scene(), wrong.result());
+}
+
+TEST(DiagnoseResults, AWindowOnTheRightIsAWindow) {
+  const auto right = [](Lab& l) { l.params.causal = false, l.params.window_right = 1; };
+  EXPECT_EQ(name_of_call(right, [](Lab& l) { l.params.window_right = -1; }), "window.ignored");
+}
+
+TEST(DiagnoseResults, AScaleOfOneCannotBeMissing) {
+  const auto one = [](Lab& l) { l.params.sm_scale = 1; };
+  EXPECT_EQ(name_of_call([](Lab&) {}, one), "scale.softmax_missing");
+  EXPECT_NE(name_of_call(one, [](Lab& l) { l.params.sm_scale = 0.5f; }), "scale.softmax_missing");
+}
+
+TEST(DiagnoseResults, OfManyWrongRequestsSomeAreLookedAt) {
+  Lab lab;
+  lab.keys = {9, lab.keys[2]};
+  lab.cu_seqlens_q = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  lab.run();
+  Scene scene = lab.scene();
+  scene.params.window_left = 5;
+  const std::vector<Explanation> all = lab.named(scene);
+  ASSERT_FALSE(all.empty());
+  EXPECT_EQ(all[0].mistake, "window.ignored");
+  EXPECT_EQ(all[0].wrong, 8 * kHeads);
+  EXPECT_EQ(all[0].explained, 8 * kHeads);
 }
 
 /// The lab's pool in codes of 8 bits, with a scale for each token and head; pages of four.

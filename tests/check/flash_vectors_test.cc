@@ -104,6 +104,18 @@ TEST(FlashVectors, AppendThatTheEngineRefusesIsNamed) {
   EXPECT_TRUE(names(verdict.findings, "append.out_cache_loc")) << verdict.findings.to_string();
 }
 
+TEST(FlashVectors, OnlyPagedCallsReadWhatIsAppended) {
+  KernelVector v = read("append");
+  const float values[] = {1, 5}, lse[] = {0, 0};
+  MergeStates<LseBase::kLog2> merge;
+  merge.v = ConstTensorView(values, DType::kF32, {1, 2, 1, 1});
+  merge.s = ConstTensorView(lse, DType::kF32, {1, 2, 1});
+  v.calls.emplace_back(merge);
+  const VectorVerdict alone = judge_vector(read("append")), both = judge_vector(v);
+  EXPECT_EQ(both.findings.to_string(), "ok");
+  EXPECT_EQ(both.rows, alone.rows + 1);
+}
+
 TEST(FlashVectors, JudgingLeavesTheFilesCacheAlone) {
   const auto [id, file] = case_of_kind("append");
   const Parsed p = parse(file);

@@ -81,6 +81,28 @@ TEST(TraceCorners, CountsThatNoSlipGives) {
   EXPECT_EQ(found(line), "len.q_extent: x: " + nameless);
 }
 
+/// A replay of two branches each, in a bucket of three rows: the slots behind two requests' are
+/// padding's.
+TEST(TraceCorners, PaddingBehindTheBranchesOfADraft) {
+  TraceLine line = planned_replay();
+  line.backend = "triton", line.mode = "draft_decode";
+  line.calls.clear();
+  line.config.page_size = 1, line.config.topk = 2, line.config.num_steps = 1;
+  line.config.window = 3;
+  line.input["seq_lens"] = vector_of({4, 8, 1});
+  std::vector<int64_t> slots(160);
+  for (size_t s = 0; s < 60; ++s) slots[s] = static_cast<int64_t>(s) + 100;
+  line.input["full_to_swa"] = vector_of(slots, "int64");
+  line.input["out_cache_loc"] = vector_of({20, 21, 4, 5, 0, 0}, "int64");
+  line.expect.clear();
+  line.expect["swa_out_cache_loc"] = vector_of({120, 121, 104, 105, 0, 0}, "int64");
+  EXPECT_EQ(found(line), "ok");
+  line.expect["swa_out_cache_loc"].data[3] = 0;
+  EXPECT_EQ(found(line), "slot.write: x: swa_out_cache_loc[3] is 0, expected 105");
+  line.expect["swa_out_cache_loc"].data = {120, 121, 104, 105, 105, 0};
+  EXPECT_EQ(found(line), "slot.write: x: swa_out_cache_loc[4] is 105, expected 0 for padding");
+}
+
 /// A window's list of which the first query sees more than the prefix has tokens.
 TEST(TraceCorners, ACountBetweenThePrefixAndTheWindow) {
   TraceLine line = paged_extend();
