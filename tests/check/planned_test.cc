@@ -94,5 +94,21 @@ TEST(VectorStep, ThePrefillInTwoPartsIsTheOnePass) {
   EXPECT_GT(steps, 0);
 }
 
+TEST(Planned, ACallOfNoRequestHasNoResult) {
+  for_each_call([&](const KernelVector&, const AnyCall& call, const std::string& name) {
+    const auto* paged = std::get_if<PagedAttention>(&call);
+    if (paged == nullptr || paged->cu_seqlens_q.empty()) return;
+    PagedAttention none = *paged;
+    const int32_t first[] = {0};
+    none.q.shape[0] = 0;
+    none.pages = PageTable::dense({}, 1, {});
+    none.cu_seqlens_q = first;
+    none.params.custom_mask = {};
+    const PlannedResult r = planned(none, {});
+    EXPECT_EQ(r.out.shape[0], 0) << name;
+    EXPECT_TRUE(r.parts.empty()) << name;
+  });
+}
+
 }  // namespace
 }  // namespace shadowgraph

@@ -61,5 +61,30 @@ TEST(RunnerWorld, WhatPaddingReadsIsNaN) {
   }
 }
 
+TEST(RunnerWorld, WhatAStepStoresIsKAndV) {
+  const ModelConfig model = model_of(2, {small_layer()});
+  RunnerWorld world(model, options_of(model, {1}), false);
+  const Step step = make_step({.page_size = 2, .prefix_lens = {3, 4}}, width_of(model));
+  world.begin_step(step);
+  const LayerIo io = world.layers(2)[0];
+  const CanonicalRows rows = canonical_rows(step.batch(), model.layers[0], model);
+  const auto store = [&](const KvPlane& plane, const ConstTensorView& of, int64_t t) {
+    const int64_t slot = rows.stored[static_cast<size_t>(t)];
+    const auto bytes = static_cast<size_t>(plane.head_dim) * sizeof(float);
+    std::memcpy(plane.data + static_cast<size_t>(slot) * bytes, of.at(t), bytes);
+  };
+  const auto found = [&](int64_t token) {
+    return "slot.write: out_cache_loc[" + std::to_string(token) + "] is others there, expected " +
+           "its K and V in slot " + std::to_string(rows.stored[static_cast<size_t>(token)]);
+  };
+  EXPECT_EQ(world.check_stored(rows, io).to_string(), found(0));
+  for (const int64_t t : {0, 1}) store(io.cache.k, io.k, t);
+  EXPECT_EQ(world.check_stored(rows, io).to_string(), found(0)) << "its V is missing";
+  store(io.cache.v, io.v, 0);
+  EXPECT_EQ(world.check_stored(rows, io).to_string(), found(1));
+  store(io.cache.v, io.v, 1);
+  EXPECT_EQ(world.check_stored(rows, io).to_string(), "ok");
+}
+
 }  // namespace
 }  // namespace shadowgraph
