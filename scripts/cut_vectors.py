@@ -42,10 +42,34 @@ def sign(number):
     return (number > 0) - (number < 0)
 
 
+def kind_of(case):
+    m = case["metadata"]
+    kind = m.get("kind", m.get("mode"))
+    return f"{m['system']} {kind}" if "system" in m else kind
+
+
+def recurrent_traits(case):
+    m = case["metadata"]
+    system = m["system"]
+    lens = m.get("lens", [])
+    tensors = [(system, "with", name) for name in case["tensors"]]
+    return {
+        (kind_of(case),),
+        (system, "dtype", m.get("dtype"), m.get("state_dtype")),
+        (system, "packed", m.get("packed")),
+        (system, "pads", m.get("pad_out") if m.get("pad_rows") else None),
+        (system, "from zero", m.get("zero_init_rows", []) != []),
+        (system, "several rows", len(lens) > 1 or m.get("B", 1) > 1),
+        *tensors,
+    }
+
+
 def traits(case):
     """What makes a case worth having. The kind is paired with whatever changes a kernel's path."""
     m = case["metadata"]
-    kind = m.get("kind", m.get("mode"))
+    if "system" in m:
+        return recurrent_traits(case)
+    kind = kind_of(case)
     q_lens = m.get("q_lens", m.get("extend_lens", []))
     kv_lens = m.get("kv_lens", [])
     single = [
@@ -120,8 +144,7 @@ def main():
     write(args.out, chosen)
     print("| case | kind | origin | bytes |\n|---|---|---|---|")
     for number, case in enumerate(chosen):
-        m = case["metadata"]
-        print(f"| case{number:03d} | {m.get('kind', m.get('mode'))} | {m['origin']} | {size_of(case)} |")
+        print(f"| case{number:03d} | {kind_of(case)} | {case['metadata']['origin']} | {size_of(case)} |")
     for trait in sorted(missing, key=str):
         print("not covered:", trait)
 

@@ -14,8 +14,9 @@
 namespace shadowgraph {
 
 /// A recurrence, and where its decays and weights come from raw projections, what makes them: then
-/// call.log_decay (and call.beta, where the gate gives it) are undefined. call.states and
-/// call.draft.states have the shape and dtype of the pool and no memory: it is the judge's.
+/// call.log_decay (and call.beta, where the gate gives it) are undefined. What a call writes (out,
+/// states, draft.states, chunk_states; a gate's log_decay and beta) has shape and dtype as recorded
+/// and no memory: it is the judge's. So it is in the other kinds of calls.
 struct Recurrence {
   LinearAttention call;
   std::optional<DecayGate> gate;
@@ -63,7 +64,11 @@ struct LinearVector {
   ConstTensorView states_before;        // the pool before the call
   ConstTensorView draft_states_before;  // undefined: nothing is known of what was there
   std::vector<uint8_t> out_valid;       // [tokens]; empty: all; 0: the kernel left it undefined
+  // Beside stored decays and weights (call.log_decay without a gate) reference.log_decay and .beta
+  // are those before rounding, and the rest of the reference was computed with them.
   LinearArrays recorded, reference;
+  // Which of the call's chunks each of recorded.chunk_states is; empty: all of them
+  std::vector<int32_t> recorded_chunks;
   // Parents that a kernel derived from (first child, next sibling), [rows, steps] each; else empty
   std::span<const int32_t> first_child, next_sibling, recorded_parents;
   // Whose arithmetic: a line of src/check/linear_arithmetics.inc

@@ -1,6 +1,7 @@
 #include "io/case_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -73,18 +74,29 @@ int32_t CaseReader::integer(std::string_view name, int32_t low, int32_t high) {
   return low;
 }
 
-float CaseReader::number(std::string_view name, bool positive) {
+float CaseReader::number(std::string_view name, const char* expected, bool (*good)(float)) {
   const JsonValue* value = field(name);
   if (value == nullptr) return 1;
   const double wide = double_of(*value);
-  // Past float's range the cast is undefined; a NaN fails both comparisons.
-  if (wide >= 0 && wide <= std::numeric_limits<float>::max()) {
+  // Past float's range the cast is undefined; a NaN fails the comparison.
+  if (std::abs(wide) <= std::numeric_limits<float>::max()) {
     const auto n = static_cast<float>(wide);
-    if (n > 0 || !positive) return n;
+    if (good(n)) return n;
   }
-  bad_field(name, positive ? "a finite number above 0" : "a finite number, 0 or more",
-            value->describe());
+  bad_field(name, expected, value->describe());
   return 1;
+}
+
+float CaseReader::positive(std::string_view name) {
+  return number(name, "a finite number above 0", [](float n) { return n > 0; });
+}
+
+float CaseReader::not_negative(std::string_view name) {
+  return number(name, "a finite number, 0 or more", [](float n) { return n >= 0; });
+}
+
+float CaseReader::negative(std::string_view name) {
+  return number(name, "a finite number below 0", [](float n) { return n < 0; });
 }
 
 std::string CaseReader::text(std::string_view name) {
@@ -116,8 +128,9 @@ std::vector<int32_t> CaseReader::lengths(std::string_view name, int32_t batch) {
   const JsonValue* value = field(name);
   if (value == nullptr) return {};
   const auto* items = value->as<JsonValue::Array>();
-  if (items == nullptr || items->size() != static_cast<size_t>(batch)) {
-    bad_field(name, "a list of " + std::to_string(batch) + " lengths", value->describe());
+  if (items == nullptr || (batch >= 0 && items->size() != static_cast<size_t>(batch))) {
+    bad_field(name, "a list of " + (batch < 0 ? "lengths" : std::to_string(batch) + " lengths"),
+              value->describe());
     return {};
   }
   std::vector<int32_t> list(items->size());
@@ -167,7 +180,7 @@ DType CaseReader::tensor_dtype(std::string_view name) {
 }
 
 ConstTensorView CaseReader::tensor(std::string_view name, DTypes dtypes,
-                                   std::initializer_list<int64_t> shape) {
+                                   std::span<const int64_t> shape) {
   const ConstTensorView* found = find(name);
   const std::string expected = dtypes_text(dtypes) + ' ' + shape_text(shape);
   if (found == nullptr) {

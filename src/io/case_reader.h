@@ -35,23 +35,30 @@ class CaseReader {
   bool has(std::string_view field) const { return metadata_.find(field) != nullptr; }
   bool flag(std::string_view field);
   int32_t integer(std::string_view field, int32_t low, int32_t high);
-  float positive(std::string_view field) { return number(field, true); }
-  float not_negative(std::string_view field) { return number(field, false); }
+  float positive(std::string_view field);
+  float not_negative(std::string_view field);
+  float negative(std::string_view field);
   std::string text(std::string_view field);
   /// A field that says what everybody knows: a finding unless it is that.
   void known_text(std::string_view field, std::string_view expected);
   /// "f16", "bf16", "f32" or "e4m3fn".
   DType dtype(std::string_view field);
-  /// batch lengths from 0, their sum at most kMaxVectorTokens; none after a finding.
+  /// batch lengths (-1: any number) from 0, their sum at most kMaxVectorTokens; none after a
+  /// finding.
   std::vector<int32_t> lengths(std::string_view field, int32_t batch);
+  /// Of any type; null after a finding.
+  const JsonValue* field(std::string_view name);
   void bad_field(std::string_view field, std::string expected, std::string got);
 
   // Tensors (vector.tensor). A view is dense and starts at a multiple of its element size.
   bool has_tensor(std::string_view name) const;
   /// f16, bf16 or f32, as the tensor has it.
   DType tensor_dtype(std::string_view name);
+  ConstTensorView tensor(std::string_view name, DTypes dtypes, std::span<const int64_t> shape);
   ConstTensorView tensor(std::string_view name, DTypes dtypes,
-                         std::initializer_list<int64_t> shape);
+                         std::initializer_list<int64_t> shape) {
+    return tensor(name, dtypes, std::span<const int64_t>(shape.begin(), shape.size()));
+  }
   /// i32 [size]
   std::span<const int32_t> indices(std::string_view name, int64_t size);
   /// i32 [expected.size()] holding exactly that: metadata and tensors tell the same lengths.
@@ -72,8 +79,7 @@ class CaseReader {
   std::vector<std::shared_ptr<const void>> take_storage();
 
  private:
-  const JsonValue* field(std::string_view name);
-  float number(std::string_view field, bool positive);
+  float number(std::string_view field, const char* expected, bool (*good)(float));
   const ConstTensorView* find(std::string_view name) const;
   ConstTensorView aligned(ConstTensorView view);
   std::string full_name(std::string_view name) const { return id_ + '/' + std::string(name); }

@@ -9,15 +9,10 @@
 
 #include "attn/kernel_vector.h"
 #include "io/safetensors.h"
+#include "io/vector_cases.h"
 #include "shadowgraph/status.h"
 
 namespace shadowgraph {
-
-/// A case of a kind that no reader knows: not judged, and said so.
-struct SkippedCase {
-  std::string id, kind, reason;
-  bool operator==(const SkippedCase&) const = default;
-};
 
 /// Appends the file's good cases, in the order of their ids. Metadata and tensors must agree with
 /// each other (lengths with their indptr, shapes with the sizes); page ids are left to the engine.
