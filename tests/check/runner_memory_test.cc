@@ -4,6 +4,8 @@
 #include <functional>
 
 #include "check/runs.h"
+#include "check/tap.h"
+#include "core/laws.h"
 
 namespace shadowgraph {
 namespace {
@@ -81,6 +83,73 @@ TEST(RunnerMemory, AKeyThatIsSeenIsInTheWindowsPool) {
       EXPECT_EQ(laws(status), Laws{"pool.window"});
       EXPECT_EQ(status.findings()[0].where.row, 0);
       EXPECT_EQ(status.findings()[0].where.col, 5);
+    }
+  }
+}
+
+/// Says that the n-th fill is broken, or loses launches: of captures, or of all.
+struct BrokenTap : Tap {
+  int fills = 0, broken_fill = 0;
+  bool loses_all = false, loses_captured = false;
+  Status filled(const ForwardBatch&, Meta&) override {
+    Status status;
+    if (++fills == broken_fill) status.add(make_finding("plan.work", at("x"), "a", "b"));
+    return status;
+  }
+  void launches(std::vector<TappedLaunch>& all, const Meta&, bool capturing) override {
+    if (loses_all || (loses_captured && capturing)) all.clear(), act();
+  }
+};
+
+Status run_broken(BrokenTap& tap, const std::function<void(RunnerOptions&)>& change = nullptr) {
+  const ModelConfig model = model_of(2, {small_layer()});
+  RunnerOptions options = options_of(model, {2});
+  options.tap = &tap;
+  if (change) change(options);
+  Runs runs(*find_backend("flashattention"), model, options);
+  return runs.step({.prefix_lens = {5, 4}});
+}
+
+TEST(RunnerMemory, AFillThatFailsEndsItsPhase) {
+  const char* const kPhases[] = {"eager", "capture", "replay"};
+  for (int n = 1; n <= 3; ++n) {
+    for (const bool outputs_alone : {false, true}) {
+      BrokenTap tap;
+      tap.broken_fill = n;
+      const Status status =
+          run_broken(tap, [&](RunnerOptions& o) { o.outputs_alone = outputs_alone; });
+      if (outputs_alone) {
+        EXPECT_EQ(status.to_string(), "ok") << "it is no output";
+        continue;
+      }
+      EXPECT_EQ(laws(status), Laws{"plan.work"}) << n;
+      EXPECT_EQ(status.findings()[0].where.phase, kPhases[n - 1]);
+    }
+  }
+}
+
+TEST(RunnerMemory, OfLostLaunchesTheOutputsTell) {
+  BrokenTap tap;
+  tap.loses_all = true;
+  Status status = run_broken(tap, [](RunnerOptions& o) { o.outputs_alone = true; });
+  ASSERT_FALSE(status.ok());
+  for (const Finding& f : status.findings()) {
+    EXPECT_TRUE(f.id.starts_with("num.")) << f.to_string();
+    EXPECT_EQ(f.where.phase, "eager");
+  }
+  BrokenTap captured;
+  captured.loses_captured = true;
+  for (const bool diagnose : {false, true}) {
+    status = run_broken(captured, [&](RunnerOptions& o) {
+      o.outputs_alone = true;
+      o.diagnose = diagnose;
+    });
+    ASSERT_FALSE(status.ok());
+    for (const Finding& f : status.findings()) {
+      EXPECT_EQ(f.where.phase, "replay") << f.to_string();
+      ASSERT_EQ(f.diagnosis.empty(), !diagnose);
+      if (!diagnose) continue;
+      EXPECT_EQ(f.diagnosis[0].mistake, "row.unwritten");
     }
   }
 }
