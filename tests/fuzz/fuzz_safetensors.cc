@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/kernel_vectors.h"
+#include "io/linear_vectors.h"
 #include "io/safetensors.h"
 
 using namespace shadowgraph;
@@ -47,5 +48,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<SkippedCase> skipped;
   const Status status = parse_kernel_vectors(file, "fuzz", &cases, &skipped);
   require(status.ok() || (cases.empty() && skipped.empty()));
+
+  std::vector<LinearVector> recurrent;
+  (void)parse_linear_vectors(file, "fuzz", &recurrent, &skipped);
+  require(recurrent.empty() || holds_linear_cases(file));
   return 0;
 }

@@ -3,6 +3,7 @@
 
 #include "allocations.h"
 #include "io/kernel_vectors.h"
+#include "io/linear_vectors.h"
 #include "io/safetensors_bytes.h"
 
 namespace shadowgraph {
@@ -59,6 +60,42 @@ TEST(Allocation, EveryFailureWhileReadingVectorsLeavesTheListsAlone) {
               return status;
             }),
             10);
+}
+
+TEST(Allocation, EveryFailureWhileReadingRecurrentVectorsLeavesTheListsAlone) {
+  const std::vector<float> values(4);
+  const std::vector<int32_t> slots(1, -1);
+  SafetensorsFile file;
+  file.metadata["case000"] =
+      R"({"system":"conv","kind":"conv_update","dtype":"torch.float32","B":1,"steps":1,"dim":2,)"
+      R"("width":2,"activation":"silu","tree":false,"pad_rows":[0]})";
+  for (const char* name : {"x", "out", "out_ref"})
+    file.tensors[std::string("case000/") + name] = {values.data(), DType::kF32, {1, 1, 2}};
+  for (const char* name : {"conv_state_before", "conv_state_after", "state_ref"})
+    file.tensors[std::string("case000/") + name] = {values.data(), DType::kF32, {1, 2, 1}};
+  file.tensors["case000/weight"] = {values.data(), DType::kF32, {2, 2}};
+  file.tensors["case000/conv_state_indices"] = {slots.data(), DType::kI32, {1}};
+  EXPECT_GT(fail_every_allocation([&] {
+              std::vector<LinearVector> cases;
+              std::vector<SkippedCase> skipped;
+              Status status = parse_linear_vectors(file, "test", &cases, &skipped);
+              EXPECT_EQ(status.ok(), !cases.empty());
+              return status;
+            }),
+            20);
+}
+
+TEST(Allocation, WhetherAFileHoldsRecurrentVectorsIsFalseWithoutMemory) {
+  SafetensorsFile file;
+  file.metadata["case000"] = R"({"system":"lightning","kind":"a text that no small string holds"})";
+  for (long n = 0;; ++n) {
+    allocations::left = n, allocations::then = allocations::Then::kNoneFails;
+    const bool holds = holds_linear_cases(file);
+    const bool failed = allocations::left < 0;
+    allocations::left = -1;
+    EXPECT_EQ(holds, !failed) << n;
+    if (!failed) break;
+  }
 }
 
 }  // namespace
