@@ -3,6 +3,9 @@
 // that overlaps. Tested by tests/attn/validate_linear_test.cc.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "shadowgraph/linear.h"
 
 namespace shadowgraph {
@@ -10,5 +13,6 @@ namespace shadowgraph {
 Status validate(const LinearAttention& call);
 Status validate(const DecayGate& gate);
 Status validate(const CausalConv1d& call);
+Status validate_slopes(int32_t layer, int32_t num_layers, std::span<float> out);
 
 }  // namespace shadowgraph

@@ -1,0 +1,13 @@
+// decay_gate: decays and weights of a recurrence, of what a model's projections give
+// (shadowgraph/linear.h). Each number is computed in double, of operations that every machine
+// rounds alike, and rounded to f32. Tested by tests/kernels/decay_gate_test.cc.
+#pragma once
+
+#include "shadowgraph/linear.h"
+
+namespace shadowgraph {
+
+/// Requires a gate that validate() accepts. Allocates nothing.
+void decay_gate_kernel(const DecayGate& gate);
+
+}  // namespace shadowgraph
