@@ -59,6 +59,8 @@ struct DraftSteps {
   // beyond a row's tokens is not touched. Undefined: no state is kept
   TensorView states;
   std::span<const int32_t> indices;  // [rows]; empty: r
+  // Are the states of rows without a slot kept, too (GDN), or not (Mamba2)? Of PadRow::kFromZero
+  bool of_padding = true;
   // [tokens]: of a row's token j > 0 the earlier token of the row that it follows, 0 <= parent < j;
   // what stands at j = 0 is not looked at. Empty: a chain
   std::span<const int32_t> parents;
@@ -120,17 +122,20 @@ struct DecayGate {
     kStep,        // beta = softplus(x + dt_bias), log_decay = a beta                 Mamba2
   };
   Kind kind = Kind::kSoftplus;
-  ConstTensorView x;  // [tokens, num_v_heads] or, of channels, [tokens, num_v_heads, head_dim_k]
+  // [tokens, num_v_heads] or, of channels (not of kStep), [tokens, num_v_heads, head_dim_k], these
+  // contiguous; f32, f16 or bf16
+  ConstTensorView x;
   ConstTensorView a_log;    // f32 [num_v_heads]; of kStep it is a itself, not its logarithm
   ConstTensorView dt_bias;  // f32, x's shape without tokens; undefined: 0
   float lower_bound = 0;    // of kLowerBound, below 0
   ConstTensorView b;  // [tokens, num_v_heads]: beta = sigmoid(b); undefined, and of kStep: none
 
   TensorView log_decay;  // f32, as x
-  TensorView beta;       // f32 [tokens, num_v_heads]; undefined where there is nothing to write
+  TensorView beta;  // f32 [tokens, num_v_heads], where there is b, and of kStep; else undefined
 };
 
-/// Each number is that of exact arithmetic, rounded twice at most. Not ok: nothing is written.
+/// Each number is computed in double and rounded to f32, alike on every machine; beta and log_decay
+/// of kStep come of one step, each rounded by itself. Not ok: nothing is written.
 Status decay_gate(const DecayGate& gate) noexcept;
 
 /// Lightning's decay per head, slope > 0: for num_heads a power of two 2^(-8 (h + 1) / num_heads),
@@ -147,7 +152,8 @@ Status lightning_slopes(int32_t layer, int32_t num_layers, std::span<float> out)
 struct CausalConv1d {
   enum class Activation : uint8_t { kNone, kSilu };
 
-  ConstTensorView x;       // [tokens, dim], any strides
+  // f32, f16 or bf16, any strides
+  ConstTensorView x;       // [tokens, dim]
   ConstTensorView weight;  // [dim, width], 2 <= width <= 8
   ConstTensorView bias;    // [dim]; undefined: 0
   Activation activation = Activation::kNone;
@@ -155,19 +161,24 @@ struct CausalConv1d {
   // [slots, dim, width - 1], any strides, x's dtype: becomes the last width - 1 inputs of the row,
   // of a verify step too, and of a tree: those of all its tokens in their order
   TensorView states;
-  // Windows [rows, steps, dim, width - 1]: the inputs that the token after it would see. A token of
-  // a tree sees its path: itself, its parent, that one's parent, then the slot
+  // Windows [rows, steps, dim, width - 1], any strides: the inputs that the token after it would
+  // see. A token of a tree sees its path: itself, its parent, that one's parent, then the slot. A
+  // tree needs no windows
   DraftSteps draft;
-  TensorView out;  // [tokens, dim], x's dtype
+  TensorView out;  // [tokens, dim], x's dtype, any strides
   CallOptions options;
 };
 
-/// In f32, the sum from the oldest input on: the same bits whatever the batch and the threads. Not
-/// ok: nothing is written.
+/// In f32, the bias first, then each product, rounded, from the oldest input on; the activation is
+/// rounded to f32 once. The same bits whatever the batch, the threads and the machine, and a
+/// prefill in pieces gives those of the whole. A row without tokens leaves its slot alone. Not ok:
+/// nothing is written.
 Status causal_conv1d(const CausalConv1d& call) noexcept;
 
 /// The parents of a tree that says of each token its first child and its next sibling, -1 where
-/// there is none: [rows, steps] each, a row's first token its root, whose parent is 0.
+/// there is none: [rows, steps] each, a row's first token its root, whose parent is 0. Siblings may
+/// come in any order. mask.tree: an id that is no token of the row behind its parent, a token of
+/// two parents or of none, a root with a sibling. Not ok: nothing is written.
 Status tree_parents(std::span<const int32_t> first_child, std::span<const int32_t> next_sibling,
                     int64_t steps, std::span<int32_t> parents) noexcept;
 
@@ -177,8 +188,8 @@ struct ChunkList {
   int64_t size = 0;  // entries, also where the room was too small
   std::span<int32_t> indices, offsets;
 };
-/// cu_seqlens_q without empty rows at its end counts as T tokens. input.memory: the lists are too
-/// short; size says what they need.
+/// Rows without tokens have no entry. input.memory: the lists are too short; size says what they
+/// need. Not ok: nothing else is written.
 Status chunk_list(std::span<const int32_t> cu_seqlens_q, int32_t chunk_size,
                   ChunkList* list) noexcept;
 

@@ -10,7 +10,7 @@
 namespace shadowgraph {
 
 /// Offsets from 0 to `tokens`, slots of 0 .. num_slots - 1 or -1, flags and row counts that agree.
-/// written: no slot is named by two rows, of which one has tokens. False: the rows cannot be
+/// written: no slot is named by two rows that have tokens. False: the rows cannot be
 /// walked.
 bool check_state_rows(TensorCheck& c, const StateRows& rows, int64_t tokens, int64_t num_slots,
                       bool written);

@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <tuple>
+#include <vector>
 
 #include "allocations.h"
+#include "core/parallel.h"
 #include "kernels/small_attention.h"
+#include "kernels/small_conv.h"
 
 namespace shadowgraph {
 namespace {
@@ -61,6 +65,59 @@ TEST_P(Allocation, ScratchStaysFromCallToCall) {
     EXPECT_LT(second, 2000);
   });
   fresh.join();
+}
+
+/// call(world) with 0, 1, ... allocations until it has all that it wants: before that it is
+/// refused, and written(world) is as it was.
+template <class World, class Call, class Written>
+void fail_until_done(const World& before, const Call& call, const Written& written) {
+  World warm = before;  // lazy tables are made
+  ASSERT_EQ(call(warm).to_string(), "ok");
+  for (long n = 0;; ++n) {
+    ASSERT_LT(n, 1000);
+    World world = before;
+    allocations::left = n;
+    const Status status = call(world);
+    allocations::left = -1;
+    if (status.ok()) {
+      EXPECT_GT(n, 0);
+      EXPECT_EQ(written(world), written(warm));
+      return;
+    }
+    ASSERT_EQ(status.findings().size(), 1u);
+    EXPECT_EQ(status.findings()[0].id, "input.memory");
+    EXPECT_EQ(written(world), written(before)) << n;
+  }
+}
+
+TEST(Allocation, AConvolutionThatFailsWritesNothing) {
+  SmallConv conv;
+  conv.add_row(5, 3), conv.add_row(2, 1);
+  conv.places = 2, conv.steps = 5;
+  conv.options.num_threads = 1;
+  conv.fill_random(1);
+  fail_until_done(
+      conv, [](SmallConv& c) { return causal_conv1d(c.call()); },
+      [](const SmallConv& c) { return std::tie(c.out, c.states, c.windows); });
+}
+
+TEST(Allocation, GatesAndTreesThatFailWriteNothing) {
+  using Floats = std::vector<float>;
+  const auto gate = [](Floats& f) {
+    const SerialScope one_thread;
+    DecayGate g;
+    g.x = ConstTensorView(f.data(), DType::kF32, {2, 2});
+    g.a_log = ConstTensorView(f.data() + 4, DType::kF32, {2});
+    g.log_decay = TensorView(f.data() + 6, DType::kF32, {2, 2});
+    return decay_gate(g);
+  };
+  fail_until_done(Floats(10, 0.5F), gate, [](const Floats& f) { return f; });
+  using Ints = std::vector<int32_t>;
+  const auto tree = [](Ints& i) {
+    const std::span<int32_t> all = i;
+    return tree_parents(all.subspan(0, 3), all.subspan(3, 3), 3, all.subspan(6, 3));
+  };
+  fail_until_done(Ints{1, 2, -1, -1, -1, -1, 9, 9, 9}, tree, [](const Ints& i) { return i; });
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Allocation,

@@ -1,0 +1,55 @@
+#include "check/conv_bound.h"
+
+#include <cmath>
+#include <limits>
+
+#include "check/error_bound.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kSiluSlope = 1.0998394;  // rounded up
+
+/// Unit roundoff and half the smallest subnormal.
+struct TypeRounding {
+  double u, half_subnormal;
+};
+TypeRounding to_type(DType t) {
+  if (t == DType::kF16) return {0x1p-11, 0x1p-25};
+  if (t == DType::kBF16) return {0x1p-8, 0x1p-134};
+  return {0x1p-24, 0x1p-150};
+}
+
+/// Of the sum before the activation.
+Eigen::ArrayXd sum_bound(const ConvToken& t, double width, const ConvArithmetic& a, DType x_type) {
+  const double g = width * a.u / (1 - width * a.u);
+  const DType product_type = a.products_in_type ? x_type : DType::kF32;
+  const TypeRounding product = to_type(product_type);
+  const double flushed = a.flushes ? 0x1p-126 : 0;
+  const double lost = width * (product.half_subnormal + 2 * flushed) * (1 + g);
+  const Eigen::ArrayXd bound = t.magnitude * (g * (1 + product.u) + product.u) + lost;
+  const double largest = largest_finite(product_type) / ((1 + g) * (1 + product.u));
+  return (t.magnitude > largest).select(kInfinity, bound);
+}
+
+}  // namespace
+
+Eigen::ArrayXd conv_bound(const ConvToken& token, int64_t width,
+                          CausalConv1d::Activation activation, const ConvArithmetic& a,
+                          DType x_type) {
+  if (!token.computed) return Eigen::ArrayXd::Zero(token.out.size());
+  Eigen::ArrayXd bound = sum_bound(token, static_cast<double>(width), a, x_type);
+  if (activation == CausalConv1d::Activation::kSilu) {
+    const Eigen::ArrayXd lowest = token.sum - bound;
+    bound *= kSiluSlope;
+    bound += a.silu_error * (token.out.abs() + bound) + (a.flushes ? 0x1p-126 : 0x1p-150);
+    if (a.exp_in_f32) bound += (lowest < -88).select(token.out.abs(), 0.0);
+  }
+  // f32 into f32 is not rounded again.
+  if (x_type == DType::kF32) return bound;
+  const TypeRounding out = to_type(x_type);
+  return bound + out.u * (token.out.abs() + bound) + out.half_subnormal;
+}
+
+}  // namespace shadowgraph

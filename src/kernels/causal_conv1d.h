@@ -1,0 +1,14 @@
+// causal_conv1d: a convolution of each channel with the tokens before it, over states in slots
+// (shadowgraph/linear.h). Tested by tests/kernels/causal_conv1d_test.cc.
+#pragma once
+
+#include "shadowgraph/linear.h"
+
+namespace shadowgraph {
+
+inline constexpr int kMostConvWidth = 8;
+
+/// Requires a call that validate() accepts. Allocates nothing.
+void causal_conv1d_kernel(const CausalConv1d& call);
+
+}  // namespace shadowgraph
