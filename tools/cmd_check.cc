@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "check/linear_vectors.h"
 #include "check/traces.h"
 #include "check/vectors.h"
 #include "check_files.h"
@@ -20,6 +21,7 @@
 #include "core/parallel.h"
 #include "faults/faults.h"
 #include "io/kernel_vectors.h"
+#include "io/linear_vectors.h"
 #include "io/traces.h"
 #include "report/escape.h"
 
@@ -140,22 +142,13 @@ class Check {
   }
 
   void check_vectors(FileReport* file) {
-    const std::string& path = file->path;
+    SafetensorsFile content;
+    Status opened = read_safetensors(file->path, &content);
+    if (opened.ok() && holds_linear_cases(content)) return check_linear(content, file);
     std::vector<KernelVector> vectors;
     std::vector<SkippedCase> skipped;
-    const std::set<std::string> bad_cases =
-        add_faults(path, read_kernel_vectors(path, &vectors, &skipped));
-    std::erase_if(vectors, [&](const KernelVector& v) { return !is_chosen(path, v.id); });
-    std::erase_if(skipped, [&](const SkippedCase& s) { return !is_chosen(path, s.id); });
-    for (const std::string& id : bad_cases) skipped.push_back({id, id, "bad input"});
-    if (!vectors.empty() || !skipped.empty()) file->kind = "kernel vectors";
-    if (planted_) {
-      for (const KernelVector& v : vectors) {
-        if (!is_planted(v)) skipped.push_back({v.id, v.kind, "not on the planted fault's path"});
-      }
-      std::erase_if(vectors, [](const KernelVector& v) { return !is_planted(v); });
-    }
-    note_skipped(skipped, file);
+    if (opened.ok()) opened = parse_kernel_vectors(content, file->path, &vectors, &skipped);
+    keep_chosen("kernel vectors", opened, is_planted, &vectors, &skipped, file);
     const VectorOptions how{.arith = options_.common.arith,
                             .tap = planted_ ? planted_->tap() : nullptr,
                             .diagnose = options_.diagnose};
@@ -172,6 +165,40 @@ class Check {
             fmt::format("skipped, {}: {} changed nothing", vectors[i].id, options_.plant));
       }
     }
+  }
+
+  void check_linear(const SafetensorsFile& content, FileReport* file) {
+    std::vector<LinearVector> vectors;
+    std::vector<SkippedCase> skipped;
+    const Status faults = parse_linear_vectors(content, file->path, &vectors, &skipped);
+    keep_chosen(
+        "recurrent vectors", faults, [](const LinearVector&) { return false; }, &vectors, &skipped,
+        file);
+    const auto verdicts = judge_all(
+        vectors, file, [](const LinearVector& vector) { return judge_linear_vector(vector); });
+    for (size_t i = 0; i < verdicts.size(); ++i) {
+      if (verdicts[i]) add_case(file, vectors[i], *verdicts[i]);
+    }
+  }
+
+  /// Those that --case names, and, with a planted fault, those on whose path it stands.
+  template <class Vector, class IsPlanted>
+  void keep_chosen(const char* kind, const Status& faults, const IsPlanted& planted,
+                   std::vector<Vector>* vectors, std::vector<SkippedCase>* skipped,
+                   FileReport* file) {
+    const std::string& path = file->path;
+    const std::set<std::string> bad_cases = add_faults(path, faults);
+    std::erase_if(*vectors, [&](const Vector& v) { return !is_chosen(path, v.id); });
+    std::erase_if(*skipped, [&](const SkippedCase& s) { return !is_chosen(path, s.id); });
+    for (const std::string& id : bad_cases) skipped->push_back({id, id, "bad input"});
+    if (!vectors->empty() || !skipped->empty()) file->kind = kind;
+    if (planted_) {
+      for (const Vector& v : *vectors) {
+        if (!planted(v)) skipped->push_back({v.id, v.kind, "not on the planted fault's path"});
+      }
+      std::erase_if(*vectors, [&](const Vector& v) { return !planted(v); });
+    }
+    note_skipped(*skipped, file);
   }
 
   void check_traces(FileReport* file) {
@@ -303,10 +330,11 @@ class Check {
     return vector;
   }
 
-  void add_case(FileReport* file, const KernelVector& vector, const VectorVerdict& verdict) {
+  template <class Vector>
+  void add_case(FileReport* file, const Vector& vector, const VectorVerdict& verdict) {
     CaseReport c;
     c.id = file->path + '#' + vector.id;
-    c.kind = vector.kind;
+    c.kind = verdict.kind;
     c.dtype = shadowgraph::name_of(vector.dtype);
     c.error_over_bound = verdict.ours.out;
     c.lse_error_over_bound = verdict.ours.lse;

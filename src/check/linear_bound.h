@@ -40,11 +40,22 @@ struct LinearArithmetic {
   double u = 0x1p-24, u_sum = 0x1p-24;
   double exp_error = 0x1p-22;   // relative, of exp(log_decay)
   double norm_error = 0x1p-22;  // relative, of q and k where they are normalised or scaled
+  double scale_error = 0;       // relative, of the call's scale beside the kernel's
   double beta_error = 0;        // relative, of what is given
+  // Of gates: of a logarithm and of a weight, relative, and of their softplus, absolute for each
+  // unit of 1 + |x| (the sum that it gets is rounded, too)
+  double gate_relative = 0x1p-20, gate_absolute = 0x1p-22;
   double silu_error = 0x1p-21;  // relative, of z sigmoid(z)
   int out_roundings = 1;        // of skip and gate
-  // Tokens that are taken together, whose products are made of rounded factors: not bounded here
-  bool chunked = false;
+  // u k is rounded to the type of k and v before it is added
+  bool outer_in_type = false;
+  // Dots of S and q over so many channels each are rounded to the output's type, then summed; 0:
+  // one
+  int partial_channels = 0;
+  // Tokens that are taken together from each row's first on, in products of rounded factors
+  // (chunk_bound.h); kCallsChunk: as the call's chunk_size and chunk_grid say; 0: one by one
+  static constexpr int kCallsChunk = -1;
+  int chunk = 0;
 };
 
 inline constexpr LinearArithmetic kLinearArithmetics[] = {
@@ -62,38 +73,52 @@ constexpr const LinearArithmetic* find_linear_arithmetic(std::string_view kernel
   return nullptr;
 }
 
-/// Absolute errors of gates beside their values, as LinearGates has these; empty: exact.
+/// Absolute errors of gates beside their values, as GateTruth has these; empty: exact.
 struct GateErrors {
   std::vector<double> log_decay, beta;
 };
+
+/// Of a gate's numbers: softplus grows by 1 at most, a sigmoid by 1/4.
+GateErrors gate_errors(const DecayGate& gate, const GateTruth& truth,
+                       const LinearArithmetic& arithmetic);
 
 struct StepBound {
   Eigen::VectorXd out;    // [head_dim_v], before the rounding to the output's type
   Eigen::VectorXd state;  // [head_dim_v]: of any element of the state's row behind the token
 };
 
-/// Of steps in the order in which for_each_step visits them.
+/// Of steps in the order in which for_each_step visits them. Where tokens are taken together the
+/// state's bound is infinite but behind a chunk's last token and a row's.
 class LinearBounds {
  public:
   LinearBounds(const LinearAttention& call, const LinearArithmetic& arithmetic,
-               const LinearGates& gates, GateErrors errors)
-      : call_(call), a_(arithmetic), gates_(gates), errors_(std::move(errors)) {}
+               const GateTruth& gates, GateErrors errors);
 
   /// A reference into this; valid until the next call.
   const StepBound& of(const LinearStep& step);
 
  private:
+  double log_error(const LinearStep& step) const;
   double decay_error(const LinearStep& step) const;
   double beta_error(const LinearStep& step) const;
+  /// Of partial dots, each rounded once more.
+  double partial_error(const LinearStep& step, int64_t v) const;
+  /// Of the output: what is read of the state is within `read`.
+  double out_error(const LinearStep& step, int64_t v, double read) const;
+  bool ends_chunk(const LinearStep& step) const;
+  void bound_chunks();
 
   const LinearAttention& call_;
   const LinearArithmetic& a_;
-  const LinearGates& gates_;
+  const GateTruth& gates_;
   const GateErrors errors_;
   std::vector<Eigen::VectorXd> behind_;  // of the tokens of this row and head
   StepBound bound_;
+  std::vector<StepBound> in_chunks_;  // [tokens, num_v_heads], where tokens are taken together
 };
 
+/// Element number `flat` of a view of any strides, row-major, of any type.
+double element(const ConstTensorView& t, int64_t flat);
 /// What rounding to t adds to a value that is within `error` of `value`.
 double with_rounding(double value, double error, DType t);
 

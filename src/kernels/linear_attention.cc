@@ -24,7 +24,7 @@ constexpr double kNormEps = 1e-6;
 
 /// A thread's memory.
 struct Scratch {
-  std::vector<float> q, k, decayed_q, decayed_k, v, decay, beta, kq, out, state;
+  std::vector<float> q, k, decayed_q, decayed_k, v, decay, beta, kq, out, state, kept;
 };
 
 /// One row at one value head.
@@ -53,17 +53,20 @@ class HeadRun {
       return;
     }
     if (tokens == 0) return;
+    const bool tree = !call_.draft.parents.empty();
     open_state();
-    const bool keeps = call_.draft.states.defined();
+    const bool keeps = call_.draft.states.defined() && (slot_ >= 0 || call_.draft.of_padding);
     for (int64_t j = 0; j < tokens;) {
-      if (!call_.draft.parents.empty() && j > 0) load(draft_state(parent_of(begin + j)));
+      if (tree && j > 0)
+        load(keeps ? draft_state(parent_of(begin + j)) : kept(parent_of(begin + j)));
       if (call_.chunk_states.defined() && begins_chunk(call_, begin + j, j)) save(next_chunk());
-      int64_t end = std::min<int64_t>(tokens, j + (keeps ? 1 : kBlock));
+      int64_t end = std::min<int64_t>(tokens, j + (keeps || tree ? 1 : kBlock));
       for (int64_t i = j + 1; i < end; ++i) {
         if (call_.chunk_states.defined() && begins_chunk(call_, begin + i, i)) end = i;
       }
       block(begin + j, static_cast<int32_t>(end - j));
       if (keeps) save(draft_state(j));
+      if (tree && !keeps) save(kept(j));
       j = end;
     }
     if (call_.store && slot_ >= 0 && !in_place_) save(slot_state());
@@ -84,6 +87,14 @@ class HeadRun {
     const DraftSteps& d = call_.draft;
     const int64_t place = d.indices.empty() ? row_ : d.indices[static_cast<size_t>(row_)];
     return matrix(d.states, d.states.at(place, step, head_));
+  }
+  /// Behind a token of a tree, where the call keeps no states of the row.
+  Matrix kept(int64_t step) {
+    const int64_t size = rows() * stride_;
+    if (std::ssize(s_.kept) < (step + 1) * size)
+      s_.kept.resize(static_cast<size_t>((step + 1) * size));
+    return {reinterpret_cast<std::byte*>(&s_.kept[static_cast<size_t>(step * size)]), DType::kF32,
+            stride_};
   }
   Matrix next_chunk() {
     if (chunk_ < 0) chunk_ = count_chunks(call_, row_);
@@ -217,6 +228,16 @@ class HeadRun {
   int64_t chunk_ = -1;  // the next one of this row
 };
 
+/// Tokens of the longest row whose tree's states the call does not keep.
+int64_t unkept_steps(const LinearAttention& call) {
+  int64_t steps = 0;
+  if (call.draft.parents.empty() || call.draft.of_padding) return 0;
+  for (int64_t r = 0; r < call.rows.rows(); ++r)
+    if (call.rows.state_indices[static_cast<size_t>(r)] < 0)
+      steps = std::max(steps, call.rows.tokens(r));
+  return steps;
+}
+
 void run(const LinearAttention& call) {
   const LinearIsa& isa = linear_isa(call.options.isa);
   const int64_t heads = call.v.shape[1], items = call.rows.rows() * heads;
@@ -230,7 +251,9 @@ void run(const LinearAttention& call) {
     for (auto* x : {&s.v, &s.out}) x->assign(static_cast<size_t>(kBlock * wide_v), 0);
     for (auto* x : {&s.beta, &s.kq}) x->assign(kBlock, 0);
     s.q.assign(static_cast<size_t>(wide_k), 0);
+    // No thread takes memory later.
     s.state.reserve(static_cast<size_t>(wide_k * wide_v));
+    s.kept.reserve(static_cast<size_t>(unkept_steps(call) * wide_k * wide_v));
   }
   parallel_for(items, threads, [&](int64_t item, int thread) {
     HeadRun(call, isa, scratch[static_cast<size_t>(thread)], item / heads, item % heads).run();

@@ -19,7 +19,7 @@ Eigen::VectorXd vector_at(const ConstTensorView& t, int64_t token, int64_t head)
 /// One row at one value head.
 class HeadOracle {
  public:
-  HeadOracle(const LinearAttention& call, const LinearGates& gates, int64_t row, int64_t head)
+  HeadOracle(const LinearAttention& call, const GateTruth& gates, int64_t row, int64_t head)
       : call_(call), gates_(gates), row_(row), head_(head) {
     step_.row = row, step_.head = head;
   }
@@ -112,14 +112,14 @@ class HeadOracle {
   }
 
   const LinearAttention& call_;
-  const LinearGates& gates_;
+  const GateTruth& gates_;
   const int64_t row_, head_;
   LinearStep step_;
 };
 
 }  // namespace
 
-void for_each_step(const LinearAttention& call, const LinearGates& gates, const VisitStep& visit) {
+void for_each_step(const LinearAttention& call, const GateTruth& gates, const VisitStep& visit) {
   for (int64_t row = 0; row < call.rows.rows(); ++row) {
     if (call.rows.state_indices[static_cast<size_t>(row)] < 0 && call.rows.pad != PadRow::kFromZero)
       continue;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "oracle/gate_oracle.h"
 #include "oracle/oracle.h"
 #include "shadowgraph/linear.h"
 
@@ -33,18 +34,11 @@ struct LinearStep {
   Eigen::VectorXd out;     // summed times gate
 };
 
-/// Decays and weights in double, where they come of projections: [tokens, num_v_heads, channels],
-/// channels 1 or head_dim_k, and [tokens, num_v_heads]; empty: as the call has them.
-struct LinearGates {
-  std::vector<double> log_decay, beta;
-  int64_t channels = 1;
-};
-
 using VisitStep = std::function<void(const LinearStep&)>;
 
-/// Visits every token of every row at every value head, rows outermost, but for rows that get
-/// nothing (PadRow). Slots are read from call.states and never written; a row's state goes on in
-/// double.
-void for_each_step(const LinearAttention& call, const LinearGates& gates, const VisitStep& visit);
+/// gates: what makes decays and weights, where the call has none of its own. Visits every token of
+/// every row at every value head, rows outermost, but for rows that get nothing (PadRow). Slots are
+/// read from call.states and never written; a row's state goes on in double.
+void for_each_step(const LinearAttention& call, const GateTruth& gates, const VisitStep& visit);
 
 }  // namespace shadowgraph

@@ -41,7 +41,7 @@ std::string name_of(const LinearShape& s) {
 
 /// Of the oracle's steps over the states before the call: the largest error over its bound.
 double worst(const LinearAttention& truth, const LinearAttention& result, double* states) {
-  const LinearGates gates;
+  const GateTruth gates;
   LinearBounds bounds(truth, *find_linear_arithmetic("ours"), gates, {});
   double largest = 0;
   *states = 0;

@@ -1,0 +1,128 @@
+// What judging a recurrent case needs, whatever its call: memory, comparisons, one verdict. Used by
+// linear_vectors.cc and linear_tables.cc.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "check/array_judge.h"
+#include "check/linear_bound.h"
+#include "check/linear_vectors.h"
+
+namespace shadowgraph {
+
+/// Memory for views that have none.
+class LinearMemory {
+ public:
+  TensorView of(TensorView t) {
+    if (!t.defined()) return t;
+    // Dense, whatever the strides of what was recorded.
+    int64_t step = 1;
+    for (int i = t.rank - 1; i >= 0; --i) {
+      t.stride[static_cast<size_t>(i)] = step;
+      step *= t.shape[static_cast<size_t>(i)];
+    }
+    bytes_.emplace_back(static_cast<size_t>(std::max<int64_t>(step, 1)) * size_of(t.dtype),
+                        std::byte{0xa5});
+    t.data = bytes_.back().data();
+    return t;
+  }
+
+ private:
+  std::vector<std::vector<std::byte>> bytes_;
+};
+
+inline void copy_elements(const ConstTensorView& from, const TensorView& to) {
+  const size_t item = size_of(to.dtype);
+  std::vector<int64_t> at(static_cast<size_t>(from.rank), 0);
+  for (int64_t n = 0; n < from.numel(); ++n) {
+    int64_t source = 0, rest = n;
+    for (int i = from.rank - 1; i >= 0; --i) {
+      const auto axis = static_cast<size_t>(i);
+      source += rest % from.shape[axis] * from.stride[axis];
+      rest /= from.shape[axis];
+    }
+    std::memcpy(to.data + static_cast<size_t>(n) * item,
+                from.data + source * static_cast<int64_t>(item), item);
+  }
+}
+
+/// What a call left, whoever ran it.
+struct LinearLeft {
+  ConstTensorView out, states, draft_states, chunk_states;
+};
+
+class LinearCaseJudge {
+ public:
+  explicit LinearCaseJudge(const LinearVector& vector) : vector_(vector) {
+    verdict_.id = vector.id;
+    verdict_.kind = vector.system + ' ' + vector.kind;
+    verdict_.dtype = vector.dtype;
+  }
+  VectorVerdict verdict() {
+    for (Finding& finding : verdict_.findings.findings()) finding.case_id = vector_.id;
+    return std::move(verdict_);
+  }
+
+ protected:
+  bool take_refused(Status refused) {
+    const bool ok = refused.ok();
+    verdict_.findings.add(std::move(refused));
+    return ok;
+  }
+
+  /// One for each array of a result.
+  struct Judges {
+    Judges(LawId law, const std::string& prefix)
+        : out(law, prefix + "out"),
+          states(law, prefix + "states"),
+          draft(law, prefix + "draft_states"),
+          chunks(law, prefix + "chunk_states") {}
+    ArrayJudge out, states, draft, chunks;
+  };
+  void settle(const Judges& j, std::optional<double>* ratio) {
+    for (const ArrayJudge* a : {&j.out, &j.states, &j.draft, &j.chunks}) settle(*a, ratio);
+  }
+  void settle(const ArrayJudge& a, std::optional<double>* ratio) {
+    if (a.elements() == 0) return;
+    *ratio = std::max(ratio->value_or(0), a.worst());
+    a.add_to(&verdict_.findings);
+  }
+
+  /// A view without its first axis, at `place`.
+  static ConstTensorView at_place(ConstTensorView t, int64_t place) {
+    t.data += place * t.stride[0] * static_cast<int64_t>(size_of(t.dtype));
+    for (size_t i = 0; i + 1 < static_cast<size_t>(t.rank); ++i)
+      t.shape[i] = t.shape[i + 1], t.stride[i] = t.stride[i + 1];
+    --t.rank;
+    return t;
+  }
+
+  bool is_valid(int64_t token) const {
+    return vector_.out_valid.empty() || vector_.out_valid[static_cast<size_t>(token)] != 0;
+  }
+
+  void same_bits(const ConstTensorView& got, const ConstTensorView& was, int64_t row,
+                 const std::string& field) {
+    for (int64_t i = 0; i < got.numel(); ++i) {
+      const double a = element(got, i), b = element(was, i);
+      if (std::memcmp(&a, &b, sizeof a) == 0) continue;
+      verdict_.findings.add(
+          make_finding("num.write_set", at(field, row, i), std::to_string(b), std::to_string(a)));
+      return;
+    }
+  }
+
+  const LinearVector& vector_;
+  LinearMemory memory_;
+  VectorVerdict verdict_;
+};
+
+/// Of a case that is no recurrence: a convolution, gates, a norm, tables.
+VectorVerdict judge_linear_tables(const LinearVector& vector);
+
+}  // namespace shadowgraph

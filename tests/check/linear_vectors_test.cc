@@ -1,0 +1,162 @@
+// Recorded recurrent kernels, and what the judge must notice in them.
+#include "check/linear_vectors.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "check/linear_bound.h"
+#include "core/float_formats.h"
+#include "io/linear_vectors.h"
+
+namespace shadowgraph {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// linear/*.safetensors of the folder that SHADOWGRAPH_VECTORS names; by default the curated ones.
+std::vector<LinearVector> recorded_cases() {
+  const char* folder = std::getenv("SHADOWGRAPH_VECTORS");
+  const fs::path root = fs::path(folder == nullptr ? SHADOWGRAPH_TEST_DATA : folder) / "linear";
+  std::vector<LinearVector> cases;
+  if (!fs::is_directory(root)) return cases;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(root))
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  std::ranges::sort(files);
+  for (const fs::path& file : files) {
+    std::vector<SkippedCase> skipped;
+    EXPECT_EQ(read_linear_vectors(file.string(), &cases, &skipped).to_string(), "ok") << file;
+  }
+  return cases;
+}
+
+bool has_law(const Status& status, const std::string& law) {
+  return std::ranges::any_of(status.findings(), [&](const Finding& f) { return f.id == law; });
+}
+
+TEST(LinearVectors, EveryRecordedCaseIsWithinItsBound) {
+  const std::vector<LinearVector> cases = recorded_cases();
+  if (cases.empty()) GTEST_SKIP() << "no linear/*.safetensors in the folder of SHADOWGRAPH_VECTORS";
+  std::map<std::string, int> judged;
+  for (const LinearVector& v : cases) {
+    const VectorVerdict verdict = judge_linear_vector(v);
+    EXPECT_EQ(verdict.findings.to_string(), "ok") << v.id << ' ' << v.system << ' ' << v.kind;
+    EXPECT_GT(verdict.rows, 0) << v.id << ' ' << v.system << ' ' << v.kind;
+    // Whoever departs is said to, and by how much.
+    EXPECT_EQ(!v.departs.empty(), !verdict.known_wrong.empty()) << v.id;
+    ++judged[v.system];
+  }
+  for (const auto& [system, n] : judged) std::printf("%s: %d cases\n", system.c_str(), n);
+}
+
+/// A copy of a view's elements, of which one is changed.
+struct Changed {
+  Changed(const ConstTensorView& t, int64_t at, double by)
+      : bytes(static_cast<size_t>(t.numel()) * size_of(t.dtype)) {
+    view = TensorView(bytes.data(), t.dtype, {});
+    view.rank = t.rank, view.shape = t.shape;
+    int64_t step = 1;
+    for (int i = t.rank - 1; i >= 0; --i) {
+      view.stride[static_cast<size_t>(i)] = step;
+      step *= t.shape[static_cast<size_t>(i)];
+    }
+    for (int64_t i = 0; i < t.numel(); ++i)
+      store_float(bytes.data(), t.dtype, i, static_cast<float>(element(t, i) + (i == at ? by : 0)));
+  }
+  std::vector<std::byte> bytes;
+  TensorView view;
+};
+
+/// The element of the largest magnitude.
+int64_t largest(const ConstTensorView& t) {
+  int64_t at = 0;
+  for (int64_t i = 0; i < t.numel(); ++i)
+    if (std::abs(element(t, i)) > std::abs(element(t, at))) at = i;
+  return at;
+}
+
+bool is_judged(const LinearVector& v) {
+  const LinearArithmetic* a = find_linear_arithmetic(v.kernel);
+  const auto* recurrence = std::get_if<Recurrence>(&v.call);
+  return v.departs.empty() && v.recorded.out.defined() && v.out_valid.empty() &&
+         (recurrence == nullptr || a != nullptr);
+}
+
+TEST(LinearVectors, ANumberThatIsOffIsNoticed) {
+  int tried = 0;
+  for (LinearVector v : recorded_cases()) {
+    if (!is_judged(v)) continue;
+    ++tried;
+    const ConstTensorView out = v.recorded.out;
+    const int64_t at = largest(out);
+    // Products of rounded factors are bounded wide, behind a few chunks of the delta rule most of
+    // all.
+    const LinearArithmetic* a = find_linear_arithmetic(v.kernel);
+    const double part = a != nullptr && a->chunk != 0 ? 40 : 0.05;
+    const Changed changed(out, at, element(out, at) * part);
+    v.recorded.out = changed.view;
+    EXPECT_TRUE(has_law(judge_linear_vector(v).findings, "num.recorded"))
+        << v.id << ' ' << v.system << ' ' << v.kind;
+  }
+  EXPECT_GT(tried, 10);
+}
+
+TEST(LinearVectors, AReferenceThatIsAThousandthOffIsNoticed) {
+  int tried = 0;
+  for (LinearVector v : recorded_cases()) {
+    if (!v.reference.out.defined() || !v.out_valid.empty()) continue;
+    ++tried;
+    const ConstTensorView out = v.reference.out;
+    if (out.dtype != DType::kF32) continue;
+    const int64_t at = largest(out);
+    const Changed changed(out, at, element(out, at) / 1000);
+    v.reference.out = changed.view;
+    EXPECT_TRUE(has_law(judge_linear_vector(v).findings, "num.reference"))
+        << v.id << ' ' << v.system << ' ' << v.kind;
+  }
+  EXPECT_GT(tried, 10);
+}
+
+/// A slot that nobody owns in this step, a bit of which changed.
+TEST(LinearVectors, ASlotThatNobodyWritesKeepsItsBits) {
+  int tried = 0;
+  for (LinearVector v : recorded_cases()) {
+    const auto* recurrence = std::get_if<Recurrence>(&v.call);
+    const ConstTensorView states = v.recorded.states;
+    if (recurrence == nullptr || !states.defined()) continue;
+    const auto slots = recurrence->call.rows.state_indices;
+    const int64_t of_slot = states.numel() / states.shape[0];
+    for (int64_t slot = 0; slot < states.shape[0]; ++slot) {
+      const bool written = recurrence->call.store && std::ranges::find(slots, slot) != slots.end();
+      if (written) continue;
+      ++tried;
+      const int64_t at = slot * of_slot + of_slot - 1;
+      const Changed changed(states, at, element(states, at) + 1);
+      LinearVector broken = v;
+      broken.recorded.states = changed.view;
+      EXPECT_TRUE(has_law(judge_linear_vector(broken).findings, "num.write_set"))
+          << v.id << ' ' << v.system << ' ' << v.kind;
+      break;
+    }
+  }
+  EXPECT_GT(tried, 10);
+}
+
+TEST(LinearVectors, AKernelThatNobodyListsIsSaid) {
+  for (LinearVector v : recorded_cases()) {
+    if (!std::holds_alternative<Recurrence>(v.call)) continue;
+    v.kernel = "tomorrow's";
+    EXPECT_TRUE(has_law(judge_linear_vector(v).findings, "num.recorded"));
+    return;
+  }
+}
+
+}  // namespace
+}  // namespace shadowgraph
