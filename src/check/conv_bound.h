@@ -23,7 +23,7 @@
 //
 // Where M may overflow f32, or the type of the products, the bound is infinite. Sources: Higham,
 // Accuracy and Stability of Numerical Algorithms, ch. 3. Tested by
-// tests/kernels/causal_conv1d_test.cc.
+// tests/oracle/conv_bound_test.cc and tests/kernels/causal_conv1d_test.cc.
 #pragma once
 
 #include <Eigen/Core>

@@ -12,6 +12,7 @@
 #include "core/parallel.h"
 #include "core/plain_exp.h"
 #include "kernels/isa/units.h"
+#include "kernels/spans.h"
 
 namespace shadowgraph {
 namespace {
@@ -250,6 +251,41 @@ class RowRun {
   Channels y_;
 };
 
+/// t[index..., :, :], or of a vector t[:].
+void add_plane(Footprint* spans, const ConstTensorView& t, int64_t first, Access access,
+               int64_t row) {
+  const auto axis = [&](int i) { return i < 0 ? SpanAxis{} : SpanAxis{t.shape[i], t.stride[i]}; };
+  add_block(spans, {t.data, first, 1, element_bytes(t.dtype), access, static_cast<int32_t>(row)},
+            axis(t.rank - 2), axis(t.rank - 1));
+}
+
+/// Tokens of a row, of x or out.
+void add_tokens(Footprint* spans, ConstTensorView t, const StateRows& rows, int64_t row,
+                Access access) {
+  t.shape[0] = rows.tokens(row);
+  add_plane(spans, t, t.offset(rows.cu_seqlens_q[static_cast<size_t>(row)]), access, row);
+}
+
+void add_row(Footprint* spans, const CausalConv1d& call, int64_t row) {
+  const int64_t slot = call.rows.state_indices[static_cast<size_t>(row)];
+  const DraftSteps& draft = call.draft;
+  add_tokens(spans, call.x, call.rows, row, Access::kRead);
+  if (call.rows.starts_from_slot(row))
+    add_plane(spans, call.states, call.states.offset(slot), Access::kRead, row);
+  if (draft.states.defined() && (slot >= 0 || draft.of_padding)) {
+    const int64_t place = draft.indices.empty() ? row : draft.indices[static_cast<size_t>(row)];
+    for (int64_t j = 0; j < call.rows.tokens(row); ++j)
+      add_plane(spans, draft.states, draft.states.offset(place, j), Access::kWrite, row);
+  }
+  if (slot >= 0) add_plane(spans, call.states, call.states.offset(slot), Access::kWrite, row);
+}
+
+template <class T>
+void add_list(Footprint* spans, std::span<const T> list) {
+  if (!list.empty())
+    spans->push_back({list.data(), 0, std::ssize(list), sizeof(T), Access::kRead, -1});
+}
+
 }  // namespace
 
 void causal_conv1d_kernel(const CausalConv1d& call) {
@@ -268,6 +304,25 @@ void causal_conv1d_kernel(const CausalConv1d& call) {
     for (int64_t row = group * rows / groups; row < (group + 1) * rows / groups; ++row)
       RowRun(call, filter, row, first, count).run();
   });
+}
+
+Footprint causal_conv1d_footprint(const CausalConv1d& call) {
+  Footprint spans;
+  const StateRows& rows = call.rows;
+  add_list(&spans, rows.cu_seqlens_q);
+  add_list(&spans, rows.state_indices);
+  add_list(&spans, rows.has_initial_state);
+  if (call.draft.states.defined()) add_list(&spans, call.draft.indices);
+  add_list(&spans, call.draft.parents);
+  add_plane(&spans, call.weight, 0, Access::kRead, -1);
+  if (call.bias.defined()) add_plane(&spans, call.bias, 0, Access::kRead, -1);
+  for (int64_t row = 0; row < rows.rows(); ++row) {
+    const bool pad = rows.state_indices[static_cast<size_t>(row)] < 0;
+    if (rows.tokens(row) == 0 || (pad && rows.pad == PadRow::kSkip)) continue;
+    if (!pad || rows.pad == PadRow::kFromZero) add_row(&spans, call, row);
+    add_tokens(&spans, call.out, rows, row, Access::kWrite);
+  }
+  return spans;
 }
 
 Status causal_conv1d(const CausalConv1d& call) noexcept {

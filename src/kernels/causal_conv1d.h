@@ -2,6 +2,7 @@
 // (shadowgraph/linear.h). Tested by tests/kernels/causal_conv1d_test.cc.
 #pragma once
 
+#include "shadowgraph/access.h"
 #include "shadowgraph/linear.h"
 
 namespace shadowgraph {
@@ -10,5 +11,7 @@ inline constexpr int kMostConvWidth = 8;
 
 /// Requires a call that validate() accepts. Allocates nothing.
 void causal_conv1d_kernel(const CausalConv1d& call);
+/// Buffers are the call's data pointers; weights, bias and the lists of rows have row -1.
+Footprint causal_conv1d_footprint(const CausalConv1d& call);
 
 }  // namespace shadowgraph

@@ -12,6 +12,7 @@
 #include "core/laws.h"
 #include "core/parallel.h"
 #include "core/plain_exp.h"
+#include "kernels/spans.h"
 
 namespace shadowgraph {
 namespace {
@@ -87,6 +88,19 @@ double slope(int64_t head, int64_t heads) {
   return std::exp2(-8 * static_cast<double>(head + 1) / static_cast<double>(heads));
 }
 
+/// t[token], [heads] or [heads, channels]; of what has no tokens all of it, token -1.
+void add_heads(Footprint* spans, const ConstTensorView& t, Access access, int64_t token) {
+  if (!t.defined()) return;
+  const int first = token < 0 ? 0 : 1;
+  const auto axis = [&](int i) {
+    return i < t.rank ? SpanAxis{t.shape[i], t.stride[i]} : SpanAxis{};
+  };
+  add_block(spans,
+            {t.data, token < 0 ? 0 : t.offset(token), 1, element_bytes(t.dtype), access,
+             static_cast<int32_t>(token)},
+            axis(first), axis(first + 1));
+}
+
 }  // namespace
 
 void decay_gate_kernel(const DecayGate& gate) {
@@ -96,6 +110,20 @@ void decay_gate_kernel(const DecayGate& gate) {
     for (int64_t t = item * kTokens; t < std::min(tokens, (item + 1) * kTokens); ++t)
       for (int64_t head = 0; head < heads; ++head) HeadGate(gate, t, head).run();
   });
+}
+
+Footprint decay_gate_footprint(const DecayGate& gate) {
+  Footprint spans;
+  if (gate.x.shape[0] == 0) return spans;
+  add_heads(&spans, gate.a_log, Access::kRead, -1);
+  add_heads(&spans, gate.dt_bias, Access::kRead, -1);
+  for (int64_t t = 0; t < gate.x.shape[0]; ++t) {
+    add_heads(&spans, gate.x, Access::kRead, t);
+    add_heads(&spans, gate.b, Access::kRead, t);
+    add_heads(&spans, gate.log_decay, Access::kWrite, t);
+    add_heads(&spans, gate.beta, Access::kWrite, t);
+  }
+  return spans;
 }
 
 Status decay_gate(const DecayGate& gate) noexcept {

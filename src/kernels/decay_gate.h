@@ -3,11 +3,14 @@
 // rounds alike, and rounded to f32. Tested by tests/kernels/decay_gate_test.cc.
 #pragma once
 
+#include "shadowgraph/access.h"
 #include "shadowgraph/linear.h"
 
 namespace shadowgraph {
 
 /// Requires a gate that validate() accepts. Allocates nothing.
 void decay_gate_kernel(const DecayGate& gate);
+/// Rows are tokens; what all of them share has row -1.
+Footprint decay_gate_footprint(const DecayGate& gate);
 
 }  // namespace shadowgraph

@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -205,6 +207,44 @@ TEST(DecayGate, ThreadsBatchesAndStridesDoNotMatter) {
       EXPECT_EQ(decay[2 * h + 1], 7);
     }
   }
+}
+
+TEST(DecayGate, TheFootprintIsEveryNumberOnce) {
+  using Rows = std::map<int32_t, std::set<int64_t>>;
+  for (const Kind kind : {Kind::kSoftplus, Kind::kStep}) {
+    SmallGate s;
+    s.kind = kind, s.tokens = 2, s.heads = 3;
+    if (kind == Kind::kSoftplus) s.channels = 2;
+    s.fill(1, 1);
+    const DecayGate g = s.gate();
+    const auto says = [&](const void* buffer, Access access) {
+      Rows rows;
+      for (const AccessSpan& span : decay_gate_footprint(g)) {
+        if (span.buffer != buffer || span.access != access) continue;
+        for (int64_t i = 0; i < span.count; ++i)
+          EXPECT_TRUE(rows[span.row].insert(span.first + i).second);
+      }
+      return rows;
+    };
+    const int64_t width = 3 * s.a_head();
+    const auto rows = [](std::initializer_list<int32_t> names, int64_t count) {
+      Rows all;
+      int64_t at = 0;
+      for (const int32_t name : names)
+        for (int64_t i = 0; i < count; ++i) all[name].insert(at++);
+      return all;
+    };
+    EXPECT_EQ(says(s.x.data(), Access::kRead), rows({0, 1}, width));
+    EXPECT_EQ(says(s.log_decay.data(), Access::kWrite), rows({0, 1}, width));
+    EXPECT_EQ(says(s.beta.data(), Access::kWrite), rows({0, 1}, 3));
+    EXPECT_EQ(says(s.b.data(), Access::kRead), kind == Kind::kStep ? Rows() : rows({0, 1}, 3));
+    EXPECT_EQ(says(s.a_log.data(), Access::kRead), rows({-1}, 3));
+    EXPECT_EQ(says(s.dt_bias.data(), Access::kRead), rows({-1}, width));
+  }
+  SmallGate none;
+  none.tokens = 0;
+  none.fill(1, 1);
+  EXPECT_TRUE(decay_gate_footprint(none.gate()).empty());
 }
 
 TEST(DecayGate, ARefusedGateWritesNothing) {
