@@ -425,8 +425,9 @@ class Check {
 
 Verb add_check(CLI::App& app) {
   CLI::App& command = add_command(app, "check",
-                                  "Judge recorded work: kernel vectors (safetensors), engine "
-                                  "traces (jsonl), or folders of them.",
+                                  "Judge recorded work: kernel vectors, attention's and "
+                                  "recurrent ones (safetensors), engine traces (jsonl), or "
+                                  "folders of them.",
                                   kExamples);
   auto options = std::make_shared<Options>();
   command

@@ -4,6 +4,7 @@
 //   params.h       AttentionParams: heads, scale, causal, window, soft cap, sinks, custom mask
 //   kv_cache.h     KvCache (NHD, HND, stacked, MLA latent, panels) and PageTable (dense or CSR)
 //   huge_memory.h  HugeMemory: 2 MiB pages for a cache
+//   linear.h       linear_attention (Mamba2, GDN, KDA, Lightning), causal_conv1d, decay_gate
 //   batch.h        ForwardBatch: what a scheduler knows about one step; forward_mode.h its modes
 //   backend.h      Backend: bind, fill, forward; Limits, Meta
 //   lse.h          LSE with its base in the type
@@ -30,6 +31,7 @@
 #include "shadowgraph/graph.h"
 #include "shadowgraph/huge_memory.h"
 #include "shadowgraph/kv_cache.h"
+#include "shadowgraph/linear.h"
 #include "shadowgraph/lse.h"
 #include "shadowgraph/params.h"
 #include "shadowgraph/sim_device.h"

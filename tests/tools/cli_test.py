@@ -386,6 +386,27 @@ class Vectors(Folder):
         self.assertEqual(os.listdir(self.folder), ["report.txt"])
 
 
+class RecurrentVectors(Folder):
+    FOLDER = property(lambda self: os.path.join(os.path.dirname(os.path.normpath(VECTORS)), "linear"))
+
+    def test_every_case_is_judged_and_who_departs_is_said(self):
+        code, out, _ = run("check", self.FOLDER, "--format", "json")
+        report = json.loads(out)
+        self.assertEqual(code, CLEAN, report["findings"][:3])
+        systems = {c["kind"].split()[0] for c in report["cases"]}
+        self.assertEqual(systems, {"gdn", "kda", "conv", "mamba2", "lightning"})
+        departs = [c for c in report["cases"] if c.get("known_wrong")]
+        self.assertTrue(departs)
+        for c in report["cases"]:
+            for who in ("error_over_bound", "gpu_error_over_bound"):
+                self.assertLessEqual(c.get(who, 0), 1, c["case"])
+
+    def test_a_planted_fault_has_no_path_there(self):
+        code, out, _ = run("check", self.FOLDER, "--plant", "K36")
+        self.assertEqual(code, BAD_INPUT, out)
+        self.assertIn("not on the planted fault's path", out)
+
+
 class Terminal(Folder):
     """Progress and Ctrl-C, on a pseudo-terminal where it matters."""
 
