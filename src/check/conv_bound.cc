@@ -25,7 +25,8 @@ TypeRounding to_type(DType t) {
 Eigen::ArrayXd sum_bound(const ConvToken& t, double width, const ConvArithmetic& a, DType x_type) {
   const double g = width * a.u / (1 - width * a.u);
   const DType product_type = a.products_in_type ? x_type : DType::kF32;
-  const TypeRounding product = to_type(product_type);
+  TypeRounding product = to_type(product_type);
+  if (!a.products_in_type) product.u = a.u;
   const double flushed = a.flushes ? 0x1p-126 : 0;
   const double lost = width * (product.half_subnormal + 2 * flushed) * (1 + g);
   const Eigen::ArrayXd bound = t.magnitude * (g * (1 + product.u) + product.u) + lost;
@@ -41,13 +42,10 @@ Eigen::ArrayXd conv_bound(const ConvToken& token, int64_t width,
   if (!token.computed) return Eigen::ArrayXd::Zero(token.out.size());
   Eigen::ArrayXd bound = sum_bound(token, static_cast<double>(width), a, x_type);
   if (activation == CausalConv1d::Activation::kSilu) {
-    const Eigen::ArrayXd lowest = token.sum - bound;
     bound *= kSiluSlope;
     bound += a.silu_error * (token.out.abs() + bound) + (a.flushes ? 0x1p-126 : 0x1p-150);
-    if (a.exp_in_f32) bound += (lowest < -88).select(token.out.abs(), 0.0);
   }
-  // f32 into f32 is not rounded again.
-  if (x_type == DType::kF32) return bound;
+  if (x_type == DType::kF32 && a.u >= to_type(x_type).u) return bound;
   const TypeRounding out = to_type(x_type);
   return bound + out.u * (token.out.abs() + bound) + out.half_subnormal;
 }

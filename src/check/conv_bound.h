@@ -18,8 +18,8 @@
 //          `silu_error` relative to the result: a division, an addition, an exp of relative error
 //          eps (of e^-x, which is at most the denominator) make (1 + u)^2 (1 + eps) - 1 at least in
 //          first order. Where exp(-x) is taken in f32 it overflows from x <= -88 on, and the result
-//          is 0.
-// out      Rounding to the output's type, and half its smallest subnormal.
+//          is 0: |silu| is below 2^-120 there, and the error of a sum so large far above.
+// out      Rounding to the output's type, and half its smallest subnormal; f32 stays f32.
 //
 // Where M may overflow f32, or the type of the products, the bound is infinite. Sources: Higham,
 // Accuracy and Stability of Numerical Algorithms, ch. 3. Tested by
@@ -36,13 +36,12 @@ namespace shadowgraph {
 /// What the bound has to know of a kernel. The defaults are ours: f32, every product and every sum
 /// rounded, SiLU computed in double and rounded to f32.
 struct ConvArithmetic {
-  double u = 0x1p-24;  // of one addition
+  double u = 0x1p-24;  // of one addition, and of a product in f32
   // Products of two numbers of the activations' type are rounded to it, as where a language's
   // product has its operands' type; false: to f32
   bool products_in_type = false;
   bool flushes = false;                         // f32 results below 2^-126 may be 0
   double silu_error = 0x1p-24 * (1 + 0x1p-20);  // relative, of SiLU of the sum that it gets
-  bool exp_in_f32 = false;                      // exp(-x) overflows
 };
 
 /// [dim], absolute, of token.out. x_type is that of the activations and of out. Past its largest

@@ -32,8 +32,7 @@ class TableJudge : public LinearCaseJudge {
     judge_conv(truth, {call.out, call.states, call.draft.states, {}}, ours, "num.bound", "ours.",
                &verdict_.ours.out);
     ConvArithmetic gpu;
-    gpu.products_in_type = true, gpu.flushes = true, gpu.silu_error = 0x1p-21,
-    gpu.exp_in_f32 = true;
+    gpu.products_in_type = true, gpu.flushes = true, gpu.silu_error = 0x1p-21;
     judge_conv(truth,
                {vector_.recorded.out, vector_.recorded.states, vector_.recorded.draft_states, {}},
                gpu, "num.recorded", "gpu.", &verdict_.gpu.out);
