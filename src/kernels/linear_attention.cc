@@ -161,7 +161,7 @@ class HeadRun {
     return load_float(g.at(token, head_), g.dtype, channel);
   }
 
-  void make_token(int64_t token, int32_t at) {
+  void make_token(int64_t token, int64_t at) {
     float *q = &s_.q[0], *k = &s_.k[static_cast<size_t>(at * wide_k_)];
     make_vector(call_.q, token, call_.scale, q);
     make_vector(call_.k, token, 1, k);
@@ -201,7 +201,7 @@ class HeadRun {
     for (int32_t i = 0; i < tokens; ++i) finish(first + i, i);
   }
 
-  void finish(int64_t token, int32_t at) const {
+  void finish(int64_t token, int64_t at) const {
     const float* o = &s_.out[static_cast<size_t>(at * wide_v_)];
     const float* v = &s_.v[static_cast<size_t>(at * wide_v_)];
     const bool skips = call_.skip.defined();
