@@ -12,7 +12,7 @@
 #include "core/parallel.h"
 #include "core/plain_exp.h"
 #include "kernels/isa/units.h"
-#include "kernels/spans.h"
+#include "kernels/state_spans.h"
 
 namespace shadowgraph {
 namespace {
@@ -251,21 +251,6 @@ class RowRun {
   Channels y_;
 };
 
-/// t[index..., :, :], or of a vector t[:].
-void add_plane(Footprint* spans, const ConstTensorView& t, int64_t first, Access access,
-               int64_t row) {
-  const auto axis = [&](int i) { return i < 0 ? SpanAxis{} : SpanAxis{t.shape[i], t.stride[i]}; };
-  add_block(spans, {t.data, first, 1, element_bytes(t.dtype), access, static_cast<int32_t>(row)},
-            axis(t.rank - 2), axis(t.rank - 1));
-}
-
-/// Tokens of a row, of x or out.
-void add_tokens(Footprint* spans, ConstTensorView t, const StateRows& rows, int64_t row,
-                Access access) {
-  t.shape[0] = rows.tokens(row);
-  add_plane(spans, t, t.offset(rows.cu_seqlens_q[static_cast<size_t>(row)]), access, row);
-}
-
 void add_row(Footprint* spans, const CausalConv1d& call, int64_t row) {
   const int64_t slot = call.rows.state_indices[static_cast<size_t>(row)];
   const DraftSteps& draft = call.draft;
@@ -278,12 +263,6 @@ void add_row(Footprint* spans, const CausalConv1d& call, int64_t row) {
       add_plane(spans, draft.states, draft.states.offset(place, j), Access::kWrite, row);
   }
   if (slot >= 0) add_plane(spans, call.states, call.states.offset(slot), Access::kWrite, row);
-}
-
-template <class T>
-void add_list(Footprint* spans, std::span<const T> list) {
-  if (!list.empty())
-    spans->push_back({list.data(), 0, std::ssize(list), sizeof(T), Access::kRead, -1});
 }
 
 }  // namespace
