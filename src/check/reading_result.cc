@@ -110,6 +110,7 @@ auto ReadingResults::attend(const Reading& r, const HeadRow& cell,
   call.cu_seqlens_q = cu_seqlens_q;
   if (r.elements) {
     KvCache& c = call.cache;
+    if (c.k.scales != nullptr || c.v.scales != nullptr) return {};  // an element has no scale
     c.num_pages = (c.num_pages - 1) * c.k.page_stride + 1;
     c.k.page_stride = c.v.page_stride = 1;
     if (std::ranges::any_of(tokens, [&](int32_t at) { return at >= c.num_pages; })) return {};

@@ -237,8 +237,9 @@ TEST(KernelVectors, ARequestOfADecodeBatchHasOneQuery) {
 TEST(KernelVectors, AMaskOfMoreBytesThanAnyVectorHasIsRefusedBeforeMemoryIsTaken) {
   const SafetensorsFile file;
   const JsonValue metadata;
+  const std::string name = "test", id = "case000";
   const auto bytes_of = [&](int32_t q_len, bool* good) {
-    CaseReader reader(file, "test", "case000", metadata);
+    CaseReader reader(file, name, id, metadata);
     const std::vector<int32_t> q_lens = {1, q_len}, kv_lens = {1, 1 << 16};
     const CustomMask mask = packed_mask(reader, "attention_chunk", q_lens, kv_lens,
                                         [](size_t, int64_t, int64_t) { return true; });

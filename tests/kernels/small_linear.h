@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -86,7 +87,7 @@ class SmallLinear {
     for (const auto input :
          {&SmallLinear::q, &SmallLinear::k, &SmallLinear::v, &SmallLinear::decay,
           &SmallLinear::beta, &SmallLinear::skip, &SmallLinear::z, &SmallLinear::states})
-      std::memcpy((this->*input).data(), (from.*input).data(), (from.*input).size());
+      std::ranges::copy(from.*input, (this->*input).begin());
   }
   void run() { ASSERT_EQ(linear_attention(call).to_string(), "ok"); }
 
