@@ -42,13 +42,14 @@ struct StateRows {
   PadRow pad = PadRow::kSkip;
 
   int64_t rows() const { return static_cast<int64_t>(state_indices.size()); }
-  int64_t tokens(int64_t row) const {
-    return int64_t{cu_seqlens_q[static_cast<size_t>(row) + 1]} -
-           cu_seqlens_q[static_cast<size_t>(row)];
-  }
+  int32_t slot(int64_t row) const { return state_indices[static_cast<size_t>(row)]; }
+  int64_t begin(int64_t row) const { return cu_seqlens_q[static_cast<size_t>(row)]; }
+  /// Are its tokens computed, from a slot or from zero?
+  bool is_computed(int64_t row) const { return slot(row) >= 0 || pad == PadRow::kFromZero; }
+  int64_t tokens(int64_t row) const { return begin(row + 1) - begin(row); }
   bool starts_from_slot(int64_t row) const {
-    const auto r = static_cast<size_t>(row);
-    return state_indices[r] >= 0 && (has_initial_state.empty() || has_initial_state[r] != 0);
+    return slot(row) >= 0 &&
+           (has_initial_state.empty() || has_initial_state[static_cast<size_t>(row)] != 0);
   }
 };
 
@@ -64,6 +65,12 @@ struct DraftSteps {
   // [tokens]: of a row's token j > 0 the earlier token of the row that it follows, 0 <= parent < j;
   // what stands at j = 0 is not looked at. Empty: a chain
   std::span<const int32_t> parents;
+
+  int64_t place(int64_t row) const {
+    return indices.empty() ? row : indices[static_cast<size_t>(row)];
+  }
+  /// Is the state behind each token of that row kept?
+  bool keeps(bool has_slot) const { return states.defined() && (has_slot || of_padding); }
 };
 
 /// Where the chunks of a prefill begin, whose states a prefix cache keeps.

@@ -17,7 +17,7 @@ inline int64_t count_chunks(const LinearAttention& call, int64_t row) {
   int64_t chunks = 0;
   const int64_t size = call.chunk_size;
   for (int64_t r = 0; r < row; ++r) {
-    const int64_t begin = call.rows.cu_seqlens_q[static_cast<size_t>(r)];
+    const int64_t begin = call.rows.begin(r);
     const int64_t tokens = call.rows.tokens(r);
     if (tokens == 0) continue;
     const int64_t first = call.chunk_grid == ChunkGrid::kRow ? 0 : begin;

@@ -3,21 +3,16 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "check/rounding.h"
 
 namespace shadowgraph {
 namespace {
 
 using Matrix = Eigen::MatrixXd;
 
-double gamma(double terms, double u) {
-  return terms * u < 1 ? terms * u / (1 - terms * u) : std::numeric_limits<double>::infinity();
-}
-
 /// Of an operand of a matrix product; TF32 may be truncated.
-double operand_roundoff(DType t) {
-  return t == DType::kF16 ? 0x1p-11 : t == DType::kBF16 ? 0x1p-8 : 0x1p-10;
-}
+double operand_roundoff(DType t) { return t == DType::kF32 ? 0x1p-10 : rounding_to(t).u; }
 
 class Chunk {
  public:
@@ -33,8 +28,13 @@ class Chunk {
         h_(p_ + (normalised ? p_ : 0)),
         n_(std::ssize(tokens)),
         dim_(before.cols()),
-        dot_(gamma(static_cast<double>(dim_) + 2, a.u_sum)),
-        sum_(gamma(static_cast<double>(n_) + 2, a.u_sum)) {
+        dot_(gamma_of(static_cast<double>(dim_) + 2, a.u_sum)),
+        sum_(gamma_of(static_cast<double>(n_) + 2, a.u_sum)) {
+    // Each product of a token's dots and of its sums may be flushed, next to operands of any size.
+    double largest = 1 + before_.cwiseAbs().maxCoeff();
+    for (const ChunkToken& t : t_)
+      largest += t.q.norm() + t.k.norm() + t.u.norm() + std::abs(t.beta) * t.v.norm();
+    flushed_ = kFlushed * static_cast<double>((dim_ + n_ + 4) * (n_ + 1)) * largest * largest;
     make_decays();
     make_products();
     if (delta_) make_inverse();
@@ -91,7 +91,9 @@ class Chunk {
 
   void make_inverse() {
     Matrix l = Matrix::Zero(n_, n_), d = l;
-    const double inverting = 4 * 0x1p-10 + gamma(static_cast<double>(n_), a_.u_sum);
+    // Blocks of 16 are inverted by substitution and merged by two products, each of two operands in
+    // TF32, which may be truncated.
+    const double inverting = 4 * 0x1p-10 + gamma_of(static_cast<double>(n_), a_.u_sum);
     for (int64_t i = 0; i < n_; ++i) {
       for (int64_t j = 0; j < i; ++j) {
         const double factor =
@@ -168,7 +170,7 @@ class Chunk {
                 read_sizes_(i, j) * (dots - 1) * twice * size;
         value += read_sizes_(i, j) * size;
       }
-      b->read[s][v] = read + 2 * a_.u * (value + read) + 0x1p-120;
+      b->read[s][v] = read + 2 * a_.u * (value + read) + flushed_;
     }
     double state =
         e * through_.back() + norm * from_start_.back().maxCoeff() * (decay_error_ + 2 * a_.u);
@@ -179,7 +181,7 @@ class Chunk {
       size += to_end_[j] * u;
     }
     const double kept = state_type == DType::kF32 ? 0 : operand_roundoff(state_type);
-    b->state[v] = state + (2 * a_.u + kept) * (size + state) + 0x1p-120;
+    b->state[v] = state + (2 * a_.u + kept) * (size + state) + flushed_;
   }
 
   const std::vector<ChunkToken>& t_;
@@ -190,6 +192,7 @@ class Chunk {
   const double p_, h_;
   const int64_t n_, dim_;
   const double dot_, sum_;
+  double flushed_ = 0;
   double decay_error_ = 0;  // relative, of any decay between two places of the chunk
   std::vector<Eigen::VectorXd> from_start_;
   std::vector<double> through_;  // what the norm of an error of the state grows to, at most

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "check/error_bound.h"
+#include "check/rounding.h"
 
 namespace shadowgraph {
 namespace {
@@ -11,23 +12,13 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSiluSlope = 1.0998394;  // rounded up
 
-/// Unit roundoff and half the smallest subnormal.
-struct TypeRounding {
-  double u, half_subnormal;
-};
-TypeRounding to_type(DType t) {
-  if (t == DType::kF16) return {0x1p-11, 0x1p-25};
-  if (t == DType::kBF16) return {0x1p-8, 0x1p-134};
-  return {0x1p-24, 0x1p-150};
-}
-
 /// Of the sum before the activation.
 Eigen::ArrayXd sum_bound(const ConvToken& t, double width, const ConvArithmetic& a, DType x_type) {
-  const double g = width * a.u / (1 - width * a.u);
+  const double g = gamma_of(width, a.u);
   const DType product_type = a.products_in_type ? x_type : DType::kF32;
-  TypeRounding product = to_type(product_type);
+  Rounding product = rounding_to(product_type);
   if (!a.products_in_type) product.u = a.u;
-  const double flushed = a.flushes ? 0x1p-126 : 0;
+  const double flushed = a.flushes ? kFlushed : 0;
   const double lost = width * (product.half_subnormal + 2 * flushed) * (1 + g);
   const Eigen::ArrayXd bound = t.magnitude * (g * (1 + product.u) + product.u) + lost;
   const double largest = largest_finite(product_type) / ((1 + g) * (1 + product.u));
@@ -43,10 +34,10 @@ Eigen::ArrayXd conv_bound(const ConvToken& token, int64_t width,
   Eigen::ArrayXd bound = sum_bound(token, static_cast<double>(width), a, x_type);
   if (activation == CausalConv1d::Activation::kSilu) {
     bound *= kSiluSlope;
-    bound += a.silu_error * (token.out.abs() + bound) + (a.flushes ? 0x1p-126 : 0x1p-150);
+    bound += a.silu_error * (token.out.abs() + bound) + (a.flushes ? kFlushed : 0x1p-150);
   }
-  if (x_type == DType::kF32 && a.u >= to_type(x_type).u) return bound;
-  const TypeRounding out = to_type(x_type);
+  if (x_type == DType::kF32 && a.u >= rounding_to(x_type).u) return bound;
+  const Rounding out = rounding_to(x_type);
   return bound + out.u * (token.out.abs() + bound) + out.half_subnormal;
 }
 

@@ -5,32 +5,22 @@
 #include <limits>
 #include <vector>
 
+#include "check/rounding.h"
+
 namespace shadowgraph {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kTiny = 0x1p-126;  // f32 results below may be flushed to 0
+constexpr double kTiny = kFlushed;
 constexpr double kF32Largest = 0x1.fffffep127;
 constexpr double kMaxExponent = 700;
 constexpr double kLargestCode = 128;  // of i8
 
-/// Unit roundoff, half the smallest subnormal, largest finite.
-struct Rounding {
-  double u = 0, half_subnormal = 0, largest = kInfinity;
-};
-Rounding rounding_to(DType t) {
-  if (t == DType::kF16) return {0x1p-11, 0x1p-25, 65504};
-  if (t == DType::kBF16) return {0x1p-8, 0x1p-134, 0x1.fep127};
-  if (t == DType::kF32) return {0x1p-24, 0x1p-150, kF32Largest};
-  return {};
-}
 Rounding rounding_of_p(RoundP how, DType q_type) {
   if (q_type == DType::kBF16 && how != RoundP::kNever) return rounding_to(DType::kBF16);
   if (q_type == DType::kF16 && how == RoundP::kToQuery) return rounding_to(DType::kF16);
   return {};
 }
-
-double gamma(double m, double u) { return m * u < 1 ? m * u / (1 - m * u) : kInfinity; }
 
 /// Addends of a sum of n terms: tensor cores add each block's products and the accumulator in one
 /// truncating step.
@@ -41,8 +31,8 @@ double addends(double n, const Arithmetic& a) {
 /// delta_j
 Eigen::ArrayXd logit_errors(const OracleRow& row, const Arithmetic& a) {
   const double terms = row.terms;
-  const double scaling = gamma(a.scale_roundings + (row.k_scaled ? 1 : 0), a.u_scale);
-  const double dot = gamma(addends(terms, a), a.u_sum) + scaling;
+  const double scaling = gamma_of(a.scale_roundings + (row.k_scaled ? 1 : 0), a.u_scale);
+  const double dot = gamma_of(addends(terms, a), a.u_sum) + scaling;
   Eigen::ArrayXd delta = dot * (1 + scaling) * row.magnitudes;
   if (row.soft_cap > 0) {
     delta += row.soft_cap * a.tanh_absolute + a.tanh_relative * row.logits.abs();
@@ -136,8 +126,8 @@ Reduction reduction_of(const OracleRow& row, const Arithmetic& a, double slack) 
   const double merging = r.parts + a.merges + r.rescales + 1;
   const double below =
       a.lanes > 1 ? std::min(n, touched(a.lanes)) + std::log2(a.lanes) : addends(n, a);
-  r.t = gamma(addends(n, a) + merging, a.u_sum);
-  r.g = gamma(below + merging, a.u_sum);
+  r.t = gamma_of(addends(n, a) + merging, a.u_sum);
+  r.g = gamma_of(below + merging, a.u_sum);
   return r;
 }
 
@@ -163,7 +153,7 @@ Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
   const double lse = row.lse_as(counted), top = largest_logit(row, counted);
   const double top_key = row.logits.maxCoeff();
   const double sink_delta =
-      std::isinf(row.sink) ? 0 : gamma(a.scale_roundings, a.u_scale) * std::abs(row.sink);
+      std::isinf(row.sink) ? 0 : gamma_of(a.scale_roundings, a.u_scale) * std::abs(row.sink);
   const double slack = 2 * std::max(delta.maxCoeff(), sink_delta);
   double shared = 0;  // exponent error of every weight
   if (a.scaled_maximum) shared += (red.rescales + 1) * a.u * (row.logits.abs().maxCoeff() + slack);
@@ -174,7 +164,8 @@ Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
   const double p_subnormal = p_type.half_subnormal * std::exp(top_key - lse);
   const double exps = red.rescales + 1 + (partials ? 1 : 0);
   // A part's result is divided by its sum, and stored.
-  const double once = gamma(a.out_roundings, a.u) + (a.partials == Partials::kOutType ? out.u : 0);
+  const double once =
+      gamma_of(a.out_roundings, a.u) + (a.partials == Partials::kOutType ? out.u : 0);
   const double part_error = std::expm1(red.stored * std::log1p(once));
 
   Weights w;

@@ -7,43 +7,34 @@
 
 #include "attn/linear_chunks.h"
 #include "check/chunk_bound.h"
+#include "check/rounding.h"
 #include "core/float_formats.h"
 
 namespace shadowgraph {
 namespace {
 
-constexpr double kSmallest = 0x1p-126;
-
-double gamma(double terms, double u) {
-  return terms * u < 1 ? terms * u / (1 - terms * u) : std::numeric_limits<double>::infinity();
-}
-
-double unit_roundoff(DType t) {
-  switch (t) {
-    case DType::kF16: return 0x1p-11;
-    case DType::kBF16: return 0x1p-8;
-    case DType::kF64: return 0x1p-53;
-    default: return 0x1p-24;
-  }
-}
-/// Half the distance between the smallest numbers of the type.
-double half_smallest(DType t) {
-  switch (t) {
-    case DType::kF16: return 0x1p-25;
-    case DType::kF64: return 0;
-    default: return 0x1p-126;
-  }
+/// Of a result: f64 is a reference's, f32 and bf16 may be flushed.
+Rounding rounding_of(DType t) {
+  if (t == DType::kF64) return {0x1p-53, 0};
+  Rounding r = rounding_to(t);
+  if (t != DType::kF16) r.half_subnormal = kFlushed;
+  return r;
 }
 
 }  // namespace
 
-double element(const ConstTensorView& t, int64_t flat) {
+int64_t element_offset(const ConstTensorView& t, int64_t flat) {
   int64_t at = 0;
   for (int i = t.rank - 1; i >= 0; --i) {
     const auto axis = static_cast<size_t>(i);
     at += flat % t.shape[axis] * t.stride[axis];
     flat /= t.shape[axis];
   }
+  return at;
+}
+
+double element(const ConstTensorView& t, int64_t flat) {
+  const int64_t at = element_offset(t, flat);
   if (t.dtype != DType::kF64) return load_float(t.data, t.dtype, at);
   double x = 0;
   std::memcpy(&x, t.data + at * 8, 8);
@@ -51,7 +42,8 @@ double element(const ConstTensorView& t, int64_t flat) {
 }
 
 double with_rounding(double value, double error, DType t) {
-  return error + unit_roundoff(t) * (std::abs(value) + error) + half_smallest(t);
+  const Rounding r = rounding_of(t);
+  return error + r.u * (std::abs(value) + error) + r.half_subnormal;
 }
 
 GateErrors gate_errors(const DecayGate& gate, const GateTruth& truth, const LinearArithmetic& a) {
@@ -101,7 +93,7 @@ void LinearBounds::bound_chunks() {
         {step.q, step.k, step.v, step.decay, step.u, step.beta, beta_error(step), log_error(step)});
     steps.push_back(step);
     partial.emplace_back(error.size());
-    for (int64_t v = 0; v < error.size(); ++v) partial.back()[v] = partial_error(step, v);
+    for (int64_t v = 0; v < error.size(); ++v) partial.back()[v] = partial_sum(step, v);
     if (!ends_chunk(step)) return;
     const ChunkBound chunk =
         chunk_bound(tokens, before, error, call_.rule == LinearAttention::Rule::kDelta,
@@ -111,7 +103,7 @@ void LinearBounds::bound_chunks() {
       b.state = Eigen::VectorXd::Constant(error.size(), std::numeric_limits<double>::infinity());
       b.out.resize(error.size());
       for (int64_t v = 0; v < error.size(); ++v)
-        b.out[v] = out_error(steps[i], v, chunk.read[i][v] + partial[i][v]);
+        b.out[v] = out_error(steps[i], v, chunk.read[i][v], partial[i][v]);
       if (i + 1 == steps.size()) b.state = chunk.state;
     }
     error = chunk.state;
@@ -143,18 +135,22 @@ double LinearBounds::beta_error(const LinearStep& step) const {
   return error;
 }
 
-double LinearBounds::partial_error(const LinearStep& step, int64_t v) const {
+double LinearBounds::partial_sum(const LinearStep& step, int64_t v) const {
   if (a_.partial_channels == 0) return 0;
   double sum = 0;
   for (int64_t i = 0; i < step.q.size(); i += a_.partial_channels) {
     const int64_t n = std::min<int64_t>(a_.partial_channels, step.q.size() - i);
     sum += std::abs(step.after->row(v).segment(i, n).dot(step.q.segment(i, n).transpose()));
   }
-  return sum * unit_roundoff(call_.out.dtype) * (1 + 0x1p-8);
+  return sum;
 }
 
-double LinearBounds::out_error(const LinearStep& step, int64_t v, double read) const {
+double LinearBounds::out_error(const LinearStep& step, int64_t v, double read,
+                               double partial) const {
   double sum = read;
+  if (a_.partial_channels > 0)  // each part is within `read` at most
+    sum += rounding_of(call_.out.dtype).u *
+           (partial + std::ceil(static_cast<double>(step.k.size()) / a_.partial_channels) * read);
   if (call_.skip.defined())  // a product and a sum, each rounded
     sum += a_.u * (std::abs(step.summed[v]) + std::abs(step.summed[v] - step.read[v]) + read);
   const double gate = std::abs(step.gate[v]), gate_error = call_.z.defined() ? a_.silu_error : 0;
@@ -172,13 +168,13 @@ const StepBound& LinearBounds::of(const LinearStep& step) {
   const double h_a = decay_error(step), h_b = beta_error(step);
   const double h_q = (call_.l2norm || call_.scale != 1 ? a_.norm_error : 0) + a_.scale_error;
   const double h_k = call_.l2norm ? a_.norm_error : 0;
-  const double dot = gamma(static_cast<double>(columns) + 2, a_.u_sum);
+  const double dot = gamma_of(static_cast<double>(columns) + 2, a_.u_sum);
   const double kappa = step.k.norm(), theta = step.q.norm(), beta = std::abs(step.beta);
   const bool delta = call_.rule == LinearAttention::Rule::kDelta;
   const double c = delta ? std::max(1.0, std::abs(1 - step.beta * kappa * kappa)) : 1;
   const double weight = (1 + h_b) * (1 + a_.u) * (1 + a_.u), product = (1 + h_k) * weight;
   const double flushed =
-      kSmallest * static_cast<double>(columns + 4) * (1 + kappa + theta) * (1 + beta);
+      kFlushed * static_cast<double>(columns + 4) * (1 + kappa + theta) * (1 + beta);
 
   bound_.out.resize(rows), bound_.state.resize(rows);
   for (int64_t v = 0; v < rows; ++v) {
@@ -192,14 +188,14 @@ const StepBound& LinearBounds::of(const LinearStep& step) {
       whole = wrong + beta * kappa * e1 * product;
     }
     wrong += flushed, whole += flushed;
-    const double outer = a_.outer_in_type ? unit_roundoff(call_.k.dtype) : 0;
+    const double outer = a_.outer_in_type ? rounding_of(call_.k.dtype).u : 0;
     double e = c * e1 + kappa * wrong + (h_k + outer) * kappa * (u + whole) + flushed;
     e = (e + a_.u * (n + e1 + after)) / (1 - 2 * a_.u);
     bound_.state[v] = e;
     double read = e * theta * (1 + h_q) + (n + e1 + after + (u + whole) * kappa) * theta *
                                               (h_q + h_k + dot * (1 + h_q) * (1 + h_k));
     read += flushed + a_.u * (std::abs(step.read[v]) + read);
-    bound_.out[v] = out_error(step, v, read + partial_error(step, v));
+    bound_.out[v] = out_error(step, v, read, partial_sum(step, v));
   }
   behind_.push_back(bound_.state);
   return bound_;

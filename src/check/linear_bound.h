@@ -22,7 +22,7 @@
 // Norms of vectors bound dots by Cauchy and Schwarz; an element is within its row's e. Skip, gate
 // and the last rounding come on top. What lies below the normal range may be flushed: 2^-126 for
 // each product. Sources: Higham, Accuracy and Stability of Numerical Algorithms, ch. 3. Tested by
-// tests/check/linear_bound_test.cc.
+// tests/kernels/linear_attention_test.cc and tests/check/linear_vectors_test.cc.
 #pragma once
 
 #include <Eigen/Core>
@@ -101,10 +101,10 @@ class LinearBounds {
   double log_error(const LinearStep& step) const;
   double decay_error(const LinearStep& step) const;
   double beta_error(const LinearStep& step) const;
-  /// Of partial dots, each rounded once more.
-  double partial_error(const LinearStep& step, int64_t v) const;
+  /// Of the magnitudes of partial dots, each of which is rounded once more.
+  double partial_sum(const LinearStep& step, int64_t v) const;
   /// Of the output: what is read of the state is within `read`.
-  double out_error(const LinearStep& step, int64_t v, double read) const;
+  double out_error(const LinearStep& step, int64_t v, double read, double partial) const;
   bool ends_chunk(const LinearStep& step) const;
   void bound_chunks();
 
@@ -117,7 +117,9 @@ class LinearBounds {
   std::vector<StepBound> in_chunks_;  // [tokens, num_v_heads], where tokens are taken together
 };
 
-/// Element number `flat` of a view of any strides, row-major, of any type.
+/// Where element number `flat` of a view stands, row-major, whatever its strides; in elements.
+int64_t element_offset(const ConstTensorView& t, int64_t flat);
+/// That element, of any type.
 double element(const ConstTensorView& t, int64_t flat);
 /// What rounding to t adds to a value that is within `error` of `value`.
 double with_rounding(double value, double error, DType t);

@@ -38,17 +38,9 @@ class LinearMemory {
 
 inline void copy_elements(const ConstTensorView& from, const TensorView& to) {
   const size_t item = size_of(to.dtype);
-  std::vector<int64_t> at(static_cast<size_t>(from.rank), 0);
-  for (int64_t n = 0; n < from.numel(); ++n) {
-    int64_t source = 0, rest = n;
-    for (int i = from.rank - 1; i >= 0; --i) {
-      const auto axis = static_cast<size_t>(i);
-      source += rest % from.shape[axis] * from.stride[axis];
-      rest /= from.shape[axis];
-    }
+  for (int64_t n = 0; n < from.numel(); ++n)
     std::memcpy(to.data + static_cast<size_t>(n) * item,
-                from.data + source * static_cast<int64_t>(item), item);
-  }
+                from.data + element_offset(from, n) * static_cast<int64_t>(item), item);
 }
 
 /// What a call left, whoever ran it.

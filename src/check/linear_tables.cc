@@ -1,8 +1,13 @@
 #include "check/conv_bound.h"
 #include "check/linear_judge.h"
+#include "check/rounding.h"
 
 namespace shadowgraph {
 namespace {
+
+/// Of a few operations in double, of which a subtraction may cancel to 1 / 2^8 (of a model's
+/// layers).
+constexpr double kInDouble = 0x1p-45;
 
 class TableJudge : public LinearCaseJudge {
  public:
@@ -57,16 +62,14 @@ class TableJudge : public LinearCaseJudge {
           j.out.take(t.token, c, element(left.out, t.token * dim + c), t.out[c], bound[c]);
       }
       if (!left.draft_states.defined() || !t.computed) return;
-      const auto r = static_cast<size_t>(t.row);
-      const bool in_order = rows_of_states || truth.draft.indices.empty();
       const ConstTensorView window = at_place(
-          at_place(left.draft_states, in_order ? t.row : truth.draft.indices[r]), t.in_row);
+          at_place(left.draft_states, rows_of_states ? t.row : truth.draft.place(t.row)), t.in_row);
       for (int64_t i = 0; i < dim * taps; ++i)  // copies: no bound
         j.draft.take(t.token, i / taps, element(window, i), t.window(i / taps, i % taps), 0);
     });
     std::vector<bool> written(static_cast<size_t>(truth.states.shape[0]), false);
     for (int64_t row = 0; row < truth.rows.rows(); ++row) {
-      const int32_t slot = truth.rows.state_indices[static_cast<size_t>(row)];
+      const int32_t slot = truth.rows.slot(row);
       if (slot < 0 || truth.rows.tokens(row) == 0) continue;
       written[static_cast<size_t>(slot)] = true;
       if (!left.states.defined()) continue;
@@ -148,8 +151,10 @@ class TableJudge : public LinearCaseJudge {
       for (int64_t i = 0; i < dim; ++i) {
         const double right =
             element(norm.x, r * dim + i) / std::sqrt(squares + static_cast<double>(norm.eps));
-        // A sum of squares in any order, its root, and a product or a division.
-        const double error = std::abs(right) * (static_cast<double>(dim) / 2 + 4) * 0x1p-23;
+        // A sum of squares in any order, whose root halves its error; root and division within 2
+        // ulp each.
+        const double error =
+            std::abs(right) * (gamma_of(static_cast<double>(dim) + 1, 0x1p-24) / 2 + 4 * 0x1p-23);
         // The reference's eps may not have been rounded to f32.
         const LinearArrays &got = vector_.recorded, &ref = vector_.reference;
         gpu.take(r, i, element(got.out, r * dim + i), right,
@@ -176,11 +181,11 @@ class TableJudge : public LinearCaseJudge {
         for (int64_t h = 0; h < heads; ++h) {
           const double x = right[static_cast<size_t>(h)];
           ours.take(layer, h, slopes[static_cast<size_t>(h)], x,
-                    with_rounding(x, x * 0x1p-45, DType::kF32));
-          // f32: a table of powers that are multiplied, a scale of three operations.
-          gpu.take(layer, h, element(got, layer * heads + h), x, x * 8 * 0x1p-24);
+                    with_rounding(x, x * kInDouble, DType::kF32));
+          // A power, a scale and their product, each rounded to f32.
+          gpu.take(layer, h, element(got, layer * heads + h), x, gamma_of(3, 0x1p-24) * x);
           reference.take(layer, h, element(ref, layer * heads + h), x,
-                         with_rounding(x, x * 0x1p-40, ref.dtype));
+                         with_rounding(x, x * kInDouble, ref.dtype));
         }
       }
       verdict_.rows += layers;

@@ -86,19 +86,17 @@ class RecurrenceJudge : public LinearCaseJudge {
       }
       if (left.chunk_states.defined() && begins_chunk(truth, step.token, step.in_row))
         compare_chunk(truth, step, before_bound, left.chunk_states, by_value, &j->chunks);
-      const auto r = static_cast<size_t>(step.row);
       const DraftSteps& draft = truth.draft;
-      const bool kept = truth.rows.state_indices[r] >= 0 || draft.of_padding;
+      const bool kept = draft.keeps(truth.rows.slot(step.row) >= 0);
       if (left.draft_states.defined() && kept) {
-        const bool in_order = rows_of_states || draft.indices.empty();
-        const int64_t place = in_order ? step.row : draft.indices[r];
+        const int64_t place = rows_of_states ? step.row : draft.place(step.row);
         compare_state(at_place(left.draft_states, place), step.in_row, step, *step.after,
                       bound.state, by_value, &j->draft);
       }
       const bool last = step.in_row + 1 == truth.rows.tokens(step.row);
-      const bool stored = rows_of_states || (truth.store && truth.rows.state_indices[r] >= 0);
+      const bool stored = rows_of_states || (truth.store && truth.rows.slot(step.row) >= 0);
       if (last && stored && left.states.defined())
-        compare_state(left.states, rows_of_states ? step.row : truth.rows.state_indices[r], step,
+        compare_state(left.states, rows_of_states ? step.row : truth.rows.slot(step.row), step,
                       *step.after, bound.state, by_value, &j->states);
       before_bound = bound.state;
     });
@@ -178,7 +176,7 @@ class RecurrenceJudge : public LinearCaseJudge {
     if (states.defined()) {
       std::vector<bool> written(static_cast<size_t>(states.shape[0]), false);
       for (int64_t r = 0; r < truth.rows.rows() && truth.store; ++r) {
-        const int32_t slot = truth.rows.state_indices[static_cast<size_t>(r)];
+        const int32_t slot = truth.rows.slot(r);
         if (slot >= 0 && truth.rows.tokens(r) > 0) written[static_cast<size_t>(slot)] = true;
       }
       for (int64_t slot = 0; slot < states.shape[0]; ++slot)
@@ -189,9 +187,8 @@ class RecurrenceJudge : public LinearCaseJudge {
     const ConstTensorView& was = vector_.draft_states_before;
     if (!draft.defined() || !was.defined()) return;
     for (int64_t r = 0; r < truth.rows.rows(); ++r) {
-      const auto i = static_cast<size_t>(r);
-      const int64_t place = truth.draft.indices.empty() ? r : truth.draft.indices[i];
-      const bool kept = truth.rows.state_indices[i] >= 0 || truth.draft.of_padding;
+      const int64_t place = truth.draft.place(r);
+      const bool kept = truth.draft.keeps(truth.rows.slot(r) >= 0);
       for (int64_t step = kept ? truth.rows.tokens(r) : 0; step < draft.shape[1]; ++step)
         same_bits(at_place(at_place(draft, place), step), at_place(at_place(was, place), step), r,
                   who + "draft_states");

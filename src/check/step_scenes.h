@@ -1,6 +1,6 @@
 // Scenes of a runner's steps: what a layer must read, and what somebody may have taken for it, an
 // earlier step's keys, a capture's, or those behind the row's end. Tested by
-// tests/check/runner_diagnosis_test.cc.
+// tests/faults/diagnosis_test.cc.
 #pragma once
 
 #include <deque>

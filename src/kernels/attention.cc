@@ -1,60 +1,22 @@
 // The public calls: check, then run the kernel.
 #include "shadowgraph/attention.h"
 
-#include <cstdlib>
-#include <new>
-#include <stdexcept>
-#include <type_traits>
-
 #include "attn/validate.h"
 #include "kernels/attend_blocks.h"
+#include "kernels/checked_call.h"
 #include "kernels/copy_kv.h"
-#include "kernels/isa/units.h"
 #include "kernels/merge_states.h"
 #include "kernels/store_kv.h"
 
 namespace shadowgraph {
-namespace {
 
-Status check_isa(std::string_view name) {
-  Status status;
-  if (find_isa(name) != nullptr) return status;
-  const char* wanted = name.empty() ? std::getenv("SHADOWGRAPH_ISA") : nullptr;
-  status.add(unknown_isa(wanted != nullptr ? wanted : name));
-  return status;
-}
-
-/// What validate() does not know: the instruction sets, and the header of a plan.
-template <class Call>
-Status check_engine(const Call& call) {
-  return check_isa(call.options.isa);
-}
+/// And the header of a plan.
+template <>
 Status check_engine(const PagedAttention& call) {
   Status status = check_isa(call.options.isa);
   status.add(check_plan_header(call));
   return status;
 }
-
-/// Validates, then runs. Scratch is taken before anything is written, so that a failure leaves the
-/// outputs alone. written: memory that no member of the call names.
-template <class Call, class Kernel, class... Written>
-Status checked(const Call& call, const Kernel& kernel, Written... written) noexcept {
-  try {
-    Status status = validate(call, written...);
-    status.add(check_engine(call));
-    if constexpr (std::is_void_v<decltype(kernel())>) {
-      if (status.ok()) kernel();
-    } else {
-      if (status.ok()) status = kernel();
-    }
-    return status;
-  } catch (const std::bad_alloc&) {
-  } catch (const std::length_error&) {  // more than a vector can hold
-  }
-  return Status::out_of_memory();
-}
-
-}  // namespace
 
 Status attention_with_kvcache(const PagedAttention& call) noexcept {
   return checked(call,

@@ -4,14 +4,12 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <new>
-#include <stdexcept>
 
 #include "attn/validate_linear.h"
 #include "core/float_formats.h"
 #include "core/parallel.h"
 #include "core/plain_exp.h"
-#include "kernels/isa/units.h"
+#include "kernels/checked_call.h"
 #include "kernels/state_spans.h"
 
 namespace shadowgraph {
@@ -151,18 +149,18 @@ class RowRun {
         first_(first),
         count_(count),
         width_(call.weight.shape[1]),
-        begin_(call.rows.cu_seqlens_q[static_cast<size_t>(row)]),
+        begin_(call.rows.begin(row)),
         tokens_(call.rows.tokens(row)),
-        slot_(call.rows.state_indices[static_cast<size_t>(row)]),
+        slot_(call.rows.slot(row)),
         reads_(call.rows.starts_from_slot(row)) {}
 
   void run() {
-    if (slot_ < 0 && call_.rows.pad != PadRow::kFromZero) {
+    if (!call_.rows.is_computed(row_)) {
       if (call_.rows.pad == PadRow::kZeroOut) zero_out();
       return;
     }
     if (tokens_ == 0) return;
-    const bool keeps = call_.draft.states.defined() && (slot_ >= 0 || call_.draft.of_padding);
+    const bool keeps = call_.draft.keeps(slot_ >= 0);
     for (int64_t j = 0; j < tokens_; ++j) {
       const Window window = window_of(j);
       take_inputs(window, j > 0 && call_.draft.parents.empty());
@@ -219,7 +217,7 @@ class RowRun {
 
   void keep_window(int64_t j, const Window& window) const {
     const DraftSteps& d = call_.draft;
-    const int64_t place = d.indices.empty() ? row_ : d.indices[static_cast<size_t>(row_)];
+    const int64_t place = d.place(row_);
     for (int64_t i = 0; i + 1 < width_; ++i) {
       copy(input(window[static_cast<size_t>(i + 1)]), d.states.dtype, count_,
            line(d.states.at(place, j, first_, i), d.states.dtype, d.states.stride[2]));
@@ -252,13 +250,13 @@ class RowRun {
 };
 
 void add_row(Footprint* spans, const CausalConv1d& call, int64_t row) {
-  const int64_t slot = call.rows.state_indices[static_cast<size_t>(row)];
+  const int64_t slot = call.rows.slot(row);
   const DraftSteps& draft = call.draft;
   add_tokens(spans, call.x, call.rows, row, Access::kRead);
   if (call.rows.starts_from_slot(row))
     add_plane(spans, call.states, call.states.offset(slot), Access::kRead, row);
-  if (draft.states.defined() && (slot >= 0 || draft.of_padding)) {
-    const int64_t place = draft.indices.empty() ? row : draft.indices[static_cast<size_t>(row)];
+  if (draft.keeps(slot >= 0)) {
+    const int64_t place = draft.place(row);
     for (int64_t j = 0; j < call.rows.tokens(row); ++j)
       add_plane(spans, draft.states, draft.states.offset(place, j), Access::kWrite, row);
   }
@@ -287,33 +285,14 @@ void causal_conv1d_kernel(const CausalConv1d& call) {
 
 Footprint causal_conv1d_footprint(const CausalConv1d& call) {
   Footprint spans;
-  const StateRows& rows = call.rows;
-  add_list(&spans, rows.cu_seqlens_q);
-  add_list(&spans, rows.state_indices);
-  add_list(&spans, rows.has_initial_state);
-  if (call.draft.states.defined()) add_list(&spans, call.draft.indices);
-  add_list(&spans, call.draft.parents);
   add_plane(&spans, call.weight, 0, Access::kRead, -1);
   if (call.bias.defined()) add_plane(&spans, call.bias, 0, Access::kRead, -1);
-  for (int64_t row = 0; row < rows.rows(); ++row) {
-    const bool pad = rows.state_indices[static_cast<size_t>(row)] < 0;
-    if (rows.tokens(row) == 0 || (pad && rows.pad == PadRow::kSkip)) continue;
-    if (!pad || rows.pad == PadRow::kFromZero) add_row(&spans, call, row);
-    add_tokens(&spans, call.out, rows, row, Access::kWrite);
-  }
+  add_rows(&spans, call, [&](int64_t row) { add_row(&spans, call, row); });
   return spans;
 }
 
 Status causal_conv1d(const CausalConv1d& call) noexcept {
-  try {
-    Status status = validate(call);
-    if (find_isa(call.options.isa) == nullptr) status.add(unknown_isa(call.options.isa));
-    if (status.ok()) causal_conv1d_kernel(call);
-    return status;
-  } catch (const std::bad_alloc&) {
-  } catch (const std::length_error&) {  // more than a vector can hold
-  }
-  return Status::out_of_memory();
+  return checked(call, [&] { causal_conv1d_kernel(call); });
 }
 
 }  // namespace shadowgraph

@@ -5,15 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "attn/linear_chunks.h"
 #include "attn/validate_linear.h"
 #include "core/float_formats.h"
 #include "core/parallel.h"
-#include "kernels/isa/units.h"
+#include "kernels/checked_call.h"
 #include "kernels/linear_unit.h"
 
 namespace shadowgraph {
@@ -37,7 +35,7 @@ class HeadRun {
         row_(row),
         head_(head),
         k_head_(head / (call.v.shape[1] / call.k.shape[1])),
-        slot_(call.rows.state_indices[static_cast<size_t>(row)]),
+        slot_(call.rows.slot(row)),
         by_value_(call.order == LinearAttention::StateOrder::kValueKey),
         dim_k_(static_cast<int32_t>(call.k.shape[2])),
         dim_v_(static_cast<int32_t>(call.v.shape[2])),
@@ -46,16 +44,16 @@ class HeadRun {
         wide_v_(by_value_ ? dim_v_ : static_cast<int32_t>(round_up(dim_v_, kPanel))) {}
 
   void run() {
-    const int64_t begin = call_.rows.cu_seqlens_q[static_cast<size_t>(row_)];
+    const int64_t begin = call_.rows.begin(row_);
     const int64_t tokens = call_.rows.tokens(row_);
-    if (slot_ < 0 && call_.rows.pad != PadRow::kFromZero) {
+    if (!call_.rows.is_computed(row_)) {
       if (call_.rows.pad == PadRow::kZeroOut) zero_out(begin, tokens);
       return;
     }
     if (tokens == 0) return;
     const bool tree = !call_.draft.parents.empty();
     open_state();
-    const bool keeps = call_.draft.states.defined() && (slot_ >= 0 || call_.draft.of_padding);
+    const bool keeps = call_.draft.keeps(slot_ >= 0);
     for (int64_t j = 0; j < tokens;) {
       if (tree && j > 0)
         load(keeps ? draft_state(parent_of(begin + j)) : kept(parent_of(begin + j)));
@@ -85,7 +83,7 @@ class HeadRun {
   Matrix slot_state() const { return matrix(call_.states, call_.states.at(slot_, head_)); }
   Matrix draft_state(int64_t step) const {
     const DraftSteps& d = call_.draft;
-    const int64_t place = d.indices.empty() ? row_ : d.indices[static_cast<size_t>(row_)];
+    const int64_t place = d.place(row_);
     return matrix(d.states, d.states.at(place, step, head_));
   }
   /// Behind a token of a tree, where the call keeps no states of the row.
@@ -233,8 +231,7 @@ int64_t unkept_steps(const LinearAttention& call) {
   int64_t steps = 0;
   if (call.draft.parents.empty() || call.draft.of_padding) return 0;
   for (int64_t r = 0; r < call.rows.rows(); ++r)
-    if (call.rows.state_indices[static_cast<size_t>(r)] < 0)
-      steps = std::max(steps, call.rows.tokens(r));
+    if (call.rows.slot(r) < 0) steps = std::max(steps, call.rows.tokens(r));
   return steps;
 }
 
@@ -263,15 +260,7 @@ void run(const LinearAttention& call) {
 }  // namespace
 
 Status linear_attention(const LinearAttention& call) noexcept {
-  try {
-    Status status = validate(call);
-    if (find_isa(call.options.isa) == nullptr) status.add(unknown_isa(call.options.isa));
-    if (status.ok()) run(call);
-    return status;
-  } catch (const std::bad_alloc&) {
-  } catch (const std::length_error&) {  // more than a vector can hold
-  }
-  return Status::out_of_memory();
+  return checked(call, [&] { run(call); });
 }
 
 }  // namespace shadowgraph

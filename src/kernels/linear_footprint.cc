@@ -19,14 +19,14 @@ void add_inputs(Footprint* spans, const LinearAttention& call, int64_t row) {
 }
 
 void add_row(Footprint* spans, const LinearAttention& call, int64_t row) {
-  const int64_t slot = call.rows.state_indices[static_cast<size_t>(row)];
+  const int64_t slot = call.rows.slot(row);
   const int64_t tokens = call.rows.tokens(row);
   const DraftSteps& draft = call.draft;
   add_inputs(spans, call, row);
   if (call.rows.starts_from_slot(row))
     add_state(spans, call.states, call.states.offset(slot), Access::kRead, row);
-  if (draft.states.defined() && (slot >= 0 || draft.of_padding)) {
-    const int64_t place = draft.indices.empty() ? row : draft.indices[static_cast<size_t>(row)];
+  if (draft.keeps(slot >= 0)) {
+    const int64_t place = draft.place(row);
     for (int64_t j = 0; j < tokens; ++j)
       add_state(spans, draft.states, draft.states.offset(place, j), Access::kWrite, row);
   }
@@ -43,20 +43,9 @@ void add_row(Footprint* spans, const LinearAttention& call, int64_t row) {
 
 Footprint linear_attention_footprint(const LinearAttention& call) {
   Footprint spans;
-  const StateRows& rows = call.rows;
-  add_list(&spans, rows.cu_seqlens_q);
-  add_list(&spans, rows.state_indices);
-  add_list(&spans, rows.has_initial_state);
-  if (call.draft.states.defined()) add_list(&spans, call.draft.indices);
-  add_list(&spans, call.draft.parents);
   if (call.log_decay.rank == 1) add_plane(&spans, call.log_decay, 0, Access::kRead, -1);
   if (call.skip.defined()) add_plane(&spans, call.skip, 0, Access::kRead, -1);
-  for (int64_t row = 0; row < rows.rows(); ++row) {
-    const bool pad = rows.state_indices[static_cast<size_t>(row)] < 0;
-    if (rows.tokens(row) == 0 || (pad && rows.pad == PadRow::kSkip)) continue;
-    if (!pad || rows.pad == PadRow::kFromZero) add_row(&spans, call, row);
-    add_tokens(&spans, call.out, rows, row, Access::kWrite);
-  }
+  add_rows(&spans, call, [&](int64_t row) { add_row(&spans, call, row); });
   return spans;
 }
 

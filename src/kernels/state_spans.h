@@ -20,7 +20,7 @@ inline void add_plane(Footprint* spans, const ConstTensorView& t, int64_t first,
 /// Tokens of a row: t[tokens, ...] of two axes, or of three.
 inline void add_tokens(Footprint* spans, ConstTensorView t, const StateRows& rows, int64_t row,
                        Access access) {
-  const int64_t begin = rows.cu_seqlens_q[static_cast<size_t>(row)];
+  const int64_t begin = rows.begin(row);
   if (t.rank == 2) {
     t.shape[0] = rows.tokens(row);
     return add_plane(spans, t, t.offset(begin), access, row);
@@ -33,6 +33,23 @@ template <class T>
 void add_list(Footprint* spans, std::span<const T> list) {
   if (!list.empty())
     spans->push_back({list.data(), 0, std::ssize(list), sizeof(T), Access::kRead, -1});
+}
+
+/// The lists of a call, then add_row(row) of each row that is computed, and its out.
+template <class Call, class AddRow>
+void add_rows(Footprint* spans, const Call& call, const AddRow& add_row) {
+  const StateRows& rows = call.rows;
+  add_list(spans, rows.cu_seqlens_q);
+  add_list(spans, rows.state_indices);
+  add_list(spans, rows.has_initial_state);
+  if (call.draft.states.defined()) add_list(spans, call.draft.indices);
+  add_list(spans, call.draft.parents);
+  for (int64_t row = 0; row < rows.rows(); ++row) {
+    if (rows.tokens(row) == 0) continue;
+    if (rows.is_computed(row)) add_row(row);
+    if (rows.is_computed(row) || rows.pad == PadRow::kZeroOut)
+      add_tokens(spans, call.out, rows, row, Access::kWrite);
+  }
 }
 
 }  // namespace shadowgraph

@@ -23,7 +23,7 @@ Inputs history(const CausalConv1d& call, int64_t row) {
   for (int64_t i = 0; i + 1 < call.weight.shape[1]; ++i) {
     Eigen::ArrayXd x = Eigen::ArrayXd::Zero(call.x.shape[1]);
     for (Eigen::Index c = 0; c < x.size() && call.rows.starts_from_slot(row); ++c) {
-      const int32_t slot = call.rows.state_indices[static_cast<size_t>(row)];
+      const int32_t slot = call.rows.slot(row);
       x[c] = load_float(call.states.at(slot, c, i), call.states.dtype, 0);
     }
     inputs.push_back(std::move(x));
@@ -74,10 +74,10 @@ void convolve(const CausalConv1d& call, const Inputs& inputs, ConvToken* t) {
 
 void for_each_token(const CausalConv1d& call, const VisitConvToken& visit) {
   for (int64_t row = 0; row < call.rows.rows(); ++row) {
-    const bool pad = call.rows.state_indices[static_cast<size_t>(row)] < 0;
+    const bool pad = call.rows.slot(row) < 0;
     if (pad && call.rows.pad == PadRow::kSkip) continue;
     const Inputs before = history(call, row);
-    const int64_t first = call.rows.cu_seqlens_q[static_cast<size_t>(row)];
+    const int64_t first = call.rows.begin(row);
     for (int64_t j = 0; j < call.rows.tokens(row); ++j) {
       ConvToken t;
       t.row = row, t.token = first + j, t.in_row = j;
@@ -86,7 +86,7 @@ void for_each_token(const CausalConv1d& call, const VisitConvToken& visit) {
         Inputs inputs = before;
         append_path(call, first, j, &inputs);
         convolve(call, inputs, &t);
-        t.kept = call.draft.states.defined() && (!pad || call.draft.of_padding);
+        t.kept = call.draft.keeps(!pad);
       } else {
         t.out = t.magnitude = Eigen::ArrayXd::Zero(call.x.shape[1]);
       }
@@ -98,7 +98,7 @@ void for_each_token(const CausalConv1d& call, const VisitConvToken& visit) {
 RowMatrix conv_state_after(const CausalConv1d& call, int64_t row) {
   Inputs inputs = history(call, row);
   for (int64_t j = 0; j < call.rows.tokens(row); ++j)
-    inputs.push_back(token_input(call, call.rows.cu_seqlens_q[static_cast<size_t>(row)] + j));
+    inputs.push_back(token_input(call, call.rows.begin(row) + j));
   return last_inputs(inputs, call.weight.shape[1] - 1);
 }
 

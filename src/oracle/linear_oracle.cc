@@ -30,7 +30,7 @@ class HeadOracle {
     std::vector<RowMatrix> behind;  // each token
     for (int64_t j = 0; j < tokens; ++j) {
       step_.in_row = j;
-      step_.token = call_.rows.cu_seqlens_q[static_cast<size_t>(row_)] + j;
+      step_.token = call_.rows.begin(row_) + j;
       step_.parent = j - 1;
       if (j > 0 && !call_.draft.parents.empty())
         step_.parent = call_.draft.parents[static_cast<size_t>(step_.token)];
@@ -46,7 +46,7 @@ class HeadOracle {
     const int64_t rows = call_.v.shape[2], columns = call_.k.shape[2];
     RowMatrix s = RowMatrix::Zero(rows, columns);
     if (!call_.rows.starts_from_slot(row_)) return s;
-    const int64_t slot = call_.rows.state_indices[static_cast<size_t>(row_)];
+    const int64_t slot = call_.rows.slot(row_);
     const bool by_value = call_.order == LinearAttention::StateOrder::kValueKey;
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < columns; ++c)
@@ -121,8 +121,7 @@ class HeadOracle {
 
 void for_each_step(const LinearAttention& call, const GateTruth& gates, const VisitStep& visit) {
   for (int64_t row = 0; row < call.rows.rows(); ++row) {
-    if (call.rows.state_indices[static_cast<size_t>(row)] < 0 && call.rows.pad != PadRow::kFromZero)
-      continue;
+    if (!call.rows.is_computed(row)) continue;
     for (int64_t head = 0; head < call.v.shape[1]; ++head)
       HeadOracle(call, gates, row, head).run(visit);
   }

@@ -1,6 +1,6 @@
 // Pictures: what a number in a finding stands in, as plain data. Whoever runs the case makes them,
 // html_drawings.cc draws them, JSON keeps them. A grid is row by row: rows * columns values.
-// Tested by tests/report/pictures_test.cc.
+// Tested by tests/report/html_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@
 #include "backends/flashinfer_mla.h"
 #include "backends/triton.h"
 #include "backends/trtllm_mha.h"
-#include "check/planted_metadata.h"
+#include "check/broken_models.h"
 
 namespace shadowgraph {
 namespace {
@@ -24,23 +24,10 @@ using Mha = TrtllmMha;
 using Tr = Triton;
 using Found = std::vector<std::string>;
 
-const ModelConfig kModel = model_of(2, {small_layer()});
-const ModelConfig kWide = model_of(16, {small_layer()});
-const ModelConfig kLatent = model_of(64, {latent_layer()});
-const ModelConfig kWindow = model_of(2, {small_layer(2)});
-const ModelConfig kTree = model_of(2, {small_layer()}, {2, 2, 3});
-const ModelConfig kWindowTree = model_of(1, {small_layer(2)}, {2, 2, 3});
-
-ModelConfig with(ModelConfig m, const std::function<void(ModelConfig&)>& change) {
-  change(m);
-  return m;
-}
 const ModelConfig kChunks = with(kModel, [](ModelConfig& m) {
   m.prefix_chunk_tokens = 4;
   m.layers[0].mla = true;
 });
-const ModelConfig kOneChunk = with(kModel, [](ModelConfig& m) { m.split.off = true; });
-const ModelConfig kSmallChunks = with(kModel, [](ModelConfig& m) { m.split.min_size = 2; });
 const ModelConfig kFixedSplits = with(kModel, [](ModelConfig& m) { m.split.fixed_size = 4; });
 const ModelConfig kUnusedPool = with(kModel, [](ModelConfig& m) { m.swa_pool = true; });
 const ModelConfig kCrossFirst = with(kModel, [](ModelConfig& m) {
@@ -50,13 +37,7 @@ const ModelConfig kCrossFirst = with(kModel, [](ModelConfig& m) {
 });
 const ModelConfig kRagged = with(kWindow, [](ModelConfig& m) { m.ragged_prefill = true; });
 
-const StepShape kDecode{.prefix_lens = {5, 8}};
-const StepShape kExtend{.mode = ForwardMode::kExtend, .prefix_lens = {5, 3}, .q_lens = {2, 3}};
 const StepShape kEncoded{.prefix_lens = {5, 8}, .encoder_lens = {4, 2}};
-const StepShape kDraft{.mode = ForwardMode::kDraftDecode, .prefix_lens = {5, 4}};
-const StepShape kVerify{.mode = ForwardMode::kTargetVerify,
-                        .prefix_lens = {5, 4},
-                        .trees = {all_trees(3, 2).back(), all_trees(3, 2).front()}};
 
 /// A slip, and all that is found of it.
 struct Broken {

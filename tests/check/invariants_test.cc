@@ -15,7 +15,7 @@
 #include "backends/flashinfer_mla.h"
 #include "backends/triton.h"
 #include "backends/trtllm_mha.h"
-#include "check/planted_metadata.h"
+#include "check/broken_models.h"
 
 namespace shadowgraph {
 namespace {
@@ -26,17 +26,6 @@ using Mha = TrtllmMha;
 using Mla = TrtllmMla;
 using Tr = Triton;
 
-const ModelConfig kModel = model_of(2, {small_layer()});
-const ModelConfig kWide = model_of(16, {small_layer()});
-const ModelConfig kLatent = model_of(64, {latent_layer()});
-const ModelConfig kWindow = model_of(2, {small_layer(2)});
-const ModelConfig kTree = model_of(2, {small_layer()}, {2, 2, 3});
-const ModelConfig kWindowTree = model_of(1, {small_layer(2)}, {2, 2, 3});
-
-ModelConfig with(ModelConfig m, const std::function<void(ModelConfig&)>& change) {
-  change(m);
-  return m;
-}
 const ModelConfig kSwa = with(kWindow, [](ModelConfig& m) { m.swa_pool = true; });
 const ModelConfig kLocal = with(kModel, [](ModelConfig& m) {
   m.attention_chunk = 4;
@@ -44,16 +33,7 @@ const ModelConfig kLocal = with(kModel, [](ModelConfig& m) {
 });
 const ModelConfig kGathered = with(kWide, [](ModelConfig& m) { m.in_graph_tables = true; });
 const ModelConfig kRanks = with(kLatent, [](ModelConfig& m) { m.dcp_size = 2; });
-const ModelConfig kSmallChunks = with(kModel, [](ModelConfig& m) { m.split.min_size = 2; });
-const ModelConfig kOneChunk = with(kModel, [](ModelConfig& m) { m.split.off = true; });
 const ModelConfig kRagged = with(kWindow, [](ModelConfig& m) { m.ragged_prefill = true; });
-
-const StepShape kDecode{.prefix_lens = {5, 8}};
-const StepShape kExtend{.mode = ForwardMode::kExtend, .prefix_lens = {5, 3}, .q_lens = {2, 3}};
-const StepShape kDraft{.mode = ForwardMode::kDraftDecode, .prefix_lens = {5, 4}};
-const StepShape kVerify{.mode = ForwardMode::kTargetVerify,
-                        .prefix_lens = {5, 4},
-                        .trees = {all_trees(3, 2).back(), all_trees(3, 2).front()}};
 
 const Slip kSlips[] = {
     // Offsets

@@ -13,11 +13,7 @@ namespace shadowgraph {
 inline constexpr const char* kLinearFiles[] = {"gdn", "kda", "conv", "mamba2", "lightning"};
 
 inline SafetensorsFile curated_linear(const std::string& name) {
-  SafetensorsFile file;
-  const Status status = read_safetensors(
-      std::string(SHADOWGRAPH_TEST_DATA "/linear/") + name + ".safetensors", &file);
-  EXPECT_EQ(status.to_string(), "ok");
-  return file;
+  return curated_file("linear/" + name + ".safetensors");
 }
 
 struct ParsedLinear {

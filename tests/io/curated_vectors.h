@@ -19,13 +19,13 @@ using Json = nlohmann::json;
 inline constexpr const char* kCuratedFiles[] = {"attention.safetensors", "flashinfer.safetensors",
                                                 "fa3.safetensors", "flashmla.safetensors"};
 
-inline SafetensorsFile curated(const char* name) {
+/// Below tests/data.
+inline SafetensorsFile curated_file(const std::string& path) {
   SafetensorsFile file;
-  const Status status =
-      read_safetensors(std::string(SHADOWGRAPH_TEST_DATA "/kernels/") + name, &file);
-  EXPECT_EQ(status.to_string(), "ok");
+  EXPECT_EQ(read_safetensors(SHADOWGRAPH_TEST_DATA "/" + path, &file).to_string(), "ok");
   return file;
 }
+inline SafetensorsFile curated(const std::string& name) { return curated_file("kernels/" + name); }
 
 struct Parsed {
   Status status;

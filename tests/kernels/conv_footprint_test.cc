@@ -8,21 +8,12 @@
 
 #include "kernels/any_conv.h"
 #include "kernels/causal_conv1d.h"
+#include "kernels/footprint_elements.h"
 
 namespace shadowgraph {
 namespace {
 
 using Bytes = SmallConv::Bytes;
-
-/// Of a buffer: which elements the footprint has with that access.
-std::set<int64_t> elements(const Footprint& spans, const Bytes& buffer, Access access) {
-  std::set<int64_t> all;
-  for (const AccessSpan& s : spans) {
-    if (s.buffer != buffer.data() || s.access != access) continue;
-    for (int64_t i = 0; i < s.count; ++i) all.insert(s.first + i);
-  }
-  return all;
-}
 
 /// 0xff where not in `kept`: NaN of every type.
 void poison_others(Bytes* buffer, DType type, const std::set<int64_t>& kept) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/footprint_elements.h"
 #include "kernels/linear_attention.h"
 #include "kernels/small_linear.h"
 
@@ -12,15 +13,6 @@ namespace shadowgraph {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-
-std::set<int64_t> elements(const Footprint& spans, const Bytes& buffer, Access access) {
-  std::set<int64_t> all;
-  for (const AccessSpan& s : spans) {
-    if (s.buffer != buffer.data() || s.access != access) continue;
-    for (int64_t i = 0; i < s.count; ++i) all.insert(s.first + i);
-  }
-  return all;
-}
 
 /// Every feature at once, one row of each kind: whole, fresh, padded, empty.
 struct Busy {

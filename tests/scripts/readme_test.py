@@ -1,4 +1,4 @@
-"""The README's C++ examples are parts of programs that are compiled and run, and its commands exist."""
+"""What documentation names is there: the README's C++ in programs that are compiled and run, commands, paths, tests."""
 
 import pathlib
 import re
@@ -28,6 +28,13 @@ class Readme(unittest.TestCase):
         self.assertTrue(paths)
         for path in paths:
             self.assertTrue((ROOT / path).exists(), path)
+
+    def test_every_test_that_a_source_names_exists(self):
+        for path in sorted([*(ROOT / "src").rglob("*"), *(ROOT / "include").rglob("*")]):
+            if path.suffix not in (".h", ".cc", ".inl"):
+                continue
+            for named in re.findall(r"\btests/\w+/\w+\.(?:cc|h|py)\b", path.read_text(encoding="utf-8")):
+                self.assertTrue((ROOT / named).exists(), f"{path.relative_to(ROOT)} names {named}")
 
 
 if __name__ == "__main__":
