@@ -127,7 +127,9 @@ TEST(File, StandardInputThatCannotBeReadIsAFindingAndNothingIsLost) {
 TEST(File, AFileThatHoldsMoreOrLessThanItSaysIsTruncated) {
   for (const auto& [path, got] : {std::pair("/proc/self/status", "at least 1"),
                                   std::pair("/sys/kernel/uevent_seqnum", "only ")}) {
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << "this kernel has no " << path << ", a file that says another size than it holds";
+    if (!std::filesystem::exists(path))
+      GTEST_SKIP() << "this kernel has no " << path
+                   << ", a file that says another size than it holds";
     std::vector<std::byte> read = bytes_of(3);
     const Status status = read_file(path, &read);
     ASSERT_EQ(status.findings().size(), 1U) << path;
@@ -138,7 +140,8 @@ TEST(File, AFileThatHoldsMoreOrLessThanItSaysIsTruncated) {
 }
 
 TEST(File, AFileWhoseBytesCannotBeReadSaysWhy) {
-  if (!std::filesystem::exists("/proc/self/mem")) GTEST_SKIP() << "this kernel has no /proc/self/mem, a file that opens and cannot be read";
+  if (!std::filesystem::exists("/proc/self/mem"))
+    GTEST_SKIP() << "this kernel has no /proc/self/mem, a file that opens and cannot be read";
   std::vector<std::byte> read;
   const Status status = read_file("/proc/self/mem", &read);  // nothing is mapped at its beginning
   ASSERT_EQ(status.findings().size(), 1U);
