@@ -58,6 +58,7 @@ Status PagesTranslated::filled(const ForwardBatch& batch, Meta& meta) {
       const std::span<const int32_t> from = staged<int32_t>(m, *pages, range);
       const std::span<int32_t> to = staged<int32_t>(m, b, range);
       for (size_t j = 0; j < std::min(from.size(), to.size()); ++j) {
+        if (from[j] < 0) continue;  // behind what a half has of a request that is cut
         const auto id = static_cast<int32_t>(batch.full_to_swa[static_cast<size_t>(from[j])]);
         if (id != to[j]) act();
         to[j] = id;

@@ -16,8 +16,6 @@ Status run_clean(std::span<const uint32_t> made, const HistoryOptions& options) 
   return run_history(h, choices, {}).findings;
 }
 
-constexpr size_t kDiagnosed = 40;  // findings of histories
-
 HistoryOptions histories_of(const Planted& planted, int64_t shrink_tries) {
   HistoryOptions options;
   options.backends.assign(all_backends().begin(), all_backends().end());
@@ -67,7 +65,7 @@ FaultDiagnosis diagnose_fault(const Planted& planted, const HuntOptions& options
   FuzzOptions fuzz;
   fuzz.seed = options.seed, fuzz.cases = options.cases, fuzz.seconds = options.seconds;
   fuzz.threads = options.threads;
-  fuzz.max_findings = kDiagnosed;
+  fuzz.max_findings = static_cast<size_t>(options.diagnosed);
   fuzz.kernels = false;
   fuzz.histories = histories_of(planted, 0);
   fuzz.histories.outputs_alone = true;

@@ -18,6 +18,9 @@ struct HuntOptions {
   double seconds = 0;  // 0: no limit; one of the two is set
   int threads = 0;     // 0: one a core
   int64_t shrink_tries = 1000;
+  // Histories that fail by their outputs, of which a diagnosis is made: with a few dozen chance
+  // picks between mistakes that look alike
+  int64_t diagnosed = 150;
 };
 
 struct FaultHunt {

@@ -12,6 +12,7 @@ namespace shadowgraph {
 namespace {
 
 constexpr uint64_t kHistories = 4000;
+constexpr int64_t kDiagnosed = 80;  // enough for these, and half the time
 
 class NamedFault : public ::testing::TestWithParam<const char*> {};
 
@@ -19,7 +20,8 @@ TEST_P(NamedFault, IsNamedByItsOutputsAlone) {
   const Fault* fault = find_fault(GetParam());
   ASSERT_NE(fault, nullptr);
   const Planted planted({fault});
-  const FaultDiagnosis d = diagnose_fault(planted, {.seed = 1, .cases = kHistories, .threads = 1});
+  const FaultDiagnosis d = diagnose_fault(
+      planted, {.seed = 1, .cases = kHistories, .threads = 1, .diagnosed = kDiagnosed});
   ASSERT_GT(d.failed, 0u);
   ASSERT_FALSE(d.mistakes.empty());
   EXPECT_TRUE(fault->is_seen_as(d.mistakes[0].mistake)) << d.mistakes[0].to_string();
