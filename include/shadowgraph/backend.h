@@ -19,19 +19,11 @@
 #include "shadowgraph/batch.h"
 #include "shadowgraph/graph.h"
 #include "shadowgraph/kv_cache.h"
+#include "shadowgraph/layer_kind.h"
 #include "shadowgraph/lse.h"
 #include "shadowgraph/params.h"
 
 namespace shadowgraph {
-
-/// One kind of layer. params.window_left >= 0 makes it a sliding-window layer; params.causal is
-/// what the layer is where all its keys are in one table.
-struct LayerKind {
-  AttentionParams params;
-  bool cross = false;  // attends to the encoder's tokens, all of them
-  bool local = false;  // attends within its chunk of attention_chunk tokens only
-  bool mla = false;    // K and V of its pool are one latent (KvCache::mla_latent)
-};
 
 /// How an engine cuts a row's keys into partial results that are merged by their LSE, and what its
 /// planner takes the GPU for. Source: spec backends-flashinfer-triton-linear-sparse 2.7, 3.2.
@@ -72,6 +64,8 @@ struct ModelConfig {
   // tokens of all requests together; where all keys together are no more, in one call over them. 0:
   // over pages, as every layer does
   int32_t prefix_chunk_tokens = 0;
+  // Prefills leave snapshots of recurrent states (ForwardBatch::states.track_slots)
+  bool track_states = false;
   // A prefill attends to its own new tokens over ragged K and V, to the prefix over the cache, and
   // merges the two (FlashInfer's use_ragged); its tokens are stored after that
   bool ragged_prefill = false;
@@ -129,6 +123,8 @@ struct LayerIo {
   TensorView out;
   NaturalLse lse;  // optional
   KvCache cache;   // the pool that this layer's kind uses
+  // Of a layer that is not dense attention: its own, and of what stands above what it says
+  LayerTensors own = {};
 };
 
 /// One step, layer by layer, and the pools' tables on the device. A draft's steps follow each
@@ -208,6 +204,16 @@ enum class Role : uint8_t {
   kStored,
   kStoredInWindow,
   kStoredOfEncoder,
+  // Of recurrent layers
+  kStateSlots,      // [rows] padding -1
+  kStateSlotsZero,  // [rows] padding 0, a slot that is nobody's
+  kInitialStates,   // [rows] bytes, 1: starts from its slot
+  kDraftParents,    // [tokens] the earlier token of the same row
+  kChunkIndices,    // Mamba2's ChunkList of a prefill; lens: what holds its size
+  kChunkOffsets,
+  kChunkCount,  // [1]
+  kTokenRows,   // [tokens] which request each is of; seq_idx
+  kTrackSlots,  // [rows] -1: no snapshot
   kOnes,        // all are 1
   kParts,       // FlashMLA's schedule [parts, 8], of lens
   kPartSplits,  // [rows + 1] splits of the rows before
@@ -268,7 +274,10 @@ struct BackendInfo {
   // A graph serves requests with fewer queries than its bucket has for each; with dcp_size > 1 none
   // does
   bool ragged_graphs = true;
-  bool empty_padding = false;  // ModelConfig::seq_len_fill may be 0
+  bool empty_padding = false;                       // ModelConfig::seq_len_fill may be 0
+  bool dense = true;                                // layers of dense attention
+  std::span<const RecurrentFamily> recurrent = {};  // and of these; a model has them of one family
+  bool track_states = false;                        // ModelConfig::track_states
   std::span<const Field> fields;
   std::span<const BufferRole> roles = {};
 };

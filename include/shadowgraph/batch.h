@@ -53,6 +53,20 @@ struct SpecInfo {
   // Target verify with topk > 1, 0 or 1: request by request [num_draft_tokens, prefix +
   // num_draft_tokens]; the prefix is seen by all
   std::span<const uint8_t> custom_mask;
+  // The same tree for recurrent layers, [batch, num_draft_tokens] each: a token's first child and
+  // its next sibling, -1: none. May be empty
+  std::span<const int32_t> retrieve_next_token = {}, retrieve_next_sibling = {};
+};
+
+/// Recurrent layers: a request has one slot, of the same number in every pool of states.
+struct StateInfo {
+  // [rows of req_to_token] the slot of each (req_index_to_mamba_index); slot 0 is nobody's. Empty:
+  // no layer has states
+  std::span<const int32_t> slots = {};
+  // [batch] where a prefill leaves a snapshot of its state for the prefix cache, -1: nowhere, and
+  // how many of the request's tokens it may be behind: it is taken at the last multiple of the
+  // layer's chunk behind the prefix. Empty: no request has any
+  std::span<const int32_t> track_slots = {}, track_lens = {};
 };
 
 /// Views only; the runtime owns the memory.
@@ -82,6 +96,7 @@ struct ForwardBatch {
   // [batch + 1]; of a slice the first need not be 0
   std::span<const int32_t> item_indptr;
   SpecInfo spec;
+  StateInfo states;
 
   int64_t size() const { return static_cast<int64_t>(seq_lens.size()); }
   /// New tokens of a request; of a draft decode, of one branch.

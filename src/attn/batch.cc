@@ -21,6 +21,7 @@ class BatchCheck {
     if (total_ > INT32_MAX) fail("len.overflow", at("extend_lens"), "sum <= 2147483647", total_);
     check_tokens();
     check_items();
+    check_states();
     return std::move(status_);
   }
 
@@ -112,6 +113,24 @@ class BatchCheck {
            static_cast<int64_t>(s.custom_mask.size()));
   }
 
+  void check_states() {
+    const auto count = [&](const char* field, std::span<const int32_t> list, int64_t want) {
+      if (list.empty() || std::ssize(list) == want) return;
+      fail("len.batch", at(field), std::to_string(want) + " entries", std::ssize(list));
+    };
+    const SpecInfo& s = b_.spec;
+    const StateInfo& states = b_.states;
+    const int64_t drafts = b_.size() * s.num_draft_tokens;
+    count("retrieve_next_token", s.retrieve_next_token, drafts);
+    count("retrieve_next_sibling", s.retrieve_next_sibling, drafts);
+    if (b_.req_to_token.width > 0) count("states.slots", states.slots, b_.req_to_token.rows());
+    count("states.track_slots", states.track_slots, b_.size());
+    count("states.track_lens", states.track_lens, b_.size());
+    if (states.track_slots.size() != states.track_lens.size())
+      fail("len.batch", at("states.track_lens"),
+           std::to_string(states.track_slots.size()) + " entries", std::ssize(states.track_lens));
+  }
+
   void check_items() {
     const int64_t held = std::ssize(b_.item_delimiters);
     if (b_.item_indptr.empty() && held == 0) return;
@@ -200,6 +219,11 @@ ForwardBatch ForwardBatch::slice(int64_t first, int64_t count) const {
   b.encoder_out_cache_loc = part(encoder_out_cache_loc, encoder[0], encoder[1]);
   b.item_indptr = part(item_indptr, first, count + 1);
   b.spec.custom_mask = part(spec.custom_mask, pairs[0], pairs[1]);
+  const int64_t steps = spec.num_draft_tokens;
+  b.spec.retrieve_next_token = part(spec.retrieve_next_token, first * steps, count * steps);
+  b.spec.retrieve_next_sibling = part(spec.retrieve_next_sibling, first * steps, count * steps);
+  b.states.track_slots = part(states.track_slots, first, count);
+  b.states.track_lens = part(states.track_lens, first, count);
   return b;
 }
 

@@ -117,9 +117,19 @@ void check_splits(const SplitConfig& s, Status* status) {
   within("split.blocks_per_sm", 1, 1 << 10, s.blocks_per_sm);
 }
 
+/// Layers that the backend has kernels for.
+bool serves_layer(const BackendInfo& info, const LayerKind& kind) {
+  if (const RecurrentLayer* layer = recurrent_of(kind))
+    return std::ranges::find(info.recurrent, layer->family) != info.recurrent.end();
+  return info.dense;
+}
+
 /// What a kind of layer needs of the model.
-void check_kinds(const ModelConfig& m, Status* status) {
+void check_kinds(const BackendInfo& info, const ModelConfig& m, Status* status) {
   for (size_t i = 0; i < m.layers.size(); ++i) {
+    if (!serves_layer(info, m.layers[i]))
+      status->add(make_finding("backend.limits", at("layers", static_cast<int64_t>(i)),
+                               "a layer that " + std::string(info.name) + " computes", "another"));
     const auto need = [&](bool asked, const char* field, int32_t value) {
       if (!asked || value > 0) return;
       status->add(make_finding("backend.limits", at(field),
@@ -200,7 +210,7 @@ Status serves(const BackendInfo& info, const Limits& limits) {
   positive("max_items_len", limits.max_items_len, 0);
   positive("seq_len_fill", m.seq_len_fill, info.empty_padding ? 0 : 1);
   positive("prefix_chunk_tokens", m.prefix_chunk_tokens, 0);
-  check_kinds(m, &status);
+  check_kinds(info, m, &status);
   if (!info.batch_splits.empty()) check_splits(m.split, &status);
   const int64_t width = is_draft_tree(limits) ? m.topk : limits.max_q_len;
   if ((is_draft_tree(limits) || is_verify_tree(limits)) && limits.tokens != limits.rows * width)

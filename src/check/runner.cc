@@ -53,6 +53,7 @@ struct Runner::Impl {
   Status step(const Step& step);
   /// Whoever is seen in a window has a slot there.
   Status check_windows(const ForwardBatch& batch) const;
+  Status pass(const Step& step);
   /// Nothing runs: KV arrives.
   Status receive(const Step& step);
 
@@ -103,13 +104,16 @@ struct Runner::Impl {
         std::ranges::find(clean.info().batch_splits, mode) != clean.info().batch_splits.end();
     return !split_by_batch || model.split.off || options.data == RunnerData::kSelector;
   }
-  /// fn(batch, layer) for every layer, with the batch as its step has it.
+  /// fn(batch, layer) for every dense layer, with the batch as its step has it.
   template <class Fn>
   void each_layer(const ForwardBatch& batch, Fn fn) {
     const std::vector<LayerIo> layers = world.layers(Limits::exact(batch, model).tokens);
     size_t i = 0;
     for (const ForwardBatch& step : world.steps_of(batch)) {
-      for (size_t kind = 0; kind < model.layers.size(); ++kind) fn(step, layers[i++]);
+      for (const LayerKind& kind : model.layers) {
+        const LayerIo& io = layers[i++];
+        if (is_dense_attention(kind)) fn(step, io);
+      }
     }
   }
 
@@ -243,6 +247,7 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   if (!status.ok() || it == graphs.end()) return status;
   world.clear_outputs();
   world.forget_new_tokens(batch);
+  world.rewind();
   Captured& c = it->second;
   Graph again;
   if (options.plans_ahead) {
@@ -255,6 +260,7 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   status.add(finish(batch, c.limits));
   if (options.tap != nullptr) options.tap->ran(c.meta);
   if (status.ok()) status = judge_replay(batch, c.meta.limits);
+  if (status.ok()) status = world.judge_others(batch);
   each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
     const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
     if (status.ok()) status = world.check_stored(canonical_rows(b, kind, model), io);
@@ -316,7 +322,9 @@ Status Runner::Impl::judge_outputs(const ForwardBatch& batch, const Limits& limi
 Status Runner::Impl::check_windows(const ForwardBatch& batch) const {
   Status status;
   for (const LayerKind& kind : model.layers) {
-    if (!in_window_pool(model, kind) || batch.mode == ForwardMode::kPrebuilt) continue;
+    if (!is_dense_attention(kind) || !in_window_pool(model, kind) ||
+        batch.mode == ForwardMode::kPrebuilt)
+      continue;
     const CanonicalRows rows = canonical_rows(batch, kind, model);
     for (size_t r = 0; r < rows.keys.size(); ++r) {
       const int32_t q_len = rows.cu_seqlens_q[r + 1] - rows.cu_seqlens_q[r];
@@ -338,6 +346,13 @@ Status Runner::Impl::receive(const Step& step) {
   counts.rows += std::ssize(step.requests);
   world.begin_step(step);
   return in(finish(), clean, step.mode, "batch");
+}
+
+Status Runner::Impl::pass(const Step& step) {
+  Status status = world.move_states(step);
+  Status seen = finish();
+  status.add(std::move(seen));
+  return in(kept(std::move(status)), clean, step.mode, "batch");
 }
 
 Status Runner::Impl::step(const Step& step) {
@@ -363,10 +378,12 @@ Status Runner::Impl::step(const Step& step) {
   ++counts.steps;
   counts.rows += batch.size();
   world.begin_step(step);
+  if (status.ok()) status = world.take_moved();
   if (status.ok()) status = run_eagerly(batch, told, meta);
   scope.unbind();
   const bool ran = status.ok();
   if (ran) status = judge_outputs(batch, meta.limits);
+  if (ran) status.add(world.judge_others(batch));
   status = in(kept(with_metadata(std::move(status))), clean, batch.mode, "eager");
   world.keep_outputs();
   // What is wrong already would only be wrong again.
@@ -384,6 +401,10 @@ Status Runner::step(const Step& step) {
   if (Status status = ready(); !status.ok()) return status;
   const SerialScope serial;  // steps are small, and whoever has many runs them on all cores
   return impl_->step(step);
+}
+Status Runner::pass(const Step& step) {
+  if (Status status = ready(); !status.ok() || step.state_moves.empty()) return status;
+  return impl_->pass(step);
 }
 void Runner::forget_requests() { impl_->world.forget_owners(); }
 const RunnerCounts& Runner::counts() const { return impl_->counts; }

@@ -45,6 +45,8 @@ struct RunnerOptions {
   float k_scale = 1, v_scale = 1;  // of latents k_scale alone
   // Of the pools (of several ranks, this one's), the sink's page included; whole pages
   int64_t slots = 0, swa_slots = 0;
+  // Of recurrent layers: slots of their pools, slot 0 included, and rows of what a verify leaves
+  int64_t state_slots = 0, draft_rows = 0;
   int64_t max_tokens = 0;  // query tokens of a step, padding included
   // Of req_to_token, on the device for ModelConfig::in_graph_tables; 0: not there
   int64_t pool_rows = 0, pool_width = 0;
@@ -81,6 +83,9 @@ class Runner {
   /// Findings say the mode and the phase they were seen in. A prebuilt step is no backend's: its
   /// tokens have KV from then on.
   Status step(const Step& step);
+  /// A step of another model, or one that the backend has no part in: only what the host does to
+  /// states before it happens.
+  Status pass(const Step& step);
   /// No slot is anybody's any more: another history begins, in the same memory and graphs.
   void forget_requests();
   const RunnerCounts& counts() const;

@@ -74,6 +74,28 @@ void RunnerWorld::randomise(const Buffer& b, Part part) {
 
 void RunnerWorld::clear_outputs() {
   for (const Buffer* b : outputs()) stream.fill(b->data, kUnwritten, b->bytes());
+  for (const auto& other : others_)
+    if (other != nullptr) other->clear_outputs();
+}
+
+void RunnerWorld::rewind() {
+  for (const auto& other : others_)
+    if (other != nullptr) other->rewind();
+}
+
+Status RunnerWorld::move_states(const Step& step) {
+  Status status;
+  stream.synchronize();
+  for (const auto& other : others_)
+    if (other != nullptr) status.add(other->move_states(step));
+  return status;
+}
+
+Status RunnerWorld::judge_others(const ForwardBatch& batch) {
+  Status status;
+  for (const auto& other : others_)
+    if (other != nullptr) status.add(other->judge(batch));
+  return status;
 }
 
 void RunnerWorld::forget_new_tokens(const ForwardBatch& batch) {
@@ -82,6 +104,7 @@ void RunnerWorld::forget_new_tokens(const ForwardBatch& batch) {
 
 void RunnerWorld::forget_new_tokens_of(const ForwardBatch& batch) {
   for (size_t kind = 0; kind < layers_.size(); ++kind) {
+    if (!is_dense(kind)) continue;
     for (const int32_t slot : canonical_rows(batch, model_.layers[kind], model_).stored) {
       if (slot < 0) continue;
       for (const Buffer* b : caches(layers_[kind]))
@@ -92,6 +115,8 @@ void RunnerWorld::forget_new_tokens_of(const ForwardBatch& batch) {
 
 void RunnerWorld::forget_owners() {
   for (Owners& of_layer : owners_) std::ranges::fill(of_layer, std::vector<OwnerId>{});
+  for (const auto& other : others_)
+    if (other != nullptr) other->forget_requests();
 }
 
 void RunnerWorld::begin_step(const Step& step) {
@@ -101,6 +126,11 @@ void RunnerWorld::begin_step(const Step& step) {
   arena.begin_step();
   tokens_ = Limits::exact(batch, model_).tokens;
   for (size_t kind = 0; kind < layers_.size(); ++kind) {
+    if (!is_dense(kind)) {
+      moved_.add(others_[kind]->move_states(step));
+      others_[kind]->begin_step(step, batch);
+      continue;
+    }
     const Layer& l = layers_[kind];
     for (const Tensors& t : l.steps) {
       randomise(t.q, Part::kQuery);

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "check/canonical.h"
+#include "check/layer_world.h"
 #include "check/runner.h"
 #include "core/choices.h"
 
@@ -40,6 +42,16 @@ class RunnerWorld {
   /// K and V of every new token that is stored here lie in its slot, with the bits that were given.
   Status check_stored(const CanonicalRows& rows, const LayerIo& io) const;
 
+  // Layers that are not dense attention.
+  /// Of a step that this world has no part in, what the host does to their pools before it.
+  Status move_states(const Step& step);
+  /// What was wrong with the states that the host moved before this step.
+  Status take_moved() { return std::exchange(moved_, {}); }
+  /// Their pools are what they were before the step.
+  void rewind();
+  /// Their outputs and pools, once the step has run.
+  Status judge_others(const ForwardBatch& batch);
+
   const std::unique_ptr<SimDevice> device;
   Arena arena;
   Stream stream;
@@ -61,6 +73,8 @@ class RunnerWorld {
     return b.data == nullptr ? ConstTensorView{} : b.view();
   }
   Status bind(const RunnerOptions& options);
+  bool is_dense(size_t kind) const { return is_dense_attention(model_.layers[kind]); }
+  Status bind_other(size_t kind, const RunnerOptions& options);
   Status bind_tables(const RunnerOptions& options);
   Status bind_layer(size_t kind, const RunnerOptions& options, Layer* layer);
   Status bind_tensors(const AttentionParams& params, int64_t max_tokens, Arena scope, Tensors* to);
@@ -81,14 +95,17 @@ class RunnerWorld {
   void copy_slot(const Layer& layer, SlotCopy c, std::span<const int64_t> full_to_swa);
 
   const ModelConfig model_;
+  const RunnerOptions options_;
   const size_t steps_;  // 1, or those of a whole draft
   Rng rng_;
   const RunnerData data_;
   const DType kv_dtype_;
   const float k_scale_, v_scale_;
-  std::vector<Layer> layers_;
-  std::vector<Owners> owners_;  // by layer kind
+  std::vector<Layer> layers_;                        // by kind; of others than dense: empty
+  std::vector<std::unique_ptr<LayerWorld>> others_;  // by kind; of dense: null
+  std::vector<Owners> owners_;                       // by layer kind
   Buffer req_to_token_, full_to_swa_;
+  Status moved_;
   int64_t tokens_ = 0;                             // of the step's batch
   std::vector<std::byte> kept_;                    // outputs of the eager run
   std::vector<std::vector<std::byte>> in_flight_;  // sources of copies

@@ -1,5 +1,6 @@
 // The buffers of a runner's world, and the layers that they are.
 #include <algorithm>
+#include <cassert>
 #include <memory>
 #include <utility>
 
@@ -28,19 +29,22 @@ RunnerWorld::RunnerWorld(const ModelConfig& model, const RunnerOptions& options,
       arena(*device, kArenaBytes),
       stream(*device),
       model_(model),
+      options_(options),
       steps_(whole_draft ? static_cast<size_t>(std::max(1, model.num_steps - 1)) : 1),
       rng_(Rng::stream(options.seed, 0)),
       data_(options.data),
       kv_dtype_(options.kv_dtype),
       k_scale_(options.k_scale),
       v_scale_(options.v_scale),
-      ready_(bind(options)) {}
+      ready_(bind(options_)) {}
 
 Status RunnerWorld::bind(const RunnerOptions& options) {
   Status status;
   layers_.resize(model_.layers.size());
   for (size_t kind = 0; kind < layers_.size(); ++kind) {
-    status.add(bind_layer(kind, options, &layers_[kind]));
+    others_.push_back(nullptr);
+    status.add(is_dense(kind) ? bind_layer(kind, options, &layers_[kind])
+                              : bind_other(kind, options));
     const int64_t slots = layers_[kind].swa ? options.swa_slots : options.slots;
     owners_.emplace_back(static_cast<size_t>(slots));
   }
@@ -65,6 +69,14 @@ Status RunnerWorld::bind_tables(const RunnerOptions& o) {
   req_to_token_ = std::move(bound[0]);
   if (model_.swa_pool) full_to_swa_ = std::move(bound[1]);
   return status;
+}
+
+Status RunnerWorld::bind_other(size_t kind, const RunnerOptions& options) {
+  const LayerPlace place{model_, options, kind, arena.scope("layer" + std::to_string(kind)),
+                         stream};
+  others_[kind] = make_layer_world(place);
+  assert(others_[kind] != nullptr);
+  return others_[kind]->bind();
 }
 
 Status RunnerWorld::bind_layer(size_t kind, const RunnerOptions& o, Layer* layer) {
@@ -124,10 +136,14 @@ std::vector<const Buffer*> RunnerWorld::caches(const Layer& l) {
 }
 
 LayerIo RunnerWorld::io(size_t step, size_t kind, int64_t tokens) const {
-  const Layer& l = layers_[kind];
-  const Tensors& t = l.steps[step];
   LayerIo io;
   io.kind = static_cast<int32_t>(kind);
+  if (!is_dense(kind)) {
+    others_[kind]->describe(tokens, &io);
+    return io;
+  }
+  const Layer& l = layers_[kind];
+  const Tensors& t = l.steps[step];
   io.q = first_rows(t.q, tokens);
   const LayerKind& k = model_.layers[kind];
   if (!k.cross) {

@@ -24,6 +24,7 @@ RowsRead rows_read(const CanonicalRows& canonical) {
 void StepScenes::remember(const ForwardBatch& batch) {
   before_.resize(model_.layers.size());
   for (size_t kind = 0; kind < model_.layers.size(); ++kind) {
+    if (!is_dense_attention(model_.layers[kind])) continue;
     before_[kind].push_front(rows_read(canonical_rows(batch, model_.layers[kind], model_)));
     if (before_[kind].size() > kRemembered) before_[kind].pop_back();
   }

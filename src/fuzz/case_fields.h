@@ -20,7 +20,7 @@ void visit_fields(V& v, AttentionParams& p) {
 }
 
 template <class V>
-void visit_fields(V& v, LayerKind& k) {
+void visit_fields(V& v, LayerKind& k) {  // of dense attention: cases have no other
   v("params", k.params);
   v("cross", k.cross);
   v("local", k.local);

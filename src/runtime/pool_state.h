@@ -28,6 +28,10 @@ struct RuntimeConfig {
   // Prompts are extended elsewhere, and all of their KV arrives at once; without encoders
   bool prebuilt = false;
   DraftShape draft;  // num_steps 0: no speculation
+  // Recurrent states, slot 0 aside; 0: no layer has any. As many as requests, and with radix two
+  // more: prefixes are shared by snapshots
+  int32_t state_slots = 0;
+  int32_t state_chunk = 8;  // tokens of a prefill between two of which a snapshot can be taken
   // Columns of a row beyond the longest context; -1: what the draft needs (draft_reserve)
   int32_t reserve = -1;
 
@@ -52,6 +56,8 @@ struct PoolRequest {
   int32_t shared_len = 0;    // of them, the first ones: the prefix cache's
   int32_t evicted_len = 0;   // of them, the first ones: not in the window pool any more
   int32_t accepted_len = 0;  // of the last verify, until the draft has caught up
+  int32_t state_slot = 0;    // 0: none
+  int32_t track_slot = -1;   // where this step's snapshot goes
 };
 
 struct PoolState {
@@ -64,6 +70,9 @@ struct PoolState {
   std::vector<uint32_t> takes, swa_takes;
   std::vector<PoolRequest> requests;
   Slots cached;  // of the prefix cache
+  // By row of req_to_token; and the slots of the prefix cache's snapshots
+  std::vector<int32_t> state_slots;
+  Slots snapshots;
 
   std::span<const int32_t> row(const PoolRequest& r) const {
     return TokenTable{req_to_token, width}.row(r.row);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/draft_tree.h"
+#include "runtime/state_move.h"
 #include "shadowgraph/annotations.h"
 #include "shadowgraph/batch.h"
 
@@ -25,6 +26,10 @@ struct Step {
   std::vector<uint8_t> custom_mask;
   /// To be made before the step, one after the other, in every layer and both pools.
   std::vector<SlotCopy> copies;
+  // Of recurrent layers: fields of ForwardBatch, and what becomes of states before the step
+  std::vector<int32_t> state_slots, track_slots, track_lens;
+  std::vector<int32_t> retrieve_next_token, retrieve_next_sibling;
+  std::vector<StateMove> state_moves;
 
   /// Views of this.
   ForwardBatch batch() const {
@@ -39,6 +44,9 @@ struct Step {
     b.spec.topk = draft.topk, b.spec.num_steps = draft.num_steps;
     b.spec.num_draft_tokens = draft.num_draft_tokens, b.spec.step = draft_step;
     b.spec.custom_mask = custom_mask;
+    b.spec.retrieve_next_token = retrieve_next_token;
+    b.spec.retrieve_next_sibling = retrieve_next_sibling;
+    b.states = {state_slots, track_slots, track_lens};
     return b;
   }
 };

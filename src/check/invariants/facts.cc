@@ -44,6 +44,7 @@ MetaFacts::MetaFacts(const Backend& backend, const ForwardBatch& b, const ModelC
 }
 
 void MetaFacts::add_kind(const Backend& backend, const LayerKind& kind) {
+  if (!is_dense_attention(kind)) return;  // it has no keys
   const auto same = [&](const KindFacts& k) { return alike(*k.kind, kind); };
   if (std::ranges::any_of(kinds_, same)) return;
   std::vector<KeyList> lists = backend.key_lists(meta, kind);

@@ -1,0 +1,22 @@
+#include "check/layer_world.h"
+
+#include <variant>
+
+namespace shadowgraph {
+namespace {
+
+/// One overload for every alternative of LayerMath.
+struct MakeWorld {
+  const LayerPlace& place;
+
+  std::unique_ptr<LayerWorld> operator()(const DenseAttention& /*layer*/) const { return nullptr; }
+  std::unique_ptr<LayerWorld> operator()(const RecurrentLayer& /*layer*/) const { return nullptr; }
+};
+
+}  // namespace
+
+std::unique_ptr<LayerWorld> make_layer_world(const LayerPlace& place) {
+  return std::visit(MakeWorld{place}, place.model.layers[place.kind].math);
+}
+
+}  // namespace shadowgraph
