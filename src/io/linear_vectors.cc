@@ -9,6 +9,7 @@
 namespace shadowgraph {
 namespace {
 
+/// A system may have several lines: its kinds are those of all its tables, asked in turn.
 struct LinearSystem {
   std::string_view name;
   std::span<const LinearKind> (*kinds)();
@@ -22,10 +23,9 @@ constexpr LinearSystem kSystems[] = {
     {"dsv4", no_kinds},       {"dualchunk", no_kinds},
 };
 
-const LinearSystem* find_system(std::string_view name) {
-  const auto* at = std::find_if(std::begin(kSystems), std::end(kSystems),
-                                [&](const LinearSystem& s) { return s.name == name; });
-  return at == std::end(kSystems) ? nullptr : at;
+bool is_system(std::string_view name) {
+  return std::any_of(std::begin(kSystems), std::end(kSystems),
+                     [&](const LinearSystem& s) { return s.name == name; });
 }
 
 bool is_kind(const LinearKind& line, std::string_view kind) {
@@ -34,10 +34,11 @@ bool is_kind(const LinearKind& line, std::string_view kind) {
 }
 
 void (*find_kind(std::string_view system, std::string_view kind))(CaseReader&, LinearVector*) {
-  const LinearSystem* known = find_system(system);
-  if (known == nullptr) return nullptr;
-  for (const LinearKind& line : known->kinds())
-    if (is_kind(line, kind)) return line.read;
+  for (const LinearSystem& known : kSystems) {
+    if (known.name != system) continue;
+    for (const LinearKind& line : known.kinds())
+      if (is_kind(line, kind)) return line.read;
+  }
   return nullptr;
 }
 
@@ -65,7 +66,7 @@ bool holds_linear_cases(const SafetensorsFile& file) {
       if (!parse_strict_json(text, "vector.case", id, 0, &document).ok()) continue;
       const JsonValue* system = document.root.find("system");
       const auto* name = system == nullptr ? nullptr : system->as<std::string>();
-      found |= name != nullptr && find_system(*name) != nullptr;
+      found |= name != nullptr && is_system(*name);
     }
     return Status();
   });
