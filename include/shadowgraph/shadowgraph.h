@@ -5,6 +5,8 @@
 //   kv_cache.h     KvCache (NHD, HND, stacked, MLA latent, panels) and PageTable (dense or CSR)
 //   huge_memory.h  HugeMemory: 2 MiB pages for a cache
 //   linear.h       linear_attention (Mamba2, GDN, KDA, Lightning), causal_conv1d, decay_gate
+//   indexer.h      DeepSeek sparse attention's index keys, their scores, and which are chosen
+//   compress.h     DeepSeek-V4's compressor: blocks of tokens pooled into one
 //   batch.h        ForwardBatch: what a scheduler knows about one step; forward_mode.h its modes
 //   backend.h      Backend: bind, fill, forward; Limits, Meta
 //   lse.h          LSE with its base in the type
@@ -30,6 +32,7 @@
 #include "shadowgraph/forward_mode.h"
 #include "shadowgraph/graph.h"
 #include "shadowgraph/huge_memory.h"
+#include "shadowgraph/indexer.h"
 #include "shadowgraph/kv_cache.h"
 #include "shadowgraph/linear.h"
 #include "shadowgraph/lse.h"

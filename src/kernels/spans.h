@@ -6,6 +6,7 @@
 
 #include "shadowgraph/access.h"
 #include "shadowgraph/dtype.h"
+#include "shadowgraph/tensor_view.h"
 
 namespace shadowgraph {
 
@@ -49,6 +50,18 @@ inline void add_block(Footprint* spans, AccessSpan unit, SpanAxis outer, SpanAxi
       append(spans, unit);
     }
   }
+}
+
+/// count elements of t[row, ...] from its element `first` on, which lie side by side.
+inline void add_line(Footprint* spans, const ConstTensorView& t, int64_t row, int64_t first,
+                     int64_t count, Access access) {
+  if (count > 0)
+    append(spans, {t.data, t.offset(row) + first, count, element_bytes(t.dtype), access,
+                   static_cast<int32_t>(row)});
+}
+/// All of the matrix's row.
+inline void add_line(Footprint* spans, const ConstTensorView& t, int64_t row, Access access) {
+  add_line(spans, t, row, 0, t.shape[1], access);
 }
 
 }  // namespace shadowgraph

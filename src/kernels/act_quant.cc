@@ -1,0 +1,68 @@
+#include "kernels/act_quant.h"
+
+#include <array>
+#include <cmath>
+
+#include "attn/validate_indexer.h"
+#include "core/float_formats.h"
+#include "core/parallel.h"
+#include "kernels/checked_call.h"
+#include "kernels/spans.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr int64_t kTokens = 16;  // of one item of work
+constexpr float kLargest = 448;  // of e4m3
+
+/// The least power of two that is not below amax / 448; a float, as amax is at least 1e-4. Exact: a
+/// quotient that is no power of two is farther from one than double rounds.
+float power_scale(float amax) {
+  int exponent = 0;
+  const double fraction = std::frexp(static_cast<double>(amax) / kLargest, &exponent);
+  return std::ldexp(1.F, fraction == 0.5 ? exponent - 1 : exponent);
+}
+
+void quantise_block(const ActQuant& call, int64_t token, int64_t block) {
+  std::array<float, kIndexDim> values;
+  float amax = kLeastAmax;
+  const std::byte* from = call.x.at(token, block * kIndexDim);
+  for (int64_t i = 0; i < kIndexDim; ++i) {
+    const float x = load_float(from, call.x.dtype, i);
+    values[static_cast<size_t>(i)] = x;
+    amax = std::abs(x) > amax ? std::abs(x) : amax;
+  }
+  const bool power = call.ue8m0 && std::isfinite(amax);
+  const float scale = power ? power_scale(amax) : amax * (1 / kLargest);
+  store_float(call.scale.at(token, block), DType::kF32, 0, scale);
+  std::byte* to = call.y.at(token, block * kIndexDim);
+  for (int64_t i = 0; i < kIndexDim; ++i)
+    store_float(to, DType::kE4M3, i, values[static_cast<size_t>(i)] / scale);
+}
+
+}  // namespace
+
+void act_quant_kernel(const ActQuant& call) {
+  const int64_t tokens = call.x.shape[0], blocks = call.x.shape[1] / kIndexDim;
+  const int64_t items = (tokens + kTokens - 1) / kTokens;
+  parallel_for(items, team_size(call.options.num_threads, items), [&](int64_t item, int) {
+    for (int64_t t = item * kTokens; t < std::min(tokens, (item + 1) * kTokens); ++t)
+      for (int64_t block = 0; block < blocks; ++block) quantise_block(call, t, block);
+  });
+}
+
+Footprint act_quant_footprint(const ActQuant& call) {
+  Footprint spans;
+  for (int64_t t = 0; t < call.x.shape[0]; ++t) {
+    add_line(&spans, call.x, t, Access::kRead);
+    add_line(&spans, call.y, t, Access::kWrite);
+    add_line(&spans, call.scale, t, Access::kWrite);
+  }
+  return spans;
+}
+
+Status act_quant(const ActQuant& call) noexcept {
+  return checked(call, [&] { act_quant_kernel(call); });
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,15 @@
+// indexer_logits: the scores by which sparse attention chooses keys (shadowgraph/indexer.h). Tested
+// by tests/kernels/indexer_logits_test.cc.
+#pragma once
+
+#include "shadowgraph/access.h"
+#include "shadowgraph/indexer.h"
+
+namespace shadowgraph {
+
+/// Requires a call that validate() accepts. Allocates nothing.
+void indexer_logits_kernel(const IndexerLogits& call);
+/// Rows are tokens; lists are nobody's.
+Footprint indexer_logits_footprint(const IndexerLogits& call);
+
+}  // namespace shadowgraph
