@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "attn/indexer_vector.h"
 #include "shadowgraph/linear.h"
 
 namespace shadowgraph {
@@ -43,8 +44,8 @@ struct ChunkLists {
   std::vector<One> batches;
 };
 
-using LinearCall =
-    std::variant<Recurrence, CausalConv1d, DecayGate, L2Norm, SlopeTables, ChunkLists>;
+using LinearCall = std::variant<Recurrence, CausalConv1d, DecayGate, L2Norm, SlopeTables,
+                                ChunkLists, IndexerCase, CompressCase>;
 
 /// What a case holds of a result; undefined where it does not.
 struct LinearArrays {
@@ -56,9 +57,9 @@ struct LinearArrays {
 };
 
 struct LinearVector {
-  std::string id;             // "case007"
-  std::string system;         // as in the file: "gdn", "kda", "conv", "mamba2", "lightning"
-  std::string kind;           // "prefill", "verify_tree", ...
+  std::string id;      // "case007"
+  std::string system;  // as in the file: "gdn", "kda", "conv", "mamba2", "lightning", "dsa", ...
+  std::string kind;    // "prefill", "verify_tree", ...
   DType dtype = DType::kF32;  // of the activations
   LinearCall call;
   ConstTensorView states_before;        // the pool before the call
@@ -71,7 +72,7 @@ struct LinearVector {
   std::vector<int32_t> recorded_chunks;
   // Parents that a kernel derived from (first child, next sibling), [rows, steps] each; else empty
   std::span<const int32_t> first_child, next_sibling, recorded_parents;
-  // Whose arithmetic: a line of src/check/linear_arithmetics.inc
+  // Whose arithmetic: a line of src/check/linear_arithmetics.inc, or indexer_arithmetics.inc
   std::string kernel;
   // Not empty: the recorded kernel is known to depart from the recurrence here, and how
   std::string departs;

@@ -1,5 +1,5 @@
 // What judging a recurrent case needs, whatever its call: memory, comparisons, one verdict. Used by
-// linear_vectors.cc and linear_tables.cc.
+// linear_vectors.cc, linear_tables.cc, linear_indexer.cc and linear_compress.cc.
 #pragma once
 
 #include <algorithm>
@@ -116,5 +116,8 @@ class LinearCaseJudge {
 
 /// Of a case that is no recurrence: a convolution, gates, a norm, tables.
 VectorVerdict judge_linear_tables(const LinearVector& vector);
+/// Of the indexer, and of the compressor.
+VectorVerdict judge_indexer(const LinearVector& vector);
+VectorVerdict judge_compress(const LinearVector& vector);
 
 }  // namespace shadowgraph

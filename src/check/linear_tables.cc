@@ -18,7 +18,9 @@ class TableJudge : public LinearCaseJudge {
   }
 
  private:
-  void judge_call(const Recurrence&) {}  // linear_vectors.cc
+  void judge_call(const Recurrence&) {}    // linear_vectors.cc
+  void judge_call(const IndexerCase&) {}   // linear_indexer.cc
+  void judge_call(const CompressCase&) {}  // linear_compress.cc
 
   void judge_call(const CausalConv1d& given) {
     CausalConv1d call = given, truth = given;

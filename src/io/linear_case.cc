@@ -187,6 +187,12 @@ ConstTensorView read_reference(CaseReader& reader, std::string_view name, const 
   return reader.tensor(name, {DType::kF32, DType::kF64}, shape);
 }
 
+ConstTensorView read_e4m3(CaseReader& reader, std::string_view name, const Shape& shape) {
+  ConstTensorView view = reader.tensor(name, {DType::kU8, DType::kE4M3}, shape);
+  view.dtype = DType::kE4M3;
+  return view;
+}
+
 DraftSteps read_draft(CaseReader& reader, const StateType& state, const RowLengths& lengths,
                       std::string_view indices, std::string_view parents, LinearVector* vector) {
   const bool says_steps = reader.has("cache_steps_allocated");

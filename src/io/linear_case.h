@@ -21,6 +21,8 @@ std::span<const LinearKind> kda_kinds();
 std::span<const LinearKind> conv_kinds();
 std::span<const LinearKind> mamba2_kinds();
 std::span<const LinearKind> lightning_kinds();
+std::span<const LinearKind> indexer_kinds();   // of dsa
+std::span<const LinearKind> compress_kinds();  // of dsv4
 
 /// [leading..., trailing...]
 using Shape = std::vector<int64_t>;
@@ -75,6 +77,8 @@ TensorView read_pool(CaseReader& reader, const StateType& state, std::string_vie
                      std::string_view after, LinearVector* vector);
 /// state_ref [rows, ...a state] in f32 or f64.
 void read_state_ref(CaseReader& reader, const StateType& state, int64_t rows, LinearVector* vector);
+/// e4m3, also where a file has them as bytes.
+ConstTensorView read_e4m3(CaseReader& reader, std::string_view name, const Shape& shape);
 /// A reference: f32 or f64.
 ConstTensorView read_reference(CaseReader& reader, std::string_view name, const Shape& shape);
 

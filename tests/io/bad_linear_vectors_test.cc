@@ -51,58 +51,68 @@ void expect_field_named(const LinearFile& one, const char* field, const Json& va
 /// May the field be that?
 bool is_good(const std::string& field, const Json& before, const Json& value) {
   if (before.is_number_float() && value.is_number_unsigned()) return true;  // as large as a float
-  if (field == "hazard") return value.is_string();
+  if (field == "hazard" || field == "which") return value.is_string();
   if (field == "activation") return value.is_null();
   if (field != "lower_bound") return false;
   return before.is_null() ? value.is_null() : value == -7 || value == -0.5;
 }
 
+constexpr const char* kFields[] = {"B",
+                                   "D",
+                                   "H",
+                                   "HV",
+                                   "K",
+                                   "V",
+                                   "activation",
+                                   "chunk",
+                                   "dim",
+                                   "dt_limit",
+                                   "dt_softplus",
+                                   "dstate",
+                                   "dtype",
+                                   "eps",
+                                   "gate",
+                                   "hazard",
+                                   "headdim",
+                                   "heads_layers",
+                                   "kda",
+                                   "l2norm",
+                                   "lens",
+                                   "n",
+                                   "ngroups",
+                                   "nheads",
+                                   "chunk_sizes",
+                                   "initial_state",
+                                   "pad_out",
+                                   "packed",
+                                   "pad_rows",
+                                   "prep_initial_states",
+                                   "scale",
+                                   "slots",
+                                   "steps",
+                                   "tree",
+                                   "state_dtype",
+                                   "cache_steps_allocated",
+                                   "width",
+                                   "lower_bound",
+                                   "zero_init_rows",
+                                   "page_size",
+                                   "heads",
+                                   "topk",
+                                   "which",
+                                   "ratio",
+                                   "head_dim",
+                                   "rope_dim",
+                                   "rms_eps",
+                                   "overlap"};
+
 TEST(LinearVectors, BadMetadataFieldIsNamed) {
-  const char* fields[] = {"B",
-                          "D",
-                          "H",
-                          "HV",
-                          "K",
-                          "V",
-                          "activation",
-                          "chunk",
-                          "dim",
-                          "dt_limit",
-                          "dt_softplus",
-                          "dstate",
-                          "dtype",
-                          "eps",
-                          "gate",
-                          "hazard",
-                          "headdim",
-                          "heads_layers",
-                          "kda",
-                          "l2norm",
-                          "lens",
-                          "n",
-                          "ngroups",
-                          "nheads",
-                          "chunk_sizes",
-                          "initial_state",
-                          "pad_out",
-                          "packed",
-                          "pad_rows",
-                          "prep_initial_states",
-                          "scale",
-                          "slots",
-                          "steps",
-                          "tree",
-                          "state_dtype",
-                          "cache_steps_allocated",
-                          "width",
-                          "lower_bound",
-                          "zero_init_rows"};
   const Json bad_values[] = {
       nullptr, -7, -0.5, 1e300, 9223372036854775808u, "NaN", Json::array({-1}), Json::object()};
   for (const LinearFile& one : one_linear_case_per_kind()) {
     const Json metadata = Json::parse(one.file.metadata.at(one.id));
     const bool one_sequence = one.kind.find("minimax_prefill") != std::string::npos;
-    for (const char* field : fields) {
+    for (const char* field : kFields) {
       const auto at = metadata.find(field);
       if (at == metadata.end()) continue;
       for (const Json& value : bad_values)
@@ -145,6 +155,16 @@ TEST(LinearVectors, AFieldThatDoesNotFitTheOthersIsNamed) {
       {"conv conv_update", "activation", "relu"},
       {"lightning seg_verify", "lens", Json::array({2, 3})},
       {"lightning seg_verify", "mode", "sideways"},
+      {"dsa act_quant", "block", 64},
+      {"dsa act_quant", "scale_fmt", "ue8m1"},
+      {"dsa act_quant", "scale_fmt", 7},
+      {"dsa indexer_logits", "page_size", 32},
+      {"dsv4 c4_decode", "ratio", 128},
+      {"dsv4 c128_decode", "ratio", 4},
+      {"dsv4 pool_norm_rope", "ratio", 8},
+      {"dsv4 pool_norm_rope", "overlap", false},
+      {"dsv4 pool_norm_rope", "rope_dim", 15},
+      {"dsv4 pool_norm_rope", "rope_dim", 66},
       {"lightning slopes", "heads_layers", Json::array()},
       {"lightning slopes", "heads_layers", Json::array({Json::array({8, 0})})},
       {"lightning slopes", "heads_layers", Json::array({Json::array({8})})},
@@ -174,7 +194,7 @@ TEST(LinearVectors, MoreRowsThanTheFileHasAreRefusedBeforeMemoryIsTaken) {
       set_field(changed, one.id, "B", rows);
       const Status status = parse_linear(changed).status;
       EXPECT_TRUE(names(status, "B") || names(status, "state_indices") ||
-                  names(status, "conv_state_indices"))
+                  names(status, "conv_state_indices") || names(status, "indices"))
           << one.kind << ' ' << status.to_string();
     }
   }
@@ -278,6 +298,40 @@ TEST(LinearVectors, AnIndexOutOfRangeIsNamedWithItsRow) {
     }
   }
   EXPECT_GT(tensors, 15);
+}
+
+/// Values of one element of a tensor, each of which is named with its row.
+template <class T>
+void expect_values_named(const char* kind, const char* name, int64_t at, int64_t row,
+                         std::initializer_list<T> values) {
+  const LinearFile one = linear_case_of_kind(kind);
+  for (const T value : values)
+    expect_row_named(with_element(one.file, one.id + '/' + name, at, value).file, name, row,
+                     std::string(kind) + ' ' + name + " = " + std::to_string(value));
+}
+
+TEST(LinearVectors, ASlotOrPageOfTheIndexerOutsideItsPoolIsNamed) {
+  expect_values_named<int64_t>("dsa index_buf", "loc", 64, 64, {INT64_MIN, -1, 256, INT64_MAX});
+  expect_values_named("dsa index_buf", "page_table", 1, 1, {INT32_MIN, -1, 4, INT32_MAX});
+  expect_values_named("dsa indexer_logits", "page_table", 5, 2, {INT32_MIN, -1, 6, INT32_MAX});
+  expect_values_named("dsa indexer_logits", "seq_lens", 2, 2, {INT32_MIN, 64, 66, INT32_MAX});
+  expect_values_named<uint8_t>("dsa indexer_logits", "valid", 64, 0, {1, 255});
+  expect_values_named<uint8_t>("dsa indexer_logits", "valid", 65, 1, {0, 2});
+  expect_values_named("dsa topk_transform", "topk_indices", 7, 0, {INT32_MIN, -2, 2500, INT32_MAX});
+  expect_values_named("dsa topk_transform", "kv_indptr", 1, 1, {INT32_MIN, -1, 2049, INT32_MAX});
+}
+
+TEST(LinearVectors, APageOrLengthOfTheCompressorOutOfRangeIsNamed) {
+  for (const char* name : {"indices", "extra"})
+    expect_values_named("dsv4 c4_decode", name, 1, 1, {INT32_MIN, -1, 7, INT32_MAX});
+  expect_values_named("dsv4 c4_decode", "seq_lens", 2, 2, {INT32_MIN, -1, 0, INT32_MAX});
+  expect_values_named<uint8_t>("dsv4 c4_decode", "emits", 1, 1, {1, 255});
+}
+
+/// A page that no key of the row is in is not looked at.
+TEST(LinearVectors, ATableIsReadAsFarAsItsRowReaches) {
+  const LinearFile one = linear_case_of_kind("dsa indexer_logits");
+  EXPECT_TRUE(parse_linear(with_element(one.file, one.id + "/page_table", 1, -9).file).status.ok());
 }
 
 TEST(LinearVectors, ASlotIsMinusOneWhereItsRowIsAPadAndNowhereElse) {
