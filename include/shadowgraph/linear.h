@@ -81,12 +81,18 @@ enum class ChunkGrid : uint8_t {
 
 struct LinearAttention {
   enum class Rule : uint8_t { kAdd, kDelta };
+  /// How the tokens of a row are taken.
+  enum class Form : uint8_t {
+    kRecurrent,  // one after the other
+    kChunked,    // 32 together, from the row's first on (16 of channels' own decays): prefills
+  };
   enum class StateOrder : uint8_t {
     kValueKey,  // [slots, num_v_heads, head_dim_v, head_dim_k]: Mamba2, GDN, KDA
     kKeyValue,  // [slots, num_v_heads, head_dim_k, head_dim_v]: Lightning
   };
 
   Rule rule = Rule::kAdd;
+  Form form = Form::kRecurrent;  // kChunked has no draft
   // f32, f16 or bf16, the last dim contiguous. num_k_heads divides num_v_heads: value head h goes
   // with key head h / (num_v_heads / num_k_heads)
   ConstTensorView q, k;  // [tokens, num_k_heads, head_dim_k]
@@ -115,9 +121,10 @@ struct LinearAttention {
   CallOptions options;
 };
 
-/// One token after the other, in f32: a row's bits are a function of its own tokens and its state,
-/// never of other rows, of threads or of the instruction set; a prefill in pieces gives the bits of
-/// the whole where the pool is f32. Not ok: nothing is written.
+/// In f32: a row's bits are a function of its own tokens, its state and the form, never of other
+/// rows, of threads or of the instruction set. A prefill in pieces gives the bits of the whole
+/// where the pool is f32 and, of the chunked form, where the pieces are whole chunks. The forms
+/// agree to their bounds. Not ok: nothing is written.
 Status linear_attention(const LinearAttention& call) noexcept;
 
 /// The decays and weights of a recurrence, of what a model's projections give. softplus(x) is x

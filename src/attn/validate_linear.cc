@@ -73,6 +73,16 @@ void check_draft_states(TensorCheck& c, const LinearAttention& call, const Dims&
   if (rows_ok) check_draft(c, draft, call.rows, places, steps);
 }
 
+/// A chunk has no states behind its tokens.
+void check_form(TensorCheck& c, const LinearAttention& call) {
+  if (call.form != LinearAttention::Form::kChunked) return;
+  if (call.draft.states.defined())
+    c.fail("input.shape", at("draft.states"), "undefined in the chunked form", "defined");
+  if (!call.draft.parents.empty())
+    c.fail("input.shape", at("draft.parents"), "none in the chunked form",
+           std::to_string(call.draft.parents.size()));
+}
+
 void check_chunk_states(TensorCheck& c, const LinearAttention& call, const Dims& d, bool rows_ok) {
   if (!call.chunk_states.defined()) return;
   if (call.chunk_size < 1) {
@@ -103,6 +113,7 @@ Status validate(const LinearAttention& call) {
   const bool rows_ok =
       ok && states_ok && check_state_rows(c, call.rows, d.tokens, call.states.shape[0], call.store);
   if (ok) {
+    check_form(c, call);
     check_draft_states(c, call, d, rows_ok);
     check_chunk_states(c, call, d, rows_ok);
   }

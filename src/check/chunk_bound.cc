@@ -24,12 +24,14 @@ class Chunk {
         error_(error),
         a_(a),
         delta_(delta),
-        p_(operand_roundoff(type)),
+        p_(a.f32_products ? a.u : operand_roundoff(type)),
         h_(p_ + (normalised ? p_ : 0)),
         n_(std::ssize(tokens)),
         dim_(before.cols()),
         dot_(gamma_of(static_cast<double>(dim_) + 2, a.u_sum)),
-        sum_(gamma_of(static_cast<double>(n_) + 2, a.u_sum)) {
+        sum_(gamma_of(static_cast<double>(n_) + 2, a.u_sum)),
+        chain_(a.f32_products ? sum_ : 0),
+        solved_(a.f32_products ? dot_ : 0) {
     // Each product of a token's dots and of its sums may be flushed, next to operands of any size.
     double largest = 1 + before_.cwiseAbs().maxCoeff();
     for (const ChunkToken& t : t_)
@@ -62,6 +64,7 @@ class Chunk {
       // A decay below e^-200 is nothing, whatever its relative error.
       logs += std::min(200.0, -std::log(std::max(x.decay.minCoeff(), 1e-300)));
       log_error += x.log_error;
+      if (a_.running_decays) log_error += a_.exp_error + a_.u;
       // Sums of logarithms are rounded, and so is the difference of two.
       const double rounding = static_cast<double>(i + 3) * a_.u * logs;
       decay_error_ = std::expm1(2 * (log_error + rounding)) + a_.exp_error * 2;
@@ -93,7 +96,8 @@ class Chunk {
     Matrix l = Matrix::Zero(n_, n_), d = l;
     // Blocks of 16 are inverted by substitution and merged by two products, each of two operands in
     // TF32, which may be truncated.
-    const double inverting = 4 * 0x1p-10 + gamma_of(static_cast<double>(n_), a_.u_sum);
+    const double inverting =
+        (a_.f32_products ? 0 : 4 * 0x1p-10) + gamma_of(static_cast<double>(n_), a_.u_sum);
     for (int64_t i = 0; i < n_; ++i) {
       for (int64_t j = 0; j < i; ++j) {
         const double factor =
@@ -117,8 +121,8 @@ class Chunk {
         const Eigen::VectorXd key =
             from_start_[static_cast<size_t>(j)].cwiseProduct(at(j).k) * at(j).beta;
         w += t(i, j) * key;
-        const double factor =
-            (1 + h_) * (1 + p_) * (1 + decay_error_) * (1 + at(j).beta_error) * (1 + sum_);
+        const double factor = (1 + h_) * (1 + p_) * (1 + decay_error_) * (1 + at(j).beta_error) *
+                              (1 + sum_) * (1 + solved_);
         error += (inverse_error_(i, j) * factor + inverse_(i, j) * (factor - 1)) * key.norm();
       }
       w_[i] = w.norm();
@@ -161,8 +165,8 @@ class Chunk {
       const double theta = at(i).q.norm();
       const double decayed = from_start_[s].cwiseProduct(at(i).q).norm();
       double read = e * through_[s] * theta;
-      read +=
-          norm * decayed * ((1 + h_) * (1 + p_) * (1 + p_) * (1 + decay_error_) * (1 + dot_) - 1);
+      read += norm * decayed *
+              ((1 + h_) * (1 + p_) * (1 + p_) * (1 + decay_error_) * (1 + dot_) * (1 + chain_) - 1);
       double value = norm * decayed;
       for (int64_t j = 0; j <= i; ++j) {
         const double size = std::abs(at(j).u[v]) + off[j];
@@ -172,8 +176,8 @@ class Chunk {
       }
       b->read[s][v] = read + 2 * a_.u * (value + read) + flushed_;
     }
-    double state =
-        e * through_.back() + norm * from_start_.back().maxCoeff() * (decay_error_ + 2 * a_.u);
+    double state = e * through_.back() + norm * from_start_.back().maxCoeff() *
+                                             ((1 + decay_error_ + 2 * a_.u) * (1 + chain_) - 1);
     double size = norm * from_start_.back().maxCoeff();
     for (int64_t j = 0; j < n_; ++j) {
       const double u = std::abs(at(j).u[v]) + off[j];
@@ -192,6 +196,8 @@ class Chunk {
   const double p_, h_;
   const int64_t n_, dim_;
   const double dot_, sum_;
+  const double chain_;   // of what a sum over tokens goes on from
+  const double solved_;  // of S k, where it stands under the inverse
   double flushed_ = 0;
   double decay_error_ = 0;  // relative, of any decay between two places of the chunk
   std::vector<Eigen::VectorXd> from_start_;

@@ -18,6 +18,11 @@
 // the state goes through the recurrence itself, a product of contractions, and is multiplied with
 // the rounding of all else.
 //
+// In plain f32 (LinearArithmetic::f32_products) p is u, which then stands for the rounding of each
+// factor that is made; U is solved by substitution from beta (V - G S K), within g_C of |L| and of
+// the right side (Higham, theorem 8.5), so the dots S k are under the inverse and T is not rounded
+// anew; and the chain of a sum over tokens begins with the state's part, which g_C then counts for.
+//
 // Sources: Higham, Accuracy and Stability of Numerical Algorithms, ch. 3, 8 and 14; the form of the
 // chunk: Yang et al., Parallelizing Linear Transformers with the Delta Rule (2024). Tested by
 // tests/check/linear_vectors_test.cc.

@@ -56,6 +56,11 @@ struct LinearArithmetic {
   // (chunk_bound.h); kCallsChunk: as the call's chunk_size and chunk_grid say; 0: one by one
   static constexpr int kCallsChunk = -1;
   int chunk = 0;
+  // Of a chunk: operands of products are f32 as they come, a sum goes on from the state's part, and
+  // the triangle is solved by substitution
+  bool f32_products = false;
+  // Of a chunk: decays between tokens are products of those of each
+  bool running_decays = false;
 };
 
 inline constexpr LinearArithmetic kLinearArithmetics[] = {

@@ -1,6 +1,6 @@
-// linear_attention: one item of work is one row at one value head. Its tokens go through in blocks;
-// a block ends where a state is kept. The state is worked on where it lies if it is f32 there,
-// whole vectors wide and to be stored, else in scratch. Tested by
+// linear_attention: one item of work is one row, at one value head where rows are few. Its tokens
+// go through in blocks; a block ends where a state is kept. The state is worked on where it lies if
+// it is f32 there, whole vectors wide and to be stored, else in scratch. Tested by
 // tests/kernels/linear_attention_test.cc.
 #include <algorithm>
 #include <cmath>
@@ -12,13 +12,13 @@
 #include "core/float_formats.h"
 #include "core/parallel.h"
 #include "kernels/checked_call.h"
-#include "kernels/linear_unit.h"
+#include "kernels/linear_chunked.h"
+#include "kernels/linear_rows.h"
 
 namespace shadowgraph {
 namespace {
 
 constexpr int32_t kBlock = 64;  // tokens whose vectors are made ready together
-constexpr double kNormEps = 1e-6;
 
 /// A thread's memory.
 struct Scratch {
@@ -47,7 +47,7 @@ class HeadRun {
     const int64_t begin = call_.rows.begin(row_);
     const int64_t tokens = call_.rows.tokens(row_);
     if (!call_.rows.is_computed(row_)) {
-      if (call_.rows.pad == PadRow::kZeroOut) zero_out(begin, tokens);
+      if (call_.rows.pad == PadRow::kZeroOut) zero_out(call_, row_, head_);
       return;
     }
     if (tokens == 0) return;
@@ -122,64 +122,36 @@ class HeadRun {
     for (int64_t r = 0; r < rows(); ++r) std::fill_n(state_ + r * stride_, columns(), 0.F);
   }
 
-  void load(const Matrix& m) {
-    for (int64_t r = 0; r < rows(); ++r)
-      for (int64_t c = 0; c < columns(); ++c)
-        state_[r * stride_ + c] = load_float(m.data, m.dtype, r * m.stride + c);
+  RowsUnit rows_unit(const Matrix& m) const {
+    RowsUnit unit;
+    unit.at = m.data, unit.dtype = m.dtype, unit.stride = m.stride;
+    unit.rows = rows(), unit.columns = columns();
+    unit.floats = state_, unit.floats_stride = stride_;
+    return unit;
   }
-  void save(const Matrix& m) const {
-    for (int64_t r = 0; r < rows(); ++r)
-      for (int64_t c = 0; c < columns(); ++c)
-        store_float(m.data, m.dtype, r * m.stride + c, state_[r * stride_ + c]);
-  }
-
-  void zero_out(int64_t begin, int64_t tokens) const {
-    for (int64_t t = begin; t < begin + tokens; ++t)
-      for (int64_t i = 0; i < dim_v_; ++i)
-        store_float(call_.out.at(t, head_), call_.out.dtype, i, 0);
-  }
-
-  /// A token's q or k: normalised and scaled, rounded once.
-  void make_vector(const ConstTensorView& x, int64_t token, double scale, float* to) const {
-    const std::byte* from = x.at(token, k_head_);
-    double squares = 0;
-    for (int32_t i = 0; i < dim_k_; ++i) {
-      to[i] = load_float(from, x.dtype, i);
-      squares += static_cast<double>(to[i]) * to[i];
-    }
-    if (call_.l2norm) scale /= std::sqrt(squares + kNormEps);
-    for (int32_t i = 0; i < dim_k_; ++i) to[i] = static_cast<float>(to[i] * scale);
-  }
+  void load(const Matrix& m) const { isa_.load_rows(rows_unit(m)); }
+  void save(const Matrix& m) const { isa_.save_rows(rows_unit(m)); }
 
   int32_t decay_step() const { return call_.log_decay.rank == 3 ? wide_k_ : 1; }
-  float log_decay(int64_t token, int32_t channel) const {
-    const ConstTensorView& g = call_.log_decay;
-    if (g.rank == 1) return load_float(g.at(head_), g.dtype, 0);
-    if (g.rank == 2) return load_float(g.at(token, head_), g.dtype, 0);
-    return load_float(g.at(token, head_), g.dtype, channel);
-  }
-
   void make_token(int64_t token, int64_t at) {
-    float *q = &s_.q[0], *k = &s_.k[static_cast<size_t>(at * wide_k_)];
-    make_vector(call_.q, token, call_.scale, q);
-    make_vector(call_.k, token, 1, k);
-    const int32_t channels = decay_step();
-    float* decay = &s_.decay[static_cast<size_t>(at * channels)];
-    for (int32_t i = 0; i < (channels > 1 ? dim_k_ : 1); ++i)
-      decay[i] = static_cast<float>(std::exp(static_cast<double>(log_decay(token, i))));
-    double kq = 0;
-    for (int32_t i = 0; i < dim_k_; ++i) {
-      const float a = decay[channels > 1 ? i : 0];
-      s_.decayed_q[static_cast<size_t>(at * wide_k_ + i)] = a * q[i];
-      s_.decayed_k[static_cast<size_t>(at * wide_k_ + i)] = a * k[i];
-      kq += static_cast<double>(k[i]) * q[i];
+    const auto of_k = static_cast<size_t>(at * wide_k_), one = static_cast<size_t>(at);
+    isa_.vectors(vector_unit(call_, call_.q, token, 1, k_head_, call_.scale, s_.q.data()));
+    isa_.vectors(vector_unit(call_, call_.k, token, 1, k_head_, 1, &s_.k[of_k]));
+    TokenUnit unit;
+    unit.q = s_.q.data(), unit.k = &s_.k[of_k], unit.dim_k = dim_k_;
+    unit.decay = &s_.decay[static_cast<size_t>(at * decay_step())];
+    unit.decayed_q = &s_.decayed_q[of_k], unit.decayed_k = &s_.decayed_k[of_k];
+    unit.kq = &s_.kq[one];
+    const ConstTensorView& g = call_.log_decay;
+    if (g.rank == 3) {
+      unit.log_decay = reinterpret_cast<const float*>(g.at(token, head_));
+    } else {
+      const double log = load_float(g.rank == 1 ? g.at(head_) : g.at(token, head_), g.dtype, 0);
+      *unit.decay = static_cast<float>(std::exp(log));
     }
-    s_.kq[static_cast<size_t>(at)] = static_cast<float>(kq);
-    s_.beta[static_cast<size_t>(at)] =
-        call_.beta.defined() ? load_float(call_.beta.at(token, head_), call_.beta.dtype, 0) : 1.F;
-    for (int32_t i = 0; i < dim_v_; ++i)
-      s_.v[static_cast<size_t>(at * wide_v_ + i)] =
-          load_float(call_.v.at(token, head_), call_.v.dtype, i);
+    isa_.token(unit);
+    s_.beta[one] = beta_of(call_, token, head_);
+    isa_.vectors(plain_unit(call_.v, token, 1, head_, &s_.v[static_cast<size_t>(at * wide_v_)]));
   }
 
   void block(int64_t first, int32_t tokens) {
@@ -196,22 +168,9 @@ class HeadRun {
     unit.state = state_, unit.state_stride = stride_;
     unit.out = s_.out.data();
     (by_value_ ? isa_.recur_values : isa_.recur_keys)(unit);
-    for (int32_t i = 0; i < tokens; ++i) finish(first + i, i);
-  }
-
-  void finish(int64_t token, int64_t at) const {
-    const float* o = &s_.out[static_cast<size_t>(at * wide_v_)];
-    const float* v = &s_.v[static_cast<size_t>(at * wide_v_)];
-    const bool skips = call_.skip.defined();
-    const float skip = skips ? load_float(call_.skip.at(head_), DType::kF32, 0) : 0.F;
-    for (int32_t i = 0; i < dim_v_; ++i) {
-      float y = skips ? std::fma(skip, v[i], o[i]) : o[i];
-      if (call_.z.defined()) {
-        const double z = load_float(call_.z.at(token, head_), call_.z.dtype, i);
-        y = static_cast<float>(y * (z / (1 + std::exp(-z))));
-      }
-      store_float(call_.out.at(token, head_), call_.out.dtype, i, y);
-    }
+    for (int32_t i = 0; i < tokens; ++i)
+      finish_token(call_, isa_, first + i, head_, &s_.out[static_cast<size_t>(i * wide_v_)],
+                   &s_.v[static_cast<size_t>(i * wide_v_)]);
   }
 
   const LinearAttention& call_;
@@ -237,8 +196,12 @@ int64_t unkept_steps(const LinearAttention& call) {
 
 void run(const LinearAttention& call) {
   const LinearIsa& isa = linear_isa(call.options.isa);
-  const int64_t heads = call.v.shape[1], items = call.rows.rows() * heads;
-  const int threads = team_size(call.options.num_threads, items);
+  const int64_t heads = call.v.shape[1];
+  const int team = team_size(call.options.num_threads, call.rows.rows() * heads);
+  // A slot in the order in which it lies, where there are rows enough for every thread.
+  const int64_t group = call.rows.rows() >= 2 * team ? heads : 1;
+  const int64_t groups = (heads + group - 1) / group, items = call.rows.rows() * groups;
+  const int threads = static_cast<int>(std::min<int64_t>(team, items));
   const int64_t wide_k = round_up(call.k.shape[2], kPanel),
                 wide_v = round_up(call.v.shape[2], kPanel);
   std::vector<Scratch> scratch(static_cast<size_t>(threads));
@@ -253,14 +216,17 @@ void run(const LinearAttention& call) {
     s.kept.reserve(static_cast<size_t>(unkept_steps(call) * wide_k * wide_v));
   }
   parallel_for(items, threads, [&](int64_t item, int thread) {
-    HeadRun(call, isa, scratch[static_cast<size_t>(thread)], item / heads, item % heads).run();
+    const int64_t first = item % groups * group;
+    for (int64_t head = first; head < std::min(first + group, heads); ++head)
+      HeadRun(call, isa, scratch[static_cast<size_t>(thread)], item / groups, head).run();
   });
 }
 
 }  // namespace
 
 Status linear_attention(const LinearAttention& call) noexcept {
-  return checked(call, [&] { run(call); });
+  return checked(
+      call, [&] { call.form == LinearAttention::Form::kChunked ? run_chunked(call) : run(call); });
 }
 
 }  // namespace shadowgraph

@@ -58,6 +58,17 @@ TEST(ValidateRecurrence, ShapesAndTypes) {
   for (const Fault& fault : kFaults) expect_refused(fault);
 }
 
+TEST(ValidateRecurrence, TheChunkedFormHasNoDraft) {
+  expect_refused({"a tree of chunks",
+                  [](SmallLinear& x) {
+                    static float steps[3 * 5 * 2 * 256];
+                    x.call.form = LinearAttention::Form::kChunked;
+                    x.call.draft.states = TensorView(steps, DType::kF32, {3, 5, 2, 16, 16});
+                    x.call.draft.parents = kChain;
+                  },
+                  {"draft.states", "draft.parents"}});
+}
+
 TEST(ValidateRecurrence, DecaysOfHeadsTokensAndChannels) {
   for (const int rank : {1, 2, 3}) {
     LinearShape s;

@@ -14,16 +14,21 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
+using Form = LinearAttention::Form;
+
 /// Every feature at once, one row of each kind: whole, fresh, padded, empty.
 struct Busy {
-  explicit Busy(LinearAttention::StateOrder order, PadRow pad, bool store)
+  Busy(LinearAttention::StateOrder order, PadRow pad, bool store, Form form = Form::kRecurrent)
       : x([&] {
           LinearShape s;
           s.order = order, s.lens = {3, 2, 2, 0}, s.skip = s.z = true, s.decay_rank = 3;
           return s;
         }()) {
     const ConstTensorView& p = x.call.states;
-    x.call.draft.states = x.tensor(steps, DType::kF32, {5, 4, p.shape[1], p.shape[2], p.shape[3]});
+    x.call.form = form;
+    if (form == Form::kRecurrent)
+      x.call.draft.states =
+          x.tensor(steps, DType::kF32, {5, 4, p.shape[1], p.shape[2], p.shape[3]});
     x.call.chunk_states = x.tensor(chunks, DType::kF32, {4, p.shape[1], p.shape[2], p.shape[3]});
     std::memset(steps.data(), 0x3f, steps.size());
     std::memset(chunks.data(), 0x3f, chunks.size());
@@ -43,12 +48,13 @@ void for_every_form(const Test& test) {
   for (const auto order :
        {LinearAttention::StateOrder::kValueKey, LinearAttention::StateOrder::kKeyValue})
     for (const PadRow pad : {PadRow::kSkip, PadRow::kZeroOut, PadRow::kFromZero})
-      for (const bool store : {true, false}) test(order, pad, store);
+      for (const bool store : {true, false})
+        for (const Form form : {Form::kRecurrent, Form::kChunked}) test(order, pad, store, form);
 }
 
 TEST(LinearFootprint, WhatItDoesNotReadHasNoInfluence) {
-  for_every_form([](auto order, PadRow pad, bool store) {
-    Busy plain(order, pad, store), poisoned(order, pad, store);
+  for_every_form([](auto order, PadRow pad, bool store, Form form) {
+    Busy plain(order, pad, store, form), poisoned(order, pad, store, form);
     const Footprint spans = linear_attention_footprint(poisoned.x.call);
     for (const auto input :
          {&SmallLinear::q, &SmallLinear::k, &SmallLinear::v, &SmallLinear::decay,
@@ -69,8 +75,8 @@ TEST(LinearFootprint, WhatItDoesNotReadHasNoInfluence) {
 }
 
 TEST(LinearFootprint, ItWritesWhatItSays) {
-  for_every_form([](auto order, PadRow pad, bool store) {
-    Busy before(order, pad, store), b(order, pad, store);
+  for_every_form([](auto order, PadRow pad, bool store, Form form) {
+    Busy before(order, pad, store, form), b(order, pad, store, form);
     const Footprint spans = linear_attention_footprint(b.x.call);
     b.x.run();
     const auto judge = [&](const Bytes& was, const Bytes& is, const char* what) {

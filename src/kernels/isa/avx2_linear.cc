@@ -8,10 +8,17 @@ namespace {
 // The order matters.
 // clang-format off
 #include "kernels/simd/vec_avx2.h"
+#include "kernels/attend/math.inl"
+#include "kernels/attend/formats.inl"
+#include "kernels/attend/products.inl"
+#include "kernels/linear/ready.inl"
 #include "kernels/linear/recur.inl"
+#include "kernels/linear/chunk.inl"
 // clang-format on
 }  // namespace
 
-const LinearIsa kAvx2Linear = {recur_values, recur_keys};
+const LinearIsa kAvx2Linear = {recur_values, recur_keys, vectors,    token,      load_rows,
+                               save_rows,    finish_out, load_state, save_state, values_to_panels,
+                               dots,         triangles,  chunk};
 
 }  // namespace shadowgraph

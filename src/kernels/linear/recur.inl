@@ -4,38 +4,52 @@
 /// Rows of values side by side: their chains of sums run at once.
 constexpr int kRecurRows = 4;
 
-template <bool Delta, bool Channels, int Rows>
-SG_INLINE void recur_rows(const RecurUnit& c, int32_t row) {
+/// What a thread will read of a pool that it goes through is asked for so far ahead.
+constexpr int64_t kAheadFloats = 4096;
+
+/// Of the first token alone: later ones find the state in cache.
+template <bool First>
+SG_INLINE void ask_ahead(const float* state) {
+  if constexpr (First) __builtin_prefetch(state + kAheadFloats, 1);
+}
+
+template <bool Delta, bool Channels, int Rows, bool First>
+SG_INLINE void recur_rows_token(const RecurUnit& c, int32_t row, int32_t t) {
   float* s[Rows];
   for (int r = 0; r < Rows; ++r) s[r] = c.state + (row + r) * c.state_stride;
-  for (int32_t t = 0; t < c.tokens; ++t) {
-    const float *k = c.k + int64_t{t} * c.dim_k, *dk = c.decayed_k + int64_t{t} * c.dim_k;
-    const float *dq = c.decayed_q + int64_t{t} * c.dim_k, *d = c.decay + t * c.decay_step;
-    Vec read[Rows], old[Rows];
-    for (int r = 0; r < Rows; ++r) read[r] = old[r] = set1(0);
-    for (int32_t i = 0; i < c.dim_k; i += kPanel) {
-      const Vec q_lanes = load(dq + i), k_lanes = load(dk + i);
-      for (int r = 0; r < Rows; ++r) {
-        const Vec x = load(s[r] + i);
-        read[r] = fma(x, q_lanes, read[r]);
-        if constexpr (Delta) old[r] = fma(x, k_lanes, old[r]);
-      }
-    }
-    const float* v = c.v + int64_t{t} * c.dim_v + row;
-    float* out = c.out + int64_t{t} * c.dim_v + row;
-    Vec u[Rows];
+  const float *k = c.k + int64_t{t} * c.dim_k, *dk = c.decayed_k + int64_t{t} * c.dim_k;
+  const float *dq = c.decayed_q + int64_t{t} * c.dim_k, *d = c.decay + t * c.decay_step;
+  Vec read[Rows], old[Rows];
+  for (int r = 0; r < Rows; ++r) read[r] = old[r] = set1(0);
+  for (int32_t i = 0; i < c.dim_k; i += kPanel) {
+    const Vec q_lanes = load(dq + i), k_lanes = load(dk + i);
     for (int r = 0; r < Rows; ++r) {
-      const float add = c.beta[t] * (Delta ? v[r] - reduce_add(old[r]) : v[r]);
-      out[r] = std::fma(add, c.kq[t], reduce_add(read[r]));
-      u[r] = set1(add);
-    }
-    const Vec all = set1(d[0]);
-    for (int32_t i = 0; i < c.dim_k; i += kPanel) {
-      const Vec k_lanes = load(k + i);
-      const Vec a = Channels ? load(d + i) : all;
-      for (int r = 0; r < Rows; ++r) store(s[r] + i, fma(u[r], k_lanes, mul(a, load(s[r] + i))));
+      ask_ahead<First>(s[r] + i);
+      const Vec x = load(s[r] + i);
+      read[r] = fma(x, q_lanes, read[r]);
+      if constexpr (Delta) old[r] = fma(x, k_lanes, old[r]);
     }
   }
+  const float* v = c.v + int64_t{t} * c.dim_v + row;
+  float* out = c.out + int64_t{t} * c.dim_v + row;
+  Vec u[Rows];
+  for (int r = 0; r < Rows; ++r) {
+    const float add = c.beta[t] * (Delta ? v[r] - reduce_add(old[r]) : v[r]);
+    out[r] = std::fma(add, c.kq[t], reduce_add(read[r]));
+    u[r] = set1(add);
+  }
+  const Vec all = set1(d[0]);
+  for (int32_t i = 0; i < c.dim_k; i += kPanel) {
+    const Vec k_lanes = load(k + i);
+    const Vec a = Channels ? load(d + i) : all;
+    for (int r = 0; r < Rows; ++r) store(s[r] + i, fma(u[r], k_lanes, mul(a, load(s[r] + i))));
+  }
+}
+
+template <bool Delta, bool Channels, int Rows>
+SG_INLINE void recur_rows(const RecurUnit& c, int32_t row) {
+  recur_rows_token<Delta, Channels, Rows, true>(c, row, 0);
+  for (int32_t t = 1; t < c.tokens; ++t) recur_rows_token<Delta, Channels, Rows, false>(c, row, t);
 }
 
 template <bool Delta, bool Channels>
@@ -53,49 +67,60 @@ void recur_values(const RecurUnit& c) {
 }
 
 /// Lanes of values: a column of panels of the state, all keys. The dots go key by key.
+template <bool Delta, int Panels, bool First>
+SG_INLINE void recur_lanes_token(const RecurUnit& c, int32_t lane, int32_t t) {
+  const float *k = c.k + int64_t{t} * c.dim_k, *dk = c.decayed_k + int64_t{t} * c.dim_k;
+  const float *dq = c.decayed_q + int64_t{t} * c.dim_k, *d = c.decay + t * c.decay_step;
+  const int64_t channel = c.decay_step > 1 ? 1 : 0;
+  const float* v = c.v + int64_t{t} * c.dim_v + lane;
+  Vec read[Panels], u[Panels];
+  for (int p = 0; p < Panels; ++p) read[p] = set1(0), u[p] = load(v + p * kPanel);
+  if constexpr (Delta) {
+    Vec old[Panels];
+    for (int p = 0; p < Panels; ++p) old[p] = set1(0);
+    for (int32_t i = 0; i < c.dim_k; ++i) {
+      const float* s = c.state + i * c.state_stride + lane;
+      const Vec q_lane = set1(dq[i]), k_lane = set1(dk[i]);
+      for (int p = 0; p < Panels; ++p) {
+        ask_ahead<First>(s + p * kPanel);
+        const Vec x = load(s + p * kPanel);
+        read[p] = fma(x, q_lane, read[p]);
+        old[p] = fma(x, k_lane, old[p]);
+      }
+    }
+    for (int p = 0; p < Panels; ++p) u[p] = sub(u[p], old[p]);
+  }
+  const Vec beta = set1(c.beta[t]);
+  for (int p = 0; p < Panels; ++p) u[p] = mul(beta, u[p]);
+  for (int32_t i = 0; i < c.dim_k; ++i) {
+    float* s = c.state + i * c.state_stride + lane;
+    const Vec a = set1(d[i * channel]), k_lane = set1(k[i]);
+    for (int p = 0; p < Panels; ++p) {
+      ask_ahead<First && !Delta>(s + p * kPanel);
+      const Vec x = load(s + p * kPanel);
+      if constexpr (!Delta) read[p] = fma(x, set1(dq[i]), read[p]);
+      store(s + p * kPanel, fma(u[p], k_lane, mul(a, x)));
+    }
+  }
+  float* out = c.out + int64_t{t} * c.dim_v + lane;
+  for (int p = 0; p < Panels; ++p) store(out + p * kPanel, fma(u[p], set1(c.kq[t]), read[p]));
+}
+
 template <bool Delta, int Panels>
 SG_INLINE void recur_lanes(const RecurUnit& c, int32_t lane) {
-  for (int32_t t = 0; t < c.tokens; ++t) {
-    const float *k = c.k + int64_t{t} * c.dim_k, *dk = c.decayed_k + int64_t{t} * c.dim_k;
-    const float *dq = c.decayed_q + int64_t{t} * c.dim_k, *d = c.decay + t * c.decay_step;
-    const int64_t channel = c.decay_step > 1 ? 1 : 0;
-    const float* v = c.v + int64_t{t} * c.dim_v + lane;
-    Vec read[Panels], u[Panels];
-    for (int p = 0; p < Panels; ++p) read[p] = set1(0), u[p] = load(v + p * kPanel);
-    if constexpr (Delta) {
-      Vec old[Panels];
-      for (int p = 0; p < Panels; ++p) old[p] = set1(0);
-      for (int32_t i = 0; i < c.dim_k; ++i) {
-        const float* s = c.state + i * c.state_stride + lane;
-        const Vec q_lane = set1(dq[i]), k_lane = set1(dk[i]);
-        for (int p = 0; p < Panels; ++p) {
-          const Vec x = load(s + p * kPanel);
-          read[p] = fma(x, q_lane, read[p]);
-          old[p] = fma(x, k_lane, old[p]);
-        }
-      }
-      for (int p = 0; p < Panels; ++p) u[p] = sub(u[p], old[p]);
-    }
-    const Vec beta = set1(c.beta[t]);
-    for (int p = 0; p < Panels; ++p) u[p] = mul(beta, u[p]);
-    for (int32_t i = 0; i < c.dim_k; ++i) {
-      float* s = c.state + i * c.state_stride + lane;
-      const Vec a = set1(d[i * channel]), k_lane = set1(k[i]);
-      for (int p = 0; p < Panels; ++p) {
-        const Vec x = load(s + p * kPanel);
-        if constexpr (!Delta) read[p] = fma(x, set1(dq[i]), read[p]);
-        store(s + p * kPanel, fma(u[p], k_lane, mul(a, x)));
-      }
-    }
-    float* out = c.out + int64_t{t} * c.dim_v + lane;
-    for (int p = 0; p < Panels; ++p) store(out + p * kPanel, fma(u[p], set1(c.kq[t]), read[p]));
-  }
+  recur_lanes_token<Delta, Panels, true>(c, lane, 0);
+  for (int32_t t = 1; t < c.tokens; ++t) recur_lanes_token<Delta, Panels, false>(c, lane, t);
 }
+
+/// Panels side by side: a state of 128 values is read in the order in which it lies, where the
+/// registers hold its sums.
+constexpr int kRecurPanels = kTileRows;
 
 template <bool Delta>
 void recur_keys_as(const RecurUnit& c) {
   int32_t lane = 0;
-  for (; lane + 4 * kPanel <= c.dim_v; lane += 4 * kPanel) recur_lanes<Delta, 4>(c, lane);
+  for (; lane + kRecurPanels * kPanel <= c.dim_v; lane += kRecurPanels * kPanel)
+    recur_lanes<Delta, kRecurPanels>(c, lane);
   for (; lane < c.dim_v; lane += kPanel) recur_lanes<Delta, 1>(c, lane);
 }
 

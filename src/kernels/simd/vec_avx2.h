@@ -4,6 +4,8 @@ constexpr int kStripRows = 6, kWideStripRows = 6;
 constexpr int strip_vecs(int) { return 1; }
 constexpr bool kFullStrips = true;
 
+constexpr int kTileRows = 4, kTileVecs = 1;
+
 struct Vec {
   __m256 lo, hi;
 };

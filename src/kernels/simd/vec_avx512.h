@@ -4,6 +4,8 @@ constexpr int kStripRows = 8, kWideStripRows = 6;
 constexpr int strip_vecs(int rows) { return rows <= kWideStripRows ? 4 : 2; }
 constexpr bool kFullStrips = false;
 
+constexpr int kTileRows = 8, kTileVecs = 2;
+
 struct Vec {
   __m512 x;
 };

@@ -9,6 +9,9 @@ constexpr int strip_vecs(int) { return 1; }
 /// Are all registers in use only where a strip is full? Then it may end within a token's group.
 constexpr bool kFullStrips = false;
 
+/// Rows by vectors of the sums that a product of tiles holds in registers; kTileRows divides 16.
+constexpr int kTileRows = 2, kTileVecs = 1;
+
 struct Vec {
   float lane[16];
 };
