@@ -33,8 +33,8 @@ class ArrayJudge {
   /// Adds the finding, if there is one.
   void add_to(Status* status) const {
     if (worst_ <= 1) return;
-    status->add(make_finding(law_, at(field_, row_, col_), number(right_) + " +- " + number(bound_),
-                             number(got_)));
+    const std::string right = number(right_) + (bound_ == 0 ? "" : " +- " + number(bound_));
+    status->add(make_finding(law_, at(field_, row_, col_), right, number(got_)));
   }
 
  private:

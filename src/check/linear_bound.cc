@@ -158,13 +158,25 @@ double LinearBounds::out_error(const LinearStep& step, int64_t v, double read,
   return out + a_.out_roundings * a_.u * (std::abs(step.out[v]) + out);
 }
 
+Eigen::VectorXd LinearBounds::error_before(const LinearStep& step) const {
+  if (step.parent < 0) return Eigen::VectorXd::Zero(step.v.size());
+  Eigen::VectorXd error = behind_[static_cast<size_t>(step.parent)];
+  const DraftSteps& draft = call_.draft;
+  const bool kept = !draft.parents.empty() && draft.keeps(call_.rows.slot(step.row) >= 0);
+  if (!kept || !a_.rounds_kept || draft.states.dtype == DType::kF32) return error;
+  const Rounding r = rounding_of(draft.states.dtype);
+  const double flushed = r.half_subnormal * std::sqrt(static_cast<double>(step.k.size()));
+  for (int64_t v = 0; v < error.size(); ++v)
+    error[v] += r.u * (step.before->row(v).norm() + error[v]) + flushed;
+  return error;
+}
+
 const StepBound& LinearBounds::of(const LinearStep& step) {
   if (a_.chunk != 0)
     return in_chunks_[static_cast<size_t>(step.token * call_.v.shape[1] + step.head)];
   if (step.in_row == 0) behind_.clear();
   const int64_t rows = step.v.size(), columns = step.k.size();
-  const Eigen::VectorXd before = step.parent < 0 ? Eigen::VectorXd(Eigen::VectorXd::Zero(rows))
-                                                 : behind_[static_cast<size_t>(step.parent)];
+  const Eigen::VectorXd before = error_before(step);
   const double h_a = decay_error(step), h_b = beta_error(step);
   const double h_q = (call_.l2norm || call_.scale != 1 ? a_.norm_error : 0) + a_.scale_error;
   const double h_k = call_.l2norm ? a_.norm_error : 0;

@@ -19,6 +19,9 @@
 //
 //   e' theta (1 + h_q) + (n + e1 + n' + (|u| + w') kappa) theta (h_q + h_k + G (1 + h_q)).
 //
+// A tree's token starts from its parent's state as it is kept: rounded to the type of the states
+// kept, so the error of each row grows by that type's roundoff times the row's norm.
+//
 // Norms of vectors bound dots by Cauchy and Schwarz; an element is within its row's e. Skip, gate
 // and the last rounding come on top. What lies below the normal range may be flushed: 2^-126 for
 // each product. Sources: Higham, Accuracy and Stability of Numerical Algorithms, ch. 3. Tested by
@@ -61,6 +64,7 @@ struct LinearArithmetic {
   bool f32_products = false;
   // Of a chunk: decays between tokens are products of those of each
   bool running_decays = false;
+  bool rounds_kept = true;  // a tree reads its parents' states in the type that keeps them
 };
 
 inline constexpr LinearArithmetic kLinearArithmetics[] = {
@@ -104,6 +108,8 @@ class LinearBounds {
 
  private:
   double log_error(const LinearStep& step) const;
+  /// Of the rows of the state that the token starts from.
+  Eigen::VectorXd error_before(const LinearStep& step) const;
   double decay_error(const LinearStep& step) const;
   double beta_error(const LinearStep& step) const;
   /// Of the magnitudes of partial dots, each of which is rounded once more.

@@ -9,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "check/array_judge.h"
-#include "check/linear_bound.h"
+#include "check/linear_compare.h"
 #include "check/linear_vectors.h"
 
 namespace shadowgraph {
@@ -43,11 +42,6 @@ inline void copy_elements(const ConstTensorView& from, const TensorView& to) {
                 from.data + element_offset(from, n) * static_cast<int64_t>(item), item);
 }
 
-/// What a call left, whoever ran it.
-struct LinearLeft {
-  ConstTensorView out, states, draft_states, chunk_states;
-};
-
 class LinearCaseJudge {
  public:
   explicit LinearCaseJudge(const LinearVector& vector) : vector_(vector) {
@@ -67,35 +61,13 @@ class LinearCaseJudge {
     return ok;
   }
 
-  /// One for each array of a result.
-  struct Judges {
-    Judges(LawId law, const std::string& prefix)
-        : out(law, prefix + "out"),
-          states(law, prefix + "states"),
-          draft(law, prefix + "draft_states"),
-          chunks(law, prefix + "chunk_states") {}
-    ArrayJudge out, states, draft, chunks;
-  };
-  void settle(const Judges& j, std::optional<double>* ratio) {
+  void settle(const LinearJudges& j, std::optional<double>* ratio) {
     for (const ArrayJudge* a : {&j.out, &j.states, &j.draft, &j.chunks}) settle(*a, ratio);
   }
   void settle(const ArrayJudge& a, std::optional<double>* ratio) {
     if (a.elements() == 0) return;
     *ratio = std::max(ratio->value_or(0), a.worst());
     a.add_to(&verdict_.findings);
-  }
-
-  /// A view without its first axis, at `place`.
-  static ConstTensorView at_place(ConstTensorView t, int64_t place) {
-    t.data += place * t.stride[0] * static_cast<int64_t>(size_of(t.dtype));
-    for (size_t i = 0; i + 1 < static_cast<size_t>(t.rank); ++i)
-      t.shape[i] = t.shape[i + 1], t.stride[i] = t.stride[i + 1];
-    --t.rank;
-    return t;
-  }
-
-  bool is_valid(int64_t token) const {
-    return vector_.out_valid.empty() || vector_.out_valid[static_cast<size_t>(token)] != 0;
   }
 
   void same_bits(const ConstTensorView& got, const ConstTensorView& was, int64_t row,

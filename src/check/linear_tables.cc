@@ -1,4 +1,3 @@
-#include "check/conv_bound.h"
 #include "check/linear_judge.h"
 #include "check/rounding.h"
 
@@ -54,31 +53,14 @@ class TableJudge : public LinearCaseJudge {
   void judge_conv(const CausalConv1d& truth, const LinearLeft& left,
                   const ConvArithmetic& arithmetic, LawId law, const std::string& who,
                   std::optional<double>* ratio, bool rows_of_states = false) {
-    Judges j(law, who);
-    const int64_t dim = truth.x.shape[1], taps = truth.weight.shape[1] - 1;
-    for_each_token(truth, [&](const ConvToken& t) {
-      if (left.out.defined() && is_valid(t.token)) {
-        const Eigen::ArrayXd bound = conv_bound(t, taps + 1, truth.activation, arithmetic,
-                                                rows_of_states ? DType::kF32 : truth.x.dtype);
-        for (int64_t c = 0; c < dim; ++c)
-          j.out.take(t.token, c, element(left.out, t.token * dim + c), t.out[c], bound[c]);
-      }
-      if (!left.draft_states.defined() || !t.computed) return;
-      const ConstTensorView window = at_place(
-          at_place(left.draft_states, rows_of_states ? t.row : truth.draft.place(t.row)), t.in_row);
-      for (int64_t i = 0; i < dim * taps; ++i)  // copies: no bound
-        j.draft.take(t.token, i / taps, element(window, i), t.window(i / taps, i % taps), 0);
-    });
+    LinearJudges j(law, who);
+    compare_conv(truth, &arithmetic, rows_of_states ? DType::kF32 : truth.x.dtype, left,
+                 {vector_.out_valid, {}, rows_of_states, -1}, &j);
     std::vector<bool> written(static_cast<size_t>(truth.states.shape[0]), false);
     for (int64_t row = 0; row < truth.rows.rows(); ++row) {
       const int32_t slot = truth.rows.slot(row);
       if (slot < 0 || truth.rows.tokens(row) == 0) continue;
       written[static_cast<size_t>(slot)] = true;
-      if (!left.states.defined()) continue;
-      const RowMatrix right = conv_state_after(truth, row);
-      const ConstTensorView got = at_place(left.states, rows_of_states ? row : slot);
-      for (int64_t i = 0; i < dim * taps; ++i)
-        j.states.take(row, i / taps, element(got, i), right(i / taps, i % taps), 0);
     }
     for (int64_t slot = 0; left.states.defined() && !rows_of_states && slot < truth.states.shape[0];
          ++slot)
@@ -122,21 +104,8 @@ class TableJudge : public LinearCaseJudge {
   void judge_gate(const DecayGate& gate, const GateTruth& truth, const LinearArrays& got,
                   const LinearArithmetic& a, LawId law, const std::string& who,
                   std::optional<double>* ratio, DType beta_type = DType::kF32) {
-    const GateErrors errors = gate_errors(gate, truth, a);
     ArrayJudge decay(law, who + "log_decay"), beta(law, who + "beta");
-    const int64_t of_token = std::ssize(truth.log_decay) / std::max<int64_t>(1, gate.x.shape[0]);
-    for (size_t i = 0; got.log_decay.defined() && i < truth.log_decay.size(); ++i) {
-      const auto n = static_cast<int64_t>(i);
-      decay.take(n / of_token, n % of_token, element(got.log_decay, n), truth.log_decay[i],
-                 with_rounding(truth.log_decay[i], errors.log_decay[i], got.log_decay.dtype));
-    }
-    const int64_t heads = gate.a_log.shape[0];
-    for (size_t i = 0; got.beta.defined() && i < truth.beta.size(); ++i) {
-      const auto n = static_cast<int64_t>(i);
-      const double once = with_rounding(truth.beta[i], errors.beta[i], beta_type);
-      beta.take(n / heads, n % heads, element(got.beta, n), truth.beta[i],
-                with_rounding(truth.beta[i], once, got.beta.dtype));
-    }
+    compare_gate(gate, truth, &a, got.log_decay, got.beta, beta_type, &decay, &beta);
     settle(decay, ratio), settle(beta, ratio);
   }
 

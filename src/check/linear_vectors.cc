@@ -1,6 +1,5 @@
 #include "check/linear_vectors.h"
 
-#include "attn/linear_chunks.h"
 #include "check/linear_judge.h"
 
 namespace shadowgraph {
@@ -26,9 +25,10 @@ class RecurrenceJudge : public LinearCaseJudge {
     };
     const LinearArithmetic& ours = *find_linear_arithmetic("ours");
     LinearBounds our_bounds(truth, ours, gates, errors(ours));
-    Judges of_ours("num.bound", "ours.");
-    compare(truth, gates, &our_bounds,
-            {call.out, call.states, call.draft.states, call.chunk_states}, &of_ours);
+    LinearJudges of_ours("num.bound", "ours.");
+    compare_recurrence(truth, gates, &our_bounds,
+                       {call.out, call.states, call.draft.states, call.chunk_states}, places(),
+                       &of_ours);
     settle(of_ours, &verdict_.ours.out);
     check_untouched(truth, call.states, call.draft.states, "ours.");
     verdict_.rows += truth.v.shape[0] * truth.v.shape[1];
@@ -57,65 +57,7 @@ class RecurrenceJudge : public LinearCaseJudge {
     return take_refused(linear_attention(*call));
   }
 
-  static double state_at(const ConstTensorView& t, int64_t place, int64_t head, int64_t v,
-                         int64_t k, bool by_value) {
-    const int64_t a = by_value ? v : k, b = by_value ? k : v;
-    return element(t, ((place * t.shape[1] + head) * t.shape[2] + a) * t.shape[3] + b);
-  }
-  void compare_state(const ConstTensorView& t, int64_t place, const LinearStep& step,
-                     const RowMatrix& right, const Eigen::VectorXd& bound, bool by_value,
-                     ArrayJudge* judge) const {
-    for (int64_t v = 0; v < right.rows(); ++v)
-      for (int64_t k = 0; k < right.cols(); ++k)
-        judge->take(step.row, step.head, state_at(t, place, step.head, v, k, by_value), right(v, k),
-                    with_rounding(right(v, k), bound[v], t.dtype));
-  }
-
-  /// rows_of_states: the states are one a row, behind its last token.
-  void compare(const LinearAttention& truth, const GateTruth& gates, LinearBounds* bounds,
-               const LinearLeft& left, Judges* j, bool rows_of_states = false) const {
-    const bool by_value = truth.order == LinearAttention::StateOrder::kValueKey;
-    Eigen::VectorXd before_bound;
-    for_each_step(truth, gates, [&](const LinearStep& step) {
-      if (step.in_row == 0) before_bound = Eigen::VectorXd::Zero(step.v.size());
-      const StepBound& bound = bounds->of(step);
-      for (int64_t i = 0; left.out.defined() && is_valid(step.token) && i < step.v.size(); ++i) {
-        const int64_t flat = (step.token * truth.v.shape[1] + step.head) * truth.v.shape[2] + i;
-        j->out.take(step.token, step.head, element(left.out, flat), step.out[i],
-                    with_rounding(step.out[i], bound.out[i], left.out.dtype));
-      }
-      if (left.chunk_states.defined() && begins_chunk(truth, step.token, step.in_row))
-        compare_chunk(truth, step, before_bound, left.chunk_states, by_value, &j->chunks);
-      const DraftSteps& draft = truth.draft;
-      const bool kept = draft.keeps(truth.rows.slot(step.row) >= 0);
-      if (left.draft_states.defined() && kept) {
-        const int64_t place = rows_of_states ? step.row : draft.place(step.row);
-        compare_state(at_place(left.draft_states, place), step.in_row, step, *step.after,
-                      bound.state, by_value, &j->draft);
-      }
-      const bool last = step.in_row + 1 == truth.rows.tokens(step.row);
-      const bool stored = rows_of_states || (truth.store && truth.rows.slot(step.row) >= 0);
-      if (last && stored && left.states.defined())
-        compare_state(left.states, rows_of_states ? step.row : truth.rows.slot(step.row), step,
-                      *step.after, bound.state, by_value, &j->states);
-      before_bound = bound.state;
-    });
-  }
-
-  void compare_chunk(const LinearAttention& truth, const LinearStep& step,
-                     const Eigen::VectorXd& bound, const ConstTensorView& t, bool by_value,
-                     ArrayJudge* judge) const {
-    int64_t chunk = count_chunks(truth, step.row);
-    const int64_t first = step.token - step.in_row;
-    for (int64_t i = 1; i <= step.in_row; ++i) chunk += begins_chunk(truth, first + i, i);
-    const auto& listed = vector_.recorded_chunks;
-    if (!listed.empty() && t.shape[0] == std::ssize(listed)) {
-      const auto found = std::ranges::find(listed, static_cast<int32_t>(chunk));
-      if (found == listed.end()) return;
-      chunk = found - listed.begin();
-    }
-    compare_state(t, chunk, step, *step.before, bound, by_value, judge);
-  }
+  LinearPlaces places() const { return {vector_.out_valid, vector_.recorded_chunks, false, -1}; }
 
   template <class Errors>
   void judge_recorded(const LinearAttention& truth, const GateTruth& gates, const Errors& errors) {
@@ -129,11 +71,11 @@ class RecurrenceJudge : public LinearCaseJudge {
     LinearArithmetic a = *found;
     if (vector_.dtype == DType::kF32) a.beta_error = 0;  // rounded to the activations' type
     LinearBounds bounds(truth, a, gates, errors(a));
-    Judges j("num.recorded", "gpu.");
-    compare(truth, gates, &bounds,
-            {vector_.recorded.out, vector_.recorded.states, vector_.recorded.draft_states,
-             vector_.recorded.chunk_states},
-            &j);
+    LinearJudges j("num.recorded", "gpu.");
+    compare_recurrence(truth, gates, &bounds,
+                       {vector_.recorded.out, vector_.recorded.states,
+                        vector_.recorded.draft_states, vector_.recorded.chunk_states},
+                       places(), &j);
     if (!vector_.departs.empty()) {
       verdict_.known_wrong.push_back("gpu: error " +
                                      std::to_string(std::max(j.out.worst(), j.states.worst())) +
@@ -165,8 +107,11 @@ class RecurrenceJudge : public LinearCaseJudge {
       }
     }
     LinearBounds bounds(truth, a, of_reference, std::move(stored));
-    Judges j("num.reference", "ref.");
-    compare(truth, of_reference, &bounds, {ref.out, ref.states, ref.draft_states, {}}, &j, true);
+    LinearJudges j("num.reference", "ref.");
+    LinearPlaces of_rows = places();
+    of_rows.states_of_rows = true;
+    compare_recurrence(truth, of_reference, &bounds, {ref.out, ref.states, ref.draft_states, {}},
+                       of_rows, &j);
     settle(j, &verdict_.reference.out);
   }
 
