@@ -7,6 +7,7 @@
 //   linear.h       linear_attention (Mamba2, GDN, KDA, Lightning), causal_conv1d, decay_gate
 //   indexer.h      DeepSeek sparse attention's index keys, their scores, and which are chosen
 //   compress.h     DeepSeek-V4's compressor: blocks of tokens pooled into one
+//   sparse.h       sparse_attention (chosen keys: DSA, DeepSeek-V4), pack_latents
 //   batch.h        ForwardBatch: what a scheduler knows about one step; forward_mode.h its modes
 //   backend.h      Backend: bind, fill, forward; Limits, Meta
 //   lse.h          LSE with its base in the type
@@ -38,6 +39,7 @@
 #include "shadowgraph/lse.h"
 #include "shadowgraph/params.h"
 #include "shadowgraph/sim_device.h"
+#include "shadowgraph/sparse.h"
 #include "shadowgraph/status.h"
 #include "shadowgraph/tensor_view.h"
 #include "shadowgraph/version.h"

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "attn/lse.h"
 
@@ -47,6 +48,18 @@ bool check_head_dim(TensorCheck& c, const std::string& field, int32_t dim) {
   if (dim >= 1 && dim <= kLargestHeadDim) return true;
   c.fail("param.head_dim", at(field), "1..1024", std::to_string(dim));
   return false;
+}
+
+void check_sinks(TensorCheck& c, std::span<const float> sinks, int64_t num_heads) {
+  if (!sinks.empty() && std::ssize(sinks) != num_heads) {
+    c.fail("param.sinks", at("sinks"), "one per query head",
+           std::to_string(sinks.size()) + " logits");
+  }
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    const float in_base_2 = sinks[i] * static_cast<float>(kLog2E);
+    if (std::isfinite(in_base_2) || sinks[i] == -std::numeric_limits<float>::infinity()) continue;
+    c.fail("param.sinks", at("sinks", i), "-inf, or finite also in base 2", text(sinks[i]));
+  }
 }
 
 bool check_cache(TensorCheck& c, const std::string& name, const KvCache& cache, bool written,

@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "shadowgraph/attention.h"
+#include "shadowgraph/sparse.h"
 
 namespace shadowgraph {
 
-using AnyCall = std::variant<PagedAttention, RaggedAttention, MergeStates<LseBase::kLog2>>;
+using AnyCall =
+    std::variant<PagedAttention, RaggedAttention, MergeStates<LseBase::kLog2>, SparseAttention>;
 
 /// What a kernel returned for one of the calls.
 struct Recorded {
@@ -47,6 +49,8 @@ struct KernelVector {
   ConstTensorView
       lse_ref;  // of calls[0]: f64 [rows, heads] by strides, natural log; may be undefined
   LseSink lse_ref_sink = LseSink::kExcluded;
+  ConstTensorView latents_ref;  // of calls[0].keys: [slots, head_dim], as its packed ones are read;
+                                // may be undefined
   std::vector<std::shared_ptr<const void>> storage;  // keeps the memory behind the views
 };
 

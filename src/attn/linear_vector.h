@@ -11,6 +11,7 @@
 
 #include "attn/indexer_vector.h"
 #include "shadowgraph/linear.h"
+#include "shadowgraph/sparse.h"
 
 namespace shadowgraph {
 
@@ -44,8 +45,9 @@ struct ChunkLists {
   std::vector<One> batches;
 };
 
-using LinearCall = std::variant<Recurrence, CausalConv1d, DecayGate, L2Norm, SlopeTables,
-                                ChunkLists, IndexerCase, CompressCase>;
+using LinearCall =
+    std::variant<Recurrence, CausalConv1d, DecayGate, L2Norm, SlopeTables, ChunkLists,
+                 SparseAttention, PackLatents, IndexerCase, CompressCase>;
 
 /// What a case holds of a result; undefined where it does not.
 struct LinearArrays {
@@ -54,12 +56,19 @@ struct LinearArrays {
   ConstTensorView draft_states;  // [rows, steps, ...a state]; recorded: with the steps beyond
   ConstTensorView chunk_states;  // [chunks, ...a state]
   ConstTensorView log_decay, beta;
+  // Of chosen keys
+  ConstTensorView lse;  // [tokens, heads], natural
+  // Of packed latents, recorded: states is the pool afterwards, out what it is read as; reference:
+  // out what it stands for
+  ConstTensorView scales;  // [tokens, groups], f32 or as bytes; reference: f64 or as bytes
+  ConstTensorView codes;   // u8 [tokens, ...]: e4m3, before they were stored
+  ConstTensorView rope;    // [tokens, ...], likewise
 };
 
 struct LinearVector {
-  std::string id;      // "case007"
-  std::string system;  // as in the file: "gdn", "kda", "conv", "mamba2", "lightning", "dsa", ...
-  std::string kind;    // "prefill", "verify_tree", ...
+  std::string id;             // "case007"
+  std::string system;         // as in the file: "gdn", "kda", "conv", "mamba2", "dsa", ...
+  std::string kind;           // "prefill", "verify_tree", ...
   DType dtype = DType::kF32;  // of the activations
   LinearCall call;
   ConstTensorView states_before;        // the pool before the call

@@ -63,14 +63,7 @@ bool check_params(TensorCheck& c, const AttentionParams& p) {
     fail("param.soft_cap", "logits_soft_cap", "finite also in base 2, >= 0",
          text(p.logits_soft_cap));
   }
-  if (!p.sinks.empty() && static_cast<int64_t>(p.sinks.size()) != p.num_qo_heads) {
-    fail("param.sinks", "sinks", "one per query head", std::to_string(p.sinks.size()) + " logits");
-  }
-  for (size_t i = 0; i < p.sinks.size(); ++i) {
-    const float in_base_2 = p.sinks[i] * kLog2E32;
-    if (std::isfinite(in_base_2) || p.sinks[i] == -std::numeric_limits<float>::infinity()) continue;
-    c.fail("param.sinks", at("sinks", i), "-inf, or finite also in base 2", text(p.sinks[i]));
-  }
+  check_sinks(c, p.sinks, p.num_qo_heads);
   return usable;
 }
 

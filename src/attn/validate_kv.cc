@@ -4,22 +4,11 @@
 #include <vector>
 
 #include "attn/cache_check.h"
+#include "attn/duplicates.h"
 #include "attn/validate.h"
 
 namespace shadowgraph {
 namespace {
-
-/// Number of a slot or page, and its index in the call.
-using Numbered = std::vector<std::pair<int64_t, size_t>>;
-
-/// fail(number, later index, earlier index) for each that occurs again.
-template <class Fail>
-void find_duplicates(Numbered all, const Fail& fail) {
-  std::sort(all.begin(), all.end());
-  for (size_t i = 1; i < all.size(); ++i) {
-    if (all[i].first == all[i - 1].first) fail(all[i].first, all[i].second, all[i - 1].second);
-  }
-}
 
 void check_same(TensorCheck& c, const char* field, int64_t expected, int64_t got) {
   if (expected != got)

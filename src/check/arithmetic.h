@@ -13,7 +13,7 @@ namespace shadowgraph {
 /// Where the weights P are rounded before they are multiplied with V.
 enum class RoundP : uint8_t {
   kNever,    // f32 weights
-  kToQuery,  // to the type of q: tensor cores (nothing where q is f32)
+  kToQuery,  // to the type of q, fp8 too: tensor cores (nothing where q is f32)
   kBF16,     // to bf16 where q is bf16, else never: the CPU's bf16 dot product
 };
 
@@ -37,6 +37,7 @@ struct Arithmetic {
   // The sum of P is kept in that many partial sums, key by key in turn.
   int lanes = 1;
   RoundP round_p = RoundP::kNever;
+  double p_scale = 1;  // multiplies P before it is rounded, and the result is divided by it
   bool sum_sees_rounded_p = false;
 
   // Roundings of the scale, of its base-2 form, and of its product with q.k.

@@ -10,6 +10,7 @@
 #include "check/error_bound.h"
 #include "core/float_formats.h"
 #include "oracle/oracle.h"
+#include "oracle/sparse_oracle.h"
 
 namespace shadowgraph {
 namespace {
@@ -189,17 +190,29 @@ void specialise(const MergeStates<Base>&, Arithmetic& a) {
   if (a.in_order) a.split = 0, a.lanes = 1;
 }
 
+void specialise(const SparseAttention&, Arithmetic&) {}
+
+template <class Call>
+void visit_rows(const Call& call, const Arithmetic&, const VisitRow& visit) {
+  for_each_row(call, visit);
+}
+/// Others begin a tile at every so many entries of a list.
+void visit_rows(const SparseAttention& call, const Arithmetic& a, const VisitRow& visit) {
+  for_each_row(call, a.in_order ? SparseKeys::kSeen : SparseKeys::kListed, visit);
+}
+
 template <class Call>
 Judgement judge_call(const Call& call, DType q_type, const Result& result, Arithmetic arithmetic,
                      const JudgeOptions& options) {
   specialise(call, arithmetic);
   Judge judge(q_type, result, arithmetic, options);
-  for_each_row(call, [&](const OracleRow& row) { judge.see(row); });
+  visit_rows(call, arithmetic, [&](const OracleRow& row) { judge.see(row); });
   return judge.finish();
 }
 
 DType q_type_of(const PagedAttention& call) { return call.q.dtype; }
 DType q_type_of(const RaggedAttention& call) { return call.q.dtype; }
+DType q_type_of(const SparseAttention& call) { return call.q.dtype; }
 template <LseBase Base>
 DType q_type_of(const MergeStates<Base>& call) {
   return call.v.dtype;

@@ -16,10 +16,14 @@ constexpr double kF32Largest = 0x1.fffffep127;
 constexpr double kMaxExponent = 700;
 constexpr double kLargestCode = 128;  // of i8
 
-Rounding rounding_of_p(RoundP how, DType q_type) {
-  if (q_type == DType::kBF16 && how != RoundP::kNever) return rounding_to(DType::kBF16);
-  if (q_type == DType::kF16 && how == RoundP::kToQuery) return rounding_to(DType::kF16);
-  return {};
+Rounding rounding_of_p(const Arithmetic& a, DType q_type) {
+  const bool rounds = a.round_p == RoundP::kToQuery
+                          ? q_type != DType::kF32
+                          : a.round_p == RoundP::kBF16 && q_type == DType::kBF16;
+  if (!rounds) return {};
+  Rounding p = rounding_to(q_type);
+  p.half_subnormal /= a.p_scale;
+  return p;
 }
 
 /// Addends of a sum of n terms: tensor cores add each block's products and the accumulator in one
@@ -158,7 +162,7 @@ Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
   double shared = 0;  // exponent error of every weight
   if (a.scaled_maximum) shared += (red.rescales + 1) * a.u * (row.logits.abs().maxCoeff() + slack);
   const bool partials = a.partials != Partials::kUnscaled && red.parts > 1;
-  const Rounding p_type = rounding_of_p(a.round_p, q_type), out = rounding_to(out_type);
+  const Rounding p_type = rounding_of_p(a, q_type), out = rounding_to(out_type);
   // What underflows stands next to a weight of 1: the largest logit's; for P the largest key's.
   const double flushed = (red.rescales + 2) * kTiny * std::exp(top - lse);
   const double p_subnormal = p_type.half_subnormal * std::exp(top_key - lse);

@@ -91,5 +91,7 @@ VectorVerdict judge_linear_tables(const LinearVector& vector);
 /// Of the indexer, and of the compressor.
 VectorVerdict judge_indexer(const LinearVector& vector);
 VectorVerdict judge_compress(const LinearVector& vector);
+/// Of attention over chosen keys, and of packed latents.
+VectorVerdict judge_linear_sparse(const LinearVector& vector);
 
 }  // namespace shadowgraph

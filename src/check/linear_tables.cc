@@ -17,9 +17,12 @@ class TableJudge : public LinearCaseJudge {
   }
 
  private:
-  void judge_call(const Recurrence&) {}    // linear_vectors.cc
-  void judge_call(const IndexerCase&) {}   // linear_indexer.cc
-  void judge_call(const CompressCase&) {}  // linear_compress.cc
+  void judge_call(const Recurrence&) {}       // linear_vectors.cc
+  void judge_call(const IndexerCase&) {}      // linear_indexer.cc
+  void judge_call(const CompressCase&) {}     // linear_compress.cc
+  void judge_call(const Recurrence&) {}       // linear_vectors.cc
+  void judge_call(const SparseAttention&) {}  // linear_sparse.cc
+  void judge_call(const PackLatents&) {}
 
   void judge_call(const CausalConv1d& given) {
     CausalConv1d call = given, truth = given;
@@ -92,13 +95,18 @@ class TableJudge : public LinearCaseJudge {
     const GateTruth truth = gate_truth(given);
     verdict_.rows += std::ssize(truth.log_decay);
     LinearArithmetic ours = *find_linear_arithmetic("ours"), gpu;
-    judge_gate(given, truth, {{}, {}, {}, {}, gate.log_decay, gate.beta}, ours, "num.bound",
-               "ours.", &verdict_.ours.out);
+    judge_gate(given, truth, of_gate(gate), ours, "num.bound", "ours.", &verdict_.ours.out);
     // The kernel rounds beta to b's type before it stores it as f32.
     judge_gate(given, truth, vector_.recorded, gpu, "num.recorded", "gpu.", &verdict_.gpu.out,
                given.b.dtype);
     judge_gate(given, truth, vector_.reference, *find_linear_arithmetic("float64_recurrence"),
                "num.reference", "ref.", &verdict_.reference.out);
+  }
+
+  static LinearArrays of_gate(const DecayGate& gate) {
+    LinearArrays arrays;
+    arrays.log_decay = gate.log_decay, arrays.beta = gate.beta;
+    return arrays;
   }
 
   void judge_gate(const DecayGate& gate, const GateTruth& truth, const LinearArrays& got,

@@ -146,6 +146,9 @@ class RecurrenceJudge : public LinearCaseJudge {
 VectorVerdict judge_linear_vector(const LinearVector& vector) {
   if (std::holds_alternative<IndexerCase>(vector.call)) return judge_indexer(vector);
   if (std::holds_alternative<CompressCase>(vector.call)) return judge_compress(vector);
+  if (std::holds_alternative<SparseAttention>(vector.call) ||
+      std::holds_alternative<PackLatents>(vector.call))
+    return judge_linear_sparse(vector);
   const auto* recurrence = std::get_if<Recurrence>(&vector.call);
   if (recurrence == nullptr) return judge_linear_tables(vector);
   RecurrenceJudge judge(vector);

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include "attn/page_table.h"
@@ -211,6 +212,19 @@ Status run_planned(const MergeStates<LseBase::kLog2>& c, const SplitConfig& /*sp
   stream.launch(merge_tiles_launch(merge));
   stream.synchronize();
   return stream.take_status();
+}
+
+Status run_planned(const AnyCall& call, const SplitConfig& split, PlannedResult* result) {
+  assert(!std::holds_alternative<SparseAttention>(call));
+  return std::visit(
+      [&](const auto& c) {
+        if constexpr (std::is_same_v<decltype(c), const SparseAttention&>) {
+          return Status();
+        } else {
+          return run_planned(c, split, result);
+        }
+      },
+      call);
 }
 
 }  // namespace shadowgraph

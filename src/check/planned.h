@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "attn/kernel_vector.h"
 #include "shadowgraph/attention.h"
 #include "shadowgraph/backend.h"
 
@@ -32,5 +33,7 @@ Status run_planned(const RaggedAttention& call, const SplitConfig& split, Planne
 /// All states of a row by one launch.
 Status run_planned(const MergeStates<LseBase::kLog2>& call, const SplitConfig& split,
                    PlannedResult* result);
+/// Any of these; not of chosen keys, which has no plan.
+Status run_planned(const AnyCall& call, const SplitConfig& split, PlannedResult* result);
 
 }  // namespace shadowgraph

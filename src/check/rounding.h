@@ -19,6 +19,7 @@ constexpr Rounding rounding_to(DType t) {
   if (t == DType::kF16) return {0x1p-11, 0x1p-25, 65504};
   if (t == DType::kBF16) return {0x1p-8, 0x1p-134, 0x1.fep127};
   if (t == DType::kF32) return {0x1p-24, 0x1p-150, 0x1.fffffep127};
+  if (t == DType::kE4M3) return {0x1p-4, 0x1p-10, 448};
   return {};
 }
 

@@ -6,10 +6,13 @@
 #include <memory>
 #include <utility>
 
+#include "check/array_judge.h"
 #include "check/call_scene.h"
 #include "check/diagnose.h"
 #include "check/planned.h"
 #include "check/vector_step.h"
+#include "core/float_formats.h"
+#include "oracle/sparse_oracle.h"
 
 namespace shadowgraph {
 namespace {
@@ -28,16 +31,19 @@ OutShape out_shape(const PagedAttention& c) {
 OutShape out_shape(const RaggedAttention& c) {
   return {c.q.shape[0], c.params.num_qo_heads, c.params.head_dim_vo};
 }
+OutShape out_shape(const SparseAttention& c) { return {c.q.shape[0], c.q.shape[1], c.head_dim_v}; }
 OutShape out_shape(const MergeStates<LseBase::kLog2>& c) {
   return {c.v.shape[0], c.v.shape[2], c.v.shape[3]};
 }
 
 DType input_type(const PagedAttention& c) { return c.q.dtype; }
 DType input_type(const RaggedAttention& c) { return c.q.dtype; }
+DType input_type(const SparseAttention& c) { return c.q.dtype; }
 DType input_type(const MergeStates<LseBase::kLog2>& c) { return c.v.dtype; }
 
 Status run(const PagedAttention& c) { return attention_with_kvcache(c); }
 Status run(const RaggedAttention& c) { return attention_varlen(c); }
+Status run(const SparseAttention& c) { return sparse_attention(c); }
 Status run(const MergeStates<LseBase::kLog2>& c) { return merge_states(c); }
 
 // Of a two-part prefill: what the fault computes, in one pass.
@@ -96,8 +102,7 @@ class CaseJudge {
 
   void judge_planned(size_t index) {
     PlannedResult planned;
-    Status refused = std::visit([&](const auto& call) { return run_planned(call, {}, &planned); },
-                                calls_[index]);
+    Status refused = run_planned(calls_[index], {}, &planned);
     if (!refused.ok()) return verdict_.findings.add(std::move(refused));
     const bool merges = std::holds_alternative<MergeStates<LseBase::kLog2>>(calls_[index]);
     judge_twin(index, {planned.out, planned.lse.tensor, LseBase::kLog2, LseSink::kIncluded},
@@ -196,8 +201,7 @@ class CaseJudge {
     }
     JudgeOptions options;
     options.prefix = field_prefix(index);
-    const Arithmetic& ours =
-        *find_arithmetic(options_.arith == Arith::kFast ? "ours_fast" : "ours_portable");
+    const Arithmetic& ours = our_arithmetic(call);
     const Result result{call.out, call.lse.tensor, base_of(call.lse), call.options.lse_sink};
     Judgement j = judge(calls_[index], result, ours, options);
     explain(index, result, ours, options, &j);
@@ -207,6 +211,14 @@ class CaseJudge {
     raise(verdict_.ours.lse, j.lse_error_over_bound);
     take(std::move(j), options.prefix + "ours");
     return true;
+  }
+
+  const Arithmetic& our_arithmetic(const SparseAttention&) const {
+    return *find_arithmetic("ours_sparse");
+  }
+  template <class Call>
+  const Arithmetic& our_arithmetic(const Call&) const {
+    return *find_arithmetic(options_.arith == Arith::kFast ? "ours_fast" : "ours_portable");
   }
 
   void judge_recorded(const Recorded& recorded) {
@@ -254,7 +266,23 @@ class CaseJudge {
     return "";
   }
 
+  /// Packed latents as they are read: copies, of no bound.
+  void judge_latents() {
+    const auto* sparse = std::get_if<SparseAttention>(&calls_[0]);
+    const ConstTensorView& ref = vector_.latents_ref;
+    if (sparse == nullptr || !ref.defined()) return;
+    ArrayJudge judge("num.reference", "ref.latents");
+    for (int64_t slot = 0; slot < ref.shape[0]; ++slot) {
+      const std::vector<double> right = latent_of(sparse->keys.pool, slot);
+      for (int64_t i = 0; i < ref.shape[1]; ++i)
+        judge.take(slot, i, load_float(ref.at(slot), ref.dtype, i), right[static_cast<size_t>(i)],
+                   0);
+    }
+    judge.add_to(&verdict_.findings);
+  }
+
   void judge_reference() {
+    judge_latents();
     if (!vector_.out_ref.defined() && !vector_.lse_ref.defined()) return;
     JudgeOptions options{"num.reference", "num.reference", true, "ref."};
     const Result result{vector_.out_ref, vector_.lse_ref, LseBase::kNatural, vector_.lse_ref_sink};

@@ -18,6 +18,7 @@ ReadCase recognise(CaseReader& reader, std::string* name) {
   if (is_fa3_case(reader)) return read_fa3_vector;
   if (!reader.has("kind")) return nullptr;
   if (is_flashmla_kind(*name)) return read_flashmla_vector;
+  if (is_flashmla_sparse_kind(*name)) return read_flashmla_sparse_vector;
   return is_flashinfer_kind(*name) ? read_flashinfer_vector : nullptr;
 }
 

@@ -21,6 +21,10 @@ void read_fa3_vector(CaseReader& reader, KernelVector* vector);
 bool is_flashmla_kind(std::string_view kind);
 void read_flashmla_vector(CaseReader& reader, KernelVector* vector);
 
+/// FlashMLA over chosen keys: "sparse_decode_fp8" and "sparse_prefill".
+bool is_flashmla_sparse_kind(std::string_view kind);
+void read_flashmla_sparse_vector(CaseReader& reader, KernelVector* vector);
+
 /// Is this "kind" one of FlashInfer's that are known here?
 bool is_flashinfer_kind(std::string_view kind);
 void read_flashinfer_vector(CaseReader& reader, KernelVector* vector);

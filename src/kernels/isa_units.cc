@@ -8,6 +8,7 @@
 #include "core/laws.h"
 #include "kernels/isa/units.h"
 #include "kernels/linear_unit.h"
+#include "kernels/sparse_unit.h"
 #include "shadowgraph/attention.h"
 
 #ifdef SHADOWGRAPH_X86
@@ -85,15 +86,38 @@ const Isa* find_isa(std::string_view name) {
   return name.empty() ? chosen().load() : find_available(name);
 }
 
-const LinearIsa& linear_isa(std::string_view name) {
+namespace {
+
+/// That one's unit of a kernel that has none of its own for bf16's dot product.
+template <class Unit>
+const Unit& unit_of(std::string_view name, const Unit& generic, [[maybe_unused]] const Unit& avx2,
+                    [[maybe_unused]] const Unit& avx512) {
 #ifdef SHADOWGRAPH_X86
   const Isa* const isa = find_isa(name);
-  if (isa == &kAvx2Isa) return kAvx2Linear;
-  if (isa == &kAvx512Isa || isa == &kAvx512Bf16Isa) return kAvx512Linear;
+  if (isa == &kAvx2Isa) return avx2;
+  if (isa == &kAvx512Isa || isa == &kAvx512Bf16Isa) return avx512;
 #else
   (void)name;
 #endif
-  return kGenericLinear;
+  return generic;
+}
+
+}  // namespace
+
+const LinearIsa& linear_isa(std::string_view name) {
+#ifdef SHADOWGRAPH_X86
+  return unit_of(name, kGenericLinear, kAvx2Linear, kAvx512Linear);
+#else
+  return unit_of(name, kGenericLinear, kGenericLinear, kGenericLinear);
+#endif
+}
+
+const SparseIsa& sparse_isa(std::string_view name) {
+#ifdef SHADOWGRAPH_X86
+  return unit_of(name, kGenericSparse, kAvx2Sparse, kAvx512Sparse);
+#else
+  return unit_of(name, kGenericSparse, kGenericSparse, kGenericSparse);
+#endif
 }
 
 Finding unknown_isa(std::string_view name) {

@@ -145,26 +145,33 @@ RowMask row_mask(const Problem& p, int64_t request, int32_t q) {
   return mask;
 }
 
-RowState finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& state,
-                    const float* o) {
+RowState finish_row(const Isa& isa, const RowState& state, const float* sink, LseSink counted,
+                    FinishRow row) {
   // A sink is one more state: its logit, weight 1, no value.
   RowState with_sink = state;
-  float weight = 1;
-  if (!p.params.sinks.empty()) {
-    const auto sink = static_cast<float>(p.params.sinks[static_cast<size_t>(qo_head)] * kLog2E);
-    const RowState parts[] = {state, RowState::from_lse(sink)};
+  row.weight = 1;
+  if (sink != nullptr) {
+    const RowState parts[] = {state, RowState::from_lse(static_cast<float>(*sink * kLog2E))};
     float weights[2];
     with_sink = merge<LseBase::kLog2>(parts, weights);
-    weight = weights[0];
+    row.weight = weights[0];
   }
-  std::byte* out = p.out.at(row, qo_head);
-  const int64_t dim = p.params.head_dim_vo;
+  row.d = with_sink.d;
   if (state.has_mass()) {
-    p.isa->finish({o, dim, weight, with_sink.d, p.v_scale, out, p.out.dtype});
+    isa.finish(row);
   } else {
-    std::memset(out, 0, static_cast<size_t>(dim) * size_of(p.out.dtype));
+    std::memset(row.out, 0, static_cast<size_t>(row.count) * size_of(row.dtype));
   }
-  return p.options.lse_sink == LseSink::kIncluded ? with_sink : state;
+  return counted == LseSink::kIncluded ? with_sink : state;
+}
+
+RowState finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& state,
+                    const float* o) {
+  const float* sink =
+      p.params.sinks.empty() ? nullptr : &p.params.sinks[static_cast<size_t>(qo_head)];
+  return finish_row(
+      *p.isa, state, sink, p.options.lse_sink,
+      {o, p.params.head_dim_vo, 1, 1, p.v_scale, p.out.at(row, qo_head), p.out.dtype});
 }
 
 void store_lse(const Problem& p, int64_t row, int32_t qo_head, const RowState& state) {

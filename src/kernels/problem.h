@@ -57,9 +57,11 @@ RowMask row_mask(const Problem& p, int64_t request, int32_t q);
 /// The engine's own base.
 using RowState = SoftmaxState<LseBase::kLog2>;
 
-/// A row's state becomes out: joins the sink, divides, scales by v_scale, rounds to out's type. o
-/// holds head_dim_vo floats and is not read where the state is empty. Returns the state whose LSE
-/// is asked for.
+/// A row's state becomes out: joins the sink (null: none), divides, scales by row.v_scale, rounds
+/// to row.dtype. row.o is not read where the state is empty; its weight and d are ours. Returns the
+/// state whose LSE is asked for.
+RowState finish_row(const Isa& isa, const RowState& state, const float* sink, LseSink counted,
+                    FinishRow row);
 RowState finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& state,
                     const float* o);
 void store_lse(const Problem& p, int64_t row, int32_t qo_head, const RowState& state);

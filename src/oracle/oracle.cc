@@ -7,6 +7,7 @@
 #include "attn/mask.h"
 #include "attn/page_table.h"
 #include "core/float_formats.h"
+#include "oracle/oracle_rows.h"
 
 namespace shadowgraph {
 namespace {
@@ -59,7 +60,8 @@ std::vector<int32_t> visible_keys(const AttentionParams& p, const Request& r, in
   return keys;
 }
 
-/// Softmax and weighted mean, from row.keys, row.logits and row.sink.
+}  // namespace
+
 void finish(OracleRow& row) {
   const int64_t dim = row.values->cols();
   row.out = Eigen::ArrayXd::Zero(dim);
@@ -77,7 +79,7 @@ void finish(OracleRow& row) {
   }
 }
 
-/// Logits of the keys that the row sees, out of all between the first and the last of them.
+/// Of all keys between the first and the last of them.
 void set_logits(const RowMatrix& k, const RowMatrix& abs_k, const Eigen::ArrayXd& key_scales,
                 const Eigen::VectorXd& q, OracleRow& row) {
   if (row.empty()) return;
@@ -97,6 +99,8 @@ void set_logits(const RowMatrix& k, const RowMatrix& abs_k, const Eigen::ArrayXd
     row.magnitudes[j] = sums[at] * row.scale * row.key_scales[j];
   }
 }
+
+namespace {
 
 void visit_request(const ConstTensorView& q, const AttentionParams& p, const Request& r,
                    const VisitRow& visit) {

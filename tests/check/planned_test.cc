@@ -27,8 +27,7 @@ void for_each_call(Fn fn) {
 
 PlannedResult planned(const AnyCall& call, const SplitConfig& split) {
   PlannedResult result;
-  const Status status =
-      std::visit([&](const auto& c) { return run_planned(c, split, &result); }, call);
+  const Status status = run_planned(call, split, &result);
   EXPECT_EQ(status.to_string(), "ok");
   return result;
 }

@@ -427,7 +427,7 @@ TEST(LinearVectors, UnknownKindOrSystemIsSkippedByNameNeverGuessed) {
   SafetensorsFile file;
   file.metadata["case000"] = R"({"system":"gdn","kind":"tomorrow's"})";
   file.metadata["case001"] = R"({"system":"tomorrow's","kind":"prefill"})";
-  file.metadata["case002"] = R"({"system":"dsa","kind":"sparse_mla"})";
+  file.metadata["case002"] = R"({"system":"dsa","kind":"sparse_mqa"})";
   file.metadata["case003"] = R"({"system":"kda","kind":"prefilled"})";
   file.metadata["case004"] = R"({"system":"kda","kind":"gating"})";
   file.metadata["format"] = "pt";
@@ -437,7 +437,7 @@ TEST(LinearVectors, UnknownKindOrSystemIsSkippedByNameNeverGuessed) {
   EXPECT_EQ(p.skipped,
             (std::vector<SkippedCase>{{"case000", "gdn tomorrow's", "kind not known yet"},
                                       {"case001", "tomorrow's prefill", "kind not known yet"},
-                                      {"case002", "dsa sparse_mla", "kind not known yet"},
+                                      {"case002", "dsa sparse_mqa", "kind not known yet"},
                                       {"case003", "kda prefilled", "kind not known yet"},
                                       {"case004", "kda gating", "kind not known yet"}}));
 }

@@ -34,6 +34,8 @@ std::vector<int64_t> out_shape(const AnyCall& call) {
   if (const auto* merge = std::get_if<MergeStates<LseBase::kLog2>>(&call)) {
     return {merge->v.shape[0], merge->v.shape[2], merge->v.shape[3]};
   }
+  if (const auto* sparse = std::get_if<SparseAttention>(&call))
+    return {sparse->q.shape[0], sparse->q.shape[1], sparse->head_dim_v};
   const auto shape = [](const auto& c) {
     return std::vector<int64_t>{c.q.shape[0], c.params.num_qo_heads, c.params.head_dim_vo};
   };

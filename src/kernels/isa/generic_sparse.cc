@@ -1,0 +1,17 @@
+#include "core/float_formats.h"
+#include "kernels/isa/unit_includes.h"
+#include "kernels/sparse_unit.h"
+
+namespace shadowgraph {
+namespace {
+// The order matters.
+// clang-format off
+#include "kernels/simd/vec_generic.h"
+#include "kernels/attend/math.inl"
+#include "kernels/sparse/tile.inl"
+// clang-format on
+}  // namespace
+
+const SparseIsa kGenericSparse = {load_latent, attend_tile, sum_lanes};
+
+}  // namespace shadowgraph
