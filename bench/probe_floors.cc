@@ -32,6 +32,7 @@ std::string_view name_of(Probe probe) {
   switch (probe) {
     case Probe::kStreamRead: return "stream_read";
     case Probe::kPageGather: return "page_gather";
+    case Probe::kStreamUpdate: return "stream_update";
     case Probe::kFmaPeak: return "fma_peak";
     case Probe::kBf16Peak: return "bf16_peak";
     case Probe::kAmxPeak: return "amx_peak";
@@ -56,9 +57,12 @@ std::string below_floor(Probe probe, const ProbeFigures& figures, const ProbeFac
   if (counts_bytes(probe) && facts.cold_share < 1)
     return below("memory read over 8 times the last-level caches", facts.cold_share, 1);
   switch (probe) {
+    case Probe::kStreamUpdate:
     case Probe::kStreamRead:
       if (facts.huge_page_share < kHugePageShare)
-        return below("share of 2 MiB pages in stream_read", facts.huge_page_share, kHugePageShare);
+        return below(fmt::format("share of 2 MiB pages in {}", name_of(probe)),
+                     facts.huge_page_share, kHugePageShare);
+      if (probe == Probe::kStreamUpdate) return "";
       if (share(Probe::kPageGather) < 1)
         return below("stream_read over page_gather", share(Probe::kPageGather), 1);
       return "";

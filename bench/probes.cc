@@ -161,6 +161,16 @@ std::vector<Probes::Variant> Probes::variants_of(Probe probe) {
                             keep(read.run(memory_.data() + begin, end - begin));
                           }});
     }
+  } else if (probe == Probe::kStreamUpdate) {
+    for (int i = 0; i < unit.num_updates; ++i) {
+      const UpdateVariant& update = unit.updates[i];
+      variants.push_back({update.name, all_bytes, [this, &update, bytes](int thread, int threads) {
+                            const int64_t blocks = bytes / kBlock;
+                            const int64_t begin = blocks * thread / threads * kBlock;
+                            const int64_t end = blocks * (thread + 1) / threads * kBlock;
+                            update.run(memory_.data() + begin, end - begin);
+                          }});
+    }
   } else if (probe == Probe::kPageGather) {
     for (int distance = 1; distance <= kDistances; ++distance) {
       add_gather(fmt::format("distance {}, by 8 lines", distance), unit.gather_lines, distance);

@@ -21,19 +21,21 @@ namespace shadowgraph::bench {
 struct FlopVariant;
 
 enum class Probe : uint8_t {
-  kStreamRead,  // bytes/s: memory in 2 MiB pages, read in order, every thread its own part
-  kPageGather,  // bytes/s: the same memory in blocks of 4 KiB at random, prefetched
-  kFmaPeak,     // flop/s: f32 fused multiply-add on registers
-  kBf16Peak,    // flop/s: vdpbf16ps on registers
-  kAmxPeak,     // flop/s: tdpbf16ps on tiles; reported, no row divides by it
+  kStreamRead,    // bytes/s: memory in 2 MiB pages, read in order, every thread its own part
+  kPageGather,    // bytes/s: the same memory in blocks of 4 KiB at random, prefetched
+  kStreamUpdate,  // bytes/s: the same memory in order, scaled in place, each byte counted once
+  kFmaPeak,       // flop/s: f32 fused multiply-add on registers
+  kBf16Peak,      // flop/s: vdpbf16ps on registers
+  kAmxPeak,       // flop/s: tdpbf16ps on tiles; reported, no row divides by it
 };
-inline constexpr int kProbes = 5;
-inline constexpr Probe kAllProbes[kProbes] = {Probe::kStreamRead, Probe::kPageGather,
-                                              Probe::kFmaPeak, Probe::kBf16Peak, Probe::kAmxPeak};
+inline constexpr int kProbes = 6;
+inline constexpr Probe kAllProbes[kProbes] = {Probe::kStreamRead,   Probe::kPageGather,
+                                              Probe::kStreamUpdate, Probe::kFmaPeak,
+                                              Probe::kBf16Peak,     Probe::kAmxPeak};
 
-/// "stream_read", "page_gather", "fma_peak", "bf16_peak", "amx_peak".
+/// "stream_read", "page_gather", "stream_update", "fma_peak", "bf16_peak", "amx_peak".
 std::string_view name_of(Probe probe);
-constexpr bool counts_bytes(Probe probe) { return probe <= Probe::kPageGather; }
+constexpr bool counts_bytes(Probe probe) { return probe <= Probe::kStreamUpdate; }
 
 /// Figures of all probes at one moment; empty: this machine has none.
 using ProbeFigures = std::array<std::optional<double>, kProbes>;
@@ -56,9 +58,10 @@ struct ProbeFacts {
 };
 
 /// The floors. Empty, or why this probe's figure is no denominator:
-///   both of bytes  8 times the last-level caches are read: fewer come from cache
+///   all of bytes  8 times the last-level caches are read: fewer come from cache
 ///   stream_read  in 2 MiB pages (0.9 of them), and no slower than page_gather
 ///   page_gather  0.80 of stream_read; on one thread 0.50 (one core cannot keep as much in flight)
+///   stream_update  in 2 MiB pages
 ///   both peaks   the two best unrolls agree within 5 %; in these rounds 0.9 of the best
 ///   fma_peak     one thread issues a whole number of vector operations a clock (to 5 %: the clock
 ///                itself is measured to 2 %)

@@ -14,8 +14,12 @@
 namespace shadowgraph::bench {
 namespace {
 
-/// Values in [-1, 1) of type t, a block of them repeated. The block's length is prime, so that no
-/// two tokens or pages hold the same.
+DType query_type(DType kv) { return is_fp8(kv) ? DType::kBF16 : kv; }
+
+int32_t pages_of(int32_t keys) { return (keys + kPageSize - 1) / kPageSize; }
+
+}  // namespace
+
 HugeMemory random_memory(int64_t elements, DType t, uint64_t seed, int threads) {
   constexpr int64_t kBlock = 262'139;
   const auto size = static_cast<int64_t>(size_of(t));
@@ -35,12 +39,6 @@ HugeMemory random_memory(int64_t elements, DType t, uint64_t seed, int threads) 
   });
   return memory;
 }
-
-DType query_type(DType kv) { return is_fp8(kv) ? DType::kBF16 : kv; }
-
-int32_t pages_of(int32_t keys) { return (keys + kPageSize - 1) / kPageSize; }
-
-}  // namespace
 
 Problem::Problem(const Shape& shape, uint64_t seed, int threads, double cold_bytes)
     : shape_(shape) {

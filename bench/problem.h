@@ -15,6 +15,10 @@ namespace shadowgraph::bench {
 
 inline constexpr int32_t kPageSize = 16;
 
+/// Values in [-1, 1) of type t, a block of them repeated. The block's length is prime, so that no
+/// two tokens or pages hold the same. Throws std::bad_alloc.
+HugeMemory random_memory(int64_t elements, DType t, uint64_t seed, int threads);
+
 class Problem {
  public:
   /// threads: for a shape that does not say. Calls rotate over KV caches of cold_bytes together,

@@ -10,6 +10,8 @@ namespace {
 constexpr DType kF32 = DType::kF32, kF16 = DType::kF16, kBF16 = DType::kBF16;
 constexpr Probe kStreamRead = Probe::kStreamRead, kPageGather = Probe::kPageGather,
                 kFmaPeak = Probe::kFmaPeak, kBf16Peak = Probe::kBf16Peak;
+constexpr Recurrent kMamba2 = Recurrent::kMamba2, kGdn = Recurrent::kGdn, kKda = Recurrent::kKda,
+                    kLightning = Recurrent::kLightning;
 constexpr int32_t kRaggedLens[] = {17, 64, 300, 1024, 4096, 16384};
 
 Of over(Probe probe, double goal) {

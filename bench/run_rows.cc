@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "bench/problem.h"
+#include "bench/state_problem.h"
 #include "bench/team.h"
 #include "bench/units/best.h"
 
@@ -88,13 +89,23 @@ std::string void_reason(const Row& row, const std::vector<Round>& rounds, const 
 
 /// What is timed in a round: our call, or a peer's.
 struct Bench::Contestant {
-  std::unique_ptr<Problem> problem;  // ours; of a peer: where its inputs come from
+  std::unique_ptr<Problem> problem;      // ours; of a peer: where its inputs come from
+  std::unique_ptr<StateProblem> states;  // instead of it
   const Peer* peer = nullptr;
   std::vector<float> k, v, out;
   FlashCall flash;
   int calls = 1;
 
-  int threads() const { return problem->threads(); }
+  Contestant(const Shape& shape, const BenchOptions& options) {
+    if (shape.has_states()) {
+      states = std::make_unique<StateProblem>(shape, options.seed, options.threads);
+    } else {
+      problem = std::make_unique<Problem>(shape, options.seed, options.threads);
+    }
+  }
+
+  int threads() const { return states ? states->threads() : problem->threads(); }
+  bool hot() const { return states ? states->shape().hot : problem->shape().hot; }
 
   void set_peer(const Peer* p) {
     peer = p;
@@ -116,12 +127,14 @@ struct Bench::Contestant {
   }
 
   Status call() {
+    if (states) return states->run();
     if (peer == nullptr) return problem->run();
     peer->attention(flash);
     return {};
   }
 
   Status check() const {
+    if (states) return states->check();
     if (peer == nullptr) return problem->check();
     const TensorView& ours = problem->call().out;
     return problem->check(
@@ -147,7 +160,7 @@ struct Bench::Contestant {
   double time() {
     pin_team(threads());
     // What stays in cache is there before the time counts.
-    if (problem->shape().hot) call_checked();
+    if (hot()) call_checked();
     const double start = now();
     for (int i = 0; i < calls; ++i) call_checked();
     return (now() - start) / calls;
@@ -163,9 +176,7 @@ Status Bench::make_contestants(const Row& row, std::vector<Contestant>* contesta
                                std::string* why) {
   const auto add = [&](Shape shape) -> Contestant& {
     if (options_.arith == Arith::kFast) shape.fast_arith = true;
-    Contestant c;
-    c.problem = std::make_unique<Problem>(shape, options_.seed, options_.threads);
-    return contestants->emplace_back(std::move(c));
+    return contestants->emplace_back(shape, options_);
   };
   add(row.shape);
   for (const Base& base : row.of.bases) add(base.shape);
@@ -262,8 +273,7 @@ Status Bench::run(const Series& series, std::vector<SeriesPoint>* points) {
   if (!series.peer.empty() && (peer == nullptr || !peer->missing().empty())) return {};
   for (const Shape& shape : series.shapes) {
     if (stopped()) break;
-    Contestant c;
-    c.problem = std::make_unique<Problem>(shape, options_.seed, options_.threads);
+    Contestant c(shape, options_);
     if (peer != nullptr) c.set_peer(peer);
     std::string why;
     Status status = c.prepare(&why);

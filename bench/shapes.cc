@@ -35,6 +35,11 @@ int32_t first_visible(const Shape& s, int32_t request) {
 }
 
 double flop_of(const Shape& s) {
+  if (s.has_states()) {
+    const StateDims d = dims_of(s.recurrent);
+    const double a_token = 2.0 * (d.delta ? 3 : 2) * d.head_dim_k * d.head_dim_v * d.num_v_heads;
+    return a_token * s.batch * s.q_len;
+  }
   int64_t pairs = 0;
   for (int32_t i = 0; i < s.batch; ++i) pairs += visible_pairs(s, i);
   const int64_t per_pair = 2 * (int64_t{s.head_dim_qk} + s.head_dim_vo) * s.num_qo_heads;
@@ -42,6 +47,10 @@ double flop_of(const Shape& s) {
 }
 
 double kv_bytes_of(const Shape& s) {
+  if (s.has_states()) {
+    const StateDims d = dims_of(s.recurrent);
+    return 4.0 * s.batch * d.num_v_heads * d.head_dim_k * d.head_dim_v;
+  }
   int64_t keys = 0;
   for (int32_t i = 0; i < s.batch; ++i) keys += s.kv_len_of(i) - first_visible(s, i);
   // A latent is key and value at once.

@@ -11,6 +11,24 @@ namespace shadowgraph::bench {
 
 enum class Layout : uint8_t { kPanels, kNhd, kMlaLatent };
 
+/// Whose recurrent states a shape has instead of a cache, with the dims of a model's layer.
+enum class Recurrent : uint8_t { kNone, kMamba2, kGdn, kKda, kLightning };
+
+struct StateDims {
+  int32_t num_k_heads = 0, num_v_heads = 0, head_dim_k = 0, head_dim_v = 0;
+  bool delta = false;
+};
+constexpr StateDims dims_of(Recurrent kind) {
+  switch (kind) {
+    case Recurrent::kMamba2: return {8, 128, 128, 64, false};
+    case Recurrent::kGdn: return {16, 32, 128, 128, true};
+    case Recurrent::kKda: return {32, 32, 128, 128, true};
+    case Recurrent::kLightning: return {64, 64, 128, 128, false};
+    case Recurrent::kNone: break;
+  }
+  return {};
+}
+
 /// A paged call over a cache in memory that no cache level holds (unless hot), page size 16.
 struct Shape {
   DType dtype = DType::kF32;  // of q, K, V and out
@@ -20,17 +38,19 @@ struct Shape {
   std::span<const int32_t> kv_lens = {};  // or of each: then batch and kv_len follow
   int32_t num_qo_heads = 32, num_kv_heads = 8, head_dim_qk = 128, head_dim_vo = 128;
   int32_t window_left = -1;
-  bool tree_mask = false;     // the new tokens are a tree, all see the prefix; else causal
-  bool shuffled = true;       // pages lie anywhere in the pool; else one after the other
-  bool hot = false;           // always the same keys, which some cache level holds
-  bool fast_arith = false;    // Arith::kFast
-  std::string_view isa = {};  // empty: the default
-  int threads = 0;            // 0: as many as the run has
+  bool tree_mask = false;   // the new tokens are a tree, all see the prefix; else causal
+  bool shuffled = true;     // pages lie anywhere in the pool; else one after the other
+  bool hot = false;         // always the same keys, which some cache level holds
+  bool fast_arith = false;  // Arith::kFast
+  Recurrent recurrent = Recurrent::kNone;  // then batch, q_len, hot, isa and threads count alone
+  std::string_view isa = {};               // empty: the default
+  int threads = 0;                         // 0: as many as the run has
 
   constexpr int32_t kv_len_of(int32_t request) const {
     return kv_lens.empty() ? kv_len : kv_lens[static_cast<size_t>(request)];
   }
   constexpr bool is_decode() const { return q_len == 1 && !tree_mask; }
+  constexpr bool has_states() const { return recurrent != Recurrent::kNone; }
 
   // The same with one thing changed.
   constexpr Shape heads(int32_t qo, int32_t kv) const {
@@ -78,8 +98,18 @@ constexpr Shape mla_decode(DType t, int32_t batch, int32_t kv_len) {
   return s;
 }
 
+/// One token a request over f32 states; bf16 activations, as of prefills.
+constexpr Shape state_update(Recurrent kind, int32_t batch) {
+  return {.dtype = DType::kBF16, .batch = batch, .recurrent = kind};
+}
+/// One request in chunks.
+constexpr Shape state_prefill(Recurrent kind, int32_t n) {
+  return {.dtype = DType::kBF16, .q_len = n, .recurrent = kind};
+}
+
 /// What a call of this shape costs, counted as a user would: visible pairs, and the requests' own
-/// keys and values.
+/// keys and values. Of states: what the recurrence does token by token (a read, an update, of the
+/// delta rule the old value, 2 head_dim_k head_dim_v each), and the states once.
 double flop_of(const Shape& shape);
 double kv_bytes_of(const Shape& shape);
 /// First key that some query of a request sees.

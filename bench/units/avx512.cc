@@ -17,11 +17,14 @@ constexpr ReadVariant kReads[] = {
     {"zmm, 4 lines, prefetch 2 KiB ahead", read<4, 2048>},
     {"zmm, 8 lines, prefetch 4 KiB ahead", read<8, 4096>},
 };
+constexpr UpdateVariant kUpdates[] = {{"zmm, 8 lines", update<8, 0>},
+                                      {"zmm, 8 lines, prefetch 16 KiB ahead", update<8, 16384>}};
 constexpr FlopVariant kFma[] = {fma_variant<8>("zmm, 8 sums"), fma_variant<12>("zmm, 12 sums"),
                                 fma_variant<16>("zmm, 16 sums"), fma_variant<24>("zmm, 24 sums")};
 
 }  // namespace
 
-const Unit kAvx512Unit = {"avx512", kReads, 6, gather<8>, gather<64>, kFma, 4, softmax};
+const Unit kAvx512Unit = {"avx512",  kReads,     6,    kUpdates, 2,
+                          gather<8>, gather<64>, kFma, 4,        softmax};
 
 }  // namespace shadowgraph::bench

@@ -11,11 +11,15 @@ constexpr int kLanes = 4;
 #include "bench/units/unit.inl"
 
 constexpr ReadVariant kReads[] = {{"16 bytes x 16", read<4, 0>}};
+constexpr UpdateVariant kUpdates[] = {
+    {"16 bytes, 8 lines", update<8, 0>},
+    {"16 bytes, 8 lines, prefetch 16 KiB ahead", update<8, 16384>}};
 constexpr FlopVariant kFma[] = {fma_variant<6>("x4 6"), fma_variant<10>("x4 10"),
                                 fma_variant<12>("x4 12")};
 
 }  // namespace
 
-const Unit kGenericUnit = {"generic", kReads, 1, gather<8>, gather<64>, kFma, 3, softmax};
+const Unit kGenericUnit = {"generic", kReads,     1,    kUpdates, 2,
+                           gather<8>, gather<64>, kFma, 3,        softmax};
 
 }  // namespace shadowgraph::bench

@@ -15,6 +15,13 @@ struct ReadVariant {
   uint64_t (*run)(const std::byte* data, int64_t bytes);
 };
 
+/// Multiplies the floats of [data, data + bytes) by 1 in place, in order; bytes is a multiple of
+/// 4096.
+struct UpdateVariant {
+  const char* name;
+  void (*run)(std::byte* data, int64_t bytes);
+};
+
 /// Reads `count` blocks of 4 KiB in the given order and prefetches (prefetcht1) `distance` blocks
 /// ahead, a few lines at a time or a block at once.
 using GatherFn = uint64_t (*)(const std::byte* data, const int32_t* blocks, int64_t count,
@@ -41,6 +48,8 @@ struct Unit {
   const char* isa;
   const ReadVariant* reads;
   int num_reads;
+  const UpdateVariant* updates;
+  int num_updates;
   GatherFn gather_lines, gather_blocks;
   const FlopVariant* fma;
   int num_fma;

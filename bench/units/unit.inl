@@ -55,6 +55,21 @@ uint64_t read(const std::byte* data, int64_t bytes) {
   return static_cast<uint64_t>(total[0]);
 }
 
+template <int kLines, int kAhead>
+void update(std::byte* data, int64_t bytes) {
+  constexpr int kVectors = kLines * kVectorsPerLine;
+  const Floats one = all(hidden(1));
+  for (int64_t at = 0; at < bytes; at += kLines * kLine) {
+    auto* v = reinterpret_cast<Floats*>(data + at);
+#pragma GCC unroll 64
+    for (int i = 0; i < kVectors; ++i) {
+      if (kAhead > 0 && i % kVectorsPerLine == 0)
+        __builtin_prefetch(data + at + kAhead + i / kVectorsPerLine * kLine, 1, 3);
+      v[i] *= one;
+    }
+  }
+}
+
 template <int kLines>
 uint64_t gather(const std::byte* data, const int32_t* blocks, int64_t count, int distance) {
   constexpr int kBlock = 4096, kVectors = kLines * kVectorsPerLine;
