@@ -9,7 +9,9 @@
 #include <variant>
 #include <vector>
 
+#include "attn/dual_chunk.h"
 #include "attn/indexer_vector.h"
+#include "shadowgraph/attention.h"
 #include "shadowgraph/linear.h"
 #include "shadowgraph/sparse.h"
 
@@ -45,9 +47,18 @@ struct ChunkLists {
   std::vector<One> batches;
 };
 
+/// Dual-chunk attention over packed keys, the prefix's first. scales: sm_scale times each row's
+/// factor, in f32.
+struct DualChunkCase {
+  DualChunkCall<RaggedAttention> attention;
+  int32_t original_max_position = 0;  // 0: no factors
+  std::vector<int32_t> orig_lens;     // [rows] that the factors are of
+  ConstTensorView recorded_factors;   // f64 [rows]
+};
+
 using LinearCall =
     std::variant<Recurrence, CausalConv1d, DecayGate, L2Norm, SlopeTables, ChunkLists,
-                 SparseAttention, PackLatents, IndexerCase, CompressCase>;
+                 SparseAttention, PackLatents, IndexerCase, CompressCase, DualChunkCase>;
 
 /// What a case holds of a result; undefined where it does not.
 struct LinearArrays {

@@ -202,6 +202,11 @@ void visit_rows(const SparseAttention& call, const Arithmetic& a, const VisitRow
 }
 
 template <class Call>
+void specialise(const DualChunkCall<Call>& call, Arithmetic& a) {
+  specialise(call.call, a);
+}
+
+template <class Call>
 Judgement judge_call(const Call& call, DType q_type, const Result& result, Arithmetic arithmetic,
                      const JudgeOptions& options) {
   specialise(call, arithmetic);
@@ -213,6 +218,10 @@ Judgement judge_call(const Call& call, DType q_type, const Result& result, Arith
 DType q_type_of(const PagedAttention& call) { return call.q.dtype; }
 DType q_type_of(const RaggedAttention& call) { return call.q.dtype; }
 DType q_type_of(const SparseAttention& call) { return call.q.dtype; }
+template <class Call>
+DType q_type_of(const DualChunkCall<Call>& call) {
+  return call.queries.q[0].dtype;
+}
 template <LseBase Base>
 DType q_type_of(const MergeStates<Base>& call) {
   return call.v.dtype;
@@ -228,6 +237,16 @@ Judgement judge(const AnyCall& call, const Result& result, const Arithmetic& ari
 }
 
 Judgement judge(const MergeStates<LseBase::kNatural>& call, const Result& result,
+                const Arithmetic& arithmetic, const JudgeOptions& options) {
+  return judge_call(call, q_type_of(call), result, arithmetic, options);
+}
+
+Judgement judge(const DualChunkCall<PagedAttention>& call, const Result& result,
+                const Arithmetic& arithmetic, const JudgeOptions& options) {
+  return judge_call(call, q_type_of(call), result, arithmetic, options);
+}
+
+Judgement judge(const DualChunkCall<RaggedAttention>& call, const Result& result,
                 const Arithmetic& arithmetic, const JudgeOptions& options) {
   return judge_call(call, q_type_of(call), result, arithmetic, options);
 }

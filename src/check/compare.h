@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/dual_chunk.h"
 #include "attn/kernel_vector.h"
 #include "check/arithmetic.h"
 #include "core/laws.h"
@@ -54,6 +55,10 @@ Judgement judge(const AnyCall& call, const Result& result, const Arithmetic& ari
                 const JudgeOptions& options);
 /// Also for merges of natural-log states, which are no AnyCall.
 Judgement judge(const MergeStates<LseBase::kNatural>& call, const Result& result,
+                const Arithmetic& arithmetic, const JudgeOptions& options);
+Judgement judge(const DualChunkCall<PagedAttention>& call, const Result& result,
+                const Arithmetic& arithmetic, const JudgeOptions& options);
+Judgement judge(const DualChunkCall<RaggedAttention>& call, const Result& result,
                 const Arithmetic& arithmetic, const JudgeOptions& options);
 
 }  // namespace shadowgraph

@@ -93,5 +93,7 @@ VectorVerdict judge_indexer(const LinearVector& vector);
 VectorVerdict judge_compress(const LinearVector& vector);
 /// Of attention over chosen keys, and of packed latents.
 VectorVerdict judge_linear_sparse(const LinearVector& vector);
+/// Of a DualChunkCase.
+VectorVerdict judge_dual_chunk(const LinearVector& vector);
 
 }  // namespace shadowgraph

@@ -17,12 +17,8 @@ class TableJudge : public LinearCaseJudge {
   }
 
  private:
-  void judge_call(const Recurrence&) {}       // linear_vectors.cc
-  void judge_call(const IndexerCase&) {}      // linear_indexer.cc
-  void judge_call(const CompressCase&) {}     // linear_compress.cc
-  void judge_call(const Recurrence&) {}       // linear_vectors.cc
-  void judge_call(const SparseAttention&) {}  // linear_sparse.cc
-  void judge_call(const PackLatents&) {}
+  template <class Other>
+  void judge_call(const Other&) {}  // judged elsewhere: judge_linear_vector
 
   void judge_call(const CausalConv1d& given) {
     CausalConv1d call = given, truth = given;

@@ -146,6 +146,7 @@ class RecurrenceJudge : public LinearCaseJudge {
 VectorVerdict judge_linear_vector(const LinearVector& vector) {
   if (std::holds_alternative<IndexerCase>(vector.call)) return judge_indexer(vector);
   if (std::holds_alternative<CompressCase>(vector.call)) return judge_compress(vector);
+  if (std::holds_alternative<DualChunkCase>(vector.call)) return judge_dual_chunk(vector);
   if (std::holds_alternative<SparseAttention>(vector.call) ||
       std::holds_alternative<PackLatents>(vector.call))
     return judge_linear_sparse(vector);

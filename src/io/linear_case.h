@@ -25,6 +25,7 @@ std::span<const LinearKind> indexer_kinds();   // of dsa
 std::span<const LinearKind> compress_kinds();  // of dsv4
 std::span<const LinearKind> dsa_sparse_kinds();
 std::span<const LinearKind> dsv4_sparse_kinds();
+std::span<const LinearKind> dualchunk_kinds();
 
 /// [leading..., trailing...]
 using Shape = std::vector<int64_t>;

@@ -15,13 +15,12 @@ struct LinearSystem {
   std::span<const LinearKind> (*kinds)();
 };
 
-std::span<const LinearKind> no_kinds() { return {}; }
-
 constexpr LinearSystem kSystems[] = {
-    {"gdn", gdn_kinds},       {"kda", kda_kinds},        {"conv", conv_kinds},
-    {"mamba2", mamba2_kinds}, {"dsa", indexer_kinds},    {"lightning", lightning_kinds},
-    {"dsv4", compress_kinds}, {"dsa", dsa_sparse_kinds}, {"dsv4", dsv4_sparse_kinds},
-    {"dualchunk", no_kinds},
+    {"gdn", gdn_kinds},          {"kda", kda_kinds},
+    {"conv", conv_kinds},        {"mamba2", mamba2_kinds},
+    {"dsa", indexer_kinds},      {"lightning", lightning_kinds},
+    {"dsv4", compress_kinds},    {"dsa", dsa_sparse_kinds},
+    {"dsv4", dsv4_sparse_kinds}, {"dualchunk", dualchunk_kinds},
 };
 
 bool is_system(std::string_view name) {

@@ -79,18 +79,18 @@ void finish(OracleRow& row) {
   }
 }
 
-/// Of all keys between the first and the last of them.
+void resize_logits(OracleRow& row) {
+  for (Eigen::ArrayXd* of_keys : {&row.logits, &row.magnitudes, &row.products, &row.key_scales})
+    of_keys->resize(static_cast<Eigen::Index>(row.keys.size()));
+}
+
 void set_logits(const RowMatrix& k, const RowMatrix& abs_k, const Eigen::ArrayXd& key_scales,
-                const Eigen::VectorXd& q, OracleRow& row) {
-  if (row.empty()) return;
-  const Eigen::Index first = row.keys.front(), count = row.keys.back() - first + 1;
+                const Eigen::VectorXd& q, const KeyRun& run, OracleRow& row) {
+  if (run.begin == run.end) return;
+  const Eigen::Index first = row.keys[run.begin], count = row.keys[run.end - 1] - first + 1;
   const Eigen::VectorXd dots = k.middleRows(first, count) * q;
   const Eigen::VectorXd sums = abs_k.middleRows(first, count) * q.cwiseAbs();
-  row.logits.resize(static_cast<Eigen::Index>(row.keys.size()));
-  row.magnitudes.resize(row.logits.size());
-  row.products.resize(row.logits.size());
-  row.key_scales.resize(row.logits.size());
-  for (Eigen::Index j = 0; j < row.logits.size(); ++j) {
+  for (auto j = static_cast<Eigen::Index>(run.begin); j < static_cast<Eigen::Index>(run.end); ++j) {
     const Eigen::Index at = row.keys[static_cast<size_t>(j)] - first;
     const double key_scale = key_scales[at + first], s = dots[at] * row.scale * key_scale;
     row.logits[j] = row.soft_cap > 0 ? row.soft_cap * std::tanh(s / row.soft_cap) : s;
@@ -102,8 +102,21 @@ void set_logits(const RowMatrix& k, const RowMatrix& abs_k, const Eigen::ArrayXd
 
 namespace {
 
-void visit_request(const ConstTensorView& q, const AttentionParams& p, const Request& r,
-                   const VisitRow& visit) {
+/// dual: null for a call with one query a row, of `position`.
+std::vector<KeyRun> runs_of(const ConstTensorView& q, const DualChunkQueries* dual,
+                            const std::vector<int32_t>& keys, int32_t position) {
+  if (dual == nullptr) return {{&q, 0, keys.size()}};
+  std::vector<KeyRun> runs;
+  for (size_t j = 0; j < keys.size(); ++j) {
+    const auto part = static_cast<size_t>(dual->chunks.part(position, keys[j]));
+    if (runs.empty() || runs.back().q != &dual->q[part]) runs.push_back({&dual->q[part], j, j});
+    ++runs.back().end;
+  }
+  return runs;
+}
+
+void visit_request(const ConstTensorView& q, const DualChunkQueries* dual, const AttentionParams& p,
+                   const Request& r, const VisitRow& visit) {
   std::vector<std::vector<int32_t>> keys(static_cast<size_t>(r.q_len));
   std::vector<char> seen(static_cast<size_t>(r.kv_len));
   for (int32_t i = 0; i < r.q_len; ++i) {
@@ -111,7 +124,8 @@ void visit_request(const ConstTensorView& q, const AttentionParams& p, const Req
     for (int32_t k : keys[static_cast<size_t>(i)]) seen[static_cast<size_t>(k)] = 1;
   }
   OracleRow row;
-  row.scale = double{p.sm_scale} * r.k_scale;
+  const bool scales = dual != nullptr && !dual->scales.empty();
+  row.scale = double{scales ? dual->scales[r.index] : p.sm_scale} * r.k_scale;
   row.v_scale = r.v_scale;
   row.soft_cap = p.logits_soft_cap;
   row.terms = p.head_dim_qk;
@@ -138,11 +152,17 @@ void visit_request(const ConstTensorView& q, const AttentionParams& p, const Req
     for (int32_t i = 0; i < r.q_len; ++i) {
       row.row = r.first_row + i;
       row.keys = keys[static_cast<size_t>(i)];
+      const std::vector<KeyRun> runs = runs_of(q, dual, row.keys, r.kv_len - r.q_len + i);
+      resize_logits(row);
       for (row.head = kv_head * group; row.head < (kv_head + 1) * group; ++row.head) {
-        load_row(q.data, q.dtype, q.offset(row.row, row.head, 0), p.head_dim_qk, query.data());
-        row.query_max = query.lpNorm<Eigen::Infinity>();
+        row.query_max = 0;
+        for (const KeyRun& run : runs) {
+          load_row(run.q->data, run.q->dtype, run.q->offset(row.row, row.head, 0), p.head_dim_qk,
+                   query.data());
+          row.query_max = std::max(row.query_max, query.lpNorm<Eigen::Infinity>());
+          set_logits(k, abs_k, key_scales, query, run, row);
+        }
         row.sink = p.sinks.empty() ? -kInfinity : p.sinks[static_cast<size_t>(row.head)];
-        set_logits(k, abs_k, key_scales, query, row);
         finish(row);
         visit(row);
       }
@@ -185,9 +205,7 @@ void visit_merge(const MergeStates<Base>& call, const VisitRow& visit) {
   }
 }
 
-}  // namespace
-
-void for_each_row(const PagedAttention& call, const VisitRow& visit) {
+void visit_paged(const PagedAttention& call, const DualChunkQueries* dual, const VisitRow& visit) {
   const KvCache& c = call.cache;
   const AttentionParams& p = call.params;
   for (size_t i = 0; i < static_cast<size_t>(call.pages.batch()); ++i) {
@@ -201,14 +219,15 @@ void for_each_row(const PagedAttention& call, const VisitRow& visit) {
     const bool decode = call.cu_seqlens_q.empty();
     const int64_t first_row = decode ? static_cast<int64_t>(i) : call.cu_seqlens_q[i];
     const int32_t q_len = decode ? 1 : call.cu_seqlens_q[i + 1] - call.cu_seqlens_q[i];
-    visit_request(call.q, p,
+    visit_request(call.q, dual, p,
                   {i, first_row, q_len, pages.kv_len, c.k_scale, c.v_scale, c.k.scales != nullptr,
                    c.v.scales != nullptr, load},
                   visit);
   }
 }
 
-void for_each_row(const RaggedAttention& call, const VisitRow& visit) {
+void visit_ragged(const RaggedAttention& call, const DualChunkQueries* dual,
+                  const VisitRow& visit) {
   const AttentionParams& p = call.params;
   for (size_t i = 0; i + 1 < call.cu_seqlens_q.size(); ++i) {
     const int32_t first_row = call.cu_seqlens_q[i], first_key = call.cu_seqlens_k[i];
@@ -221,12 +240,26 @@ void for_each_row(const RaggedAttention& call, const VisitRow& visit) {
     };
     const int32_t q_len = call.cu_seqlens_q[i + 1] - first_row;
     const int32_t kv_len = call.cu_seqlens_k[i + 1] - first_key;
-    visit_request(call.q, p,
+    visit_request(call.q, dual, p,
                   {i, first_row, q_len, kv_len, call.k_scale, call.v_scale, false, false, load},
                   visit);
   }
 }
 
+}  // namespace
+
+void for_each_row(const PagedAttention& call, const VisitRow& visit) {
+  visit_paged(call, nullptr, visit);
+}
+void for_each_row(const RaggedAttention& call, const VisitRow& visit) {
+  visit_ragged(call, nullptr, visit);
+}
+void for_each_row(const DualChunkCall<PagedAttention>& call, const VisitRow& visit) {
+  visit_paged(call.call, &call.queries, visit);
+}
+void for_each_row(const DualChunkCall<RaggedAttention>& call, const VisitRow& visit) {
+  visit_ragged(call.call, &call.queries, visit);
+}
 void for_each_row(const MergeStates<LseBase::kNatural>& call, const VisitRow& visit) {
   visit_merge(call, visit);
 }

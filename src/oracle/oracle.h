@@ -11,6 +11,7 @@
 #include <functional>
 #include <vector>
 
+#include "attn/dual_chunk.h"
 #include "shadowgraph/attention.h"
 
 namespace shadowgraph {
@@ -55,6 +56,10 @@ using VisitRow = std::function<void(const OracleRow&)>;
 /// at.
 void for_each_row(const PagedAttention& call, const VisitRow& visit);
 void for_each_row(const RaggedAttention& call, const VisitRow& visit);
+/// Each key's logit with the query that its chunk asks for. Requires causal rows without another
+/// mask, each with as many keys as queries at least.
+void for_each_row(const DualChunkCall<PagedAttention>& call, const VisitRow& visit);
+void for_each_row(const DualChunkCall<RaggedAttention>& call, const VisitRow& visit);
 /// Logits are s (made natural), values v. A state with s = +-inf has no mass.
 void for_each_row(const MergeStates<LseBase::kNatural>& call, const VisitRow& visit);
 void for_each_row(const MergeStates<LseBase::kLog2>& call, const VisitRow& visit);

@@ -90,6 +90,7 @@ void for_each_row(const SparseAttention& call, SparseKeys count, const VisitRow&
     const Eigen::ArrayXd key_scales = Eigen::ArrayXd::Ones(k.rows());
     row.keys = latents.keys;
     row.values = &v;
+    resize_logits(row);
     row.key_max = abs_k.size() == 0 ? 0 : abs_k.maxCoeff();
     row.value_max = v.size() == 0 ? 0 : v.cwiseAbs().maxCoeff();
     for (row.head = 0; row.head < call.q.shape[1]; ++row.head) {
@@ -98,7 +99,7 @@ void for_each_row(const SparseAttention& call, SparseKeys count, const VisitRow&
       row.query_max = query.cwiseAbs().maxCoeff();
       row.sink = call.sinks.empty() ? -std::numeric_limits<double>::infinity()
                                     : double{call.sinks[static_cast<size_t>(row.head)]};
-      set_logits(k, abs_k, key_scales, query, row);
+      if (!row.empty()) set_logits(k, abs_k, key_scales, query, {nullptr, 0, row.keys.size()}, row);
       finish(row);
       visit(row);
     }

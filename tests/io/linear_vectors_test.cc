@@ -64,8 +64,9 @@ TEST(LinearVectors, EveryCaseIsReadOrSkippedWithItsSystem) {
   for (const auto& [system, count] : read) std::printf("%s: %d read\n", system.c_str(), count);
   for (const auto& [system, count] : left_out)
     std::printf("%s: %d skipped\n", system.c_str(), count);
-  for (const char* name : kLinearFiles) EXPECT_GT(read[name], 5) << name;
-  EXPECT_EQ(read.count("dualchunk"), 0U);
+  for (const char* name : {"gdn", "kda", "conv", "mamba2", "lightning", "dsa", "dsv4"})
+    EXPECT_GT(read[name], 4) << name;
+  EXPECT_GE(read["dualchunk"], 3);
 }
 
 TEST(LinearVectors, AFileOfOtherVectorsHoldsNoLinearCases) {
