@@ -42,6 +42,11 @@ ModelConfig model_of(const FillCase& f) {
   model.num_steps = 4;
   model.num_draft_tokens = f.topk == 1 ? 5 : 8;
   model.layers = {layer};
+  if (f.backend->info().dual_chunk) {
+    model.layers[0].dual_chunk = true;
+    // Three chunks and a part of a fourth; a test's pages are smaller than a chunk, too.
+    model.dual_chunk = {.chunk_size = 1280, .local_size = 256, .original_max_position = 2048};
+  }
   return model;
 }
 

@@ -25,6 +25,16 @@
 
 namespace shadowgraph {
 
+/// Dual-chunk attention (Qwen-1M). Source: spec backends-flashinfer-triton-linear-sparse 5.
+struct DualChunkConfig {
+  int32_t chunk_size = 0, local_size = 0;
+  // Tokens that the model was trained for: keys of longer requests are stored times a factor; 0:
+  // none are
+  int32_t original_max_position = 0;
+
+  constexpr int32_t chunk_len() const { return chunk_size - local_size; }
+};
+
 /// How an engine cuts a row's keys into partial results that are merged by their LSE, and what its
 /// planner takes the GPU for. Source: spec backends-flashinfer-triton-linear-sparse 2.7, 3.2.
 struct SplitConfig {
@@ -44,6 +54,7 @@ struct ModelConfig {
   int32_t page_size = 1;        // a power of two
   int32_t max_encoder_len = 0;  // 0: no encoder
   int32_t attention_chunk = 0;  // 0: no local layers
+  DualChunkConfig dual_chunk;   // of layers that are
   // Sliding-window layers have a pool of their own (ForwardBatch::full_to_swa)
   bool swa_pool = false;
   // Decode context parallelism: of dcp_size ranks, this one holds the tokens c of a request with
@@ -116,7 +127,9 @@ struct Meta {
 /// num_kv_heads, ...]: what this step stores, undefined where nothing is; out like q. Rows beyond
 /// the batch's tokens are padding. An MLA layer's k is [tokens, 1, latent + rope], and v a view of
 /// its first head_dim_vo; its cache is KvCache::mla_latent. Where its prefix is read in chunks, or
-/// apart from its own tokens (ModelConfig::ragged_prefill), k and v are there.
+/// apart from its own tokens (ModelConfig::ragged_prefill), k and v are there. A dual-chunk layer's
+/// q is [tokens, 5 * num_qo_heads, head_dim_qk]: a copy for each of DualChunkQuery, one after the
+/// other.
 struct LayerIo {
   int32_t kind = 0;  // of ModelConfig::layers
   ConstTensorView q, k, v;
@@ -126,6 +139,15 @@ struct LayerIo {
   // Of a layer that is not dense attention: its own, and of what stands above what it says
   LayerTensors own = {};
 };
+
+/// Copies of a query, each rotated for positions of its own; the critical ones are for sparse
+/// prefills.
+enum class DualChunkQuery : uint8_t { kIntra, kSucc, kInter, kSuccCritical, kInterCritical };
+inline constexpr int32_t kDualChunkQueries = 5;
+/// Heads of LayerIo::q.
+constexpr int32_t query_heads(const LayerKind& kind) {
+  return kind.params.num_qo_heads * (kind.dual_chunk ? kDualChunkQueries : 1);
+}
 
 /// One step, layer by layer, and the pools' tables on the device. A draft's steps follow each
 /// other: num_steps - 1 times the layers.
@@ -217,6 +239,13 @@ enum class Role : uint8_t {
   kOnes,        // all are 1
   kParts,       // FlashMLA's schedule [parts, 8], of lens
   kPartSplits,  // [rows + 1] splits of the rows before
+  // Of dual-chunk layers, [rows]; of a prefill rows that chunks cut. Keys of the last query's
+  // chunk,
+  // of the one before, of all before that
+  kIntraLens,
+  kSuccLens,
+  kInterLens,
+  kFactors,  // [rows] f32, of keys that are stored
   // Scalars
   kLongestQuery,
   kLongestKeys,  // of lens
@@ -261,6 +290,7 @@ struct BackendInfo {
   bool swa_pool = false, encoder = false, local = false;  // ModelConfig and LayerKind
   bool window_with_encoder = true;  // layers with a window beside cross-attention
   bool items = false;               // ForwardBatch::item_delimiters
+  bool dual_chunk = false;          // LayerKind::dual_chunk, of all layers
   bool dcp = false;                 // dcp_size > 1
   bool in_graph_tables = false;
   bool prefix_chunks = false;   // ModelConfig::prefix_chunk_tokens

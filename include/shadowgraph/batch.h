@@ -78,6 +78,8 @@ struct ForwardBatch {
   std::span<const int32_t> seq_lens;  // [batch] tokens, see seq_lens_kind
   // [batch] new tokens; empty where the mode says it: decodes 1, target verify num_draft_tokens
   std::span<const int32_t> extend_lens;
+  // [batch] tokens of each whole prompt that comes in chunks, its keys at least; empty: those
+  std::span<const int32_t> orig_seq_lens;
   // [sum of new tokens] slot of each new token, may be empty; of a draft decode [batch, topk,
   // num_steps], the slots of all steps
   std::span<const int64_t> out_cache_loc;
@@ -105,6 +107,8 @@ struct ForwardBatch {
   std::span<const int32_t> delimiters(int64_t request) const;
   /// Requires a batch that validate() accepts.
   RequestExtent extent(int64_t request) const;
+  /// Tokens of the whole prompt, of a decode those so far. Requires the same.
+  int32_t prompt_len(int64_t request) const;
   /// Requests [first, first + count), tokens and mask with them. Requires a valid batch.
   ForwardBatch slice(int64_t first, int64_t count) const;
 };

@@ -25,6 +25,8 @@ struct LayerKind {
   bool cross = false;  // attends to the encoder's tokens, all of them
   bool local = false;  // attends within its chunk of attention_chunk tokens only
   bool mla = false;    // K and V of its pool are one latent (KvCache::mla_latent)
+  // Three queries a token, by how many chunks of ModelConfig::dual_chunk before it a key stands
+  bool dual_chunk = false;
   // Of another than dense attention the members above say nothing
   LayerMath math = {};
 };

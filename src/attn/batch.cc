@@ -42,6 +42,7 @@ class BatchCheck {
     same_length("req_pool_indices", b_.req_pool_indices.size(), true);
     same_length("encoder_lens", b_.encoder_lens.size(), true);
     same_length("extend_lens", b_.extend_lens.size(), !needs_extend_lens(b_.mode));
+    same_length("orig_seq_lens", b_.orig_seq_lens.size(), true);
     const SpecInfo& s = b_.spec;
     if (draft() && (s.topk < 1 || s.step < 0 || s.step >= s.num_steps))
       fail("len.spec", at("spec.step"), "0 <= step < num_steps, topk >= 1", s.step);
@@ -67,6 +68,11 @@ class BatchCheck {
       fail("len.extent", at("seq_lens", i), ">= " + std::to_string(fresh) + " new tokens", len);
     if (kv_len > INT32_MAX)
       fail("len.overflow", at("seq_lens", i), "prefix + new <= 2147483647", kv_len);
+    if (b_.orig_seq_lens.size() == b_.seq_lens.size()) {
+      const int64_t whole = b_.orig_seq_lens[static_cast<size_t>(i)];
+      if (whole < kv_len)
+        fail("len.extent", at("orig_seq_lens", i), ">= " + std::to_string(kv_len) + " keys", whole);
+    }
     check_row(i, kv_len);
   }
 
@@ -198,6 +204,11 @@ RequestExtent ForwardBatch::extent(int64_t i) const {
   return {prefix, new_tokens, prefix + new_tokens};
 }
 
+int32_t ForwardBatch::prompt_len(int64_t i) const {
+  const bool decode = is_decode_or_idle(mode) || orig_seq_lens.empty();
+  return decode ? extent(i).kv_len : orig_seq_lens[static_cast<size_t>(i)];
+}
+
 ForwardBatch ForwardBatch::slice(int64_t first, int64_t count) const {
   const bool draft = mode == ForwardMode::kDraftDecode;
   int64_t tokens[2] = {}, pairs[2] = {};  // before, and in, the slice
@@ -210,6 +221,7 @@ ForwardBatch ForwardBatch::slice(int64_t first, int64_t count) const {
   b.req_pool_indices = part(req_pool_indices, first, count);
   b.seq_lens = part(seq_lens, first, count);
   b.extend_lens = part(extend_lens, first, count);
+  b.orig_seq_lens = part(orig_seq_lens, first, count);
   b.out_cache_loc = part(out_cache_loc, tokens[0] * slots, tokens[1] * slots);
   b.positions = part(positions, tokens[0], tokens[1]);
   int64_t encoder[2] = {};

@@ -6,6 +6,7 @@
 #include "backends/ascend.h"
 #include "backends/cutedsl_mla.h"
 #include "backends/cutlass_mla.h"
+#include "backends/dual_chunk.h"
 #include "backends/flash_attention.h"
 #include "backends/flash_mla.h"
 #include "backends/flashinfer.h"

@@ -218,6 +218,7 @@ std::span<T> Filler::list(int buffer, int64_t first, int64_t count) {
 }
 template std::span<uint8_t> Filler::list<uint8_t>(int, int64_t, int64_t);
 template std::span<int32_t> Filler::list<int32_t>(int, int64_t, int64_t);
+template std::span<float> Filler::list<float>(int, int64_t, int64_t);
 template std::span<int64_t> Filler::list<int64_t>(int, int64_t, int64_t);
 
 void Filler::retire_behind(int buffer, int64_t first) {

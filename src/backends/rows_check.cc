@@ -140,6 +140,35 @@ void check_kinds(const BackendInfo& info, const ModelConfig& m, Status* status) 
   }
 }
 
+/// All layers are dual-chunk ones, or none is; chunks are whole pages, none of whose keys is hidden
+/// but by causality.
+void check_dual_chunks(const BackendInfo& info, const ModelConfig& m, Status* status) {
+  const auto fail = [&](const char* field, std::string expected, std::string got) {
+    status->add(make_finding("backend.limits", at(field), std::move(expected), std::move(got)));
+  };
+  for (size_t i = 0; i < m.layers.size(); ++i) {
+    const LayerKind& k = m.layers[i];
+    const std::string kind = "layer kind " + std::to_string(i);
+    if (k.dual_chunk != info.dual_chunk)
+      fail("dual_chunk", std::string(info.dual_chunk ? "yes" : "no") + " for " + kind,
+           k.dual_chunk ? "yes" : "no");
+    const AttentionParams& p = k.params;
+    const bool other = k.cross || k.local || k.mla || !p.causal || p.window_left >= 0 ||
+                       p.window_right >= 0 || !p.sinks.empty();
+    if (k.dual_chunk && other)
+      fail("dual_chunk", "causal attention alone for " + kind, "a window, sinks, or another kind");
+  }
+  if (!info.dual_chunk) return;
+  const DualChunkConfig& c = m.dual_chunk;
+  if (c.local_size < 0 || c.local_size >= c.chunk_size)
+    fail("dual_chunk.local_size", "0 to less than chunk_size " + std::to_string(c.chunk_size),
+         std::to_string(c.local_size));
+  else if (m.page_size > 0 && c.chunk_len() % m.page_size != 0)
+    fail("dual_chunk.chunk_size", "whole pages beside local_size", std::to_string(c.chunk_size));
+  if (c.original_max_position < 0)
+    fail("dual_chunk.original_max_position", ">= 0", std::to_string(c.original_max_position));
+}
+
 }  // namespace
 
 Status fits(const ForwardBatch& batch, const Limits& limits) {
@@ -211,6 +240,7 @@ Status serves(const BackendInfo& info, const Limits& limits) {
   positive("seq_len_fill", m.seq_len_fill, info.empty_padding ? 0 : 1);
   positive("prefix_chunk_tokens", m.prefix_chunk_tokens, 0);
   check_kinds(info, m, &status);
+  check_dual_chunks(info, m, &status);
   if (!info.batch_splits.empty()) check_splits(m.split, &status);
   const int64_t width = is_draft_tree(limits) ? m.topk : limits.max_q_len;
   if ((is_draft_tree(limits) || is_verify_tree(limits)) && limits.tokens != limits.rows * width)

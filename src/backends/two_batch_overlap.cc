@@ -35,6 +35,9 @@ LayerIo tokens_of(const LayerIo& io, int64_t first, int64_t count) {
   return part;
 }
 
+/// Of lengths of halves that share a request: queries, keys and prompts.
+size_t room_of(const Limits& limits) { return 3 * (static_cast<size_t>(limits.rows) + 1); }
+
 /// The halves of a batch that fits, as limits say; host: room for their lengths.
 struct Halves {
   Halves(const ForwardBatch& batch, const Limits& limits, std::vector<int32_t>& host) {
@@ -58,6 +61,8 @@ struct Halves {
       lens = to;
       return to;
     };
+    keep_prompts(room.first(static_cast<size_t>(left.size())));
+    room = room.subspan(static_cast<size_t>(left.size()));
     const std::span<int32_t> left_q = own(left.extend_lens), right_q = own(right.extend_lens);
     const std::span<int32_t> left_len = own(left.seq_lens), right_len = own(right.seq_lens);
     const int32_t q_len = left_q.back();
@@ -71,6 +76,11 @@ struct Halves {
     }
     first_tokens(left.out_cache_loc, right.out_cache_loc, tokens, left_q.back());
     first_tokens(left.positions, right.positions, tokens, left_q.back());
+  }
+  /// A request that is cut is still a part of its whole prompt.
+  void keep_prompts(std::span<int32_t> to) {
+    for (size_t i = 0; i < to.size(); ++i) to[i] = left.prompt_len(static_cast<int64_t>(i));
+    left.orig_seq_lens = to;
   }
   static void first_tokens(std::span<const int64_t>& all, std::span<const int64_t>& rest,
                            int64_t tokens, int32_t of_first) {
@@ -177,7 +187,7 @@ Status TwoBatchOverlap::bind(const Arena& arena, const Limits& limits, Meta* met
   binder.bind(child_, "right", right_half(limits));
   status = binder.finish(meta);
   if (status.ok() && limits.split_request)
-    meta->host.resize(2 * (static_cast<size_t>(limits.rows) + 1));
+    meta->host.resize(room_of(limits));
   return status;
 }
 
@@ -204,7 +214,7 @@ Status TwoBatchOverlap::for_each_part(const ForwardBatch& batch, Meta& meta,
 
 std::vector<int32_t> TwoBatchOverlap::merged_parts(const ForwardBatch& batch, const Limits& limits,
                                                    const LayerKind& kind) const {
-  std::vector<int32_t> host(2 * (static_cast<size_t>(limits.rows) + 1));
+  std::vector<int32_t> host(room_of(limits));
   const Halves halves(batch, limits, host);
   std::vector<int32_t> parts = child_.merged_parts(halves.left, left_half(limits), kind);
   const std::vector<int32_t> right = child_.merged_parts(halves.right, right_half(limits), kind);

@@ -17,13 +17,17 @@ class RowBuilder {
       : b_(batch), kind_(kind), model_(model) {
     rows_.cu_seqlens_q = {0};
     tree_ = is_target_verify(b_.mode) && !b_.spec.custom_mask.empty();
-    const bool pairs = tree_ || kind_.local || model.dcp_size > 1 || !batch.item_delimiters.empty();
+    const bool pairs = tree_ || kind_.local || kind_.dual_chunk || model.dcp_size > 1 ||
+                       !batch.item_delimiters.empty();
     if (pairs && !kind_.cross) rows_.mask_indptr = {0};
   }
 
   CanonicalRows run() {
     for (int64_t i = 0; i < b_.size(); ++i) {
       const RequestExtent e = b_.extent(i);
+      if (kind_.dual_chunk)
+        rows_.key_factors.push_back(static_cast<float>(
+            dual_chunk_factor(b_.prompt_len(i), model_.dual_chunk.original_max_position)));
       if (kind_.cross) {
         add_encoder_row(i, e);
         continue;
@@ -129,6 +133,15 @@ class RowBuilder {
   CanonicalRows rows_;
 };
 
+/// One copy of the queries.
+ConstTensorView queries_of(ConstTensorView q, const LayerKind& kind, ChunkPart part) {
+  const int64_t heads = kind.params.num_qo_heads;
+  q.data +=
+      static_cast<int64_t>(part) * heads * q.stride[1] * static_cast<int64_t>(size_of(q.dtype));
+  q.shape[1] = heads;
+  return q;
+}
+
 }  // namespace
 
 std::span<const int32_t> CanonicalRows::stored_by(size_t row) const {
@@ -164,6 +177,12 @@ CanonicalCall::CanonicalCall(const ForwardBatch& batch, const ModelConfig& model
   call_.pages = PageTable::dense(page_table_, widest, rows_.kv_lens);
   call_.cu_seqlens_q = rows_.cu_seqlens_q;
   call_.params = kind.params;
+  if (kind.dual_chunk) {
+    dual_chunk_.emplace().chunks = {model.dual_chunk.chunk_len()};
+    for (const ChunkPart part : kChunkParts)
+      dual_chunk_->q[static_cast<size_t>(part)] = queries_of(call_.q, kind, part);
+    call_.q = dual_chunk_->q[0];
+  }
   if (rows_.mask_indptr.empty() && !kind.cross) return;
   call_.params.causal = false;
   call_.params.window_left = call_.params.window_right = -1;

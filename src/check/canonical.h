@@ -6,9 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "attn/dual_chunk.h"
 #include "shadowgraph/attention.h"
 #include "shadowgraph/backend.h"
 
@@ -25,6 +27,8 @@ struct CanonicalRows {
   std::vector<int32_t> stored;
   std::vector<uint8_t> mask;         // row by row [q_len, kv_len]; empty: causal and window
   std::vector<int64_t> mask_indptr;  // [rows + 1]
+  // [rows] what keys are multiplied by, in f32, before they are stored; empty: 1
+  std::vector<float> key_factors;
 
   /// Of a row's tokens.
   std::span<const int32_t> stored_by(size_t row) const;
@@ -47,8 +51,11 @@ class CanonicalCall {
   /// q and out without padding rows. The cache is seen in pages of one token.
   const PagedAttention& call() const { return call_; }
   const CanonicalRows& rows() const { return rows_; }
+  /// Of a dual-chunk layer the call's queries; else none.
+  const std::optional<DualChunkQueries>& dual_chunk() const { return dual_chunk_; }
 
  private:
+  std::optional<DualChunkQueries> dual_chunk_;
   CanonicalRows rows_;
   std::vector<int32_t> page_table_;
   PagedAttention call_;

@@ -281,7 +281,8 @@ void Runner::Impl::add_diagnosis(const ForwardBatch& batch, const CanonicalCall&
                                  const LayerIo& io, const Result& result,
                                  const Arithmetic& arithmetic, const JudgeOptions& how,
                                  Status& wrong) const {
-  if (!options.diagnose || wrong.ok()) return;
+  // No known mistake is one of dual chunks.
+  if (!options.diagnose || wrong.ok() || canonical.dual_chunk()) return;
   const std::vector<Explanation> all =
       diagnose(scenes.of(batch, canonical, io), result, arithmetic,
                {.exact = how.exact, .parts = how.parts, .unwritten = true});
@@ -311,7 +312,10 @@ Status Runner::Impl::judge_outputs(const ForwardBatch& batch, const Limits& limi
     const bool merged = std::ranges::any_of(how.parts, [](int32_t n) { return n > 1; });
     const Arithmetic& arithmetic = *find_arithmetic(merged ? "ours_merged" : "ours_portable");
     if (clean.info().whole_draft) how.prefix = "step" + std::to_string(b.spec.step) + ".";
-    Judgement j = judge(call, result, arithmetic, how);
+    Judgement j = canonical.dual_chunk()
+                      ? judge(DualChunkCall<PagedAttention>{call, *canonical.dual_chunk()}, result,
+                              arithmetic, how)
+                      : judge(call, result, arithmetic, how);
     add_diagnosis(b, canonical, io, result, arithmetic, how, j.findings);
     status.add(std::move(j.findings));
     status.add(world.check_stored(canonical.rows(), io));

@@ -240,12 +240,17 @@ Status RunnerWorld::check_stored(const CanonicalRows& rows, const LayerIo& io) c
   Status status;
   if (!io.k.defined()) return status;
   const Layer& l = layers_[static_cast<size_t>(io.kind)];
+  size_t row = 0;
   for (size_t t = 0; t < rows.stored.size(); ++t) {
     const int32_t slot = rows.stored[t];
+    while (static_cast<size_t>(rows.cu_seqlens_q[row + 1]) <= t) ++row;
+    const float factor = rows.key_factors.empty() ? 1 : rows.key_factors[row];
     const auto differs = [&](const Buffer& cache, const ConstTensorView& given, Part part) {
       const size_t elements = slot_elements(cache);
-      const auto* values = reinterpret_cast<const float*>(given.data) + t * elements;
-      const std::vector<std::byte> want = stored({values, elements}, part);
+      const auto* first = reinterpret_cast<const float*>(given.data) + t * elements;
+      std::vector<float> values(first, first + elements);
+      for (float& x : values) x *= part == Part::kKey ? factor : 1;
+      const std::vector<std::byte> want = stored(values, part);
       return std::memcmp(cache.data + static_cast<size_t>(slot) * want.size(), want.data(),
                          want.size()) != 0;
     };

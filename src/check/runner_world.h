@@ -77,7 +77,7 @@ class RunnerWorld {
   Status bind_other(size_t kind, const RunnerOptions& options);
   Status bind_tables(const RunnerOptions& options);
   Status bind_layer(size_t kind, const RunnerOptions& options, Layer* layer);
-  Status bind_tensors(const AttentionParams& params, int64_t max_tokens, Arena scope, Tensors* to);
+  Status bind_tensors(const LayerKind& kind, int64_t max_tokens, Arena scope, Tensors* to);
   LayerIo io(size_t step, size_t kind, int64_t tokens) const;
   std::vector<const Buffer*> outputs() const;
   enum class Part : uint8_t { kQuery, kKey, kValue };

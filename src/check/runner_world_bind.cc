@@ -99,7 +99,7 @@ Status RunnerWorld::bind_layer(size_t kind, const RunnerOptions& o, Layer* layer
   for (size_t s = 0; s < steps_ && status.ok(); ++s) {
     Arena of_step = scope;
     if (s > 0) of_step = scope.scope("step" + std::to_string(s));
-    status.add(bind_tensors(p, o.max_tokens, of_step, &layer->steps[s]));
+    status.add(bind_tensors(k, o.max_tokens, of_step, &layer->steps[s]));
   }
   if (!status.ok()) return status;
   layer->k_cache = std::move(bound[0]), layer->v_cache = std::move(bound[1]);
@@ -113,10 +113,10 @@ Status RunnerWorld::bind_layer(size_t kind, const RunnerOptions& o, Layer* layer
   return status;
 }
 
-Status RunnerWorld::bind_tensors(const AttentionParams& p, int64_t tokens, Arena scope,
-                                 Tensors* to) {
+Status RunnerWorld::bind_tensors(const LayerKind& kind, int64_t tokens, Arena scope, Tensors* to) {
+  const AttentionParams& p = kind.params;
   std::vector<BufferSpec> specs = {
-      f32("q", {tokens, p.num_qo_heads, p.head_dim_qk}, Lifetime::kPersistent),
+      f32("q", {tokens, query_heads(kind), p.head_dim_qk}, Lifetime::kPersistent),
       f32("k", {tokens, p.num_kv_heads, p.head_dim_qk}, Lifetime::kPersistent),
       f32("v", {tokens, p.num_kv_heads, p.head_dim_vo}, Lifetime::kPersistent),
       f32("out", {tokens, p.num_qo_heads, p.head_dim_vo}, Lifetime::kOutput),

@@ -145,6 +145,7 @@ void TraceBatch::read_mode(const TraceLine& line, const BackendInfo& backend) {
   if (masks && is_target_verify(batch.mode) && line.input.contains("custom_mask"))
     batch.spec.topk = std::max(2, batch.spec.topk);
   heads_ = backend.heads;
+  dual_chunk_ = backend.dual_chunk;
   if (backend.ragged_prefill) model.ragged_prefill = is_ragged(line);
 }
 
@@ -193,6 +194,11 @@ void TraceBatch::read_model(const TraceLine& line) {
     model.layers.push_back({.params = params, .cross = cross, .local = local, .mla = latent});
   };
   add(false, false);
+  if (dual_chunk_) {
+    model.layers[0].dual_chunk = params.causal = model.layers[0].params.causal = true;
+    model.dual_chunk.chunk_size = config.chunk.value_or(0);
+    return;
+  }
   if (config.chunk) add(false, true);
   if (model.max_encoder_len > 0) add(true, false);
   params.window_left = config.window.value_or(-1);

@@ -68,6 +68,7 @@ class TraceBatch {
   std::vector<int64_t> out_cache_loc_, positions_, full_to_swa_;
   std::vector<uint8_t> mask_;
   bool heads_ = true;  // the backend has layers with K and V of their own
+  bool dual_chunk_ = false;
 };
 
 }  // namespace shadowgraph

@@ -97,6 +97,7 @@ Step Scheduler::extend_step(ForwardMode mode, Requests prompts, Requests decodes
     Request& r = *list[i];
     step.seq_lens.push_back(r.pool.kv_len + counts[i]);
     step.extend_lens.push_back(counts[i]);
+    step.orig_seq_lens.push_back(std::max(r.prompt_len, step.seq_lens.back()));
     add_tokens(step, r, counts[i]);
     if (!stores_encoder(list[0])) continue;
     const auto encoder = rows_.row(r.pool.row).first(static_cast<size_t>(r.pool.encoder_len));

@@ -16,7 +16,7 @@ struct Step {
   SeqLensKind seq_lens_kind = SeqLensKind::kFull;
   std::vector<OwnerId> requests;  // of each row of the batch
   // The fields of ForwardBatch
-  std::vector<int32_t> req_pool_indices, seq_lens, extend_lens, encoder_lens;
+  std::vector<int32_t> req_pool_indices, seq_lens, extend_lens, orig_seq_lens, encoder_lens;
   std::vector<int64_t> out_cache_loc, positions, encoder_out_cache_loc, full_to_swa;
   std::vector<int32_t> item_delimiters, item_indptr;
   std::vector<int32_t> req_to_token;
@@ -36,6 +36,7 @@ struct Step {
     ForwardBatch b;
     b.mode = mode, b.seq_lens_kind = seq_lens_kind;
     b.req_pool_indices = req_pool_indices, b.seq_lens = seq_lens, b.extend_lens = extend_lens;
+    b.orig_seq_lens = orig_seq_lens;
     b.out_cache_loc = out_cache_loc, b.positions = positions;
     b.req_to_token = {req_to_token, width};
     b.full_to_swa = full_to_swa;

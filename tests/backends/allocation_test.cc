@@ -125,6 +125,10 @@ ModelConfig model_for(const BackendInfo& info) {
   layer.params = {.num_qo_heads = 1, .num_kv_heads = 1, .head_dim_qk = 8, .head_dim_vo = 8};
   layer.mla = !info.heads;
   m.layers = {layer};
+  if (info.dual_chunk) {
+    m.layers[0].dual_chunk = m.layers[0].params.causal = true;
+    m.dual_chunk = {.chunk_size = 8, .local_size = 2, .original_max_position = 9};
+  }
   if (info.swa_pool) m.layers.push_back(layer), m.layers[1].params.window_left = 3;
   // Not every backend has trees over latents.
   if (info.heads && info.latent && !info.tree)

@@ -16,6 +16,10 @@ ModelConfig model_for(const Backend& backend) {
   const bool latent = info.name.find("mla") != std::string_view::npos;
   ModelConfig m = model_of(info.page_sizes.empty() ? 16 : info.page_sizes[0], latent ? 1 : 2, 256);
   m.num_steps = 3, m.num_draft_tokens = 3;
+  if (info.dual_chunk) {
+    m.layers[0].dual_chunk = m.layers[0].params.causal = true;
+    m.dual_chunk = {.chunk_size = 40, .local_size = 8, .original_max_position = 20};
+  }
   return m;
 }
 

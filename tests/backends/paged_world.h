@@ -209,6 +209,7 @@ struct Layer {
   Layer(PagedWorld& w, const std::string& name, const ModelConfig& model, int64_t tokens,
         int64_t pages)
       : params(model.layers[0].params) {
+    const int64_t query_copies = query_heads(model.layers[0]);
     const int64_t heads = params.num_qo_heads, kv_heads = params.num_kv_heads;
     const int64_t qk = params.head_dim_qk, vo = params.head_dim_vo;
     const auto f32 = [&](const char* part, std::vector<int64_t> shape) {
@@ -218,7 +219,7 @@ struct Layer {
       EXPECT_TRUE(w.arena.write(b, 0, std::span<const float>(values)).ok());
       return b;
     };
-    q = f32("/q", {tokens, heads, qk});
+    q = f32("/q", {tokens, query_copies, qk});
     k = f32("/k", {tokens, kv_heads, qk});
     out = f32("/out", {tokens, heads, vo});
     lse = f32("/lse", {tokens, heads});

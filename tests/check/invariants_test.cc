@@ -9,6 +9,7 @@
 
 #include "backends/ascend.h"
 #include "backends/cutedsl_mla.h"
+#include "backends/dual_chunk.h"
 #include "backends/flash_attention.h"
 #include "backends/flash_mla.h"
 #include "backends/flashinfer.h"
@@ -20,6 +21,7 @@
 namespace shadowgraph {
 namespace {
 
+using Dc = DualChunkAttention;
 using Fa = FlashAttention;
 using Fi = FlashInfer;
 using Mha = TrtllmMha;
@@ -34,6 +36,11 @@ const ModelConfig kLocal = with(kModel, [](ModelConfig& m) {
 const ModelConfig kGathered = with(kWide, [](ModelConfig& m) { m.in_graph_tables = true; });
 const ModelConfig kRanks = with(kLatent, [](ModelConfig& m) { m.dcp_size = 2; });
 const ModelConfig kRagged = with(kWindow, [](ModelConfig& m) { m.ragged_prefill = true; });
+
+const ModelConfig kDualChunk = with(kModel, [](ModelConfig& m) {
+  m.layers[0].dual_chunk = true;
+  m.dual_chunk = {.chunk_size = 5, .local_size = 1, .original_max_position = 4};
+});
 
 const Slip kSlips[] = {
     // Offsets
@@ -82,6 +89,22 @@ const Slip kSlips[] = {
      [](const Planting& p) { p.put(Mha::kKvLens, 2, 1000); }},
     {"len.copy", "OffsetsOfPaddingAreOthers", "trtllm_mha", kWide, kDecode, 4,
      [](const Planting& p) { p.put(Mha::kKvLens, 3, 2); }},
+    {"len.chunk_parts", "TheChunkBeforeIsInNoPart", "dual_chunk", kDualChunk, kDecode, 4,
+     [](const Planting& p) { p.put(Dc::kSeqLensSucc, 0, 0); }},
+    {"len.chunk_parts", "TheChunkBeforeIsInTwoParts", "dual_chunk", kDualChunk, kDecode, 0,
+     [](const Planting& p) { p.put(Dc::kSeqLensInter, 1, 8); }},
+    {"len.chunk_parts", "AChunkEndsBeforeItsLastToken", "dual_chunk", kDualChunk, kExtend, 0,
+     [](const Planting& p) { p.put(Dc::kSeqLensIntra, 1, 3); }},
+    {"len.chunk_factor", "AFactorIsThatOfAShortPrompt", "dual_chunk", kDualChunk, kExtend, 0,
+     [](const Planting& p) { p.put(Dc::kScalingFactor, 0, 1.0F); }},
+    {"len.q_extent", "OffsetsAreSumsOfArange", "dual_chunk", kDualChunk, kDecode, 0,
+     [](const Planting& p) { p.put(Dc::kQueryStartLoc, 1, 0); }},
+    {"len.padding", "PaddingHasMoreKeysThanItsChunks", "dual_chunk", kDualChunk, kDecode, 4,
+     [](const Planting& p) { p.put(Dc::kSeqLensIntra, 3, 1000); }},
+    {"len.bound", "TheLongestChunkIsTooShort", "dual_chunk", kDualChunk, kDecode, 0,
+     [](const Planting& p) { p.meta().scalars[Dc::kMaxSucc] = 3; }},
+    {"table.slot", "AChunkBeforeBeginsAPageLate", "dual_chunk", kDualChunk, kDecode, 0,
+     [](const Planting& p) { p.put(Dc::kBlockTablesSucc, 0, p.get(Dc::kBlockTablesSucc, 1)); }},
     {"len.last_page", "LastPagesHoldTheRequest", "flashinfer", kModel, kDecode, 0,
      [](const Planting& p) { p.put(Fi::kLastPageLen, 1, 9); }},
     // Tables and lists

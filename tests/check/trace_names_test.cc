@@ -149,7 +149,7 @@ TEST(TraceNames, KeysAreNamedOnceAndNoTwinIsForeign) {
     EXPECT_TRUE(keys.insert(std::string(key.of) + '.' + std::string(key.name)).second) << key.name;
   for (const Backend* backend : all_backends())
     EXPECT_FALSE(is_foreign_backend(backend->info().name));
-  EXPECT_TRUE(is_foreign_backend("dual_chunk"));
+  EXPECT_TRUE(is_foreign_backend("torch_native"));
 }
 
 TEST(TraceNames, EveryFieldHasLawsButWhatNothingReads) {

@@ -243,8 +243,8 @@ TEST(TraceVerdicts, AnAccessOutsideStorageIsAFinding) {
 
 TEST(TraceVerdicts, WhatCannotBeJudgedIsSkippedWithItsReason) {
   TraceLine line = decode_line();
-  line.backend = "dual_chunk";
-  EXPECT_EQ(found(line), "no twin of dual_chunk yet");
+  line.backend = "torch_native";
+  EXPECT_EQ(found(line), "no twin of torch_native yet");
   EXPECT_FALSE(judge_trace(line).unknown_backend);
   line.backend = "flash_attention";
   EXPECT_EQ(found(line), "backend not known: flash_attention; did you mean flashattention?");

@@ -10,8 +10,9 @@ namespace {
 /// Attend over the same keys, and see the same of them.
 bool alike(const LayerKind& a, const LayerKind& b) {
   const AttentionParams &p = a.params, &q = b.params;
-  return a.cross == b.cross && a.local == b.local && a.mla == b.mla && p.causal == q.causal &&
-         p.window_left == q.window_left && p.window_right == q.window_right;
+  return a.cross == b.cross && a.local == b.local && a.mla == b.mla &&
+         a.dual_chunk == b.dual_chunk && p.causal == q.causal && p.window_left == q.window_left &&
+         p.window_right == q.window_right;
 }
 
 template <class T>
@@ -59,6 +60,13 @@ int64_t MetaFacts::value(int buffer, int64_t i) const {
     case DType::kU8: return load<uint8_t>(a.data, i);
     default: return load<int32_t>(a.data, i);
   }
+}
+
+float MetaFacts::real(int buffer, int64_t i) const {
+  float value;
+  const Array& a = arrays_[static_cast<size_t>(buffer)];
+  std::memcpy(&value, a.data + static_cast<size_t>(i) * sizeof value, sizeof value);
+  return value;
 }
 
 void LawReport::fail(LawId law, Where where, std::string expected, std::string got) {

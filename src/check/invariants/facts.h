@@ -44,6 +44,8 @@ class MetaFacts {
   }
   /// Requires i in 0 <= i < size(buffer).
   int64_t value(int buffer, int64_t i) const;
+  /// Of an f32 buffer.
+  float real(int buffer, int64_t i) const;
   const Buffer& buffer(int id) const { return meta[static_cast<size_t>(id)]; }
   /// Of a table: tokens of this rank that a column stands for.
   int64_t unit(int table) const { return meta.units[static_cast<size_t>(table)] / model.dcp_size; }

@@ -9,6 +9,8 @@ void judge_offsets(const MetaFacts& facts, LawReport& report);
 void judge_queries(const MetaFacts& facts, LawReport& report);
 void judge_lengths(const MetaFacts& facts, LawReport& report);
 void judge_last_pages(const MetaFacts& facts, LawReport& report);
+void judge_chunk_parts(const MetaFacts& facts, LawReport& report);
+void judge_chunk_factors(const MetaFacts& facts, LawReport& report);
 void judge_keys(const MetaFacts& facts, LawReport& report);
 void judge_copies(const MetaFacts& facts, LawReport& report);
 void judge_slots(const MetaFacts& facts, LawReport& report);
