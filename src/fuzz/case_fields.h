@@ -25,6 +25,14 @@ void visit_fields(V& v, LayerKind& k) {  // of dense attention: cases have no ot
   v("cross", k.cross);
   v("local", k.local);
   v("mla", k.mla);
+  v("dual_chunk", k.dual_chunk);
+}
+
+template <class V>
+void visit_fields(V& v, DualChunkConfig& c) {
+  v("chunk_size", c.chunk_size);
+  v("local_size", c.local_size);
+  v("original_max_position", c.original_max_position);
 }
 
 template <class V>
@@ -43,6 +51,7 @@ void visit_fields(V& v, ModelConfig& m) {
   v("page_size", m.page_size);
   v("max_encoder_len", m.max_encoder_len);
   v("attention_chunk", m.attention_chunk);
+  v("dual_chunk", m.dual_chunk);
   v("swa_pool", m.swa_pool);
   v("dcp_rank", m.dcp_rank);
   v("dcp_size", m.dcp_size);
@@ -96,6 +105,7 @@ void visit_fields(V& v, Step& s) {
   v("req_pool_indices", s.req_pool_indices);
   v("seq_lens", s.seq_lens);
   v("extend_lens", s.extend_lens);
+  v("orig_seq_lens", s.orig_seq_lens);
   v("encoder_lens", s.encoder_lens);
   v("out_cache_loc", s.out_cache_loc);
   v("positions", s.positions);

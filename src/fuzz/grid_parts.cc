@@ -169,6 +169,54 @@ void verify_parts(const Walk& walk) {
   }
 }
 
+/// A model of dual chunks, of one page each or two.
+GridPart dual_part_of(int32_t page_size, int32_t pages) {
+  GridPart part = part_of(page_size, {-1}, {});
+  part.model.layers[0].dual_chunk = true;
+  part.model.dual_chunk = {
+      .chunk_size = pages * page_size + 1, .local_size = 1, .original_max_position = 2};
+  return part;
+}
+
+/// fn(part, shape) with the model and what all its shapes have in common.
+template <class Fn>
+void each_dual_part(Fn fn) {
+  for (const int32_t page_size : kPageSizes)
+    for (const int32_t pages : {1, 2})
+      for (const PageOrder order : kOrders)
+        fn(dual_part_of(page_size, pages), StepShape{.page_size = page_size, .order = order});
+}
+
+/// Every extend of up to 2 requests by up to 3 tokens, and every decode of up to 3 in a bucket of
+/// 4.
+void dual_chunk_parts(const Walk& walk) {
+  each_dual_part([&](GridPart part, const StepShape& like) {
+    part.max_tokens = 6;
+    for (int32_t n = 1; n <= 2; ++n) add_extends(ForwardMode::kExtend, n, 3, like, &part.shapes);
+    walk(part);
+    part.shapes.clear();
+    part.bucket = kMostBucket;
+    part.max_tokens = kMostBucket;
+    for (int32_t n = 1; n <= kMostRequests; ++n) {
+      each_vector(n, most_prefix(like.page_size) + 1, [&](const Ints& prefix) {
+        StepShape shape = like;
+        shape.prefix_lens = prefix;
+        part.shapes.push_back(std::move(shape));
+      });
+    }
+    walk(part);
+  });
+}
+
+/// These decodes with every order of 6 pages.
+void dual_chunk_plan_parts(const Walk& walk) {
+  dual_chunk_parts([&](GridPart part) {
+    if (part.bucket == 0) return;
+    part.permuted_pages = 6;
+    walk(part);
+  });
+}
+
 constexpr StepGrid kGrids[] = {
     {"decode", "decodes of up to 3 requests, pages of 1, 2, 4, every bucket up to 4", decode_parts},
     {"extend", "extends of up to 3 requests by up to 3 tokens, pages of 1, 2, 4, windows up to 3",
@@ -178,6 +226,10 @@ constexpr StepGrid kGrids[] = {
      verify_parts},
     {"decode-plans", "the metadata of these decodes, with every order of 6 pages",
      decode_plan_parts},
+    {"dual-chunk", "extends of up to 2 requests, decodes of up to 3, in chunks of 1 and 2 pages",
+     dual_chunk_parts},
+    {"dual-chunk-plans", "the metadata of these decodes, with every order of 6 pages",
+     dual_chunk_plan_parts},
 };
 
 }  // namespace

@@ -64,7 +64,21 @@ void choose_features(const Backend& b, Choices& c, History* h) {
     r.dllm_block = c.of({2, 4});
 }
 
+/// Of small chunks: a context has several.
+void choose_dual_chunks(Choices& c, History* h) {
+  ModelConfig& m = h->model;
+  const int32_t len = m.page_size * c.of({1, 2, 3});
+  m.dual_chunk.local_size = c.of({0, 1, 5});
+  m.dual_chunk.chunk_size = len + m.dual_chunk.local_size;
+  m.dual_chunk.original_max_position = c.of({0, 4, 12});
+  for (int32_t i = c.of({1, 2}); i > 0; --i) {
+    m.layers.push_back(layer(false, c, -1));
+    m.layers.back().dual_chunk = true;
+  }
+}
+
 void choose_layers(const Backend& b, Choices& c, History* h) {
+  if (b.info().dual_chunk) return choose_dual_chunks(c, h);
   ModelConfig& m = h->model;
   const RuntimeConfig& r = h->runtime;
   const bool latent = b.info().latent && (!b.info().heads || c.one_in(5));
@@ -172,6 +186,10 @@ std::string History::to_string() const {
     add("dcp_rank", model.dcp_rank);
   }
   if (model.two_chunk_below > 0) s += " cut_prompts";
+  if (model.dual_chunk.chunk_size > 0) {
+    add("chunk_len", model.dual_chunk.chunk_len());
+    add("original_max_position", model.dual_chunk.original_max_position);
+  }
   if (model.prefix_chunk_tokens > 0) add("prefix_chunk_tokens", model.prefix_chunk_tokens);
   if (items) s += " items";
   if (model.ragged_prefill) s += " ragged_prefill";
