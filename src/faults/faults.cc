@@ -4,6 +4,7 @@
 #include <ranges>
 
 #include "faults/addresses.h"
+#include "faults/dual_chunks.h"
 #include "faults/empties.h"
 #include "faults/extents.h"
 #include "faults/graphs.h"

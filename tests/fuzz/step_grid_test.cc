@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "faults/faults.h"
 #include "fuzz/grid_parts.h"
 
 namespace shadowgraph {
@@ -33,7 +34,7 @@ void thinned(const std::function<void(const GridPart&)>& walk) {
 }
 
 constexpr auto kDecode = &thinned<0>, kExtend = &thinned<1>, kDraft = &thinned<2>,
-               kVerify = &thinned<3>;
+               kVerify = &thinned<3>, kDualChunk = &thinned<5>;
 
 StepGridResult run(void (*parts)(const std::function<void(const GridPart&)>&), const MakeTap& tap,
                    size_t max_findings = 10, const char* backend = "flashattention") {
@@ -48,7 +49,9 @@ TEST(StepGrid, CountsAreTheSpecs) {
                                                      {"extend", 107856},
                                                      {"draft", 91476},
                                                      {"verify", 74604},
-                                                     {"decode-plans", 18576u * 720}};
+                                                     {"decode-plans", 18576u * 720},
+                                                     {"dual-chunk", 8568 + 8712},
+                                                     {"dual-chunk-plans", 8712u * 720}};
   ASSERT_EQ(step_grids().size(), std::size(counts));
   for (const auto& [name, steps] : counts) EXPECT_EQ(count_steps(*find_step_grid(name)), steps);
   EXPECT_EQ(find_step_grid("nothing"), nullptr);
@@ -122,6 +125,19 @@ TEST(StepGrid, WhatABackendDoesNotServeIsSkippedAndNotCountedAsRun) {
   EXPECT_EQ(result.findings.to_string(), "ok");
   EXPECT_EQ(result.steps, 0u);
   EXPECT_EQ(result.skipped, (18576 + kThin - 1) / kThin);
+}
+
+TEST(StepGrid, OfDualChunksFindsNothingAndAChunkThatIsInTwoParts) {
+  const uint64_t steps = (8568 + 8712 + kThin - 1) / kThin;
+  for (const char* backend : {"dual_chunk", "dual_chunk_two_batch"}) {
+    const StepGridResult clean = run(kDualChunk, nullptr, 10, backend);
+    EXPECT_EQ(clean.findings.to_string(), "ok") << backend;
+    EXPECT_EQ(clean.steps + clean.skipped, steps);
+    EXPECT_GT(clean.replays, steps / 4);
+  }
+  EXPECT_EQ(run(kDualChunk, nullptr).skipped, steps);
+  const StepGridResult wrong = run(kDualChunk, find_fault("DC3")->tap, 3, "dual_chunk");
+  EXPECT_GE(std::as_const(wrong.findings).findings().size(), 3U);
 }
 
 TEST(StepGrid, AWholeDraftRunsWhereItsFirstStepDoesAndSkipsTheOthers) {

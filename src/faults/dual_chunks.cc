@@ -1,0 +1,125 @@
+#include "faults/dual_chunks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "attn/dual_chunk.h"
+#include "attn/page_table.h"
+#include "backends/scale_keys.h"
+#include "backends/store_launch.h"
+#include "faults/buffers.h"
+
+namespace shadowgraph {
+namespace {
+
+/// fn(meta) for all that are a dual-chunk backend's own.
+template <class Fn>
+void for_dual_chunks(Meta& meta, Fn fn) {
+  for_metas(meta, [&](Meta& m) {
+    if (find_buffer(m, "seq_lens_intra") != nullptr) fn(m);
+  });
+}
+
+/// What is staged of it; empty where it is not bound.
+std::span<int32_t> staged_ints(const Meta& m, std::string_view name) {
+  const Buffer* b = find_buffer(m, name);
+  return b == nullptr ? std::span<int32_t>{} : staged<int32_t>(m, *b);
+}
+
+}  // namespace
+
+void OffsetsOfArange::bound(Meta& meta, bool /*capturing*/) {
+  for_dual_chunks(meta, [&](const Meta& m) {
+    const Buffer* b = find_buffer(m, "query_start_loc");
+    if (b == nullptr || b->lifetime != Lifetime::kConstant) return;
+    const std::span<int32_t> offsets = staged<int32_t>(m, *b);
+    for (size_t i = 1; i < offsets.size(); ++i)
+      offsets[i] = offsets[i - 1] + static_cast<int32_t>(i) - 1;
+    act();
+  });
+}
+
+Status ChunkBeforeMissing::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_dual_chunks(meta, [&](const Meta& m) {
+    for (int32_t& len : staged_ints(m, "seq_lens_succ"))
+      if (std::exchange(len, 0) > 0) act();
+  });
+  return {};
+}
+
+Status ChunkBeforeTwice::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_dual_chunks(meta, [&](const Meta& m) {
+    const std::span<int32_t> inter = staged_ints(m, "seq_lens_inter");
+    const std::span<int32_t> succ = staged_ints(m, "seq_lens_succ");
+    for (size_t i = 0; i < inter.size() && i < succ.size(); ++i) {
+      if (succ[i] == 0) continue;
+      inter[i] += succ[i];
+      act();
+    }
+  });
+  return {};
+}
+
+void KeysScaledAfterStore::launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/,
+                                    bool /*capturing*/) {
+  for (size_t i = 0; i + 1 < all.size(); ++i) {
+    if (all[i].launch.kernel != &kScaleKeys || all[i + 1].launch.kernel != &kStoreKv) continue;
+    auto [store, rows] = store_call(all[i + 1].launch);
+    store.k = scale_keys_call(all[i].launch).call.k;
+    all[i + 1].launch = store_launch(store, rows);
+    std::swap(all[i], all[i + 1]);
+    act();
+  }
+}
+
+Status PagesDividedTwice::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  constexpr std::string_view kParts[][2] = {{"seq_lens_intra", "block_tables_intra"},
+                                            {"seq_lens_succ", "block_tables_succ"},
+                                            {"seq_lens_inter", "block_tables"}};
+  for_dual_chunks(meta, [&](const Meta& m) {
+    const int32_t size = m.limits.model.page_size;
+    for (const auto& [lens_name, table_name] : kParts) {
+      const Buffer* table = find_buffer(m, table_name);
+      if (table == nullptr || size == 1) continue;
+      int64_t row = 0;
+      for (const int32_t len : staged_ints(m, lens_name)) {
+        const Elements live{row++ * table->shape[1], pages_for(len, size)};
+        for (int32_t& page : staged<int32_t>(m, *table, live))
+          if (std::exchange(page, page / size) > 0) act();
+      }
+    }
+  });
+  return {};
+}
+
+Status ChunkBeforeNotRefilled::filled(const ForwardBatch& batch, Meta& meta) {
+  if (!is_replay(batch, meta)) return {};
+  for_dual_chunks(meta, [&](const Meta& m) {
+    const std::span<int32_t> lens = staged_ints(m, "seq_lens_succ");
+    if (lens.empty() || std::ranges::any_of(lens, [](int32_t len) { return len > 0; })) return;
+    Arena arena = m.arena;
+    for (const char* name : {"seq_lens_succ", "block_tables_succ"})
+      arena.discard(*find_buffer(m, name));
+    act();
+  });
+  return {};
+}
+
+Status FactorOfTokensSoFar::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_dual_chunks(meta, [&](const Meta& m) {
+    const Buffer* b = find_buffer(m, "scaling_factor");
+    const std::span<int32_t> lens = staged_ints(m, "cache_seqlens");
+    if (b == nullptr) return;
+    const std::span<float> factors = staged<float>(m, *b);
+    const int32_t original = m.limits.model.dual_chunk.original_max_position;
+    for (size_t i = 0; i < factors.size() && i < lens.size(); ++i) {
+      const auto so_far = static_cast<float>(dual_chunk_factor(lens[i], original));
+      if (factors[i] == 1 || factors[i] == so_far) continue;  // padding has 1
+      factors[i] = so_far;
+      act();
+    }
+  });
+  return {};
+}
+
+}  // namespace shadowgraph
