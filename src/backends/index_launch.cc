@@ -1,0 +1,324 @@
+#include "backends/index_launch.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "attn/index_page.h"
+#include "attn/validate_indexer.h"
+#include "kernels/index_keys.h"
+#include "kernels/index_lists.h"
+#include "kernels/indexer_logits.h"
+#include "kernels/spans.h"
+
+namespace shadowgraph {
+
+namespace {
+
+/// [n], any stride, as a matrix of one column, and back.
+ConstTensorView as_column(const ConstTensorView& t) {
+  if (!t.defined()) return t;
+  return {t.data, t.dtype, {t.shape[0], 1}, {t.stride[0], 1}};
+}
+ConstTensorView as_vector(const ConstTensorView& t) {
+  if (!t.defined()) return t;
+  return {t.data, t.dtype, {t.shape[0]}, {t.stride[0]}};
+}
+
+template <class T>
+int64_t size_of_list(std::span<const T> list) {
+  return static_cast<int64_t>(list.size());
+}
+
+KernelLaunch launch_of(const Kernel& kernel, int64_t tokens) {
+  KernelLaunch launch;
+  launch.kernel = &kernel;
+  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, tokens));
+  return launch;
+}
+
+/// A page that the pool does not have.
+void add_missing_page(Footprint* spans, const ConstTensorView& pages, int64_t page, Access access,
+                      int64_t row) {
+  if (page >= 0 && page < pages.shape[0]) return;
+  int64_t first = 0;
+  if (__builtin_mul_overflow(page, pages.stride[0], &first)) first = INT64_MAX;
+  spans->push_back({pages.data, first, kIndexDim, 1, access, static_cast<int32_t>(row)});
+}
+
+// ---- store
+
+struct StoreScalars {
+  RowsScalars k, k_scale, pages;
+  int64_t num_tokens, first_slot;
+  RequestRows tokens;
+  int32_t num_threads, unused;
+};
+static_assert(sizeof(StoreScalars) == 3 * sizeof(RowsScalars) + 2 * 8 + 4 * 4);
+
+Progress store_body(LaunchFrame& f) {
+  (void)store_index_keys(store_index_keys_call(f.launch).call);
+  return Progress::kDone;
+}
+
+Footprint refused_footprint(const StoreIndexKeys& c) {
+  Footprint spans;
+  add_whole(&spans, c.out_cache_loc);
+  for (size_t t = 0; t < c.out_cache_loc.size(); ++t) {
+    const int64_t slot = c.out_cache_loc[t];
+    if (!c.drops(slot))
+      add_missing_page(&spans, c.pages, slot / kIndexPageTokens, Access::kWrite,
+                       static_cast<int64_t>(t));
+  }
+  return spans;
+}
+
+void store_footprint(const LaunchFrame& f, Footprint* spans) {
+  const auto [call, tokens] = store_index_keys_call(f.launch);
+  *spans = validate(call).ok() ? store_index_keys_footprint(call) : refused_footprint(call);
+  name_requests(tokens, spans);
+}
+
+// ---- scores
+
+struct LogitsScalars {
+  RowsScalars q, weights, pages, page_table, k, k_scale, logits;
+  int64_t num_rows, num_ks, num_ke;
+  RequestRows tokens;
+  int32_t num_threads, unused;
+};
+static_assert(sizeof(LogitsScalars) == 7 * sizeof(RowsScalars) + 3 * 8 + 4 * 4);
+
+Progress logits_body(LaunchFrame& f) {
+  const IndexerLogits call = indexer_logits_call(f.launch).call;
+  if (!indexer_logits(call).ok()) poison(call.logits);
+  return Progress::kDone;
+}
+
+/// Lists, the ids of each token as far as its row of the table reaches, and pages that are not
+/// there.
+Footprint refused_footprint(const IndexerLogits& c) {
+  Footprint spans;
+  for (const auto& list : {c.rows, c.ks, c.ke}) add_whole(&spans, list);
+  add_written(&spans, c.logits);
+  const int64_t tokens = std::min(c.tokens(), size_of_list(c.ke));
+  const bool lists = (c.rows.empty() || size_of_list(c.rows) >= tokens) &&
+                     (c.ks.empty() || size_of_list(c.ks) >= tokens);
+  for (int64_t t = 0; lists && c.is_paged() && t < tokens; ++t) {
+    const int64_t row = c.row(t), first = std::max<int64_t>(0, c.first(t)) / kIndexPageTokens;
+    const int64_t behind = (c.last(t) + kIndexPageTokens - 1) / kIndexPageTokens;
+    if (behind <= first) continue;
+    spans.push_back({c.page_table.data, c.page_table.offset(row, first), behind - first, 4,
+                     Access::kRead, static_cast<int32_t>(t)});
+    if (row < 0 || row >= c.page_table.shape[0]) continue;
+    for (int64_t p = first; p < std::min(behind, c.page_table.shape[1]); ++p)
+      add_missing_page(&spans, c.pages, load_i32(c.page_table, row, p), Access::kRead, t);
+  }
+  return spans;
+}
+
+void logits_footprint(const LaunchFrame& f, Footprint* spans) {
+  const auto [call, tokens] = indexer_logits_call(f.launch);
+  *spans = validate(call).ok() ? indexer_logits_footprint(call) : refused_footprint(call);
+  name_requests(tokens, spans);
+}
+
+// ---- choice
+
+struct ChooseScalars {
+  RowsScalars logits, indices, page_table_1, out;
+  int64_t num_ks, num_ke, num_rows, num_offsets;
+  RequestRows tokens;
+  int32_t num_threads, unused;
+};
+static_assert(sizeof(ChooseScalars) == 4 * sizeof(RowsScalars) + 4 * 8 + 4 * 4);
+
+/// The transform of what is chosen now, in memory of its own; null where the choice is refused.
+struct Chosen {
+  std::vector<int32_t> memory;
+  TransformIndices transform;
+  bool ok = false;
+
+  explicit Chosen(const ChooseIndices& call) : transform(call.transform) {
+    if (!validate(call.select).ok()) return;
+    SelectIndices select = call.select;
+    memory.resize(static_cast<size_t>(select.indices.numel()));
+    select.indices =
+        TensorView(memory.data(), DType::kI32, {select.indices.shape[0], select.indices.shape[1]});
+    select_indices_kernel(select);
+    transform.indices = select.indices;
+    ok = validate(transform).ok();
+  }
+};
+
+Progress choose_body(LaunchFrame& f) {
+  ChooseIndices call = choose_indices_call(f.launch).call;
+  const bool chosen = select_indices(call.select).ok();
+  if (!chosen) poison(call.select.indices);
+  if (!chosen || !transform_indices(call.transform).ok()) poison(call.transform.out);
+  return Progress::kDone;
+}
+
+void choose_footprint(const LaunchFrame& f, Footprint* spans) {
+  const auto [call, tokens] = choose_indices_call(f.launch);
+  const Chosen chosen(call);
+  if (chosen.ok) {
+    *spans = select_indices_footprint(call.select);
+    // The indices are this launch's own: written before they are read.
+    for (const AccessSpan& span : transform_indices_footprint(chosen.transform))
+      if (span.buffer != chosen.transform.indices.data) append(spans, span);
+  } else {
+    for (const auto& list :
+         {call.select.ks, call.select.ke, call.transform.rows, call.transform.offsets})
+      add_whole(spans, list);
+    add_written(spans, call.select.indices);
+    add_written(spans, call.transform.out);
+  }
+  name_requests(tokens, spans);
+}
+
+}  // namespace
+
+constinit const Kernel kStoreIndexKeys{
+    .name = "store_index_keys", .body = store_body, .footprint = store_footprint};
+constinit const Kernel kIndexerLogits{
+    .name = "indexer_logits", .body = logits_body, .footprint = logits_footprint};
+constinit const Kernel kChooseIndices{
+    .name = "choose_indices", .body = choose_body, .footprint = choose_footprint};
+
+CallOf<StoreIndexKeys> store_index_keys_call(const KernelLaunch& launch) {
+  enum Arg : uint8_t { kK, kScale, kSlots, kPages, kScalars };
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<StoreScalars>(kScalars);
+  StoreIndexKeys c;
+  c.k = view_of(f.pointer<void>(kK), s.k);
+  c.k_scale = as_vector(view_of(f.pointer<void>(kScale), s.k_scale));
+  c.out_cache_loc = array_of<int64_t>(f, kSlots, s.num_tokens);
+  c.pages = view_of(f.pointer<void>(kPages), s.pages);
+  c.pages.stride[1] = 1;
+  c.options.num_threads = s.num_threads;
+  c.first_slot = s.first_slot;
+  return {c, s.tokens};
+}
+
+KernelLaunch store_index_keys_launch(const StoreIndexKeys& c, const RequestRows& tokens) {
+  StoreScalars s{};
+  s.k = scalars_of(c.k);
+  s.k_scale = scalars_of(as_column(c.k_scale));
+  s.pages = scalars_of(c.pages);
+  s.num_tokens = size_of_list(c.out_cache_loc);
+  s.first_slot = std::max<int64_t>(c.first_slot, kIndexPageTokens);
+  s.num_threads = c.options.num_threads;
+  s.tokens = tokens;
+  KernelLaunch launch = launch_of(kStoreIndexKeys, s.num_tokens);
+  launch.args.pointer(c.k.data).pointer(c.k_scale.data).pointer(c.out_cache_loc.data());
+  launch.args.pointer(c.pages.data).scalar(s);
+  return launch;
+}
+
+namespace {
+enum LogitsArg : uint8_t {
+  kQ,
+  kWeights,
+  kPages,
+  kTable,
+  kK,
+  kScale,
+  kRows,
+  kKs,
+  kKe,
+  kLogits,
+  kLogitsScalars
+};
+enum ChooseArg : uint8_t {
+  kScores,
+  kFirst,
+  kLast,
+  kIndices,
+  kTable1,
+  kRowsOfTable,
+  kOffsets,
+  kOut,
+  kChooseScalars
+};
+}  // namespace
+
+CallOf<IndexerLogits> indexer_logits_call(const KernelLaunch& launch) {
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<LogitsScalars>(kLogitsScalars);
+  IndexerLogits c;
+  c.q = view_of(f.pointer<void>(kQ), s.q);
+  c.weights = view_of(f.pointer<void>(kWeights), s.weights);
+  c.pages = view_of(f.pointer<void>(kPages), s.pages);
+  c.page_table = view_of(f.pointer<void>(kTable), s.page_table);
+  c.k = view_of(f.pointer<void>(kK), s.k);
+  c.k_scale = as_vector(view_of(f.pointer<void>(kScale), s.k_scale));
+  c.rows = array_of<int32_t>(f, kRows, s.num_rows);
+  c.ks = array_of<int32_t>(f, kKs, s.num_ks);
+  c.ke = array_of<int32_t>(f, kKe, s.num_ke);
+  c.logits = view_of(f.pointer<void>(kLogits), s.logits);
+  c.options.num_threads = s.num_threads;
+  return {c, s.tokens};
+}
+
+KernelLaunch indexer_logits_launch(const IndexerLogits& c, const RequestRows& tokens) {
+  LogitsScalars s{};
+  s.q = scalars_of(c.q);
+  s.weights = scalars_of(c.weights);
+  s.pages = scalars_of(c.pages);
+  s.page_table = scalars_of(c.page_table);
+  s.k = scalars_of(c.k);
+  s.k_scale = scalars_of(as_column(c.k_scale));
+  s.logits = scalars_of(c.logits);
+  s.num_rows = size_of_list(c.rows), s.num_ks = size_of_list(c.ks), s.num_ke = size_of_list(c.ke);
+  s.num_threads = c.options.num_threads;
+  s.tokens = tokens;
+  KernelLaunch launch = launch_of(kIndexerLogits, c.tokens());
+  for (const ConstTensorView& t : {c.q, c.weights, c.pages, c.page_table, c.k, c.k_scale})
+    launch.args.pointer(t.data);
+  for (const auto& list : {c.rows, c.ks, c.ke}) launch.args.pointer(list.data());
+  launch.args.pointer(c.logits.data).scalar(s);
+  return launch;
+}
+
+CallOf<ChooseIndices> choose_indices_call(const KernelLaunch& launch) {
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<ChooseScalars>(kChooseScalars);
+  ChooseIndices c;
+  c.select.logits = view_of(f.pointer<void>(kScores), s.logits);
+  c.select.ks = array_of<int32_t>(f, kFirst, s.num_ks);
+  c.select.ke = array_of<int32_t>(f, kLast, s.num_ke);
+  c.select.indices = view_of(f.pointer<void>(kIndices), s.indices);
+  c.transform.indices = c.select.indices;
+  c.transform.page_table_1 = view_of(f.pointer<void>(kTable1), s.page_table_1);
+  c.transform.rows = array_of<int32_t>(f, kRowsOfTable, s.num_rows);
+  c.transform.offsets = array_of<int32_t>(f, kOffsets, s.num_offsets);
+  c.transform.out = view_of(f.pointer<void>(kOut), s.out);
+  c.select.options.num_threads = c.transform.options.num_threads = s.num_threads;
+  return {c, s.tokens};
+}
+
+KernelLaunch choose_indices_launch(const ChooseIndices& c, const RequestRows& tokens) {
+  const TransformIndices& t = c.transform;
+  ChooseScalars s{};
+  s.logits = scalars_of(c.select.logits);
+  s.indices = scalars_of(c.select.indices);
+  s.page_table_1 = scalars_of(t.page_table_1);
+  s.out = scalars_of(t.out);
+  s.num_ks = size_of_list(c.select.ks), s.num_ke = size_of_list(c.select.ke);
+  s.num_rows = size_of_list(t.rows), s.num_offsets = size_of_list(t.offsets);
+  s.num_threads = c.select.options.num_threads;
+  s.tokens = tokens;
+  KernelLaunch launch = launch_of(kChooseIndices, c.select.logits.shape[0]);
+  launch.args.pointer(c.select.logits.data)
+      .pointer(c.select.ks.data())
+      .pointer(c.select.ke.data())
+      .pointer(c.select.indices.data)
+      .pointer(t.page_table_1.data)
+      .pointer(t.rows.data())
+      .pointer(t.offsets.data())
+      .pointer(t.out.data)
+      .scalar(s);
+  return launch;
+}
+
+}  // namespace shadowgraph
