@@ -8,6 +8,7 @@
 // backends-flashinfer-triton-linear-sparse, section 10; vectors/linear 8.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -36,13 +37,18 @@ struct Compress {
   std::span<const int32_t> cu_seqlens_q;  // [rows + 1], from 0
   std::span<const int32_t> seq_lens;      // [tokens], the token itself counted: from 1
   // [tokens] pages of the state: the token's block, and the block before. The latter is looked at
-  // where a token ends a block that overlaps another
+  // where a token ends a block that overlaps another. A page below first_page drops the token
   std::span<const int32_t> indices, extra;
   TensorView state;  // f32 [pages, ratio, channels * head_dim], a row contiguous
   TensorView out;    // [tokens, head_dim], f32, f16 or bf16, contiguous
   CallOptions options;
+  // 1, where page 0 is for padding: then any number of tokens may name it
+  int32_t first_page = 0;
 
   int64_t rows() const { return static_cast<int64_t>(cu_seqlens_q.size()) - 1; }
+  bool drops(int64_t token) const {
+    return indices[static_cast<size_t>(token)] < std::max(0, first_page);
+  }
   int64_t seq_len(int64_t token) const { return seq_lens[static_cast<size_t>(token)]; }
   /// Does the token end a block? Else its out keeps what it holds.
   bool emits(int64_t token) const { return seq_len(token) % shape.ratio == 0; }

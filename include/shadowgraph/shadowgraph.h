@@ -29,6 +29,7 @@
 #include "shadowgraph/attention.h"
 #include "shadowgraph/backend.h"
 #include "shadowgraph/batch.h"
+#include "shadowgraph/compress.h"
 #include "shadowgraph/conventions.h"
 #include "shadowgraph/forward_mode.h"
 #include "shadowgraph/graph.h"

@@ -70,7 +70,7 @@ void check_pages(TensorCheck& c, const Compress& call) {
     for (int64_t row = 0; row < call.rows(); ++row)
       for (int32_t t = call.cu_seqlens_q[static_cast<size_t>(row)];
            t < call.cu_seqlens_q[static_cast<size_t>(row) + 1]; ++t)
-        fn(row, static_cast<int64_t>(t));
+        if (!call.drops(t)) fn(row, static_cast<int64_t>(t));
   };
   each([&](int64_t row, int64_t t) {
     owners.write("indices", row, t, call.indices[static_cast<size_t>(t)]);
@@ -96,10 +96,9 @@ bool check_lists(TensorCheck& c, const Compress& call, int64_t tokens) {
     c.fail("len.batch", at(l.field), std::to_string(tokens), std::to_string(l.list.size()));
     ok = false;
   }
-  for (size_t t = 0; ok && t < call.seq_lens.size(); ++t)
-    if (call.seq_lens[t] < 1)
-      c.fail("len.negative", at("seq_lens", static_cast<int64_t>(t)), ">= 1",
-             std::to_string(call.seq_lens[t]));
+  for (int64_t t = 0; ok && t < tokens; ++t)
+    if (!call.drops(t) && call.seq_len(t) < 1)
+      c.fail("len.negative", at("seq_lens", t), ">= 1", std::to_string(call.seq_len(t)));
   return ok;
 }
 

@@ -92,6 +92,7 @@ class RequestRun {
       : call_(call), dim_(call.out.shape[1]), first_(first), count_(count) {}
 
   void token(int64_t t) const {
+    if (call_.drops(t)) return;
     const int64_t slot = (call_.seq_len(t) - 1) % call_.shape.ratio;
     const int32_t page = call_.indices[static_cast<size_t>(t)];
     std::byte* to = call_.state.at(page, slot);
@@ -209,6 +210,7 @@ class RequestSpans {
       : call_(call), row_(static_cast<int32_t>(row)), spans_(spans) {}
 
   void token(int64_t t) {
+    if (call_.drops(t)) return;
     const int64_t slot = (call_.seq_len(t) - 1) % call_.shape.ratio;
     const int32_t page = call_.indices[static_cast<size_t>(t)];
     line(call_.kv_score, call_.kv_score.offset(t), call_.kv_score.shape[1], Access::kRead);

@@ -59,6 +59,7 @@ std::vector<float> compress_truth(
   for (int64_t t = 0; t < call.kv_score.shape[0]; ++t) {
     const int64_t len = call.seq_len(t);
     const int32_t own = call.indices[static_cast<size_t>(t)];
+    if (own < 0 || own < call.first_page) continue;
     for (int64_t c = 0; c < width; ++c)
       row_at(own, (len - 1) % ratio)[c] = load_float(call.kv_score.at(t), call.kv_score.dtype, c);
     if (len % ratio != 0) continue;

@@ -274,7 +274,11 @@ TEST(ValidateCompress, Compress) {
   EXPECT_EQ(broken<S>([](S& s) { s.call.shape.ratio = 8; }), Ids{"input.shape shape.ratio"});
   EXPECT_EQ(broken<S>([](S& s) { s.indices[2] = 2; }), Ids{"slot.duplicate indices"});
   EXPECT_EQ(broken<S>([](S& s) { s.extra[2] = 2; }), Ids{"slot.duplicate extra"});
-  EXPECT_EQ(broken<S>([](S& s) { s.extra[2] = 5, s.indices[0] = -1; }),
+  EXPECT_EQ(broken<S>([](S& s) {
+              s.indices = {0, -1, 0}, s.lens = {-4, 0, 8}, s.call.first_page = 1;
+            }),
+            Ids{});
+  EXPECT_EQ(broken<S>([](S& s) { s.extra[2] = 5, s.indices[0] = 5; }),
             (Ids{"slot.range indices", "slot.range extra"}));
   EXPECT_EQ(broken<S>([](S& s) { s.lens[1] = 0; }), Ids{"len.negative seq_lens"});
   EXPECT_EQ(broken<S>([](S& s) { s.cu[2] = 4; }), Ids{"len.total cu_seqlens_q"});

@@ -102,6 +102,21 @@ TEST(Compress, StepsAreTheSameAsOneCallAndThreadsDoNotMatter) {
   }
 }
 
+/// Padded rows of a bucket: as if they were not there.
+TEST(Compress, TokensOfThePaddingPageAreDropped) {
+  SmallCompress s = batch(4);
+  for (size_t t = static_cast<size_t>(s.cu[1]); t < static_cast<size_t>(s.cu[2]); ++t)
+    s.indices[t] = 0, s.lens[t] = 4;
+  for (size_t t = 0; t < 5; ++t) s.indices[t] = t == 4 ? 3 : 7;
+  s.first_page = 1;
+  SmallCompress after = s;
+  ASSERT_EQ(after.run(), "ok");
+  double worst = 0;
+  EXPECT_EQ(judged(s, after, &worst), "");
+  const auto written = written_bytes(compress_footprint(after.call()), after.state);
+  EXPECT_EQ(std::count(written.begin(), written.begin() + std::ssize(written) / 9, 1), 0);
+}
+
 TEST(Compress, WhatItDoesNotReadHasNoInfluenceAndItWritesWhatItSays) {
   for (const int32_t ratio : {4, 128}) {
     SmallCompress plain = batch(ratio), poisoned = plain;

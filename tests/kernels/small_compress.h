@@ -14,6 +14,7 @@ struct SmallCompress {
   int64_t dim = 40, pages = 9;
   std::vector<int32_t> cu = {0}, lens, indices, extra;
   Bytes kv_score, ape, state, out;
+  int32_t first_page = 0;
   CallOptions options;
 
   explicit SmallCompress(int32_t ratio) { shape.ratio = ratio; }
@@ -48,6 +49,7 @@ struct SmallCompress {
     c.state = TensorView(state.data(), DType::kF32, {pages, shape.ratio, width()});
     c.out = TensorView(out.data(), out_type, {tokens(), dim});
     c.options = options;
+    c.first_page = first_page;
     return c;
   }
   std::string run() { return compress(call()).to_string(); }
