@@ -97,15 +97,15 @@ class ChunkRun {
     if (tokens == 0) return;
     for (int64_t h = begin_; h < end_; ++h) open_state(h);
     if (call_.chunk_states.defined()) chunk_ = count_chunks(call_, row_);
-    const int32_t step = channels() ? kChannelChunkTokens : kChunkTokens;
-    for (int64_t j = 0; j < tokens; j += step)
-      take(first + j, j, static_cast<int32_t>(std::min<int64_t>(step, tokens - j)));
+    for (int64_t j = 0; j < tokens; j += step())
+      take(first + j, j, static_cast<int32_t>(std::min<int64_t>(step(), tokens - j)));
     for (int64_t h = begin_; h < end_ && call_.store && slot_ >= 0; ++h)
       save(call_.states, call_.states.at(slot_, h), state(h));
   }
 
  private:
   bool channels() const { return call_.log_decay.rank == 3; }
+  int32_t step() const { return channels() ? kChannelChunkTokens : kChunkTokens; }
   bool delta() const { return call_.rule == LinearAttention::Rule::kDelta; }
   float* state(int64_t head) const { return s_.states + (head - begin_) * d_.state(); }
 
@@ -143,7 +143,7 @@ class ChunkRun {
         if (i > 0) advance(token, i, h, s_.aside);
         save(call_.chunk_states, call_.chunk_states.at(kept++, h), s_.aside);
       }
-      advance(token, n, h, state(h));
+      advance(token, n, h, state(h), true);
       finish(token, n, h);
     }
     chunk_ = kept;
@@ -183,7 +183,7 @@ class ChunkRun {
   }
 
   /// n tokens over a state; out is left in panels.
-  void advance(int64_t token, int32_t n, int64_t head, float* state) const {
+  void advance(int64_t token, int32_t n, int64_t head, float* state, bool whole = false) const {
     if (channels()) make_dots(token, n, head);
     isa_.triangles({.delta = delta(),
                     .tokens = n,
@@ -205,10 +205,40 @@ class ChunkRun {
     unit.last_decay = s_.last_decay, unit.minus_l = s_.minus_l, unit.reads = s_.reads;
     unit.values = s_.values, unit.u = s_.u, unit.end_u = s_.end_u;
     unit.state = state, unit.out = s_.out;
+    if (whole) ask_soon(token, n, head, &unit);
     isa_.chunk(unit);
   }
 
+  /// What comes next: out of this head, values of the next one, or the next chunk's vectors.
+  void ask_soon(int64_t token, int32_t n, int64_t head, ChunkUnit* unit) const {
+    const auto rows = [](const ConstTensorView& t, int64_t first, int64_t of_head, int64_t tokens) {
+      const auto dim = static_cast<int32_t>(t.shape[2] * static_cast<int64_t>(size_of(t.dtype)));
+      return SoonUnit{t.at(first, of_head), bytes_of(t, 0), static_cast<int32_t>(tokens), dim};
+    };
+    unit->soon[0] = rows(call_.out, token, head, n);
+    if (head + 1 < end_) {
+      unit->soon[1] = rows(call_.v, token, head + 1, n);
+      if (channels()) unit->soon[4] = rows(call_.log_decay, token, head + 1, n);
+    }
+    const int64_t next = token + n, left = call_.rows.begin(row_ + 1) - next;
+    if (left == 0) return;
+    const int64_t tokens = std::min<int64_t>(left, step());
+    if (head == begin_) unit->soon[2] = rows(call_.q, next, k_head_, tokens);
+    if (head + 1 < end_) return;
+    unit->soon[1] = rows(call_.v, next, begin_, tokens);
+    unit->soon[3] = rows(call_.k, next, k_head_, tokens);
+    if (channels()) unit->soon[4] = rows(call_.log_decay, next, begin_, tokens);
+  }
+
   void finish(int64_t token, int32_t n, int64_t head) const {
+    if (!call_.z.defined()) {
+      FinishChunkUnit unit;
+      unit.read = s_.out, unit.v = s_.values, unit.tokens = n, unit.dim_v = d_.dim_v;
+      unit.dtype = call_.out.dtype, unit.out = call_.out.at(token, head);
+      unit.stride = bytes_of(call_.out, 0);
+      if (call_.skip.defined()) unit.skip = reinterpret_cast<const float*>(call_.skip.at(head));
+      return isa_.finish_chunk(unit);
+    }
     constexpr int64_t kTokenPanel = int64_t{kChunkTokens} * kPanelLanes;
     for (int32_t i = 0; i < n; ++i) {
       for (int32_t p = 0; p < d_.panels; ++p) {

@@ -94,6 +94,23 @@ struct PanelUnit {
   float* panels = nullptr;
 };
 
+/// Outs of a chunk's tokens at one head: read + skip v, rounded; both in panels as values are.
+struct FinishChunkUnit {
+  const float *read = nullptr, *v = nullptr;
+  const float* skip = nullptr;  // one, or nullptr
+  int32_t tokens = 0, dim_v = 0;
+  DType dtype = DType::kF32;
+  std::byte* out = nullptr;
+  int64_t stride = 0;  // bytes from token to token
+};
+
+/// Rows of bytes that are used soon, far from each other: asked for while a chunk is computed.
+struct SoonUnit {
+  const std::byte* from = nullptr;
+  int64_t stride = 0;           // bytes
+  int32_t rows = 0, bytes = 0;  // of each row
+};
+
 /// Tokens' values [tokens, dim_v] to panels [ceil(dim_v / 32)][kChunkTokens][32].
 struct ValuesUnit {
   const std::byte* from = nullptr;
@@ -152,6 +169,7 @@ struct ChunkUnit {
   float *u = nullptr, *end_u = nullptr;              // scratch, a panel each
   float* state = nullptr;                            // panels [wide_k][32]
   float* out = nullptr;                              // panels [kChunkTokens][32]
+  SoonUnit soon[5];
 };
 
 struct LinearIsa {
@@ -168,6 +186,7 @@ struct LinearIsa {
   void (*dots)(const DotsUnit&);
   void (*triangles)(const TrianglesUnit&);
   void (*chunk)(const ChunkUnit&);
+  void (*finish_chunk)(const FinishChunkUnit&);
 };
 
 extern const LinearIsa kGenericLinear;

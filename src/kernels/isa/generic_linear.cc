@@ -18,6 +18,6 @@ namespace {
 
 const LinearIsa kGenericLinear = {
     recur_values, recur_keys, vectors,          token, load_rows, save_rows, finish_out,
-    load_state,   save_state, values_to_panels, dots,  triangles, chunk};
+    load_state,   save_state, values_to_panels, dots,  triangles, chunk,     finish_chunk};
 
 }  // namespace shadowgraph

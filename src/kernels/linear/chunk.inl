@@ -32,17 +32,22 @@ SG_INLINE void store_rows(const Tile<N>& t, float* to) {
 
 // ---- states and values between tensors and panels
 
+/// Element [value v, row r] of panels of `rows` rows.
+int64_t in_panels(int64_t rows, int64_t r, int64_t v) {
+  return (v / kPanelLanes * rows + r) * kPanelLanes + v % kPanelLanes;
+}
+
 /// Rows of values become columns, 16 by 16, and back.
+template <DType T>
 void load_values_rows(const PanelUnit& c, int32_t wide) {
-  const auto size = static_cast<int64_t>(size_of(c.dtype));
+  constexpr auto kSize = static_cast<int64_t>(size_of(T));
   for (int32_t v = 0; v < padded(c.dim_v, kPanelLanes); v += kPanel) {
-    float* to = c.panels + int64_t{v / kPanelLanes} * wide * kPanelLanes + v % kPanelLanes;
+    float* to = c.panels + in_panels(wide, 0, v);
     for (int32_t k = 0; k < wide; k += kPanel) {
       Vec x[kPanel];
       for (int i = 0; i < kPanel; ++i) {
-        x[i] = v + i < c.dim_v
-                   ? load_some(c.at + ((v + i) * c.stride + k) * size, c.dtype, c.dim_k - k)
-                   : set1(0);
+        x[i] = v + i < c.dim_v ? load_some<T>(c.at + ((v + i) * c.stride + k) * kSize, c.dim_k - k)
+                               : set1(0);
       }
       transpose(x);
       for (int i = 0; i < kPanel; ++i) store(to + (k + i) * kPanelLanes, x[i]);
@@ -50,57 +55,85 @@ void load_values_rows(const PanelUnit& c, int32_t wide) {
   }
 }
 
+template <DType T>
 void save_values_rows(const PanelUnit& c, int32_t wide) {
-  const auto size = static_cast<int64_t>(size_of(c.dtype));
+  constexpr auto kSize = static_cast<int64_t>(size_of(T));
   for (int32_t v = 0; v < c.dim_v; v += kPanel) {
-    const float* from = c.panels + int64_t{v / kPanelLanes} * wide * kPanelLanes + v % kPanelLanes;
+    const float* from = c.panels + in_panels(wide, 0, v);
     for (int32_t k = 0; k < wide; k += kPanel) {
       Vec x[kPanel];
       for (int i = 0; i < kPanel; ++i) x[i] = load(from + (k + i) * kPanelLanes);
       transpose(x);
       for (int i = 0; i < kPanel && v + i < c.dim_v; ++i)
-        store_some(c.at + ((v + i) * c.stride + k) * size, c.dtype, c.dim_k - k, x[i]);
+        store_some<T>(c.at + ((v + i) * c.stride + k) * kSize, c.dim_k - k, x[i]);
     }
   }
 }
 
-/// A row of dim_v elements to or from row `at` of the panels, which have `rows` rows.
-void load_row(const std::byte* p, DType t, int32_t dim_v, int64_t rows, int64_t at, float* panels) {
-  const auto size = static_cast<int64_t>(size_of(t));
+/// dim_v elements to row r of panels of `rows` rows.
+template <DType T>
+SG_INLINE void load_row(const std::byte* p, int32_t dim_v, int64_t rows, int64_t r, float* panels) {
+  constexpr auto kSize = static_cast<int64_t>(size_of(T));
   for (int32_t v = 0; v < padded(dim_v, kPanelLanes); v += kPanel) {
-    store(panels + (v / kPanelLanes * rows + at) * kPanelLanes + v % kPanelLanes,
-          v < dim_v ? load_some(p + v * size, t, dim_v - v) : set1(0));
+    store(panels + in_panels(rows, r, v),
+          v < dim_v ? load_some<T>(p + v * kSize, dim_v - v) : set1(0));
+  }
+}
+
+template <DType T>
+void load_key_rows(const PanelUnit& c, int32_t wide) {
+  constexpr auto kSize = static_cast<int64_t>(size_of(T));
+  for (int32_t k = 0; k < c.dim_k; ++k)
+    load_row<T>(c.at + k * c.stride * kSize, c.dim_v, wide, k, c.panels);
+  for (int32_t k = c.dim_k; k < wide; ++k) {
+    for (int32_t v = 0; v < padded(c.dim_v, kPanelLanes); v += kPanel)
+      store(c.panels + in_panels(wide, k, v), set1(0));
+  }
+}
+
+template <DType T>
+void save_key_rows(const PanelUnit& c, int32_t wide) {
+  constexpr auto kSize = static_cast<int64_t>(size_of(T));
+  for (int32_t k = 0; k < c.dim_k; ++k) {
+    for (int32_t v = 0; v < c.dim_v; v += kPanel)
+      store_some<T>(c.at + (k * c.stride + v) * kSize, c.dim_v - v,
+                    load(c.panels + in_panels(wide, k, v)));
   }
 }
 
 void load_state(const PanelUnit& c) {
   const int32_t wide = padded(c.dim_k, kPanel);
-  if (c.by_value) return load_values_rows(c, wide);
-  const auto size = static_cast<int64_t>(size_of(c.dtype));
-  for (int32_t k = 0; k < c.dim_k; ++k)
-    load_row(c.at + k * c.stride * size, c.dtype, c.dim_v, wide, k, c.panels);
-  for (int32_t p = 0; p < padded(c.dim_v, kPanelLanes) / kPanelLanes; ++p) {
-    for (int32_t i = c.dim_k * kPanelLanes; i < wide * kPanelLanes; i += kPanel)
-      store(c.panels + int64_t{p} * wide * kPanelLanes + i, set1(0));
-  }
+  for_type(c.dtype, [&](auto type) {
+    c.by_value ? load_values_rows<type()>(c, wide) : load_key_rows<type()>(c, wide);
+  });
 }
 
 void save_state(const PanelUnit& c) {
   const int32_t wide = padded(c.dim_k, kPanel);
-  if (c.by_value) return save_values_rows(c, wide);
-  const auto size = static_cast<int64_t>(size_of(c.dtype));
-  for (int32_t k = 0; k < c.dim_k; ++k) {
-    for (int32_t v = 0; v < c.dim_v; v += kPanel) {
-      const float* from =
-          c.panels + (int64_t{v / kPanelLanes} * wide + k) * kPanelLanes + v % kPanelLanes;
-      store_some(c.at + (k * c.stride + v) * size, c.dtype, c.dim_v - v, load(from));
-    }
-  }
+  for_type(c.dtype, [&](auto type) {
+    c.by_value ? save_values_rows<type()>(c, wide) : save_key_rows<type()>(c, wide);
+  });
 }
 
 void values_to_panels(const ValuesUnit& c) {
-  for (int32_t t = 0; t < c.tokens; ++t)
-    load_row(c.from + t * c.stride, c.dtype, c.dim_v, kChunkTokens, t, c.panels);
+  for_type(c.dtype, [&](auto type) {
+    for (int32_t t = 0; t < c.tokens; ++t)
+      load_row<type()>(c.from + t * c.stride, c.dim_v, kChunkTokens, t, c.panels);
+  });
+}
+
+void finish_chunk(const FinishChunkUnit& c) {
+  for_type(c.dtype, [&](auto type) {
+    constexpr auto kSize = static_cast<int64_t>(size_of(type()));
+    for (int32_t t = 0; t < c.tokens; ++t) {
+      for (int32_t v = 0; v < c.dim_v; v += kPanel) {
+        const int64_t at = in_panels(kChunkTokens, t, v);
+        Vec y = load(c.read + at);
+        if (c.skip != nullptr) y = fma(set1(*c.skip), load(c.v + at), y);
+        store_some<type()>(c.out + t * c.stride + v * kSize, c.dim_v - v, y);
+      }
+    }
+  });
 }
 
 // ---- dots between tokens, and decays
@@ -196,12 +229,29 @@ void triangles(const TrianglesUnit& c) {
 
 // ---- a chunk
 
+/// Its part of what is used soon, before the tile at place `at` of `places`.
+SG_INLINE void ask_soon(const ChunkUnit& c, int32_t at, int32_t places) {
+  constexpr int32_t kLine = 64;
+  for (const SoonUnit& s : c.soon) {
+    const int32_t end = s.rows * (at + kTileRows) / places;
+    for (int32_t row = s.rows * at / places; row < end; ++row) {
+      for (int32_t i = 0; i < s.bytes; i += kLine)
+        __builtin_prefetch(s.from + row * s.stride + i, 0, 2);
+    }
+  }
+}
+
 /// U of some lanes of a panel: rows above a tile by products, those inside it one after the other.
 template <int N>
-SG_INLINE void make_u(const ChunkUnit& c, const float* values, const float* state, int32_t lane) {
+SG_INLINE void make_u(const ChunkUnit& c, const float* values, const float* state, int32_t panel,
+                      int32_t lane) {
   float *u = c.u + lane, *end_u = c.end_u + lane;
   for (int32_t i = 0; i < c.tokens; i += kTileRows) {
     const float* minus_l = c.minus_l + i * kChunkTokens;
+    if (lane == 0) {
+      const int32_t tokens = padded(c.tokens, kTileRows);
+      ask_soon(c, panel * tokens + i, c.panels * tokens);
+    }
     Tile<N> t;
     clear(t);
     if (c.delta) add_product(t, c.keys + int64_t{i} * c.wide_k, c.wide_k, 1, state, c.wide_k);
@@ -270,7 +320,7 @@ void chunk(const ChunkUnit& c) {
     for (int32_t lane = 0; lane < kPanelLanes; lane += kTileVecs * kPanel) {
       const int64_t tokens_at = int64_t{p} * kChunkTokens * kPanelLanes + lane;
       float* state = c.state + int64_t{p} * c.wide_k * kPanelLanes + lane;
-      make_u<kTileVecs>(c, c.values + tokens_at, state, lane);
+      make_u<kTileVecs>(c, c.values + tokens_at, state, p, lane);
       read_state<kTileVecs>(c, state, lane, c.out + tokens_at);
       update_state<kTileVecs>(c, state, lane);
     }

@@ -22,11 +22,61 @@ double dot_in_double(const float* x, const float* y, int32_t n) {
   return sum_of_lanes(lane);
 }
 
+/// f(kind) with what t is, known to the compiler.
+template <class F>
+SG_INLINE void for_type(DType t, const F& f) {
+  if (t == DType::kBF16) return f(std::integral_constant<DType, DType::kBF16>());
+  if (t == DType::kF16) return f(std::integral_constant<DType, DType::kF16>());
+  f(std::integral_constant<DType, DType::kF32>());
+}
+
+template <DType T>
+SG_INLINE Vec load_as(const std::byte* p) {
+  if constexpr (T == DType::kBF16) return load_bf16(p);
+  if constexpr (T == DType::kF16) return load_f16(p);
+  return load_f32(p);
+}
+template <DType T>
+SG_INLINE void store_as(std::byte* p, Vec x) {
+  if constexpr (T == DType::kBF16) return store_bf16(p, x);
+  if constexpr (T == DType::kF16) return store_f16(p, x);
+  return store_bits(p, x);
+}
+
+/// n <= 16 lanes of p; the others 0.
+template <DType T>
+SG_INLINE Vec load_some(const std::byte* p, int64_t n) {
+  if (n >= kPanel) return load_as<T>(p);
+  std::byte all[kPanel * 4] = {};
+  std::memcpy(all, p, static_cast<size_t>(n) * size_of(T));
+  return load_as<T>(all);
+}
+/// n <= 16 lanes to p.
+template <DType T>
+SG_INLINE void store_some(std::byte* p, int64_t n, Vec x) {
+  if (n >= kPanel) return store_as<T>(p, x);
+  std::byte all[kPanel * 4];
+  store_as<T>(all, x);
+  std::memcpy(p, all, static_cast<size_t>(n) * size_of(T));
+}
+
+/// n elements to f32, the last vector filled up with 0.
+template <DType T>
+SG_INLINE void widen_as(const std::byte* p, int64_t n, float* to) {
+  for (int64_t i = 0; i < n; i += kPanel)
+    store(to + i, load_some<T>(p + i * static_cast<int64_t>(size_of(T)), n - i));
+}
+
 void vectors(const VectorUnit& c) {
   const auto wide = static_cast<int32_t>((c.dim + kPanel - 1) / kPanel * kPanel);
+  // All are read before the first is worked on: one token's cache misses would wait for the other's
+  // division.
+  for_type(c.dtype, [&](auto type) {
+    for (int32_t t = 0; t < c.tokens; ++t)
+      widen_as<type()>(c.from + t * c.stride, c.dim, c.to + int64_t{t} * wide);
+  });
   for (int32_t t = 0; t < c.tokens; ++t) {
     float* to = c.to + int64_t{t} * wide;
-    widen(c.from + t * c.stride, c.dtype, c.dim, to);
     double scale = c.scale;
     if (c.l2norm) scale /= std::sqrt(dot_in_double(to, to, wide) + kNormEps);
     if (scale == 1) continue;
@@ -35,22 +85,6 @@ void vectors(const VectorUnit& c) {
         to[i + l] = static_cast<float>(static_cast<double>(to[i + l]) * scale);
     }
   }
-}
-
-/// n <= 16 lanes to p as t.
-void store_some(std::byte* p, DType t, int64_t n, Vec x) {
-  if (n >= kPanel) return store_narrow(p, t, x);
-  std::byte all[kPanel * 4];
-  store_narrow(all, t, x);
-  std::memcpy(p, all, static_cast<size_t>(n) * size_of(t));
-}
-
-/// n lanes of p, the others 0.
-Vec load_some(const std::byte* p, DType t, int64_t n) {
-  if (n >= kPanel) return load16(p, t);
-  std::byte all[kPanel * 4] = {};
-  std::memcpy(all, p, static_cast<size_t>(n) * size_of(t));
-  return load16(all, t);
 }
 
 /// e^x of 16 logarithms not above 0, to a few 2^-24 of itself: what is left of a power of two is
@@ -74,7 +108,7 @@ SG_INLINE Vec exp_lanes(const float* log) {
 void channel_decays(const float* log_decay, int32_t n, float* decay) {
   for (int32_t i = 0; i < n; i += kPanel) {
     const auto* from = reinterpret_cast<const std::byte*>(log_decay + i);
-    store(decay + i, load_some(from, DType::kF32, n - i));
+    store(decay + i, load_some<DType::kF32>(from, n - i));
     store(decay + i, exp_lanes(decay + i));
   }
 }
@@ -92,26 +126,31 @@ void token(const TokenUnit& c) {
 }
 
 void load_rows(const RowsUnit& c) {
-  const auto size = static_cast<int64_t>(size_of(c.dtype));
-  for (int64_t r = 0; r < c.rows; ++r)
-    widen(c.at + r * c.stride * size, c.dtype, c.columns, c.floats + r * c.floats_stride);
+  for_type(c.dtype, [&](auto type) {
+    constexpr auto kSize = static_cast<int64_t>(size_of(type()));
+    for (int64_t r = 0; r < c.rows; ++r)
+      widen_as<type()>(c.at + r * c.stride * kSize, c.columns, c.floats + r * c.floats_stride);
+  });
 }
 
 void save_rows(const RowsUnit& c) {
-  const auto size = static_cast<int64_t>(size_of(c.dtype));
-  for (int64_t r = 0; r < c.rows; ++r) {
-    for (int64_t i = 0; i < c.columns; i += kPanel) {
-      store_some(c.at + (r * c.stride + i) * size, c.dtype, c.columns - i,
-                 load(c.floats + r * c.floats_stride + i));
+  for_type(c.dtype, [&](auto type) {
+    constexpr auto kSize = static_cast<int64_t>(size_of(type()));
+    for (int64_t r = 0; r < c.rows; ++r) {
+      for (int64_t i = 0; i < c.columns; i += kPanel)
+        store_some<type()>(c.at + (r * c.stride + i) * kSize, c.columns - i,
+                           load(c.floats + r * c.floats_stride + i));
     }
-  }
+  });
 }
 
 void finish_out(const FinishUnit& c) {
-  const auto size = static_cast<int64_t>(size_of(c.dtype));
-  for (int32_t i = 0; i < c.dim; i += kPanel) {
-    Vec y = load(c.read + i);
-    if (c.skip != nullptr) y = fma(set1(*c.skip), load(c.v + i), y);
-    store_some(c.out + i * size, c.dtype, c.dim - i, y);
-  }
+  for_type(c.dtype, [&](auto type) {
+    constexpr auto kSize = static_cast<int64_t>(size_of(type()));
+    for (int32_t i = 0; i < c.dim; i += kPanel) {
+      Vec y = load(c.read + i);
+      if (c.skip != nullptr) y = fma(set1(*c.skip), load(c.v + i), y);
+      store_some<type()>(c.out + i * kSize, c.dim - i, y);
+    }
+  });
 }
