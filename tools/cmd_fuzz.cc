@@ -5,10 +5,13 @@
 #include <set>
 
 #include "cli.h"
+#include "core/shrink.h"
 #include "faults/faults.h"
+#include "fuzz/call_file.h"
 #include "fuzz/case_file.h"
 #include "fuzz/device_grid.h"
 #include "fuzz/fuzz.h"
+#include "fuzz/generate.h"
 #include "fuzz/step_grid.h"
 #include "io/file.h"
 #include "report/merge.h"
@@ -79,7 +82,7 @@ Chosen choose(const Options& options) {
     c.plants += " --plant " + id;
   }
   c.flags += c.plants;
-  if (c.backends.empty() && (!options.exhaustive.empty() || options.choices_given))
+  if (c.backends.empty() && !options.exhaustive.empty())
     throw UsageError("--backend: kernels have no histories; `shadowgraph list backends`");
   return c;
 }
@@ -100,13 +103,15 @@ constexpr char kExamples[] =
     "each step runs eagerly and as the replay of a graph. Both have the same bits, and lie within "
     "the bound of an\n"
     "oracle that knows the requests alone. Findings are shrunk to few requests.\n"
-    "The others are single calls. Each is a random call (paged or ragged, any dtype, mask, "
-    "layout), with NaN in every byte "
-    "that no query may\n"
-    "see. Exact data must give the known bits, other data must lie within the derived bound of a "
+    "The others are single calls: of attention (paged or ragged, any dtype, mask, layout), with "
+    "NaN "
+    "in every byte that no query\n"
+    "may see, or of recurrences, convolutions and gates over states in slots. Exact data must give "
+    "the known bits, other data must lie within the derived bound of a "
     "float64 oracle, and\n"
-    "the same values arranged otherwise (pages, batch, chunks, threads, instruction set) must give "
-    "the same bits.";
+    "the same values arranged otherwise (pages, slots, batch, chunks, threads, instruction set) "
+    "must "
+    "give the same bits.";
 
 Histogram histogram_of(const std::string& name, const std::map<int64_t, int64_t>& counts,
                        const std::vector<int64_t>& edges) {
@@ -159,21 +164,32 @@ void say_what_is_void(const Planted& planted, const std::string& nothing, Report
   report->warnings.push_back(nothing);
 }
 
-/// One case file for each history that failed.
+RunOptions run_options(const Options& options) {
+  RunOptions run;
+  run.arith = options.common.arith;
+  run.isa = options.common.isa;
+  return run;
+}
+
+/// One case file for each history or call that failed.
 void save_failures(const Options& options, const Chosen& chosen, const Planted& planted,
                    const FuzzResult& result, Report* report) {
   if (options.save_failures.empty()) return;
   std::map<std::string, int> saved;
-  for (const auto& [law, choices] : result.failures) {
-    HistoryCase x = case_of(choices, chosen.backends, planted.tap());
-    x.plants = options.plants;
+  const auto save = [&](const std::string& law, const std::string& text) {
     const std::string path = fmt::format("{}/{}-{}.json", options.save_failures, law, ++saved[law]);
-    const std::string text = to_json(x);
     Status status = write_file(path, std::as_bytes(std::span(text)));
     for (Finding& f : status.findings()) report->findings.push_back(std::move(f));
     if (status.ok())
       report->warnings.push_back("saved " + path + ": `shadowgraph replay " + path + "`");
+  };
+  for (const auto& [law, choices] : result.failures) {
+    HistoryCase x = case_of(choices, chosen.backends, planted.tap());
+    x.plants = options.plants;
+    save(law, to_json(x));
   }
+  for (const auto& [law, choices] : result.call_failures)
+    save(law, to_json(call_of(choices, run_options(options))));
 }
 
 Report begin_report(const Options& options) {
@@ -246,14 +262,38 @@ void say_what_was_read(std::span<const uint32_t> given, std::span<const uint32_t
   if (given.empty()) report->warnings.emplace_back("--choices: the list is empty");
 }
 
-/// One history, as a finding gives its choices.
-int run_choices(const Options& options, const Chosen& chosen) {
+ChoiceSequence given_choices(const Options& options) {
   const auto list = choices_of(options.choices);
   if (!list) throw UsageError("--choices: not numbers with dots between: " + options.choices);
+  return *list;
+}
+
+/// One call of a kernel, as a finding gives its choices.
+int run_call(const Options& options) {
+  const ChoiceSequence list = given_choices(options);
+  Report report = begin_report(options);
+  Choices choices(list);
+  const Case x = generate(choices);
+  Status status = check_case(x, run_options(options));
+  report.cases = 1;
+  report.coverage.push_back(coverage_of(coverage_key(x), 1));
+  for (Finding& f : status.findings()) {
+    f.case_id = x.to_string();
+    f.reproduce = "shadowgraph fuzz --backend kernels --choices " + options.choices +
+                  run_options(options).flags();
+    report.findings.push_back(std::move(f));
+  }
+  say_what_was_read(list, choices.made(), &report);
+  return finish(report, options.common);
+}
+
+/// One history, as a finding gives its choices.
+int run_choices(const Options& options, const Chosen& chosen) {
+  const ChoiceSequence list = given_choices(options);
   Report report = begin_report(options);
   const auto start = std::chrono::steady_clock::now();
   const Planted planted(chosen.faults);
-  Choices choices(*list);
+  Choices choices(list);
   History history = generate_history(choices, chosen.backends);
   history.runner.diagnose = true;
   HistoryResult result = run_history(history, choices, planted.tap());
@@ -268,7 +308,7 @@ int run_choices(const Options& options, const Chosen& chosen) {
     f.reproduce = "shadowgraph fuzz --choices " + options.choices + chosen.flags;
     report.findings.push_back(std::move(f));
   }
-  say_what_was_read(*list, choices.made(), &report);
+  say_what_was_read(list, choices.made(), &report);
   say_what_is_void(planted, "--choices: " + std::string(kNoStep), &report);
   return finish(report, options.common);
 }
@@ -326,8 +366,7 @@ int run_random(const Options& options, const Chosen& chosen) {
   fuzz.seconds = options.cases != 0 && !options.seconds_given ? 0 : options.seconds;
   fuzz.threads = options.common.num_threads();
   fuzz.max_findings = options.common.max_findings;
-  fuzz.run.arith = options.common.arith;
-  fuzz.run.isa = options.common.isa;
+  fuzz.run = run_options(options);
   fuzz.kernels = chosen.kernels;
   fuzz.histories.backends = chosen.backends;
   fuzz.histories.tap = planted.tap();
@@ -378,7 +417,8 @@ int run(Options& options) {
                        (options.cases_given ? "--cases" : "--first"));
     return run_device(options, options.exhaustive.back() - '0');
   }
-  if (options.choices_given) return run_choices(options, chosen);
+  if (options.choices_given)
+    return chosen.backends.empty() ? run_call(options) : run_choices(options, chosen);
   return run_random(options, chosen);
 }
 
@@ -429,11 +469,14 @@ Verb add_fuzz(CLI::App& app) {
             "Run with this fault in, to see what notices: `shadowgraph list faults`; may be given "
             "more than once");
   command
-      .add_option("--save-failures", options->save_failures,
-                  "Write each history that fails, shrunk, into this folder: `shadowgraph replay`")
+      .add_option(
+          "--save-failures", options->save_failures,
+          "Write each history or call that fails, shrunk, into this folder: `shadowgraph replay`")
       ->type_name("DIR");
   CLI::Option* choices =
-      command.add_option("--choices", options->choices, "One history again: what a finding prints")
+      command
+          .add_option("--choices", options->choices,
+                      "One history again: what a finding prints; with --backend kernels one call")
           ->type_name("N.N.N")
           ->excludes(seconds)
           ->excludes(cases)

@@ -8,6 +8,7 @@
 #include "cli.h"
 #include "core/laws.h"
 #include "fuzz/buffer_log.h"
+#include "fuzz/call_file.h"
 #include "fuzz/case_file.h"
 #include "report/escape.h"
 
@@ -134,8 +135,32 @@ class ReplayRun {
   BufferLog* log_ = nullptr;
 };
 
+/// A call of a kernel: one step, without buffers to show.
+int replay_call(const Options& options) {
+  if (!options.plants.empty()) throw UsageError("--plant: faults have no place in a single call");
+  Report report = start_report("replay", options.common);
+  CallCase call;
+  Status status = read_call(options.path, &call);
+  report.bad_input = !status.ok();
+  if (status.ok()) {
+    report.cases = 1;
+    RunOptions run;
+    run.arith = options.common.arith, run.isa = options.common.isa;
+    status = check_case(call.x, run);
+    if (status.ok() && !call.law.empty())
+      report.warnings.push_back("the file was saved for " + call.law + ", which is not found");
+  }
+  for (Finding f : status.findings()) {
+    f.case_id = report.bad_input ? "" : call.x.to_string();
+    f.reproduce = "shadowgraph replay " + options.path;
+    report.findings.push_back(std::move(f));
+  }
+  return finish(report, options.common);
+}
+
 int run(Options& options) {
   apply(options.common);
+  if (is_call_file(options.path)) return replay_call(options);
   return ReplayRun(options).run();
 }
 
@@ -145,7 +170,8 @@ Verb add_replay(CLI::App& app) {
   CLI::App& command =
       add_command(app, "replay", "Run one case file, and show every step.", kExamples);
   auto options = std::make_shared<Options>();
-  command.add_option("CASE", options->path, "A case file (shadowgraph.case/1)")->required();
+  command.add_option("CASE", options->path, "A case file (shadowgraph.case/1 or call/1)")
+      ->required();
   add_names(command, "--plant", options->plants, "ID", "A fault besides those of the file");
   command.add_flag("--clean", options->clean, "Without the faults that the file names");
   command.add_flag("--all", options->all, "Buffers that did not change, too");

@@ -1,25 +1,41 @@
-// Case: one attention experiment as plain data. Everything that a run needs follows from it, so the
-// same Case gives the same bits on every machine.
+// Case: one experiment with a kernel as plain data. Everything that a run needs follows from it, so
+// the same Case gives the same bits on every machine.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "attn/linear_case.h"
 #include "shadowgraph/attention.h"
 #include "shadowgraph/batch.h"
 
 namespace shadowgraph {
 
-/// What q, K and V hold.
+/// What q, K and V hold; of calls over states in brackets.
 enum class CaseData : uint8_t {
-  kUniform,   // T0: q = 0, V small integers: every weight is exactly 1
-  kSelector,  // T0: a few keys score far above the rest: weights exactly 1 and 0
-  kRandom,    // T1: uniform in [-1, 1)
-  kPeaked,    // T1: the same with q eight times as large
+  // T0: q = 0, V small integers: every weight is exactly 1 [small integers, decays 1 and 0]
+  kUniform,
+  // T0: a few keys score far above the rest: weights exactly 1 and 0 [the same; q has two ones]
+  kSelector,
+  kRandom,  // T1: uniform in [-1, 1)
+  kPeaked,  // T1: the same with q eight times as large [and decays near 1]
 };
 
-enum class CaseKernel : uint8_t { kDecodePaged, kPrefillPaged, kPrefillRagged, kMergeStates };
+/// Is the result known bit for bit (T0)?
+constexpr bool is_exact(CaseData d) { return d == CaseData::kUniform || d == CaseData::kSelector; }
+
+/// kLinear: one of the calls of Case::linear.
+enum class CaseKernel : uint8_t {
+  kDecodePaged,
+  kPrefillPaged,
+  kPrefillRagged,
+  kMergeStates,
+  kLinear
+};
+
+/// Has it queries over a cache?
+constexpr bool is_attention(CaseKernel k) { return k <= CaseKernel::kPrefillRagged; }
 
 /// kMlaLatent: one KV head, whose V is the first head_dim_vo of its K, in the same memory.
 /// kPanels: page_size is a multiple of 16.
@@ -49,6 +65,8 @@ struct Case {
   CaseLayout layout = CaseLayout::kNhd;
   PageTable::Form table = PageTable::Form::kDense;
   bool through_store_kv = false;  // K and V are written by store_kv instead of by hand
+
+  LinearCase linear;  // of kLinear, which has nothing else but data and seed
 
   /// One line a person can read.
   std::string to_string() const;

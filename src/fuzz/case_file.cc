@@ -1,202 +1,42 @@
 #include "fuzz/case_file.h"
 
 #include <algorithm>
-#include <cmath>
-#include <concepts>
-#include <cstdio>
-#include <limits>
-#include <type_traits>
 #include <utility>
 
 #include "core/laws.h"
 #include "fuzz/case_fields.h"
+#include "fuzz/case_json.h"
 #include "io/file.h"
 #include "io/strict_json.h"
 #include "runtime/scheduler.h"
 #include "shadowgraph/version.h"
 
 namespace shadowgraph {
+
+inline constexpr std::string_view kRunnerDataNames[] = {"random", "uniform", "selector"};
+inline constexpr std::string_view kLensNames[] = {"full", "prefix"};
+
+template <>
+struct EnumWords<RunnerData> : ListedWords<RunnerData, kRunnerDataNames> {};
+template <>
+struct EnumWords<SeqLensKind> : ListedWords<SeqLensKind, kLensNames> {};
+template <>
+struct EnumWords<ForwardMode> {
+  static std::string_view of(ForwardMode m) { return name_of(m); }
+  static bool find(std::string_view word, ForwardMode* m) {
+    for (int i = 0; i < kNumForwardModes; ++i) {
+      if (name_of(static_cast<ForwardMode>(i)) != word) continue;
+      *m = static_cast<ForwardMode>(i);
+      return true;
+    }
+    return false;
+  }
+};
+
 namespace {
 
 constexpr std::string_view kSchema = "shadowgraph.case/1";
 constexpr size_t kMaxDepth = 8;
-
-// Enumerations by name.
-constexpr std::string_view kDataNames[] = {"random", "uniform", "selector"};
-constexpr std::string_view kLensNames[] = {"full", "prefix"};
-
-std::string_view word_of(RunnerData d) { return kDataNames[static_cast<size_t>(d)]; }
-std::string_view word_of(SeqLensKind k) { return kLensNames[static_cast<size_t>(k)]; }
-std::string_view word_of(ForwardMode m) { return name_of(m); }
-std::string_view word_of(DType t) { return name_of(t); }
-
-template <class E, size_t N>
-bool find_word(const std::string_view (&names)[N], std::string_view word, E* value) {
-  const auto it = std::ranges::find(names, word);
-  if (it != std::end(names)) *value = static_cast<E>(it - names);
-  return it != std::end(names);
-}
-bool from_word(std::string_view word, RunnerData* d) { return find_word(kDataNames, word, d); }
-bool from_word(std::string_view word, SeqLensKind* k) { return find_word(kLensNames, word, k); }
-bool from_word(std::string_view word, DType* t) {
-  const std::optional<DType> found = dtype_from_name(word);
-  if (found) *t = *found;
-  return found.has_value();
-}
-bool from_word(std::string_view word, ForwardMode* m) {
-  for (int i = 0; i < kNumForwardModes; ++i) {
-    if (name_of(static_cast<ForwardMode>(i)) != word) continue;
-    *m = static_cast<ForwardMode>(i);
-    return true;
-  }
-  return false;
-}
-
-template <class T>
-struct IsVector : std::false_type {};
-template <class T>
-struct IsVector<std::vector<T>> : std::true_type {};
-
-class Writer {
- public:
-  template <class T>
-  void operator()(const char* name, T& value) {
-    out += first_ ? "" : ", ";
-    first_ = false;
-    out += '"' + std::string(name) + "\": ";
-    write(value);
-  }
-
-  std::string out;
-
- private:
-  template <class T>
-  void write(T& value) {
-    if constexpr (std::is_same_v<T, bool>) {
-      out += value ? "true" : "false";
-    } else if constexpr (std::is_same_v<T, std::string>) {
-      out += json_quoted(value);
-    } else if constexpr (std::is_enum_v<T>) {
-      out += '"' + std::string(word_of(value)) + '"';
-    } else if constexpr (std::floating_point<T>) {
-      char text[40];
-      std::snprintf(text, sizeof text, "%.9g", static_cast<double>(value));
-      out += text;
-    } else if constexpr (std::integral<T>) {
-      out += std::to_string(value);
-    } else if constexpr (IsVector<T>::value) {
-      write_list(value);
-    } else {
-      out += '{';
-      first_ = true;
-      visit_fields(*this, value);
-      first_ = false;
-      out += '}';
-    }
-  }
-  template <class T>
-  void write_list(std::vector<T>& list) {
-    out += '[';
-    for (size_t i = 0; i < list.size(); ++i) {
-      if (i > 0) out += ", ";
-      write(list[i]);
-    }
-    out += ']';
-  }
-
-  bool first_ = true;
-};
-
-/// Reads what is there; what is missing keeps its default, what is of another type is a finding.
-class Reader {
- public:
-  Reader(const JsonValue& object, const std::string& file, std::string path, Status* status)
-      : object_(object), file_(file), path_(std::move(path)), status_(status) {}
-
-  template <class T>
-  void operator()(const char* name, T& value) {
-    const JsonValue* json = object_.find(name);
-    ++known_;
-    if (json == nullptr) {
-      fail(name, "a value", "nothing");
-    } else {
-      read(*json, name, value);
-    }
-  }
-  /// Every member was one of those that were asked for.
-  void finish() {
-    const auto* members = object_.as<JsonValue::Object>();
-    if (members != nullptr && members->size() > known_)
-      fail("", std::to_string(known_) + " members", std::to_string(members->size()));
-  }
-
- private:
-  void fail(const std::string& name, std::string expected, std::string got) {
-    status_->add(
-        file_finding("case.field", file_, path_ + name, std::move(expected), std::move(got)));
-  }
-
-  template <class T>
-  void read(const JsonValue& json, const std::string& name, T& value) {
-    if constexpr (std::is_same_v<T, bool>) {
-      const bool* b = json.as<bool>();
-      b != nullptr ? void(value = *b) : fail(name, "true or false", json.describe());
-    } else if constexpr (std::is_same_v<T, std::string>) {
-      const auto* text = json.as<std::string>();
-      text != nullptr ? void(value = *text) : fail(name, "a string", json.describe());
-    } else if constexpr (std::is_enum_v<T>) {
-      const auto* word = json.as<std::string>();
-      if (word == nullptr || !from_word(*word, &value)) fail(name, "a name", json.describe());
-    } else if constexpr (std::floating_point<T>) {
-      read_float(json, name, value);
-    } else if constexpr (std::integral<T>) {
-      read_integer(json, name, value);
-    } else if constexpr (IsVector<T>::value) {
-      read_list(json, name, value);
-    } else {
-      if (json.as<JsonValue::Object>() == nullptr) return fail(name, "an object", json.describe());
-      Reader inner(json, file_, path_ + name + ".", status_);
-      visit_fields(inner, value);
-      inner.finish();
-    }
-  }
-  template <class T>
-  void read_float(const JsonValue& json, const std::string& name, T& value) {
-    double d = std::numeric_limits<double>::quiet_NaN();
-    if (const auto* x = json.as<double>()) d = *x;
-    if (const auto* x = json.as<uint64_t>()) d = static_cast<double>(*x);
-    if (const auto* x = json.as<int64_t>()) d = static_cast<double>(*x);
-    if (std::isfinite(d) && std::abs(d) <= std::numeric_limits<T>::max())
-      value = static_cast<T>(d);
-    else
-      fail(name, "a finite number", json.describe());
-  }
-  template <class T>
-  void read_integer(const JsonValue& json, const std::string& name, T& value) {
-    const auto* u = json.as<uint64_t>();
-    const auto* i = json.as<int64_t>();
-    if (u != nullptr && std::in_range<T>(*u))
-      value = static_cast<T>(*u);
-    else if (i != nullptr && std::in_range<T>(*i))
-      value = static_cast<T>(*i);
-    else
-      fail(name, "an integer of " + std::to_string(8 * sizeof(T)) + " bits", json.describe());
-  }
-  template <class T>
-  void read_list(const JsonValue& json, const std::string& name, std::vector<T>& list) {
-    const auto* array = json.as<JsonValue::Array>();
-    if (array == nullptr) return fail(name, "a list", json.describe());
-    list.assign(array->size(), T{});
-    for (size_t i = 0; i < array->size(); ++i)
-      read((*array)[i], name + '[' + std::to_string(i) + ']', list[i]);
-  }
-
-  const JsonValue& object_;
-  const std::string& file_;
-  const std::string path_;
-  Status* status_;
-  size_t known_ = 0;
-};
 
 /// What run_history would run of it, without pools to judge.
 bool serves(const Backend& backend, ForwardMode mode) {
@@ -205,32 +45,20 @@ bool serves(const Backend& backend, ForwardMode mode) {
 }
 
 /// What a run relies on: sizes that are sizes, indices that are in their tables.
-class CaseCheck {
+class CaseCheck : CaseRanges {
  public:
   CaseCheck(const HistoryCase& x, const std::string& file)
-      : m_(x.history.model), o_(x.history.runner), x_(x), file_(file) {}
+      : CaseRanges(file), m_(x.history.model), o_(x.history.runner), x_(x) {}
 
   Status run() {
     check_model();
     check_runner();
     for (size_t i = 0; i < x_.steps.size() && status_.ok(); ++i)
       check_step(x_.steps[i], "steps[" + std::to_string(i) + "].");
-    return std::move(status_);
+    return take();
   }
 
  private:
-  void fail(const std::string& field, std::string expected, int64_t got) {
-    status_.add(file_finding("case.range", file_, field, std::move(expected), std::to_string(got)));
-  }
-  void in(const std::string& field, int64_t low, int64_t got, int64_t high) {
-    if (got < low || got > high)
-      fail(field, std::to_string(low) + " to " + std::to_string(high), got);
-  }
-  template <class T>
-  void all_in(const std::string& field, int64_t low, const std::vector<T>& list, int64_t high) {
-    for (const T value : list) in(field, low, static_cast<int64_t>(value), high);
-  }
-
   void check_model() {
     in("model.page_size", 1, m_.page_size, 256);
     if ((m_.page_size & (m_.page_size - 1)) != 0)
@@ -312,8 +140,6 @@ class CaseCheck {
   const ModelConfig& m_;
   const RunnerOptions& o_;
   const HistoryCase& x_;
-  const std::string& file_;
-  Status status_;
 };
 
 }  // namespace
@@ -333,7 +159,7 @@ HistoryCase case_of(std::span<const uint32_t> list, std::span<const Backend* con
 
 std::string to_json(const HistoryCase& x) {
   HistoryCase copy = x;
-  Writer w;
+  CaseWriter w;
   w.out = "{\n  \"schema\": " + json_quoted(kSchema) +
           ",\n  \"version\": " + json_quoted(x.version) +
           ",\n  \"backend\": " + json_quoted(x.history.backend->info().name) +
@@ -352,7 +178,7 @@ Status read_case(const std::string& path, HistoryCase* out) {
   if (!status.ok()) return status;
   HistoryCase x;
   std::string backend, schema;
-  Reader reader(json.root, path, "", &status);
+  CaseFileReader reader(json.root, path, "", &status);
   reader("schema", schema);
   reader("version", x.version);
   reader("backend", backend);

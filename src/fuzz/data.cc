@@ -10,10 +10,6 @@
 namespace shadowgraph {
 namespace {
 
-bool is_exact(const Case& x) {
-  return x.data == CaseData::kUniform || x.data == CaseData::kSelector;
-}
-
 /// Uniform in [-1, 1), with as many bits as the type can hold.
 float random_value(DType t, Rng& rng) {
   switch (t) {
@@ -43,13 +39,6 @@ void fill_random_codes(LogicalTensor& t, Rng& rng) {
       }
     }
   }
-}
-
-void fill_random(LogicalTensor& t, float factor, Rng& rng) {
-  if (t.dtype == DType::kI8) return fill_random_codes(t, rng);
-  const auto count = static_cast<int64_t>(t.bytes.size() / size_of(t.dtype));
-  for (int64_t i = 0; i < count; ++i)
-    store_float(t.bytes.data(), t.dtype, i, factor * random_value(t.dtype, rng));
 }
 
 constexpr float kHotScale = 0.5f;  // i8
@@ -151,7 +140,7 @@ RequestData make_request(const Case& x, int64_t index, Rng& rng) {
   data.v = LogicalTensor(x.kv_dtype, r.kv_len, x.num_kv_heads, x.head_dim_vo);
   fill_mask(x, data, r, rng);
   find_visible(x, data, r);
-  if (is_exact(x)) {
+  if (is_exact(x.data)) {
     fill_codes(x, data.v, index, rng);
     // Uniform: q = 0, and K is anything.
     if (x.data == CaseData::kUniform) fill_random(data.k, 1, rng);
@@ -166,6 +155,13 @@ RequestData make_request(const Case& x, int64_t index, Rng& rng) {
 }
 
 }  // namespace
+
+void fill_random(LogicalTensor& t, float factor, Rng& rng) {
+  if (t.dtype == DType::kI8) return fill_random_codes(t, rng);
+  const auto count = static_cast<int64_t>(t.bytes.size() / size_of(t.dtype));
+  for (int64_t i = 0; i < count; ++i)
+    store_float(t.bytes.data(), t.dtype, i, factor * random_value(t.dtype, rng));
+}
 
 float LogicalTensor::value(int64_t token, int64_t head, int64_t d) const {
   return load_float(row(token, head), dtype, d) * scale(token, head);
@@ -188,7 +184,8 @@ LogicalData make_data(const Case& x) {
     // On exact data a sink weighs exactly 1 or nothing; on other data it may rule the row.
     for (int32_t h = 0; h < x.num_qo_heads; ++h) {
       const float nothing = -std::numeric_limits<float>::infinity();
-      data.sinks.push_back(is_exact(x) ? (rng.below(2) ? 0.f : nothing) : 6 * rng.signed_unit());
+      data.sinks.push_back(is_exact(x.data) ? (rng.below(2) ? 0.f : nothing)
+                                            : 6 * rng.signed_unit());
     }
   }
   return data;

@@ -8,6 +8,7 @@
 
 #include "attn/case.h"
 #include "attn/mask.h"
+#include "core/choices.h"
 
 namespace shadowgraph {
 
@@ -54,6 +55,9 @@ struct LogicalData {
   std::vector<RequestData> requests;
   std::vector<float> sinks;
 };
+
+/// Uniform in [-factor, factor), with as many bits as the type can hold.
+void fill_random(LogicalTensor& t, float factor, Rng& rng);
 
 /// The mask of one request, without the custom one.
 inline MaskShape mask_of(const Case& x, const RequestExtent& r) {

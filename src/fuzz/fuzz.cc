@@ -5,6 +5,7 @@
 #include <mutex>
 #include <thread>
 
+#include "fuzz/call_file.h"
 #include "fuzz/generate.h"
 
 namespace shadowgraph {
@@ -23,11 +24,6 @@ int64_t median_keys(const Case& x) {
   return keys[keys.size() / 2];
 }
 
-std::string reproduce(const FuzzOptions& options, uint64_t number) {
-  return "shadowgraph fuzz --seed " + std::to_string(options.seed) + " --first " +
-         std::to_string(number) + " --cases 1" + options.run.flags();
-}
-
 /// What one worker found; joined at the end.
 struct Tally {
   uint64_t cases = 0, skipped = 0;
@@ -35,7 +31,8 @@ struct Tally {
   std::map<std::string, int64_t> coverage;
   std::vector<std::pair<uint64_t, Finding>> findings;
   std::optional<FirstFailure> first;
-  std::map<uint64_t, std::pair<std::string, std::vector<uint32_t>>> failures;  // by number
+  // By number: of histories, of calls
+  std::map<uint64_t, std::pair<std::string, std::vector<uint32_t>>> failures, call_failures;
 };
 
 std::vector<std::string> laws_of(std::span<const Finding> findings) {
@@ -48,10 +45,8 @@ std::vector<std::string> laws_of(std::span<const Finding> findings) {
 
 void count(const Case& x, Tally& tally) {
   ++tally.cases;
-  const std::string text = x.to_string();
-  const size_t kernel_end = text.find(' ');
-  ++tally.coverage[text.substr(0, text.find(' ', kernel_end + 1)) + " eager"];
-  if (x.kernel == CaseKernel::kMergeStates) return;  // has no keys
+  ++tally.coverage[coverage_key(x)];
+  if (!is_attention(x.kernel)) return;  // has no keys
   ++tally.histograms.keys[median_keys(x)];
   ++tally.histograms.requests[static_cast<int64_t>(x.requests.size())];
   ++tally.histograms.head_dim[x.head_dim_qk];
@@ -77,17 +72,21 @@ class Workers {
     }
   }
 
+  /// Findings are those of the smallest case that breaks the same law.
   size_t run_kernels(uint64_t number, Tally& tally) {
-    const Case x = fuzz_case(options_.seed, number);
+    Choices choices = case_choices(options_.seed, number);
+    const Case x = generate(choices);
     const Status status = check_case(x, options_.run);
     count(x, tally);
-    for (const Finding& f : status.findings()) {
-      tally.findings.emplace_back(number, f);
-      Finding& mine = tally.findings.back().second;
-      mine.case_id = name_of_case(number) + x.to_string();
-      mine.reproduce = reproduce(options_, number);
+    if (status.ok()) return 0;
+    const std::string law = status.findings()[0].id;
+    CaseFailure small = shrink_case(choices.made(), options_.run, law);
+    tally.call_failures[number] = {law, small.choices};
+    for (Finding& f : small.findings.findings()) {
+      f.case_id.insert(0, name_of_case(number));
+      tally.findings.emplace_back(number, std::move(f));
     }
-    return status.findings().size();
+    return small.findings.findings().size();
   }
 
   /// Findings are those of the smallest history that fails in the same way.
@@ -132,9 +131,9 @@ class Workers {
 FuzzResult join(std::vector<Tally>& tallies) {
   FuzzResult result;
   std::vector<std::pair<uint64_t, Finding>> findings;
-  std::map<uint64_t, std::pair<std::string, std::vector<uint32_t>>> failures;
+  std::map<uint64_t, std::pair<std::string, std::vector<uint32_t>>> failures, call_failures;
   for (Tally& t : tallies) {
-    failures.merge(t.failures);
+    failures.merge(t.failures), call_failures.merge(t.call_failures);
     result.cases += t.cases, result.skipped += t.skipped;
     add_all(result.histograms.keys, t.histograms.keys);
     add_all(result.histograms.requests, t.histograms.requests);
@@ -148,14 +147,23 @@ FuzzResult join(std::vector<Tally>& tallies) {
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [number, finding] : findings) result.findings.add(std::move(finding));
   for (auto& [number, failure] : failures) result.failures.push_back(std::move(failure));
+  for (auto& [number, failure] : call_failures) result.call_failures.push_back(std::move(failure));
   return result;
 }
 
 }  // namespace
 
+Choices case_choices(uint64_t seed, uint64_t number) { return Choices(Rng::stream(seed, number)); }
+
 Case fuzz_case(uint64_t seed, uint64_t number) {
-  Choices choices(Rng::stream(seed, number));
+  Choices choices = case_choices(seed, number);
   return generate(choices);
+}
+
+std::string coverage_key(const Case& x) {
+  const std::string text = x.to_string();
+  const size_t kernel_end = text.find(' ');
+  return text.substr(0, text.find(' ', kernel_end + 1)) + " eager";
 }
 
 Choices history_choices(uint64_t seed, uint64_t number) {

@@ -58,15 +58,20 @@ struct FuzzResult {
   std::optional<FirstFailure> first;  // of histories
   // Histories that failed, in the order of case numbers: the law, and the choices of the small one
   std::vector<std::pair<std::string, std::vector<uint32_t>>> failures;
+  std::vector<std::pair<std::string, std::vector<uint32_t>>> call_failures;  // the same of calls
   FuzzHistograms histograms;
   // "decode_paged uniform eager": cases; "flashattention decode replay": steps
   std::map<std::string, int64_t> coverage;
 };
 
-/// The Case with that number.
+/// The choices of the Case with that number, and the Case.
+Choices case_choices(uint64_t seed, uint64_t number);
 Case fuzz_case(uint64_t seed, uint64_t number);
 /// The choices of the history with that number.
 Choices history_choices(uint64_t seed, uint64_t number);
+
+/// Under which FuzzResult::coverage counts a Case.
+std::string coverage_key(const Case& x);
 
 /// progress is called a few times a second, from one thread; stop ends the run after the cases in
 /// hand.

@@ -1,35 +1,33 @@
 #include "fuzz/gapped.h"
 
+#include <array>
+#include <numeric>
 #include <utility>
 
 #include "core/laws.h"
 
 namespace shadowgraph {
-namespace {
-
-/// Poison over the elements of t from axis `axis` on; `at` is where its first one lies.
-void poison_elements(const ConstTensorView& t, int axis, std::byte* at) {
-  const auto size = static_cast<int64_t>(size_of(t.dtype));
-  const bool run = axis == t.rank - 1 && t.stride[axis] == 1;
-  if (run || axis == t.rank) {
-    const int64_t count = run ? t.shape[axis] : 1;
-    std::memset(at, std::to_integer<int>(kPoison), static_cast<size_t>(count * size));
-    return;
-  }
-  for (int64_t i = 0; i < t.shape[axis]; ++i)
-    poison_elements(t, axis + 1, at + i * t.stride[axis] * size);
-}
-
-}  // namespace
 
 TensorView make_gapped(GuardedBuffer& buffer, DType dtype, std::initializer_list<int64_t> shape,
                        Rng& rng) {
-  TensorView t(nullptr, dtype, shape);
+  return make_gapped(buffer, dtype, std::span(shape.begin(), shape.size()), rng,
+                     AxisOrder::kAsNamed);
+}
+
+TensorView make_gapped(GuardedBuffer& buffer, DType dtype, std::span<const int64_t> shape, Rng& rng,
+                       AxisOrder order) {
+  TensorView t(nullptr, dtype, {});
+  t.rank = static_cast<int>(shape.size());
+  std::array<size_t, TensorView::kMaxRank> axes{};  // outermost first
+  std::iota(axes.begin(), axes.end(), size_t{0});
+  for (size_t i = shape.size(); order == AxisOrder::kAny && i > 1; --i)
+    std::swap(axes[i - 1], axes[rng.below(static_cast<uint32_t>(i))]);
   const uint32_t widest = rng.below(3) == 0 ? 1 : 4;
   int64_t extent = 1;
-  for (int axis = t.rank - 1; axis >= 0; --axis) {
-    t.stride[axis] = extent;
-    extent = extent * t.shape[axis] + (axis > 0 ? rng.below(widest) : 0);
+  for (size_t i = shape.size(); i-- > 0;) {
+    const size_t axis = axes[i];
+    t.shape[axis] = shape[axis], t.stride[axis] = extent;
+    extent = extent * shape[axis] + (i > 0 ? rng.below(widest) : 0);
   }
   const auto size = static_cast<int64_t>(size_of(dtype));
   buffer = GuardedBuffer(extent * size, rng.below(8) * size);
@@ -45,12 +43,32 @@ TensorView make_gapped_lse(GuardedBuffer& buffer, int64_t rows, int64_t heads, R
   return t;
 }
 
+std::vector<std::byte> gather(const ConstTensorView& t) {
+  std::vector<std::byte> elements;
+  elements.reserve(static_cast<size_t>(t.numel()) * size_of(t.dtype));
+  for_each_run(t, [&](const std::byte* at, size_t bytes) {
+    elements.insert(elements.end(), at, at + bytes);
+  });
+  return elements;
+}
+
+void scatter(std::span<const std::byte> elements, const TensorView& t) {
+  for_each_run(t, [&](std::byte* at, size_t bytes) {
+    std::memcpy(at, elements.data(), bytes);
+    elements = elements.subspan(bytes);
+  });
+}
+
 Status check_write_set(const GuardedBuffer& buffer, const ConstTensorView& written,
                        const char* field) {
   Status status;
   if (!written.defined()) return status;
   GuardedBuffer rest = buffer;
-  poison_elements(written, 0, rest.data() + (written.data - buffer.data()));
+  TensorView copy(rest.data() + (written.data - buffer.data()), written.dtype, {});
+  copy.rank = written.rank, copy.shape = written.shape, copy.stride = written.stride;
+  for_each_run(copy, [](std::byte* at, size_t bytes) {
+    std::memset(at, std::to_integer<int>(kPoison), bytes);
+  });
   if (!rest.untouched())
     status.add(make_finding("num.write_set", at(field), "writes to its rows only", "others"));
   return status;

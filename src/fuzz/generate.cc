@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fuzz/linear_generate.h"
+
 namespace shadowgraph {
 namespace {
 
@@ -118,10 +120,15 @@ Case generate(Choices& c) {
   Case x;
   x.kernel = c.of({CaseKernel::kDecodePaged, CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged,
                    CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged, CaseKernel::kPrefillRagged,
-                   CaseKernel::kPrefillPaged, CaseKernel::kMergeStates});
+                   CaseKernel::kPrefillPaged, CaseKernel::kMergeStates, CaseKernel::kLinear,
+                   CaseKernel::kLinear, CaseKernel::kLinear});
   x.seed = c.below(1u << 30);
   if (x.kernel == CaseKernel::kMergeStates) return merge_case(c, x);
   x.data = c.of({CaseData::kUniform, CaseData::kSelector, CaseData::kRandom, CaseData::kPeaked});
+  if (x.kernel == CaseKernel::kLinear) {
+    x.linear = generate_linear(c, x.data);
+    return x;
+  }
   choose_requests(c, x);
   choose_heads(c, x);
   choose_dtypes(c, x);

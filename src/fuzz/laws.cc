@@ -9,6 +9,7 @@
 #include "core/laws.h"
 #include "fuzz/arrange.h"
 #include "fuzz/exact.h"
+#include "fuzz/linear_laws.h"
 #include "fuzz/merge_case.h"
 
 namespace shadowgraph {
@@ -166,6 +167,7 @@ CallOptions vary_options(const RunOptions& options, Rng& rng) {
 
 Status check_case(const Case& x, const RunOptions& options) {
   if (x.kernel == CaseKernel::kMergeStates) return check_merge_case(x, options);
+  if (x.kernel == CaseKernel::kLinear) return check_linear_case(x, options);
   const LogicalData data = make_data(x);
   Arrangement how = Arrangement::of(x);
   how.options.arith = options.arith;
@@ -180,8 +182,7 @@ Status check_case(const Case& x, const RunOptions& options) {
   status.add(judge_call(call, *find_arithmetic(options.arith == Arith::kFast ? "ours_fast"
                                                                              : "ours_portable"))
                  .findings);
-  if (x.data == CaseData::kUniform || x.data == CaseData::kSelector)
-    status.add(check_exact(x, data, results));
+  if (is_exact(x.data)) status.add(check_exact(x, data, results));
 
   Rng rng = Rng::stream(x.seed, 1);
   const Arrangement other = vary(x, options, rng);

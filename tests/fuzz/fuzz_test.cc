@@ -6,6 +6,8 @@
 #include <numeric>
 #include <string>
 
+#include "fuzz/generate.h"
+
 namespace shadowgraph {
 namespace {
 
@@ -32,8 +34,7 @@ TEST(Fuzz, FastArithmeticFindsNothing) {
   int64_t cases = 0, chunked = 0;
   for (uint64_t number = 0; cases < 1500; ++number) {
     const Case x = fuzz_case(303, number);
-    if (x.kernel == CaseKernel::kMergeStates || x.q_dtype != DType::kBF16 ||
-        x.kv_dtype != DType::kBF16)
+    if (!is_attention(x.kernel) || x.q_dtype != DType::kBF16 || x.kv_dtype != DType::kBF16)
       continue;
     ++cases;
     // Prefills like these are run again in chunks.
@@ -122,13 +123,13 @@ TEST(Fuzz, CountsWhatItRan) {
     return std::accumulate(counts.begin(), counts.end(), int64_t{0},
                            [](int64_t n, const auto& c) { return n + c.second; });
   };
-  int64_t merges = 0;
+  int64_t others = 0;
   for (uint64_t number = 0; number < 100; ++number)
-    merges += fuzz_case(1, number).kernel == CaseKernel::kMergeStates;
-  EXPECT_GT(merges, 0);
+    others += !is_attention(fuzz_case(1, number).kernel);
+  EXPECT_GT(others, 0);
   EXPECT_EQ(total(result.coverage), 100);
-  EXPECT_EQ(total(result.histograms.keys), 100 - merges);
-  EXPECT_EQ(total(result.histograms.requests), 100 - merges);
+  EXPECT_EQ(total(result.histograms.keys), 100 - others);
+  EXPECT_EQ(total(result.histograms.requests), 100 - others);
 }
 
 TEST(Fuzz, StopsWhenItIsTold) {
@@ -161,8 +162,12 @@ TEST(Fuzz, AFindingNamesItsCaseAndACommandThatShowsItAgain) {
   ASSERT_FALSE(result.findings.ok());
   const Finding& f = result.findings.findings()[0];
   EXPECT_EQ(f.id, "input.isa");
-  EXPECT_EQ(f.case_id, "seed 7 case 3: " + fuzz_case(7, 3).to_string());
-  EXPECT_EQ(f.reproduce, "shadowgraph fuzz --seed 7 --first 3 --cases 1 --arith fast --isa riscv");
+  // Refused whatever it is: the smallest case of all.
+  Choices none(std::vector<uint32_t>{});
+  EXPECT_EQ(f.case_id, "seed 7 case 3: " + generate(none).to_string());
+  EXPECT_EQ(f.reproduce, "shadowgraph fuzz --backend kernels --choices 0 --arith fast --isa riscv");
+  ASSERT_EQ(result.call_failures.size(), 1u);
+  EXPECT_EQ(result.call_failures[0].first, "input.isa");
 }
 
 TEST(Fuzz, AHistoryOfWhichTheBackendRunsNothingIsNoCase) {

@@ -9,7 +9,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr uint64_t kDigest = 0x80795b3db581b949;  // of cases 0..149 of seed 1
+constexpr uint64_t kDigest = 0xf586f065e4bb5a37;  // of cases 0..149 of seed 1
 
 /// FNV-1a.
 uint64_t mix(uint64_t h, const void* data, size_t size) {
@@ -22,7 +22,7 @@ uint64_t digest(std::string_view isa) {
   uint64_t h = 0xcbf29ce484222325u;
   for (uint64_t number = 0; number < 150; ++number) {
     const Case x = fuzz_case(1, number);
-    if (x.kernel == CaseKernel::kMergeStates) continue;
+    if (!is_attention(x.kernel)) continue;
     const LogicalData data = make_data(x);
     Arrangement how = Arrangement::of(x);
     how.options.isa = isa;

@@ -129,6 +129,13 @@ class Histories(Fuzz):
         self.assertNotIn("warnings", report)
         self.assertEqual(report["coverage"], self.report("--choices", "0.1.3", "--backend", "flashattention")["coverage"])
 
+    def test_choices_of_kernels_are_one_call(self):
+        for choices in ("0", "8.3.0.1", "9.5.2.2.1"):
+            report = self.report("--backend", "kernels", "--choices", choices)
+            self.assertEqual(report["summary"]["cases"], 1)
+            self.assertEqual(len(report["coverage"]), 1)
+            self.assertNotIn("warnings", report)
+
     def test_choices_that_were_not_read_as_they_stand_are_said(self):
         for choices, said, code in (("0.9999.0", r"number 2 is 9999, out of range: read as \d+$", CLEAN),
                                     ("0." + "0." * 20000 + "7", r"\d+ of 20002 numbers not read", CLEAN),
@@ -143,7 +150,6 @@ class Histories(Fuzz):
         self.assertNotIn("--choices", run("fuzz", "--choices", "0.0.0.1")[1])
 
     def test_what_has_no_histories_is_refused(self):
-        self.refused("--choices", "1.2.3", "--backend", "kernels", said=["kernels have no histories"])
         self.refused("--exhaustive", "decode", "--backend", "kernels", said=["kernels have no histories"])
         self.refused("--exhaustive", "device-3", "--backend", "flashmla", said=["device-3"])
         self.refused("--exhaustive", "device-3", "--plant", "K31", said=["device-3"])

@@ -1,0 +1,125 @@
+// The members of a Case in its file, one list for its reader and its writer (case_json.h).
+#pragma once
+
+#include "attn/case.h"
+#include "attn/case_names.h"
+#include "fuzz/case_json.h"
+
+namespace shadowgraph {
+
+inline constexpr std::string_view kLseSinkNames[] = {"excluded", "included"};
+inline constexpr std::string_view kLseBaseNames[] = {"natural", "log2"};
+inline constexpr std::string_view kTableFormNames[] = {"dense", "csr"};
+
+template <>
+struct EnumWords<CaseKernel> : ListedWords<CaseKernel, kCaseKernelNames> {};
+template <>
+struct EnumWords<CaseData> : ListedWords<CaseData, kCaseDataNames> {};
+template <>
+struct EnumWords<CaseLayout> : ListedWords<CaseLayout, kCaseLayoutNames> {};
+template <>
+struct EnumWords<CustomMask::Kind> : ListedWords<CustomMask::Kind, kMaskKindNames> {};
+template <>
+struct EnumWords<LseSink> : ListedWords<LseSink, kLseSinkNames> {};
+template <>
+struct EnumWords<LseBase> : ListedWords<LseBase, kLseBaseNames> {};
+template <>
+struct EnumWords<PageTable::Form> : ListedWords<PageTable::Form, kTableFormNames> {};
+template <>
+struct EnumWords<LinearCase::Call> : ListedWords<LinearCase::Call, kLinearCallNames> {};
+template <>
+struct EnumWords<PadRow> : ListedWords<PadRow, kPadRowNames> {};
+template <>
+struct EnumWords<LinearAttention::Rule> : ListedWords<LinearAttention::Rule, kRuleNames> {};
+template <>
+struct EnumWords<LinearAttention::StateOrder>
+    : ListedWords<LinearAttention::StateOrder, kStateOrderNames> {};
+template <>
+struct EnumWords<ChunkGrid> : ListedWords<ChunkGrid, kChunkGridNames> {};
+template <>
+struct EnumWords<DecayGate::Kind> : ListedWords<DecayGate::Kind, kGateKindNames> {};
+
+template <class V>
+void visit_fields(V& v, RequestExtent& r) {
+  v("prefix_len", r.prefix_len);
+  v("q_len", r.q_len);
+  v("kv_len", r.kv_len);
+}
+
+template <class V>
+void visit_fields(V& v, LinearCase::Row& r) {
+  v("tokens", r.tokens);
+  v("slot", r.slot);
+  v("initial", r.initial);
+}
+
+template <class V>
+void visit_fields(V& v, LinearCase& x) {
+  v("call", x.call);
+  v("rows", x.rows);
+  v("dtype", x.dtype);
+  v("state_dtype", x.state_dtype);
+  v("out_dtype", x.out_dtype);
+  v("pad", x.pad);
+  v("drafts", x.drafts);
+  v("tree", x.tree);
+  v("of_padding", x.of_padding);
+  v("draft_dtype", x.draft_dtype);
+  v("rule", x.rule);
+  v("order", x.order);
+  v("num_k_heads", x.num_k_heads);
+  v("num_v_heads", x.num_v_heads);
+  v("head_dim_k", x.head_dim_k);
+  v("head_dim_v", x.head_dim_v);
+  v("decay_rank", x.decay_rank);
+  v("beta", x.beta);
+  v("l2norm", x.l2norm);
+  v("skip", x.skip);
+  v("z", x.z);
+  v("store", x.store);
+  v("scale", x.scale);
+  v("chunk_size", x.chunk_size);
+  v("chunk_dtype", x.chunk_dtype);
+  v("chunk_grid", x.chunk_grid);
+  v("dim", x.dim);
+  v("width", x.width);
+  v("bias", x.bias);
+  v("silu", x.silu);
+  v("gate", x.gate);
+  v("dt_bias", x.dt_bias);
+  v("b", x.b);
+  v("lower_bound", x.lower_bound);
+}
+
+template <class V>
+void visit_fields(V& v, Case& x) {
+  v("kernel", x.kernel);
+  v("data", x.data);
+  v("seed", x.seed);
+  if (x.kernel == CaseKernel::kLinear) return v("linear", x.linear);
+  v("requests", x.requests);
+  v("num_qo_heads", x.num_qo_heads);
+  v("num_kv_heads", x.num_kv_heads);
+  v("head_dim_qk", x.head_dim_qk);
+  v("head_dim_vo", x.head_dim_vo);
+  v("q_dtype", x.q_dtype);
+  v("kv_dtype", x.kv_dtype);
+  v("out_dtype", x.out_dtype);
+  v("k_scale", x.k_scale);
+  v("v_scale", x.v_scale);
+  v("sm_scale", x.sm_scale);
+  v("causal", x.causal);
+  v("window_left", x.window_left);
+  v("window_right", x.window_right);
+  v("logits_soft_cap", x.logits_soft_cap);
+  v("sinks", x.sinks);
+  v("mask", x.mask);
+  v("lse_sink", x.lse_sink);
+  v("lse_base", x.lse_base);
+  v("page_size", x.page_size);
+  v("layout", x.layout);
+  v("table", x.table);
+  v("through_store_kv", x.through_store_kv);
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,195 @@
+#include "fuzz/call_file.h"
+
+#include <utility>
+
+#include "core/shrink.h"
+#include "fuzz/call_fields.h"
+#include "fuzz/generate.h"
+#include "shadowgraph/version.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr std::string_view kSchema = "shadowgraph.call/1";
+constexpr size_t kMaxDepth = 8;
+constexpr int64_t kMostElements = 1 << 24;
+
+bool is_wide(DType t) { return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16; }
+
+/// What laying out and running a case relies on.
+class CallCheck : CaseRanges {
+ public:
+  CallCheck(const Case& x, const std::string& file) : CaseRanges(file), x_(x) {}
+
+  Status run() {
+    if (x_.kernel == CaseKernel::kLinear) {
+      check_linear(x_.linear);
+    } else {
+      check_sizes();
+      if (x_.kernel != CaseKernel::kMergeStates) check_attention();
+    }
+    return take();
+  }
+
+ private:
+  void wide(const char* field, DType t) {
+    if (!is_wide(t)) fail(field, "f32, f16 or bf16", static_cast<int64_t>(t));
+  }
+
+  void check_sizes() {
+    const bool merge = x_.kernel == CaseKernel::kMergeStates;
+    in("requests", 1, std::ssize(x_.requests), merge ? 1 : 64);
+    int64_t keys = 0;
+    for (const RequestExtent& r : x_.requests) {
+      in("requests.q_len", x_.kernel == CaseKernel::kDecodePaged ? 1 : 0, r.q_len,
+         x_.kernel == CaseKernel::kDecodePaged ? 1 : 4096);
+      in("requests.kv_len", merge ? 1 : 0, r.kv_len, 8192);
+      keys += int64_t{r.q_len} * (merge ? r.kv_len : 1) + r.kv_len;
+    }
+    in("num_kv_heads", 1, x_.num_kv_heads, 256);
+    in("num_qo_heads", 1, x_.num_qo_heads, 256);
+    in("head_dim_qk", 1, x_.head_dim_qk, 1024);
+    in("head_dim_vo", 1, x_.head_dim_vo, 1024);
+    wide("q_dtype", x_.q_dtype), wide("out_dtype", x_.out_dtype);
+    if (!status_.ok()) return;
+    in("num_qo_heads % num_kv_heads", 0, x_.num_qo_heads % x_.num_kv_heads, 0);
+    in("elements", 0, keys * x_.num_qo_heads * (x_.head_dim_qk + x_.head_dim_vo), kMostElements);
+  }
+
+  void check_attention() {
+    const bool latent = x_.layout == CaseLayout::kMlaLatent, i8 = x_.kv_dtype == DType::kI8;
+    if (!is_wide(x_.kv_dtype) && !is_fp8(x_.kv_dtype) && !i8)
+      fail("kv_dtype", "of a cache", static_cast<int64_t>(x_.kv_dtype));
+    if (i8 && x_.kernel == CaseKernel::kPrefillRagged) fail("kv_dtype", "not i8 if ragged", 1);
+    in("page_size", 1, x_.page_size, 512);
+    if (x_.layout == CaseLayout::kPanels) in("page_size % 16", 0, x_.page_size % 16, 0);
+    if (latent) in("num_kv_heads", 1, x_.num_kv_heads, 1);
+    if (latent) in("head_dim_vo", 1, x_.head_dim_vo, x_.head_dim_qk);
+    if (latent && x_.through_store_kv) fail("through_store_kv", "not of a latent", 1);
+    const bool stacked =
+        x_.layout == CaseLayout::kStackedNhd || x_.layout == CaseLayout::kStackedHnd;
+    if (stacked) in("head_dim_vo", x_.head_dim_qk, x_.head_dim_vo, x_.head_dim_qk);
+    for (const float scale : {x_.sm_scale, x_.k_scale, x_.v_scale})
+      if (!(scale > 0)) fail("scales", "> 0", static_cast<int64_t>(scale));
+  }
+
+  void check_linear(const LinearCase& l) {
+    in("rows", l.call == LinearCase::Call::kGate ? 1 : 0, std::ssize(l.rows), 64);
+    for (const LinearCase::Row& r : l.rows) in("rows.tokens", 0, r.tokens, 4096);
+    in("num_k_heads", 1, l.num_k_heads, 256);
+    in("num_v_heads", 1, l.num_v_heads, 256);
+    in("head_dim_k", 1, l.head_dim_k, 1024);
+    in("head_dim_v", 1, l.head_dim_v, 1024);
+    in("dim", 1, l.dim, 4096);
+    in("width", 2, l.width, 8);
+    in("chunk_size", 0, l.chunk_size, 4096);
+    wide("dtype", l.dtype), wide("state_dtype", l.state_dtype), wide("out_dtype", l.out_dtype);
+    wide("draft_dtype", l.draft_dtype), wide("chunk_dtype", l.chunk_dtype);
+    const bool gate = l.call == LinearCase::Call::kGate;
+    const bool step = gate && l.gate == DecayGate::Kind::kStep;
+    in("decay_rank", gate ? 2 : 1, l.decay_rank, step ? 2 : 3);
+    if (step && l.b) fail("b", "none of a step", 1);
+    if (is_exact(x_.data) && (l.l2norm || l.silu)) fail("data", "random: roots are not exact", 0);
+    if (!status_.ok()) return;
+    in("num_v_heads % num_k_heads", 0, gate ? 0 : l.num_v_heads % l.num_k_heads, 0);
+    const bool attention = l.call == LinearCase::Call::kAttention;
+    if (attention && l.tree && !l.drafts) fail("tree", "of drafts that are kept", 1);
+    if (l.tree && l.chunk_size > 0) fail("chunk_size", "0 of a tree", l.chunk_size);
+    const int64_t state =
+                      attention ? int64_t{l.num_v_heads} * l.head_dim_k * l.head_dim_v : l.dim * 8,
+                  kept = l.drafts || l.chunk_size > 0 ? l.tokens() : 0;
+    in("elements of states", 0, (std::ssize(l.rows) + kept + 4) * state, kMostElements);
+    const int64_t token = attention || gate ? l.num_v_heads * (l.head_dim_k + l.head_dim_v) : l.dim;
+    in("elements", 0, l.tokens() * token, kMostElements);
+  }
+
+  const Case& x_;
+};
+
+Status parse(const std::string& path, JsonDocument* json) {
+  std::vector<std::byte> bytes;
+  Status status = read_file(path, &bytes);
+  if (!status.ok()) return status;
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return parse_strict_json(text, "case.field", path, 0, json, kMaxDepth);
+}
+
+}  // namespace
+
+std::string to_json(const CallCase& x) {
+  CallCase copy = x;
+  CaseWriter w;
+  w.out = "{\n  \"schema\": " + json_quoted(kSchema) +
+          ",\n  \"version\": " + json_quoted(x.version) + ",\n  \"law\": " + json_quoted(x.law) +
+          ",\n  \"got\": " + json_quoted(x.got) + ",\n  ";
+  w("choices", copy.choices);
+  w("case", copy.x);
+  return w.out + "\n}\n";
+}
+
+bool is_call_file(const std::string& path) {
+  JsonDocument json;
+  if (!parse(path, &json).ok()) return false;
+  const JsonValue* schema = json.root.find("schema");
+  const auto* word = schema == nullptr ? nullptr : schema->as<std::string>();
+  return word != nullptr && *word == kSchema;
+}
+
+Status read_call(const std::string& path, CallCase* out) {
+  JsonDocument json;
+  Status status = parse(path, &json);
+  if (!status.ok()) return status;
+  CallCase x;
+  std::string schema;
+  CaseFileReader reader(json.root, path, "", &status);
+  reader("schema", schema);
+  reader("version", x.version);
+  reader("law", x.law);
+  reader("got", x.got);
+  reader("choices", x.choices);
+  reader("case", x.x);
+  reader.finish();
+  if (schema != kSchema)
+    status.add(file_finding("case.field", path, "schema", std::string(kSchema), schema));
+  if (status.ok()) status = CallCheck(x.x, path).run();
+  if (status.ok()) *out = std::move(x);
+  return status;
+}
+
+CaseFailure shrink_case(std::span<const uint32_t> made, const RunOptions& options,
+                        std::string_view law, int64_t most_tries) {
+  int64_t tries = 0;
+  const auto fails = [&](std::span<const uint32_t> list) -> std::optional<ChoiceSequence> {
+    ++tries;
+    Choices choices(list);
+    const Status found = check_case(generate(choices), options);
+    for (const Finding& f : found.findings())
+      if (f.id == law) return choices.made();
+    return std::nullopt;
+  };
+  CaseFailure failure;
+  failure.choices =
+      shrink({made.begin(), made.end()}, fails, [&] { return tries >= most_tries; }).choices;
+  Choices choices(failure.choices);
+  const Case x = generate(choices);
+  failure.findings = check_case(x, options);
+  for (Finding& f : failure.findings.findings()) {
+    f.case_id = x.to_string();
+    f.reproduce = "shadowgraph fuzz --backend kernels --choices " + to_text(failure.choices) +
+                  options.flags();
+  }
+  return failure;
+}
+
+CallCase call_of(std::span<const uint32_t> list, const RunOptions& options) {
+  Choices choices(list);
+  CallCase call;
+  call.version = SHADOWGRAPH_VERSION;
+  call.x = generate(choices);
+  call.choices = choices.made();
+  const Status found = check_case(call.x, options);
+  if (!found.ok()) call.law = found.findings()[0].id, call.got = found.findings()[0].to_string();
+  return call;
+}
+
+}  // namespace shadowgraph

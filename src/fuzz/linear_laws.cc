@@ -1,0 +1,224 @@
+#include "fuzz/linear_laws.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "check/linear_compare.h"
+#include "core/laws.h"
+#include "fuzz/gate_case.h"
+#include "fuzz/linear_refusals.h"
+
+namespace shadowgraph {
+namespace {
+
+using Call = LinearScene::Call;
+
+void compare(const Call& truth, const LinearLeft& left, bool exact, const LinearPlaces& places,
+             LinearJudges* judges) {
+  if (const auto* conv = std::get_if<CausalConv1d>(&truth)) {
+    const ConvArithmetic ours;
+    compare_conv(*conv, exact ? nullptr : &ours, conv->x.dtype, left, places, judges);
+    return;
+  }
+  const auto& call = std::get<LinearAttention>(truth);
+  const GateTruth none;
+  LinearBounds bounds(call, *find_linear_arithmetic("ours"), none, {});
+  compare_recurrence(call, none, exact ? nullptr : &bounds, left, places, judges);
+}
+
+LinearLeft left_of(const Call& call) {
+  if (const auto* conv = std::get_if<CausalConv1d>(&call))
+    return {conv->out, conv->states, conv->draft.states, {}};
+  const auto& c = std::get<LinearAttention>(call);
+  return {c.out, c.states, c.draft.states, c.chunk_states};
+}
+
+const StateRows& rows_of(const Call& call) {
+  return *std::visit([](const auto& c) { return &c.rows; }, call);
+}
+
+/// Would the outputs of that row be right if the call were this one?
+bool explains(const Call& other, const ConstTensorView& out, int64_t row) {
+  LinearJudges j("num.exact", "");
+  compare(other, {out, {}, {}, {}}, true, {{}, {}, false, row}, &j);
+  return j.out.elements() > 0 && j.out.worst() == 0;
+}
+
+/// What exact data says of a row whose outputs are wrong: the slot that it started from, or the
+/// tree that it did not follow; or nothing.
+std::string name_source(const Call& truth, const ConstTensorView& out, int64_t row) {
+  const StateRows& rows = rows_of(truth);
+  std::vector<int32_t> slots(rows.state_indices.begin(), rows.state_indices.end());
+  std::vector<uint8_t> flags(slots.size(), 1);
+  const auto with = [&](int32_t slot, bool starts, bool tree) {
+    Call other = truth;
+    auto list = slots;
+    list[static_cast<size_t>(row)] = slot;
+    flags[static_cast<size_t>(row)] = starts ? 1 : 0;
+    bool found = false;
+    std::visit(
+        [&](auto& c) {
+          c.rows.state_indices = list, c.rows.has_initial_state = flags;
+          if (!tree) c.draft.parents = {};
+          found = explains(other, out, row);
+        },
+        other);
+    return found;
+  };
+  const int64_t pool = std::visit([](const auto& c) { return c.states.shape[0]; }, truth);
+  const int32_t own = rows.slot(row);
+  const bool starts = rows.starts_from_slot(row);
+  if (own >= 0 && with(own, starts, false)) return ", as of a chain of drafts instead of the tree";
+  if (starts && with(own, false, true)) return ", as if it started from zero";
+  for (int32_t slot = 0; slot < pool; ++slot) {
+    if (!with(slot, true, true)) continue;
+    std::string s = ", as if it started from slot " + std::to_string(slot);
+    if (slot == own) return s + ", its own, which is not its state";
+    const auto owner = std::ranges::find(slots, slot);
+    return owner == slots.end() ? s : s + " of row " + std::to_string(owner - slots.begin());
+  }
+  return "";
+}
+
+/// Rows of padding whose outputs are zeros.
+Status check_zeros(const Call& call) {
+  ArrayJudge zeros("num.exact", "out of padding");
+  const StateRows& rows = rows_of(call);
+  const ConstTensorView out = left_of(call).out;
+  const int64_t of_token = out.shape[0] == 0 ? 0 : out.numel() / out.shape[0];
+  for (int64_t r = 0; r < rows.rows() && rows.pad == PadRow::kZeroOut; ++r) {
+    for (int64_t t = rows.begin(r); t < rows.begin(r + 1) && rows.slot(r) < 0; ++t)
+      for (int64_t i = 0; i < of_token; ++i) zeros.take(t, i, element(out, t * of_token + i), 0, 0);
+  }
+  Status status;
+  zeros.add_to(&status);
+  return status;
+}
+
+std::string describe(const LinearArrangement& a) {
+  size_t pieces = 0;
+  for (const auto& call : a.calls) pieces += call.size();
+  std::string s = std::to_string(a.calls.size()) + " calls of " + std::to_string(pieces) +
+                  " rows, " + std::to_string(a.idle_rows) + " idle rows, " +
+                  std::to_string(a.options.num_threads) + " threads";
+  if (!a.options.isa.empty()) s += ", " + std::string(a.options.isa);
+  if (a.poison_unread && a.calls.size() == 1)
+    s += ", poison in all that the footprint does not read";
+  return s;
+}
+
+/// Can a row be cut, and go on from what the pool keeps?
+bool can_cut(const LinearCase& x, const LinearCase::Row& row) {
+  if (x.tree || !row.slot || row.tokens < 2) return false;
+  return x.call == LinearCase::Call::kConv1d || (x.store && x.state_dtype == DType::kF32);
+}
+
+/// Rows in two calls: some cut, some whole in either.
+std::vector<std::vector<LinearPiece>> cut_rows(const LinearCase& x,
+                                               const std::vector<LinearPiece>& rows, Rng& rng) {
+  std::vector<std::vector<LinearPiece>> calls(2);
+  for (const LinearPiece& row : rows) {
+    if (!can_cut(x, x.rows[static_cast<size_t>(row.row)])) {
+      calls[rng.below(2)].push_back(row);
+      continue;
+    }
+    LinearPiece first = row, second = row;
+    first.end = second.begin =
+        1 + static_cast<int32_t>(rng.below(static_cast<uint32_t>(row.end - 1)));
+    calls[0].push_back(first), calls[1].push_back(second);
+  }
+  return calls;
+}
+
+}  // namespace
+
+LinearArrangement vary_linear(const Case& x, const RunOptions& options, Rng& rng) {
+  LinearArrangement a = LinearArrangement::of(x);
+  a.seed = rng.next();
+  std::vector<LinearPiece> rows = a.calls[0];
+  for (size_t i = rows.size(); i > 1; --i)
+    std::swap(rows[i - 1], rows[rng.below(static_cast<uint32_t>(i))]);
+  const uint32_t form = rng.below(4);
+  if (form < 2) {
+    a.calls = {rows};
+  } else if (form == 2) {
+    a.calls.clear();
+    for (const LinearPiece& row : rows) a.calls.push_back({row});
+  } else {
+    a.calls = cut_rows(x.linear, rows, rng);
+  }
+  a.idle_rows = static_cast<int32_t>(rng.below(3));
+  a.poison_unread = rng.below(2) != 0;
+  a.options = vary_options(options, rng);
+  return a;
+}
+
+Status judge_linear(const Case& x, const LinearScene& scene) {
+  const bool exact = is_exact(x.data);
+  LinearJudges judges(exact ? LawId("num.exact") : LawId("num.bound"), "");
+  const Call truth = scene.truth();
+  const LinearLeft left = left_of(scene.call());
+  compare(truth, left, exact, {}, &judges);
+  Status status = check_zeros(scene.call());
+  judges.add_to(&status);
+  if (!exact || judges.out.worst() == 0) return status;
+  for (Finding& f : status.findings()) {
+    if (f.where.field != "out" || !f.where.row) continue;
+    const StateRows& rows = rows_of(truth);
+    const auto end = std::upper_bound(rows.cu_seqlens_q.begin(), rows.cu_seqlens_q.end(),
+                                      static_cast<int32_t>(*f.where.row));
+    const int64_t row = end - rows.cu_seqlens_q.begin() - 1;
+    f.where.field += " (row " + std::to_string(row) + ")";
+    f.got += name_source(truth, left.out, row);
+  }
+  return status;
+}
+
+Status compare_bits(const LinearResults& a, const LinearResults& b, const std::string& how) {
+  Status status;
+  const auto compare_all = [&](const char* field, const auto& mine, const auto& its, bool both) {
+    for (size_t i = 0; i < mine.size(); ++i) {
+      if (mine[i] == its[i] || (both && (mine[i].empty() || its[i].empty()))) continue;
+      status.add(make_finding("num.bits", at(field, i), "the bits of the case as generated",
+                              "other bits with " + how));
+      return;
+    }
+  };
+  compare_all("out", a.out, b.out, false);
+  compare_all("states", a.states, b.states, false);
+  compare_all("draft.states", a.draft, b.draft, false);
+  compare_all("chunk_states", a.chunks, b.chunks, true);
+  return status;
+}
+
+Status check_linear_case(const Case& x, const RunOptions& options) {
+  if (x.linear.call == LinearCase::Call::kGate) return check_gate_case(x, options);
+  const LinearData data = make_linear_data(x);
+  LinearArrangement how = LinearArrangement::of(x);
+  how.options.isa = options.isa;
+  LinearScene scene(x, data, how);
+  scene.lay(0);
+  Rng rng = Rng::stream(x.seed, 1);
+  Status status = check_refusal(scene, rng);
+  const Status ran = scene.run();
+  status.add(ran);
+  if (!ran.ok()) return status;
+  status.add(judge_linear(x, scene));
+  LinearResults results(x), again(x);
+  scene.collect(&results);
+
+  const LinearArrangement other = vary_linear(x, options, rng);
+  LinearScene varied(x, data, other);
+  Status variant;
+  for (size_t i = 0; i < other.calls.size() && variant.ok(); ++i) {
+    varied.lay(i);
+    variant.add(varied.run());
+    varied.collect(&again);
+  }
+  if (variant.ok()) variant = compare_bits(results, again, describe(other));
+  status.add(variant);
+  return status;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,102 @@
+// LinearScene: a Case over recurrent states laid out in memory, as one call or as several over one
+// pool, everything that must not be read or written poisoned. The same values laid out otherwise
+// must give the same bits. Tested by tests/fuzz/linear_laws_test.cc.
+#pragma once
+
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "fuzz/call_memory.h"
+#include "fuzz/linear_data.h"
+
+namespace shadowgraph {
+
+/// Tokens [begin, end) of a row.
+struct LinearPiece {
+  static constexpr int64_t kNobody = -1;
+  int64_t row = 0;
+  int32_t begin = 0, end = 0;
+  bool slot = false;  // of kNobody: it names a slot that is no row's
+};
+
+/// How a Case looks in memory.
+struct LinearArrangement {
+  std::vector<std::vector<LinearPiece>> calls;  // one after the other
+  int32_t idle_rows = 0;                        // in each call: of nobody
+  bool poison_unread = false;  // what the footprint does not read; of a single call
+  uint64_t seed = 0;           // slots, places, gaps, orders of axes
+  CallOptions options;
+
+  /// All rows whole, in one call.
+  static LinearArrangement of(const Case& x);
+};
+
+/// What calls left of each token and row of a Case, in its own order: bits to compare. Empty: they
+/// left nothing.
+struct LinearResults {
+  explicit LinearResults(const Case& x);
+  using Bytes = std::vector<std::byte>;
+  std::vector<Bytes> out, draft, chunks;  // [tokens]
+  std::vector<Bytes> states;              // [rows]
+};
+
+class LinearScene {
+ public:
+  LinearScene(const Case& x, const LinearData& data, const LinearArrangement& how);
+  LinearScene(const LinearScene&) = delete;
+  LinearScene& operator=(const LinearScene&) = delete;
+
+  /// Lays out call number `index`; the pool is as the calls before it left it.
+  void lay(size_t index);
+  /// Runs what was laid. Findings: what the engine refused, and writes elsewhere than in the places
+  /// of its rows, or of its footprint.
+  Status run();
+  Status check_writes() const;
+  /// After run(): what it left, into its places.
+  void collect(LinearResults* results) const;
+
+  using Call = std::variant<LinearAttention, CausalConv1d>;
+  const Call& call() const { return call_; }
+  /// With the pool as it was before run().
+  Call truth() const;
+  Status execute(const Call& call) const;
+  /// After a call that was refused: num.write_set if anything changed.
+  Status check_untouched() const;
+
+ private:
+  bool is_conv() const { return x_.call == LinearCase::Call::kConv1d; }
+  void add_pool();
+  std::vector<LinearPiece> with_idle_rows(std::vector<LinearPiece> pieces);
+  void lay_rows();
+  void lay_drafts();
+  void lay_tokens(const TensorView& to, const LogicalTensor& from) const;
+  void lay_attention(LinearAttention* call);
+  void lay_conv(CausalConv1d* call);
+  /// State tensors of a call: the leading axes of it, then a state's.
+  TensorView add_states(const char* field, DType dtype, std::initializer_list<int64_t> leading);
+  void find_written();
+  int64_t tokens() const { return cu_seqlens_q_.back(); }
+  int32_t slot_of(const LinearPiece& piece) const;
+  int64_t place_of(size_t row) const {
+    return indices_.empty() ? static_cast<int64_t>(row) : indices_[row];
+  }
+  /// Number of the chunk that begins before token j of that row of the call, or -1.
+  std::vector<int64_t> chunks_of(size_t row) const;
+
+  const LinearCase& x_;
+  const LinearData& data_;
+  const LinearArrangement how_;
+  Rng rng_;
+  CallMemory pool_memory_, memory_;
+  TensorView pool_, draft_, chunks_, out_;
+  std::vector<int32_t> slots_;  // of the pool: of each row, then of nobody
+
+  std::vector<LinearPiece> pieces_;  // rows of the call
+  std::vector<int32_t> cu_seqlens_q_, state_indices_, indices_, parents_;
+  std::vector<uint8_t> has_initial_state_;
+  Call call_;
+  std::vector<ConstTensorView> written_;
+};
+
+}  // namespace shadowgraph
