@@ -246,6 +246,61 @@ TEST(LinearWrites, SeesAByteOfAnotherSlotOrGap) {
   });
 }
 
+TEST(CallMemory, SeesAFootprintThatIsNotWhatIsWritten) {
+  Rng rng(5);
+  CallMemory memory;
+  const TensorView t = memory.add("t", DType::kF16, {4, 6}, rng);
+  const ConstTensorView all[] = {t};
+  Footprint spans;
+  for (int64_t row = 0; row < 4; ++row)
+    spans.push_back({t.data, t.offset(row), 6, 2, Access::kWrite, 0});
+  EXPECT_TRUE(memory.check_footprint(spans, all).ok());
+  for (size_t i = 0; i < spans.size(); ++i) {
+    Footprint other = spans;
+    other[i].access = Access::kRead;
+    EXPECT_FALSE(memory.check_footprint(other, all).ok());
+    other = spans, other[i].count = 5;
+    EXPECT_FALSE(memory.check_footprint(other, all).ok());
+    EXPECT_FALSE(memory.check_footprint(spans, {}).ok());
+  }
+}
+
+TEST(CallMemory, PoisonsWhatIsNotRead) {
+  Rng rng(5);
+  CallMemory memory;
+  const TensorView t = memory.add("t", DType::kF32, {2, 3}, rng);
+  for (int64_t i = 0; i < 6; ++i) store_float(t.at(i / 3, i % 3), t.dtype, 0, 1);
+  memory.poison_unread(
+      {{t.data, t.offset(1), 2, 4, Access::kRead, 0}, {t.data, 0, 3, 4, Access::kWrite, 0}});
+  for (int64_t i = 0; i < 6; ++i)
+    EXPECT_EQ(load_float(t.at(i / 3, i % 3), t.dtype, 0) == 1, i == 3 || i == 4) << i;
+}
+
+TEST(LinearBits, VariantsAreOfEveryForm) {
+  const Case x = small_case(LinearCase::Call::kAttention, CaseData::kRandom);
+  std::set<size_t> calls;
+  bool cut = false, poisoned = false, idle = false, moved = false;
+  Rng rng(3);
+  for (int i = 0; i < 100; ++i) {
+    const LinearArrangement a = vary_linear(x, RunOptions(), rng);
+    calls.insert(a.calls.size());
+    poisoned |= a.poison_unread, idle |= a.idle_rows > 0;
+    moved |= a.calls[0].size() == 4 && a.calls[0][0].row != 0;
+    std::vector<int32_t> tokens(4, 0);
+    for (const auto& call : a.calls) {
+      for (const LinearPiece& p : call) {
+        const auto row = static_cast<size_t>(p.row);
+        EXPECT_EQ(p.begin, tokens[row]);  // in order, without gaps
+        tokens[row] = p.end;
+        cut |= p.end < x.linear.rows[row].tokens;
+      }
+    }
+    for (size_t r = 0; r < 4; ++r) EXPECT_EQ(tokens[r], x.linear.rows[r].tokens);
+  }
+  EXPECT_EQ(calls, (std::set<size_t>{1, 2, 4}));
+  EXPECT_TRUE(cut && poisoned && idle && moved);
+}
+
 TEST(LinearBits, SeesOneBitOfAnything) {
   const Case x = with_drafts(small_case(LinearCase::Call::kAttention, CaseData::kRandom), false);
   Ran run(x);

@@ -2,10 +2,12 @@
 
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -40,6 +42,39 @@ class Fuzz(unittest.TestCase):
         self.assertEqual((code, out), (USAGE, ""), (args, err))
         for word in said:
             self.assertIn(word, err)
+
+
+class ReplayOfCalls(unittest.TestCase):
+    """A file of one call; the fuzz target's seeds are some."""
+
+    SEEDS = pathlib.Path(__file__).resolve().parents[1] / "fuzz/corpus/calls"
+
+    def report(self, text, expect):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "call.json"
+            path.write_text(text)
+            code, out, err = run("replay", str(path), "--format", "json")
+            self.assertEqual(code, expect, err)
+            return json.loads(out)
+
+    def test_a_call_runs_again(self):
+        seeds = sorted(self.SEEDS.glob("*.json"))
+        self.assertGreater(len(seeds), 3)
+        for seed in seeds:
+            self.assertEqual(self.report(seed.read_text(), CLEAN)["summary"]["cases"], 1)
+
+    def test_what_is_found_is_said_with_the_file_and_what_cannot_run_is_refused(self):
+        text = (self.SEEDS / "gdn-tree.json").read_text()
+        # Data that is exact with a scale that is no power of two.
+        (finding, *_) = self.report(text.replace('"scale": 1', '"scale": 0.3'), FINDINGS)["findings"]
+        self.assertEqual(finding["id"], "num.exact")
+        self.assertRegex(finding["reproduce"], r"^shadowgraph replay .*call\.json$")
+        (finding,) = self.report(text.replace('"width": 4', '"width": 9'), BAD_INPUT)["findings"]
+        self.assertEqual(finding["id"], "case.range")
+        saved = self.report(text.replace('"law": ""', '"law": "num.exact"'), CLEAN)
+        self.assertIn("num.exact, which is not found", saved["warnings"][0])
+        path = str(self.SEEDS / "gdn-tree.json")
+        self.assertEqual(run("replay", path, "--plant", "K31")[0], USAGE)
 
 
 class Lists(unittest.TestCase):
