@@ -20,6 +20,7 @@ class PoolCheck {
            s_.width);
     if (!status_.ok()) return std::move(status_);
     check_rows();
+    check_states();
     if (!status_.ok()) return std::move(status_);
     for (const PoolRequest& r : s_.requests) check_slots(r);
     if (!status_.ok()) return std::move(status_);  // pages cannot be told
@@ -56,6 +57,25 @@ class PoolCheck {
     if (!std::ranges::all_of(TokenTable{s_.req_to_token, s_.width}.row(0),
                              [](int32_t slot) { return slot == 0; }))
       fail("pool.row", at("req_to_token", 0), "zeros in the padding row", 1);
+  }
+
+  /// fi.I-88: slots of states are one request's, one snapshot's, or a track's.
+  void check_states() {
+    if (s_.config.state_slots == 0) return;
+    std::vector<bool> taken(static_cast<size_t>(s_.config.state_slots) + 1);
+    const auto take = [&](const Where& where, int64_t slot) {
+      if (slot < 1 || slot >= std::ssize(taken) || taken[static_cast<size_t>(slot)])
+        fail("pool.state", where,
+             "1.." + std::to_string(s_.config.state_slots) + ", a slot of its own", slot);
+      else
+        taken[static_cast<size_t>(slot)] = true;
+    };
+    for (const PoolRequest& r : s_.requests) {
+      take(at("state_slot", r.id), r.state_slot);
+      if (r.track_slot != -1) take(at("track_slot", r.id), r.track_slot);
+    }
+    for (size_t i = 0; i < s_.snapshots.size(); ++i)
+      take(at("snapshots", static_cast<int64_t>(i)), s_.snapshots[i]);
   }
 
   /// I-05, I-06: allocated, not the sink, at the column's offset, and the same page as the column

@@ -60,9 +60,36 @@ class StepCheck {
     if (e.prefix_len != prefix || e.q_len < 1)
       fail("step.extent", at("seq_lens", i),
            "a prefix of " + std::to_string(prefix) + " stored tokens, and some new", e.prefix_len);
+    check_state(i, *r);
     if (e.kv_len > pools_.config.max_context_len + beyond ||
         (!drafting() && e.kv_len > r->slots_len))
       fail("step.extent", at("seq_lens", i), "keys that have slots, within the context", e.kv_len);
+  }
+
+  /// fi.I-88, fi.I-96.
+  void check_state(int64_t i, const PoolRequest& r) {
+    if (pools_.config.state_slots == 0) return;
+    const auto row = static_cast<size_t>(r.row);
+    const int64_t slot = row < s_.state_slots.size() ? s_.state_slots[row] : -1;
+    if (slot != r.state_slot)
+      fail("step.state", at("state_slots", r.row), std::to_string(r.state_slot), slot);
+    if (is_draft_extend(s_.mode, DraftExtendV2::kIncluded)) check_commit(i, r);
+    const auto at_row = static_cast<size_t>(i);
+    const int64_t track = at_row < s_.track_slots.size() ? s_.track_slots[at_row] : -1;
+    if (track != r.track_slot)
+      fail("step.state", at("track_slots", i), std::to_string(r.track_slot), track);
+  }
+
+  /// fi.I-93: what is accepted becomes the request's state.
+  void check_commit(int64_t i, const PoolRequest& r) {
+    const StateMove want{.kind = StateMove::Kind::kCommit,
+                         .slot = r.state_slot,
+                         .from = static_cast<int32_t>(i),
+                         .step = r.last_accepted,
+                         .owner = r.id};
+    if (std::ranges::find(s_.state_moves, want) == s_.state_moves.end())
+      fail("step.state", at("state_moves", i),
+           "a commit of draft token " + std::to_string(r.last_accepted), -1);
   }
 
   void check_tokens() {

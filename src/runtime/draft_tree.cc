@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "attn/page_table.h"
 
@@ -78,6 +79,17 @@ void DraftTree::append_mask(int32_t prefix_len, std::vector<uint8_t>* mask) cons
   for (int32_t t = 0; t < size(); ++t) {
     mask->insert(mask->end(), static_cast<size_t>(prefix_len), 1);
     for (int32_t u = 0; u < size(); ++u) mask->push_back(sees(t, u));
+  }
+}
+
+void DraftTree::append_links(std::vector<int32_t>* next_token,
+                             std::vector<int32_t>* next_sibling) const {
+  const size_t first = next_token->size();
+  next_token->resize(first + parent.size(), -1);
+  next_sibling->resize(first + parent.size(), -1);
+  for (size_t t = parent.size(); t-- > 1;) {
+    int32_t& child = (*next_token)[first + static_cast<size_t>(parent[t])];
+    (*next_sibling)[first + t] = std::exchange(child, static_cast<int32_t>(t));
   }
 }
 

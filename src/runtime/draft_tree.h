@@ -38,6 +38,8 @@ struct DraftTree {
   bool sees(int32_t t, int32_t u) const;
   /// Appends [size, prefix_len + size]: the prefix, then sees().
   void append_mask(int32_t prefix_len, std::vector<uint8_t>* mask) const;
+  /// Appends of each token its first child, and its next sibling; -1: none.
+  void append_links(std::vector<int32_t>* next_token, std::vector<int32_t>* next_sibling) const;
   /// What a target model may accept: a path from the root of at most max_tokens tokens.
   std::vector<int32_t> accept(int32_t max_tokens, Choices& choices) const;
 };

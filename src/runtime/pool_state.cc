@@ -16,6 +16,7 @@ class ConfigCheck {
   Status run() {
     sizes();
     features();
+    states();
     if (status_.ok()) room();
     return std::move(status_);
   }
@@ -52,6 +53,15 @@ class ConfigCheck {
     if (c_.prebuilt && c_.max_encoder_len > 0) fail("prebuilt", "no encoder", 1);
     if (c_.draft.num_steps > 0 && (c_.dllm_block > 0 || c_.max_encoder_len > 0))
       fail("draft.num_steps", "0 with blocks or an encoder", c_.draft.num_steps);
+  }
+
+  /// Every request has a state, and of prefixes that are shared there are snapshots.
+  void states() {
+    if (c_.state_slots == 0) return;
+    at_least("state_slots", int64_t{c_.max_requests} + (c_.radix ? 2 : 0), c_.state_slots);
+    at_least("state_chunk", 1, c_.state_chunk);
+    if (c_.prebuilt || c_.dllm_block > 0 || c_.max_encoder_len > 0)
+      fail("state_slots", "0 with prebuilt KV, blocks or an encoder", c_.state_slots);
   }
 
   void room() {

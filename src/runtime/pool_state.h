@@ -49,15 +49,16 @@ Status validate(const RuntimeConfig& config);
 /// A running request. Columns are counted past the encoder.
 struct PoolRequest {
   OwnerId id = 0;
-  int32_t row = 0;           // of req_to_token
-  int32_t encoder_len = 0;   // columns before the text, whole pages
-  int32_t kv_len = 0;        // tokens stored before this step
-  int32_t slots_len = 0;     // columns that have slots
-  int32_t shared_len = 0;    // of them, the first ones: the prefix cache's
-  int32_t evicted_len = 0;   // of them, the first ones: not in the window pool any more
-  int32_t accepted_len = 0;  // of the last verify, until the draft has caught up
-  int32_t state_slot = 0;    // 0: none
-  int32_t track_slot = -1;   // where this step's snapshot goes
+  int32_t row = 0;             // of req_to_token
+  int32_t encoder_len = 0;     // columns before the text, whole pages
+  int32_t kv_len = 0;          // tokens stored before this step
+  int32_t slots_len = 0;       // columns that have slots
+  int32_t shared_len = 0;      // of them, the first ones: the prefix cache's
+  int32_t evicted_len = 0;     // of them, the first ones: not in the window pool any more
+  int32_t accepted_len = 0;    // of the last verify, until the draft has caught up
+  int32_t last_accepted = -1;  // the draft token that they end with
+  int32_t state_slot = 0;      // 0: none
+  int32_t track_slot = -1;     // where this step's snapshot goes
 };
 
 struct PoolState {

@@ -14,14 +14,17 @@ int32_t whole_pages(int32_t tokens, int32_t page_size) { return tokens - tokens 
 SchedulerParts::SchedulerParts(const RuntimeConfig& config)
     : slots(std::make_unique<SlotAllocator>(config.num_pages, config.swa_pages, config.page_size)),
       cache(std::make_unique<RadixCache>(config.page_size)),
-      rows(std::make_unique<ReqToTokenPool>(config.max_requests, config.width())) {}
+      rows(std::make_unique<ReqToTokenPool>(config.max_requests, config.width())),
+      states(std::make_unique<StateSlots>(config.state_slots)) {}
 
 Scheduler::Scheduler(const RuntimeConfig& config, SchedulerParts parts)
     : config_(config),
       parts_(std::move(parts)),
       rows_(*parts_.rows),
       slots_(*parts_.slots),
-      cache_(*parts_.cache) {
+      cache_(*parts_.cache),
+      states_(*parts_.states),
+      state_map_(config.state_slots > 0 ? static_cast<size_t>(config.max_requests) + 1 : 0) {
   assert(validate(config).ok());
 }
 
@@ -37,6 +40,8 @@ Step Scheduler::next(Choices& choices) {
   last_.req_to_token.assign(table.slots.begin(), table.slots.end());
   last_.width = table.width;
   last_.full_to_swa.assign(slots_.full_to_swa().begin(), slots_.full_to_swa().end());
+  last_.state_slots = state_map_;
+  last_.state_moves = std::exchange(moves_, {});
   return last_;
 }
 
@@ -53,8 +58,11 @@ PoolState Scheduler::state() const {
   for (const Request& r : running_) {
     s.requests.push_back(r.pool);
     s.requests.back().accepted_len = static_cast<int32_t>(r.accepted.size());
+    if (!r.accepted.empty()) s.requests.back().last_accepted = r.accepted.back();
   }
   s.cached = cache_.slots();
+  s.state_slots = state_map_;
+  s.snapshots = states_.snapshots();
   return s;
 }
 
@@ -92,6 +100,7 @@ Scheduler::Requests Scheduler::in_step() {
 void Scheduler::settle(Choices& choices) {
   const Requests list = in_step();
   const ForwardBatch batch = last_.batch();
+  settle_tracks(list);
   for (size_t i = 0; i < list.size(); ++i) {
     Request& r = *list[i];
     if (last_.mode == ForwardMode::kDraftDecode) continue;
@@ -158,8 +167,17 @@ bool Scheduler::admit() {
   }
   r.pool.row = *row;
   std::ranges::copy(*encoder, rows_.row(*row).begin());
+  if (config_.state_slots > 0 && !admit_state(r)) {
+    rows_.free(*row);
+    slots_.free(*encoder);
+    return false;
+  }
   if (config_.radix) {
-    const RadixCache::Match match = cache_.match_prefix(tokens(r, r.prompt_len - 1));
+    RadixCache::Match match = cache_.match_prefix(tokens(r, r.prompt_len - 1));
+    if (config_.state_slots > 0) {
+      const int32_t shared = shared_state(r, static_cast<int32_t>(match.slots.size()));
+      match = cache_.match_prefix(tokens(r, shared));
+    }
     std::ranges::copy(match.slots, text(r).begin());
     r.pool.kv_len = r.pool.slots_len = r.pool.shared_len = static_cast<int32_t>(match.slots.size());
     r.locked = match.node;
@@ -176,6 +194,7 @@ void Scheduler::release(Request& r, int32_t first) {
   slots_.free(
       text(r).subspan(static_cast<size_t>(first), static_cast<size_t>(r.pool.slots_len - first)));
   rows_.free(r.pool.row);
+  release_state(r);
   if (config_.radix) cache_.unlock(r.locked);
 }
 

@@ -14,6 +14,7 @@
 #include "runtime/pool_state.h"
 #include "runtime/radix_cache.h"
 #include "runtime/req_to_token.h"
+#include "runtime/state_slots.h"
 
 namespace shadowgraph {
 
@@ -24,6 +25,7 @@ struct SchedulerParts {
   std::unique_ptr<SlotAllocator> slots;
   std::unique_ptr<RadixCache> cache;
   std::unique_ptr<ReqToTokenPool> rows;
+  std::unique_ptr<StateSlots> states;
 };
 
 class Scheduler {
@@ -51,6 +53,7 @@ class Scheduler {
     int32_t family = 0, family_len = 0;  // the first tokens are those of all of its family
     int32_t prompt_len = 0;              // tokens that are extended, not decoded
     int32_t end_len = 0;                 // it ends with so many tokens
+    int32_t tracked_len = 0;             // tokens that this step's snapshot is behind
     RadixCache::Node* locked = nullptr;
     std::vector<int32_t> accepted;  // of the verified tree, until the draft has caught up
   };
@@ -77,6 +80,16 @@ class Scheduler {
   std::span<int32_t> text(const Request& r);
   size_t index_of(const Request* r) const;
 
+  // Recurrent states: scheduler_states.cc.
+  std::optional<int32_t> take_state();
+  bool admit_state(Request& r);
+  int32_t shared_state(Request& r, int32_t cached);
+  void release_state(Request& r);
+  void add_track(Step& step, Request& r, int32_t count, Choices& choices);
+  void settle_tracks(const Requests& list);
+  void commit_states(const Requests& list);
+  void add_trees(Step& step) const;
+
   // The steps: scheduler_steps.cc.
   Step plain_step(Choices& choices);
   Step extend_step(ForwardMode mode, Requests prompts, Requests decodes, Choices& choices);
@@ -96,6 +109,9 @@ class Scheduler {
   ReqToTokenPool& rows_;
   SlotAllocator& slots_;
   RadixCache& cache_;
+  StateSlots& states_;
+  std::vector<int32_t> state_map_;  // by row of req_to_token; as that, it keeps what it held
+  std::vector<StateMove> moves_;    // since the last step
   std::deque<Request> waiting_;
   std::deque<Request> running_;
   OwnerId next_id_ = 1;

@@ -99,6 +99,7 @@ Step Scheduler::extend_step(ForwardMode mode, Requests prompts, Requests decodes
     step.extend_lens.push_back(counts[i]);
     step.orig_seq_lens.push_back(std::max(r.prompt_len, step.seq_lens.back()));
     add_tokens(step, r, counts[i]);
+    if (config_.state_slots > 0 && config_.radix) add_track(step, r, counts[i], choices);
     if (!stores_encoder(list[0])) continue;
     const auto encoder = rows_.row(r.pool.row).first(static_cast<size_t>(r.pool.encoder_len));
     step.encoder_out_cache_loc.insert(step.encoder_out_cache_loc.end(), encoder.begin(),
@@ -180,6 +181,7 @@ Step Scheduler::verify_step() {
       first[t] = r.pool.kv_len + trees_[i].depth[static_cast<size_t>(t)];
     if (config_.draft.topk > 1) trees_[i].append_mask(r.pool.kv_len, &step.custom_mask);
   }
+  add_trees(step);
   phase_ = Phase::kAccept;
   return step;
 }
@@ -188,6 +190,7 @@ Step Scheduler::verify_step() {
 /// was accepted moves to where its position is.
 Step Scheduler::catch_up_step(Choices& choices) {
   const Requests list = in_step();
+  commit_states(list);
   const ForwardMode mode = choices.of({ForwardMode::kDraftExtend, ForwardMode::kDraftExtendV2});
   Step step = step_of(mode, list);
   step.seq_lens_kind = choices.of({SeqLensKind::kFull, SeqLensKind::kPrefix});

@@ -65,6 +65,24 @@ void add_request(const StepShape& s, size_t i, Step* step) {
   if (tree) s.trees[i].append_mask(prefix, &step->custom_mask);
 }
 
+/// Slots in the order of requests; a request without a prefix begins in its own.
+void add_states(const StepShape& s, Step* step) {
+  const auto requests = static_cast<int32_t>(s.prefix_lens.size());
+  step->state_slots = {0};
+  for (int32_t i = 0; i < requests; ++i) {
+    const auto at = static_cast<size_t>(i);
+    step->state_slots.push_back(i + 1);
+    if (s.prefix_lens[at] == 0)
+      step->state_moves.push_back({.slot = i + 1, .owner = step->requests[at]});
+    if (at < s.trees.size())
+      s.trees[at].append_links(&step->retrieve_next_token, &step->retrieve_next_sibling);
+    if (!s.track) continue;
+    step->track_slots.push_back(requests + i + 1);
+    step->track_lens.push_back(s.prefix_lens[at] + s.q_lens[at]);
+    step->state_moves.push_back({.slot = requests + i + 1, .owner = step->requests[at]});
+  }
+}
+
 }  // namespace
 
 Step make_step(const StepShape& s, int32_t width) {
@@ -82,6 +100,7 @@ Step make_step(const StepShape& s, int32_t width) {
     const auto slots = row.first(static_cast<size_t>(s.encoder_lens[i]));
     step.encoder_out_cache_loc.insert(step.encoder_out_cache_loc.end(), slots.begin(), slots.end());
   }
+  if (s.states) add_states(s, &step);
   if (!s.swa) return step;
   // Page p of the one pool is page n - p of the other.
   const int32_t slots = pool_slots(static_cast<int32_t>(s.prefix_lens.size()), width, s.page_size);

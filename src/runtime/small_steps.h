@@ -28,6 +28,8 @@ struct StepShape {
   int32_t draft_step = 0;
   std::vector<DraftTree> trees = {};  // [batch] of a target verify with topk > 1
   bool swa = false;                   // a second pool, in which slots are others
+  bool states = false;                // request i has state slot i + 1, its snapshot's behind all
+  bool track = false;                 // of a prefill: each leaves one
 };
 
 /// Requires lengths that fit into rows of so many columns.

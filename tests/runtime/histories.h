@@ -61,6 +61,11 @@ inline std::vector<Engine> engines() {
     c.max_encoder_len = 8;
     all.push_back({"encoder", c, usual});
     c = plain;
+    c.state_slots = 5;
+    all.push_back({"states", c, usual});
+    c.radix = true, c.state_slots = 7, c.state_chunk = 4;
+    all.push_back({"states radix", c, usual});
+    c = plain;
     c.dllm_block = 3, c.radix = true;
     all.push_back({"dllm", c, {kExtend, kSplitPrefill, kDllmExtend, kIdle}});
     c = plain;
@@ -76,6 +81,8 @@ inline std::vector<Engine> engines() {
       all.push_back({"eagle swa", with_window(c), eagle});
       c.radix = true;
       all.push_back({"eagle", c, eagle});
+      c.state_slots = 6, c.state_chunk = 4;
+      all.push_back({"eagle states", c, eagle});
     }
     all.push_back({"one draft",
                    drafting(page_size, {3, 1, 3}),
