@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <numeric>
 #include <vector>
 
@@ -25,8 +26,22 @@ bool may_cut(ForwardMode m, const ModelConfig& model, bool items) {
          std::ranges::all_of(model.layers, &AttentionParams::causal, &LayerKind::params);
 }
 
-LayerIo tokens_of(const LayerIo& io, int64_t first, int64_t count) {
+/// Tensors of halves, as long as they are launched.
+using HalfTensors = std::deque<RecurrentTensors>;
+
+/// Pools are shared: a child's limits say which rows of what a verify leaves are its own.
+LayerTensors tokens_of(const LayerTensors& own, int64_t first, int64_t count, HalfTensors* room) {
+  const auto* const* whole = std::get_if<const RecurrentTensors*>(&own);
+  if (whole == nullptr) return own;
+  RecurrentTensors& part = room->emplace_back(**whole);
+  for (ConstTensorView* t : {&part.x, &part.gate, &part.b, &part.z})
+    if (t->defined()) *t = rows_of(*t, first, count);
+  return &part;
+}
+
+LayerIo tokens_of(const LayerIo& io, int64_t first, int64_t count, HalfTensors* room) {
   LayerIo part = io;
+  part.own = tokens_of(io.own, first, count, room);
   part.q = rows_of(io.q, first, count);
   part.k = rows_of(io.k, first, count);
   part.v = rows_of(io.v, first, count);
@@ -227,10 +242,11 @@ void TwoBatchOverlap::forward(Stream& stream, const Meta& meta, const StepIo& st
   std::vector<LayerIo> layers(step.layers.size());
   StepIo half = step;
   half.layers = layers;
+  HalfTensors room;
   int64_t first = 0;
   for (const Meta& child : meta.children) {
     std::ranges::transform(step.layers, layers.begin(), [&](const LayerIo& io) {
-      return tokens_of(io, first, child.limits.tokens);
+      return tokens_of(io, first, child.limits.tokens, &room);
     });
     child_.forward(stream, child, half);
     first = limits.split_tokens;

@@ -2,6 +2,8 @@
 
 #include <variant>
 
+#include "check/recurrent_world.h"
+
 namespace shadowgraph {
 namespace {
 
@@ -10,7 +12,9 @@ struct MakeWorld {
   const LayerPlace& place;
 
   std::unique_ptr<LayerWorld> operator()(const DenseAttention& /*layer*/) const { return nullptr; }
-  std::unique_ptr<LayerWorld> operator()(const RecurrentLayer& /*layer*/) const { return nullptr; }
+  std::unique_ptr<LayerWorld> operator()(const RecurrentLayer& layer) const {
+    return std::make_unique<RecurrentWorld>(place, layer);
+  }
 };
 
 }  // namespace

@@ -30,6 +30,8 @@ class LayerWorld {
   /// What the host does to the pools before a step, and what is wrong with what that gives. The
   /// device idles.
   virtual Status move_states(const Step& step) = 0;
+  /// The step runs elsewhere: its requests' states are other numbers from then on.
+  virtual void receive(const ForwardBatch& batch) = 0;
   /// Then new inputs and owners. batch: views of step.
   virtual void begin_step(const Step& step, const ForwardBatch& batch) = 0;
   /// Outputs hold what no launch writes (kUnwritten).

@@ -353,7 +353,7 @@ Status Runner::Impl::receive(const Step& step) {
 }
 
 Status Runner::Impl::pass(const Step& step) {
-  Status status = world.move_states(step);
+  Status status = world.pass(step);
   Status seen = finish();
   status.add(std::move(seen));
   return in(kept(std::move(status)), clean, step.mode, "batch");
@@ -377,7 +377,7 @@ Status Runner::Impl::step(const Step& step) {
   status = bind(scope, Limits::exact(told, model), false, &meta);
   if (is_refused(status)) {
     ++counts.refused;
-    return {};
+    return pass(step);
   }
   ++counts.steps;
   counts.rows += batch.size();
@@ -407,7 +407,7 @@ Status Runner::step(const Step& step) {
   return impl_->step(step);
 }
 Status Runner::pass(const Step& step) {
-  if (Status status = ready(); !status.ok() || step.state_moves.empty()) return status;
+  if (Status status = ready(); !status.ok()) return status;
   return impl_->pass(step);
 }
 void Runner::forget_requests() { impl_->world.forget_owners(); }

@@ -83,8 +83,8 @@ class Runner {
   /// Findings say the mode and the phase they were seen in. A prebuilt step is no backend's: its
   /// tokens have KV from then on.
   Status step(const Step& step);
-  /// A step of another model, or one that the backend has no part in: only what the host does to
-  /// states before it happens.
+  /// A step of another model, or one that the backend does not run: what becomes of recurrent
+  /// states happens all the same.
   Status pass(const Step& step);
   /// No slot is anybody's any more: another history begins, in the same memory and graphs.
   void forget_requests();

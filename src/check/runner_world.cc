@@ -83,11 +83,15 @@ void RunnerWorld::rewind() {
     if (other != nullptr) other->rewind();
 }
 
-Status RunnerWorld::move_states(const Step& step) {
+Status RunnerWorld::pass(const Step& step) {
   Status status;
+  const ForwardBatch batch = step.batch();
   stream.synchronize();
-  for (const auto& other : others_)
-    if (other != nullptr) status.add(other->move_states(step));
+  for (const auto& other : others_) {
+    if (other == nullptr) continue;
+    status.add(other->move_states(step));
+    other->receive(batch);
+  }
   return status;
 }
 

@@ -43,8 +43,8 @@ class RunnerWorld {
   Status check_stored(const CanonicalRows& rows, const LayerIo& io) const;
 
   // Layers that are not dense attention.
-  /// Of a step that this world has no part in, what the host does to their pools before it.
-  Status move_states(const Step& step);
+  /// A step that runs elsewhere: what the host does to their pools before it, and what it leaves.
+  Status pass(const Step& step);
   /// What was wrong with the states that the host moved before this step.
   Status take_moved() { return std::exchange(moved_, {}); }
   /// Their pools are what they were before the step.

@@ -77,8 +77,35 @@ void choose_dual_chunks(Choices& c, History* h) {
   }
 }
 
+/// Layers of one family of states, alike in what their metadata is made of.
+void choose_recurrent_layers(const Backend& b, Choices& c, History* h) {
+  const std::span<const RecurrentFamily> families = b.info().recurrent;
+  RecurrentLayer l;
+  l.family = families[c.below(static_cast<uint32_t>(families.size()))];
+  const bool lightning = l.family == RecurrentFamily::kLightning;
+  l.conv_width = lightning ? 0 : c.between(2, 4);
+  l.chunk_size = c.of({4, 5, 8});
+  const int32_t layers = c.between(1, 2);
+  for (int32_t i = 0; i < layers; ++i) {
+    l.num_k_heads = c.of({1, 2});
+    const bool grouped = !lightning && l.family != RecurrentFamily::kKda;
+    l.num_v_heads = l.num_k_heads * (grouped ? c.of({1, 2, 3}) : 1);
+    l.head_dim_k = c.of({4, 3, 8});
+    l.head_dim_v = lightning ? l.head_dim_k : c.of({4, 5});
+    l.scale = l.family == RecurrentFamily::kMamba2 ? 1.0f : 0.5f;
+    h->model.layers.emplace_back().math = l;
+  }
+  RuntimeConfig& r = h->runtime;
+  r.state_slots = r.max_requests + (r.radix ? c.between(2, 4) : c.between(0, 1));
+  r.state_chunk = l.chunk_size;
+  h->model.track_states = r.radix;
+  h->runner.state_slots = r.state_slots + 1;
+}
+
 void choose_layers(const Backend& b, Choices& c, History* h) {
   if (b.info().dual_chunk) return choose_dual_chunks(c, h);
+  if (!b.info().recurrent.empty()) choose_recurrent_layers(b, c, h);
+  if (!b.info().dense) return;
   ModelConfig& m = h->model;
   const RuntimeConfig& r = h->runtime;
   const bool latent = b.info().latent && (!b.info().heads || c.one_in(5));
@@ -193,6 +220,8 @@ std::string History::to_string() const {
   if (model.prefix_chunk_tokens > 0) add("prefix_chunk_tokens", model.prefix_chunk_tokens);
   if (items) s += " items";
   if (model.ragged_prefill) s += " ragged_prefill";
+  if (runtime.state_slots > 0) add("state_slots", runtime.state_slots);
+  if (model.track_states) add("state_chunk", runtime.state_chunk);
   if (model.split.fixed_size > 0) add("split_size", model.split.fixed_size);
   add("layers", static_cast<int64_t>(model.layers.size()));
   return s;
@@ -223,7 +252,7 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   if (c.one_in(2)) h.runner.data = RunnerData::kUniform;
   h.steps = c.between(6, 30);
   if (b.info().dcp) choose_rank(c, &h);
-  r.prebuilt = r.max_encoder_len == 0 && c.one_in(5);
+  r.prebuilt = r.max_encoder_len == 0 && r.state_slots == 0 && c.one_in(5);
   if (b.info().ragged_prefill) m.ragged_prefill = c.one_in(2);
   if (!b.info().batch_splits.empty()) choose_splits(c, &h);
   choose_device(c, &h);
@@ -233,6 +262,7 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   h.runner.slots = int64_t{r.num_pages + 1} * m.page_size;
   h.runner.swa_slots = int64_t{r.swa_pages + 1} * m.page_size;
   h.runner.buckets = {1, 2, 4};
+  h.runner.draft_rows = std::max(r.max_requests, h.runner.buckets.back());
   h.runner.max_tokens = most_tokens(h);
   h.items = b.info().items && std::ranges::none_of(m.layers, has_window) && c.one_in(3);
   assert(validate(r).ok());
@@ -274,6 +304,7 @@ HistoryResult run_history(const History& h, Choices& choices, const MakeTap& mak
     // Of what is prebuilt a backend runs nothing, and reads it later.
     const bool received = step.mode == ForwardMode::kPrebuilt;
     const bool played = received || serves_mode(*h.backend, step.mode);
+    if (result.findings.ok() && !played) result.findings = runner.pass(step);
     if (!result.findings.ok() || !played) continue;
     const RunnerCounts before = runner.counts();
     result.findings = runner.step(step);

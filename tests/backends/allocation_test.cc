@@ -136,9 +136,25 @@ ModelConfig model_for(const BackendInfo& info) {
   return m;
 }
 
+/// Layers of states, alone or beside the others, and snapshots.
+void add_states(const BackendInfo& info, ModelConfig* m) {
+  if (info.recurrent.empty()) return;
+  if (!info.dense) m->layers.clear();
+  RecurrentLayer layer;
+  layer.family = info.recurrent[0];
+  layer.head_dim_k = layer.head_dim_v = 4;
+  layer.conv_width = layer.family == RecurrentFamily::kLightning ? 0 : 2;
+  layer.chunk_size = 2;
+  m->layers.emplace_back().math = layer;
+  m->track_states = info.track_states;
+}
+
 TEST(FillOfEveryBackend, AllocatesNothing) {
+  const Ints slots = {0, 4, 2}, tracks = {3, 1}, lens = {20, 22}, next = {1, 2, -1, 1, -1, -1},
+             sibling = {-1, -1, -1, -1, 2, -1};
   for (const Backend* backend : all_backends()) {
-    const ModelConfig m = model_for(backend->info());
+    ModelConfig m = model_for(backend->info());
+    add_states(backend->info(), &m);
     for (const ForwardMode mode : backend->info().modes) {
       SCOPED_TRACE(std::string(backend->info().name) + " " + std::string(name_of(mode)));
       if (mode == kIdle) continue;
@@ -150,6 +166,8 @@ TEST(FillOfEveryBackend, AllocatesNothing) {
         b->set_pages(m.page_size, 40);
         b->set_swa(100, m.page_size);
         b->spec.topk = m.topk;
+        b->states = {slots, tracks, lens};
+        b->spec.retrieve_next_token = next, b->spec.retrieve_next_sibling = sibling;
         if (m.topk == 1) b->set_loc({}), b->spec.custom_mask = {};
       }
       expect_none(*backend, Limits::bucket(mode, 3, is_decode(mode) ? 1 : 3, m),

@@ -1,0 +1,27 @@
+#include "backends/kda.h"
+
+#include "backends/recurrent_roles.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr RecurrentFamily kFamilies[] = {RecurrentFamily::kKda};
+
+constexpr BackendInfo kInfo{.name = "kda",
+                            .about = "delta rule with a decay per channel, behind a convolution",
+                            .modes = kRecurrentModes,
+                            .page_sizes = {},
+                            .tree = true,
+                            .dense = false,
+                            .recurrent = kFamilies,
+                            .track_states = true,
+                            .fields = {},
+                            .roles = kRecurrentRoles};
+
+}  // namespace
+
+const BackendInfo& Kda::info() const { return kInfo; }
+
+PadRow Kda::pad_row(bool /*verify*/) const { return PadRow::kFromZero; }
+
+}  // namespace shadowgraph
