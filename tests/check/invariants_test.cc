@@ -14,6 +14,7 @@
 #include "backends/flash_mla.h"
 #include "backends/flashinfer.h"
 #include "backends/flashinfer_mla.h"
+#include "backends/mamba2.h"
 #include "backends/triton.h"
 #include "backends/trtllm_mha.h"
 #include "check/broken_models.h"
@@ -41,6 +42,19 @@ const ModelConfig kDualChunk = with(kModel, [](ModelConfig& m) {
   m.layers[0].dual_chunk = true;
   m.dual_chunk = {.chunk_size = 5, .local_size = 1, .original_max_position = 4};
 });
+
+using Rb = RecurrentBackend;
+const ModelConfig kGdn = model_of(1, {recurrent_layer(RecurrentFamily::kGdn)});
+const ModelConfig kMamba2 = model_of(1, {recurrent_layer(RecurrentFamily::kMamba2)});
+const ModelConfig kLightning = model_of(1, {recurrent_layer(RecurrentFamily::kLightning)});
+const ModelConfig kTracked = with(model_of(1, {recurrent_layer(RecurrentFamily::kKda)}),
+                                  [](ModelConfig& m) { m.track_states = true; });
+const StepShape kStateDecode{.prefix_lens = {5, 8}, .states = true};
+const StepShape kPrompts{.mode = ForwardMode::kExtend,
+                         .prefix_lens = {5, 0},
+                         .q_lens = {5, 6},
+                         .states = true,
+                         .track = true};
 
 const Slip kSlips[] = {
     // Offsets
@@ -232,6 +246,25 @@ const Slip kSlips[] = {
      [](const Planting& p) {
        p.put<uint8_t>(Fi::plan(0, Fi::Part::kPaged, Fi::kBlockValidMask), 4, 1);
      }},
+    // States
+    {"state.slots", "ASlotIsFoundByTheRowOfTheBatch", "gdn", kGdn, kStateDecode, 4,
+     [](const Planting& p) { p.put(Rb::kStateIndices, 1, 1); }},
+    {"state.slots", "PaddingIsSlotZero", "mamba2", kMamba2, kStateDecode, 4,
+     [](const Planting& p) { p.put(Rb::kStateIndices, 3, 0); }},
+    {"state.slots", "PaddingIsNoSlotWhereItIsWritten", "ascend_gdn", kGdn, kStateDecode, 4,
+     [](const Planting& p) { p.put(Rb::kStateIndices, 2, -1); }},
+    {"state.initial", "AFreshRequestStartsFromItsSlot", "lightning", kLightning, kPrompts, 0,
+     [](const Planting& p) { p.put<uint8_t>(Rb::kInitialStates, 1, 1); }},
+    {"state.chunks", "ChunksAreCountedInEachRequest", "mamba2", kMamba2, kPrompts, 0,
+     [](const Planting& p) { p.put(Mamba2::kChunkOffsets, 2, 0); }},
+    {"state.chunks", "AChunkIsAnother", "mamba2", kMamba2, kPrompts, 0,
+     [](const Planting& p) { p.put(Mamba2::kChunkIndices, 1, 0); }},
+    {"state.chunks", "ARunIsLeftOut", "mamba2", kMamba2, kPrompts, 0,
+     [](const Planting& p) { p.put(Mamba2::kChunkCount, 0, 3); }},
+    {"state.chunks", "ATokenIsTheRequestsBefore", "mamba2", kMamba2, kPrompts, 0,
+     [](const Planting& p) { p.put(Mamba2::kSeqIdx, 5, 0); }},
+    {"state.track", "ASnapshotGoesIntoALiveSlot", "kda", kTracked, kPrompts, 0,
+     [](const Planting& p) { p.put(Rb::kTrackSlots, 0, 2); }},
     {"plan.work", "APartBeginsBehindAKey", "flashmla", kLatent, kDecode, 4,
      [](const Planting& p) { p.put(FlashMla::kTileMetadata, kMlaPartInts + kBeginRow, 0); }},
     {"plan.work", "SplitsOfARowAreCountedTwice", "flashmla", kLatent, kDecode, 4,
@@ -258,6 +291,7 @@ INSTANTIATE_TEST_SUITE_P(Invariants, EverySlip, ::testing::ValuesIn(kSlips),
 
 TEST(Invariants, EveryLawHasASlip) {
   std::set<std::string_view> planted = {"batch.capacity", "mask.items"};  // below
+  planted.insert("state.parents");                                        // recurrent_world_test.cc
   for (const Slip& slip : kSlips) planted.insert(slip.law);
   for (const Invariant& invariant : all_invariants())
     EXPECT_TRUE(planted.contains(invariant.law.law().id)) << invariant.law.law().id;

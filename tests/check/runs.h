@@ -26,6 +26,20 @@ inline LayerKind latent_layer() {
   return latent;
 }
 
+inline LayerKind recurrent_layer(RecurrentFamily family) {
+  const bool lightning = family == RecurrentFamily::kLightning;
+  LayerKind kind;
+  kind.math = RecurrentLayer{.family = family,
+                             .num_k_heads = 1,
+                             .num_v_heads = lightning ? 1 : 2,
+                             .head_dim_k = 4,
+                             .head_dim_v = 4,
+                             .conv_width = lightning ? 0 : 3,
+                             .chunk_size = 4,
+                             .scale = 0.5f};
+  return kind;
+}
+
 inline ModelConfig model_of(int32_t page_size, std::vector<LayerKind> layers,
                             DraftShape draft = {}) {
   ModelConfig m;
@@ -45,6 +59,7 @@ inline RunnerOptions options_of(const ModelConfig& m, std::vector<int32_t> bucke
   RunnerOptions o;
   o.slots = o.swa_slots = pool_slots(3, width_of(m), m.page_size * m.dcp_size) / m.dcp_size;
   o.max_tokens = 64;
+  o.state_slots = 9, o.draft_rows = 4;
   o.buckets = std::move(buckets);
   return o;
 }

@@ -1,0 +1,178 @@
+// A runner judges recurrent layers: states of every slot, outputs, drafts and moves, bit by bit.
+#include "check/recurrent_world.h"
+
+#include <gtest/gtest.h>
+
+#include "backends/linear_launch.h"
+#include "backends/recurrent_backend.h"
+#include "check/runs.h"
+
+namespace shadowgraph {
+namespace {
+
+const DraftShape kDraft{2, 2, 4};
+const StepShape kNext{.prefix_lens = {5, 8}, .states = true};
+const StepShape kPrompts{.mode = ForwardMode::kExtend,
+                         .prefix_lens = {3, 0},
+                         .q_lens = {6, 5},
+                         .states = true,
+                         .track = true};
+/// Neither a chain nor all siblings.
+const DraftTree kTree{{-1, 0, 0, 2}, {0, 1, 1, 2}};
+const StepShape kVerify{.mode = ForwardMode::kTargetVerify,
+                        .prefix_lens = {5, 4},
+                        .trees = {kTree, kTree},
+                        .states = true};
+
+/// What an engine got wrong.
+class Slipped : public Tap {
+ public:
+  void (*batch_of)(ForwardBatch& batch) = nullptr;
+  void (*launch_of)(KernelLaunch& launch) = nullptr;
+  bool on = false;
+
+  void launches(std::vector<TappedLaunch>& all, const Meta&, bool) override {
+    for (TappedLaunch& one : all)
+      if (on && launch_of != nullptr) launch_of(one.launch);
+  }
+};
+
+struct World {
+  ModelConfig model;
+  Slipped tap;
+  std::unique_ptr<Runner> runner;
+
+  explicit World(const char* backend, RecurrentFamily family, DraftShape draft = {},
+                 std::vector<int32_t> buckets = {4}) {
+    model = model_of(1, {recurrent_layer(family)}, draft);
+    model.track_states = true;
+    RunnerOptions o = options_of(model, std::move(buckets));
+    o.tap = &tap;
+    runner = std::make_unique<Runner>(*find_backend(backend), model, o);
+    EXPECT_EQ(runner->ready().to_string(), "ok");
+  }
+  Status step(StepShape shape, std::vector<StateMove> moves = {}) {
+    shape.draft = {model.topk, model.num_steps, model.num_draft_tokens};
+    Step step = make_step(shape, width_of(model));
+    if (!moves.empty()) step.state_moves = std::move(moves);
+    return runner->step(step);
+  }
+};
+
+struct Twin {
+  const char* backend;
+  RecurrentFamily family;
+};
+constexpr Twin kTwins[] = {{"mamba2", RecurrentFamily::kMamba2},
+                           {"gdn", RecurrentFamily::kGdn},
+                           {"kda", RecurrentFamily::kKda},
+                           {"lightning", RecurrentFamily::kLightning},
+                           {"ascend_gdn", RecurrentFamily::kGdn}};
+
+/// Requests that have states: of a prompt each.
+const StepShape kFirst{
+    .mode = ForwardMode::kExtend, .prefix_lens = {0, 0}, .q_lens = {5, 8}, .states = true};
+
+TEST(RecurrentWorld, CleanTwinsHaveTheBitsOfRequestsAlone) {
+  for (const auto& [backend, family] : kTwins) {
+    const bool tree = family != RecurrentFamily::kLightning;
+    World w(backend, family, tree ? kDraft : DraftShape{1, 3, 4});
+    EXPECT_EQ(w.step(kFirst).to_string(), "ok") << backend;
+    EXPECT_EQ(w.step(kNext).to_string(), "ok") << backend;
+    EXPECT_EQ(w.step(kPrompts).to_string(), "ok") << backend;
+    StepShape verify = kVerify;
+    if (!tree) verify.trees = {};
+    EXPECT_EQ(w.step(verify).to_string(), "ok") << backend;
+    const StateMove commit{
+        .kind = StateMove::Kind::kCommit, .slot = 1, .from = 0, .step = 2, .owner = 1};
+    EXPECT_EQ(w.step(kNext, {commit}).to_string(), "ok") << backend;
+    EXPECT_GT(w.runner->counts().replays, 2) << backend;
+  }
+}
+
+/// Laws that a slip in the launches of one step breaks.
+Laws laws_of(const char* backend, RecurrentFamily family, const StepShape& shape,
+             void (*slip)(KernelLaunch&), DraftShape draft = {}) {
+  World w(backend, family, draft, {});
+  EXPECT_EQ(w.step(kFirst).to_string(), "ok");
+  w.tap.launch_of = slip;
+  w.tap.on = true;
+  return laws(w.step(shape));
+}
+
+template <class Fn>
+void change_linear(KernelLaunch& l, Fn fn) {
+  if (l.kernel != &kLinearAttention) return;
+  auto [call, rows] = linear_call(l);
+  fn(call);
+  l = linear_launch(call, rows);
+}
+
+TEST(RecurrentWorld, AStateThatAVerifyStoresIsFound) {
+  const auto store = [](KernelLaunch& l) { change_linear(l, [](auto& c) { c.store = true; }); };
+  EXPECT_TRUE(laws_of("gdn", RecurrentFamily::kGdn, kVerify, store, kDraft).contains("state.pool"));
+}
+
+TEST(RecurrentWorld, ATreeThatIsTakenForAChainIsFound) {
+  const auto chain = [](KernelLaunch& l) {
+    change_linear(l, [](auto& c) { c.draft.parents = {}; });
+  };
+  const Laws found = laws_of("mamba2", RecurrentFamily::kMamba2, kVerify, chain, kDraft);
+  EXPECT_TRUE(found.contains("state.draft") && found.contains("num.bits"));
+  const auto windows = [](KernelLaunch& l) {
+    if (l.kernel != &kCausalConv1d) return;
+    auto [call, rows] = conv_call(l);
+    call.draft.parents = {};
+    l = conv_launch(call, rows);
+  };
+  EXPECT_TRUE(
+      laws_of("kda", RecurrentFamily::kKda, kVerify, windows, kDraft).contains("state.draft"));
+}
+
+TEST(RecurrentWorld, AStateThatIsNotStoredIsFound) {
+  const auto keep = [](KernelLaunch& l) { change_linear(l, [](auto& c) { c.store = false; }); };
+  EXPECT_EQ(laws_of("lightning", RecurrentFamily::kLightning, kNext, keep), Laws{"state.pool"});
+}
+
+TEST(RecurrentWorld, ARequestThatReadsAnothersSlotIsFound) {
+  const auto swap = [](KernelLaunch& l) {
+    change_linear(l, [](auto& c) {
+      // Both rows read and write the slot of the next.
+      c.rows.state_indices = c.rows.state_indices.subspan(1);
+      c.rows.cu_seqlens_q = c.rows.cu_seqlens_q.first(2);
+    });
+  };
+  const Laws found = laws_of("gdn", RecurrentFamily::kGdn, kNext, swap);
+  EXPECT_TRUE(found.contains("mem.wrong_region")) << found.size();
+}
+
+TEST(RecurrentWorld, AFreshRequestThatReadsItsSlotIsFound) {
+  const auto stale = [](KernelLaunch& l) {
+    change_linear(l, [](auto& c) { c.rows.has_initial_state = {}; });
+  };
+  World w("lightning", RecurrentFamily::kLightning, {}, {});
+  w.tap.launch_of = stale, w.tap.on = true;
+  EXPECT_TRUE(laws(w.step(kFirst)).contains("mem.stale_input"));
+}
+
+TEST(RecurrentWorld, ParentsOfAnotherTreeAreFound) {
+  const auto siblings = [](KernelLaunch& l) {
+    if (l.kernel != &kDraftParents) return;
+    auto [call, rows] = parents_call(l);
+    std::swap(call.next_token, call.next_sibling);  // no tree: a chain
+    l = parents_launch(call, rows);
+  };
+  EXPECT_TRUE(
+      laws_of("gdn", RecurrentFamily::kGdn, kVerify, siblings, kDraft).contains("state.parents"));
+}
+
+TEST(RecurrentWorld, StatesThatAStepElsewhereLeavesGoOn) {
+  World w("gdn", RecurrentFamily::kGdn);
+  StepShape first = kFirst;
+  Step elsewhere = make_step(first, width_of(w.model));
+  EXPECT_EQ(w.runner->pass(elsewhere).to_string(), "ok");
+  EXPECT_EQ(w.step(kNext).to_string(), "ok");
+}
+
+}  // namespace
+}  // namespace shadowgraph
