@@ -45,11 +45,12 @@ Progress body(LaunchFrame& f) {
 }
 
 void footprint(const LaunchFrame& f, Footprint* spans) {
-  const auto [c, rows] = scale_keys_call(f.launch);
+  const CallOf<ScaleKeys> of = scale_keys_call(f.launch);
+  const ScaleKeys& c = of.call;
   add_whole(spans, c.cu_seqlens);
   if (!is_sound(c)) {
     const int64_t end = c.cu_seqlens.empty() ? 0 : c.cu_seqlens.back();
-    for (const ConstTensorView* t : {&c.k}) add_rows_beyond(spans, *t, 0, end, -1);
+    add_rows_beyond(spans, c.k, 0, end, -1);
     return;
   }
   for (size_t i = 0; i + 1 < c.cu_seqlens.size(); ++i)
@@ -64,7 +65,7 @@ void footprint(const LaunchFrame& f, Footprint* spans) {
                      Access::kWrite, request});
     }
   });
-  name_requests(rows, spans);
+  name_requests(of.rows, spans);
 }
 
 }  // namespace
