@@ -22,6 +22,7 @@ constexpr int32_t kBlock = 64;  // tokens whose vectors are made ready together
 
 /// A thread's memory.
 struct Scratch {
+  int64_t row = -1, k_head = -1, first = -1;  // whose q, k and kq these are
   std::vector<float> q, k, decayed_q, decayed_k, v, decay, beta, kq, out, state, kept;
 };
 
@@ -39,8 +40,9 @@ class HeadRun {
         by_value_(call.order == LinearAttention::StateOrder::kValueKey),
         dim_k_(static_cast<int32_t>(call.k.shape[2])),
         dim_v_(static_cast<int32_t>(call.v.shape[2])),
+        k_stride_(static_cast<int32_t>(round_up(dim_k_, kPanel))),
         // The dim along the lanes is padded; the other one counts rows.
-        wide_k_(by_value_ ? static_cast<int32_t>(round_up(dim_k_, kPanel)) : dim_k_),
+        wide_k_(by_value_ ? k_stride_ : dim_k_),
         wide_v_(by_value_ ? dim_v_ : static_cast<int32_t>(round_up(dim_v_, kPanel))) {}
 
   void run() {
@@ -132,16 +134,13 @@ class HeadRun {
   void load(const Matrix& m) const { isa_.load_rows(rows_unit(m)); }
   void save(const Matrix& m) const { isa_.save_rows(rows_unit(m)); }
 
-  int32_t decay_step() const { return call_.log_decay.rank == 3 ? wide_k_ : 1; }
+  int32_t decay_step() const { return call_.log_decay.rank == 3 ? k_stride_ : 1; }
   void make_token(int64_t token, int64_t at) {
-    const auto of_k = static_cast<size_t>(at * wide_k_), one = static_cast<size_t>(at);
-    isa_.vectors(vector_unit(call_, call_.q, token, 1, k_head_, call_.scale, s_.q.data()));
-    isa_.vectors(vector_unit(call_, call_.k, token, 1, k_head_, 1, &s_.k[of_k]));
+    const auto of_k = static_cast<size_t>(at * k_stride_), one = static_cast<size_t>(at);
     TokenUnit unit;
-    unit.q = s_.q.data(), unit.k = &s_.k[of_k], unit.dim_k = dim_k_;
+    unit.q = &s_.q[of_k], unit.k = &s_.k[of_k], unit.dim_k = dim_k_;
     unit.decay = &s_.decay[static_cast<size_t>(at * decay_step())];
     unit.decayed_q = &s_.decayed_q[of_k], unit.decayed_k = &s_.decayed_k[of_k];
-    unit.kq = &s_.kq[one];
     const ConstTensorView& g = call_.log_decay;
     if (g.rank == 3) {
       unit.log_decay = reinterpret_cast<const float*>(g.at(token, head_));
@@ -154,13 +153,23 @@ class HeadRun {
     isa_.vectors(plain_unit(call_.v, token, 1, head_, &s_.v[static_cast<size_t>(at * wide_v_)]));
   }
 
+  /// q and k of a block, which heads of one key head share.
+  void make_vectors(int64_t first, int32_t tokens) {
+    if (s_.row == row_ && s_.k_head == k_head_ && s_.first == first) return;
+    isa_.vectors(vector_unit(call_, call_.q, first, tokens, k_head_, call_.scale, s_.q.data()));
+    isa_.vectors(vector_unit(call_, call_.k, first, tokens, k_head_, 1, s_.k.data()));
+    isa_.token_dots({s_.k.data(), s_.q.data(), tokens, k_stride_, s_.kq.data()});
+    s_.row = row_, s_.k_head = k_head_, s_.first = first;
+  }
+
   void block(int64_t first, int32_t tokens) {
+    make_vectors(first, tokens);
     for (int32_t i = 0; i < tokens; ++i) make_token(first + i, i);
     RecurUnit unit;
     unit.delta = call_.rule == LinearAttention::Rule::kDelta;
     unit.tokens = tokens;
     unit.dim_k = wide_k_;
-    unit.dim_v = wide_v_;
+    unit.dim_v = wide_v_, unit.k_stride = k_stride_;
     unit.k = s_.k.data(), unit.decayed_k = s_.decayed_k.data();
     unit.decayed_q = s_.decayed_q.data(), unit.v = s_.v.data();
     unit.decay = s_.decay.data(), unit.decay_step = decay_step();
@@ -178,7 +187,7 @@ class HeadRun {
   Scratch& s_;
   const int64_t row_, head_, k_head_, slot_;
   const bool by_value_;
-  const int32_t dim_k_, dim_v_, wide_k_, wide_v_;
+  const int32_t dim_k_, dim_v_, k_stride_, wide_k_, wide_v_;
   bool in_place_ = false;
   float* state_ = nullptr;
   int64_t stride_ = 0;
@@ -204,13 +213,15 @@ void run(const LinearAttention& call) {
   const int threads = static_cast<int>(std::min<int64_t>(team, items));
   const int64_t wide_k = round_up(call.k.shape[2], kPanel),
                 wide_v = round_up(call.v.shape[2], kPanel);
+  int64_t block = 0;
+  for (int64_t r = 0; r < call.rows.rows(); ++r)
+    block = std::min<int64_t>(kBlock, std::max(block, call.rows.tokens(r)));
   std::vector<Scratch> scratch(static_cast<size_t>(threads));
   for (Scratch& s : scratch) {
-    for (auto* x : {&s.k, &s.decayed_q, &s.decayed_k, &s.decay})
-      x->assign(static_cast<size_t>(kBlock * wide_k), 0);
-    for (auto* x : {&s.v, &s.out}) x->assign(static_cast<size_t>(kBlock * wide_v), 0);
-    for (auto* x : {&s.beta, &s.kq}) x->assign(kBlock, 0);
-    s.q.assign(static_cast<size_t>(wide_k), 0);
+    for (auto* x : {&s.q, &s.k, &s.decayed_q, &s.decayed_k, &s.decay})
+      x->assign(static_cast<size_t>(block * wide_k), 0);
+    for (auto* x : {&s.v, &s.out}) x->assign(static_cast<size_t>(block * wide_v), 0);
+    for (auto* x : {&s.beta, &s.kq}) x->assign(static_cast<size_t>(block), 0);
     // No thread takes memory later.
     s.state.reserve(static_cast<size_t>(wide_k * wide_v));
     s.kept.reserve(static_cast<size_t>(unkept_steps(call) * wide_k * wide_v));

@@ -24,9 +24,10 @@ struct RecurUnit {
   bool delta = false;
   int32_t tokens = 0;
   int32_t dim_k = 0, dim_v = 0;      // padded to 16, but for the one that counts the state's rows
-  const float* k = nullptr;          // [tokens, dim_k]
-  const float* decayed_k = nullptr;  // [tokens, dim_k]: a k
-  const float* decayed_q = nullptr;  // [tokens, dim_k]: a q
+  int64_t k_stride = 0;              // dim_k padded to 16
+  const float* k = nullptr;          // [tokens, k_stride]
+  const float* decayed_k = nullptr;  // [tokens, k_stride]: a k
+  const float* decayed_q = nullptr;  // [tokens, k_stride]: a q
   const float* v = nullptr;          // [tokens, dim_v]
   const float* decay = nullptr;      // [tokens, decay_step]: one for all channels, or dim_k
   int64_t decay_step = 1;
@@ -49,6 +50,13 @@ struct VectorUnit {
   float* to = nullptr;  // [tokens, wide], wide: dim padded to 16 with zeros
 };
 
+/// dots[t] = x_t.y_t, summed in double; x, y: [tokens, wide].
+struct TokenDotsUnit {
+  const float *x = nullptr, *y = nullptr;
+  int32_t tokens = 0, wide = 0;
+  float* dots = nullptr;
+};
+
 /// What one token's step takes of its decays: q and k as `vectors` left them.
 struct TokenUnit {
   const float *q = nullptr, *k = nullptr;  // [dim_k], padded to 16 with zeros
@@ -57,7 +65,6 @@ struct TokenUnit {
   int32_t dim_k = 0;
   float* decay = nullptr;                            // of channels out, padded to 16
   float *decayed_q = nullptr, *decayed_k = nullptr;  // out, padded to 16
-  float* kq = nullptr;                               // out: k.q, summed in double
 };
 
 /// Rows of a matrix in a tensor and in f32; what pads a row of the latter is 0.
@@ -176,6 +183,7 @@ struct LinearIsa {
   void (*recur_values)(const RecurUnit&);  // the state's rows are values
   void (*recur_keys)(const RecurUnit&);    // the state's rows are keys
   void (*vectors)(const VectorUnit&);
+  void (*token_dots)(const TokenDotsUnit&);
   void (*token)(const TokenUnit&);
   void (*load_rows)(const RowsUnit&);
   void (*save_rows)(const RowsUnit&);

@@ -17,8 +17,9 @@ namespace {
 // clang-format on
 }  // namespace
 
-const LinearIsa kAvx512Linear = {
-    recur_values, recur_keys, vectors,          token, load_rows, save_rows, finish_out,
-    load_state,   save_state, values_to_panels, dots,  triangles, chunk,     finish_chunk};
+const LinearIsa kAvx512Linear = {recur_values, recur_keys, vectors,          token_dots,
+                                 token,        load_rows,  save_rows,        finish_out,
+                                 load_state,   save_state, values_to_panels, dots,
+                                 triangles,    chunk,      finish_chunk};
 
 }  // namespace shadowgraph

@@ -16,8 +16,9 @@ namespace {
 // clang-format on
 }  // namespace
 
-const LinearIsa kGenericLinear = {
-    recur_values, recur_keys, vectors,          token, load_rows, save_rows, finish_out,
-    load_state,   save_state, values_to_panels, dots,  triangles, chunk,     finish_chunk};
+const LinearIsa kGenericLinear = {recur_values, recur_keys, vectors,          token_dots,
+                                  token,        load_rows,  save_rows,        finish_out,
+                                  load_state,   save_state, values_to_panels, dots,
+                                  triangles,    chunk,      finish_chunk};
 
 }  // namespace shadowgraph

@@ -113,6 +113,13 @@ void channel_decays(const float* log_decay, int32_t n, float* decay) {
   }
 }
 
+void token_dots(const TokenDotsUnit& c) {
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    const int64_t at = int64_t{t} * c.wide;
+    c.dots[t] = static_cast<float>(dot_in_double(c.x + at, c.y + at, c.wide));
+  }
+}
+
 void token(const TokenUnit& c) {
   const auto wide = static_cast<int32_t>((c.dim_k + kPanel - 1) / kPanel * kPanel);
   if (c.log_decay != nullptr) channel_decays(c.log_decay, c.dim_k, c.decay);
@@ -122,7 +129,6 @@ void token(const TokenUnit& c) {
     store(c.decayed_q + i, mul(a, load(c.q + i)));
     store(c.decayed_k + i, mul(a, load(c.k + i)));
   }
-  *c.kq = static_cast<float>(dot_in_double(c.k, c.q, wide));
 }
 
 void load_rows(const RowsUnit& c) {

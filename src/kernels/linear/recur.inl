@@ -4,27 +4,29 @@
 /// Rows of values side by side: their chains of sums run at once.
 constexpr int kRecurRows = 4;
 
-/// What a thread will read of a pool that it goes through is asked for so far ahead.
+/// What a thread will read of a pool that it goes through is asked for so far ahead, into the
+/// second cache: the first has fewer misses under way.
 constexpr int64_t kAheadFloats = 4096;
 
 /// Of the first token alone: later ones find the state in cache.
 template <bool First>
 SG_INLINE void ask_ahead(const float* state) {
-  if constexpr (First) __builtin_prefetch(state + kAheadFloats, 1);
+  if constexpr (First) __builtin_prefetch(state + kAheadFloats, 0, 2);
 }
 
 template <bool Delta, bool Channels, int Rows, bool First>
 SG_INLINE void recur_rows_token(const RecurUnit& c, int32_t row, int32_t t) {
   float* s[Rows];
   for (int r = 0; r < Rows; ++r) s[r] = c.state + (row + r) * c.state_stride;
-  const float *k = c.k + int64_t{t} * c.dim_k, *dk = c.decayed_k + int64_t{t} * c.dim_k;
-  const float *dq = c.decayed_q + int64_t{t} * c.dim_k, *d = c.decay + t * c.decay_step;
+  const float *k = c.k + t * c.k_stride, *dk = c.decayed_k + t * c.k_stride;
+  const float *dq = c.decayed_q + t * c.k_stride, *d = c.decay + t * c.decay_step;
   Vec read[Rows], old[Rows];
   for (int r = 0; r < Rows; ++r) read[r] = old[r] = set1(0);
   for (int32_t i = 0; i < c.dim_k; i += kPanel) {
     const Vec q_lanes = load(dq + i), k_lanes = load(dk + i);
     for (int r = 0; r < Rows; ++r) {
-      ask_ahead<First>(s[r] + i);
+      // In order, where rows lie side by side: half here, half below.
+      if (r < Rows / 2) ask_ahead<First>(s[0] + i * (Rows / 2) + r * kPanel);
       const Vec x = load(s[r] + i);
       read[r] = fma(x, q_lanes, read[r]);
       if constexpr (Delta) old[r] = fma(x, k_lanes, old[r]);
@@ -42,7 +44,10 @@ SG_INLINE void recur_rows_token(const RecurUnit& c, int32_t row, int32_t t) {
   for (int32_t i = 0; i < c.dim_k; i += kPanel) {
     const Vec k_lanes = load(k + i);
     const Vec a = Channels ? load(d + i) : all;
-    for (int r = 0; r < Rows; ++r) store(s[r] + i, fma(u[r], k_lanes, mul(a, load(s[r] + i))));
+    for (int r = 0; r < Rows; ++r) {
+      if (r < Rows / 2) ask_ahead<First>(s[0] + (c.dim_k + i) * (Rows / 2) + r * kPanel);
+      store(s[r] + i, fma(u[r], k_lanes, mul(a, load(s[r] + i))));
+    }
   }
 }
 
@@ -69,8 +74,8 @@ void recur_values(const RecurUnit& c) {
 /// Lanes of values: a column of panels of the state, all keys. The dots go key by key.
 template <bool Delta, int Panels, bool First>
 SG_INLINE void recur_lanes_token(const RecurUnit& c, int32_t lane, int32_t t) {
-  const float *k = c.k + int64_t{t} * c.dim_k, *dk = c.decayed_k + int64_t{t} * c.dim_k;
-  const float *dq = c.decayed_q + int64_t{t} * c.dim_k, *d = c.decay + t * c.decay_step;
+  const float *k = c.k + t * c.k_stride, *dk = c.decayed_k + t * c.k_stride;
+  const float *dq = c.decayed_q + t * c.k_stride, *d = c.decay + t * c.decay_step;
   const int64_t channel = c.decay_step > 1 ? 1 : 0;
   const float* v = c.v + int64_t{t} * c.dim_v + lane;
   Vec read[Panels], u[Panels];
