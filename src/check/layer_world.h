@@ -32,7 +32,8 @@ class LayerWorld {
   virtual Status move_states(const Step& step) = 0;
   /// The step runs elsewhere: its requests' states are other numbers from then on.
   virtual void receive(const ForwardBatch& batch) = 0;
-  /// Then new inputs and owners. batch: views of step.
+  /// Then new inputs and owners, and for a prefix that nobody has computed some state. batch: views
+  /// of step.
   virtual void begin_step(const Step& step, const ForwardBatch& batch) = 0;
   /// Outputs hold what no launch writes (kUnwritten).
   virtual void clear_outputs() = 0;

@@ -68,6 +68,7 @@ Elements RecurrentWorld::slot_of(const Buffer& b, int64_t slot) const {
 
 void RecurrentWorld::own(int32_t slot, OwnerId owner) {
   for (const Buffer* b : pools(pools_)) (void)scope_.set_owner(*b, slot_of(*b, slot), owner);
+  owners_[static_cast<size_t>(slot)] = owner;
 }
 
 void RecurrentWorld::retire(int32_t slot) {
@@ -188,6 +189,13 @@ void RecurrentWorld::begin_step(const Step& step, const ForwardBatch& batch) {
   in_flight_.clear();
   for (const Buffer* b : {&x_, &gate_, &b_, &z_, &q_, &k_, &v_})
     if (b->data != nullptr) upload(*b, numbers(*b));
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    const int32_t slot =
+        batch.states.slots[static_cast<size_t>(batch.req_pool_indices[static_cast<size_t>(i)])];
+    if (batch.extent(i).prefix_len == 0 || owners_[static_cast<size_t>(slot)] != 0) continue;
+    receive(slot);
+    own(slot, step.requests[static_cast<size_t>(i)]);
+  }
   for (int64_t i = 0; i < batch.size() && is_target_verify(batch.mode); ++i) {
     for (const Buffer* b : pools(drafts_))
       (void)scope_.set_owner(*b, slot_of(*b, i), step.requests[static_cast<size_t>(i)]);

@@ -74,7 +74,8 @@ class RecurrentWorld final : public LayerWorld {
   // What slots hold, as far as that is known, and whether it is
   HostStates known_, known_drafts_;
   std::vector<uint8_t> defined_;
-  HostStates before_;  // the step
+  std::vector<OwnerId> owners_;  // 0: nobody has begun it
+  HostStates before_;            // the step
   std::vector<uint8_t> defined_before_;
   std::vector<std::vector<float>> in_flight_;
 };

@@ -59,6 +59,7 @@ Status RecurrentWorld::bind_pools() {
   if (layer_.has_conv()) pools_.conv = bound[2], drafts_.conv = bound[3];
   list_ = bound.back();
   defined_.resize(static_cast<size_t>(o.state_slots));
+  owners_.resize(defined_.size());
   whole_.states = pools_.states.view(), whole_.draft_states = drafts_.states.view();
   if (layer_.has_conv())
     whole_.conv_states = pools_.conv.view(), whole_.draft_conv_states = drafts_.conv.view();

@@ -1,6 +1,7 @@
 #include "fuzz/grid_parts.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fuzz/small_layer.h"
 #include "fuzz/step_grid.h"
@@ -217,6 +218,73 @@ void dual_chunk_plan_parts(const Walk& walk) {
   });
 }
 
+constexpr RecurrentFamily kFamilies[] = {RecurrentFamily::kMamba2, RecurrentFamily::kGdn,
+                                         RecurrentFamily::kKda, RecurrentFamily::kLightning};
+
+GridPart states_part(RecurrentFamily family, const DraftShape& draft) {
+  GridPart part = part_of(1, {}, draft);
+  RecurrentLayer layer;
+  layer.family = family;
+  layer.num_v_heads = family == RecurrentFamily::kGdn || family == RecurrentFamily::kMamba2 ? 2 : 1;
+  layer.head_dim_k = layer.head_dim_v = 3;
+  layer.conv_width = family == RecurrentFamily::kLightning ? 0 : 3;
+  layer.chunk_size = 3;
+  part.model.layers.emplace_back().math = layer;
+  part.model.max_context_len = 12;
+  part.width = part.model.max_context_len + draft_reserve(draft, 1);
+  part.max_tokens = 24;
+  return part;
+}
+
+/// Extends of recurrent layers: up to 3 requests with up to 2 tokens before and 4 new ones, which
+/// leave snapshots or not; every decode of so many in every bucket; and every tree of 4 tokens.
+void state_parts(const Walk& walk) {
+  for (const RecurrentFamily family : kFamilies) {
+    for (const bool track : {false, true}) {
+      GridPart part = states_part(family, {});
+      part.model.track_states = track;
+      for (int32_t n = 1; n <= 3; ++n) {
+        each_vector(n, 12, [&](const Ints& v) {
+          StepShape shape{.mode = ForwardMode::kExtend, .states = true, .track = track};
+          for (const int32_t x : v)
+            shape.prefix_lens.push_back(x / 4), shape.q_lens.push_back(x % 4 + 1);
+          part.shapes.push_back(std::move(shape));
+        });
+      }
+      walk(part);
+    }
+    for (int32_t bucket = 1; bucket <= kMostBucket; ++bucket) {
+      GridPart part = states_part(family, {});
+      part.bucket = bucket;
+      for (int32_t n = 1; n <= std::min(bucket, kMostRequests); ++n)
+        each_vector(n, 3, [&](Ints prefix) {
+          for (int32_t& tokens : prefix) ++tokens;  // whoever decodes has some
+          part.shapes.push_back({.prefix_lens = std::move(prefix), .states = true});
+        });
+      walk(part);
+    }
+    for (const int32_t topk : {1, 2}) {
+      if (topk > 1 && family == RecurrentFamily::kLightning) continue;
+      const DraftShape draft{topk, 3, 4};
+      const std::vector<DraftTree> trees = all_trees(4, topk);
+      GridPart part = states_part(family, draft);
+      part.bucket = 3;
+      for (int32_t n = 1; n <= 2; ++n) {
+        // Chains have no tree.
+        each_vector(n, topk > 1 ? static_cast<int32_t>(trees.size()) : 3, [&](const Ints& v) {
+          StepShape shape{.mode = ForwardMode::kTargetVerify, .draft = draft, .states = true};
+          for (const int32_t x : v) {
+            shape.prefix_lens.push_back(1 + x % 3);
+            if (topk > 1) shape.trees.push_back(trees[static_cast<size_t>(x)]);
+          }
+          part.shapes.push_back(std::move(shape));
+        });
+      }
+      walk(part);
+    }
+  }
+}
+
 constexpr StepGrid kGrids[] = {
     {"decode", "decodes of up to 3 requests, pages of 1, 2, 4, every bucket up to 4", decode_parts},
     {"extend", "extends of up to 3 requests by up to 3 tokens, pages of 1, 2, 4, windows up to 3",
@@ -224,6 +292,9 @@ constexpr StepGrid kGrids[] = {
     {"draft", "draft decodes of up to 3 requests, 1 to 3 branches, 2, 3 and 5 steps", draft_parts},
     {"verify", "target verifies of every tree of up to 5 tokens, 2 requests, and the draft extends",
      verify_parts},
+    {"states",
+     "recurrent layers: extends of up to 3 requests by up to 4 tokens, decodes, trees of 4",
+     state_parts},
     {"decode-plans", "the metadata of these decodes, with every order of 6 pages",
      decode_plan_parts},
     {"dual-chunk", "extends of up to 2 requests, decodes of up to 3, in chunks of 1 and 2 pages",

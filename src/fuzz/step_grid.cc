@@ -19,6 +19,7 @@ RunnerOptions options_of(const GridPart& part, Tap* tap) {
   o.data = RunnerData::kUniform;
   o.slots = o.swa_slots = pool_slots(kMaxRequests, part.width, part.model.page_size);
   o.max_tokens = part.max_tokens;
+  o.state_slots = 2 * kMaxRequests + 1, o.draft_rows = kMaxRequests;
   if (part.bucket > 0) o.buckets = {part.bucket};
   o.tap = tap;
   return o;

@@ -49,6 +49,7 @@ TEST(StepGrid, CountsAreTheSpecs) {
                                                      {"extend", 107856},
                                                      {"draft", 91476},
                                                      {"verify", 74604},
+                                                     {"states", 15552},
                                                      {"decode-plans", 18576u * 720},
                                                      {"dual-chunk", 8568 + 8712},
                                                      {"dual-chunk-plans", 8712u * 720}};
@@ -147,6 +148,18 @@ TEST(StepGrid, AWholeDraftRunsWhereItsFirstStepDoesAndSkipsTheOthers) {
   EXPECT_EQ(all.steps + all.skipped, one.steps);
   EXPECT_GT(all.steps, one.steps / 4);
   EXPECT_EQ(all.replays, all.steps);
+}
+
+TEST(StepGrid, StatesOfEveryFamilyFindNothing) {
+  const std::atomic<bool> stop = false;
+  for (const char* name : {"mamba2", "gdn", "kda", "lightning"}) {
+    const StepGridResult result = run_step_grid(
+        *find_step_grid("states"), *find_backend(name), 2, 3, nullptr, [](size_t, size_t) {}, stop);
+    EXPECT_EQ(result.findings.to_string(), "ok") << name;
+    EXPECT_GT(result.steps, 3800u) << name;  // the others are of other families
+    EXPECT_EQ(result.steps + result.skipped, 15552u) << name;
+    EXPECT_GT(result.replays, 100u) << name;
+  }
 }
 
 StepGridResult run_plans(StepRange range, const MakeTap& tap, const char* backend) {
