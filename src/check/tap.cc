@@ -1,5 +1,6 @@
 #include "check/tap.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <variant>
@@ -33,7 +34,14 @@ void launch_all(Stream& stream, const std::vector<TappedLaunch>& all,
 }  // namespace
 
 Meta with_layers(Meta meta, const ModelConfig& model) {
-  meta.limits.model.layers = model.layers;
+  std::vector<LayerKind> layers = model.layers;
+  // What stands in for layers of another backend is one of this backend's, as it was.
+  const std::vector<LayerKind>& bound = meta.limits.model.layers;
+  for (size_t i = 0; i < std::min(bound.size(), layers.size()); ++i) {
+    const auto alike = [&](const LayerKind& k) { return k.math.index() == bound[i].math.index(); };
+    if (!alike(layers[i])) layers[i] = *std::ranges::find_if(model.layers, alike);
+  }
+  meta.limits.model.layers = std::move(layers);
   for (Meta& child : meta.children) child = with_layers(std::move(child), model);
   return meta;
 }

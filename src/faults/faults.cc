@@ -22,6 +22,7 @@
 #include "faults/rooms.h"
 #include "faults/schedules.h"
 #include "faults/slots.h"
+#include "faults/states.h"
 #include "faults/tiles.h"
 
 namespace shadowgraph {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/attention_launch.h"
+#include "backends/linear_launch.h"
 #include "backends/merge_launch.h"
 #include "backends/ragged_launch.h"
 #include "backends/tile_launch.h"

@@ -1,0 +1,304 @@
+#include "faults/states.h"
+
+#include <algorithm>
+#include <numbers>
+
+#include "backends/linear_launch.h"
+#include "backends/recurrent_backend.h"
+#include "faults/buffers.h"
+#include "faults/substitutes.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr std::string_view kSlots = "mamba_cache_indices";
+
+/// fn(meta, staged numbers) of every buffer of this name.
+template <class T, class Fn>
+void for_staged(Meta& meta, std::string_view name, Fn fn) {
+  for_buffers(meta, {name}, [&](const Meta& m, const Buffer& b) {
+    if (b.lifetime == Lifetime::kPerStep) fn(m, staged<T>(m, b));
+  });
+}
+
+/// Requests of the whole batch that are rows of this part of it.
+int64_t rows_of_part(const ForwardBatch& batch, const Meta& m) {
+  return std::clamp<int64_t>(batch.size() - m.limits.first_row, 0, m.limits.rows);
+}
+
+}  // namespace
+
+Status EveryStateInitial::filled(const ForwardBatch& batch, Meta& meta) {
+  for_staged<uint8_t>(meta, "has_initial_states", [&](const Meta& m, std::span<uint8_t> initial) {
+    for (int64_t i = 0; i < std::min(rows_of_part(batch, m), std::ssize(initial)); ++i)
+      if (std::exchange(initial[static_cast<size_t>(i)], uint8_t{1}) == 0) act();
+  });
+  return {};
+}
+
+/// As many tokens as rows: what follows is a decode, which knows of no fresh request.
+Status OneTokenPromptsDecode::filled(const ForwardBatch& batch, Meta& meta) {
+  if (!std::ranges::all_of(batch.extend_lens, [](int32_t n) { return n == 1; })) return {};
+  for_staged<uint8_t>(meta, "has_initial_states", [&](const Meta&, std::span<uint8_t> initial) {
+    for (uint8_t& flag : initial)
+      if (std::exchange(flag, uint8_t{1}) == 0) act();
+  });
+  return {};
+}
+
+void PaddingIsTheLastSlot::step(Step& /*step*/, const PoolState& pools) {
+  last_ = pools.config.state_slots;
+}
+
+/// -1 is an index from the end.
+Status PaddingIsTheLastSlot::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_staged<int32_t>(meta, kSlots, [&](const Meta&, std::span<int32_t> slots) {
+    for (int32_t& slot : slots) {
+      if (slot != -1) continue;
+      slot = last_;
+      act();
+    }
+  });
+  return {};
+}
+
+/// As many rows from the end are padding as have the length of padding.
+Status PaddingByLength::filled(const ForwardBatch& batch, Meta& meta) {
+  if (!is_decode_or_idle(batch.mode) && !is_target_verify(batch.mode)) return {};
+  const auto alike = std::ranges::count(batch.seq_lens, meta.limits.model.seq_len_fill);
+  if (alike == 0 || !is_replay(batch, meta)) return {};
+  for_staged<int32_t>(meta, kSlots, [&](const Meta& m, std::span<int32_t> slots) {
+    const int64_t rows = rows_of_part(batch, m);
+    for (int64_t i = std::max<int64_t>(0, rows - alike); i < rows; ++i) {
+      slots[static_cast<size_t>(i)] = -1;
+      act();
+    }
+  });
+  return {};
+}
+
+/// The other child's padding has another length: none is found, and padding has row 0's slot.
+Status PaddingOfAnotherFill::filled(const ForwardBatch& batch, Meta& meta) {
+  if (meta.limits.model.seq_len_fill == 1 || !is_replay(batch, meta)) return {};
+  for_staged<int32_t>(meta, kSlots, [&](const Meta&, std::span<int32_t> slots) {
+    for (int32_t& slot : slots) {
+      if (slot != -1) continue;
+      slot = 0;
+      act();
+    }
+  });
+  return {};
+}
+
+Status SlotsByBatchRow::filled(const ForwardBatch& batch, Meta& meta) {
+  for_staged<int32_t>(meta, kSlots, [&](const Meta& m, std::span<int32_t> slots) {
+    for (int64_t i = 0; i < rows_of_part(batch, m); ++i) {
+      const auto row = static_cast<size_t>(i) + 1;
+      if (row >= batch.states.slots.size()) return;
+      if (std::exchange(slots[row - 1], batch.states.slots[row]) != slots[row - 1]) act();
+    }
+  });
+  return {};
+}
+
+Status SlotsOfTheCapture::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  if (!of_graph(meta)) return {};
+  for_buffers(meta, {kSlots}, [&](const Meta& m, const Buffer& b) {
+    const std::span<int32_t> slots = staged<int32_t>(m, b);
+    const auto [it, fresh] = first_.try_emplace(b.data, slots.begin(), slots.end());
+    if (fresh || it->second.size() != slots.size() || std::ranges::equal(it->second, slots)) return;
+    std::ranges::copy(it->second, slots.begin());
+    act();
+  });
+  return {};
+}
+
+Status TreesAreChains::filled(const ForwardBatch& batch, Meta& meta) {
+  const auto change = [&](std::string_view name, auto value_of) {
+    for_staged<int32_t>(meta, name, [&](const Meta& m, std::span<int32_t> all) {
+      const int64_t steps = std::max<int64_t>(1, m.limits.max_q_len);
+      for (int64_t t = 0; t < std::min(rows_of_part(batch, m) * steps, std::ssize(all)); ++t) {
+        int32_t& value = all[static_cast<size_t>(t)];
+        if (const int32_t chain = value_of(t % steps, steps); chain != value) value = chain, act();
+      }
+    });
+  };
+  change("retrieve_next_token",
+         [](int64_t j, int64_t steps) { return j + 1 < steps ? static_cast<int32_t>(j + 1) : -1; });
+  change("retrieve_next_sibling", [](int64_t, int64_t) { return -1; });
+  return {};
+}
+
+/// Where a chunk begins is counted from each request's first token.
+Status ChunksOfEachRequest::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_metas(meta, [&](Meta& m) {
+    const Buffer* rows = find_buffer(m, "query_start_loc");
+    const Buffer* offsets = find_buffer(m, "chunk_offsets");
+    if (rows == nullptr || offsets == nullptr) return;
+    const auto starts = staged<int32_t>(m, *rows, rows->all());
+    const int32_t chunk = state_chunk_size(m.limits.model);
+    int64_t run = 0;
+    for (size_t i = 0; i + 1 < starts.size(); ++i) {
+      for (int32_t t = starts[i]; t < starts[i + 1]; ++t) {
+        if (t != starts[i] && t % chunk != 0) continue;
+        const auto one = staged<int32_t>(m, *offsets, {run++, 1});
+        const int32_t own = (t - starts[i]) % chunk;
+        if (!one.empty() && std::exchange(one[0], own) != own) act();
+      }
+    }
+  });
+  return {};
+}
+
+Status TrackIntoALiveSlot::filled(const ForwardBatch& batch, Meta& meta) {
+  for_staged<int32_t>(meta, "track_slots", [&](const Meta& m, std::span<int32_t> tracks) {
+    const int64_t rows = rows_of_part(batch, m);
+    for (int64_t i = 0; i < rows; ++i) {
+      int32_t& track = tracks[static_cast<size_t>(i)];
+      if (track < 0) continue;
+      const auto other = static_cast<size_t>(m.limits.first_row + (i + 1) % rows);
+      track = batch.states.slots[static_cast<size_t>(batch.req_pool_indices[other])];
+      act();
+    }
+  });
+  return {};
+}
+
+namespace {
+
+/// fn(call) -> bool of every recurrence; how many it changed.
+template <class Fn>
+int64_t change_linear(std::vector<TappedLaunch>& all, Fn fn) {
+  int64_t changed = 0;
+  for (TappedLaunch& one : all) {
+    if (one.launch.kernel != &kLinearAttention) continue;
+    auto [call, rows] = linear_call(one.launch);
+    if (!fn(call)) continue;
+    one.launch = linear_launch(call, rows);
+    ++changed;
+  }
+  return changed;
+}
+
+/// A copy of a row's decays for each of so many tokens, changed.
+template <class Fn>
+void change_decays(LinearAttention& c, SlippedRun& run, Fn fn) {
+  const int64_t tokens = c.v.shape[0], heads = c.v.shape[1];
+  const bool per_head = c.log_decay.rank == 1;
+  const int64_t a_token = per_head ? heads : c.log_decay.numel() / std::max<int64_t>(1, tokens);
+  const auto* from = reinterpret_cast<const float*>(c.log_decay.data);
+  const int64_t size = per_head ? heads : tokens * a_token;
+  std::vector<float> values(static_cast<size_t>(tokens * a_token));
+  std::vector<int64_t> places(values.size());
+  for (int64_t i = 0; i < std::ssize(values); ++i) {
+    const int64_t at = per_head ? i % heads : i;
+    places[static_cast<size_t>(i)] = at;
+    values[static_cast<size_t>(i)] = fn(i / std::max<int64_t>(1, a_token), from[at]);
+  }
+  const auto taken =
+      run.take(std::span(from, static_cast<size_t>(size)), std::move(values), std::move(places));
+  ConstTensorView changed = c.log_decay;
+  changed.data = reinterpret_cast<const std::byte*>(taken.data());
+  if (per_head) changed = ConstTensorView(taken.data(), DType::kF32, {tokens, heads});
+  c.log_decay = changed;
+}
+
+/// Of a prefill, the first token of a row that goes on from its slot reads a state that has not
+/// decayed.
+void skip_first_decay(const KernelLaunch& launch, SlippedRun& run) {
+  auto [call, rows] = linear_call(launch);
+  LinearAttention& c = call;
+  change_decays(c, run, [&](int64_t token, float decay) {
+    for (int64_t r = 0; r < c.rows.rows(); ++r)
+      if (token == c.rows.begin(r) && c.rows.starts_from_slot(r)) return 0.0f;
+    return decay;
+  });
+  run.launch(linear_launch(c, rows));
+}
+
+/// 2^x where e^x is meant.
+void decay_in_base_two(const KernelLaunch& launch, SlippedRun& run) {
+  auto [call, rows] = linear_call(launch);
+  LinearAttention& c = call;
+  change_decays(c, run, [](int64_t, float decay) { return decay * std::numbers::ln2_v<float>; });
+  run.launch(linear_launch(c, rows));
+}
+
+/// A kernel without a guard: -1 is the place before the first. So every slot is counted from there.
+void without_guard(const KernelLaunch& launch, SlippedRun& run) {
+  auto [call, rows] = linear_call(launch);
+  LinearAttention& c = call;
+  const auto slots = c.rows.state_indices;
+  std::vector<int32_t> counted(slots.begin(), slots.end());
+  for (int32_t& slot : counted) ++slot;
+  c.rows.state_indices = run.take(slots, std::move(counted));
+  c.states.data -= c.states.stride[0] * static_cast<int64_t>(sizeof(float));
+  ++c.states.shape[0];
+  run.launch(linear_launch(c, rows));
+}
+
+bool is_prefill(const KernelLaunch& launch, const Meta& meta) {
+  return launch.kernel == &kLinearAttention && is_state_prefill(meta.limits.mode);
+}
+
+}  // namespace
+
+void VerifyStoresStates::launches(std::vector<TappedLaunch>& all, const Meta& meta, bool) {
+  if (!is_target_verify(meta.limits.mode)) return;
+  act(change_linear(all, [](LinearAttention& c) { return !std::exchange(c.store, true); }));
+}
+
+/// The window behind a token of a tree holds the tokens before it, and not its path.
+void WindowsOfTheChain::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
+  for (TappedLaunch& one : all) {
+    if (one.launch.kernel != &kCausalConv1d) continue;
+    auto [call, rows] = conv_call(one.launch);
+    if (call.draft.parents.empty()) continue;
+    call.draft.parents = {};
+    one.launch = conv_launch(call, rows);
+    act();
+  }
+}
+
+void SlotBeforeThePool::launches(std::vector<TappedLaunch>& all, const Meta& meta, bool) {
+  if (is_state_prefill(meta.limits.mode)) return;
+  act(substitute<without_guard>(
+      all, [](const KernelLaunch& launch) { return launch.kernel == &kLinearAttention; }));
+}
+
+void OneDecayTooFew::launches(std::vector<TappedLaunch>& all, const Meta& meta, bool) {
+  act(substitute<skip_first_decay>(
+      all, [&](const KernelLaunch& launch) { return is_prefill(launch, meta); }));
+}
+
+void DecaysOfBaseTwo::launches(std::vector<TappedLaunch>& all, const Meta& meta, bool) {
+  act(substitute<decay_in_base_two>(
+      all, [&](const KernelLaunch& launch) { return is_prefill(launch, meta); }));
+}
+
+namespace {
+
+int64_t erase_moves(Step& step, StateMove::Kind kind) {
+  return static_cast<int64_t>(
+      std::erase_if(step.state_moves, [&](const StateMove& m) { return m.kind == kind; }));
+}
+
+}  // namespace
+
+void SlotsAreNotCleared::step(Step& step, const PoolState& /*pools*/) {
+  act(erase_moves(step, StateMove::Kind::kFresh));
+}
+
+void SnapshotsAreNotCopied::step(Step& step, const PoolState& /*pools*/) {
+  act(erase_moves(step, StateMove::Kind::kCopy));
+}
+
+void CommitsTheLastDraft::step(Step& step, const PoolState& pools) {
+  for (StateMove& m : step.state_moves) {
+    if (m.kind != StateMove::Kind::kCommit) continue;
+    const int32_t last = pools.config.draft.num_draft_tokens - 1;
+    if (std::exchange(m.step, last) != last) act();
+  }
+}
+
+}  // namespace shadowgraph
