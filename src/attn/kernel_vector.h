@@ -26,8 +26,9 @@ struct Recorded {
   ConstTensorView out;  // [rows, num_qo_heads, head_dim_vo]
   ConstTensorView lse;  // [rows, num_qo_heads] by strides, f32; may be undefined
   LseBase lse_base = LseBase::kNatural;
-  std::string known_wrong;  // not empty: recorded as a wrong variant on purpose, and why
-                            // ("sglang#26513 ...")
+  ConstTensorView max_logits;  // [rows, num_qo_heads], f32, natural; may be undefined
+  std::string known_wrong;     // not empty: recorded as a wrong variant on purpose, and why
+                               // ("sglang#26513 ...")
 };
 
 /// Keys that the recorded kernel stored before it attended.
@@ -48,6 +49,7 @@ struct KernelVector {
       out_ref;  // of calls[0]: f32 [rows, heads, dv] (rounded from float64); may be undefined
   ConstTensorView
       lse_ref;  // of calls[0]: f64 [rows, heads] by strides, natural log; may be undefined
+  ConstTensorView max_logits_ref;  // of calls[0], f64 as lse_ref; may be undefined
   LseSink lse_ref_sink = LseSink::kExcluded;
   ConstTensorView latents_ref;  // of calls[0].keys: [slots, head_dim], as its packed ones are read;
                                 // may be undefined

@@ -90,6 +90,7 @@ class Judge {
       out_.see(out_at(row, i, row.out[i], bound.out[i]));
     }
     if (result_.lse.defined()) lse_.see(lse_at(row, bound.lse));
+    if (result_.max_logits.defined()) top_.see(top_at(row, row.logits.maxCoeff(), bound.top));
     if (unbounded(row, bound)) ++judgement_.unbounded_rows;
   }
 
@@ -102,12 +103,13 @@ class Judge {
     }
     out_.report(options_.bound, options_.prefix, judgement_.findings);
     lse_.report(options_.lse_bound, options_.prefix, judgement_.findings);
+    top_.report(options_.lse_bound, options_.prefix, judgement_.findings);
     empty_.report(empty_law, options_.prefix, judgement_.findings);
     for (const auto& [mark, count] : marks_) {
       judgement_.notes.push_back(std::to_string(count) + " rows that see no key have " + mark);
     }
     judgement_.error_over_bound = out_.ratio;
-    judgement_.lse_error_over_bound = lse_.ratio;
+    judgement_.lse_error_over_bound = std::max(lse_.ratio, top_.ratio);
     return std::move(judgement_);
   }
 
@@ -141,6 +143,17 @@ class Judge {
     return {
         ratio_of(got, expected, bound, largest), got, expected, bound, "lse", row.row, row.head};
   }
+  Worst top_at(const OracleRow& row, double expected, double bound) const {
+    const ConstTensorView& t = result_.max_logits;
+    const double got = load_double(t, t.offset(row.row, row.head));
+    return {ratio_of(got, expected, bound, largest_finite(t.dtype)),
+            got,
+            expected,
+            bound,
+            "max_logits",
+            row.row,
+            row.head};
+  }
   double stored_lse(const OracleRow& row) const {
     return load_double(result_.lse, result_.lse.offset(row.row, row.head));
   }
@@ -156,6 +169,7 @@ class Judge {
       }
       empty_.see(element);
     }
+    if (result_.max_logits.defined()) empty_.see(top_at(row, -kInfinity, 0));
     if (!result_.lse.defined()) return;
     const double sink = row.lse_as(result_.lse_sink);
     const int roundings = arithmetic_.scale_roundings + arithmetic_.lse_roundings;
@@ -174,7 +188,7 @@ class Judge {
   const Arithmetic& arithmetic_;
   const JudgeOptions& options_;
   Judgement judgement_;
-  Worst out_, lse_, empty_;
+  Worst out_, lse_, top_, empty_;
   std::map<std::string, int64_t> marks_;
 };
 

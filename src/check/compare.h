@@ -20,6 +20,8 @@ struct Result {
   ConstTensorView lse;  // [rows, heads], f32 | f64, any strides; may be undefined
   LseBase lse_base = LseBase::kNatural;
   LseSink lse_sink = LseSink::kExcluded;
+  // [rows, heads], f32 | f64: the largest logit that a row sees, natural; may be undefined
+  ConstTensorView max_logits = {};
 };
 
 /// How to judge: the laws that findings name, and whether rows that see no key follow our law or

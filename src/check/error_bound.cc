@@ -266,6 +266,8 @@ ErrorBound error_bound(const OracleRow& row, const Arithmetic& arithmetic, DType
   if (row.v_scale != 1 && a.v_scale_after) last *= 1 + out.u, subnormal *= 1 + row.v_scale;
   bound.out += (row.out.abs() + bound.out) * (last - 1) + subnormal;
 
+  const double largest = delta.maxCoeff();
+  bound.top = largest + a.u * (std::abs(row.logits.maxCoeff()) + largest);
   const bool same = lse_sink == LseSink::kIncluded || std::isinf(row.sink);
   const Weights counted = same ? w : weigh(row, a, red, delta, q_type, out_type, lse_sink);
   bound.lse = lse_bound(row, a, lse_sink, sum_error(counted, red.g));

@@ -40,7 +40,8 @@
 // A sink is a key with v = 0. Where kappa_max reaches 1, or a sum before the division or a product
 // with a token's scale may overflow, nothing is known, and the bound is infinite. The last
 // roundings, to f32 and to the output's type, are added at the end. The LSE is the maximum plus the
-// logarithm of a sum that is within kappa_max of its value.
+// logarithm of a sum that is within kappa_max of its value. The largest logit itself is within the
+// largest delta_j, and one rounding.
 //
 // Sources: for sums, Higham, Accuracy and Stability of Numerical Algorithms, ch. 3 and 4; for the
 // shifted softmax, Blanchard, Higham and Higham (2021). Tested by tests/oracle/error_bound_test.cc.
@@ -57,6 +58,7 @@ struct ErrorBound {
   Eigen::ArrayXd out;  // [head_dim_vo], absolute; infinite where nothing can be said. Of the value:
                        // past out_type's largest finite the result is an infinity
   double lse = 0;      // natural, absolute
+  double top = 0;      // of the largest logit, absolute
 };
 
 /// q_type decides how P is rounded, out_type the last rounding. Requires a row that sees a key.

@@ -230,7 +230,8 @@ class CaseJudge {
       return;
     }
     JudgeOptions options{"num.recorded", "num.recorded", true, recorded.name + "."};
-    const Result result{recorded.out, recorded.lse, recorded.lse_base, LseSink::kExcluded};
+    const Result result{recorded.out, recorded.lse, recorded.lse_base, LseSink::kExcluded,
+                        recorded.max_logits};
     Judgement j = judge(calls_[recorded.call], result, *arithmetic, options);
     explain(recorded.call, result, *arithmetic, options, &j);
     if (!recorded.known_wrong.empty()) {
@@ -285,7 +286,8 @@ class CaseJudge {
     judge_latents();
     if (!vector_.out_ref.defined() && !vector_.lse_ref.defined()) return;
     JudgeOptions options{"num.reference", "num.reference", true, "ref."};
-    const Result result{vector_.out_ref, vector_.lse_ref, LseBase::kNatural, vector_.lse_ref_sink};
+    const Result result{vector_.out_ref, vector_.lse_ref, LseBase::kNatural, vector_.lse_ref_sink,
+                        vector_.max_logits_ref};
     Judgement j = judge(calls_[0], result, *find_arithmetic("float64"), options);
     if (vector_.out_ref.defined()) raise(verdict_.reference.out, j.error_over_bound);
     if (vector_.lse_ref.defined()) raise(verdict_.reference.lse, j.lse_error_over_bound);

@@ -1,6 +1,8 @@
 #include "io/case_tensors.h"
 
+#include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 namespace shadowgraph {
@@ -23,6 +25,29 @@ ConstTensorView rows_before_heads(CaseReader& reader, const ConstTensorView& vie
                 view.data + static_cast<size_t>(from) * item, item);
   }
   return {reader.own(std::move(rows)).data(), view.dtype, {a * c, b}};
+}
+
+std::span<const int32_t> read_list_lengths(CaseReader& reader, std::string_view name,
+                                           int64_t tokens, int64_t width) {
+  const std::span<const int32_t> lengths = reader.indices(name, tokens);
+  for (size_t t = 0; t < lengths.size(); ++t)
+    if (lengths[t] < 0 || lengths[t] > width)
+      reader.bad_tensor(name, "0 to " + std::to_string(width) + " entries",
+                        std::to_string(lengths[t]), static_cast<int64_t>(t));
+  return lengths;
+}
+
+void check_chosen(CaseReader& reader, std::string_view name, const ChosenKeys& keys,
+                  int64_t tokens) {
+  if (!reader.ok()) return;
+  const int64_t slots = keys.pool.slots();
+  for (int64_t t = 0; t < tokens; ++t) {
+    const std::span<const int32_t> list = keys.of(t);
+    const auto bad = std::ranges::find_if(list, [&](int32_t i) { return i < -1 || i >= slots; });
+    if (bad != list.end())
+      reader.bad_tensor(name, "-1, or a slot below " + std::to_string(slots), std::to_string(*bad),
+                        t);
+  }
 }
 
 PageIds read_page_ids(CaseReader& reader, std::string_view name, int64_t batch) {

@@ -19,6 +19,15 @@ ConstTensorView merge_leading(const ConstTensorView& view);
 /// [a, b, c], dense, copied to [a * c, b]: heads before rows become rows before heads.
 ConstTensorView rows_before_heads(CaseReader& reader, const ConstTensorView& view);
 
+/// i32 [tokens], each from 0 to the lists' width.
+std::span<const int32_t> read_list_lengths(CaseReader& reader, std::string_view name,
+                                           int64_t tokens, int64_t width);
+
+/// Entries that are looked at are slots of the list's pool, or -1. The first of each token that is
+/// neither is a finding at the token. Nothing after another finding: lists may not be walked then.
+void check_chosen(CaseReader& reader, std::string_view name, const ChosenKeys& keys,
+                  int64_t tokens);
+
 /// Row-major page ids [batch, any], and how long a row is.
 struct PageIds {
   std::span<const int32_t> ids;

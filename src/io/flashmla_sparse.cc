@@ -84,7 +84,8 @@ void read_lists(CaseReader& reader, const SparseCase& c, bool decode, ChosenKeys
     keys->indices = {reinterpret_cast<const int32_t*>(indices.data),
                      static_cast<size_t>(c.tokens() * c.topk)};
   if (!decode && reader.flag("topk_length"))
-    keys->lengths = reader.indices("topk_length", c.tokens());
+    keys->lengths = read_list_lengths(reader, "topk_length", c.tokens(), c.topk);
+  check_chosen(reader, "indices", *keys, c.tokens());
 }
 
 /// Is a request's work cut into parts?
@@ -120,6 +121,10 @@ void read_flashmla_sparse_vector(CaseReader& reader, KernelVector* vector) {
   Recorded gpu = recorded_by(split ? "flashmla_sparse_split" : "flashmla_sparse", "gpu");
   gpu.out = read_rows(reader, c, decode, "out", c.dtype, c.dim_v);
   gpu.lse = read_lse(reader, c, decode, "lse", DType::kF32);
+  if (!decode) {
+    gpu.max_logits = read_lse(reader, c, decode, "max_logits", DType::kF32);
+    vector->max_logits_ref = read_lse(reader, c, decode, "max_logits_ref", DType::kF64);
+  }
   vector->recorded.push_back(gpu);
   vector->out_ref = read_rows(reader, c, decode, "out_ref", DType::kF32, c.dim_v);
   vector->lse_ref = read_lse(reader, c, decode, "lse_ref", DType::kF64);

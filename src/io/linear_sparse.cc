@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "io/case_tensors.h"
 #include "io/linear_case.h"
 
 namespace shadowgraph {
@@ -73,6 +74,7 @@ void read_sparse_mla(CaseReader& reader, LinearVector* vector) {
     call.keys.indices = {reinterpret_cast<const int32_t*>(indices.data),
                          static_cast<size_t>(indices.numel())};
   call.keys.width = topk;
+  check_chosen(reader, "indices", call.keys, tokens);
   read_out(reader, {tokens, heads, kDsaCodes}, &call, vector);
   vector->dtype = call.q.dtype;
   vector->kernel = "dsa_sparse_mla";
@@ -91,7 +93,8 @@ void read_paged_list(CaseReader& reader, const std::string& prefix, int64_t toke
   keys->width = indices.shape[1];
   keys->indices = {reinterpret_cast<const int32_t*>(indices.data),
                    static_cast<size_t>(indices.numel())};
-  keys->lengths = reader.indices(prefix + "topk_length", tokens);
+  keys->lengths = read_list_lengths(reader, prefix + "topk_length", tokens, keys->width);
+  check_chosen(reader, prefix + "indices", *keys, tokens);
 }
 
 void read_sparse_decode(CaseReader& reader, LinearVector* vector) {
@@ -116,12 +119,29 @@ void read_sparse_decode(CaseReader& reader, LinearVector* vector) {
   vector->call = call;
 }
 
+/// From 0, not falling, to the end of the list.
+void check_offsets(CaseReader& reader, std::string_view name, std::span<const int32_t> offsets,
+                   int64_t entries) {
+  if (!reader.ok()) return;
+  const auto last = std::ssize(offsets) - 1;
+  for (int64_t t = 0; t <= last; ++t) {
+    const int64_t low = t == 0 ? 0 : offsets[static_cast<size_t>(t) - 1];
+    const int64_t high = t == 0 ? 0 : entries, got = offsets[static_cast<size_t>(t)];
+    if (got >= (t == last && t > 0 ? entries : low) && got <= high) continue;
+    reader.bad_tensor(name, "offsets from 0, not falling, to " + std::to_string(entries),
+                      std::to_string(got), t);
+    return;
+  }
+}
+
 ChosenKeys read_ragged_list(CaseReader& reader, std::string_view pool, const std::string& prefix,
                             int64_t tokens, int64_t dim) {
   ChosenKeys keys;
   keys.pool.data = reader.tensor(pool, {DType::kBF16}, {-1, dim});
   keys.indices = read_list(reader, prefix + "_indices");
   keys.indptr = reader.indices(prefix + "_indptr", tokens + 1);
+  check_offsets(reader, prefix + "_indptr", keys.indptr, std::ssize(keys.indices));
+  check_chosen(reader, prefix + "_indices", keys, tokens);
   return keys;
 }
 

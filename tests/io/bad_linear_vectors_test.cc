@@ -58,6 +58,7 @@ bool is_good(const std::string& field, const Json& before, const Json& value) {
   return before.is_null() ? value.is_null() : value == -7 || value == -0.5;
 }
 
+/// Fields that no bad value may stand in.
 constexpr const char* kFields[] = {"B",
                                    "D",
                                    "H",
@@ -113,7 +114,15 @@ constexpr const char* kFields[] = {"B",
                                    "head_dim",
                                    "rope_dim",
                                    "rms_eps",
-                                   "overlap"};
+                                   "overlap",
+                                   "T",
+                                   "kv",
+                                   "fp8",
+                                   "sm_scale",
+                                   "extra_page_size",
+                                   "page_bytes",
+                                   "prefill",
+                                   "lse"};
 
 TEST(LinearVectors, BadMetadataFieldIsNamed) {
   const Json bad_values[] = {
@@ -209,7 +218,8 @@ TEST(LinearVectors, MoreRowsThanTheFileHasAreRefusedBeforeMemoryIsTaken) {
       set_field(changed, one.id, "B", rows);
       const Status status = parse_linear(changed).status;
       EXPECT_TRUE(names(status, "B") || names(status, "state_indices") ||
-                  names(status, "conv_state_indices") || names(status, "indices"))
+                  names(status, "conv_state_indices") || names(status, "indices") ||
+                  names(status, "q"))
           << one.kind << ' ' << status.to_string();
     }
   }
@@ -219,6 +229,7 @@ TEST(LinearVectors, MoreRowsThanTheFileHasAreRefusedBeforeMemoryIsTaken) {
 bool may_lack(const std::string& kind, const std::string& name) {
   if (kind.starts_with("conv")) return name == "bias";
   if (kind.starts_with("mamba2")) return name == "z" || name == "chunk_states";
+  if (kind.starts_with("dsv4")) return name == "attn_sink";
   const bool stored = kind == "gdn prefill";
   return stored && (name == "a" || name == "g_ref" || name == "beta_ref");
 }
@@ -226,7 +237,8 @@ bool may_lack(const std::string& kind, const std::string& name) {
 /// Tensors whose size is their own.
 bool is_free(const std::string& kind, const std::string& name) {
   return kind == "mamba2 chunk_meta" || (kind == "gdn gating" && name == "a") ||
-         name == "chunk_indices";
+         name == "chunk_indices" || (kind.starts_with("dsv4") && name.ends_with("indices")) ||
+         name == "loc";
 }
 
 TEST(LinearVectors, MissingOrMistypedTensorIsNamed) {
@@ -363,6 +375,42 @@ TEST(LinearVectors, ASlotIsMinusOneWhereItsRowIsAPadAndNowhereElse) {
     }
   }
   EXPECT_GT(kinds, 15);
+}
+
+TEST(LinearVectors, AChosenKeyIsASlotOrNone) {
+  struct List {
+    const char *kind, *name, *pool;
+  };
+  for (const List& l : {List{"dsa sparse_mla_fp8", "indices", "kv"},
+                        List{"dsv4 sparse_decode_extra", "indices", "buf"},
+                        List{"dsv4 sparse_decode_extra", "extra_indices", "extra_buf"},
+                        List{"dsv4 unified_decode", "kv_indices", "unified_kv"},
+                        List{"dsv4 unified_prefill", "extend_indices", "extend_kv"}}) {
+    const LinearFile one = linear_case_of_kind(l.kind);
+    const ConstTensorView& pool = one.file.tensors.at(one.id + '/' + l.pool);
+    const auto slots = static_cast<int32_t>(pool.shape[0] * (pool.shape[1] > 9000 ? 16 : 1));
+    for (const int32_t value : {INT32_MIN, -2, slots, INT32_MAX})
+      expect_row_named(with_element(one.file, one.id + '/' + l.name, 0, value).file, l.name, 0,
+                       std::string(l.kind) + ' ' + std::to_string(value));
+    for (const int32_t value : {-1, slots - 1})
+      EXPECT_TRUE(
+          parse_linear(with_element(one.file, one.id + '/' + l.name, 0, value).file).status.ok());
+  }
+}
+
+TEST(LinearVectors, ListsOfChosenKeysEndInTheirTensor) {
+  const LinearFile padded = linear_case_of_kind("dsv4 sparse_decode_extra");
+  for (const char* name : {"topk_length", "extra_topk_length"})
+    for (const int32_t value : {INT32_MIN, -1, 33, INT32_MAX})
+      expect_row_named(with_element(padded.file, padded.id + '/' + name, 2, value).file, name, 2,
+                       name);
+  const LinearFile ragged = linear_case_of_kind("dsv4 unified_prefill");
+  for (const char* name : {"kv_indptr", "extend_indptr"}) {
+    for (const int64_t row : {0, 1, 3})
+      for (const int32_t value : {INT32_MIN, -1, INT32_MAX})
+        expect_row_named(with_element(ragged.file, ragged.id + '/' + name, row, value).file, name,
+                         row, name);
+  }
 }
 
 TEST(LinearVectors, AParentIsAnEarlierTokenOfItsRow) {

@@ -10,47 +10,53 @@
 namespace shadowgraph {
 namespace {
 
+/// Fields that no bad value may stand in.
+constexpr const char* kFields[] = {"num_qo_heads",
+                                   "num_kv_heads",
+                                   "head_dim",
+                                   "head_dim_ckv",
+                                   "head_dim_kpe",
+                                   "head_dim_qk",
+                                   "head_dim_v",
+                                   "page_size",
+                                   "batch",
+                                   "num_states",
+                                   "lse_base",
+                                   "lse_layout",
+                                   "q_layout",
+                                   "sm_scale",
+                                   "q_len",
+                                   "q_lens",
+                                   "kv_lens",
+                                   "extend_lens",
+                                   "prefix_lens",
+                                   "kv_lens_before",
+                                   "append_len",
+                                   "softcap",
+                                   "window_left",
+                                   "window_right",
+                                   "attention_chunk",
+                                   "causal",
+                                   "sinks",
+                                   "gpu",
+                                   "k_scale",
+                                   "v_scale",
+                                   "kv_layout",
+                                   "dtype",
+                                   "kv_dtype",
+                                   "num_splits_launched",
+                                   "splits_per_request",
+                                   "kv_len",
+                                   "topk",
+                                   "topk_length",
+                                   "attn_sink"};
+
 TEST(KernelVectors, BadMetadataFieldIsNamed) {
-  const char* fields[] = {"num_qo_heads",
-                          "num_kv_heads",
-                          "head_dim",
-                          "head_dim_ckv",
-                          "head_dim_kpe",
-                          "head_dim_qk",
-                          "head_dim_v",
-                          "page_size",
-                          "batch",
-                          "num_states",
-                          "lse_base",
-                          "lse_layout",
-                          "q_layout",
-                          "sm_scale",
-                          "q_len",
-                          "q_lens",
-                          "kv_lens",
-                          "extend_lens",
-                          "prefix_lens",
-                          "kv_lens_before",
-                          "append_len",
-                          "softcap",
-                          "window_left",
-                          "window_right",
-                          "attention_chunk",
-                          "causal",
-                          "sinks",
-                          "gpu",
-                          "k_scale",
-                          "v_scale",
-                          "kv_layout",
-                          "dtype",
-                          "kv_dtype",
-                          "num_splits_launched",
-                          "splits_per_request"};
   const Json bad_values[] = {
       nullptr, -7, -0.5, 1e300, 9223372036854775808u, "NaN", Json::array({-1}), Json::object()};
   for (const auto& [id, file] : one_case_per_kind()) {
     const Json metadata = Json::parse(file.metadata.at(id));
-    for (const char* field : fields) {
+    for (const char* field : kFields) {
       if (!metadata.contains(field)) continue;
       const std::string kind = metadata.value("kind", "");
       for (const Json& value : bad_values) {
@@ -87,12 +93,13 @@ TEST(KernelVectors, MissingFieldsAreAllNamedAtOnce) {
   for (const auto& [id, file] : one_case_per_kind()) {
     SafetensorsFile changed = file;
     Json metadata = Json::parse(file.metadata.at(id));
-    for (const char* field : {"num_qo_heads", "page_size", "sm_scale"}) metadata.erase(field);
+    std::vector<const char*> gone;
+    for (const char* field : {"num_qo_heads", "page_size", "sm_scale", "topk"})
+      if (metadata.erase(field) > 0) gone.push_back(field);
+    EXPECT_GE(gone.size(), 3U);
     changed.metadata[id] = metadata.dump();
     const Status status = parse(changed).status;
-    for (const char* field : {"num_qo_heads", "page_size", "sm_scale"}) {
-      EXPECT_TRUE(names(status, field)) << status.to_string();
-    }
+    for (const char* field : gone) EXPECT_TRUE(names(status, field)) << status.to_string();
   }
 }
 
@@ -131,9 +138,8 @@ TEST(KernelVectors, LengthsInTensorsAreThoseOfTheMetadata) {
   for (const auto& [id, file] : one_case_per_kind()) {
     for (const auto& [full_name, view] : file.tensors) {
       const std::string name = full_name.substr(id.size() + 1);
-      const bool page_ids =
-          name.ends_with("kv_indices") || name == "page_table" || name == "block_table";
-      if (view.dtype != DType::kI32 || page_ids) continue;
+      const bool ids = name.ends_with("indices") || name == "page_table" || name == "block_table";
+      if (view.dtype != DType::kI32 || ids) continue;
       for (const int32_t value : {INT32_MIN, -1, INT32_MAX}) {
         std::vector<int32_t> changed(static_cast<size_t>(view.numel()));
         std::memcpy(changed.data(), view.data, changed.size() * sizeof(int32_t));
@@ -158,6 +164,28 @@ TEST(KernelVectors, PageIdsAreCheckedBeforeTheReaderFollowsThem) {
       SafetensorsFile patched = file;
       patched.tensors[id + "/kv_indices"].data = reinterpret_cast<const std::byte*>(ids.data());
       EXPECT_TRUE(names(parse(patched).status, "kv_indices"));
+    }
+  }
+}
+
+TEST(KernelVectors, ChosenKeysAreSlotsOrNone) {
+  const auto [id, file] = case_of_kind("sparse_prefill");
+  const ConstTensorView& view = file.tensors.at(id + "/indices");
+  const auto slots = static_cast<int32_t>(file.tensors.at(id + "/kv").shape[0]);
+  std::vector<int32_t> changed(static_cast<size_t>(view.numel()));
+  SafetensorsFile patched = file;
+  patched.tensors[id + "/indices"].data = reinterpret_cast<const std::byte*>(changed.data());
+  const int64_t width = view.shape[view.rank - 1];
+  for (const int32_t value : {-2, -1, slots - 1, slots, INT32_MIN, INT32_MAX}) {
+    for (const int64_t at : {int64_t{0}, width, width - 1}) {  // the last: behind the length
+      std::memcpy(changed.data(), view.data, changed.size() * sizeof(int32_t));
+      changed[static_cast<size_t>(at)] = value;
+      const bool good = (value >= -1 && value < slots) || at == width - 1;
+      const Status status = parse(patched).status;
+      ASSERT_EQ(status.findings().size(), good ? 0U : 1U) << value << ' ' << status.to_string();
+      if (good) continue;
+      EXPECT_EQ(status.findings()[0].where.field, "indices");
+      EXPECT_EQ(status.findings()[0].where.row, at / width);
     }
   }
 }

@@ -10,8 +10,8 @@
 
 namespace shadowgraph {
 
-inline constexpr const char* kLinearFiles[] = {"gdn",       "kda",     "conv",     "mamba2",
-                                               "lightning", "indexer", "compress", "dualchunk"};
+inline constexpr const char* kLinearFiles[] = {
+    "gdn", "kda", "conv", "mamba2", "lightning", "indexer", "compress", "dualchunk", "sparse"};
 
 inline SafetensorsFile curated_linear(const std::string& name) {
   return curated_file("linear/" + name + ".safetensors");

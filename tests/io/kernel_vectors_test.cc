@@ -116,6 +116,7 @@ TEST(KernelVectors, CuratedFilesHoldEveryKind) {
                                           "ragged_prefill",
                                           "short",
                                           "softcap",
+                                          "sparse_prefill",
                                           "swa_merge",
                                           "window_decode_128"}));
 }
