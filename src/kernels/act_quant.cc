@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "attn/validate_indexer.h"
+#include "core/e4m3_scale.h"
 #include "core/float_formats.h"
 #include "core/parallel.h"
 #include "kernels/checked_call.h"
@@ -13,15 +14,6 @@ namespace shadowgraph {
 namespace {
 
 constexpr int64_t kTokens = 16;  // of one item of work
-constexpr float kLargest = 448;  // of e4m3
-
-/// The least power of two that is not below amax / 448; a float, as amax is at least 1e-4. Exact: a
-/// quotient that is no power of two is farther from one than double rounds.
-float power_scale(float amax) {
-  int exponent = 0;
-  const double fraction = std::frexp(static_cast<double>(amax) / kLargest, &exponent);
-  return std::ldexp(1.F, fraction == 0.5 ? exponent - 1 : exponent);
-}
 
 void quantise_block(const ActQuant& call, int64_t token, int64_t block) {
   std::array<float, kIndexDim> values;
@@ -33,7 +25,7 @@ void quantise_block(const ActQuant& call, int64_t token, int64_t block) {
     amax = std::abs(x) > amax ? std::abs(x) : amax;
   }
   const bool power = call.ue8m0 && std::isfinite(amax);
-  const float scale = power ? power_scale(amax) : amax * (1 / kLargest);
+  const float scale = power ? std::ldexp(1.F, e4m3_exponent(amax)) : amax * (1 / kLargestE4M3);
   store_float(call.scale.at(token, block), DType::kF32, 0, scale);
   std::byte* to = call.y.at(token, block * kIndexDim);
   for (int64_t i = 0; i < kIndexDim; ++i)

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "attn/validate_sparse.h"
+#include "core/e4m3_scale.h"
 #include "core/float_formats.h"
 #include "core/parallel.h"
 #include "kernels/checked_call.h"
@@ -27,12 +28,10 @@ float largest_of(const std::byte* x, DType t, int64_t first, int64_t count) {
   return largest;
 }
 
-/// The least e with amax <= 448 2^e, which 53 bits decide exactly; + 127.
+/// Of the scale, + 127.
 uint32_t exponent_byte(float amax) {
   if (std::isnan(amax)) return 255;
-  int exponent = 0;
-  const double half = std::frexp(static_cast<double>(std::max(amax, kLeastAmax)) / 448, &exponent);
-  return static_cast<uint32_t>((half == 0.5 ? exponent - 1 : exponent) + 127);
+  return static_cast<uint32_t>(e4m3_exponent(std::max(amax, kLeastAmax)) + 127);
 }
 
 class TokenPack {
