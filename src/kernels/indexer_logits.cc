@@ -3,102 +3,114 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <vector>
 
 #include "attn/index_page.h"
 #include "attn/validate_indexer.h"
 #include "core/float_formats.h"
 #include "core/parallel.h"
 #include "kernels/checked_call.h"
+#include "kernels/index_unit.h"
 #include "kernels/state_spans.h"
 
 namespace shadowgraph {
 namespace {
 
-/// Keys that are decoded together: a quarter of a page, in the first cache as floats.
-constexpr int64_t kKeys = 16;
 /// Columns of one item of work.
-constexpr int64_t kColumns = 16 * kKeys;
+constexpr int64_t kColumns = 16 * kIndexPanel;
 
 constexpr auto kE4M3 = [] {
-  std::array<float, 256> values{};
+  std::array<double, 256> values{};
   for (uint32_t bits = 0; bits < values.size(); ++bits)
     values[bits] = decode_float(bits, kE4M3Format);
   return values;
 }();
-float decoded(std::byte b) { return kE4M3[std::to_integer<size_t>(b)]; }
+double decoded(std::byte b) { return kE4M3[std::to_integer<size_t>(b)]; }
 
-/// Sixteen keys, channel by channel.
-class KeyPanel {
- public:
-  KeyPanel(const IndexerLogits& call, int64_t row, int64_t first, int64_t count) : count_(count) {
-    for (int64_t i = 0; i < kKeys; ++i) {
+/// Sixteen keys, channel by channel; 0 where there are fewer.
+struct KeyPanel {
+  std::array<std::array<double, kIndexPanel>, kIndexDim> keys{};
+  std::array<double, kIndexPanel> scales{};
+
+  KeyPanel(const IndexerLogits& call, int64_t row, int64_t first, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
       const auto lane = static_cast<size_t>(i);
-      if (i >= count) {
-        scales_[lane] = 0;
-        for (auto& channel : keys_) channel[lane] = 0;
-        continue;
-      }
       const IndexKeyPlace place = key_place(call, row, first + i);
       const std::byte* key = key_bytes(call, place);
-      scales_[lane] = key_scale(call, place);
-      for (size_t c = 0; c < keys_.size(); ++c) keys_[c][lane] = decoded(key[c]);
+      scales[lane] = key_scale(call, place);
+      for (size_t c = 0; c < keys.size(); ++c) keys[c][lane] = decoded(key[c]);
     }
   }
+};
 
-  using Lanes = std::array<double, kKeys>;
-
-  /// q . k of each. Products of e4m3 are multiples of 2^-18 below 2^18, so each sum of 128 of them
-  /// is a double, whatever their order. Products are floats, too.
-  Lanes dots(const std::byte* q) const {
-    Lanes sum{};
-    for (size_t c = 0; c < keys_.size(); ++c) {
-      const float x = decoded(q[c]);
-      for (size_t i = 0; i < kKeys; ++i) sum[i] += static_cast<double>(x * keys_[c][i]);
-    }
-    return sum;
+/// One token's scores. memory: scratch_size() doubles of the thread's own.
+class TokenScores {
+ public:
+  TokenScores(const IndexerLogits& call, int64_t token, const IndexIsa& isa, double* memory)
+      : call_(call), isa_(isa), token_(token), q_(memory) {
+    dots_ = q_ + heads() * kIndexDim;
+  }
+  static int64_t scratch_size(const IndexerLogits& call) {
+    return call.q.shape[1] * (kIndexDim + kIndexPanel);
   }
 
-  /// I of one token, to its logits from column `first` on.
-  void score(const IndexerLogits& call, int64_t token, int64_t first) const {
-    Lanes sum{};
-    for (int64_t head = 0; head < call.q.shape[1]; ++head) {
-      const Lanes dot = dots(call.q.at(token, head));
-      const double weight = load_float(call.weights.at(token, head), DType::kF32, 0);
-      for (size_t i = 0; i < kKeys; ++i) sum[i] += weight * (dot[i] < 0 ? 0 : dot[i]);
-    }
-    for (int64_t i = 0; i < count_; ++i) {
-      const auto lane = static_cast<size_t>(i);
-      store_float(call.logits.at(token, first + i), DType::kF32, 0,
-                  static_cast<float>(sum[lane] * scales_[lane]));
-    }
+  /// Columns begin .. end - 1.
+  void run(int64_t begin, int64_t end) {
+    const int64_t first = std::clamp(call_.first(token_), begin, end);
+    const int64_t last = std::clamp(call_.last(token_), first, end);
+    for (int64_t s = begin; s < end; ++s)
+      if (s < first || s >= last) store(s, -std::numeric_limits<double>::infinity());
+    if (first < last) decode_queries();
+    for (int64_t s = first; s < last; s += kIndexPanel)
+      score(s, std::min<int64_t>(kIndexPanel, last - s));
   }
 
  private:
-  int64_t count_;
-  std::array<std::array<float, kKeys>, kIndexDim> keys_;
-  std::array<double, kKeys> scales_;
-};
+  int64_t heads() const { return call_.q.shape[1]; }
+  void store(int64_t s, double score) const {
+    store_float(call_.logits.at(token_, s), DType::kF32, 0, static_cast<float>(score));
+  }
 
-/// Columns begin .. end - 1 of a token.
-void score_columns(const IndexerLogits& call, int64_t token, int64_t begin, int64_t end) {
-  const int64_t first = std::clamp(call.first(token), begin, end);
-  const int64_t last = std::clamp(call.last(token), first, end);
-  for (int64_t s = begin; s < end; ++s)
-    if (s < first || s >= last)
-      store_float(call.logits.at(token, s), DType::kF32, 0,
-                  -std::numeric_limits<float>::infinity());
-  for (int64_t s = first; s < last; s += kKeys)
-    KeyPanel(call, call.row(token), s, std::min(kKeys, last - s)).score(call, token, s);
-}
+  void decode_queries() {
+    for (int64_t head = 0; head < heads(); ++head) {
+      const std::byte* q = call_.q.at(token_, head);
+      for (int64_t c = 0; c < kIndexDim; ++c) q_[head * kIndexDim + c] = decoded(q[c]);
+    }
+  }
+
+  void score(int64_t first, int64_t count) {
+    const KeyPanel panel(call_, call_.row(token_), first, count);
+    isa_.dots({static_cast<int32_t>(heads()), q_, panel.keys[0].data(), dots_});
+    std::array<double, kIndexPanel> sum{};
+    for (int64_t head = 0; head < heads(); ++head) {
+      const double weight = load_float(call_.weights.at(token_, head), DType::kF32, 0);
+      const double* dot = dots_ + head * kIndexPanel;
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += weight * (dot[i] < 0 ? 0 : dot[i]);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const auto lane = static_cast<size_t>(i);
+      store(first + i, sum[lane] * panel.scales[lane]);
+    }
+  }
+
+  const IndexerLogits& call_;
+  const IndexIsa& isa_;
+  const int64_t token_;
+  double *q_, *dots_;  // [heads, 128], [heads, kIndexPanel]
+};
 
 }  // namespace
 
 void indexer_logits_kernel(const IndexerLogits& call) {
   const int64_t width = call.logits.shape[1], columns = (width + kColumns - 1) / kColumns;
-  const int64_t items = call.tokens() * columns;
-  parallel_for(items, team_size(call.options.num_threads, items), [&](int64_t item, int) {
+  const int64_t items = call.tokens() * columns, size = TokenScores::scratch_size(call);
+  const int threads = team_size(call.options.num_threads, items);
+  const IndexIsa& isa = index_isa(call.options.isa);
+  std::vector<double> memory(static_cast<size_t>(threads) * static_cast<size_t>(size));
+  parallel_for(items, threads, [&](int64_t item, int thread) {
     const int64_t begin = item % columns * kColumns;
-    score_columns(call, item / columns, begin, std::min(width, begin + kColumns));
+    TokenScores(call, item / columns, isa, memory.data() + thread * size)
+        .run(begin, std::min(width, begin + kColumns));
   });
 }
 

@@ -7,7 +7,8 @@
 
 namespace shadowgraph {
 
-/// Requires a call that validate() accepts. Allocates nothing.
+/// Requires a call that validate() accepts. Takes a token's queries in double for each thread,
+/// first of all.
 void indexer_logits_kernel(const IndexerLogits& call);
 /// Rows are tokens; lists are nobody's.
 Footprint indexer_logits_footprint(const IndexerLogits& call);

@@ -6,6 +6,7 @@
 
 #include "core/float_formats.h"
 #include "core/laws.h"
+#include "kernels/index_unit.h"
 #include "kernels/isa/units.h"
 #include "kernels/linear_unit.h"
 #include "kernels/sparse_unit.h"
@@ -117,6 +118,14 @@ const SparseIsa& sparse_isa(std::string_view name) {
   return unit_of(name, kGenericSparse, kAvx2Sparse, kAvx512Sparse);
 #else
   return unit_of(name, kGenericSparse, kGenericSparse, kGenericSparse);
+#endif
+}
+
+const IndexIsa& index_isa(std::string_view name) {
+#ifdef SHADOWGRAPH_X86
+  return unit_of(name, kGenericIndex, kAvx2Index, kAvx512Index);
+#else
+  return unit_of(name, kGenericIndex, kGenericIndex, kGenericIndex);
 #endif
 }
 

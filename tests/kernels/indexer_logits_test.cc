@@ -87,6 +87,28 @@ TEST(IndexerLogits, ThreadsAndNeighboursDoNotMatter) {
   }
 }
 
+TEST(IndexerLogits, InstructionSetsDoNotMatter) {
+  for (const int64_t heads : {1, 3, 7}) {
+    SmallIndexer first(heads);
+    first.heads = heads;
+    Rng rng(static_cast<uint64_t>(heads));
+    first.q = random_e4m3(rng, first.tokens() * heads * kIndexDim);
+    first.weights = random_f32(rng, first.tokens() * heads);
+    SmallIndexer of(first);
+    ASSERT_EQ(first.run(), "ok");
+    EXPECT_LE(worst(of, first), 1);
+    for (const std::string_view isa : available_isas()) {
+      SmallIndexer again(of);
+      again.options.isa = isa;
+      ASSERT_EQ(again.run(), "ok");
+      EXPECT_EQ(again.logits, first.logits) << isa;
+    }
+  }
+  SmallIndexer unknown;
+  unknown.options.isa = "tomorrow's";
+  EXPECT_NE(unknown.run(), "ok");
+}
+
 /// The same keys one after the other: and so it is whatever the place of a page.
 TEST(IndexerLogits, PagesAreOnlyAPlace) {
   SmallIndexer pages;
