@@ -14,8 +14,8 @@ SG_INLINE void ask_ahead(const float* state) {
   if constexpr (First) __builtin_prefetch(state + kAheadFloats, 0, 2);
 }
 
-template <bool Delta, bool Channels, int Rows, bool First>
-SG_INLINE void recur_rows_token(const RecurUnit& c, int32_t row, int32_t t) {
+template <bool Channels, int Rows, bool First>
+SG_INLINE void delta_rows_token(const RecurUnit& c, int32_t row, int32_t t) {
   float* s[Rows];
   for (int r = 0; r < Rows; ++r) s[r] = c.state + (row + r) * c.state_stride;
   const float *k = c.k + t * c.k_stride, *dk = c.decayed_k + t * c.k_stride;
@@ -29,14 +29,14 @@ SG_INLINE void recur_rows_token(const RecurUnit& c, int32_t row, int32_t t) {
       if (r < Rows / 2) ask_ahead<First>(s[0] + i * (Rows / 2) + r * kPanel);
       const Vec x = load(s[r] + i);
       read[r] = fma(x, q_lanes, read[r]);
-      if constexpr (Delta) old[r] = fma(x, k_lanes, old[r]);
+      old[r] = fma(x, k_lanes, old[r]);
     }
   }
   const float* v = c.v + int64_t{t} * c.dim_v + row;
   float* out = c.out + int64_t{t} * c.dim_v + row;
   Vec u[Rows];
   for (int r = 0; r < Rows; ++r) {
-    const float add = c.beta[t] * (Delta ? v[r] - reduce_add(old[r]) : v[r]);
+    const float add = c.beta[t] * (v[r] - reduce_add(old[r]));
     out[r] = std::fma(add, c.kq[t], reduce_add(read[r]));
     u[r] = set1(add);
   }
@@ -51,10 +51,45 @@ SG_INLINE void recur_rows_token(const RecurUnit& c, int32_t row, int32_t t) {
   }
 }
 
+/// What is added does not depend on the state: it is read and updated in one pass.
+template <bool Channels, int Rows, bool First>
+SG_INLINE void add_rows_token(const RecurUnit& c, int32_t row, int32_t t) {
+  float* s[Rows];
+  for (int r = 0; r < Rows; ++r) s[r] = c.state + (row + r) * c.state_stride;
+  const float *k = c.k + t * c.k_stride, *dq = c.decayed_q + t * c.k_stride;
+  const float* d = c.decay + t * c.decay_step;
+  const float* v = c.v + int64_t{t} * c.dim_v + row;
+  float add[Rows];
+  Vec read[Rows], u[Rows];
+  for (int r = 0; r < Rows; ++r) add[r] = c.beta[t] * v[r], u[r] = set1(add[r]), read[r] = set1(0);
+  const Vec all = set1(d[0]);
+  for (int32_t i = 0; i < c.dim_k; i += kPanel) {
+    const Vec q_lanes = load(dq + i), k_lanes = load(k + i);
+    const Vec a = Channels ? load(d + i) : all;
+    for (int r = 0; r < Rows; ++r) {
+      ask_ahead<First>(s[0] + i * Rows + r * kPanel);
+      const Vec x = load(s[r] + i);
+      read[r] = fma(x, q_lanes, read[r]);
+      store(s[r] + i, fma(u[r], k_lanes, mul(a, x)));
+    }
+  }
+  float* out = c.out + int64_t{t} * c.dim_v + row;
+  for (int r = 0; r < Rows; ++r) out[r] = std::fma(add[r], c.kq[t], reduce_add(read[r]));
+}
+
+template <bool Delta, bool Channels, int Rows, bool First>
+SG_INLINE void rows_token(const RecurUnit& c, int32_t row, int32_t t) {
+  if constexpr (Delta) {
+    delta_rows_token<Channels, Rows, First>(c, row, t);
+  } else {
+    add_rows_token<Channels, Rows, First>(c, row, t);
+  }
+}
+
 template <bool Delta, bool Channels, int Rows>
 SG_INLINE void recur_rows(const RecurUnit& c, int32_t row) {
-  recur_rows_token<Delta, Channels, Rows, true>(c, row, 0);
-  for (int32_t t = 1; t < c.tokens; ++t) recur_rows_token<Delta, Channels, Rows, false>(c, row, t);
+  rows_token<Delta, Channels, Rows, true>(c, row, 0);
+  for (int32_t t = 1; t < c.tokens; ++t) rows_token<Delta, Channels, Rows, false>(c, row, t);
 }
 
 template <bool Delta, bool Channels>
