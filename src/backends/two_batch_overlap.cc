@@ -201,8 +201,7 @@ Status TwoBatchOverlap::bind(const Arena& arena, const Limits& limits, Meta* met
   binder.bind(child_, "left", left_half(limits));
   binder.bind(child_, "right", right_half(limits));
   status = binder.finish(meta);
-  if (status.ok() && limits.split_request)
-    meta->host.resize(room_of(limits));
+  if (status.ok() && limits.split_request) meta->host.resize(room_of(limits));
   return status;
 }
 

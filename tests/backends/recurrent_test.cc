@@ -37,8 +37,8 @@ struct Requests : OwnedBatch {
     states.slots = slots;
     spec.topk = 2, spec.num_steps = 2, spec.num_draft_tokens = 3;
   }
-  void track(Ints to, Ints lens) {
-    tracks = std::move(to), track_ends = std::move(lens);
+  void track(Ints to, Ints until) {
+    tracks = std::move(to), track_ends = std::move(until);
     states.track_slots = tracks, states.track_lens = track_ends;
   }
 };
