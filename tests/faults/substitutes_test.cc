@@ -69,7 +69,7 @@ void same_ids(const KernelLaunch& clean, SlippedRun& run) {
 
 struct SameIds final : Tap {
   void launches(std::vector<TappedLaunch>& all, const Meta&, bool) override {
-    substitute<same_ids>(all, is_attention);
+    substitute<same_ids>(all, [](const KernelLaunch& l) { return is_attention(l); });
   }
 };
 
