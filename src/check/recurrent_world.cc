@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -64,6 +65,14 @@ std::vector<const Buffer*> RecurrentWorld::pools(const Pools& p) const {
 
 Elements RecurrentWorld::slot_of(const Buffer& b, int64_t slot) const {
   return {slot * a_place(b), a_place(b)};
+}
+
+int32_t RecurrentWorld::slot_of_request(const ForwardBatch& batch, int64_t i) const {
+  if (batch.req_pool_indices.empty()) return -1;
+  const auto row = static_cast<size_t>(batch.req_pool_indices[static_cast<size_t>(i)]);
+  if (row >= batch.states.slots.size()) return -1;
+  const int32_t slot = batch.states.slots[row];
+  return slot < std::ssize(defined_) ? slot : -1;
 }
 
 void RecurrentWorld::own(int32_t slot, OwnerId owner) {
@@ -152,7 +161,7 @@ Status RecurrentWorld::move_states(const Step& step) {
     copied |= m.kind == StateMove::Kind::kCopy || m.kind == StateMove::Kind::kCommit;
   }
   place_.stream.synchronize();
-  return copied ? compare_pools(known_, "state.moved") : Status{};
+  return copied ? compare_pools(known_, true) : Status{};
 }
 
 /// Drafts are another model's, and a verify leaves what is accepted behind each token.
@@ -163,8 +172,7 @@ void RecurrentWorld::receive(const ForwardBatch& batch) {
     for (const Buffer* b : pools(drafts_)) upload(*b, numbers(*b));
   }
   for (int64_t i = 0; i < batch.size(); ++i) {
-    const auto row = static_cast<size_t>(batch.req_pool_indices[static_cast<size_t>(i)]);
-    receive(batch.states.slots[row]);
+    receive(slot_of_request(batch, i));
     if (!batch.states.track_slots.empty())
       receive(batch.states.track_slots[static_cast<size_t>(i)]);
   }
@@ -173,7 +181,7 @@ void RecurrentWorld::receive(const ForwardBatch& batch) {
 }
 
 void RecurrentWorld::receive(int32_t slot) {
-  if (slot < 0) return;
+  if (slot < 0 || slot >= std::ssize(defined_)) return;
   for (const Buffer* b : pools(pools_)) {
     std::vector<float> values(static_cast<size_t>(a_place(*b)));
     for (float& v : values) v = rng_.signed_unit();
@@ -190,9 +198,9 @@ void RecurrentWorld::begin_step(const Step& step, const ForwardBatch& batch) {
   for (const Buffer* b : {&x_, &gate_, &b_, &z_, &q_, &k_, &v_})
     if (b->data != nullptr) upload(*b, numbers(*b));
   for (int64_t i = 0; i < batch.size(); ++i) {
-    const int32_t slot =
-        batch.states.slots[static_cast<size_t>(batch.req_pool_indices[static_cast<size_t>(i)])];
-    if (batch.extent(i).prefix_len == 0 || owners_[static_cast<size_t>(slot)] != 0) continue;
+    const int32_t slot = slot_of_request(batch, i);
+    if (slot < 0 || batch.extent(i).prefix_len == 0) continue;
+    if (owners_[static_cast<size_t>(slot)] != 0) continue;
     receive(slot);
     own(slot, step.requests[static_cast<size_t>(i)]);
   }
@@ -252,6 +260,7 @@ void RecurrentWorld::track(const ForwardBatch& batch, int64_t i, RequestAlone re
                            const HostStates& start, HostStates* pools) {
   const auto row = static_cast<size_t>(i);
   if (batch.states.track_slots.empty() || batch.states.track_slots[row] < 0) return;
+  if (batch.states.track_slots[row] >= std::ssize(defined_)) return;
   const RequestExtent e = batch.extent(i);
   const int32_t behind = std::min(batch.states.track_lens[row] - e.prefix_len, e.q_len);
   const int32_t tokens = behind - behind % layer_.chunk_size;
@@ -273,8 +282,8 @@ void RecurrentWorld::track(const ForwardBatch& batch, int64_t i, RequestAlone re
 void RecurrentWorld::run_request(const ForwardBatch& batch, int64_t i, RequestAlone* request,
                                  HostStates* pools, HostStates* drafts, Status* status) {
   const RequestExtent e = batch.extent(i);
-  const auto row = static_cast<size_t>(batch.req_pool_indices[static_cast<size_t>(i)]);
-  request->slot = batch.states.slots[row];
+  request->slot = slot_of_request(batch, i);
+  if (request->slot < 0) return;
   request->tokens = e.q_len;
   request->has_prefix = e.prefix_len > 0;
   request->verify = is_target_verify(batch.mode);
@@ -305,7 +314,7 @@ Status RecurrentWorld::judge(const ForwardBatch& batch) {
   RequestAlone request;
   for (int64_t i = 0; i < batch.size(); ++i)
     run_request(batch, i, &request, &known_, &known_drafts_, &status);
-  status.add(compare_pools(known_, "state.pool"));
+  status.add(compare_pools(known_, false));
   for (int64_t i = 0; i < batch.size() && is_target_verify(batch.mode); ++i)
     status.add(compare_drafts(known_drafts_, i));
   return status;
@@ -325,14 +334,13 @@ Status RecurrentWorld::compare_outputs(int64_t first, std::span<const float> wan
 }
 
 /// Slot 0 is nobody's, and padding may write there.
-Status RecurrentWorld::compare_pools(const HostStates& want, const char* law) const {
+Status RecurrentWorld::compare_pools(const HostStates& want, bool moved) const {
   Status status;
   const auto compare = [&](const Buffer& b, const std::vector<float>& values) {
     const int64_t n = a_place(b);
     for (int64_t slot = 1; slot < b.shape[0]; ++slot) {
       const int64_t i = first_difference(values.data() + slot * n, floats(b) + slot * n, n);
       if (i < 0) continue;
-      const bool moved = std::string_view(law) == "state.moved";
       if (moved && defined_[static_cast<size_t>(slot)] == 0) continue;
       const std::string got = bits_of(floats(b)[slot * n + i]);
       const std::string expected = bits_of(values[static_cast<size_t>(slot * n + i)]);

@@ -43,6 +43,8 @@ class RecurrentWorld final : public LayerWorld {
   HostStates contents(const Pools& p) const;
 
   // Slots of both pools.
+  /// -1: the batch names none, which other laws say.
+  int32_t slot_of_request(const ForwardBatch& batch, int64_t i) const;
   Elements slot_of(const Buffer& b, int64_t slot) const;
   void own(int32_t slot, OwnerId owner);
   void begin_slot(int32_t slot, OwnerId owner);
@@ -58,7 +60,8 @@ class RecurrentWorld final : public LayerWorld {
   void track(const ForwardBatch& batch, int64_t i, RequestAlone request, const HostStates& start,
              HostStates* pools);
   Status compare_outputs(int64_t first, std::span<const float> want) const;
-  Status compare_pools(const HostStates& want, const char* law) const;
+  /// moved: between steps, of which slots that nobody has computed say nothing; else by one.
+  Status compare_pools(const HostStates& want, bool moved) const;
   Status compare_drafts(const HostStates& want, int64_t row) const;
 
   const LayerPlace place_;
