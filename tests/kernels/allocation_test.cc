@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "kernels/small_attention.h"
 #include "kernels/small_conv.h"
+#include "kernels/small_sparse.h"
 
 namespace shadowgraph {
 namespace {
@@ -118,6 +119,17 @@ TEST(Allocation, GatesAndTreesThatFailWriteNothing) {
     return tree_parents(all.subspan(0, 3), all.subspan(3, 3), 3, all.subspan(6, 3));
   };
   fail_until_done(Ints{1, 2, -1, -1, -1, -1, 9, 9, 9}, tree, [](const Ints& i) { return i; });
+}
+
+TEST(Allocation, ChosenKeysThatFailWriteNothing) {
+  SmallSparse x(v4_shape());
+  x.call.options.num_threads = 1;
+  using Bytes = std::vector<std::byte>;
+  const auto attend = [&x](Bytes& out) {
+    x.call.out.data = out.data();
+    return sparse_attention(x.call);
+  };
+  fail_until_done(x.out, attend, [](const Bytes& out) { return out; });
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Allocation,

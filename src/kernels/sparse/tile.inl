@@ -104,7 +104,7 @@ SG_INLINE void load_codes(const std::byte* p, float scale, float* to) {
 
 /// 2^(byte - 127); 255 is none.
 float scale_of_byte(std::byte byte) {
-  const auto e = std::to_integer<uint32_t>(byte);
+  const auto e = static_cast<uint32_t>(byte);
   return std::bit_cast<float>(e == 0 ? 0x00400000u : e == 255 ? 0x7fc00000u : e << 23);
 }
 
