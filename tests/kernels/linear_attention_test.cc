@@ -46,6 +46,20 @@ TEST(LinearAttention, IsWithinItsBoundOfTheOracle) {
   }
 }
 
+/// Value heads of several key heads: each takes its own.
+TEST(LinearAttention, EveryHeadIsWithinItsBound) {
+  for (LinearShape s : shapes()) {
+    s.k_heads = 2, s.v_heads = 6;
+    if (s.dim_k != 16) continue;
+    const SmallLinear before(s);
+    SmallLinear x(s);
+    x.run();
+    double states = 0;
+    EXPECT_LE(worst(before.call, x.call, &states), 1) << name_of(s);
+    EXPECT_LE(states, 1) << name_of(s);
+  }
+}
+
 /// The bound must be worth something: a step more of decay, a read before the update, a weight that
 /// is left out, another row's slot.
 TEST(LinearAttention, TheBoundSeesKnownSlips) {

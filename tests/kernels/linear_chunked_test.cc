@@ -53,6 +53,20 @@ TEST(LinearChunked, IsWithinItsBoundOfTheOracle) {
   }
 }
 
+/// More value heads than an item takes, of each of two key heads.
+TEST(LinearChunked, EveryHeadIsWithinItsBound) {
+  for (LinearShape s : shapes()) {
+    s.k_heads = 2, s.v_heads = 20, s.lens = {34};
+    if (s.dtype != DType::kF32 || s.dim_k > 16) continue;
+    const SmallLinear before(s);
+    Chunked x(s);
+    x.run();
+    double states = 0;
+    EXPECT_LE(worst(before.call, x.call, &states), 1) << name_of(s);
+    EXPECT_LE(states, 1) << name_of(s);
+  }
+}
+
 TEST(LinearChunked, DecaysOfAnySizeAreWithinTheBound) {
   for (LinearShape s : shapes()) {
     if (s.decay_rank == 1 || s.dtype != DType::kF32) continue;
