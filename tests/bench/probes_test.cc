@@ -51,9 +51,11 @@ TEST(Floors, AStreamMustBeInHugePagesAndNoSlowerThanTheGather) {
   Healthy m;
   m.facts.huge_page_share = 0.89;
   EXPECT_NE(m.below(Probe::kStreamRead), "");
+  EXPECT_NE(m.below(Probe::kStreamUpdate), "");
   m = Healthy();
   m.figures[at(Probe::kStreamRead)] = 29e9;
   EXPECT_NE(m.below(Probe::kStreamRead), "");
+  EXPECT_EQ(m.below(Probe::kStreamUpdate), "");
 }
 
 TEST(Floors, APeakIsAWholeNumberOfOperationsAClockThatTwoUnrollsReach) {
