@@ -1,4 +1,4 @@
-// fuzz: random attention cases against the oracle ladder, on all cores.
+// fuzz: random calls and histories against the oracle ladder, on all cores.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -442,7 +442,7 @@ CLI::Option* add_shard(CLI::App& command, const std::shared_ptr<Options>& option
 Verb add_fuzz(CLI::App& app) {
   CLI::App& command = add_command(
       app, "fuzz",
-      "Run random attention cases against the oracle: exact data, error bounds, equal bits.",
+      "Run random calls and histories against the oracle: exact data, error bounds, equal bits.",
       kExamples);
   auto options = std::make_shared<Options>();
   CLI::Option* seconds =
