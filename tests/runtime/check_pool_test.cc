@@ -215,7 +215,12 @@ TEST(CheckStep, FindsAPrebuiltOrSplitPromptThatIsElsewhere) {
            "step.slots");
     expect([](Moment& at) { at.step.out_cache_loc[1] = at.step.out_cache_loc[0]; }, "step.slots");
     // Taken for what is stored already.
-    expect([](Moment& at) { at.step.seq_lens_kind = SeqLensKind::kPrefix; }, "step.extent");
+    expect(
+        [](Moment& at) {
+          at.step.seq_lens_kind = SeqLensKind::kPrefix;
+          at.step.orig_seq_lens.clear();  // they would be too short
+        },
+        "step.extent");
     expect([](Moment& at) { ++at.state.requests[0].kv_len; }, "step.extent");
     expect([](Moment& at) { at.step.extend_lens.clear(); }, "len.batch");
     expect([](Moment& at) { at.step.positions[1] = 0; }, "step.positions");

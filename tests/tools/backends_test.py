@@ -98,9 +98,10 @@ class Lists(unittest.TestCase):
         self.assertEqual(rows, ["| `%s` | %s | %s |\n" % (b["name"], b["page_size"], b["modes"])
                                 for b in listed("backends")])
 
-    def test_a_fault_names_the_thread_it_is_from(self):
+    def test_a_fault_names_the_thread_it_is_from_or_where_nobody_reported_it_the_law_that_it_breaks(self):
         for fault in listed("faults"):
-            self.assertRegex(fault["refs"], r"^[\w.-]+[#@]\w+", fault)
+            known = fault["id"].startswith("K")
+            self.assertRegex(fault["refs"], r"^[\w.-]+[#@]\w+" if known else r"^([\w.-]+[#@]\w+|fi\.I-\d+)", fault)
 
     def test_laws_of_backends_can_be_explained(self):
         for law in ("batch.mode", "batch.capacity", "table.unit", "len.baked_q", "graph.baked_scalar"):

@@ -394,7 +394,7 @@ class RecurrentVectors(Folder):
         report = json.loads(out)
         self.assertEqual(code, CLEAN, report["findings"][:3])
         systems = {c["kind"].split()[0] for c in report["cases"]}
-        self.assertEqual(systems, {"gdn", "kda", "conv", "mamba2", "lightning"})
+        self.assertEqual(systems, {"gdn", "kda", "conv", "mamba2", "lightning", "dsa", "dsv4", "dualchunk"})
         departs = [c for c in report["cases"] if c.get("known_wrong")]
         self.assertTrue(departs)
         for c in report["cases"]:
