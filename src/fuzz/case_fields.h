@@ -20,12 +20,34 @@ void visit_fields(V& v, AttentionParams& p) {
 }
 
 template <class V>
-void visit_fields(V& v, LayerKind& k) {  // of dense attention: cases have no other
+void visit_fields(V& v, RecurrentLayer& l) {
+  v("family", l.family);
+  v("num_k_heads", l.num_k_heads);
+  v("num_v_heads", l.num_v_heads);
+  v("head_dim_k", l.head_dim_k);
+  v("head_dim_v", l.head_dim_v);
+  v("conv_width", l.conv_width);
+  v("chunk_size", l.chunk_size);
+  v("scale", l.scale);
+}
+
+/// A layer of this kind as a list of one; of another as an empty one.
+template <class Math, class V>
+void visit_math(V& v, const char* name, LayerKind& k) {
+  std::vector<Math> one;
+  if (const Math* math = std::get_if<Math>(&k.math)) one.push_back(*math);
+  v(name, one);
+  if (one.size() == 1) k.math = one[0];
+}
+
+template <class V>
+void visit_fields(V& v, LayerKind& k) {
   v("params", k.params);
   v("cross", k.cross);
   v("local", k.local);
   v("mla", k.mla);
   v("dual_chunk", k.dual_chunk);
+  visit_math<RecurrentLayer>(v, "recurrent", k);
 }
 
 template <class V>
@@ -63,6 +85,7 @@ void visit_fields(V& v, ModelConfig& m) {
   v("two_chunk_below", m.two_chunk_below);
   v("in_graph_tables", m.in_graph_tables);
   v("prefix_chunk_tokens", m.prefix_chunk_tokens);
+  v("track_states", m.track_states);
   v("ragged_prefill", m.ragged_prefill);
   v("split", m.split);
 }
@@ -76,6 +99,8 @@ void visit_fields(V& v, RunnerOptions& o) {
   v("v_scale", o.v_scale);
   v("slots", o.slots);
   v("swa_slots", o.swa_slots);
+  v("state_slots", o.state_slots);
+  v("draft_rows", o.draft_rows);
   v("max_tokens", o.max_tokens);
   v("pool_rows", o.pool_rows);
   v("pool_width", o.pool_width);
@@ -88,6 +113,15 @@ template <class V>
 void visit_fields(V& v, SlotCopy& c) {
   v("from", c.from);
   v("to", c.to);
+}
+
+template <class V>
+void visit_fields(V& v, StateMove& m) {
+  v("kind", m.kind);
+  v("slot", m.slot);
+  v("from", m.from);
+  v("step", m.step);
+  v("owner", m.owner);
 }
 
 template <class V>
@@ -119,6 +153,12 @@ void visit_fields(V& v, Step& s) {
   v("draft_step", s.draft_step);
   v("custom_mask", s.custom_mask);
   v("copies", s.copies);
+  v("state_slots", s.state_slots);
+  v("track_slots", s.track_slots);
+  v("track_lens", s.track_lens);
+  v("retrieve_next_token", s.retrieve_next_token);
+  v("retrieve_next_sibling", s.retrieve_next_sibling);
+  v("state_moves", s.state_moves);
 }
 
 /// Of the file itself, besides its head.

@@ -15,11 +15,17 @@ namespace shadowgraph {
 
 inline constexpr std::string_view kRunnerDataNames[] = {"random", "uniform", "selector"};
 inline constexpr std::string_view kLensNames[] = {"full", "prefix"};
+inline constexpr std::string_view kFamilyNames[] = {"mamba2", "gdn", "kda", "lightning"};
+inline constexpr std::string_view kMoveNames[] = {"fresh", "copy", "commit", "keep"};
 
 template <>
 struct EnumWords<RunnerData> : ListedWords<RunnerData, kRunnerDataNames> {};
 template <>
 struct EnumWords<SeqLensKind> : ListedWords<SeqLensKind, kLensNames> {};
+template <>
+struct EnumWords<RecurrentFamily> : ListedWords<RecurrentFamily, kFamilyNames> {};
+template <>
+struct EnumWords<StateMove::Kind> : ListedWords<StateMove::Kind, kMoveNames> {};
 template <>
 struct EnumWords<ForwardMode> {
   static std::string_view of(ForwardMode m) { return name_of(m); }
@@ -77,6 +83,7 @@ class CaseCheck : CaseRanges {
     for (const LayerKind& k : m_.layers) check_layer(k);
   }
   void check_layer(const LayerKind& k) {
+    if (const RecurrentLayer* layer = recurrent_of(k)) return check_recurrent(*layer);
     const AttentionParams& p = k.params;
     in("layers.num_kv_heads", 1, p.num_kv_heads, 64);
     in("layers.num_qo_heads", 1, p.num_qo_heads, 64);
@@ -97,6 +104,8 @@ class CaseCheck : CaseRanges {
     if (status_.ok() && (o_.slots % m_.page_size != 0 || o_.swa_slots % m_.page_size != 0))
       fail("runner.slots", "whole pages", o_.slots);
     in("runner.max_tokens", 1, o_.max_tokens, 4096);
+    in("runner.state_slots", 0, o_.state_slots, 1 << 12);
+    in("runner.draft_rows", 0, o_.draft_rows, 1024);
     in("runner.pool_rows", 0, o_.pool_rows, 1024);
     in("runner.pool_width", 0, o_.pool_width, 8192);
     in("runner.buckets", 0, std::ssize(o_.buckets), 8);
@@ -105,6 +114,31 @@ class CaseCheck : CaseRanges {
     if (!is_cache_dtype(o_.kv_dtype) || o_.kv_dtype == DType::kI8)
       fail("runner.kv_dtype", "a type of the pools", static_cast<int64_t>(o_.kv_dtype));
     if (!(o_.k_scale > 0) || !(o_.v_scale > 0)) fail("runner.k_scale", "> 0", 0);
+  }
+
+  void check_recurrent(const RecurrentLayer& l) {
+    in("layers.recurrent.num_k_heads", 1, l.num_k_heads, 64);
+    in("layers.recurrent.num_v_heads", 1, l.num_v_heads, 64);
+    in("layers.recurrent.head_dim_k", 1, l.head_dim_k, 256);
+    in("layers.recurrent.head_dim_v", 1, l.head_dim_v, 256);
+    in("layers.recurrent.chunk_size", 1, l.chunk_size, 4096);
+    if (l.conv_width != 0) in("layers.recurrent.conv_width", 2, l.conv_width, 8);
+    if (status_.ok() && l.num_v_heads % l.num_k_heads != 0)
+      fail("layers.recurrent.num_v_heads", "whole groups", l.num_v_heads);
+    in("runner.state_slots", 2, o_.state_slots, 1 << 12);
+  }
+
+  /// Slots that a batch has beside its requests, and what the host moves, are in the pools.
+  void check_states(const Step& s, const std::string& at) {
+    const int64_t slots = std::max<int64_t>(o_.state_slots, 1);
+    all_in(at + "state_slots", -1, s.state_slots, slots - 1);
+    all_in(at + "track_slots", -1, s.track_slots, slots - 1);
+    for (const StateMove& m : s.state_moves) {
+      in(at + "state_moves.slot", 0, m.slot, slots - 1);
+      const bool commits = m.kind == StateMove::Kind::kCommit;
+      in(at + "state_moves.from", 0, m.from, commits ? o_.draft_rows - 1 : slots - 1);
+      in(at + "state_moves.step", 0, m.step, std::max(m_.num_draft_tokens - 1, 0));
+    }
   }
 
   void check_step(const Step& s, const std::string& at) {
@@ -123,6 +157,7 @@ class CaseCheck : CaseRanges {
     for (const SlotCopy& c : s.copies) in(at + "copies", 0, std::min(c.from, c.to), slots - 1);
     for (const SlotCopy& c : s.copies) in(at + "copies", 0, std::max(c.from, c.to), slots - 1);
     if (!s.copies.empty() && m_.dcp_size > 1) fail(at + "copies", "none on ranks", 1);
+    check_states(s, at);
     in(at + "draft.topk", 1, s.draft.topk, 16);
     in(at + "draft_step", 0, s.draft_step, 16);
     if (m_.in_graph_tables)
