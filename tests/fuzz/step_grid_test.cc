@@ -34,7 +34,7 @@ void thinned(const std::function<void(const GridPart&)>& walk) {
 }
 
 constexpr auto kDecode = &thinned<0>, kExtend = &thinned<1>, kDraft = &thinned<2>,
-               kVerify = &thinned<3>, kDualChunk = &thinned<5>;
+               kVerify = &thinned<3>, kDualChunk = &thinned<6>;
 
 StepGridResult run(void (*parts)(const std::function<void(const GridPart&)>&), const MakeTap& tap,
                    size_t max_findings = 10, const char* backend = "flashattention") {
