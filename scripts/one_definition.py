@@ -12,13 +12,14 @@ import sys
 
 from common import source_files
 
-TYPE = re.compile(r"^(?:template <.*> ?)?(?:struct|class|union|enum class|enum)\s+(?:\[\[\w+\]\]\s+)?(\w+)(?!\w|::)[^;]*$")
+TYPE = re.compile(r"^(?:template <.*> ?)?(?:struct|class|union|enum class|enum)\s+(?:\[\[\w+\]\]\s+)?(\w+(?:<[\w:, ]+>)?)(?!\w|::|<)[^;]*$")
 NAMESPACE = re.compile(r"^(?:inline )?namespace(?:\s+([\w:]+))?\s*\{")
 END = re.compile(r"^\}  // namespace")
 
 
 def definitions(text: str) -> list[tuple[int, str]]:
-    """(line, name with its namespaces) of each type at the beginning of a line, outside unnamed namespaces."""
+    """(line, name with its namespaces, of a specialisation with its arguments) of each type at the beginning of a line,
+    outside unnamed namespaces."""
     found, spaces, previous = [], [], ""
     for number, line in enumerate(text.split("\n"), 1):
         if at := NAMESPACE.match(line):

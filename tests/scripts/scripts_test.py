@@ -84,6 +84,17 @@ class OneDefinition(Tree):
         self.assertEqual(code, 1, out)
         self.assertIn("src/check/a.h:3: shadowgraph::Run is defined in src/graph/b.cc:3, too", out)
 
+    def test_two_specialisations_of_one_template_are_two_types_and_one_that_stands_twice_is_named(self):
+        one = "namespace shadowgraph {\n\ntemplate <>\nstruct Words<%s> {\n};\n\n}  // namespace shadowgraph\n"
+        self.put("src/check/a.h", one % "DType")
+        self.put("src/graph/b.cc", one % "Step::Kind")
+        code, out = run("one_definition.py", self.root)
+        self.assertEqual(code, 0, out)
+        self.put("src/graph/c.cc", one % "DType")
+        code, out = run("one_definition.py", self.root)
+        self.assertEqual(code, 1, out)
+        self.assertIn("shadowgraph::Words<DType> is defined in src/graph/c.cc:4, too", out)
+
     def test_unnamed_namespaces_other_namespaces_members_and_declarations_are_silent(self):
         self.put("src/check/a.h", "namespace shadowgraph {\n\nstruct Run {\n  struct State;\n};\nclass Pool;\n\n"
                                   "}  // namespace shadowgraph\n")
