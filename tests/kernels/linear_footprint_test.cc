@@ -30,8 +30,8 @@ struct Busy {
       x.call.draft.states =
           x.tensor(steps, DType::kF32, {5, 4, p.shape[1], p.shape[2], p.shape[3]});
     x.call.chunk_states = x.tensor(chunks, DType::kF32, {4, p.shape[1], p.shape[2], p.shape[3]});
-    std::memset(steps.data(), 0x3f, steps.size());
-    std::memset(chunks.data(), 0x3f, chunks.size());
+    std::ranges::fill(steps, std::byte{0x3f});
+    std::ranges::fill(chunks, std::byte{0x3f});
     x.slots[2] = -1;
     x.call.chunk_size = 2;
     x.call.draft.indices = indices, x.call.rows.has_initial_state = flags;
