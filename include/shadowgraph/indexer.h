@@ -60,13 +60,13 @@ struct GatherIndexKeys {
   ConstTensorView pages;                  // u8 [num_pages, 8448], a page contiguous
   ConstTensorView page_table;             // i32 [batch, any]
   std::span<const int32_t> cu_seqlens_k;  // [batch + 1], from 0
-  TensorView k;                           // e4m3 [cu_seqlens_k.back(), 128], contiguous
-  TensorView k_scale;                     // f32 [cu_seqlens_k.back()]
+  TensorView k;        // e4m3 [keys, 128], keys >= cu_seqlens_k.back(), contiguous
+  TensorView k_scale;  // f32 [keys]
   CallOptions options;
 };
 
-/// Bit for bit. Entries of the table beyond a request's keys are not looked at. Not ok: nothing is
-/// written.
+/// Bit for bit. Entries of the table beyond a request's keys are not looked at, and what k has
+/// behind all of them stays. Not ok: nothing is written.
 Status gather_index_keys(const GatherIndexKeys& call) noexcept;
 
 /// Keys in pages, by a table; or one after the other, and then `pages` and `page_table` are

@@ -121,10 +121,15 @@ Status sparse_attention(const SparseAttention& call) noexcept;
 /// Codes saturate at 448. An element that is not finite makes its group NaN: the scale is NaN (kV4:
 /// byte 255), and so are the codes. Rope and rows round to nearest even.
 struct PackLatents {
-  ConstTensorView latents;                 // [tokens, head_dim of the pool], f32 | f16 | bf16
-  std::span<const int64_t> out_cache_loc;  // [tokens] slots, each at most once; below 0: dropped
-  WritableLatentPool pool;                 // of kRows f32 | f16 | bf16
+  ConstTensorView latents;  // [tokens, head_dim of the pool], f32 | f16 | bf16
+  // [tokens] slots, each at most once; a slot below first_slot drops the token
+  std::span<const int64_t> out_cache_loc;
+  WritableLatentPool pool;  // of kRows f32 | f16 | bf16
   CallOptions options;
+  // The page size, where page 0 is for padding: then any number of tokens may name a slot of it
+  int64_t first_slot = 0;
+
+  bool drops(int64_t slot) const { return slot < 0 || slot < first_slot; }
 };
 
 /// The same bits whatever the batch, the threads and the machine. Not ok: nothing is written.

@@ -161,7 +161,8 @@ Status validate(const GatherIndexKeys& call) {
   const int64_t batch = table_ok ? call.page_table.shape[0] : kAny;
   bool lens_ok = c.span("cu_seqlens_k", call.cu_seqlens_k) && table_ok;
   if (lens_ok) lens_ok = check_indptr(c, "cu_seqlens_k", call.cu_seqlens_k, batch, kAny);
-  const int64_t keys = lens_ok ? call.cu_seqlens_k.back() : kAny;
+  int64_t keys = lens_ok ? call.cu_seqlens_k.back() : kAny;
+  if (lens_ok && call.k.rank == 2) keys = std::max(keys, call.k.shape[0]);
   c.output("k", call.k, {keys, kIndexDim}, {DType::kE4M3});
   c.output("k_scale", call.k_scale, {keys}, kF32, false);
   for (int64_t r = 0; lens_ok && r < batch; ++r) {

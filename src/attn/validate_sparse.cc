@@ -166,10 +166,11 @@ Status validate(const PackLatents& call) {
   Numbered slots;
   for (size_t i = 0; pool_ok && slots_ok && i < call.out_cache_loc.size(); ++i) {
     const int64_t slot = call.out_cache_loc[i];
+    if (call.drops(slot)) continue;
     if (slot >= pool.slots())
       c.fail("slot.range", at("out_cache_loc", i), "< " + std::to_string(pool.slots()),
              std::to_string(slot));
-    if (slot >= 0) slots.emplace_back(slot, i);
+    slots.emplace_back(slot, i);
   }
   find_duplicates(std::move(slots), [&](int64_t slot, size_t later, size_t earlier) {
     c.fail("slot.duplicate", at("out_cache_loc", later),

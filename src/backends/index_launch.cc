@@ -5,6 +5,7 @@
 
 #include "attn/index_page.h"
 #include "attn/validate_indexer.h"
+#include "backends/checked_launch.h"
 #include "kernels/index_keys.h"
 #include "kernels/index_lists.h"
 #include "kernels/indexer_logits.h"
@@ -55,11 +56,6 @@ struct StoreScalars {
 };
 static_assert(sizeof(StoreScalars) == 3 * sizeof(RowsScalars) + 2 * 8 + 4 * 4);
 
-Progress store_body(LaunchFrame& f) {
-  (void)store_index_keys(store_index_keys_call(f.launch).call);
-  return Progress::kDone;
-}
-
 Footprint refused_footprint(const StoreIndexKeys& c) {
   Footprint spans;
   add_whole(&spans, c.out_cache_loc);
@@ -72,11 +68,55 @@ Footprint refused_footprint(const StoreIndexKeys& c) {
   return spans;
 }
 
-void store_footprint(const LaunchFrame& f, Footprint* spans) {
-  const auto [call, tokens] = store_index_keys_call(f.launch);
-  *spans = validate(call).ok() ? store_index_keys_footprint(call) : refused_footprint(call);
-  name_requests(tokens, spans);
+struct Store {
+  static auto of(const KernelLaunch& launch) { return store_index_keys_call(launch); }
+  static Status run(const StoreIndexKeys& c) { return store_index_keys(c); }
+  static void lose(const StoreIndexKeys& /*call*/) {}
+  static Footprint footprint(const StoreIndexKeys& c) { return store_index_keys_footprint(c); }
+  static Footprint refused(const StoreIndexKeys& c) { return refused_footprint(c); }
+};
+
+// ---- packed keys
+
+struct GatherScalars {
+  RowsScalars pages, page_table, k, k_scale;
+  int64_t num_offsets;
+  RequestRows requests;
+  int32_t num_threads, unused;
+};
+static_assert(sizeof(GatherScalars) == 4 * sizeof(RowsScalars) + 8 + 4 * 4);
+
+/// Offsets, the ids of each request as far as its row of the table reaches, and pages that are not
+/// there.
+Footprint refused_footprint(const GatherIndexKeys& c) {
+  Footprint spans;
+  add_whole(&spans, c.cu_seqlens_k);
+  add_written(&spans, c.k);
+  add_written(&spans, TensorView(c.k_scale.data, DType::kF32, {c.k_scale.shape[0], 1}));
+  const int64_t requests = std::min(size_of_list(c.cu_seqlens_k) - 1, c.page_table.shape[0]);
+  for (int64_t i = 0; i < requests; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const int64_t keys = int64_t{c.cu_seqlens_k[at + 1]} - c.cu_seqlens_k[at];
+    const int64_t pages = (keys + kIndexPageTokens - 1) / kIndexPageTokens;
+    if (pages <= 0) continue;
+    spans.push_back({c.page_table.data, c.page_table.offset(i), pages, 4, Access::kRead,
+                     static_cast<int32_t>(i)});
+    for (int64_t p = 0; p < std::min(pages, c.page_table.shape[1]); ++p)
+      add_missing_page(&spans, c.pages, load_i32(c.page_table, i, p), Access::kRead, i);
+  }
+  return spans;
 }
+
+struct Gather {
+  static auto of(const KernelLaunch& launch) { return gather_index_keys_call(launch); }
+  static Status run(const GatherIndexKeys& c) { return gather_index_keys(c); }
+  static void lose(const GatherIndexKeys& c) {
+    poison(c.k);
+    poison(TensorView(c.k_scale.data, DType::kF32, {c.k_scale.shape[0], 1}));
+  }
+  static Footprint footprint(const GatherIndexKeys& c) { return gather_index_keys_footprint(c); }
+  static Footprint refused(const GatherIndexKeys& c) { return refused_footprint(c); }
+};
 
 // ---- scores
 
@@ -87,12 +127,6 @@ struct LogitsScalars {
   int32_t num_threads, unused;
 };
 static_assert(sizeof(LogitsScalars) == 7 * sizeof(RowsScalars) + 3 * 8 + 4 * 4);
-
-Progress logits_body(LaunchFrame& f) {
-  const IndexerLogits call = indexer_logits_call(f.launch).call;
-  if (!indexer_logits(call).ok()) poison(call.logits);
-  return Progress::kDone;
-}
 
 /// Lists, the ids of each token as far as its row of the table reaches, and pages that are not
 /// there.
@@ -116,11 +150,13 @@ Footprint refused_footprint(const IndexerLogits& c) {
   return spans;
 }
 
-void logits_footprint(const LaunchFrame& f, Footprint* spans) {
-  const auto [call, tokens] = indexer_logits_call(f.launch);
-  *spans = validate(call).ok() ? indexer_logits_footprint(call) : refused_footprint(call);
-  name_requests(tokens, spans);
-}
+struct Logits {
+  static auto of(const KernelLaunch& launch) { return indexer_logits_call(launch); }
+  static Status run(const IndexerLogits& c) { return indexer_logits(c); }
+  static void lose(const IndexerLogits& c) { poison(c.logits); }
+  static Footprint footprint(const IndexerLogits& c) { return indexer_logits_footprint(c); }
+  static Footprint refused(const IndexerLogits& c) { return refused_footprint(c); }
+};
 
 // ---- choice
 
@@ -178,10 +214,9 @@ void choose_footprint(const LaunchFrame& f, Footprint* spans) {
 
 }  // namespace
 
-constinit const Kernel kStoreIndexKeys{
-    .name = "store_index_keys", .body = store_body, .footprint = store_footprint};
-constinit const Kernel kIndexerLogits{
-    .name = "indexer_logits", .body = logits_body, .footprint = logits_footprint};
+constinit const Kernel kStoreIndexKeys = checked_kernel<Store>("store_index_keys");
+constinit const Kernel kGatherIndexKeys = checked_kernel<Gather>("gather_index_keys");
+constinit const Kernel kIndexerLogits = checked_kernel<Logits>("indexer_logits");
 constinit const Kernel kChooseIndices{
     .name = "choose_indices", .body = choose_body, .footprint = choose_footprint};
 
@@ -212,6 +247,36 @@ KernelLaunch store_index_keys_launch(const StoreIndexKeys& c, const RequestRows&
   KernelLaunch launch = launch_of(kStoreIndexKeys, s.num_tokens);
   launch.args.pointer(c.k.data).pointer(c.k_scale.data).pointer(c.out_cache_loc.data());
   launch.args.pointer(c.pages.data).scalar(s);
+  return launch;
+}
+
+CallOf<GatherIndexKeys> gather_index_keys_call(const KernelLaunch& launch) {
+  enum Arg : uint8_t { kPages, kTable, kCuSeqlens, kK, kScale, kScalars };
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<GatherScalars>(kScalars);
+  GatherIndexKeys c;
+  c.pages = view_of(f.pointer<void>(kPages), s.pages);
+  c.page_table = view_of(f.pointer<void>(kTable), s.page_table);
+  c.cu_seqlens_k = array_of<int32_t>(f, kCuSeqlens, s.num_offsets);
+  c.k = view_of(f.pointer<void>(kK), s.k);
+  c.k_scale =
+      TensorView(f.pointer<void>(kScale), DType::kF32, {s.k_scale.shape[0]}, {s.k_scale.stride[0]});
+  c.options.num_threads = s.num_threads;
+  return {c, s.requests};
+}
+
+KernelLaunch gather_index_keys_launch(const GatherIndexKeys& c, const RequestRows& requests) {
+  GatherScalars s{};
+  s.pages = scalars_of(c.pages);
+  s.page_table = scalars_of(c.page_table);
+  s.k = scalars_of(c.k);
+  s.k_scale = scalars_of(as_column(c.k_scale));
+  s.num_offsets = size_of_list(c.cu_seqlens_k);
+  s.requests = requests;
+  s.num_threads = c.options.num_threads;
+  KernelLaunch launch = launch_of(kGatherIndexKeys, c.k.shape[0]);
+  launch.args.pointer(c.pages.data).pointer(c.page_table.data).pointer(c.cu_seqlens_k.data());
+  launch.args.pointer(c.k.data).pointer(c.k_scale.data).scalar(s);
   return launch;
 }
 

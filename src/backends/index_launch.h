@@ -16,6 +16,11 @@ KernelLaunch store_index_keys_launch(const StoreIndexKeys& call,
                                      const RequestRows& tokens = {.a_request = 0});
 CallOf<StoreIndexKeys> store_index_keys_call(const KernelLaunch& launch);
 
+/// gather_index_keys likewise: where it would be refused what it gathers is poison, and the
+/// footprint holds the reads beyond the pool. Rows of spans are the call's requests.
+KernelLaunch gather_index_keys_launch(const GatherIndexKeys& call, const RequestRows& rows = {});
+CallOf<GatherIndexKeys> gather_index_keys_call(const KernelLaunch& launch);
+
 /// indexer_logits likewise: where it would be refused the logits are poison, and the footprint
 /// holds the reads beyond the pool.
 KernelLaunch indexer_logits_launch(const IndexerLogits& call,
@@ -33,6 +38,6 @@ KernelLaunch choose_indices_launch(const ChooseIndices& call,
                                    const RequestRows& tokens = {.a_request = 0});
 CallOf<ChooseIndices> choose_indices_call(const KernelLaunch& launch);
 
-extern const Kernel kStoreIndexKeys, kIndexerLogits, kChooseIndices;
+extern const Kernel kStoreIndexKeys, kGatherIndexKeys, kIndexerLogits, kChooseIndices;
 
 }  // namespace shadowgraph

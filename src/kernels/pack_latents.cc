@@ -92,7 +92,7 @@ void run(const PackLatents& call) {
   const auto tokens = std::ssize(call.out_cache_loc);
   parallel_for(tokens, team_size(call.options.num_threads, tokens), [&](int64_t token, int) {
     const int64_t slot = call.out_cache_loc[static_cast<size_t>(token)];
-    if (slot >= 0) TokenPack(call, token, slot).run();
+    if (!call.drops(slot)) TokenPack(call, token, slot).run();
   });
 }
 

@@ -62,7 +62,7 @@ Footprint pack_latents_footprint(const PackLatents& call) {
     const int64_t slot = call.out_cache_loc[i];
     const auto token = static_cast<int32_t>(i);
     append(&spans, {call.out_cache_loc.data(), token, 1, sizeof(int64_t), Access::kRead, token});
-    if (slot < 0) continue;
+    if (call.drops(slot)) continue;
     append(&spans, {call.latents.data, call.latents.offset(token), call.pool.head_dim(),
                     element_bytes(call.latents.dtype), Access::kRead, token});
     add_latent(&spans, call.pool, slot, Access::kWrite, token);

@@ -174,6 +174,33 @@ TEST(IndexLaunch, AKeyThatWasNeverStoredIsFound) {
   EXPECT_EQ(w.found(), "ok");
 }
 
+TEST(IndexLaunch, PackedKeysAreTheBitsOfTheCall) {
+  World w;
+  w.fill_pages();
+  const Buffer offsets = w.bind_values("cu_seqlens_k", DType::kI32, Ints{0, 65, 68});
+  const Buffer k = w.bind("packed_k", DType::kE4M3, {70, kIndexDim}, kIndexDim);
+  const Buffer scale = w.bind("packed_k_scale", DType::kF32, {70});
+  GatherIndexKeys call;
+  call.pages = w.pages.view(), call.page_table = World::matrix(w.table, 2);
+  call.cu_seqlens_k = World::elements<int32_t>(offsets);
+  call.k = k.view(), call.k_scale = scale.view();
+  w.clear(scale);
+  const Bytes right = expected(w, k, [&] { return gather_index_keys(call); });
+  const Bytes right_scale = w.bytes(scale);
+  w.run_both(
+      gather_index_keys_launch(call), [&] { w.clear(k), w.clear(scale); },
+      [&] {
+        EXPECT_EQ(w.bytes(k), right);
+        EXPECT_EQ(w.bytes(scale), right_scale);
+        EXPECT_EQ(w.found(), "ok");
+      });
+  GraphExec exec = w.record(gather_index_keys_launch(call));
+  w.write(w.table, 1, Ints{World::kPages});
+  exec.replay(w.stream());
+  EXPECT_TRUE(is_poison(w.bytes(k)));
+  EXPECT_NE(w.found().find("index_k_with_scale"), std::string::npos);
+}
+
 TEST(IndexLaunch, AChoiceIsTheBitsOfBothCalls) {
   World w;
   w.randomise(w.logits);
