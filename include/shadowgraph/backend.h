@@ -246,6 +246,19 @@ enum class Role : uint8_t {
   kSuccLens,
   kInterLens,
   kFactors,  // [rows] f32, of keys that are stored
+  // Of sparse layers, of each query token t of the step
+  kExpandedLens,    // [tokens] keys that it sees
+  kChosenLens,      // [tokens] of these, how many it attends to
+  kChosenOffsets,   // [tokens + 1] running sums of those
+  kTokenOffsets,    // [tokens + 1] 0, 1, 2, ...
+  kTokenTable,      // slots, a column each; a row for each token, of a prefill for each request
+  kTokenPages,      // the same in pages
+  kRequestOfToken,  // [tokens]
+  kFirstKey,        // [tokens] where its request's keys begin among all
+  kBehindKeys,      // [tokens] behind the last that it sees
+  kFlatSlots,       // slots of all requests' keys, one after the other
+  kChoice,          // [tokens, topk] positions, ascending, then -1
+  kChosenSlots,     // [tokens, topk] where these are: slots, or places among all keys
   // Scalars
   kLongestQuery,
   kLongestKeys,  // of lens
@@ -308,6 +321,7 @@ struct BackendInfo {
   bool dense = true;                                // layers of dense attention
   std::span<const RecurrentFamily> recurrent = {};  // and of these; a model has them of one family
   bool track_states = false;                        // ModelConfig::track_states
+  bool sparse = false;                              // layers of DeepSeek sparse attention
   std::span<const Field> fields;
   std::span<const BufferRole> roles = {};
 };

@@ -7,6 +7,7 @@
 
 #include "shadowgraph/params.h"
 #include "shadowgraph/recurrent_layer.h"
+#include "shadowgraph/sparse_layer.h"
 
 namespace shadowgraph {
 
@@ -14,9 +15,9 @@ namespace shadowgraph {
 /// other members say the rest.
 struct DenseAttention {};
 
-using LayerMath = std::variant<DenseAttention, RecurrentLayer>;
+using LayerMath = std::variant<DenseAttention, RecurrentLayer, SparseLayer>;
 /// What a layer that is not dense brings to a step, beside LayerIo; lives as long as the LayerIo.
-using LayerTensors = std::variant<std::monostate, const RecurrentTensors*>;
+using LayerTensors = std::variant<std::monostate, const RecurrentTensors*, const SparseTensors*>;
 
 /// One kind of layer. params.window_left >= 0 makes it a sliding-window layer; params.causal is
 /// what the layer is where all its keys are in one table.
@@ -37,6 +38,9 @@ inline bool is_dense_attention(const LayerKind& kind) {
 /// nullptr: it is another.
 inline const RecurrentLayer* recurrent_of(const LayerKind& kind) {
   return std::get_if<RecurrentLayer>(&kind.math);
+}
+inline const SparseLayer* sparse_of(const LayerKind& kind) {
+  return std::get_if<SparseLayer>(&kind.math);
 }
 
 }  // namespace shadowgraph

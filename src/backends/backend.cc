@@ -7,6 +7,7 @@
 #include "backends/ascend_gdn.h"
 #include "backends/cutedsl_mla.h"
 #include "backends/cutlass_mla.h"
+#include "backends/dsa.h"
 #include "backends/dual_chunk.h"
 #include "backends/flash_attention.h"
 #include "backends/flash_mla.h"

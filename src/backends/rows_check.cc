@@ -121,6 +121,7 @@ void check_splits(const SplitConfig& s, Status* status) {
 bool serves_layer(const BackendInfo& info, const LayerKind& kind) {
   if (const RecurrentLayer* layer = recurrent_of(kind))
     return std::ranges::find(info.recurrent, layer->family) != info.recurrent.end();
+  if (sparse_of(kind) != nullptr) return info.sparse;
   return info.dense;
 }
 

@@ -27,16 +27,28 @@ bool may_cut(ForwardMode m, const ModelConfig& model, bool items) {
 }
 
 /// Tensors of halves, as long as they are launched.
-using HalfTensors = std::deque<RecurrentTensors>;
+struct HalfTensors {
+  std::deque<RecurrentTensors> recurrent;
+  std::deque<SparseTensors> sparse;
+};
 
 /// Pools are shared: a child's limits say which rows of what a verify leaves are its own.
 LayerTensors tokens_of(const LayerTensors& own, int64_t first, int64_t count, HalfTensors* room) {
-  const auto* const* whole = std::get_if<const RecurrentTensors*>(&own);
-  if (whole == nullptr) return own;
-  RecurrentTensors& part = room->emplace_back(**whole);
-  for (ConstTensorView* t : {&part.x, &part.gate, &part.b, &part.z})
-    if (t->defined()) *t = rows_of(*t, first, count);
-  return &part;
+  const auto cut = [&](std::initializer_list<ConstTensorView*> tensors) {
+    for (ConstTensorView* t : tensors)
+      if (t->defined()) *t = rows_of(*t, first, count);
+  };
+  if (const auto* const* whole = std::get_if<const RecurrentTensors*>(&own)) {
+    RecurrentTensors& part = room->recurrent.emplace_back(**whole);
+    cut({&part.x, &part.gate, &part.b, &part.z});
+    return &part;
+  }
+  if (const auto* const* whole = std::get_if<const SparseTensors*>(&own)) {
+    SparseTensors& part = room->sparse.emplace_back(**whole);
+    cut({&part.index_q, &part.index_weights, &part.index_k, &part.index_k_scale});
+    return &part;
+  }
+  return own;
 }
 
 LayerIo tokens_of(const LayerIo& io, int64_t first, int64_t count, HalfTensors* room) {
