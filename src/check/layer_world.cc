@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "check/recurrent_world.h"
+#include "check/sparse_world.h"
 
 namespace shadowgraph {
 namespace {
@@ -14,6 +15,9 @@ struct MakeWorld {
   std::unique_ptr<LayerWorld> operator()(const DenseAttention& /*layer*/) const { return nullptr; }
   std::unique_ptr<LayerWorld> operator()(const RecurrentLayer& layer) const {
     return std::make_unique<RecurrentWorld>(place, layer);
+  }
+  std::unique_ptr<LayerWorld> operator()(const SparseLayer& layer) const {
+    return std::make_unique<SparseWorld>(place, layer);
   }
 };
 

@@ -118,7 +118,7 @@ void RunnerWorld::forget_new_tokens_of(const ForwardBatch& batch) {
 }
 
 void RunnerWorld::forget_owners() {
-  for (Owners& of_layer : owners_) std::ranges::fill(of_layer, std::vector<OwnerId>{});
+  for (SlotOwners& of_layer : owners_) of_layer.forget_all();
   for (const auto& other : others_)
     if (other != nullptr) other->forget_requests();
 }
@@ -166,7 +166,7 @@ void RunnerWorld::own(const ForwardBatch& batch, size_t kind, std::span<const Ow
     for (const int32_t slot : rows.old_keys(r)) {
       if (slot < model_.page_size) continue;  // evicted from its window
       // A history may begin in the middle: what was stored before it is written here.
-      if (owners_[kind][static_cast<size_t>(slot)].empty()) write_slot(l, slot);
+      if (owners_[kind].of(slot).empty()) write_slot(l, slot);
       set_owner(l, slot, owner, false);
     }
     for (const int32_t slot : rows.stored_by(r)) {
@@ -178,15 +178,13 @@ void RunnerWorld::own(const ForwardBatch& batch, size_t kind, std::span<const Ow
 }
 
 void RunnerWorld::set_owner(const Layer& l, int32_t slot, OwnerId owner, bool alone) {
-  auto& mine = owners_[static_cast<size_t>(&l - layers_.data())][static_cast<size_t>(slot)];
-  if (!alone && std::ranges::find(mine, owner) != mine.end()) return;
-  alone = alone || mine.empty();
-  if (alone) mine.clear();
-  mine.push_back(owner);
+  SlotOwners& owners = owners_[static_cast<size_t>(&l - layers_.data())];
+  const std::optional<bool> now = owners.own(slot, owner, alone);
+  if (!now) return;
   for (const Buffer* b : caches(l)) {
     const int64_t elements = b->shape[2] * b->shape[3];
     const Elements range{slot * elements, elements};
-    ready_.add(alone ? arena.set_owner(*b, range, owner) : arena.add_owner(*b, range, owner));
+    ready_.add(*now ? arena.set_owner(*b, range, owner) : arena.add_owner(*b, range, owner));
   }
 }
 
@@ -210,9 +208,9 @@ void RunnerWorld::copy_slot(const Layer& l, SlotCopy c, std::span<const int64_t>
     stream.copy(b->data + static_cast<size_t>(c.to) * bytes,
                 b->data + static_cast<size_t>(c.from) * bytes, bytes);
   }
-  const Owners& owners = owners_[static_cast<size_t>(&l - layers_.data())];
+  const SlotOwners& owners = owners_[static_cast<size_t>(&l - layers_.data())];
   bool alone = true;
-  for (const OwnerId owner : std::vector(owners[static_cast<size_t>(c.from)]))
+  for (const OwnerId owner : std::vector(owners.of(c.from)))
     set_owner(l, c.to, owner, std::exchange(alone, false));
 }
 

@@ -10,6 +10,7 @@
 #include "check/canonical.h"
 #include "check/layer_world.h"
 #include "check/runner.h"
+#include "check/slot_owners.h"
 #include "core/choices.h"
 
 namespace shadowgraph {
@@ -65,8 +66,6 @@ class RunnerWorld {
     Buffer k_cache, v_cache;  // latent: all is in k_cache
     bool swa = false, latent = false;
   };
-  using Owners = std::vector<std::vector<OwnerId>>;  // by slot
-
   /// What holds K and V.
   static std::vector<const Buffer*> caches(const Layer& layer);
   static ConstTensorView on_device(const Buffer& b) {
@@ -103,7 +102,7 @@ class RunnerWorld {
   const float k_scale_, v_scale_;
   std::vector<Layer> layers_;                        // by kind; of others than dense: empty
   std::vector<std::unique_ptr<LayerWorld>> others_;  // by kind; of dense: null
-  std::vector<Owners> owners_;                       // by layer kind
+  std::vector<SlotOwners> owners_;                   // by layer kind
   Buffer req_to_token_, full_to_swa_;
   Status moved_;
   int64_t tokens_ = 0;                             // of the step's batch

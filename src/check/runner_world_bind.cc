@@ -46,7 +46,7 @@ Status RunnerWorld::bind(const RunnerOptions& options) {
     status.add(is_dense(kind) ? bind_layer(kind, options, &layers_[kind])
                               : bind_other(kind, options));
     const int64_t slots = layers_[kind].swa ? options.swa_slots : options.slots;
-    owners_.emplace_back(static_cast<size_t>(slots));
+    owners_.emplace_back(slots);
   }
   if (model_.in_graph_tables) status.add(bind_tables(options));
   stream.synchronize();

@@ -102,7 +102,36 @@ void choose_recurrent_layers(const Backend& b, Choices& c, History* h) {
   h->runner.state_slots = r.state_slots + 1;
 }
 
+/// Layers that choose a few of the keys: contexts of few pages, which small rows fill or few
+/// packed ones.
+void choose_sparse_layers(Choices& c, History* h) {
+  SparseLayer l;
+  const bool packed = c.one_in(4);
+  l.topk = c.of({1, 2, 3, 5, 8, 70});
+  l.ragged_prefill = c.one_in(2);
+  l.sm_scale = 0.5f;
+  if (!packed) {
+    l.latents = LatentLayout::kRows;
+    l.latent_dtype = c.of({DType::kF32, DType::kBF16, DType::kF16});
+    l.head_dim = c.of({6, 4, 17});
+    l.head_dim_v = 4;
+  }
+  const int32_t layers = packed ? 1 : c.between(1, 2);
+  for (int32_t i = 0; i < layers; ++i) {
+    l.index_heads = c.of({1, 2});
+    l.num_heads = packed ? 1 : c.of({1, 2, 3});
+    LayerKind& kind = h->model.layers.emplace_back();
+    kind.math = l;
+    kind.params.causal = true;
+  }
+  RuntimeConfig& r = h->runtime;
+  r.max_context_len = h->model.page_size * c.of({1, 2}) + c.between(8, 24);
+  r.max_chunk = c.of({4, 30, 70});
+  h->model.max_context_len = r.max_context_len;
+}
+
 void choose_layers(const Backend& b, Choices& c, History* h) {
+  if (b.info().sparse) return choose_sparse_layers(c, h);
   if (b.info().dual_chunk) return choose_dual_chunks(c, h);
   if (!b.info().recurrent.empty()) choose_recurrent_layers(b, c, h);
   if (!b.info().dense) return;
@@ -220,6 +249,11 @@ std::string History::to_string() const {
   if (model.prefix_chunk_tokens > 0) add("prefix_chunk_tokens", model.prefix_chunk_tokens);
   if (items) s += " items";
   if (model.ragged_prefill) s += " ragged_prefill";
+  if (const SparseLayer* sparse = sparse_of(model.layers[0])) {
+    add("sparse_topk", sparse->topk);
+    add("head_dim", sparse->head_dim);
+    if (sparse->ragged_prefill) s += " ragged";
+  }
   if (runtime.state_slots > 0) add("state_slots", runtime.state_slots);
   if (model.track_states) add("state_chunk", runtime.state_chunk);
   if (model.split.fixed_size > 0) add("split_size", model.split.fixed_size);

@@ -1,0 +1,256 @@
+#include "check/sparse_world.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "attn/index_page.h"
+#include "attn/tensor_rows.h"
+#include "check/diagnose.h"
+#include "core/float_formats.h"
+#include "core/laws.h"
+
+namespace shadowgraph {
+namespace {
+
+std::vector<std::byte> contents(const Buffer& b) { return {b.data, b.data + b.bytes()}; }
+
+BufferSpec spec_of(const char* name, DType dtype, std::vector<int64_t> shape,
+                   Lifetime lifetime = Lifetime::kPersistent) {
+  const int64_t granule = std::max<int64_t>(1, shape.size() > 1 ? shape.back() : 1);
+  return {name, dtype, std::move(shape), lifetime, granule};
+}
+
+}  // namespace
+
+SparseWorld::SparseWorld(const LayerPlace& place, const SparseLayer& layer)
+    : place_(place),
+      layer_(layer),
+      scope_(place.scope),
+      rng_(Rng::stream(place.options.seed, 1 + place.kind)),
+      owners_(place.options.slots) {}
+
+Status SparseWorld::bind_buffers() {
+  const int64_t tokens = place_.options.max_tokens, slots = place_.options.slots;
+  const int64_t heads = layer_.num_heads, dim = layer_.head_dim;
+  const WritableLatentPool pool = latent_pool(layer_, nullptr, slots);
+  // A key and its scale are two places of a page.
+  BufferSpec pages =
+      spec_of("index_k_with_scale", DType::kU8, {slots / kIndexPageTokens, kIndexPageBytes});
+  pages.granule = static_cast<int64_t>(sizeof(float));
+  const std::vector<BufferSpec> specs = {
+      pages,
+      spec_of("latents", pool.data.dtype, {slots, pool.data.shape[1]}),
+      spec_of("index_q", DType::kE4M3, {tokens, layer_.index_heads, kIndexDim}),
+      spec_of("index_weights", DType::kF32, {tokens, layer_.index_heads}),
+      spec_of("index_k", DType::kE4M3, {tokens, kIndexDim}),
+      spec_of("index_k_scale", DType::kF32, {tokens}),
+      spec_of("q", DType::kF32, {tokens, heads, dim}),
+      spec_of("k", DType::kF32, {tokens, dim}),
+      spec_of("out", DType::kF32, {tokens, heads, layer_.head_dim_v}, Lifetime::kOutput),
+      spec_of("lse", DType::kF32, {tokens, heads}, Lifetime::kOutput)};
+  std::vector<Buffer> bound;
+  Status status = scope_.bind(specs, &bound);
+  Buffer* const to[] = {&index_pages_,   &latents_, &index_q_, &index_weights_, &index_k_,
+                        &index_k_scale_, &q_,       &k_,       &out_,           &lse_};
+  for (size_t i = 0; i < bound.size(); ++i) *to[i] = std::move(bound[i]);
+  return status;
+}
+
+Status SparseWorld::bind() {
+  Status status = bind_buffers();
+  if (!status.ok()) return status;
+  whole_ = {index_q_.view(),     index_weights_.view(),
+            index_k_.view(),     index_k_scale_.view(),
+            index_pages_.view(), latent_pool(layer_, latents_.data, place_.options.slots)};
+  for (int32_t slot = 0; slot < place_.options.slots; ++slot) {
+    // What padding reads is NaN: no other row may feel it.
+    if (slot < place_.model.page_size && !place_.options.full_pools) fill_slot(slot, kNanByte);
+    if (place_.options.full_pools) write_slot(slot);
+  }
+  place_.stream.synchronize();
+  in_flight_.clear();
+  return status;
+}
+
+CanonicalRows SparseWorld::rows_of_step(const ForwardBatch& batch) const {
+  return canonical_rows(batch, place_.model.layers[place_.kind], place_.model);
+}
+
+std::vector<Elements> SparseWorld::places(const Buffer& pool, int32_t slot) const {
+  if (&pool == &latents_) return {pool.rows(slot, 1)};
+  const IndexKeyPlace at =
+      place_in_pages(pool.view(), slot / kIndexPageTokens, slot % kIndexPageTokens);
+  return {{at.key, kIndexDim}, {at.scale, static_cast<int64_t>(sizeof(float))}};
+}
+
+void SparseWorld::upload(const Buffer& b, std::vector<std::byte> bytes) {
+  in_flight_.push_back(std::move(bytes));
+  place_.stream.copy(b.data, in_flight_.back().data(), b.bytes());
+}
+
+std::vector<std::byte> SparseWorld::numbers(DType dtype, int64_t count, bool positive) {
+  std::vector<std::byte> bytes(static_cast<size_t>(count) * size_of(dtype));
+  for (int64_t i = 0; i < count; ++i) {
+    const float x = rng_.signed_unit();
+    store_float(bytes.data(), dtype, i, positive ? 1.5f + x : x);
+  }
+  return bytes;
+}
+
+void SparseWorld::randomise(const Buffer& b, bool positive) {
+  upload(b, numbers(b.dtype, b.numel(), positive));
+}
+
+void SparseWorld::fill_slot(int32_t slot, uint8_t byte) {
+  for (const Buffer* b : {&index_pages_, &latents_}) {
+    const size_t size = size_of(b->dtype);
+    for (const Elements& at : places(*b, slot))
+      place_.stream.fill(b->data + static_cast<size_t>(at.first) * size, byte,
+                         static_cast<size_t>(at.count) * size);
+  }
+}
+
+/// What a token leaves there.
+void SparseWorld::write_slot(int32_t slot) {
+  const auto copy = [&](const Buffer& b, const Elements& at, std::vector<std::byte> bytes) {
+    in_flight_.push_back(std::move(bytes));
+    const std::vector<std::byte>& from = in_flight_.back();
+    place_.stream.copy(b.data + static_cast<size_t>(at.first) * size_of(b.dtype), from.data(),
+                       from.size());
+  };
+  const std::vector<Elements> key = places(index_pages_, slot);
+  copy(index_pages_, key[0], numbers(DType::kE4M3, kIndexDim));
+  copy(index_pages_, key[1], numbers(DType::kF32, 1, true));
+  std::vector<std::byte> latent = numbers(DType::kF32, layer_.head_dim);
+  std::vector<std::byte> packed(static_cast<size_t>(latent_bytes(layer_)));
+  const int64_t first = 0;
+  PackLatents pack;
+  pack.latents = ConstTensorView(latent.data(), DType::kF32, {1, layer_.head_dim});
+  pack.out_cache_loc = {&first, 1};
+  pack.pool = latent_pool(layer_, packed.data(), 1);
+  (void)pack_latents(pack);
+  copy(latents_, places(latents_, slot)[0], std::move(packed));
+}
+
+void SparseWorld::own(int32_t slot, OwnerId owner, bool alone) {
+  const std::optional<bool> now = owners_.own(slot, owner, alone);
+  if (!now) return;
+  for (const Buffer* b : {&index_pages_, &latents_}) {
+    for (const Elements& at : places(*b, slot)) {
+      if (*now) {
+        (void)scope_.set_owner(*b, at, owner);
+      } else {
+        (void)scope_.add_owner(*b, at, owner);
+      }
+    }
+  }
+}
+
+/// What was stored elsewhere is written when it is first read here.
+void SparseWorld::receive(const ForwardBatch& batch) {
+  for (const int32_t slot : rows_of_step(batch).stored)
+    if (slot >= 0) owners_.forget(slot);
+}
+
+void SparseWorld::begin_step(const Step& step, const ForwardBatch& batch) {
+  in_flight_.clear();
+  for (const Buffer* b : {&index_q_, &index_weights_, &index_k_, &q_, &k_}) randomise(*b);
+  randomise(index_k_scale_, true);
+  const CanonicalRows rows = rows_of_step(batch);
+  stored_ = rows.stored;
+  for (size_t r = 0; r < rows.keys.size(); ++r) {
+    for (const int32_t slot : rows.old_keys(r)) {
+      if (slot < place_.model.page_size) continue;
+      // A history may begin in the middle.
+      if (owners_.of(slot).empty()) write_slot(slot);
+      own(slot, step.requests[r], false);
+    }
+    for (const int32_t slot : rows.stored_by(r)) {
+      if (batch.mode == ForwardMode::kPrebuilt) write_slot(slot);
+      own(slot, step.requests[r], true);
+    }
+  }
+  place_.stream.synchronize();
+  before_ = {contents(index_pages_), contents(latents_)};
+}
+
+void SparseWorld::clear_outputs() {
+  for (const Buffer* b : {&out_, &lse_}) place_.stream.fill(b->data, kUnwritten, b->bytes());
+}
+
+void SparseWorld::rewind() {
+  for (const int32_t slot : stored_) fill_slot(slot, kNanByte);
+}
+
+void SparseWorld::describe(int64_t tokens, LayerIo* io) const {
+  const auto [it, fresh] = described_.try_emplace(tokens, whole_);
+  SparseTensors& t = it->second;
+  if (fresh) {
+    for (ConstTensorView* view : {&t.index_q, &t.index_weights, &t.index_k, &t.index_k_scale})
+      *view = rows_of(*view, 0, tokens);
+  }
+  io->own = &t;
+  io->q = rows_of(q_.view(), 0, tokens);
+  io->k = rows_of(k_.view(), 0, tokens);
+  io->out = rows_of(out_.view(), 0, tokens);
+  io->lse = NaturalLse(rows_of(lse_.view(), 0, tokens));
+}
+
+Status SparseWorld::judge(const ForwardBatch& batch) {
+  Status status;
+  const CanonicalRows rows = rows_of_step(batch);
+  const SparseInputs inputs{whole_, q_.view(), k_.view()};
+  HostSparsePools known = before_;
+  store_alone(layer_, inputs, rows.stored, &known);
+  for (size_t r = 0; r < rows.keys.size(); ++r) {
+    SparseRequest request;
+    request.first = rows.cu_seqlens_q[r];
+    request.tokens = rows.cu_seqlens_q[r + 1] - request.first;
+    request.slots = rows.keys[r];
+    if (request.tokens == 0) continue;
+    const SparseResult alone = run_alone(layer_, inputs, request, known);
+    status.add(compare(out_, request.first, alone.out));
+    status.add(compare(lse_, request.first, alone.lse));
+  }
+  status.add(compare_pool(index_pages_, known.index_pages));
+  status.add(compare_pool(latents_, known.latents));
+  return status;
+}
+
+Status SparseWorld::compare(const Buffer& b, int64_t first, std::span<const float> want) const {
+  Status status;
+  const int64_t a_token = b.numel() / b.shape[0];
+  const auto* got = reinterpret_cast<const float*>(b.data) + first * a_token;
+  if (std::memcmp(want.data(), got, want.size_bytes()) == 0) return status;
+  int64_t i = 0;
+  while (std::memcmp(&want[static_cast<size_t>(i)], got + i, sizeof(float)) == 0) ++i;
+  status.add(make_finding("num.bits", at(b.name, first + i / a_token, i % a_token),
+                          std::to_string(want[static_cast<size_t>(i)]) + ", of the request alone",
+                          std::to_string(got[i])));
+  return status;
+}
+
+/// Page 0 is nobody's.
+Status SparseWorld::compare_pool(const Buffer& b, std::span<const std::byte> want) const {
+  Status status;
+  const size_t page = b.bytes() / static_cast<size_t>(place_.options.slots) *
+                      static_cast<size_t>(place_.model.page_size);
+  if (std::memcmp(b.data + page, &want[page], want.size() - page) == 0) return status;
+  for (int32_t slot = place_.model.page_size; slot < place_.options.slots; ++slot) {
+    for (const Elements& at_slot : places(b, slot)) {
+      const size_t size = size_of(b.dtype), first = static_cast<size_t>(at_slot.first) * size;
+      if (std::memcmp(b.data + first, &want[first], static_cast<size_t>(at_slot.count) * size) == 0)
+        continue;
+      const bool stored = std::ranges::find(stored_, slot) != stored_.end();
+      status.add(make_finding("slot.write", at(b.name, slot),
+                              stored ? "what the step's token is stored as" : "what was there",
+                              "others"));
+      return status;
+    }
+  }
+  return status;
+}
+
+}  // namespace shadowgraph
