@@ -128,6 +128,8 @@ void choose_sparse_layers(Choices& c, History* h) {
   r.max_context_len = h->model.page_size * c.of({1, 2}) + c.between(8, 24);
   r.max_chunk = c.of({4, 30, 70});
   h->model.max_context_len = r.max_context_len;
+  const auto pages = static_cast<int32_t>(pages_for(r.width(), h->model.page_size));
+  r.num_pages = pages + pages * c.between(0, r.max_requests);
 }
 
 void choose_layers(const Backend& b, Choices& c, History* h) {

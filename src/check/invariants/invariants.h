@@ -22,6 +22,7 @@ void judge_masks(const MetaFacts& facts, LawReport& report);
 void judge_items(const MetaFacts& facts, LawReport& report);
 void judge_plans(const MetaFacts& facts, LawReport& report);
 void judge_states(const MetaFacts& facts, LawReport& report);
+void judge_sparse(const MetaFacts& facts, LawReport& report);
 void judge_splits(const MetaFacts& facts, LawReport& report);
 
 }  // namespace shadowgraph
