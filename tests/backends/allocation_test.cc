@@ -149,12 +149,25 @@ void add_states(const BackendInfo& info, ModelConfig* m) {
   m->track_states = info.track_states;
 }
 
+/// Layers that choose their keys, alone.
+void add_sparse(const BackendInfo& info, ModelConfig* m) {
+  if (!info.sparse) return;
+  SparseLayer layer;
+  layer.latents = LatentLayout::kRows;
+  layer.head_dim = 8, layer.head_dim_v = 4;
+  layer.topk = 3;
+  layer.ragged_prefill = true;
+  m->layers.clear();
+  m->layers.emplace_back().math = layer;
+}
+
 TEST(FillOfEveryBackend, AllocatesNothing) {
   const Ints slots = {0, 4, 2}, tracks = {3, 1}, lens = {20, 22}, next = {1, 2, -1, 1, -1, -1},
              sibling = {-1, -1, -1, -1, 2, -1};
   for (const Backend* backend : all_backends()) {
     ModelConfig m = model_for(backend->info());
     add_states(backend->info(), &m);
+    add_sparse(backend->info(), &m);
     for (const ForwardMode mode : backend->info().modes) {
       SCOPED_TRACE(std::string(backend->info().name) + " " + std::string(name_of(mode)));
       if (mode == kIdle) continue;

@@ -47,10 +47,11 @@ TEST(Backends, NamesAreTheListsAndFound) {
   EXPECT_EQ(find_backend("none"), nullptr);
 }
 
-/// Of dense layers; of others the runner's own law holds (recurrent_world_test.cc).
+/// Of dense layers; of others the runner's own law holds (recurrent_world_test.cc,
+/// sparse_world_test.cc).
 TEST(Backends, LaunchesDependOnTheLimitsAlone) {
   for_all([](const Backend& backend, ForwardMode mode) {
-    if (!backend.info().recurrent.empty()) return;
+    if (!backend.info().recurrent.empty() || backend.info().sparse) return;
     PagedWorld w;
     const ModelConfig m = model_for(backend);
     const int32_t q = is_decode_or_idle(mode) ? 1 : 3, steps = q == 1 ? 3 : 0;

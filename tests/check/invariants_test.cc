@@ -9,6 +9,7 @@
 
 #include "backends/ascend.h"
 #include "backends/cutedsl_mla.h"
+#include "backends/dsa.h"
 #include "backends/dual_chunk.h"
 #include "backends/flash_attention.h"
 #include "backends/flash_mla.h"
@@ -55,6 +56,11 @@ const StepShape kPrompts{.mode = ForwardMode::kExtend,
                          .q_lens = {5, 6},
                          .states = true,
                          .track = true};
+
+using Dsa = DeepSeekSparse;
+const ModelConfig kSparse = model_of(64, {sparse_layer(4)}, {1, 2, 3});
+const ModelConfig kSparseRagged = model_of(64, {sparse_layer(4, true)});
+const StepShape kChain{.mode = ForwardMode::kTargetVerify, .prefix_lens = {5, 4}};
 
 const Slip kSlips[] = {
     // Offsets
@@ -265,6 +271,36 @@ const Slip kSlips[] = {
      [](const Planting& p) { p.put(Mamba2::kSeqIdx, 5, 0); }},
     {"state.track", "ASnapshotGoesIntoALiveSlot", "kda", kTracked, kPrompts, 0,
      [](const Planting& p) { p.put(Rb::kTrackSlots, 0, 2); }},
+    // Sparse layers
+    {"sparse.seen", "ADraftSeesTheNextOne", "dsa", kSparse, kChain, 0,
+     [](const Planting& p) { p.put(Dsa::kExpanded, 1, 8); }},
+    {"sparse.seen", "ScoresOfOneKeyTooFew", "dsa", kSparse, kDecode, 4,
+     [](const Planting& p) { p.put(Dsa::kContextLens, 0, 5); }},
+    {"sparse.counts", "MoreAreChosenThanThereAre", "dsa", kSparse, kExtend, 0,
+     [](const Planting& p) { p.put(Dsa::kDsaCacheSeqlens, 2, 5); }},
+    {"sparse.counts", "OffsetsOfAChoiceSumWhatIsSeen", "dsa", kSparse, kDecode, 0,
+     [](const Planting& p) { p.put(Dsa::kDsaCuSeqlensK, 1, 6); }},
+    {"sparse.counts", "TokensAreCountedByTwos", "dsa", kSparse, kDecode, 4,
+     [](const Planting& p) { p.put(Dsa::kDsaCuSeqlensQ, 2, 4); }},
+    {"sparse.table", "ADraftsRowIsTheNextRequests", "dsa", kSparse, kChain, 4,
+     [](const Planting& p) {
+       const int64_t width = p.width(Dsa::kPageTable1);
+       p.put(Dsa::kPageTable1, 2 * width, p.get(Dsa::kPageTable1, 3 * width));
+     }},
+    {"sparse.table", "PagesAreSlots", "dsa", kSparse, kExtend, 0,
+     [](const Planting& p) { p.put(Dsa::kRealPageTable, 0, 64); }},
+    {"sparse.keys", "KeysBeginWithTheRequestBefore", "dsa", kSparse, kExtend, 0,
+     [](const Planting& p) { p.put(Dsa::kKs, 2, 0); }},
+    {"sparse.keys", "KeysEndWithTheRequests", "dsa", kSparse, kExtend, 0,
+     [](const Planting& p) { p.put(Dsa::kKe, 0, 7); }},
+    {"sparse.keys", "ATokenIsAnotherRequests", "dsa", kSparse, kExtend, 0,
+     [](const Planting& p) { p.put(Dsa::kTokenToBatch, 2, 0); }},
+    {"sparse.keys", "OffsetsCountNewTokens", "dsa", kSparseRagged, kExtend, 0,
+     [](const Planting& p) { p.put(Dsa::kTopkOffset, 2, 2); }},
+    {"sparse.keys", "GatheredKeysAreOthers", "dsa", kSparseRagged, kExtend, 0,
+     [](const Planting& p) { p.put(Dsa::kFlatSlots, 3, p.get(Dsa::kFlatSlots, 4)); }},
+    {"len.padding", "PaddingSeesMoreThanATableHas", "dsa", kSparse, kDecode, 4,
+     [](const Planting& p) { p.put(Dsa::kExpanded, 3, 1000); }},
     {"plan.work", "APartBeginsBehindAKey", "flashmla", kLatent, kDecode, 4,
      [](const Planting& p) { p.put(FlashMla::kTileMetadata, kMlaPartInts + kBeginRow, 0); }},
     {"plan.work", "SplitsOfARowAreCountedTwice", "flashmla", kLatent, kDecode, 4,
@@ -292,6 +328,7 @@ INSTANTIATE_TEST_SUITE_P(Invariants, EverySlip, ::testing::ValuesIn(kSlips),
 TEST(Invariants, EveryLawHasASlip) {
   std::set<std::string_view> planted = {"batch.capacity", "mask.items"};  // below
   planted.insert("state.parents");                                        // recurrent_world_test.cc
+  planted.insert("sparse.choice");                                        // sparse_world_test.cc
   for (const Slip& slip : kSlips) planted.insert(slip.law);
   for (const Invariant& invariant : all_invariants())
     EXPECT_TRUE(planted.contains(invariant.law.law().id)) << invariant.law.law().id;
