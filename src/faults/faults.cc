@@ -23,6 +23,7 @@
 #include "faults/schedules.h"
 #include "faults/slots.h"
 #include "faults/states.h"
+#include "faults/sparse_layers.h"
 #include "faults/tiles.h"
 
 namespace shadowgraph {

@@ -1,0 +1,267 @@
+#include "faults/sparse_layers.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "attn/index_page.h"
+#include "attn/page_table.h"
+#include "backends/dsa.h"
+#include "backends/index_launch.h"
+#include "backends/sparse_launch.h"
+#include "faults/buffers.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr std::string_view kTables[] = {"page_table_1", "real_page_table"};
+
+/// fn(meta) for all that are a sparse backend's own.
+template <class Fn>
+void for_sparse(Meta& meta, Fn fn) {
+  for_metas(meta, [&](Meta& m) {
+    if (find_buffer(m, "dsa_seqlens_expanded") != nullptr) fn(m);
+  });
+}
+
+/// What is staged of it; empty where it is not bound.
+std::span<int32_t> staged_ints(const Meta& m, std::string_view name) {
+  const Buffer* b = find_buffer(m, name);
+  return b == nullptr ? std::span<int32_t>{} : staged<int32_t>(m, *b);
+}
+
+/// How many each token chooses, and the running sums.
+template <class Count>
+void put_counts(const Meta& m, Count count_of) {
+  const std::span<int32_t> counts = staged_ints(m, "dsa_cache_seqlens_int32");
+  const std::span<int32_t> offsets = staged_ints(m, "dsa_cu_seqlens_k");
+  for (size_t t = 0; t < counts.size() && t + 1 < offsets.size(); ++t) {
+    counts[t] = count_of(t);
+    offsets[t + 1] = offsets[t] + counts[t];
+  }
+}
+
+int32_t topk_of(const Meta& m) { return sparse_layer_of(m.limits.model)->topk; }
+
+/// Every row of a verify's table is that of the request of its number, as far as there is one.
+void copy_rows(const Meta& m, const Buffer& table, std::span<const int32_t> lens) {
+  const int64_t drafts = m.limits.max_q_len, requests = std::ssize(lens);
+  const int64_t unit = m.units[static_cast<size_t>(&table - m.buffers.data())];
+  for (int64_t t = 0; t < table.shape[0]; ++t) {
+    const int64_t request = std::min(t, requests - 1), from = request * drafts;
+    const int64_t count = pages_for(lens[static_cast<size_t>(request)], unit);
+    const std::span<int32_t> source = staged<int32_t>(m, table, {from * table.shape[1], count});
+    const std::span<int32_t> target = staged<int32_t>(m, table, {t * table.shape[1], count});
+    std::ranges::copy(source, target.begin());
+  }
+}
+
+// ---- kernels with a slip
+
+KernelLaunch with_kernel(const KernelLaunch& launch, const Kernel& kernel) {
+  KernelLaunch other = launch;
+  other.kernel = &kernel;
+  return other;
+}
+
+/// fn(entry of the table that -1 leads to, the choice that it is); nothing before the first row.
+template <class Fn>
+void each_none(const ChooseIndices& c, Fn fn) {
+  const TransformIndices& t = c.transform;
+  if (!t.page_table_1.defined()) return;
+  for (int64_t token = 0; token < t.indices.shape[0]; ++token) {
+    const int64_t row = t.row(token);
+    if (row < 1 || row >= t.page_table_1.shape[0]) continue;
+    for (int64_t j = 0; j < t.indices.shape[1]; ++j)
+      if (load_i32(t.indices, token, j) < 0) fn(t.page_table_1.offset(row) - 1, token, j);
+  }
+}
+
+Progress choose_with_none(LaunchFrame& f) {
+  const KernelLaunch clean = with_kernel(f.launch, kChooseIndices);
+  LaunchFrame frame{clean};
+  const Progress done = kChooseIndices.body(frame);
+  const ChooseIndices c = choose_indices_call(clean).call;
+  each_none(c, [&](int64_t entry, int64_t token, int64_t j) {
+    std::memcpy(c.transform.out.at(token, j), c.transform.page_table_1.data + entry * 4, 4);
+  });
+  return done;
+}
+
+void choose_with_none_spans(const LaunchFrame& f, Footprint* spans) {
+  kChooseIndices.footprint(LaunchFrame{with_kernel(f.launch, kChooseIndices)}, spans);
+  const ChooseIndices c = choose_indices_call(with_kernel(f.launch, kChooseIndices)).call;
+  // What stands there before the launch says how many are none.
+  each_none(c, [&](int64_t entry, int64_t /*token*/, int64_t /*j*/) {
+    spans->push_back({c.transform.page_table_1.data, entry, 1, 4, Access::kTouch});
+  });
+}
+
+constexpr Kernel kChooseWithNone{
+    .name = "choose_indices", .body = choose_with_none, .footprint = choose_with_none_spans};
+
+/// fn(token, where its scale belongs, where it goes) of every token that is stored.
+template <class Fn>
+void each_scale(const StoreIndexKeys& c, Fn fn) {
+  for (size_t t = 0; t < c.out_cache_loc.size(); ++t) {
+    const int64_t slot = c.out_cache_loc[t], page = slot / kIndexPageTokens;
+    if (c.drops(slot) || page < 1 || page >= c.pages.shape[0]) continue;
+    const int64_t in_page = slot % kIndexPageTokens;
+    fn(t, place_in_pages(c.pages, page, in_page).scale,
+       place_in_pages(c.pages, page - 1, in_page).scale);
+  }
+}
+
+Progress store_before(LaunchFrame& f) {
+  const KernelLaunch clean = with_kernel(f.launch, kStoreIndexKeys);
+  const StoreIndexKeys c = store_index_keys_call(clean).call;
+  std::vector<float> old(c.out_cache_loc.size());
+  each_scale(c, [&](size_t t, int64_t own, int64_t) {
+    std::memcpy(&old[t], c.pages.data + own, sizeof(float));
+  });
+  LaunchFrame frame{clean};
+  const Progress done = kStoreIndexKeys.body(frame);
+  each_scale(c, [&](size_t t, int64_t own, int64_t before) {
+    float scale;
+    std::memcpy(&scale, c.pages.data + own, sizeof scale);
+    std::memcpy(c.pages.data + own, &old[t], sizeof scale);
+    std::memcpy(c.pages.data + before, &scale, sizeof scale);
+  });
+  return done;
+}
+
+void store_before_spans(const LaunchFrame& f, Footprint* spans) {
+  const KernelLaunch clean = with_kernel(f.launch, kStoreIndexKeys);
+  kStoreIndexKeys.footprint(LaunchFrame{clean}, spans);
+  const auto [c, tokens] = store_index_keys_call(clean);
+  Footprint scales;
+  each_scale(c, [&, pages = c.pages.data](size_t t, int64_t, int64_t before) {
+    scales.push_back({pages, before, sizeof(float), 1, Access::kWrite, static_cast<int32_t>(t)});
+  });
+  name_requests(tokens, &scales);
+  spans->insert(spans->end(), scales.begin(), scales.end());
+}
+
+constexpr Kernel kStoreBefore{
+    .name = "store_index_keys", .body = store_before, .footprint = store_before_spans};
+
+}  // namespace
+
+Status DraftWithoutItself::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_sparse(meta, [&](const Meta& m) {
+    if (!is_target_verify(m.limits.mode)) return;
+    const std::span<int32_t> seen = staged_ints(m, "dsa_seqlens_expanded");
+    const std::span<int32_t> scored = staged_ints(m, "paged_mqa_ctx_lens");
+    for (size_t t = 0; t < seen.size(); ++t) {
+      if (seen[t] < 2) continue;
+      scored[t] = --seen[t];
+      act();
+    }
+    put_counts(m, [&](size_t t) { return std::min(seen[t], topk_of(m)); });
+  });
+  return {};
+}
+
+Status RowsNotRepeated::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_sparse(meta, [&](const Meta& m) {
+    const std::span<int32_t> lens = staged_ints(m, "cache_seqlens_int32");
+    if (!is_target_verify(m.limits.mode) || m.limits.max_q_len < 2 || lens.size() < 2) return;
+    for (const std::string_view name : kTables) copy_rows(m, *find_buffer(m, name), lens);
+    act();
+  });
+  return {};
+}
+
+void NoneLookedUp::launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/,
+                            bool /*capturing*/) {
+  for (TappedLaunch& one : all) {
+    if (one.launch.kernel == &kChooseIndices) {
+      one.launch.kernel = &kChooseWithNone;
+      act();
+    } else if (one.launch.kernel == &kSparseAttention) {
+      auto [call, tokens] = sparse_call(one.launch);
+      call.keys.lengths = {};
+      one.launch = sparse_launch(call, tokens);
+    }
+  }
+}
+
+Status TopkOfFewer::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_sparse(meta, [&](const Meta& m) {
+    const int32_t topk = topk_of(m);
+    const std::span<int32_t> counts = staged_ints(m, "dsa_cache_seqlens_int32");
+    if (std::ranges::any_of(counts, [&](int32_t n) { return n < topk; })) act();
+    put_counts(m, [&](size_t) { return topk; });
+  });
+  return {};
+}
+
+Status KeysBeginByNewTokens::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_sparse(meta, [&](const Meta& m) {
+    const std::span<int32_t> first = staged_ints(m, "indexer_ks");
+    const std::span<int32_t> behind = staged_ints(m, "indexer_ke");
+    const std::span<int32_t> seen = staged_ints(m, "dsa_seqlens_expanded");
+    const std::span<int32_t> requests = staged_ints(m, "token_to_batch_idx");
+    const std::span<int32_t> queries = staged_ints(m, "cu_seqlens_q");
+    for (size_t t = 0; t < first.size(); ++t) {
+      const int32_t begin = queries[static_cast<size_t>(requests[t])];
+      if (std::exchange(first[t], begin) == begin) continue;
+      behind[t] = begin + seen[t];
+      act();
+    }
+  });
+  return {};
+}
+
+void IndexKeysNotStored::launches(std::vector<TappedLaunch>& all, const Meta& meta,
+                                  bool /*capturing*/) {
+  if (!of_graph(meta)) return;
+  act(static_cast<int64_t>(std::erase_if(
+      all, [](const TappedLaunch& one) { return one.launch.kernel == &kStoreIndexKeys; })));
+}
+
+void GraphsByRowsAlone::bound(Meta& meta, bool capturing) {
+  if (capturing) last_[meta.limits.rows] = {meta.limits.mode, meta.limits.step};
+}
+
+Status GraphsByRowsAlone::filled(const ForwardBatch& batch, Meta& meta) {
+  if (!is_replay(batch, meta)) return {};
+  const auto it = last_.find(meta.limits.rows);
+  if (it == last_.end() || it->second == Shape{meta.limits.mode, meta.limits.step}) return {};
+  for_sparse(meta, [&](const Meta& m) {
+    Arena arena = m.arena;
+    for (const Buffer& b : m.buffers) {
+      if (b.data == nullptr || b.lifetime != Lifetime::kPerStep || b.numel() == 0) continue;
+      arena.discard(b);
+      act();
+    }
+  });
+  return {};
+}
+
+void ScaleInPageBefore::launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/,
+                                 bool /*capturing*/) {
+  for (TappedLaunch& one : all) {
+    if (one.launch.kernel != &kStoreIndexKeys) continue;
+    one.launch.kernel = &kStoreBefore;
+    act();
+  }
+}
+
+Status PagesNotDivided::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_sparse(meta, [&](const Meta& m) {
+    const int32_t size = m.limits.model.page_size;
+    const std::span<int32_t> lens = staged_ints(m, "cache_seqlens_int32");
+    const Buffer& table = *find_buffer(m, "real_page_table");
+    const bool prefill = is_sparse_prefill(m.limits.mode);
+    const int64_t a_request = prefill ? 1 : std::max(1, m.limits.max_q_len);
+    for (int64_t row = 0; row < table.shape[0]; ++row) {
+      const int64_t request = std::min<int64_t>(row / a_request, std::ssize(lens) - 1);
+      const int64_t count = pages_for(lens[static_cast<size_t>(request)], size);
+      for (int32_t& page : staged<int32_t>(m, table, {row * table.shape[1], count}))
+        if (std::exchange(page, page * size) > 0) act();
+    }
+  });
+  return {};
+}
+
+}  // namespace shadowgraph
