@@ -285,6 +285,89 @@ void state_parts(const Walk& walk) {
   }
 }
 
+constexpr int32_t kIndexPage = 64;
+/// Prefixes about the ends of pages.
+const Ints kSparsePrefixes = {0, 1, 62, 63, 64, 128};
+
+/// A model whose queries choose three keys.
+GridPart sparse_part_of(const DraftShape& draft, bool ragged = false) {
+  GridPart part = part_of(kIndexPage, {}, draft);
+  part.model.layers = {small_sparse_layer(3, ragged)};
+  return part;
+}
+
+/// Batches of so many requests with prefixes of these, as like says; most_q: of extends, by so many
+/// tokens each, from least_q on.
+void add_sparse_shapes(int32_t requests, const StepShape& like, std::vector<StepShape>* shapes,
+                       int32_t least_q = 0, int32_t most_q = 0) {
+  const int32_t lens = std::max(1, most_q - least_q + 1);
+  const auto prefixes = static_cast<int32_t>(kSparsePrefixes.size());
+  each_vector(requests, prefixes * lens, [&](const Ints& v) {
+    StepShape shape = like;
+    for (const int32_t x : v) {
+      shape.prefix_lens.push_back(kSparsePrefixes[static_cast<size_t>(x / lens)]);
+      if (most_q > 0) shape.q_lens.push_back(least_q + x % lens);
+    }
+    shapes->push_back(std::move(shape));
+  });
+}
+
+/// Decodes of up to 3 requests in a bucket of 4, with two fill values.
+void sparse_decode_parts(const Walk& walk) {
+  for (const PageOrder order : kOrders) {
+    for (const int32_t fill : {1, 5}) {
+      GridPart part = sparse_part_of({});
+      part.model.seq_len_fill = fill;
+      part.bucket = kMostBucket;
+      part.max_tokens = kMostBucket;
+      for (int32_t n = 1; n <= kMostRequests; ++n)
+        add_sparse_shapes(n, {.page_size = kIndexPage, .order = order}, &part.shapes);
+      walk(part);
+    }
+  }
+}
+
+/// Extends of up to 2 requests by up to 2 tokens, by slots and by gathered latents; these decodes;
+/// verifies of chains of 2 and 3 tokens, and the draft extends after them.
+void sparse_parts(const Walk& walk) {
+  for (const PageOrder order : kOrders) {
+    for (const bool ragged : {false, true}) {
+      GridPart part = sparse_part_of({}, ragged);
+      part.max_tokens = 4;
+      for (int32_t n = 1; n <= 2; ++n)
+        add_sparse_shapes(n,
+                          {.mode = ForwardMode::kExtend, .page_size = kIndexPage, .order = order},
+                          &part.shapes, 1, 2);
+      walk(part);
+    }
+    for (const int32_t tokens : {2, 3}) {
+      const DraftShape draft{1, tokens - 1, tokens};
+      GridPart part = sparse_part_of(draft);
+      part.bucket = 3;
+      part.max_tokens = 3 * tokens;
+      for (int32_t n = 1; n <= 2; ++n) {
+        StepShape like{.mode = ForwardMode::kTargetVerify,
+                       .page_size = kIndexPage,
+                       .order = order,
+                       .draft = draft};
+        add_sparse_shapes(n, like, &part.shapes);
+        like.mode = ForwardMode::kDraftExtendV2;
+        add_sparse_shapes(n, like, &part.shapes, tokens, tokens);
+      }
+      walk(part);
+    }
+  }
+  sparse_decode_parts(walk);
+}
+
+/// These decodes with every order of 6 pages.
+void sparse_plan_parts(const Walk& walk) {
+  sparse_decode_parts([&](GridPart part) {
+    part.permuted_pages = 6;
+    walk(part);
+  });
+}
+
 constexpr StepGrid kGrids[] = {
     {"decode", "decodes of up to 3 requests, pages of 1, 2, 4, every bucket up to 4", decode_parts},
     {"extend", "extends of up to 3 requests by up to 3 tokens, pages of 1, 2, 4, windows up to 3",
@@ -301,6 +384,11 @@ constexpr StepGrid kGrids[] = {
      dual_chunk_parts},
     {"dual-chunk-plans", "the metadata of these decodes, with every order of 6 pages",
      dual_chunk_plan_parts},
+    {"sparse",
+     "extends and verifies of up to 2 requests, decodes of up to 3, about the ends of pages",
+     sparse_parts},
+    {"sparse-plans", "the metadata of these decodes, with every order of 6 pages",
+     sparse_plan_parts},
 };
 
 }  // namespace

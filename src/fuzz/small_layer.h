@@ -1,4 +1,4 @@
-// The layer of small models.
+// The layers of small models.
 #pragma once
 
 #include "shadowgraph/backend.h"
@@ -15,6 +15,21 @@ inline LayerKind small_layer(int32_t window_left = -1) {
                  .sm_scale = 0.5f,
                  .causal = true,
                  .window_left = window_left};
+  return kind;
+}
+
+/// Two heads over latents of six elements, kept as rows, of which a query sees topk.
+inline LayerKind small_sparse_layer(int32_t topk, bool ragged_prefill = false) {
+  LayerKind kind;
+  kind.math = SparseLayer{.num_heads = 2,
+                          .head_dim = 6,
+                          .head_dim_v = 4,
+                          .sm_scale = 0.5f,
+                          .topk = topk,
+                          .latents = LatentLayout::kRows,
+                          .latent_dtype = DType::kF32,
+                          .ragged_prefill = ragged_prefill};
+  kind.params.causal = true;
   return kind;
 }
 

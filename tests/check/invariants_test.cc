@@ -58,8 +58,8 @@ const StepShape kPrompts{.mode = ForwardMode::kExtend,
                          .track = true};
 
 using Dsa = DeepSeekSparse;
-const ModelConfig kSparse = model_of(64, {sparse_layer(4)}, {1, 2, 3});
-const ModelConfig kSparseRagged = model_of(64, {sparse_layer(4, true)});
+const ModelConfig kSparse = model_of(64, {small_sparse_layer(4)}, {1, 2, 3});
+const ModelConfig kSparseRagged = model_of(64, {small_sparse_layer(4, true)});
 const StepShape kChain{.mode = ForwardMode::kTargetVerify, .prefix_lens = {5, 4}};
 
 const Slip kSlips[] = {

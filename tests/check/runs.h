@@ -40,21 +40,6 @@ inline LayerKind recurrent_layer(RecurrentFamily family) {
   return kind;
 }
 
-/// Latents as rows, of which queries see topk.
-inline LayerKind sparse_layer(int32_t topk, bool ragged_prefill = false) {
-  LayerKind kind;
-  SparseLayer l;
-  l.num_heads = 2;
-  l.latents = LatentLayout::kRows;
-  l.latent_dtype = DType::kF32;
-  l.head_dim = 6, l.head_dim_v = 4;
-  l.sm_scale = 0.5f;
-  l.topk = topk;
-  l.ragged_prefill = ragged_prefill;
-  kind.math = l;
-  return kind;
-}
-
 inline ModelConfig model_of(int32_t page_size, std::vector<LayerKind> layers,
                             DraftShape draft = {}) {
   ModelConfig m;

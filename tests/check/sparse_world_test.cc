@@ -57,7 +57,7 @@ struct World {
 };
 
 SparseLayer rows_layer(bool ragged = false) {
-  return std::get<SparseLayer>(sparse_layer(3, ragged).math);
+  return std::get<SparseLayer>(small_sparse_layer(3, ragged).math);
 }
 SparseLayer packed_layer(bool ragged) {
   SparseLayer l = rows_layer(ragged);

@@ -34,7 +34,7 @@ void thinned(const std::function<void(const GridPart&)>& walk) {
 }
 
 constexpr auto kDecode = &thinned<0>, kExtend = &thinned<1>, kDraft = &thinned<2>,
-               kVerify = &thinned<3>, kDualChunk = &thinned<6>;
+               kVerify = &thinned<3>, kDualChunk = &thinned<6>, kSparse = &thinned<8>;
 
 StepGridResult run(void (*parts)(const std::function<void(const GridPart&)>&), const MakeTap& tap,
                    size_t max_findings = 10, const char* backend = "flashattention") {
@@ -52,7 +52,9 @@ TEST(StepGrid, CountsAreTheSpecs) {
                                                      {"states", 15552},
                                                      {"decode-plans", 18576u * 720},
                                                      {"dual-chunk", 8568 + 8712},
-                                                     {"dual-chunk-plans", 8712u * 720}};
+                                                     {"dual-chunk-plans", 8712u * 720},
+                                                     {"sparse", 936 + 504 + 1548},
+                                                     {"sparse-plans", 1548u * 720}};
   ASSERT_EQ(step_grids().size(), std::size(counts));
   for (const auto& [name, steps] : counts) EXPECT_EQ(count_steps(*find_step_grid(name)), steps);
   EXPECT_EQ(find_step_grid("nothing"), nullptr);
@@ -139,6 +141,21 @@ TEST(StepGrid, OfDualChunksFindsNothingAndAChunkThatIsInTwoParts) {
   EXPECT_EQ(run(kDualChunk, nullptr).skipped, steps);
   const StepGridResult wrong = run(kDualChunk, find_fault("DC3")->tap, 3, "dual_chunk");
   EXPECT_GE(std::as_const(wrong.findings).findings().size(), 3U);
+}
+
+TEST(StepGrid, OfSparseLayersFindsNothingAndADraftThatLacksItself) {
+  const uint64_t steps = (936 + 504 + 1548 + kThin - 1) / kThin;
+  for (const char* backend : {"dsa", "dsa_two_batch"}) {
+    const StepGridResult clean = run(kSparse, nullptr, 10, backend);
+    EXPECT_EQ(clean.findings.to_string(), "ok") << backend;
+    EXPECT_EQ(clean.steps + clean.skipped, steps);
+    EXPECT_GT(clean.replays, steps / 4);
+  }
+  EXPECT_EQ(run(kSparse, nullptr).skipped, steps);
+  for (const char* fault : {"DS1", "DS9"}) {
+    const StepGridResult wrong = run(kSparse, find_fault(fault)->tap, 2, "dsa");
+    EXPECT_GE(std::as_const(wrong.findings).findings().size(), 2U) << fault;
+  }
 }
 
 TEST(StepGrid, AWholeDraftRunsWhereItsFirstStepDoesAndSkipsTheOthers) {
