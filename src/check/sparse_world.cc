@@ -69,6 +69,9 @@ Status SparseWorld::bind() {
     if (slot < place_.model.page_size && !place_.options.full_pools) fill_slot(slot, kNanByte);
     if (place_.options.full_pools) write_slot(slot);
   }
+  // Padding's rows are whatever an older step has left.
+  for (const Buffer* b : {&index_q_, &index_weights_, &index_k_, &index_k_scale_, &q_, &k_})
+    place_.stream.fill(b->data, 0, b->bytes());
   place_.stream.synchronize();
   in_flight_.clear();
   return status;
@@ -85,11 +88,6 @@ std::vector<Elements> SparseWorld::places(const Buffer& pool, int32_t slot) cons
   return {{at.key, kIndexDim}, {at.scale, static_cast<int64_t>(sizeof(float))}};
 }
 
-void SparseWorld::upload(const Buffer& b, std::vector<std::byte> bytes) {
-  in_flight_.push_back(std::move(bytes));
-  place_.stream.copy(b.data, in_flight_.back().data(), b.bytes());
-}
-
 std::vector<std::byte> SparseWorld::numbers(DType dtype, int64_t count, bool positive) {
   std::vector<std::byte> bytes(static_cast<size_t>(count) * size_of(dtype));
   for (int64_t i = 0; i < count; ++i) {
@@ -99,8 +97,10 @@ std::vector<std::byte> SparseWorld::numbers(DType dtype, int64_t count, bool pos
   return bytes;
 }
 
-void SparseWorld::randomise(const Buffer& b, bool positive) {
-  upload(b, numbers(b.dtype, b.numel(), positive));
+void SparseWorld::randomise(const Buffer& b, int64_t rows, bool positive) {
+  in_flight_.push_back(numbers(b.dtype, b.rows(0, rows).count, positive));
+  const std::vector<std::byte>& from = in_flight_.back();
+  place_.stream.copy(b.data, from.data(), from.size());
 }
 
 void SparseWorld::fill_slot(int32_t slot, uint8_t byte) {
@@ -156,9 +156,10 @@ void SparseWorld::receive(const ForwardBatch& batch) {
 
 void SparseWorld::begin_step(const Step& step, const ForwardBatch& batch) {
   in_flight_.clear();
-  for (const Buffer* b : {&index_q_, &index_weights_, &index_k_, &q_, &k_}) randomise(*b);
-  randomise(index_k_scale_, true);
   const CanonicalRows rows = rows_of_step(batch);
+  const int64_t tokens = rows.cu_seqlens_q.back();
+  for (const Buffer* b : {&index_q_, &index_weights_, &index_k_, &q_, &k_}) randomise(*b, tokens);
+  randomise(index_k_scale_, tokens, true);
   stored_ = rows.stored;
   for (size_t r = 0; r < rows.keys.size(); ++r) {
     for (const int32_t slot : rows.old_keys(r)) {

@@ -36,10 +36,10 @@ class SparseWorld final : public LayerWorld {
   CanonicalRows rows_of_step(const ForwardBatch& batch) const;
   /// A slot's parts of a pool's buffer, one of latents or two of index keys.
   std::vector<Elements> places(const Buffer& pool, int32_t slot) const;
-  void upload(const Buffer& b, std::vector<std::byte> bytes);
   /// Numbers of the buffer's type; positive: scales.
   std::vector<std::byte> numbers(DType dtype, int64_t count, bool positive = false);
-  void randomise(const Buffer& b, bool positive = false);
+  /// The first so many rows.
+  void randomise(const Buffer& b, int64_t rows, bool positive = false);
   void write_slot(int32_t slot);
   void fill_slot(int32_t slot, uint8_t byte);
   void own(int32_t slot, OwnerId owner, bool alone);

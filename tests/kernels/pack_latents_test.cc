@@ -151,6 +151,20 @@ TEST(PackLatents, WritesWhatItsFootprintSaysAndNothingElse) {
   }
 }
 
+TEST(PackLatents, ASlotOfThePaddingPageDropsItsToken) {
+  for (const LatentLayout layout : {LatentLayout::kDsa, LatentLayout::kV4}) {
+    SmallPack p(layout, {0, 5, 0, 3}, layout == LatentLayout::kV4 ? 4 : 1);
+    EXPECT_NE(p.run(), "ok");  // slot 0 twice
+    p.call.first_slot = 4;
+    EXPECT_EQ(p.run(), "ok");
+    for (const int64_t token : {0, 3})
+      EXPECT_EQ(*p.latent(token), kByte) << static_cast<int>(layout);
+    EXPECT_NE(*p.latent(1), kByte);
+    for (const AccessSpan& span : pack_latents_footprint(p.call))
+      EXPECT_TRUE(span.row == 1 || span.buffer == p.call.out_cache_loc.data());
+  }
+}
+
 TEST(PackLatents, RowsAreRounded) {
   std::vector<float> x = {1, 1.00390625F, -3.5F, 1e9F};
   std::vector<std::byte> rows(3 * 2 * 2, kByte);
