@@ -98,6 +98,7 @@ std::vector<std::byte> SparseWorld::numbers(DType dtype, int64_t count, bool pos
 }
 
 void SparseWorld::randomise(const Buffer& b, int64_t rows, bool positive) {
+  if (rows == 0) return;
   in_flight_.push_back(numbers(b.dtype, b.rows(0, rows).count, positive));
   const std::vector<std::byte>& from = in_flight_.back();
   place_.stream.copy(b.data, from.data(), from.size());

@@ -175,8 +175,9 @@ void NoneLookedUp::launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/
                             bool /*capturing*/) {
   for (TappedLaunch& one : all) {
     if (one.launch.kernel == &kChooseIndices) {
-      one.launch.kernel = &kChooseWithNone;
-      act();
+      const bool by_table = choose_indices_call(one.launch).call.transform.page_table_1.defined();
+      if (by_table) one.launch.kernel = &kChooseWithNone;
+      act(by_table ? 1 : 0);
     } else if (one.launch.kernel == &kSparseAttention) {
       auto [call, tokens] = sparse_call(one.launch);
       call.keys.lengths = {};
