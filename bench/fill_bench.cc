@@ -129,7 +129,7 @@ void add_metadata_only() {
   for (const Backend* b : all_backends()) {
     const BackendInfo& info = b->info();
     const bool decodes = std::ranges::find(info.modes, ForwardMode::kDecode) != info.modes.end();
-    if (!decodes || !info.page_sizes.empty() || info.halves) continue;
+    if (!info.dense || !decodes || !info.page_sizes.empty() || info.halves) continue;
     const std::string name = "metadata_only/" + std::string(info.name) + "/decode/rows:1-3";
     benchmark::RegisterBenchmark(name.c_str(),
                                  [b](benchmark::State& s) { judge_metadata_only(s, b); })
@@ -138,11 +138,12 @@ void add_metadata_only() {
   }
 }
 
-/// Each backend in the modes that engines capture, with the page size that the floor is for where
-/// it has it.
+/// Each backend of dense attention in the modes that engines capture, with the page size that the
+/// floor is for where it has it.
 void add_all() {
   for (const Backend* b : all_backends()) {
     const BackendInfo& info = b->info();
+    if (!info.dense) continue;
     const int32_t page_size = info.page_sizes.empty() ? 16 : info.page_sizes[0];
     for (const ForwardMode mode : {ForwardMode::kDecode, ForwardMode::kTargetVerify,
                                    ForwardMode::kDraftDecode, ForwardMode::kDraftExtendV2}) {

@@ -91,7 +91,7 @@ TEST(TraceNames, AComposedBackendIsTracedPartByPart) {
     const TraceVerdict v = judge_trace(line);
     EXPECT_EQ(v.kind, Kind::kSkipped);
     EXPECT_EQ(v.why, backend->info().dense ? "trace each part under its own backend's name"
-                                           : "metadata of states is not judged in traces yet");
+                                           : "metadata of its layers is not judged in traces yet");
     EXPECT_TRUE(v.left_out.empty());
     EXPECT_FALSE(v.unknown_backend);
     line.phase = "reply";
