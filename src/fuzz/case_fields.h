@@ -31,6 +31,19 @@ void visit_fields(V& v, RecurrentLayer& l) {
   v("scale", l.scale);
 }
 
+template <class V>
+void visit_fields(V& v, SparseLayer& l) {
+  v("num_heads", l.num_heads);
+  v("head_dim", l.head_dim);
+  v("head_dim_v", l.head_dim_v);
+  v("sm_scale", l.sm_scale);
+  v("topk", l.topk);
+  v("index_heads", l.index_heads);
+  v("latents", l.latents);
+  v("latent_dtype", l.latent_dtype);
+  v("ragged_prefill", l.ragged_prefill);
+}
+
 /// A layer of this kind as a list of one; of another as an empty one.
 template <class Math, class V>
 void visit_math(V& v, const char* name, LayerKind& k) {
@@ -48,6 +61,7 @@ void visit_fields(V& v, LayerKind& k) {
   v("mla", k.mla);
   v("dual_chunk", k.dual_chunk);
   visit_math<RecurrentLayer>(v, "recurrent", k);
+  visit_math<SparseLayer>(v, "sparse", k);
 }
 
 template <class V>

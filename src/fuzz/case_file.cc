@@ -9,6 +9,7 @@
 #include "io/file.h"
 #include "io/strict_json.h"
 #include "runtime/scheduler.h"
+#include "shadowgraph/indexer.h"
 #include "shadowgraph/version.h"
 
 namespace shadowgraph {
@@ -16,6 +17,7 @@ namespace shadowgraph {
 inline constexpr std::string_view kRunnerDataNames[] = {"random", "uniform", "selector"};
 inline constexpr std::string_view kLensNames[] = {"full", "prefix"};
 inline constexpr std::string_view kFamilyNames[] = {"mamba2", "gdn", "kda", "lightning"};
+inline constexpr std::string_view kLatentNames[] = {"rows", "dsa", "v4"};
 inline constexpr std::string_view kMoveNames[] = {"fresh", "copy", "commit", "keep"};
 
 template <>
@@ -24,6 +26,8 @@ template <>
 struct EnumWords<SeqLensKind> : ListedWords<SeqLensKind, kLensNames> {};
 template <>
 struct EnumWords<RecurrentFamily> : ListedWords<RecurrentFamily, kFamilyNames> {};
+template <>
+struct EnumWords<LatentLayout> : ListedWords<LatentLayout, kLatentNames> {};
 template <>
 struct EnumWords<StateMove::Kind> : ListedWords<StateMove::Kind, kMoveNames> {};
 template <>
@@ -84,6 +88,7 @@ class CaseCheck : CaseRanges {
   }
   void check_layer(const LayerKind& k) {
     if (const RecurrentLayer* layer = recurrent_of(k)) return check_recurrent(*layer);
+    if (const SparseLayer* layer = sparse_of(k)) return check_sparse(*layer);
     const AttentionParams& p = k.params;
     in("layers.num_kv_heads", 1, p.num_kv_heads, 64);
     in("layers.num_qo_heads", 1, p.num_qo_heads, 64);
@@ -126,6 +131,22 @@ class CaseCheck : CaseRanges {
     if (status_.ok() && l.num_v_heads % l.num_k_heads != 0)
       fail("layers.recurrent.num_v_heads", "whole groups", l.num_v_heads);
     in("runner.state_slots", 2, o_.state_slots, 1 << 12);
+  }
+
+  void check_sparse(const SparseLayer& l) {
+    in("layers.sparse.num_heads", 1, l.num_heads, 64);
+    in("layers.sparse.head_dim", 1, l.head_dim, kDsaCodes + kRopeDim);
+    in("layers.sparse.head_dim_v", 1, l.head_dim_v, l.head_dim);
+    in("layers.sparse.topk", 1, l.topk, 4096);
+    in("layers.sparse.index_heads", 1, l.index_heads, 64);
+    if (!(l.sm_scale > 0)) fail("layers.sparse.sm_scale", "> 0", 0);
+    const bool rows = l.latents == LatentLayout::kRows;
+    if (rows ? l.latent_dtype != DType::kF32 && l.latent_dtype != DType::kF16 &&
+                   l.latent_dtype != DType::kBF16
+             : l.latents != LatentLayout::kDsa || l.head_dim != kDsaCodes + kRopeDim)
+      fail("layers.sparse.latents", "rows of f32, f16 or bf16, or DSA's",
+           static_cast<int64_t>(l.latents));
+    if (m_.page_size != kIndexPageTokens) fail("model.page_size", "64", m_.page_size);
   }
 
   /// Slots that a batch has beside its requests, and what the host moves, are in the pools.
