@@ -160,7 +160,8 @@ class LineJudge {
     const Backend* backend = find_backend(line_.backend);
     if (backend == nullptr) return no_twin();
     const bool composed = backend->info().fields.empty();
-    if (composed && !backend->info().dense) return "metadata of its layers is not judged in traces yet";
+    if (composed && !backend->info().dense)
+      return "metadata of its layers is not judged in traces yet";
     if (composed) return "trace each part under its own backend's name";
     TraceBatch rebuilt;
     std::string problem;

@@ -22,8 +22,8 @@
 #include "faults/rooms.h"
 #include "faults/schedules.h"
 #include "faults/slots.h"
-#include "faults/states.h"
 #include "faults/sparse_layers.h"
+#include "faults/states.h"
 #include "faults/tiles.h"
 
 namespace shadowgraph {
