@@ -368,26 +368,33 @@ void sparse_plan_parts(const Walk& walk) {
   });
 }
 
+constexpr std::string_view kDense[] = {"flashattention"};
+constexpr std::string_view kStates[] = {"mamba2", "gdn", "kda", "lightning"};
+constexpr std::string_view kDualChunk[] = {"dual_chunk"};
+constexpr std::string_view kSparse[] = {"dsa"};
+
 constexpr StepGrid kGrids[] = {
-    {"decode", "decodes of up to 3 requests, pages of 1, 2, 4, every bucket up to 4", decode_parts},
+    {"decode", "decodes of up to 3 requests, pages of 1, 2, 4, every bucket up to 4", kDense,
+     decode_parts},
     {"extend", "extends of up to 3 requests by up to 3 tokens, pages of 1, 2, 4, windows up to 3",
-     extend_parts},
-    {"draft", "draft decodes of up to 3 requests, 1 to 3 branches, 2, 3 and 5 steps", draft_parts},
+     kDense, extend_parts},
+    {"draft", "draft decodes of up to 3 requests, 1 to 3 branches, 2, 3 and 5 steps", kDense,
+     draft_parts},
     {"verify", "target verifies of every tree of up to 5 tokens, 2 requests, and the draft extends",
-     verify_parts},
+     kDense, verify_parts},
     {"states",
      "recurrent layers: extends of up to 3 requests by up to 4 tokens, decodes, trees of 4",
-     state_parts},
-    {"decode-plans", "the metadata of these decodes, with every order of 6 pages",
+     kStates, state_parts},
+    {"decode-plans", "the metadata of these decodes, with every order of 6 pages", kDense,
      decode_plan_parts},
     {"dual-chunk", "extends of up to 2 requests, decodes of up to 3, in chunks of 1 and 2 pages",
-     dual_chunk_parts},
-    {"dual-chunk-plans", "the metadata of these decodes, with every order of 6 pages",
+     kDualChunk, dual_chunk_parts},
+    {"dual-chunk-plans", "the metadata of these decodes, with every order of 6 pages", kDualChunk,
      dual_chunk_plan_parts},
     {"sparse",
      "extends and verifies of up to 2 requests, decodes of up to 3, about the ends of pages",
-     sparse_parts},
-    {"sparse-plans", "the metadata of these decodes, with every order of 6 pages",
+     kSparse, sparse_parts},
+    {"sparse-plans", "the metadata of these decodes, with every order of 6 pages", kSparse,
      sparse_plan_parts},
 };
 

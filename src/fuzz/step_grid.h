@@ -20,6 +20,7 @@ struct GridPart;  // grid_parts.h
 struct StepGrid {
   std::string_view name;  // "decode"
   std::string_view what;
+  std::span<const std::string_view> backends;  // that run it where nobody says which
   /// Calls walk for each part: batches that share pools and graphs.
   void (*parts)(const std::function<void(const GridPart&)>& walk);
 };

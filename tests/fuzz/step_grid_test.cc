@@ -38,10 +38,28 @@ constexpr auto kDecode = &thinned<0>, kExtend = &thinned<1>, kDraft = &thinned<2
 
 StepGridResult run(void (*parts)(const std::function<void(const GridPart&)>&), const MakeTap& tap,
                    size_t max_findings = 10, const char* backend = "flashattention") {
-  const StepGrid grid{"thinned", "", parts};
+  const StepGrid grid{"thinned", "", {}, parts};
   const std::atomic<bool> stop = false;
   return run_step_grid(
       grid, *find_backend(backend), 2, max_findings, tap, [](size_t, size_t) {}, stop);
+}
+
+TEST(StepGrid, OfTheBackendsThatRunAGridEachServesSomeOfIt) {
+  const std::atomic<bool> stop = false;
+  for (const StepGrid& grid : step_grids()) {
+    EXPECT_FALSE(grid.backends.empty()) << grid.name;
+    for (const std::string_view name : grid.backends) {
+      const Backend* backend = find_backend(name);
+      ASSERT_NE(backend, nullptr) << name;
+      const MakeTap tap = nullptr;
+      const StepRange part{0, UINT64_MAX, {0, 211}};
+      EXPECT_GT(run_step_grid(
+                    grid, *backend, 2, 1, tap, [](size_t, size_t) {}, stop, part)
+                    .steps,
+                0u)
+          << grid.name << " " << name;
+    }
+  }
 }
 
 TEST(StepGrid, CountsAreTheSpecs) {

@@ -298,8 +298,13 @@ class Grids(Fuzz):
         report = self.report("--exhaustive", "decode", "--backend", "flashattention", "--first", "100", "--cases", "7")
         self.assertEqual(report["summary"]["cases"], 7)
 
+    def test_a_grid_of_other_layers_runs_by_the_backends_that_have_them(self):
+        report = self.report("--exhaustive", "states", "--shard", "1/400")
+        self.assertEqual({row["backend"] for row in report["coverage"] if row["cases"]},
+                         {"mamba2", "gdn", "kda", "lightning"})
+
     def test_a_run_that_judged_nothing_says_why_and_is_not_clean(self):
-        for args, why in ((("--backend", "flashmla"), "pages of 1, 2 and 4 tokens"),
+        for args, why in ((("--backend", "flashmla"), "none of its steps is served"),
                           (("--first", "18576"), "has 18576 steps")):
             code, out, _ = run("fuzz", "--exhaustive", "decode", *args)
             self.assertEqual(code, BAD_INPUT)
