@@ -6,9 +6,10 @@ constexpr int kRecurRows = 4;
 
 /// What a thread will read of a pool that it goes through is asked for so far ahead, into the
 /// second cache: the first has fewer misses under way.
-constexpr int64_t kAheadFloats = 4096;
+constexpr int64_t kAheadFloats = 2048;
 
-/// Of the first token alone: later ones find the state in cache.
+/// Of rows side by side, which a processor does not see coming; of the first token alone: later
+/// ones find the state in cache.
 template <bool First>
 SG_INLINE void ask_ahead(const float* state) {
   if constexpr (First) __builtin_prefetch(state + kAheadFloats, 0, 2);
@@ -107,7 +108,7 @@ void recur_values(const RecurUnit& c) {
 }
 
 /// Lanes of values: a column of panels of the state, all keys. The dots go key by key.
-template <bool Delta, int Panels, bool First>
+template <bool Delta, int Panels>
 SG_INLINE void recur_lanes_token(const RecurUnit& c, int32_t lane, int32_t t) {
   const float *k = c.k + t * c.k_stride, *dk = c.decayed_k + t * c.k_stride;
   const float *dq = c.decayed_q + t * c.k_stride, *d = c.decay + t * c.decay_step;
@@ -122,7 +123,6 @@ SG_INLINE void recur_lanes_token(const RecurUnit& c, int32_t lane, int32_t t) {
       const float* s = c.state + i * c.state_stride + lane;
       const Vec q_lane = set1(dq[i]), k_lane = set1(dk[i]);
       for (int p = 0; p < Panels; ++p) {
-        ask_ahead<First>(s + p * kPanel);
         const Vec x = load(s + p * kPanel);
         read[p] = fma(x, q_lane, read[p]);
         old[p] = fma(x, k_lane, old[p]);
@@ -136,7 +136,6 @@ SG_INLINE void recur_lanes_token(const RecurUnit& c, int32_t lane, int32_t t) {
     float* s = c.state + i * c.state_stride + lane;
     const Vec a = set1(d[i * channel]), k_lane = set1(k[i]);
     for (int p = 0; p < Panels; ++p) {
-      ask_ahead<First && !Delta>(s + p * kPanel);
       const Vec x = load(s + p * kPanel);
       if constexpr (!Delta) read[p] = fma(x, set1(dq[i]), read[p]);
       store(s + p * kPanel, fma(u[p], k_lane, mul(a, x)));
@@ -148,8 +147,7 @@ SG_INLINE void recur_lanes_token(const RecurUnit& c, int32_t lane, int32_t t) {
 
 template <bool Delta, int Panels>
 SG_INLINE void recur_lanes(const RecurUnit& c, int32_t lane) {
-  recur_lanes_token<Delta, Panels, true>(c, lane, 0);
-  for (int32_t t = 1; t < c.tokens; ++t) recur_lanes_token<Delta, Panels, false>(c, lane, t);
+  for (int32_t t = 0; t < c.tokens; ++t) recur_lanes_token<Delta, Panels>(c, lane, t);
 }
 
 /// Panels side by side: a state of 128 values is read in the order in which it lies, where the
