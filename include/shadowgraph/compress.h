@@ -4,8 +4,8 @@
 //
 // Ratio 128 pools the 128 tokens of a block; rows are [kv | score]. Ratio 4 pools 8: of the block
 // before the kv and score `a`, of the block itself those named `b`; rows are [kv_a | kv_b | score_a
-// | score_b]. Then RMS norm, and a rotation of the last channels. Formulas: spec
-// backends-flashinfer-triton-linear-sparse, section 10; vectors/linear 8.
+// | score_b]. Other ratios are as 128. Then RMS norm, and a rotation of the last channels.
+// Formulas: spec backends-flashinfer-triton-linear-sparse, section 10; vectors/linear 8.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 
 namespace shadowgraph {
 
-/// What a ratio means: 4 overlaps the block before, 128 does not.
+/// What a ratio means: 4 overlaps the block before, no other does.
 struct CompressShape {
-  int32_t ratio = 4;  // 4 or 128
+  int32_t ratio = 4;  // 2 to 128; an engine's are 4 and 128
 
   bool overlaps() const { return ratio == 4; }
   int64_t window() const { return overlaps() ? 2 * int64_t{ratio} : ratio; }  // tokens pooled

@@ -271,7 +271,7 @@ struct CompressScene {
 
 TEST(ValidateCompress, Compress) {
   using S = CompressScene;
-  EXPECT_EQ(broken<S>([](S& s) { s.call.shape.ratio = 8; }), Ids{"input.shape shape.ratio"});
+  EXPECT_EQ(broken<S>([](S& s) { s.call.shape.ratio = 1; }), Ids{"input.shape shape.ratio"});
   EXPECT_EQ(broken<S>([](S& s) { s.indices[2] = 2; }), Ids{"slot.duplicate indices"});
   EXPECT_EQ(broken<S>([](S& s) { s.extra[2] = 2; }), Ids{"slot.duplicate extra"});
   EXPECT_EQ(broken<S>([](S& s) {
