@@ -34,7 +34,7 @@ PUBLIC = {
     "sim_device": "graph", "device_errors": "graph", "device_calls": "graph", "dtype": "core", "tensor_view": "core", "version": "core",
     "huge_memory": "core",
     "linear": "attn", "layer_kind": "attn", "recurrent_layer": "attn", "sparse_layer": "attn", "batch": "attn", "params": "attn", "kv_cache": "attn", "lse": "attn", "attention": "attn",
-    "indexer": "attn", "compress": "attn", "sparse": "attn",
+    "indexer": "attn", "compress": "attn", "sparse": "attn", "v4_layer": "attn",
     "forward_mode": "attn", "conventions": "attn", "backend": "backends", "testing": "testing",
     "shadowgraph": "backends",
 }  # fmt: skip

@@ -259,6 +259,22 @@ enum class Role : uint8_t {
   kFlatSlots,       // slots of all requests' keys, one after the other
   kChoice,          // [tokens, topk] positions, ascending, then -1
   kChosenSlots,     // [tokens, topk] where these are: slots, or places among all keys
+  // Of layers of DeepSeek-V4, each [tokens]; BufferRole::group says of which blocks
+  kTokenLens,  // the token itself counted
+  kTokenPositions,
+  kTokenPoolRows,
+  kWindowSlots,    // [tokens, columns], the newest first, then -1
+  kWindowSeen,     // how many of them
+  kWindowStored,   // the token's own
+  kBlockStored,    // of the block that it ends
+  kBlocksWhole,    // blocks that it sees
+  kBlocksClamped,  // at least 1
+  kBlocksChosen,   // of these, index_topk at most
+  kBlockSlots,     // [tokens, columns], then -1
+  kStatePages,     // of its block
+  kExtraPages,     // and of the block before, where both are pooled
+  kLatentList,     // slots by lens, an indptr: of the window, then of blocks. group -1: no blocks
+  kOwnRows,        // the step's own tokens by lens, an indptr
   // Scalars
   kLongestQuery,
   kLongestKeys,  // of lens
@@ -269,7 +285,8 @@ enum class Role : uint8_t {
 struct BufferRole {
   int buffer;  // Meta's; of a scalar Meta::scalars
   Role role;
-  int lens = -1;  // the lengths that it is of: kLongestKeys, kParts, kPartSplits
+  int lens = -1;   // the lengths that it is of: kLongestKeys, kParts, kPartSplits
+  int group = -1;  // V4Group of the blocks that it is of
 };
 
 /// Keys that a layer's queries find, by Meta's buffers: row i is read by the queries from
@@ -322,6 +339,8 @@ struct BackendInfo {
   std::span<const RecurrentFamily> recurrent = {};  // and of these; a model has them of one family
   bool track_states = false;                        // ModelConfig::track_states
   bool sparse = false;                              // layers of DeepSeek sparse attention
+  std::span<const V4Pools> v4 = {};                 // and of DeepSeek-V4, with pools like these
+  bool shares_prefixes = true;                      // requests may have a prefix in common
   std::span<const Field> fields;
   std::span<const BufferRole> roles = {};
 };

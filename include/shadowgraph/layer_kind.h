@@ -8,6 +8,7 @@
 #include "shadowgraph/params.h"
 #include "shadowgraph/recurrent_layer.h"
 #include "shadowgraph/sparse_layer.h"
+#include "shadowgraph/v4_layer.h"
 
 namespace shadowgraph {
 
@@ -15,9 +16,10 @@ namespace shadowgraph {
 /// other members say the rest.
 struct DenseAttention {};
 
-using LayerMath = std::variant<DenseAttention, RecurrentLayer, SparseLayer>;
+using LayerMath = std::variant<DenseAttention, RecurrentLayer, SparseLayer, V4Layer>;
 /// What a layer that is not dense brings to a step, beside LayerIo; lives as long as the LayerIo.
-using LayerTensors = std::variant<std::monostate, const RecurrentTensors*, const SparseTensors*>;
+using LayerTensors =
+    std::variant<std::monostate, const RecurrentTensors*, const SparseTensors*, const V4Tensors*>;
 
 /// One kind of layer. params.window_left >= 0 makes it a sliding-window layer; params.causal is
 /// what the layer is where all its keys are in one table.
@@ -42,5 +44,6 @@ inline const RecurrentLayer* recurrent_of(const LayerKind& kind) {
 inline const SparseLayer* sparse_of(const LayerKind& kind) {
   return std::get_if<SparseLayer>(&kind.math);
 }
+inline const V4Layer* v4_of(const LayerKind& kind) { return std::get_if<V4Layer>(&kind.math); }
 
 }  // namespace shadowgraph

@@ -7,6 +7,8 @@
 #include "backends/ascend_gdn.h"
 #include "backends/cutedsl_mla.h"
 #include "backends/cutlass_mla.h"
+#include "backends/deepseek_v4.h"
+#include "backends/deepseek_v4_hip.h"
 #include "backends/dsa.h"
 #include "backends/dual_chunk.h"
 #include "backends/flash_attention.h"

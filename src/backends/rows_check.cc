@@ -122,6 +122,8 @@ bool serves_layer(const BackendInfo& info, const LayerKind& kind) {
   if (const RecurrentLayer* layer = recurrent_of(kind))
     return std::ranges::find(info.recurrent, layer->family) != info.recurrent.end();
   if (sparse_of(kind) != nullptr) return info.sparse;
+  if (const V4Layer* layer = v4_of(kind))
+    return std::ranges::find(info.v4, layer->pools) != info.v4.end();
   return info.dense;
 }
 

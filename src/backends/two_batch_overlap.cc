@@ -30,6 +30,7 @@ bool may_cut(ForwardMode m, const ModelConfig& model, bool items) {
 struct HalfTensors {
   std::deque<RecurrentTensors> recurrent;
   std::deque<SparseTensors> sparse;
+  std::deque<V4Tensors> v4;
 };
 
 /// Pools are shared: a child's limits say which rows of what a verify leaves are its own.
@@ -46,6 +47,11 @@ LayerTensors tokens_of(const LayerTensors& own, int64_t first, int64_t count, Ha
   if (const auto* const* whole = std::get_if<const SparseTensors*>(&own)) {
     SparseTensors& part = room->sparse.emplace_back(**whole);
     cut({&part.index_q, &part.index_weights, &part.index_k, &part.index_k_scale});
+    return &part;
+  }
+  if (const auto* const* whole = std::get_if<const V4Tensors*>(&own)) {
+    V4Tensors& part = room->v4.emplace_back(**whole);
+    cut({&part.latents, &part.kv_score, &part.index_scores});
     return &part;
   }
   return own;

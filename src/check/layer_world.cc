@@ -4,6 +4,7 @@
 
 #include "check/recurrent_world.h"
 #include "check/sparse_world.h"
+#include "check/v4_world.h"
 
 namespace shadowgraph {
 namespace {
@@ -18,6 +19,9 @@ struct MakeWorld {
   }
   std::unique_ptr<LayerWorld> operator()(const SparseLayer& layer) const {
     return std::make_unique<SparseWorld>(place, layer);
+  }
+  std::unique_ptr<LayerWorld> operator()(const V4Layer& layer) const {
+    return std::make_unique<V4World>(place, layer);
   }
 };
 

@@ -8,6 +8,7 @@
 
 #include "attn/tensor_rows.h"
 #include "backends/state_launch.h"
+#include "check/bits.h"
 #include "check/diagnose.h"
 #include "core/laws.h"
 
@@ -16,20 +17,10 @@ namespace {
 
 int64_t a_place(const Buffer& b) { return b.shape[0] == 0 ? 0 : b.numel() / b.shape[0]; }
 
-std::string bits_of(float x) {
-  uint32_t bits = 0;
-  std::memcpy(&bits, &x, sizeof bits);
-  char text[48];
-  std::snprintf(text, sizeof text, "%.9g (0x%08x)", static_cast<double>(x), bits);
-  return text;
-}
+std::string bits_of(float x) { return bits_of(&x, DType::kF32); }
 
-/// The first element that differs bit by bit; -1: none.
 int64_t first_difference(const float* want, const float* got, int64_t count) {
-  if (std::memcmp(want, got, static_cast<size_t>(count) * sizeof(float)) == 0) return -1;
-  for (int64_t i = 0; i < count; ++i)
-    if (std::memcmp(want + i, got + i, sizeof(float)) != 0) return i;
-  return -1;
+  return first_difference(want, got, count, DType::kF32);
 }
 
 const float* floats(const Buffer& b) { return reinterpret_cast<const float*>(b.data); }

@@ -50,7 +50,7 @@ void choose_features(const Backend& b, Choices& c, History* h) {
   }
   // The runtime has one of these at a time, and encoders without drafts.
   switch (c.below(4)) {
-    case 1: r.radix = true; break;
+    case 1: r.radix = b.info().shares_prefixes; break;
     case 2:
       if (b.info().swa_pool) r.window_left = c.between(0, 5);
       break;
@@ -132,9 +132,42 @@ void choose_sparse_layers(Choices& c, History* h) {
   r.num_pages = pages + pages * c.between(0, r.max_requests);
 }
 
+/// Small windows and blocks, of one ratio that overlaps and one that does not; a model may have
+/// layers of each, and of neither.
+void choose_v4_layers(const Backend& b, Choices& c, History* h) {
+  const std::span<const V4Pools> pools = b.info().v4;
+  RuntimeConfig& r = h->runtime;
+  const int32_t page_size = h->model.page_size;
+  std::vector<int32_t> ratios = {0};
+  if (page_size >= 2) ratios.push_back(page_size >= 16 && c.one_in(2) ? 8 : 2);
+  if (page_size >= 4) ratios.push_back(4);
+  V4Layer l;
+  l.pools = pools[c.below(static_cast<uint32_t>(pools.size()))];
+  // A window's pages hold what is pooled, too.
+  if (r.window_left >= 0) r.window_left = std::max(r.window_left, page_size >= 4 ? 7 : 1);
+  l.window = r.window_left >= 0 ? r.window_left + 1 : c.between(1, 9);
+  l.rows = l.pools == V4Pools::kUnified ? r.max_requests + 1 : 0;
+  l.index_topk = r.max_context_len + 8;  // every block is chosen, or few are
+  if (l.pools == V4Pools::kPaged) l.index_topk = c.of({1, 2, 4, l.index_topk});
+  // A latent of the engine's size, once: 512 elements
+  const bool packed = l.pools == V4Pools::kPaged && page_size <= 4 && c.one_in(8);
+  l.head_dim = packed ? kV4Codes + kRopeDim : c.of({8, 4, 17});
+  l.layout = packed ? LatentLayout::kV4 : LatentLayout::kRows;
+  l.rope_dim = packed ? kRopeDim : 4;
+  l.sm_scale = 0.5f;
+  for (int32_t i = packed ? 1 : c.between(1, 3); i > 0; --i) {
+    l.num_heads = packed ? 1 : c.of({1, 2, 3});
+    l.ratio = ratios[ratios.size() - 1 - c.below(static_cast<uint32_t>(ratios.size()))];
+    LayerKind& kind = h->model.layers.emplace_back();
+    kind.math = l;
+    kind.params.causal = true;
+  }
+}
+
 void choose_layers(const Backend& b, Choices& c, History* h) {
   if (b.info().sparse) return choose_sparse_layers(c, h);
   if (b.info().dual_chunk) return choose_dual_chunks(c, h);
+  if (!b.info().v4.empty()) return choose_v4_layers(b, c, h);
   if (!b.info().recurrent.empty()) choose_recurrent_layers(b, c, h);
   if (!b.info().dense) return;
   ModelConfig& m = h->model;
@@ -259,6 +292,10 @@ std::string History::to_string() const {
   if (runtime.state_slots > 0) add("state_slots", runtime.state_slots);
   if (model.track_states) add("state_chunk", runtime.state_chunk);
   if (model.split.fixed_size > 0) add("split_size", model.split.fixed_size);
+  if (const V4Layer* l = model.layers.empty() ? nullptr : v4_of(model.layers[0]); l != nullptr) {
+    add("window", l->window);
+    for (const LayerKind& kind : model.layers) add("ratio", v4_of(kind)->ratio);
+  }
   add("layers", static_cast<int64_t>(model.layers.size()));
   return s;
 }

@@ -33,4 +33,22 @@ inline LayerKind small_sparse_layer(int32_t topk, bool ragged_prefill = false) {
   return kind;
 }
 
+/// Of DeepSeek-V4: two heads over rows of eight elements, a window of four tokens, two chosen
+/// blocks of four tokens; or, all chosen, a unified pool for so many rows of req_to_token.
+inline LayerKind small_v4_layer(int32_t ratio, int32_t unified_rows = 0) {
+  LayerKind kind;
+  kind.params.causal = true;
+  kind.math = V4Layer{.num_heads = 2,
+                      .window = 4,
+                      .ratio = ratio,
+                      .index_topk = unified_rows > 0 ? 64 : 2,
+                      .head_dim = 8,
+                      .rope_dim = 4,
+                      .layout = LatentLayout::kRows,
+                      .pools = unified_rows > 0 ? V4Pools::kUnified : V4Pools::kPaged,
+                      .rows = unified_rows,
+                      .sm_scale = 0.5f};
+  return kind;
+}
+
 }  // namespace shadowgraph

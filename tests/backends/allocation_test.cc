@@ -161,6 +161,18 @@ void add_sparse(const BackendInfo& info, ModelConfig* m) {
   m->layers.emplace_back().math = layer;
 }
 
+/// Windows, and blocks of two tokens.
+void add_latents(const BackendInfo& info, ModelConfig* m) {
+  if (info.v4.empty()) return;
+  V4Layer layer;
+  layer.window = 4, layer.head_dim = 8, layer.rope_dim = 4, layer.layout = LatentLayout::kRows;
+  layer.pools = info.v4[0], layer.rows = layer.pools == V4Pools::kUnified ? 4 : 0;
+  m->layers.assign(2, {});
+  m->layers[0].math = layer;
+  layer.ratio = 2;
+  m->layers[1].math = layer;
+}
+
 TEST(FillOfEveryBackend, AllocatesNothing) {
   const Ints slots = {0, 4, 2}, tracks = {3, 1}, lens = {20, 22}, next = {1, 2, -1, 1, -1, -1},
              sibling = {-1, -1, -1, -1, 2, -1};
@@ -168,6 +180,7 @@ TEST(FillOfEveryBackend, AllocatesNothing) {
     ModelConfig m = model_for(backend->info());
     add_states(backend->info(), &m);
     add_sparse(backend->info(), &m);
+    add_latents(backend->info(), &m);
     for (const ForwardMode mode : backend->info().modes) {
       SCOPED_TRACE(std::string(backend->info().name) + " " + std::string(name_of(mode)));
       if (mode == kIdle) continue;

@@ -51,7 +51,8 @@ TEST(Backends, NamesAreTheListsAndFound) {
 /// sparse_world_test.cc).
 TEST(Backends, LaunchesDependOnTheLimitsAlone) {
   for_all([](const Backend& backend, ForwardMode mode) {
-    if (!backend.info().recurrent.empty() || backend.info().sparse) return;
+    const BackendInfo& info = backend.info();
+    if (!info.recurrent.empty() || info.sparse || !info.v4.empty()) return;
     PagedWorld w;
     const ModelConfig m = model_for(backend);
     const int32_t q = is_decode_or_idle(mode) ? 1 : 3, steps = q == 1 ? 3 : 0;

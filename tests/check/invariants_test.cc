@@ -9,6 +9,8 @@
 
 #include "backends/ascend.h"
 #include "backends/cutedsl_mla.h"
+#include "backends/deepseek_v4.h"
+#include "backends/deepseek_v4_hip.h"
 #include "backends/dsa.h"
 #include "backends/dual_chunk.h"
 #include "backends/flash_attention.h"
@@ -61,6 +63,12 @@ using Dsa = DeepSeekSparse;
 const ModelConfig kSparse = model_of(64, {small_sparse_layer(4)}, {1, 2, 3});
 const ModelConfig kSparseRagged = model_of(64, {small_sparse_layer(4, true)});
 const StepShape kChain{.mode = ForwardMode::kTargetVerify, .prefix_lens = {5, 4}};
+using V4 = DeepseekV4;
+using Hip = DeepseekV4Hip;
+const ModelConfig kV4 = model_of(4, {small_v4_layer(4), small_v4_layer(2)});
+const ModelConfig kV4Hip = model_of(4, {small_v4_layer(0, 4), small_v4_layer(4, 4)});
+constexpr int c4(V4::GroupBufferId id) { return static_cast<int>(V4::of(V4Group::kC4, id)); }
+constexpr int c128(V4::GroupBufferId id) { return static_cast<int>(V4::of(V4Group::kC128, id)); }
 
 const Slip kSlips[] = {
     // Offsets
@@ -301,6 +309,54 @@ const Slip kSlips[] = {
      [](const Planting& p) { p.put(Dsa::kFlatSlots, 3, p.get(Dsa::kFlatSlots, 4)); }},
     {"len.padding", "PaddingSeesMoreThanATableHas", "dsa", kSparse, kDecode, 4,
      [](const Planting& p) { p.put(Dsa::kExpanded, 3, 1000); }},
+    // Latents. Tokens 6 and 9 of a decode
+    {"latent.window", "ATokenHasTheLengthOfAnother", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put(V4::kSeqLens, 0, 9); }},
+    {"latent.window", "APositionIsTheLength", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put(V4::kPositions, 1, 9); }},
+    {"latent.window", "AWindowBeginsWithItsOldest", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put(V4::kWindow, 0, p.get(V4::kWindow, 3)); }},
+    {"latent.window", "AWindowHasOneMore", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put(V4::kWindow, 4, 2); }},
+    {"latent.window", "AWindowIsOneShort", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put(V4::kWindowLens, 0, 3); }},
+    {"latent.window", "AListHasNotWholeColumns", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) {
+       p.meta().buffers[V4::kWindow].shape = {4, 63};
+     }},
+    {"latent.window", "ARingIsReadOldestFirst", "deepseek_v4_hip", kV4Hip, kDecode, 4,
+     [](const Planting& p) {
+       const int list = static_cast<int>(Hip::list(0));
+       p.put(list, 0, p.get(list, 3));
+     }},
+    {"latent.window", "ARowOfThePrefillIsAnother", "deepseek_v4_hip", kV4Hip, kExtend, 0,
+     [](const Planting& p) { p.put(static_cast<int>(Hip::own(Hip::kOwnList)), 1, 0); }},
+    {"latent.blocks", "ABlockThatIsNotWholeIsCounted", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put(c4(V4::kLensRaw), 0, 2); }},
+    {"latent.blocks", "NoBlockIsALengthOfZero", "deepseek_v4", kV4,
+     StepShape{.prefix_lens = {1, 8}}, 4,
+     [](const Planting& p) { p.put(c4(V4::kLensClamp1), 0, 0); }},
+    {"latent.blocks", "NoBlockIsSlotZero", "deepseek_v4", kV4, StepShape{.prefix_lens = {1, 8}}, 4,
+     [](const Planting& p) { p.put(c4(V4::kBlocks), 0, 0); }},
+    {"latent.blocks", "ABlockIsAnotherPages", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put(c128(V4::kBlocks), 2, p.get(c128(V4::kBlocks), 0)); }},
+    {"latent.blocks", "ABlockOfAUnifiedPoolIsARings", "deepseek_v4_hip", kV4Hip, kDecode, 4,
+     [](const Planting& p) { p.put(static_cast<int>(Hip::list(1)), 4, 5); }},
+    {"latent.block_end", "ABlockEndsByThePosition", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put<int64_t>(c4(V4::kOutLoc), 1, 3); }},
+    {"latent.block_end", "PaddingEndsABlock", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put<int64_t>(c128(V4::kOutLoc), 3, 9); }},
+    {"latent.state", "AStateIsTheNextRequests", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put(c4(V4::kStatePages), 0, p.get(c4(V4::kStatePages), 1)); }},
+    {"latent.state", "TheBlockBeforeIsTheBlockItself", "deepseek_v4", kV4,
+     StepShape{.prefix_lens = {7, 8}}, 4,
+     [](const Planting& p) { p.put(c4(V4::kExtraPages), 0, p.get(c4(V4::kStatePages), 0)); }},
+    {"slot.write", "PaddingStoresWhereARequestDoes", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) {
+       p.put<int64_t>(V4::kWindowOutLoc, 3, p.get<int64_t>(V4::kWindowOutLoc, 0));
+     }},
+    {"len.padding", "PaddingSeesNothing", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put(V4::kWindowLens, 3, 0); }},
     {"plan.work", "APartBeginsBehindAKey", "flashmla", kLatent, kDecode, 4,
      [](const Planting& p) { p.put(FlashMla::kTileMetadata, kMlaPartInts + kBeginRow, 0); }},
     {"plan.work", "SplitsOfARowAreCountedTwice", "flashmla", kLatent, kDecode, 4,

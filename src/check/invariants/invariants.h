@@ -23,6 +23,7 @@ void judge_items(const MetaFacts& facts, LawReport& report);
 void judge_plans(const MetaFacts& facts, LawReport& report);
 void judge_states(const MetaFacts& facts, LawReport& report);
 void judge_sparse(const MetaFacts& facts, LawReport& report);
+void judge_latents(const MetaFacts& facts, LawReport& report);
 void judge_splits(const MetaFacts& facts, LawReport& report);
 
 }  // namespace shadowgraph

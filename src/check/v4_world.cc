@@ -1,0 +1,270 @@
+#include "check/v4_world.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "attn/tensor_rows.h"
+#include "backends/deepseek_v4_hip.h"
+#include "check/bits.h"
+#include "check/diagnose.h"
+#include "core/laws.h"
+
+namespace shadowgraph {
+namespace {
+
+int64_t a_row(const Buffer& b) { return b.shape[0] == 0 ? 0 : b.numel() / b.shape[0]; }
+
+std::vector<std::byte> bytes_in(const Buffer& b) {
+  if (b.data == nullptr) return {};
+  return {b.data, b.data + b.bytes()};
+}
+
+}  // namespace
+
+std::vector<Elements> V4World::Shelf::places(int64_t slot) const {
+  if (!pool.defined()) {
+    const int64_t width = buffer.shape.back();
+    return {{slot * width, width}};
+  }
+  if (pool.layout != LatentLayout::kV4) return {{pool.latent_at(slot), pool.head_dim()}};
+  return {{pool.latent_at(slot), kV4Bytes}, {pool.scales_at(slot), kV4Scales}};
+}
+
+std::vector<V4World::Shelf*> V4World::shelves() {
+  std::vector<Shelf*> all;
+  for (Shelf* s : {&tokens_, &blocks_, &state_})
+    if (s->size() > 0) all.push_back(s);
+  return all;
+}
+
+std::vector<const V4World::Shelf*> V4World::shelves() const {
+  std::vector<const Shelf*> all;
+  for (const Shelf* s : {&tokens_, &blocks_, &state_})
+    if (s->size() > 0) all.push_back(s);
+  return all;
+}
+
+std::vector<std::byte>& V4World::bytes_of(const Shelf& shelf, HostLatents* pools) const {
+  if (&shelf == &tokens_) return pools->tokens;
+  return &shelf == &blocks_ ? pools->blocks : pools->state;
+}
+
+HostLatents V4World::contents() const {
+  return {bytes_in(tokens_.buffer), bytes_in(blocks_.buffer), bytes_in(state_.buffer)};
+}
+
+void V4World::upload(const Buffer& b, std::vector<float> values) {
+  in_flight_.push_back(std::move(values));
+  place_.stream.copy(b.data, in_flight_.back().data(), b.bytes());
+}
+
+std::vector<float> V4World::numbers(int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  const bool exact = place_.options.data != RunnerData::kRandom;
+  for (float& v : values) {
+    v = rng_.signed_unit();
+    if (exact) v = std::round(v * 2);  // small integers: what is foreign shows
+  }
+  return values;
+}
+
+/// Into before_, and from there to the device.
+void V4World::write(Shelf& shelf, int64_t slot) {
+  std::vector<std::byte>& bytes = bytes_of(shelf, &before_);
+  const size_t size = size_of(shelf.buffer.dtype);
+  if (shelf.pool.defined()) {
+    const std::vector<float> values = numbers(layer_.head_dim);
+    PackLatents pack;
+    pack.latents = ConstTensorView(values.data(), DType::kF32, {1, layer_.head_dim});
+    pack.out_cache_loc = {&slot, 1};
+    pack.pool = in_host(shelf.pool, &bytes);
+    (void)pack_latents(pack);
+  } else {
+    const std::vector<float> values = numbers(layer_.state_width());
+    std::memcpy(bytes.data() + static_cast<size_t>(shelf.places(slot)[0].first) * size,
+                values.data(), values.size() * size);
+  }
+  for (const Elements e : shelf.places(slot)) {
+    const size_t at = static_cast<size_t>(e.first) * size;
+    place_.stream.copy(shelf.buffer.data + at, bytes.data() + at,
+                       static_cast<size_t>(e.count) * size);
+  }
+  // The bytes in flight may be written again: of a ring, by a later token.
+  place_.stream.synchronize();
+  shelf.defined[static_cast<size_t>(slot)] = 1;
+}
+
+void V4World::own(Shelf& shelf, int64_t slot, OwnerId owner) {
+  (void)shelf.owners.own(static_cast<int32_t>(slot), owner, true);
+  for (const Elements e : shelf.places(slot)) (void)scope_.set_owner(shelf.buffer, e, owner);
+}
+
+void V4World::disown(Shelf& shelf, int64_t slot) {
+  own(shelf, slot, 0);
+  shelf.owners.forget(static_cast<int32_t>(slot));
+}
+
+void V4World::need(Shelf& shelf, int64_t slot, OwnerId owner) {
+  if (shelf.defined[static_cast<size_t>(slot)] == 0) write(shelf, slot);
+  const std::optional<bool> alone = shelf.owners.own(static_cast<int32_t>(slot), owner, false);
+  if (!alone) return;
+  for (const Elements e : shelf.places(slot))
+    (void)(*alone ? scope_.set_owner(shelf.buffer, e, owner)
+                  : scope_.add_owner(shelf.buffer, e, owner));
+}
+
+int64_t V4World::state_row(const V4Places& places, int32_t position) const {
+  return int64_t{places.state(position / layer_.ratio)} * layer_.ratio + position % layer_.ratio;
+}
+
+template <class Fn>
+void V4World::for_stored(const V4Places& places, int32_t first, int32_t end, Fn fn) {
+  for (int32_t p = first; p < end; ++p) {
+    fn(tokens_, places.token(p));
+    if (!layer_.has_blocks()) continue;
+    fn(state_, state_row(places, p));
+    if ((p + 1) % layer_.ratio == 0)
+      fn(blocks_.size() > 0 ? blocks_ : tokens_, places.block(p / layer_.ratio));
+  }
+}
+
+void V4World::prepare(const V4Places& places, const RequestExtent& e, OwnerId owner) {
+  for (int32_t p = std::max(0, e.prefix_len + 1 - layer_.window); p < e.prefix_len; ++p)
+    need(tokens_, places.token(p), owner);
+  if (layer_.has_blocks()) {
+    const int32_t block = e.prefix_len / layer_.ratio;
+    for (int32_t b = 0; b < block; ++b)
+      need(blocks_.size() > 0 ? blocks_ : tokens_, places.block(b), owner);
+    const int32_t first = std::max(0, block - (layer_.shape().overlaps() ? 1 : 0));
+    for (int32_t p = first * layer_.ratio; p < e.prefix_len; ++p)
+      need(state_, state_row(places, p), owner);
+  }
+  for_stored(places, e.prefix_len, e.kv_len, [&](Shelf& s, int64_t slot) { own(s, slot, owner); });
+}
+
+/// Nobody's yet: who reads them next owns them.
+void V4World::arrive(const ForwardBatch& batch) {
+  place_.stream.synchronize();
+  before_ = contents();
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    const V4Places places(layer_, place_.model, batch, i);
+    const RequestExtent e = batch.extent(i);
+    for_stored(places, e.prefix_len, e.kv_len, [&](Shelf& s, int64_t slot) {
+      write(s, slot);
+      disown(s, slot);
+    });
+  }
+  place_.stream.synchronize();
+}
+
+void V4World::receive(const ForwardBatch& batch) { arrive(batch); }
+
+void V4World::begin_step(const Step& step, const ForwardBatch& batch) {
+  place_.stream.synchronize();
+  in_flight_.clear();
+  if (batch.mode == ForwardMode::kPrebuilt) return arrive(batch);
+  for (const Buffer* b : {&q_, &latents_, &kv_score_, &index_scores_})
+    if (b->data != nullptr) upload(*b, numbers(*b));
+  before_ = contents();
+  for (int64_t i = 0; i < batch.size(); ++i)
+    prepare(V4Places(layer_, place_.model, batch, i), batch.extent(i),
+            step.requests[static_cast<size_t>(i)]);
+  place_.stream.synchronize();
+  for (Shelf* s : shelves()) s->defined_before = s->defined;
+}
+
+void V4World::clear_outputs() { place_.stream.fill(out_.data, kUnwritten, out_.bytes()); }
+
+void V4World::rewind() {
+  place_.stream.synchronize();
+  for (Shelf* s : shelves()) {
+    std::vector<std::byte>& bytes = bytes_of(*s, &before_);
+    place_.stream.copy(s->buffer.data, bytes.data(), bytes.size());
+    place_.stream.synchronize();
+    s->defined = s->defined_before;
+    for (int64_t slot = s->first; slot < std::ssize(s->defined); ++slot)
+      for (const Elements e : s->places(slot))
+        if (s->defined[static_cast<size_t>(slot)] == 0) (void)scope_.retire(s->buffer, e);
+  }
+}
+
+void V4World::forget_requests() {
+  for (Shelf* s : shelves()) {
+    std::ranges::fill(s->defined, uint8_t{0});
+    for (int64_t slot = 0; slot < std::ssize(s->defined); ++slot)
+      if (!s->owners.of(static_cast<int32_t>(slot)).empty()) disown(*s, slot);
+  }
+}
+
+void V4World::describe(int64_t tokens, LayerIo* io) const {
+  const auto [it, fresh] = described_.try_emplace(tokens, whole_);
+  V4Tensors& t = it->second;
+  if (fresh) {
+    for (ConstTensorView* view : {&t.latents, &t.kv_score, &t.index_scores})
+      if (view->defined()) *view = rows_of(*view, 0, tokens);
+  }
+  io->own = &t;
+  io->q = rows_of(q_.view(), 0, tokens);
+  io->out = rows_of(out_.view(), 0, tokens);
+}
+
+Status V4World::judge(const ForwardBatch& batch) {
+  Status status;
+  HostLatents pools = before_;
+  V4Request request;
+  request.prefill = DeepseekV4Hip::is_prefill(batch.mode);
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    const V4Places places(layer_, place_.model, batch, i);
+    request.extent = batch.extent(i);
+    status.add(compare_outputs(request.first,
+                               v4_alone(layer_, whole_, q_.view(), request, places, &pools)));
+    for_stored(places, request.extent.prefix_len, request.extent.kv_len,
+               [](Shelf& s, int64_t slot) { s.defined[static_cast<size_t>(slot)] = 1; });
+    request.first += request.extent.q_len;
+  }
+  status.add(compare_pools(pools));
+  return status;
+}
+
+Status V4World::compare_outputs(int64_t first, const std::vector<float>& want) const {
+  Status status;
+  const int64_t a_token = a_row(out_);
+  const auto* expected = reinterpret_cast<const std::byte*>(want.data());
+  const std::byte* got = out_.data + static_cast<size_t>(first * a_token) * sizeof(float);
+  const int64_t i = first_difference(expected, got, std::ssize(want), DType::kF32);
+  if (i < 0) return status;
+  const size_t byte = static_cast<size_t>(i) * sizeof(float);
+  status.add(make_finding("num.bits", at(out_.name, first + i / a_token, i % a_token),
+                          bits_of(expected + byte, DType::kF32) + ", of the request alone",
+                          bits_of(got + byte, DType::kF32)));
+  return status;
+}
+
+/// All but padding's: slots that the step leaves alone have what they had.
+Status V4World::compare_pools(HostLatents& want) const {
+  Status status;
+  for (const Shelf* s : shelves()) {
+    const std::vector<std::byte>& bytes = bytes_of(*s, &want);
+    const size_t size = size_of(s->buffer.dtype);
+    for (int64_t slot = s->first; slot < std::ssize(s->defined); ++slot) {
+      for (const Elements e : s->places(slot)) {
+        const size_t from = static_cast<size_t>(e.first) * size;
+        const int64_t i =
+            first_difference(bytes.data() + from, s->buffer.data + from, e.count, s->buffer.dtype);
+        if (i < 0) continue;
+        const size_t byte = from + static_cast<size_t>(i) * size;
+        status.add(make_finding("latent.pool", at(s->buffer.name, slot, i),
+                                bits_of(bytes.data() + byte, s->buffer.dtype),
+                                bits_of(s->buffer.data + byte, s->buffer.dtype)));
+        break;
+      }
+    }
+  }
+  return status;
+}
+
+}  // namespace shadowgraph

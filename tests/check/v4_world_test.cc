@@ -1,0 +1,200 @@
+// A runner judges layers of DeepSeek-V4: outputs and whole pools, bit by bit, against each request
+// alone; and each slip of an engine is seen.
+#include "check/v4_world.h"
+
+#include <gtest/gtest.h>
+
+#include "backends/block_launch.h"
+#include "backends/compress_launch.h"
+#include "backends/deepseek_v4.h"
+#include "backends/sparse_launch.h"
+#include "check/runs.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr int32_t kRows = 4;
+
+/// What an engine got wrong.
+struct Slipped : Tap {
+  void (*launch_of)(KernelLaunch& launch) = nullptr;
+  bool on = false;
+
+  void launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/, bool /*capturing*/) override {
+    for (TappedLaunch& one : all)
+      if (on && launch_of != nullptr) launch_of(one.launch);
+  }
+};
+
+struct World {
+  ModelConfig model;
+  Slipped tap;
+  std::unique_ptr<Runner> runner;
+
+  explicit World(const char* backend, DraftShape draft = {}, int32_t page_size = 4,
+                 std::vector<int32_t> buckets = {1, 4}) {
+    const bool unified = std::string_view(backend).ends_with("hip");
+    std::vector<LayerKind> layers;
+    for (const int32_t ratio : {0, 2, 4})
+      layers.push_back(small_v4_layer(ratio, unified ? kRows : 0));
+    model = model_of(page_size, std::move(layers), draft);
+    RunnerOptions o = options_of(model, std::move(buckets));
+    o.tap = &tap;
+    runner = std::make_unique<Runner>(*find_backend(backend), model, o);
+    EXPECT_EQ(runner->ready().to_string(), "ok");
+  }
+  Step made(StepShape shape) const {
+    shape.draft = {model.topk, model.num_steps, model.num_draft_tokens};
+    shape.page_size = model.page_size;
+    return make_step(shape, width_of(model));
+  }
+  Status step(StepShape shape) { return runner->step(made(std::move(shape))); }
+};
+
+const char* const kTwins[] = {"deepseek_v4", "deepseek_v4_hip", "deepseek_v4_two_batch"};
+const StepShape kPrompts{.mode = ForwardMode::kExtend, .prefix_lens = {0, 0}, .q_lens = {7, 6}};
+const StepShape kChunks{.mode = ForwardMode::kExtend, .prefix_lens = {7, 6}, .q_lens = {1, 5}};
+const StepShape kNext{.prefix_lens = {8, 11}};
+
+TEST(V4World, CleanTwinsHaveTheBitsOfRequestsAlone) {
+  for (const char* backend : kTwins) {
+    World w(backend);
+    EXPECT_EQ(w.step(kPrompts).to_string(), "ok") << backend;
+    EXPECT_EQ(w.step(kChunks).to_string(), "ok") << backend;
+    EXPECT_EQ(w.step(kNext).to_string(), "ok") << backend;
+    EXPECT_EQ(w.step({.prefix_lens = {9, 12}}).to_string(), "ok") << backend;
+    EXPECT_EQ(w.step({.mode = ForwardMode::kIdle}).to_string(), "ok") << backend;
+    EXPECT_GT(w.runner->counts().replays, 1) << backend;
+  }
+}
+
+/// Drafts are taken back: the next step begins in the middle of them.
+TEST(V4World, DraftsThatAreTakenBackLeaveNoTrace) {
+  for (const char* backend : kTwins) {
+    World w(backend, {1, 3, 4}, 8);
+    EXPECT_EQ(w.step(kPrompts).to_string(), "ok") << backend;
+    for (const Ints& prefix : {Ints{7, 6}, Ints{8, 9}, Ints{9, 10}}) {
+      const StepShape verify{.mode = ForwardMode::kTargetVerify, .prefix_lens = prefix};
+      EXPECT_EQ(w.step(verify).to_string(), "ok") << backend;
+      const StepShape extend{
+          .mode = ForwardMode::kDraftExtendV2, .prefix_lens = prefix, .q_lens = {4, 4}};
+      EXPECT_EQ(w.step(extend).to_string(), "ok") << backend;
+    }
+    const StepShape draft{
+        .mode = ForwardMode::kDraftDecode, .prefix_lens = {10, 11}, .draft_step = 1};
+    EXPECT_EQ(w.step(draft).to_string(), "ok") << backend;
+  }
+}
+
+TEST(V4World, WhatIsStoredElsewhereGoesOn) {
+  for (const char* backend : kTwins) {
+    World w(backend);
+    EXPECT_EQ(w.runner->pass(w.made(kPrompts)).to_string(), "ok");
+    EXPECT_EQ(w.step(kChunks).to_string(), "ok") << backend;
+    StepShape prebuilt = kPrompts;
+    prebuilt.mode = ForwardMode::kPrebuilt;
+    w.runner->forget_requests();
+    EXPECT_EQ(w.step(prebuilt).to_string(), "ok") << backend;
+    EXPECT_EQ(w.step({.prefix_lens = {7, 6}}).to_string(), "ok") << backend;
+  }
+}
+
+/// The engine's own layout: bytes of codes, scales and rope.
+TEST(V4World, PackedPoolsAreJudgedToo) {
+  for (const int32_t ratio : {0, 4}) {
+    World w("deepseek_v4");
+    LayerKind kind = small_v4_layer(ratio);
+    V4Layer& l = std::get<V4Layer>(kind.math);
+    l.head_dim = kV4Codes + kRopeDim, l.rope_dim = kRopeDim, l.layout = LatentLayout::kV4;
+    w.model = model_of(4, {kind});
+    RunnerOptions o = options_of(w.model, {2});
+    o.max_tokens = 16;
+    w.runner = std::make_unique<Runner>(*find_backend("deepseek_v4"), w.model, o);
+    EXPECT_EQ(w.step(kPrompts).to_string(), "ok");
+    EXPECT_EQ(w.step(kChunks).to_string(), "ok");
+    EXPECT_EQ(w.step(kNext).to_string(), "ok");
+  }
+}
+
+/// Laws that a slip in the launches of one step breaks.
+Laws laws_of(const char* backend, const StepShape& shape, void (*slip)(KernelLaunch&)) {
+  World w(backend, {}, 4, {});
+  EXPECT_EQ(w.step(kPrompts).to_string(), "ok");
+  w.tap.launch_of = slip;
+  w.tap.on = true;
+  return laws(w.step(shape));
+}
+
+template <auto of, auto launch, class Fn>
+void change_call(const Kernel& kernel, KernelLaunch& l, Fn fn) {
+  if (l.kernel != &kernel) return;
+  auto [call, rows] = of(l);
+  fn(call);
+  l = launch(call, rows);
+}
+
+TEST(V4World, ABlockThatIsNotStoredIsFound) {
+  const auto none = [](KernelLaunch& l) {
+    change_call<store_blocks_call, store_blocks_launch>(
+        kStoreBlocks, l, [](StoreBlocks& c) { c.first_slot = 1 << 20; });
+  };
+  for (const char* backend : {"deepseek_v4", "deepseek_v4_hip"})
+    EXPECT_TRUE(laws_of(backend, {.prefix_lens = {7, 6}}, none).contains("mem.uninit_read"));
+}
+
+TEST(V4World, ARotationOfTheBlocksLastTokenIsFound) {
+  const auto last = [](KernelLaunch& l) {
+    change_call<store_blocks_call, store_blocks_launch>(kStoreBlocks, l, [](StoreBlocks& c) {
+      c.freqs.data += (c.ratio - 1) * c.freqs.stride[0] * static_cast<int64_t>(sizeof(float));
+      c.freqs.shape[0] -= c.ratio - 1;
+    });
+  };
+  EXPECT_EQ(laws_of("deepseek_v4", {.prefix_lens = {7, 9}}, last),
+            (Laws{"latent.pool", "num.bits"}));
+}
+
+TEST(V4World, AStateThatIsNotWrittenIsFound) {
+  const auto drop = [](KernelLaunch& l) {
+    change_call<compress_call, compress_launch>(kCompress, l,
+                                                [](Compress& c) { c.first_page = 1 << 20; });
+  };
+  EXPECT_TRUE(laws_of("deepseek_v4", {.prefix_lens = {8, 6}}, drop).contains("latent.pool"));
+}
+
+TEST(V4World, AKernelWithoutItsSinkOrItsExtraListIsFound) {
+  const auto sink = [](KernelLaunch& l) {
+    change_call<sparse_call, sparse_launch>(kSparseAttention, l,
+                                            [](SparseAttention& c) { c.sinks = {}; });
+  };
+  EXPECT_EQ(laws_of("deepseek_v4", {.prefix_lens = {7, 6}}, sink), Laws{"num.bits"});
+  const auto extra = [](KernelLaunch& l) {
+    change_call<sparse_call, sparse_launch>(kSparseAttention, l,
+                                            [](SparseAttention& c) { c.extra = {}; });
+  };
+  EXPECT_EQ(laws_of("deepseek_v4", {.prefix_lens = {7, 6}}, extra), Laws{"num.bits"});
+  EXPECT_EQ(laws_of("deepseek_v4_hip", kChunks, extra), Laws{"num.bits"});
+}
+
+TEST(V4World, ATokenThatIsStoredInAnothersSlotIsFound) {
+  const auto shifted = [](KernelLaunch& l) {
+    change_call<pack_latents_call, pack_latents_launch>(kPackLatents, l, [](PackLatents& c) {
+      c.out_cache_loc = c.out_cache_loc.subspan(1);
+      c.latents.shape[0] -= 1;
+    });
+  };
+  const Laws found = laws_of("deepseek_v4", {.prefix_lens = {7, 6}}, shifted);
+  EXPECT_TRUE(found.contains("mem.wrong_region"));
+}
+
+/// In a slot of the request's own: only the pool says it.
+TEST(V4World, ATokenThatIsStoredOnceMoreIsFound) {
+  const auto again = [](KernelLaunch& l) {
+    change_call<pack_latents_call, pack_latents_launch>(kPackLatents, l, [](PackLatents& c) {
+      c.latents.stride[0] = 0;  // every token is the first
+    });
+  };
+  EXPECT_TRUE(laws_of("deepseek_v4", {.prefix_lens = {7, 6}}, again).contains("latent.pool"));
+}
+
+}  // namespace
+}  // namespace shadowgraph
