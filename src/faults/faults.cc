@@ -10,6 +10,7 @@
 #include "faults/graphs.h"
 #include "faults/heads_and_rows.h"
 #include "faults/kernel_masks.h"
+#include "faults/latents.h"
 #include "faults/masks.h"
 #include "faults/merges.h"
 #include "faults/orders.h"

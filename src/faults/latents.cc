@@ -1,0 +1,249 @@
+#include "faults/latents.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "backends/deepseek_v4.h"
+#include "backends/sparse_launch.h"
+#include "faults/buffers.h"
+
+namespace shadowgraph {
+namespace {
+
+using V4 = DeepseekV4;
+
+/// One step's metadata of DeepSeek-V4, of a half by itself. Padding has row 0.
+struct LatentMeta {
+  const Meta& m;
+  std::span<int32_t> lens, rows;
+
+  template <class T = int32_t>
+  std::span<T> of(size_t buffer) const {
+    return m.has(buffer) ? staged<T>(m, m[buffer]) : std::span<T>{};
+  }
+  /// A row of a list that has as many columns for every token.
+  std::span<int32_t> row(size_t buffer, size_t token) const {
+    const int64_t columns = m[buffer].shape[1];
+    return staged<int32_t>(m, m[buffer], {static_cast<int64_t>(token) * columns, columns});
+  }
+  size_t tokens() const { return lens.size(); }
+  bool is_real(size_t token) const { return rows[token] != 0; }
+};
+
+template <class Fn>
+void for_latents(Meta& meta, Fn fn) {
+  for_metas(meta, [&](const Meta& m) {
+    if (find_buffer(m, "seq_lens_casual") == nullptr) return;
+    const auto ints = [&](size_t b) { return staged<int32_t>(m, m[b]); };
+    fn(LatentMeta{m, ints(V4::kSeqLens), ints(V4::kPoolRows)});
+  });
+}
+
+/// fn(l, group, ratio) for each group of blocks.
+template <class Fn>
+void for_blocks(Meta& meta, Fn fn) {
+  for_latents(meta, [&](const LatentMeta& l) {
+    for (const V4Group g : kV4Groups)
+      if (const V4Layer* layer = V4::layer_of(l.m.limits.model, g)) fn(l, g, layer->ratio);
+  });
+}
+
+/// The slot of a token's block by its table of pages, in the pool of paged blocks.
+int32_t block_slot(const LatentMeta& l, size_t token, int32_t block, int32_t ratio) {
+  const int32_t size = l.m.limits.model.page_size, a_page = size / ratio;
+  const std::span<int32_t> pages = l.row(V4::kPageTable, token);
+  return pages[static_cast<size_t>(block / a_page)] * a_page + block % a_page;
+}
+
+}  // namespace
+
+Status BlockEndByPosition::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_blocks(meta, [&](const LatentMeta& l, V4Group g, int32_t ratio) {
+    const std::span<int64_t> out = l.of<int64_t>(V4::of(g, V4::kOutLoc));
+    for (size_t t = 0; t < out.size(); ++t) {
+      if (!l.is_real(t)) continue;
+      const int32_t position = l.lens[t] - 1;
+      const int64_t slot = position % ratio == 0 ? block_slot(l, t, position / ratio, ratio) : 0;
+      if (std::exchange(out[t], slot) != slot) act();
+    }
+  });
+  return {};
+}
+
+Status NoBlockIsSlotZero::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_blocks(meta, [&](const LatentMeta& l, V4Group g, int32_t /*ratio*/) {
+    const std::span<int32_t> whole = l.of(V4::of(g, V4::kLensRaw));
+    if (!l.m.has(V4::of(g, V4::kBlocks))) return;
+    for (size_t t = 0; t < whole.size(); ++t) {
+      if (whole[t] > 0) continue;
+      l.row(V4::of(g, V4::kBlocks), t)[0] = 0;
+      act();
+    }
+  });
+  return {};
+}
+
+Status ClampedLengthIsBlocks::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_blocks(meta, [&](const LatentMeta& l, V4Group g, int32_t ratio) {
+    const std::span<int32_t> whole = l.of(V4::of(g, V4::kLensRaw));
+    if (!l.m.has(V4::of(g, V4::kBlocks))) return;
+    for (size_t t = 0; t < whole.size(); ++t) {
+      if (whole[t] > 0 || !l.is_real(t)) continue;
+      l.row(V4::of(g, V4::kBlocks), t)[0] = block_slot(l, t, 0, ratio);
+      act();
+    }
+  });
+  return {};
+}
+
+Status WindowWithoutItsOldest::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_latents(meta, [&](const LatentMeta& l) {
+    const std::span<int32_t> seen = l.of(V4::kWindowLens);
+    for (size_t t = 0; t < seen.size(); ++t) {
+      if (!l.is_real(t) || seen[t] < 2 || seen[t] == l.lens[t]) continue;
+      --seen[t];
+      act();
+    }
+  });
+  return {};
+}
+
+Status WindowOldestFirst::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_latents(meta, [&](const LatentMeta& l) {
+    const std::span<int32_t> seen = l.of(V4::kWindowLens);
+    for (size_t t = 0; t < seen.size(); ++t) {
+      if (!l.is_real(t) || seen[t] < 2) continue;
+      const std::span<int32_t> window = l.row(V4::kWindow, t);
+      std::ranges::reverse(window.first(static_cast<size_t>(seen[t])));
+      act();
+    }
+  });
+  return {};
+}
+
+Status StateOfAnotherRequest::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_blocks(meta, [&](const LatentMeta& l, V4Group g, int32_t /*ratio*/) {
+    const std::span<int32_t> pages = l.of(V4::of(g, V4::kStatePages));
+    for (size_t t = pages.size(); t-- > 1;) {
+      if (!l.is_real(t) || l.rows[t] == l.rows[t - 1]) continue;
+      pages[t] = pages[t - 1];
+      act();
+    }
+  });
+  return {};
+}
+
+Status OneBlockAPage::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_blocks(meta, [&](const LatentMeta& l, V4Group g, int32_t ratio) {
+    const std::span<int32_t> whole = l.of(V4::of(g, V4::kLensRaw));
+    if (!l.m.has(V4::of(g, V4::kBlocks)) || l.m.limits.model.page_size == ratio) return;
+    for (size_t t = 0; t < whole.size(); ++t) {
+      if (whole[t] == 0 || !l.is_real(t)) continue;
+      const std::span<int32_t> blocks = l.row(V4::of(g, V4::kBlocks), t);
+      for (int32_t j = 0; j < whole[t]; ++j)
+        blocks[static_cast<size_t>(j)] = block_slot(l, t, 0, l.m.limits.model.page_size) + j;
+      act();
+    }
+  });
+  return {};
+}
+
+namespace {
+
+/// A sink that stands twice is larger by ln 2.
+Progress twice_body(LaunchFrame& f) {
+  SparseAttention call = sparse_call(f.launch).call;
+  std::vector<float> sinks(call.sinks.begin(), call.sinks.end());
+  for (float& sink : sinks) sink += std::log(2.0F);
+  call.sinks = sinks;
+  if (!sparse_attention(call).ok()) return kSparseAttention.body(f);
+  return Progress::kDone;
+}
+void twice_footprint(const LaunchFrame& f, Footprint* spans) {
+  kSparseAttention.footprint(f, spans);
+}
+constinit const Kernel kTwice{
+    .name = "sparse_attention", .body = twice_body, .footprint = twice_footprint};
+
+}  // namespace
+
+void SinkCountedTwice::launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/,
+                                bool /*capturing*/) {
+  for (TappedLaunch& one : all) {
+    if (one.launch.kernel != &kSparseAttention) continue;
+    if (sparse_call(one.launch).call.sinks.empty()) continue;
+    one.launch.kernel = &kTwice;
+    act();
+  }
+}
+
+void ExtraListIgnored::launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/,
+                                bool /*capturing*/) {
+  for (TappedLaunch& one : all) {
+    if (one.launch.kernel != &kSparseAttention) continue;
+    auto [call, rows] = sparse_call(one.launch);
+    if (!call.extra.defined()) continue;
+    call.extra = {};
+    one.launch = sparse_launch(call, rows);
+    act();
+  }
+}
+
+void RingsWithoutDrafts::limits(Limits& limits) {
+  ModelConfig& m = limits.model;
+  const bool v4 =
+      std::ranges::any_of(m.layers, [](const LayerKind& kind) { return v4_of(kind) != nullptr; });
+  if (!v4 || V4::drafts(m) == 1) return;
+  m.num_draft_tokens = m.num_steps = 0;
+  act();
+}
+
+Status PaddingStoresLatents::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_latents(meta, [&](const LatentMeta& l) {
+    const std::span<int64_t> out = l.of<int64_t>(V4::kWindowOutLoc);
+    for (size_t t = 1; t < out.size(); ++t) {
+      if (l.is_real(t) || !l.is_real(0) || out[0] == 0) continue;
+      out[t] = out[0];
+      act();
+    }
+  });
+  return {};
+}
+
+Status BlockSlotsNotRefilled::filled(const ForwardBatch& batch, Meta& meta) {
+  if (!is_replay(batch, meta)) return {};
+  for_blocks(meta, [&](const LatentMeta& l, V4Group g, int32_t /*ratio*/) {
+    Arena arena = l.m.arena;
+    arena.discard(l.m[V4::of(g, V4::kOutLoc)]);
+    act();
+  });
+  return {};
+}
+
+Status LengthsPerRequest::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  for_latents(meta, [&](const LatentMeta& l) {
+    for (size_t t = l.tokens() - std::min<size_t>(1, l.tokens()); t-- > 0;) {
+      if (!l.is_real(t) || l.rows[t] != l.rows[t + 1]) continue;
+      l.lens[t] = l.lens[t + 1];
+      act();
+    }
+  });
+  return {};
+}
+
+void RingStoredTooEarly::launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/,
+                                  bool /*capturing*/) {
+  for (size_t i = 0; i + 1 < all.size(); ++i) {
+    if (all[i].launch.kernel != &kSparseAttention || all[i + 1].launch.kernel != &kPackLatents)
+      continue;
+    const auto pool = pack_latents_call(all[i + 1].launch).call.pool.data.data;
+    if (sparse_call(all[i].launch).call.keys.pool.data.data != pool) continue;
+    std::swap(all[i], all[i + 1]);
+    act();
+    ++i;
+  }
+}
+
+}  // namespace shadowgraph
