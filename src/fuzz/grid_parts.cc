@@ -15,6 +15,8 @@ using Ints = std::vector<int32_t>;
 constexpr int32_t kPageSizes[] = {1, 2, 4};
 constexpr PageOrder kOrders[] = {PageOrder::kTidy, PageOrder::kReversed, PageOrder::kInterleaved};
 constexpr int32_t kMostRequests = 3, kMostBucket = 4;
+// Tokens before a step of blocks, and rows of req_to_token with its row 0
+constexpr int32_t kMostBlockPrefix = 10, kMaxRows = 4;
 
 /// fn(v) for all v with v[i] < base, of that size.
 template <class Fn>
@@ -368,10 +370,55 @@ void sparse_plan_parts(const Walk& walk) {
   });
 }
 
+/// A model of blocks: none, of two tokens, of four that overlap; a pool by pages, or unified.
+GridPart block_part_of(int32_t page_size, const DraftShape& draft, bool unified) {
+  GridPart part = part_of(page_size, {}, draft);
+  for (const int32_t ratio : {0, 2, 4})
+    if (ratio <= page_size)
+      part.model.layers.push_back(small_v4_layer(ratio, unified ? kMaxRows : 0));
+  part.model.max_context_len = kMostBlockPrefix + 4;
+  part.width = part.model.max_context_len + draft_reserve(draft, page_size);
+  part.bucket = 3;
+  part.max_tokens = 12;
+  return part;
+}
+
+/// Steps over prefixes to behind the end of a block of four after another: decodes of up to 2
+/// requests, extends of up to 2 by up to 4 tokens, verifies of up to 2 of 1 to 4 drafts.
+void block_parts(const Walk& walk) {
+  for (const int32_t page_size : {2, 4, 8}) {
+    for (const PageOrder order : kOrders) {
+      for (const bool unified : {false, true}) {
+        for (int32_t drafts = 0; drafts <= 4; ++drafts) {
+          const DraftShape draft =
+              drafts == 0 ? DraftShape{} : DraftShape{1, std::max(1, drafts - 1), drafts};
+          GridPart part = block_part_of(page_size, draft, unified);
+          StepShape like{.page_size = page_size, .order = order, .draft = draft};
+          for (int32_t n = 1; n <= 2; ++n) {
+            each_vector(n, kMostBlockPrefix + 1, [&](const Ints& prefix) {
+              StepShape shape = like;
+              shape.prefix_lens = prefix;
+              shape.mode = drafts == 0 ? ForwardMode::kDecode : ForwardMode::kTargetVerify;
+              part.shapes.push_back(shape);
+              if (drafts == 0) return;
+              shape.mode = ForwardMode::kExtend;
+              shape.q_lens.assign(static_cast<size_t>(n), drafts);
+              shape.q_lens.front() = 1 + drafts % 3;
+              part.shapes.push_back(std::move(shape));
+            });
+          }
+          walk(part);
+        }
+      }
+    }
+  }
+}
+
 constexpr std::string_view kDense[] = {"flashattention"};
 constexpr std::string_view kStates[] = {"mamba2", "gdn", "kda", "lightning"};
 constexpr std::string_view kDualChunk[] = {"dual_chunk"};
 constexpr std::string_view kSparse[] = {"dsa"};
+constexpr std::string_view kBlocks[] = {"deepseek_v4", "deepseek_v4_hip"};
 
 constexpr StepGrid kGrids[] = {
     {"decode", "decodes of up to 3 requests, pages of 1, 2, 4, every bucket up to 4", kDense,
@@ -396,6 +443,9 @@ constexpr StepGrid kGrids[] = {
      kSparse, sparse_parts},
     {"sparse-plans", "the metadata of these decodes, with every order of 6 pages", kSparse,
      sparse_plan_parts},
+    {"blocks",
+     "steps of up to 2 requests around the ends of blocks of 2 and 4 tokens, in both pools",
+     kBlocks, block_parts},
 };
 
 }  // namespace

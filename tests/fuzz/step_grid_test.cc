@@ -34,7 +34,8 @@ void thinned(const std::function<void(const GridPart&)>& walk) {
 }
 
 constexpr auto kDecode = &thinned<0>, kExtend = &thinned<1>, kDraft = &thinned<2>,
-               kVerify = &thinned<3>, kDualChunk = &thinned<6>, kSparse = &thinned<8>;
+               kVerify = &thinned<3>, kDualChunk = &thinned<6>, kSparse = &thinned<8>,
+               kBlocks = &thinned<10>;
 
 StepGridResult run(void (*parts)(const std::function<void(const GridPart&)>&), const MakeTap& tap,
                    size_t max_findings = 10, const char* backend = "flashattention") {
@@ -72,7 +73,8 @@ TEST(StepGrid, CountsAreTheSpecs) {
                                                      {"dual-chunk", 8568 + 8712},
                                                      {"dual-chunk-plans", 8712u * 720},
                                                      {"sparse", 936 + 504 + 1548},
-                                                     {"sparse-plans", 1548u * 720}};
+                                                     {"sparse-plans", 1548u * 720},
+                                                     {"blocks", 18 * (132 + 4 * 264)}};
   ASSERT_EQ(step_grids().size(), std::size(counts));
   for (const auto& [name, steps] : counts) EXPECT_EQ(count_steps(*find_step_grid(name)), steps);
   EXPECT_EQ(find_step_grid("nothing"), nullptr);
@@ -173,6 +175,20 @@ TEST(StepGrid, OfSparseLayersFindsNothingAndADraftThatLacksItself) {
   for (const char* fault : {"DS1", "DS9"}) {
     const StepGridResult wrong = run(kSparse, find_fault(fault)->tap, 2, "dsa");
     EXPECT_GE(std::as_const(wrong.findings).findings().size(), 2U) << fault;
+  }
+}
+
+/// Half of the steps are of paged pools, half of unified ones.
+TEST(StepGrid, OfBlocksFindsNothingAndABlockThatEndsByItsPosition) {
+  const uint64_t steps = (18 * (132 + 4 * 264) + kThin - 1) / kThin;
+  for (const char* backend : {"deepseek_v4", "deepseek_v4_hip"}) {
+    const StepGridResult clean = run(kBlocks, nullptr, 10, backend);
+    EXPECT_EQ(clean.findings.to_string(), "ok") << backend;
+    EXPECT_EQ(clean.steps + clean.skipped, steps);
+    EXPECT_GT(clean.steps, steps / 3);
+    EXPECT_GT(clean.replays, clean.steps / 3);
+    for (const char* fault : {"DV1", "DV13"})
+      EXPECT_FALSE(run(kBlocks, find_fault(fault)->tap, 1, backend).findings.ok()) << fault;
   }
 }
 
