@@ -44,6 +44,21 @@ void visit_fields(V& v, SparseLayer& l) {
   v("ragged_prefill", l.ragged_prefill);
 }
 
+template <class V>
+void visit_fields(V& v, V4Layer& l) {
+  v("num_heads", l.num_heads);
+  v("window", l.window);
+  v("ratio", l.ratio);
+  v("index_topk", l.index_topk);
+  v("head_dim", l.head_dim);
+  v("rope_dim", l.rope_dim);
+  v("layout", l.layout);
+  v("pools", l.pools);
+  v("rows", l.rows);
+  v("sm_scale", l.sm_scale);
+  v("eps", l.eps);
+}
+
 /// A layer of this kind as a list of one; of another as an empty one.
 template <class Math, class V>
 void visit_math(V& v, const char* name, LayerKind& k) {
@@ -62,6 +77,7 @@ void visit_fields(V& v, LayerKind& k) {
   v("dual_chunk", k.dual_chunk);
   visit_math<RecurrentLayer>(v, "recurrent", k);
   visit_math<SparseLayer>(v, "sparse", k);
+  visit_math<V4Layer>(v, "v4", k);
 }
 
 template <class V>

@@ -18,6 +18,7 @@ inline constexpr std::string_view kRunnerDataNames[] = {"random", "uniform", "se
 inline constexpr std::string_view kLensNames[] = {"full", "prefix"};
 inline constexpr std::string_view kFamilyNames[] = {"mamba2", "gdn", "kda", "lightning"};
 inline constexpr std::string_view kLatentNames[] = {"rows", "dsa", "v4"};
+inline constexpr std::string_view kV4PoolNames[] = {"paged", "unified"};
 inline constexpr std::string_view kMoveNames[] = {"fresh", "copy", "commit", "keep"};
 
 template <>
@@ -28,6 +29,8 @@ template <>
 struct EnumWords<RecurrentFamily> : ListedWords<RecurrentFamily, kFamilyNames> {};
 template <>
 struct EnumWords<LatentLayout> : ListedWords<LatentLayout, kLatentNames> {};
+template <>
+struct EnumWords<V4Pools> : ListedWords<V4Pools, kV4PoolNames> {};
 template <>
 struct EnumWords<StateMove::Kind> : ListedWords<StateMove::Kind, kMoveNames> {};
 template <>
@@ -89,6 +92,7 @@ class CaseCheck : CaseRanges {
   void check_layer(const LayerKind& k) {
     if (const RecurrentLayer* layer = recurrent_of(k)) return check_recurrent(*layer);
     if (const SparseLayer* layer = sparse_of(k)) return check_sparse(*layer);
+    if (const V4Layer* layer = v4_of(k)) return check_v4(*layer);
     const AttentionParams& p = k.params;
     in("layers.num_kv_heads", 1, p.num_kv_heads, 64);
     in("layers.num_qo_heads", 1, p.num_qo_heads, 64);
@@ -149,6 +153,31 @@ class CaseCheck : CaseRanges {
     if (m_.page_size != kIndexPageTokens) fail("model.page_size", "64", m_.page_size);
   }
 
+  void check_v4(const V4Layer& l) {
+    in("layers.v4.num_heads", 1, l.num_heads, 64);
+    in("layers.v4.window", 1, l.window, 4096);
+    in("layers.v4.head_dim", 1, l.head_dim, kV4Codes + kRopeDim);
+    in("layers.v4.rope_dim", 0, l.rope_dim, l.head_dim);
+    in("layers.v4.index_topk", 1, l.index_topk, 1 << 20);
+    const bool unified = l.pools == V4Pools::kUnified;
+    in("layers.v4.rows", unified ? o_.pool_rows : 0, l.rows, 1024);
+    if (l.ratio != 0) in("layers.v4.ratio", 2, l.ratio, std::min(m_.page_size, 128));
+    if (!(l.sm_scale > 0)) fail("layers.v4.sm_scale", "> 0", 0);
+    if (!(l.eps > 0)) fail("layers.v4.eps", "> 0", 0);
+  }
+
+  /// Rows of rings, and what is scored and rotated, end with the pools and the context.
+  void check_v4_step(const Step& s, const std::string& at) {
+    if (std::ranges::none_of(m_.layers, [](const LayerKind& k) { return v4_of(k) != nullptr; }))
+      return;
+    const int64_t rows = s.width > 0 ? std::ssize(s.req_to_token) / s.width : 0;
+    in(at + "req_to_token", 0, rows, o_.pool_rows);
+    const ForwardBatch batch = s.batch();
+    for (int64_t i = 0; i < batch.size(); ++i)
+      in(at + "seq_lens", 0, batch.extent(i).kv_len,
+         m_.max_context_len + std::max(m_.num_draft_tokens, m_.num_steps));
+  }
+
   /// Slots that a batch has beside its requests, and what the host moves, are in the pools.
   void check_states(const Step& s, const std::string& at) {
     const int64_t slots = std::max<int64_t>(o_.state_slots, 1);
@@ -188,6 +217,7 @@ class CaseCheck : CaseRanges {
     Status legal = validate(s.batch());
     for (Finding& f : legal.findings()) f.where.field.insert(0, at);
     status_.add(std::move(legal));
+    if (status_.ok()) check_v4_step(s, at);
     const bool runs = s.mode != ForwardMode::kPrebuilt && serves(*x_.history.backend, s.mode);
     if (status_.ok() && runs)
       in(at + "tokens", 0, Limits::exact(s.batch(), m_).tokens, o_.max_tokens);
