@@ -15,8 +15,11 @@ constexpr ForwardMode kModes[] = {
     ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill, ForwardMode::kDraftDecode};
 constexpr V4Pools kPools[] = {V4Pools::kPaged};
 constexpr int block_list(V4Group g) { return static_cast<int>(V4::of(g, V4::kBlocks)); }
-constexpr auto kRoles = v4_roles<4>(
-    {{{V4::kWindow, Role::kWindowSlots},
+constexpr auto kRoles = v4_roles<7>(
+    {{{V4::kRawPoolRows, Role::kPoolRows},
+      {V4::kRawLens, Role::kKeyLens},
+      {V4::kRawOutLoc, Role::kStored},
+      {V4::kWindow, Role::kWindowSlots},
       {V4::kWindowLens, Role::kWindowSeen},
       {block_list(V4Group::kC4), Role::kBlockSlots, -1, static_cast<int>(V4Group::kC4)},
       {block_list(V4Group::kC128), Role::kBlockSlots, -1, static_cast<int>(V4Group::kC128)}}});
@@ -28,6 +31,7 @@ constexpr BackendInfo kInfo{.name = "deepseek_v4",
                             .tree = false,
                             .heads = false,
                             .swa_pool = true,
+                            .in_graph_tables = true,
                             .dense = false,
                             .v4 = kPools,
                             .fields = {},
@@ -52,6 +56,19 @@ void check_layer(const V4Layer& l, const V4Layer& first, const ModelConfig& m, S
   }
   if (l.rope_dim < 0 || l.rope_dim % 2 != 0 || l.rope_dim > l.head_dim)
     refuse(status, "rope_dim", "even, and no more than head_dim", l.rope_dim);
+}
+
+/// Of tokens: filled, or expanded by a step's first launch.
+void bind_tokens(Binder& b, const Limits& limits, size_t buffer, const std::string& name,
+                 int64_t columns = 0) {
+  const int id = static_cast<int>(buffer);
+  const DType dtype = V4::is_long(buffer) ? DType::kI64 : DType::kI32;
+  if (limits.model.in_graph_tables && columns > 0)
+    return b.scratch(id, name, dtype, {limits.tokens, columns}, 1);
+  if (limits.model.in_graph_tables) return b.scratch(id, name, dtype, {limits.tokens}, 1);
+  if (columns > 0) return b.ints(id, name, {limits.tokens, columns});
+  if (dtype == DType::kI64) return b.slots(id, name, limits.tokens);
+  b.ints(id, name, {limits.tokens});
 }
 
 }  // namespace
@@ -94,17 +111,21 @@ Status DeepseekV4::check(const Limits& limits) const {
   return status;
 }
 
+int32_t DeepseekV4::block_columns(const Limits& limits, const V4Layer& layer) {
+  const int64_t blocks = limits.max_kv_len / layer.ratio;
+  return static_cast<int32_t>(v4_columns(std::max<int64_t>(1, blocks)));
+}
+
 void DeepseekV4::bind_lists(Binder& b, const Limits& limits) const {
   const ModelConfig& m = limits.model;
-  b.ints(kWindow, "swa_page_indices", {limits.tokens, v4_columns(first_layer(m).window)});
-  b.ints(kWindowLens, "swa_topk_lengths", {limits.tokens});
+  bind_tokens(b, limits, kWindow, "swa_page_indices", v4_columns(first_layer(m).window));
+  bind_tokens(b, limits, kWindowLens, "swa_topk_lengths");
   for (const V4Group g : kV4Groups) {
     const V4Layer* l = layer_of(m, g);
     if (l == nullptr) continue;
     const bool c4 = g == V4Group::kC4;
-    const int64_t blocks = limits.max_kv_len / l->ratio;
-    b.ints(static_cast<int>(of(g, kBlocks)), c4 ? "c4_page_indices" : "c128_page_indices",
-           {limits.tokens, v4_columns(std::max<int64_t>(1, blocks))});
+    bind_tokens(b, limits, of(g, kBlocks), c4 ? "c4_page_indices" : "c128_page_indices",
+                block_columns(limits, *l));
     if (!c4) continue;
     const int64_t columns = v4_columns(l->index_topk);
     b.scratch(kChosen, "c4_indices", DType::kI32, {limits.tokens, columns}, 1);
@@ -114,16 +135,22 @@ void DeepseekV4::bind_lists(Binder& b, const Limits& limits) const {
 
 void DeepseekV4::bind_group(Binder& b, const Limits& limits, V4Group g) {
   const bool c4 = g == V4Group::kC4;
-  const std::string name = c4 ? "c4_" : "c128_";
-  const auto ints = [&](GroupBufferId id, const char* what) {
-    b.ints(static_cast<int>(of(g, id)), name + what, {limits.tokens});
+  const auto tokens = [&](GroupBufferId id, const char* what) {
+    bind_tokens(b, limits, of(g, id), std::string(c4 ? "c4_" : "c128_") + what);
   };
-  b.slots(static_cast<int>(of(g, kOutLoc)), name + "out_loc", limits.tokens);
-  ints(kLensRaw, "topk_lengths_raw");
-  ints(kLensClamp1, "topk_lengths_clamp1");
-  if (c4) ints(kTopkLens, "sparse_topk_lengths");
-  ints(kStatePages, "state_indices");
-  ints(kExtraPages, "state_extra");
+  tokens(kOutLoc, "out_loc");
+  tokens(kLensRaw, "topk_lengths_raw");
+  tokens(kLensClamp1, "topk_lengths_clamp1");
+  if (c4) tokens(kTopkLens, "sparse_topk_lengths");
+  tokens(kStatePages, "state_indices");
+  tokens(kExtraPages, "state_extra");
+}
+
+void DeepseekV4::bind_raw(Binder& b, const Limits& limits) {
+  b.ints(kRawPoolRows, "raw_req_pool_indices", {limits.rows});
+  b.ints(kRawPrefixLens, "raw_prefix_lens", {limits.rows});
+  b.ints(kRawLens, "raw_seq_lens", {limits.rows});
+  b.slots(kRawOutLoc, "raw_out_cache_loc", limits.tokens);
 }
 
 Status DeepseekV4::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
@@ -132,12 +159,14 @@ Status DeepseekV4::bind(const Arena& arena, const Limits& limits, Meta* meta) co
   const ModelConfig& m = limits.model;
   const size_t pooled = kFirstOwn + num_own();
   Binder b(arena, limits, pooled + m.layers.size());
-  b.ints(kSeqLens, "seq_lens_casual", {limits.tokens});
-  b.ints(kPositions, "positions_casual", {limits.tokens});
-  b.ints(kPoolRows, "req_pool_indices_repeated", {limits.tokens});
-  b.table(kPageTable, "page_table", limits.tokens, limits.max_kv_len, m.page_size);
+  bind_tokens(b, limits, kSeqLens, "seq_lens_casual");
+  bind_tokens(b, limits, kPositions, "positions_casual");
+  bind_tokens(b, limits, kPoolRows, "req_pool_indices_repeated");
+  b.table(kPageTable, "page_table", limits.tokens, limits.max_kv_len, m.page_size,
+          m.in_graph_tables ? Lifetime::kScratch : Lifetime::kPerStep);
   b.ints(kTokenOffsets, "compress_cu_seqlens", {limits.rows + 1});
-  b.slots(kWindowOutLoc, "swa_out_loc", limits.tokens);
+  bind_tokens(b, limits, kWindowOutLoc, "swa_out_loc");
+  if (m.in_graph_tables) bind_raw(b, limits);
   bind_lists(b, limits);
   for (const V4Group g : kV4Groups)
     if (layer_of(m, g) != nullptr) bind_group(b, limits, g);

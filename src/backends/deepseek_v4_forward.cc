@@ -5,6 +5,7 @@
 #include "backends/deepseek_v4.h"
 #include "backends/index_launch.h"
 #include "backends/sparse_launch.h"
+#include "backends/v4_expand.h"
 
 namespace shadowgraph {
 
@@ -97,7 +98,24 @@ void DeepseekV4::run(Stream& stream, const Meta& meta, const Layer& l) const {
   stream.launch(sparse_launch(c, token_rows(meta.limits)));
 }
 
+void DeepseekV4::expand(Stream& stream, const Meta& meta, const StepIo& step) const {
+  ExpandV4 c;
+  c.rules = rules_of(meta.limits);
+  c.req_to_token = step.req_to_token;
+  if (meta.limits.model.swa_pool) c.full_to_swa = step.full_to_swa;
+  c.pool_rows = elements<int32_t>(meta[kRawPoolRows]);
+  c.prefix_lens = elements<int32_t>(meta[kRawPrefixLens]);
+  c.kv_lens = elements<int32_t>(meta[kRawLens]);
+  c.cu_seqlens_q = elements<int32_t>(meta[kTokenOffsets]);
+  c.out_cache_loc = elements<int64_t>(meta[kRawOutLoc]);
+  for (size_t b = 0; b < kFirstOwn; ++b)
+    if (meta.has(b) && meta[b].lifetime == Lifetime::kScratch) c.to[b] = meta[b].data;
+  c.to[kChosen] = c.to[kChosenSlots] = nullptr;
+  stream.launch(expand_v4_launch(c, {1, meta.limits.first_row}));
+}
+
 void DeepseekV4::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
+  if (meta.limits.model.in_graph_tables) expand(stream, meta, step);
   for (const LayerIo& io : step.layers) {
     const auto kind = static_cast<size_t>(io.kind);
     const V4Layer& layer = *v4_of(meta.limits.model.layers[kind]);

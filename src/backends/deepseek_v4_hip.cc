@@ -82,25 +82,14 @@ void DeepseekV4Hip::bind_lists(Binder& b, const Limits& limits) const {
   b.ints(static_cast<int>(own(kOwnIndptr)), "extend_indptr", {int64_t{limits.tokens} + 1});
 }
 
-int64_t DeepseekV4Hip::block_slot(const Scene& s, const Token& t, const V4Layer& l,
-                                  int32_t block) const {
-  return ring_slots(l, s.limits().model) + DeepseekV4::block_slot(s, t, l, block);
-}
-
-int32_t DeepseekV4Hip::state_page(const Scene& s, const Token& t, const V4Layer& l,
-                                  int32_t block) const {
-  const int32_t states = l.live_blocks(drafts(s.limits().model));
-  return t.pool_row * states + block % states;
-}
-
-void DeepseekV4Hip::fill_lists(const Scene& s, const Token& t) const {
+void DeepseekV4Hip::fill_lists(Scene& s, Writer& writer, const V4Token& t) const {
   const ModelConfig& m = s.limits().model;
-  const int32_t ring = s.layer.ring(drafts(m)), window = s.layer.window;
-  const bool prefill = is_prefill(s.limits().mode), real = !t.slots.empty();
+  const int32_t window = first_layer(m).window, ring = first_layer(m).ring(drafts(m));
+  const bool prefill = is_prefill(s.limits().mode);
   const auto at = static_cast<size_t>(t.index);
   const auto ring_slot = [&](int32_t p) { return t.pool_row * ring + p % ring; };
-  const bool stored = real && (!prefill || t.kv_len - 1 - t.position() < window);
-  s.slots[kWindowOutLoc][at] = stored ? ring_slot(t.position()) : 0;
+  const bool stored = !t.padding && (!prefill || t.kv_len - 1 - t.position() < window);
+  s.longs[kWindowOutLoc][at] = stored ? ring_slot(t.position()) : 0;
 
   const int32_t first = std::max(0, t.len - window);
   const int32_t own_first = prefill ? std::max(first, t.prefix_len) : t.len;
@@ -114,11 +103,12 @@ void DeepseekV4Hip::fill_lists(const Scene& s, const Token& t) const {
     const V4Layer* l = nullptr;
     if (!has_list(m, kind, &l)) continue;
     const int32_t old = std::max(0, own_first - first);
-    const int32_t blocks = real && l->has_blocks() ? t.len / l->ratio : 0;
+    const int32_t blocks = !t.padding && l->has_blocks() ? t.len / l->ratio : 0;
     const std::span<int32_t> slots = next(list(kind), indptr(kind), old + blocks);
     for (int32_t j = 0; j < old; ++j) slots[static_cast<size_t>(j)] = ring_slot(own_first - 1 - j);
     for (int32_t j = 0; j < blocks; ++j)
-      slots[static_cast<size_t>(old + j)] = static_cast<int32_t>(block_slot(s, t, *l, j));
+      slots[static_cast<size_t>(old + j)] =
+          static_cast<int32_t>(writer.block_slot(t, group_of(*l), j));
   }
   if (!prefill) return;
   const int32_t count = t.len - own_first;

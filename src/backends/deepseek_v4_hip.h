@@ -30,12 +30,8 @@ class DeepseekV4Hip final : public DeepseekV4 {
   V4Pools pools() const override { return V4Pools::kUnified; }
   size_t num_own() const override { return kEnd; }
   void bind_lists(Binder& binder, const Limits& limits) const override;
-  void fill_lists(const Scene& s, const Token& t) const override;
+  void fill_lists(Scene& s, Writer& writer, const V4Token& t) const override;
   void end_lists(const Scene& s) const override;
-  int64_t block_slot(const Scene& s, const Token& t, const V4Layer& l,
-                     int32_t block) const override;
-  int32_t state_page(const Scene& s, const Token& t, const V4Layer& l,
-                     int32_t block) const override;
   void run(Stream& stream, const Meta& meta, const Layer& l) const override;
 
  private:

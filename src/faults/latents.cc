@@ -7,6 +7,7 @@
 
 #include "backends/deepseek_v4.h"
 #include "backends/sparse_launch.h"
+#include "backends/v4_expand.h"
 #include "faults/buffers.h"
 
 namespace shadowgraph {
@@ -35,7 +36,8 @@ struct LatentMeta {
 template <class Fn>
 void for_latents(Meta& meta, Fn fn) {
   for_metas(meta, [&](const Meta& m) {
-    if (find_buffer(m, "seq_lens_casual") == nullptr) return;
+    const Buffer* lens = find_buffer(m, "seq_lens_casual");
+    if (lens == nullptr || lens->lifetime != Lifetime::kPerStep) return;  // by launches
     const auto ints = [&](size_t b) { return staged<int32_t>(m, m[b]); };
     fn(LatentMeta{m, ints(V4::kSeqLens), ints(V4::kPoolRows)});
   });
@@ -231,6 +233,16 @@ Status LengthsPerRequest::filled(const ForwardBatch& /*batch*/, Meta& meta) {
     }
   });
   return {};
+}
+
+/// A graph without the launch: only in the step that is recorded was it to run.
+void ExpandedAtWarmupAlone::launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/,
+                                     bool capturing) {
+  if (!capturing) return;
+  if (std::erase_if(all, [](const TappedLaunch& one) {
+        return one.launch.kernel == &kExpandV4;
+      }) > 0)
+    act();
 }
 
 void RingStoredTooEarly::launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/,

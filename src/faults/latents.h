@@ -76,4 +76,10 @@ struct RingStoredTooEarly final : Tap {
   void launches(std::vector<TappedLaunch>& all, const Meta& meta, bool capturing) override;
 };
 
+/// A warmup leaves its expanded metadata where the raw one was: the capture after it records no
+/// launch that expands.
+struct ExpandedAtWarmupAlone final : Tap {
+  void launches(std::vector<TappedLaunch>& all, const Meta& meta, bool capturing) override;
+};
+
 }  // namespace shadowgraph

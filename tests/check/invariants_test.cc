@@ -331,6 +331,8 @@ const Slip kSlips[] = {
      }},
     {"latent.window", "ARowOfThePrefillIsAnother", "deepseek_v4_hip", kV4Hip, kExtend, 0,
      [](const Planting& p) { p.put(static_cast<int>(Hip::own(Hip::kOwnList)), 1, 0); }},
+    {"sparse.table", "ATokensPageIsTheNextRequests", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put(V4::kPageTable, 1, 1); }},
     {"latent.blocks", "ABlockThatIsNotWholeIsCounted", "deepseek_v4", kV4, kDecode, 4,
      [](const Planting& p) { p.put(c4(V4::kLensRaw), 0, 2); }},
     {"latent.blocks", "NoBlockIsALengthOfZero", "deepseek_v4", kV4,

@@ -68,6 +68,23 @@ TEST(V4World, CleanTwinsHaveTheBitsOfRequestsAlone) {
   }
 }
 
+/// Metadata that the first launch of each step makes.
+TEST(V4World, RawMetadataIsExpandedInTheGraph) {
+  for (const char* backend : {"deepseek_v4", "deepseek_v4_two_batch"}) {
+    World w(backend);
+    w.model.in_graph_tables = true;
+    RunnerOptions o = options_of(w.model, {1, 4});
+    o.tap = &w.tap;
+    o.pool_rows = kRows, o.pool_width = width_of(w.model);
+    w.runner = std::make_unique<Runner>(*find_backend(backend), w.model, o);
+    EXPECT_EQ(w.step(kPrompts).to_string(), "ok") << backend;
+    EXPECT_EQ(w.step(kChunks).to_string(), "ok") << backend;
+    EXPECT_EQ(w.step(kNext).to_string(), "ok") << backend;
+    EXPECT_EQ(w.step({.prefix_lens = {9, 12}}).to_string(), "ok") << backend;
+    EXPECT_GT(w.runner->counts().replays, 1) << backend;
+  }
+}
+
 /// Drafts are taken back: the next step begins in the middle of them.
 TEST(V4World, DraftsThatAreTakenBackLeaveNoTrace) {
   for (const char* backend : kTwins) {

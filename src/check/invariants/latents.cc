@@ -1,8 +1,10 @@
 // What metadata of DeepSeek-V4 says of each token: what it sees of its window and of whole blocks,
 // where it is stored, which block it ends, and where the compressor's state is.
 #include <algorithm>
+#include <span>
 #include <vector>
 
+#include "attn/page_table.h"
 #include "backends/deepseek_v4_hip.h"
 #include "check/invariants/invariants.h"
 #include "check/v4_reference.h"
@@ -75,7 +77,18 @@ class LatentJudge {
       judge_window(r, t);
       judge_blocks(r, *l, t);
       judge_lists(r, *l, t);
+      if (r.role == Role::kTokenPages) judge_table(r, t);
     }
+  }
+
+  /// fi.I-103: all tokens of a request have its pages.
+  void judge_table(const BufferRole& r, const Seen& t) {
+    const int64_t width = m_.buffer(r.buffer).shape[1];
+    const std::span<const int32_t> slots = m_.batch.req_to_token.row(t.pool_row);
+    const int64_t pages = pages_for(t.extent.kv_len, m_.model.page_size);
+    for (int64_t c = 0; c < std::min(pages, width); ++c)
+      expect("sparse.table", r.buffer, t.token * width + c,
+             slots[static_cast<size_t>(c * m_.model.page_size)] / m_.model.page_size);
   }
 
   /// fi.I-104.
