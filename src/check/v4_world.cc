@@ -186,18 +186,24 @@ void V4World::rewind() {
     place_.stream.copy(s->buffer.data, bytes.data(), bytes.size());
     place_.stream.synchronize();
     s->defined = s->defined_before;
-    for (int64_t slot = s->first; slot < std::ssize(s->defined); ++slot)
-      for (const Elements e : s->places(slot))
-        if (s->defined[static_cast<size_t>(slot)] == 0) (void)scope_.retire(s->buffer, e);
+    retire_undefined(*s);
   }
 }
 
+/// What they held is gone: a step that goes back to it goes back to nothing.
 void V4World::forget_requests() {
   for (Shelf* s : shelves()) {
-    std::ranges::fill(s->defined, uint8_t{0});
     for (int64_t slot = 0; slot < std::ssize(s->defined); ++slot)
       if (!s->owners.of(static_cast<int32_t>(slot)).empty()) disown(*s, slot);
+    std::ranges::fill(s->defined, uint8_t{0});
+    retire_undefined(*s);
   }
+}
+
+void V4World::retire_undefined(const Shelf& shelf) {
+  for (int64_t slot = shelf.first; slot < std::ssize(shelf.defined); ++slot)
+    for (const Elements e : shelf.places(slot))
+      if (shelf.defined[static_cast<size_t>(slot)] == 0) (void)scope_.retire(shelf.buffer, e);
 }
 
 void V4World::describe(int64_t tokens, LayerIo* io) const {

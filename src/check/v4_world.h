@@ -62,6 +62,7 @@ class V4World final : public LayerWorld {
   void disown(Shelf& shelf, int64_t slot);
   /// It has a value, and owner may read it.
   void need(Shelf& shelf, int64_t slot, OwnerId owner);
+  void retire_undefined(const Shelf& shelf);
   int64_t state_row(const V4Places& places, int32_t position) const;
 
   /// All that a request's next token may read, and that this step stores.
