@@ -1,11 +1,14 @@
 // Arrays that must agree bit by bit: where they do not, and what stands there.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
+#include "shadowgraph/arena.h"
 #include "shadowgraph/dtype.h"
 
 namespace shadowgraph {
@@ -33,6 +36,12 @@ inline std::string bits_of(const void* at, DType type) {
   std::memcpy(&x, at, sizeof x);
   std::snprintf(text, sizeof text, "%.9g (0x%08x)", static_cast<double>(x), bits);
   return text;
+}
+
+/// What an idle device holds there; of a buffer that is not bound nothing.
+inline std::vector<std::byte> bytes_in(const Buffer& b) {
+  if (b.data == nullptr) return {};
+  return {b.data, b.data + b.bytes()};
 }
 
 }  // namespace shadowgraph

@@ -7,14 +7,13 @@
 
 #include "attn/index_page.h"
 #include "attn/tensor_rows.h"
+#include "check/bits.h"
 #include "check/diagnose.h"
 #include "core/float_formats.h"
 #include "core/laws.h"
 
 namespace shadowgraph {
 namespace {
-
-std::vector<std::byte> contents(const Buffer& b) { return {b.data, b.data + b.bytes()}; }
 
 BufferSpec spec_of(const char* name, DType dtype, std::vector<int64_t> shape,
                    Lifetime lifetime = Lifetime::kPersistent) {
@@ -175,7 +174,7 @@ void SparseWorld::begin_step(const Step& step, const ForwardBatch& batch) {
     }
   }
   place_.stream.synchronize();
-  before_ = {contents(index_pages_), contents(latents_)};
+  before_ = {bytes_in(index_pages_), bytes_in(latents_)};
 }
 
 void SparseWorld::clear_outputs() {
@@ -225,12 +224,12 @@ Status SparseWorld::compare(const Buffer& b, int64_t first, std::span<const floa
   Status status;
   const int64_t a_token = b.numel() / b.shape[0];
   const auto* got = reinterpret_cast<const float*>(b.data) + first * a_token;
-  if (std::memcmp(want.data(), got, want.size_bytes()) == 0) return status;
-  int64_t i = 0;
-  while (std::memcmp(&want[static_cast<size_t>(i)], got + i, sizeof(float)) == 0) ++i;
-  status.add(make_finding("num.bits", at(b.name, first + i / a_token, i % a_token),
-                          std::to_string(want[static_cast<size_t>(i)]) + ", of the request alone",
-                          std::to_string(got[i])));
+  const int64_t i = first_difference(want.data(), got, std::ssize(want), DType::kF32);
+  if (i < 0) return status;
+  status.add(
+      make_finding("num.bits", at(b.name, first + i / a_token, i % a_token),
+                   bits_of(&want[static_cast<size_t>(i)], DType::kF32) + ", of the request alone",
+                   bits_of(got + i, DType::kF32)));
   return status;
 }
 

@@ -18,11 +18,6 @@ namespace {
 
 int64_t a_row(const Buffer& b) { return b.shape[0] == 0 ? 0 : b.numel() / b.shape[0]; }
 
-std::vector<std::byte> bytes_in(const Buffer& b) {
-  if (b.data == nullptr) return {};
-  return {b.data, b.data + b.bytes()};
-}
-
 }  // namespace
 
 std::vector<Elements> V4World::Shelf::places(int64_t slot) const {
