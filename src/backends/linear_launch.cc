@@ -197,9 +197,10 @@ struct LinearScalars {
   float scale;
   int32_t chunk_size, num_threads;
   LinearAttention::Rule rule;
+  LinearAttention::Form form;
   LinearAttention::StateOrder order;
   ChunkGrid grid;
-  uint8_t l2norm, store, unused[3];
+  uint8_t l2norm, store, unused[2];
 };
 static_assert(sizeof(LinearScalars) == 12 + 4 + 4);
 constexpr size_t kLinearViews = 11, kConvViews = 6, kGateViews = 6;
@@ -223,7 +224,7 @@ CallOf<LinearAttention> linear_call(const KernelLaunch& launch) {
   const RequestRows rows = take_row_args(f, kLinearViews + 1, &c.rows, &c.draft);
   const auto s = f.scalar<LinearScalars>(kLinearViews + 1 + kRowArgs + 1);
   c.scale = s.scale, c.chunk_size = s.chunk_size, c.options.num_threads = s.num_threads;
-  c.rule = s.rule, c.order = s.order, c.chunk_grid = s.grid;
+  c.rule = s.rule, c.form = s.form, c.order = s.order, c.chunk_grid = s.grid;
   c.l2norm = s.l2norm != 0, c.store = s.store != 0;
   return {c, rows};
 }
@@ -231,7 +232,7 @@ CallOf<LinearAttention> linear_call(const KernelLaunch& launch) {
 KernelLaunch linear_launch(const LinearAttention& c, const RequestRows& rows) {
   LinearScalars s{};
   s.scale = c.scale, s.chunk_size = c.chunk_size, s.num_threads = c.options.num_threads;
-  s.rule = c.rule, s.order = c.order, s.grid = c.chunk_grid;
+  s.rule = c.rule, s.form = c.form, s.order = c.order, s.grid = c.chunk_grid;
   s.l2norm = c.l2norm, s.store = c.store;
   KernelLaunch launch;
   launch.kernel = &kLinearAttention;

@@ -64,8 +64,13 @@ TEST(LinearLaunch, SaysWhatItWasMadeOf) {
   call.rule = LinearAttention::Rule::kDelta, call.l2norm = true, call.scale = 0.5f;
   call.store = false, call.chunk_size = 3, call.chunk_grid = ChunkGrid::kTokens;
   call.rows.pad = PadRow::kFromZero, call.draft.of_padding = false;
+  call.form = LinearAttention::Form::kChunked, call.order = LinearAttention::StateOrder::kKeyValue;
   const auto [back, rows] = linear_call(linear_launch(call, {2, 1}));
   EXPECT_EQ(back.rule, call.rule);
+  EXPECT_EQ(back.form, call.form);
+  EXPECT_EQ(back.order, call.order);
+  EXPECT_EQ(back.chunk_size, call.chunk_size);
+  EXPECT_EQ(back.chunk_grid, call.chunk_grid);
   EXPECT_EQ(back.scale, call.scale);
   EXPECT_EQ(back.rows.pad, call.rows.pad);
   EXPECT_TRUE(back.l2norm && !back.store && !back.draft.of_padding);
