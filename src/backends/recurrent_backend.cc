@@ -76,7 +76,8 @@ int32_t RecurrentBackend::tracked(const ForwardBatch& batch, const Limits& limit
   if (i >= batch.size() || batch.states.track_slots.empty()) return 0;
   if (batch.states.track_slots[row] < 0) return 0;
   const RequestExtent e = batch.extent(i);
-  const int32_t tokens = std::clamp(batch.states.track_lens[row] - e.prefix_len, 0, e.q_len);
+  const int64_t behind = int64_t{batch.states.track_lens[row]} - e.prefix_len;
+  const auto tokens = static_cast<int32_t>(std::clamp<int64_t>(behind, 0, e.q_len));
   const int32_t chunk = state_chunk_size(limits.model);
   return tokens / chunk * chunk;
 }

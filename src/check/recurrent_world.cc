@@ -253,8 +253,9 @@ void RecurrentWorld::track(const ForwardBatch& batch, int64_t i, RequestAlone re
   if (batch.states.track_slots.empty() || batch.states.track_slots[row] < 0) return;
   if (batch.states.track_slots[row] >= std::ssize(defined_)) return;
   const RequestExtent e = batch.extent(i);
-  const int32_t behind = std::min(batch.states.track_lens[row] - e.prefix_len, e.q_len);
-  const int32_t tokens = behind - behind % layer_.chunk_size;
+  const int64_t behind =
+      std::min<int64_t>(int64_t{batch.states.track_lens[row]} - e.prefix_len, e.q_len);
+  const int64_t tokens = behind - behind % layer_.chunk_size;
   if (tokens <= 0) return;
   HostStates alone = start;
   request.tokens = tokens;
@@ -274,7 +275,10 @@ void RecurrentWorld::run_request(const ForwardBatch& batch, int64_t i, RequestAl
                                  HostStates* pools, HostStates* drafts, Status* status) {
   const RequestExtent e = batch.extent(i);
   request->slot = slot_of_request(batch, i);
-  if (request->slot < 0) return;
+  if (request->slot < 0) {
+    request->first += e.q_len;
+    return;
+  }
   request->tokens = e.q_len;
   request->has_prefix = e.prefix_len > 0;
   request->verify = is_target_verify(batch.mode);

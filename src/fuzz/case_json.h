@@ -101,7 +101,7 @@ class CaseWriter {
   bool first_ = true;
 };
 
-/// Reads what is there; what is missing keeps its default, what is of another type is a finding.
+/// Reads every member that is asked for; one that is missing, or of another type, is a finding.
 class CaseFileReader {
  public:
   CaseFileReader(const JsonValue& object, const std::string& file, std::string path, Status* status)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -99,6 +100,17 @@ TEST_F(CaseFile, IsRefusedWithEveryReasonAtOnce) {
   two.replace(two.find("\"backend\": \""), 12, "\"backend\": \"no");
   const Status status = read(two, &x);
   EXPECT_GE(status.findings().size(), 2u);
+}
+
+/// Of a seed that is refused a fuzzer learns nothing.
+TEST_F(CaseFile, SeedsAreRead) {
+  int seeds = 0;
+  for (const auto& file : std::filesystem::directory_iterator(SHADOWGRAPH_FUZZ_CORPUS "/cases")) {
+    HistoryCase x;
+    EXPECT_EQ(read_case(file.path().string(), &x).to_string(), "ok") << file.path();
+    ++seeds;
+  }
+  EXPECT_GT(seeds, 0);
 }
 
 TEST_F(CaseFile, CutAnywhereIsRefused) {

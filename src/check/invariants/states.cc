@@ -31,8 +31,9 @@ int64_t track_of(const MetaFacts& m, int64_t i) {
   const StateInfo& s = m.batch.states;
   if (i >= m.requests() || s.track_slots.empty()) return -1;
   const auto row = static_cast<size_t>(i);
-  const bool any = s.track_lens[row] - m.extent(i).prefix_len >= state_chunk_size(m.model);
-  return any ? s.track_slots[row] : -1;
+  const RequestExtent& e = m.extent(i);
+  const int64_t behind = std::min<int64_t>(int64_t{s.track_lens[row]} - e.prefix_len, e.q_len);
+  return behind >= state_chunk_size(m.model) ? s.track_slots[row] : -1;
 }
 
 void judge_parents(const MetaFacts& m, const BufferRole& r, LawReport& report) {
