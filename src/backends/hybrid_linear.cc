@@ -86,8 +86,10 @@ Status HybridLinear::for_each_part(const ForwardBatch& batch, Meta& meta, const 
 
 void HybridLinear::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   std::vector<LayerIo> full, linear;
-  for (const LayerIo& io : step.layers)
-    (std::holds_alternative<std::monostate>(io.own) ? full : linear).push_back(io);
+  for (const LayerIo& io : step.layers) {
+    const LayerKind& kind = meta.limits.model.layers[static_cast<size_t>(io.kind)];
+    (is_dense_attention(kind) ? full : linear).push_back(io);
+  }
   StepIo part = step;
   part.layers = full;
   full_.forward(stream, meta.children[0], part);

@@ -42,6 +42,18 @@ Status has_states(const ForwardBatch& batch, const Limits& limits) {
   return status;
 }
 
+/// Kernels that find row i's tokens at i times their number need as many of each.
+Status has_all_tokens(const ForwardBatch& batch, const Limits& limits) {
+  Status status;
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    const int32_t q_len = batch.q_len(i);
+    if (q_len != limits.max_q_len)
+      status.add(make_finding("batch.mode", at("extend_lens", i), std::to_string(limits.max_q_len),
+                              std::to_string(q_len)));
+  }
+  return status;
+}
+
 /// A chain, for padding.
 void fill_chain(std::span<int32_t> next, int64_t steps) {
   for (size_t t = 0; t < next.size(); ++t) {
@@ -202,6 +214,7 @@ void RecurrentBackend::fill_tracks(const ForwardBatch& batch, const Meta& meta, 
 Status RecurrentBackend::fill(const ForwardBatch& batch, Meta& meta) const {
   Status status = fits(batch, meta.limits);
   if (status.ok()) status = has_states(batch, meta.limits);
+  if (status.ok() && meta.has(kDenseRows)) status = has_all_tokens(batch, meta.limits);
   if (!status.ok()) return status;
   Filler f(meta);
   fill_rows(batch, meta, f);

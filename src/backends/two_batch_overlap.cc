@@ -20,10 +20,16 @@ int64_t branches(const ForwardBatch& batch) {
   return batch.mode == ForwardMode::kDraftDecode ? batch.spec.topk : 1;
 }
 
-/// Prompts alone, none of whose tokens sees one behind it, and whose items stay together.
+/// None of its tokens sees one behind it. Of a recurrent layer that is so, too, but its snapshots
+/// lie at whole chunks of what one step has of a prompt.
+bool may_cut_layer(const LayerKind& kind) {
+  return sparse_of(kind) != nullptr || (is_dense_attention(kind) && kind.params.causal);
+}
+
+/// Prompts alone, whose layers may be cut, and whose items stay together.
 bool may_cut(ForwardMode m, const ModelConfig& model, bool items) {
   return !items && is_extend_or_draft_extend_or_mixed(m) && !is_draft_extend(m) &&
-         std::ranges::all_of(model.layers, &AttentionParams::causal, &LayerKind::params);
+         std::ranges::all_of(model.layers, may_cut_layer);
 }
 
 /// Tensors of halves, as long as they are launched.

@@ -120,9 +120,7 @@ void choose_sparse_layers(Choices& c, History* h) {
   for (int32_t i = 0; i < layers; ++i) {
     l.index_heads = c.of({1, 2});
     l.num_heads = packed ? 1 : c.of({1, 2, 3});
-    LayerKind& kind = h->model.layers.emplace_back();
-    kind.math = l;
-    kind.params.causal = true;
+    h->model.layers.emplace_back().math = l;
   }
   RuntimeConfig& r = h->runtime;
   r.max_context_len = h->model.page_size * c.of({1, 2}) + c.between(8, 24);

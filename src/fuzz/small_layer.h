@@ -29,7 +29,6 @@ inline LayerKind small_sparse_layer(int32_t topk, bool ragged_prefill = false) {
                           .latents = LatentLayout::kRows,
                           .latent_dtype = DType::kF32,
                           .ragged_prefill = ragged_prefill};
-  kind.params.causal = true;
   return kind;
 }
 

@@ -90,6 +90,16 @@ TEST(Recurrent, AVerifyHasItsTreesAndPaddingChains) {
   EXPECT_EQ(s.refill(batch).findings()[0].id, "batch.field");
 }
 
+TEST(Recurrent, AVerifyOfFewerDraftsThanItsRowsHaveIsRefused) {
+  Requests batch(kTargetVerify, {7, 3});
+  batch.spec.topk = 1;
+  ModelConfig m = model_of(RecurrentFamily::kLightning);
+  BoundStep rows(*find_backend("lightning"), Limits::bucket(kTargetVerify, 2, 3, m));
+  EXPECT_EQ(rows.fill(batch).to_string(), "ok");
+  BoundStep wider(*find_backend("lightning"), Limits::bucket(kTargetVerify, 2, 4, m));
+  EXPECT_EQ(wider.refill(batch).findings()[0].id, "batch.mode");
+}
+
 TEST(Recurrent, ABatchWithoutStatesIsRefused) {
   Requests batch(kDecode, {7, 3});
   BoundStep s(*find_backend("gdn"), Limits::bucket(kDecode, 4, 1, kGdn));
