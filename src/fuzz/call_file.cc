@@ -1,5 +1,6 @@
 #include "fuzz/call_file.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/shrink.h"
@@ -13,6 +14,7 @@ namespace {
 constexpr std::string_view kSchema = "shadowgraph.call/1";
 constexpr size_t kMaxDepth = 8;
 constexpr int64_t kMostElements = 1 << 24;
+constexpr int64_t kMostOfStates = 1 << 26;
 
 bool is_wide(DType t) { return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16; }
 
@@ -73,6 +75,17 @@ class CallCheck : CaseRanges {
       if (!(scale > 0)) fail("scales", "> 0", static_cast<int64_t>(scale));
   }
 
+  /// Of the pool, of drafts and of chunks, as an arrangement may have them: idle rows beside the
+  /// case's own, and places and steps that nobody uses.
+  static int64_t kept_states(const LinearCase& l) {
+    const int64_t rows = std::ssize(l.rows) + 4;
+    int64_t longest = 3, kept = rows;
+    for (const LinearCase::Row& r : l.rows) longest = std::max<int64_t>(longest, r.tokens);
+    if (l.drafts) kept += rows * (longest + 2);
+    if (l.chunk_size > 0) kept += l.tokens() / l.chunk_size + 2 * rows;
+    return kept;
+  }
+
   void check_linear(const LinearCase& l) {
     in("rows", l.call == LinearCase::Call::kGate ? 1 : 0, std::ssize(l.rows), 64);
     for (const LinearCase::Row& r : l.rows) in("rows.tokens", 0, r.tokens, 4096);
@@ -89,6 +102,8 @@ class CallCheck : CaseRanges {
     const bool step = gate && l.gate == DecayGate::Kind::kStep;
     in("decay_rank", gate ? 2 : 1, l.decay_rank, step ? 2 : 3);
     if (step && l.b) fail("b", "none of a step", 1);
+    if (gate && l.gate == DecayGate::Kind::kLowerBound && !(l.lower_bound < 0))
+      fail("lower_bound", "below 0", static_cast<int64_t>(l.lower_bound));
     if (is_exact(x_.data) && (l.l2norm || l.silu)) fail("data", "random: roots are not exact", 0);
     if (!status_.ok()) return;
     in("num_v_heads % num_k_heads", 0, gate ? 0 : l.num_v_heads % l.num_k_heads, 0);
@@ -96,9 +111,8 @@ class CallCheck : CaseRanges {
     if (attention && l.tree && !l.drafts) fail("tree", "of drafts that are kept", 1);
     if (l.tree && l.chunk_size > 0) fail("chunk_size", "0 of a tree", l.chunk_size);
     const int64_t state =
-                      attention ? int64_t{l.num_v_heads} * l.head_dim_k * l.head_dim_v : l.dim * 8,
-                  kept = l.drafts || l.chunk_size > 0 ? l.tokens() : 0;
-    in("elements of states", 0, (std::ssize(l.rows) + kept + 4) * state, kMostElements);
+        attention ? int64_t{l.num_v_heads} * l.head_dim_k * l.head_dim_v : l.dim * 8;
+    in("elements of states", 0, kept_states(l) * state, kMostOfStates);
     const int64_t token = attention || gate ? l.num_v_heads * (l.head_dim_k + l.head_dim_v) : l.dim;
     in("elements", 0, l.tokens() * token, kMostElements);
   }
