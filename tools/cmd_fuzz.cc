@@ -90,7 +90,7 @@ Chosen choose(const Options& options) {
 constexpr char kExamples[] =
     "  shadowgraph fuzz                             one minute on all cores\n"
     "  shadowgraph fuzz --cases 100000 --seed 7\n"
-    "  shadowgraph fuzz --seed 7 --first 123 --cases 1    one case again: what a finding prints\n"
+    "  shadowgraph fuzz --seed 7 --first 123 --cases 1    one case again, by its number\n"
     "  shadowgraph fuzz --exhaustive device-5       every small program of streams, events, "
     "captures\n"
     "  shadowgraph fuzz --exhaustive decode         every small batch of a mode, in every graph\n"
@@ -98,20 +98,19 @@ constexpr char kExamples[] =
     "  shadowgraph fuzz --cases 100000 --shard 2/4 --format json --output 2.json   a quarter; "
     "`merge-reports` joins four\n"
     "Every other case is a history: a scheduler admits, extends, decodes, drafts, verifies, "
-    "retracts "
-    "and evicts, and\n"
+    "retracts and evicts, and\n"
     "each step runs eagerly and as the replay of a graph. Both have the same bits, and lie within "
     "the bound of an\n"
-    "oracle that knows the requests alone. Findings are shrunk to few requests.\n"
+    "oracle that knows the requests alone; layers of states or of chosen keys have the bits of "
+    "each request alone.\n"
+    "Findings are shrunk to few requests.\n"
     "The others are single calls: of attention (paged or ragged, any dtype, mask, layout), with "
-    "NaN "
-    "in every byte that no query\n"
-    "may see, or of recurrences, convolutions and gates over states in slots. Exact data must give "
-    "the known bits, other data must lie within the derived bound of a "
-    "float64 oracle, and\n"
-    "the same values arranged otherwise (pages, slots, batch, chunks, threads, instruction set) "
-    "must "
-    "give the same bits.";
+    "NaN in every byte that\n"
+    "no query may see, or of recurrences, convolutions and gates over states in slots. Exact data "
+    "must give the known\n"
+    "bits, other data must lie within the derived bound of a float64 oracle, and the same values "
+    "arranged otherwise\n"
+    "(pages, slots, batch, chunks, threads, instruction set) must give the same bits.";
 
 Histogram histogram_of(const std::string& name, const std::map<int64_t, int64_t>& counts,
                        const std::vector<int64_t>& edges) {
@@ -176,20 +175,21 @@ void save_failures(const Options& options, const Chosen& chosen, const Planted& 
                    const FuzzResult& result, Report* report) {
   if (options.save_failures.empty()) return;
   std::map<std::string, int> saved;
-  const auto save = [&](const std::string& law, const std::string& text) {
+  const auto save = [&](const std::string& law, const std::string& text, const std::string& flags) {
     const std::string path = fmt::format("{}/{}-{}.json", options.save_failures, law, ++saved[law]);
     Status status = write_file(path, std::as_bytes(std::span(text)));
     for (Finding& f : status.findings()) report->findings.push_back(std::move(f));
     if (status.ok())
-      report->warnings.push_back("saved " + path + ": `shadowgraph replay " + path + "`");
+      report->warnings.push_back("saved " + path + ": `shadowgraph replay " + path + flags + "`");
   };
   for (const auto& [law, choices] : result.failures) {
     HistoryCase x = case_of(choices, chosen.backends, planted.tap());
     x.plants = options.plants;
-    save(law, to_json(x));
+    save(law, to_json(x), "");
   }
+  const RunOptions run = run_options(options);
   for (const auto& [law, choices] : result.call_failures)
-    save(law, to_json(call_of(choices, run_options(options))));
+    save(law, to_json(call_of(choices, run)), run.flags());
 }
 
 Report begin_report(const Options& options) {

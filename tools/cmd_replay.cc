@@ -30,7 +30,8 @@ constexpr char kExamples[] =
     "its launches ran;\n"
     "buffers that did not change are left out (--all). The file holds all numbers of the case, so "
     "it can be kept as a\n"
-    "test: exit code 0 if nothing is found, 1 if something is.";
+    "test: exit code 0 if nothing is found, 1 if something is. Of a single call there are the "
+    "findings alone.";
 
 /// As many numbers as a line takes.
 std::string numbers(const std::vector<int64_t>& values) {
@@ -140,19 +141,19 @@ int replay_call(const Options& options) {
   if (!options.plants.empty()) throw UsageError("--plant: faults have no place in a single call");
   Report report = start_report("replay", options.common);
   CallCase call;
+  RunOptions run;
+  run.arith = options.common.arith, run.isa = options.common.isa;
   Status status = read_call(options.path, &call);
   report.bad_input = !status.ok();
   if (status.ok()) {
     report.cases = 1;
-    RunOptions run;
-    run.arith = options.common.arith, run.isa = options.common.isa;
     status = check_case(call.x, run);
     if (status.ok() && !call.law.empty())
       report.warnings.push_back("the file was saved for " + call.law + ", which is not found");
   }
   for (Finding f : status.findings()) {
     f.case_id = report.bad_input ? "" : call.x.to_string();
-    f.reproduce = "shadowgraph replay " + options.path;
+    f.reproduce = "shadowgraph replay " + options.path + run.flags();
     report.findings.push_back(std::move(f));
   }
   return finish(report, options.common);
