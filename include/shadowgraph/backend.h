@@ -240,8 +240,7 @@ enum class Role : uint8_t {
   kParts,       // FlashMLA's schedule [parts, 8], of lens
   kPartSplits,  // [rows + 1] splits of the rows before
   // Of dual-chunk layers, [rows]; of a prefill rows that chunks cut. Keys of the last query's
-  // chunk,
-  // of the one before, of all before that
+  // chunk, of the one before, of all before that
   kIntraLens,
   kSuccLens,
   kInterLens,

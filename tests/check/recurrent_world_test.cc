@@ -27,7 +27,6 @@ const StepShape kVerify{.mode = ForwardMode::kTargetVerify,
 /// What an engine got wrong.
 class Slipped : public Tap {
  public:
-  void (*batch_of)(ForwardBatch& batch) = nullptr;
   void (*launch_of)(KernelLaunch& launch) = nullptr;
   bool on = false;
 
