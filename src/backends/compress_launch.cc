@@ -39,7 +39,7 @@ Progress compress_body(LaunchFrame& f) {
 
 /// One row of a page that the state does not have.
 void add_missing_page(Footprint* spans, const TensorView& state, int64_t page, Access access) {
-  if (page < state.shape[0]) return;
+  if (page >= 0 && page < state.shape[0]) return;
   int64_t first = 0;
   if (__builtin_mul_overflow(page, state.stride[0], &first)) first = INT64_MAX;
   spans->push_back({state.data, first, state.shape[2], 4, access});

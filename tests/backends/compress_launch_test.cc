@@ -84,6 +84,10 @@ TEST(CompressLaunch, APageBeyondTheStateIsFoundAndNothingIsStored) {
     EXPECT_NE(found.find("state["), std::string::npos) << found;
     w.write(list, 0, Ints{list.data == w.indices.data ? 2 : 3});
   }
+  w.write(w.extra, 0, Ints{-2});  // before it
+  exec.replay(w.stream());
+  EXPECT_NE(w.found().find("mem."), std::string::npos);
+  w.write(w.extra, 0, Ints{3});
   exec.replay(w.stream());
   EXPECT_EQ(w.found(), "ok");
 }
