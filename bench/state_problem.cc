@@ -149,8 +149,8 @@ struct StateProblem::OneHead {
     LinearBounds bounds(truth, *find_linear_arithmetic(arithmetic_of(call)), gates, {});
     double most = 0;
     const auto judge = [&most](double got, double right, double allowed) {
-      const double off = std::abs(got - right) / allowed;
-      most = off <= most ? most : off;  // a NaN stays
+      const double off = got == right ? 0 : std::abs(got - right) / allowed;
+      if (!(off <= most) && !std::isnan(most)) most = off;  // a NaN stays
     };
     for_each_step(truth, gates, [&](const LinearStep& step) {
       const StepBound& bound = bounds.of(step);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/float_formats.h"
 
 namespace shadowgraph::bench {
@@ -39,6 +41,11 @@ TEST(StateProblem, AWrongElementIsSeen) {
                        const int64_t last = call.out.numel() - 1;
                        store_float(call.out.data, call.out.dtype, last,
                                    load_float(call.out.data, call.out.dtype, last) + 1);
+                     })
+                     .ok());
+    EXPECT_FALSE(problem
+                     .check([](const LinearAttention& call) {
+                       store_float(call.out.data, call.out.dtype, 0, NAN);
                      })
                      .ok());
     EXPECT_FALSE(problem
