@@ -19,6 +19,7 @@ inline constexpr std::string_view kPadRowNames[] = {"skip", "zero_out", "from_ze
 inline constexpr std::string_view kRuleNames[] = {"add", "delta"};
 inline constexpr std::string_view kStateOrderNames[] = {"value_key", "key_value"};
 inline constexpr std::string_view kChunkGridNames[] = {"row", "tokens"};
+inline constexpr std::string_view kLatentNames[] = {"rows", "dsa", "v4"};
 inline constexpr std::string_view kGateKindNames[] = {"softplus", "lower_bound", "step"};
 
 /// Of an enumeration and its table.

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace shadowgraph {
@@ -43,6 +44,13 @@ class Rng {
  private:
   uint64_t state_;
 };
+
+/// Any order of the elements is as likely as any other.
+template <class T>
+void shuffle(std::vector<T>& list, Rng& rng) {
+  for (size_t i = list.size(); i > 1; --i)
+    std::swap(list[i - 1], list[rng.below(static_cast<uint32_t>(i))]);
+}
 
 class Choices {
  public:

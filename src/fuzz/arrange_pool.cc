@@ -76,8 +76,7 @@ KvCache ArrangedCall::Memory::with_scales(const KvCache& cache) {
 void ArrangedCall::Memory::lay_table(int64_t num_pages) {
   std::vector<int32_t> ids(static_cast<size_t>(num_pages));
   std::iota(ids.begin(), ids.end(), 0);
-  for (size_t i = ids.size(); i > 1; --i)
-    std::swap(ids[i - 1], ids[rng.below(static_cast<uint32_t>(i))]);
+  shuffle(ids, rng);
   size_t next = 0;
   const int32_t absurd = rng.below(2) ? -1 : 2147483647;
   dense.cache_seqlens.clear();

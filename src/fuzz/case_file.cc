@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "attn/case_names.h"
 #include "core/laws.h"
 #include "fuzz/case_fields.h"
 #include "fuzz/case_json.h"
@@ -17,7 +18,6 @@ namespace shadowgraph {
 inline constexpr std::string_view kRunnerDataNames[] = {"random", "uniform", "selector"};
 inline constexpr std::string_view kLensNames[] = {"full", "prefix"};
 inline constexpr std::string_view kFamilyNames[] = {"mamba2", "gdn", "kda", "lightning"};
-inline constexpr std::string_view kLatentNames[] = {"rows", "dsa", "v4"};
 inline constexpr std::string_view kV4PoolNames[] = {"paged", "unified"};
 inline constexpr std::string_view kMoveNames[] = {"fresh", "copy", "commit", "keep"};
 

@@ -156,11 +156,13 @@ RequestData make_request(const Case& x, int64_t index, Rng& rng) {
 
 }  // namespace
 
+void fill(LogicalTensor& t, const std::function<float()>& next) {
+  for (int64_t i = 0; i < t.count(); ++i) store_float(t.bytes.data(), t.dtype, i, next());
+}
+
 void fill_random(LogicalTensor& t, float factor, Rng& rng) {
   if (t.dtype == DType::kI8) return fill_random_codes(t, rng);
-  const auto count = static_cast<int64_t>(t.bytes.size() / size_of(t.dtype));
-  for (int64_t i = 0; i < count; ++i)
-    store_float(t.bytes.data(), t.dtype, i, factor * random_value(t.dtype, rng));
+  fill(t, [&] { return factor * random_value(t.dtype, rng); });
 }
 
 float LogicalTensor::value(int64_t token, int64_t head, int64_t d) const {

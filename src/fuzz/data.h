@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "attn/case.h"
@@ -26,6 +27,7 @@ struct LogicalTensor {
         dim(head_dim),
         bytes(static_cast<size_t>(tokens * heads * dim) * size_of(type)),
         scales(type == DType::kI8 ? static_cast<size_t>(tokens * heads) : 0) {}
+  int64_t count() const { return static_cast<int64_t>(bytes.size() / size_of(dtype)); }
   int64_t row_bytes() const { return dim * static_cast<int64_t>(size_of(dtype)); }
   std::byte* row(int64_t token, int64_t head) {
     return bytes.data() + (token * heads + head) * row_bytes();
@@ -56,6 +58,8 @@ struct LogicalData {
   std::vector<float> sinks;
 };
 
+/// Element after element.
+void fill(LogicalTensor& t, const std::function<float()>& next);
 /// Uniform in [-factor, factor), with as many bits as the type can hold.
 void fill_random(LogicalTensor& t, float factor, Rng& rng);
 

@@ -1,12 +1,10 @@
 #include "fuzz/gate_case.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <numeric>
 
 #include "check/linear_compare.h"
-#include "core/float_formats.h"
 #include "core/laws.h"
 #include "fuzz/call_memory.h"
 #include "fuzz/data.h"
@@ -19,11 +17,6 @@ namespace {
 struct GateData {
   LogicalTensor x, a_log, dt_bias, b;
 };
-
-void fill(LogicalTensor& t, const std::function<float()>& next) {
-  for (size_t i = 0; i < t.bytes.size() / size_of(t.dtype); ++i)
-    store_float(t.bytes.data(), t.dtype, static_cast<int64_t>(i), next());
-}
 
 /// Exact: arguments from 64 on, where softplus(x) is x and sigmoid(x) is 1 in double, and
 /// exp(a_log) = 1; b of 0 and of such.
@@ -165,8 +158,7 @@ Status check_gate_case(const Case& x, const RunOptions&) {
   if (!ran.ok()) return status;
   status.add(judge_gate(x, gate.gate()));
 
-  for (size_t i = order.size(); i > 1; --i)
-    std::swap(order[i - 1], order[rng.below(static_cast<uint32_t>(i))]);
+  shuffle(order, rng);
   ArrangedGate again(x, data, order, rng.next());
   const Status varied = again.run();
   status.add(varied);

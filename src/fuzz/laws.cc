@@ -83,8 +83,7 @@ Arrangement vary(const Case& x, const RunOptions& options, Rng& rng) {
     slices.push_back(first);
     slices.push_back(second);
   }
-  for (size_t i = slices.size(); i > 1; --i)
-    std::swap(slices[i - 1], slices[rng.below(static_cast<uint32_t>(i))]);
+  shuffle(slices, rng);
   a.slices = slices;
   a.options = vary_options(options, rng);
   a.options.lse_sink = x.lse_sink;

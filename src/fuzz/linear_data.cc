@@ -1,7 +1,6 @@
 #include "fuzz/linear_data.h"
 
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "core/float_formats.h"
@@ -10,14 +9,6 @@
 namespace shadowgraph {
 namespace {
 
-int64_t count_of(const LogicalTensor& t) {
-  return static_cast<int64_t>(t.bytes.size() / size_of(t.dtype));
-}
-
-void fill(LogicalTensor& t, const std::function<float()>& next) {
-  for (int64_t i = 0; i < count_of(t); ++i) store_float(t.bytes.data(), t.dtype, i, next());
-}
-
 float integer(Rng& rng, int largest) {
   return static_cast<float>(static_cast<int>(rng.below(static_cast<uint32_t>(2 * largest + 1))) -
                             largest);
@@ -25,7 +16,7 @@ float integer(Rng& rng, int largest) {
 
 /// Every [token, head] has `ones` ones at random places, and nothing else.
 void fill_hot(LogicalTensor& t, int ones, Rng& rng) {
-  const int64_t rows = t.dim == 0 ? 0 : count_of(t) / t.dim;
+  const int64_t rows = t.dim == 0 ? 0 : t.count() / t.dim;
   for (int64_t row = 0; row < rows; ++row)
     for (int i = 0; i < ones; ++i)
       store_float(t.bytes.data(), t.dtype, row * t.dim + rng.below(static_cast<uint32_t>(t.dim)),

@@ -137,8 +137,7 @@ LinearArrangement vary_linear(const Case& x, const RunOptions& options, Rng& rng
   LinearArrangement a = LinearArrangement::of(x);
   a.seed = rng.next();
   std::vector<LinearPiece> rows = a.calls[0];
-  for (size_t i = rows.size(); i > 1; --i)
-    std::swap(rows[i - 1], rows[rng.below(static_cast<uint32_t>(i))]);
+  shuffle(rows, rng);
   const uint32_t form = rng.below(4);
   if (form < 2) {
     a.calls = {rows};

@@ -11,12 +11,6 @@
 namespace shadowgraph {
 namespace {
 
-template <class T>
-void shuffle(std::vector<T>* list, Rng& rng) {
-  for (size_t i = list->size(); i > 1; --i)
-    std::swap((*list)[i - 1], (*list)[rng.below(static_cast<uint32_t>(i))]);
-}
-
 /// t[begin : begin + count].
 ConstTensorView narrow(ConstTensorView t, int64_t begin, int64_t count) {
   t.data += begin * t.stride[0] * static_cast<int64_t>(size_of(t.dtype));
@@ -56,7 +50,7 @@ void LinearScene::add_pool() {
   const auto count = static_cast<int32_t>(x_.rows.size() + 1 + rng_.below(3));
   slots_.resize(static_cast<size_t>(count));
   std::iota(slots_.begin(), slots_.end(), 0);
-  shuffle(&slots_, rng_);
+  shuffle(slots_, rng_);
   if (is_conv()) {
     pool_ =
         pool_memory_.add("states", x_.dtype, {count, x_.dim, x_.width - 1}, rng_, AxisOrder::kAny);
@@ -129,7 +123,7 @@ void LinearScene::lay_drafts() {
   if (rng_.below(2) != 0) {
     indices_.resize(static_cast<size_t>(places));
     std::iota(indices_.begin(), indices_.end(), 0);
-    shuffle(&indices_, rng_);
+    shuffle(indices_, rng_);
     indices_.resize(static_cast<size_t>(rows));
     trim(indices_);
   }

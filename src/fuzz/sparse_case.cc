@@ -1,10 +1,9 @@
 #include "fuzz/sparse_case.h"
 
+#include "attn/case_names.h"
+
 namespace shadowgraph {
 namespace {
-
-constexpr const char* kDataNames[] = {"uniform", "selector", "random", "peaked"};
-constexpr const char* kLayoutNames[] = {"rows", "dsa", "v4"};
 
 std::string text_of(const std::vector<int32_t>& list) {
   std::string s = "[";
@@ -39,14 +38,14 @@ void choose_dims(Choices& c, SparseCase& x) {
 }  // namespace
 
 std::string SparseCase::to_string() const {
-  std::string s = "sparse_attention " + std::string(kDataNames[static_cast<int>(data)]) + " seed " +
+  std::string s = "sparse_attention " + std::string(word(kCaseDataNames, data)) + " seed " +
                   std::to_string(seed) + " heads " + std::to_string(heads) + " dims " +
                   std::to_string(head_dim) + '/' + std::to_string(head_dim_v) + " q " +
                   std::string(name_of(q_dtype)) + " out " + std::string(name_of(out_dtype)) +
-                  " keys " + kLayoutNames[static_cast<int>(layout)] + text_of(seen);
+                  " keys " + std::string(word(kLatentNames, layout)) + text_of(seen);
   if (has_extra)
-    s +=
-        std::string(" extra ") + kLayoutNames[static_cast<int>(extra_layout)] + text_of(seen_extra);
+    s += std::string(" extra ") + std::string(word(kLatentNames, extra_layout)) +
+         text_of(seen_extra);
   if (layout == LatentLayout::kRows || (has_extra && extra_layout == LatentLayout::kRows))
     s += " rows " + std::string(name_of(rows_dtype));
   if (sinks) s += lse_sink == LseSink::kIncluded ? " sinks(in lse)" : " sinks";

@@ -77,8 +77,7 @@ SparseArrangement vary(const SparseCase& x, const RunOptions& options, Rng& rng)
   for (int32_t& size : how.page_size) size = 1 + static_cast<int32_t>(rng.below(17));
   how.holes = rng.below(3) != 0;
   how.with_lse = rng.below(8) != 0;
-  for (size_t i = how.tokens.size(); i > 1; --i)
-    std::swap(how.tokens[i - 1], how.tokens[rng.below(static_cast<uint32_t>(i))]);
+  shuffle(how.tokens, rng);
   if (rng.below(3) == 0) how.tokens.resize(1);
   how.options = vary_options(options, rng);
   return how;
@@ -146,8 +145,7 @@ Status check_sparse_case(const SparseCase& x, const RunOptions& options, const S
   const Result result{call.out, call.lse.tensor, LseBase::kNatural, x.lse_sink};
   status.add(
       judge(AnyCall(call), result, *find_arithmetic("ours_sparse"), {.bounded = true}).findings);
-  if (x.data == CaseData::kUniform || x.data == CaseData::kSelector)
-    status.add(check_exact(x, data, call));
+  if (is_exact(x.data)) status.add(check_exact(x, data, call));
 
   Rng rng = Rng::stream(x.seed, 1);
   const SparseArrangement other = vary(x, options, rng);

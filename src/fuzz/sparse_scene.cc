@@ -16,16 +16,6 @@ namespace {
 constexpr float kLargestCode = 448;
 constexpr int64_t kLeastGroup = 64;
 
-template <class T>
-void shuffle(std::vector<T>& list, Rng& rng) {
-  for (size_t i = list.size(); i > 1; --i)
-    std::swap(list[i - 1], list[rng.below(static_cast<uint32_t>(i))]);
-}
-
-bool is_exact(const SparseCase& x) {
-  return x.data == CaseData::kUniform || x.data == CaseData::kSelector;
-}
-
 /// An exact key: small integers, and in each group one 448; its last element selects it.
 void make_exact(const SparseCase& x, bool hot, Rng& rng, float* latent) {
   for (int64_t i = 0; i < x.head_dim; ++i) {
@@ -43,7 +33,7 @@ SparseData::SparseData(const SparseCase& x) {
     const bool last = i % x.head_dim == x.head_dim - 1;
     const float unit = rng.signed_unit() * (x.data == CaseData::kPeaked ? 8.F : 1.F);
     const float exact = x.data == CaseData::kSelector && last ? 8192 : 0;
-    q.push_back(is_exact(x) ? exact : unit);
+    q.push_back(is_exact(x.data) ? exact : unit);
   }
   for (int list = 0; list < 2; ++list) {
     const auto l = static_cast<size_t>(list);
@@ -52,7 +42,7 @@ SparseData::SparseData(const SparseCase& x) {
     for (int64_t key = 0; key < keys; ++key) {
       hot[l].push_back(x.data == CaseData::kSelector && rng.below(4) == 0);
       float* latent = &latents[l][static_cast<size_t>(key * x.head_dim)];
-      if (is_exact(x)) {
+      if (is_exact(x.data)) {
         make_exact(x, hot[l].back() != 0, rng, latent);
       } else {
         for (int64_t i = 0; i < x.head_dim; ++i) latent[i] = rng.signed_unit();
@@ -61,7 +51,7 @@ SparseData::SparseData(const SparseCase& x) {
   }
   // Of logit 0, which on exact data weighs 1 where no hot key is seen, or of none.
   for (int32_t h = 0; x.sinks && h < x.heads; ++h)
-    sinks.push_back(is_exact(x) ? 0.F : 4 * rng.signed_unit());
+    sinks.push_back(is_exact(x.data) ? 0.F : 4 * rng.signed_unit());
 }
 
 int64_t SparseData::first_key(const SparseCase& x, int list, int64_t token) {
