@@ -133,8 +133,7 @@ Probes::Probes(uint64_t seed, int largest_team, int64_t bytes)
     : largest_team_(largest_team), memory_(bytes), blocks_(bytes / kBlock) {
   std::iota(blocks_.begin(), blocks_.end(), 0);
   Rng rng(seed);
-  for (size_t i = blocks_.size() - 1; i > 0; --i)
-    std::swap(blocks_[i], blocks_[rng.below(static_cast<uint32_t>(i + 1))]);
+  shuffle(blocks_, rng);
 }
 
 std::vector<Probes::Variant> Probes::variants_of(Probe probe) {

@@ -89,8 +89,7 @@ void Problem::make_tables(uint64_t seed, double cold_bytes) {
   std::vector<int32_t> ids(static_cast<size_t>(num_pages_));
   std::iota(ids.begin(), ids.end(), 0);
   Rng rng(seed);
-  for (size_t i = ids.size() - 1; shape_.shuffled && i > 0; --i)
-    std::swap(ids[i], ids[rng.below(static_cast<uint32_t>(i + 1))]);
+  if (shape_.shuffled) shuffle(ids, rng);
   page_tables_.resize(static_cast<size_t>(num_tables_ * shape_.batch * max_pages_));
   size_t next = 0;
   for (int64_t row = 0; row < num_tables_ * shape_.batch; ++row) {

@@ -68,8 +68,7 @@ StateProblem::StateProblem(const Shape& shape, uint64_t seed, int threads, doubl
   slots_.resize(static_cast<size_t>(slots));
   std::iota(slots_.begin(), slots_.end(), 0);
   Rng rng(seed);
-  for (size_t i = slots_.size() - 1; i > 0; --i)
-    std::swap(slots_[i], slots_[rng.below(static_cast<uint32_t>(i + 1))]);
+  shuffle(slots_, rng);
   for (int32_t i = 0; i <= shape_.batch; ++i) cu_seqlens_q_.push_back(i * shape_.q_len);
   call_.rows.cu_seqlens_q = cu_seqlens_q_;
   if (!shape_.is_decode()) call_.form = LinearAttention::Form::kChunked;

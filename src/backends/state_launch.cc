@@ -110,7 +110,17 @@ KernelLaunch launch_of(const Kernel& kernel, const std::array<ConstTensorView, 2
   return launch;
 }
 
-constexpr size_t kFirstList = 3;
+/// What launch_of was given: two views, a list, and one of targets.
+template <class Call>
+CallOf<Call> call_of(const KernelLaunch& launch) {
+  constexpr size_t kFirstList = 3;
+  const LaunchFrame f{launch};
+  const auto t = views_of<2>(f, 0);
+  const auto s = f.scalar<ListScalars>(kFirstList + 2);
+  return {{t[0], t[1], array_of<int32_t>(f, kFirstList, s.num_tokens),
+           array_of<int32_t>(f, kFirstList + 1, s.num_rows)},
+          s.rows};
+}
 
 }  // namespace
 
@@ -124,12 +134,7 @@ KernelLaunch copy_states_launch(const CopyStates& c, const RequestRows& rows) {
 }
 
 CallOf<CopyStates> copy_states_call(const KernelLaunch& launch) {
-  const LaunchFrame f{launch};
-  const auto t = views_of<2>(f, 0);
-  const auto s = f.scalar<ListScalars>(kFirstList + 2);
-  return {{t[0], t[1], array_of<int32_t>(f, kFirstList, s.num_tokens),
-           array_of<int32_t>(f, kFirstList + 1, s.num_rows)},
-          s.rows};
+  return call_of<CopyStates>(launch);
 }
 
 KernelLaunch track_windows_launch(const TrackWindows& c, const RequestRows& rows) {
@@ -137,12 +142,7 @@ KernelLaunch track_windows_launch(const TrackWindows& c, const RequestRows& rows
 }
 
 CallOf<TrackWindows> track_windows_call(const KernelLaunch& launch) {
-  const LaunchFrame f{launch};
-  const auto t = views_of<2>(f, 0);
-  const auto s = f.scalar<ListScalars>(kFirstList + 2);
-  return {{t[0], t[1], array_of<int32_t>(f, kFirstList, s.num_tokens),
-           array_of<int32_t>(f, kFirstList + 1, s.num_rows)},
-          s.rows};
+  return call_of<TrackWindows>(launch);
 }
 
 }  // namespace shadowgraph
