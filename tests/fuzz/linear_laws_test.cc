@@ -302,13 +302,14 @@ TEST(LinearBits, VariantsAreOfEveryForm) {
 }
 
 TEST(LinearBits, SeesOneBitOfAnything) {
-  const Case x = with_drafts(small_case(LinearCase::Call::kAttention, CaseData::kRandom), false);
+  Case x = small_case(LinearCase::Call::kAttention, CaseData::kRandom);
+  x.linear.drafts = true, x.linear.chunk_size = 2;
   Ran run(x);
   EXPECT_EQ(run.scene.run().to_string(), "ok");
   LinearResults a(x);
   run.scene.collect(&a);
   EXPECT_EQ(compare_bits(a, a, "").to_string(), "ok");
-  for (const auto part : {&LinearResults::out, &LinearResults::draft}) {
+  for (const auto part : {&LinearResults::out, &LinearResults::draft, &LinearResults::states}) {
     LinearResults b = a;
     (b.*part)[3][2] ^= std::byte{1};
     EXPECT_FALSE(compare_bits(a, b, "").ok());
@@ -316,6 +317,11 @@ TEST(LinearBits, SeesOneBitOfAnything) {
     (b.*part)[3].clear();
     EXPECT_FALSE(compare_bits(a, b, "").ok());
   }
+  LinearResults b = a;
+  b.chunks[0][2] ^= std::byte{1};
+  EXPECT_FALSE(compare_bits(a, b, "").ok());
+  b.chunks[0].clear();  // cut elsewhere, it begins no chunk
+  EXPECT_TRUE(compare_bits(a, b, "").ok());
 }
 
 TEST(LinearBits, PoisonWhereTheFootprintDoesNotReadChangesNothing) {

@@ -213,6 +213,16 @@ TEST(StepGrid, StatesOfEveryFamilyFindNothing) {
   }
 }
 
+TEST(StepGrid, OfStatesFindsAFreshRequestThatReadsItsSlotAndATreeTakenForAChain) {
+  const std::atomic<bool> stop = false;
+  for (const auto& [fault, name] : {std::pair("M01", "lightning"), std::pair("M09", "gdn")}) {
+    const StepGridResult wrong = run_step_grid(
+        *find_step_grid("states"), *find_backend(name), 2, 2, find_fault(fault)->tap,
+        [](size_t, size_t) {}, stop);
+    EXPECT_GE(std::as_const(wrong.findings).findings().size(), 2U) << fault;
+  }
+}
+
 StepGridResult run_plans(StepRange range, const MakeTap& tap, const char* backend) {
   const std::atomic<bool> stop = false;
   return run_step_grid(
