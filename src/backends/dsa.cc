@@ -52,6 +52,9 @@ constexpr BackendInfo kInfo{.name = "dsa",
 
 /// Shapes that kernels know, and layers that share their metadata.
 void check_layer(const SparseLayer& l, const SparseLayer& first, Status* status) {
+  if (l.num_heads < 1) refuse(status, "num_heads", ">= 1", l.num_heads);
+  if (l.head_dim_v < 1 || l.head_dim_v > l.head_dim)
+    refuse(status, "head_dim_v", "1 to head_dim " + std::to_string(l.head_dim), l.head_dim_v);
   if (l.topk < 1) refuse(status, "topk", ">= 1", l.topk);
   if (l.index_heads < 1) refuse(status, "index_heads", ">= 1", l.index_heads);
   if (l.latents == LatentLayout::kV4)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "attn/page_table.h"
 #include "attn/tensor_rows.h"
@@ -71,6 +72,19 @@ void fill_tree(const ForwardBatch& batch, const Limits& limits, Filler& f) {
   std::ranges::copy(batch.spec.retrieve_next_sibling, sibling.begin());
 }
 
+/// Sizes that the kernels know.
+void check_sizes(const RecurrentLayer& l, Status* status) {
+  for (const auto& [field, size] :
+       {std::pair("num_k_heads", l.num_k_heads), std::pair("num_v_heads", l.num_v_heads),
+        std::pair("head_dim_k", l.head_dim_k), std::pair("head_dim_v", l.head_dim_v)})
+    if (size < 1) refuse(status, field, ">= 1", size);
+  if (l.num_k_heads > 0 && l.num_v_heads % l.num_k_heads != 0)
+    refuse(status, "num_v_heads", "a multiple of num_k_heads", l.num_v_heads);
+  const bool lightning = l.family == RecurrentFamily::kLightning;
+  if (lightning ? l.conv_width != 0 : l.conv_width < 2 || l.conv_width > 8)
+    refuse(status, "conv_width", lightning ? "0" : "2 to 8", l.conv_width);
+}
+
 }  // namespace
 
 int32_t state_chunk_size(const ModelConfig& model) {
@@ -102,6 +116,7 @@ Status RecurrentBackend::check(const Limits& limits) const {
   for (const LayerKind& kind : m.layers) {
     const RecurrentLayer* layer = recurrent_of(kind);
     if (layer == nullptr) continue;
+    check_sizes(*layer, &status);
     if (layer->chunk_size != state_chunk_size(m))
       refuse(&status, "chunk_size", "the same in all layers", layer->chunk_size);
     if (layer->has_conv() && layer->conv_width - 1 != conv_history(m))

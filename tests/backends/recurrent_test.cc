@@ -194,6 +194,9 @@ TEST(Recurrent, LayersOfAnotherFamilyAreRefused) {
   EXPECT_FALSE(find_backend("kda")->bind(arena, Limits::bucket(kDecode, 2, 1, kGdn), &meta).ok());
   EXPECT_FALSE(
       find_backend("flashattention")->bind(arena, Limits::bucket(kDecode, 2, 1, kGdn), &meta).ok());
+  ModelConfig bare = kGdn;
+  std::get<RecurrentLayer>(bare.layers[0].math).conv_width = 0;
+  EXPECT_FALSE(find_backend("gdn")->bind(arena, Limits::bucket(kDecode, 2, 1, bare), &meta).ok());
   ModelConfig chunk = kGdn;
   chunk.layers.push_back(chunk.layers[0]);
   std::get<RecurrentLayer>(chunk.layers[1].math).chunk_size = 4;
