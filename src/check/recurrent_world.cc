@@ -118,6 +118,7 @@ void RecurrentWorld::move(const StateMove& m) {
   switch (m.kind) {
     case StateMove::Kind::kFresh: return begin_slot(m.slot, m.owner);
     case StateMove::Kind::kKeep: return own(m.slot, kCache);
+    case StateMove::Kind::kTake: return own(m.slot, m.owner);
     case StateMove::Kind::kCopy:
       copy_place(pools_, m.from, m.slot);
       copy_known(known_, m.from, m.slot);

@@ -46,12 +46,16 @@ Status OneTokenPromptsDecode::filled(const ForwardBatch& batch, Meta& meta) {
   return {};
 }
 
-void PaddingIsTheLastSlot::step(Step& /*step*/, const PoolState& pools) {
-  last_ = pools.config.state_slots;
+/// How long the pool is; eager steps, which come first, have no padding.
+void PaddingIsTheLastSlot::launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/, bool) {
+  for (const TappedLaunch& one : all)
+    if (one.launch.kernel == &kLinearAttention)
+      last_ = static_cast<int32_t>(linear_call(one.launch).call.states.shape[0]) - 1;
 }
 
 /// -1 is an index from the end.
 Status PaddingIsTheLastSlot::filled(const ForwardBatch& /*batch*/, Meta& meta) {
+  if (last_ < 1) return {};
   for_staged<int32_t>(meta, kSlots, [&](const Meta&, std::span<int32_t> slots) {
     for (int32_t& slot : slots) {
       if (slot != -1) continue;
@@ -276,21 +280,17 @@ void DecaysOfBaseTwo::launches(std::vector<TappedLaunch>& all, const Meta& meta,
       all, [&](const KernelLaunch& launch) { return is_prefill(launch, meta); }));
 }
 
-namespace {
-
-int64_t erase_moves(Step& step, StateMove::Kind kind) {
-  return static_cast<int64_t>(
-      std::erase_if(step.state_moves, [&](const StateMove& m) { return m.kind == kind; }));
-}
-
-}  // namespace
-
 void SlotsAreNotCleared::step(Step& step, const PoolState& /*pools*/) {
-  act(erase_moves(step, StateMove::Kind::kFresh));
+  for (StateMove& m : step.state_moves) {
+    if (m.kind != StateMove::Kind::kFresh) continue;
+    m.kind = StateMove::Kind::kTake;
+    act();
+  }
 }
 
 void SnapshotsAreNotCopied::step(Step& step, const PoolState& /*pools*/) {
-  act(erase_moves(step, StateMove::Kind::kCopy));
+  act(static_cast<int64_t>(std::erase_if(
+      step.state_moves, [](const StateMove& m) { return m.kind == StateMove::Kind::kCopy; })));
 }
 
 void CommitsTheLastDraft::step(Step& step, const PoolState& pools) {

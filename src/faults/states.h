@@ -17,7 +17,7 @@ struct OneTokenPromptsDecode final : Tap {
   Status filled(const ForwardBatch& batch, Meta& meta) override;
 };
 struct PaddingIsTheLastSlot final : Tap {
-  void step(Step& step, const PoolState& pools) override;
+  void launches(std::vector<TappedLaunch>& all, const Meta& meta, bool capturing) override;
   Status filled(const ForwardBatch& batch, Meta& meta) override;
 
  private:

@@ -19,7 +19,7 @@ inline constexpr std::string_view kRunnerDataNames[] = {"random", "uniform", "se
 inline constexpr std::string_view kLensNames[] = {"full", "prefix"};
 inline constexpr std::string_view kFamilyNames[] = {"mamba2", "gdn", "kda", "lightning"};
 inline constexpr std::string_view kV4PoolNames[] = {"paged", "unified"};
-inline constexpr std::string_view kMoveNames[] = {"fresh", "copy", "commit", "keep"};
+inline constexpr std::string_view kMoveNames[] = {"fresh", "copy", "commit", "keep", "take"};
 
 template <>
 struct EnumWords<RunnerData> : ListedWords<RunnerData, kRunnerDataNames> {};

@@ -13,6 +13,7 @@ struct StateMove {
     kCopy,    // slot gets the state of slot `from`
     kCommit,  // slot gets what the last verify left of its row `from` behind draft token `step`
     kKeep,    // slot is the prefix cache's from now on
+    kTake,    // slot begins a request's life with its last contents: what an engine must not do
   };
   Kind kind = Kind::kFresh;
   int32_t slot = 0;
