@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attn/batch_check.h"
+#include "attn/duplicates.h"
 #include "attn/index_page.h"
 #include "attn/tensor_check.h"
 
@@ -22,27 +24,20 @@ bool list_of(TensorCheck& c, const char* field, std::span<const int32_t> list, i
   return false;
 }
 
-bool check_pages_view(TensorCheck& c, const ConstTensorView& pages, bool written) {
-  if (!written) return c.input("pages", pages, {kAny, kIndexPageBytes}, {DType::kU8});
-  TensorView t;
-  t.data = const_cast<std::byte*>(pages.data);
-  t.dtype = pages.dtype, t.rank = pages.rank, t.shape = pages.shape, t.stride = pages.stride;
-  return c.output("pages", t, {kAny, kIndexPageBytes}, {DType::kU8});
+bool check_pages_view(TensorCheck& c, const ConstTensorView& pages) {
+  return c.input("pages", pages, {kAny, kIndexPageBytes}, {DType::kU8});
 }
 
 /// The pages of keys first .. last - 1 of a row of the table lie in the pool.
-bool check_page_ids(TensorCheck& c, const ConstTensorView& table, int64_t num_pages, int64_t row,
+void check_page_ids(TensorCheck& c, const ConstTensorView& table, int64_t num_pages, int64_t row,
                     int64_t first, int64_t last) {
-  bool good = true;
-  if (first >= last) return good;
+  if (first >= last) return;
   for (int64_t p = first / kIndexPageTokens; p <= (last - 1) / kIndexPageTokens; ++p) {
     const int32_t id = load_i32(table, row, p);
     if (id >= 0 && id < num_pages) continue;
     c.fail("table.page_id", at("page_table", row, p), "0 <= id < " + std::to_string(num_pages),
            std::to_string(id));
-    good = false;
   }
-  return good;
 }
 
 /// 0 <= ks[t] <= ke[t] <= most, where the lists have `tokens` entries.
@@ -50,18 +45,19 @@ bool check_ranges(TensorCheck& c, std::span<const int32_t> ks, std::span<const i
                   int64_t tokens, int64_t most) {
   bool ok = ks.empty() || list_of(c, "ks", ks, tokens);
   ok &= list_of(c, "ke", ke, tokens);
-  for (size_t t = 0; ok && t < ke.size(); ++t) {
-    const int64_t first = ks.empty() ? 0 : ks[t], row = static_cast<int64_t>(t);
-    if (first < 0) c.fail("len.negative", at("ks", row), ">= 0", std::to_string(first));
-    if (ke[t] < first)
-      c.fail("len.negative", at("ke", row), ">= " + std::to_string(first), std::to_string(ke[t]));
-    if (ke[t] > most)
-      c.fail("len.capacity", at("ke", row), "<= " + std::to_string(most), std::to_string(ke[t]));
+  if (!ok) return false;
+  const auto fail = [&](LawId law, const char* field, size_t t, const std::string& expected,
+                        int64_t got) {
+    c.fail(law, at(field, static_cast<int64_t>(t)), expected, std::to_string(got));
+    ok = false;
+  };
+  for (size_t t = 0; t < ke.size(); ++t) {
+    const int64_t first = ks.empty() ? 0 : ks[t];
+    if (first < 0) fail("len.negative", "ks", t, ">= 0", first);
+    if (ke[t] < first) fail("len.negative", "ke", t, ">= " + std::to_string(first), ke[t]);
+    if (ke[t] > most) fail("len.capacity", "ke", t, "<= " + std::to_string(most), ke[t]);
   }
-  return ok && std::ranges::all_of(ke, [&](const int32_t& end) {
-           const int32_t first = ks.empty() ? 0 : ks[static_cast<size_t>(&end - ke.data())];
-           return first >= 0 && end >= first && end <= most;
-         });
+  return ok;
 }
 
 /// Rows of a table that has num_rows of them; empty: as many tokens.
@@ -86,7 +82,7 @@ bool check_rows(TensorCheck& c, std::span<const int32_t> rows, int64_t tokens, i
 void check_paged_keys(TensorCheck& c, const IndexerLogits& call, int64_t tokens, int64_t width) {
   if (call.k.defined() || call.k_scale.defined())
     c.fail("input.shape", at("k"), "undefined: keys lie in pages", "defined");
-  const bool pages_ok = check_pages_view(c, call.pages, false);
+  const bool pages_ok = check_pages_view(c, call.pages);
   if (!c.input("page_table", call.page_table, {kAny, kAny}, kI32)) return;
   const ConstTensorView& table = call.page_table;
   const int64_t most = std::min(width, table.shape[1] * kIndexPageTokens);
@@ -125,7 +121,7 @@ Status validate(const ActQuant& call) {
 Status validate(const StoreIndexKeys& call) {
   Status status;
   TensorCheck c(&status);
-  const bool pages_ok = check_pages_view(c, call.pages, true);
+  const bool pages_ok = c.output("pages", call.pages, {kAny, kIndexPageBytes}, {DType::kU8});
   const int64_t tokens = std::ssize(call.out_cache_loc);
   c.input("k", call.k, {tokens, kIndexDim}, {DType::kE4M3});
   c.strided_input("k_scale", call.k_scale, {tokens}, kF32);
@@ -133,30 +129,28 @@ Status validate(const StoreIndexKeys& call) {
   c.no_aliases();
   if (!pages_ok || (tokens > 0 && call.out_cache_loc.data() == nullptr)) return status;
   const int64_t slots = call.pages.shape[0] * kIndexPageTokens;
-  std::vector<std::pair<int64_t, int64_t>> taken;  // slot, token
+  Numbered taken;
   for (int64_t t = 0; t < tokens; ++t) {
     const int64_t slot = call.out_cache_loc[static_cast<size_t>(t)];
     if (call.drops(slot)) continue;
     if (slot < slots) {
-      taken.emplace_back(slot, t);
+      taken.emplace_back(slot, static_cast<size_t>(t));
     } else {
       c.fail("slot.range", at("out_cache_loc", t), "slot < " + std::to_string(slots),
              std::to_string(slot));
     }
   }
-  std::ranges::sort(taken);
-  for (size_t i = 1; i < taken.size(); ++i)
-    if (taken[i].first == taken[i - 1].first)
-      c.fail(
-          "slot.duplicate", at("out_cache_loc", taken[i].second), "a slot of its own",
-          std::to_string(taken[i].first) + ", token " + std::to_string(taken[i - 1].second) + "'s");
+  find_duplicates(std::move(taken), [&](int64_t slot, size_t later, size_t earlier) {
+    c.fail("slot.duplicate", at("out_cache_loc", later),
+           "a slot of its own, not that of token " + std::to_string(earlier), std::to_string(slot));
+  });
   return status;
 }
 
 Status validate(const GatherIndexKeys& call) {
   Status status;
   TensorCheck c(&status);
-  const bool pages_ok = check_pages_view(c, call.pages, false);
+  const bool pages_ok = check_pages_view(c, call.pages);
   const bool table_ok = c.input("page_table", call.page_table, {kAny, kAny}, kI32);
   const int64_t batch = table_ok ? call.page_table.shape[0] : kAny;
   bool lens_ok = c.span("cu_seqlens_k", call.cu_seqlens_k) && table_ok;
