@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "attn/batch_check.h"
-#include "attn/duplicates.h"
+#include "attn/cache_check.h"
 #include "attn/index_page.h"
 #include "attn/tensor_check.h"
 
@@ -125,25 +124,11 @@ Status validate(const StoreIndexKeys& call) {
   const int64_t tokens = std::ssize(call.out_cache_loc);
   c.input("k", call.k, {tokens, kIndexDim}, {DType::kE4M3});
   c.strided_input("k_scale", call.k_scale, {tokens}, kF32);
-  c.span("out_cache_loc", call.out_cache_loc);
+  const bool slots_ok = c.span("out_cache_loc", call.out_cache_loc);
+  if (pages_ok && slots_ok)
+    check_slots(c, call.out_cache_loc, call.pages.shape[0] * kIndexPageTokens,
+                [&](int64_t slot) { return call.drops(slot); });
   c.no_aliases();
-  if (!pages_ok || (tokens > 0 && call.out_cache_loc.data() == nullptr)) return status;
-  const int64_t slots = call.pages.shape[0] * kIndexPageTokens;
-  Numbered taken;
-  for (int64_t t = 0; t < tokens; ++t) {
-    const int64_t slot = call.out_cache_loc[static_cast<size_t>(t)];
-    if (call.drops(slot)) continue;
-    if (slot < slots) {
-      taken.emplace_back(slot, static_cast<size_t>(t));
-    } else {
-      c.fail("slot.range", at("out_cache_loc", t), "slot < " + std::to_string(slots),
-             std::to_string(slot));
-    }
-  }
-  find_duplicates(std::move(taken), [&](int64_t slot, size_t later, size_t earlier) {
-    c.fail("slot.duplicate", at("out_cache_loc", later),
-           "a slot of its own, not that of token " + std::to_string(earlier), std::to_string(slot));
-  });
   return status;
 }
 

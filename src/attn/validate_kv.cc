@@ -87,19 +87,8 @@ Status validate(const StoreKv& call) {
   c.input("k", call.k, {tokens, call.cache.num_kv_heads, call.cache.k.head_dim}, wide);
   if (!latent || call.v.defined())
     c.input("v", call.v, {tokens, call.cache.num_kv_heads, call.cache.v.head_dim}, wide);
-  Numbered slots;
-  for (size_t i = 0; i < call.out_cache_loc.size(); ++i) {
-    const int64_t slot = call.out_cache_loc[i];
-    if (slot >= call.cache.num_slots()) {
-      c.fail("slot.range", at("out_cache_loc", i), "< " + std::to_string(call.cache.num_slots()),
-             std::to_string(slot));
-    }
-    if (!call.drops(slot)) slots.emplace_back(slot, i);
-  }
-  find_duplicates(std::move(slots), [&](int64_t slot, size_t later, size_t earlier) {
-    c.fail("slot.duplicate", at("out_cache_loc", later),
-           "a slot of its own, not that of token " + std::to_string(earlier), std::to_string(slot));
-  });
+  check_slots(c, call.out_cache_loc, call.cache.num_slots(),
+              [&](int64_t slot) { return call.drops(slot); });
   c.no_aliases();
   return status;
 }

@@ -163,19 +163,9 @@ Status validate(const PackLatents& call) {
                                     return c.output(field, pool.data, shape, dtypes);
                                   });
   c.input("latents", call.latents, {tokens, pool_ok ? pool.head_dim() : kAny}, kWide);
-  Numbered slots;
-  for (size_t i = 0; pool_ok && slots_ok && i < call.out_cache_loc.size(); ++i) {
-    const int64_t slot = call.out_cache_loc[i];
-    if (call.drops(slot)) continue;
-    if (slot >= pool.slots())
-      c.fail("slot.range", at("out_cache_loc", i), "< " + std::to_string(pool.slots()),
-             std::to_string(slot));
-    slots.emplace_back(slot, i);
-  }
-  find_duplicates(std::move(slots), [&](int64_t slot, size_t later, size_t earlier) {
-    c.fail("slot.duplicate", at("out_cache_loc", later),
-           "a slot of its own, not that of token " + std::to_string(earlier), std::to_string(slot));
-  });
+  if (pool_ok && slots_ok)
+    check_slots(c, call.out_cache_loc, pool.slots(),
+                [&](int64_t slot) { return call.drops(slot); });
   c.no_aliases();
   return status;
 }
