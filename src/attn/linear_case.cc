@@ -8,7 +8,7 @@ namespace {
 
 std::string type(DType t) { return std::string(name_of(t)); }
 
-/// "5 3z 2p": tokens; z from zero, p padding.
+/// "5|3z|2p": tokens; z from zero, p padding.
 std::string rows_of(const LinearCase& x) {
   std::string s;
   for (const LinearCase::Row& r : x.rows) {

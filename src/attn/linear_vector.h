@@ -92,7 +92,8 @@ struct LinearVector {
   std::vector<int32_t> recorded_chunks;
   // Parents that a kernel derived from (first child, next sibling), [rows, steps] each; else empty
   std::span<const int32_t> first_child, next_sibling, recorded_parents;
-  // Whose arithmetic: a line of src/check/linear_arithmetics.inc, or indexer_arithmetics.inc
+  // Whose arithmetic: a line of src/check/linear_arithmetics.inc, indexer_arithmetics.inc or, of
+  // chosen keys, arithmetics.inc
   std::string kernel;
   // Not empty: the recorded kernel is known to depart from the recurrence here, and how
   std::string departs;

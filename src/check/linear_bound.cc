@@ -17,7 +17,7 @@ namespace {
 Rounding rounding_of(DType t) {
   if (t == DType::kF64) return {0x1p-53, 0};
   Rounding r = rounding_to(t);
-  if (t != DType::kF16) r.half_subnormal = kFlushed;
+  if (t == DType::kF32 || t == DType::kBF16) r.half_subnormal = kFlushed;
   return r;
 }
 

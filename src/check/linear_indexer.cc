@@ -30,8 +30,8 @@ class IndexerJudge : public LinearCaseJudge {
     for (int64_t i = 0; i < c.scale_ref.numel(); ++i) {
       const double amax = largest(c.call, i), right = block_scale(amax, c.call.ue8m0);
       // A reference's floor may not have been rounded to f32.
-      take_block(&reference, c.scale_ref, i, right,
-                 right * (amax < kLeastAmax ? 0x1p-24 : 0x1p-52));
+      const double error = right * (amax < kLeastAmax ? 0x1p-24 : 0x1p-52);
+      take_block(&reference, c.scale_ref, i, right, with_rounding(right, error, c.scale_ref.dtype));
     }
     settle(reference, &verdict_.reference.out);
   }
@@ -67,7 +67,8 @@ class IndexerJudge : public LinearCaseJudge {
       for (int64_t i = block * kIndexDim; i < (block + 1) * kIndexDim; ++i) {
         const double q = element(call.x, i) / got, e = std::abs(q) * quotient;
         const double value = element(y, i);
-        const double nearest = std::clamp(value, nearest_e4m3(q - e), nearest_e4m3(q + e));
+        const double nearest =
+            std::isnan(q) ? q : std::clamp(value, nearest_e4m3(q - e), nearest_e4m3(q + e));
         values.take(i / call.x.shape[1], i % call.x.shape[1], value, nearest, 0);
       }
     }
@@ -146,7 +147,7 @@ class IndexerJudge : public LinearCaseJudge {
     ArrayJudge reference("num.reference", "ref.logits"), unseen("num.bound", "ours.logits");
     const int64_t heads = call.q.shape[1], width = call.logits.shape[1];
     for (int64_t t = 0; t < call.tokens(); ++t) {
-      std::vector<double> right, bound;
+      std::vector<double> right, of_reference;
       for (int64_t s = 0; s < width; ++s) {
         const int64_t flat = t * width + s;
         if (s < call.first(t) || s >= call.last(t)) {
@@ -158,33 +159,31 @@ class IndexerJudge : public LinearCaseJudge {
         const auto within = [&](const IndexerArithmetic& a, DType type) {
           return with_rounding(score.score, score_bound(score, heads, a), type);
         };
-        right.push_back(score.score), bound.push_back(within({}, DType::kF32));
-        ours.take(t, s, element(call.logits, flat), score.score, bound.back());
+        right.push_back(score.score);
+        of_reference.push_back(within({}, c.reference.dtype));
+        ours.take(t, s, element(call.logits, flat), score.score, within({}, DType::kF32));
         if (recorded != nullptr)
           gpu.take(t, s, element(c.logits, flat), score.score, within(*recorded, DType::kF32));
-        reference.take(t, s, element(c.reference, flat), score.score,
-                       within({}, c.reference.dtype));
+        reference.take(t, s, element(c.reference, flat), score.score, of_reference.back());
       }
-      judge_choice(c, t, right, bound);
+      judge_choice(c, t, right, of_reference);
     }
     settle(ours, &verdict_.ours.out), settle(unseen, &verdict_.ours.out);
     settle(gpu, &verdict_.gpu.out), settle(reference, &verdict_.reference.out);
     choose_ours(c, call);
   }
 
-  /// Nothing that is left out may be larger than something that is chosen, by more than both may be
-  /// wrong; the reference's choice is the oracle's, but where two are nearer than a double tells.
+  /// The reference's choice is the oracle's, but where two scores are nearer than its bound tells.
   void judge_choice(const IndexerLogitsCase& c, int64_t token, const std::vector<double>& right,
                     const std::vector<double>& bound) {
-    const int64_t topk = c.topk_ref.shape[1];
     std::vector<int32_t> given;
-    for (int64_t j = 0; j < topk; ++j) given.push_back(load_i32(c.topk_ref, token, j));
-    std::vector<double> exact;
-    for (size_t s = 0; s < bound.size(); ++s)
-      exact.push_back(bound[s] * 0x1p-24);  // f32's half ulp made one of the oracle's
-    take_choice("num.reference", "ref.topk", token, given, right, exact);
+    for (int64_t j = 0; j < c.topk_ref.shape[1]; ++j)
+      given.push_back(load_i32(c.topk_ref, token, j));
+    take_choice("num.reference", "ref.topk", token, given, right, bound);
   }
 
+  /// Nothing that is left out may be larger than something that is chosen, by more than both may be
+  /// wrong.
   void take_choice(LawId law, const char* field, int64_t token, const std::vector<int32_t>& given,
                    const std::vector<double>& right, const std::vector<double>& bound) {
     std::vector<bool> chosen(right.size(), false);

@@ -1,5 +1,5 @@
 // What judging a recurrent case needs, whatever its call: memory, comparisons, one verdict. Used by
-// linear_vectors.cc, linear_tables.cc, linear_indexer.cc and linear_compress.cc.
+// the judges of linear_vectors.h.
 #pragma once
 
 #include <algorithm>

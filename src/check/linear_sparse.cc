@@ -161,7 +161,9 @@ class SparseJudge : public LinearCaseJudge {
       const std::vector<double> latent = latent_of(pool, slot_of(call, token));
       for (int64_t i = first; i < pool.head_dim(); ++i)
         rope.take(token, i, latent[static_cast<size_t>(i)], x_of(call, token, i),
-                  call.latents.dtype == DType::kBF16 ? 0 : 0x1p-8 * std::abs(x_of(call, token, i)));
+                  call.latents.dtype == DType::kBF16
+                      ? 0
+                      : with_rounding(x_of(call, token, i), 0, DType::kBF16));
     }
     for (const ArrayJudge* a : {&scales, &codes, &rope}) settle(*a, ratio);
   }

@@ -15,7 +15,7 @@ namespace shadowgraph {
 namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr float kLeastAmax = 1e-8F;
+constexpr float kLeastV4Amax = 1e-8F;
 
 /// NaN where an element is not finite.
 float largest_of(const std::byte* x, DType t, int64_t first, int64_t count) {
@@ -31,7 +31,7 @@ float largest_of(const std::byte* x, DType t, int64_t first, int64_t count) {
 /// Of the scale, + 127.
 uint32_t exponent_byte(float amax) {
   if (std::isnan(amax)) return 255;
-  return static_cast<uint32_t>(e4m3_exponent(std::max(amax, kLeastAmax)) + 127);
+  return static_cast<uint32_t>(e4m3_exponent(std::max(amax, kLeastV4Amax)) + 127);
 }
 
 class TokenPack {
@@ -50,9 +50,8 @@ class TokenPack {
 
  private:
   void pack_dsa() const {
-    constexpr auto kOver448 = static_cast<float>(1.0 / 448);
     for (int64_t g = 0; g * kDsaGroup < kDsaCodes; ++g) {
-      const float scale = largest_of(from_, type_, g * kDsaGroup, kDsaGroup) * kOver448;
+      const float scale = largest_of(from_, type_, g * kDsaGroup, kDsaGroup) * (1 / kLargestE4M3);
       std::memcpy(to_ + kDsaCodes + g * 4, &scale, sizeof scale);
       for (int64_t i = g * kDsaGroup; i < (g + 1) * kDsaGroup; ++i) {
         const float x = load_float(from_, type_, i);

@@ -138,6 +138,8 @@ void finish_chunk(const FinishChunkUnit& c) {
 
 // ---- dots between tokens, and decays
 
+static_assert(kChunkTokens == kPanelLanes, "rows of dots are stored as rows of panels");
+
 /// Lanes of `across` are tokens.
 void triangle_dots(const DotsUnit& c, const float* rows, float* to) {
   for (int32_t i = 0; i < c.tokens; i += kTileRows) {
