@@ -184,7 +184,9 @@ class Chunk {
       state += to_end_[j] * (off[j] + u * (twice * (1 + h_) * (1 + decay_error_) - 1));
       size += to_end_[j] * u;
     }
-    const double kept = state_type == DType::kF32 ? 0 : operand_roundoff(state_type);
+    // Ours is rounded where it is stored, which is not here.
+    const bool in_f32 = a_.f32_products || state_type == DType::kF32;
+    const double kept = in_f32 ? 0 : operand_roundoff(state_type);
     b->state[v] = state + (2 * a_.u + kept) * (size + state) + flushed_;
   }
 

@@ -24,7 +24,7 @@ double pool_bound(const Eigen::ArrayXd& x, const Eigen::ArrayXd& kv, double y,
     const double exponent = a.u * (std::abs(x[i]) + std::abs(most)) * three + (three - 1) * d;
     const double t = (1 + a.exp_error) * std::exp(exponent) * (1 + g) - 1;
     mass += w;
-    above += (w * t + kFlushed) * std::abs(kv[i]);
+    above += (w * t + kFlushed) * std::abs(kv[i]) + kFlushed;
     below += w * t + kFlushed;
   }
   above /= mass, below /= mass;

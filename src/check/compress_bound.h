@@ -5,10 +5,9 @@
 // m the largest, d_i = m - x_i, p_i = e^-d_i / sum, y = sum_i p_i kv_i.
 //
 // weights  x_i and m are rounded sums, their difference is rounded, and so is what stands before
-// the
-//          exponential's base: the exponent is wrong by l_i = u (|x_i| + |m|) (1 + u)^3 +
+//          the exponential's base: the exponent is wrong by l_i = u (|x_i| + |m|) (1 + u)^3 +
 //          ((1 + u)^3 - 1) d_i at most, the weight by a factor within e_i = (1 + exp_error) e^l_i -
-//          1; below the normal range it may be 0, which is 2^-126 at most.
+//          1; below the normal range it may be 0, which is 2^-126 at most, and so may its product.
 // pooling  Each addend of the two sums goes through n additions and a product: within
 //          t_i = (1 + e_i) (1 + g(n + 1, u)) - 1. With N = sum_i p_i |kv_i| t_i and D = sum_i p_i
 //          t_i the quotient is within (N + |y| D) / (1 - D), and rounded.

@@ -1,8 +1,8 @@
 // The derived error bound of an indexer's scores: how far a kernel's may lie from the oracle's,
 // given its arithmetic. Nothing in it is tuned.
 //
-// g(m, u) = m u / (1 - m u); W = |k_scale| sum_h |w_h| relu(q_h . k), P the same of sum_i |q_i
-// k_i|.
+// g(m, u) = m u / (1 - m u); W = |k_scale| sum_h |w_h| relu(q_h . k), P the same of
+// p = sum_i |q_i k_i|.
 //
 // dot      Products of e4m3 are exact. They are added in any order, by u_dot_sum (0: exactly), and
 //          the dot is rounded by u_dot: |d^ - d| <= u_dot |d| + g(128, u_dot_sum) (1 + u_dot) p.

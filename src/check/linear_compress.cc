@@ -25,9 +25,10 @@ class CompressJudge : public LinearCaseJudge {
   /// One row of out, ours and theirs. bound(arithmetic): before the last rounding.
   template <class Bound>
   void take_row(OutJudges* j, const ConstTensorView& ours, int64_t row, const Eigen::ArrayXd& right,
-                const Bound& bound) {
+                const Bound& bound, const CompressArithmetic& reference = {}) {
     const LinearArrays &got = vector_.recorded, &ref = vector_.reference;
     const Eigen::ArrayXd of_ours = bound(CompressArithmetic()), of_gpu = bound(kGpu);
+    const Eigen::ArrayXd of_reference = bound(reference);
     for (int64_t c = 0; c < right.size(); ++c) {
       const int64_t flat = row * right.size() + c;
       const auto take = [&](ArrayJudge* judge, const ConstTensorView& t, double error) {
@@ -35,7 +36,7 @@ class CompressJudge : public LinearCaseJudge {
       };
       take(&j->ours, ours, of_ours[c]);
       take(&j->gpu, got.out, of_gpu[c]);
-      take(&j->reference, ref.out, of_ours[c]);
+      take(&j->reference, ref.out, of_reference[c]);
     }
   }
   void settle_out(const OutJudges& j) {
@@ -81,16 +82,19 @@ class CompressJudge : public LinearCaseJudge {
     if (!take_refused(pool_norm_rope(call))) return;
     verdict_.rows += call.out.shape[0];
     OutJudges out;
-    // A reference's eps may not have been rounded to f32.
     for (int64_t block = 0; block < call.out.shape[0]; ++block) {
       const PoolTruth pool = pool_truth(given, block);
       const NormTruth truth = norm_truth(pool.pooled, given.weight, given.eps, given.freqs, block);
-      const double eps_error =
+      // A reference's eps may not have been rounded to f32.
+      CompressArithmetic reference;
+      reference.root_error +=
           0x1p-24 * static_cast<double>(given.eps) / (2 * truth.root * truth.root);
-      take_row(&out, call.out, block, truth.out, [&](CompressArithmetic a) {
-        a.root_error += eps_error;
-        return norm_bound(truth, pool_bound(pool, a), given.weight, given.freqs, block, a);
-      });
+      take_row(
+          &out, call.out, block, truth.out,
+          [&](const CompressArithmetic& a) {
+            return norm_bound(truth, pool_bound(pool, a), given.weight, given.freqs, block, a);
+          },
+          reference);
     }
     settle_out(out);
   }
