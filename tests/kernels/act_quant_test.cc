@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "check/rounding.h"
 #include "kernels/footprint_elements.h"
 #include "kernels/small_indexer.h"
 #include "oracle/indexer_oracle.h"
@@ -51,7 +52,8 @@ std::string judged(const SmallQuant& s) {
           std::max(amax, std::abs(double{load_float(s.x.data(), s.type, block * kIndexDim + i)}));
     const double right = block_scale(amax, s.ue8m0);
     const double scale = load_float(s.scale.data(), DType::kF32, block);
-    if (std::abs(scale - right) > (s.ue8m0 ? 0 : right * 0x1.000001p-23)) return "scale";
+    const double error = s.ue8m0 ? 0 : right * gamma_of(2, rounding_to(DType::kF32).u);
+    if (!(std::abs(scale - right) <= error)) return "scale";
     for (int64_t i = block * kIndexDim; i < (block + 1) * kIndexDim; ++i) {
       const double q = load_float(s.x.data(), s.type, i) / scale, e = std::abs(q) * 0x1p-24;
       const double got = load_float(s.y.data(), DType::kE4M3, i);

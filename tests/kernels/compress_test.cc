@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "check/array_judge.h"
 #include "check/rounding.h"
 #include "kernels/footprint_elements.h"
 #include "kernels/small_compress.h"
@@ -180,19 +181,18 @@ struct SmallPoolNorm {
 
 double worst_of(SmallPoolNorm right, const SmallPoolNorm& got) {
   const PoolNormRope call = right.call();
-  double most = 0;
+  ArrayJudge judge("num.bound", "out");
   for (int64_t block = 0; block < 3; ++block) {
     const PoolTruth pool = pool_truth(call, block);
     const NormTruth truth = norm_truth(pool.pooled, call.weight, call.eps, call.freqs, block);
     const Eigen::ArrayXd bound =
         norm_bound(truth, pool_bound(pool, {}), call.weight, call.freqs, block, {});
     for (int64_t c = 0; c < right.dim; ++c) {
-      const double x = load_float(got.out.data(), DType::kF32, block * right.dim + c);
-      most = std::max(
-          most, std::abs(x - truth.out[c]) / with_rounding(truth.out[c], bound[c], DType::kF32));
+      judge.take(block, c, load_float(got.out.data(), DType::kF32, block * right.dim + c),
+                 truth.out[c], with_rounding(truth.out[c], bound[c], DType::kF32));
     }
   }
-  return most;
+  return judge.worst();
 }
 
 TEST(PoolNormRope, ResultsAreTheOracles) {

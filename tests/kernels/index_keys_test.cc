@@ -51,7 +51,6 @@ TEST(IndexKeys, WhatIsStoredIsGathered) {
   for (const int threads : {1, 3}) {
     SmallKeys s;
     s.options.num_threads = threads;
-    const Bytes before = s.pages;
     ASSERT_EQ(store_index_keys(s.store()).to_string(), "ok");
     ASSERT_EQ(gather_index_keys(s.gather()).to_string(), "ok");
     EXPECT_EQ(s.k_out, s.k);
@@ -94,7 +93,6 @@ TEST(IndexKeys, FootprintsSayWhatTheyDo) {
   SmallKeys s;
   const Footprint store = store_index_keys_footprint(s.store());
   const Bytes before = s.pages;
-  SmallKeys poisoned = s;
   EXPECT_EQ(elements(store, s.k, Access::kRead).size(), s.k.size());
   EXPECT_EQ(elements(store, s.k_scale, Access::kRead).size(), 150U);
   for (std::byte& b : s.k) b = b == std::byte{0x7e} ? std::byte{0x7d} : b;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "check/array_judge.h"
 #include "check/indexer_bound.h"
 #include "check/linear_bound.h"
 #include "kernels/footprint_elements.h"
@@ -18,20 +19,20 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 /// Largest error of its bound; infinite where a score should not be there, or should.
 double worst(SmallIndexer& right, const SmallIndexer& got) {
   const IndexerLogits call = right.call();
-  double most = 0;
+  ArrayJudge judge("num.bound", "logits");
   for (int64_t t = 0; t < call.tokens(); ++t)
     for (int64_t s = 0; s < right.width; ++s) {
       const bool seen = s >= call.first(t) && s < call.last(t);
       if (!seen) {
-        if (got.logit(t, s) != -kInf) return kInf;
+        judge.take(t, s, got.logit(t, s), -kInf, 0);
         continue;
       }
       const IndexScore score = index_score(call, t, s);
       const double bound =
           with_rounding(score.score, score_bound(score, right.heads, {}), DType::kF32);
-      most = std::max(most, std::abs(got.logit(t, s) - score.score) / bound);
+      judge.take(t, s, got.logit(t, s), score.score, bound);
     }
-  return most;
+  return judge.worst();
 }
 
 TEST(IndexerLogits, ScoresAreWithinTheBoundAndNotFarFromIt) {
