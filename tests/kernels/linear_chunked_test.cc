@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "kernels/linear_worst.h"
-#include "kernels/small_linear.h"
+#include "kernels/linear_laws.h"
 
 namespace shadowgraph {
 namespace {
 
 using Rule = LinearAttention::Rule;
 using Order = LinearAttention::StateOrder;
+using Form = LinearAttention::Form;
 
 /// Rows of several chunks, of one token, of a chunk and one more.
 std::vector<LinearShape> shapes() {
@@ -35,11 +35,9 @@ std::vector<LinearShape> shapes() {
   return all;
 }
 
-class Chunked : public SmallLinear {
+class Chunked : public LinearOfForm {
  public:
-  explicit Chunked(const LinearShape& s, uint64_t seed = 1) : SmallLinear(s, seed) {
-    call.form = LinearAttention::Form::kChunked;
-  }
+  explicit Chunked(const LinearShape& s) : LinearOfForm(s, Form::kChunked) {}
 };
 
 TEST(LinearChunked, IsWithinItsBoundOfTheOracle) {
@@ -85,39 +83,14 @@ TEST(LinearChunked, DecaysOfAnySizeAreWithinTheBound) {
   }
 }
 
-/// What the bound must see: a slot, a decay, a weight, a norm, a scale that are not the row's.
 TEST(LinearChunked, TheBoundSeesKnownSlips) {
   for (const LinearShape& s : shapes()) {
     if (s.state_dtype != DType::kF32 || s.dtype != DType::kF32) continue;
-    const SmallLinear before(s);
-    const auto of_slip = [&](const char* what, const auto& slip) {
-      Chunked x(s);
-      slip(x);
-      x.run();
-      double states = 0;
-      const double out = worst(before.call, x.call, &states);
-      EXPECT_GT(std::max(out, states), 1) << name_of(s) << ": " << what;
-    };
-    of_slip("another slot", [](Chunked& x) { x.slots[0] = 0; });
-    of_slip("a fresh state", [](Chunked& x) {
-      static constexpr uint8_t kFlags[] = {1, 0, 1};
-      x.call.rows.has_initial_state = kFlags;
-    });
-    of_slip("scale", [](Chunked& x) { x.call.scale *= 1.001F; });
-    of_slip("one decay", [](Chunked& x) {
-      auto* g = reinterpret_cast<float*>(x.decay.data());
-      g[0] += 1e-2F;
-    });
-    if (s.beta) of_slip("no weight", [](Chunked& x) { x.call.beta = {}; });
-    if (s.l2norm) of_slip("no norm", [](Chunked& x) { x.call.l2norm = false; });
-    of_slip("the other rule", [](Chunked& x) {
-      x.call.rule = x.call.rule == Rule::kAdd ? Rule::kDelta : Rule::kAdd;
-    });
+    expect_bound_sees_slips(s, Form::kChunked, 1e-2F);
   }
 }
 
-/// Keys that name a channel, integers, decays of 1 or 0: every number is exact, so both forms give
-/// the same.
+/// So both forms give the same.
 TEST(LinearChunked, IsExactWhereEveryNumberIs) {
   for (const Order order : {Order::kValueKey, Order::kKeyValue}) {
     for (const Rule rule : {Rule::kAdd, Rule::kDelta}) {
@@ -125,21 +98,7 @@ TEST(LinearChunked, IsExactWhereEveryNumberIs) {
         LinearShape s;
         s.rule = rule, s.order = order, s.scale = 1, s.lens = {9, 75}, s.decay_rank = rank;
         SmallLinear whole(s);
-        Rng rng(7);
-        auto* q = reinterpret_cast<float*>(whole.q.data());
-        auto* k = reinterpret_cast<float*>(whole.k.data());
-        for (int64_t i = 0; i < whole.call.q.numel(); ++i)
-          q[i] = static_cast<float>(rng.below(3)) - 1, k[i] = 0;
-        for (int64_t t = 0; t < whole.call.k.shape[0]; ++t)
-          k[t * s.dim_k + static_cast<int64_t>(rng.below(16))] = 1;
-        const auto integers = [&](std::vector<std::byte>& bytes, uint32_t most) {
-          auto* p = reinterpret_cast<float*>(bytes.data());
-          for (size_t i = 0; i < bytes.size() / 4; ++i) p[i] = static_cast<float>(rng.below(most));
-        };
-        integers(whole.v, 50), integers(whole.states, 50), integers(whole.beta, 2);
-        auto* g = reinterpret_cast<float*>(whole.decay.data());
-        for (size_t i = 0; i < whole.decay.size() / 4; ++i)
-          g[i] = rng.below(8) == 0 ? -std::numeric_limits<float>::infinity() : 0.F;
+        make_exact(whole);
         Chunked x(s);
         x.copy_inputs(whole);
         x.run(), whole.run();
@@ -151,23 +110,6 @@ TEST(LinearChunked, IsExactWhereEveryNumberIs) {
       }
     }
   }
-}
-
-/// The first tokens of the one row of a call, or those behind them.
-void run_part(LinearAttention call, int32_t from, int32_t tokens) {
-  const auto slice = [&](auto t) {
-    t.data += t.offset(from) * static_cast<int64_t>(size_of(t.dtype));
-    t.shape[0] = tokens;
-    return t;
-  };
-  const std::vector<int32_t> offsets = {0, tokens};
-  call.q = slice(call.q), call.k = slice(call.k), call.v = slice(call.v);
-  call.out = slice(call.out);
-  if (call.log_decay.rank > 1) call.log_decay = slice(call.log_decay);
-  if (call.beta.defined()) call.beta = slice(call.beta);
-  if (call.z.defined()) call.z = slice(call.z);
-  call.rows.cu_seqlens_q = offsets;
-  ASSERT_EQ(linear_attention(call).to_string(), "ok");
 }
 
 TEST(LinearChunked, APrefillInWholeChunksHasTheBitsOfTheWhole) {
@@ -264,38 +206,11 @@ TEST(LinearChunked, KeptStatesAreThoseOfTheTokensBeforeThemAndChangeNothing) {
 }
 
 TEST(LinearChunked, WithoutAnInitialStateTheSlotIsNotLookedAt) {
-  for (const LinearShape& s : shapes()) {
-    const std::vector<uint8_t> none(3, 0);
-    Chunked zero(s), poison(s);
-    std::memset(zero.states.data(), 0, zero.states.size());
-    std::memset(poison.states.data(), 0xff, poison.states.size());
-    poison.call.rows.has_initial_state = none;
-    zero.run(), poison.run();
-    EXPECT_TRUE(zero.out == poison.out) << name_of(s);
-    for (const int32_t slot : zero.slots)
-      EXPECT_TRUE(zero.slot(slot) == poison.slot(slot)) << name_of(s);
-  }
+  for (const LinearShape& s : shapes()) expect_fresh_rows_start_from_zero(s, Form::kChunked);
 }
 
 TEST(LinearChunked, ARowWithoutASlotGetsWhatItsRuleSays) {
-  for (const LinearShape& s : shapes()) {
-    const SmallLinear before(s);
-    for (const PadRow pad : {PadRow::kSkip, PadRow::kZeroOut, PadRow::kFromZero}) {
-      Chunked x(s), zero(s);
-      x.slots[0] = -1;
-      x.call.rows.pad = pad;
-      std::memset(zero.states.data(), 0, zero.states.size());
-      x.run(), zero.run();
-      for (int64_t t = 0; t < s.lens[0]; ++t) {
-        const std::vector<std::byte> none(x.out_of(t).size());
-        EXPECT_TRUE(x.out_of(t) == (pad == PadRow::kSkip      ? before.out_of(t)
-                                    : pad == PadRow::kZeroOut ? none
-                                                              : zero.out_of(t)))
-            << name_of(s) << " pad " << static_cast<int>(pad);
-      }
-      EXPECT_TRUE(x.slot(zero.slots[0]) == before.slot(zero.slots[0])) << name_of(s);
-    }
-  }
+  for (const LinearShape& s : shapes()) expect_padded_rows(s, Form::kChunked);
 }
 
 }  // namespace
