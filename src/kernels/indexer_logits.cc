@@ -99,6 +99,23 @@ class TokenScores {
   double *q_, *dots_;  // [heads, 128], [heads, kIndexPanel]
 };
 
+/// Those that a token sees: of each page its keys, then their scales, which lie side by side.
+void add_keys(Footprint* spans, const IndexerLogits& call, int64_t token) {
+  const auto of = static_cast<int32_t>(token);
+  const void* keys = call.is_paged() ? call.pages.data : call.k.data;
+  const void* scales = call.is_paged() ? call.pages.data : call.k_scale.data;
+  const uint32_t unit = call.is_paged() ? 1 : 4;  // bytes of a page, or scales
+  const int64_t row = call.row(token), last = call.last(token);
+  for (int64_t s = call.first(token), end = s; s < last; s = end) {
+    end = call.is_paged() ? std::min(last, (s / kIndexPageTokens + 1) * kIndexPageTokens) : last;
+    for (int64_t i = s; i < end; ++i)
+      append(spans, {keys, key_place(call, row, i).key, kIndexDim, 1, Access::kRead, of});
+    for (int64_t i = s; i < end; ++i)
+      append(spans,
+             {scales, key_place(call, row, i).scale / unit, 4 / unit, unit, Access::kRead, of});
+  }
+}
+
 }  // namespace
 
 void indexer_logits_kernel(const IndexerLogits& call) {
@@ -133,14 +150,7 @@ Footprint indexer_logits_footprint(const IndexerLogits& call) {
                  Access::kRead, of},
                 {}, {behind - page, call.page_table.stride[1]});
     }
-    const void* keys = call.is_paged() ? call.pages.data : call.k.data;
-    const void* scales = call.is_paged() ? call.pages.data : call.k_scale.data;
-    const uint32_t unit = call.is_paged() ? 1 : 4;  // bytes of a page, or scales
-    for (int64_t s = first; s < last; ++s) {
-      const IndexKeyPlace place = key_place(call, call.row(t), s);
-      append(&spans, {keys, place.key, kIndexDim, 1, Access::kRead, of});
-      append(&spans, {scales, place.scale / unit, 4 / unit, unit, Access::kRead, of});
-    }
+    add_keys(&spans, call, t);
   }
   return spans;
 }
