@@ -105,29 +105,17 @@ const Unit& unit_of(std::string_view name, const Unit& generic, [[maybe_unused]]
 
 }  // namespace
 
-const LinearIsa& linear_isa(std::string_view name) {
 #ifdef SHADOWGRAPH_X86
-  return unit_of(name, kGenericLinear, kAvx2Linear, kAvx512Linear);
+#define SG_UNITS(kernel) kGeneric##kernel, kAvx2##kernel, kAvx512##kernel
 #else
-  return unit_of(name, kGenericLinear, kGenericLinear, kGenericLinear);
+#define SG_UNITS(kernel) kGeneric##kernel, kGeneric##kernel, kGeneric##kernel
 #endif
-}
 
-const SparseIsa& sparse_isa(std::string_view name) {
-#ifdef SHADOWGRAPH_X86
-  return unit_of(name, kGenericSparse, kAvx2Sparse, kAvx512Sparse);
-#else
-  return unit_of(name, kGenericSparse, kGenericSparse, kGenericSparse);
-#endif
-}
+const LinearIsa& linear_isa(std::string_view name) { return unit_of(name, SG_UNITS(Linear)); }
+const SparseIsa& sparse_isa(std::string_view name) { return unit_of(name, SG_UNITS(Sparse)); }
+const IndexIsa& index_isa(std::string_view name) { return unit_of(name, SG_UNITS(Index)); }
 
-const IndexIsa& index_isa(std::string_view name) {
-#ifdef SHADOWGRAPH_X86
-  return unit_of(name, kGenericIndex, kAvx2Index, kAvx512Index);
-#else
-  return unit_of(name, kGenericIndex, kGenericIndex, kGenericIndex);
-#endif
-}
+#undef SG_UNITS
 
 Finding unknown_isa(std::string_view name) {
   std::string names;
