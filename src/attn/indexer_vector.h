@@ -3,7 +3,6 @@
 #pragma once
 
 #include <variant>
-#include <vector>
 
 #include "shadowgraph/compress.h"
 #include "shadowgraph/indexer.h"

@@ -1,7 +1,5 @@
 // DeepSeek-V4's compressor: decode steps of both ratios, and pooling with norm and rotation.
-#include <numeric>
 #include <string>
-#include <vector>
 
 #include "io/linear_case.h"
 

@@ -3,7 +3,6 @@
 #include <numeric>
 #include <string>
 
-#include "io/file.h"
 #include "io/linear_case.h"
 
 namespace shadowgraph {

@@ -1,6 +1,5 @@
 #include "kernels/index_lists.h"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>

@@ -2,7 +2,6 @@
 // and in the reference, each seen by the law that is for it.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <set>
 
 #include "check/linear_vectors.h"
