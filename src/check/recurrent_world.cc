@@ -272,44 +272,44 @@ void RecurrentWorld::track(const ForwardBatch& batch, int64_t i, RequestAlone re
   defined_[static_cast<size_t>(target)] = 1;
 }
 
-void RecurrentWorld::run_request(const ForwardBatch& batch, int64_t i, RequestAlone* request,
+void RecurrentWorld::run_request(const ForwardBatch& batch, int64_t i, int64_t first,
                                  HostStates* pools, HostStates* drafts, Status* status) {
   const RequestExtent e = batch.extent(i);
-  request->slot = slot_of_request(batch, i);
-  if (request->slot < 0) {
-    request->first += e.q_len;
-    return;
-  }
-  request->tokens = e.q_len;
-  request->has_prefix = e.prefix_len > 0;
-  request->verify = is_target_verify(batch.mode);
-  request->draft_row = static_cast<int32_t>(i);
+  RequestAlone request;
+  request.first = first;
+  request.slot = slot_of_request(batch, i);
+  if (request.slot < 0) return;
+  request.tokens = e.q_len;
+  request.has_prefix = e.prefix_len > 0;
+  request.verify = is_target_verify(batch.mode);
+  request.draft_row = static_cast<int32_t>(i);
   std::vector<int32_t> parents;
-  if (request->verify && !batch.spec.retrieve_next_token.empty() && batch.spec.topk > 1) {
+  if (request.verify && !batch.spec.retrieve_next_token.empty() && batch.spec.topk > 1) {
     const auto at = static_cast<size_t>(i * e.q_len), count = static_cast<size_t>(e.q_len);
     parents.resize(count);
     (void)tree_parents(batch.spec.retrieve_next_token.subspan(at, count),
                        batch.spec.retrieve_next_sibling.subspan(at, count), e.q_len, parents);
-    request->parents = parents;
+    request.parents = parents;
   }
   HostStates start;
   const bool tracks = !batch.states.track_slots.empty();
   if (tracks) start = *pools;
   const std::vector<float> out =
-      run_alone(layer_, {whole_, q_.view(), k_.view(), v_.view()}, *request, pools, drafts);
-  defined_[static_cast<size_t>(request->slot)] = 1;
-  status->add(compare_outputs(request->first, out));
-  if (tracks) track(batch, i, *request, start, pools);
-  request->first += e.q_len;
+      run_alone(layer_, {whole_, q_.view(), k_.view(), v_.view()}, request, pools, drafts);
+  defined_[static_cast<size_t>(request.slot)] = 1;
+  status->add(compare_outputs(request.first, out));
+  if (tracks) track(batch, i, request, start, pools);
 }
 
 Status RecurrentWorld::judge(const ForwardBatch& batch) {
   Status status;
   known_ = before_;
   known_drafts_ = contents(drafts_);  // rows of nobody hold anything
-  RequestAlone request;
-  for (int64_t i = 0; i < batch.size(); ++i)
-    run_request(batch, i, &request, &known_, &known_drafts_, &status);
+  int64_t first = 0;
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    run_request(batch, i, first, &known_, &known_drafts_, &status);
+    first += batch.extent(i).q_len;
+  }
   status.add(compare_pools(known_, false));
   for (int64_t i = 0; i < batch.size() && is_target_verify(batch.mode); ++i)
     status.add(compare_drafts(known_drafts_, i));

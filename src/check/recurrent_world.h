@@ -55,7 +55,8 @@ class RecurrentWorld final : public LayerWorld {
   void retire(int32_t slot);
   void receive(int32_t slot);
 
-  void run_request(const ForwardBatch& batch, int64_t i, RequestAlone* request, HostStates* pools,
+  /// first: its rows of the inputs.
+  void run_request(const ForwardBatch& batch, int64_t i, int64_t first, HostStates* pools,
                    HostStates* drafts, Status* status);
   void track(const ForwardBatch& batch, int64_t i, RequestAlone request, const HostStates& start,
              HostStates* pools);
