@@ -10,6 +10,7 @@
 //   sparse.h       sparse_attention (chosen keys: DSA, DeepSeek-V4), pack_latents
 //   batch.h        ForwardBatch: what a scheduler knows about one step; forward_mode.h its modes
 //   backend.h      Backend: bind, fill, forward; Limits, Meta
+//   layer_kind.h   LayerKind: dense attention, or recurrent_layer.h, or sparse_layer.h
 //   lse.h          LSE with its base in the type
 //   conventions.h  windows by radius or count, slots or pages, offsets or ends: each a type
 //   status.h       Status and Finding: every fault of an input at once
@@ -36,6 +37,7 @@
 #include "shadowgraph/huge_memory.h"
 #include "shadowgraph/indexer.h"
 #include "shadowgraph/kv_cache.h"
+#include "shadowgraph/layer_kind.h"
 #include "shadowgraph/linear.h"
 #include "shadowgraph/lse.h"
 #include "shadowgraph/params.h"
