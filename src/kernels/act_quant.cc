@@ -1,5 +1,6 @@
 #include "kernels/act_quant.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -32,15 +33,20 @@ void quantise_block(const ActQuant& call, int64_t token, int64_t block) {
     store_float(to, DType::kE4M3, i, values[static_cast<size_t>(i)] / scale);
 }
 
+void quantise_tokens(const ActQuant& call, int64_t item) {
+  const int64_t end = std::min(call.x.shape[0], (item + 1) * kTokens);
+  for (int64_t t = item * kTokens; t < end; ++t)
+    for (int64_t block = 0; block < call.x.shape[1] / kIndexDim; ++block)
+      quantise_block(call, t, block);
+}
+
 }  // namespace
 
 void act_quant_kernel(const ActQuant& call) {
-  const int64_t tokens = call.x.shape[0], blocks = call.x.shape[1] / kIndexDim;
-  const int64_t items = (tokens + kTokens - 1) / kTokens;
-  parallel_for(items, team_size(call.options.num_threads, items), [&](int64_t item, int) {
-    for (int64_t t = item * kTokens; t < std::min(tokens, (item + 1) * kTokens); ++t)
-      for (int64_t block = 0; block < blocks; ++block) quantise_block(call, t, block);
-  });
+  const int64_t items = (call.x.shape[0] + kTokens - 1) / kTokens;
+  // One reference: a std::function takes memory for more than two.
+  parallel_for(items, team_size(call.options.num_threads, items),
+               [&call](int64_t item, int) { quantise_tokens(call, item); });
 }
 
 Footprint act_quant_footprint(const ActQuant& call) {

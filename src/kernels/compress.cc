@@ -123,6 +123,14 @@ class RequestRun {
   const int64_t dim_, first_, count_;
 };
 
+void run_item(const Compress& call, int64_t item) {
+  const int64_t dim = call.out.shape[1], blocks = blocks_of(dim);
+  const int64_t first = item % blocks * kBlock;
+  const auto row = static_cast<size_t>(item / blocks);
+  const RequestRun run(call, first, std::min(kBlock, dim - first));
+  for (int64_t t = call.cu_seqlens_q[row]; t < call.cu_seqlens_q[row + 1]; ++t) run.token(t);
+}
+
 /// Norm and rotation of x [dim], to the row of out.
 void write_norm_rope(double* x, int64_t row, const ConstTensorView& weight, double eps,
                      const ConstTensorView& freqs, const TensorView& out) {
@@ -175,13 +183,10 @@ void add_norm(Footprint* spans, int64_t row, const ConstTensorView& freqs, const
 }  // namespace
 
 void compress_kernel(const Compress& call) {
-  const int64_t dim = call.out.shape[1], blocks = blocks_of(dim), items = call.rows() * blocks;
-  parallel_for(items, team_size(call.options.num_threads, items), [&](int64_t item, int) {
-    const int64_t row = item / blocks, first = item % blocks * kBlock;
-    const RequestRun run(call, first, std::min(kBlock, dim - first));
-    const auto i = static_cast<size_t>(row);
-    for (int64_t t = call.cu_seqlens_q[i]; t < call.cu_seqlens_q[i + 1]; ++t) run.token(t);
-  });
+  const int64_t items = call.rows() * blocks_of(call.out.shape[1]);
+  // One reference: a std::function takes memory for more than two.
+  parallel_for(items, team_size(call.options.num_threads, items),
+               [&call](int64_t item, int) { run_item(call, item); });
 }
 
 void pool_norm_rope_kernel(const PoolNormRope& call) {
