@@ -23,15 +23,9 @@ class RecurrenceJudge : public LinearCaseJudge {
     const auto errors = [&](const LinearArithmetic& a) {
       return recurrence.gate ? gate_errors(*recurrence.gate, gates, a) : GateErrors{};
     };
-    const LinearArithmetic& ours = *find_linear_arithmetic("ours");
-    LinearBounds our_bounds(truth, ours, gates, errors(ours));
-    LinearJudges of_ours("num.bound", "ours.");
-    compare_recurrence(truth, gates, &our_bounds,
-                       {call.out, call.states, call.draft.states, call.chunk_states}, places(),
-                       &of_ours);
-    settle(of_ours, &verdict_.ours.out);
-    check_untouched(truth, call.states, call.draft.states, "ours.");
+    judge_ours(truth, call, gates, errors, "ours", "ours.");
     verdict_.rows += truth.v.shape[0] * truth.v.shape[1];
+    if (!judge_chunked(truth, call, gates, errors)) return;
     judge_recorded(truth, gates, errors);
     judge_reference(truth, gates, errors);
   }
@@ -55,6 +49,30 @@ class RecurrenceJudge : public LinearCaseJudge {
       copy_elements(vector_.draft_states_before, call->draft.states);
     call->chunk_states = memory_.of(call->chunk_states);
     return take_refused(linear_attention(*call));
+  }
+
+  template <class Errors>
+  void judge_ours(const LinearAttention& truth, const LinearAttention& call, const GateTruth& gates,
+                  const Errors& errors, std::string_view arithmetic, const std::string& who) {
+    const LinearArithmetic& a = *find_linear_arithmetic(arithmetic);
+    LinearBounds bounds(truth, a, gates, errors(a));
+    LinearJudges j("num.bound", who);
+    compare_recurrence(truth, gates, &bounds,
+                       {call.out, call.states, call.draft.states, call.chunk_states}, places(), &j);
+    settle(j, &verdict_.ours.out);
+    check_untouched(truth, call.states, call.draft.states, who);
+  }
+
+  /// The other form of what has no draft. False: it is refused.
+  template <class Errors>
+  bool judge_chunked(const LinearAttention& truth, LinearAttention call, const GateTruth& gates,
+                     const Errors& errors) {
+    if (call.draft.states.defined() || !call.draft.parents.empty()) return true;
+    call.form = LinearAttention::Form::kChunked;
+    if (!run_ours(&call)) return false;
+    judge_ours(truth, call, gates, errors,
+               call.log_decay.rank == 3 ? "ours_chunked_channels" : "ours_chunked", "chunked.");
+    return true;
   }
 
   LinearPlaces places() const { return {vector_.out_valid, vector_.recorded_chunks, false, -1}; }
