@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "attn/tree_mask.h"
 #include "backends/children.h"
 #include "backends/paged_backend.h"
 #include "backends/rows.h"
@@ -80,6 +81,8 @@ Status HybridLinear::fill(const ForwardBatch& batch, Meta& meta) const {
 
 Status HybridLinear::for_each_part(const ForwardBatch& batch, Meta& meta, const PartFn& fn) const {
   Status status = fits(batch, meta.limits);
+  // What the other could refuse, before the first is filled.
+  if (status.ok() && is_verify_tree(meta.limits)) status = check_trees(batch);
   if (status.ok()) status = fn(linear_, batch, meta.children[1]);
   return status.ok() ? fn(full_, batch, meta.children[0]) : status;
 }
