@@ -239,9 +239,8 @@ Status LengthsPerRequest::filled(const ForwardBatch& /*batch*/, Meta& meta) {
 void ExpandedAtWarmupAlone::launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/,
                                      bool capturing) {
   if (!capturing) return;
-  if (std::erase_if(all, [](const TappedLaunch& one) {
-        return one.launch.kernel == &kExpandV4;
-      }) > 0)
+  if (std::erase_if(all, [](const TappedLaunch& one) { return one.launch.kernel == &kExpandV4; }) >
+      0)
     act();
 }
 
