@@ -17,6 +17,7 @@ inline constexpr std::string_view kLinearCallNames[] = {"linear_attention", "cau
                                                         "decay_gate"};
 inline constexpr std::string_view kPadRowNames[] = {"skip", "zero_out", "from_zero"};
 inline constexpr std::string_view kRuleNames[] = {"add", "delta"};
+inline constexpr std::string_view kFormNames[] = {"recurrent", "chunked"};
 inline constexpr std::string_view kStateOrderNames[] = {"value_key", "key_value"};
 inline constexpr std::string_view kChunkGridNames[] = {"row", "tokens"};
 inline constexpr std::string_view kLatentNames[] = {"rows", "dsa", "v4"};

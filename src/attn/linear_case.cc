@@ -32,6 +32,7 @@ std::string drafts_of(const LinearCase& x) {
 
 std::string recurrence(const LinearCase& x) {
   std::string s = " " + std::string(word(kRuleNames, x.rule));
+  if (x.form == LinearAttention::Form::kChunked) s += " chunked";
   s += " heads=" + std::to_string(x.num_v_heads) + "/" + std::to_string(x.num_k_heads);
   s += " dims=" + std::to_string(x.head_dim_k) + "/" + std::to_string(x.head_dim_v);
   s += " " + type(x.dtype) + "/" + type(x.state_dtype) + "/" + type(x.out_dtype);

@@ -29,6 +29,7 @@ struct LinearCase {
 
   // Of linear_attention, and of gates where they have the same
   LinearAttention::Rule rule = LinearAttention::Rule::kAdd;
+  LinearAttention::Form form = LinearAttention::Form::kRecurrent;  // chunked: without drafts
   LinearAttention::StateOrder order = LinearAttention::StateOrder::kValueKey;
   int32_t num_k_heads = 1, num_v_heads = 1, head_dim_k = 16, head_dim_v = 16;
   int32_t decay_rank = 2;  // of a gate: x's

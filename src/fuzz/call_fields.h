@@ -32,6 +32,8 @@ struct EnumWords<PadRow> : ListedWords<PadRow, kPadRowNames> {};
 template <>
 struct EnumWords<LinearAttention::Rule> : ListedWords<LinearAttention::Rule, kRuleNames> {};
 template <>
+struct EnumWords<LinearAttention::Form> : ListedWords<LinearAttention::Form, kFormNames> {};
+template <>
 struct EnumWords<LinearAttention::StateOrder>
     : ListedWords<LinearAttention::StateOrder, kStateOrderNames> {};
 template <>
@@ -66,6 +68,7 @@ void visit_fields(V& v, LinearCase& x) {
   v("of_padding", x.of_padding);
   v("draft_dtype", x.draft_dtype);
   v("rule", x.rule);
+  v("form", x.form);
   v("order", x.order);
   v("num_k_heads", x.num_k_heads);
   v("num_v_heads", x.num_v_heads);

@@ -109,6 +109,8 @@ class CallCheck : CaseRanges {
     in("num_v_heads % num_k_heads", 0, gate ? 0 : l.num_v_heads % l.num_k_heads, 0);
     const bool attention = l.call == LinearCase::Call::kAttention;
     if (attention && l.tree && !l.drafts) fail("tree", "of drafts that are kept", 1);
+    if (l.form == LinearAttention::Form::kChunked && (l.drafts || l.tree))
+      fail("form", "recurrent of drafts", 1);
     if (l.tree && l.chunk_size > 0) fail("chunk_size", "0 of a tree", l.chunk_size);
     const int64_t state =
         attention ? int64_t{l.num_v_heads} * l.head_dim_k * l.head_dim_v : l.dim * 8;

@@ -77,6 +77,7 @@ void choose_attention(Choices& c, LinearCase& x, bool exact) {
   x.state_dtype = c.one_in(3) ? wide_type(c) : DType::kF32;
   choose_drafts(c, x, step);
   x.store = step != Step::kVerify || c.one_in(6);
+  if (!x.drafts && c.one_in(2)) x.form = LinearAttention::Form::kChunked;
   if (step != Step::kPrefill || x.tree || !c.one_in(3)) return;
   x.chunk_size = c.of({64, 1, 4, 7, 16, 32});
   x.chunk_grid = c.of({ChunkGrid::kRow, ChunkGrid::kTokens});

@@ -23,7 +23,11 @@ void compare(const Call& truth, const LinearLeft& left, bool exact, const Linear
   }
   const auto& call = std::get<LinearAttention>(truth);
   const GateTruth none;
-  LinearBounds bounds(call, *find_linear_arithmetic("ours"), none, {});
+  const bool chunked = call.form == LinearAttention::Form::kChunked;
+  const char* const ours = !chunked                   ? "ours"
+                           : call.log_decay.rank == 3 ? "ours_chunked_channels"
+                                                      : "ours_chunked";
+  LinearBounds bounds(call, *find_linear_arithmetic(ours), none, {});
   compare_recurrence(call, none, exact ? nullptr : &bounds, left, places, judges);
 }
 
@@ -108,9 +112,16 @@ std::string describe(const LinearArrangement& a) {
   return s;
 }
 
+/// Tokens that are taken together, at multiples of which a row may be cut.
+int32_t together(const LinearCase& x) {
+  const bool chunked =
+      x.call == LinearCase::Call::kAttention && x.form == LinearAttention::Form::kChunked;
+  return !chunked ? 1 : x.decay_rank == 3 ? 16 : 32;
+}
+
 /// Can a row be cut, and go on from what the pool keeps?
 bool can_cut(const LinearCase& x, const LinearCase::Row& row) {
-  if (x.tree || !row.slot || row.tokens < 2) return false;
+  if (x.tree || !row.slot || row.tokens <= together(x)) return false;
   return x.call == LinearCase::Call::kConv1d || (x.store && x.state_dtype == DType::kF32);
 }
 
@@ -124,8 +135,9 @@ std::vector<std::vector<LinearPiece>> cut_rows(const LinearCase& x,
       continue;
     }
     LinearPiece first = row, second = row;
+    const int32_t step = together(x), cuts = (row.end - 1) / step;
     first.end = second.begin =
-        1 + static_cast<int32_t>(rng.below(static_cast<uint32_t>(row.end - 1)));
+        step * (1 + static_cast<int32_t>(rng.below(static_cast<uint32_t>(cuts))));
     calls[0].push_back(first), calls[1].push_back(second);
   }
   return calls;

@@ -152,7 +152,7 @@ void LinearScene::lay_attention(LinearAttention* call) {
     shape.size() == 1 ? scatter(from.bytes, t) : lay_tokens(t, from);
     return t;
   };
-  call->rule = x_.rule, call->order = x_.order;
+  call->rule = x_.rule, call->form = x_.form, call->order = x_.order;
   call->q = add("q", x_.dtype, {n, kh, dk}, data_.q);
   call->k = add("k", x_.dtype, {n, kh, dk}, data_.k);
   call->v = add("v", x_.dtype, {n, vh, dv}, data_.v);

@@ -91,6 +91,17 @@ TEST(LinearExact, AcceptsWhatTheKernelsGive) {
   });
 }
 
+TEST(LinearExact, TheChunkedFormGivesTheSameIntegers) {
+  for (const CaseData data : kExact) {
+    for (const int32_t rank : {1, 2, 3}) {
+      Case x = small_case(LinearCase::Call::kAttention, data);
+      x.linear.rows[0].tokens = 70, x.linear.decay_rank = rank;
+      x.linear.form = LinearAttention::Form::kChunked;
+      EXPECT_EQ(Ran(x).with([](auto&) {}).to_string(), "ok") << x.to_string();
+    }
+  }
+}
+
 TEST(LinearExact, NamesTheSlotOfAnotherRow) {
   for_each_exact([](const Case& x) {
     Ran run(x);
@@ -297,6 +308,16 @@ TEST(LinearBits, VariantsAreOfEveryForm) {
     }
     for (size_t r = 0; r < 4; ++r) EXPECT_EQ(tokens[r], x.linear.rows[r].tokens);
   }
+  Case chunked = x;
+  chunked.linear.form = LinearAttention::Form::kChunked;
+  chunked.linear.rows[0].tokens = 100;
+  std::set<int32_t> ends;
+  for (int i = 0; i < 200; ++i) {
+    for (const auto& call : vary_linear(chunked, RunOptions(), rng).calls)
+      for (const LinearPiece& p : call)
+        if (p.row == 0) ends.insert(p.end);
+  }
+  EXPECT_EQ(ends, (std::set<int32_t>{32, 64, 96, 100}));
   EXPECT_EQ(calls, (std::set<size_t>{1, 2, 4}));
   EXPECT_TRUE(cut && poisoned && idle && moved);
 }
@@ -395,6 +416,8 @@ TEST(LinearCases, HaveEveryFeature) {
     count("chain", attention && l.drafts && !l.tree && !l.store);
     count("chunks of rows", l.chunk_size > 0 && l.chunk_grid == ChunkGrid::kRow);
     count("chunks of all", l.chunk_size > 0 && l.chunk_grid == ChunkGrid::kTokens);
+    const bool chunked = l.form == LinearAttention::Form::kChunked;
+    count("chunked", attention && chunked), count("chunked channels", chunked && l.decay_rank == 3);
     count("channels", attention && l.decay_rank == 3), count("slopes", l.decay_rank == 1);
     count("l2norm", l.l2norm), count("z", l.z), count("skip", l.skip), count("silu", l.silu);
     count("key_value", l.order == LinearAttention::StateOrder::kKeyValue);
