@@ -18,6 +18,8 @@ std::string number(float x) {
 std::string Case::to_string() const {
   if (kernel == CaseKernel::kLinear)
     return linear.to_string(word(kCaseDataNames, data)) + " seed=" + std::to_string(seed);
+  if (kernel == CaseKernel::kSparse)
+    return sparse.to_string(word(kCaseDataNames, data)) + " seed=" + std::to_string(seed);
   std::string s = std::string(word(kCaseKernelNames, kernel)) + " " +
                   std::string(word(kCaseDataNames, data)) + " q,kv=";
   for (size_t i = 0; i < requests.size(); ++i) {

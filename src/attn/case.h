@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "attn/linear_case.h"
+#include "attn/sparse_case.h"
 #include "shadowgraph/attention.h"
 #include "shadowgraph/batch.h"
 
 namespace shadowgraph {
 
-/// What q, K and V hold; of calls over states in brackets.
+/// What q, K and V hold; of calls over states in brackets; of the sparse family the same, see
+/// fuzz/sparse_data.cc.
 enum class CaseData : uint8_t {
   // T0: q = 0, V small integers: every weight is exactly 1 [small integers, decays 1 and 0]
   kUniform,
@@ -25,13 +27,14 @@ enum class CaseData : uint8_t {
 /// Is the result known bit for bit (T0)?
 constexpr bool is_exact(CaseData d) { return d == CaseData::kUniform || d == CaseData::kSelector; }
 
-/// kLinear: one of the calls of Case::linear.
+/// kLinear, kSparse: one of the calls of Case::linear, of Case::sparse.
 enum class CaseKernel : uint8_t {
   kDecodePaged,
   kPrefillPaged,
   kPrefillRagged,
   kMergeStates,
-  kLinear
+  kLinear,
+  kSparse
 };
 
 /// Has it queries over a cache?
@@ -66,7 +69,9 @@ struct Case {
   PageTable::Form table = PageTable::Form::kDense;
   bool through_store_kv = false;  // K and V are written by store_kv instead of by hand
 
-  LinearCase linear;  // of kLinear, which has nothing else but data and seed
+  // Of kLinear, of kSparse, which have nothing else but data and seed
+  LinearCase linear;
+  SparseCase sparse;
 
   /// One line a person can read.
   std::string to_string() const;

@@ -2,6 +2,7 @@
 #include "check/indexer_bound.h"
 #include "check/linear_judge.h"
 #include "check/rounding.h"
+#include "check/sparse_compare.h"
 
 namespace shadowgraph {
 namespace {
@@ -28,7 +29,7 @@ class IndexerJudge : public LinearCaseJudge {
     judge_blocks(c.call, c.y, c.scale, 0x1p-22, "num.recorded", "gpu.", &verdict_.gpu.out);
     ArrayJudge reference("num.reference", "ref.scale");
     for (int64_t i = 0; i < c.scale_ref.numel(); ++i) {
-      const double amax = largest(c.call, i), right = block_scale(amax, c.call.ue8m0);
+      const double amax = largest_of_block(c.call, i), right = block_scale(amax, c.call.ue8m0);
       // A reference's floor may not have been rounded to f32.
       const double error = right * (amax < kLeastAmax ? 0x1p-24 : 0x1p-52);
       take_block(&reference, c.scale_ref, i, right, with_rounding(right, error, c.scale_ref.dtype));
@@ -36,42 +37,16 @@ class IndexerJudge : public LinearCaseJudge {
     settle(reference, &verdict_.reference.out);
   }
 
-  static double largest(const ActQuant& call, int64_t block) {
-    double amax = 0;
-    for (int64_t i = 0; i < kIndexDim; ++i)
-      amax = std::max(amax, std::abs(element(call.x, block * kIndexDim + i)));
-    return amax;
-  }
   static void take_block(ArrayJudge* j, const ConstTensorView& t, int64_t block, double right,
                          double bound) {
     j->take(block / t.shape[1], block % t.shape[1], element(t, block), right, bound);
   }
 
-  /// quotient: relative error of x / scale before it is rounded to e4m3. A value is one of those
-  /// that a number that close to the true quotient is rounded to, as rounding is monotonous.
   void judge_blocks(const ActQuant& call, const ConstTensorView& y, const ConstTensorView& scale,
                     double quotient, LawId law, const std::string& who,
                     std::optional<double>* ratio) {
     ArrayJudge scales(law, who + "scale"), values(law, who + "y");
-    for (int64_t block = 0; block < scale.numel(); ++block) {
-      const double amax = largest(call, block), error = gamma_of(2, 0x1p-24);
-      const double right = block_scale(amax, call.ue8m0), got = element(scale, block);
-      if (call.ue8m0) {
-        // What is rounded up may have been wrong by two roundings: across a power, where it is one.
-        const double low = block_scale(amax * (1 - error), true);
-        const double high = block_scale(amax * (1 + error), true);
-        take_block(&scales, scale, block, got == low ? low : high, 0);
-      } else {
-        take_block(&scales, scale, block, right, right * error);
-      }
-      for (int64_t i = block * kIndexDim; i < (block + 1) * kIndexDim; ++i) {
-        const double q = element(call.x, i) / got, e = std::abs(q) * quotient;
-        const double value = element(y, i);
-        const double nearest =
-            std::isnan(q) ? q : std::clamp(value, nearest_e4m3(q - e), nearest_e4m3(q + e));
-        values.take(i / call.x.shape[1], i % call.x.shape[1], value, nearest, 0);
-      }
-    }
+    compare_blocks(call, y, scale, quotient, &scales, &values);
     settle(scales, ratio), settle(values, ratio);
   }
 

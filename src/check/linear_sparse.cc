@@ -4,6 +4,7 @@
 
 #include "check/linear_judge.h"
 #include "check/rounding.h"
+#include "check/sparse_compare.h"
 #include "core/float_formats.h"
 #include "oracle/sparse_oracle.h"
 
@@ -12,24 +13,6 @@ namespace {
 
 /// Of a division, or a logarithm, on a GPU: 2 ulp and what a flush adds.
 constexpr double kGpuDivision = 0x1p-21;
-
-/// The value of the nearest e4m3, saturated.
-double code_of(double x) {
-  const float clamped = static_cast<float>(std::isnan(x) ? x : std::clamp(x, -448.0, 448.0));
-  return decode_float(encode_float(clamped, kE4M3Format), kE4M3Format);
-}
-
-/// What a rounded number is, and how far it may be off where its argument is within `relative`.
-struct Rounded {
-  double right = 0, bound = 0;
-};
-template <class Round>
-Rounded rounded(double x, double relative, const Round& round) {
-  Rounded r{round(x), 0};
-  for (const double side : {x * (1 - relative), x * (1 + relative)})
-    r.bound = std::max(r.bound, std::abs(round(side) - r.right));
-  return r;
-}
 
 class SparseJudge : public LinearCaseJudge {
  public:
@@ -87,85 +70,15 @@ class SparseJudge : public LinearCaseJudge {
     for (const std::string& note : j.notes) verdict_.notes.push_back(how.prefix + ' ' + note);
   }
 
-  /// What one group of a token is packed from.
-  struct Group {
-    int64_t token, first, count, index;
-    double amax;
-  };
-  template <class Visit>
-  static void for_each_group(const PackLatents& call, const Visit& visit) {
-    const bool dsa = call.pool.layout == LatentLayout::kDsa;
-    const int64_t codes = dsa ? kDsaCodes : kV4Codes, count = dsa ? kDsaGroup : kV4Group;
-    for (int64_t token = 0; token < std::ssize(call.out_cache_loc); ++token) {
-      if (slot_of(call, token) < 0) continue;
-      for (int64_t g = 0; g * count < codes; ++g) {
-        Group group{token, g * count, count, g, 0};
-        for (int64_t i = group.first; i < group.first + count; ++i) {
-          const double a = std::abs(x_of(call, token, i));
-          if (!std::isfinite(a)) group.amax = std::numeric_limits<double>::quiet_NaN();
-          if (a > group.amax) group.amax = a;
-        }
-        visit(group);
-      }
-    }
-  }
   static int64_t slot_of(const PackLatents& call, int64_t token) {
     return call.out_cache_loc[static_cast<size_t>(token)];
   }
-  static double x_of(const PackLatents& call, int64_t token, int64_t i) {
-    return load_float(call.latents.at(token), call.latents.dtype, i);
-  }
 
-  static double dsa_scale(double amax) { return amax * static_cast<double>(1.F / 448); }
-  /// 2^e with the least e such that amax <= 448 2^e; as its byte.
-  static double v4_byte(double amax) {
-    if (std::isnan(amax)) return 255;
-    int e = -40;
-    while (std::ldexp(448, e) < std::max(amax, double{1e-8F})) ++e;
-    return e + 127;
-  }
-  /// Of a group: as f32 (kDsa) or as a byte.
-  static double scale_at(const LatentPool& pool, int64_t slot, int64_t g) {
-    const std::byte* data = pool.data.data;
-    if (pool.layout == LatentLayout::kDsa)
-      return load_float(data + pool.latent_at(slot) + kDsaCodes, DType::kF32, g);
-    return std::to_integer<int>(data[pool.scales_at(slot) + g]);
-  }
-
-  /// relative: how far what is rounded may be off; 0: nothing is.
   void judge_pool(const PackLatents& call, const LatentPool& pool, double relative, LawId law,
                   const std::string& who, std::optional<double>* ratio) {
-    const bool dsa = pool.layout == LatentLayout::kDsa;
-    ArrayJudge scales(law, who + "scales"), codes(law, who + "codes"), rope(law, who + "rope");
-    for_each_group(call, [&](const Group& g) {
-      const int64_t slot = slot_of(call, g.token);
-      const double scale = scale_at(pool, slot, g.index);
-      const Rounded right = dsa ? Rounded{static_cast<float>(dsa_scale(g.amax)),
-                                          relative > 0 ? gamma_of(2, 0x1p-24) * g.amax / 448 : 0}
-                                : rounded(g.amax, relative, v4_byte);
-      scales.take(g.token, g.index, scale, right.right, right.bound);
-      const double factor = dsa ? scale : std::ldexp(1.0, static_cast<int>(scale) - 127);
-      for (int64_t i = g.first; i < g.first + g.count; ++i) {
-        const double x = x_of(call, g.token, i);
-        const double quotient = factor == 0          ? 0
-                                : std::isnan(g.amax) ? g.amax
-                                                     : double{static_cast<float>(x / factor)};
-        const Rounded code = rounded(quotient, dsa ? relative : 0, code_of);
-        codes.take(g.token, i, load_float(pool.data.data + pool.latent_at(slot), DType::kE4M3, i),
-                   code.right, code.bound);
-      }
-    });
-    for (int64_t token = 0; token < std::ssize(call.out_cache_loc); ++token) {
-      if (slot_of(call, token) < 0) continue;
-      const int64_t first = pool.head_dim() - kRopeDim;
-      const std::vector<double> latent = latent_of(pool, slot_of(call, token));
-      for (int64_t i = first; i < pool.head_dim(); ++i)
-        rope.take(token, i, latent[static_cast<size_t>(i)], x_of(call, token, i),
-                  call.latents.dtype == DType::kBF16
-                      ? 0
-                      : with_rounding(x_of(call, token, i), 0, DType::kBF16));
-    }
-    for (const ArrayJudge* a : {&scales, &codes, &rope}) settle(*a, ratio);
+    LatentJudges j(law, who);
+    compare_latents(call, pool, relative, &j);
+    for (const ArrayJudge* a : {&j.scales, &j.codes, &j.rope}) settle(*a, ratio);
   }
 
   /// Slots that nobody names keep their bytes.
@@ -199,7 +112,7 @@ class SparseJudge : public LinearCaseJudge {
       if (slot < 0) continue;
       const std::byte* latent = pool.data.data + pool.latent_at(slot);
       for (int64_t g = 0; got.scales.defined() && g < got.scales.shape[1]; ++g)
-        scales.take(token, g, scale_at(pool, slot, g), number(got.scales, token, g), 0);
+        scales.take(token, g, latent_scale(pool, slot, g), number(got.scales, token, g), 0);
       for (int64_t i = 0; got.codes.defined() && i < got.codes.shape[1]; ++i)
         codes.take(token, i, std::to_integer<int>(latent[i]), number(got.codes, token, i), 0);
       for (int64_t i = 0; got.rope.defined() && i < got.rope.shape[1]; ++i)
@@ -234,8 +147,8 @@ class SparseJudge : public LinearCaseJudge {
     if (!ref.defined()) return;
     const bool dsa = call.pool.layout == LatentLayout::kDsa;
     ArrayJudge scales("num.reference", "ref.scales");
-    for_each_group(call, [&](const Group& g) {
-      const double right = dsa ? g.amax / 448 : v4_byte(g.amax);
+    for_each_latent_group(call, [&](const LatentGroup& g) {
+      const double right = dsa ? g.amax / 448 : v4_scale_byte(g.amax);
       scales.take(g.token, g.index, number(ref, g.token, g.index), right,
                   dsa ? with_rounding(right, right * 0x1p-52, ref.dtype) : 0);
     });

@@ -39,6 +39,8 @@ struct EnumWords<LinearAttention::StateOrder>
 template <>
 struct EnumWords<ChunkGrid> : ListedWords<ChunkGrid, kChunkGridNames> {};
 template <>
+struct EnumWords<SparseCase::Call> : ListedWords<SparseCase::Call, kSparseCallNames> {};
+template <>
 struct EnumWords<DecayGate::Kind> : ListedWords<DecayGate::Kind, kGateKindNames> {};
 
 template <class V>
@@ -95,11 +97,45 @@ void visit_fields(V& v, LinearCase& x) {
 }
 
 template <class V>
+void visit_fields(V& v, SparseCase::Row& r) {
+  v("first", r.first);
+  v("count", r.count);
+  v("extra", r.extra);
+  v("slot", r.slot);
+}
+
+template <class V>
+void visit_fields(V& v, SparseCase& x) {
+  v("call", x.call);
+  v("rows", x.rows);
+  v("dtype", x.dtype);
+  v("out_dtype", x.out_dtype);
+  v("heads", x.heads);
+  v("head_dim", x.head_dim);
+  v("head_dim_v", x.head_dim_v);
+  v("rows_dtype", x.rows_dtype);
+  v("layout", x.layout);
+  v("extra_layout", x.extra_layout);
+  v("has_extra", x.has_extra);
+  v("sinks", x.sinks);
+  v("lse_sink", x.lse_sink);
+  v("requests", x.requests);
+  v("topk", x.topk);
+  v("ue8m0", x.ue8m0);
+  v("by_table", x.by_table);
+  v("padding_page", x.padding_page);
+  v("ratio", x.ratio);
+  v("ring", x.ring);
+  v("rope_dim", x.rope_dim);
+}
+
+template <class V>
 void visit_fields(V& v, Case& x) {
   v("kernel", x.kernel);
   v("data", x.data);
   v("seed", x.seed);
   if (x.kernel == CaseKernel::kLinear) return v("linear", x.linear);
+  if (x.kernel == CaseKernel::kSparse) return v("sparse", x.sparse);
   v("requests", x.requests);
   v("num_qo_heads", x.num_qo_heads);
   v("num_kv_heads", x.num_kv_heads);

@@ -26,6 +26,8 @@ class CallCheck : CaseRanges {
   Status run() {
     if (x_.kernel == CaseKernel::kLinear) {
       check_linear(x_.linear);
+    } else if (x_.kernel == CaseKernel::kSparse) {
+      check_sparse(x_.sparse);
     } else {
       check_sizes();
       if (x_.kernel != CaseKernel::kMergeStates) check_attention();
@@ -117,6 +119,46 @@ class CallCheck : CaseRanges {
     in("elements of states", 0, kept_states(l) * state, kMostOfStates);
     const int64_t token = attention || gate ? l.num_v_heads * (l.head_dim_k + l.head_dim_v) : l.dim;
     in("elements", 0, l.tokens() * token, kMostElements);
+  }
+
+  void check_sparse(const SparseCase& s) {
+    using Call = SparseCase::Call;
+    in("rows", 1, std::ssize(s.rows), 64);
+    in("heads", 1, s.heads, 256);
+    in("head_dim", 1, s.head_dim, 1024);
+    in("requests", 1, s.requests, 64);
+    in("topk", 1, s.topk, 4096);
+    const bool attention = s.call == Call::kAttention, packs = attention || s.call == Call::kPack;
+    in("head_dim_v", 1, s.head_dim_v, packs ? s.head_dim : 1024);
+    if (packs) check_layout(s, s.layout);
+    if (packs && s.has_extra) check_layout(s, s.extra_layout);
+    const bool lists = s.call == Call::kTransform || s.call == Call::kCompact;
+    for (const SparseCase::Row& r : s.rows) {
+      in("rows.first", 0, r.first, 4096);
+      in("rows.count", 0, r.count, lists ? s.topk : 4096);
+      in("rows.extra", 0, r.extra, 4096);
+    }
+    if (!attention || s.dtype != DType::kE4M3) wide("dtype", s.dtype);
+    if (!attention || !is_fp8(s.rows_dtype)) wide("rows_dtype", s.rows_dtype);
+    wide("out_dtype", s.out_dtype);
+    if (s.call == Call::kActQuant) in("head_dim % 128", 0, s.head_dim % kIndexDim, 0);
+    if (s.ratio != 4) in("ratio", 128, s.ratio, 128);
+    in("rope_dim", 0, s.rope_dim, s.head_dim);
+    in("rope_dim % 2", 0, s.rope_dim % 2, 0);
+    if (!status_.ok()) return;
+    int64_t keys = 0;
+    for (const SparseCase::Row& r : s.rows) keys += r.first + r.count + r.extra + 1;
+    const bool keys_of_128 = s.call >= Call::kStoreKeys && s.call <= Call::kLogits;
+    const int64_t dim = keys_of_128 ? kIndexDim : s.head_dim;
+    const int64_t window = s.call == Call::kPoolNormRope ? s.ratio : 1;
+    in("elements", 0, (4 * keys * window + std::ssize(s.rows) * s.heads) * dim, kMostElements);
+    in("products", 0, keys * s.heads * dim, 16 * kMostElements);
+    in("entries", 0, (std::ssize(s.rows) + s.requests) * (s.topk + 40), kMostElements);
+  }
+
+  void check_layout(const SparseCase& s, LatentLayout layout) {
+    if (layout == LatentLayout::kDsa) in("head_dim", 576, s.head_dim, 576);
+    if (layout == LatentLayout::kV4) in("head_dim", 512, s.head_dim, 512);
   }
 
   const Case& x_;

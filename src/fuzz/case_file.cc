@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "attn/case_names.h"
 #include "core/laws.h"
 #include "fuzz/case_fields.h"
 #include "fuzz/case_json.h"
@@ -27,8 +26,6 @@ template <>
 struct EnumWords<SeqLensKind> : ListedWords<SeqLensKind, kLensNames> {};
 template <>
 struct EnumWords<RecurrentFamily> : ListedWords<RecurrentFamily, kFamilyNames> {};
-template <>
-struct EnumWords<LatentLayout> : ListedWords<LatentLayout, kLatentNames> {};
 template <>
 struct EnumWords<V4Pools> : ListedWords<V4Pools, kV4PoolNames> {};
 template <>

@@ -14,10 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "attn/case_names.h"
 #include "core/laws.h"
 #include "io/file.h"
 #include "io/strict_json.h"
 #include "shadowgraph/dtype.h"
+#include "shadowgraph/sparse.h"
 
 namespace shadowgraph {
 
@@ -45,6 +47,9 @@ struct EnumWords<DType> {
     return found.has_value();
   }
 };
+
+template <>
+struct EnumWords<LatentLayout> : ListedWords<LatentLayout, kLatentNames> {};
 
 template <class T>
 struct IsVector : std::false_type {};

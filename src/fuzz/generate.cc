@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fuzz/linear_generate.h"
+#include "fuzz/sparse_generate.h"
 
 namespace shadowgraph {
 namespace {
@@ -41,7 +42,7 @@ void choose_heads(Choices& c, Case& x) {
   x.num_qo_heads = x.num_kv_heads * (c.one_in(40) ? 16 : c.of({1, 2, 4, 1, 2, 3, 8}));
   x.head_dim_qk = c.one_in(48) ? c.of({192, 256}) : c.of({32, 64, 32, 64, 128, 16, 48, 72, 1, 5});
   x.head_dim_vo = c.one_in(4) ? c.of({32, 64, 16, 40, 96, 4}) : x.head_dim_qk;
-  if (!c.one_in(300)) return;
+  if (!c.one_in(200)) return;
   // A token's group alone has more rows than a block of the prefill kernel.
   x.num_kv_heads = 1;
   x.num_qo_heads = 104;
@@ -121,12 +122,17 @@ Case generate(Choices& c) {
   x.kernel = c.of({CaseKernel::kDecodePaged, CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged,
                    CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged, CaseKernel::kPrefillRagged,
                    CaseKernel::kPrefillPaged, CaseKernel::kMergeStates, CaseKernel::kLinear,
-                   CaseKernel::kLinear, CaseKernel::kLinear});
+                   CaseKernel::kLinear, CaseKernel::kLinear, CaseKernel::kSparse,
+                   CaseKernel::kSparse, CaseKernel::kSparse});
   x.seed = c.below(1u << 30);
   if (x.kernel == CaseKernel::kMergeStates) return merge_case(c, x);
   x.data = c.of({CaseData::kUniform, CaseData::kSelector, CaseData::kRandom, CaseData::kPeaked});
   if (x.kernel == CaseKernel::kLinear) {
     x.linear = generate_linear(c, x.data);
+    return x;
+  }
+  if (x.kernel == CaseKernel::kSparse) {
+    x.sparse = generate_sparse(c);
     return x;
   }
   choose_requests(c, x);

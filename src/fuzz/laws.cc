@@ -11,6 +11,7 @@
 #include "fuzz/exact.h"
 #include "fuzz/linear_laws.h"
 #include "fuzz/merge_case.h"
+#include "fuzz/sparse_laws.h"
 
 namespace shadowgraph {
 namespace {
@@ -167,6 +168,7 @@ CallOptions vary_options(const RunOptions& options, Rng& rng) {
 Status check_case(const Case& x, const RunOptions& options) {
   if (x.kernel == CaseKernel::kMergeStates) return check_merge_case(x, options);
   if (x.kernel == CaseKernel::kLinear) return check_linear_case(x, options);
+  if (x.kernel == CaseKernel::kSparse) return check_sparse_case(x, options);
   const LogicalData data = make_data(x);
   Arrangement how = Arrangement::of(x);
   how.options.arith = options.arith;

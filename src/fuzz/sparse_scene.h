@@ -1,66 +1,158 @@
-// A SparseCase made real: its values, and one way to lay them out. Used by sparse_laws.cc.
+// SparseScene: a Case of the sparse family laid out in memory, as one call or as several,
+// everything that must not be read or written poisoned. The same values laid out otherwise (other
+// slots, pages, forms of lists, orders of rows, gaps) must give the same bits. Tested by
+// tests/fuzz/sparse_laws_test.cc.
 #pragma once
 
 #include <array>
+#include <string>
 #include <vector>
 
-#include "fuzz/guarded.h"
-#include "fuzz/sparse_case.h"
+#include "fuzz/call_memory.h"
+#include "fuzz/sparse_call.h"
+#include "fuzz/sparse_data.h"
 
 namespace shadowgraph {
 
-/// The values, in logical order: keys of the first list, of all tokens one after the other, then
-/// those of the second.
-struct SparseData {
-  explicit SparseData(const SparseCase& x);
-
-  std::vector<float> q;                       // [tokens, heads, head_dim]
-  std::array<std::vector<float>, 2> latents;  // [keys, head_dim]
-  std::array<std::vector<uint8_t>, 2> hot;    // [keys]: score far above the rest (kSelector)
-  std::vector<float> sinks;
-
-  /// Where a token's keys begin.
-  static int64_t first_key(const SparseCase& x, int list, int64_t token);
+/// A row of a call. begin, end: of kCompress, which of its tokens.
+struct SparsePiece {
+  static constexpr int64_t kNobody = -1;
+  int64_t row = 0;
+  int32_t begin = 0, end = 1;
 };
 
-/// How it lies. No result may depend on it.
+/// How a Case looks in memory.
 struct SparseArrangement {
-  uint64_t seed = 0;  // slots, gaps, -1 between keys
+  std::vector<std::vector<SparsePiece>> calls;  // one after the other
+  int32_t idle_rows = 0;                        // in each call: of nobody
+  bool poison_unread = false;                   // what the footprint does not read
+  uint64_t seed = 0;                            // slots, places, gaps
+  // Of attention's lists; kV4's pages
   std::array<bool, 2> ragged = {false, false};
-  std::array<int32_t, 2> page_size = {1, 1};  // of kV4
-  bool holes = false, with_lse = true;
-  std::vector<int64_t> tokens;  // which stand where
+  std::array<int32_t, 2> page_size = {4, 2};
+  bool holes = false, with_lse = true;  // -1 between keys
+  bool paged = true;                    // of kLogits
+  bool row_list = true;  // rows of a table are listed; else it has one for each token
   CallOptions options;
+
+  /// All rows whole, in one call.
+  static SparseArrangement of(const Case& x);
+  std::string to_string() const;
+};
+
+/// What calls left of each row (of kCompress: of each token), in the Case's own order: bits to
+/// compare. Empty: nothing. beside: an LSE, or what is stored.
+struct SparseResults {
+  using Bytes = std::vector<std::byte>;
+  explicit SparseResults(const Case& x)
+      : out(static_cast<size_t>(x.sparse.tokens())), beside(out.size()) {}
+  std::vector<Bytes> out, beside;
 };
 
 class SparseScene {
  public:
-  SparseScene(const SparseCase& x, const SparseData& data, const SparseArrangement& how);
+  SparseScene(const Case& x, const SparseData& data, const SparseArrangement& how);
   SparseScene(const SparseScene&) = delete;
   SparseScene& operator=(const SparseScene&) = delete;
 
-  /// Our call, or what a slip makes of it; then what it wrote beside its rows.
-  Status run(const SparseSlip& slip = {});
-  const SparseAttention& call() const { return call_; }
-  /// Is all that a call may write still poison?
-  bool untouched() const { return out_.untouched() && lse_.untouched(); }
+  /// Lays out call number `index`; what is stored into is as the calls before it left it.
+  void lay(size_t index);
+  /// Runs what was laid. Findings: what the engine refused, and writes elsewhere than in the places
+  /// of its rows, or of its footprint.
+  Status run();
+  Status check_writes() const;
+  /// After a call that was refused: num.write_set if anything changed.
+  Status check_untouched() const;
+  /// After run(): what it left, into its places.
+  void collect(SparseResults* results) const;
+
+  const SparseCall& call() const { return call_; }
+  /// With what it stores into as it was before run().
+  SparseCall truth() const;
 
  private:
   struct List {
-    GuardedBuffer pool;
     std::vector<int32_t> indices, lengths, indptr;
   };
-  /// A pool that holds the keys of all tokens of the case, and which slot each is in.
-  std::vector<int64_t> make_pool(const SparseData& data, int list, Rng& rng, ChosenKeys* keys);
-  void make_list(const std::vector<int64_t>& slots, int list, Rng& rng, ChosenKeys* keys);
+  /// What is left of a row.
+  struct Left {
+    size_t index;
+    std::vector<ConstTensorView> out, beside;
+  };
+
+  size_t count() const { return pieces_.size(); }
+  const SparseCase::Row& row_of(const SparsePiece& p) const {
+    return x_.rows[static_cast<size_t>(p.row)];
+  }
+  /// What a store or a state does not take: nobody's, and what the case drops.
+  bool drops(const SparsePiece& p) const {
+    return p.row == SparsePiece::kNobody || !row_of(p).slot;
+  }
+  TensorView add(const char* field, DType type, std::initializer_list<int64_t> shape) {
+    return memory_.add(field, type, shape, rng_);
+  }
+  /// [rows] of a column with gaps.
+  TensorView add_column(const char* field, DType type, int64_t rows);
+  TensorView lay_all(const char* field, const LogicalTensor& from,
+                     std::initializer_list<int64_t> shape);
+  /// Rows of the case to their places in the call; nobody's stay poison.
+  void lay_rows(const TensorView& to, const LogicalTensor& from) const;
+  std::vector<int64_t> shuffled(int64_t places);
+  /// All of it is written, and each of its rows is what is left of the piece. beside: where a
+  /// variant may have none of it.
+  void leave_rows(const TensorView& out, bool beside = false);
+
+  // sparse_scene_latents.cc
+  void add_pack_pool();
+  void lay_call(SparseAttention* call);
+  void lay_call(PackLatents* call);
+  WritableLatentPool make_pool(const char* field, int list, CallMemory* memory, int64_t slots);
+  void lay_keys(const char* field, int list, ChosenKeys* keys);
+  void lay_list(const std::vector<int64_t>& slots, int list, ChosenKeys* keys);
+
+  // sparse_scene_indexer.cc
+  void add_index_pages();
+  void lay_call(ActQuant* call);
+  void lay_call(StoreIndexKeys* call);
+  void lay_call(GatherIndexKeys* call);
+  void lay_call(IndexerLogits* call);
+  void lay_paged_keys(IndexerLogits* call);
+  void lay_packed_keys(IndexerLogits* call);
+  TensorView lay_index_pages(const std::vector<int64_t>& first, std::vector<int64_t>* pages);
+  void lay_call(SelectIndices* call);
+  void lay_call(TransformIndices* call);
+  void lay_call(CompactIndices* call);
+  /// The chosen entries of a piece, and -1 of nobody.
+  void lay_entries(const TensorView& to) const;
+
+  // sparse_scene_compress.cc
+  void add_state();
+  void lay_call(Compress* call);
+  void lay_tokens(const SparsePiece& piece, Compress* call);
+  void lay_call(PoolNormRope* call);
+  void lay_call(NormRope* call);
+  template <class Norm>
+  void lay_norm(Norm* call);
 
   const SparseCase& x_;
+  const SparseData& data_;
   const SparseArrangement how_;
+  Rng rng_;
+  CallMemory stored_memory_, memory_;
+  WritableLatentPool pool_;
+  int64_t first_slot_ = 0;
+  TensorView stored_;                // pages of index keys, or the state
+  std::vector<int64_t> slots_;       // of each row, or of each page of each request
+  std::vector<int64_t> first_page_;  // of kCompress: [rows + 1], places in slots_
+
+  std::vector<SparsePiece> pieces_;  // rows of the call
   std::array<List, 2> lists_;
-  GuardedBuffer q_, out_, lse_;
+  std::vector<int64_t> out_cache_loc_;
+  std::vector<int32_t> offsets_, rows_, ks_, ke_, seq_lens_, pages_, extra_;
   std::vector<float> sinks_;
-  SparseAttention call_;
-  Status made_;
+  SparseCall call_;
+  std::vector<ConstTensorView> written_;
+  std::vector<Left> left_;
 };
 
 }  // namespace shadowgraph

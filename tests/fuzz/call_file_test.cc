@@ -48,22 +48,29 @@ TEST_F(CallFile, GivesBackEveryNumber) {
     EXPECT_TRUE(is_call_file(path_));
     kernels.insert(x.x.kernel);
   }
-  EXPECT_EQ(kernels.size(), 5u);
+  EXPECT_EQ(kernels.size(), 6u);
 }
 
 TEST_F(CallFile, WhatCannotRunIsRefused) {
-  CallCase attention, linear;
+  CallCase attention, linear, sparse;
   for (uint64_t i = 0; !is_attention(attention.x.kernel) || i == 0; ++i) attention = number(i);
   for (uint64_t i = 0; linear.x.kernel != CaseKernel::kLinear; ++i) linear = number(i);
+  for (uint64_t i = 0; sparse.x.kernel != CaseKernel::kSparse; ++i) sparse = number(i);
   const std::pair<const char*, const char*> slips[] = {
-      {"\"head_dim_qk\": ", "0"},     {"\"num_kv_heads\": ", "7000"}, {"\"page_size\": ", "0"},
-      {"\"q_len\": ", "-1"},          {"\"kv_dtype\": ", "\"i32\""},  {"\"layout\": ", "\"nnn\""},
-      {"\"width\": ", "9"},           {"\"tokens\": ", "-3"},         {"\"head_dim_v\": ", "0"},
-      {"\"num_v_heads\": ", "0"},     {"\"chunk_size\": ", "-1"},     {"\"dtype\": ", "\"e4m3\""},
-      {"\"decay_rank\": ", "4"},      {"\"call\": ", "\"none\""},     {"\"scale\": ", "\"x\""},
-      {"\"schema\": ", "\"other/1\""}};
+      {"\"head_dim_qk\": ", "0"},    {"\"num_kv_heads\": ", "7000"},
+      {"\"page_size\": ", "0"},      {"\"q_len\": ", "-1"},
+      {"\"kv_dtype\": ", "\"i32\""}, {"\"layout\": ", "\"nnn\""},
+      {"\"width\": ", "9"},          {"\"tokens\": ", "-3"},
+      {"\"head_dim_v\": ", "0"},     {"\"num_v_heads\": ", "0"},
+      {"\"chunk_size\": ", "-1"},    {"\"dtype\": ", "\"e4m3\""},
+      {"\"decay_rank\": ", "4"},     {"\"call\": ", "\"none\""},
+      {"\"scale\": ", "\"x\""},      {"\"ratio\": ", "8"},
+      {"\"topk\": ", "0"},           {"\"rope_dim\": ", "3"},
+      {"\"head_dim\": ", "1025"},    {"\"heads\": ", "0"},
+      {"\"count\": ", "-1"},         {"\"out_dtype\": ", "\"i8\""},
+      {"\"requests\": ", "0"},       {"\"schema\": ", "\"other/1\""}};
   for (const auto& [field, value] : slips) {
-    for (const CallCase* x : {&attention, &linear}) {
+    for (const CallCase* x : {&attention, &linear, &sparse}) {
       std::string text = to_json(*x);
       const size_t at = text.find(field);
       if (at == std::string::npos) continue;
