@@ -242,6 +242,17 @@ TEST(SparseAttention, ReadsAndWritesWhatItsFootprintSays) {
   }
 }
 
+TEST(SparseAttention, TheEighthScaleIsNotRead) {
+  SmallSparse x(v4_shape());
+  const LatentPool& pool = x.call.keys.pool;
+  for (const AccessSpan& span : sparse_attention_footprint(x.call)) {
+    for (int64_t slot = 0; slot < pool.slots() && span.buffer == pool.data.data; ++slot) {
+      const int64_t eighth = pool.scales_at(slot) + kV4Scales - 1;
+      EXPECT_FALSE(span.first <= eighth && eighth < span.first + span.count) << slot;
+    }
+  }
+}
+
 TEST(SparseAttention, ARefusedCallWritesNothing) {
   SmallSparse x(dsa_shape());
   x.keys_list.indices[0] = 1000;
