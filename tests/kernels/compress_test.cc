@@ -142,6 +142,15 @@ TEST(Compress, WhatItDoesNotReadHasNoInfluenceAndItWritesWhatItSays) {
   }
 }
 
+TEST(Compress, ABlockThatTheCallWritesWholeIsNotReadOfBefore) {
+  for (const int32_t ratio : {4, 128}) {
+    SmallCompress s = batch(ratio);
+    const auto read = elements(compress_footprint(s.call()), s.state, Access::kRead);
+    ASSERT_FALSE(read.empty());
+    EXPECT_GE(*read.begin(), ratio * s.width());  // page 0 is the first request's first block
+  }
+}
+
 /// Gathered windows of three blocks, some of whose tokens are removed.
 struct SmallPoolNorm {
   CompressShape shape;

@@ -159,5 +159,12 @@ TEST(IndexerLogits, WhatItDoesNotReadHasNoInfluenceAndItWritesWhatItSays) {
   }
 }
 
+TEST(IndexerLogits, TheTableIsReadFromTheFirstKeysPageOn) {
+  SmallIndexer s;
+  s.rows.assign(5, 1), s.ks.assign(5, 70), s.ke.assign(5, 131);
+  const auto read = elements(indexer_logits_footprint(s.call()), s.table, Access::kRead);
+  EXPECT_EQ(read, (std::set<int64_t>{4, 5}));
+}
+
 }  // namespace
 }  // namespace shadowgraph
