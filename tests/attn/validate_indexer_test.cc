@@ -81,6 +81,7 @@ TEST(ValidateIndexer, StoreIndexKeys) {
             (Ids{"slot.range out_cache_loc", "slot.range out_cache_loc"}));
   EXPECT_EQ(broken<S>([](S& s) { s.slots = {9, 64, 9}, s.call.first_slot = 64; }), Ids{});
   EXPECT_EQ(broken<S>([](S& s) { s.slots = {9, 1, 9}; }), Ids{"slot.duplicate out_cache_loc"});
+  EXPECT_EQ(broken<S>([](S& s) { s.slots = {9, 64, 9}; }), Ids{"slot.duplicate out_cache_loc"});
   EXPECT_EQ(broken<S>([](S& s) {
               s.call.pages = s.m.view(DType::kU8, {2, 8192});
             }),

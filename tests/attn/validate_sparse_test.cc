@@ -88,6 +88,9 @@ TEST(ValidateSparse, Pools) {
   expect_ids({"input.shape"}, [](Call& c) { c.call.extra.pool.page_size = 2; });
   expect_ids({"input.shape"}, [](Call& c) { c.call.keys.pool.layout = LatentLayout::kDsa; });
   expect_ids({"input.shape"}, [](Call& c) { c.call.extra.pool.data.shape[1] = 500; });
+  expect_ids({"input.shape"}, [](Call& c) {
+    c.call.extra.pool.data = c.rows.view(DType::kBF16, {6, 576});
+  });
   expect_ids({"input.dtype"}, [](Call& c) { c.call.keys.pool.data.dtype = DType::kE4M3; });
   expect_ids({"input.shape"},
              [](Call& c) { c.call.keys.pool.layout = static_cast<LatentLayout>(9); });
