@@ -168,14 +168,15 @@ struct ChooseScalars {
 };
 static_assert(sizeof(ChooseScalars) == 4 * sizeof(RowsScalars) + 4 * 8 + 4 * 4);
 
-/// The transform of what is chosen now, in memory of its own; null where the choice is refused.
+/// The transform of what is chosen now, in memory of its own; either may be refused.
 struct Chosen {
   std::vector<int32_t> memory;
   TransformIndices transform;
-  bool ok = false;
+  bool selected = false, ok = false;
 
   explicit Chosen(const ChooseIndices& call) : transform(call.transform) {
-    if (!validate(call.select).ok()) return;
+    selected = validate(call.select).ok();
+    if (!selected) return;
     SelectIndices select = call.select;
     memory.resize(static_cast<size_t>(select.indices.numel()));
     select.indices =
@@ -197,16 +198,19 @@ Progress choose_body(LaunchFrame& f) {
 void choose_footprint(const LaunchFrame& f, Footprint* spans) {
   const auto [call, tokens] = choose_indices_call(f.launch);
   const Chosen chosen(call);
-  if (chosen.ok) {
+  if (chosen.selected) {
     *spans = select_indices_footprint(call.select);
+  } else {
+    for (const auto& list : {call.select.ks, call.select.ke}) add_whole(spans, list);
+    add_written(spans, call.select.indices);
+  }
+  if (chosen.ok) {
     // The indices are this launch's own: written before they are read.
     for (const AccessSpan& span : transform_indices_footprint(chosen.transform))
       if (span.buffer != chosen.transform.indices.data) append(spans, span);
   } else {
-    for (const auto& list :
-         {call.select.ks, call.select.ke, call.transform.rows, call.transform.offsets})
-      add_whole(spans, list);
-    add_written(spans, call.select.indices);
+    if (chosen.selected)
+      for (const auto& list : {call.transform.rows, call.transform.offsets}) add_whole(spans, list);
     add_written(spans, call.transform.out);
   }
   name_requests(tokens, spans);

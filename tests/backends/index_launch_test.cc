@@ -245,6 +245,27 @@ TEST(IndexLaunch, ALengthBeyondTheScoresChoosesNothing) {
   EXPECT_TRUE(is_poison(w.bytes(w.out)));
 }
 
+/// The choice itself is made, from all of its scores.
+TEST(IndexLaunch, AChoiceThatCannotBeTransformedHasReadItsScores) {
+  World w;
+  w.randomise(w.logits);
+  ChooseIndices call = w.choose();
+  call.transform.offsets = World::elements<int32_t>(w.ke);  // beside the table
+  Footprint spans;
+  const KernelLaunch launch = choose_indices_launch(call);
+  w.stream().synchronize();
+  kChooseIndices.footprint(LaunchFrame{launch}, &spans);
+  const auto reads = [&](const void* data) {
+    return std::ranges::any_of(spans, [&](const AccessSpan& s) { return s.buffer == data; });
+  };
+  EXPECT_TRUE(reads(w.logits.data));
+  EXPECT_FALSE(reads(w.table_1.data));
+  w.stream().launch(launch);
+  w.stream().synchronize();
+  EXPECT_FALSE(is_poison(w.bytes(w.indices)));
+  EXPECT_TRUE(is_poison(w.bytes(w.out)));
+}
+
 /// Entries of the table that a choice reads have to be there: those of what is chosen alone.
 TEST(IndexLaunch, TheTableIsReadAtWhatIsChosen) {
   World w;
