@@ -107,7 +107,7 @@ void DeepseekV4Hip::fill_lists(Scene& s, Writer& writer, const V4Token& t) const
     const std::span<int32_t> slots = next(list(kind), indptr(kind), old + blocks);
     for (int32_t j = 0; j < old; ++j) slots[static_cast<size_t>(j)] = ring_slot(own_first - 1 - j);
     for (int32_t j = 0; j < blocks; ++j)
-      slots[static_cast<size_t>(old + j)] =
+      slots[static_cast<size_t>(old) + static_cast<size_t>(j)] =
           static_cast<int32_t>(writer.block_slot(t, group_of(*l), j));
   }
   if (!prefill) return;
