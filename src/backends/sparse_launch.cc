@@ -107,6 +107,7 @@ struct Attend {
     Footprint spans;
     add_refused(&spans, c.keys, c.q.shape[0]);
     if (c.extra.defined()) add_refused(&spans, c.extra, c.q.shape[0]);
+    add_whole(&spans, c.sinks);
     add_written(&spans, c.out);
     add_written(&spans, c.lse.tensor);
     return spans;

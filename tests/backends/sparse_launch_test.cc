@@ -143,6 +143,24 @@ TEST(SparseLaunch, ListsAreReadWhenItRunsAndEntriesBeyondThePoolAreFound) {
   EXPECT_NE(found.find("page_indices"), std::string::npos) << found;
 }
 
+TEST(SparseLaunch, SinksAreReadWhereAListIsRefused) {
+  World w;
+  w.randomise(w.rows);
+  const Buffer sinks = w.bind("sinks", DType::kF32, {World::kHeads});
+  w.randomise(sinks);
+  SparseAttention call = w.attend();
+  call.sinks = World::elements<float>(sinks);
+  w.write(w.indices, 3, Ints{-2});
+  const KernelLaunch launch = sparse_launch(call);
+  w.stream().synchronize();
+  Footprint spans;
+  kSparseAttention.footprint(LaunchFrame{launch}, &spans);
+  EXPECT_TRUE(
+      std::ranges::any_of(spans, [&](const AccessSpan& s) { return s.buffer == sinks.data; }));
+  w.stream().launch(launch);
+  EXPECT_TRUE(is_poison(w.bytes(w.out)));
+}
+
 TEST(SparseLaunch, ALatentThatWasNeverStoredIsFound) {
   World w;
   w.stream().launch(pack_latents_launch(w.pack()));  // slots 9 and 4
