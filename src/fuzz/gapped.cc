@@ -53,6 +53,7 @@ std::vector<std::byte> gather(const ConstTensorView& t) {
 }
 
 void scatter(std::span<const std::byte> elements, const TensorView& t) {
+  if (elements.empty()) return;  // rows of no elements have no memory
   for_each_run(t, [&](std::byte* at, size_t bytes) {
     std::memcpy(at, elements.data(), bytes);
     elements = elements.subspan(bytes);
