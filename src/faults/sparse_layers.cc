@@ -42,16 +42,20 @@ void put_counts(const Meta& m, Count count_of) {
 
 int32_t topk_of(const Meta& m) { return sparse_layer_of(m.limits.model)->topk; }
 
-/// Every row of a verify's table is that of the request of its number, as far as there is one.
-void copy_rows(const Meta& m, const Buffer& table, std::span<const int32_t> lens) {
+/// A verify's table has a row for each request: the rows behind them are as they were bound.
+void keep_rows_of_requests(const Meta& m, const Buffer& table, std::span<const int32_t> lens) {
   const int64_t drafts = m.limits.max_q_len, requests = std::ssize(lens);
   const int64_t unit = m.units[static_cast<size_t>(&table - m.buffers.data())];
-  for (int64_t t = 0; t < table.shape[0]; ++t) {
-    const int64_t request = std::min(t, requests - 1), from = request * drafts;
+  const auto row = [&](int64_t t, int64_t request) {
     const int64_t count = pages_for(lens[static_cast<size_t>(request)], unit);
-    const std::span<int32_t> source = staged<int32_t>(m, table, {from * table.shape[1], count});
-    const std::span<int32_t> target = staged<int32_t>(m, table, {t * table.shape[1], count});
-    std::ranges::copy(source, target.begin());
+    return staged<int32_t>(m, table, {t * table.shape[1], count});
+  };
+  for (int64_t t = 0; t < std::min(requests * drafts, table.shape[0]); ++t) {
+    if (t < requests) {
+      std::ranges::copy(row(t * drafts, t), row(t, t).begin());
+    } else {
+      std::ranges::fill(row(t, t / drafts), 0);
+    }
   }
 }
 
@@ -164,8 +168,9 @@ Status DraftWithoutItself::filled(const ForwardBatch& /*batch*/, Meta& meta) {
 Status RowsNotRepeated::filled(const ForwardBatch& /*batch*/, Meta& meta) {
   for_sparse(meta, [&](const Meta& m) {
     const std::span<int32_t> lens = staged_ints(m, "cache_seqlens_int32");
-    if (!is_target_verify(m.limits.mode) || m.limits.max_q_len < 2 || lens.size() < 2) return;
-    for (const std::string_view name : kTables) copy_rows(m, *find_buffer(m, name), lens);
+    if (!is_target_verify(m.limits.mode) || m.limits.max_q_len < 2 || lens.empty()) return;
+    for (const std::string_view name : kTables)
+      keep_rows_of_requests(m, *find_buffer(m, name), lens);
     act();
   });
   return {};
