@@ -211,7 +211,7 @@ Status check_linear_case(const Case& x, const RunOptions& options) {
   LinearScene scene(x, data, how);
   scene.lay(0);
   Rng rng = Rng::stream(x.seed, 1);
-  Status status = check_refusal(scene, rng);
+  Status status = check_refusal(scene, linear_breakages(), 4, rng);
   const Status ran = scene.run();
   status.add(ran);
   if (!ran.ok()) return status;

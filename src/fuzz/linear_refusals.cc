@@ -2,25 +2,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
-
-#include "core/laws.h"
 
 namespace shadowgraph {
-
-/// Memory of the lists of a broken call.
-struct BrokenLists {
-  std::vector<int32_t> numbers;
-  std::vector<uint8_t> flags;
-
-  std::vector<int32_t>& copy(std::span<const int32_t> list) {
-    return numbers = {list.begin(), list.end()};
-  }
-};
-
 namespace {
 
-using Call = LinearScene::Call;
+using Call = StateCall;
 
 /// A breakage of what both calls have.
 template <class Apply>
@@ -28,23 +14,23 @@ bool on_each(Call* call, const Apply& apply) {
   return std::visit([&](auto& c) { return apply(c); }, *call);
 }
 
-bool set_slot(Call* call, BrokenLists* lists, bool negative) {
+bool set_slot(Call* call, Spoils* spoils, bool negative) {
   return on_each(call, [&](auto& c) {
     if (c.rows.rows() == 0) return false;
-    auto& slots = lists->copy(c.rows.state_indices);
+    auto& slots = spoils->copy(c.rows.state_indices);
     slots.back() = negative ? -2 : static_cast<int32_t>(c.states.shape[0]);
     c.rows.state_indices = slots;
     return true;
   });
 }
-bool slot_behind(Call* call, BrokenLists* lists) { return set_slot(call, lists, false); }
-bool slot_below(Call* call, BrokenLists* lists) { return set_slot(call, lists, true); }
+bool slot_behind(Call* call, Spoils* spoils) { return set_slot(call, spoils, false); }
+bool slot_below(Call* call, Spoils* spoils) { return set_slot(call, spoils, true); }
 
-bool slot_twice(Call* call, BrokenLists* lists) {
+bool slot_twice(Call* call, Spoils* spoils) {
   const auto* attention = std::get_if<LinearAttention>(call);
   if (attention != nullptr && !attention->store) return false;
   return on_each(call, [&](auto& c) {
-    auto& slots = lists->copy(c.rows.state_indices);
+    auto& slots = spoils->copy(c.rows.state_indices);
     int64_t first = -1;
     for (int64_t r = 0; r < c.rows.rows(); ++r) {
       if (c.rows.slot(r) < 0 || c.rows.tokens(r) == 0) continue;
@@ -59,9 +45,9 @@ bool slot_twice(Call* call, BrokenLists* lists) {
   });
 }
 
-bool offsets_fall(Call* call, BrokenLists* lists) {
+bool offsets_fall(Call* call, Spoils* spoils) {
   return on_each(call, [&](auto& c) {
-    auto& offsets = lists->copy(c.rows.cu_seqlens_q);
+    auto& offsets = spoils->copy(c.rows.cu_seqlens_q);
     for (size_t i = 0; i + 1 < offsets.size(); ++i) {
       if (offsets[i] == 0) continue;
       offsets[i + 1] = offsets[i] - 1;
@@ -72,37 +58,37 @@ bool offsets_fall(Call* call, BrokenLists* lists) {
   });
 }
 
-bool offsets_end_behind(Call* call, BrokenLists* lists) {
+bool offsets_end_behind(Call* call, Spoils* spoils) {
   return on_each(call, [&](auto& c) {
-    auto& offsets = lists->copy(c.rows.cu_seqlens_q);
+    auto& offsets = spoils->copy(c.rows.cu_seqlens_q);
     ++offsets.back();
     c.rows.cu_seqlens_q = offsets;
     return offsets.size() > 1;
   });
 }
 
-bool offsets_begin_late(Call* call, BrokenLists* lists) {
+bool offsets_begin_late(Call* call, Spoils* spoils) {
   return on_each(call, [&](auto& c) {
-    auto& offsets = lists->copy(c.rows.cu_seqlens_q);
+    auto& offsets = spoils->copy(c.rows.cu_seqlens_q);
     offsets[0] = 1;
     c.rows.cu_seqlens_q = offsets;
     return true;
   });
 }
 
-bool flags_too_few(Call* call, BrokenLists* lists) {
+bool flags_too_few(Call* call, Spoils* spoils) {
   return on_each(call, [&](auto& c) {
     if (c.rows.rows() < 2) return false;
-    lists->flags.assign(static_cast<size_t>(c.rows.rows() - 1), 1);
-    c.rows.has_initial_state = lists->flags;
+    spoils->flags.assign(static_cast<size_t>(c.rows.rows() - 1), 1);
+    c.rows.has_initial_state = spoils->flags;
     return true;
   });
 }
 
-bool place_behind(Call* call, BrokenLists* lists) {
+bool place_behind(Call* call, Spoils* spoils) {
   return on_each(call, [&](auto& c) {
     if (!c.draft.states.defined() || c.rows.rows() == 0) return false;
-    auto& places = lists->numbers;
+    auto& places = spoils->numbers.emplace_back();
     for (int64_t r = 0; r < c.rows.rows(); ++r)
       places.push_back(static_cast<int32_t>(c.draft.place(r)));
     places.back() = static_cast<int32_t>(c.draft.states.shape[0]);
@@ -111,11 +97,11 @@ bool place_behind(Call* call, BrokenLists* lists) {
   });
 }
 
-bool parent_is_itself(Call* call, BrokenLists* lists) {
+bool parent_is_itself(Call* call, Spoils* spoils) {
   return on_each(call, [&](auto& c) {
     for (int64_t r = 0; r < c.rows.rows() && !c.draft.parents.empty(); ++r) {
       if (c.rows.tokens(r) < 2) continue;
-      auto& parents = lists->copy(c.draft.parents);
+      auto& parents = spoils->copy(c.draft.parents);
       parents[static_cast<size_t>(c.rows.begin(r)) + 1] = 1;
       c.draft.parents = parents;
       return true;
@@ -124,7 +110,7 @@ bool parent_is_itself(Call* call, BrokenLists* lists) {
   });
 }
 
-bool too_few_steps(Call* call, BrokenLists*) {
+bool too_few_steps(Call* call, Spoils*) {
   return on_each(call, [&](auto& c) {
     int64_t longest = 0;
     for (int64_t r = 0; r < c.rows.rows(); ++r) longest = std::max(longest, c.rows.tokens(r));
@@ -134,51 +120,51 @@ bool too_few_steps(Call* call, BrokenLists*) {
   });
 }
 
-bool out_over_states(Call* call, BrokenLists*) {
+bool out_over_states(Call* call, Spoils*) {
   return on_each(call, [&](auto& c) {
     if (c.out.numel() == 0) return false;
     c.out.data = c.states.data;
     return true;
   });
 }
-bool no_out(Call* call, BrokenLists*) {
+bool no_out(Call* call, Spoils*) {
   return on_each(call, [&](auto& c) {
     c.out.data = nullptr;
     return c.out.numel() > 0;
   });
 }
-bool out_of_8_bits(Call* call, BrokenLists*) {
+bool out_of_8_bits(Call* call, Spoils*) {
   return on_each(call, [&](auto& c) {
     c.out.dtype = DType::kE4M3;
     return true;
   });
 }
-bool other_states(Call* call, BrokenLists*) {
+bool other_states(Call* call, Spoils*) {
   return on_each(call, [&](auto& c) {
     ++c.states.shape[1];
     return true;
   });
 }
-bool unknown_isa(Call* call, BrokenLists*) {
+bool unknown_isa(Call* call, Spoils*) {
   return on_each(call, [&](auto& c) {
     c.options.isa = "riscv";
     return true;
   });
 }
 
-bool scale_nan(Call* call, BrokenLists*) {
+bool scale_nan(Call* call, Spoils*) {
   auto* c = std::get_if<LinearAttention>(call);
   if (c != nullptr) c->scale = std::numeric_limits<float>::quiet_NaN();
   return c != nullptr;
 }
-bool chunk_too_many(Call* call, BrokenLists*) {
+bool chunk_too_many(Call* call, Spoils*) {
   auto* c = std::get_if<LinearAttention>(call);
   if (c == nullptr || !c->chunk_states.defined()) return false;
   ++c->chunk_states.shape[0];
   return true;
 }
 
-constexpr LinearBreakage kBreakages[] = {
+constexpr Breakage<Call> kBreakages[] = {
     {"a slot behind the pool", "slot.range", slot_behind},
     {"slot -2", "slot.range", slot_below},
     {"two rows of one slot", "slot.duplicate", slot_twice},
@@ -200,33 +186,6 @@ constexpr LinearBreakage kBreakages[] = {
 
 }  // namespace
 
-std::span<const LinearBreakage> linear_breakages() { return kBreakages; }
-
-Status check_breakage(const LinearScene& scene, const LinearBreakage& b, bool* applied) {
-  LinearScene::Call call = scene.call();
-  BrokenLists lists;
-  *applied = b.apply(&call, &lists);
-  Status status;
-  if (!*applied) return status;
-  const Status said = scene.execute(call);
-  const std::string_view id = b.law.law().id;
-  const bool named =
-      std::ranges::any_of(said.findings(), [&](const Finding& f) { return f.id == id; });
-  if (!named)
-    status.add(
-        make_finding(b.law, at(b.name), "refused under " + std::string(id), said.to_string()));
-  status.add(scene.check_untouched());
-  return status;
-}
-
-Status check_refusal(const LinearScene& scene, Rng& rng) {
-  bool applied = false;
-  for (int tries = 0; tries < 4; ++tries) {
-    const auto pick = rng.below(static_cast<uint32_t>(std::size(kBreakages)));
-    Status status = check_breakage(scene, kBreakages[pick], &applied);
-    if (applied) return status;
-  }
-  return {};
-}
+std::span<const Breakage<StateCall>> linear_breakages() { return kBreakages; }
 
 }  // namespace shadowgraph

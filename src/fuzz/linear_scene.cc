@@ -5,8 +5,6 @@
 
 #include "check/linear_compare.h"
 #include "fuzz/arranged_memory.h"
-#include "kernels/causal_conv1d.h"
-#include "kernels/linear_attention.h"
 
 namespace shadowgraph {
 namespace {
@@ -16,11 +14,6 @@ ConstTensorView narrow(ConstTensorView t, int64_t begin, int64_t count) {
   t.data += begin * t.stride[0] * static_cast<int64_t>(size_of(t.dtype));
   t.shape[0] = count;
   return t;
-}
-
-Footprint footprint_of(const LinearScene::Call& call) {
-  if (const auto* conv = std::get_if<CausalConv1d>(&call)) return causal_conv1d_footprint(*conv);
-  return linear_attention_footprint(std::get<LinearAttention>(call));
 }
 
 }  // namespace
@@ -255,11 +248,6 @@ void LinearScene::lay(size_t index) {
     memory_.poison_unread(spans), pool_memory_.poison_unread(spans);
   }
   memory_.remember(), pool_memory_.remember();
-}
-
-Status LinearScene::execute(const Call& call) const {
-  if (const auto* conv = std::get_if<CausalConv1d>(&call)) return causal_conv1d(*conv);
-  return linear_attention(std::get<LinearAttention>(call));
 }
 
 Status LinearScene::run() {

@@ -4,11 +4,11 @@
 #pragma once
 
 #include <span>
-#include <variant>
 #include <vector>
 
 #include "fuzz/call_memory.h"
 #include "fuzz/linear_data.h"
+#include "fuzz/state_call.h"
 
 namespace shadowgraph {
 
@@ -56,11 +56,10 @@ class LinearScene {
   /// After run(): what it left, into its places.
   void collect(LinearResults* results) const;
 
-  using Call = std::variant<LinearAttention, CausalConv1d>;
+  using Call = StateCall;
   const Call& call() const { return call_; }
   /// With the pool as it was before run().
   Call truth() const;
-  Status execute(const Call& call) const;
   /// After a call that was refused: num.write_set if anything changed.
   Status check_untouched() const;
 

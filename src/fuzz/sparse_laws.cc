@@ -74,7 +74,7 @@ Status check_sparse_case(const Case& x, const RunOptions& options) {
   SparseScene scene(x, data, how);
   scene.lay(0);
   Rng rng = Rng::stream(x.seed, 1);
-  Status status = check_refusal(scene, rng);
+  Status status = check_refusal(scene, sparse_breakages(), 12, rng);
   const Status ran = scene.run();
   status.add(ran);
   if (!ran.ok()) return status;

@@ -1,22 +1,13 @@
 #include "fuzz/sparse_refusals.h"
 
-#include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "attn/index_page.h"
-#include "core/laws.h"
-#include "fuzz/gapped.h"
 
 namespace shadowgraph {
-
-ConstTensorView SparseSpoils::copy(const ConstTensorView& table) {
-  bytes = gather(table);
-  return {bytes.data(), table.dtype, {table.shape[0], table.shape[1]}};
-}
-
 namespace {
 
-using Spoils = SparseSpoils;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 /// A breakage of one kind of call: fn(call, spoils), false where it has nothing to break.
@@ -355,7 +346,7 @@ bool rope_too_wide(Call& c, Spoils&) {
   return true;
 }
 
-constexpr SparseBreakage kBreakages[] = {
+constexpr Breakage<SparseCall> kBreakages[] = {
     {"an output without memory", "input.null", no_memory},
     {"an output of 64 bits", "input.dtype", of_64_bits},
     {"an output with a column more", "input.shape", a_column_more},
@@ -410,33 +401,6 @@ constexpr SparseBreakage kBreakages[] = {
 
 }  // namespace
 
-std::span<const SparseBreakage> sparse_breakages() { return kBreakages; }
-
-Status check_breakage(const SparseScene& scene, const SparseBreakage& b, bool* applied) {
-  SparseCall call = scene.call();
-  SparseSpoils spoils;
-  *applied = b.apply(&call, &spoils);
-  Status status;
-  if (!*applied) return status;
-  const Status said = execute(call);
-  const std::string_view id = b.law.law().id;
-  const bool named =
-      std::ranges::any_of(said.findings(), [&](const Finding& f) { return f.id == id; });
-  if (!named)
-    status.add(
-        make_finding(b.law, at(b.name), "refused under " + std::string(id), said.to_string()));
-  status.add(scene.check_untouched());
-  return status;
-}
-
-Status check_refusal(const SparseScene& scene, Rng& rng) {
-  bool applied = false;
-  for (int tries = 0; tries < 12; ++tries) {
-    const auto pick = rng.below(static_cast<uint32_t>(std::size(kBreakages)));
-    Status status = check_breakage(scene, kBreakages[pick], &applied);
-    if (applied) return status;
-  }
-  return {};
-}
+std::span<const Breakage<SparseCall>> sparse_breakages() { return kBreakages; }
 
 }  // namespace shadowgraph

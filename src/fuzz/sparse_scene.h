@@ -66,7 +66,8 @@ class SparseScene {
   /// After run(): what it left, into its places.
   void collect(SparseResults* results) const;
 
-  const SparseCall& call() const { return call_; }
+  using Call = SparseCall;
+  const Call& call() const { return call_; }
   /// With what it stores into as it was before run().
   SparseCall truth() const;
 

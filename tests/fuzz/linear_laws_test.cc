@@ -51,7 +51,7 @@ struct Ran {
   Status with(const Slip& slip) {
     Call call = scene.call();
     std::visit([&](auto& c) { slip(c); }, call);
-    EXPECT_EQ(scene.execute(call).to_string(), "ok");
+    EXPECT_EQ(execute(call).to_string(), "ok");
     return judge_linear(x, scene);
   }
 
@@ -356,7 +356,7 @@ TEST(LinearBits, PoisonWhereTheFootprintDoesNotReadChangesNothing) {
     Call call = scene.call();
     const std::vector<uint8_t> flags(4, 1);
     std::visit([&](auto& c) { c.rows.has_initial_state = flags; }, call);
-    EXPECT_EQ(scene.execute(call).to_string(), "ok");
+    EXPECT_EQ(execute(call).to_string(), "ok");
     EXPECT_FALSE(judge_linear(x, scene).ok());
     scene.lay(0);
     EXPECT_EQ(scene.run().to_string(), "ok");
@@ -371,7 +371,7 @@ TEST(LinearRefusals, EachBreakageIsRefusedByTheKernels) {
       x.linear.drafts = true, x.linear.tree = tree;
       if (!tree) x.linear.chunk_size = 2;
       const Ran run(x);
-      for (const LinearBreakage& b : linear_breakages()) {
+      for (const Breakage<Call>& b : linear_breakages()) {
         bool did = false;
         EXPECT_EQ(check_breakage(run.scene, b, &did).to_string(), "ok") << b.name;
         if (did) applied.insert(b.name);
@@ -384,7 +384,7 @@ TEST(LinearRefusals, EachBreakageIsRefusedByTheKernels) {
 TEST(LinearRefusals, SeesACallThatIsAcceptedOrWrites) {
   const Ran run(small_case(LinearCase::Call::kAttention, CaseData::kRandom));
   bool did = false;
-  const LinearBreakage harmless{"nothing", "slot.range", [](Call*, BrokenLists*) { return true; }};
+  const Breakage<Call> harmless{"nothing", "slot.range", [](Call*, Spoils*) { return true; }};
   const Status status = check_breakage(run.scene, harmless, &did);
   ASSERT_EQ(status.findings().size(), 3u);  // accepted; wrote outputs and states
   EXPECT_EQ(status.findings()[0].id, "slot.range");

@@ -20,7 +20,7 @@ TEST(SparseRefusals, EachBreakageIsRefusedByTheKernels) {
       how.seed = seed;
       how.ragged[0] = how.paged = other;
       const RanSparse run(x, how);
-      for (const SparseBreakage& b : sparse_breakages()) {
+      for (const Breakage<SparseCall>& b : sparse_breakages()) {
         bool did = false;
         EXPECT_EQ(check_breakage(run.scene, b, &did).to_string(), "ok")
             << b.name << ": " << x.to_string();
@@ -28,15 +28,15 @@ TEST(SparseRefusals, EachBreakageIsRefusedByTheKernels) {
       }
     }
   }
-  for (const SparseBreakage& b : sparse_breakages())
+  for (const Breakage<SparseCall>& b : sparse_breakages())
     EXPECT_TRUE(applied.contains(b.name)) << b.name;
 }
 
 TEST(SparseRefusals, SeesACallThatIsAcceptedOrWrites) {
   const RanSparse run(small_sparse_case(SparseCase::Call::kPack, CaseData::kRandom));
   bool did = false;
-  const SparseBreakage harmless{"nothing", "slot.range",
-                                [](SparseCall*, SparseSpoils*) { return true; }};
+  const Breakage<SparseCall> harmless{"nothing", "slot.range",
+                                      [](SparseCall*, Spoils*) { return true; }};
   const Status status = check_breakage(run.scene, harmless, &did);
   ASSERT_EQ(status.findings().size(), 2U);  // accepted; wrote the pool
   EXPECT_EQ(status.findings()[0].id, "slot.range");
