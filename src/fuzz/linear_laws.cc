@@ -8,6 +8,7 @@
 #include "core/laws.h"
 #include "fuzz/gate_case.h"
 #include "fuzz/linear_refusals.h"
+#include "fuzz/row_ladder.h"
 
 namespace shadowgraph {
 namespace {
@@ -100,18 +101,6 @@ Status check_zeros(const Call& call) {
   return status;
 }
 
-std::string describe(const LinearArrangement& a) {
-  size_t pieces = 0;
-  for (const auto& call : a.calls) pieces += call.size();
-  std::string s = std::to_string(a.calls.size()) + " calls of " + std::to_string(pieces) +
-                  " rows, " + std::to_string(a.idle_rows) + " idle rows, " +
-                  std::to_string(a.options.num_threads) + " threads";
-  if (!a.options.isa.empty()) s += ", " + std::string(a.options.isa);
-  if (a.poison_unread && a.calls.size() == 1)
-    s += ", poison in all that the footprint does not read";
-  return s;
-}
-
 /// Tokens that are taken together, at multiples of which a row may be cut.
 int32_t together(const LinearCase& x) {
   const bool chunked =
@@ -125,42 +114,26 @@ bool can_cut(const LinearCase& x, const LinearCase::Row& row) {
   return x.call == LinearCase::Call::kConv1d || (x.store && x.state_dtype == DType::kF32);
 }
 
-/// Rows in two calls: some cut, some whole in either.
-std::vector<std::vector<LinearPiece>> cut_rows(const LinearCase& x,
-                                               const std::vector<LinearPiece>& rows, Rng& rng) {
-  std::vector<std::vector<LinearPiece>> calls(2);
-  for (const LinearPiece& row : rows) {
-    if (!can_cut(x, x.rows[static_cast<size_t>(row.row)])) {
-      calls[rng.below(2)].push_back(row);
-      continue;
-    }
-    LinearPiece first = row, second = row;
-    const int32_t step = together(x), cuts = (row.end - 1) / step;
-    first.end = second.begin =
-        step * (1 + static_cast<int32_t>(rng.below(static_cast<uint32_t>(cuts))));
-    calls[0].push_back(first), calls[1].push_back(second);
-  }
-  return calls;
-}
+struct StateFamily {
+  using Arrangement = LinearArrangement;
+  using Scene = LinearScene;
+  using Results = LinearResults;
+  static constexpr auto make_data = make_linear_data;
+  static constexpr auto breakages = linear_breakages;
+  static constexpr int kTries = 4;
+  static constexpr auto judge = judge_linear;
+  static constexpr auto vary = vary_linear;
+};
 
 }  // namespace
 
 LinearArrangement vary_linear(const Case& x, const RunOptions& options, Rng& rng) {
   LinearArrangement a = LinearArrangement::of(x);
-  a.seed = rng.next();
-  std::vector<LinearPiece> rows = a.calls[0];
-  shuffle(rows, rng);
-  const uint32_t form = rng.below(4);
-  if (form < 2) {
-    a.calls = {rows};
-  } else if (form == 2) {
-    a.calls.clear();
-    for (const LinearPiece& row : rows) a.calls.push_back({row});
-  } else {
-    a.calls = cut_rows(x.linear, rows, rng);
-  }
-  a.idle_rows = static_cast<int32_t>(rng.below(3));
-  a.poison_unread = rng.below(2) != 0;
+  const auto step = [&](const RowPiece& row) {
+    const bool can = can_cut(x.linear, x.linear.rows[static_cast<size_t>(row.row)]);
+    return can ? together(x.linear) : 0;
+  };
+  vary_rows(step, rng, &a);
   a.options = vary_options(options, rng);
   return a;
 }
@@ -187,49 +160,16 @@ Status judge_linear(const Case& x, const LinearScene& scene) {
 }
 
 Status compare_bits(const LinearResults& a, const LinearResults& b, const std::string& how) {
-  Status status;
-  const auto compare_all = [&](const char* field, const auto& mine, const auto& its, bool both) {
-    for (size_t i = 0; i < mine.size(); ++i) {
-      if (mine[i] == its[i] || (both && (mine[i].empty() || its[i].empty()))) continue;
-      status.add(make_finding("num.bits", at(field, i), "the bits of the case as generated",
-                              "other bits with " + how));
-      return;
-    }
-  };
-  compare_all("out", a.out, b.out, false);
-  compare_all("states", a.states, b.states, false);
-  compare_all("draft.states", a.draft, b.draft, false);
-  compare_all("chunk_states", a.chunks, b.chunks, true);
+  Status status = compare_rows("out", a.out, b.out, how);
+  status.add(compare_rows("states", a.states, b.states, how));
+  status.add(compare_rows("draft.states", a.draft, b.draft, how));
+  status.add(compare_rows("chunk_states", a.chunks, b.chunks, how, true));
   return status;
 }
 
 Status check_linear_case(const Case& x, const RunOptions& options) {
   if (x.linear.call == LinearCase::Call::kGate) return check_gate_case(x, options);
-  const LinearData data = make_linear_data(x);
-  LinearArrangement how = LinearArrangement::of(x);
-  how.options.isa = options.isa;
-  LinearScene scene(x, data, how);
-  scene.lay(0);
-  Rng rng = Rng::stream(x.seed, 1);
-  Status status = check_refusal(scene, linear_breakages(), 4, rng);
-  const Status ran = scene.run();
-  status.add(ran);
-  if (!ran.ok()) return status;
-  status.add(judge_linear(x, scene));
-  LinearResults results(x), again(x);
-  scene.collect(&results);
-
-  const LinearArrangement other = vary_linear(x, options, rng);
-  LinearScene varied(x, data, other);
-  Status variant;
-  for (size_t i = 0; i < other.calls.size() && variant.ok(); ++i) {
-    varied.lay(i);
-    variant.add(varied.run());
-    varied.collect(&again);
-  }
-  if (variant.ok()) variant = compare_bits(results, again, describe(other));
-  status.add(variant);
-  return status;
+  return check_rows<StateFamily>(x, options);
 }
 
 }  // namespace shadowgraph

@@ -28,6 +28,11 @@ LinearArrangement LinearArrangement::of(const Case& x) {
   return a;
 }
 
+std::string LinearArrangement::to_string() const {
+  const bool poison = poison_unread && calls.size() == 1;
+  return describe_rows() + (poison ? ", poison in all that the footprint does not read" : "");
+}
+
 LinearResults::LinearResults(const Case& x) {
   out.resize(static_cast<size_t>(x.linear.tokens()));
   draft = chunks = out;
@@ -45,13 +50,13 @@ void LinearScene::add_pool() {
   std::iota(slots_.begin(), slots_.end(), 0);
   shuffle(slots_, rng_);
   if (is_conv()) {
-    pool_ =
-        pool_memory_.add("states", x_.dtype, {count, x_.dim, x_.width - 1}, rng_, AxisOrder::kAny);
+    pool_ = stored_memory_.add("states", x_.dtype, {count, x_.dim, x_.width - 1}, rng_,
+                               AxisOrder::kAny);
   } else {
     const bool by_value = x_.order == LinearAttention::StateOrder::kValueKey;
     const int64_t a = by_value ? x_.head_dim_v : x_.head_dim_k;
     const int64_t b = by_value ? x_.head_dim_k : x_.head_dim_v;
-    pool_ = pool_memory_.add("states", x_.state_dtype, {count, x_.num_v_heads, a, b}, rng_);
+    pool_ = stored_memory_.add("states", x_.state_dtype, {count, x_.num_v_heads, a, b}, rng_);
   }
   for (size_t i = 0; i < slots_.size(); ++i) scatter(data_.slots[i], at_place(pool_, slots_[i]));
 }
@@ -64,28 +69,18 @@ TensorView LinearScene::add_states(const char* field, DType dtype,
   return memory_.add(field, dtype, shape, rng_, is_conv() ? AxisOrder::kAny : AxisOrder::kAsNamed);
 }
 
-int32_t LinearScene::slot_of(const LinearPiece& piece) const {
-  if (piece.row == LinearPiece::kNobody) return piece.slot ? slots_.back() : -1;
+int32_t LinearScene::slot_of(const RowPiece& piece) const {
+  if (piece.row == RowPiece::kNobody) return piece.slot ? slots_.back() : -1;
   const auto row = static_cast<size_t>(piece.row);
   return x_.rows[row].slot ? slots_[row] : -1;
-}
-
-/// Rows without tokens, whatever their slot, and padding.
-std::vector<LinearPiece> LinearScene::with_idle_rows(std::vector<LinearPiece> pieces) {
-  for (int32_t i = 0; i < how_.idle_rows; ++i) {
-    LinearPiece idle{LinearPiece::kNobody, 0, 0, rng_.below(2) != 0};
-    if (!idle.slot) idle.end = static_cast<int32_t>(rng_.below(4));
-    pieces.insert(pieces.begin() + rng_.below(static_cast<uint32_t>(pieces.size() + 1)), idle);
-  }
-  return pieces;
 }
 
 void LinearScene::lay_rows() {
   cu_seqlens_q_ = {0};
   state_indices_.clear(), has_initial_state_.clear(), parents_.clear();
   bool needed = rng_.below(2) != 0;
-  for (const LinearPiece& p : pieces_) {
-    const bool mine = p.row != LinearPiece::kNobody;
+  for (const RowPiece& p : pieces_) {
+    const bool mine = p.row != RowPiece::kNobody;
     bool starts = rng_.below(2) != 0;
     if (mine && x_.rows[static_cast<size_t>(p.row)].slot) {
       starts = p.begin > 0 || x_.rows[static_cast<size_t>(p.row)].initial;
@@ -109,7 +104,7 @@ void LinearScene::lay_drafts() {
   if (!x_.drafts) return;
   int64_t steps = rng_.below(3);
   int32_t longest = 1;
-  for (const LinearPiece& p : pieces_) longest = std::max(longest, p.end - p.begin);
+  for (const RowPiece& p : pieces_) longest = std::max(longest, p.end - p.begin);
   steps += longest;
   const auto rows = static_cast<int32_t>(pieces_.size());
   const auto places = static_cast<int32_t>(rows + 1 + rng_.below(2));
@@ -127,8 +122,8 @@ void LinearScene::lay_drafts() {
 void LinearScene::lay_tokens(const TensorView& to, const LogicalTensor& from) const {
   const int64_t bytes = from.heads * from.row_bytes();
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    const LinearPiece& p = pieces_[i];
-    for (int32_t j = p.begin; p.row != LinearPiece::kNobody && j < p.end; ++j) {
+    const RowPiece& p = pieces_[i];
+    for (int32_t j = p.begin; p.row != RowPiece::kNobody && j < p.end; ++j) {
       const int64_t token = data_.first_token[static_cast<size_t>(p.row)] + j;
       scatter({from.row(token, 0), static_cast<size_t>(bytes)},
               at_place(to, cu_seqlens_q_[i] + j - p.begin));
@@ -221,7 +216,14 @@ void LinearScene::find_written() {
 
 void LinearScene::lay(size_t index) {
   memory_ = CallMemory();
-  pieces_ = with_idle_rows(how_.calls[index]);
+  pieces_ = how_.calls[index];
+  // Rows without tokens, whatever their slot, and padding.
+  const auto idle = [&] {
+    RowPiece piece{RowPiece::kNobody, 0, 0, rng_.below(2) != 0};
+    if (!piece.slot) piece.end = static_cast<int32_t>(rng_.below(4));
+    return piece;
+  };
+  add_idle_rows(how_.idle_rows, idle, rng_, &pieces_);
   lay_rows();
   lay_drafts();
   const auto finish = [&](auto* call) {
@@ -245,35 +247,13 @@ void LinearScene::lay(size_t index) {
   find_written();
   if (how_.poison_unread && how_.calls.size() == 1) {
     const Footprint spans = footprint_of(call_);
-    memory_.poison_unread(spans), pool_memory_.poison_unread(spans);
+    memory_.poison_unread(spans), stored_memory_.poison_unread(spans);
   }
-  memory_.remember(), pool_memory_.remember();
-}
-
-Status LinearScene::run() {
-  Status status = execute(call_);
-  if (status.ok()) status = check_writes();
-  return status;
-}
-
-Status LinearScene::check_writes() const {
-  Status status;
-  const Footprint spans = footprint_of(call_);
-  for (const CallMemory* m : {&memory_, &pool_memory_}) {
-    status.add(m->check_written(written_));
-    status.add(m->check_footprint(spans, written_));
-  }
-  return status;
-}
-
-Status LinearScene::check_untouched() const {
-  Status status = memory_.check_written({});
-  status.add(pool_memory_.check_written({}));
-  return status;
+  memory_.remember(), stored_memory_.remember();
 }
 
 LinearScene::Call LinearScene::truth() const {
-  const ConstTensorView was = pool_memory_.before(pool_);
+  const ConstTensorView was = stored_memory_.before(pool_);
   Call call = call_;
   std::visit([&](auto& c) { c.states.data = const_cast<std::byte*>(was.data); }, call);
   return call;
@@ -281,10 +261,10 @@ LinearScene::Call LinearScene::truth() const {
 
 void LinearScene::collect(LinearResults* results) const {
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    const LinearPiece& p = pieces_[i];
+    const RowPiece& p = pieces_[i];
     const int32_t slot = state_indices_[i];
     const bool computed = slot >= 0 || x_.pad == PadRow::kFromZero;
-    if (p.row == LinearPiece::kNobody || p.begin == p.end) continue;
+    if (p.row == RowPiece::kNobody || p.begin == p.end) continue;
     if (!computed && x_.pad != PadRow::kZeroOut) continue;
     const auto row = static_cast<size_t>(p.row);
     const std::vector<int64_t> chunks = x_.chunk_size > 0 ? chunks_of(i) : std::vector<int64_t>();

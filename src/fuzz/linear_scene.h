@@ -3,45 +3,32 @@
 // must give the same bits. Tested by tests/fuzz/linear_laws_test.cc.
 #pragma once
 
-#include <span>
+#include <string>
 #include <vector>
 
-#include "fuzz/call_memory.h"
+#include "fuzz/laid_call.h"
 #include "fuzz/linear_data.h"
+#include "fuzz/row_pieces.h"
 #include "fuzz/state_call.h"
 
 namespace shadowgraph {
 
-/// Tokens [begin, end) of a row.
-struct LinearPiece {
-  static constexpr int64_t kNobody = -1;
-  int64_t row = 0;
-  int32_t begin = 0, end = 0;
-  bool slot = false;  // of kNobody: it names a slot that is no row's
-};
-
-/// How a Case looks in memory.
-struct LinearArrangement {
-  std::vector<std::vector<LinearPiece>> calls;  // one after the other
-  int32_t idle_rows = 0;                        // in each call: of nobody
-  bool poison_unread = false;  // what the footprint does not read; of a single call
-  uint64_t seed = 0;           // slots, places, gaps, orders of axes
-  CallOptions options;
-
+/// How a Case looks in memory. Poison: of a single call.
+struct LinearArrangement : RowArrangement {
   /// All rows whole, in one call.
   static LinearArrangement of(const Case& x);
+  std::string to_string() const;
 };
 
 /// What calls left of each token and row of a Case, in its own order: bits to compare. Empty: they
 /// left nothing.
 struct LinearResults {
   explicit LinearResults(const Case& x);
-  using Bytes = std::vector<std::byte>;
-  std::vector<Bytes> out, draft, chunks;  // [tokens]
-  std::vector<Bytes> states;              // [rows]
+  RowBytes out, draft, chunks;  // [tokens]
+  RowBytes states;              // [rows]
 };
 
-class LinearScene {
+class LinearScene : public LaidCall<StateCall> {
  public:
   LinearScene(const Case& x, const LinearData& data, const LinearArrangement& how);
   LinearScene(const LinearScene&) = delete;
@@ -49,24 +36,15 @@ class LinearScene {
 
   /// Lays out call number `index`; the pool is as the calls before it left it.
   void lay(size_t index);
-  /// Runs what was laid. Findings: what the engine refused, and writes elsewhere than in the places
-  /// of its rows, or of its footprint.
-  Status run();
-  Status check_writes() const;
   /// After run(): what it left, into its places.
   void collect(LinearResults* results) const;
 
-  using Call = StateCall;
-  const Call& call() const { return call_; }
   /// With the pool as it was before run().
   Call truth() const;
-  /// After a call that was refused: num.write_set if anything changed.
-  Status check_untouched() const;
 
  private:
   bool is_conv() const { return x_.call == LinearCase::Call::kConv1d; }
   void add_pool();
-  std::vector<LinearPiece> with_idle_rows(std::vector<LinearPiece> pieces);
   void lay_rows();
   void lay_drafts();
   void lay_tokens(const TensorView& to, const LogicalTensor& from) const;
@@ -76,7 +54,7 @@ class LinearScene {
   TensorView add_states(const char* field, DType dtype, std::initializer_list<int64_t> leading);
   void find_written();
   int64_t tokens() const { return cu_seqlens_q_.back(); }
-  int32_t slot_of(const LinearPiece& piece) const;
+  int32_t slot_of(const RowPiece& piece) const;
   int64_t place_of(size_t row) const {
     return indices_.empty() ? static_cast<int64_t>(row) : indices_[row];
   }
@@ -87,15 +65,12 @@ class LinearScene {
   const LinearData& data_;
   const LinearArrangement how_;
   Rng rng_;
-  CallMemory pool_memory_, memory_;
   TensorView pool_, draft_, chunks_, out_;
   std::vector<int32_t> slots_;  // of the pool: of each row, then of nobody
 
-  std::vector<LinearPiece> pieces_;  // rows of the call
+  std::vector<RowPiece> pieces_;  // rows of the call
   std::vector<int32_t> cu_seqlens_q_, state_indices_, indices_, parents_;
   std::vector<uint8_t> has_initial_state_;
-  Call call_;
-  std::vector<ConstTensorView> written_;
 };
 
 }  // namespace shadowgraph

@@ -21,12 +21,7 @@ SparseArrangement SparseArrangement::of(const Case& x) {
 }
 
 std::string SparseArrangement::to_string() const {
-  size_t pieces = 0;
-  for (const auto& call : calls) pieces += call.size();
-  std::string s = std::to_string(calls.size()) + " calls of " + std::to_string(pieces) + " rows, " +
-                  std::to_string(idle_rows) + " idle rows, " + std::to_string(options.num_threads) +
-                  " threads";
-  if (!options.isa.empty()) s += ", " + std::string(options.isa);
+  std::string s = describe_rows();
   if (holes) s += ", -1 between keys";
   if (ragged[0] || ragged[1]) s += ", ragged";
   if (!paged) s += ", keys one after the other";
@@ -59,8 +54,8 @@ TensorView SparseScene::lay_all(const char* field, const LogicalTensor& from,
 
 void SparseScene::lay_rows(const TensorView& to, const LogicalTensor& from) const {
   for (size_t i = 0; i < count(); ++i) {
-    const SparsePiece& p = pieces_[i];
-    if (p.row == SparsePiece::kNobody) continue;
+    const RowPiece& p = pieces_[i];
+    if (p.row == RowPiece::kNobody) continue;
     scatter({from.row(p.row, 0), static_cast<size_t>(from.heads * from.row_bytes())},
             at_place(to, static_cast<int64_t>(i)));
   }
@@ -77,7 +72,7 @@ std::vector<int64_t> SparseScene::shuffled(int64_t places) {
 void SparseScene::leave_rows(const TensorView& out, bool beside) {
   written_.emplace_back(out);
   for (size_t i = 0; i < count(); ++i) {
-    if (pieces_[i].row == SparsePiece::kNobody) continue;
+    if (pieces_[i].row == RowPiece::kNobody) continue;
     const ConstTensorView row = at_place(ConstTensorView(out), static_cast<int64_t>(i));
     const auto index = static_cast<size_t>(pieces_[i].row);
     left_.push_back({index, {}, {}});
@@ -89,9 +84,10 @@ void SparseScene::lay(size_t index) {
   memory_ = CallMemory();
   written_.clear(), left_.clear();
   pieces_ = how_.calls[index];
-  for (int32_t i = 0; i < how_.idle_rows; ++i)
-    pieces_.insert(pieces_.begin() + rng_.below(static_cast<uint32_t>(pieces_.size() + 1)),
-                   {SparsePiece::kNobody, 0, static_cast<int32_t>(rng_.below(3))});
+  const auto idle = [&] {
+    return RowPiece{RowPiece::kNobody, 0, static_cast<int32_t>(rng_.below(3))};
+  };
+  add_idle_rows(how_.idle_rows, idle, rng_, &pieces_);
   const auto make = [&]<size_t... I>(std::index_sequence<I...>) {
     const auto one = [&](auto call) {
       call.options = how_.options;
@@ -112,28 +108,6 @@ void SparseScene::lay(size_t index) {
   memory_.remember(), stored_memory_.remember();
 }
 
-Status SparseScene::run() {
-  Status status = execute(call_);
-  if (status.ok()) status = check_writes();
-  return status;
-}
-
-Status SparseScene::check_writes() const {
-  Status status;
-  const Footprint spans = footprint_of(call_);
-  for (const CallMemory* m : {&memory_, &stored_memory_}) {
-    status.add(m->check_written(written_));
-    status.add(m->check_footprint(spans, written_));
-  }
-  return status;
-}
-
-Status SparseScene::check_untouched() const {
-  Status status = memory_.check_written({});
-  status.add(stored_memory_.check_written({}));
-  return status;
-}
-
 SparseCall SparseScene::truth() const {
   SparseCall call = call_;
   const auto before = [&](const TensorView& t) {
@@ -146,9 +120,9 @@ SparseCall SparseScene::truth() const {
 }
 
 void SparseScene::collect(SparseResults* results) const {
-  const auto take = [](const std::vector<ConstTensorView>& views, SparseResults::Bytes* to) {
+  const auto take = [](const std::vector<ConstTensorView>& views, std::vector<std::byte>* to) {
     for (const ConstTensorView& view : views) {
-      const SparseResults::Bytes bytes = gather(view);
+      const std::vector<std::byte> bytes = gather(view);
       to->insert(to->end(), bytes.begin(), bytes.end());
     }
   };

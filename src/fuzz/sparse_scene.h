@@ -8,32 +8,21 @@
 #include <string>
 #include <vector>
 
-#include "fuzz/call_memory.h"
+#include "fuzz/laid_call.h"
+#include "fuzz/row_pieces.h"
 #include "fuzz/sparse_call.h"
 #include "fuzz/sparse_data.h"
 
 namespace shadowgraph {
 
-/// A row of a call. begin, end: of kCompress, which of its tokens.
-struct SparsePiece {
-  static constexpr int64_t kNobody = -1;
-  int64_t row = 0;
-  int32_t begin = 0, end = 1;
-};
-
-/// How a Case looks in memory.
-struct SparseArrangement {
-  std::vector<std::vector<SparsePiece>> calls;  // one after the other
-  int32_t idle_rows = 0;                        // in each call: of nobody
-  bool poison_unread = false;                   // what the footprint does not read
-  uint64_t seed = 0;                            // slots, places, gaps
+/// How a Case looks in memory. Of kCompress pieces have tokens; else each is its row.
+struct SparseArrangement : RowArrangement {
   // Of attention's lists; kV4's pages
   std::array<bool, 2> ragged = {false, false};
   std::array<int32_t, 2> page_size = {4, 2};
   bool holes = false, with_lse = true;  // -1 between keys
   bool paged = true;                    // of kLogits
   bool row_list = true;  // rows of a table are listed; else it has one for each token
-  CallOptions options;
 
   /// All rows whole, in one call.
   static SparseArrangement of(const Case& x);
@@ -43,13 +32,12 @@ struct SparseArrangement {
 /// What calls left of each row (of kCompress: of each token), in the Case's own order: bits to
 /// compare. Empty: nothing. beside: an LSE, or what is stored.
 struct SparseResults {
-  using Bytes = std::vector<std::byte>;
   explicit SparseResults(const Case& x)
       : out(static_cast<size_t>(x.sparse.tokens())), beside(out.size()) {}
-  std::vector<Bytes> out, beside;
+  RowBytes out, beside;
 };
 
-class SparseScene {
+class SparseScene : public LaidCall<SparseCall> {
  public:
   SparseScene(const Case& x, const SparseData& data, const SparseArrangement& how);
   SparseScene(const SparseScene&) = delete;
@@ -57,17 +45,9 @@ class SparseScene {
 
   /// Lays out call number `index`; what is stored into is as the calls before it left it.
   void lay(size_t index);
-  /// Runs what was laid. Findings: what the engine refused, and writes elsewhere than in the places
-  /// of its rows, or of its footprint.
-  Status run();
-  Status check_writes() const;
-  /// After a call that was refused: num.write_set if anything changed.
-  Status check_untouched() const;
   /// After run(): what it left, into its places.
   void collect(SparseResults* results) const;
 
-  using Call = SparseCall;
-  const Call& call() const { return call_; }
   /// With what it stores into as it was before run().
   SparseCall truth() const;
 
@@ -82,13 +62,11 @@ class SparseScene {
   };
 
   size_t count() const { return pieces_.size(); }
-  const SparseCase::Row& row_of(const SparsePiece& p) const {
+  const SparseCase::Row& row_of(const RowPiece& p) const {
     return x_.rows[static_cast<size_t>(p.row)];
   }
   /// What a store or a state does not take: nobody's, and what the case drops.
-  bool drops(const SparsePiece& p) const {
-    return p.row == SparsePiece::kNobody || !row_of(p).slot;
-  }
+  bool drops(const RowPiece& p) const { return p.row == RowPiece::kNobody || !row_of(p).slot; }
   TensorView add(const char* field, DType type, std::initializer_list<int64_t> shape) {
     return memory_.add(field, type, shape, rng_);
   }
@@ -129,7 +107,7 @@ class SparseScene {
   // sparse_scene_compress.cc
   void add_state();
   void lay_call(Compress* call);
-  void lay_tokens(const SparsePiece& piece, Compress* call);
+  void lay_tokens(const RowPiece& piece, Compress* call);
   void lay_call(PoolNormRope* call);
   void lay_call(NormRope* call);
   template <class Norm>
@@ -139,20 +117,17 @@ class SparseScene {
   const SparseData& data_;
   const SparseArrangement how_;
   Rng rng_;
-  CallMemory stored_memory_, memory_;
   WritableLatentPool pool_;
   int64_t first_slot_ = 0;
   TensorView stored_;                // pages of index keys, or the state
   std::vector<int64_t> slots_;       // of each row, or of each page of each request
   std::vector<int64_t> first_page_;  // of kCompress: [rows + 1], places in slots_
 
-  std::vector<SparsePiece> pieces_;  // rows of the call
+  std::vector<RowPiece> pieces_;  // rows of the call
   std::array<List, 2> lists_;
   std::vector<int64_t> out_cache_loc_;
   std::vector<int32_t> offsets_, rows_, ks_, ke_, seq_lens_, pages_, extra_;
   std::vector<float> sinks_;
-  SparseCall call_;
-  std::vector<ConstTensorView> written_;
   std::vector<Left> left_;
 };
 

@@ -32,7 +32,7 @@ void SparseScene::add_state() {
 }
 
 /// Its tokens' lengths and pages, what they leave, and what is written.
-void SparseScene::lay_tokens(const SparsePiece& piece, Compress* call) {
+void SparseScene::lay_tokens(const RowPiece& piece, Compress* call) {
   const auto row = static_cast<size_t>(std::max<int64_t>(piece.row, 0));
   const SparseCase::Row& r = x_.rows[row];
   const bool dropped = drops(piece);
@@ -71,13 +71,13 @@ void SparseScene::lay_call(Compress* call) {
   call->shape = x_.shape();
   List& list = lists_[0] = {};
   list.indptr = {0};
-  for (const SparsePiece& p : pieces_) list.indptr.push_back(list.indptr.back() + p.end - p.begin);
+  for (const RowPiece& p : pieces_) list.indptr.push_back(list.indptr.back() + p.end - p.begin);
   const int64_t tokens = list.indptr.back(), width = data_.stream.dim;
   const TensorView kv_score = add("kv_score", x_.dtype, {tokens, width});
   call->ape = lay_all("ape", data_.ape, {call->shape.window(), x_.head_dim});
   call->out = add("out", x_.out_dtype, {tokens, x_.head_dim});
   for (size_t i = 0; i < count(); ++i) {
-    const SparsePiece& p = pieces_[i];
+    const RowPiece& p = pieces_[i];
     lay_tokens(p, call);
     for (int64_t j = p.begin; j < p.end && p.row >= 0; ++j) {
       const auto r = static_cast<size_t>(p.row);

@@ -56,7 +56,7 @@ void SparseScene::lay_call(StoreIndexKeys* call) {
   const TensorView scale = add_column("k_scale", DType::kF32, tokens);
   lay_rows(k, data_.keys), lay_rows(scale, data_.key_scales);
   out_cache_loc_.clear();
-  for (const SparsePiece& p : pieces_) {
+  for (const RowPiece& p : pieces_) {
     // Of page 0 any number of tokens may name the same slot.
     const auto none = x_.padding_page ? static_cast<int64_t>(rng_.below(3)) - 1 : -1;
     out_cache_loc_.push_back(drops(p) ? none : slots_[static_cast<size_t>(p.row)]);
@@ -107,7 +107,7 @@ void SparseScene::lay_call(GatherIndexKeys* call) {
   List& list = lists_[0] = {};
   list.indptr = {0};
   for (size_t i = 0; i < count(); ++i) {
-    const SparsePiece& p = pieces_[i];
+    const RowPiece& p = pieces_[i];
     const int32_t keys = p.row < 0 ? 0 : row_of(p).count;
     list.indptr.push_back(list.indptr.back() + keys);
     for (int64_t page = 0; page < pages_of(keys); ++page)
@@ -151,7 +151,7 @@ void SparseScene::lay_paged_keys(IndexerLogits* call) {
   std::vector<int64_t> requests = shuffled(x_.requests);
   if (!how_.row_list) {
     requests.clear();
-    for (const SparsePiece& p : pieces_) requests.push_back(p.row < 0 ? 0 : p.row % x_.requests);
+    for (const RowPiece& p : pieces_) requests.push_back(p.row < 0 ? 0 : p.row % x_.requests);
   }
   const TensorView table =
       add("page_table", DType::kI32,
@@ -189,7 +189,7 @@ void SparseScene::lay_call(IndexerLogits* call) {
   call->q = q, call->weights = weights;
   int32_t widest = 0;
   bool from_zero = true;
-  for (const SparsePiece& p : pieces_) {
+  for (const RowPiece& p : pieces_) {
     int64_t first = 0;
     if (p.row >= 0) first = row_of(p).first;
     if (p.row >= 0 && !how_.paged)
@@ -206,7 +206,7 @@ void SparseScene::lay_call(IndexerLogits* call) {
   call->logits = add("logits", DType::kF32, {tokens, widest + rng_.below(70)});
   written_.emplace_back(call->logits);
   for (int64_t t = 0; t < tokens; ++t) {
-    const SparsePiece& p = pieces_[static_cast<size_t>(t)];
+    const RowPiece& p = pieces_[static_cast<size_t>(t)];
     if (p.row < 0) continue;
     const ConstTensorView seen(call->logits.at(t, call->first(t)), DType::kF32,
                                {call->last(t) - call->first(t)});
@@ -221,14 +221,14 @@ void SparseScene::lay_call(SelectIndices* call) {
   const auto tokens = static_cast<int64_t>(count());
   const bool from_zero = rng_.below(3) == 0;
   int32_t widest = 0;
-  for (const SparsePiece& p : pieces_) {
+  for (const RowPiece& p : pieces_) {
     ks_.push_back(from_zero ? 0 : static_cast<int32_t>(rng_.below(9)));
     ke_.push_back(ks_.back() + (p.row < 0 ? 0 : row_of(p).count));
     widest = std::max(widest, ke_.back());
   }
   const TensorView logits = add("logits", DType::kF32, {tokens, widest + rng_.below(5)});
   for (int64_t t = 0; t < tokens; ++t) {
-    const SparsePiece& p = pieces_[static_cast<size_t>(t)];
+    const RowPiece& p = pieces_[static_cast<size_t>(t)];
     if (p.row < 0) continue;
     const int64_t first = data_.first[0][static_cast<size_t>(p.row)];
     const auto size = static_cast<size_t>(row_of(p).count) * sizeof(float);
@@ -258,7 +258,7 @@ void SparseScene::lay_call(TransformIndices* call) {
   call->indices = indices;
   std::vector<int64_t> requests = shuffled(x_.requests);
   if (!how_.row_list) requests.clear();
-  for (const SparsePiece& p : pieces_) {
+  for (const RowPiece& p : pieces_) {
     const int64_t row = std::max<int64_t>(p.row, 0), request = row % x_.requests;
     offsets_.push_back(data_.offsets[static_cast<size_t>(row)]);
     if (!how_.row_list) requests.push_back(request);
@@ -288,7 +288,7 @@ void SparseScene::lay_call(CompactIndices* call) {
   lay_entries(indices);
   List& list = lists_[0] = {};
   list.indptr = {0};
-  for (const SparsePiece& p : pieces_)
+  for (const RowPiece& p : pieces_)
     list.indptr.push_back(list.indptr.back() + (p.row < 0 ? 0 : row_of(p).count));
   trim(list.indptr);
   const TensorView entries =

@@ -32,7 +32,7 @@ void SparseScene::add_pack_pool() {
 
 void SparseScene::lay_call(PackLatents* call) {
   out_cache_loc_.clear();
-  for (const SparsePiece& p : pieces_) {
+  for (const RowPiece& p : pieces_) {
     // Of the padding page any number of tokens may name the same slot.
     const auto none = static_cast<int64_t>(rng_.below(x_.padding_page ? 3 : 2)) - 2;
     out_cache_loc_.push_back(drops(p) ? none : slots_[static_cast<size_t>(p.row)]);
@@ -44,7 +44,7 @@ void SparseScene::lay_call(PackLatents* call) {
   call->latents = latents, call->out_cache_loc = out_cache_loc_, call->pool = pool_;
   call->first_slot = first_slot_;
   const ConstTensorView& data = pool_.data;
-  for (const SparsePiece& p : pieces_) {
+  for (const RowPiece& p : pieces_) {
     if (drops(p)) continue;
     const int64_t slot = slots_[static_cast<size_t>(p.row)];
     const auto bytes = [&](int64_t first, int64_t elements) {

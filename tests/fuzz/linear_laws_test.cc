@@ -299,7 +299,7 @@ TEST(LinearBits, VariantsAreOfEveryForm) {
     moved |= a.calls[0].size() == 4 && a.calls[0][0].row != 0;
     std::vector<int32_t> tokens(4, 0);
     for (const auto& call : a.calls) {
-      for (const LinearPiece& p : call) {
+      for (const RowPiece& p : call) {
         const auto row = static_cast<size_t>(p.row);
         EXPECT_EQ(p.begin, tokens[row]);  // in order, without gaps
         tokens[row] = p.end;
@@ -314,7 +314,7 @@ TEST(LinearBits, VariantsAreOfEveryForm) {
   std::set<int32_t> ends;
   for (int i = 0; i < 200; ++i) {
     for (const auto& call : vary_linear(chunked, RunOptions(), rng).calls)
-      for (const LinearPiece& p : call)
+      for (const RowPiece& p : call)
         if (p.row == 0) ends.insert(p.end);
   }
   EXPECT_EQ(ends, (std::set<int32_t>{32, 64, 96, 100}));

@@ -238,7 +238,7 @@ TEST(SparseBits, VariantsAreOfEveryForm) {
     std::vector<int32_t> tokens(4, 0);
     bool cut = false;
     for (const auto& call : a.calls) {
-      for (const SparsePiece& p : call) {
+      for (const RowPiece& p : call) {
         const auto row = static_cast<size_t>(p.row);
         EXPECT_EQ(p.begin, tokens[row]);
         tokens[row] = p.end;
