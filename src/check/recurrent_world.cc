@@ -1,10 +1,6 @@
 #include "check/recurrent_world.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <utility>
 
 #include "attn/tensor_rows.h"
 #include "backends/state_launch.h"
@@ -15,8 +11,6 @@
 namespace shadowgraph {
 namespace {
 
-int64_t a_place(const Buffer& b) { return b.shape[0] == 0 ? 0 : b.numel() / b.shape[0]; }
-
 std::string bits_of(float x) { return bits_of(&x, DType::kF32); }
 
 int64_t first_difference(const float* want, const float* got, int64_t count) {
@@ -26,21 +20,6 @@ int64_t first_difference(const float* want, const float* got, int64_t count) {
 const float* floats(const Buffer& b) { return reinterpret_cast<const float*>(b.data); }
 
 }  // namespace
-
-void RecurrentWorld::upload(const Buffer& b, std::vector<float> values) {
-  in_flight_.push_back(std::move(values));
-  place_.stream.copy(b.data, in_flight_.back().data(), b.bytes());
-}
-
-std::vector<float> RecurrentWorld::numbers(const Buffer& b) {
-  std::vector<float> values(static_cast<size_t>(b.numel()));
-  const bool exact = place_.options.data != RunnerData::kRandom;
-  for (float& v : values) {
-    v = rng_.signed_unit();
-    if (exact) v = std::round(v * 2);  // small integers: a foreign state shows
-  }
-  return values;
-}
 
 HostStates RecurrentWorld::contents(const Pools& p) const {
   HostStates s;
@@ -55,7 +34,7 @@ std::vector<const Buffer*> RecurrentWorld::pools(const Pools& p) const {
 }
 
 Elements RecurrentWorld::slot_of(const Buffer& b, int64_t slot) const {
-  return {slot * a_place(b), a_place(b)};
+  return {slot * row_elements(b), row_elements(b)};
 }
 
 int32_t RecurrentWorld::slot_of_request(const ForwardBatch& batch, int64_t i) const {
@@ -82,7 +61,7 @@ void RecurrentWorld::begin_slot(int32_t slot, OwnerId owner) {
   defined_[static_cast<size_t>(slot)] = 0;
   if (!layer_.reads_fresh_slots()) return;
   const Buffer& b = pools_.states;
-  const auto bytes = static_cast<size_t>(a_place(b)) * sizeof(float);
+  const auto bytes = static_cast<size_t>(row_elements(b)) * sizeof(float);
   place_.stream.fill(b.data + static_cast<size_t>(slot) * bytes, 0, bytes);
 }
 
@@ -94,8 +73,9 @@ void RecurrentWorld::copy_place(const Pools& from, int64_t place, int32_t slot) 
   const auto* at = reinterpret_cast<const int32_t*>(list_.data);
   const auto launch = [&](const Buffer& source, const Buffer& target) {
     TensorView to = target.view();
-    TensorView flat(source.data, DType::kF32, {source.numel() / a_place(target), a_place(target)});
-    to = TensorView(target.data, DType::kF32, {target.shape[0], a_place(target)});
+    TensorView flat(source.data, DType::kF32,
+                    {source.numel() / row_elements(target), row_elements(target)});
+    to = TensorView(target.data, DType::kF32, {target.shape[0], row_elements(target)});
     stream.launch(copy_states_launch({flat, to, {at, 1}, {at + 1, 1}}, {.a_request = 0}));
   };
   if (layer_.has_conv()) launch(from.conv, pools_.conv);
@@ -106,7 +86,7 @@ void RecurrentWorld::copy_place(const Pools& from, int64_t place, int32_t slot) 
 void RecurrentWorld::copy_known(const HostStates& from, int64_t place, int32_t slot) {
   const auto copy = [&](const std::vector<float>& source, std::vector<float>* target,
                         const Buffer& b) {
-    const int64_t n = a_place(b);
+    const int64_t n = row_elements(b);
     std::copy_n(source.begin() + place * n, n, target->begin() + slot * n);
   };
   if (layer_.has_conv()) copy(from.conv, &known_.conv, pools_.conv);
@@ -145,7 +125,7 @@ bool RecurrentWorld::is_sound(const StateMove& m) const {
 
 Status RecurrentWorld::move_states(const Step& step) {
   place_.stream.synchronize();
-  in_flight_.clear();
+  copies_.clear();
   bool copied = false;
   for (const StateMove& m : step.state_moves) {
     if (!is_sound(m)) continue;
@@ -161,7 +141,7 @@ void RecurrentWorld::receive(const ForwardBatch& batch) {
   const ForwardMode m = batch.mode;
   if (m == ForwardMode::kDraftDecode || is_draft_extend(m, DraftExtendV2::kIncluded)) return;
   if (is_target_verify(m)) {
-    for (const Buffer* b : pools(drafts_)) upload(*b, numbers(*b));
+    for (const Buffer* b : pools(drafts_)) copies_.copy(b->data, numbers(*b));
   }
   for (int64_t i = 0; i < batch.size(); ++i) {
     receive(slot_of_request(batch, i));
@@ -175,20 +155,16 @@ void RecurrentWorld::receive(const ForwardBatch& batch) {
 void RecurrentWorld::receive(int32_t slot) {
   if (slot < 0 || slot >= std::ssize(defined_)) return;
   for (const Buffer* b : pools(pools_)) {
-    std::vector<float> values(static_cast<size_t>(a_place(*b)));
-    for (float& v : values) v = rng_.signed_unit();
-    in_flight_.push_back(std::move(values));
-    const auto bytes = static_cast<size_t>(a_place(*b)) * sizeof(float);
-    place_.stream.copy(b->data + static_cast<size_t>(slot) * bytes, in_flight_.back().data(),
-                       bytes);
+    const std::vector<float> values = layer_numbers(row_elements(*b), RunnerData::kRandom, rng_);
+    copies_.copy(b->data + static_cast<size_t>(slot) * values.size() * sizeof(float), values);
   }
   defined_[static_cast<size_t>(slot)] = 1;
 }
 
 void RecurrentWorld::begin_step(const Step& step, const ForwardBatch& batch) {
-  in_flight_.clear();
+  copies_.clear();
   for (const Buffer* b : {&x_, &gate_, &b_, &z_, &q_, &k_, &v_})
-    if (b->data != nullptr) upload(*b, numbers(*b));
+    if (b->data != nullptr) copies_.copy(b->data, numbers(*b));
   for (int64_t i = 0; i < batch.size(); ++i) {
     const int32_t slot = slot_of_request(batch, i);
     if (slot < 0 || batch.extent(i).prefix_len == 0) continue;
@@ -213,9 +189,9 @@ void RecurrentWorld::clear_outputs() {
 
 void RecurrentWorld::rewind() {
   place_.stream.synchronize();
-  in_flight_.clear();
-  if (layer_.has_conv()) upload(pools_.conv, before_.conv);
-  upload(pools_.states, before_.states);
+  copies_.clear();
+  if (layer_.has_conv()) copies_.copy(pools_.conv.data, before_.conv);
+  copies_.copy(pools_.states.data, before_.states);
   place_.stream.synchronize();
   for (size_t slot = 0; slot < defined_before_.size(); ++slot) {
     if (defined_before_[slot] != 0) continue;
@@ -264,7 +240,7 @@ void RecurrentWorld::track(const ForwardBatch& batch, int64_t i, RequestAlone re
   run_alone(layer_, {whole_, q_.view(), k_.view(), v_.view()}, request, &alone, &none);
   const int64_t target = batch.states.track_slots[row];
   const auto keep = [&](const std::vector<float>& from, std::vector<float>* to, const Buffer& b) {
-    const int64_t n = a_place(b);
+    const int64_t n = row_elements(b);
     std::copy_n(from.begin() + request.slot * n, n, to->begin() + target * n);
   };
   if (layer_.has_conv()) keep(alone.conv, &pools->conv, pools_.conv);
@@ -297,7 +273,7 @@ void RecurrentWorld::run_request(const ForwardBatch& batch, int64_t i, int64_t f
   const std::vector<float> out =
       run_alone(layer_, {whole_, q_.view(), k_.view(), v_.view()}, request, pools, drafts);
   defined_[static_cast<size_t>(request.slot)] = 1;
-  status->add(compare_outputs(request.first, out));
+  status->add(compare_outputs(out_, request.first, out));
   if (tracks) track(batch, i, request, start, pools);
 }
 
@@ -316,24 +292,11 @@ Status RecurrentWorld::judge(const ForwardBatch& batch) {
   return status;
 }
 
-Status RecurrentWorld::compare_outputs(int64_t first, std::span<const float> want) const {
-  Status status;
-  const int64_t a_token = a_place(out_);
-  const int64_t at_element =
-      first_difference(want.data(), floats(out_) + first * a_token, std::ssize(want));
-  if (at_element < 0) return status;
-  const int64_t token = first + at_element / a_token;
-  status.add(make_finding("num.bits", at(out_.name, token, at_element % a_token),
-                          bits_of(want[static_cast<size_t>(at_element)]) + ", of the request alone",
-                          bits_of(floats(out_)[first * a_token + at_element])));
-  return status;
-}
-
 /// Slot 0 is nobody's, and padding may write there.
 Status RecurrentWorld::compare_pools(const HostStates& want, bool moved) const {
   Status status;
   const auto compare = [&](const Buffer& b, const std::vector<float>& values) {
-    const int64_t n = a_place(b);
+    const int64_t n = row_elements(b);
     for (int64_t slot = 1; slot < b.shape[0]; ++slot) {
       const int64_t i = first_difference(values.data() + slot * n, floats(b) + slot * n, n);
       if (i < 0) continue;
@@ -352,7 +315,7 @@ Status RecurrentWorld::compare_pools(const HostStates& want, bool moved) const {
 Status RecurrentWorld::compare_drafts(const HostStates& want, int64_t row) const {
   Status status;
   const auto compare = [&](const Buffer& b, const std::vector<float>& values) {
-    const int64_t n = a_place(b);
+    const int64_t n = row_elements(b);
     const int64_t i = first_difference(values.data() + row * n, floats(b) + row * n, n);
     if (i < 0) return;
     status.add(make_finding("state.draft", at(b.name, row, i / (n / draft_steps_)),

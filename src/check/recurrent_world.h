@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "check/layer_buffers.h"
 #include "check/layer_world.h"
 #include "check/recurrent_reference.h"
 #include "core/choices.h"
@@ -38,8 +39,9 @@ class RecurrentWorld final : public LayerWorld {
   Status bind_inputs();
   void make_weights();
   std::vector<const Buffer*> pools(const Pools& p) const;
-  void upload(const Buffer& b, std::vector<float> values);
-  std::vector<float> numbers(const Buffer& b);
+  std::vector<float> numbers(const Buffer& b) {
+    return layer_numbers(b.numel(), place_.options.data, rng_);
+  }
   HostStates contents(const Pools& p) const;
 
   // Slots of both pools.
@@ -60,7 +62,6 @@ class RecurrentWorld final : public LayerWorld {
                    HostStates* drafts, Status* status);
   void track(const ForwardBatch& batch, int64_t i, RequestAlone request, const HostStates& start,
              HostStates* pools);
-  Status compare_outputs(int64_t first, std::span<const float> want) const;
   /// moved: between steps, of which slots that nobody has computed say nothing; else by one.
   Status compare_pools(const HostStates& want, bool moved) const;
   Status compare_drafts(const HostStates& want, int64_t row) const;
@@ -69,6 +70,7 @@ class RecurrentWorld final : public LayerWorld {
   const RecurrentLayer layer_;
   Arena scope_;
   Rng rng_;
+  HostCopies copies_;
   RecurrentTensors whole_;  // over all tokens
   Buffer x_, weight_, conv_bias_, gate_, a_log_, dt_bias_, b_, skip_, z_, log_decay_, q_, k_, v_;
   Buffer out_, list_;
@@ -81,7 +83,6 @@ class RecurrentWorld final : public LayerWorld {
   std::vector<OwnerId> owners_;  // 0: nobody has begun it
   HostStates before_;            // the step
   std::vector<uint8_t> defined_before_;
-  std::vector<std::vector<float>> in_flight_;
 };
 
 }  // namespace shadowgraph

@@ -9,11 +9,6 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-BufferSpec f32(const char* name, Shape shape, Lifetime lifetime = Lifetime::kPersistent) {
-  const int64_t granule = std::max<int64_t>(1, shape.back());
-  return {name, DType::kF32, std::move(shape), lifetime, granule};
-}
-
 Shape joined(Shape a, const Shape& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -25,7 +20,8 @@ RecurrentWorld::RecurrentWorld(const LayerPlace& place, const RecurrentLayer& la
     : place_(place),
       layer_(layer),
       scope_(place.scope),
-      rng_(Rng::stream(place.options.seed, 1 + place.kind)) {}
+      rng_(Rng::stream(place.options.seed, 1 + place.kind)),
+      copies_(place.stream) {}
 
 Status RecurrentWorld::bind() {
   Status status = bind_pools();
@@ -44,12 +40,13 @@ Status RecurrentWorld::bind_pools() {
   const Shape state = key_value ? Shape{heads, dim_k, dim_v} : Shape{heads, dim_v, dim_k};
   draft_steps_ = std::max(1, place_.model.num_draft_tokens);
   const int64_t rows = place_.model.num_draft_tokens > 0 ? o.draft_rows : 0;
-  std::vector<BufferSpec> specs = {f32("states", joined({o.state_slots}, state)),
-                                   f32("draft_states", joined({rows, draft_steps_}, state))};
+  std::vector<BufferSpec> specs = {
+      f32_vectors("states", joined({o.state_slots}, state)),
+      f32_vectors("draft_states", joined({rows, draft_steps_}, state))};
   if (layer_.has_conv()) {
     const Shape window = {layer_.conv_dim(), layer_.conv_width - 1};
-    specs.push_back(f32("conv_states", joined({o.state_slots}, window)));
-    specs.push_back(f32("draft_conv_states", joined({rows, draft_steps_}, window)));
+    specs.push_back(f32_vectors("conv_states", joined({o.state_slots}, window)));
+    specs.push_back(f32_vectors("draft_conv_states", joined({rows, draft_steps_}, window)));
   }
   specs.push_back({.name = "moved", .shape = {2}, .lifetime = Lifetime::kPersistent});
   std::vector<Buffer> bound;
@@ -75,30 +72,30 @@ Status RecurrentWorld::bind_inputs() {
     specs.push_back(std::move(spec));
     to.push_back(b);
   };
-  add(&out_, f32("out", {tokens, heads, dim_v}, Lifetime::kOutput));
+  add(&out_, f32_vectors("out", {tokens, heads, dim_v}, Lifetime::kOutput));
   const bool lightning = layer_.family == RecurrentFamily::kLightning;
   if (layer_.has_conv()) {
-    add(&x_, f32("x", {tokens, layer_.conv_dim()}));
-    add(&weight_, f32("weight", {layer_.conv_dim(), layer_.conv_width}));
-    add(&conv_bias_, f32("conv_bias", {layer_.conv_dim()}));
+    add(&x_, f32_vectors("x", {tokens, layer_.conv_dim()}));
+    add(&weight_, f32_vectors("weight", {layer_.conv_dim(), layer_.conv_width}));
+    add(&conv_bias_, f32_vectors("conv_bias", {layer_.conv_dim()}));
   } else {
     for (Buffer* b : {&q_, &k_})
-      add(b, f32(b == &q_ ? "q" : "k", {tokens, layer_.num_k_heads, dim_k}));
-    add(&v_, f32("v", {tokens, heads, dim_v}));
+      add(b, f32_vectors(b == &q_ ? "q" : "k", {tokens, layer_.num_k_heads, dim_k}));
+    add(&v_, f32_vectors("v", {tokens, heads, dim_v}));
   }
   if (lightning) {
-    add(&log_decay_, f32("log_decay", {heads}));
+    add(&log_decay_, f32_vectors("log_decay", {heads}));
   } else {
     const bool channels = layer_.family == RecurrentFamily::kKda;
-    add(&gate_, f32("gate", channels ? Shape{tokens, heads, dim_k} : Shape{tokens, heads}));
-    add(&a_log_, f32("a_log", {heads}));
-    add(&dt_bias_, f32("dt_bias", channels ? Shape{heads, dim_k} : Shape{heads}));
+    add(&gate_, f32_vectors("gate", channels ? Shape{tokens, heads, dim_k} : Shape{tokens, heads}));
+    add(&a_log_, f32_vectors("a_log", {heads}));
+    add(&dt_bias_, f32_vectors("dt_bias", channels ? Shape{heads, dim_k} : Shape{heads}));
   }
   if (layer_.family == RecurrentFamily::kMamba2) {
-    add(&skip_, f32("D", {heads}));
-    add(&z_, f32("z", {tokens, heads, dim_v}));
+    add(&skip_, f32_vectors("D", {heads}));
+    add(&z_, f32_vectors("z", {tokens, heads, dim_v}));
   } else if (!lightning) {
-    add(&b_, f32("b", {tokens, heads}));
+    add(&b_, f32_vectors("b", {tokens, heads}));
   }
   std::vector<Buffer> bound;
   Status status = scope_.bind(specs, &bound);
@@ -117,13 +114,13 @@ void RecurrentWorld::make_weights() {
     // Mamba2's is no logarithm, but the negative number itself.
     if (b == &a_log_ && layer_.family == RecurrentFamily::kMamba2)
       for (float& v : values) v = -0.125f - std::fabs(v);
-    upload(*b, std::move(values));
+    copies_.copy(b->data, values);
   }
   if (log_decay_.data != nullptr) {
     std::vector<float> slopes(static_cast<size_t>(layer_.num_v_heads));
     (void)lightning_slopes(0, 1, slopes);
     for (float& s : slopes) s = -s;
-    upload(log_decay_, std::move(slopes));
+    copies_.copy(log_decay_.data, slopes);
   }
   whole_.x = view(x_), whole_.weight = view(weight_), whole_.conv_bias = view(conv_bias_);
   whole_.gate = view(gate_), whole_.a_log = view(a_log_), whole_.dt_bias = view(dt_bias_);

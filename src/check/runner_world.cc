@@ -26,12 +26,6 @@ size_t slot_bytes(const Buffer& b) { return slot_elements(b) * size_of(b.dtype);
 
 }  // namespace
 
-void RunnerWorld::upload(const Buffer& b, const void* values, size_t bytes) {
-  const auto* from = static_cast<const std::byte*>(values);
-  in_flight_.emplace_back(from, from + bytes);
-  stream.copy(b.data, in_flight_.back().data(), bytes);
-}
-
 /// Of a selector every key begins with its own integer, and a query multiplies that by so much that
 /// logits, exact in f32, are 256 apart: exp(-256) is 0.
 std::vector<float> RunnerWorld::numbers(int64_t count, int64_t dim, Part part) {
@@ -68,8 +62,7 @@ std::vector<std::byte> RunnerWorld::stored(std::span<const float> values, Part p
 }
 
 void RunnerWorld::randomise(const Buffer& b, Part part) {
-  const std::vector<float> values = numbers(b.numel(), b.shape.back(), part);
-  upload(b, values.data(), b.bytes());
+  copies_.copy(b.data, numbers(b.numel(), b.shape.back(), part));
 }
 
 void RunnerWorld::clear_outputs() {
@@ -126,7 +119,7 @@ void RunnerWorld::forget_owners() {
 void RunnerWorld::begin_step(const Step& step) {
   const ForwardBatch batch = step.batch();
   stream.synchronize();
-  in_flight_.clear();
+  copies_.clear();
   arena.begin_step();
   tokens_ = Limits::exact(batch, model_).tokens;
   for (size_t kind = 0; kind < layers_.size(); ++kind) {
@@ -147,10 +140,8 @@ void RunnerWorld::begin_step(const Step& step) {
       if (!model_.layers[kind].cross) copy_slot(l, c, step.full_to_swa);
     }
   }
-  if (req_to_token_.data != nullptr)
-    upload(req_to_token_, step.req_to_token.data(), step.req_to_token.size() * sizeof(int32_t));
-  if (full_to_swa_.data != nullptr)
-    upload(full_to_swa_, step.full_to_swa.data(), step.full_to_swa.size() * sizeof(int64_t));
+  if (req_to_token_.data != nullptr) copies_.copy(req_to_token_.data, step.req_to_token);
+  if (full_to_swa_.data != nullptr) copies_.copy(full_to_swa_.data, step.full_to_swa);
   device->set_row_owners(step.requests);
   clear_outputs();
   stream.synchronize();
@@ -191,9 +182,9 @@ void RunnerWorld::set_owner(const Layer& l, int32_t slot, OwnerId owner, bool al
 void RunnerWorld::write_slot(const Layer& l, int32_t slot) {
   for (const Buffer* b : caches(l)) {
     const Part part = b == &l.k_cache ? Part::kKey : Part::kValue;
-    in_flight_.push_back(stored(numbers(b->shape[2] * b->shape[3], b->shape[3], part), part));
-    const std::vector<std::byte>& bytes = in_flight_.back();
-    stream.copy(b->data + static_cast<size_t>(slot) * bytes.size(), bytes.data(), bytes.size());
+    const std::vector<std::byte> bytes =
+        stored(numbers(b->shape[2] * b->shape[3], b->shape[3], part), part);
+    copies_.copy(b->data + static_cast<size_t>(slot) * bytes.size(), bytes);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "check/canonical.h"
+#include "check/layer_buffers.h"
 #include "check/layer_world.h"
 #include "check/runner.h"
 #include "check/slot_owners.h"
@@ -86,7 +87,6 @@ class RunnerWorld {
   /// As the pools store them.
   std::vector<std::byte> stored(std::span<const float> values, Part part) const;
   void randomise(const Buffer& buffer, Part part);
-  void upload(const Buffer& buffer, const void* values, size_t bytes);
   void forget_new_tokens_of(const ForwardBatch& step);
   void own(const ForwardBatch& step, size_t kind, std::span<const OwnerId> owners);
   void set_owner(const Layer& layer, int32_t slot, OwnerId owner, bool alone);
@@ -105,10 +105,10 @@ class RunnerWorld {
   std::vector<SlotOwners> owners_;                   // by layer kind
   Buffer req_to_token_, full_to_swa_;
   Status moved_;
-  int64_t tokens_ = 0;                             // of the step's batch
-  std::vector<std::byte> kept_;                    // outputs of the eager run
-  std::vector<std::vector<std::byte>> in_flight_;  // sources of copies
-  Status ready_;                                   // last: bind() fills what stands above
+  int64_t tokens_ = 0;           // of the step's batch
+  std::vector<std::byte> kept_;  // outputs of the eager run
+  HostCopies copies_;
+  Status ready_;  // last: bind() fills what stands above
 };
 
 }  // namespace shadowgraph

@@ -13,12 +13,6 @@ namespace {
 
 constexpr size_t kArenaBytes = size_t{1} << 23;
 
-/// Whole vectors are written at a time.
-BufferSpec f32(const char* name, std::vector<int64_t> shape, Lifetime lifetime) {
-  const int64_t granule = shape.back();
-  return {name, DType::kF32, std::move(shape), lifetime, granule};
-}
-
 TensorView first_rows(const Buffer& b, int64_t rows) { return rows_of(b.view(), 0, rows); }
 
 }  // namespace
@@ -36,6 +30,7 @@ RunnerWorld::RunnerWorld(const ModelConfig& model, const RunnerOptions& options,
       kv_dtype_(options.kv_dtype),
       k_scale_(options.k_scale),
       v_scale_(options.v_scale),
+      copies_(stream),
       ready_(bind(options_)) {}
 
 Status RunnerWorld::bind(const RunnerOptions& options) {
@@ -87,10 +82,8 @@ Status RunnerWorld::bind_layer(size_t kind, const RunnerOptions& o, Layer* layer
   const int64_t slots = layer->swa ? o.swa_slots : o.slots;
   const int64_t pages = slots / model_.page_size;
   std::vector<BufferSpec> specs = {
-      f32("k_cache", {pages, model_.page_size, p.num_kv_heads, p.head_dim_qk},
-          Lifetime::kPersistent),
-      f32("v_cache", {pages, model_.page_size, p.num_kv_heads, p.head_dim_vo},
-          Lifetime::kPersistent)};
+      f32_vectors("k_cache", {pages, model_.page_size, p.num_kv_heads, p.head_dim_qk}),
+      f32_vectors("v_cache", {pages, model_.page_size, p.num_kv_heads, p.head_dim_vo})};
   for (BufferSpec& spec : specs) spec.dtype = kv_dtype_;
   Arena scope = arena.scope("layer" + std::to_string(kind));
   std::vector<Buffer> bound;
@@ -116,11 +109,11 @@ Status RunnerWorld::bind_layer(size_t kind, const RunnerOptions& o, Layer* layer
 Status RunnerWorld::bind_tensors(const LayerKind& kind, int64_t tokens, Arena scope, Tensors* to) {
   const AttentionParams& p = kind.params;
   std::vector<BufferSpec> specs = {
-      f32("q", {tokens, query_heads(kind), p.head_dim_qk}, Lifetime::kPersistent),
-      f32("k", {tokens, p.num_kv_heads, p.head_dim_qk}, Lifetime::kPersistent),
-      f32("v", {tokens, p.num_kv_heads, p.head_dim_vo}, Lifetime::kPersistent),
-      f32("out", {tokens, p.num_qo_heads, p.head_dim_vo}, Lifetime::kOutput),
-      f32("lse", {tokens, p.num_qo_heads}, Lifetime::kOutput)};
+      f32_vectors("q", {tokens, query_heads(kind), p.head_dim_qk}),
+      f32_vectors("k", {tokens, p.num_kv_heads, p.head_dim_qk}),
+      f32_vectors("v", {tokens, p.num_kv_heads, p.head_dim_vo}),
+      f32_vectors("out", {tokens, p.num_qo_heads, p.head_dim_vo}, Lifetime::kOutput),
+      f32_vectors("lse", {tokens, p.num_qo_heads}, Lifetime::kOutput)};
   specs.back().granule = 1;
   std::vector<Buffer> bound;
   Status status = scope.bind(specs, &bound);

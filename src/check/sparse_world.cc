@@ -1,7 +1,6 @@
 #include "check/sparse_world.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -13,21 +12,13 @@
 #include "core/laws.h"
 
 namespace shadowgraph {
-namespace {
-
-BufferSpec spec_of(const char* name, DType dtype, std::vector<int64_t> shape,
-                   Lifetime lifetime = Lifetime::kPersistent) {
-  const int64_t granule = std::max<int64_t>(1, shape.size() > 1 ? shape.back() : 1);
-  return {name, dtype, std::move(shape), lifetime, granule};
-}
-
-}  // namespace
 
 SparseWorld::SparseWorld(const LayerPlace& place, const SparseLayer& layer)
     : place_(place),
       layer_(layer),
       scope_(place.scope),
       rng_(Rng::stream(place.options.seed, 1 + place.kind)),
+      copies_(place.stream),
       owners_(place.options.slots) {}
 
 Status SparseWorld::bind_buffers() {
@@ -36,19 +27,21 @@ Status SparseWorld::bind_buffers() {
   const WritableLatentPool pool = latent_pool(layer_, nullptr, slots);
   // A key and its scale are two places of a page.
   BufferSpec pages =
-      spec_of("index_k_with_scale", DType::kU8, {slots / kIndexPageTokens, kIndexPageBytes});
+      vectors_of("index_k_with_scale", DType::kU8, {slots / kIndexPageTokens, kIndexPageBytes});
   pages.granule = static_cast<int64_t>(sizeof(float));
+  BufferSpec scales = f32_vectors("index_k_scale", {tokens});
+  scales.granule = 1;
   const std::vector<BufferSpec> specs = {
       pages,
-      spec_of("latents", pool.data.dtype, {slots, pool.data.shape[1]}),
-      spec_of("index_q", DType::kE4M3, {tokens, layer_.index_heads, kIndexDim}),
-      spec_of("index_weights", DType::kF32, {tokens, layer_.index_heads}),
-      spec_of("index_k", DType::kE4M3, {tokens, kIndexDim}),
-      spec_of("index_k_scale", DType::kF32, {tokens}),
-      spec_of("q", DType::kF32, {tokens, heads, dim}),
-      spec_of("k", DType::kF32, {tokens, dim}),
-      spec_of("out", DType::kF32, {tokens, heads, layer_.head_dim_v}, Lifetime::kOutput),
-      spec_of("lse", DType::kF32, {tokens, heads}, Lifetime::kOutput)};
+      vectors_of("latents", pool.data.dtype, {slots, pool.data.shape[1]}),
+      vectors_of("index_q", DType::kE4M3, {tokens, layer_.index_heads, kIndexDim}),
+      f32_vectors("index_weights", {tokens, layer_.index_heads}),
+      vectors_of("index_k", DType::kE4M3, {tokens, kIndexDim}),
+      scales,
+      f32_vectors("q", {tokens, heads, dim}),
+      f32_vectors("k", {tokens, dim}),
+      f32_vectors("out", {tokens, heads, layer_.head_dim_v}, Lifetime::kOutput),
+      f32_vectors("lse", {tokens, heads}, Lifetime::kOutput)};
   std::vector<Buffer> bound;
   Status status = scope_.bind(specs, &bound);
   Buffer* const to[] = {&index_pages_,   &latents_, &index_q_, &index_weights_, &index_k_,
@@ -72,7 +65,7 @@ Status SparseWorld::bind() {
   for (const Buffer* b : {&index_q_, &index_weights_, &index_k_, &index_k_scale_, &q_, &k_})
     place_.stream.fill(b->data, 0, b->bytes());
   place_.stream.synchronize();
-  in_flight_.clear();
+  copies_.clear();
   return status;
 }
 
@@ -98,9 +91,7 @@ std::vector<std::byte> SparseWorld::numbers(DType dtype, int64_t count, bool pos
 
 void SparseWorld::randomise(const Buffer& b, int64_t rows, bool positive) {
   if (rows == 0) return;
-  in_flight_.push_back(numbers(b.dtype, b.rows(0, rows).count, positive));
-  const std::vector<std::byte>& from = in_flight_.back();
-  place_.stream.copy(b.data, from.data(), from.size());
+  copies_.copy(b.data, numbers(b.dtype, b.rows(0, rows).count, positive));
 }
 
 void SparseWorld::fill_slot(int32_t slot, uint8_t byte) {
@@ -114,11 +105,8 @@ void SparseWorld::fill_slot(int32_t slot, uint8_t byte) {
 
 /// What a token leaves there.
 void SparseWorld::write_slot(int32_t slot) {
-  const auto copy = [&](const Buffer& b, const Elements& at, std::vector<std::byte> bytes) {
-    in_flight_.push_back(std::move(bytes));
-    const std::vector<std::byte>& from = in_flight_.back();
-    place_.stream.copy(b.data + static_cast<size_t>(at.first) * size_of(b.dtype), from.data(),
-                       from.size());
+  const auto copy = [&](const Buffer& b, const Elements& at, const std::vector<std::byte>& bytes) {
+    copies_.copy(b.data + static_cast<size_t>(at.first) * size_of(b.dtype), bytes);
   };
   const std::vector<Elements> key = places(index_pages_, slot);
   copy(index_pages_, key[0], numbers(DType::kE4M3, kIndexDim));
@@ -131,7 +119,7 @@ void SparseWorld::write_slot(int32_t slot) {
   pack.out_cache_loc = {&first, 1};
   pack.pool = latent_pool(layer_, packed.data(), 1);
   (void)pack_latents(pack);
-  copy(latents_, places(latents_, slot)[0], std::move(packed));
+  copy(latents_, places(latents_, slot)[0], packed);
 }
 
 void SparseWorld::own(int32_t slot, OwnerId owner, bool alone) {
@@ -155,7 +143,7 @@ void SparseWorld::receive(const ForwardBatch& batch) {
 }
 
 void SparseWorld::begin_step(const Step& step, const ForwardBatch& batch) {
-  in_flight_.clear();
+  copies_.clear();
   const CanonicalRows rows = rows_of_step(batch);
   const int64_t tokens = rows.cu_seqlens_q.back();
   for (const Buffer* b : {&index_q_, &index_weights_, &index_k_, &q_, &k_}) randomise(*b, tokens);
@@ -212,24 +200,11 @@ Status SparseWorld::judge(const ForwardBatch& batch) {
     request.slots = rows.keys[r];
     if (request.tokens == 0) continue;
     const SparseResult alone = run_alone(layer_, inputs, request, known);
-    status.add(compare(out_, request.first, alone.out));
-    status.add(compare(lse_, request.first, alone.lse));
+    status.add(compare_outputs(out_, request.first, alone.out));
+    status.add(compare_outputs(lse_, request.first, alone.lse));
   }
   status.add(compare_pool(index_pages_, known.index_pages));
   status.add(compare_pool(latents_, known.latents));
-  return status;
-}
-
-Status SparseWorld::compare(const Buffer& b, int64_t first, std::span<const float> want) const {
-  Status status;
-  const int64_t a_token = b.numel() / b.shape[0];
-  const auto* got = reinterpret_cast<const float*>(b.data) + first * a_token;
-  const int64_t i = first_difference(want.data(), got, std::ssize(want), DType::kF32);
-  if (i < 0) return status;
-  status.add(
-      make_finding("num.bits", at(b.name, first + i / a_token, i % a_token),
-                   bits_of(&want[static_cast<size_t>(i)], DType::kF32) + ", of the request alone",
-                   bits_of(got + i, DType::kF32)));
   return status;
 }
 

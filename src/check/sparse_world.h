@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "check/canonical.h"
+#include "check/layer_buffers.h"
 #include "check/layer_world.h"
 #include "check/slot_owners.h"
 #include "check/sparse_reference.h"
@@ -44,13 +45,13 @@ class SparseWorld final : public LayerWorld {
   void fill_slot(int32_t slot, uint8_t byte);
   void own(int32_t slot, OwnerId owner, bool alone);
 
-  Status compare(const Buffer& b, int64_t first, std::span<const float> want) const;
   Status compare_pool(const Buffer& b, std::span<const std::byte> want) const;
 
   const LayerPlace place_;
   const SparseLayer layer_;
   Arena scope_;
   Rng rng_;
+  HostCopies copies_;
   Buffer index_q_, index_weights_, index_k_, index_k_scale_, q_, k_, out_, lse_;
   Buffer index_pages_, latents_;
   SparseTensors whole_;  // over all tokens
@@ -58,7 +59,6 @@ class SparseWorld final : public LayerWorld {
   SlotOwners owners_;
   std::vector<int32_t> stored_;  // by this step
   HostSparsePools before_;       // the step
-  std::vector<std::vector<std::byte>> in_flight_;
 };
 
 }  // namespace shadowgraph

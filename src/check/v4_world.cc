@@ -1,11 +1,8 @@
 #include "check/v4_world.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <optional>
-#include <string>
-#include <utility>
 
 #include "attn/tensor_rows.h"
 #include "backends/deepseek_v4_hip.h"
@@ -14,11 +11,6 @@
 #include "core/laws.h"
 
 namespace shadowgraph {
-namespace {
-
-int64_t a_row(const Buffer& b) { return b.shape[0] == 0 ? 0 : b.numel() / b.shape[0]; }
-
-}  // namespace
 
 std::vector<Elements> V4World::Shelf::places(int64_t slot) const {
   if (!pool.defined()) {
@@ -50,21 +42,6 @@ std::vector<std::byte>& V4World::bytes_of(const Shelf& shelf, HostLatents* pools
 
 HostLatents V4World::contents() const {
   return {bytes_in(tokens_.buffer), bytes_in(blocks_.buffer), bytes_in(state_.buffer)};
-}
-
-void V4World::upload(const Buffer& b, std::vector<float> values) {
-  in_flight_.push_back(std::move(values));
-  place_.stream.copy(b.data, in_flight_.back().data(), b.bytes());
-}
-
-std::vector<float> V4World::numbers(int64_t count) {
-  std::vector<float> values(static_cast<size_t>(count));
-  const bool exact = place_.options.data != RunnerData::kRandom;
-  for (float& v : values) {
-    v = rng_.signed_unit();
-    if (exact) v = std::round(v * 2);  // small integers: what is foreign shows
-  }
-  return values;
 }
 
 /// Into before_, and from there to the device.
@@ -160,10 +137,10 @@ void V4World::receive(const ForwardBatch& batch) { arrive(batch); }
 
 void V4World::begin_step(const Step& step, const ForwardBatch& batch) {
   place_.stream.synchronize();
-  in_flight_.clear();
+  copies_.clear();
   if (batch.mode == ForwardMode::kPrebuilt) return arrive(batch);
   for (const Buffer* b : {&q_, &latents_, &kv_score_, &index_scores_})
-    if (b->data != nullptr) upload(*b, numbers(*b));
+    if (b->data != nullptr) copies_.copy(b->data, numbers(b->numel()));
   before_ = contents();
   for (int64_t i = 0; i < batch.size(); ++i)
     prepare(V4Places(layer_, place_.model, batch, i), batch.extent(i),
@@ -221,27 +198,13 @@ Status V4World::judge(const ForwardBatch& batch) {
   for (int64_t i = 0; i < batch.size(); ++i) {
     const V4Places places(layer_, place_.model, batch, i);
     request.extent = batch.extent(i);
-    status.add(compare_outputs(request.first,
+    status.add(compare_outputs(out_, request.first,
                                v4_alone(layer_, whole_, q_.view(), request, places, &pools)));
     for_stored(places, request.extent.prefix_len, request.extent.kv_len,
                [](Shelf& s, int64_t slot) { s.defined[static_cast<size_t>(slot)] = 1; });
     request.first += request.extent.q_len;
   }
   status.add(compare_pools(pools));
-  return status;
-}
-
-Status V4World::compare_outputs(int64_t first, const std::vector<float>& want) const {
-  Status status;
-  const int64_t a_token = a_row(out_);
-  const auto* expected = reinterpret_cast<const std::byte*>(want.data());
-  const std::byte* got = out_.data + static_cast<size_t>(first * a_token) * sizeof(float);
-  const int64_t i = first_difference(expected, got, std::ssize(want), DType::kF32);
-  if (i < 0) return status;
-  const size_t byte = static_cast<size_t>(i) * sizeof(float);
-  status.add(make_finding("num.bits", at(out_.name, first + i / a_token, i % a_token),
-                          bits_of(expected + byte, DType::kF32) + ", of the request alone",
-                          bits_of(got + byte, DType::kF32)));
   return status;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "check/layer_buffers.h"
 #include "check/layer_world.h"
 #include "check/slot_owners.h"
 #include "check/v4_reference.h"
@@ -52,9 +53,9 @@ class V4World final : public LayerWorld {
   std::vector<const Shelf*> shelves() const;
   std::vector<std::byte>& bytes_of(const Shelf& shelf, HostLatents* pools) const;
   HostLatents contents() const;
-  void upload(const Buffer& b, std::vector<float> values);
-  std::vector<float> numbers(int64_t count);
-  std::vector<float> numbers(const Buffer& b) { return numbers(b.numel()); }
+  std::vector<float> numbers(int64_t count) {
+    return layer_numbers(count, place_.options.data, rng_);
+  }
 
   // One slot of a shelf.
   void write(Shelf& shelf, int64_t slot);
@@ -71,19 +72,18 @@ class V4World final : public LayerWorld {
   template <class Fn>
   void for_stored(const V4Places& places, int32_t first, int32_t end, Fn fn);
   void arrive(const ForwardBatch& batch);
-  Status compare_outputs(int64_t first, const std::vector<float>& want) const;
   Status compare_pools(HostLatents& want) const;
 
   const LayerPlace place_;
   const V4Layer layer_;
   Arena scope_;
   Rng rng_;
+  HostCopies copies_;
   V4Tensors whole_;  // over all tokens
   Buffer q_, latents_, kv_score_, ape_, weight_, freqs_, index_scores_, sinks_, out_;
   Shelf tokens_, blocks_, state_;                   // of kUnified tokens_ are all latents
   mutable std::map<int64_t, V4Tensors> described_;  // by tokens
   HostLatents before_;                              // the step
-  std::vector<std::vector<float>> in_flight_;
 };
 
 }  // namespace shadowgraph

@@ -7,17 +7,9 @@
 namespace shadowgraph {
 namespace {
 
-using Shape = std::vector<int64_t>;
-
-/// Whole vectors are written at a time.
-BufferSpec f32(const char* name, Shape shape, Lifetime lifetime = Lifetime::kPersistent) {
-  const int64_t granule = std::max<int64_t>(1, shape.back());
-  return {name, DType::kF32, std::move(shape), lifetime, granule};
-}
-
 /// A pool of so many slots; whole pages where it has some.
 BufferSpec pool(const char* name, const V4Layer& l, int64_t slots, int32_t page_size) {
-  if (l.layout == LatentLayout::kRows) return f32(name, {slots, l.head_dim});
+  if (l.layout == LatentLayout::kRows) return f32_vectors(name, {slots, l.head_dim});
   BufferSpec spec{name,
                   DType::kU8,
                   {slots / page_size, v4_page_bytes(page_size)},
@@ -32,7 +24,8 @@ V4World::V4World(const LayerPlace& place, const V4Layer& layer)
     : place_(place),
       layer_(layer),
       scope_(place.scope),
-      rng_(Rng::stream(place.options.seed, 1 + place.kind)) {}
+      rng_(Rng::stream(place.options.seed, 1 + place.kind)),
+      copies_(place.stream) {}
 
 Status V4World::bind() {
   Status status = bind_pools();
@@ -65,7 +58,7 @@ Status V4World::bind_pools() {
   if (layer_.has_blocks()) {
     const int64_t states = V4Places::states_a_page(layer_, m);
     const int64_t pages = unified ? layer_.rows : slots / m.page_size;
-    specs.push_back(f32("states", {pages * states, layer_.ratio, layer_.state_width()}));
+    specs.push_back(f32_vectors("states", {pages * states, layer_.ratio, layer_.state_width()}));
   }
   std::vector<Buffer> bound;
   Status status = scope_.bind(specs, &bound);
@@ -97,20 +90,20 @@ void V4World::add_shelf(Shelf* shelf, const Buffer& buffer, LatentLayout layout,
 Status V4World::bind_inputs() {
   const int64_t tokens = place_.options.max_tokens, dim = layer_.head_dim;
   const ModelConfig& m = place_.model;
-  std::vector<BufferSpec> specs = {f32("q", {tokens, layer_.num_heads, dim}),
-                                   f32("latents_in", {tokens, dim}),
-                                   f32("sinks", {layer_.num_heads}),
-                                   f32("out", {tokens, layer_.num_heads, dim}, Lifetime::kOutput)};
+  std::vector<BufferSpec> specs = {
+      f32_vectors("q", {tokens, layer_.num_heads, dim}), f32_vectors("latents_in", {tokens, dim}),
+      f32_vectors("sinks", {layer_.num_heads}),
+      f32_vectors("out", {tokens, layer_.num_heads, dim}, Lifetime::kOutput)};
   std::vector<Buffer*> to = {&q_, &latents_, &sinks_, &out_};
   if (layer_.has_blocks()) {
     const int64_t positions = m.max_context_len + std::max(m.num_draft_tokens, m.num_steps);
-    specs.push_back(f32("kv_score", {tokens, layer_.state_width()}));
-    specs.push_back(f32("ape", {layer_.shape().window(), dim}));
-    specs.push_back(f32("norm_weight", {dim}));
-    specs.push_back(f32("freqs", {positions, layer_.rope_dim}));
+    specs.push_back(f32_vectors("kv_score", {tokens, layer_.state_width()}));
+    specs.push_back(f32_vectors("ape", {layer_.shape().window(), dim}));
+    specs.push_back(f32_vectors("norm_weight", {dim}));
+    specs.push_back(f32_vectors("freqs", {positions, layer_.rope_dim}));
     to.insert(to.end(), {&kv_score_, &ape_, &weight_, &freqs_});
     if (layer_.pools == V4Pools::kPaged && layer_.shape().overlaps()) {
-      specs.push_back(f32("index_scores", {tokens, positions / layer_.ratio + 1}));
+      specs.push_back(f32_vectors("index_scores", {tokens, positions / layer_.ratio + 1}));
       to.push_back(&index_scores_);
     }
   }
@@ -122,7 +115,7 @@ Status V4World::bind_inputs() {
 
 void V4World::make_weights() {
   for (const Buffer* b : {&sinks_, &ape_, &weight_, &freqs_})
-    if (b->data != nullptr) upload(*b, numbers(*b));
+    if (b->data != nullptr) copies_.copy(b->data, numbers(b->numel()));
   whole_.latents = latents_.view();
   whole_.sinks = {reinterpret_cast<const float*>(sinks_.data),
                   static_cast<size_t>(layer_.num_heads)};
