@@ -5,7 +5,7 @@
 
 #include "backends/linear_launch.h"
 #include "backends/recurrent_backend.h"
-#include "check/runs.h"
+#include "check/layer_runs.h"
 
 namespace shadowgraph {
 namespace {
@@ -24,37 +24,14 @@ const StepShape kVerify{.mode = ForwardMode::kTargetVerify,
                         .trees = {kTree, kTree},
                         .states = true};
 
-/// What an engine got wrong.
-class Slipped : public Tap {
- public:
-  void (*launch_of)(KernelLaunch& launch) = nullptr;
-  bool on = false;
-
-  void launches(std::vector<TappedLaunch>& all, const Meta&, bool) override {
-    for (TappedLaunch& one : all)
-      if (on && launch_of != nullptr) launch_of(one.launch);
-  }
-};
-
-struct World {
-  ModelConfig model;
-  Slipped tap;
-  std::unique_ptr<Runner> runner;
-
-  explicit World(const char* backend, RecurrentFamily family, DraftShape draft = {},
-                 std::vector<int32_t> buckets = {4}) {
-    model = model_of(1, {recurrent_layer(family)}, draft);
-    model.track_states = true;
-    RunnerOptions o = options_of(model, std::move(buckets));
-    o.tap = &tap;
-    runner = std::make_unique<Runner>(*find_backend(backend), model, o);
-    EXPECT_EQ(runner->ready().to_string(), "ok");
-  }
-  Status step(StepShape shape, std::vector<StateMove> moves = {}) {
-    shape.draft = {model.topk, model.num_steps, model.num_draft_tokens};
-    Step step = make_step(shape, width_of(model));
-    if (!moves.empty()) step.state_moves = std::move(moves);
-    return runner->step(step);
+struct World : LayerRuns {
+  World(const char* backend, RecurrentFamily family, DraftShape draft = {},
+        std::vector<int32_t> buckets = {4})
+      : LayerRuns(backend, model_with(family, draft), std::move(buckets)) {}
+  static ModelConfig model_with(RecurrentFamily family, DraftShape draft) {
+    ModelConfig m = model_of(1, {recurrent_layer(family)}, draft);
+    m.track_states = true;
+    return m;
   }
 };
 
@@ -84,19 +61,17 @@ TEST(RecurrentWorld, CleanTwinsHaveTheBitsOfRequestsAlone) {
     EXPECT_EQ(w.step(verify).to_string(), "ok") << backend;
     const StateMove commit{
         .kind = StateMove::Kind::kCommit, .slot = 1, .from = 0, .step = 2, .owner = 1};
-    EXPECT_EQ(w.step(kNext, {commit}).to_string(), "ok") << backend;
-    EXPECT_GT(w.runner->counts().replays, 2) << backend;
+    Step committed = w.made(kNext);
+    committed.state_moves = {commit};
+    EXPECT_EQ(w.runner.step(committed).to_string(), "ok") << backend;
+    EXPECT_GT(w.runner.counts().replays, 2) << backend;
   }
 }
 
 /// Laws that a slip in the launches of one step breaks.
 Laws laws_of(const char* backend, RecurrentFamily family, const StepShape& shape,
              void (*slip)(KernelLaunch&), DraftShape draft = {}) {
-  World w(backend, family, draft, {});
-  EXPECT_EQ(w.step(kFirst).to_string(), "ok");
-  w.tap.launch_of = slip;
-  w.tap.on = true;
-  return laws(w.step(shape));
+  return World(backend, family, draft, {}).laws_of(kFirst, shape, slip);
 }
 
 template <class Fn>
@@ -150,7 +125,7 @@ TEST(RecurrentWorld, AFreshRequestThatReadsItsSlotIsFound) {
     change_linear(l, [](auto& c) { c.rows.has_initial_state = {}; });
   };
   World w("lightning", RecurrentFamily::kLightning, {}, {});
-  w.tap.launch_of = stale, w.tap.on = true;
+  w.tap.slip = stale;
   EXPECT_TRUE(laws(w.step(kFirst)).contains("mem.stale_input"));
 }
 
@@ -167,9 +142,7 @@ TEST(RecurrentWorld, ParentsOfAnotherTreeAreFound) {
 
 TEST(RecurrentWorld, StatesThatAStepElsewhereLeavesGoOn) {
   World w("gdn", RecurrentFamily::kGdn);
-  StepShape first = kFirst;
-  Step elsewhere = make_step(first, width_of(w.model));
-  EXPECT_EQ(w.runner->pass(elsewhere).to_string(), "ok");
+  EXPECT_EQ(w.runner.pass(w.made(kFirst)).to_string(), "ok");
   EXPECT_EQ(w.step(kNext).to_string(), "ok");
 }
 

@@ -76,12 +76,13 @@ struct Runs {
   explicit Runs(const ModelConfig& m, const Backend& backend = *find_backend("flashattention"))
       : Runs(backend, m, options_of(m, {1, 2, 4})) {}
 
-  Status step(StepShape shape) {
+  Step made(StepShape shape) const {
     shape.page_size = model.page_size * model.dcp_size;
     shape.draft = {model.topk, model.num_steps, model.num_draft_tokens};
     shape.swa = model.swa_pool;
-    return runner.step(make_step(shape, width_of(model)));
+    return make_step(shape, width_of(model));
   }
+  Status step(StepShape shape) { return runner.step(made(std::move(shape))); }
 };
 
 inline Laws laws(const Status& status) {

@@ -4,12 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <memory>
-
 #include "backends/index_launch.h"
 #include "backends/sparse_launch.h"
-#include "check/runs.h"
+#include "check/layer_runs.h"
 
 namespace shadowgraph {
 namespace {
@@ -21,38 +18,16 @@ const StepShape kVerify{.mode = ForwardMode::kTargetVerify, .prefix_lens = {62, 
 const StepShape kCatchUp{
     .mode = ForwardMode::kDraftExtendV2, .prefix_lens = {62, 6}, .q_lens = {3, 3}};
 
-/// What an engine got wrong.
-class Slipped : public Tap {
- public:
-  void (*launch_of)(KernelLaunch& launch) = nullptr;
-  bool on = false;
-
-  void launches(std::vector<TappedLaunch>& all, const Meta&, bool) override {
-    for (TappedLaunch& one : all)
-      if (on && launch_of != nullptr) launch_of(one.launch);
-  }
-};
-
-struct World {
-  ModelConfig model;
-  Slipped tap;
-  std::unique_ptr<Runner> runner;
-
-  explicit World(SparseLayer layer, const char* backend = "dsa",
-                 std::vector<int32_t> buckets = {4}) {
+struct World : LayerRuns {
+  explicit World(const SparseLayer& layer, const char* backend = "dsa",
+                 std::vector<int32_t> buckets = {4})
+      : LayerRuns(backend, model_with(layer), std::move(buckets)) {}
+  static ModelConfig model_with(const SparseLayer& layer) {
     LayerKind kind;
     kind.math = layer;
-    model = model_of(64, {kind}, kDraft);
-    model.max_context_len = 128;
-    RunnerOptions o = options_of(model, std::move(buckets));
-    o.tap = &tap;
-    runner = std::make_unique<Runner>(*find_backend(backend), model, o);
-    EXPECT_EQ(runner->ready().to_string(), "ok");
-  }
-  Status step(StepShape shape) {
-    shape.page_size = 64;
-    shape.draft = kDraft;
-    return runner->step(make_step(shape, width_of(model)));
+    ModelConfig m = model_of(64, {kind}, kDraft);
+    m.max_context_len = 128;
+    return m;
   }
 };
 
@@ -77,19 +52,15 @@ TEST(SparseWorld, CleanTwinsHaveTheBitsOfRequestsAlone) {
       EXPECT_EQ(w.step(kDecode).to_string(), "ok") << backend;
       EXPECT_EQ(w.step(kVerify).to_string(), "ok") << backend;
       EXPECT_EQ(w.step(kCatchUp).to_string(), "ok") << backend;
-      EXPECT_EQ(w.runner->counts().steps, 4) << backend;
-      EXPECT_EQ(w.runner->counts().replays, 3) << backend;
+      EXPECT_EQ(w.runner.counts().steps, 4) << backend;
+      EXPECT_EQ(w.runner.counts().replays, 3) << backend;
     }
   }
 }
 
 /// Laws that a slip in the launches of one step breaks.
 Laws laws_of(const StepShape& shape, void (*slip)(KernelLaunch&), bool ragged = false) {
-  World w(rows_layer(ragged), "dsa", {});
-  EXPECT_EQ(w.step(kPrompts).to_string(), "ok");
-  w.tap.launch_of = slip;
-  w.tap.on = true;
-  return laws(w.step(shape));
+  return World(rows_layer(ragged), "dsa", {}).laws_of(kPrompts, shape, slip);
 }
 
 TEST(SparseWorld, AnIndexKeyThatIsNotStoredIsFound) {
@@ -163,9 +134,7 @@ TEST(SparseWorld, AChoiceAmongAllRequestsIsFound) {
 
 TEST(SparseWorld, LatentsThatAStepElsewhereLeavesAreReadLater) {
   World w(rows_layer());
-  StepShape first = kPrompts;
-  first.page_size = 64, first.draft = kDraft;
-  EXPECT_EQ(w.runner->pass(make_step(first, width_of(w.model))).to_string(), "ok");
+  EXPECT_EQ(w.runner.pass(w.made(kPrompts)).to_string(), "ok");
   EXPECT_EQ(w.step(kDecode).to_string(), "ok");
 }
 

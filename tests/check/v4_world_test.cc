@@ -8,47 +8,25 @@
 #include "backends/compress_launch.h"
 #include "backends/deepseek_v4.h"
 #include "backends/sparse_launch.h"
-#include "check/runs.h"
+#include "check/layer_runs.h"
 
 namespace shadowgraph {
 namespace {
 
 constexpr int32_t kRows = 4;
 
-/// What an engine got wrong.
-struct Slipped : Tap {
-  void (*launch_of)(KernelLaunch& launch) = nullptr;
-  bool on = false;
+ModelConfig v4_model(std::string_view backend, DraftShape draft = {}, int32_t page_size = 4) {
+  std::vector<LayerKind> layers;
+  for (const int32_t ratio : {0, 2, 4})
+    layers.push_back(small_v4_layer(ratio, backend.ends_with("hip") ? kRows : 0));
+  return model_of(page_size, std::move(layers), draft);
+}
 
-  void launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/, bool /*capturing*/) override {
-    for (TappedLaunch& one : all)
-      if (on && launch_of != nullptr) launch_of(one.launch);
-  }
-};
-
-struct World {
-  ModelConfig model;
-  Slipped tap;
-  std::unique_ptr<Runner> runner;
-
+struct World : LayerRuns {
+  using LayerRuns::LayerRuns;
   explicit World(const char* backend, DraftShape draft = {}, int32_t page_size = 4,
-                 std::vector<int32_t> buckets = {1, 4}) {
-    const bool unified = std::string_view(backend).ends_with("hip");
-    std::vector<LayerKind> layers;
-    for (const int32_t ratio : {0, 2, 4})
-      layers.push_back(small_v4_layer(ratio, unified ? kRows : 0));
-    model = model_of(page_size, std::move(layers), draft);
-    RunnerOptions o = options_of(model, std::move(buckets));
-    o.tap = &tap;
-    runner = std::make_unique<Runner>(*find_backend(backend), model, o);
-    EXPECT_EQ(runner->ready().to_string(), "ok");
-  }
-  Step made(StepShape shape) const {
-    shape.draft = {model.topk, model.num_steps, model.num_draft_tokens};
-    shape.page_size = model.page_size;
-    return make_step(shape, width_of(model));
-  }
-  Status step(StepShape shape) { return runner->step(made(std::move(shape))); }
+                 std::vector<int32_t> buckets = {1, 4})
+      : LayerRuns(backend, v4_model(backend, draft, page_size), std::move(buckets)) {}
 };
 
 const char* const kTwins[] = {"deepseek_v4", "deepseek_v4_hip", "deepseek_v4_two_batch"};
@@ -64,24 +42,23 @@ TEST(V4World, CleanTwinsHaveTheBitsOfRequestsAlone) {
     EXPECT_EQ(w.step(kNext).to_string(), "ok") << backend;
     EXPECT_EQ(w.step({.prefix_lens = {9, 12}}).to_string(), "ok") << backend;
     EXPECT_EQ(w.step({.mode = ForwardMode::kIdle}).to_string(), "ok") << backend;
-    EXPECT_GT(w.runner->counts().replays, 1) << backend;
+    EXPECT_GT(w.runner.counts().replays, 1) << backend;
   }
 }
 
 /// Metadata that the first launch of each step makes.
 TEST(V4World, RawMetadataIsExpandedInTheGraph) {
   for (const char* backend : {"deepseek_v4", "deepseek_v4_two_batch"}) {
-    World w(backend);
-    w.model.in_graph_tables = true;
-    RunnerOptions o = options_of(w.model, {1, 4});
-    o.tap = &w.tap;
-    o.pool_rows = kRows, o.pool_width = width_of(w.model);
-    w.runner = std::make_unique<Runner>(*find_backend(backend), w.model, o);
+    ModelConfig model = v4_model(backend);
+    model.in_graph_tables = true;
+    RunnerOptions o = options_of(model, {1, 4});
+    o.pool_rows = kRows, o.pool_width = width_of(model);
+    World w(backend, model, o);
     EXPECT_EQ(w.step(kPrompts).to_string(), "ok") << backend;
     EXPECT_EQ(w.step(kChunks).to_string(), "ok") << backend;
     EXPECT_EQ(w.step(kNext).to_string(), "ok") << backend;
     EXPECT_EQ(w.step({.prefix_lens = {9, 12}}).to_string(), "ok") << backend;
-    EXPECT_GT(w.runner->counts().replays, 1) << backend;
+    EXPECT_GT(w.runner.counts().replays, 1) << backend;
   }
 }
 
@@ -106,11 +83,11 @@ TEST(V4World, DraftsThatAreTakenBackLeaveNoTrace) {
 TEST(V4World, WhatIsStoredElsewhereGoesOn) {
   for (const char* backend : kTwins) {
     World w(backend);
-    EXPECT_EQ(w.runner->pass(w.made(kPrompts)).to_string(), "ok");
+    EXPECT_EQ(w.runner.pass(w.made(kPrompts)).to_string(), "ok");
     EXPECT_EQ(w.step(kChunks).to_string(), "ok") << backend;
     StepShape prebuilt = kPrompts;
     prebuilt.mode = ForwardMode::kPrebuilt;
-    w.runner->forget_requests();
+    w.runner.forget_requests();
     EXPECT_EQ(w.step(prebuilt).to_string(), "ok") << backend;
     EXPECT_EQ(w.step({.prefix_lens = {7, 6}}).to_string(), "ok") << backend;
   }
@@ -119,14 +96,13 @@ TEST(V4World, WhatIsStoredElsewhereGoesOn) {
 /// The engine's own layout: bytes of codes, scales and rope.
 TEST(V4World, PackedPoolsAreJudgedToo) {
   for (const int32_t ratio : {0, 4}) {
-    World w("deepseek_v4");
     LayerKind kind = small_v4_layer(ratio);
     V4Layer& l = std::get<V4Layer>(kind.math);
     l.head_dim = kV4Codes + kRopeDim, l.rope_dim = kRopeDim, l.layout = LatentLayout::kV4;
-    w.model = model_of(4, {kind});
-    RunnerOptions o = options_of(w.model, {2});
+    const ModelConfig model = model_of(4, {kind});
+    RunnerOptions o = options_of(model, {2});
     o.max_tokens = 16;
-    w.runner = std::make_unique<Runner>(*find_backend("deepseek_v4"), w.model, o);
+    World w("deepseek_v4", model, o);
     EXPECT_EQ(w.step(kPrompts).to_string(), "ok");
     EXPECT_EQ(w.step(kChunks).to_string(), "ok");
     EXPECT_EQ(w.step(kNext).to_string(), "ok");
@@ -135,11 +111,7 @@ TEST(V4World, PackedPoolsAreJudgedToo) {
 
 /// Laws that a slip in the launches of one step breaks.
 Laws laws_of(const char* backend, const StepShape& shape, void (*slip)(KernelLaunch&)) {
-  World w(backend, {}, 4, {});
-  EXPECT_EQ(w.step(kPrompts).to_string(), "ok");
-  w.tap.launch_of = slip;
-  w.tap.on = true;
-  return laws(w.step(shape));
+  return World(backend, {}, 4, {}).laws_of(kPrompts, shape, slip);
 }
 
 template <auto of, auto launch, class Fn>
