@@ -15,8 +15,6 @@ BufferSpec vectors_of(const char* name, DType dtype, std::vector<int64_t> shape,
   return {name, dtype, std::move(shape), lifetime, granule};
 }
 
-int64_t row_elements(const Buffer& b) { return b.shape[0] == 0 ? 0 : b.numel() / b.shape[0]; }
-
 std::vector<float> layer_numbers(int64_t count, RunnerData data, Rng& rng) {
   std::vector<float> values(static_cast<size_t>(count));
   for (float& v : values) {
@@ -34,7 +32,7 @@ void HostCopies::copy(std::byte* to, const void* from, size_t bytes) {
 
 Status compare_outputs(const Buffer& out, int64_t first, std::span<const float> want) {
   Status status;
-  const int64_t a_token = row_elements(out);
+  const int64_t a_token = out.rows(0, 1).count;
   const auto* got = reinterpret_cast<const float*>(out.data) + first * a_token;
   const int64_t i = first_difference(want.data(), got, std::ssize(want), DType::kF32);
   if (i < 0) return status;

@@ -11,6 +11,8 @@
 namespace shadowgraph {
 namespace {
 
+int64_t a_place(const Buffer& b) { return b.rows(0, 1).count; }
+
 std::string bits_of(float x) { return bits_of(&x, DType::kF32); }
 
 int64_t first_difference(const float* want, const float* got, int64_t count) {
@@ -33,10 +35,6 @@ std::vector<const Buffer*> RecurrentWorld::pools(const Pools& p) const {
   return {&p.conv, &p.states};
 }
 
-Elements RecurrentWorld::slot_of(const Buffer& b, int64_t slot) const {
-  return {slot * row_elements(b), row_elements(b)};
-}
-
 int32_t RecurrentWorld::slot_of_request(const ForwardBatch& batch, int64_t i) const {
   if (batch.req_pool_indices.empty()) return -1;
   const auto row = static_cast<size_t>(batch.req_pool_indices[static_cast<size_t>(i)]);
@@ -46,12 +44,12 @@ int32_t RecurrentWorld::slot_of_request(const ForwardBatch& batch, int64_t i) co
 }
 
 void RecurrentWorld::own(int32_t slot, OwnerId owner) {
-  for (const Buffer* b : pools(pools_)) (void)scope_.set_owner(*b, slot_of(*b, slot), owner);
+  for (const Buffer* b : pools(pools_)) (void)scope_.set_owner(*b, b->rows(slot, 1), owner);
   owners_[static_cast<size_t>(slot)] = owner;
 }
 
 void RecurrentWorld::retire(int32_t slot) {
-  for (const Buffer* b : pools(pools_)) (void)scope_.retire(*b, slot_of(*b, slot));
+  for (const Buffer* b : pools(pools_)) (void)scope_.retire(*b, b->rows(slot, 1));
 }
 
 /// Of a delta rule the engine's allocator clears the state: a prefill reads it.
@@ -60,9 +58,8 @@ void RecurrentWorld::begin_slot(int32_t slot, OwnerId owner) {
   own(slot, owner);
   defined_[static_cast<size_t>(slot)] = 0;
   if (!layer_.reads_fresh_slots()) return;
-  const Buffer& b = pools_.states;
-  const auto bytes = static_cast<size_t>(row_elements(b)) * sizeof(float);
-  place_.stream.fill(b.data + static_cast<size_t>(slot) * bytes, 0, bytes);
+  const std::span<std::byte> state = bytes_at(pools_.states, pools_.states.rows(slot, 1));
+  place_.stream.fill(state.data(), 0, state.size());
 }
 
 /// One copy after the other: a later one may read what an earlier one wrote.
@@ -73,9 +70,8 @@ void RecurrentWorld::copy_place(const Pools& from, int64_t place, int32_t slot) 
   const auto* at = reinterpret_cast<const int32_t*>(list_.data);
   const auto launch = [&](const Buffer& source, const Buffer& target) {
     TensorView to = target.view();
-    TensorView flat(source.data, DType::kF32,
-                    {source.numel() / row_elements(target), row_elements(target)});
-    to = TensorView(target.data, DType::kF32, {target.shape[0], row_elements(target)});
+    TensorView flat(source.data, DType::kF32, {source.numel() / a_place(target), a_place(target)});
+    to = TensorView(target.data, DType::kF32, {target.shape[0], a_place(target)});
     stream.launch(copy_states_launch({flat, to, {at, 1}, {at + 1, 1}}, {.a_request = 0}));
   };
   if (layer_.has_conv()) launch(from.conv, pools_.conv);
@@ -86,7 +82,7 @@ void RecurrentWorld::copy_place(const Pools& from, int64_t place, int32_t slot) 
 void RecurrentWorld::copy_known(const HostStates& from, int64_t place, int32_t slot) {
   const auto copy = [&](const std::vector<float>& source, std::vector<float>* target,
                         const Buffer& b) {
-    const int64_t n = row_elements(b);
+    const int64_t n = a_place(b);
     std::copy_n(source.begin() + place * n, n, target->begin() + slot * n);
   };
   if (layer_.has_conv()) copy(from.conv, &known_.conv, pools_.conv);
@@ -155,8 +151,8 @@ void RecurrentWorld::receive(const ForwardBatch& batch) {
 void RecurrentWorld::receive(int32_t slot) {
   if (slot < 0 || slot >= std::ssize(defined_)) return;
   for (const Buffer* b : pools(pools_)) {
-    const std::vector<float> values = layer_numbers(row_elements(*b), RunnerData::kRandom, rng_);
-    copies_.copy(b->data + static_cast<size_t>(slot) * values.size() * sizeof(float), values);
+    const Elements at = b->rows(slot, 1);
+    copies_.copy(bytes_at(*b, at).data(), layer_numbers(at.count, RunnerData::kRandom, rng_));
   }
   defined_[static_cast<size_t>(slot)] = 1;
 }
@@ -174,7 +170,7 @@ void RecurrentWorld::begin_step(const Step& step, const ForwardBatch& batch) {
   }
   for (int64_t i = 0; i < batch.size() && is_target_verify(batch.mode); ++i) {
     for (const Buffer* b : pools(drafts_))
-      (void)scope_.set_owner(*b, slot_of(*b, i), step.requests[static_cast<size_t>(i)]);
+      (void)scope_.set_owner(*b, b->rows(i, 1), step.requests[static_cast<size_t>(i)]);
   }
   place_.stream.synchronize();
   before_ = contents(pools_);
@@ -196,8 +192,8 @@ void RecurrentWorld::rewind() {
   for (size_t slot = 0; slot < defined_before_.size(); ++slot) {
     if (defined_before_[slot] != 0) continue;
     const auto at = static_cast<int32_t>(slot);
-    if (layer_.has_conv()) (void)scope_.retire(pools_.conv, slot_of(pools_.conv, at));
-    if (!layer_.reads_fresh_slots()) (void)scope_.retire(pools_.states, slot_of(pools_.states, at));
+    if (layer_.has_conv()) (void)scope_.retire(pools_.conv, pools_.conv.rows(at, 1));
+    if (!layer_.reads_fresh_slots()) (void)scope_.retire(pools_.states, pools_.states.rows(at, 1));
   }
   defined_ = defined_before_;
 }
@@ -208,13 +204,8 @@ void RecurrentWorld::forget_requests() {
 }
 
 void RecurrentWorld::describe(int64_t tokens, LayerIo* io) const {
-  const auto [it, fresh] = described_.try_emplace(tokens, whole_);
-  RecurrentTensors& t = it->second;
-  if (fresh) {
-    for (ConstTensorView* view : {&t.x, &t.gate, &t.b, &t.z})
-      if (view->defined()) *view = rows_of(*view, 0, tokens);
-  }
-  io->own = &t;
+  using T = RecurrentTensors;
+  io->own = &described_.first(tokens, whole_, {&T::x, &T::gate, &T::b, &T::z});
   if (q_.data != nullptr) {
     io->q = rows_of(q_.view(), 0, tokens);
     io->k = rows_of(k_.view(), 0, tokens);
@@ -240,7 +231,7 @@ void RecurrentWorld::track(const ForwardBatch& batch, int64_t i, RequestAlone re
   run_alone(layer_, {whole_, q_.view(), k_.view(), v_.view()}, request, &alone, &none);
   const int64_t target = batch.states.track_slots[row];
   const auto keep = [&](const std::vector<float>& from, std::vector<float>* to, const Buffer& b) {
-    const int64_t n = row_elements(b);
+    const int64_t n = a_place(b);
     std::copy_n(from.begin() + request.slot * n, n, to->begin() + target * n);
   };
   if (layer_.has_conv()) keep(alone.conv, &pools->conv, pools_.conv);
@@ -296,7 +287,7 @@ Status RecurrentWorld::judge(const ForwardBatch& batch) {
 Status RecurrentWorld::compare_pools(const HostStates& want, bool moved) const {
   Status status;
   const auto compare = [&](const Buffer& b, const std::vector<float>& values) {
-    const int64_t n = row_elements(b);
+    const int64_t n = a_place(b);
     for (int64_t slot = 1; slot < b.shape[0]; ++slot) {
       const int64_t i = first_difference(values.data() + slot * n, floats(b) + slot * n, n);
       if (i < 0) continue;
@@ -315,7 +306,7 @@ Status RecurrentWorld::compare_pools(const HostStates& want, bool moved) const {
 Status RecurrentWorld::compare_drafts(const HostStates& want, int64_t row) const {
   Status status;
   const auto compare = [&](const Buffer& b, const std::vector<float>& values) {
-    const int64_t n = row_elements(b);
+    const int64_t n = a_place(b);
     const int64_t i = first_difference(values.data() + row * n, floats(b) + row * n, n);
     if (i < 0) return;
     status.add(make_finding("state.draft", at(b.name, row, i / (n / draft_steps_)),

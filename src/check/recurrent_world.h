@@ -3,7 +3,6 @@
 // alone (recurrent_reference.h). Tested by tests/check/recurrent_world_test.cc.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -47,7 +46,6 @@ class RecurrentWorld final : public LayerWorld {
   // Slots of both pools.
   /// -1: the batch names none, which other laws say.
   int32_t slot_of_request(const ForwardBatch& batch, int64_t i) const;
-  Elements slot_of(const Buffer& b, int64_t slot) const;
   void own(int32_t slot, OwnerId owner);
   void begin_slot(int32_t slot, OwnerId owner);
   void copy_place(const Pools& from, int64_t place, int32_t slot);
@@ -75,7 +73,7 @@ class RecurrentWorld final : public LayerWorld {
   Buffer x_, weight_, conv_bias_, gate_, a_log_, dt_bias_, b_, skip_, z_, log_decay_, q_, k_, v_;
   Buffer out_, list_;
   Pools pools_, drafts_;
-  mutable std::map<int64_t, RecurrentTensors> described_;  // by tokens
+  mutable TensorsOfTokens<RecurrentTensors> described_;
   int64_t draft_steps_ = 1;
   // What slots hold, as far as that is known, and whether it is
   HostStates known_, known_drafts_;

@@ -105,7 +105,7 @@ void RunnerWorld::forget_new_tokens_of(const ForwardBatch& batch) {
     for (const int32_t slot : canonical_rows(batch, model_.layers[kind], model_).stored) {
       if (slot < 0) continue;
       for (const Buffer* b : caches(layers_[kind]))
-        stream.fill(b->data + static_cast<size_t>(slot) * slot_bytes(*b), 0xff, slot_bytes(*b));
+        stream.fill(b->data + static_cast<size_t>(slot) * slot_bytes(*b), kNanByte, slot_bytes(*b));
     }
   }
 }

@@ -6,6 +6,7 @@
 
 #include "attn/tensor_rows.h"
 #include "backends/rows.h"
+#include "check/diagnose.h"
 #include "check/runner_world.h"
 
 namespace shadowgraph {
@@ -101,7 +102,7 @@ Status RunnerWorld::bind_layer(size_t kind, const RunnerOptions& o, Layer* layer
     write_slot(*layer, static_cast<int32_t>(slot));
   for (const Buffer* b : {&layer->k_cache, &layer->v_cache}) {
     if (pages > 0 && !o.full_pools)
-      stream.fill(b->data, 0xff, b->bytes() / static_cast<size_t>(pages));
+      stream.fill(b->data, kNanByte, b->bytes() / static_cast<size_t>(pages));
   }
   return status;
 }

@@ -96,21 +96,18 @@ void SparseWorld::randomise(const Buffer& b, int64_t rows, bool positive) {
 
 void SparseWorld::fill_slot(int32_t slot, uint8_t byte) {
   for (const Buffer* b : {&index_pages_, &latents_}) {
-    const size_t size = size_of(b->dtype);
-    for (const Elements& at : places(*b, slot))
-      place_.stream.fill(b->data + static_cast<size_t>(at.first) * size, byte,
-                         static_cast<size_t>(at.count) * size);
+    for (const Elements& e : places(*b, slot)) {
+      const std::span<std::byte> at = bytes_at(*b, e);
+      place_.stream.fill(at.data(), byte, at.size());
+    }
   }
 }
 
 /// What a token leaves there.
 void SparseWorld::write_slot(int32_t slot) {
-  const auto copy = [&](const Buffer& b, const Elements& at, const std::vector<std::byte>& bytes) {
-    copies_.copy(b.data + static_cast<size_t>(at.first) * size_of(b.dtype), bytes);
-  };
   const std::vector<Elements> key = places(index_pages_, slot);
-  copy(index_pages_, key[0], numbers(DType::kE4M3, kIndexDim));
-  copy(index_pages_, key[1], numbers(DType::kF32, 1, true));
+  copies_.copy(bytes_at(index_pages_, key[0]).data(), numbers(DType::kE4M3, kIndexDim));
+  copies_.copy(bytes_at(index_pages_, key[1]).data(), numbers(DType::kF32, 1, true));
   std::vector<std::byte> latent = numbers(DType::kF32, layer_.head_dim);
   std::vector<std::byte> packed(static_cast<size_t>(latent_bytes(layer_)));
   const int64_t first = 0;
@@ -119,7 +116,7 @@ void SparseWorld::write_slot(int32_t slot) {
   pack.out_cache_loc = {&first, 1};
   pack.pool = latent_pool(layer_, packed.data(), 1);
   (void)pack_latents(pack);
-  copy(latents_, places(latents_, slot)[0], packed);
+  copies_.copy(bytes_at(latents_, places(latents_, slot)[0]).data(), packed);
 }
 
 void SparseWorld::own(int32_t slot, OwnerId owner, bool alone) {
@@ -174,13 +171,9 @@ void SparseWorld::rewind() {
 }
 
 void SparseWorld::describe(int64_t tokens, LayerIo* io) const {
-  const auto [it, fresh] = described_.try_emplace(tokens, whole_);
-  SparseTensors& t = it->second;
-  if (fresh) {
-    for (ConstTensorView* view : {&t.index_q, &t.index_weights, &t.index_k, &t.index_k_scale})
-      *view = rows_of(*view, 0, tokens);
-  }
-  io->own = &t;
+  using T = SparseTensors;
+  io->own = &described_.first(tokens, whole_,
+                              {&T::index_q, &T::index_weights, &T::index_k, &T::index_k_scale});
   io->q = rows_of(q_.view(), 0, tokens);
   io->k = rows_of(k_.view(), 0, tokens);
   io->out = rows_of(out_.view(), 0, tokens);
@@ -215,9 +208,9 @@ Status SparseWorld::compare_pool(const Buffer& b, std::span<const std::byte> wan
                       static_cast<size_t>(place_.model.page_size);
   if (std::memcmp(b.data + page, &want[page], want.size() - page) == 0) return status;
   for (int32_t slot = place_.model.page_size; slot < place_.options.slots; ++slot) {
-    for (const Elements& at_slot : places(b, slot)) {
-      const size_t size = size_of(b.dtype), first = static_cast<size_t>(at_slot.first) * size;
-      if (std::memcmp(b.data + first, &want[first], static_cast<size_t>(at_slot.count) * size) == 0)
+    for (const Elements& e : places(b, slot)) {
+      const std::span<std::byte> got = bytes_at(b, e);
+      if (std::memcmp(got.data(), &want[static_cast<size_t>(got.data() - b.data)], got.size()) == 0)
         continue;
       const bool stored = std::ranges::find(stored_, slot) != stored_.end();
       status.add(make_finding("slot.write", at(b.name, slot),

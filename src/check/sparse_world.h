@@ -4,7 +4,6 @@
 // tests/check/sparse_world_test.cc.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -55,7 +54,7 @@ class SparseWorld final : public LayerWorld {
   Buffer index_q_, index_weights_, index_k_, index_k_scale_, q_, k_, out_, lse_;
   Buffer index_pages_, latents_;
   SparseTensors whole_;  // over all tokens
-  mutable std::map<int64_t, SparseTensors> described_;
+  mutable TensorsOfTokens<SparseTensors> described_;
   SlotOwners owners_;
   std::vector<int32_t> stored_;  // by this step
   HostSparsePools before_;       // the step

@@ -47,7 +47,6 @@ HostLatents V4World::contents() const {
 /// Into before_, and from there to the device.
 void V4World::write(Shelf& shelf, int64_t slot) {
   std::vector<std::byte>& bytes = bytes_of(shelf, &before_);
-  const size_t size = size_of(shelf.buffer.dtype);
   if (shelf.pool.defined()) {
     const std::vector<float> values = numbers(layer_.head_dim);
     PackLatents pack;
@@ -57,13 +56,12 @@ void V4World::write(Shelf& shelf, int64_t slot) {
     (void)pack_latents(pack);
   } else {
     const std::vector<float> values = numbers(layer_.state_width());
-    std::memcpy(bytes.data() + static_cast<size_t>(shelf.places(slot)[0].first) * size,
-                values.data(), values.size() * size);
+    std::memcpy(bytes.data() + static_cast<size_t>(shelf.places(slot)[0].first) * sizeof(float),
+                values.data(), values.size() * sizeof(float));
   }
   for (const Elements e : shelf.places(slot)) {
-    const size_t at = static_cast<size_t>(e.first) * size;
-    place_.stream.copy(shelf.buffer.data + at, bytes.data() + at,
-                       static_cast<size_t>(e.count) * size);
+    const std::span<std::byte> at = bytes_at(shelf.buffer, e);
+    place_.stream.copy(at.data(), bytes.data() + (at.data() - shelf.buffer.data), at.size());
   }
   // The bytes in flight may be written again: of a ring, by a later token.
   place_.stream.synchronize();
@@ -179,13 +177,8 @@ void V4World::retire_undefined(const Shelf& shelf) {
 }
 
 void V4World::describe(int64_t tokens, LayerIo* io) const {
-  const auto [it, fresh] = described_.try_emplace(tokens, whole_);
-  V4Tensors& t = it->second;
-  if (fresh) {
-    for (ConstTensorView* view : {&t.latents, &t.kv_score, &t.index_scores})
-      if (view->defined()) *view = rows_of(*view, 0, tokens);
-  }
-  io->own = &t;
+  using T = V4Tensors;
+  io->own = &described_.first(tokens, whole_, {&T::latents, &T::kv_score, &T::index_scores});
   io->q = rows_of(q_.view(), 0, tokens);
   io->out = rows_of(out_.view(), 0, tokens);
 }

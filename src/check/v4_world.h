@@ -4,7 +4,6 @@
 // tests/check/v4_world_test.cc.
 #pragma once
 
-#include <map>
 #include <vector>
 
 #include "check/layer_buffers.h"
@@ -81,9 +80,9 @@ class V4World final : public LayerWorld {
   HostCopies copies_;
   V4Tensors whole_;  // over all tokens
   Buffer q_, latents_, kv_score_, ape_, weight_, freqs_, index_scores_, sinks_, out_;
-  Shelf tokens_, blocks_, state_;                   // of kUnified tokens_ are all latents
-  mutable std::map<int64_t, V4Tensors> described_;  // by tokens
-  HostLatents before_;                              // the step
+  Shelf tokens_, blocks_, state_;  // of kUnified tokens_ are all latents
+  mutable TensorsOfTokens<V4Tensors> described_;
+  HostLatents before_;  // the step
 };
 
 }  // namespace shadowgraph

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "check/diagnose.h"
 #include "check/v4_world.h"
 
 namespace shadowgraph {
@@ -36,9 +37,10 @@ Status V4World::bind() {
   for (const Shelf* s : std::as_const(*this).shelves()) {
     if (s == &state_) continue;
     for (int64_t slot = 0; slot < s->first && slot < std::ssize(s->defined); ++slot)
-      for (const Elements e : s->places(slot))
-        place_.stream.fill(s->buffer.data + static_cast<size_t>(e.first) * size_of(s->buffer.dtype),
-                           0xff, static_cast<size_t>(e.count) * size_of(s->buffer.dtype));
+      for (const Elements e : s->places(slot)) {
+        const std::span<std::byte> at = bytes_at(s->buffer, e);
+        place_.stream.fill(at.data(), kNanByte, at.size());
+      }
   }
   place_.stream.synchronize();
   return status;

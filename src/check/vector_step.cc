@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "attn/page_table.h"
+#include "check/diagnose.h"
 #include "core/laws.h"
 #include "shadowgraph/arena.h"
 #include "shadowgraph/backend.h"
@@ -117,8 +118,8 @@ class VectorStep {
     size_t i = 0;
     for (const ConstTensorView* t : {&one_pass_.q, &ragged_.k, &ragged_.v, &k_pool, &v_pool})
       stream_.copy(buffers_[i].data, t->data, buffers_[i].bytes()), ++i;
-    stream_.fill(buffers_[kOut].data, 0xff, buffers_[kOut].bytes());
-    stream_.fill(buffers_[kLse].data, 0xff, buffers_[kLse].bytes());
+    stream_.fill(buffers_[kOut].data, kNanByte, buffers_[kOut].bytes());
+    stream_.fill(buffers_[kLse].data, kNanByte, buffers_[kLse].bytes());
     io_.q = buffers_[0].view(), io_.k = buffers_[1].view(), io_.v = buffers_[2].view();
     io_.cache = KvCache::nhd(buffers_[3].view(), buffers_[4].view());
     io_.out = buffers_[kOut].view();
