@@ -3,20 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "attn/tensor_rows.h"
 #include "check/linear_compare.h"
 #include "fuzz/arranged_memory.h"
 
 namespace shadowgraph {
-namespace {
-
-/// t[begin : begin + count].
-ConstTensorView narrow(ConstTensorView t, int64_t begin, int64_t count) {
-  t.data += begin * t.stride[0] * static_cast<int64_t>(size_of(t.dtype));
-  t.shape[0] = count;
-  return t;
-}
-
-}  // namespace
 
 LinearArrangement LinearArrangement::of(const Case& x) {
   LinearArrangement a;
@@ -201,10 +192,11 @@ void LinearScene::find_written() {
     const int32_t slot = state_indices_[i];
     const bool computed = slot >= 0 || x_.pad == PadRow::kFromZero;
     if (count == 0) continue;
-    if (computed || x_.pad == PadRow::kZeroOut) written_.push_back(narrow(out_, begin, count));
+    if (computed || x_.pad == PadRow::kZeroOut)
+      written_.push_back(rows_of(ConstTensorView(out_), begin, count));
     if (!computed) continue;
     if (x_.drafts && (slot >= 0 || x_.of_padding))
-      written_.push_back(narrow(at_place(ConstTensorView(draft_), place_of(i)), 0, count));
+      written_.push_back(rows_of(at_place(ConstTensorView(draft_), place_of(i)), 0, count));
     if (x_.chunk_size > 0) {
       for (const int64_t chunk : chunks_of(i))
         if (chunk >= 0) written_.push_back(at_place(ConstTensorView(chunks_), chunk));

@@ -64,8 +64,7 @@ void SparseScene::lay_rows(const TensorView& to, const LogicalTensor& from) cons
 std::vector<int64_t> SparseScene::shuffled(int64_t places) {
   std::vector<int64_t> list(static_cast<size_t>(places));
   std::iota(list.begin(), list.end(), int64_t{0});
-  for (size_t i = list.size(); i > 1; --i)
-    std::swap(list[i - 1], list[rng_.below(static_cast<uint32_t>(i))]);
+  shuffle(list, rng_);
   return list;
 }
 

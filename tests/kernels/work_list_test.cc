@@ -65,8 +65,7 @@ TEST_P(WorkLists, NoBitDependsOnWhereBlocksAreCutOrOnTheirOrder) {
   Rng rng(3);
   for (int round = 0; round < 20; ++round) {
     Pieces blocks = PlannedAttention::pieces(whole), cut;
-    for (size_t i = blocks.size(); i > 1; --i)
-      std::swap(blocks[i - 1], blocks[rng.below(static_cast<uint32_t>(i))]);
+    shuffle(blocks, rng);
     for (Piece p : blocks) {
       for (int32_t s = p.split_begin + 1; s < p.split_end; ++s) {
         if (rng.below(2) == 0) continue;
