@@ -76,7 +76,7 @@ TEST(BlockLaunch, ATokenThatEndsNoBlockIsNotRead) {
 
 TEST(BlockLaunch, ASlotBeyondThePoolIsFoundAndNothingIsStored) {
   World w;
-  w.fill(w.pool, 0x55);
+  w.clear(w.pool);
   GraphExec exec = w.record(store_blocks_launch(w.call()));
   w.write(w.out_loc, 1, std::vector<int64_t>{World::kSlots});
   const Bytes before = w.bytes(w.pool);

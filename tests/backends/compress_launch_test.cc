@@ -2,8 +2,6 @@
 // and what a shadow sees of pages that are not there, or hold nothing yet.
 #include "backends/compress_launch.h"
 
-#include <algorithm>
-
 #include "backends/launch_world.h"
 
 namespace shadowgraph {
@@ -60,7 +58,7 @@ TEST(CompressLaunch, BlocksAndStatesAreTheBitsOfTheCall) {
   EXPECT_NE(state, before);
   EXPECT_NE(out[0], std::byte{0x55});
   w.run_both(
-      compress_launch(w.call()), [&] { w.fill(w.out, 0x55); },
+      compress_launch(w.call()), [&] { w.clear(w.out); },
       [&] {
         EXPECT_EQ(w.bytes(w.state), state);
         EXPECT_EQ(w.bytes(w.out), out);
@@ -76,9 +74,7 @@ TEST(CompressLaunch, APageBeyondTheStateIsFoundAndNothingIsStored) {
     const Bytes before = w.bytes(w.state);
     exec.replay(w.stream());
     EXPECT_EQ(w.bytes(w.state), before);
-    const Bytes out = w.bytes(w.out);
-    EXPECT_TRUE(
-        std::all_of(out.begin(), out.end(), [](std::byte b) { return b == std::byte{0xff}; }));
+    EXPECT_TRUE(is_poison(w.bytes(w.out)));
     const std::string found = w.found();
     EXPECT_NE(found.find("mem."), std::string::npos) << found;
     EXPECT_NE(found.find("state["), std::string::npos) << found;
@@ -126,7 +122,7 @@ TEST(CompressLaunch, NormsAreTheBitsOfTheCall) {
   call.out.data = out.data();
   ASSERT_EQ(norm_rope(call).to_string(), "ok");
   w.run_both(
-      norm_rope_launch(w.norm()), [&] { w.fill(w.normed, 0x55); },
+      norm_rope_launch(w.norm()), [&] { w.clear(w.normed); },
       [&] {
         EXPECT_EQ(w.bytes(w.normed), out);
         EXPECT_EQ(w.found(), "ok");

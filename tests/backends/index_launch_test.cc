@@ -71,28 +71,13 @@ class World : public LaunchWorld {
     c.transform.out = out.view();
     return c;
   }
-  void clear(const Buffer& b) { fill(b, 0x55); }
 
   Buffer k, k_scale, slots, pages, q, weights, table, table_1, rows, ke, logits, indices, out;
 };
 
-/// What the call leaves in that buffer, when it is made by itself on the device's memory.
-template <class Run>
-Bytes expected(World& w, const Buffer& b, const Run& run) {
-  w.clear(b);
-  w.bytes(b);
-  const Status status = run();
-  EXPECT_TRUE(status.ok()) << status.to_string();
-  return w.bytes(b);
-}
-
-bool is_poison(const Bytes& bytes) {
-  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0xff}; });
-}
-
 TEST(IndexLaunch, KeysAreStoredAndThoseOfPageZeroDropped) {
   World w;
-  const Bytes right = expected(w, w.pages, [&] {
+  const Bytes right = w.expected(w.pages, [&] {
     StoreIndexKeys call = w.store();
     call.first_slot = kIndexPageTokens;
     return store_index_keys(call);
@@ -109,7 +94,7 @@ TEST(IndexLaunch, SlotsAreReadWhenItRunsAndOneBeyondThePoolIsFound) {
   World w;
   GraphExec exec = w.record(store_index_keys_launch(w.store()));
   w.write(w.slots, 0, Slots{200, 64, 63});
-  const Bytes right = expected(w, w.pages, [&] {
+  const Bytes right = w.expected(w.pages, [&] {
     StoreIndexKeys call = w.store();
     call.first_slot = kIndexPageTokens;
     return store_index_keys(call);
@@ -132,7 +117,7 @@ TEST(IndexLaunch, SlotsAreReadWhenItRunsAndOneBeyondThePoolIsFound) {
 TEST(IndexLaunch, ScoresAreTheBitsOfTheCall) {
   World w;
   w.fill_pages();
-  const Bytes right = expected(w, w.logits, [&] { return indexer_logits(w.score()); });
+  const Bytes right = w.expected(w.logits, [&] { return indexer_logits(w.score()); });
   EXPECT_FALSE(is_poison(right));
   w.run_both(
       indexer_logits_launch(w.score()), [&] { w.clear(w.logits); },
@@ -152,7 +137,7 @@ TEST(IndexLaunch, APageThatIsNotThereIsFoundAndScoresArePoison) {
   const std::string found = w.found();
   EXPECT_NE(found.find("index_k_with_scale"), std::string::npos) << found;
   w.write(w.ke, 1, Ints{64});  // which nobody has now
-  const Bytes right = expected(w, w.logits, [&] { return indexer_logits(w.score()); });
+  const Bytes right = w.expected(w.logits, [&] { return indexer_logits(w.score()); });
   w.clear(w.logits);
   exec.replay(w.stream());
   EXPECT_EQ(w.bytes(w.logits), right);
@@ -185,7 +170,7 @@ TEST(IndexLaunch, PackedKeysAreTheBitsOfTheCall) {
   call.cu_seqlens_k = World::elements<int32_t>(offsets);
   call.k = k.view(), call.k_scale = scale.view();
   w.clear(scale);
-  const Bytes right = expected(w, k, [&] { return gather_index_keys(call); });
+  const Bytes right = w.expected(k, [&] { return gather_index_keys(call); });
   const Bytes right_scale = w.bytes(scale);
   w.run_both(
       gather_index_keys_launch(call), [&] { w.clear(k), w.clear(scale); },
@@ -210,7 +195,7 @@ TEST(IndexLaunch, AChoiceIsTheBitsOfBothCalls) {
     status.add(transform_indices(call.transform));
     return status;
   };
-  const Bytes right = expected(w, w.out, run), chosen = w.bytes(w.indices);
+  const Bytes right = w.expected(w.out, run), chosen = w.bytes(w.indices);
   w.run_both(
       choose_indices_launch(call), [&] { w.clear(w.indices), w.clear(w.out); },
       [&] {
@@ -222,7 +207,7 @@ TEST(IndexLaunch, AChoiceIsTheBitsOfBothCalls) {
   ChooseIndices packed = call;
   packed.transform.page_table_1 = {}, packed.transform.rows = {};
   packed.transform.offsets = World::elements<int32_t>(w.ke);
-  const Bytes other = expected(w, w.out, [&] {
+  const Bytes other = w.expected(w.out, [&] {
     Status status = select_indices(packed.select);
     status.add(transform_indices(packed.transform));
     return status;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -17,6 +18,11 @@ namespace shadowgraph {
 
 using Bytes = std::vector<std::byte>;
 using Ints = std::vector<int32_t>;
+
+/// What a call that is refused leaves in its outputs.
+inline bool is_poison(const Bytes& bytes) {
+  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0xff}; });
+}
 
 class LaunchWorld {
  public:
@@ -72,6 +78,17 @@ class LaunchWorld {
     return {b.data, b.data + b.bytes()};
   }
   void fill(const Buffer& b, uint32_t byte) { stream_.fill(b.data, byte, b.bytes()); }
+  /// What no launch leaves: neither results nor poison.
+  void clear(const Buffer& b) { fill(b, 0x55); }
+  /// What the call run() leaves in that buffer, when it is made by itself on the device's memory.
+  template <class Run>
+  Bytes expected(const Buffer& b, const Run& run) {
+    clear(b);
+    stream_.synchronize();
+    const Status status = run();
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return bytes(b);
+  }
 
   /// All that was found, "law: ..." a line; "ok".
   std::string found() {

@@ -56,29 +56,14 @@ class World : public LaunchWorld {
     c.out = out.view(), c.lse = NaturalLse(lse.view());
     return c;
   }
-  void clear(const Buffer& b) { fill(b, 0x55); }
 
   Buffer latents, packed, slots, rows, bytes_of_dsa, q, indices, lengths, out, lse;
 };
 
-/// What the call leaves in that buffer, when it is made by itself on the device's memory.
-template <class Run>
-Bytes expected(World& w, const Buffer& b, const Run& run) {
-  w.clear(b);
-  w.bytes(b);
-  const Status status = run();
-  EXPECT_TRUE(status.ok()) << status.to_string();
-  return w.bytes(b);
-}
-
-bool is_poison(const Bytes& bytes) {
-  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0xff}; });
-}
-
 TEST(SparseLaunch, LatentsAreStoredAndThoseOfPageZeroDropped) {
   World w;
   const auto judge = [&](const PackLatents& call, const Buffer& pool) {
-    const Bytes right = expected(w, pool, [&] { return pack_latents(call); });
+    const Bytes right = w.expected(pool, [&] { return pack_latents(call); });
     w.run_both(
         pack_latents_launch(call), [&] { w.clear(pool); },
         [&] {
@@ -108,7 +93,7 @@ TEST(SparseLaunch, AttentionIsTheBitsOfTheCall) {
   World w;
   w.randomise(w.rows);
   const SparseAttention call = w.attend();
-  const Bytes right = expected(w, w.out, [&] { return sparse_attention(call); });
+  const Bytes right = w.expected(w.out, [&] { return sparse_attention(call); });
   const Bytes right_lse = w.bytes(w.lse);
   w.run_both(
       sparse_launch(call), [&] { w.clear(w.out), w.clear(w.lse); },
@@ -124,7 +109,7 @@ TEST(SparseLaunch, ListsAreReadWhenItRunsAndEntriesBeyondThePoolAreFound) {
   w.randomise(w.rows);
   GraphExec exec = w.record(sparse_launch(w.attend()));
   w.write(w.indices, 3, Ints{8});
-  const Bytes right = expected(w, w.out, [&] { return sparse_attention(w.attend()); });
+  const Bytes right = w.expected(w.out, [&] { return sparse_attention(w.attend()); });
   w.clear(w.out);
   exec.replay(w.stream());
   EXPECT_EQ(w.bytes(w.out), right);

@@ -257,8 +257,8 @@ TEST(TileLaunch, WhatLeadsOutsideIsFoundAndItsRowsAreLost) {
     w.run([&] {
       const std::string found = w.found();
       EXPECT_NE(found.find(fault.found), std::string::npos) << found;
-      EXPECT_EQ(all_ones(row_of(w, w.out, 4)), fault.lost);
-      EXPECT_FALSE(all_ones(row_of(w, w.out, 0)));
+      EXPECT_EQ(is_poison(row_of(w, w.out, 4)), fault.lost);
+      EXPECT_FALSE(is_poison(row_of(w, w.out, 0)));
     });
   }
 }
@@ -396,8 +396,8 @@ TEST(TileLaunch, PlacesInItemsThatEndTooEarlyAreFound) {
     w.run([&] {
       const std::string found = w.found();
       EXPECT_NE(found.find("mem.out_of_bounds: token_pos["), std::string::npos) << found;
-      EXPECT_TRUE(all_ones(row_of(w, w.out, 30)));
-      EXPECT_FALSE(all_ones(row_of(w, w.out, 0)));
+      EXPECT_TRUE(is_poison(row_of(w, w.out, 30)));
+      EXPECT_FALSE(is_poison(row_of(w, w.out, 0)));
     });
   }
 }

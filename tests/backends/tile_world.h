@@ -2,7 +2,6 @@
 // whole call gives, and its judgement.
 #pragma once
 
-#include <algorithm>
 #include <span>
 #include <string>
 #include <utility>
@@ -182,10 +181,6 @@ inline Bytes row_of(TileWorld& w, const Buffer& b, int64_t row) {
   const Bytes all = w.bytes(b);
   const auto size = std::ssize(all) / b.shape[0];
   return {all.begin() + row * size, all.begin() + (row + 1) * size};
-}
-
-inline bool all_ones(const Bytes& bytes) {
-  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0xff}; });
 }
 
 }  // namespace shadowgraph

@@ -168,8 +168,8 @@ TEST(TritonExtendLaunch, WhatLeadsAstrayIsFoundAndItsRowsAreLost) {
     w.run(w.call(), [&] {
       const std::string found = w.found();
       EXPECT_NE(found.find(fault.found), std::string::npos) << found;
-      EXPECT_TRUE(all_ones(row_of(w, w.out, 5)));
-      EXPECT_FALSE(all_ones(row_of(w, w.out, 0)));
+      EXPECT_TRUE(is_poison(row_of(w, w.out, 5)));
+      EXPECT_FALSE(is_poison(row_of(w, w.out, 0)));
     });
   }
 }
@@ -245,8 +245,8 @@ TEST(TritonExtendLaunch, DepthsThatAreNotThereAreFound) {
   w.run(call, [&] {
     const std::string found = w.found();
     EXPECT_NE(found.find(": depths["), std::string::npos) << found;
-    EXPECT_TRUE(all_ones(row_of(w, w.out, 5)));
-    EXPECT_FALSE(all_ones(row_of(w, w.out, 0)));
+    EXPECT_TRUE(is_poison(row_of(w, w.out, 5)));
+    EXPECT_FALSE(is_poison(row_of(w, w.out, 0)));
   });
 }
 

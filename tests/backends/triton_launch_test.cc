@@ -155,15 +155,15 @@ TEST(TritonDecodeLaunch, WhatLeadsAstrayIsFoundAndItsRowIsLost) {
     w.run([&] {
       const std::string found = w.found();
       EXPECT_NE(found.find(fault.found), std::string::npos) << found;
-      EXPECT_TRUE(all_ones(row_of(w, w.lse, 2)));
-      EXPECT_FALSE(all_ones(row_of(w, w.lse, 0)));
+      EXPECT_TRUE(is_poison(row_of(w, w.lse, 2)));
+      EXPECT_FALSE(is_poison(row_of(w, w.lse, 0)));
     });
   }
   DecodeWorld w;
   w.write(w.kv_indptr, 4, Ints{900});
   w.run([&] {
     EXPECT_NE(w.found().find(": slots["), std::string::npos);
-    EXPECT_TRUE(all_ones(row_of(w, w.lse, 3)));
+    EXPECT_TRUE(is_poison(row_of(w, w.lse, 3)));
   });
 }
 
