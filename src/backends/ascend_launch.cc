@@ -34,8 +34,7 @@ constinit const Kernel kIndptrOfEnds{
 
 KernelLaunch indptr_launch(InclusiveEnds ends, std::span<const int32_t> indptr) {
   assert(indptr.size() == ends.ends.size() + 1);
-  KernelLaunch launch;
-  launch.kernel = &kIndptrOfEnds;
+  KernelLaunch launch = launch_of(kIndptrOfEnds, 1);
   launch.args.pointer(ends.ends.data())
       .pointer(indptr.data())
       .scalar(static_cast<int64_t>(ends.ends.size()));

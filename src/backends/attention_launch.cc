@@ -162,9 +162,7 @@ KernelLaunch attention_launch(const PagedAttention& c, const RequestRows& rows) 
   const bool dense = c.pages.form == PageTable::Form::kDense;
   PagedScalars scalars = scalars_of(c);
   scalars.rows = rows;
-  KernelLaunch launch;
-  launch.kernel = &kPagedAttention;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, c.pages.batch()));
+  KernelLaunch launch = launch_of(kPagedAttention, c.pages.batch());
   add_cache(launch.args.pointer(c.q.data), c.cache)
       .pointer((dense ? c.pages.page_table : c.pages.kv_indices).data())
       .pointer((dense ? c.pages.cache_seqlens : c.pages.last_page_len).data())

@@ -149,9 +149,7 @@ KernelLaunch store_blocks_launch(const StoreBlocks& c, const RequestRows& tokens
                   c.pool.page_size,
                   c.ratio,
                   c.eps};
-  KernelLaunch launch;
-  launch.kernel = &kStoreBlocks;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, s.num_slots));
+  KernelLaunch launch = launch_of(kStoreBlocks, s.num_slots);
   add_views<4>(launch.args, {c.x, c.weight, c.freqs, c.pool.data})
       .pointer(c.seq_lens.data())
       .pointer(c.out_loc.data())

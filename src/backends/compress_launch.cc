@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attn/validate_compress.h"
+#include "backends/checked_launch.h"
 #include "kernels/compress.h"
 
 namespace shadowgraph {
@@ -31,12 +32,6 @@ struct CompressScalars {
 };
 static_assert(sizeof(CompressScalars) == 4 * sizeof(RowsScalars) + 4 * 8 + 6 * 4);
 
-Progress compress_body(LaunchFrame& f) {
-  const Compress call = compress_call(f.launch).call;
-  if (!compress(call).ok()) poison(call.out);
-  return Progress::kDone;
-}
-
 /// One row of a page that the state does not have.
 void add_missing_page(Footprint* spans, const TensorView& state, int64_t page, Access access) {
   if (page >= 0 && page < state.shape[0]) return;
@@ -45,26 +40,27 @@ void add_missing_page(Footprint* spans, const TensorView& state, int64_t page, A
   spans->push_back({state.data, first, state.shape[2], 4, access});
 }
 
-Footprint refused_footprint(const Compress& c) {
-  Footprint spans;
-  for (const auto& list : {c.cu_seqlens_q, c.seq_lens, c.indices, c.extra}) add_whole(&spans, list);
-  add_written(&spans, c.out);
-  const size_t tokens = std::min({c.seq_lens.size(), c.indices.size(), c.extra.size()});
-  for (size_t t = 0; t < tokens; ++t) {
-    const auto token = static_cast<int64_t>(t);
-    if (c.drops(token)) continue;
-    add_missing_page(&spans, c.state, c.indices[t], Access::kWrite);
-    if (c.seq_len(token) > 0 && c.reads_extra(token))
-      add_missing_page(&spans, c.state, c.extra[t], Access::kRead);
+struct Compression {
+  static auto of(const KernelLaunch& launch) { return compress_call(launch); }
+  static Status run(const Compress& c) { return compress(c); }
+  static void lose(const Compress& c) { poison(c.out); }
+  static Footprint footprint(const Compress& c) { return compress_footprint(c); }
+  static Footprint refused(const Compress& c) {
+    Footprint spans;
+    for (const auto& list : {c.cu_seqlens_q, c.seq_lens, c.indices, c.extra})
+      add_whole(&spans, list);
+    add_written(&spans, c.out);
+    const size_t tokens = std::min({c.seq_lens.size(), c.indices.size(), c.extra.size()});
+    for (size_t t = 0; t < tokens; ++t) {
+      const auto token = static_cast<int64_t>(t);
+      if (c.drops(token)) continue;
+      add_missing_page(&spans, c.state, c.indices[t], Access::kWrite);
+      if (c.seq_len(token) > 0 && c.reads_extra(token))
+        add_missing_page(&spans, c.state, c.extra[t], Access::kRead);
+    }
+    return spans;
   }
-  return spans;
-}
-
-void compress_spans(const LaunchFrame& f, Footprint* spans) {
-  const auto [call, rows] = compress_call(f.launch);
-  *spans = validate(call).ok() ? compress_footprint(call) : refused_footprint(call);
-  name_requests(rows, spans);
-}
+};
 
 // ---- norm and rotation
 
@@ -78,27 +74,22 @@ struct NormScalars {
 };
 static_assert(sizeof(NormScalars) == 4 * sizeof(RowsScalars) + 4 * 4);
 
-Progress norm_body(LaunchFrame& f) {
-  const NormRope call = norm_rope_call(f.launch).call;
-  if (!norm_rope(call).ok()) poison(call.out);
-  return Progress::kDone;
-}
-
-void norm_spans(const LaunchFrame& f, Footprint* spans) {
-  const auto [call, rows] = norm_rope_call(f.launch);
-  if (validate(call).ok()) {
-    *spans = norm_rope_footprint(call);
-  } else {
-    add_written(spans, call.out);
+struct Norm {
+  static auto of(const KernelLaunch& launch) { return norm_rope_call(launch); }
+  static Status run(const NormRope& c) { return norm_rope(c); }
+  static void lose(const NormRope& c) { poison(c.out); }
+  static Footprint footprint(const NormRope& c) { return norm_rope_footprint(c); }
+  static Footprint refused(const NormRope& c) {
+    Footprint spans;
+    add_written(&spans, c.out);
+    return spans;
   }
-  name_requests(rows, spans);
-}
+};
 
 }  // namespace
 
-constinit const Kernel kCompress{
-    .name = "compress", .body = compress_body, .footprint = compress_spans};
-constinit const Kernel kNormRope{.name = "norm_rope", .body = norm_body, .footprint = norm_spans};
+constinit const Kernel kCompress = checked_kernel<Compression>("compress");
+constinit const Kernel kNormRope = checked_kernel<Norm>("norm_rope");
 
 CallOf<Compress> compress_call(const KernelLaunch& launch) {
   const LaunchFrame f{launch};
@@ -132,9 +123,7 @@ KernelLaunch compress_launch(const Compress& c, const RequestRows& rows) {
   s.ratio = c.shape.ratio;
   s.first_page = std::max(c.first_page, 1);
   s.num_threads = c.options.num_threads;
-  KernelLaunch launch;
-  launch.kernel = &kCompress;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, c.rows()));
+  KernelLaunch launch = launch_of(kCompress, c.rows());
   launch.args.pointer(c.kv_score.data).pointer(c.ape.data);
   for (const auto& list : {c.cu_seqlens_q, c.seq_lens, c.indices, c.extra})
     launch.args.pointer(list.data());
@@ -164,9 +153,7 @@ KernelLaunch norm_rope_launch(const NormRope& c, const RequestRows& rows) {
   s.rows = rows;
   s.eps = c.eps;
   s.num_threads = c.options.num_threads;
-  KernelLaunch launch;
-  launch.kernel = &kNormRope;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, c.x.shape[0]));
+  KernelLaunch launch = launch_of(kNormRope, c.x.shape[0]);
   launch.args.pointer(c.x.data).pointer(c.weight.data).pointer(c.freqs.data).pointer(c.out.data);
   launch.args.scalar(s);
   return launch;

@@ -109,9 +109,7 @@ KernelLaunch copy_slots_launch(const CopySlots& c) {
   s.cache = scalars_of(c.cache);
   s.num_sources = static_cast<int64_t>(c.source_slots.size());
   s.num_targets = static_cast<int64_t>(c.target_slots.size());
-  KernelLaunch launch;
-  launch.kernel = &kCopySlots;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, s.num_targets));
+  KernelLaunch launch = launch_of(kCopySlots, s.num_targets);
   launch.args.pointer(c.source_slots.data()).pointer(c.target_slots.data());
   add_cache(launch.args, c.cache).scalar(s);
   return launch;

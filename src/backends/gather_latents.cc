@@ -123,9 +123,7 @@ KernelLaunch gather_latents_launch(const GatherLatents& c, const RequestRows& ro
   s.num_slots = static_cast<int64_t>(c.slots.size());
   s.num_offsets = static_cast<int64_t>(c.cu_seqlens.size());
   s.rows = rows;
-  KernelLaunch launch;
-  launch.kernel = &kGatherLatents;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, s.num_slots));
+  KernelLaunch launch = launch_of(kGatherLatents, s.num_slots);
   add_cache(launch.args, c.cache)
       .pointer(c.slots.data())
       .pointer(c.cu_seqlens.data())

@@ -105,9 +105,7 @@ KernelLaunch gather_rows_launch(const GatherRows& c, const RequestRows& requests
   s.num_indices = std::ssize(c.indices);
   s.num_offsets = std::ssize(c.cu_seqlens);
   s.requests = requests;
-  KernelLaunch launch;
-  launch.kernel = &kGatherRows;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, s.num_indices));
+  KernelLaunch launch = launch_of(kGatherRows, s.num_indices);
   launch.args.pointer(c.rows.data)
       .pointer(c.indices.data())
       .pointer(c.cu_seqlens.data())

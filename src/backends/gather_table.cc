@@ -115,9 +115,7 @@ KernelLaunch gather_table_launch(const GatherTable& c) {
   s.unit = c.unit;
   s.has_map = c.full_to_swa.defined();
   s.has_offsets = !c.offsets.empty();
-  KernelLaunch launch;
-  launch.kernel = &kGatherTable;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, s.requests));
+  KernelLaunch launch = launch_of(kGatherTable, s.requests);
   launch.args.pointer(c.req_to_token.data)
       .pointer(c.full_to_swa.data)
       .pointer(c.req_pool_indices.data())

@@ -30,13 +30,6 @@ int64_t size_of_list(std::span<const T> list) {
   return static_cast<int64_t>(list.size());
 }
 
-KernelLaunch launch_of(const Kernel& kernel, int64_t tokens) {
-  KernelLaunch launch;
-  launch.kernel = &kernel;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, tokens));
-  return launch;
-}
-
 /// A page that the pool does not have.
 void add_missing_page(Footprint* spans, const ConstTensorView& pages, int64_t page, Access access,
                       int64_t row) {

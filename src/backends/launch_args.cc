@@ -125,6 +125,13 @@ void add_beyond_pool(Footprint* spans, const KvCache& c, int64_t page, Access ac
   }
 }
 
+KernelLaunch launch_of(const Kernel& kernel, int64_t blocks) {
+  KernelLaunch launch;
+  launch.kernel = &kernel;
+  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, blocks));
+  return launch;
+}
+
 void name_requests(const RequestRows& rows, Footprint* spans) {
   for (AccessSpan& span : *spans) {
     if (span.row >= 0) span.row = rows.a_request > 0 ? rows.first + span.row / rows.a_request : -1;

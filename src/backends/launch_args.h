@@ -43,6 +43,9 @@ KernelArgs& add_cache(KernelArgs& args, const KvCache& c);
 /// first: the argument that is K.
 KvCache cache_of(const LaunchFrame& f, size_t first, const CacheScalars& s);
 
+/// A launch of so many blocks, of one where there are none; its arguments are to be added.
+KernelLaunch launch_of(const Kernel& kernel, int64_t blocks);
+
 /// Whose work a launch's rows are: row i, as its footprint counts them, is request first + i /
 /// a_request of the step; a_request 0: they differ, and no owner is known.
 struct RequestRows {

@@ -234,9 +234,7 @@ KernelLaunch linear_launch(const LinearAttention& c, const RequestRows& rows) {
   s.scale = c.scale, s.chunk_size = c.chunk_size, s.num_threads = c.options.num_threads;
   s.rule = c.rule, s.form = c.form, s.order = c.order, s.grid = c.chunk_grid;
   s.l2norm = c.l2norm, s.store = c.store;
-  KernelLaunch launch;
-  launch.kernel = &kLinearAttention;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, c.rows.rows()));
+  KernelLaunch launch = launch_of(kLinearAttention, c.rows.rows());
   add_views<kLinearViews>(launch.args, {c.q, c.k, c.v, c.log_decay, c.beta, c.skip, c.z, c.states,
                                         c.draft.states, c.chunk_states, c.out});
   add_row_args(launch.args, c.rows, c.draft, rows).scalar(s);
@@ -254,9 +252,7 @@ CallOf<CausalConv1d> conv_call(const KernelLaunch& launch) {
 }
 
 KernelLaunch conv_launch(const CausalConv1d& c, const RequestRows& rows) {
-  KernelLaunch launch;
-  launch.kernel = &kCausalConv1d;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, c.rows.rows()));
+  KernelLaunch launch = launch_of(kCausalConv1d, c.rows.rows());
   add_views<kConvViews>(launch.args, {c.x, c.weight, c.bias, c.states, c.draft.states, c.out});
   add_row_args(launch.args, c.rows, c.draft, rows).scalar(c.activation);
   return launch;
@@ -273,9 +269,7 @@ DecayGate gate_call(const KernelLaunch& launch) {
 }
 
 KernelLaunch gate_launch(const DecayGate& g) {
-  KernelLaunch launch;
-  launch.kernel = &kDecayGate;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, g.x.shape[0]));
+  KernelLaunch launch = launch_of(kDecayGate, g.x.shape[0]);
   add_views<kGateViews>(launch.args, {g.x, g.a_log, g.dt_bias, g.b, g.log_decay, g.beta});
   launch.args.scalar(g.kind).scalar(g.lower_bound);
   return launch;
@@ -292,8 +286,7 @@ CallOf<DraftParents> parents_call(const KernelLaunch& launch) {
 }
 
 KernelLaunch parents_launch(const DraftParents& c, const RequestRows& rows) {
-  KernelLaunch launch;
-  launch.kernel = &kDraftParents;
+  KernelLaunch launch = launch_of(kDraftParents, 1);
   launch.args.pointer(c.next_token.data())
       .pointer(c.next_sibling.data())
       .pointer(c.parents.data())

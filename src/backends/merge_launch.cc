@@ -1,7 +1,5 @@
 #include "backends/merge_launch.h"
 
-#include <algorithm>
-
 #include "attn/validate.h"
 #include "backends/attention_args.h"
 #include "kernels/merge_states.h"
@@ -79,9 +77,7 @@ KernelLaunch merge_launch(const MergeState<LseBase::kNatural>& c,
   s.lse = scalars_of(c.lse.tensor);
   s.num_offsets_q = static_cast<int64_t>(cu_seqlens_q.size());
   s.num_threads = c.options.num_threads;
-  KernelLaunch launch;
-  launch.kernel = &kMergeState;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, c.out.shape[0]));
+  KernelLaunch launch = launch_of(kMergeState, c.out.shape[0]);
   launch.args.pointer(c.v_a.data)
       .pointer(c.s_a.data)
       .pointer(c.v_b.data)

@@ -1,7 +1,5 @@
 #include "backends/ragged_launch.h"
 
-#include <algorithm>
-
 #include "attn/validate.h"
 #include "backends/attention_args.h"
 #include "kernels/footprint.h"
@@ -110,9 +108,7 @@ KernelLaunch ragged_launch(const RaggedAttention& c, const RequestRows& rows) {
   s.k_scale = c.k_scale;
   s.v_scale = c.v_scale;
   s.rows = rows;
-  KernelLaunch launch;
-  launch.kernel = &kRaggedAttention;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, s.num_offsets_q - 1));
+  KernelLaunch launch = launch_of(kRaggedAttention, s.num_offsets_q - 1);
   launch.args.pointer(c.q.data)
       .pointer(c.k.data)
       .pointer(c.v.data)

@@ -87,9 +87,7 @@ KernelLaunch scale_keys_launch(const ScaleKeys& c, const RequestRows& rows) {
   s.out = scalars_of(c.out);
   s.num_offsets = static_cast<int64_t>(c.cu_seqlens.size());
   s.rows = rows;
-  KernelLaunch launch;
-  launch.kernel = &kScaleKeys;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, c.k.shape[0]));
+  KernelLaunch launch = launch_of(kScaleKeys, c.k.shape[0]);
   launch.args.pointer(c.k.data)
       .pointer(c.cu_seqlens.data())
       .pointer(c.factors.data())

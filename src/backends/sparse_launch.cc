@@ -146,13 +146,6 @@ ChosenKeys list_of(const LaunchFrame& f, uint8_t arg, const TensorView& pool,
   return list;
 }
 
-KernelLaunch launch_of(const Kernel& kernel, int64_t tokens) {
-  KernelLaunch launch;
-  launch.kernel = &kernel;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, tokens));
-  return launch;
-}
-
 }  // namespace
 
 constinit const Kernel kPackLatents = checked_kernel<Pack>("pack_latents");

@@ -97,12 +97,10 @@ void track_spans(const LaunchFrame& f, Footprint* spans) {
   name_requests(rows, spans);
 }
 
-KernelLaunch launch_of(const Kernel& kernel, const std::array<ConstTensorView, 2>& views,
-                       std::span<const int32_t> a, std::span<const int32_t> targets,
-                       const RequestRows& rows) {
-  KernelLaunch launch;
-  launch.kernel = &kernel;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, std::ssize(targets)));
+KernelLaunch list_launch(const Kernel& kernel, const std::array<ConstTensorView, 2>& views,
+                         std::span<const int32_t> a, std::span<const int32_t> targets,
+                         const RequestRows& rows) {
+  KernelLaunch launch = launch_of(kernel, std::ssize(targets));
   add_views<2>(launch.args, views);
   launch.args.pointer(a.data())
       .pointer(targets.data())
@@ -110,7 +108,7 @@ KernelLaunch launch_of(const Kernel& kernel, const std::array<ConstTensorView, 2
   return launch;
 }
 
-/// What launch_of was given: two views, a list, and one of targets.
+/// What list_launch was given: two views, a list, and one of targets.
 template <class Call>
 CallOf<Call> call_of(const KernelLaunch& launch) {
   constexpr size_t kFirstList = 3;
@@ -130,7 +128,7 @@ constinit const Kernel kTrackWindows{
     .name = "track_windows", .body = track_body, .footprint = track_spans};
 
 KernelLaunch copy_states_launch(const CopyStates& c, const RequestRows& rows) {
-  return launch_of(kCopyStates, {c.from, c.to}, c.sources, c.targets, rows);
+  return list_launch(kCopyStates, {c.from, c.to}, c.sources, c.targets, rows);
 }
 
 CallOf<CopyStates> copy_states_call(const KernelLaunch& launch) {
@@ -138,7 +136,7 @@ CallOf<CopyStates> copy_states_call(const KernelLaunch& launch) {
 }
 
 KernelLaunch track_windows_launch(const TrackWindows& c, const RequestRows& rows) {
-  return launch_of(kTrackWindows, {c.x, c.states}, c.tokens, c.targets, rows);
+  return list_launch(kTrackWindows, {c.x, c.states}, c.tokens, c.targets, rows);
 }
 
 CallOf<TrackWindows> track_windows_call(const KernelLaunch& launch) {

@@ -73,9 +73,7 @@ KernelLaunch store_launch(const StoreKv& c, const RequestRows& tokens) {
   s.first_slot = std::max<int64_t>(c.first_slot, c.cache.page_size);
   s.num_threads = c.options.num_threads;
   s.tokens = tokens;
-  KernelLaunch launch;
-  launch.kernel = &kStoreKv;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, s.num_tokens));
+  KernelLaunch launch = launch_of(kStoreKv, s.num_tokens);
   launch.args.pointer(c.k.data).pointer(c.v.data).pointer(c.out_cache_loc.data());
   add_cache(launch.args, c.cache).scalar(s);
   return launch;

@@ -311,9 +311,7 @@ KernelLaunch tile_launch(const TiledAttention& c, const RequestRows& rows) {
          (c.items.prefix_lens.empty() || c.mask_indptr.empty()));
   TileScalars scalars = scalars_of(c);
   scalars.rows = rows;
-  KernelLaunch launch;
-  launch.kernel = &kTiledAttention;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, scalars.num_items));
+  KernelLaunch launch = launch_of(kTiledAttention, scalars.num_items);
   launch.args.pointer(c.q.data)
       .pointer(c.qo_indptr.data())
       .pointer(c.kv_indptr.data())

@@ -142,13 +142,6 @@ void pair_footprint(const LaunchFrame& f, Footprint* spans) {
   run_pair(merge_pair_call(f.launch), spans);
 }
 
-KernelLaunch launch_of(const Kernel& kernel, const TensorView& out) {
-  KernelLaunch launch;
-  launch.kernel = &kernel;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, out.shape[0]));
-  return launch;
-}
-
 }  // namespace
 
 constinit const Kernel kMergeTiles{
@@ -177,7 +170,7 @@ KernelLaunch merge_tiles_launch(const MergeTiles& c) {
   s.num_indptr = std::ssize(c.merge_indptr);
   s.num_qo_indptr = std::ssize(c.qo_indptr);
   s.s_base = byte_of(c.s.base), s.lse_base = byte_of(c.lse.base);
-  KernelLaunch launch = launch_of(kMergeTiles, c.out);
+  KernelLaunch launch = launch_of(kMergeTiles, c.out.shape[0]);
   launch.args.pointer(c.v.data)
       .pointer(c.s.tensor.data)
       .pointer(c.merge_indptr.data())
@@ -210,7 +203,7 @@ KernelLaunch merge_pair_launch(const MergePair& c) {
   s.out = scalars_of(c.out), s.lse = scalars_of(c.lse.tensor);
   s.num_qo_indptr = std::ssize(c.qo_indptr);
   s.base_a = byte_of(c.s_a.base), s.base_b = byte_of(c.s_b.base), s.lse_base = byte_of(c.lse.base);
-  KernelLaunch launch = launch_of(kMergePair, c.out);
+  KernelLaunch launch = launch_of(kMergePair, c.out.shape[0]);
   launch.args.pointer(c.v_a.data)
       .pointer(c.s_a.tensor.data)
       .pointer(c.v_b.data)

@@ -277,9 +277,7 @@ KernelLaunch triton_extend_launch(const TritonExtend& c, const RequestRows& rows
   s.num_offsets = std::ssize(c.window_kv_offsets);
   s.num_depths = std::ssize(c.depths);
   s.rows = rows;
-  KernelLaunch launch;
-  launch.kernel = &kTritonExtend;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, s.batch));
+  KernelLaunch launch = launch_of(kTritonExtend, s.batch);
   add_cache(launch.args.pointer(c.q.data).pointer(c.k.data).pointer(c.v.data), c.cache)
       .pointer(c.qo_indptr.data())
       .pointer(c.kv_indptr.data())

@@ -205,9 +205,7 @@ KernelLaunch decode_launch(const Kernel& kernel, const TritonDecode& c, const Re
   s.num_kv_indices = std::ssize(c.kv_indices);
   s.max_splits = c.attn_logits.shape[2];
   s.rows = rows;
-  KernelLaunch launch;
-  launch.kernel = &kernel;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, s.num_rows));
+  KernelLaunch launch = launch_of(kernel, s.num_rows);
   add_cache(launch.args.pointer(c.q.data), c.cache)
       .pointer(c.kv_indptr.data())
       .pointer(c.kv_indices.data())

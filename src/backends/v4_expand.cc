@@ -168,9 +168,7 @@ KernelLaunch expand_v4_launch(const ExpandV4& c, const RequestRows& rows) {
   s.mapped = c.full_to_swa.defined() ? c.full_to_swa.shape[0] : 0;
   s.requests = std::ssize(c.pool_rows), s.tokens = std::ssize(c.out_cache_loc);
   s.rows = rows;
-  KernelLaunch launch;
-  launch.kernel = &kExpandV4;
-  launch.grid.x = static_cast<uint32_t>(std::max<int64_t>(1, s.tokens));
+  KernelLaunch launch = launch_of(kExpandV4, s.tokens);
   launch.args.pointer(c.req_to_token.data)
       .pointer(c.full_to_swa.data)
       .pointer(c.pool_rows.data())
