@@ -5,6 +5,13 @@
 #include "core/laws.h"
 
 namespace shadowgraph {
+
+int32_t TreeMask::parent(int32_t t) const {
+  const auto drafts = row(t);
+  while (t > 0 && drafts[static_cast<size_t>(t) - 1] == 0) --t;
+  return t - 1;
+}
+
 bool TreeMask::follows_its_parent(int32_t t) const {
   const auto drafts = row(t);
   const auto prefix = static_cast<size_t>(extent_.prefix_len), self = static_cast<size_t>(t);
@@ -12,11 +19,11 @@ bool TreeMask::follows_its_parent(int32_t t) const {
   if (std::memchr(drafts.data() - prefix, 0, prefix) != nullptr) return false;  // the long part
   if (!shows(drafts[self])) return false;
   if (std::ranges::any_of(drafts.subspan(self + 1), shows)) return false;
-  size_t parent = self;
-  while (parent > 0 && !shows(drafts[parent - 1])) --parent;
-  if (parent-- == 0) return true;
-  const auto above = row(static_cast<int32_t>(parent)).first(parent);
-  return std::ranges::equal(drafts.first(parent), above, {}, shows, shows);
+  const int32_t token = parent(t);
+  if (token < 0) return true;
+  const auto before = static_cast<size_t>(token);
+  const auto above = row(token).first(before);
+  return std::ranges::equal(drafts.first(before), above, {}, shows, shows);
 }
 
 Status check_trees(const ForwardBatch& batch) {

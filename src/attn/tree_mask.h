@@ -28,8 +28,10 @@ class TreeMask {
     const auto bits = row(t);
     return static_cast<int32_t>(bits.size() - static_cast<size_t>(std::ranges::count(bits, 0)));
   }
-  /// Draft token t sees all of the prefix, itself, and of the other drafts what its parent sees:
-  /// the latest one before it that it sees at all. Requires the same of the tokens before it.
+  /// The latest draft before t that it sees; -1: none, it is a root.
+  int32_t parent(int32_t t) const;
+  /// Draft token t sees all of the prefix, itself, and of the other drafts what its parent sees.
+  /// Requires the same of the tokens before it.
   bool follows_its_parent(int32_t t) const;
   /// What follows the request's rows.
   std::span<const uint8_t> rest() const {

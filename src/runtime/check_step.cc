@@ -1,10 +1,13 @@
 // Laws of a step: its batch is what the pools say.
 #include <algorithm>
 #include <set>
+#include <span>
+#include <vector>
 
 #include "attn/tree_mask.h"
 #include "core/laws.h"
 #include "runtime/pool_state.h"
+#include "shadowgraph/linear.h"
 
 namespace shadowgraph {
 namespace {
@@ -102,6 +105,7 @@ class StepCheck {
       else
         check_new(i, one);
       check_positions(i, one);
+      if (is_target_verify(s_.mode)) check_links(i, one);
       for (const int64_t slot : one.out_cache_loc) {
         if (!slots.insert(slot).second)
           fail("step.slots", at("out_cache_loc", static_cast<int64_t>(token)), "slots once", slot);
@@ -194,6 +198,41 @@ class StepCheck {
              one.positions[t]);
     }
     if (one.positions.empty()) fail("step.positions", at("positions", i), "a position a token", 0);
+  }
+
+  /// fi.I-94: recurrent layers read the tree from links. Chains, and trees that no layer reads so,
+  /// may have none.
+  void check_links(int64_t i, const ForwardBatch& one) {
+    const auto next = one.spec.retrieve_next_token, sibling = one.spec.retrieve_next_sibling;
+    const bool tree = s_.draft.topk > 1, needed = tree && pools_.config.state_slots > 0;
+    if (next.empty() && sibling.empty() && !needed) return;
+    if (next.empty()) fail("step.links", at("retrieve_next_token", i), "a link a token", 0);
+    if (sibling.empty()) fail("step.links", at("retrieve_next_sibling", i), "a link a token", 0);
+    if (next.empty() || sibling.empty()) return;
+    std::vector<int32_t> parents(next.size());
+    Status links = tree_parents(next, sibling, s_.draft.num_draft_tokens, parents);
+    const bool sound = links.ok();
+    for (Finding& f : links.findings()) {
+      const bool child = f.where.field == "first_child";
+      f = make_finding("step.links",
+                       at(child ? "retrieve_next_token" : "retrieve_next_sibling", i, f.where.row),
+                       f.expected, f.got);
+    }
+    status_.add(std::move(links));
+    if (sound && !(tree && one.spec.custom_mask.empty())) check_parents(i, one, parents);
+  }
+
+  /// parents: of the links.
+  void check_parents(int64_t i, const ForwardBatch& one, std::span<const int32_t> parents) {
+    const TreeMask mask(one.spec.custom_mask, one.extent(0));
+    for (int32_t t = 1; t < std::ssize(parents); ++t) {
+      const int32_t want = s_.draft.topk > 1 ? mask.parent(t) : t - 1;
+      const int32_t got = parents[static_cast<size_t>(t)];
+      if (got != want)
+        status_.add(make_finding("step.links", at("retrieve_next_token", i, t),
+                                 want < 0 ? "a root" : "a child of " + std::to_string(want),
+                                 "a child of " + std::to_string(got)));
+    }
   }
 
   /// The encoder's tokens are stored with the first of the text, where the row has them.

@@ -38,6 +38,15 @@ TEST(TreeMask, ThePrefixIsSeenByAll) {
   }
 }
 
+TEST(TreeMask, AParentIsTheLatestDraftBeforeThatIsSeen) {
+  OwnedBatch b(ForwardMode::kTargetVerify, SeqLensKind::kPrefix, {2});
+  b.spec.num_draft_tokens = 4;
+  b.set_trees({{{1, 0, 0, 0}, {1, 1, 0, 0}, {1, 0, 1, 0}, {0, 0, 0, 1}}});
+  const TreeMask mask(b.spec.custom_mask, b.extent(0));
+  const Ints parents = {mask.parent(0), mask.parent(1), mask.parent(2), mask.parent(3)};
+  EXPECT_EQ(parents, (Ints{-1, 0, 0, -1}));
+}
+
 TEST(TreeMask, EveryRequestsTreeIsLookedAt) {
   OwnedBatch b(ForwardMode::kTargetVerify, SeqLensKind::kPrefix, {2, 0, 3});
   b.spec.num_draft_tokens = 2;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "attn/finding_ids.h"
+#include "core/laws.h"
 #include "runtime/histories.h"
 
 namespace shadowgraph {
@@ -289,6 +290,70 @@ TEST(CheckStep, FindsADraftThatSeesAnotherBranch) {
     return at.step.mode == ForwardMode::kTargetVerify && row(at)[2] == 1 && row(at)[1] == 0;
   });
   EXPECT_EQ(laws_of(m, [&](Moment& at) { row(at)[1] = 1; }), (Ids{"step.mask", "step.positions"}));
+}
+
+/// A verify of at least two requests, whose first tree is no chain where there are branches.
+Moment linked(const DraftShape& shape) {
+  RuntimeConfig config = drafting(4, shape);
+  config.state_slots = 5;
+  return moment(config, [&](const Moment& m) {
+    const auto& sibling = m.step.retrieve_next_sibling;
+    return m.step.mode == ForwardMode::kTargetVerify && m.step.requests.size() > 1 &&
+           (shape.topk == 1 || *std::max_element(sibling.begin(), sibling.begin() + 6) > 0);
+  });
+}
+
+TEST(CheckStep, FindsLinksThatMakeNoTree) {
+  for (const DraftShape& shape : {DraftShape{2, 3, 6}, DraftShape{1, 5, 6}}) {
+    const auto planted = [&](size_t token, std::vector<int32_t> Step::*links, int32_t value) {
+      return laws_of(linked(shape), [&](Moment& m) { (m.step.*links)[token] = value; });
+    };
+    const auto next = &Step::retrieve_next_token, sibling = &Step::retrieve_next_sibling;
+    for (const int32_t value : {6, -2, 0}) EXPECT_EQ(planted(0, next, value), Ids{"step.links"});
+    EXPECT_EQ(planted(5, next, 0), Ids{"step.links"});     // round again
+    EXPECT_EQ(planted(5, sibling, 5), Ids{"step.links"});  // of itself
+    EXPECT_EQ(planted(0, next, -1), Ids{"step.links"});
+    EXPECT_EQ(planted(6, sibling, 1), Ids{"step.links"});  // of the second root
+  }
+}
+
+TEST(CheckStep, FindsLinksOfAnotherTree) {
+  const auto chain = [](Moment& m) {
+    for (int32_t t = 0; t < 6; ++t) {
+      m.step.retrieve_next_token[static_cast<size_t>(t)] = t < 5 ? t + 1 : -1;
+      m.step.retrieve_next_sibling[static_cast<size_t>(t)] = -1;
+    }
+  };
+  EXPECT_EQ(laws_of(linked({2, 3, 6}), chain), Ids{"step.links"});
+  EXPECT_EQ(laws_of(linked({1, 5, 6}), chain), Ids{});
+  const auto star = [](Moment& m) {
+    for (int32_t t = 0; t < 6; ++t) {
+      m.step.retrieve_next_token[static_cast<size_t>(t) + 6] = t == 0 ? 1 : -1;
+      m.step.retrieve_next_sibling[static_cast<size_t>(t) + 6] = t > 0 && t < 5 ? t + 1 : -1;
+    }
+  };
+  Moment m = linked({1, 5, 6});
+  star(m);
+  const Status status = check_step(m.step, m.state);
+  ASSERT_EQ(status.findings().size(), 4U) << status.to_string();
+  const Finding& first = status.findings()[0];
+  EXPECT_EQ(first.id, "step.links");
+  EXPECT_EQ(first.where, at("retrieve_next_token", 1, 2));
+  EXPECT_EQ(first.expected, "a child of 1");
+  EXPECT_EQ(first.got, "a child of 0");
+}
+
+TEST(CheckStep, FindsATreeWithoutLinksThatALayerReads) {
+  const auto next = [](Moment& m) { m.step.retrieve_next_token.clear(); };
+  const auto sibling = [](Moment& m) { m.step.retrieve_next_sibling.clear(); };
+  const auto both = [&](Moment& m) { next(m), sibling(m); };
+  for (const Fault& fault : {Fault(next), Fault(sibling), Fault(both)})
+    EXPECT_EQ(laws_of(linked({2, 3, 6}), fault), Ids{"step.links"});
+  EXPECT_EQ(laws_of(linked({1, 5, 6}), both), Ids{});
+  const auto stateless = [](Moment& m) {
+    m.step.retrieve_next_token.assign(m.step.positions.size(), -1);
+  };
+  EXPECT_EQ(laws_of(verify(), stateless), Ids{"step.links"});
 }
 
 TEST(CheckStep, FindsAnEncoderThatIsNotStored) {

@@ -46,7 +46,7 @@ void judge_parents(const MetaFacts& m, const BufferRole& r, LawReport& report) {
     if (!tree_parents(spec.retrieve_next_token.subspan(first, count),
                       spec.retrieve_next_sibling.subspan(first, count), steps, parents)
              .ok())
-      return;  // the step's own laws say it
+      return;  // step.links says it
     for (int64_t j = 1; j < steps; ++j) {
       const int64_t want = parents[static_cast<size_t>(j)];
       const int64_t got = m.value(r.buffer, i * steps + j);
