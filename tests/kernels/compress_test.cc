@@ -30,7 +30,7 @@ SmallCompress batch(int32_t ratio, DType type = DType::kF32) {
 }
 
 TEST(Compress, BlocksAndStatesAreTheOracles) {
-  for (const int32_t ratio : {4, 128})
+  for (const int32_t ratio : {2, 4, 8, 128})  // an engine's, and those of small models
     for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
       const SmallCompress before = batch(ratio, type);
       SmallCompress after = before;
