@@ -83,7 +83,7 @@ bool rounded_once(float got, double wanted) {
 
 /// The first number that is not the oracle's, or "".
 std::string judged(SmallGate& s) {
-  const std::string status = s.run();
+  std::string status = s.run();
   if (status != "ok") return status;
   const GateTruth truth = gate_truth(s.gate());
   for (size_t i = 0; i < truth.log_decay.size(); ++i)
@@ -147,11 +147,12 @@ TEST(DecayGate, SoftplusIsTheArgumentAbove20) {
   ASSERT_EQ(s.run(), "ok");
   EXPECT_EQ(s.beta[0], 20);  // + 2e-9
   for (size_t i : {1, 2, 3}) EXPECT_EQ(s.beta[i], x[i]);
-  EXPECT_FLOAT_EQ(s.beta[4], 4.1399376e-8F);  // f32's log(1 + exp(x)) would be 0
-  EXPECT_FLOAT_EQ(s.beta[5], 8.7565108e-27F);
-  EXPECT_FLOAT_EQ(s.beta[6], 0.69314718F);
+  EXPECT_EQ(s.beta[4], 4.1399376e-8F);  // f32's log(1 + exp(x)) would be 0
+  EXPECT_EQ(s.beta[5], 8.7565108e-27F);
+  EXPECT_EQ(s.beta[6], 0.69314718F);
   EXPECT_EQ(s.beta[7], 0);
-  for (size_t i = 0; i < 7; ++i) EXPECT_FLOAT_EQ(s.log_decay[i], -3 * s.beta[i]) << i;
+  const GateTruth truth = gate_truth(s.gate());
+  for (size_t i = 0; i < 7; ++i) EXPECT_TRUE(rounded_once(s.log_decay[i], -3 * truth.beta[i])) << i;
 }
 
 TEST(DecayGate, NaNIsNotLost) {
@@ -271,7 +272,7 @@ TEST(LightningSlopes, OtherHeadsTakeEverySecondOfTwiceThePower) {
     EXPECT_EQ(out[h], static_cast<float>(std::exp2(exponents[h]) * (1 + 1e-5)));
   ASSERT_EQ(lightning_slopes(4, 5, out).to_string(), "ok");
   for (size_t h = 0; h < 6; ++h)
-    EXPECT_FLOAT_EQ(out[h], static_cast<float>(std::exp2(exponents[h]) * 1e-5));
+    EXPECT_EQ(out[h], static_cast<float>(std::exp2(exponents[h]) * 1e-5));
 }
 
 RC_GTEST_PROP(LightningSlopes, AreTheOracles, ()) {
