@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "cli.h"
+#include "conformance/answers.h"
 #include "conformance/conformance.h"
 #include "core/laws.h"
+#include "gpu.h"
 #include "report/escape.h"
 #include "shadowgraph/version.h"
 
@@ -39,6 +41,8 @@ constexpr char kExamples[] =
     "  shadowgraph conformance --records gpu.jsonl --seeds 100\n"
     "  shadowgraph conformance --case G12 --variant n.global\n"
     "  shadowgraph conformance --records none --record sim.jsonl    the device's own answers\n"
+    "  shadowgraph conformance --device cuda                        a GPU's answers, each program "
+    "in a process of its own\n"
     "A program of class E must answer as recorded, whatever the seed. Where CUDA leaves an answer "
     "open (S), each seed's\n"
     "must be in the set, and each member be reached. What CUDA leaves undefined (U) must be "
@@ -75,10 +79,8 @@ class Conform {
   Report run() {
     const auto start = std::chrono::steady_clock::now();
     for (size_t f = 0; f < files_.size(); ++f) {
-      for (const ConformanceCase& c : cases_[f]) {
-        if (interrupted()) break;
-        judge(c, &report_.files[f]);
-      }
+      options_.device == DeviceKind::kCuda ? judge_answers(cases_[f], &report_.files[f])
+                                           : judge_all(cases_[f], &report_.files[f]);
     }
     report_.interrupted = interrupted();
     check_something_was_judged();
@@ -167,10 +169,30 @@ class Conform {
     }
   }
 
-  void judge(const ConformanceCase& c, FileReport* file) {
+  void judge_all(std::span<const ConformanceCase> cases, FileReport* file) {
     const Seeds seeds{options_.common.seed, options_.seeds};
-    ProgramVerdict verdict = run_case(c, simulated_device, seeds, interrupted());
+    for (const ConformanceCase& c : cases) {
+      ProgramVerdict verdict = run_case(c, simulated_device, seeds, interrupted());
+      if (interrupted()) return;
+      add(c, std::move(verdict), file);
+    }
+  }
+
+  /// They come in any order; the report has them in the file's.
+  void judge_answers(std::span<const ConformanceCase> cases, FileReport* file) {
+    std::vector<ProgramVerdict> verdicts(cases.size());
+    size_t done = 0;
+    answers_of(cases, open_gpu, {}, interrupted(), [&](size_t i, Record answer) {
+      verdicts[i] = judge_answer(cases[i], std::move(answer));
+      ++done;
+      progress_.update(static_cast<double>(done) / static_cast<double>(total_),
+                       static_cast<int64_t>(done), report_.open_findings());
+    });
     if (interrupted()) return;
+    for (size_t i = 0; i < cases.size(); ++i) add(cases[i], std::move(verdicts[i]), file);
+  }
+
+  void add(const ConformanceCase& c, ProgramVerdict verdict, FileReport* file) {
     const bool is_judged = verdict.status != Conformance::kSkipped;
     ++(is_judged ? report_.cases : report_.skipped);
     ++(is_judged ? file->cases : file->skipped);
@@ -198,6 +220,7 @@ class Conform {
     if (!options_.records.empty() || c.recorded == nullptr) s += " --records " + shell_word(path);
     s += " --case " + shell_word(c.id) + " --variant " + shell_word(c.variant);
     if (options_.common.seed != Common().seed) s += fmt::format(" --seed {}", options_.common.seed);
+    if (options_.device == DeviceKind::kCuda) s += " --device cuda";
     if (options_.seeds != Options().seeds) s += fmt::format(" --seeds {}", options_.seeds);
     return s;
   }
@@ -211,8 +234,9 @@ class Conform {
   /// Half of the answers would pass for all of them.
   void write_answers() const {
     if (options_.record_to.empty() || report_.interrupted) return;
-    const Status status = write_records(options_.record_to, "simulated",
-                                        "Shadowgraph " SHADOWGRAPH_VERSION, answers_);
+    const char* device = options_.device == DeviceKind::kCuda ? "cuda" : "simulated";
+    const Status status =
+        write_records(options_.record_to, device, "Shadowgraph " SHADOWGRAPH_VERSION, answers_);
     if (!status.ok()) throw OutputError(status.to_string());
   }
 
@@ -240,8 +264,8 @@ class Conform {
 
 int run(Options& options) {
   apply(options.common);
-  if (options.device == DeviceKind::kCuda) throw UsageError("--device: built without CUDA");
   catch_interrupts();
+  if (options.device == DeviceKind::kCuda && !has_gpu()) options.device = DeviceKind::kSim;
   Conform conform(options);
   if (options.list) return finish(conform.list(), options.common);
   return finish(conform.run(), options.common);
@@ -266,7 +290,7 @@ void add_names(CLI::App& command, const std::string& name, std::set<std::string>
 Verb add_conformance(CLI::App& app) {
   CLI::App& command = add_command(
       app, "conformance",
-      "Run graph programs on the simulated device, and compare with what a GPU answered.",
+      "Run graph programs on the simulated device, or a GPU, and compare with what a GPU answered.",
       kExamples);
   auto options = std::make_shared<Options>();
   command

@@ -39,6 +39,13 @@ class KernelArgs {
   KernelArgs& conditional(uint64_t handle) {
     return add(ArgKind::kConditional, &handle, sizeof handle);
   }
+  KernelArgs& add(ArgKind kind, const void* data, size_t size) {
+    const size_t offset = (bytes_.size() + 15) / 16 * 16;
+    bytes_.resize(offset + size);
+    std::memcpy(bytes_.data() + offset, data, size);
+    args_.push_back({kind, static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
+    return *this;
+  }
 
   size_t size() const { return args_.size(); }
   ArgKind kind(size_t i) const { return args_[i].kind; }
@@ -61,14 +68,6 @@ class KernelArgs {
     uint32_t offset, size;
     bool operator==(const Arg&) const = default;
   };
-
-  KernelArgs& add(ArgKind kind, const void* data, size_t size) {
-    const size_t offset = (bytes_.size() + 15) / 16 * 16;
-    bytes_.resize(offset + size);
-    std::memcpy(bytes_.data() + offset, data, size);
-    args_.push_back({kind, static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
-    return *this;
-  }
 
   std::vector<Arg> args_;
   std::vector<std::byte> bytes_;

@@ -78,6 +78,22 @@ class Judge {
         open_(open_of(program, variant)),
         reached_(open_.size()) {}
 
+  ProgramVerdict once(Record answer) {
+    has_seeds_ = false;
+    verdict_.first = std::move(answer);
+    if (program_.verdict == Verdict::kUndefined || recorded_ == nullptr) {
+      verdict_.why = recorded_ == nullptr ? "no recorded answer" : "CUDA leaves it undefined";
+      return std::move(verdict_);
+    }
+    check_program();
+    for (const Open& o : open_) check_member(o, verdict_.first, "");
+    if (verdict_.findings.ok() && takes_recorded_members(verdict_.first)) {
+      report_differences(compare(verdict_.first, *recorded_));
+    }
+    conclude();
+    return std::move(verdict_);
+  }
+
   ProgramVerdict run(const std::function<Observation(uint64_t seed)>& run_program,
                      const std::atomic<bool>& stop) {
     check_program();
@@ -107,7 +123,7 @@ class Judge {
         make_finding(law, at(std::move(field)), std::move(expected), std::move(got)));
   }
   std::string with_seed(const std::string& text) const {
-    return text + " (seed " + std::to_string(seed_) + ')';
+    return has_seeds_ ? text + " (seed " + std::to_string(seed_) + ')' : text;
   }
 
   /// What needs no run to be wrong.
@@ -150,13 +166,16 @@ class Judge {
     std::vector<Difference> differences = compare(record, *recorded_);
     if (open_.empty()) return report_differences(differences);
     matched_ |= differences.empty();
-    const bool same_members = std::all_of(open_.begin(), open_.end(), [&](const Open& o) {
-      return value_of(o.what, record) == value_of(o.what, *recorded_);
-    });
-    if (same_members && (!nearest_ || differences.size() < nearest_->size())) {
+    if (takes_recorded_members(record) && (!nearest_ || differences.size() < nearest_->size())) {
       nearest_ = std::move(differences);
       nearest_seed_ = seed_;
     }
+  }
+
+  bool takes_recorded_members(const Record& record) const {
+    return std::all_of(open_.begin(), open_.end(), [&](const Open& o) {
+      return value_of(o.what, record) == value_of(o.what, *recorded_);
+    });
   }
 
   void check_member(const Open& o, const Record& record, const std::string& whose) {
@@ -228,6 +247,7 @@ class Judge {
   const std::vector<Open> open_;
 
   uint64_t seed_ = 0;
+  bool has_seeds_ = true;
   ProgramVerdict verdict_;
   std::set<std::string> found_;                 // laws, on any seed
   std::vector<std::set<std::string>> reached_;  // members, of each that is open
@@ -255,6 +275,11 @@ std::set<std::string> expected_laws(const Program& program, const Variant& varia
   std::set<std::string> laws = diagnosis_of(program, variant);
   laws.erase("-");
   return laws;
+}
+
+ProgramVerdict judge_once(const Program& program, const Variant& variant, const Record* recorded,
+                          Record answer) {
+  return Judge(program, variant, recorded, Seeds{}).once(std::move(answer));
 }
 
 ProgramVerdict judge(const Program& program, const Variant& variant, const Record* recorded,

@@ -1,0 +1,21 @@
+# The CUDA target: src/cuda as shadowgraph_cuda, where SHADOWGRAPH_CUDA is on. Compiles wherever nvcc is found; no GPU is
+# needed for that.
+set(SHADOWGRAPH_CUDA_ARCHITECTURES 80;90a CACHE STRING "What the CUDA target is compiled for")
+set(CMAKE_CUDA_ARCHITECTURES ${SHADOWGRAPH_CUDA_ARCHITECTURES})
+enable_language(CUDA)
+find_package(CUDAToolkit 12.4 REQUIRED)
+
+file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cc ${PROJECT_SOURCE_DIR}/src/cuda/kernels/*.cu)
+# An object library: kernels are found by objects that nothing names, which an archive would leave out.
+add_library(shadowgraph_cuda OBJECT ${cuda_sources})
+target_include_directories(shadowgraph_cuda PUBLIC ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(shadowgraph_cuda PUBLIC shadowgraph::shadowgraph CUDA::cudart_static)
+target_compile_features(shadowgraph_cuda PUBLIC cxx_std_20)
+target_compile_definitions(shadowgraph_cuda PUBLIC SHADOWGRAPH_CUDA)
+target_compile_options(
+  shadowgraph_cuda PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow>
+                           # CMake before 3.26 knows no standards of CUDA 13.
+                           $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>
+                           # Contraction is off, as everywhere: where a fused multiply-add is wanted the code says fma.
+                           "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--expt-relaxed-constexpr>"
+                           "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${SHADOWGRAPH_WERROR}>>:-Werror;all-warnings>")
