@@ -26,7 +26,7 @@ ALLOWED = {
     "faults": ["check"],
     "io": ["attn"],
     "report": ["io"],
-    "cuda": ["kernels", "graph"],
+    "cuda": ["backends"],
     "fuzz": ["faults", "check", "io"],
 }
 PUBLIC = {

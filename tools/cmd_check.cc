@@ -20,6 +20,7 @@
 #include "core/laws.h"
 #include "core/parallel.h"
 #include "faults/faults.h"
+#include "gpu.h"
 #include "io/kernel_vectors.h"
 #include "io/linear_vectors.h"
 #include "io/traces.h"
@@ -37,6 +38,7 @@ struct Options {
   std::string waive;            // a file; empty: none
   std::string plant;            // a fault; empty: none
   bool diagnose = false;
+  DeviceKind device = DeviceKind::kSim;
 };
 
 constexpr char kExamples[] =
@@ -69,7 +71,8 @@ class Check {
   explicit Check(const Options& options)
       : options_(options),
         report_(start_report("check", options.common)),
-        progress_(options.common, "cases") {}
+        progress_(options.common, "cases"),
+        gpu_(options.device) {}
 
   Report run() {
     const auto start = std::chrono::steady_clock::now();
@@ -151,7 +154,8 @@ class Check {
     keep_chosen("kernel vectors", opened, is_planted, &vectors, &skipped, file);
     const VectorOptions how{.arith = options_.common.arith,
                             .tap = planted_ ? planted_->tap() : nullptr,
-                            .diagnose = options_.diagnose};
+                            .diagnose = options_.diagnose,
+                            .device = gpu_.calls()};
     const auto verdicts = judge_all(vectors, file, [&](KernelVector& vector) {
       return judge_vector(on_one_thread(vector), how);
     });
@@ -359,6 +363,7 @@ class Check {
     for (const std::string& id : cases) s += " --case " + shell_word(id);
     if (!options_.plant.empty()) s += " --plant " + options_.plant;
     if (options_.diagnose) s += " --diagnose";
+    if (options_.device == DeviceKind::kCuda) s += " --device cuda";
     return s + options_.common.reproduce_flags();
   }
 
@@ -415,6 +420,7 @@ class Check {
   const Options& options_;
   Report report_;
   Progress progress_;
+  Gpu gpu_;
   Waivers waivers_;
   std::optional<Planted> planted_;
   size_t file_ = 0, num_files_ = 1;
@@ -457,9 +463,11 @@ Verb add_check(CLI::App& app) {
                   "A pattern (law, case or LAW@CASE, with *) and its reason on each line: such "
                   "findings do not count")
       ->type_name("FILE");
+  add_device(command, options->device);
   add_max_findings(command, options->common);
   add_common_options(command, options->common);
   return {&command, [options] {
+            check_device(options->device, options->common);
             apply(options->common);
             catch_interrupts();
             return finish(Check(*options).run(), options->common);

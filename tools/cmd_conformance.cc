@@ -23,8 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr char kNoRecords[] = "none";
 
-enum class DeviceKind : uint8_t { kSim, kCuda };
-
 struct Options {
   Common common;
   std::vector<std::string> records;
@@ -306,9 +304,7 @@ Verb add_conformance(CLI::App& app) {
   add_names(command, "--variant", options->variants, "Run this variant only; as --case");
   add_number(command, "--seeds", options->seeds, int64_t{1}, int64_t{1} << 40,
              "Run each program with seed 0 and N more, from --seed on (default 8)");
-  add_choice<DeviceKind>(command, "--device", options->device,
-                         {{"sim", DeviceKind::kSim}, {"cuda", DeviceKind::kCuda}},
-                         "What to run on (default sim)");
+  add_device(command, options->device);
   command
       .add_option("--record", options->record_to,
                   "Write the device's own answers to this file, whole or not at all")

@@ -13,6 +13,8 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/generate.h"
 #include "fuzz/step_grid.h"
+#include "fuzz_tables.h"
+#include "gpu.h"
 #include "io/file.h"
 #include "report/merge.h"
 
@@ -31,6 +33,7 @@ struct Options {
   std::vector<std::string> plants;
   std::string save_failures;  // a folder; empty: none
   std::string choices;        // of one history
+  DeviceKind device = DeviceKind::kSim;
   bool choices_given = false;
 };
 
@@ -95,6 +98,7 @@ constexpr char kExamples[] =
     "captures\n"
     "  shadowgraph fuzz --exhaustive decode         every small batch of a mode, in every graph\n"
     "  shadowgraph fuzz --backend flashattention --plant K04      what notices this fault\n"
+    "  shadowgraph fuzz --device cuda --plant K04   the same on a GPU, and with the same numbers\n"
     "  shadowgraph fuzz --cases 100000 --shard 2/4 --format json --output 2.json   a quarter; "
     "`merge-reports` joins four\n"
     "Every other case is a history: a scheduler admits, extends, decodes, drafts, verifies, "
@@ -111,34 +115,6 @@ constexpr char kExamples[] =
     "bits, other data must lie within the derived bound of a float64 oracle, and the same values "
     "arranged otherwise\n"
     "(pages, slots, batch, chunks, threads, instruction set) must give the same bits.";
-
-Histogram histogram_of(const std::string& name, const std::map<int64_t, int64_t>& counts,
-                       const std::vector<int64_t>& edges) {
-  Histogram h;
-  h.name = name;
-  h.median = median_of(counts);
-  h.counts = counts;
-  for (size_t i = 0; i < edges.size(); ++i) {
-    const bool last = i + 1 == edges.size();
-    int64_t cases = 0;
-    for (auto it = counts.lower_bound(edges[i]);
-         it != counts.end() && (last || it->first < edges[i + 1]); ++it) {
-      cases += it->second;
-    }
-    std::string label = std::to_string(edges[i]);
-    if (last) label += "+";
-    if (!last && edges[i + 1] - 1 > edges[i]) label += ".." + std::to_string(edges[i + 1] - 1);
-    h.bins.emplace_back(label, cases);
-  }
-  return h;
-}
-
-/// "flashattention decode replay"; of kernels the kind of data stands for the mode.
-CoverageReport coverage_of(const std::string& name, int64_t cases) {
-  const size_t first = name.find(' '), last = name.rfind(' ');
-  return {name.substr(0, first), name.substr(first + 1, last - first - 1), name.substr(last + 1),
-          cases};
-}
 
 /// Each once.
 void add_refs(const std::vector<std::string>& refs, Finding* f) {
@@ -163,10 +139,11 @@ void say_what_is_void(const Planted& planted, const std::string& nothing, Report
   report->warnings.push_back(nothing);
 }
 
-RunOptions run_options(const Options& options) {
+RunOptions run_options(const Options& options, DeviceCalls* device = nullptr) {
   RunOptions run;
   run.arith = options.common.arith;
   run.isa = options.common.isa;
+  run.device = device;
   return run;
 }
 
@@ -276,13 +253,14 @@ int run_call(const Options& options) {
   Report report = begin_report(options);
   Choices choices(list);
   const Case x = generate(choices);
-  Status status = check_case(x, run_options(options));
+  Gpu gpu(options.device);
+  const RunOptions run = run_options(options, gpu.calls());
+  Status status = check_case(x, run);
   report.cases = 1;
   report.coverage.push_back(coverage_of(coverage_key(x), 1));
   for (Finding& f : status.findings()) {
     f.case_id = x.to_string();
-    f.reproduce = "shadowgraph fuzz --backend kernels --choices " + options.choices +
-                  run_options(options).flags();
+    f.reproduce = "shadowgraph fuzz --backend kernels --choices " + options.choices + run.flags();
     report.findings.push_back(std::move(f));
   }
   say_what_was_read(list, choices.made(), &report);
@@ -298,6 +276,8 @@ int run_choices(const Options& options, const Chosen& chosen) {
   Choices choices(list);
   History history = generate_history(choices, chosen.backends);
   history.runner.diagnose = true;
+  Gpu gpu(options.device);
+  history.runner.calls = gpu.calls();
   HistoryResult result = run_history(history, choices, planted.tap());
   const bool judged = result.judged > 0 || !result.findings.ok();
   ++(judged ? report.cases : report.skipped);
@@ -368,11 +348,14 @@ int run_random(const Options& options, const Chosen& chosen) {
   fuzz.seconds = options.cases != 0 && !options.seconds_given ? 0 : options.seconds;
   fuzz.threads = options.common.num_threads();
   fuzz.max_findings = options.common.max_findings;
-  fuzz.run = run_options(options);
+  Gpu gpu(options.device);
+  fuzz.run = run_options(options, gpu.calls());
   fuzz.kernels = chosen.kernels;
   fuzz.histories.backends = chosen.backends;
   fuzz.histories.tap = planted.tap();
-  fuzz.histories.flags = chosen.flags, fuzz.histories.refs = chosen.refs;
+  fuzz.histories.calls = gpu.calls();
+  const std::string flags = chosen.flags + (gpu.calls() != nullptr ? " --device cuda" : "");
+  fuzz.histories.flags = flags, fuzz.histories.refs = chosen.refs;
 
   if (!options.save_failures.empty()) check_folder("--save-failures", options.save_failures);
   catch_interrupts();
@@ -419,6 +402,9 @@ int run(Options& options) {
                        (options.cases_given ? "--cases" : "--first"));
     return run_device(options, options.exhaustive.back() - '0');
   }
+  check_device(options.device, options.common);
+  if (options.device == DeviceKind::kCuda && !options.exhaustive.empty())
+    throw UsageError("--device cuda: " + options.exhaustive + " runs on the simulated device");
   if (options.choices_given)
     return chosen.backends.empty() ? run_call(options) : run_choices(options, chosen);
   return run_random(options, chosen);
@@ -476,6 +462,7 @@ Verb add_fuzz(CLI::App& app) {
           "--save-failures", options->save_failures,
           "Write each history or call that fails, shrunk, into this folder: `shadowgraph replay`")
       ->type_name("DIR");
+  add_device(command, options->device);
   CLI::Option* choices =
       command
           .add_option("--choices", options->choices,

@@ -3,9 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
+#include "check/device_calls.h"
+#include "cli.h"
 #include "conformance/answers.h"
 #ifdef SHADOWGRAPH_CUDA
 #include "shadowgraph/cuda_device.h"
@@ -22,13 +27,55 @@ inline std::unique_ptr<DeviceApi> open_gpu(std::string* why) {
 #endif
 }
 
+enum class DeviceKind : uint8_t { kSim, kCuda };
+
+/// --device.
+inline void add_device(CLI::App& command, DeviceKind& kind) {
+  add_choice<DeviceKind>(command, "--device", kind,
+                         {{"sim", DeviceKind::kSim}, {"cuda", DeviceKind::kCuda}},
+                         "What to run on (default sim)");
+}
+
+inline void check_device(DeviceKind kind, const Common& common) {
+  if (kind == DeviceKind::kCuda && common.arith == Arith::kFast)
+    throw UsageError("--device cuda has portable arithmetic alone, without --arith fast");
+}
+
+inline void say_no_gpu(const std::string& why) {
+  fmt::print(stderr, "shadowgraph: {}: going on with the CPU\n", why);
+}
+
+inline bool has_gpu_kernel([[maybe_unused]] std::string_view name) {
+#ifdef SHADOWGRAPH_CUDA
+  return has_cuda_kernel(name);
+#else
+  return false;
+#endif
+}
+
+/// The GPU that calls of the host's memory run on, where --device asks for one and there is one.
+class Gpu {
+ public:
+  explicit Gpu(DeviceKind kind) {
+    if (kind == DeviceKind::kSim) return;
+    std::string why;
+    api_ = open_gpu(&why);
+    if (api_ == nullptr) say_no_gpu(why);
+    if (api_ != nullptr) calls_.emplace(*api_, has_gpu_kernel);
+  }
+  /// nullptr: the CPU runs them.
+  DeviceCalls* calls() { return calls_ ? &*calls_ : nullptr; }
+
+ private:
+  std::unique_ptr<DeviceApi> api_;
+  std::optional<DeviceCalls> calls_;
+};
+
 /// Says in one line why not, and that the CPU goes on. This process opens nothing: others that it
 /// starts could not, then.
 inline bool has_gpu() {
   const std::string why = why_no_device(open_gpu);
-  if (!why.empty()) {
-    fmt::print(stderr, "shadowgraph: {}: going on with the simulated device\n", why);
-  }
+  if (!why.empty()) say_no_gpu(why);
   return why.empty();
 }
 

@@ -4,7 +4,7 @@
 
 #include "attn/page_table.h"
 #include "attn/validate.h"
-#include "backends/attention_args.h"
+#include "backends/launch_scalars.h"
 #include "kernels/attend_blocks.h"
 #include "kernels/footprint.h"
 
@@ -25,18 +25,6 @@ enum Arg : uint8_t {
   kPlan,
   kScalars
 };
-
-struct PagedScalars {
-  RowsScalars q, out, lse;
-  CacheScalars cache;
-  ParamsScalars params;
-  int64_t batch, max_pages, num_page_ids, plan_size;
-  RequestRows rows;
-  PageTable::Form form;
-  uint8_t has_indptr, unused[6];
-};
-static_assert(sizeof(PagedScalars) ==
-              3 * sizeof(RowsScalars) + sizeof(CacheScalars) + sizeof(ParamsScalars) + 6 * 8);
 
 PagedScalars scalars_of(const PagedAttention& c) {
   PagedScalars s{};

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "attn/cache_check.h"
-#include "backends/launch_args.h"
+#include "backends/launch_scalars.h"
 #include "kernels/copy_kv.h"
 #include "kernels/slot_spans.h"
 
@@ -13,12 +13,6 @@ namespace shadowgraph {
 namespace {
 
 enum Arg : uint8_t { kSources, kTargets, kCache, kScalars = kCache + kCacheArgs };
-
-struct CopyScalars {
-  CacheScalars cache;
-  int64_t num_sources, num_targets;
-};
-static_assert(sizeof(CopyScalars) == sizeof(CacheScalars) + 2 * 8);
 
 /// fn(pair) for every pair that is not dropped.
 template <class Fn>
@@ -99,13 +93,13 @@ constinit const Kernel kCopySlots{.name = "copy_slots", .body = body, .footprint
 
 CopySlots copy_slots_call(const KernelLaunch& launch) {
   const LaunchFrame f{launch};
-  const auto s = f.scalar<CopyScalars>(kScalars);
+  const auto s = f.scalar<CopySlotsScalars>(kScalars);
   return {cache_of(f, kCache, s.cache), array_of<int64_t>(f, kSources, s.num_sources),
           array_of<int64_t>(f, kTargets, s.num_targets)};
 }
 
 KernelLaunch copy_slots_launch(const CopySlots& c) {
-  CopyScalars s{};
+  CopySlotsScalars s{};
   s.cache = scalars_of(c.cache);
   s.num_sources = static_cast<int64_t>(c.source_slots.size());
   s.num_targets = static_cast<int64_t>(c.target_slots.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attn/cache_check.h"
+#include "backends/launch_scalars.h"
 #include "core/float_formats.h"
 #include "kernels/slot_spans.h"
 #include "kernels/spans.h"
@@ -12,14 +13,6 @@ namespace shadowgraph {
 namespace {
 
 enum Arg : uint8_t { kCache, kSlots = kCache + kCacheArgs, kCuSeqlens, kOut, kScalars };
-
-struct GatherScalars {
-  RowsScalars out;
-  CacheScalars cache;
-  int64_t num_slots, num_offsets;
-  RequestRows rows;
-};
-static_assert(sizeof(GatherScalars) == sizeof(RowsScalars) + sizeof(CacheScalars) + 3 * 8);
 
 bool in_pool(const GatherLatents& c, int64_t slot) {
   return slot >= 0 && slot / c.cache.page_size < c.cache.num_pages;
@@ -110,14 +103,14 @@ constinit const Kernel kGatherLatents{
 
 CallOf<GatherLatents> gather_latents_call(const KernelLaunch& launch) {
   const LaunchFrame f{launch};
-  const auto s = f.scalar<GatherScalars>(kScalars);
+  const auto s = f.scalar<GatherLatentsScalars>(kScalars);
   return {{cache_of(f, kCache, s.cache), array_of<int64_t>(f, kSlots, s.num_slots),
            array_of<int32_t>(f, kCuSeqlens, s.num_offsets), view_of(f.pointer<void>(kOut), s.out)},
           s.rows};
 }
 
 KernelLaunch gather_latents_launch(const GatherLatents& c, const RequestRows& rows) {
-  GatherScalars s{};
+  GatherLatentsScalars s{};
   s.out = scalars_of(c.out);
   s.cache = scalars_of(c.cache);
   s.num_slots = static_cast<int64_t>(c.slots.size());

@@ -5,22 +5,13 @@
 
 #include "attn/page_table.h"
 #include "backends/checked_array.h"
-#include "backends/launch_args.h"
+#include "backends/launch_scalars.h"
 
 namespace shadowgraph {
 
 namespace {
 
 enum Arg : uint8_t { kTokens, kMap, kPoolRows, kLens, kOffsets, kTable, kScalars };
-
-struct GatherScalars {
-  int64_t pool_rows, width, mapped, requests, columns;
-  int32_t unit;
-  uint8_t has_map, has_offsets, unused[2];
-};
-static_assert(sizeof(GatherScalars) == 5 * 8 + 8);
-
-constexpr int32_t kNoPage = -1;  // of an index that leads nowhere
 
 template <class T, class View>
 T* data(const View& t) {
@@ -89,7 +80,7 @@ constinit const Kernel kGatherTable{.name = "gather_table", .body = body, .footp
 
 GatherTable gather_table_call(const KernelLaunch& launch) {
   const LaunchFrame f{launch};
-  const auto s = f.scalar<GatherScalars>(kScalars);
+  const auto s = f.scalar<GatherTableScalars>(kScalars);
   GatherTable c;
   c.req_to_token = TensorView(f.pointer<std::byte>(kTokens), DType::kI32, {s.pool_rows, s.width});
   if (s.has_map != 0)
@@ -106,7 +97,7 @@ KernelLaunch gather_table_launch(const GatherTable& c) {
   assert(c.unit > 0 && c.lens.size() == c.req_pool_indices.size());
   assert(c.page_table.shape[0] >= static_cast<int64_t>(c.lens.size()));
   assert(c.offsets.empty() || c.offsets.size() == c.lens.size());
-  GatherScalars s{};
+  GatherTableScalars s{};
   s.pool_rows = c.req_to_token.shape[0];
   s.width = c.req_to_token.shape[1];
   s.mapped = c.full_to_swa.shape[0];

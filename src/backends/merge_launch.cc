@@ -1,7 +1,7 @@
 #include "backends/merge_launch.h"
 
 #include "attn/validate.h"
-#include "backends/attention_args.h"
+#include "backends/launch_scalars.h"
 #include "kernels/merge_states.h"
 
 namespace shadowgraph {
@@ -11,12 +11,6 @@ namespace {
 using Call = MergeState<LseBase::kNatural>;
 
 enum Arg : uint8_t { kVA, kSA, kVB, kSB, kOut, kLse, kCuSeqlensQ, kScalars };
-
-struct MergeScalars {
-  RowsScalars v_a, s_a, v_b, s_b, out, lse;
-  int64_t num_offsets_q, num_threads;
-};
-static_assert(sizeof(MergeScalars) == 6 * sizeof(RowsScalars) + 2 * 8);
 
 /// The call without padding.
 Call call_of(const LaunchFrame& f) {

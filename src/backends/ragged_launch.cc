@@ -1,7 +1,7 @@
 #include "backends/ragged_launch.h"
 
 #include "attn/validate.h"
-#include "backends/attention_args.h"
+#include "backends/launch_scalars.h"
 #include "kernels/footprint.h"
 
 namespace shadowgraph {
@@ -19,15 +19,6 @@ enum Arg : uint8_t {
   kLse,
   kScalars
 };
-
-struct RaggedScalars {
-  RowsScalars q, k, v, out, lse;
-  ParamsScalars params;
-  int64_t num_offsets_q, num_offsets_k;
-  float k_scale, v_scale;
-  RequestRows rows;
-};
-static_assert(sizeof(RaggedScalars) == 5 * sizeof(RowsScalars) + sizeof(ParamsScalars) + 4 * 8);
 
 /// The call without padding.
 RaggedAttention call_of(const LaunchFrame& f) {

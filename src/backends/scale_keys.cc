@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/launch_scalars.h"
 #include "backends/partial_rows.h"
 #include "core/float_formats.h"
 #include "kernels/spans.h"
@@ -11,13 +12,6 @@ namespace shadowgraph {
 namespace {
 
 enum Arg : uint8_t { kK, kCuSeqlens, kFactors, kOut, kScalars };
-
-struct ScaleScalars {
-  RowsScalars k, out;
-  int64_t num_offsets;
-  RequestRows rows;
-};
-static_assert(sizeof(ScaleScalars) == 2 * sizeof(RowsScalars) + 2 * 8);
 
 bool is_sound(const ScaleKeys& c) {
   const int64_t rows = std::min(c.k.shape[0], c.out.shape[0]);
@@ -74,7 +68,7 @@ constinit const Kernel kScaleKeys{.name = "scale_keys", .body = body, .footprint
 
 CallOf<ScaleKeys> scale_keys_call(const KernelLaunch& launch) {
   const LaunchFrame f{launch};
-  const auto s = f.scalar<ScaleScalars>(kScalars);
+  const auto s = f.scalar<ScaleKeysScalars>(kScalars);
   return {{view_of(f.pointer<void>(kK), s.k), array_of<int32_t>(f, kCuSeqlens, s.num_offsets),
            array_of<float>(f, kFactors, std::max<int64_t>(0, s.num_offsets - 1)),
            view_of(f.pointer<void>(kOut), s.out)},
@@ -82,7 +76,7 @@ CallOf<ScaleKeys> scale_keys_call(const KernelLaunch& launch) {
 }
 
 KernelLaunch scale_keys_launch(const ScaleKeys& c, const RequestRows& rows) {
-  ScaleScalars s{};
+  ScaleKeysScalars s{};
   s.k = scalars_of(c.k);
   s.out = scalars_of(c.out);
   s.num_offsets = static_cast<int64_t>(c.cu_seqlens.size());

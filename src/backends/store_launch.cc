@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "attn/validate.h"
-#include "backends/launch_args.h"
+#include "backends/launch_scalars.h"
 #include "kernels/store_kv.h"
 
 namespace shadowgraph {
@@ -11,16 +11,6 @@ namespace shadowgraph {
 namespace {
 
 enum Arg : uint8_t { kK, kV, kSlots, kCache, kScalars = kCache + kCacheArgs };
-
-struct StoreScalars {
-  RowsScalars k, v;
-  CacheScalars cache;
-  int64_t num_tokens, first_slot;
-  RequestRows tokens;
-  int32_t num_threads, unused;
-};
-static_assert(sizeof(StoreScalars) ==
-              2 * sizeof(RowsScalars) + sizeof(CacheScalars) + 2 * 8 + 4 * 4);
 
 Progress body(LaunchFrame& f) {
   // Refused: nothing is stored, and the footprint has said why.

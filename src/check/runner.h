@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "check/device_calls.h"
 #include "check/tap.h"
 #include "runtime/step.h"
 #include "shadowgraph/backend.h"
@@ -55,6 +56,8 @@ struct RunnerOptions {
   // that plans ahead
   bool plans_ahead = false;
   SimOptions device = {};
+  // Runs the launches that another device has bodies for there; a tap's own device then is not used
+  DeviceCalls* calls = nullptr;
   Tap* tap = nullptr;  // a planted fault, of this run alone
   // Findings of wrong outputs say which known mistakes would give them (diagnose.h)
   bool diagnose = false;

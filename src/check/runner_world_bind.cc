@@ -16,11 +16,15 @@ constexpr size_t kArenaBytes = size_t{1} << 23;
 
 TensorView first_rows(const Buffer& b, int64_t rows) { return rows_of(b.view(), 0, rows); }
 
+std::unique_ptr<SimDevice> device_of(const RunnerOptions& o) {
+  if (o.calls != nullptr) return o.calls->simulated(o.device);
+  return o.tap != nullptr ? o.tap->device(o.device) : std::make_unique<SimDevice>(o.device);
+}
+
 }  // namespace
 
 RunnerWorld::RunnerWorld(const ModelConfig& model, const RunnerOptions& options, bool whole_draft)
-    : device(options.tap != nullptr ? options.tap->device(options.device)
-                                    : std::make_unique<SimDevice>(options.device)),
+    : device(device_of(options)),
       arena(*device, kArenaBytes),
       stream(*device),
       model_(model),

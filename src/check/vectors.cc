@@ -1,9 +1,11 @@
 #include "check/vectors.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "check/array_judge.h"
@@ -45,6 +47,49 @@ Status run(const PagedAttention& c) { return attention_with_kvcache(c); }
 Status run(const RaggedAttention& c) { return attention_varlen(c); }
 Status run(const SparseAttention& c) { return sparse_attention(c); }
 Status run(const MergeStates<LseBase::kLog2>& c) { return merge_states(c); }
+
+/// The elements of a call's results, each as its bits; a NaN is any.
+bool same_element(const TensorView& a, const TensorView& b, int64_t i) {
+  const size_t size = size_of(a.dtype);
+  const auto at = static_cast<size_t>(i) * size;
+  if (std::memcmp(a.data + at, b.data + at, size) == 0) return true;
+  return std::isnan(load_float(a.data, a.dtype, i)) && std::isnan(load_float(b.data, b.dtype, i));
+}
+
+Status same_bits(const char* field, const TensorView& there, const TensorView& here) {
+  Status status;
+  for (int64_t i = 0; i < here.numel(); ++i) {
+    if (same_element(there, here, i)) continue;
+    const int64_t width = here.rank == 3 ? here.shape[1] * here.shape[2] : here.shape[1];
+    status.add(make_finding("num.bits", at(field, i / width, i % width), "the CPU's bits",
+                            "others of the device"));
+    break;
+  }
+  return status;
+}
+
+/// There, and here beside it; dense results. Calls that no launch makes run here alone.
+template <class Call>
+Status run_there(const Call& call, DeviceCalls* device) {
+  constexpr bool kHasLaunch =
+      std::is_same_v<Call, PagedAttention> || std::is_same_v<Call, RaggedAttention>;
+  if constexpr (kHasLaunch) {
+    if (device != nullptr) {
+      Status status = device->run(call);
+      if (!status.ok()) return status;
+      std::vector<std::byte> out(static_cast<size_t>(call.out.numel()) * size_of(call.out.dtype));
+      std::vector<float> lse(static_cast<size_t>(call.lse.tensor.numel()));
+      Call here = call;
+      here.out.data = out.data();
+      here.lse.tensor.data = reinterpret_cast<std::byte*>(lse.data());
+      status = run(here);
+      if (status.ok()) status.add(same_bits("out", call.out, here.out));
+      if (status.ok()) status.add(same_bits("lse", call.lse.tensor, here.lse.tensor));
+      return status;
+    }
+  }
+  return run(call);
+}
 
 // Of a two-part prefill: what the fault computes, in one pass.
 constexpr size_t kFaultyCall = 4;
@@ -192,7 +237,7 @@ class CaseJudge {
     call.out = TensorView(out.data(), type, {shape.rows, shape.heads, shape.dim});
     call.lse.tensor = TensorView(lse.data(), DType::kF32, {shape.rows, shape.heads});
     call.options.arith = options_.arith;
-    Status refused = run(call);
+    Status refused = run_there(call, options_.device);
     if (!refused.ok()) {
       for (Finding& finding : refused.findings())
         finding.where.field.insert(0, field_prefix(index));

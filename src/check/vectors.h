@@ -8,6 +8,7 @@
 
 #include "attn/kernel_vector.h"
 #include "check/compare.h"
+#include "check/device_calls.h"
 #include "check/runner.h"
 
 namespace shadowgraph {
@@ -44,6 +45,8 @@ struct VectorOptions {
   // Findings of wrong results, and notes on known-wrong variants, say which known mistakes would
   // give them
   bool diagnose = false;
+  // Runs attention calls, in portable arithmetic: with the CPU's bits, else num.bits. Null: the CPU
+  DeviceCalls* device = nullptr;
 };
 
 /// With a tap: whether it stands on this case's path.

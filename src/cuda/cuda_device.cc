@@ -18,6 +18,26 @@ struct Fixture {
   alignas(4096) std::byte page[4096] = {};
 };
 
+/// More shared memory, and larger clusters, than every GPU has are asked for by function, once.
+cudaError_t allow(const void* function, const Geometry& geometry) {
+  constexpr unsigned kEverywhere = 48 << 10, kPortableCluster = 8;
+  if (geometry.shared_bytes <= kEverywhere && geometry.cluster <= kPortableCluster)
+    return cudaSuccess;
+  static std::mutex mutex;
+  static std::map<std::pair<const void*, unsigned>, cudaError_t> asked;
+  const std::scoped_lock lock(mutex);
+  const auto [it, is_new] = asked.try_emplace({function, geometry.shared_bytes}, cudaSuccess);
+  if (!is_new) return it->second;
+  it->second = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(geometry.shared_bytes));
+  // A GPU without clusters refuses this, and is given none.
+  if (it->second == cudaSuccess &&
+      cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) !=
+          cudaSuccess)
+    (void)cudaGetLastError();
+  return it->second;
+}
+
 cudaError_t call_that_reserves(OtherCall call) {
   static Fixture fixture;
   void* p = nullptr;
@@ -147,21 +167,32 @@ DeviceError CudaDevice::device_graph_mem_used(uint64_t* bytes) {
 // Work.
 
 DeviceError CudaDevice::launch_kernel(const KernelLaunch& launch, StreamHandle s) {
-  const void* function = find_function(launch.kernel->name);
-  if (function == nullptr) return DeviceError::kInvalidDeviceFunction;
-  launched_.remember(function, launch);
+  const CudaKernel* kernel = choose_kernel(launch);
+  if (kernel == nullptr) return DeviceError::kInvalidDeviceFunction;
+  if (!kernel->takes(launch.args)) return DeviceError::kInvalidValue;
+  launched_.remember(*kernel, launch);
+  const Geometry geometry = kernel->geometry_of(launch);
+  if (const cudaError_t error = allow(kernel->function, geometry); error != cudaSuccess)
+    return error_of(error);
   std::vector<void*> args = addresses_of(launch.args);
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (launch.programmatic) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (geometry.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {geometry.cluster, 1, 1};
+  }
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(launch.grid.x, launch.grid.y, launch.grid.z);
-  config.blockDim = dim3(launch.block.x, launch.block.y, launch.block.z);
-  config.dynamicSmemBytes = launch.shared_bytes;
+  config.gridDim = geometry.grid;
+  config.blockDim = geometry.block;
+  config.dynamicSmemBytes = geometry.shared_bytes;
   config.stream = native(s);
-  config.attrs = &attribute;
-  config.numAttrs = launch.programmatic ? 1 : 0;
-  return error_of(cudaLaunchKernelExC(&config, function, args.data()));
+  config.attrs = attributes;
+  config.numAttrs = count;
+  return error_of(cudaLaunchKernelExC(&config, kernel->function, args.data()));
 }
 
 DeviceError CudaDevice::func_get_attributes(const Kernel* kernel) {

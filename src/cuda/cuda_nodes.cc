@@ -8,13 +8,21 @@
 namespace shadowgraph::cuda {
 namespace {
 
+void remember_node(LaunchedKernels& launched, const KernelLaunch* launch) {
+  const CudaKernel* kernel = launch == nullptr ? nullptr : find_kernel(launch->kernel->name);
+  if (kernel != nullptr) launched.remember(*kernel, *launch);
+}
+
 /// CUDA's form of a launch; lives as long as the launch.
 struct NodeLaunch {
   explicit NodeLaunch(const KernelLaunch& launch) : args(addresses_of(launch.args)) {
-    params.func = const_cast<void*>(find_function(launch.kernel->name));
-    params.gridDim = dim3(launch.grid.x, launch.grid.y, launch.grid.z);
-    params.blockDim = dim3(launch.block.x, launch.block.y, launch.block.z);
-    params.sharedMemBytes = launch.shared_bytes;
+    const CudaKernel* kernel = find_kernel(launch.kernel->name);
+    if (kernel == nullptr || !kernel->takes(launch.args)) return;  // refused: no function
+    const Geometry geometry = kernel->geometry_of(launch);
+    params.func = const_cast<void*>(kernel->function);
+    params.gridDim = geometry.grid;
+    params.blockDim = geometry.block;
+    params.sharedMemBytes = geometry.shared_bytes;
     params.kernelParams = args.data();
   }
   std::vector<void*> args;
@@ -260,7 +268,7 @@ DeviceError CudaDevice::graph_add_node(GraphHandle g, std::span<const NodeHandle
                                        NodeParams& params, NodeHandle* node) {
   Add add{cuda::native(g), cuda::native(dependencies)};
   const auto* launch = std::get_if<KernelLaunch>(&params);
-  if (launch != nullptr) launched_.remember(find_function(launch->kernel->name), *launch);
+  remember_node(launched_, launch);
   const cudaError_t error = std::visit(add, params);
   if (error != cudaSuccess) return error_of(error);
   *node = handle<NodeHandle>(add.node);
@@ -296,7 +304,7 @@ DeviceError CudaDevice::graph_node_get_params(NodeHandle node, NodeParams* param
 
 DeviceError CudaDevice::graph_node_set_params(NodeHandle node, const NodeParams& params) {
   const auto* launch = std::get_if<KernelLaunch>(&params);
-  if (launch != nullptr) launched_.remember(find_function(launch->kernel->name), *launch);
+  remember_node(launched_, launch);
   return error_of(std::visit(Set{cuda::native(node)}, params));
 }
 
@@ -311,7 +319,7 @@ DeviceError CudaDevice::graph_kernel_node_get_priority(NodeHandle node, int32_t*
 DeviceError CudaDevice::graph_exec_node_set_params(ExecHandle exec, NodeHandle node,
                                                    const NodeParams& params) {
   const auto* launch = std::get_if<KernelLaunch>(&params);
-  if (launch != nullptr) launched_.remember(find_function(launch->kernel->name), *launch);
+  remember_node(launched_, launch);
   return error_of(std::visit(SetInExec{cuda::native(exec), cuda::native(node)}, params));
 }
 

@@ -126,8 +126,14 @@ void ArrangedCall::Memory::lay_ragged() {
   ragged.options = how.options;
 }
 
-ArrangedCall::ArrangedCall(const Case& x, const LogicalData& data, const Arrangement& how)
-    : m_(std::make_unique<Memory>(x, data, how)) {
+Status ArrangedCall::Memory::call() const {
+  if (device != nullptr) return how.ragged ? device->run(ragged) : device->run(paged);
+  return how.ragged ? attention_varlen(ragged) : attention_with_kvcache(paged);
+}
+
+ArrangedCall::ArrangedCall(const Case& x, const LogicalData& data, const Arrangement& how,
+                           DeviceCalls* device)
+    : m_(std::make_unique<Memory>(x, data, how, device)) {
   m_->lay_lengths();
   m_->lay_q();
   m_->lay_outputs();
@@ -144,7 +150,7 @@ Status ArrangedCall::run() {
   };
   const uint64_t before = fingerprint();
   if (!m_->stored.ok()) return m_->stored;
-  Status status = m_->how.ragged ? attention_varlen(m_->ragged) : attention_with_kvcache(m_->paged);
+  Status status = m_->call();
   if (!status.ok()) return status;
   if (fingerprint() != before) {
     status.add(make_finding("num.write_set", at("q, k, v"), "unchanged", "changed by the call"));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "check/device_calls.h"
 #include "fuzz/data.h"
 
 namespace shadowgraph {
@@ -45,7 +46,9 @@ struct RowResults {
 /// An arranged call with its memory.
 class ArrangedCall {
  public:
-  ArrangedCall(const Case& x, const LogicalData& data, const Arrangement& arrangement);
+  /// device: runs it, and its store_kv; null: the CPU does.
+  ArrangedCall(const Case& x, const LogicalData& data, const Arrangement& arrangement,
+               DeviceCalls* device = nullptr);
   ~ArrangedCall();
   ArrangedCall(const ArrangedCall&) = delete;
   ArrangedCall& operator=(const ArrangedCall&) = delete;

@@ -145,7 +145,8 @@ void ArrangedCall::Memory::store_tokens(KvCache cache) {
     fill(keys, row, request(how.slices[slice]).k, token, cache.k_scale);
     fill(values, row, request(how.slices[slice]).v, token, cache.v_scale);
   }
-  stored.add(store_kv({keys, values, out_cache_loc, cache, how.options}));
+  const StoreKv call{keys, values, out_cache_loc, cache, how.options};
+  stored.add(device != nullptr ? device->run(call) : store_kv(call));
 }
 
 /// The pool as store_kv leaves it must be the pool as written by hand: the values, and nothing

@@ -14,6 +14,7 @@ struct ArrangedCall::Memory {
   const Case& x;
   const LogicalData& data;
   Arrangement how;
+  DeviceCalls* device;
   Rng rng;
   GuardedBuffer q, k, v, k_scales, v_scales, out, lse;
   std::vector<uint8_t> mask;
@@ -26,8 +27,8 @@ struct ArrangedCall::Memory {
   RaggedAttention ragged;
   Status stored;  // what store_kv said
 
-  Memory(const Case& c, const LogicalData& d, const Arrangement& a)
-      : x(c), data(d), how(a), rng(a.seed) {}
+  Memory(const Case& c, const LogicalData& d, const Arrangement& a, DeviceCalls* runs_on)
+      : x(c), data(d), how(a), device(runs_on), rng(a.seed) {}
 
   const RequestData& request(const Slice& s) const {
     return data.requests[static_cast<size_t>(s.request)];
@@ -54,6 +55,7 @@ struct ArrangedCall::Memory {
   void lay_tokens(const KvCache& cache);
   void store_tokens(KvCache cache);
   void check_store(const KvCache& cache);
+  Status call() const;
 };
 
 /// Visits the tokens of every slice that `which` (visible, reachable) marks: (slice index, token).

@@ -146,6 +146,7 @@ Status compare_bits(const RowResults& a, const RowResults& b, const Arrangement&
 std::string RunOptions::flags() const {
   std::string s = arith == Arith::kFast ? " --arith fast" : "";
   if (!isa.empty()) s += " --isa " + std::string(isa);
+  if (device != nullptr) s += " --device cuda";
   return s;
 }
 
@@ -165,6 +166,12 @@ CallOptions vary_options(const RunOptions& options, Rng& rng) {
   return varied;
 }
 
+bool has_launch(const Case& x) {
+  if (x.kernel == CaseKernel::kMergeStates)
+    return x.requests[0].kv_len == 2 && x.lse_base == LseBase::kNatural;
+  return is_attention(x.kernel);
+}
+
 Status check_case(const Case& x, const RunOptions& options) {
   if (x.kernel == CaseKernel::kMergeStates) return check_merge_case(x, options);
   if (x.kernel == CaseKernel::kLinear) return check_linear_case(x, options);
@@ -173,7 +180,7 @@ Status check_case(const Case& x, const RunOptions& options) {
   Arrangement how = Arrangement::of(x);
   how.options.arith = options.arith;
   how.options.isa = options.isa;
-  ArrangedCall call(x, data, how);
+  ArrangedCall call(x, data, how, options.device);
   Status status = call.run();
   if (!status.ok()) return status;
   RowResults results(x);

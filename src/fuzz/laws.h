@@ -6,6 +6,7 @@
 #include <string>
 
 #include "attn/case.h"
+#include "check/device_calls.h"
 #include "core/choices.h"
 
 namespace shadowgraph {
@@ -14,6 +15,9 @@ namespace shadowgraph {
 struct RunOptions {
   Arith arith = Arith::kPortable;
   std::string_view isa;  // empty: the default
+  // Runs each case there, as an engine with portable arithmetic: the CPU's gives the same values
+  // arranged otherwise the same bits. Null: the CPU runs both
+  DeviceCalls* device = nullptr;
 
   /// As options of `shadowgraph fuzz`: " --arith fast --isa avx2"; only what is not the default.
   std::string flags() const;
@@ -22,6 +26,9 @@ struct RunOptions {
 /// For a variant of a call that must have the same bits: rarely more threads, and another
 /// instruction set where that does not matter.
 CallOptions vary_options(const RunOptions& options, Rng& rng);
+
+/// Is there a launch of what the case calls, so that a device can run it?
+bool has_launch(const Case& x);
 
 /// Findings of one case; case_id and reproduce are left to the caller.
 Status check_case(const Case& x, const RunOptions& options);

@@ -48,6 +48,7 @@ struct MergeArrangement {
   uint64_t seed = 0;  // gaps
   bool reversed = false, with_lse = true, pair = false;
   CallOptions options;
+  DeviceCalls* device = nullptr;  // runs a pair in base e
 };
 
 /// t[:, index].
@@ -90,7 +91,7 @@ class ArrangedMerge {
   Status run() {
     const auto fingerprint = [&] { return v_.fingerprint() ^ s_.fingerprint() * 3; };
     const uint64_t before = fingerprint();
-    Status status = how_.pair ? merge_state(as_pair()) : merge_states(call_);
+    Status status = merge();
     if (!status.ok()) return status;
     if (fingerprint() != before)
       status.add(make_finding("num.write_set", at("v, s"), "unchanged", "changed by the call"));
@@ -108,6 +109,12 @@ class ArrangedMerge {
   }
 
  private:
+  Status merge() const {
+    if constexpr (Base == LseBase::kNatural) {
+      if (how_.device != nullptr) return how_.device->run(as_pair());
+    }
+    return how_.pair ? merge_state(as_pair()) : merge_states(call_);
+  }
   int64_t place(int64_t row, int64_t rows) const { return how_.reversed ? rows - 1 - row : row; }
   MergeState<Base> as_pair() const {
     return {state_of(call_.v, 0),
@@ -182,6 +189,7 @@ Status check_base(const Case& x, const RunOptions& options) {
   how.seed = x.seed;
   how.options.num_threads = 1;
   how.options.isa = options.isa;
+  how.device = options.device;
   ArrangedMerge<Base> merge(x, t, how);
   Status status = merge.run();
   if (!status.ok()) return status;
@@ -194,8 +202,12 @@ Status check_base(const Case& x, const RunOptions& options) {
   if (x.data == CaseData::kUniform) status.add(check_mean(x, t, merge.call().out));
 
   Rng rng = Rng::stream(x.seed, 1);
-  const MergeArrangement other = {rng.next(), true, rng.below(8) != 0,
-                                  t.states == 2 && rng.below(2) == 0, vary_options(options, rng)};
+  const MergeArrangement other = {rng.next(),
+                                  true,
+                                  rng.below(8) != 0,
+                                  t.states == 2 && rng.below(2) == 0,
+                                  vary_options(options, rng),
+                                  nullptr};
   ArrangedMerge<Base> again(x, t, other);
   const Status ran = again.run();
   status.add(ran);

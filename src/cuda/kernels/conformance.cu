@@ -73,21 +73,25 @@ __global__ void setcond(cudaGraphConditionalHandle handle, const int* v) {
   cudaGraphSetConditional(handle, static_cast<unsigned>(*v));
 }
 
-template <class Function>
-const void* address(Function* function) {
-  return reinterpret_cast<const void*>(function);
-}
-
 const CudaKernels kKernels{
-    {"fill", address(fill)},           {"add", address(add)},
-    {"mul", address(mul)},             {"copy", address(copy)},
-    {"len", address(len)},             {"struct", address(struct4)},
-    {"count", address(count)},         {"append", address(append)},
-    {"spin", address(spin)},           {"spinflag", address(spinflag)},
-    {"rmw", address(rmw)},             {"sys", address(sys)},
-    {"ptr", address(ptr)},             {"wild", address(wild)},
-    {"cold", address(cold)},           {"cold2", address(cold2)},
-    {"whilestep", address(whilestep)}, {"setcond", address(setcond)},
+    cuda_kernel("fill", fill),
+    cuda_kernel("add", add),
+    cuda_kernel("mul", mul),
+    cuda_kernel("copy", copy),
+    cuda_kernel("len", len),
+    cuda_kernel("struct", struct4),
+    cuda_kernel("count", count),
+    cuda_kernel("append", append),
+    cuda_kernel("spin", spin),
+    cuda_kernel("spinflag", spinflag),
+    cuda_kernel("rmw", rmw),
+    cuda_kernel("sys", sys),
+    cuda_kernel("ptr", ptr),
+    cuda_kernel("wild", wild),
+    cuda_kernel("cold", cold),
+    cuda_kernel("cold2", cold2),
+    cuda_kernel("whilestep", whilestep),
+    cuda_kernel("setcond", setcond),
 };
 
 __device__ int symbol[4];

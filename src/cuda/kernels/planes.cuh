@@ -1,0 +1,84 @@
+// Where the elements of a pool lie, for GPU bodies: KvPlane::offset, by what kernels/unit.h says of
+// tokens.
+#pragma once
+
+#include "cuda/kernels/values.cuh"
+#include "kernels/unit.h"
+
+namespace shadowgraph::cuda {
+
+/// The planes of a cache, at KV head 0.
+struct Planes {
+  KvTokens k, v;
+  int64_t num_pages;
+  int32_t page_size, num_kv_heads;
+  float k_scale, v_scale;
+
+  __device__ bool has_slot(int64_t slot) const { return slot >= 0 && slot / page_size < num_pages; }
+  /// KvCache::is_latent.
+  __device__ bool is_latent() const {
+    return k.data != nullptr && k.order == KvOrder::kStrided && v.order == KvOrder::kStrided &&
+           v.data == k.data && v.dtype == k.dtype && v.page_stride == k.page_stride &&
+           v.token_stride == k.token_stride && v.head_stride == k.head_stride &&
+           v.head_dim <= k.head_dim && v.scales == k.scales;
+  }
+};
+
+__device__ inline Planes planes_of(const CacheScalars& s, const void* k, const void* v,
+                                   const void* k_scales, const void* v_scales) {
+  const auto plane = [](const void* data, DType t, KvOrder order, const int64_t* strides,
+                        int32_t dim, const void* scales, const int64_t* scale_strides) {
+    return KvTokens{static_cast<const std::byte*>(data),
+                    t,
+                    order,
+                    strides[0],
+                    strides[1],
+                    strides[2],
+                    dim,
+                    static_cast<const float*>(scales),
+                    scale_strides[0],
+                    scale_strides[1],
+                    scale_strides[2]};
+  };
+  return {plane(k, s.k_dtype, s.k_order, s.k_stride, s.head_dim_qk, k_scales, s.k_scale_stride),
+          plane(v, s.v_dtype, s.v_order, s.v_stride, s.head_dim_vo, v_scales, s.v_scale_stride),
+          s.num_pages,
+          s.page_size,
+          s.num_kv_heads,
+          s.k_scale,
+          s.v_scale};
+}
+
+/// Of dim of a token whose token_offset is `start`.
+__device__ inline int64_t key_element(const KvTokens& k, int64_t start, int64_t token,
+                                      int64_t dim) {
+  if (k.order == KvOrder::kStrided) return start + dim;
+  return start + key_panel_offset(k.dtype, token % kPanel, dim);
+}
+__device__ inline int64_t value_element(const KvTokens& v, int64_t start, int64_t token,
+                                        int64_t dim) {
+  if (v.order == KvOrder::kStrided) return start + dim;
+  return start + value_panel_offset(v.dtype, v.head_dim, token % kPanel, dim);
+}
+/// Of either plane.
+__device__ inline int64_t element(const KvTokens& p, int64_t start, int64_t token, int64_t dim) {
+  return p.order == KvOrder::kValuePanels ? value_element(p, start, token, dim)
+                                          : key_element(p, start, token, dim);
+}
+
+/// Element (slot, head, dim) of a plane.
+struct Slot {
+  int32_t page, token;
+  __device__ Slot(int64_t slot, int32_t page_size)
+      : page(static_cast<int32_t>(slot / page_size)),
+        token(static_cast<int32_t>(slot % page_size)) {}
+  __device__ int64_t element_of(const KvTokens& p, int32_t page_size, int64_t head,
+                                int64_t dim) const {
+    return element(p, token_offset(p, &page, page_size, token) + head * p.head_stride, token, dim);
+  }
+  __device__ int64_t scale_of(const KvTokens& p, int32_t page_size, int64_t head) const {
+    return scale_offset(p, &page, page_size, token) + head * p.scale_head_stride;
+  }
+};
+
+}  // namespace shadowgraph::cuda

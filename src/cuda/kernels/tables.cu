@@ -1,0 +1,111 @@
+// The kernels that make metadata inside a graph: tables of pages or slots, indptrs, gathered
+// latents and scaled keys. As in their CPU bodies, an index that leads outside is not followed.
+#include <algorithm>
+
+#include "attn/page_table.h"
+#include "cuda/cuda_kernels.h"
+#include "cuda/kernels/planes.cuh"
+
+namespace shadowgraph::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+__device__ int64_t thread_item() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ int64_t all_threads() { return int64_t{gridDim.x} * blockDim.x; }
+
+__global__ void gather_table(const int32_t* req_to_token, const int64_t* full_to_swa,
+                             const int32_t* req_pool_indices, const int32_t* lens,
+                             const int32_t* offsets, int32_t* page_table, GatherTableScalars s) {
+  const int64_t i = blockIdx.x;
+  if (i >= s.requests) return;
+  const int64_t offset = s.has_offsets != 0 ? offsets[i] : 0, len = lens[i];
+  const int64_t from = req_pool_indices[i] * s.width + offset, tokens = s.pool_rows * s.width;
+  // A row may run into those behind it, as far as the table goes.
+  const int64_t columns = min(pages_for(len > 0 ? len : 0, s.unit), (s.requests - i) * s.columns);
+  for (int64_t j = threadIdx.x; j < columns; j += blockDim.x) {
+    const int64_t token = from + j * s.unit;
+    int64_t page = kNoPage;
+    if (token >= 0 && token < tokens) {
+      const int64_t slot = req_to_token[token];
+      if (s.has_map == 0) {
+        page = slot / s.unit;
+      } else if (slot >= 0 && slot < s.mapped) {
+        page = full_to_swa[slot] / s.unit;
+      }
+    }
+    page_table[i * s.columns + j] = static_cast<int32_t>(page);
+  }
+}
+
+__global__ void indptr_of_ends(const int32_t* ends, int32_t* indptr, int64_t count) {
+  for (int64_t i = thread_item(); i <= count; i += all_threads())
+    indptr[i] = i == 0 ? 0 : ends[i - 1];
+}
+
+__device__ bool are_sound(const int32_t* cu_seqlens, int64_t offsets, int64_t rows) {
+  if (offsets == 0 || cu_seqlens[0] != 0 || cu_seqlens[offsets - 1] > rows) return false;
+  for (int64_t i = 1; i < offsets; ++i) {
+    if (cu_seqlens[i] < cu_seqlens[i - 1]) return false;
+  }
+  return true;
+}
+
+__global__ void gather_latents(const void* k, const void* v, const void* k_scales,
+                               const void* v_scales, const int64_t* slots,
+                               const int32_t* cu_seqlens, void* out, GatherLatentsScalars s) {
+  if (!are_sound(cu_seqlens, s.num_offsets, min(s.num_slots, s.out.shape[0]))) return;
+  const Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
+  const int64_t tokens = cu_seqlens[s.num_offsets - 1];
+  for (int64_t t = 0; t < tokens; ++t) {
+    if (!planes.has_slot(slots[t])) return;
+  }
+  const Rows to = rows_of(out, s.out);
+  for (int64_t t = blockIdx.x; t < tokens; t += gridDim.x) {
+    const Slot slot(slots[t], planes.page_size);
+    const float scale = planes.k.scales == nullptr
+                            ? 1
+                            : planes.k.scales[slot.scale_of(planes.k, planes.page_size, 0)];
+    for (int32_t d = static_cast<int32_t>(threadIdx.x); d < planes.k.head_dim; d += kThreads) {
+      const int64_t at = slot.element_of(planes.k, planes.page_size, 0, d);
+      to.store(t, 0, d, load(planes.k.data, planes.k.dtype, at) * scale);
+    }
+  }
+}
+
+__global__ void scale_keys(const void* k, const int32_t* cu_seqlens, const float* factors,
+                           void* out, ScaleKeysScalars s) {
+  if (!are_sound(cu_seqlens, s.num_offsets, min(s.k.shape[0], s.out.shape[0]))) return;
+  const Rows from = rows_of(k, s.k), to = rows_of(out, s.out);
+  const int64_t t = blockIdx.x;
+  int64_t request = 0;
+  while (request + 1 < s.num_offsets && cu_seqlens[request + 1] <= t) ++request;
+  if (request + 1 >= s.num_offsets) return;
+  for (int64_t i = threadIdx.x; i < s.k.shape[1] * s.k.shape[2]; i += kThreads) {
+    const int64_t head = i / s.k.shape[2], d = i % s.k.shape[2];
+    to.store(t, head, d, from.load(t, head, d) * factors[request]);
+  }
+}
+
+Geometry blocks(int64_t count) {
+  return {dim3(static_cast<unsigned>(std::max<int64_t>(1, count))), dim3(kThreads)};
+}
+
+const CudaKernels kKernels{
+    cuda_kernel("gather_table", gather_table,
+                [](const KernelLaunch& l) {
+                  return blocks(l.args.get<GatherTableScalars>(l.args.size() - 1).requests);
+                }),
+    cuda_kernel("indptr_of_ends", indptr_of_ends, [](const KernelLaunch&) { return blocks(1); }),
+    cuda_kernel("gather_latents", gather_latents,
+                [](const KernelLaunch& l) {
+                  return blocks(l.args.get<GatherLatentsScalars>(l.args.size() - 1).num_slots);
+                }),
+    cuda_kernel("scale_keys", scale_keys,
+                [](const KernelLaunch& l) {
+                  return blocks(l.args.get<ScaleKeysScalars>(l.args.size() - 1).k.shape[0]);
+                }),
+};
+
+}  // namespace
+}  // namespace shadowgraph::cuda

@@ -1,0 +1,331 @@
+#include "cuda/gpu_on_cpu.h"
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cuda/lanes.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr size_t kStackBytes = size_t{1} << 16;
+constexpr int kWarp = 32;
+
+enum class Waits : uint8_t { kNot, kForWarp, kForBlock, kForCluster, kDone };
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack{new char[kStackBytes]};
+  lanes::Place place;
+  int lane = 0, warp = 0;
+  uint32_t rank = 0;  // of its block
+  uint32_t exchanges = 0, votes = 0;
+  Waits waits = Waits::kNot;
+};
+
+/// Of an exchange and of the one after it, which a lane may reach before another has read the
+/// first.
+struct Warp {
+  uint32_t given[2][kWarp] = {}, live[2] = {};
+};
+
+/// One cluster of blocks at a time, of one thread of the CPU.
+class Cluster {
+ public:
+  void run(const cuda::CudaKernel& kernel, const cuda::Geometry& g, void* const* args) {
+    kernel_ = &kernel, args_ = args, blocks_ = g.cluster;
+    shared_.assign(blocks_, std::vector<Piece>(g.shared_bytes / 16 + 1));
+    threads_ = size_t{g.block.x} * g.block.y * g.block.z;
+    while (fibers_.size() < threads_ * blocks_) fibers_.push_back(std::make_unique<Fiber>());
+    for (unsigned z = 0; z < g.grid.z; ++z) {
+      for (unsigned y = 0; y < g.grid.y; ++y) {
+        for (unsigned x = 0; x < g.grid.x; x += g.cluster) run_at(g, {x, y, z});
+      }
+    }
+  }
+
+  const Fiber& fiber() const { return *current_; }
+  std::byte* shared() { return shared_of(current_->rank); }
+  std::byte* shared_of(uint32_t rank) { return shared_[rank].data()->bytes; }
+  uint32_t blocks() const { return blocks_; }
+  lanes::Given exchange(uint32_t mine) {
+    Warp& warp = warps_[static_cast<size_t>(current_->warp)];
+    const uint32_t turn = current_->exchanges++ % 2;
+    warp.given[turn][current_->lane] = mine;
+    wait(Waits::kForWarp);
+    return {warp.given[turn], warp.live[turn]};
+  }
+  /// Does any thread of the block say so? Three places in turn: while one is read the next is
+  /// cleared.
+  bool vote(bool mine) {
+    const uint32_t turn = current_->votes++ % 3;
+    auto& votes = votes_[current_->rank];
+    votes[turn] = votes[turn] || mine;
+    wait(Waits::kForBlock);
+    votes[(turn + 1) % 3] = false;
+    return votes[turn];
+  }
+  void wait(Waits what) {
+    Fiber* const mine = current_;
+    mine->waits = what;
+    swapcontext(&mine->context, &main_);
+  }
+
+ private:
+  struct alignas(16) Piece {
+    std::byte bytes[16];
+  };
+
+  static Cluster*& of_entry() {
+    static thread_local Cluster* cluster = nullptr;
+    return cluster;
+  }
+  static void enter() {
+    Cluster& mine = *of_entry();
+    mine.kernel_->call(mine.kernel_->function, mine.args_);
+    mine.current_->waits = Waits::kDone;
+  }
+
+  void run_at(const cuda::Geometry& g, uint3 first) {
+    const size_t all = threads_ * blocks_;
+    votes_ = {};
+    warps_.assign((all + kWarp - 1) / kWarp, {});
+    for (size_t i = 0; i < all; ++i) begin(i, g, first);
+    run_all();
+  }
+  void begin(size_t i, const cuda::Geometry& g, uint3 first) {
+    Fiber& f = *fibers_[i];
+    f.rank = static_cast<uint32_t>(i / threads_);
+    const auto at = static_cast<unsigned>(i % threads_);
+    f.place.thread = {at % g.block.x, at / g.block.x % g.block.y, at / g.block.x / g.block.y};
+    f.place.block = {first.x + f.rank, first.y, first.z};
+    f.place.block_dim = g.block, f.place.grid_dim = g.grid;
+    f.lane = static_cast<int>(i % kWarp), f.warp = static_cast<int>(i / kWarp);
+    f.exchanges = f.votes = 0;
+    f.waits = Waits::kNot;
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack.get();
+    f.context.uc_stack.ss_size = kStackBytes;
+    f.context.uc_link = &main_;
+    makecontext(&f.context, enter, 0);
+  }
+
+  void run_all() {
+    of_entry() = this;
+    for (;;) {
+      bool ran = false;
+      for (size_t i = 0; i < all(); ++i) {
+        if (fibers_[i]->waits != Waits::kNot) continue;
+        current_ = fibers_[i].get();
+        swapcontext(&main_, &current_->context);
+        ran = true;
+      }
+      if (release()) continue;
+      if (!ran) break;
+    }
+    for (size_t i = 0; i < all(); ++i) {
+      if (fibers_[i]->waits == Waits::kDone) continue;
+      std::fputs("a lane of a GPU body waits for ever\n", stderr);
+      std::abort();
+    }
+  }
+
+  size_t all() const { return threads_ * blocks_; }
+  /// Lets go of who waits for those that are there.
+  bool release() {
+    bool released = false;
+    for (size_t w = 0; w < warps_.size(); ++w) released = release_warp(w) || released;
+    for (size_t b = 0; b < blocks_ && !released; ++b)
+      released = set_free(b * threads_, (b + 1) * threads_, Waits::kForBlock) || released;
+    return released || set_free(0, all(), Waits::kForCluster);
+  }
+  bool release_warp(size_t w) {
+    const size_t first = w * kWarp, end = std::min(first + kWarp, all());
+    uint32_t live = 0, turn = 0;
+    for (size_t i = first; i < end; ++i) {
+      if (fibers_[i]->waits == Waits::kDone) continue;
+      live |= 1u << (i - first);
+      turn = (fibers_[i]->exchanges + 1) % 2;
+    }
+    warps_[w].live[turn] = live;
+    return set_free(first, end, Waits::kForWarp);
+  }
+  bool set_free(size_t first, size_t end, Waits what) {
+    bool some = false;
+    for (size_t i = first; i < end; ++i) {
+      if (fibers_[i]->waits == Waits::kDone) continue;
+      if (fibers_[i]->waits != what) return false;
+      some = true;
+    }
+    for (size_t i = first; some && i < end; ++i) {
+      if (fibers_[i]->waits == what) fibers_[i]->waits = Waits::kNot;
+    }
+    return some;
+  }
+
+  const cuda::CudaKernel* kernel_ = nullptr;
+  void* const* args_ = nullptr;
+  size_t threads_ = 0, blocks_ = 1;  // of a block, of the cluster
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Warp> warps_;
+  std::vector<std::vector<Piece>> shared_;  // by block
+  std::array<std::array<bool, 3>, 16> votes_ = {};
+  ucontext_t main_ = {};
+  Fiber* current_ = nullptr;
+};
+
+Cluster& cluster() {
+  static thread_local Cluster cluster;
+  return cluster;
+}
+
+/// Every lane's value of a word.
+std::array<uint32_t, kWarp> of_all_lanes(uint32_t mine) {
+  std::array<uint32_t, kWarp> all;
+  std::copy_n(cluster().exchange(mine).value, kWarp, all.begin());
+  return all;
+}
+
+/// Rows of the four matrices, by lane.
+std::array<const uint16_t*, kWarp> rows_of_lanes(const void* row) {
+  const auto bits = reinterpret_cast<uint64_t>(row);
+  const auto low = of_all_lanes(static_cast<uint32_t>(bits));
+  const auto high = of_all_lanes(static_cast<uint32_t>(bits >> 32));
+  std::array<const uint16_t*, kWarp> rows;
+  for (size_t i = 0; i < kWarp; ++i)
+    rows[i] = reinterpret_cast<const uint16_t*>(uint64_t{high[i]} << 32 | low[i]);
+  return rows;
+}
+
+uint32_t pair_of(uint32_t low, uint32_t high) { return low | high << 16; }
+
+struct Counts {
+  std::mutex mutex;
+  std::atomic<bool> fast = false;
+  int64_t fast_runs = 0;
+  std::map<std::string_view, int64_t> runs;
+  std::map<const Kernel*, std::unique_ptr<Kernel>> kernels;
+};
+Counts& counts() {
+  static Counts counts;
+  return counts;
+}
+
+Progress body(LaunchFrame& f) {
+  (void)run_gpu_body(f.launch);
+  return Progress::kDone;
+}
+
+}  // namespace
+
+namespace lanes {
+
+const Place& here() { return cluster().fiber().place; }
+int lane() { return cluster().fiber().lane; }
+Given exchange(uint32_t mine) { return cluster().exchange(mine); }
+void wait_for_block() { cluster().wait(Waits::kForBlock); }
+std::byte* shared_memory() { return cluster().shared(); }
+uint32_t cluster_rank() { return cluster().fiber().rank; }
+uint32_t cluster_size() { return cluster().blocks(); }
+void wait_for_cluster() { cluster().wait(Waits::kForCluster); }
+float load_from_rank(const float* p, uint32_t rank) {
+  const auto at = reinterpret_cast<const std::byte*>(p) - cluster().shared();
+  float value;
+  std::memcpy(&value, cluster().shared_of(rank) + at, sizeof value);
+  return value;
+}
+
+void load_matrices(uint32_t (&out)[4], const void* row) {
+  const auto rows = rows_of_lanes(row);
+  const auto at = static_cast<size_t>(lane());
+  for (size_t i = 0; i < 4; ++i) {
+    const uint16_t* mine = rows[8 * i + at / 4] + 2 * (at % 4);
+    out[i] = pair_of(mine[0], mine[1]);
+  }
+}
+void load_matrices_transposed(uint32_t (&out)[4], const void* row) {
+  const auto rows = rows_of_lanes(row);
+  const auto at = static_cast<size_t>(lane());
+  for (size_t i = 0; i < 4; ++i) {
+    const size_t first = 8 * i + 2 * (at % 4);
+    out[i] = pair_of(rows[first][at / 4], rows[first + 1][at / 4]);
+  }
+}
+
+void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+              float (*value)(uint16_t)) {
+  std::array<uint32_t, kWarp> of_a[4], of_b[2];
+  for (size_t i = 0; i < 4; ++i) of_a[i] = of_all_lanes(a[i]);
+  for (size_t i = 0; i < 2; ++i) of_b[i] = of_all_lanes(b[i]);
+  const auto half = [&](uint32_t pair, int which) {
+    return value(static_cast<uint16_t>(which == 0 ? pair : pair >> 16));
+  };
+  const int at = lane();
+  for (int e = 0; e < 4; ++e) {
+    const int row = at / 4 + e / 2 * 8, column = 2 * (at % 4) + e % 2;
+    for (int k = 0; k < 16; ++k) {
+      const auto of_row = static_cast<size_t>(row % 8 * 4 + k % 8 / 2);
+      const auto of_column = static_cast<size_t>(column * 4 + k % 8 / 2);
+      c[e] += half(of_a[row / 8 + k / 8 * 2][of_row], k % 2) * half(of_b[k / 8][of_column], k % 2);
+    }
+  }
+}
+
+}  // namespace lanes
+
+bool run_gpu_body(const KernelLaunch& launch) {
+  const cuda::CudaKernel* kernel = cuda::choose_kernel(launch, counts().fast);
+  if (kernel == nullptr || !kernel->takes(launch.args)) return false;
+  const std::vector<void*> args = cuda::addresses_of(launch.args);
+  cluster().run(*kernel, kernel->geometry_of(launch), args.data());
+  const std::scoped_lock lock(counts().mutex);
+  ++counts().runs[kernel->name];
+  counts().fast_runs += kernel->fits != nullptr ? 1 : 0;
+  return true;
+}
+
+int64_t fast_gpu_bodies_run() {
+  const std::scoped_lock lock(counts().mutex);
+  return counts().fast_runs;
+}
+void use_fast_gpu_bodies(bool fast) { counts().fast = fast; }
+
+int64_t gpu_bodies_run(std::string_view name) {
+  const std::scoped_lock lock(counts().mutex);
+  return counts().runs[name];
+}
+
+bool vote_of_block(bool mine) { return cluster().vote(mine); }
+
+DeviceError GpuOnCpu::launch_kernel(const KernelLaunch& launch, StreamHandle s) {
+  if (cuda::find_kernel(launch.kernel->name) == nullptr) return SimDevice::launch_kernel(launch, s);
+  KernelLaunch mine = launch;
+  {
+    const std::scoped_lock lock(counts().mutex);
+    std::unique_ptr<Kernel>& kernel = counts().kernels[launch.kernel];
+    if (kernel == nullptr) {
+      kernel = std::make_unique<Kernel>(*launch.kernel);
+      kernel->body = body;
+      // As on a GPU: what lies behind a part of the call's memory may be another's.
+      kernel->footprint = nullptr;
+    }
+    mine.kernel = kernel.get();
+  }
+  return SimDevice::launch_kernel(mine, s);
+}
+
+}  // namespace shadowgraph
+
+int __syncthreads_or(int x) {
+  // Through the votes of the warps, one after the other: any thread's says it for all.
+  return shadowgraph::vote_of_block(x != 0) ? 1 : 0;
+}
