@@ -20,3 +20,11 @@ target_compile_options(
                            # 554: a conversion of a view to its own type, which its requires-clause rules out.
                            "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--expt-relaxed-constexpr;-diag-suppress=554>"
                            "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${SHADOWGRAPH_WERROR}>>:-Werror;all-warnings>")
+
+# What the GPU's bodies reach: bench/gpu.
+if(TARGET shadowgraph_check)
+  add_executable(gpu_bench bench/gpu/gpu_bench.cc)
+  target_include_directories(gpu_bench PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(gpu_bench PRIVATE shadowgraph_cuda shadowgraph_check)
+  set_target_properties(gpu_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tools)
+endif()

@@ -1,34 +1,36 @@
-// The fast decode body against the oracle, run by fibers: within its arithmetic's bound, whatever
-// shares a request's keys.
-#include <gtest/gtest.h>
+// Small calls that the fast GPU bodies take, and what their results are judged by: for their test
+// and, on a GPU, for their bench.
+#pragma once
 
-#include <cstring>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <numeric>
-#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "backends/attention_launch.h"
-#include "check/compare.h"
 #include "core/choices.h"
 #include "core/float_formats.h"
-#include "cuda/gpu_on_cpu.h"
+#include "shadowgraph/attention.h"
 
-namespace shadowgraph {
-namespace {
+namespace shadowgraph::small {
 
 struct Shape {
   DType dtype = DType::kBF16;
-  std::vector<int32_t> lens;
+  std::vector<int32_t> lens = {}, q_lens = {};  // no queries: a decode
   int32_t group = 4, dim = 64, page_size = 16, window_left = -1;
   bool hnd = false, csr = false, sinks = false, exact = false;
   float soft_cap = 0;
 };
 
-/// A decode over permuted pages, with its memory.
-class Decode {
+/// A call over permuted pages, with its memory.
+class Call {
  public:
-  explicit Decode(const Shape& s) : rng_(7) {
-    const auto batch = static_cast<int64_t>(s.lens.size());
+  explicit Call(const Shape& s) : rng_(7) {
+    for (const int32_t n : s.q_lens) cu_q_.push_back(cu_q_.back() + n);
+    const auto batch = s.q_lens.empty() ? static_cast<int64_t>(s.lens.size()) : cu_q_.back();
+    if (!s.q_lens.empty()) call.cu_seqlens_q = cu_q_;
     const int64_t heads = kKvHeads * s.group;
     int32_t pages = 0, longest = 0;
     for (const int32_t n : s.lens) longest = std::max(longest, pages_of(s, n));
@@ -96,58 +98,44 @@ class Decode {
   Rng rng_;
   std::vector<std::byte> q_, k_, v_, out_;
   std::vector<float> lse_, sinks_;
-  std::vector<int32_t> table_, lens_, indptr_, ids_, last_;
+  std::vector<int32_t> table_, lens_, indptr_, ids_, last_, cu_q_ = {0};
 };
 
-void expect_within_bound(const Shape& shape, const std::string& what) {
-  Decode d(shape);
-  use_fast_gpu_bodies(true);
-  const int64_t before = fast_gpu_bodies_run();
-  ASSERT_TRUE(run_gpu_body(attention_launch(d.call)));
-  use_fast_gpu_bodies(false);
-  EXPECT_EQ(fast_gpu_bodies_run(), before + 1) << what;
-  const Judgement j = judge(d.call, {d.call.out, d.call.lse.tensor},
-                            *find_arithmetic("cuda_fast_decode"), {.bounded = true});
-  EXPECT_TRUE(j.findings.ok()) << what << '\n' << j.findings.to_string();
+struct NamedShape {
+  const char* name;
+  Shape shape;
+};
+
+/// Each feature of the fast bodies at least once.
+inline std::vector<NamedShape> shapes() {
+  return {
+      {"decode of many lengths", {.lens = {1, 16, 17, 0, 70, 129}}},
+      {"decode, head_dim 128", {.lens = {100, 3}, .dim = 128}},
+      {"decode, f16, HND", {.dtype = DType::kF16, .lens = {65, 31}, .hnd = true}},
+      {"decode, group 16, CSR", {.lens = {200}, .group = 16, .page_size = 64, .csr = true}},
+      {"decode, window, sinks", {.lens = {90, 5}, .group = 1, .window_left = 20, .sinks = true}},
+      {"decode, soft cap", {.lens = {50}, .soft_cap = 2.f}},
+      {"decode, blocks that share keys", {.lens = {1100, 40, 600}}},
+      {"prefill of many lengths", {.lens = {130, 70}, .q_lens = {130, 5}, .group = 1}},
+      {"prefill, head_dim 128", {.lens = {90}, .q_lens = {40}, .group = 1, .dim = 128}},
+      {"prefill, f16, HND",
+       {.dtype = DType::kF16, .lens = {65, 3}, .q_lens = {1, 3}, .group = 2, .hnd = true}},
+      {"prefill, window, CSR, sinks",
+       {.lens = {120},
+        .q_lens = {20},
+        .group = 1,
+        .page_size = 64,
+        .window_left = 33,
+        .csr = true,
+        .sinks = true}},
+      {"prefill, soft cap, no keys, no queries",
+       {.lens = {30, 0, 9}, .q_lens = {30, 2, 0}, .group = 1, .soft_cap = 2.f}},
+  };
 }
 
-TEST(FastDecode, LiesWithinItsBound) {
-  expect_within_bound({.lens = {1, 16, 17, 0, 70, 129}}, "lengths");
-  expect_within_bound({.lens = {100, 3}, .dim = 128}, "head_dim 128");
-  expect_within_bound({.dtype = DType::kF16, .lens = {65, 31}, .hnd = true}, "f16, HND");
-  expect_within_bound({.lens = {200}, .group = 16, .page_size = 64, .csr = true}, "group 16, CSR");
-  expect_within_bound({.lens = {90, 5}, .group = 1, .window_left = 20, .sinks = true},
-                      "window, sinks");
-  expect_within_bound({.lens = {50}, .soft_cap = 2.f}, "soft cap");
+/// Of check/arithmetics.inc.
+inline std::string_view arithmetic_of(const Shape& s) {
+  return s.q_lens.empty() ? "cuda_fast_decode" : "cuda_fast_prefill";
 }
 
-TEST(FastDecode, BlocksThatShareKeysMergeThem) {
-  expect_within_bound({.lens = {1100, 40, 600}}, "a cluster");
-}
-
-TEST(FastDecode, EqualWeightsAreTheMean) {
-  Decode d({.lens = {64}, .exact = true});
-  use_fast_gpu_bodies(true);
-  ASSERT_TRUE(run_gpu_body(attention_launch(d.call)));
-  use_fast_gpu_bodies(false);
-  const Judgement j = judge(d.call, {d.call.out, d.call.lse.tensor},
-                            *find_arithmetic("cuda_fast_decode"), {.bounded = true});
-  EXPECT_TRUE(j.findings.ok()) << j.findings.to_string();
-  EXPECT_LT(j.error_over_bound, 1);
-}
-
-TEST(FastDecode, APageThatIsNotInThePoolLosesTheRow) {
-  Decode d({.lens = {40, 40}});
-  const_cast<int32_t&>(d.call.pages.page_table[1]) = 999;
-  use_fast_gpu_bodies(true);
-  ASSERT_TRUE(run_gpu_body(attention_launch(d.call)));
-  use_fast_gpu_bodies(false);
-  uint32_t bits = 0;
-  std::memcpy(&bits, d.call.out.at(0, 3), 4);
-  EXPECT_EQ(bits, 0xffffffffu);
-  std::memcpy(&bits, d.call.out.at(1, 3), 4);
-  EXPECT_NE(bits, 0xffffffffu);
-}
-
-}  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::small

@@ -1,0 +1,91 @@
+// The fast bodies against the oracle, run by fibers: within their arithmetic's bound, whatever
+// blocks share a request's keys, or its queries.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "backends/attention_launch.h"
+#include "backends/merge_launch.h"
+#include "bench/gpu/small_call.h"
+#include "check/compare.h"
+#include "cuda/gpu_on_cpu.h"
+
+namespace shadowgraph {
+namespace {
+
+void run_fast(const PagedAttention& call) {
+  const int64_t before = fast_gpu_bodies_run();
+  use_fast_gpu_bodies(true);
+  ASSERT_TRUE(run_gpu_body(attention_launch(call)));
+  use_fast_gpu_bodies(false);
+  EXPECT_EQ(fast_gpu_bodies_run(), before + 1);
+}
+
+Judgement judged(const small::Shape& shape, const PagedAttention& call) {
+  return judge(call, {call.out, call.lse.tensor}, *find_arithmetic(small::arithmetic_of(shape)),
+               {.bounded = true});
+}
+
+TEST(FastBodies, LieWithinTheirBounds) {
+  for (const auto& [name, shape] : small::shapes()) {
+    small::Call c(shape);
+    run_fast(c.call);
+    const Judgement j = judged(shape, c.call);
+    EXPECT_TRUE(j.findings.ok()) << name << '\n' << j.findings.to_string();
+  }
+}
+
+TEST(FastBodies, AMergeHasTheBitsOfTheCpu) {
+  constexpr int64_t kRows = 3, kHeads = 2, kDim = 24;
+  Rng rng(11);
+  std::vector<uint16_t> a(kRows * kHeads * kDim), b(a.size()), here(a.size()), there(a.size());
+  std::vector<float> s_a(kRows * kHeads), s_b(s_a.size()), lse_here(s_a.size()),
+      lse_there(s_a.size());
+  for (auto* values : {&a, &b}) {
+    for (size_t i = 0; i < values->size(); ++i)
+      store_float(reinterpret_cast<std::byte*>(values->data()), DType::kBF16,
+                  static_cast<int64_t>(i), rng.signed_unit());
+  }
+  for (auto* values : {&s_a, &s_b})
+    for (float& x : *values) x = rng.below(4) == 0 ? -INFINITY : 5 * rng.signed_unit();
+  const auto call = [&](std::vector<uint16_t>& out, std::vector<float>& lse) {
+    const auto rows = [](auto& of) {
+      return TensorView(of.data(), DType::kBF16, {kRows, kHeads, kDim});
+    };
+    const auto lses = [](auto& of) { return TensorView(of.data(), DType::kF32, {kRows, kHeads}); };
+    return MergeState<LseBase::kNatural>{
+        rows(a), lses(s_a), rows(b), lses(s_b), rows(out), NaturalLse(lses(lse)), {}};
+  };
+  ASSERT_TRUE(merge_state(call(here, lse_here)).ok());
+  const int64_t before = fast_gpu_bodies_run();
+  use_fast_gpu_bodies(true);
+  ASSERT_TRUE(run_gpu_body(merge_launch(call(there, lse_there))));
+  use_fast_gpu_bodies(false);
+  EXPECT_EQ(fast_gpu_bodies_run(), before + 1);
+  EXPECT_EQ(there, here);
+  EXPECT_EQ(lse_there, lse_here);
+}
+
+TEST(FastBodies, AKeyTooFewIsFound) {
+  const small::Shape shape{.lens = {17}};
+  small::Call c(shape);
+  const_cast<int32_t&>(c.call.pages.cache_seqlens[0]) = 16;
+  run_fast(c.call);
+  const_cast<int32_t&>(c.call.pages.cache_seqlens[0]) = 17;
+  EXPECT_FALSE(judged(shape, c.call).findings.ok());
+}
+
+TEST(FastBodies, APageThatIsNotInThePoolLosesTheRow) {
+  small::Call c({.lens = {40, 40}});
+  const_cast<int32_t&>(c.call.pages.page_table[1]) = 999;
+  run_fast(c.call);
+  uint32_t bits = 0;
+  std::memcpy(&bits, c.call.out.at(0, 3), 4);
+  EXPECT_EQ(bits, 0xffffffffu);
+  std::memcpy(&bits, c.call.out.at(1, 3), 4);
+  EXPECT_NE(bits, 0xffffffffu);
+}
+
+}  // namespace
+}  // namespace shadowgraph
