@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# What a GPU has to show, in one go, on a machine that has nvcc, CMake and Ninja and no packages:
+#   gpu.sh carry DIR           here: the header-only packages that the build needs, into DIR
+#   gpu.sh run OUT DIR [STEP...]  there: builds, and runs every step (or those named) with a log of its own in OUT
+# A step that fails stops no other; the last lines say how each ended. Steps: machine conformance calls histories
+# faults memcheck racecheck initcheck bench.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 4
+build=build/gpu
+cli=$build/tools/shadowgraph
+
+# A CMake package of headers alone: NAME, its target, what a user of it compiles with.
+package() {
+  local dir=$1/lib/cmake/$2
+  mkdir -p "$dir"
+  cat >"$dir/$2Config.cmake" <<PACKAGE
+if(NOT TARGET $3)
+  add_library($3 INTERFACE IMPORTED)
+  set_target_properties($3 PROPERTIES INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "\${CMAKE_CURRENT_LIST_DIR}/../../../include"
+    INTERFACE_INCLUDE_DIRECTORIES "\${CMAKE_CURRENT_LIST_DIR}/../../../include"
+    INTERFACE_COMPILE_DEFINITIONS "$4")
+endif()
+PACKAGE
+}
+
+carry() {
+  local to=$1 prefix=${PREFIX:-/usr}
+  mkdir -p "$to/include"
+  cp -r "$prefix"/include/{CLI,fmt,nlohmann} "$to/include/"
+  cp -r "$prefix/include/eigen3/Eigen" "$to/include/"
+  package "$to" CLI11 CLI11::CLI11 ""
+  package "$to" fmt fmt::fmt FMT_HEADER_ONLY=1
+  package "$to" nlohmann_json nlohmann_json::nlohmann_json ""
+  package "$to" Eigen3 Eigen3::Eigen ""
+  du -sh "$to"
+}
+
+# step NAME LIMIT COMMAND...: its output in OUT/NAME.txt, how it ended in the summary.
+summary=()
+step() {
+  local name=$1 limit=$2 start=$SECONDS code=0
+  shift 2
+  # shellcheck disable=SC2016 # the inner shell's own
+  timeout --kill-after=10 "$limit" bash -c '"$@"' _ "$@" >"$out/$name.txt" 2>&1 || code=$?
+  summary+=("$(printf '%-12s exit %3d %4d s  %s' "$name" "$code" $((SECONDS - start)) "$(tail -n 1 "$out/$name.txt")")")
+}
+
+configure() {
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSHADOWGRAPH_CUDA=ON "-DCMAKE_PREFIX_PATH=$1" \
+    "-DSHADOWGRAPH_CUDA_ARCHITECTURES=${ARCHITECTURES:-90a}" -DSHADOWGRAPH_BUILD_TESTS=OFF \
+    -DSHADOWGRAPH_BUILD_BENCH=OFF -DSHADOWGRAPH_BUILD_EXAMPLES=OFF &&
+    cmake --build "$build" --parallel "$(nproc)" --target shadowgraph_cli gpu_bench
+}
+
+# Planted faults that touch no memory outside their buffers: each is found with the numbers that it has on a CPU.
+faults() {
+  local id code=0 other=0
+  local ids
+  mapfile -t ids < <(sed -nE 's/^SG_FAULT\((K[0-9a-z]+), (CE|STALE|BAKED),.*/\1/p' src/faults/faults.inc)
+  for id in "${ids[@]}"; do
+    timeout 20 "$cli" fuzz --device cuda --plant "$id" --cases 200 --seed 7 --max-findings 1 --quiet >"$out/fault.tmp" 2>&1
+    code=$?
+    grep -q "the fault's numbers" "$out/fault.tmp" && other=1 && cat "$out/fault.tmp"
+    echo "$id exit $code"
+  done
+  rm -f "$out/fault.tmp"
+  return $other
+}
+
+# A tool of compute-sanitizer over calls, each eagerly and replayed.
+sanitizer() { compute-sanitizer --tool "$1" --error-exitcode 9 "$cli" fuzz --device cuda --backend kernels --cases 400 --threads 2 --quiet; }
+
+run_steps() {
+  local want=" $* "
+  wanted() { [[ $want == "  " || $want == *" $1 "* ]]; }
+  wanted machine && step machine 30 bash -c 'nvidia-smi; nvcc --version; g++ --version; nproc'
+  wanted conformance && step conformance 240 "$cli" conformance --device cuda --record "$out/answers.jsonl" --quiet
+  wanted calls && step calls 150 "$cli" fuzz --device cuda --backend kernels --cases "${CASES:-100000}" --seconds 120 --quiet
+  wanted histories && step histories 60 "$cli" fuzz --device cuda --cases 4000 --seconds 40 --seed 3 --quiet
+  wanted faults && step faults 100 faults
+  for tool in memcheck racecheck initcheck; do wanted "$tool" && step "$tool" 60 sanitizer "$tool"; done
+  wanted bench && step bench 90 "$build/tools/gpu_bench"
+}
+
+run() {
+  out=$1
+  mkdir -p "$out"
+  step build 400 configure "$(readlink -f "$2")"
+  [[ -x $cli ]] && run_steps "${@:3}"
+  printf '%s\n' "${summary[@]}" | tee "$out/summary.txt"
+  # What comes back is few files.
+  tar -C "$out" -czf "$out/logs.tar.gz" --exclude=logs.tar.gz .
+}
+
+export build cli out=
+export -f configure faults sanitizer
+case ${1:-} in
+  carry) carry "${2:?a folder}" ;;
+  run) run "${2:?a folder for logs}" "${3:?the carried folder}" "${@:4}" ;;
+  *)
+    sed -n "2,6s/^# //p" "$0"
+    exit 2
+    ;;
+esac
