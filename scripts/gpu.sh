@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # What a GPU has to show, in one go, on a machine that has nvcc, CMake and Ninja and no packages:
 #   gpu.sh carry DIR           here: the header-only packages that the build needs, into DIR
-#   gpu.sh run OUT DIR [STEP...]  there: builds, and runs every step (or those named) with a log of its own in OUT
-# A step that fails stops no other; the last lines say how each ended. Steps: machine conformance calls histories
-# faults memcheck racecheck initcheck bench.
+#   gpu.sh run OUT DIR [STEP...]  there: builds, and runs every step (or those named); OUT gets a summary and the logs
+# A step that fails stops no other; the last lines say how each ended. Steps, with the most seconds that each may take
+# (the build 400): machine 30, conformance 200, bench 120, calls 230, histories 60, faults 150, memcheck, racecheck and
+# initcheck 60 each. What is built once is found again.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 4
+PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer
 build=build/gpu
 cli=$build/tools/shadowgraph
+logs=$build/logs
+out=
 
 # A CMake package of headers alone: NAME, its target, what a user of it compiles with.
 package() {
@@ -35,14 +39,16 @@ carry() {
   du -sh "$to"
 }
 
-# step NAME LIMIT COMMAND...: its output in OUT/NAME.txt, how it ended in the summary.
+# step NAME LIMIT COMMAND...: its output in NAME.txt of the logs, how it ended in the summary; both in OUT.
 summary=()
 step() {
   local name=$1 limit=$2 start=$SECONDS code=0
   shift 2
   # shellcheck disable=SC2016 # the inner shell's own
-  timeout --kill-after=10 "$limit" bash -c '"$@"' _ "$@" >"$out/$name.txt" 2>&1 || code=$?
-  summary+=("$(printf '%-12s exit %3d %4d s  %s' "$name" "$code" $((SECONDS - start)) "$(tail -n 1 "$out/$name.txt")")")
+  timeout --kill-after=10 "$limit" bash -c '"$@"' _ "$@" >"$logs/$name.txt" 2>&1 || code=$?
+  summary+=("$(printf '%-12s exit %3d %4d s  %s' "$name" "$code" $((SECONDS - start)) "$(tail -n 1 "$logs/$name.txt")")")
+  printf '%s\n' "${summary[@]}" >"$out/summary.txt"
+  tar -C "$logs" -czf "$out/logs.tar.gz" .
 }
 
 configure() {
@@ -58,12 +64,12 @@ faults() {
   local ids
   mapfile -t ids < <(sed -nE 's/^SG_FAULT\((K[0-9a-z]+), (CE|STALE|BAKED),.*/\1/p' src/faults/faults.inc)
   for id in "${ids[@]}"; do
-    timeout 20 "$cli" fuzz --device cuda --plant "$id" --cases 200 --seed 7 --max-findings 1 --quiet >"$out/fault.tmp" 2>&1
+    timeout 20 "$cli" fuzz --device cuda --plant "$id" --cases 200 --seed 7 --max-findings 1 --quiet >"$logs/fault.tmp" 2>&1
     code=$?
-    grep -q "the fault's numbers" "$out/fault.tmp" && other=1 && cat "$out/fault.tmp"
+    grep -q "the fault's numbers" "$logs/fault.tmp" && other=1 && cat "$logs/fault.tmp"
     echo "$id exit $code"
   done
-  rm -f "$out/fault.tmp"
+  rm -f "$logs/fault.tmp"
   return $other
 }
 
@@ -74,31 +80,29 @@ run_steps() {
   local want=" $* "
   wanted() { [[ $want == "  " || $want == *" $1 "* ]]; }
   wanted machine && step machine 30 bash -c 'nvidia-smi; nvcc --version; g++ --version; nproc'
-  wanted conformance && step conformance 240 "$cli" conformance --device cuda --record "$out/answers.jsonl" --quiet
-  wanted calls && step calls 150 "$cli" fuzz --device cuda --backend kernels --cases "${CASES:-100000}" --seconds 120 --quiet
+  wanted conformance && step conformance 200 "$cli" conformance --device cuda --record "$logs/answers.jsonl" --quiet
+  wanted bench && step bench 120 "$build/tools/gpu_bench"
+  wanted calls && step calls 230 "$cli" fuzz --device cuda --backend kernels --cases "${CASES:-100000}" --seconds 200 --quiet
   wanted histories && step histories 60 "$cli" fuzz --device cuda --cases 4000 --seconds 40 --seed 3 --quiet
-  wanted faults && step faults 100 faults
+  wanted faults && step faults 150 faults
   for tool in memcheck racecheck initcheck; do wanted "$tool" && step "$tool" 60 sanitizer "$tool"; done
-  wanted bench && step bench 90 "$build/tools/gpu_bench"
 }
 
 run() {
   out=$1
-  mkdir -p "$out"
+  mkdir -p "$out" "$logs"
   step build 400 configure "$(readlink -f "$2")"
   [[ -x $cli ]] && run_steps "${@:3}"
-  printf '%s\n' "${summary[@]}" | tee "$out/summary.txt"
-  # What comes back is few files.
-  tar -C "$out" -czf "$out/logs.tar.gz" --exclude=logs.tar.gz .
+  cat "$out/summary.txt"
 }
 
-export build cli out=
+export build cli logs
 export -f configure faults sanitizer
 case ${1:-} in
   carry) carry "${2:?a folder}" ;;
   run) run "${2:?a folder for logs}" "${3:?the carried folder}" "${@:4}" ;;
   *)
-    sed -n "2,6s/^# //p" "$0"
+    sed -n "2,7s/^# //p" "$0"
     exit 2
     ;;
 esac
