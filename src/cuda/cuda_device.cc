@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdlib>
+#include <tuple>
 #include <utility>
 
 #include "cuda/cuda_compat.h"
@@ -18,23 +19,29 @@ struct Fixture {
   alignas(4096) std::byte page[4096] = {};
 };
 
+bool has_clusters() {
+  static const bool has = [] {
+    int value = 0;
+    return cudaDeviceGetAttribute(&value, cudaDevAttrClusterLaunch, 0) == cudaSuccess && value != 0;
+  }();
+  return has;
+}
+
 /// More shared memory, and larger clusters, than every GPU has are asked for by function, once.
 cudaError_t allow(const void* function, const Geometry& geometry) {
   constexpr unsigned kEverywhere = 48 << 10, kPortableCluster = 8;
   if (geometry.shared_bytes <= kEverywhere && geometry.cluster <= kPortableCluster)
     return cudaSuccess;
   static std::mutex mutex;
-  static std::map<std::pair<const void*, unsigned>, cudaError_t> asked;
+  static std::map<std::tuple<const void*, unsigned, unsigned>, cudaError_t> asked;
   const std::scoped_lock lock(mutex);
-  const auto [it, is_new] = asked.try_emplace({function, geometry.shared_bytes}, cudaSuccess);
+  const auto [it, is_new] =
+      asked.try_emplace({function, geometry.shared_bytes, geometry.cluster}, cudaSuccess);
   if (!is_new) return it->second;
   it->second = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(geometry.shared_bytes));
-  // A GPU without clusters refuses this, and is given none.
-  if (it->second == cudaSuccess &&
-      cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) !=
-          cudaSuccess)
-    (void)cudaGetLastError();
+  if (it->second == cudaSuccess && geometry.cluster > kPortableCluster)
+    it->second = cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   return it->second;
 }
 
@@ -171,7 +178,10 @@ DeviceError CudaDevice::launch_kernel(const KernelLaunch& launch, StreamHandle s
   if (kernel == nullptr) return DeviceError::kInvalidDeviceFunction;
   if (!kernel->takes(launch.args)) return DeviceError::kInvalidValue;
   launched_.remember(*kernel, launch);
-  const Geometry geometry = kernel->geometry_of(launch);
+  Geometry geometry = kernel->geometry_of(launch);
+  // Blocks that would share a row's work are one, then.
+  if (geometry.cluster > 1 && !has_clusters())
+    geometry.grid.x /= geometry.cluster, geometry.cluster = 1;
   if (const cudaError_t error = allow(kernel->function, geometry); error != cudaSuccess)
     return error_of(error);
   std::vector<void*> args = addresses_of(launch.args);
