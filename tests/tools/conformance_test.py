@@ -137,11 +137,11 @@ class Conformance(unittest.TestCase):
         self.refused("--seeds", "0", said="--seeds")
 
     @unittest.skipIf(os.path.exists("/dev/nvidia0"), "there is a GPU")
-    def test_without_a_gpu_one_line_says_so_and_the_simulated_device_goes_on(self):
+    def test_without_a_gpu_one_line_says_so_and_the_cpu_goes_on(self):
         code, out, err = run("conformance", "--device", "cuda", "--case", "G12", "--format", "json")
         self.assertEqual(code, CLEAN)
         self.assertEqual({row["status"] for row in json.loads(out)["conformance"]}, {"equal"})
-        self.assertRegex(err, r"(?m)^shadowgraph: .*CUDA.*: going on with the simulated device$")
+        self.assertRegex(err, r"(?m)^shadowgraph: .*CUDA.*: going on with the CPU$")
 
     def test_the_list_is_what_would_be_run(self):
         items = json.loads(run("conformance", "--case", "G12", "--list", "--format", "json")[1])["items"]
