@@ -7,6 +7,7 @@
 
 #include "backends/attention_launch.h"
 #include "backends/merge_launch.h"
+#include "backends/ragged_launch.h"
 #include "bench/gpu/small_call.h"
 #include "check/compare.h"
 #include "cuda/gpu_on_cpu.h"
@@ -34,6 +35,29 @@ TEST(FastBodies, LieWithinTheirBounds) {
     const Judgement j = judged(shape, c.call);
     EXPECT_TRUE(j.findings.ok()) << name << '\n' << j.findings.to_string();
   }
+}
+
+TEST(FastBodies, RaggedKeysLieWithinTheBound) {
+  const small::Shape shape{.lens = {70, 9}, .q_lens = {40, 9}, .group = 2};
+  small::Call c(shape);
+  const PagedAttention& paged = c.call;
+  // The pool's first tokens, one request after the other.
+  const std::vector<int32_t> cu_seqlens_k = {0, 70, 79};
+  const auto tokens = [&](const KvPlane& p) {
+    return TensorView(p.data, p.dtype, {79, paged.cache.num_kv_heads, p.head_dim});
+  };
+  RaggedAttention call;
+  call.q = paged.q, call.out = paged.out, call.lse = paged.lse, call.params = paged.params;
+  call.k = tokens(paged.cache.k), call.v = tokens(paged.cache.v);
+  call.cu_seqlens_q = paged.cu_seqlens_q, call.cu_seqlens_k = cu_seqlens_k;
+  const int64_t before = fast_gpu_bodies_run();
+  use_fast_gpu_bodies(true);
+  ASSERT_TRUE(run_gpu_body(ragged_launch(call)));
+  use_fast_gpu_bodies(false);
+  EXPECT_EQ(fast_gpu_bodies_run(), before + 1);
+  const Judgement j = judge(call, {call.out, call.lse.tensor},
+                            *find_arithmetic(small::arithmetic_of(shape)), {.bounded = true});
+  EXPECT_TRUE(j.findings.ok()) << j.findings.to_string();
 }
 
 TEST(FastBodies, AMergeHasTheBitsOfTheCpu) {
