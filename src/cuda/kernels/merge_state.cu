@@ -1,5 +1,6 @@
 // merge_state: one warp a row and head, in the arithmetic of kernels/merge_states.cc.
 #include <algorithm>
+#include <type_traits>
 
 #include "cuda/cuda_kernels.h"
 #include "cuda/kernels/values.cuh"
@@ -38,11 +39,15 @@ __global__ void merge_state(const void* v_a, const void* s_a, const void* v_b, c
 constexpr int kEight = 8, kThreads = 256;
 
 template <DType T>
+using Element = std::conditional_t<T == DType::kBF16, __nv_bfloat16, __half>;
+
+template <DType T>
 __device__ void load_eight(const Rows& v, int64_t at, float (&x)[kEight]) {
   const uint4 bits = *reinterpret_cast<const uint4*>(v.data + 2 * at);
-  const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
+  Element<T> elements[kEight];
+  memcpy(elements, &bits, sizeof elements);
 #pragma unroll
-  for (int i = 0; i < kEight; ++i) x[i] = load(words, T, i);
+  for (int i = 0; i < kEight; ++i) x[i] = load(elements, T, i);
 }
 
 template <DType T>
@@ -73,7 +78,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int e = 0; e < kEight; ++e) sum[e] += weights[i] * x[e];
   }
   const Rows to = rows_of(out, s.out), to_lse = rows_of(lse, s.lse);
-  uint16_t bits[kEight];
+  Element<T> bits[kEight];
 #pragma unroll
   for (int e = 0; e < kEight; ++e) store(bits, T, e, all.has_mass() ? sum[e] / all.d : 0);
   uint4 words;
