@@ -277,7 +277,7 @@ int run_choices(const Options& options, const Chosen& chosen) {
   History history = generate_history(choices, chosen.backends);
   history.runner.diagnose = true;
   Gpu gpu(options.device);
-  history.runner.calls = gpu.calls();
+  history.runner.make_device = gpu.make_device();
   HistoryResult result = run_history(history, choices, planted.tap());
   const bool judged = result.judged > 0 || !result.findings.ok();
   ++(judged ? report.cases : report.skipped);
@@ -353,7 +353,7 @@ int run_random(const Options& options, const Chosen& chosen) {
   fuzz.kernels = chosen.kernels;
   fuzz.histories.backends = chosen.backends;
   fuzz.histories.tap = planted.tap();
-  fuzz.histories.calls = gpu.calls();
+  fuzz.histories.make_device = gpu.make_device();
   const std::string flags = chosen.flags + (gpu.calls() != nullptr ? " --device cuda" : "");
   fuzz.histories.flags = flags, fuzz.histories.refs = chosen.refs;
 

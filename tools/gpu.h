@@ -10,6 +10,8 @@
 #include <string_view>
 
 #include "check/device_calls.h"
+#include "check/runner.h"
+#include "check/twin_device.h"
 #include "cli.h"
 #include "conformance/answers.h"
 #ifdef SHADOWGRAPH_CUDA
@@ -53,7 +55,7 @@ inline bool has_gpu_kernel([[maybe_unused]] std::string_view name) {
 #endif
 }
 
-/// The GPU that calls of the host's memory run on, where --device asks for one and there is one.
+/// The GPU that calls and histories run on, where --device asks for one and there is one.
 class Gpu {
  public:
   explicit Gpu(DeviceKind kind) {
@@ -61,10 +63,17 @@ class Gpu {
     std::string why;
     api_ = open_gpu(&why);
     if (api_ == nullptr) say_no_gpu(why);
-    if (api_ != nullptr) calls_.emplace(*api_, has_gpu_kernel);
+    if (api_ != nullptr) calls_.emplace(*api_);
   }
   /// nullptr: the CPU runs them.
   DeviceCalls* calls() { return calls_ ? &*calls_ : nullptr; }
+  /// What histories run on; empty: the simulated device alone. Lives longer than they.
+  MakeDevice make_device() {
+    if (api_ == nullptr) return {};
+    return [this](const SimOptions& options) {
+      return std::make_unique<TwinDevice>(options, *api_, has_gpu_kernel);
+    };
+  }
 
  private:
   std::unique_ptr<DeviceApi> api_;

@@ -278,7 +278,7 @@ double copy_bandwidth(DeviceApi& api) {
 /// Each feature of the fast bodies, eagerly and replayed, against the oracle: false if one is
 /// wrong.
 bool check_results(DeviceApi& api) {
-  DeviceCalls calls(api, has_cuda_kernel);
+  DeviceCalls calls(api);
   bool right = true;
   for (const auto& [name, shape] : small::shapes()) {
     small::Call c(shape);

@@ -39,7 +39,7 @@ class SimDevice : public DeviceApi {
   SimDevice& operator=(const SimDevice&) = delete;
 
   /// What was found since the last call.
-  Status take_findings();
+  virtual Status take_findings();
   /// mem.leak for every stream-ordered allocation that is still live.
   void check_leaks();
   /// Launches exec in every order that its edges allow, up to the order of nodes that touch nothing

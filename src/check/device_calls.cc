@@ -112,14 +112,6 @@ class Image {
     }
   }
 
-  void poison() const {
-    for (const auto& [pointer, part] : parts_) {
-      for (const auto& [first, last] : part.written)
-        std::memset(const_cast<std::byte*>(pointer) + first, 0xff,
-                    static_cast<size_t>(last - first));
-    }
-  }
-
   Bytes before;
 
  private:
@@ -188,61 +180,7 @@ struct DeviceCalls::Rooms {
   std::vector<std::unique_ptr<Room>> free;
 };
 
-/// A kernel of the simulated device that has its body elsewhere.
-struct DeviceKernel : Kernel {
-  const Kernel* original = nullptr;
-  DeviceCalls* calls = nullptr;
-};
-
-struct DeviceCalls::Bodies {
-  HasKernel has_kernel;
-  std::mutex mutex;
-  std::map<const Kernel*, DeviceKernel> kernels;
-  Status findings;
-
-  static Progress body(LaunchFrame& f) {
-    const auto& kernel = static_cast<const DeviceKernel&>(*f.launch.kernel);
-    KernelLaunch launch = f.launch;
-    launch.kernel = kernel.original;
-    Status status = kernel.calls->run(launch);
-    if (status.ok()) return Progress::kDone;
-    Image(launch).poison();
-    Bodies& bodies = *kernel.calls->bodies_;
-    const std::scoped_lock lock(bodies.mutex);
-    bodies.findings.add(std::move(status));
-    return Progress::kDone;
-  }
-  /// The kernel itself where the device does not have it.
-  const Kernel* of(const Kernel* original, DeviceCalls* calls) {
-    if (original->footprint == nullptr || !has_kernel(original->name)) return original;
-    const std::scoped_lock lock(mutex);
-    const auto [it, is_new] = kernels.try_emplace(original);
-    if (is_new) {
-      static_cast<Kernel&>(it->second) = *original;
-      it->second.body = body;
-      it->second.original = original, it->second.calls = calls;
-    }
-    return &it->second;
-  }
-};
-
-class DeviceCalls::Simulated final : public SimDevice {
- public:
-  Simulated(const SimOptions& options, DeviceCalls& calls) : SimDevice(options), calls_(calls) {}
-  DeviceError launch_kernel(const KernelLaunch& launch, StreamHandle s) override {
-    KernelLaunch mine = launch;
-    mine.kernel = calls_.bodies_->of(launch.kernel, &calls_);
-    return SimDevice::launch_kernel(mine, s);
-  }
-
- private:
-  DeviceCalls& calls_;
-};
-
-DeviceCalls::DeviceCalls(DeviceApi& api, HasKernel has_kernel)
-    : api_(api), rooms_(std::make_unique<Rooms>()), bodies_(std::make_unique<Bodies>()) {
-  bodies_->has_kernel = std::move(has_kernel);
-}
+DeviceCalls::DeviceCalls(DeviceApi& device) : api_(device), rooms_(std::make_unique<Rooms>()) {}
 DeviceCalls::~DeviceCalls() = default;
 
 std::unique_ptr<DeviceCalls::Room> DeviceCalls::take_room() {
@@ -256,15 +194,6 @@ std::unique_ptr<DeviceCalls::Room> DeviceCalls::take_room() {
 void DeviceCalls::give_back(std::unique_ptr<Room> room) {
   const std::scoped_lock lock(rooms_->mutex);
   rooms_->free.push_back(std::move(room));
-}
-
-std::unique_ptr<SimDevice> DeviceCalls::simulated(const SimOptions& options) {
-  return std::make_unique<Simulated>(options, *this);
-}
-
-Status DeviceCalls::take_findings() {
-  const std::scoped_lock lock(bodies_->mutex);
-  return std::exchange(bodies_->findings, {});
 }
 
 Status DeviceCalls::run(const KernelLaunch& launch) {

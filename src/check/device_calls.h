@@ -4,23 +4,18 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
-#include <string_view>
 
 #include "shadowgraph/attention.h"
 #include "shadowgraph/device_api.h"
-#include "shadowgraph/sim_device.h"
 #include "shadowgraph/status.h"
 
 namespace shadowgraph {
 
 class DeviceCalls {
  public:
-  using HasKernel = std::function<bool(std::string_view name)>;
-
-  /// Lives as long as the device. has_kernel: which kernels that has bodies for.
-  DeviceCalls(DeviceApi& api, HasKernel has_kernel);
+  /// device: lives longer.
+  explicit DeviceCalls(DeviceApi& device);
   ~DeviceCalls();
   DeviceCalls(const DeviceCalls&) = delete;
   DeviceCalls& operator=(const DeviceCalls&) = delete;
@@ -38,15 +33,7 @@ class DeviceCalls {
   Status run(const MergeState<LseBase::kNatural>& call);
   Status run(const StoreKv& call);
 
-  /// A simulated device of this kind runs every launch whose kernel the device has there, in the
-  /// place of the CPU's body. What the device refuses, or gets wrong beside the results, leaves
-  /// 0xff in what the launch writes, and is told by take_findings().
-  std::unique_ptr<SimDevice> simulated(const SimOptions& options);
-  Status take_findings();
-
  private:
-  struct Bodies;
-  class Simulated;
   class Room;
   struct Rooms;
   std::unique_ptr<Room> take_room();
@@ -54,7 +41,6 @@ class DeviceCalls {
 
   DeviceApi& api_;
   std::unique_ptr<Rooms> rooms_;
-  std::unique_ptr<Bodies> bodies_;
 };
 
 }  // namespace shadowgraph

@@ -178,7 +178,6 @@ Status Runner::Impl::finish() {
   world.stream.synchronize();
   Status status = world.stream.take_status();
   status.add(world.device->take_findings());
-  if (options.calls != nullptr) status.add(options.calls->take_findings());
   return status;
 }
 

@@ -7,11 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "check/device_calls.h"
 #include "check/tap.h"
 #include "runtime/step.h"
 #include "shadowgraph/backend.h"
@@ -33,6 +33,9 @@ enum class RunnerData : uint8_t {
   // bit, however the keys are cut. With kSelectorScale
   kSelector,
 };
+
+/// Another simulated device, a twin of a GPU say (twin_device.h).
+using MakeDevice = std::function<std::unique_ptr<SimDevice>(const SimOptions&)>;
 
 /// Half of ln 2: a logit in base 2 is half of q.k, so that of a selector's none is rounded.
 inline constexpr float kSelectorScale = 0.34657359f;
@@ -56,8 +59,9 @@ struct RunnerOptions {
   // that plans ahead
   bool plans_ahead = false;
   SimOptions device = {};
-  // Runs the launches that another device has bodies for there; a tap's own device then is not used
-  DeviceCalls* calls = nullptr;
+  // What the history runs on, in the place of a SimDevice, or of a tap's; it lives no longer than
+  // the runner
+  MakeDevice make_device;
   Tap* tap = nullptr;  // a planted fault, of this run alone
   // Findings of wrong outputs say which known mistakes would give them (diagnose.h)
   bool diagnose = false;

@@ -17,7 +17,7 @@ constexpr size_t kArenaBytes = size_t{1} << 23;
 TensorView first_rows(const Buffer& b, int64_t rows) { return rows_of(b.view(), 0, rows); }
 
 std::unique_ptr<SimDevice> device_of(const RunnerOptions& o) {
-  if (o.calls != nullptr) return o.calls->simulated(o.device);
+  if (o.make_device) return o.make_device(o.device);
   return o.tap != nullptr ? o.tap->device(o.device) : std::make_unique<SimDevice>(o.device);
 }
 

@@ -5,7 +5,6 @@
 #include <mutex>
 #include <thread>
 
-#include "core/laws.h"
 #include "fuzz/call_file.h"
 #include "fuzz/generate.h"
 
@@ -98,8 +97,7 @@ class Workers {
   size_t run_one_history(uint64_t number, Tally& tally) {
     Choices choices = history_choices(options_.seed, number);
     const History h = generate_history(choices, options_.histories);
-    HistoryResult result = run_history(h, choices, options_.histories.tap);
-    add_other_numbers(h, number, result.findings);
+    const HistoryResult result = run_history(h, choices, options_.histories.tap);
     const auto found = std::as_const(result.findings).findings();
     ++(result.judged > 0 || !found.empty() ? tally.cases : tally.skipped);
     for (const auto& [name, steps] : result.coverage) tally.coverage[name] += steps;
@@ -114,28 +112,6 @@ class Workers {
       mine.case_id = name_of_case(number) + mine.case_id;
     }
     return std::as_const(small.findings).findings().size();
-  }
-
-  /// A planted fault has on another device the numbers that it has here: num.bits if not.
-  void add_other_numbers(const History& h, uint64_t number, Status& there) const {
-    if (options_.histories.calls == nullptr || !options_.histories.tap) return;
-    Choices choices = history_choices(options_.seed, number);
-    HistoryOptions cpu = options_.histories;
-    cpu.calls = nullptr;
-    const History same = generate_history(choices, cpu);
-    const Status here = run_history(same, choices, cpu.tap).findings;
-    const auto outputs = [](const Status& s) {
-      std::vector<std::pair<Where, std::string>> all;
-      for (const Finding& f : s.findings()) {
-        if (f.id.starts_with("num."))
-          all.emplace_back(f.where, f.id + ' ' + f.expected + ' ' + f.got);
-      }
-      return all;
-    };
-    if (outputs(here) == outputs(there)) return;
-    Finding other = make_finding("num.bits", at(std::string(h.backend->info().name)),
-                                 "the fault's numbers: " + here.to_string(), "others");
-    there.add(std::move(other));
   }
 
   std::string name_of_case(uint64_t number) const {

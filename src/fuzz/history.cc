@@ -343,7 +343,7 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
 History generate_history(Choices& choices, const HistoryOptions& options) {
   History h = generate_history(choices, options.backends);
   h.runner.outputs_alone = options.outputs_alone;
-  h.runner.calls = options.calls;
+  h.runner.make_device = options.make_device;
   return h;
 }
 

@@ -42,10 +42,10 @@ struct HistoryResult {
 /// What a run of histories has in common.
 struct HistoryOptions {
   std::vector<const Backend*> backends;
-  MakeTap tap;                   // a planted fault
-  DeviceCalls* calls = nullptr;  // RunnerOptions'
-  bool outputs_alone = false;    // RunnerOptions'
-  int64_t shrink_tries = 1000;   // histories, so that what is left is the same on every machine
+  MakeTap tap;                  // a planted fault
+  MakeDevice make_device;       // RunnerOptions'
+  bool outputs_alone = false;   // RunnerOptions'
+  int64_t shrink_tries = 1000;  // histories, so that what is left is the same on every machine
   /// As options of `shadowgraph fuzz`: " --backend flashattention --plant K04".
   std::string flags;
   std::vector<std::string> refs;  // of what is planted: findings stand on them too

@@ -7,10 +7,10 @@
 #include <numeric>
 #include <vector>
 
+#include "shadowgraph/sim_device.h"
+
 namespace shadowgraph {
 namespace {
-
-bool has_every_kernel(std::string_view) { return true; }
 
 /// Two requests of 3 and 2 keys in pages of 2, out of order; one KV head of dimension 4.
 struct Decode {
@@ -38,7 +38,7 @@ TEST(DeviceCalls, HaveTheBitsOfTheCpu) {
   Decode here, there;
   ASSERT_TRUE(attention_with_kvcache(here.call).ok());
   SimDevice device;
-  DeviceCalls calls(device, has_every_kernel);
+  DeviceCalls calls(device);
   const Status status = calls.run(there.call);
   EXPECT_TRUE(status.ok()) << status.to_string();
   EXPECT_EQ(there.out, here.out);
@@ -51,7 +51,7 @@ TEST(DeviceCalls, WhatTheCpuRefusesIsRefused) {
   Decode d;
   d.table[0] = 4;
   SimDevice device;
-  DeviceCalls calls(device, has_every_kernel);
+  DeviceCalls calls(device);
   EXPECT_EQ(calls.run(d.call).to_string(), attention_with_kvcache(d.call).to_string());
   EXPECT_EQ(d.out[0], -1);
 }
@@ -73,7 +73,7 @@ Progress counts(LaunchFrame& f) {
 
 Status run_over(const Kernel& kernel, std::vector<int32_t>* values) {
   SimDevice device;
-  DeviceCalls calls(device, has_every_kernel);
+  DeviceCalls calls(device);
   KernelLaunch launch;
   launch.kernel = &kernel;
   launch.args.pointer(values->data());
@@ -95,27 +95,6 @@ TEST(DeviceCalls, AReplayThatLeavesOtherBytesIsFound) {
   const Status status = run_over(kSlip, &values);
   ASSERT_EQ(status.findings().size(), 1u) << status.to_string();
   EXPECT_EQ(status.findings()[0].id, "num.bits");
-}
-
-TEST(DeviceCalls, ASimulatedDeviceRunsItsLaunchesThereAndTellsWhatWentWrong) {
-  static constinit const Kernel kSlip{.name = "slip", .body = writes_both, .footprint = says_first};
-  SimDevice device;
-  DeviceCalls calls(device, has_every_kernel);
-  const std::unique_ptr<SimDevice> simulated = calls.simulated({});
-  void* memory = nullptr;
-  ASSERT_EQ(simulated->malloc(8, &memory), DeviceError::kSuccess);
-  auto* const values = static_cast<int32_t*>(memory);
-  values[0] = values[1] = 5;
-  KernelLaunch launch;
-  launch.kernel = &kSlip;
-  launch.args.pointer(memory);
-  ASSERT_EQ(simulated->launch_kernel(launch, kNullStream), DeviceError::kSuccess);
-  ASSERT_EQ(simulated->device_synchronize(), DeviceError::kSuccess);
-  EXPECT_EQ(values[0], -1);
-  EXPECT_EQ(values[1], 5);
-  const Status status = calls.take_findings();
-  ASSERT_EQ(status.findings().size(), 1u) << status.to_string();
-  EXPECT_EQ(status.findings()[0].id, "num.write_set");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // whole histories of every backend, eagerly and replayed.
 #include <gtest/gtest.h>
 
+#include "check/twin_device.h"
 #include "cuda/gpu_on_cpu.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/generate.h"
@@ -12,7 +13,7 @@ namespace {
 
 TEST(GpuBodies, CallsHaveTheBitsOfTheCpuEagerlyAndReplayed) {
   GpuOnCpu device;
-  DeviceCalls calls(device, has_gpu_body);
+  DeviceCalls calls(device);
   RunOptions options;
   options.device = &calls;
   int ran = 0;
@@ -31,10 +32,11 @@ TEST(GpuBodies, CallsHaveTheBitsOfTheCpuEagerlyAndReplayed) {
 }
 
 TEST(GpuBodies, HistoriesOfEveryBackendRunOnThem) {
-  GpuOnCpu device;
-  DeviceCalls calls(device, has_gpu_body);
+  GpuOnCpu device({.seed = 0, .choose = {}, .checked = false});
   HistoryOptions options;
-  options.calls = &calls;
+  options.make_device = [&](const SimOptions& o) {
+    return std::make_unique<TwinDevice>(o, device, has_gpu_body);
+  };
   int judged = 0;
   for (const Backend* backend : all_backends()) {
     options.backends = {backend};

@@ -1,0 +1,111 @@
+// Histories run on a twin of another device, graphs and all: clean ones find nothing, and planted
+// faults have the same numbers there.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "check/twin_device.h"
+#include "faults/faults.h"
+#include "fuzz/fuzz.h"
+#include "fuzz/history.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr uint64_t kSeed = 29;
+
+const SimOptions kUnchecked{.seed = 0, .choose = {}, .checked = false};
+
+/// Histories on twins of one device, whose kernels run there as its own or as host functions.
+template <class Other = SimDevice>
+class Twins {
+ public:
+  explicit Twins(bool has_kernels) {
+    options_.make_device = [this, has_kernels](const SimOptions& o) {
+      return std::make_unique<TwinDevice>(o, other_, [=](std::string_view) { return has_kernels; });
+    };
+  }
+  HistoryResult run(const Backend* backend, uint64_t number, const MakeTap& tap) {
+    options_.backends = {backend};
+    Choices choices = history_choices(kSeed, number);
+    const History h = generate_history(choices, options_);
+    return run_history(h, choices, tap);
+  }
+
+ private:
+  Other other_{kUnchecked};
+  HistoryOptions options_;
+};
+
+TEST(TwinHistories, OfEveryBackendFindNothing) {
+  int64_t judged = 0;
+  for (const bool has_kernels : {true, false}) {
+    Twins<> twins(has_kernels);
+    for (const Backend* backend : all_backends()) {
+      const HistoryResult result = twins.run(backend, 1, nullptr);
+      EXPECT_EQ(result.findings.to_string(), "ok") << backend->info().name;
+      judged += result.judged;
+    }
+  }
+  EXPECT_GT(judged, 100);
+}
+
+/// Leaves out what the second launch of every capture would do.
+struct Forgetful : SimDevice {
+  using SimDevice::SimDevice;
+  int in_capture = 0;
+  DeviceError stream_begin_capture(StreamHandle s, CaptureMode mode) override {
+    in_capture = 0;
+    return SimDevice::stream_begin_capture(s, mode);
+  }
+  DeviceError launch_host_func(StreamHandle s, HostFn fn, void* data) override {
+    return SimDevice::launch_host_func(s, ++in_capture == 2 ? [](void*) {} : fn, data);
+  }
+};
+
+TEST(TwinHistories, ADeviceThatLeavesALaunchOutIsFoundOfEveryBackend) {
+  Twins<Forgetful> twins(false);
+  for (const Backend* backend : all_backends()) {
+    bool found = false;
+    for (uint64_t number = 0; number < 8 && !found; ++number) {
+      const HistoryResult result = twins.run(backend, number, nullptr);
+      found = std::ranges::any_of(std::as_const(result.findings).findings(),
+                                  [](const Finding& f) { return f.id == "device.twin"; });
+    }
+    EXPECT_TRUE(found) << backend->info().name;
+  }
+}
+
+/// Faults of lengths, staleness and baked values stay inside their buffers.
+bool is_memory_safe(const Fault& fault) {
+  return fault.tap != nullptr &&
+         (fault.group == "CE" || fault.group == "STALE" || fault.group == "BAKED");
+}
+
+TEST(TwinHistories, APlantedFaultHasTheSameNumbers) {
+  Twins<> twins(false);
+  const Backend* const backends[] = {find_backend("flashattention"), find_backend("triton"),
+                                     find_backend("flashinfer")};
+  int64_t planted = 0, found = 0;
+  for (const Fault& fault : all_faults()) {
+    if (!is_memory_safe(fault)) continue;
+    ++planted;
+    const Planted tap({&fault});
+    for (const Backend* backend : backends) {
+      for (uint64_t number = 0; number < 4; ++number) {
+        const HistoryResult result = twins.run(backend, number, tap.tap());
+        const auto findings = std::as_const(result.findings).findings();
+        found += findings.empty() ? 0 : 1;
+        for (const Finding& f : findings)
+          EXPECT_NE(f.id, "device.twin") << fault.id << ": " << f.to_string();
+      }
+    }
+  }
+  EXPECT_GT(planted, 10);
+  EXPECT_GT(found, planted);
+}
+
+}  // namespace
+}  // namespace shadowgraph
