@@ -144,7 +144,7 @@ class DeviceCalls::Room {
     if (bytes <= size_) return {};
     if (memory_ != nullptr) api_.free(std::exchange(memory_, nullptr));
     size_ = 0;
-    const Status status = device_status("cudaMalloc", api_.malloc(2 * bytes, &memory_));
+    Status status = device_status("cudaMalloc", api_.malloc(2 * bytes, &memory_));
     if (status.ok()) size_ = 2 * bytes;
     return status;
   }

@@ -66,7 +66,7 @@ TEST(Answers, AProcessThatDiesTakesNoOtherWithIt) {
 
 TEST(Answers, NothingRunsOnceItIsToStop) {
   answers_of(some_cases(), open_simulated, {}, std::atomic<bool>(true),
-             [](size_t, Record) { ADD_FAILURE() << "it ran"; });
+             [](size_t, const Record&) { ADD_FAILURE() << "it ran"; });
 }
 
 TEST(Answers, ADeviceThatIsMissingSaysWhy) {
