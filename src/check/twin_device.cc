@@ -165,7 +165,6 @@ void TwinDevice::declare_buffer(const BufferDecl& buffer) {
   const size_t end = std::min(begin + buffer.bytes + kRedZone, block.bytes);
   if (end > block.used) bring(it->first + block.used, end - block.used);
   block.used = std::max(block.used, end);
-  bring(buffer.address, buffer.bytes);
 }
 
 void TwinDevice::undeclare_buffer(const void* address) {

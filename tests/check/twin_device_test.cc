@@ -66,13 +66,16 @@ class Program {
       : device({}, other, [=](std::string_view) { return has_kernels; }),
         arena_(device, 1 << 16),
         stream_(device) {
-    const BufferSpec specs[] = {{"from", DType::kI32, {4}, Lifetime::kPersistent, 1},
-                                {"to", DType::kI32, {4}, Lifetime::kPersistent, 1}};
-    EXPECT_TRUE(arena_.bind(specs, &buffers_).ok());
+    bind();
     launch_.kernel = &kernel;
     launch_.args.pointer(buffers_[0].data).pointer(buffers_[1].data);
   }
 
+  void bind_anew() {
+    arena_.unbind();
+    bind();
+  }
+  void retire() { EXPECT_TRUE(arena_.retire(buffers_[1], {0, 4}).ok()); }
   void write(std::vector<int32_t> values) {
     EXPECT_TRUE(arena_.write(buffers_[0], 0, std::span<const int32_t>(values)).ok());
     EXPECT_TRUE(arena_.upload(stream_.handle()).ok());
@@ -107,6 +110,12 @@ class Program {
   TwinDevice device;
 
  private:
+  void bind() {
+    const BufferSpec specs[] = {{"from", DType::kI32, {4}, Lifetime::kPersistent, 1},
+                                {"to", DType::kI32, {4}, Lifetime::kPersistent, 1}};
+    EXPECT_TRUE(arena_.bind(specs, &buffers_).ok());
+  }
+
   Arena arena_;
   Stream stream_;
   std::vector<Buffer> buffers_;
@@ -186,10 +195,22 @@ TEST(TwinDevice, TakesANaNForAnotherAndForNothingElse) {
   }
 }
 
+TEST(TwinDevice, MemoryThatIsRetiredOrBoundAnewIsTheSameOnBoth) {
+  Slip sound;
+  Program program(sound, true);
+  EXPECT_EQ(program.run_eagerly(), "");
+  program.retire();
+  EXPECT_EQ(program.found(), "");
+  EXPECT_EQ(program.first_result(), -1);
+  program.bind_anew();
+  EXPECT_EQ(program.found(), "");
+  EXPECT_EQ(program.run_eagerly(), "");
+}
+
 TEST(TwinDevice, LeavesTheOtherAloneOnceWorkHereHasFaulted) {
+  int32_t values[4] = {};  // outlives what runs there
   Slip slip;
   Program program(slip, true);
-  int32_t values[4] = {};
   KernelLaunch far;
   far.kernel = &kAddOne;
   far.args.pointer(values).pointer(values);  // no device's memory
@@ -199,7 +220,9 @@ TEST(TwinDevice, LeavesTheOtherAloneOnceWorkHereHasFaulted) {
   const Status status = stream.take_status();
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.findings()[0].id, "graph.device_error");
-  for (const Finding& f : program.device.take_findings().findings()) EXPECT_NE(f.id, "device.twin");
+  const Status seen = program.device.take_findings();
+  EXPECT_FALSE(seen.ok());
+  for (const Finding& f : seen.findings()) EXPECT_NE(f.id, "device.twin");
 }
 
 }  // namespace
