@@ -55,12 +55,11 @@ TwinDevice::TwinDevice(const SimOptions& options, DeviceApi& device, HasKernel h
     : SimDevice(options), device_(device), has_kernel_(std::move(has_kernel)) {}
 
 TwinDevice::~TwinDevice() {
+  synchronize_streams();
   for (const auto& [mine, exec] : execs_) device_.graph_exec_destroy(exec);
   for (const auto& [mine, graph] : graphs_) device_.graph_destroy(graph);
   for (const auto& [mine, event] : events_) device_.event_destroy(event);
   for (const auto& [mine, stream] : streams_) device_.stream_destroy(stream);
-  // Host functions may still read what stands here.
-  if (!on_host_.empty()) device_.device_synchronize();
   for (const auto& [mine, block] : blocks_) device_.free(block.allocated);
 }
 
@@ -209,12 +208,21 @@ std::optional<Finding> TwinDevice::find_difference() {
   return std::nullopt;
 }
 
+DeviceError TwinDevice::synchronize_streams() {
+  DeviceError first = DeviceError::kSuccess;
+  for (const auto& [mine, stream] : streams_) {
+    const DeviceError error = device_.stream_synchronize(stream);
+    if (first == DeviceError::kSuccess) first = error;
+  }
+  return first;
+}
+
 /// Work of other streams may not have ended on both: a difference is one that is there when all
 /// has.
 DeviceError TwinDevice::compared(DeviceError synchronized) {
   if (apart_ || synchronized != DeviceError::kSuccess || !find_difference()) return synchronized;
   const DeviceError here = SimDevice::device_synchronize();
-  beside("cudaDeviceSynchronize", here, [&] { return device_.device_synchronize(); });
+  beside("cudaStreamSynchronize", here, [&] { return synchronize_streams(); });
   if (apart_ || here != DeviceError::kSuccess) return synchronized;
   if (std::optional<Finding> difference = find_difference()) {
     differences_.add(*std::move(difference));
@@ -271,7 +279,10 @@ DeviceError TwinDevice::stream_create_with_priority(uint32_t flags, int32_t prio
 
 DeviceError TwinDevice::stream_destroy(StreamHandle s) {
   return end("cudaStreamDestroy", &streams_, s, SimDevice::stream_destroy(s),
-             [&](StreamHandle other) { return device_.stream_destroy(other); });
+             [&](StreamHandle other) {
+               device_.stream_synchronize(other);  // its host functions read what stands here
+               return device_.stream_destroy(other);
+             });
 }
 
 DeviceError TwinDevice::stream_synchronize(StreamHandle s) {

@@ -84,6 +84,8 @@ class TwinDevice final : public SimDevice {
   KernelLaunch there(const KernelLaunch& launch);
   /// The other device has the bytes that are here.
   void bring(const void* p, size_t bytes);
+  /// All of this twin's work there. Not the device's: that ends the captures of every thread.
+  DeviceError synchronize_streams();
   DeviceError compared(DeviceError synchronized);
   /// Of a block: the first byte that differs.
   static std::optional<size_t> first_difference(const std::byte* here, const Block& block);
