@@ -14,17 +14,25 @@ constexpr int kThreads = 128;
 __device__ int64_t thread_item() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ int64_t all_threads() { return int64_t{gridDim.x} * blockDim.x; }
 
+__device__ int64_t columns_of(const int32_t* lens, int64_t request, int32_t unit) {
+  return pages_for(lens[request] > 0 ? lens[request] : 0, unit);
+}
+
 __global__ void gather_table(const int32_t* req_to_token, const int64_t* full_to_swa,
                              const int32_t* req_pool_indices, const int32_t* lens,
                              const int32_t* offsets, int32_t* page_table, GatherTableScalars s) {
   const int64_t i = blockIdx.x;
   if (i >= s.requests) return;
-  const int64_t offset = s.has_offsets != 0 ? offsets[i] : 0, len = lens[i];
-  const int64_t from = req_pool_indices[i] * s.width + offset, tokens = s.pool_rows * s.width;
-  // A row may run into those behind it, as far as the table goes.
-  const int64_t columns = min(pages_for(len > 0 ? len : 0, s.unit), (s.requests - i) * s.columns);
-  for (int64_t j = threadIdx.x; j < columns; j += blockDim.x) {
-    const int64_t token = from + j * s.unit;
+  const int64_t tokens = s.pool_rows * s.width;
+  for (int64_t j = threadIdx.x; j < s.columns; j += blockDim.x) {
+    // A row may run into those behind it, which write after it: a column is the last request's that
+    // comes as far, and no two threads write it.
+    int64_t request = i, column = j;
+    while (request >= 0 && column >= columns_of(lens, request, s.unit))
+      --request, column += s.columns;
+    if (request < 0) continue;
+    const int64_t offset = s.has_offsets != 0 ? offsets[request] : 0;
+    const int64_t token = req_pool_indices[request] * s.width + offset + column * s.unit;
     int64_t page = kNoPage;
     if (token >= 0 && token < tokens) {
       const int64_t slot = req_to_token[token];
