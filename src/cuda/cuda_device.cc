@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdlib>
-#include <tuple>
 #include <utility>
 
 #include "cuda/cuda_compat.h"
@@ -29,20 +28,24 @@ bool has_clusters() {
 
 /// More shared memory, and larger clusters, than every GPU has are asked for by function, once.
 cudaError_t allow(const void* function, const Geometry& geometry) {
-  constexpr unsigned kEverywhere = 48 << 10, kPortableCluster = 8;
-  if (geometry.shared_bytes <= kEverywhere && geometry.cluster <= kPortableCluster)
-    return cudaSuccess;
+  struct Allowed {
+    unsigned shared_bytes = 48 << 10, cluster = 8;
+  };
   static std::mutex mutex;
-  static std::map<std::tuple<const void*, unsigned, unsigned>, cudaError_t> asked;
+  static std::map<const void*, Allowed> all;
   const std::scoped_lock lock(mutex);
-  const auto [it, is_new] =
-      asked.try_emplace({function, geometry.shared_bytes, geometry.cluster}, cudaSuccess);
-  if (!is_new) return it->second;
-  it->second = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(geometry.shared_bytes));
-  if (it->second == cudaSuccess && geometry.cluster > kPortableCluster)
-    it->second = cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-  return it->second;
+  Allowed& allowed = all[function];
+  cudaError_t error = cudaSuccess;
+  if (geometry.shared_bytes > allowed.shared_bytes) {
+    error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(geometry.shared_bytes));
+    if (error == cudaSuccess) allowed.shared_bytes = geometry.shared_bytes;
+  }
+  if (error == cudaSuccess && geometry.cluster > allowed.cluster) {
+    error = cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (error == cudaSuccess) allowed.cluster = geometry.cluster;
+  }
+  return error;
 }
 
 cudaError_t call_that_reserves(OtherCall call) {
@@ -182,8 +185,11 @@ DeviceError CudaDevice::launch_kernel(const KernelLaunch& launch, StreamHandle s
   // Blocks that would share a row's work are one, then.
   if (geometry.cluster > 1 && !has_clusters())
     geometry.grid.x /= geometry.cluster, geometry.cluster = 1;
-  if (const cudaError_t error = allow(kernel->function, geometry); error != cudaSuccess)
-    return error_of(error);
+  // What the launch itself asks for CUDA may refuse, and with it a capture.
+  if (kernel->geometry != nullptr) {
+    const cudaError_t error = allow(kernel->function, geometry);
+    if (error != cudaSuccess) return error_of(error);
+  }
   std::vector<void*> args = addresses_of(launch.args);
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
