@@ -330,7 +330,8 @@ __global__ void __launch_bounds__(kThreads)
   } else {
     const int32_t first = kv_indptr[request], count = kv_indptr[request + 1] - first;
     keys.page_ids += first;
-    state.outside = first < 0 || count < 0 || first + int64_t{count} > s.num_page_ids;
+    state.outside = first < 0 || count < 0 || first + int64_t{count} > s.num_page_ids ||
+                    (count > 0 && (kv_len < 1 || kv_len > s.cache.page_size));
     kv_len = count > 0 ? (count - 1) * s.cache.page_size + kv_len : 0;
   }
   const MaskShape shape{1, state.outside ? 0 : kv_len, s.params.causal != 0, s.params.window_left,
@@ -364,12 +365,14 @@ bool are_whole_columns(const int64_t (&strides)[3]) {
 
 template <DType T, int D>
 bool fits(const KernelLaunch& launch) {
+  constexpr int64_t kMostRequests = 65535;  // along z
   const PagedScalars s = scalars_of(launch);
   const ParamsScalars& p = s.params;
   const auto aligned = [&](size_t arg) {
     return reinterpret_cast<uintptr_t>(launch.args.get<void*>(arg)) % 16 == 0;
   };
-  return s.has_indptr == 0 && p.max_seqlen_q == 0 && p.head_dim_qk == D && p.head_dim_vo == D &&
+  return s.has_indptr == 0 && s.batch > 0 && s.batch <= kMostRequests && s.batch <= s.q.shape[0] &&
+         p.max_seqlen_q == 0 && p.head_dim_qk == D && p.head_dim_vo == D &&
          p.num_qo_heads <= kRows * p.num_kv_heads && p.mask_kind == CustomMask::Kind::kNone &&
          s.q.dtype == T && s.cache.k_dtype == T && s.cache.v_dtype == T &&
          s.cache.k_order == KvOrder::kStrided && s.cache.v_order == KvOrder::kStrided &&
@@ -382,15 +385,15 @@ template <int D>
 Geometry geometry(const KernelLaunch& launch) {
   constexpr int64_t kWantedBlocks = 2 * 132, kLeastKeys = 4 * kWarps * kTile;
   const PagedScalars s = scalars_of(launch);
-  const int64_t groups = std::max<int64_t>(1, s.batch) * s.params.num_kv_heads;
+  const int64_t groups = s.batch * s.params.num_kv_heads;
   const int64_t pages = s.form == PageTable::Form::kDense ? s.max_pages : s.num_page_ids;
   unsigned blocks = 1;
   while (blocks < kMostBlocks && 2 * blocks * groups <= kWantedBlocks &&
          2 * blocks * kLeastKeys <= pages * s.cache.page_size)
     blocks *= 2;
-  return {dim3(blocks, static_cast<unsigned>(s.params.num_kv_heads),
-               static_cast<unsigned>(std::max<int64_t>(1, s.batch))),
-          dim3(kThreads), Shared<D>::kBytes, blocks};
+  return {
+      dim3(blocks, static_cast<unsigned>(s.params.num_kv_heads), static_cast<unsigned>(s.batch)),
+      dim3(kThreads), Shared<D>::kBytes, blocks};
 }
 
 template <DType T, int D>

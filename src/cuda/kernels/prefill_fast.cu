@@ -351,7 +351,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   } else {
     const int32_t first = kv_indptr[job.request], count = kv_indptr[job.request + 1] - first;
     job.page_ids += first;
-    sound = first >= 0 && count >= 0 && first + int64_t{count} <= s.num_page_ids;
+    sound = first >= 0 && count >= 0 && first + int64_t{count} <= s.num_page_ids &&
+            (count == 0 || (kv_len >= 1 && kv_len <= s.cache.page_size));
     kv_len = count > 0 ? (count - 1) * s.cache.page_size + kv_len : 0;
   }
   set_params(s.params, s.cache.k_scale, sound ? kv_len : 0, &job);

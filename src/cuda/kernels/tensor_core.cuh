@@ -86,9 +86,9 @@ __device__ inline uint32_t cluster_size() {
   asm volatile("mov.u32 %0, %%cluster_nctarank;\n" : "=r"(size));
   return size;
 }
+/// Lanes may come one by one: what is before it diverges.
 __device__ inline void wait_for_cluster() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n" ::
-                   : "memory");
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;\n" ::: "memory");
 }
 /// A float of another block's shared memory, where this block has p.
 __device__ inline float load_from_rank(const float* p, uint32_t rank) {
