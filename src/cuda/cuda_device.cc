@@ -66,8 +66,7 @@ cudaError_t call_that_reserves(OtherCall call) {
     if (fixture.pool == nullptr) cudaDeviceGetDefaultMemPool(&fixture.pool, 0);
     return cudaMemPoolTrimTo(fixture.pool, 0);
   }
-  cudaDeviceGetLimit(&bytes, cudaLimitPrintfFifoSize);
-  return cudaDeviceSetLimit(cudaLimitPrintfFifoSize, bytes);
+  return cudaDeviceSetLimit(cudaLimitStackSize, 2048);  // as recorded
 }
 
 cudaError_t call_that_asks(OtherCall call) {
@@ -90,7 +89,7 @@ cudaError_t call_that_asks(OtherCall call) {
     case OtherCall::kDeviceGetAttribute:
       return cudaDeviceGetAttribute(&number, cudaDevAttrMultiProcessorCount, 0);
     case OtherCall::kGetDeviceProperties: return cudaGetDeviceProperties(&properties, 0);
-    case OtherCall::kDeviceGetLimit: return cudaDeviceGetLimit(&a, cudaLimitPrintfFifoSize);
+    case OtherCall::kDeviceGetLimit: return cudaDeviceGetLimit(&a, cudaLimitStackSize);
     case OtherCall::kGetSymbolAddress: return get_symbol_address(&symbol);
     case OtherCall::kDeviceGraphMemTrim: return cudaDeviceGraphMemTrim(0);
     default: return cudaCtxResetPersistingL2Cache();
@@ -177,7 +176,7 @@ DeviceError CudaDevice::device_graph_mem_used(uint64_t* bytes) {
 // Work.
 
 DeviceError CudaDevice::launch_kernel(const KernelLaunch& launch, StreamHandle s) {
-  const CudaKernel* kernel = choose_kernel(launch);
+  const CudaKernel* kernel = launch.kernel == nullptr ? nullptr : choose_kernel(launch);
   if (kernel == nullptr) return DeviceError::kInvalidDeviceFunction;
   if (!kernel->takes(launch.args)) return DeviceError::kInvalidValue;
   launched_.remember(*kernel, launch);

@@ -298,8 +298,11 @@ DeviceError CudaDevice::graph_node_get_params(NodeHandle node, NodeParams* param
     return error_of(read_params(cuda::native(node), type, params));
   cudaKernelNodeParams p = {};
   error = cudaGraphKernelNodeGetParams(cuda::native(node), &p);
-  if (error == cudaSuccess) *params = launched_.launch_of(p);
-  return error_of(error);
+  if (error != cudaSuccess) return error_of(error);
+  KernelLaunch launch = launched_.launch_of(p);
+  if (launch.kernel == nullptr) return DeviceError::kInvalidDeviceFunction;  // not of these
+  *params = std::move(launch);
+  return DeviceError::kSuccess;
 }
 
 DeviceError CudaDevice::graph_node_set_params(NodeHandle node, const NodeParams& params) {
