@@ -176,7 +176,7 @@ DeviceError CudaDevice::device_graph_mem_used(uint64_t* bytes) {
 // Work.
 
 DeviceError CudaDevice::launch_kernel(const KernelLaunch& launch, StreamHandle s) {
-  const CudaKernel* kernel = choose_kernel(launch);
+  const CudaKernel* kernel = launch.kernel == nullptr ? nullptr : choose_kernel(launch);
   if (kernel == nullptr) return DeviceError::kInvalidDeviceFunction;
   if (!kernel->takes(launch.args)) return DeviceError::kInvalidValue;
   launched_.remember(*kernel, launch);
