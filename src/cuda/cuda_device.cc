@@ -200,6 +200,10 @@ DeviceError CudaDevice::launch_kernel(const KernelLaunch& launch, StreamHandle s
     attributes[count].id = cudaLaunchAttributeClusterDimension;
     attributes[count++].val.clusterDim = {geometry.cluster, 1, 1};
   }
+  if (count == 0) {
+    return error_of(cudaLaunchKernel(kernel->function, geometry.grid, geometry.block, args.data(),
+                                     geometry.shared_bytes, native(s)));
+  }
   cudaLaunchConfig_t config = {};
   config.gridDim = geometry.grid;
   config.blockDim = geometry.block;
