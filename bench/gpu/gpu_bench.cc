@@ -95,7 +95,8 @@ double seconds_of(DeviceApi& api, const std::function<void(Stream&)>& body,
   Stream stream(api);
   Graph graph;
   GraphExec exec;
-  body(stream);  // loads what the first launch loads
+  require(api.device_synchronize(), "cudaDeviceSynchronize");  // copies of what it reads
+  body(stream);                                                // loads what the first launch loads
   stream.synchronize();
   require(Graph::record(stream, body, &graph));
   require(GraphExec::instantiate(graph, &exec));
