@@ -26,23 +26,6 @@ int32_t state_slot(const ForwardBatch& batch, int64_t i) {
   return row < batch.states.slots.size() ? batch.states.slots[row] : -1;
 }
 
-/// What the batch must say of states.
-Status has_states(const ForwardBatch& batch, const Limits& limits) {
-  Status status;
-  const auto missing = [&](const char* field, int64_t i) {
-    status.add(make_finding("batch.field", at(field, i), "given", "missing"));
-  };
-  for (int64_t i = 0; i < batch.size(); ++i) {
-    if (batch.req_pool_indices.empty()) return missing("req_pool_indices", i), status;
-    if (state_slot(batch, i) < 0) missing("states.slots", i);
-  }
-  if (is_verify_tree(limits) && batch.size() > 0 && batch.spec.retrieve_next_token.empty())
-    missing("spec.retrieve_next_token", 0);
-  if (is_verify_tree(limits) && batch.size() > 0 && batch.spec.retrieve_next_sibling.empty())
-    missing("spec.retrieve_next_sibling", 0);
-  return status;
-}
-
 /// Kernels that find row i's tokens at i times their number need as many of each.
 Status has_all_tokens(const ForwardBatch& batch, const Limits& limits) {
   Status status;
@@ -86,6 +69,23 @@ void check_sizes(const RecurrentLayer& l, Status* status) {
 }
 
 }  // namespace
+
+Status has_states(const ForwardBatch& batch, const Limits& limits, bool dense_rows) {
+  Status status;
+  const auto missing = [&](const char* field, int64_t i) {
+    status.add(make_finding("batch.field", at(field, i), "given", "missing"));
+  };
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    if (batch.req_pool_indices.empty()) return missing("req_pool_indices", i), status;
+    if (state_slot(batch, i) < 0) missing("states.slots", i);
+  }
+  if (is_verify_tree(limits) && batch.size() > 0 && batch.spec.retrieve_next_token.empty())
+    missing("spec.retrieve_next_token", 0);
+  if (is_verify_tree(limits) && batch.size() > 0 && batch.spec.retrieve_next_sibling.empty())
+    missing("spec.retrieve_next_sibling", 0);
+  if (dense_rows) status.add(has_all_tokens(batch, limits));
+  return status;
+}
 
 int32_t state_chunk_size(const ModelConfig& model) {
   const RecurrentLayer* layer = first_layer(model);
@@ -228,8 +228,7 @@ void RecurrentBackend::fill_tracks(const ForwardBatch& batch, const Meta& meta, 
 
 Status RecurrentBackend::fill(const ForwardBatch& batch, Meta& meta) const {
   Status status = fits(batch, meta.limits);
-  if (status.ok()) status = has_states(batch, meta.limits);
-  if (status.ok() && meta.has(kDenseRows)) status = has_all_tokens(batch, meta.limits);
+  if (status.ok()) status = has_states(batch, meta.limits, meta.has(kDenseRows));
   if (!status.ok()) return status;
   Filler f(meta);
   fill_rows(batch, meta, f);

@@ -71,6 +71,10 @@ class RecurrentBackend : public Backend {
   void fill_tracks(const ForwardBatch& batch, const Meta& meta, Filler& filler) const;
 };
 
+/// What states ask of a batch that fits: each request's slot, and a tree's links; dense_rows: as
+/// many tokens of each request as the limits say.
+Status has_states(const ForwardBatch& batch, const Limits& limits, bool dense_rows);
+
 /// Of the model's recurrent layers, which agree in that: tokens of a chunk, and a window's inputs.
 int32_t state_chunk_size(const ModelConfig& model);
 int32_t conv_history(const ModelConfig& model);

@@ -9,6 +9,7 @@
 #include "attn/tensor_rows.h"
 #include "attn/tree_mask.h"
 #include "backends/children.h"
+#include "backends/recurrent_backend.h"
 #include "backends/rows.h"
 #include "core/laws.h"
 
@@ -243,6 +244,8 @@ Status TwoBatchOverlap::for_each_part(const ForwardBatch& batch, Meta& meta,
   status = fits_halves(batch, meta.limits);
   if (status.ok()) status = translates(batch, meta.limits, 1);
   if (status.ok() && is_verify_tree(meta.limits)) status = check_trees(batch);
+  if (status.ok() && std::ranges::any_of(meta.limits.model.layers, recurrent_of))
+    status = has_states(batch, meta.limits, meta.children[0].has(RecurrentBackend::kDenseRows));
   if (!status.ok()) return status;
   const Halves halves(batch, meta.limits, meta.host);
   status = fn(child_, halves.left, meta.children[0]);

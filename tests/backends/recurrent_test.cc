@@ -100,6 +100,21 @@ TEST(Recurrent, AVerifyOfFewerDraftsThanItsRowsHaveIsRefused) {
   EXPECT_EQ(wider.refill(batch).findings()[0].id, "batch.mode");
 }
 
+TEST(Recurrent, WhatTheSecondHalfRefusesLeavesTheFirstUnwritten) {
+  Requests batch(kDecode, {7, 3});
+  BoundStep s(*find_backend("gdn_two_batch"), Limits::exact(batch, kGdn));
+  ASSERT_EQ(s.fill(batch).to_string(), "ok");
+  const auto first_slot = [&] {
+    return reinterpret_cast<const int32_t*>(s.meta.children[0][Rb::kStateIndices].data)[0];
+  };
+  ASSERT_EQ(first_slot(), 5);
+  batch.slots = {0, 4, -1, 6};
+  const Status status = s.fill(batch);
+  ASSERT_EQ(std::as_const(status).findings().size(), 1u) << status.to_string();
+  EXPECT_EQ(std::as_const(status).findings()[0].where.field, "states.slots");
+  EXPECT_EQ(first_slot(), 5);
+}
+
 TEST(Recurrent, ABatchWithoutStatesIsRefused) {
   Requests batch(kDecode, {7, 3});
   BoundStep s(*find_backend("gdn"), Limits::bucket(kDecode, 4, 1, kGdn));
