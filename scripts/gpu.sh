@@ -3,7 +3,7 @@
 #   gpu.sh carry DIR           here: the header-only packages that the build needs, into DIR
 #   gpu.sh run OUT DIR [STEP...]  there: builds, and runs every step (or those named); OUT gets a summary and the logs
 # A step that fails stops no other; the last lines say how each ended. Steps, with the most seconds that each may take
-# (the build 400): machine 30, conformance 200, bench 120, calls 230, histories 60, faults 150, memcheck, racecheck and
+# (the build 400): machine 30, conformance 330, bench 120, calls 230, histories 60, faults 220, memcheck, racecheck and
 # initcheck 60 each. What is built once is found again.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 4
@@ -64,7 +64,9 @@ faults() {
   local ids
   mapfile -t ids < <(sed -nE 's/^SG_FAULT\((K[0-9a-z]+), (CE|STALE|BAKED),.*/\1/p' src/faults/faults.inc)
   for id in "${ids[@]}"; do
-    timeout 20 "$cli" fuzz --device cuda --plant "$id" --cases 200 --seed 7 --max-findings 20 --quiet >"$logs/fault.tmp" 2>&1
+    # In the step's own process group: what ends the step ends it.
+    timeout --foreground --kill-after=3 15 "$cli" fuzz --device cuda --plant "$id" --cases 200 --seconds 6 --seed 7 \
+      --max-findings 20 --quiet >"$logs/fault.tmp" 2>&1
     code=$?
     grep -q "device\.twin" "$logs/fault.tmp" && other=1 && cat "$logs/fault.tmp"
     echo "$id exit $code"
@@ -73,18 +75,21 @@ faults() {
   return $other
 }
 
-# A tool of compute-sanitizer over calls, each eagerly and replayed.
-sanitizer() { compute-sanitizer --tool "$1" --error-exitcode 9 "$cli" fuzz --device cuda --backend kernels --cases 400 --threads 2 --quiet; }
+# A tool of compute-sanitizer over calls, each eagerly and replayed; it says what it saw when they end.
+sanitizer() {
+  compute-sanitizer --tool "$1" --error-exitcode 9 "$cli" fuzz --device cuda --backend kernels --cases 400 --seconds 40 \
+    --threads 2 --quiet
+}
 
 run_steps() {
   local want=" $* "
   wanted() { [[ $want == "  " || $want == *" $1 "* ]]; }
   wanted machine && step machine 30 bash -c 'nvidia-smi; nvcc --version; g++ --version; nproc'
-  wanted conformance && step conformance 200 "$cli" conformance --device cuda --record "$logs/answers.jsonl" --quiet
+  wanted conformance && step conformance 330 "$cli" conformance --device cuda --record "$logs/answers.jsonl" --quiet
   wanted bench && step bench 120 "$build/tools/gpu_bench"
   wanted calls && step calls 230 "$cli" fuzz --device cuda --backend kernels --cases "${CASES:-100000}" --seconds 200 --quiet
   wanted histories && step histories 60 "$cli" fuzz --device cuda --cases 4000 --seconds 40 --seed 3 --quiet
-  wanted faults && step faults 150 faults
+  wanted faults && step faults 220 faults
   for tool in memcheck racecheck initcheck; do wanted "$tool" && step "$tool" 60 sanitizer "$tool"; done
 }
 
