@@ -75,10 +75,13 @@ faults() {
   return $other
 }
 
-# A tool of compute-sanitizer over calls, each eagerly and replayed; it says what it saw when they end.
+# A tool of compute-sanitizer over calls, each eagerly and replayed, of the fast bodies, too; it says what it saw when
+# they end.
 sanitizer() {
-  compute-sanitizer --tool "$1" --error-exitcode 9 "$cli" fuzz --device cuda --backend kernels --cases 400 --seconds 40 \
-    --threads 2 --quiet
+  local code=0
+  compute-sanitizer --tool "$1" --error-exitcode 9 "$build/tools/gpu_bench" --check || code=$?
+  compute-sanitizer --tool "$1" --error-exitcode 9 "$cli" fuzz --device cuda --backend kernels --cases 400 --seconds 30 \
+    --threads 2 --quiet && return $code
 }
 
 run_steps() {
