@@ -8,11 +8,10 @@
 #include <utility>
 
 #include "core/laws.h"
+#include "graph/memory.h"
 
 namespace shadowgraph {
 namespace {
-
-constexpr size_t kRedZone = 256;
 
 /// One word of memory, for a finding.
 uint32_t word_at(const std::byte* p) {

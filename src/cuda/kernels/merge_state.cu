@@ -10,14 +10,18 @@ namespace {
 
 constexpr int kWarps = 4;
 
+/// A graph may be bound for more.
+__device__ int64_t rows_used(const int32_t* cu_seqlens_q, const MergeScalars& s) {
+  const int64_t rows = s.out.shape[0];
+  const int32_t used = s.num_offsets_q > 0 ? cu_seqlens_q[s.num_offsets_q - 1] : -1;
+  return used >= 0 && used < rows ? used : rows;
+}
+
 __global__ void merge_state(const void* v_a, const void* s_a, const void* v_b, const void* s_b,
                             void* out, void* lse, const int32_t* cu_seqlens_q, MergeScalars s) {
   const int64_t heads = s.out.shape[1], item = int64_t{blockIdx.x} * kWarps + threadIdx.y;
   const int64_t row = item / heads, head = item % heads;
-  int64_t rows = s.out.shape[0];
-  const int32_t used = s.num_offsets_q > 0 ? cu_seqlens_q[s.num_offsets_q - 1] : -1;
-  if (used >= 0 && used < rows) rows = used;
-  if (row >= rows) return;
+  if (row >= rows_used(cu_seqlens_q, s)) return;
   const Rows v[2] = {rows_of(v_a, s.v_a), rows_of(v_b, s.v_b)};
   const Rows lses[2] = {rows_of(s_a, s.s_a), rows_of(s_b, s.s_b)};
   State parts[2];
@@ -58,10 +62,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const int64_t row = item / (heads * eights), head = item / eights % heads;
   const int64_t dim = item % eights * kEight;
-  int64_t rows = s.out.shape[0];
-  const int32_t used = s.num_offsets_q > 0 ? cu_seqlens_q[s.num_offsets_q - 1] : -1;
-  if (used >= 0 && used < rows) rows = used;
-  if (row >= rows) return;
+  if (row >= rows_used(cu_seqlens_q, s)) return;
   const Rows v[2] = {rows_of(v_a, s.v_a), rows_of(v_b, s.v_b)};
   const Rows lses[2] = {rows_of(s_a, s.s_a), rows_of(s_b, s.s_b)};
   State parts[2];
