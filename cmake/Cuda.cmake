@@ -12,6 +12,9 @@ target_include_directories(shadowgraph_cuda PUBLIC ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(shadowgraph_cuda PUBLIC shadowgraph::shadowgraph CUDA::cudart_static)
 target_compile_features(shadowgraph_cuda PUBLIC cxx_std_20)
 target_compile_definitions(shadowgraph_cuda PUBLIC SHADOWGRAPH_CUDA)
+if("90a" IN_LIST SHADOWGRAPH_CUDA_ARCHITECTURES)
+  target_compile_definitions(shadowgraph_cuda PRIVATE SHADOWGRAPH_SM90A)
+endif()
 target_compile_options(
   shadowgraph_cuda PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow>
                            # CMake before 3.26 knows no standards of CUDA 13.

@@ -3,7 +3,7 @@
 #   gpu.sh carry DIR           here: the header-only packages that the build needs, into DIR
 #   gpu.sh run OUT DIR [STEP...]  there: builds, and runs every step (or those named); OUT gets a summary and the logs
 # A step that fails stops no other; the last lines say how each ended. Steps, with the most seconds that each may take
-# (the build 400): machine 30, conformance 330, bench 120, calls 230, histories 60, faults 220, memcheck, racecheck and
+# (the build 400): machine 30, conformance 330, bench 120, calls 150, histories 60, faults 500, memcheck, racecheck and
 # initcheck 60 each. What is built once is found again.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 4
@@ -58,23 +58,6 @@ configure() {
     cmake --build "$build" --parallel "$(nproc)" --target shadowgraph_cli gpu_bench
 }
 
-# Planted faults that touch no memory outside their buffers: each leaves the bytes that it leaves on a CPU.
-faults() {
-  local id code=0 other=0
-  local ids
-  mapfile -t ids < <(sed -nE 's/^SG_FAULT\((K[0-9a-z]+), (CE|STALE|BAKED),.*/\1/p' src/faults/faults.inc)
-  for id in "${ids[@]}"; do
-    # In the step's own process group: what ends the step ends it.
-    timeout --foreground --kill-after=3 15 "$cli" fuzz --device cuda --plant "$id" --cases 200 --seconds 6 --seed 7 \
-      --max-findings 20 --quiet >"$logs/fault.tmp" 2>&1
-    code=$?
-    grep -q "device\.twin" "$logs/fault.tmp" && other=1 && cat "$logs/fault.tmp"
-    echo "$id exit $code"
-  done
-  rm -f "$logs/fault.tmp"
-  return $other
-}
-
 # A tool of compute-sanitizer over calls, each eagerly and replayed, of the fast bodies, too; it says what it saw when
 # they end.
 sanitizer() {
@@ -90,9 +73,9 @@ run_steps() {
   wanted machine && step machine 30 bash -c 'nvidia-smi; nvcc --version; g++ --version; nproc'
   wanted conformance && step conformance 330 "$cli" conformance --device cuda --record "$logs/answers.jsonl" --quiet
   wanted bench && step bench 120 "$build/tools/gpu_bench"
-  wanted calls && step calls 230 "$cli" fuzz --device cuda --backend kernels --cases "${CASES:-100000}" --seconds 200 --quiet
+  wanted calls && step calls 150 "$cli" fuzz --device cuda --backend kernels --cases "${CASES:-215000}" --seconds 140 --quiet
   wanted histories && step histories 60 "$cli" fuzz --device cuda --cases 4000 --seconds 40 --seed 3 --quiet
-  wanted faults && step faults 220 faults
+  wanted faults && step faults 500 "$cli" faults --device cuda --budget-seconds 1.6
   for tool in memcheck racecheck initcheck; do wanted "$tool" && step "$tool" 60 sanitizer "$tool"; done
 }
 
@@ -104,8 +87,8 @@ run() {
   cat "$out/summary.txt"
 }
 
-export build cli logs
-export -f configure faults sanitizer
+export build cli
+export -f configure sanitizer
 case ${1:-} in
   carry) carry "${2:?a folder}" ;;
   run) run "${2:?a folder for logs}" "${3:?the carried folder}" "${@:4}" ;;

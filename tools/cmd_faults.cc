@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "core/laws.h"
 #include "fuzz/fault_hunt.h"
+#include "gpu.h"
 
 namespace shadowgraph::cli {
 namespace {
@@ -19,17 +20,22 @@ struct Options {
   double budget_seconds = 60;
   uint64_t clean_cases = 0;
   bool diagnose = false;
+  DeviceKind device = DeviceKind::kSim;
 };
 
 // Histories until a fault's wrong output is waited for in vain.
 constexpr uint64_t kDiagnosedCases = 4000;
 constexpr size_t kMostNamed = 3;  // mistakes
+// Histories of each fault on a GPU.
+constexpr uint64_t kTwinCases = 100;
 
 constexpr char kExamples[] =
     "  shadowgraph faults                           the whole catalogue, a minute for each at "
     "most\n"
     "  shadowgraph faults --id K31 --id K36\n"
     "  shadowgraph faults --format json --output faults.json\n"
+    "  shadowgraph faults --device cuda             on a GPU, too: does it give the numbers that "
+    "are found here?\n"
     "Each fault is planted from outside, and ordinary histories run, of all backends and the same "
     "for every fault,\n"
     "until something notices it. The history that did, and the smallest one that still does, are "
@@ -63,7 +69,7 @@ std::vector<const Fault*> chosen_faults(const Options& options) {
 class FaultsRun {
  public:
   explicit FaultsRun(const Options& options)
-      : options_(options), report_(start_report("faults", options.common)) {}
+      : options_(options), report_(start_report("faults", options.common)), gpu_(options.device) {}
 
   int run() {
     const auto start = std::chrono::steady_clock::now();
@@ -88,8 +94,32 @@ class FaultsRun {
     FaultReport row;
     row.id = fault.id, row.title = fault.title, row.refs = words_of(fault.refs);
     row.why_not = fault.why_not;
-    if (fault.tap != nullptr) hunt(fault, &row);
+    if (fault.tap != nullptr && gpu_.make_device()) run_on_gpu(fault, &row);
+    if (fault.tap != nullptr && !gpu_.make_device()) hunt(fault, &row);
     report_.faults.push_back(std::move(row));
+  }
+
+  /// The same wrong numbers there as here, in every history.
+  void run_on_gpu(const Fault& fault, FaultReport* row) {
+    if (!fault.is_memory_safe()) {
+      row->why_not = "it leaves its buffers, or depends on timing: not run on a GPU";
+      return;
+    }
+    const Planted planted({&fault});
+    FaultTwin twin = run_fault_on(gpu_.make_device(), planted,
+                                  {.seed = options_.common.seed,
+                                   .cases = kTwinCases,
+                                   .seconds = options_.budget_seconds,
+                                   .threads = options_.common.num_threads()},
+                                  interrupted());
+    row->planted = planted.acted(0) > 0;
+    row->detected = twin.failed > 0;
+    row->by = twin.laws;
+    row->cases = static_cast<int64_t>(twin.cases), row->seconds = twin.seconds;
+    report_.cases += row->cases;
+    if (!row->planted) row->why_not = "no history had what it changes";
+    for (const Finding& f : std::as_const(twin.differences).findings())
+      report_.findings.push_back(f);
   }
 
   void hunt(const Fault& fault, FaultReport* row) {
@@ -167,9 +197,11 @@ class FaultsRun {
 
   const Options& options_;
   Report report_;
+  Gpu gpu_;
 };
 
 int run(Options& options) {
+  check_device(options.device, options.common);
   apply(options.common);
   catch_interrupts();
   return FaultsRun(options).run();
@@ -191,6 +223,7 @@ Verb add_faults(CLI::App& app) {
   command.add_flag("--diagnose", options->diagnose,
                    "Also look for a history in which outputs are wrong, and name the mistake that "
                    "would make them so");
+  add_device(command, options->device);
   add_max_findings(command, options->common);
   add_common_options(command, options->common);
   return {&command, [options] { return run(*options); }};

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "check/device_calls.h"
 #include "check/runner.h"
@@ -47,9 +46,9 @@ inline void say_no_gpu(const std::string& why) {
   fmt::print(stderr, "shadowgraph: {}: going on with the CPU\n", why);
 }
 
-inline bool has_gpu_kernel([[maybe_unused]] std::string_view name) {
+inline bool has_gpu_kernel([[maybe_unused]] const Kernel& kernel) {
 #ifdef SHADOWGRAPH_CUDA
-  return has_cuda_kernel(name);
+  return has_cuda_kernel(kernel);
 #else
   return false;
 #endif

@@ -1,9 +1,10 @@
 // What the fast GPU bodies reach on this GPU, in units of its limits: decode and merge by memory,
 // prefill by the tensor cores. Each shape is a graph, captured once; inputs are rotated so that a
 // replay finds none of them in the cache; times are by events, medians over replays.
-// Usage: gpu_bench [--portable | --check]; --check: results alone. Without a GPU it says so in one
-// line.
+// Usage: gpu_bench [--portable | --check | --cpu]; --check: results alone; --cpu: the same shapes
+// on this machine's cores, by the CPU's engine. Without a GPU it says so in one line.
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -23,12 +24,15 @@
 #include "cuda/cuda_kernels.h"
 #include "shadowgraph/cuda_device.h"
 #include "shadowgraph/graph.h"
+#include "shadowgraph/sim_device.h"
 
 namespace shadowgraph {
 namespace {
 
 constexpr size_t kPastCache = size_t{256} << 20;  // bytes that are read between two uses of one
 constexpr int kReplays = 21;
+constexpr size_t kLeastLaunches = 16;  // of decode, in a graph
+constexpr double kMemoryRate = 4.8;    // TB/s, of an H200 by its data sheet
 constexpr int32_t kHeads = 32, kKvHeads = 8, kDim = 128;
 
 void require(DeviceError error, const char* what) {
@@ -90,9 +94,11 @@ class Memory {
   std::vector<void*> all_;
 };
 
-/// Median seconds of what body launches, as a graph; between: on the stream before each replay.
+enum class Runs : uint8_t { kAsGraph, kEagerly };
+
+/// Median seconds of what body launches; between: on the stream before each run.
 double seconds_of(DeviceApi& api, const std::function<void(Stream&)>& body,
-                  const std::function<void(Stream&)>& between = {}) {
+                  Runs runs = Runs::kAsGraph, const std::function<void(Stream&)>& between = {}) {
   Stream stream(api);
   Graph graph;
   GraphExec exec;
@@ -108,7 +114,8 @@ double seconds_of(DeviceApi& api, const std::function<void(Stream&)>& body,
   for (int i = 0; i < kReplays + 3; ++i) {
     if (between) between(stream);
     require(api.event_record(start, stream.handle()), "cudaEventRecord");
-    exec.replay(stream);
+    if (runs == Runs::kAsGraph) exec.replay(stream);
+    if (runs == Runs::kEagerly) body(stream);
     require(api.event_record(end, stream.handle()), "cudaEventRecord");
     stream.synchronize();
     float ms = 0;
@@ -119,6 +126,55 @@ double seconds_of(DeviceApi& api, const std::function<void(Stream&)>& body,
   api.event_destroy(start), api.event_destroy(end);
   std::nth_element(times.begin(), times.begin() + kReplays / 2, times.end());
   return times[kReplays / 2] * 1e-3;
+}
+
+/// Where shapes are measured: on a GPU, or by the CPU's engine, whose memory is a simulated
+/// device's.
+struct Machine {
+  DeviceApi& api;
+  double copy_rate = 0;  // TB/s; 0: no GPU
+
+  bool is_gpu() const { return copy_rate > 0; }
+
+  /// Median seconds of one of the launches: as many as `least`, in turn, in one graph.
+  double seconds(const std::vector<KernelLaunch>& launches, size_t least = 1,
+                 const std::function<void(Stream&)>& between = {}) const {
+    if (!is_gpu()) return cpu_seconds(launches);
+    const size_t all = std::max(least, launches.size());
+    const auto body = [&](Stream& stream) {
+      for (size_t i = 0; i < all; ++i) stream.launch(launches[i % launches.size()]);
+    };
+    return seconds_of(api, body, Runs::kAsGraph, between) / static_cast<double>(all);
+  }
+  void print(const std::string& shape, double seconds, double rate, const char* unit, double goal,
+             const std::string& shares) const {
+    std::printf("%s  %10.1f us  %7.3g %s", shape.c_str(), seconds * 1e6, rate, unit);
+    if (is_gpu())
+      std::printf("%s  goal %.4g %s", shares.c_str(), goal, rate >= goal ? "met" : "missed");
+    std::printf("\n");
+  }
+
+ private:
+  static double cpu_seconds(const std::vector<KernelLaunch>& launches) {
+    constexpr size_t kRuns = 4;  // the first to warm up
+    std::vector<double> times;
+    for (size_t i = 0; i < kRuns; ++i) {
+      const KernelLaunch& launch = launches[i % launches.size()];
+      LaunchFrame frame{launch};
+      const auto start = std::chrono::steady_clock::now();
+      launch.kernel->body(frame);
+      const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+      if (i > 0) times.push_back(time.count());
+    }
+    std::ranges::sort(times);
+    return times[times.size() / 2];
+  }
+};
+
+std::string format(const char* pattern, auto... values) {
+  char text[200];
+  std::snprintf(text, sizeof text, pattern, values...);
+  return text;
 }
 
 AttentionParams params() {
@@ -173,7 +229,7 @@ class DecodeSets {
   int32_t batch_, len_;
 };
 
-void bench_decode(DeviceApi& api, double copy_rate) {
+void bench_decode(const Machine& machine) {
   struct Shape {
     int32_t batch, len;
     double goal;
@@ -182,10 +238,7 @@ void bench_decode(DeviceApi& api, double copy_rate) {
       {1, 16384, 2.0}, {8, 4096, 3.2}, {32, 4096, 4.2}, {64, 8192, 4.4}, {128, 1024, 3.9}};
   for (const int32_t page : {16, 64}) {
     for (const Shape& s : kShapes) {
-      DecodeSets sets(api, s.batch, s.len, page);
-      const auto launch_all = [&](Stream& stream) {
-        for (const KernelLaunch& call : sets.calls) stream.launch(call);
-      };
+      DecodeSets sets(machine.api, s.batch, s.len, page);
       // Lengths change before every replay, by a few keys.
       std::vector<int32_t> lens(static_cast<size_t>(s.batch));
       int replay = 0;
@@ -194,22 +247,21 @@ void bench_decode(DeviceApi& api, double copy_rate) {
         stream.copy(sets.lens, lens.data(), lens.size() * sizeof(int32_t));
         stream.synchronize();
       };
-      const double seconds =
-          seconds_of(api, launch_all, change) / static_cast<double>(sets.calls.size());
+      const double seconds = machine.seconds(sets.calls, kLeastLaunches, change);
       const double rate = sets.kv_bytes() / seconds * 1e-12;
-      std::printf(
-          "decode  batch %3d  keys %5d  page %2d  %8.1f us  %5.2f TB/s  %4.2f of copy  "
-          "goal %.1f %s\n",
-          s.batch, s.len, page, seconds * 1e6, rate, rate / copy_rate, s.goal,
-          rate >= s.goal ? "met" : "missed");
+      machine.print(
+          format("decode  batch %3d  keys %5d  page %2d", s.batch, s.len, page), seconds, rate,
+          "TB/s", s.goal,
+          format("  %4.2f of 4.8  %4.2f of copy", rate / kMemoryRate, rate / machine.copy_rate));
     }
   }
 }
 
 /// Of 4 causal prompts, in tera-operations: visible pairs alone.
-void bench_prefill(DeviceApi& api) {
+void bench_prefill(const Machine& machine) {
   constexpr int32_t kBatch = 4, kLen = 8192, kPage = 64;
-  Memory memory(api);
+  constexpr double kTensorCores = 990;  // TFLOP/s of bf16, of an H200 by its data sheet
+  Memory memory(machine.api);
   const int64_t tokens = kBatch * kLen, pages = tokens / kPage;
   const auto tensor = [&](int64_t heads) {
     return TensorView(memory.random(static_cast<size_t>(tokens * heads * kDim) * 2), DType::kBF16,
@@ -232,20 +284,20 @@ void bench_prefill(DeviceApi& api) {
   c.params.num_kv_heads = kHeads;
   c.out = tensor(kHeads);
   const KernelLaunch launch = attention_launch(c);
-  if (cuda::choose_kernel(launch)->fits == nullptr) {
+  if (machine.is_gpu() && cuda::choose_kernel(launch)->fits == nullptr) {
     std::printf("prefill: the portable body takes too long here\n");
     return;
   }
-  const double seconds = seconds_of(api, [&](Stream& s) { s.launch(launch); });
+  const double seconds = machine.seconds({launch});
   const double flops = 4.0 * kDim * kHeads * kBatch * (0.5 * kLen * (kLen + 1.0));
-  std::printf("prefill %d x %d causal, %d heads  %8.3f ms  %6.1f TFLOP/s  goal 340 %s\n", kBatch,
-              kLen, kHeads, seconds * 1e3, flops / seconds * 1e-12,
-              flops / seconds >= 340e12 ? "met" : "missed");
+  const double rate = flops / seconds * 1e-12;
+  machine.print(format("prefill %d x %d causal, %d heads", kBatch, kLen, kHeads), seconds, rate,
+                "TFLOP/s", 340, format("  %4.2f of 990", rate / kTensorCores));
 }
 
-void bench_merge(DeviceApi& api, double copy_rate) {
+void bench_merge(const Machine& machine) {
   constexpr int64_t kRows = 65536, kMergeHeads = 32;
-  Memory memory(api);
+  Memory memory(machine.api);
   MergeState<LseBase::kNatural> c;
   const auto values = [&] {
     return TensorView(memory.random(static_cast<size_t>(kRows * kMergeHeads * kDim) * 2),
@@ -259,21 +311,24 @@ void bench_merge(DeviceApi& api, double copy_rate) {
   c.s_a = lses(), c.s_b = lses();
   c.lse = NaturalLse(lses());
   const KernelLaunch launch = merge_launch(c);
-  const double seconds = seconds_of(api, [&](Stream& s) { s.launch(launch); });
+  const double seconds = machine.seconds({launch});
   const double rate = 3.0 * kRows * kMergeHeads * (kDim * 2 + 4) / seconds * 1e-12;
-  std::printf("merge   rows %ld  %8.1f us  %5.2f TB/s  %4.2f of copy  goal 0.85 %s\n",
-              static_cast<long>(kRows), seconds * 1e6, rate, rate / copy_rate,
-              rate / copy_rate >= 0.85 ? "met" : "missed");
+  machine.print(format("merge   rows %d x 32 heads", static_cast<int>(kRows)), seconds, rate,
+                "TB/s", 0.85 * machine.copy_rate,
+                format("  %4.2f of copy", rate / machine.copy_rate));
 }
 
-/// TB/s, bytes read and written.
+/// TB/s, bytes read and written: of copies outside of graphs, whose copy nodes are slower.
 double copy_bandwidth(DeviceApi& api) {
   constexpr size_t kBytes = size_t{2} << 30;
   Memory memory(api);
   std::byte *const from = memory.take(kBytes), *const to = memory.take(kBytes);
-  const double seconds = seconds_of(api, [&](Stream& s) { s.copy(to, from, kBytes); });
-  const double rate = 2.0 * kBytes / seconds * 1e-12;
-  std::printf("copy    %.2f TB/s\n", rate);
+  const auto copy = [&](Stream& s) { s.copy(to, from, kBytes); };
+  // First until its clocks are those of a GPU at work.
+  for (int i = 0; i < 20; ++i) (void)seconds_of(api, copy, Runs::kEagerly);
+  const double rate = 2.0 * kBytes / seconds_of(api, copy, Runs::kEagerly) * 1e-12;
+  std::printf("copy    %.2f TB/s; as a node of a graph %.2f\n", rate,
+              2.0 * kBytes / seconds_of(api, copy) * 1e-12);
   return rate;
 }
 
@@ -299,6 +354,18 @@ bool check_results(DeviceApi& api) {
   return right;
 }
 
+void measure(const Machine& machine) {
+  bench_merge(machine);
+  bench_decode(machine);
+  bench_prefill(machine);
+}
+
+int run_on_cpu() {
+  SimDevice memory({.seed = 0, .choose = {}, .checked = false});
+  measure({memory});
+  return 0;
+}
+
 int run(bool results_alone) {
   std::string why;
   const std::unique_ptr<DeviceApi> api = open_cuda_device(&why);
@@ -309,10 +376,7 @@ int run(bool results_alone) {
   std::printf("bodies: %s\n", cuda::uses_fast_kernels() ? "fast where they fit" : "portable");
   const bool right = check_results(*api);
   if (results_alone) return right ? 0 : 1;
-  const double copy_rate = copy_bandwidth(*api);
-  bench_merge(*api, copy_rate);
-  bench_decode(*api, copy_rate);
-  bench_prefill(*api);
+  measure({*api, copy_bandwidth(*api)});
   return right ? 0 : 1;
 }
 
@@ -323,6 +387,8 @@ int main(int count, char** args) {
   const auto given = [&](const char* option) {
     return count > 1 && std::strcmp(args[1], option) == 0;
   };
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  if (given("--cpu")) return shadowgraph::run_on_cpu();
   if (!given("--portable")) setenv("SHADOWGRAPH_CUDA_FAST", "1", 1);
   return shadowgraph::run(given("--check"));
 }

@@ -110,6 +110,7 @@ struct NamedShape {
 inline std::vector<NamedShape> shapes() {
   return {
       {"decode of many lengths", {.lens = {1, 16, 17, 0, 70, 129}}},
+      {"decode of many requests", {.lens = std::vector<int32_t>(20, 37), .window_left = 30}},
       {"decode, head_dim 128", {.lens = {100, 3}, .dim = 128}},
       {"decode, f16, HND", {.dtype = DType::kF16, .lens = {65, 31}, .hnd = true}},
       {"decode, group 16, CSR", {.lens = {200}, .group = 16, .page_size = 64, .csr = true}},
@@ -118,6 +119,14 @@ inline std::vector<NamedShape> shapes() {
       {"decode, blocks that share keys", {.lens = {1100, 40, 600}}},
       {"prefill of many lengths", {.lens = {130, 70}, .q_lens = {130, 5}, .group = 1}},
       {"prefill, head_dim 128", {.lens = {90}, .q_lens = {40}, .group = 1, .dim = 128}},
+      {"prefill, many tiles", {.lens = {400, 290}, .q_lens = {300, 140}, .group = 1, .dim = 128}},
+      {"prefill, many tiles, f16, window, sinks",
+       {.dtype = DType::kF16,
+        .lens = {700},
+        .q_lens = {200},
+        .group = 1,
+        .window_left = 290,
+        .sinks = true}},
       {"prefill, f16, HND",
        {.dtype = DType::kF16, .lens = {65, 3}, .q_lens = {1, 3}, .group = 2, .hnd = true}},
       {"prefill, window, CSR, sinks",

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "shadowgraph/device_api.h"
 
@@ -17,7 +16,7 @@ namespace shadowgraph {
 /// cudaErrorInvalidDeviceFunction.
 std::unique_ptr<DeviceApi> open_cuda_device(std::string* why);
 
-/// Is there a GPU body of that name?
-bool has_cuda_kernel(std::string_view name);
+/// Is there a GPU body that does what this kernel's does?
+bool has_cuda_kernel(const Kernel& kernel);
 
 }  // namespace shadowgraph

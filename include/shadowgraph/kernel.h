@@ -109,6 +109,8 @@ struct Kernel {
   void (*footprint)(const LaunchFrame& frame, Footprint* spans) = nullptr;
   /// Which scalar names the launch in a dump ("kernel:fill:7"); -1: none.
   int label_arg = -1;
+  /// No other executor's body of that name does the same: it stands in for a kernel, with a slip.
+  bool stands_in = false;
 };
 
 /// cudaLaunchKernel's arguments.

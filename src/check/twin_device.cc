@@ -252,7 +252,7 @@ DeviceError TwinDevice::launch_kernel(const KernelLaunch& launch, StreamHandle s
   return beside("cudaLaunchKernel", SimDevice::launch_kernel(launch, s), [&] {
     KernelLaunch other = there(launch);
     const StreamHandle stream = pair_of(streams_, s);
-    if (has_kernel_(launch.kernel->name)) return device_.launch_kernel(other, stream);
+    if (has_kernel_(*launch.kernel)) return device_.launch_kernel(other, stream);
     on_host_.push_back(std::move(other));
     return device_.launch_host_func(stream, run_on_host, &on_host_.back());
   });

@@ -10,7 +10,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <string_view>
 
 #include "shadowgraph/sim_device.h"
 
@@ -18,7 +17,7 @@ namespace shadowgraph {
 
 class TwinDevice final : public SimDevice {
  public:
-  using HasKernel = std::function<bool(std::string_view name)>;
+  using HasKernel = std::function<bool(const Kernel& kernel)>;
 
   /// device: lives longer. has_kernel: which kernels it has bodies for; of the others the CPU's
   /// bodies run there as host functions, on its memory, in its order and in its graphs. Mirrored

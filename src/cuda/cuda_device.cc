@@ -39,6 +39,10 @@ cudaError_t allow(const void* function, const Geometry& geometry) {
   if (geometry.shared_bytes > allowed.shared_bytes) {
     error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(geometry.shared_bytes));
+    // Else clusters get what one block needs, and a multiprocessor has one.
+    if (error == cudaSuccess)
+      error = cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                   cudaSharedmemCarveoutMaxShared);
     if (error == cudaSuccess) allowed.shared_bytes = geometry.shared_bytes;
   }
   if (error == cudaSuccess && geometry.cluster > allowed.cluster) {
@@ -97,6 +101,48 @@ cudaError_t call_that_asks(OtherCall call) {
 }
 
 }  // namespace
+
+unsigned most_shared_bytes() {
+  static const unsigned bytes = [] {
+    int value = 0;
+    return cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0) == cudaSuccess
+               ? static_cast<unsigned>(value)
+               : 227u << 10;
+  }();
+  return bytes;
+}
+
+int64_t most_clusters(const void* function, const Geometry& geometry) {
+  static std::mutex mutex;
+  static std::map<std::pair<const void*, unsigned>, int64_t> all;
+  const std::scoped_lock lock(mutex);
+  const auto [it, first] = all.try_emplace({function, geometry.cluster}, 0);
+  if (!first) return it->second;
+  int device = 0, number = 0, multiprocessors = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || allow(function, geometry) != cudaSuccess) return 0;
+  if (geometry.cluster == 1) {
+    const unsigned threads = geometry.block.x * geometry.block.y * geometry.block.z;
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&number, function, static_cast<int>(threads),
+                                                  geometry.shared_bytes);
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    return it->second = int64_t{number} * multiprocessors;
+  }
+  if (!has_clusters()) return 0;
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {geometry.cluster, 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(geometry.cluster);
+  config.blockDim = geometry.block;
+  config.dynamicSmemBytes = geometry.shared_bytes;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  if (cudaOccupancyMaxActiveClusters(&number, function, &config) != cudaSuccess) {
+    (void)cudaGetLastError();
+    number = 0;
+  }
+  return it->second = number;
+}
 
 DeviceError CudaDevice::get_last_error() { return error_of(cudaGetLastError()); }
 DeviceError CudaDevice::peek_at_last_error() { return error_of(cudaPeekAtLastError()); }

@@ -56,13 +56,17 @@ bool uses_fast_kernels() {
   return uses;
 }
 
-const CudaKernel* choose_kernel(const KernelLaunch& launch, bool fast) {
+const CudaKernel* choose_kernel(const KernelLaunch& launch, bool fast, int most_preferred) {
+  if (launch.kernel->stands_in) return nullptr;
   const CudaKernel* portable = find_kernel(launch.kernel->name);
   if (!fast || portable == nullptr || !portable->takes(launch.args)) return portable;
+  const CudaKernel* best = nullptr;
   for (const CudaKernel& kernel : fast_kernels()) {
-    if (kernel.name == portable->name && kernel.fits(launch)) return &kernel;
+    if (kernel.name != portable->name || kernel.preference > most_preferred) continue;
+    if (!kernel.fits(launch)) continue;
+    if (best == nullptr || kernel.preference > best->preference) best = &kernel;
   }
-  return portable;
+  return best != nullptr ? best : portable;
 }
 
 const void* find_function(std::string_view name) {
@@ -112,6 +116,8 @@ std::vector<void*> addresses_of(const KernelArgs& args) {
 
 }  // namespace cuda
 
-bool has_cuda_kernel(std::string_view name) { return cuda::find_function(name) != nullptr; }
+bool has_cuda_kernel(const Kernel& kernel) {
+  return !kernel.stands_in && cuda::find_function(kernel.name) != nullptr;
+}
 
 }  // namespace shadowgraph

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <climits>
 #include <initializer_list>
 #include <map>
 #include <mutex>
@@ -31,6 +32,7 @@ struct CudaKernel {
   Geometry (*geometry)(const KernelLaunch& launch) = nullptr;
   /// Of a fast body, which takes the place of the portable one where it serves a launch.
   bool (*fits)(const KernelLaunch& launch) = nullptr;
+  int preference = 0;  // of fast bodies that fit
   /// One thread of it, where the body was compiled for a CPU; args: as CUDA takes them.
   void (*call)(const void* function, void* const* args) = nullptr;
 
@@ -65,7 +67,8 @@ const CudaKernel* find_kernel(std::string_view name);
 /// bodies, which have other bits than the CPU's, are used where the environment variable
 /// SHADOWGRAPH_CUDA_FAST is not empty.
 bool uses_fast_kernels();
-const CudaKernel* choose_kernel(const KernelLaunch& launch, bool fast = uses_fast_kernels());
+const CudaKernel* choose_kernel(const KernelLaunch& launch, bool fast = uses_fast_kernels(),
+                                int most_preferred = INT_MAX);
 const void* find_function(std::string_view name);
 /// Of all GPU bodies, sorted.
 std::vector<std::string_view> kernel_names();
@@ -86,6 +89,11 @@ class LaunchedKernels {
   mutable std::mutex mutex_;
   std::map<const void*, Signature> known_;
 };
+
+/// Of the GPU: bytes of shared memory that a block may have, and how many clusters of such blocks
+/// it has room for at once, 0 where it has no such clusters. Where there is none, of an H200.
+unsigned most_shared_bytes();
+int64_t most_clusters(const void* function, const Geometry& geometry);
 
 /// Addresses of a launch's arguments, as CUDA wants them: into the launch.
 std::vector<void*> addresses_of(const KernelArgs& args);

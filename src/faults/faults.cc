@@ -53,6 +53,11 @@ const Fault* find_fault(std::string_view id) {
   return it == std::end(kFaults) ? nullptr : it;
 }
 
+bool Fault::is_memory_safe() const {
+  constexpr std::string_view kOthers[] = {"OOBR", "OOBW", "INTOVF", "RACE"};
+  return std::ranges::find(kOthers, group) == std::end(kOthers);
+}
+
 bool Fault::is_seen_as(std::string_view mistake) const {
   for (size_t at = 0; at < mistakes.size();) {
     const size_t end = std::min(mistakes.find(' ', at), mistakes.size());

@@ -27,6 +27,9 @@ struct Fault {
   std::string_view mistakes;
 
   bool is_seen_as(std::string_view mistake) const;
+  /// Does it touch nothing but its buffers, in an order that is its own? Then another device leaves
+  /// what this one leaves.
+  bool is_memory_safe() const;
 };
 
 /// All of src/faults/faults.inc.

@@ -63,7 +63,8 @@ Substitutes::Substitutes(Body body, Notes footprint)
              &kTritonDecodeStage2, &kTritonExtend,    &kMergeState,     &kMergeTiles,
              &kMergePair,          &kLinearAttention} {
   for (const Kernel* kernel : clean_)
-    slipped_.push_back({.name = kernel->name, .body = body, .footprint = footprint});
+    slipped_.push_back(
+        {.name = kernel->name, .body = body, .footprint = footprint, .stands_in = true});
 }
 
 const Kernel* Substitutes::of(const Kernel* clean) const {

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "check/mistakes.h"
@@ -58,6 +61,15 @@ class Votes {
   int64_t wrong_ = 0;
 };
 
+/// What such an access reads or hits is the device's own: it lies outside, another may come first,
+/// or metadata leads there, which this device refuses call by call and another row by row.
+bool is_open(const Finding& f) {
+  constexpr std::string_view kLaws[] = {
+      "mem.out_of_bounds",    "mem.red_zone",   "mem.use_after_free", "mem.race",
+      "mem.unordered_access", "slot.duplicate", "len.total"};
+  return std::ranges::find(kLaws, f.id) != std::end(kLaws);
+}
+
 }  // namespace
 
 FaultDiagnosis diagnose_fault(const Planted& planted, const HuntOptions& options,
@@ -103,6 +115,31 @@ FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
   hunt.clean = run_clean(result.first->choices, fuzz.histories);
   hunt.clean.add(run_clean(hunt.choices, fuzz.histories));
   return hunt;
+}
+
+FaultTwin run_fault_on(const MakeDevice& make_device, const Planted& planted,
+                       const HuntOptions& options, const std::atomic<bool>& stop) {
+  FuzzOptions fuzz;
+  fuzz.seed = options.seed, fuzz.cases = options.cases, fuzz.seconds = options.seconds;
+  fuzz.threads = options.threads;
+  fuzz.max_findings = 0;
+  fuzz.kernels = false;
+  fuzz.histories = histories_of(planted, 0);
+  fuzz.histories.flags += " --device cuda";
+  fuzz.histories.make_device = make_device;
+  const FuzzResult result = run_fuzz(fuzz, {}, stop);
+  FaultTwin twin{result.cases + result.skipped, result.failures.size(), result.seconds, {}, {}};
+  for (const auto& [law, choices] : result.failures) {
+    if (law != "device.twin" && std::ranges::find(twin.laws, law) == twin.laws.end())
+      twin.laws.push_back(law);
+  }
+  std::set<std::string> open;  // histories
+  const auto findings = std::as_const(result.findings).findings();
+  for (const Finding& f : findings)
+    if (is_open(f)) open.insert(f.case_id);
+  for (const Finding& f : findings)
+    if (f.id == "device.twin" && !open.contains(f.case_id)) twin.differences.add(f);
+  return twin;
 }
 
 }  // namespace shadowgraph

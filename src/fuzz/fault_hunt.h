@@ -49,4 +49,16 @@ struct FaultDiagnosis {
 FaultDiagnosis diagnose_fault(const Planted& planted, const HuntOptions& options,
                               const std::atomic<bool>& stop = {});
 
+/// The fault on a device beside the simulated one: ordinary histories, to their failing steps.
+struct FaultTwin {
+  uint64_t cases = 0, failed = 0;  // histories; those in which something was noticed
+  double seconds = 0;
+  std::vector<std::string> laws;  // that noticed first, each once
+  // device.twin, what the other device did otherwise: of histories that stay inside their buffers,
+  // whose metadata leads nowhere else, and in which no two tokens have one slot
+  Status differences;
+};
+FaultTwin run_fault_on(const MakeDevice& make_device, const Planted& planted,
+                       const HuntOptions& options, const std::atomic<bool>& stop = {});
+
 }  // namespace shadowgraph

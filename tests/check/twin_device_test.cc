@@ -63,7 +63,7 @@ struct Slip : SimDevice {
 class Program {
  public:
   Program(DeviceApi& other, bool has_kernels, const Kernel& kernel = kAddOne)
-      : device({}, other, [=](std::string_view) { return has_kernels; }),
+      : device({}, other, [=](const Kernel&) { return has_kernels; }),
         arena_(device, 1 << 16),
         stream_(device) {
     bind();

@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kStackBytes = size_t{1} << 16;
 constexpr int kWarp = 32;
 
-enum class Waits : uint8_t { kNot, kForWarp, kForBlock, kForCluster, kDone };
+enum class Waits : uint8_t { kNot, kForWarp, kForBlock, kForCluster, kForBarrier, kDone };
 
 struct Fiber {
   ucontext_t context;
@@ -30,6 +30,8 @@ struct Fiber {
   uint32_t rank = 0;  // of its block
   uint32_t exchanges = 0, votes = 0;
   Waits waits = Waits::kNot;
+  const lanes::Barrier* barrier = nullptr;  // that it waits for, while its phase is so
+  uint32_t parity = 0;
 };
 
 /// Of an exchange and of the one after it, which a lane may reach before another has read the
@@ -74,6 +76,13 @@ class Cluster {
     votes[(turn + 1) % 3] = false;
     return votes[turn];
   }
+  /// Of the block of the fiber that runs.
+  lanes::Barrier& named(int name) { return named_[current_->rank][static_cast<size_t>(name)]; }
+  void wait_for(const lanes::Barrier* b, uint32_t parity) {
+    if ((b->phase & 1) != parity) return;
+    current_->barrier = b, current_->parity = parity;
+    wait(Waits::kForBarrier);
+  }
   void wait(Waits what) {
     Fiber* const mine = current_;
     mine->waits = what;
@@ -98,6 +107,7 @@ class Cluster {
   void run_at(const cuda::Geometry& g, uint3 first) {
     const size_t all = threads_ * blocks_;
     votes_ = {};
+    named_ = {};
     warps_.assign((all + kWarp - 1) / kWarp, {});
     for (size_t i = 0; i < all; ++i) begin(i, g, first);
     run_all();
@@ -143,6 +153,11 @@ class Cluster {
   /// Lets go of who waits for those that are there.
   bool release() {
     bool released = false;
+    for (size_t i = 0; i < all(); ++i) {
+      Fiber& f = *fibers_[i];
+      if (f.waits != Waits::kForBarrier || (f.barrier->phase & 1) == f.parity) continue;
+      f.waits = Waits::kNot, released = true;
+    }
     for (size_t w = 0; w < warps_.size(); ++w) released = release_warp(w) || released;
     for (size_t b = 0; b < blocks_ && !released; ++b)
       released = set_free(b * threads_, (b + 1) * threads_, Waits::kForBlock) || released;
@@ -179,6 +194,7 @@ class Cluster {
   std::vector<Warp> warps_;
   std::vector<std::vector<Piece>> shared_;  // by block
   std::array<std::array<bool, 3>, 16> votes_ = {};
+  std::array<std::array<lanes::Barrier, 16>, 16> named_ = {};
   ucontext_t main_ = {};
   Fiber* current_ = nullptr;
 };
@@ -211,6 +227,8 @@ uint32_t pair_of(uint32_t low, uint32_t high) { return low | high << 16; }
 struct Counts {
   std::mutex mutex;
   std::atomic<bool> fast = false;
+  std::atomic<int> preference = 0;  // of fast bodies, at most
+  std::atomic<unsigned> room = 132;
   int64_t fast_runs = 0;
   std::map<std::string_view, int64_t> runs;
   std::map<const Kernel*, std::unique_ptr<Kernel>> kernels;
@@ -226,6 +244,15 @@ Progress body(LaunchFrame& f) {
 }
 
 }  // namespace
+
+namespace cuda {
+
+unsigned most_shared_bytes() { return 227 << 10; }
+int64_t most_clusters(const void*, const Geometry& geometry) {
+  return counts().room / geometry.cluster;
+}
+
+}  // namespace cuda
 
 namespace lanes {
 
@@ -261,6 +288,92 @@ void load_matrices_transposed(uint32_t (&out)[4], const void* row) {
   }
 }
 
+namespace {
+
+struct Matrix {
+  uint32_t start, leading, stride;
+  explicit Matrix(uint64_t bits)
+      : start(static_cast<uint32_t>(bits & 0x3fff) << 4),
+        leading(static_cast<uint32_t>(bits >> 16 & 0x3fff) << 4),
+        stride(static_cast<uint32_t>(bits >> 32 & 0x3fff) << 4) {
+    if (bits >> 62 != 1) std::abort();  // another swizzle
+  }
+  /// Of a row of summed columns, eight rows a stride.
+  uint16_t of_row(int row, int k) const {
+    return at(start + static_cast<uint32_t>(row / 8) * stride +
+              static_cast<uint32_t>(row % 8 * 128 + 2 * k));
+  }
+  /// Of summed rows: 64 columns a leading, eight rows a stride.
+  uint16_t of_column(int column, int k) const {
+    return at(start + static_cast<uint32_t>(column / 64) * leading +
+              static_cast<uint32_t>(k / 8) * stride +
+              static_cast<uint32_t>(k % 8 * 128 + column % 64 * 2));
+  }
+
+ private:
+  static uint16_t at(uint32_t byte) {
+    uint16_t bits;
+    std::memcpy(&bits, cluster().shared() + (byte ^ ((byte >> 7 & 7) << 4)), sizeof bits);
+    return bits;
+  }
+};
+
+/// Every element of c that this lane has: row of the warp's 16, column.
+template <class Add>
+void add_to_fragments(float* c, int n, const Add& add) {
+  for (int i = 0; i < n / 8; ++i) {
+    for (int e = 0; e < 4; ++e)
+      add(c[4 * i + e], lane() / 4 + e / 2 * 8, 8 * i + 2 * (lane() % 4) + e % 2);
+  }
+}
+
+}  // namespace
+
+uint64_t matrix_at(const void* p, uint32_t leading, uint32_t stride) {
+  const auto at = static_cast<uint64_t>(static_cast<const std::byte*>(p) - cluster().shared());
+  return at >> 4 | uint64_t{leading >> 4} << 16 | uint64_t{stride >> 4} << 32 | uint64_t{1} << 62;
+}
+void multiply_shared(float* c, int n, uint64_t a, uint64_t b, bool added,
+                     float (*value)(uint16_t)) {
+  const Matrix rows(a), columns(b);
+  const int first = cluster().fiber().warp % 4 * 16;
+  add_to_fragments(c, n, [&](float& sum, int row, int column) {
+    if (!added) sum = 0;
+    for (int k = 0; k < 16; ++k)
+      sum += value(rows.of_row(first + row, k)) * value(columns.of_row(column, k));
+  });
+}
+void multiply_rows(float* c, int n, const uint32_t (&a)[4], uint64_t b, float (*value)(uint16_t)) {
+  std::array<uint32_t, kWarp> of_a[4];
+  for (size_t i = 0; i < 4; ++i) of_a[i] = of_all_lanes(a[i]);
+  const Matrix rows(b);
+  add_to_fragments(c, n, [&](float& sum, int row, int column) {
+    for (int k = 0; k < 16; ++k) {
+      const uint32_t pair = of_a[row / 8 + k / 8 * 2][static_cast<size_t>(row % 8 * 4 + k % 8 / 2)];
+      sum += value(static_cast<uint16_t>(k % 2 == 0 ? pair : pair >> 16)) *
+             value(rows.of_column(column, k));
+    }
+  });
+}
+
+void begin_barrier(Barrier* b, uint32_t arrivals) { *b = {static_cast<uint16_t>(arrivals), 0, 0}; }
+void arrive(Barrier* b) {
+  if (++b->arrived < b->arrivals) return;
+  b->arrived = 0;
+  ++b->phase;
+}
+void wait_for(Barrier* b, uint32_t parity) { cluster().wait_for(b, parity); }
+void arrive_named(int name, int threads) {
+  Barrier& b = cluster().named(name);
+  b.arrivals = static_cast<uint16_t>(threads);
+  arrive(&b);
+}
+void sync_named(int name, int threads) {
+  const uint32_t parity = cluster().named(name).phase & 1;
+  arrive_named(name, threads);
+  wait_for(&cluster().named(name), parity);
+}
+
 void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
               float (*value)(uint16_t)) {
   std::array<uint32_t, kWarp> of_a[4], of_b[2];
@@ -283,7 +396,7 @@ void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
 }  // namespace lanes
 
 bool run_gpu_body(const KernelLaunch& launch) {
-  const cuda::CudaKernel* kernel = cuda::choose_kernel(launch, counts().fast);
+  const cuda::CudaKernel* kernel = cuda::choose_kernel(launch, counts().fast, counts().preference);
   if (kernel == nullptr || !kernel->takes(launch.args)) return false;
   const std::vector<void*> args = cuda::addresses_of(launch.args);
   cluster().run(*kernel, kernel->geometry_of(launch), args.data());
@@ -297,7 +410,11 @@ int64_t fast_gpu_bodies_run() {
   const std::scoped_lock lock(counts().mutex);
   return counts().fast_runs;
 }
-void use_fast_gpu_bodies(bool fast) { counts().fast = fast; }
+void set_gpu_room(int clusters) { counts().room = static_cast<unsigned>(clusters); }
+void use_fast_gpu_bodies(bool fast, int preference) {
+  counts().fast = fast;
+  counts().preference = preference;
+}
 
 int64_t gpu_bodies_run(std::string_view name) {
   const std::scoped_lock lock(counts().mutex);

@@ -20,10 +20,14 @@ class GpuOnCpu final : public SimDevice {
   DeviceError launch_kernel(const KernelLaunch& launch, StreamHandle s) override;
 };
 
-/// Is there one of that name?
-inline bool has_gpu_body(std::string_view name) { return cuda::find_kernel(name) != nullptr; }
-/// From now on fast bodies where they fit; how many of these have run.
-void use_fast_gpu_bodies(bool fast);
+/// Is there one that does what it does?
+inline bool has_gpu_body(const Kernel& kernel) {
+  return !kernel.stands_in && cuda::find_kernel(kernel.name) != nullptr;
+}
+/// From now on fast bodies where they fit, of no higher preference; how many of these have run.
+void use_fast_gpu_bodies(bool fast, int preference = 99);
+/// For how many clusters of one block it has room at once, as most_clusters() says; 132 at first.
+void set_gpu_room(int clusters);
 int64_t fast_gpu_bodies_run();
 bool vote_of_block(bool mine);
 

@@ -46,6 +46,24 @@ void load_matrices(uint32_t (&out)[4], const void* row);
 void load_matrices_transposed(uint32_t (&out)[4], const void* row);
 void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
               float (*value)(uint16_t));
+
+/// A warpgroup's products, as cuda/kernels/warpgroup.cuh: n columns of c by fragments, matrices as
+/// their descriptors say.
+uint64_t matrix_at(const void* p, uint32_t leading, uint32_t stride);
+void multiply_shared(float* c, int n, uint64_t a, uint64_t b, bool added, float (*value)(uint16_t));
+void multiply_rows(float* c, int n, const uint32_t (&a)[4], uint64_t b, float (*value)(uint16_t));
+
+/// Which so many arrivals take on to the next phase.
+struct Barrier {
+  uint16_t arrivals, arrived;
+  uint32_t phase;
+};
+void begin_barrier(Barrier* b, uint32_t arrivals);
+void arrive(Barrier* b);
+void wait_for(Barrier* b, uint32_t parity);
+void sync_named(int name, int threads);
+void arrive_named(int name, int threads);
+
 inline void copy_16_bytes(void* to, const void* from, bool there) {
   if (there) std::memcpy(to, from, 16);
   if (!there) std::memset(to, 0, 16);
@@ -84,6 +102,9 @@ inline bool __any_sync(unsigned mask, bool x) { return __ballot_sync(mask, x) !=
 inline bool __all_sync(unsigned mask, bool x) { return __ballot_sync(mask, !x) == 0; }
 inline float __shfl_sync(unsigned, float x, int from) {
   return shadowgraph::lanes::shuffled(x, from);
+}
+inline unsigned __shfl_sync(unsigned, unsigned x, int from) {
+  return shadowgraph::lanes::exchange(x).value[from & 31];
 }
 inline long long __shfl_sync(unsigned, long long x, int from) {
   using shadowgraph::lanes::exchange;

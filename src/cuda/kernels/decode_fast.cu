@@ -1,12 +1,14 @@
 // attention_with_kvcache for decode batches of 16-bit rows over strided pages, by tensor cores. A
-// block has the query heads of one KV head, padded to 16 rows; its warps take tiles of 16 keys in
-// turn, each with a softmax of its own and copies of its own under way; the blocks of a cluster
-// share a request's keys, and merge through each other's shared memory. Lengths are read when it
-// runs: a graph needs no other capture.
+// team of warps has the query heads of one KV head of one request after another, padded to 16 rows;
+// its warps take tiles of 16 keys in turn, each with a softmax of its own, while the next tiles, of
+// the next request too, are on their way. A block has one team or more; where there are few
+// requests, the blocks of a cluster share one's keys, and merge through each other's shared memory.
+// Lengths are read when it runs: a graph needs no other capture.
 //
-// Arithmetic: cuda_fast_decode in check/arithmetics.inc. How many blocks share the keys depends on
+// Arithmetic: cuda_fast_decode in check/arithmetics.inc. How many warps share the keys depends on
 // the batch, and so do bits.
 #include <algorithm>
+#include <bit>
 
 #include "attn/mask.h"
 #include "cuda/cuda_kernels.h"
@@ -16,29 +18,37 @@
 namespace shadowgraph::cuda {
 namespace {
 
-constexpr int kWarps = 4, kThreads = 32 * kWarps;
-constexpr int kTile = 16;   // keys
-constexpr int kRows = 16;   // query heads of a KV head, at most
-constexpr int kStages = 3;  // tiles of a warp that are there or on their way
-constexpr int kMostBlocks = 16;
+constexpr int kWarps = 8, kThreads = 32 * kWarps;
+constexpr int kTile = 16;  // keys
+constexpr int kRows = 16;  // query heads of a KV head, at most
+constexpr unsigned kMostBlocks = 16;
 
-template <int D>
-struct Shared {
-  static constexpr int kTileBytes = kTile * D * 2;                // of K, of V
-  static constexpr int kWarpBytes = kStages * 2 * kTileBytes;     // later its o, m, d
-  static constexpr int kStateFloats = kRows * D + 2 * kRows + 1;  // o, m, d of the block, a flag
-  static constexpr int kBytes = kWarps * kWarpBytes + (kStateFloats + 3) / 4 * 16;
-  static_assert((kRows * D + 2 * kRows) * 4 <= kWarpBytes);
+/// Shared memory: tiles of each warp, kStages of them there or on their way; sums of weights; the
+/// state that other blocks read.
+template <int D, int kStages>
+struct Room {
+  static constexpr int kTileBytes = kTile * D * 2;  // of K, of V
+  static constexpr int kSlotBytes = 2 * kTileBytes;
+  static constexpr int kSums = kWarps * kStages * kSlotBytes;    // [kWarps][2][kRows]: m, d
+  static constexpr int kSlots = kSums + kWarps * 2 * kRows * 4;  // [kWarps]: where o is, and more
+  static constexpr int kState = kSlots + (kWarps + 3) / 4 * 16;  // o, m, d, a flag
+  static constexpr int kBytes = kState + (kRows * D + 2 * kRows + 4) * 4;
+  static_assert(kRows * D * 4 == kSlotBytes);
 
-  __device__ static std::byte* tile(int warp, int stage, bool values) {
-    return shared_memory() + warp * kWarpBytes + (2 * stage + (values ? 1 : 0)) * kTileBytes;
+  __device__ static std::byte* tile(int warp, int slot, bool values) {
+    return shared_memory() + (warp * kStages + slot) * kSlotBytes + (values ? kTileBytes : 0);
   }
-  __device__ static float* warp_state(int warp) {
-    return reinterpret_cast<float*>(shared_memory() + warp * kWarpBytes);
+  template <class E>
+  __device__ static E* at(int offset) {
+    return reinterpret_cast<E*>(shared_memory() + offset);
   }
-  __device__ static float* block_state() {
-    return reinterpret_cast<float*>(shared_memory() + kWarps * kWarpBytes);
+  __device__ static float* sums(int warp) { return at<float>(kSums) + warp * 2 * kRows; }
+  __device__ static int& left(int warp) { return at<int>(kSlots)[warp]; }  // slot, unsound << 8
+  __device__ static float* o_of_warp(int warp) {
+    return reinterpret_cast<float*>(tile(warp, left(warp) & 0xff, false));
   }
+  __device__ static bool is_unsound(int warp) { return left(warp) >> 8 != 0; }
+  __device__ static float* state() { return at<float>(kState); }
 };
 
 /// Bytes of a tile's row and 16-byte column: columns change places, so that the eight rows that are
@@ -48,20 +58,205 @@ __device__ int place(int row, int column) {
   return row * D * 2 + (column ^ (row & 7)) * 16;
 }
 
-/// A block's part of one request's keys.
-struct Keys {
-  KvTokens k, v;
-  const int32_t* page_ids;
-  int32_t page_size, begin, end;
-  int64_t num_pages;
+/// Of rows, in columns of eight elements.
+struct Strides {
+  uint32_t page, token, head;
+};
 
-  /// Element at which a key's row begins; -1: its page is not in the pool, or there is no such key.
-  __device__ int64_t start(const KvTokens& plane, int32_t key) const {
-    if (key >= end) return -1;
-    const int32_t page = page_ids[key / page_size];
-    if (page < 0 || page >= num_pages) return -1;
-    return token_offset(plane, page_ids, page_size, key);
+/// A launch, as all its blocks see it.
+struct Call {
+  const std::byte *k, *v;
+  Strides of_k, of_v;
+  const int32_t *pages, *seqlens, *kv_indptr;
+  int32_t page_shift, num_pages, kv_heads, group;
+  int32_t items, step;  // requests times KV heads; from a team's item to its next
+  float scale, cap;     // base 2
+};
+
+__device__ Strides strides_of(const KvTokens& t) {
+  return {static_cast<uint32_t>(t.page_stride / 8), static_cast<uint32_t>(t.token_stride / 8),
+          static_cast<uint32_t>(t.head_stride / 8)};
+}
+
+/// A warp in its team, and the team in its block: along x, and along y.
+struct Member {
+  int warp, lane;         // of the block, of the warp
+  int team, rank, warps;  // the team's number, the warp's in it, how many it has
+
+  __device__ Member()
+      : lane(static_cast<int>(threadIdx.x) % 32),
+        team(static_cast<int>(threadIdx.y)),
+        rank(static_cast<int>(threadIdx.x) / 32),
+        warps(static_cast<int>(blockDim.x) / 32) {
+    warp = team * warps + rank;
   }
+  __device__ int first_warp() const { return warp - rank; }
+  __device__ int thread() const { return rank * 32 + lane; }
+  __device__ int threads() const { return warps * 32; }
+  __device__ void sync() const { sync_named(1 + team, threads()); }
+};
+
+/// A request's keys, as far as they are this block's, of one KV head.
+struct Item {
+  const int32_t* page_ids;
+  int32_t request, head, begin, end;
+  bool sound;  // its metadata leads nowhere else
+
+  /// Tiles of a warp: as many as its team has warps lie between two of them.
+  __device__ int tiles(const Member& me) const {
+    return ((end - begin + kTile - 1) / kTile - me.rank + me.warps - 1) / me.warps;
+  }
+  __device__ int32_t first_key(const Member& me, int tile) const {
+    return begin + (me.rank + tile * me.warps) * kTile;
+  }
+};
+
+/// kv_len: seqlens[request].
+__device__ Item item_of(const Call& c, const PagedScalars& s, int32_t number, int32_t kv_len) {
+  Item item{c.pages, number / c.kv_heads, number % c.kv_heads, 0, 0, true};
+  if (s.form == PageTable::Form::kDense) {
+    item.page_ids += int64_t{item.request} * s.max_pages;
+    item.sound = kv_len >= 0 && kv_len <= s.max_pages * s.cache.page_size;
+  } else {
+    const int32_t first = c.kv_indptr[item.request];
+    const int32_t count = c.kv_indptr[item.request + 1] - first;
+    item.page_ids += first;
+    item.sound = first >= 0 && count >= 0 && first + int64_t{count} <= s.num_page_ids &&
+                 (count == 0 || (kv_len >= 1 && kv_len <= s.cache.page_size));
+    kv_len = count > 0 ? (count - 1) * s.cache.page_size + kv_len : 0;
+  }
+  const MaskShape shape{1, item.sound ? kv_len : 0, s.params.causal != 0, s.params.window_left,
+                        s.params.window_right};
+  const KvRange seen = kv_range(shape, 0);
+  const auto count = static_cast<uint32_t>(max(0, static_cast<int32_t>(seen.size())));
+  const uint32_t tiles = (count + kTile - 1) / kTile, ranks = cluster_size();
+  const auto share = [&](uint32_t rank) {
+    return seen.begin + static_cast<int32_t>(tiles * rank / ranks * kTile);
+  };
+  item.begin = share(cluster_rank());
+  item.end = max(item.begin, min(seen.end, share(cluster_rank() + 1)));
+  return item;
+}
+
+constexpr uint32_t kNoKey = 0xffffffffu;
+
+/// A tile's keys, lane by lane, 0 to 15 twice. What is looked up is not used before it is asked
+/// for.
+struct TileKeys {
+  int32_t key, page;
+  bool there;
+};
+__device__ TileKeys look_up(const Call& c, const Item& item, int32_t first, int lane) {
+  const int32_t key = first + lane % kTile;
+  const bool there = key < item.end;
+  return {key, there ? item.page_ids[key >> c.page_shift] : 0, there};
+}
+
+/// Columns at which their rows begin.
+struct TileRows {
+  uint32_t k = kNoKey, v = kNoKey;
+  bool outside = false;  // a page is not in the pool
+};
+__device__ TileRows tile_rows(const Call& c, const Item& item, const TileKeys& keys) {
+  TileRows rows;
+  const auto page = static_cast<uint32_t>(keys.page);
+  const auto token = static_cast<uint32_t>(keys.key & ((1 << c.page_shift) - 1));
+  const auto head = static_cast<uint32_t>(item.head);
+  rows.outside = page >= static_cast<uint32_t>(c.num_pages);
+  if (rows.outside || !keys.there) return rows;
+  rows.k = page * c.of_k.page + token * c.of_k.token + head * c.of_k.head;
+  rows.v = page * c.of_v.page + token * c.of_v.token + head * c.of_v.head;
+  return rows;
+}
+
+/// Asks for these rows; where there is no key, for zeros.
+template <int D, int kStages>
+__device__ void ask_for_tile(const Call& c, const TileRows& rows, int warp, int slot, int lane) {
+  constexpr int kColumns = D / 8;
+  const int column = lane % kColumns;
+  const std::byte *const k = c.k + 16 * column, *const v = c.v + 16 * column;
+#pragma unroll
+  for (int i = 0; i < kTile * kColumns / 32; ++i) {
+    const int row = (32 * i + lane) / kColumns;
+    const uint32_t of_k = __shfl_sync(kWholeWarp, rows.k, row);
+    const uint32_t of_v = __shfl_sync(kWholeWarp, rows.v, row);
+    const int at = place<D>(row, column);
+    const bool there = of_k != kNoKey;
+    copy_16_bytes(Room<D, kStages>::tile(warp, slot, false) + at,
+                  k + (there ? uint64_t{of_k} * 16 : 0), there);
+    copy_16_bytes(Room<D, kStages>::tile(warp, slot, true) + at,
+                  v + (there ? uint64_t{of_v} * 16 : 0), there);
+  }
+}
+
+/// Which tile of a warp is asked for next: it runs kStages - 1 tiles ahead of the one that is
+/// weighed, into the next items. What it needs for that is on its way a tile before.
+template <int D, int kStages>
+class Ahead {
+ public:
+  __device__ Ahead(const Call& c, const PagedScalars& s, const Rows& q, int32_t first,
+                   const Member& me)
+      : call_(c), scalars_(s), q_(q), me_(me), number_(first) {
+    next_len_ = number_ < c.items ? c.seqlens[number_ / c.kv_heads] : 0;
+    enter();
+    skip_empty();
+  }
+
+  __device__ void ask() {
+    unsound_ &= ~(1u << slot_);
+    if (tile_ < tiles_) {
+      const TileRows rows = tile_rows(call_, item_, keys_);
+      ask_for_tile<D, kStages>(call_, rows, me_.warp, slot_, me_.lane);
+      if (rows.outside) unsound_ |= 1u << slot_;
+      ++tile_;
+    }
+    end_copies();
+    slot_ = slot_ + 1 == kStages ? 0 : slot_ + 1;
+    if (tile_ < tiles_) keys_ = look_up(call_, item_, item_.first_key(me_, tile_), me_.lane);
+    if (tile_ >= tiles_) skip_empty();
+  }
+  /// Was a page of the tile in that slot not in the pool?
+  __device__ bool is_unsound(int slot) const { return (unsound_ >> slot & 1) != 0; }
+
+ private:
+  __device__ void enter() {
+    tile_ = tiles_ = 0;
+    if (number_ >= call_.items) return;
+    item_ = item_of(call_, scalars_, number_, next_len_);
+    tiles_ = item_.tiles(me_);
+    const int32_t next = number_ + call_.step;
+    next_len_ = next < call_.items ? call_.seqlens[next / call_.kv_heads] : 0;
+    warm_item();
+    if (tiles_ > 0) keys_ = look_up(call_, item_, item_.first_key(me_, 0), me_.lane);
+  }
+  /// Its page ids and queries, line by line: so many of each as the team has threads.
+  __device__ void warm_item() {
+    const int line = me_.lane * me_.warps + me_.rank, first = item_.begin >> call_.page_shift;
+    const int pages =
+        item_.end > item_.begin ? ((item_.end - 1) >> call_.page_shift) - first + 1 : 0;
+    constexpr int kIds = 128 / sizeof(int32_t);
+    if (pages > 0 && line * kIds < pages + kIds)
+      warm(item_.page_ids + first + min(line * kIds, pages - 1));
+    const int head = line / (D * 2 / 128), at = line % (D * 2 / 128) * 64;
+    if (head < call_.group)
+      warm(q_.data + 2 * (q_.offset(item_.request, int64_t{item_.head} * call_.group + head) + at));
+  }
+  __device__ void skip_empty() {
+    while (tile_ >= tiles_ && number_ < call_.items) {
+      number_ += call_.step;
+      enter();
+    }
+  }
+
+  const Call& call_;
+  const PagedScalars& scalars_;
+  const Rows& q_;
+  const Member& me_;
+  int32_t number_, next_len_ = 0;
+  int slot_ = 0, tile_ = 0, tiles_ = 0;
+  unsigned unsound_ = 0;  // slots
+  Item item_ = {};
+  TileKeys keys_ = {};
 };
 
 /// One warp's rows: FragmentC of all dims, and the state of rows lane / 4 and lane / 4 + 8.
@@ -69,44 +264,21 @@ template <int D>
 struct WarpState {
   FragmentC o[D / 8] = {};
   float m[2] = {-kInfinity, -kInfinity}, d[2] = {0, 0};
-  bool outside = false;  // a key's page was not in the pool
 };
 
-template <DType T, int D>
+template <int D>
 __device__ void load_q(const Rows& q, int64_t row, int64_t first_head, int32_t group, int lane,
                        FragmentA (&a)[D / 16]) {
   const int g = lane / 4, pair = 2 * (lane % 4);
 #pragma unroll
-  for (int k = 0; k < D / 16; ++k) {
+  for (int i = 0; i < 4; ++i) {
+    const int head = g + i % 2 * 8;
+    const bool there = head < group;
+    const std::byte* const data =
+        q.data + 2 * (q.offset(row, first_head + (there ? head : 0)) + pair + i / 2 * 8);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int head = g + i % 2 * 8, dim = 16 * k + pair + i / 2 * 8;
-      const auto* data = reinterpret_cast<const uint16_t*>(q.data);
-      const int64_t at = q.offset(row, first_head + head) + dim;
-      const uint32_t low = head < group ? data[at] : 0, high = head < group ? data[at + 1] : 0;
-      a[k].pair[i] = low | high << 16;
-    }
-  }
-}
-
-/// Asks for the tile that begins at `first`.
-template <int D>
-__device__ void ask_for_tile(const Keys& keys, int32_t first, int warp, int stage, int lane,
-                             bool* outside) {
-  const int32_t mine = first + lane % kTile;
-  const long long start = keys.start(lane < kTile ? keys.k : keys.v, mine);
-  *outside = *outside || (start < 0 && mine < keys.end);
-  constexpr int kColumns = D / 8;
-#pragma unroll
-  for (int i = 0; i < kTile * kColumns / 32; ++i) {
-    const int row = (32 * i + lane) / kColumns, column = (32 * i + lane) % kColumns;
-    const long long of_k = __shfl_sync(kWholeWarp, start, row);
-    const long long of_v = __shfl_sync(kWholeWarp, start, row + kTile);
-    const int at = place<D>(row, column);
-    copy_16_bytes(Shared<D>::tile(warp, stage, false) + at,
-                  keys.k.data + 2 * (max(of_k, 0LL) + 8 * column), of_k >= 0);
-    copy_16_bytes(Shared<D>::tile(warp, stage, true) + at,
-                  keys.v.data + 2 * (max(of_v, 0LL) + 8 * column), of_v >= 0);
+    for (int k = 0; k < D / 16; ++k)
+      a[k].pair[i] = there ? *reinterpret_cast<const uint32_t*>(data + 32 * k) : 0;
   }
 }
 
@@ -124,15 +296,19 @@ __device__ void logits_of_tile(const FragmentA (&q)[D / 16], const std::byte* k,
   }
 }
 
+template <bool kCapped>
 struct Softmax {
   float scale, cap;  // base 2
 
-  __device__ float logit(float x) const { return cap == 0 ? x * scale : tanhf(x * scale) * cap; }
+  __device__ float logit(float x) const {
+    if constexpr (kCapped) return tanhf(x * scale) * cap;
+    return x * scale;
+  }
 };
 
 /// Logits become weights, and the state follows; keys from `seen` on are hidden.
-template <int D>
-__device__ void weigh(const Softmax& softmax, int seen, int lane, FragmentC (&s)[2],
+template <bool kCapped, int D>
+__device__ void weigh(const Softmax<kCapped>& softmax, int seen, int lane, FragmentC (&s)[2],
                       WarpState<D>* w) {
   float largest[2] = {w->m[0], w->m[1]};
 #pragma unroll
@@ -147,14 +323,14 @@ __device__ void weigh(const Softmax& softmax, int seen, int lane, FragmentC (&s)
   for (int r = 0; r < 2; ++r) {
     largest[r] = fmaxf(largest[r], __shfl_xor_sync(kWholeWarp, largest[r], 1));
     largest[r] = fmaxf(largest[r], __shfl_xor_sync(kWholeWarp, largest[r], 2));
-    factor[r] = w->m[r] == -kInfinity ? 0 : exp2f(w->m[r] - largest[r]);
+    factor[r] = w->m[r] == -kInfinity ? 0 : fast_exp2(w->m[r] - largest[r]);
     w->m[r] = largest[r];
     w->d[r] *= factor[r];
   }
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     float& x = s[i / 4].at[i % 4];
-    x = x == -kInfinity ? 0 : exp2f(x - largest[i % 4 / 2]);
+    x = x == -kInfinity ? 0 : fast_exp2(x - largest[i % 4 / 2]);
     w->d[i % 4 / 2] += x;
   }
   if (__all_sync(kWholeWarp, factor[0] == 1 && factor[1] == 1)) return;
@@ -179,37 +355,15 @@ __device__ void add_values(const FragmentC (&p)[2], const std::byte* v, int lane
   }
 }
 
-/// A warp's tiles: every kWarps-th of the block's.
-template <DType T, int D>
-__device__ void attend_tiles(const Keys& keys, const FragmentA (&q)[D / 16], const Softmax& softmax,
-                             int warp, int lane, WarpState<D>* w) {
-  const int tiles = (keys.end - keys.begin + kTile - 1) / kTile;
-  const int mine = (tiles - warp + kWarps - 1) / kWarps;
-  const auto first_of = [&](int i) { return keys.begin + (warp + i * kWarps) * kTile; };
-  const auto ask = [&](int i) {
-    if (i < mine) ask_for_tile<D>(keys, first_of(i), warp, i % kStages, lane, &w->outside);
-    end_copies();
-  };
-  for (int i = 0; i < kStages - 1; ++i) ask(i);
-  for (int i = 0; i < mine; ++i) {
-    wait_for_copies<kStages - 2>();
-    __syncwarp();
-    ask(i + kStages - 1);
-    FragmentC s[2] = {};
-    logits_of_tile<T, D>(q, Shared<D>::tile(warp, i % kStages, false), lane, s);
-    weigh<D>(softmax, keys.end - first_of(i), lane, s, w);
-    add_values<T, D>(s, Shared<D>::tile(warp, i % kStages, true), lane, w);
-    __syncwarp();
-  }
-  wait_for_copies<0>();
-  __syncwarp();
-}
-
-/// Into the memory of the warp's tiles, which it has read.
-template <int D>
-__device__ void leave_state(const WarpState<D>& w, int warp, int lane) {
-  float* const o = Shared<D>::warp_state(warp);
-  float *const m = o + kRows * D, *const d = m + kRows;
+/// The warp's state, into the slot of the tile that it weighed last.
+template <int D, int kStages>
+__device__ void leave_state(const WarpState<D>& w, int warp, int slot, int lane, bool unsound) {
+  using R = Room<D, kStages>;
+  float* const o = reinterpret_cast<float*>(R::tile(warp, slot, false));
+  float *const m = R::sums(warp), *const d = m + kRows;
+  unsound = __any_sync(kWholeWarp, unsound);
+  if (lane == 0) R::left(warp) = slot | (unsound ? 1 << 8 : 0);
+#pragma unroll
   for (int r = 0; r < 2; ++r) {
     float sum = w.d[r];
     sum += __shfl_xor_sync(kWholeWarp, sum, 1);
@@ -224,44 +378,61 @@ __device__ void leave_state(const WarpState<D>& w, int warp, int lane) {
   }
 }
 
-/// Merges states, part(i, at) being float `at` of the i-th; writes thread's dims of o, and m, d.
+/// By a team: merges up to 32 states of each of its rows, `first` and every step-th after it:
+/// part.m, part.d and part.o(i, row) are of the i-th; put gets each dim of o, and m and d.
 template <int D, class Part, class Put>
-__device__ void merge_row(int row, int parts, const Part& part, const Put& put) {
-  float m = -kInfinity, d = 0, o[(D + kThreads - 1) / kThreads] = {};
-  for (int i = 0; i < parts; ++i) m = fmaxf(m, part(i, kRows * D + row));
-  for (int i = 0; i < parts && m != -kInfinity; ++i) {
-    const float of_part = part(i, kRows * D + row);
-    if (of_part == -kInfinity) continue;
-    const float factor = exp2f(of_part - m);
-    d = fmaf(factor, part(i, kRows * D + kRows + row), d);
-    for (int dim = static_cast<int>(threadIdx.x), n = 0; dim < D; dim += kThreads, ++n)
-      o[n] = fmaf(factor, part(i, row * D + dim), o[n]);
+__device__ void merge_rows(const Member& me, int first, int step, int rows, int parts,
+                           const Part& part, const Put& put) {
+  const int mine = rows > first ? (rows - first - 1) / step + 1 : 0;
+  for (int i = me.thread(); i < mine * D; i += me.threads()) {
+    const int row = first + i / D * step, dim = i % D;
+    const float m_of_part = me.lane < parts ? part.m(me.lane, row) : -kInfinity;
+    const float d_of_part = me.lane < parts ? part.d(me.lane, row) : 0;
+    float m = m_of_part;
+#pragma unroll
+    for (int n = 16; n > 0; n /= 2) m = fmaxf(m, __shfl_xor_sync(kWholeWarp, m, n));
+    const float factor_of_part = m_of_part == -kInfinity ? 0 : fast_exp2(m_of_part - m);
+    float d = 0, o = 0;
+#pragma unroll 4
+    for (int n = 0; n < parts; ++n) {
+      const float factor = __shfl_sync(kWholeWarp, factor_of_part, n);
+      d = fmaf(factor, __shfl_sync(kWholeWarp, d_of_part, n), d);
+      o = fmaf(factor, part.o(n, row, dim), o);
+    }
+    put(row, dim, o, m, d);
   }
-  for (int dim = static_cast<int>(threadIdx.x), n = 0; dim < D; dim += kThreads, ++n)
-    put(dim, o[n], m, d);
 }
 
-template <int D>
-__device__ void merge_warps(int32_t group, bool outside) {
-  float* const block = Shared<D>::block_state();
-  for (int row = 0; row < group; ++row) {
-    merge_row<D>(
-        row, kWarps, [](int warp, int at) { return Shared<D>::warp_state(warp)[at]; },
-        [&](int dim, float o, float m, float d) {
-          block[row * D + dim] = o;
-          if (dim == 0) block[kRows * D + row] = m, block[kRows * D + kRows + row] = d;
-        });
-  }
-  if (threadIdx.x == 0) block[kRows * D + 2 * kRows] = outside ? 1 : 0;
-}
+template <int D, int kStages>
+struct OfWarps {
+  using R = Room<D, kStages>;
+  int first;  // of the team
 
-/// What a row becomes.
+  __device__ float m(int rank, int row) const { return R::sums(first + rank)[row]; }
+  __device__ float d(int rank, int row) const { return R::sums(first + rank)[kRows + row]; }
+  __device__ float o(int rank, int row, int dim) const {
+    return R::o_of_warp(first + rank)[row * D + dim];
+  }
+};
+
+template <int D, int kStages>
+struct OfBlocks {
+  __device__ static float load(int rank, int at) {
+    return load_from_rank(Room<D, kStages>::state() + at, static_cast<uint32_t>(rank));
+  }
+  __device__ float m(int rank, int row) const { return load(rank, kRows * D + row); }
+  __device__ float d(int rank, int row) const { return load(rank, kRows * D + kRows + row); }
+  __device__ float o(int rank, int row, int dim) const { return load(rank, row * D + dim); }
+  __device__ static bool is_unsound(int rank) { return load(rank, kRows * D + 2 * kRows) != 0; }
+};
+
+/// What rows become.
 struct Target {
   Rows out, lse;
-  int64_t row, first_head;
   const float* sinks;
   bool lse_sink;
   float v_scale;
+  int64_t row, first_head;
 
   __device__ void put(int head, int dim, float o, float m, float d) const {
     const bool has_mass = m != -kInfinity;
@@ -269,90 +440,129 @@ struct Target {
     if (sinks != nullptr) {
       const float sink = sinks[first_head + head] * static_cast<float>(kLog2EInDouble);
       top = fmaxf(m, sink);
-      weight = has_mass ? exp2f(m - top) : 0;
-      divisor = d * weight + (sink == -kInfinity ? 0 : exp2f(sink - top));
+      weight = has_mass ? fast_exp2(m - top) : 0;
+      divisor = d * weight + (sink == -kInfinity ? 0 : fast_exp2(sink - top));
     }
     out.store(row, first_head + head, dim, has_mass ? o * weight / divisor * v_scale : 0);
     if (dim != 0 || !lse.defined()) return;
     const State told = lse_sink ? State{top, divisor} : State{m, d};
     lse.store(row, first_head + head, 0, natural_lse(told, kLn2InDouble));
   }
+  __device__ void poison(const Member& me, int first, int step, int rows) const {
+    for (int head = first; me.rank == 0 && head < rows; head += step) {
+      out.poison(row, first_head + head, me.lane);
+      lse.poison(row, first_head + head, me.lane);
+    }
+  }
 };
 
-template <int D>
-__device__ void merge_blocks(const Target& to, int32_t group) {
-  const auto ranks = static_cast<int>(cluster_size());
-  const float* const block = Shared<D>::block_state();
-  float outside = 0;
-  for (int i = 0; i < ranks; ++i)
-    outside += load_from_rank(block + kRows * D + 2 * kRows, static_cast<uint32_t>(i));
-  for (int row = static_cast<int>(cluster_rank()); row < group; row += ranks) {
-    if (outside != 0) {
-      if (threadIdx.x >= 32) continue;
-      const int lane = static_cast<int>(threadIdx.x);
-      to.out.poison(to.row, to.first_head + row, lane);
-      to.lse.poison(to.row, to.first_head + row, lane);
-      continue;
-    }
-    merge_row<D>(
-        row, ranks,
-        [&](int rank, int at) { return load_from_rank(block + at, static_cast<uint32_t>(rank)); },
-        [&](int dim, float o, float m, float d) { to.put(row, dim, o, m, d); });
+/// All warps of the team have left their states.
+template <int D, int kStages>
+__device__ void merge_item(const Target& to, const Member& me, int group) {
+  using R = Room<D, kStages>;
+  const auto ranks = static_cast<int>(cluster_size()), rank = static_cast<int>(cluster_rank());
+  const OfWarps<D, kStages> warps{me.first_warp()};
+  bool unsound = me.lane < me.warps && R::is_unsound(me.first_warp() + me.lane);
+  unsound = __any_sync(kWholeWarp, unsound);
+  if (ranks == 1) {
+    if (unsound) return to.poison(me, 0, 1, group);
+    return merge_rows<D>(
+        me, 0, 1, group, me.warps, warps,
+        [&](int row, int dim, float o, float m, float d) { to.put(row, dim, o, m, d); });
   }
+  float* const state = R::state();
+  merge_rows<D>(me, 0, 1, group, me.warps, warps, [&](int row, int dim, float o, float m, float d) {
+    state[row * D + dim] = o;
+    if (dim == 0) state[kRows * D + row] = m, state[kRows * D + kRows + row] = d;
+  });
+  if (threadIdx.x == 0) state[kRows * D + 2 * kRows] = unsound ? 1 : 0;
+  wait_for_cluster();
+  const OfBlocks<D, kStages> blocks;
+  unsound = __any_sync(kWholeWarp, me.lane < ranks && blocks.is_unsound(me.lane));
+  if (unsound) to.poison(me, rank, ranks, group);
+  if (!unsound)
+    merge_rows<D>(me, rank, ranks, group, ranks, blocks,
+                  [&](int row, int dim, float o, float m, float d) { to.put(row, dim, o, m, d); });
+  wait_for_cluster();  // nobody's state goes before all have read it
 }
 
-/// Keys of this block: of those that the query sees, its rank's share of whole tiles.
-__device__ void take_share(KvRange seen, Keys* keys) {
-  const int64_t tiles = (seen.size() + kTile - 1) / kTile;
-  const int64_t rank = cluster_rank(), ranks = cluster_size();
-  keys->begin = seen.begin + static_cast<int32_t>(tiles * rank / ranks * kTile);
-  keys->end = min(seen.end, seen.begin + static_cast<int32_t>(tiles * (rank + 1) / ranks * kTile));
+/// The items of this warp's team. kCapped: logits are.
+template <bool kCapped, DType T, int D, int kStages>
+__device__ void decode_items(const Call& call, const PagedScalars& s, const Rows& q, Target to,
+                             const Member& me, int32_t first) {
+  using R = Room<D, kStages>;
+  const int lane = me.lane, warp = me.warp;
+  const Softmax<kCapped> softmax{call.scale, call.cap};
+  Ahead<D, kStages> ahead(call, s, q, first, me);
+#pragma unroll
+  for (int i = 0; i < kStages - 1; ++i) ahead.ask();
+  int slot = 0;  // of the next tile
+  for (int32_t number = first; number < call.items; number += call.step) {
+    const Item item = item_of(call, s, number, call.seqlens[number / call.kv_heads]);
+    FragmentA rows[D / 16];
+    load_q<D>(q, item.request, int64_t{item.head} * call.group, call.group, lane, rows);
+    WarpState<D> w;
+    bool unsound = !item.sound;
+    const int tiles = item.tiles(me);
+    for (int i = 0; i < tiles; ++i) {
+      wait_for_copies<kStages - 2>();
+      __syncwarp();
+      ahead.ask();
+      FragmentC logits[2] = {};
+      logits_of_tile<T, D>(rows, R::tile(warp, slot, false), lane, logits);
+      weigh(softmax, item.end - item.first_key(me, i), lane, logits, &w);
+      add_values<T, D>(logits, R::tile(warp, slot, true), lane, &w);
+      unsound = unsound || ahead.is_unsound(slot);
+      __syncwarp();
+      slot = slot + 1 == kStages ? 0 : slot + 1;
+    }
+    leave_state<D, kStages>(w, warp, slot == 0 ? kStages - 1 : slot - 1, lane, unsound);
+    me.sync();
+    to.row = item.request, to.first_head = int64_t{item.head} * call.group;
+    merge_item<D, kStages>(to, me, call.group);
+    me.sync();
+  }
+  wait_for_copies<0>();
 }
 
-template <DType T, int D>
-__global__ void __launch_bounds__(kThreads)
+template <DType T, int D, int kStages>
+__global__ void __launch_bounds__(kThreads, 1)
     decode(const void* q, const void* k, const void* v, const void* k_scales, const void* v_scales,
            const int32_t* pages, const int32_t* seqlens, const int32_t* kv_indptr,
            const int32_t* /*cu_seqlens_q*/, const float* sinks, const uint8_t* /*mask*/,
            const int64_t* /*mask_indptr*/, void* out, void* lse, const int32_t* /*plan*/,
            PagedScalars s) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const int64_t request = blockIdx.z, kv_head = blockIdx.y;
-  const int32_t group = s.params.num_qo_heads / s.params.num_kv_heads;
   const Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
-  Keys keys{at_head(planes.k, kv_head), at_head(planes.v, kv_head), pages, s.cache.page_size, 0, 0,
-            s.cache.num_pages};
-  int32_t kv_len = seqlens[request];
-  WarpState<D> state;
-  if (s.form == PageTable::Form::kDense) {
-    keys.page_ids += request * s.max_pages;
-    state.outside = kv_len < 0 || kv_len > s.max_pages * s.cache.page_size;
-  } else {
-    const int32_t first = kv_indptr[request], count = kv_indptr[request + 1] - first;
-    keys.page_ids += first;
-    state.outside = first < 0 || count < 0 || first + int64_t{count} > s.num_page_ids ||
-                    (count > 0 && (kv_len < 1 || kv_len > s.cache.page_size));
-    kv_len = count > 0 ? (count - 1) * s.cache.page_size + kv_len : 0;
-  }
-  const MaskShape shape{1, state.outside ? 0 : kv_len, s.params.causal != 0, s.params.window_left,
-                        s.params.window_right};
-  take_share(kv_range(shape, 0), &keys);
-  FragmentA rows[D / 16];
-  load_q<T, D>(rows_of(q, s.q), request, kv_head * group, group, lane, rows);
   const double scale = static_cast<double>(s.params.sm_scale) * s.cache.k_scale;
   const double cap = s.params.logits_soft_cap;
-  const Softmax softmax{static_cast<float>(cap == 0 ? scale * kLog2EInDouble : scale / cap),
-                        static_cast<float>(cap * kLog2EInDouble)};
-  attend_tiles<T, D>(keys, rows, softmax, warp, lane, &state);
-  leave_state<D>(state, warp, lane);
-  const bool outside = __syncthreads_or(state.outside) != 0;
-  merge_warps<D>(group, outside);
-  wait_for_cluster();
-  merge_blocks<D>(
-      {rows_of(out, s.out), rows_of(lse, s.lse), request, kv_head * group,
-       s.params.has_sinks != 0 ? sinks : nullptr, s.params.lse_sink != 0, s.cache.v_scale},
-      group);
-  wait_for_cluster();  // nobody's memory goes before all have read it
+  const uint32_t ranks = cluster_size();
+  const Member me;
+  const int teams = kWarps / me.warps;
+  const Call call{planes.k.data,
+                  planes.v.data,
+                  strides_of(planes.k),
+                  strides_of(planes.v),
+                  pages,
+                  seqlens,
+                  kv_indptr,
+                  __ffs(s.cache.page_size) - 1,
+                  static_cast<int32_t>(s.cache.num_pages),
+                  s.params.num_kv_heads,
+                  s.params.num_qo_heads / s.params.num_kv_heads,
+                  static_cast<int32_t>(s.batch) * s.params.num_kv_heads,
+                  static_cast<int32_t>(gridDim.x / ranks) * teams,
+                  static_cast<float>(cap == 0 ? scale * kLog2EInDouble : scale / cap),
+                  static_cast<float>(cap * kLog2EInDouble)};
+  const Target to{rows_of(out, s.out),
+                  rows_of(lse, s.lse),
+                  s.params.has_sinks != 0 ? sinks : nullptr,
+                  s.params.lse_sink != 0,
+                  s.cache.v_scale,
+                  0,
+                  0};
+  const auto first = static_cast<int32_t>(blockIdx.x / ranks) * teams + me.team;
+  if (cap == 0) decode_items<false, T, D, kStages>(call, s, rows_of(q, s.q), to, me, first);
+  if (cap != 0) decode_items<true, T, D, kStages>(call, s, rows_of(q, s.q), to, me, first);
 }
 
 PagedScalars scalars_of(const KernelLaunch& launch) {
@@ -360,51 +570,78 @@ PagedScalars scalars_of(const KernelLaunch& launch) {
 }
 
 bool are_whole_columns(const int64_t (&strides)[3]) {
-  return std::ranges::all_of(strides, [](int64_t stride) { return stride % 8 == 0; });
+  return std::ranges::all_of(strides,
+                             [](int64_t stride) { return stride >= 0 && stride % 8 == 0; });
+}
+/// A row's place takes 32 bits.
+bool has_few_columns(const CacheScalars& cache, const int64_t (&strides)[3]) {
+  return cache.num_pages * strides[0] + cache.page_size * strides[1] +
+             cache.num_kv_heads * strides[2] <
+         int64_t{8} * kNoKey;
 }
 
-template <DType T, int D>
+template <DType T, int D, int kStages>
 bool fits(const KernelLaunch& launch) {
-  constexpr int64_t kMostRequests = 65535;  // along z
   const PagedScalars s = scalars_of(launch);
   const ParamsScalars& p = s.params;
-  const auto aligned = [&](size_t arg) {
-    return reinterpret_cast<uintptr_t>(launch.args.get<void*>(arg)) % 16 == 0;
+  const auto is_aligned = [&](size_t arg, uintptr_t to) {
+    return reinterpret_cast<uintptr_t>(launch.args.get<void*>(arg)) % to == 0;
   };
-  return s.has_indptr == 0 && s.batch > 0 && s.batch <= kMostRequests && s.batch <= s.q.shape[0] &&
+  const auto are_rows = [&](DType t, KvOrder order, const int64_t(&strides)[3]) {
+    return t == T && order == KvOrder::kStrided && are_whole_columns(strides) &&
+           has_few_columns(s.cache, strides);
+  };
+  return most_shared_bytes() >= Room<D, kStages>::kBytes && s.has_indptr == 0 && s.batch > 0 &&
+         s.batch <= s.q.shape[0] && s.batch * p.num_kv_heads <= INT32_MAX / 2 &&
          p.max_seqlen_q == 0 && p.head_dim_qk == D && p.head_dim_vo == D &&
          p.num_qo_heads <= kRows * p.num_kv_heads && p.mask_kind == CustomMask::Kind::kNone &&
-         s.q.dtype == T && s.cache.k_dtype == T && s.cache.v_dtype == T &&
-         s.cache.k_order == KvOrder::kStrided && s.cache.v_order == KvOrder::kStrided &&
-         are_whole_columns(s.cache.k_stride) && are_whole_columns(s.cache.v_stride) && aligned(1) &&
-         aligned(2);
+         s.q.dtype == T && (s.q.stride[0] | s.q.stride[1]) % 2 == 0 && is_aligned(0, 4) &&
+         are_rows(s.cache.k_dtype, s.cache.k_order, s.cache.k_stride) &&
+         are_rows(s.cache.v_dtype, s.cache.v_order, s.cache.v_stride) &&
+         std::has_single_bit(static_cast<uint32_t>(s.cache.page_size)) && is_aligned(1, 16) &&
+         is_aligned(2, 16);
 }
 
-/// As many blocks a request as fill the machine twice, but no more than have some tiles each.
-template <int D>
+/// As many warps share a request's keys as make the machine ready soonest, in keys that one of them
+/// takes after the other; the merge of a team takes as long as some keys, one of blocks as some
+/// more.
+template <DType T, int D, int kStages>
 Geometry geometry(const KernelLaunch& launch) {
-  constexpr int64_t kWantedBlocks = 2 * 132, kLeastKeys = 4 * kWarps * kTile;
+  constexpr int64_t kOfWarp = 4, kOfBlocks = 16;
   const PagedScalars s = scalars_of(launch);
-  const int64_t groups = s.batch * s.params.num_kv_heads;
+  const int64_t items = s.batch * s.params.num_kv_heads;
   const int64_t pages = s.form == PageTable::Form::kDense ? s.max_pages : s.num_page_ids;
-  unsigned blocks = 1;
-  while (blocks < kMostBlocks && 2 * blocks * groups <= kWantedBlocks &&
-         2 * blocks * kLeastKeys <= pages * s.cache.page_size)
-    blocks *= 2;
-  return {
-      dim3(blocks, static_cast<unsigned>(s.params.num_kv_heads), static_cast<unsigned>(s.batch)),
-      dim3(kThreads), Shared<D>::kBytes, blocks};
+  const int64_t keys = pages * s.cache.page_size;
+  Geometry best;
+  int64_t least = INT64_MAX;
+  for (unsigned warps = 1; warps <= kWarps * kMostBlocks; warps *= 2) {
+    const unsigned team = std::min<unsigned>(warps, kWarps), blocks = warps / team;
+    Geometry g{dim3(1), dim3(32 * team, kWarps / team), Room<D, kStages>::kBytes, blocks};
+    const int64_t clusters = most_clusters(reinterpret_cast<const void*>(decode<T, D, kStages>), g);
+    if (clusters == 0) break;
+    const int64_t teams = clusters * (kWarps / team);
+    const int64_t rounds = (items + teams - 1) / teams;
+    const int64_t time = rounds * (keys / warps + kOfWarp * team + (blocks > 1 ? kOfBlocks : 0));
+    if (time >= least) continue;
+    least = time, best = g;
+    best.grid = dim3(
+        blocks * static_cast<unsigned>(std::min((items * team + kWarps - 1) / kWarps, clusters)));
+  }
+  return best;
 }
 
-template <DType T, int D>
+template <DType T, int D, int kStages>
 CudaKernel kernel() {
-  CudaKernel k = cuda_kernel("attention_with_kvcache", decode<T, D>, geometry<D>);
-  k.fits = fits<T, D>;
+  CudaKernel k =
+      cuda_kernel("attention_with_kvcache", decode<T, D, kStages>, geometry<T, D, kStages>);
+  k.fits = fits<T, D, kStages>;
+  k.preference = Room<D, kStages>::kBytes > 160 << 10 ? 5 : 4;  // what Hopper alone has room for
   return k;
 }
 
-const CudaKernels kKernels{kernel<DType::kBF16, 128>(), kernel<DType::kF16, 128>(),
-                           kernel<DType::kBF16, 64>(), kernel<DType::kF16, 64>()};
+const CudaKernels kKernels{kernel<DType::kBF16, 128, 3>(), kernel<DType::kF16, 128, 3>(),
+                           kernel<DType::kBF16, 64, 3>(),  kernel<DType::kF16, 64, 3>(),
+                           kernel<DType::kBF16, 128, 2>(), kernel<DType::kF16, 128, 2>()};
 
 }  // namespace
 }  // namespace shadowgraph::cuda

@@ -62,10 +62,20 @@ __device__ inline void copy_16_bytes(void* to, const void* from, bool there) {
                "l"(from), "r"(there ? 16 : 0));
 }
 __device__ inline void end_copies() { asm volatile("cp.async.commit_group;\n" ::); }
+/// Will be read soon: 128 bytes.
+__device__ inline void warm(const void* p) { asm volatile("prefetch.global.L2 [%0];\n" ::"l"(p)); }
 /// Until no more than Newest groups of this thread's copies are on their way.
 template <int Newest>
 __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(Newest));
+}
+
+/// Named barriers of the block, 1 to 15: all `threads` of those that come.
+__device__ inline void sync_named(int name, int threads) {
+  asm volatile("bar.sync %0, %1;\n" ::"r"(name), "r"(threads) : "memory");
+}
+__device__ inline void arrive_named(int name, int threads) {
+  asm volatile("bar.arrive %0, %1;\n" ::"r"(name), "r"(threads) : "memory");
 }
 
 /// 2^x, within 2^-22; subnormals are 0.
@@ -113,14 +123,17 @@ template <DType T>
 void multiply(FragmentC& c, const FragmentA& a, const FragmentB& b) {
   lanes::multiply(c.at, a.pair, b.pair, [](uint16_t bits) { return load(&bits, T, 0); });
 }
+using lanes::arrive_named;
 using lanes::cluster_rank;
 using lanes::cluster_size;
 using lanes::copy_16_bytes;
 using lanes::load_from_rank;
 using lanes::load_matrices;
 using lanes::load_matrices_transposed;
+using lanes::sync_named;
 using lanes::wait_for_cluster;
 inline float fast_exp2(float x) { return exp2f(x); }
+inline void warm(const void*) {}
 inline void end_copies() {}
 template <int Newest>
 void wait_for_copies() {}

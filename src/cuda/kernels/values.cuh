@@ -20,7 +20,7 @@ constexpr unsigned kWholeWarp = 0xffffffffu;
 /// A launch's dynamic shared memory.
 #ifdef __CUDACC__
 __device__ inline std::byte* shared_memory() {
-  extern __shared__ __align__(16) std::byte bytes[];
+  extern __shared__ __align__(1024) std::byte bytes[];
   return bytes;
 }
 #else

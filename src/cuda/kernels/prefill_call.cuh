@@ -1,0 +1,256 @@
+// What the fast bodies of prefill have in common: which queries a block has, where keys lie, how a
+// row ends, which launches fit. A body is a type: element type kType, head dim kDim, kThreads a
+// block, kBlocks of them on a multiprocessor, kBytes of shared memory, is_there() on this GPU, its
+// preference, and run(): a block's work.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+
+#include "attn/mask.h"
+#include "cuda/cuda_kernels.h"
+#include "cuda/kernels/planes.cuh"
+#include "cuda/kernels/tensor_core.cuh"
+
+namespace shadowgraph::cuda {
+
+constexpr int kQueries = 128;  // of a block
+
+/// One block's queries of one request and head, and its keys.
+struct PrefillJob {
+  int64_t first_row;       // of q and out: of the block's first query
+  int32_t first, queries;  // the request's queries from `first` on
+  int64_t request;
+  MaskShape mask;
+  KvTokens k, v;            // at the KV head, ragged: and at the request's first token
+  const int32_t* page_ids;  // nullptr: ragged
+  int32_t page_shift, page_size;
+  int64_t num_pages;
+  int32_t head;
+  float scale, cap;  // capped logits are in base 2, others are so times scale
+  bool sound;        // the metadata leads nowhere else
+
+  /// Element at which a key's row begins; -1: its page is not in the pool.
+  __device__ int64_t start(const KvTokens& plane, int32_t key) const {
+    if (page_ids == nullptr) return key * plane.token_stride;
+    const int32_t page = page_ids[key >> page_shift];
+    if (page < 0 || page >= num_pages) return -1;
+    return page * plane.page_stride + (key & (page_size - 1)) * plane.token_stride;
+  }
+  /// Of the base 2 logits the factor of what q.k gave.
+  __device__ float factor() const { return cap == 0 ? scale : 1; }
+  /// Keys that every one of so many queries sees.
+  __device__ KvRange seen_by_all(int32_t query, int32_t count) const {
+    if (query + count > queries) return {};
+    return {kv_range(mask, first + query + count - 1).begin, kv_range(mask, first + query).end};
+  }
+};
+
+/// Where rows go, and how they end.
+struct PrefillTarget {
+  Rows out, lse;
+  const float* sinks;
+  bool lse_sink;
+  float v_scale;
+
+  /// A row of the block, of which a lane has two of every eight dims: at(n, 0) is of dim 8 n +
+  /// 2 (lane % 4). m: the largest logit in base 2, -inf where the row saw nothing; d: the sum.
+  /// unsound: 0xff.
+  template <DType T, int kDim, class At>
+  __device__ void put(const PrefillJob& job, int query, float m, float d, int lane, bool sound,
+                      const At& at) const {
+    const bool has_mass = m != -kInfinity;
+    float weight = 1, divisor = d, top = m;
+    if (sinks != nullptr) {
+      const float sink = sinks[job.head] * static_cast<float>(kLog2EInDouble);
+      top = fmaxf(m, sink);
+      weight = has_mass ? exp2f(m - top) : 0;
+      divisor = d * weight + (sink == -kInfinity ? 0 : exp2f(sink - top));
+    }
+    const float factor = weight / divisor * v_scale;
+    const float lost = __uint_as_float(0xffffffffu);
+    const int64_t row = job.first_row + query;
+    const int64_t start = out.offset(row, job.head) + 2 * (lane % 4);
+    const bool pairs =
+        out.s.dtype == T && start % 2 == 0 && reinterpret_cast<uintptr_t>(out.data) % 4 == 0;
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+      float x[2];
+#pragma unroll
+      for (int e = 0; e < 2; ++e) x[e] = !sound ? lost : has_mass ? at(n, e) * factor : 0;
+      if (pairs) {
+        *reinterpret_cast<uint32_t*>(out.data + 2 * (start + 8 * n)) =
+            sound ? pair_of<T>(x[0], x[1]) : 0xffffffffu;
+      } else {
+        store(out.data, out.s.dtype, start + 8 * n, x[0]);
+        store(out.data, out.s.dtype, start + 8 * n + 1, x[1]);
+      }
+    }
+    if (lane % 4 != 0 || !lse.defined()) return;
+    const State told = lse_sink ? State{top, divisor} : State{m, d};
+    lse.store(row, job.head, 0, sound ? natural_lse(told, kLn2InDouble) : lost);
+  }
+};
+
+/// The block's request and its first query: blocks of 128 queries, request by request, the last
+/// queries of a request first, as these see most keys. False: there is none.
+__device__ inline bool take_queries(const int32_t* cu_seqlens_q, int64_t batch, int32_t most_rows,
+                                    PrefillJob* job) {
+  int64_t left = blockIdx.x;
+  for (int64_t i = 0; i < batch; ++i) {
+    const int32_t q_len = cu_seqlens_q[i + 1] - cu_seqlens_q[i];
+    const int32_t rows = most_rows > 0 ? min(q_len, most_rows) : q_len;
+    const int64_t blocks = rows > 0 ? (rows - 1) / kQueries + 1 : 0;
+    if (left >= blocks) {
+      left -= blocks;
+      continue;
+    }
+    job->request = i;
+    job->first = static_cast<int32_t>(blocks - 1 - left) * kQueries;
+    job->queries = min(kQueries, rows - job->first);
+    job->first_row = int64_t{cu_seqlens_q[i]} + job->first;
+    job->mask.q_len = q_len;
+    return true;
+  }
+  return false;
+}
+
+__device__ inline void set_params(const ParamsScalars& p, float k_scale, int32_t kv_len,
+                                  PrefillJob* job) {
+  job->mask = {job->mask.q_len, kv_len, p.causal != 0, p.window_left, p.window_right};
+  job->head = static_cast<int32_t>(blockIdx.y);
+  const double scale = static_cast<double>(p.sm_scale) * k_scale, cap = p.logits_soft_cap;
+  job->scale = static_cast<float>(cap == 0 ? scale * kLog2EInDouble : scale / cap);
+  job->cap = static_cast<float>(cap * kLog2EInDouble);
+}
+
+template <class Body>
+__global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
+    prefill_paged(const void* q, const void* k, const void* v, const void* k_scales,
+                  const void* v_scales, const int32_t* pages, const int32_t* seqlens,
+                  const int32_t* kv_indptr, const int32_t* cu_seqlens_q, const float* sinks,
+                  const uint8_t* /*mask*/, const int64_t* /*mask_indptr*/, void* out, void* lse,
+                  const int32_t* /*plan*/, PagedScalars s) {
+  PrefillJob job{};
+  if (!take_queries(cu_seqlens_q, s.batch, s.params.max_seqlen_q, &job)) return;
+  int32_t kv_len = seqlens[job.request];
+  job.page_ids = pages;
+  if (s.form == PageTable::Form::kDense) {
+    job.page_ids += job.request * s.max_pages;
+    job.sound = kv_len >= 0 && kv_len <= s.max_pages * s.cache.page_size;
+  } else {
+    const int32_t first = kv_indptr[job.request], count = kv_indptr[job.request + 1] - first;
+    job.page_ids += first;
+    job.sound = first >= 0 && count >= 0 && first + int64_t{count} <= s.num_page_ids &&
+                (count == 0 || (kv_len >= 1 && kv_len <= s.cache.page_size));
+    kv_len = count > 0 ? (count - 1) * s.cache.page_size + kv_len : 0;
+  }
+  set_params(s.params, s.cache.k_scale, job.sound ? kv_len : 0, &job);
+  const Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
+  const int64_t kv_head = job.head / (s.params.num_qo_heads / s.params.num_kv_heads);
+  job.k = at_head(planes.k, kv_head), job.v = at_head(planes.v, kv_head);
+  job.page_size = s.cache.page_size;
+  job.page_shift = __ffs(s.cache.page_size) - 1;
+  job.num_pages = s.cache.num_pages;
+  Body::run(job, rows_of(q, s.q),
+            {rows_of(out, s.out), rows_of(lse, s.lse), s.params.has_sinks != 0 ? sinks : nullptr,
+             s.params.lse_sink != 0, s.cache.v_scale});
+}
+
+template <class Body>
+__global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
+    prefill_ragged(const void* q, const void* k, const void* v, const int32_t* cu_seqlens_q,
+                   const int32_t* cu_seqlens_k, const float* sinks, const uint8_t* /*mask*/,
+                   const int64_t* /*mask_indptr*/, void* out, void* lse, RaggedScalars s) {
+  PrefillJob job{};
+  if (!take_queries(cu_seqlens_q, s.num_offsets_q - 1, s.params.max_seqlen_q, &job)) return;
+  const int32_t first = cu_seqlens_k[job.request], end = cu_seqlens_k[job.request + 1];
+  job.sound = first >= 0 && end >= first && end <= s.k.shape[0];
+  set_params(s.params, s.k_scale, job.sound ? end - first : 0, &job);
+  const int64_t kv_head = job.head / (s.params.num_qo_heads / s.params.num_kv_heads);
+  const auto tokens = [&](const void* data, const RowsScalars& t) {
+    KvTokens kv{};
+    kv.dtype = t.dtype, kv.token_stride = t.stride[0], kv.head_stride = t.stride[1];
+    kv.data = static_cast<const std::byte*>(data) + 2 * (job.sound ? first : 0) * t.stride[0];
+    return at_head(kv, kv_head);
+  };
+  job.k = tokens(k, s.k), job.v = tokens(v, s.v);
+  Body::run(job, rows_of(q, s.q),
+            {rows_of(out, s.out), rows_of(lse, s.lse), s.params.has_sinks != 0 ? sinks : nullptr,
+             s.params.lse_sink != 0, s.v_scale});
+}
+
+inline bool is_aligned(const KernelLaunch& launch, size_t arg) {
+  return reinterpret_cast<uintptr_t>(launch.args.get<void*>(arg)) % 16 == 0;
+}
+inline bool are_columns(const RowsScalars& t) {
+  return t.stride[0] % 8 == 0 && t.stride[1] % 8 == 0;
+}
+inline bool are_columns(const int64_t (&strides)[3]) {
+  return std::ranges::all_of(strides, [](int64_t stride) { return stride % 8 == 0; });
+}
+
+/// Does the column, of eight elements, at which a row begins take 32 bits?
+inline bool has_few_columns(std::initializer_list<int64_t> most_elements) {
+  int64_t sum = 0;
+  for (const int64_t n : most_elements) sum += n;
+  return sum < int64_t{8} * UINT32_MAX;
+}
+
+/// Of both kinds of call: the parameters, and q.
+template <class Body>
+bool fits(const KernelLaunch& launch, const ParamsScalars& p, const RowsScalars& q) {
+  return Body::is_there() && p.head_dim_qk == Body::kDim && p.head_dim_vo == Body::kDim &&
+         p.mask_kind == CustomMask::Kind::kNone && q.dtype == Body::kType && are_columns(q) &&
+         is_aligned(launch, 0) && is_aligned(launch, 1) && is_aligned(launch, 2);
+}
+
+/// As many blocks as any lengths of so many rows and requests have.
+template <class Body>
+Geometry prefill_geometry(int64_t rows, int64_t batch, int32_t heads) {
+  const int64_t blocks = rows / kQueries + batch;
+  return {dim3(static_cast<unsigned>(std::max<int64_t>(1, blocks)), static_cast<unsigned>(heads)),
+          dim3(Body::kThreads), Body::kBytes};
+}
+
+template <class Body>
+CudaKernel prefill_of_pages() {
+  CudaKernel k =
+      cuda_kernel("attention_with_kvcache", prefill_paged<Body>, [](const KernelLaunch& launch) {
+        const auto s = launch.args.get<PagedScalars>(launch.args.size() - 1);
+        return prefill_geometry<Body>(s.q.shape[0], s.batch, s.params.num_qo_heads);
+      });
+  k.preference = Body::kPreference;
+  k.fits = [](const KernelLaunch& launch) {
+    const auto s = launch.args.get<PagedScalars>(launch.args.size() - 1);
+    return s.has_indptr != 0 && fits<Body>(launch, s.params, s.q) &&
+           s.cache.k_dtype == Body::kType && s.cache.v_dtype == Body::kType &&
+           s.cache.k_order == KvOrder::kStrided && s.cache.v_order == KvOrder::kStrided &&
+           are_columns(s.cache.k_stride) && are_columns(s.cache.v_stride) &&
+           has_few_columns({s.cache.num_pages * s.cache.k_stride[0],
+                            s.cache.page_size * s.cache.k_stride[1]}) &&
+           has_few_columns({s.cache.num_pages * s.cache.v_stride[0],
+                            s.cache.page_size * s.cache.v_stride[1]}) &&
+           std::has_single_bit(static_cast<uint32_t>(s.cache.page_size));
+  };
+  return k;
+}
+template <class Body>
+CudaKernel ragged_prefill() {
+  CudaKernel k =
+      cuda_kernel("attention_varlen", prefill_ragged<Body>, [](const KernelLaunch& launch) {
+        const auto s = launch.args.get<RaggedScalars>(launch.args.size() - 1);
+        return prefill_geometry<Body>(s.q.shape[0], s.num_offsets_q - 1, s.params.num_qo_heads);
+      });
+  k.preference = Body::kPreference;
+  k.fits = [](const KernelLaunch& launch) {
+    const auto s = launch.args.get<RaggedScalars>(launch.args.size() - 1);
+    return fits<Body>(launch, s.params, s.q) && s.k.dtype == Body::kType &&
+           s.v.dtype == Body::kType && are_columns(s.k) && are_columns(s.v) &&
+           has_few_columns({s.k.shape[0] * s.k.stride[0]}) &&
+           has_few_columns({s.v.shape[0] * s.v.stride[0]});
+  };
+  return k;
+}
+
+}  // namespace shadowgraph::cuda
