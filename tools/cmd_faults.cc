@@ -94,19 +94,20 @@ class FaultsRun {
     FaultReport row;
     row.id = fault.id, row.title = fault.title, row.refs = words_of(fault.refs);
     row.why_not = fault.why_not;
-    if (fault.tap != nullptr && gpu_.make_device()) run_on_gpu(fault, &row);
-    if (fault.tap != nullptr && !gpu_.make_device()) hunt(fault, &row);
+    const MakeDevice make_device = gpu_.make_device();
+    if (fault.tap != nullptr && make_device) run_on_gpu(make_device, fault, &row);
+    if (fault.tap != nullptr && !make_device) hunt(fault, &row);
     report_.faults.push_back(std::move(row));
   }
 
   /// The same wrong numbers there as here, in every history.
-  void run_on_gpu(const Fault& fault, FaultReport* row) {
+  void run_on_gpu(const MakeDevice& make_device, const Fault& fault, FaultReport* row) {
     if (!fault.is_memory_safe()) {
       row->why_not = "it leaves its buffers, or depends on timing: not run on a GPU";
       return;
     }
     const Planted planted({&fault});
-    FaultTwin twin = run_fault_on(gpu_.make_device(), planted,
+    FaultTwin twin = run_fault_on(make_device, planted,
                                   {.seed = options_.common.seed,
                                    .cases = kTwinCases,
                                    .seconds = options_.budget_seconds,

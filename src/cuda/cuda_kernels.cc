@@ -43,9 +43,9 @@ CudaKernels::CudaKernels(std::initializer_list<CudaKernel> kernels) {
   }
 }
 
-const CudaKernel* find_kernel(std::string_view name) {
-  const auto it = kernels_by_name().find(name);
-  return it == kernels_by_name().end() ? nullptr : &it->second;
+const CudaKernel* find_kernel(const Kernel& kernel) {
+  const auto it = kernels_by_name().find(kernel.name);
+  return it == kernels_by_name().end() || kernel.stands_in ? nullptr : &it->second;
 }
 
 bool uses_fast_kernels() {
@@ -57,8 +57,7 @@ bool uses_fast_kernels() {
 }
 
 const CudaKernel* choose_kernel(const KernelLaunch& launch, bool fast, int most_preferred) {
-  if (launch.kernel->stands_in) return nullptr;
-  const CudaKernel* portable = find_kernel(launch.kernel->name);
+  const CudaKernel* portable = find_kernel(*launch.kernel);
   if (!fast || portable == nullptr || !portable->takes(launch.args)) return portable;
   const CudaKernel* best = nullptr;
   for (const CudaKernel& kernel : fast_kernels()) {
@@ -70,7 +69,7 @@ const CudaKernel* choose_kernel(const KernelLaunch& launch, bool fast, int most_
 }
 
 const void* find_function(std::string_view name) {
-  const CudaKernel* kernel = find_kernel(name);
+  const CudaKernel* kernel = find_kernel({.name = name});
   return kernel == nullptr ? nullptr : kernel->function;
 }
 
@@ -116,8 +115,6 @@ std::vector<void*> addresses_of(const KernelArgs& args) {
 
 }  // namespace cuda
 
-bool has_cuda_kernel(const Kernel& kernel) {
-  return !kernel.stands_in && cuda::find_function(kernel.name) != nullptr;
-}
+bool has_cuda_kernel(const Kernel& kernel) { return cuda::find_kernel(kernel) != nullptr; }
 
 }  // namespace shadowgraph

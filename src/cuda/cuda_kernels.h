@@ -61,8 +61,8 @@ CudaKernel cuda_kernel(std::string_view name, void (*function)(Args...),
 struct CudaKernels {
   CudaKernels(std::initializer_list<CudaKernel> kernels);
 };
-/// The portable body of that name; nullptr: there is none.
-const CudaKernel* find_kernel(std::string_view name);
+/// The portable body that does what the kernel's does; nullptr: there is none.
+const CudaKernel* find_kernel(const Kernel& kernel);
 /// What a launch runs: a fast body that fits it, where those are used, else the portable one. Fast
 /// bodies, which have other bits than the CPU's, are used where the environment variable
 /// SHADOWGRAPH_CUDA_FAST is not empty.

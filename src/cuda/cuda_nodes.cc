@@ -9,14 +9,14 @@ namespace shadowgraph::cuda {
 namespace {
 
 void remember_node(LaunchedKernels& launched, const KernelLaunch* launch) {
-  const CudaKernel* kernel = launch == nullptr ? nullptr : find_kernel(launch->kernel->name);
+  const CudaKernel* kernel = launch == nullptr ? nullptr : find_kernel(*launch->kernel);
   if (kernel != nullptr) launched.remember(*kernel, *launch);
 }
 
 /// CUDA's form of a launch; lives as long as the launch.
 struct NodeLaunch {
   explicit NodeLaunch(const KernelLaunch& launch) : args(addresses_of(launch.args)) {
-    const CudaKernel* kernel = find_kernel(launch.kernel->name);
+    const CudaKernel* kernel = find_kernel(*launch.kernel);
     if (kernel == nullptr || !kernel->takes(launch.args)) return;  // refused: no function
     const Geometry geometry = kernel->geometry_of(launch);
     params.func = const_cast<void*>(kernel->function);

@@ -31,6 +31,17 @@ HistoryOptions histories_of(const Planted& planted, int64_t shrink_tries) {
   return options;
 }
 
+/// Histories alone, with the fault in them.
+FuzzOptions fuzz_of(const Planted& planted, const HuntOptions& options, size_t max_findings) {
+  FuzzOptions fuzz;
+  fuzz.seed = options.seed, fuzz.cases = options.cases, fuzz.seconds = options.seconds;
+  fuzz.threads = options.threads;
+  fuzz.max_findings = max_findings;
+  fuzz.kernels = false;
+  fuzz.histories = histories_of(planted, 0);
+  return fuzz;
+}
+
 /// Of all histories together.
 class Votes {
  public:
@@ -74,12 +85,7 @@ bool is_open(const Finding& f) {
 
 FaultDiagnosis diagnose_fault(const Planted& planted, const HuntOptions& options,
                               const std::atomic<bool>& stop) {
-  FuzzOptions fuzz;
-  fuzz.seed = options.seed, fuzz.cases = options.cases, fuzz.seconds = options.seconds;
-  fuzz.threads = options.threads;
-  fuzz.max_findings = static_cast<size_t>(options.diagnosed);
-  fuzz.kernels = false;
-  fuzz.histories = histories_of(planted, 0);
+  FuzzOptions fuzz = fuzz_of(planted, options, static_cast<size_t>(options.diagnosed));
   fuzz.histories.outputs_alone = true;
   const FuzzResult result = run_fuzz(fuzz, {}, stop);
   FaultDiagnosis d;
@@ -96,12 +102,7 @@ FaultDiagnosis diagnose_fault(const Planted& planted, const HuntOptions& options
 
 FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
                      const std::atomic<bool>& stop) {
-  FuzzOptions fuzz;
-  fuzz.seed = options.seed, fuzz.cases = options.cases, fuzz.seconds = options.seconds;
-  fuzz.threads = options.threads;
-  fuzz.max_findings = 1;
-  fuzz.kernels = false;
-  fuzz.histories = histories_of(planted, 0);
+  FuzzOptions fuzz = fuzz_of(planted, options, 1);
   const FuzzResult result = run_fuzz(fuzz, {}, stop);
   FaultHunt hunt;
   hunt.cases = result.cases + result.skipped, hunt.seconds = result.seconds;
@@ -119,12 +120,7 @@ FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
 
 FaultTwin run_fault_on(const MakeDevice& make_device, const Planted& planted,
                        const HuntOptions& options, const std::atomic<bool>& stop) {
-  FuzzOptions fuzz;
-  fuzz.seed = options.seed, fuzz.cases = options.cases, fuzz.seconds = options.seconds;
-  fuzz.threads = options.threads;
-  fuzz.max_findings = 0;
-  fuzz.kernels = false;
-  fuzz.histories = histories_of(planted, 0);
+  FuzzOptions fuzz = fuzz_of(planted, options, 0);
   fuzz.histories.flags += " --device cuda";
   fuzz.histories.make_device = make_device;
   const FuzzResult result = run_fuzz(fuzz, {}, stop);

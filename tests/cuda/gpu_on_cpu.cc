@@ -424,7 +424,7 @@ int64_t gpu_bodies_run(std::string_view name) {
 bool vote_of_block(bool mine) { return cluster().vote(mine); }
 
 DeviceError GpuOnCpu::launch_kernel(const KernelLaunch& launch, StreamHandle s) {
-  if (cuda::find_kernel(launch.kernel->name) == nullptr) return SimDevice::launch_kernel(launch, s);
+  if (!has_gpu_body(*launch.kernel)) return SimDevice::launch_kernel(launch, s);
   KernelLaunch mine = launch;
   {
     const std::scoped_lock lock(counts().mutex);

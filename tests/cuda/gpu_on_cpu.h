@@ -21,9 +21,7 @@ class GpuOnCpu final : public SimDevice {
 };
 
 /// Is there one that does what it does?
-inline bool has_gpu_body(const Kernel& kernel) {
-  return !kernel.stands_in && cuda::find_kernel(kernel.name) != nullptr;
-}
+inline bool has_gpu_body(const Kernel& kernel) { return cuda::find_kernel(kernel) != nullptr; }
 /// From now on fast bodies where they fit, of no higher preference; how many of these have run.
 void use_fast_gpu_bodies(bool fast, int preference = 99);
 /// For how many clusters of one block it has room at once, as most_clusters() says; 132 at first.

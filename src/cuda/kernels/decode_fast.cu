@@ -326,17 +326,6 @@ PagedScalars scalars_of(const KernelLaunch& launch) {
   return launch.args.get<PagedScalars>(launch.args.size() - 1);
 }
 
-bool are_whole_columns(const int64_t (&strides)[3]) {
-  return std::ranges::all_of(strides,
-                             [](int64_t stride) { return stride >= 0 && stride % 8 == 0; });
-}
-/// A row's place takes 32 bits.
-bool has_few_columns(const CacheScalars& cache, const int64_t (&strides)[3]) {
-  return cache.num_pages * strides[0] + cache.page_size * strides[1] +
-             cache.num_kv_heads * strides[2] <
-         int64_t{8} * kNoKey;
-}
-
 template <DType T, int D, int kStages>
 bool fits(const KernelLaunch& launch) {
   const PagedScalars s = scalars_of(launch);
@@ -345,8 +334,7 @@ bool fits(const KernelLaunch& launch) {
     return reinterpret_cast<uintptr_t>(launch.args.get<void*>(arg)) % to == 0;
   };
   const auto are_rows = [&](DType t, KvOrder order, const int64_t(&strides)[3]) {
-    return t == T && order == KvOrder::kStrided && are_whole_columns(strides) &&
-           has_few_columns(s.cache, strides);
+    return t == T && order == KvOrder::kStrided && have_few_columns(s.cache, strides);
   };
   return most_shared_bytes() >= Room<D, kStages>::kBytes && s.has_indptr == 0 && s.batch > 0 &&
          s.batch <= s.q.shape[0] && s.batch * p.num_kv_heads <= INT32_MAX / 2 &&
@@ -369,7 +357,7 @@ Geometry geometry(const KernelLaunch& launch) {
   const int64_t items = s.batch * s.params.num_kv_heads;
   const int64_t pages = s.form == PageTable::Form::kDense ? s.max_pages : s.num_page_ids;
   const int64_t keys = pages * s.cache.page_size;
-  Geometry best;
+  Geometry best{dim3(1), dim3(kThreads), Room<D, kStages>::kBytes};
   int64_t least = INT64_MAX;
   for (unsigned warps = 1; warps <= kWarps * kMostBlocks; warps *= 2) {
     const unsigned team = std::min<unsigned>(warps, kWarps), blocks = warps / team;

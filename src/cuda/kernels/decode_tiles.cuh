@@ -43,13 +43,6 @@ struct Room {
   __device__ static float* state() { return at<float>(kState); }
 };
 
-/// Bytes of a tile's row and 16-byte column: columns change places, so that the eight rows that are
-/// read together lie in eight banks.
-template <int D>
-__device__ int place(int row, int column) {
-  return row * D * 2 + (column ^ (row & 7)) * 16;
-}
-
 /// Of rows, in columns of eight elements.
 struct Strides {
   uint32_t page, token, head;
@@ -130,8 +123,6 @@ __device__ inline Item item_of(const Call& c, const PagedScalars& s, int32_t num
   item.end = max(item.begin, min(seen.end, share(cluster_rank() + 1)));
   return item;
 }
-
-constexpr uint32_t kNoKey = 0xffffffffu;
 
 /// A tile's keys, lane by lane, 0 to 15 twice. What is looked up is not used before it is asked
 /// for.

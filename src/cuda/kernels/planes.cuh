@@ -66,6 +66,22 @@ __device__ inline int64_t element(const KvTokens& p, int64_t start, int64_t toke
                                           : key_element(p, start, token, dim);
 }
 
+/// Rows that are copied 16 bytes at a time begin at columns of eight 16-bit elements; are all these
+/// strides whole columns, and does a place among so many rows, a count each, take 32 bits?
+constexpr uint32_t kNoKey = 0xffffffffu;  // no such column
+template <size_t N>
+bool have_few_columns(const int64_t (&strides)[N], const int64_t (&counts)[N]) {
+  int64_t end = 0;
+  for (size_t i = 0; i < N; ++i) {
+    if (strides[i] < 0 || strides[i] % 8 != 0) return false;
+    end += counts[i] * strides[i];
+  }
+  return end < int64_t{8} * kNoKey;
+}
+inline bool have_few_columns(const CacheScalars& cache, const int64_t (&strides)[3]) {
+  return have_few_columns(strides, {cache.num_pages, cache.page_size, cache.num_kv_heads});
+}
+
 /// Element (slot, head, dim) of a plane.
 struct Slot {
   int32_t page, token;

@@ -54,12 +54,16 @@ struct PrefillTarget {
   float v_scale;
 
   /// A row of the block, of which a lane has two of every eight dims: at(n, 0) is of dim 8 n +
-  /// 2 (lane % 4). m: the largest logit in base 2, -inf where the row saw nothing; d: the sum.
-  /// unsound: 0xff.
+  /// 2 (lane % 4). m: the largest logit, up to job.factor(), -inf where the row saw nothing; d:
+  /// this lane's part of the sum. unsound: 0xff.
   template <DType T, int kDim, class At>
   __device__ void put(const PrefillJob& job, int query, float m, float d, int lane, bool sound,
                       const At& at) const {
+    d += __shfl_xor_sync(kWholeWarp, d, 1);
+    d += __shfl_xor_sync(kWholeWarp, d, 2);
+    if (query >= job.queries) return;
     const bool has_mass = m != -kInfinity;
+    if (has_mass) m *= job.factor();
     float weight = 1, divisor = d, top = m;
     if (sinks != nullptr) {
       const float sink = sinks[job.head] * static_cast<float>(kLog2EInDouble);
@@ -186,16 +190,6 @@ inline bool is_aligned(const KernelLaunch& launch, size_t arg) {
 inline bool are_columns(const RowsScalars& t) {
   return t.stride[0] % 8 == 0 && t.stride[1] % 8 == 0;
 }
-inline bool are_columns(const int64_t (&strides)[3]) {
-  return std::ranges::all_of(strides, [](int64_t stride) { return stride % 8 == 0; });
-}
-
-/// Does the column, of eight elements, at which a row begins take 32 bits?
-inline bool has_few_columns(std::initializer_list<int64_t> most_elements) {
-  int64_t sum = 0;
-  for (const int64_t n : most_elements) sum += n;
-  return sum < int64_t{8} * UINT32_MAX;
-}
 
 /// Of both kinds of call: the parameters, and q.
 template <class Body>
@@ -226,11 +220,8 @@ CudaKernel prefill_of_pages() {
     return s.has_indptr != 0 && fits<Body>(launch, s.params, s.q) &&
            s.cache.k_dtype == Body::kType && s.cache.v_dtype == Body::kType &&
            s.cache.k_order == KvOrder::kStrided && s.cache.v_order == KvOrder::kStrided &&
-           are_columns(s.cache.k_stride) && are_columns(s.cache.v_stride) &&
-           has_few_columns({s.cache.num_pages * s.cache.k_stride[0],
-                            s.cache.page_size * s.cache.k_stride[1]}) &&
-           has_few_columns({s.cache.num_pages * s.cache.v_stride[0],
-                            s.cache.page_size * s.cache.v_stride[1]}) &&
+           have_few_columns(s.cache, s.cache.k_stride) &&
+           have_few_columns(s.cache, s.cache.v_stride) &&
            std::has_single_bit(static_cast<uint32_t>(s.cache.page_size));
   };
   return k;
@@ -246,11 +237,20 @@ CudaKernel ragged_prefill() {
   k.fits = [](const KernelLaunch& launch) {
     const auto s = launch.args.get<RaggedScalars>(launch.args.size() - 1);
     return fits<Body>(launch, s.params, s.q) && s.k.dtype == Body::kType &&
-           s.v.dtype == Body::kType && are_columns(s.k) && are_columns(s.v) &&
-           has_few_columns({s.k.shape[0] * s.k.stride[0]}) &&
-           has_few_columns({s.v.shape[0] * s.v.stride[0]});
+           s.v.dtype == Body::kType && have_few_columns(s.k.stride, {s.k.shape[0], s.k.shape[1]}) &&
+           have_few_columns(s.v.stride, {s.v.shape[0], s.v.shape[1]});
   };
   return k;
+}
+
+/// Both kinds of call, of both types and head dims.
+template <template <DType, int> class Body>
+CudaKernels prefills() {
+  constexpr DType kBF16 = DType::kBF16, kF16 = DType::kF16;
+  return {prefill_of_pages<Body<kBF16, 128>>(), prefill_of_pages<Body<kF16, 128>>(),
+          prefill_of_pages<Body<kBF16, 64>>(),  prefill_of_pages<Body<kF16, 64>>(),
+          ragged_prefill<Body<kBF16, 128>>(),   ragged_prefill<Body<kF16, 128>>(),
+          ragged_prefill<Body<kBF16, 64>>(),    ragged_prefill<Body<kF16, 64>>()};
 }
 
 }  // namespace shadowgraph::cuda

@@ -21,12 +21,6 @@ struct Shared {
   __device__ static std::byte* v() { return shared_memory() + kQueryBytes + kKeyBytes; }
 };
 
-/// As in decode_fast.cu.
-template <int D>
-__device__ int place(int row, int column) {
-  return row * D * 2 + (column ^ (row & 7)) * 16;
-}
-
 /// What a thread has of its warp's rows, by row_of.
 template <int D>
 struct Accumulated {
@@ -234,31 +228,13 @@ struct TensorCores {
     sound = __syncthreads_or(sound ? 0 : 1) == 0;
 #pragma unroll
     for (int i = 0; i < 2 * kRowTiles; ++i) {
-      float d = w.d[i];
-      d += __shfl_xor_sync(kWholeWarp, d, 1);
-      d += __shfl_xor_sync(kWholeWarp, d, 2);
-      const int query = kOfWarp * warp + row_of(i, lane);
-      if (query >= job.queries) continue;
-      const float m = w.m[i] == -kInfinity ? w.m[i] : w.m[i] * job.factor();
-      to.put<T, D>(job, query, m, d, lane, sound,
+      to.put<T, D>(job, kOfWarp * warp + row_of(i, lane), w.m[i], w.d[i], lane, sound,
                    [&](int n, int e) { return w.o[i / 2][n].at[2 * (i % 2) + e]; });
     }
   }
 };
 
-template <DType T, int D>
-CudaKernel paged() {
-  return prefill_of_pages<TensorCores<T, D>>();
-}
-template <DType T, int D>
-CudaKernel ragged() {
-  return ragged_prefill<TensorCores<T, D>>();
-}
-
-const CudaKernels kKernels{paged<DType::kBF16, 128>(),  paged<DType::kF16, 128>(),
-                           paged<DType::kBF16, 64>(),   paged<DType::kF16, 64>(),
-                           ragged<DType::kBF16, 128>(), ragged<DType::kF16, 128>(),
-                           ragged<DType::kBF16, 64>(),  ragged<DType::kF16, 64>()};
+const CudaKernels kKernels = prefills<TensorCores>();
 
 }  // namespace
 }  // namespace shadowgraph::cuda

@@ -49,8 +49,6 @@ struct Turn {
   }
 };
 
-constexpr uint32_t kNoKey = 0xffffffffu;
-
 /// Each lane of a warp has the column, of eight elements, at which one of 32 rows begins: all of
 /// them; zeros where there is no key.
 template <int D>
@@ -357,31 +355,14 @@ struct Warpgroups {
     const int lane = thread % 32;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      float d = rows.d[i];
-      d += __shfl_xor_sync(kWholeWarp, d, 1);
-      d += __shfl_xor_sync(kWholeWarp, d, 2);
       const int query = 64 * group + thread / 32 * 16 + lane / 4 + 8 * i;
-      if (query >= job.queries) continue;
-      const float m = rows.m[i] == -kInfinity ? rows.m[i] : rows.m[i] * job.factor();
-      to.put<T, D>(job, query, m, d, lane, sound,
+      to.put<T, D>(job, query, rows.m[i], rows.d[i], lane, sound,
                    [&](int n, int e) { return rows.o[n].at[2 * i + e]; });
     }
   }
 };
 
-template <DType T, int D>
-CudaKernel paged() {
-  return prefill_of_pages<Warpgroups<T, D>>();
-}
-template <DType T, int D>
-CudaKernel ragged() {
-  return ragged_prefill<Warpgroups<T, D>>();
-}
-
-const CudaKernels kKernels{paged<DType::kBF16, 128>(),  paged<DType::kF16, 128>(),
-                           paged<DType::kBF16, 64>(),   paged<DType::kF16, 64>(),
-                           ragged<DType::kBF16, 128>(), ragged<DType::kF16, 128>(),
-                           ragged<DType::kBF16, 64>(),  ragged<DType::kF16, 64>()};
+const CudaKernels kKernels = prefills<Warpgroups>();
 
 }  // namespace
 }  // namespace shadowgraph::cuda

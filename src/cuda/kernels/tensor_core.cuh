@@ -140,6 +140,13 @@ void wait_for_copies() {}
 
 #endif
 
+/// Bytes of a tile's row and 16-byte column: columns change places, so that the eight rows that are
+/// read together lie in eight banks.
+template <int D>
+__device__ int place(int row, int column) {
+  return row * D * 2 + (column ^ (row & 7)) * 16;
+}
+
 /// Two floats as a pair, the first in the low half.
 template <DType T>
 __device__ inline uint32_t pair_of(float low, float high) {

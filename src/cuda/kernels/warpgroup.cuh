@@ -60,20 +60,27 @@ __device__ inline uint64_t matrix_at(const void* p, uint32_t leading, uint32_t s
   "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,"  \
   "%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
   "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
-// Of rows and columns in shared memory (the sum starts anew where %66 is 0), and of rows in
-// registers, and columns whose rows are summed over.
-#define SG_SHARED_PRODUCT(n, type, c_list, a, b, keep, operands)                               \
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" keep                                       \
-               ", 0;\nwgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " " c_list \
-               ", %" a ", %" b ", p, 1, 1, 0, 0;\n}\n"                                         \
-               : operands                                                                      \
-               : "l"(a_matrix), "l"(b_matrix), "r"(added))
-#define SG_REGISTER_PRODUCT(n, type, c_list, a, b, operands)                                    \
+// Of rows and columns in shared memory (the sum starts anew where `added` is 0), and of rows in
+// registers, and columns whose rows are summed over; at the end: the registers of c.
+#define SG_SHARED_PRODUCT(type, ...)                                                  \
+  asm volatile(                                                                       \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, "                                        \
+      "0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " " SG_C_OF_64 \
+      ", %64, %65, p, 1, 1, 0, 0;\n}\n"                                               \
+      : __VA_ARGS__                                                                   \
+      : "l"(a_matrix), "l"(b_matrix), "r"(added))
+#define SG_REGISTER_PRODUCT(type, n, c_list, a, b, ...)                                         \
   asm volatile("wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " " c_list ", " a \
                ", " b ", 1, 1, 1, 1;\n"                                                         \
-               : operands                                                                       \
+               : __VA_ARGS__                                                                    \
                : "r"(a_rows.pair[0]), "r"(a_rows.pair[1]), "r"(a_rows.pair[2]),                 \
                  "r"(a_rows.pair[3]), "l"(b_matrix))
+#define SG_PRODUCT_OF_TYPE(product, ...) \
+  if constexpr (T == DType::kBF16) {     \
+    product("bf16", __VA_ARGS__);        \
+  } else {                               \
+    product("f16", __VA_ARGS__);         \
+  }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define SG_HOPPER(...) __VA_ARGS__
@@ -85,32 +92,19 @@ __device__ inline uint64_t matrix_at(const void* p, uint32_t leading, uint32_t s
 template <DType T>
 __device__ inline void multiply_shared(FragmentC (&c)[16], uint64_t a_matrix, uint64_t b_matrix,
                                        int added) {
-  SG_HOPPER(
-      if constexpr (T == DType::kBF16) {
-        SG_SHARED_PRODUCT("128", "bf16", SG_C_OF_64, "64", "65", "66", SG_OF_C16);
-      } else { SG_SHARED_PRODUCT("128", "f16", SG_C_OF_64, "64", "65", "66", SG_OF_C16); })
+  SG_HOPPER(SG_PRODUCT_OF_TYPE(SG_SHARED_PRODUCT, SG_OF_C16))
 }
 /// c + a b: 16 columns of a, of which each warp of the group has its 16 rows; 16 rows of b.
 template <DType T>
 __device__ inline void multiply_rows(FragmentC (&c)[16], const FragmentA& a_rows,
                                      uint64_t b_matrix) {
-  SG_HOPPER(
-      if constexpr (T == DType::kBF16) {
-        SG_REGISTER_PRODUCT("128", "bf16", SG_C_OF_64, "{%64,%65,%66,%67}", "%68", SG_OF_C16);
-      } else {
-        SG_REGISTER_PRODUCT("128", "f16", SG_C_OF_64, "{%64,%65,%66,%67}", "%68", SG_OF_C16);
-      })
+  SG_HOPPER(SG_PRODUCT_OF_TYPE(SG_REGISTER_PRODUCT, "128", SG_C_OF_64, "{%64,%65,%66,%67}", "%68",
+                               SG_OF_C16))
 }
 template <DType T>
-__device__ inline void multiply_rows(FragmentC (&c)[8], const FragmentA& a_rows,
-                                     uint64_t b_matrix) {
-  SG_HOPPER(
-      if constexpr (T == DType::kBF16) {
-        SG_REGISTER_PRODUCT("64", "bf16", SG_C_OF_32, "{%32,%33,%34,%35}", "%36", SG_OF_C8);
-      } else {
-        SG_REGISTER_PRODUCT("64", "f16", SG_C_OF_32, "{%32,%33,%34,%35}", "%36", SG_OF_C8);
-      })
-}
+__device__ inline void multiply_rows(FragmentC (&c)[8], const FragmentA& a_rows, uint64_t b_matrix){
+    SG_HOPPER(SG_PRODUCT_OF_TYPE(SG_REGISTER_PRODUCT, "64", SG_C_OF_32, "{%32,%33,%34,%35}", "%36",
+                                 SG_OF_C8))}
 
 /// Registers that a product reads or writes are as they should be.
 __device__ inline void begin_products() {
@@ -197,6 +191,7 @@ void multiply_rows(FragmentC (&c)[N], const FragmentA& a, uint64_t b) {
 }
 inline void begin_products() {}
 inline void end_products() {}
+/// Then one lane may say for all that what was read is free.
 template <int Newest>
 void wait_for_products() {
   __syncwarp();
