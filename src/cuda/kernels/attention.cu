@@ -49,9 +49,8 @@ __device__ AttentionRow row_of(const ParamsScalars& p, float k_scale, const floa
     row.first_pair = mask_indptr[request] * (p.mask_kind == CustomMask::Kind::kPacked ? 8 : 1) +
                      int64_t{q} * r.kv_len;
   }
-  const double scale = static_cast<double>(p.sm_scale) * k_scale, cap = p.logits_soft_cap;
-  row.scale = static_cast<float>(cap == 0 ? scale * kLog2EInDouble : scale / cap);
-  row.soft_cap = static_cast<float>(cap * kLog2EInDouble);
+  const LogitScale logits = logit_scale_of(p, k_scale);
+  row.scale = logits.scale, row.soft_cap = logits.cap;
   row.sink = p.has_sinks != 0 ? sinks + head : nullptr;
   row.lse_sink = p.lse_sink != 0;
   return row;
@@ -84,17 +83,8 @@ __device__ Request paged_request(const PagedScalars& s, const int32_t* pages,
                                  const int32_t* cu_seqlens_q, int64_t i) {
   Request r{i, 0, 1, 0, 1, pages, true};
   if (s.has_indptr != 0) set_rows(&r, cu_seqlens_q, i, s.params.max_seqlen_q);
-  if (s.form == PageTable::Form::kDense) {
-    r.kv_len = seqlens[i];
-    r.page_ids += i * s.max_pages;
-    r.sound = r.kv_len >= 0 && r.kv_len <= s.max_pages * s.cache.page_size;
-    return r;
-  }
-  const int32_t first = kv_indptr[i], count = kv_indptr[i + 1] - first;
-  r.page_ids += first;
-  if (count > 0) r.kv_len = (count - 1) * s.cache.page_size + seqlens[i];
-  r.sound = first >= 0 && count >= 0 && first + int64_t{count} <= s.num_page_ids &&
-            (count == 0 || (seqlens[i] >= 1 && seqlens[i] <= s.cache.page_size));
+  const RequestKeys keys = keys_of_request(s, pages, kv_indptr, i, seqlens[i]);
+  r.page_ids = keys.page_ids, r.kv_len = keys.kv_len, r.sound = keys.sound;
   return r;
 }
 

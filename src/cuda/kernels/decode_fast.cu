@@ -290,8 +290,7 @@ __global__ void __launch_bounds__(kThreads, 1)
            const int64_t* /*mask_indptr*/, void* out, void* lse, const int32_t* /*plan*/,
            PagedScalars s) {
   const Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
-  const double scale = static_cast<double>(s.params.sm_scale) * s.cache.k_scale;
-  const double cap = s.params.logits_soft_cap;
+  const LogitScale logits = logit_scale_of(s.params, s.cache.k_scale);
   const uint32_t ranks = cluster_size();
   const Member me;
   const int teams = kWarps / me.warps;
@@ -308,8 +307,8 @@ __global__ void __launch_bounds__(kThreads, 1)
                   s.params.num_qo_heads / s.params.num_kv_heads,
                   static_cast<int32_t>(s.batch) * s.params.num_kv_heads,
                   static_cast<int32_t>(gridDim.x / ranks) * teams,
-                  static_cast<float>(cap == 0 ? scale * kLog2EInDouble : scale / cap),
-                  static_cast<float>(cap * kLog2EInDouble)};
+                  logits.scale,
+                  logits.cap};
   const Target to{rows_of(out, s.out),
                   rows_of(lse, s.lse),
                   s.params.has_sinks != 0 ? sinks : nullptr,
@@ -318,8 +317,8 @@ __global__ void __launch_bounds__(kThreads, 1)
                   0,
                   0};
   const auto first = static_cast<int32_t>(blockIdx.x / ranks) * teams + me.team;
-  if (cap == 0) decode_items<false, T, D, kStages>(call, s, rows_of(q, s.q), to, me, first);
-  if (cap != 0) decode_items<true, T, D, kStages>(call, s, rows_of(q, s.q), to, me, first);
+  if (logits.cap == 0) decode_items<false, T, D, kStages>(call, s, rows_of(q, s.q), to, me, first);
+  if (logits.cap != 0) decode_items<true, T, D, kStages>(call, s, rows_of(q, s.q), to, me, first);
 }
 
 PagedScalars scalars_of(const KernelLaunch& launch) {

@@ -96,22 +96,13 @@ struct Item {
   }
 };
 
-/// kv_len: seqlens[request].
+/// length: seqlens[request].
 __device__ inline Item item_of(const Call& c, const PagedScalars& s, int32_t number,
-                               int32_t kv_len) {
-  Item item{c.pages, number / c.kv_heads, number % c.kv_heads, 0, 0, true};
-  if (s.form == PageTable::Form::kDense) {
-    item.page_ids += int64_t{item.request} * s.max_pages;
-    item.sound = kv_len >= 0 && kv_len <= s.max_pages * s.cache.page_size;
-  } else {
-    const int32_t first = c.kv_indptr[item.request];
-    const int32_t count = c.kv_indptr[item.request + 1] - first;
-    item.page_ids += first;
-    item.sound = first >= 0 && count >= 0 && first + int64_t{count} <= s.num_page_ids &&
-                 (count == 0 || (kv_len >= 1 && kv_len <= s.cache.page_size));
-    kv_len = count > 0 ? (count - 1) * s.cache.page_size + kv_len : 0;
-  }
-  const MaskShape shape{1, item.sound ? kv_len : 0, s.params.causal != 0, s.params.window_left,
+                               int32_t length) {
+  Item item{nullptr, number / c.kv_heads, number % c.kv_heads, 0, 0, true};
+  const RequestKeys keys = keys_of_request(s, c.pages, c.kv_indptr, item.request, length);
+  item.page_ids = keys.page_ids, item.sound = keys.sound;
+  const MaskShape shape{1, item.sound ? keys.kv_len : 0, s.params.causal != 0, s.params.window_left,
                         s.params.window_right};
   const KvRange seen = kv_range(shape, 0);
   const auto count = static_cast<uint32_t>(max(0, static_cast<int32_t>(seen.size())));

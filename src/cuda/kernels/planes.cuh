@@ -66,6 +66,35 @@ __device__ inline int64_t element(const KvTokens& p, int64_t start, int64_t toke
                                           : key_element(p, start, token, dim);
 }
 
+/// A request's keys: in both forms of a page table.
+struct RequestKeys {
+  const int32_t* page_ids;
+  int32_t kv_len;
+  bool sound;  // its metadata leads nowhere else
+};
+/// length: seqlens[request], of the last page where the table is CSR.
+__device__ inline RequestKeys keys_of_request(const PagedScalars& s, const int32_t* pages,
+                                              const int32_t* kv_indptr, int64_t request,
+                                              int32_t length) {
+  if (s.form == PageTable::Form::kDense)
+    return {pages + request * s.max_pages, length,
+            length >= 0 && length <= s.max_pages * s.cache.page_size};
+  const int32_t first = kv_indptr[request], count = kv_indptr[request + 1] - first;
+  return {pages + first, count > 0 ? (count - 1) * s.cache.page_size + length : 0,
+          first >= 0 && count >= 0 && first + int64_t{count} <= s.num_page_ids &&
+              (count == 0 || (length >= 1 && length <= s.cache.page_size))};
+}
+
+/// Of logits: those with a cap are in base 2, others once they are multiplied by the scale.
+struct LogitScale {
+  float scale, cap;
+};
+__device__ inline LogitScale logit_scale_of(const ParamsScalars& p, float k_scale) {
+  const double scale = static_cast<double>(p.sm_scale) * k_scale, cap = p.logits_soft_cap;
+  return {static_cast<float>(cap == 0 ? scale * kLog2EInDouble : scale / cap),
+          static_cast<float>(cap * kLog2EInDouble)};
+}
+
 /// Rows that are copied 16 bytes at a time begin at columns of eight 16-bit elements; are all these
 /// strides whole columns, and does a place among so many rows, a count each, take 32 bits?
 constexpr uint32_t kNoKey = 0xffffffffu;  // no such column

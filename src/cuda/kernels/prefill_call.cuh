@@ -123,9 +123,8 @@ __device__ inline void set_params(const ParamsScalars& p, float k_scale, int32_t
                                   PrefillJob* job) {
   job->mask = {job->mask.q_len, kv_len, p.causal != 0, p.window_left, p.window_right};
   job->head = static_cast<int32_t>(blockIdx.y);
-  const double scale = static_cast<double>(p.sm_scale) * k_scale, cap = p.logits_soft_cap;
-  job->scale = static_cast<float>(cap == 0 ? scale * kLog2EInDouble : scale / cap);
-  job->cap = static_cast<float>(cap * kLog2EInDouble);
+  const LogitScale logits = logit_scale_of(p, k_scale);
+  job->scale = logits.scale, job->cap = logits.cap;
 }
 
 template <class Body>
@@ -137,19 +136,9 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
                   const int32_t* /*plan*/, PagedScalars s) {
   PrefillJob job{};
   if (!take_queries(cu_seqlens_q, s.batch, s.params.max_seqlen_q, &job)) return;
-  int32_t kv_len = seqlens[job.request];
-  job.page_ids = pages;
-  if (s.form == PageTable::Form::kDense) {
-    job.page_ids += job.request * s.max_pages;
-    job.sound = kv_len >= 0 && kv_len <= s.max_pages * s.cache.page_size;
-  } else {
-    const int32_t first = kv_indptr[job.request], count = kv_indptr[job.request + 1] - first;
-    job.page_ids += first;
-    job.sound = first >= 0 && count >= 0 && first + int64_t{count} <= s.num_page_ids &&
-                (count == 0 || (kv_len >= 1 && kv_len <= s.cache.page_size));
-    kv_len = count > 0 ? (count - 1) * s.cache.page_size + kv_len : 0;
-  }
-  set_params(s.params, s.cache.k_scale, job.sound ? kv_len : 0, &job);
+  const RequestKeys keys = keys_of_request(s, pages, kv_indptr, job.request, seqlens[job.request]);
+  job.page_ids = keys.page_ids, job.sound = keys.sound;
+  set_params(s.params, s.cache.k_scale, job.sound ? keys.kv_len : 0, &job);
   const Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
   const int64_t kv_head = job.head / (s.params.num_qo_heads / s.params.num_kv_heads);
   job.k = at_head(planes.k, kv_head), job.v = at_head(planes.v, kv_head);
