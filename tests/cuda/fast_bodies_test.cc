@@ -114,15 +114,20 @@ TEST(FastBodies, AKeyTooFewIsFound) {
   EXPECT_FALSE(judged(shape, c.call).findings.ok());
 }
 
+// Of one block, and of several, one of which has the page.
 TEST(FastBodies, APageThatIsNotInThePoolLosesTheRow) {
-  small::Call c({.lens = {40, 40}});
-  const_cast<int32_t&>(c.call.pages.page_table[1]) = 999;
-  run_fast(c.call);
-  uint32_t bits = 0;
-  std::memcpy(&bits, c.call.out.at(0, 3), 4);
-  EXPECT_EQ(bits, 0xffffffffu);
-  std::memcpy(&bits, c.call.out.at(1, 3), 4);
-  EXPECT_NE(bits, 0xffffffffu);
+  for (const std::vector<int32_t>& lens : {std::vector{40, 40}, std::vector{1100, 600}}) {
+    small::Call c({.lens = lens, .group = 9});
+    const_cast<int32_t&>(c.call.pages.page_table[1]) = 999;
+    run_fast(c.call);
+    for (int64_t head = 0; head < 18; ++head) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, c.call.out.at(0, head), 4);
+      EXPECT_EQ(bits, 0xffffffffu) << head;
+      std::memcpy(&bits, c.call.out.at(1, head), 4);
+      EXPECT_NE(bits, 0xffffffffu) << head;
+    }
+  }
 }
 
 }  // namespace

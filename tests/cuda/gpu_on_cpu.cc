@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "cuda/lanes.h"
@@ -20,7 +21,7 @@ namespace {
 constexpr size_t kStackBytes = size_t{1} << 16;
 constexpr int kWarp = 32;
 
-enum class Waits : uint8_t { kNot, kForWarp, kForBlock, kForCluster, kForBarrier, kDone };
+enum class Waits : uint8_t { kNot, kForWarp, kForBlock, kForBarrier, kDone };
 
 struct Fiber {
   ucontext_t context;
@@ -32,6 +33,7 @@ struct Fiber {
   Waits waits = Waits::kNot;
   const lanes::Barrier* barrier = nullptr;  // that it waits for, while its phase is so
   uint32_t parity = 0;
+  int of_cluster = -1;  // the phase's parity when it arrived there, until it has waited
 };
 
 /// Of an exchange and of the one after it, which a lane may reach before another has read the
@@ -83,6 +85,15 @@ class Cluster {
     current_->barrier = b, current_->parity = parity;
     wait(Waits::kForBarrier);
   }
+  void arrive() {
+    if (current_->of_cluster >= 0) fail("a lane of a GPU body arrives twice, and does not wait");
+    current_->of_cluster = static_cast<int>(whole_.phase & 1);
+    lanes::arrive(&whole_);
+  }
+  void wait_for_all() {
+    if (current_->of_cluster < 0) fail("a lane of a GPU body waits, and has not arrived");
+    wait_for(&whole_, static_cast<uint32_t>(std::exchange(current_->of_cluster, -1)));
+  }
   void wait(Waits what) {
     Fiber* const mine = current_;
     mine->waits = what;
@@ -94,6 +105,10 @@ class Cluster {
     std::byte bytes[16];
   };
 
+  [[noreturn]] static void fail(const char* why) {
+    std::fprintf(stderr, "%s\n", why);
+    std::abort();
+  }
   static Cluster*& of_entry() {
     static thread_local Cluster* cluster = nullptr;
     return cluster;
@@ -108,6 +123,7 @@ class Cluster {
     const size_t all = threads_ * blocks_;
     votes_ = {};
     named_ = {};
+    lanes::begin_barrier(&whole_, static_cast<uint32_t>(all));
     warps_.assign((all + kWarp - 1) / kWarp, {});
     for (size_t i = 0; i < all; ++i) begin(i, g, first);
     run_all();
@@ -121,6 +137,7 @@ class Cluster {
     f.place.block_dim = g.block, f.place.grid_dim = g.grid;
     f.lane = static_cast<int>(i % kWarp), f.warp = static_cast<int>(i / kWarp);
     f.exchanges = f.votes = 0;
+    f.of_cluster = -1;
     f.waits = Waits::kNot;
     getcontext(&f.context);
     f.context.uc_stack.ss_sp = f.stack.get();
@@ -143,9 +160,8 @@ class Cluster {
       if (!ran) break;
     }
     for (size_t i = 0; i < all(); ++i) {
-      if (fibers_[i]->waits == Waits::kDone) continue;
-      std::fputs("a lane of a GPU body waits for ever\n", stderr);
-      std::abort();
+      if (fibers_[i]->waits != Waits::kDone) fail("a lane of a GPU body waits for ever");
+      if (fibers_[i]->of_cluster >= 0) fail("a lane of a GPU body arrives, and does not wait");
     }
   }
 
@@ -161,7 +177,7 @@ class Cluster {
     for (size_t w = 0; w < warps_.size(); ++w) released = release_warp(w) || released;
     for (size_t b = 0; b < blocks_ && !released; ++b)
       released = set_free(b * threads_, (b + 1) * threads_, Waits::kForBlock) || released;
-    return released || set_free(0, all(), Waits::kForCluster);
+    return released;
   }
   bool release_warp(size_t w) {
     const size_t first = w * kWarp, end = std::min(first + kWarp, all());
@@ -195,6 +211,7 @@ class Cluster {
   std::vector<std::vector<Piece>> shared_;  // by block
   std::array<std::array<bool, 3>, 16> votes_ = {};
   std::array<std::array<lanes::Barrier, 16>, 16> named_ = {};
+  lanes::Barrier whole_ = {};  // the cluster's
   ucontext_t main_ = {};
   Fiber* current_ = nullptr;
 };
@@ -263,12 +280,10 @@ void wait_for_block() { cluster().wait(Waits::kForBlock); }
 std::byte* shared_memory() { return cluster().shared(); }
 uint32_t cluster_rank() { return cluster().fiber().rank; }
 uint32_t cluster_size() { return cluster().blocks(); }
-void wait_for_cluster() { cluster().wait(Waits::kForCluster); }
-float load_from_rank(const float* p, uint32_t rank) {
-  const auto at = reinterpret_cast<const std::byte*>(p) - cluster().shared();
-  float value;
-  std::memcpy(&value, cluster().shared_of(rank) + at, sizeof value);
-  return value;
+void arrive_at_cluster() { cluster().arrive(); }
+void wait_for_cluster() { cluster().wait_for_all(); }
+void* of_rank(void* p, uint32_t rank) {
+  return cluster().shared_of(rank) + (static_cast<std::byte*>(p) - cluster().shared());
 }
 
 void load_matrices(uint32_t (&out)[4], const void* row) {

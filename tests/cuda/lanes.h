@@ -37,9 +37,14 @@ void wait_for_block();
 std::byte* shared_memory();
 uint32_t cluster_rank();
 uint32_t cluster_size();
+void arrive_at_cluster();
 void wait_for_cluster();
-/// Of another block of the cluster what this one has at p.
-float load_from_rank(const float* p, uint32_t rank);
+/// Where another block of the cluster has what this one has at p.
+void* of_rank(void* p, uint32_t rank);
+template <class T>
+void store_to_rank(T* p, T value, uint32_t rank) {
+  *static_cast<T*>(of_rank(p, rank)) = value;
+}
 
 /// 16-bit rows of four 8 x 8 matrices, and the warp's products, as cuda/kernels/tensor_core.cuh.
 void load_matrices(uint32_t (&out)[4], const void* row);

@@ -112,75 +112,76 @@ __device__ void add_values(const FragmentC (&p)[2], const std::byte* v, int lane
   }
 }
 
-/// The warp's state, into the slot of the tile that it weighed last.
+/// The warp's state; o into the slot of the tile that it weighed last.
 template <int D, int kStages>
-__device__ void leave_state(const WarpState<D>& w, int warp, int slot, int lane, bool unsound) {
+__device__ void leave_state(const WarpState<D>& w, const Member& me, uint32_t slot, int32_t group,
+                            bool unsound) {
   using R = Room<D, kStages>;
-  float* const o = reinterpret_cast<float*>(R::tile(warp, slot, false));
-  float *const m = R::sums(warp), *const d = m + kRows;
+  Left& left = R::left(me.warp);
   unsound = __any_sync(kWholeWarp, unsound);
-  if (lane == 0) R::left(warp) = slot | (unsound ? 1 << 8 : 0);
+  if (me.lane == 0) left.slot = slot, left.unsound = unsound ? 1 : 0;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
+    const int row = me.lane / 4 + 8 * r;
     float sum = w.d[r];
     sum += __shfl_xor_sync(kWholeWarp, sum, 1);
     sum += __shfl_xor_sync(kWholeWarp, sum, 2);
-    if (lane % 4 == 0) m[lane / 4 + 8 * r] = w.m[r], d[lane / 4 + 8 * r] = sum;
-  }
+    if (row >= group) continue;
+    if (me.lane % 4 == 0) left.m[row] = w.m[r], left.d[row] = sum;
 #pragma unroll
-  for (int i = 0; i < D / 8; ++i) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-      o[(lane / 4 + e / 2 * 8) * D + 8 * i + 2 * (lane % 4) + e % 2] = w.o[i].at[e];
-  }
-}
-
-/// By a team: merges up to 32 states of each of its rows, `first` and every step-th after it:
-/// part.m, part.d and part.o(i, row) are of the i-th; put gets each dim of o, and m and d.
-template <int D, class Part, class Put>
-__device__ void merge_rows(const Member& me, int first, int step, int rows, int parts,
-                           const Part& part, const Put& put) {
-  const int mine = rows > first ? (rows - first - 1) / step + 1 : 0;
-  for (int i = me.thread(); i < mine * D; i += me.threads()) {
-    const int row = first + i / D * step, dim = i % D;
-    const float m_of_part = me.lane < parts ? part.m(me.lane, row) : -kInfinity;
-    const float d_of_part = me.lane < parts ? part.d(me.lane, row) : 0;
-    float m = m_of_part;
-#pragma unroll
-    for (int n = 16; n > 0; n /= 2) m = fmaxf(m, __shfl_xor_sync(kWholeWarp, m, n));
-    const float factor_of_part = m_of_part == -kInfinity ? 0 : fast_exp2(m_of_part - m);
-    float d = 0, o = 0;
-#pragma unroll 4
-    for (int n = 0; n < parts; ++n) {
-      const float factor = __shfl_sync(kWholeWarp, factor_of_part, n);
-      d = fmaf(factor, __shfl_sync(kWholeWarp, d_of_part, n), d);
-      o = fmaf(factor, part.o(n, row, dim), o);
+    for (int i = 0; i < D / 8; ++i) {
+      float* const o = R::o(me.warp, slot, row, 8 * i + 2 * (me.lane % 4));
+      o[0] = w.o[i].at[2 * r], o[1] = w.o[i].at[2 * r + 1];
     }
-    put(row, dim, o, m, d);
   }
 }
 
+/// By a warp: merges up to 32 states of a row: part.m, part.d and part.o(i, row) are of the i-th;
+/// put gets each dim of o, and m and d.
+template <int D, class Part, class Put>
+__device__ void merge_row(int lane, int row, int parts, const Part& part, const Put& put) {
+  const float m_of_part = lane < parts ? part.m(lane, row) : -kInfinity;
+  float d = lane < parts ? part.d(lane, row) : 0;
+  float m = m_of_part;
+#pragma unroll
+  for (int n = 16; n > 0; n /= 2) m = fmaxf(m, __shfl_xor_sync(kWholeWarp, m, n));
+  const float factor_of_part = m_of_part == -kInfinity ? 0 : fast_exp2(m_of_part - m);
+  d *= factor_of_part;
+#pragma unroll
+  for (int n = 16; n > 0; n /= 2) d += __shfl_xor_sync(kWholeWarp, d, n);
+  float o[D / 32] = {};
+#pragma unroll 4
+  for (int n = 0; n < parts; ++n) {
+    const float factor = __shfl_sync(kWholeWarp, factor_of_part, n);
+#pragma unroll
+    for (int i = 0; i < D / 32; ++i) o[i] = fmaf(factor, part.o(n, row, lane + 32 * i), o[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < D / 32; ++i) put(row, lane + 32 * i, o[i], m, d);
+}
+
+/// What the warps of a team left.
 template <int D, int kStages>
 struct OfWarps {
   using R = Room<D, kStages>;
-  int first;  // of the team
+  int first;
 
-  __device__ float m(int rank, int row) const { return R::sums(first + rank)[row]; }
-  __device__ float d(int rank, int row) const { return R::sums(first + rank)[kRows + row]; }
+  __device__ float m(int rank, int row) const { return R::left(first + rank).m[row]; }
+  __device__ float d(int rank, int row) const { return R::left(first + rank).d[row]; }
   __device__ float o(int rank, int row, int dim) const {
-    return R::o_of_warp(first + rank)[row * D + dim];
+    return *R::o(first + rank, R::left(first + rank).slot, row, dim);
   }
 };
 
+/// What the blocks of the cluster sent.
 template <int D, int kStages>
 struct OfBlocks {
-  __device__ static float load(int rank, int at) {
-    return load_from_rank(Room<D, kStages>::state() + at, static_cast<uint32_t>(rank));
-  }
-  __device__ float m(int rank, int row) const { return load(rank, kRows * D + row); }
-  __device__ float d(int rank, int row) const { return load(rank, kRows * D + kRows + row); }
-  __device__ float o(int rank, int row, int dim) const { return load(rank, row * D + dim); }
-  __device__ static bool is_unsound(int rank) { return load(rank, kRows * D + 2 * kRows) != 0; }
+  using R = Room<D, kStages>;
+  int ranks;
+
+  __device__ float m(int rank, int row) const { return R::sent(row, rank, ranks).m; }
+  __device__ float d(int rank, int row) const { return R::sent(row, rank, ranks).d; }
+  __device__ float o(int rank, int row, int dim) const { return R::sent(row, rank, ranks).o[dim]; }
 };
 
 /// What rows become.
@@ -205,53 +206,61 @@ struct Target {
     const State told = lse_sink ? State{top, divisor} : State{m, d};
     lse.store(row, first_head + head, 0, natural_lse(told, kLn2InDouble));
   }
-  __device__ void poison(const Member& me, int first, int step, int rows) const {
-    for (int head = first; me.rank == 0 && head < rows; head += step) {
-      out.poison(row, first_head + head, me.lane);
-      lse.poison(row, first_head + head, me.lane);
-    }
+  __device__ void poison(int head, int lane) const {
+    out.poison(row, first_head + head, lane);
+    lse.poison(row, first_head + head, lane);
   }
 };
 
-/// All warps of the team have left their states.
+/// All warps of the team have left their states: the rows, one a warp. last: no item follows.
 template <int D, int kStages>
-__device__ void merge_item(const Target& to, const Member& me, int group) {
+__device__ void merge_item(const Target& to, const Member& me, int group, bool last) {
   using R = Room<D, kStages>;
   const auto ranks = static_cast<int>(cluster_size()), rank = static_cast<int>(cluster_rank());
   const OfWarps<D, kStages> warps{me.first_warp()};
-  bool unsound = me.lane < me.warps && R::is_unsound(me.first_warp() + me.lane);
-  unsound = __any_sync(kWholeWarp, unsound);
+  const OfBlocks<D, kStages> blocks{ranks};
+  const auto put = [&](int row, int dim, float o, float m, float d) { to.put(row, dim, o, m, d); };
+  const bool unsound =
+      __any_sync(kWholeWarp, me.lane < me.warps && R::left(me.first_warp() + me.lane).unsound != 0);
   if (ranks == 1) {
-    if (unsound) return to.poison(me, 0, 1, group);
-    return merge_rows<D>(
-        me, 0, 1, group, me.warps, warps,
-        [&](int row, int dim, float o, float m, float d) { to.put(row, dim, o, m, d); });
+    for (int row = me.rank; row < group; row += me.warps) {
+      if (unsound) to.poison(row, me.lane);
+      if (!unsound) merge_row<D>(me.lane, row, me.warps, warps, put);
+    }
+    return;
   }
-  float* const state = R::state();
-  merge_rows<D>(me, 0, 1, group, me.warps, warps, [&](int row, int dim, float o, float m, float d) {
-    state[row * D + dim] = o;
-    if (dim == 0) state[kRows * D + row] = m, state[kRows * D + kRows + row] = d;
-  });
-  if (threadIdx.x == 0) state[kRows * D + 2 * kRows] = unsound ? 1 : 0;
+  wait_for_cluster();  // all have begun, and have read what was sent of the last item
+  for (int row = me.rank; row < group; row += me.warps) {
+    const auto owner = static_cast<uint32_t>(row % ranks);
+    Sent<D>& sent = R::sent(row, rank, ranks);
+    merge_row<D>(me.lane, row, me.warps, warps, [&](int, int dim, float o, float m, float d) {
+      store_to_rank(&sent.o[dim], o, owner);
+      if (dim == 0) store_to_rank(&sent.m, m, owner), store_to_rank(&sent.d, d, owner);
+    });
+    if (me.lane == 0) store_to_rank(&sent.unsound, unsound ? 1u : 0u, owner);
+  }
+  arrive_at_cluster();
   wait_for_cluster();
-  const OfBlocks<D, kStages> blocks;
-  unsound = __any_sync(kWholeWarp, me.lane < ranks && blocks.is_unsound(me.lane));
-  if (unsound) to.poison(me, rank, ranks, group);
-  if (!unsound)
-    merge_rows<D>(me, rank, ranks, group, ranks, blocks,
-                  [&](int row, int dim, float o, float m, float d) { to.put(row, dim, o, m, d); });
-  wait_for_cluster();  // nobody's state goes before all have read it
+  for (int row = rank + me.rank * ranks; row < group; row += me.warps * ranks) {
+    const bool lost = me.lane < ranks && R::sent(row, me.lane, ranks).unsound != 0;
+    if (__any_sync(kWholeWarp, lost))
+      to.poison(row, me.lane);
+    else
+      merge_row<D>(me.lane, row, ranks, blocks, put);
+  }
+  if (!last) arrive_at_cluster();
 }
 
-/// The items of this warp's team. kCapped: logits are.
+/// The items of this warp's team, one at least where it is a cluster's. kCapped: logits are.
 template <bool kCapped, DType T, int D, int kStages>
 __device__ void decode_items(const Call& call, const PagedScalars& s, const Rows& q, Target to,
                              const Member& me, int32_t first) {
   using R = Room<D, kStages>;
   const int lane = me.lane, warp = me.warp;
   const Softmax<kCapped> softmax{call.scale, call.cap};
+  if (cluster_size() > 1) arrive_at_cluster();
   Ahead<D, kStages> ahead(call, s, q, first, me);
-#pragma unroll
+#pragma unroll 1  // in one place alone: two would cost registers
   for (int i = 0; i < kStages - 1; ++i) ahead.ask();
   int slot = 0;  // of the next tile
   for (int32_t number = first; number < call.items; number += call.step) {
@@ -273,10 +282,10 @@ __device__ void decode_items(const Call& call, const PagedScalars& s, const Rows
       __syncwarp();
       slot = slot + 1 == kStages ? 0 : slot + 1;
     }
-    leave_state<D, kStages>(w, warp, slot == 0 ? kStages - 1 : slot - 1, lane, unsound);
+    leave_state<D, kStages>(w, me, slot == 0 ? kStages - 1 : slot - 1, call.group, unsound);
     me.sync();
     to.row = item.request, to.first_head = int64_t{item.head} * call.group;
-    merge_item<D, kStages>(to, me, call.group);
+    merge_item<D, kStages>(to, me, call.group, number + call.step >= call.items);
     me.sync();
   }
   wait_for_copies<0>();
@@ -358,19 +367,21 @@ Geometry geometry(const KernelLaunch& launch) {
   const int64_t keys = pages * s.cache.page_size;
   Geometry best{dim3(1), dim3(kThreads), Room<D, kStages>::kBytes};
   int64_t least = INT64_MAX;
-  for (unsigned warps = 1; warps <= kWarps * kMostBlocks; warps *= 2) {
-    const unsigned team = std::min<unsigned>(warps, kWarps), blocks = warps / team;
+  const auto consider = [&](unsigned team, unsigned blocks) {
     Geometry g{dim3(1), dim3(32 * team, kWarps / team), Room<D, kStages>::kBytes, blocks};
     const int64_t clusters = most_clusters(reinterpret_cast<const void*>(decode<T, D, kStages>), g);
-    if (clusters == 0) break;
+    if (clusters == 0) return;
     const int64_t teams = clusters * (kWarps / team);
     const int64_t rounds = (items + teams - 1) / teams;
-    const int64_t time = rounds * (keys / warps + kOfWarp * team + (blocks > 1 ? kOfBlocks : 0));
-    if (time >= least) continue;
+    const int64_t time =
+        rounds * (keys / (team * blocks) + kOfWarp * team + (blocks > 1 ? kOfBlocks : 0));
+    if (time >= least) return;
     least = time, best = g;
     best.grid = dim3(
         blocks * static_cast<unsigned>(std::min((items * team + kWarps - 1) / kWarps, clusters)));
-  }
+  };
+  for (unsigned team = 1; team <= kWarps; team *= 2) consider(team, 1);
+  for (unsigned blocks = 2; blocks <= kMostBlocks; ++blocks) consider(kWarps, blocks);
   return best;
 }
 

@@ -15,32 +15,45 @@ constexpr int kTile = 16;  // keys
 constexpr int kRows = 16;  // query heads of a KV head, at most
 constexpr unsigned kMostBlocks = 16;
 
-/// Shared memory: tiles of each warp, kStages of them there or on their way; sums of weights; the
-/// state that other blocks read.
+/// What a warp found in its keys, of all rows: o is in that slot of its tiles.
+struct Left {
+  float m[kRows], d[kRows];
+  uint32_t slot, unsound;
+};
+/// What a block of the cluster found, of a row.
+template <int D>
+struct Sent {
+  float o[D], m, d;
+  uint32_t unsound;
+};
+
+/// Shared memory: tiles of each warp, kStages of them there or on their way; what each has left;
+/// what all blocks of the cluster have sent, of the rows that this one merges.
 template <int D, int kStages>
 struct Room {
   static constexpr int kTileBytes = kTile * D * 2;  // of K, of V
   static constexpr int kSlotBytes = 2 * kTileBytes;
-  static constexpr int kSums = kWarps * kStages * kSlotBytes;    // [kWarps][2][kRows]: m, d
-  static constexpr int kSlots = kSums + kWarps * 2 * kRows * 4;  // [kWarps]: where o is, and more
-  static constexpr int kState = kSlots + (kWarps + 3) / 4 * 16;  // o, m, d, a flag
-  static constexpr int kBytes = kState + (kRows * D + 2 * kRows + 4) * 4;
+  static constexpr int kLeft = kWarps * kStages * kSlotBytes;
+  static constexpr int kSent = kLeft + kWarps * static_cast<int>(sizeof(Left));
+  static constexpr int kMostSent = kRows + static_cast<int>(kMostBlocks) - 2;
+  static constexpr int kBytes = kSent + kMostSent * static_cast<int>(sizeof(Sent<D>));
   static_assert(kRows * D * 4 == kSlotBytes);
 
   __device__ static std::byte* tile(int warp, int slot, bool values) {
     return shared_memory() + (warp * kStages + slot) * kSlotBytes + (values ? kTileBytes : 0);
   }
-  template <class E>
-  __device__ static E* at(int offset) {
-    return reinterpret_cast<E*>(shared_memory() + offset);
+  /// Of a row's dim; eights change places, so that rows that are written together lie in banks of
+  /// their own.
+  __device__ static float* o(int warp, uint32_t slot, int row, int dim) {
+    return reinterpret_cast<float*>(tile(warp, static_cast<int>(slot), false)) + row * D +
+           (dim ^ ((row & 3) << 3));
   }
-  __device__ static float* sums(int warp) { return at<float>(kSums) + warp * 2 * kRows; }
-  __device__ static int& left(int warp) { return at<int>(kSlots)[warp]; }  // slot, unsound << 8
-  __device__ static float* o_of_warp(int warp) {
-    return reinterpret_cast<float*>(tile(warp, left(warp) & 0xff, false));
+  __device__ static Left& left(int warp) {
+    return reinterpret_cast<Left*>(shared_memory() + kLeft)[warp];
   }
-  __device__ static bool is_unsound(int warp) { return left(warp) >> 8 != 0; }
-  __device__ static float* state() { return at<float>(kState); }
+  __device__ static Sent<D>& sent(int row, int rank, int ranks) {
+    return reinterpret_cast<Sent<D>*>(shared_memory() + kSent)[row / ranks * ranks + rank];
+  }
 };
 
 /// Of rows, in columns of eight elements.

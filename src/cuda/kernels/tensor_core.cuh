@@ -96,25 +96,34 @@ __device__ inline uint32_t cluster_size() {
   asm volatile("mov.u32 %0, %%cluster_nctarank;\n" : "=r"(size));
   return size;
 }
-/// Lanes may come one by one: what is before it diverges.
-__device__ inline void wait_for_cluster() {
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;\n" ::: "memory");
+/// A thread that has arrived waits before it arrives again: then all have, and what each wrote
+/// before is there. Lanes may come one by one: what is before it diverges.
+__device__ inline void arrive_at_cluster() {
+  asm volatile("barrier.cluster.arrive.release;\n" ::: "memory");
 }
-/// A float of another block's shared memory, where this block has p.
-__device__ inline float load_from_rank(const float* p, uint32_t rank) {
-  uint32_t at;
-  float value;
+__device__ inline void wait_for_cluster() {
+  asm volatile("barrier.cluster.wait.acquire;\n" ::: "memory");
+}
+/// To where another block of the cluster has what this one has at p.
+template <class T>
+__device__ inline void store_to_rank(T* p, T value, uint32_t rank) {
+  static_assert(sizeof(T) == 4);
+  uint32_t at, bits;
+  memcpy(&bits, &value, sizeof bits);
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;\n"
                : "=r"(at)
                : "r"(shared_address(p)), "r"(rank));
-  asm volatile("ld.shared::cluster.f32 %0, [%1];\n" : "=f"(value) : "r"(at) : "memory");
-  return value;
+  asm volatile("st.shared::cluster.u32 [%0], %1;\n" ::"r"(at), "r"(bits) : "memory");
 }
 #else
 __device__ inline uint32_t cluster_rank() { return 0; }
 __device__ inline uint32_t cluster_size() { return 1; }
+__device__ inline void arrive_at_cluster() {}
 __device__ inline void wait_for_cluster() { __syncthreads(); }
-__device__ inline float load_from_rank(const float* p, uint32_t) { return *p; }
+template <class T>
+__device__ inline void store_to_rank(T* p, T value, uint32_t) {
+  *p = value;
+}
 #endif
 
 #else  // compiled for a CPU, by a test
@@ -123,13 +132,14 @@ template <DType T>
 void multiply(FragmentC& c, const FragmentA& a, const FragmentB& b) {
   lanes::multiply(c.at, a.pair, b.pair, [](uint16_t bits) { return load(&bits, T, 0); });
 }
+using lanes::arrive_at_cluster;
 using lanes::arrive_named;
 using lanes::cluster_rank;
 using lanes::cluster_size;
 using lanes::copy_16_bytes;
-using lanes::load_from_rank;
 using lanes::load_matrices;
 using lanes::load_matrices_transposed;
+using lanes::store_to_rank;
 using lanes::sync_named;
 using lanes::wait_for_cluster;
 inline float fast_exp2(float x) { return exp2f(x); }
