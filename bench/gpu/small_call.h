@@ -22,6 +22,7 @@ struct Shape {
   int32_t group = 4, dim = 64, page_size = 16, window_left = -1;
   bool hnd = false, csr = false, sinks = false, exact = false;
   float soft_cap = 0;
+  DType out = DType::kF32;
 };
 
 /// A call over permuted pages, with its memory.
@@ -60,7 +61,7 @@ class Call {
                    .logits_soft_cap = s.soft_cap};
     for (int64_t i = 0; s.sinks && i < heads; ++i) sinks_.push_back(rng_.signed_unit());
     call.params.sinks = sinks_;
-    call.out = TensorView(out_.data(), DType::kF32, {batch, heads, s.dim});
+    call.out = TensorView(out_.data(), s.out, {batch, heads, s.dim});
     call.lse = NaturalLse(TensorView(lse_.data(), DType::kF32, {batch, heads}));
   }
 
@@ -116,6 +117,7 @@ inline std::vector<NamedShape> shapes() {
       {"decode, group 16, CSR", {.lens = {200}, .group = 16, .page_size = 64, .csr = true}},
       {"decode, window, sinks", {.lens = {90, 5}, .group = 1, .window_left = 20, .sinks = true}},
       {"decode, soft cap", {.lens = {50}, .soft_cap = 2.f}},
+      {"decode, bf16 rows", {.lens = {50, 1}, .out = DType::kBF16}},
       {"decode, blocks that share keys", {.lens = {1100, 40, 600}}},
       {"prefill of many lengths", {.lens = {130, 70}, .q_lens = {130, 5}, .group = 1}},
       {"prefill, head_dim 128", {.lens = {90}, .q_lens = {40}, .group = 1, .dim = 128}},
@@ -129,6 +131,9 @@ inline std::vector<NamedShape> shapes() {
         .sinks = true}},
       {"prefill, f16, HND",
        {.dtype = DType::kF16, .lens = {65, 3}, .q_lens = {1, 3}, .group = 2, .hnd = true}},
+      {"prefill, bf16 rows",
+       {.lens = {65, 300}, .q_lens = {65, 3}, .group = 2, .out = DType::kBF16}},
+      {"prefill, f16 rows", {.lens = {70}, .q_lens = {70}, .group = 1, .out = DType::kF16}},
       {"prefill, window, CSR, sinks",
        {.lens = {120},
         .q_lens = {20},

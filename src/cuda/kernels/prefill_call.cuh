@@ -72,48 +72,76 @@ struct PrefillTarget {
       divisor = d * weight + (sink == -kInfinity ? 0 : exp2f(sink - top));
     }
     const float factor = weight / divisor * v_scale;
-    const float lost = __uint_as_float(0xffffffffu);
     const int64_t row = job.first_row + query;
     const int64_t start = out.offset(row, job.head) + 2 * (lane % 4);
-    const bool pairs =
-        out.s.dtype == T && start % 2 == 0 && reinterpret_cast<uintptr_t>(out.data) % 4 == 0;
+    const auto each_pair = [&](const auto& put_pair) {
 #pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-      float x[2];
-#pragma unroll
-      for (int e = 0; e < 2; ++e) x[e] = !sound ? lost : has_mass ? at(n, e) * factor : 0;
-      if (pairs) {
-        *reinterpret_cast<uint32_t*>(out.data + 2 * (start + 8 * n)) =
-            sound ? pair_of<T>(x[0], x[1]) : 0xffffffffu;
-      } else {
-        store(out.data, out.s.dtype, start + 8 * n, x[0]);
-        store(out.data, out.s.dtype, start + 8 * n + 1, x[1]);
+      for (int n = 0; n < kDim / 8; ++n) {
+        const float x = has_mass ? at(n, 0) * factor : 0, y = has_mass ? at(n, 1) * factor : 0;
+        put_pair(start + 8 * n, x, y);
       }
+    };
+    // A branch a type, so that none lies between the stores of a row.
+    const auto store_as = [&](DType type) {
+      each_pair([&](int64_t i, float x, float y) {
+        cuda::store(out.data, type, i, x), cuda::store(out.data, type, i + 1, y);
+      });
+    };
+    if (!sound) {
+      out.poison(row, job.head, lane % 4, 4);
+      if (lane % 4 == 0) lse.poison(row, job.head, 0, 1);
+      return;
+    }
+    if (out.s.dtype == T && start % 2 == 0 && reinterpret_cast<uintptr_t>(out.data) % 4 == 0) {
+      each_pair([&](int64_t i, float x, float y) {
+        *reinterpret_cast<uint32_t*>(out.data + 2 * i) = pair_of<T>(x, y);
+      });
+    } else {
+      if (out.s.dtype == DType::kF32) store_as(DType::kF32);
+      if (out.s.dtype == DType::kF16) store_as(DType::kF16);
+      if (out.s.dtype == DType::kBF16) store_as(DType::kBF16);
     }
     if (lane % 4 != 0 || !lse.defined()) return;
     const State told = lse_sink ? State{top, divisor} : State{m, d};
-    lse.store(row, job.head, 0, sound ? natural_lse(told, kLn2InDouble) : lost);
+    lse.store(row, job.head, 0, natural_lse(told, kLn2InDouble));
   }
 };
 
+__device__ inline int32_t of_lane(int32_t x, int lane) {
+  return static_cast<int32_t>(__shfl_sync(kWholeWarp, static_cast<unsigned>(x), lane));
+}
+
 /// The block's request and its first query: blocks of 128 queries, request by request, the last
-/// queries of a request first, as these see most keys. False: there is none.
+/// queries of a request first, as these see most keys. Found by whole warps, a request a lane.
+/// False: there is none.
 __device__ inline bool take_queries(const int32_t* cu_seqlens_q, int64_t batch, int32_t most_rows,
                                     PrefillJob* job) {
-  int64_t left = blockIdx.x;
-  for (int64_t i = 0; i < batch; ++i) {
-    const int32_t q_len = cu_seqlens_q[i + 1] - cu_seqlens_q[i];
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  auto left = static_cast<int64_t>(blockIdx.x);
+  for (int64_t first = 0; first < batch; first += 32) {
+    const int64_t mine = first + lane;
+    const int32_t start = mine < batch ? cu_seqlens_q[mine] : 0;
+    const int32_t q_len = mine < batch ? cu_seqlens_q[mine + 1] - start : 0;
     const int32_t rows = most_rows > 0 ? min(q_len, most_rows) : q_len;
-    const int64_t blocks = rows > 0 ? (rows - 1) / kQueries + 1 : 0;
-    if (left >= blocks) {
-      left -= blocks;
+    const int32_t blocks = rows > 0 ? (rows - 1) / kQueries + 1 : 0;
+    int32_t end = blocks;  // of all lanes up to this one
+#pragma unroll
+    for (int n = 1; n < 32; n *= 2) {
+      const int32_t before = of_lane(end, max(lane - n, 0));
+      if (lane >= n) end += before;
+    }
+    const unsigned behind = __ballot_sync(kWholeWarp, end > left);
+    if (behind == 0) {
+      left -= of_lane(end, 31);
       continue;
     }
-    job->request = i;
-    job->first = static_cast<int32_t>(blocks - 1 - left) * kQueries;
-    job->queries = min(kQueries, rows - job->first);
-    job->first_row = int64_t{cu_seqlens_q[i]} + job->first;
-    job->mask.q_len = q_len;
+    const int owner = __ffs(static_cast<int>(behind)) - 1;
+    const auto after = of_lane(end, owner) - static_cast<int32_t>(left) - 1;
+    job->request = first + owner;
+    job->first = after * kQueries;
+    job->queries = min(kQueries, of_lane(rows, owner) - job->first);
+    job->first_row = int64_t{of_lane(start, owner)} + job->first;
+    job->mask.q_len = of_lane(q_len, owner);
     return true;
   }
   return false;
@@ -125,6 +153,12 @@ __device__ inline void set_params(const ParamsScalars& p, float k_scale, int32_t
   job->head = static_cast<int32_t>(blockIdx.y);
   const LogitScale logits = logit_scale_of(p, k_scale);
   job->scale = logits.scale, job->cap = logits.cap;
+}
+
+__device__ inline int32_t kv_head_of(const ParamsScalars& p, int32_t head) {
+  const auto kv_heads = static_cast<uint32_t>(p.num_kv_heads);
+  return static_cast<int32_t>(static_cast<uint32_t>(head) /
+                              (static_cast<uint32_t>(p.num_qo_heads) / kv_heads));
 }
 
 template <class Body>
@@ -139,8 +173,9 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
   const RequestKeys keys = keys_of_request(s, pages, kv_indptr, job.request, seqlens[job.request]);
   job.page_ids = keys.page_ids, job.sound = keys.sound;
   set_params(s.params, s.cache.k_scale, job.sound ? keys.kv_len : 0, &job);
-  const Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
-  const int64_t kv_head = job.head / (s.params.num_qo_heads / s.params.num_kv_heads);
+  Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
+  planes.k.dtype = planes.v.dtype = Body::kType;  // as fits() asks
+  const int64_t kv_head = kv_head_of(s.params, job.head);
   job.k = at_head(planes.k, kv_head), job.v = at_head(planes.v, kv_head);
   job.page_size = s.cache.page_size;
   job.page_shift = __ffs(s.cache.page_size) - 1;
@@ -160,10 +195,10 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
   const int32_t first = cu_seqlens_k[job.request], end = cu_seqlens_k[job.request + 1];
   job.sound = first >= 0 && end >= first && end <= s.k.shape[0];
   set_params(s.params, s.k_scale, job.sound ? end - first : 0, &job);
-  const int64_t kv_head = job.head / (s.params.num_qo_heads / s.params.num_kv_heads);
+  const int64_t kv_head = kv_head_of(s.params, job.head);
   const auto tokens = [&](const void* data, const RowsScalars& t) {
     KvTokens kv{};
-    kv.dtype = t.dtype, kv.token_stride = t.stride[0], kv.head_stride = t.stride[1];
+    kv.dtype = Body::kType, kv.token_stride = t.stride[0], kv.head_stride = t.stride[1];
     kv.data = static_cast<const std::byte*>(data) + 2 * (job.sound ? first : 0) * t.stride[0];
     return at_head(kv, kv_head);
   };

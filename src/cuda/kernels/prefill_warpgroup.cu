@@ -49,21 +49,45 @@ struct Turn {
   }
 };
 
-/// Each lane of a warp has the column, of eight elements, at which one of 32 rows begins: all of
-/// them; zeros where there is no key.
+/// What a lane of a copying warp copies of each tile: one column, of eight elements, of every
+/// kAtOnce-th of the warp's 32 rows.
 template <int D>
-__device__ void copy_rows(const std::byte* data, uint32_t start, int warp, int lane,
-                          std::byte* to) {
-  constexpr int kColumns = D / 8, kAtOnce = 32 / kColumns;
-  const int column = lane % kColumns, row = lane / kColumns;
-  std::byte* const first = to + swizzled(kKeys, 32 * warp + row, column / 8 * 8);
-  const int place = (column ^ row) & 7;
+struct CopiedColumn {
+  static constexpr int kColumns = D / 8, kAtOnce = 32 / kColumns;
+  int column, row;
+  int place[8 / kAtOnce];  // in a tile, of its first rows: eight rows further on it is the same
+
+  __device__ CopiedColumn(int warp, int lane) : column(lane % kColumns), row(lane / kColumns) {
+#pragma unroll
+    for (int i = 0; i < 8; i += kAtOnce)
+      place[i / kAtOnce] = swizzled(kKeys, 32 * warp + row + i, column);
+  }
+  __device__ std::byte* place_of(std::byte* tile, int i) const {
+    return tile + place[i % 8 / kAtOnce] + i / 8 * 8 * kSwizzledRow;
+  }
+};
+
+/// Each lane of a warp has the column at which one of 32 rows begins: all of them; zeros where
+/// there is no key. step: columns from a row to the next in one page.
+template <int D>
+__device__ void copy_rows(const CopiedColumn<D>& mine, const std::byte* data, uint32_t start,
+                          uint32_t step, int lane, std::byte* to) {
+  constexpr int kAtOnce = CopiedColumn<D>::kAtOnce;
+  const uint32_t first = __shfl_sync(kWholeWarp, start, 0);
+  if (__all_sync(kWholeWarp, start != kNoKey && start == first + lane * step)) {
+    const std::byte* const from =
+        data + (uint64_t{first} + uint64_t{step} * mine.row + mine.column) * 16;
+#pragma unroll
+    for (unsigned i = 0; i < 32; i += kAtOnce)
+      copy_16_bytes(mine.place_of(to, i), from + uint64_t{step} * (16 * i), true);
+    return;
+  }
 #pragma unroll
   for (int i = 0; i < 32; i += kAtOnce) {
-    const uint32_t from = __shfl_sync(kWholeWarp, start, i + row);
+    const uint32_t from = __shfl_sync(kWholeWarp, start, i + mine.row);
     const bool there = from != kNoKey;
-    copy_16_bytes(first + i * kSwizzledRow + ((place ^ (i & 7)) - (row & 7)) * 16,
-                  data + uint64_t{there ? from + column : 0} * 16, there);
+    copy_16_bytes(mine.place_of(to, i), data + uint64_t{there ? from + mine.column : 0} * 16,
+                  there);
   }
 }
 
@@ -102,6 +126,9 @@ __device__ void copy_tiles(const PrefillJob& job, KvRange keys) {
   const int thread = static_cast<int>(threadIdx.x) % kOfWarpgroup;
   const int lane = thread % 32, warp = thread / 32;
   bool sound = true;
+  const CopiedColumn<D> mine(warp, lane);
+  const auto step_of_key = static_cast<uint32_t>(job.k.token_stride / 8);
+  const auto step_of_value = static_cast<uint32_t>(job.v.token_stride / 8);
   Places places(job, keys);
   Turn turn;
   places.look_up(keys.begin + thread);
@@ -110,10 +137,10 @@ __device__ void copy_tiles(const PrefillJob& job, KvRange keys) {
     const uint32_t of_key = places.column(job.k), of_value = places.column(job.v);
     places.look_up(first + kKeys + thread);
     wait_for(Room<D>::barrier(kEmptyKeys, turn.stage), turn.parity ^ 1);
-    copy_rows<D>(job.k.data, of_key, warp, lane, Room<D>::keys(turn.stage));
+    copy_rows<D>(mine, job.k.data, of_key, step_of_key, lane, Room<D>::keys(turn.stage));
     arrive_with_copies(Room<D>::barrier(kFullKeys, turn.stage));
     wait_for(Room<D>::barrier(kEmptyValues, turn.stage), turn.parity ^ 1);
-    copy_rows<D>(job.v.data, of_value, warp, lane, Room<D>::values(turn.stage));
+    copy_rows<D>(mine, job.v.data, of_value, step_of_value, lane, Room<D>::values(turn.stage));
     arrive_with_copies(Room<D>::barrier(kFullValues, turn.stage));
   }
   if (!sound) *Room<D>::unsound() = 1;
@@ -210,10 +237,13 @@ template <int D>
 __device__ void weigh(float scale, Rows64<D>* rows) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    float largest = rows->m[i];
+    float of_odd = rows->m[i], largest = of_odd;
 #pragma unroll
-    for (int n = 0; n < kKeys / 8; ++n)
-      largest = fmaxf(largest, fmaxf(rows->s[n].at[2 * i], rows->s[n].at[2 * i + 1]));
+    for (int n = 0; n < kKeys / 8; ++n) {
+      largest = fmaxf(largest, rows->s[n].at[2 * i]);
+      of_odd = fmaxf(of_odd, rows->s[n].at[2 * i + 1]);
+    }
+    largest = fmaxf(largest, of_odd);
     largest = fmaxf(largest, __shfl_xor_sync(kWholeWarp, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(kWholeWarp, largest, 2));
     // Of a row that has seen nothing every weight is exp2(-inf - 0).

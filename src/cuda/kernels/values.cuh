@@ -143,12 +143,13 @@ struct Rows {
   __device__ void store(int64_t row, int64_t head, int64_t dim, float value) const {
     cuda::store(data, s.dtype, offset(row, head) + dim, value);
   }
-  /// By the lanes of a warp: 0xff, as poison() of a head.
-  __device__ void poison(int64_t row, int64_t head, int lane) const {
+  /// By so many lanes: 0xff, as poison() of a head.
+  __device__ void poison(int64_t row, int64_t head, int lane, int lanes = 32) const {
     if (!defined()) return;
     const auto size = static_cast<int64_t>(size_of(s.dtype));
     const int64_t bytes = (s.rank == 3 ? s.shape[2] : 1) * size;
-    for (int64_t i = lane; i < bytes; i += 32) data[offset(row, head) * size + i] = std::byte{0xff};
+    for (int64_t i = lane; i < bytes; i += lanes)
+      data[offset(row, head) * size + i] = std::byte{0xff};
   }
 };
 __device__ inline Rows rows_of(const void* data, const RowsScalars& s) {
