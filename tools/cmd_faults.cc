@@ -178,6 +178,7 @@ class FaultsRun {
     fuzz.kernels = false;
     fuzz.max_findings = options_.common.max_findings;
     fuzz.histories.backends.assign(all_backends().begin(), all_backends().end());
+    fuzz.histories.make_device = gpu_.make_device();
     FuzzResult result;
     {
       Progress progress(options_.common, "clean cases");
@@ -203,6 +204,8 @@ class FaultsRun {
 
 int run(Options& options) {
   check_device(options.device, options.common);
+  if (options.device == DeviceKind::kCuda && options.diagnose)
+    throw UsageError("--diagnose is of what is found here, without --device cuda");
   apply(options.common);
   catch_interrupts();
   return FaultsRun(options).run();

@@ -120,7 +120,12 @@ FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
 
 FaultTwin run_fault_on(const MakeDevice& make_device, const Planted& planted,
                        const HuntOptions& options, const std::atomic<bool>& stop) {
+  constexpr uint64_t kSearched = 4000;  // histories, on the simulated device alone
+  FuzzOptions search = fuzz_of(planted, options, 1);
+  search.cases = kSearched, search.seconds = 0;
+  const std::optional<FirstFailure> noticed = run_fuzz(search, {}, stop).first;
   FuzzOptions fuzz = fuzz_of(planted, options, 0);
+  if (noticed) fuzz.first = noticed->number;
   fuzz.histories.flags += " --device cuda";
   fuzz.histories.make_device = make_device;
   const FuzzResult result = run_fuzz(fuzz, {}, stop);

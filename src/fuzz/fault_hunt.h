@@ -49,7 +49,8 @@ struct FaultDiagnosis {
 FaultDiagnosis diagnose_fault(const Planted& planted, const HuntOptions& options,
                               const std::atomic<bool>& stop = {});
 
-/// The fault on a device beside the simulated one: ordinary histories, to their failing steps.
+/// The fault on a device beside the simulated one: ordinary histories, to their failing steps, from
+/// one on in which it is noticed here.
 struct FaultTwin {
   uint64_t cases = 0, failed = 0;  // histories; those in which something was noticed
   double seconds = 0;

@@ -103,7 +103,7 @@ class Workers {
     for (const auto& [name, steps] : result.coverage) tally.coverage[name] += steps;
     if (found.empty()) return 0;
     if (!tally.first)
-      tally.first = {seconds_since(start_), cases_ + 1, laws_of(found), choices.made()};
+      tally.first = {seconds_since(start_), number, cases_ + 1, laws_of(found), choices.made()};
     const HistoryFailure small = shrink_failure(choices.made(), options_.histories, found[0].id);
     tally.failures[number] = {found[0].id, small.choices};
     for (const Finding& f : std::as_const(small.findings).findings()) {

@@ -45,9 +45,10 @@ struct FuzzHistograms {
 /// The failure that was seen first, by the clock, before it was shrunk.
 struct FirstFailure {
   double seconds = 0;             // since the start
+  uint64_t number = 0;            // of the history
   uint64_t cases = 0;             // that had ended by then
   std::vector<std::string> laws;  // of all its findings, each once
-  std::vector<uint32_t> choices;  // of the history
+  std::vector<uint32_t> choices;
 };
 
 struct FuzzResult {
