@@ -39,16 +39,7 @@ float load_lse(const AnyLse& lse, int64_t row, int64_t head) {
 
 template <LseBase Base>
 RowMerge<Base>::RowMerge(int64_t most_states, int64_t head_dim, Footprint* spans)
-    : head_dim_(head_dim),
-      spans_(spans),
-      merger_(most_states, head_dim),
-      values_(static_cast<size_t>(most_states * head_dim)) {}
-
-template <LseBase Base>
-void RowMerge<Base>::clear() {
-  merger_.clear();
-  states_ = 0;
-}
+    : head_dim_(head_dim), spans_(spans), merger_(most_states) {}
 
 template <LseBase Base>
 void RowMerge<Base>::note(const ConstTensorView& t, int64_t row, int64_t head, Access access) {
@@ -64,10 +55,7 @@ void RowMerge<Base>::add(const ConstTensorView& v, const AnyLse& s, int64_t row,
     if (state.has_mass()) note(v, row, head, Access::kRead);
     return;
   }
-  float* values = values_.data() + states_++ * head_dim_;
-  for (int64_t d = 0; state.has_mass() && d < head_dim_; ++d)
-    values[d] = load_float(v.at(row, head), v.dtype, d);
-  merger_.add(state, values);
+  merger_.add(state, v.at(row, head), v.dtype);
 }
 
 template <LseBase Base>
@@ -80,10 +68,7 @@ void RowMerge<Base>::finish(const TensorView& out, const AnyLse& lse, int64_t ro
   }
   const SoftmaxState<Base> merged = merger_.merge();
   const Divided<Base> by(merged, sink);
-  for (int64_t d = 0; d < head_dim_; ++d) {
-    const float value = merged.has_mass() ? by.weight * merger_.o()[d] / by.d : 0;
-    store_float(out.at(row, head), out.dtype, d, value);
-  }
+  merger_.write(*find_isa({}), by.weight, by.d, head_dim_, out.at(row, head), out.dtype);
   if (!lse.tensor.defined()) return;
   const float value = lse.base == LseBase::kLog2 ? lse_of<LseBase::kLog2>(merged)
                                                  : lse_of<LseBase::kNatural>(merged);

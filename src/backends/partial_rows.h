@@ -37,8 +37,9 @@ class RowMerge {
  public:
   RowMerge(int64_t most_states, int64_t head_dim, Footprint* spans);
 
-  void clear();
-  /// A state, v f32 | f16 | bf16; v is not read where it has no mass.
+  void clear() { merger_.clear(); }
+  /// A state, v f32 | f16 | bf16, which must live until finish(); it is not read where it has no
+  /// mass.
   void add(const ConstTensorView& v, const AnyLse& s, int64_t row, int64_t head);
   /// out, and lse if there is one, of what was added; of nothing out 0 and LSE -inf. sink: one more
   /// logit in out's denominator alone.
@@ -51,8 +52,6 @@ class RowMerge {
   int64_t head_dim_;
   Footprint* spans_;
   StateMerger<Base> merger_;
-  std::vector<float> values_;  // [states, head_dim], widened
-  int64_t states_ = 0;
 };
 
 /// The logit of a head's sink; -inf: none.

@@ -1,6 +1,6 @@
 #include "kernels/merge_states.h"
 
-#include <algorithm>
+#include <cstring>
 
 #include "core/float_formats.h"
 #include "core/parallel.h"
@@ -23,31 +23,16 @@ ConstTensorView slice_axis1(const ConstTensorView& t, int64_t index) {
   return r;
 }
 
-/// One thread's room: a row of values per state, widened.
 template <LseBase Base>
-struct Workspace {
-  StateMerger<Base> merger;
-  std::vector<float> values;
-};
-
-template <LseBase Base>
-void merge_row(const StateViews<Base>& call, int64_t row, int64_t head, Workspace<Base>& w) {
-  const int64_t dim = call.out.shape[2];
-  w.merger.clear();
+void merge_row(const StateViews<Base>& call, const Isa& isa, int64_t row, int64_t head,
+               StateMerger<Base>& merger) {
+  merger.clear();
   for (size_t i = 0; i < call.v.size(); ++i) {
-    const auto state =
-        SoftmaxState<Base>::from_lse(load_float(call.s[i].at(row, head), DType::kF32, 0));
-    float* values = w.values.data() + static_cast<int64_t>(i) * dim;
-    for (int64_t d = 0; state.has_mass() && d < dim; ++d) {
-      values[d] = load_float(call.v[i].at(row, head), call.v[i].dtype, d);
-    }
-    w.merger.add(state, values);
+    const float lse = load_float(call.s[i].at(row, head), DType::kF32, 0);
+    merger.add(SoftmaxState<Base>::from_lse(lse), call.v[i].at(row, head), call.v[i].dtype);
   }
-  const SoftmaxState<Base> merged = w.merger.merge();
-  for (int64_t d = 0; d < dim; ++d) {
-    const float value = merged.has_mass() ? w.merger.o()[d] / merged.d : 0;
-    store_float(call.out.at(row, head), call.out.dtype, d, value);
-  }
+  const SoftmaxState<Base> merged = merger.merge();
+  merger.write(isa, 1, merged.d, call.out.shape[2], call.out.at(row, head), call.out.dtype);
   if (call.lse.defined()) store_float(call.lse.at(row, head), DType::kF32, 0, lse_of<Base>(merged));
 }
 
@@ -56,12 +41,24 @@ void merge_row(const StateViews<Base>& call, int64_t row, int64_t head, Workspac
 template <LseBase Base>
 SoftmaxState<Base> StateMerger<Base>::merge() {
   const SoftmaxState<Base> merged = shadowgraph::merge<Base>(states_, weights_);
-  std::fill(o_.begin(), o_.end(), 0.f);
+  size_t full = 0;
   for (size_t i = 0; i < states_.size(); ++i) {
     if (!states_[i].has_mass()) continue;
-    for (size_t d = 0; d < o_.size(); ++d) o_[d] += weights_[i] * values_[i][d];
+    values_[full] = values_[i];
+    values_[full++].weight = weights_[i];
   }
+  values_.resize(full);
   return merged;
+}
+
+template <LseBase Base>
+void StateMerger<Base>::write(const Isa& isa, float weight, float d, int64_t count, std::byte* out,
+                              DType dtype) const {
+  if (values_.empty()) {
+    std::memset(out, 0, static_cast<size_t>(count) * size_of(dtype));
+    return;
+  }
+  isa.sum({values_.data(), static_cast<int64_t>(values_.size()), count, weight, d, out, dtype});
 }
 
 template <LseBase Base>
@@ -82,17 +79,13 @@ StateViews<Base> StateViews<Base>::of(const MergeState<Base>& call) {
 template <LseBase Base>
 void merge_states_kernel(const StateViews<Base>& call) {
   const int64_t rows = call.out.shape[0], heads = call.out.shape[1];
-  const auto states = static_cast<int64_t>(call.v.size());
   const int threads = team_size(call.options.num_threads, rows);
-  std::vector<Workspace<Base>> workspaces;
-  for (int i = 0; i < threads; ++i) {
-    workspaces.push_back({StateMerger<Base>(states, call.out.shape[2]),
-                          std::vector<float>(static_cast<size_t>(states * call.out.shape[2]))});
-  }
+  const Isa& isa = *find_isa(call.options.isa);
+  std::vector<StateMerger<Base>> mergers(static_cast<size_t>(threads),
+                                         StateMerger<Base>(static_cast<int64_t>(call.v.size())));
   parallel_for(rows, threads, [&](int64_t row, int thread) {
-    for (int64_t head = 0; head < heads; ++head) {
-      merge_row(call, row, head, workspaces[static_cast<size_t>(thread)]);
-    }
+    for (int64_t head = 0; head < heads; ++head)
+      merge_row(call, isa, row, head, mergers[static_cast<size_t>(thread)]);
   });
 }
 

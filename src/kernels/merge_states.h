@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attn/lse.h"
+#include "kernels/isa/units.h"
 #include "shadowgraph/access.h"
 #include "shadowgraph/attention.h"
 
@@ -16,27 +17,29 @@ namespace shadowgraph {
 template <LseBase Base>
 class StateMerger {
  public:
-  StateMerger(int64_t most_states, int64_t head_dim) : weights_(most_states), o_(head_dim) {
+  explicit StateMerger(int64_t most_states) : weights_(most_states) {
     states_.reserve(most_states);
     values_.reserve(most_states);
   }
 
   void clear() { states_.clear(), values_.clear(); }
-  /// values: head_dim floats, the state's weighted sum; must live until merge(); not read where the
+  /// values: of the state, f32, f16 or bf16; must live until they are written; not read where the
   /// state is empty.
-  void add(const SoftmaxState<Base>& state, const float* values) {
+  void add(const SoftmaxState<Base>& state, const std::byte* values, DType dtype) {
     states_.push_back(state);
-    values_.push_back(values);
+    values_.push_back({values, dtype, 0});
   }
-  /// The merged state; its weighted sum is then o(). One state alone comes back with its values (-0
-  /// as 0).
+  /// The merged state; write() then has its values.
   SoftmaxState<Base> merge();
-  const float* o() const { return o_.data(); }
+  /// Their weighted sum times weight over d, `count` of them; 0 where the state is empty. One state
+  /// alone comes back with its values (-0 as 0), if weight and d are 1.
+  void write(const Isa& isa, float weight, float d, int64_t count, std::byte* out,
+             DType dtype) const;
 
  private:
   std::vector<SoftmaxState<Base>> states_;
-  std::vector<const float*> values_;
-  std::vector<float> weights_, o_;
+  std::vector<WeightedRow> values_;  // after merge(): of states that have mass
+  std::vector<float> weights_;
 };
 
 /// The states to merge, as one view each, however the caller holds them.

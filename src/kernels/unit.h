@@ -145,6 +145,23 @@ struct FinishRow {
   DType dtype = DType::kF32;  // f32, f16 or bf16
 };
 
+/// Elements f32, f16 or bf16, and what each counts.
+struct WeightedRow {
+  const std::byte* at = nullptr;
+  DType dtype = DType::kF32;
+  float weight = 0;
+};
+
+/// out[i] = weight * s / d, rounded to nearest even, where s is 0 + the parts' weight * element,
+/// one after the other.
+struct SumRows {
+  const WeightedRow* parts = nullptr;  // [num_parts]
+  int64_t num_parts = 0, count = 0;    // elements of each
+  float weight = 1, d = 1;
+  std::byte* out = nullptr;
+  DType dtype = DType::kF32;  // f32, f16 or bf16
+};
+
 /// Limits that every instruction set keeps: rows that are computed side by side, keys of a tile.
 constexpr int kMostStripRows = 8;
 constexpr int kMostTile = 256;

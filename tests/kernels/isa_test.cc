@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/choices.h"
+#include "core/float_formats.h"
 #include "kernels/isa/units.h"
 #include "kernels/small_attention.h"
 
@@ -63,6 +65,38 @@ TEST(Isa, EveryFp8CodeHasTheValueOfItsFormat) {
               std::bit_cast<uint32_t>(decode_float(code, kE4M3Format)));
     EXPECT_EQ(std::bit_cast<uint32_t>(kE5M2Values[code]),
               std::bit_cast<uint32_t>(decode_float(code, kE5M2Format)));
+  }
+}
+
+/// A row of every length up to two vectors and more, of parts of each type into each type.
+TEST(Isa, SumsOfRowsHaveTheBitsOfTheSoftware) {
+  constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+  Rng rng(5);
+  for (int64_t count = 1; count <= 37; ++count) {
+    for (const DType t : kTypes) {
+      std::vector<std::byte> memory[3];
+      std::vector<WeightedRow> parts;
+      std::vector<float> sums(static_cast<size_t>(count));
+      for (size_t p = 0; p < 3; ++p) {
+        memory[p].resize(static_cast<size_t>(count) * size_of(kTypes[p]));
+        parts.push_back({memory[p].data(), kTypes[p], rng.signed_unit()});
+        for (int64_t i = 0; i < count; ++i) {
+          store_float(memory[p].data(), kTypes[p], i, 3 * rng.signed_unit());
+          sums[static_cast<size_t>(i)] +=
+              parts[p].weight * load_float(memory[p].data(), kTypes[p], i);
+        }
+      }
+      const float weight = rng.signed_unit(), d = 1 + rng.signed_unit() / 2;
+      const auto bytes = static_cast<size_t>(count) * size_of(t);
+      std::vector<std::byte> expected(bytes + 1, std::byte{0x5a});
+      for (int64_t i = 0; i < count; ++i)
+        store_float(expected.data(), t, i, weight * sums[static_cast<size_t>(i)] / d);
+      for (std::string_view isa : available_isas()) {
+        std::vector<std::byte> out(bytes + 1, std::byte{0x5a});
+        find_isa(isa)->sum({parts.data(), 3, count, weight, d, out.data(), t});
+        EXPECT_EQ(out, expected) << isa << ", " << count << " of " << name_of(t);
+      }
+    }
   }
 }
 

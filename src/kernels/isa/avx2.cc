@@ -17,6 +17,6 @@ namespace {
 // clang-format on
 }  // namespace
 
-const Isa kAvx2Isa = {"avx2", attend<ExactArithmetic>, attend<ExactArithmetic>, fold, finish};
+const Isa kAvx2Isa = {"avx2", attend<ExactArithmetic>, attend<ExactArithmetic>, fold, finish, sum};
 
 }  // namespace shadowgraph

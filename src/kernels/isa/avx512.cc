@@ -17,6 +17,7 @@ namespace {
 // clang-format on
 }  // namespace
 
-const Isa kAvx512Isa = {"avx512", attend<ExactArithmetic>, attend<ExactArithmetic>, fold, finish};
+const Isa kAvx512Isa = {"avx512", attend<ExactArithmetic>, attend<ExactArithmetic>, fold, finish,
+                        sum};
 
 }  // namespace shadowgraph

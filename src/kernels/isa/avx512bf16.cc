@@ -25,6 +25,6 @@ void attend_fast(const AttendUnit& unit) {
 
 }  // namespace
 
-const Isa kAvx512Bf16Isa = {"avx512bf16", attend<ExactArithmetic>, attend_fast, fold, finish};
+const Isa kAvx512Bf16Isa = {"avx512bf16", attend<ExactArithmetic>, attend_fast, fold, finish, sum};
 
 }  // namespace shadowgraph

@@ -16,6 +16,7 @@ namespace {
 // clang-format on
 }  // namespace
 
-const Isa kGenericIsa = {"generic", attend<ExactArithmetic>, attend<ExactArithmetic>, fold, finish};
+const Isa kGenericIsa = {"generic", attend<ExactArithmetic>, attend<ExactArithmetic>, fold, finish,
+                         sum};
 
 }  // namespace shadowgraph

@@ -13,14 +13,15 @@ struct Finding;
 
 using AttendFn = void (*)(const AttendUnit&);
 
-/// One instruction set. attend is portable arithmetic; attend_fast may be the same. fold and finish
-/// give the same bits everywhere.
+/// One instruction set. attend is portable arithmetic; attend_fast may be the same. fold, finish
+/// and sum give the same bits everywhere.
 struct Isa {
   std::string_view name;
   AttendFn attend;
   AttendFn attend_fast;
   void (*fold)(const FoldRows&);
   void (*finish)(const FinishRow&);
+  void (*sum)(const SumRows&);
 };
 
 // fp8 to f32, by its bits.
