@@ -104,6 +104,7 @@ __global__ void attention_with_kvcache(const void* q, const void* k, const void*
                                        const float* sinks, const uint8_t* mask,
                                        const int64_t* mask_indptr, void* out, void* lse,
                                        const int32_t* /*plan*/, PagedScalars s) {
+  begin_launch();
   int64_t at;
   int32_t head;
   if (!take_row(s.q.shape[0], s.params.num_qo_heads, &at, &head)) return;
@@ -134,6 +135,7 @@ __global__ void attention_varlen(const void* q, const void* k, const void* v,
                                  const float* sinks, const uint8_t* mask,
                                  const int64_t* mask_indptr, void* out, void* lse,
                                  RaggedScalars s) {
+  begin_launch();
   int64_t at;
   int32_t head;
   if (!take_row(s.q.shape[0], s.params.num_qo_heads, &at, &head)) return;

@@ -298,6 +298,7 @@ __global__ void __launch_bounds__(kThreads, 1)
            const int32_t* /*cu_seqlens_q*/, const float* sinks, const uint8_t* /*mask*/,
            const int64_t* /*mask_indptr*/, void* out, void* lse, const int32_t* /*plan*/,
            PagedScalars s) {
+  begin_launch();
   const Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
   const LogitScale logits = logit_scale_of(s.params, s.cache.k_scale);
   const uint32_t ranks = cluster_size();

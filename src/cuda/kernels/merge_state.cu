@@ -20,6 +20,7 @@ __device__ int64_t rows_used(const int32_t* cu_seqlens_q, const MergeScalars& s)
 
 __global__ void merge_state(const void* v_a, const void* s_a, const void* v_b, const void* s_b,
                             void* out, void* lse, const int32_t* cu_seqlens_q, MergeScalars s) {
+  begin_launch();
   const int64_t heads = s.out.shape[1], item = int64_t{blockIdx.x} * kWarps + threadIdx.y;
   const int64_t row = item / heads, head = item % heads;
   if (row >= rows_used(cu_seqlens_q, s)) return;
@@ -60,6 +61,7 @@ template <DType T>
 __global__ void __launch_bounds__(kThreads)
     merge_eights(const uint4* v_a, const float* s_a, const uint4* v_b, const float* s_b, uint4* out,
                  float* lse, const int32_t* cu_seqlens_q, MergeScalars s) {
+  begin_launch();
   const auto eights = static_cast<uint32_t>(s.out.shape[2]) / kEight;  // a power of two
   const uint32_t item = blockIdx.x * kThreads + threadIdx.x;
   const auto rows = static_cast<uint32_t>(rows_used(cu_seqlens_q, s) * s.out.shape[1]);

@@ -168,6 +168,7 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
                   const int32_t* kv_indptr, const int32_t* cu_seqlens_q, const float* sinks,
                   const uint8_t* /*mask*/, const int64_t* /*mask_indptr*/, void* out, void* lse,
                   const int32_t* /*plan*/, PagedScalars s) {
+  begin_launch();
   PrefillJob job{};
   if (!take_queries(cu_seqlens_q, s.batch, s.params.max_seqlen_q, &job)) return;
   const RequestKeys keys = keys_of_request(s, pages, kv_indptr, job.request, seqlens[job.request]);
@@ -190,6 +191,7 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
     prefill_ragged(const void* q, const void* k, const void* v, const int32_t* cu_seqlens_q,
                    const int32_t* cu_seqlens_k, const float* sinks, const uint8_t* /*mask*/,
                    const int64_t* /*mask_indptr*/, void* out, void* lse, RaggedScalars s) {
+  begin_launch();
   PrefillJob job{};
   if (!take_queries(cu_seqlens_q, s.num_offsets_q - 1, s.params.max_seqlen_q, &job)) return;
   const int32_t first = cu_seqlens_k[job.request], end = cu_seqlens_k[job.request + 1];

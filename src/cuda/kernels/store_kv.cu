@@ -65,6 +65,7 @@ __device__ void store_token(const Rows& from, int64_t token, int64_t head, const
 __global__ void store_kv(const void* k, const void* v, const int64_t* slots, const void* k_cache,
                          const void* v_cache, const void* k_scales, const void* v_scales,
                          StoreScalars s) {
+  begin_launch();
   const Planes planes = planes_of(s.cache, k_cache, v_cache, k_scales, v_scales);
   const int64_t token = warp_item() / planes.num_kv_heads, head = warp_item() % planes.num_kv_heads;
   if (token >= s.num_tokens) return;
@@ -95,6 +96,7 @@ __device__ void copy_plane(const KvTokens& p, const Slot& from, const Slot& to, 
 __global__ void copy_slots(const int64_t* sources, const int64_t* targets, const void* k,
                            const void* v, const void* k_scales, const void* v_scales,
                            CopySlotsScalars s) {
+  begin_launch();
   const Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
   const int64_t pair = warp_item() / planes.num_kv_heads, head = warp_item() % planes.num_kv_heads;
   if (pair >= s.num_targets || s.num_sources != s.num_targets) return;

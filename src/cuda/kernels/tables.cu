@@ -21,6 +21,7 @@ __device__ int64_t columns_of(const int32_t* lens, int64_t request, int32_t unit
 __global__ void gather_table(const int32_t* req_to_token, const int64_t* full_to_swa,
                              const int32_t* req_pool_indices, const int32_t* lens,
                              const int32_t* offsets, int32_t* page_table, GatherTableScalars s) {
+  begin_launch();
   const int64_t i = blockIdx.x;
   if (i >= s.requests) return;
   const int64_t tokens = s.pool_rows * s.width;
@@ -47,6 +48,7 @@ __global__ void gather_table(const int32_t* req_to_token, const int64_t* full_to
 }
 
 __global__ void indptr_of_ends(const int32_t* ends, int32_t* indptr, int64_t count) {
+  begin_launch();
   for (int64_t i = thread_item(); i <= count; i += all_threads())
     indptr[i] = i == 0 ? 0 : ends[i - 1];
 }
@@ -62,6 +64,7 @@ __device__ bool are_sound(const int32_t* cu_seqlens, int64_t offsets, int64_t ro
 __global__ void gather_latents(const void* k, const void* v, const void* k_scales,
                                const void* v_scales, const int64_t* slots,
                                const int32_t* cu_seqlens, void* out, GatherLatentsScalars s) {
+  begin_launch();
   if (!are_sound(cu_seqlens, s.num_offsets, min(s.num_slots, s.out.shape[0]))) return;
   const Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
   const int64_t tokens = cu_seqlens[s.num_offsets - 1];
@@ -83,6 +86,7 @@ __global__ void gather_latents(const void* k, const void* v, const void* k_scale
 
 __global__ void scale_keys(const void* k, const int32_t* cu_seqlens, const float* factors,
                            void* out, ScaleKeysScalars s) {
+  begin_launch();
   if (!are_sound(cu_seqlens, s.num_offsets, min(s.k.shape[0], s.out.shape[0]))) return;
   const Rows from = rows_of(k, s.k), to = rows_of(out, s.out);
   const int64_t t = blockIdx.x;

@@ -27,6 +27,15 @@ __device__ inline std::byte* shared_memory() {
 using lanes::shared_memory;  // compiled for a CPU, by a test
 #endif
 
+/// What a body does first. A launch may begin before the one before it has ended, if it says so
+/// (KernelLaunch::programmatic): from here on memory is as that one leaves it. The launch after
+/// this one may begin as well; it waits here.
+__device__ inline void begin_launch() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;\n" ::: "memory");
+#endif
+}
+
 template <DType T>
 __device__ float decoded(uint32_t bits) {
   constexpr FloatFormat kFormat = format_of(T);
