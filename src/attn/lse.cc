@@ -52,7 +52,8 @@ SoftmaxState<Base> merge(std::span<const SoftmaxState<Base>> parts, std::span<fl
   constexpr float kToBase2 = Base == LseBase::kLog2 ? 1.f : static_cast<float>(kLog2E);
   SoftmaxState<Base> all;
   for (const auto& part : parts) {
-    if (!(part.m <= all.m)) all.m = part.m;  // also takes a NaN, which must not vanish
+    // Also takes a NaN, and keeps it: it must not vanish.
+    if (!(part.m <= all.m) && all.m == all.m) all.m = part.m;
   }
   for (size_t i = 0; i < parts.size(); ++i) {
     weights[i] = 0;

@@ -22,7 +22,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Every part of the image begins as its memory on the host does, modulo this, behind a gap as wide.
+// Every part of the image begins as its memory on the host does, modulo this, behind a gap as wide,
+// and the image has so many bytes or a multiple: a simulated device's shadow knows whole granules.
 constexpr size_t kAlignment = 256;
 
 /// What a launch touches behind one of its pointers.
@@ -60,7 +61,7 @@ class Image {
       part.at = (size / kAlignment + 2) * kAlignment + offset;
       size = part.at + part.bytes();
     }
-    before.assign(size + kAlignment, std::byte{0xff});
+    before.assign((size / kAlignment + 2) * kAlignment, std::byte{0xff});
     for (const auto& [pointer, part] : parts_) {
       if (part.bytes() > 0) std::memcpy(&before[part.at], pointer + part.begin, part.bytes());
     }

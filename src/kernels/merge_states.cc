@@ -81,8 +81,8 @@ void merge_states_kernel(const StateViews<Base>& call) {
   const int64_t rows = call.out.shape[0], heads = call.out.shape[1];
   const int threads = team_size(call.options.num_threads, rows);
   const Isa& isa = *find_isa(call.options.isa);
-  std::vector<StateMerger<Base>> mergers(static_cast<size_t>(threads),
-                                         StateMerger<Base>(static_cast<int64_t>(call.v.size())));
+  std::vector<StateMerger<Base>> mergers;
+  for (int i = 0; i < threads; ++i) mergers.emplace_back(static_cast<int64_t>(call.v.size()));
   parallel_for(rows, threads, [&](int64_t row, int thread) {
     for (int64_t head = 0; head < heads; ++head)
       merge_row(call, isa, row, head, mergers[static_cast<size_t>(thread)]);

@@ -110,11 +110,13 @@ TYPED_TEST(Merge, AStateFarBelowWeighsNothing) {
 }
 
 TYPED_TEST(Merge, NaNIsNotLost) {
-  SmallMerge<TestFixture::kBase> m(1, 3, 1, 1);
-  m.s = {1.f, kNaN, 2.f};
-  m.run();
-  EXPECT_TRUE(std::isnan(m.out[0]));
-  EXPECT_TRUE(std::isnan(m.lse[0]));
+  for (const float last : {2.f, -kInf}) {
+    SmallMerge<TestFixture::kBase> m(1, 3, 1, 1);
+    m.s = {1.f, kNaN, last};
+    m.run();
+    EXPECT_TRUE(std::isnan(m.out[0])) << last;
+    EXPECT_TRUE(std::isnan(m.lse[0])) << last;
+  }
 }
 
 TYPED_TEST(Merge, RandomStatesAreWithinTheBound) {

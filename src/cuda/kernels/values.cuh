@@ -120,7 +120,7 @@ __device__ inline State state_of_lse(float lse) { return isinf(lse) ? State{} : 
 __device__ inline State merged(const State (&parts)[2], float to_base_2, float (&weights)[2]) {
   State all;
   for (const State& part : parts) {
-    if (!(part.m <= all.m)) all.m = part.m;
+    if (!(part.m <= all.m) && all.m == all.m) all.m = part.m;
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
