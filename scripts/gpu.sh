@@ -75,7 +75,7 @@ run_steps() {
   wanted bench && step bench 120 "$build/tools/gpu_bench"
   wanted calls && step calls 150 "$cli" fuzz --device cuda --backend kernels --cases "${CASES:-215000}" --seconds 140 --quiet
   wanted histories && step histories 60 "$cli" fuzz --device cuda --cases 4000 --seconds 40 --seed 3 --quiet
-  wanted faults && step faults 500 "$cli" faults --device cuda --budget-seconds 1.6
+  wanted faults && step faults 500 "$cli" faults --device cuda --budget-seconds 0.6
   for tool in memcheck racecheck initcheck; do wanted "$tool" && step "$tool" 60 sanitizer "$tool"; done
 }
 
