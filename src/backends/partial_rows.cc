@@ -68,7 +68,10 @@ void RowMerge<Base>::finish(const TensorView& out, const AnyLse& lse, int64_t ro
   }
   const SoftmaxState<Base> merged = merger_.merge();
   const Divided<Base> by(merged, sink);
-  merger_.write(*find_isa({}), by.weight, by.d, head_dim_, out.at(row, head), out.dtype);
+  // A launch cannot say that there is no such instruction set, and all of them have these bits.
+  const Isa* const isa = find_isa({});
+  merger_.write(isa == nullptr ? kGenericIsa : *isa, by.weight, by.d, head_dim_, out.at(row, head),
+                out.dtype);
   if (!lse.tensor.defined()) return;
   const float value = lse.base == LseBase::kLog2 ? lse_of<LseBase::kLog2>(merged)
                                                  : lse_of<LseBase::kNatural>(merged);
