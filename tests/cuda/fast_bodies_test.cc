@@ -114,6 +114,28 @@ TEST(FastBodies, AKeyTooFewIsFound) {
   EXPECT_FALSE(judged(shape, c.call).findings.ok());
 }
 
+// One NaN is in all logits of its token and head; in a request without others there is no number
+// to be the largest.
+TEST(FastBodies, ANaNIsNotLost) {
+  for (const bool prefill : {false, true}) {
+    for (const std::vector<int32_t>& lens : {std::vector{1}, std::vector{40}, std::vector{1100}}) {
+      small::Shape shape{.lens = lens, .dim = 128};
+      if (prefill) shape.q_lens = {1};
+      small::Call c(shape);
+      const KvPlane& k = c.call.cache.k;
+      const int64_t page = c.call.pages.page_table[0];
+      store_float(const_cast<std::byte*>(k.data), k.dtype, page * k.page_stride, NAN);
+      run_fast(c.call);
+      for (int64_t head = 0; head < 4; ++head) {
+        for (int64_t dim = 0; dim < 128; ++dim)
+          EXPECT_TRUE(std::isnan(load_float(c.call.out.at(0, head), DType::kF32, dim)));
+        EXPECT_TRUE(std::isnan(load_float(c.call.lse.tensor.at(0, head), DType::kF32, 0)));
+        EXPECT_FALSE(std::isnan(load_float(c.call.out.at(0, 4 + head), DType::kF32, 0)));
+      }
+    }
+  }
+}
+
 // Of one block, and of several, one of which has the page.
 TEST(FastBodies, APageThatIsNotInThePoolLosesTheRow) {
   for (const std::vector<int32_t>& lens : {std::vector{40, 40}, std::vector{1100, 600}}) {

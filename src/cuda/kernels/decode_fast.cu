@@ -193,6 +193,7 @@ struct Target {
   int64_t row, first_head;
 
   __device__ void put(int head, int dim, float o, float m, float d) const {
+    if (d != d) m = d;  // the largest of numbers and NaNs is a number
     const bool has_mass = m != -kInfinity;
     float weight = 1, divisor = d, top = m;
     if (sinks != nullptr) {

@@ -62,6 +62,7 @@ struct PrefillTarget {
     d += __shfl_xor_sync(kWholeWarp, d, 1);
     d += __shfl_xor_sync(kWholeWarp, d, 2);
     if (query >= job.queries) return;
+    if (d != d) m = d;  // the largest of numbers and NaNs is a number
     const bool has_mass = m != -kInfinity;
     if (has_mass) m *= job.factor();
     float weight = 1, divisor = d, top = m;
