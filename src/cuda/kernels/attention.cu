@@ -118,7 +118,7 @@ __global__ void attention_with_kvcache(const void* q, const void* k, const void*
   const Rows outs = rows_of(out, s.out), lses = rows_of(lse, s.lse);
   set_tensors(&row, rows_of(q, s.q), outs, lses, at, head);
   const Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
-  const int64_t kv_head = head / (s.params.num_qo_heads / s.params.num_kv_heads);
+  const int64_t kv_head = kv_head_of(s.params, head);
   row.k = at_head(planes.k, kv_head), row.v = at_head(planes.v, kv_head);
   row.page_size = s.cache.page_size;
   row.v_scale = s.cache.v_scale;
@@ -150,7 +150,7 @@ __global__ void attention_varlen(const void* q, const void* k, const void* v,
   AttentionRow row = row_of(s.params, s.k_scale, sinks, mask, mask_indptr, r, i, query, head);
   const Rows outs = rows_of(out, s.out), lses = rows_of(lse, s.lse);
   set_tensors(&row, rows_of(q, s.q), outs, lses, at, head);
-  const int64_t kv_head = head / (s.params.num_qo_heads / s.params.num_kv_heads);
+  const int64_t kv_head = kv_head_of(s.params, head);
   const auto tokens = [&](const void* data, const RowsScalars& t, int32_t dim) {
     KvTokens kv{};
     kv.dtype = t.dtype, kv.token_stride = t.stride[0], kv.head_stride = t.stride[1];

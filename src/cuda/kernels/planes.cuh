@@ -85,6 +85,12 @@ __device__ inline RequestKeys keys_of_request(const PagedScalars& s, const int32
               (count == 0 || (length >= 1 && length <= s.cache.page_size))};
 }
 
+/// The KV head of a query head.
+__device__ inline int32_t kv_head_of(const ParamsScalars& p, int64_t head) {
+  const auto group = static_cast<uint32_t>(p.num_qo_heads) / static_cast<uint32_t>(p.num_kv_heads);
+  return static_cast<int32_t>(static_cast<uint32_t>(head) / group);
+}
+
 /// Of logits: those with a cap are in base 2, others once they are multiplied by the scale.
 struct LogitScale {
   float scale, cap;

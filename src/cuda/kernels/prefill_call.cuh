@@ -156,12 +156,6 @@ __device__ inline void set_params(const ParamsScalars& p, float k_scale, int32_t
   job->scale = logits.scale, job->cap = logits.cap;
 }
 
-__device__ inline int32_t kv_head_of(const ParamsScalars& p, int32_t head) {
-  const auto kv_heads = static_cast<uint32_t>(p.num_kv_heads);
-  return static_cast<int32_t>(static_cast<uint32_t>(head) /
-                              (static_cast<uint32_t>(p.num_qo_heads) / kv_heads));
-}
-
 template <class Body>
 __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
     prefill_paged(const void* q, const void* k, const void* v, const void* k_scales,
