@@ -9,9 +9,9 @@
 #include <numeric>
 #include <vector>
 
-#include "backends/attention_launch.h"
 #include "core/choices.h"
 #include "core/float_formats.h"
+#include "launch/attention_launch.h"
 #include "shadowgraph/graph.h"
 #include "shadowgraph/sim_device.h"
 

@@ -3,7 +3,7 @@
 
 A module may include what its line names, and whatever that may include. Public headers
 (include/shadowgraph) belong to a module too and include nothing but public headers. The library
-itself (core, attn, kernels, graph, runtime, backends, testing) needs no header but its own and the standard library's.
+itself (core, attn, kernels, graph, launch, runtime, backends, testing) needs no header but its own and the standard library's.
 """
 
 import pathlib
@@ -20,13 +20,14 @@ ALLOWED = {
     "graph": ["core"],
     "runtime": ["graph", "attn"],
     "testing": ["runtime"],
-    "backends": ["kernels", "graph", "attn"],
+    "launch": ["kernels", "graph"],
+    "backends": ["launch"],
     "conformance": ["graph", "io"],
     "check": ["backends", "runtime", "oracle"],
     "faults": ["check"],
     "io": ["attn"],
     "report": ["io"],
-    "cuda": ["backends"],
+    "cuda": ["launch"],
     "fuzz": ["faults", "check", "io"],
 }
 PUBLIC = {
@@ -38,7 +39,7 @@ PUBLIC = {
     "forward_mode": "attn", "conventions": "attn", "backend": "backends", "testing": "testing",
     "shadowgraph": "backends",
 }  # fmt: skip
-LIBRARY = {"core", "attn", "kernels", "graph", "runtime", "backends", "testing"}
+LIBRARY = {"core", "attn", "kernels", "graph", "launch", "runtime", "backends", "testing"}
 THIRD_PARTY = ("Eigen/", "fmt/", "nlohmann/", "CLI/", "gtest/", "rapidcheck", "benchmark/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 

@@ -15,13 +15,13 @@
 #include <string>
 #include <vector>
 
-#include "backends/attention_launch.h"
-#include "backends/merge_launch.h"
 #include "bench/gpu/small_call.h"
 #include "check/compare.h"
 #include "check/device_calls.h"
 #include "core/choices.h"
 #include "cuda/cuda_kernels.h"
+#include "launch/attention_launch.h"
+#include "launch/merge_launch.h"
 #include "shadowgraph/cuda_device.h"
 #include "shadowgraph/graph.h"
 #include "shadowgraph/sim_device.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "backends/attention_launch.h"
 #include "backends/children.h"
 #include "backends/fields.h"
 #include "backends/paged_backend.h"
+#include "launch/attention_launch.h"
 
 namespace shadowgraph {
 namespace {

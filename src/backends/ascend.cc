@@ -1,7 +1,7 @@
 #include "backends/ascend.h"
 
-#include "backends/ascend_launch.h"
 #include "backends/fields.h"
+#include "launch/ascend_launch.h"
 
 namespace shadowgraph {
 namespace {

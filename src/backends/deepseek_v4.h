@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "backends/rows.h"
-#include "backends/v4_tokens.h"
+#include "launch/v4_tokens.h"
 
 namespace shadowgraph {
 

@@ -1,11 +1,11 @@
 // A layer's launches: tokens are stored, compressed, and blocks that end are stored; then each
 // token meets its window and its blocks.
-#include "backends/block_launch.h"
-#include "backends/compress_launch.h"
 #include "backends/deepseek_v4.h"
-#include "backends/index_launch.h"
-#include "backends/sparse_launch.h"
-#include "backends/v4_expand.h"
+#include "launch/block_launch.h"
+#include "launch/compress_launch.h"
+#include "launch/index_launch.h"
+#include "launch/sparse_launch.h"
+#include "launch/v4_expand.h"
 
 namespace shadowgraph {
 

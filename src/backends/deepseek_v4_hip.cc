@@ -4,7 +4,7 @@
 #include <string>
 
 #include "backends/recurrent_backend.h"
-#include "backends/sparse_launch.h"
+#include "launch/sparse_launch.h"
 
 namespace shadowgraph {
 namespace {

@@ -2,9 +2,9 @@
 
 #include "attn/tensor_rows.h"
 #include "backends/dsa.h"
-#include "backends/gather_rows.h"
-#include "backends/index_launch.h"
-#include "backends/sparse_launch.h"
+#include "launch/gather_rows.h"
+#include "launch/index_launch.h"
+#include "launch/sparse_launch.h"
 
 namespace shadowgraph {
 namespace {

@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "attn/dual_chunk.h"
-#include "backends/attention_launch.h"
 #include "backends/dual_chunk.h"
-#include "backends/merge_launch.h"
-#include "backends/scale_keys.h"
+#include "launch/attention_launch.h"
+#include "launch/merge_launch.h"
+#include "launch/scale_keys.h"
 
 namespace shadowgraph {
 namespace {

@@ -1,12 +1,12 @@
 #include <algorithm>
 
-#include "backends/attention_launch.h"
 #include "backends/flash_attention.h"
-#include "backends/gather_latents.h"
-#include "backends/merge_launch.h"
 #include "backends/prefix_chunks.h"
-#include "backends/ragged_launch.h"
 #include "backends/rows.h"
+#include "launch/attention_launch.h"
+#include "launch/gather_latents.h"
+#include "launch/merge_launch.h"
+#include "launch/ragged_launch.h"
 
 namespace shadowgraph {
 namespace {

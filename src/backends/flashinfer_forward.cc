@@ -1,6 +1,6 @@
 #include "backends/flashinfer.h"
 #include "backends/flashinfer_wrapper.h"
-#include "backends/tile_launch.h"
+#include "launch/tile_launch.h"
 
 namespace shadowgraph {
 namespace {

@@ -3,11 +3,11 @@
 #include <string>
 #include <utility>
 
-#include "backends/attention_launch.h"
 #include "backends/csr_rows.h"
 #include "backends/fields.h"
 #include "backends/flashinfer_wrapper.h"
 #include "core/laws.h"
+#include "launch/attention_launch.h"
 
 namespace shadowgraph {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "backends/linear_launch.h"
 #include "backends/recurrent_roles.h"
-#include "backends/state_launch.h"
+#include "launch/linear_launch.h"
+#include "launch/state_launch.h"
 
 namespace shadowgraph {
 namespace {

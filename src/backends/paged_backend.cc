@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "backends/attention_launch.h"
 #include "core/laws.h"
+#include "launch/attention_launch.h"
 
 namespace shadowgraph {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "attn/page_table.h"
 #include "attn/tensor_rows.h"
-#include "backends/linear_launch.h"
 #include "backends/paged_backend.h"
-#include "backends/recurrent_layer_launch.h"
 #include "core/laws.h"
+#include "launch/linear_launch.h"
+#include "launch/recurrent_layer_launch.h"
 
 namespace shadowgraph {
 namespace {

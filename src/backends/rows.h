@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "backends/launch_args.h"
+#include "launch/launch_args.h"
 #include "shadowgraph/backend.h"
 
 namespace shadowgraph {

@@ -1,6 +1,6 @@
-#include "backends/gather_table.h"
 #include "backends/rows.h"
-#include "backends/store_launch.h"
+#include "launch/gather_table.h"
+#include "launch/store_launch.h"
 
 namespace shadowgraph {
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "backends/fields.h"
-#include "backends/triton_launch.h"
 #include "backends/triton_rows.h"
 #include "core/laws.h"
+#include "launch/triton_launch.h"
 
 namespace shadowgraph {
 namespace {

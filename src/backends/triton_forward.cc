@@ -1,6 +1,6 @@
 #include "backends/triton.h"
-#include "backends/triton_launch.h"
 #include "backends/triton_rows.h"
+#include "launch/triton_launch.h"
 
 namespace shadowgraph {
 namespace {

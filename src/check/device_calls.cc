@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "attn/validate.h"
-#include "backends/attention_launch.h"
-#include "backends/launch_scalars.h"
-#include "backends/merge_launch.h"
-#include "backends/ragged_launch.h"
-#include "backends/store_launch.h"
 #include "core/laws.h"
 #include "graph/device_status.h"
+#include "launch/attention_launch.h"
+#include "launch/launch_scalars.h"
+#include "launch/merge_launch.h"
+#include "launch/ragged_launch.h"
+#include "launch/store_launch.h"
 #include "shadowgraph/graph.h"
 
 namespace shadowgraph {

@@ -9,8 +9,8 @@
 
 #include "attn/page_table.h"
 #include "backends/flashinfer_plan.h"
-#include "backends/tile_launch.h"
 #include "core/float_formats.h"
+#include "launch/tile_launch.h"
 #include "shadowgraph/sim_device.h"
 
 namespace shadowgraph {

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "attn/tensor_rows.h"
-#include "backends/state_launch.h"
 #include "check/bits.h"
 #include "check/diagnose.h"
 #include "core/laws.h"
+#include "launch/state_launch.h"
 
 namespace shadowgraph {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "attn/dual_chunk.h"
 #include "attn/page_table.h"
-#include "backends/scale_keys.h"
-#include "backends/store_launch.h"
 #include "faults/buffers.h"
+#include "launch/scale_keys.h"
+#include "launch/store_launch.h"
 
 namespace shadowgraph {
 namespace {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "backends/deepseek_v4.h"
-#include "backends/sparse_launch.h"
-#include "backends/v4_expand.h"
 #include "faults/buffers.h"
+#include "launch/sparse_launch.h"
+#include "launch/v4_expand.h"
 
 namespace shadowgraph {
 namespace {

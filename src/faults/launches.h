@@ -3,12 +3,12 @@
 
 #include <utility>
 
-#include "backends/attention_launch.h"
-#include "backends/linear_launch.h"
-#include "backends/merge_launch.h"
-#include "backends/ragged_launch.h"
-#include "backends/tile_launch.h"
-#include "backends/triton_launch.h"
+#include "launch/attention_launch.h"
+#include "launch/linear_launch.h"
+#include "launch/merge_launch.h"
+#include "launch/ragged_launch.h"
+#include "launch/tile_launch.h"
+#include "launch/triton_launch.h"
 
 namespace shadowgraph {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "backends/partial_rows.h"
+#include "launch/partial_rows.h"
 #include "shadowgraph/kernel.h"
 
 namespace shadowgraph {

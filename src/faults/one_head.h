@@ -1,7 +1,7 @@
 // Calls of one query head.
 #pragma once
 
-#include "backends/partial_rows.h"
+#include "launch/partial_rows.h"
 #include "shadowgraph/attention.h"
 
 namespace shadowgraph {

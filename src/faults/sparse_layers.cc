@@ -6,9 +6,9 @@
 #include "attn/index_page.h"
 #include "attn/page_table.h"
 #include "backends/dsa.h"
-#include "backends/index_launch.h"
-#include "backends/sparse_launch.h"
 #include "faults/buffers.h"
+#include "launch/index_launch.h"
+#include "launch/sparse_launch.h"
 
 namespace shadowgraph {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <numbers>
 
-#include "backends/linear_launch.h"
 #include "backends/recurrent_backend.h"
 #include "faults/buffers.h"
 #include "faults/substitutes.h"
+#include "launch/linear_launch.h"
 
 namespace shadowgraph {
 namespace {

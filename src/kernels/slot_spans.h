@@ -1,5 +1,5 @@
 // The footprint of one slot of a cache, whatever its layout, exact to the element. Tested by
-// tests/kernels/store_kv_test.cc and tests/backends/copy_slots_launch_test.cc.
+// tests/kernels/store_kv_test.cc and tests/launch/copy_slots_launch_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 
 #include "attn/tree_mask.h"
 #include "backends/step_fixture.h"
-#include "backends/triton_launch.h"
+#include "launch/triton_launch.h"
 
 namespace shadowgraph {
 namespace {

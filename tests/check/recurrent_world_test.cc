@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "backends/linear_launch.h"
 #include "backends/recurrent_backend.h"
 #include "check/layer_runs.h"
+#include "launch/linear_launch.h"
 
 namespace shadowgraph {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "backends/index_launch.h"
-#include "backends/sparse_launch.h"
 #include "check/layer_runs.h"
+#include "launch/index_launch.h"
+#include "launch/sparse_launch.h"
 
 namespace shadowgraph {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include "backends/block_launch.h"
-#include "backends/compress_launch.h"
 #include "backends/deepseek_v4.h"
-#include "backends/sparse_launch.h"
 #include "check/layer_runs.h"
+#include "launch/block_launch.h"
+#include "launch/compress_launch.h"
+#include "launch/sparse_launch.h"
 
 namespace shadowgraph {
 namespace {

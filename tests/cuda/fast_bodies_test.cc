@@ -5,12 +5,12 @@
 #include <cmath>
 #include <cstring>
 
-#include "backends/attention_launch.h"
-#include "backends/merge_launch.h"
-#include "backends/ragged_launch.h"
 #include "bench/gpu/small_call.h"
 #include "check/compare.h"
 #include "cuda/gpu_on_cpu.h"
+#include "launch/attention_launch.h"
+#include "launch/merge_launch.h"
+#include "launch/ragged_launch.h"
 
 namespace shadowgraph {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "backends/attention_launch.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/history.h"
+#include "launch/attention_launch.h"
 
 namespace shadowgraph {
 namespace {

@@ -6,12 +6,12 @@
 #include <memory>
 #include <utility>
 
-#include "backends/attention_launch.h"
 #include "check/twin_device.h"
 #include "faults/faults.h"
 #include "fuzz/fault_hunt.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/history.h"
+#include "launch/attention_launch.h"
 
 namespace shadowgraph {
 namespace {

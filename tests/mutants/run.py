@@ -21,6 +21,7 @@ PROGRAMS = (
     ("src/graph/", ("graph_tests", "exhaustive_tests", "conformance_tests", "check_tests")),
     ("src/report/", ("report_tests",)),
     ("bench/", ("bench_tests",)),
+    ("src/launch/", ("launch_tests", "backends_tests", "check_tests")),
     ("src/backends/", ("backends_tests", "check_tests")),
     ("src/attn/", ("attn_tests", "check_tests", "kernels_tests", "fuzz_tests")),
     ("src/kernels/linear", ("kernels_tests",)),
@@ -32,7 +33,7 @@ PROGRAMS = (
     ("src/faults/", ("faults_tests",)),
     ("", ("attn_tests", "kernels_tests", "fuzz_tests")),
 )
-FOLDERS = ("src/attn", "src/backends", "src/graph")  # of which slips are generated
+FOLDERS = ("src/attn", "src/launch", "src/backends", "src/graph")  # of which slips are generated
 ENVIRONMENT = {**os.environ, "SHADOWGRAPH_DEVICE_CALLS": "3"}
 CONFIGURE = (
     "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",
@@ -113,7 +114,7 @@ def main():
     parser.add_argument("--only", metavar="PREFIX", action="append", help="only mutants whose id begins so; may be repeated")
     parser.add_argument("--generate", type=int, metavar="N", help="instead of mutants.json, so many drawn by --seed")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--folder", action="append", help="of --generate; default src/attn, src/backends, src/graph")
+    parser.add_argument("--folder", action="append", help="of --generate; default src/attn, src/launch, src/backends, src/graph")
     parser.add_argument("--shard", default="0/1", metavar="I/N", help="every N-th mutant; give each shard a --build")
     parser.add_argument("--check", action="store_true", help="only see that every mutant still fits the sources")
     args = parser.parse_args()

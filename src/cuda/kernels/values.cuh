@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "attn/exp2_poly.h"
-#include "backends/launch_scalars.h"
 #include "core/float_formats.h"
+#include "launch/launch_scalars.h"
 
 namespace shadowgraph::cuda {
 

@@ -1,0 +1,18 @@
+// Offsets from ends, on the device: NPU kernels take where each request's queries end, the
+// attention call where each begins. Source: spec backends-flashinfer-triton-linear-sparse 8. Tested
+// by tests/launch/ascend_launch_test.cc.
+#pragma once
+
+#include <span>
+
+#include "shadowgraph/conventions.h"
+#include "shadowgraph/kernel.h"
+
+namespace shadowgraph {
+
+/// to_indptr over the device's memory [n], into indptr [n + 1], by what the ends are when it runs.
+KernelLaunch indptr_launch(InclusiveEnds ends, std::span<const int32_t> indptr);
+
+extern const Kernel kIndptrOfEnds;
+
+}  // namespace shadowgraph

@@ -1,0 +1,160 @@
+#include "launch/block_launch.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "attn/tensor_check.h"
+#include "attn/tensor_rows.h"
+#include "attn/validate_sparse.h"
+#include "kernels/spans.h"
+#include "kernels/sparse_attention.h"
+#include "launch/checked_launch.h"
+#include "launch/view_args.h"
+#include "shadowgraph/compress.h"
+
+namespace shadowgraph {
+namespace {
+
+/// What is left where norm and rotation are done: all tokens' rows, those of blocks alone read.
+PackLatents pack_of(const StoreBlocks& c) {
+  PackLatents pack;
+  pack.latents = c.x, pack.out_cache_loc = c.out_loc, pack.pool = c.pool;
+  pack.first_slot = c.first_slot;
+  return pack;
+}
+
+Footprint footprint_of(const StoreBlocks& c) {
+  Footprint spans = pack_latents_footprint(pack_of(c));
+  spans.push_back({c.weight.data, 0, c.weight.shape[0], sizeof(float), Access::kRead});
+  for (size_t t = 0; t < c.out_loc.size(); ++t) {
+    if (c.drops(t)) continue;
+    const auto row = static_cast<int32_t>(t);
+    append(&spans, {c.seq_lens.data(), row, 1, sizeof(int32_t), Access::kRead, row});
+    append(&spans, {c.freqs.data, c.freqs.offset(c.position(t)), c.freqs.shape[1], sizeof(float),
+                    Access::kRead, row});
+  }
+  return spans;
+}
+
+Footprint refused_footprint(const StoreBlocks& c) {
+  Footprint spans;
+  add_whole(&spans, c.out_loc);
+  add_whole(&spans, c.seq_lens);
+  const int64_t slots = c.pool.slots();
+  for (size_t t = 0; t < c.out_loc.size(); ++t) {
+    if (c.drops(t) || c.out_loc[t] < slots || c.pool.page_size < 1) continue;
+    int64_t first = 0;
+    if (__builtin_mul_overflow(c.out_loc[t] / c.pool.page_size, c.pool.data.stride[0], &first))
+      first = INT64_MAX;
+    spans.push_back({c.pool.data.data, first, 1, element_bytes(c.pool.data.dtype), Access::kWrite,
+                     static_cast<int32_t>(t)});
+  }
+  return spans;
+}
+
+struct Scalars {
+  int64_t num_lens, num_slots, first_slot;
+  RequestRows tokens;
+  int32_t layout, page_size, ratio;
+  float eps;
+};
+static_assert(sizeof(Scalars) == 3 * 8 + 6 * 4);
+
+struct Store {
+  static auto of(const KernelLaunch& launch) { return store_blocks_call(launch); }
+  static Status run(const StoreBlocks& c) { return store_blocks(c); }
+  static void lose(const StoreBlocks& /*call*/) {}
+  static Footprint footprint(const StoreBlocks& c) { return footprint_of(c); }
+  static Footprint refused(const StoreBlocks& c) { return refused_footprint(c); }
+};
+
+/// Four views, then what add_views puts behind them.
+enum Arg : uint8_t { kX, kWeight, kFreqs, kPool, kViews, kSeqLens, kOutLoc, kScalars };
+
+}  // namespace
+
+constinit const Kernel kStoreBlocks = checked_kernel<Store>("store_blocks");
+
+Status validate(const StoreBlocks& call) {
+  Status status = validate(pack_of(call));
+  TensorCheck c(&status);
+  const int64_t dim = call.x.rank == 2 ? call.x.shape[1] : TensorCheck::kAny;
+  c.input("weight", call.weight, {dim}, {DType::kF32});
+  if (!c.input("freqs", call.freqs, {TensorCheck::kAny, TensorCheck::kAny}, {DType::kF32}))
+    return status;
+  if (!c.span("seq_lens", call.seq_lens)) return status;
+  if (call.seq_lens.size() != call.out_loc.size()) {
+    c.fail("len.batch", at("seq_lens"), std::to_string(call.out_loc.size()),
+           std::to_string(call.seq_lens.size()));
+    return status;
+  }
+  for (size_t t = 0; t < call.out_loc.size(); ++t) {
+    if (call.drops(t)) continue;  // its length is not read
+    const int64_t position = call.position(t);
+    if (position >= 0 && position < call.freqs.shape[0]) continue;
+    c.fail(
+        "len.capacity", at("seq_lens", t),
+        std::to_string(call.ratio) + " to " + std::to_string(call.freqs.shape[0] - 1 + call.ratio),
+        std::to_string(call.seq_lens[t]));
+  }
+  return status;
+}
+
+Status store_blocks(const StoreBlocks& call) {
+  Status status = validate(call);
+  if (!status.ok()) return status;
+  const int64_t dim = call.x.shape[1];
+  std::vector<float> latents(call.out_loc.size() * static_cast<size_t>(dim));
+  std::vector<int64_t> slots;
+  for (size_t t = 0; t < call.out_loc.size() && status.ok(); ++t) {
+    if (call.drops(t)) continue;
+    NormRope norm;
+    norm.x = rows_of(call.x, static_cast<int64_t>(t), 1);
+    norm.weight = call.weight, norm.eps = call.eps;
+    norm.freqs = rows_of(call.freqs, call.position(t), 1);
+    norm.out =
+        TensorView(latents.data() + slots.size() * static_cast<size_t>(dim), DType::kF32, {1, dim});
+    status = norm_rope(norm);
+    slots.push_back(call.out_loc[t]);
+  }
+  if (!status.ok()) return status;
+  PackLatents pack = pack_of(call);
+  pack.latents = ConstTensorView(latents.data(), DType::kF32, {std::ssize(slots), dim});
+  pack.out_cache_loc = slots;
+  return pack_latents(pack);
+}
+
+CallOf<StoreBlocks> store_blocks_call(const KernelLaunch& launch) {
+  const LaunchFrame f{launch};
+  const auto s = f.scalar<Scalars>(kScalars);
+  const auto views = views_of<4>(f, kX);
+  StoreBlocks c;
+  c.x = views[kX], c.weight = views[kWeight], c.freqs = views[kFreqs];
+  c.eps = s.eps;
+  c.seq_lens = array_of<int32_t>(f, kSeqLens, s.num_lens);
+  c.out_loc = array_of<int64_t>(f, kOutLoc, s.num_slots);
+  c.pool = {views[kPool], static_cast<LatentLayout>(s.layout), s.page_size};
+  c.ratio = s.ratio;
+  c.first_slot = s.first_slot;
+  return {c, s.tokens};
+}
+
+KernelLaunch store_blocks_launch(const StoreBlocks& c, const RequestRows& tokens) {
+  const Scalars s{std::ssize(c.seq_lens),
+                  std::ssize(c.out_loc),
+                  std::max<int64_t>(1, c.first_slot),
+                  tokens,
+                  static_cast<int32_t>(c.pool.layout),
+                  c.pool.page_size,
+                  c.ratio,
+                  c.eps};
+  KernelLaunch launch = launch_of(kStoreBlocks, s.num_slots);
+  add_views<4>(launch.args, {c.x, c.weight, c.freqs, c.pool.data})
+      .pointer(c.seq_lens.data())
+      .pointer(c.out_loc.data())
+      .scalar(s);
+  return launch;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,41 @@
+// Compressed blocks into their slots, as a launch: norm and rotation of what the compressor has
+// pooled, of those tokens alone that end a block, then the pool's own layout, as the engine has it
+// in one kernel. All memory is the device's, lists too. Source: spec
+// backends-flashinfer-triton-linear-sparse 10. Tested by tests/launch/block_launch_test.cc.
+#pragma once
+
+#include "launch/launch_args.h"
+#include "shadowgraph/kernel.h"
+#include "shadowgraph/sparse.h"
+
+namespace shadowgraph {
+
+struct StoreBlocks {
+  ConstTensorView x;       // f32 [tokens, head_dim], pooled; what is not stored is not read
+  ConstTensorView weight;  // f32 [head_dim], of the norm
+  float eps = 1e-6F;
+  ConstTensorView freqs;  // f32 [positions, rope_dim]; a block's is that of its first token
+  std::span<const int32_t> seq_lens;  // [tokens], the token itself counted
+  std::span<const int64_t> out_loc;   // [tokens] slots; below first_slot: it ends no block
+  WritableLatentPool pool;
+  int32_t ratio = 0;  // tokens of a block
+  int64_t first_slot = 1;
+
+  bool drops(size_t token) const { return out_loc[token] < 0 || out_loc[token] < first_slot; }
+  /// Of a token's block.
+  int64_t position(size_t token) const { return int64_t{seq_lens[token]} - ratio; }
+};
+
+/// norm_rope, then pack_latents; f32 between them. Not ok: nothing is stored.
+Status store_blocks(const StoreBlocks& call);
+Status validate(const StoreBlocks& call);
+
+/// On what memory holds when it runs. Where it is refused nothing is stored, and the footprint
+/// holds the writes beyond the pool. Rows of spans are tokens: whose they are says `tokens`.
+KernelLaunch store_blocks_launch(const StoreBlocks& call,
+                                 const RequestRows& tokens = {.a_request = 0});
+CallOf<StoreBlocks> store_blocks_call(const KernelLaunch& launch);
+
+extern const Kernel kStoreBlocks;
+
+}  // namespace shadowgraph

@@ -1,0 +1,25 @@
+// DeepSeek-V4's compressor as launches: tokens into the state and blocks out of it, norm and
+// rotation. All memory is the device's, lists too. Source: spec
+// backends-flashinfer-triton-linear-sparse 10. Tested by tests/launch/compress_launch_test.cc.
+#pragma once
+
+#include "launch/launch_args.h"
+#include "shadowgraph/compress.h"
+#include "shadowgraph/kernel.h"
+
+namespace shadowgraph {
+
+/// compress on what memory holds when it runs; tokens of page 0 are dropped, however many name it.
+/// Where the call would be refused nothing is stored and out is poison; the footprint holds the
+/// writes and reads beyond the state. Rows of spans are the call's requests: whose they are says
+/// `rows`.
+KernelLaunch compress_launch(const Compress& call, const RequestRows& rows = {});
+CallOf<Compress> compress_call(const KernelLaunch& launch);
+
+/// norm_rope likewise; rows are blocks.
+KernelLaunch norm_rope_launch(const NormRope& call, const RequestRows& rows = {.a_request = 0});
+CallOf<NormRope> norm_rope_call(const KernelLaunch& launch);
+
+extern const Kernel kCompress, kNormRope;
+
+}  // namespace shadowgraph

@@ -1,0 +1,35 @@
+// A page table gathered on the device, at the beginning of a step. Source: spec
+// backends-flashattention-family 2.9, 2.10, 5.1. Tested by tests/launch/gather_table_test.cc.
+#pragma once
+
+#include <span>
+
+#include "shadowgraph/kernel.h"
+#include "shadowgraph/tensor_view.h"
+
+namespace shadowgraph {
+
+/// Column j of row i becomes translate(req_to_token[rho][offset + j * unit]) / unit, where rho =
+/// req_pool_indices[i] and offset = offsets[i], for all j * unit < lens[i]; the other columns stay
+/// what they were. All arrays are the device's, of equally many requests.
+struct GatherTable {
+  ConstTensorView req_to_token;  // int32 [rows, width], contiguous
+  // int64 [slots], the slots of another pool (sliding window); undefined: none is translated
+  ConstTensorView full_to_swa;
+  std::span<const int32_t> req_pool_indices;
+  std::span<const int32_t> lens;     // tokens
+  std::span<const int32_t> offsets;  // tokens of the row before the first one; empty: 0
+  TensorView page_table;             // int32 [requests, columns], contiguous
+  int32_t unit = 1;                  // tokens that a column stands for
+};
+
+/// Reads everything when it runs. Where an index is outside its array the footprint holds the
+/// access and the column becomes -1; a length of more columns than the row has goes on into the
+/// next row, as it would on a GPU, and stops at the table's end.
+KernelLaunch gather_table_launch(const GatherTable& call);
+/// page_table has a row for each request.
+GatherTable gather_table_call(const KernelLaunch& launch);
+
+extern const Kernel kGatherTable;
+
+}  // namespace shadowgraph

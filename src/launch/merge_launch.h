@@ -1,0 +1,27 @@
+// merge_state as a launch. Tested by tests/launch/merge_launch_test.cc.
+#pragma once
+
+#include <span>
+
+#include "shadowgraph/attention.h"
+#include "shadowgraph/kernel.h"
+
+namespace shadowgraph {
+
+/// merge_state of natural-log partial results, its memory being the device's, on what that memory
+/// holds when it runs: v of a state without mass is not read. Where the call would be refused, out
+/// and lse are filled with 0xff.
+///
+/// cu_seqlens_q, of the device: rows past its last entry are padding, neither read nor written.
+/// Empty: there are none.
+KernelLaunch merge_launch(const MergeState<LseBase::kNatural>& call,
+                          std::span<const int32_t> cu_seqlens_q = {});
+struct MergeCall {
+  MergeState<LseBase::kNatural> call;
+  std::span<const int32_t> cu_seqlens_q;
+};
+MergeCall merge_call(const KernelLaunch& launch);
+
+extern const Kernel kMergeState;
+
+}  // namespace shadowgraph

@@ -1,0 +1,23 @@
+// store_kv as a launch. Tested by tests/launch/store_launch_test.cc.
+#pragma once
+
+#include "launch/launch_args.h"
+#include "shadowgraph/attention.h"
+#include "shadowgraph/kernel.h"
+
+namespace shadowgraph {
+
+/// store_kv, its memory (slots too) being the device's, on what that memory holds when it runs.
+/// Slots below the page size are those of page 0, the padding page of the twinned engines: such
+/// tokens are dropped, however many name one slot; over a slot_view() that is slot 0 alone. Where
+/// the call would be refused then, nothing is stored, and the footprint holds the writes that a GPU
+/// would have made beyond the pool.
+///
+/// tokens: which of them are which request of the step, so that their slots are held against its
+/// owner.
+KernelLaunch store_launch(const StoreKv& call, const RequestRows& tokens = {.a_request = 0});
+CallOf<StoreKv> store_call(const KernelLaunch& launch);
+
+extern const Kernel kStoreKv;
+
+}  // namespace shadowgraph
