@@ -7,19 +7,19 @@
 namespace shadowgraph {
 
 enum class Access : uint8_t {
-  kRead,   // must be initialised
-  kTouch,  // loaded with a whole panel, then masked: must be allocated, may hold anything, must not
-           // change a bit
+  kRead,   // the element must be initialised
+  kTouch,  // loaded with a whole panel and then masked: the element must be allocated, may hold
+           // any value, and must not change a bit of the result
   kWrite,
 };
 
-/// count elements from element first on, counted from the view's data pointer.
+/// A run of `count` elements. `first` counts elements from the view's data pointer.
 struct AccessSpan {
   const void* buffer = nullptr;  // the view's data pointer: identifies the buffer
   int64_t first = 0, count = 0;
   uint32_t element_bytes = 0;
   Access access = Access::kRead;
-  int32_t row = -1;  // the request on whose behalf; -1: nobody's
+  int32_t row = -1;  // the request that the access serves; -1: no request
   bool operator==(const AccessSpan&) const = default;
 };
 

@@ -1,11 +1,12 @@
-// The attention engine: one call each. Every call checks its input first; a Status that is not ok
-// means that nothing was written. No exception leaves these functions. Thread-safe for distinct
-// outputs.
+// The attention engine, one function for each call. Every call checks its input first; a Status
+// that is not ok means that nothing was written. No exception leaves these functions. Calls with
+// distinct outputs may run in parallel threads.
 //
-// Bits. With Arith::kPortable (the default) a row's result is a function of the row's own query and
-// of the keys it sees, in order: never of the batch, the row's place in it, thread count, page ids,
-// padding or instruction set; so a prefill in chunks has the bits of the whole. With Arith::kFast
-// the same holds within one instruction set. Tested by tests/kernels/*, and by `shadowgraph fuzz`.
+// Bits. With Arith::kPortable (the default) the bits of a row depend only on the row's own query
+// and on the keys that it sees, in order. They do not depend on the batch, the row's place in it,
+// the thread count, page ids, padding or the instruction set. So a prefill in chunks has the bits
+// of the whole prefill. With Arith::kFast the same holds within one instruction set. Tested by
+// tests/kernels/*, and by `shadowgraph fuzz`.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +32,9 @@ struct CallOptions {
   int num_threads = 0;        // 0: OpenMP's default
   std::string_view isa = {};  // one of available_isas(); empty: current_isa()
   LseSink lse_sink = LseSink::kExcluded;
-  // Of an attention call, see attention_scratch_size; used by one call at a time. Empty: memory
-  // that the calling thread keeps from call to call, grown where a call needs more, freed when it
-  // ends
+  // Scratch memory of an attention call, see attention_scratch_size; only one call may use it at a
+  // time. Empty: the calling thread keeps memory of its own from call to call, which grows when a
+  // call needs more and is freed when the thread ends
   std::span<std::byte> scratch = {};
 };
 
@@ -42,38 +43,39 @@ struct PagedAttention {
   ConstTensorView q;  // [total_q, num_qo_heads, head_dim_qk], f32 | f16 | bf16, last dim contiguous
   KvCache cache;
   PageTable pages;
-  // [batch + 1] tokens; empty: a decode batch, one query a request
+  // [batch + 1] token offsets; empty: a decode batch, one query per request
   std::span<const int32_t> cu_seqlens_q;
-  // Of plan_attention; empty: derived by the call
+  // Made by plan_attention; empty: the call makes its own
   std::span<const int32_t> plan;
   AttentionParams params;
   TensorView out;  // [total_q, num_qo_heads, head_dim_vo], f32 | f16 | bf16, last dim contiguous
   NaturalLse lse;  // [total_q, num_qo_heads], optional
   CallOptions options;
-  // Queries of a request from this one on are not computed, and their out and lse stay what they
-  // were: a GPU's grid is no larger (FlashAttention's max_seqlen_q). 0: all are
+  // A call computes only the first max_seqlen_q queries of each request; out and lse of the others
+  // keep what they hold, as on a GPU whose grid ends there (FlashAttention's max_seqlen_q). 0: all
+  // queries
   int32_t max_seqlen_q = 0;
 };
 
-/// Queries against K and V packed one request after the other (flash_attn_varlen_func; FlashInfer
-/// ragged prefill). Not i8: its scales have no place here.
+/// Queries against K and V that are packed one request after the other (flash_attn_varlen_func;
+/// FlashInfer ragged prefill). K and V may not be i8: this call takes no scales per token.
 struct RaggedAttention {
-  ConstTensorView q;                      // as above
+  ConstTensorView q;                      // as in PagedAttention
   ConstTensorView k;                      // [total_k, num_kv_heads, head_dim_qk]
   ConstTensorView v;                      // [total_k, num_kv_heads, head_dim_vo]
   std::span<const int32_t> cu_seqlens_q;  // [batch + 1] tokens
   std::span<const int32_t> cu_seqlens_k;  // [batch + 1] tokens
-  float k_scale = 1, v_scale = 1;         // the stored value times this is the key / value
+  float k_scale = 1, v_scale = 1;  // key = stored value * k_scale, value = stored value * v_scale
   AttentionParams params;
   TensorView out;
   NaturalLse lse;
   CallOptions options;
-  int32_t max_seqlen_q = 0;  // as above
+  int32_t max_seqlen_q = 0;  // as in PagedAttention
 };
 
-/// num_states partial results per row, over disjoint key sets, become one (FlashInfer
-/// merge_states). Merged in index order. States without mass (lse -inf or +inf) are skipped, their
-/// v is not read; if all are empty the result is out 0, lse -inf.
+/// Merges num_states partial results per row, over disjoint sets of keys, into one (FlashInfer
+/// merge_states). States are merged in index order. A state without mass (lse is -inf or +inf) is
+/// skipped and its v is not read; if all states are empty, out is 0 and lse is -inf.
 template <LseBase Base>
 struct MergeStates {
   ConstTensorView v;  // [rows, num_states, num_heads, head_dim], f32 | f16 | bf16
@@ -83,7 +85,8 @@ struct MergeStates {
   CallOptions options;
 };
 
-/// Two partial results a row: v_a, v_b [rows, num_heads, head_dim], s_a, s_b f32 [rows, num_heads].
+/// Merges two partial results per row: v_a, v_b [rows, num_heads, head_dim], s_a, s_b f32 [rows,
+/// num_heads].
 template <LseBase Base>
 struct MergeState {
   ConstTensorView v_a, s_a, v_b, s_b;
@@ -92,74 +95,79 @@ struct MergeState {
   CallOptions options;
 };
 
-/// New keys and values into their slots. Rounds to nearest even where the cache is narrower than k
-/// and v; an fp8 cache stores value / k_scale (v_scale), saturated to the largest finite.
+/// Stores new keys and values in their slots. Values are rounded to nearest even where the cache is
+/// narrower than k and v. An fp8 cache stores value / k_scale (or v_scale), saturated to the
+/// largest finite number.
 ///
-/// An i8 cache: with x = value / k_scale (v_scale) in f32, the scale of a token and head is
-/// z = max |x| / 127, and its codes are x / z, both in f32, rounded to the nearest integer, ties to
-/// even, and clamped to +-127. Where z is 0 all codes are 0. Where some x is not finite z is NaN,
-/// so that every element of the token and head is, and all codes are 0.
+/// An i8 cache: let x = value / k_scale (or v_scale) in f32. A token and head has the scale z = max
+/// |x| / 127; its codes are x / z in f32, rounded to the nearest integer (ties to even) and clamped
+/// to +-127. If z is 0, all codes are 0. If any x is not finite, z is NaN and all codes are 0, so
+/// every element of that token and head reads as NaN.
 struct StoreKv {
   ConstTensorView k;  // [num_tokens, num_kv_heads, head_dim_qk]
-  // [num_tokens, num_kv_heads, head_dim_vo]; where the cache is of latents the beginning of k, or
-  // undefined: it is stored with k, and scaled as k is
+  // [num_tokens, num_kv_heads, head_dim_vo]. For a cache of latents: the beginning of k, or
+  // undefined; then V is stored and scaled together with k
   ConstTensorView v;
-  // [num_tokens] slot, each at most once; a slot below first_slot drops the token
+  // [num_tokens] slots, each at most once; a token whose slot is below first_slot is dropped
   std::span<const int64_t> out_cache_loc;
   KvCache cache;
   CallOptions options;
-  // page_size, where page 0 is for padding: then any number of tokens may name a slot of it
+  // Set it to page_size where page 0 is for padding; then several tokens may name the same slot of
+  // page 0
   int64_t first_slot = 0;
 
   bool drops(int64_t slot) const { return slot < 0 || slot < first_slot; }
-  /// Is V the beginning of K, in the cache (KvCache::mla_latent) as in what is given?
+  /// True if V is the beginning of K, both in the cache (KvCache::mla_latent) and in k and v.
   bool is_latent() const;
 };
 
-/// Pages from one pool into another, whatever the layouts of the two: a caller's NHD or HND cache
-/// becomes panels, and back. Bits are copied, of every token of a page, written or not; so page
-/// size, heads, head dims, types, k_scale and v_scale are those of the source. The scales of i8
-/// tokens go with them. The padding of panels is left alone. The pools share no memory.
+/// Copies pages from one pool into another of any layout: a caller's NHD or HND cache becomes
+/// panels, or the reverse. It copies the bits of every token of a page, written or not; so both
+/// pools have the same page size, heads, head dims, types, k_scale and v_scale. The scales of i8
+/// tokens are copied too; the padding of panels is not. The pools share no memory.
 struct CopyKv {
   KvCache source, target;
-  // Page source_pages[i] is copied to target_pages[i], each of these at most once
+  // Page source_pages[i] is copied to target_pages[i]; a target page appears at most once
   std::span<const int32_t> source_pages = {}, target_pages = {};
-  bool whole_pool = false;  // every page, to the same id; both lists are empty then
+  bool whole_pool = false;  // copies every page to the same id; both lists must be empty
   CallOptions options = {};
 };
 
 Status attention_with_kvcache(const PagedAttention& call) noexcept;
 Status attention_varlen(const RaggedAttention& call) noexcept;
 
-/// The plan: which runs of keys of which queries are one piece of work, the most costly first. It
-/// is metadata of a step: int32, made once, for every layer with the same lengths, group size,
-/// causal and window, whatever its KV heads, head dims, types and layout. No bit of a result
-/// depends on it, nor on the number of threads that it was made for. A call checks it whole,
-/// whatever it holds: one that was made for other lengths, so that a key would be left out or read
-/// twice, is refused with input.plan.
+/// A plan says which runs of keys, of which queries, are one piece of work, the most costly piece
+/// first. It is metadata of a step: int32, made once for all layers that have the same lengths,
+/// group size, causal and window; their KV heads, head dims, types and layouts may differ. No bit
+/// of a result depends on the plan, nor on the number of threads that it was made for. A call
+/// checks its plan completely, whatever the memory holds: a plan for other lengths, which would
+/// leave a key out or read it twice, is refused with input.plan.
 ///
-/// How many int32 a plan needs, whatever the lengths, given the call's shapes: its batch, rows of
-/// q, heads and threads. Looks at no element.
+/// Returns how many int32 are enough for a plan of any lengths, given the shapes of the call: its
+/// batch, rows of q, heads and threads. Reads no element.
 int64_t attention_plan_size(const PagedAttention& call) noexcept;
-/// Checks the call as attention_with_kvcache does, its own plan aside. Writes a header and 4 int32
-/// for each piece; the rest of plan keeps what it holds, and is never read. plan shares no memory
-/// with what the call reads or writes; where it is too short, nothing is written.
+/// Checks the call as attention_with_kvcache does, except its own plan. Writes a header and 4 int32
+/// per piece; the rest of plan keeps what it holds and is never read. plan must share no memory
+/// with what the call reads or writes. If plan is too short, nothing is written.
 Status plan_attention(const PagedAttention& call, std::span<int32_t> plan) noexcept;
 
-/// How many bytes of scratch suffice, whatever the lengths, given the call's shapes (and so the
-/// most keys a request may have), with a plan made for a call of these shapes and for no more
-/// threads (a plan of other heads or another layout may share more blocks out: what is missing then
-/// is said with input.memory). Nothing in it grows with the square of a length:
+/// Returns how many bytes of scratch are enough for any lengths, given the shapes of the call (and
+/// so the most keys that a request can have). The call's plan must be made for these shapes and for
+/// no more threads; a plan for other heads or another layout may share out more blocks, and if
+/// scratch is then too small the call fails with input.memory. No term grows with the square of a
+/// length:
 ///   threads * (a unit's q, tile and 2 states, in whole pages of 4096 bytes)
 ///   + min(blocks, more) * num_kv_heads * (keys / 512 * state + 64)
 ///   + 96 * blocks + 8 * batch + 48 * more
-/// and up to two pages. A unit is a KV head; in a decode over NHD or panels, as many KV heads as
-/// divide num_kv_heads and have at most 128 query heads, or fewer, so that all threads have work.
-/// units is their number. state, of a KV head, = 4 * (rows * head_dim_vo + 2 * rows) bytes, where
-/// head_dim_vo, and the rows of the second term, are rounded up to 16; rows = its query heads, in a
-/// prefill times the queries of a block, of which there are `blocks`. more = 4 * threads / units +
-/// 1, of one thread 0: so many pieces there are beyond one a block. The second line is the states
-/// of blocks that several threads share.
+/// and up to two pages.
+///   unit   one KV head; in a decode over NHD or panels as many KV heads as divide num_kv_heads
+///          and have at most 128 query heads, or fewer, so that all threads have work
+///   units  their number
+///   state  of one KV head: 4 * (rows * head_dim_vo + 2 * rows) bytes; head_dim_vo, and the rows
+///          of the second term, are rounded up to 16; rows = its query heads, in a prefill times
+///          the queries of a block, of which there are `blocks`
+///   more   4 * threads / units + 1, for one thread 0: the most pieces beyond one per block
+/// The second line holds the states of blocks that several threads share.
 int64_t attention_scratch_size(const PagedAttention& call) noexcept;
 int64_t attention_scratch_size(const RaggedAttention& call) noexcept;
 
@@ -170,13 +178,14 @@ Status merge_state(const MergeState<LseBase::kLog2>& call) noexcept;
 Status store_kv(const StoreKv& call) noexcept;
 Status copy_kv(const CopyKv& call) noexcept;
 
-/// Instruction sets this machine can run, best last: "generic", "avx2", "avx512", "avx512bf16".
+/// The instruction sets that this machine can run, best last: "generic", "avx2", "avx512",
+/// "avx512bf16".
 std::span<const std::string_view> available_isas();
-/// What a call uses that names none: the best, or the one that the environment variable
-/// SHADOWGRAPH_ISA names; a name that this machine does not have makes every such call fail with
-/// input.isa.
+/// The set that a call uses if CallOptions::isa is empty: the best one, or the one that the
+/// environment variable SHADOWGRAPH_ISA names. If this machine does not have the named one, every
+/// such call fails with input.isa.
 std::string_view current_isa();
-/// Chooses another default (`--isa`). Unknown or unavailable: a Status, and nothing changes.
+/// Sets the default (`--isa`). An unknown or unavailable name gives a Status, and nothing changes.
 Status set_isa(std::string_view name);
 
 }  // namespace shadowgraph

@@ -12,8 +12,8 @@
 
 namespace shadowgraph {
 
-/// A sliding window by its radius: the keys before the query's own that it sees; 0: its own alone,
-/// -1: no window. AttentionParams::window_left, FlashInfer's and SGLang's.
+/// A sliding window given as a radius: how many keys before its own a query sees. 0: only its own
+/// key; -1: no window. AttentionParams::window_left, FlashInfer and SGLang count so.
 struct WindowLeft {
   int32_t keys = -1;
 
@@ -22,8 +22,8 @@ struct WindowLeft {
   bool operator==(const WindowLeft&) const = default;
 };
 
-/// The same window by all keys that a query sees, its own included; 0: no window. Hugging Face's
-/// sliding_window.
+/// The same window given as a count of all keys that a query sees, its own included; 0: no window.
+/// Hugging Face's sliding_window counts so: WindowLeft(127) is WindowCount(128).
 struct WindowCount {
   int64_t keys = 0;
 
@@ -54,13 +54,14 @@ struct PageId {
   bool operator==(const PageId&) const = default;
 };
 
-/// The page that the slot is on. page_size: a power of two.
+/// The page that holds the slot. page_size must be a power of two.
 constexpr PageId to_page(Slot slot, int32_t page_size) {
   return PageId(slot.value >> std::countr_zero(static_cast<uint32_t>(page_size)));
 }
 constexpr Slot first_slot(PageId page, int32_t page_size) { return Slot(page.value * page_size); }
 
-/// Offsets of n parts, one behind the other: [n + 1], the first 0, part i being [i] to [i + 1].
+/// Offsets of n parts that follow each other: [n + 1] entries, the first is 0; part i is [i] to [i
+/// + 1]. Parts of 2, 0 and 3 elements have the offsets 0, 2, 2, 5.
 struct Indptr {
   std::span<const int32_t> offsets;
 
@@ -68,7 +69,8 @@ struct Indptr {
   constexpr explicit Indptr(std::span<const int32_t> of_parts) : offsets(of_parts) {}
 };
 
-/// The same parts by where each ends: [n], without the leading 0. NPU kernels' actual_seq_lengths.
+/// The same parts, given by where each ends: [n] entries, without the leading 0 (2, 2, 5). NPU
+/// kernels' actual_seq_lengths.
 struct InclusiveEnds {
   std::span<const int32_t> ends;
 
@@ -78,7 +80,7 @@ struct InclusiveEnds {
 
 /// A view of the same memory. Requires at least one offset.
 constexpr InclusiveEnds to_ends(Indptr indptr) { return InclusiveEnds(indptr.offsets.subspan(1)); }
-/// Written to indptr [n + 1].
+/// Writes the offsets to indptr, which has n + 1 entries.
 constexpr Indptr to_indptr(InclusiveEnds ends, std::span<int32_t> indptr) {
   assert(indptr.size() == ends.ends.size() + 1);
   indptr[0] = 0;

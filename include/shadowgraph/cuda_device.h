@@ -9,14 +9,15 @@
 
 namespace shadowgraph {
 
-/// Device 0. nullptr where there is none, and why in one line. The calls are the runtime's own: any
-/// thread may make them, and errors of execution stick to the process.
+/// Opens device 0; nullptr if there is none, and *why then has the reason in one line. Calls are
+/// the CUDA runtime's own: any thread may make them, and an error of execution sticks to the
+/// process.
 ///
-/// A launch is looked up by its kernel's name; one that has no GPU body is
-/// cudaErrorInvalidDeviceFunction.
+/// The device finds the GPU body of a launch by its kernel's name. A launch whose kernel has no GPU
+/// body answers cudaErrorInvalidDeviceFunction.
 std::unique_ptr<DeviceApi> open_cuda_device(std::string* why);
 
-/// Is there a GPU body that does what this kernel's does?
+/// True if there is a GPU body that does what this kernel does.
 bool has_cuda_kernel(const Kernel& kernel);
 
 }  // namespace shadowgraph

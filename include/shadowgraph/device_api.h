@@ -3,9 +3,10 @@
 // arguments and error numbers are CUDA 13's; what a call does is CUDA's documentation, and where
 // that is silent, what an H200 answered (spec graph-semantics, vectors cuda_graph).
 //
-// Differences in form, none in meaning: handles are 64-bit values; out parameters come last; a node
-// of any type is added, read and changed by one call each (cudaGraphAddNode), its parameters a
-// variant; launch arguments say which of them are device addresses. Any thread may call.
+// The form differs from CUDA's, the meaning does not: handles are 64-bit values; out parameters
+// come last; one call adds, one reads and one changes a node of any type (cudaGraphAddNode), whose
+// parameters are a variant; launch arguments mark which of them are device addresses. Any thread
+// may make calls.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ enum class DeviceError : int32_t {
 #include "shadowgraph/device_errors.inc"
 #undef SG_DEVICE_ERROR
 };
-/// "cudaErrorInvalidValue"; "cudaErrorUnknown" for a number that is not listed.
+/// "cudaErrorInvalidValue"; "cudaErrorUnknown" if the number is not in the list.
 std::string_view name_of(DeviceError error);
 
 template <class Tag>
@@ -68,7 +69,7 @@ inline constexpr uint64_t kAutoFreeOnLaunch = 1, kInstantiateUpload = 2, kDevice
                           kUseNodePriority = 8;
 inline constexpr uint32_t kCondAssignDefault = 1;
 
-/// cudaGraphEdgeData, all zero for a full dependency.
+/// cudaGraphEdgeData; all zero: a full dependency.
 struct EdgeData {
   uint8_t from_port = 0, to_port = 0, type = 0;
   bool operator==(const EdgeData&) const = default;
@@ -85,7 +86,7 @@ using HostFn = void (*)(void* user_data);
 struct EmptyParams {
   bool operator==(const EmptyParams&) const = default;
 };
-/// A copy of height rows of width bytes; one row, pitches unused, if it is one-dimensional.
+/// A copy of `height` rows of `width` bytes. height 1: a one-dimensional copy, which uses no pitch.
 struct MemcpyParams {
   void* dst = nullptr;
   const void* src = nullptr;
@@ -93,7 +94,8 @@ struct MemcpyParams {
   MemcpyKind kind = MemcpyKind::kDefault;
   bool operator==(const MemcpyParams&) const = default;
 };
-/// height rows of width elements of element_size (1, 2 or 4) bytes; pitch is unused for one row.
+/// Sets `height` rows of `width` elements of element_size (1, 2 or 4) bytes. height 1 uses no
+/// pitch.
 struct MemsetParams {
   void* dst = nullptr;
   uint32_t value = 0, element_size = 1;
@@ -106,7 +108,7 @@ struct HostParams {
   bool operator==(const HostParams&) const = default;
 };
 struct ChildGraphParams {
-  GraphHandle graph;  // cloned when it is added; reading the node gives the clone
+  GraphHandle graph;  // the call that adds the node clones it; reading the node gives the clone
   bool operator==(const ChildGraphParams&) const = default;
 };
 struct EventRecordParams {
@@ -183,8 +185,8 @@ struct UpdateInfo {
   NodeHandle error_node, error_from_node;
 };
 
-/// Calls that matter here only for when they are allowed; none has an effect that a program over
-/// this interface can see. cudaMallocPitch, cudaHostRegister, ...: device_calls.inc.
+/// Calls that matter here only because some states forbid them (cudaMallocPitch, cudaHostRegister,
+/// ...: device_calls.inc). They have no effect that a program over this interface can see.
 enum class OtherCall : uint8_t {
 #define SG_OTHER_CALL(name, when) k##name,
 #include "shadowgraph/device_calls.inc"
@@ -194,15 +196,17 @@ std::string_view name_of(OtherCall call);  // "cudaMallocPitch"
 
 class DeviceApi : public Annotations {
  public:
-  /// The next launches of exec are meant to be those of graph (a runner that shares one exec among
-  /// graphs): another graph's parameters are stale_generation. An annotation: it does nothing else.
+  /// An annotation: the next launches of exec are meant to be those of graph. Use it where a runner
+  /// shares one exec among graphs; if exec then holds another graph's parameters, that is the
+  /// finding stale_generation. The call does nothing else.
   virtual void expect_graph(ExecHandle /*exec*/, GraphHandle /*graph*/) {}
 
-  // Errors. Capture errors are not sticky; errors at execution are.
+  // Errors. Errors of a capture are not sticky; errors at execution are.
   virtual DeviceError get_last_error() = 0;
   virtual DeviceError peek_at_last_error() = 0;
   virtual DeviceError device_synchronize() = 0;
-  /// Lets the device work on while the host polls memory that the device writes. CUDA: nothing.
+  /// Lets the device go on with its work while the host polls memory that the device writes. CUDA
+  /// needs no such call.
   virtual void poll() {}
   virtual DeviceError other_call(OtherCall call) = 0;
 
@@ -263,8 +267,7 @@ class DeviceApi : public Annotations {
                                                     std::span<const NodeHandle> dependencies,
                                                     std::span<const EdgeData> edge_data,
                                                     CaptureMode mode) = 0;
-  /// g may be null: a graph that the capture made is lost. It is set to no graph where the call
-  /// fails.
+  /// g may be null; then the captured graph is lost. If the call fails, *g is set to no graph.
   virtual DeviceError stream_end_capture(StreamHandle s, GraphHandle* g) = 0;
   virtual DeviceError stream_is_capturing(StreamHandle s, CaptureStatus* status) = 0;
   virtual DeviceError stream_get_capture_info(StreamHandle s, CaptureInfo* info) = 0;
@@ -279,7 +282,7 @@ class DeviceApi : public Annotations {
   virtual DeviceError graph_clone(GraphHandle g, GraphHandle* clone) = 0;
   virtual DeviceError graph_node_find_in_clone(NodeHandle original, GraphHandle clone,
                                                NodeHandle* node) = 0;
-  /// Fills in what the node is given: an allocation's address, a conditional's bodies.
+  /// Fills in what the new node is given: an allocation's address, a conditional's bodies.
   virtual DeviceError graph_add_node(GraphHandle g, std::span<const NodeHandle> dependencies,
                                      NodeParams& params, NodeHandle* node) = 0;
   virtual DeviceError graph_destroy_node(NodeHandle node) = 0;
@@ -302,7 +305,7 @@ class DeviceApi : public Annotations {
   virtual DeviceError graph_exec_destroy(ExecHandle exec) = 0;
   virtual DeviceError graph_exec_get_flags(ExecHandle exec, uint64_t* flags) = 0;
   virtual DeviceError graph_exec_update(ExecHandle exec, GraphHandle g, UpdateInfo* info) = 0;
-  /// node: of the graph that exec was made from.
+  /// node must belong to the graph that exec was instantiated from.
   virtual DeviceError graph_exec_node_set_params(ExecHandle exec, NodeHandle node,
                                                  const NodeParams& params) = 0;
   virtual DeviceError graph_node_set_enabled(ExecHandle exec, NodeHandle node, bool enabled) = 0;

@@ -15,7 +15,7 @@ enum class DType : uint8_t {
   kE4M3,  // fp8 e4m3fn: no infinities, NaN is 0x7f and 0xff, largest finite 448 (OCP OFP8,
           // arXiv:2209.05433)
   kE5M2,  // fp8 e5m2: IEEE-like, largest finite 57344
-  kI8,    // of a KV cache only, with one f32 scale per token and head
+  kI8,    // only in a KV cache, with one f32 scale per token and head
   kF64,
   kI32,
   kI64,
@@ -45,7 +45,7 @@ constexpr size_t size_of(DType t) {
 std::string_view name_of(DType t);
 std::optional<DType> dtype_from_name(std::string_view name);
 
-/// The types that q, k, v and out may have; q and out may not be fp8.
+/// Types that q, k, v and out may have, except that q and out may not be fp8.
 constexpr bool is_fp8(DType t) { return t == DType::kE4M3 || t == DType::kE5M2; }
 constexpr bool is_float16_or_32(DType t) {
   return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16;

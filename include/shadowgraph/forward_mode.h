@@ -1,5 +1,5 @@
 // ForwardMode: what kind of step the scheduler runs. The predicates are SGLang's, traps included:
-// target verify is an extend, draft extend v2 is one only where asked for.
+// target verify is an extend; draft extend v2 is an extend only where the caller asks for it.
 // Source: spec backends-flashattention-family 1.1. Tested by tests/attn/forward_mode_test.cc.
 #pragma once
 
@@ -11,15 +11,15 @@ namespace shadowgraph {
 enum class ForwardMode : uint8_t {
   kExtend,
   kDecode,
-  kMixed,         // extends and decodes in one batch: a decode is an extend by one token
-  kIdle,          // no request of its own (another data-parallel rank has some)
+  kMixed,         // extends and decodes in one batch: a decode counts as an extend by one token
+  kIdle,          // a step without requests, while another data-parallel rank has some
   kTargetVerify,  // the target model judges num_draft_tokens of each request
   kDraftExtend,   // v1: the draft model catches up with the accepted tokens
   kDraftExtendV2,
   kSplitPrefill,
   kDllmExtend,
   kPrebuilt,
-  kDraftDecode,  // one step of the draft model; SGLang says DECODE with spec_info
+  kDraftDecode,  // one step of the draft model; SGLang calls it DECODE with spec_info
 };
 
 inline constexpr int kNumForwardModes = 11;

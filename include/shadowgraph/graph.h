@@ -1,6 +1,6 @@
-// Stream, Graph, GraphExec: the little of a device that a backend sees. A backend's forward() is
-// given a Stream and launches; whether that is recorded, run at once or replayed later is not its
-// business. Written once, on DeviceApi. DESIGN "The one path".
+// Stream, Graph, GraphExec: the part of a device that a backend uses. A backend's forward()
+// launches on a Stream; it does not know whether the launches are recorded, run at once or replayed
+// later. Written once, on DeviceApi. DESIGN "The one path".
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace shadowgraph {
 
-/// A stream of its own, non-blocking. Calls do not fail one by one: the first error of each kind
-/// stands in status(), as graph.device_error.
+/// A non-blocking stream of its own. Calls return no error; take_status() has the first error of
+/// each kind, as graph.device_error.
 class Stream {
  public:
   explicit Stream(DeviceApi& api);
@@ -25,14 +25,14 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   void launch(const KernelLaunch& launch);
-  /// Either side may be host memory, which must not change before the copy is done.
+  /// Either side may be host memory, which must not change until the copy is done.
   void copy(void* dst, const void* src, size_t bytes);
   void fill(void* dst, uint32_t byte, size_t bytes);
-  /// Everything launched here from now on comes after what other holds now (fork, join).
+  /// Work launched here from now on runs after all work that `other` holds now (fork, join).
   void wait_for(Stream& other);
   void synchronize();
 
-  /// What went wrong since the last call.
+  /// The errors since the last call of take_status.
   Status take_status() { return std::exchange(status_, {}); }
   DeviceApi& api() { return api_; }
   StreamHandle handle() const { return handle_; }
@@ -46,13 +46,13 @@ class Stream {
   DeviceApi& api_;
   StreamHandle handle_;
   EventHandle event_;
-  /// While recording: where launches are written down; a stream that joins writes there too. Gone
-  /// once the recording is over.
+  /// While a recording runs: the list that launches are added to; streams that join it add to the
+  /// same list. Expires when the recording ends.
   std::weak_ptr<std::vector<NodeParams>> record_;
   Status status_;
 };
 
-/// What one recording launched, as data, and the device's graph of it.
+/// The launches of one recording, as data, and the device's graph of them.
 class Graph {
  public:
   Graph() = default;
@@ -60,13 +60,13 @@ class Graph {
   Graph(Graph&& other) noexcept { *this = std::move(other); }
   Graph& operator=(Graph&& other) noexcept;
 
-  /// Records what body launches on the stream, and on streams that wait for it; nothing runs. A
-  /// stream that took part must have been waited for. Not ok: graph is as it was.
+  /// Records the launches of `body` on the stream, and on streams that wait for it; nothing runs.
+  /// Every stream that took part must have been waited for at the end. Not ok: *graph is unchanged.
   static Status record(Stream& stream, const std::function<void(Stream&)>& body, Graph* graph);
 
-  /// In order of launch.
+  /// In the order of the launches.
   std::span<const NodeParams> nodes() const { return nodes_; }
-  /// By ordinal, sorted.
+  /// Pairs of indices into nodes(), sorted.
   std::span<const std::pair<int32_t, int32_t>> edges() const { return edges_; }
 
  private:
@@ -77,7 +77,7 @@ class Graph {
   std::vector<std::pair<int32_t, int32_t>> edges_;
 };
 
-/// A graph ready to replay: it keeps addresses and scalars as they were recorded.
+/// A graph ready to replay. It keeps the addresses and scalars of its recording.
 class GraphExec {
  public:
   GraphExec() = default;
@@ -85,9 +85,9 @@ class GraphExec {
   GraphExec(GraphExec&& other) noexcept { *this = std::move(other); }
   GraphExec& operator=(GraphExec&& other) noexcept;
 
-  /// Not ok: exec is as it was.
+  /// Not ok: *exec is unchanged.
   static Status instantiate(Graph& graph, GraphExec* exec);
-  /// From now on another recording of the same topology (cudaGraphExecUpdate).
+  /// Takes the parameters of another recording of the same topology (cudaGraphExecUpdate).
   Status update(Graph& graph);
   void replay(Stream& stream);
 
@@ -96,8 +96,8 @@ class GraphExec {
   ExecHandle handle_;
 };
 
-/// Recording again should give what the exec kept: graph.topology_changed, graph.address_changed
-/// and graph.baked_scalar name the node and the argument that differ.
+/// Compares a new recording with the one that an exec was made from. graph.topology_changed,
+/// graph.address_changed and graph.baked_scalar name the node and the argument that differ.
 Status same_launches(const Graph& kept, const Graph& again);
 
 }  // namespace shadowgraph

@@ -9,12 +9,12 @@ namespace shadowgraph {
 
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
-/// Owns `size` zero bytes that begin at a multiple of 2 MiB. The system is asked for huge pages,
-/// and what it does not have comes in small ones. Pages cost nothing until they are touched.
+/// Owns `size` zero bytes that begin at a multiple of 2 MiB. It asks the system for huge pages;
+/// where the system has none, pages are small. A page costs nothing until it is touched.
 class HugeMemory {
  public:
   HugeMemory() = default;
-  /// Empty if there is no such memory, or bytes is 0.
+  /// Empty if the system has no such memory, or if bytes is 0.
   explicit HugeMemory(size_t bytes) noexcept;
   ~HugeMemory();
   HugeMemory(HugeMemory&& other) noexcept

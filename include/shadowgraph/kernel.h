@@ -1,5 +1,5 @@
-// Launches as data: a kernel, its shape, its arguments by value. What a stream is given is what a
-// graph keeps and a replay runs again. Source: spec graph-semantics 1.
+// Launches as data: a kernel, its shape, and its arguments by value. A graph keeps exactly the
+// launch that a stream was given, and a replay runs it again. Source: spec graph-semantics 1.
 #pragma once
 
 #include <cassert>
@@ -22,12 +22,12 @@ struct Dim3 {
 };
 
 enum class ArgKind : uint8_t {
-  kPointer,      // a device address: a device that keeps a shadow knows what it points into
+  kPointer,      // a device address; a device with a shadow knows which buffer it points into
   kScalar,       // bytes by value
   kConditional,  // a ConditionalHandle
 };
 
-/// Arguments in order, their bytes copied when they are added.
+/// The arguments in order. Their bytes are copied when they are added.
 class KernelArgs {
  public:
   KernelArgs& pointer(const void* p) { return add(ArgKind::kPointer, &p, sizeof p); }
@@ -75,23 +75,23 @@ class KernelArgs {
 
 struct KernelLaunch;
 
-/// kWaiting: call the body again later; other work runs in between.
+/// kWaiting: the body must be called again later; other work runs in between.
 enum class Progress : uint8_t { kDone, kWaiting };
 
 /// One run of a launch on the CPU, as its body sees it.
 struct LaunchFrame {
   const KernelLaunch& launch;
-  /// How often the body was called before in this run; state that lives as long as the run.
+  /// How often the body was called before in this run; `state` lives as long as the run.
   uint32_t calls = 0;
   int64_t state = 0;
-  /// Nothing else on the device can run: what waits for it waits for ever (a spin runs out of its
-  /// clocks).
+  /// Nothing else on the device can run, so a body that waits for other work would wait for ever (a
+  /// spinning body runs out of its clocks).
   bool stalled = false;
-  /// Sets a conditional handle (cudaGraphSetConditional). Never null: no effect where no such
-  /// handle is.
+  /// Sets a conditional handle (cudaGraphSetConditional). Never null; without effect where no such
+  /// handle exists.
   void (*set_conditional)(LaunchFrame& frame, uint64_t handle,
                           uint32_t value) = [](LaunchFrame&, uint64_t, uint32_t) {};
-  void* context = nullptr;  // the device's
+  void* context = nullptr;  // the device's own
 
   template <class T>
   T* pointer(size_t i) const;
@@ -99,17 +99,18 @@ struct LaunchFrame {
   T scalar(size_t i) const;
 };
 
-/// A kernel: an identity, the CPU body that a simulated device runs, and what the body reads and
-/// writes. Another executor looks its own body up by name. Lives for ever.
+/// A kernel: its name, the CPU body that a simulated device runs, and what the body reads and
+/// writes. Another executor finds its own body by the name. A Kernel must live for ever.
 struct Kernel {
   std::string_view name;
   Progress (*body)(LaunchFrame& frame) = nullptr;
-  /// Computed before the body runs, on what the buffers hold then; must not walk past what it has
-  /// checked. Null: declares nothing, and is not checked.
+  /// Computed before the body runs, from what the buffers hold at that time; must not walk beyond
+  /// what it has checked. Null: the kernel declares nothing and is not checked.
   void (*footprint)(const LaunchFrame& frame, Footprint* spans) = nullptr;
-  /// Which scalar names the launch in a dump ("kernel:fill:7"); -1: none.
+  /// Index of the scalar that names the launch in a dump ("kernel:fill:7"); -1: none.
   int label_arg = -1;
-  /// No other executor's body of that name does the same: it stands in for a kernel, with a slip.
+  /// This kernel replaces a real one and computes something wrong on purpose. So no other
+  /// executor's body of the same name may run in its place.
   bool stands_in = false;
 };
 

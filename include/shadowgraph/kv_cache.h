@@ -12,8 +12,8 @@ namespace shadowgraph {
 /// How the elements of a page and head lie in memory.
 enum class KvOrder : uint8_t {
   kStrided,  // a token's head_dim elements are contiguous: NHD, HND, MLA latents
-  // Panels of 16 tokens, as the kernels' inner loops read them: nothing to pack, and the page table
-  // costs nothing. P = 2 for bf16, else 1.
+  // Panels of 16 tokens, in the order in which the kernels' inner loops read them: a call packs
+  // nothing, and following the page table costs no time. P = 2 for bf16, else 1.
   kKeyPanels,    // [ceil(head_dim / P)][16 tokens][P dims]
   kValuePanels,  // blocks of 64 dims (the last one narrower, a multiple of 16), each
                  // [16 / P][dims of the block][P tokens]
@@ -24,8 +24,8 @@ inline constexpr int32_t kValueBlockDims = 64;
 
 /// P of KvOrder: how many elements the bf16 dot product takes together.
 constexpr int32_t panel_pair(DType t) { return t == DType::kBF16 ? 2 : 1; }
-/// Elements of one panel, its padding included. Padding has no meaning: nothing writes it, and what
-/// it holds changes no bit of a result.
+/// Elements of one panel, padding included. No call writes the padding, and its values change no
+/// bit of a result.
 constexpr int64_t key_panel_elements(DType t, int32_t head_dim) {
   const int64_t p = panel_pair(t);
   return kPanelTokens * ((head_dim + p - 1) / p * p);
@@ -58,15 +58,15 @@ constexpr int64_t value_panel_offset(DType t, int32_t head_dim, int64_t token, i
 ///   page * page_stride + head * head_stride + token * token_stride + dim   [elements]
 /// or, in panels, at
 ///   page * page_stride + head * head_stride + token / 16 * token_stride + (its place in the panel)
-/// K and V need not share strides or head dims.
+/// K and V may have different strides and head dims.
 struct KvPlane {
   std::byte* data = nullptr;
   DType dtype = DType::kF32;
   KvOrder order = KvOrder::kStrided;
   int64_t page_stride = 0, token_stride = 0, head_stride = 0;
   int32_t head_dim = 0;
-  // i8: the elements of (page, token, head) times scales[scale_offset(page, token, head)]; of every
-  // other type null. Any value is data, 0 and NaN too. Strides count floats
+  // i8: the factor of element (page, token, head, dim) is scales[scale_offset(page, token, head)],
+  // where any float is allowed, 0 and NaN too. Null for every other type. Strides count floats
   float* scales = nullptr;
   int64_t scale_page_stride = 0, scale_token_stride = 0, scale_head_stride = 0;
 
@@ -83,20 +83,20 @@ struct KvPlane {
   }
 };
 
-/// Pages of page_size tokens; slot = page * page_size + token. Owns nothing; the last dim of a
-/// tensor is contiguous.
+/// Pages of page_size tokens; slot = page * page_size + token. Owns no memory; the last dim of a
+/// tensor must be contiguous.
 struct KvCache {
   KvPlane k, v;
   int64_t num_pages = 0;
   int32_t page_size = 0;
   int32_t num_kv_heads = 0;
-  // The stored value times this is the key / value (i8: times its token's scale as well)
+  // key = stored value * k_scale, value = stored value * v_scale (i8: also times the token's scale)
   float k_scale = 1, v_scale = 1;
-  // The tensors given to the constructor agreed; else every call refuses the cache
+  // False if the tensors given to the constructor disagree; then every call refuses the cache
   bool well_formed = false;
 
   int64_t num_slots() const { return num_pages * page_size; }
-  /// V lies in K, as its beginning (mla_latent).
+  /// True if V is the beginning of K in memory (mla_latent).
   bool is_latent() const;
 
   /// k [num_pages, page_size, num_kv_heads, head_dim_qk], v [..., head_dim_vo]: FlashAttention,
@@ -108,37 +108,39 @@ struct KvCache {
   static KvCache stacked_nhd(const TensorView& kv);
   /// kv [num_pages, 2, num_kv_heads, page_size, head_dim].
   static KvCache stacked_hnd(const TensorView& kv);
-  /// latent [num_pages, page_size, kv_lora_rank + rope]: one KV head whose value is the first
-  /// head_dim_vo of the key. Not offered in panels: K and V order theirs differently, so they could
-  /// not share memory; and as one packed tile serves all query heads, there is nothing to save.
+  /// latent [num_pages, page_size, kv_lora_rank + rope]: one KV head, whose value is the first
+  /// head_dim_vo of its key. Latents have no panel form: panels of K and of V differ in order, so
+  /// the two could not share memory; and one packed tile serves all query heads, so panels would
+  /// save nothing.
   static KvCache mla_latent(const TensorView& latent, int32_t head_dim_vo);
-  /// k [num_pages, num_kv_heads, page_size / 16, key_panel_elements], v likewise with
+  /// k [num_pages, num_kv_heads, page_size / 16, key_panel_elements], v the same with
   /// value_panel_elements: the engine's own layout (KvOrder), for every dtype and instruction set.
-  /// Memory in 2 MiB pages (huge_memory.h) is read faster. In an Arena a granule is one element: a
-  /// token's elements are not neighbours.
+  /// Memory in 2 MiB pages (huge_memory.h) is read faster. In an Arena use granules of one element,
+  /// because the elements of a token are not neighbours.
   static KvCache panels(const TensorView& k, const TensorView& v, int32_t head_dim_qk,
                         int32_t head_dim_vo);
 
-  /// The same cache with a scale for each token and head of its i8 planes: k_scales and v_scales
-  /// f32 [num_pages, page_size, num_kv_heads], any strides, aligned as floats are; undefined where
-  /// the plane is not i8. The two may be halves of one tensor. A latent's K and V may share theirs.
+  /// The same cache with a scale for each token and head of its i8 planes. k_scales and v_scales
+  /// are f32 [num_pages, page_size, num_kv_heads], with any strides and aligned as floats are;
+  /// undefined for a plane that is not i8. They may be halves of one tensor. K and V of a latent
+  /// cache may share their scales.
   KvCache with_scales(const TensorView& k_scales, const TensorView& v_scales) const;
 };
 
-/// The same memory as pages of one token, for a table of slots beside one of pages. Only where the
-/// pages follow each other in memory, token by token (NHD, latents, HND of one head); else it is
-/// not well formed.
+/// The same memory as pages of one token, for tables that hold slots. Requires that pages follow
+/// each other in memory token by token (NHD, latents, HND of one head); else the result is not well
+/// formed.
 KvCache slot_view(const KvCache& cache);
 
-/// Which pages belong to which request, and how many keys each has. Views only.
-/// Entries past a request's last page are never looked at.
+/// Which pages belong to which request, and how many keys each request has. Views only. Entries
+/// behind a request's last page are never read.
 struct PageTable {
   enum class Form : uint8_t { kDense, kCsr };
   Form form = Form::kDense;
 
   std::span<const int32_t> page_table;  // dense: [batch, max_pages], row-major page ids
   int64_t max_pages = 0;                // row length of page_table
-  // Dense: [batch], keys of each request, the new ones included
+  // Dense: [batch] keys of each request, its new ones included
   std::span<const int32_t> cache_seqlens;
 
   std::span<const int32_t> kv_indptr;   // CSR: [batch + 1], pages

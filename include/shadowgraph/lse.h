@@ -1,5 +1,5 @@
-// LSE as a type: the base of the logarithm travels with the tensor, so that a base-2 LSE cannot be
-// handed to a base-e merge unnoticed (sglang#35045, pytorch#181645).
+// LSE as a type: the base of the logarithm is part of the type, so a base-2 LSE cannot be handed to
+// a base-e merge by mistake (sglang#35045, pytorch#181645).
 #pragma once
 
 #include "shadowgraph/tensor_view.h"
@@ -11,12 +11,12 @@ enum class LseBase {
   kLog2,     // lse = log2(sum exp(s)): FlashInfer
 };
 
-/// Whether a sink's mass is counted in the LSE. It is always counted in the denominator of out.
+/// Whether the LSE counts a sink's mass. The denominator of out always counts it.
 enum class LseSink { kExcluded, kIncluded };
 
 /// f32 [total_q, num_qo_heads], any strides (a [num_qo_heads, total_q] tensor is the same view with
 /// strides swapped). A row that sees no key has -inf. Inputs may also mark an empty row with +inf
-/// (FA2, FlashMLA): both are "no mass".
+/// (FA2, FlashMLA); both mean "no mass".
 template <LseBase Base>
 struct LseView {
   TensorView tensor;

@@ -1,10 +1,10 @@
-// SimDevice: the DeviceApi on the CPU. It answers as CUDA does, runs work in any order that CUDA
-// allows, and sees through a shadow of its memory what a GPU does not tell: mem.* and graph.* in
-// `shadowgraph list invariants`.
+// SimDevice: DeviceApi on the CPU. It answers as CUDA does and runs work in any order that CUDA
+// allows. A shadow of its memory sees what a GPU hides: the laws mem.* and graph.* of `shadowgraph
+// list invariants`.
 //
-// Work runs under one single-threaded scheduler that advances inside API calls, in whichever thread
-// makes them; the same seed and the same calls give the same history. A call that waits holds the
-// device: what another thread would do to end the wait comes too late.
+// All work runs under one scheduler without threads of its own. It advances inside API calls, in
+// the thread that makes the call; the same seed and the same calls give the same history. A call
+// that waits holds the device, so another thread cannot end the wait.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,19 @@
 namespace shadowgraph {
 
 struct SimOptions {
-  /// 0: work runs as early and in as plain an order as it can, and where CUDA leaves an answer open
-  /// the device gives an H200's. Any other seed delays, reorders and answers within what is
-  /// allowed.
+  /// 0: work runs as early and in as plain an order as possible, and where CUDA leaves an answer
+  /// open the device answers as an H200 did. Any other seed delays, reorders and answers within
+  /// what CUDA allows.
   uint64_t seed = 0;
-  /// Instead of a seed: chooses 0 <= r < bound (bound >= 2). An odometer here walks all histories.
+  /// Used instead of a seed: returns r with 0 <= r < bound (bound >= 2). An odometer here walks
+  /// through all histories.
   std::function<uint32_t(uint32_t bound)> choose;
-  /// false: no shadow: no findings, nothing poisoned, and replay as fast as it can be.
+  /// false: the device keeps no shadow, finds nothing and poisons nothing; replay is as fast as
+  /// possible.
   bool checked = true;
-  size_t memory_bytes = size_t{1} << 36;  // address space; pages cost nothing until touched
-  /// Freed bytes held back before their addresses are handed out again; 0, as a GPU does: at once.
+  size_t memory_bytes = size_t{1} << 36;  // address space; a page costs nothing until it is touched
+  /// Freed bytes that are held back before their addresses are given out again; 0: none, as on a
+  /// GPU.
   size_t quarantine_bytes = 0;
 };
 
@@ -38,18 +41,18 @@ class SimDevice : public DeviceApi {
   SimDevice(const SimDevice&) = delete;
   SimDevice& operator=(const SimDevice&) = delete;
 
-  /// What was found since the last call.
+  /// The findings since the last call of take_findings.
   virtual Status take_findings();
-  /// mem.leak for every stream-ordered allocation that is still live.
+  /// Adds a finding mem.leak for every stream-ordered allocation that is still live.
   void check_leaks();
-  /// Launches exec in every order that its edges allow, up to the order of nodes that touch nothing
-  /// in common, each time on the memory as it is now, and leaves what the plain order leaves. Where
-  /// bytes differ, mem.race names the two nodes whose order decides. For graphs of kernel, memcpy,
-  /// memset, host and empty nodes; at most max_orders. Returns how many orders ran, 0 if none
-  /// could.
+  /// Launches exec in every order that its edges allow; orders that differ only in nodes without
+  /// common memory count as one. Every order starts from the memory as it is now, and at the end
+  /// memory holds what the plain order leaves. Where bytes differ, mem.race names the two nodes
+  /// whose order decides. For graphs of kernel, memcpy, memset, host and empty nodes; at most
+  /// max_orders orders. Returns how many orders ran, 0 if none could.
   uint64_t launch_every_order(ExecHandle exec, StreamHandle s, uint64_t max_orders = 1 << 16);
 
-  /// What the shadow of the buffer that holds p takes.
+  /// How much memory the shadow takes of the buffer that holds p.
   struct ShadowCost {
     size_t arena_bytes = 0, shadow_bytes = 0;
   };

@@ -1,7 +1,7 @@
 // A layer of DeepSeek sparse attention: an indexer scores a request's keys, and each query attends
-// to the few latents that it has chosen. What it is, and the tensors that a step brings to it. What
-// it computes: indexer.h, sparse.h. Source: spec backends-flashinfer-triton-linear-sparse 9, 11.8,
-// 11.9.
+// only to the few latents that it has chosen. This header describes the layer and the tensors that
+// a step gives it; indexer.h and sparse.h compute it. Source: spec
+// backends-flashinfer-triton-linear-sparse 9, 11.8, 11.9.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@ namespace shadowgraph {
 
 struct SparseLayer {
   int32_t num_heads = 1;
-  int32_t head_dim = kDsaCodes + kRopeDim;  // of queries and latents
-  int32_t head_dim_v = kDsaCodes;           // a latent's first elements
+  int32_t head_dim = kDsaCodes + kRopeDim;  // of queries and of latents
+  int32_t head_dim_v = kDsaCodes;           // the value is the first elements of a latent
   float sm_scale = 0;
-  int32_t topk = 2048;      // keys of a query
-  int32_t index_heads = 1;  // of kIndexDim channels each
-  // How the pool keeps latents: kRows of latent_dtype (f32, f16, bf16), or kDsa
+  int32_t topk = 2048;      // keys that a query attends to, at most
+  int32_t index_heads = 1;  // each with kIndexDim channels
+  // Layout of the pool of latents: kRows of latent_dtype (f32, f16, bf16), or kDsa
   LatentLayout latents = LatentLayout::kDsa;
   DType latent_dtype = DType::kBF16;
-  // Prefills attend over the latents of all their requests, gathered one after the other: what is
-  // chosen are places among them, and not slots
+  // A prefill attends over the latents of all its requests, gathered one after the other; then the
+  // choice names places among the gathered latents instead of slots
   bool ragged_prefill = false;
 };
 
-/// One sparse layer's own tensors on the device. LayerIo::q is f32 [tokens, num_heads, head_dim],
-/// LayerIo::k the new latents [tokens, head_dim], out [tokens, num_heads, head_dim_v].
+/// The tensors of one sparse layer on the device. LayerIo::q is f32 [tokens, num_heads, head_dim],
+/// LayerIo::k holds the new latents [tokens, head_dim], out is [tokens, num_heads, head_dim_v].
 struct SparseTensors {
   ConstTensorView index_q;        // e4m3 [tokens, index_heads, 128]
   ConstTensorView index_weights;  // f32 [tokens, index_heads]

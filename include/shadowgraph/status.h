@@ -1,8 +1,8 @@
 // Status and Finding: how Shadowgraph says that something is wrong.
 //
-// A Finding is one violated law, with the place and the values. A Status is a list of findings, and
-// "ok" is the empty list: bad input is reported whole, never only its first fault. Laws are listed
-// in src/core/laws.inc; `shadowgraph explain ID` prints one. Tested by tests/core/status_test.cc.
+// A Finding is one violated law, with the place and the values. A Status is a list of findings; the
+// empty list is "ok". Bad input gets all its findings, not only the first. Laws are listed in
+// src/core/laws.inc; `shadowgraph explain ID` prints one. Tested by tests/core/status_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,23 @@ namespace shadowgraph {
 
 enum class Severity { kError, kWarning, kNote };
 
-/// Where a law was violated. Empty members are not printed.
+/// The place where a law was violated. Empty members are not printed.
 struct Where {
-  std::string backend, mode, phase;  // which twin, which forward mode, eager | capture | replay
-  std::string field;                 // the argument or buffer, in the field's words: "page_table"
-  std::optional<int64_t> row, col;   // index into it
+  std::string backend, mode, phase;  // the twin, the forward mode, and eager | capture | replay
+  std::string field;                 // the argument or buffer, by its name: "page_table"
+  std::optional<int64_t> row, col;   // index into the field
 
   bool operator==(const Where&) const = default;
 };
 
-/// A known mistake that would give wrong outputs (`check --diagnose`). Results: a query row of one
-/// head.
+/// A known mistake that would give the wrong outputs (`check --diagnose`). A result is one query
+/// row of one head.
 struct Explanation {
   std::string mistake;    // "window.shorter"
-  std::string sentence;   // what it is, and how it was made
-  int64_t explained = 0;  // wrong results that it gives
-  int64_t wrong = 0;      // of so many
-  int64_t broken = 0;     // right results that it would not give
+  std::string sentence;   // what the mistake is, and how it was made
+  int64_t explained = 0;  // wrong results that the mistake reproduces
+  int64_t wrong = 0;      // wrong results in all
+  int64_t broken = 0;     // right results that the mistake would have made wrong
 
   /// "window.shorter: The window is a key too short (24 of 24 wrong results)"
   std::string to_string() const;
@@ -43,24 +43,24 @@ struct Finding {
   std::string id;     // stable name of the law: "table.page_id"
   std::string title;  // the law in one sentence
   Severity severity = Severity::kError;
-  std::string case_id;  // the case it was seen in: "FILE#case007", "seed 1 case 42"
+  std::string case_id;  // the case in which it was seen: "FILE#case007", "seed 1 case 42"
   Where where;
   std::string expected, got;      // the limit and the value
-  std::vector<std::string> refs;  // what the law stands on: spec sections, papers, repo#number
-  std::string reproduce;          // one command that shows it again
-  std::string waived;             // reason, if a waive file covers it
-  // Of wrong outputs, where it was asked for: known mistakes that would give them, the likeliest
-  // first
+  std::vector<std::string> refs;  // the sources of the law: spec sections, papers, repo#number
+  std::string reproduce;          // one command that shows the finding again
+  std::string waived;             // the reason, if a waive file covers the finding
+  // For wrong outputs, if a diagnosis was asked for: the known mistakes that would give them, the
+  // likeliest first
   std::vector<Explanation> diagnosis;
 
   /// "table.page_id: page_table[2, 5] is 99, expected 0 <= id < 8"
   std::string to_string() const;
 };
 
-/// All findings of one check. Empty means ok.
+/// All findings of one check; ok if there are none.
 class [[nodiscard]] Status {
  public:
-  /// input.memory, made without allocating.
+  /// A Status with input.memory, made without allocating memory.
   static Status out_of_memory() noexcept;
 
   bool ok() const { return findings_.empty() && !out_of_memory_; }
@@ -70,7 +70,7 @@ class [[nodiscard]] Status {
   void add(Finding finding) { findings_.push_back(std::move(finding)); }
   void add(Status other);
 
-  /// One finding per line; "ok" if there is none.
+  /// One finding per line; "ok" if there are none.
   std::string to_string() const;
 
  private:

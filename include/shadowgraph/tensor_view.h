@@ -1,4 +1,4 @@
-// TensorView: a typed, strided window on memory that somebody else owns. Strides count elements.
+// TensorView: a typed, strided window on memory that the caller owns. Strides count elements.
 // Tested by tests/core/tensor_view_test.cc.
 #pragma once
 
@@ -23,7 +23,7 @@ struct BasicTensorView {
   DType dtype = DType::kF32;
   int rank = 0;
   std::array<int64_t, kMaxRank> shape{};
-  // In elements; may be 0 or negative in inputs that are only read
+  // Counts elements; may be 0 or negative in inputs
   std::array<int64_t, kMaxRank> stride{};
 
   using Void = std::conditional_t<std::is_const_v<Byte>, const void, void>;

@@ -1,5 +1,5 @@
-// Property tests of somebody's own metadata builder: legal steps, what is true of each, arrays with
-// red zones, and the laws. Works with GoogleTest, and needs it not. A whole one is
+// Property tests of your own metadata builder: legal steps, the truth about each step, arrays with
+// red zones, and the laws. Works with or without GoogleTest. A whole test is
 // examples/property_test.cc; in short:
 //
 //   Status status = testing::check(options, [](testing::Steps& steps) {
@@ -34,76 +34,79 @@
 
 namespace shadowgraph::testing {
 
-/// What the steps are. A capacity is what a builder has to have room for.
+/// Which steps are made. The capacities say what a builder must have room for.
 struct Options {
-  // Steps of other modes are played, but not shown. Each of these must come up: test.nothing
+  // Modes to test. Steps of other modes are played, but not shown to the property. Each mode named
+  // here must come up, or test.nothing is found
   std::vector<ForwardMode> modes = {ForwardMode::kDecode, ForwardMode::kExtend};
   std::vector<int32_t> page_sizes = {1, 2, 4};  // powers of two
-  int32_t max_requests = 4;                     // of a step
-  int32_t max_context_len = 32;                 // keys of a request, drafts aside
+  int32_t max_requests = 4;                     // of one step
+  int32_t max_context_len = 32;                 // keys of a request, without drafts
   int32_t max_extend_len = 8;                   // new tokens of a request in one extend
-  // What the engine has besides; as it stands here: nothing
+  // Other features of the engine; the defaults mean that it has none
   int32_t topk = 1, num_steps = 0, num_draft_tokens = 0;  // speculation
-  int32_t dllm_block = 0;                                 // tokens that kDllmExtend denoises
-  int32_t max_encoder_len = 0;                            // without prefix_cache and speculation
-  int32_t window_left = -1;   // of layers with a second pool; without prefix_cache
-  bool prefix_cache = false;  // requests share pages
+  int32_t dllm_block = 0;                                 // tokens of a block in kDllmExtend
+  int32_t max_encoder_len = 0;  // not together with prefix_cache or speculation
+  int32_t window_left = -1;     // for layers with a second pool; not together with prefix_cache
+  bool prefix_cache = false;    // requests share pages
 
-  // Every batch of up to so many requests; 0: none. In a page size P: prefixes of 0 to 2 P + 1
-  // tokens, 1 or 2 new ones, pages in three orders
+  // Every batch of up to this many requests is tried; 0: none. With page size P a request has a
+  // prefix of 0 to 2 P + 1 tokens and 1 or 2 new ones; pages come in three orders
   int32_t small_requests = 3;
-  int64_t histories = 200;  // random ones of a scheduler
-  int32_t steps = 20;       // of a history, at most
+  int64_t histories = 200;  // number of random histories of a scheduler
+  int32_t steps = 20;       // steps of a history, at most
   uint64_t seed = 1;
   double shrink_seconds = 2;
-  // One history alone, "3.0.1". Empty: what the environment has as SHADOWGRAPH_CHOICES, if anything
+  // Runs only this history: "3.0.1". Empty: the value of the environment variable
+  // SHADOWGRAPH_CHOICES, if it is set
   std::string choices;
-  std::string command;  // that runs this test; Finding::reproduce has it
+  std::string command;  // the command that runs this test, for Finding::reproduce
 
-  /// Capacities: keys of a request, drafts included; new tokens of a step, of a draft decode one
-  /// for each branch.
+  /// Capacities. max_kv_len: keys of a request, drafts included. max_tokens: new tokens of a step;
+  /// in a draft decode one for each branch.
   int32_t max_kv_len() const;
   int32_t max_tokens() const;
 };
 
 enum class Pool : uint8_t {
   kFull,
-  kWindow,   // of sliding-window layers: slots by full_to_swa, 0 where they are evicted
-  kEncoder,  // keys of cross-attention, which stores none of its own: those of the full pool
+  kWindow,   // slots of sliding-window layers by full_to_swa, 0 where a token is evicted
+  kEncoder,  // keys of cross-attention, by slots of the full pool; no slot is written
 };
 
-/// What is true of a step, row by row; a row is a request, of a draft decode one of its branches.
+/// The truth about a step, row by row. A row is a request; in a draft decode, one of its branches.
 struct Truth {
   std::vector<int32_t> q_lens, kv_lens;    // [rows]
   std::vector<int32_t> cu_seqlens_q;       // [rows + 1]
-  std::vector<std::vector<int32_t>> keys;  // [rows][kv_len] slot of each, in order
-  std::vector<int32_t> stored;             // [tokens] slot of each new token, the last of its keys
-  std::vector<uint8_t> mask;               // row by row [q_len, kv_len] seen, windows aside: 0 or 1
+  std::vector<std::vector<int32_t>> keys;  // [rows][kv_len] slot of each key, in order
+  std::vector<int32_t>
+      stored;  // [tokens] slot of each new token; new tokens are the last keys of a row
+  std::vector<uint8_t> mask;  // row by row [q_len, kv_len], without windows: 1 seen, 0 hidden
 
   int64_t rows() const { return static_cast<int64_t>(kv_lens.size()); }
-  /// [rows] pages of a row's keys.
+  /// [rows] number of pages that hold a row's keys.
   std::vector<int32_t> num_pages(int32_t page_size) const;
 };
 
-/// Requires a batch that validate() accepts, with req_to_token and what the pool needs.
+/// Requires a batch that validate() accepts, with req_to_token and the fields that the pool needs.
 Truth truth_of(const ForwardBatch& batch, Pool pool = Pool::kFull);
 
 /// A legal step.
 struct Case {
   ForwardBatch batch;
   int32_t page_size = 1;
-  int32_t pool_pages = 0, window_pages = 0;  // of either pool, page 0 included
+  int32_t pool_pages = 0, window_pages = 0;  // pages of either pool, page 0 included
   Truth truth;                               // of the full pool
 };
 
-/// A history of steps, each made when it is asked for: a property is a loop over them.
+/// A history of steps. Each step is made when it is asked for: a property is a loop over them.
 class Steps {
  public:
-  /// The next step; it is gone with the one after it. nullptr: the history is over, or a law did
-  /// not hold. Before that, the red zones of all arrays are looked at; behind it what the last step
-  /// wrote is stale.
+  /// The next step, valid until the next call; nullptr when the history is over or a law did not
+  /// hold. next() first checks the red zones of all arrays; then what the last step wrote becomes
+  /// stale.
   const Case* next();
-  /// Findings of this step.
+  /// Adds the findings of this step.
   void expect(Status findings);
 
   struct State;  // src/testing/steps.h
@@ -114,7 +117,7 @@ class Steps {
   State& state_;
 };
 
-/// An array in findings: its name, and elements from number `first` on.
+/// The elements of an array, from number `first` on, and the name that findings give it.
 template <class T>
 struct Values {
   std::string_view name;
@@ -122,18 +125,18 @@ struct Values {
   int64_t first = 0;
 
   int64_t size() const { return static_cast<int64_t>(elements.size()); }
-  /// All behind the first `count`.
+  /// All elements behind the first `count`.
   Values from(int64_t count) const {
     const int64_t n = std::min(count, size());
     return {name, elements.subspan(static_cast<size_t>(n)), first + n};
   }
 };
 
-/// Bytes between red zones. What is written outside of them is found by the next Steps::next
-/// (mem.red_zone), and under AddressSanitizer stops the program at its line. What a step has not
-/// written holds a poison that no metadata has: of its integers one of the lowest 256, of bytes one
-/// of two; every check below calls it unwritten (mem.uninit_read), or stale (mem.stale_input) where
-/// an earlier step wrote it.
+/// Bytes between red zones. The next Steps::next finds a write outside them (mem.red_zone);
+/// AddressSanitizer stops the program at the line that writes. Bytes that a step has not written
+/// hold a poison that no metadata uses: integers one of the lowest 256 values, bytes one of two.
+/// Every check below calls a poisoned element unwritten (mem.uninit_read), or stale
+/// (mem.stale_input) if an earlier step wrote it.
 class ShadowedMemory {
  public:
   ShadowedMemory(const ShadowedMemory&) = delete;
@@ -159,8 +162,8 @@ class ShadowedMemory {
   void begin_step();
 };
 
-/// A builder's array: int32_t, int64_t or uint8_t. Lives inside a property. lifetime kPerStep: what
-/// a step writes is stale in the next; else it stays.
+/// A builder's array of int32_t, int64_t or uint8_t. It lives inside a property. With kPerStep the
+/// values of one step are stale in the next; with any other lifetime they stay.
 template <class T>
 requires std::same_as<T, int32_t> || std::same_as<T, int64_t> || std::same_as<T, uint8_t>
 class Shadowed : ShadowedMemory {
@@ -177,62 +180,65 @@ class Shadowed : ShadowedMemory {
   operator Values<T>() const { return values(); }
 };
 
-// Laws. Each names every element that breaks it, and those that were not written.
+// Laws. A check names every element that breaks its law, and every element that was not written.
 
 /// Every element is written.
 Status check_written(const Values<int32_t>& values);
 Status check_written(const Values<int64_t>& values);
 Status check_written(const Values<uint8_t>& values);
-/// Keys, or queries, of each row; more elements are padding's. len.batch, len.kv_extent,
-/// len.q_extent.
+/// The keys (or the queries) of each row; further elements belong to padding. len.batch,
+/// len.kv_extent, len.q_extent.
 Status check_kv_lens(const Values<int32_t>& lens, const Truth& truth);
 Status check_q_lens(const Values<int32_t>& lens, const Truth& truth);
-/// Every element lies between least and most: what a kernel can run padding rows with.
+/// Every element lies between least and most, so that a kernel can run the padding rows.
 /// len.padding.
 Status check_padding(const Values<int32_t>& values, int32_t least, int32_t most);
-/// A longest length that the host gives to a kernel, and none of these exceeds. len.bound.
+/// `longest` is the longest length that the host gives to a kernel; no element of lens exceeds it.
+/// len.bound.
 Status check_longest(std::string_view name, int64_t longest, std::span<const int32_t> lens);
-/// Offsets from 0, each row's own count apart; those of padding do not fall, and none exceeds
-/// capacity, the elements that there are. len.batch, len.indptr_first, len.indptr_monotone,
+/// Offsets begin at 0 and step by each row's count. Offsets of padding do not fall, and none
+/// exceeds capacity, the number of elements. len.batch, len.indptr_first, len.indptr_monotone,
 /// len.q_extent, len.total.
 Status check_indptr(const Values<int32_t>& indptr, std::span<const int32_t> counts,
                     int64_t capacity);
-/// [rows, columns], a column for `unit` tokens: ids of pages, or with unit 1 slots. Every live
-/// column names its tokens' page, of `pages` that there are. len.batch, table.capacity,
-/// table.page_id, table.unit, table.slot.
+/// [rows, columns], one column per `unit` tokens: page ids, or slots if unit is 1. Every live
+/// column names the page of its tokens, below `pages`. len.batch, table.capacity, table.page_id,
+/// table.unit, table.slot.
 Status check_page_table(const Values<int32_t>& table, int64_t columns, int32_t unit, int64_t pages,
                         const Truth& truth);
-/// The same of lists one behind the other, row r's from indptr[r] to indptr[r + 1]; what indptr
-/// itself breaks too.
+/// The same for lists: row r has the entries indptr[r] to indptr[r + 1] - 1. Errors of indptr are
+/// found, too.
 Status check_csr(const Values<int32_t>& indptr, const Values<int32_t>& indices, int32_t unit,
                  int64_t pages, const Truth& truth);
 Status check_csr(const Values<int32_t>& indptr, const Values<int64_t>& indices, int32_t unit,
                  int64_t pages, const Truth& truth);
-/// Tokens on each row's last page; more elements are padding's. len.batch, len.last_page.
+/// The number of tokens on each row's last page; further elements belong to padding. len.batch,
+/// len.last_page.
 Status check_last_page_len(const Values<int32_t>& lens, int32_t page_size, const Truth& truth);
-/// Every element is a page that there is: tables of padding rows. table.page_id.
+/// Every element is the id of a page below `pages`; use it for tables of padding rows.
+/// table.page_id.
 Status check_page_ids(const Values<int32_t>& ids, int64_t pages);
-/// The slot of each new token; those of padding are 0. len.batch, slot.write.
+/// The slot of each new token; slots of padding are 0. len.batch, slot.write.
 Status check_slots(const Values<int32_t>& slots, const Truth& truth);
 Status check_slots(const Values<int64_t>& slots, const Truth& truth);
 
-/// A byte a pair, as Truth::mask has them. mask.size, mask.bit.
+/// One byte per pair of query and key, as in Truth::mask. mask.size, mask.bit.
 Status check_mask(const Values<uint8_t>& mask, const Truth& truth);
 
-/// Builds the metadata of each step, and expects laws of it. What it makes it makes anew for every
-/// history. It may throw: trace.exception.
+/// Builds the metadata of each step and checks laws of it. It must make its own state anew for
+/// every history. It may throw: trace.exception.
 using Property = std::function<void(Steps& steps)>;
 
 /// What was tried.
 struct Counts {
   int64_t small = 0;      // batches of Options::small_requests
-  int64_t histories = 0;  // random ones
-  int64_t steps = 0;      // that a property saw, of both
+  int64_t histories = 0;  // random histories
+  int64_t steps = 0;      // steps of both kinds that the property saw
 };
 
-/// Every small batch, then the random histories; the first that breaks a law is shrunk, and its
-/// findings name the step and the choices that repeat it. Also: test.options, test.nothing, and of
-/// sizes pool.shape.
+/// Tries every small batch, then the random histories. The first one that breaks a law is shrunk;
+/// its findings name the step and the choices that repeat it. Also finds test.options,
+/// test.nothing, and pool.shape for impossible sizes.
 Status check(const Options& options, const Property& property, Counts* counts = nullptr);
 
 }  // namespace shadowgraph::testing
