@@ -2,22 +2,10 @@
 // operator()(name, member) for numbers, strings, lists of them, and structs that are listed here.
 #pragma once
 
+#include "attn/visit_attention.h"
 #include "fuzz/case_file.h"
 
 namespace shadowgraph {
-
-template <class V>
-void visit_fields(V& v, AttentionParams& p) {
-  v("num_qo_heads", p.num_qo_heads);
-  v("num_kv_heads", p.num_kv_heads);
-  v("head_dim_qk", p.head_dim_qk);
-  v("head_dim_vo", p.head_dim_vo);
-  v("sm_scale", p.sm_scale);
-  v("causal", p.causal);
-  v("window_left", p.window_left);
-  v("window_right", p.window_right);
-  v("logits_soft_cap", p.logits_soft_cap);
-}
 
 template <class V>
 void visit_fields(V& v, RecurrentLayer& l) {
