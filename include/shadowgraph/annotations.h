@@ -1,6 +1,6 @@
 // Annotations: what a program knows and device calls do not tell. A device that keeps a shadow
 // checks its memory against them; every other device ignores them. They never change a result.
-// DESIGN "Memory, shadow and footprints"; the findings' laws are mem.* in `list invariants`.
+// See docs/architecture.md "Memory and shadow"; the findings' laws are mem.* in `list invariants`.
 #pragma once
 
 #include <cstddef>

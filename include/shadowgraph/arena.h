@@ -1,7 +1,7 @@
 // Arena: named device buffers at fixed addresses, in one allocation. It uses DeviceApi only, so it
 // is the same on the simulated device and on a GPU; on the simulated device every buffer has a
 // shadow.
-// DESIGN "The one path", "Memory, shadow and footprints". Tested by tests/graph/arena_test.cc.
+// See docs/architecture.md "Memory and shadow". Tested by tests/graph/arena_test.cc.
 #pragma once
 
 #include <cassert>

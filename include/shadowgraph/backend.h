@@ -1,6 +1,7 @@
 // Backend: the twin of one engine's attention backend, in three verbs. bind declares buffers, fill
 // writes them from a batch on the host, forward launches. Eager, capture and replay are these same
-// calls; what differs is a value in Limits. DESIGN "The one path". Tested by tests/backends/.
+// calls; what differs is a value in Limits. See docs/architecture.md, "One path". Tested by
+// tests/backends/.
 //
 //   meta   = backend.bind(arena, limits)        sees no batch
 //   backend.fill(batch, meta)                   allocates nothing
@@ -25,7 +26,7 @@
 
 namespace shadowgraph {
 
-/// Dual-chunk attention (Qwen-1M). Source: spec backends-flashinfer-triton-linear-sparse 5.
+/// Dual-chunk attention (Qwen-1M). Facts: docs/metadata.md "Dual chunks".
 struct DualChunkConfig {
   int32_t chunk_size = 0, local_size = 0;
   // Tokens that the model was trained for: keys of longer requests are stored times a factor; 0:
@@ -36,7 +37,7 @@ struct DualChunkConfig {
 };
 
 /// How an engine cuts a row's keys into partial results that are merged by their LSE, and what its
-/// planner takes the GPU for. Source: spec backends-flashinfer-triton-linear-sparse 2.7, 3.2.
+/// planner takes the GPU for. Facts: docs/metadata.md "FlashInfer", "Triton".
 struct SplitConfig {
   // Keys of a chunk, whatever the batch (deterministic inference); 0: the engine's own rule, which
   // sees the batch and its padding

@@ -1,5 +1,5 @@
 // ForwardBatch: what the scheduler knows about one step. Metadata is made from nothing else.
-// Source: spec backends-flashattention-family 1.2, 1.3. Tested by tests/attn/batch_test.cc.
+// Facts: docs/metadata.md "Lengths". Tested by tests/attn/batch_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,7 @@
 namespace shadowgraph {
 
 /// What seq_lens count. One engine used the same field in both meanings, and each meaning was a bug
-/// where the other was expected (spec backends-flashattention-family 0.2); so a batch names its
-/// own.
+/// where the other was expected (docs/metadata.md "Lengths"); so a batch names its own.
 enum class SeqLensKind : uint8_t {
   kFull,    // all keys of a request, the tokens of this step included
   kPrefix,  // the keys cached before this step; in a draft decode, before its first step

@@ -6,7 +6,7 @@
 // the block before it takes kv and score `a`, from the block itself kv and score `b`; a row is
 // [kv_a | kv_b | score_a | score_b]. Other ratios work as 128. An RMS norm follows, and a rotation
 // of the last channels.
-// Formulas: spec backends-flashinfer-triton-linear-sparse, section 10; vectors/linear 8.
+// Facts: docs/metadata.md "DeepSeek-V4"; recorded kernels: tests/data/README.md.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // Conventions as types: what engines count in two ways, each way a type of its own. Nothing
 // converts without a name, so a mix-up does not compile. The base of an LSE is such a type too:
-// lse.h. Source: spec backends-flashinfer-triton-linear-sparse 1.1, 8. Tested by
-// tests/attn/conventions_test.cc.
+// lse.h. Facts: docs/conventions.md. Tested by tests/attn/conventions_test.cc.
 #pragma once
 
 #include <bit>

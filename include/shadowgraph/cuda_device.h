@@ -1,5 +1,5 @@
 // The same calls on a real GPU: DeviceApi over the CUDA runtime. Only in builds with
-// SHADOWGRAPH_CUDA. Source: spec graph-semantics 8.
+// SHADOWGRAPH_CUDA. Facts: docs/graphs.md "CUDA 13".
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // DeviceApi: the part of the CUDA runtime that attention backends and their graphs stand on, call
 // for call. One program over it runs on the simulated device (sim_device.h) and on a GPU. Names,
 // arguments and error numbers are CUDA 13's; what a call does is CUDA's documentation, and where
-// that is silent, what an H200 answered (spec graph-semantics, vectors cuda_graph).
+// that is silent, what an H200 answered (docs/graphs.md, tests/data/cuda_graph).
 //
 // The form differs from CUDA's, the meaning does not: handles are 64-bit values; out parameters
 // come last; one call adds, one reads and one changes a node of any type (cudaGraphAddNode), whose

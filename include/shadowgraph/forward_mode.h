@@ -1,6 +1,6 @@
 // ForwardMode: what kind of step the scheduler runs. The predicates are SGLang's, traps included:
 // target verify is an extend; draft extend v2 is an extend only where the caller asks for it.
-// Source: spec backends-flashattention-family 1.1. Tested by tests/attn/forward_mode_test.cc.
+// Facts: docs/metadata.md "Forward modes". Tested by tests/attn/forward_mode_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Stream, Graph, GraphExec: the part of a device that a backend uses. A backend's forward()
 // launches on a Stream; it does not know whether the launches are recorded, run at once or replayed
-// later. Written once, on DeviceApi. DESIGN "The one path".
+// later. Written once, on DeviceApi. See docs/architecture.md, "One path".
 #pragma once
 
 #include <cstddef>

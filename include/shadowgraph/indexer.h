@@ -6,8 +6,8 @@
 // queries and keys are e4m3, of 128 channels, with one scale per 128 channels. The scales of
 // queries are part of the weights.
 //
-// Index keys lie in pages of 64 tokens: 64 * 128 bytes of e4m3, then 64 f32 scales. Formulas and
-// layouts: spec backends-flashinfer-triton-linear-sparse, sections 9 and 11.9; vectors/linear 8.
+// Index keys lie in pages of 64 tokens: 64 * 128 bytes of e4m3, then 64 f32 scales. Facts:
+// docs/metadata.md "DSA"; recorded kernels: tests/data/README.md.
 #pragma once
 
 #include <cstdint>

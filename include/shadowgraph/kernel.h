@@ -1,5 +1,6 @@
 // Launches as data: a kernel, its shape, and its arguments by value. A graph keeps exactly the
-// launch that a stream was given, and a replay runs it again. Source: spec graph-semantics 1.
+// launch that a stream was given, and a replay runs it again. Facts: docs/graphs.md "What is
+// baked".
 #pragma once
 
 #include <cassert>

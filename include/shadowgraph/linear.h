@@ -12,8 +12,8 @@
 // DecayGate computes decays and weights from a model's projections; CausalConv1d is the convolution
 // before the recurrence.
 //
-// Requests are rows over packed tokens; the state of each lives in a slot of a pool. Formulas and
-// layouts: spec backends-flashinfer-triton-linear-sparse, sections 7 and 11.10 to 11.12.
+// Requests are rows over packed tokens; the state of each lives in a slot of a pool. Facts:
+// docs/metadata.md "Recurrent layers"; recorded kernels: tests/data/README.md.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // A layer that keeps a recurrent state in a slot instead of keys in a cache: Mamba2, Gated
 // DeltaNet, Kimi Delta Attention, Lightning. This header describes the layer and the tensors that a
-// step gives it; linear.h computes it. Source: spec backends-flashinfer-triton-linear-sparse 7.
+// step gives it; linear.h computes it. Facts: docs/metadata.md "Recurrent layers".
 #pragma once
 
 #include <cstdint>

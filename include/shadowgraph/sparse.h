@@ -4,8 +4,7 @@
 //
 //   x_j = sm_scale <q_h, row_j>,  out_h = sum_j softmax(x)_j row_j[0 : head_dim_v]
 //
-// Formulas and layouts: spec backends-flashinfer-triton-linear-sparse, sections 9, 10, 11.3, 11.8
-// and 11.9.
+// Facts: docs/metadata.md "DSA", "DeepSeek-V4".
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 // A layer of DeepSeek sparse attention: an indexer scores a request's keys, and each query attends
 // only to the few latents that it has chosen. This header describes the layer and the tensors that
-// a step gives it; indexer.h and sparse.h compute it. Source: spec
-// backends-flashinfer-triton-linear-sparse 9, 11.8, 11.9.
+// a step gives it; indexer.h and sparse.h compute it. Facts: docs/metadata.md "DSA".
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 // A layer of DeepSeek-V4: a query sees the latents of a window of tokens, and behind them blocks of
 // earlier tokens, each compressed to one latent. This header describes the layer and the tensors
-// that a step gives it; compress.h and sparse.h compute it. Source: spec
-// backends-flashinfer-triton-linear-sparse 10.
+// that a step gives it; compress.h and sparse.h compute it. Facts: docs/metadata.md "DeepSeek-V4".
 #pragma once
 
 #include <algorithm>

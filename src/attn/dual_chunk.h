@@ -2,8 +2,8 @@
 // with rotary positions of its own: one for the keys of its chunk, one for those of the chunk
 // before, one for all before that. One softmax over the three. The only home of its chunk
 // arithmetic: the predicate part(query, key), which the oracle asks for every pair, and the closed
-// form range(part, query), of which metadata is made. Source: spec
-// backends-flashinfer-triton-linear-sparse 5. Tested by tests/attn/dual_chunk_test.cc.
+// form range(part, query), of which metadata is made. Facts: docs/metadata.md "Dual chunks". Tested
+// by tests/attn/dual_chunk_test.cc.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // LinearVector: one recorded case of somebody else's recurrent kernel, as plain data: the call that
-// it answers, what the kernel left, and the float64 result beside it. Formulas and conventions:
-// vectors/linear/FORMAT.md. src/io reads them, src/check judges them.
+// it answers, what the kernel left, and the float64 result beside it. Conventions:
+// tests/data/README.md. src/io reads them, src/check judges them.
 #pragma once
 
 #include <memory>

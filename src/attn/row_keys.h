@@ -1,7 +1,6 @@
 // The slots of a row's keys, in order: what a batch says of them, for whoever judges metadata. A
-// row is a request, of a draft decode one of its branches. Source: spec
-// backends-flashattention-family 1.4, 2.4. Tested by tests/attn/row_keys_test.cc and
-// tests/check/canonical_test.cc.
+// row is a request, of a draft decode one of its branches. Facts: docs/metadata.md "Pools",
+// "Drafts". Tested by tests/attn/row_keys_test.cc and tests/check/canonical_test.cc.
 #pragma once
 
 #include <cstdint>

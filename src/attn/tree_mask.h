@@ -1,6 +1,5 @@
 // The draft tree of target verify, as custom_mask says it: a token's row holds its ancestors and
-// itself. Source: spec backends-flashattention-family 2.6. Tested by
-// tests/attn/tree_mask_test.cc.
+// itself. Facts: docs/metadata.md "Drafts". Tested by tests/attn/tree_mask_test.cc.
 #pragma once
 
 #include <algorithm>

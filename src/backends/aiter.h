@@ -2,8 +2,8 @@
 // whatever the page size; a chain of drafts of a model with heads is verified by its unified
 // kernel, over a table of pages that a graph has for the longest context, and a tree by Triton's
 // extend kernel, with Triton's metadata. Not modelled: the work plan of the persistent MLA kernels,
-// and heads that are padded for them. Source: spec backends-flashinfer-triton-linear-sparse 6.
-// Tested by tests/backends/aiter_test.cc.
+// and heads that are padded for them. Facts: docs/metadata.md "Aiter". Tested by
+// tests/backends/aiter_test.cc.
 #pragma once
 
 #include "backends/csr_rows.h"

@@ -1,8 +1,8 @@
 // Ascend's attention (NPU) as SGLang drives it: pages in a dense table, and lengths that its kernel
 // takes as lists of the host, query lengths by where each request's queries end. An engine's graph
 // keeps the lists of its capture until its runner hands it others; here they are metadata, which
-// every fill writes. Not modelled: tables of an MLA prefill's flattened prefixes. Source: spec
-// backends-flashinfer-triton-linear-sparse 8, 15.3. Tested by tests/backends/ascend_test.cc.
+// every fill writes. Not modelled: tables of an MLA prefill's flattened prefixes. Facts:
+// docs/metadata.md "Ascend". Tested by tests/backends/ascend_test.cc.
 #pragma once
 
 #include "backends/paged_backend.h"

@@ -1,6 +1,6 @@
 // AscendGdn: Gated DeltaNet on an NPU. Padding has length 0 and names slot 0, which is nobody's;
-// its kernels take offsets, by which padding has no tokens. Source: spec
-// backends-flashinfer-triton-linear-sparse 7.7. Tested by tests/backends/recurrent_test.cc.
+// its kernels take offsets, by which padding has no tokens. Facts: docs/metadata.md "Recurrent
+// layers". Tested by tests/backends/recurrent_test.cc.
 #pragma once
 
 #include "backends/recurrent_backend.h"

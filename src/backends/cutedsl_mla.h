@@ -1,7 +1,7 @@
 // CuteDSL-MLA as SGLang drives it: TRTLLM-MLA, and decode context parallelism. Of n ranks, rank r
 // holds the tokens c with c mod n = r, and every rank attends to its own with all heads; whoever
-// calls merges the ranks' results by their LSE. Source: spec backends-flashattention-family 5.6.
-// Tested by tests/backends/cutedsl_mla_test.cc.
+// calls merges the ranks' results by their LSE. Facts: docs/metadata.md "Siblings". Tested by
+// tests/backends/cutedsl_mla_test.cc.
 #pragma once
 
 #include "backends/trtllm_mla.h"

@@ -1,7 +1,7 @@
 // DeepSeek-V4 as SGLang drives it: all metadata is per token. A token sees its window by slots, the
 // newest first, and the blocks that are whole by then; what it stores, where its state is, and
-// which block it ends is metadata, too. Source: spec backends-flashinfer-triton-linear-sparse 10.
-// Tested by tests/backends/deepseek_v4_test.cc.
+// which block it ends is metadata, too. Facts: docs/metadata.md "DeepSeek-V4". Tested by
+// tests/backends/deepseek_v4_test.cc.
 #pragma once
 
 #include <algorithm>

@@ -2,8 +2,7 @@
 // request's tokens lie in a ring of its row of req_to_token, its blocks behind all rings, so one
 // ragged list has all that a token sees. A prefill attends to its own latents as they come, and
 // stores the last of them afterwards. Rings are not shared: no request has another's prefix.
-// Source: spec backends-flashinfer-triton-linear-sparse 10. Tested by
-// tests/backends/deepseek_v4_test.cc.
+// Facts: docs/metadata.md "DeepSeek-V4". Tested by tests/backends/deepseek_v4_test.cc.
 #pragma once
 
 #include "backends/deepseek_v4.h"

@@ -1,7 +1,7 @@
 // DeepSeek sparse attention as SGLang drives it: an indexer with keys of its own, in pages of 64,
 // scores a request's tokens, the topk best become slots (or places among gathered latents), and an
-// absorbed MLA kernel attends to these. Source: spec backends-flashinfer-triton-linear-sparse 9.
-// Tested by tests/backends/dsa_test.cc.
+// absorbed MLA kernel attends to these. Facts: docs/metadata.md "DSA". Tested by
+// tests/backends/dsa_test.cc.
 //
 // Rows of tables are query tokens, whose row of a request is repeated; of a prefill they are
 // requests, and each token says which. What an engine's kernels are scheduled by has no part here.

@@ -1,7 +1,7 @@
 // Dual-chunk attention as SGLang drives it for Qwen-1M models: a query of chunk n attends with one
 // copy of itself to its own chunk, with another to chunk n - 1, with a third to all before, and the
-// three results are merged by their natural LSE. Source: spec
-// backends-flashinfer-triton-linear-sparse 5. Tested by tests/backends/dual_chunk_test.cc.
+// three results are merged by their natural LSE. Facts: docs/metadata.md "Dual chunks". Tested by
+// tests/backends/dual_chunk_test.cc.
 //
 // A decode has a row for each request; a prefill one for each chunk that a request's queries touch,
 // the engine's walk from chunk to chunk as data. Keys are stored times the factor of the whole

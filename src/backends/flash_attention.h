@@ -1,6 +1,5 @@
 // FlashAttention 3 and 4 as SGLang drives them: dense page tables, lengths that count the new keys.
-// Source: spec backends-flashattention-family 2, 3, 4. Tested by
-// tests/backends/flash_attention_test.cc.
+// Facts: docs/metadata.md "FlashAttention". Tested by tests/backends/flash_attention_test.cc.
 //
 // With topk > 1 a step is two calls, whose results are merged by their LSE: the prefix, which all
 // queries of a request see, and an expand half with a row for each query, which holds the drafts

@@ -1,6 +1,6 @@
 // FlashMLA as SGLang drives it: pages of 64, and a schedule that shares the keys out among the
 // parts of the machine. The schedule is the engine's metadata; the twin's own kernel needs none.
-// Prefill is another backend's (Hybrid). Source: spec backends-flashattention-family 5.5. Tested by
+// Prefill is another backend's (Hybrid). Facts: docs/metadata.md "Siblings". Tested by
 // tests/backends/flash_mla_test.cc.
 #pragma once
 

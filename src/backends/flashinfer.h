@@ -1,6 +1,6 @@
 // FlashInfer as SGLang drives it: lists of slots (CSR), one slot a token whatever the page size,
-// and a plan that cuts queries into tiles and keys into chunks. Source: spec
-// backends-flashinfer-triton-linear-sparse 2. Tested by tests/backends/flashinfer_test.cc.
+// and a plan that cuts queries into tiles and keys into chunks. Facts: docs/metadata.md
+// "FlashInfer". Tested by tests/backends/flashinfer_test.cc.
 //
 // Layers share a wrapper: a list, a plan and a mask. Wrapper 0 is for layers with a window where
 // there are any, else for all but cross-attention; wrapper 1 for those without a window, or for

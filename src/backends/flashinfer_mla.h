@@ -1,7 +1,6 @@
 // FlashInfer's MLA kernels as SGLang drives them: latent attention over lists of slots (CSR), one
-// slot a token whatever the page size, not cut. Every query reads latents, a prefill's too. Source:
-// spec backends-flashinfer-triton-linear-sparse 2, 13. Tested by
-// tests/backends/flashinfer_mla_test.cc.
+// slot a token whatever the page size, not cut. Every query reads latents, a prefill's too. Facts:
+// docs/metadata.md "FlashInfer". Tested by tests/backends/flashinfer_mla_test.cc.
 #pragma once
 
 #include "shadowgraph/backend.h"

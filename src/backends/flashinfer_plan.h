@@ -1,6 +1,6 @@
 // FlashInfer's planners: how a batch becomes a work list (TilePlan). Host arithmetic alone, written
-// into memory that the caller has; nothing is allocated. Source: spec
-// backends-flashinfer-triton-linear-sparse 2.7. Tested by tests/backends/flashinfer_plan_test.cc.
+// into memory that the caller has; nothing is allocated. Facts: docs/metadata.md "FlashInfer".
+// Tested by tests/backends/flashinfer_plan_test.cc.
 #pragma once
 
 #include <algorithm>

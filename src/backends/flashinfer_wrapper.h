@@ -1,6 +1,5 @@
 // A wrapper of FlashInfer: what the layers that share it attend over in a step, and how that is
-// planned. Read by bind, fill and forward alike. Source: spec
-// backends-flashinfer-triton-linear-sparse 2.1 to 2.4. Tested by
+// planned. Read by bind, fill and forward alike. Facts: docs/metadata.md "FlashInfer". Tested by
 // tests/backends/flashinfer_test.cc.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Gdn: Gated DeltaNet, gated delta rule over state slots, behind a convolution. Source: spec
-// backends-flashinfer-triton-linear-sparse 7. Tested by tests/backends/recurrent_test.cc.
+// Gdn: Gated DeltaNet, gated delta rule over state slots, behind a convolution. Facts:
+// docs/metadata.md "Recurrent layers". Tested by tests/backends/recurrent_test.cc.
 #pragma once
 
 #include "backends/recurrent_backend.h"

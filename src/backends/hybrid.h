@@ -1,5 +1,5 @@
-// Hybrid: one backend for decode, another for prefill. Source: spec backends-flashattention-family
-// 5.7. Tested by tests/backends/hybrid_test.cc.
+// Hybrid: one backend for decode, another for prefill. Facts: docs/metadata.md "Composed backends".
+// Tested by tests/backends/hybrid_test.cc.
 #pragma once
 
 #include <string>

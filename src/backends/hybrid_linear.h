@@ -1,6 +1,6 @@
 // HybridLinear: a model with layers of full attention beside recurrent ones: a backend for each
-// kind, both bound, filled and launched in every step. Source: spec
-// backends-flashinfer-triton-linear-sparse 4.3. Tested by tests/backends/recurrent_test.cc.
+// kind, both bound, filled and launched in every step. Facts: docs/metadata.md "Composed backends".
+// Tested by tests/backends/recurrent_test.cc.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Kda: Kimi Delta Attention, delta rule with a decay per channel, behind a convolution. Source:
-// spec backends-flashinfer-triton-linear-sparse 7. Tested by tests/backends/recurrent_test.cc.
+// Kda: Kimi Delta Attention, delta rule with a decay per channel, behind a convolution. Facts:
+// docs/metadata.md "Recurrent layers". Tested by tests/backends/recurrent_test.cc.
 #pragma once
 
 #include "backends/recurrent_backend.h"

@@ -1,5 +1,5 @@
-// Lightning: Lightning attention, decaying linear attention over state slots. Source: spec
-// backends-flashinfer-triton-linear-sparse 7. Tested by tests/backends/recurrent_test.cc.
+// Lightning: Lightning attention, decaying linear attention over state slots. Facts:
+// docs/metadata.md "Recurrent layers". Tested by tests/backends/recurrent_test.cc.
 #pragma once
 
 #include "backends/recurrent_backend.h"

@@ -1,7 +1,6 @@
 // Local attention: a query sees the keys of its own chunk of positions, up to itself. A request
 // becomes one row for each chunk that its queries touch, and each row is an ordinary causal one.
-// Source: spec backends-flashattention-family 2.8. Tested by
-// tests/backends/local_attention_test.cc.
+// Facts: docs/metadata.md "FlashAttention". Tested by tests/backends/local_attention_test.cc.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Mamba2: state space duality over state slots, behind a convolution. Its chunks lie on the grid of
 // the whole batch, so that a snapshot may lie inside of one: its state is computed once more, in
-// the snapshot's slot. Source: spec backends-flashinfer-triton-linear-sparse 7.2, 7.5. Tested by
+// the snapshot's slot. Facts: docs/metadata.md "Recurrent layers". Tested by
 // tests/backends/recurrent_test.cc.
 #pragma once
 

@@ -1,8 +1,7 @@
 // MlaBackend: the absorbed path of multi-head latent attention: one latent head, no windows. An
 // engine's kernel reads every request through a window of as many queries as the widest has, and is
 // told prefix + window keys; the launch here reads each request's own. Prefill is another backend's
-// (Hybrid). Source: spec backends-flashattention-family 5.4 to 5.6. Tested by
-// tests/backends/trtllm_mla_test.cc.
+// (Hybrid). Facts: docs/metadata.md "Siblings". Tested by tests/backends/trtllm_mla_test.cc.
 #pragma once
 
 #include "backends/paged_backend.h"

@@ -1,6 +1,6 @@
 // MultiStep: a draft model's decode steps, which follow each other in one graph. The first draft
-// token comes from draft extend, so there are num_steps - 1 of them. Source: spec
-// backends-flashattention-family 2.3, 3.2. Tested by tests/backends/multi_step_test.cc.
+// token comes from draft extend, so there are num_steps - 1 of them. Facts: docs/metadata.md
+// "Drafts". Tested by tests/backends/multi_step_test.cc.
 #pragma once
 
 #include <string>

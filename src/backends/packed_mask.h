@@ -1,5 +1,5 @@
 // A request's custom mask as FlashInfer packs it: a bit for each query and key of a list, least
-// significant first. Source: spec backends-flashinfer-triton-linear-sparse 2.4, 2.6. Tested by
+// significant first. Facts: docs/metadata.md "FlashInfer". Tested by
 // tests/backends/packed_mask_test.cc.
 #pragma once
 

@@ -1,7 +1,7 @@
 // PagedBackend: what the siblings of FlashAttention have in common: one dense table of pages,
 // lengths that count the new keys, one launch a layer. A backend says what it serves and adds what
-// its engine's kernel reads besides. Source: spec backends-flashattention-family 2, 5.1, 5.2.
-// Tested by tests/backends/paged_backends_test.cc.
+// its engine's kernel reads besides. Facts: docs/metadata.md "FlashAttention", "Siblings". Tested
+// by tests/backends/paged_backends_test.cc.
 #pragma once
 
 #include <string>

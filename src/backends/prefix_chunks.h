@@ -1,6 +1,6 @@
 // A prefill over latents attends to ragged K and V: the step's own tokens, and the prefix in
-// chunks; or, where all keys fit in one, to all of them at once. Source: spec
-// backends-flashattention-family 4.5. Tested by tests/backends/prefix_chunks_test.cc.
+// chunks; or, where all keys fit in one, to all of them at once. Facts: docs/metadata.md "Prefix in
+// chunks". Tested by tests/backends/prefix_chunks_test.cc.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,7 @@
 // RecurrentBackend: what backends over recurrent states have in common: where each request's state
 // is, whether it starts from it, the tree of a verify, and the snapshots that a prefill leaves;
 // then convolution, gate and recurrence, layer by layer. A backend says its engine's conventions.
-// Source: spec backends-flashinfer-triton-linear-sparse 7. Tested by
-// tests/backends/recurrent_test.cc.
+// Facts: docs/metadata.md "Recurrent layers". Tested by tests/backends/recurrent_test.cc.
 #pragma once
 
 #include <span>

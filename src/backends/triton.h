@@ -1,6 +1,6 @@
 // Triton as SGLang drives it: lists of slots as CSR, decode in two stages with a number of splits
 // for each row, and an extend kernel that has the cached prefix as a list and the step's own K and
-// V as they come. Source: spec backends-flashinfer-triton-linear-sparse 2.9, 3. Tested by
+// V as they come. Facts: docs/metadata.md "Drafts", "Triton". Tested by
 // tests/backends/triton_test.cc and triton_forward_test.cc.
 //
 // Window layers have lists of their own, from the first key that any query of a request sees: W + 1

@@ -1,6 +1,5 @@
 // Which tokens of a request Triton's lists hold, and into how many splits its decode cuts them.
-// Source: spec backends-flashinfer-triton-linear-sparse 3.2, 3.3. Tested by
-// tests/backends/triton_rows_test.cc.
+// Facts: docs/metadata.md "Triton". Tested by tests/backends/triton_rows_test.cc.
 #pragma once
 
 #include <span>

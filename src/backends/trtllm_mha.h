@@ -1,5 +1,5 @@
 // TRTLLM-MHA as SGLang drives it: FlashAttention's tables without trees; its prefill kernel reads
-// the key offsets too. Source: spec backends-flashattention-family 5.3. Tested by
+// the key offsets too. Facts: docs/metadata.md "Siblings". Tested by
 // tests/backends/trtllm_mha_test.cc.
 #pragma once
 

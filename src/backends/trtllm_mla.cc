@@ -14,7 +14,7 @@ constexpr ForwardMode kModes[] = {ForwardMode::kDecode,        ForwardMode::kIdl
                                   ForwardMode::kDraftExtendV2, ForwardMode::kDraftDecode};
 constexpr int32_t kPageSizes[] = {32, 64};
 
-// A draft step that counts only the prefix (faults-known, fa.H7) differs here in seq_lens_k.
+// A draft step that counts only the prefix (fa.H7) differs here in seq_lens_k.
 constexpr Field kFields[] = {
     field::table("block_kv_indices", Mla::kPageTable, Mla::kKvLens, "fa.I-28 fa.I-85"),
     field::lens("seq_lens_k", Mla::kSeqLensK, "fa.I-19 fa.I-87"),

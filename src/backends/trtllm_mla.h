@@ -1,4 +1,4 @@
-// TRTLLM-MLA as SGLang drives it. Source: spec backends-flashattention-family 5.4. Tested by
+// TRTLLM-MLA as SGLang drives it. Facts: docs/metadata.md "Siblings". Tested by
 // tests/backends/trtllm_mla_test.cc.
 #pragma once
 

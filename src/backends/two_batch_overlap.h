@@ -1,6 +1,6 @@
 // TwoBatchOverlap: a batch in two halves, so that one half's communication hides behind the other's
-// compute. Source: spec backends-flashattention-family 3.8,
-// backends-flashinfer-triton-linear-sparse 4.1. Tested by tests/backends/two_batch_overlap_test.cc.
+// compute. Facts: docs/metadata.md "Composed backends". Tested by
+// tests/backends/two_batch_overlap_test.cc.
 #pragma once
 
 #include <string>

@@ -1,8 +1,7 @@
 // What one layer of a step must compute, said without any backend: each request's canonical triple,
 // its keys slot by slot, and the mask pair by pair where a tree, a chunk, both or items decide. A
-// backend's metadata is right if its launches give what this call gives. Source: spec
-// backends-flashattention-family 1.3, 2.4, 2.6, 2.8, 2.10, 5.6. Tested by
-// tests/check/canonical_test.cc.
+// backend's metadata is right if its launches give what this call gives. Facts: docs/metadata.md
+// "Lengths", "Drafts", "FlashAttention", "Siblings". Tested by tests/check/canonical_test.cc.
 #pragma once
 
 #include <cstdint>

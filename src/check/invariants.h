@@ -2,8 +2,8 @@
 // written, against the batch as the scheduler knows it. They share nothing with the code that
 // fills: what a buffer means is said by its role (BackendInfo::roles, Backend::key_lists), and what
 // it must hold by the canonical rows. So a slip that leaves every output right is seen, too. The
-// list is invariants.inc. Source: spec verification C, backends-flashattention-family 7,
-// backends-flashinfer-triton-linear-sparse 16. Tested by tests/check/invariants_test.cc.
+// list is invariants.inc. What each buffer must hold: docs/metadata.md. Tested by
+// tests/check/invariants_test.cc.
 #pragma once
 
 #include <span>

@@ -1,7 +1,7 @@
 // Mistakes that a metadata builder or a kernel is known to make, each as other ways to read a call:
 // which tokens a query takes for its keys, which it sees, and what is made of them. None of them
-// knows of a backend or of a planted fault. The list is mistakes.inc. Source: spec faults-known.
-// Tested by tests/check/diagnose_test.cc.
+// knows of a backend or of a planted fault. The list is mistakes.inc. Tested by
+// tests/check/diagnose_test.cc.
 #pragma once
 
 #include <cstdint>

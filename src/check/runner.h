@@ -2,8 +2,8 @@
 // batch, and again as the replay of a graph that was captured on a dummy batch of a bucket. Both
 // are held against the oracle on the canonical triple, against each other bit for bit (where a
 // backend cuts keys by what the batch is, on exact data alone), and every recording against the one
-// that the graph kept. DESIGN "The one path". Tested by tests/check/runner_test.cc and
-// runner_finds_test.cc.
+// that the graph kept. See docs/architecture.md, "One path". Tested by tests/check/runner_test.cc
+// and runner_finds_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Tap: where a planted fault stands on the path of a history. What passes here is all that a
 // scheduler, a backend and a device tell each other, and the parts that can be another's: so an
-// engine's fault is planted from outside, and no scheduler, backend or kernel knows of it. DESIGN
-// "The one path". Tested by tests/faults/replay_taps_test.cc.
+// engine's fault is planted from outside, and no scheduler, backend or kernel knows of it. See
+// docs/architecture.md, "Faults from outside". Tested by tests/faults/replay_taps_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // events, captures, graphs and launches over memory of its own. Wherever the host waits for both,
 // both have the same bytes in all that was ever bound, red zones too, and every call had the same
 // answer. So whatever runs on a SimDevice, a history with its graphs say, runs on a GPU as it
-// stands. Spec graph-semantics 8. Tested by tests/check/twin_device_test.cc.
+// stands. See docs/cuda.md. Tested by tests/check/twin_device_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The closed set of tiny kernels of the conformance programs (FORMAT.md section 2): i is the global
+// The closed set of tiny kernels of the conformance programs: i is the global
 // thread index.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Conformance programs: one function each over DeviceApi, and the record of what it saw. The same
-// programs run on every device; vectors cuda_graph/FORMAT.md describes programs and records.
+// programs run on every device; tests/data/cuda_graph/README.md describes the records.
 #pragma once
 
 #include <array>
@@ -62,7 +62,7 @@ struct Record {
   bool complete = true;
 };
 
-/// What a program runs in: the device, the variant, and the notation of FORMAT.md section 3. Every
+/// What a program runs in: the device, the variant, and short names of CUDA's calls. Every
 /// recorded call goes through step() or a method that does. One at a time in a process: the
 /// callbacks' counter is shared.
 class Run {
@@ -158,7 +158,7 @@ class Run {
   std::vector<HostMemory> host_memory_;
 };
 
-/// Callbacks of FORMAT.md section 3.
+/// What host functions of programs do; host_count counts its calls.
 void host_count(void*);
 struct HostSee {  // seen[n++] = val
   int32_t val = 0, n = 0;
@@ -183,7 +183,8 @@ struct Open {
 struct Program {
   std::string_view id, title;
   Verdict verdict = Verdict::kExact;
-  /// FORMAT.md section 3: "N", "D", "A", "B3", "N3", "A:relaxed", "D+n.relaxed".
+  /// Streams and modes that it runs with: "N" non-blocking and global; "D" blocking, too; "A" both
+  /// in all modes; "B3", "N3" one of them in all modes; "A:relaxed" in this mode; joined by "+".
   std::string_view variants;
   std::string_view subs;  // separated by spaces; empty: none
   void (*body)(Run&) = nullptr;
@@ -193,7 +194,7 @@ struct Program {
   std::span<const Open> open = {};
 };
 
-/// All of them, in FORMAT.md's order: G.., Q.., M:...
+/// All of them: rules G.., open questions Q.., calls during a capture M:...
 std::span<const Program> programs();
 const Program* find_program(std::string_view id);
 std::vector<Variant> variants_of(const Program& program);

@@ -1,5 +1,5 @@
 // Records as JSON lines: what a GPU answered, and what a device answers here. Fields: vectors
-// cuda_graph/FORMAT.md section 1. Tested by tests/conformance/records_test.cc.
+// tests/data/cuda_graph/README.md. Tested by tests/conformance/records_test.cc.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Short forms that several themes of programs share; each comment gives FORMAT.md's notation.
+// Short forms that several themes of programs share; each comment says which calls it makes.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // What CUDA 13 changed of the calls that are made here, so that 12.4 and later compile, too.
-// Source: spec graph-semantics 8.
+// Facts: docs/graphs.md "CUDA 13".
 #pragma once
 
 #include <cuda_runtime_api.h>

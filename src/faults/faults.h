@@ -1,7 +1,7 @@
 // The catalogue of faults: what engines really shipped, planted on purpose. A fault is a Tap: it
 // stands between the scheduler, the backend and the device, and none of them knows of it. Nor does
 // a fault know of checks, generators or budgets: it is found by what finds everything else. Ids are
-// those of the catalogue (spec faults-known). Tested by tests/faults/faults_test.cc.
+// those of the catalogue (faults.inc). Tested by tests/faults/faults_test.cc.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,4 @@
-// Faults of captured buffers and scalars. Spec faults-known K04, K11; K11a and K11b: spec
-// backends-flashinfer-triton-linear-sparse 15.2, 15.3.
+// Faults of captured buffers and scalars: K04, K11, K11a and K11b.
 #pragma once
 
 #include "check/tap.h"

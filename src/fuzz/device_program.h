@@ -1,5 +1,5 @@
 // Random and exhaustive programs over the device: typed calls of a small grammar, run on the
-// simulated device and held against what spec graph-semantics 5 says every program keeps.
+// simulated device and held against what every program keeps (docs/graphs.md).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Exhaustive steps of a backend: every small batch of a mode, run as Runner runs it. The counts are
-// those of spec verification B. Tested by tests/fuzz/step_grid_test.cc.
+// those of docs/verification.md "Small scopes". Tested by tests/fuzz/step_grid_test.cc.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // Buckets: one recording per number of rows, and every step padded to the next one. How engines
-// serve batches of any size from a few graphs; spec graph-semantics 4.
+// serve batches of any size from a few graphs; docs/graphs.md "Frameworks".
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Stream capture as a state machine, and the gate that every call passes before it acts. Pure host
-// code: no memory, no work. Spec graph-semantics 1 ("Gate") and 3.3, 3.4; the records of vectors
-// cuda_graph decide where the text is silent.
+// code: no memory, no work. See docs/graphs.md "The gate"; where it is silent, the records in
+// tests/data/cuda_graph decide.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The executor: runs enqueued work in any order that its dependencies allow, under one seeded
 // chooser, and judges every access on the way. Everything enqueued is an ExecBody: an eager
-// operation is a graph of one node. Spec graph-semantics 1 ("Ordering", "Errors at execution").
+// operation is a graph of one node. See docs/graphs.md "Ordering", "Errors of execution".
 #pragma once
 
 #include <cstdint>

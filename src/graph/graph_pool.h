@@ -1,7 +1,7 @@
 // Device memory with owners: tensors, and the private pools that recorded graphs take theirs from.
-// What PyTorch promises of its pools (spec graph-semantics 4), in its simplest form: a block of a
-// pool is one device allocation of a multiple of 512 bytes; the smallest free block that is large
-// enough is taken, the oldest of equals, and never split.
+// What PyTorch promises of its pools (docs/graphs.md "Frameworks"), in its simplest form: a block
+// of a pool is one device allocation of a multiple of 512 bytes; the smallest free block that is
+// large enough is taken, the oldest of equals, and never split.
 //
 // Like its allocator, all this counts on the order of one stream: a tensor that is dropped while
 // work on it is still to come may be handed out to later work of that stream, and of no other.

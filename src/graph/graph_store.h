@@ -1,5 +1,5 @@
 // Graphs and executable graphs as data: editing, cloning, instantiating, updating, by CUDA's rules.
-// Knows nothing of streams, capture, or of when a call is allowed. Spec graph-semantics 1, 3.5-3.8.
+// Knows nothing of streams, capture, or of when a call is allowed. See docs/graphs.md.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The simulated device's memory and its shadow: what every granule holds, whose it is and who wrote
 // it last. Every access of the device passes judge() before it happens and commit() after.
-// Spec graph-semantics 1 (shadow state), DESIGN "Memory, shadow and footprints".
+// See docs/architecture.md "Memory and shadow".
 #pragma once
 
 #include <cstddef>

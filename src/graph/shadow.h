@@ -1,5 +1,5 @@
 // The shadow of one block: per granule what it holds, whose it is and who wrote it last; and the
-// tables that owners and writers are numbered in. Spec graph-semantics 1.
+// tables that owners and writers are numbered in. See docs/graphs.md "Shadow".
 #pragma once
 
 #include <cstddef>

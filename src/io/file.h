@@ -1,5 +1,5 @@
 // Whole files in and out, as hostile input: regular files only, size before memory, nothing
-// half-written. Rules: spec verification.E. Tested by tests/io/safetensors_test.cc.
+// half-written. Rules: verification.E. Tested by tests/io/safetensors_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Recurrent vectors: what other people's linear attention, convolutions and gates returned, read
 // from safetensors. The format is that of kernel vectors; a case's metadata names its "system".
-// Fields and conventions: vectors/linear/FORMAT.md. Tested by tests/io/linear_vectors_test.cc and
+// Fields and conventions: tests/data/README.md. Tested by tests/io/linear_vectors_test.cc and
 // bad_linear_vectors_test.cc.
 #pragma once
 

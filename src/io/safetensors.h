@@ -1,6 +1,6 @@
 // safetensors files: an 8-byte little-endian header length, a JSON header, the tensors' bytes.
 // Hardened: every size is checked before it is used, and what a header says twice or not at all is
-// refused (spec verification.E). Tested by tests/io/safetensors_test.cc; fuzzed by
+// refused (verification.E). Tested by tests/io/safetensors_test.cc; fuzzed by
 // tests/fuzz/fuzz_safetensors.cc.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Offsets from ends, on the device: NPU kernels take where each request's queries end, the
-// attention call where each begins. Source: spec backends-flashinfer-triton-linear-sparse 8. Tested
-// by tests/launch/ascend_launch_test.cc.
+// attention call where each begins. Facts: docs/metadata.md "Ascend". Tested by
+// tests/launch/ascend_launch_test.cc.
 #pragma once
 
 #include <span>

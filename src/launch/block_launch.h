@@ -1,7 +1,7 @@
 // Compressed blocks into their slots, as a launch: norm and rotation of what the compressor has
 // pooled, of those tokens alone that end a block, then the pool's own layout, as the engine has it
-// in one kernel. All memory is the device's, lists too. Source: spec
-// backends-flashinfer-triton-linear-sparse 10. Tested by tests/launch/block_launch_test.cc.
+// in one kernel. All memory is the device's, lists too. Facts: docs/metadata.md "DeepSeek-V4".
+// Tested by tests/launch/block_launch_test.cc.
 #pragma once
 
 #include "launch/launch_args.h"

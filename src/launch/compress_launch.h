@@ -1,6 +1,6 @@
 // DeepSeek-V4's compressor as launches: tokens into the state and blocks out of it, norm and
-// rotation. All memory is the device's, lists too. Source: spec
-// backends-flashinfer-triton-linear-sparse 10. Tested by tests/launch/compress_launch_test.cc.
+// rotation. All memory is the device's, lists too. Facts: docs/metadata.md "DeepSeek-V4". Tested by
+// tests/launch/compress_launch_test.cc.
 #pragma once
 
 #include "launch/launch_args.h"

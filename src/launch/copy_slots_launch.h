@@ -1,5 +1,5 @@
-// Tokens of a pool copied to other slots of it, as a launch. Source: spec
-// backends-flashattention-family 1.6. Tested by tests/launch/copy_slots_launch_test.cc.
+// Tokens of a pool copied to other slots of it, as a launch. Facts: docs/metadata.md "Drafts".
+// Tested by tests/launch/copy_slots_launch_test.cc.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Latents of a pool, gathered one after the other, as a launch. Source: spec
-// backends-flashattention-family 4.5. Tested by tests/launch/gather_latents_test.cc.
+// Latents of a pool, gathered one after the other, as a launch. Facts: docs/metadata.md "Prefix in
+// chunks". Tested by tests/launch/gather_latents_test.cc.
 #pragma once
 
 #include <span>

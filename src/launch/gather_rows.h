@@ -1,6 +1,6 @@
 // Rows of a matrix by a list, one after the other, as a launch: packed latents of a prefill whose
-// kernel reads them so. Source: spec backends-flashinfer-triton-linear-sparse 9
-// (page_table_1_flattened). Tested by tests/launch/sparse_launch_test.cc.
+// kernel reads them so. Facts: docs/metadata.md "DSA" (page_table_1_flattened). Tested by
+// tests/launch/sparse_launch_test.cc.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// A page table gathered on the device, at the beginning of a step. Source: spec
-// backends-flashattention-family 2.9, 2.10, 5.1. Tested by tests/launch/gather_table_test.cc.
+// A page table gathered on the device, at the beginning of a step. Facts: docs/metadata.md
+// "FlashAttention", "Siblings". Tested by tests/launch/gather_table_test.cc.
 #pragma once
 
 #include <span>

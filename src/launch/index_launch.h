@@ -1,6 +1,6 @@
 // The indexer's kernels as launches: index keys into their pages, scores, and the choice with its
-// transform, which the engine has in one kernel. All memory is the device's, lists too. Source:
-// spec backends-flashinfer-triton-linear-sparse 9. Tested by tests/launch/index_launch_test.cc.
+// transform, which the engine has in one kernel. All memory is the device's, lists too. Facts:
+// docs/metadata.md "DSA". Tested by tests/launch/index_launch_test.cc.
 #pragma once
 
 #include "launch/launch_args.h"

@@ -1,4 +1,4 @@
-// attention_varlen as a launch. Source: spec backends-flashattention-family 4.5. Tested by
+// attention_varlen as a launch. Facts: docs/metadata.md "Prefix in chunks". Tested by
 // tests/launch/ragged_launch_test.cc.
 #pragma once
 

@@ -1,5 +1,5 @@
-// New keys times their request's factor, before they are stored, as a launch. Source: spec
-// backends-flashinfer-triton-linear-sparse 5. Tested by tests/launch/scale_keys_test.cc.
+// New keys times their request's factor, before they are stored, as a launch. Facts:
+// docs/metadata.md "Dual chunks". Tested by tests/launch/scale_keys_test.cc.
 #pragma once
 
 #include <span>

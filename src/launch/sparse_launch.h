@@ -1,6 +1,5 @@
 // Latents into their slots, and attention over chosen ones, as launches. All memory is the
-// device's, lists too. Source: spec backends-flashinfer-triton-linear-sparse 9 to 11. Tested by
-// tests/launch/sparse_launch_test.cc.
+// device's, lists too. Facts: docs/metadata.md "DSA". Tested by tests/launch/sparse_launch_test.cc.
 #pragma once
 
 #include "launch/launch_args.h"

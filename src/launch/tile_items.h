@@ -1,6 +1,6 @@
 // Multi-item scoring in a tile launch: which keys the items of a request hide, by arrays of the
-// device in which every entry is suspect. Source: spec backends-flashinfer-triton-linear-sparse
-// 2.5. Tested by tests/launch/tile_launch_test.cc.
+// device in which every entry is suspect. Facts: docs/metadata.md "FlashInfer". Tested by
+// tests/launch/tile_launch_test.cc.
 #pragma once
 
 #include <cstdint>

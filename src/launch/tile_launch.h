@@ -1,8 +1,8 @@
 // Attention by a plan that lies on the device: FlashInfer's run. A plan cuts each request's packed
 // rows (token * group + head of the group) into tiles and its keys into chunks; a work item is one
 // tile against one chunk. Where keys are cut, every item leaves a partial result, and a second
-// launch merges those of each token. Source: spec backends-flashinfer-triton-linear-sparse 2.6,
-// 2.7. Tested by tests/launch/tile_launch_test.cc and tile_merge_test.cc.
+// launch merges those of each token. Facts: docs/metadata.md "FlashInfer". Tested by
+// tests/launch/tile_launch_test.cc and tile_merge_test.cc.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
 // Triton's attention kernels, as SGLang launches them: decode in two stages with as many splits as
 // num_kv_splits says for each row, and extend over a cached prefix and the step's own dense K and
-// V. Slots are int64. Source: spec backends-flashinfer-triton-linear-sparse 3. Tested by
+// V. Slots are int64. Facts: docs/metadata.md "Triton". Tested by
 // tests/launch/triton_launch_test.cc and triton_extend_test.cc.
 #pragma once
 

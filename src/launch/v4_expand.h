@@ -1,6 +1,6 @@
 // Metadata of DeepSeek-V4 from what few numbers say of requests, at the beginning of a step: what
-// a graph replays with raw metadata. The formulas are v4_tokens.h's. Source: spec
-// backends-flashinfer-triton-linear-sparse 10. Tested by tests/launch/v4_expand_test.cc.
+// a graph replays with raw metadata. The formulas are v4_tokens.h's. Facts: docs/metadata.md
+// "DeepSeek-V4". Tested by tests/launch/v4_expand_test.cc.
 #pragma once
 
 #include <array>

@@ -1,7 +1,6 @@
 // What metadata of DeepSeek-V4 says of one token, said once: a fill writes it to staging, and where
 // ModelConfig::in_graph_tables asks for that, a step's first launch to the device (v4_expand.h).
-// Source: spec backends-flashinfer-triton-linear-sparse 10. Tested by
-// tests/backends/deepseek_v4_test.cc.
+// Facts: docs/metadata.md "DeepSeek-V4". Tested by tests/backends/deepseek_v4_test.cc.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Who hands out slots: pages first in, first out, as SGLang's allocators do. Nothing is taken, and
-// nothing written, where there is not enough. Spec backends-flashattention-family 1.4, 1.5.
+// nothing written, where there is not enough. See docs/metadata.md "Pools".
 // Tested by tests/runtime/allocator_test.cc.
 #pragma once
 

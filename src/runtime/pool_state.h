@@ -1,5 +1,5 @@
 // What the runtime holds, as plain data: how it is configured, who has which slots, and whether
-// that may be (spec backends-flashattention-family 6.1). Tested by tests/runtime/check_pool_test.cc
+// that may be (docs/metadata.md "Pools"). Tested by tests/runtime/check_pool_test.cc
 // and after every step of tests/runtime/scheduler_test.cc.
 #pragma once
 

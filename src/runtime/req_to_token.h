@@ -1,6 +1,6 @@
 // ReqToTokenPool: a row of slots for each request. Row 0 is the padding row, all zeros; the others
 // are handed out first in, first out, and keep what they held: past a request's length lie slots of
-// earlier ones. Spec backends-flashattention-family 1.4. Tested by tests/runtime/allocator_test.cc.
+// earlier ones. See docs/metadata.md "Pools". Tested by tests/runtime/allocator_test.cc.
 #pragma once
 
 #include <cstdint>

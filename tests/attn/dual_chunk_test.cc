@@ -1,4 +1,4 @@
-// Chunk arithmetic: the ranges are the sets of the predicate, and the figures of the specification.
+// Chunk arithmetic: the ranges are the sets of the predicate, and figures that are known.
 #include "attn/dual_chunk.h"
 
 #include <gtest/gtest.h>

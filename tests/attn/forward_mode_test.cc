@@ -1,5 +1,5 @@
-// Every predicate of every mode, against SGLang's truth table (spec backends-flashattention-family
-// 1.1).
+// Every predicate of every mode, against SGLang's truth table (docs/metadata.md
+// "Forward modes").
 #include "shadowgraph/forward_mode.h"
 
 #include <gtest/gtest.h>

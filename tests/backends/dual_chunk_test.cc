@@ -1,4 +1,4 @@
-// Dual-chunk metadata by the figures of the specification, a prefill's rows, its results in pieces,
+// Dual-chunk metadata by figures that are known, a prefill's rows, its results in pieces,
 // and what is stored.
 #include "backends/dual_chunk.h"
 

@@ -1,4 +1,4 @@
-// The gate of spec graph-semantics 1: the state machine by itself, every rule in full tables.
+// docs/graphs.md "The gate": the state machine by itself, every rule in full tables.
 #include "graph/capture.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Buckets, and the patterns of spec graph-semantics 4 that are theirs: G142-G150 and G152.
+// Buckets, and the patterns that are theirs: G142 to G150 and G152 (docs/references.md).
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// What frameworks do with recorded graphs, and what goes wrong there: spec graph-semantics 4, rows
-// G136-G160 by number; those of buckets are in patterns_buckets_test.cc. Every row has its fault
-// beside the same program done right, on every schedule.
+// What frameworks do with recorded graphs, and what goes wrong there: G136
+// to G160 by number (docs/references.md); those of buckets are in patterns_buckets_test.cc. Every
+// row has its fault beside the same program done right, on every schedule.
 //
 // Two rows wait for attention metadata and its reference: G151 (prefix lengths where full ones are
 // needed: a differential result, no access is wrong) and G158 (a refill of a shared seq_lens that

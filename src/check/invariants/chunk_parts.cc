@@ -1,5 +1,5 @@
 // Dual-chunk attention: how the keys of each row's last query lie in three parts, and what its new
-// keys are multiplied by. Source: spec backends-flashinfer-triton-linear-sparse 14, I-107.
+// keys are multiplied by. Facts: fi.I-107.
 #include <algorithm>
 #include <string>
 

@@ -1,6 +1,6 @@
 // FlashInfer's plans: a work list over tiles of queries and chunks of keys, as the lengths beside
 // it ask for. The engine's rule is said here once more, apart from the planner's. Source:
-// spec backends-flashinfer-triton-linear-sparse 2.7.
+// docs/metadata.md "FlashInfer".
 #include <algorithm>
 #include <vector>
 

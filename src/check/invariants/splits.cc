@@ -1,5 +1,5 @@
 // Into how many partial results a decode's rows are cut: Triton's numbers, and FlashMLA's schedule.
-// Source: spec backends-flashinfer-triton-linear-sparse 3.3, backends-flashattention-family 5.5.
+// Facts: docs/metadata.md "Triton", "Siblings".
 #include <algorithm>
 #include <cmath>
 #include <vector>

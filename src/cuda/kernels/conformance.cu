@@ -1,4 +1,4 @@
-// GPU bodies of the conformance programs' kernels: vectors cuda_graph/FORMAT.md, section 2.
+// GPU bodies of the conformance programs' kernels (conformance/kernels.h).
 #include "cuda/cuda_kernels.h"
 #include "cuda/cuda_symbol.h"
 
