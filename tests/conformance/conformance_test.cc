@@ -67,6 +67,19 @@ TEST(Conformance, EveryProgramKeepsItsClassWithoutARecord) {
   }
 }
 
+TEST(Conformance, ASecondCaptureLeavesTheContextClean) {
+  int64_t variants = 0;
+  for (const ConformanceCase& c : all_cases()) {
+    if (c.id != "M:cudaStreamBeginCapture_second") continue;
+    const Record answer = run(c).first;
+    ++variants;
+    EXPECT_TRUE(answer.facts.empty()) << c.variant << ": " << answer.facts.begin()->first;
+    for (const RecordedStep& step : answer.steps) EXPECT_EQ(step.ret, 0) << c.variant << step.call;
+    EXPECT_EQ(answer.steps.back().out, "graph=valid") << c.variant;
+  }
+  EXPECT_EQ(variants, 12);
+}
+
 TEST(Conformance, ADifferenceFromTheRecordIsFound) {
   RecordedCase c = recorded("G12", "n.global");
   EXPECT_EQ(run(case_of(c)).status, Conformance::kEqual);
