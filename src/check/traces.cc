@@ -115,10 +115,6 @@ class LineJudge {
           make_finding("mem.out_of_bounds", at("triton_oob"), "inside the storage", access));
   }
 
-  void leave_out(const std::string& name, const std::string& hint) {
-    verdict_.left_out.push_back(name + ": not known" + hint);
-  }
-
   /// Keys that no trace has there.
   void check_key(const std::string& of, const std::string& key) {
     if (is_trace_key(of, key)) return;
@@ -128,7 +124,7 @@ class LineJudge {
     }
     std::string name = key;
     if (of != "line") name.insert(0, of + '.');
-    leave_out(name, hint);
+    verdict_.left_out.push_back(name + ": not known" + hint);
   }
 
   void check_keys() {
@@ -203,11 +199,9 @@ class LineJudge {
       return std::ranges::find(backend.fields, name, &Field::recorded) != backend.fields.end();
     };
     const auto pass_over = [&](const std::string& name) {
-      if (is_field_of_any(name)) {
-        verdict_.left_out.push_back(name + ": no field of " + line_.backend);
-      } else {
-        leave_out(name, did_you_mean(name, names_of_fields(backend)));
-      }
+      const std::string hint = did_you_mean(name, names_of_fields(backend));
+      verdict_.left_out.push_back(
+          name + (is_field_of_any(name) ? ": no field of " + line_.backend : ": not known") + hint);
     };
     for (const auto& [name, recorded] : line_.expect) {
       if (has(name)) {

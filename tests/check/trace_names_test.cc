@@ -61,7 +61,7 @@ TEST(TraceNames, InputsAreNumbersInRange) {
 TEST(TraceNames, NothingThatIsGivenIsUnusedInSilence) {
   TraceLine line = decode_line();
   line.expect.erase("cache_seqlens_int32");
-  line.expect["cache_seqlens"] = {};
+  line.expect["cache_seqlens int32"] = {};  // no backend can own a name with a space
   line.expect["swa_page_table"] = line.expect["page_table"];
   line.expect["kv_indptr"] = {};
   line.input["seq_len"] = {};
@@ -76,11 +76,18 @@ TEST(TraceNames, NothingThatIsGivenIsUnusedInSilence) {
                   "config.raw_bs: not known; it belongs into input",
                   "input.seq_len: not known; did you mean seq_lens?",
                   "input.position_ids: not known; did you mean positions?",
-                  "cache_seqlens: not known; did you mean cache_seqlens_int32?",
+                  "cache_seqlens int32: not known; did you mean cache_seqlens_int32?",
                   "kv_indptr: no field of flashattention", "encoder_page_table: null",
                   "encoder_table: not known; did you mean encoder_page_table?",
                   "kv_indices: no field of flashattention",
                   "swa_page_table: the twin has no such buffer in this mode"}));
+}
+
+TEST(TraceNames, AFieldOfAnotherBackendIsHeldAgainstTheLinesOwn) {
+  TraceLine line = decode_line();
+  line.expect["max_seq_len_succ"] = {};  // dual_chunk's
+  EXPECT_EQ(judge_trace(line).left_out,
+            Laws{"max_seq_len_succ: no field of flashattention; did you mean max_seq_len_q?"});
 }
 
 TEST(TraceNames, AComposedBackendIsTracedPartByPart) {

@@ -148,13 +148,13 @@ class Traces(unittest.TestCase):
         self.assertEqual([f["id"] for f in report["findings"]], ["len.bound"])
 
     def test_what_nobody_looks_at_is_counted_and_named_with_quiet_too(self):
-        path = self.written(self.line(config={"pagesize": 2}, expect={"cache_seqlens": [9, 9]}), self.line(raw_bs=1))
+        path = self.written(self.line(config={"pagesize": 2}, expect={"cache_seqlens int32": [9, 9]}), self.line(raw_bs=1))
         code, out, _ = run("check", path, "--quiet")
         self.assertEqual(code, CLEAN)
         self.assertRegex(out, r"\nclean: 2 cases judged, 0 findings, 3 fields left out, ")
         for said in ("config.pagesize: not known; did you mean page_size? (1 line)",
                      "raw_bs: not known; it belongs into input",
-                     "cache_seqlens: not known; did you mean cache_seqlens_int32?"):
+                     "cache_seqlens int32: not known; did you mean cache_seqlens_int32?"):
             self.assertIn(f"{path}: left out, {said}", out)
         report = self.report(path, expect=CLEAN)
         self.assertEqual((report["summary"]["left_out"], len(report["warnings"])), (3, 3))
