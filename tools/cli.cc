@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "core/laws.h"
 #include "core/parallel.h"
 #include "io/file.h"
 #include "report/escape.h"
@@ -195,6 +196,27 @@ const Fault& planted_fault(const std::string& id) {
   if (fault->tap == nullptr)
     throw UsageError("--plant: " + id + " is not planted: " + std::string(fault->why_not));
   return *fault;
+}
+
+void judge_plants(const Planted& planted, const std::string& more, Report* report) {
+  const bool noticed = !report->findings.empty();
+  for (size_t i = 0; i < planted.faults().size() && !report->interrupted; ++i) {
+    const std::string id(planted.faults()[i]->id);
+    const int64_t acted = planted.acted(i);
+    if (acted == 0) {
+      report->void_verdict += (report->void_verdict.empty() ? "" : ", ") + id + " never acted";
+      report->warnings.push_back(
+          id + " never acted: no step of this run has what it changes (`shadowgraph explain " + id +
+          "`)");
+    } else if (!noticed) {
+      Finding f = make_finding("fault.missed", at(id), "a finding",
+                               fmt::format("none: it acted {} time{} in {} case{}; {}", acted,
+                                           acted == 1 ? "" : "s", report->cases,
+                                           report->cases == 1 ? "" : "s", more));
+      f.refs.push_back(id);
+      report->findings.push_back(std::move(f));
+    }
+  }
 }
 
 }  // namespace shadowgraph::cli

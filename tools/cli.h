@@ -89,6 +89,9 @@ void add_common_options(CLI::App& command, Common& common);
 
 /// By its id, of those that can be planted. Throws UsageError.
 const Fault& planted_fault(const std::string& id);
+/// A run must not look clean whose fault changed nothing (Report::void_verdict), or changed
+/// something and was not noticed (fault.missed). more: how to give it more to act on.
+void judge_plants(const Planted& planted, const std::string& more, Report* report);
 
 /// An option that takes a number from low to high, written out in full: no blanks, suffixes or
 /// other bases.

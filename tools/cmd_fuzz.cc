@@ -116,25 +116,14 @@ constexpr char kExamples[] =
     "arranged otherwise\n"
     "(pages, slots, batch, chunks, threads, instruction set) must give the same bits.";
 
-/// Each once.
-void add_refs(const std::vector<std::string>& refs, Finding* f) {
-  for (const std::string& ref : refs) {
-    if (std::ranges::find(f->refs, ref) == f->refs.end()) f->refs.push_back(ref);
-  }
-}
+constexpr const char* kMoreCases = "give it more cases: --cases, --seconds, another --seed";
+constexpr const char* kOthers = "give it other cases: `shadowgraph fuzz --plant`";
 
-/// A run that judged nothing, or whose fault changed nothing, must not look clean.
-void say_what_is_void(const Planted& planted, const std::string& nothing, Report* report) {
-  if (report->interrupted) return;
-  for (size_t i = 0; i < planted.faults().size(); ++i) {
-    if (planted.acted(i) > 0) continue;
-    const std::string id(planted.faults()[i]->id);
-    report->void_verdict += (report->void_verdict.empty() ? "" : ", ") + id + " never acted";
-    report->warnings.push_back(
-        id + " never acted: no step of this run has what it changes (`shadowgraph explain " + id +
-        "`)");
-  }
-  if (report->cases > 0) return;
+/// Neither must a run that judged nothing.
+void say_what_is_void(const Planted& planted, const std::string& nothing, const std::string& more,
+                      Report* report) {
+  judge_plants(planted, more, report);
+  if (report->interrupted || report->cases > 0) return;
   report->void_verdict = "nothing was judged";
   report->warnings.push_back(nothing);
 }
@@ -217,7 +206,7 @@ int run_steps(const Options& options, const StepGrid& grid, const Chosen& chosen
           ? fmt::format("--first: {} has {} steps", grid.name, count_steps(grid))
           : fmt::format("--exhaustive {}: none of its steps is served by what --backend names",
                         grid.name),
-      &report);
+      kOthers, &report);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return finish(report, options.common);
 }
@@ -291,7 +280,7 @@ int run_choices(const Options& options, const Chosen& chosen) {
     report.findings.push_back(std::move(f));
   }
   say_what_was_read(list, choices.made(), &report);
-  say_what_is_void(planted, "--choices: " + std::string(kNoStep), &report);
+  say_what_is_void(planted, "--choices: " + std::string(kNoStep), kOthers, &report);
   return finish(report, options.common);
 }
 
@@ -379,7 +368,7 @@ int run_random(const Options& options, const Chosen& chosen) {
   for (const auto& [name, cases] : result.coverage)
     report.coverage.push_back(coverage_of(name, cases));
   say_what_is_void(planted, result.skipped > 0 ? std::string(kNoStep) : nothing_ran(options),
-                   &report);
+                   kMoreCases, &report);
   save_failures(options, chosen, planted, result, &report);
   const FuzzHistograms& h = result.histograms;
   if (!chosen.kernels) return finish(report, options.common);

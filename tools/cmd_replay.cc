@@ -71,15 +71,12 @@ class ReplayRun {
       return finish(report_, options_.common);
     }
     plant(x);
+    const Planted planted(faults_);
     head(x);
-    Taps taps = path();
-    BufferLog& log = *log_;
-    status = run_case(x, &taps, [&](size_t i, const Status& found) {
-      say(step_text(x.steps[i], i, log.take()));
-      if (!found.ok()) say(fmt::format("  found in step {}:\n", i + 1));
-    });
+    status = run_steps(x, planted);
     report_.cases = 1;
     add(status, x.history.to_string());
+    if (status.ok()) judge_plants(planted, "give it other cases: `shadowgraph fuzz --plant`", &report_);
     if (status.ok() && !x.law.empty())
       report_.warnings.push_back("the file was saved for " + x.law + ", which is not found");
     return finish(report_, options_.common);
@@ -87,16 +84,19 @@ class ReplayRun {
 
  private:
   void plant(const HistoryCase& x) {
-    std::vector<std::string> ids = options_.plants;
-    if (!options_.clean) ids.insert(ids.end(), x.plants.begin(), x.plants.end());
-    for (const std::string& id : ids) faults_.push_back(&planted_fault(id));
+    planted_ = options_.plants;
+    if (!options_.clean) planted_.insert(planted_.end(), x.plants.begin(), x.plants.end());
+    for (const std::string& id : planted_) faults_.push_back(&planted_fault(id));
   }
-  Taps path() {
+  Status run_steps(const HistoryCase& x, const Planted& planted) {
     std::vector<std::unique_ptr<Tap>> taps;
-    for (const Fault* fault : faults_) taps.push_back(fault->tap());
-    taps.push_back(std::make_unique<BufferLog>());
-    log_ = static_cast<BufferLog*>(taps.back().get());
-    return Taps(std::move(taps));
+    if (const MakeTap faults = planted.tap()) taps.push_back(faults());
+    auto& log = static_cast<BufferLog&>(*taps.emplace_back(std::make_unique<BufferLog>()));
+    Taps path(std::move(taps));
+    return run_case(x, &path, [&](size_t i, const Status& found) {
+      say(step_text(x.steps[i], i, log.take()));
+      if (!found.ok()) say(fmt::format("  found in step {}:\n", i + 1));
+    });
   }
 
   void say(const std::string& text) const {
@@ -124,7 +124,7 @@ class ReplayRun {
   void add(const Status& status, const std::string& what) {
     for (Finding f : status.findings()) {
       if (f.case_id.empty()) f.case_id = what;
-      for (const Fault* fault : faults_) f.refs.emplace_back(fault->id);
+      add_refs(planted_, &f);
       f.reproduce = "shadowgraph replay " + options_.path;
       report_.findings.push_back(std::move(f));
     }
@@ -132,8 +132,8 @@ class ReplayRun {
 
   const Options& options_;
   Report report_;
+  std::vector<std::string> planted_;  // ids
   std::vector<const Fault*> faults_;
-  BufferLog* log_ = nullptr;
 };
 
 /// A call of a kernel: one step, without buffers to show.

@@ -53,6 +53,9 @@ class LawId {
 /// A finding of that law at field[row, col].
 Finding make_finding(LawId law, Where where, std::string expected, std::string got);
 
+/// Adds the references that the finding has not got yet.
+void add_refs(std::span<const std::string> refs, Finding* finding);
+
 /// Where, in short: at("page_table", 2, 5).
 Where at(std::string field, std::optional<int64_t> row = {}, std::optional<int64_t> col = {});
 

@@ -1,5 +1,6 @@
 #include "shadowgraph/status.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "core/laws.h"
@@ -82,6 +83,12 @@ Finding make_finding(LawId id, Where where, std::string expected, std::string go
     rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
   }
   return f;
+}
+
+void add_refs(std::span<const std::string> refs, Finding* finding) {
+  for (const std::string& ref : refs) {
+    if (std::ranges::find(finding->refs, ref) == finding->refs.end()) finding->refs.push_back(ref);
+  }
 }
 
 }  // namespace shadowgraph

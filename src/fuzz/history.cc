@@ -7,6 +7,7 @@
 
 #include "attn/page_table.h"
 #include "backends/rows.h"
+#include "core/laws.h"
 #include "core/shrink.h"
 #include "runtime/scheduler.h"
 
@@ -439,7 +440,7 @@ HistoryFailure shrink_failure(std::span<const uint32_t> made, const HistoryOptio
     if (f.id.starts_with("num.")) f.diagnosis = named;
     f.case_id = h.to_string() + ": step " + std::to_string(result.steps) + ", " +
                 std::to_string(result.failing_requests) + " requests";
-    f.refs.insert(f.refs.end(), options.refs.begin(), options.refs.end());
+    add_refs(options.refs, &f);
     f.reproduce = "shadowgraph fuzz --choices " + to_text(small.choices) + options.flags;
   }
   return failure;

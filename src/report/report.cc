@@ -33,6 +33,15 @@ int64_t Report::open_findings() const {
                                   [](const Finding& f) { return f.waived.empty(); });
 }
 
+std::string Report::missed_faults() const {
+  std::string ids;
+  for (const Finding& f : findings) {
+    if (f.id != "fault.missed") return "";
+    ids += (ids.empty() ? "" : ", ") + f.where.field;
+  }
+  return unlisted > 0 ? "" : ids;
+}
+
 int64_t Report::waived_findings() const {
   return unlisted_waived + std::count_if(findings.begin(), findings.end(),
                                          [](const Finding& f) { return !f.waived.empty(); });
@@ -58,7 +67,9 @@ int Report::exit_code() const {
 
 std::string Report::verdict() const {
   const int64_t open = open_findings();
+  const std::string missed = missed_faults();
   std::string s = bad_input               ? "bad input"
+                  : !missed.empty()       ? "not noticed: " + missed
                   : open > 0              ? "not clean"
                   : !void_verdict.empty() ? void_verdict
                   : cases == 0            ? "nothing was judged"

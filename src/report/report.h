@@ -133,6 +133,8 @@ struct Report {
   // Findings that a report which was read counts and does not list
   int64_t unlisted = 0, unlisted_waived = 0;
 
+  /// The planted faults that were not noticed (fault.missed), where nothing else was found: "K31".
+  std::string missed_faults() const;
   /// Findings that count, and those that a waiver covers.
   int64_t open_findings() const;
   int64_t waived_findings() const;

@@ -69,6 +69,12 @@ TEST(Finding, SplitsTheRefsOfItsLaw) {
   EXPECT_TRUE(make_finding("input.null", at("x"), "", "").refs.empty());
 }
 
+TEST(Finding, ARefThatIsAddedAgainStandsOnce) {
+  Finding f = make_finding("num.lse_bound", at("lse"), "", "");
+  add_refs(std::vector<std::string>{"K40", "verification.D", "K40"}, &f);
+  EXPECT_EQ(f.refs, (std::vector<std::string>{"verification.D", "sglang#35045", "K40"}));
+}
+
 TEST(Laws, HaveUniqueIds) {
   std::set<std::string_view> ids;
   for (const Law& law : kLaws) EXPECT_TRUE(ids.insert(law.id).second) << law.id;

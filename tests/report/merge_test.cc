@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/laws.h"
 #include "report/report_samples.h"
 
 namespace shadowgraph {
@@ -109,6 +110,19 @@ TEST(Merge, SaysNothingOnlyIfNoShardSaysAnything) {
   ASSERT_EQ(merge({one, two}, false, &r), "ok");
   EXPECT_EQ(r.void_verdict, "K31 never acted");
   EXPECT_EQ(r.warnings, std::vector<std::string>{"why"});
+}
+
+TEST(Merge, AFaultIsMissedOnlyIfNoShardNoticesIt) {
+  ReportFile one = shard(1), two = shard(2);
+  one.report.findings = {make_finding("fault.missed", at("K31"), "a finding", "none")};
+  two.report.findings = one.report.findings;
+  Report r;
+  ASSERT_EQ(merge({one, two}, false, &r), "ok");
+  EXPECT_EQ(r.missed_faults(), "K31");
+  two.report.findings = {make_finding("table.slot", at("page_table"), "1", "2")};
+  ASSERT_EQ(merge({one, two}, false, &r), "ok");
+  ASSERT_EQ(r.findings.size(), 1u);
+  EXPECT_EQ(r.findings[0].id, "table.slot");
 }
 
 TEST(Merge, WhatIsCountedAndNotListedStaysCounted) {
