@@ -26,6 +26,8 @@
 
 namespace shadowgraph {
 
+class Backend;
+
 /// Dual-chunk attention (Qwen-1M). Facts: docs/metadata.md "Dual chunks".
 struct DualChunkConfig {
   int32_t chunk_size = 0, local_size = 0;
@@ -112,6 +114,7 @@ struct Limits {
 
 /// A backend's metadata, bound: plain data. A copy names the same buffers.
 struct Meta {
+  const Backend* backend = nullptr;  // that bound these buffers, and outlives them
   Limits limits;
   Arena arena;                  // the scope of the buffers
   std::vector<Buffer> buffers;  // by the backend's own numbering; no data: this mode has none

@@ -159,14 +159,14 @@ Status Aiter::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = check(limits);
   if (!status.ok()) return status;
   if (is_verify_tree(limits)) {
-    ChildBinder binder(arena, limits);
+    ChildBinder binder(*this, arena, limits);
     binder.bind(triton_, "triton", limits);
     return binder.finish(meta);
   }
   const ModelConfig& m = limits.model;
   const int64_t lists = int64_t{limits.rows} * lists_a_row(limits),
                 keys = most_listed_keys(limits, limits.max_kv_len);
-  Binder b(arena, limits, kNumBuffers);
+  Binder b(*this, arena, limits, kNumBuffers);
   if (is_decode_or_idle(limits.mode)) {
     b.constant_steps(kQoIndptr, "qo_indptr", lists + 1, 1);
   } else {

@@ -4,7 +4,8 @@
 
 namespace shadowgraph {
 
-ChildBinder::ChildBinder(const Arena& arena, const Limits& limits) {
+ChildBinder::ChildBinder(const Backend& backend, const Arena& arena, const Limits& limits) {
+  meta_.backend = &backend;
   meta_.limits = limits;
   meta_.arena = arena;
 }

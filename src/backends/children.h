@@ -11,7 +11,8 @@ namespace shadowgraph {
 /// Binds child after child into a Meta, each in an arena scope of its own.
 class ChildBinder {
  public:
-  ChildBinder(const Arena& arena, const Limits& limits);
+  /// Of the composed backend, which outlives the metadata.
+  ChildBinder(const Backend& backend, const Arena& arena, const Limits& limits);
 
   void bind(const Backend& child, std::string_view scope, const Limits& limits);
   /// Not ok: nothing is bound, and meta as it was.

@@ -94,7 +94,7 @@ Status CuteDslMla::bind(const Arena& arena, const Limits& limits, Meta* meta) co
   if (!status.ok()) return status;
   Limits local = limits;
   local.max_kv_len = static_cast<int32_t>(pages_for(limits.max_kv_len, m.dcp_size));
-  Binder b(arena, limits, kNumBuffers, kNumScalars);
+  Binder b(*this, arena, limits, kNumBuffers, kNumScalars);
   b.ints(kKvLens, "kv_lens", {limits.rows});
   // A page holds page_size tokens of this rank, which lie among dcp_size times as many.
   b.table(kPageTable, "page_table", limits.rows, table_keys(local) * m.dcp_size,

@@ -158,7 +158,7 @@ Status DeepseekV4::bind(const Arena& arena, const Limits& limits, Meta* meta) co
   if (!status.ok()) return status;
   const ModelConfig& m = limits.model;
   const size_t pooled = kFirstOwn + num_own();
-  Binder b(arena, limits, pooled + m.layers.size());
+  Binder b(*this, arena, limits, pooled + m.layers.size());
   bind_tokens(b, limits, kSeqLens, "seq_lens_casual");
   bind_tokens(b, limits, kPositions, "positions_casual");
   bind_tokens(b, limits, kPoolRows, "req_pool_indices_repeated");

@@ -130,7 +130,7 @@ Status DeepSeekSparse::bind(const Arena& arena, const Limits& limits, Meta* meta
   const SparseLayer& layer = *sparse_layer_of(limits.model);
   const bool prefill = is_sparse_prefill(limits.mode);
   const int64_t rows = prefill ? limits.rows : limits.tokens, tokens = limits.tokens;
-  Binder b(arena, limits, kNumBuffers, kNumScalars);
+  Binder b(*this, arena, limits, kNumBuffers, kNumScalars);
   b.ints(kCacheSeqlens, "cache_seqlens_int32", {limits.rows});
   b.ints(kCuSeqlensK, "cu_seqlens_k", {limits.rows + 1});
   b.table(kPageTable1, "page_table_1", rows, limits.max_kv_len, 1);

@@ -124,7 +124,7 @@ const BackendInfo& DualChunkAttention::info() const { return kInfo; }
 Status DualChunkAttention::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = serves(kInfo, limits);
   if (!status.ok()) return status;
-  Binder b(arena, limits, kNumBuffers, kNumScalars);
+  Binder b(*this, arena, limits, kNumBuffers, kNumScalars);
   bind_requests(b, limits);
   if (is_decode_or_idle(limits.mode)) {
     b.constant_steps(kQueryStartLoc, "query_start_loc", limits.rows + 1, 1);

@@ -91,14 +91,14 @@ constexpr BackendInfo kInfo{.name = "flashattention",
 /// One bind: which buffers the limits ask for.
 class Bind {
  public:
-  Bind(const Arena& arena, const Limits& limits)
+  Bind(const Backend& backend, const Arena& arena, const Limits& limits)
       : limits_(limits),
         model_(limits.model),
         unit_(model_.max_encoder_len > 0 ? 1 : model_.page_size),
         tree_(is_draft_tree(limits) || is_verify_tree(limits)),
         expand_rows_(tree_ ? limits.tokens : 0),
         chunks_(PrefixChunks::of(limits)),
-        b_(arena, limits, Fa::kNumBuffers, Fa::kNumScalars) {}
+        b_(backend, arena, limits, Fa::kNumBuffers, Fa::kNumScalars) {}
 
   Status run(Meta* meta) {
     bind_rows();
@@ -220,7 +220,7 @@ const BackendInfo& FlashAttention::info() const { return kInfo; }
 
 Status FlashAttention::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = serves(kInfo, limits);
-  if (status.ok()) status = Bind(arena, limits).run(meta);
+  if (status.ok()) status = Bind(*this, arena, limits).run(meta);
   if (!status.ok()) return status;
   // What a capture freezes, until a batch says more.
   meta->scalars[kMaxSeqLenQ] = is_draft_tree(limits) ? limits.model.topk : limits.max_q_len;

@@ -165,8 +165,8 @@ Status check(const Limits& limits) {
 /// One bind: which buffers the limits ask for.
 class Bind {
  public:
-  Bind(const Arena& arena, const Limits& limits)
-      : limits_(limits), b_(arena, limits, Fi::kNumBuffers, Fi::kNumScalars) {}
+  Bind(const Backend& backend, const Arena& arena, const Limits& limits)
+      : limits_(limits), b_(backend, arena, limits, Fi::kNumBuffers, Fi::kNumScalars) {}
 
   Status run(Meta* meta) {
     bind_rows();
@@ -310,7 +310,7 @@ const BackendInfo& FlashInfer::info() const { return kInfo; }
 
 Status FlashInfer::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = check(limits);
-  if (status.ok()) status = Bind(arena, limits).run(meta);
+  if (status.ok()) status = Bind(*this, arena, limits).run(meta);
   if (!status.ok()) return status;
   meta->scalars[kWindowLeft] = -1;
   meta->scalars[kPageSize] = 1;

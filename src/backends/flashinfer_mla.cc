@@ -69,7 +69,7 @@ const BackendInfo& FlashInferMla::info() const { return kInfo; }
 Status FlashInferMla::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = check(limits);
   if (!status.ok()) return status;
-  Binder b(arena, limits, kNumBuffers);
+  Binder b(*this, arena, limits, kNumBuffers);
   if (is_decode_or_idle(limits.mode)) {
     b.constant_steps(kQoIndptr, "qo_indptr", limits.rows + 1, 1);
   } else {

@@ -67,7 +67,7 @@ Status HybridLinear::bind(const Arena& arena, const Limits& limits, Meta* meta) 
   if (!has_layers(limits.model, true)) refuse(&status, "layers", "some of full attention", 0);
   if (!has_layers(limits.model, false)) refuse(&status, "layers", "some recurrent ones", 0);
   if (!status.ok()) return status;
-  ChildBinder binder(arena, limits);
+  ChildBinder binder(*this, arena, limits);
   binder.bind(full_, "full", limits_of(limits, true));
   binder.bind(linear_, "linear", limits_of(limits, false));
   return binder.finish(meta);

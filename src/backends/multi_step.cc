@@ -36,7 +36,7 @@ Status MultiStep::bind(const Arena& arena, const Limits& limits, Meta* meta) con
     status.add(make_finding("backend.limits", at("num_steps"), ">= 2",
                             std::to_string(limits.model.num_steps)));
   if (!status.ok()) return status;
-  ChildBinder binder(arena, limits);
+  ChildBinder binder(*this, arena, limits);
   for (int32_t s = 0; s + 1 < limits.model.num_steps; ++s) {
     binder.bind(child_, "step" + std::to_string(s), limits_of_step(limits, s));
   }

@@ -41,7 +41,7 @@ void PagedBackend::bind_offsets(Binder& binder, const Limits& limits) const {
 Status PagedBackend::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = check(limits);
   if (!status.ok()) return status;
-  Binder b(arena, limits, num_buffers(), kNumScalars);
+  Binder b(*this, arena, limits, num_buffers(), kNumScalars);
   b.ints(kKvLens, "kv_lens", {limits.rows});
   bind_offsets(b, limits);
   b.tables(kTables, table_keys(limits), limits.model.page_size, limits.model.swa_pool);

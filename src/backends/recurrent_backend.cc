@@ -161,7 +161,7 @@ void RecurrentBackend::bind_layers(Binder& b, const Limits& limits) const {
 Status RecurrentBackend::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = check(limits);
   if (!status.ok()) return status;
-  Binder b(arena, limits, kFirstOwn + num_own() + limits.model.layers.size() * kNumScratch);
+  Binder b(*this, arena, limits, kFirstOwn + num_own() + limits.model.layers.size() * kNumScratch);
   const int64_t rows = limits.rows;
   b.ints(kQueryStartLoc, "query_start_loc", {rows + 1});
   b.ints(kStateIndices, "mamba_cache_indices", {rows});

@@ -79,7 +79,9 @@ TensorView scratch_rows(const Buffer& b, int64_t rows, int64_t heads, int64_t di
   return TensorView(b.data, DType::kF32, {rows, heads, dim}, {b.shape[1], dim, 1});
 }
 
-Binder::Binder(const Arena& arena, const Limits& limits, size_t num_buffers, size_t num_scalars) {
+Binder::Binder(const Backend& backend, const Arena& arena, const Limits& limits, size_t num_buffers,
+               size_t num_scalars) {
+  meta_.backend = &backend;
   meta_.limits = limits;
   meta_.arena = arena;
   meta_.buffers.resize(num_buffers);

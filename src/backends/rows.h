@@ -83,7 +83,9 @@ struct RowTables {
 /// Collects the buffers of a bind. Buffers that a mode does not need are left out.
 class Binder {
  public:
-  Binder(const Arena& arena, const Limits& limits, size_t num_buffers, size_t num_scalars = 0);
+  /// Of this backend, which outlives the metadata.
+  Binder(const Backend& backend, const Arena& arena, const Limits& limits, size_t num_buffers,
+         size_t num_scalars = 0);
 
   /// int32, filled anew each step.
   void ints(int buffer, std::string_view name, std::initializer_list<int64_t> shape);

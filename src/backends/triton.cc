@@ -94,12 +94,12 @@ Status check(const Limits& limits) {
 /// One bind: which buffers the limits ask for.
 class Bind {
  public:
-  Bind(const Arena& arena, const Limits& limits)
+  Bind(const Backend& backend, const Arena& arena, const Limits& limits)
       : limits_(limits),
         window_(window_of(limits.model)),
         rows_(int64_t{limits.rows} * lists_a_row(limits)),
         keys_(most_listed_keys(limits, limits.max_kv_len)),
-        b_(arena, limits, Tr::kNumBuffers, Tr::kNumScalars) {}
+        b_(backend, arena, limits, Tr::kNumBuffers, Tr::kNumScalars) {}
 
   Status run(Meta* meta) {
     bind_csr(b_, Tr::kKv, "kv", rows_, keys_, DType::kI64);
@@ -150,7 +150,7 @@ const BackendInfo& Triton::info() const { return kInfo; }
 
 Status Triton::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = check(limits);
-  if (status.ok()) status = Bind(arena, limits).run(meta);
+  if (status.ok()) status = Bind(*this, arena, limits).run(meta);
   if (status.ok()) meta->scalars[kMaxExtendLen] = limits.max_q_len;
   return status;
 }

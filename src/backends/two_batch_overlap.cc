@@ -222,7 +222,7 @@ Status TwoBatchOverlap::bind(const Arena& arena, const Limits& limits, Meta* met
     status.add(make_finding("backend.limits", at("max_encoder_len"), "0",
                             std::to_string(limits.model.max_encoder_len)));
   if (!status.ok()) return status;
-  ChildBinder binder(arena, limits);
+  ChildBinder binder(*this, arena, limits);
   binder.bind(child_, "left", left_half(limits));
   binder.bind(child_, "right", right_half(limits));
   status = binder.finish(meta);

@@ -170,6 +170,7 @@ Status Runner::Impl::prepare(const ForwardBatch& told, Meta& meta, bool capturin
   Meta baked = options.tap != nullptr ? with_layers(meta, model) : meta;
   if (options.tap != nullptr) options.tap->baked(baked, capturing);
   status.add(record_step(world.stream, backend, baked, io, options.tap, capturing, graph));
+  if (options.tap != nullptr) status.add(options.tap->take_refused());
   filled = std::move(baked);
   return status;
 }

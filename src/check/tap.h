@@ -42,7 +42,8 @@ class Tap {
   virtual void limits(Limits& /*limits*/) {}
   /// What bind made; capturing: for a graph.
   virtual void bound(Meta& /*meta*/, bool /*capturing*/) {}
-  /// After fill, before its upload.
+  /// After fill, before its upload. batch and meta are the whole step's: of a composed backend the
+  /// children hold some rows each, and Backend::for_each_part says which.
   virtual Status filled(const ForwardBatch& /*batch*/, Meta& /*meta*/) { return {}; }
   /// What the launches are recorded from: a capture, or the recording of a step.
   virtual void baked(Meta& /*meta*/, bool /*capturing*/) {}
@@ -67,6 +68,9 @@ class Tap {
 
   /// How often it changed something.
   virtual int64_t acted() const { return acted_; }
+  /// What it could not change since the last call: it asked for something that its backend has not
+  /// bound (fault.plant).
+  virtual Status take_refused() { return {}; }
 
  protected:
   void act(int64_t times = 1) { acted_ += times; }

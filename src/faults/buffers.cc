@@ -1,8 +1,10 @@
 #include "faults/buffers.h"
 
+#include <string>
 #include <utility>
 
 #include "backends/csr_rows.h"
+#include "core/laws.h"
 
 namespace shadowgraph {
 namespace {
@@ -13,6 +15,29 @@ std::span<std::byte> bytes_of(const Meta& meta, const Buffer& b, Elements range)
 }
 
 }  // namespace
+
+void refuse_plant(const Meta& meta, std::string_view what, std::string expected, std::string got) {
+  Where where = at(std::string(what));
+  if (meta.backend != nullptr) where.backend = meta.backend->info().name;
+  throw PlantError{
+      make_finding("fault.plant", std::move(where), std::move(expected), std::move(got))};
+}
+
+void check_plant(const Meta& meta, const Buffer& b, Elements range, size_t element_bytes) {
+  const auto bytes = [](size_t n) { return std::to_string(n) + " bytes an element"; };
+  if (size_of(b.dtype) != element_bytes)
+    refuse_plant(meta, own_name(b), bytes(size_of(b.dtype)), bytes(element_bytes));
+  if (range.first < 0 || range.count < 0 || range.first + range.count > b.numel())
+    refuse_plant(meta, own_name(b), std::to_string(b.numel()) + " elements",
+                 std::to_string(range.count) + " from " + std::to_string(range.first));
+}
+
+int64_t& scalar_of(Meta& meta, size_t scalar) {
+  if (scalar >= meta.scalars.size())
+    refuse_plant(meta, "scalars", std::to_string(meta.scalars.size()) + " of them",
+                 "scalar " + std::to_string(scalar));
+  return meta.scalars[scalar];
+}
 
 const Buffer* find_buffer(const Meta& meta, std::string_view name) {
   const auto it = std::ranges::find_if(

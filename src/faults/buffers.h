@@ -16,11 +16,26 @@ inline std::string_view own_name(const Buffer& b) {
   return std::string_view(b.name).substr(b.name.rfind('/') + 1);
 }
 
+/// A fault asked for what is not there; Taps make a finding of it.
+struct PlantError {
+  Finding finding;  // fault.plant
+};
+[[noreturn]] void refuse_plant(const Meta& meta, std::string_view what, std::string expected,
+                               std::string got);
+
 /// fn(meta) for it and all its children, each before its own; in the same order always.
 template <class M, class Fn>
 void for_metas(M& meta, Fn fn) {
   fn(meta);
   for (auto& child : meta.children) for_metas(child, fn);
+}
+
+/// The same for what a backend of this class has bound.
+template <class B, class M, class Fn>
+void for_metas_of(M& meta, Fn fn) {
+  for_metas(meta, [&](auto& m) {
+    if (dynamic_cast<const B*>(m.backend) != nullptr) fn(m);
+  });
 }
 
 /// fn(meta, buffer) for every bound buffer that has one of these names, of children too.
@@ -51,13 +66,17 @@ void for_endings(M& meta, std::initializer_list<std::string_view> endings, Fn fn
 /// The first of this name in the metadata itself, or nullptr.
 const Buffer* find_buffer(const Meta& meta, std::string_view name);
 
-/// What fill has staged of these elements, to be changed, and is uploaded then; empty: not to be
-/// had.
+/// Throws PlantError where these are no elements of the buffer, or of another size.
+void check_plant(const Meta& meta, const Buffer& b, Elements range, size_t element_bytes);
+
+/// What fill has staged of these elements, to be changed, and is uploaded then.
 template <class T>
 std::span<T> staged(const Meta& meta, const Buffer& b, Elements range) {
+  check_plant(meta, b, range, sizeof(T));
   std::span<T> values;
   Arena arena = meta.arena;
-  if (!arena.stage(b, range, &values).ok()) return {};
+  const Status status = arena.stage(b, range, &values);
+  if (!status.ok()) refuse_plant(meta, own_name(b), "staging", status.to_string());
   return values;
 }
 template <class T>
@@ -66,6 +85,9 @@ std::span<T> staged(const Meta& meta, const Buffer& b) {
 }
 /// As bytes, whatever its type.
 std::span<std::byte> staged_bytes(const Meta& meta, const Buffer& b, Elements range);
+
+/// A scalar by its backend's numbering. Throws PlantError.
+int64_t& scalar_of(Meta& meta, size_t scalar);
 
 /// Of what fill has staged only this range is uploaded.
 void keep_staged(const Meta& meta, const Buffer& b, Elements range);

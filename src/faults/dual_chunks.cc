@@ -5,20 +5,13 @@
 
 #include "attn/dual_chunk.h"
 #include "attn/page_table.h"
+#include "backends/dual_chunk.h"
 #include "faults/buffers.h"
 #include "launch/scale_keys.h"
 #include "launch/store_launch.h"
 
 namespace shadowgraph {
 namespace {
-
-/// fn(meta) for all that are a dual-chunk backend's own.
-template <class Fn>
-void for_dual_chunks(Meta& meta, Fn fn) {
-  for_metas(meta, [&](Meta& m) {
-    if (find_buffer(m, "seq_lens_intra") != nullptr) fn(m);
-  });
-}
 
 /// What is staged of it; empty where it is not bound.
 std::span<int32_t> staged_ints(const Meta& m, std::string_view name) {
@@ -29,7 +22,7 @@ std::span<int32_t> staged_ints(const Meta& m, std::string_view name) {
 }  // namespace
 
 void OffsetsOfArange::bound(Meta& meta, bool /*capturing*/) {
-  for_dual_chunks(meta, [&](const Meta& m) {
+  for_metas_of<DualChunkAttention>(meta, [&](const Meta& m) {
     const Buffer* b = find_buffer(m, "query_start_loc");
     if (b == nullptr || b->lifetime != Lifetime::kConstant) return;
     const std::span<int32_t> offsets = staged<int32_t>(m, *b);
@@ -40,7 +33,7 @@ void OffsetsOfArange::bound(Meta& meta, bool /*capturing*/) {
 }
 
 Status ChunkBeforeMissing::filled(const ForwardBatch& /*batch*/, Meta& meta) {
-  for_dual_chunks(meta, [&](const Meta& m) {
+  for_metas_of<DualChunkAttention>(meta, [&](const Meta& m) {
     for (int32_t& len : staged_ints(m, "seq_lens_succ"))
       if (std::exchange(len, 0) > 0) act();
   });
@@ -48,7 +41,7 @@ Status ChunkBeforeMissing::filled(const ForwardBatch& /*batch*/, Meta& meta) {
 }
 
 Status ChunkBeforeTwice::filled(const ForwardBatch& /*batch*/, Meta& meta) {
-  for_dual_chunks(meta, [&](const Meta& m) {
+  for_metas_of<DualChunkAttention>(meta, [&](const Meta& m) {
     const std::span<int32_t> inter = staged_ints(m, "seq_lens_inter");
     const std::span<int32_t> succ = staged_ints(m, "seq_lens_succ");
     for (size_t i = 0; i < inter.size() && i < succ.size(); ++i) {
@@ -76,7 +69,7 @@ Status PagesDividedTwice::filled(const ForwardBatch& /*batch*/, Meta& meta) {
   constexpr std::string_view kParts[][2] = {{"seq_lens_intra", "block_tables_intra"},
                                             {"seq_lens_succ", "block_tables_succ"},
                                             {"seq_lens_inter", "block_tables"}};
-  for_dual_chunks(meta, [&](const Meta& m) {
+  for_metas_of<DualChunkAttention>(meta, [&](const Meta& m) {
     const int32_t size = m.limits.model.page_size;
     for (const auto& [lens_name, table_name] : kParts) {
       const Buffer* table = find_buffer(m, table_name);
@@ -94,7 +87,7 @@ Status PagesDividedTwice::filled(const ForwardBatch& /*batch*/, Meta& meta) {
 
 Status ChunkBeforeNotRefilled::filled(const ForwardBatch& batch, Meta& meta) {
   if (!is_replay(batch, meta)) return {};
-  for_dual_chunks(meta, [&](const Meta& m) {
+  for_metas_of<DualChunkAttention>(meta, [&](const Meta& m) {
     const std::span<int32_t> lens = staged_ints(m, "seq_lens_succ");
     if (lens.empty() || std::ranges::any_of(lens, [](int32_t len) { return len > 0; })) return;
     Arena arena = m.arena;
@@ -106,7 +99,7 @@ Status ChunkBeforeNotRefilled::filled(const ForwardBatch& batch, Meta& meta) {
 }
 
 Status FactorOfTokensSoFar::filled(const ForwardBatch& /*batch*/, Meta& meta) {
-  for_dual_chunks(meta, [&](const Meta& m) {
+  for_metas_of<DualChunkAttention>(meta, [&](const Meta& m) {
     const Buffer* b = find_buffer(m, "scaling_factor");
     const std::span<int32_t> lens = staged_ints(m, "cache_seqlens");
     if (b == nullptr) return;

@@ -4,6 +4,7 @@
 #include <ranges>
 
 #include "faults/addresses.h"
+#include "faults/buffers.h"
 #include "faults/dual_chunks.h"
 #include "faults/empties.h"
 #include "faults/extents.h"
@@ -72,34 +73,45 @@ Taps::~Taps() {
     (*counts_)[i] += taps_[i]->acted();
 }
 
+template <class Fn>
+void Taps::each(Fn fn) {
+  for (const auto& tap : taps_) {
+    try {
+      fn(*tap);
+    } catch (PlantError& e) {
+      refused_.add(std::move(e.finding));
+    }
+  }
+}
+
 void Taps::runtime(RuntimeConfig& config) {
-  for (const auto& tap : taps_) tap->runtime(config);
+  each([&](Tap& tap) { tap.runtime(config); });
 }
 void Taps::step(Step& step, const PoolState& pools) {
-  for (const auto& tap : taps_) tap->step(step, pools);
+  each([&](Tap& tap) { tap.step(step, pools); });
 }
 void Taps::batch(ForwardBatch& batch) {
-  for (const auto& tap : taps_) tap->batch(batch);
+  each([&](Tap& tap) { tap.batch(batch); });
 }
 void Taps::limits(Limits& limits) {
-  for (const auto& tap : taps_) tap->limits(limits);
+  each([&](Tap& tap) { tap.limits(limits); });
 }
 void Taps::bound(Meta& meta, bool capturing) {
-  for (const auto& tap : taps_) tap->bound(meta, capturing);
+  each([&](Tap& tap) { tap.bound(meta, capturing); });
 }
 Status Taps::filled(const ForwardBatch& batch, Meta& meta) {
   Status status;
-  for (const auto& tap : taps_) status.add(tap->filled(batch, meta));
+  each([&](Tap& tap) { status.add(tap.filled(batch, meta)); });
   return status;
 }
 void Taps::baked(Meta& meta, bool capturing) {
-  for (const auto& tap : taps_) tap->baked(meta, capturing);
+  each([&](Tap& tap) { tap.baked(meta, capturing); });
 }
 void Taps::launches(std::vector<TappedLaunch>& all, const Meta& meta, bool capturing) {
-  for (const auto& tap : taps_) tap->launches(all, meta, capturing);
+  each([&](Tap& tap) { tap.launches(all, meta, capturing); });
 }
 void Taps::ran(const Meta& meta) {
-  for (const auto& tap : taps_) tap->ran(meta);
+  each([&](Tap& tap) { tap.ran(meta); });
 }
 
 const Backend& Taps::backend(const Backend& clean) {

@@ -59,9 +59,15 @@ class Taps final : public Tap {
   std::unique_ptr<SimDevice> device(const SimOptions& options) override;
   SchedulerParts parts(const RuntimeConfig& config) override;
   int64_t acted() const override;
+  Status take_refused() override { return std::exchange(refused_, {}); }
 
  private:
+  /// fn(tap), and what that is refused.
+  template <class Fn>
+  void each(Fn fn);
+
   std::vector<std::unique_ptr<Tap>> taps_;
+  Status refused_;
   std::shared_ptr<Counts> counts_;
 };
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/paged_backend.h"
+#include "backends/ascend.h"
 #include "core/laws.h"
 #include "faults/buffers.h"
 
@@ -20,15 +20,10 @@ const Buffer* draft_table(const Meta& meta) {
 /// fn(meta, list) for what an NPU's kernel takes as lists of the host: here or in children.
 template <class Fn>
 void for_host_lists(Meta& meta, Fn fn) {
-  const auto is = [](std::string_view name) {
-    return [name](const Buffer& b) { return b.data != nullptr && own_name(b) == name; };
-  };
-  if (std::ranges::any_of(meta.buffers, is("actual_seq_lengths"))) {
-    for (Buffer& b : meta.buffers) {
-      if (is("actual_seq_lengths")(b) || is("kv_lens")(b)) fn(meta, b);
-    }
-  }
-  for (Meta& child : meta.children) for_host_lists(child, fn);
+  for_metas_of<Ascend>(meta, [&](Meta& m) {
+    for (const size_t list : {size_t{Ascend::kKvLens}, size_t{Ascend::kActualSeqLengths}})
+      if (m.has(list)) fn(m, m.buffers[list]);
+  });
 }
 
 constexpr const char* kCaptured = "captured";  // the scope of what a capture keeps
@@ -81,7 +76,7 @@ void CaptureCountsNoRows::baked(Meta& meta, bool capturing) {
   for_host_lists(meta, [&](Meta& of_list, Buffer& list) {
     if (list.numel() > 0) act();
     list.shape = {0};
-    of_list.buffers[PagedBackend::kCuSeqlensQ].shape = {1};
+    of_list.buffers[Ascend::kCuSeqlensQ].shape = {1};
   });
 }
 

@@ -35,9 +35,8 @@ struct LatentMeta {
 
 template <class Fn>
 void for_latents(Meta& meta, Fn fn) {
-  for_metas(meta, [&](const Meta& m) {
-    const Buffer* lens = find_buffer(m, "seq_lens_casual");
-    if (lens == nullptr || lens->lifetime != Lifetime::kPerStep) return;  // by launches
+  for_metas_of<DeepseekV4>(meta, [&](const Meta& m) {
+    if (m[V4::kSeqLens].lifetime != Lifetime::kPerStep) return;  // by launches
     const auto ints = [&](size_t b) { return staged<int32_t>(m, m[b]); };
     fn(LatentMeta{m, ints(V4::kSeqLens), ints(V4::kPoolRows)});
   });

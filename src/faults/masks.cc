@@ -11,15 +11,6 @@ namespace {
 
 using Tr = Triton;
 
-/// Lists, and the step's own tokens, by the buffers of this backend.
-bool is_triton_extend(const Meta& meta) {
-  const auto is = [&](size_t i, std::string_view name) {
-    return meta.has(i) && own_name(meta[i]) == name;
-  };
-  return meta.buffers.size() == Tr::kNumBuffers && is(Tr::kKvIndptr, "kv_indptr") &&
-         is(Tr::kQoIndptr, "qo_indptr");
-}
-
 /// Bytes of the mask before this row.
 int64_t mask_begin(const Meta& meta, const Buffer& indptr, int64_t row) {
   const Elements one{row, 1};
@@ -34,8 +25,8 @@ int64_t mask_begin(const Meta& meta, const Buffer& indptr, int64_t row) {
 }  // namespace
 
 void MaskOfTheLastVerify::baked(Meta& meta, bool /*capturing*/) {
-  for_metas(meta, [&](Meta& m) {
-    if (!is_triton_extend(m)) return;
+  for_metas_of<Triton>(meta, [&](Meta& m) {
+    if (!m.has(Tr::kQoIndptr)) return;  // a decode
     if (m.has(Tr::kCustomMask)) {
       mask_ = m[Tr::kCustomMask], indptr_ = m[Tr::kMaskIndptr], depths_ = m[Tr::kDepths];
     } else if (mask_.data != nullptr) {

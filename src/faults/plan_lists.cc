@@ -21,9 +21,7 @@ std::vector<int32_t> offsets(const Meta& meta, size_t buffer) {
 }  // namespace
 
 bool is_flashinfer(const Meta& meta) {
-  const auto first = static_cast<size_t>(Fi::plan(0, Fi::Part::kPaged, Fi::kRequestIndices));
-  const auto second = static_cast<size_t>(Fi::plan(1, Fi::Part::kPaged, Fi::kRequestIndices));
-  return meta.buffers.size() == Fi::kNumBuffers && (meta.has(first) || meta.has(second));
+  return dynamic_cast<const FlashInfer*>(meta.backend) != nullptr;
 }
 
 std::vector<PlanLists> plans_of(const Meta& meta) {
@@ -60,7 +58,7 @@ Status write(Meta& meta, const PlanLists& plan, const PlanResult& result) {
   if (!decode) to.merge_indptr = array(Fi::kMergeIndptr, plan.qo_indptr.back() + 1);
   to.kv_chunk_size = array(Fi::kKvChunkSize, 1);
   to.block_valid_mask = plan_array<uint8_t>(meta, plan, Fi::kBlockValidMask, INT64_MAX);
-  meta.scalars[static_cast<size_t>(Fi::split_kv(plan.wrapper, plan.part))] = result.split_kv;
+  scalar_of(meta, static_cast<size_t>(Fi::split_kv(plan.wrapper, plan.part))) = result.split_kv;
   return write_plan(plan.shape, plan.queries(), plan.kv_indptr, result, to);
 }
 

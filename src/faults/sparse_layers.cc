@@ -15,14 +15,6 @@ namespace {
 
 constexpr std::string_view kTables[] = {"page_table_1", "real_page_table"};
 
-/// fn(meta) for all that are a sparse backend's own.
-template <class Fn>
-void for_sparse(Meta& meta, Fn fn) {
-  for_metas(meta, [&](Meta& m) {
-    if (find_buffer(m, "dsa_seqlens_expanded") != nullptr) fn(m);
-  });
-}
-
 /// What is staged of it; empty where it is not bound.
 std::span<int32_t> staged_ints(const Meta& m, std::string_view name) {
   const Buffer* b = find_buffer(m, name);
@@ -151,7 +143,7 @@ constexpr Kernel kStoreBefore{
 }  // namespace
 
 Status DraftWithoutItself::filled(const ForwardBatch& /*batch*/, Meta& meta) {
-  for_sparse(meta, [&](const Meta& m) {
+  for_metas_of<DeepSeekSparse>(meta, [&](const Meta& m) {
     if (!is_target_verify(m.limits.mode)) return;
     const std::span<int32_t> seen = staged_ints(m, "dsa_seqlens_expanded");
     const std::span<int32_t> scored = staged_ints(m, "paged_mqa_ctx_lens");
@@ -166,7 +158,7 @@ Status DraftWithoutItself::filled(const ForwardBatch& /*batch*/, Meta& meta) {
 }
 
 Status RowsNotRepeated::filled(const ForwardBatch& /*batch*/, Meta& meta) {
-  for_sparse(meta, [&](const Meta& m) {
+  for_metas_of<DeepSeekSparse>(meta, [&](const Meta& m) {
     const std::span<int32_t> lens = staged_ints(m, "cache_seqlens_int32");
     if (!is_target_verify(m.limits.mode) || m.limits.max_q_len < 2 || lens.empty()) return;
     for (const std::string_view name : kTables)
@@ -192,7 +184,7 @@ void NoneLookedUp::launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/
 }
 
 Status TopkOfFewer::filled(const ForwardBatch& /*batch*/, Meta& meta) {
-  for_sparse(meta, [&](const Meta& m) {
+  for_metas_of<DeepSeekSparse>(meta, [&](const Meta& m) {
     const int32_t topk = topk_of(m);
     const std::span<int32_t> counts = staged_ints(m, "dsa_cache_seqlens_int32");
     if (std::ranges::any_of(counts, [&](int32_t n) { return n < topk; })) act();
@@ -202,7 +194,7 @@ Status TopkOfFewer::filled(const ForwardBatch& /*batch*/, Meta& meta) {
 }
 
 Status KeysBeginByNewTokens::filled(const ForwardBatch& /*batch*/, Meta& meta) {
-  for_sparse(meta, [&](const Meta& m) {
+  for_metas_of<DeepSeekSparse>(meta, [&](const Meta& m) {
     const std::span<int32_t> first = staged_ints(m, "indexer_ks");
     const std::span<int32_t> behind = staged_ints(m, "indexer_ke");
     const std::span<int32_t> seen = staged_ints(m, "dsa_seqlens_expanded");
@@ -233,7 +225,7 @@ Status GraphsByRowsAlone::filled(const ForwardBatch& batch, Meta& meta) {
   if (!is_replay(batch, meta)) return {};
   const auto it = last_.find(meta.limits.rows);
   if (it == last_.end() || it->second == Shape{meta.limits.mode, meta.limits.step}) return {};
-  for_sparse(meta, [&](const Meta& m) {
+  for_metas_of<DeepSeekSparse>(meta, [&](const Meta& m) {
     Arena arena = m.arena;
     for (const Buffer& b : m.buffers) {
       if (b.data == nullptr || b.lifetime != Lifetime::kPerStep || b.numel() == 0) continue;
@@ -254,7 +246,7 @@ void ScaleInPageBefore::launches(std::vector<TappedLaunch>& all, const Meta& /*m
 }
 
 Status PagesNotDivided::filled(const ForwardBatch& /*batch*/, Meta& meta) {
-  for_sparse(meta, [&](const Meta& m) {
+  for_metas_of<DeepSeekSparse>(meta, [&](const Meta& m) {
     const int32_t size = m.limits.model.page_size;
     const std::span<int32_t> lens = staged_ints(m, "cache_seqlens_int32");
     const Buffer& table = *find_buffer(m, "real_page_table");

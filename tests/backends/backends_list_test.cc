@@ -78,6 +78,25 @@ TEST(Backends, LaunchesDependOnTheLimitsAlone) {
   });
 }
 
+void expect_named(const Meta& meta) {
+  ASSERT_NE(meta.backend, nullptr);
+  EXPECT_EQ(find_backend(meta.backend->info().name), meta.backend);
+  for (const Meta& child : meta.children) expect_named(child);
+}
+
+TEST(Backends, MetadataNamesTheBackendThatBoundIt) {
+  for_all([](const Backend& backend, ForwardMode mode) {
+    if (!backend.info().dense || !backend.info().recurrent.empty()) return;
+    PagedWorld w;
+    const int32_t q = is_decode_or_idle(mode) ? 1 : 3;
+    const Meta meta = w.bind(backend, Limits::bucket(mode, 4, q, model_for(backend)));
+    expect_named(meta);
+    if (!meta.children.empty()) {
+      EXPECT_EQ(meta.backend, &backend);
+    }
+  });
+}
+
 TEST(Backends, WhatTheyDoNotServeIsRefusedAndNothingBound) {
   for (const Backend* backend : all_backends()) {
     PagedWorld w;

@@ -17,7 +17,7 @@ class Csr {
 
  public:
   Csr(int64_t rows, int64_t capacity) : arena_(device_, 1 << 16) {
-    Binder b(arena_, {}, 2);
+    Binder b(*find_backend("triton"), arena_, {}, 2);
     bind_csr(b, kIds, "kv", rows, capacity, sizeof(T) == 8 ? DType::kI64 : DType::kI32);
     EXPECT_TRUE(b.bind(&meta).ok());
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "faults/buffers.h"
 #include "fuzz/fault_hunt.h"
 
 namespace shadowgraph {
@@ -36,6 +37,9 @@ TEST_P(EveryFault, IsFoundAmongAllBackendsAndShrunkToFewRequests) {
   const auto found = std::as_const(hunt.findings).findings();
   ASSERT_FALSE(found.empty());
   EXPECT_TRUE(std::ranges::any_of(found, [&](const Finding& f) { return f.id == hunt.laws[0]; }));
+  for (const Finding& f : found) {
+    EXPECT_EQ(std::set(f.refs.begin(), f.refs.end()).size(), f.refs.size()) << f.id;
+  }
   EXPECT_TRUE(found[0].reproduce.starts_with("shadowgraph fuzz --choices "));
   EXPECT_TRUE(found[0].reproduce.ends_with(" --plant " + std::string(GetParam().id)));
 }
@@ -157,6 +161,47 @@ TEST(Faults, SeveralStandOneAfterTheOther) {
   taps.launches(launches, meta, false);
   EXPECT_EQ(launches.size(), 3u);
   EXPECT_EQ(&taps.backend(*find_backend("flashattention")), find_backend("triton"));
+}
+
+/// It goes by the name of a buffer, whoever's it is, as if all had as many elements and scalars.
+struct Reaches : Tap {
+  Reaches(Elements range, size_t scalar) : range_(range), scalar_(scalar) {}
+  Status filled(const ForwardBatch&, Meta& meta) override {
+    for_buffers(meta, {"page_table", "kv_indptr"}, [&](Meta& m, const Buffer& b) {
+      for (int32_t& value : staged<int32_t>(m, b, range_)) value = 0;
+      scalar_of(m, scalar_) = 0;
+      act();
+    });
+    return {};
+  }
+
+ private:
+  const Elements range_;
+  const size_t scalar_;
+};
+
+std::set<std::string> refused(Elements range, size_t scalar) {
+  FuzzOptions options;
+  options.cases = 300, options.max_findings = 1000;
+  options.kernels = false;
+  options.histories.backends.assign(all_backends().begin(), all_backends().end());
+  options.histories.shrink_tries = 0;
+  options.histories.tap = [&] {
+    std::vector<std::unique_ptr<Tap>> one;
+    one.push_back(std::make_unique<Reaches>(range, scalar));
+    return std::make_unique<Taps>(std::move(one));
+  };
+  std::set<std::string> said;
+  const FuzzResult result = run_fuzz(options, {}, false);
+  for (const Finding& f : std::as_const(result.findings).findings())
+    if (f.id == "fault.plant") said.insert(f.where.field + " of " + f.where.backend);
+  return said;
+}
+
+TEST(Faults, APlantThatReachesTooFarIsAnErrorWithAName) {
+  EXPECT_TRUE(refused({1 << 20, 1}, 0).contains("page_table of flashattention"));
+  EXPECT_TRUE(refused({-1, 1}, 0).contains("kv_indptr of triton"));
+  EXPECT_TRUE(refused({0, 1}, 4).contains("scalars of aiter"));
 }
 
 TEST(Faults, WhatIsPlantedCountsTheRunsThatHaveEnded) {
