@@ -209,11 +209,12 @@ void judge_plants(const Planted& planted, const std::string& more, Report* repor
           id + " never acted: no step of this run has what it changes (`shadowgraph explain " + id +
           "`)");
     } else if (!noticed) {
-      Finding f = make_finding("fault.missed", at(id), "a finding",
-                               fmt::format("none: it acted {} time{} in {} case{}; {}", acted,
-                                           acted == 1 ? "" : "s", report->cases,
-                                           report->cases == 1 ? "" : "s", more));
+      Finding f = make_finding(
+          "fault.missed", at(id), "a finding",
+          fmt::format("none: it acted {} time{} in {} case{}; {}", acted, acted == 1 ? "" : "s",
+                      report->cases, report->cases == 1 ? "" : "s", more));
       f.refs.push_back(id);
+      f.reproduce = "shadowgraph faults --id " + id;
       report->findings.push_back(std::move(f));
     }
   }

@@ -76,7 +76,8 @@ class ReplayRun {
     status = run_steps(x, planted);
     report_.cases = 1;
     add(status, x.history.to_string());
-    if (status.ok()) judge_plants(planted, "give it other cases: `shadowgraph fuzz --plant`", &report_);
+    if (status.ok())
+      judge_plants(planted, "give it other cases: `shadowgraph fuzz --plant`", &report_);
     if (status.ok() && !x.law.empty())
       report_.warnings.push_back("the file was saved for " + x.law + ", which is not found");
     return finish(report_, options_.common);

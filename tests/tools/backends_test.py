@@ -257,6 +257,17 @@ class Planted(Fuzz):
             self.assertRegex(out.splitlines()[-1], r"^K31 never acted: 3 cases judged, 0 findings")
 
 
+    def test_a_fault_that_acts_and_is_not_noticed_fails(self):
+        for number in range(40):
+            code, out, _ = run("fuzz", "--backend", "flashinfer", "--plant", "K17", "--first", str(number), "--cases", "1")
+            if "K17 never acted" in out or "fault.missed" not in out:
+                continue
+            self.assertEqual(code, FINDINGS)
+            self.assertRegex(out, r"none: it acted \d+ times? in 1 case; give it more cases: --cases")
+            self.assertRegex(out.splitlines()[-1], r"^not noticed: K17: 1 case judged, 1 finding")
+            return
+        self.fail("it was noticed wherever it acted")
+
     def test_every_fault_that_never_acts_is_named_once(self):
         out = run("fuzz", "--backend", "kernels", "--cases", "1", "--plant", "K31", "--plant", "K04", "--plant", "K31")[1]
         self.assertRegex(out.splitlines()[-1], r"^K31 never acted, K04 never acted: 1 case judged")
