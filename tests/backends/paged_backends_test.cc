@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/finding_ids.h"
@@ -15,12 +17,22 @@ namespace {
 
 using Paged = PagedBackend;
 
-constexpr const char* kNames[] = {"trtllm_mha", "trtllm_mla", "flashmla", "cutlass_mla",
-                                  "cutedsl_mla"};
+std::vector<const Backend*> paged_backends() {
+  std::vector<const Backend*> all;
+  for (const Backend* backend : all_backends())
+    if (dynamic_cast<const PagedBackend*>(backend) != nullptr) all.push_back(backend);
+  return all;
+}
+
+/// Those that it names; of a backend that takes every power of two some.
+std::vector<int32_t> page_sizes_of(const Backend& backend) {
+  const std::span<const int32_t> named = backend.info().page_sizes;
+  if (named.empty()) return {1, 2, 64};
+  return {named.begin(), named.end()};
+}
 
 ModelConfig model_for(const Backend& backend, int32_t page_size) {
-  ModelConfig m =
-      model_of(page_size, backend.info().name == std::string("trtllm_mha") ? 2 : 1, 5 * page_size);
+  ModelConfig m = model_of(page_size, backend.info().heads ? 2 : 1, std::max(96, 5 * page_size));
   m.num_steps = 3, m.num_draft_tokens = 3;
   return m;
 }
@@ -34,12 +46,11 @@ bool padded_by_width(ForwardMode mode) {
 /// fn(backend, mode, page_size) for all that they serve; idle has no requests.
 template <class Fn>
 void for_all(Fn fn) {
-  for (const char* name : kNames) {
-    const Backend* backend = find_backend(name);
-    ASSERT_NE(backend, nullptr) << name;
+  ASSERT_GT(paged_backends().size(), 4u);
+  for (const Backend* backend : paged_backends()) {
     for (const ForwardMode mode : backend->info().modes) {
-      for (const int32_t page_size : backend->info().page_sizes) {
-        SCOPED_TRACE(std::string(name) + " " + std::string(name_of(mode)) + " P " +
+      for (const int32_t page_size : page_sizes_of(*backend)) {
+        SCOPED_TRACE(std::string(backend->info().name) + " " + std::string(name_of(mode)) + " P " +
                      std::to_string(page_size));
         if (mode != ForwardMode::kIdle) fn(*backend, mode, page_size);
       }
@@ -51,12 +62,17 @@ void for_all(Fn fn) {
 template <class Fn>
 void for_batches(ForwardMode mode, int32_t page_size, Fn fn) {
   const int32_t first = mode == ForwardMode::kDecode ? 0 : 1;
-  for (const int32_t a : {first, page_size - 1, page_size, 2 * page_size + 1}) {
-    for (const int32_t b : {first, page_size - 2, page_size + 1}) {
+  for (const int32_t a : {first, std::max(first, page_size - 1), page_size, 2 * page_size + 1}) {
+    for (const int32_t b : {first, std::max(first, page_size - 2), page_size + 1}) {
       const int32_t q_a = one_query(mode) ? 1 : 3, q_b = ragged(mode) ? 2 : q_a;
       fn(PagedBatch(mode, {{a, q_a}, {b, q_b}}, page_size, one_query(mode) ? 3 : 0));
     }
   }
+}
+
+/// A launch makes them, and not the fill: those are held by the backend's own tests.
+bool makes_offsets(const Meta& meta) {
+  return meta[Paged::kCuSeqlensQ].lifetime == Lifetime::kScratch;
 }
 
 TEST(PagedBackends, EveryKeyIsReadFromItsSlot) {
@@ -86,7 +102,9 @@ TEST(PagedBackends, QueriesAreOffsetByThoseBefore) {
     const int32_t q = one_query(mode) ? 1 : 3, q_b = ragged(mode) ? 1 : q;
     const PagedBatch owned(mode, {{4, q}, {6, q_b}, {5, q}}, page_size, one_query(mode) ? 3 : 0);
     const Meta meta = w.exact(backend, owned.view(), model_for(backend, page_size));
-    EXPECT_EQ(held(meta[Paged::kCuSeqlensQ]), (Ints{0, q, q + q_b, 2 * q + q_b}));
+    if (!makes_offsets(meta)) {
+      EXPECT_EQ(held(meta[Paged::kCuSeqlensQ]), (Ints{0, q, q + q_b, 2 * q + q_b}));
+    }
     EXPECT_EQ(meta.scalars[Paged::kMaxSeqLenQ], q);
     EXPECT_EQ(meta.scalars[Paged::kSumSeqLensQ], 2 * q + q_b);
     EXPECT_EQ(meta.scalars[Paged::kMaxSeqLenK], std::max(6 + q_b, 5 + q));
@@ -107,7 +125,9 @@ TEST(PagedBackends, PaddingRowsHaveTheFillsLengthsAndThePaddingPage) {
     const int32_t keys = mode == ForwardMode::kDraftDecode ? 3 : is_target_verify(mode) ? 4 : 1;
     EXPECT_EQ(held(meta[Paged::kKvLens]), (Ints{batch.extent(0).kv_len, keys}));
     const int32_t padding = ragged(mode) && !padded_by_width(mode) ? 0 : q;
-    EXPECT_EQ(held(meta[Paged::kCuSeqlensQ]), (Ints{0, q, q + padding}));
+    if (!makes_offsets(meta)) {
+      EXPECT_EQ(held(meta[Paged::kCuSeqlensQ]), (Ints{0, q, q + padding}));
+    }
     EXPECT_EQ(held_row(meta[Paged::kPageTable], 1, 1), (Ints{0}));
     const auto loc = held<int64_t>(meta[Paged::kOutCacheLoc]);
     for (size_t t = 0; t < loc.size(); ++t) {
@@ -128,15 +148,14 @@ TEST(PagedBackends, ABucketIsWideEnoughForTheLongestContext) {
 }
 
 TEST(PagedBackends, NoRequestIsABatchToo) {
-  for (const char* name : kNames) {
+  for (const Backend* backend : paged_backends()) {
     PagedWorld w;
-    const Backend& backend = *find_backend(name);
-    const int32_t page_size = backend.info().page_sizes[0];
+    const int32_t page_size = page_sizes_of(*backend)[0];
     const PagedBatch owned(ForwardMode::kIdle, {}, page_size);
-    Meta meta =
-        w.bind(backend, Limits::bucket(ForwardMode::kDecode, 2, 1, model_for(backend, page_size)));
-    w.fill(backend, owned.view(), meta);
-    EXPECT_EQ(held(meta[Paged::kKvLens]), (Ints{1, 1})) << name;
+    Meta meta = w.bind(*backend,
+                       Limits::bucket(ForwardMode::kDecode, 2, 1, model_for(*backend, page_size)));
+    w.fill(*backend, owned.view(), meta);
+    EXPECT_EQ(held(meta[Paged::kKvLens]), (Ints{1, 1})) << backend->info().name;
   }
 }
 
@@ -152,8 +171,10 @@ TEST(PagedBackends, AShorterBatchAfterALongerOneIsWholeAgain) {
     w.fill(backend, shorter.view(), meta);
     Meta fresh = w.bind(backend, Limits::bucket(mode, 3, q, model), "fresh");
     w.fill(backend, shorter.view(), fresh);
-    for (const int b : {Paged::kKvLens, Paged::kCuSeqlensQ})
-      EXPECT_EQ(held(meta[static_cast<size_t>(b)]), held(fresh[static_cast<size_t>(b)]));
+    for (const size_t b : {Paged::kKvLens, Paged::kCuSeqlensQ})
+      if (b == Paged::kKvLens || !makes_offsets(meta)) {
+        EXPECT_EQ(held(meta[b]), held(fresh[b]));
+      }
     EXPECT_EQ(held<int64_t>(meta[Paged::kOutCacheLoc]), held<int64_t>(fresh[Paged::kOutCacheLoc]));
     for (int64_t i = 0; i < 3; ++i) {
       const int32_t keys = held(meta[Paged::kKvLens])[static_cast<size_t>(i)];
@@ -212,10 +233,11 @@ TEST(PagedBackends, TablesThatLaunchesGatherAreThoseThatAFillWrites) {
 }
 
 TEST(PagedBackends, WhatTheyDoNotServeIsRefusedAndNothingBound) {
-  for (const char* name : kNames) {
+  for (const Backend* paged : paged_backends()) {
     PagedWorld w;
-    const Backend& backend = *find_backend(name);
-    const int32_t page_size = backend.info().page_sizes[0];
+    const Backend& backend = *paged;
+    const std::string_view name = backend.info().name;
+    const int32_t page_size = page_sizes_of(backend)[0];
     const auto refused = [&](auto change) {
       Limits limits = Limits::bucket(ForwardMode::kDecode, 2, 1, model_for(backend, page_size));
       change(limits);
@@ -224,7 +246,7 @@ TEST(PagedBackends, WhatTheyDoNotServeIsRefusedAndNothingBound) {
       EXPECT_EQ(w.arena.used(), 0U) << name;
       return ids(status);
     };
-    EXPECT_EQ(refused([](Limits& l) { l.model.page_size = 8; }), (Ids{"backend.limits page_size"}));
+    EXPECT_EQ(refused([](Limits& l) { l.model.page_size = 3; }), (Ids{"backend.limits page_size"}));
     EXPECT_EQ(refused([](Limits& l) { l.model.topk = 2; }), (Ids{"backend.limits topk"}));
     EXPECT_EQ(refused([](Limits& l) { l.model.max_encoder_len = 4; }),
               (Ids{"backend.limits max_encoder_len"}));
