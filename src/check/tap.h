@@ -71,8 +71,7 @@ class Tap {
   /// What it could not change since the last call: it asked for something that its backend has not
   /// bound (fault.plant).
   virtual Status take_refused() { return {}; }
-
- protected:
+  /// It changed something.
   void act(int64_t times = 1) { acted_ += times; }
 
  private:

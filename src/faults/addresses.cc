@@ -1,4 +1,4 @@
-#include "faults/addresses.h"
+// Faults of where kernels look for their keys.
 
 #include "attn/mask.h"
 #include "faults/lists.h"
@@ -8,16 +8,20 @@ namespace {
 
 constexpr int64_t kTileKeys = 64;
 
-/// Launches whose call says by ids where its keys are, and of which fn(call) holds.
+/// Does fn(call) hold of a call that says by ids where its keys are?
 template <class Fn>
-auto of_ids(Fn fn) {
-  return [fn](const KernelLaunch& launch) {
-    KernelLaunch copy = launch;
-    return change_attention(&copy, [&](auto& c) {
-      if constexpr (requires { ids_of(c); }) return !ids_of(c).ids->empty() && fn(c);
-      return false;
-    });
-  };
+bool reads_ids(const KernelLaunch& launch, Fn fn) {
+  KernelLaunch copy = launch;
+  return change_attention(&copy, [&](auto& c) {
+    if constexpr (requires { ids_of(c); }) return !ids_of(c).ids->empty() && fn(c);
+    return false;
+  });
+}
+bool has_ids(const KernelLaunch& launch) {
+  return reads_ids(launch, [](const auto&) { return true; });
+}
+bool has_ids_of_latents(const KernelLaunch& launch) {
+  return reads_ids(launch, [](const auto& c) { return c.cache.is_latent(); });
 }
 
 /// fn(call) of calls with ids, and the clean kernel.
@@ -31,7 +35,7 @@ void run_with_ids(const KernelLaunch& clean, SlippedRun& run, Fn fn) {
   run.launch(launch);
 }
 
-/// Of tables of pages.
+/// The same where tables of pages say it.
 template <class Fn>
 void run_with_pages(const KernelLaunch& clean, SlippedRun& run, Fn fn) {
   PagedAttention c = attention_call(clean).call;
@@ -44,8 +48,11 @@ bool reads_pages(const KernelLaunch& launch) {
   return c.pages.form == PageTable::Form::kDense && c.cache.page_size > 1;
 }
 
-bool has_window(const KernelLaunch& launch) {
-  return attention_call(launch).call.params.window_left >= 0;
+bool reads_pages_in_window(const KernelLaunch& launch) {
+  return reads_pages(launch) && attention_call(launch).call.params.window_left >= 0;
+}
+bool decodes_in_window(const KernelLaunch& launch) {
+  return reads_pages_in_window(launch) && attention_call(launch).call.max_seqlen_q == 1;
 }
 
 void capacity_as_length(const KernelLaunch& clean, SlippedRun& run) {
@@ -106,36 +113,31 @@ void skipped_not_passed(const KernelLaunch& clean, SlippedRun& run) {
   });
 }
 
+constexpr Fault kAddressesFaults[] = {
+    // A decode under a window takes the keys that its pages have room for for its length; the
+    // window is counted from their end, too.
+    {"K02", "CE", "Under a window the room of pages is taken for the length",
+     "openvino#37377 fa.I-19", "extent.capacity",
+     stand_in<capacity_as_length, decodes_in_window>()},
+    // A latent's place, page * stride, is computed in few bits: 32 there, 8 here.
+    {"K44", "INTOVF", "Page times stride wraps round", "flashinfer#3136 flashinfer#3130",
+     "table.wrapped", stand_in<product_in_few_bits, has_ids_of_latents>()},
+    // Numbers of pages, or of slots where those are listed, keep few bits: 16 there, 3 here.
+    {"K46", "INTOVF", "Numbers of blocks are cut to few bits", "aiter#3062", "table.wrapped",
+     stand_in<ids_of_few_bits, has_ids>()},
+    // Places in a row's list pass through a signed integer of few bits: 16 there, 3 here.
+    {"K47", "INTOVF", "Places in a sequence pass through a short integer", "xformers#719",
+     "table.place_wrapped", stand_in<places_of_few_bits, has_ids>()},
+    // A tile's columns of a table are held against the length in tokens.
+    {"K48", "PAGESZ", "A bound in tokens is held against a number of pages", "flashinfer#810", "",
+     stand_in<tokens_as_page_bound, reads_pages>()},
+    // Tiles, here pages, that are wholly before the window are skipped, and K and V stay behind.
+    {"K63", "SPLIT", "Tiles that are skipped are not passed by", "llama.cpp#14916",
+     "table.shifted extent.short", stand_in<skipped_not_passed, reads_pages_in_window>()},
+};
+
 }  // namespace
 
-void CapacityAsLength::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  const auto decodes = [](const KernelLaunch& launch) {
-    return reads_pages(launch) && has_window(launch) &&
-           attention_call(launch).call.max_seqlen_q == 1;
-  };
-  act(substitute<capacity_as_length>(all, decodes));
-}
-
-void PageTimesStrideInFewBits::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<product_in_few_bits>(all,
-                                      of_ids([](const auto& c) { return c.cache.is_latent(); })));
-}
-
-void IdsOfFewBits::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<ids_of_few_bits>(all, of_ids([](const auto&) { return true; })));
-}
-
-void PlacesOfFewBits::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<places_of_few_bits>(all, of_ids([](const auto&) { return true; })));
-}
-
-void TokensAsPageBound::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<tokens_as_page_bound>(all, reads_pages));
-}
-
-void SkippedTilesNotPassed::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<skipped_not_passed>(
-      all, [](const KernelLaunch& launch) { return reads_pages(launch) && has_window(launch); }));
-}
+std::span<const Fault> themes::addresses() { return kAddressesFaults; }
 
 }  // namespace shadowgraph

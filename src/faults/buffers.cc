@@ -45,6 +45,11 @@ const Buffer* find_buffer(const Meta& meta, std::string_view name) {
   return it == meta.buffers.end() ? nullptr : &*it;
 }
 
+std::span<int32_t> staged_ints(const Meta& meta, std::string_view name) {
+  const Buffer* b = find_buffer(meta, name);
+  return b == nullptr ? std::span<int32_t>{} : staged<int32_t>(meta, *b);
+}
+
 std::span<std::byte> staged_bytes(const Meta& meta, const Buffer& b, Elements range) {
   switch (size_of(b.dtype)) {
     case 1: return bytes_of<uint8_t>(meta, b, range);

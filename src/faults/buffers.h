@@ -83,6 +83,8 @@ template <class T>
 std::span<T> staged(const Meta& meta, const Buffer& b) {
   return staged<T>(meta, b, b.all());
 }
+/// All of the buffer of this name; empty where it is not bound.
+std::span<int32_t> staged_ints(const Meta& meta, std::string_view name);
 /// As bytes, whatever its type.
 std::span<std::byte> staged_bytes(const Meta& meta, const Buffer& b, Elements range);
 

@@ -1,57 +1,47 @@
 #include "faults/faults.h"
 
 #include <algorithm>
+#include <charconv>
 #include <ranges>
+#include <tuple>
 
-#include "faults/addresses.h"
 #include "faults/buffers.h"
-#include "faults/dual_chunks.h"
-#include "faults/empties.h"
-#include "faults/extents.h"
-#include "faults/graphs.h"
-#include "faults/heads_and_rows.h"
-#include "faults/kernel_masks.h"
-#include "faults/latents.h"
-#include "faults/masks.h"
-#include "faults/merges.h"
-#include "faults/orders.h"
-#include "faults/paddings.h"
-#include "faults/parameters.h"
-#include "faults/plans.h"
-#include "faults/pools.h"
-#include "faults/races.h"
-#include "faults/replays.h"
-#include "faults/rooms.h"
-#include "faults/schedules.h"
-#include "faults/slots.h"
-#include "faults/sparse_layers.h"
-#include "faults/states.h"
-#include "faults/tiles.h"
 
 namespace shadowgraph {
 namespace {
 
-template <class T>
-std::unique_ptr<Tap> make() {
-  return std::make_unique<T>();
+/// Where it stands in the catalogue.
+std::tuple<size_t, int, std::string_view> place_of(const Fault& fault) {
+  constexpr std::string_view kFamilies[] = {"K", "DC", "M", "DS", "DV"};
+  const size_t digits = fault.id.find_first_of("0123456789");
+  int number = 0;
+  const char* end = fault.id.data() + fault.id.size();
+  const char* letter = std::from_chars(fault.id.data() + digits, end, number).ptr;
+  const auto family = std::ranges::find(kFamilies, fault.id.substr(0, digits));
+  return {static_cast<size_t>(family - kFamilies), number, std::string_view(letter, end)};
 }
-
-constexpr Fault kFaults[] = {
-#define SG_FAULT(id, group, type, title, refs, mistakes) \
-  {#id, #group, title, refs, make<type>, {}, mistakes},
-#define SG_UNPLANTED(id, group, title, refs, why) {#id, #group, title, refs, nullptr, why, {}},
-#include "faults/faults.inc"
-#undef SG_UNPLANTED
-#undef SG_FAULT
-};
 
 }  // namespace
 
-std::span<const Fault> all_faults() { return kFaults; }
+std::span<const Fault> all_faults() {
+  static const std::vector<Fault> kFaults = [] {
+    std::vector<Fault> all;
+    for (const std::span<const Fault> theme : {
+#define SG_THEME(name) themes::name(),
+#include "faults/themes.inc"
+#undef SG_THEME
+         })
+      all.insert(all.end(), theme.begin(), theme.end());
+    std::ranges::sort(all, {}, place_of);
+    return all;
+  }();
+  return kFaults;
+}
 
 const Fault* find_fault(std::string_view id) {
-  const auto it = std::ranges::find_if(kFaults, [&](const Fault& f) { return f.id == id; });
-  return it == std::end(kFaults) ? nullptr : it;
+  const auto all = all_faults();
+  const auto it = std::ranges::find(all, id, &Fault::id);
+  return it == all.end() ? nullptr : &*it;
 }
 
 bool Fault::is_memory_safe() const {

@@ -1,7 +1,23 @@
 // The catalogue of faults: what engines really shipped, planted on purpose. A fault is a Tap: it
 // stands between the scheduler, the backend and the device, and none of them knows of it. Nor does
-// a fault know of checks, generators or budgets: it is found by what finds everything else. Ids are
-// those of the catalogue (faults.inc). Tested by tests/faults/faults_test.cc.
+// a fault know of checks, generators or budgets: it is found by what finds everything else.
+//
+// A fault is one row in the table of its theme, a file of this folder (plant.h has what rows are
+// made of). What a row holds:
+//   id        a family and a number, K31, and a letter where one report shows several: K11a. K:
+//   from
+//             the reports of engines; DC: dual chunks; M: recurrent states; DS: sparse layers; DV:
+//             DeepSeek-V4. A new one has the next number of its family; an id is never used again
+//   group     a kind of slip, of which several faults are: CE, OOBW, STALE, LSE, ... OOBR, OOBW,
+//             INTOVF and RACE say that it leaves its buffers, or depends on timing
+//   title     what is wrong, as a sentence without an end
+//   refs      of a K first the thread or the commit that it is from, REPO#NUMBER or REPO@COMMIT;
+//             where nobody reported it, the law that it breaks: fi.I-90
+//   mistakes  what a row's wrong result shows of it (check/mistakes.inc): several where it strikes
+//   in
+//             several ways, or where two are one in numbers
+//
+// Tested by tests/faults/faults_test.cc.
 #pragma once
 
 #include <atomic>
@@ -16,15 +32,17 @@
 
 namespace shadowgraph {
 
+using MakeFault = std::unique_ptr<Tap> (*)();
+
 struct Fault {
   std::string_view id;     // "K01"
   std::string_view group;  // of the catalogue: "OOBW"
   std::string_view title;  // what is wrong
   std::string_view refs;   // separated by spaces
-  std::unique_ptr<Tap> (*tap)() = nullptr;
-  std::string_view why_not;  // without a tap: why it is not planted
   // What its wrong outputs are known by (mistakes.inc), separated by spaces; empty: none is wrong
   std::string_view mistakes;
+  MakeFault tap = nullptr;
+  std::string_view why_not = {};  // without a tap: why it is not planted
 
   bool is_seen_as(std::string_view mistake) const;
   /// Does it touch nothing but its buffers, in an order that is its own? Then another device leaves
@@ -32,7 +50,14 @@ struct Fault {
   bool is_memory_safe() const;
 };
 
-/// All of src/faults/faults.inc.
+/// The tables of src/faults/themes.inc, a span each.
+namespace themes {
+#define SG_THEME(name) std::span<const Fault> name();
+#include "faults/themes.inc"
+#undef SG_THEME
+}  // namespace themes
+
+/// All of them, by family, number and letter.
 std::span<const Fault> all_faults();
 /// nullptr if there is none.
 const Fault* find_fault(std::string_view id);

@@ -1,4 +1,4 @@
-#include "faults/heads_and_rows.h"
+// Faults of which rows and heads a kernel computes.
 
 #include <cstring>
 
@@ -102,14 +102,18 @@ bool has_groups(const KernelLaunch& launch) {
   return change_attention(&copy, Overloaded{[](auto&) { return false; }, paged, ragged});
 }
 
+constexpr Fault kHeadsAndRowsFaults[] = {
+    // A tile of queries, here of 4, is stored whole: rows of nobody, too.
+    {"K07", "OOBW", "Rows of a tile that are nobody's are stored", "llama.cpp#7465 llama.cpp#7479",
+     "row.of_request", stand_in<store_whole_tiles, has_tiles>()},
+    // Which head a block computes is found by the size of a group, where the number of KV heads is
+    // meant. It strikes kernels whose grid has a block for each head.
+    {"K56", "GQA", "Heads are found by the size of a group where the number of KV heads is meant",
+     "HipKittens#22", "heads.mapped row.unwritten", stand_in<heads_by_group_size, has_groups>()},
+};
+
 }  // namespace
 
-void TileStoredWhole::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<store_whole_tiles>(all, has_tiles));
-}
-
-void HeadsByGroupSize::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<heads_by_group_size>(all, has_groups));
-}
+std::span<const Fault> themes::heads_and_rows() { return kHeadsAndRowsFaults; }
 
 }  // namespace shadowgraph

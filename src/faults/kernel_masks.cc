@@ -1,4 +1,4 @@
-#include "faults/kernel_masks.h"
+// Faults of who sees whom inside a kernel.
 
 #include <cmath>
 #include <limits>
@@ -12,13 +12,13 @@
 namespace shadowgraph {
 namespace {
 
-/// Of one request of a paged call.
+/// One request of a paged call.
 struct Extent {
   int64_t first_query = 0;
   int32_t queries = 0, keys = 0;
 };
 
-/// Of tables of pages; where lengths are corrupt, fewer.
+/// All requests of tables of pages; where lengths are corrupt, fewer.
 std::vector<Extent> extents_of(const PagedAttention& c) {
   std::vector<Extent> all;
   for (size_t i = 0; i < c.pages.cache_seqlens.size(); ++i) {
@@ -82,7 +82,7 @@ void add_pairs(std::vector<uint8_t>& pairs, int64_t queries, int64_t keys) {
     for (int64_t k = 0; k < keys; ++k) pairs.push_back(k <= q);
 }
 
-/// Of offsets of queries and of keys; empty: not sound.
+/// The call gets a mask that is aligned at the top.
 template <class Call>
 void see_from_top(Call& c, SlippedRun& run, const std::vector<Extent>& extents) {
   std::vector<uint8_t> pairs;
@@ -153,14 +153,21 @@ bool is_causal(const KernelLaunch& launch) {
   return change_attention(&copy, Overloaded{[](auto&) { return false; }, tiled, paged, ragged});
 }
 
+constexpr Fault kKernelMasksFaults[] = {
+    // Scores before the window are masked, and values are not: they are loaded, and multiplied by
+    // 0.
+    {"K22", "UNINIT", "Values before the window are multiplied by 0, and not masked", "vllm#30887",
+     "values.hidden", stand_in<values_before_window, windowed_table>()},
+    // The causal mask is aligned at the top left: query i sees keys up to i, whatever the prefix.
+    // Of
+    // Triton's kernels the prefix needs no mask.
+    {"K54", "CAUSAL", "The causal mask is aligned at the top left",
+     "flash-attention@e07aa036 flash-attention@9e5e8bc9", "causal.top_left",
+     stand_in<causal_from_the_top, is_causal>()},
+};
+
 }  // namespace
 
-void ValuesBeforeWindow::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<values_before_window>(all, windowed_table));
-}
-
-void CausalFromTheTop::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<causal_from_the_top>(all, is_causal));
-}
+std::span<const Fault> themes::kernel_masks() { return kKernelMasksFaults; }
 
 }  // namespace shadowgraph

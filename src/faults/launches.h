@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "check/tap.h"
 #include "launch/attention_launch.h"
 #include "launch/linear_launch.h"
 #include "launch/merge_launch.h"

@@ -1,4 +1,4 @@
-#include "faults/merges.h"
+// Faults of results that are merged.
 
 #include <bit>
 #include <cmath>
@@ -69,7 +69,7 @@ void for_written(const KernelLaunch& clean, const void* lse, Fn fn) {
   }
 }
 
-/// Of what computes attention: Triton's stages hand it on in a scratch of their own.
+/// Where attention writes its LSE: Triton's stages hand it on in a scratch of their own.
 const void* lse_of_attention(const KernelLaunch& launch) {
   KernelLaunch copy = launch;
   const void* lse = nullptr;
@@ -168,80 +168,93 @@ int64_t group_of(const KernelLaunch& launch) {
   return group;
 }
 
+constexpr Fault kMergesFaults[] = {
+    // A prefill in two parts is planned without the window: the prefix's list is the whole prefix,
+    // and
+    // no mask says which query has left what behind. Its run is given the window, and counts it
+    // from
+    // the end of the prefix.
+    {"K36", "MISSPARAM", "A prefill in two parts forgets the window of the prefix",
+     "sglang#26513 fi.I-34 fi.I-40 fi.I-41", "window.prefix window.ignored",
+     on_limits([](Tap& tap, Limits& limits) {
+       const ForwardMode m = limits.mode;
+       const bool two_parts = limits.model.ragged_prefill && is_extend_or_draft_extend_or_mixed(m);
+       for (LayerKind& kind : limits.model.layers) {
+         int32_t& window = kind.params.window_left;
+         if (!two_parts || kind.cross || window < 0 || window >= limits.max_kv_len) continue;
+         window = limits.max_kv_len;  // the layer keeps its wrapper, and sees all
+         tap.act();
+       }
+     })},
+    // States are merged two by two, and two empty ones give NaN.
+    {"K39", "LSE", "Merging two empty states gives NaN", "vllm#28181 vllm#27491", "merge.empty",
+     stand_in<two_empty_states, is_merge>()},
+    // The second of two parts has its LSE in the other base than the one that its merge takes it
+    // for.
+    {"K40", "LSE", "An LSE in base 2 is merged as a natural one", "sglang#35045 sglang#40903",
+     "merge.base", on_launches([](Tap& tap, Launches& all, const Meta&) {
+       std::vector<const void*> seconds;
+       for (const TappedLaunch& one : all) {
+         if (const void* lse = second_lse(one.launch)) seconds.push_back(lse);
+       }
+       const auto is_second = [&](const void* lse) {
+         return lse != nullptr && std::ranges::find(seconds, lse) != seconds.end();
+       };
+       for (TappedLaunch& one : all) {
+         for (const void* lse : seconds) {
+           if (!flip_base(&one.launch, lse)) continue;
+           tap.act();
+           break;
+         }
+       }
+       tap.act(substitute<in_base_2>(all, [&](const KernelLaunch& launch) {
+         return launch.kernel == &kRaggedAttention && is_second(lse_of_attention(launch));
+       }));
+       tap.act(substitute<in_base_2>(all, [&](const KernelLaunch& launch) {
+         return launch.kernel == &kPagedAttention && is_second(lse_of_attention(launch));
+       }));
+     })},
+    // A merge leaves its LSE unwritten.
+    {"K41", "LSE", "The LSE of a merge is never written", "flashinfer@6cbaf6e2 flashinfer@5dadb243",
+     "lse.unwritten", on_launches([](Tap& tap, Launches& all, const Meta&) {
+       tap.act(std::ranges::count_if(all, [](TappedLaunch& one) {
+         return change_merge(&one.launch, [](auto& c) {
+           const bool had = c.lse.tensor.defined();
+           c.lse = {};
+           return had;
+         });
+       }));
+     })},
+    // Splits none of which has a key give NaN.
+    {"K42", "LSE", "Splits without keys are combined to NaN", "flash-attention@26d7d92f",
+     "merge.empty", stand_in<splits_without_keys, merges_splits>()},
+    // A row without keys has LSE +inf, and what merges it is made for -inf: it gets all the weight.
+    {"K43", "LSE", "Empty rows have LSE +inf where a merge expects -inf", "vllm#15492",
+     "lse.infinite", on_launches([](Tap& tap, Launches& all, const Meta&) {
+       tap.act(substitute<plus_infinity>(all, is_attention));
+       tap.act(substitute<plus_infinity_wins>(all, is_merge));
+     })},
+    // Attention pads groups of heads to a power of two, and what merges its splits does not know.
+    {"K57", "GQA", "What merges splits does not know of padded groups", "llama.cpp#19115",
+     "row.of_head", on_launches([](Tap& tap, Launches& all, const Meta&) {
+       int64_t group = 0;
+       for (TappedLaunch& one : all) {
+         if (is_attention(one.launch)) group = group_of(one.launch);
+         if (!merges_splits(one.launch) || group == 0 ||
+             std::has_single_bit(static_cast<uint64_t>(group)))
+           continue;
+         one.launch.args.scalar(group);
+         substitute<merge_without_padding>(&one.launch);
+         tap.act();
+       }
+     })},
+    // The LSE of splits that are merged is the last one's.
+    {"K60", "SPLIT", "The LSE of splits is one split's", "flashinfer#58", "merge.lse_of_part",
+     stand_in<lse_of_one_split, merges_splits>()},
+};
+
 }  // namespace
 
-void PrefixWithoutWindow::limits(Limits& limits) {
-  const ForwardMode m = limits.mode;
-  const bool two_parts = limits.model.ragged_prefill && is_extend_or_draft_extend_or_mixed(m);
-  for (LayerKind& kind : limits.model.layers) {
-    int32_t& window = kind.params.window_left;
-    if (!two_parts || kind.cross || window < 0 || window >= limits.max_kv_len) continue;
-    window = limits.max_kv_len;  // the layer keeps its wrapper, and sees all
-    act();
-  }
-}
-
-void TwoEmptyStates::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<two_empty_states>(all, is_merge));
-}
-
-void OtherBaseMerged::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  std::vector<const void*> seconds;
-  for (const TappedLaunch& one : all) {
-    if (const void* lse = second_lse(one.launch)) seconds.push_back(lse);
-  }
-  const auto is_second = [&](const void* lse) {
-    return lse != nullptr && std::ranges::find(seconds, lse) != seconds.end();
-  };
-  for (TappedLaunch& one : all) {
-    for (const void* lse : seconds) {
-      if (!flip_base(&one.launch, lse)) continue;
-      act();
-      break;
-    }
-  }
-  act(substitute<in_base_2>(all, [&](const KernelLaunch& launch) {
-    return launch.kernel == &kRaggedAttention && is_second(lse_of_attention(launch));
-  }));
-  act(substitute<in_base_2>(all, [&](const KernelLaunch& launch) {
-    return launch.kernel == &kPagedAttention && is_second(lse_of_attention(launch));
-  }));
-}
-
-void MergedLseUnwritten::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(std::ranges::count_if(all, [](TappedLaunch& one) {
-    return change_merge(&one.launch, [](auto& c) {
-      const bool had = c.lse.tensor.defined();
-      c.lse = {};
-      return had;
-    });
-  }));
-}
-
-void SplitsWithoutKeys::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<splits_without_keys>(all, merges_splits));
-}
-
-void EmptyIsPlusInfinity::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<plus_infinity>(all, is_attention));
-  act(substitute<plus_infinity_wins>(all, is_merge));
-}
-
-void MergeWithoutGroupPadding::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  int64_t group = 0;
-  for (TappedLaunch& one : all) {
-    if (is_attention(one.launch)) group = group_of(one.launch);
-    if (!merges_splits(one.launch) || group == 0 ||
-        std::has_single_bit(static_cast<uint64_t>(group)))
-      continue;
-    one.launch.args.scalar(group);
-    substitute<merge_without_padding>(&one.launch);
-    act();
-  }
-}
-
-void LseOfOneSplit::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<lse_of_one_split>(all, merges_splits));
-}
+std::span<const Fault> themes::merges() { return kMergesFaults; }
 
 }  // namespace shadowgraph

@@ -1,4 +1,4 @@
-#include "faults/plans.h"
+// Faults of plans: how a batch's work is counted, cut and written down.
 
 #include <algorithm>
 #include <string>
@@ -6,6 +6,7 @@
 
 #include "core/laws.h"
 #include "faults/plan_lists.h"
+#include "faults/plant.h"
 
 namespace shadowgraph {
 namespace {
@@ -81,130 +82,159 @@ void write_items(const Meta& meta, const PlanLists& plan, const std::vector<Item
   for (size_t t = 0; t < valid.size(); ++t) valid[t] = t < items.size();
 }
 
+/// Under a graph, too, the tile of queries is chosen from the batch's tokens.
+/// Not of halves: their tokens are also where the second one begins.
+struct TileOfTheBatch final : Tap {
+  Status filled(const ForwardBatch& batch, Meta& meta) override {
+    Status status;
+    tokens_ = static_cast<int32_t>(real_rows(batch, meta.limits).tokens);
+    if (!of_graph(meta)) return status;
+    for (PlanLists& plan : plans_of(meta)) {
+      const int32_t pinned = plan.shape.cta_tile_q();
+      plan.shape.tokens = tokens_;
+      if (plan.shape.cta_tile_q() == pinned) continue;
+      act();
+      status.add(write(meta, plan, plan.measure()));
+    }
+    return status;
+  }
+  void baked(Meta& meta, bool /*capturing*/) override {
+    if (of_graph(meta) && is_flashinfer(meta)) meta.limits.tokens = tokens_;
+  }
+
+ private:
+  int32_t tokens_ = 0;
+};
+
+/// The longest query is the largest offset: all tokens.
+struct LongestIsTotal final : Tap {
+  Status filled(const ForwardBatch& /*batch*/, Meta& meta) override {
+    totals_.clear();
+    for_metas(meta, [&](const Meta& m) {
+      const Buffer* offsets = find_buffer(m, "cu_seqlens_q");
+      if (offsets == nullptr) offsets = find_buffer(m, "qo_indptr");
+      const bool filled = offsets != nullptr && offsets->lifetime == Lifetime::kPerStep;
+      // Ranks launch once for each query of the longest, and a verify's rows are told apart by it.
+      const bool uniform = m.limits.model.dcp_size > 1 || is_target_verify(m.limits.mode);
+      totals_.push_back(filled && !uniform ? staged<int32_t>(m, *offsets).back() : 0);
+    });
+    return {};
+  }
+  void baked(Meta& meta, bool /*capturing*/) override {
+    size_t i = 0;
+    for_metas(meta, [&](Meta& m) {
+      const int32_t total = totals_[i++];
+      if (total == 0) return;
+      if (m.limits.max_q_len != total) act();
+      m.limits.max_q_len = total;
+    });
+  }
+
+ private:
+  std::vector<int32_t> totals_;  // of each metadata; 0: has no offsets
+};
+
+constexpr Fault kPlansFaults[] = {
+    {"K16", "BAKED", "A graph's tile of queries is chosen from the current batch",
+     "flashinfer#639 fa.I-64 fi.I-63", "row.unwritten values.no_number", make_tap<TileOfTheBatch>},
+    // Where keys are not cut a graph runs its whole grid without the mask that says which items
+    // are.
+    {"K24", "UNINIT", "A graph's grid is padded past the items of its plan",
+     "flashinfer#4430 flashinfer#4794 fi.I-61", "", on_baked([](Tap& tap, Meta& meta, bool) {
+       if (!of_graph(meta) || !meta.limits.model.split.off) return;
+       for_endings(meta, {"_block_valid_mask"}, [&](const Meta&, Buffer& b) {
+         b.shape[0] = 0;
+         tap.act();
+       });
+     })},
+    // A graph's plan has as many requests as its offsets have elements.
+    {"K28", "PADROW", "A graph's batch size is the length of its offsets",
+     "flashinfer#412 fi.I-1 fi.I-61", "", on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
+       if (!of_graph(meta)) return;
+       for_metas(meta, [&](const Meta& m) {
+         for (const PlanLists& plan : plans_of(m)) {
+           std::vector<Item> items = items_of(plan, plan.measure(), INT64_MAX);
+           items.push_back({plan.shape.rows, 0, 0});
+           tap.act();
+           write_items(m, plan, items);
+         }
+       });
+     })},
+    {"K32", "SCALAR", "The longest query is taken from offsets, and is all tokens",
+     "flashinfer#1930 fa.I-18", "", make_tap<LongestIsTotal>},
+    // The half of a cascade that sees the common prefix is scheduled as the other one is.
+    {"K33", "SCALAR", "The common prefix's pass is scheduled with the other's sequences",
+     "vllm#17283 fa.I-17 fa.I-77", "row.unwritten", on_baked([](Tap& tap, Meta& meta, bool) {
+       for_buffers(meta, {"cu_seqlens_q"}, [&](const Meta& m, Buffer& b) {
+         const Buffer* drafts = find_buffer(m, "expand_cu_seqlens_q");
+         if (drafts == nullptr || drafts->numel() <= b.numel()) return;
+         const std::vector<int64_t> shape = b.shape;
+         b = *drafts;
+         b.shape = shape;
+         tap.act();
+       });
+     })},
+    // A verify is planned as a decode: one query a request.
+    {"K55", "CAUSAL", "A decode of several tokens is planned as one query a request",
+     "flashinfer#3871 fi.I-4", "row.unwritten",
+     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
+       Status status;
+       if (!is_target_verify(meta.limits.mode)) return status;
+       for_buffers(meta, {"cu_seqlens_q", "qo_indptr"}, [&](Meta& m, const Buffer& b) {
+         if (b.lifetime != Lifetime::kPerStep || m.limits.max_q_len == 1) return;
+         int32_t row = 0;
+         for (int32_t& offset : staged<int32_t>(m, b)) offset = row++;
+         tap.act();
+         for (const PlanLists& plan : plans_of(m)) status.add(write(m, plan, plan.measure()));
+       });
+       return status;
+     })},
+    // The search for a chunk size counts no item of a request without keys, and the plan has one.
+    {"K58", "SPLIT", "The search for a chunk size counts nothing for a request without keys",
+     "flashinfer#728 flashinfer#726 fi.I-61", "",
+     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
+       Status status;
+       for_metas(meta, [&](Meta& m) {
+         for (const PlanLists& plan : plans_of(m)) {
+           if (!searches(plan.shape)) continue;
+           PlanResult result = plan.measure();
+           const int32_t chunk = search_without_empty(plan);
+           if (chunk == result.kv_chunk_size) continue;
+           tap.act();
+           result.kv_chunk_size = chunk;
+           result.split_kv = true;  // a smaller one than the longest list asks for
+           result.items = std::ssize(items_of(plan, result, INT64_MAX));
+           status.add(write(m, plan, result));
+         }
+       });
+       return status;
+     })},
+    // Requests behind the first sweep are visited by each worker. A sweep is 256 requests there,
+    // and 2 here.
+    {"K62", "SPLIT", "Planning visits requests behind the first sweep several times",
+     "flash-attention@3b5047d2 fi.I-61", "values.no_number",
+     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
+       constexpr int64_t kSweep = 2;
+       for_metas(meta, [&](const Meta& m) {
+         for (const PlanLists& plan : plans_of(m)) {
+           if (plan.shape.rows <= kSweep) continue;
+           tap.act();
+           write_items(m, plan, items_of(plan, plan.measure(), kSweep));
+         }
+       });
+     })},
+    // A planner is given rows and tokens the wrong way round, and chooses the kernel's tile by
+    // them. Not of halves, as above.
+    {"K81", "OTHER", "Two integers that a plan is given are swapped", "flashinfer#640 fi.I-63",
+     "row.unwritten values.no_number", on_baked([](Tap& tap, Meta& meta, bool) {
+       if (!is_flashinfer(meta)) return;
+       if (meta.limits.rows != meta.limits.tokens) tap.act();
+       std::swap(meta.limits.rows, meta.limits.tokens);
+     })},
+};
+
 }  // namespace
 
-/// Not of halves: their tokens are also where the second one begins.
-Status TileOfTheBatch::filled(const ForwardBatch& batch, Meta& meta) {
-  Status status;
-  tokens_ = static_cast<int32_t>(real_rows(batch, meta.limits).tokens);
-  if (!of_graph(meta)) return status;
-  for (PlanLists& plan : plans_of(meta)) {
-    const int32_t pinned = plan.shape.cta_tile_q();
-    plan.shape.tokens = tokens_;
-    if (plan.shape.cta_tile_q() == pinned) continue;
-    act();
-    status.add(write(meta, plan, plan.measure()));
-  }
-  return status;
-}
-
-void TileOfTheBatch::baked(Meta& meta, bool /*capturing*/) {
-  if (of_graph(meta) && is_flashinfer(meta)) meta.limits.tokens = tokens_;
-}
-
-void GridWithoutMask::baked(Meta& meta, bool /*capturing*/) {
-  if (!of_graph(meta) || !meta.limits.model.split.off) return;
-  for_endings(meta, {"_block_valid_mask"}, [&](const Meta&, Buffer& b) {
-    b.shape[0] = 0;
-    act();
-  });
-}
-
-Status PhantomRequest::filled(const ForwardBatch& /*batch*/, Meta& meta) {
-  if (!of_graph(meta)) return {};
-  for_metas(meta, [&](const Meta& m) {
-    for (const PlanLists& plan : plans_of(m)) {
-      std::vector<Item> items = items_of(plan, plan.measure(), INT64_MAX);
-      items.push_back({plan.shape.rows, 0, 0});
-      act();
-      write_items(m, plan, items);
-    }
-  });
-  return {};
-}
-
-Status LongestIsTotal::filled(const ForwardBatch& /*batch*/, Meta& meta) {
-  totals_.clear();
-  for_metas(meta, [&](const Meta& m) {
-    const Buffer* offsets = find_buffer(m, "cu_seqlens_q");
-    if (offsets == nullptr) offsets = find_buffer(m, "qo_indptr");
-    const bool filled = offsets != nullptr && offsets->lifetime == Lifetime::kPerStep;
-    // Ranks launch once for each query of the longest, and a verify's rows are told apart by it.
-    const bool uniform = m.limits.model.dcp_size > 1 || is_target_verify(m.limits.mode);
-    totals_.push_back(filled && !uniform ? staged<int32_t>(m, *offsets).back() : 0);
-  });
-  return {};
-}
-
-void LongestIsTotal::baked(Meta& meta, bool /*capturing*/) {
-  size_t i = 0;
-  for_metas(meta, [&](Meta& m) {
-    const int32_t total = totals_[i++];
-    if (total == 0) return;
-    if (m.limits.max_q_len != total) act();
-    m.limits.max_q_len = total;
-  });
-}
-
-void PrefixScheduledAsDrafts::baked(Meta& meta, bool /*capturing*/) {
-  for_buffers(meta, {"cu_seqlens_q"}, [&](const Meta& m, Buffer& b) {
-    const Buffer* drafts = find_buffer(m, "expand_cu_seqlens_q");
-    if (drafts == nullptr || drafts->numel() <= b.numel()) return;
-    const std::vector<int64_t> shape = b.shape;
-    b = *drafts;
-    b.shape = shape;
-    act();
-  });
-}
-
-Status VerifyPlannedAsDecode::filled(const ForwardBatch& /*batch*/, Meta& meta) {
-  Status status;
-  if (!is_target_verify(meta.limits.mode)) return status;
-  for_buffers(meta, {"cu_seqlens_q", "qo_indptr"}, [&](Meta& m, const Buffer& b) {
-    if (b.lifetime != Lifetime::kPerStep || m.limits.max_q_len == 1) return;
-    int32_t row = 0;
-    for (int32_t& offset : staged<int32_t>(m, b)) offset = row++;
-    act();
-    for (const PlanLists& plan : plans_of(m)) status.add(write(m, plan, plan.measure()));
-  });
-  return status;
-}
-
-Status SearchWithoutEmpty::filled(const ForwardBatch& /*batch*/, Meta& meta) {
-  Status status;
-  for_metas(meta, [&](Meta& m) {
-    for (const PlanLists& plan : plans_of(m)) {
-      if (!searches(plan.shape)) continue;
-      PlanResult result = plan.measure();
-      const int32_t chunk = search_without_empty(plan);
-      if (chunk == result.kv_chunk_size) continue;
-      act();
-      result.kv_chunk_size = chunk;
-      result.split_kv = true;  // a smaller one than the longest list asks for
-      result.items = std::ssize(items_of(plan, result, INT64_MAX));
-      status.add(write(m, plan, result));
-    }
-  });
-  return status;
-}
-
-Status RequestsCountedAgain::filled(const ForwardBatch& /*batch*/, Meta& meta) {
-  constexpr int64_t kSweep = 2;
-  for_metas(meta, [&](const Meta& m) {
-    for (const PlanLists& plan : plans_of(m)) {
-      if (plan.shape.rows <= kSweep) continue;
-      act();
-      write_items(m, plan, items_of(plan, plan.measure(), kSweep));
-    }
-  });
-  return {};
-}
-
-/// Not of halves, as above.
-void PlanArgumentsSwapped::baked(Meta& meta, bool /*capturing*/) {
-  if (!is_flashinfer(meta)) return;
-  if (meta.limits.rows != meta.limits.tokens) act();
-  std::swap(meta.limits.rows, meta.limits.tokens);
-}
+std::span<const Fault> themes::plans() { return kPlansFaults; }
 
 }  // namespace shadowgraph

@@ -1,9 +1,10 @@
-// Faults of allocators and prefix caches.
-#include "faults/pools.h"
+// Faults of allocators and prefix caches, standing in for the clean ones.
 
 #include <algorithm>
 #include <functional>
 #include <utility>
+
+#include "faults/plant.h"
 
 namespace shadowgraph {
 namespace {
@@ -73,24 +74,44 @@ class RootCache final : public RadixCache {
   const Act act_;
 };
 
+/// What is evicted, slots, is given back as if it were numbers of pages.
+struct SlotsFreedAsPages final : Tap {
+  SchedulerParts parts(const RuntimeConfig& config) override {
+    SchedulerParts parts(config);
+    parts.cache = std::make_unique<PageNumberCache>(config, [this] { act(); });
+    return parts;
+  }
+};
+
+/// The cache keeps views of the rows that prefixes came from.
+struct CacheOfViews final : Tap {
+  SchedulerParts parts(const RuntimeConfig& config) override {
+    SchedulerParts parts(config);
+    parts.cache = std::make_unique<ViewCache>(config.page_size, [this] { act(); });
+    return parts;
+  }
+};
+
+/// Who matches a prefix locks the root.
+struct LocksTheRoot final : Tap {
+  SchedulerParts parts(const RuntimeConfig& config) override {
+    SchedulerParts parts(config);
+    parts.cache = std::make_unique<RootCache>(config.page_size, [this] { act(); });
+    return parts;
+  }
+};
+
+constexpr Fault kPoolsFaults[] = {
+    {"K49", "PAGESZ", "Eviction gives slots back as if they were pages", "mini-sglang#80 fa.I-06",
+     "", make_tap<SlotsFreedAsPages>},
+    {"K77", "PREFIX", "The prefix cache keeps views of rows that change hands",
+     "mini-sglang@94fe255", "", make_tap<CacheOfViews>},
+    {"K78", "PREFIX", "Who matches a prefix locks the root and not the node",
+     "mini-sglang#46 fa.I-07", "", make_tap<LocksTheRoot>},
+};
+
 }  // namespace
 
-SchedulerParts SlotsFreedAsPages::parts(const RuntimeConfig& config) {
-  SchedulerParts parts(config);
-  parts.cache = std::make_unique<PageNumberCache>(config, [this] { act(); });
-  return parts;
-}
-
-SchedulerParts CacheOfViews::parts(const RuntimeConfig& config) {
-  SchedulerParts parts(config);
-  parts.cache = std::make_unique<ViewCache>(config.page_size, [this] { act(); });
-  return parts;
-}
-
-SchedulerParts LocksTheRoot::parts(const RuntimeConfig& config) {
-  SchedulerParts parts(config);
-  parts.cache = std::make_unique<RootCache>(config.page_size, [this] { act(); });
-  return parts;
-}
+std::span<const Fault> themes::pools() { return kPoolsFaults; }
 
 }  // namespace shadowgraph

@@ -1,8 +1,9 @@
 // Faults of the order between host and device.
-#include "faults/races.h"
 
 #include <functional>
 #include <utility>
+
+#include "faults/plant.h"
 
 namespace shadowgraph {
 namespace {
@@ -28,14 +29,29 @@ class SloppyDevice final : public SimDevice {
   EventHandle skipped_;
 };
 
+/// Nothing waits for the copies of the last upload before their staging is written again.
+struct StagingWithoutFence final : Tap {
+  std::unique_ptr<SimDevice> device(const SimOptions& options) override {
+    return std::make_unique<SloppyDevice>(options, false, [this] { act(); });
+  }
+};
+
+/// The wait stands below the first write: it is made before the next upload.
+struct FenceBelowTheWrites final : Tap {
+  std::unique_ptr<SimDevice> device(const SimOptions& options) override {
+    return std::make_unique<SloppyDevice>(options, true, [this] { act(); });
+  }
+};
+
+constexpr Fault kRacesFaults[] = {
+    {"K64", "RACE", "Staging is written again while a copy still reads it", "mini-sglang#103", "",
+     make_tap<StagingWithoutFence>},
+    {"K66", "RACE", "The fence of staging stands below its first write", "vllm#25279", "",
+     make_tap<FenceBelowTheWrites>},
+};
+
 }  // namespace
 
-std::unique_ptr<SimDevice> StagingWithoutFence::device(const SimOptions& options) {
-  return std::make_unique<SloppyDevice>(options, false, [this] { act(); });
-}
-
-std::unique_ptr<SimDevice> FenceBelowTheWrites::device(const SimOptions& options) {
-  return std::make_unique<SloppyDevice>(options, true, [this] { act(); });
-}
+std::span<const Fault> themes::races() { return kRacesFaults; }
 
 }  // namespace shadowgraph

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "check/tap.h"
 #include "faults/launches.h"
+#include "faults/plant.h"
 
 namespace shadowgraph {
 
@@ -117,6 +117,13 @@ int64_t substitute(std::vector<TappedLaunch>& all, Where where) {
     substitute<slip>(&one.launch);
     return true;
   });
+}
+
+/// A fault that gives the slip's kernel to the launches of which `where` holds.
+template <Slip slip, bool (*where)(const KernelLaunch&)>
+constexpr MakeFault stand_in() {
+  return on_launches(
+      [](Tap& tap, Launches& all, const Meta&) { tap.act(substitute<slip>(all, where)); });
 }
 
 }  // namespace shadowgraph

@@ -1,11 +1,11 @@
-#include "faults/tiles.h"
+// Faults of kernels that run by a plan's tiles.
 
 #include "faults/lists.h"
 
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kTileKeys = 4, kMaskTile = 16, kWrapped = 15;
+constexpr int64_t kChunkTile = 4, kMaskTile = 16, kWrapped = 15;
 
 /// Places in the list of keys, row by row, become a list and offsets of the kernel's own.
 void list_anew(TiledAttention& c, SlippedRun& run, const std::vector<std::vector<int64_t>>& rows) {
@@ -31,7 +31,7 @@ void chunk_of_part_tiles(const KernelLaunch& clean, SlippedRun& run) {
   auto [c, of] = tile_call(clean);
   const std::span<const int32_t> size = run.load(c.plan.kv_chunk_size);
   const int32_t chunk = size.empty() ? 0 : size[0];
-  const int64_t whole = chunk <= 0 ? 0 : pages_for(chunk, kTileKeys) * kTileKeys;
+  const int64_t whole = chunk <= 0 ? 0 : pages_for(chunk, kChunkTile) * kChunkTile;
   if (whole <= chunk || whole > INT32_MAX) return run.launch(clean);
   std::vector<std::vector<int64_t>> rows;
   for (const auto& row : ids_of(c).rows) {
@@ -90,36 +90,43 @@ void mask_of_whole_tiles(const KernelLaunch& clean, SlippedRun& run) {
   }
 }
 
-/// fn(call) of launches by a plan.
+/// Does fn(call) hold of a call by a plan?
 template <class Fn>
-auto of_tiles(Fn fn) {
-  return [fn](const KernelLaunch& launch) {
-    return launch.kernel == &kTiledAttention && fn(tile_call(launch).call);
-  };
+bool is_tiled(const KernelLaunch& launch, Fn fn) {
+  return launch.kernel == &kTiledAttention && fn(tile_call(launch).call);
+}
+bool has_mask(const KernelLaunch& launch) {
+  return is_tiled(launch, [](const auto& c) { return !c.mask_indptr.empty(); });
+}
+bool has_pages(const KernelLaunch& launch) {
+  return is_tiled(launch, [](const auto& c) { return c.cache.num_pages > 0; });
+}
+bool cuts_decodes(const KernelLaunch& launch) {
+  return is_tiled(launch, [](const TiledAttention& c) {
+    return c.plan.split_kv && c.qo_indptr.empty() && c.params.window_left < 0;
+  });
 }
 
-bool has_mask(const TiledAttention& c) { return !c.mask_indptr.empty(); }
+constexpr Fault kTilesFaults[] = {
+    // A decode's chunk need not be whole tiles of keys, here of 4, and the loop runs tiles: a chunk
+    // that is not the last one has the next one's first keys, too.
+    {"K23", "UNINIT", "A chunk of keys is not whole tiles", "flashinfer#1206",
+     "extent.overlap values.no_number", stand_in<chunk_of_part_tiles, cuts_decodes>()},
+    // The place of a mask's bit, query * keys + key, is computed in few bits: 32 there, 4 here.
+    {"K45", "INTOVF", "The place of a mask's bit wraps round", "flashinfer#1290 flashinfer#1271",
+     "mask.wrapped", stand_in<mask_bits_of_few_bits, has_mask>()},
+    // The length of an empty list, (pages - 1) * page_size + the last one's, wraps round: to 2^32 -
+    // 1
+    // there, 15 here.
+    {"K51", "EMPTY", "The length of an empty list wraps round", "flashinfer#353",
+     "values.no_number", stand_in<empty_list_wraps, has_pages>()},
+    // A mask is asked for all rows and columns of a tile, 16 by 16, those of nobody too.
+    {"K69", "TREE", "A mask is asked for rows and columns of nobody",
+     "flashinfer#1008 flashinfer#1005", "", stand_in<mask_of_whole_tiles, has_mask>()},
+};
 
 }  // namespace
 
-void ChunkOfPartTiles::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  const auto cuts_decodes = [](const TiledAttention& c) {
-    return c.plan.split_kv && c.qo_indptr.empty() && c.params.window_left < 0;
-  };
-  act(substitute<chunk_of_part_tiles>(all, of_tiles(cuts_decodes)));
-}
-
-void MaskBitsOfFewBits::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<mask_bits_of_few_bits>(all, of_tiles(has_mask)));
-}
-
-void EmptyListWraps::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  const auto paged = [](const TiledAttention& c) { return c.cache.num_pages > 0; };
-  act(substitute<empty_list_wraps>(all, of_tiles(paged)));
-}
-
-void MaskOfWholeTiles::launches(std::vector<TappedLaunch>& all, const Meta&, bool) {
-  act(substitute<mask_of_whole_tiles>(all, of_tiles(has_mask)));
-}
+std::span<const Fault> themes::tiles() { return kTilesFaults; }
 
 }  // namespace shadowgraph
