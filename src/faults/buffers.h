@@ -91,7 +91,7 @@ std::span<std::byte> staged_bytes(const Meta& meta, const Buffer& b, Elements ra
 /// A scalar by its backend's numbering. Throws PlantError.
 int64_t& scalar_of(Meta& meta, size_t scalar);
 
-/// Of what fill has staged only this range is uploaded.
+/// Only this range of what fill has staged is uploaded.
 void keep_staged(const Meta& meta, const Buffer& b, Elements range);
 
 /// Bound for a graph, and not for what one batch needs. Of a whole step's metadata, not a child's.

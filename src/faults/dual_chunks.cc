@@ -26,26 +26,21 @@ constexpr Fault kDualChunksFaults[] = {
          tap.act();
        });
      })},
-    // The chunk before a query's own is in none of its parts.
     {"DC2", "DUAL", "The chunk before a query's own is in none of its parts", "fi.I-107", "",
-     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_metas_of<DualChunkAttention>(meta, [&](const Meta& m) {
-         for (int32_t& len : staged_ints(m, "seq_lens_succ"))
-           if (std::exchange(len, 0) > 0) tap.act();
-       });
+     on_metas<DualChunkAttention>([](Tap& tap, const ForwardBatch&, const Meta& m) {
+       for (int32_t& len : staged_ints(m, "seq_lens_succ"))
+         if (std::exchange(len, 0) > 0) tap.act();
      })},
     // It is in two: all chunks before a query's own are read by its last part.
     {"DC3", "DUAL", "The chunk before a query's own is in two of its parts", "fi.I-107", "",
-     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_metas_of<DualChunkAttention>(meta, [&](const Meta& m) {
-         const std::span<int32_t> inter = staged_ints(m, "seq_lens_inter");
-         const std::span<int32_t> succ = staged_ints(m, "seq_lens_succ");
-         for (size_t i = 0; i < inter.size() && i < succ.size(); ++i) {
-           if (succ[i] == 0) continue;
-           inter[i] += succ[i];
-           tap.act();
-         }
-       });
+     on_metas<DualChunkAttention>([](Tap& tap, const ForwardBatch&, const Meta& m) {
+       const std::span<int32_t> inter = staged_ints(m, "seq_lens_inter");
+       const std::span<int32_t> succ = staged_ints(m, "seq_lens_succ");
+       for (size_t i = 0; i < inter.size() && i < succ.size(); ++i) {
+         if (succ[i] == 0) continue;
+         inter[i] += succ[i];
+         tap.act();
+       }
      })},
     // Keys are multiplied by their factor when they are in the cache already, without it.
     {"DC4", "DUAL", "Keys are multiplied by their factor after they are stored", "fi.I-107", "",
@@ -92,22 +87,19 @@ constexpr Fault kDualChunksFaults[] = {
          tap.act();
        });
      })},
-    // The factor of a prompt that comes in chunks is that of the tokens so far.
     {"DC7", "DUAL", "The factor of a prompt in chunks is that of the tokens so far", "fi.I-107", "",
-     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_metas_of<DualChunkAttention>(meta, [&](const Meta& m) {
-         const Buffer* b = find_buffer(m, "scaling_factor");
-         const std::span<int32_t> lens = staged_ints(m, "cache_seqlens");
-         if (b == nullptr) return;
-         const std::span<float> factors = staged<float>(m, *b);
-         const int32_t original = m.limits.model.dual_chunk.original_max_position;
-         for (size_t i = 0; i < factors.size() && i < lens.size(); ++i) {
-           const auto so_far = static_cast<float>(dual_chunk_factor(lens[i], original));
-           if (factors[i] == 1 || factors[i] == so_far) continue;  // padding has 1
-           factors[i] = so_far;
-           tap.act();
-         }
-       });
+     on_metas<DualChunkAttention>([](Tap& tap, const ForwardBatch&, const Meta& m) {
+       const Buffer* b = find_buffer(m, "scaling_factor");
+       const std::span<int32_t> lens = staged_ints(m, "cache_seqlens");
+       if (b == nullptr) return;
+       const std::span<float> factors = staged<float>(m, *b);
+       const int32_t original = m.limits.model.dual_chunk.original_max_position;
+       for (size_t i = 0; i < factors.size() && i < lens.size(); ++i) {
+         const auto so_far = static_cast<float>(dual_chunk_factor(lens[i], original));
+         if (factors[i] == 1 || factors[i] == so_far) continue;  // padding has 1
+         factors[i] = so_far;
+         tap.act();
+       }
      })},
 };
 

@@ -99,7 +99,7 @@ class Taps final : public Tap {
 /// What one command plants, in every run of it.
 class Planted {
  public:
-  /// Of faults that have a tap.
+  /// All of them have a tap.
   explicit Planted(std::vector<const Fault*> faults);
 
   std::span<const Fault* const> faults() const { return faults_; }

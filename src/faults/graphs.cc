@@ -89,8 +89,7 @@ constexpr Fault kGraphsFaults[] = {
        return status;
      })},
     // Capture runs through replay's filler, which takes the longest query from accept lengths that
-    // a
-    // capture has not got.
+    // a capture has not got.
     {"K11", "STALE", "Draft extend is captured with a longest query of 1", "sglang#26665 fa.I-72",
      "row.unwritten", on_baked([](Tap& tap, Meta& meta, bool capturing) {
        if (!capturing || !is_draft_extend(meta.limits.mode, DraftExtendV2::kIncluded)) return;
@@ -98,8 +97,7 @@ constexpr Fault kGraphsFaults[] = {
        meta.limits.max_q_len = 1;
      })},
     // A capture that is told no lengths of the host takes every row for padding: what it records
-    // has
-    // no rows. It strikes backends whose kernel takes lists of the host.
+    // has no rows. It strikes backends whose kernel takes lists of the host.
     {"K11a", "STALE", "A capture has no lengths of the host, and counts every row as padding",
      "sglang#26665 fi.I-80 fi.I-83", "row.unwritten",
      on_baked([](Tap& tap, Meta& meta, bool capturing) {

@@ -159,8 +159,7 @@ constexpr Fault kKernelMasksFaults[] = {
     {"K22", "UNINIT", "Values before the window are multiplied by 0, and not masked", "vllm#30887",
      "values.hidden", stand_in<values_before_window, windowed_table>()},
     // The causal mask is aligned at the top left: query i sees keys up to i, whatever the prefix.
-    // Of
-    // Triton's kernels the prefix needs no mask.
+    // Triton's kernels need no mask of the prefix.
     {"K54", "CAUSAL", "The causal mask is aligned at the top left",
      "flash-attention@e07aa036 flash-attention@9e5e8bc9", "causal.top_left",
      stand_in<causal_from_the_top, is_causal>()},

@@ -52,6 +52,22 @@ void for_blocks(Meta& meta, Fn fn) {
   });
 }
 
+/// body(tap, l), and body(tap, l, group, ratio), for each of them.
+template <class Body>
+constexpr MakeFault on_latents(Body) {
+  return on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
+    for_latents(meta, [&](const LatentMeta& l) { Body{}(tap, l); });
+  });
+}
+template <class Body>
+constexpr MakeFault on_blocks(Body) {
+  return on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
+    for_blocks(meta, [&](const LatentMeta& l, V4Group group, int32_t ratio) {
+      Body{}(tap, l, group, ratio);
+    });
+  });
+}
+
 /// The slot of a token's block by its table of pages, in the pool of paged blocks.
 int32_t block_slot(const LatentMeta& l, size_t token, int32_t block, int32_t ratio) {
   const int32_t size = l.m.limits.model.page_size, a_page = size / ratio;
@@ -84,97 +100,81 @@ struct ExpandedAtWarmupAlone final : Tap {
 };
 
 constexpr Fault kLatentsFaults[] = {
-    // A block ends where the ratio divides the position, not the length.
     {"DV1", "BLOCKS", "A block ends where the ratio divides the position and not the length",
-     "fi.I-105", "", on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_blocks(meta, [&](const LatentMeta& l, V4Group g, int32_t ratio) {
-         const std::span<int64_t> out = l.of<int64_t>(V4::of(g, V4::kOutLoc));
-         for (size_t t = 0; t < out.size(); ++t) {
-           if (!l.is_real(t)) continue;
-           const int32_t position = l.lens[t] - 1;
-           const int64_t slot =
-               position % ratio == 0 ? block_slot(l, t, position / ratio, ratio) : 0;
-           if (std::exchange(out[t], slot) != slot) tap.act();
-         }
-       });
+     "fi.I-105", "", on_blocks([](Tap& tap, const LatentMeta& l, V4Group g, int32_t ratio) {
+       const std::span<int64_t> out = l.of<int64_t>(V4::of(g, V4::kOutLoc));
+       for (size_t t = 0; t < out.size(); ++t) {
+         if (!l.is_real(t)) continue;
+         const int32_t position = l.lens[t] - 1;
+         const int64_t slot = position % ratio == 0 ? block_slot(l, t, position / ratio, ratio) : 0;
+         if (std::exchange(out[t], slot) != slot) tap.act();
+       }
      })},
     // A token that sees no block reads slot 0 for the one that its length of 1 has.
     {"DV2", "BLOCKS", "A token that sees no block reads slot 0, not -1", "fi.I-105", "",
-     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_blocks(meta, [&](const LatentMeta& l, V4Group g, int32_t /*ratio*/) {
-         const std::span<int32_t> whole = l.of(V4::of(g, V4::kLensRaw));
-         if (!l.m.has(V4::of(g, V4::kBlocks))) return;
-         for (size_t t = 0; t < whole.size(); ++t) {
-           if (whole[t] > 0) continue;
-           l.row(V4::of(g, V4::kBlocks), t)[0] = 0;
-           tap.act();
-         }
-       });
+     on_blocks([](Tap& tap, const LatentMeta& l, V4Group g, int32_t /*ratio*/) {
+       const std::span<int32_t> whole = l.of(V4::of(g, V4::kLensRaw));
+       if (!l.m.has(V4::of(g, V4::kBlocks))) return;
+       for (size_t t = 0; t < whole.size(); ++t) {
+         if (whole[t] > 0) continue;
+         l.row(V4::of(g, V4::kBlocks), t)[0] = 0;
+         tap.act();
+       }
      })},
     // It reads its first block, which is not whole yet: the clamped length is taken for the blocks.
     {"DV3", "BLOCKS", "The length that is clamped to 1 is taken for the number of whole blocks",
-     "fi.I-105", "", on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_blocks(meta, [&](const LatentMeta& l, V4Group g, int32_t ratio) {
-         const std::span<int32_t> whole = l.of(V4::of(g, V4::kLensRaw));
-         if (!l.m.has(V4::of(g, V4::kBlocks))) return;
-         for (size_t t = 0; t < whole.size(); ++t) {
-           if (whole[t] > 0 || !l.is_real(t)) continue;
-           l.row(V4::of(g, V4::kBlocks), t)[0] = block_slot(l, t, 0, ratio);
-           tap.act();
-         }
-       });
+     "fi.I-105", "", on_blocks([](Tap& tap, const LatentMeta& l, V4Group g, int32_t ratio) {
+       const std::span<int32_t> whole = l.of(V4::of(g, V4::kLensRaw));
+       if (!l.m.has(V4::of(g, V4::kBlocks))) return;
+       for (size_t t = 0; t < whole.size(); ++t) {
+         if (whole[t] > 0 || !l.is_real(t)) continue;
+         l.row(V4::of(g, V4::kBlocks), t)[0] = block_slot(l, t, 0, ratio);
+         tap.act();
+       }
      })},
     // A window of W tokens is W - 1 before the token and none of itself: the oldest is missing.
     {"DV4", "WINOFF", "A window of tokens lacks its oldest", "fi.I-104", "",
-     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_latents(meta, [&](const LatentMeta& l) {
-         const std::span<int32_t> seen = l.of(V4::kWindowLens);
-         for (size_t t = 0; t < seen.size(); ++t) {
-           if (!l.is_real(t) || seen[t] < 2 || seen[t] == l.lens[t]) continue;
-           --seen[t];
-           tap.act();
-         }
-       });
+     on_latents([](Tap& tap, const LatentMeta& l) {
+       const std::span<int32_t> seen = l.of(V4::kWindowLens);
+       for (size_t t = 0; t < seen.size(); ++t) {
+         if (!l.is_real(t) || seen[t] < 2 || seen[t] == l.lens[t]) continue;
+         --seen[t];
+         tap.act();
+       }
      })},
     // The window begins with its oldest token where the row's end is cut off.
     {"DV5", "BLOCKS", "A window is listed oldest first", "fi.I-104", "",
-     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_latents(meta, [&](const LatentMeta& l) {
-         const std::span<int32_t> seen = l.of(V4::kWindowLens);
-         for (size_t t = 0; t < seen.size(); ++t) {
-           if (!l.is_real(t) || seen[t] < 2) continue;
-           const std::span<int32_t> window = l.row(V4::kWindow, t);
-           std::ranges::reverse(window.first(static_cast<size_t>(seen[t])));
-           tap.act();
-         }
-       });
+     on_latents([](Tap& tap, const LatentMeta& l) {
+       const std::span<int32_t> seen = l.of(V4::kWindowLens);
+       for (size_t t = 0; t < seen.size(); ++t) {
+         if (!l.is_real(t) || seen[t] < 2) continue;
+         const std::span<int32_t> window = l.row(V4::kWindow, t);
+         std::ranges::reverse(window.first(static_cast<size_t>(seen[t])));
+         tap.act();
+       }
      })},
     // The compressor's state is found by the row of the batch before.
     {"DV6", "BLOCKS", "The compressor's state of a request is the one's before it", "fi.I-105", "",
-     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_blocks(meta, [&](const LatentMeta& l, V4Group g, int32_t /*ratio*/) {
-         const std::span<int32_t> pages = l.of(V4::of(g, V4::kStatePages));
-         for (size_t t = pages.size(); t-- > 1;) {
-           if (!l.is_real(t) || l.rows[t] == l.rows[t - 1]) continue;
-           pages[t] = pages[t - 1];
-           tap.act();
-         }
-       });
+     on_blocks([](Tap& tap, const LatentMeta& l, V4Group g, int32_t /*ratio*/) {
+       const std::span<int32_t> pages = l.of(V4::of(g, V4::kStatePages));
+       for (size_t t = pages.size(); t-- > 1;) {
+         if (!l.is_real(t) || l.rows[t] == l.rows[t - 1]) continue;
+         pages[t] = pages[t - 1];
+         tap.act();
+       }
      })},
     // Blocks of a page are counted as if it held one.
     {"DV7", "BLOCKS", "Slots of blocks are counted as if a page held one", "fi.I-105", "",
-     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_blocks(meta, [&](const LatentMeta& l, V4Group g, int32_t ratio) {
-         const std::span<int32_t> whole = l.of(V4::of(g, V4::kLensRaw));
-         if (!l.m.has(V4::of(g, V4::kBlocks)) || l.m.limits.model.page_size == ratio) return;
-         for (size_t t = 0; t < whole.size(); ++t) {
-           if (whole[t] == 0 || !l.is_real(t)) continue;
-           const std::span<int32_t> blocks = l.row(V4::of(g, V4::kBlocks), t);
-           for (int32_t j = 0; j < whole[t]; ++j)
-             blocks[static_cast<size_t>(j)] = block_slot(l, t, 0, l.m.limits.model.page_size) + j;
-           tap.act();
-         }
-       });
+     on_blocks([](Tap& tap, const LatentMeta& l, V4Group g, int32_t ratio) {
+       const std::span<int32_t> whole = l.of(V4::of(g, V4::kLensRaw));
+       if (!l.m.has(V4::of(g, V4::kBlocks)) || l.m.limits.model.page_size == ratio) return;
+       for (size_t t = 0; t < whole.size(); ++t) {
+         if (whole[t] == 0 || !l.is_real(t)) continue;
+         const std::span<int32_t> blocks = l.row(V4::of(g, V4::kBlocks), t);
+         for (int32_t j = 0; j < whole[t]; ++j)
+           blocks[static_cast<size_t>(j)] = block_slot(l, t, 0, l.m.limits.model.page_size) + j;
+         tap.act();
+       }
      })},
     // The sink is added to the denominator by both halves of a kernel that splits.
     {"DV8", "BLOCKS", "The sink is counted by the window's part and by the blocks'", "fi.I-105", "",
@@ -186,7 +186,7 @@ constexpr Fault kLatentsFaults[] = {
          tap.act();
        }
      })},
-    // A kernel is given its extra list, and reads the main one alone.
+    // A kernel is given its extra list, and reads only the main one.
     {"DV9", "BLOCKS", "The extra list of a sparse kernel is not read", "fi.I-105", "",
      on_launches([](Tap& tap, Launches& all, const Meta&) {
        for (TappedLaunch& one : all) {
@@ -208,19 +208,15 @@ constexpr Fault kLatentsFaults[] = {
        m.num_draft_tokens = m.num_steps = 0;
        tap.act();
      })},
-    // Padding stores where the first real token does.
     {"DV11", "PADROW", "Padding stores where the first token does", "fi.I-75", "",
-     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_latents(meta, [&](const LatentMeta& l) {
-         const std::span<int64_t> out = l.of<int64_t>(V4::kWindowOutLoc);
-         for (size_t t = 1; t < out.size(); ++t) {
-           if (l.is_real(t) || !l.is_real(0) || out[0] == 0) continue;
-           out[t] = out[0];
-           tap.act();
-         }
-       });
+     on_latents([](Tap& tap, const LatentMeta& l) {
+       const std::span<int64_t> out = l.of<int64_t>(V4::kWindowOutLoc);
+       for (size_t t = 1; t < out.size(); ++t) {
+         if (l.is_real(t) || !l.is_real(0) || out[0] == 0) continue;
+         out[t] = out[0];
+         tap.act();
+       }
      })},
-    // A replay stores blocks where the last one did.
     {"DV12", "STALE", "A replay stores blocks where the last one did", "fi.I-76 fi.I-105", "",
      on_filled([](Tap& tap, const ForwardBatch& batch, Meta& meta) {
        if (!is_replay(batch, meta)) return;
@@ -230,21 +226,17 @@ constexpr Fault kLatentsFaults[] = {
          tap.act();
        });
      })},
-    // All tokens of a request have its length.
     {"DV13", "CE", "All tokens of a request have its length", "fi.I-104", "",
-     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_latents(meta, [&](const LatentMeta& l) {
-         for (size_t t = l.tokens() - std::min<size_t>(1, l.tokens()); t-- > 0;) {
-           if (!l.is_real(t) || l.rows[t] != l.rows[t + 1]) continue;
-           l.lens[t] = l.lens[t + 1];
-           tap.act();
-         }
-       });
+     on_latents([](Tap& tap, const LatentMeta& l) {
+       for (size_t t = l.tokens() - std::min<size_t>(1, l.tokens()); t-- > 0;) {
+         if (!l.is_real(t) || l.rows[t] != l.rows[t + 1]) continue;
+         l.lens[t] = l.lens[t + 1];
+         tap.act();
+       }
      })},
     {"DV15", "STALE",
      "A capture records no launch that expands raw metadata: the warmup left it expanded",
      "fi.I-76", "", make_tap<ExpandedAtWarmupAlone>},
-    // A prefill of rings stores before it attends.
     {"DV14", "BLOCKS", "A prefill of rings stores before it attends", "fi.I-104", "",
      on_launches([](Tap& tap, Launches& all, const Meta&) {
        for (size_t i = 0; i + 1 < all.size(); ++i) {

@@ -170,10 +170,8 @@ int64_t group_of(const KernelLaunch& launch) {
 
 constexpr Fault kMergesFaults[] = {
     // A prefill in two parts is planned without the window: the prefix's list is the whole prefix,
-    // and
-    // no mask says which query has left what behind. Its run is given the window, and counts it
-    // from
-    // the end of the prefix.
+    // and no mask says which query has left what behind. Its run is given the window, and counts it
+    // from the end of the prefix.
     {"K36", "MISSPARAM", "A prefill in two parts forgets the window of the prefix",
      "sglang#26513 fi.I-34 fi.I-40 fi.I-41", "window.prefix window.ignored",
      on_limits([](Tap& tap, Limits& limits) {

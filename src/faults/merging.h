@@ -25,7 +25,7 @@ struct Merging {
   int64_t rows = 0;  // without padding
   std::function<std::vector<State>(int64_t row, int64_t head)> states;
 
-  /// Of a launch that change_merge knows, by what memory holds now.
+  /// What a launch that change_merge knows merges, by what memory holds now.
   static Merging of(const KernelLaunch& launch);
 
   /// What becomes of a row and head after all.

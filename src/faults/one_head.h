@@ -6,7 +6,7 @@
 
 namespace shadowgraph {
 
-/// Of a view [rows, heads, ...].
+/// One head of a view [rows, heads, ...].
 template <class View>
 View one_head(View t, int64_t head) {
   if (!t.defined()) return t;
@@ -20,7 +20,7 @@ inline NaturalLse one_head(const NaturalLse& lse, int64_t head) {
 inline AnyLse one_head(const AnyLse& lse, int64_t head) {
   return {one_head(lse.tensor, head), lse.base};
 }
-/// Of a cache whose scales are not its tokens'.
+/// One head of a cache whose scales are not its tokens'.
 inline KvCache one_head(KvCache cache, int64_t head) {
   for (KvPlane* p : {&cache.k, &cache.v})
     p->data += head * p->head_stride * static_cast<int64_t>(size_of(p->dtype));

@@ -25,33 +25,30 @@ int64_t first_slot(const ForwardBatch& batch, bool swa) {
 
 constexpr Fault kPaddingsFaults[] = {
     // A warm-up's padding names rows that the pools' table has not got, where a launch gathers
-    // tables:
-    // the row's number, behind the last.
+    // tables: the row's number, behind the last.
     {"K10", "OOBR", "A warm-up's padding names rows that the table of requests has not got",
      "vllm#55637 fa.I-54", "values.no_number",
-     on_filled([](Tap& tap, const ForwardBatch& batch, Meta& meta) {
-       for_buffers(meta, {"pool_rows"}, [&](const Meta& m, const Buffer& b) {
-         const int64_t real = real_rows(batch, m.limits).rows;
-         auto row = static_cast<int32_t>(batch.req_to_token.rows() + real);
-         for (int32_t& of_padding : behind(staged<int32_t>(m, b), real)) {
-           of_padding = row++;
-           tap.act();
-         }
-       });
-     })},
+     on_buffers<"pool_rows">(
+         [](Tap& tap, const ForwardBatch& batch, const Meta& m, const Buffer& b) {
+           const int64_t real = real_rows(batch, m.limits).rows;
+           auto row = static_cast<int32_t>(batch.req_to_token.rows() + real);
+           for (int32_t& of_padding : behind(staged<int32_t>(m, b), real)) {
+             of_padding = row++;
+             tap.act();
+           }
+         })},
     // The dummy request's row of a table is allocated, and nobody writes it.
     {"K25", "UNINIT", "The dummy request's row of a table is not initialised",
      "mini-sglang@0e5f1e7 fa.I-54 fa.I-71", "values.no_number",
-     on_filled([](Tap& tap, const ForwardBatch& batch, Meta& meta) {
-       for_buffers(meta, {"page_table", "swa_page_table"}, [&](const Meta& m, const Buffer& b) {
-         const int64_t real = real_rows(batch, m.limits).rows, rows = b.shape[0];
-         if (b.lifetime != Lifetime::kPerStep || real == rows) return;
-         keep_staged(m, b, b.rows(0, real));
-         Arena arena = m.arena;
-         (void)arena.retire(b, b.rows(real, rows - real));
-         tap.act();
-       });
-     })},
+     on_buffers<"page_table", "swa_page_table">(
+         [](Tap& tap, const ForwardBatch& batch, const Meta& m, const Buffer& b) {
+           const int64_t real = real_rows(batch, m.limits).rows, rows = b.shape[0];
+           if (b.lifetime != Lifetime::kPerStep || real == rows) return;
+           keep_staged(m, b, b.rows(0, real));
+           Arena arena = m.arena;
+           (void)arena.retire(b, b.rows(real, rows - real));
+           tap.act();
+         })},
     // A replay fills the slots of real tokens only: the rest are a larger batch's.
     {"K26", "PADROW", "Slots of padding stay those of a larger batch", "vllm#21196 fa.I-55 fi.I-77",
      "table.stale", on_filled([](Tap& tap, const ForwardBatch& batch, Meta& meta) {

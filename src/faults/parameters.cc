@@ -27,8 +27,7 @@ bool drop_scales(KvCache* cache) {
 
 constexpr Fault kParametersFaults[] = {
     // A decode's lists hold as many keys as the window, and not one more: W before the query and
-    // its
-    // own. It strikes backends whose decode sees all that is listed.
+    // its own. It strikes backends whose decode sees all that is listed.
     {"K34", "WINOFF", "A decode's window holds W keys, and not W + 1",
      "sglang#32087 fi.I-31 fi.I-32", "window.shorter", on_limits([](Tap& tap, Limits& limits) {
        if (!is_decode_or_idle(limits.mode)) return;
@@ -40,8 +39,7 @@ constexpr Fault kParametersFaults[] = {
        }
      })},
     // The plan decides whether logits are capped, and nobody tells it; the run ignores the cap that
-    // it
-    // is given. It strikes backends that plan.
+    // it is given. It strikes backends that plan.
     {"K37", "MISSPARAM", "A plan does not know of the soft cap, and its run ignores it",
      "sglang#33915", "scale.cap_missing", on_launches([](Tap& tap, Launches& all, const Meta&) {
        const auto none = [](auto&) { return false; };
@@ -82,8 +80,7 @@ constexpr Fault kParametersFaults[] = {
                                           [](TiledAttention&) { return false; }, lost}));
      })},
     // The queries of a request stand on an axis of the grid that has a limit, here of 2 bits; what
-    // is
-    // beyond is dropped.
+    // is beyond is dropped.
     {"K83", "OTHER", "Queries stand on an axis of the grid that is too short",
      "FlashMLA#182 FlashMLA#173", "row.unwritten",
      on_launches([](Tap& tap, Launches& all, const Meta&) {

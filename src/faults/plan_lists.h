@@ -24,7 +24,7 @@ struct PlanLists {
 };
 
 bool is_flashinfer(const Meta& meta);
-/// Of a metadata that fill has written; none of another backend.
+/// The plans of metadata that FlashInfer has filled; another backend has none.
 std::vector<PlanLists> plans_of(const Meta& meta);
 
 /// Elements of an array, and the rest retired. Fewer where it has no more.

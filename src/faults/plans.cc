@@ -83,7 +83,7 @@ void write_items(const Meta& meta, const PlanLists& plan, const std::vector<Item
 }
 
 /// Under a graph, too, the tile of queries is chosen from the batch's tokens.
-/// Not of halves: their tokens are also where the second one begins.
+/// It leaves halves out: their tokens are also where the second one begins.
 struct TileOfTheBatch final : Tap {
   Status filled(const ForwardBatch& batch, Meta& meta) override {
     Status status;
@@ -224,7 +224,7 @@ constexpr Fault kPlansFaults[] = {
        });
      })},
     // A planner is given rows and tokens the wrong way round, and chooses the kernel's tile by
-    // them. Not of halves, as above.
+    // them. Halves are left out, as above.
     {"K81", "OTHER", "Two integers that a plan is given are swapped", "flashinfer#640 fi.I-63",
      "row.unwritten values.no_number", on_baked([](Tap& tap, Meta& meta, bool) {
        if (!is_flashinfer(meta)) return;

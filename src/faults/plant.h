@@ -9,7 +9,9 @@
 // Tested by tests/faults/.
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -48,6 +50,26 @@ template <class Body>
 constexpr MakeFault on_replay(Body) {
   return on_filled([](Tap& tap, const ForwardBatch& batch, Meta& meta) {
     if (is_replay(batch, meta)) Body{}(tap, batch, meta);
+  });
+}
+/// body(tap, batch, m) for each metadata, children too, that a backend of this class has bound.
+template <class B, class Body>
+constexpr MakeFault on_metas(Body) {
+  return on_filled([](Tap& tap, const ForwardBatch& batch, Meta& meta) {
+    for_metas_of<B>(meta, [&](Meta& m) { Body{}(tap, batch, m); });
+  });
+}
+/// body(tap, batch, m, buffer) for each bound buffer of these names, whichever backend's.
+template <size_t n>
+struct BufferName {
+  consteval BufferName(const char (&name)[n]) { std::copy_n(name, n, text); }
+  char text[n];
+};
+template <BufferName... names, class Body>
+constexpr MakeFault on_buffers(Body) {
+  return on_filled([](Tap& tap, const ForwardBatch& batch, Meta& meta) {
+    for_buffers(meta, {std::string_view(names.text)...},
+                [&](Meta& m, const Buffer& b) { Body{}(tap, batch, m, b); });
   });
 }
 /// body(tap, launches, meta).

@@ -104,8 +104,7 @@ constexpr Fault kRoomsFaults[] = {
     {"K17", "BAKED", "A replay cuts keys into more splits than its capture",
      "vllm#20301 fa.I-64 fa.I-75", "values.no_number", make_tap<SplitsOfTheCapture>},
     // Partial results are allocated, their addresses kept, and the memory given back before a
-    // kernel
-    // runs.
+    // kernel runs.
     {"K21", "ALIAS", "Partial results are freed before the kernel runs",
      "flash-attention#1085 fa.I-61", "values.no_number", on_bound([](Tap& tap, Meta& meta, bool) {
        for_metas(meta, [&](Meta& m) {

@@ -48,8 +48,7 @@ struct RememberedTranslation final : Tap {
 
 constexpr Fault kSlotsFaults[] = {
     // A draft's lists have the pages of the allocator, and its kernel takes them for its own
-    // smaller
-    // ones: slots.
+    // smaller ones: slots.
     {"K50", "PAGESZ",
      "A draft's lists are in the allocator's pages, and its kernel reads smaller ones",
      "tokenspeed#958 fa.I-34 fi.I-15", "table.unit",

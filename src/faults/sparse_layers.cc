@@ -135,7 +135,7 @@ void store_before_spans(const LaunchFrame& f, Footprint* spans) {
 constexpr Kernel kStoreBefore{
     .name = "store_index_keys", .body = store_before, .footprint = store_before_spans};
 
-/// Metadata of graphs is kept by the number of rows alone: of two modes the later capture gets what
+/// Metadata of graphs is kept by the number of rows only: of two modes the later capture gets what
 /// is filled for either.
 struct GraphsByRowsAlone final : Tap {
   void bound(Meta& meta, bool capturing) override {
@@ -162,32 +162,26 @@ struct GraphsByRowsAlone final : Tap {
 };
 
 constexpr Fault kSparseLayersFaults[] = {
-    // A verify's token sees what stands before it, and not itself.
     {"DS1", "SPARSE",
      "A verify's token of sparse attention sees what stands before it, and not itself", "fi.I-98",
-     "", on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_metas_of<DeepSeekSparse>(meta, [&](const Meta& m) {
-         if (!is_target_verify(m.limits.mode)) return;
-         const std::span<int32_t> seen = staged_ints(m, "dsa_seqlens_expanded");
-         const std::span<int32_t> scored = staged_ints(m, "paged_mqa_ctx_lens");
-         for (size_t t = 0; t < seen.size(); ++t) {
-           if (seen[t] < 2) continue;
-           scored[t] = --seen[t];
-           tap.act();
-         }
-         put_counts(m, [&](size_t t) { return std::min(seen[t], topk_of(m)); });
-       });
-     })},
-    // A verify's tables have a row for each request, where its kernels read one for each token.
-    {"DS2", "SPARSE", "A verify's tables have a row for each request, and not for each token",
-     "fi.I-103", "", on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_metas_of<DeepSeekSparse>(meta, [&](const Meta& m) {
-         const std::span<int32_t> lens = staged_ints(m, "cache_seqlens_int32");
-         if (!is_target_verify(m.limits.mode) || m.limits.max_q_len < 2 || lens.empty()) return;
-         for (const std::string_view name : kTokenTables)
-           keep_rows_of_requests(m, *find_buffer(m, name), lens);
+     "", on_metas<DeepSeekSparse>([](Tap& tap, const ForwardBatch&, const Meta& m) {
+       if (!is_target_verify(m.limits.mode)) return;
+       const std::span<int32_t> seen = staged_ints(m, "dsa_seqlens_expanded");
+       const std::span<int32_t> scored = staged_ints(m, "paged_mqa_ctx_lens");
+       for (size_t t = 0; t < seen.size(); ++t) {
+         if (seen[t] < 2) continue;
+         scored[t] = --seen[t];
          tap.act();
-       });
+       }
+       put_counts(m, [&](size_t t) { return std::min(seen[t], topk_of(m)); });
+     })},
+    {"DS2", "SPARSE", "A verify's tables have a row for each request, and not for each token",
+     "fi.I-103", "", on_metas<DeepSeekSparse>([](Tap& tap, const ForwardBatch&, const Meta& m) {
+       const std::span<int32_t> lens = staged_ints(m, "cache_seqlens_int32");
+       if (!is_target_verify(m.limits.mode) || m.limits.max_q_len < 2 || lens.empty()) return;
+       for (const std::string_view name : kTokenTables)
+         keep_rows_of_requests(m, *find_buffer(m, name), lens);
+       tap.act();
      })},
     // The -1 behind what is chosen is looked up in the table, too, and attention reads all of a
     // row.
@@ -206,32 +200,26 @@ constexpr Fault kSparseLayersFaults[] = {
          }
        }
      })},
-    // Every token chooses topk keys, however few it sees.
     {"DS4", "SPARSE", "Every token chooses topk keys, however few it sees", "fi.I-99 fi.I-100", "",
-     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_metas_of<DeepSeekSparse>(meta, [&](const Meta& m) {
-         const int32_t topk = topk_of(m);
-         const std::span<int32_t> counts = staged_ints(m, "dsa_cache_seqlens_int32");
-         if (std::ranges::any_of(counts, [&](int32_t n) { return n < topk; })) tap.act();
-         put_counts(m, [&](size_t) { return topk; });
-       });
+     on_metas<DeepSeekSparse>([](Tap& tap, const ForwardBatch&, const Meta& m) {
+       const int32_t topk = topk_of(m);
+       const std::span<int32_t> counts = staged_ints(m, "dsa_cache_seqlens_int32");
+       if (std::ranges::any_of(counts, [&](int32_t n) { return n < topk; })) tap.act();
+       put_counts(m, [&](size_t) { return topk; });
      })},
-    // Where a token's keys begin is summed up of new tokens, and not of keys.
     {"DS5", "SPARSE", "Where a token's keys begin is summed up of new tokens, and not of keys",
-     "fi.I-102", "", on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_metas_of<DeepSeekSparse>(meta, [&](const Meta& m) {
-         const std::span<int32_t> first = staged_ints(m, "indexer_ks");
-         const std::span<int32_t> behind = staged_ints(m, "indexer_ke");
-         const std::span<int32_t> seen = staged_ints(m, "dsa_seqlens_expanded");
-         const std::span<int32_t> requests = staged_ints(m, "token_to_batch_idx");
-         const std::span<int32_t> queries = staged_ints(m, "cu_seqlens_q");
-         for (size_t t = 0; t < first.size(); ++t) {
-           const int32_t begin = queries[static_cast<size_t>(requests[t])];
-           if (std::exchange(first[t], begin) == begin) continue;
-           behind[t] = begin + seen[t];
-           tap.act();
-         }
-       });
+     "fi.I-102", "", on_metas<DeepSeekSparse>([](Tap& tap, const ForwardBatch&, const Meta& m) {
+       const std::span<int32_t> first = staged_ints(m, "indexer_ks");
+       const std::span<int32_t> behind = staged_ints(m, "indexer_ke");
+       const std::span<int32_t> seen = staged_ints(m, "dsa_seqlens_expanded");
+       const std::span<int32_t> requests = staged_ints(m, "token_to_batch_idx");
+       const std::span<int32_t> queries = staged_ints(m, "cu_seqlens_q");
+       for (size_t t = 0; t < first.size(); ++t) {
+         const int32_t begin = queries[static_cast<size_t>(requests[t])];
+         if (std::exchange(first[t], begin) == begin) continue;
+         behind[t] = begin + seen[t];
+         tap.act();
+       }
      })},
     // A graph lacks the store of index keys: replays score what lay in their slots.
     {"DS6", "STALE", "A graph lacks the store of index keys", "fi.I-76", "",
@@ -242,7 +230,6 @@ constexpr Fault kSparseLayersFaults[] = {
      })},
     {"DS7", "STALE", "Metadata of graphs is kept by the number of rows, whatever the mode",
      "fi.I-87", "", make_tap<GraphsByRowsAlone>},
-    // The scale of an index key is stored in the page before its own.
     {"DS8", "SPARSE", "The scale of an index key is stored in the page before its own", "fi.I-101",
      "", on_launches([](Tap& tap, Launches& all, const Meta&) {
        for (TappedLaunch& one : all) {
@@ -253,20 +240,18 @@ constexpr Fault kSparseLayersFaults[] = {
      })},
     // The table of pages has slots: every 64th, not divided.
     {"DS9", "PAGESZ", "The table of pages of sparse attention has slots", "fi.I-101", "",
-     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_metas_of<DeepSeekSparse>(meta, [&](const Meta& m) {
-         const int32_t size = m.limits.model.page_size;
-         const std::span<int32_t> lens = staged_ints(m, "cache_seqlens_int32");
-         const Buffer& table = *find_buffer(m, "real_page_table");
-         const bool prefill = is_sparse_prefill(m.limits.mode);
-         const int64_t a_request = prefill ? 1 : std::max(1, m.limits.max_q_len);
-         for (int64_t row = 0; row < table.shape[0]; ++row) {
-           const int64_t request = std::min<int64_t>(row / a_request, std::ssize(lens) - 1);
-           const int64_t count = pages_for(lens[static_cast<size_t>(request)], size);
-           for (int32_t& page : staged<int32_t>(m, table, {row * table.shape[1], count}))
-             if (std::exchange(page, page * size) > 0) tap.act();
-         }
-       });
+     on_metas<DeepSeekSparse>([](Tap& tap, const ForwardBatch&, const Meta& m) {
+       const int32_t size = m.limits.model.page_size;
+       const std::span<int32_t> lens = staged_ints(m, "cache_seqlens_int32");
+       const Buffer& table = *find_buffer(m, "real_page_table");
+       const bool prefill = is_sparse_prefill(m.limits.mode);
+       const int64_t a_request = prefill ? 1 : std::max(1, m.limits.max_q_len);
+       for (int64_t row = 0; row < table.shape[0]; ++row) {
+         const int64_t request = std::min<int64_t>(row / a_request, std::ssize(lens) - 1);
+         const int64_t count = pages_for(lens[static_cast<size_t>(request)], size);
+         for (int32_t& page : staged<int32_t>(m, table, {row * table.shape[1], count}))
+           if (std::exchange(page, page * size) > 0) tap.act();
+       }
      })},
 };
 

@@ -12,13 +12,22 @@
 namespace shadowgraph {
 namespace {
 
-constexpr std::string_view kStateSlots = "mamba_cache_indices";
+constexpr char kStateSlots[] = "mamba_cache_indices";
 
 /// fn(meta, staged numbers) of every buffer of this name.
 template <class T, class Fn>
 void for_staged(Meta& meta, std::string_view name, Fn fn) {
   for_buffers(meta, {name}, [&](const Meta& m, const Buffer& b) {
     if (b.lifetime == Lifetime::kPerStep) fn(m, staged<T>(m, b));
+  });
+}
+
+/// body(tap, batch, meta, staged numbers) of every buffer of this name.
+template <class T, BufferName name, class Body>
+constexpr MakeFault on_values(Body) {
+  return on_filled([](Tap& tap, const ForwardBatch& batch, Meta& meta) {
+    for_staged<T>(meta, name.text,
+                  [&](const Meta& m, std::span<T> values) { Body{}(tap, batch, m, values); });
   });
 }
 
@@ -141,13 +150,10 @@ struct SlotsOfTheCapture final : Tap {
 
 constexpr Fault kStatesFaults[] = {
     {"M01", "STALE", "A fresh request starts from what its slot holds", "fi.I-90", "",
-     on_filled([](Tap& tap, const ForwardBatch& batch, Meta& meta) {
-       for_staged<uint8_t>(
-           meta, "has_initial_states", [&](const Meta& m, std::span<uint8_t> initial) {
-             for (int64_t i = 0; i < std::min(real_rows(batch, m.limits).rows, std::ssize(initial));
-                  ++i)
-               if (std::exchange(initial[static_cast<size_t>(i)], uint8_t{1}) == 0) tap.act();
-           });
+     on_values<uint8_t, "has_initial_states">([](Tap& tap, const ForwardBatch& batch, const Meta& m,
+                                                 std::span<uint8_t> initial) {
+       for (int64_t i = 0; i < std::min(real_rows(batch, m.limits).rows, std::ssize(initial)); ++i)
+         if (std::exchange(initial[static_cast<size_t>(i)], uint8_t{1}) == 0) tap.act();
      })},
     // As many tokens as rows: what follows is a decode, which knows of no fresh request.
     {"M06", "STALE", "Prompts of one token each are run as a decode, from what their slots hold",
@@ -188,15 +194,15 @@ constexpr Fault kStatesFaults[] = {
        });
      })},
     {"M07", "SCALAR", "State slots are looked up by the row of the batch", "fi.I-88", "",
-     on_filled([](Tap& tap, const ForwardBatch& batch, Meta& meta) {
-       for_staged<int32_t>(meta, kStateSlots, [&](const Meta& m, std::span<int32_t> slots) {
-         for (int64_t i = 0; i < real_rows(batch, m.limits).rows; ++i) {
-           const auto row = static_cast<size_t>(i) + 1;
-           if (row >= batch.states.slots.size()) return;
-           if (std::exchange(slots[row - 1], batch.states.slots[row]) != slots[row - 1]) tap.act();
-         }
-       });
-     })},
+     on_values<int32_t, kStateSlots>(
+         [](Tap& tap, const ForwardBatch& batch, const Meta& m, std::span<int32_t> slots) {
+           for (int64_t i = 0; i < real_rows(batch, m.limits).rows; ++i) {
+             const auto row = static_cast<size_t>(i) + 1;
+             if (row >= batch.states.slots.size()) return;
+             if (std::exchange(slots[row - 1], batch.states.slots[row]) != slots[row - 1])
+               tap.act();
+           }
+         })},
     {"M08", "STALE", "A replay has the state slots of its capture", "fi.I-76 fi.I-88", "",
      make_tap<SlotsOfTheCapture>},
     {"M09", "TREE", "A token of a tree starts from the token before it, and not from its parent",
@@ -240,18 +246,17 @@ constexpr Fault kStatesFaults[] = {
        });
      })},
     {"M14", "PREFIX", "A snapshot is written to a slot that a request works in", "fi.I-96", "",
-     on_filled([](Tap& tap, const ForwardBatch& batch, Meta& meta) {
-       for_staged<int32_t>(meta, "track_slots", [&](const Meta& m, std::span<int32_t> tracks) {
-         const int64_t rows = real_rows(batch, m.limits).rows;
-         for (int64_t i = 0; i < rows; ++i) {
-           int32_t& track = tracks[static_cast<size_t>(i)];
-           if (track < 0) continue;
-           const auto other = static_cast<size_t>(m.limits.first_row + (i + 1) % rows);
-           track = batch.states.slots[static_cast<size_t>(batch.req_pool_indices[other])];
-           tap.act();
-         }
-       });
-     })},
+     on_values<int32_t, "track_slots">(
+         [](Tap& tap, const ForwardBatch& batch, const Meta& m, std::span<int32_t> tracks) {
+           const int64_t rows = real_rows(batch, m.limits).rows;
+           for (int64_t i = 0; i < rows; ++i) {
+             int32_t& track = tracks[static_cast<size_t>(i)];
+             if (track < 0) continue;
+             const auto other = static_cast<size_t>(m.limits.first_row + (i + 1) % rows);
+             track = batch.states.slots[static_cast<size_t>(batch.req_pool_indices[other])];
+             tap.act();
+           }
+         })},
     {"M11", "OTHER", "A verify stores the state behind its last draft", "fi.I-93", "",
      on_launches([](Tap& tap, Launches& all, const Meta& meta) {
        if (!is_target_verify(meta.limits.mode)) return;

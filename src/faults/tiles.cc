@@ -116,8 +116,7 @@ constexpr Fault kTilesFaults[] = {
     {"K45", "INTOVF", "The place of a mask's bit wraps round", "flashinfer#1290 flashinfer#1271",
      "mask.wrapped", stand_in<mask_bits_of_few_bits, has_mask>()},
     // The length of an empty list, (pages - 1) * page_size + the last one's, wraps round: to 2^32 -
-    // 1
-    // there, 15 here.
+    // 1 there, 15 here.
     {"K51", "EMPTY", "The length of an empty list wraps round", "flashinfer#353",
      "values.no_number", stand_in<empty_list_wraps, has_pages>()},
     // A mask is asked for all rows and columns of a tile, 16 by 16, those of nobody too.
