@@ -349,8 +349,7 @@ class Check {
     c.notes = verdict.notes;
     c.known_wrong = verdict.known_wrong;
     if (verdict.unbounded_rows > 0) {
-      c.notes.push_back(
-          fmt::format("{} rows of which the bound says nothing", verdict.unbounded_rows));
+      c.notes.push_back(fmt::format("{} rows without a bound", verdict.unbounded_rows));
     }
     report_.case_list.push_back(std::move(c));
     count_case(file, add_findings(file->path, vector.id, verdict.findings.findings()));

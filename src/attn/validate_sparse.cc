@@ -22,7 +22,7 @@ int64_t check_page_size(TensorCheck& c, const std::string& name, LatentLayout la
     if (layout == LatentLayout::kRows) return kAny;
     return paged ? v4_page_bytes(page_size) : kDsaBytes;
   }
-  c.fail("input.shape", at(name + "pool.page_size"), paged ? ">= 1" : "1: slots are single",
+  c.fail("input.shape", at(name + "pool.page_size"), paged ? ">= 1" : "1, since rows have no pages",
          std::to_string(page_size));
   return kAny;
 }

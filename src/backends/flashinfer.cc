@@ -139,10 +139,10 @@ Status check(const Limits& limits) {
     if (kind.local || kind.mla) refuse("layers", "neither local nor MLA", layer);
     const AttentionParams& p = kind.params;
     if (p.window_left >= 0 && m.max_encoder_len > 0)
-      refuse("layers", "no window beside an encoder", layer);
+      refuse("layers", "no window together with an encoder", layer);
     if (p.window_right >= 0) refuse("layers", "no window on the right", layer);
     if (p.custom_mask.kind != CustomMask::Kind::kNone)
-      refuse("layers", "masks of the batch alone", layer);
+      refuse("layers", "only masks of the batch", layer);
     if (p.num_kv_heads < 0 || p.num_qo_heads < 0 ||
         (p.num_kv_heads > 0 && p.num_qo_heads % p.num_kv_heads != 0))
       refuse("layers", "query heads that KV heads divide", layer);

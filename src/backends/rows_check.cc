@@ -159,7 +159,7 @@ void check_dual_chunks(const BackendInfo& info, const ModelConfig& m, Status* st
     const bool other = k.cross || k.local || k.mla || !p.causal || p.window_left >= 0 ||
                        p.window_right >= 0 || !p.sinks.empty();
     if (k.dual_chunk && other)
-      fail("dual_chunk", "causal attention alone for " + kind, "a window, sinks, or another kind");
+      fail("dual_chunk", "only causal attention for " + kind, "a window, sinks, or another kind");
   }
   if (!info.dual_chunk) return;
   const DualChunkConfig& c = m.dual_chunk;
@@ -167,7 +167,7 @@ void check_dual_chunks(const BackendInfo& info, const ModelConfig& m, Status* st
     fail("dual_chunk.local_size", "0 to less than chunk_size " + std::to_string(c.chunk_size),
          std::to_string(c.local_size));
   else if (m.page_size > 0 && c.chunk_len() % m.page_size != 0)
-    fail("dual_chunk.chunk_size", "whole pages beside local_size", std::to_string(c.chunk_size));
+    fail("dual_chunk.chunk_size", "local_size plus whole pages", std::to_string(c.chunk_size));
   if (c.original_max_position < 0)
     fail("dual_chunk.original_max_position", ">= 0", std::to_string(c.original_max_position));
 }

@@ -215,7 +215,7 @@ Status TwoBatchOverlap::bind(const Arena& arena, const Limits& limits, Meta* met
   inside("split_rows", limits.split_request ? 0 : 1, limits.split_rows, limits.rows);
   inside("split_tokens", 1, limits.split_tokens, limits.tokens);
   if (limits.split_request && !may_cut(limits.mode, limits.model, limits.max_items_len > 0))
-    refuse("split_request", "no, but of prompts of causal layers without items", "yes");
+    refuse("split_request", "no, except for prompts of causal layers without items", "yes");
   const float below = limits.model.two_chunk_below;
   if (!(below >= 0 && below <= 0.5f)) refuse("two_chunk_below", "0 to 0.5", std::to_string(below));
   if (limits.model.max_encoder_len > 0)

@@ -36,10 +36,10 @@ Status compare_outputs(const Buffer& out, int64_t first, std::span<const float> 
   const auto* got = reinterpret_cast<const float*>(out.data) + first * a_token;
   const int64_t i = first_difference(want.data(), got, std::ssize(want), DType::kF32);
   if (i < 0) return status;
-  status.add(
-      make_finding("num.bits", at(out.name, first + i / a_token, i % a_token),
-                   bits_of(&want[static_cast<size_t>(i)], DType::kF32) + ", of the request alone",
-                   bits_of(got + i, DType::kF32)));
+  status.add(make_finding(
+      "num.bits", at(out.name, first + i / a_token, i % a_token),
+      bits_of(&want[static_cast<size_t>(i)], DType::kF32) + ", which the request gives by itself",
+      bits_of(got + i, DType::kF32)));
   return status;
 }
 

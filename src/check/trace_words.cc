@@ -156,7 +156,7 @@ SlipWords explain_length(const TraceStep& step, const Buffer& lens, int64_t row,
     if (keys && got == e.kv_len + e.q_len)
       return {"the new tokens are counted twice", "sglang#26628 sglang#26651"};
     if (keys && got == e.prefix_len)
-      return {"the cached prefix alone, the new tokens are missing", "K01 sglang#26512"};
+      return {"only the cached prefix, the new tokens are missing", "K01 sglang#26512"};
     const auto encoder = batch.encoder_lens;
     if (!encoder.empty() && expected == encoder[static_cast<size_t>(*request)] && got == encoder[0])
       return {"request 0's encoder length used for every request", "K31 sglang#25045 fa.I-43"};
@@ -181,15 +181,15 @@ SlipWords explain_count(const TraceStep& step, const CountPlace& p) {
   const bool draft = batch.mode == ForwardMode::kDraftDecode;
   if (window >= 0 && p.expected == std::min<int64_t>(e.kv_len, window + 1) &&
       p.got == std::min<int64_t>(e.kv_len, window))
-    return {"as many keys as the window, and not the query's own besides", "fi.I-32"};
+    return {"as many keys as the window, without the query's own", "fi.I-32"};
   if (draft && p.expected == e.kv_len && p.got == batch.seq_lens[static_cast<size_t>(*request)])
     return {"the tokens of this draft, its own included, are missing", "fi.I-23"};
   if (p.expected == e.prefix_len && p.got == e.kv_len)
-    return {"the new tokens, too, which come with the step itself", "fi.I-20 fi.I-27 fi.I-41"};
+    return {"the new tokens, too, which the step itself adds", "fi.I-20 fi.I-27 fi.I-41"};
   if (window >= 0 && p.expected < p.got && p.got == std::min<int64_t>(e.kv_len, window + e.q_len))
     return {"as many as its queries see together, the new tokens among them", "fi.I-20 fi.I-41"};
   if (p.expected == e.kv_len && p.got == e.prefix_len)
-    return {"the cached prefix alone, the new tokens are missing", "fi.I-21 fi.I-27"};
+    return {"only the cached prefix, the new tokens are missing", "fi.I-21 fi.I-27"};
   if (p.expected == e.kv_len && p.got == e.kv_len + e.q_len)
     return {"the new tokens are counted twice", "fi.I-27"};
   if (window >= 0 && p.expected < e.kv_len && p.got >= e.prefix_len && p.got <= e.kv_len &&

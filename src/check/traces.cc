@@ -27,7 +27,8 @@ class Twin {
         kMaxElements) {
       Status status;
       status.add(make_finding(
-          "batch.capacity", at("rows"), "a table that can be made",
+          "batch.capacity", at("rows"),
+          "a table of at most " + std::to_string(kMaxElements) + " entries",
           std::to_string(limits.rows) + " rows of " + std::to_string(limits.max_kv_len) + " keys"));
       return status;
     }

@@ -36,7 +36,7 @@ Status parse_line(std::string_view text, const std::string& name, size_t number,
 }
 
 constexpr const char* kOneALine =
-    "one object on each line, or one alone: jq -c . FILE, and of a list jq -c '.[]' FILE";
+    "one object on each line, or a single one: jq -c . FILE, and of a list jq -c '.[]' FILE";
 constexpr std::string_view kGzip = "\x1f\x8b";
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 

@@ -126,7 +126,8 @@ class PoolCheck {
   void check_leaks() {
     for (size_t page = 0; page < s_.taken.size(); ++page) {
       if (s_.taken[page] != pages_.contains(page))
-        fail("pool.leak", at("taken"), "every allocated page is somebody's",
+        fail("pool.leak", at("taken"),
+             "every allocated page belongs to a request or the prefix cache",
              static_cast<int64_t>(page));
     }
   }
@@ -144,10 +145,11 @@ class PoolCheck {
     for (size_t slot = 0; slot + 1 < map.size(); ++slot) {
       if (!live_[slot] && map[slot] != 0)
         fail("pool.window", at("full_to_swa", static_cast<int64_t>(slot)),
-             "0: evicted, or nobody's", map[slot]);
+             "0: evicted, or of no request", map[slot]);
     }
     if (used_ != s_.swa_taken)
-      fail("pool.leak", at("swa_taken"), "every allocated page is somebody's",
+      fail("pool.leak", at("swa_taken"),
+           "every allocated page belongs to a request or the prefix cache",
            std::ranges::count(s_.swa_taken, true));
   }
 

@@ -131,7 +131,7 @@ const Broken kBroken[] =
          {"len.indptr_monotone: wrapper0_kv_indptr[2] is -2, expected >= 6"}},
         {{"", "AChunkBeginsWithAnothersKey", "flashattention", kChunks, kExtend, 0,
           [](const Planting& p) { p.put<int64_t>(Fa::kChunkSlots, 1, 12); }},
-         {"table.slot: chunk_slots[0, 1] is 12: nobody's, expected slot 3 of token 1"}},
+         {"table.slot: chunk_slots[0, 1] is 12: a slot of no request, expected slot 3 of token 1"}},
         // Numbers that are right when they are cut to 32 bits
         {{"", "AnIdOfAPageWraps", "flashattention", kModel, kDecode, 0,
           [](const Planting& p) {
@@ -142,14 +142,16 @@ const Broken kBroken[] =
           [](const Planting& p) {
             p.put(Mha::kPageTable, 0, p.get(Mha::kPageTable, 0) + (1 << 28));
           }},
-         {"table.slot: page_table[0, 0] is 268435457: nobody's, expected page 1, slot 16 of token "
+         {"table.slot: page_table[0, 0] is 268435457: a slot of no request, expected page 1, slot "
+          "16 of token "
           "0"}},
         {{"", "ASlotWraps", "triton", kModel, kDecode, 0,
           [](const Planting& p) {
             p.put<int64_t>(Tr::kKvIndices, 2,
                            p.get<int64_t>(Tr::kKvIndices, 2) + (int64_t{1} << 32));
           }},
-         {"table.slot: kv_indices[0, 2] is 4294967300: nobody's, expected slot 4 of token 2"}},
+         {"table.slot: kv_indices[0, 2] is 4294967300: a slot of no request, expected slot 4 of "
+          "token 2"}},
         {{"", "ASlotIsNone", "triton", kModel, kDecode, 0,
           [](const Planting& p) { p.put<int64_t>(Tr::kKvIndices, 2, -1); }},
          {"table.page_id: kv_indices[0, 2] is -1, expected slot 4 of token 2"}},
@@ -171,7 +173,8 @@ const Broken kBroken[] =
             for (int64_t c = 0; c < 8; ++c) p.put(Fa::kMergedTable, c, 40);
             p.put(Fa::kMergedSeqlens, 0, 8);
           }},
-         {"table.slot: merged_table[0, 5] is 40: nobody's, expected slot 4 of token 3"}},
+         {"table.slot: merged_table[0, 5] is 40: a slot of no request, expected slot 4 of token "
+          "3"}},
         {{"", "APrefixBeforeATreeBeginsWithAnothersPage", "flashattention", kTree, kVerify, 0,
           [](const Planting& p) {
             p.put(Fa::kPageTable, 0, p.get(Fa::kPageTable, p.width(Fa::kPageTable)));

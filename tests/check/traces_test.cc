@@ -33,7 +33,7 @@ TEST(TraceVerdicts, ALengthIsTheCanonicalOne) {
   TraceLine line = decode_line();
   line.expect["cache_seqlens_int32"].data[1] = 8;
   EXPECT_EQ(laws(line), Laws{"len.kv_extent cache_seqlens_int32 1"});
-  EXPECT_NE(found(line).find("8: the cached prefix alone, the new tokens are missing"),
+  EXPECT_NE(found(line).find("8: only the cached prefix, the new tokens are missing"),
             std::string::npos);
   line.expect["cache_seqlens_int32"].data[1] = 10;
   EXPECT_NE(found(line).find("10: the new tokens are counted twice"), std::string::npos);

@@ -188,7 +188,7 @@ class KeyJudge {
       if (r != row) of = " of row " + number(static_cast<int64_t>(r));
       return ": token " + number(key - rows_.keys[r].begin()) + of;
     }
-    return ": nobody's";
+    return ": a slot of no request";
   }
 
   /// Rows that no request has: some key where there is a query, and all of them in page 0.
