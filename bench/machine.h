@@ -18,7 +18,7 @@ struct ColdMemory {
 };
 /// A row has up to 7 pools and the probes' memory: they take half of what is available.
 ColdMemory cold_memory(double last_level_caches, double available);
-/// Of this machine, read once.
+/// The memory of this machine that calls rotate over, read once.
 const ColdMemory& cold_memory();
 
 /// Bytes of a size as Linux writes it: "32768K", "5 kB", "1M", "7"; 0 if it is none.

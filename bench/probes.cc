@@ -68,7 +68,7 @@ int64_t iterations_of(const FlopVariant& v) {
   }
 }
 
-/// Of [data, data + bytes), how much lies in 2 MiB pages: AnonHugePages of the mapping that holds
+/// How much of [data, data + bytes) lies in 2 MiB pages: AnonHugePages of the mapping that holds
 /// it.
 double huge_page_share(const std::byte* data, size_t bytes) {
   std::ifstream maps("/proc/self/smaps");
@@ -261,7 +261,8 @@ const ProbeFacts& Probes::facts(int threads) {
   ProbeFacts facts;
   facts.threads = threads;
   facts.huge_page_share = huge_page_share(memory_.data(), memory_.size());
-  // Of what calls rotate over: where that is cold, the probes' memory is too, which is no less.
+  // The size that calls rotate over: where that is cold, the probes' memory is too, since it is no
+  // smaller.
   const ColdMemory& cold = cold_memory();
   facts.cold_share = cold.wanted > cold.bytes ? cold.bytes / cold.wanted : 1;
   for (const Probe probe : kAllProbes)

@@ -8,7 +8,7 @@
 
 namespace shadowgraph::allocations {
 
-/// Of this thread, since it began.
+/// What this thread has allocated since it began.
 inline thread_local long count = 0, bytes = 0;
 /// How many more succeed; negative: all.
 inline thread_local long left = -1;

@@ -218,7 +218,7 @@ class DecodeSets {
       calls.push_back(attention_launch(c));
     }
   }
-  /// Of one set.
+  /// Bytes of K and V in one set.
   double kv_bytes() const { return 4.0 * batch_ * len_ * kKvHeads * kDim; }
 
   std::vector<KernelLaunch> calls;
@@ -257,7 +257,7 @@ void bench_decode(const Machine& machine) {
   }
 }
 
-/// Of 4 causal prompts, in tera-operations: visible pairs alone.
+/// Times a prefill of 4 causal prompts; its operations count visible pairs only.
 void bench_prefill(const Machine& machine) {
   constexpr int32_t kBatch = 4, kLen = 8192, kPage = 64;
   constexpr double kTensorCores = 990;  // TFLOP/s of bf16, of an H200 by its data sheet

@@ -147,7 +147,7 @@ inline std::vector<NamedShape> shapes() {
   };
 }
 
-/// Of check/arithmetics.inc.
+/// Which line of check/arithmetics.inc judges the shape.
 inline std::string_view arithmetic_of(const Shape& s) {
   return s.q_lens.empty() ? "cuda_fast_decode" : "cuda_fast_prefill";
 }

@@ -97,7 +97,7 @@ struct Limits {
   int32_t max_kv_len = 0;   // of one request, drafts included: how wide tables are
   int64_t sum_kv_lens = 0;  // of all requests; 0: rows * max_kv_len
   int32_t step = 0;         // of a draft decode
-  // Of one request, tokens from its first delimiter on; 0: no batch with items
+  // Tokens of one request from its first delimiter on; 0: no batch has items
   int32_t max_items_len = 0;
   // Two-batch overlap: requests and tokens of the first half; 0: nothing to split
   int32_t split_rows = 0, split_tokens = 0;
@@ -140,7 +140,8 @@ struct LayerIo {
   TensorView out;
   NaturalLse lse;  // optional
   KvCache cache;   // the pool that this layer's kind uses
-  // Of a layer that is not dense attention: its own, and of what stands above what it says
+  // Tensors of a layer that is not dense attention. Their header says which of the members above
+  // the layer uses, too
   LayerTensors own = {};
 };
 
@@ -203,7 +204,8 @@ struct Field {
   // kIndptr: offsets into the step's query tokens, of which a graph has so many and no more
   bool of_queries = true;
   bool any_integers = false;  // else int32, where the twin's are: a kernel reads them so
-  // kScalar: what an engine means that does not say it. kMask: one that says none means all ones
+  // kScalar: the value that a line without this field means. kMask: with a value here, a line
+  // without a mask means a mask of ones
   std::optional<int64_t> unsaid = {};
   int keys = -1;  // kMask, packed: the indptr of its rows' keys
   // kRows, kIndptr, kTable: rows are virtual requests, and a step may need fewer than the twin has
@@ -212,7 +214,7 @@ struct Field {
 
 // What a backend's own metadata means, for laws that judge it without a kernel.
 
-/// Of a buffer, or of a scalar of the host: what it says of the step.
+/// What a buffer, or a scalar of the host, says about the step.
 enum class Role : uint8_t {
   // Queries. A request may have several rows, which share its queries evenly
   kQueryOffsets,  // [rows + 1]
@@ -230,7 +232,7 @@ enum class Role : uint8_t {
   kStored,
   kStoredInWindow,
   kStoredOfEncoder,
-  // Of recurrent layers
+  // Recurrent layers
   kStateSlots,      // [rows] padding -1
   kStateSlotsZero,  // [rows] padding 0, a slot that is nobody's
   kInitialStates,   // [rows] bytes, 1: starts from its slot
@@ -243,13 +245,13 @@ enum class Role : uint8_t {
   kOnes,        // all are 1
   kParts,       // FlashMLA's schedule [parts, 8], of lens
   kPartSplits,  // [rows + 1] splits of the rows before
-  // Of dual-chunk layers, [rows]; of a prefill rows that chunks cut. Keys of the last query's
-  // chunk, of the one before, of all before that
+  // Dual-chunk layers, [rows]; in a prefill chunks cut the rows. Keys in the last query's chunk, in
+  // the chunk before, in all chunks before that
   kIntraLens,
   kSuccLens,
   kInterLens,
   kFactors,  // [rows] f32, of keys that are stored
-  // Of sparse layers, of each query token t of the step
+  // Sparse layers; t is a query token of the step
   kExpandedLens,    // [tokens] keys that it sees
   kChosenLens,      // [tokens] of these, how many it attends to
   kChosenOffsets,   // [tokens + 1] running sums of those
@@ -262,7 +264,7 @@ enum class Role : uint8_t {
   kFlatSlots,       // slots of all requests' keys, one after the other
   kChoice,          // [tokens, topk] positions, ascending, then -1
   kChosenSlots,     // [tokens, topk] where these are: slots, or places among all keys
-  // Of layers of DeepSeek-V4, each [tokens]; BufferRole::group says of which blocks
+  // Layers of DeepSeek-V4, each [tokens]; BufferRole::group says which blocks
   kTokenLens,  // the token itself counted
   kTokenPositions,
   kTokenPoolRows,
@@ -330,8 +332,9 @@ struct BackendInfo {
   bool halves = false;          // ModelConfig::two_chunk_below
   bool whole_draft = false;     // its draft decode is all steps of a draft, one after the other
   bool ragged_prefill = false;  // ModelConfig::ragged_prefill
-  // Modes in which how it cuts rows depends on the batch and its padding, unless SplitConfig says
-  // it: a replay has the bits of the eager step with that alone, and on exact data
+  // Modes in which the cut of a row's keys depends on the batch and its padding, unless SplitConfig
+  // fixes the cut. In these modes a replay has the bits of the eager step only on exact data or if
+  // SplitConfig fixes the cut
   std::span<const ForwardMode> batch_splits = {};
   LseSink lse_sink = LseSink::kExcluded;  // of what LayerIo::lse gets
   // A graph serves requests with fewer queries than its bucket has for each; with dcp_size > 1 none

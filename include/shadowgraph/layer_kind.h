@@ -30,7 +30,8 @@ struct LayerKind {
   bool mla = false;    // K and V of its pool are one latent (KvCache::mla_latent)
   // Three queries a token, by how many chunks of ModelConfig::dual_chunk before it a key stands
   bool dual_chunk = false;
-  // Of another than dense attention the members above say nothing
+  // What the layer computes. The members above describe only dense attention; other layers ignore
+  // them
   LayerMath math = {};
 };
 

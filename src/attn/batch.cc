@@ -37,7 +37,7 @@ class BatchCheck {
     fail("len.batch", at(field), std::to_string(b_.size()), static_cast<int64_t>(size));
   }
 
-  /// Of arrays with one entry a request. False: the requests cannot be looked at.
+  /// Checks arrays with one entry per request. False: the requests cannot be read.
   bool check_sizes() {
     same_length("req_pool_indices", b_.req_pool_indices.size(), true);
     same_length("encoder_lens", b_.encoder_lens.size(), true);
@@ -62,7 +62,7 @@ class BatchCheck {
     total_ += q_len;
     const bool full = b_.seq_lens_kind == SeqLensKind::kFull;
     const int64_t kv_len = full ? len : len + (draft() ? b_.spec.step : 0) + q_len;
-    // Of a draft, those of the steps before too.
+    // A draft also has the tokens of the steps before.
     const int64_t fresh = q_len + (draft() ? b_.spec.step : 0);
     if (full && len >= 0 && len < fresh)
       fail("len.extent", at("seq_lens", i), ">= " + std::to_string(fresh) + " new tokens", len);

@@ -27,7 +27,7 @@ inline constexpr std::string_view kSparseCallNames[] = {
 inline constexpr std::string_view kLatentNames[] = {"rows", "dsa", "v4"};
 inline constexpr std::string_view kGateKindNames[] = {"softplus", "lower_bound", "step"};
 
-/// Of an enumeration and its table.
+/// The word of an enumerator in its table.
 template <class Names, class Enum>
 constexpr std::string_view word(const Names& names, Enum value) {
   return names[static_cast<size_t>(value)];

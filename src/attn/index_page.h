@@ -14,7 +14,7 @@ struct IndexKeyPlace {
   int64_t key = 0, scale = 0;  // bytes
 };
 
-/// Of a slot of a pool of pages.
+/// The place of a slot in a pool of pages.
 inline IndexKeyPlace place_in_pages(const ConstTensorView& pages, int64_t page, int64_t in_page) {
   const int64_t first = pages.offset(page);
   return {first + in_page * kIndexDim,
@@ -34,7 +34,7 @@ inline IndexKeyPlace key_place(const IndexerLogits& call, int64_t row, int64_t s
   return place_in_pages(call.pages, load_i32(call.page_table, row, s / kIndexPageTokens),
                         s % kIndexPageTokens);
 }
-/// Of a place: the key's bytes, the scale's value.
+/// The bytes of the key, and the value of the scale, at a place.
 inline const std::byte* key_bytes(const IndexerLogits& call, const IndexKeyPlace& place) {
   return (call.is_paged() ? call.pages.data : call.k.data) + place.key;
 }

@@ -27,7 +27,7 @@ struct LinearCase {
   bool drafts = false, tree = false, of_padding = true;
   DType draft_dtype = DType::kF32;
 
-  // Of linear_attention, and of gates where they have the same
+  // linear_attention; gates use these members too where both have them
   LinearAttention::Rule rule = LinearAttention::Rule::kAdd;
   LinearAttention::Form form = LinearAttention::Form::kRecurrent;  // chunked: without drafts
   LinearAttention::StateOrder order = LinearAttention::StateOrder::kValueKey;
@@ -39,11 +39,11 @@ struct LinearCase {
   DType chunk_dtype = DType::kF32;
   ChunkGrid chunk_grid = ChunkGrid::kRow;
 
-  // Of causal_conv1d
+  // causal_conv1d
   int32_t dim = 1, width = 4;
   bool bias = false, silu = false;
 
-  // Of decay_gate
+  // decay_gate
   DecayGate::Kind gate = DecayGate::Kind::kSoftplus;
   bool dt_bias = false, b = false;
   float lower_bound = -1;

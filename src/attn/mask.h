@@ -63,9 +63,9 @@ constexpr KvRange kv_range(const MaskShape& m, int64_t q_begin, int64_t q_end) {
   return {kv_range(m, q_begin).begin, kv_range(m, q_end - 1).end};
 }
 
-/// The same queries and keys where query q stands at key ahead + q, whatever that is, as a mask
-/// that is aligned at the end: of the first queries and keys alone, as the other queries see no
-/// key, and the other keys are seen by none.
+/// The mask of queries that stand at keys ahead + q, written as a mask that is aligned at the end.
+/// It has only the first queries and keys: queries behind them see no key, and no query sees the
+/// keys behind them. Example: causal, 4 queries, 6 keys, ahead 0: 4 queries over the first 4 keys.
 constexpr MaskShape aligned(const MaskShape& m, int64_t ahead) {
   const int64_t right = m.causal ? 0 : m.window_right;
   int64_t keys = m.kv_len, queries = m.q_len;

@@ -38,7 +38,7 @@ struct SparseCase {
 
   Call call = Call::kAttention;
   std::vector<Row> rows;
-  // Of what comes in (q, latents, activations, rows of kv and score), and of outputs
+  // Type of the inputs (q, latents, activations, rows of kv and score), and of the outputs
   DType dtype = DType::kF32, out_dtype = DType::kF32;
   int32_t heads = 1;                       // of attention and of the indexer
   int32_t head_dim = 16, head_dim_v = 16;  // head_dim: also of activations, blocks and norms

@@ -9,7 +9,8 @@
 namespace shadowgraph {
 namespace {
 
-/// Of indices into `count` places; none: -1 is no place. twice: what two rows of it write.
+/// Checks indices into `count` places, where -1 is no place. `twice` says what two rows of one
+/// place write.
 class Places {
  public:
   Places(TensorCheck& c, const char* field, int64_t count)

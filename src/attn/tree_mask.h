@@ -17,7 +17,7 @@ class TreeMask {
   /// mask begins with the request's rows.
   TreeMask(std::span<const uint8_t> mask, const RequestExtent& e) : mask_(mask), extent_(e) {}
 
-  /// Of draft token t, one byte a draft token.
+  /// Row of draft token t, one byte per draft token.
   std::span<const uint8_t> row(int32_t t) const {
     return mask_.subspan(static_cast<size_t>(t) * static_cast<size_t>(extent_.kv_len) +
                              static_cast<size_t>(extent_.prefix_len),

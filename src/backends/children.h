@@ -11,7 +11,7 @@ namespace shadowgraph {
 /// Binds child after child into a Meta, each in an arena scope of its own.
 class ChildBinder {
  public:
-  /// Of the composed backend, which outlives the metadata.
+  /// backend: the composed one, which outlives the metadata.
   ChildBinder(const Backend& backend, const Arena& arena, const Limits& limits);
 
   void bind(const Backend& child, std::string_view scope, const Limits& limits);

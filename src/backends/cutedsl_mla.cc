@@ -52,7 +52,7 @@ Status alike(const ForwardBatch& batch, const Limits& limits) {
   return status;
 }
 
-/// Of [rows * max_q_len, ...] query t of every row.
+/// Query t of every row of a view [rows * max_q_len, ...].
 template <class View>
 View every(const View& v, int32_t t, const Limits& limits) {
   return rows_of(v, t, limits.rows, limits.max_q_len);

@@ -25,14 +25,14 @@ class DeepSeekSparse final : public Backend {
     kDsaCuSeqlensQ,    // [T + 1]
     kDsaCuSeqlensK,    // [T + 1]
     kContextLens,      // [T] what the scores of paged keys are computed for; not of a prefill
-    // Of a prefill
+    // Prefills only
     kTokenToBatch,  // [T]
     kKs,            // [T] a token's first key among those of all requests
     kKe,            // [T] and behind its last
     kTopkOffset,    // [T] of a ragged one
     kFlatSlots,     // page_table_1_flattened, of a ragged one
     kOutCacheLoc,   // [T]
-    // Of each replay
+    // Written by each replay
     kPackedKeys,     // e4m3 [keys, 128] index keys of a prefill's requests
     kPackedScales,   // f32 [keys]
     kPackedLatents,  // of a ragged prefill

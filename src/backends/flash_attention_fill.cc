@@ -224,7 +224,7 @@ class Fill {
     f_.encoder_out_cache_loc(batch_, Fa::kEncoderOutCacheLoc);
   }
 
-  /// Of each chunk, what every request has in it; padding has nothing.
+  /// For each chunk, the part of every request that lies in it; padding has no part.
   void chunk_rows() {
     const PrefixChunks chunks = PrefixChunks::of(limits_);
     for (int32_t c = 0; c < chunks.count; ++c) {

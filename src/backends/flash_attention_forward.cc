@@ -97,7 +97,7 @@ class Layer {
     p->window_left = p->window_right = -1;
   }
 
-  /// Of the view that the call reads: as many rows of it as a request has.
+  /// Attends over the view that the call reads, with rows_a_request rows of it per request.
   void attend(const PagedAttention& c, int32_t rows_a_request = 1) const {
     stream_.launch(attention_launch(c, {rows_a_request, meta_.limits.first_row}));
   }
@@ -121,7 +121,7 @@ class Layer {
     merge(a, b, {io_.out, io_.lse});
   }
 
-  /// Of some of a query's keys, or of all.
+  /// The result of a call over some of a query's keys, or over all.
   struct Result {
     TensorView out;
     NaturalLse lse;
@@ -203,7 +203,8 @@ class Layer {
 
 }  // namespace
 
-/// Of a tree the two halves of a cascade; of a prefill over latents the own tokens and the chunks.
+/// A tree has the two halves of a cascade; a prefill over latents has its own tokens and the
+/// chunks.
 std::vector<int32_t> FlashAttention::merged_parts(const ForwardBatch& batch, const Limits& limits,
                                                   const LayerKind& kind) const {
   const bool tree = is_draft_tree(limits) || is_verify_tree(limits);

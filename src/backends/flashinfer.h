@@ -28,7 +28,7 @@ class FlashInfer final : public Backend {
   static constexpr int kNumWrappers = 2;
   enum class Part : uint8_t { kPaged, kRagged };
 
-  /// Of a wrapper.
+  /// The buffers of a wrapper.
   enum ListId : uint8_t {
     kKvIndptr,    // [R + 1]
     kKvIndices,   // slots
@@ -36,7 +36,7 @@ class FlashInfer final : public Backend {
     kMaskIndptr,  // [R + 1] bytes
     kNumListIds
   };
-  /// Of a wrapper's part: TilePlan's arrays.
+  /// The buffers of a wrapper's part: TilePlan's arrays.
   enum PlanId : uint8_t {
     kRequestIndices,
     kQoTileIndices,

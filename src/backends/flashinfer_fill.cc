@@ -107,7 +107,7 @@ class Fill {
     return batch_.req_to_token.row(pool_row).first(static_cast<size_t>(row.encoder_len));
   }
 
-  /// Of padding too: a graph's kernel reads the mask of every row.
+  /// Writes masks, for padding too: a graph's kernel reads the mask of every row.
   void masks(int w, const FlashInferWrapper& wrapper) {
     const std::span<int32_t> indptr = f_.ints(Fi::list(w, Fi::kMaskIndptr));
     std::span<const uint8_t> trees;
@@ -127,7 +127,7 @@ class Fill {
     f_.retire_behind(Fi::list(w, Fi::kMask), indptr.back());
   }
 
-  /// Of what it does not need nothing is written, and the rest retired.
+  /// Writes the arrays that the part's plan needs, and retires the rest.
   void plan(int w, Part part, const FlashInferWrapper& wrapper,
             std::span<const int32_t> kv_indptr) {
     const PlanShape shape = wrapper.shape(limits_, part);

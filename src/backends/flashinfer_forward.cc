@@ -30,7 +30,7 @@ class Layer {
   }
 
  private:
-  /// Of some of a query's keys, or of all.
+  /// The result of a call over some of a query's keys, or over all.
   struct Result {
     TensorView out;
     AnyLse lse;

@@ -16,7 +16,8 @@ class Mamba2 final : public RecurrentBackend {
     kChunkIndices,        // the ChunkList: the batch's chunk of each run of tokens,
     kChunkOffsets,        // where in the chunk it begins,
     kChunkCount,          // [1] and how many runs there are
-    // Of snapshots inside of a chunk, two rows a request, the tokens before it and those behind:
+    // Snapshots inside a chunk take two rows per request, the tokens before the snapshot and those
+    // behind it:
     kAgainRows,     // [2 rows + 1]
     kAgainSlots,    // [2 rows] the snapshot's slot, -1: nothing is computed
     kAgainInitial,  // [2 rows] bytes

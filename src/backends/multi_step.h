@@ -20,7 +20,7 @@ class MultiStep final : public Backend {
   Status bind(const Arena& arena, const Limits& limits, Meta* meta) const override;
   Status fill(const ForwardBatch& batch, Meta& meta) const override;
   void forward(Stream& stream, const Meta& meta, const StepIo& step) const override;
-  /// Of the step that the batch says.
+  /// Parts of the step that the batch names.
   std::vector<int32_t> merged_parts(const ForwardBatch& batch, const Limits& limits,
                                     const LayerKind& kind) const override;
   Status for_each_part(const ForwardBatch& batch, Meta& meta, const PartFn& fn) const override;

@@ -281,7 +281,7 @@ class RecurrentBackend::Layer {
  private:
   RequestRows requests() const { return {1, meta_.limits.first_row}; }
 
-  /// Of a half of a batch, its own.
+  /// The rows of the half of a batch that this metadata is bound for.
   TensorView draft_rows(const TensorView& t) const {
     return t.defined() ? rows_of(t, meta_.limits.first_row, meta_.limits.rows) : t;
   }

@@ -19,11 +19,11 @@ class RecurrentBackend : public Backend {
     kStateIndices,   // [rows] slots; padding: pad_slot()
     kDenseRows,      // [rows + 1] 0, q_len, 2 q_len ...: the rows of a decode's or verify's kernels
     kInitialStates,  // [rows] bytes, of a prefill
-    // Of a verify with a tree [tokens]; the last is made of the others by the first launch
+    // Links of a verified tree [tokens]; the first launch computes the last array from the others
     kNextToken,
     kNextSibling,
     kParents,
-    // Of a prefill that leaves snapshots
+    // For a prefill that leaves snapshots
     kTrackSlots,   // [rows] -1: none
     kTrackConv,    // [rows, conv_width - 1] tokens, of which the window is made
     kTrackFinal,   // [rows] the slot whose state a snapshot is, -1: it is none's
@@ -74,7 +74,7 @@ class RecurrentBackend : public Backend {
 /// many tokens of each request as the limits say.
 Status has_states(const ForwardBatch& batch, const Limits& limits, bool dense_rows);
 
-/// Of the model's recurrent layers, which agree in that: tokens of a chunk, and a window's inputs.
+/// Tokens of a chunk, and inputs of a window, which all recurrent layers of a model share.
 int32_t state_chunk_size(const ModelConfig& model);
 int32_t conv_history(const ModelConfig& model);
 /// A step whose rows are prompts: each may start from zero, and leave snapshots.

@@ -39,8 +39,8 @@ int32_t items_len(const ForwardBatch& batch, int64_t request);
 /// tokens, queries, keys and items.
 Status fits(const ForwardBatch& batch, const Limits& limits);
 
-/// Of a batch that fits: the slots that tables of so many tokens a column translate, and those that
-/// are written, have entries in full_to_swa.
+/// Checks full_to_swa for a batch that fits: it has entries for the slots that are written and for
+/// those that tables of `unit` tokens a column translate.
 Status translates(const ForwardBatch& batch, const Limits& limits, int32_t unit);
 
 /// What every bind asks first: a mode, page size, topk and items that the backend serves, sizes
@@ -83,7 +83,7 @@ struct RowTables {
 /// Collects the buffers of a bind. Buffers that a mode does not need are left out.
 class Binder {
  public:
-  /// Of this backend, which outlives the metadata.
+  /// backend: the one that binds, which outlives the metadata.
   Binder(const Backend& backend, const Arena& arena, const Limits& limits, size_t num_buffers,
          size_t num_scalars = 0);
 
@@ -103,7 +103,7 @@ class Binder {
   void constant_steps(int buffer, std::string_view name, int64_t count, int32_t step);
   /// int32, written once: all of one value.
   void constant(int buffer, std::string_view name, int64_t count, int32_t value);
-  /// Of each replay, before its reads.
+  /// Declares a buffer that each replay writes before it reads it.
   void scratch(int buffer, std::string_view name, DType dtype, std::initializer_list<int64_t> shape,
                int64_t granule);
   Status bind(Meta* meta);

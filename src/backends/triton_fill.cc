@@ -29,7 +29,7 @@ class Lists {
     if (!offsets_.empty()) offsets_[static_cast<size_t>(i)] = tokens.begin;
     count(i, row.extent);
   }
-  /// Of a draft tree's branch r: the committed prefix, then its own tokens.
+  /// Adds branch r of a draft tree: the committed prefix, then the branch's own tokens.
   void add_branch(int64_t r, const RequestRow& row, std::span<const int64_t> branch) {
     if (!csr_) return;
     csr_->add(row, listed_tokens(limits_.mode, row.extent, window_left_), branch, map_);

@@ -17,8 +17,8 @@ int32_t window_of(const ModelConfig& model);
 /// queries than keys, and then has no prefix.
 KvRange listed_tokens(ForwardMode mode, const RequestExtent& extent, int32_t window_left);
 
-/// Of a request: the keys that num_kv_splits is made from. All steps of a draft have the splits of
-/// the committed prefix.
+/// The number of keys of a request that num_kv_splits is made from. All steps of a draft use the
+/// splits of the committed prefix.
 int32_t keys_to_split(const Limits& limits, const RequestExtent& extent, int32_t window_left);
 
 /// The length of the axis that partial results have. MLA layers may ask for more splits.

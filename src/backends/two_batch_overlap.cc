@@ -75,7 +75,7 @@ LayerIo tokens_of(const LayerIo& io, int64_t first, int64_t count, HalfTensors* 
   return part;
 }
 
-/// Of lengths of halves that share a request: queries, keys and prompts.
+/// Room for the lengths of halves that share a request: queries, keys and prompts.
 size_t room_of(const Limits& limits) { return 3 * (static_cast<size_t>(limits.rows) + 1); }
 
 /// The halves of a batch that fits, as limits say; host: room for their lengths.

@@ -46,7 +46,7 @@ struct Arithmetic {
   bool scaled_maximum = false;
   double exp_error = 0x1p-22;  // relative
   double tanh_absolute = 0, tanh_relative = 0;
-  // Of the logarithm in the LSE: relative, and absolute where the logarithm is below 1.
+  // Error of the logarithm in the LSE: relative, and absolute where the logarithm is below 1.
   double log_error = 0x1p-22;
   int lse_roundings = 3;  // of the LSE's parts and of their sum
 

@@ -13,7 +13,7 @@
 
 namespace shadowgraph {
 
-/// Of so many elements of a type the first that differs; -1: none.
+/// Index of the first of `count` elements that differs; -1: none.
 inline int64_t first_difference(const void* want, const void* got, int64_t count, DType type) {
   const size_t size = size_of(type);
   const auto *a = static_cast<const char*>(want), *b = static_cast<const char*>(got);

@@ -114,8 +114,8 @@ class RowBuilder {
     return !kind_.local || key / model_.attention_chunk == at / model_.attention_chunk;
   }
 
-  /// Of a request with items: nothing behind the query; and from the first delimiter on, what
-  /// stands before that one, or behind the last one that the query has reached.
+  /// In a request with items a query sees no key behind itself. From the first delimiter on it sees
+  /// what stands before the first delimiter, or behind the last delimiter that it has reached.
   bool item_sees(int64_t i, const RequestExtent& e, int32_t q, int32_t k) const {
     const std::span<const int32_t> places = b_.delimiters(i);
     if (places.empty()) return true;

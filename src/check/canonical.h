@@ -29,7 +29,7 @@ struct CanonicalRows {
   // [rows] what keys are multiplied by, in f32, before they are stored; empty: 1
   std::vector<float> key_factors;
 
-  /// Of a row's tokens.
+  /// The slots of a row's tokens.
   std::span<const int32_t> stored_by(size_t row) const;
   /// The first keys of a row: those that this step does not store.
   std::span<const int32_t> old_keys(size_t row) const;
@@ -50,7 +50,7 @@ class CanonicalCall {
   /// q and out without padding rows. The cache is seen in pages of one token.
   const PagedAttention& call() const { return call_; }
   const CanonicalRows& rows() const { return rows_; }
-  /// Of a dual-chunk layer the call's queries; else none.
+  /// The queries of a dual-chunk layer's call; nothing for other layers.
   const std::optional<DualChunkQueries>& dual_chunk() const { return dual_chunk_; }
 
  private:

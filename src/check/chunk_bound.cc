@@ -11,7 +11,7 @@ namespace {
 
 using Matrix = Eigen::MatrixXd;
 
-/// Of an operand of a matrix product; TF32 may be truncated.
+/// Roundoff of an operand of a matrix product; TF32 may be truncated.
 double operand_roundoff(DType t) { return t == DType::kF32 ? 0x1p-10 : rounding_to(t).u; }
 
 class Chunk {
@@ -131,7 +131,7 @@ class Chunk {
     made_ = t;
   }
 
-  /// Of u, but for what the state's own error makes of it.
+  /// Error of u, except what the error of the state adds to it.
   Eigen::VectorXd error_of_u(int64_t v, double norm) const {
     Eigen::VectorXd error(n_);
     for (int64_t i = 0; i < n_; ++i) {

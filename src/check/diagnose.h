@@ -25,8 +25,8 @@ struct DiagnoseOptions {
   bool unwritten = false;           // rows were filled with kUnwritten before
 };
 
-/// Of the scene's rows, with what was computed of them; the likeliest first, none that breaks more
-/// than it explains. Where a request has many, some of its results are looked at.
+/// Explains the scene's rows by what was computed of them. The likeliest mistake comes first; none
+/// breaks more than it explains. For a request with many results only some are tried.
 std::vector<Explanation> diagnose(const Scene& scene, const Result& result,
                                   const Arithmetic& arithmetic,
                                   const DiagnoseOptions& options = {});

@@ -94,7 +94,7 @@ class FieldJudge {
   bool judge_padded_list(int64_t row, Part here);
   void report_slot(const TablePlace& p, const std::string& more);
 
-  /// Of one request in a mask.
+  /// The pairs of one request in a mask.
   struct Pairs {
     int64_t begin = 0, queries = 0, keys = 0;
     int64_t size() const { return queries * keys; }

@@ -14,7 +14,7 @@ constexpr Invariant kInvariants[] = {
 #undef SG_INVARIANT
 };
 
-/// Of a backend that has filled by itself.
+/// Judges a backend that has filled its own buffers.
 Status judge_own(const Backend& backend, const ForwardBatch& batch, const ModelConfig& model,
                  const Meta& meta, bool ran) {
   LawReport report;

@@ -39,7 +39,7 @@ class LayerWorld {
   virtual void clear_outputs() = 0;
   /// The pools are again what begin_step left: the step runs another time.
   virtual void rewind() = 0;
-  /// Of a history that begins: no state is anybody's.
+  /// A history begins: no request owns a state.
   virtual void forget_requests() = 0;
   /// What the layer is given and gives, over the first so many tokens: all but LayerIo::kind.
   virtual void describe(int64_t tokens, LayerIo* io) const = 0;

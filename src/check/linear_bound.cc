@@ -13,7 +13,7 @@
 namespace shadowgraph {
 namespace {
 
-/// Of a result: f64 is a reference's, f32 and bf16 may be flushed.
+/// Rounding of a result: f64 results are a reference's; f32 and bf16 may be flushed.
 Rounding rounding_of(DType t) {
   if (t == DType::kF64) return {0x1p-53, 0};
   Rounding r = rounding_to(t);

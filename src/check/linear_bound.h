@@ -45,7 +45,7 @@ struct LinearArithmetic {
   double norm_error = 0x1p-22;  // relative, of q and k where they are normalised or scaled
   double scale_error = 0;       // relative, of the call's scale beside the kernel's
   double beta_error = 0;        // relative, of what is given
-  // Of gates: of a logarithm and of a weight, relative, and of their softplus, absolute for each
+  // Errors of gates: relative for a logarithm and a weight; absolute for the softplus, for each
   // unit of 1 + |x| (the sum that it gets is rounded, too)
   double gate_relative = 0x1p-20, gate_absolute = 0x1p-22;
   double silu_error = 0x1p-21;  // relative, of z sigmoid(z)
@@ -59,10 +59,10 @@ struct LinearArithmetic {
   // (chunk_bound.h); kCallsChunk: as the call's chunk_size and chunk_grid say; 0: one by one
   static constexpr int kCallsChunk = -1;
   int chunk = 0;
-  // Of a chunk: operands of products are f32 as they come, a sum goes on from the state's part, and
+  // In a chunk, operands of products are f32 as they come, a sum goes on from the state's part, and
   // the triangle is solved by substitution
   bool f32_products = false;
-  // Of a chunk: decays between tokens are products of those of each
+  // In a chunk, decays between tokens are products of the decays of each
   bool running_decays = false;
   bool rounds_kept = true;  // a tree reads its parents' states in the type that keeps them
 };
@@ -87,7 +87,7 @@ struct GateErrors {
   std::vector<double> log_decay, beta;
 };
 
-/// Of a gate's numbers: softplus grows by 1 at most, a sigmoid by 1/4.
+/// Errors of a gate's numbers: softplus grows by at most 1, a sigmoid by 1/4.
 GateErrors gate_errors(const DecayGate& gate, const GateTruth& truth,
                        const LinearArithmetic& arithmetic);
 
@@ -96,8 +96,9 @@ struct StepBound {
   Eigen::VectorXd state;  // [head_dim_v]: of any element of the state's row behind the token
 };
 
-/// Of steps in the order in which for_each_step visits them. Where tokens are taken together the
-/// state's bound is infinite but behind a chunk's last token and a row's.
+/// Bounds of the steps, in the order in which for_each_step visits them. Where tokens are taken
+/// together the state's bound is infinite, except behind a chunk's last token and a row's last
+/// token.
 class LinearBounds {
  public:
   LinearBounds(const LinearAttention& call, const LinearArithmetic& arithmetic,
@@ -108,13 +109,13 @@ class LinearBounds {
 
  private:
   double log_error(const LinearStep& step) const;
-  /// Of the rows of the state that the token starts from.
+  /// Error of the rows of the state that the token starts from.
   Eigen::VectorXd error_before(const LinearStep& step) const;
   double decay_error(const LinearStep& step) const;
   double beta_error(const LinearStep& step) const;
-  /// Of the magnitudes of partial dots, each of which is rounded once more.
+  /// The sum of the magnitudes of partial dots, each of which is rounded once more.
   double partial_sum(const LinearStep& step, int64_t v) const;
-  /// Of the output: what is read of the state is within `read`.
+  /// Error of the output, if what is read of the state is within `read`.
   double out_error(const LinearStep& step, int64_t v, double read, double partial) const;
   bool ends_chunk(const LinearStep& step) const;
   void bound_chunks();

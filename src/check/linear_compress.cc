@@ -4,8 +4,8 @@
 namespace shadowgraph {
 namespace {
 
-/// Of GPU kernels: f32, ex2.approx and a fast division and root, pooling in one pass over weights
-/// that are relative to the largest score.
+/// Arithmetic of GPU kernels: f32, ex2.approx and a fast division and root; they pool in one pass
+/// over weights relative to the largest score.
 constexpr CompressArithmetic kGpu = {.u = 0x1p-24, .exp_error = 0x1p-21, .root_error = 0x1p-21};
 
 class CompressJudge : public LinearCaseJudge {

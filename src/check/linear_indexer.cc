@@ -194,7 +194,7 @@ class IndexerJudge : public LinearCaseJudge {
                                          "left out"));
   }
 
-  /// Of our own scores our choice; exactly, as these are known bit for bit.
+  /// Compares our choice from our own scores; exactly, because these are known bit for bit.
   void choose_ours(const IndexerLogitsCase& c, const IndexerLogits& call) {
     const int64_t topk = c.topk_ref.shape[1], width = call.logits.shape[1];
     SelectIndices select;

@@ -11,7 +11,7 @@
 namespace shadowgraph {
 namespace {
 
-/// Of a division, or a logarithm, on a GPU: 2 ulp and what a flush adds.
+/// Error of a division or logarithm on a GPU: 2 ulp and what a flush adds.
 constexpr double kGpuDivision = 0x1p-21;
 
 class SparseJudge : public LinearCaseJudge {

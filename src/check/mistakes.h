@@ -89,7 +89,7 @@ struct Reading {
   Result result = Result::kComputed;
   Heads heads = Heads::kGrouped;
   int32_t computed_head = -1;  // in place of every row's own
-  // Of merges: the place at which keys are cut in two, or, in chunks, the places of each part
+  // For merges: the place at which keys are cut in two, or, in chunks, the places of each part
   Merge merge = Merge::kNone;
   int32_t cut = 0;
   bool chunks = false;

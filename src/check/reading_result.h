@@ -50,7 +50,7 @@ class ReadingResults {
   bool holds_nan(int32_t token, const Reading& reading, int32_t head) const;
   enum class Nan : uint8_t { kNone, kHeld, kMade };  // by memory, by arithmetic
   Nan nan_of(const HeadRow& cell) const;
-  /// Of results that are not computed from the keys.
+  /// True for results that are not computed from the keys.
   bool agrees_as(Reading reading, const HeadRow& cell) const;
   bool agrees(const Reading& reading, const Expected& expected, const HeadRow& cell) const;
   bool agrees_lse(const Reading& reading, const Expected& expected, const HeadRow& cell) const;

@@ -52,7 +52,7 @@ void RecurrentWorld::retire(int32_t slot) {
   for (const Buffer* b : pools(pools_)) (void)scope_.retire(*b, b->rows(slot, 1));
 }
 
-/// Of a delta rule the engine's allocator clears the state: a prefill reads it.
+/// For a delta rule the engine's allocator clears the state, because a prefill reads it.
 void RecurrentWorld::begin_slot(int32_t slot, OwnerId owner) {
   retire(slot);
   own(slot, owner);
@@ -110,7 +110,7 @@ void RecurrentWorld::move(const StateMove& m) {
   }
 }
 
-/// Of others pool.state and step.state speak.
+/// Is the move sound? If not, pool.state and step.state report it.
 bool RecurrentWorld::is_sound(const StateMove& m) const {
   const auto is_slot = [&](int64_t slot) { return slot >= 0 && slot < std::ssize(defined_); };
   const bool row =

@@ -89,7 +89,7 @@ struct Runner::Impl {
     all.add(std::move(seen));
     return all;
   }
-  /// Of a run with metadata that is bound for these limits.
+  /// Judges a run with metadata that is bound for these limits.
   Status judge_outputs(const ForwardBatch& batch, const Limits& limits);
   /// Where outputs alone count, what is said of them.
   Status kept(Status seen) const;

@@ -29,8 +29,8 @@ constexpr bool is_captured(ForwardMode m) {
 enum class RunnerData : uint8_t {
   kRandom,
   kUniform,  // q = 0: every weight is 1
-  // Of the keys that a row sees one wins by so far that the others weigh 0: out is its V, to the
-  // bit, however the keys are cut. With kSelectorScale
+  // Among the keys that a row sees, one has a logit so far above the others that their weights are
+  // 0. So out is that key's V, to the bit, however the keys are cut. Use it with kSelectorScale
   kSelector,
 };
 
@@ -43,16 +43,17 @@ inline constexpr float kSelectorScale = 0.34657359f;
 struct RunnerOptions {
   uint64_t seed = 1;  // of q, K and V
   RunnerData data = RunnerData::kRandom;
-  // Of the pools: a stored element times its scale, a power of two for fp8 and 1 else, is what was
-  // given. K and V are numbers of which that holds to the bit
+  // Type and scales of the pools. Each is chosen so that stored element * scale gives back the
+  // value, to the bit: the scale is a power of two for fp8 and 1 for other types
   DType kv_dtype = DType::kF32;
   float k_scale = 1, v_scale = 1;  // of latents k_scale alone
-  // Of the pools (of several ranks, this one's), the sink's page included; whole pages
+  // Slots of the pools (with several ranks, of this rank's pools), the sink's page included; whole
+  // pages
   int64_t slots = 0, swa_slots = 0;
-  // Of recurrent layers: slots of their pools, slot 0 included, and rows of what a verify leaves
+  // Recurrent layers: slots of their pools, slot 0 included, and rows for what a verify leaves
   int64_t state_slots = 0, draft_rows = 0;
   int64_t max_tokens = 0;  // query tokens of a step, padding included
-  // Of req_to_token, on the device for ModelConfig::in_graph_tables; 0: not there
+  // Size of req_to_token on the device, for ModelConfig::in_graph_tables; 0: it is not there
   int64_t pool_rows = 0, pool_width = 0;
   std::vector<int32_t> buckets;  // rows; empty: eagerly only
   // Before a replay its buffers are filled, and uploaded, for a step that never comes: an engine

@@ -20,14 +20,14 @@ size_t row_bytes(const Buffer& b) {
   return b.bytes() / static_cast<size_t>(std::max<int64_t>(1, b.shape[0]));
 }
 
-/// Of a pool [pages, page_size, heads, head_dim].
+/// Elements of a slot in a pool [pages, page_size, heads, head_dim].
 size_t slot_elements(const Buffer& b) { return static_cast<size_t>(b.shape[2] * b.shape[3]); }
 size_t slot_bytes(const Buffer& b) { return slot_elements(b) * size_of(b.dtype); }
 
 }  // namespace
 
-/// Of a selector every key begins with its own integer, and a query multiplies that by so much that
-/// logits, exact in f32, are 256 apart: exp(-256) is 0.
+/// With selector data every key begins with an integer of its own. A query multiplies that integer
+/// by so much that logits, exact in f32, are 256 apart: exp(-256) is 0.
 std::vector<float> RunnerWorld::numbers(int64_t count, int64_t dim, Part part) {
   std::vector<float> values(static_cast<size_t>(count));
   const bool selects = data_ == RunnerData::kSelector;

@@ -36,7 +36,7 @@ void compare_latents(const PackLatents& call, const LatentPool& pool, double rel
 /// rounding is monotonous.
 void compare_blocks(const ActQuant& call, const ConstTensorView& y, const ConstTensorView& scale,
                     double quotient, ArrayJudge* scales, ArrayJudge* values);
-/// Of a block of call.x, before the floor.
+/// The largest magnitude in a block of call.x, before the floor.
 double largest_of_block(const ActQuant& call, int64_t block);
 
 /// What one group of a token is packed from. amax: NaN where an element is not finite.
@@ -44,7 +44,7 @@ struct LatentGroup {
   int64_t token, first, count, index;
   double amax;
 };
-/// Of a packed pool: visit(group) of all tokens that are stored.
+/// Calls visit(group) for all groups of tokens that are stored in a packed pool.
 template <class Visit>
 void for_each_latent_group(const PackLatents& call, const Visit& visit) {
   const bool dsa = call.pool.layout == LatentLayout::kDsa;

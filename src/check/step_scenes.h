@@ -15,7 +15,7 @@ class StepScenes {
  public:
   explicit StepScenes(const ModelConfig& model) : model_(model) {}
 
-  /// Of a layer, whose call is right.
+  /// The scene of a layer whose call is right.
   Scene of(const ForwardBatch& batch, const CanonicalCall& canonical, const LayerIo& io) const;
   /// What comes has this step before it.
   void remember(const ForwardBatch& batch);

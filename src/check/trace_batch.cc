@@ -166,7 +166,7 @@ AttentionParams TraceBatch::heads_of(const TraceLine& line) const {
   const auto kv = config.num_kv_heads ? config.num_kv_heads : planned(".num_kv_heads");
   params.num_qo_heads = qo.value_or(kv.value_or(1));
   params.num_kv_heads = kv.value_or(params.num_qo_heads);
-  // Of partial results the last axis is a head.
+  // The last axis of partial results is a head.
   const auto partial = line.expect.find("attn_logits_shape");
   int64_t dim = planned(".head_dim").value_or(1);
   if (partial != line.expect.end() && !partial->second.data.empty())
@@ -299,7 +299,7 @@ std::string TraceBatch::read_tokens(const TraceLine& line) {
   }
   if (stored && draft && s.num_steps > 1 &&
       static_cast<int64_t>(out_cache_loc_.size()) == int64_t{rows} * s.topk) {
-    // Of this step alone.
+    // The slots of this step only.
     std::vector<int64_t> all(out_cache_loc_.size() * static_cast<size_t>(s.num_steps));
     for (size_t i = 0; i < out_cache_loc_.size() && s.step < s.num_steps; ++i)
       all[i * static_cast<size_t>(s.num_steps) + static_cast<size_t>(s.step)] = out_cache_loc_[i];

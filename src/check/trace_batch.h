@@ -28,14 +28,14 @@ class TraceBatch {
   std::string build(const TraceLine& line, const BackendInfo& backend);
   Status refused;  // io.line: words, inputs that are missing or no arrays of numbers in range
 
-  /// Of a capture: none of its rows is real.
+  /// The batch; in a capture none of its rows is real.
   ForwardBatch batch;
   ModelConfig model;
   int32_t rows = 0;   // with padding
   int32_t width = 1;  // queries that the graph holds for each row
   bool graph = false, capture = false;
 
-  /// Of the layers that have one; -1: none has.
+  /// The window of the layers that have one; -1: none has.
   int32_t window() const { return model.layers.back().params.window_left; }
   /// Query tokens that the bucket has room for; 0: not known.
   int64_t tokens() const {

@@ -132,8 +132,8 @@ bool FieldJudge::judge_scalar() {
   return true;
 }
 
-/// Of the wrapper of window layers. The twin has one where the keys of a list do not say it
-/// already; any other may hide nothing.
+/// Judges the wrapper of window layers. The twin has one where the keys of a list do not imply the
+/// window; any other wrapper may hide no key.
 void FieldJudge::judge_window(int64_t want) {
   // A graph's plan is that of any batch.
   const int64_t window = step_.rebuilt.window();
@@ -160,7 +160,7 @@ void FieldJudge::judge_dtype() {
   if (dtype != want) fail("trace.dtype", {}, {}, want, dtype);
 }
 
-/// Of virtual requests a twin may have bound more than a step needs: they hold nothing.
+/// A twin may have bound more virtual requests than a step needs; the unused ones hold nothing.
 bool FieldJudge::is_unused(int64_t row) const {
   if (!field_.of_virtual) return false;
   if (field_.shape == FieldShape::kIndptr) return row > 0 && expected(row) == expected(row - 1);
@@ -304,7 +304,7 @@ void FieldJudge::judge_copy() {
   }
 }
 
-/// Of padding they are those of the recorded offsets.
+/// The steps of padding are those of the recorded offsets.
 bool FieldJudge::judge_steps() {
   const RecordedField* told = step_.recorded_indptr(field_.buffer, rows_ + 1);
   const int64_t rows = told == nullptr ? real_rows() : std::min(stored(), told->cols - 1);

@@ -23,7 +23,8 @@ bool is_bound(const TraceStep& step, const Field& field) {
   return field.buffer >= 0 && step.twin.has(static_cast<size_t>(field.buffer));
 }
 
-/// Of the plans that share a list a step makes one: a decode's, or that of everything else.
+/// A step makes one of the plans that share a list: a decode's plan, or the plan of everything
+/// else.
 bool is_of_step(const TraceStep& step, std::string_view plan) {
   return !plan.empty() && plan.starts_with("decode") == is_decode_or_idle(step.rebuilt.batch.mode);
 }

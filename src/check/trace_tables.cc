@@ -6,7 +6,7 @@
 namespace shadowgraph {
 namespace {
 
-/// Of any recorded number: pages_for() is for lengths.
+/// Pages of any recorded number: pages_for() takes only lengths.
 int64_t pages(int64_t tokens, int64_t unit) { return tokens / unit + (tokens % unit != 0); }
 
 }  // namespace

@@ -221,7 +221,7 @@ class LineJudge {
     tell_plans(line_, &verdict_.left_out);
   }
 
-  /// Of its readings, one a mode, the first that the twin has something for.
+  /// The verdict of the first of its readings, one per mode, for which the twin has a value.
   FieldVerdict judge_field_of(const TraceStep& step, const std::string& name,
                               const RecordedField& recorded) {
     FieldVerdict verdict{FieldVerdict::Kind::kUnread};

@@ -86,7 +86,7 @@ class TwinDevice final : public SimDevice {
   /// All of this twin's work there. Not the device's: that ends the captures of every thread.
   DeviceError synchronize_streams();
   DeviceError compared(DeviceError synchronized);
-  /// Of a block: the first byte that differs.
+  /// The first byte of a block that differs.
   static std::optional<size_t> first_difference(const std::byte* here, const Block& block);
   std::optional<Finding> find_difference();
 

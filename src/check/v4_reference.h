@@ -29,7 +29,7 @@ class V4Places {
   // Slots and pages below are padding's.
   static int64_t first_token(const V4Layer& layer, const ModelConfig& model);
   static int64_t first_block(const V4Layer& layer, const ModelConfig& model);
-  /// Of a unified pool, slots before the blocks.
+  /// In a unified pool, the slots before the blocks.
   static int64_t rings(const V4Layer& layer, const ModelConfig& model);
   static int32_t states_a_page(const V4Layer& layer, const ModelConfig& model);
 

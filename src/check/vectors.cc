@@ -91,7 +91,7 @@ Status run_there(const Call& call, DeviceCalls* device) {
   return run(call);
 }
 
-// Of a two-part prefill: what the fault computes, in one pass.
+// A two-part prefill: what the fault computes, in one pass.
 constexpr size_t kFaultyCall = 4;
 
 LseBase base_of(const NaturalLse&) { return LseBase::kNatural; }

@@ -253,7 +253,7 @@ class Judge {
   std::vector<std::set<std::string>> reached_;  // members, of each that is open
   bool matched_ = false;                        // a run equalled the record
   std::optional<Record> first_;                 // what runs are held against without a record
-  // Of the runs that took the recorded members, the one that differs least.
+  // Of all runs that took the recorded members: the differences of the run with the fewest
   std::optional<std::vector<Difference>> nearest_;
   uint64_t nearest_seed_ = 0;
 };

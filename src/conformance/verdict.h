@@ -46,7 +46,8 @@ ProgramVerdict judge(const Program& program, const Variant& variant, const Recor
                      const Seeds& seeds, const std::function<Observation(uint64_t seed)>& run,
                      const std::atomic<bool>& stop);
 
-/// Of a device that answers once and finds nothing itself: a GPU. What is undefined is not judged.
+/// Judges a device that answers once and finds nothing itself: a GPU. Undefined programs are not
+/// judged.
 ProgramVerdict judge_once(const Program& program, const Variant& variant, const Record* recorded,
                           Record answer);
 

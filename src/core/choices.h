@@ -84,7 +84,7 @@ class Choices {
 
   /// What was chosen so far: feeding it back gives the same case.
   const std::vector<uint32_t>& made() const { return made_; }
-  /// Of each of them.
+  /// The bound of each choice.
   const std::vector<uint32_t>& bounds() const { return bounds_; }
 
  private:

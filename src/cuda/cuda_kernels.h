@@ -30,7 +30,7 @@ struct CudaKernel {
   std::vector<size_t> arg_bytes;
   /// nullptr: as the launch says, whose grid is otherwise of no meaning to the body.
   Geometry (*geometry)(const KernelLaunch& launch) = nullptr;
-  /// Of a fast body, which takes the place of the portable one where it serves a launch.
+  /// For a fast body, which replaces the portable one where it fits a launch.
   bool (*fits)(const KernelLaunch& launch) = nullptr;
   int preference = 0;  // of fast bodies that fit
   /// One thread of it, where the body was compiled for a CPU; args: as CUDA takes them.
@@ -70,7 +70,7 @@ bool uses_fast_kernels();
 const CudaKernel* choose_kernel(const KernelLaunch& launch, bool fast = uses_fast_kernels(),
                                 int most_preferred = INT_MAX);
 const void* find_function(std::string_view name);
-/// Of all GPU bodies, sorted.
+/// The names of all GPU bodies, sorted.
 std::vector<std::string_view> kernel_names();
 
 /// Which kernel a function is, and how its arguments lie, learnt when it is first launched or
@@ -90,8 +90,8 @@ class LaunchedKernels {
   std::map<const void*, Signature> known_;
 };
 
-/// Of the GPU: bytes of shared memory that a block may have, and how many clusters of such blocks
-/// it has room for at once, 0 where it has no such clusters. Where there is none, of an H200.
+/// The GPU's limits: bytes of shared memory that a block may have, and how many clusters of such
+/// blocks fit at once, 0 if it has no such clusters. Without a GPU they are an H200's.
 unsigned most_shared_bytes();
 int64_t most_clusters(const void* function, const Geometry& geometry);
 

@@ -179,7 +179,7 @@ void visit_fields(V& v, Step& s) {
   v("state_moves", s.state_moves);
 }
 
-/// Of the file itself, besides its head.
+/// The members of the file itself, behind its head.
 template <class V>
 void visit_fields(V& v, HistoryCase& x) {
   v("plants", x.plants);

@@ -42,7 +42,7 @@ FuzzOptions fuzz_of(const Planted& planted, const HuntOptions& options, size_t m
   return fuzz;
 }
 
-/// Of all histories together.
+/// The votes of all histories together.
 class Votes {
  public:
   void add(const std::vector<Explanation>& of_history) {
@@ -53,7 +53,7 @@ class Votes {
     }
     if (!of_history.empty()) wrong_ += of_history[0].wrong;
   }
-  /// Of as many results the one that is believed first.
+  /// Among mistakes that explain equally many results, the one that is believed first stands first.
   std::vector<Explanation> ranked() const {
     std::vector<Explanation> all;
     for (const Mistake& mistake : all_mistakes()) {

@@ -24,8 +24,8 @@ struct HuntOptions {
 };
 
 struct FaultHunt {
-  // Of everything that fired in the step in which it was noticed, the first one first; empty: it
-  // was not noticed
+  // Every law that fired in the step in which the fault was noticed, the first one first; empty:
+  // the fault was not noticed
   std::vector<std::string> laws;
   uint64_t cases = 0;  // histories until then, or in all
   double seconds = 0;  // until then

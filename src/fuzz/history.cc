@@ -65,7 +65,7 @@ void choose_features(const Backend& b, Choices& c, History* h) {
     r.dllm_block = c.of({2, 4});
 }
 
-/// Of small chunks: a context has several.
+/// Chooses small chunks, so that a context has several.
 void choose_dual_chunks(Choices& c, History* h) {
   ModelConfig& m = h->model;
   const int32_t len = m.page_size * c.of({1, 2, 3});
@@ -374,7 +374,7 @@ HistoryResult run_history(const History& h, Choices& choices, const MakeTap& mak
       result.findings = {};
       break;
     }
-    // Of what is prebuilt a backend runs nothing, and reads it later.
+    // A backend does not run a prebuilt step; it reads its keys later.
     const bool received = step.mode == ForwardMode::kPrebuilt;
     const bool played = received || serves_mode(*h.backend, step.mode);
     if (result.findings.ok() && !played) result.findings = runner.pass(step);

@@ -19,9 +19,9 @@ struct LinearData {
   // another's; then those of slots that are nobody's. Poison where data is not exact
   std::vector<Bytes> slots;
 
-  // Of linear_attention: [tokens, heads, dim], skip [1, heads, 1]; log_decay of rank 1 as skip
+  // linear_attention: [tokens, heads, dim], skip [1, heads, 1]; log_decay of rank 1 as skip
   LogicalTensor q, k, v, z, log_decay, beta, skip;
-  // Of causal_conv1d: [tokens, dim, 1], [dim, 1, width], [1, dim, 1]
+  // causal_conv1d: [tokens, dim, 1], [dim, 1, width], [1, dim, 1]
   LogicalTensor x, weight, bias;
 
   static constexpr int kForeignSlots = 4;

@@ -9,7 +9,7 @@
 
 namespace shadowgraph {
 
-/// Of a case whose data is chosen.
+/// A case with chosen data.
 LinearCase generate_linear(Choices& choices, CaseData data);
 
 }  // namespace shadowgraph

@@ -32,8 +32,9 @@ inline LayerKind small_sparse_layer(int32_t topk, bool ragged_prefill = false) {
   return kind;
 }
 
-/// Of DeepSeek-V4: two heads over rows of eight elements, a window of four tokens, two chosen
-/// blocks of four tokens; or, all chosen, a unified pool for so many rows of req_to_token.
+/// A small layer of DeepSeek-V4: two heads over rows of eight elements, a window of four tokens,
+/// two chosen blocks of four tokens; or, with all blocks chosen, a unified pool for unified_rows
+/// rows of req_to_token.
 inline LayerKind small_v4_layer(int32_t ratio, int32_t unified_rows = 0) {
   LayerKind kind;
   kind.params.causal = true;

@@ -15,17 +15,17 @@ struct SparseData {
   /// Where a row's keys, scores, entries or tokens begin, [rows + 1]; [1]: its second list's.
   std::array<std::vector<int64_t>, 2> first;
 
-  // Of each row: q, latents, activations, keys to store, q of the indexer, x of a norm
-  // [rows, heads, dim]; of kPoolNormRope the window [rows, window, channels * head_dim]
+  // One entry per row: q, latents, activations, keys to store, q of the indexer, x of a norm [rows,
+  // heads, dim]; for kPoolNormRope the window [rows, window, channels * head_dim]
   LogicalTensor x;
-  // Of attention, f32 [keys, 1, head_dim], then those that nobody names; hot: of far higher score
+  // Attention: f32 [keys, 1, head_dim], then latents that nobody names; hot: of far higher score
   std::array<LogicalTensor, 2> latents;
   std::array<std::vector<uint8_t>, 2> hot;
   std::vector<float> sinks;
   float sm_scale = 1;
 
-  // Of the indexer: e4m3 [keys, 1, 128] and f32 [keys, 1, 1] of each row (kGatherKeys), of each
-  // request (kLogits), or to store; f32 [rows, heads, 1]
+  // Indexer: e4m3 [keys, 1, 128] and f32 [keys, 1, 1] of each row (kGatherKeys), of each request
+  // (kLogits), or to store; f32 [rows, heads, 1]
   LogicalTensor keys, key_scales, head_weights;
   std::vector<int64_t> first_of_request;  // [requests + 1]
   LogicalTensor scores;                   // f32 [scores of all rows, 1, 1]
@@ -33,7 +33,7 @@ struct SparseData {
   std::vector<int32_t> table;             // [requests, table_width]
   int64_t table_width = 0;
 
-  // Of kCompress: rows of kv and score of each request, from first_position on: what its state
+  // kCompress: rows of kv and score of each request, from first_position on: first what its state
   // holds before, then its tokens
   LogicalTensor stream;  // [positions, 1, channels * head_dim]
   std::vector<int64_t> first_position, first_in_stream;

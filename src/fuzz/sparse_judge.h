@@ -6,7 +6,7 @@
 
 namespace shadowgraph {
 
-/// Of a scene's call that has run, or of what a slip left in its place.
+/// Judges a scene's call that has run, or what a slip left in its place.
 Status judge_sparse(const Case& x, const SparseScene& scene);
 
 }  // namespace shadowgraph

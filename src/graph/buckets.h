@@ -37,8 +37,9 @@ struct BucketSpec {
   std::function<Status(int32_t live, int32_t rows)> fill;
   /// Optional: puts back what the warm-up runs changed (counters, semaphores).
   std::function<void(Stream&)> after_warm_up;
-  /// Records every step again and refuses to replay what that would not give. Tensors that a step
-  /// allocates must not outlive it then, or the second recording finds their place taken.
+  /// Records every step again, and refuses a replay whose launches differ from the new recording. A
+  /// tensor that a step allocates must then not outlive the step, or its place is taken when the
+  /// step is recorded again.
   bool checked = false;
 };
 

@@ -28,7 +28,7 @@ struct GraphStore::Impl {
   StoredGraph& copy(const StoredGraph& from, NodeHandle owner);
   void drop(GraphHandle g);
   bool is_unique(const StoredGraph& g);
-  /// Of a graph inside a node: is that a conditional node?
+  /// Is a graph inside a node the body of a conditional node?
   bool is_body(const StoredGraph& g);
   void drop_inside(const NodeParams& params);
   /// The graph that is nobody's child or body: it keeps the conditional handles.

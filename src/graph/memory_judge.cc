@@ -221,7 +221,7 @@ bool Judge::wrong_owner(const AccessSpan& span, const Target& target, size_t fir
   return false;
 }
 
-/// Of a buffer that every step or every replay writes anew.
+/// Is the value stale, in a buffer that every step or every replay writes anew?
 bool Judge::stale(const Block& block, const Origin& writer) const {
   if (block.lifetime == Lifetime::kPerStep) return writer.step != by_.step;
   return by_.launch != 0 ? writer.launch != by_.launch : writer.step != by_.step;

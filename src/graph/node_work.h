@@ -21,8 +21,8 @@ inline size_t extent(const MemcpyParams& c, size_t pitch) {
   return c.height == 0 ? 0 : pitch * (c.height - 1) + c.width;
 }
 
-/// Is it the device's memory that the copy reads, writes? What is neither mapped nor called the
-/// device's is the host's.
+/// Does the copy read (write) device memory? An address counts as the host's if it is not mapped
+/// and the copy's kind does not say that this side is the device's.
 bool reads_device(const DeviceMemory& memory, const MemcpyParams& copy);
 bool writes_device(const DeviceMemory& memory, const MemcpyParams& copy);
 /// Does the copy go to or come from memory of the host, pinned memory included?

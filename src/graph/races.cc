@@ -106,7 +106,7 @@ void Races::overlap_with_itself(const AccessRun& run, const void* p) {
 }
 
 void Races::compare(const AccessRun& run, Operation& with, Entry& entry) {
-  // Of its own lane a run meets its own operation only.
+  // On its own lane a run meets only its own operation.
   const bool same = with.position.lane == run.operation.position.lane;
   for (Entry& other : with.entries) {
     const bool ordered = same ? is_not_after(other.id, run.id)

@@ -74,7 +74,7 @@ class Blocks {
   std::byte* address(size_t offset) const { return base_ + offset; }
   size_t capacity() const { return capacity_; }
   size_t red_zone() const { return options_.red_zone; }
-  /// Of an address inside the address space.
+  /// The offset of an address; nothing if it is outside the address space.
   std::optional<size_t> offset_of(const void* p) const;
   /// The bytes of a span as offsets; none if any lies outside the address space or count is
   /// negative. Safe for any first and count.

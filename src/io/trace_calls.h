@@ -23,9 +23,9 @@ WrapperRole wrapper_role(std::string_view wrapper);
 /// nullptr: the value is no list of plans, each with a wrapper and a call.
 const JsonValue::Array* as_calls(const JsonValue& value);
 
-/// Of each plan its name, under which its arguments are fields. The ragged wrapper's plans are
-/// numbered; of any other that is planned twice the last is what a kernel reads, and those before
-/// it have no name.
+/// Gives each plan the name under which its arguments are fields. The ragged wrapper's plans are
+/// numbered. If another wrapper is planned twice, a kernel reads the last plan; the plans before it
+/// get no name.
 std::vector<TraceCall> name_calls(const JsonValue::Array& calls);
 
 }  // namespace shadowgraph

@@ -39,7 +39,7 @@ struct alignas(kCacheLine) Countdown {
   std::atomic<int32_t> left;
 };
 
-/// Of threads, and of cut blocks.
+/// Bytes of the states of threads, and of cut blocks.
 int64_t state_bytes(const CallShape& s, int64_t cuts, int64_t states) {
   return kMemoryPage + saturating_bytes(s.threads, thread_bytes(s)) +
          saturating_bytes(cuts, s.units * int64_t{sizeof(Countdown)}) +

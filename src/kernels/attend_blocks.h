@@ -12,7 +12,7 @@
 
 namespace shadowgraph {
 
-/// Of any call, sound or not; looks at no element. Picks the kernel: decode_paged where
+/// The shape of any call, sound or not; reads no element. Picks the kernel: decode_paged if
 /// cu_seqlens_q is empty, else prefill.
 CallShape call_shape(const PagedAttention& call);
 CallShape call_shape(const RaggedAttention& call);
@@ -25,8 +25,9 @@ CallShape spread_heads(const Problem& p, CallShape s);
 /// std::bad_alloc: nothing is written then.
 Status attend_blocks(const Problem& p, const CallShape& shape, std::span<const int32_t> plan);
 
-/// Is the header of the plan, if there is one, that of such a call? Of any call, sound or not, so
-/// that this is said beside what else is wrong; but nothing follows from heads that are no heads.
+/// Does the header of the call's plan, if there is one, fit the call? Takes calls that are not
+/// sound, too, so that a wrong plan is reported together with other errors; does nothing if heads
+/// are not valid.
 Status check_plan_header(const PagedAttention& call);
 /// Is the plan, if there is one, that of the call? Requires a call that validate() accepts. Throws
 /// std::bad_alloc.

@@ -22,7 +22,7 @@ constexpr int32_t kAllHeads = -1;
 
 int32_t group_of(const AttentionPart& p) { return p.params.num_qo_heads / p.params.num_kv_heads; }
 
-/// Of every group of heads that one.
+/// One head of every group of heads.
 template <class Byte>
 BasicTensorView<Byte> one_of_group(BasicTensorView<Byte> t, int32_t head, int32_t group) {
   if (head == kAllHeads || !t.defined()) return t;
@@ -168,7 +168,7 @@ Status validate(const AttentionPart& p) {
   check_mask(c, p);
   c.span("mask", p.mask);
   if (!status.ok()) return status;
-  // Of heads one by one the shapes follow from those of all.
+  // If heads are taken one by one, the shapes follow from those of all heads.
   return PartCall(p, kAllHeads).visit([](const auto& call) { return validate(call); });
 }
 

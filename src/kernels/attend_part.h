@@ -30,7 +30,7 @@ struct AttentionPart {
   // Query i stands at q_position + i and key j at key_position + j, in one count, below 2^62:
   // causal and window are judged by these
   int64_t q_position = 0, key_position = 0;
-  // Of each KV head's group the query heads head_begin <= g < head_end alone; 0, 0: all
+  // Only query heads head_begin <= g < head_end of each KV head's group; 0, 0: all
   int32_t head_begin = 0, head_end = 0;
   // [tokens, keys], 0 or 1, an AND with causal and window; empty: none. Row-major, rows mask_stride
   // apart

@@ -63,8 +63,8 @@ int64_t run_end(const Problem& p, const RequestView& r, KvRange keys, int32_t re
 
 constexpr uint32_t kWholePanel = 0xffff;
 
-/// Of the panels that hold a key in reach, from the first on: their tokens that are read, a bit
-/// each.
+/// For each panel that holds a key in reach, from the first on: which of its tokens are read, one
+/// bit each.
 std::vector<uint32_t> read_tokens(const Problem& p, KvRange keys, int32_t request) {
   const bool masked = p.params.custom_mask.kind != CustomMask::Kind::kNone;
   const int64_t first = keys.begin / kPanel, last = (keys.end - 1) / kPanel;
@@ -79,7 +79,7 @@ std::vector<uint32_t> read_tokens(const Problem& p, KvRange keys, int32_t reques
 
 PanelShape panel_shape(const KvTokens& kv) { return {kv.order, kv.dtype, kv.head_dim}; }
 
-/// Of a panel of every head, the tokens that are read.
+/// Adds the tokens that are read of a panel, for every head.
 void add_tokens(const Problem& p, const KvTokens& kv, AccessSpan panel, uint32_t tokens,
                 Footprint* spans) {
   for (int64_t head = 0; head < p.params.num_kv_heads; ++head) {

@@ -60,7 +60,7 @@ struct TokenDotsUnit {
 /// What one token's step takes of its decays: q and k as `vectors` left them.
 struct TokenUnit {
   const float *q = nullptr, *k = nullptr;  // [dim_k], padded to 16 with zeros
-  // Of channels, natural: [dim_k]; nullptr: `decay` holds one for all
+  // Decays of channels, natural: [dim_k]; nullptr: `decay` holds one for all
   const float* log_decay = nullptr;
   int32_t dim_k = 0;
   float* decay = nullptr;                            // of channels out, padded to 16
@@ -135,7 +135,7 @@ struct DotsUnit {
   const float *keys = nullptr, *queries = nullptr;
   float* across = nullptr;  // scratch, [wide_k, 32]
   float *key_dots = nullptr, *query_dots = nullptr;
-  // Of channels, [tokens, dim_k]; nullptr: none have their own
+  // Decays of channels, [tokens, dim_k]; nullptr: channels have no decays of their own
   const float* log_decay = nullptr;
   int64_t log_decay_stride = 0;  // elements from token to token
   int32_t dim_k = 0;

@@ -28,7 +28,7 @@ float largest_of(const std::byte* x, DType t, int64_t first, int64_t count) {
   return largest;
 }
 
-/// Of the scale, + 127.
+/// The exponent of the scale, + 127.
 uint32_t exponent_byte(float amax) {
   if (std::isnan(amax)) return 255;
   return static_cast<uint32_t>(e4m3_exponent(std::max(amax, kLeastV4Amax)) + 127);

@@ -42,7 +42,7 @@ constexpr int64_t token_offset(const KvTokens& kv, const int32_t* page_ids, int3
          (kv.order == KvOrder::kStrided ? in_page : in_page / kPanel) * kv.token_stride;
 }
 
-/// Of an i8 token's scale, from kv.scales; always paged.
+/// The place of an i8 token's scale in kv.scales; always paged.
 constexpr int64_t scale_offset(const KvTokens& kv, const int32_t* page_ids, int32_t page_size,
                                int64_t token) {
   return page_ids[token / page_size] * kv.scale_page_stride +

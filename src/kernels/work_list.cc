@@ -107,7 +107,7 @@ class PlanReader {
     }
     const bool first = !open_;
     if (first && !start_block(index, piece)) return;
-    // Of an empty block the one piece is empty too.
+    // The one piece of an empty block is empty, too.
     const bool advances = piece.split_end > next_split_ || piece.split_end == keys_.split_end;
     if (piece.split_begin != next_split_ || piece.split_end > keys_.split_end || !advances) {
       open_ = false;

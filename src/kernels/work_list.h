@@ -60,7 +60,7 @@ struct CallShape {
   /// blocks of one token: rows lie [KV head][token] in a unit, [token][KV head] in the outputs.
   void join_heads(int32_t most);
 
-  /// Of one unit.
+  /// The most blocks of one unit.
   int64_t most_blocks() const;
   /// Pieces beyond one for each block.
   int64_t most_cuts() const { return most_cuts(threads, units); }
@@ -105,7 +105,7 @@ Status check_header(const CallShape& shape, std::span<const int32_t> plan);
 Status read_plan(const Problem& p, const CallShape& shape, std::span<const int32_t> plan,
                  Carver& scratch, WorkList* list);
 
-/// Header and pieces, as many as the plan says it has and holds.
+/// The header and the pieces: as many as the header counts, and no more than the plan has room for.
 std::span<const int32_t> used_part(std::span<const int32_t> plan);
 
 }  // namespace shadowgraph

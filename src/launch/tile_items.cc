@@ -16,7 +16,7 @@ bool ItemReader::hide(const WorkItem& item, TileRange tokens, std::vector<uint8_
     if (at < *prefix) continue;
     const auto place = token_pos.load(r * row + at - *prefix, r);
     if (!place) return false;
-    // Of the keys behind the prefix those of its own item, whose delimiter is not one.
+    // Behind the prefix the token sees the keys of its own item, without the delimiter.
     const int64_t own = at - std::min(*place, *longest) + 1;
     const int64_t begin = std::max<int64_t>(item.keys.begin, *prefix);
     const int64_t end = std::min(item.keys.end, own);

@@ -25,7 +25,7 @@ struct V4Buffers {
     kWindow,        // [tokens, columns] slots, the newest first, then -1 to a multiple of 64
     kWindowLens,    // [tokens]
     kWindowOutLoc,  // [tokens] where they are stored
-    // Of c4, for one layer after the other: what its scores choose, [tokens, columns]
+    // What the scores of c4 layers choose, [tokens, columns], for one layer after the other
     kChosen,       // whole blocks, ascending
     kChosenSlots,  // and their slots
     // What a step's first launch expands: of requests, padding row 0; of tokens
@@ -35,7 +35,7 @@ struct V4Buffers {
     kRawOutLoc,      // [tokens] slots of the full pool
     kFirstOfGroups
   };
-  /// Of each group.
+  /// The buffers of each group.
   enum GroupBufferId : uint8_t {
     kOutLoc,      // [tokens] slot of the block that it ends; below the first real one: none
     kLensRaw,     // [tokens] whole blocks
@@ -121,7 +121,7 @@ class V4Tokens {
       if (of(g).ratio > 0) write_group(t, g);
   }
 
-  /// Of paged pools: what it sees, where it is stored.
+  /// For paged pools: what the token sees, and where it is stored.
   void write_lists(const V4Token& t) {
     one(V4Buffers::kWindowOutLoc, t,
         t.padding ? 0 : static_cast<int64_t>(m_.in_window(m_.stored(t), t)));

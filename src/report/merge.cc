@@ -47,7 +47,7 @@ class Together {
       fail(files_[0], "shard", fmt::format("all {} shards", count_), "without " + missing);
   }
 
-  /// Of the joined report.
+  /// The shards of the joined report.
   std::string shards() const {
     if (count_ == 0 || owners_.size() == count_) return "";
     ShardSet set{{}, count_};

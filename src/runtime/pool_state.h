@@ -82,7 +82,7 @@ struct PoolState {
   std::span<const int32_t> slots(const PoolRequest& r) const {
     return row(r).first(static_cast<size_t>(r.encoder_len) + static_cast<size_t>(r.slots_len));
   }
-  /// Of its text.
+  /// The slots of the request's text.
   std::span<const int32_t> text(const PoolRequest& r) const {
     return row(r).subspan(static_cast<size_t>(r.encoder_len));
   }

@@ -26,7 +26,7 @@ struct Step {
   std::vector<uint8_t> custom_mask;
   /// To be made before the step, one after the other, in every layer and both pools.
   std::vector<SlotCopy> copies;
-  // Of recurrent layers: fields of ForwardBatch, and what becomes of states before the step
+  // Recurrent layers: fields of ForwardBatch, and what becomes of states before the step
   std::vector<int32_t> state_slots, track_slots, track_lens;
   std::vector<int32_t> retrieve_next_token, retrieve_next_sibling;
   std::vector<StateMove> state_moves;

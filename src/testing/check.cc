@@ -86,7 +86,7 @@ class Tries {
     return std::move(state.findings);
   }
 
-  /// Of the smallest history that breaks the same law first.
+  /// The findings of the smallest history whose first broken law is the same.
   Status shrunk(const Choices& failed, const Status& findings) {
     const std::string law = findings.findings().front().id;
     using Clock = std::chrono::steady_clock;

@@ -26,7 +26,7 @@ struct SmallBatch {
 /// Requires small_modes.
 SmallBatch small_batch(const Options& options, Choices& choices);
 
-/// Of a random history. Requires options that validate() accepts.
+/// The configuration of a random history. Requires options that validate() accepts.
 RuntimeConfig random_config(const Options& options, Choices& choices);
 
 }  // namespace shadowgraph::testing

@@ -91,7 +91,7 @@ TEST(Conventions, EndsAreTheOffsetsWithoutTheirFirst) {
   std::array<int32_t, 4> again = {7, 7, 7, 7};
   EXPECT_EQ(to_indptr(ends, again).offsets.data(), again.data());
   EXPECT_EQ(again, offsets);
-  // Of no part there is one offset, and no end.
+  // No parts have one offset, and no end.
   EXPECT_TRUE(to_ends(Indptr(std::span(offsets).first(1))).ends.empty());
   std::array<int32_t, 1> none = {7};
   to_indptr(InclusiveEnds(), none);

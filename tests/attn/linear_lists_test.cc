@@ -14,8 +14,8 @@ namespace {
 
 using Ints = std::vector<int32_t>;
 
-/// Of `parents`, whose entries at a row's first token are 0, the lists that name each token once.
-/// Siblings stand in an order of their own.
+/// Builds from `parents`, whose entries at a row's first token are 0, the lists that name each
+/// token once. Siblings stand in an order of their own.
 struct Tree {
   Ints first_child, next_sibling, parents;
 
@@ -115,7 +115,7 @@ TEST(TreeParents, EachSlipHasItsWords) {
   EXPECT_EQ(refused({-1, -1, -1}, none, 3),
             (Words{"first_child 1: a token that names it; none does",
                    "first_child 2: a token that names it; none does"}));
-  // Of the second row, counted from the first.
+  // Tokens of the second row are counted from the row's first.
   EXPECT_EQ(refused({1, -1, 1, 9}, {-1, -1, -1, -1}, 2), (Words{"first_child 3: 1 < id < 2; 9"}));
 }
 

@@ -64,7 +64,7 @@ TEST(Exp2, IsWithinItsStatedErrorAndMonotoneOnADenseSweep) {
   EXPECT_GT(worst, kExp2Error / 64);  // a bound that nothing comes near says little
 }
 
-/// Of Arith::kFast, as the instruction set evaluates it.
+/// The fast exp2 of Arith::kFast, as the instruction set evaluates it.
 float exp2_fast(float fraction) {
   float p = kExp2FastPoly[0];
   for (int i = 1; i < kExp2FastTerms; ++i) p = std::fma(p, fraction, kExp2FastPoly[i]);

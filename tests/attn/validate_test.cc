@@ -103,7 +103,7 @@ TEST(Validate, SaysTheValueThatIsWrong) {
             "9");
   EXPECT_EQ(got([](Calls& c) { c.paged.q.stride[2] = 2; }), "2");
   EXPECT_EQ(got([](Calls& c) { c.paged.q.stride[2] = 3; }), "3");
-  // Of one head, too.
+  // A tensor of one head, too.
   EXPECT_EQ(got([](Calls& c) {
               c.paged.params.num_qo_heads = c.paged.params.num_kv_heads = 1;
               c.paged.q.shape[1] = 1, c.paged.q.stride[2] = 2;
@@ -363,7 +363,7 @@ TEST(Validate, EntriesThatNoRowNeedsMayBeAbsurd) {
       c.lens[0] = 6;  // queries at 4 and 5
       c.table[0] = absurd;
     });
-    // Of a request without queries.
+    // A request without queries.
     expect_paged({}, [&](Calls& c) {
       c.cu_q = {0, 3, 3};
       c.table[2] = absurd;

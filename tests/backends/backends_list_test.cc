@@ -47,7 +47,7 @@ TEST(Backends, NamesAreTheListsAndFound) {
   EXPECT_EQ(find_backend("none"), nullptr);
 }
 
-/// Of dense layers; of others the runner's own law holds (recurrent_world_test.cc,
+/// Dense layers only; for other layers the runner's own law holds (recurrent_world_test.cc,
 /// sparse_world_test.cc).
 TEST(Backends, LaunchesDependOnTheLimitsAlone) {
   for_all([](const Backend& backend, ForwardMode mode) {

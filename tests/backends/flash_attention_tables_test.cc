@@ -87,7 +87,7 @@ class Tables : public testing::TestWithParam<int32_t> {
       slot = static_cast<int32_t>(b.full_to_swa[static_cast<size_t>(slot)]);
     return slots;
   }
-  /// Of request i the slots of tokens [0, count).
+  /// The slots of request i's tokens [0, count).
   static Ints tokens(const ForwardBatch& b, int64_t i, int32_t count) {
     const auto row = b.req_to_token.row(b.req_pool_indices[static_cast<size_t>(i)]);
     return {row.begin(), row.begin() + count};

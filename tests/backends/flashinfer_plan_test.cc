@@ -44,7 +44,7 @@ struct OwnedPlan {
   }
 };
 
-/// Of a GPU of so many blocks at once, cutting from two keys on.
+/// The shape for a GPU that runs so many blocks at once, cutting from two keys on.
 PlanShape small_shape(PlanKind kind, const Ints& q_lens, int32_t rows, int32_t blocks) {
   PlanShape s{.kind = kind, .rows = rows};
   s.tokens = kind == PlanKind::kDecode ? rows : std::accumulate(q_lens.begin(), q_lens.end(), 0);

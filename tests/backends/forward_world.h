@@ -175,7 +175,7 @@ class World : public BoundStep {
     EXPECT_TRUE(arena().write(b, 0, map).ok());
     return b.view();
   }
-  /// Of the batch's own queries.
+  /// The outputs of the batch's own queries.
   std::vector<std::byte> outputs(const ForwardBatch& batch) const {
     int64_t queries = 0;
     for (int64_t i = 0; i < batch.size(); ++i)

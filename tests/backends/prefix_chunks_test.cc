@@ -119,7 +119,7 @@ TEST(PrefixChunks, ACapacityBelowZeroIsRefused) {
       << status.to_string();
 }
 
-/// Of each request the slots that all chunks together have, in order.
+/// The slots of each request in all chunks together, in order.
 std::vector<Ints> slots_of(BoundStep& s, Fa::BufferId offsets) {
   const Ints cu = s.ints(offsets);
   const Longs all = s.slots(Fa::kChunkSlots);
@@ -206,7 +206,7 @@ class Picked {
   }
 };
 
-/// Of each query the slots that it sees, its own last.
+/// The slots that each query sees, its own last.
 std::vector<Ints> seen_by(const Batch& b) {
   std::vector<Ints> seen;
   for (int64_t i = 0; i < b.size(); ++i) {

@@ -157,7 +157,7 @@ TEST(Recurrent, APromptStartsFromItsSlotWhereItHasAPrefix) {
 }
 
 TEST(Recurrent, SnapshotsAreTakenAtTheLastWholeChunk) {
-  // Of 9 tokens behind 2 of another, of 8, and of 3.
+  // 9 tokens behind 2 of another request, 8 tokens, and 3.
   Requests batch(kExtend, {11, 8, 3}, {9, 8, 3});
   batch.track({1, 2, 4}, {11, 8, 3});
   ModelConfig m = model_of(RecurrentFamily::kGdn, 4);

@@ -169,7 +169,7 @@ std::vector<Slip> slips_of_masks() {
        })},
       {"mask.of_request", set_tree,
        [](Lab& l, Scene& s) {
-         // Of the same size; nobody's own mask is any other's.
+         // All masks have the same size, and no request's mask equals another's.
          l.keys[1] = std::vector(l.keys[0].rbegin(), l.keys[0].rend());
          l.cu_seqlens_q = {0, 3, 6, 9};
          l.masks = masks_of(l, tree_sees);

@@ -155,7 +155,7 @@ TEST(IndexerVectors, AChoiceThatLeavesOutALargerScoreIsNoticed) {
         std::get<IndexerLogitsCase>(std::get<IndexerCase>(right.call)).topk_ref.data);
     const Found reference = {"num.reference ref.topk"};
     EXPECT_EQ(plant([&](Copy& t, int64_t n) {
-                // Of the second row the first position that was left out, for the one before it.
+                // Replaces one position of the second row by the first that was left out.
                 int64_t i = n;
                 while (ids[i + 1] == ids[i] + 1) ++i;
                 t.set_i32(i, ids[i] + 1);

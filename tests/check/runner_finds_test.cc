@@ -249,7 +249,7 @@ TEST(RunnerFinds, AGraphThatLaunchesNothing) {
   expect_law(with_slip_captured(slip, kDecode), "num.bits", "replay");
 }
 
-// Of a whole draft.
+// A whole draft.
 
 const StepShape kDraft{.mode = ForwardMode::kDraftDecode, .prefix_lens = {5, 4}};
 

@@ -155,7 +155,7 @@ TEST(Runner, SplitPrefillsFindNothing) {
 }
 
 TEST(Runner, APrefixInChunksFindsNothing) {
-  // Of one token a request and chunk; of some; all keys at once.
+  // Chunks of one token per request; of some; of all keys at once.
   for (const int32_t tokens : {1, 4, 7, 16, 200}) {
     ModelConfig model = model_of(2, {latent_layer(), small_layer(2), latent_layer()});
     model.layers.back().params.num_qo_heads = 3;

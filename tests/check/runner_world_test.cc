@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-/// Of a slot of layer 0, K and V.
+/// K and V of a slot in layer 0.
 Bytes contents(const RunnerWorld& world, const ModelConfig& model, int64_t slot) {
   const KvCache cache = world.layers(1)[0].cache;
   Bytes bytes;

@@ -345,7 +345,7 @@ TEST(TraceSlips, CopiesOfOffsets) {
                  [](TraceLine& l) { at(l, "decode[0].global_override_indptr_cpu").data[3] = 14; },
                  "len.q_extent: x: decode[0].global_override_indptr_cpu[3] is 14, expected 15, as "
                  "the other copy of these offsets"}});
-  // Of a longer one the rest is not known.
+  // If the arrays are longer, the rest is not known.
   TraceLine line = replay();
   for (const char* name : {"decode[0].kv_indptr", "decode[0].global_override_indptr_cpu"})
     line.expect[name].shape[0] = 9;

@@ -60,7 +60,7 @@ TEST(VectorStep, AStepThatCannotRunSaysWhy) {
 }
 
 TEST(VectorStep, WhatItsLaunchesLeaveIsJudged) {
-  // Of the right step: it is not what the fault computes.
+  // The right step is not what the fault computes.
   const VectorVerdict right = judged([](OneChange&) {});
   EXPECT_GT(right.rows, 0);
   EXPECT_TRUE(right.twin.out.has_value());

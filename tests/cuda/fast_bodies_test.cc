@@ -40,7 +40,7 @@ void expect_bounds(int preference) {
 
 TEST(FastBodies, LieWithinTheirBounds) { expect_bounds(99); }
 
-// Of prefill by single warps, and of decode with two tiles in shared memory instead of three.
+// Prefill by single warps, and decode with two tiles in shared memory instead of three.
 TEST(FastBodies, ForOtherGpusLieWithinTheirBounds) {
   for (const int preference : {0, 4}) expect_bounds(preference);
 }
@@ -136,7 +136,7 @@ TEST(FastBodies, ANaNIsNotLost) {
   }
 }
 
-// Of one block, and of several, one of which has the page.
+// One block, and several blocks, one of which has the page.
 TEST(FastBodies, APageThatIsNotInThePoolLosesTheRow) {
   for (const std::vector<int32_t>& lens : {std::vector{40, 40}, std::vector{1100, 600}}) {
     small::Call c({.lens = lens, .group = 9});

@@ -36,8 +36,8 @@ struct Fiber {
   int of_cluster = -1;  // the phase's parity when it arrived there, until it has waited
 };
 
-/// Of an exchange and of the one after it, which a lane may reach before another has read the
-/// first.
+/// The values of an exchange and of the one after it, which a lane may reach before another has
+/// read the first.
 struct Warp {
   uint32_t given[2][kWarp] = {}, live[2] = {};
 };
@@ -78,7 +78,7 @@ class Cluster {
     votes[(turn + 1) % 3] = false;
     return votes[turn];
   }
-  /// Of the block of the fiber that runs.
+  /// A barrier of the block of the fiber that runs.
   lanes::Barrier& named(int name) { return named_[current_->rank][static_cast<size_t>(name)]; }
   void wait_for(const lanes::Barrier* b, uint32_t parity) {
     if ((b->phase & 1) != parity) return;
@@ -313,12 +313,12 @@ struct Matrix {
         stride(static_cast<uint32_t>(bits >> 32 & 0x3fff) << 4) {
     if (bits >> 62 != 1) std::abort();  // another swizzle
   }
-  /// Of a row of summed columns, eight rows a stride.
+  /// An element of a row of summed columns, eight rows a stride.
   uint16_t of_row(int row, int k) const {
     return at(start + static_cast<uint32_t>(row / 8) * stride +
               static_cast<uint32_t>(row % 8 * 128 + 2 * k));
   }
-  /// Of summed rows: 64 columns a leading, eight rows a stride.
+  /// An element of summed rows: 64 columns a leading, eight rows a stride.
   uint16_t of_column(int column, int k) const {
     return at(start + static_cast<uint32_t>(column / 64) * leading +
               static_cast<uint32_t>(k / 8) * stride +

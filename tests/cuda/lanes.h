@@ -29,7 +29,7 @@ struct Given {
   uint32_t live;
 };
 
-/// Of the fiber that runs.
+/// The place of the fiber that runs.
 const Place& here();
 int lane();
 Given exchange(uint32_t mine);

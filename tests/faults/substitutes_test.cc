@@ -47,7 +47,7 @@ struct NoSlip final : Tap {
     const int64_t before = substitute<no_slip>(all, any);
     EXPECT_EQ(before, std::ranges::count_if(all, [](const TappedLaunch& one) {
                 const std::string_view name = one.launch.kernel->name;
-                // Of states, and of keys that are chosen
+                // Kernels of states, and of chosen keys
                 if (name == "linear_attention" || name == "sparse_attention") return false;
                 return name.find("attention") != name.npos || name.find("triton") != name.npos ||
                        name.find("merge") != name.npos;

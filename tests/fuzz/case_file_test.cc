@@ -102,7 +102,7 @@ TEST_F(CaseFile, IsRefusedWithEveryReasonAtOnce) {
   EXPECT_GE(status.findings().size(), 2u);
 }
 
-/// Of a seed that is refused a fuzzer learns nothing.
+/// A fuzzer learns nothing from a seed that is refused.
 TEST_F(CaseFile, SeedsAreRead) {
   int seeds = 0;
   for (const auto& file : std::filesystem::directory_iterator(SHADOWGRAPH_FUZZ_CORPUS "/cases")) {

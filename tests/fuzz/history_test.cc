@@ -23,7 +23,7 @@ std::vector<const Backend*> everyone() {
 
 using Coverage = std::map<std::string, int64_t>;
 
-/// Of histories without a finding.
+/// The coverage of histories without a finding.
 Coverage coverage_of(std::span<const Backend* const> backends, uint64_t histories) {
   Coverage all;
   for (uint64_t number = 0; number < histories; ++number) {

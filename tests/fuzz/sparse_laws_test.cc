@@ -54,7 +54,7 @@ void expect_named(const Status& status, const std::string& got) {
 TEST(SparseExact, NamesTheKeyThatIsLeftOutOrReadInstead) {
   for (const CaseData data : kExact) {
     Case x = small_sparse_case(Call::kAttention, data);
-    // Of the first token a key that weighs 1, and what a slot of nobody has instead.
+    // A key of the first token that weighs 1, and what a slot of nobody has instead.
     size_t hot = 0;
     for (const bool all = data == CaseData::kUniform; !all; ++x.seed) {
       const std::vector<uint8_t> flags = make_sparse_data(x).hot[0];

@@ -17,7 +17,7 @@ void PrintTo(const StepGrid& grid, std::ostream* out) { *out << grid.name; }
 
 namespace {
 
-/// Of every grid one step in so many; a grid's parts are a function without a state of its own.
+/// One step in 53 of every grid; a grid's parts are functions without a state of their own.
 constexpr size_t kThin = 53;
 
 template <int kGrid>

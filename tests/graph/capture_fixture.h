@@ -102,7 +102,7 @@ class CaptureTest : public testing::Test {
     EXPECT_EQ(api->graph_get_nodes(g, &listed), Error::kSuccess);
     return listed.size();
   }
-  /// Of g, by ordinal.
+  /// The edges of g, by ordinal.
   Pairs edges() {
     std::vector<NodeHandle> order;
     std::vector<GraphEdge> listed;

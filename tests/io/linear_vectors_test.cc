@@ -109,7 +109,7 @@ LinearVector unrounded(LinearVector v) {
   return v;
 }
 
-/// Of a row that is skipped nothing is said.
+/// Nothing is said about a row that is skipped.
 std::vector<uint8_t> valid_rows(const StateRows& rows) {
   std::vector<uint8_t> valid;
   for (const int32_t slot : rows.state_indices)

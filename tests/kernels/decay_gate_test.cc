@@ -281,7 +281,7 @@ RC_GTEST_PROP(LightningSlopes, AreTheOracles, ()) {
   RC_ASSERT(lightning_slopes(layer, layers, out).to_string() == "ok");
   const std::vector<double> truth = slope_truth(layer, layers, std::ssize(out));
   for (size_t h = 0; h < out.size(); ++h) {
-    // Of the oracle's powers of a ratio: their exponent multiplies the ratio's rounding.
+    // The oracle takes powers of a ratio: their exponent multiplies the ratio's rounding.
     RC_ASSERT(std::abs(out[h] - truth[h]) <= truth[h] * 0x1p-24 * (1 + 0x1p-15));
     RC_ASSERT(out[h] > 0);
   }

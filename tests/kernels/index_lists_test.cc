@@ -72,7 +72,7 @@ TEST(SelectIndices, AChoiceIsTheOracles) {
     const int64_t width = 1 + rng.below(300), topk = 1 + rng.below(64);
     SmallChoice s(5, width, topk);
     for (int64_t i = 0; i < 5 * width; ++i) {
-      // Of a few values, of neighbouring floats, of all magnitudes.
+      // A few values, neighbouring floats, and all magnitudes.
       const float x = n % 3 == 0 ? static_cast<float>(rng.below(4)) - 2
                       : n % 3 == 1
                           ? std::nextafter(1.F, static_cast<float>(rng.below(3)))

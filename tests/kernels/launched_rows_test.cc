@@ -67,7 +67,7 @@ TEST(LaunchedRows, WhatOnlyOtherQueriesSeeIsNotInTheFootprint) {
     SmallAttention all(kernel, "", {.requests = {{4, 9}}});
     limited.params.causal = all.params.causal = true;
     limit(limited, 2);
-    // Of the first two queries: the last key in reach is that of position 6.
+    // The last key in reach of the first two queries is at position 6.
     const auto reads = [](SmallAttention& a, const void* buffer) {
       int64_t count = 0;
       for (const AccessSpan& s : footprint(a)) count += s.buffer == buffer ? s.count : 0;

@@ -160,7 +160,7 @@ TEST(LinearChunked, ARowHasItsBitsWhateverStandsBesideIt) {
   }
 }
 
-/// Of a token that is not a number: those before it in its chunk stay what they were.
+/// A token that is not a number leaves the tokens before it in its chunk unchanged.
 TEST(LinearChunked, ATokenDoesNotSeeLaterOnes) {
   for (const LinearShape& s : shapes()) {
     Chunked all(s), x(s);

@@ -130,8 +130,8 @@ TEST(LinearChunks, AChunksStateIsWhatThePrefillBeforeItLeaves) {
     s.lens = {5, 0, 9};
     for (const ChunkGrid grid : {ChunkGrid::kRow, ChunkGrid::kTokens}) {
       SmallLinear x(s);
-      // Of 4 tokens: rows begin at 0, 5 and 5. Rows' own grid: 0 4 | 0 4 8; the batch's: 0 4 | 5
-      // 8 12.
+      // Chunks of 4 tokens: rows begin at 0, 5 and 5. Rows' own grid: 0 4 | 0 4 8; the batch's: 0 4
+      // | 5 8 12.
       const std::vector<int32_t> places = grid == ChunkGrid::kRow
                                               ? std::vector<int32_t>{0, 4, 0, 4, 8}
                                               : std::vector<int32_t>{0, 4, 0, 3, 7};

@@ -9,7 +9,7 @@
 
 namespace shadowgraph {
 
-/// Of the form that a call takes.
+/// The arithmetic of the form that a call takes.
 inline std::string_view arithmetic_of(const LinearAttention& call) {
   if (call.form == LinearAttention::Form::kRecurrent) return "ours";
   return call.log_decay.rank == 3 ? "ours_chunked_channels" : "ours_chunked";
@@ -22,7 +22,7 @@ inline std::string name_of(const LinearShape& s) {
          std::to_string(s.decay_rank);
 }
 
-/// Of the oracle's steps over the states before the call: the largest error over its bound.
+/// The largest error over its bound, from the oracle's steps over the states before the call.
 inline double worst(const LinearAttention& truth, const LinearAttention& result, double* states) {
   const GateTruth gates;
   LinearBounds bounds(truth, *find_linear_arithmetic(arithmetic_of(result)), gates, {});

@@ -177,7 +177,7 @@ class World : public CacheWorld {
       b = static_cast<uint8_t>(rng_.below(form_.extra == Extra::kPackedMask ? 256 : 2));
     LaunchWorld::write(mask, 0, bits);
   }
-  /// Of every request, to its first row.
+  /// Shows every request's last key to the request's first row.
   void show_last_keys() {
     const bool packed = form_.extra == Extra::kPackedMask;
     const std::vector<uint8_t> shown = {static_cast<uint8_t>(packed ? 0xff : 1)};
@@ -218,7 +218,7 @@ using Parameters = std::tuple<bool, bool, Layout, DType, Extra>;
 
 class AttentionLaunch : public testing::TestWithParam<Parameters> {
  protected:
-  /// Of K and V, and in i8 of their scales, one finding each at least.
+  /// One finding at least for K, for V, and for their scales in i8.
   static void expect_of_caches(const std::string& found, const std::string& law) {
     for (const char* name : {"k[", "v[", "k_scales[", "v_scales["}) {
       if (name[1] == '_' && form().dtype != DType::kI8) continue;

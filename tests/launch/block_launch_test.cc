@@ -8,7 +8,7 @@
 namespace shadowgraph {
 namespace {
 
-/// Of four tokens the second and the last end a block of four.
+/// Four tokens, of which the second and the last end a block of four.
 class World : public LaunchWorld {
  public:
   static constexpr int64_t kTokens = 4, kDim = 8, kSlots = 6, kRope = 4;

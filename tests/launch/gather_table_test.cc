@@ -143,7 +143,7 @@ TEST(GatherTable, ALengthBeyondTheTableIsFoundAndStopsAtItsEnd) {
     EXPECT_NE(found.find(": page_table["), std::string::npos) << found;
     EXPECT_EQ(w.gathered()[kRequests * kColumns - 1], 36);
   });
-  // Of an earlier row: the next one's columns are written too, which only their owner tells.
+  // The row is too long: the next row's columns are written too, which only their owner tells.
   World spill(1);
   spill.set_owner(spill.table, 0, 1);
   spill.set_owner(spill.table, 1, 2);

@@ -143,7 +143,7 @@ TEST(MergeTilesLaunch, ValuesOfAnEmptyStateAreNotRead) {
 
 TEST(MergeTilesLaunch, RowsPastTheLastQueryAreNeitherReadNorWritten) {
   World w;
-  // Of the last token neither offsets nor partial rows were ever written.
+  // Neither offsets nor partial rows of the last token were ever written.
   const Buffer short_indptr = w.bind("short_indptr", DType::kI32, {kTokens + 1});
   w.write(short_indptr, 0, Ints{0, 3, 3, 4});
   MergeTiles call = w.tiles();

@@ -103,7 +103,7 @@ TEST(TritonDecodeLaunch, KeysPastTheGridAreLeftOut) {
   w.stream().launch(triton_decode_stage2_launch(call));
   EXPECT_EQ(w.found(), "ok");
   DecodeWorld short_world({1, 1, 1, 1});
-  // Of the third request only the first split's keys.
+  // Only the first split's keys of the third request.
   TritonDecode first = short_world.call();
   short_world.write(short_world.kv_indptr, 3, Ints{40 + 32});
   short_world.stream().launch(triton_decode_stage1_launch(first));

@@ -137,7 +137,7 @@ TEST(ConvBound, TheSlopeOfSiluIsItsLargest) {
     const double x = i * 1e-3, s = 1 / (1 + std::exp(-x));
     steepest = std::max(steepest, s * (1 + x * (1 - s)));
   }
-  // Of an error that the sum alone has.
+  // An error that only the sum has.
   ConvToken t;
   t.sum = t.out = Eigen::ArrayXd::Zero(1), t.magnitude = Eigen::ArrayXd::Constant(1, 1);
   const ConvArithmetic none = {.silu_error = 0};

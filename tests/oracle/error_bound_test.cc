@@ -349,7 +349,7 @@ TEST(ErrorBound, CountsOnlyTheTilesThatMayRaiseTheMaximum) {
   EXPECT_LT(bound(false, true), bound(false, false));
 }
 
-/// Of splits whose largest logits are those, 16 keys each.
+/// The bound of splits whose largest logits are these, 16 keys each.
 double bound_of_splits(const std::vector<float>& tops, int split) {
   Arithmetic a;
   a.in_order = true;
@@ -375,7 +375,7 @@ TEST(ErrorBound, CountsTheRescalesOfFolds) {
   EXPECT_GT(bound_of_splits({2, 1, 3}, 16), once);  // the second one
 }
 
-/// Of four splits of 16 keys, each kept so.
+/// The bound of four splits of 16 keys, each kept so.
 double bound_of_parts(Partials partials, int lse_roundings) {
   Arithmetic a;
   a.split = 16;

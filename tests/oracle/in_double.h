@@ -21,7 +21,7 @@ struct InDouble {
     sums = 2 * gamma_of(2 * n + 4, 0x1p-52);
   }
   double lse(double value) const { return logit + sums + std::abs(value) * 0x1p-51; }
-  /// Of an element of out.
+  /// The bound of an element of out.
   double out(double value_max) const { return value_max * (std::expm1(2 * logit) + sums); }
 };
 

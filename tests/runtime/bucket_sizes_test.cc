@@ -17,7 +17,7 @@ BucketRule rule_of(int32_t max_rows, bool speculative) {
   rule.max_rows = max_rows, rule.speculative = speculative;
   return rule;
 }
-/// Of the list, those from low to high.
+/// The sizes from low to high.
 Sizes between(const Sizes& sizes, int32_t low, int32_t high) {
   Sizes part;
   std::ranges::copy_if(sizes, std::back_inserter(part),

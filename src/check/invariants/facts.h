@@ -44,10 +44,10 @@ class MetaFacts {
   }
   /// Requires i in 0 <= i < size(buffer).
   int64_t value(int buffer, int64_t i) const;
-  /// Of an f32 buffer.
+  /// An element of an f32 buffer.
   float real(int buffer, int64_t i) const;
   const Buffer& buffer(int id) const { return meta[static_cast<size_t>(id)]; }
-  /// Of a table: tokens of this rank that a column stands for.
+  /// Tokens of this rank that a column of the table stands for.
   int64_t unit(int table) const { return meta.units[static_cast<size_t>(table)] / model.dcp_size; }
 
   int64_t requests() const { return batch.size(); }
@@ -58,7 +58,7 @@ class MetaFacts {
   int64_t queries(int64_t request) const { return tokens(request + 1) - tokens(request); }
   int64_t tokens(int64_t before) const { return tokens_[static_cast<size_t>(before)]; }
   int64_t tokens() const { return tokens_.back(); }
-  /// Of so many tokens of a request, how many this rank has.
+  /// How many of a request's `tokens` this rank has.
   int64_t on_rank(int64_t tokens) const {
     return tokens / model.dcp_size + (model.dcp_rank < tokens % model.dcp_size ? 1 : 0);
   }

@@ -51,9 +51,9 @@ class KeyRows {
   bool is_table(const KeyList& list) const { return m_.unit(list.keys) > 0; }
   /// Columns of a table's row, or slots of a chunk.
   int64_t width(const KeyList& list) const { return m_.buffer(list.keys).shape[1]; }
-  /// Of a table's row, in keys; -1: there is no such row.
+  /// Length of a table's row, in keys; -1: there is no such row.
   int64_t length(const KeyList& list, int64_t row) const;
-  /// Of a row in a list of slots, as its indptr says; {0, -1}: there is no such row.
+  /// The entries of a row in a list of slots, by its indptr; {0, -1}: there is no such row.
   SlotRange slots_of(const KeyList& list, int64_t row) const;
 
  private:

@@ -118,7 +118,7 @@ class KeyJudge {
     }
   }
 
-  /// Of the last list that has a length.
+  /// Reports a wrong number of keys, at the last list that has a length.
   void wrong_count(const QueryRun& run, int64_t least, int64_t most) {
     const KeySource* source = &lists_.sources().front();
     for (const KeySource& s : lists_.sources())

@@ -24,7 +24,7 @@ void judge_one(const MetaFacts& m, int buffer, int64_t first, int64_t count, int
 
 bool counts_queries(Role role) { return role == Role::kQueryOffsets || role == Role::kCutOffsets; }
 
-/// Of a list: where each row's slots begin.
+/// Judges where each row's slots begin in a list.
 void judge_list(const MetaFacts& m, const KeyList& list, LawReport& report) {
   if (m.size(list.lens) == 0 || list.keys < 0) return;
   if (m.buffer(list.keys).shape.size() == 1) {

@@ -1,4 +1,4 @@
-// Of how many keys a row is taken to have.
+// Mistakes about how many keys a row has.
 #include <algorithm>
 
 #include "attn/page_table.h"
@@ -101,7 +101,7 @@ void first_missing(const Scene&, size_t, const Reading& right, const AddReading&
   }
 }
 
-/// Of decodes, whose queries see all keys alike.
+/// For decodes, whose queries all see the same keys.
 void overlapping_chunks(const Scene&, size_t, const Reading& right, const AddReading& add) {
   const int64_t length = length_of(right);
   if (right.q_len != 1 || length > kMostRanges) return;

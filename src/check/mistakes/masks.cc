@@ -1,4 +1,4 @@
-// Of which keys a query is taken to see.
+// Mistakes about which keys a query sees.
 #include <algorithm>
 
 #include "attn/mask.h"
@@ -26,7 +26,7 @@ void ignored_window(const Scene&, size_t, const Reading& right, const AddReading
 
 void shorter_window(const Scene&, size_t, const Reading& right, const AddReading& add) {
   if (right.params.window_left > 0) add(with_window(right, right.params.window_left - 1));
-  // Of a window that holds the query alone nothing is left.
+  // If the window holds only the query itself, nothing is left.
   if (right.params.window_left == 0)
     add(changed(right, [](Reading& r) { r.result = Reading::Result::kNoKeys; }));
 }

@@ -1,4 +1,4 @@
-// Of the numbers that a launch is given, and of its results.
+// Mistakes about the numbers that a launch is given, and about its results.
 #include <numbers>
 
 #include "check/mistakes/readings.h"

@@ -1,4 +1,4 @@
-// Of where results go, and of how partial ones are merged.
+// Mistakes about where results go, and about how partial results are merged.
 #include <numbers>
 
 #include "check/mistakes/readings.h"

@@ -1,4 +1,4 @@
-// Of which tokens are taken for a row's keys.
+// Mistakes about which tokens are a row's keys.
 #include <algorithm>
 
 #include "check/mistakes/readings.h"

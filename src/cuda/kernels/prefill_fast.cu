@@ -124,7 +124,7 @@ __device__ void weigh(float scale, FragmentC (&s)[kRowTiles][kKeys / 8], Accumul
     }
     largest = fmaxf(largest, __shfl_xor_sync(kWholeWarp, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(kWholeWarp, largest, 2));
-    // Of a row that has seen nothing every weight is exp2(-inf - 0).
+    // If a row has seen no key, every weight is exp2(-inf - 0).
     const float scaled = largest == -kInfinity ? 0 : largest * scale;
     factor[i] = w->m[i] == -kInfinity ? 0 : fast_exp2(fmaf(w->m[i], scale, -scaled));
     same = same && (factor[i] == 1 || w->m[i] == -kInfinity);

@@ -27,7 +27,7 @@ struct Room {
     return shared_memory() + kTiles + stage * kTileBytes;
   }
   __device__ static std::byte* values(int stage) { return keys(kStages + stage); }
-  /// Of keys: full and empty; of values.
+  /// The barriers of keys (full, empty) and of values.
   __device__ static Barrier* barrier(int which, int stage) {
     return reinterpret_cast<Barrier*>(shared_memory() + kBarriers) + which * kStages + stage;
   }
@@ -217,7 +217,7 @@ __device__ void cap_and_mask(const Seen& seen, float scale, float cap, int32_t f
                              Rows64<D>* rows) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    // Of the lane's first two keys.
+    // Relative to the lane's first two keys.
     const int32_t begin = seen.of_row[i].begin - first - 2 * (lane % 4);
     const int32_t end = seen.of_row[i].end - first - 2 * (lane % 4);
 #pragma unroll
@@ -246,7 +246,7 @@ __device__ void weigh(float scale, Rows64<D>* rows) {
     largest = fmaxf(largest, of_odd);
     largest = fmaxf(largest, __shfl_xor_sync(kWholeWarp, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(kWholeWarp, largest, 2));
-    // Of a row that has seen nothing every weight is exp2(-inf - 0).
+    // If a row has seen no key, every weight is exp2(-inf - 0).
     const float scaled = largest == -kInfinity ? 0 : largest * scale;
     rows->factor[i] = rows->m[i] == -kInfinity ? 0 : fast_exp2(fmaf(rows->m[i], scale, -scaled));
     rows->m[i] = largest;

@@ -60,8 +60,9 @@ __device__ inline uint64_t matrix_at(const void* p, uint32_t leading, uint32_t s
   "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,"  \
   "%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
   "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
-// Of rows and columns in shared memory (the sum starts anew where `added` is 0), and of rows in
-// registers, and columns whose rows are summed over; at the end: the registers of c.
+// Two products: one of rows and columns in shared memory (the sum starts anew where `added` is 0),
+// one of rows in registers and columns whose rows are summed over; the last argument is the
+// registers of c.
 #define SG_SHARED_PRODUCT(type, ...)                                                  \
   asm volatile(                                                                       \
       "{\n.reg .pred p;\nsetp.ne.b32 p, %66, "                                        \

@@ -159,7 +159,7 @@ struct StripTile {
   const float* v_scales;  // [tile]: of a value; null: 1
 };
 
-/// Of the part of a token's range in the tile, as absolute positions.
+/// The keys of the token's range that lie in the tile, as absolute positions.
 KvBounds token_keys(const AttendUnit& u, int64_t token, int64_t tile) {
   const RowMask& mask = u.masks[token];
   return {larger(larger(mask.begin, u.begin), tile),

@@ -27,7 +27,7 @@ struct BF16Format {
   }
 };
 
-/// Of a token's own row: no pairs.
+/// A token's own row: no pairs.
 struct BF16RowsFormat {
   static constexpr int kPair = 1, kBytes = 2;
   template <int Part>

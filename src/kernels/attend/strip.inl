@@ -55,7 +55,7 @@ SG_INLINE void logits_of_panels(const float* q, int64_t head_dim, const float* s
   }
 }
 
-/// Of panels [first, last]; largest[r]: of row r, whatever it sees.
+/// The logits of panels [first, last]; largest[r] is the largest of row r, whatever the row sees.
 template <class Products, int R>
 void logits_of_strip(const float* q, int64_t head_dim, const float* scales, const Panels& keys,
                      int64_t first, int64_t last, float* logits, float* largest) {

@@ -152,7 +152,7 @@ void triangle_dots(const DotsUnit& c, const float* rows, float* to) {
   }
 }
 
-/// Of key j: its dots with what is behind it, the decay between them made step by step.
+/// The dots of key j with the keys behind it; the decay between them is made step by step.
 void channel_dots(const DotsUnit& c) {
   const int64_t wide = c.wide_k;
   for (int32_t i = 0; i < c.tokens; ++i)

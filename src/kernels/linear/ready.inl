@@ -104,7 +104,7 @@ SG_INLINE Vec exp_lanes(const float* log) {
   return scale_or_zero(p, load(whole), load(power));
 }
 
-/// Of n channels to decay, which is padded to 16 with ones.
+/// The decays of n channels, padded to 16 with ones.
 void channel_decays(const float* log_decay, int32_t n, float* decay) {
   for (int32_t i = 0; i < n; i += kPanel) {
     const auto* from = reinterpret_cast<const std::byte*>(log_decay + i);

@@ -8,8 +8,8 @@ constexpr int kRecurRows = 4;
 /// second cache: the first has fewer misses under way.
 constexpr int64_t kAheadFloats = 2048;
 
-/// Of rows side by side, which a processor does not see coming; of the first token alone: later
-/// ones find the state in cache.
+/// Prefetches rows that lie side by side, which a processor does not foresee; only for the first
+/// token, since later ones find the state in cache.
 template <bool First>
 SG_INLINE void ask_ahead(const float* state) {
   if constexpr (First) __builtin_prefetch(state + kAheadFloats, 0, 2);
