@@ -1,3 +1,4 @@
+// Says which probes lie below their floors, and why; rows that divide by such a probe are void.
 #include <fmt/format.h>
 
 #include <algorithm>

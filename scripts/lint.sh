@@ -60,6 +60,7 @@ print("\n".join(f for f in sys.stdin.read().split("\n") if f in known))')
 
 check format format
 check layers python3 scripts/layers.py
+check comments python3 scripts/comments.py
 check definitions python3 scripts/one_definition.py
 check sizes python3 scripts/sizes.py
 check shell shellcheck dev .ci/run scripts/lint.sh tests/package/package_test.sh

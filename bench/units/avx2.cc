@@ -1,3 +1,4 @@
+// The probes and the softmax of the peers for AVX2.
 #include <cmath>
 
 #include "attn/exp2_poly.h"

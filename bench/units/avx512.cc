@@ -1,3 +1,4 @@
+// The probes and the softmax of the peers for AVX-512.
 #include <cmath>
 
 #include "attn/exp2_poly.h"

@@ -1,3 +1,4 @@
+// Fills DeepSeek-V4's metadata: windows, blocks and compressor states of every token.
 #include <algorithm>
 
 #include "attn/page_table.h"

@@ -1,3 +1,5 @@
+// Fills the metadata of DeepSeek sparse attention: a table row for each token, lengths, gathered
+// keys.
 #include <algorithm>
 
 #include "attn/page_table.h"

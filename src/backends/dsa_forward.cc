@@ -1,3 +1,4 @@
+// Launches a step of DeepSeek sparse attention: store, score, choose, attend.
 #include <variant>
 
 #include "attn/tensor_rows.h"

@@ -1,3 +1,4 @@
+// Fills dual-chunk metadata: the parts of each row, their tables, and the factors of keys.
 #include <algorithm>
 
 #include "attn/dual_chunk.h"

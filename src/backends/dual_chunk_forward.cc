@@ -1,3 +1,4 @@
+// Launches a step of dual-chunk attention: three calls for each layer, merged by their LSE.
 #include <algorithm>
 
 #include "attn/dual_chunk.h"

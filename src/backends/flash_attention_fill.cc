@@ -1,3 +1,4 @@
+// Fills FlashAttention's metadata: lengths, offsets, page tables, cascades, chunks of a prefix.
 #include <algorithm>
 #include <iterator>
 

@@ -1,3 +1,4 @@
+// Launches a step of FlashAttention: store, attend, and merge where keys are in several tables.
 #include <algorithm>
 
 #include "backends/flash_attention.h"

@@ -1,3 +1,4 @@
+// Fills FlashInfer's metadata: lists of slots, masks, items, and the plans over them.
 #include <algorithm>
 
 #include "attn/tree_mask.h"

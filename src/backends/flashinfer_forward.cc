@@ -1,3 +1,5 @@
+// Launches a step of FlashInfer: paged and ragged calls by their plans, and the merge of their
+// parts.
 #include "backends/flashinfer.h"
 #include "backends/flashinfer_wrapper.h"
 #include "launch/tile_launch.h"

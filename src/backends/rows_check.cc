@@ -1,3 +1,5 @@
+// Checks limits against what a backend serves, and a batch against the limits that it is filled
+// for.
 #include <algorithm>
 #include <bit>
 #include <optional>

@@ -1,3 +1,4 @@
+// Launches the kernels that gather page tables on the device.
 #include "backends/rows.h"
 #include "launch/gather_table.h"
 #include "launch/store_launch.h"

@@ -1,3 +1,4 @@
+// Fills Triton's metadata: lists of slots, masks, offsets, and splits of each row.
 #include <algorithm>
 #include <optional>
 

@@ -1,3 +1,4 @@
+// Launches a step of Triton: the two stages of a decode, or an extend.
 #include "backends/triton.h"
 #include "backends/triton_rows.h"
 #include "launch/triton_launch.h"

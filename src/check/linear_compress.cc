@@ -1,3 +1,4 @@
+// Judges recorded results of DeepSeek-V4's compressor.
 #include "check/compress_bound.h"
 #include "check/linear_judge.h"
 

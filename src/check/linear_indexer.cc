@@ -1,3 +1,4 @@
+// Judges recorded results of the indexer: keys, scores and choices.
 #include "attn/index_page.h"
 #include "check/indexer_bound.h"
 #include "check/linear_judge.h"

@@ -1,3 +1,4 @@
+// CudaDevice's calls on graphs, nodes and executable graphs.
 #include <utility>
 
 #include "cuda/cuda_compat.h"

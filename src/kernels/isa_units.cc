@@ -1,3 +1,4 @@
+// Finds the instruction sets of this machine and chooses the units that were compiled for them.
 #include <array>
 #include <atomic>
 #include <cstdlib>

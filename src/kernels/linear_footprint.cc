@@ -1,3 +1,4 @@
+// The footprint of linear attention.
 #include "attn/linear_chunks.h"
 #include "kernels/linear_attention.h"
 #include "kernels/state_spans.h"

@@ -1,3 +1,4 @@
+// Footprints of sparse attention and of packing latents.
 #include "kernels/spans.h"
 #include "kernels/sparse_attention.h"
 #include "kernels/state_spans.h"

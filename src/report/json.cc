@@ -1,3 +1,4 @@
+// Renders a report as JSON.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// The checks of testing.h: each finds every element that breaks its law.
 #include "core/laws.h"
 
 #include <algorithm>

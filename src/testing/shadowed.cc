@@ -1,3 +1,4 @@
+// Arrays between red zones, and the poison of what a step has not written.
 #include <algorithm>
 #include <cassert>
 #include <cstring>

@@ -1,3 +1,4 @@
+// Computes the truth about a step from its batch.
 #include <algorithm>
 
 #include "attn/mask.h"

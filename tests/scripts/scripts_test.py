@@ -147,6 +147,31 @@ class Sizes(Tree):
         self.assertEqual(sizes_found, [2, 3])  # S::S and TEST
 
 
+class Comments(Tree):
+    def judged(self, name, text):
+        self.put(name, text)
+        code, out = run("comments.py", self.root)
+        self.assertEqual(code, 1 if "0 against" not in out else 0)
+        return out
+
+    def test_a_verbless_opening_is_an_error(self):
+        self.assertIn('src/core/a.h:2: a comment opens with "Of"',
+                      self.judged("src/core/a.h", "int f();\n  /// Of each row.\nint g();\n"))
+
+    def test_of_inside_a_comment_is_not(self):
+        self.assertIn("0 against", self.judged("src/core/a.h", "/// The sum.\n/// Of all rows it takes the live ones.\nint g();\n"))
+
+    def test_a_source_without_a_header_says_what_it_does(self):
+        self.assertIn("src/core/a_fill.cc:1: no header of its own", self.judged("src/core/a_fill.cc", "int f();\n"))
+        self.assertIn("0 against", self.judged("src/core/a_fill.cc", "// Fills a.\nint f();\n"))
+
+    def test_a_source_with_a_header_and_a_test_need_no_sentence(self):
+        self.put("src/core/a.h", "// A.\n")
+        self.put("include/shadowgraph/b.h", "// B.\n")
+        for name in ("src/core/a.cc", "src/core/b.cc", "tests/core/c_test.cc"):
+            self.assertIn("0 against", self.judged(name, "int f();\n"))
+
+
 class InternalLinkage(Tree):
     def compile(self, text, path="isa/avx2.cc"):
         source = self.put(path, text)

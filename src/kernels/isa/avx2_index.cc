@@ -1,3 +1,4 @@
+// The indexer's dots, compiled for AVX2.
 #include "kernels/index_unit.h"
 #include "kernels/isa/unit_includes.h"
 

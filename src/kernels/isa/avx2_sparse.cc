@@ -1,3 +1,4 @@
+// Attention over chosen keys, compiled for AVX2.
 #include <immintrin.h>
 
 #include "kernels/isa/unit_includes.h"

@@ -1,3 +1,4 @@
+// The attention kernels, compiled for AVX-512 with bf16 dot products.
 #include <immintrin.h>
 
 #include "kernels/isa/unit_includes.h"

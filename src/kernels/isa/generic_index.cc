@@ -1,3 +1,4 @@
+// The indexer's dots, compiled for any processor.
 #include "kernels/index_unit.h"
 #include "kernels/isa/unit_includes.h"
 

@@ -1,3 +1,4 @@
+// The recurrent kernels, compiled for any processor.
 #include "core/float_formats.h"
 #include "kernels/isa/unit_includes.h"
 #include "kernels/linear_unit.h"

@@ -1,3 +1,4 @@
+// Attention over chosen keys, compiled for any processor.
 #include "core/float_formats.h"
 #include "kernels/isa/unit_includes.h"
 #include "kernels/sparse_unit.h"
