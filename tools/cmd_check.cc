@@ -57,8 +57,8 @@ constexpr char kExamples[] =
     "twin makes them again;\n"
     "what is live of both must agree.";
 
-/// Of a kernel vector: what the numbers say. Anything else that is found is an input which could
-/// not be judged.
+/// Does the finding say what the numbers of a kernel vector are? Any other finding is an input that
+/// could not be judged.
 bool is_verdict(const Finding& finding) { return finding.id.starts_with("num."); }
 
 /// Which case of the file a reader's finding is about; empty: the file itself.

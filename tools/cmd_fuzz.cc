@@ -313,7 +313,7 @@ int run_device(const Options& options, int calls) {
   return finish(report, options.common);
 }
 
-/// Of the time or the cases, whichever ends first.
+/// The share of the time or of the cases, whichever ends first.
 double share_done(const FuzzOptions& fuzz, const FuzzProgress& p) {
   const double of_time = fuzz.seconds > 0 ? p.seconds / fuzz.seconds : 0;
   const double cases = static_cast<double>(fuzz.cases) / static_cast<double>(fuzz.shard.count);

@@ -115,7 +115,7 @@ bool check_rows(TensorCheck& c, const AttentionParams& p, const ConstTensorView&
   return ok;
 }
 
-/// Of packed K and V: i8 has no place for its scales there.
+/// Types of packed K and V: i8 is left out because its scales have no place there.
 const auto kKvTypes = {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2};
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Checks a CausalConv1d: shapes, types, slots and draft steps.
 #include <string>
 
 #include "attn/state_check.h"

@@ -1,3 +1,4 @@
+// Checks a DecayGate: the tensors that its kind needs, and no others.
 #include <cmath>
 #include <string>
 #include <utility>

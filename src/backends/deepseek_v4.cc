@@ -58,7 +58,7 @@ void check_layer(const V4Layer& l, const V4Layer& first, const ModelConfig& m, S
     refuse(status, "rope_dim", "even, and no more than head_dim", l.rope_dim);
 }
 
-/// Of tokens: filled, or expanded by a step's first launch.
+/// Binds a buffer with an entry per token: fill writes it, or a step's first launch expands it.
 void bind_tokens(Binder& b, const Limits& limits, size_t buffer, const std::string& name,
                  int64_t columns = 0) {
   const int id = static_cast<int>(buffer);

@@ -95,7 +95,7 @@ class DeepseekV4 : public Backend, public V4Buffers {
   Status check(const Limits& limits) const;
   static void bind_group(Binder& binder, const Limits& limits, V4Group group);
   static void bind_raw(Binder& binder, const Limits& limits);
-  /// Of a list of all blocks.
+  /// Columns of a list of all blocks.
   static int32_t block_columns(const Limits& limits, const V4Layer& layer);
   V4TokenRules rules_of(const Limits& limits) const;
   void fill_tokens(Scene& s) const;

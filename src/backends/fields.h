@@ -17,7 +17,7 @@ constexpr Field lens(std::string_view recorded, int buffer, std::string_view ref
 constexpr Field slots(std::string_view recorded, int buffer, std::string_view refs) {
   return {recorded, buffer, FieldShape::kSlots, FieldRule::kExact, -1, true, refs};
 }
-/// Of 32 or of 64 bits.
+/// The same field, 32 or 64 bits wide.
 constexpr Field any(Field f) {
   f.any_integers = true;
   return f;
@@ -50,7 +50,7 @@ constexpr Field bounded(Field f, int32_t least, int32_t most) {
   f.least = least, f.most = most;
   return f;
 }
-/// Of virtual requests.
+/// The same field, with rows that are virtual requests.
 constexpr Field of_virtual(Field f) {
   f.of_virtual = true;
   return f;

@@ -281,7 +281,7 @@ class Measure {
     if (wrapper_.ragged) own_ = plan(wrapper_.shape(limits, Part::kRagged), qo_indptr_);
   }
 
-  /// Of each query of the first so many rows.
+  /// The number of parts of each query in the first `rows` rows.
   std::vector<int32_t> parts(int64_t rows) const {
     std::vector<int32_t> parts;
     for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {

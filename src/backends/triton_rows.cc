@@ -15,7 +15,7 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 struct Heads {
   int64_t all = 1, group = 1;
 };
-/// Of the first layer that reads the lists.
+/// Heads of the first layer that reads the lists.
 Heads heads_of(const ModelConfig& model, bool window_layers) {
   const auto reads = [&](const LayerKind& k) { return has_window(k) == window_layers; };
   const auto layer = std::ranges::find_if(model.layers, reads);

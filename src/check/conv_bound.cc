@@ -12,7 +12,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSiluSlope = 1.0998394;  // rounded up
 
-/// Of the sum before the activation.
+/// Bound of the sum before the activation.
 Eigen::ArrayXd sum_bound(const ConvToken& t, double width, const ConvArithmetic& a, DType x_type) {
   const double g = gamma_of(width, a.u);
   const DType product_type = a.products_in_type ? x_type : DType::kF32;

@@ -257,7 +257,7 @@ auto ReadingResults::nan_of(const HeadRow& cell) const -> Nan {
   for (int64_t i = 0; out.defined() && i < out.shape[2]; ++i)
     see(out, out.offset(cell.row, cell.head, i));
   if (result_.lse.defined()) see(result_.lse, result_.lse.offset(cell.row, cell.head));
-  // Of other memory nobody knows what it held.
+  // Nobody knows what other memory held.
   return found == Nan::kMade && !options_.unwritten ? Nan::kHeld : found;
 }
 

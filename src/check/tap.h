@@ -22,8 +22,8 @@ struct TappedLaunch {
   bool apart = false;
 };
 
-/// Of one run: it may remember what it saw, but keeps no Meta or Arena, whose device ends first.
-/// The default changes nothing.
+/// A tap lives for one run. It may remember what it saw, except a Meta or Arena, whose device ends
+/// first. By default it changes nothing.
 class Tap {
  public:
   virtual ~Tap() = default;

@@ -16,7 +16,7 @@ CaptureMode exchange_mode(Run& run, CaptureMode mode) {
 
 std::string text(CaptureMode mode) { return std::string(name_of(mode)); }
 
-/// Of a sub's last word: "relaxed", "thread_local", anything else.
+/// The mode that the last word of a sub names: "relaxed", "thread_local", anything else.
 CaptureMode mode_of(std::string_view sub) {
   if (sub.ends_with("relaxed")) return CaptureMode::kRelaxed;
   return sub.ends_with("thread_local") ? CaptureMode::kThreadLocal : CaptureMode::kGlobal;

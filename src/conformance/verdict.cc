@@ -253,7 +253,7 @@ class Judge {
   std::vector<std::set<std::string>> reached_;  // members, of each that is open
   bool matched_ = false;                        // a run equalled the record
   std::optional<Record> first_;                 // what runs are held against without a record
-  // Of all runs that took the recorded members: the differences of the run with the fewest
+  // The differences of the run that differs least, among those that took the recorded members.
   std::optional<std::vector<Difference>> nearest_;
   uint64_t nearest_seed_ = 0;
 };

@@ -77,8 +77,8 @@ class CallCheck : CaseRanges {
       if (!(scale > 0)) fail("scales", "> 0", static_cast<int64_t>(scale));
   }
 
-  /// Of the pool, of drafts and of chunks, as an arrangement may have them: idle rows beside the
-  /// case's own, and places and steps that nobody uses.
+  /// States of the pool, of drafts and of chunks, as an arrangement may have them: with idle rows
+  /// beside the case's own, and with places and steps that nobody uses.
   static int64_t kept_states(const LinearCase& l) {
     const int64_t rows = std::ssize(l.rows) + 4;
     int64_t longest = 3, kept = rows;

@@ -76,7 +76,7 @@ void make_attention(const Case& c, SparseData& d, Rng& rng) {
       set(latents, (key + 1) * x.head_dim - 1, hot ? kHotKey : 0);
     }
   }
-  // Of logit 0, which on exact data weighs 1 where no hot key is seen, or of none.
+  // Exact data has sinks of logit 0, which weigh 1 if no hot key is seen, and nothing otherwise.
   for (int32_t h = 0; x.sinks && h < x.heads; ++h)
     d.sinks.push_back(is_exact(c.data) ? 0.F : 4 * rng.signed_unit());
 }
@@ -98,7 +98,7 @@ void make_activations(const Case& c, SparseData& d, Rng& rng) {
   }
   fill_random(d.x, 1, rng);
   for (int64_t block = 0; block * kIndexDim < count_of(d.x); ++block) {
-    // Of any magnitude, and some of nothing.
+    // Values of any magnitude, and some zeros.
     const uint32_t kind = rng.below(8);
     const float factor = kind == 0   ? 0
                          : kind == 1 ? 1e-5F

@@ -27,7 +27,8 @@ double as_stored(double x, DType t) {
   return load_float(bytes, t, 0);
 }
 
-/// Of each kind of call. truth: what it stores into is as it was before.
+/// Judges each kind of call. In `truth`, memory that a call stores into is as it was before the
+/// call.
 class Judge {
  public:
   Judge(const Case& x, const SparseScene& scene)
@@ -89,7 +90,7 @@ class Judge {
   void judge_call(const ActQuant& call) {
     ArrayJudge scale(law_, "scale"), y(law_, "y");
     compare_blocks(call, call.y, call.scale, 0x1p-24, &scale, &y);
-    // Of integers times 2^k, the largest of them 448 of these, nothing is lost.
+    // Quantising integers times 2^k, the largest of them 448 of these, loses nothing.
     for (int64_t i = 0; i < call.x.numel() && exact_; ++i)
       y.take(i / call.x.shape[1], i % call.x.shape[1],
              element(call.y, i) * element(call.scale, i / kIndexDim), element(call.x, i), 0);

@@ -17,7 +17,7 @@ namespace shadowgraph {
 
 /// How a Case looks in memory. Of kCompress pieces have tokens; else each is its row.
 struct SparseArrangement : RowArrangement {
-  // Of attention's lists; kV4's pages
+  // Forms of attention's lists; kV4's pages
   std::array<bool, 2> ragged = {false, false};
   std::array<int32_t, 2> page_size = {4, 2};
   bool holes = false, with_lse = true;  // -1 between keys

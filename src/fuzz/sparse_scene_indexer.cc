@@ -57,7 +57,7 @@ void SparseScene::lay_call(StoreIndexKeys* call) {
   lay_rows(k, data_.keys), lay_rows(scale, data_.key_scales);
   out_cache_loc_.clear();
   for (const RowPiece& p : pieces_) {
-    // Of page 0 any number of tokens may name the same slot.
+    // Any number of tokens may name the same slot of page 0.
     const auto none = x_.padding_page ? static_cast<int64_t>(rng_.below(3)) - 1 : -1;
     out_cache_loc_.push_back(drops(p) ? none : slots_[static_cast<size_t>(p.row)]);
     if (drops(p)) continue;

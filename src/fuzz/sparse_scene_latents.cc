@@ -33,7 +33,7 @@ void SparseScene::add_pack_pool() {
 void SparseScene::lay_call(PackLatents* call) {
   out_cache_loc_.clear();
   for (const RowPiece& p : pieces_) {
-    // Of the padding page any number of tokens may name the same slot.
+    // Any number of tokens may name the same slot of the padding page.
     const auto none = static_cast<int64_t>(rng_.below(x_.padding_page ? 3 : 2)) - 2;
     out_cache_loc_.push_back(drops(p) ? none : slots_[static_cast<size_t>(p.row)]);
   }

@@ -232,7 +232,7 @@ class RequestSpans {
   void line(const ConstTensorView& v, int64_t first, int64_t count, Access access) {
     append(spans_, {v.data, first, count, element_bytes(v.dtype), access, row_});
   }
-  /// Of each row kv and score of that half.
+  /// Reads kv and score of that half of each row.
   void read_page(int64_t page, int64_t half) {
     const int64_t dim = call_.out.shape[1];
     for (int64_t i = 0; i < call_.shape.ratio; ++i) {

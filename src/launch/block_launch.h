@@ -22,7 +22,7 @@ struct StoreBlocks {
   int64_t first_slot = 1;
 
   bool drops(size_t token) const { return out_loc[token] < 0 || out_loc[token] < first_slot; }
-  /// Of a token's block.
+  /// The position of the first token of a token's block.
   int64_t position(size_t token) const { return int64_t{seq_lens[token]} - ratio; }
 };
 

@@ -61,7 +61,7 @@ Progress body(LaunchFrame& f) {
   return Progress::kDone;
 }
 
-/// Of offsets that lead beyond the slots or the rows that there are.
+/// Adds what offsets touch that lead beyond the existing slots or rows.
 void add_beyond(Footprint* spans, const GatherLatents& c) {
   const int64_t tokens = c.cu_seqlens.empty() ? 0 : c.cu_seqlens.back();
   const auto slots = static_cast<int64_t>(c.slots.size()), rows = c.out.shape[0];

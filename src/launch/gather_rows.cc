@@ -49,7 +49,7 @@ Progress body(LaunchFrame& f) {
   return Progress::kDone;
 }
 
-/// Of offsets that lead beyond the entries or the rows that there are.
+/// Adds what offsets touch that lead beyond the existing entries or rows.
 void add_beyond(Footprint* spans, const GatherRows& c) {
   const int64_t last = c.cu_seqlens.empty() ? 0 : c.cu_seqlens.back();
   const int64_t entries = std::ssize(c.indices), rows = c.out.shape[0];

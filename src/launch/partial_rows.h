@@ -26,7 +26,8 @@ struct AnyLse {
   AnyLse(const Log2Lse& lse) : tensor(lse.tensor), base(LseBase::kLog2) {}  // NOLINT
 };
 
-/// Of a row and head, in base To; converted in double and rounded once where that is another.
+/// The LSE of a row and head in base To; from another base it is converted in double and rounded
+/// once.
 template <LseBase To>
 float load_lse(const AnyLse& lse, int64_t row, int64_t head);
 

@@ -199,7 +199,7 @@ class Tiles {
   template <class Fn>
   void for_each_row(const WorkItem& item, const TileSegment& segment, const Fn& fn) const {
     const TileRange heads = segment.heads.size() > 0 ? segment.heads : TileRange{0, plan_.group};
-    // Of a length that is corrupt no more than leads outside.
+    // A corrupt length runs only one row beyond the outputs.
     const int64_t end = std::min(segment.tokens.end, segment.tokens.begin + c_.out.shape[0] + 1);
     for (int64_t token = segment.tokens.begin; token < end; ++token) {
       for (int64_t kv_head = 0; kv_head < c_.params.num_kv_heads; ++kv_head) {

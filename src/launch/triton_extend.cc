@@ -161,8 +161,8 @@ class Extend {
     return true;
   }
 
-  /// Of the request's queries, without keys; its result is a partial one, or, where spans are
-  /// noted, the outputs themselves.
+  /// The part of the request's queries, without keys. Its result is a partial one, or, where spans
+  /// are noted, the outputs themselves.
   AttentionPart part(int which) {
     AttentionPart p;
     p.q = rows_of(q_, queries_.begin, rows_);
@@ -201,7 +201,7 @@ class Extend {
       }
     }
   }
-  /// Of a length that is corrupt no more than leads outside.
+  /// A corrupt length runs only one row beyond the outputs.
   void lose() {
     const int64_t end = std::min(queries_.begin + rows_, out_.shape[0] + 1);
     for (int64_t row = queries_.begin; row < end; ++row) {

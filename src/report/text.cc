@@ -1,3 +1,4 @@
+// Renders a report as text for a terminal.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,7 +45,7 @@ std::string files(const Report& r, const Style& style) {
   return '\n' + table.render(style) + style.dim(notes);
 }
 
-/// Of engine traces: which modes and phases were judged.
+/// Which modes and phases of engine traces were judged.
 std::string steps(const Report& r, const Style& style) {
   Table table(3, {"file", "mode", "phase", "agreed", "flagged", "waived", "skipped"});
   bool any = false;

@@ -128,7 +128,7 @@ TEST(SparseWorld, AChoiceAmongAllRequestsIsFound) {
     call.select.ks = {};
     l = choose_indices_launch(call, tokens);
   };
-  // Of a prefill keys of all requests before it.
+  // In a prefill a request then takes the keys of all requests before it.
   EXPECT_FALSE(laws_of(kPrompts, later).empty());
 }
 

@@ -116,7 +116,7 @@ TEST(TraceNames, EveryForwardModeIsAModeOfTraces) {
   EXPECT_EQ(find_trace_mode("decoding"), nullptr);
 }
 
-/// Of two requests, with these keys and those that every line needs.
+/// A line of two requests, with these keys and those that every line needs.
 TraceLine line_with(const TraceMode& mode, const std::set<std::string>& keys) {
   TraceLine line = decode_line();
   line.mode = mode.name;

@@ -45,7 +45,7 @@ class PlanJudge {
   const std::string& name(Fi::PlanId id) const { return m_.buffer(array(id)).name; }
   int64_t at_plan(Fi::PlanId id, int64_t i) const { return m_.value(array(id), i); }
 
-  /// Of padding too. False where offsets fall.
+  /// Reads lengths, of padding too. False where offsets fall.
   bool read_lengths() {
     const int64_t rows = m_.size(list_.lens) - 1;
     if (rows < 0 || (prefill_ && m_.size(list_.queries) <= rows)) return false;

@@ -64,7 +64,7 @@ class SparseJudge {
     report_.fail(law, at(m_.buffer(r.buffer).name, row, column), number(want), number(got));
   }
 
-  /// Of every token of the step; behind them 0 to most.
+  /// Compares the value of every token of the step; values behind them may be 0 to `most`.
   template <class Want>
   void each(const BufferRole& r, LawId law, int64_t most, Want want_of) {
     const std::string& name = m_.buffer(r.buffer).name;

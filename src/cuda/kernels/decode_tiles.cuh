@@ -42,8 +42,8 @@ struct Room {
   __device__ static std::byte* tile(int warp, int slot, bool values) {
     return shared_memory() + (warp * kStages + slot) * kSlotBytes + (values ? kTileBytes : 0);
   }
-  /// Of a row's dim; eights change places, so that rows that are written together lie in banks of
-  /// their own.
+  /// The place of a row's dim; eights change places, so that rows that are written together lie in
+  /// banks of their own.
   __device__ static float* o(int warp, uint32_t slot, int row, int dim) {
     return reinterpret_cast<float*>(tile(warp, static_cast<int>(slot), false)) + row * D +
            (dim ^ ((row & 3) << 3));
@@ -56,7 +56,7 @@ struct Room {
   }
 };
 
-/// Of rows, in columns of eight elements.
+/// Strides of rows, in columns of eight elements.
 struct Strides {
   uint32_t page, token, head;
 };

@@ -49,7 +49,7 @@ __device__ inline Planes planes_of(const CacheScalars& s, const void* k, const v
           s.v_scale};
 }
 
-/// Of dim of a token whose token_offset is `start`.
+/// The place of a dim of a token whose token_offset is `start`.
 __device__ inline int64_t key_element(const KvTokens& k, int64_t start, int64_t token,
                                       int64_t dim) {
   if (k.order == KvOrder::kStrided) return start + dim;
@@ -60,7 +60,7 @@ __device__ inline int64_t value_element(const KvTokens& v, int64_t start, int64_
   if (v.order == KvOrder::kStrided) return start + dim;
   return start + value_panel_offset(v.dtype, v.head_dim, token % kPanel, dim);
 }
-/// Of either plane.
+/// The place of an element in either plane.
 __device__ inline int64_t element(const KvTokens& p, int64_t start, int64_t token, int64_t dim) {
   return p.order == KvOrder::kValuePanels ? value_element(p, start, token, dim)
                                           : key_element(p, start, token, dim);
@@ -91,7 +91,7 @@ __device__ inline int32_t kv_head_of(const ParamsScalars& p, int64_t head) {
   return static_cast<int32_t>(static_cast<uint32_t>(head) / group);
 }
 
-/// Of logits: those with a cap are in base 2, others once they are multiplied by the scale.
+/// Scales a logit: with a cap it is in base 2 already, without a cap after the multiplication.
 struct LogitScale {
   float scale, cap;
 };

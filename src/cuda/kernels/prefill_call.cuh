@@ -37,7 +37,7 @@ struct PrefillJob {
     if (page < 0 || page >= num_pages) return -1;
     return page * plane.page_stride + (key & (page_size - 1)) * plane.token_stride;
   }
-  /// Of the base 2 logits the factor of what q.k gave.
+  /// The factor that turns what q.k gave into base 2 logits.
   __device__ float factor() const { return cap == 0 ? scale : 1; }
   /// Keys that every one of so many queries sees.
   __device__ KvRange seen_by_all(int32_t query, int32_t count) const {
@@ -212,7 +212,7 @@ inline bool are_columns(const RowsScalars& t) {
   return t.stride[0] % 8 == 0 && t.stride[1] % 8 == 0;
 }
 
-/// Of both kinds of call: the parameters, and q.
+/// Does the body fit the parameters and q? The same for both kinds of call.
 template <class Body>
 bool fits(const KernelLaunch& launch, const ParamsScalars& p, const RowsScalars& q) {
   return Body::is_there() && p.head_dim_qk == Body::kDim && p.head_dim_vo == Body::kDim &&
