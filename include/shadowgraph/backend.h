@@ -31,111 +31,112 @@ class Backend;
 /// Dual-chunk attention (Qwen-1M). Facts: docs/metadata.md "Dual chunks".
 struct DualChunkConfig {
   int32_t chunk_size = 0, local_size = 0;
-  // Tokens that the model was trained for: keys of longer requests are stored times a factor; 0:
-  // none are
+  // Tokens that the model was trained for; keys of longer requests are stored times a factor. 0: no
+  // factor
   int32_t original_max_position = 0;
 
   constexpr int32_t chunk_len() const { return chunk_size - local_size; }
 };
 
-/// How an engine cuts a row's keys into partial results that are merged by their LSE, and what its
-/// planner takes the GPU for. Facts: docs/metadata.md "FlashInfer", "Triton".
+/// How an engine cuts a row's keys into partial results that are merged by their LSE, and which GPU
+/// its planner assumes. Facts: docs/metadata.md "FlashInfer", "Triton".
 struct SplitConfig {
-  // Keys of a chunk, whatever the batch (deterministic inference); 0: the engine's own rule, which
-  // sees the batch and its padding
+  // Keys of a chunk, the same for every batch (deterministic inference); 0: the engine's own rule,
+  // which depends on the batch and its padding
   int32_t fixed_size = 0;
-  bool off = false;           // never cut
+  bool off = false;           // true: rows are never cut
   int32_t min_size = 128;     // keys of the smallest chunk that FlashInfer's rule takes
-  int32_t max_splits = 8;     // of a row, by Triton's rule
-  int32_t num_sms = 132;      // multiprocessors: a GPU's grid (H100, H200)
-  int32_t blocks_per_sm = 2;  // of a decode that run at once
+  int32_t max_splits = 8;     // parts of a row by Triton's rule
+  int32_t num_sms = 132;      // multiprocessors of the GPU (H100, H200)
+  int32_t blocks_per_sm = 2;  // blocks of a decode that run at once
 };
 
 /// What stays the same from step to step.
 struct ModelConfig {
-  int32_t max_context_len = 0;  // tokens of a request, drafts aside
+  int32_t max_context_len = 0;  // tokens of a request, without drafts
   int32_t page_size = 1;        // a power of two
   int32_t max_encoder_len = 0;  // 0: no encoder
   int32_t attention_chunk = 0;  // 0: no local layers
-  DualChunkConfig dual_chunk;   // of layers that are
+  DualChunkConfig dual_chunk;   // for dual-chunk layers
   // Sliding-window layers have a pool of their own (ForwardBatch::full_to_swa)
   bool swa_pool = false;
-  // Decode context parallelism: of dcp_size ranks, this one holds the tokens c of a request with
-  // c mod dcp_size = dcp_rank, each at slot / dcp_size of its pool. page_size is the pool's; pages
-  // of req_to_token are dcp_size times as long
+  // Decode context parallelism over dcp_size ranks. This rank holds the tokens c of a request with
+  // c mod dcp_size = dcp_rank, each at slot / dcp_size of its pool. page_size is the pool's; a page
+  // of req_to_token has dcp_size times as many tokens
   int32_t dcp_rank = 0, dcp_size = 1;
   int32_t topk = 1, num_steps = 0, num_draft_tokens = 0;  // speculation; 0 steps: none
   std::vector<LayerKind> layers;                          // LayerIo::kind indexes them
   // How an engine pads a row of a graph: get_cuda_graph_seq_len_fill_value
   int32_t seq_len_fill = 1;
-  // Two-batch overlap: prompts of which one half would have less than this share of the tokens are
-  // cut in the middle, inside a request; 0: never. At most 0.5
+  // Two-batch overlap: if one half of the prompts would have less than this share of the tokens,
+  // the cut goes through the middle, inside a request; 0: never. At most 0.5
   float two_chunk_below = 0.0f;
-  // Page tables are gathered by the first launches of a step, from req_to_token on the device, and
-  // not by fill; padding then has row 0
+  // The first launches of a step gather page tables from req_to_token on the device; fill does not
+  // make them. Padding then has row 0
   bool in_graph_tables = false;
-  // A prefill's MLA layers attend over ragged K and V, and to the prefix in chunks of so many
-  // tokens of all requests together; where all keys together are no more, in one call over them. 0:
-  // over pages, as every layer does
+  // The MLA layers of a prefill attend over ragged K and V, and to the prefix in chunks of this
+  // many tokens of all requests together. If all keys together are no more than that, one call has
+  // them all. 0: the layers attend over pages, as in every other step
   int32_t prefix_chunk_tokens = 0;
   // Prefills leave snapshots of recurrent states (ForwardBatch::states.track_slots)
   bool track_states = false;
-  // A prefill attends to its own new tokens over ragged K and V, to the prefix over the cache, and
-  // merges the two (FlashInfer's use_ragged); its tokens are stored after that
+  // A prefill attends to its own new tokens over ragged K and V and to the prefix over the cache,
+  // and merges the two results (FlashInfer's use_ragged). It stores its tokens after that
   bool ragged_prefill = false;
   SplitConfig split;
 };
 
-/// What a metadata is bound for: the capacity of every buffer, and what a graph pins. For eager
-/// steps exactly what the batch needs, for graphs what any batch of the bucket may need.
+/// What metadata is bound for: the capacity of every buffer, and what a graph pins. Eager steps are
+/// bound for exactly what the batch needs, a graph for what any batch of its bucket may need.
 struct Limits {
   ModelConfig model;
   ForwardMode mode = ForwardMode::kDecode;
   int32_t rows = 0;         // requests: the bucket
   int32_t tokens = 0;       // query tokens of all requests
-  int32_t max_q_len = 1;    // of one request; baked into launches
-  int32_t max_kv_len = 0;   // of one request, drafts included: how wide tables are
-  int64_t sum_kv_lens = 0;  // of all requests; 0: rows * max_kv_len
-  int32_t step = 0;         // of a draft decode
+  int32_t max_q_len = 1;    // queries of one request, at most; baked into launches
+  int32_t max_kv_len = 0;   // keys of one request, drafts included, at most: the width of tables
+  int64_t sum_kv_lens = 0;  // keys of all requests; 0: rows * max_kv_len
+  int32_t step = 0;         // step of a draft decode
   // Tokens of one request from its first delimiter on; 0: no batch has items
   int32_t max_items_len = 0;
   // Two-batch overlap: requests and tokens of the first half; 0: nothing to split
   int32_t split_rows = 0, split_tokens = 0;
   bool split_request = false;  // request split_rows is in both halves
-  int32_t first_row = 0;       // of a half: the step's request that is its first
+  int32_t first_row = 0;       // in a half: index of its first request in the step
 
   /// Exactly what the batch needs.
   static Limits exact(const ForwardBatch& batch, const ModelConfig& model);
-  /// A bucket of so many requests, each with q_len queries (draft extend: the widest).
-  /// step: of a draft decode.
+  /// A bucket of `rows` requests, each with q_len queries (draft extend: at most). step: of a draft
+  /// decode.
   static Limits bucket(ForwardMode mode, int32_t rows, int32_t q_len, const ModelConfig& model,
                        int32_t step = 0);
 };
 
-/// A backend's metadata, bound: plain data. A copy names the same buffers.
+/// Metadata that a backend has bound, as plain data. A copy names the same buffers.
 struct Meta {
-  const Backend* backend = nullptr;  // that bound these buffers, and outlives them
+  const Backend* backend = nullptr;  // the backend that bound these buffers; it outlives them
   Limits limits;
   Arena arena;                  // the scope of the buffers
-  std::vector<Buffer> buffers;  // by the backend's own numbering; no data: this mode has none
-  std::vector<int32_t> units;   // of buffers that are tables: tokens that a column stands for
+  std::vector<Buffer> buffers;  // numbered by the backend; no data: this mode has no such buffer
+  std::vector<int32_t> units;   // for buffers that are tables: tokens that a column stands for
   std::vector<int64_t> scalars;
-  std::vector<Meta> children;  // of a composed backend
+  std::vector<Meta> children;  // parts of a composed backend
   std::vector<int32_t> host;   // scratch of a composed backend's fill
 
   const Buffer& operator[](size_t i) const { return buffers[i]; }
   bool has(size_t i) const { return i < buffers.size() && buffers[i].data != nullptr; }
 };
 
-/// One layer's tensors on the device. q [tokens, num_qo_heads, head_dim_qk]; k and v [tokens,
-/// num_kv_heads, ...]: what this step stores, undefined where nothing is; out like q. Rows beyond
-/// the batch's tokens are padding. An MLA layer's k is [tokens, 1, latent + rope], and v a view of
-/// its first head_dim_vo; its cache is KvCache::mla_latent. Where its prefix is read in chunks, or
-/// apart from its own tokens (ModelConfig::ragged_prefill), k and v are there. A dual-chunk layer's
-/// q is [tokens, 5 * num_qo_heads, head_dim_qk]: a copy for each of DualChunkQuery, one after the
-/// other.
+/// The tensors of one layer on the device. q is [tokens, num_qo_heads, head_dim_qk], out is like q.
+/// k and v, [tokens, num_kv_heads, ...], are what this step stores; undefined if it stores nothing.
+/// Rows behind the batch's tokens are padding.
+///
+/// An MLA layer's k is [tokens, 1, latent + rope], and v is a view of its first head_dim_vo; its
+/// cache is KvCache::mla_latent. k and v are also given if the prefix is read in chunks or apart
+/// from the step's own tokens (ModelConfig::ragged_prefill). A dual-chunk layer's q is [tokens, 5 *
+/// num_qo_heads, head_dim_qk]: one copy for each DualChunkQuery, in order.
 struct LayerIo {
-  int32_t kind = 0;  // of ModelConfig::layers
+  int32_t kind = 0;  // index into ModelConfig::layers
   ConstTensorView q, k, v;
   TensorView out;
   NaturalLse lse;  // optional
@@ -145,8 +146,8 @@ struct LayerIo {
   LayerTensors own = {};
 };
 
-/// Copies of a query, each rotated for positions of its own; the critical ones are for sparse
-/// prefills.
+/// The copies of a query. Each is rotated for positions of its own; sparse prefills use the
+/// critical ones.
 enum class DualChunkQuery : uint8_t { kIntra, kSucc, kInter, kSuccCritical, kInterCritical };
 inline constexpr int32_t kDualChunkQueries = 5;
 /// Heads of LayerIo::q.
@@ -154,15 +155,15 @@ constexpr int32_t query_heads(const LayerKind& kind) {
   return kind.params.num_qo_heads * (kind.dual_chunk ? kDualChunkQueries : 1);
 }
 
-/// One step, layer by layer, and the pools' tables on the device. A draft's steps follow each
-/// other: num_steps - 1 times the layers.
+/// One step, layer by layer, and the tables of the pools on the device. A draft has num_steps - 1
+/// steps, so layers holds all layers that many times, one step after the other.
 struct StepIo {
   std::span<const LayerIo> layers;
   ConstTensorView req_to_token;  // int32 [rows, width]; for in_graph_tables
   ConstTensorView full_to_swa;   // int64 [slots]; the same
 };
 
-// How a buffer answers to what an engine calls it, for judging recorded metadata.
+// How a buffer corresponds to an engine's field, for judging recorded metadata.
 
 enum class FieldRule : uint8_t {
   kExact,     // live elements are equal
@@ -234,7 +235,7 @@ enum class Role : uint8_t {
   kStoredOfEncoder,
   // Recurrent layers
   kStateSlots,      // [rows] padding -1
-  kStateSlotsZero,  // [rows] padding 0, a slot that is nobody's
+  kStateSlotsZero,  // [rows] padding 0, a slot of no request
   kInitialStates,   // [rows] bytes, 1: starts from its slot
   kDraftParents,    // [tokens] the earlier token of the same row
   kChunkIndices,    // Mamba2's ChunkList of a prefill; lens: what holds its size
@@ -314,83 +315,88 @@ struct KeyList {
   int partial = -1;      // results of those: [rows, heads, splits]
 };
 
-/// What a backend says of itself.
+/// What a backend says about itself.
 struct BackendInfo {
   std::string_view name;  // "flashattention"
   std::string_view about;
   std::span<const ForwardMode> modes;
   std::span<const int32_t> page_sizes;  // empty: every power of two
   bool tree = false;                    // topk > 1
-  bool heads = true, latent = false;    // layers with K and V of their own; LayerKind::mla
+  bool heads = true, latent = false;    // layers with their own K and V; LayerKind::mla
   bool swa_pool = false, encoder = false, local = false;  // ModelConfig and LayerKind
-  bool window_with_encoder = true;  // layers with a window beside cross-attention
+  bool window_with_encoder = true;  // layers may have a window in a model with cross-attention
   bool items = false;               // ForwardBatch::item_delimiters
-  bool dual_chunk = false;          // LayerKind::dual_chunk, of all layers
+  bool dual_chunk = false;          // LayerKind::dual_chunk, for all layers of a model
   bool dcp = false;                 // dcp_size > 1
   bool in_graph_tables = false;
   bool prefix_chunks = false;   // ModelConfig::prefix_chunk_tokens
   bool halves = false;          // ModelConfig::two_chunk_below
-  bool whole_draft = false;     // its draft decode is all steps of a draft, one after the other
+  bool whole_draft = false;     // its draft decode runs all steps of a draft, one after the other
   bool ragged_prefill = false;  // ModelConfig::ragged_prefill
   // Modes in which the cut of a row's keys depends on the batch and its padding, unless SplitConfig
   // fixes the cut. In these modes a replay has the bits of the eager step only on exact data or if
   // SplitConfig fixes the cut
   std::span<const ForwardMode> batch_splits = {};
-  LseSink lse_sink = LseSink::kExcluded;  // of what LayerIo::lse gets
-  // A graph serves requests with fewer queries than its bucket has for each; with dcp_size > 1 none
-  // does
+  LseSink lse_sink = LseSink::kExcluded;  // whether the LSE in LayerIo::lse counts a sink
+  // A graph serves requests with fewer queries than its bucket has per request. With dcp_size > 1
+  // no graph does
   bool ragged_graphs = true;
-  bool empty_padding = false;                       // ModelConfig::seq_len_fill may be 0
-  bool dense = true;                                // layers of dense attention
-  std::span<const RecurrentFamily> recurrent = {};  // and of these; a model has them of one family
-  bool track_states = false;                        // ModelConfig::track_states
-  bool sparse = false;                              // layers of DeepSeek sparse attention
-  std::span<const V4Pools> v4 = {};                 // and of DeepSeek-V4, with pools like these
-  bool shares_prefixes = true;                      // requests may have a prefix in common
+  bool empty_padding = false;  // ModelConfig::seq_len_fill may be 0
+  bool dense = true;           // serves layers of dense attention
+  std::span<const RecurrentFamily> recurrent =
+      {};                     // serves recurrent layers of these families; a model has one family
+  bool track_states = false;  // ModelConfig::track_states
+  bool sparse = false;        // serves layers of DeepSeek sparse attention
+  std::span<const V4Pools> v4 = {};  // serves layers of DeepSeek-V4 with these pools
+  bool shares_prefixes = true;       // requests may share a prefix
   std::span<const Field> fields;
   std::span<const BufferRole> roles = {};
 };
 
-/// Stateless: everything that changes is in Meta. Thread-safe for distinct Metas.
+/// A backend has no state: everything that changes is in Meta. Threads may use it with distinct
+/// Metas.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual const BackendInfo& info() const = 0;
   /// Declares every buffer that forward names, and writes the constant ones. Not ok: nothing is
-  /// bound. backend.limits: what this backend does not serve; input.memory: the arena is full.
+  /// bound. backend.limits: this backend does not serve the limits; input.memory: the arena is
+  /// full.
   virtual Status bind(const Arena& arena, const Limits& limits, Meta* meta) const = 0;
-  /// Writes all that a launch may read, padding rows too, and retires the rest. Not ok: nothing is
-  /// written. batch.mode, batch.capacity, batch.field, and what validate(batch) says.
+  /// Writes every element that a launch may read, padding rows included, and retires the rest. Not
+  /// ok: nothing is written. batch.mode, batch.capacity, batch.field, and the findings of
+  /// validate(batch).
   virtual Status fill(const ForwardBatch& batch, Meta& meta) const = 0;
-  /// Launches the step: in-graph metadata first, then layer by layer store and attend. Requires
-  /// shapes as StepIo says. Depends on meta and step alone.
+  /// Launches the step: first metadata kernels, then store and attend, layer by layer. Requires
+  /// tensors with the shapes of StepIo. The launches depend only on meta and step.
   virtual void forward(Stream& stream, const Meta& meta, const StepIo& step) const = 0;
 
-  /// Partial results that are merged into one, for each query token of the batch: its error bound
-  /// counts them. A function of the batch and the limits that it is filled for. Empty: 1 each.
+  /// For each query token of the batch, the number of partial results that are merged into one; the
+  /// error bound counts them. Depends on the batch and the limits that it is filled for. Empty: 1
+  /// each.
   virtual std::vector<int32_t> merged_parts(const ForwardBatch& /*batch*/, const Limits& /*limits*/,
                                             const LayerKind& /*kind*/) const {
     return {};
   }
 
-  /// What of the metadata says which keys a layer of this kind attends over. Depends on what meta
-  /// is bound for.
+  /// The lists that hold the keys of a layer of this kind. Depends on what meta is bound for.
   virtual std::vector<KeyList> key_lists(const Meta& /*meta*/, const LayerKind& /*kind*/) const {
     return {};
   }
   using PartFn = std::function<Status(const Backend&, const ForwardBatch&, Meta&)>;
-  /// What a composed backend's fill hands to its parts, in its order, until one is not ok. A
-  /// backend that fills by itself has none.
+  /// Calls fn for each part of a composed backend with the batch and the metadata that fill gives
+  /// the part, in fill's order, until a Status is not ok. A backend that fills by itself has no
+  /// parts.
   virtual Status for_each_part(const ForwardBatch& /*batch*/, Meta& /*meta*/,
                                const PartFn& /*fn*/) const {
     return {};
   }
 };
 
-/// All of src/backends/backends.inc.
+/// All backends of src/backends/backends.inc.
 std::span<const Backend* const> all_backends();
-/// nullptr if there is none.
+/// nullptr if no backend has that name.
 const Backend* find_backend(std::string_view name);
 
 }  // namespace shadowgraph
