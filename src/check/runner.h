@@ -60,23 +60,24 @@ struct RunnerOptions {
   // that plans ahead
   bool plans_ahead = false;
   SimOptions device = {};
-  // What the history runs on, in the place of a SimDevice, or of a tap's; it lives no longer than
-  // the runner
+  // Makes the device that the history runs on, instead of a SimDevice or a tap's device; the device
+  // lives no longer than the runner
   MakeDevice make_device;
-  Tap* tap = nullptr;  // a planted fault, of this run alone
+  Tap* tap = nullptr;  // a planted fault, for this run only
   // Findings of wrong outputs say which known mistakes would give them (diagnose.h)
   bool diagnose = false;
-  // Whatever is found but wrong outputs is passed over, as far as steps run all the same
+  // Reports only wrong outputs. Other findings are dropped, and the history goes on as long as its
+  // steps can run
   bool outputs_alone = false;
-  // Every slot of the pools holds numbers of its own, so that what is read by mistake can be told
+  // Every slot of the pools holds numbers of its own, so that a wrong read shows its slot
   bool full_pools = false;
 };
 
-/// How often what ran.
+/// How often each kind of work ran.
 struct RunnerCounts {
   int64_t steps = 0, captures = 0, replays = 0, rows = 0;
-  // Steps that the backend does not serve, as two halves of one request, or by themselves, as those
-  // of a whole draft but the first
+  // Steps that the backend does not serve (two halves of one request), or does not run by
+  // themselves (all steps of a whole draft except the first)
   int64_t refused = 0;
 };
 
