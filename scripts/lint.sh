@@ -63,6 +63,7 @@ check layers python3 scripts/layers.py
 check comments python3 scripts/comments.py
 check definitions python3 scripts/one_definition.py
 check sizes python3 scripts/sizes.py
+check references python3 scripts/references.py
 check shell shellcheck dev .ci/run scripts/lint.sh tests/package/package_test.sh
 check tidy tidy "$@"
 

@@ -33,7 +33,7 @@ class Waivers {
   Status read(const std::string& path);
   /// Gives the finding the reason of the first pattern that covers it.
   void apply(Finding* finding);
-  /// "line 3, K99*: waives nothing"
+  /// "line 3, num.bits*: waives nothing"
   std::vector<std::string> unused() const;
 
  private:

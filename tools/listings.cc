@@ -1,9 +1,17 @@
 #include "listings.h"
 
+#include <algorithm>
+
+#include "check/invariants.h"
 #include "check/mistakes.h"
 #include "check/runner.h"
 #include "check/trace_names.h"
+#include "conformance/records.h"
+#include "core/laws.h"
+#include "core/refs.h"
 #include "faults/faults.h"
+#include "fuzz/device_program.h"
+#include "fuzz/step_grid.h"
 
 namespace shadowgraph::cli {
 namespace {
@@ -119,6 +127,73 @@ Listing list_mistakes() {
   Listing listing{"mistakes", {"id", "what went wrong"}, {}};
   for (const Mistake& m : all_mistakes())
     listing.rows.push_back({std::string(m.id), std::string(m.sentence)});
+  return listing;
+}
+
+Listing list_kernels() {
+  Listing listing{"kernels", {"name", "computes"}, {}};
+#define SG_KERNEL(name, sentence) listing.rows.push_back({#name, sentence});
+#include "kernels/kernels.inc"
+#undef SG_KERNEL
+  return listing;
+}
+
+Listing list_invariants() {
+  Listing listing{"invariants", {"id", "severity", "metadata", "law"}, {}};
+  const auto of_metadata = [](const Law& law) {
+    return std::ranges::any_of(all_invariants(),
+                               [&](const Invariant& i) { return i.law.law().id == law.id; });
+  };
+  for (const Law& law : kLaws)
+    listing.rows.push_back({std::string(law.id), name_of(law.severity),
+                            of_metadata(law) ? "yes" : "", std::string(law.sentence)});
+  return listing;
+}
+
+Listing list_arithmetics() {
+  Listing listing{"arithmetics", {"kernel", "declared"}, {}};
+#define SG_ARITHMETIC(name, ...) listing.rows.push_back({#name, #__VA_ARGS__});
+#include "check/arithmetics.inc"
+#undef SG_ARITHMETIC
+  return listing;
+}
+
+Listing list_targets() {
+  Listing listing{"targets", {"name", "used"}, {}};
+  for (std::string_view isa : available_isas()) {
+    listing.rows.push_back({std::string(isa), isa == current_isa() ? "now" : ""});
+  }
+  return listing;
+}
+
+Listing list_programs() {
+  Listing listing{"programs", {"id", "class", "variants", "title"}, {}};
+  for (const Program& program : programs()) {
+    listing.rows.push_back({std::string(program.id), std::string(name_of(program.verdict)),
+                            std::to_string(variants_of(program).size()),
+                            std::string(program.title)});
+  }
+  return listing;
+}
+
+Listing list_grids() {
+  Listing listing{"grids", {"name", "programs", "what"}, {}};
+  for (const int calls : {3, 4, 5}) {
+    const std::string number = std::to_string(calls);
+    listing.rows.push_back(
+        {"device-" + number, std::to_string(small_program_count(calls)),
+         "all programs of up to " + number + " calls over 2 streams, 1 event and 3 capture modes"});
+  }
+  for (const StepGrid& grid : step_grids())
+    listing.rows.push_back(
+        {std::string(grid.name), std::to_string(count_steps(grid)), std::string(grid.what)});
+  return listing;
+}
+
+Listing list_references() {
+  Listing listing{"references", {"id", "what it says"}, {}};
+  for (const Reference& r : kReferences)
+    listing.rows.push_back({std::string(r.id), std::string(r.sentence)});
   return listing;
 }
 

@@ -16,5 +16,13 @@ Listing list_fields(const std::string& backend, const std::string& name = "");
 Listing list_backends();
 Listing list_faults();
 Listing list_mistakes();
+Listing list_references();
+/// Laws, with whether judge_metadata knows them.
+Listing list_invariants();
+Listing list_kernels();
+Listing list_arithmetics();
+Listing list_targets();
+Listing list_programs();
+Listing list_grids();
 
 }  // namespace shadowgraph::cli

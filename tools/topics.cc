@@ -11,9 +11,9 @@
 
 #include "check/mistakes.h"
 #include "check/trace_names.h"
-#include "check/trace_words.h"
 #include "conformance/records.h"
 #include "core/laws.h"
+#include "core/refs.h"
 #include "faults/faults.h"
 #include "listings.h"
 
@@ -46,7 +46,37 @@ Topic topic_of(const Law& law) {
            {{id, severity, std::string(law.sentence), mend, refs}}}};
 }
 
-Topic topic_of(const Program& program) {
+/// Who cites a reference.
+struct Referrers {
+  std::set<std::string> laws, fields, faults;
+
+  Parts parts() const {
+    return {{"Laws that stand on it", fmt::format("{}", fmt::join(laws, ", "))},
+            {"Fields that stand on it", fmt::format("{}", fmt::join(fields, ", "))},
+            {"Faults that stand on it", fmt::format("{}", fmt::join(faults, ", "))}};
+  }
+};
+using AllReferrers = std::map<std::string, Referrers, std::less<>>;
+
+AllReferrers all_referrers() {
+  AllReferrers all;
+  const auto add = [&](std::string_view refs, std::set<std::string> Referrers::*list,
+                       const std::string& name) {
+    while (!refs.empty()) {
+      const size_t end = std::min(refs.find(' '), refs.size());
+      (all[std::string(refs.substr(0, end))].*list).insert(name);
+      refs.remove_prefix(std::min(end + 1, refs.size()));
+    }
+  };
+  for (const Law& law : kLaws) add(law.refs, &Referrers::laws, std::string(law.id));
+  for (const Fault& fault : all_faults())
+    add(fault.refs, &Referrers::faults, std::string(fault.id));
+  for (const auto& row : list_fields("").rows)
+    add(row[5], &Referrers::fields, row[0] + ' ' + row[1]);
+  return all;
+}
+
+Topic topic_of(const Program& program, const AllReferrers& all) {
   constexpr const char* kRules[] = {
       "E: every device answers as the recorded GPU did",
       "S: the answer is one of a set that CUDA allows",
@@ -55,9 +85,11 @@ Topic topic_of(const Program& program) {
   for (const Variant& variant : variants_of(program)) names.push_back(variant.to_string());
   const std::string id(program.id), variants = fmt::format("{}", fmt::join(names, " ")),
                                     diagnosis(program.diagnosis);
+  Parts parts = {{"Diagnosis", diagnosis}, {"Variants", variants}};
+  if (const auto by = all.find("graph." + id); by != all.end())
+    std::ranges::copy(by->second.parts(), std::back_inserter(parts));
   return {id,
-          text_of(id, program.title, kRules[static_cast<size_t>(program.verdict)],
-                  {{"Diagnosis", diagnosis}, {"Variants", variants}}),
+          text_of(id, program.title, kRules[static_cast<size_t>(program.verdict)], parts),
           {"programs",
            {"id", "class", "title", "variants", "diagnosis"},
            {{id, std::string(name_of(program.verdict)), std::string(program.title), variants,
@@ -145,74 +177,46 @@ Topic topic_of(const TraceKey& key) {
       std::move(listing)};
 }
 
-/// Who refers to what; words of findings do, too.
-struct Referrers {
-  std::set<std::string> laws, fields, faults;
-};
-std::map<std::string, Referrers> all_references() {
-  std::map<std::string, Referrers> all;
-  const auto for_each = [](std::string_view refs, const auto& use) {
-    while (!refs.empty()) {
-      const size_t end = std::min(refs.find(' '), refs.size());
-      use(std::string(refs.substr(0, end)));
-      refs.remove_prefix(std::min(end + 1, refs.size()));
-    }
-  };
-  const auto add = [&](std::string_view refs, std::set<std::string> Referrers::*list,
-                       const std::string& name) {
-    for_each(refs, [&](const std::string& ref) { (all[ref].*list).insert(name); });
-  };
-  for_each(kExplanationRefs, [&](const std::string& ref) { all[ref]; });
-  for (const Law& law : kLaws) add(law.refs, &Referrers::laws, std::string(law.id));
-  for (const Fault& fault : all_faults())
-    add(fault.refs, &Referrers::faults, std::string(fault.id));
-  for (const auto& row : list_fields("").rows)
-    add(row[5], &Referrers::fields, row[0] + ' ' + row[1]);
-  return all;
+/// A listing whose rows are a name, and in that column its sentence.
+void add_rows(const Listing& listing, const char* kind, size_t column, std::string_view before,
+              std::vector<Topic>* topics) {
+  for (const auto& row : listing.rows)
+    topics->push_back({row[0],
+                       text_of(row[0], kind, fmt::format("{}{}.", before, row[column]), {}),
+                       {listing.kind, listing.columns, {row}}});
 }
 
-std::string what_is(std::string_view ref) {
-  if (const size_t hash = ref.find('#'); hash != std::string_view::npos)
-    return fmt::format("Issue or pull request {} of {}.", ref.substr(hash + 1),
-                       ref.substr(0, hash));
-  constexpr std::pair<std::string_view, const char*> kKinds[] = {
-      {"fa.", "An invariant of the specification of FlashAttention's family of backends."},
-      {"fi.", "An invariant of the specification of FlashInfer, Triton and linear backends."},
-      {"graph.", "A rule of the specification of CUDA graphs."},
-      {"verification.", "A section of the specification of verification."},
-      {"vectors.", "The format of recorded kernel vectors: tests/data/README.md."},
-      {"K",
-       "A fault of the catalogue that cannot be planted here; `list faults` has those that can."},
-  };
-  for (const auto& [prefix, what] : kKinds) {
-    if (ref.starts_with(prefix)) return what;
-  }
-  return "A reference.";
-}
-
-Topic topic_of_reference(const std::string& ref, const Referrers& by) {
-  const auto join = [](const std::set<std::string>& names) {
-    return fmt::format("{}", fmt::join(names, ", "));
-  };
-  const std::string laws = join(by.laws), fields = join(by.fields), faults = join(by.faults);
-  return {ref,
-          text_of(ref, "reference", what_is(ref),
-                  {{"Laws that stand on it", laws},
-                   {"Fields that stand on it", fields},
-                   {"Faults that stand on it", faults}}),
+Topic topic_of_reference(const std::string& id, std::string_view sentence, const Referrers& by) {
+  const Parts parts = by.parts();
+  return {id,
+          text_of(id, "reference", sentence, parts),
           {"references",
            {"id", "what", "laws", "fields", "faults"},
-           {{ref, what_is(ref), laws, fields, faults}}}};
+           {{id, std::string(sentence), parts[0].second, parts[1].second, parts[2].second}}}};
+}
+
+/// "sglang#26512" or "mini-sglang@14157d5"; empty if it is no link.
+std::string sentence_of_link(std::string_view link) {
+  const size_t mark = link.find_first_of("#@");
+  const auto* repository =
+      std::ranges::find(kRepositories, link.substr(0, mark), &Repository::name);
+  if (mark == link.npos || repository == std::end(kRepositories)) return "";
+  const std::string_view number = link.substr(mark + 1);
+  const bool commit = link[mark] == '@';
+  return fmt::format("{} {} of {}: https://github.com/{}/{}/{}",
+                     commit ? "Commit" : "Issue or pull request", number, repository->name,
+                     repository->path, commit ? "commit" : "issues", number);
 }
 
 }  // namespace
 
 std::vector<Topic> all_topics() {
   std::vector<Topic> topics;
+  const AllReferrers referrers = all_referrers();
   for (const Law& law : kLaws) topics.push_back(topic_of(law));
   for (const Program& program : programs()) {
-    topics.push_back(topic_of(program));
-    topics.push_back(topic_of(program));
+    topics.push_back(topic_of(program, referrers));
+    topics.push_back(topic_of(program, referrers));
     topics.back().id.insert(0, "graph.");
   }
   for (const Fault& fault : all_faults()) topics.push_back(topic_of(fault));
@@ -223,7 +227,22 @@ std::vector<Topic> all_topics() {
   for (const auto& row : list_fields("").rows) fields.insert(row[1]);
   for (const std::string& field : fields) topics.push_back(topic_of_field(field));
   for (const TraceKey& key : kTraceKeys) topics.push_back(topic_of(key));
-  for (const auto& [ref, by] : all_references()) topics.push_back(topic_of_reference(ref, by));
+  for (const Reference& r : kReferences) {
+    const auto by = referrers.find(r.id);
+    topics.push_back(topic_of_reference(std::string(r.id), r.sentence,
+                                        by == referrers.end() ? Referrers{} : by->second));
+  }
+  for (const auto& [link, by] : referrers) {
+    const std::string sentence = sentence_of_link(link);
+    if (!sentence.empty()) topics.push_back(topic_of_reference(link, sentence, by));
+  }
+  add_rows(list_kernels(), "kernel", 1, "", &topics);
+  add_rows(list_grids(), "grid", 2, "Small steps or programs, one after the other: ", &topics);
+  add_rows(list_arithmetics(), "arithmetic", 1, "The error bound counts: ", &topics);
+  for (const auto& row : list_targets().rows)
+    topics.push_back({row[0],
+                      text_of(row[0], "target", "An instruction set of this machine.", {}),
+                      {"targets", list_targets().columns, {row}}});
   return topics;
 }
 

@@ -14,7 +14,8 @@ struct Topic {
   Listing listing;  // the same for programs
 };
 
-/// Laws, programs, faults, backends, modes, fields and keys of traces, and what these refer to.
+/// Everything that a list prints or a finding names: laws, programs, faults, mistakes, backends,
+/// modes, fields and keys of traces, references, kernels, grids, arithmetics, targets.
 /// An id may come twice: the first is meant.
 std::vector<Topic> all_topics();
 

@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "check/trace_lines.h"
-#include "check/trace_words.h"
 #include "core/laws.h"
+#include "core/refs.h"
+#include "faults/faults.h"
 
 namespace shadowgraph {
 namespace {
@@ -182,9 +183,11 @@ std::string laws_of_name(const BackendInfo& backend, const std::string& name) {
   return laws;
 }
 
-/// What `explain` knows of: refs of laws, fields and words.
+/// What `explain` knows of: references, faults, and what these cite.
 std::set<std::string> all_refs() {
-  std::string refs(kExplanationRefs);
+  std::string refs;
+  for (const Reference& r : kReferences) refs += ' ' + std::string(r.id);
+  for (const Fault& f : all_faults()) refs += ' ' + std::string(f.id) + ' ' + std::string(f.refs);
   for (const Law& law : kLaws) refs += ' ' + std::string(law.refs);
   for (const Backend* backend : all_backends()) {
     for (const Field& field : backend->info().fields) refs += ' ' + std::string(field.refs);

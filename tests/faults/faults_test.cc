@@ -63,7 +63,7 @@ TEST(Faults, AreFoundByTheirIds) {
     ids.insert(f.id);
   }
   EXPECT_EQ(ids.size(), all_faults().size());
-  EXPECT_EQ(find_fault("K00"), nullptr);
+  EXPECT_EQ(find_fault("X00"), nullptr);
 }
 
 TEST(Faults, AFaultActsOnlyWhereItChangesSomething) {

@@ -75,6 +75,49 @@ class Layers(Tree):
             self.assertEqual(run("layers.py", empty)[0], 1)
 
 
+class References(Tree):
+    PAGE = "docs/graphs" ".md"  # wrong citations are cut in two here, or this file would have some
+
+    def setUp(self):
+        super().setUp()
+        self.put("src/core/refs.inc", 'SG_REF("fa.I-28", "A sentence.")\nSG_REPOSITORY("sglang", "sgl-project/sglang")\n')
+        self.put("src/faults/faults.inc", 'SG_FAULT(K31, CE, T, "title", "fa.I-28 sglang#26512", "")\n')
+        self.put("src/conformance/programs_a.cc", '{"G12", "title"},\n')
+        self.put("docs/metadata.md", "# Metadata\n")
+        self.put("docs/graphs.md", "# Graphs\n\n## The gate\n\n**One path.** Text.\n")
+        self.put("src/core/a.h", f'// K31, graph.G12. See {self.PAGE} "The\n// gate", "One path".\n')
+        self.assertEqual(run("references.py", "--write", self.root)[0], 0)
+
+    def reports(self, name, text, expected):
+        self.put(name, text)
+        code, out = run("references.py", self.root)
+        self.assertEqual((code, expected in out), (1, True), out)
+
+    def test_what_resolves_is_silent(self):
+        code, out = run("references.py", self.root)
+        self.assertEqual(code, 0, out)
+        self.assertIn("1 rows, 3 ids", out)
+
+    def test_an_unknown_id_is_named_with_its_place(self):
+        for unknown in ("fa.I-" "29", "fi.I-" "28", "graph.G" "13", "verification." "Z", "K" "32"):
+            self.reports("src/core/a.h", f"\n// Stands on {unknown}.\n", f"src/core/a.h:2: {unknown} is no row")
+
+    def test_a_row_that_nothing_cites_is_named(self):
+        self.put("src/core/refs.inc", 'SG_REF("fa.I-28", "A sentence.")\nSG_REF("fa.I-" "01", "Another.")\n'.replace('" "', ""))
+        self.assertIn("nothing cites fa.I-" "01", run("references.py", "--write", self.root)[1])
+
+    def test_a_document_that_is_not_in_the_tree_is_named(self):
+        self.reports("src/core/a.h", "// See docs/else" ".md.\n", "docs/else" ".md is not in the tree")
+        self.reports("src/core/a.h", "// DESIG" 'N "The one path"\n', "outside the repository")
+        self.reports("src/core/a.h", f'// See {self.PAGE} "The door".\n', 'no heading "The door"')
+
+    def test_a_link_has_a_repository(self):
+        self.reports("src/faults/faults.inc", 'SG_FAULT(K31, CE, T, "title", "fa.I-28 vlln#26512", "")\n', "vlln#26512")
+
+    def test_the_page_is_the_list(self):
+        self.reports("docs/references.md", "# References\n", "is not the list")
+
+
 class OneDefinition(Tree):
     def test_a_type_that_two_files_define_for_all_is_named(self):
         self.put("src/check/a.h", "namespace shadowgraph {\n\nstruct Run {\n};\n\n}  // namespace shadowgraph\n")

@@ -146,7 +146,7 @@ class Histories(Fuzz):
 
     def test_what_does_not_exist_is_refused_with_where_to_look(self):
         self.refused("--backend", "flashatention", said=["'flashatention'", "shadowgraph list backends"])
-        self.refused("--plant", "K00", said=["'K00'", "shadowgraph list faults"])
+        self.refused("--plant", "X00", said=["'X00'", "shadowgraph list faults"])
         self.refused("--exhaustive", "decodes", said=["decodes", "verify"])
 
     def test_choices_are_numbers_with_dots_between(self):
