@@ -1,5 +1,4 @@
-// explain: one law, conformance program, fault, mistake, backend, mode, field, key or reference, in
-// full.
+// explain: one thing that a list prints or a finding names, in full.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +19,7 @@ constexpr char kExamples[] =
     "  shadowgraph explain num.bound\n"
     "  shadowgraph explain G12\n"
     "  shadowgraph explain K31            a fault: what it is, and how to plant it\n"
-    "  shadowgraph explain fa.I-34        a reference of a finding: which laws stand on it\n"
+    "  shadowgraph explain fa.I-34        what a finding cites, and which laws stand on it\n"
     "  shadowgraph explain page_table     a field of traces; also backends, modes and keys\n"
     "  shadowgraph list invariants        all laws that can be explained\n"
     "  shadowgraph list programs          all programs";
@@ -63,10 +62,11 @@ Verb add_explain(CLI::App& app) {
                   kExamples);
   auto options = std::make_shared<Options>();
   command
-      .add_option("ID", options->id,
-                  "The id of a finding, a reference, or a name of `list` invariants, programs, "
-                  "faults, mistakes, backends, modes, fields or keys, in any case: "
-                  "num.bound, G12, K31, fa.I-34, page_table")
+      .add_option(
+          "ID", options->id,
+          "The id of a finding, or a name of `list` invariants, programs, faults, mistakes, "
+          "backends, modes, fields, keys, references, kernels, arithmetics, grids or "
+          "targets, in any case: num.bound, G12, K31, fa.I-34, page_table")
       ->required();
   add_output_options(command, options->common);
   return {&command, [options] { return run(*options); }};
