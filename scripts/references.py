@@ -3,7 +3,7 @@
 
 - Every id (fa.I-28, graph.G112, verification.E, K31) is a row of src/core/refs.inc, a program or a fault.
 - Every row is cited somewhere, and every link (sglang#26512) names a repository of that file.
-- Every page that is named is in the tree, and has the headings that are quoted behind its name.
+- Every page, and every file of a named folder, is in the tree; a page has the headings that are quoted behind its name.
 - docs/references.md is the list; --write writes it.
 """
 
@@ -19,6 +19,7 @@ CITED = re.compile(r"\b(?:fa|fi)\.[A-Z]+-?\d+\w*|\bgraph\.G\d+\w*|\bverification
 GRAPH_RULE = re.compile(r"\bG\d{2,3}(?=\b|_)")  # where graphs are the subject their prefix is left out
 LINK = re.compile(r"\b([A-Za-z][\w.-]*)(?:#\d{2,}|@[0-9a-f]{7,8})\b")
 NAMED_PAGE = re.compile(r"(?<![\w/.])((?:[\w.-]+/)*[\w.-]+\.md)\b")
+NAMED_FILE = re.compile(r"(?<![\w/.])((?:src|include|tests|tools|scripts|bench|examples)/[\w./-]+\.(?:h|cc|inc|inl|py|sh|cuh?))\b")
 QUOTED = re.compile(r'([\w/]+\.md),? ((?:"[^"]+"(?:, )?)+)')
 OUTSIDE = re.compile(r"\bDESIG[N]\b|\bspe[c] (?:backends|graph|verif|faults)")
 ROW = re.compile(r'^SG_REF\("([^"]+)", "(.*)"\)$', re.MULTILINE)
@@ -33,7 +34,7 @@ class Tree:
         self.rows = ROW.findall(self.text.get(TABLE, ""))
         self.repositories = set(re.findall(r'^SG_REPOSITORY\("([^"]+)"', self.text.get(TABLE, ""), re.MULTILINE))
         self.known = {f"graph.{p}" for p in re.findall(r'\{"(G\d+)"', self.text_below("src/conformance/programs_"))}
-        self.known |= set(re.findall(r'^ *(?:SG_\w+\(|\{")(K\w+)[,"]', self.text_below("src/faults/"), re.MULTILINE))
+        self.known |= set(re.findall(r'^ *\{"(K\w+)"', self.text_below("src/faults/"), re.MULTILINE))
         self.known |= {row[0] for row in self.rows}
         self.cited: set[str] = set()
         self.wrong: list[str] = []
@@ -62,7 +63,10 @@ class Tree:
 
     def check_pages(self, name: str, text: str) -> None:
         here = (self.root / name).parent
-        for match in NAMED_PAGE.finditer(text):
+        named = list(NAMED_PAGE.finditer(text))
+        if not name.endswith((".py", ".sh")):
+            named += [m for m in NAMED_FILE.finditer(text) if "NAME" not in m[1]]
+        for match in named:
             if not any((folder / match[1]).is_file() for folder in (self.root, here, self.root / "docs")):
                 self.say(name, match.start(), f"{match[1]} is not in the tree")
         for match in OUTSIDE.finditer(text):

@@ -10,6 +10,7 @@ import unittest
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
+import layers  # noqa: E402
 import sizes  # noqa: E402
 
 
@@ -70,6 +71,11 @@ class Layers(Tree):
     def test_the_library_needs_no_third_party(self):
         self.reports("src/attn/a.cc", '#include <Eigen/Dense>\n', "attn -> <Eigen/Dense>")
 
+    def test_the_page_on_architecture_has_the_table(self):
+        page = (SCRIPTS.parent / "docs/architecture.md").read_text(encoding="utf-8")
+        for module, below in layers.ALLOWED.items():
+            self.assertIn(f"| `{module}` | {', '.join(below) + ' ' if below else ''}|", page)
+
     def test_nothing_to_check_is_not_clean(self):
         with tempfile.TemporaryDirectory() as empty:
             self.assertEqual(run("layers.py", empty)[0], 1)
@@ -81,9 +87,10 @@ class References(Tree):
     def setUp(self):
         super().setUp()
         self.put("src/core/refs.inc", 'SG_REF("fa.I-28", "A sentence.")\nSG_REPOSITORY("sglang", "sgl-project/sglang")\n')
-        self.put("src/faults/faults.inc", 'SG_FAULT(K31, CE, T, "title", "fa.I-28 sglang#26512", "")\n')
+        self.put("src/faults/a.cc", '    {"K31", "CE", "title", "fa.I-28 sglang#26512"},\n')
         self.put("src/conformance/programs_a.cc", '{"G12", "title"},\n')
         self.put("docs/metadata.md", "# Metadata\n")
+        self.put("scripts/references.py", "")
         self.put("docs/graphs.md", "# Graphs\n\n## The gate\n\n**One path.** Text.\n")
         self.put("src/core/a.h", f'// K31, graph.G12. See {self.PAGE} "The\n// gate", "One path".\n')
         self.assertEqual(run("references.py", "--write", self.root)[0], 0)
@@ -108,11 +115,12 @@ class References(Tree):
 
     def test_a_document_that_is_not_in_the_tree_is_named(self):
         self.reports("src/core/a.h", "// See docs/else" ".md.\n", "docs/else" ".md is not in the tree")
+        self.reports("src/core/a.h", "// Tested by tests/core/no_test.cc.\n", "tests/core/no_test.cc is not in the tree")
         self.reports("src/core/a.h", "// DESIG" 'N "The one path"\n', "outside the repository")
         self.reports("src/core/a.h", f'// See {self.PAGE} "The door".\n', 'no heading "The door"')
 
     def test_a_link_has_a_repository(self):
-        self.reports("src/faults/faults.inc", 'SG_FAULT(K31, CE, T, "title", "fa.I-28 vlln#26512", "")\n', "vlln#26512")
+        self.reports("src/faults/a.cc", '    {"K31", "CE", "title", "fa.I-28 vlln#26512"},\n', "vlln#26512")
 
     def test_the_page_is_the_list(self):
         self.reports("docs/references.md", "# References\n", "is not the list")
