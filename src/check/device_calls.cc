@@ -11,7 +11,6 @@
 #include "core/laws.h"
 #include "graph/device_status.h"
 #include "launch/attention_launch.h"
-#include "launch/launch_scalars.h"
 #include "launch/merge_launch.h"
 #include "launch/ragged_launch.h"
 #include "launch/store_launch.h"
@@ -232,15 +231,7 @@ Status DeviceCalls::run(const MergeState<LseBase::kNatural>& call) {
 Status DeviceCalls::run(const StoreKv& call) {
   Status status = validate(call);
   if (!status.ok()) return status;
-  const KernelLaunch launch = store_launch(call);
-  const size_t last = launch.args.size() - 1;
-  auto scalars = launch.args.get<StoreScalars>(last);
-  scalars.first_slot = call.first_slot;
-  KernelLaunch as_called = launch;
-  as_called.args = {};
-  for (size_t i = 0; i < last; ++i) as_called.args.pointer(launch.args.get<void*>(i));
-  as_called.args.scalar(scalars);
-  return run(as_called);
+  return run(launch_of(kStoreKv, call, {.a_request = 0}, std::ssize(call.out_cache_loc)));
 }
 
 }  // namespace shadowgraph

@@ -38,21 +38,21 @@ void run_with_ids(const KernelLaunch& clean, SlippedRun& run, Fn fn) {
 /// The same where tables of pages say it.
 template <class Fn>
 void run_with_pages(const KernelLaunch& clean, SlippedRun& run, Fn fn) {
-  PagedAttention c = attention_call(clean).call;
+  PagedAttention c = call_of<PagedAttention>(clean).call;
   fn(c);
-  run.launch(attention_launch(c, attention_call(clean).rows));
+  run.launch(attention_launch(c, call_of<PagedAttention>(clean).rows));
 }
 bool reads_pages(const KernelLaunch& launch) {
   if (launch.kernel != &kPagedAttention) return false;
-  const PagedAttention c = attention_call(launch).call;
+  const PagedAttention c = call_of<PagedAttention>(launch).call;
   return c.pages.form == PageTable::Form::kDense && c.cache.page_size > 1;
 }
 
 bool reads_pages_in_window(const KernelLaunch& launch) {
-  return reads_pages(launch) && attention_call(launch).call.params.window_left >= 0;
+  return reads_pages(launch) && call_of<PagedAttention>(launch).call.params.window_left >= 0;
 }
 bool decodes_in_window(const KernelLaunch& launch) {
-  return reads_pages_in_window(launch) && attention_call(launch).call.max_seqlen_q == 1;
+  return reads_pages_in_window(launch) && call_of<PagedAttention>(launch).call.max_seqlen_q == 1;
 }
 
 void capacity_as_length(const KernelLaunch& clean, SlippedRun& run) {
@@ -88,7 +88,7 @@ void places_of_few_bits(const KernelLaunch& clean, SlippedRun& run) {
 
 void tokens_as_page_bound(const KernelLaunch& clean, SlippedRun& run) {
   run.launch(clean);
-  const PagedAttention c = attention_call(clean).call;
+  const PagedAttention c = call_of<PagedAttention>(clean).call;
   const int64_t page_size = c.cache.page_size;
   for (int64_t i = 0; i < c.pages.batch(); ++i) {
     const int64_t keys = std::max(0, c.pages.cache_seqlens[static_cast<size_t>(i)]);

@@ -47,8 +47,8 @@ constexpr Fault kDualChunksFaults[] = {
      on_launches([](Tap& tap, Launches& all, const Meta&) {
        for (size_t i = 0; i + 1 < all.size(); ++i) {
          if (all[i].launch.kernel != &kScaleKeys || all[i + 1].launch.kernel != &kStoreKv) continue;
-         auto [store, rows] = store_call(all[i + 1].launch);
-         store.k = scale_keys_call(all[i].launch).call.k;
+         auto [store, rows] = call_of<StoreKv>(all[i + 1].launch);
+         store.k = call_of<ScaleKeys>(all[i].launch).call.k;
          all[i + 1].launch = store_launch(store, rows);
          std::swap(all[i], all[i + 1]);
          tap.act();

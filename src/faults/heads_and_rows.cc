@@ -74,7 +74,7 @@ void heads_by_group_size(const KernelLaunch& clean, SlippedRun& run) {
       c.q = one_head(c.q, head), c.out = one_head(c.out, head), c.lse = one_head(c.lse, head);
       c.cache = one_head(c.cache, kv_head);
       c.params = one_head(c.params, head);
-      run.launch(attention_launch(c, attention_call(clean).rows));
+      run.launch(attention_launch(c, call_of<PagedAttention>(clean).rows));
     });
     return false;
   };
@@ -84,7 +84,7 @@ void heads_by_group_size(const KernelLaunch& clean, SlippedRun& run) {
       c.q = one_head(c.q, head), c.out = one_head(c.out, head), c.lse = one_head(c.lse, head);
       c.k = one_head(c.k, kv_head), c.v = one_head(c.v, kv_head);
       c.params = one_head(c.params, head);
-      run.launch(ragged_launch(c, ragged_call(clean).rows));
+      run.launch(ragged_launch(c, call_of<RaggedAttention>(clean).rows));
     });
     return false;
   };

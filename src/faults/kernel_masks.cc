@@ -48,7 +48,7 @@ void multiply_by_zero(const PagedAttention& c, int64_t page, int64_t token, int6
 
 void values_before_window(const KernelLaunch& clean, SlippedRun& run) {
   run.launch(clean);
-  const PagedAttention c = attention_call(clean).call;
+  const PagedAttention c = call_of<PagedAttention>(clean).call;
   const std::vector<Extent> extents = extents_of(c);
   for (size_t i = 0; i < extents.size(); ++i) {
     const Extent& e = extents[i];
@@ -71,7 +71,7 @@ void values_before_window(const KernelLaunch& clean, SlippedRun& run) {
 
 bool windowed_table(const KernelLaunch& launch) {
   if (launch.kernel != &kPagedAttention) return false;
-  const PagedAttention c = attention_call(launch).call;
+  const PagedAttention c = call_of<PagedAttention>(launch).call;
   return c.pages.form == PageTable::Form::kDense && c.params.window_left >= 0 &&
          c.cache.v.order == KvOrder::kStrided;
 }

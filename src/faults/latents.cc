@@ -77,7 +77,7 @@ int32_t block_slot(const LatentMeta& l, size_t token, int32_t block, int32_t rat
 
 /// A sink that stands twice is larger by ln 2.
 Progress twice_body(LaunchFrame& f) {
-  SparseAttention call = sparse_call(f.launch).call;
+  SparseAttention call = call_of<SparseAttention>(f.launch).call;
   std::vector<float> sinks(call.sinks.begin(), call.sinks.end());
   for (float& sink : sinks) sink += std::log(2.0F);
   call.sinks = sinks;
@@ -181,7 +181,7 @@ constexpr Fault kLatentsFaults[] = {
      on_launches([](Tap& tap, Launches& all, const Meta&) {
        for (TappedLaunch& one : all) {
          if (one.launch.kernel != &kSparseAttention) continue;
-         if (sparse_call(one.launch).call.sinks.empty()) continue;
+         if (call_of<SparseAttention>(one.launch).call.sinks.empty()) continue;
          one.launch.kernel = &kTwice;
          tap.act();
        }
@@ -191,7 +191,7 @@ constexpr Fault kLatentsFaults[] = {
      on_launches([](Tap& tap, Launches& all, const Meta&) {
        for (TappedLaunch& one : all) {
          if (one.launch.kernel != &kSparseAttention) continue;
-         auto [call, rows] = sparse_call(one.launch);
+         auto [call, rows] = call_of<SparseAttention>(one.launch);
          if (!call.extra.defined()) continue;
          call.extra = {};
          one.launch = sparse_launch(call, rows);
@@ -242,8 +242,8 @@ constexpr Fault kLatentsFaults[] = {
        for (size_t i = 0; i + 1 < all.size(); ++i) {
          if (all[i].launch.kernel != &kSparseAttention || all[i + 1].launch.kernel != &kPackLatents)
            continue;
-         const auto pool = pack_latents_call(all[i + 1].launch).call.pool.data.data;
-         if (sparse_call(all[i].launch).call.keys.pool.data.data != pool) continue;
+         const auto pool = call_of<PackLatents>(all[i + 1].launch).call.pool.data.data;
+         if (call_of<SparseAttention>(all[i].launch).call.keys.pool.data.data != pool) continue;
          std::swap(all[i], all[i + 1]);
          tap.act();
          ++i;

@@ -33,13 +33,15 @@ bool change(KernelLaunch* launch, CallOf<Call> of, Launch make, Fn& fn) {
 /// is its first stage.
 template <class Fn>
 bool change_attention(KernelLaunch* l, Fn fn) {
-  if (l->kernel == &kPagedAttention) return change(l, attention_call(*l), attention_launch, fn);
-  if (l->kernel == &kRaggedAttention) return change(l, ragged_call(*l), ragged_launch, fn);
-  if (l->kernel == &kTiledAttention) return change(l, tile_call(*l), tile_launch, fn);
+  if (l->kernel == &kPagedAttention)
+    return change(l, call_of<PagedAttention>(*l), attention_launch, fn);
+  if (l->kernel == &kRaggedAttention)
+    return change(l, call_of<RaggedAttention>(*l), ragged_launch, fn);
+  if (l->kernel == &kTiledAttention) return change(l, call_of<TiledAttention>(*l), tile_launch, fn);
   if (l->kernel == &kTritonExtend)
-    return change(l, triton_extend_call(*l), triton_extend_launch, fn);
+    return change(l, call_of<TritonExtend>(*l), triton_extend_launch, fn);
   if (l->kernel == &kTritonDecodeStage1)
-    return change(l, triton_decode_call(*l), triton_decode_stage1_launch, fn);
+    return change(l, call_of<TritonDecode>(*l), triton_decode_stage1_launch, fn);
   return false;
 }
 
@@ -47,11 +49,11 @@ bool change_attention(KernelLaunch* l, Fn fn) {
 template <class Fn>
 bool change_merge(KernelLaunch* l, Fn fn) {
   if (l->kernel == &kTritonDecodeStage2)
-    return change(l, triton_decode_call(*l), triton_decode_stage2_launch, fn);
+    return change(l, call_of<TritonDecode>(*l), triton_decode_stage2_launch, fn);
   if (l->kernel == &kMergeState) {
-    MergeCall of = merge_call(*l);
-    if (!fn(of.call)) return false;
-    *l = merge_launch(of.call, of.cu_seqlens_q);
+    MergeCall of = call_of<MergeCall>(*l).call;
+    if (!fn(static_cast<MergeState<LseBase::kNatural>&>(of))) return false;
+    *l = merge_launch(of, of.cu_seqlens_q);
     return true;
   }
   const auto alone = [&](auto call, auto make) {
@@ -59,8 +61,8 @@ bool change_merge(KernelLaunch* l, Fn fn) {
     *l = make(call);
     return true;
   };
-  if (l->kernel == &kMergeTiles) return alone(merge_tiles_call(*l), merge_tiles_launch);
-  if (l->kernel == &kMergePair) return alone(merge_pair_call(*l), merge_pair_launch);
+  if (l->kernel == &kMergeTiles) return alone(call_of<MergeTiles>(*l).call, merge_tiles_launch);
+  if (l->kernel == &kMergePair) return alone(call_of<MergePair>(*l).call, merge_pair_launch);
   return false;
 }
 

@@ -60,13 +60,13 @@ Merging of_decode(const TritonDecode& c) {
 float Merging::State::raw() const { return load_float(s.tensor.at(row, head), DType::kF32, 0); }
 
 Merging Merging::of(const KernelLaunch& launch) {
-  if (launch.kernel == &kMergeTiles) return of_tiles(merge_tiles_call(launch));
-  if (launch.kernel == &kTritonDecodeStage2) return of_decode(triton_decode_call(launch).call);
+  if (launch.kernel == &kMergeTiles) return of_tiles(call_of<MergeTiles>(launch).call);
+  if (launch.kernel == &kTritonDecodeStage2) return of_decode(call_of<TritonDecode>(launch).call);
   if (launch.kernel == &kMergePair) {
-    const MergePair c = merge_pair_call(launch);
+    const MergePair c = call_of<MergePair>(launch).call;
     return of_two(c, c.qo_indptr);
   }
-  const MergeCall of = merge_call(launch);
+  const MergeCall of = call_of<MergeCall>(launch).call;
   MergePair c;
   // AnyLse is of what can be written; here it is only read.
   const auto natural = [](const ConstTensorView& s) {
@@ -75,8 +75,8 @@ Merging Merging::of(const KernelLaunch& launch) {
     view.rank = s.rank, view.shape = s.shape, view.stride = s.stride;
     return AnyLse(view, LseBase::kNatural);
   };
-  c.s_a = natural(of.call.s_a), c.s_b = natural(of.call.s_b);
-  c.out = of.call.out, c.lse = of.call.lse;
+  c.s_a = natural(of.s_a), c.s_b = natural(of.s_b);
+  c.out = of.out, c.lse = of.lse;
   return of_two(c, of.cu_seqlens_q);
 }
 

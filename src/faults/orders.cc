@@ -52,7 +52,7 @@ struct TileCounterNotReset final : Tap {
     for (TappedLaunch& one : all) {
       if (is_merge(one.launch)) first += std::ssize(lens), lens.clear();
       if (one.launch.kernel != &kPagedAttention) continue;
-      const PageTable pages = attention_call(one.launch).call.pages;
+      const PageTable pages = call_of<PagedAttention>(one.launch).call.pages;
       const void* mine = pages.form == PageTable::Form::kDense ? pages.cache_seqlens.data()
                                                                : pages.kv_indptr.data();
       const auto known = std::ranges::find(lens, mine);

@@ -71,7 +71,7 @@ Progress choose_with_none(LaunchFrame& f) {
   const KernelLaunch clean = with_kernel(f.launch, kChooseIndices);
   LaunchFrame frame{clean};
   const Progress done = kChooseIndices.body(frame);
-  const ChooseIndices c = choose_indices_call(clean).call;
+  const ChooseIndices c = call_of<ChooseIndices>(clean).call;
   each_none(c, [&](int64_t entry, int64_t token, int64_t j) {
     std::memcpy(c.transform.out.at(token, j), c.transform.page_table_1.data + entry * 4, 4);
   });
@@ -80,7 +80,7 @@ Progress choose_with_none(LaunchFrame& f) {
 
 void choose_with_none_spans(const LaunchFrame& f, Footprint* spans) {
   kChooseIndices.footprint(LaunchFrame{with_kernel(f.launch, kChooseIndices)}, spans);
-  const ChooseIndices c = choose_indices_call(with_kernel(f.launch, kChooseIndices)).call;
+  const ChooseIndices c = call_of<ChooseIndices>(with_kernel(f.launch, kChooseIndices)).call;
   // What stands there before the launch says how many are none.
   each_none(c, [&](int64_t entry, int64_t /*token*/, int64_t /*j*/) {
     spans->push_back({c.transform.page_table_1.data, entry, 1, 4, Access::kTouch});
@@ -104,7 +104,7 @@ void each_scale(const StoreIndexKeys& c, Fn fn) {
 
 Progress store_before(LaunchFrame& f) {
   const KernelLaunch clean = with_kernel(f.launch, kStoreIndexKeys);
-  const StoreIndexKeys c = store_index_keys_call(clean).call;
+  const StoreIndexKeys c = call_of<StoreIndexKeys>(clean).call;
   std::vector<float> old(c.out_cache_loc.size());
   each_scale(c, [&](size_t t, int64_t own, int64_t) {
     std::memcpy(&old[t], c.pages.data + own, sizeof(float));
@@ -123,7 +123,7 @@ Progress store_before(LaunchFrame& f) {
 void store_before_spans(const LaunchFrame& f, Footprint* spans) {
   const KernelLaunch clean = with_kernel(f.launch, kStoreIndexKeys);
   kStoreIndexKeys.footprint(LaunchFrame{clean}, spans);
-  const auto [c, tokens] = store_index_keys_call(clean);
+  const auto [c, tokens] = call_of<StoreIndexKeys>(clean);
   Footprint scales;
   each_scale(c, [&, pages = c.pages.data](size_t t, int64_t, int64_t before) {
     scales.push_back({pages, before, sizeof(float), 1, Access::kWrite, static_cast<int32_t>(t)});
@@ -190,11 +190,11 @@ constexpr Fault kSparseLayersFaults[] = {
        for (TappedLaunch& one : all) {
          if (one.launch.kernel == &kChooseIndices) {
            const bool by_table =
-               choose_indices_call(one.launch).call.transform.page_table_1.defined();
+               call_of<ChooseIndices>(one.launch).call.transform.page_table_1.defined();
            if (by_table) one.launch.kernel = &kChooseWithNone;
            tap.act(by_table ? 1 : 0);
          } else if (one.launch.kernel == &kSparseAttention) {
-           auto [call, tokens] = sparse_call(one.launch);
+           auto [call, tokens] = call_of<SparseAttention>(one.launch);
            call.keys.lengths = {};
            one.launch = sparse_launch(call, tokens);
          }

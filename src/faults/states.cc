@@ -37,7 +37,7 @@ int64_t change_linear(std::vector<TappedLaunch>& all, Fn fn) {
   int64_t changed = 0;
   for (TappedLaunch& one : all) {
     if (one.launch.kernel != &kLinearAttention) continue;
-    auto [call, rows] = linear_call(one.launch);
+    auto [call, rows] = call_of<LinearAttention>(one.launch);
     if (!fn(call)) continue;
     one.launch = linear_launch(call, rows);
     ++changed;
@@ -71,7 +71,7 @@ void change_decays(LinearAttention& c, SlippedRun& run, Fn fn) {
 /// The first token of a prefill's row that goes on from its slot reads a state that has not
 /// decayed.
 void skip_first_decay(const KernelLaunch& launch, SlippedRun& run) {
-  auto [call, rows] = linear_call(launch);
+  auto [call, rows] = call_of<LinearAttention>(launch);
   LinearAttention& c = call;
   change_decays(c, run, [&](int64_t token, float decay) {
     for (int64_t r = 0; r < c.rows.rows(); ++r)
@@ -83,7 +83,7 @@ void skip_first_decay(const KernelLaunch& launch, SlippedRun& run) {
 
 /// 2^x where e^x is meant.
 void decay_in_base_two(const KernelLaunch& launch, SlippedRun& run) {
-  auto [call, rows] = linear_call(launch);
+  auto [call, rows] = call_of<LinearAttention>(launch);
   LinearAttention& c = call;
   change_decays(c, run, [](int64_t, float decay) { return decay * std::numbers::ln2_v<float>; });
   run.launch(linear_launch(c, rows));
@@ -91,7 +91,7 @@ void decay_in_base_two(const KernelLaunch& launch, SlippedRun& run) {
 
 /// A kernel without a guard: -1 is the place before the first. So every slot is counted from there.
 void without_guard(const KernelLaunch& launch, SlippedRun& run) {
-  auto [call, rows] = linear_call(launch);
+  auto [call, rows] = call_of<LinearAttention>(launch);
   LinearAttention& c = call;
   const auto slots = c.rows.state_indices;
   std::vector<int32_t> counted(slots.begin(), slots.end());
@@ -112,7 +112,7 @@ struct PaddingIsTheLastSlot final : Tap {
   void launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/, bool) override {
     for (const TappedLaunch& one : all)
       if (one.launch.kernel == &kLinearAttention)
-        last_ = static_cast<int32_t>(linear_call(one.launch).call.states.shape[0]) - 1;
+        last_ = static_cast<int32_t>(call_of<LinearAttention>(one.launch).call.states.shape[0]) - 1;
   }
   Status filled(const ForwardBatch& /*batch*/, Meta& meta) override {
     if (last_ < 1) return {};
@@ -268,7 +268,7 @@ constexpr Fault kStatesFaults[] = {
      "fi.I-94 fi.I-95", "", on_launches([](Tap& tap, Launches& all, const Meta&) {
        for (TappedLaunch& one : all) {
          if (one.launch.kernel != &kCausalConv1d) continue;
-         auto [call, rows] = conv_call(one.launch);
+         auto [call, rows] = call_of<CausalConv1d>(one.launch);
          if (call.draft.parents.empty()) continue;
          call.draft.parents = {};
          one.launch = conv_launch(call, rows);

@@ -28,7 +28,7 @@ std::vector<int64_t> places(int64_t begin, int64_t count) {
 }
 
 void chunk_of_part_tiles(const KernelLaunch& clean, SlippedRun& run) {
-  auto [c, of] = tile_call(clean);
+  auto [c, of] = call_of<TiledAttention>(clean);
   const std::span<const int32_t> size = run.load(c.plan.kv_chunk_size);
   const int32_t chunk = size.empty() ? 0 : size[0];
   const int64_t whole = chunk <= 0 ? 0 : pages_for(chunk, kChunkTile) * kChunkTile;
@@ -49,7 +49,7 @@ void chunk_of_part_tiles(const KernelLaunch& clean, SlippedRun& run) {
 
 void mask_bits_of_few_bits(const KernelLaunch& clean, SlippedRun& run) {
   constexpr int64_t kBytes = 16 / 8;
-  auto [c, of] = tile_call(clean);
+  auto [c, of] = call_of<TiledAttention>(clean);
   const int64_t size = std::ssize(c.packed_mask);
   std::vector<uint8_t> bytes(c.packed_mask.begin(), c.packed_mask.end());
   std::vector<int64_t> from = places(0, size);
@@ -68,7 +68,7 @@ void mask_bits_of_few_bits(const KernelLaunch& clean, SlippedRun& run) {
 }
 
 void empty_list_wraps(const KernelLaunch& clean, SlippedRun& run) {
-  auto [c, of] = tile_call(clean);
+  auto [c, of] = call_of<TiledAttention>(clean);
   std::vector<std::vector<int64_t>> rows;
   for (const auto& row : ids_of(c).rows)
     rows.push_back(places(row.begin, row.count > 0 ? row.count : kWrapped));
@@ -78,7 +78,7 @@ void empty_list_wraps(const KernelLaunch& clean, SlippedRun& run) {
 
 void mask_of_whole_tiles(const KernelLaunch& clean, SlippedRun& run) {
   run.launch(clean);
-  const TiledAttention c = tile_call(clean).call;
+  const TiledAttention c = call_of<TiledAttention>(clean).call;
   const auto up = [](int64_t n) { return pages_for(n, kMaskTile) * kMaskTile; };
   const auto mask_indptr = run.load(c.mask_indptr);
   const auto qo_indptr = run.load(c.qo_indptr), kv_indptr = run.load(c.kv_indptr);
@@ -93,7 +93,7 @@ void mask_of_whole_tiles(const KernelLaunch& clean, SlippedRun& run) {
 /// Does fn(call) hold of a call by a plan?
 template <class Fn>
 bool is_tiled(const KernelLaunch& launch, Fn fn) {
-  return launch.kernel == &kTiledAttention && fn(tile_call(launch).call);
+  return launch.kernel == &kTiledAttention && fn(call_of<TiledAttention>(launch).call);
 }
 bool has_mask(const KernelLaunch& launch) {
   return is_tiled(launch, [](const auto& c) { return !c.mask_indptr.empty(); });

@@ -2,43 +2,25 @@
 
 #include <cassert>
 
-#include "launch/launch_args.h"
-
 namespace shadowgraph {
-
 namespace {
 
-enum Arg : uint8_t { kEnds, kIndptr, kCount };
+void make_indptr(const IndptrOfEnds& c) { to_indptr(InclusiveEnds(c.ends), c.indptr); }
 
-InclusiveEnds ends_of(const LaunchFrame& f) {
-  return InclusiveEnds(array_of<int32_t>(f, kEnds, f.scalar<int64_t>(kCount)));
-}
-std::span<int32_t> indptr_of(const LaunchFrame& f) {
-  return {f.pointer<int32_t>(kIndptr), static_cast<size_t>(f.scalar<int64_t>(kCount) + 1)};
-}
-
-Progress body(LaunchFrame& f) {
-  to_indptr(ends_of(f), indptr_of(f));
-  return Progress::kDone;
-}
-
-void footprint(const LaunchFrame& f, Footprint* spans) {
-  add_whole(spans, ends_of(f).ends);
-  add_whole<int32_t>(spans, indptr_of(f), Access::kWrite);
+void note_indptr(const IndptrOfEnds& c, Footprint* spans) {
+  add_whole(spans, c.ends);
+  add_whole<int32_t>(spans, c.indptr, Access::kWrite);
 }
 
 }  // namespace
 
-constinit const Kernel kIndptrOfEnds{
-    .name = "indptr_of_ends", .body = body, .footprint = footprint};
+constinit const Kernel kIndptrOfEnds =
+    launch_kernel<IndptrOfEnds, make_indptr, note_indptr>("indptr_of_ends");
 
 KernelLaunch indptr_launch(InclusiveEnds ends, std::span<const int32_t> indptr) {
   assert(indptr.size() == ends.ends.size() + 1);
-  KernelLaunch launch = launch_of(kIndptrOfEnds, 1);
-  launch.args.pointer(ends.ends.data())
-      .pointer(indptr.data())
-      .scalar(static_cast<int64_t>(ends.ends.size()));
-  return launch;
+  auto* const to = const_cast<int32_t*>(indptr.data());
+  return launch_of(kIndptrOfEnds, IndptrOfEnds{ends.ends, {to, indptr.size()}}, {}, 1);
 }
 
 }  // namespace shadowgraph

@@ -5,11 +5,21 @@
 
 #include <span>
 
+#include "launch/launch_args.h"
 #include "shadowgraph/conventions.h"
 #include "shadowgraph/kernel.h"
 
 namespace shadowgraph {
 
+struct IndptrOfEnds {
+  std::span<const int32_t> ends;
+  std::span<int32_t> indptr;
+};
+template <class V>
+void visit_args(V& v, IndptrOfEnds& c) {
+  v("ends", c.ends);
+  v("indptr", c.indptr);
+}
 /// to_indptr over the device's memory [n], into indptr [n + 1], by what the ends are when it runs.
 KernelLaunch indptr_launch(InclusiveEnds ends, std::span<const int32_t> indptr);
 

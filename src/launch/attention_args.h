@@ -1,32 +1,12 @@
-// What the paged and the ragged attention launch have in common: parameters and options as scalars
-// and pointers, and rows that are padding.
+// What the paged and the ragged attention launch have in common: rows that are padding, and what is
+// read where a call is refused.
 #pragma once
 
 #include "launch/launch_args.h"
-#include "shadowgraph/attention.h"
+#include "launch/partial_rows.h"
+#include "shadowgraph/params.h"
 
 namespace shadowgraph {
-
-struct ParamsScalars {
-  int64_t mask_bytes;
-  int32_t num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo;
-  int32_t window_left, window_right, num_threads, max_seqlen_q;
-  float sm_scale, logits_soft_cap;
-  CustomMask::Kind mask_kind;
-  Arith arith;
-  uint8_t lse_sink, causal, has_sinks, unused[3];
-};
-static_assert(sizeof(ParamsScalars) == 8 + 8 * 4 + 2 * 4 + 8);
-
-ParamsScalars scalars_of(const AttentionParams& p, const CallOptions& options,
-                         int32_t max_seqlen_q);
-/// Pointers: sinks, mask, mask_indptr.
-inline constexpr uint8_t kParamsArgs = 3;
-KernelArgs& add_params(KernelArgs& args, const AttentionParams& p);
-/// first: the argument that is sinks.
-AttentionParams params_of(const LaunchFrame& f, size_t first, const ParamsScalars& s,
-                          int64_t batch);
-CallOptions options_of(const ParamsScalars& s);
 
 /// Rows past an indptr's last entry are padding, as a graph's tensors are as long as its bucket:
 /// the view ends before them. An entry that is no row of the view is left to be refused.
@@ -37,8 +17,14 @@ void drop_padding(std::span<const int32_t> indptr, BasicTensorView<Byte>* t) {
 }
 
 /// The arrays of the parameters that are read whole.
-void add_params_arrays(Footprint* spans, const AttentionParams& p);
+inline void add_params_arrays(Footprint* spans, const AttentionParams& p) {
+  add_whole(spans, p.sinks);
+  add_whole(spans, p.custom_mask.mask_indptr);
+}
 /// Reads of the rows that an indptr asks for beyond the view.
-void add_rows_beyond(Footprint* spans, const ConstTensorView& t, std::span<const int32_t> indptr);
+inline void add_rows_beyond(Footprint* spans, const ConstTensorView& t,
+                            std::span<const int32_t> indptr) {
+  add_rows_beyond(spans, t, 0, indptr.empty() ? 0 : indptr.back(), -1);
+}
 
 }  // namespace shadowgraph

@@ -2,6 +2,7 @@
 // graph keeps of a call is exactly this. Tested by tests/launch/attention_launch_test.cc.
 #pragma once
 
+#include "attn/visit_attention.h"
 #include "launch/launch_args.h"
 #include "shadowgraph/attention.h"
 #include "shadowgraph/kernel.h"
@@ -18,9 +19,6 @@ namespace shadowgraph {
 /// rows: which of the call's requests (a draft's branches, a half of a batch) are which request of
 /// the step, so that what they read is held against its owner.
 KernelLaunch attention_launch(const PagedAttention& call, const RequestRows& rows = {});
-/// The inverse, as are those of the other launches: reads no memory of the device. Requires a
-/// launch with these arguments.
-CallOf<PagedAttention> attention_call(const KernelLaunch& launch);
 
 extern const Kernel kPagedAttention;
 

@@ -10,7 +10,7 @@
 #include "kernels/spans.h"
 #include "kernels/sparse_attention.h"
 #include "launch/checked_launch.h"
-#include "launch/view_args.h"
+#include "launch/sparse_launch.h"
 #include "shadowgraph/compress.h"
 
 namespace shadowgraph {
@@ -41,40 +41,21 @@ Footprint refused_footprint(const StoreBlocks& c) {
   Footprint spans;
   add_whole(&spans, c.out_loc);
   add_whole(&spans, c.seq_lens);
-  const int64_t slots = c.pool.slots();
-  for (size_t t = 0; t < c.out_loc.size(); ++t) {
-    if (c.drops(t) || c.out_loc[t] < slots || c.pool.page_size < 1) continue;
-    int64_t first = 0;
-    if (__builtin_mul_overflow(c.out_loc[t] / c.pool.page_size, c.pool.data.stride[0], &first))
-      first = INT64_MAX;
-    spans.push_back({c.pool.data.data, first, 1, element_bytes(c.pool.data.dtype), Access::kWrite,
-                     static_cast<int32_t>(t)});
-  }
+  for (size_t t = 0; t < c.out_loc.size(); ++t)
+    if (!c.drops(t))
+      add_missing_slot(&spans, c.pool, c.out_loc[t], Access::kWrite, static_cast<int64_t>(t));
   return spans;
 }
 
-struct Scalars {
-  int64_t num_lens, num_slots, first_slot;
-  RequestRows tokens;
-  int32_t layout, page_size, ratio;
-  float eps;
-};
-static_assert(sizeof(Scalars) == 3 * 8 + 6 * 4);
-
-struct Store {
-  static auto of(const KernelLaunch& launch) { return store_blocks_call(launch); }
+struct BlocksLaunch : CheckedLaunch<StoreBlocks> {
   static Status run(const StoreBlocks& c) { return store_blocks(c); }
-  static void lose(const StoreBlocks& /*call*/) {}
   static Footprint footprint(const StoreBlocks& c) { return footprint_of(c); }
   static Footprint refused(const StoreBlocks& c) { return refused_footprint(c); }
 };
 
-/// Four views, then what add_views puts behind them.
-enum Arg : uint8_t { kX, kWeight, kFreqs, kPool, kViews, kSeqLens, kOutLoc, kScalars };
-
 }  // namespace
 
-constinit const Kernel kStoreBlocks = checked_kernel<Store>("store_blocks");
+constinit const Kernel kStoreBlocks = checked_kernel<BlocksLaunch>("store_blocks");
 
 Status validate(const StoreBlocks& call) {
   Status status = validate(pack_of(call));
@@ -125,36 +106,9 @@ Status store_blocks(const StoreBlocks& call) {
   return pack_latents(pack);
 }
 
-CallOf<StoreBlocks> store_blocks_call(const KernelLaunch& launch) {
-  const LaunchFrame f{launch};
-  const auto s = f.scalar<Scalars>(kScalars);
-  const auto views = views_of<4>(f, kX);
-  StoreBlocks c;
-  c.x = views[kX], c.weight = views[kWeight], c.freqs = views[kFreqs];
-  c.eps = s.eps;
-  c.seq_lens = array_of<int32_t>(f, kSeqLens, s.num_lens);
-  c.out_loc = array_of<int64_t>(f, kOutLoc, s.num_slots);
-  c.pool = {views[kPool], static_cast<LatentLayout>(s.layout), s.page_size};
-  c.ratio = s.ratio;
-  c.first_slot = s.first_slot;
-  return {c, s.tokens};
-}
-
-KernelLaunch store_blocks_launch(const StoreBlocks& c, const RequestRows& tokens) {
-  const Scalars s{std::ssize(c.seq_lens),
-                  std::ssize(c.out_loc),
-                  std::max<int64_t>(1, c.first_slot),
-                  tokens,
-                  static_cast<int32_t>(c.pool.layout),
-                  c.pool.page_size,
-                  c.ratio,
-                  c.eps};
-  KernelLaunch launch = launch_of(kStoreBlocks, s.num_slots);
-  add_views<4>(launch.args, {c.x, c.weight, c.freqs, c.pool.data})
-      .pointer(c.seq_lens.data())
-      .pointer(c.out_loc.data())
-      .scalar(s);
-  return launch;
+KernelLaunch store_blocks_launch(StoreBlocks call, const RequestRows& tokens) {
+  call.first_slot = std::max<int64_t>(1, call.first_slot);
+  return launch_of(kStoreBlocks, call, tokens, std::ssize(call.out_loc));
 }
 
 }  // namespace shadowgraph

@@ -4,6 +4,7 @@
 // Tested by tests/launch/block_launch_test.cc.
 #pragma once
 
+#include "attn/visit_sparse.h"
 #include "launch/launch_args.h"
 #include "shadowgraph/kernel.h"
 #include "shadowgraph/sparse.h"
@@ -25,6 +26,18 @@ struct StoreBlocks {
   /// The position of the first token of a token's block.
   int64_t position(size_t token) const { return int64_t{seq_lens[token]} - ratio; }
 };
+template <class V>
+void visit_args(V& v, StoreBlocks& c) {
+  v("x", c.x);
+  v("weight", c.weight);
+  v("freqs", c.freqs);
+  v("pool", c.pool);
+  v("seq_lens", c.seq_lens);
+  v("out_loc", c.out_loc);
+  v("eps", c.eps);
+  v("ratio", c.ratio);
+  v("first_slot", c.first_slot);
+}
 
 /// norm_rope, then pack_latents; f32 between them. Not ok: nothing is stored.
 Status store_blocks(const StoreBlocks& call);
@@ -32,9 +45,7 @@ Status validate(const StoreBlocks& call);
 
 /// On what memory holds when it runs. Where it is refused nothing is stored, and the footprint
 /// holds the writes beyond the pool. Rows of spans are tokens: whose they are says `tokens`.
-KernelLaunch store_blocks_launch(const StoreBlocks& call,
-                                 const RequestRows& tokens = {.a_request = 0});
-CallOf<StoreBlocks> store_blocks_call(const KernelLaunch& launch);
+KernelLaunch store_blocks_launch(StoreBlocks call, const RequestRows& tokens = {.a_request = 0});
 
 extern const Kernel kStoreBlocks;
 

@@ -3,6 +3,7 @@
 // tests/launch/compress_launch_test.cc.
 #pragma once
 
+#include "attn/visit_sparse.h"
 #include "launch/launch_args.h"
 #include "shadowgraph/compress.h"
 #include "shadowgraph/kernel.h"
@@ -13,12 +14,10 @@ namespace shadowgraph {
 /// Where the call would be refused nothing is stored and out is poison; the footprint holds the
 /// writes and reads beyond the state. Rows of spans are the call's requests: whose they are says
 /// `rows`.
-KernelLaunch compress_launch(const Compress& call, const RequestRows& rows = {});
-CallOf<Compress> compress_call(const KernelLaunch& launch);
+KernelLaunch compress_launch(Compress call, const RequestRows& rows = {});
 
 /// norm_rope likewise; rows are blocks.
 KernelLaunch norm_rope_launch(const NormRope& call, const RequestRows& rows = {.a_request = 0});
-CallOf<NormRope> norm_rope_call(const KernelLaunch& launch);
 
 extern const Kernel kCompress, kNormRope;
 

@@ -6,13 +6,10 @@
 #include "attn/cache_check.h"
 #include "kernels/copy_kv.h"
 #include "kernels/slot_spans.h"
-#include "launch/launch_scalars.h"
 
 namespace shadowgraph {
 
 namespace {
-
-enum Arg : uint8_t { kSources, kTargets, kCache, kScalars = kCache + kCacheArgs };
 
 /// fn(pair) for every pair that is not dropped.
 template <class Fn>
@@ -51,12 +48,10 @@ bool are_sound_pairs(const CopySlots& c) {
 
 bool is_sound(const CopySlots& c) { return is_sound_cache(c.cache) && are_sound_pairs(c); }
 
-Progress body(LaunchFrame& f) {
-  const CopySlots call = copy_slots_call(f.launch);
-  if (!is_sound(call)) return Progress::kDone;
+void copy(const CopySlots& call) {
+  if (!is_sound(call)) return;
   for_each_pair(
       call, [&](size_t i) { copy_slot(call.cache, call.source_slots[i], call.target_slots[i]); });
-  return Progress::kDone;
 }
 
 /// The accesses beyond the pool of a slot that it does not have.
@@ -66,8 +61,7 @@ void add_missing(Footprint* spans, const CopySlots& c, int64_t slot, Access acce
   add_beyond_pool(spans, c.cache, slot < 0 ? std::min<int64_t>(page, -1) : page, access, -1);
 }
 
-void footprint(const LaunchFrame& f, Footprint* spans) {
-  const CopySlots call = copy_slots_call(f.launch);
+void note_copy(const CopySlots& call, Footprint* spans) {
   add_whole(spans, call.source_slots);
   add_whole(spans, call.target_slots);
   if (!is_sound_cache(call.cache) || call.source_slots.size() != call.target_slots.size()) return;
@@ -89,24 +83,10 @@ void footprint(const LaunchFrame& f, Footprint* spans) {
 
 }  // namespace
 
-constinit const Kernel kCopySlots{.name = "copy_slots", .body = body, .footprint = footprint};
+constinit const Kernel kCopySlots = launch_kernel<CopySlots, copy, note_copy>("copy_slots");
 
-CopySlots copy_slots_call(const KernelLaunch& launch) {
-  const LaunchFrame f{launch};
-  const auto s = f.scalar<CopySlotsScalars>(kScalars);
-  return {cache_of(f, kCache, s.cache), array_of<int64_t>(f, kSources, s.num_sources),
-          array_of<int64_t>(f, kTargets, s.num_targets)};
-}
-
-KernelLaunch copy_slots_launch(const CopySlots& c) {
-  CopySlotsScalars s{};
-  s.cache = scalars_of(c.cache);
-  s.num_sources = static_cast<int64_t>(c.source_slots.size());
-  s.num_targets = static_cast<int64_t>(c.target_slots.size());
-  KernelLaunch launch = launch_of(kCopySlots, s.num_targets);
-  launch.args.pointer(c.source_slots.data()).pointer(c.target_slots.data());
-  add_cache(launch.args, c.cache).scalar(s);
-  return launch;
+KernelLaunch copy_slots_launch(const CopySlots& call) {
+  return launch_of(kCopySlots, call, {}, std::ssize(call.target_slots));
 }
 
 }  // namespace shadowgraph

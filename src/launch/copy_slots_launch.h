@@ -4,6 +4,8 @@
 
 #include <span>
 
+#include "attn/visit_attention.h"
+#include "launch/launch_args.h"
 #include "shadowgraph/kernel.h"
 #include "shadowgraph/kv_cache.h"
 
@@ -15,13 +17,18 @@ struct CopySlots {
   KvCache cache;
   std::span<const int64_t> source_slots, target_slots;  // of the device, equally many
 };
+template <class V>
+void visit_args(V& v, CopySlots& c) {
+  v("source_slots", c.source_slots);
+  v("target_slots", c.target_slots);
+  v("cache", c.cache);
+}
 
 /// Reads the slots when it runs. A pair whose target is below the page size is dropped: page 0 is
 /// the padding page, however many name its slots. Nothing is copied where a slot of another pair is
 /// not in the pool (the footprint holds the access), a target is named twice, or is a source: a GPU
 /// copies all pairs at once.
 KernelLaunch copy_slots_launch(const CopySlots& call);
-CopySlots copy_slots_call(const KernelLaunch& launch);
 
 extern const Kernel kCopySlots;
 

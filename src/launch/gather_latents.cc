@@ -6,13 +6,10 @@
 #include "core/float_formats.h"
 #include "kernels/slot_spans.h"
 #include "kernels/spans.h"
-#include "launch/launch_scalars.h"
 
 namespace shadowgraph {
 
 namespace {
-
-enum Arg : uint8_t { kCache, kSlots = kCache + kCacheArgs, kCuSeqlens, kOut, kScalars };
 
 bool in_pool(const GatherLatents& c, int64_t slot) {
   return slot >= 0 && slot / c.cache.page_size < c.cache.num_pages;
@@ -52,13 +49,10 @@ void gather_row(const GatherLatents& c, int64_t t, int64_t slot) {
                 load_float(k.data, k.dtype, k.offset(page, token, 0, d)) * scale);
 }
 
-Progress body(LaunchFrame& f) {
-  const GatherLatents call = gather_latents_call(f.launch).call;
-  if (!is_sound_cache(call) || !are_sound_offsets(call) || !are_sound_slots(call))
-    return Progress::kDone;
+void gather(const GatherLatents& call) {
+  if (!is_sound_cache(call) || !are_sound_offsets(call) || !are_sound_slots(call)) return;
   int64_t t = 0;
   for (const int64_t slot : used_slots(call)) gather_row(call, t++, slot);
-  return Progress::kDone;
 }
 
 /// Adds what offsets touch that lead beyond the existing slots or rows.
@@ -84,8 +78,7 @@ void add_token(Footprint* spans, const GatherLatents& c, int64_t t, int32_t row,
   }
 }
 
-void footprint(const LaunchFrame& f, Footprint* spans) {
-  const auto [call, rows] = gather_latents_call(f.launch);
+void note_gather(const GatherLatents& call, Footprint* spans) {
   add_whole(spans, call.cu_seqlens);
   if (!is_sound_cache(call)) return;
   if (!are_sound_offsets(call)) return add_beyond(spans, call);
@@ -93,36 +86,15 @@ void footprint(const LaunchFrame& f, Footprint* spans) {
   for (size_t i = 0; i + 1 < call.cu_seqlens.size(); ++i)
     for (int64_t t = call.cu_seqlens[i]; t < call.cu_seqlens[i + 1]; ++t)
       add_token(spans, call, t, static_cast<int32_t>(i), sound);
-  name_requests(rows, spans);
 }
 
 }  // namespace
 
-constinit const Kernel kGatherLatents{
-    .name = "gather_latents", .body = body, .footprint = footprint};
+constinit const Kernel kGatherLatents =
+    launch_kernel<GatherLatents, gather, note_gather>("gather_latents");
 
-CallOf<GatherLatents> gather_latents_call(const KernelLaunch& launch) {
-  const LaunchFrame f{launch};
-  const auto s = f.scalar<GatherLatentsScalars>(kScalars);
-  return {{cache_of(f, kCache, s.cache), array_of<int64_t>(f, kSlots, s.num_slots),
-           array_of<int32_t>(f, kCuSeqlens, s.num_offsets), view_of(f.pointer<void>(kOut), s.out)},
-          s.rows};
-}
-
-KernelLaunch gather_latents_launch(const GatherLatents& c, const RequestRows& rows) {
-  GatherLatentsScalars s{};
-  s.out = scalars_of(c.out);
-  s.cache = scalars_of(c.cache);
-  s.num_slots = static_cast<int64_t>(c.slots.size());
-  s.num_offsets = static_cast<int64_t>(c.cu_seqlens.size());
-  s.rows = rows;
-  KernelLaunch launch = launch_of(kGatherLatents, s.num_slots);
-  add_cache(launch.args, c.cache)
-      .pointer(c.slots.data())
-      .pointer(c.cu_seqlens.data())
-      .pointer(c.out.data)
-      .scalar(s);
-  return launch;
+KernelLaunch gather_latents_launch(const GatherLatents& call, const RequestRows& rows) {
+  return launch_of(kGatherLatents, call, rows, std::ssize(call.slots));
 }
 
 }  // namespace shadowgraph

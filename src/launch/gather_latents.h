@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "attn/visit_attention.h"
 #include "launch/launch_args.h"
 #include "shadowgraph/kernel.h"
 #include "shadowgraph/kv_cache.h"
@@ -18,6 +19,13 @@ struct GatherLatents {
   std::span<const int32_t> cu_seqlens;  // [requests + 1] of the device
   TensorView out;                       // f32 [tokens, 1, head_dim_qk], last dim contiguous
 };
+template <class V>
+void visit_args(V& v, GatherLatents& c) {
+  v("cache", c.cache);
+  v("slots", c.slots);
+  v("cu_seqlens", c.cu_seqlens);
+  v("out", c.out);
+}
 
 /// Reads the slots when it runs; slots and rows past the last offset are neither read nor written.
 /// Nothing is gathered where an offset is out of order, or beyond the slots or rows that there are,
@@ -25,7 +33,6 @@ struct GatherLatents {
 ///
 /// rows: which of the call's requests are which request of the step.
 KernelLaunch gather_latents_launch(const GatherLatents& call, const RequestRows& rows = {});
-CallOf<GatherLatents> gather_latents_call(const KernelLaunch& launch);
 
 extern const Kernel kGatherLatents;
 

@@ -9,15 +9,6 @@ namespace shadowgraph {
 
 namespace {
 
-enum Arg : uint8_t { kRows, kIndices, kCuSeqlens, kOut, kScalars };
-
-struct GatherScalars {
-  RowsScalars rows, out;
-  int64_t num_indices, num_offsets;
-  RequestRows requests;
-};
-static_assert(sizeof(GatherScalars) == 2 * sizeof(RowsScalars) + 2 * 8 + 2 * 4);
-
 bool alike(const GatherRows& c) {
   return c.rows.rank == 2 && c.out.rank == 2 && c.rows.dtype == c.out.dtype &&
          c.rows.shape[1] == c.out.shape[1] && c.rows.stride[1] == 1 && c.out.stride[1] == 1;
@@ -40,13 +31,11 @@ bool are_sound_entries(const GatherRows& c) {
   return true;
 }
 
-Progress body(LaunchFrame& f) {
-  const GatherRows c = gather_rows_call(f.launch).call;
-  if (!alike(c) || !are_sound_offsets(c) || !are_sound_entries(c)) return Progress::kDone;
+void gather(const GatherRows& c) {
+  if (!alike(c) || !are_sound_offsets(c) || !are_sound_entries(c)) return;
   const size_t bytes = static_cast<size_t>(c.out.shape[1]) * size_of(c.out.dtype);
   for (int64_t t = 0; t < c.cu_seqlens.back(); ++t)
     std::memcpy(c.out.at(t), c.rows.at(c.indices[static_cast<size_t>(t)]), bytes);
-  return Progress::kDone;
 }
 
 /// Adds what offsets touch that lead beyond the existing entries or rows.
@@ -61,8 +50,7 @@ void add_beyond(Footprint* spans, const GatherRows& c) {
                       element_bytes(c.out.dtype), Access::kWrite, -1});
 }
 
-void footprint(const LaunchFrame& f, Footprint* spans) {
-  const auto [c, requests] = gather_rows_call(f.launch);
+void note_gather(const GatherRows& c, Footprint* spans) {
   add_whole(spans, c.cu_seqlens);
   if (!alike(c)) return;
   if (!are_sound_offsets(c)) return add_beyond(spans, c);
@@ -81,37 +69,14 @@ void footprint(const LaunchFrame& f, Footprint* spans) {
                {c.out.data, c.out.offset(t), c.out.shape[1], element, Access::kWrite, request});
     }
   }
-  name_requests(requests, spans);
 }
 
 }  // namespace
 
-constinit const Kernel kGatherRows{.name = "gather_rows", .body = body, .footprint = footprint};
+constinit const Kernel kGatherRows = launch_kernel<GatherRows, gather, note_gather>("gather_rows");
 
-CallOf<GatherRows> gather_rows_call(const KernelLaunch& launch) {
-  const LaunchFrame f{launch};
-  const auto s = f.scalar<GatherScalars>(kScalars);
-  TensorView rows = view_of(f.pointer<void>(kRows), s.rows);
-  TensorView out = view_of(f.pointer<void>(kOut), s.out);
-  return {{rows, array_of<int32_t>(f, kIndices, s.num_indices),
-           array_of<int32_t>(f, kCuSeqlens, s.num_offsets), out},
-          s.requests};
-}
-
-KernelLaunch gather_rows_launch(const GatherRows& c, const RequestRows& requests) {
-  GatherScalars s{};
-  s.rows = scalars_of(c.rows);
-  s.out = scalars_of(c.out);
-  s.num_indices = std::ssize(c.indices);
-  s.num_offsets = std::ssize(c.cu_seqlens);
-  s.requests = requests;
-  KernelLaunch launch = launch_of(kGatherRows, s.num_indices);
-  launch.args.pointer(c.rows.data)
-      .pointer(c.indices.data())
-      .pointer(c.cu_seqlens.data())
-      .pointer(c.out.data)
-      .scalar(s);
-  return launch;
+KernelLaunch gather_rows_launch(const GatherRows& call, const RequestRows& rows) {
+  return launch_of(kGatherRows, call, rows, std::ssize(call.indices));
 }
 
 }  // namespace shadowgraph

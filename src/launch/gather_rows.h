@@ -18,12 +18,18 @@ struct GatherRows {
   std::span<const int32_t> cu_seqlens;  // [requests + 1] of the device
   TensorView out;                       // [>= the last offset, width] of the same type
 };
+template <class V>
+void visit_args(V& v, GatherRows& c) {
+  v("rows", c.rows);
+  v("indices", c.indices);
+  v("cu_seqlens", c.cu_seqlens);
+  v("out", c.out);
+}
 
 /// Reads the lists when it runs; entries and rows past the last offset are neither read nor
 /// written. Nothing is gathered where an offset is out of order, or beyond the entries or rows that
 /// there are, or an entry names no row: the footprint holds the access.
 KernelLaunch gather_rows_launch(const GatherRows& call, const RequestRows& rows = {});
-CallOf<GatherRows> gather_rows_call(const KernelLaunch& launch);
 
 extern const Kernel kGatherRows;
 

@@ -5,13 +5,10 @@
 
 #include "attn/page_table.h"
 #include "launch/checked_array.h"
-#include "launch/launch_scalars.h"
 
 namespace shadowgraph {
 
 namespace {
-
-enum Arg : uint8_t { kTokens, kMap, kPoolRows, kLens, kOffsets, kTable, kScalars };
 
 template <class T, class View>
 T* data(const View& t) {
@@ -65,56 +62,15 @@ class Gather {
   CheckedArray<int32_t> table_;
 };
 
-Progress body(LaunchFrame& f) {
-  Gather(gather_table_call(f.launch), nullptr).run();
-  return Progress::kDone;
-}
-
-void footprint(const LaunchFrame& f, Footprint* spans) {
-  Gather(gather_table_call(f.launch), spans).run();
-}
-
 }  // namespace
 
-constinit const Kernel kGatherTable{.name = "gather_table", .body = body, .footprint = footprint};
+constinit const Kernel kGatherTable = walked_kernel<GatherTable, Gather>("gather_table");
 
-GatherTable gather_table_call(const KernelLaunch& launch) {
-  const LaunchFrame f{launch};
-  const auto s = f.scalar<GatherTableScalars>(kScalars);
-  GatherTable c;
-  c.req_to_token = TensorView(f.pointer<std::byte>(kTokens), DType::kI32, {s.pool_rows, s.width});
-  if (s.has_map != 0)
-    c.full_to_swa = TensorView(f.pointer<std::byte>(kMap), DType::kI64, {s.mapped});
-  c.req_pool_indices = array_of<int32_t>(f, kPoolRows, s.requests);
-  c.lens = array_of<int32_t>(f, kLens, s.requests);
-  if (s.has_offsets != 0) c.offsets = array_of<int32_t>(f, kOffsets, s.requests);
-  c.page_table = TensorView(f.pointer<std::byte>(kTable), DType::kI32, {s.requests, s.columns});
-  c.unit = s.unit;
-  return c;
-}
-
-KernelLaunch gather_table_launch(const GatherTable& c) {
-  assert(c.unit > 0 && c.lens.size() == c.req_pool_indices.size());
-  assert(c.page_table.shape[0] >= static_cast<int64_t>(c.lens.size()));
-  assert(c.offsets.empty() || c.offsets.size() == c.lens.size());
-  GatherTableScalars s{};
-  s.pool_rows = c.req_to_token.shape[0];
-  s.width = c.req_to_token.shape[1];
-  s.mapped = c.full_to_swa.shape[0];
-  s.requests = static_cast<int64_t>(c.lens.size());
-  s.columns = c.page_table.shape[1];
-  s.unit = c.unit;
-  s.has_map = c.full_to_swa.defined();
-  s.has_offsets = !c.offsets.empty();
-  KernelLaunch launch = launch_of(kGatherTable, s.requests);
-  launch.args.pointer(c.req_to_token.data)
-      .pointer(c.full_to_swa.data)
-      .pointer(c.req_pool_indices.data())
-      .pointer(c.lens.data())
-      .pointer(c.offsets.data())
-      .pointer(c.page_table.data)
-      .scalar(s);
-  return launch;
+KernelLaunch gather_table_launch(const GatherTable& call) {
+  assert(call.unit > 0 && call.lens.size() == call.req_pool_indices.size());
+  assert(call.page_table.shape[0] >= std::ssize(call.lens));
+  assert(call.offsets.empty() || call.offsets.size() == call.lens.size());
+  return launch_of(kGatherTable, call, {}, std::ssize(call.lens));
 }
 
 }  // namespace shadowgraph

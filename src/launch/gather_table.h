@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "launch/launch_args.h"
 #include "shadowgraph/kernel.h"
 #include "shadowgraph/tensor_view.h"
 
@@ -22,13 +23,22 @@ struct GatherTable {
   TensorView page_table;             // int32 [requests, columns], contiguous
   int32_t unit = 1;                  // tokens that a column stands for
 };
+inline constexpr int32_t kNoPage = -1;  // of an index that leads nowhere
+template <class V>
+void visit_args(V& v, GatherTable& c) {
+  v("req_to_token", c.req_to_token);
+  v("full_to_swa", c.full_to_swa);
+  v("req_pool_indices", c.req_pool_indices);
+  v("lens", c.lens);
+  v("offsets", c.offsets);
+  v("page_table", c.page_table);
+  v("unit", c.unit);
+}
 
 /// Reads everything when it runs. Where an index is outside its array the footprint holds the
 /// access and the column becomes -1; a length of more columns than the row has goes on into the
 /// next row, as it would on a GPU, and stops at the table's end.
 KernelLaunch gather_table_launch(const GatherTable& call);
-/// page_table has a row for each request.
-GatherTable gather_table_call(const KernelLaunch& launch);
 
 extern const Kernel kGatherTable;
 

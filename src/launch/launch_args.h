@@ -1,9 +1,15 @@
-// What launches have in common: a view, or a cache, is its pointers and its scalars; spans of
-// footprints. Scalars have no padding: launches are compared byte by byte.
+// A launch's arguments are those of a call, as its visit_args lists them (attn/visit_attention.h):
+// first its addresses, then, as one scalar, the call without them. A GPU body takes the same
+// arguments. Also spans of footprints. Tested by tests/launch/launch_args_test.cc.
 #pragma once
 
+#include <array>
+#include <cassert>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
+#include <type_traits>
 
 #include "shadowgraph/access.h"
 #include "shadowgraph/kernel.h"
@@ -12,58 +18,164 @@
 
 namespace shadowgraph {
 
-/// A view [rows, heads, dim] whose last axis is contiguous, or [rows, heads], or none (rank 0).
-struct RowsScalars {
-  int64_t shape[3], stride[2];
-  int32_t rank;
-  DType dtype;
-  uint8_t unused[3];
-};
-static_assert(sizeof(RowsScalars) == 5 * 8 + 4 + 4);
-
-RowsScalars scalars_of(const ConstTensorView& t);
-TensorView view_of(void* data, const RowsScalars& s);
-
-struct CacheScalars {
-  int64_t num_pages;
-  int64_t k_stride[3], v_stride[3];              // page, token, head
-  int64_t k_scale_stride[3], v_scale_stride[3];  // the same
-  int32_t page_size, num_kv_heads, head_dim_qk, head_dim_vo;
-  float k_scale, v_scale;
-  DType k_dtype, v_dtype;
-  KvOrder k_order, v_order;
-  uint8_t well_formed, unused[3];
-};
-static_assert(sizeof(CacheScalars) == 8 + 12 * 8 + 4 * 4 + 2 * 4 + 8);
-
-CacheScalars scalars_of(const KvCache& c);
-/// Its pointers: K, V, the scales of K, of V.
-inline constexpr uint8_t kCacheArgs = 4;
-KernelArgs& add_cache(KernelArgs& args, const KvCache& c);
-/// first: the argument that is K.
-KvCache cache_of(const LaunchFrame& f, size_t first, const CacheScalars& s);
-
-/// A launch of so many blocks, of one where there are none; its arguments are to be added.
-KernelLaunch launch_of(const Kernel& kernel, int64_t blocks);
-
 /// Whose work a launch's rows are: row i, as its footprint counts them, is request first + i /
 /// a_request of the step; a_request 0: they differ, and no owner is known.
 struct RequestRows {
   int32_t a_request = 1, first = 0;
 };
-/// What a launch was made of. What it does not carry is not there.
+
+/// What a launch was made of. What visit_args does not list is 0.
 template <class Call>
 struct CallOf {
   Call call;
   RequestRows rows;
 };
+
+/// Puts the addresses that it visits among a launch's arguments, and the bytes of all else where
+/// they lie in `from`. The other bytes stay 0: launches are compared byte by byte, and a struct's
+/// padding is anything.
+class ArgsWriter {
+ public:
+  ArgsWriter(const void* from, std::byte* to, KernelArgs* args)
+      : from_(static_cast<const std::byte*>(from)), to_(to), args_(*args) {}
+
+  template <class T>
+  void operator()(const char* /*name*/, T*& address) {
+    args_.pointer(address);
+  }
+  template <class T>
+  void operator()(const char* /*name*/, std::span<T>& list) {
+    args_.pointer(list.data());
+    put(&list, std::span<T>(static_cast<T*>(nullptr), list.size()));
+  }
+  template <class Byte>
+  void operator()(const char* /*name*/, BasicTensorView<Byte>& t) {
+    assert(t.rank >= 0 && t.rank <= t.kMaxRank);
+    args_.pointer(t.data);
+    put(&t.dtype, t.dtype);
+    put(&t.rank, t.rank);
+    for (size_t i = 0; i < static_cast<size_t>(t.rank); ++i) {
+      put(&t.shape[i], t.shape[i]);
+      put(&t.stride[i], t.stride[i]);
+    }
+  }
+  template <class T>
+  void operator()(const char* /*name*/, T& member) {
+    if constexpr (requires { visit_args(*this, member); }) {
+      visit_args(*this, member);
+    } else {
+      static_assert(std::is_arithmetic_v<T> || std::has_unique_object_representations_v<T>);
+      put(&member, member);
+    }
+  }
+
+ private:
+  template <class T>
+  void put(const void* at, const T& value) {
+    std::memcpy(to_ + (static_cast<const std::byte*>(at) - from_), &value, sizeof value);
+  }
+
+  const std::byte* from_;
+  std::byte* to_;
+  KernelArgs& args_;
+};
+
+/// Gives a call the addresses of a launch.
+class ArgsReader {
+ public:
+  explicit ArgsReader(const KernelArgs& args) : args_(args) {}
+
+  template <class T>
+  void operator()(const char* /*name*/, T*& address) {
+    address = static_cast<T*>(args_.get<void*>(next_++));
+  }
+  template <class T>
+  void operator()(const char* name, std::span<T>& list) {
+    T* data = nullptr;
+    (*this)(name, data);
+    list = {data, list.size()};
+  }
+  template <class Byte>
+  void operator()(const char* name, BasicTensorView<Byte>& t) {
+    (*this)(name, t.data);
+  }
+  template <class T>
+  void operator()(const char* /*name*/, T& member) {
+    if constexpr (requires { visit_args(*this, member); }) visit_args(*this, member);
+  }
+
+ private:
+  const KernelArgs& args_;
+  size_t next_ = 0;
+};
+
+/// A launch of so many blocks, of one where there are none.
+template <class Call>
+KernelLaunch launch_of(const Kernel& kernel, const Call& call, const RequestRows& rows,
+                       int64_t blocks) {
+  KernelLaunch launch;
+  launch.kernel = &kernel;
+  launch.grid.x = static_cast<uint32_t>(blocks < 1 ? 1 : blocks);
+  CallOf<Call> of{call, rows};
+  std::array<std::byte, sizeof of> scalar{};
+  ArgsWriter writer(&of, scalar.data(), &launch.args);
+  visit_args(writer, of.call);
+  writer("rows", of.rows);
+  launch.args.add(ArgKind::kScalar, scalar.data(), scalar.size());
+  return launch;
+}
+
+/// The scalar of a launch with these arguments: the call without its addresses.
+template <class Call>
+CallOf<Call> scalar_of(const KernelLaunch& launch) {
+  size_t arg = 0;
+  while (launch.args.kind(arg) == ArgKind::kPointer) ++arg;
+  return launch.args.get<CallOf<Call>>(arg);
+}
+
+/// The inverse of launch_of: reads no memory of the device. Requires a launch with these arguments.
+template <class Call>
+CallOf<Call> call_of(const KernelLaunch& launch) {
+  auto of = scalar_of<Call>(launch);
+  ArgsReader reader(launch.args);
+  visit_args(reader, of.call);
+  return of;
+}
+
 /// Rows of spans become requests.
 void name_requests(const RequestRows& rows, Footprint* spans);
 
-/// An array of the device.
-template <class T>
-std::span<const T> array_of(const LaunchFrame& f, size_t arg, int64_t size) {
-  return {f.pointer<const T>(arg), static_cast<size_t>(size)};
+/// A kernel whose arguments are a call: run(call) and note(call, spans) take it on what memory
+/// holds when the launch runs.
+template <class Call, void (*run)(const Call&), void (*note)(const Call&, Footprint*)>
+constexpr Kernel launch_kernel(std::string_view name) {
+  return {.name = name,
+          .body =
+              [](LaunchFrame& f) {
+                run(call_of<Call>(f.launch).call);
+                return Progress::kDone;
+              },
+          .footprint =
+              [](const LaunchFrame& f, Footprint* spans) {
+                const auto of = call_of<Call>(f.launch);
+                note(of.call, spans);
+                name_requests(of.rows, spans);
+              }};
+}
+
+/// The same of a kernel that is written once, Walk(call, spans).run(): with spans it notes what it
+/// reads and writes, without them it does it.
+template <class Call, class Walk>
+void run_walk(const Call& call) {
+  Walk(call, nullptr).run();
+}
+template <class Call, class Walk>
+void note_walk(const Call& call, Footprint* spans) {
+  Walk(call, spans).run();
+}
+template <class Call, class Walk>
+constexpr Kernel walked_kernel(std::string_view name) {
+  return launch_kernel<Call, run_walk<Call, Walk>, note_walk<Call, Walk>>(name);
 }
 
 template <class T>
@@ -76,6 +188,12 @@ void add_written(Footprint* spans, const TensorView& t);
 /// Fills it with 0xff: what a call that is refused when it runs leaves behind.
 void poison(const TensorView& t);
 
+/// Where a place along a stride begins; far outside every memory where it overflows.
+int64_t offset_of_place(int64_t place, int64_t stride);
+/// The access to so many elements of a place that a view's first axis does not have; nothing where
+/// it has it.
+void add_missing_place(Footprint* spans, const ConstTensorView& t, int64_t place, int64_t count,
+                       Access access, int64_t row);
 /// The reads or writes beyond the pool of a page id that it does not have, at K, V and scales.
 void add_beyond_pool(Footprint* spans, const KvCache& c, int64_t page, Access access, int32_t row);
 

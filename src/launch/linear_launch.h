@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "attn/visit_recurrent.h"
 #include "launch/launch_args.h"
 #include "shadowgraph/kernel.h"
 #include "shadowgraph/linear.h"
@@ -19,15 +20,12 @@ namespace shadowgraph {
 ///
 /// rows: which of them are which request of the step.
 KernelLaunch linear_launch(const LinearAttention& call, const RequestRows& rows = {});
-CallOf<LinearAttention> linear_call(const KernelLaunch& launch);
 
 /// causal_conv1d, likewise.
 KernelLaunch conv_launch(const CausalConv1d& call, const RequestRows& rows = {});
-CallOf<CausalConv1d> conv_call(const KernelLaunch& launch);
 
 /// decay_gate, over padding too.
 KernelLaunch gate_launch(const DecayGate& gate);
-DecayGate gate_call(const KernelLaunch& launch);
 
 /// tree_parents row by row: [rows, steps] each. What is no tree gets the chain's parents.
 struct DraftParents {
@@ -35,8 +33,14 @@ struct DraftParents {
   std::span<int32_t> parents;
   int64_t steps = 1;
 };
+template <class V>
+void visit_args(V& v, DraftParents& c) {
+  v("next_token", c.next_token);
+  v("next_sibling", c.next_sibling);
+  v("parents", c.parents);
+  v("steps", c.steps);
+}
 KernelLaunch parents_launch(const DraftParents& call, const RequestRows& rows = {});
-CallOf<DraftParents> parents_call(const KernelLaunch& launch);
 
 extern const Kernel kLinearAttention, kCausalConv1d, kDecayGate, kDraftParents;
 

@@ -3,6 +3,8 @@
 
 #include <span>
 
+#include "attn/visit_attention.h"
+#include "launch/launch_args.h"
 #include "shadowgraph/attention.h"
 #include "shadowgraph/kernel.h"
 
@@ -16,11 +18,14 @@ namespace shadowgraph {
 /// Empty: there are none.
 KernelLaunch merge_launch(const MergeState<LseBase::kNatural>& call,
                           std::span<const int32_t> cu_seqlens_q = {});
-struct MergeCall {
-  MergeState<LseBase::kNatural> call;
+struct MergeCall : MergeState<LseBase::kNatural> {
   std::span<const int32_t> cu_seqlens_q;
 };
-MergeCall merge_call(const KernelLaunch& launch);
+template <class V>
+void visit_args(V& v, MergeCall& c) {
+  visit_args(v, static_cast<MergeState<LseBase::kNatural>&>(c));
+  v("cu_seqlens_q", c.cu_seqlens_q);
+}
 
 extern const Kernel kMergeState;
 

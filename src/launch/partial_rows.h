@@ -25,6 +25,11 @@ struct AnyLse {
   AnyLse(const NaturalLse& lse) : tensor(lse.tensor) {}                     // NOLINT
   AnyLse(const Log2Lse& lse) : tensor(lse.tensor), base(LseBase::kLog2) {}  // NOLINT
 };
+template <class V>
+void visit_args(V& v, AnyLse& lse) {
+  v("tensor", lse.tensor);
+  v("base", lse.base);
+}
 
 /// The LSE of a row and head in base To; from another base it is converted in double and rounded
 /// once.

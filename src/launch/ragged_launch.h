@@ -2,6 +2,7 @@
 // tests/launch/ragged_launch_test.cc.
 #pragma once
 
+#include "attn/visit_attention.h"
 #include "launch/launch_args.h"
 #include "shadowgraph/attention.h"
 #include "shadowgraph/kernel.h"
@@ -16,7 +17,6 @@ namespace shadowgraph {
 ///
 /// rows: which of the call's requests are which request of the step.
 KernelLaunch ragged_launch(const RaggedAttention& call, const RequestRows& rows = {});
-CallOf<RaggedAttention> ragged_call(const KernelLaunch& launch);
 
 extern const Kernel kRaggedAttention;
 

@@ -4,14 +4,11 @@
 
 #include "core/float_formats.h"
 #include "kernels/spans.h"
-#include "launch/launch_scalars.h"
 #include "launch/partial_rows.h"
 
 namespace shadowgraph {
 
 namespace {
-
-enum Arg : uint8_t { kK, kCuSeqlens, kFactors, kOut, kScalars };
 
 bool is_sound(const ScaleKeys& c) {
   const int64_t rows = std::min(c.k.shape[0], c.out.shape[0]);
@@ -26,21 +23,17 @@ void for_each_token(const ScaleKeys& c, Fn fn) {
     for (int64_t t = c.cu_seqlens[i]; t < c.cu_seqlens[i + 1]; ++t) fn(i, t);
 }
 
-Progress body(LaunchFrame& f) {
-  const ScaleKeys c = scale_keys_call(f.launch).call;
-  if (!is_sound(c)) return Progress::kDone;
+void scale(const ScaleKeys& c) {
+  if (!is_sound(c)) return;
   for_each_token(c, [&](size_t i, int64_t t) {
     for (int64_t h = 0; h < c.k.shape[1]; ++h)
       for (int64_t d = 0; d < c.k.shape[2]; ++d)
         store_float(c.out.at(t, h), DType::kF32, d,
                     load_float(c.k.at(t, h), c.k.dtype, d) * c.factors[i]);
   });
-  return Progress::kDone;
 }
 
-void footprint(const LaunchFrame& f, Footprint* spans) {
-  const CallOf<ScaleKeys> of = scale_keys_call(f.launch);
-  const ScaleKeys& c = of.call;
+void note_scale(const ScaleKeys& c, Footprint* spans) {
   add_whole(spans, c.cu_seqlens);
   if (!is_sound(c)) {
     const int64_t end = c.cu_seqlens.empty() ? 0 : c.cu_seqlens.back();
@@ -59,35 +52,14 @@ void footprint(const LaunchFrame& f, Footprint* spans) {
                      Access::kWrite, request});
     }
   });
-  name_requests(of.rows, spans);
 }
 
 }  // namespace
 
-constinit const Kernel kScaleKeys{.name = "scale_keys", .body = body, .footprint = footprint};
+constinit const Kernel kScaleKeys = launch_kernel<ScaleKeys, scale, note_scale>("scale_keys");
 
-CallOf<ScaleKeys> scale_keys_call(const KernelLaunch& launch) {
-  const LaunchFrame f{launch};
-  const auto s = f.scalar<ScaleKeysScalars>(kScalars);
-  return {{view_of(f.pointer<void>(kK), s.k), array_of<int32_t>(f, kCuSeqlens, s.num_offsets),
-           array_of<float>(f, kFactors, std::max<int64_t>(0, s.num_offsets - 1)),
-           view_of(f.pointer<void>(kOut), s.out)},
-          s.rows};
-}
-
-KernelLaunch scale_keys_launch(const ScaleKeys& c, const RequestRows& rows) {
-  ScaleKeysScalars s{};
-  s.k = scalars_of(c.k);
-  s.out = scalars_of(c.out);
-  s.num_offsets = static_cast<int64_t>(c.cu_seqlens.size());
-  s.rows = rows;
-  KernelLaunch launch = launch_of(kScaleKeys, c.k.shape[0]);
-  launch.args.pointer(c.k.data)
-      .pointer(c.cu_seqlens.data())
-      .pointer(c.factors.data())
-      .pointer(c.out.data)
-      .scalar(s);
-  return launch;
+KernelLaunch scale_keys_launch(const ScaleKeys& call, const RequestRows& rows) {
+  return launch_of(kScaleKeys, call, rows, call.k.shape[0]);
 }
 
 }  // namespace shadowgraph

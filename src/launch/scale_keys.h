@@ -16,13 +16,19 @@ struct ScaleKeys {
   std::span<const float> factors;       // [requests] of the device
   TensorView out;                       // f32, as k
 };
+template <class V>
+void visit_args(V& v, ScaleKeys& c) {
+  v("k", c.k);
+  v("cu_seqlens", c.cu_seqlens);
+  v("factors", c.factors);
+  v("out", c.out);
+}
 
 /// Rows past the last offset are neither read nor written. Nothing is scaled where an offset is out
 /// of order, or beyond the rows that there are: the footprint holds the access.
 ///
 /// rows: which of the call's requests are which request of the step.
 KernelLaunch scale_keys_launch(const ScaleKeys& call, const RequestRows& rows = {});
-CallOf<ScaleKeys> scale_keys_call(const KernelLaunch& launch);
 
 extern const Kernel kScaleKeys;
 

@@ -3,15 +3,9 @@
 #include <cstring>
 
 #include "kernels/spans.h"
-#include "launch/view_args.h"
 
 namespace shadowgraph {
 namespace {
-
-struct ListScalars {
-  int64_t num_rows, num_tokens;
-  RequestRows rows;
-};
 
 int64_t place_elements(const ConstTensorView& t) {
   int64_t n = 1;
@@ -29,30 +23,23 @@ void for_each_copy(const CopyStates& c, Fn fn) {
       fn(static_cast<int32_t>(i), c.sources[i], c.targets[i]);
 }
 
-Progress copy_body(LaunchFrame& f) {
-  const CopyStates c = copy_states_call(f.launch).call;
+void copy(const CopyStates& c) {
   const auto bytes = static_cast<size_t>(place_elements(c.to)) * size_of(c.to.dtype);
   for_each_copy(c, [&](int32_t, int64_t source, int64_t target) {
     if (has_place(c.from, source) && has_place(c.to, target))
       std::memmove(c.to.at(target), c.from.at(source), bytes);
   });
-  return Progress::kDone;
 }
 
-void copy_spans(const LaunchFrame& f, Footprint* spans) {
-  const auto [c, rows] = copy_states_call(f.launch);
+void note_copy(const CopyStates& c, Footprint* spans) {
   add_whole(spans, c.sources);
   add_whole(spans, c.targets);
   const int64_t elements = place_elements(c.to);
-  const CopyStates& call = c;
   for_each_copy(c, [&](int32_t row, int64_t source, int64_t target) {
-    const uint32_t bytes = element_bytes(call.to.dtype);
-    spans->push_back(
-        {call.from.data, source * call.from.stride[0], elements, bytes, Access::kRead, row});
-    spans->push_back(
-        {call.to.data, target * call.to.stride[0], elements, bytes, Access::kWrite, row});
+    const uint32_t bytes = element_bytes(c.to.dtype);
+    spans->push_back({c.from.data, source * c.from.stride[0], elements, bytes, Access::kRead, row});
+    spans->push_back({c.to.data, target * c.to.stride[0], elements, bytes, Access::kWrite, row});
   });
-  name_requests(rows, spans);
 }
 
 /// fn(row, target, tokens) of rows that leave a window.
@@ -64,8 +51,7 @@ void for_each_window(const TrackWindows& c, Fn fn) {
       fn(static_cast<int32_t>(i), c.targets[i], c.tokens.subspan(i * history, history));
 }
 
-Progress track_body(LaunchFrame& f) {
-  const TrackWindows c = track_windows_call(f.launch).call;
+void track(const TrackWindows& c) {
   const size_t element = size_of(c.states.dtype);
   for_each_window(c, [&](int32_t, int64_t target, std::span<const int32_t> tokens) {
     if (!has_place(c.states, target)) return;
@@ -77,12 +63,9 @@ Progress track_body(LaunchFrame& f) {
       }
     }
   });
-  return Progress::kDone;
 }
 
-void track_spans(const LaunchFrame& f, Footprint* spans) {
-  const auto [call, rows] = track_windows_call(f.launch);
-  const TrackWindows& c = call;
+void note_track(const TrackWindows& c, Footprint* spans) {
   add_whole(spans, c.targets);
   const int64_t history = c.states.shape[2], dim = c.x.shape[1];
   for_each_window(c, [&](int32_t row, int64_t target, std::span<const int32_t> tokens) {
@@ -94,53 +77,20 @@ void track_spans(const LaunchFrame& f, Footprint* spans) {
     spans->push_back({c.states.data, target * c.states.stride[0], dim * history,
                       element_bytes(c.states.dtype), Access::kWrite, row});
   });
-  name_requests(rows, spans);
-}
-
-KernelLaunch list_launch(const Kernel& kernel, const std::array<ConstTensorView, 2>& views,
-                         std::span<const int32_t> a, std::span<const int32_t> targets,
-                         const RequestRows& rows) {
-  KernelLaunch launch = launch_of(kernel, std::ssize(targets));
-  add_views<2>(launch.args, views);
-  launch.args.pointer(a.data())
-      .pointer(targets.data())
-      .scalar(ListScalars{std::ssize(targets), std::ssize(a), rows});
-  return launch;
-}
-
-/// What list_launch was given: two views, a list, and one of targets.
-template <class Call>
-CallOf<Call> call_of(const KernelLaunch& launch) {
-  constexpr size_t kFirstList = 3;
-  const LaunchFrame f{launch};
-  const auto t = views_of<2>(f, 0);
-  const auto s = f.scalar<ListScalars>(kFirstList + 2);
-  return {{t[0], t[1], array_of<int32_t>(f, kFirstList, s.num_tokens),
-           array_of<int32_t>(f, kFirstList + 1, s.num_rows)},
-          s.rows};
 }
 
 }  // namespace
 
-constinit const Kernel kCopyStates{
-    .name = "copy_states", .body = copy_body, .footprint = copy_spans};
-constinit const Kernel kTrackWindows{
-    .name = "track_windows", .body = track_body, .footprint = track_spans};
+constinit const Kernel kCopyStates = launch_kernel<CopyStates, copy, note_copy>("copy_states");
+constinit const Kernel kTrackWindows =
+    launch_kernel<TrackWindows, track, note_track>("track_windows");
 
-KernelLaunch copy_states_launch(const CopyStates& c, const RequestRows& rows) {
-  return list_launch(kCopyStates, {c.from, c.to}, c.sources, c.targets, rows);
+KernelLaunch copy_states_launch(const CopyStates& call, const RequestRows& rows) {
+  return launch_of(kCopyStates, call, rows, std::ssize(call.targets));
 }
 
-CallOf<CopyStates> copy_states_call(const KernelLaunch& launch) {
-  return call_of<CopyStates>(launch);
-}
-
-KernelLaunch track_windows_launch(const TrackWindows& c, const RequestRows& rows) {
-  return list_launch(kTrackWindows, {c.x, c.states}, c.tokens, c.targets, rows);
-}
-
-CallOf<TrackWindows> track_windows_call(const KernelLaunch& launch) {
-  return call_of<TrackWindows>(launch);
+KernelLaunch track_windows_launch(const TrackWindows& call, const RequestRows& rows) {
+  return launch_of(kTrackWindows, call, rows, std::ssize(call.targets));
 }
 
 }  // namespace shadowgraph

@@ -20,8 +20,14 @@ struct CopyStates {
   TensorView to;
   std::span<const int32_t> sources, targets;
 };
+template <class V>
+void visit_args(V& v, CopyStates& c) {
+  v("from", c.from);
+  v("to", c.to);
+  v("sources", c.sources);
+  v("targets", c.targets);
+}
 KernelLaunch copy_states_launch(const CopyStates& call, const RequestRows& rows = {});
-CallOf<CopyStates> copy_states_call(const KernelLaunch& launch);
 
 /// Row i: the inputs at tokens[i] become the window of slot targets[i]; -1: none.
 struct TrackWindows {
@@ -30,8 +36,14 @@ struct TrackWindows {
   std::span<const int32_t> tokens;  // [rows, width - 1]
   std::span<const int32_t> targets;
 };
+template <class V>
+void visit_args(V& v, TrackWindows& c) {
+  v("x", c.x);
+  v("states", c.states);
+  v("tokens", c.tokens);
+  v("targets", c.targets);
+}
 KernelLaunch track_windows_launch(const TrackWindows& call, const RequestRows& rows = {});
-CallOf<TrackWindows> track_windows_call(const KernelLaunch& launch);
 
 extern const Kernel kCopyStates, kTrackWindows;
 

@@ -1,6 +1,7 @@
 // store_kv as a launch. Tested by tests/launch/store_launch_test.cc.
 #pragma once
 
+#include "attn/visit_attention.h"
 #include "launch/launch_args.h"
 #include "shadowgraph/attention.h"
 #include "shadowgraph/kernel.h"
@@ -15,8 +16,7 @@ namespace shadowgraph {
 ///
 /// tokens: which of them are which request of the step, so that their slots are held against its
 /// owner.
-KernelLaunch store_launch(const StoreKv& call, const RequestRows& tokens = {.a_request = 0});
-CallOf<StoreKv> store_call(const KernelLaunch& launch);
+KernelLaunch store_launch(StoreKv call, const RequestRows& tokens = {.a_request = 0});
 
 extern const Kernel kStoreKv;
 

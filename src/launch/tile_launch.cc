@@ -9,52 +9,12 @@
 #include "core/float_formats.h"
 #include "kernels/attend_part.h"
 #include "kernels/spans.h"
-#include "launch/attention_args.h"
 #include "launch/tile_items.h"
 #include "launch/tile_plan.h"
 
 namespace shadowgraph {
 
 namespace {
-
-enum Arg : uint8_t {
-  kQ,
-  kQoIndptr,
-  kKvIndptr,
-  kKvIndices,
-  kCache,
-  kK = kCache + kCacheArgs,
-  kV,
-  kMask,
-  kMaskIndptr,
-  kPrefixLens,
-  kTokenPos,
-  kMaxItemLens,
-  kParams,
-  kRequests = kParams + kParamsArgs,
-  kQoTiles,
-  kKvTiles,
-  kOIndptr,
-  kChunk,
-  kValid,
-  kOut,
-  kLse,
-  kScalars
-};
-
-struct TileScalars {
-  RowsScalars q, k, v, out, lse;
-  CacheScalars cache;
-  ParamsScalars params;
-  int64_t num_qo_indptr, num_kv_indptr, num_kv_indices, num_mask, num_mask_indptr;
-  int64_t num_prefix_lens, num_token_pos, num_max_item_lens;
-  int64_t num_items, num_qo_tiles, num_kv_tiles, num_o_indptr, num_chunk, num_valid;
-  RequestRows rows;
-  int32_t cta_tile_q;
-  uint8_t split_kv, lse_base, unused[2];
-};
-static_assert(sizeof(TileScalars) ==
-              5 * sizeof(RowsScalars) + sizeof(CacheScalars) + sizeof(ParamsScalars) + 16 * 8);
 
 /// The kernel, run or only noted.
 class Tiles {
@@ -235,106 +195,15 @@ class Tiles {
   ItemReader items_;
 };
 
-Progress body(LaunchFrame& f) {
-  Tiles(tile_call(f.launch).call, nullptr).run();
-  return Progress::kDone;
-}
-
-void footprint(const LaunchFrame& f, Footprint* spans) {
-  const auto [call, rows] = tile_call(f.launch);
-  Tiles(call, spans).run();
-  name_requests(rows, spans);
-}
-
-TileScalars scalars_of(const TiledAttention& c) {
-  TileScalars s{};
-  s.q = scalars_of(c.q), s.k = scalars_of(c.k), s.v = scalars_of(c.v);
-  s.out = scalars_of(c.out), s.lse = scalars_of(c.lse.tensor);
-  s.cache = scalars_of(c.cache);
-  s.params = scalars_of(c.params, {}, 0);
-  s.num_qo_indptr = std::ssize(c.qo_indptr), s.num_kv_indptr = std::ssize(c.kv_indptr);
-  s.num_kv_indices = std::ssize(c.kv_indices);
-  s.num_mask = std::ssize(c.packed_mask), s.num_mask_indptr = std::ssize(c.mask_indptr);
-  s.num_prefix_lens = std::ssize(c.items.prefix_lens);
-  s.num_token_pos = std::ssize(c.items.token_pos);
-  s.num_max_item_lens = std::ssize(c.items.max_item_lens);
-  s.num_items = std::ssize(c.plan.request_indices);
-  s.num_qo_tiles = std::ssize(c.plan.qo_tile_indices);
-  s.num_kv_tiles = std::ssize(c.plan.kv_tile_indices);
-  s.num_o_indptr = std::ssize(c.plan.o_indptr);
-  s.num_chunk = std::ssize(c.plan.kv_chunk_size);
-  s.num_valid = std::ssize(c.plan.block_valid_mask);
-  s.cta_tile_q = c.plan.cta_tile_q;
-  s.split_kv = c.plan.split_kv;
-  s.lse_base = c.lse.base == LseBase::kLog2;
-  return s;
-}
-
 }  // namespace
 
-constinit const Kernel kTiledAttention{
-    .name = "tiled_attention", .body = body, .footprint = footprint};
+constinit const Kernel kTiledAttention = walked_kernel<TiledAttention, Tiles>("tiled_attention");
 
-CallOf<TiledAttention> tile_call(const KernelLaunch& launch) {
-  const LaunchFrame f{launch};
-  const auto s = f.scalar<TileScalars>(kScalars);
-  const auto ints = [&](Arg arg, int64_t size) { return array_of<int32_t>(f, arg, size); };
-  TiledAttention c;
-  c.q = view_of(f.pointer<void>(kQ), s.q);
-  c.qo_indptr = ints(kQoIndptr, s.num_qo_indptr), c.kv_indptr = ints(kKvIndptr, s.num_kv_indptr);
-  c.kv_indices = ints(kKvIndices, s.num_kv_indices);
-  c.cache = cache_of(f, kCache, s.cache);
-  c.k = view_of(f.pointer<void>(kK), s.k), c.v = view_of(f.pointer<void>(kV), s.v);
-  c.packed_mask = array_of<uint8_t>(f, kMask, s.num_mask);
-  c.mask_indptr = ints(kMaskIndptr, s.num_mask_indptr);
-  c.items = {ints(kPrefixLens, s.num_prefix_lens), ints(kTokenPos, s.num_token_pos),
-             ints(kMaxItemLens, s.num_max_item_lens)};
-  c.params = params_of(f, kParams, s.params, 0);
-  c.plan = {.request_indices = ints(kRequests, s.num_items),
-            .qo_tile_indices = ints(kQoTiles, s.num_qo_tiles),
-            .kv_tile_indices = ints(kKvTiles, s.num_kv_tiles),
-            .o_indptr = ints(kOIndptr, s.num_o_indptr),
-            .merge_indptr = {},
-            .kv_chunk_size = ints(kChunk, s.num_chunk),
-            .block_valid_mask = array_of<uint8_t>(f, kValid, s.num_valid),
-            .cta_tile_q = s.cta_tile_q,
-            .split_kv = s.split_kv != 0};
-  c.out = view_of(f.pointer<void>(kOut), s.out);
-  c.lse = {view_of(f.pointer<void>(kLse), s.lse),
-           s.lse_base != 0 ? LseBase::kLog2 : LseBase::kNatural};
-  return {c, s.rows};
-}
-
-KernelLaunch tile_launch(const TiledAttention& c, const RequestRows& rows) {
-  assert((c.plan.cta_tile_q > 0 || c.plan.qo_tile_indices.empty()) &&
-         c.params.custom_mask.kind == CustomMask::Kind::kNone &&
-         (c.items.prefix_lens.empty() || c.mask_indptr.empty()));
-  TileScalars scalars = scalars_of(c);
-  scalars.rows = rows;
-  KernelLaunch launch = launch_of(kTiledAttention, scalars.num_items);
-  launch.args.pointer(c.q.data)
-      .pointer(c.qo_indptr.data())
-      .pointer(c.kv_indptr.data())
-      .pointer(c.kv_indices.data());
-  add_cache(launch.args, c.cache)
-      .pointer(c.k.data)
-      .pointer(c.v.data)
-      .pointer(c.packed_mask.data())
-      .pointer(c.mask_indptr.data())
-      .pointer(c.items.prefix_lens.data())
-      .pointer(c.items.token_pos.data())
-      .pointer(c.items.max_item_lens.data());
-  add_params(launch.args, c.params)
-      .pointer(c.plan.request_indices.data())
-      .pointer(c.plan.qo_tile_indices.data())
-      .pointer(c.plan.kv_tile_indices.data())
-      .pointer(c.plan.o_indptr.data())
-      .pointer(c.plan.kv_chunk_size.data())
-      .pointer(c.plan.block_valid_mask.data())
-      .pointer(c.out.data)
-      .pointer(c.lse.tensor.data)
-      .scalar(scalars);
-  return launch;
+KernelLaunch tile_launch(const TiledAttention& call, const RequestRows& rows) {
+  assert((call.plan.cta_tile_q > 0 || call.plan.qo_tile_indices.empty()) &&
+         call.params.custom_mask.kind == CustomMask::Kind::kNone &&
+         (call.items.prefix_lens.empty() || call.mask_indptr.empty()));
+  return launch_of(kTiledAttention, call, rows, std::ssize(call.plan.request_indices));
 }
 
 }  // namespace shadowgraph

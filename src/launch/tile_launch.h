@@ -7,6 +7,7 @@
 
 #include <span>
 
+#include "attn/visit_attention.h"
 #include "launch/launch_args.h"
 #include "launch/partial_rows.h"
 #include "shadowgraph/attention.h"
@@ -28,6 +29,18 @@ struct TilePlan {
   int32_t cta_tile_q = 0;                     // packed rows of a tile; baked
   bool split_kv = false;  // items leave partial results; baked. Else they write out itself
 };
+/// Without merge_indptr, which is the merge's.
+template <class V>
+void visit_args(V& v, TilePlan& p) {
+  v("request_indices", p.request_indices);
+  v("qo_tile_indices", p.qo_tile_indices);
+  v("kv_tile_indices", p.kv_tile_indices);
+  v("o_indptr", p.o_indptr);
+  v("kv_chunk_size", p.kv_chunk_size);
+  v("block_valid_mask", p.block_valid_mask);
+  v("cta_tile_q", p.cta_tile_q);
+  v("split_kv", p.split_kv);
+}
 
 /// Multi-item scoring: a query of request i at key a >= prefix_lens[i] sees of the keys from there
 /// on only those k for which a < k + p, p = token_pos[i, a - prefix_lens[i]], and at most
@@ -37,6 +50,12 @@ struct TileItems {
   std::span<const int32_t> token_pos;      // [batch, row] 0 of a delimiter, which sees no item
   std::span<const int32_t> max_item_lens;  // [batch]
 };
+template <class V>
+void visit_args(V& v, TileItems& i) {
+  v("prefix_lens", i.prefix_lens);
+  v("token_pos", i.token_pos);
+  v("max_item_lens", i.max_item_lens);
+}
 
 struct TiledAttention {
   ConstTensorView q;                    // [tokens, num_qo_heads, head_dim_qk]
@@ -55,6 +74,23 @@ struct TiledAttention {
   TensorView out;  // split_kv: partial rows [rows, num_qo_heads, head_dim_vo], else [tokens, ...]
   AnyLse lse;      // the same rows
 };
+template <class V>
+void visit_args(V& v, TiledAttention& c) {
+  v("q", c.q);
+  v("qo_indptr", c.qo_indptr);
+  v("kv_indptr", c.kv_indptr);
+  v("kv_indices", c.kv_indices);
+  v("cache", c.cache);
+  v("k", c.k);
+  v("v", c.v);
+  v("packed_mask", c.packed_mask);
+  v("mask_indptr", c.mask_indptr);
+  v("items", c.items);
+  v("params", c.params);
+  v("plan", c.plan);
+  v("out", c.out);
+  v("lse", c.lse);
+}
 
 /// What the launch runs on is what memory holds when it runs: a stale or short plan leaves rows
 /// unwritten, computes some twice or reads beyond a list; the footprint says what it read and
@@ -63,8 +99,6 @@ struct TiledAttention {
 /// that exist are filled with 0xff. What a plan does not need is not read: kv_tile_indices,
 /// o_indptr and kv_chunk_size where keys are not cut. Items run one after the other.
 KernelLaunch tile_launch(const TiledAttention& call, const RequestRows& rows = {});
-/// Without merge_indptr, which is the merge's.
-CallOf<TiledAttention> tile_call(const KernelLaunch& launch);
 
 /// Partial rows merge_indptr[t] to merge_indptr[t + 1] become row t, in their order; of no row out
 /// 0 and LSE -inf. The two LSEs may have different bases.
@@ -77,8 +111,16 @@ struct MergeTiles {
   // [batch + 1]: its last entry is how many rows are no padding; empty: all
   std::span<const int32_t> qo_indptr;
 };
+template <class V>
+void visit_args(V& v, MergeTiles& c) {
+  v("v", c.v);
+  v("s", c.s);
+  v("merge_indptr", c.merge_indptr);
+  v("out", c.out);
+  v("lse", c.lse);
+  v("qo_indptr", c.qo_indptr);
+}
 KernelLaunch merge_tiles_launch(const MergeTiles& call);
-MergeTiles merge_tiles_call(const KernelLaunch& launch);
 
 /// Two partial results of every token, in any bases: the ragged and the paged part of a prefill.
 struct MergePair {
@@ -88,8 +130,17 @@ struct MergePair {
   AnyLse lse;
   std::span<const int32_t> qo_indptr;
 };
+template <class V>
+void visit_args(V& v, MergePair& c) {
+  v("v_a", c.v_a);
+  v("s_a", c.s_a);
+  v("v_b", c.v_b);
+  v("s_b", c.s_b);
+  v("out", c.out);
+  v("lse", c.lse);
+  v("qo_indptr", c.qo_indptr);
+}
 KernelLaunch merge_pair_launch(const MergePair& call);
-MergePair merge_pair_call(const KernelLaunch& launch);
 
 extern const Kernel kTiledAttention, kMergeTiles, kMergePair;
 

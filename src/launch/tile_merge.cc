@@ -2,18 +2,12 @@
 #include <algorithm>
 
 #include "kernels/spans.h"
-#include "launch/attention_args.h"
 #include "launch/checked_array.h"
 #include "launch/tile_launch.h"
 
 namespace shadowgraph {
 
 namespace {
-
-uint8_t byte_of(LseBase base) { return static_cast<uint8_t>(base); }
-AnyLse lse_at(const LaunchFrame& f, size_t arg, const RowsScalars& s, uint8_t base) {
-  return {view_of(f.pointer<void>(arg), s), static_cast<LseBase>(base)};
-}
 
 /// Rows of out that are no padding; those that it does not have are noted.
 int64_t live_rows(std::span<const int32_t> qo_indptr, const TensorView& out, Footprint* spans) {
@@ -36,21 +30,10 @@ void with_base(LseBase base, const Fn& fn) {
   fn(std::integral_constant<LseBase, LseBase::kNatural>());
 }
 
-struct TilesArgs {
-  enum : uint8_t { kV, kS, kIndptr, kOut, kLse, kQoIndptr, kScalars };
-};
-
-struct TilesScalars {
-  RowsScalars v, s, out, lse;
-  int64_t num_indptr, num_qo_indptr;
-  uint8_t s_base, lse_base, unused[6];
-};
-static_assert(sizeof(TilesScalars) == 4 * sizeof(RowsScalars) + 3 * 8);
-
 /// The kernel, run or only noted.
-class Tiles {
+class TileMerge {
  public:
-  Tiles(const MergeTiles& c, Footprint* spans)
+  TileMerge(const MergeTiles& c, Footprint* spans)
       : spans_(spans),
         v_(c.v),
         s_(c.s),
@@ -99,17 +82,6 @@ class Tiles {
   int64_t rows_, most_ = 0;
 };
 
-struct PairArgs {
-  enum : uint8_t { kVA, kSA, kVB, kSB, kOut, kLse, kQoIndptr, kScalars };
-};
-
-struct PairScalars {
-  RowsScalars v_a, s_a, v_b, s_b, out, lse;
-  int64_t num_qo_indptr;
-  uint8_t base_a, base_b, lse_base, unused[5];
-};
-static_assert(sizeof(PairScalars) == 6 * sizeof(RowsScalars) + 2 * 8);
-
 void run_pair(const MergePair& c, Footprint* spans) {
   const int64_t rows = live_rows(c.qo_indptr, c.out, spans);
   // In base 2 where one of the two is: merging rounds less there, which pays for a conversion.
@@ -126,93 +98,19 @@ void run_pair(const MergePair& c, Footprint* spans) {
   });
 }
 
-Progress tiles_body(LaunchFrame& f) {
-  Tiles(merge_tiles_call(f.launch), nullptr).run();
-  return Progress::kDone;
-}
-void tiles_footprint(const LaunchFrame& f, Footprint* spans) {
-  Tiles(merge_tiles_call(f.launch), spans).run();
-}
-
-Progress pair_body(LaunchFrame& f) {
-  run_pair(merge_pair_call(f.launch), nullptr);
-  return Progress::kDone;
-}
-void pair_footprint(const LaunchFrame& f, Footprint* spans) {
-  run_pair(merge_pair_call(f.launch), spans);
-}
+void merge_pair(const MergePair& c) { run_pair(c, nullptr); }
 
 }  // namespace
 
-constinit const Kernel kMergeTiles{
-    .name = "merge_tiles", .body = tiles_body, .footprint = tiles_footprint};
-constinit const Kernel kMergePair{
-    .name = "merge_pair", .body = pair_body, .footprint = pair_footprint};
+constinit const Kernel kMergeTiles = walked_kernel<MergeTiles, TileMerge>("merge_tiles");
+constinit const Kernel kMergePair = launch_kernel<MergePair, merge_pair, run_pair>("merge_pair");
 
-MergeTiles merge_tiles_call(const KernelLaunch& launch) {
-  using Arg = TilesArgs;
-  const LaunchFrame f{launch};
-  const auto s = f.scalar<TilesScalars>(Arg::kScalars);
-  MergeTiles c;
-  c.v = view_of(f.pointer<void>(Arg::kV), s.v);
-  c.s = lse_at(f, Arg::kS, s.s, s.s_base);
-  c.merge_indptr = array_of<int32_t>(f, Arg::kIndptr, s.num_indptr);
-  c.out = view_of(f.pointer<void>(Arg::kOut), s.out);
-  c.lse = lse_at(f, Arg::kLse, s.lse, s.lse_base);
-  c.qo_indptr = array_of<int32_t>(f, Arg::kQoIndptr, s.num_qo_indptr);
-  return c;
+KernelLaunch merge_tiles_launch(const MergeTiles& call) {
+  return launch_of(kMergeTiles, call, {}, call.out.shape[0]);
 }
 
-KernelLaunch merge_tiles_launch(const MergeTiles& c) {
-  TilesScalars s{};
-  s.v = scalars_of(c.v), s.s = scalars_of(c.s.tensor);
-  s.out = scalars_of(c.out), s.lse = scalars_of(c.lse.tensor);
-  s.num_indptr = std::ssize(c.merge_indptr);
-  s.num_qo_indptr = std::ssize(c.qo_indptr);
-  s.s_base = byte_of(c.s.base), s.lse_base = byte_of(c.lse.base);
-  KernelLaunch launch = launch_of(kMergeTiles, c.out.shape[0]);
-  launch.args.pointer(c.v.data)
-      .pointer(c.s.tensor.data)
-      .pointer(c.merge_indptr.data())
-      .pointer(c.out.data)
-      .pointer(c.lse.tensor.data)
-      .pointer(c.qo_indptr.data())
-      .scalar(s);
-  return launch;
-}
-
-MergePair merge_pair_call(const KernelLaunch& launch) {
-  using Arg = PairArgs;
-  const LaunchFrame f{launch};
-  const auto s = f.scalar<PairScalars>(Arg::kScalars);
-  MergePair c;
-  c.v_a = view_of(f.pointer<void>(Arg::kVA), s.v_a);
-  c.v_b = view_of(f.pointer<void>(Arg::kVB), s.v_b);
-  c.s_a = lse_at(f, Arg::kSA, s.s_a, s.base_a);
-  c.s_b = lse_at(f, Arg::kSB, s.s_b, s.base_b);
-  c.out = view_of(f.pointer<void>(Arg::kOut), s.out);
-  c.lse = lse_at(f, Arg::kLse, s.lse, s.lse_base);
-  c.qo_indptr = array_of<int32_t>(f, Arg::kQoIndptr, s.num_qo_indptr);
-  return c;
-}
-
-KernelLaunch merge_pair_launch(const MergePair& c) {
-  PairScalars s{};
-  s.v_a = scalars_of(c.v_a), s.s_a = scalars_of(c.s_a.tensor);
-  s.v_b = scalars_of(c.v_b), s.s_b = scalars_of(c.s_b.tensor);
-  s.out = scalars_of(c.out), s.lse = scalars_of(c.lse.tensor);
-  s.num_qo_indptr = std::ssize(c.qo_indptr);
-  s.base_a = byte_of(c.s_a.base), s.base_b = byte_of(c.s_b.base), s.lse_base = byte_of(c.lse.base);
-  KernelLaunch launch = launch_of(kMergePair, c.out.shape[0]);
-  launch.args.pointer(c.v_a.data)
-      .pointer(c.s_a.tensor.data)
-      .pointer(c.v_b.data)
-      .pointer(c.s_b.tensor.data)
-      .pointer(c.out.data)
-      .pointer(c.lse.tensor.data)
-      .pointer(c.qo_indptr.data())
-      .scalar(s);
-  return launch;
+KernelLaunch merge_pair_launch(const MergePair& call) {
+  return launch_of(kMergePair, call, {}, call.out.shape[0]);
 }
 
 }  // namespace shadowgraph

@@ -5,7 +5,6 @@
 
 #include "attn/mask.h"
 #include "kernels/spans.h"
-#include "launch/attention_args.h"
 #include "launch/partial_rows.h"
 #include "launch/slot_list.h"
 #include "launch/triton_launch.h"
@@ -13,34 +12,6 @@
 namespace shadowgraph {
 
 namespace {
-
-enum Arg : uint8_t {
-  kQ,
-  kK,
-  kV,
-  kCache,
-  kQoIndptr = kCache + kCacheArgs,
-  kKvIndptr,
-  kKvIndices,
-  kMask,
-  kMaskIndptr,
-  kOffsets,
-  kDepths,
-  kParams,
-  kOut = kParams + kParamsArgs,
-  kLse,
-  kScalars
-};
-
-struct ExtendScalars {
-  RowsScalars q, k, v, out, lse;
-  CacheScalars cache;
-  ParamsScalars params;  // max_seqlen_q: max_extend_len
-  int64_t batch, num_kv_indices, num_mask, num_mask_indptr, num_offsets, num_depths;
-  RequestRows rows;
-};
-static_assert(sizeof(ExtendScalars) ==
-              5 * sizeof(RowsScalars) + sizeof(CacheScalars) + sizeof(ParamsScalars) + 7 * 8);
 
 struct Extent {
   int64_t begin = 0, size = 0;
@@ -229,65 +200,12 @@ class Extend {
   int64_t rows_ = 0;
 };
 
-Progress body(LaunchFrame& f) {
-  Extend(triton_extend_call(f.launch).call, nullptr).run();
-  return Progress::kDone;
-}
-
-void footprint(const LaunchFrame& f, Footprint* spans) {
-  const auto [call, rows] = triton_extend_call(f.launch);
-  Extend(call, spans).run();
-  name_requests(rows, spans);
-}
-
 }  // namespace
 
-constinit const Kernel kTritonExtend{.name = "triton_extend", .body = body, .footprint = footprint};
+constinit const Kernel kTritonExtend = walked_kernel<TritonExtend, Extend>("triton_extend");
 
-CallOf<TritonExtend> triton_extend_call(const KernelLaunch& launch) {
-  const LaunchFrame f{launch};
-  const auto s = f.scalar<ExtendScalars>(kScalars);
-  TritonExtend c;
-  c.q = view_of(f.pointer<void>(kQ), s.q);
-  c.k = view_of(f.pointer<void>(kK), s.k), c.v = view_of(f.pointer<void>(kV), s.v);
-  c.cache = cache_of(f, kCache, s.cache);
-  c.qo_indptr = array_of<int32_t>(f, kQoIndptr, s.batch + 1);
-  c.kv_indptr = array_of<int32_t>(f, kKvIndptr, s.batch + 1);
-  c.kv_indices = array_of<int64_t>(f, kKvIndices, s.num_kv_indices);
-  c.custom_mask = array_of<uint8_t>(f, kMask, s.num_mask);
-  c.mask_indptr = array_of<int64_t>(f, kMaskIndptr, s.num_mask_indptr);
-  c.window_kv_offsets = array_of<int32_t>(f, kOffsets, s.num_offsets);
-  c.depths = array_of<int32_t>(f, kDepths, s.num_depths);
-  c.params = params_of(f, kParams, s.params, 0);
-  c.max_extend_len = s.params.max_seqlen_q;
-  c.out = view_of(f.pointer<void>(kOut), s.out);
-  c.lse = NaturalLse(view_of(f.pointer<void>(kLse), s.lse));
-  return {c, s.rows};
-}
-
-KernelLaunch triton_extend_launch(const TritonExtend& c, const RequestRows& rows) {
-  ExtendScalars s{};
-  s.q = scalars_of(c.q), s.k = scalars_of(c.k), s.v = scalars_of(c.v);
-  s.out = scalars_of(c.out), s.lse = scalars_of(c.lse.tensor);
-  s.cache = scalars_of(c.cache);
-  s.params = scalars_of(c.params, {}, c.max_extend_len);
-  s.batch = std::ssize(c.qo_indptr) - 1;
-  s.num_kv_indices = std::ssize(c.kv_indices);
-  s.num_mask = std::ssize(c.custom_mask), s.num_mask_indptr = std::ssize(c.mask_indptr);
-  s.num_offsets = std::ssize(c.window_kv_offsets);
-  s.num_depths = std::ssize(c.depths);
-  s.rows = rows;
-  KernelLaunch launch = launch_of(kTritonExtend, s.batch);
-  add_cache(launch.args.pointer(c.q.data).pointer(c.k.data).pointer(c.v.data), c.cache)
-      .pointer(c.qo_indptr.data())
-      .pointer(c.kv_indptr.data())
-      .pointer(c.kv_indices.data())
-      .pointer(c.custom_mask.data())
-      .pointer(c.mask_indptr.data())
-      .pointer(c.window_kv_offsets.data())
-      .pointer(c.depths.data());
-  add_params(launch.args, c.params).pointer(c.out.data).pointer(c.lse.tensor.data).scalar(s);
-  return launch;
+KernelLaunch triton_extend_launch(const TritonExtend& call, const RequestRows& rows) {
+  return launch_of(kTritonExtend, call, rows, std::ssize(call.qo_indptr) - 1);
 }
 
 }  // namespace shadowgraph

@@ -4,38 +4,12 @@
 #include <cassert>
 #include <optional>
 
-#include "launch/attention_args.h"
 #include "launch/partial_rows.h"
 #include "launch/slot_list.h"
 
 namespace shadowgraph {
 
 namespace {
-
-enum Arg : uint8_t {
-  kQ,
-  kCache,
-  kKvIndptr = kCache + kCacheArgs,
-  kKvIndices,
-  kSplits,
-  kParams,
-  kLogits = kParams + kParamsArgs,
-  kAttnLse,
-  kOut,
-  kLse,
-  kScalars
-};
-
-/// Partial results as [rows, heads * splits, dim], their LSE as [rows, heads * splits].
-struct DecodeScalars {
-  RowsScalars q, logits, attn_lse, out, lse;
-  CacheScalars cache;
-  ParamsScalars params;
-  int64_t num_rows, num_kv_indices, max_splits;
-  RequestRows rows;
-};
-static_assert(sizeof(DecodeScalars) ==
-              5 * sizeof(RowsScalars) + sizeof(CacheScalars) + sizeof(ParamsScalars) + 4 * 8);
 
 /// [rows, heads, splits(, dim)] with heads and splits as one axis.
 TensorView flat(const TensorView& t) {
@@ -46,15 +20,6 @@ TensorView flat(const TensorView& t) {
   flat.stride = {t.stride[0], t.stride[2], t.stride[3]};
   return flat;
 }
-/// The inverse.
-TensorView by_splits(const TensorView& t, int64_t splits) {
-  TensorView all = t;
-  all.rank = t.rank + 1;
-  all.shape = {t.shape[0], t.shape[1] / splits, splits, t.shape[2]};
-  all.stride = {t.stride[0], splits * t.stride[1], t.stride[1], t.stride[2]};
-  return all;
-}
-
 /// A row's keys, and how many of them a split has.
 struct Splits {
   int64_t begin, keys, count, per;
@@ -179,75 +144,23 @@ class Stage2 : Decode {
   RowMerge<LseBase::kNatural> merge_;
 };
 
-template <class Stage>
-Progress body(LaunchFrame& f) {
-  Stage(triton_decode_call(f.launch).call, nullptr).run();
-  return Progress::kDone;
-}
-
-template <class Stage>
-void footprint(const LaunchFrame& f, Footprint* spans) {
-  const auto [call, rows] = triton_decode_call(f.launch);
-  Stage(call, spans).run();
-  name_requests(rows, spans);
-}
-
-KernelLaunch decode_launch(const Kernel& kernel, const TritonDecode& c, const RequestRows& rows) {
-  AttentionParams params = c.params;
-  params.causal = false, params.window_left = params.window_right = -1;
-  DecodeScalars s{};
-  s.q = scalars_of(c.q);
-  s.logits = scalars_of(flat(c.attn_logits)), s.attn_lse = scalars_of(flat(c.attn_lse.tensor));
-  s.out = scalars_of(c.out), s.lse = scalars_of(c.lse.tensor);
-  s.cache = scalars_of(c.cache);
-  s.params = scalars_of(params, {}, 0);
-  s.num_rows = std::ssize(c.kv_indptr) - 1;
-  s.num_kv_indices = std::ssize(c.kv_indices);
-  s.max_splits = c.attn_logits.shape[2];
-  s.rows = rows;
-  KernelLaunch launch = launch_of(kernel, s.num_rows);
-  add_cache(launch.args.pointer(c.q.data), c.cache)
-      .pointer(c.kv_indptr.data())
-      .pointer(c.kv_indices.data())
-      .pointer(c.num_kv_splits.data());
-  add_params(launch.args, params)
-      .pointer(c.attn_logits.data)
-      .pointer(c.attn_lse.tensor.data)
-      .pointer(c.out.data)
-      .pointer(c.lse.tensor.data)
-      .scalar(s);
-  return launch;
+KernelLaunch decode_launch(const Kernel& kernel, TritonDecode call, const RequestRows& rows) {
+  call.params.causal = false, call.params.window_left = call.params.window_right = -1;
+  return launch_of(kernel, call, rows, std::ssize(call.kv_indptr) - 1);
 }
 
 }  // namespace
 
-constinit const Kernel kTritonDecodeStage1{
-    .name = "triton_decode_stage1", .body = body<Stage1>, .footprint = footprint<Stage1>};
-constinit const Kernel kTritonDecodeStage2{
-    .name = "triton_decode_stage2", .body = body<Stage2>, .footprint = footprint<Stage2>};
+constinit const Kernel kTritonDecodeStage1 =
+    walked_kernel<TritonDecode, Stage1>("triton_decode_stage1");
+constinit const Kernel kTritonDecodeStage2 =
+    walked_kernel<TritonDecode, Stage2>("triton_decode_stage2");
 
-CallOf<TritonDecode> triton_decode_call(const KernelLaunch& launch) {
-  const LaunchFrame f{launch};
-  const auto s = f.scalar<DecodeScalars>(kScalars);
-  TritonDecode c;
-  c.q = view_of(f.pointer<void>(kQ), s.q);
-  c.cache = cache_of(f, kCache, s.cache);
-  c.kv_indptr = array_of<int32_t>(f, kKvIndptr, s.num_rows + 1);
-  c.kv_indices = array_of<int64_t>(f, kKvIndices, s.num_kv_indices);
-  c.num_kv_splits = array_of<int32_t>(f, kSplits, s.num_rows);
-  c.params = params_of(f, kParams, s.params, 0);
-  c.attn_logits = by_splits(view_of(f.pointer<void>(kLogits), s.logits), s.max_splits);
-  c.attn_lse = NaturalLse(by_splits(view_of(f.pointer<void>(kAttnLse), s.attn_lse), s.max_splits));
-  c.out = view_of(f.pointer<void>(kOut), s.out);
-  c.lse = NaturalLse(view_of(f.pointer<void>(kLse), s.lse));
-  return {c, s.rows};
+KernelLaunch triton_decode_stage1_launch(const TritonDecode& call, const RequestRows& rows) {
+  return decode_launch(kTritonDecodeStage1, call, rows);
 }
-
-KernelLaunch triton_decode_stage1_launch(const TritonDecode& c, const RequestRows& rows) {
-  return decode_launch(kTritonDecodeStage1, c, rows);
-}
-KernelLaunch triton_decode_stage2_launch(const TritonDecode& c, const RequestRows& rows) {
-  return decode_launch(kTritonDecodeStage2, c, rows);
+KernelLaunch triton_decode_stage2_launch(const TritonDecode& call, const RequestRows& rows) {
+  return decode_launch(kTritonDecodeStage2, call, rows);
 }
 
 }  // namespace shadowgraph

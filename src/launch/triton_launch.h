@@ -6,6 +6,7 @@
 
 #include <span>
 
+#include "attn/visit_attention.h"
 #include "launch/launch_args.h"
 #include "shadowgraph/attention.h"
 #include "shadowgraph/kernel.h"
@@ -34,10 +35,21 @@ struct TritonDecode {
   TensorView out;       // [rows, num_qo_heads, head_dim_vo]
   NaturalLse lse;       // [rows, num_qo_heads], optional
 };
+template <class V>
+void visit_args(V& v, TritonDecode& c) {
+  v("q", c.q);
+  v("cache", c.cache);
+  v("kv_indptr", c.kv_indptr);
+  v("kv_indices", c.kv_indices);
+  v("num_kv_splits", c.num_kv_splits);
+  v("params", c.params);
+  v("attn_logits", c.attn_logits);
+  v("attn_lse", c.attn_lse.tensor);
+  v("out", c.out);
+  v("lse", c.lse.tensor);
+}
 KernelLaunch triton_decode_stage1_launch(const TritonDecode& call, const RequestRows& rows = {});
 KernelLaunch triton_decode_stage2_launch(const TritonDecode& call, const RequestRows& rows = {});
-/// Of either stage. params have neither causal nor a window.
-CallOf<TritonDecode> triton_decode_call(const KernelLaunch& launch);
 
 /// Query m of request i stands behind its prefix, at kv_len_i + m, where kv_len_i is the length of
 /// its list; own key n at kv_len_i + n. A list that begins in the prefix keeps that: differences
@@ -64,8 +76,25 @@ struct TritonExtend {
   TensorView out;
   NaturalLse lse;
 };
+template <class V>
+void visit_args(V& v, TritonExtend& c) {
+  v("q", c.q);
+  v("k", c.k);
+  v("v", c.v);
+  v("cache", c.cache);
+  v("qo_indptr", c.qo_indptr);
+  v("kv_indptr", c.kv_indptr);
+  v("kv_indices", c.kv_indices);
+  v("custom_mask", c.custom_mask);
+  v("mask_indptr", c.mask_indptr);
+  v("window_kv_offsets", c.window_kv_offsets);
+  v("depths", c.depths);
+  v("params", c.params);
+  v("out", c.out);
+  v("lse", c.lse.tensor);
+  v("max_extend_len", c.max_extend_len);
+}
 KernelLaunch triton_extend_launch(const TritonExtend& call, const RequestRows& rows = {});
-CallOf<TritonExtend> triton_extend_call(const KernelLaunch& launch);
 
 extern const Kernel kTritonDecodeStage1, kTritonDecodeStage2, kTritonExtend;
 

@@ -11,25 +11,6 @@ namespace {
 
 constexpr size_t kBuffers = V4Buffers::kFirstOwn;
 
-enum Arg : uint8_t {
-  kSlots,
-  kMap,
-  kPoolRows,
-  kPrefixLens,
-  kKvLens,
-  kOffsets,
-  kOutLoc,
-  kTo,
-  kScalars = kTo + kBuffers
-};
-
-struct ExpandScalars {
-  V4TokenRules rules;
-  int64_t pool_rows, width, mapped, requests, tokens;
-  RequestRows rows;
-};
-static_assert(sizeof(ExpandScalars) == sizeof(V4TokenRules) + 5 * 8 + 8);
-
 int64_t columns_of(const V4TokenRules& r, size_t buffer) {
   if (buffer == V4Buffers::kPageTable) return r.table_columns;
   if (buffer == V4Buffers::kWindow) return r.window_columns;
@@ -128,57 +109,15 @@ class Expand {
   std::vector<CheckedArray<int32_t>> ints_;
 };
 
-Progress body(LaunchFrame& f) {
-  Expand(expand_v4_call(f.launch).call, nullptr).run();
-  return Progress::kDone;
-}
-
-void footprint(const LaunchFrame& f, Footprint* spans) {
-  const auto [call, rows] = expand_v4_call(f.launch);
-  Expand(call, spans).run();
-  name_requests(rows, spans);
-}
-
 }  // namespace
 
-constinit const Kernel kExpandV4{.name = "expand_v4", .body = body, .footprint = footprint};
+constinit const Kernel kExpandV4 = walked_kernel<ExpandV4, Expand>("expand_v4");
 
-CallOf<ExpandV4> expand_v4_call(const KernelLaunch& launch) {
-  const LaunchFrame f{launch};
-  const auto s = f.scalar<ExpandScalars>(kScalars);
-  ExpandV4 c;
-  c.rules = s.rules;
-  c.req_to_token = TensorView(f.pointer<std::byte>(kSlots), DType::kI32, {s.pool_rows, s.width});
-  if (s.mapped > 0) c.full_to_swa = TensorView(f.pointer<std::byte>(kMap), DType::kI64, {s.mapped});
-  c.pool_rows = array_of<int32_t>(f, kPoolRows, s.requests);
-  c.prefix_lens = array_of<int32_t>(f, kPrefixLens, s.requests);
-  c.kv_lens = array_of<int32_t>(f, kKvLens, s.requests);
-  c.cu_seqlens_q = array_of<int32_t>(f, kOffsets, s.requests + 1);
-  c.out_cache_loc = array_of<int64_t>(f, kOutLoc, s.tokens);
-  for (size_t b = 0; b < kBuffers; ++b) c.to[b] = f.pointer<std::byte>(kTo + b);
-  return {c, s.rows};
-}
-
-KernelLaunch expand_v4_launch(const ExpandV4& c, const RequestRows& rows) {
-  assert(c.cu_seqlens_q.size() == c.pool_rows.size() + 1);
-  assert(c.prefix_lens.size() == c.pool_rows.size() && c.kv_lens.size() == c.pool_rows.size());
-  ExpandScalars s{};
-  s.rules = c.rules;
-  s.pool_rows = c.req_to_token.shape[0], s.width = c.req_to_token.shape[1];
-  s.mapped = c.full_to_swa.defined() ? c.full_to_swa.shape[0] : 0;
-  s.requests = std::ssize(c.pool_rows), s.tokens = std::ssize(c.out_cache_loc);
-  s.rows = rows;
-  KernelLaunch launch = launch_of(kExpandV4, s.tokens);
-  launch.args.pointer(c.req_to_token.data)
-      .pointer(c.full_to_swa.data)
-      .pointer(c.pool_rows.data())
-      .pointer(c.prefix_lens.data())
-      .pointer(c.kv_lens.data())
-      .pointer(c.cu_seqlens_q.data())
-      .pointer(c.out_cache_loc.data());
-  for (const std::byte* to : c.to) launch.args.pointer(to);
-  launch.args.scalar(s);
-  return launch;
+KernelLaunch expand_v4_launch(const ExpandV4& call, const RequestRows& rows) {
+  assert(call.cu_seqlens_q.size() == call.pool_rows.size() + 1);
+  assert(call.prefix_lens.size() == call.pool_rows.size() &&
+         call.kv_lens.size() == call.pool_rows.size());
+  return launch_of(kExpandV4, call, rows, std::ssize(call.out_cache_loc));
 }
 
 }  // namespace shadowgraph

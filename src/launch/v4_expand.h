@@ -23,12 +23,23 @@ struct ExpandV4 {
   std::span<const int64_t> out_cache_loc;                    // [tokens]
   std::array<std::byte*, V4Buffers::kFirstOwn> to = {};      // V4Buffers; null: not there
 };
+template <class V>
+void visit_args(V& v, ExpandV4& c) {
+  v("req_to_token", c.req_to_token);
+  v("full_to_swa", c.full_to_swa);
+  v("pool_rows", c.pool_rows);
+  v("prefix_lens", c.prefix_lens);
+  v("kv_lens", c.kv_lens);
+  v("cu_seqlens_q", c.cu_seqlens_q);
+  v("out_cache_loc", c.out_cache_loc);
+  for (std::byte*& to : c.to) v("to", to);
+  v("rules", c.rules);
+}
 
 /// Reads everything when it runs. Where an index is outside its array the footprint holds the
 /// access and the entry is -1; a length of more entries than a row has goes on into the next row,
 /// as it would on a GPU, and stops at the array's end.
 KernelLaunch expand_v4_launch(const ExpandV4& call, const RequestRows& rows = {});
-CallOf<ExpandV4> expand_v4_call(const KernelLaunch& launch);
 
 extern const Kernel kExpandV4;
 

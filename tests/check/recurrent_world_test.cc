@@ -77,7 +77,7 @@ Laws laws_of(const char* backend, RecurrentFamily family, const StepShape& shape
 template <class Fn>
 void change_linear(KernelLaunch& l, Fn fn) {
   if (l.kernel != &kLinearAttention) return;
-  auto [call, rows] = linear_call(l);
+  auto [call, rows] = call_of<LinearAttention>(l);
   fn(call);
   l = linear_launch(call, rows);
 }
@@ -95,7 +95,7 @@ TEST(RecurrentWorld, ATreeThatIsTakenForAChainIsFound) {
   EXPECT_TRUE(found.contains("state.draft") && found.contains("num.bits"));
   const auto windows = [](KernelLaunch& l) {
     if (l.kernel != &kCausalConv1d) return;
-    auto [call, rows] = conv_call(l);
+    auto [call, rows] = call_of<CausalConv1d>(l);
     call.draft.parents = {};
     l = conv_launch(call, rows);
   };
@@ -132,7 +132,7 @@ TEST(RecurrentWorld, AFreshRequestThatReadsItsSlotIsFound) {
 TEST(RecurrentWorld, ParentsOfAnotherTreeAreFound) {
   const auto siblings = [](KernelLaunch& l) {
     if (l.kernel != &kDraftParents) return;
-    auto [call, rows] = parents_call(l);
+    auto [call, rows] = call_of<DraftParents>(l);
     std::swap(call.next_token, call.next_sibling);  // no tree: a chain
     l = parents_launch(call, rows);
   };

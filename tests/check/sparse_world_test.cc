@@ -66,7 +66,7 @@ Laws laws_of(const StepShape& shape, void (*slip)(KernelLaunch&), bool ragged = 
 TEST(SparseWorld, AnIndexKeyThatIsNotStoredIsFound) {
   const auto skip = [](KernelLaunch& l) {
     if (l.kernel != &kStoreIndexKeys) return;
-    auto [call, tokens] = store_index_keys_call(l);
+    auto [call, tokens] = call_of<StoreIndexKeys>(l);
     call.first_slot = int64_t{1} << 40;
     l = store_index_keys_launch(call, tokens);
   };
@@ -76,7 +76,7 @@ TEST(SparseWorld, AnIndexKeyThatIsNotStoredIsFound) {
 TEST(SparseWorld, ALatentOfAnotherTokenIsFound) {
   const auto other = [](KernelLaunch& l) {
     if (l.kernel != &kPackLatents) return;
-    auto [call, tokens] = pack_latents_call(l);
+    auto [call, tokens] = call_of<PackLatents>(l);
     call.latents.stride[0] = 0;  // all are the first token's
     l = pack_latents_launch(call, tokens);
   };
@@ -87,7 +87,7 @@ TEST(SparseWorld, ALatentOfAnotherTokenIsFound) {
 TEST(SparseWorld, AChoiceOfFewerKeysIsFound) {
   const auto fewer = [](KernelLaunch& l) {
     if (l.kernel != &kChooseIndices) return;
-    auto [call, tokens] = choose_indices_call(l);
+    auto [call, tokens] = call_of<ChooseIndices>(l);
     call.select.ke = call.select.ke.first(0);
     call.select.ks = {};
     l = choose_indices_launch(call, tokens);
@@ -99,7 +99,7 @@ TEST(SparseWorld, AChoiceOfFewerKeysIsFound) {
 TEST(SparseWorld, AChoiceByOtherScoresIsFound) {
   const auto constant = [](KernelLaunch& l) {
     if (l.kernel != &kIndexerLogits) return;
-    auto [call, tokens] = indexer_logits_call(l);
+    auto [call, tokens] = call_of<IndexerLogits>(l);
     call.weights.stride[0] = 0;  // all are the first token's
     call.q.stride[0] = 0;
     l = indexer_logits_launch(call, tokens);
@@ -112,7 +112,7 @@ TEST(SparseWorld, AChoiceByOtherScoresIsFound) {
 TEST(SparseWorld, AChoiceOfAnotherRequestsKeysIsFound) {
   const auto beyond = [](KernelLaunch& l) {
     if (l.kernel != &kChooseIndices) return;
-    auto [call, tokens] = choose_indices_call(l);
+    auto [call, tokens] = call_of<ChooseIndices>(l);
     call.transform.page_table_1.stride[0] = 0;  // all rows are the first
     l = choose_indices_launch(call, tokens);
   };
@@ -124,7 +124,7 @@ TEST(SparseWorld, AChoiceOfAnotherRequestsKeysIsFound) {
 TEST(SparseWorld, AChoiceAmongAllRequestsIsFound) {
   const auto later = [](KernelLaunch& l) {
     if (l.kernel != &kChooseIndices) return;
-    auto [call, tokens] = choose_indices_call(l);
+    auto [call, tokens] = call_of<ChooseIndices>(l);
     call.select.ks = {};
     l = choose_indices_launch(call, tokens);
   };

@@ -114,18 +114,18 @@ Laws laws_of(const char* backend, const StepShape& shape, void (*slip)(KernelLau
   return World(backend, {}, 4, {}).laws_of(kPrompts, shape, slip);
 }
 
-template <auto of, auto launch, class Fn>
+template <class Call, auto launch, class Fn>
 void change_call(const Kernel& kernel, KernelLaunch& l, Fn fn) {
   if (l.kernel != &kernel) return;
-  auto [call, rows] = of(l);
+  auto [call, rows] = call_of<Call>(l);
   fn(call);
   l = launch(call, rows);
 }
 
 TEST(V4World, ABlockThatIsNotStoredIsFound) {
   const auto none = [](KernelLaunch& l) {
-    change_call<store_blocks_call, store_blocks_launch>(
-        kStoreBlocks, l, [](StoreBlocks& c) { c.first_slot = 1 << 20; });
+    change_call<StoreBlocks, store_blocks_launch>(kStoreBlocks, l,
+                                                  [](StoreBlocks& c) { c.first_slot = 1 << 20; });
   };
   for (const char* backend : {"deepseek_v4", "deepseek_v4_hip"})
     EXPECT_TRUE(laws_of(backend, {.prefix_lens = {7, 6}}, none).contains("mem.uninit_read"));
@@ -133,7 +133,7 @@ TEST(V4World, ABlockThatIsNotStoredIsFound) {
 
 TEST(V4World, ARotationOfTheBlocksLastTokenIsFound) {
   const auto last = [](KernelLaunch& l) {
-    change_call<store_blocks_call, store_blocks_launch>(kStoreBlocks, l, [](StoreBlocks& c) {
+    change_call<StoreBlocks, store_blocks_launch>(kStoreBlocks, l, [](StoreBlocks& c) {
       c.freqs.data += (c.ratio - 1) * c.freqs.stride[0] * static_cast<int64_t>(sizeof(float));
       c.freqs.shape[0] -= c.ratio - 1;
     });
@@ -144,21 +144,21 @@ TEST(V4World, ARotationOfTheBlocksLastTokenIsFound) {
 
 TEST(V4World, AStateThatIsNotWrittenIsFound) {
   const auto drop = [](KernelLaunch& l) {
-    change_call<compress_call, compress_launch>(kCompress, l,
-                                                [](Compress& c) { c.first_page = 1 << 20; });
+    change_call<Compress, compress_launch>(kCompress, l,
+                                           [](Compress& c) { c.first_page = 1 << 20; });
   };
   EXPECT_TRUE(laws_of("deepseek_v4", {.prefix_lens = {8, 6}}, drop).contains("latent.pool"));
 }
 
 TEST(V4World, AKernelWithoutItsSinkOrItsExtraListIsFound) {
   const auto sink = [](KernelLaunch& l) {
-    change_call<sparse_call, sparse_launch>(kSparseAttention, l,
-                                            [](SparseAttention& c) { c.sinks = {}; });
+    change_call<SparseAttention, sparse_launch>(kSparseAttention, l,
+                                                [](SparseAttention& c) { c.sinks = {}; });
   };
   EXPECT_EQ(laws_of("deepseek_v4", {.prefix_lens = {7, 6}}, sink), Laws{"num.bits"});
   const auto extra = [](KernelLaunch& l) {
-    change_call<sparse_call, sparse_launch>(kSparseAttention, l,
-                                            [](SparseAttention& c) { c.extra = {}; });
+    change_call<SparseAttention, sparse_launch>(kSparseAttention, l,
+                                                [](SparseAttention& c) { c.extra = {}; });
   };
   EXPECT_EQ(laws_of("deepseek_v4", {.prefix_lens = {7, 6}}, extra), Laws{"num.bits"});
   EXPECT_EQ(laws_of("deepseek_v4_hip", kChunks, extra), Laws{"num.bits"});
@@ -166,7 +166,7 @@ TEST(V4World, AKernelWithoutItsSinkOrItsExtraListIsFound) {
 
 TEST(V4World, ATokenThatIsStoredInAnothersSlotIsFound) {
   const auto shifted = [](KernelLaunch& l) {
-    change_call<pack_latents_call, pack_latents_launch>(kPackLatents, l, [](PackLatents& c) {
+    change_call<PackLatents, pack_latents_launch>(kPackLatents, l, [](PackLatents& c) {
       c.out_cache_loc = c.out_cache_loc.subspan(1);
       c.latents.shape[0] -= 1;
     });
@@ -178,7 +178,7 @@ TEST(V4World, ATokenThatIsStoredInAnothersSlotIsFound) {
 /// In a slot of the request's own: only the pool says it.
 TEST(V4World, ATokenThatIsStoredOnceMoreIsFound) {
   const auto again = [](KernelLaunch& l) {
-    change_call<pack_latents_call, pack_latents_launch>(kPackLatents, l, [](PackLatents& c) {
+    change_call<PackLatents, pack_latents_launch>(kPackLatents, l, [](PackLatents& c) {
       c.latents.stride[0] = 0;  // every token is the first
     });
   };

@@ -40,7 +40,7 @@ struct OtherQuery : Tap {
         call = one.launch.kernel->name == std::string_view("store_kv") ? 0 : call;
         continue;
       }
-      auto [paged, rows] = attention_call(one.launch);
+      auto [paged, rows] = call_of<PagedAttention>(one.launch);
       if (call++ != kFrom || meta.children.size() > 0) continue;
       paged.q.data += int64_t{kBy} * paged.params.num_qo_heads * paged.q.stride[1] *
                       static_cast<int64_t>(size_of(paged.q.dtype));

@@ -65,7 +65,7 @@ TEST(LinearLaunch, SaysWhatItWasMadeOf) {
   call.store = false, call.chunk_size = 3, call.chunk_grid = ChunkGrid::kTokens;
   call.rows.pad = PadRow::kFromZero, call.draft.of_padding = false;
   call.form = LinearAttention::Form::kChunked, call.order = LinearAttention::StateOrder::kKeyValue;
-  const auto [back, rows] = linear_call(linear_launch(call, {2, 1}));
+  const auto [back, rows] = call_of<LinearAttention>(linear_launch(call, {2, 1}));
   EXPECT_EQ(back.rule, call.rule);
   EXPECT_EQ(back.form, call.form);
   EXPECT_EQ(back.order, call.order);

@@ -77,7 +77,7 @@ TEST(StateLaunch, AWindowIsMadeOfTheInputsAtItsTokens) {
   const auto in = w.elements<float>(x), out = w.elements<float>(states);
   const TrackWindows call{x.view(), states.view(), w.elements<int32_t>(tokens),
                           w.elements<int32_t>(targets)};
-  const TrackWindows back = track_windows_call(track_windows_launch(call)).call;
+  const TrackWindows back = call_of<TrackWindows>(track_windows_launch(call)).call;
   EXPECT_EQ(back.tokens.data(), call.tokens.data());
   EXPECT_EQ(back.targets.size(), 2u);
   w.stream().launch(track_windows_launch(call));

@@ -169,7 +169,7 @@ TEST(ExpandV4, BuiltAgainItIsTheSameByteByByte) {
   call.req_to_token = ConstTensorView(batch.tokens.data(), DType::kI32, {2, kWidth});
   const KernelLaunch kept = expand_v4_launch(call, {1, 2});
   EXPECT_EQ(kept, expand_v4_launch(call, {1, 2}));
-  const auto [same, rows] = expand_v4_call(kept);
+  const auto [same, rows] = call_of<ExpandV4>(kept);
   EXPECT_EQ(kept, expand_v4_launch(same, rows));
   call.rules.window = 5;
   EXPECT_NE(kept, expand_v4_launch(call, {1, 2}));

@@ -23,6 +23,7 @@ PROGRAMS = (
     ("bench/", ("bench_tests",)),
     ("src/launch/", ("launch_tests", "backends_tests", "check_tests")),
     ("src/backends/", ("backends_tests", "check_tests")),
+    ("src/attn/visit", ("launch_tests", "backends_tests", "check_tests")),
     ("src/attn/", ("attn_tests", "check_tests", "kernels_tests", "fuzz_tests")),
     ("src/kernels/linear", ("kernels_tests",)),
     ("src/runtime/", ("runtime_tests",)),

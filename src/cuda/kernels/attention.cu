@@ -36,33 +36,34 @@ __device__ void set_rows(Request* r, const int32_t* cu_seqlens_q, int64_t i, int
   r->rows = most > 0 ? min(r->q_len, most) : r->q_len;
 }
 
-__device__ AttentionRow row_of(const ParamsScalars& p, float k_scale, const float* sinks,
-                               const uint8_t* mask, const int64_t* mask_indptr, const Request& r,
-                               int64_t request, int32_t q, int32_t head) {
+__device__ AttentionRow row_of(const AttentionParams& p, LseSink lse_sink, float k_scale,
+                               const float* sinks, const uint8_t* mask, const int64_t* mask_indptr,
+                               const Request& r, int64_t request, int32_t q, int32_t head) {
   AttentionRow row{};
-  const MaskShape shape{r.q_len, r.kv_len, p.causal != 0, p.window_left, p.window_right};
+  const MaskShape shape{r.q_len, r.kv_len, p.causal, p.window_left, p.window_right};
   row.keys = kv_range(shape, q);
   row.page_ids = r.page_ids;
-  row.mask_kind = p.mask_kind;
+  row.mask_kind = p.custom_mask.kind;
   row.mask = mask;
-  if (p.mask_kind != CustomMask::Kind::kNone) {
-    row.first_pair = mask_indptr[request] * (p.mask_kind == CustomMask::Kind::kPacked ? 8 : 1) +
-                     int64_t{q} * r.kv_len;
+  if (p.custom_mask.kind != CustomMask::Kind::kNone) {
+    row.first_pair =
+        mask_indptr[request] * (p.custom_mask.kind == CustomMask::Kind::kPacked ? 8 : 1) +
+        int64_t{q} * r.kv_len;
   }
   const LogitScale logits = logit_scale_of(p, k_scale);
   row.scale = logits.scale, row.soft_cap = logits.cap;
-  row.sink = p.has_sinks != 0 ? sinks + head : nullptr;
-  row.lse_sink = p.lse_sink != 0;
+  row.sink = !p.sinks.empty() ? sinks + head : nullptr;
+  row.lse_sink = lse_sink == LseSink::kIncluded;
   return row;
 }
 
 __device__ void set_tensors(AttentionRow* row, const Rows& q, const Rows& out, const Rows& lse,
                             int64_t at, int32_t head) {
   const auto place = [&](const Rows& t) {
-    return t.data + t.offset(at, head) * static_cast<int64_t>(size_of(t.s.dtype));
+    return t.data + t.offset(at, head) * static_cast<int64_t>(size_of(t.dtype));
   };
-  row->q = place(q), row->q_dtype = q.s.dtype;
-  row->out = place(out), row->out_dtype = out.s.dtype;
+  row->q = place(q), row->q_dtype = q.dtype;
+  row->out = place(out), row->out_dtype = out.dtype;
   row->lse = lse.defined() ? reinterpret_cast<float*>(place(lse)) : nullptr;
 }
 
@@ -73,16 +74,16 @@ __device__ bool take_row(int64_t rows, int32_t heads, int64_t* row, int32_t* hea
   return *row < rows;
 }
 
-__device__ RowRoom room_of(const ParamsScalars& p) {
+__device__ RowRoom room_of(const AttentionParams& p) {
   return {shared_memory() + threadIdx.y * RowRoom::bytes(p.head_dim_qk, p.head_dim_vo),
           p.head_dim_qk};
 }
 
-__device__ Request paged_request(const PagedScalars& s, const int32_t* pages,
+__device__ Request paged_request(const PagedAttention& s, const int32_t* pages,
                                  const int32_t* seqlens, const int32_t* kv_indptr,
                                  const int32_t* cu_seqlens_q, int64_t i) {
   Request r{i, 0, 1, 0, 1, pages, true};
-  if (s.has_indptr != 0) set_rows(&r, cu_seqlens_q, i, s.params.max_seqlen_q);
+  if (!s.cu_seqlens_q.empty()) set_rows(&r, cu_seqlens_q, i, s.max_seqlen_q);
   const RequestKeys keys = keys_of_request(s, pages, kv_indptr, i, seqlens[i]);
   r.page_ids = keys.page_ids, r.kv_len = keys.kv_len, r.sound = keys.sound;
   return r;
@@ -103,26 +104,28 @@ __global__ void attention_with_kvcache(const void* q, const void* k, const void*
                                        const int32_t* kv_indptr, const int32_t* cu_seqlens_q,
                                        const float* sinks, const uint8_t* mask,
                                        const int64_t* mask_indptr, void* out, void* lse,
-                                       const int32_t* /*plan*/, PagedScalars s) {
+                                       const int32_t* /*plan*/, CallOf<PagedAttention> of) {
+  const PagedAttention& s = of.call;
   begin_launch();
   int64_t at;
   int32_t head;
   if (!take_row(s.q.shape[0], s.params.num_qo_heads, &at, &head)) return;
   const int lane = static_cast<int>(threadIdx.x);
-  const int64_t i = s.has_indptr != 0 ? request_of(cu_seqlens_q, s.batch, at) : at;
+  const int64_t i = !s.cu_seqlens_q.empty() ? request_of(cu_seqlens_q, batch_of(s.pages), at) : at;
   if (i < 0) return;
   const Request r = paged_request(s, pages, seqlens, kv_indptr, cu_seqlens_q, i);
   const auto query = static_cast<int32_t>(at - r.q_begin);
   if (query >= r.rows) return;
-  AttentionRow row = row_of(s.params, s.cache.k_scale, sinks, mask, mask_indptr, r, i, query, head);
-  const Rows outs = rows_of(out, s.out), lses = rows_of(lse, s.lse);
+  AttentionRow row = row_of(s.params, s.options.lse_sink, s.cache.k_scale, sinks, mask, mask_indptr,
+                            r, i, query, head);
+  const Rows outs = rows_of(out, s.out), lses = rows_of(lse, s.lse.tensor);
   set_tensors(&row, rows_of(q, s.q), outs, lses, at, head);
   const Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
   const int64_t kv_head = kv_head_of(s.params, head);
   row.k = at_head(planes.k, kv_head), row.v = at_head(planes.v, kv_head);
   row.page_size = s.cache.page_size;
   row.v_scale = s.cache.v_scale;
-  row.tile = s.has_indptr != 0 ? kPrefillTile : kDecodeTile;
+  row.tile = !s.cu_seqlens_q.empty() ? kPrefillTile : kDecodeTile;
   if (!r.sound || !are_in_pool(row, s.cache.num_pages, lane)) {
     outs.poison(at, head, lane), lses.poison(at, head, lane);
     return;
@@ -134,24 +137,26 @@ __global__ void attention_varlen(const void* q, const void* k, const void* v,
                                  const int32_t* cu_seqlens_q, const int32_t* cu_seqlens_k,
                                  const float* sinks, const uint8_t* mask,
                                  const int64_t* mask_indptr, void* out, void* lse,
-                                 RaggedScalars s) {
+                                 CallOf<RaggedAttention> of) {
+  const RaggedAttention& s = of.call;
   begin_launch();
   int64_t at;
   int32_t head;
   if (!take_row(s.q.shape[0], s.params.num_qo_heads, &at, &head)) return;
   const int lane = static_cast<int>(threadIdx.x);
-  const int64_t i = request_of(cu_seqlens_q, s.num_offsets_q - 1, at);
+  const int64_t i = request_of(cu_seqlens_q, batch_of(s), at);
   if (i < 0) return;
   Request r{0, cu_seqlens_k[i], 0, cu_seqlens_k[i + 1] - cu_seqlens_k[i], 0, nullptr, true};
-  set_rows(&r, cu_seqlens_q, i, s.params.max_seqlen_q);
+  set_rows(&r, cu_seqlens_q, i, s.max_seqlen_q);
   r.sound = r.first_token >= 0 && r.kv_len >= 0 && cu_seqlens_k[i + 1] <= s.k.shape[0];
   const auto query = static_cast<int32_t>(at - r.q_begin);
   if (query >= r.rows) return;
-  AttentionRow row = row_of(s.params, s.k_scale, sinks, mask, mask_indptr, r, i, query, head);
-  const Rows outs = rows_of(out, s.out), lses = rows_of(lse, s.lse);
+  AttentionRow row =
+      row_of(s.params, s.options.lse_sink, s.k_scale, sinks, mask, mask_indptr, r, i, query, head);
+  const Rows outs = rows_of(out, s.out), lses = rows_of(lse, s.lse.tensor);
   set_tensors(&row, rows_of(q, s.q), outs, lses, at, head);
   const int64_t kv_head = kv_head_of(s.params, head);
-  const auto tokens = [&](const void* data, const RowsScalars& t, int32_t dim) {
+  const auto tokens = [&](const void* data, const ConstTensorView& t, int32_t dim) {
     KvTokens kv{};
     kv.dtype = t.dtype, kv.token_stride = t.stride[0], kv.head_stride = t.stride[1];
     kv.head_dim = dim;
@@ -171,7 +176,7 @@ __global__ void attention_varlen(const void* q, const void* k, const void* v,
 }
 
 /// Of rows and heads, warp by warp.
-Geometry geometry_of(int64_t rows, const ParamsScalars& p) {
+Geometry geometry_of(int64_t rows, const AttentionParams& p) {
   const int64_t bytes = RowRoom::bytes(p.head_dim_qk, p.head_dim_vo);
   const int64_t warps = std::clamp<int64_t>(kSharedBytes / bytes, 1, kMostWarps);
   const int64_t items = std::max<int64_t>(1, rows * p.num_qo_heads);
@@ -182,12 +187,12 @@ Geometry geometry_of(int64_t rows, const ParamsScalars& p) {
 const CudaKernels kKernels{
     cuda_kernel("attention_with_kvcache", attention_with_kvcache,
                 [](const KernelLaunch& launch) {
-                  const auto s = launch.args.get<PagedScalars>(launch.args.size() - 1);
+                  const PagedAttention s = scalar_of<PagedAttention>(launch).call;
                   return geometry_of(s.q.shape[0], s.params);
                 }),
     cuda_kernel("attention_varlen", attention_varlen,
                 [](const KernelLaunch& launch) {
-                  const auto s = launch.args.get<RaggedScalars>(launch.args.size() - 1);
+                  const RaggedAttention s = scalar_of<RaggedAttention>(launch).call;
                   return geometry_of(s.q.shape[0], s.params);
                 }),
 };

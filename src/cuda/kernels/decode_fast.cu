@@ -254,7 +254,7 @@ __device__ void merge_item(const Target& to, const Member& me, int group, bool l
 
 /// The items of this warp's team, one at least where it is a cluster's. kCapped: logits are.
 template <bool kCapped, DType T, int D, int kStages>
-__device__ void decode_items(const Call& call, const PagedScalars& s, const Rows& q, Target to,
+__device__ void decode_items(const Call& call, const PagedAttention& s, const Rows& q, Target to,
                              const Member& me, int32_t first) {
   using R = Room<D, kStages>;
   const int lane = me.lane, warp = me.warp;
@@ -298,7 +298,8 @@ __global__ void __launch_bounds__(kThreads, 1)
            const int32_t* pages, const int32_t* seqlens, const int32_t* kv_indptr,
            const int32_t* /*cu_seqlens_q*/, const float* sinks, const uint8_t* /*mask*/,
            const int64_t* /*mask_indptr*/, void* out, void* lse, const int32_t* /*plan*/,
-           PagedScalars s) {
+           CallOf<PagedAttention> of) {
+  const PagedAttention& s = of.call;
   begin_launch();
   const Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
   const LogitScale logits = logit_scale_of(s.params, s.cache.k_scale);
@@ -316,14 +317,14 @@ __global__ void __launch_bounds__(kThreads, 1)
                   static_cast<int32_t>(s.cache.num_pages),
                   s.params.num_kv_heads,
                   s.params.num_qo_heads / s.params.num_kv_heads,
-                  static_cast<int32_t>(s.batch) * s.params.num_kv_heads,
+                  static_cast<int32_t>(batch_of(s.pages)) * s.params.num_kv_heads,
                   static_cast<int32_t>(gridDim.x / ranks) * teams,
                   logits.scale,
                   logits.cap};
   const Target to{rows_of(out, s.out),
-                  rows_of(lse, s.lse),
-                  s.params.has_sinks != 0 ? sinks : nullptr,
-                  s.params.lse_sink != 0,
+                  rows_of(lse, s.lse.tensor),
+                  !s.params.sinks.empty() ? sinks : nullptr,
+                  s.options.lse_sink == LseSink::kIncluded,
                   s.cache.v_scale,
                   0,
                   0};
@@ -332,29 +333,24 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (logits.cap != 0) decode_items<true, T, D, kStages>(call, s, rows_of(q, s.q), to, me, first);
 }
 
-PagedScalars scalars_of(const KernelLaunch& launch) {
-  return launch.args.get<PagedScalars>(launch.args.size() - 1);
-}
-
 template <DType T, int D, int kStages>
 bool fits(const KernelLaunch& launch) {
-  const PagedScalars s = scalars_of(launch);
-  const ParamsScalars& p = s.params;
+  const PagedAttention s = scalar_of<PagedAttention>(launch).call;
+  const AttentionParams& p = s.params;
   const auto is_aligned = [&](size_t arg, uintptr_t to) {
     return reinterpret_cast<uintptr_t>(launch.args.get<void*>(arg)) % to == 0;
   };
-  const auto are_rows = [&](DType t, KvOrder order, const int64_t(&strides)[3]) {
-    return t == T && order == KvOrder::kStrided && have_few_columns(s.cache, strides);
+  const auto are_rows = [&](const KvPlane& p) {
+    return p.dtype == T && p.order == KvOrder::kStrided && have_few_columns(s.cache, p);
   };
-  return most_shared_bytes() >= Room<D, kStages>::kBytes && s.has_indptr == 0 && s.batch > 0 &&
-         s.batch <= s.q.shape[0] && s.batch * p.num_kv_heads <= INT32_MAX / 2 &&
-         p.max_seqlen_q == 0 && p.head_dim_qk == D && p.head_dim_vo == D &&
-         p.num_qo_heads <= kRows * p.num_kv_heads && p.mask_kind == CustomMask::Kind::kNone &&
-         s.q.dtype == T && (s.q.stride[0] | s.q.stride[1]) % 2 == 0 && is_aligned(0, 4) &&
-         are_rows(s.cache.k_dtype, s.cache.k_order, s.cache.k_stride) &&
-         are_rows(s.cache.v_dtype, s.cache.v_order, s.cache.v_stride) &&
-         std::has_single_bit(static_cast<uint32_t>(s.cache.page_size)) && is_aligned(1, 16) &&
-         is_aligned(2, 16);
+  return most_shared_bytes() >= Room<D, kStages>::kBytes && s.cu_seqlens_q.empty() &&
+         batch_of(s.pages) > 0 && batch_of(s.pages) <= s.q.shape[0] &&
+         batch_of(s.pages) * p.num_kv_heads <= INT32_MAX / 2 && s.max_seqlen_q == 0 &&
+         p.head_dim_qk == D && p.head_dim_vo == D && p.num_qo_heads <= kRows * p.num_kv_heads &&
+         p.custom_mask.kind == CustomMask::Kind::kNone && s.q.dtype == T &&
+         (s.q.stride[0] | s.q.stride[1]) % 2 == 0 && is_aligned(0, 4) && are_rows(s.cache.k) &&
+         are_rows(s.cache.v) && std::has_single_bit(static_cast<uint32_t>(s.cache.page_size)) &&
+         is_aligned(1, 16) && is_aligned(2, 16);
 }
 
 /// As many warps share a request's keys as make the machine ready soonest, in keys that one of them
@@ -363,9 +359,11 @@ bool fits(const KernelLaunch& launch) {
 template <DType T, int D, int kStages>
 Geometry geometry(const KernelLaunch& launch) {
   constexpr int64_t kOfWarp = 4, kOfBlocks = 16;
-  const PagedScalars s = scalars_of(launch);
-  const int64_t items = s.batch * s.params.num_kv_heads;
-  const int64_t pages = s.form == PageTable::Form::kDense ? s.max_pages : s.num_page_ids;
+  const PagedAttention s = scalar_of<PagedAttention>(launch).call;
+  const int64_t items = batch_of(s.pages) * s.params.num_kv_heads;
+  const int64_t pages = s.pages.form == PageTable::Form::kDense
+                            ? s.pages.max_pages
+                            : static_cast<int64_t>(s.pages.kv_indices.size());
   const int64_t keys = pages * s.cache.page_size;
   Geometry best{dim3(1), dim3(kThreads), Room<D, kStages>::kBytes};
   int64_t least = INT64_MAX;

@@ -110,12 +110,12 @@ struct Item {
 };
 
 /// length: seqlens[request].
-__device__ inline Item item_of(const Call& c, const PagedScalars& s, int32_t number,
+__device__ inline Item item_of(const Call& c, const PagedAttention& s, int32_t number,
                                int32_t length) {
   Item item{nullptr, number / c.kv_heads, number % c.kv_heads, 0, 0, true};
   const RequestKeys keys = keys_of_request(s, c.pages, c.kv_indptr, item.request, length);
   item.page_ids = keys.page_ids, item.sound = keys.sound;
-  const MaskShape shape{1, item.sound ? keys.kv_len : 0, s.params.causal != 0, s.params.window_left,
+  const MaskShape shape{1, item.sound ? keys.kv_len : 0, s.params.causal, s.params.window_left,
                         s.params.window_right};
   const KvRange seen = kv_range(shape, 0);
   const auto count = static_cast<uint32_t>(max(0, static_cast<int32_t>(seen.size())));
@@ -182,7 +182,7 @@ __device__ void ask_for_tile(const Call& c, const TileRows& rows, int warp, int 
 template <int D, int kStages>
 class Ahead {
  public:
-  __device__ Ahead(const Call& c, const PagedScalars& s, const Rows& q, int32_t first,
+  __device__ Ahead(const Call& c, const PagedAttention& s, const Rows& q, int32_t first,
                    const Member& me)
       : call_(c), scalars_(s), q_(q), me_(me), number_(first) {
     next_len_ = number_ < c.items ? c.seqlens[number_ / c.kv_heads] : 0;
@@ -237,7 +237,7 @@ class Ahead {
   }
 
   const Call& call_;
-  const PagedScalars& scalars_;
+  const PagedAttention& scalars_;
   const Rows& q_;
   const Member& me_;
   int32_t number_, next_len_ = 0;

@@ -5,6 +5,7 @@
 
 #include "cuda/cuda_kernels.h"
 #include "cuda/kernels/values.cuh"
+#include "launch/merge_launch.h"
 
 namespace shadowgraph::cuda {
 namespace {
@@ -12,14 +13,16 @@ namespace {
 constexpr int kWarps = 4;
 
 /// A graph may be bound for more.
-__device__ int64_t rows_used(const int32_t* cu_seqlens_q, const MergeScalars& s) {
+__device__ int64_t rows_used(const int32_t* cu_seqlens_q, const MergeCall& s) {
   const int64_t rows = s.out.shape[0];
-  const int32_t used = s.num_offsets_q > 0 ? cu_seqlens_q[s.num_offsets_q - 1] : -1;
+  const int32_t used = !s.cu_seqlens_q.empty() ? cu_seqlens_q[s.cu_seqlens_q.size() - 1] : -1;
   return used >= 0 && used < rows ? used : rows;
 }
 
 __global__ void merge_state(const void* v_a, const void* s_a, const void* v_b, const void* s_b,
-                            void* out, void* lse, const int32_t* cu_seqlens_q, MergeScalars s) {
+                            void* out, void* lse, const int32_t* cu_seqlens_q,
+                            CallOf<MergeCall> of) {
+  const MergeCall& s = of.call;
   begin_launch();
   const int64_t heads = s.out.shape[1], item = int64_t{blockIdx.x} * kWarps + threadIdx.y;
   const int64_t row = item / heads, head = item % heads;
@@ -30,7 +33,7 @@ __global__ void merge_state(const void* v_a, const void* s_a, const void* v_b, c
   for (int i = 0; i < 2; ++i) parts[i] = state_of_lse(lses[i].load(row, head, 0));
   float weights[2];
   const State all = merged(parts, static_cast<float>(kLog2EInDouble), weights);
-  const Rows to = rows_of(out, s.out), to_lse = rows_of(lse, s.lse);
+  const Rows to = rows_of(out, s.out), to_lse = rows_of(lse, s.lse.tensor);
   for (int64_t d = threadIdx.x; d < s.out.shape[2]; d += 32) {
     float sum = 0;
     for (int i = 0; i < 2; ++i) {
@@ -60,7 +63,8 @@ struct Merge {
 template <DType T>
 __global__ void __launch_bounds__(kThreads)
     merge_eights(const uint4* v_a, const float* s_a, const uint4* v_b, const float* s_b, uint4* out,
-                 float* lse, const int32_t* cu_seqlens_q, MergeScalars s) {
+                 float* lse, const int32_t* cu_seqlens_q, CallOf<MergeCall> of) {
+  const MergeCall& s = of.call;
   begin_launch();
   const auto eights = static_cast<uint32_t>(s.out.shape[2]) / kEight;  // a power of two
   const uint32_t item = blockIdx.x * kThreads + threadIdx.x;
@@ -86,31 +90,27 @@ __global__ void __launch_bounds__(kThreads)
   out[item] = merged_words;
 }
 
-MergeScalars scalars_of(const KernelLaunch& launch) {
-  return launch.args.get<MergeScalars>(launch.args.size() - 1);
-}
-
 template <DType T>
 bool are_eights(const KernelLaunch& launch) {
-  const MergeScalars s = scalars_of(launch);
+  const MergeCall s = scalar_of<MergeCall>(launch).call;
   const int64_t heads = s.out.shape[1], dim = s.out.shape[2];
-  const auto values = [&](const RowsScalars& t, size_t arg) {
+  const auto values = [&](const ConstTensorView& t, size_t arg) {
     return t.dtype == T && t.stride[0] == heads * dim && t.stride[1] == dim &&
            reinterpret_cast<uintptr_t>(launch.args.get<void*>(arg)) % 16 == 0;
   };
-  const auto lses = [&](const RowsScalars& t) {
+  const auto lses = [&](const ConstTensorView& t) {
     return t.dtype == DType::kF32 && t.stride[0] == heads && t.stride[1] == 1;
   };
   return dim >= kEight && std::has_single_bit(static_cast<uint64_t>(dim)) &&
          s.out.shape[0] * heads * dim / kEight <= INT32_MAX && values(s.v_a, 0) &&
          values(s.v_b, 2) && values(s.out, 4) && lses(s.s_a) && lses(s.s_b) &&
-         (s.lse.rank == 0 || lses(s.lse));
+         (!s.lse.defined() || lses(s.lse.tensor));
 }
 
 template <DType T>
 CudaKernel fast_kernel() {
   CudaKernel k = cuda_kernel("merge_state", merge_eights<T>, [](const KernelLaunch& launch) {
-    const MergeScalars s = scalars_of(launch);
+    const MergeCall s = scalar_of<MergeCall>(launch).call;
     const int64_t items = s.out.shape[0] * s.out.shape[1] * (s.out.shape[2] / kEight);
     const int64_t blocks = std::max<int64_t>(1, (items + kThreads - 1) / kThreads);
     return Geometry{dim3(static_cast<unsigned>(blocks)), dim3(kThreads)};
@@ -122,7 +122,7 @@ CudaKernel fast_kernel() {
 const CudaKernels kKernels{
     cuda_kernel("merge_state", merge_state,
                 [](const KernelLaunch& launch) {
-                  const MergeScalars s = scalars_of(launch);
+                  const MergeCall s = scalar_of<MergeCall>(launch).call;
                   const int64_t items = std::max<int64_t>(1, s.out.shape[0] * s.out.shape[1]);
                   return Geometry{dim3(static_cast<unsigned>((items + kWarps - 1) / kWarps)),
                                   dim3(32, kWarps)};

@@ -4,6 +4,8 @@
 
 #include "cuda/kernels/values.cuh"
 #include "kernels/unit.h"
+#include "launch/attention_launch.h"
+#include "launch/ragged_launch.h"
 
 namespace shadowgraph::cuda {
 
@@ -24,29 +26,28 @@ struct Planes {
   }
 };
 
-__device__ inline Planes planes_of(const CacheScalars& s, const void* k, const void* v,
+__device__ inline Planes planes_of(const KvCache& c, const void* k, const void* v,
                                    const void* k_scales, const void* v_scales) {
-  const auto plane = [](const void* data, DType t, KvOrder order, const int64_t* strides,
-                        int32_t dim, const void* scales, const int64_t* scale_strides) {
+  const auto plane = [](const KvPlane& p, const void* data, const void* scales) {
     return KvTokens{static_cast<const std::byte*>(data),
-                    t,
-                    order,
-                    strides[0],
-                    strides[1],
-                    strides[2],
-                    dim,
+                    p.dtype,
+                    p.order,
+                    p.page_stride,
+                    p.token_stride,
+                    p.head_stride,
+                    p.head_dim,
                     static_cast<const float*>(scales),
-                    scale_strides[0],
-                    scale_strides[1],
-                    scale_strides[2]};
+                    p.scale_page_stride,
+                    p.scale_token_stride,
+                    p.scale_head_stride};
   };
-  return {plane(k, s.k_dtype, s.k_order, s.k_stride, s.head_dim_qk, k_scales, s.k_scale_stride),
-          plane(v, s.v_dtype, s.v_order, s.v_stride, s.head_dim_vo, v_scales, s.v_scale_stride),
-          s.num_pages,
-          s.page_size,
-          s.num_kv_heads,
-          s.k_scale,
-          s.v_scale};
+  return {plane(c.k, k, k_scales),
+          plane(c.v, v, v_scales),
+          c.num_pages,
+          c.page_size,
+          c.num_kv_heads,
+          c.k_scale,
+          c.v_scale};
 }
 
 /// The place of a dim of a token whose token_offset is `start`.
@@ -66,6 +67,16 @@ __device__ inline int64_t element(const KvTokens& p, int64_t start, int64_t toke
                                           : key_element(p, start, token, dim);
 }
 
+/// PageTable::batch.
+__host__ __device__ inline int64_t batch_of(const PageTable& t) {
+  const bool dense = t.form == PageTable::Form::kDense;
+  return static_cast<int64_t>(dense ? t.cache_seqlens.size() : t.last_page_len.size());
+}
+
+__host__ __device__ inline int64_t batch_of(const RaggedAttention& c) {
+  return static_cast<int64_t>(c.cu_seqlens_q.size()) - 1;
+}
+
 /// A request's keys: in both forms of a page table.
 struct RequestKeys {
   const int32_t* page_ids;
@@ -73,20 +84,21 @@ struct RequestKeys {
   bool sound;  // its metadata leads nowhere else
 };
 /// length: seqlens[request], of the last page where the table is CSR.
-__device__ inline RequestKeys keys_of_request(const PagedScalars& s, const int32_t* pages,
+__device__ inline RequestKeys keys_of_request(const PagedAttention& s, const int32_t* pages,
                                               const int32_t* kv_indptr, int64_t request,
                                               int32_t length) {
-  if (s.form == PageTable::Form::kDense)
-    return {pages + request * s.max_pages, length,
-            length >= 0 && length <= s.max_pages * s.cache.page_size};
+  if (s.pages.form == PageTable::Form::kDense)
+    return {pages + request * s.pages.max_pages, length,
+            length >= 0 && length <= s.pages.max_pages * s.cache.page_size};
   const int32_t first = kv_indptr[request], count = kv_indptr[request + 1] - first;
   return {pages + first, count > 0 ? (count - 1) * s.cache.page_size + length : 0,
-          first >= 0 && count >= 0 && first + int64_t{count} <= s.num_page_ids &&
+          first >= 0 && count >= 0 &&
+              first + int64_t{count} <= static_cast<int64_t>(s.pages.kv_indices.size()) &&
               (count == 0 || (length >= 1 && length <= s.cache.page_size))};
 }
 
 /// The KV head of a query head.
-__device__ inline int32_t kv_head_of(const ParamsScalars& p, int64_t head) {
+__device__ inline int32_t kv_head_of(const AttentionParams& p, int64_t head) {
   const auto group = static_cast<uint32_t>(p.num_qo_heads) / static_cast<uint32_t>(p.num_kv_heads);
   return static_cast<int32_t>(static_cast<uint32_t>(head) / group);
 }
@@ -95,7 +107,7 @@ __device__ inline int32_t kv_head_of(const ParamsScalars& p, int64_t head) {
 struct LogitScale {
   float scale, cap;
 };
-__device__ inline LogitScale logit_scale_of(const ParamsScalars& p, float k_scale) {
+__device__ inline LogitScale logit_scale_of(const AttentionParams& p, float k_scale) {
   const double scale = static_cast<double>(p.sm_scale) * k_scale, cap = p.logits_soft_cap;
   return {static_cast<float>(cap == 0 ? scale * kLog2EInDouble : scale / cap),
           static_cast<float>(cap * kLog2EInDouble)};
@@ -113,8 +125,9 @@ bool have_few_columns(const int64_t (&strides)[N], const int64_t (&counts)[N]) {
   }
   return end < int64_t{8} * kNoKey;
 }
-inline bool have_few_columns(const CacheScalars& cache, const int64_t (&strides)[3]) {
-  return have_few_columns(strides, {cache.num_pages, cache.page_size, cache.num_kv_heads});
+inline bool have_few_columns(const KvCache& cache, const KvPlane& p) {
+  return have_few_columns({p.page_stride, p.token_stride, p.head_stride},
+                          {cache.num_pages, cache.page_size, cache.num_kv_heads});
 }
 
 /// Element (slot, head, dim) of a plane.

@@ -93,14 +93,14 @@ struct PrefillTarget {
       if (lane % 4 == 0) lse.poison(row, job.head, 0, 1);
       return;
     }
-    if (out.s.dtype == T && start % 2 == 0 && reinterpret_cast<uintptr_t>(out.data) % 4 == 0) {
+    if (out.dtype == T && start % 2 == 0 && reinterpret_cast<uintptr_t>(out.data) % 4 == 0) {
       each_pair([&](int64_t i, float x, float y) {
         *reinterpret_cast<uint32_t*>(out.data + 2 * i) = pair_of<T>(x, y);
       });
     } else {
-      if (out.s.dtype == DType::kF32) store_as(DType::kF32);
-      if (out.s.dtype == DType::kF16) store_as(DType::kF16);
-      if (out.s.dtype == DType::kBF16) store_as(DType::kBF16);
+      if (out.dtype == DType::kF32) store_as(DType::kF32);
+      if (out.dtype == DType::kF16) store_as(DType::kF16);
+      if (out.dtype == DType::kBF16) store_as(DType::kBF16);
     }
     if (lane % 4 != 0 || !lse.defined()) return;
     const State told = lse_sink ? State{top, divisor} : State{m, d};
@@ -148,9 +148,9 @@ __device__ inline bool take_queries(const int32_t* cu_seqlens_q, int64_t batch, 
   return false;
 }
 
-__device__ inline void set_params(const ParamsScalars& p, float k_scale, int32_t kv_len,
+__device__ inline void set_params(const AttentionParams& p, float k_scale, int32_t kv_len,
                                   PrefillJob* job) {
-  job->mask = {job->mask.q_len, kv_len, p.causal != 0, p.window_left, p.window_right};
+  job->mask = {job->mask.q_len, kv_len, p.causal, p.window_left, p.window_right};
   job->head = static_cast<int32_t>(blockIdx.y);
   const LogitScale logits = logit_scale_of(p, k_scale);
   job->scale = logits.scale, job->cap = logits.cap;
@@ -162,10 +162,11 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
                   const void* v_scales, const int32_t* pages, const int32_t* seqlens,
                   const int32_t* kv_indptr, const int32_t* cu_seqlens_q, const float* sinks,
                   const uint8_t* /*mask*/, const int64_t* /*mask_indptr*/, void* out, void* lse,
-                  const int32_t* /*plan*/, PagedScalars s) {
+                  const int32_t* /*plan*/, CallOf<PagedAttention> of) {
+  const PagedAttention& s = of.call;
   begin_launch();
   PrefillJob job{};
-  if (!take_queries(cu_seqlens_q, s.batch, s.params.max_seqlen_q, &job)) return;
+  if (!take_queries(cu_seqlens_q, batch_of(s.pages), s.max_seqlen_q, &job)) return;
   const RequestKeys keys = keys_of_request(s, pages, kv_indptr, job.request, seqlens[job.request]);
   job.page_ids = keys.page_ids, job.sound = keys.sound;
   set_params(s.params, s.cache.k_scale, job.sound ? keys.kv_len : 0, &job);
@@ -176,48 +177,52 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
   job.page_size = s.cache.page_size;
   job.page_shift = __ffs(s.cache.page_size) - 1;
   job.num_pages = s.cache.num_pages;
-  Body::run(job, rows_of(q, s.q),
-            {rows_of(out, s.out), rows_of(lse, s.lse), s.params.has_sinks != 0 ? sinks : nullptr,
-             s.params.lse_sink != 0, s.cache.v_scale});
+  Body::run(
+      job, rows_of(q, s.q),
+      {rows_of(out, s.out), rows_of(lse, s.lse.tensor), !s.params.sinks.empty() ? sinks : nullptr,
+       s.options.lse_sink == LseSink::kIncluded, s.cache.v_scale});
 }
 
 template <class Body>
 __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
     prefill_ragged(const void* q, const void* k, const void* v, const int32_t* cu_seqlens_q,
                    const int32_t* cu_seqlens_k, const float* sinks, const uint8_t* /*mask*/,
-                   const int64_t* /*mask_indptr*/, void* out, void* lse, RaggedScalars s) {
+                   const int64_t* /*mask_indptr*/, void* out, void* lse,
+                   CallOf<RaggedAttention> of) {
+  const RaggedAttention& s = of.call;
   begin_launch();
   PrefillJob job{};
-  if (!take_queries(cu_seqlens_q, s.num_offsets_q - 1, s.params.max_seqlen_q, &job)) return;
+  if (!take_queries(cu_seqlens_q, batch_of(s), s.max_seqlen_q, &job)) return;
   const int32_t first = cu_seqlens_k[job.request], end = cu_seqlens_k[job.request + 1];
   job.sound = first >= 0 && end >= first && end <= s.k.shape[0];
   set_params(s.params, s.k_scale, job.sound ? end - first : 0, &job);
   const int64_t kv_head = kv_head_of(s.params, job.head);
-  const auto tokens = [&](const void* data, const RowsScalars& t) {
+  const auto tokens = [&](const void* data, const ConstTensorView& t) {
     KvTokens kv{};
     kv.dtype = Body::kType, kv.token_stride = t.stride[0], kv.head_stride = t.stride[1];
     kv.data = static_cast<const std::byte*>(data) + 2 * (job.sound ? first : 0) * t.stride[0];
     return at_head(kv, kv_head);
   };
   job.k = tokens(k, s.k), job.v = tokens(v, s.v);
-  Body::run(job, rows_of(q, s.q),
-            {rows_of(out, s.out), rows_of(lse, s.lse), s.params.has_sinks != 0 ? sinks : nullptr,
-             s.params.lse_sink != 0, s.v_scale});
+  Body::run(
+      job, rows_of(q, s.q),
+      {rows_of(out, s.out), rows_of(lse, s.lse.tensor), !s.params.sinks.empty() ? sinks : nullptr,
+       s.options.lse_sink == LseSink::kIncluded, s.v_scale});
 }
 
 inline bool is_aligned(const KernelLaunch& launch, size_t arg) {
   return reinterpret_cast<uintptr_t>(launch.args.get<void*>(arg)) % 16 == 0;
 }
-inline bool are_columns(const RowsScalars& t) {
+inline bool are_columns(const ConstTensorView& t) {
   return t.stride[0] % 8 == 0 && t.stride[1] % 8 == 0;
 }
 
 /// Does the body fit the parameters and q? The same for both kinds of call.
 template <class Body>
-bool fits(const KernelLaunch& launch, const ParamsScalars& p, const RowsScalars& q) {
+bool fits(const KernelLaunch& launch, const AttentionParams& p, const ConstTensorView& q) {
   return Body::is_there() && p.head_dim_qk == Body::kDim && p.head_dim_vo == Body::kDim &&
-         p.mask_kind == CustomMask::Kind::kNone && q.dtype == Body::kType && are_columns(q) &&
-         is_aligned(launch, 0) && is_aligned(launch, 1) && is_aligned(launch, 2);
+         p.custom_mask.kind == CustomMask::Kind::kNone && q.dtype == Body::kType &&
+         are_columns(q) && is_aligned(launch, 0) && is_aligned(launch, 1) && is_aligned(launch, 2);
 }
 
 /// As many blocks as any lengths of so many rows and requests have.
@@ -232,17 +237,16 @@ template <class Body>
 CudaKernel prefill_of_pages() {
   CudaKernel k =
       cuda_kernel("attention_with_kvcache", prefill_paged<Body>, [](const KernelLaunch& launch) {
-        const auto s = launch.args.get<PagedScalars>(launch.args.size() - 1);
-        return prefill_geometry<Body>(s.q.shape[0], s.batch, s.params.num_qo_heads);
+        const PagedAttention s = scalar_of<PagedAttention>(launch).call;
+        return prefill_geometry<Body>(s.q.shape[0], batch_of(s.pages), s.params.num_qo_heads);
       });
   k.preference = Body::kPreference;
   k.fits = [](const KernelLaunch& launch) {
-    const auto s = launch.args.get<PagedScalars>(launch.args.size() - 1);
-    return s.has_indptr != 0 && fits<Body>(launch, s.params, s.q) &&
-           s.cache.k_dtype == Body::kType && s.cache.v_dtype == Body::kType &&
-           s.cache.k_order == KvOrder::kStrided && s.cache.v_order == KvOrder::kStrided &&
-           have_few_columns(s.cache, s.cache.k_stride) &&
-           have_few_columns(s.cache, s.cache.v_stride) &&
+    const PagedAttention s = scalar_of<PagedAttention>(launch).call;
+    return !s.cu_seqlens_q.empty() && fits<Body>(launch, s.params, s.q) &&
+           s.cache.k.dtype == Body::kType && s.cache.v.dtype == Body::kType &&
+           s.cache.k.order == KvOrder::kStrided && s.cache.v.order == KvOrder::kStrided &&
+           have_few_columns(s.cache, s.cache.k) && have_few_columns(s.cache, s.cache.v) &&
            std::has_single_bit(static_cast<uint32_t>(s.cache.page_size));
   };
   return k;
@@ -251,15 +255,16 @@ template <class Body>
 CudaKernel ragged_prefill() {
   CudaKernel k =
       cuda_kernel("attention_varlen", prefill_ragged<Body>, [](const KernelLaunch& launch) {
-        const auto s = launch.args.get<RaggedScalars>(launch.args.size() - 1);
-        return prefill_geometry<Body>(s.q.shape[0], s.num_offsets_q - 1, s.params.num_qo_heads);
+        const RaggedAttention s = scalar_of<RaggedAttention>(launch).call;
+        return prefill_geometry<Body>(s.q.shape[0], batch_of(s), s.params.num_qo_heads);
       });
   k.preference = Body::kPreference;
   k.fits = [](const KernelLaunch& launch) {
-    const auto s = launch.args.get<RaggedScalars>(launch.args.size() - 1);
+    const RaggedAttention s = scalar_of<RaggedAttention>(launch).call;
     return fits<Body>(launch, s.params, s.q) && s.k.dtype == Body::kType &&
-           s.v.dtype == Body::kType && have_few_columns(s.k.stride, {s.k.shape[0], s.k.shape[1]}) &&
-           have_few_columns(s.v.stride, {s.v.shape[0], s.v.shape[1]});
+           s.v.dtype == Body::kType &&
+           have_few_columns({s.k.stride[0], s.k.stride[1]}, {s.k.shape[0], s.k.shape[1]}) &&
+           have_few_columns({s.v.stride[0], s.v.stride[1]}, {s.v.shape[0], s.v.shape[1]});
   };
   return k;
 }

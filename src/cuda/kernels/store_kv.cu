@@ -4,6 +4,8 @@
 
 #include "cuda/cuda_kernels.h"
 #include "cuda/kernels/planes.cuh"
+#include "launch/copy_slots_launch.h"
+#include "launch/store_launch.h"
 
 namespace shadowgraph::cuda {
 namespace {
@@ -45,7 +47,7 @@ __device__ void copy_element(void* to, int64_t at, const void* from, int64_t sou
 __device__ void store_token(const Rows& from, int64_t token, int64_t head, const KvTokens& plane,
                             const Slot& slot, int32_t page_size, float scale, int lane) {
   auto* const to = const_cast<std::byte*>(plane.data);
-  const bool as_is = from.s.dtype == plane.dtype && scale == 1;
+  const bool as_is = from.dtype == plane.dtype && scale == 1;
   float own = 1;
   if (plane.scales != nullptr) {
     own = scale_of_token(from, token, head, plane.head_dim, scale, lane);
@@ -64,11 +66,12 @@ __device__ void store_token(const Rows& from, int64_t token, int64_t head, const
 
 __global__ void store_kv(const void* k, const void* v, const int64_t* slots, const void* k_cache,
                          const void* v_cache, const void* k_scales, const void* v_scales,
-                         StoreScalars s) {
+                         CallOf<StoreKv> of) {
+  const StoreKv& s = of.call;
   begin_launch();
   const Planes planes = planes_of(s.cache, k_cache, v_cache, k_scales, v_scales);
   const int64_t token = warp_item() / planes.num_kv_heads, head = warp_item() % planes.num_kv_heads;
-  if (token >= s.num_tokens) return;
+  if (token >= static_cast<int64_t>(s.out_cache_loc.size())) return;
   const int64_t slot = slots[token];
   if (slot < s.first_slot || !planes.has_slot(slot)) return;
   const int lane = static_cast<int>(threadIdx.x);
@@ -95,11 +98,14 @@ __device__ void copy_plane(const KvTokens& p, const Slot& from, const Slot& to, 
 
 __global__ void copy_slots(const int64_t* sources, const int64_t* targets, const void* k,
                            const void* v, const void* k_scales, const void* v_scales,
-                           CopySlotsScalars s) {
+                           CallOf<CopySlots> of) {
+  const CopySlots& s = of.call;
   begin_launch();
   const Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
   const int64_t pair = warp_item() / planes.num_kv_heads, head = warp_item() % planes.num_kv_heads;
-  if (pair >= s.num_targets || s.num_sources != s.num_targets) return;
+  if (pair >= static_cast<int64_t>(s.target_slots.size()) ||
+      s.source_slots.size() != s.target_slots.size())
+    return;
   const int64_t from = sources[pair], to = targets[pair];
   if (to < planes.page_size || !planes.has_slot(to) || !planes.has_slot(from)) return;
   const int lane = static_cast<int>(threadIdx.x);
@@ -111,13 +117,13 @@ __global__ void copy_slots(const int64_t* sources, const int64_t* targets, const
 const CudaKernels kKernels{
     cuda_kernel("store_kv", store_kv,
                 [](const KernelLaunch& launch) {
-                  const auto s = launch.args.get<StoreScalars>(launch.args.size() - 1);
-                  return geometry_of(s.num_tokens * s.cache.num_kv_heads);
+                  const StoreKv s = scalar_of<StoreKv>(launch).call;
+                  return geometry_of(std::ssize(s.out_cache_loc) * s.cache.num_kv_heads);
                 }),
     cuda_kernel("copy_slots", copy_slots,
                 [](const KernelLaunch& launch) {
-                  const auto s = launch.args.get<CopySlotsScalars>(launch.args.size() - 1);
-                  return geometry_of(s.num_targets * s.cache.num_kv_heads);
+                  const CopySlots s = scalar_of<CopySlots>(launch).call;
+                  return geometry_of(std::ssize(s.target_slots) * s.cache.num_kv_heads);
                 }),
 };
 

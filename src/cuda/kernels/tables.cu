@@ -5,6 +5,10 @@
 #include "attn/page_table.h"
 #include "cuda/cuda_kernels.h"
 #include "cuda/kernels/planes.cuh"
+#include "launch/ascend_launch.h"
+#include "launch/gather_latents.h"
+#include "launch/gather_table.h"
+#include "launch/scale_keys.h"
 
 namespace shadowgraph::cuda {
 namespace {
@@ -20,35 +24,38 @@ __device__ int64_t columns_of(const int32_t* lens, int64_t request, int32_t unit
 
 __global__ void gather_table(const int32_t* req_to_token, const int64_t* full_to_swa,
                              const int32_t* req_pool_indices, const int32_t* lens,
-                             const int32_t* offsets, int32_t* page_table, GatherTableScalars s) {
+                             const int32_t* offsets, int32_t* page_table, CallOf<GatherTable> of) {
+  const GatherTable& s = of.call;
   begin_launch();
   const int64_t i = blockIdx.x;
-  if (i >= s.requests) return;
-  const int64_t tokens = s.pool_rows * s.width;
-  for (int64_t j = threadIdx.x; j < s.columns; j += blockDim.x) {
+  if (i >= static_cast<int64_t>(s.lens.size())) return;
+  const int64_t width = s.req_to_token.shape[1], tokens = s.req_to_token.shape[0] * width;
+  const int64_t columns = s.page_table.shape[1];
+  for (int64_t j = threadIdx.x; j < columns; j += blockDim.x) {
     // A row may run into those behind it, which write after it: a column is the last request's that
     // comes as far, and no two threads write it.
     int64_t request = i, column = j;
     while (request >= 0 && column >= columns_of(lens, request, s.unit))
-      --request, column += s.columns;
+      --request, column += columns;
     if (request < 0) continue;
-    const int64_t offset = s.has_offsets != 0 ? offsets[request] : 0;
-    const int64_t token = req_pool_indices[request] * s.width + offset + column * s.unit;
+    const int64_t offset = !s.offsets.empty() ? offsets[request] : 0;
+    const int64_t token = req_pool_indices[request] * width + offset + column * s.unit;
     int64_t page = kNoPage;
     if (token >= 0 && token < tokens) {
       const int64_t slot = req_to_token[token];
-      if (s.has_map == 0) {
+      if (s.full_to_swa.rank == 0) {
         page = slot / s.unit;
-      } else if (slot >= 0 && slot < s.mapped) {
+      } else if (slot >= 0 && slot < s.full_to_swa.shape[0]) {
         page = full_to_swa[slot] / s.unit;
       }
     }
-    page_table[i * s.columns + j] = static_cast<int32_t>(page);
+    page_table[i * columns + j] = static_cast<int32_t>(page);
   }
 }
 
-__global__ void indptr_of_ends(const int32_t* ends, int32_t* indptr, int64_t count) {
+__global__ void indptr_of_ends(const int32_t* ends, int32_t* indptr, CallOf<IndptrOfEnds> of) {
   begin_launch();
+  const auto count = static_cast<int64_t>(of.call.ends.size());
   for (int64_t i = thread_item(); i <= count; i += all_threads())
     indptr[i] = i == 0 ? 0 : ends[i - 1];
 }
@@ -63,11 +70,14 @@ __device__ bool are_sound(const int32_t* cu_seqlens, int64_t offsets, int64_t ro
 
 __global__ void gather_latents(const void* k, const void* v, const void* k_scales,
                                const void* v_scales, const int64_t* slots,
-                               const int32_t* cu_seqlens, void* out, GatherLatentsScalars s) {
+                               const int32_t* cu_seqlens, void* out, CallOf<GatherLatents> of) {
+  const GatherLatents& s = of.call;
   begin_launch();
-  if (!are_sound(cu_seqlens, s.num_offsets, min(s.num_slots, s.out.shape[0]))) return;
+  const auto offsets = static_cast<int64_t>(s.cu_seqlens.size());
+  const auto most = static_cast<int64_t>(s.slots.size());
+  if (!are_sound(cu_seqlens, offsets, min(most, s.out.shape[0]))) return;
   const Planes planes = planes_of(s.cache, k, v, k_scales, v_scales);
-  const int64_t tokens = cu_seqlens[s.num_offsets - 1];
+  const int64_t tokens = cu_seqlens[offsets - 1];
   for (int64_t t = 0; t < tokens; ++t) {
     if (!planes.has_slot(slots[t])) return;
   }
@@ -85,14 +95,16 @@ __global__ void gather_latents(const void* k, const void* v, const void* k_scale
 }
 
 __global__ void scale_keys(const void* k, const int32_t* cu_seqlens, const float* factors,
-                           void* out, ScaleKeysScalars s) {
+                           void* out, CallOf<ScaleKeys> of) {
+  const ScaleKeys& s = of.call;
   begin_launch();
-  if (!are_sound(cu_seqlens, s.num_offsets, min(s.k.shape[0], s.out.shape[0]))) return;
+  const auto offsets = static_cast<int64_t>(s.cu_seqlens.size());
+  if (!are_sound(cu_seqlens, offsets, min(s.k.shape[0], s.out.shape[0]))) return;
   const Rows from = rows_of(k, s.k), to = rows_of(out, s.out);
   const int64_t t = blockIdx.x;
   int64_t request = 0;
-  while (request + 1 < s.num_offsets && cu_seqlens[request + 1] <= t) ++request;
-  if (request + 1 >= s.num_offsets) return;
+  while (request + 1 < offsets && cu_seqlens[request + 1] <= t) ++request;
+  if (request + 1 >= offsets) return;
   for (int64_t i = threadIdx.x; i < s.k.shape[1] * s.k.shape[2]; i += kThreads) {
     const int64_t head = i / s.k.shape[2], d = i % s.k.shape[2];
     to.store(t, head, d, from.load(t, head, d) * factors[request]);
@@ -106,17 +118,16 @@ Geometry blocks(int64_t count) {
 const CudaKernels kKernels{
     cuda_kernel("gather_table", gather_table,
                 [](const KernelLaunch& l) {
-                  return blocks(l.args.get<GatherTableScalars>(l.args.size() - 1).requests);
+                  return blocks(std::ssize(scalar_of<GatherTable>(l).call.lens));
                 }),
     cuda_kernel("indptr_of_ends", indptr_of_ends, [](const KernelLaunch&) { return blocks(1); }),
     cuda_kernel("gather_latents", gather_latents,
                 [](const KernelLaunch& l) {
-                  return blocks(l.args.get<GatherLatentsScalars>(l.args.size() - 1).num_slots);
+                  return blocks(std::ssize(scalar_of<GatherLatents>(l).call.slots));
                 }),
-    cuda_kernel("scale_keys", scale_keys,
-                [](const KernelLaunch& l) {
-                  return blocks(l.args.get<ScaleKeysScalars>(l.args.size() - 1).k.shape[0]);
-                }),
+    cuda_kernel(
+        "scale_keys", scale_keys,
+        [](const KernelLaunch& l) { return blocks(scalar_of<ScaleKeys>(l).call.k.shape[0]); }),
 };
 
 }  // namespace

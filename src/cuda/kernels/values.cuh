@@ -9,7 +9,7 @@
 
 #include "attn/exp2_poly.h"
 #include "core/float_formats.h"
-#include "launch/launch_scalars.h"
+#include "launch/launch_args.h"
 
 namespace shadowgraph::cuda {
 
@@ -137,32 +137,40 @@ __device__ inline float natural_lse(const State& s, double factor) {
   return static_cast<float>(s.m * factor + log_of(s.d));
 }
 
-/// A view of a launch: its pointer and its scalars.
+/// A view [rows, heads] or [rows, heads, dim] of a launch, the last axis of this one contiguous.
 struct Rows {
   std::byte* data;
-  RowsScalars s;
+  DType dtype;
+  int rank;
+  int64_t dim, row_stride, head_stride;
 
-  __device__ bool defined() const { return s.rank > 0; }
+  __device__ bool defined() const { return rank > 0; }
   __device__ int64_t offset(int64_t row, int64_t head) const {
-    return row * s.stride[0] + head * s.stride[1];
+    return row * row_stride + head * head_stride;
   }
-  __device__ float load(int64_t row, int64_t head, int64_t dim) const {
-    return cuda::load(data, s.dtype, offset(row, head) + dim);
+  __device__ float load(int64_t row, int64_t head, int64_t d) const {
+    return cuda::load(data, dtype, offset(row, head) + d);
   }
-  __device__ void store(int64_t row, int64_t head, int64_t dim, float value) const {
-    cuda::store(data, s.dtype, offset(row, head) + dim, value);
+  __device__ void store(int64_t row, int64_t head, int64_t d, float value) const {
+    cuda::store(data, dtype, offset(row, head) + d, value);
   }
   /// By so many lanes: 0xff, as poison() of a head.
   __device__ void poison(int64_t row, int64_t head, int lane, int lanes = 32) const {
     if (!defined()) return;
-    const auto size = static_cast<int64_t>(size_of(s.dtype));
-    const int64_t bytes = (s.rank == 3 ? s.shape[2] : 1) * size;
+    const auto size = static_cast<int64_t>(size_of(dtype));
+    const int64_t bytes = (rank == 3 ? dim : 1) * size;
     for (int64_t i = lane; i < bytes; i += lanes)
       data[offset(row, head) * size + i] = std::byte{0xff};
   }
 };
-__device__ inline Rows rows_of(const void* data, const RowsScalars& s) {
-  return {static_cast<std::byte*>(const_cast<void*>(data)), s};
+template <class Byte>
+__device__ Rows rows_of(const void* data, const BasicTensorView<Byte>& t) {
+  return {static_cast<std::byte*>(const_cast<void*>(data)),
+          t.dtype,
+          t.rank,
+          t.shape[2],
+          t.stride[0],
+          t.stride[1]};
 }
 
 }  // namespace shadowgraph::cuda
