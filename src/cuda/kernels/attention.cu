@@ -19,7 +19,7 @@ struct Request {
   bool sound;
 };
 
-/// Of the request whose row this is: the last whose first row is no later; -1: padding.
+/// The request whose row this is: the last whose first row is no later; -1: padding.
 __device__ int64_t request_of(const int32_t* cu_seqlens_q, int64_t batch, int64_t row) {
   if (row >= cu_seqlens_q[batch]) return -1;
   int64_t low = 0, high = batch;  // cu[low] <= row < cu[high]
@@ -175,7 +175,7 @@ __global__ void attention_varlen(const void* q, const void* k, const void* v,
   attend_row(row, room_of(s.params), lane);
 }
 
-/// Of rows and heads, warp by warp.
+/// A warp takes one row and head.
 Geometry geometry_of(int64_t rows, const AttentionParams& p) {
   const int64_t bytes = RowRoom::bytes(p.head_dim_qk, p.head_dim_vo);
   const int64_t warps = std::clamp<int64_t>(kSharedBytes / bytes, 1, kMostWarps);
