@@ -281,18 +281,21 @@ enum class Role : uint8_t {
   kExtraPages,     // and of the block before, where both are pooled
   kLatentList,     // slots by lens, an indptr: of the window, then of blocks. group -1: no blocks
   kOwnRows,        // the step's own tokens by lens, an indptr
+  kUnread,         // no law reads it: BufferRole::why
   // Scalars
   kLongestQuery,
   kLongestKeys,  // of lens
   kAllQueries,
   kWindow,  // -1, or what lists with keys before their window are planned with
+  kUnreadScalar,
 };
 
 struct BufferRole {
   int buffer;  // Meta's; of a scalar Meta::scalars
   Role role;
-  int lens = -1;   // the lengths that it is of: kLongestKeys, kParts, kPartSplits
-  int group = -1;  // V4Group of the blocks that it is of
+  int lens = -1;              // the lengths that it is of: kLongestKeys, kParts, kPartSplits
+  int group = -1;             // V4Group of the blocks that it is of
+  std::string_view why = {};  // no law reads it
 };
 
 /// Keys that a layer's queries find, by Meta's buffers: row i is read by the queries from

@@ -7,11 +7,7 @@ namespace {
 
 constexpr RecurrentFamily kFamilies[] = {RecurrentFamily::kGdn};
 
-constexpr BufferRole kRoles[] = {{RecurrentBackend::kQueryStartLoc, Role::kQueryOffsets},
-                                 {RecurrentBackend::kStateIndices, Role::kStateSlotsZero},
-                                 {RecurrentBackend::kInitialStates, Role::kInitialStates},
-                                 {RecurrentBackend::kParents, Role::kDraftParents},
-                                 {RecurrentBackend::kTrackSlots, Role::kTrackSlots}};
+constexpr auto kRoles = recurrent_roles(Role::kStateSlotsZero);
 
 constexpr BackendInfo kInfo{.name = "ascend_gdn",
                             .about = "gated delta rule over state slots, by an NPU's conventions",

@@ -15,10 +15,11 @@ constexpr ForwardMode kModes[] = {
     ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill, ForwardMode::kDraftDecode};
 constexpr V4Pools kPools[] = {V4Pools::kPaged};
 constexpr int block_list(V4Group g) { return static_cast<int>(V4::of(g, V4::kBlocks)); }
-constexpr auto kRoles = v4_roles<7>(
+constexpr auto kRoles = v4_roles<8>(
     {{{V4::kRawPoolRows, Role::kPoolRows},
       {V4::kRawLens, Role::kKeyLens},
       {V4::kRawOutLoc, Role::kStored},
+      role::unread(V4::kRawPrefixLens, "a launch expands it: the lengths of tokens are read"),
       {V4::kWindow, Role::kWindowSlots},
       {V4::kWindowLens, Role::kWindowSeen},
       {block_list(V4Group::kC4), Role::kBlockSlots, -1, static_cast<int>(V4Group::kC4)},

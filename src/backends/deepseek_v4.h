@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "backends/fields.h"
 #include "backends/rows.h"
 #include "launch/v4_tokens.h"
 
@@ -107,18 +108,20 @@ class DeepseekV4 : public Backend, public V4Buffers {
 std::span<const ForwardMode> v4_modes();
 /// Roles of what is theirs alike, and of lists of what a token sees.
 template <size_t n>
-constexpr std::array<BufferRole, 17 + n> v4_roles(const std::array<BufferRole, n>& lists) {
+constexpr std::array<BufferRole, 18 + n> v4_roles(const std::array<BufferRole, n>& lists) {
   using V4 = DeepseekV4;
-  std::array<BufferRole, 17 + n> all = {{{V4::kSeqLens, Role::kTokenLens},
-                                         {V4::kPositions, Role::kTokenPositions},
-                                         {V4::kPoolRows, Role::kTokenPoolRows},
-                                         {V4::kPageTable, Role::kTokenPages},
-                                         {V4::kWindowOutLoc, Role::kWindowStored}}};
+  std::array<BufferRole, 18 + n> all = {
+      {{V4::kSeqLens, Role::kTokenLens},
+       {V4::kPositions, Role::kTokenPositions},
+       {V4::kPoolRows, Role::kTokenPoolRows},
+       {V4::kPageTable, Role::kTokenPages},
+       {V4::kWindowOutLoc, Role::kWindowStored},
+       role::unread(V4::kTokenOffsets, "the blocks that compressors store by it are compared")}};
   constexpr std::pair<V4::GroupBufferId, Role> kOfGroup[] = {
       {V4::kOutLoc, Role::kBlockStored},       {V4::kLensRaw, Role::kBlocksWhole},
       {V4::kLensClamp1, Role::kBlocksClamped}, {V4::kTopkLens, Role::kBlocksChosen},
       {V4::kStatePages, Role::kStatePages},    {V4::kExtraPages, Role::kExtraPages}};
-  size_t i = 5;
+  size_t i = 6;
   for (const V4Group g : kV4Groups)
     for (const auto& [id, role] : kOfGroup)
       all[i++] = {static_cast<int>(V4::of(g, id)), role, -1, static_cast<int>(g)};

@@ -1,4 +1,5 @@
-// Lines of a backend's field table, by shape. Read by BackendInfo::fields.
+// Lines of a backend's field table, by shape, and of its table of roles. Read by
+// BackendInfo::fields and roles.
 #pragma once
 
 #include "shadowgraph/backend.h"
@@ -85,3 +86,15 @@ constexpr Field bound(std::string_view recorded, int scalar, std::string_view re
 }
 
 }  // namespace shadowgraph::field
+
+namespace shadowgraph::role {
+
+/// What a fill writes and no law of metadata reads, and why none does.
+constexpr BufferRole unread(int buffer, std::string_view why) {
+  return {buffer, Role::kUnread, -1, -1, why};
+}
+constexpr BufferRole unread_scalar(int scalar, std::string_view why) {
+  return {scalar, Role::kUnreadScalar, -1, -1, why};
+}
+
+}  // namespace shadowgraph::role

@@ -72,6 +72,9 @@ constexpr BufferRole kRoles[] = {
     {Fa::kMaxSeqLenK, Role::kLongestKeys, Fa::kCacheSeqlens},
     {Fa::kLocalMaxSeqLen, Role::kLongestKeys, Fa::kLocalSeqlens},
     {Fa::kEncoderMaxSeqLenK, Role::kLongestKeys, Fa::kEncoderSeqlens},
+    role::unread_scalar(Fa::kExpandMaxSeqLenQ,
+                        "1, or 0 where it is not there: no batch changes it"),
+    role::unread_scalar(Fa::kLocalMaxQueryLen, "the step's longest query again, as kMaxSeqLenQ is"),
 };
 
 constexpr BackendInfo kInfo{.name = "flashattention",

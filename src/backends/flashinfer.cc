@@ -90,6 +90,9 @@ constexpr Field kFields[] = {
     choice("extend_no_prefix", Fi::kExtendNoPrefix, "fi.I-48"),
 };
 
+constexpr std::string_view kChoice = "a choice between launches that give the same";
+constexpr std::string_view kAtBind = "written at bind, of the model: no batch changes it";
+
 constexpr BufferRole kRoles[] = {
     {Fi::kQoIndptr, Role::kQueryOffsets},
     {Fi::kLastPageLen, Role::kOnes},
@@ -97,6 +100,13 @@ constexpr BufferRole kRoles[] = {
     {Fi::kSwaOutCacheLoc, Role::kStoredInWindow},
     {Fi::kEncoderOutCacheLoc, Role::kStoredOfEncoder},
     {Fi::kWindowLeft, Role::kWindow},
+    role::unread_scalar(Fi::kUseRagged, kChoice),
+    role::unread_scalar(Fi::kExtendNoPrefix, kChoice),
+    role::unread_scalar(Fi::kPageSize, kAtBind),
+    role::unread_scalar(Fi::kNumQoHeads, kAtBind),
+    role::unread_scalar(Fi::kNumQoHeads + 1, kAtBind),
+    role::unread_scalar(Fi::kNumKvHeads, kAtBind),
+    role::unread_scalar(Fi::kNumKvHeads + 1, kAtBind),
 };
 
 constexpr BackendInfo kInfo{.name = "flashinfer",

@@ -11,15 +11,15 @@ namespace {
 
 constexpr RecurrentFamily kFamilies[] = {RecurrentFamily::kMamba2};
 
-constexpr BufferRole kRoles[] = {{RecurrentBackend::kQueryStartLoc, Role::kQueryOffsets},
-                                 {RecurrentBackend::kStateIndices, Role::kStateSlots},
-                                 {RecurrentBackend::kInitialStates, Role::kInitialStates},
-                                 {RecurrentBackend::kParents, Role::kDraftParents},
-                                 {RecurrentBackend::kTrackSlots, Role::kTrackSlots},
-                                 {Mamba2::kSeqIdx, Role::kTokenRows},
-                                 {Mamba2::kChunkIndices, Role::kChunkIndices, Mamba2::kChunkCount},
-                                 {Mamba2::kChunkOffsets, Role::kChunkOffsets, Mamba2::kChunkCount},
-                                 {Mamba2::kChunkCount, Role::kChunkCount}};
+constexpr auto kRoles = recurrent_roles<8>(
+    Role::kStateSlots, {{{Mamba2::kSeqIdx, Role::kTokenRows},
+                         {Mamba2::kChunkIndices, Role::kChunkIndices, Mamba2::kChunkCount},
+                         {Mamba2::kChunkOffsets, Role::kChunkOffsets, Mamba2::kChunkCount},
+                         {Mamba2::kChunkCount, Role::kChunkCount},
+                         role::unread(Mamba2::kAgainRows, kOfSnapshots),
+                         role::unread(Mamba2::kAgainSlots, kOfSnapshots),
+                         role::unread(Mamba2::kAgainInitial, kOfSnapshots),
+                         role::unread(Mamba2::kAgainFrom, kOfSnapshots)}});
 
 constexpr BackendInfo kInfo{.name = "mamba2",
                             .about = "state space duality over state slots, behind a convolution",

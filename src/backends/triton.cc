@@ -56,6 +56,7 @@ constexpr BufferRole kRoles[] = {
     {Tr::kOutCacheLoc, Role::kStored},
     {Tr::kSwaOutCacheLoc, Role::kStoredInWindow},
     {Tr::kMaxExtendLen, Role::kLongestQuery},
+    role::unread(Tr::kWindowKvOffsets, "a wrong one moves the window, and outputs are compared"),
 };
 
 constexpr BackendInfo kInfo{.name = "triton",
