@@ -53,7 +53,8 @@ bool check_state_rows(TensorCheck& c, const StateRows& rows, int64_t tokens, int
   bool usable = c.span("cu_seqlens_q", rows.cu_seqlens_q);
   usable &= c.span("state_indices", rows.state_indices);
   usable &= c.span("has_initial_state", rows.has_initial_state);
-  usable &= check_indptr(c, "cu_seqlens_q", rows.cu_seqlens_q, rows.rows(), tokens);
+  if (rows.cu_seqlens_q.empty() || rows.cu_seqlens_q.data() != nullptr)
+    usable &= check_indptr(c, "cu_seqlens_q", rows.cu_seqlens_q, rows.rows(), tokens);
   if (!rows.has_initial_state.empty() && std::ssize(rows.has_initial_state) != rows.rows()) {
     c.fail("len.batch", at("has_initial_state"), std::to_string(rows.rows()) + " entries",
            std::to_string(rows.has_initial_state.size()));

@@ -131,6 +131,20 @@ TEST(ValidateConv, Rows) {
   expect_conv({}, [](ConvCall& c) { c.slots[0] = -1; });
 }
 
+TEST(ValidateConv, ListsOfRowsHaveMemory) {
+  const auto none = []<class T>(std::span<const T>& list) {
+    list = {static_cast<const T*>(nullptr), list.size()};
+  };
+  expect_conv(
+      {"input.null cu_seqlens_q", "input.null state_indices", "input.null has_initial_state"},
+      [&](ConvCall& c) {
+        none(c.call.rows.cu_seqlens_q);
+        none(c.call.rows.state_indices);
+        none(c.call.rows.has_initial_state);
+      });
+  expect_conv({"input.null cu_seqlens_q"}, [&](ConvCall& c) { none(c.call.rows.cu_seqlens_q); });
+}
+
 TEST(ValidateConv, Drafts) {
   expect_conv({"len.batch draft.indices"},
               [](ConvCall& c) { c.call.draft.indices = std::span(c.places).first(3); });
