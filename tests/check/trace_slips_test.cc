@@ -195,8 +195,9 @@ TEST(TraceSlips, SlotsOfAWindowsPool) {
        [](TraceLine& l) {
          at(l, "decode[0].kv_indptr").data = {0, 4, 7};
        },
-       "len.q_extent: x: decode[0].kv_indptr[2] is 7 after 4: as many keys as the window, and not "
-       "the query's own besides, expected 8 (4 more)"},
+       "len.q_extent: x: decode[0].kv_indptr[2] is 7 after 4: as many keys as the window, without "
+       "the "
+       "query's own, expected 8 (4 more)"},
       {"keys before the window", planned_window_decode,
        [](TraceLine& l) {
          at(l, "decode[0].kv_indptr").data = {0, 4, 13};
