@@ -13,14 +13,14 @@ namespace {
 
 constexpr double kWaitShare = 0.005;
 
+}  // namespace
+
 std::string first_line(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
   return line;
 }
-
-}  // namespace
 
 int64_t wait_of(std::string_view schedstat) {
   std::istringstream fields{std::string(schedstat)};

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
 
 namespace shadowgraph::bench {
+
+/// The first line of a file of the kernel's; empty: it cannot be read.
+std::string first_line(const std::filesystem::path& path);
 
 /// Counters that only grow.
 struct Contention {

@@ -28,13 +28,6 @@ std::string value_in(const char* path, const std::string& key) {
   return "";
 }
 
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 struct Cache {
   std::string level, type, size, shared_by;
 };

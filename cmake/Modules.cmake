@@ -10,6 +10,38 @@ function(sg_options target)
                                            $<$<BOOL:${SHADOWGRAPH_WERROR}>:-Werror>)
 endfunction()
 
+# sg_unity(target size [EXCEPT FOLDER...]): compiles a target's sources in groups of so many, folder by folder: most of
+# what one of our files costs is parsing the standard library's headers. Names in unnamed namespaces are therefore unique
+# within a folder, except in those that stay as they are. Sources with options of their own (instruction sets) do, too.
+function(sg_unity target size)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "EXCEPT")
+  if(NOT SHADOWGRAPH_UNITY)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  foreach(source ${sources})
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
+    cmake_path(GET folder PARENT_PATH folder)
+    if(folder IN_LIST arg_EXCEPT)
+      set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      continue()
+    endif()
+    string(REPLACE / _ folder ${folder})
+    math(EXPR part "0${count_${folder}} / ${size}")
+    math(EXPR count_${folder} "0${count_${folder}} + 1")
+    set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${folder}_${part})
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # A group is one file to the compiler: a name in an unnamed namespace is no longer its main file's, and hides another's.
+  target_compile_options(${target} PRIVATE -Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endfunction()
+
+# sg_cold(target): what is not timed is compiled for a short build. It comes after CMAKE_CXX_FLAGS_RELEASE and wins.
+function(sg_cold target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 # sg_module(name deps...): the static library shadowgraph_<name> from src/<name>/*.cc and one folder below.
 function(sg_module name)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc
@@ -18,4 +50,5 @@ function(sg_module name)
   target_include_directories(shadowgraph_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(shadowgraph_${name} PUBLIC shadowgraph::shadowgraph ${ARGN})
   sg_options(shadowgraph_${name})
+  sg_unity(shadowgraph_${name} 12)
 endfunction()

@@ -33,25 +33,22 @@ const char* environment(const char* name) {
 }
 
 /// --format, with so many of the formats: a listing is text or JSON.
-void add_format(CLI::App& command, Common& common, size_t count) {
+void add_format(Command& command, Common& common, size_t count) {
   std::vector<std::pair<std::string, Format>> names;
   for (const auto& [format, name] : formats().first(count)) names.emplace_back(name, format);
-  add_choice<Format>(command, "--format", common.format, names,
-                     "How results are written (default text)");
+  command.choice<Format>("--format", common.format, names,
+                         "How results are written (default text)");
 }
 
 /// --output, --color, --quiet.
-void add_plain_options(CLI::App& command, Common& common) {
-  command
-      .add_option("--output", common.output,
-                  "Write results to this file, whole or not at all (default stdout)")
-      ->type_name("FILE");
-  add_choice<ColorWhen>(
-      command, "--color", common.color,
+void add_plain_options(Command& command, Common& common) {
+  command.text("--output", common.output,
+               "Write results to this file, whole or not at all (default stdout)", "FILE");
+  command.choice<ColorWhen>(
+      "--color", common.color,
       {{"auto", ColorWhen::kAuto}, {"always", ColorWhen::kAlways}, {"never", ColorWhen::kNever}},
       "Colours in text (default auto: on a terminal, unless NO_COLOR is set)");
-  command.add_flag("--quiet", common.quiet,
-                   "No progress; text shows findings and the verdict only");
+  command.flag("--quiet", common.quiet, "No progress; text shows findings and the verdict only");
 }
 
 void check_output(const std::string& path) {
@@ -81,43 +78,33 @@ void check_folder(const std::string& option, const std::string& folder) {
     throw UsageError(option + ": cannot write into " + folder);
 }
 
-CLI::App& add_command(CLI::App& app, const std::string& name, const std::string& sentence,
-                      const std::string& examples) {
-  CLI::App* command = app.add_subcommand(name, sentence);
-  command->footer("Examples:\n" + examples);
-  command->set_help_flag("-h,--help", "Print this help and exit");
-  return *command;
-}
-
-void add_output_options(CLI::App& command, Common& common) {
+void add_output_options(Command& command, Common& common) {
   add_format(command, common, 2);
   add_plain_options(command, common);
 }
 
-void add_report_options(CLI::App& command, Common& common) {
+void add_report_options(Command& command, Common& common) {
   add_format(command, common, formats().size());
   add_plain_options(command, common);
 }
 
-void add_max_findings(CLI::App& command, Common& common) {
-  add_number(command, "--max-findings", common.max_findings, size_t{0},
-             std::numeric_limits<size_t>::max(),
-             "List at most N findings; all are looked for and counted (default 100)");
+void add_max_findings(Command& command, Common& common) {
+  command.number("--max-findings", common.max_findings, size_t{0},
+                 std::numeric_limits<size_t>::max(),
+                 "List at most N findings; all are looked for and counted (default 100)");
 }
 
-void add_common_options(CLI::App& command, Common& common) {
+void add_common_options(Command& command, Common& common) {
   add_report_options(command, common);
-  add_number<uint64_t>(
-      command, "--seed", common.seed, 0, std::numeric_limits<uint64_t>::max(),
+  command.number<uint64_t>(
+      "--seed", common.seed, 0, std::numeric_limits<uint64_t>::max(),
       "Where random choices start (default 1); the same seed makes the same choices");
-  add_number(command, "--threads", common.threads, 1, 4096,
-             "Threads (default: OMP_NUM_THREADS, or one a core)");
-  command
-      .add_option("--isa", common.isa,
-                  "Instruction set: " + names_of_isas() + " (default: the best)")
-      ->type_name("NAME");
-  add_choice<Arith>(
-      command, "--arith", common.arith, {{"portable", Arith::kPortable}, {"fast", Arith::kFast}},
+  command.number("--threads", common.threads, 1, 4096,
+                 "Threads (default: OMP_NUM_THREADS, or one a core)");
+  command.text("--isa", common.isa, "Instruction set: " + names_of_isas() + " (default: the best)",
+               "NAME");
+  command.choice<Arith>(
+      "--arith", common.arith, {{"portable", Arith::kPortable}, {"fast", Arith::kFast}},
       "portable (default): the same bits on every instruction set; fast: bf16 dot products");
 }
 

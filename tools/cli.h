@@ -2,11 +2,7 @@
 // out.
 #pragma once
 
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -16,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "command.h"
 #include "core/nearest.h"
 #include "faults/faults.h"
 #include "report/report.h"
@@ -61,12 +58,6 @@ struct Common {
   std::string reproduce_flags() const;
 };
 
-/// A verb: its command line, and what to do once that is parsed. run returns an exit code.
-struct Verb {
-  CLI::App* command = nullptr;
-  std::function<int()> run;
-};
-
 Verb add_bench(CLI::App& app);
 Verb add_check(CLI::App& app);
 Verb add_conformance(CLI::App& app);
@@ -77,15 +68,12 @@ Verb add_list(CLI::App& app);
 Verb add_merge_reports(CLI::App& app);
 Verb add_replay(CLI::App& app);
 
-/// A verb's command line with its help: a sentence, and examples below the options.
-CLI::App& add_command(CLI::App& app, const std::string& name, const std::string& sentence,
-                      const std::string& examples);
 /// Of a verb that prints a listing: --format text or json, --output, --color, --quiet.
-void add_output_options(CLI::App& command, Common& common);
+void add_output_options(Command& command, Common& common);
 /// Of a verb that prints a report: the same with every format.
-void add_report_options(CLI::App& command, Common& common);
+void add_report_options(Command& command, Common& common);
 /// Of a verb that runs something: these and --seed, --threads, --isa, --arith.
-void add_common_options(CLI::App& command, Common& common);
+void add_common_options(Command& command, Common& common);
 
 /// By its id, of those that can be planted. Throws UsageError.
 const Fault& planted_fault(const std::string& id);
@@ -93,55 +81,8 @@ const Fault& planted_fault(const std::string& id);
 /// something and was not noticed (fault.missed). more: how to give it more to act on.
 void judge_plants(const Planted& planted, const std::string& more, Report* report);
 
-/// An option that takes a number from low to high, written out in full: no blanks, suffixes or
-/// other bases.
-template <class T>
-CLI::Option* add_number(CLI::App& command, const std::string& name, T& target, T low, T high,
-                        const std::string& help) {
-  const auto parse = [&target, name, low, high](const std::string& text) {
-    T value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool whole = error == std::errc() && end == text.data() + text.size();
-    if (!whole || !(value >= low && value <= high)) {
-      throw CLI::ValidationError(
-          name, fmt::format("'{}' is not a number from {} to {}", text, low, high));
-    }
-    target = value;
-  };
-  return command.add_option_function<std::string>(name, parse, help)->type_name("N");
-}
-
-/// An option that may be given more than once, one value each.
-inline void add_names(CLI::App& command, const std::string& name, std::vector<std::string>& target,
-                      const std::string& type, const std::string& help) {
-  command.add_option(name, target, help)
-      ->type_name(type)
-      ->expected(1)
-      ->delimiter(',')
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-}
-
 /// --max-findings, for verbs that look on after the first finding.
-void add_max_findings(CLI::App& command, Common& common);
-
-/// An option that takes one of the named values.
-template <class T>
-CLI::Option* add_choice(CLI::App& command, const std::string& name, T& target,
-                        const std::vector<std::pair<std::string, T>>& values,
-                        const std::string& help) {
-  std::string names;
-  for (const auto& [value_name, value] : values) names += (names.empty() ? "" : "|") + value_name;
-  const auto parse = [&target, name, values, names](const std::string& text) {
-    for (const auto& [value_name, value] : values) {
-      if (text == value_name) {
-        target = value;
-        return;
-      }
-    }
-    throw CLI::ValidationError(name, "'" + text + "' is not one of " + names);
-  };
-  return command.add_option_function<std::string>(name, parse, help)->type_name(names);
-}
+void add_max_findings(Command& command, Common& common);
 
 /// Chooses the instruction set and refuses what cannot work before any time is spent. Throws
 /// UsageError. common.isa then says what was forced, be it by the environment.

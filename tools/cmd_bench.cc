@@ -15,7 +15,7 @@ namespace {
 using bench::Bench;
 using bench::Row;
 
-struct Options {
+struct BenchVerb {
   Common common;
   std::vector<std::string> rows = {"all"};
   int rounds = 7;
@@ -23,7 +23,7 @@ struct Options {
   bool list = false;
 };
 
-constexpr char kExamples[] =
+constexpr char kBenchExamples[] =
     "  shadowgraph bench                             every row, two or three minutes\n"
     "  shadowgraph bench --rows 'decode_*,prefill_f32_2048'\n"
     "  shadowgraph bench --list                      the rows and what they show\n"
@@ -52,7 +52,7 @@ Listing row_list(const std::vector<const Row*>& rows) {
   return listing;
 }
 
-std::vector<const Row*> chosen_rows(const Options& options) {
+std::vector<const Row*> chosen_rows(const BenchVerb& options) {
   std::string unknown;
   auto rows = bench::select_rows(options.rows, &unknown);
   if (!rows.empty()) return rows;
@@ -99,7 +99,7 @@ void write_plot(const std::filesystem::path& path, const std::string& document,
 /// Counts rows and series for the line on stderr.
 class Steps {
  public:
-  Steps(const Options& options, size_t rows)
+  Steps(const BenchVerb& options, size_t rows)
       : progress_(options.common, options.plot.empty() ? "rows" : "rows and series"),
         all_(rows + (options.plot.empty() ? 0 : bench::series().size())) {
     progress_.update(0, 0, 0);
@@ -118,7 +118,7 @@ class Steps {
 
 /// Writes the plots, timing the series for them. After Ctrl-C none is written: what lies there is
 /// of a whole run.
-void plot(Bench& bench, const Options& options, Steps& steps, Report* report) {
+void plot(Bench& bench, const BenchVerb& options, Steps& steps, Report* report) {
   if (bench.stopped()) return;
   const std::filesystem::path folder = options.plot;
   const std::string machine = machine_line(*report->bench, report->threads);
@@ -140,7 +140,7 @@ void plot(Bench& bench, const Options& options, Steps& steps, Report* report) {
   }
 }
 
-int run(Options& options) {
+int run_with(BenchVerb& options) {
   apply(options.common);
   const auto rows = chosen_rows(options);
   if (options.list) return finish(row_list(rows), options.common);
@@ -184,24 +184,22 @@ int run(Options& options) {
 }  // namespace
 
 Verb add_bench(CLI::App& app) {
-  CLI::App& command = add_command(
-      app, "bench", "Measure the engine against this machine's limits, and against peers.",
-      kExamples);
-  auto options = std::make_shared<Options>();
-  command.add_option("--rows", options->rows, "Rows by id, * standing for any text (default all)")
-      ->type_name("ID[,ID]")
-      ->delimiter(',');
-  add_number(command, "--rounds", options->rounds, 1, 1000,
-             "Quiet rounds wanted of each row (default 7); up to three times as many are tried");
-  command
-      .add_option(
-          "--plot", options->plot,
-          "Also write plots (SVG) into this folder: share of the limit, time against length")
-      ->type_name("DIR");
-  command.add_flag("--list", options->list, "List the rows instead");
+  Command command(app, "bench",
+                  "Measure the engine against this machine's limits, and against peers.",
+                  kBenchExamples);
+  auto options = std::make_shared<BenchVerb>();
+  command.texts("--rows", options->rows, "Rows by id, * standing for any text (default all)",
+                "ID[,ID]", ',');
+  command.number(
+      "--rounds", options->rounds, 1, 1000,
+      "Quiet rounds wanted of each row (default 7); up to three times as many are tried");
+  command.text("--plot", options->plot,
+               "Also write plots (SVG) into this folder: share of the limit, time against length",
+               "DIR");
+  command.flag("--list", options->list, "List the rows instead");
   add_max_findings(command, options->common);
   add_common_options(command, options->common);
-  return {&command, [options] { return run(*options); }};
+  return {command, [options] { return run_with(*options); }};
 }
 
 }  // namespace shadowgraph::cli

@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct CheckVerb {
   Common common;
   std::vector<std::string> paths;
   std::set<std::string> cases;  // patterns; empty: all
@@ -41,7 +41,7 @@ struct Options {
   DeviceKind device = DeviceKind::kSim;
 };
 
-constexpr char kExamples[] =
+constexpr char kCheckExamples[] =
     "  shadowgraph check attention.safetensors\n"
     "  shadowgraph check vectors/ --format json --output report.json\n"
     "  shadowgraph check attention.safetensors --case case007 --isa generic\n"
@@ -68,7 +68,7 @@ std::string case_in(const Finding& finding, const std::string& path) {
 
 class Check {
  public:
-  explicit Check(const Options& options)
+  explicit Check(const CheckVerb& options)
       : options_(options),
         report_(start_report("check", options.common)),
         progress_(options.common, "cases"),
@@ -416,7 +416,7 @@ class Check {
     }
   }
 
-  const Options& options_;
+  const CheckVerb& options_;
   Report report_;
   Progress progress_;
   Gpu gpu_;
@@ -429,43 +429,34 @@ class Check {
 }  // namespace
 
 Verb add_check(CLI::App& app) {
-  CLI::App& command = add_command(app, "check",
-                                  "Judge recorded work: kernel vectors, attention's and "
-                                  "recurrent ones (safetensors), engine traces (jsonl), or "
-                                  "folders of them.",
-                                  kExamples);
-  auto options = std::make_shared<Options>();
+  Command command(app, "check",
+                  "Judge recorded work: kernel vectors, attention's and "
+                  "recurrent ones (safetensors), engine traces (jsonl), or "
+                  "folders of them.",
+                  kCheckExamples);
+  auto options = std::make_shared<CheckVerb>();
   command
-      .add_option("PATH", options->paths,
-                  "Files, folders to search for *.safetensors and *.jsonl, or -: traces on stdin")
-      ->required();
-  command
-      .add_option_function<std::vector<std::string>>(
-          "--case",
-          [options](const std::vector<std::string>& ids) {
-            options->cases.insert(ids.begin(), ids.end());
-          },
-          "Judge this case only, as ID or FILE#ID, * for any text; may be given more than once")
-      ->type_name("ID")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command
-      .add_option("--plant", options->plant,
-                  "Run the twin's step of a two-part prefill with this fault, and hold it against "
-                  "what was recorded of the fault")
-      ->type_name("ID");
-  command.add_flag("--diagnose", options->diagnose,
-                   "Say of wrong results which known mistake would give them: `shadowgraph list "
-                   "mistakes` has all");
-  command
-      .add_option("--waive", options->waive,
-                  "A pattern (law, case or LAW@CASE, with *) and its reason on each line: such "
-                  "findings do not count")
-      ->type_name("FILE");
+      .texts("PATH", options->paths,
+             "Files, folders to search for *.safetensors and *.jsonl, or -: traces on stdin")
+      .required();
+  command.each(
+      "--case", [options](const std::string& id) { options->cases.insert(id); },
+      "Judge this case only, as ID or FILE#ID, * for any text; may be given more than once", "ID");
+  command.text("--plant", options->plant,
+               "Run the twin's step of a two-part prefill with this fault, and hold it against "
+               "what was recorded of the fault",
+               "ID");
+  command.flag("--diagnose", options->diagnose,
+               "Say of wrong results which known mistake would give them: `shadowgraph list "
+               "mistakes` has all");
+  command.text("--waive", options->waive,
+               "A pattern (law, case or LAW@CASE, with *) and its reason on each line: such "
+               "findings do not count",
+               "FILE");
   add_device(command, options->device);
   add_max_findings(command, options->common);
   add_common_options(command, options->common);
-  return {&command, [options] {
+  return {command, [options] {
             check_device(options->device, options->common);
             apply(options->common);
             catch_interrupts();

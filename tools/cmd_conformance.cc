@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr char kNoRecords[] = "none";
 
-struct Options {
+struct ConformanceVerb {
   Common common;
   std::vector<std::string> records;
   std::set<std::string> cases, variants;  // empty: all
@@ -33,7 +33,7 @@ struct Options {
   bool list = false;
 };
 
-constexpr char kExamples[] =
+constexpr char kConformanceExamples[] =
     "  shadowgraph conformance                      against the answers of an H200 that come "
     "along\n"
     "  shadowgraph conformance --records gpu.jsonl --seeds 100\n"
@@ -59,7 +59,7 @@ Listing listing_of(const std::vector<ConformanceCase>& cases) {
 
 class Conform {
  public:
-  explicit Conform(const Options& options)
+  explicit Conform(const ConformanceVerb& options)
       : options_(options),
         report_(start_report("conformance", options.common)),
         progress_(options.common, "programs") {
@@ -219,7 +219,7 @@ class Conform {
     s += " --case " + shell_word(c.id) + " --variant " + shell_word(c.variant);
     if (options_.common.seed != Common().seed) s += fmt::format(" --seed {}", options_.common.seed);
     if (options_.device == DeviceKind::kCuda) s += " --device cuda";
-    if (options_.seeds != Options().seeds) s += fmt::format(" --seeds {}", options_.seeds);
+    if (options_.seeds != ConformanceVerb().seeds) s += fmt::format(" --seeds {}", options_.seeds);
     return s;
   }
 
@@ -250,7 +250,7 @@ class Conform {
     }
   }
 
-  const Options& options_;
+  const ConformanceVerb& options_;
   Report report_;
   Progress progress_;
   // By file, as report_.files: what was read (null: no record), and what of it is run.
@@ -260,7 +260,7 @@ class Conform {
   std::vector<RecordedCase> answers_;
 };
 
-int run(Options& options) {
+int run_with(ConformanceVerb& options) {
   apply(options.common);
   catch_interrupts();
   if (options.device == DeviceKind::kCuda && !has_gpu()) options.device = DeviceKind::kSim;
@@ -269,50 +269,34 @@ int run(Options& options) {
   return finish(conform.run(), options.common);
 }
 
-void add_names(CLI::App& command, const std::string& name, std::set<std::string>& target,
-               const std::string& help) {
-  command
-      .add_option_function<std::vector<std::string>>(
-          name,
-          [&target](const std::vector<std::string>& names) {
-            target.insert(names.begin(), names.end());
-          },
-          help)
-      ->type_name("ID")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-}
-
 }  // namespace
 
 Verb add_conformance(CLI::App& app) {
-  CLI::App& command = add_command(
+  Command command(
       app, "conformance",
       "Run graph programs on the simulated device, or a GPU, and compare with what a GPU answered.",
-      kExamples);
-  auto options = std::make_shared<Options>();
-  command
-      .add_option(
-          "--records", options->records,
-          "Recorded answers, and with them which programs are run; may be given more than "
-          "once (default: those of an H200); none: run all programs, with nothing to compare")
-      ->type_name("FILE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_names(command, "--case", options->cases,
-            "Run this program only; may be given more than once");
-  add_names(command, "--variant", options->variants, "Run this variant only; as --case");
-  add_number(command, "--seeds", options->seeds, int64_t{1}, int64_t{1} << 40,
-             "Run each program with seed 0 and N more, from --seed on (default 8)");
+      kConformanceExamples);
+  auto options = std::make_shared<ConformanceVerb>();
+  command.each(
+      "--records", [options](const std::string& file) { options->records.push_back(file); },
+      "Recorded answers, and with them which programs are run; may be given more than "
+      "once (default: those of an H200); none: run all programs, with nothing to compare",
+      "FILE");
+  command.each(
+      "--case", [options](const std::string& id) { options->cases.insert(id); },
+      "Run this program only; may be given more than once", "ID");
+  command.each(
+      "--variant", [options](const std::string& id) { options->variants.insert(id); },
+      "Run this variant only; as --case", "ID");
+  command.number("--seeds", options->seeds, int64_t{1}, int64_t{1} << 40,
+                 "Run each program with seed 0 and N more, from --seed on (default 8)");
   add_device(command, options->device);
-  command
-      .add_option("--record", options->record_to,
-                  "Write the device's own answers to this file, whole or not at all")
-      ->type_name("FILE");
-  command.add_flag("--list", options->list, "Print what would be run, and run nothing");
+  command.text("--record", options->record_to,
+               "Write the device's own answers to this file, whole or not at all", "FILE");
+  command.flag("--list", options->list, "Print what would be run, and run nothing");
   add_max_findings(command, options->common);
   add_common_options(command, options->common);
-  return {&command, [options] { return run(*options); }};
+  return {command, [options] { return run_with(*options); }};
 }
 
 }  // namespace shadowgraph::cli

@@ -10,12 +10,12 @@
 namespace shadowgraph::cli {
 namespace {
 
-struct Options {
+struct ExplainVerb {
   Common common;
   std::string id;
 };
 
-constexpr char kExamples[] =
+constexpr char kExplainExamples[] =
     "  shadowgraph explain num.bound\n"
     "  shadowgraph explain G12\n"
     "  shadowgraph explain K31            a fault: what it is, and how to plant it\n"
@@ -35,7 +35,7 @@ int explain(const Topic& topic, const Common& common) {
   return kClean;
 }
 
-int run(Options& options) {
+int run_with(ExplainVerb& options) {
   apply(options.common);
   const std::vector<Topic> topics = all_topics();
   for (const Topic& topic : topics) {
@@ -55,21 +55,19 @@ int run(Options& options) {
 }  // namespace
 
 Verb add_explain(CLI::App& app) {
-  CLI::App& command =
-      add_command(app, "explain",
+  Command command(app, "explain",
                   "Print what a law says, how to mend a violation, what it stands on; or what a "
                   "program, fault, mistake, backend, mode, field, key or reference is.",
-                  kExamples);
-  auto options = std::make_shared<Options>();
+                  kExplainExamples);
+  auto options = std::make_shared<ExplainVerb>();
   command
-      .add_option(
-          "ID", options->id,
-          "The id of a finding, or a name of `list` invariants, programs, faults, mistakes, "
-          "backends, modes, fields, keys, references, kernels, arithmetics, grids or "
-          "targets, in any case: num.bound, G12, K31, fa.I-34, page_table")
-      ->required();
+      .text("ID", options->id,
+            "The id of a finding, or a name of `list` invariants, programs, faults, mistakes, "
+            "backends, modes, fields, keys, references, kernels, arithmetics, grids or "
+            "targets, in any case: num.bound, G12, K31, fa.I-34, page_table")
+      .required();
   add_output_options(command, options->common);
-  return {&command, [options] { return run(*options); }};
+  return {command, [options] { return run_with(*options); }};
 }
 
 }  // namespace shadowgraph::cli

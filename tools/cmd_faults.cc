@@ -14,7 +14,7 @@
 namespace shadowgraph::cli {
 namespace {
 
-struct Options {
+struct FaultsVerb {
   Common common;
   std::vector<std::string> ids;  // empty: all
   double budget_seconds = 60;
@@ -29,7 +29,7 @@ constexpr size_t kMostNamed = 3;  // mistakes
 // Histories of each fault on a GPU.
 constexpr uint64_t kTwinCases = 100;
 
-constexpr char kExamples[] =
+constexpr char kFaultsExamples[] =
     "  shadowgraph faults                           the whole catalogue, a minute for each at "
     "most\n"
     "  shadowgraph faults --id K31 --id K36\n"
@@ -53,7 +53,7 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-std::vector<const Fault*> chosen_faults(const Options& options) {
+std::vector<const Fault*> chosen_faults(const FaultsVerb& options) {
   std::vector<const Fault*> chosen;
   for (const std::string& id : options.ids) {
     const Fault* fault = find_fault(id);
@@ -68,7 +68,7 @@ std::vector<const Fault*> chosen_faults(const Options& options) {
 
 class FaultsRun {
  public:
-  explicit FaultsRun(const Options& options)
+  explicit FaultsRun(const FaultsVerb& options)
       : options_(options), report_(start_report("faults", options.common)), gpu_(options.device) {}
 
   int run() {
@@ -197,12 +197,12 @@ class FaultsRun {
       report_.findings.push_back(f);
   }
 
-  const Options& options_;
+  const FaultsVerb& options_;
   Report report_;
   Gpu gpu_;
 };
 
-int run(Options& options) {
+int run_with(FaultsVerb& options) {
   check_device(options.device, options.common);
   if (options.device == DeviceKind::kCuda && options.diagnose)
     throw UsageError("--diagnose is of what is found here, without --device cuda");
@@ -214,23 +214,23 @@ int run(Options& options) {
 }  // namespace
 
 Verb add_faults(CLI::App& app) {
-  CLI::App& command = add_command(
-      app, "faults", "Plant each fault that an engine once shipped, and see what notices it.",
-      kExamples);
-  auto options = std::make_shared<Options>();
-  add_names(command, "--id", options->ids, "ID",
-            "Of the catalogue: `shadowgraph list faults`; may be given more than once");
-  add_number(command, "--budget-seconds", options->budget_seconds, 0.01, 1e6,
-             "For each fault (default 60)");
-  add_number(command, "--clean-cases", options->clean_cases, uint64_t{1}, uint64_t{1} << 62,
-             "Afterwards, so many histories with nothing planted");
-  command.add_flag("--diagnose", options->diagnose,
-                   "Also look for a history in which outputs are wrong, and name the mistake that "
-                   "would make them so");
+  Command command(app, "faults",
+                  "Plant each fault that an engine once shipped, and see what notices it.",
+                  kFaultsExamples);
+  auto options = std::make_shared<FaultsVerb>();
+  command.names("--id", options->ids, "ID",
+                "Of the catalogue: `shadowgraph list faults`; may be given more than once");
+  command.number("--budget-seconds", options->budget_seconds, 0.01, 1e6,
+                 "For each fault (default 60)");
+  command.number("--clean-cases", options->clean_cases, uint64_t{1}, uint64_t{1} << 62,
+                 "Afterwards, so many histories with nothing planted");
+  command.flag("--diagnose", options->diagnose,
+               "Also look for a history in which outputs are wrong, and name the mistake that "
+               "would make them so");
   add_device(command, options->device);
   add_max_findings(command, options->common);
   add_common_options(command, options->common);
-  return {&command, [options] { return run(*options); }};
+  return {command, [options] { return run_with(*options); }};
 }
 
 }  // namespace shadowgraph::cli

@@ -21,7 +21,7 @@
 namespace shadowgraph::cli {
 namespace {
 
-struct Options {
+struct FuzzVerb {
   Common common;
   double seconds = 60;
   uint64_t cases = 0;
@@ -56,7 +56,7 @@ std::vector<std::string> names_of_backends() {
   return names;
 }
 
-Chosen choose(const Options& options) {
+Chosen choose(const FuzzVerb& options) {
   Chosen c;
   c.kernels = options.backends.empty();
   for (const std::string& name : options.backends) {
@@ -90,7 +90,7 @@ Chosen choose(const Options& options) {
   return c;
 }
 
-constexpr char kExamples[] =
+constexpr char kFuzzExamples[] =
     "  shadowgraph fuzz                             one minute on all cores\n"
     "  shadowgraph fuzz --cases 100000 --seed 7\n"
     "  shadowgraph fuzz --seed 7 --first 123 --cases 1    one case again, by its number\n"
@@ -128,7 +128,7 @@ void say_what_is_void(const Planted& planted, const std::string& nothing, const 
   report->warnings.push_back(nothing);
 }
 
-RunOptions run_options(const Options& options, DeviceCalls* device = nullptr) {
+RunOptions run_options(const FuzzVerb& options, DeviceCalls* device = nullptr) {
   RunOptions run;
   run.arith = options.common.arith;
   run.isa = options.common.isa;
@@ -137,7 +137,7 @@ RunOptions run_options(const Options& options, DeviceCalls* device = nullptr) {
 }
 
 /// One case file for each history or call that failed.
-void save_failures(const Options& options, const Chosen& chosen, const Planted& planted,
+void save_failures(const FuzzVerb& options, const Chosen& chosen, const Planted& planted,
                    const FuzzResult& result, Report* report) {
   if (options.save_failures.empty()) return;
   std::map<std::string, int> saved;
@@ -158,7 +158,7 @@ void save_failures(const Options& options, const Chosen& chosen, const Planted& 
     save(law, to_json(call_of(choices, run)), run.flags());
 }
 
-Report begin_report(const Options& options) {
+Report begin_report(const FuzzVerb& options) {
   Report report = start_report("fuzz", options.common);
   const Shard& shard = options.shard;
   if (shard.count > 1) report.shard = ShardSet{{shard.index + 1}, shard.count}.to_string();
@@ -166,7 +166,7 @@ Report begin_report(const Options& options) {
 }
 
 /// All small batches of a mode, of every backend that is chosen.
-int run_steps(const Options& options, const StepGrid& grid, const Chosen& chosen) {
+int run_steps(const FuzzVerb& options, const StepGrid& grid, const Chosen& chosen) {
   catch_interrupts();
   Report report = begin_report(options);
   const auto start = std::chrono::steady_clock::now();
@@ -230,14 +230,14 @@ void say_what_was_read(std::span<const uint32_t> given, std::span<const uint32_t
   if (given.empty()) report->warnings.emplace_back("--choices: the list is empty");
 }
 
-ChoiceSequence given_choices(const Options& options) {
+ChoiceSequence given_choices(const FuzzVerb& options) {
   const auto list = choices_of(options.choices);
   if (!list) throw UsageError("--choices: not numbers with dots between: " + options.choices);
   return *list;
 }
 
 /// One call of a kernel, as a finding gives its choices.
-int run_call(const Options& options) {
+int run_call(const FuzzVerb& options) {
   const ChoiceSequence list = given_choices(options);
   Report report = begin_report(options);
   Choices choices(list);
@@ -257,7 +257,7 @@ int run_call(const Options& options) {
 }
 
 /// One history, as a finding gives its choices.
-int run_choices(const Options& options, const Chosen& chosen) {
+int run_choices(const FuzzVerb& options, const Chosen& chosen) {
   const ChoiceSequence list = given_choices(options);
   Report report = begin_report(options);
   const auto start = std::chrono::steady_clock::now();
@@ -285,7 +285,7 @@ int run_choices(const Options& options, const Chosen& chosen) {
 }
 
 /// All device programs of the small scope.
-int run_device(const Options& options, int calls) {
+int run_device(const FuzzVerb& options, int calls) {
   catch_interrupts();
   Report report = begin_report(options);
   const auto start = std::chrono::steady_clock::now();
@@ -320,14 +320,14 @@ double share_done(const FuzzOptions& fuzz, const FuzzProgress& p) {
   return std::max(of_time, fuzz.cases > 0 ? static_cast<double>(p.cases) / cases : 0);
 }
 
-std::string nothing_ran(const Options& options) {
+std::string nothing_ran(const FuzzVerb& options) {
   return options.cases > 0 && options.cases < options.shard.count
              ? "--shard: none of these cases is of this shard"
              : "--seconds: too short for one case";
 }
 
 /// Random cases and histories.
-int run_random(const Options& options, const Chosen& chosen) {
+int run_random(const FuzzVerb& options, const Chosen& chosen) {
   const Planted planted(chosen.faults);
   FuzzOptions fuzz;
   fuzz.seed = options.common.seed;
@@ -378,7 +378,7 @@ int run_random(const Options& options, const Chosen& chosen) {
   return finish(report, options.common);
 }
 
-int run(Options& options) {
+int run_with(FuzzVerb& options) {
   apply(options.common);
   const Chosen chosen = choose(options);
   if (const StepGrid* grid = find_step_grid(options.exhaustive))
@@ -400,75 +400,73 @@ int run(Options& options) {
 }
 
 /// The i-th of n parts of a run.
-CLI::Option* add_shard(CLI::App& command, const std::shared_ptr<Options>& options) {
+Option add_shard(Command& command, const std::shared_ptr<FuzzVerb>& options) {
   const auto parse = [options](const std::string& text) {
     const auto set = parse_shards(text);
     if (!set || set->parts.size() != 1)
-      throw CLI::ValidationError("--shard", "'" + text + "' is not a shard as 2/4: 1/N to N/N");
+      throw BadValue("'" + text + "' is not a shard as 2/4: 1/N to N/N");
     options->shard = {set->parts[0] - 1, set->count};
   };
-  return command
-      .add_option_function<std::string>(
-          "--shard", parse,
-          "The i-th of n parts of the same run: its cases are those whose number mod n is i - 1")
-      ->type_name("i/n");
+  return command.parsed(
+      "--shard", parse,
+      "The i-th of n parts of the same run: its cases are those whose number mod n is i - 1",
+      "i/n");
 }
 
 }  // namespace
 
 Verb add_fuzz(CLI::App& app) {
-  CLI::App& command = add_command(
+  Command command(
       app, "fuzz",
       "Run random calls and histories against the oracle: exact data, error bounds, equal bits.",
-      kExamples);
-  auto options = std::make_shared<Options>();
-  CLI::Option* seconds =
-      add_number(command, "--seconds", options->seconds, 0.01, 1e7, "Run for so long (default 60)");
-  CLI::Option* cases =
-      add_number(command, "--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,
-                 "Run so many cases; with --seconds, whichever ends first");
-  CLI::Option* first =
-      add_number(command, "--first", options->first, uint64_t{0}, uint64_t{1} << 62,
-                 "Number of the first case (default 0); of a mode's grid, too");
-  add_number(command, "--max-findings", options->common.max_findings, size_t{1},
-             std::numeric_limits<size_t>::max(),
-             "Stop after N findings, and list no more than these (default 100)");
+      kFuzzExamples);
+  auto options = std::make_shared<FuzzVerb>();
+  const Option seconds =
+      command.number("--seconds", options->seconds, 0.01, 1e7, "Run for so long (default 60)");
+  const Option cases = command.number("--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,
+                                      "Run so many cases; with --seconds, whichever ends first");
+  const Option first =
+      command.number("--first", options->first, uint64_t{0}, uint64_t{1} << 62,
+                     "Number of the first case (default 0); of a mode's grid, too");
+  command.number("--max-findings", options->common.max_findings, size_t{1},
+                 std::numeric_limits<size_t>::max(),
+                 "Stop after N findings, and list no more than these (default 100)");
   std::vector<std::pair<std::string, std::string>> grids = {
       {"device-3", "device-3"}, {"device-4", "device-4"}, {"device-5", "device-5"}};
   for (const StepGrid& grid : step_grids()) grids.emplace_back(grid.name, grid.name);
-  CLI::Option* exhaustive = add_choice(
-      command, "--exhaustive", options->exhaustive, grids,
+  const Option exhaustive = command.choice(
+      "--exhaustive", options->exhaustive, grids,
       "Instead, everything up to a small size: `shadowgraph list grids`; by default by the "
       "backends whose layers it is made of");
-  exhaustive->excludes(seconds);
-  add_names(command, "--backend", options->backends, "NAME",
-            "Histories of this backend only, or `kernels`; may be given more than once");
-  add_names(command, "--plant", options->plants, "ID",
-            "Run with this fault in, to see what notices: `shadowgraph list faults`; may be given "
-            "more than once");
-  command
-      .add_option(
-          "--save-failures", options->save_failures,
-          "Write each history or call that fails, shrunk, into this folder: `shadowgraph replay`")
-      ->type_name("DIR");
+  exhaustive.excludes(seconds);
+  command.names("--backend", options->backends, "NAME",
+                "Histories of this backend only, or `kernels`; may be given more than once");
+  command.names(
+      "--plant", options->plants, "ID",
+      "Run with this fault in, to see what notices: `shadowgraph list faults`; may be given "
+      "more than once");
+  command.text(
+      "--save-failures", options->save_failures,
+      "Write each history or call that fails, shrunk, into this folder: `shadowgraph replay`",
+      "DIR");
   add_device(command, options->device);
-  CLI::Option* choices =
+  const Option choices =
       command
-          .add_option("--choices", options->choices,
-                      "One history again: what a finding prints; with --backend kernels one call")
-          ->type_name("N.N.N")
-          ->excludes(seconds)
-          ->excludes(cases)
-          ->excludes(first)
-          ->excludes(exhaustive);
-  add_shard(command, options)->excludes(choices);
+          .text("--choices", options->choices,
+                "One history again: what a finding prints; with --backend kernels one call",
+                "N.N.N")
+          .excludes(seconds)
+          .excludes(cases)
+          .excludes(first)
+          .excludes(exhaustive);
+  add_shard(command, options).excludes(choices);
   add_common_options(command, options->common);
-  return {&command, [options, seconds, cases, first, choices] {
-            options->seconds_given = seconds->count() > 0;
-            options->cases_given = cases->count() > 0;
-            options->first_given = first->count() > 0;
-            options->choices_given = choices->count() > 0;
-            return run(*options);
+  return {command, [options, seconds, cases, first, choices] {
+            options->seconds_given = seconds.given();
+            options->cases_given = cases.given();
+            options->first_given = first.given();
+            options->choices_given = choices.given();
+            return run_with(*options);
           }};
 }
 

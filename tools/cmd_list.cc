@@ -7,7 +7,7 @@
 namespace shadowgraph::cli {
 namespace {
 
-struct Options {
+struct ListVerb {
   Common common;
   std::function<Listing()> kind;  // empty: fields
   std::string backend;            // of fields; empty: all
@@ -24,7 +24,7 @@ Listing fields_of(const std::string& backend) {
                           : "there is no '" + backend + "'" + did_you_mean(backend, names)));
 }
 
-constexpr char kExamples[] =
+constexpr char kListExamples[] =
     "  shadowgraph list kernels\n"
     "  shadowgraph list backends\n"
     "  shadowgraph list fields flashattention   what `shadowgraph check` judges of its traces\n"
@@ -42,31 +42,32 @@ constexpr char kExamples[] =
 }  // namespace
 
 Verb add_list(CLI::App& app) {
-  CLI::App& command = add_command(app, "list", "Print what there is of a kind.", kExamples);
-  auto options = std::make_shared<Options>();
-  add_choice<std::function<Listing()>>(command, "KIND", options->kind,
-                                       {{"backends", list_backends},
-                                        {"modes", list_modes},
-                                        {"fields", {}},
-                                        {"keys", list_keys},
-                                        {"kernels", list_kernels},
-                                        {"invariants", list_invariants},
-                                        {"arithmetics", list_arithmetics},
-                                        {"programs", list_programs},
-                                        {"grids", list_grids},
-                                        {"faults", list_faults},
-                                        {"mistakes", list_mistakes},
-                                        {"references", list_references},
-                                        {"targets", list_targets}},
-                                       "What to list")
-      ->required();
-  CLI::Option* backend =
-      command.add_option("BACKEND", options->backend, "Of fields: this backend's only");
+  Command command(app, "list", "Print what there is of a kind.", kListExamples);
+  auto options = std::make_shared<ListVerb>();
+  command
+      .choice<std::function<Listing()>>("KIND", options->kind,
+                                        {{"backends", list_backends},
+                                         {"modes", list_modes},
+                                         {"fields", {}},
+                                         {"keys", list_keys},
+                                         {"kernels", list_kernels},
+                                         {"invariants", list_invariants},
+                                         {"arithmetics", list_arithmetics},
+                                         {"programs", list_programs},
+                                         {"grids", list_grids},
+                                         {"faults", list_faults},
+                                         {"mistakes", list_mistakes},
+                                         {"references", list_references},
+                                         {"targets", list_targets}},
+                                        "What to list")
+      .required();
+  const Option backend =
+      command.text("BACKEND", options->backend, "Of fields: this backend's only");
   add_output_options(command, options->common);
-  return {&command, [options, backend] {
+  return {command, [options, backend] {
             apply(options->common);
             if (!options->kind) return finish(fields_of(options->backend), options->common);
-            if (backend->count() > 0) throw UsageError("BACKEND: only fields have one");
+            if (backend.given()) throw UsageError("BACKEND: only fields have one");
             return finish(options->kind(), options->common);
           }};
 }

@@ -9,13 +9,13 @@
 namespace shadowgraph::cli {
 namespace {
 
-struct Options {
+struct MergeReportsVerb {
   Common common;
   std::vector<std::string> paths;
   bool complete = false;
 };
 
-constexpr char kExamples[] =
+constexpr char kMergeReportsExamples[] =
     "  shadowgraph merge-reports 1.json 2.json 3.json 4.json --complete\n"
     "  shadowgraph merge-reports shard-*.json --format html --output report.html\n"
     "  shadowgraph merge-reports report.json --format sarif      one report in another format\n"
@@ -28,7 +28,7 @@ constexpr char kExamples[] =
     "reason at once.";
 
 /// A report that says why the others cannot be joined.
-Report refuse(Status status, const Options& options) {
+Report refuse(Status status, const MergeReportsVerb& options) {
   Report report = start_report("merge-reports", options.common);
   report.bad_input = true;
   for (Finding& f : status.findings()) {
@@ -40,7 +40,7 @@ Report refuse(Status status, const Options& options) {
   return report;
 }
 
-int run(Options& options) {
+int run_with(MergeReportsVerb& options) {
   apply(options.common);
   std::vector<ReportFile> files;
   Status status;
@@ -57,14 +57,14 @@ int run(Options& options) {
 }  // namespace
 
 Verb add_merge_reports(CLI::App& app) {
-  CLI::App& command = add_command(
-      app, "merge-reports", "Join the JSON reports of shards into one, in any format.", kExamples);
-  auto options = std::make_shared<Options>();
-  command.add_option("FILE", options->paths, "Reports that --format json wrote")->required();
-  command.add_flag("--complete", options->complete, "Refuse if a shard is missing");
+  Command command(app, "merge-reports", "Join the JSON reports of shards into one, in any format.",
+                  kMergeReportsExamples);
+  auto options = std::make_shared<MergeReportsVerb>();
+  command.texts("FILE", options->paths, "Reports that --format json wrote").required();
+  command.flag("--complete", options->complete, "Refuse if a shard is missing");
   add_max_findings(command, options->common);
   add_report_options(command, options->common);
-  return {&command, [options] { return run(*options); }};
+  return {command, [options] { return run_with(*options); }};
 }
 
 }  // namespace shadowgraph::cli

@@ -15,14 +15,14 @@
 namespace shadowgraph::cli {
 namespace {
 
-struct Options {
+struct ReplayVerb {
   Common common;
   std::string path;
   std::vector<std::string> plants;
   bool clean = false, all = false;
 };
 
-constexpr char kExamples[] =
+constexpr char kReplayExamples[] =
     "  shadowgraph fuzz --save-failures found/      writes one file for each failure\n"
     "  shadowgraph replay found/table.capacity-1.json\n"
     "  shadowgraph replay K31.json --clean          without the faults that the file names\n"
@@ -59,7 +59,7 @@ bool changed(const BufferStates& b) {
 
 class ReplayRun {
  public:
-  explicit ReplayRun(const Options& options)
+  explicit ReplayRun(const ReplayVerb& options)
       : options_(options), report_(start_report("replay", options.common)) {}
 
   int run() {
@@ -131,14 +131,14 @@ class ReplayRun {
     }
   }
 
-  const Options& options_;
+  const ReplayVerb& options_;
   Report report_;
   std::vector<std::string> planted_;  // ids
   std::vector<const Fault*> faults_;
 };
 
 /// A call of a kernel: one step, without buffers to show.
-int replay_call(const Options& options) {
+int replay_call(const ReplayVerb& options) {
   if (!options.plants.empty()) throw UsageError("--plant: faults have no place in a single call");
   Report report = start_report("replay", options.common);
   CallCase call;
@@ -160,7 +160,7 @@ int replay_call(const Options& options) {
   return finish(report, options.common);
 }
 
-int run(Options& options) {
+int run_with(ReplayVerb& options) {
   apply(options.common);
   if (is_call_file(options.path)) return replay_call(options);
   return ReplayRun(options).run();
@@ -169,16 +169,14 @@ int run(Options& options) {
 }  // namespace
 
 Verb add_replay(CLI::App& app) {
-  CLI::App& command =
-      add_command(app, "replay", "Run one case file, and show every step.", kExamples);
-  auto options = std::make_shared<Options>();
-  command.add_option("CASE", options->path, "A case file (shadowgraph.case/1 or call/1)")
-      ->required();
-  add_names(command, "--plant", options->plants, "ID", "A fault besides those of the file");
-  command.add_flag("--clean", options->clean, "Without the faults that the file names");
-  command.add_flag("--all", options->all, "Buffers that did not change, too");
+  Command command(app, "replay", "Run one case file, and show every step.", kReplayExamples);
+  auto options = std::make_shared<ReplayVerb>();
+  command.text("CASE", options->path, "A case file (shadowgraph.case/1 or call/1)").required();
+  command.names("--plant", options->plants, "ID", "A fault besides those of the file");
+  command.flag("--clean", options->clean, "Without the faults that the file names");
+  command.flag("--all", options->all, "Buffers that did not change, too");
   add_common_options(command, options->common);
-  return {&command, [options] { return run(*options); }};
+  return {command, [options] { return run_with(*options); }};
 }
 
 }  // namespace shadowgraph::cli

@@ -31,10 +31,10 @@ inline std::unique_ptr<DeviceApi> open_gpu(std::string* why) {
 enum class DeviceKind : uint8_t { kSim, kCuda };
 
 /// --device.
-inline void add_device(CLI::App& command, DeviceKind& kind) {
-  add_choice<DeviceKind>(command, "--device", kind,
-                         {{"sim", DeviceKind::kSim}, {"cuda", DeviceKind::kCuda}},
-                         "What to run on (default sim)");
+inline void add_device(Command& command, DeviceKind& kind) {
+  command.choice<DeviceKind>("--device", kind,
+                             {{"sim", DeviceKind::kSim}, {"cuda", DeviceKind::kCuda}},
+                             "What to run on (default sim)");
 }
 
 inline void check_device(DeviceKind kind, const Common& common) {

@@ -8,8 +8,6 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kAny = TensorCheck::kAny;
-
 /// Keys of each request by its table row, -1 where they make no sense.
 using KeyCounts = std::vector<int64_t>;
 

@@ -10,7 +10,7 @@
 
 namespace shadowgraph {
 
-/// An indptr of batch + 1 entries from 0, monotone, ending at `total` (TensorCheck::kAny:
+/// An indptr of batch + 1 entries from 0, monotone, ending at `total` (kAny:
 /// anywhere).
 bool check_indptr(TensorCheck& c, const char* field, std::span<const int32_t> indptr, int64_t batch,
                   int64_t total);

@@ -113,7 +113,7 @@ bool check_chunks(TensorCheck& c, std::span<const int32_t> cu_seqlens_q, int32_t
                   const ChunkList* list) {
   bool ok = c.span("cu_seqlens_q", cu_seqlens_q);
   const int64_t rows = std::max<int64_t>(0, std::ssize(cu_seqlens_q) - 1);
-  ok = ok && check_indptr(c, "cu_seqlens_q", cu_seqlens_q, rows, TensorCheck::kAny);
+  ok = ok && check_indptr(c, "cu_seqlens_q", cu_seqlens_q, rows, kAny);
   if (chunk_size < 1) {
     c.fail("input.shape", at("chunk_size"), ">= 1", std::to_string(chunk_size));
     ok = false;

@@ -8,7 +8,7 @@ namespace {
 
 using Call = SparseCase::Call;
 
-std::string type(DType t) { return std::string(name_of(t)); }
+std::string dtype_word(DType t) { return std::string(name_of(t)); }
 
 /// "5 2+3 4d": first+count, extra behind a comma, d dropped.
 std::string rows_of(const SparseCase& x) {
@@ -25,21 +25,21 @@ std::string rows_of(const SparseCase& x) {
 
 std::string attention(const SparseCase& x) {
   std::string s = " heads=" + std::to_string(x.heads) + " dims=" + std::to_string(x.head_dim) +
-                  "/" + std::to_string(x.head_dim_v) + " " + type(x.dtype) + "/" +
-                  type(x.out_dtype) + " keys=" + std::string(word(kLatentNames, x.layout));
+                  "/" + std::to_string(x.head_dim_v) + " " + dtype_word(x.dtype) + "/" +
+                  dtype_word(x.out_dtype) + " keys=" + std::string(word(kLatentNames, x.layout));
   if (x.has_extra) s += " extra=" + std::string(word(kLatentNames, x.extra_layout));
   const bool rows =
       x.layout == LatentLayout::kRows || (x.has_extra && x.extra_layout == LatentLayout::kRows);
-  if (rows) s += " rows of " + type(x.rows_dtype);
+  if (rows) s += " rows of " + dtype_word(x.rows_dtype);
   if (x.sinks) s += x.lse_sink == LseSink::kIncluded ? " sinks(in lse)" : " sinks";
   return s;
 }
 
 std::string pack(const SparseCase& x) {
-  std::string s = " " + std::string(word(kLatentNames, x.layout)) + " " + type(x.dtype) +
+  std::string s = " " + std::string(word(kLatentNames, x.layout)) + " " + dtype_word(x.dtype) +
                   (x.padding_page ? " padding_page" : "");
   if (x.layout != LatentLayout::kRows) return s;
-  return s + " dim=" + std::to_string(x.head_dim) + " rows of " + type(x.rows_dtype);
+  return s + " dim=" + std::to_string(x.head_dim) + " rows of " + dtype_word(x.rows_dtype);
 }
 
 std::string blocks(const SparseCase& x) {
@@ -47,14 +47,15 @@ std::string blocks(const SparseCase& x) {
   if (x.call != Call::kNormRope) s += " ratio=" + std::to_string(x.ratio);
   s += " dim=" + std::to_string(x.head_dim);
   if (x.call != Call::kCompress) s += " rope=" + std::to_string(x.rope_dim);
-  s += " " + type(x.dtype) + "/" + type(x.out_dtype);
+  s += " " + dtype_word(x.dtype) + "/" + dtype_word(x.out_dtype);
   return s + (x.ring ? " ring" : "") + (x.padding_page ? " padding_page" : "");
 }
 
 std::string indexer(const SparseCase& x) {
   switch (x.call) {
     case Call::kActQuant:
-      return " dim=" + std::to_string(x.head_dim) + " " + type(x.dtype) + (x.ue8m0 ? " ue8m0" : "");
+      return " dim=" + std::to_string(x.head_dim) + " " + dtype_word(x.dtype) +
+             (x.ue8m0 ? " ue8m0" : "");
     case Call::kStoreKeys: return x.padding_page ? " padding_page" : "";
     case Call::kLogits:
       return " heads=" + std::to_string(x.heads) + " requests=" + std::to_string(x.requests);

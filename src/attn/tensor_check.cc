@@ -9,7 +9,7 @@ namespace {
 std::string shape_text(const int64_t* dims, int rank) {
   std::string s = "[";
   for (int i = 0; i < rank; ++i) {
-    s += (i ? ", " : "") + (dims[i] == TensorCheck::kAny ? "any" : std::to_string(dims[i]));
+    s += (i ? ", " : "") + (dims[i] == kAny ? "any" : std::to_string(dims[i]));
   }
   return s + "]";
 }

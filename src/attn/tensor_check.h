@@ -15,11 +15,16 @@
 
 namespace shadowgraph {
 
+/// An axis of any size >= 0.
+inline constexpr int64_t kAny = -1;
+// Not inline: GCC gives an inline list of each file elements of its own, and links one list to
+// another's.
+constexpr auto kF32 = {DType::kF32};
+constexpr auto kWide = {DType::kF32, DType::kF16, DType::kBF16};
+
 class TensorCheck {
  public:
   explicit TensorCheck(Status* status) : status_(status) {}
-
-  static constexpr int64_t kAny = -1;
 
   /// Rank, shape (kAny: any size >= 0), dtype, contiguous last axis, extents within 63 bits, memory
   /// given. False if the tensor is unusable for further checks.

@@ -13,7 +13,6 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kAny = TensorCheck::kAny;
 constexpr auto kLog2E32 = static_cast<float>(kLog2E);
 
 bool sound_cap(float cap) { return cap >= 0 && std::isfinite(cap * kLog2E32); }

@@ -11,10 +11,6 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kAny = TensorCheck::kAny;
-constexpr auto kWide = {DType::kF32, DType::kF16, DType::kBF16};
-constexpr auto kF32 = {DType::kF32};
-
 bool check_shape(TensorCheck& c, const CompressShape& shape) {
   if (shape.ratio >= 2 && shape.ratio <= 128) return true;
   c.fail("input.shape", at("shape.ratio"), "2 to 128", std::to_string(shape.ratio));

@@ -7,7 +7,6 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kAny = TensorCheck::kAny;
 constexpr int64_t kLeastWidth = 2, kMostWidth = 8;
 
 /// What x says of the other tensors; kAny where it cannot be read.
@@ -26,12 +25,11 @@ bool check_written(TensorCheck& c, const char* field, const TensorView& t,
 }
 
 Shape check_inputs(TensorCheck& c, const CausalConv1d& call) {
-  const auto wide = {DType::kF32, DType::kF16, DType::kBF16};
   Shape s;
-  if (c.strided_input("x", call.x, {kAny, kAny}, wide)) {
+  if (c.strided_input("x", call.x, {kAny, kAny}, kWide)) {
     s = {call.x.shape[0], call.x.shape[1], kAny, true, call.x.dtype};
   }
-  if (c.strided_input("weight", call.weight, {s.dim, kAny}, wide)) {
+  if (c.strided_input("weight", call.weight, {s.dim, kAny}, kWide)) {
     const int64_t width = call.weight.shape[1];
     if (width >= kLeastWidth && width <= kMostWidth) {
       s.width = width;
@@ -39,7 +37,7 @@ Shape check_inputs(TensorCheck& c, const CausalConv1d& call) {
       c.fail("input.shape", at("weight.shape", 1), "2 <= width <= 8", std::to_string(width));
     }
   }
-  if (call.bias.defined()) c.strided_input("bias", call.bias, {s.dim}, wide);
+  if (call.bias.defined()) c.strided_input("bias", call.bias, {s.dim}, kWide);
   return s;
 }
 

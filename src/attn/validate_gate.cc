@@ -10,8 +10,6 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kAny = TensorCheck::kAny;
-
 /// A tensor that the kind of gate has no use for.
 void check_undefined(TensorCheck& c, const char* field, const ConstTensorView& t,
                      const char* expected) {
@@ -20,18 +18,16 @@ void check_undefined(TensorCheck& c, const char* field, const ConstTensorView& t
 
 /// x, and what has its shape; kAny where x has none. Channels lie side by side.
 std::pair<int64_t, int64_t> check_projection(TensorCheck& c, const DecayGate& g) {
-  const auto wide = {DType::kF32, DType::kF16, DType::kBF16};
-  const auto f32 = {DType::kF32};
   int64_t tokens = kAny, heads = kAny, channels = kAny;
   if (g.x.rank == 3 && g.kind != DecayGate::Kind::kStep) {
-    if (c.input("x", g.x, {kAny, kAny, kAny}, wide))
+    if (c.input("x", g.x, {kAny, kAny, kAny}, kWide))
       tokens = g.x.shape[0], heads = g.x.shape[1], channels = g.x.shape[2];
-    if (g.dt_bias.defined()) c.input("dt_bias", g.dt_bias, {heads, channels}, f32);
-    c.output("log_decay", g.log_decay, {tokens, heads, channels}, f32);
+    if (g.dt_bias.defined()) c.input("dt_bias", g.dt_bias, {heads, channels}, kF32);
+    c.output("log_decay", g.log_decay, {tokens, heads, channels}, kF32);
   } else {
-    if (c.strided_input("x", g.x, {kAny, kAny}, wide)) tokens = g.x.shape[0], heads = g.x.shape[1];
-    if (g.dt_bias.defined()) c.strided_input("dt_bias", g.dt_bias, {heads}, f32);
-    c.output("log_decay", g.log_decay, {tokens, heads}, f32, false);
+    if (c.strided_input("x", g.x, {kAny, kAny}, kWide)) tokens = g.x.shape[0], heads = g.x.shape[1];
+    if (g.dt_bias.defined()) c.strided_input("dt_bias", g.dt_bias, {heads}, kF32);
+    c.output("log_decay", g.log_decay, {tokens, heads}, kF32, false);
   }
   return {tokens, heads};
 }

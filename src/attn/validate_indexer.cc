@@ -12,8 +12,6 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kAny = TensorCheck::kAny;
-constexpr auto kF32 = {DType::kF32};
 constexpr auto kI32 = {DType::kI32};
 
 bool list_of(TensorCheck& c, const char* field, std::span<const int32_t> list, int64_t size) {
@@ -106,9 +104,8 @@ void check_packed_keys(TensorCheck& c, const IndexerLogits& call, int64_t tokens
 Status validate(const ActQuant& call) {
   Status status;
   TensorCheck c(&status);
-  const auto wide = {DType::kF32, DType::kF16, DType::kBF16};
   int64_t tokens = kAny, dim = kAny;
-  if (c.input("x", call.x, {kAny, kAny}, wide)) tokens = call.x.shape[0], dim = call.x.shape[1];
+  if (c.input("x", call.x, {kAny, kAny}, kWide)) tokens = call.x.shape[0], dim = call.x.shape[1];
   if (dim != kAny && dim % kIndexDim != 0)
     c.fail("input.shape", at("x.shape", 1), "a multiple of 128", std::to_string(dim));
   c.output("y", call.y, {tokens, dim}, {DType::kE4M3});

@@ -82,11 +82,10 @@ Status validate(const StoreKv& call) {
   const bool latent = call.is_latent();
   if (!c.span("out_cache_loc", call.out_cache_loc) || !check_cache(c, "", call.cache, true, latent))
     return status;
-  const auto wide = {DType::kF32, DType::kF16, DType::kBF16};
   const auto tokens = static_cast<int64_t>(call.out_cache_loc.size());
-  c.input("k", call.k, {tokens, call.cache.num_kv_heads, call.cache.k.head_dim}, wide);
+  c.input("k", call.k, {tokens, call.cache.num_kv_heads, call.cache.k.head_dim}, kWide);
   if (!latent || call.v.defined())
-    c.input("v", call.v, {tokens, call.cache.num_kv_heads, call.cache.v.head_dim}, wide);
+    c.input("v", call.v, {tokens, call.cache.num_kv_heads, call.cache.v.head_dim}, kWide);
   check_slots(c, call.out_cache_loc, call.cache.num_slots(),
               [&](int64_t slot) { return call.drops(slot); });
   c.no_aliases();

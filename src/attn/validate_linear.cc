@@ -11,9 +11,6 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kAny = TensorCheck::kAny;
-constexpr auto kWide = {DType::kF32, DType::kF16, DType::kBF16};
-
 struct Dims {
   int64_t tokens = 0, k_heads = 0, v_heads = 0, dim_k = 0, dim_v = 0;
 };
@@ -40,14 +37,13 @@ bool check_tokens(TensorCheck& c, const LinearAttention& call, Dims* d) {
 }
 
 void check_gates(TensorCheck& c, const LinearAttention& call, const Dims& d) {
-  const auto f32 = {DType::kF32};
   switch (call.log_decay.rank) {
-    case 1: c.input("log_decay", call.log_decay, {d.v_heads}, f32); break;
-    case 2: c.input("log_decay", call.log_decay, {d.tokens, d.v_heads}, f32); break;
-    default: c.input("log_decay", call.log_decay, {d.tokens, d.v_heads, d.dim_k}, f32);
+    case 1: c.input("log_decay", call.log_decay, {d.v_heads}, kF32); break;
+    case 2: c.input("log_decay", call.log_decay, {d.tokens, d.v_heads}, kF32); break;
+    default: c.input("log_decay", call.log_decay, {d.tokens, d.v_heads, d.dim_k}, kF32);
   }
-  if (call.beta.defined()) c.input("beta", call.beta, {d.tokens, d.v_heads}, f32);
-  if (call.skip.defined()) c.input("skip", call.skip, {d.v_heads}, f32);
+  if (call.beta.defined()) c.input("beta", call.beta, {d.tokens, d.v_heads}, kF32);
+  if (call.skip.defined()) c.input("skip", call.skip, {d.v_heads}, kF32);
   if (call.z.defined()) c.input("z", call.z, {d.tokens, d.v_heads, d.dim_v}, kWide);
   if (!std::isfinite(call.scale))
     c.fail("param.scale", at("scale"), "finite", std::to_string(call.scale));

@@ -10,8 +10,6 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kAny = TensorCheck::kAny;
-constexpr auto kWide = {DType::kF32, DType::kF16, DType::kBF16};
 constexpr auto kBytes = {DType::kU8};
 
 /// Bytes of a page of a packed layout; kAny where page_size itself is none.

@@ -3,12 +3,11 @@
 #include <cassert>
 #include <string>
 
+#include "core/int_math.h"
 #include "core/laws.h"
 
 namespace shadowgraph {
 namespace {
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int32_t tile_for(int64_t packed_rows, const PlanShape& s) {
   if (s.head_dim_vo >= 512) return packed_rows <= 32 ? 16 : 32;

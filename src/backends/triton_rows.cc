@@ -5,11 +5,10 @@
 #include <cmath>
 
 #include "backends/rows.h"
+#include "core/int_math.h"
 
 namespace shadowgraph {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Query heads in all, and that read one KV head.
 struct Heads {

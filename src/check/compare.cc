@@ -8,6 +8,7 @@
 #include <map>
 
 #include "check/error_bound.h"
+#include "check/rounding.h"
 #include "core/float_formats.h"
 #include "oracle/oracle.h"
 #include "oracle/sparse_oracle.h"
@@ -15,9 +16,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::string number(double value, const char* format = "%.9g") {
+std::string decimal(double value, const char* format = "%.9g") {
   char text[40];
   std::snprintf(text, sizeof text, format, value);
   return text;
@@ -61,10 +60,10 @@ struct Worst {
 
   void report(LawId law, const std::string& prefix, Status& findings) const {
     if (violations == 0) return;
-    std::string expected_text = number(expected);
-    if (bound > 0) expected_text += " +- " + number(bound, "%.3g");
-    std::string got_text = number(got) + " (";
-    if (std::isfinite(ratio)) got_text += number(ratio, "%.3g") + " times the bound; ";
+    std::string expected_text = decimal(expected);
+    if (bound > 0) expected_text += " +- " + decimal(bound, "%.3g");
+    std::string got_text = decimal(got) + " (";
+    if (std::isfinite(ratio)) got_text += decimal(ratio, "%.3g") + " times the bound; ";
     got_text += std::to_string(violations) + " of " + std::to_string(judged) + " values)";
     findings.add(make_finding(law, at(prefix + field, row, col), expected_text, got_text));
   }
@@ -177,7 +176,7 @@ class Judge {
     const Worst lse = lse_at(row, bound);
     const bool no_mass = !std::isfinite(lse.got) || std::exp(static_cast<float>(lse.got)) == 0;
     if (options_.recorded && lse.ratio > 1 && no_mass) {
-      ++marks_["lse " + number(stored_lse(row), "%.2g")];
+      ++marks_["lse " + decimal(stored_lse(row), "%.2g")];
     } else {
       empty_.see(lse);
     }

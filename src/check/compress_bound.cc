@@ -9,8 +9,6 @@
 namespace shadowgraph {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// Of one channel.
 double pool_bound(const Eigen::ArrayXd& x, const Eigen::ArrayXd& kv, double y,
                   const CompressArithmetic& a) {

@@ -9,7 +9,6 @@
 namespace shadowgraph {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSiluSlope = 1.0998394;  // rounded up
 
 /// Bound of the sum before the activation.

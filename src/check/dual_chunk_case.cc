@@ -7,7 +7,7 @@ namespace shadowgraph {
 namespace {
 
 /// A few operations in double; neither the file's logarithm nor ours need be rounded right.
-constexpr double kInDouble = 0x1p-50;
+constexpr double kChunksInDouble = 0x1p-50;
 
 /// Rows [first, first + count) of a view.
 template <class View>
@@ -48,7 +48,7 @@ class DualChunkJudge : public LinearCaseJudge {
     for (int64_t r = 0; r < c.recorded_factors.numel(); ++r) {
       const int32_t len = c.orig_lens.empty() ? 0 : c.orig_lens[static_cast<size_t>(r)];
       const double right = dual_chunk_factor(len, c.original_max_position);
-      factors.take(r, 0, element(c.recorded_factors, r), right, kInDouble * right);
+      factors.take(r, 0, element(c.recorded_factors, r), right, kChunksInDouble * right);
     }
     settle(factors, &verdict_.reference.out);
   }

@@ -10,7 +10,6 @@
 namespace shadowgraph {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kTiny = kFlushed;
 constexpr double kF32Largest = 0x1.fffffep127;
 constexpr double kMaxExponent = 700;

@@ -6,7 +6,7 @@ namespace {
 
 /// Of a few operations in double, of which a subtraction may cancel to 1 / 2^8 (of a model's
 /// layers).
-constexpr double kInDouble = 0x1p-45;
+constexpr double kTablesInDouble = 0x1p-45;
 
 class TableJudge : public LinearCaseJudge {
  public:
@@ -156,11 +156,11 @@ class TableJudge : public LinearCaseJudge {
         for (int64_t h = 0; h < heads; ++h) {
           const double x = right[static_cast<size_t>(h)];
           ours.take(layer, h, slopes[static_cast<size_t>(h)], x,
-                    with_rounding(x, x * kInDouble, DType::kF32));
+                    with_rounding(x, x * kTablesInDouble, DType::kF32));
           // A power, a scale and their product, each rounded to f32.
           gpu.take(layer, h, element(got, layer * heads + h), x, gamma_of(3, 0x1p-24) * x);
           reference.take(layer, h, element(ref, layer * heads + h), x,
-                         with_rounding(x, x * kInDouble, ref.dtype));
+                         with_rounding(x, x * kTablesInDouble, ref.dtype));
         }
       }
       verdict_.rows += layers;

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "attn/mask.h"
+#include "check/rounding.h"
 #include "core/float_formats.h"
 
 namespace shadowgraph {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kMergeRoundings = 0x1p-20;  // of weights and sums, relative: f32, a few of each
 

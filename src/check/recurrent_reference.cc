@@ -8,10 +8,10 @@ namespace shadowgraph {
 namespace {
 
 /// A request's part of a layer, in order: windows, decays, states.
-class Alone {
+class RecurrentAlone {
  public:
-  Alone(const RecurrentLayer& layer, const LayerInputs& inputs, const RequestAlone& request,
-        HostStates* pools, HostStates* drafts)
+  RecurrentAlone(const RecurrentLayer& layer, const LayerInputs& inputs,
+                 const RequestAlone& request, HostStates* pools, HostStates* drafts)
       : l_(layer), in_(inputs), r_(request), pools_(pools), drafts_(drafts) {
     offsets_[1] = static_cast<int32_t>(r_.tokens);
     initial_[0] = r_.has_prefix;
@@ -141,7 +141,7 @@ class Alone {
 
 std::vector<float> run_alone(const RecurrentLayer& layer, const LayerInputs& inputs,
                              const RequestAlone& request, HostStates* pools, HostStates* drafts) {
-  return Alone(layer, inputs, request, pools, drafts).run();
+  return RecurrentAlone(layer, inputs, request, pools, drafts).run();
 }
 
 }  // namespace shadowgraph

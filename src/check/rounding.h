@@ -7,13 +7,15 @@
 
 namespace shadowgraph {
 
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 /// f32 results below may be flushed to 0.
 inline constexpr double kFlushed = 0x1p-126;
 
 /// Unit roundoff, half the smallest subnormal, largest finite; of f64, as nothing is rounded to it
 /// by a kernel: {0, 0, infinity}.
 struct Rounding {
-  double u = 0, half_subnormal = 0, largest = std::numeric_limits<double>::infinity();
+  double u = 0, half_subnormal = 0, largest = kInfinity;
 };
 constexpr Rounding rounding_to(DType t) {
   if (t == DType::kF16) return {0x1p-11, 0x1p-25, 65504};
@@ -26,7 +28,7 @@ constexpr Rounding rounding_to(DType t) {
 /// g(m, u) = m u / (1 - m u): the relative error of m roundings. Higham, Accuracy and Stability of
 /// Numerical Algorithms, ch. 3.
 constexpr double gamma_of(double m, double u) {
-  return m * u < 1 ? m * u / (1 - m * u) : std::numeric_limits<double>::infinity();
+  return m * u < 1 ? m * u / (1 - m * u) : kInfinity;
 }
 
 }  // namespace shadowgraph

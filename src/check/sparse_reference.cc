@@ -18,10 +18,10 @@ TensorView pages_of(HostSparsePools& pools) {
 void must([[maybe_unused]] const Status& status) { assert(status.ok()); }
 
 /// A request's keys, one after the other.
-class Alone {
+class SparseAlone {
  public:
-  Alone(const SparseLayer& layer, const SparseInputs& inputs, const SparseRequest& request,
-        HostSparsePools& pools)
+  SparseAlone(const SparseLayer& layer, const SparseInputs& inputs, const SparseRequest& request,
+              HostSparsePools& pools)
       : l_(layer), in_(inputs), r_(request), keys_(std::ssize(request.slots)) {
     for (int64_t t = 0; t < r_.tokens; ++t)
       seen_.push_back(static_cast<int32_t>(keys_ - r_.tokens + t + 1));
@@ -125,7 +125,7 @@ void store_alone(const SparseLayer& layer, const SparseInputs& inputs,
 
 SparseResult run_alone(const SparseLayer& layer, const SparseInputs& inputs,
                        const SparseRequest& request, HostSparsePools& pools) {
-  return Alone(layer, inputs, request, pools).run();
+  return SparseAlone(layer, inputs, request, pools).run();
 }
 
 }  // namespace shadowgraph

@@ -12,10 +12,10 @@ namespace shadowgraph {
 namespace {
 
 /// A request's part of a layer, in order: what is stored first, then what is seen.
-class Alone {
+class V4Alone {
  public:
-  Alone(const V4Layer& layer, const V4Tensors& tensors, const ConstTensorView& q,
-        const V4Request& request, const V4Places& places, HostLatents* pools)
+  V4Alone(const V4Layer& layer, const V4Tensors& tensors, const ConstTensorView& q,
+          const V4Request& request, const V4Places& places, HostLatents* pools)
       : l_(layer), t_(tensors), q_(q), r_(request), e_(request.extent), places_(places) {
     tokens_ = in_host(t_.tokens, &pools->tokens);
     blocks_ = is_unified() ? tokens_ : in_host(t_.blocks, &pools->blocks);
@@ -205,7 +205,7 @@ int32_t V4Places::states_a_page(const V4Layer& layer, const ModelConfig& model) 
 std::vector<float> v4_alone(const V4Layer& layer, const V4Tensors& tensors,
                             const ConstTensorView& q, const V4Request& request,
                             const V4Places& places, HostLatents* pools) {
-  return Alone(layer, tensors, q, request, places, pools).run();
+  return V4Alone(layer, tensors, q, request, places, pools).run();
 }
 
 }  // namespace shadowgraph

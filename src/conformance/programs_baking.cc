@@ -243,7 +243,7 @@ void g14(Run& r) {
   r.dump("g0", g0);
 }
 
-constexpr Program kPrograms[] = {
+constexpr Program kBakingPrograms[] = {
     {"G01", "pointer argument baked", Verdict::kExact, "N", "", g01},
     {"G02", "scalar argument baked", Verdict::kExact, "N", "", g02},
     {"G03", "by-value struct baked", Verdict::kExact, "N", "", g03},
@@ -262,6 +262,6 @@ constexpr Program kPrograms[] = {
 
 }  // namespace
 
-std::span<const Program> programs_baking() { return kPrograms; }
+std::span<const Program> programs_baking() { return kBakingPrograms; }
 
 }  // namespace shadowgraph

@@ -169,9 +169,7 @@ void g129(Run& run) {
 
 constexpr Open kG129[] = {{"", "ret cudaGraphInstantiateWithParams", "1 0"}};
 
-constexpr auto kE = Verdict::kExact, kS = Verdict::kSet, kU = Verdict::kUndefined;
-
-constexpr Program kPrograms[] = {
+constexpr Program kConditionalPrograms[] = {
     {"G123", "IF node", kE, "N", "default1 default0 else1 else0 kernel_sets", g123},
     {"G124", "WHILE node", kE, "N", "n3 n1 n0", g124},
     {"G125", "SWITCH node", kE, "N", "v0 v1 v2 v9", g125},
@@ -185,6 +183,6 @@ constexpr Program kPrograms[] = {
 
 }  // namespace
 
-std::span<const Program> programs_conditional() { return kPrograms; }
+std::span<const Program> programs_conditional() { return kConditionalPrograms; }
 
 }  // namespace shadowgraph

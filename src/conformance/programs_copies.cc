@@ -336,7 +336,7 @@ constexpr Open kHostApiOpen[] = {
      "fact ret_in_callback", "800"},
     {"cudaGetLastError cudaEventQuery", "fact ret_in_callback", "0"}};
 
-constexpr Program kPrograms[] = {
+constexpr Program kCopiesPrograms[] = {
     {"G15", "captured H2D from pinned memory", Verdict::kExact, "N", "", g15},
     {"G16", "captured H2D from pageable memory", Verdict::kExact, "N", "", g16},
     {"G17", "captured D2H", Verdict::kExact, "N", "pinned pageable", g17},
@@ -369,6 +369,6 @@ constexpr Program kPrograms[] = {
 
 }  // namespace
 
-std::span<const Program> programs_copies() { return kPrograms; }
+std::span<const Program> programs_copies() { return kCopiesPrograms; }
 
 }  // namespace shadowgraph

@@ -434,9 +434,7 @@ void g83(Run& run) {
   run.read("A", a, 4);
 }
 
-constexpr auto kE = Verdict::kExact, kU = Verdict::kUndefined;
-
-constexpr Program kPrograms[] = {
+constexpr Program kEventsPrograms[] = {
     {"G64", "diamond by fork and join", kE, "D", "", g64},
     {"G65", "status and id of a forked stream", kE, "A", "", g65},
     {"G66", "fork with work, no join", kE, "A", "", g66},
@@ -461,6 +459,6 @@ constexpr Program kPrograms[] = {
 
 }  // namespace
 
-std::span<const Program> programs_events() { return kPrograms; }
+std::span<const Program> programs_events() { return kEventsPrograms; }
 
 }  // namespace shadowgraph

@@ -19,8 +19,6 @@ void device_synchronize(Run& run) {
   run.step("cudaDeviceSynchronize", run.api().device_synchronize());
 }
 
-void get_last_error(Run& run) { run.step("cudaGetLastError", run.api().get_last_error()); }
-
 void free(Run& run, void* p) { run.step("cudaFree", run.api().free(p)); }
 
 /// ~cudaMalloc(&p, bytes)
@@ -30,7 +28,7 @@ int32_t* malloc_unrecorded(Run& run, size_t bytes) {
   return static_cast<int32_t*>(p);
 }
 
-ExecHandle capture_fill(Run& run, StreamHandle s, int32_t* p, int32_t v) {
+ExecHandle captured_exec(Run& run, StreamHandle s, int32_t* p, int32_t v) {
   run.begin(s);
   run.fill(s, p, v);
   return run.inst(run.end(s));
@@ -90,7 +88,7 @@ void g133(Run& run) {
   const size_t n = run.sub_is("large") ? size_t{16} << 20 : 4;
   run.api().free(run.dev(4));
   int32_t* const a = malloc_unrecorded(run, n * sizeof(int32_t));
-  const ExecHandle x = capture_fill(run, s, a, 7);
+  const ExecHandle x = captured_exec(run, s, a, 7);
   free(run, a);
   run.run(x, s);
   run.sync(s);
@@ -100,7 +98,7 @@ void g133(Run& run) {
 void g134(Run& run) {
   const StreamHandle s = run.st();
   int32_t* const a = run.dev(4, 0, "A");
-  const ExecHandle x = capture_fill(run, s, a, 7);
+  const ExecHandle x = captured_exec(run, s, a, 7);
   free(run, a);
   auto* const b = static_cast<int32_t*>(run.malloc(16));
   run.fact("same_address", a == b);
@@ -125,9 +123,7 @@ void g135(Run& run) {
            std::ranges::all_of(run.peek(b, 4), [](int32_t value) { return value == 0; }));
 }
 
-constexpr auto kE = Verdict::kExact, kU = Verdict::kUndefined;
-
-constexpr Program kPrograms[] = {
+constexpr Program kFaultsPrograms[] = {
     {"G130", "wild write at replay is a sticky error", kE, "N", "", g130, "mem.out_of_bounds"},
     {"G131", "one element past an allocation", kU, "N", "", g131, "mem.red_zone"},
     {"G132", "host function after a faulting kernel", kE, "N", "", g132, "mem.out_of_bounds"},
@@ -138,6 +134,6 @@ constexpr Program kPrograms[] = {
 
 }  // namespace
 
-std::span<const Program> programs_faults() { return kPrograms; }
+std::span<const Program> programs_faults() { return kFaultsPrograms; }
 
 }  // namespace shadowgraph

@@ -260,9 +260,7 @@ void g96(Run& run) {
   if (!x) inst(run, g, kDeviceLaunch);
 }
 
-constexpr auto kE = Verdict::kExact, kU = Verdict::kUndefined;
-
-constexpr Program kPrograms[] = {
+constexpr Program kLaunchPrograms[] = {
     {"G84", "empty capture", kE, "N", "", g84},
     {"G85", "cyclic graph", kE, "N", "withParams plain", g85},
     {"G86", "duplicate and self edges", kE, "N", "", g86},
@@ -282,6 +280,6 @@ constexpr Program kPrograms[] = {
 
 }  // namespace
 
-std::span<const Program> programs_launch() { return kPrograms; }
+std::span<const Program> programs_launch() { return kLaunchPrograms; }
 
 }  // namespace shadowgraph

@@ -234,7 +234,7 @@ void g45(Run& r) {
   r.dump("g", g);
 }
 
-constexpr Program kPrograms[] = {
+constexpr Program kLegalityPrograms[] = {
     {"G29", "BeginCapture on the legacy stream", Verdict::kExact, "B3", "legacy null", g29},
     {"G30", "BeginCapture on cudaStreamPerThread", Verdict::kExact, "B3", "", g30},
     {"G31", "BeginCapture twice", Verdict::kExact, "A", "", g31},
@@ -259,6 +259,6 @@ constexpr Program kPrograms[] = {
 
 }  // namespace
 
-std::span<const Program> programs_legality() { return kPrograms; }
+std::span<const Program> programs_legality() { return kLegalityPrograms; }
 
 }  // namespace shadowgraph

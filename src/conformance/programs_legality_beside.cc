@@ -391,7 +391,7 @@ constexpr Open kDestroyOpen[] = {{"", "ret cudaStreamDestroy", "0"},
                                  {"forked", "ret cudaStreamEndCapture", "904"},
                                  {"origin forked_joined", "ret cudaStreamEndCapture", "0"}};
 
-constexpr Program kPrograms[] = {
+constexpr Program kLegalityBesidePrograms[] = {
     {"G46", "synchronous cudaMemcpy, blocking stream capturing", Verdict::kExact, "B3",
      "H2D D2H D2D H2H", synchronous_copy},
     {"G47", "synchronous cudaMemset, blocking stream capturing", Verdict::kExact, "B3", "", g47},
@@ -428,6 +428,6 @@ constexpr Program kPrograms[] = {
 
 }  // namespace
 
-std::span<const Program> programs_legality_beside() { return kPrograms; }
+std::span<const Program> programs_legality_beside() { return kLegalityBesidePrograms; }
 
 }  // namespace shadowgraph

@@ -219,10 +219,10 @@ constexpr auto make_programs(std::index_sequence<kIndex...>) {
                             "same other", body<kIndex>}...};
 }
 
-constexpr auto kPrograms = make_programs(std::make_index_sequence<std::size(kCalls)>());
+constexpr auto kMatrixPrograms = make_programs(std::make_index_sequence<std::size(kCalls)>());
 
 }  // namespace
 
-std::span<const Program> programs_matrix() { return kPrograms; }
+std::span<const Program> programs_matrix() { return kMatrixPrograms; }
 
 }  // namespace shadowgraph

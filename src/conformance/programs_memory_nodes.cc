@@ -313,9 +313,7 @@ void g122(Run& run) {
 
 constexpr Open kG120[] = {{"chain", "fact same_address", "true false"}};
 
-constexpr auto kE = Verdict::kExact, kS = Verdict::kSet, kU = Verdict::kUndefined;
-
-constexpr Program kPrograms[] = {
+constexpr Program kMemoryNodesPrograms[] = {
     {"G111", "alloc, use and free inside a capture", kE, "A", "", g111},
     {"G112", "read of a graph allocation before writing it", kU, "N", "", g112, "mem.uninit_read"},
     {"G113", "relaunch with an unfreed graph allocation", kE, "N", "", g113},
@@ -335,6 +333,6 @@ constexpr Program kPrograms[] = {
 
 }  // namespace
 
-std::span<const Program> programs_memory_nodes() { return kPrograms; }
+std::span<const Program> programs_memory_nodes() { return kMemoryNodesPrograms; }
 
 }  // namespace shadowgraph

@@ -313,8 +313,6 @@ void q14(Run& run) {
   run.dump("g", g);
 }
 
-void get_last_error(Run& run) { run.step("cudaGetLastError", run.api().get_last_error()); }
-
 void q15(Run& run) {
   const StreamHandle s = run.st();
   int32_t* const a = run.dev(4, 0, "A");
@@ -331,9 +329,7 @@ void q15(Run& run) {
   get_last_error(run);
 }
 
-constexpr auto kE = Verdict::kExact;
-
-constexpr Program kPrograms[] = {
+constexpr Program kQuestionsPrograms[] = {
     {"Q01", "null host function in capture", kE, "A", "", q01},
     {"Q02", "invalid arguments in capture", kE, "D+n.relaxed",
      "memcpyNullDst memcpyNullSrc memcpyBadKind memcpyKindWrong memsetNull launchNullFunc "
@@ -360,6 +356,6 @@ constexpr Program kPrograms[] = {
 
 }  // namespace
 
-std::span<const Program> programs_questions() { return kPrograms; }
+std::span<const Program> programs_questions() { return kQuestionsPrograms; }
 
 }  // namespace shadowgraph

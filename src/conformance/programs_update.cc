@@ -364,9 +364,7 @@ constexpr Open kG101[] = {
     {"same node_order node_order_roots_only", "ret cudaGraphExecUpdate", "0"}};
 constexpr Open kG107[] = {{"wider1d elemsize1d", "ret cudaGraphExecMemsetNodeSetParams", "0 1"}};
 
-constexpr auto kE = Verdict::kExact, kS = Verdict::kSet, kU = Verdict::kUndefined;
-
-constexpr Program kPrograms[] = {
+constexpr Program kUpdatePrograms[] = {
     {"G97", "update while a launch is running", kE, "N", "", g97},
     {"G98", "update: node type changed", kE, "N", "", g98},
     {"G99", "update: node count changed", kS, "N",
@@ -391,6 +389,6 @@ constexpr Program kPrograms[] = {
 
 }  // namespace
 
-std::span<const Program> programs_update() { return kPrograms; }
+std::span<const Program> programs_update() { return kUpdatePrograms; }
 
 }  // namespace shadowgraph

@@ -10,6 +10,11 @@
 
 namespace shadowgraph {
 
+/// In tables of programs.
+inline constexpr auto kE = Verdict::kExact, kS = Verdict::kSet, kU = Verdict::kUndefined;
+
+inline void get_last_error(Run& run) { run.step("cudaGetLastError", run.api().get_last_error()); }
+
 /// node kernel<1,32>(args)
 template <class... Args>
 KernelLaunch node(const Kernel& kernel, const Args&... args) {

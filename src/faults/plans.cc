@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "core/int_math.h"
 #include "core/laws.h"
 #include "faults/plan_lists.h"
 #include "faults/plant.h"
@@ -12,8 +13,6 @@ namespace shadowgraph {
 namespace {
 
 using Fi = FlashInfer;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t tiles(const PlanLists& plan, size_t row) {
   const int32_t queries =

@@ -11,8 +11,8 @@
 namespace shadowgraph {
 namespace {
 
-constexpr std::string_view kSchema = "shadowgraph.call/1";
-constexpr size_t kMaxDepth = 8;
+constexpr std::string_view kCallSchema = "shadowgraph.call/1";
+constexpr size_t kCallDepth = 8;
 constexpr int64_t kMostElements = 1 << 24;
 constexpr int64_t kMostOfStates = 1 << 26;
 
@@ -169,7 +169,7 @@ Status parse(const std::string& path, JsonDocument* json) {
   Status status = read_file(path, &bytes);
   if (!status.ok()) return status;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return parse_strict_json(text, "case.field", path, 0, json, kMaxDepth);
+  return parse_strict_json(text, "case.field", path, 0, json, kCallDepth);
 }
 
 }  // namespace
@@ -177,7 +177,7 @@ Status parse(const std::string& path, JsonDocument* json) {
 std::string to_json(const CallCase& x) {
   CallCase copy = x;
   CaseWriter w;
-  w.out = "{\n  \"schema\": " + json_quoted(kSchema) +
+  w.out = "{\n  \"schema\": " + json_quoted(kCallSchema) +
           ",\n  \"version\": " + json_quoted(x.version) + ",\n  \"law\": " + json_quoted(x.law) +
           ",\n  \"got\": " + json_quoted(x.got) + ",\n  ";
   w("choices", copy.choices);
@@ -190,7 +190,7 @@ bool is_call_file(const std::string& path) {
   if (!parse(path, &json).ok()) return false;
   const JsonValue* schema = json.root.find("schema");
   const auto* word = schema == nullptr ? nullptr : schema->as<std::string>();
-  return word != nullptr && *word == kSchema;
+  return word != nullptr && *word == kCallSchema;
 }
 
 Status read_call(const std::string& path, CallCase* out) {
@@ -207,8 +207,8 @@ Status read_call(const std::string& path, CallCase* out) {
   reader("choices", x.choices);
   reader("case", x.x);
   reader.finish();
-  if (schema != kSchema)
-    status.add(file_finding("case.field", path, "schema", std::string(kSchema), schema));
+  if (schema != kCallSchema)
+    status.add(file_finding("case.field", path, "schema", std::string(kCallSchema), schema));
   if (status.ok()) status = CallCheck(x.x, path).run();
   if (status.ok()) *out = std::move(x);
   return status;

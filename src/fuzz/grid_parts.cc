@@ -9,7 +9,7 @@
 namespace shadowgraph {
 namespace {
 
-using Walk = std::function<void(const GridPart&)>;
+using PartWalk = std::function<void(const GridPart&)>;
 using Ints = std::vector<int32_t>;
 
 constexpr int32_t kPageSizes[] = {1, 2, 4};
@@ -46,7 +46,7 @@ GridPart part_of(int32_t page_size, const Ints& windows, const DraftShape& draft
 }
 
 /// Every decode of up to 3 requests, in every bucket up to 4, with two fill values.
-void decode_parts(const Walk& walk) {
+void decode_parts(const PartWalk& walk) {
   for (const int32_t page_size : kPageSizes) {
     for (const PageOrder order : kOrders) {
       for (int32_t bucket = 1; bucket <= kMostBucket; ++bucket) {
@@ -69,7 +69,7 @@ void decode_parts(const Walk& walk) {
 }
 
 /// The same with every order of 6 pages.
-void decode_plan_parts(const Walk& walk) {
+void decode_plan_parts(const PartWalk& walk) {
   decode_parts([&](GridPart part) {
     part.permuted_pages = 6;
     walk(part);
@@ -92,7 +92,7 @@ void add_extends(ForwardMode mode, int32_t requests, int32_t most_q, const StepS
 
 /// Every extend of up to 3 requests (2 where pages have 4 tokens) by up to 3 tokens, under every
 /// window up to 3.
-void extend_parts(const Walk& walk) {
+void extend_parts(const PartWalk& walk) {
   for (const int32_t page_size : kPageSizes) {
     for (const PageOrder order : kOrders) {
       for (int32_t window = 0; window <= 3; ++window) {
@@ -108,7 +108,7 @@ void extend_parts(const Walk& walk) {
 }
 
 /// Every step of every draft of up to 3 requests: chains, and 2 and 3 branches.
-void draft_parts(const Walk& walk) {
+void draft_parts(const PartWalk& walk) {
   for (const int32_t page_size : kPageSizes) {
     for (const PageOrder order : kOrders) {
       for (const int32_t topk : {1, 2, 3}) {
@@ -137,7 +137,7 @@ void draft_parts(const Walk& walk) {
 
 /// Every tree of up to 5 tokens over every prefix, up to 2 requests, each with every tree; and the
 /// draft extends after them.
-void verify_parts(const Walk& walk) {
+void verify_parts(const PartWalk& walk) {
   for (const int32_t page_size : kPageSizes) {
     for (const PageOrder order : kOrders) {
       for (int32_t tokens = 1; tokens <= 5; ++tokens) {
@@ -192,7 +192,7 @@ void each_dual_part(Fn fn) {
 
 /// Every extend of up to 2 requests by up to 3 tokens, and every decode of up to 3 in a bucket of
 /// 4.
-void dual_chunk_parts(const Walk& walk) {
+void dual_chunk_parts(const PartWalk& walk) {
   each_dual_part([&](GridPart part, const StepShape& like) {
     part.max_tokens = 6;
     for (int32_t n = 1; n <= 2; ++n) add_extends(ForwardMode::kExtend, n, 3, like, &part.shapes);
@@ -212,7 +212,7 @@ void dual_chunk_parts(const Walk& walk) {
 }
 
 /// These decodes with every order of 6 pages.
-void dual_chunk_plan_parts(const Walk& walk) {
+void dual_chunk_plan_parts(const PartWalk& walk) {
   dual_chunk_parts([&](GridPart part) {
     if (part.bucket == 0) return;
     part.permuted_pages = 6;
@@ -240,7 +240,7 @@ GridPart states_part(RecurrentFamily family, const DraftShape& draft) {
 
 /// Extends of recurrent layers: up to 3 requests with up to 2 tokens before and 4 new ones, which
 /// leave snapshots or not; every decode of so many in every bucket; and every tree of 4 tokens.
-void state_parts(const Walk& walk) {
+void state_parts(const PartWalk& walk) {
   for (const RecurrentFamily family : kFamilies) {
     for (const bool track : {false, true}) {
       GridPart part = states_part(family, {});
@@ -315,7 +315,7 @@ void add_sparse_shapes(int32_t requests, const StepShape& like, std::vector<Step
 }
 
 /// Decodes of up to 3 requests in a bucket of 4, with two fill values.
-void sparse_decode_parts(const Walk& walk) {
+void sparse_decode_parts(const PartWalk& walk) {
   for (const PageOrder order : kOrders) {
     for (const int32_t fill : {1, 5}) {
       GridPart part = sparse_part_of({});
@@ -331,7 +331,7 @@ void sparse_decode_parts(const Walk& walk) {
 
 /// Extends of up to 2 requests by up to 2 tokens, by slots and by gathered latents; these decodes;
 /// verifies of chains of 2 and 3 tokens, and the draft extends after them.
-void sparse_parts(const Walk& walk) {
+void sparse_parts(const PartWalk& walk) {
   for (const PageOrder order : kOrders) {
     for (const bool ragged : {false, true}) {
       GridPart part = sparse_part_of({}, ragged);
@@ -363,7 +363,7 @@ void sparse_parts(const Walk& walk) {
 }
 
 /// These decodes with every order of 6 pages.
-void sparse_plan_parts(const Walk& walk) {
+void sparse_plan_parts(const PartWalk& walk) {
   sparse_decode_parts([&](GridPart part) {
     part.permuted_pages = 6;
     walk(part);
@@ -385,7 +385,7 @@ GridPart block_part_of(int32_t page_size, const DraftShape& draft, bool unified)
 
 /// Steps over prefixes to behind the end of a block of four after another: decodes of up to 2
 /// requests, extends of up to 2 by up to 4 tokens, verifies of up to 2 of 1 to 4 drafts.
-void block_parts(const Walk& walk) {
+void block_parts(const PartWalk& walk) {
   for (const int32_t page_size : {2, 4, 8}) {
     for (const PageOrder order : kOrders) {
       for (const bool unified : {false, true}) {

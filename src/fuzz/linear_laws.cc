@@ -13,9 +13,9 @@
 namespace shadowgraph {
 namespace {
 
-using Call = LinearScene::Call;
+using SceneCall = LinearScene::Call;
 
-void compare(const Call& truth, const LinearLeft& left, bool exact, const LinearPlaces& places,
+void compare(const SceneCall& truth, const LinearLeft& left, bool exact, const LinearPlaces& places,
              LinearJudges* judges) {
   if (const auto* conv = std::get_if<CausalConv1d>(&truth)) {
     const ConvArithmetic ours;
@@ -32,19 +32,19 @@ void compare(const Call& truth, const LinearLeft& left, bool exact, const Linear
   compare_recurrence(call, none, exact ? nullptr : &bounds, left, places, judges);
 }
 
-LinearLeft left_of(const Call& call) {
+LinearLeft left_of(const SceneCall& call) {
   if (const auto* conv = std::get_if<CausalConv1d>(&call))
     return {conv->out, conv->states, conv->draft.states, {}};
   const auto& c = std::get<LinearAttention>(call);
   return {c.out, c.states, c.draft.states, c.chunk_states};
 }
 
-const StateRows& rows_of(const Call& call) {
+const StateRows& rows_of(const SceneCall& call) {
   return *std::visit([](const auto& c) { return &c.rows; }, call);
 }
 
 /// Would the outputs of that row be right if the call were this one?
-bool explains(const Call& other, const ConstTensorView& out, int64_t row) {
+bool explains(const SceneCall& other, const ConstTensorView& out, int64_t row) {
   LinearJudges j("num.exact", "");
   compare(other, {out, {}, {}, {}}, true, {{}, {}, false, row}, &j);
   return j.out.elements() > 0 && j.out.worst() == 0;
@@ -52,12 +52,12 @@ bool explains(const Call& other, const ConstTensorView& out, int64_t row) {
 
 /// What exact data says of a row whose outputs are wrong: the slot that it started from, or the
 /// tree that it did not follow; or nothing.
-std::string name_source(const Call& truth, const ConstTensorView& out, int64_t row) {
+std::string name_source(const SceneCall& truth, const ConstTensorView& out, int64_t row) {
   const StateRows& rows = rows_of(truth);
   std::vector<int32_t> slots(rows.state_indices.begin(), rows.state_indices.end());
   std::vector<uint8_t> flags(slots.size(), 1);
   const auto with = [&](int32_t slot, bool starts, bool tree) {
-    Call other = truth;
+    SceneCall other = truth;
     auto list = slots;
     list[static_cast<size_t>(row)] = slot;
     flags[static_cast<size_t>(row)] = starts ? 1 : 0;
@@ -87,7 +87,7 @@ std::string name_source(const Call& truth, const ConstTensorView& out, int64_t r
 }
 
 /// Rows of padding whose outputs are zeros.
-Status check_zeros(const Call& call) {
+Status check_zeros(const SceneCall& call) {
   ArrayJudge zeros("num.exact", "out of padding");
   const StateRows& rows = rows_of(call);
   const ConstTensorView out = left_of(call).out;
@@ -141,7 +141,7 @@ LinearArrangement vary_linear(const Case& x, const RunOptions& options, Rng& rng
 Status judge_linear(const Case& x, const LinearScene& scene) {
   const bool exact = is_exact(x.data);
   LinearJudges judges(exact ? LawId("num.exact") : LawId("num.bound"), "");
-  const Call truth = scene.truth();
+  const SceneCall truth = scene.truth();
   const LinearLeft left = left_of(scene.call());
   compare(truth, left, exact, {}, &judges);
   Status status = check_zeros(scene.call());

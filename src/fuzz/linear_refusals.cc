@@ -6,15 +6,13 @@
 namespace shadowgraph {
 namespace {
 
-using Call = StateCall;
-
 /// A breakage of what both calls have.
 template <class Apply>
-bool on_each(Call* call, const Apply& apply) {
+bool on_each(StateCall* call, const Apply& apply) {
   return std::visit([&](auto& c) { return apply(c); }, *call);
 }
 
-bool set_slot(Call* call, Spoils* spoils, bool negative) {
+bool set_slot(StateCall* call, Spoils* spoils, bool negative) {
   return on_each(call, [&](auto& c) {
     if (c.rows.rows() == 0) return false;
     auto& slots = spoils->copy(c.rows.state_indices);
@@ -23,10 +21,10 @@ bool set_slot(Call* call, Spoils* spoils, bool negative) {
     return true;
   });
 }
-bool slot_behind(Call* call, Spoils* spoils) { return set_slot(call, spoils, false); }
-bool slot_below(Call* call, Spoils* spoils) { return set_slot(call, spoils, true); }
+bool slot_behind(StateCall* call, Spoils* spoils) { return set_slot(call, spoils, false); }
+bool slot_below(StateCall* call, Spoils* spoils) { return set_slot(call, spoils, true); }
 
-bool slot_twice(Call* call, Spoils* spoils) {
+bool slot_twice(StateCall* call, Spoils* spoils) {
   const auto* attention = std::get_if<LinearAttention>(call);
   if (attention != nullptr && !attention->store) return false;
   return on_each(call, [&](auto& c) {
@@ -45,7 +43,7 @@ bool slot_twice(Call* call, Spoils* spoils) {
   });
 }
 
-bool offsets_fall(Call* call, Spoils* spoils) {
+bool offsets_fall(StateCall* call, Spoils* spoils) {
   return on_each(call, [&](auto& c) {
     auto& offsets = spoils->copy(c.rows.cu_seqlens_q);
     for (size_t i = 0; i + 1 < offsets.size(); ++i) {
@@ -58,7 +56,7 @@ bool offsets_fall(Call* call, Spoils* spoils) {
   });
 }
 
-bool offsets_end_behind(Call* call, Spoils* spoils) {
+bool offsets_end_behind(StateCall* call, Spoils* spoils) {
   return on_each(call, [&](auto& c) {
     auto& offsets = spoils->copy(c.rows.cu_seqlens_q);
     ++offsets.back();
@@ -67,7 +65,7 @@ bool offsets_end_behind(Call* call, Spoils* spoils) {
   });
 }
 
-bool offsets_begin_late(Call* call, Spoils* spoils) {
+bool offsets_begin_late(StateCall* call, Spoils* spoils) {
   return on_each(call, [&](auto& c) {
     auto& offsets = spoils->copy(c.rows.cu_seqlens_q);
     offsets[0] = 1;
@@ -76,7 +74,7 @@ bool offsets_begin_late(Call* call, Spoils* spoils) {
   });
 }
 
-bool flags_too_few(Call* call, Spoils* spoils) {
+bool flags_too_few(StateCall* call, Spoils* spoils) {
   return on_each(call, [&](auto& c) {
     if (c.rows.rows() < 2) return false;
     spoils->flags.assign(static_cast<size_t>(c.rows.rows() - 1), 1);
@@ -85,7 +83,7 @@ bool flags_too_few(Call* call, Spoils* spoils) {
   });
 }
 
-bool place_behind(Call* call, Spoils* spoils) {
+bool place_behind(StateCall* call, Spoils* spoils) {
   return on_each(call, [&](auto& c) {
     if (!c.draft.states.defined() || c.rows.rows() == 0) return false;
     auto& places = spoils->numbers.emplace_back();
@@ -97,7 +95,7 @@ bool place_behind(Call* call, Spoils* spoils) {
   });
 }
 
-bool parent_is_itself(Call* call, Spoils* spoils) {
+bool parent_is_itself(StateCall* call, Spoils* spoils) {
   return on_each(call, [&](auto& c) {
     for (int64_t r = 0; r < c.rows.rows() && !c.draft.parents.empty(); ++r) {
       if (c.rows.tokens(r) < 2) continue;
@@ -110,7 +108,7 @@ bool parent_is_itself(Call* call, Spoils* spoils) {
   });
 }
 
-bool too_few_steps(Call* call, Spoils*) {
+bool too_few_steps(StateCall* call, Spoils*) {
   return on_each(call, [&](auto& c) {
     int64_t longest = 0;
     for (int64_t r = 0; r < c.rows.rows(); ++r) longest = std::max(longest, c.rows.tokens(r));
@@ -120,51 +118,51 @@ bool too_few_steps(Call* call, Spoils*) {
   });
 }
 
-bool out_over_states(Call* call, Spoils*) {
+bool out_over_states(StateCall* call, Spoils*) {
   return on_each(call, [&](auto& c) {
     if (c.out.numel() == 0) return false;
     c.out.data = c.states.data;
     return true;
   });
 }
-bool no_out(Call* call, Spoils*) {
+bool no_out(StateCall* call, Spoils*) {
   return on_each(call, [&](auto& c) {
     c.out.data = nullptr;
     return c.out.numel() > 0;
   });
 }
-bool out_of_8_bits(Call* call, Spoils*) {
+bool out_of_8_bits(StateCall* call, Spoils*) {
   return on_each(call, [&](auto& c) {
     c.out.dtype = DType::kE4M3;
     return true;
   });
 }
-bool other_states(Call* call, Spoils*) {
+bool other_states(StateCall* call, Spoils*) {
   return on_each(call, [&](auto& c) {
     ++c.states.shape[1];
     return true;
   });
 }
-bool unknown_isa(Call* call, Spoils*) {
+bool unknown_isa(StateCall* call, Spoils*) {
   return on_each(call, [&](auto& c) {
     c.options.isa = "riscv";
     return true;
   });
 }
 
-bool scale_nan(Call* call, Spoils*) {
+bool scale_nan(StateCall* call, Spoils*) {
   auto* c = std::get_if<LinearAttention>(call);
   if (c != nullptr) c->scale = std::numeric_limits<float>::quiet_NaN();
   return c != nullptr;
 }
-bool chunk_too_many(Call* call, Spoils*) {
+bool chunk_too_many(StateCall* call, Spoils*) {
   auto* c = std::get_if<LinearAttention>(call);
   if (c == nullptr || !c->chunk_states.defined()) return false;
   ++c->chunk_states.shape[0];
   return true;
 }
 
-constexpr Breakage<Call> kBreakages[] = {
+constexpr Breakage<StateCall> kLinearBreakages[] = {
     {"a slot behind the pool", "slot.range", slot_behind},
     {"slot -2", "slot.range", slot_below},
     {"two rows of one slot", "slot.duplicate", slot_twice},
@@ -186,6 +184,6 @@ constexpr Breakage<Call> kBreakages[] = {
 
 }  // namespace
 
-std::span<const Breakage<StateCall>> linear_breakages() { return kBreakages; }
+std::span<const Breakage<StateCall>> linear_breakages() { return kLinearBreakages; }
 
 }  // namespace shadowgraph

@@ -11,13 +11,13 @@ namespace shadowgraph {
 namespace {
 
 using Call = SparseCase::Call;
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
 /// Every element of a group is a multiple of its scale where the largest is 448.
 constexpr float kLargestCode = 448;
 constexpr int64_t kLeastGroup = 64;
 constexpr float kHotKey = 8;
 
-float integer(Rng& rng, int largest) {
+float exact_integer(Rng& rng, int largest) {
   return static_cast<float>(static_cast<int>(rng.below(static_cast<uint32_t>(2 * largest + 1))) -
                             largest);
 }
@@ -42,7 +42,7 @@ void fill_codes(LogicalTensor& t, Rng& rng) {
 void fill_integers(LogicalTensor& t, Rng& rng) {
   fill(t, [&](int64_t i) {
     return i % t.dim % kLeastGroup == 1 ? (rng.below(2) != 0 ? kLargestCode : -kLargestCode)
-                                        : integer(rng, 8);
+                                        : exact_integer(rng, 8);
   });
 }
 
@@ -112,7 +112,7 @@ void make_keys(const Case& c, SparseData& d, int64_t count, Rng& rng) {
   d.keys = LogicalTensor(DType::kE4M3, count, 1, kIndexDim);
   d.key_scales = LogicalTensor(DType::kF32, count, 1, 1);
   if (is_exact(c.data)) {
-    fill(d.keys, [&](int64_t) { return integer(rng, 3); });
+    fill(d.keys, [&](int64_t) { return exact_integer(rng, 3); });
     fill(d.key_scales, [&](int64_t) { return std::ldexp(1.F, -static_cast<int>(rng.below(4))); });
   } else {
     fill_codes(d.keys, rng);
@@ -129,8 +129,8 @@ void make_logits(const Case& c, SparseData& d, Rng& rng) {
   d.x = LogicalTensor(DType::kE4M3, std::ssize(x.rows), x.heads, kIndexDim);
   d.head_weights = LogicalTensor(DType::kF32, std::ssize(x.rows), x.heads, 1);
   if (is_exact(c.data)) {
-    fill(d.x, [&](int64_t) { return integer(rng, 2); });
-    fill(d.head_weights, [&](int64_t) { return integer(rng, 3); });
+    fill(d.x, [&](int64_t) { return exact_integer(rng, 2); });
+    fill(d.head_weights, [&](int64_t) { return exact_integer(rng, 3); });
   } else {
     fill_codes(d.x, rng);
     fill(d.head_weights, [&](int64_t) { return rng.signed_unit(); });
@@ -139,12 +139,12 @@ void make_logits(const Case& c, SparseData& d, Rng& rng) {
 
 /// Many that are equal, and what is no number.
 void make_scores(const Case& c, SparseData& d, Rng& rng) {
-  constexpr float kOdd[] = {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN(),
-                            0,         -0.F,       1e-45F};
+  constexpr float kOdd[] = {
+      kFloatInfinity, -kFloatInfinity, std::numeric_limits<float>::quiet_NaN(), 0, -0.F, 1e-45F};
   d.scores = LogicalTensor(DType::kF32, d.first[0].back(), 1, 1);
   fill(d.scores, [&](int64_t) {
     if (rng.below(8) == 0) return kOdd[rng.below(std::size(kOdd))];
-    return is_exact(c.data) ? integer(rng, 4) : 100 * rng.signed_unit();
+    return is_exact(c.data) ? exact_integer(rng, 4) : 100 * rng.signed_unit();
   });
 }
 
@@ -187,7 +187,7 @@ void make_stream(const Case& c, SparseData& d, Rng& rng) {
   const CompressShape shape = x.shape();
   const int64_t dim = x.head_dim;
   d.ape = LogicalTensor(DType::kF32, shape.window(), 1, dim);
-  fill(d.ape, [&](int64_t) { return is_exact(c.data) ? integer(rng, 5) : rng.signed_unit(); });
+  fill(d.ape, [&](int64_t) { return is_exact(c.data) ? exact_integer(rng, 5) : rng.signed_unit(); });
   d.first_in_stream = {0};
   for (const SparseCase::Row& r : x.rows) {
     const int64_t block = r.first / x.ratio - (shape.overlaps() ? 1 : 0);
@@ -209,7 +209,7 @@ void make_stream(const Case& c, SparseData& d, Rng& rng) {
         const bool score = e >= shape.halves() * dim;
         const float ape = ape_of(d, half * x.ratio + slot, channel);
         set(d.stream, i * d.stream.dim + e,
-            score ? exact_score(c, ape, block, half, channel, slot) : integer(rng, 15));
+            score ? exact_score(c, ape, block, half, channel, slot) : exact_integer(rng, 15));
       }
     }
   }
@@ -227,7 +227,7 @@ void make_norm(const Case& c, SparseData& d, Rng& rng) {
     return;
   }
   d.eps = 3;
-  fill(d.weight, [&](int64_t) { return integer(rng, 7); });
+  fill(d.weight, [&](int64_t) { return exact_integer(rng, 7); });
   for (int64_t i = 0; i + 1 < count_of(d.freqs); i += 2) {
     const float unit = rng.below(2) != 0 ? 1.F : -1.F;
     const int64_t cos = rng.below(2);
@@ -240,7 +240,7 @@ void make_exact_windows(const Case& c, SparseData& d, Rng& rng) {
   const SparseCase& x = c.sparse;
   const CompressShape shape = x.shape();
   const int64_t dim = x.head_dim, window = shape.window();
-  fill(d.x, [&](int64_t) { return integer(rng, 15); });
+  fill(d.x, [&](int64_t) { return exact_integer(rng, 15); });
   for (int64_t block = 0; block < std::ssize(x.rows); ++block) {
     for (int64_t channel = 0; channel < dim; ++channel) {
       const float sign = rng.below(2) != 0 ? 1.F : -1.F;
@@ -252,8 +252,8 @@ void make_exact_windows(const Case& c, SparseData& d, Rng& rng) {
         const float score = exact_score(c, ape, block, half, channel, slot);
         // Two members each balance: of the window, or of the halves' hot ones.
         const bool uniform = c.data == CaseData::kUniform, hot = score == -ape;
-        if (uniform) off = i % 2 != 0 ? -off : integer(rng, 7);
-        if (!uniform && hot && shape.overlaps()) off = half != 0 ? -off : integer(rng, 7);
+        if (uniform) off = i % 2 != 0 ? -off : exact_integer(rng, 7);
+        if (!uniform && hot && shape.overlaps()) off = half != 0 ? -off : exact_integer(rng, 7);
         if (uniform || hot) set(d.x, row + at, sign + off);
         set(d.x, row + shape.halves() * dim + at, score);
       }
@@ -265,7 +265,7 @@ void make_windows(const Case& c, SparseData& d, Rng& rng) {
   const SparseCase& x = c.sparse;
   const CompressShape shape = x.shape();
   d.ape = LogicalTensor(DType::kF32, x.ratio, 1, shape.halves() * x.head_dim);
-  fill(d.ape, [&](int64_t) { return is_exact(c.data) ? integer(rng, 5) : rng.signed_unit(); });
+  fill(d.ape, [&](int64_t) { return is_exact(c.data) ? exact_integer(rng, 5) : rng.signed_unit(); });
   d.x = LogicalTensor(x.dtype, std::ssize(x.rows), shape.window(), shape.channels() * x.head_dim);
   if (is_exact(c.data)) return make_exact_windows(c, d, rng);
   fill_random(d.x, c.data == CaseData::kPeaked ? 8 : 2, rng);
@@ -273,7 +273,7 @@ void make_windows(const Case& c, SparseData& d, Rng& rng) {
   for (int64_t i = 0; i < count_of(d.x); ++i) {
     const int64_t e = i % d.x.dim, window = i / d.x.dim / shape.window();
     if (e < shape.halves() * x.head_dim) continue;
-    if (rng.below(16) == 0 || (e + window) % 29 == 0) set(d.x, i, -kInfinity);
+    if (rng.below(16) == 0 || (e + window) % 29 == 0) set(d.x, i, -kFloatInfinity);
   }
 }
 

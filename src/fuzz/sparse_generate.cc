@@ -5,7 +5,7 @@ namespace {
 
 using Call = SparseCase::Call;
 
-DType wide_type(Choices& c) { return c.of({DType::kF32, DType::kBF16, DType::kF16}); }
+DType wide_dtype(Choices& c) { return c.of({DType::kF32, DType::kBF16, DType::kF16}); }
 
 /// None, one, few, a tile's end, or many.
 int32_t choose_keys(Choices& c) {
@@ -37,9 +37,9 @@ void choose_attention(Choices& c, SparseCase& x) {
   x.layout = c.of({LatentLayout::kRows, LatentLayout::kDsa, LatentLayout::kV4});
   choose_dims(c, x);
   x.heads = c.one_in(16) ? c.of({17, 67}) : c.of({1, 2, 3, 16, 5});
-  x.dtype = c.one_in(8) ? DType::kE4M3 : wide_type(c);
-  x.rows_dtype = c.one_in(3) ? c.of({DType::kE4M3, DType::kE5M2}) : wide_type(c);
-  x.out_dtype = wide_type(c);
+  x.dtype = c.one_in(8) ? DType::kE4M3 : wide_dtype(c);
+  x.rows_dtype = c.one_in(3) ? c.of({DType::kE4M3, DType::kE5M2}) : wide_dtype(c);
+  x.out_dtype = wide_dtype(c);
   x.has_extra = c.one_in(2);
   x.extra_layout = c.one_in(2) ? LatentLayout::kRows : x.layout;
   // Its latents are as wide as the first list's.
@@ -57,7 +57,7 @@ void choose_pack(Choices& c, SparseCase& x) {
   choose_rows(c, x, 9);
   x.layout = c.of({LatentLayout::kRows, LatentLayout::kDsa, LatentLayout::kV4});
   choose_dims(c, x);
-  x.dtype = wide_type(c), x.rows_dtype = wide_type(c);
+  x.dtype = wide_dtype(c), x.rows_dtype = wide_dtype(c);
   x.padding_page = c.one_in(2);
   for (SparseCase::Row& row : x.rows) row.slot = !c.one_in(6);
 }
@@ -89,7 +89,7 @@ void choose_compress(Choices& c, SparseCase& x) {
   choose_rows(c, x, 5);
   x.ratio = c.one_in(4) ? 128 : 4;
   x.head_dim = x.ratio == 128 ? c.of({4, 1, 33}) : c.of({8, 1, 32, 33, 65});
-  x.dtype = wide_type(c), x.out_dtype = wide_type(c);
+  x.dtype = wide_dtype(c), x.out_dtype = wide_dtype(c);
   x.ring = c.one_in(3), x.padding_page = c.one_in(3);
   const bool decode = c.one_in(3);
   for (SparseCase::Row& row : x.rows) {
@@ -104,7 +104,7 @@ void choose_norm(Choices& c, SparseCase& x) {
   if (x.call == Call::kPoolNormRope) x.ratio = c.one_in(6) ? 128 : 4;
   x.head_dim = x.ratio == 128 ? c.of({4, 34}) : c.of({8, 2, 64, 33, 128});
   x.rope_dim = 2 * c.between(0, x.head_dim / 2);
-  x.dtype = wide_type(c), x.out_dtype = wide_type(c);
+  x.dtype = wide_dtype(c), x.out_dtype = wide_dtype(c);
 }
 
 void choose_stores(Choices& c, SparseCase& x) {
@@ -130,7 +130,7 @@ SparseCase generate_sparse(Choices& c) {
     case Call::kActQuant:
       choose_rows(c, x, 20);
       x.head_dim = static_cast<int32_t>(kIndexDim) * c.of({1, 2, 5});
-      x.dtype = wide_type(c), x.ue8m0 = c.one_in(2);
+      x.dtype = wide_dtype(c), x.ue8m0 = c.one_in(2);
       break;
     case Call::kStoreKeys:
     case Call::kGatherKeys: choose_stores(c, x); break;

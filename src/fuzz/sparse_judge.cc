@@ -9,6 +9,7 @@
 #include "check/compress_bound.h"
 #include "check/indexer_bound.h"
 #include "check/linear_bound.h"
+#include "check/rounding.h"
 #include "check/sparse_compare.h"
 #include "core/laws.h"
 #include "fuzz/sparse_exact.h"
@@ -16,8 +17,6 @@
 
 namespace shadowgraph {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// A number of the oracle's as it must stand in a type, where it is known bit for bit: rounded to
 /// f32, then to the type, as every kernel does.

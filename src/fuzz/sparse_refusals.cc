@@ -346,7 +346,7 @@ bool rope_too_wide(Call& c, Spoils&) {
   return true;
 }
 
-constexpr Breakage<SparseCall> kBreakages[] = {
+constexpr Breakage<SparseCall> kSparseBreakages[] = {
     {"an output without memory", "input.null", no_memory},
     {"an output of 64 bits", "input.dtype", of_64_bits},
     {"an output with a column more", "input.shape", a_column_more},
@@ -401,6 +401,6 @@ constexpr Breakage<SparseCall> kBreakages[] = {
 
 }  // namespace
 
-std::span<const Breakage<SparseCall>> sparse_breakages() { return kBreakages; }
+std::span<const Breakage<SparseCall>> sparse_breakages() { return kSparseBreakages; }
 
 }  // namespace shadowgraph

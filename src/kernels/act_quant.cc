@@ -14,7 +14,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kTokens = 16;  // of one item of work
+constexpr int64_t kQuantTokens = 16;  // of one item of work
 
 void quantise_block(const ActQuant& call, int64_t token, int64_t block) {
   std::array<float, kIndexDim> values;
@@ -34,8 +34,8 @@ void quantise_block(const ActQuant& call, int64_t token, int64_t block) {
 }
 
 void quantise_tokens(const ActQuant& call, int64_t item) {
-  const int64_t end = std::min(call.x.shape[0], (item + 1) * kTokens);
-  for (int64_t t = item * kTokens; t < end; ++t)
+  const int64_t end = std::min(call.x.shape[0], (item + 1) * kQuantTokens);
+  for (int64_t t = item * kQuantTokens; t < end; ++t)
     for (int64_t block = 0; block < call.x.shape[1] / kIndexDim; ++block)
       quantise_block(call, t, block);
 }
@@ -43,7 +43,7 @@ void quantise_tokens(const ActQuant& call, int64_t item) {
 }  // namespace
 
 void act_quant_kernel(const ActQuant& call) {
-  const int64_t items = (call.x.shape[0] + kTokens - 1) / kTokens;
+  const int64_t items = (call.x.shape[0] + kQuantTokens - 1) / kQuantTokens;
   // One reference: a std::function takes memory for more than two.
   parallel_for(items, team_size(call.options.num_threads, items),
                [&call](int64_t item, int) { quantise_tokens(call, item); });

@@ -16,8 +16,8 @@ namespace shadowgraph {
 namespace {
 
 /// Channels that one item of work takes: what it holds of them stays in the first cache.
-constexpr int64_t kBlock = 128;
-using Channels = std::array<float, kBlock>;
+constexpr int64_t kConvChannels = 128;
+using Channels = std::array<float, kConvChannels>;
 
 /// One channel after the other, at equal distances.
 template <class Byte>
@@ -267,7 +267,7 @@ void add_row(Footprint* spans, const CausalConv1d& call, int64_t row) {
 
 void causal_conv1d_kernel(const CausalConv1d& call) {
   const int64_t dim = call.x.shape[1], rows = call.rows.rows();
-  const int64_t blocks = (dim + kBlock - 1) / kBlock;
+  const int64_t blocks = (dim + kConvChannels - 1) / kConvChannels;
   if (rows == 0 || blocks == 0) return;
   // An item is a block of channels at some of the rows: few items load weights seldom, and still
   // there is work for every thread.
@@ -275,8 +275,8 @@ void causal_conv1d_kernel(const CausalConv1d& call) {
   const int64_t groups = std::clamp<int64_t>(wanted / blocks, 1, rows);
   const int64_t items = blocks * groups;
   parallel_for(items, team_size(call.options.num_threads, items), [&](int64_t item, int) {
-    const int64_t group = item / blocks, first = item % blocks * kBlock;
-    const int64_t count = std::min(kBlock, dim - first);
+    const int64_t group = item / blocks, first = item % blocks * kConvChannels;
+    const int64_t count = std::min(kConvChannels, dim - first);
     const Filter filter(call, first, count);
     for (int64_t row = group * rows / groups; row < (group + 1) * rows / groups; ++row)
       RowRun(call, filter, row, first, count).run();

@@ -18,9 +18,9 @@ namespace shadowgraph {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kBlock = 32;        // channels that are pooled together
-constexpr int64_t kMostWindow = 128;  // tokens
-using Channels = std::array<double, kBlock>;
+constexpr int64_t kPooledChannels = 32;  // channels that are pooled together
+constexpr int64_t kMostWindow = 128;     // tokens
+using PooledChannels = std::array<double, kPooledChannels>;
 
 /// One pooled token at a block of channels: where its kv, its score and its ape begin.
 struct Member {
@@ -33,7 +33,7 @@ class Pool {
   Pool(DType type, int64_t count) : type_(type), count_(count) { most_.fill(-kInfinity); }
 
   void add(const Member& member) {
-    Channels& x = scores_[size_];
+    PooledChannels& x = scores_[size_];
     for (int64_t c = 0; c < count_; ++c) {
       x[at(c)] = static_cast<double>(load_float(member.score, type_, c)) +
                  load_float(member.ape, DType::kF32, c);
@@ -45,9 +45,9 @@ class Pool {
   /// Each channel's weighted mean: weights of the largest score are 1. A score of -inf counts for
   /// nothing, whatever its kv.
   void finish(double* out) const {
-    Channels weights{}, sum{};
+    PooledChannels weights{}, sum{};
     for (size_t i = 0; i < size_; ++i) {
-      Channels kv;
+      PooledChannels kv;
       for (int64_t c = 0; c < count_; ++c) kv[at(c)] = load_float(members_[i].kv, type_, c);
       for (int64_t c = 0; c < count_; ++c) {
         const double x = scores_[i][at(c)], w = plain_exp(x - most_[at(c)]);
@@ -65,12 +65,12 @@ class Pool {
   DType type_;
   int64_t count_;
   size_t size_ = 0;
-  Channels most_;
+  PooledChannels most_;
   std::array<Member, kMostWindow> members_;
-  std::array<Channels, kMostWindow> scores_;
+  std::array<PooledChannels, kMostWindow> scores_;
 };
 
-int64_t blocks_of(int64_t dim) { return (dim + kBlock - 1) / kBlock; }
+int64_t blocks_of(int64_t dim) { return (dim + kPooledChannels - 1) / kPooledChannels; }
 
 /// Element `channel` of a row that begins there.
 const std::byte* element_at(const std::byte* row, DType type, int64_t channel) {
@@ -105,7 +105,7 @@ class RequestRun {
     if (call_.reads_extra(t)) add_page(&pool, call_.extra[static_cast<size_t>(t)], 0, 0);
     const int64_t newer = call_.shape.halves() - 1;
     add_page(&pool, page, newer, newer * call_.shape.ratio);
-    Channels pooled;
+    PooledChannels pooled;
     pool.finish(pooled.data());
     for (int64_t c = 0; c < count_; ++c)
       store_float(call_.out.at(t), call_.out.dtype, first_ + c,
@@ -125,9 +125,9 @@ class RequestRun {
 
 void run_item(const Compress& call, int64_t item) {
   const int64_t dim = call.out.shape[1], blocks = blocks_of(dim);
-  const int64_t first = item % blocks * kBlock;
+  const int64_t first = item % blocks * kPooledChannels;
   const auto row = static_cast<size_t>(item / blocks);
-  const RequestRun run(call, first, std::min(kBlock, dim - first));
+  const RequestRun run(call, first, std::min(kPooledChannels, dim - first));
   for (int64_t t = call.cu_seqlens_q[row]; t < call.cu_seqlens_q[row + 1]; ++t) run.token(t);
 }
 
@@ -164,8 +164,8 @@ void for_each_row(int64_t rows, int64_t dim, int wanted, const Fn& fn) {
 void pool_block(const PoolNormRope& call, int64_t block, double* x) {
   const CompressShape& shape = call.shape;
   const int64_t dim = call.out.shape[1];
-  for (int64_t first = 0; first < dim; first += kBlock) {
-    Pool pool(call.kv_score.dtype, std::min(kBlock, dim - first));
+  for (int64_t first = 0; first < dim; first += kPooledChannels) {
+    Pool pool(call.kv_score.dtype, std::min(kPooledChannels, dim - first));
     for (int64_t i = 0; i < shape.window(); ++i) {
       const int64_t half = i / shape.ratio;
       pool.add(member_of(shape, call.kv_score.at(block, i), call.kv_score.dtype, dim, half, first,

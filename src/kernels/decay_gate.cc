@@ -17,8 +17,8 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kBlock = 64;   // channels whose arguments are made ready together
-constexpr int64_t kTokens = 16;  // of one item of work
+constexpr int64_t kGateChannels = 64;  // channels whose arguments are made ready together
+constexpr int64_t kGateTokens = 16;    // of one item of work
 
 /// One token's numbers at one head: one, or the channels'.
 class HeadGate {
@@ -34,9 +34,9 @@ class HeadGate {
     const int64_t channels = x.rank == 3 ? x.shape[2] : 1;
     const std::byte* from = x.at(token_, head_);
     std::byte* to = gate_.log_decay.at(token_, head_);
-    for (int64_t first = 0; first < channels; first += kBlock) {
-      const int64_t count = std::min(kBlock, channels - first);
-      std::array<double, kBlock> values;
+    for (int64_t first = 0; first < channels; first += kGateChannels) {
+      const int64_t count = std::min(kGateChannels, channels - first);
+      std::array<double, kGateChannels> values;
       for (int64_t i = 0; i < count; ++i) {
         const double bias = gate_.dt_bias.defined() ? bias_of(first + i) : 0;
         values[static_cast<size_t>(i)] = load_float(from, x.dtype, first + i) + bias;
@@ -105,9 +105,9 @@ void add_heads(Footprint* spans, const ConstTensorView& t, Access access, int64_
 
 void decay_gate_kernel(const DecayGate& gate) {
   const int64_t tokens = gate.x.shape[0], heads = gate.x.shape[1];
-  const int64_t items = (tokens + kTokens - 1) / kTokens;
+  const int64_t items = (tokens + kGateTokens - 1) / kGateTokens;
   parallel_for(items, team_size(0, items), [&](int64_t item, int) {
-    for (int64_t t = item * kTokens; t < std::min(tokens, (item + 1) * kTokens); ++t)
+    for (int64_t t = item * kGateTokens; t < std::min(tokens, (item + 1) * kGateTokens); ++t)
       for (int64_t head = 0; head < heads; ++head) HeadGate(gate, t, head).run();
   });
 }

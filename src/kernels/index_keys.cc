@@ -12,7 +12,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kTokens = 64;  // of one item of work
+constexpr int64_t kKeyTokens = 64;  // of one item of work
 
 IndexKeyPlace place_of_slot(const ConstTensorView& pages, int64_t slot) {
   return place_in_pages(pages, slot / kIndexPageTokens, slot % kIndexPageTokens);
@@ -42,9 +42,10 @@ void add_key(Footprint* spans, const ConstTensorView& pages, const IndexKeyPlace
 }  // namespace
 
 void store_index_keys_kernel(const StoreIndexKeys& call) {
-  const int64_t tokens = std::ssize(call.out_cache_loc), items = (tokens + kTokens - 1) / kTokens;
+  const int64_t tokens = std::ssize(call.out_cache_loc),
+                items = (tokens + kKeyTokens - 1) / kKeyTokens;
   parallel_for(items, team_size(call.options.num_threads, items), [&](int64_t item, int) {
-    for (int64_t t = item * kTokens; t < std::min(tokens, (item + 1) * kTokens); ++t) {
+    for (int64_t t = item * kKeyTokens; t < std::min(tokens, (item + 1) * kKeyTokens); ++t) {
       const int64_t slot = call.out_cache_loc[static_cast<size_t>(t)];
       if (call.drops(slot)) continue;
       const IndexKeyPlace to = place_of_slot(call.pages, slot);
@@ -55,9 +56,9 @@ void store_index_keys_kernel(const StoreIndexKeys& call) {
 }
 
 void gather_index_keys_kernel(const GatherIndexKeys& call) {
-  const int64_t keys = call.cu_seqlens_k.back(), items = (keys + kTokens - 1) / kTokens;
+  const int64_t keys = call.cu_seqlens_k.back(), items = (keys + kKeyTokens - 1) / kKeyTokens;
   parallel_for(items, team_size(call.options.num_threads, items), [&](int64_t item, int) {
-    for_each_key(call, item * kTokens, std::min(keys, (item + 1) * kTokens),
+    for_each_key(call, item * kKeyTokens, std::min(keys, (item + 1) * kKeyTokens),
                  [&](int64_t, int64_t key, int64_t, const IndexKeyPlace& from) {
                    std::memcpy(call.k.at(key), call.pages.data + from.key, kIndexDim);
                    std::memcpy(call.k_scale.at(key), call.pages.data + from.scale, sizeof(float));

@@ -18,10 +18,10 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int32_t kBlock = 64;  // tokens whose vectors are made ready together
+constexpr int32_t kReadyTokens = 64;  // tokens whose vectors are made ready together
 
 /// A thread's memory.
-struct Scratch {
+struct TokenScratch {
   int64_t row = -1, k_head = -1, first = -1;  // whose q, k and kq these are
   std::vector<float> q, k, decayed_q, decayed_k, v, decay, beta, kq, out, state, kept;
 };
@@ -29,7 +29,8 @@ struct Scratch {
 /// One row at one value head.
 class HeadRun {
  public:
-  HeadRun(const LinearAttention& call, const LinearIsa& isa, Scratch& s, int64_t row, int64_t head)
+  HeadRun(const LinearAttention& call, const LinearIsa& isa, TokenScratch& s, int64_t row,
+          int64_t head)
       : call_(call),
         isa_(isa),
         s_(s),
@@ -60,7 +61,7 @@ class HeadRun {
       if (tree && j > 0)
         load(keeps ? draft_state(parent_of(begin + j)) : kept(parent_of(begin + j)));
       if (call_.chunk_states.defined() && begins_chunk(call_, begin + j, j)) save(next_chunk());
-      int64_t end = std::min<int64_t>(tokens, j + (keeps || tree ? 1 : kBlock));
+      int64_t end = std::min<int64_t>(tokens, j + (keeps || tree ? 1 : kReadyTokens));
       for (int64_t i = j + 1; i < end; ++i) {
         if (call_.chunk_states.defined() && begins_chunk(call_, begin + i, i)) end = i;
       }
@@ -184,7 +185,7 @@ class HeadRun {
 
   const LinearAttention& call_;
   const LinearIsa& isa_;
-  Scratch& s_;
+  TokenScratch& s_;
   const int64_t row_, head_, k_head_, slot_;
   const bool by_value_;
   const int32_t dim_k_, dim_v_, k_stride_, wide_k_, wide_v_;
@@ -215,9 +216,9 @@ void run(const LinearAttention& call) {
                 wide_v = round_up(call.v.shape[2], kPanel);
   int64_t block = 0;
   for (int64_t r = 0; r < call.rows.rows(); ++r)
-    block = std::min<int64_t>(kBlock, std::max(block, call.rows.tokens(r)));
-  std::vector<Scratch> scratch(static_cast<size_t>(threads));
-  for (Scratch& s : scratch) {
+    block = std::min<int64_t>(kReadyTokens, std::max(block, call.rows.tokens(r)));
+  std::vector<TokenScratch> scratch(static_cast<size_t>(threads));
+  for (TokenScratch& s : scratch) {
     for (auto* x : {&s.q, &s.k, &s.decayed_q, &s.decayed_k, &s.decay})
       x->assign(static_cast<size_t>(block * wide_k), 0);
     for (auto* x : {&s.v, &s.out}) x->assign(static_cast<size_t>(block * wide_v), 0);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attn/linear_chunks.h"
+#include "attn/lse.h"
 #include "core/parallel.h"
 #include "kernels/linear_rows.h"
 #include "kernels/unit.h"
@@ -14,8 +15,8 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kMostHeads = 8;  // of an item: their states stay in cache
-constexpr double kLog2E = 1.4426950408889634, kLeastLog2 = -512;
+constexpr int64_t kItemHeads = 8;  // of an item: their states stay in cache
+constexpr double kLeastLog2 = -512;
 
 struct Dims {
   int32_t dim_k, dim_v, wide_k, panels, heads;  // heads: of an item, at most
@@ -26,13 +27,13 @@ struct Dims {
 };
 
 /// A thread's memory: arrays of floats that begin at cache lines.
-struct Scratch {
+struct ChunkScratch {
   float *queries, *keys, *start_queries, *start_keys, *end_keys, *decay, *across, *last_decay;
   float *key_dots, *query_dots, *minus_l, *reads, *from_start, *to_end, *beta;
   float *values, *out, *u, *end_u, *states, *aside, *row_v, *row_out;
   double log2_decay[kChunkTokens] = {};
 
-  explicit Scratch(const Dims& d) {
+  explicit ChunkScratch(const Dims& d) {
     constexpr int64_t kSquare = int64_t{kChunkTokens} * kChunkTokens;
     const int64_t wide_v = int64_t{d.panels} * kPanelLanes;
     const std::pair<float**, int64_t> arrays[] = {{&queries, d.vectors()},
@@ -75,7 +76,7 @@ struct Scratch {
 /// One row at value heads [begin, end), which share a key head.
 class ChunkRun {
  public:
-  ChunkRun(const LinearAttention& call, const LinearIsa& isa, const Dims& d, Scratch& s,
+  ChunkRun(const LinearAttention& call, const LinearIsa& isa, const Dims& d, ChunkScratch& s,
            int64_t row, int64_t begin, int64_t end)
       : call_(call),
         isa_(isa),
@@ -253,7 +254,7 @@ class ChunkRun {
   const LinearAttention& call_;
   const LinearIsa& isa_;
   const Dims& d_;
-  Scratch& s_;
+  ChunkScratch& s_;
   const int64_t row_, begin_, end_, k_head_, slot_;
   int64_t chunk_ = 0;  // the next one of this row whose state is kept
 };
@@ -264,7 +265,7 @@ void run_chunked(const LinearAttention& call) {
   const LinearIsa& isa = linear_isa(call.options.isa);
   const int64_t rows = call.rows.rows(), k_heads = call.k.shape[1];
   const int64_t group = call.v.shape[1] / k_heads;  // value heads of a key head
-  const int64_t heads = std::min(group, kMostHeads), slices = (group + heads - 1) / heads;
+  const int64_t heads = std::min(group, kItemHeads), slices = (group + heads - 1) / heads;
   Dims d{};
   d.dim_k = static_cast<int32_t>(call.k.shape[2]), d.dim_v = static_cast<int32_t>(call.v.shape[2]);
   d.wide_k = static_cast<int32_t>(round_up(d.dim_k, kPanel));
@@ -272,7 +273,7 @@ void run_chunked(const LinearAttention& call) {
   d.heads = static_cast<int32_t>(heads);
   const int64_t items = rows * k_heads * slices;
   const int threads = team_size(call.options.num_threads, items);
-  std::vector<Scratch> scratch;
+  std::vector<ChunkScratch> scratch;
   scratch.reserve(static_cast<size_t>(threads));
   for (int i = 0; i < threads; ++i) scratch.emplace_back(d);
   parallel_for(items, threads, [&](int64_t item, int thread) {

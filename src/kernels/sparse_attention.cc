@@ -20,13 +20,13 @@ namespace {
 constexpr int64_t kFewHeads = 16, kMostHeads = 64;
 
 /// A thread's memory.
-struct Scratch {
+struct QueryScratch {
   std::vector<float> q, k, m, d, o, p;
 };
 
 class TokenRun {
  public:
-  TokenRun(const SparseAttention& call, const SparseIsa& isa, const Isa& engine, Scratch& s,
+  TokenRun(const SparseAttention& call, const SparseIsa& isa, const Isa& engine, QueryScratch& s,
            int64_t token, int64_t head, int64_t heads)
       : call_(call), isa_(isa), engine_(engine), s_(s), token_(token), head_(head) {
     tile_.heads = static_cast<int32_t>(heads);
@@ -89,7 +89,7 @@ class TokenRun {
   const SparseAttention& call_;
   const SparseIsa& isa_;
   const Isa& engine_;
-  Scratch& s_;
+  QueryScratch& s_;
   const int64_t token_, head_;
   SparseTile tile_;
 };
@@ -105,9 +105,9 @@ void run(const SparseAttention& call) {
   const int threads = team_size(call.options.num_threads, tokens * blocks);
   const int64_t dim_k = round_up(call.q.shape[2], kPanel),
                 dim_v = round_up(call.head_dim_v, kPanel);
-  std::vector<Scratch> scratch(static_cast<size_t>(threads));
+  std::vector<QueryScratch> scratch(static_cast<size_t>(threads));
   const auto take = [](std::vector<float>* x, int64_t n) { x->resize(static_cast<size_t>(n)); };
-  for (Scratch& s : scratch) {
+  for (QueryScratch& s : scratch) {
     take(&s.q, each * dim_k), take(&s.k, kSparseTile * dim_k), take(&s.m, each);
     take(&s.d, each * kPanel), take(&s.o, each * dim_v), take(&s.p, each * kSparseTile);
   }

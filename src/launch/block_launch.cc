@@ -60,10 +60,9 @@ constinit const Kernel kStoreBlocks = checked_kernel<BlocksLaunch>("store_blocks
 Status validate(const StoreBlocks& call) {
   Status status = validate(pack_of(call));
   TensorCheck c(&status);
-  const int64_t dim = call.x.rank == 2 ? call.x.shape[1] : TensorCheck::kAny;
+  const int64_t dim = call.x.rank == 2 ? call.x.shape[1] : kAny;
   c.input("weight", call.weight, {dim}, {DType::kF32});
-  if (!c.input("freqs", call.freqs, {TensorCheck::kAny, TensorCheck::kAny}, {DType::kF32}))
-    return status;
+  if (!c.input("freqs", call.freqs, {kAny, kAny}, {DType::kF32})) return status;
   if (!c.span("seq_lens", call.seq_lens)) return status;
   if (call.seq_lens.size() != call.out_loc.size()) {
     c.fail("len.batch", at("seq_lens"), std::to_string(call.out_loc.size()),

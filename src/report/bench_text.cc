@@ -8,7 +8,7 @@
 namespace shadowgraph {
 namespace {
 
-std::string figure(const std::optional<double>& value) {
+std::string figure_text(const std::optional<double>& value) {
   return value ? fmt::format("{:.4g}", *value) : "";
 }
 
@@ -49,8 +49,8 @@ std::string probes(const BenchReport& report, const Style& style) {
   std::string notes;
   for (const BenchProbe& p : report.probes) {
     table.add({p.name, p.variant, std::to_string(p.threads),
-               p.gbps     ? figure(p.gbps) + " GB/s"
-               : p.gflops ? figure(p.gflops) + " GF/s"
+               p.gbps     ? figure_text(p.gbps) + " GB/s"
+               : p.gflops ? figure_text(p.gflops) + " GF/s"
                           : "-"});
     if (!p.void_reason.empty())
       notes += fmt::format("{} on {} threads: {}\n", p.name, p.threads, p.void_reason);
@@ -100,9 +100,9 @@ std::string bench_text(const BenchReport& report, const Style& style) {
                                       r.ratio ? fmt::format("{:.3f}..{:.3f}", *r.low, *r.high) : "",
                                       goal(r),
                                       verdict(r),
-                                      figure(r.ms),
-                                      figure(r.gbps),
-                                      figure(r.gflops),
+                                      figure_text(r.ms),
+                                      figure_text(r.gbps),
+                                      figure_text(r.gflops),
                                       std::to_string(r.threads),
                                       std::to_string(r.rounds)};
     for (const std::string& limit : limits) {

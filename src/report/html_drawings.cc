@@ -89,9 +89,9 @@ struct Part {
     const auto start = [](int64_t middle, int64_t length, int64_t all) {
       return std::clamp<int64_t>(middle - length / 2, 0, all - length);
     };
-    if (!around) return;
-    row = start(around->row, rows, all_rows);
-    column = start(around->column, columns, all_columns);
+    const Cell middle = around.value_or(Cell{});
+    row = start(middle.row, rows, all_rows);
+    column = start(middle.column, columns, all_columns);
   }
 
   /// "; rows 3 to 34 of 400"; names in the plural
@@ -154,7 +154,7 @@ std::string key_of_class(std::string_view look, std::string_view words) {
              words);
 }
 
-std::string figure(const std::string& title, const std::string& note, const Drawing& d,
+std::string framed(const std::string& title, const std::string& note, const Drawing& d,
                    const std::string& keys) {
   return fmt::format(
       "<figure><figcaption>{}{}</figcaption>\n{}<div class=\"key\">{}</div></figure>\n",
@@ -212,7 +212,7 @@ std::string draw(const TableMap& m) {
       continue;
     d.rect(grid.x(cell.column), grid.y(cell.row), grid.width, grid.height, "class=\"wrong\"");
   }
-  return figure(m.title, note, d, owner_keys(m, grid.part));
+  return framed(m.title, note, d, owner_keys(m, grid.part));
 }
 
 std::string draw(const MaskMap& m) {
@@ -237,7 +237,7 @@ std::string draw(const MaskMap& m) {
   });
   const std::string sign =
       R"(<rect x="1.5" y="1.5" width="12" height="11" class="alarm"/><text x="7.5" y="11" class="sign middle">{}</text>)";
-  return figure(m.title, fmt::format("; {} wrong", wrong) + grid.part.note("queries", "keys"), d,
+  return framed(m.title, fmt::format("; {} wrong", wrong) + grid.part.note("queries", "keys"), d,
                 key_of_class("seen", "seen") + key_of_class("off", "hidden") +
                     key(fmt::format(fmt::runtime(sign), "+"), "seen, must be hidden") +
                     key(fmt::format(fmt::runtime(sign), "\u2212"), "hidden, must be seen"));
@@ -291,7 +291,7 @@ std::string draw(const Timeline& t) {
       x += apart;
     }
   }
-  return figure(t.title, part.note("buffers", "steps"), d,
+  return framed(t.title, part.note("buffers", "steps"), d,
                 key(R"(<circle cx="7" cy="7" r="5" class="wrote"/>)", "written") +
                     key(R"(<circle cx="7" cy="7" r="5" class="read"/>)", "read") +
                     key(kStaleSign, "stale: read of what an older step left"));
@@ -338,7 +338,7 @@ std::string draw(const Heatmap& m) {
         fmt::format(R"(<rect x="1.5" y="1.5" width="12" height="11" {}/>)", heat_look(value)),
         words);
   };
-  return figure(m.title,
+  return framed(m.title,
                 fmt::format("; {} past the bound", past) +
                     grid.part.note(m.row_name + "s", m.column_name + "s"),
                 d,

@@ -108,7 +108,7 @@ std::string conformance(const Report& r) {
   return table.str();
 }
 
-std::string figure(const std::optional<double>& value) {
+std::string figure_cell(const std::optional<double>& value) {
   return value ? fmt::format("{:.4g}", *value) : "";
 }
 
@@ -122,9 +122,9 @@ std::string bench(const Report& r) {
                              : !row.goal              ? ""
                              : row.reached            ? "goal reached"
                                                       : "goal missed";
-    table.add({row.shape, row.of, said, figure(row.ratio),
-               row.goal ? (row.at_most ? "\u2264 " : "\u2265 ") + figure(row.goal) : "",
-               figure(row.ms), figure(row.gbps), figure(row.gflops)});
+    table.add({row.shape, row.of, said, figure_cell(row.ratio),
+               row.goal ? (row.at_most ? "\u2264 " : "\u2265 ") + figure_cell(row.goal) : "",
+               figure_cell(row.ms), figure_cell(row.gbps), figure_cell(row.gflops)});
   }
   return table.str();
 }

@@ -200,7 +200,7 @@ std::string histogram(const Histogram& h, const Style& style) {
   return s;
 }
 
-std::string warnings(const Report& r) {
+std::string text_warnings(const Report& r) {
   std::string s;
   for (size_t i = 0; i < std::min(r.warnings.size(), kNotes); ++i)
     s += escape_controls(r.warnings[i]) + '\n';
@@ -243,7 +243,7 @@ std::string render_text(const Report& r, const RenderOptions& options) {
     if (r.bench) s += bench_text(*r.bench, style);
     for (const Histogram& h : r.histograms) s += histogram(h, style);
   }
-  s += findings(r, options, style) + warnings(r);
+  s += findings(r, options, style) + text_warnings(r);
   const std::string verdict = r.verdict();
   return s + '\n' + (r.ok() ? style.good(verdict) : style.bad(verdict)) + '\n';
 }

@@ -13,7 +13,7 @@ namespace shadowgraph {
 namespace {
 
 /// One token of a request.
-struct Seen {
+struct SeenKeys {
   const V4Places& places;
   const RequestExtent& extent;
   int64_t token = 0;  // of the step
@@ -71,9 +71,9 @@ class LatentJudge {
     const V4Places places(*l, m_.model, m_.batch, i);
     const RequestExtent& e = m_.extent(i);
     for (int32_t j = 0; j < e.q_len; ++j) {
-      const Seen t{places,           e,
-                   m_.tokens(i) + j, m_.tokens(i),
-                   e.prefix_len + j, m_.batch.req_pool_indices[static_cast<size_t>(i)]};
+      const SeenKeys t{places,           e,
+                       m_.tokens(i) + j, m_.tokens(i),
+                       e.prefix_len + j, m_.batch.req_pool_indices[static_cast<size_t>(i)]};
       judge_window(r, t);
       judge_blocks(r, *l, t);
       judge_lists(r, *l, t);
@@ -82,7 +82,7 @@ class LatentJudge {
   }
 
   /// fi.I-103: all tokens of a request have its pages.
-  void judge_table(const BufferRole& r, const Seen& t) {
+  void judge_table(const BufferRole& r, const SeenKeys& t) {
     const int64_t width = m_.buffer(r.buffer).shape[1];
     const std::span<const int32_t> slots = m_.batch.req_to_token.row(t.pool_row);
     const int64_t pages = pages_for(t.extent.kv_len, m_.model.page_size);
@@ -92,7 +92,7 @@ class LatentJudge {
   }
 
   /// fi.I-104.
-  void judge_window(const BufferRole& r, const Seen& t) {
+  void judge_window(const BufferRole& r, const SeenKeys& t) {
     const LawId law = "latent.window";
     const int32_t seen = std::min(t.len(), first_->window);
     switch (r.role) {
@@ -117,7 +117,7 @@ class LatentJudge {
   }
 
   /// fi.I-105.
-  void judge_blocks(const BufferRole& r, const V4Layer& l, const Seen& t) {
+  void judge_blocks(const BufferRole& r, const V4Layer& l, const SeenKeys& t) {
     if (r.group < 0) return;
     const int32_t whole = t.len() / l.ratio, block = t.position / l.ratio;
     const bool ends = t.len() % l.ratio == 0;
@@ -147,7 +147,7 @@ class LatentJudge {
   }
 
   /// What the ragged lists of a unified pool have for a token, in order.
-  void judge_lists(const BufferRole& r, const V4Layer& l, const Seen& t) {
+  void judge_lists(const BufferRole& r, const V4Layer& l, const SeenKeys& t) {
     if (r.role != Role::kLatentList && r.role != Role::kOwnRows) return;
     const int32_t first = std::max(0, t.len() - first_->window);
     const int32_t old_end = prefill_ ? t.extent.prefix_len : t.len();

@@ -6,13 +6,12 @@
 
 #include "backends/flashinfer.h"
 #include "check/invariants/invariants.h"
+#include "core/int_math.h"
 
 namespace shadowgraph {
 namespace {
 
 using Fi = FlashInfer;
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class PlanJudge {
  public:

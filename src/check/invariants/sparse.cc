@@ -9,9 +9,9 @@
 namespace shadowgraph {
 namespace {
 
-class SparseJudge {
+class ChosenKeysJudge {
  public:
-  SparseJudge(const MetaFacts& m, const LayerKind& kind, LawReport& report)
+  ChosenKeysJudge(const MetaFacts& m, const LayerKind& kind, LawReport& report)
       : m_(m),
         report_(report),
         layer_(*sparse_of(kind)),
@@ -181,7 +181,7 @@ class SparseJudge {
 void judge_sparse(const MetaFacts& m, LawReport& report) {
   const auto sparse = [](const LayerKind& kind) { return sparse_of(kind) != nullptr; };
   const auto kind = std::ranges::find_if(m.model.layers, sparse);
-  if (kind != m.model.layers.end()) SparseJudge(m, *kind, report).run();
+  if (kind != m.model.layers.end()) ChosenKeysJudge(m, *kind, report).run();
 }
 
 }  // namespace shadowgraph

@@ -7,11 +7,10 @@
 #include "attn/page_table.h"
 #include "backends/flash_mla.h"
 #include "check/invariants/invariants.h"
+#include "core/int_math.h"
 
 namespace shadowgraph {
 namespace {
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Keys that a row is cut by: a draft's are those of the committed prefix, in all of its steps.
 std::vector<int64_t> keys_to_cut(const MetaFacts& m, const LayerKind& kind, int64_t rows) {
