@@ -1,50 +1,32 @@
 #include "attn/case.h"
 
-#include <array>
-#include <charconv>
-
 #include "attn/case_names.h"
 
 namespace shadowgraph {
-namespace {
 
-std::string number(float x) {
-  std::array<char, 32> buffer;
-  return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), x).ptr};
+CaseKernel Case::kernel() const {
+  if (const auto* attention = as<AttentionCase>()) return attention->kernel;
+  constexpr CaseKernel kOthers[] = {CaseKernel::kMergeStates, CaseKernel::kLinear,
+                                    CaseKernel::kSparse};
+  return kOthers[call.index() - 1];
 }
 
-}  // namespace
+void Case::set_kernel(CaseKernel kernel) {
+  switch (kernel) {
+    case CaseKernel::kMergeStates: call = MergeCase(); return;
+    case CaseKernel::kLinear: call = LinearCase(); return;
+    case CaseKernel::kSparse: call = SparseCase(); return;
+    default: call.emplace<AttentionCase>().kernel = kernel;
+  }
+}
+
+int64_t Case::tokens() const {
+  return std::visit([](const auto& c) { return c.tokens(); }, call);
+}
 
 std::string Case::to_string() const {
-  if (kernel == CaseKernel::kLinear)
-    return linear.to_string(word(kCaseDataNames, data)) + " seed=" + std::to_string(seed);
-  if (kernel == CaseKernel::kSparse)
-    return sparse.to_string(word(kCaseDataNames, data)) + " seed=" + std::to_string(seed);
-  std::string s = std::string(word(kCaseKernelNames, kernel)) + " " +
-                  std::string(word(kCaseDataNames, data)) + " q,kv=";
-  for (size_t i = 0; i < requests.size(); ++i) {
-    s += (i ? "|" : "") + std::to_string(requests[i].q_len) + "," +
-         std::to_string(requests[i].kv_len);
-  }
-  s += " heads=" + std::to_string(num_qo_heads) + "/" + std::to_string(num_kv_heads);
-  s += " dims=" + std::to_string(head_dim_qk) + "/" + std::to_string(head_dim_vo);
-  s += " " + std::string(name_of(q_dtype)) + "/" + std::string(name_of(kv_dtype)) + "/" +
-       std::string(name_of(out_dtype));
-  s += " scale=" + number(sm_scale);
-  if (causal) s += " causal";
-  if (window_left >= 0) s += " window_left=" + std::to_string(window_left);
-  if (window_right >= 0) s += " window_right=" + std::to_string(window_right);
-  if (logits_soft_cap != 0) s += " soft_cap=" + number(logits_soft_cap);
-  if (sinks) s += lse_sink == LseSink::kIncluded ? " sinks(in lse)" : " sinks";
-  if (mask != CustomMask::Kind::kNone) s += " mask=" + std::string(word(kMaskKindNames, mask));
-  if (k_scale != 1 || v_scale != 1)
-    s += " k_scale=" + number(k_scale) + " v_scale=" + number(v_scale);
-  if (kernel == CaseKernel::kMergeStates)
-    return s + (lse_base == LseBase::kLog2 ? " log2" : " natural");
-  s += " page=" + std::to_string(page_size) + " " + std::string(word(kCaseLayoutNames, layout));
-  s += table == PageTable::Form::kCsr ? " csr" : " dense";
-  if (through_store_kv) s += " store_kv";
-  return s + " seed=" + std::to_string(seed);
+  const auto text = [&](const auto& c) { return c.to_string(word(kCaseDataNames, data)); };
+  return std::visit(text, call) + " seed=" + std::to_string(seed);
 }
 
 }  // namespace shadowgraph

@@ -129,13 +129,9 @@ void visit_fields(V& v, SparseCase& x) {
   v("rope_dim", x.rope_dim);
 }
 
+/// Files have a base for every call of attention.
 template <class V>
-void visit_fields(V& v, Case& x) {
-  v("kernel", x.kernel);
-  v("data", x.data);
-  v("seed", x.seed);
-  if (x.kernel == CaseKernel::kLinear) return v("linear", x.linear);
-  if (x.kernel == CaseKernel::kSparse) return v("sparse", x.sparse);
+void visit_attention(V& v, AttentionCase& x, LseBase& base) {
   v("requests", x.requests);
   v("num_qo_heads", x.num_qo_heads);
   v("num_kv_heads", x.num_kv_heads);
@@ -154,11 +150,41 @@ void visit_fields(V& v, Case& x) {
   v("sinks", x.sinks);
   v("mask", x.mask);
   v("lse_sink", x.lse_sink);
-  v("lse_base", x.lse_base);
+  v("lse_base", base);
   v("page_size", x.page_size);
   v("layout", x.layout);
   v("table", x.table);
   v("through_store_kv", x.through_store_kv);
+}
+
+/// In files a merge has the members of attention: its rows are q_len, its states kv_len of a
+/// request.
+template <class V>
+void visit_merge(V& v, MergeCase& x) {
+  AttentionCase a;
+  a.requests = {{0, x.rows, x.states}};
+  a.num_qo_heads = a.num_kv_heads = x.heads;
+  a.head_dim_qk = a.head_dim_vo = x.head_dim;
+  a.q_dtype = a.kv_dtype = x.dtype, a.out_dtype = x.out_dtype;
+  visit_attention(v, a, x.lse_base);
+  const bool one = a.requests.size() == 1;
+  x.rows = one ? a.requests[0].q_len : 0, x.states = one ? a.requests[0].kv_len : 0;
+  x.heads = a.num_qo_heads, x.head_dim = a.head_dim_vo;
+  x.dtype = a.q_dtype, x.out_dtype = a.out_dtype;
+}
+
+template <class V>
+void visit_fields(V& v, Case& x) {
+  CaseKernel kernel = x.kernel();
+  v("kernel", kernel);
+  if (kernel != x.kernel()) x.set_kernel(kernel);
+  v("data", x.data);
+  v("seed", x.seed);
+  if (auto* linear = std::get_if<LinearCase>(&x.call)) return v("linear", *linear);
+  if (auto* sparse = std::get_if<SparseCase>(&x.call)) return v("sparse", *sparse);
+  if (auto* merge = std::get_if<MergeCase>(&x.call)) return visit_merge(v, *merge);
+  LseBase base = LseBase::kNatural;
+  visit_attention(v, std::get<AttentionCase>(x.call), base);
 }
 
 }  // namespace shadowgraph

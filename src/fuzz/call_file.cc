@@ -24,14 +24,7 @@ class CallCheck : CaseRanges {
   CallCheck(const Case& x, const std::string& file) : CaseRanges(file), x_(x) {}
 
   Status run() {
-    if (x_.kernel == CaseKernel::kLinear) {
-      check_linear(x_.linear);
-    } else if (x_.kernel == CaseKernel::kSparse) {
-      check_sparse(x_.sparse);
-    } else {
-      check_sizes();
-      if (x_.kernel != CaseKernel::kMergeStates) check_attention();
-    }
+    std::visit([this](const auto& call) { check(call); }, x_.call);
     return take();
   }
 
@@ -40,40 +33,51 @@ class CallCheck : CaseRanges {
     if (!is_wide(t)) fail(field, "f32, f16 or bf16", static_cast<int64_t>(t));
   }
 
-  void check_sizes() {
-    const bool merge = x_.kernel == CaseKernel::kMergeStates;
-    in("requests", 1, std::ssize(x_.requests), merge ? 1 : 64);
-    int64_t keys = 0;
-    for (const RequestExtent& r : x_.requests) {
-      in("requests.q_len", x_.kernel == CaseKernel::kDecodePaged ? 1 : 0, r.q_len,
-         x_.kernel == CaseKernel::kDecodePaged ? 1 : 4096);
-      in("requests.kv_len", merge ? 1 : 0, r.kv_len, 8192);
-      keys += int64_t{r.q_len} * (merge ? r.kv_len : 1) + r.kv_len;
-    }
-    in("num_kv_heads", 1, x_.num_kv_heads, 256);
-    in("num_qo_heads", 1, x_.num_qo_heads, 256);
-    in("head_dim_qk", 1, x_.head_dim_qk, 1024);
-    in("head_dim_vo", 1, x_.head_dim_vo, 1024);
-    wide("q_dtype", x_.q_dtype), wide("out_dtype", x_.out_dtype);
-    if (!status_.ok()) return;
-    in("num_qo_heads % num_kv_heads", 0, x_.num_qo_heads % x_.num_kv_heads, 0);
-    in("elements", 0, keys * x_.num_qo_heads * (x_.head_dim_qk + x_.head_dim_vo), kMostElements);
+  void check(const MergeCase& m) {
+    in("requests.q_len", 1, m.rows, 4096);
+    in("requests.kv_len", 1, m.states, 8192);
+    in("num_qo_heads", 1, m.heads, 256);
+    in("head_dim_vo", 1, m.head_dim, 1024);
+    wide("q_dtype", m.dtype), wide("out_dtype", m.out_dtype);
+    if (status_.ok())
+      in("elements", 0, (int64_t{m.rows} * m.states + m.states) * m.heads * 2 * m.head_dim,
+         kMostElements);
   }
 
-  void check_attention() {
-    const bool latent = x_.layout == CaseLayout::kMlaLatent, i8 = x_.kv_dtype == DType::kI8;
-    if (!is_wide(x_.kv_dtype) && !is_fp8(x_.kv_dtype) && !i8)
-      fail("kv_dtype", "of a cache", static_cast<int64_t>(x_.kv_dtype));
-    if (i8 && x_.kernel == CaseKernel::kPrefillRagged) fail("kv_dtype", "not i8 if ragged", 1);
-    in("page_size", 1, x_.page_size, 512);
-    if (x_.layout == CaseLayout::kPanels) in("page_size % 16", 0, x_.page_size % 16, 0);
-    if (latent) in("num_kv_heads", 1, x_.num_kv_heads, 1);
-    if (latent) in("head_dim_vo", 1, x_.head_dim_vo, x_.head_dim_qk);
-    if (latent && x_.through_store_kv) fail("through_store_kv", "not of a latent", 1);
-    const bool stacked =
-        x_.layout == CaseLayout::kStackedNhd || x_.layout == CaseLayout::kStackedHnd;
-    if (stacked) in("head_dim_vo", x_.head_dim_qk, x_.head_dim_vo, x_.head_dim_qk);
-    for (const float scale : {x_.sm_scale, x_.k_scale, x_.v_scale})
+  void check(const AttentionCase& a) {
+    const bool decode = a.kernel == CaseKernel::kDecodePaged;
+    in("requests", 1, std::ssize(a.requests), 64);
+    int64_t keys = 0;
+    for (const RequestExtent& r : a.requests) {
+      in("requests.q_len", decode ? 1 : 0, r.q_len, decode ? 1 : 4096);
+      in("requests.kv_len", 0, r.kv_len, 8192);
+      keys += int64_t{r.q_len} + r.kv_len;
+    }
+    in("num_kv_heads", 1, a.num_kv_heads, 256);
+    in("num_qo_heads", 1, a.num_qo_heads, 256);
+    in("head_dim_qk", 1, a.head_dim_qk, 1024);
+    in("head_dim_vo", 1, a.head_dim_vo, 1024);
+    wide("q_dtype", a.q_dtype), wide("out_dtype", a.out_dtype);
+    if (status_.ok()) {
+      in("num_qo_heads % num_kv_heads", 0, a.num_qo_heads % a.num_kv_heads, 0);
+      in("elements", 0, keys * a.num_qo_heads * (a.head_dim_qk + a.head_dim_vo), kMostElements);
+    }
+    check_cache(a);
+  }
+
+  void check_cache(const AttentionCase& a) {
+    const bool latent = a.layout == CaseLayout::kMlaLatent, i8 = a.kv_dtype == DType::kI8;
+    if (!is_wide(a.kv_dtype) && !is_fp8(a.kv_dtype) && !i8)
+      fail("kv_dtype", "of a cache", static_cast<int64_t>(a.kv_dtype));
+    if (i8 && a.kernel == CaseKernel::kPrefillRagged) fail("kv_dtype", "not i8 if ragged", 1);
+    in("page_size", 1, a.page_size, 512);
+    if (a.layout == CaseLayout::kPanels) in("page_size % 16", 0, a.page_size % 16, 0);
+    if (latent) in("num_kv_heads", 1, a.num_kv_heads, 1);
+    if (latent) in("head_dim_vo", 1, a.head_dim_vo, a.head_dim_qk);
+    if (latent && a.through_store_kv) fail("through_store_kv", "not of a latent", 1);
+    const bool stacked = a.layout == CaseLayout::kStackedNhd || a.layout == CaseLayout::kStackedHnd;
+    if (stacked) in("head_dim_vo", a.head_dim_qk, a.head_dim_vo, a.head_dim_qk);
+    for (const float scale : {a.sm_scale, a.k_scale, a.v_scale})
       if (!(scale > 0)) fail("scales", "> 0", static_cast<int64_t>(scale));
   }
 
@@ -88,7 +92,7 @@ class CallCheck : CaseRanges {
     return kept;
   }
 
-  void check_linear(const LinearCase& l) {
+  void check(const LinearCase& l) {
     in("rows", l.call == LinearCase::Call::kGate ? 1 : 0, std::ssize(l.rows), 64);
     for (const LinearCase::Row& r : l.rows) in("rows.tokens", 0, r.tokens, 4096);
     in("num_k_heads", 1, l.num_k_heads, 256);
@@ -121,7 +125,7 @@ class CallCheck : CaseRanges {
     in("elements", 0, l.tokens() * token, kMostElements);
   }
 
-  void check_sparse(const SparseCase& s) {
+  void check(const SparseCase& s) {
     using Call = SparseCase::Call;
     in("rows", 1, std::ssize(s.rows), 64);
     in("heads", 1, s.heads, 256);

@@ -17,7 +17,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-int64_t median_keys(const Case& x) {
+int64_t median_keys(const AttentionCase& x) {
   std::vector<int64_t> keys;
   for (const RequestExtent& r : x.requests) keys.push_back(r.kv_len);
   std::sort(keys.begin(), keys.end());
@@ -46,10 +46,11 @@ std::vector<std::string> laws_of(std::span<const Finding> findings) {
 void count(const Case& x, Tally& tally) {
   ++tally.cases;
   ++tally.coverage[coverage_key(x)];
-  if (!is_attention(x.kernel)) return;  // has no keys
-  ++tally.histograms.keys[median_keys(x)];
-  ++tally.histograms.requests[static_cast<int64_t>(x.requests.size())];
-  ++tally.histograms.head_dim[x.head_dim_qk];
+  const auto* attention = x.as<AttentionCase>();
+  if (attention == nullptr) return;  // has no keys
+  ++tally.histograms.keys[median_keys(*attention)];
+  ++tally.histograms.requests[std::ssize(attention->requests)];
+  ++tally.histograms.head_dim[attention->head_dim_qk];
 }
 
 void add_all(std::map<int64_t, int64_t>& into, const std::map<int64_t, int64_t>& from) {

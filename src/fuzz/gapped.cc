@@ -4,8 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "core/laws.h"
-
 namespace shadowgraph {
 
 TensorView make_gapped(GuardedBuffer& buffer, DType dtype, std::initializer_list<int64_t> shape,
@@ -35,14 +33,6 @@ TensorView make_gapped(GuardedBuffer& buffer, DType dtype, std::span<const int64
   return t;
 }
 
-TensorView make_gapped_lse(GuardedBuffer& buffer, int64_t rows, int64_t heads, Rng& rng) {
-  if (rng.below(3) != 0) return make_gapped(buffer, DType::kF32, {rows, heads}, rng);
-  TensorView t = make_gapped(buffer, DType::kF32, {heads, rows}, rng);
-  std::swap(t.shape[0], t.shape[1]);
-  std::swap(t.stride[0], t.stride[1]);
-  return t;
-}
-
 std::vector<std::byte> gather(const ConstTensorView& t) {
   std::vector<std::byte> elements;
   elements.reserve(static_cast<size_t>(t.numel()) * size_of(t.dtype));
@@ -58,21 +48,6 @@ void scatter(std::span<const std::byte> elements, const TensorView& t) {
     std::memcpy(at, elements.data(), bytes);
     elements = elements.subspan(bytes);
   });
-}
-
-Status check_write_set(const GuardedBuffer& buffer, const ConstTensorView& written,
-                       const char* field) {
-  Status status;
-  if (!written.defined()) return status;
-  GuardedBuffer rest = buffer;
-  TensorView copy(rest.data() + (written.data - buffer.data()), written.dtype, {});
-  copy.rank = written.rank, copy.shape = written.shape, copy.stride = written.stride;
-  for_each_run(copy, [](std::byte* at, size_t bytes) {
-    std::memset(at, std::to_integer<int>(kPoison), bytes);
-  });
-  if (!rest.untouched())
-    status.add(make_finding("num.write_set", at(field), "writes to its rows only", "others"));
-  return status;
 }
 
 }  // namespace shadowgraph

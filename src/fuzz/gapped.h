@@ -1,5 +1,4 @@
-// Tensors in guarded memory with gaps between their rows, and what a call may have left of such
-// memory.
+// Tensors in guarded memory with gaps between their rows.
 #pragma once
 
 #include <cstring>
@@ -9,7 +8,6 @@
 
 #include "core/choices.h"
 #include "fuzz/guarded.h"
-#include "shadowgraph/status.h"
 #include "shadowgraph/tensor_view.h"
 
 namespace shadowgraph {
@@ -23,9 +21,6 @@ enum class AxisOrder : uint8_t { kAsNamed, kAny };
 /// kAny: the axes lie in any order, so that the last one may have gaps, too.
 TensorView make_gapped(GuardedBuffer& buffer, DType dtype, std::span<const int64_t> shape, Rng& rng,
                        AxisOrder order);
-
-/// [rows, heads], row by row or head by head.
-TensorView make_gapped_lse(GuardedBuffer& buffer, int64_t rows, int64_t heads, Rng& rng);
 
 /// visit(address, bytes) of runs of a tensor's elements, in row-major order.
 template <class Byte, class Visit>
@@ -47,9 +42,10 @@ void for_each_run(const BasicTensorView<Byte>& t, const Visit& visit, int axis =
 std::vector<std::byte> gather(const ConstTensorView& t);
 void scatter(std::span<const std::byte> elements, const TensorView& t);
 
-/// num.write_set unless all but the tensor's own elements is still poison. Nothing is asked of an
-/// undefined tensor.
-Status check_write_set(const GuardedBuffer& buffer, const ConstTensorView& written,
-                       const char* field);
+/// Blocks of exactly the size of their contents, so that ASan sees a read past the end.
+template <class... Vectors>
+void trim(Vectors&... vectors) {
+  (vectors.shrink_to_fit(), ...);
+}
 
 }  // namespace shadowgraph

@@ -1,4 +1,5 @@
-// GuardedBuffer: memory full of poison, with margins that nobody may touch.
+// GuardedBuffer: memory full of poison, with margins that nobody may touch. Tested by
+// tests/fuzz/call_memory_test.cc.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,29 @@ namespace shadowgraph {
 /// All bits set: NaN in every float type, -1 in every integer.
 inline constexpr std::byte kPoison{0xff};
 
+/// Bytes [begin, end).
+struct ByteRange {
+  int64_t begin = 0, end = 0;
+  bool operator==(const ByteRange&) const = default;
+};
+/// Ascending and disjoint, with a gap between each two.
+using ByteRanges = std::vector<ByteRange>;
+
+/// Ranges that may overlap, in any order, as the bytes that some of them has.
+inline ByteRanges merged(ByteRanges ranges) {
+  std::ranges::sort(ranges, {}, &ByteRange::begin);
+  ByteRanges all;
+  for (const ByteRange& r : ranges) {
+    if (r.begin == r.end) continue;
+    if (!all.empty() && r.begin <= all.back().end) {
+      all.back().end = std::max(all.back().end, r.end);
+    } else {
+      all.push_back(r);
+    }
+  }
+  return all;
+}
+
 class GuardedBuffer {
  public:
   GuardedBuffer() = default;
@@ -26,40 +50,47 @@ class GuardedBuffer {
   const std::byte* data() const { return memory_.data() + start_; }
   int64_t size() const { return size_; }
 
-  /// Is everything poison, margins included?
-  bool untouched() const {
-    // Equal to itself one byte further on: all bytes are the first.
-    return memory_.empty() ||
-           (memory_[0] == kPoison &&
-            std::memcmp(memory_.data(), memory_.data() + 1, memory_.size() - 1) == 0);
-  }
-  void poison() { std::fill(memory_.begin(), memory_.end(), kPoison); }
-  /// Offset from data() of the first byte that differs, margins included; nothing if none does.
-  std::optional<int64_t> first_difference(const GuardedBuffer& other) const {
-    const auto [mine, its] =
-        std::mismatch(memory_.begin(), memory_.end(), other.memory_.begin(), other.memory_.end());
-    if (mine == memory_.end() && its == other.memory_.end()) return std::nullopt;
-    return mine - memory_.begin() - start_;
-  }
-  /// A number that changes when any byte does, margins included.
-  uint64_t fingerprint() const {
-    uint64_t lanes[4] = {1, 2, 3, 4};
-    size_t i = 0;
-    for (; i + sizeof lanes <= memory_.size(); i += sizeof lanes) {
-      uint64_t words[4];
-      std::memcpy(words, memory_.data() + i, sizeof words);
-      for (int n = 0; n < 4; ++n) {
-        lanes[n] = (lanes[n] ^ words[n]) * 0x9e3779b97f4a7c15u;
-        lanes[n] ^= lanes[n] >> 29;
-      }
+  void poison() { std::ranges::fill(memory_, kPoison); }
+  /// Offset from data() of the first byte that differs, margins included, and is in none of these
+  /// ranges; nothing if none does.
+  std::optional<int64_t> first_difference(const GuardedBuffer& other,
+                                          const ByteRanges& except = {}) const {
+    int64_t from = -start_;
+    for (const ByteRange& r : except) {
+      if (const auto at = first_difference(other, {from, r.begin})) return at;
+      from = r.end;
     }
-    uint64_t h = lanes[0] + 3 * lanes[1] + 5 * lanes[2] + 7 * lanes[3];
-    for (; i < memory_.size(); ++i)
-      h = (h ^ std::to_integer<uint64_t>(memory_[i])) * 0x100000001b3u;
-    return h;
+    return first_difference(other, {from, std::ssize(memory_) - start_});
+  }
+  /// Poison in all but these ranges, margins left alone.
+  void poison_except(const ByteRanges& kept) {
+    int64_t from = 0;
+    for (const ByteRange& r : kept) {
+      poison(from, r.begin);
+      from = std::max(from, r.end);
+    }
+    poison(from, size_);
+  }
+  /// Offset from data() of the first byte of a margin that is no poison.
+  std::optional<int64_t> first_beside() const {
+    for (int64_t i = -start_; i < std::ssize(memory_) - start_; ++i) {
+      if (i == 0) i = size_;
+      if (i < std::ssize(memory_) - start_ && data()[i] != kPoison) return i;
+    }
+    return std::nullopt;
   }
 
  private:
+  void poison(int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < std::min(end, size_); ++i) data()[i] = kPoison;
+  }
+  std::optional<int64_t> first_difference(const GuardedBuffer& other, const ByteRange& r) const {
+    const std::byte *mine = data() + r.begin, *its = other.data() + r.begin;
+    const auto size = static_cast<size_t>(r.end - r.begin);
+    if (size == 0 || std::memcmp(mine, its, size) == 0) return std::nullopt;
+    return r.begin + (std::mismatch(mine, mine + size, its).first - mine);
+  }
+
   static constexpr int64_t kMargin = 64;
   std::vector<std::byte> memory_;
   int64_t size_ = 0, start_ = 0;

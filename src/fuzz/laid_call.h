@@ -1,10 +1,14 @@
 // LaidCall: a call that is laid in guarded memory, and what it may have done to that. Tested by
-// tests/fuzz/linear_laws_test.cc and tests/fuzz/sparse_laws_test.cc.
+// tests/fuzz/*_laws_test.cc.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "core/laws.h"
 #include "fuzz/call_memory.h"
+#include "fuzz/kernel_calls.h"
+#include "fuzz/row_pieces.h"
 
 namespace shadowgraph {
 
@@ -15,20 +19,28 @@ class LaidCall {
   using Call = AnyCall;
 
   const Call& call() const { return call_; }
-  /// Runs what was laid. Findings: what the engine refused, and writes elsewhere than in the places
-  /// of its rows, or of its footprint.
+  /// Runs what was laid. Findings: what the engine refused, and what check_writes() finds.
   Status run() {
-    Status status = execute(call_);
-    if (status.ok()) status = check_writes();
+    Status status = execute_laid();
+    if (status.ok()) status = check_writes(footprint_of(call_));
     return status;
   }
-  Status check_writes() const {
+  /// Writes elsewhere than in the places of its rows, or of the footprint; what the footprint says
+  /// of memory that is not the call's, or that nobody laid down; writes beside the workspace.
+  Status check_writes(const Footprint& spans) const {
     Status status;
-    const Footprint spans = footprint_of(call_);
+    const auto is_idle = [&](int32_t row) {
+      return row >= 0 && pieces_[static_cast<size_t>(row)].row == RowPiece::kNobody;
+    };
     for (const CallMemory* m : {&memory_, &stored_memory_}) {
       status.add(m->check_written(written_));
-      status.add(m->check_footprint(spans, written_));
+      status.add(m->check_footprint(spans, written_, is_idle));
     }
+    if (const auto byte = workspace_.first_beside())
+      status.add(make_finding("mem.red_zone", at("scratch byte", *byte),
+                              "no write beside the " + std::to_string(workspace_.size()) +
+                                  " bytes that the call is said to need",
+                              "a write"));
     return status;
   }
   /// After a call that was refused: num.write_set if anything changed.
@@ -40,9 +52,13 @@ class LaidCall {
 
  protected:
   LaidCall() = default;
+  ~LaidCall() = default;
+  virtual Status execute_laid() const { return execute(call_); }
 
   CallMemory stored_memory_, memory_;  // what later calls find, too; the call's own
+  GuardedBuffer workspace_;            // of exactly the size that the call is said to need
   Call call_;
+  std::vector<RowPiece> pieces_;          // rows of the call
   std::vector<ConstTensorView> written_;  // the places of its rows
 };
 

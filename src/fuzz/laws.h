@@ -1,6 +1,6 @@
 // The oracle ladder for one Case: T0 (exact data: the result is known bit for bit), T1 (the derived
-// bound against the oracle), T3 (the same values arranged otherwise have the same bits), and the
-// write set. Tested by tests/fuzz/laws_test.cc.
+// bound against the oracle), T3 (the same values arranged otherwise have the same bits), write set
+// and footprint, and refusals. Tested by tests/fuzz/*_laws_test.cc.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ struct RunOptions {
   std::string flags() const;
 };
 
-/// For a variant of a call that must have the same bits: rarely more threads, and another
+/// For a variant of a call that must have the same bits: sometimes more threads, and another
 /// instruction set where that does not matter.
 CallOptions vary_options(const RunOptions& options, Rng& rng);
 

@@ -26,7 +26,7 @@ void fill_hot(LogicalTensor& t, int ones, Rng& rng) {
 /// Integers that all types hold. States stay below 2^8 where a tree reads them back in few bits:
 /// then keys are one-hot and rows short.
 void fill_exact(const Case& c, LinearData& d, Rng& rng) {
-  const LinearCase& x = c.linear;
+  const auto& x = std::get<LinearCase>(c.call);
   // What the delta rule reads of a state it gives back changed: one column a key.
   const bool one_hot =
       x.tree || x.rule == LinearAttention::Rule::kDelta || c.data == CaseData::kSelector;
@@ -50,7 +50,7 @@ void fill_exact(const Case& c, LinearData& d, Rng& rng) {
 }
 
 void fill_inexact(const Case& c, LinearData& d, Rng& rng) {
-  const LinearCase& x = c.linear;
+  const auto& x = std::get<LinearCase>(c.call);
   const bool peaked = c.data == CaseData::kPeaked;
   // The delta rule is a contraction for keys of norm 1 at most.
   const bool delta = x.rule == LinearAttention::Rule::kDelta && !x.l2norm;
@@ -72,7 +72,7 @@ void fill_inexact(const Case& c, LinearData& d, Rng& rng) {
 }
 
 void make_slots(const Case& c, LinearData& d, Rng& rng) {
-  const LinearCase& x = c.linear;
+  const auto& x = std::get<LinearCase>(c.call);
   const bool conv = x.call == LinearCase::Call::kConv1d;
   const int64_t elements =
       conv ? int64_t{x.dim} * (x.width - 1) : int64_t{x.num_v_heads} * x.head_dim_v * x.head_dim_k;
@@ -94,7 +94,7 @@ void make_slots(const Case& c, LinearData& d, Rng& rng) {
 }  // namespace
 
 LinearData make_linear_data(const Case& c) {
-  const LinearCase& x = c.linear;
+  const auto& x = std::get<LinearCase>(c.call);
   Rng rng(c.seed);
   LinearData d;
   d.first_token = {0};

@@ -6,8 +6,7 @@
 
 #include "check/linear_compare.h"
 #include "core/laws.h"
-#include "fuzz/gate_case.h"
-#include "fuzz/linear_refusals.h"
+#include "fuzz/gate_laws.h"
 #include "fuzz/row_ladder.h"
 
 namespace shadowgraph {
@@ -119,8 +118,6 @@ struct StateFamily {
   using Scene = LinearScene;
   using Results = LinearResults;
   static constexpr auto make_data = make_linear_data;
-  static constexpr auto breakages = linear_breakages;
-  static constexpr int kTries = 4;
   static constexpr auto judge = judge_linear;
   static constexpr auto vary = vary_linear;
 };
@@ -129,9 +126,9 @@ struct StateFamily {
 
 LinearArrangement vary_linear(const Case& x, const RunOptions& options, Rng& rng) {
   LinearArrangement a = LinearArrangement::of(x);
+  const auto& l = std::get<LinearCase>(x.call);
   const auto step = [&](const RowPiece& row) {
-    const bool can = can_cut(x.linear, x.linear.rows[static_cast<size_t>(row.row)]);
-    return can ? together(x.linear) : 0;
+    return can_cut(l, l.rows[static_cast<size_t>(row.row)]) ? together(l) : 0;
   };
   vary_rows(step, rng, &a);
   a.options = vary_options(options, rng);
@@ -168,7 +165,8 @@ Status compare_bits(const LinearResults& a, const LinearResults& b, const std::s
 }
 
 Status check_linear_case(const Case& x, const RunOptions& options) {
-  if (x.linear.call == LinearCase::Call::kGate) return check_gate_case(x, options);
+  if (std::get<LinearCase>(x.call).call == LinearCase::Call::kGate)
+    return check_gate_case(x, options);
   return check_rows<StateFamily>(x, options);
 }
 

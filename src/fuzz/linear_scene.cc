@@ -5,15 +5,15 @@
 
 #include "attn/tensor_rows.h"
 #include "check/linear_compare.h"
-#include "fuzz/arranged_memory.h"
 
 namespace shadowgraph {
 
 LinearArrangement LinearArrangement::of(const Case& x) {
   LinearArrangement a;
   a.calls.emplace_back();
-  for (size_t r = 0; r < x.linear.rows.size(); ++r)
-    a.calls[0].push_back({static_cast<int64_t>(r), 0, x.linear.rows[r].tokens});
+  const auto& l = std::get<LinearCase>(x.call);
+  for (size_t r = 0; r < l.rows.size(); ++r)
+    a.calls[0].push_back({static_cast<int64_t>(r), 0, l.rows[r].tokens});
   a.seed = x.seed;
   a.options.num_threads = 1;
   return a;
@@ -25,13 +25,13 @@ std::string LinearArrangement::to_string() const {
 }
 
 LinearResults::LinearResults(const Case& x) {
-  out.resize(static_cast<size_t>(x.linear.tokens()));
+  out.resize(static_cast<size_t>(x.tokens()));
   draft = chunks = out;
-  states.resize(x.linear.rows.size());
+  states.resize(std::get<LinearCase>(x.call).rows.size());
 }
 
 LinearScene::LinearScene(const Case& x, const LinearData& data, const LinearArrangement& how)
-    : x_(x.linear), data_(data), how_(how), rng_(how.seed) {
+    : x_(std::get<LinearCase>(x.call)), data_(data), how_(how), rng_(how.seed) {
   add_pool();
 }
 

@@ -8,8 +8,6 @@
 
 #include "fuzz/laid_call.h"
 #include "fuzz/linear_data.h"
-#include "fuzz/row_pieces.h"
-#include "fuzz/state_call.h"
 
 namespace shadowgraph {
 
@@ -68,7 +66,6 @@ class LinearScene : public LaidCall<StateCall> {
   TensorView pool_, draft_, chunks_, out_;
   std::vector<int32_t> slots_;  // of the pool: of each row, then of nobody
 
-  std::vector<RowPiece> pieces_;  // rows of the call
   std::vector<int32_t> cu_seqlens_q_, state_indices_, indices_, parents_;
   std::vector<uint8_t> has_initial_state_;
 };

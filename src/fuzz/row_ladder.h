@@ -1,6 +1,5 @@
-// The ladder of a Case whose rows are laid in calls: a broken call is refused, what the call left
-// is judged, and the same values laid out otherwise have the same bits. Tested by
-// tests/fuzz/linear_laws_test.cc and tests/fuzz/sparse_laws_test.cc.
+// The ladder of every Case: a broken call is refused, what the call left is judged, and the same
+// values laid out otherwise have the same bits. Tested by tests/fuzz/*_laws_test.cc.
 #pragma once
 
 #include "fuzz/laws.h"
@@ -8,19 +7,21 @@
 
 namespace shadowgraph {
 
-/// Family: the types Arrangement, Scene and Results; make_data(x), breakages(), of which kTries are
-/// drawn until one fits, judge(x, scene), vary(x, options, rng). compare_bits() of its results.
+/// Family: the types Arrangement, Scene and Results; make_data(x), judge(x, scene), vary(x,
+/// options, rng). compare_bits() of its results, breakages() of its calls.
 template <class Family>
 Status check_rows(const Case& x, const RunOptions& options) {
   using Arrangement = typename Family::Arrangement;
   using Scene = typename Family::Scene;
   const auto data = Family::make_data(x);
   Arrangement how = Arrangement::of(x);
+  how.options.arith = options.arith;
   how.options.isa = options.isa;
+  how.device = options.device;
   Scene scene(x, data, how);
   scene.lay(0);
   Rng rng = Rng::stream(x.seed, 1);
-  Status status = check_refusal(scene, Family::breakages(), Family::kTries, rng);
+  Status status = check_refusal(scene, rng);
   const Status ran = scene.run();
   status.add(ran);
   if (!ran.ok()) return status;

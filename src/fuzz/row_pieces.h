@@ -1,6 +1,5 @@
 // Rows of a Case in calls: whole or cut, in another order, with rows of nobody between them; the
-// same values must have the same bits. Tested by tests/fuzz/linear_laws_test.cc and
-// tests/fuzz/sparse_laws_test.cc.
+// same values must have the same bits. Tested by tests/fuzz/*_laws_test.cc.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "attn/case.h"
+#include "check/device_calls.h"
 #include "core/choices.h"
-#include "shadowgraph/attention.h"
 
 namespace shadowgraph {
 
@@ -29,6 +29,7 @@ struct RowArrangement {
   bool poison_unread = false;                // what the footprint does not read
   uint64_t seed = 0;                         // slots, places, gaps, orders of axes
   CallOptions options;
+  DeviceCalls* device = nullptr;  // runs the calls; null: the CPU does
 
   /// "2 calls of 5 rows, 1 idle rows, 1 threads, avx2".
   std::string describe_rows() const;
@@ -52,8 +53,15 @@ void add_idle_rows(int32_t count, const MakePiece& piece, Rng& rng, std::vector<
 
 /// What calls left of each row, or of each token; empty: nothing.
 using RowBytes = std::vector<std::vector<std::byte>>;
+/// What calls left of each token of a Case, or row, in its own order: bits to compare. beside: an
+/// LSE, or what is stored.
+struct RowResults {
+  explicit RowResults(const Case& x) : out(static_cast<size_t>(x.tokens())), beside(out.size()) {}
+  RowBytes out, beside;
+};
 /// num.bits at the first of them that differs; where_both: of those of which both left something.
 Status compare_rows(const char* field, const RowBytes& a, const RowBytes& b, const std::string& how,
                     bool where_both = false);
+Status compare_bits(const RowResults& a, const RowResults& b, const std::string& how);
 
 }  // namespace shadowgraph

@@ -55,7 +55,7 @@ void fill_values(const Case& c, LogicalTensor& t, float peak, Rng& rng) {
 
 /// Exact: q is 0, or selects by the last element; a latent's last element is kHotKey or 0.
 void make_attention(const Case& c, SparseData& d, Rng& rng) {
-  const SparseCase& x = c.sparse;
+  const auto& x = std::get<SparseCase>(c.call);
   const bool selector = c.data == CaseData::kSelector;
   d.sm_scale = selector ? 0.25F : 0.0721F;
   d.x = LogicalTensor(x.dtype, std::ssize(x.rows), x.heads, x.head_dim);
@@ -85,7 +85,7 @@ void make_attention(const Case& c, SparseData& d, Rng& rng) {
 
 /// Blocks of integers of which the largest is 448 2^k: scales are 2^k, and codes exact.
 void make_activations(const Case& c, SparseData& d, Rng& rng) {
-  const SparseCase& x = c.sparse;
+  const auto& x = std::get<SparseCase>(c.call);
   d.x = LogicalTensor(x.dtype, std::ssize(x.rows), 1, x.head_dim);
   if (is_exact(c.data)) {
     fill_integers(d.x, rng);
@@ -121,7 +121,7 @@ void make_keys(const Case& c, SparseData& d, int64_t count, Rng& rng) {
 }
 
 void make_logits(const Case& c, SparseData& d, Rng& rng) {
-  const SparseCase& x = c.sparse;
+  const auto& x = std::get<SparseCase>(c.call);
   d.first_of_request = {0};
   for (int64_t r = 0; r < x.requests; ++r)
     d.first_of_request.push_back(d.first_of_request.back() + request_keys(x, r));
@@ -174,7 +174,7 @@ void make_lists(const SparseCase& x, SparseData& d, Rng& rng) {
 float exact_score(const Case& c, float ape, int64_t block, int64_t half, int64_t channel,
                   int64_t slot) {
   if (c.data == CaseData::kUniform) return -ape;
-  const int64_t hot = (7 * block + 3 * half + channel) % c.sparse.ratio;
+  const int64_t hot = (7 * block + 3 * half + channel) % std::get<SparseCase>(c.call).ratio;
   return slot == hot ? -ape : -16384;
 }
 
@@ -183,7 +183,7 @@ float ape_of(const SparseData& d, int64_t row, int64_t i) {
 }
 
 void make_stream(const Case& c, SparseData& d, Rng& rng) {
-  const SparseCase& x = c.sparse;
+  const auto& x = std::get<SparseCase>(c.call);
   const CompressShape shape = x.shape();
   const int64_t dim = x.head_dim;
   d.ape = LogicalTensor(DType::kF32, shape.window(), 1, dim);
@@ -217,7 +217,7 @@ void make_stream(const Case& c, SparseData& d, Rng& rng) {
 
 /// Exact: x of magnitude 1 and eps of 3, so that the root is 2; rotations by quarters.
 void make_norm(const Case& c, SparseData& d, Rng& rng) {
-  const SparseCase& x = c.sparse;
+  const auto& x = std::get<SparseCase>(c.call);
   d.weight = LogicalTensor(DType::kF32, 1, 1, x.head_dim);
   d.freqs = LogicalTensor(DType::kF32, std::ssize(x.rows), 1, x.rope_dim);
   if (!is_exact(c.data)) {
@@ -237,7 +237,7 @@ void make_norm(const Case& c, SparseData& d, Rng& rng) {
 
 /// A block's windows: each channel's mean, or that of its hot members, is 1 or -1.
 void make_exact_windows(const Case& c, SparseData& d, Rng& rng) {
-  const SparseCase& x = c.sparse;
+  const auto& x = std::get<SparseCase>(c.call);
   const CompressShape shape = x.shape();
   const int64_t dim = x.head_dim, window = shape.window();
   fill(d.x, [&](int64_t) { return exact_integer(rng, 15); });
@@ -262,7 +262,7 @@ void make_exact_windows(const Case& c, SparseData& d, Rng& rng) {
 }
 
 void make_windows(const Case& c, SparseData& d, Rng& rng) {
-  const SparseCase& x = c.sparse;
+  const auto& x = std::get<SparseCase>(c.call);
   const CompressShape shape = x.shape();
   d.ape = LogicalTensor(DType::kF32, x.ratio, 1, shape.halves() * x.head_dim);
   fill(d.ape, [&](int64_t) { return is_exact(c.data) ? exact_integer(rng, 5) : rng.signed_unit(); });
@@ -309,7 +309,7 @@ int64_t compress_page(const SparseCase& x, const SparseCase::Row& row, int64_t p
 }
 
 SparseData make_sparse_data(const Case& c) {
-  const SparseCase& x = c.sparse;
+  const auto& x = std::get<SparseCase>(c.call);
   Rng rng(c.seed);
   SparseData d;
   count_keys(x, d);

@@ -1,7 +1,6 @@
 #include "fuzz/sparse_laws.h"
 
 #include "fuzz/row_ladder.h"
-#include "fuzz/sparse_refusals.h"
 
 namespace shadowgraph {
 namespace {
@@ -9,10 +8,8 @@ namespace {
 struct SparseFamily {
   using Arrangement = SparseArrangement;
   using Scene = SparseScene;
-  using Results = SparseResults;
+  using Results = RowResults;
   static constexpr auto make_data = make_sparse_data;
-  static constexpr auto breakages = sparse_breakages;
-  static constexpr int kTries = 12;
   static constexpr auto judge = judge_sparse;
   static constexpr auto vary = vary_sparse;
 };
@@ -22,7 +19,7 @@ struct SparseFamily {
 SparseArrangement vary_sparse(const Case& x, const RunOptions& options, Rng& rng) {
   SparseArrangement a = SparseArrangement::of(x);
   CutStep step;  // what the first of two calls leaves in the state the second goes on from
-  if (x.sparse.call == SparseCase::Call::kCompress)
+  if (std::get<SparseCase>(x.call).call == SparseCase::Call::kCompress)
     step = [](const RowPiece& row) { return row.end < 2 ? 0 : 1; };
   vary_rows(step, rng, &a);
   for (bool& ragged : a.ragged) ragged = rng.below(2) == 0;
@@ -33,12 +30,6 @@ SparseArrangement vary_sparse(const Case& x, const RunOptions& options, Rng& rng
   a.options = vary_options(options, rng);
   a.options.lse_sink = sink;
   return a;
-}
-
-Status compare_bits(const SparseResults& a, const SparseResults& b, const std::string& how) {
-  Status status = compare_rows("out", a.out, b.out, how);
-  status.add(compare_rows("lse, or what is stored,", a.beside, b.beside, how, true));
-  return status;
 }
 
 Status check_sparse_case(const Case& x, const RunOptions& options) {

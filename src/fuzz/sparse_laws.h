@@ -12,6 +12,5 @@ Status check_sparse_case(const Case& x, const RunOptions& options);
 
 /// Another arrangement of the same values, which must have the same bits.
 SparseArrangement vary_sparse(const Case& x, const RunOptions& options, Rng& rng);
-Status compare_bits(const SparseResults& a, const SparseResults& b, const std::string& how);
 
 }  // namespace shadowgraph

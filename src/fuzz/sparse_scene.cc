@@ -10,13 +10,14 @@ namespace shadowgraph {
 SparseArrangement SparseArrangement::of(const Case& x) {
   SparseArrangement a;
   a.calls.emplace_back();
-  for (size_t r = 0; r < x.sparse.rows.size(); ++r) {
-    const bool tokens = x.sparse.call == SparseCase::Call::kCompress;
-    a.calls[0].push_back({static_cast<int64_t>(r), 0, tokens ? x.sparse.rows[r].count : 1});
+  const auto& s = std::get<SparseCase>(x.call);
+  for (size_t r = 0; r < s.rows.size(); ++r) {
+    const bool tokens = s.call == SparseCase::Call::kCompress;
+    a.calls[0].push_back({static_cast<int64_t>(r), 0, tokens ? s.rows[r].count : 1});
   }
   a.seed = x.seed;
   a.options.num_threads = 1;
-  a.options.lse_sink = x.sparse.lse_sink;
+  a.options.lse_sink = s.lse_sink;
   return a;
 }
 
@@ -30,7 +31,7 @@ std::string SparseArrangement::to_string() const {
 }
 
 SparseScene::SparseScene(const Case& x, const SparseData& data, const SparseArrangement& how)
-    : x_(x.sparse), data_(data), how_(how), rng_(how.seed) {
+    : x_(std::get<SparseCase>(x.call)), data_(data), how_(how), rng_(how.seed) {
   switch (x_.call) {
     case SparseCase::Call::kPack: add_pack_pool(); break;
     case SparseCase::Call::kStoreKeys: add_index_pages(); break;
@@ -118,7 +119,7 @@ SparseCall SparseScene::truth() const {
   return call;
 }
 
-void SparseScene::collect(SparseResults* results) const {
+void SparseScene::collect(RowResults* results) const {
   const auto take = [](const std::vector<ConstTensorView>& views, std::vector<std::byte>* to) {
     for (const ConstTensorView& view : views) {
       const std::vector<std::byte> bytes = gather(view);

@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "fuzz/laid_call.h"
-#include "fuzz/row_pieces.h"
-#include "fuzz/sparse_call.h"
 #include "fuzz/sparse_data.h"
 
 namespace shadowgraph {
@@ -29,14 +27,6 @@ struct SparseArrangement : RowArrangement {
   std::string to_string() const;
 };
 
-/// What calls left of each row (of kCompress: of each token), in the Case's own order: bits to
-/// compare. Empty: nothing. beside: an LSE, or what is stored.
-struct SparseResults {
-  explicit SparseResults(const Case& x)
-      : out(static_cast<size_t>(x.sparse.tokens())), beside(out.size()) {}
-  RowBytes out, beside;
-};
-
 class SparseScene : public LaidCall<SparseCall> {
  public:
   SparseScene(const Case& x, const SparseData& data, const SparseArrangement& how);
@@ -46,7 +36,7 @@ class SparseScene : public LaidCall<SparseCall> {
   /// Lays out call number `index`; what is stored into is as the calls before it left it.
   void lay(size_t index);
   /// After run(): what it left, into its places.
-  void collect(SparseResults* results) const;
+  void collect(RowResults* results) const;
 
   /// With what it stores into as it was before run().
   SparseCall truth() const;
@@ -123,7 +113,6 @@ class SparseScene : public LaidCall<SparseCall> {
   std::vector<int64_t> slots_;       // of each row, or of each page of each request
   std::vector<int64_t> first_page_;  // of kCompress: [rows + 1], places in slots_
 
-  std::vector<RowPiece> pieces_;  // rows of the call
   std::array<List, 2> lists_;
   std::vector<int64_t> out_cache_loc_;
   std::vector<int32_t> offsets_, rows_, ks_, ke_, seq_lens_, pages_, extra_;

@@ -4,7 +4,6 @@
 
 #include "attn/index_page.h"
 #include "check/linear_compare.h"
-#include "fuzz/arranged_memory.h"
 #include "fuzz/sparse_scene.h"
 
 namespace shadowgraph {

@@ -4,7 +4,6 @@
 
 #include "check/linear_compare.h"
 #include "core/float_formats.h"
-#include "fuzz/arranged_memory.h"
 #include "fuzz/sparse_scene.h"
 
 namespace shadowgraph {

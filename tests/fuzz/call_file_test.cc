@@ -46,16 +46,17 @@ TEST_F(CallFile, GivesBackEveryNumber) {
     EXPECT_EQ(y.x.to_string(), x.x.to_string());
     EXPECT_EQ(to_json(y), to_json(x));
     EXPECT_TRUE(is_call_file(path_));
-    kernels.insert(x.x.kernel);
+    kernels.insert(x.x.kernel());
   }
   EXPECT_EQ(kernels.size(), 6u);
 }
 
 TEST_F(CallFile, WhatCannotRunIsRefused) {
   CallCase attention, linear, sparse;
-  for (uint64_t i = 0; !is_attention(attention.x.kernel) || i == 0; ++i) attention = number(i);
-  for (uint64_t i = 0; linear.x.kernel != CaseKernel::kLinear; ++i) linear = number(i);
-  for (uint64_t i = 0; sparse.x.kernel != CaseKernel::kSparse; ++i) sparse = number(i);
+  for (uint64_t i = 0; attention.x.as<AttentionCase>() == nullptr || i == 0; ++i)
+    attention = number(i);
+  for (uint64_t i = 0; linear.x.as<LinearCase>() == nullptr; ++i) linear = number(i);
+  for (uint64_t i = 0; sparse.x.as<SparseCase>() == nullptr; ++i) sparse = number(i);
   const std::pair<const char*, const char*> slips[] = {
       {"\"head_dim_qk\": ", "0"},    {"\"num_kv_heads\": ", "7000"},
       {"\"page_size\": ", "0"},      {"\"q_len\": ", "-1"},
@@ -95,7 +96,8 @@ TEST_F(CallFile, IsTheCallOfItsChoices) {
     (void)generate(choices);
     const CallCase call = call_of(choices.made(), nowhere);
     EXPECT_EQ(call.x.to_string(), x.to_string());
-    const bool gate = x.kernel == CaseKernel::kLinear && x.linear.call == LinearCase::Call::kGate;
+    const auto* linear = x.as<LinearCase>();
+    const bool gate = linear != nullptr && linear->call == LinearCase::Call::kGate;
     EXPECT_EQ(call.law, gate ? "" : "input.isa");  // a gate has no instruction set
   }
 }

@@ -34,13 +34,13 @@ TEST(Fuzz, FastArithmeticFindsNothing) {
   int64_t cases = 0, chunked = 0;
   for (uint64_t number = 0; cases < 1500; ++number) {
     const Case x = fuzz_case(303, number);
-    if (!is_attention(x.kernel) || x.q_dtype != DType::kBF16 || x.kv_dtype != DType::kBF16)
-      continue;
+    const auto* a = x.as<AttentionCase>();
+    if (a == nullptr || a->q_dtype != DType::kBF16 || a->kv_dtype != DType::kBF16) continue;
     ++cases;
     // Prefills like these are run again in chunks.
-    const bool longer = std::any_of(x.requests.begin(), x.requests.end(),
-                                    [](const RequestExtent& r) { return r.q_len > 1; });
-    chunked += longer && x.causal && x.mask == CustomMask::Kind::kNone;
+    const bool longer =
+        std::ranges::any_of(a->requests, [](const RequestExtent& r) { return r.q_len > 1; });
+    chunked += longer && a->causal && a->mask == CustomMask::Kind::kNone;
     const Status status = check_case(x, fast);
     ASSERT_EQ(status.to_string(), "ok") << "seed 303 case " << number << ": " << x.to_string();
   }
@@ -125,7 +125,7 @@ TEST(Fuzz, CountsWhatItRan) {
   };
   int64_t others = 0;
   for (uint64_t number = 0; number < 100; ++number)
-    others += !is_attention(fuzz_case(1, number).kernel);
+    others += fuzz_case(1, number).as<AttentionCase>() == nullptr;
   EXPECT_GT(others, 0);
   EXPECT_EQ(total(result.coverage), 100);
   EXPECT_EQ(total(result.histograms.keys), 100 - others);

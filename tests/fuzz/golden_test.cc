@@ -3,7 +3,7 @@
 // a kernel's arithmetic, or what is generated, is changed on purpose, and then the change says so.
 #include <gtest/gtest.h>
 
-#include "fuzz/arrange.h"
+#include "fuzz/attention_scene.h"
 #include "fuzz/fuzz.h"
 
 namespace shadowgraph {
@@ -22,17 +22,18 @@ uint64_t digest(std::string_view isa) {
   uint64_t h = 0xcbf29ce484222325u;
   for (uint64_t number = 0; number < 150; ++number) {
     const Case x = fuzz_case(1, number);
-    if (!is_attention(x.kernel)) continue;
-    const LogicalData data = make_data(x);
-    Arrangement how = Arrangement::of(x);
+    if (x.as<AttentionCase>() == nullptr) continue;
+    const AttentionData data = make_attention_data(x);
+    AttentionArrangement how = AttentionArrangement::of(x);
     how.options.isa = isa;
     how.options.num_threads = 0;
-    ArrangedCall call(x, data, how);
-    EXPECT_TRUE(call.run().ok()) << number << " " << x.to_string();
+    AttentionScene scene(x, data, how);
+    scene.lay(0);
+    EXPECT_TRUE(scene.run().ok()) << number << " " << x.to_string();
     RowResults results(x);
-    call.collect(&results);
-    h = mix(h, results.out.data(), results.out.size());
-    h = mix(h, results.lse.data(), results.lse.size() * sizeof(float));
+    scene.collect(&results);
+    for (const RowBytes* rows : {&results.out, &results.beside})
+      for (const auto& row : *rows) h = mix(h, row.data(), row.size());
   }
   return h;
 }

@@ -13,10 +13,9 @@ inline constexpr size_t kSparseCalls = std::variant_size_v<SparseCall>;
 inline Case small_sparse_case(SparseCase::Call call, CaseData data) {
   using Call = SparseCase::Call;
   Case x;
-  x.kernel = CaseKernel::kSparse;
   x.data = data;
   x.seed = 11;
-  SparseCase& s = x.sparse;
+  auto& s = x.call.emplace<SparseCase>();
   s.call = call;
   s.rows = {{0, 5, 3, true}, {2, 4, 0, false}, {5, 6, 2, true}, {0, 7, 4, true}};
   s.heads = 2;
@@ -27,6 +26,8 @@ inline Case small_sparse_case(SparseCase::Call call, CaseData data) {
   s.rope_dim = 6;
   return x;
 }
+
+inline SparseCase& sparse(Case& x) { return std::get<SparseCase>(x.call); }
 
 /// A scene whose call is laid.
 struct RanSparse {
@@ -46,7 +47,7 @@ struct RanSparse {
     slip(call);
     EXPECT_EQ(execute(call).to_string(), "ok");
     Status status = judge_sparse(x, scene);
-    status.add(scene.check_writes());
+    status.add(scene.check_writes(footprint_of(scene.call())));
     return status;
   }
   Status as_it_is() {

@@ -209,22 +209,23 @@ TEST(SparseWrites, SeesAByteOfAnotherSlotOrGap) {
           return {};
         },
         run.scene.call());
+    const Footprint spans = footprint_of(run.scene.call());
     const auto size = static_cast<int64_t>(size_of(stored.dtype));
     std::vector<bool> own(static_cast<size_t>(stored.shape[0] * stored.stride[0] * size), false);
-    for (const AccessSpan& span : footprint_of(run.scene.call())) {
+    for (const AccessSpan& span : spans) {
       if (span.buffer != stored.data || span.access != Access::kWrite) continue;
       for (int64_t i = span.first * size; i < (span.first + span.count) * size; ++i)
         own[static_cast<size_t>(i)] = true;
     }
     for (size_t i = 0; i < own.size(); i += 7) {
       stored.data[i] ^= std::byte{1};
-      EXPECT_EQ(run.scene.check_writes().ok(), own[i]) << i;
+      EXPECT_EQ(run.scene.check_writes(spans).ok(), own[i]) << i;
       stored.data[i] ^= std::byte{1};
     }
     stored.data[-1] ^= std::byte{1};
-    EXPECT_FALSE(run.scene.check_writes().ok());
+    EXPECT_FALSE(run.scene.check_writes(spans).ok());
     stored.data[-1] ^= std::byte{1};
-    EXPECT_TRUE(run.scene.check_writes().ok());
+    EXPECT_TRUE(run.scene.check_writes(spans).ok());
   }
 }
 
@@ -242,10 +243,10 @@ TEST(SparseBits, VariantsAreOfEveryForm) {
         const auto row = static_cast<size_t>(p.row);
         EXPECT_EQ(p.begin, tokens[row]);
         tokens[row] = p.end;
-        cut |= p.end < x.sparse.rows[row].count;
+        cut |= p.end < std::get<SparseCase>(x.call).rows[row].count;
       }
     }
-    for (size_t r = 0; r < 4; ++r) EXPECT_EQ(tokens[r], x.sparse.rows[r].count);
+    for (size_t r = 0; r < 4; ++r) EXPECT_EQ(tokens[r], std::get<SparseCase>(x.call).rows[r].count);
     count("cut", cut), count("alone", a.calls.size() == 4), count("poison", a.poison_unread);
     count("idle", a.idle_rows > 0), count("holes", a.holes), count("ragged", a.ragged[0]);
     count("no lse", !a.with_lse), count("packed", !a.paged), count("listed", a.row_list);
@@ -258,15 +259,15 @@ TEST(SparseBits, SeesOneBitOfAnything) {
   for_each_call([](const Case& x) {
     RanSparse run(x);
     ASSERT_EQ(run.as_it_is().to_string(), "ok");
-    SparseResults a(x);
+    RowResults a(x);
     run.scene.collect(&a);
     EXPECT_EQ(compare_bits(a, a, "").to_string(), "ok");
     int64_t parts = 0;
-    for (const auto part : {&SparseResults::out, &SparseResults::beside}) {
+    for (const auto part : {&RowResults::out, &RowResults::beside}) {
       for (size_t i = 0; i < a.out.size(); ++i) {
         if ((a.*part)[i].empty()) continue;
         ++parts;
-        SparseResults b = a;
+        RowResults b = a;
         (b.*part)[i].back() ^= std::byte{1};
         EXPECT_FALSE(compare_bits(a, b, "").ok());
       }
@@ -293,7 +294,7 @@ TEST(SparseCases, FindNothing) {
   int64_t cases = 0;
   for (uint64_t number = 0; cases < 600; ++number) {
     const Case x = fuzz_case(505, number);
-    if (x.kernel != CaseKernel::kSparse) continue;
+    if (x.as<SparseCase>() == nullptr) continue;
     ++cases;
     ASSERT_EQ(check_case(x, RunOptions()).to_string(), "ok") << number << ": " << x.to_string();
   }
@@ -303,8 +304,8 @@ TEST(SparseCases, HaveEveryFeature) {
   std::map<std::string, int> seen;
   for (uint64_t number = 0; number < 6000; ++number) {
     const Case x = fuzz_case(1, number);
-    if (x.kernel != CaseKernel::kSparse) continue;
-    const SparseCase& s = x.sparse;
+    if (x.as<SparseCase>() == nullptr) continue;
+    const SparseCase& s = *x.as<SparseCase>();
     const auto count = [&](const std::string& what, bool has) { seen[what] += has ? 1 : 0; };
     const bool attention = s.call == Call::kAttention;
     for (size_t call = 0; call < kSparseCalls; ++call)

@@ -3,18 +3,22 @@
 // rows.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 
-#include "fuzz/arrange.h"
+#include "fuzz/attention_scene.h"
 
 namespace shadowgraph {
 namespace {
 
-Case base(CaseKernel kernel, std::vector<RequestExtent> requests) {
-  Case x;
+/// With values of that kind.
+struct Sample : AttentionCase {
+  CaseData data = CaseData::kRandom;
+  Case make() const { return {data, 11, AttentionCase(*this)}; }
+};
+
+Sample base(CaseKernel kernel, std::vector<RequestExtent> requests) {
+  Sample x;
   x.kernel = kernel;
-  x.data = CaseData::kRandom;
-  x.seed = 11;
   x.requests = std::move(requests);
   x.num_qo_heads = 4;
   x.num_kv_heads = 2;
@@ -31,8 +35,8 @@ std::vector<RequestExtent> prefill_requests() {
   return {{200, 100, 300}, {0, 5, 5}, {599, 1, 600}, {0, 70, 60}};
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<Sample> cases() {
+  std::vector<Sample> all;
   all.push_back(base(CaseKernel::kDecodePaged, decode_requests()));
   all.push_back(all[0]);
   all[1].window_left = 530, all[1].sinks = true, all[1].lse_sink = LseSink::kIncluded,
@@ -65,28 +69,31 @@ std::vector<Case> cases() {
 
 class Bits : public testing::TestWithParam<size_t> {
  protected:
-  Case x = cases()[GetParam()];
-  LogicalData data = make_data(x);
+  const Sample x = cases()[GetParam()];
+  const Case made = x.make();
+  const AttentionData data = make_attention_data(made);
 
-  void run(const Arrangement& how, RowResults* results) const {
-    ArrangedCall call(x, data, how);
-    const Status status = call.run();
-    ASSERT_EQ(status.to_string(), "ok");
-    call.collect(results);
+  AttentionArrangement as_made() const { return AttentionArrangement::of(made); }
+
+  void run(const AttentionArrangement& how, RowResults* results) const {
+    AttentionScene scene(made, data, how);
+    for (size_t i = 0; i < how.calls.size(); ++i) {
+      scene.lay(i);
+      ASSERT_EQ(scene.run().to_string(), "ok");
+      scene.collect(results);
+    }
   }
   RowResults plain() const {
-    RowResults results(x);
-    run(Arrangement::of(x), &results);
+    RowResults results(made);
+    run(as_made(), &results);
     return results;
   }
   static void expect_same(const RowResults& a, const RowResults& b) {
-    ASSERT_EQ(a.out.size(), b.out.size());
-    ASSERT_EQ(a.lse.size(), b.lse.size());
-    EXPECT_EQ(std::memcmp(a.out.data(), b.out.data(), a.out.size()), 0);
-    EXPECT_EQ(std::memcmp(a.lse.data(), b.lse.data(), a.lse.size() * sizeof(float)), 0);
+    EXPECT_EQ(a.out, b.out);
+    EXPECT_EQ(a.beside, b.beside);
   }
-  void expect_plain(const Arrangement& how) const {
-    RowResults again(x);
+  void expect_plain(const AttentionArrangement& how) const {
+    RowResults again(made);
     run(how, &again);
     expect_same(plain(), again);
   }
@@ -96,33 +103,30 @@ TEST_P(Bits, RunTwice) { expect_same(plain(), plain()); }
 
 TEST_P(Bits, ThreadCountDoesNotMatter) {
   for (int threads : {2, 3, 7}) {
-    Arrangement how = Arrangement::of(x);
+    AttentionArrangement how = as_made();
     how.options.num_threads = threads;
     expect_plain(how);
   }
 }
 
 TEST_P(Bits, BatchCompositionDoesNotMatter) {
-  const Arrangement whole = Arrangement::of(x);
-  RowResults alone(x);
-  for (const Slice& slice : whole.slices) {
-    Arrangement one = whole;
-    one.slices = {slice};
-    run(one, &alone);
-  }
-  expect_same(plain(), alone);
+  AttentionArrangement alone = as_made();
+  const std::vector<RowPiece> all = alone.calls[0];
+  alone.calls.clear();
+  for (const RowPiece& request : all) alone.calls.push_back({request});
+  expect_plain(alone);
 }
 
 TEST_P(Bits, PlaceInTheBatchDoesNotMatter) {
-  Arrangement how = Arrangement::of(x);
-  std::reverse(how.slices.begin(), how.slices.end());
-  how.empty_requests = 2;
+  AttentionArrangement how = as_made();
+  std::ranges::reverse(how.calls[0]);
+  how.idle_rows = 2;
   expect_plain(how);
 }
 
 TEST_P(Bits, PageIdsAndAlignmentDoNotMatter) {
   for (uint64_t seed : {1, 2, 3}) {
-    Arrangement how = Arrangement::of(x);
+    AttentionArrangement how = as_made();
     how.seed = seed;
     expect_plain(how);
   }
@@ -137,9 +141,9 @@ std::vector<size_t> cases_where(const Keep& keep) {
   }
   return kept;
 }
-bool has_pages(const Case& x) { return x.kernel != CaseKernel::kPrefillRagged; }
+bool has_pages(const AttentionCase& x) { return x.kernel != CaseKernel::kPrefillRagged; }
 /// Packed K and V have no scales.
-bool can_be_ragged(const Case& x) {
+bool can_be_ragged(const AttentionCase& x) {
   return x.kernel != CaseKernel::kDecodePaged && x.kv_dtype != DType::kI8;
 }
 class PagedBits : public Bits {};
@@ -148,7 +152,7 @@ class RaggedBits : public Bits {};
 TEST_P(PagedBits, LayoutPageSizeAndTableFormDoNotMatter) {
   for (int32_t page_size : {1, 3, 256}) {
     for (int layout = 0; layout < (x.head_dim_qk == x.head_dim_vo ? 4 : 2); ++layout) {
-      Arrangement how = Arrangement::of(x);
+      AttentionArrangement how = as_made();
       how.page_size = page_size;
       how.layout = static_cast<CaseLayout>(layout);
       how.table = layout % 2 ? PageTable::Form::kCsr : PageTable::Form::kDense;
@@ -161,7 +165,7 @@ TEST_P(PagedBits, LayoutPageSizeAndTableFormDoNotMatter) {
 TEST_P(PagedBits, PanelsDoNotMatter) {
   for (int32_t page_size : {16, 48, 256}) {
     for (std::string_view isa : available_isas()) {
-      Arrangement how = Arrangement::of(x);
+      AttentionArrangement how = as_made();
       how.page_size = page_size;
       how.layout = CaseLayout::kPanels;
       how.through_store_kv = page_size == 48;
@@ -175,30 +179,38 @@ TEST_P(Bits, ChunkedPrefillIsTheWhole) {
   if (!x.causal)
     GTEST_SKIP() << "without a causal mask an earlier chunk does not have all its keys";
   for (int32_t chunk : {1, 3, 64}) {
-    Arrangement how = Arrangement::of(x);
-    how.slices.clear();
+    AttentionArrangement how = as_made();
+    how.calls[0].clear();
     for (size_t i = 0; i < x.requests.size(); ++i) {
       const RequestExtent& r = x.requests[i];
       for (int32_t q = 0; q < r.q_len; q += chunk) {
         const int32_t end = std::min(r.q_len, q + chunk);
-        how.slices.push_back(
-            {static_cast<int64_t>(i), q, end, std::max(0, r.kv_len - (r.q_len - end))});
+        how.calls[0].push_back({static_cast<int64_t>(i), q, end});
       }
     }
     expect_plain(how);
   }
 }
 
+TEST_P(PagedBits, APlanAndScratchOfItsSizeDoNotMatter) {
+  for (int threads : {1, 3}) {
+    AttentionArrangement how = as_made();
+    how.planned = how.workspace = true;
+    how.options.num_threads = threads;
+    expect_plain(how);
+  }
+}
+
 TEST_P(Bits, InstructionSetDoesNotMatter) {
   for (std::string_view isa : available_isas()) {
-    Arrangement how = Arrangement::of(x);
+    AttentionArrangement how = as_made();
     how.options.isa = isa;
     expect_plain(how);
   }
 }
 
 TEST_P(RaggedBits, RaggedIsPagedPrefill) {
-  Arrangement how = Arrangement::of(x);
+  AttentionArrangement how = as_made();
   how.ragged = !how.ragged;
   expect_plain(how);
 }

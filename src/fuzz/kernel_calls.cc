@@ -1,16 +1,34 @@
-#include "fuzz/sparse_call.h"
+#include "fuzz/kernel_calls.h"
 
 #include "kernels/act_quant.h"
+#include "kernels/causal_conv1d.h"
 #include "kernels/compress.h"
+#include "kernels/decay_gate.h"
+#include "kernels/footprint.h"
 #include "kernels/index_keys.h"
 #include "kernels/index_lists.h"
 #include "kernels/indexer_logits.h"
+#include "kernels/linear_attention.h"
+#include "kernels/merge_states.h"
 #include "kernels/sparse_attention.h"
 
 namespace shadowgraph {
 namespace {
 
 struct Execute {
+  Status operator()(const PagedAttention& c) const { return attention_with_kvcache(c); }
+  Status operator()(const RaggedAttention& c) const { return attention_varlen(c); }
+  template <LseBase Base>
+  Status operator()(const MergeStates<Base>& c) const {
+    return merge_states(c);
+  }
+  template <LseBase Base>
+  Status operator()(const MergeState<Base>& c) const {
+    return merge_state(c);
+  }
+  Status operator()(const LinearAttention& c) const { return linear_attention(c); }
+  Status operator()(const CausalConv1d& c) const { return causal_conv1d(c); }
+  Status operator()(const DecayGate& c) const { return decay_gate(c); }
   Status operator()(const SparseAttention& c) const { return sparse_attention(c); }
   Status operator()(const PackLatents& c) const { return pack_latents(c); }
   Status operator()(const ActQuant& c) const { return act_quant(c); }
@@ -26,6 +44,19 @@ struct Execute {
 };
 
 struct FootprintOf {
+  Footprint operator()(const PagedAttention& c) const { return attention_footprint(c); }
+  Footprint operator()(const RaggedAttention& c) const { return attention_footprint(c); }
+  template <LseBase Base>
+  Footprint operator()(const MergeStates<Base>& c) const {
+    return merge_states_footprint(StateViews<Base>::of(c));
+  }
+  template <LseBase Base>
+  Footprint operator()(const MergeState<Base>& c) const {
+    return merge_states_footprint(StateViews<Base>::of(c));
+  }
+  Footprint operator()(const LinearAttention& c) const { return linear_attention_footprint(c); }
+  Footprint operator()(const CausalConv1d& c) const { return causal_conv1d_footprint(c); }
+  Footprint operator()(const DecayGate& c) const { return decay_gate_footprint(c); }
   Footprint operator()(const SparseAttention& c) const { return sparse_attention_footprint(c); }
   Footprint operator()(const PackLatents& c) const { return pack_latents_footprint(c); }
   Footprint operator()(const ActQuant& c) const { return act_quant_footprint(c); }
@@ -42,7 +73,16 @@ struct FootprintOf {
 
 }  // namespace
 
+Status execute(const AttentionCall& call) { return std::visit(Execute(), call); }
+Status execute(const MergeCall& call) { return std::visit(Execute(), call); }
+Status execute(const StateCall& call) { return std::visit(Execute(), call); }
+Status execute(const GateCall& call) { return std::visit(Execute(), call); }
 Status execute(const SparseCall& call) { return std::visit(Execute(), call); }
+
+Footprint footprint_of(const AttentionCall& call) { return std::visit(FootprintOf(), call); }
+Footprint footprint_of(const MergeCall& call) { return std::visit(FootprintOf(), call); }
+Footprint footprint_of(const StateCall& call) { return std::visit(FootprintOf(), call); }
+Footprint footprint_of(const GateCall& call) { return std::visit(FootprintOf(), call); }
 Footprint footprint_of(const SparseCall& call) { return std::visit(FootprintOf(), call); }
 
 }  // namespace shadowgraph

@@ -1,4 +1,4 @@
-#include "fuzz/exact.h"
+#include "fuzz/attention_exact.h"
 
 #include <cmath>
 #include <cstring>
@@ -17,7 +17,7 @@ struct Weights {
   int64_t denominator = 0;
 };
 
-Weights weights_of(const Case& x, const LogicalData& data, size_t request, int64_t q,
+Weights weights_of(const AttentionCase& x, const AttentionData& data, size_t request, int64_t q,
                    int64_t head) {
   const RequestData& d = data.requests[request];
   const RequestExtent& r = x.requests[request];
@@ -33,7 +33,7 @@ Weights weights_of(const Case& x, const LogicalData& data, size_t request, int64
 }
 
 /// The exact quotient, rounded to f32 and then to the output's type, as every kernel must.
-std::vector<std::byte> expected_row(const Case& x, const RequestData& d, int64_t kv_head,
+std::vector<std::byte> expected_row(const AttentionCase& x, const RequestData& d, int64_t kv_head,
                                     const Weights& w) {
   std::vector<std::byte> row(static_cast<size_t>(x.head_dim_vo) * size_of(x.out_dtype));
   for (int64_t i = 0; i < x.head_dim_vo; ++i) {
@@ -46,7 +46,7 @@ std::vector<std::byte> expected_row(const Case& x, const RequestData& d, int64_t
 }
 
 /// Some key of some request whose value is exactly this row.
-std::string name_foreign(const Case& x, const LogicalData& data, int64_t kv_head,
+std::string name_foreign(const AttentionCase& x, const AttentionData& data, int64_t kv_head,
                          const std::byte* row) {
   for (size_t request = 0; request < data.requests.size(); ++request) {
     for (int32_t k = 0; k < x.requests[request].kv_len; ++k) {
@@ -67,7 +67,8 @@ std::string describe(const Weights& w) {
 }
 
 /// The first element that differs, or nothing.
-std::optional<int64_t> first_difference(const Case& x, const std::vector<std::byte>& expected,
+std::optional<int64_t> first_difference(const AttentionCase& x,
+                                        const std::vector<std::byte>& expected,
                                         const std::byte* got) {
   const size_t size = size_of(x.out_dtype);
   for (int64_t i = 0; i < x.head_dim_vo; ++i) {
@@ -79,11 +80,14 @@ std::optional<int64_t> first_difference(const Case& x, const std::vector<std::by
 
 }  // namespace
 
-Status check_exact(const Case& x, const LogicalData& data, const RowResults& results) {
+Status check_exact(const AttentionCase& x, const AttentionData& data, const RowResults& results) {
   Status status;
   const int64_t group = x.num_qo_heads / x.num_kv_heads;
+  const int64_t row_bytes = x.head_dim_vo * static_cast<int64_t>(size_of(x.out_dtype));
+  int64_t row = -1;
   for (size_t request = 0; request < x.requests.size(); ++request) {
     for (int64_t q = 0; q < x.requests[request].q_len; ++q) {
+      ++row;
       std::vector<std::byte> expected;  // by KV head and denominator: a query's heads see the same
       int64_t denominator = 0;
       for (int64_t head = 0; head < x.num_qo_heads; ++head) {
@@ -91,9 +95,7 @@ Status check_exact(const Case& x, const LogicalData& data, const RowResults& res
         if (head % group == 0 || w.denominator != denominator)
           expected = expected_row(x, data.requests[request], head / group, w);
         denominator = w.denominator;
-        const int64_t row = results.first_row[request] + q;
-        const std::byte* got =
-            results.out.data() + (row * results.heads + head) * results.row_bytes;
+        const std::byte* got = results.out[static_cast<size_t>(row)].data() + head * row_bytes;
         const auto i = first_difference(x, expected, got);
         if (!i) continue;
         const auto number = [&](const std::byte* p) {

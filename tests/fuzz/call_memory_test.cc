@@ -1,0 +1,133 @@
+// Guarded memory: every byte that a call may not have written is looked at, and footprints are held
+// against what was laid down and what is written.
+#include "fuzz/call_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "core/float_formats.h"
+
+namespace shadowgraph {
+namespace {
+
+TEST(GuardedBuffer, NamesTheFirstByteThatDiffers) {
+  GuardedBuffer a(10, 4);
+  GuardedBuffer b = a;
+  EXPECT_FALSE(a.first_difference(b).has_value());
+  for (int64_t i : {73, 9, 0, -5, -64}) {
+    b.data()[i] = std::byte{1};
+    EXPECT_EQ(a.first_difference(b), i);
+  }
+  EXPECT_EQ(a.first_difference(b, {{0, 1}}), -64);
+  b.poison();
+  b.data()[3] = std::byte{1};
+  EXPECT_EQ(a.first_difference(b, {{0, 3}, {4, 10}}), 3);
+  EXPECT_FALSE(a.first_difference(b, {{2, 5}}).has_value());
+}
+
+TEST(GuardedBuffer, NoticesAnyByteBesideIt) {
+  for (int64_t skew : {0, 4, 7}) {
+    GuardedBuffer b(10, skew);
+    EXPECT_EQ((reinterpret_cast<uintptr_t>(b.data()) - static_cast<uintptr_t>(skew)) % 64, 0u);
+    for (int64_t i = 0; i < 10; ++i) b.data()[i] = std::byte{0};
+    EXPECT_FALSE(b.first_beside().has_value());
+    for (int64_t i : {-64, -1, 10, 73}) {
+      b.data()[i] = std::byte{0xfe};
+      EXPECT_EQ(b.first_beside(), i);
+      b.data()[i] = kPoison;
+    }
+  }
+}
+
+TEST(ByteRanges, MergedHaveTheSameBytes) {
+  EXPECT_EQ(merged({{5, 7}, {0, 2}, {1, 3}, {3, 4}, {9, 9}}), (ByteRanges{{0, 4}, {5, 7}}));
+}
+
+TEST(CallMemory, OnlyTheElementsOfAViewMayBeWritten) {
+  Rng rng(3);
+  for (int i = 0; i < 100; ++i) {
+    CallMemory memory;
+    const AxisOrder order = i % 2 ? AxisOrder::kAny : AxisOrder::kAsNamed;
+    const TensorView t = memory.add("t", DType::kF16, {3, 2, 5}, rng, order);
+    memory.remember();
+    const ConstTensorView written[] = {t};
+    std::vector<const std::byte*> own;
+    for_each_run(ConstTensorView(t), [&](const std::byte* at, size_t bytes) {
+      for (size_t b = 0; b < bytes; ++b) own.push_back(at + b);
+    });
+    for (int64_t byte = -64; byte < 120; ++byte) {
+      std::byte* const at = t.data + byte;
+      if (byte >= 2 * t.stride[0] * 2) break;
+      *at ^= std::byte{1};
+      EXPECT_EQ(memory.check_written(written).ok(), std::ranges::find(own, at) != own.end());
+      EXPECT_FALSE(memory.check_written({}).ok());
+      *at ^= std::byte{1};
+    }
+  }
+}
+
+TEST(CallMemory, SeesAFootprintThatIsNotWhatIsWritten) {
+  Rng rng(5);
+  CallMemory memory;
+  const TensorView t = memory.add("t", DType::kF16, {4, 6}, rng);
+  scatter(std::vector<std::byte>(48), t);
+  memory.remember();
+  const ConstTensorView all[] = {t};
+  const auto check = [&](const Footprint& said, std::span<const ConstTensorView> written) {
+    return memory.check_footprint(said, written, [](int32_t) { return false; });
+  };
+  Footprint spans;
+  for (int64_t row = 0; row < 4; ++row)
+    spans.push_back({t.data, t.offset(row), 6, 2, Access::kWrite, 0});
+  EXPECT_TRUE(check(spans, all).ok());
+  for (size_t i = 0; i < spans.size(); ++i) {
+    Footprint other = spans;
+    other[i].access = Access::kRead;
+    EXPECT_FALSE(check(other, all).ok());
+    other = spans, other[i].count = 5;
+    EXPECT_FALSE(check(other, all).ok());
+    EXPECT_FALSE(check(spans, {}).ok());
+  }
+}
+
+TEST(CallMemory, PoisonsWhatIsNotRead) {
+  Rng rng(5);
+  CallMemory memory;
+  const TensorView t = memory.add("t", DType::kF32, {2, 3}, rng);
+  for (int64_t i = 0; i < 6; ++i) store_float(t.at(i / 3, i % 3), t.dtype, 0, 1);
+  memory.poison_unread(
+      {{t.data, t.offset(1), 2, 4, Access::kRead, 0}, {t.data, 0, 3, 4, Access::kWrite, 0}});
+  for (int64_t i = 0; i < 6; ++i)
+    EXPECT_EQ(load_float(t.at(i / 3, i % 3), t.dtype, 0) == 1, i == 3 || i == 4) << i;
+}
+
+TEST(CallMemory, SeesAFootprintThatReadsWhatNobodyLaidDownOrLeavesTheTensor) {
+  Rng rng(5);
+  CallMemory memory;
+  const TensorView t = memory.add("t", DType::kBF16, {2, 4}, rng);
+  for (int64_t d = 0; d < 4; ++d) store_float(t.at(0, d), t.dtype, 0, 1);
+  memory.remember();
+  const auto found = [&](AccessSpan span, bool idle) {
+    const Status status = memory.check_footprint({span}, {}, [&](int32_t) { return idle; });
+    return status.ok() ? "" : status.findings()[0].id;
+  };
+  EXPECT_EQ(found({t.data, 0, 4, 2, Access::kRead, 0}, false), "");
+  EXPECT_EQ(found({t.data, t.offset(1), 4, 2, Access::kRead, 0}, false), "mem.uninit_read");
+  EXPECT_EQ(found({t.data, t.offset(1), 4, 2, Access::kRead, 0}, true), "");
+  EXPECT_EQ(found({t.data, t.offset(1), 4, 2, Access::kTouch, 0}, false), "");
+  EXPECT_EQ(found({t.data, t.offset(1), 5, 2, Access::kTouch, 0}, false), "mem.out_of_bounds");
+  EXPECT_EQ(found({t.data, -1, 1, 2, Access::kTouch, 0}, false), "mem.out_of_bounds");
+}
+
+TEST(CallMemory, AListHasExactlyItsSize) {
+  Rng rng(5);
+  CallMemory memory;
+  const std::span<int32_t> list = memory.add_list("list", std::vector<int32_t>{3, 4}, rng);
+  memory.remember();
+  EXPECT_EQ(list.size(), 2u);
+  EXPECT_EQ(list.data()[2], -1);  // behind it lies poison
+  list.data()[2] = 0;
+  EXPECT_FALSE(memory.check_written({}).ok());
+}
+
+}  // namespace
+}  // namespace shadowgraph
