@@ -15,7 +15,7 @@ namespace {
 using bench::Bench;
 using bench::Row;
 
-struct BenchVerb {
+struct BenchCommand {
   Common common;
   std::vector<std::string> rows = {"all"};
   int rounds = 7;
@@ -52,7 +52,7 @@ Listing row_list(const std::vector<const Row*>& rows) {
   return listing;
 }
 
-std::vector<const Row*> chosen_rows(const BenchVerb& options) {
+std::vector<const Row*> chosen_rows(const BenchCommand& options) {
   std::string unknown;
   auto rows = bench::select_rows(options.rows, &unknown);
   if (!rows.empty()) return rows;
@@ -99,7 +99,7 @@ void write_plot(const std::filesystem::path& path, const std::string& document,
 /// Counts rows and series for the line on stderr.
 class Steps {
  public:
-  Steps(const BenchVerb& options, size_t rows)
+  Steps(const BenchCommand& options, size_t rows)
       : progress_(options.common, options.plot.empty() ? "rows" : "rows and series"),
         all_(rows + (options.plot.empty() ? 0 : bench::series().size())) {
     progress_.update(0, 0, 0);
@@ -118,7 +118,7 @@ class Steps {
 
 /// Writes the plots, timing the series for them. After Ctrl-C none is written: what lies there is
 /// of a whole run.
-void plot(Bench& bench, const BenchVerb& options, Steps& steps, Report* report) {
+void plot(Bench& bench, const BenchCommand& options, Steps& steps, Report* report) {
   if (bench.stopped()) return;
   const std::filesystem::path folder = options.plot;
   const std::string machine = machine_line(*report->bench, report->threads);
@@ -140,7 +140,7 @@ void plot(Bench& bench, const BenchVerb& options, Steps& steps, Report* report) 
   }
 }
 
-int run_with(BenchVerb& options) {
+int run_with(BenchCommand& options) {
   apply(options.common);
   const auto rows = chosen_rows(options);
   if (options.list) return finish(row_list(rows), options.common);
@@ -187,7 +187,7 @@ Verb add_bench(CLI::App& app) {
   Command command(app, "bench",
                   "Measure the engine against this machine's limits, and against peers.",
                   kBenchExamples);
-  auto options = std::make_shared<BenchVerb>();
+  auto options = std::make_shared<BenchCommand>();
   command.texts("--rows", options->rows, "Rows by id, * standing for any text (default all)",
                 "ID[,ID]", ',');
   command.number(

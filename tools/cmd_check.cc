@@ -12,17 +12,15 @@
 #include <type_traits>
 #include <utility>
 
-#include "check/linear_vectors.h"
+#include "check/recorded/judge.h"
 #include "check/traces.h"
-#include "check/vectors.h"
 #include "check_files.h"
 #include "cli.h"
 #include "core/laws.h"
 #include "core/parallel.h"
 #include "faults/faults.h"
 #include "gpu.h"
-#include "io/kernel_vectors.h"
-#include "io/linear_vectors.h"
+#include "io/recorded/recorded_cases.h"
 #include "io/traces.h"
 #include "report/escape.h"
 
@@ -31,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct CheckVerb {
+struct CheckCommand {
   Common common;
   std::vector<std::string> paths;
   std::set<std::string> cases;  // patterns; empty: all
@@ -68,7 +66,7 @@ std::string case_in(const Finding& finding, const std::string& path) {
 
 class Check {
  public:
-  explicit Check(const CheckVerb& options)
+  explicit Check(const CheckCommand& options)
       : options_(options),
         report_(start_report("check", options.common)),
         progress_(options.common, "cases"),
@@ -130,7 +128,7 @@ class Check {
     file.path = path;
     num_files_ = num_files;
     switch (kind_of(path)) {
-      case WorkKind::kVectors: check_vectors(&file); break;
+      case WorkKind::kVectors: check_recorded(&file); break;
       case WorkKind::kTraces: check_traces(&file); break;
       case WorkKind::kNone: {
         const Finding f = about_path("io.kind", path, "safetensors, or JSON", "neither");
@@ -144,63 +142,46 @@ class Check {
     report_.files.push_back(std::move(file));
   }
 
-  void check_vectors(FileReport* file) {
+  void check_recorded(FileReport* file) {
     SafetensorsFile content;
-    Status opened = read_safetensors(file->path, &content);
-    if (opened.ok() && holds_linear_cases(content)) return check_linear(content, file);
-    std::vector<KernelVector> vectors;
+    std::vector<RecordedCase> cases;
     std::vector<SkippedCase> skipped;
-    if (opened.ok()) opened = parse_kernel_vectors(content, file->path, &vectors, &skipped);
-    keep_chosen("kernel vectors", opened, is_planted, &vectors, &skipped, file);
-    const VectorOptions how{.arith = options_.common.arith,
-                            .tap = planted_ ? planted_->tap() : nullptr,
-                            .diagnose = options_.diagnose,
-                            .device = gpu_.calls()};
-    const auto verdicts = judge_all(vectors, file, [&](KernelVector& vector) {
-      return judge_vector(on_one_thread(vector), how);
-    });
+    Status faults = read_safetensors(file->path, &content);
+    if (faults.ok()) faults = parse_recorded_cases(content, file->path, &cases, &skipped);
+    keep_chosen(names_systems(content) ? "recurrent vectors" : "kernel vectors", faults, &cases,
+                &skipped, file);
+    const RecordedOptions how{.arith = options_.common.arith,
+                              .tap = planted_ ? planted_->tap() : nullptr,
+                              .diagnose = options_.diagnose,
+                              .device = gpu_.calls()};
+    const auto verdicts =
+        judge_all(cases, file, [&](const RecordedCase& c) { return judge_recorded(c, how); });
     for (size_t i = 0; i < verdicts.size(); ++i) {
       if (!verdicts[i]) continue;
       if (verdicts[i]->acted) {
-        add_case(file, vectors[i], *verdicts[i]);
+        add_case(file, cases[i], *verdicts[i]);
       } else {
         ++file->skipped;
         file->notes.push_back(
-            fmt::format("skipped, {}: {} changed nothing", vectors[i].id, options_.plant));
+            fmt::format("skipped, {}: {} changed nothing", cases[i].id, options_.plant));
       }
-    }
-  }
-
-  void check_linear(const SafetensorsFile& content, FileReport* file) {
-    std::vector<LinearVector> vectors;
-    std::vector<SkippedCase> skipped;
-    const Status faults = parse_linear_vectors(content, file->path, &vectors, &skipped);
-    keep_chosen(
-        "recurrent vectors", faults, [](const LinearVector&) { return false; }, &vectors, &skipped,
-        file);
-    const auto verdicts = judge_all(
-        vectors, file, [](const LinearVector& vector) { return judge_linear_vector(vector); });
-    for (size_t i = 0; i < verdicts.size(); ++i) {
-      if (verdicts[i]) add_case(file, vectors[i], *verdicts[i]);
     }
   }
 
   /// Those that --case names, and, with a planted fault, those on whose path it stands.
-  template <class Vector, class IsPlanted>
-  void keep_chosen(const char* kind, const Status& faults, const IsPlanted& planted,
-                   std::vector<Vector>* vectors, std::vector<SkippedCase>* skipped,
-                   FileReport* file) {
+  void keep_chosen(const char* kind, const Status& faults, std::vector<RecordedCase>* cases,
+                   std::vector<SkippedCase>* skipped, FileReport* file) {
     const std::string& path = file->path;
     const std::set<std::string> bad_cases = add_faults(path, faults);
-    std::erase_if(*vectors, [&](const Vector& v) { return !is_chosen(path, v.id); });
+    std::erase_if(*cases, [&](const RecordedCase& c) { return !is_chosen(path, c.id); });
     std::erase_if(*skipped, [&](const SkippedCase& s) { return !is_chosen(path, s.id); });
     for (const std::string& id : bad_cases) skipped->push_back({id, id, "bad input"});
-    if (!vectors->empty() || !skipped->empty()) file->kind = kind;
+    if (!cases->empty() || !skipped->empty()) file->kind = kind;
     if (planted_) {
-      for (const Vector& v : *vectors) {
-        if (!planted(v)) skipped->push_back({v.id, v.kind, "not on the planted fault's path"});
+      for (const RecordedCase& c : *cases) {
+        if (!is_planted(c)) skipped->push_back({c.id, c.kind, "not on the planted fault's path"});
       }
-      std::erase_if(*vectors, [&](const Vector& v) { return !planted(v); });
+      std::erase_if(*cases, [](const RecordedCase& c) { return !is_planted(c); });
     }
     note_skipped(*skipped, file);
   }
@@ -326,20 +307,11 @@ class Check {
     return verdicts;
   }
 
-  static const KernelVector& on_one_thread(KernelVector& vector) {
-    for (AnyCall& any : vector.calls) {
-      std::visit([](auto& call) { call.options.num_threads = 1; }, any);
-    }
-    if (vector.appended) vector.appended->store.options.num_threads = 1;
-    return vector;
-  }
-
-  template <class Vector>
-  void add_case(FileReport* file, const Vector& vector, const VectorVerdict& verdict) {
+  void add_case(FileReport* file, const RecordedCase& recorded, const RecordedVerdict& verdict) {
     CaseReport c;
-    c.id = file->path + '#' + vector.id;
+    c.id = file->path + '#' + recorded.id;
     c.kind = verdict.kind;
-    c.dtype = shadowgraph::name_of(vector.dtype);
+    c.dtype = shadowgraph::name_of(recorded.dtype);
     c.error_over_bound = verdict.ours.out;
     c.lse_error_over_bound = verdict.ours.lse;
     c.twin_error_over_bound = verdict.twin.out;
@@ -352,7 +324,7 @@ class Check {
       c.notes.push_back(fmt::format("{} rows without a bound", verdict.unbounded_rows));
     }
     report_.case_list.push_back(std::move(c));
-    count_case(file, add_findings(file->path, vector.id, verdict.findings.findings()));
+    count_case(file, add_findings(file->path, recorded.id, verdict.findings.findings()));
   }
 
   std::string command(const std::vector<std::string>& paths,
@@ -416,7 +388,7 @@ class Check {
     }
   }
 
-  const CheckVerb& options_;
+  const CheckCommand& options_;
   Report report_;
   Progress progress_;
   Gpu gpu_;
@@ -434,7 +406,7 @@ Verb add_check(CLI::App& app) {
                   "recurrent ones (safetensors), engine traces (jsonl), or "
                   "folders of them.",
                   kCheckExamples);
-  auto options = std::make_shared<CheckVerb>();
+  auto options = std::make_shared<CheckCommand>();
   command
       .texts("PATH", options->paths,
              "Files, folders to search for *.safetensors and *.jsonl, or -: traces on stdin")

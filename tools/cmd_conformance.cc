@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr char kNoRecords[] = "none";
 
-struct ConformanceVerb {
+struct ConformanceCommand {
   Common common;
   std::vector<std::string> records;
   std::set<std::string> cases, variants;  // empty: all
@@ -59,7 +59,7 @@ Listing listing_of(const std::vector<ConformanceCase>& cases) {
 
 class Conform {
  public:
-  explicit Conform(const ConformanceVerb& options)
+  explicit Conform(const ConformanceCommand& options)
       : options_(options),
         report_(start_report("conformance", options.common)),
         progress_(options.common, "programs") {
@@ -219,7 +219,8 @@ class Conform {
     s += " --case " + shell_word(c.id) + " --variant " + shell_word(c.variant);
     if (options_.common.seed != Common().seed) s += fmt::format(" --seed {}", options_.common.seed);
     if (options_.device == DeviceKind::kCuda) s += " --device cuda";
-    if (options_.seeds != ConformanceVerb().seeds) s += fmt::format(" --seeds {}", options_.seeds);
+    if (options_.seeds != ConformanceCommand().seeds)
+      s += fmt::format(" --seeds {}", options_.seeds);
     return s;
   }
 
@@ -250,17 +251,17 @@ class Conform {
     }
   }
 
-  const ConformanceVerb& options_;
+  const ConformanceCommand& options_;
   Report report_;
   Progress progress_;
   // By file, as report_.files: what was read (null: no record), and what of it is run.
   std::vector<std::unique_ptr<RecordFile>> files_;
   std::vector<std::vector<ConformanceCase>> cases_;
   int64_t total_ = 0;
-  std::vector<RecordedCase> answers_;
+  std::vector<RecordedProgram> answers_;
 };
 
-int run_with(ConformanceVerb& options) {
+int run_with(ConformanceCommand& options) {
   apply(options.common);
   catch_interrupts();
   if (options.device == DeviceKind::kCuda && !has_gpu()) options.device = DeviceKind::kSim;
@@ -276,7 +277,7 @@ Verb add_conformance(CLI::App& app) {
       app, "conformance",
       "Run graph programs on the simulated device, or a GPU, and compare with what a GPU answered.",
       kConformanceExamples);
-  auto options = std::make_shared<ConformanceVerb>();
+  auto options = std::make_shared<ConformanceCommand>();
   command.each(
       "--records", [options](const std::string& file) { options->records.push_back(file); },
       "Recorded answers, and with them which programs are run; may be given more than "

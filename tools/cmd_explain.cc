@@ -10,7 +10,7 @@
 namespace shadowgraph::cli {
 namespace {
 
-struct ExplainVerb {
+struct ExplainCommand {
   Common common;
   std::string id;
 };
@@ -35,7 +35,7 @@ int explain(const Topic& topic, const Common& common) {
   return kClean;
 }
 
-int run_with(ExplainVerb& options) {
+int run_with(ExplainCommand& options) {
   apply(options.common);
   const std::vector<Topic> topics = all_topics();
   for (const Topic& topic : topics) {
@@ -59,7 +59,7 @@ Verb add_explain(CLI::App& app) {
                   "Print what a law says, how to mend a violation, what it stands on; or what a "
                   "program, fault, mistake, backend, mode, field, key or reference is.",
                   kExplainExamples);
-  auto options = std::make_shared<ExplainVerb>();
+  auto options = std::make_shared<ExplainCommand>();
   command
       .text("ID", options->id,
             "The id of a finding, or a name of `list` invariants, programs, faults, mistakes, "

@@ -14,7 +14,7 @@
 namespace shadowgraph::cli {
 namespace {
 
-struct FaultsVerb {
+struct FaultsCommand {
   Common common;
   std::vector<std::string> ids;  // empty: all
   double budget_seconds = 60;
@@ -53,7 +53,7 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-std::vector<const Fault*> chosen_faults(const FaultsVerb& options) {
+std::vector<const Fault*> chosen_faults(const FaultsCommand& options) {
   std::vector<const Fault*> chosen;
   for (const std::string& id : options.ids) {
     const Fault* fault = find_fault(id);
@@ -68,7 +68,7 @@ std::vector<const Fault*> chosen_faults(const FaultsVerb& options) {
 
 class FaultsRun {
  public:
-  explicit FaultsRun(const FaultsVerb& options)
+  explicit FaultsRun(const FaultsCommand& options)
       : options_(options), report_(start_report("faults", options.common)), gpu_(options.device) {}
 
   int run() {
@@ -197,12 +197,12 @@ class FaultsRun {
       report_.findings.push_back(f);
   }
 
-  const FaultsVerb& options_;
+  const FaultsCommand& options_;
   Report report_;
   Gpu gpu_;
 };
 
-int run_with(FaultsVerb& options) {
+int run_with(FaultsCommand& options) {
   check_device(options.device, options.common);
   if (options.device == DeviceKind::kCuda && options.diagnose)
     throw UsageError("--diagnose is of what is found here, without --device cuda");
@@ -217,7 +217,7 @@ Verb add_faults(CLI::App& app) {
   Command command(app, "faults",
                   "Plant each fault that an engine once shipped, and see what notices it.",
                   kFaultsExamples);
-  auto options = std::make_shared<FaultsVerb>();
+  auto options = std::make_shared<FaultsCommand>();
   command.names("--id", options->ids, "ID",
                 "Of the catalogue: `shadowgraph list faults`; may be given more than once");
   command.number("--budget-seconds", options->budget_seconds, 0.01, 1e6,

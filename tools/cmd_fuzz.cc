@@ -21,7 +21,7 @@
 namespace shadowgraph::cli {
 namespace {
 
-struct FuzzVerb {
+struct FuzzCommand {
   Common common;
   double seconds = 60;
   uint64_t cases = 0;
@@ -56,7 +56,7 @@ std::vector<std::string> names_of_backends() {
   return names;
 }
 
-Chosen choose(const FuzzVerb& options) {
+Chosen choose(const FuzzCommand& options) {
   Chosen c;
   c.kernels = options.backends.empty();
   for (const std::string& name : options.backends) {
@@ -128,7 +128,7 @@ void say_what_is_void(const Planted& planted, const std::string& nothing, const 
   report->warnings.push_back(nothing);
 }
 
-RunOptions run_options(const FuzzVerb& options, DeviceCalls* device = nullptr) {
+RunOptions run_options(const FuzzCommand& options, DeviceCalls* device = nullptr) {
   RunOptions run;
   run.arith = options.common.arith;
   run.isa = options.common.isa;
@@ -137,7 +137,7 @@ RunOptions run_options(const FuzzVerb& options, DeviceCalls* device = nullptr) {
 }
 
 /// One case file for each history or call that failed.
-void save_failures(const FuzzVerb& options, const Chosen& chosen, const Planted& planted,
+void save_failures(const FuzzCommand& options, const Chosen& chosen, const Planted& planted,
                    const FuzzResult& result, Report* report) {
   if (options.save_failures.empty()) return;
   std::map<std::string, int> saved;
@@ -158,7 +158,7 @@ void save_failures(const FuzzVerb& options, const Chosen& chosen, const Planted&
     save(law, to_json(call_of(choices, run)), run.flags());
 }
 
-Report begin_report(const FuzzVerb& options) {
+Report begin_report(const FuzzCommand& options) {
   Report report = start_report("fuzz", options.common);
   const Shard& shard = options.shard;
   if (shard.count > 1) report.shard = ShardSet{{shard.index + 1}, shard.count}.to_string();
@@ -166,7 +166,7 @@ Report begin_report(const FuzzVerb& options) {
 }
 
 /// All small batches of a mode, of every backend that is chosen.
-int run_steps(const FuzzVerb& options, const StepGrid& grid, const Chosen& chosen) {
+int run_steps(const FuzzCommand& options, const StepGrid& grid, const Chosen& chosen) {
   catch_interrupts();
   Report report = begin_report(options);
   const auto start = std::chrono::steady_clock::now();
@@ -230,14 +230,14 @@ void say_what_was_read(std::span<const uint32_t> given, std::span<const uint32_t
   if (given.empty()) report->warnings.emplace_back("--choices: the list is empty");
 }
 
-ChoiceSequence given_choices(const FuzzVerb& options) {
+ChoiceSequence given_choices(const FuzzCommand& options) {
   const auto list = choices_of(options.choices);
   if (!list) throw UsageError("--choices: not numbers with dots between: " + options.choices);
   return *list;
 }
 
 /// One call of a kernel, as a finding gives its choices.
-int run_call(const FuzzVerb& options) {
+int run_call(const FuzzCommand& options) {
   const ChoiceSequence list = given_choices(options);
   Report report = begin_report(options);
   Choices choices(list);
@@ -257,7 +257,7 @@ int run_call(const FuzzVerb& options) {
 }
 
 /// One history, as a finding gives its choices.
-int run_choices(const FuzzVerb& options, const Chosen& chosen) {
+int run_choices(const FuzzCommand& options, const Chosen& chosen) {
   const ChoiceSequence list = given_choices(options);
   Report report = begin_report(options);
   const auto start = std::chrono::steady_clock::now();
@@ -285,7 +285,7 @@ int run_choices(const FuzzVerb& options, const Chosen& chosen) {
 }
 
 /// All device programs of the small scope.
-int run_device(const FuzzVerb& options, int calls) {
+int run_device(const FuzzCommand& options, int calls) {
   catch_interrupts();
   Report report = begin_report(options);
   const auto start = std::chrono::steady_clock::now();
@@ -320,14 +320,14 @@ double share_done(const FuzzOptions& fuzz, const FuzzProgress& p) {
   return std::max(of_time, fuzz.cases > 0 ? static_cast<double>(p.cases) / cases : 0);
 }
 
-std::string nothing_ran(const FuzzVerb& options) {
+std::string nothing_ran(const FuzzCommand& options) {
   return options.cases > 0 && options.cases < options.shard.count
              ? "--shard: none of these cases is of this shard"
              : "--seconds: too short for one case";
 }
 
 /// Random cases and histories.
-int run_random(const FuzzVerb& options, const Chosen& chosen) {
+int run_random(const FuzzCommand& options, const Chosen& chosen) {
   const Planted planted(chosen.faults);
   FuzzOptions fuzz;
   fuzz.seed = options.common.seed;
@@ -378,7 +378,7 @@ int run_random(const FuzzVerb& options, const Chosen& chosen) {
   return finish(report, options.common);
 }
 
-int run_with(FuzzVerb& options) {
+int run_with(FuzzCommand& options) {
   apply(options.common);
   const Chosen chosen = choose(options);
   if (const StepGrid* grid = find_step_grid(options.exhaustive))
@@ -400,7 +400,7 @@ int run_with(FuzzVerb& options) {
 }
 
 /// The i-th of n parts of a run.
-Option add_shard(Command& command, const std::shared_ptr<FuzzVerb>& options) {
+Option add_shard(Command& command, const std::shared_ptr<FuzzCommand>& options) {
   const auto parse = [options](const std::string& text) {
     const auto set = parse_shards(text);
     if (!set || set->parts.size() != 1)
@@ -420,7 +420,7 @@ Verb add_fuzz(CLI::App& app) {
       app, "fuzz",
       "Run random calls and histories against the oracle: exact data, error bounds, equal bits.",
       kFuzzExamples);
-  auto options = std::make_shared<FuzzVerb>();
+  auto options = std::make_shared<FuzzCommand>();
   const Option seconds =
       command.number("--seconds", options->seconds, 0.01, 1e7, "Run for so long (default 60)");
   const Option cases = command.number("--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,

@@ -7,7 +7,7 @@
 namespace shadowgraph::cli {
 namespace {
 
-struct ListVerb {
+struct ListCommand {
   Common common;
   std::function<Listing()> kind;  // empty: fields
   std::string backend;            // of fields; empty: all
@@ -43,7 +43,7 @@ constexpr char kListExamples[] =
 
 Verb add_list(CLI::App& app) {
   Command command(app, "list", "Print what there is of a kind.", kListExamples);
-  auto options = std::make_shared<ListVerb>();
+  auto options = std::make_shared<ListCommand>();
   command
       .choice<std::function<Listing()>>("KIND", options->kind,
                                         {{"backends", list_backends},

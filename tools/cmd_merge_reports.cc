@@ -9,7 +9,7 @@
 namespace shadowgraph::cli {
 namespace {
 
-struct MergeReportsVerb {
+struct MergeReportsCommand {
   Common common;
   std::vector<std::string> paths;
   bool complete = false;
@@ -28,7 +28,7 @@ constexpr char kMergeReportsExamples[] =
     "reason at once.";
 
 /// A report that says why the others cannot be joined.
-Report refuse(Status status, const MergeReportsVerb& options) {
+Report refuse(Status status, const MergeReportsCommand& options) {
   Report report = start_report("merge-reports", options.common);
   report.bad_input = true;
   for (Finding& f : status.findings()) {
@@ -40,7 +40,7 @@ Report refuse(Status status, const MergeReportsVerb& options) {
   return report;
 }
 
-int run_with(MergeReportsVerb& options) {
+int run_with(MergeReportsCommand& options) {
   apply(options.common);
   std::vector<ReportFile> files;
   Status status;
@@ -59,7 +59,7 @@ int run_with(MergeReportsVerb& options) {
 Verb add_merge_reports(CLI::App& app) {
   Command command(app, "merge-reports", "Join the JSON reports of shards into one, in any format.",
                   kMergeReportsExamples);
-  auto options = std::make_shared<MergeReportsVerb>();
+  auto options = std::make_shared<MergeReportsCommand>();
   command.texts("FILE", options->paths, "Reports that --format json wrote").required();
   command.flag("--complete", options->complete, "Refuse if a shard is missing");
   add_max_findings(command, options->common);

@@ -15,7 +15,7 @@
 namespace shadowgraph::cli {
 namespace {
 
-struct ReplayVerb {
+struct ReplayCommand {
   Common common;
   std::string path;
   std::vector<std::string> plants;
@@ -59,7 +59,7 @@ bool changed(const BufferStates& b) {
 
 class ReplayRun {
  public:
-  explicit ReplayRun(const ReplayVerb& options)
+  explicit ReplayRun(const ReplayCommand& options)
       : options_(options), report_(start_report("replay", options.common)) {}
 
   int run() {
@@ -131,14 +131,14 @@ class ReplayRun {
     }
   }
 
-  const ReplayVerb& options_;
+  const ReplayCommand& options_;
   Report report_;
   std::vector<std::string> planted_;  // ids
   std::vector<const Fault*> faults_;
 };
 
 /// A call of a kernel: one step, without buffers to show.
-int replay_call(const ReplayVerb& options) {
+int replay_call(const ReplayCommand& options) {
   if (!options.plants.empty()) throw UsageError("--plant: faults have no place in a single call");
   Report report = start_report("replay", options.common);
   CallCase call;
@@ -160,7 +160,7 @@ int replay_call(const ReplayVerb& options) {
   return finish(report, options.common);
 }
 
-int run_with(ReplayVerb& options) {
+int run_with(ReplayCommand& options) {
   apply(options.common);
   if (is_call_file(options.path)) return replay_call(options);
   return ReplayRun(options).run();
@@ -170,7 +170,7 @@ int run_with(ReplayVerb& options) {
 
 Verb add_replay(CLI::App& app) {
   Command command(app, "replay", "Run one case file, and show every step.", kReplayExamples);
-  auto options = std::make_shared<ReplayVerb>();
+  auto options = std::make_shared<ReplayCommand>();
   command.text("CASE", options->path, "A case file (shadowgraph.case/1 or call/1)").required();
   command.names("--plant", options->plants, "ID", "A fault besides those of the file");
   command.flag("--clean", options->clean, "Without the faults that the file names");

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "attn/dual_chunk.h"
-#include "attn/kernel_vector.h"
+#include "attn/any_call.h"
 #include "check/arithmetic.h"
 #include "core/laws.h"
 #include "shadowgraph/attention.h"

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "attn/kernel_vector.h"
+#include "attn/any_call.h"
 #include "shadowgraph/attention.h"
 #include "shadowgraph/backend.h"
 

@@ -64,7 +64,7 @@ int answer(const ConformanceCase& c, const OpenDevice& open, const std::string& 
     warm_up(*api, c.id);
     Run run(*api, c.id, variant);
     program->body(run);
-    const RecordedCase told{program->verdict, std::string(program->title), run.take()};
+    const RecordedProgram told{program->verdict, std::string(program->title), run.take()};
     const bool written = write_records(path, "device", "", {&told, 1}).ok();
     // What a program leaves undone may never end: no destructor waits for it.
     _exit(written ? 0 : 1);

@@ -38,7 +38,7 @@ ProgramVerdict skipped(const std::string& field, std::string expected, const std
 }
 
 /// A program that is of another class than its record would be judged by the wrong rule.
-void check_class(const Program& program, const RecordedCase& recorded, ProgramVerdict* verdict) {
+void check_class(const Program& program, const RecordedProgram& recorded, ProgramVerdict* verdict) {
   if (program.verdict == recorded.verdict) return;
   const std::string expected(name_of(recorded.verdict)), got(name_of(program.verdict));
   verdict->status = Conformance::kDiffers;
@@ -74,7 +74,7 @@ TestedDevice simulated_device(uint64_t seed) {
 
 std::vector<ConformanceCase> cases_of(const RecordFile& file) {
   std::vector<ConformanceCase> cases;
-  for (const RecordedCase& c : file.cases) cases.push_back({c.record.id, c.record.variant, &c});
+  for (const RecordedProgram& c : file.cases) cases.push_back({c.record.id, c.record.variant, &c});
   return cases;
 }
 

@@ -28,7 +28,7 @@ TestedDevice simulated_device(uint64_t seed);
 /// A program, as one variant, and the recorded answer if there is one.
 struct ConformanceCase {
   std::string id, variant;
-  const RecordedCase* recorded = nullptr;  // lives as long as the case is used
+  const RecordedProgram* recorded = nullptr;  // lives as long as the case is used
 };
 
 /// Those of a file; of all programs, without records.

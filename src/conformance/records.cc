@@ -52,8 +52,8 @@ class LineReader {
     return ok_ ? json : Json::object();
   }
 
-  RecordedCase read(const Json& json) {
-    RecordedCase c;
+  RecordedProgram read(const Json& json) {
+    RecordedProgram c;
     Record& r = c.record;
     only(json, "record",
          {"id", "class", "undefined", "title", "variant", "steps", "capture_status", "nodes",
@@ -226,7 +226,7 @@ Json to_json(const GraphDump& dump) {
   return j;
 }
 
-Json to_json(const RecordedCase& c) {
+Json to_json(const RecordedProgram& c) {
   const Record& r = c.record;
   Json j{{"id", r.id}, {"class", name_of(c.verdict)}};
   if (c.verdict == Verdict::kUndefined) j["undefined"] = true;
@@ -273,7 +273,7 @@ Status parse_records(std::string_view text, const std::string& path, RecordFile*
       file->recorded_on = in_words(json);
       continue;
     }
-    RecordedCase c = reader.read(json);
+    RecordedProgram c = reader.read(json);
     if (reader.ok() && !seen.emplace(c.record.id, c.record.variant).second) {
       reader.wrong("io.key", "variant", "a record that occurs once",
                    "a second one of " + c.record.id + ' ' + c.record.variant);
@@ -294,10 +294,10 @@ Status read_records(const std::string& path, RecordFile* file) {
 }
 
 Status write_records(const std::string& path, std::string_view device, std::string_view version,
-                     std::span<const RecordedCase> cases) {
+                     std::span<const RecordedProgram> cases) {
   const Json env{{"id", "_env"}, {"device", device}, {"version", version}};
   std::string text = text_of(env) + '\n';
-  for (const RecordedCase& c : cases) text += text_of(to_json(c)) + '\n';
+  for (const RecordedProgram& c : cases) text += text_of(to_json(c)) + '\n';
   return write_file(path, std::as_bytes(std::span(text)));
 }
 

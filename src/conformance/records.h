@@ -16,7 +16,7 @@ namespace shadowgraph {
 std::string_view name_of(Verdict verdict);
 
 /// One line: a record, and of which class its program was.
-struct RecordedCase {
+struct RecordedProgram {
   Verdict verdict = Verdict::kExact;
   std::string title;
   Record record;
@@ -25,7 +25,7 @@ struct RecordedCase {
 struct RecordFile {
   std::string path;
   std::string recorded_on;  // the _env line in words; empty: there is none
-  std::vector<RecordedCase> cases;
+  std::vector<RecordedProgram> cases;
 };
 
 /// Lines that cannot be read are findings, named "FILE:LINE"; *file gets all others.
@@ -34,6 +34,6 @@ Status read_records(const std::string& path, RecordFile* file);
 
 /// Whole or not at all. device and version: the _env line.
 Status write_records(const std::string& path, std::string_view device, std::string_view version,
-                     std::span<const RecordedCase> cases);
+                     std::span<const RecordedProgram> cases);
 
 }  // namespace shadowgraph

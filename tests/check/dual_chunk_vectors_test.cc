@@ -5,18 +5,18 @@
 #include <string>
 #include <vector>
 
-#include "check/linear_vectors.h"
+#include "check/recorded/judge.h"
 #include "core/float_formats.h"
-#include "io/linear_vectors.h"
+#include "io/recorded/recorded_cases.h"
 
 namespace shadowgraph {
 namespace {
 
-std::vector<LinearVector> dual_cases() {
-  std::vector<LinearVector> cases;
+std::vector<RecordedCase> dual_cases() {
+  std::vector<RecordedCase> cases;
   std::vector<SkippedCase> skipped;
   const std::string path = std::string(SHADOWGRAPH_TEST_DATA) + "/linear/dualchunk.safetensors";
-  EXPECT_EQ(read_linear_vectors(path, &cases, &skipped).to_string(), "ok");
+  EXPECT_EQ(read_recorded_cases(path, &cases, &skipped).to_string(), "ok");
   EXPECT_FALSE(cases.empty());
   return cases;
 }
@@ -25,9 +25,9 @@ std::vector<LinearVector> dual_cases() {
 template <class Slip>
 void expect_noticed(Slip slip, size_t least) {
   size_t noticed = 0;
-  for (LinearVector v : dual_cases()) {
+  for (RecordedCase v : dual_cases()) {
     if (!slip(std::get<DualChunkCase>(v.call), v)) continue;
-    const Status found = judge_linear_vector(v).findings;
+    const Status found = judge_recorded(v).findings;
     const auto is_law = [](const Finding& f) { return f.id == "num.reference"; };
     EXPECT_TRUE(std::ranges::any_of(found.findings(), is_law)) << v.id;
     ++noticed;
@@ -36,8 +36,8 @@ void expect_noticed(Slip slip, size_t least) {
 }
 
 TEST(DualChunkVectors, EveryCaseIsWithinItsBound) {
-  for (const LinearVector& v : dual_cases()) {
-    const VectorVerdict verdict = judge_linear_vector(v);
+  for (const RecordedCase& v : dual_cases()) {
+    const RecordedVerdict verdict = judge_recorded(v);
     EXPECT_EQ(verdict.findings.to_string(), "ok") << v.id << ' ' << v.kind;
     EXPECT_GT(verdict.rows, 0);
     EXPECT_EQ(verdict.unbounded_rows, 0);
@@ -48,7 +48,7 @@ TEST(DualChunkVectors, EveryCaseIsWithinItsBound) {
 
 TEST(DualChunkVectors, QueriesOfTwoPartsInEachOthersPlaceAreNoticed) {
   expect_noticed(
-      [](DualChunkCase& c, LinearVector&) {
+      [](DualChunkCase& c, RecordedCase&) {
         std::swap(c.attention.queries.q[1], c.attention.queries.q[2]);
         return true;
       },
@@ -57,7 +57,7 @@ TEST(DualChunkVectors, QueriesOfTwoPartsInEachOthersPlaceAreNoticed) {
 
 TEST(DualChunkVectors, AChunkThatIsOneTokenLongerIsNoticed) {
   expect_noticed(
-      [](DualChunkCase& c, LinearVector&) {
+      [](DualChunkCase& c, RecordedCase&) {
         ++c.attention.queries.chunks.chunk_len;
         return true;
       },
@@ -66,7 +66,7 @@ TEST(DualChunkVectors, AChunkThatIsOneTokenLongerIsNoticed) {
 
 TEST(DualChunkVectors, AFactorOfAnotherLengthIsNoticed) {
   expect_noticed(
-      [](DualChunkCase& c, LinearVector&) {
+      [](DualChunkCase& c, RecordedCase&) {
         if (c.original_max_position == 0) return false;
         ++c.orig_lens[0];
         return true;
@@ -76,7 +76,7 @@ TEST(DualChunkVectors, AFactorOfAnotherLengthIsNoticed) {
 
 TEST(DualChunkVectors, ALogitScaleWithoutItsFactorIsNoticed) {
   expect_noticed(
-      [](DualChunkCase& c, LinearVector&) {
+      [](DualChunkCase& c, RecordedCase&) {
         c.attention.queries.scales = {};
         return c.original_max_position > 0;
       },
@@ -86,7 +86,7 @@ TEST(DualChunkVectors, ALogitScaleWithoutItsFactorIsNoticed) {
 TEST(DualChunkVectors, AnLseThatIsOffIsNoticed) {
   std::vector<double> values;
   expect_noticed(
-      [&](DualChunkCase&, LinearVector& v) {
+      [&](DualChunkCase&, RecordedCase& v) {
         const ConstTensorView lse = v.reference.lse;
         values.assign(static_cast<size_t>(lse.numel()), 0);
         for (int64_t i = 0; i < lse.numel(); ++i)

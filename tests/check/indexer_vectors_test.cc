@@ -10,28 +10,28 @@
 #include <vector>
 
 #include "check/linear_bound.h"
-#include "check/linear_vectors.h"
+#include "check/recorded/judge.h"
 #include "core/float_formats.h"
-#include "io/linear_vectors.h"
+#include "io/recorded/recorded_cases.h"
 
 namespace shadowgraph {
 namespace {
 
-std::vector<LinearVector> curated(const char* name, const std::string& kind) {
-  std::vector<LinearVector> cases, of_kind;
+std::vector<RecordedCase> curated(const char* name, const std::string& kind) {
+  std::vector<RecordedCase> cases, of_kind;
   std::vector<SkippedCase> skipped;
   const std::string path = std::string(SHADOWGRAPH_TEST_DATA "/linear/") + name + ".safetensors";
-  EXPECT_EQ(read_linear_vectors(path, &cases, &skipped).to_string(), "ok");
-  for (LinearVector& v : cases)
+  EXPECT_EQ(read_recorded_cases(path, &cases, &skipped).to_string(), "ok");
+  for (RecordedCase& v : cases)
     if (v.kind.starts_with(kind)) of_kind.push_back(std::move(v));
   EXPECT_FALSE(of_kind.empty());
   return of_kind;
 }
 
 /// "law field" of each finding.
-std::vector<std::string> found(const LinearVector& v) {
+std::vector<std::string> found(const RecordedCase& v) {
   std::vector<std::string> all;
-  const VectorVerdict verdict = judge_linear_vector(v);
+  const RecordedVerdict verdict = judge_recorded(v);
   for (const Finding& f : verdict.findings.findings()) all.push_back(f.id + ' ' + f.where.field);
   return all;
 }
@@ -54,41 +54,41 @@ class Copy {
 };
 
 template <class Case>
-Case& case_of(LinearVector& v) {
-  return std::get<Case>(std::get<IndexerCase>(v.call));
+Case& case_of(RecordedCase& v) {
+  return std::get<Case>(v.call);
 }
 
 TEST(IndexerVectors, AQuantisedValueOrScaleThatIsOffIsNoticed) {
-  for (LinearVector v : curated("indexer", "act_quant")) {
+  for (RecordedCase v : curated("indexer", "act_quant")) {
     ASSERT_EQ(found(v), Found{});
-    const LinearVector right = v;
+    const RecordedCase right = v;
     auto& c = case_of<ActQuantCase>(v);
     {
       Copy y(&c.y);
       y[700] ^= std::byte{1};  // the neighbour
       EXPECT_EQ(found(v), Found{"num.recorded gpu.y"});
     }
-    c = std::get<ActQuantCase>(std::get<IndexerCase>(right.call));
+    c = std::get<ActQuantCase>(right.call);
     {
       Copy scale(&c.scale);
       scale.set(DType::kF32, 4, 1.7857F);
       EXPECT_EQ(found(v)[0], "num.recorded gpu.scale");
     }
-    c = std::get<ActQuantCase>(std::get<IndexerCase>(right.call));
+    c = std::get<ActQuantCase>(right.call);
     Copy reference(&c.scale_ref);
     double wrong = element(c.scale_ref, 4) * (1 + 1e-9);
     std::memcpy(&reference[4 * 8], &wrong, 8);
     EXPECT_EQ(found(v), Found{"num.reference ref.scale"});
   }
   // A power of two where there is none, and the other way round.
-  for (LinearVector v : curated("indexer", "act_quant")) {
+  for (RecordedCase v : curated("indexer", "act_quant")) {
     case_of<ActQuantCase>(v).call.ue8m0 ^= true;
     EXPECT_EQ(found(v)[0], "num.recorded gpu.scale");
   }
 }
 
 TEST(IndexerVectors, AKeyInAnotherPlaceIsNoticed) {
-  for (const LinearVector& right : curated("indexer", "index_buf")) {
+  for (const RecordedCase& right : curated("indexer", "index_buf")) {
     ASSERT_EQ(found(right), Found{});
     const std::vector<std::pair<ConstTensorView IndexKeysCase::*, Found>> slips = {
         {&IndexKeysCase::after, {"num.recorded gpu.pages"}},
@@ -97,13 +97,13 @@ TEST(IndexerVectors, AKeyInAnotherPlaceIsNoticed) {
         {&IndexKeysCase::k_scale, {"num.recorded gpu.k_scale"}},
     };
     for (const auto& [array, laws] : slips) {
-      LinearVector v = right;
+      RecordedCase v = right;
       auto& c = case_of<IndexKeysCase>(v);
       Copy bytes(&(c.*array));
       bytes[9] ^= std::byte{1};
       EXPECT_EQ(found(v), laws);
     }
-    LinearVector v = right;
+    RecordedCase v = right;
     auto& c = case_of<IndexKeysCase>(v);
     std::vector<int64_t> slots(c.store.out_cache_loc.begin(), c.store.out_cache_loc.end());
     std::swap(slots[0], slots[1]);
@@ -115,17 +115,17 @@ TEST(IndexerVectors, AKeyInAnotherPlaceIsNoticed) {
 }
 
 TEST(IndexerVectors, AScoreThatIsOffIsNoticed) {
-  for (const LinearVector& right : curated("indexer", "indexer_logits")) {
+  for (const RecordedCase& right : curated("indexer", "indexer_logits")) {
     ASSERT_EQ(found(right), Found{});
     {
-      LinearVector v = right;
+      RecordedCase v = right;
       auto& c = case_of<IndexerLogitsCase>(v);
       Copy logits(&c.logits);
       logits.set(DType::kF32, 70, static_cast<float>(element(c.logits, 70)) + 0.1F);
       EXPECT_EQ(found(v), Found{"num.recorded gpu.logits"});
     }
     {
-      LinearVector v = right;
+      RecordedCase v = right;
       auto& c = case_of<IndexerLogitsCase>(v);
       Copy reference(&c.reference);
       double wrong = element(c.reference, 70) * (1 + 1e-7);
@@ -133,26 +133,26 @@ TEST(IndexerVectors, AScoreThatIsOffIsNoticed) {
       EXPECT_EQ(found(v), Found{"num.reference ref.logits"});
     }
     {
-      LinearVector v = right;
-      v.kernel = "tomorrow's";
+      RecordedCase v = right;
+      v.gpu().kernel = "tomorrow's";
       EXPECT_EQ(found(v), Found{"num.recorded kernel"});
-      v.kernel = "deep_gemm";  // whose dots are not rounded to bf16
+      v.gpu().kernel = "deep_gemm";  // whose dots are not rounded to bf16
       EXPECT_EQ(found(v), Found{"num.recorded gpu.logits"});
     }
   }
 }
 
 TEST(IndexerVectors, AChoiceThatLeavesOutALargerScoreIsNoticed) {
-  for (const LinearVector& right : curated("indexer", "indexer_logits")) {
+  for (const RecordedCase& right : curated("indexer", "indexer_logits")) {
     const auto plant = [&](const std::function<void(Copy&, int64_t)>& slip) {
-      LinearVector v = right;
+      RecordedCase v = right;
       auto& c = case_of<IndexerLogitsCase>(v);
       Copy topk(&c.topk_ref);
       slip(topk, c.topk_ref.shape[1]);
       return found(v);
     };
-    const auto* ids = reinterpret_cast<const int32_t*>(
-        std::get<IndexerLogitsCase>(std::get<IndexerCase>(right.call)).topk_ref.data);
+    const auto* ids =
+        reinterpret_cast<const int32_t*>(std::get<IndexerLogitsCase>(right.call).topk_ref.data);
     const Found reference = {"num.reference ref.topk"};
     EXPECT_EQ(plant([&](Copy& t, int64_t n) {
                 // Replaces one position of the second row by the first that was left out.
@@ -169,10 +169,10 @@ TEST(IndexerVectors, AChoiceThatLeavesOutALargerScoreIsNoticed) {
 }
 
 TEST(IndexerVectors, ASlotOfAnotherPositionIsNoticed) {
-  for (const LinearVector& right : curated("indexer", "topk_transform")) {
+  for (const RecordedCase& right : curated("indexer", "topk_transform")) {
     ASSERT_EQ(found(right), Found{});
     for (const bool reference : {false, true}) {
-      LinearVector v = right;
+      RecordedCase v = right;
       auto& c = case_of<TopkTransformCase>(v);
       ConstTensorView& array = reference ? c.out_ref : c.out;
       Copy out(&array);
@@ -183,7 +183,7 @@ TEST(IndexerVectors, ASlotOfAnotherPositionIsNoticed) {
     }
     for (const size_t back : {1U, 5U}) {  // a guard cell, the last entry
       for (const bool reference : {false, true}) {
-        LinearVector v = right;
+        RecordedCase v = right;
         auto& c = case_of<TopkTransformCase>(v);
         auto& list = reference ? c.kv_indices_ref : c.kv_indices;
         std::vector<int32_t> changed(list.begin(), list.end());
@@ -193,7 +193,7 @@ TEST(IndexerVectors, ASlotOfAnotherPositionIsNoticed) {
                                             : "num.recorded gpu.kv_indices"});
       }
     }
-    LinearVector v = right;
+    RecordedCase v = right;
     auto& c = case_of<TopkTransformCase>(v);
     std::vector<int32_t> indptr(c.compact.kv_indptr.begin(), c.compact.kv_indptr.end());
     --indptr.back();
@@ -204,19 +204,19 @@ TEST(IndexerVectors, ASlotOfAnotherPositionIsNoticed) {
 
 TEST(CompressVectors, ABlockOrAStateThatIsOffIsNoticed) {
   for (const char* kind : {"c4_decode", "c128_decode", "pool_norm_rope"}) {
-    for (const LinearVector& right : curated("compress", kind)) {
+    for (const RecordedCase& right : curated("compress", kind)) {
       ASSERT_EQ(found(right), Found{}) << kind;
       {
-        LinearVector v = right;
-        Copy out(&v.recorded.out);
+        RecordedCase v = right;
+        Copy out(&v.gpu().out);
         // Ten times the last bit that is left of a result is noticed: bf16's, or f32's.
-        const DType type = v.recorded.out.dtype;
-        const auto x = static_cast<float>(element(v.recorded.out, 3));
+        const DType type = v.gpu().out.dtype;
+        const auto x = static_cast<float>(element(v.gpu().out, 3));
         out.set(type, 3, x + (type == DType::kF32 ? 1e-4F : 0.1F) * std::max(1.F, std::abs(x)));
         EXPECT_EQ(found(v), Found{"num.recorded gpu.out"}) << kind;
       }
       {
-        LinearVector v = right;
+        RecordedCase v = right;
         Copy out(&v.reference.out);
         double wrong = element(v.reference.out, 3) + 1e-9;
         std::memcpy(&out[3 * 8], &wrong, 8);
@@ -224,8 +224,8 @@ TEST(CompressVectors, ABlockOrAStateThatIsOffIsNoticed) {
       }
       if (!right.states_before.defined()) continue;
       for (const bool reference : {false, true}) {
-        LinearVector v = right;
-        ConstTensorView& states = reference ? v.reference.states : v.recorded.states;
+        RecordedCase v = right;
+        ConstTensorView& states = reference ? v.reference.states : v.gpu().states;
         Copy bytes(&states);
         bytes[states.numel() * 4 - 1] ^= std::byte{1};
         EXPECT_EQ(found(v), Found{reference ? "num.reference ref.state" : "num.recorded gpu.state"})
@@ -237,13 +237,13 @@ TEST(CompressVectors, ABlockOrAStateThatIsOffIsNoticed) {
 
 /// What the formula says, but for one thing that a kernel may get wrong.
 TEST(CompressVectors, AnotherPageOrSlotIsNoticed) {
-  for (const LinearVector& right : curated("compress", "c4_decode")) {
+  for (const RecordedCase& right : curated("compress", "c4_decode")) {
     const auto plant = [&](const std::function<void(Compress&)>& slip) {
-      LinearVector v = right;
-      slip(std::get<Compress>(std::get<CompressCase>(v.call)));
+      RecordedCase v = right;
+      slip(std::get<Compress>(v.call));
       return found(v);
     };
-    const auto& given = std::get<Compress>(std::get<CompressCase>(right.call));
+    const auto& given = std::get<Compress>(right.call);
     std::vector<int32_t> extra(given.extra.begin(), given.extra.end());
     for (size_t t = 0; t < extra.size(); ++t)
       if (given.reads_extra(static_cast<int64_t>(t))) extra[t] = extra[t] == 5 ? 3 : 5;
@@ -256,9 +256,9 @@ TEST(CompressVectors, AnotherPageOrSlotIsNoticed) {
     std::vector<int32_t> same(given.indices.size(), given.indices[0]);
     EXPECT_EQ(plant([&](Compress& c) { c.indices = same; })[0], "slot.duplicate indices");
   }
-  for (const LinearVector& right : curated("compress", "pool_norm_rope")) {
-    LinearVector v = right;
-    auto& call = std::get<PoolNormRope>(std::get<CompressCase>(v.call));
+  for (const RecordedCase& right : curated("compress", "pool_norm_rope")) {
+    RecordedCase v = right;
+    auto& call = std::get<PoolNormRope>(v.call);
     Copy freqs(&call.freqs);
     freqs[7] ^= std::byte{0x80};  // the other way round
     EXPECT_EQ(found(v), (Found{"num.recorded gpu.out", "num.reference ref.out"}));

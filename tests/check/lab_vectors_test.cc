@@ -7,7 +7,7 @@
 
 #include "check/call_scene.h"
 #include "check/mistake_lab.h"
-#include "check/vectors.h"
+#include "check/recorded/judge.h"
 #include "oracle/oracle.h"
 
 namespace shadowgraph {
@@ -91,14 +91,14 @@ struct LabVector {
     r.lse = ConstTensorView(lab.lse.data(), DType::kF32, {9, kHeads});
     return r;
   }
-  KernelVector vector(AnyCall call) const {
-    KernelVector made;
+  RecordedCase vector(AnyCall call) const {
+    RecordedCase made;
     made.id = "lab", made.kind = "extend";
-    made.calls = {std::move(call)};
+    made.attention().calls = {std::move(call)};
     made.recorded = {recorded()};
     return made;
   }
-  void add_reference(KernelVector* to, const PagedAttention& call) {
+  void add_reference(RecordedCase* to, const PagedAttention& call) {
     out_ref.resize(9 * kHeads * kDim), lse_ref.resize(9 * kHeads);
     for_each_row(call, [&](const OracleRow& row) {
       const auto at = static_cast<size_t>(row.row * kHeads + row.head);
@@ -106,13 +106,13 @@ struct LabVector {
         out_ref[at * kDim + static_cast<size_t>(i)] = static_cast<float>(row.out[i]);
       lse_ref[at] = row.lse;
     });
-    to->out_ref = ConstTensorView(out_ref.data(), DType::kF32, {9, kHeads, kDim});
-    to->lse_ref = ConstTensorView(lse_ref.data(), DType::kF64, {9, kHeads});
+    to->reference.out = ConstTensorView(out_ref.data(), DType::kF32, {9, kHeads, kDim});
+    to->reference.lse = ConstTensorView(lse_ref.data(), DType::kF64, {9, kHeads});
   }
 };
 
 /// The mistake that every finding names.
-std::string named(const VectorVerdict& v) {
+std::string named(const RecordedVerdict& v) {
   std::string all;
   for (const Finding& f : v.findings.findings()) {
     const std::string one = f.diagnosis.empty() ? "nothing" : f.diagnosis[0].mistake;
@@ -122,13 +122,13 @@ std::string named(const VectorVerdict& v) {
   return all;
 }
 
-const VectorOptions kDiagnose{.diagnose = true};
+const RecordedOptions kDiagnose{.diagnose = true};
 
 TEST(LabVectors, WhatIsRightIsNoFinding) {
   LabVector lab;
   lab.lab.run();
   for (const AnyCall& call : {AnyCall(lab.paged()), AnyCall(lab.ragged())}) {
-    const VectorVerdict v = judge_vector(lab.vector(call), kDiagnose);
+    const RecordedVerdict v = judge_recorded(lab.vector(call), kDiagnose);
     EXPECT_EQ(v.findings.to_string(), "ok");
     EXPECT_EQ(v.rows, 9 * kHeads);
   }
@@ -142,15 +142,15 @@ TEST(LabVectors, AWrongWindowIsNamedWhateverOfItIsRecorded) {
     for (const bool out : {true, false}) {
       for (const bool lse : {true, false}) {
         if (!out && !lse) continue;
-        KernelVector vector = lab.vector(call);
+        RecordedCase vector = lab.vector(call);
         if (!out) vector.recorded[0].out = {};
         if (!lse) vector.recorded[0].lse = {};
-        const VectorVerdict v = judge_vector(vector, kDiagnose);
+        const RecordedVerdict v = judge_recorded(vector, kDiagnose);
         EXPECT_EQ(v.findings.findings().size(), size_t{out} + lse);
         EXPECT_EQ(named(v), "window.ignored") << out << lse;
         EXPECT_EQ(v.gpu.out.has_value(), out);
         EXPECT_EQ(v.gpu.lse.has_value(), lse);
-        EXPECT_EQ(named(judge_vector(vector)), "nothing") << "nobody asked";
+        EXPECT_EQ(named(judge_recorded(vector)), "nothing") << "nobody asked";
       }
     }
   }
@@ -168,10 +168,10 @@ TEST(LabVectors, AnIgnoredMaskIsNamed) {
     EXPECT_EQ(CallScene(paged).scene().rows.masks, lab.lab.masks);
     EXPECT_EQ(CallScene(ragged).scene().rows.masks, lab.lab.masks);
     for (const AnyCall& call : {AnyCall(paged), AnyCall(ragged)}) {
-      EXPECT_EQ(named(judge_vector(lab.vector(call), kDiagnose)), "mask.ignored");
+      EXPECT_EQ(named(judge_recorded(lab.vector(call), kDiagnose)), "mask.ignored");
     }
     lab.lab.run();
-    EXPECT_EQ(judge_vector(lab.vector(paged), kDiagnose).findings.to_string(), "ok");
+    EXPECT_EQ(judge_recorded(lab.vector(paged), kDiagnose).findings.to_string(), "ok");
   }
 }
 
@@ -182,26 +182,26 @@ TEST(LabVectors, ADecodeNeedsNoOffsets) {
   PagedAttention call = lab.paged();
   call.cu_seqlens_q = {};
   call.q.shape[0] = 3;
-  KernelVector vector = lab.vector(call);
+  RecordedCase vector = lab.vector(call);
   vector.recorded[0].out.shape[0] = vector.recorded[0].lse.shape[0] = 3;
-  EXPECT_EQ(judge_vector(vector).findings.to_string(), "ok");
-  std::get<PagedAttention>(vector.calls[0]).params.window_left = 4;
-  EXPECT_EQ(named(judge_vector(vector, kDiagnose)), "window.ignored");
+  EXPECT_EQ(judge_recorded(vector).findings.to_string(), "ok");
+  std::get<PagedAttention>(vector.attention().calls[0]).params.window_left = 4;
+  EXPECT_EQ(named(judge_recorded(vector, kDiagnose)), "window.ignored");
 }
 
 TEST(LabVectors, AKnownWrongResultIsCalledByItsMistake) {
   LabVector lab;
   lab.lab.run();
   lab.lab.params.window_left = 5;
-  KernelVector vector = lab.vector(lab.paged());
+  RecordedCase vector = lab.vector(lab.paged());
   vector.recorded[0].known_wrong = "engine#1";
-  VectorVerdict v = judge_vector(vector, kDiagnose);
+  RecordedVerdict v = judge_recorded(vector, kDiagnose);
   EXPECT_EQ(v.findings.to_string(), "ok");
   ASSERT_EQ(v.known_wrong.size(), 1u);
   EXPECT_NE(v.known_wrong[0].find("times its bound (engine#1): as if window.ignored: "),
             std::string::npos)
       << v.known_wrong[0];
-  v = judge_vector(vector);
+  v = judge_recorded(vector);
   ASSERT_EQ(v.known_wrong.size(), 1u);
   EXPECT_TRUE(v.known_wrong[0].ends_with("times its bound (engine#1)")) << v.known_wrong[0];
 }
@@ -209,18 +209,18 @@ TEST(LabVectors, AKnownWrongResultIsCalledByItsMistake) {
 TEST(LabVectors, AReferenceIsJudgedByWhatItHas) {
   LabVector lab;
   lab.lab.run();
-  KernelVector vector = lab.vector(lab.paged());
+  RecordedCase vector = lab.vector(lab.paged());
   for (const bool out : {true, false}) {
     for (const bool lse : {true, false}) {
-      lab.add_reference(&vector, std::get<PagedAttention>(vector.calls[0]));
-      if (!out) vector.out_ref = {};
-      if (!lse) vector.lse_ref = {};
-      VectorVerdict v = judge_vector(vector);
+      lab.add_reference(&vector, std::get<PagedAttention>(vector.attention().calls[0]));
+      if (!out) vector.reference.out = {};
+      if (!lse) vector.reference.lse = {};
+      RecordedVerdict v = judge_recorded(vector);
       EXPECT_EQ(v.findings.to_string(), "ok");
       EXPECT_EQ(v.reference.out.has_value(), out);
       EXPECT_EQ(v.reference.lse.has_value(), lse);
       lab.out_ref[0] += 1, lab.lse_ref[0] += 1;
-      v = judge_vector(vector);
+      v = judge_recorded(vector);
       EXPECT_EQ(v.findings.findings().size(), size_t{out} + lse);
       for (const Finding& f : v.findings.findings()) EXPECT_EQ(f.id, "num.reference");
     }
@@ -230,12 +230,12 @@ TEST(LabVectors, AReferenceIsJudgedByWhatItHas) {
 TEST(LabVectors, ACallThatIsRefusedIsNamedAndNotJudged) {
   LabVector lab;
   lab.lab.run();
-  KernelVector vector = lab.vector(lab.paged());
+  RecordedCase vector = lab.vector(lab.paged());
   PagedAttention bad = lab.paged();
   bad.params.num_kv_heads = 3;
-  vector.calls.emplace_back(bad);
+  vector.attention().calls.emplace_back(bad);
   vector.recorded = {lab.recorded(1), lab.recorded(7)};
-  VectorVerdict v = judge_vector(vector);
+  RecordedVerdict v = judge_recorded(vector);
   ASSERT_FALSE(v.findings.ok());
   for (const Finding& f : v.findings.findings()) {
     EXPECT_TRUE(f.where.field.starts_with("call1.")) << f.to_string();
@@ -245,17 +245,17 @@ TEST(LabVectors, ACallThatIsRefusedIsNamedAndNotJudged) {
   vector = lab.vector(bad);
   lab.add_reference(&vector, lab.paged());
   lab.out_ref[0] += 1;
-  v = judge_vector(vector);
+  v = judge_recorded(vector);
   for (const Finding& f : v.findings.findings())
     EXPECT_FALSE(f.id.starts_with("num.")) << f.to_string();
   EXPECT_EQ(v.rows, 0);
-  vector.calls.clear();
-  EXPECT_EQ(judge_vector(vector).findings.to_string(), "ok") << "there is nothing to judge";
+  vector.attention().calls.clear();
+  EXPECT_EQ(judge_recorded(vector).findings.to_string(), "ok") << "there is nothing to judge";
 }
 
 TEST(LabVectors, OnlyPagesThatAreSlotsAreATwoPartPrefill) {
   LabVector lab;
-  KernelVector vector = lab.vector(lab.paged());
+  RecordedCase vector = lab.vector(lab.paged());
   EXPECT_FALSE(is_planted(vector)) << "of another kind";
   vector.kind = "swa_merge";
   EXPECT_TRUE(is_planted(vector));
@@ -263,7 +263,7 @@ TEST(LabVectors, OnlyPagesThatAreSlotsAreATwoPartPrefill) {
   const auto changed = [&](const std::function<void(KvCache&)>& change) {
     KvCache c = cache;
     change(c);
-    std::get<PagedAttention>(vector.calls[0]).cache = c;
+    std::get<PagedAttention>(vector.attention().calls[0]).cache = c;
     return is_planted(vector);
   };
   EXPECT_FALSE(changed([](KvCache& c) { c.k.head_stride *= 2; }));

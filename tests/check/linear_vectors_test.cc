@@ -1,6 +1,4 @@
 // Recorded recurrent kernels, and what the judge must notice in them.
-#include "check/linear_vectors.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,8 +10,9 @@
 #include <vector>
 
 #include "check/linear_bound.h"
+#include "check/recorded/judge.h"
 #include "core/float_formats.h"
-#include "io/linear_vectors.h"
+#include "io/recorded/recorded_cases.h"
 
 namespace shadowgraph {
 namespace {
@@ -21,10 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 
 /// linear/*.safetensors of the folder that SHADOWGRAPH_VECTORS names; by default the curated ones.
-std::vector<LinearVector> recorded_cases() {
+std::vector<RecordedCase> recorded_cases() {
   const char* folder = std::getenv("SHADOWGRAPH_VECTORS");
   const fs::path root = fs::path(folder == nullptr ? SHADOWGRAPH_TEST_DATA : folder) / "linear";
-  std::vector<LinearVector> cases;
+  std::vector<RecordedCase> cases;
   if (!fs::is_directory(root)) return cases;
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(root))
@@ -32,7 +31,7 @@ std::vector<LinearVector> recorded_cases() {
   std::ranges::sort(files);
   for (const fs::path& file : files) {
     std::vector<SkippedCase> skipped;
-    EXPECT_EQ(read_linear_vectors(file.string(), &cases, &skipped).to_string(), "ok") << file;
+    EXPECT_EQ(read_recorded_cases(file.string(), &cases, &skipped).to_string(), "ok") << file;
   }
   return cases;
 }
@@ -42,15 +41,15 @@ bool has_law(const Status& status, const std::string& law) {
 }
 
 TEST(LinearVectors, EveryRecordedCaseIsWithinItsBound) {
-  const std::vector<LinearVector> cases = recorded_cases();
+  const std::vector<RecordedCase> cases = recorded_cases();
   if (cases.empty()) GTEST_SKIP() << "no linear/*.safetensors in the folder of SHADOWGRAPH_VECTORS";
   std::map<std::string, int> judged;
-  for (const LinearVector& v : cases) {
-    const VectorVerdict verdict = judge_linear_vector(v);
+  for (const RecordedCase& v : cases) {
+    const RecordedVerdict verdict = judge_recorded(v);
     EXPECT_EQ(verdict.findings.to_string(), "ok") << v.id << ' ' << v.system << ' ' << v.kind;
     EXPECT_GT(verdict.rows, 0) << v.id << ' ' << v.system << ' ' << v.kind;
     // Whoever departs is said to, and by how much.
-    EXPECT_EQ(!v.departs.empty(), !verdict.known_wrong.empty()) << v.id;
+    EXPECT_EQ(!v.gpu().known_wrong.empty(), !verdict.known_wrong.empty()) << v.id;
     ++judged[v.system];
   }
   for (const auto& [system, n] : judged) std::printf("%s: %d cases\n", system.c_str(), n);
@@ -82,28 +81,28 @@ int64_t largest(const ConstTensorView& t) {
   return at;
 }
 
-bool is_judged(const LinearVector& v) {
-  const LinearArithmetic* a = find_linear_arithmetic(v.kernel);
+bool is_judged(const RecordedCase& v) {
+  const LinearArithmetic* a = find_linear_arithmetic(v.gpu().kernel);
   const auto* recurrence = std::get_if<Recurrence>(&v.call);
-  return v.departs.empty() && v.recorded.out.defined() && v.out_valid.empty() &&
+  return v.gpu().known_wrong.empty() && v.gpu().out.defined() && v.out_valid.empty() &&
          (recurrence == nullptr || a != nullptr);
 }
 
 TEST(LinearVectors, ANumberThatIsOffIsNoticed) {
   int tried = 0;
-  for (LinearVector v : recorded_cases()) {
+  for (RecordedCase v : recorded_cases()) {
     if (!is_judged(v)) continue;
     ++tried;
-    const ConstTensorView out = v.recorded.out;
+    const ConstTensorView out = v.gpu().out;
     const int64_t at = largest(out);
     // Products of rounded factors are bounded wide, behind a few chunks of the delta rule most of
     // all, and so are weights of 4 bits.
-    const LinearArithmetic* a = find_linear_arithmetic(v.kernel);
+    const LinearArithmetic* a = find_linear_arithmetic(v.gpu().kernel);
     const bool wide = (a != nullptr && a->chunk != 0) || v.dtype == DType::kE4M3;
     const double part = wide ? 40 : 0.05;
     const Changed changed(out, at, element(out, at) * part);
-    v.recorded.out = changed.view;
-    EXPECT_TRUE(has_law(judge_linear_vector(v).findings, "num.recorded"))
+    v.gpu().out = changed.view;
+    EXPECT_TRUE(has_law(judge_recorded(v).findings, "num.recorded"))
         << v.id << ' ' << v.system << ' ' << v.kind;
   }
   EXPECT_GT(tried, 10);
@@ -111,7 +110,7 @@ TEST(LinearVectors, ANumberThatIsOffIsNoticed) {
 
 TEST(LinearVectors, AReferenceThatIsAThousandthOffIsNoticed) {
   int tried = 0;
-  for (LinearVector v : recorded_cases()) {
+  for (RecordedCase v : recorded_cases()) {
     if (!v.reference.out.defined() || !v.out_valid.empty()) continue;
     ++tried;
     const ConstTensorView out = v.reference.out;
@@ -119,7 +118,7 @@ TEST(LinearVectors, AReferenceThatIsAThousandthOffIsNoticed) {
     const int64_t at = largest(out);
     const Changed changed(out, at, element(out, at) / 1000);
     v.reference.out = changed.view;
-    EXPECT_TRUE(has_law(judge_linear_vector(v).findings, "num.reference"))
+    EXPECT_TRUE(has_law(judge_recorded(v).findings, "num.reference"))
         << v.id << ' ' << v.system << ' ' << v.kind;
   }
   EXPECT_GT(tried, 10);
@@ -128,9 +127,9 @@ TEST(LinearVectors, AReferenceThatIsAThousandthOffIsNoticed) {
 /// A slot that nobody owns in this step, a bit of which changed.
 TEST(LinearVectors, ASlotThatNobodyWritesKeepsItsBits) {
   int tried = 0;
-  for (LinearVector v : recorded_cases()) {
+  for (RecordedCase v : recorded_cases()) {
     const auto* recurrence = std::get_if<Recurrence>(&v.call);
-    const ConstTensorView states = v.recorded.states;
+    const ConstTensorView states = v.gpu().states;
     if (recurrence == nullptr || !states.defined()) continue;
     const auto slots = recurrence->call.rows.state_indices;
     const int64_t of_slot = states.numel() / states.shape[0];
@@ -140,9 +139,9 @@ TEST(LinearVectors, ASlotThatNobodyWritesKeepsItsBits) {
       ++tried;
       const int64_t at = slot * of_slot + of_slot - 1;
       const Changed changed(states, at, element(states, at) + 1);
-      LinearVector broken = v;
-      broken.recorded.states = changed.view;
-      EXPECT_TRUE(has_law(judge_linear_vector(broken).findings, "num.write_set"))
+      RecordedCase broken = v;
+      broken.gpu().states = changed.view;
+      EXPECT_TRUE(has_law(judge_recorded(broken).findings, "num.write_set"))
           << v.id << ' ' << v.system << ' ' << v.kind;
       break;
     }
@@ -151,10 +150,10 @@ TEST(LinearVectors, ASlotThatNobodyWritesKeepsItsBits) {
 }
 
 TEST(LinearVectors, AKernelThatNobodyListsIsSaid) {
-  for (LinearVector v : recorded_cases()) {
+  for (RecordedCase v : recorded_cases()) {
     if (!std::holds_alternative<Recurrence>(v.call)) continue;
-    v.kernel = "tomorrow's";
-    EXPECT_TRUE(has_law(judge_linear_vector(v).findings, "num.recorded"));
+    v.gpu().kernel = "tomorrow's";
+    EXPECT_TRUE(has_law(judge_recorded(v).findings, "num.recorded"));
     return;
   }
 }

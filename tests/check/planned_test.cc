@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "check/compare.h"
-#include "check/vector_step.h"
-#include "check/vectors.h"
+#include "check/recorded/judge.h"
+#include "check/recorded/two_part_step.h"
 #include "io/curated_vectors.h"
 
 namespace shadowgraph {
@@ -18,10 +18,10 @@ namespace {
 /// no run of slots.
 template <class Fn>
 void for_each_call(Fn fn) {
-  for (const KernelVector& v : parse(curated("flashinfer.safetensors")).cases) {
+  for (const RecordedCase& v : parse(curated("flashinfer.safetensors")).cases) {
     if (v.kind.starts_with("mla") || v.kind.starts_with("hnd")) continue;
-    for (size_t i = 0; i < v.calls.size(); ++i)
-      fn(v, v.calls[i], v.id + " " + v.kind + " " + std::to_string(i));
+    for (size_t i = 0; i < v.attention().calls.size(); ++i)
+      fn(v, v.attention().calls[i], v.id + " " + v.kind + " " + std::to_string(i));
   }
 }
 
@@ -47,7 +47,7 @@ void expect_within_bound(const AnyCall& call, const PlannedResult& r, const std:
 
 TEST(Planned, AnySplitSizeIsTheWholeCallToItsBound) {
   int64_t cut = 0;
-  for_each_call([&](const KernelVector&, const AnyCall& call, const std::string& name) {
+  for_each_call([&](const RecordedCase&, const AnyCall& call, const std::string& name) {
     for (const int32_t size : {0, 16, 50, 128}) {
       const PlannedResult r = planned(call, {.fixed_size = size});
       expect_within_bound(call, r, name + ", split size " + std::to_string(size));
@@ -59,7 +59,7 @@ TEST(Planned, AnySplitSizeIsTheWholeCallToItsBound) {
 }
 
 TEST(Planned, OneSplitSizeHasOneSetOfBits) {
-  for_each_call([&](const KernelVector&, const AnyCall& call, const std::string& name) {
+  for_each_call([&](const RecordedCase&, const AnyCall& call, const std::string& name) {
     if (merges(call)) return;
     // The grid differs, and with it which block has which item.
     const PlannedResult a = planned(call, {.fixed_size = 48}),
@@ -73,7 +73,7 @@ TEST(Planned, OneSplitSizeHasOneSetOfBits) {
 
 TEST(Planned, ASplitShowsInTheBits) {
   bool differs = false;
-  for_each_call([&](const KernelVector&, const AnyCall& call, const std::string&) {
+  for_each_call([&](const RecordedCase&, const AnyCall& call, const std::string&) {
     if (merges(call)) return;
     differs |=
         planned(call, {.fixed_size = 16}).out_bytes != planned(call, {.off = true}).out_bytes;
@@ -83,10 +83,10 @@ TEST(Planned, ASplitShowsInTheBits) {
 
 TEST(VectorStep, ThePrefillInTwoPartsIsTheOnePass) {
   int steps = 0;
-  for (const KernelVector& v : parse(curated("flashinfer.safetensors")).cases) {
+  for (const RecordedCase& v : parse(curated("flashinfer.safetensors")).cases) {
     if (!is_two_part_prefill(v)) continue;
     ++steps;
-    const VectorVerdict verdict = judge_vector(v);
+    const RecordedVerdict verdict = judge_recorded(v);
     EXPECT_TRUE(verdict.findings.ok()) << verdict.findings.to_string();
     EXPECT_TRUE(verdict.twin.out.has_value());
   }
@@ -94,7 +94,7 @@ TEST(VectorStep, ThePrefillInTwoPartsIsTheOnePass) {
 }
 
 TEST(Planned, ACallOfNoRequestHasNoResult) {
-  for_each_call([&](const KernelVector&, const AnyCall& call, const std::string& name) {
+  for_each_call([&](const RecordedCase&, const AnyCall& call, const std::string& name) {
     const auto* paged = std::get_if<PagedAttention>(&call);
     if (paged == nullptr || paged->cu_seqlens_q.empty()) return;
     PagedAttention none = *paged;

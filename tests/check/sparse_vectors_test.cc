@@ -4,8 +4,7 @@
 
 #include <set>
 
-#include "check/linear_vectors.h"
-#include "check/vectors.h"
+#include "check/recorded/judge.h"
 #include "core/float_formats.h"
 #include "io/curated_linear.h"
 #include "kernels/small_sparse.h"
@@ -16,21 +15,23 @@ namespace {
 
 using Laws = std::set<std::string>;
 
-Laws laws(const VectorVerdict& verdict) {
+Laws laws(const RecordedVerdict& verdict) {
   Laws ids;
   for (const Finding& f : verdict.findings.findings()) ids.insert(f.id);
   return ids;
 }
 
-LinearVector linear(const std::string& kind) {
-  const LinearVector v = parse_linear(linear_case_of_kind(kind).file).cases.at(0);
-  const VectorVerdict verdict = judge_linear_vector(v);
+RecordedCase linear(const std::string& kind) {
+  const RecordedCase v = parse(linear_case_of_kind(kind).file).cases.at(0);
+  const RecordedVerdict verdict = judge_recorded(v);
   EXPECT_EQ(verdict.findings.to_string(), "ok") << kind;
   EXPECT_GT(verdict.rows, 0) << kind;
   return v;
 }
 
-SparseAttention& call_of(LinearVector& v) { return std::get<SparseAttention>(v.call); }
+SparseAttention& call_of(RecordedCase& v) {
+  return std::get<SparseAttention>(v.attention().calls.at(0));
+}
 
 constexpr const char* kAttention[] = {"dsa sparse_mla_fp8", "dsv4 sparse_decode_extra",
                                       "dsv4 unified_decode", "dsv4 unified_decode_fused",
@@ -46,13 +47,13 @@ T* copied(ConstTensorView* view, std::vector<std::shared_ptr<const void>>* stora
   return reinterpret_cast<T*>(bytes->data());
 }
 template <class T>
-T* copied(ConstTensorView* view, LinearVector* v) {
+T* copied(ConstTensorView* view, RecordedCase* v) {
   return copied<T>(view, &v->storage);
 }
 
 TEST(SparseVectors, ACallWithOtherKeysIsFound) {
   for (const char* kind : kAttention) {
-    LinearVector v = linear(kind);
+    RecordedCase v = linear(kind);
     ChosenKeys& keys = call_of(v).keys;
     std::vector<int32_t> indices(keys.indices.begin(), keys.indices.end());
     const auto seen = std::find_if(indices.begin(), indices.end(), [](int i) { return i >= 0; });
@@ -60,108 +61,107 @@ TEST(SparseVectors, ACallWithOtherKeysIsFound) {
     keys.indices = indices;
     const int32_t slot = *seen;
     *seen = -1;
-    EXPECT_EQ(laws(judge_linear_vector(v)), (Laws{"num.recorded", "num.reference"})) << kind;
+    EXPECT_EQ(laws(judge_recorded(v)), (Laws{"num.recorded", "num.reference"})) << kind;
     *seen = slot;
     if (none - indices.begin() > keys.width || none == indices.end()) continue;
     int32_t other = 0;
     while (std::find(indices.begin(), indices.end(), other) != indices.end()) ++other;
     if (other >= keys.pool.slots() || !keys.lengths.empty()) continue;
     *none = other;
-    EXPECT_EQ(laws(judge_linear_vector(v)), (Laws{"num.recorded", "num.reference"})) << kind;
+    EXPECT_EQ(laws(judge_recorded(v)), (Laws{"num.recorded", "num.reference"})) << kind;
   }
 }
 
 TEST(SparseVectors, ACallWithoutSinkExtraKeysOrScaleIsFound) {
   for (const char* kind : kAttention) {
-    LinearVector v = linear(kind);
-    LinearVector other = v;
+    RecordedCase v = linear(kind);
+    RecordedCase other = v;
     call_of(other).sm_scale *= 1.2F;
-    EXPECT_TRUE(laws(judge_linear_vector(other)).contains("num.recorded")) << kind;
+    EXPECT_TRUE(laws(judge_recorded(other)).contains("num.recorded")) << kind;
     if (!call_of(v).sinks.empty()) {
       other = v;
       call_of(other).sinks = {};
-      EXPECT_TRUE(laws(judge_linear_vector(other)).contains("num.recorded")) << kind;
+      EXPECT_TRUE(laws(judge_recorded(other)).contains("num.recorded")) << kind;
     }
     if (!call_of(v).extra.defined()) continue;
     other = v;
     call_of(other).extra = {};
-    EXPECT_TRUE(laws(judge_linear_vector(other)).contains("num.recorded")) << kind;
+    EXPECT_TRUE(laws(judge_recorded(other)).contains("num.recorded")) << kind;
   }
 }
 
 TEST(SparseVectors, AnLseThatLeavesTheSinkOutIsFound) {
-  LinearVector v = linear("dsv4 sparse_decode_extra");
-  call_of(v).options.lse_sink = LseSink::kExcluded;
-  EXPECT_EQ(laws(judge_linear_vector(v)), (Laws{"num.recorded", "num.reference"}));
+  RecordedCase v = linear("dsv4 sparse_decode_extra");
+  v.gpu().lse_sink = v.reference.lse_sink = LseSink::kExcluded;
+  EXPECT_EQ(laws(judge_recorded(v)), (Laws{"num.recorded", "num.reference"}));
 }
 
 TEST(SparseVectors, ATokenThatSeesNoKeyHasNoResult) {
-  LinearVector v = linear("dsv4 unified_decode_fused");
+  RecordedCase v = linear("dsv4 unified_decode_fused");
   const auto& indptr = call_of(v).keys.indptr;
   int64_t empty = 0;
   while (indptr[static_cast<size_t>(empty)] != indptr[static_cast<size_t>(empty) + 1]) ++empty;
-  copied<uint16_t>(&v.recorded.out, &v);
-  const int64_t size = v.recorded.out.stride[0];
-  store_float(const_cast<std::byte*>(v.recorded.out.data), DType::kBF16, empty * size, 0x1p-20F);
-  EXPECT_EQ(laws(judge_linear_vector(v)), (Laws{"num.recorded"}));
+  copied<uint16_t>(&v.gpu().out, &v);
+  const int64_t size = v.gpu().out.stride[0];
+  store_float(const_cast<std::byte*>(v.gpu().out.data), DType::kBF16, empty * size, 0x1p-20F);
+  EXPECT_EQ(laws(judge_recorded(v)), (Laws{"num.recorded"}));
 }
 
 TEST(SparseVectors, AKernelThatNobodyListsIsSaid) {
-  LinearVector v = linear("dsa sparse_mla_fp8");
-  v.kernel = "tomorrow's";
-  EXPECT_EQ(laws(judge_linear_vector(v)), (Laws{"num.recorded"}));
+  RecordedCase v = linear("dsa sparse_mla_fp8");
+  v.gpu().kernel = "tomorrow's";
+  EXPECT_EQ(laws(judge_recorded(v)), (Laws{"num.recorded"}));
 }
 
 TEST(SparseVectors, ARefusedCallIsAFinding) {
-  LinearVector v = linear("dsv4 unified_decode");
+  RecordedCase v = linear("dsv4 unified_decode");
   std::vector<int32_t> twice(call_of(v).keys.indices.begin(), call_of(v).keys.indices.end());
   twice[1] = twice[0];
   call_of(v).keys.indices = twice;
-  EXPECT_EQ(laws(judge_linear_vector(v)), (Laws{"list.duplicate"}));
+  EXPECT_EQ(laws(judge_recorded(v)), (Laws{"list.duplicate"}));
 }
 
 /// Bits of a byte of the recorded pool.
-void flip(LinearVector* v, int64_t at) { copied<uint8_t>(&v->recorded.states, v)[at] ^= 0x41; }
+void flip(RecordedCase* v, int64_t at) { copied<uint8_t>(&v->gpu().states, v)[at] ^= 0x41; }
 
 TEST(SparseVectors, PackedBytesThatAreOffAreFound) {
   for (const char* kind : {"dsa kv_quant", "dsv4 kv_pack"}) {
-    const LinearVector v = linear(kind);
+    const RecordedCase v = linear(kind);
     const auto& pack = std::get<PackLatents>(v.call);
     const int64_t slot = pack.out_cache_loc[1], latent = pack.pool.latent_at(slot);
     const bool dsa = pack.pool.layout == LatentLayout::kDsa;
     const int64_t scale = dsa ? latent + kDsaCodes + 2 : pack.pool.scales_at(slot);
     const int64_t rope = dsa ? latent + kDsaBytes - 1 : latent + kV4Bytes - 1;
     for (const int64_t at : {latent + 7, scale, rope}) {
-      LinearVector other = v;
+      RecordedCase other = v;
       flip(&other, at);
-      EXPECT_TRUE(laws(judge_linear_vector(other)).contains("num.recorded")) << kind << ' ' << at;
+      EXPECT_TRUE(laws(judge_recorded(other)).contains("num.recorded")) << kind << ' ' << at;
     }
   }
 }
 
 TEST(SparseVectors, PartsThatWereStoredOtherwiseAreFound) {
-  const LinearVector v = linear("dsv4 kv_pack");
-  for (ConstTensorView LinearArrays::*part :
-       {&LinearArrays::codes, &LinearArrays::scales, &LinearArrays::rope}) {
-    LinearVector other = v;
-    copied<uint8_t>(&(other.recorded.*part), &other)[3] ^= 0x10;
-    EXPECT_EQ(laws(judge_linear_vector(other)), (Laws{"num.recorded"}));
+  const RecordedCase v = linear("dsv4 kv_pack");
+  for (ConstTensorView Recorded::*part : {&Recorded::codes, &Recorded::scales, &Recorded::rope}) {
+    RecordedCase other = v;
+    copied<uint8_t>(&(other.gpu().*part), &other)[3] ^= 0x10;
+    EXPECT_EQ(laws(judge_recorded(other)), (Laws{"num.recorded"}));
   }
 }
 
 TEST(SparseVectors, WhatPackedLatentsStandForIsHeldAgainstThem) {
-  LinearVector quant = linear("dsa kv_quant");
-  copied<uint16_t>(&quant.recorded.out, &quant)[700] ^= 1;
-  EXPECT_EQ(laws(judge_linear_vector(quant)), (Laws{"num.recorded"}));
+  RecordedCase quant = linear("dsa kv_quant");
+  copied<uint16_t>(&quant.gpu().out, &quant)[700] ^= 1;
+  EXPECT_EQ(laws(judge_recorded(quant)), (Laws{"num.recorded"}));
   quant = linear("dsa kv_quant");
   copied<double>(&quant.reference.scales, &quant)[3] *= 1.0000001;
-  EXPECT_EQ(laws(judge_linear_vector(quant)), (Laws{"num.reference"}));
-  LinearVector pack = linear("dsv4 kv_pack");
+  EXPECT_EQ(laws(judge_recorded(quant)), (Laws{"num.reference"}));
+  RecordedCase pack = linear("dsv4 kv_pack");
   copied<float>(&pack.reference.out, &pack)[600] *= 1.001F;
-  EXPECT_EQ(laws(judge_linear_vector(pack)), (Laws{"num.reference"}));
+  EXPECT_EQ(laws(judge_recorded(pack)), (Laws{"num.reference"}));
   pack = linear("dsv4 kv_pack");
   copied<uint8_t>(&pack.reference.scales, &pack)[5] += 1;
-  EXPECT_EQ(laws(judge_linear_vector(pack)), (Laws{"num.reference"}));
+  EXPECT_EQ(laws(judge_recorded(pack)), (Laws{"num.reference"}));
 }
 
 // ---- FlashMLA
@@ -185,7 +185,7 @@ class DecodeFile {
       "batch":3,"q_len":1, "topk":75,"sm_scale":0.05,"attn_sink":true,"lse_base":"e",
       "splits_per_request":[1,1,1],"lse_layout":"(B,Hq,s_q)"})json";
   }
-  KernelVector read() const {
+  RecordedCase read() const {
     const Parsed p = parse(file);
     EXPECT_EQ(p.status.to_string(), "ok");
     return p.cases.at(0);
@@ -239,7 +239,7 @@ class DecodeFile {
 
 TEST(SparseVectors, ADecodeOverPackedLatentsIsReadAndJudged) {
   DecodeFile decode;
-  const VectorVerdict verdict = judge_vector(decode.read());
+  const RecordedVerdict verdict = judge_recorded(decode.read());
   EXPECT_EQ(verdict.findings.to_string(), "ok");
   EXPECT_EQ(verdict.rows, 15);
   EXPECT_EQ(verdict.empty_rows, 5);
@@ -250,7 +250,7 @@ TEST(SparseVectors, SlipsInADecodeOverPackedLatentsAreFound) {
   const auto expect = [](const Laws& expected, const auto& slip) {
     DecodeFile decode;
     slip(decode);
-    EXPECT_EQ(laws(judge_vector(decode.read())), expected);
+    EXPECT_EQ(laws(judge_recorded(decode.read())), expected);
   };
   const Laws both = {"num.recorded", "num.reference"};
   expect(both, [](DecodeFile& d) { d.at<float>("attn_sink")[2] += 1; });
@@ -265,37 +265,36 @@ TEST(SparseVectors, SlipsInADecodeOverPackedLatentsAreFound) {
   });
 }
 
-KernelVector prefill() {
-  const KernelVector v = parse(case_of_kind("sparse_prefill").second).cases.at(0);
-  EXPECT_EQ(judge_vector(v).findings.to_string(), "ok");
+RecordedCase prefill() {
+  const RecordedCase v = parse(case_of_kind("sparse_prefill").second).cases.at(0);
+  EXPECT_EQ(judge_recorded(v).findings.to_string(), "ok");
   return v;
 }
-SparseAttention& call_of(KernelVector& v) { return std::get<SparseAttention>(v.calls.at(0)); }
 
 TEST(SparseVectors, SlipsInASparsePrefillAreFound) {
-  const KernelVector whole = prefill();
+  const RecordedCase whole = prefill();
   const Laws both = {"num.recorded", "num.reference"};
-  KernelVector v = whole;
+  RecordedCase v = whole;
   call_of(v).sinks = {};
-  EXPECT_EQ(laws(judge_vector(v)), both);
+  EXPECT_EQ(laws(judge_recorded(v)), both);
   v = whole;
   std::vector<int32_t> lengths(call_of(v).keys.lengths.begin(), call_of(v).keys.lengths.end());
   lengths[0] -= 8;
   call_of(v).keys.lengths = lengths;
-  EXPECT_EQ(laws(judge_vector(v)), both);
+  EXPECT_EQ(laws(judge_recorded(v)), both);
   v = whole;
-  v.calls[0] = whole.calls[0];
+  v.attention().calls[0] = whole.attention().calls[0];
   call_of(v).keys.pool.data.stride[0] = 0;  // every slot is the first
-  EXPECT_EQ(laws(judge_vector(v)), both);
+  EXPECT_EQ(laws(judge_recorded(v)), both);
 }
 
 TEST(SparseVectors, ALargestLogitThatIsOffIsFound) {
-  KernelVector v = prefill();
+  RecordedCase v = prefill();
   copied<float>(&v.recorded[0].max_logits, &v.storage)[4] *= 1.001F;
-  EXPECT_EQ(laws(judge_vector(v)), (Laws{"num.recorded"}));
+  EXPECT_EQ(laws(judge_recorded(v)), (Laws{"num.recorded"}));
   v = prefill();
-  copied<double>(&v.max_logits_ref, &v.storage)[4] += 1e-4;
-  EXPECT_EQ(laws(judge_vector(v)), (Laws{"num.reference"}));
+  copied<double>(&v.reference.max_logits, &v.storage)[4] += 1e-4;
+  EXPECT_EQ(laws(judge_recorded(v)), (Laws{"num.reference"}));
 }
 
 }  // namespace

@@ -1,21 +1,20 @@
 // The two parts of a prefill as a backend's step: what a tap makes of it is judged, and what cannot
 // run says why.
-#include "check/vector_step.h"
-
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <memory>
 #include <utility>
 
-#include "check/vectors.h"
+#include "check/recorded/judge.h"
+#include "check/recorded/two_part_step.h"
 #include "io/curated_vectors.h"
 
 namespace shadowgraph {
 namespace {
 
-const KernelVector& two_parts() {
-  static const std::vector<KernelVector> kCases = parse(curated("flashinfer.safetensors")).cases;
+const RecordedCase& two_parts() {
+  static const std::vector<RecordedCase> kCases = parse(curated("flashinfer.safetensors")).cases;
   const auto it = std::ranges::find_if(kCases, is_planted);
   EXPECT_NE(it, kCases.end());
   return *it;
@@ -31,14 +30,14 @@ struct OneChange : Tap {
   void launches(std::vector<TappedLaunch>& all, const Meta&, bool) override { of_launches(all); }
 };
 
-VectorVerdict judged(const std::function<void(OneChange&)>& change) {
-  VectorOptions options;
+RecordedVerdict judged(const std::function<void(OneChange&)>& change) {
+  RecordedOptions options;
   options.tap = [&]() -> std::unique_ptr<Tap> {
     auto tap = std::make_unique<OneChange>();
     change(*tap);
     return tap;
   };
-  return judge_vector(two_parts(), options);
+  return judge_recorded(two_parts(), options);
 }
 
 TEST(VectorStep, AStepThatCannotRunSaysWhy) {
@@ -50,7 +49,7 @@ TEST(VectorStep, AStepThatCannotRunSaysWhy) {
        "plan.work"},
   };
   for (const auto& [change, law] : kBroken) {
-    const VectorVerdict v = judged(change);
+    const RecordedVerdict v = judged(change);
     ASSERT_FALSE(v.findings.ok()) << law;
     EXPECT_EQ(v.findings.findings()[0].id, law) << v.findings.to_string();
     EXPECT_EQ(v.findings.findings()[0].case_id, two_parts().id);
@@ -61,11 +60,11 @@ TEST(VectorStep, AStepThatCannotRunSaysWhy) {
 
 TEST(VectorStep, WhatItsLaunchesLeaveIsJudged) {
   // The right step is not what the fault computes.
-  const VectorVerdict right = judged([](OneChange&) {});
+  const RecordedVerdict right = judged([](OneChange&) {});
   EXPECT_GT(right.rows, 0);
   EXPECT_TRUE(right.twin.out.has_value());
   // Nothing is launched: the results are what memory held.
-  const VectorVerdict none = judged([](OneChange& tap) {
+  const RecordedVerdict none = judged([](OneChange& tap) {
     tap.of_launches = [](std::vector<TappedLaunch>& all) { all.clear(); };
   });
   ASSERT_FALSE(none.findings.ok());
@@ -76,8 +75,9 @@ TEST(VectorStep, WhatItsLaunchesLeaveIsJudged) {
 TEST(VectorStep, WithoutATapItIsTheWholeCall) {
   StepResult result;
   ASSERT_EQ(run_as_step(two_parts(), nullptr, &result).to_string(), "ok");
-  EXPECT_EQ(result.out.shape[0], std::get<PagedAttention>(two_parts().calls[0]).q.shape[0]);
-  const VectorVerdict v = judge_vector(two_parts());
+  EXPECT_EQ(result.out.shape[0],
+            std::get<PagedAttention>(two_parts().attention().calls[0]).q.shape[0]);
+  const RecordedVerdict v = judge_recorded(two_parts());
   EXPECT_EQ(v.findings.to_string(), "ok");
 }
 

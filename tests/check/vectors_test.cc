@@ -1,6 +1,4 @@
 // What real GPU kernels returned, and our engine on the same calls: all within their bounds.
-#include "check/vectors.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,8 +7,9 @@
 #include <filesystem>
 #include <map>
 
+#include "check/recorded/judge.h"
 #include "core/float_formats.h"
-#include "io/kernel_vectors.h"
+#include "io/recorded/recorded_cases.h"
 
 namespace shadowgraph {
 namespace {
@@ -29,12 +28,12 @@ std::vector<std::string> vector_files() {
 }
 
 /// Cases of all files; what no reader knows is named as skipped.
-const std::vector<KernelVector>& all_cases() {
-  static const std::vector<KernelVector> cases = [] {
-    std::vector<KernelVector> all;
+const std::vector<RecordedCase>& all_cases() {
+  static const std::vector<RecordedCase> cases = [] {
+    std::vector<RecordedCase> all;
     for (const std::string& file : vector_files()) {
       std::vector<SkippedCase> skipped;
-      const Status read = read_kernel_vectors(file, &all, &skipped);
+      const Status read = read_recorded_cases(file, &all, &skipped);
       EXPECT_TRUE(read.ok()) << read.to_string();
       for (const SkippedCase& s : skipped) {
         std::printf("skipped: %s %s: %s\n", file.c_str(), s.id.c_str(), s.reason.c_str());
@@ -50,8 +49,8 @@ TEST(Vectors, NothingExceedsItsBound) {
   std::map<DType, double> gpu;
   for (Arith arith : {Arith::kPortable, Arith::kFast}) {
     double ours = 0, ours_lse = 0;
-    for (const KernelVector& vector : all_cases()) {
-      const VectorVerdict v = judge_vector(vector, {.arith = arith});
+    for (const RecordedCase& vector : all_cases()) {
+      const RecordedVerdict v = judge_recorded(vector, {.arith = arith});
       EXPECT_TRUE(v.findings.ok()) << vector.kind << ": " << v.findings.to_string();
       EXPECT_GT(v.rows, 0) << v.id;
       EXPECT_EQ(v.unbounded_rows, 0) << v.id;
@@ -75,15 +74,15 @@ TEST(Vectors, NothingExceedsItsBound) {
 
 TEST(Vectors, KnownWrongVariantIsMeasuredAndNotAFinding) {
   int seen = 0, far_off = 0;
-  for (const KernelVector& vector : all_cases()) {
+  for (const RecordedCase& vector : all_cases()) {
     const bool has_wrong = std::any_of(vector.recorded.begin(), vector.recorded.end(),
                                        [](const Recorded& r) { return !r.known_wrong.empty(); });
     if (!has_wrong) continue;
     ++seen;
-    KernelVector taken_at_its_word = vector;
+    RecordedCase taken_at_its_word = vector;
     for (Recorded& r : taken_at_its_word.recorded) r.known_wrong.clear();
-    if (!judge_vector(taken_at_its_word).findings.ok()) ++far_off;
-    const VectorVerdict v = judge_vector(vector);
+    if (!judge_recorded(taken_at_its_word).findings.ok()) ++far_off;
+    const RecordedVerdict v = judge_recorded(vector);
     EXPECT_EQ(v.known_wrong.size(), 1u);
   }
   if (seen == 0) GTEST_SKIP() << "no known-wrong variants in these vectors";
@@ -92,8 +91,8 @@ TEST(Vectors, KnownWrongVariantIsMeasuredAndNotAFinding) {
 
 TEST(Vectors, ChangedRecordingIsFound) {
   int tried = 0;
-  for (const KernelVector& vector : all_cases()) {
-    const VectorVerdict before = judge_vector(vector);
+  for (const RecordedCase& vector : all_cases()) {
+    const RecordedVerdict before = judge_recorded(vector);
     if (vector.recorded.empty() || before.rows == before.empty_rows || !before.findings.ok()) {
       continue;
     }
@@ -105,10 +104,10 @@ TEST(Vectors, ChangedRecordingIsFound) {
       store_float(changed.data(), first.out.dtype, i,
                   load_float(first.out.data, first.out.dtype, i) + 8);
     }
-    KernelVector wrong = vector;
+    RecordedCase wrong = vector;
     wrong.recorded.resize(1);
     wrong.recorded[0].out.data = changed.data();
-    const VectorVerdict v = judge_vector(wrong);
+    const RecordedVerdict v = judge_recorded(wrong);
     EXPECT_FALSE(v.findings.ok()) << vector.kind << " " << vector.id;
     for (const Finding& f : v.findings.findings()) {
       EXPECT_EQ(f.id, "num.recorded");
@@ -121,10 +120,10 @@ TEST(Vectors, ChangedRecordingIsFound) {
 }
 
 TEST(Vectors, UnknownKernelIsAFinding) {
-  for (KernelVector vector : all_cases()) {
+  for (RecordedCase vector : all_cases()) {
     if (vector.recorded.empty()) continue;
     vector.recorded[0].kernel = "no such kernel";
-    const VectorVerdict v = judge_vector(vector);
+    const RecordedVerdict v = judge_recorded(vector);
     ASSERT_FALSE(v.findings.ok());
     EXPECT_EQ(v.findings.findings()[0].id, "num.recorded");
     return;

@@ -38,7 +38,7 @@ TEST(Answers, AProcessAnswersAsTheDeviceDoesHere) {
   ASSERT_EQ(answers.size(), cases.size());
   for (size_t i = 0; i < cases.size(); ++i) {
     EXPECT_TRUE(answers.at(i).complete);
-    const RecordedCase recorded{Verdict::kExact, "", answers.at(i)};
+    const RecordedProgram recorded{Verdict::kExact, "", answers.at(i)};
     ConformanceCase c = cases[i];
     c.recorded = &recorded;
     EXPECT_EQ(run_case(c, simulated_device, {}, std::atomic<bool>(false)).status,
@@ -81,7 +81,7 @@ TEST(Answers, ADeviceThatIsMissingSaysWhy) {
 TEST(Answers, ADifferenceFromTheRecordIsAFinding) {
   const std::vector<ConformanceCase> cases = {{"G08", "n.global", nullptr}};
   Record answer = collect(cases, open_simulated).at(0);
-  RecordedCase recorded{Verdict::kExact, "", answer};
+  RecordedProgram recorded{Verdict::kExact, "", answer};
   const ConformanceCase c{"G08", "n.global", &recorded};
   EXPECT_EQ(judge_answer(c, answer).status, Conformance::kEqual);
   ASSERT_TRUE(answer.buffers.contains("A"));
@@ -96,7 +96,7 @@ TEST(Answers, ADifferenceFromTheRecordIsAFinding) {
 TEST(Answers, WhatIsUndefinedIsNotJudged) {
   Record answer;
   answer.id = "G26", answer.variant = "n.global";
-  const RecordedCase recorded{Verdict::kUndefined, "", answer};
+  const RecordedProgram recorded{Verdict::kUndefined, "", answer};
   const ProgramVerdict verdict = judge_answer({"G26", "n.global", &recorded}, std::move(answer));
   EXPECT_EQ(verdict.status, Conformance::kSkipped);
   EXPECT_EQ(verdict.why, "CUDA leaves it undefined");

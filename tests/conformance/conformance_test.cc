@@ -39,15 +39,15 @@ ProgramVerdict run(const ConformanceCase& c, const DeviceFactory& device = simul
   return run_case(c, device, Seeds(), std::atomic<bool>(false));
 }
 
-RecordedCase recorded(const std::string& id, const std::string& variant) {
-  for (const RecordedCase& c : known().cases) {
+RecordedProgram recorded(const std::string& id, const std::string& variant) {
+  for (const RecordedProgram& c : known().cases) {
     if (c.record.id == id && c.record.variant == variant) return c;
   }
   ADD_FAILURE() << "no record of " << id << ' ' << variant;
   return {};
 }
 
-ConformanceCase case_of(const RecordedCase& c) { return {c.record.id, c.record.variant, &c}; }
+ConformanceCase case_of(const RecordedProgram& c) { return {c.record.id, c.record.variant, &c}; }
 
 TEST(Conformance, TheSimulatedDeviceAnswersAsRecorded) {
   for (const RecordFile* file : {&known(), &more()}) {
@@ -81,7 +81,7 @@ TEST(Conformance, ASecondCaptureLeavesTheContextClean) {
 }
 
 TEST(Conformance, ADifferenceFromTheRecordIsFound) {
-  RecordedCase c = recorded("G12", "n.global");
+  RecordedProgram c = recorded("G12", "n.global");
   EXPECT_EQ(run(case_of(c)).status, Conformance::kEqual);
   c.record.steps[3].ret = 1;
   const ProgramVerdict verdict = run(case_of(c));
@@ -93,7 +93,7 @@ TEST(Conformance, ADifferenceFromTheRecordIsFound) {
 }
 
 TEST(Conformance, ARecordOfAnotherClassIsFound) {
-  RecordedCase c = recorded("G12", "n.global");
+  RecordedProgram c = recorded("G12", "n.global");
   c.verdict = Verdict::kUndefined;
   const ProgramVerdict verdict = run(case_of(c));
   EXPECT_EQ(verdict.status, Conformance::kDiffers);
@@ -110,7 +110,7 @@ TEST(Conformance, WhatCannotBeRunIsSkippedAndAFinding) {
 }
 
 TEST(Conformance, ADeviceThatFindsNothingDiagnosesNothing) {
-  const RecordedCase c = recorded("G135", "n.global");
+  const RecordedProgram c = recorded("G135", "n.global");
   EXPECT_EQ(run(case_of(c)).status, Conformance::kDiagnosed);
   const auto blind = [](uint64_t seed) {
     TestedDevice device = simulated_device(seed);
@@ -121,7 +121,7 @@ TEST(Conformance, ADeviceThatFindsNothingDiagnosesNothing) {
 }
 
 TEST(Conformance, ADeviceThatFindsTooMuchRaisesAFalseAlarm) {
-  const RecordedCase c = recorded("G12", "n.global");
+  const RecordedProgram c = recorded("G12", "n.global");
   const auto nervous = [](uint64_t seed) {
     TestedDevice device = simulated_device(seed);
     device.take_findings = [] {
@@ -135,7 +135,7 @@ TEST(Conformance, ADeviceThatFindsTooMuchRaisesAFalseAlarm) {
 }
 
 TEST(Conformance, ADeviceThatIgnoresItsSeedReachesNoOtherMember) {
-  const RecordedCase c = recorded("G99", "n.global.one_more_chain");
+  const RecordedProgram c = recorded("G99", "n.global.one_more_chain");
   EXPECT_EQ(run(case_of(c)).status, Conformance::kInSet);
   const ProgramVerdict verdict = run(case_of(c), [](uint64_t) { return simulated_device(0); });
   EXPECT_EQ(verdict.status, Conformance::kDiffers);
@@ -143,7 +143,7 @@ TEST(Conformance, ADeviceThatIgnoresItsSeedReachesNoOtherMember) {
 }
 
 TEST(Conformance, TheDevicesOwnAnswersAreReadBackEqual) {
-  std::vector<RecordedCase> answers;
+  std::vector<RecordedProgram> answers;
   for (const char* id : {"G01", "G53", "G77", "G123", "Q07", "M:cudaMalloc"}) {
     for (const ConformanceCase& c : all_cases()) {
       if (c.id == id) answers.push_back({Verdict::kExact, "", run(c).first});

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "io/kernel_vectors.h"
-#include "io/linear_vectors.h"
+#include "io/recorded/recorded_cases.h"
 #include "io/safetensors.h"
 
 using namespace shadowgraph;
@@ -66,15 +65,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require(at != again.tensors.end() && same(view, at->second));
   }
 
-  std::vector<KernelVector> cases;
+  std::vector<RecordedCase> cases;
   std::vector<SkippedCase> skipped;
-  const Status status = parse_kernel_vectors(file, kName, &cases, &skipped);
+  const Status status = parse_recorded_cases(file, kName, &cases, &skipped);
   require_each_case_once(file, status, cases, skipped);
 
-  std::vector<LinearVector> recurrent;
+  std::vector<RecordedCase> recurrent;
   skipped.clear();
-  const Status of_recurrent = parse_linear_vectors(file, kName, &recurrent, &skipped);
+  const Status of_recurrent = parse_recorded_cases(file, kName, &recurrent, &skipped);
   require_each_case_once(file, of_recurrent, recurrent, skipped);
-  require(recurrent.empty() || holds_linear_cases(file));
+  require(recurrent.empty() || names_systems(file));
   return 0;
 }

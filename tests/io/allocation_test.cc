@@ -2,8 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "allocations.h"
-#include "io/kernel_vectors.h"
-#include "io/linear_vectors.h"
+#include "io/recorded/recorded_cases.h"
 #include "io/safetensors_bytes.h"
 
 namespace shadowgraph {
@@ -53,9 +52,9 @@ TEST(Allocation, EveryFailureWhileReadingVectorsLeavesTheListsAlone) {
   file.tensors["case000/out"] = {out.data(), DType::kF32, {1, 1, 2}};
   file.tensors["case000/lse"] = {lse.data(), DType::kF32, {1, 1}};
   EXPECT_GT(fail_every_allocation([&] {
-              std::vector<KernelVector> cases;
+              std::vector<RecordedCase> cases;
               std::vector<SkippedCase> skipped;
-              Status status = parse_kernel_vectors(file, "test", &cases, &skipped);
+              Status status = parse_recorded_cases(file, "test", &cases, &skipped);
               EXPECT_EQ(status.ok(), !cases.empty());
               return status;
             }),
@@ -76,9 +75,9 @@ TEST(Allocation, EveryFailureWhileReadingRecurrentVectorsLeavesTheListsAlone) {
   file.tensors["case000/weight"] = {values.data(), DType::kF32, {2, 2}};
   file.tensors["case000/conv_state_indices"] = {slots.data(), DType::kI32, {1}};
   EXPECT_GT(fail_every_allocation([&] {
-              std::vector<LinearVector> cases;
+              std::vector<RecordedCase> cases;
               std::vector<SkippedCase> skipped;
-              Status status = parse_linear_vectors(file, "test", &cases, &skipped);
+              Status status = parse_recorded_cases(file, "test", &cases, &skipped);
               EXPECT_EQ(status.ok(), !cases.empty());
               return status;
             }),
@@ -90,7 +89,7 @@ TEST(Allocation, WhetherAFileHoldsRecurrentVectorsIsFalseWithoutMemory) {
   file.metadata["case000"] = R"({"system":"lightning","kind":"a text that no small string holds"})";
   for (long n = 0;; ++n) {
     allocations::left = n, allocations::then = allocations::Then::kNoneFails;
-    const bool holds = holds_linear_cases(file);
+    const bool holds = names_systems(file);
     const bool failed = allocations::left < 0;
     allocations::left = -1;
     EXPECT_EQ(holds, !failed) << n;

@@ -30,7 +30,7 @@ Patched with_element(const SafetensorsFile& file, const std::string& tensor, int
 /// One finding, at the row of that tensor.
 void expect_row_named(const SafetensorsFile& file, const std::string& name, int64_t row,
                       const std::string& what) {
-  const ParsedLinear p = parse_linear(file);
+  const Parsed p = parse(file);
   ASSERT_EQ(p.status.findings().size(), 1U) << what << ": " << p.status.to_string();
   const Finding& finding = p.status.findings()[0];
   EXPECT_EQ(finding.id, "vector.tensor") << what;
@@ -42,7 +42,7 @@ void expect_row_named(const SafetensorsFile& file, const std::string& name, int6
 void expect_field_named(const LinearFile& one, const char* field, const Json& value) {
   SafetensorsFile changed = one.file;
   set_field(changed, one.id, field, value);
-  const ParsedLinear p = parse_linear(changed);
+  const Parsed p = parse(changed);
   EXPECT_TRUE(names(p.status, field))
       << one.kind << ' ' << field << " = " << value << ": " << p.status.to_string();
   EXPECT_TRUE(p.cases.empty()) << one.kind << ' ' << field << " = " << value;
@@ -152,7 +152,7 @@ TEST(LinearVectors, MissingFieldsAreAllNamedAtOnce) {
     for (const char* field : {"dtype", "scale", "K", "dim", "nheads", "H"})
       if (metadata.erase(field) > 0) gone.push_back(field);
     changed.metadata[one.id] = metadata.dump();
-    const Status status = parse_linear(changed).status;
+    const Status status = parse(changed).status;
     for (const char* field : gone)
       EXPECT_TRUE(names(status, field)) << one.kind << ' ' << status.to_string();
   }
@@ -164,7 +164,7 @@ TEST(LinearVectors, MoreRowsThanTheFileHasAreRefusedBeforeMemoryIsTaken) {
     for (const int rows : {1, 1 << 29, (1 << 30) - 1}) {
       SafetensorsFile changed = one.file;
       set_field(changed, one.id, "B", rows);
-      const Status status = parse_linear(changed).status;
+      const Status status = parse(changed).status;
       EXPECT_TRUE(names(status, "B") || names(status, "state_indices") ||
                   names(status, "conv_state_indices") || names(status, "indices") ||
                   names(status, "q"))
@@ -198,13 +198,13 @@ TEST(LinearVectors, MissingOrMistypedTensorIsNamed) {
       mistyped.tensors[full_name].dtype = view.dtype == DType::kI64 ? DType::kF64 : DType::kI64;
       reshaped.tensors[full_name].shape[view.rank - 1] += 1;
       if (!may_lack(one.kind, name)) {
-        EXPECT_TRUE(names(parse_linear(missing).status, name)) << one.kind << ' ' << name;
+        EXPECT_TRUE(names(parse(missing).status, name)) << one.kind << ' ' << name;
       } else {
-        EXPECT_TRUE(parse_linear(missing).status.ok()) << one.kind << ' ' << name;
+        EXPECT_TRUE(parse(missing).status.ok()) << one.kind << ' ' << name;
       }
-      EXPECT_TRUE(names(parse_linear(mistyped).status, name)) << one.kind << ' ' << name;
+      EXPECT_TRUE(names(parse(mistyped).status, name)) << one.kind << ' ' << name;
       if (!is_free(one.kind, name)) {
-        EXPECT_TRUE(names(parse_linear(reshaped).status, name)) << one.kind << ' ' << name;
+        EXPECT_TRUE(names(parse(reshaped).status, name)) << one.kind << ' ' << name;
       }
     }
   }
@@ -215,14 +215,14 @@ TEST(LinearVectors, OneOfTwoTensorsThatBelongTogetherIsNotEnough) {
   for (const char* name : {"h", "h_ref", "g", "beta"}) {
     SafetensorsFile changed = one.file;
     changed.tensors.erase(one.id + '/' + name);
-    EXPECT_TRUE(names(parse_linear(changed).status, name)) << name;
+    EXPECT_TRUE(names(parse(changed).status, name)) << name;
   }
 }
 
 TEST(LinearVectors, WithoutStoredDecaysAPrefillHasItsGate) {
   auto [id, kind, file] = linear_case_of_kind("gdn prefill");
   for (const char* name : {"g", "beta", "g_ref", "beta_ref"}) file.tensors.erase(id + '/' + name);
-  const ParsedLinear p = parse_linear(file);
+  const Parsed p = parse(file);
   ASSERT_EQ(p.status.to_string(), "ok");
   const auto& recurrence = std::get<Recurrence>(p.cases.at(0).call);
   ASSERT_TRUE(recurrence.gate.has_value());
@@ -306,7 +306,7 @@ TEST(LinearVectors, APageOrLengthOfTheCompressorOutOfRangeIsNamed) {
 /// A page that no key of the row is in is not looked at.
 TEST(LinearVectors, ATableIsReadAsFarAsItsRowReaches) {
   const LinearFile one = linear_case_of_kind("dsa indexer_logits");
-  EXPECT_TRUE(parse_linear(with_element(one.file, one.id + "/page_table", 1, -9).file).status.ok());
+  EXPECT_TRUE(parse(with_element(one.file, one.id + "/page_table", 1, -9).file).status.ok());
 }
 
 TEST(LinearVectors, ASlotIsMinusOneWhereItsRowIsAPadAndNowhereElse) {
@@ -341,8 +341,7 @@ TEST(LinearVectors, AChosenKeyIsASlotOrNone) {
       expect_row_named(with_element(one.file, one.id + '/' + l.name, 0, value).file, l.name, 0,
                        std::string(l.kind) + ' ' + std::to_string(value));
     for (const int32_t value : {-1, slots - 1})
-      EXPECT_TRUE(
-          parse_linear(with_element(one.file, one.id + '/' + l.name, 0, value).file).status.ok());
+      EXPECT_TRUE(parse(with_element(one.file, one.id + '/' + l.name, 0, value).file).status.ok());
   }
 }
 
@@ -417,7 +416,7 @@ TEST(LinearVectors, ARowOfDraftTokensHasRoomForAllOfThem) {
     ConstTensorView& inter = one.file.tensors.at(one.id + "/inter_after");
     for (const int64_t allocated : {steps - 1, int64_t{0}}) {
       inter.shape[1] = allocated;
-      EXPECT_TRUE(names(parse_linear(one.file).status, "inter_after")) << kind;
+      EXPECT_TRUE(names(parse(one.file).status, "inter_after")) << kind;
     }
   }
 }
@@ -431,7 +430,7 @@ TEST(LinearVectors, OffsetsOfChunkListsStartAtZeroAndDoNotFall) {
   expect_row_named(with_element(one.file, name, last, INT32_MAX).file, "qsl0", last, "large");
   SafetensorsFile empty = one.file;
   empty.tensors.at(name).shape[0] = 0;
-  EXPECT_TRUE(names(parse_linear(empty).status, "qsl0"));
+  EXPECT_TRUE(names(parse(empty).status, "qsl0"));
 }
 
 TEST(LinearVectors, UnknownKindOrSystemIsSkippedByNameNeverGuessed) {
@@ -442,7 +441,7 @@ TEST(LinearVectors, UnknownKindOrSystemIsSkippedByNameNeverGuessed) {
   file.metadata["case003"] = R"({"system":"kda","kind":"prefilled"})";
   file.metadata["case004"] = R"({"system":"kda","kind":"gating"})";
   file.metadata["format"] = "pt";
-  const ParsedLinear p = parse_linear(file);
+  const Parsed p = parse(file);
   EXPECT_EQ(p.status.to_string(), "ok");
   EXPECT_TRUE(p.cases.empty());
   EXPECT_EQ(p.skipped,
@@ -455,22 +454,26 @@ TEST(LinearVectors, UnknownKindOrSystemIsSkippedByNameNeverGuessed) {
 
 TEST(LinearVectors, ACaseWithoutSystemOrKindIsAFinding) {
   for (const char* field : {"system", "kind"}) {
-    for (const Json& value : {Json(7), Json(nullptr), Json::array({"gdn"})})
-      expect_field_named(linear_case_of_kind("gdn prefill"), field, value);
+    for (const Json& value : {Json(7), Json(nullptr), Json::array({"gdn"})}) {
+      LinearFile one = linear_case_of_kind("gdn prefill");
+      one.file.metadata["case_of_a_system"] = R"({"system":"gdn","kind":"tomorrow's"})";
+      expect_field_named(one, field, value);
+    }
     auto [id, kind, file] = linear_case_of_kind("gdn prefill");
+    file.metadata["case_of_a_system"] = R"({"system":"gdn","kind":"tomorrow's"})";
     Json metadata = Json::parse(file.metadata.at(id));
     metadata.erase(field);
     file.metadata[id] = metadata.dump();
-    EXPECT_TRUE(names(parse_linear(file).status, field));
+    EXPECT_TRUE(names(parse(file).status, field));
   }
 }
 
 TEST(LinearVectors, BadCaseIsLeftOutAndTheOthersAreRead) {
   SafetensorsFile file = curated_linear("conv");
-  const ParsedLinear whole = parse_linear(file);
+  const Parsed whole = parse(file);
   file.metadata[whole.cases[0].id] = "{}}";
   set_field(file, whole.cases[1].id, "dim", -1);
-  const ParsedLinear p = parse_linear(file);
+  const Parsed p = parse(file);
   std::set<std::string> refused;
   for (const Finding& f : p.status.findings()) refused.insert(f.case_id);
   EXPECT_EQ(refused, (std::set<std::string>{"test#" + whole.cases[0].id,  //

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "io/case_tensors.h"
 #include "io/curated_vectors.h"
+#include "io/recorded/case_tensors.h"
 
 namespace shadowgraph {
 namespace {
@@ -104,7 +104,7 @@ TEST(KernelVectors, MissingFieldsAreAllNamedAtOnce) {
 }
 
 /// Tensors that a case may lack.
-bool is_optional(const std::string& name, const KernelVector& v) {
+bool is_optional(const std::string& name, const RecordedCase& v) {
   const bool flashinfer = std::any_of(v.recorded.begin(), v.recorded.end(), [](const Recorded& r) {
     return r.kernel.starts_with("flashinfer");
   });
@@ -115,7 +115,7 @@ bool is_optional(const std::string& name, const KernelVector& v) {
 
 TEST(KernelVectors, MissingOrMistypedTensorIsNamed) {
   for (const auto& [id, file] : one_case_per_kind()) {
-    const KernelVector whole = parse(file).cases.at(0);
+    const RecordedCase whole = parse(file).cases.at(0);
     for (const auto& [full_name, view] : file.tensors) {
       const std::string name = full_name.substr(id.size() + 1);
       SafetensorsFile missing = file, mistyped = file, reshaped = file;
@@ -336,9 +336,9 @@ TEST(KernelVectors, FindingNamesItsCaseHoweverLongThePath) {
   SafetensorsFile file = curated("attention.safetensors");
   file.metadata["case000"] = "{}}";
   const std::string path(1000, 'x');
-  std::vector<KernelVector> cases;
+  std::vector<RecordedCase> cases;
   std::vector<SkippedCase> skipped;
-  const Status status = parse_kernel_vectors(file, path, &cases, &skipped);
+  const Status status = parse_recorded_cases(file, path, &cases, &skipped);
   ASSERT_EQ(status.findings().size(), 1u);
   EXPECT_EQ(status.findings()[0].case_id, path + "#case000");
 }

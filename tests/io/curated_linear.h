@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/curated_vectors.h"
-#include "io/linear_vectors.h"
+#include "io/recorded/recorded_cases.h"
 
 namespace shadowgraph {
 
@@ -15,17 +15,6 @@ inline constexpr const char* kLinearFiles[] = {
 
 inline SafetensorsFile curated_linear(const std::string& name) {
   return curated_file("linear/" + name + ".safetensors");
-}
-
-struct ParsedLinear {
-  Status status;
-  std::vector<LinearVector> cases;
-  std::vector<SkippedCase> skipped;
-};
-inline ParsedLinear parse_linear(const SafetensorsFile& file) {
-  ParsedLinear p;
-  p.status = parse_linear_vectors(file, "test", &p.cases, &p.skipped);
-  return p;
 }
 
 struct LinearFile {
@@ -38,7 +27,7 @@ inline std::vector<LinearFile> one_linear_case_per_kind() {
   std::set<std::string> seen;
   for (const char* name : kLinearFiles) {
     const SafetensorsFile file = curated_linear(name);
-    for (const LinearVector& v : parse_linear(file).cases) {
+    for (const RecordedCase& v : parse(file).cases) {
       const std::string kind = v.system + ' ' + v.kind;
       if (seen.insert(kind).second) cases.push_back({v.id, kind, only(file, v.id)});
     }

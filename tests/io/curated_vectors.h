@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/kernel_vectors.h"
+#include "io/recorded/recorded_cases.h"
 
 namespace shadowgraph {
 
@@ -29,12 +29,12 @@ inline SafetensorsFile curated(const std::string& name) { return curated_file("k
 
 struct Parsed {
   Status status;
-  std::vector<KernelVector> cases;
+  std::vector<RecordedCase> cases;
   std::vector<SkippedCase> skipped;
 };
 inline Parsed parse(const SafetensorsFile& file) {
   Parsed p;
-  p.status = parse_kernel_vectors(file, "test", &p.cases, &p.skipped);
+  p.status = parse_recorded_cases(file, "test", &p.cases, &p.skipped);
   return p;
 }
 
@@ -55,7 +55,7 @@ inline std::vector<std::pair<std::string, SafetensorsFile>> one_case_per_kind() 
   for (const char* name : kCuratedFiles) {
     const SafetensorsFile file = curated(name);
     std::set<std::string> seen;
-    for (const KernelVector& v : parse(file).cases) {
+    for (const RecordedCase& v : parse(file).cases) {
       if (seen.insert(v.kind).second) cases.emplace_back(v.id, only(file, v.id));
     }
   }

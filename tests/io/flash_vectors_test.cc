@@ -8,8 +8,8 @@
 namespace shadowgraph {
 namespace {
 
-const PagedAttention& first_call(const KernelVector& v) {
-  return std::get<PagedAttention>(v.calls.at(0));
+const PagedAttention& first_call(const RecordedCase& v) {
+  return std::get<PagedAttention>(v.attention().calls.at(0));
 }
 
 const float* floats(const ConstTensorView& t) { return reinterpret_cast<const float*>(t.data); }
@@ -115,10 +115,10 @@ TEST(FlashVectors, AppendedKeysFollowThoseThatWereThere) {
   const auto [id, file] = case_of_kind("append");
   const Json metadata = Json::parse(file.metadata.at(id));
   const Parsed p = parse(file);
-  const KernelVector& v = p.cases.at(0);
-  ASSERT_TRUE(v.appended.has_value());
+  const RecordedCase& v = p.cases.at(0);
+  ASSERT_TRUE(v.attention().appended.has_value());
   const PagedAttention& call = first_call(v);
-  const StoreKv& store = v.appended->store;
+  const StoreKv& store = v.attention().appended->store;
   ASSERT_EQ(store.out_cache_loc.size(), metadata.at("append_len").get<size_t>());
   const int32_t before = metadata.at("kv_lens_before")[0], size = call.cache.page_size;
   for (int32_t i = 0; i < std::ssize(store.out_cache_loc); ++i) {
@@ -128,7 +128,7 @@ TEST(FlashVectors, AppendedKeysFollowThoseThatWereThere) {
   }
   EXPECT_EQ(call.pages.cache_seqlens[0], before + std::ssize(store.out_cache_loc));
   EXPECT_EQ(store.cache.k.data, file.tensors.at(id + "/k_cache").data);
-  EXPECT_EQ(v.appended->k_after.data, file.tensors.at(id + "/k_cache_after").data);
+  EXPECT_EQ(v.attention().appended->k_after.data, file.tensors.at(id + "/k_cache_after").data);
 }
 
 TEST(FlashVectors, LengthsAfterAnAppendAreThoseBeforeAndTheNewOnes) {

@@ -1,5 +1,3 @@
-#include "io/kernel_vectors.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 
 #include "core/float_formats.h"
 #include "io/curated_vectors.h"
+#include "io/recorded/recorded_cases.h"
 
 namespace shadowgraph {
 namespace {
@@ -64,23 +63,23 @@ TEST(KernelVectors, EveryCaseIsReadOrSkippedWithItsKind) {
 
 TEST(KernelVectors, EveryAnswerHasTheShapeOfItsCall) {
   for (const std::string& path : vector_files()) {
-    std::vector<KernelVector> cases;
+    std::vector<RecordedCase> cases;
     std::vector<SkippedCase> skipped;
-    ASSERT_TRUE(read_kernel_vectors(path, &cases, &skipped).ok());
-    for (const KernelVector& v : cases) {
+    ASSERT_TRUE(read_recorded_cases(path, &cases, &skipped).ok());
+    for (const RecordedCase& v : cases) {
       const std::string name = path + '#' + v.id;
-      ASSERT_FALSE(v.calls.empty()) << name;
-      EXPECT_TRUE(v.out_ref.defined() || !v.recorded.empty())
+      ASSERT_FALSE(v.attention().calls.empty()) << name;
+      EXPECT_TRUE(v.reference.out.defined() || !v.recorded.empty())
           << name << " has nothing to be judged by";
       for (const Recorded& r : v.recorded) {
-        ASSERT_LT(r.call, v.calls.size()) << name;
-        const std::vector<int64_t> shape = out_shape(v.calls[r.call]);
+        ASSERT_LT(r.call, v.attention().calls.size()) << name;
+        const std::vector<int64_t> shape = out_shape(v.attention().calls[r.call]);
         expect_shape(r.out, shape, name);
         expect_shape(r.lse, {shape[0], shape[1]}, name);
       }
-      const std::vector<int64_t> shape = out_shape(v.calls[0]);
-      if (v.out_ref.defined()) expect_shape(v.out_ref, shape, name);
-      if (v.lse_ref.defined()) expect_shape(v.lse_ref, {shape[0], shape[1]}, name);
+      const std::vector<int64_t> shape = out_shape(v.attention().calls[0]);
+      if (v.reference.out.defined()) expect_shape(v.reference.out, shape, name);
+      if (v.reference.lse.defined()) expect_shape(v.reference.lse, {shape[0], shape[1]}, name);
     }
   }
 }
@@ -88,7 +87,7 @@ TEST(KernelVectors, EveryAnswerHasTheShapeOfItsCall) {
 TEST(KernelVectors, CuratedFilesHoldEveryKind) {
   std::set<std::string> kinds;
   for (const char* name : kCuratedFiles) {
-    for (const KernelVector& v : parse(curated(name)).cases) kinds.insert(v.kind);
+    for (const RecordedCase& v : parse(curated(name)).cases) kinds.insert(v.kind);
   }
   EXPECT_EQ(kinds, (std::set<std::string>{"append",
                                           "attention_chunk",
@@ -123,7 +122,7 @@ TEST(KernelVectors, CuratedFilesHoldEveryKind) {
 
 TEST(KernelVectors, NaiveSlidingWindowMergeIsTheKnownWrongVariant) {
   int naive = 0;
-  for (const KernelVector& v : parse(curated("flashinfer.safetensors")).cases) {
+  for (const RecordedCase& v : parse(curated("flashinfer.safetensors")).cases) {
     for (const Recorded& r : v.recorded) {
       EXPECT_EQ(r.known_wrong.empty(), r.name != "naive_merged");
       naive += r.name == "naive_merged";
@@ -134,11 +133,11 @@ TEST(KernelVectors, NaiveSlidingWindowMergeIsTheKnownWrongVariant) {
 
 TEST(KernelVectors, NaiveMergeCountsItsWindowFromThePrefixsEnd) {
   int shown = 0;
-  for (const KernelVector& v : parse(curated("flashinfer.safetensors")).cases) {
+  for (const RecordedCase& v : parse(curated("flashinfer.safetensors")).cases) {
     if (v.kind != "swa_merge") continue;
-    const auto& ragged = std::get<RaggedAttention>(v.calls[1]);
-    const auto& prefix = std::get<PagedAttention>(v.calls[2]);
-    const auto& naive = std::get<PagedAttention>(v.calls[4]);
+    const auto& ragged = std::get<RaggedAttention>(v.attention().calls[1]);
+    const auto& prefix = std::get<PagedAttention>(v.attention().calls[2]);
+    const auto& naive = std::get<PagedAttention>(v.attention().calls[4]);
     const CustomMask& mask = naive.params.custom_mask;
     const int32_t window = prefix.params.window_left;
     EXPECT_EQ(naive.params.window_left, -1);
@@ -168,10 +167,10 @@ const std::byte* key_at(const PagedAttention& call, size_t request, int64_t toke
 }
 
 TEST(KernelVectors, RaggedPartOfASlidingWindowCaseHoldsTheLastKeysOfEachRequest) {
-  for (const KernelVector& v : parse(curated("flashinfer.safetensors")).cases) {
+  for (const RecordedCase& v : parse(curated("flashinfer.safetensors")).cases) {
     if (v.kind != "swa_merge") continue;
-    const auto& paged = std::get<PagedAttention>(v.calls[0]);
-    const auto& ragged = std::get<RaggedAttention>(v.calls[1]);
+    const auto& paged = std::get<PagedAttention>(v.attention().calls[0]);
+    const auto& ragged = std::get<RaggedAttention>(v.attention().calls[1]);
     const auto head_bytes =
         static_cast<size_t>(paged.cache.k.head_dim) * size_of(paged.cache.k.dtype);
     for (size_t r = 0; r < paged.pages.last_page_len.size(); ++r) {
@@ -192,7 +191,7 @@ TEST(KernelVectors, LatentCacheIsTheLatentThenTheRopePart) {
   for (const auto& [id, file] : one_case_per_kind()) {
     const Parsed p = parse(file);
     if (!p.cases[0].kind.starts_with("mla")) continue;
-    const auto& call = std::get<PagedAttention>(p.cases[0].calls[0]);
+    const auto& call = std::get<PagedAttention>(p.cases[0].attention().calls[0]);
     const ConstTensorView &ckv = file.tensors.at(id + "/ckv_cache"),
                           &kpe = file.tensors.at(id + "/kpe_cache");
     const int64_t last_page = ckv.shape[0] - 1, last_token = ckv.shape[1] - 1;
@@ -243,8 +242,8 @@ TEST(KernelVectors, ReferenceOfAMergeHasTheRowsOfItsStates) {
     EXPECT_EQ(names(p.status, "out_ref"), n != rows);
     EXPECT_EQ(names(p.status, "lse_ref"), n != rows);
     if (n != rows) continue;
-    expect_shape(p.cases.at(0).out_ref, {rows, heads, dim}, id);
-    expect_shape(p.cases.at(0).lse_ref, {rows, heads}, id);
+    expect_shape(p.cases.at(0).reference.out, {rows, heads, dim}, id);
+    expect_shape(p.cases.at(0).reference.lse, {rows, heads}, id);
   }
 }
 
@@ -274,7 +273,7 @@ TEST(KernelVectors, AttentionCaseIsKnownByItsTensorsNotByTheNameOfItsMode) {
     EXPECT_EQ(p.cases[0].kind, "sideways");
     EXPECT_EQ(p.cases[0].recorded.empty(),
               parse(case_of_kind(mode).second).cases[0].recorded.empty());
-    EXPECT_FALSE(std::get<PagedAttention>(p.cases[0].calls[0]).cu_seqlens_q.empty());
+    EXPECT_FALSE(std::get<PagedAttention>(p.cases[0].attention().calls[0]).cu_seqlens_q.empty());
   }
 }
 
@@ -282,7 +281,8 @@ TEST(KernelVectors, DecodeBatchIsOneQueryOfEveryRequest) {
   auto [id, file] = case_of_kind("decode");
   const auto batch = Json::parse(file.metadata.at(id)).at("batch").get<size_t>();
   ASSERT_GE(batch, 2u);
-  EXPECT_TRUE(std::get<PagedAttention>(parse(file).cases.at(0).calls[0]).cu_seqlens_q.empty());
+  EXPECT_TRUE(
+      std::get<PagedAttention>(parse(file).cases.at(0).attention().calls[0]).cu_seqlens_q.empty());
 
   std::vector<int32_t> q_lens(batch, 1), cu_seqlens_q(batch + 1);  // the same rows, otherwise dealt
   q_lens[0] = 2;
@@ -293,17 +293,17 @@ TEST(KernelVectors, DecodeBatchIsOneQueryOfEveryRequest) {
   file.tensors[id + "/cu_seqlens_q"].data = reinterpret_cast<const std::byte*>(cu_seqlens_q.data());
   const Parsed p = parse(file);
   ASSERT_EQ(p.status.to_string(), "ok");
-  const auto& call = std::get<PagedAttention>(p.cases.at(0).calls[0]);
+  const auto& call = std::get<PagedAttention>(p.cases.at(0).attention().calls[0]);
   EXPECT_TRUE(std::equal(call.cu_seqlens_q.begin(), call.cu_seqlens_q.end(), cu_seqlens_q.begin(),
                          cu_seqlens_q.end()));
 }
 
 TEST(KernelVectors, PrefixMaskOfASlidingWindowCaseIsTheWholeRequestsWindow) {
   int hidden = 0;
-  for (const KernelVector& v : parse(curated("flashinfer.safetensors")).cases) {
+  for (const RecordedCase& v : parse(curated("flashinfer.safetensors")).cases) {
     if (v.kind != "swa_merge") continue;
-    const auto& whole = std::get<PagedAttention>(v.calls[0]);
-    const auto& masked = std::get<PagedAttention>(v.calls[3]);
+    const auto& whole = std::get<PagedAttention>(v.attention().calls[0]);
+    const auto& masked = std::get<PagedAttention>(v.attention().calls[3]);
     const CustomMask& mask = masked.params.custom_mask;
     EXPECT_EQ(masked.params.window_left, -1);
     for (size_t r = 0; r + 1 < whole.cu_seqlens_q.size(); ++r) {

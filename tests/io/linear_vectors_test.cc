@@ -1,5 +1,3 @@
-#include "io/linear_vectors.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "check/rounding.h"
 #include "io/curated_linear.h"
 #include "io/naive_linear.h"
+#include "io/recorded/recorded_cases.h"
 
 namespace shadowgraph {
 namespace {
@@ -28,13 +27,13 @@ std::vector<std::string> linear_files() {
 }
 
 /// Every case of linear_files() that was read, with the file's name before its id.
-std::vector<LinearVector> all_cases() {
-  std::vector<LinearVector> all;
+std::vector<RecordedCase> all_cases() {
+  std::vector<RecordedCase> all;
   for (const std::string& path : linear_files()) {
-    std::vector<LinearVector> cases;
+    std::vector<RecordedCase> cases;
     std::vector<SkippedCase> skipped;
-    EXPECT_EQ(read_linear_vectors(path, &cases, &skipped).to_string(), "ok") << path;
-    for (LinearVector& v : cases) {
+    EXPECT_EQ(read_recorded_cases(path, &cases, &skipped).to_string(), "ok") << path;
+    for (RecordedCase& v : cases) {
       v.id = path + '#' + v.id + ' ' + v.system + ' ' + v.kind;
       all.push_back(std::move(v));
     }
@@ -42,10 +41,10 @@ std::vector<LinearVector> all_cases() {
   return all;
 }
 
-const StateRows* rows_of(const LinearVector& v) {
+const StateRows* rows_of(const RecordedCase& v) {
   if (const auto* recurrence = std::get_if<Recurrence>(&v.call)) return &recurrence->call.rows;
-  const auto* conv = std::get_if<CausalConv1d>(&v.call);
-  return conv == nullptr ? nullptr : &conv->rows;
+  const auto* conv = std::get_if<ConvCase>(&v.call);
+  return conv == nullptr ? nullptr : &conv->call.rows;
 }
 
 TEST(LinearVectors, EveryCaseIsReadOrSkippedWithItsSystem) {
@@ -55,11 +54,11 @@ TEST(LinearVectors, EveryCaseIsReadOrSkippedWithItsSystem) {
   for (const std::string& path : files) {
     SafetensorsFile file;
     ASSERT_EQ(read_safetensors(path, &file).to_string(), "ok") << path;
-    EXPECT_TRUE(holds_linear_cases(file)) << path;
-    const ParsedLinear p = parse_linear(file);
+    EXPECT_TRUE(names_systems(file)) << path;
+    const Parsed p = parse(file);
     EXPECT_EQ(p.status.to_string(), "ok") << path;
     EXPECT_EQ(p.cases.size() + p.skipped.size(), file.metadata.size()) << path;
-    for (const LinearVector& v : p.cases) ++read[v.system];
+    for (const RecordedCase& v : p.cases) ++read[v.system];
     for (const SkippedCase& s : p.skipped) ++left_out[s.kind.substr(0, s.kind.find(' '))];
   }
   for (const auto& [system, count] : read) std::printf("%s: %d read\n", system.c_str(), count);
@@ -71,13 +70,13 @@ TEST(LinearVectors, EveryCaseIsReadOrSkippedWithItsSystem) {
 }
 
 TEST(LinearVectors, AFileOfOtherVectorsHoldsNoLinearCases) {
-  for (const char* name : kCuratedFiles) EXPECT_FALSE(holds_linear_cases(curated(name))) << name;
-  EXPECT_FALSE(holds_linear_cases({}));
+  for (const char* name : kCuratedFiles) EXPECT_FALSE(names_systems(curated(name))) << name;
+  EXPECT_FALSE(names_systems({}));
   SafetensorsFile file;
   file.metadata["case000"] = R"({"system":"gdn")";
-  EXPECT_FALSE(holds_linear_cases(file));
+  EXPECT_FALSE(names_systems(file));
   file.metadata["case000"] = R"({"system":"dsv4"})";
-  EXPECT_TRUE(holds_linear_cases(file));
+  EXPECT_TRUE(names_systems(file));
 }
 
 // ---- what was read, by the formulas
@@ -100,7 +99,7 @@ void expect_near(const std::vector<double>& got, const ConstTensorView& want,
 }
 
 /// What the reference was computed with: decays and weights before they were rounded.
-LinearVector unrounded(LinearVector v) {
+RecordedCase unrounded(RecordedCase v) {
   LinearAttention& call = std::get<Recurrence>(v.call).call;
   if (v.reference.log_decay.defined() && call.log_decay.defined()) {
     call.log_decay = v.reference.log_decay;
@@ -119,12 +118,12 @@ std::vector<uint8_t> valid_rows(const StateRows& rows) {
 
 TEST(LinearVectors, TheCallGivesTheReference) {
   int recurrences = 0, convolutions = 0;
-  for (const LinearVector& v : all_cases()) {
+  for (const RecordedCase& v : all_cases()) {
     const StateRows* rows = rows_of(v);
     if (rows == nullptr) continue;
     const bool recurrence = std::holds_alternative<Recurrence>(v.call);
     (recurrence ? recurrences : convolutions) += 1;
-    const LinearVector with = recurrence ? unrounded(v) : v;
+    const RecordedCase with = recurrence ? unrounded(v) : v;
     const NaiveResult r = recurrence ? NaiveRecurrence(with).run() : naive_conv(with);
     const std::vector<uint8_t> valid = valid_rows(*rows);
     expect_near(r.out, v.reference.out, v.out_valid, v.id + " out");
@@ -138,7 +137,7 @@ TEST(LinearVectors, TheCallGivesTheReference) {
 
 TEST(LinearVectors, TheGateGivesItsReference) {
   int gates = 0;
-  for (const LinearVector& v : all_cases()) {
+  for (const RecordedCase& v : all_cases()) {
     const auto* recurrence = std::get_if<Recurrence>(&v.call);
     const auto* alone = std::get_if<DecayGate>(&v.call);
     const DecayGate* gate =
@@ -162,23 +161,23 @@ TEST(LinearVectors, TheGateGivesItsReference) {
 
 TEST(LinearVectors, RecordedChunksAreThoseOfTheCallThatBeginAChunkOfTheBatch) {
   int cases = 0;
-  for (const LinearVector& v : all_cases()) {
-    if (v.system != "mamba2" || !v.recorded.chunk_states.defined()) continue;
+  for (const RecordedCase& v : all_cases()) {
+    if (v.system != "mamba2" || !v.gpu().chunk_states.defined()) continue;
     ++cases;
     const auto& call = std::get<Recurrence>(v.call).call;
     const std::vector<double> chunks = NaiveRecurrence(v).run().chunks;
     const int64_t size = call.chunk_states.numel() / call.chunk_states.shape[0];
     ASSERT_EQ(std::ssize(chunks), call.chunk_states.numel()) << v.id;
     std::vector<double> chosen;
-    for (const int32_t chunk : v.recorded_chunks)
+    for (const int32_t chunk : std::get<Recurrence>(v.call).recorded_chunks)
       chosen.insert(chosen.end(), chunks.begin() + chunk * size,
                     chunks.begin() + (chunk + 1) * size);
-    ASSERT_EQ(std::ssize(chosen), v.recorded.chunk_states.numel()) << v.id;
+    ASSERT_EQ(std::ssize(chosen), v.gpu().chunk_states.numel()) << v.id;
     double largest = 0, worst = 0;
     for (size_t i = 0; i < chosen.size(); ++i) {
       largest = std::max(largest, std::abs(chosen[i]));
       worst = std::max(
-          worst, std::abs(chosen[i] - element(v.recorded.chunk_states, static_cast<int64_t>(i))));
+          worst, std::abs(chosen[i] - element(v.gpu().chunk_states, static_cast<int64_t>(i))));
     }
     EXPECT_LT(worst, largest / 64) << v.id;  // bf16 products; another chunk is all wrong
   }
@@ -197,9 +196,8 @@ double score_error(double score, double magnitudes, int64_t heads, DType stored)
 /// A naive computation of each: what a reader made of a case is right if this gives the reference.
 TEST(LinearVectors, TheScoresOfIndexKeysAreTheReference) {
   int cases = 0;
-  for (const LinearVector& v : all_cases()) {
-    const auto* indexer = std::get_if<IndexerCase>(&v.call);
-    const auto* c = indexer == nullptr ? nullptr : std::get_if<IndexerLogitsCase>(indexer);
+  for (const RecordedCase& v : all_cases()) {
+    const auto* c = std::get_if<IndexerLogitsCase>(&v.call);
     if (c == nullptr) continue;
     ++cases;
     const int64_t heads = c->call.q.shape[1];
@@ -227,9 +225,8 @@ TEST(LinearVectors, TheScoresOfIndexKeysAreTheReference) {
 
 TEST(LinearVectors, RowsThatEndABlockAreTheValidOnes) {
   int cases = 0;
-  for (const LinearVector& v : all_cases()) {
-    const auto* compress = std::get_if<CompressCase>(&v.call);
-    const auto* call = compress == nullptr ? nullptr : std::get_if<Compress>(compress);
+  for (const RecordedCase& v : all_cases()) {
+    const auto* call = std::get_if<Compress>(&v.call);
     if (call == nullptr) continue;
     ++cases;
     EXPECT_EQ(call->rows(), std::ssize(v.out_valid)) << v.id;
@@ -248,29 +245,29 @@ void expect_like(const ConstTensorView& got, const ConstTensorView& call, const 
 }
 
 TEST(LinearVectors, WhatACallWritesHasTheShapeOfTheRecordedAndNoMemory) {
-  for (const LinearVector& v : all_cases()) {
+  for (const RecordedCase& v : all_cases()) {
     const auto check = [&](const auto& call) {
       for (const TensorView& t : {call.out, call.states, call.draft.states})
         EXPECT_EQ(t.data, nullptr) << v.id;
       EXPECT_TRUE(call.out.defined() && call.states.defined()) << v.id;
-      expect_like(v.recorded.out, call.out, v.id);
+      expect_like(v.gpu().out, call.out, v.id);
       expect_like(v.reference.out, call.out, v.id);
-      expect_like(v.recorded.states, call.states, v.id);
+      expect_like(v.gpu().states, call.states, v.id);
       expect_like(v.states_before, call.states, v.id);
-      EXPECT_EQ(call.states.dtype, v.recorded.states.dtype) << v.id;
-      expect_like(v.recorded.draft_states, call.draft.states, v.id);
+      EXPECT_EQ(call.states.dtype, v.gpu().states.dtype) << v.id;
+      expect_like(v.gpu().draft_states, call.draft.states, v.id);
       EXPECT_EQ(call.rows.cu_seqlens_q.size(), call.rows.state_indices.size() + 1) << v.id;
       EXPECT_EQ(call.rows.cu_seqlens_q.back(), call.out.shape[0]) << v.id;
-      EXPECT_FALSE(v.kernel.empty()) << v.id;
+      EXPECT_FALSE(v.gpu().kernel.empty()) << v.id;
     };
     if (const auto* recurrence = std::get_if<Recurrence>(&v.call)) check(recurrence->call);
-    if (const auto* conv = std::get_if<CausalConv1d>(&v.call)) check(*conv);
+    if (const auto* conv = std::get_if<ConvCase>(&v.call)) check(conv->call);
   }
 }
 
 TEST(LinearVectors, AVerifyStepStoresNothingAndADecodeStepKeepsNoDraft) {
   int verify = 0;
-  for (const LinearVector& v : all_cases()) {
+  for (const RecordedCase& v : all_cases()) {
     const auto* recurrence = std::get_if<Recurrence>(&v.call);
     if (recurrence == nullptr) continue;
     const bool is_verify = v.kind.find("verify") != std::string::npos;
@@ -287,7 +284,7 @@ TEST(LinearVectors, AVerifyStepStoresNothingAndADecodeStepKeepsNoDraft) {
 TEST(LinearVectors, PadsAreWhatTheCaseSaysOfThem) {
   std::map<std::string, PadRow> pads;
   for (const char* name : kLinearFiles) {
-    for (const LinearVector& v : parse_linear(curated_linear(name)).cases) {
+    for (const RecordedCase& v : parse(curated_linear(name)).cases) {
       const StateRows* rows = rows_of(v);
       if (rows == nullptr) continue;
       const bool padded = std::ranges::count(rows->state_indices, -1) > 0;
@@ -307,12 +304,12 @@ TEST(LinearVectors, PadsAreWhatTheCaseSaysOfThem) {
 }
 
 TEST(LinearVectors, OutOfAPadIsAsTheCallSays) {
-  for (const LinearVector& v : all_cases()) {
+  for (const RecordedCase& v : all_cases()) {
     const StateRows* rows = rows_of(v);
     if (rows == nullptr || rows->pad != PadRow::kZeroOut) continue;
     for (int64_t r = 0; r < rows->rows(); ++r) {
       if (rows->state_indices[static_cast<size_t>(r)] >= 0) continue;
-      const ConstTensorView& out = v.recorded.out;
+      const ConstTensorView& out = v.gpu().out;
       const int64_t size = out.numel() / out.shape[0];
       const int64_t token = rows->cu_seqlens_q[static_cast<size_t>(r)];
       for (int64_t i = 0; i < size; ++i) EXPECT_EQ(element(out, token * size + i), 0) << v.id;
@@ -323,9 +320,8 @@ TEST(LinearVectors, OutOfAPadIsAsTheCallSays) {
 TEST(LinearVectors, OnlyCasesThatAreKnownToDepartDo) {
   std::map<std::string, int> departing;
   for (const char* name : kLinearFiles) {
-    for (const LinearVector& v : parse_linear(curated_linear(name)).cases) {
-      if (!v.departs.empty()) ++departing[v.kind];
-      EXPECT_EQ(v.departed_out.defined(), v.kind == "minimax_prefill");
+    for (const RecordedCase& v : parse(curated_linear(name)).cases) {
+      if (!v.gpu().known_wrong.empty()) ++departing[v.kind];
     }
   }
   EXPECT_EQ(departing,
@@ -335,18 +331,18 @@ TEST(LinearVectors, OnlyCasesThatAreKnownToDepartDo) {
 
 TEST(LinearVectors, RowsOfOneTokenDoNotDepart) {
   auto [id, kind, file] = linear_case_of_kind("kda prefill_seed_era");
-  const LinearVector whole = parse_linear(file).cases.at(0);
-  EXPECT_FALSE(whole.departs.empty());
-  for (const LinearVector& v : all_cases()) {
+  const RecordedCase whole = parse(file).cases.at(0);
+  EXPECT_FALSE(whole.gpu().known_wrong.empty());
+  for (const RecordedCase& v : all_cases()) {
     if (v.kind != whole.kind) continue;
     const auto& offsets = rows_of(v)->cu_seqlens_q;
-    EXPECT_EQ(v.departs.empty(), offsets.back() == std::ssize(offsets) - 1) << v.id;
+    EXPECT_EQ(v.gpu().known_wrong.empty(), offsets.back() == std::ssize(offsets) - 1) << v.id;
   }
 }
 
 TEST(LinearVectors, APackedRowIsQueriesThenKeysThenValues) {
   const auto [id, kind, file] = linear_case_of_kind("kda decode_pad");
-  const LinearVector v = parse_linear(file).cases.at(0);
+  const RecordedCase v = parse(file).cases.at(0);
   const auto& call = std::get<Recurrence>(v.call).call;
   const ConstTensorView& mixed = file.tensors.at(id + "/mixed_qkv");
   for (int64_t t = 0; t < mixed.shape[0]; ++t) {
@@ -361,31 +357,32 @@ TEST(LinearVectors, APackedRowIsQueriesThenKeysThenValues) {
 
 TEST(LinearVectors, TheTreeOfChildrenAndSiblingsIsTheOneOfTheParents) {
   const auto [id, kind, file] = linear_case_of_kind("conv conv_update_tree");
-  const LinearVector v = parse_linear(file).cases.at(0);
-  const auto& parents = std::get<CausalConv1d>(v.call).draft.parents;
+  const RecordedCase v = parse(file).cases.at(0);
+  const auto& parents = std::get<ConvCase>(v.call).call.draft.parents;
   const int64_t steps = file.tensors.at(id + "/next_token").shape[1];
-  ASSERT_EQ(v.first_child.size(), parents.size());
-  ASSERT_EQ(v.next_sibling.size(), parents.size());
-  EXPECT_TRUE(std::ranges::equal(v.recorded_parents, parents));
+  const auto& tree = std::get<ConvCase>(v.call).tree;
+  ASSERT_EQ(tree.first_child.size(), parents.size());
+  ASSERT_EQ(tree.next_sibling.size(), parents.size());
+  EXPECT_TRUE(std::ranges::equal(tree.parents, parents));
   for (int64_t i = 0; i < std::ssize(parents); ++i) {
     const int64_t row = i / steps * steps;
-    for (int32_t child = v.first_child[static_cast<size_t>(i)]; child >= 0;
-         child = v.next_sibling[static_cast<size_t>(row + child)])
+    for (int32_t child = tree.first_child[static_cast<size_t>(i)]; child >= 0;
+         child = tree.next_sibling[static_cast<size_t>(row + child)])
       EXPECT_EQ(parents[static_cast<size_t>(row + child)], i - row);
   }
 }
 
 TEST(LinearVectors, TheCasesMemoryOutlivesItsFile) {
-  std::vector<LinearVector> cases;
+  std::vector<RecordedCase> cases;
   for (const char* name : kLinearFiles) {
-    ParsedLinear p = parse_linear(curated_linear(name));
+    Parsed p = parse(curated_linear(name));
     std::move(p.cases.begin(), p.cases.end(), std::back_inserter(cases));
   }
   double sum = 0;
-  for (const LinearVector& v : cases) {
+  for (const RecordedCase& v : cases) {
     EXPECT_FALSE(v.storage.empty());
-    for (int64_t i = 0; v.recorded.out.defined() && i < v.recorded.out.numel(); ++i)
-      sum += element(v.recorded.out, i);
+    for (int64_t i = 0; v.gpu().out.defined() && i < v.gpu().out.numel(); ++i)
+      sum += element(v.gpu().out, i);
   }
   EXPECT_TRUE(std::isfinite(sum));
 }

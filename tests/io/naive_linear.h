@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "attn/linear_vector.h"
+#include "attn/recorded_case.h"
 #include "core/float_formats.h"
 
 namespace shadowgraph {
@@ -66,7 +66,7 @@ struct NaiveDecay {
 
 class NaiveRecurrence {
  public:
-  explicit NaiveRecurrence(const LinearVector& vector)
+  explicit NaiveRecurrence(const RecordedCase& vector)
       : vector_(vector),
         recurrence_(std::get<Recurrence>(vector.call)),
         call_(recurrence_.call),
@@ -147,7 +147,7 @@ class NaiveRecurrence {
     to->insert(to->end(), s.begin(), s.end());
   }
 
-  const LinearVector& vector_;
+  const RecordedCase& vector_;
   const Recurrence& recurrence_;
   const LinearAttention& call_;
   NaiveDecay decay_;
@@ -156,8 +156,8 @@ class NaiveRecurrence {
   NaiveResult result_;
 };
 
-inline NaiveResult naive_conv(const LinearVector& vector) {
-  const auto& call = std::get<CausalConv1d>(vector.call);
+inline NaiveResult naive_conv(const RecordedCase& vector) {
+  const auto& call = std::get<ConvCase>(vector.call).call;
   const StateRows& rows = call.rows;
   const int64_t dim = call.x.shape[1], width = call.weight.shape[1];
   NaiveResult result;

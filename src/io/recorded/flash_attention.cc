@@ -1,0 +1,181 @@
+// FlashAttention-2 of PyTorch, FlashAttention-3 and FlashMLA's dense decode: page tables of whole
+// requests, LSE natural.
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "io/recorded/attention_fields.h"
+#include "io/recorded/recorded_cases.h"
+
+namespace shadowgraph {
+namespace {
+
+using Lse = RowAxes::Lse;
+constexpr RowAxes kPackedRows = {.lse = Lse::kHeadsRows};
+constexpr RowAxes kRowsOfRequests = {.rows = "(batch q_len)", .lse = Lse::kBatchHeadsRows};
+
+/// A cache plane; the first read says how many pages both have.
+TensorView read_plane(CaseReader& reader, std::string_view name, DType dtype) {
+  return cache_view(reader.tensor(name, {dtype}, "pages page_size kv_heads dim"));
+}
+
+/// Binds "rows" to the sum of q_lens.
+void bind_rows(CaseReader& reader, std::span<const int32_t> q_lens) {
+  reader.bind("rows", std::accumulate(q_lens.begin(), q_lens.end(), int64_t{0}));
+}
+
+/// Slots of the appended keys, request by request; empty if the table has no column for one.
+std::vector<int64_t> append_slots(const PageIds& table, std::span<const int32_t> kv_lens_before,
+                                  int32_t append_len, int32_t page_size) {
+  std::vector<int64_t> slots;
+  for (size_t r = 0; r < kv_lens_before.size(); ++r) {
+    const int32_t first = kv_lens_before[r];
+    for (int64_t token = first; token < int64_t{first} + append_len; ++token) {
+      const int64_t column = token / page_size;
+      if (column >= table.max_pages) return {};
+      const int64_t page =
+          table.ids[r * static_cast<size_t>(table.max_pages) + static_cast<size_t>(column)];
+      slots.push_back(page * page_size + token % page_size);
+    }
+  }
+  return slots;
+}
+
+void read_append(CaseReader& reader, const KvCache& cache, DType dtype,
+                 std::span<const int64_t> slots, AttentionCalls* calls) {
+  constexpr std::string_view kNew = "(batch append_len) kv_heads dim";
+  AppendedKeys appended;
+  appended.store.k = reader.tensor("k_new", {dtype}, kNew);
+  appended.store.v = reader.tensor("v_new", {dtype}, kNew);
+  appended.k_after = read_plane(reader, "k_cache_after", dtype);
+  appended.v_after = read_plane(reader, "v_cache_after", dtype);
+  if (!reader.ok()) return;
+  if (slots.empty())
+    return reader.bad_tensor("page_table", "a column for every appended key", "too few");
+  appended.store.out_cache_loc = slots;
+  appended.store.cache = cache;
+  calls->appended = appended;
+}
+
+/// A query sees the keys of its own chunk; chunks begin at multiples of their length.
+CustomMask chunk_mask(CaseReader& reader, int32_t chunk, std::span<const int32_t> q_lens,
+                      std::span<const int32_t> kv_lens) {
+  return packed_mask(reader, "attention_chunk", q_lens, kv_lens,
+                     [&](size_t r, int64_t q, int64_t k) {
+                       const int64_t position = q + kv_lens[r] - q_lens[r];
+                       return position >= 0 && position / chunk == k / chunk;
+                     });
+}
+
+}  // namespace
+
+void read_fa2(CaseReader& reader, RecordedCase* c) {
+  const bool decode = reader.text("mode") == "decode";
+  c->dtype = read_query_dtype(reader);
+  const int32_t batch = reader.count("batch");
+  reader.integer("page_size", 1, kMaxVectorTokens);
+  PagedAttention call;
+  call.params = read_params(reader);
+  const bool sinks = reader.flag("sinks"), gpu = reader.flag("gpu");
+  if (!reader.ok()) return;  // the lists have batch entries
+  const std::vector<int32_t> q_lens = reader.lengths("q_lens", batch);
+  const std::vector<int32_t> kv_lens = reader.lengths("kv_lens", batch);
+  if (!reader.ok()) return;
+  bind_rows(reader, q_lens);
+  call.q = read_rows(reader, kPackedRows, "q", {c->dtype}, "dim");
+  const TensorView k = read_plane(reader, "k_cache", c->dtype);
+  call.cache = KvCache::nhd(k, read_plane(reader, "v_cache", c->dtype));
+  const PageIds table = read_page_ids(reader, "page_table");
+  call.pages =
+      PageTable::dense(table.ids, table.max_pages, reader.indices("cache_seqlens", kv_lens));
+  const std::span<const int32_t> cu_seqlens_q = reader.indices("cu_seqlens_q", indptr_of(q_lens));
+  // A decode batch is one query a request, and says so by giving no offsets.
+  if (!decode || std::ranges::any_of(q_lens, [](int32_t n) { return n != 1; }))
+    call.cu_seqlens_q = cu_seqlens_q;
+  if (sinks) call.params.sinks = read_sinks(reader, "sinks");
+  c->attention().calls.emplace_back(call);
+  read_references(reader, kPackedRows, c);
+  // Found by recomputing: where there are sinks, the file's reference counts them in the LSE.
+  if (sinks) c->reference.lse_sink = LseSink::kIncluded;
+  if (!gpu) return c->recorded.clear();
+  read_answer(reader, kPackedRows, "out_gpu", "lse_gpu", *c, &c->gpu());
+}
+
+void read_fa3(CaseReader& reader, RecordedCase* c) {
+  reader.text("kind");  // any name
+  PagedAttention call;
+  call.params = read_params(reader);
+  const int32_t chunk = reader.integer("attention_chunk", 0, INT32_MAX);
+  c->dtype = read_query_dtype(reader);
+  // Requests one after the other, or all of one length.
+  const bool packed = reader.one_of("q_layout", {"thd", "bshd"}) == 0;
+  reader.known_text("lse_layout", packed ? "(Hq,total_q)" : "(B,Hq,s_q)");
+  reader.known_text("lse_base", "e");
+  if (reader.integer("num_splits_launched", 1, INT32_MAX) > 1) c->gpu().kernel += "_split";
+  const int32_t batch = reader.integer("batch", 1, kMaxVectorTokens);
+  const int32_t page_size = reader.integer("page_size", 1, kMaxVectorTokens);
+  const int32_t append_len = reader.count("append_len");
+  if (!reader.ok()) return;  // the lists have batch entries
+  const std::vector<int32_t> q_lens = reader.lengths("q_lens", batch);
+  const std::vector<int32_t> before = reader.lengths("kv_lens_before", batch);
+  const std::vector<int32_t> kv_lens = reader.lengths("kv_lens", batch);
+  if (!reader.ok()) return;
+  const auto grown = [&](int32_t was, int32_t is) { return is - was == append_len; };
+  if (!std::ranges::equal(before, kv_lens, grown))
+    reader.bad_field("kv_lens", "kv_lens_before + append_len", "other lengths");
+  if (!packed && std::ranges::adjacent_find(q_lens, std::not_equal_to<>()) != q_lens.end())
+    reader.bad_field("q_lens", "one length in bshd", "several");
+  if (!reader.ok()) return;
+  bind_rows(reader, q_lens), reader.bind("q_len", q_lens[0]);
+  const RowAxes& axes = packed ? kPackedRows : kRowsOfRequests;
+  call.q = read_rows(reader, axes, "q", {c->dtype}, "dim");
+  const TensorView k = read_plane(reader, "k_cache", c->dtype);
+  call.cache = KvCache::nhd(k, read_plane(reader, "v_cache", c->dtype));
+  const PageIds table = read_page_ids(reader, "page_table");
+  reader.indices("cache_seqlens", before);
+  if (append_len > 0) {
+    const auto slots = reader.own(append_slots(table, before, append_len, page_size));
+    read_append(reader, call.cache, c->dtype, slots, &c->attention());
+  }
+  if (chunk > 0) call.params.custom_mask = chunk_mask(reader, chunk, q_lens, kv_lens);
+  call.pages = PageTable::dense(table.ids, table.max_pages, reader.own(kv_lens));
+  const std::vector<int32_t> q_indptr = indptr_of(q_lens);
+  if (packed) {
+    call.cu_seqlens_q = reader.indices("cu_seqlens_q", q_indptr);
+  } else if (q_lens[0] != 1) {  // else a decode batch, which says so by giving no offsets
+    call.cu_seqlens_q = reader.own(q_indptr);
+  }
+  c->attention().calls.emplace_back(call);
+  read_answer(reader, axes, "out", "lse", *c, &c->gpu());
+  read_references(reader, axes, c);
+}
+
+void read_flashmla(CaseReader& reader, RecordedCase* c) {
+  PagedAttention call;
+  c->dtype = read_query_dtype(reader);
+  call.params = read_params(reader, {"window_left", "window_right", "softcap"});
+  reader.known_text("lse_base", "e");
+  reader.known_text("lse_layout", "(B,Hq,s_q)");
+  const int32_t batch = reader.integer("batch", 0, INT16_MAX);
+  const int32_t q_len = reader.dim("q_len");
+  reader.integer("page_size", 1, kMaxVectorTokens);
+  if (!reader.ok()) return;  // the lists have batch entries
+  const std::vector<int32_t> kv_lens = reader.lengths("kv_lens", batch);
+  if (read_splits(reader)) c->gpu().kernel += "_split";
+  if (!reader.ok()) return;
+  call.q = read_rows(reader, kRowsOfRequests, "q", {c->dtype}, "dim");
+  const ConstTensorView latents = reader.tensor("kv_cache", {c->dtype}, "pages page_size (1 dim)");
+  if (latents.defined())
+    call.cache = KvCache::mla_latent(cache_view(latents), call.params.head_dim_vo);
+  const PageIds table = read_page_ids(reader, "block_table");
+  call.pages =
+      PageTable::dense(table.ids, table.max_pages, reader.indices("cache_seqlens", kv_lens));
+  if (q_len != 1)  // else a decode batch, which says so by giving no offsets
+    call.cu_seqlens_q =
+        reader.own(indptr_of(std::vector<int32_t>(static_cast<size_t>(batch), q_len)));
+  c->attention().calls.emplace_back(call);
+  read_answer(reader, kRowsOfRequests, "out", "lse", *c, &c->gpu());
+  read_references(reader, kRowsOfRequests, c);
+}
+
+}  // namespace shadowgraph

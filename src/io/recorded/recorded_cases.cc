@@ -1,0 +1,146 @@
+#include "io/recorded/recorded_cases.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "io/file.h"
+
+namespace shadowgraph {
+namespace {
+
+struct RecordedKind {
+  std::string_view system, kind, kernel;
+  void (*read)(CaseReader&, RecordedCase*);
+};
+constexpr RecordedKind kKinds[] = {
+#define SG_RECORDED_KIND(system, kind, kernel, reader) {system, kind, kernel, reader},
+#include "io/recorded/recorded_kinds.inc"
+#undef SG_RECORDED_KIND
+};
+
+bool is_kind(const RecordedKind& line, std::string_view kind) {
+  if (!kind.starts_with(line.kind)) return false;
+  if (kind.size() == line.kind.size() || line.kind.ends_with('_')) return true;
+  return !line.system.empty() && kind[line.kind.size()] == '_';
+}
+
+const RecordedKind* find_kind(std::string_view system, std::string_view kind) {
+  const auto* line = std::ranges::find_if(
+      kKinds, [&](const RecordedKind& k) { return k.system == system && is_kind(k, kind); });
+  return line == std::end(kKinds) ? nullptr : line;
+}
+
+/// Null: no reader knows the case. Sets the names that it gives itself.
+const RecordedKind* recognise(CaseReader& reader, bool systems, RecordedCase* c) {
+  if (systems) c->system = reader.text("system");
+  const bool by_mode = !systems && !reader.has("kind");  // FlashAttention-2's is only a name
+  if (!by_mode || reader.has("mode")) c->kind = reader.text(by_mode ? "mode" : "kind");
+  if (systems) return c->system.empty() ? nullptr : find_kind(c->system, c->kind);
+  if (by_mode && (reader.has_tensor("k_cache") || reader.has_tensor("page_table")))
+    return find_kind("", "(fa2)");
+  if (reader.has("q_layout")) return find_kind("", "(fa3)");
+  return by_mode || c->kind.starts_with('(') ? nullptr : find_kind("", c->kind);
+}
+
+bool any_system(const SafetensorsFile& file) {
+  bool found = false;
+  for (const auto& [id, text] : file.metadata) {
+    JsonDocument document;
+    if (!parse_strict_json(text, "vector.case", id, 0, &document).ok()) continue;
+    const JsonValue* system = document.root.find("system");
+    const auto* name = system == nullptr ? nullptr : system->as<std::string>();
+    found |= name != nullptr && !name->empty() &&
+             std::ranges::find(kKinds, *name, &RecordedKind::system) != std::end(kKinds);
+  }
+  return found;
+}
+
+Status read_case(const SafetensorsFile& file, const std::string& file_name, bool systems,
+                 const std::string& id, std::vector<RecordedCase>* cases,
+                 std::vector<SkippedCase>* skipped) {
+  Status status;
+  const std::string case_name = file_name + '#' + id;
+  const auto metadata = file.metadata.find(id);
+  if (metadata == file.metadata.end()) {
+    status.add(file_finding("vector.case", case_name, "__metadata__", "a JSON string for this case",
+                            "missing"));
+    return status;
+  }
+  JsonDocument document;
+  status = parse_strict_json(metadata->second, "vector.case", case_name, 0, &document);
+  if (!status.ok()) return status;
+  CaseReader reader(file, file_name, id, document.root);
+  RecordedCase c;
+  const RecordedKind* kind = recognise(reader, systems, &c);
+  if (!reader.ok()) return reader.take_status();
+  if (kind == nullptr) {
+    const std::string name = systems ? c.system + ' ' + c.kind : c.kind;
+    skipped->push_back({id, printable(name), "kind not known yet"});
+    return status;
+  }
+  c.id = id;
+  c.recorded.emplace_back().kernel = kind->kernel;
+  kind->read(reader, &c);
+  if (!reader.ok()) return reader.take_status();
+  c.storage = reader.take_storage();
+  cases->push_back(std::move(c));
+  return status;
+}
+
+}  // namespace
+
+std::set<std::string> case_ids(const SafetensorsFile& file) {
+  std::set<std::string> ids;
+  const auto add_prefix = [&](const std::string& name) {
+    const size_t slash = name.find('/');
+    if (slash != std::string::npos) ids.insert(name.substr(0, slash));
+  };
+  for (const auto& [name, view] : file.tensors) add_prefix(name);
+  for (const SkippedTensor& tensor : file.skipped) add_prefix(tensor.name);
+  for (const auto& [key, value] : file.metadata) {
+    if (key.starts_with("case")) ids.insert(key);
+  }
+  return ids;
+}
+
+bool names_systems(const SafetensorsFile& file) {
+  bool found = false;
+  // Out of memory: whoever reads the cases says so.
+  (void)with_memory_findings("", [&] {
+    found = any_system(file);
+    return Status();
+  });
+  return found;
+}
+
+Status parse_recorded_cases(const SafetensorsFile& file, const std::string& name,
+                            std::vector<RecordedCase>* cases, std::vector<SkippedCase>* skipped) {
+  return with_memory_findings(name, [&] {
+    Status status;
+    std::vector<RecordedCase> read;
+    std::vector<SkippedCase> left_out;
+    const std::set<std::string> ids = case_ids(file);
+    if (ids.empty()) status.add(file_finding("io.kind", name, "file", "at least one case", "none"));
+    const bool systems = any_system(file);
+    for (const std::string& id : ids)
+      status.add(read_case(file, name, systems, id, &read, &left_out));
+    cases->reserve(cases->size() + read.size());  // whatever can fail, first
+    skipped->reserve(skipped->size() + left_out.size());
+    std::move(read.begin(), read.end(), std::back_inserter(*cases));
+    std::move(left_out.begin(), left_out.end(), std::back_inserter(*skipped));
+    return status;
+  });
+}
+
+Status read_recorded_cases(const std::string& path, std::vector<RecordedCase>* cases,
+                           std::vector<SkippedCase>* skipped) {
+  SafetensorsFile file;
+  Status status = read_safetensors(path, &file);
+  if (!status.ok()) return status;
+  return parse_recorded_cases(file, path, cases, skipped);
+}
+
+}  // namespace shadowgraph
