@@ -68,11 +68,11 @@ Verb add_list(CLI::App& app);
 Verb add_merge_reports(CLI::App& app);
 Verb add_replay(CLI::App& app);
 
-/// Of a verb that prints a listing: --format text or json, --output, --color, --quiet.
+/// For a verb that prints a listing: --format text or json, --output, --color, --quiet.
 void add_output_options(Command& command, Common& common);
-/// Of a verb that prints a report: the same with every format.
+/// For a verb that prints a report: the same options, with every format.
 void add_report_options(Command& command, Common& common);
-/// Of a verb that runs something: these and --seed, --threads, --isa, --arith.
+/// For a verb that runs something: these options and --seed, --threads, --isa, --arith.
 void add_common_options(Command& command, Common& common);
 
 /// By its id, of those that can be planted. Throws UsageError.

@@ -9,7 +9,7 @@
 namespace shadowgraph {
 namespace {
 
-/// Of one channel.
+/// Bound of one channel.
 double pool_bound(const Eigen::ArrayXd& x, const Eigen::ArrayXd& kv, double y,
                   const CompressArithmetic& a) {
   const double most = x.maxCoeff();

@@ -21,7 +21,7 @@ int64_t first_apart(const ByteRanges& a, const ByteRanges& b) {
   return x->begin == y->begin ? std::min(x->end, y->end) : std::min(x->begin, y->begin);
 }
 
-/// Of these the poison of an element is no number.
+/// For these types the poison of an element is no number.
 bool is_float(DType t) {
   return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16 || is_fp8(t);
 }
