@@ -38,7 +38,8 @@ changed_sources() {
   fi
 }
 
-# Headers are checked through the files that include them; clang's own compile commands are used.
+# Headers are checked through the files that include them; clang's own compile commands are used, file by file: so each
+# source is also seen to stand alone, which a build in groups does not show.
 tidy() {
   local files
   if [[ ${1:-} == --all ]]; then
@@ -48,13 +49,13 @@ tidy() {
   fi
   echo "${#files[@]} files"
   ((${#files[@]})) || return 0
-  cmake --preset clang -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null || return 1
+  cmake --preset clang -B build/tidy -DSHADOWGRAPH_UNITY=OFF -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null || return 1
   # Only what this configuration compiles: a package's consumer or a libFuzzer target has other flags.
   mapfile -t files < <(printf '%s\n' "${files[@]}" |
     python3 -c 'import json, os, sys
-known = {os.path.relpath(e["file"]) for e in json.load(open("build/clang/compile_commands.json"))}
+known = {os.path.relpath(e["file"]) for e in json.load(open("build/tidy/compile_commands.json"))}
 print("\n".join(f for f in sys.stdin.read().split("\n") if f in known))')
-  printf '%s\n' "${files[@]}" | xargs -r -P "$(nproc)" -n 1 clang-tidy -p build/clang --quiet 2> >(
+  printf '%s\n' "${files[@]}" | xargs -r -P "$(nproc)" -n 1 clang-tidy -p build/tidy --quiet 2> >(
     grep -vE '^[0-9]+ warnings? generated|^$|Suppressed|Use -header-filter' >&2)
 }
 

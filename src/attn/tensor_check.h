@@ -19,8 +19,8 @@ namespace shadowgraph {
 inline constexpr int64_t kAny = -1;
 // Not inline: GCC gives an inline list of each file elements of its own, and links one list to
 // another's.
-constexpr auto kF32 = {DType::kF32};
-constexpr auto kWide = {DType::kF32, DType::kF16, DType::kBF16};
+[[maybe_unused]] constexpr auto kF32 = {DType::kF32};
+[[maybe_unused]] constexpr auto kWide = {DType::kF32, DType::kF16, DType::kBF16};
 
 class TensorCheck {
  public:

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "attn/dual_chunk.h"
 #include "attn/any_call.h"
+#include "attn/dual_chunk.h"
 #include "check/arithmetic.h"
 #include "core/laws.h"
 #include "shadowgraph/attention.h"

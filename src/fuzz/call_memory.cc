@@ -8,13 +8,13 @@
 namespace shadowgraph {
 namespace {
 
-bool contains(const ByteRanges& ranges, int64_t byte) {
+bool contains(const BufferRanges& ranges, int64_t byte) {
   return std::ranges::any_of(ranges,
-                             [&](const ByteRange& r) { return r.begin <= byte && byte < r.end; });
+                             [&](const BufferRange& r) { return r.begin <= byte && byte < r.end; });
 }
 
 /// The first byte that only one of them has.
-int64_t first_apart(const ByteRanges& a, const ByteRanges& b) {
+int64_t first_apart(const BufferRanges& a, const BufferRanges& b) {
   const auto [x, y] = std::ranges::mismatch(a, b);
   if (x == a.end()) return y->begin;
   if (y == b.end()) return x->begin;
@@ -55,21 +55,21 @@ ConstTensorView CallMemory::before(const ConstTensorView& t) const {
   return {};
 }
 
-ByteRange CallMemory::Tensor::range_of(const AccessSpan& s) const {
+BufferRange CallMemory::Tensor::range_of(const AccessSpan& s) const {
   const int64_t at = static_cast<const std::byte*>(s.buffer) - memory.data();
   const int64_t first = at + s.first * s.element_bytes;
   return {first, first + s.count * s.element_bytes};
 }
 
-ByteRanges CallMemory::Tensor::ranges_of(const Footprint& spans, Access access) const {
-  ByteRanges ranges;
+BufferRanges CallMemory::Tensor::ranges_of(const Footprint& spans, Access access) const {
+  BufferRanges ranges;
   for (const AccessSpan& s : spans)
     if (s.access == access && holds(s.buffer)) ranges.push_back(range_of(s));
   return merged(std::move(ranges));
 }
 
-ByteRanges CallMemory::Tensor::ranges_of(std::span<const ConstTensorView> views) const {
-  ByteRanges ranges;
+BufferRanges CallMemory::Tensor::ranges_of(std::span<const ConstTensorView> views) const {
+  BufferRanges ranges;
   for (const ConstTensorView& v : views) {
     if (!holds(v.data) || v.numel() == 0) continue;
     for_each_run(v, [&](const std::byte* at, size_t bytes) {
@@ -81,7 +81,7 @@ ByteRanges CallMemory::Tensor::ranges_of(std::span<const ConstTensorView> views)
 }
 
 bool CallMemory::Tensor::is_poison(const AccessSpan& s, int64_t* byte) const {
-  const ByteRange r = range_of(s);
+  const BufferRange r = range_of(s);
   for (int64_t i = r.begin; i < r.end; i += s.element_bytes) {
     const std::byte* at = before.data() + i;
     if (*at != kPoison || at[s.element_bytes - 1] != kPoison) continue;
@@ -105,7 +105,7 @@ Status CallMemory::check_written(std::span<const ConstTensorView> written) const
 Status CallMemory::check_writes(const Tensor& t, const Footprint& spans,
                                 std::span<const ConstTensorView> written) const {
   Status status;
-  const ByteRanges wanted = t.ranges_of(written), said = t.ranges_of(spans, Access::kWrite);
+  const BufferRanges wanted = t.ranges_of(written), said = t.ranges_of(spans, Access::kWrite);
   if (wanted == said) return status;
   const int64_t byte = first_apart(wanted, said);
   const auto name = [](bool writes) { return writes ? "a write" : "no write"; };
@@ -127,7 +127,7 @@ Status CallMemory::check_footprint(const Footprint& spans, std::span<const Const
     int64_t byte = 0;
     for (const AccessSpan& s : spans) {
       if (s.count <= 0 || !t.holds(s.buffer)) continue;
-      const ByteRange r = t.range_of(s);
+      const BufferRange r = t.range_of(s);
       if (r.begin < 0 || r.end > t.memory.size()) {
         fail("mem.out_of_bounds", r.begin < 0 ? r.begin : r.end - 1, "a byte of the tensor",
              "one beside it");

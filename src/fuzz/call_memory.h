@@ -65,9 +65,9 @@ class CallMemory {
       return address >= memory.data() && address <= memory.data() + memory.size();
     }
     /// The bytes of a span whose buffer it holds.
-    ByteRange range_of(const AccessSpan& s) const;
-    ByteRanges ranges_of(const Footprint& spans, Access access) const;
-    ByteRanges ranges_of(std::span<const ConstTensorView> views) const;
+    BufferRange range_of(const AccessSpan& s) const;
+    BufferRanges ranges_of(const Footprint& spans, Access access) const;
+    BufferRanges ranges_of(std::span<const ConstTensorView> views) const;
     bool is_poison(const AccessSpan& s, int64_t* byte) const;
   };
   Status check_writes(const Tensor& t, const Footprint& spans,

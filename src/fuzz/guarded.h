@@ -15,18 +15,18 @@ namespace shadowgraph {
 inline constexpr std::byte kPoison{0xff};
 
 /// Bytes [begin, end).
-struct ByteRange {
+struct BufferRange {
   int64_t begin = 0, end = 0;
-  bool operator==(const ByteRange&) const = default;
+  bool operator==(const BufferRange&) const = default;
 };
 /// Ascending and disjoint, with a gap between each two.
-using ByteRanges = std::vector<ByteRange>;
+using BufferRanges = std::vector<BufferRange>;
 
 /// Ranges that may overlap, in any order, as the bytes that some of them has.
-inline ByteRanges merged(ByteRanges ranges) {
-  std::ranges::sort(ranges, {}, &ByteRange::begin);
-  ByteRanges all;
-  for (const ByteRange& r : ranges) {
+inline BufferRanges merged(BufferRanges ranges) {
+  std::ranges::sort(ranges, {}, &BufferRange::begin);
+  BufferRanges all;
+  for (const BufferRange& r : ranges) {
     if (r.begin == r.end) continue;
     if (!all.empty() && r.begin <= all.back().end) {
       all.back().end = std::max(all.back().end, r.end);
@@ -54,18 +54,18 @@ class GuardedBuffer {
   /// Offset from data() of the first byte that differs, margins included, and is in none of these
   /// ranges; nothing if none does.
   std::optional<int64_t> first_difference(const GuardedBuffer& other,
-                                          const ByteRanges& except = {}) const {
+                                          const BufferRanges& except = {}) const {
     int64_t from = -start_;
-    for (const ByteRange& r : except) {
+    for (const BufferRange& r : except) {
       if (const auto at = first_difference(other, {from, r.begin})) return at;
       from = r.end;
     }
     return first_difference(other, {from, std::ssize(memory_) - start_});
   }
   /// Poison in all but these ranges, margins left alone.
-  void poison_except(const ByteRanges& kept) {
+  void poison_except(const BufferRanges& kept) {
     int64_t from = 0;
-    for (const ByteRange& r : kept) {
+    for (const BufferRange& r : kept) {
       poison(from, r.begin);
       from = std::max(from, r.end);
     }
@@ -84,7 +84,7 @@ class GuardedBuffer {
   void poison(int64_t begin, int64_t end) {
     for (int64_t i = begin; i < std::min(end, size_); ++i) data()[i] = kPoison;
   }
-  std::optional<int64_t> first_difference(const GuardedBuffer& other, const ByteRange& r) const {
+  std::optional<int64_t> first_difference(const GuardedBuffer& other, const BufferRange& r) const {
     const std::byte *mine = data() + r.begin, *its = other.data() + r.begin;
     const auto size = static_cast<size_t>(r.end - r.begin);
     if (size == 0 || std::memcmp(mine, its, size) == 0) return std::nullopt;

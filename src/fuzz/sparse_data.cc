@@ -187,7 +187,8 @@ void make_stream(const Case& c, SparseData& d, Rng& rng) {
   const CompressShape shape = x.shape();
   const int64_t dim = x.head_dim;
   d.ape = LogicalTensor(DType::kF32, shape.window(), 1, dim);
-  fill(d.ape, [&](int64_t) { return is_exact(c.data) ? exact_integer(rng, 5) : rng.signed_unit(); });
+  fill(d.ape,
+       [&](int64_t) { return is_exact(c.data) ? exact_integer(rng, 5) : rng.signed_unit(); });
   d.first_in_stream = {0};
   for (const SparseCase::Row& r : x.rows) {
     const int64_t block = r.first / x.ratio - (shape.overlaps() ? 1 : 0);
@@ -265,7 +266,8 @@ void make_windows(const Case& c, SparseData& d, Rng& rng) {
   const auto& x = std::get<SparseCase>(c.call);
   const CompressShape shape = x.shape();
   d.ape = LogicalTensor(DType::kF32, x.ratio, 1, shape.halves() * x.head_dim);
-  fill(d.ape, [&](int64_t) { return is_exact(c.data) ? exact_integer(rng, 5) : rng.signed_unit(); });
+  fill(d.ape,
+       [&](int64_t) { return is_exact(c.data) ? exact_integer(rng, 5) : rng.signed_unit(); });
   d.x = LogicalTensor(x.dtype, std::ssize(x.rows), shape.window(), shape.channels() * x.head_dim);
   if (is_exact(c.data)) return make_exact_windows(c, d, rng);
   fill_random(d.x, c.data == CaseData::kPeaked ? 8 : 2, rng);

@@ -89,9 +89,9 @@ struct Part {
     const auto start = [](int64_t middle, int64_t length, int64_t all) {
       return std::clamp<int64_t>(middle - length / 2, 0, all - length);
     };
-    const Cell middle = around.value_or(Cell{});
-    row = start(middle.row, rows, all_rows);
-    column = start(middle.column, columns, all_columns);
+    if (!around) return;
+    row = start(around->row, rows, all_rows);
+    column = start(around->column, columns, all_columns);
   }
 
   /// "; rows 3 to 34 of 400"; names in the plural
