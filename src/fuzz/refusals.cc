@@ -44,7 +44,7 @@ void add_twice(Ways& w, Spoils* s, const char* name, LawId law, std::span<const 
                const Keeps& keeps) {
   const auto [first, second] = first_two(std::ssize(*list), keeps);
   if (second < 0) return;
-  w.add(name, law, [s, list, first = static_cast<size_t>(first), second] {
+  w.add(name, law, [s, list, first = static_cast<size_t>(first), second = second] {
     s->set(list, static_cast<size_t>(second), (*list)[first]);
   });
 }
@@ -162,10 +162,11 @@ void add_own(Ways& w, Spoils* s, SparseAttention& c) {
     const auto [first, second] = first_two(
         c.keys.count(t), [&](int64_t j) { return c.keys.of(t)[static_cast<size_t>(j)] >= 0; });
     if (second < 0) continue;
-    w.add("a slot that a token names twice", "list.duplicate", [s, &c, begin, first, second] {
-      s->set(&c.keys.indices, static_cast<size_t>(begin + second),
-             c.keys.indices[static_cast<size_t>(begin + first)]);
-    });
+    w.add("a slot that a token names twice", "list.duplicate",
+          [s, &c, begin, first = first, second = second] {
+            s->set(&c.keys.indices, static_cast<size_t>(begin + second),
+                   c.keys.indices[static_cast<size_t>(begin + first)]);
+          });
     break;
   }
 }
@@ -233,7 +234,7 @@ void add_own(Ways& w, Spoils* s, Compress& c) {
   const auto keeps = [&](int64_t row) { return first_kept(c, row) >= 0; };
   const auto [a, b] = first_two(c.rows(), keeps);
   if (b >= 0)
-    w.add("a page of another request", "slot.duplicate", [s, &c, a, b] {
+    w.add("a page of another request", "slot.duplicate", [s, &c, a = a, b = b] {
       s->set(&c.indices, static_cast<size_t>(first_kept(c, b)),
              c.indices[static_cast<size_t>(first_kept(c, a))]);
     });
