@@ -22,9 +22,8 @@ void require(bool condition) {
 
 /// Every case of the file is read, left out, or has findings, and it is only one of the three. A
 /// finding of the file itself leaves nothing.
-template <class Vector>
 void require_each_case_once(const SafetensorsFile& file, const Status& status,
-                            const std::vector<Vector>& cases,
+                            const std::vector<RecordedCase>& cases,
                             const std::vector<SkippedCase>& skipped) {
   std::set<std::string> bad, others;
   for (const Finding& f : status.findings()) {
@@ -32,7 +31,7 @@ void require_each_case_once(const SafetensorsFile& file, const Status& status,
     require(f.case_id.starts_with(kName + "#"));
     bad.insert(f.case_id.substr(kName.size() + 1));
   }
-  for (const Vector& v : cases) require(!bad.contains(v.id) && others.insert(v.id).second);
+  for (const RecordedCase& v : cases) require(!bad.contains(v.id) && others.insert(v.id).second);
   for (const SkippedCase& s : skipped) require(!bad.contains(s.id) && others.insert(s.id).second);
   others.merge(bad);
   require(others == case_ids(file));
@@ -69,11 +68,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<SkippedCase> skipped;
   const Status status = parse_recorded_cases(file, kName, &cases, &skipped);
   require_each_case_once(file, status, cases, skipped);
-
-  std::vector<RecordedCase> recurrent;
-  skipped.clear();
-  const Status of_recurrent = parse_recorded_cases(file, kName, &recurrent, &skipped);
-  require_each_case_once(file, of_recurrent, recurrent, skipped);
-  require(recurrent.empty() || names_systems(file));
   return 0;
 }
