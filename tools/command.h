@@ -104,7 +104,7 @@ struct Verb {
   std::function<int()> run;
 };
 
-/// What the program is, for its help.
+/// The texts of the program's own help.
 struct ProgramTexts {
   std::string sentence, name, footer;
   std::function<std::string()> version;

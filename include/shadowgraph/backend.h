@@ -318,7 +318,7 @@ struct KeyList {
   int partial = -1;      // results of those: [rows, heads, splits]
 };
 
-/// What a backend says about itself.
+/// A backend describes itself.
 struct BackendInfo {
   std::string_view name;  // "flashattention"
   std::string_view about;

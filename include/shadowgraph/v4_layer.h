@@ -13,7 +13,7 @@
 
 namespace shadowgraph {
 
-/// Where latents and the states of the compressor lie.
+/// The memory of latents and of the compressor's states.
 enum class V4Pools : uint8_t {
   kPaged,    // tokens lie by slot, blocks and states by page of tokens
   kUnified,  // one pool: a ring of tokens for each row of req_to_token, then blocks by page;

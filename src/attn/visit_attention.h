@@ -74,7 +74,7 @@ void visit_args(V& v, KvCache& c) {
   v("well_formed", c.well_formed);
 }
 
-/// As many addresses in either form.
+/// Both forms have the same number of addresses.
 template <class V>
 void visit_args(V& v, PageTable& t) {
   v("form", t.form);

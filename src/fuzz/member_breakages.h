@@ -86,7 +86,7 @@ class MemberBreakages {
     add("an instruction set that there is not", "input.isa", [&options] { options.isa = "riscv"; });
   }
 
-  /// What is written over other memory.
+  /// Finds writes over other memory.
   std::vector<Breakage> take() {
     for (const Written& w : written_) {
       for (const auto& [name, data] : memory_) {

@@ -21,7 +21,7 @@ DType read_state_dtype(CaseReader& reader);
 /// "pad_out", `without` where a case has none.
 PadRow read_pad(CaseReader& reader, PadRow without);
 
-/// What a state is: dtype and the axes behind its slot.
+/// A state's form: dtype and the axes behind its slot.
 struct StateType {
   DType dtype = DType::kF32;
   std::string_view shape;
