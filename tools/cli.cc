@@ -86,6 +86,9 @@ void add_output_options(Command& command, Common& common) {
 void add_report_options(Command& command, Common& common) {
   add_format(command, common, formats().size());
   add_plain_options(command, common);
+  command.flag("--coverage", common.coverage,
+               "Text shows the cases of each backend, and histograms, where it would sum them up "
+               "by mode to fit one screen");
 }
 
 void add_max_findings(Command& command, Common& common) {
@@ -140,6 +143,7 @@ RenderOptions render_options(const Common& common) {
       common.color == ColorWhen::kAlways ||
       (common.color == ColorWhen::kAuto && terminal && environment("NO_COLOR") == nullptr);
   options.quiet = common.quiet;
+  options.coverage = common.coverage;
   options.max_findings = common.max_findings;
   return options;
 }

@@ -50,6 +50,7 @@ struct Common {
   Arith arith = Arith::kPortable;
   ColorWhen color = ColorWhen::kAuto;
   bool quiet = false;
+  bool coverage = false;
   size_t max_findings = 100;
 
   int num_threads() const;

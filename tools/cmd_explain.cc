@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "cli.h"
 #include "topics.h"
@@ -12,7 +15,7 @@ namespace {
 
 struct ExplainCommand {
   Common common;
-  std::string id;
+  std::vector<std::string> ids;
 };
 
 constexpr char kExplainExamples[] =
@@ -21,6 +24,7 @@ constexpr char kExplainExamples[] =
     "  shadowgraph explain K31            a fault: what it is, and how to plant it\n"
     "  shadowgraph explain fa.I-34        what a finding cites, and which laws stand on it\n"
     "  shadowgraph explain page_table     a field of traces; also backends, modes and keys\n"
+    "  shadowgraph explain K31 K32 K33    several at once\n"
     "  shadowgraph list invariants        all laws that can be explained\n"
     "  shadowgraph list programs          all programs";
 
@@ -29,27 +33,32 @@ bool is_same(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, lower, lower);
 }
 
-int explain(const Topic& topic, const Common& common) {
-  if (common.format == Format::kJson) return finish(topic.listing, common);
-  write_document(topic.text, common);
-  return kClean;
+const Topic& find_topic(const std::vector<Topic>& topics, const std::string& id) {
+  std::vector<std::string> ids;
+  for (const Topic& topic : topics) {
+    if (is_same(topic.id, id)) return topic;
+    if (std::ranges::find(ids, topic.id) == ids.end()) ids.push_back(topic.id);
+  }
+  const auto meant = nearest(id, ids);
+  throw UsageError(fmt::format("nothing is called '{}'; {}", id,
+                               meant.empty()
+                                   ? "`shadowgraph list KIND` prints what there is"
+                                   : fmt::format("did you mean {}?", fmt::join(meant, ", "))));
 }
 
 int run_with(ExplainCommand& options) {
   apply(options.common);
   const std::vector<Topic> topics = all_topics();
-  for (const Topic& topic : topics) {
-    if (is_same(topic.id, options.id)) return explain(topic, options.common);
+  std::vector<const Topic*> found;
+  for (const std::string& id : options.ids) found.push_back(&find_topic(topics, id));
+  std::string text;
+  for (const Topic* topic : found) {
+    const bool json = options.common.format == Format::kJson;
+    if (!json && !text.empty()) text += "\n";
+    text += json ? render(topic->listing, render_options(options.common)) : topic->text;
   }
-  std::vector<std::string> ids;
-  for (const Topic& known : topics) {
-    if (std::ranges::find(ids, known.id) == ids.end()) ids.push_back(known.id);
-  }
-  const auto meant = nearest(options.id, ids);
-  throw UsageError(fmt::format("nothing is called '{}'; {}", options.id,
-                               meant.empty()
-                                   ? "`shadowgraph list KIND` prints what there is"
-                                   : fmt::format("did you mean {}?", fmt::join(meant, ", "))));
+  write_document(text, options.common);
+  return kClean;
 }
 
 }  // namespace
@@ -61,10 +70,11 @@ Verb add_explain(CLI::App& app) {
                   kExplainExamples);
   auto options = std::make_shared<ExplainCommand>();
   command
-      .text("ID", options->id,
-            "The id of a finding, or a name of `list` invariants, programs, faults, mistakes, "
-            "backends, modes, fields, keys, references, kernels, arithmetics, grids or "
-            "targets, in any case: num.bound, G12, K31, fa.I-34, page_table")
+      .texts("ID", options->ids,
+             "The id of a finding, or a name of `list` invariants, programs, faults, mistakes, "
+             "backends, modes, fields, keys, references, kernels, arithmetics, grids or "
+             "targets, in any case: num.bound, G12, K31, fa.I-34, page_table. Several ids give "
+             "several texts, or one JSON document a line")
       .required();
   add_output_options(command, options->common);
   return {command, [options] { return run_with(*options); }};

@@ -163,8 +163,11 @@ enum class Format : uint8_t {
 
 struct RenderOptions {
   Format format = Format::kText;
-  bool color = false;         // text: terminal colours
-  bool quiet = false;         // text: findings and the verdict only
+  bool color = false;  // text: terminal colours
+  bool quiet = false;  // text: findings and the verdict only
+  // text: what ran of each backend, and histograms, however many lines they take; false: if they
+  // take more than a screen, one line a mode
+  bool coverage = false;
   size_t max_findings = 100;  // how many are listed; the summary counts all
 };
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "report/bench_text.h"
 #include "report/escape.h"
@@ -14,6 +16,7 @@ namespace shadowgraph {
 namespace {
 
 constexpr size_t kWorstCases = 10;  // of those judged; JSON has all
+constexpr size_t kCoverage = 20;    // backends, modes and phases, each in a line
 constexpr size_t kNotes = 20;       // different notes about cases
 constexpr size_t kPrograms = 20;    // of conformance, one by one; JSON has all
 constexpr size_t kTitle = 60;       // columns of a fault's title
@@ -151,8 +154,44 @@ std::string faults(const Report& r, const Style& style) {
   return '\n' + table.render(style) + style.dim(notes);
 }
 
-std::string coverage(const Report& r, const Style& style) {
+/// What ran, mode by mode: how many backends (or kernels) ran it, and the cases of each phase.
+std::string coverage_by_mode(const Report& r, const Style& style) {
+  std::vector<std::string> phases;
+  std::map<std::string, std::map<std::string, int64_t>> cases;  // by mode, by phase
+  std::map<std::string, std::set<std::string>> backends;        // by mode
+  std::set<std::string> all;
+  for (const CoverageReport& c : r.coverage) {
+    if (std::ranges::find(phases, c.phase) == phases.end()) phases.push_back(c.phase);
+    cases[c.mode][c.phase] += c.cases;
+    backends[c.mode].insert(c.backend);
+    all.insert(c.backend);
+  }
+  std::vector<std::string> heading = {"mode", "of"};
+  heading.insert(heading.end(), phases.begin(), phases.end());
+  Table table(1, heading);
+  for (auto& [mode, by_phase] : cases) {
+    std::vector<std::string> row = {mode, count(static_cast<int64_t>(backends[mode].size()))};
+    for (const std::string& phase : phases) row.push_back(count(by_phase[phase]));
+    table.add(row);
+  }
+  std::string medians;
+  for (const Histogram& h : r.histograms)
+    medians += fmt::format("{}{} {:g}", medians.empty() ? "medians of kernels' calls: " : ", ",
+                           escape_controls(h.name), h.median);
+  if (!medians.empty()) medians += '\n';
+  return '\n' + table.render(style) +
+         style.dim(medians +
+                   fmt::format("{} backends and kernels; --coverage shows each\n", all.size()));
+}
+
+/// Whether what ran is shown in full.
+bool shows_all(const Report& r, const RenderOptions& options) {
+  return options.coverage || r.coverage.size() <= kCoverage;
+}
+
+std::string coverage(const Report& r, const RenderOptions& options, const Style& style) {
   if (r.coverage.empty()) return "";
+  if (!shows_all(r, options)) return coverage_by_mode(r, style);
   Table table(3, {"backend", "mode", "phase", "cases"});
   for (const CoverageReport& c : r.coverage)
     table.add({c.backend, c.mode, c.phase, count(c.cases)});
@@ -239,9 +278,10 @@ std::string render_text(const Report& r, const RenderOptions& options) {
   std::string s = header(r, style);
   if (!options.quiet) {
     s += files(r, style) + steps(r, style) + cases(r, style) + case_notes(r, style) +
-         faults(r, style) + coverage(r, style) + conformance(r, style);
+         faults(r, style) + coverage(r, options, style) + conformance(r, style);
     if (r.bench) s += bench_text(*r.bench, style);
-    for (const Histogram& h : r.histograms) s += histogram(h, style);
+    if (shows_all(r, options))
+      for (const Histogram& h : r.histograms) s += histogram(h, style);
   }
   s += findings(r, options, style) + text_warnings(r);
   const std::string verdict = r.verdict();

@@ -109,6 +109,36 @@ TEST(Text, DrawsHistogramsToScale) {
   EXPECT_NE(text.find("  128..  " + std::string(40, ' ') + " 0\n"), std::string::npos);
 }
 
+TEST(Text, SumsUpByModeWhatIsMoreThanAScreen) {
+  Report r;
+  for (const char* backend : {"a", "b", "c", "d", "e", "f", "g"})
+    for (const char* phase : {"eager", "replay"})
+      r.coverage.push_back({backend, "decode", phase, 2});
+  r.histograms.push_back({"keys", 96, {{"64..127", 20}}});
+  EXPECT_NE(text_of(r).find("g        decode  replay      2\n"), std::string::npos) << text_of(r);
+  for (const char* backend : {"a", "b", "x"}) {
+    r.coverage.push_back({backend, "extend", "eager", 1});
+    r.coverage.push_back({backend, "mixed", "eager", 1});
+  }
+  r.coverage.push_back({"x", "prebuilt", "received", 5});
+  const std::string text = text_of(r);
+  EXPECT_NE(text.find("mode      of  eager  replay  received\n"
+                      "decode     7     14      14         0\n"
+                      "extend     3      3       0         0\n"
+                      "mixed      3      3       0         0\n"
+                      "prebuilt   1      0       0         5\n"
+                      "medians of kernels' calls: keys 96\n"
+                      "8 backends and kernels; --coverage shows each\n"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("####"), std::string::npos);
+  RenderOptions all;
+  all.coverage = true;
+  EXPECT_NE(text_of(r, all).find("g        decode    replay        2\n"), std::string::npos)
+      << text_of(r, all);
+  EXPECT_NE(text_of(r, all).find("####"), std::string::npos);
+}
+
 TEST(Text, PassesNoControlCharacter) {
   Report r = small_report();
   const std::string evil = "\x1b]0;x\x07\n\x7f\xc2\x9b\xe2\x80\xae\xff";
