@@ -59,11 +59,17 @@ print("\n".join(f for f in sys.stdin.read().split("\n") if f in known))')
     grep -vE '^[0-9]+ warnings? generated|^$|Suppressed|Use -header-filter' >&2)
 }
 
+# What the compiler reads for the program; how long that takes depends on the machine.
+cost() {
+  cmake --preset release -B build/cost >/dev/null && python3 scripts/build_cost.py build/cost shadowgraph_cli
+}
+
 check format format
 check layers python3 scripts/layers.py
 check comments python3 scripts/comments.py
 check definitions python3 scripts/one_definition.py
 check sizes python3 scripts/sizes.py
+check cost cost
 check references python3 scripts/references.py
 check shell shellcheck dev .ci/run scripts/lint.sh tests/package/package_test.sh
 check tidy tidy "$@"

@@ -11,12 +11,12 @@
 namespace shadowgraph {
 namespace {
 
-constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDecode,
-                                  ForwardMode::kMixed,         ForwardMode::kIdle,
-                                  ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
-                                  ForwardMode::kDraftExtendV2, ForwardMode::kDraftDecode};
+constexpr ForwardMode kAiterModes[] = {ForwardMode::kExtend,        ForwardMode::kDecode,
+                                       ForwardMode::kMixed,         ForwardMode::kIdle,
+                                       ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
+                                       ForwardMode::kDraftExtendV2, ForwardMode::kDraftDecode};
 
-constexpr Field kFields[] = {
+constexpr Field kAiterFields[] = {
     field::indptr("qo_indptr", Aiter::kQoIndptr, "fi.I-3 fi.I-4"),
     field::key_indptr("kv_indptr", Aiter::kKvIndptr, "fi.I-1 fi.I-16 fi.I-21"),
     field::list("kv_indices", Aiter::kKvIndices, Aiter::kKvIndptr, "fi.I-6 fi.I-16"),
@@ -25,7 +25,7 @@ constexpr Field kFields[] = {
     field::table("page_table", Aiter::kPageTable, Aiter::kKvLens, "fi.I-6 fi.I-21"),
 };
 
-constexpr BufferRole kRoles[] = {
+constexpr BufferRole kAiterRoles[] = {
     {Aiter::kQoIndptr, Role::kQueryOffsets},
     {Aiter::kKvIndptr, Role::kKeyOffsets},
     {Aiter::kSwaKvIndptr, Role::kKeyOffsets},
@@ -35,15 +35,15 @@ constexpr BufferRole kRoles[] = {
     {Aiter::kSwaOutCacheLoc, Role::kStoredInWindow},
 };
 
-constexpr BackendInfo kInfo{.name = "aiter",
-                            .about = "Aiter on ROCm (SGLang)",
-                            .modes = kModes,
-                            .page_sizes = {},
-                            .tree = true,
-                            .latent = true,
-                            .swa_pool = true,
-                            .fields = kFields,
-                            .roles = kRoles};
+constexpr BackendInfo kAiterInfo{.name = "aiter",
+                                 .about = "Aiter on ROCm (SGLang)",
+                                 .modes = kAiterModes,
+                                 .page_sizes = {},
+                                 .tree = true,
+                                 .latent = true,
+                                 .swa_pool = true,
+                                 .fields = kAiterFields,
+                                 .roles = kAiterRoles};
 
 /// Layers whose keys are in the table of the unified kernel; the others' are in lists.
 bool reads_table(const Limits& limits, const LayerKind& kind) {
@@ -55,8 +55,8 @@ bool any_reads(const Limits& limits, bool table) {
   return layers.empty() ? reads({}) : std::ranges::any_of(layers, reads);
 }
 
-Status check(const Limits& limits) {
-  Status status = serves(kInfo, limits);
+Status check_aiter(const Limits& limits) {
+  Status status = serves(kAiterInfo, limits);
   const ModelConfig& m = limits.model;
   if (m.max_encoder_len > 0) refuse(&status, "max_encoder_len", "0", m.max_encoder_len);
   if (m.dcp_size != 1) refuse(&status, "dcp_size", "1", m.dcp_size);
@@ -71,9 +71,9 @@ Status check(const Limits& limits) {
 }
 
 /// One fill of a batch that fits.
-class Fill {
+class AiterFill {
  public:
-  Fill(const ForwardBatch& batch, Meta& meta)
+  AiterFill(const ForwardBatch& batch, Meta& meta)
       : batch_(batch), limits_(meta.limits), meta_(meta), f_(meta) {
     if (meta.has(Aiter::kKvIndptr)) kv_.emplace(f_, Aiter::kKv);
     if (meta.has(Aiter::kSwaKvIndptr)) swa_kv_.emplace(f_, Aiter::kSwaKv);
@@ -153,10 +153,10 @@ void attend(Stream& stream, const Meta& meta, const LayerIo& io) {
 
 }  // namespace
 
-const BackendInfo& Aiter::info() const { return kInfo; }
+const BackendInfo& Aiter::info() const { return kAiterInfo; }
 
 Status Aiter::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
-  Status status = check(limits);
+  Status status = check_aiter(limits);
   if (!status.ok()) return status;
   if (is_verify_tree(limits)) {
     ChildBinder binder(*this, arena, limits);
@@ -198,7 +198,7 @@ Status Aiter::fill(const ForwardBatch& batch, Meta& meta) const {
   Status status = fits(batch, limits);
   if (status.ok())
     status = translates(batch, limits, meta.has(kKvIndptr) ? 1 : limits.model.page_size);
-  return status.ok() ? Fill(batch, meta).run() : status;
+  return status.ok() ? AiterFill(batch, meta).run() : status;
 }
 
 Status Aiter::for_each_part(const ForwardBatch& batch, Meta& meta, const PartFn& fn) const {

@@ -6,13 +6,13 @@
 namespace shadowgraph {
 namespace {
 
-constexpr ForwardMode kModes[] = {
+constexpr ForwardMode kAscendModes[] = {
     ForwardMode::kExtend,        ForwardMode::kDecode,       ForwardMode::kMixed,
     ForwardMode::kIdle,          ForwardMode::kTargetVerify, ForwardMode::kDraftExtend,
     ForwardMode::kDraftExtendV2, ForwardMode::kDllmExtend,   ForwardMode::kDraftDecode};
 
 // The device's lengths and the host's are one buffer here, so they cannot differ (fi.I-108).
-constexpr Field kFields[] = {
+constexpr Field kAscendFields[] = {
     field::rows("seq_lens", Ascend::kKvLens, "fi.I-108"),
     field::host_lens("seq_lens_cpu_int", Ascend::kKvLens, "fi.I-108 fi.I-81"),
     field::host_lens("seq_lens_cpu_list", Ascend::kKvLens, "fi.I-108 fi.I-81"),
@@ -22,7 +22,7 @@ constexpr Field kFields[] = {
     field::table("block_tables_swa", Ascend::kSwaPageTable, Ascend::kKvLens, "fi.I-108"),
 };
 
-constexpr BufferRole kRoles[] = {
+constexpr BufferRole kAscendRoles[] = {
     {Ascend::kKvLens, Role::kKeyLens},
     {Ascend::kCuSeqlensQ, Role::kQueryOffsets},
     {Ascend::kOutCacheLoc, Role::kStored},
@@ -34,20 +34,20 @@ constexpr BufferRole kRoles[] = {
     {Ascend::kSumSeqLensQ, Role::kAllQueries},
 };
 
-constexpr BackendInfo kInfo{.name = "ascend",
-                            .about = "Ascend NPU attention (SGLang)",
-                            .modes = kModes,
-                            .page_sizes = {},
-                            .tree = false,
-                            .latent = true,
-                            .swa_pool = true,
-                            .empty_padding = true,
-                            .fields = kFields,
-                            .roles = kRoles};
+constexpr BackendInfo kAscendInfo{.name = "ascend",
+                                  .about = "Ascend NPU attention (SGLang)",
+                                  .modes = kAscendModes,
+                                  .page_sizes = {},
+                                  .tree = false,
+                                  .latent = true,
+                                  .swa_pool = true,
+                                  .empty_padding = true,
+                                  .fields = kAscendFields,
+                                  .roles = kAscendRoles};
 
 }  // namespace
 
-const BackendInfo& Ascend::info() const { return kInfo; }
+const BackendInfo& Ascend::info() const { return kAscendInfo; }
 
 void Ascend::bind_offsets(Binder& binder, const Limits& limits) const {
   binder.ints(kActualSeqLengths, "actual_seq_lengths", {limits.rows});

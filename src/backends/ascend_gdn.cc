@@ -5,24 +5,25 @@
 namespace shadowgraph {
 namespace {
 
-constexpr RecurrentFamily kFamilies[] = {RecurrentFamily::kGdn};
+constexpr RecurrentFamily kAscendGdnFamilies[] = {RecurrentFamily::kGdn};
 
-constexpr auto kRoles = recurrent_roles(Role::kStateSlotsZero);
+constexpr auto kAscendGdnRoles = recurrent_roles(Role::kStateSlotsZero);
 
-constexpr BackendInfo kInfo{.name = "ascend_gdn",
-                            .about = "gated delta rule over state slots, by an NPU's conventions",
-                            .modes = kRecurrentModes,
-                            .page_sizes = {},
-                            .tree = true,
-                            .empty_padding = true,
-                            .dense = false,
-                            .recurrent = kFamilies,
-                            .track_states = true,
-                            .fields = {},
-                            .roles = kRoles};
+constexpr BackendInfo kAscendGdnInfo{
+    .name = "ascend_gdn",
+    .about = "gated delta rule over state slots, by an NPU's conventions",
+    .modes = kRecurrentModes,
+    .page_sizes = {},
+    .tree = true,
+    .empty_padding = true,
+    .dense = false,
+    .recurrent = kAscendGdnFamilies,
+    .track_states = true,
+    .fields = {},
+    .roles = kAscendGdnRoles};
 
 }  // namespace
 
-const BackendInfo& AscendGdn::info() const { return kInfo; }
+const BackendInfo& AscendGdn::info() const { return kAscendGdnInfo; }
 
 }  // namespace shadowgraph

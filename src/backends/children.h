@@ -2,11 +2,19 @@
 // tests/backends/multi_step_test.cc.
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <string_view>
 
 #include "shadowgraph/backend.h"
 
 namespace shadowgraph {
+
+/// Whether what a child serves, a list of its BackendInfo, has this value.
+template <class T>
+bool contains(std::span<const T> list, T value) {
+  return std::ranges::find(list, value) != list.end();
+}
 
 /// Binds child after child into a Meta, each in an arena scope of its own.
 class ChildBinder {

@@ -11,24 +11,28 @@
 namespace shadowgraph {
 namespace {
 
-using Mla = CuteDslMla;
-
-constexpr Field kFields[] = {
-    field::table("block_kv_indices", Mla::kPageTable, Mla::kKvLens, "fa.I-28 fa.I-85 fa.I-89"),
-    field::lens("seq_lens_k", Mla::kSeqLensK, "fa.I-19 fa.I-87 fa.I-89"),
-    field::lens("global_seq_lens_k", Mla::kGlobalSeqLensK, "fa.I-89"),
-    field::host_lens("seq_lens_q", Mla::kSeqLensQ, "fa.I-17"),
-    field::bound("max_seq_len_q", Mla::kMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
-    field::bound("max_seq_len_k", Mla::kMaxSeqLenK, "fa.I-21"),
+constexpr Field kCutedslMlaFields[] = {
+    field::table("block_kv_indices", CuteDslMla::kPageTable, CuteDslMla::kKvLens,
+                 "fa.I-28 fa.I-85 fa.I-89"),
+    field::lens("seq_lens_k", CuteDslMla::kSeqLensK, "fa.I-19 fa.I-87 fa.I-89"),
+    field::lens("global_seq_lens_k", CuteDslMla::kGlobalSeqLensK, "fa.I-89"),
+    field::host_lens("seq_lens_q", CuteDslMla::kSeqLensQ, "fa.I-17"),
+    field::bound("max_seq_len_q", CuteDslMla::kMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
+    field::bound("max_seq_len_k", CuteDslMla::kMaxSeqLenK, "fa.I-21"),
 };
 
-constexpr BufferRole kRoles[] = {
-    {Mla::kKvLens, Role::kKeyLens},          {Mla::kCuSeqlensQ, Role::kQueryOffsets},
-    {Mla::kOutCacheLoc, Role::kStored},      {Mla::kPoolRows, Role::kPoolRows},
-    {Mla::kSeqLensK, Role::kWidthLens},      {Mla::kSeqLensQ, Role::kQueryLens},
-    {Mla::kGlobalSeqLensK, Role::kFlatLens}, {Mla::kVisibleLens, Role::kSeenLens},
-    {Mla::kMaxSeqLenQ, Role::kLongestQuery}, {Mla::kMaxSeqLenK, Role::kLongestKeys, Mla::kKvLens},
-    {Mla::kSumSeqLensQ, Role::kAllQueries},
+constexpr BufferRole kCutedslMlaRoles[] = {
+    {CuteDslMla::kKvLens, Role::kKeyLens},
+    {CuteDslMla::kCuSeqlensQ, Role::kQueryOffsets},
+    {CuteDslMla::kOutCacheLoc, Role::kStored},
+    {CuteDslMla::kPoolRows, Role::kPoolRows},
+    {CuteDslMla::kSeqLensK, Role::kWidthLens},
+    {CuteDslMla::kSeqLensQ, Role::kQueryLens},
+    {CuteDslMla::kGlobalSeqLensK, Role::kFlatLens},
+    {CuteDslMla::kVisibleLens, Role::kSeenLens},
+    {CuteDslMla::kMaxSeqLenQ, Role::kLongestQuery},
+    {CuteDslMla::kMaxSeqLenK, Role::kLongestKeys, CuteDslMla::kKvLens},
+    {CuteDslMla::kSumSeqLensQ, Role::kAllQueries},
 };
 
 /// Lengths of one request as a rank of the limits has them.
@@ -66,8 +70,8 @@ const BackendInfo& CuteDslMla::info() const {
     info.name = "cutedsl_mla";
     info.about = "CuteDSL-MLA decode, context parallel (SGLang)";
     info.dcp = true;
-    info.fields = kFields;
-    info.roles = kRoles;
+    info.fields = kCutedslMlaFields;
+    info.roles = kCutedslMlaRoles;
     return info;
   }();
   return kInfo;

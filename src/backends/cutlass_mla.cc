@@ -5,15 +5,15 @@
 namespace shadowgraph {
 namespace {
 
-constexpr ForwardMode kModes[] = {ForwardMode::kDecode, ForwardMode::kIdle};
-constexpr int32_t kPageSizes[] = {128};
+constexpr ForwardMode kCutlassMlaModes[] = {ForwardMode::kDecode, ForwardMode::kIdle};
+constexpr int32_t kCutlassMlaPageSizes[] = {128};
 
-constexpr Field kFields[] = {
+constexpr Field kCutlassMlaFields[] = {
     field::table("block_kv_indices", CutlassMla::kPageTable, CutlassMla::kKvLens,
                  "fa.I-28 fa.I-85"),
 };
 
-constexpr BufferRole kRoles[] = {
+constexpr BufferRole kCutlassMlaRoles[] = {
     {CutlassMla::kKvLens, Role::kKeyLens},
     {CutlassMla::kCuSeqlensQ, Role::kQueryOffsets},
     {CutlassMla::kOutCacheLoc, Role::kStored},
@@ -24,19 +24,19 @@ constexpr BufferRole kRoles[] = {
     {CutlassMla::kSumSeqLensQ, Role::kAllQueries},
 };
 
-constexpr BackendInfo kInfo{.name = "cutlass_mla",
-                            .about = "CUTLASS-MLA decode (SGLang)",
-                            .modes = kModes,
-                            .page_sizes = kPageSizes,
-                            .tree = false,
-                            .heads = false,
-                            .latent = true,
-                            .in_graph_tables = true,
-                            .fields = kFields,
-                            .roles = kRoles};
+constexpr BackendInfo kCutlassMlaInfo{.name = "cutlass_mla",
+                                      .about = "CUTLASS-MLA decode (SGLang)",
+                                      .modes = kCutlassMlaModes,
+                                      .page_sizes = kCutlassMlaPageSizes,
+                                      .tree = false,
+                                      .heads = false,
+                                      .latent = true,
+                                      .in_graph_tables = true,
+                                      .fields = kCutlassMlaFields,
+                                      .roles = kCutlassMlaRoles};
 
 }  // namespace
 
-const BackendInfo& CutlassMla::info() const { return kInfo; }
+const BackendInfo& CutlassMla::info() const { return kCutlassMlaInfo; }
 
 }  // namespace shadowgraph

@@ -9,13 +9,13 @@ namespace {
 
 using V4 = DeepseekV4;
 
-constexpr ForwardMode kModes[] = {
+constexpr ForwardMode kDeepseekV4Modes[] = {
     ForwardMode::kExtend,        ForwardMode::kDecode,       ForwardMode::kMixed,
     ForwardMode::kIdle,          ForwardMode::kTargetVerify, ForwardMode::kDraftExtend,
     ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill, ForwardMode::kDraftDecode};
-constexpr V4Pools kPools[] = {V4Pools::kPaged};
+constexpr V4Pools kDeepseekV4Pools[] = {V4Pools::kPaged};
 constexpr int block_list(V4Group g) { return static_cast<int>(V4::of(g, V4::kBlocks)); }
-constexpr auto kRoles = v4_roles<8>(
+constexpr auto kDeepseekV4Roles = v4_roles<8>(
     {{{V4::kRawPoolRows, Role::kPoolRows},
       {V4::kRawLens, Role::kKeyLens},
       {V4::kRawOutLoc, Role::kStored},
@@ -25,18 +25,19 @@ constexpr auto kRoles = v4_roles<8>(
       {block_list(V4Group::kC4), Role::kBlockSlots, -1, static_cast<int>(V4Group::kC4)},
       {block_list(V4Group::kC128), Role::kBlockSlots, -1, static_cast<int>(V4Group::kC128)}}});
 
-constexpr BackendInfo kInfo{.name = "deepseek_v4",
-                            .about = "DeepSeek-V4: a window, and compressed blocks behind it",
-                            .modes = kModes,
-                            .page_sizes = {},
-                            .tree = false,
-                            .heads = false,
-                            .swa_pool = true,
-                            .in_graph_tables = true,
-                            .dense = false,
-                            .v4 = kPools,
-                            .fields = {},
-                            .roles = kRoles};
+constexpr BackendInfo kDeepseekV4Info{
+    .name = "deepseek_v4",
+    .about = "DeepSeek-V4: a window, and compressed blocks behind it",
+    .modes = kDeepseekV4Modes,
+    .page_sizes = {},
+    .tree = false,
+    .heads = false,
+    .swa_pool = true,
+    .in_graph_tables = true,
+    .dense = false,
+    .v4 = kDeepseekV4Pools,
+    .fields = {},
+    .roles = kDeepseekV4Roles};
 
 /// What the kernels, and the lists that layers share, can do with one layer.
 void check_layer(const V4Layer& l, const V4Layer& first, const ModelConfig& m, Status* status) {
@@ -74,9 +75,9 @@ void bind_tokens(Binder& b, const Limits& limits, size_t buffer, const std::stri
 
 }  // namespace
 
-std::span<const ForwardMode> v4_modes() { return kModes; }
+std::span<const ForwardMode> v4_modes() { return kDeepseekV4Modes; }
 
-const BackendInfo& DeepseekV4::info() const { return kInfo; }
+const BackendInfo& DeepseekV4::info() const { return kDeepseekV4Info; }
 
 const V4Layer* DeepseekV4::layer_of(const ModelConfig& model, V4Group group) {
   for (const LayerKind& kind : model.layers) {

@@ -11,16 +11,17 @@ namespace {
 
 using Hip = DeepseekV4Hip;
 
-constexpr V4Pools kPools[] = {V4Pools::kUnified};
+constexpr V4Pools kDeepseekV4HipPools[] = {V4Pools::kUnified};
 constexpr BufferRole list_role(int kind) {
   return {static_cast<int>(Hip::list(kind)), Role::kLatentList, static_cast<int>(Hip::indptr(kind)),
           kind - 1};
 }
-constexpr auto kRoles = v4_roles<4>({{list_role(0),
-                                      list_role(1),
-                                      list_role(2),
-                                      {static_cast<int>(Hip::own(Hip::kOwnList)), Role::kOwnRows,
-                                       static_cast<int>(Hip::own(Hip::kOwnIndptr))}}});
+constexpr auto kDeepseekV4HipRoles =
+    v4_roles<4>({{list_role(0),
+                  list_role(1),
+                  list_role(2),
+                  {static_cast<int>(Hip::own(Hip::kOwnList)), Role::kOwnRows,
+                   static_cast<int>(Hip::own(Hip::kOwnIndptr))}}});
 
 const BackendInfo& the_info() {
   static const BackendInfo info{.name = "deepseek_v4_hip",
@@ -30,10 +31,10 @@ const BackendInfo& the_info() {
                                 .tree = false,
                                 .heads = false,
                                 .dense = false,
-                                .v4 = kPools,
+                                .v4 = kDeepseekV4HipPools,
                                 .shares_prefixes = false,
                                 .fields = {},
-                                .roles = kRoles};
+                                .roles = kDeepseekV4HipRoles};
   return info;
 }
 

@@ -10,13 +10,13 @@ namespace {
 
 using Dsa = DeepSeekSparse;
 
-constexpr ForwardMode kModes[] = {ForwardMode::kExtend,       ForwardMode::kDecode,
-                                  ForwardMode::kMixed,        ForwardMode::kIdle,
-                                  ForwardMode::kTargetVerify, ForwardMode::kDraftExtendV2,
-                                  ForwardMode::kSplitPrefill, ForwardMode::kDraftDecode};
-constexpr int32_t kPageSizes[] = {static_cast<int32_t>(kIndexPageTokens)};
+constexpr ForwardMode kDsaModes[] = {ForwardMode::kExtend,       ForwardMode::kDecode,
+                                     ForwardMode::kMixed,        ForwardMode::kIdle,
+                                     ForwardMode::kTargetVerify, ForwardMode::kDraftExtendV2,
+                                     ForwardMode::kSplitPrefill, ForwardMode::kDraftDecode};
+constexpr int32_t kDsaPageSizes[] = {static_cast<int32_t>(kIndexPageTokens)};
 
-constexpr BufferRole kRoles[] = {
+constexpr BufferRole kDsaRoles[] = {
     {Dsa::kCacheSeqlens, Role::kKeyLens},
     {Dsa::kCuSeqlensK, Role::kKeyOffsets},
     {Dsa::kCuSeqlensQ, Role::kQueryOffsets},
@@ -40,15 +40,15 @@ constexpr BufferRole kRoles[] = {
 };
 
 // A graph has max_q_len tokens of each request, and no fewer.
-constexpr BackendInfo kInfo{.name = "dsa",
-                            .about = "DeepSeek sparse attention (SGLang)",
-                            .modes = kModes,
-                            .page_sizes = kPageSizes,
-                            .ragged_graphs = false,
-                            .dense = false,
-                            .sparse = true,
-                            .fields = {},
-                            .roles = kRoles};
+constexpr BackendInfo kDsaInfo{.name = "dsa",
+                               .about = "DeepSeek sparse attention (SGLang)",
+                               .modes = kDsaModes,
+                               .page_sizes = kDsaPageSizes,
+                               .ragged_graphs = false,
+                               .dense = false,
+                               .sparse = true,
+                               .fields = {},
+                               .roles = kDsaRoles};
 
 /// Shapes that kernels know, and layers that share their metadata.
 void check_layer(const SparseLayer& l, const SparseLayer& first, Status* status) {
@@ -69,8 +69,8 @@ void check_layer(const SparseLayer& l, const SparseLayer& first, Status* status)
     refuse(status, "ragged_prefill", "the same in all layers", l.ragged_prefill ? 1 : 0);
 }
 
-Status check(const Limits& limits) {
-  Status status = serves(kInfo, limits);
+Status check_dsa(const Limits& limits) {
+  Status status = serves(kDsaInfo, limits);
   const ModelConfig& m = limits.model;
   if (m.max_encoder_len > 0) refuse(&status, "max_encoder_len", "0", m.max_encoder_len);
   if (m.dcp_size != 1) refuse(&status, "dcp_size", "1", m.dcp_size);
@@ -122,10 +122,10 @@ const SparseLayer* sparse_layer_of(const ModelConfig& model) {
   return nullptr;
 }
 
-const BackendInfo& DeepSeekSparse::info() const { return kInfo; }
+const BackendInfo& DeepSeekSparse::info() const { return kDsaInfo; }
 
 Status DeepSeekSparse::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
-  Status status = check(limits);
+  Status status = check_dsa(limits);
   if (!status.ok()) return status;
   const SparseLayer& layer = *sparse_layer_of(limits.model);
   const bool prefill = is_sparse_prefill(limits.mode);

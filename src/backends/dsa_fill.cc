@@ -12,9 +12,9 @@ namespace {
 using Dsa = DeepSeekSparse;
 
 /// One fill of a batch that fits.
-class Fill {
+class DsaFill {
  public:
-  Fill(const ForwardBatch& batch, Meta& meta)
+  DsaFill(const ForwardBatch& batch, Meta& meta)
       : batch_(batch),
         limits_(meta.limits),
         meta_(meta),
@@ -130,7 +130,7 @@ class Fill {
 
 Status DeepSeekSparse::fill(const ForwardBatch& batch, Meta& meta) const {
   Status status = fits(batch, meta.limits);
-  return status.ok() ? Fill(batch, meta).run() : status;
+  return status.ok() ? DsaFill(batch, meta).run() : status;
 }
 
 }  // namespace shadowgraph

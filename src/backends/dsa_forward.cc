@@ -13,9 +13,9 @@ namespace {
 using Dsa = DeepSeekSparse;
 
 /// One layer's launches.
-class Layer {
+class DsaLayer {
  public:
-  Layer(Stream& stream, const Meta& meta, const LayerIo& io)
+  DsaLayer(Stream& stream, const Meta& meta, const LayerIo& io)
       : stream_(stream),
         meta_(meta),
         io_(io),
@@ -136,7 +136,7 @@ class Layer {
 
 void DeepSeekSparse::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   if (meta.limits.tokens == 0) return;
-  for (const LayerIo& io : step.layers) Layer(stream, meta, io).run();
+  for (const LayerIo& io : step.layers) DsaLayer(stream, meta, io).run();
 }
 
 }  // namespace shadowgraph

@@ -12,11 +12,12 @@ namespace {
 
 using Dc = DualChunkAttention;
 
-constexpr ForwardMode kModes[] = {ForwardMode::kExtend, ForwardMode::kDecode, ForwardMode::kMixed,
-                                  ForwardMode::kIdle, ForwardMode::kSplitPrefill};
+constexpr ForwardMode kDualChunkModes[] = {ForwardMode::kExtend, ForwardMode::kDecode,
+                                           ForwardMode::kMixed, ForwardMode::kIdle,
+                                           ForwardMode::kSplitPrefill};
 
 // Rows of a prefill are the engine's walk, which it keeps on no list.
-constexpr Field kFields[] = {
+constexpr Field kDualChunkFields[] = {
     field::indptr("query_start_loc", Dc::kQueryStartLoc, "fi.I-3"),
     field::key_indptr("seq_start_loc", Dc::kSeqStartLoc, "fi.I-107"),
     field::lens("seq_lens", Dc::kCacheSeqlens, "fi.I-107"),
@@ -31,7 +32,7 @@ constexpr Field kFields[] = {
     field::bound("max_seq_len_inter", Dc::kMaxInter, "fi.I-107"),
 };
 
-constexpr BufferRole kRoles[] = {
+constexpr BufferRole kDualChunkRoles[] = {
     {Dc::kCacheSeqlens, Role::kKeyLens},
     {Dc::kQueryStartLoc, Role::kQueryOffsets},
     {Dc::kSeqStartLoc, Role::kKeyOffsets},
@@ -47,13 +48,13 @@ constexpr BufferRole kRoles[] = {
     {Dc::kMaxInter, Role::kLongestKeys, Dc::kSeqLensInter},
 };
 
-constexpr BackendInfo kInfo{.name = "dual_chunk",
-                            .about = "dual-chunk attention (SGLang)",
-                            .modes = kModes,
-                            .page_sizes = {},
-                            .dual_chunk = true,
-                            .fields = kFields,
-                            .roles = kRoles};
+constexpr BackendInfo kDualChunkInfo{.name = "dual_chunk",
+                                     .about = "dual-chunk attention (SGLang)",
+                                     .modes = kDualChunkModes,
+                                     .page_sizes = {},
+                                     .dual_chunk = true,
+                                     .fields = kDualChunkFields,
+                                     .roles = kDualChunkRoles};
 
 /// The longest row's parts.
 KvRange longest(const Limits& limits, ChunkPart part) {
@@ -119,10 +120,10 @@ void bind_parts(Binder& b, const Limits& limits, int64_t rows) {
 
 }  // namespace
 
-const BackendInfo& DualChunkAttention::info() const { return kInfo; }
+const BackendInfo& DualChunkAttention::info() const { return kDualChunkInfo; }
 
 Status DualChunkAttention::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
-  Status status = serves(kInfo, limits);
+  Status status = serves(kDualChunkInfo, limits);
   if (!status.ok()) return status;
   Binder b(*this, arena, limits, kNumBuffers, kNumScalars);
   bind_requests(b, limits);

@@ -11,9 +11,9 @@ namespace {
 using Dc = DualChunkAttention;
 
 /// One fill of a batch that fits.
-class Fill {
+class DualChunkFill {
  public:
-  Fill(const ForwardBatch& batch, Meta& meta)
+  DualChunkFill(const ForwardBatch& batch, Meta& meta)
       : batch_(batch),
         limits_(meta.limits),
         meta_(meta),
@@ -122,7 +122,7 @@ class Fill {
 
 Status DualChunkAttention::fill(const ForwardBatch& batch, Meta& meta) const {
   Status status = fits(batch, meta.limits);
-  return status.ok() ? Fill(batch, meta).run() : status;
+  return status.ok() ? DualChunkFill(batch, meta).run() : status;
 }
 
 }  // namespace shadowgraph

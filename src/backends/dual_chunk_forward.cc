@@ -13,18 +13,18 @@ namespace {
 using Dc = DualChunkAttention;
 
 /// What one call reads.
-struct View {
+struct DualChunkView {
   DualChunkQuery query;
   Dc::BufferId lens, table;
 };
-constexpr View kIntra{DualChunkQuery::kIntra, Dc::kSeqLensIntra, Dc::kBlockTablesIntra};
-constexpr View kSucc{DualChunkQuery::kSucc, Dc::kSeqLensSucc, Dc::kBlockTablesSucc};
-constexpr View kInter{DualChunkQuery::kInter, Dc::kSeqLensInter, Dc::kBlockTables};
+constexpr DualChunkView kIntra{DualChunkQuery::kIntra, Dc::kSeqLensIntra, Dc::kBlockTablesIntra};
+constexpr DualChunkView kSucc{DualChunkQuery::kSucc, Dc::kSeqLensSucc, Dc::kBlockTablesSucc};
+constexpr DualChunkView kInter{DualChunkQuery::kInter, Dc::kSeqLensInter, Dc::kBlockTables};
 
 /// One layer of a step.
-class Layer {
+class DualChunkLayer {
  public:
-  Layer(Stream& stream, const Meta& meta, const LayerIo& io)
+  DualChunkLayer(Stream& stream, const Meta& meta, const LayerIo& io)
       : stream_(stream),
         meta_(meta),
         io_(io),
@@ -88,7 +88,7 @@ class Layer {
   }
 
   /// Behind its own chunk's keys no key is hidden.
-  void attend(const View& view, const Result& to) const {
+  void attend(const DualChunkView& view, const Result& to) const {
     const Buffer& table = meta_[view.table];
     PagedAttention c;
     c.q = queries(view.query);
@@ -133,7 +133,7 @@ std::vector<int32_t> DualChunkAttention::merged_parts(const ForwardBatch& batch,
 }
 
 void DualChunkAttention::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
-  for (const LayerIo& io : step.layers) Layer(stream, meta, io).run();
+  for (const LayerIo& io : step.layers) DualChunkLayer(stream, meta, io).run();
 }
 
 }  // namespace shadowgraph

@@ -13,18 +13,18 @@ namespace {
 
 using Fa = FlashAttention;
 
-constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDecode,
-                                  ForwardMode::kMixed,         ForwardMode::kIdle,
-                                  ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
-                                  ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
-                                  ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
+constexpr ForwardMode kFlashAttentionModes[] = {
+    ForwardMode::kExtend,        ForwardMode::kDecode,       ForwardMode::kMixed,
+    ForwardMode::kIdle,          ForwardMode::kTargetVerify, ForwardMode::kDraftExtend,
+    ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill, ForwardMode::kDllmExtend,
+    ForwardMode::kDraftDecode};
 
 using field::bound, field::indptr, field::key_indptr, field::lens, field::of_virtual, field::rows,
     field::slots, field::table;
 
 // Paged kernels read no cu_seqlens_k: it is for new keys that they would append. A ragged call over
 // all keys reads it.
-constexpr Field kFields[] = {
+constexpr Field kFlashAttentionFields[] = {
     lens("cache_seqlens_int32", Fa::kCacheSeqlens, "fa.I-03 fa.I-19"),
     indptr("cu_seqlens_q", Fa::kCuSeqlensQ, "fa.I-15 fa.I-17"),
     key_indptr("cu_seqlens_k", Fa::kCuSeqlensK, "fa.I-23"),
@@ -59,7 +59,7 @@ constexpr Field kFields[] = {
     table("encoder_page_table", Fa::kEncoderTable, Fa::kEncoderSeqlens, "fa.I-44 fa.I-47 fa.I-48"),
 };
 
-constexpr BufferRole kRoles[] = {
+constexpr BufferRole kFlashAttentionRoles[] = {
     {Fa::kCuSeqlensQ, Role::kQueryOffsets},
     {Fa::kExpandCuSeqlensQ, Role::kQueryOffsets},
     {Fa::kLocalCuSeqlensQ, Role::kCutOffsets},
@@ -77,24 +77,24 @@ constexpr BufferRole kRoles[] = {
     role::unread_scalar(Fa::kLocalMaxQueryLen, "the step's longest query again, as kMaxSeqLenQ is"),
 };
 
-constexpr BackendInfo kInfo{.name = "flashattention",
-                            .about = "FlashAttention 3 and 4 (SGLang)",
-                            .modes = kModes,
-                            .page_sizes = {},
-                            .tree = true,
-                            .latent = true,
-                            .swa_pool = true,
-                            .encoder = true,
-                            .local = true,
-                            .in_graph_tables = true,
-                            .prefix_chunks = true,
-                            .fields = kFields,
-                            .roles = kRoles};
+constexpr BackendInfo kFlashAttentionInfo{.name = "flashattention",
+                                          .about = "FlashAttention 3 and 4 (SGLang)",
+                                          .modes = kFlashAttentionModes,
+                                          .page_sizes = {},
+                                          .tree = true,
+                                          .latent = true,
+                                          .swa_pool = true,
+                                          .encoder = true,
+                                          .local = true,
+                                          .in_graph_tables = true,
+                                          .prefix_chunks = true,
+                                          .fields = kFlashAttentionFields,
+                                          .roles = kFlashAttentionRoles};
 
 /// One bind: which buffers the limits ask for.
-class Bind {
+class FlashAttentionBind {
  public:
-  Bind(const Backend& backend, const Arena& arena, const Limits& limits)
+  FlashAttentionBind(const Backend& backend, const Arena& arena, const Limits& limits)
       : limits_(limits),
         model_(limits.model),
         unit_(model_.max_encoder_len > 0 ? 1 : model_.page_size),
@@ -219,11 +219,11 @@ class Bind {
 
 }  // namespace
 
-const BackendInfo& FlashAttention::info() const { return kInfo; }
+const BackendInfo& FlashAttention::info() const { return kFlashAttentionInfo; }
 
 Status FlashAttention::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
-  Status status = serves(kInfo, limits);
-  if (status.ok()) status = Bind(*this, arena, limits).run(meta);
+  Status status = serves(kFlashAttentionInfo, limits);
+  if (status.ok()) status = FlashAttentionBind(*this, arena, limits).run(meta);
   if (!status.ok()) return status;
   // What a capture freezes, until a batch says more.
   meta->scalars[kMaxSeqLenQ] = is_draft_tree(limits) ? limits.model.topk : limits.max_q_len;

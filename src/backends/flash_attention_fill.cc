@@ -72,9 +72,9 @@ class LocalFill {
 };
 
 /// One fill of a batch that fits.
-class Fill {
+class FlashAttentionFill {
  public:
-  Fill(const ForwardBatch& batch, Meta& meta)
+  FlashAttentionFill(const ForwardBatch& batch, Meta& meta)
       : batch_(batch),
         limits_(meta.limits),
         meta_(meta),
@@ -272,7 +272,7 @@ Status FlashAttention::fill(const ForwardBatch& batch, Meta& meta) const {
   if (is_verify_tree(meta.limits)) status.add(check_trees(batch));
   status.add(
       translates(batch, meta.limits, is_verify_tree(meta.limits) ? 1 : meta.units[kPageTable]));
-  return status.ok() ? Fill(batch, meta).run() : status;
+  return status.ok() ? FlashAttentionFill(batch, meta).run() : status;
 }
 
 }  // namespace shadowgraph

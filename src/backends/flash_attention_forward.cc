@@ -15,16 +15,16 @@ namespace {
 using Fa = FlashAttention;
 
 /// What one paged call reads.
-struct View {
+struct FlashAttentionView {
   Fa::BufferId lens, cu_seqlens_q, table;
 };
-constexpr View kWhole{Fa::kCacheSeqlens, Fa::kCuSeqlensQ, Fa::kPageTable};
-constexpr View kSwa{Fa::kCacheSeqlens, Fa::kCuSeqlensQ, Fa::kSwaPageTable};
-constexpr View kDraft{Fa::kExpandSeqlens, Fa::kExpandCuSeqlensQ, Fa::kDraftTable};
-constexpr View kTree{Fa::kExpandSeqlens, Fa::kExpandCuSeqlensQ, Fa::kTreeTable};
-constexpr View kMerged{Fa::kMergedSeqlens, Fa::kExpandCuSeqlensQ, Fa::kMergedTable};
-constexpr View kLocal{Fa::kLocalSeqlens, Fa::kLocalCuSeqlensQ, Fa::kLocalTable};
-constexpr View kEncoder{Fa::kEncoderSeqlens, Fa::kCuSeqlensQ, Fa::kEncoderTable};
+constexpr FlashAttentionView kWhole{Fa::kCacheSeqlens, Fa::kCuSeqlensQ, Fa::kPageTable};
+constexpr FlashAttentionView kSwa{Fa::kCacheSeqlens, Fa::kCuSeqlensQ, Fa::kSwaPageTable};
+constexpr FlashAttentionView kDraft{Fa::kExpandSeqlens, Fa::kExpandCuSeqlensQ, Fa::kDraftTable};
+constexpr FlashAttentionView kTree{Fa::kExpandSeqlens, Fa::kExpandCuSeqlensQ, Fa::kTreeTable};
+constexpr FlashAttentionView kMerged{Fa::kMergedSeqlens, Fa::kExpandCuSeqlensQ, Fa::kMergedTable};
+constexpr FlashAttentionView kLocal{Fa::kLocalSeqlens, Fa::kLocalCuSeqlensQ, Fa::kLocalTable};
+constexpr FlashAttentionView kEncoder{Fa::kEncoderSeqlens, Fa::kCuSeqlensQ, Fa::kEncoderTable};
 
 template <class T>
 std::span<const T> row(const Buffer& b, int64_t i, int64_t columns) {
@@ -32,15 +32,15 @@ std::span<const T> row(const Buffer& b, int64_t i, int64_t columns) {
 }
 
 /// The most queries that a row of the view has.
-int32_t max_queries(const View& view, const Limits& limits) {
+int32_t max_queries(const FlashAttentionView& view, const Limits& limits) {
   if (view.cu_seqlens_q == Fa::kExpandCuSeqlensQ) return 1;
   return is_draft_tree(limits) ? limits.model.topk : limits.max_q_len;
 }
 
 /// One layer of a step.
-class Layer {
+class FlashAttentionLayer {
  public:
-  Layer(Stream& stream, const Meta& meta, const LayerIo& io)
+  FlashAttentionLayer(Stream& stream, const Meta& meta, const LayerIo& io)
       : stream_(stream),
         meta_(meta),
         io_(io),
@@ -78,7 +78,7 @@ class Layer {
     launch_store(stream_, io_, meta_[loc], kind_.cross ? RequestRows{0} : token_rows(meta_.limits));
   }
 
-  PagedAttention call(const View& view) const {
+  PagedAttention call(const FlashAttentionView& view) const {
     const Buffer& table = meta_[view.table];
     PagedAttention c;
     c.q = io_.q;
@@ -221,7 +221,7 @@ std::vector<int32_t> FlashAttention::merged_parts(const ForwardBatch& batch, con
 }
 
 std::vector<KeyList> FlashAttention::key_lists(const Meta& meta, const LayerKind& kind) const {
-  const auto list = [](const View& v) {
+  const auto list = [](const FlashAttentionView& v) {
     return KeyList{.keys = v.table, .lens = v.lens, .queries = v.cu_seqlens_q};
   };
   if (kind.cross) return {list(kEncoder)};
@@ -244,7 +244,7 @@ std::vector<KeyList> FlashAttention::key_lists(const Meta& meta, const LayerKind
 
 void FlashAttention::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   launch_gather(stream, meta, kTables, step);
-  for (const LayerIo& io : step.layers) Layer(stream, meta, io).run();
+  for (const LayerIo& io : step.layers) FlashAttentionLayer(stream, meta, io).run();
 }
 
 }  // namespace shadowgraph

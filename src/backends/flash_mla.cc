@@ -8,44 +8,42 @@
 namespace shadowgraph {
 namespace {
 
-using Mla = FlashMla;
-
-constexpr ForwardMode kModes[] = {ForwardMode::kDecode,        ForwardMode::kIdle,
-                                  ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
-                                  ForwardMode::kDraftExtendV2, ForwardMode::kDraftDecode};
-constexpr int32_t kPageSizes[] = {64};
+constexpr ForwardMode kFlashMlaModes[] = {ForwardMode::kDecode,        ForwardMode::kIdle,
+                                          ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
+                                          ForwardMode::kDraftExtendV2, ForwardMode::kDraftDecode};
+constexpr int32_t kFlashMlaPageSizes[] = {64};
 constexpr int32_t kBlockKeys = 64, kRowCost = 5, kBlockHeads = 64;
 constexpr int32_t kMultiprocessors = 132;  // of an H100 or H200, which the kernel is for
 
 // The schedule counts padding rows, and so has no counterpart in a batch without them: not judged.
-constexpr Field kFields[] = {
-    field::table("block_kv_indices", Mla::kPageTable, Mla::kKvLens, "fa.I-28 fa.I-85"),
-    field::lens("seq_lens_k", Mla::kSeqLensK, "fa.I-19 fa.I-87"),
+constexpr Field kFlashMlaFields[] = {
+    field::table("block_kv_indices", FlashMla::kPageTable, FlashMla::kKvLens, "fa.I-28 fa.I-85"),
+    field::lens("seq_lens_k", FlashMla::kSeqLensK, "fa.I-19 fa.I-87"),
 };
 
-constexpr BufferRole kRoles[] = {
-    {Mla::kKvLens, Role::kKeyLens},
-    {Mla::kCuSeqlensQ, Role::kQueryOffsets},
-    {Mla::kOutCacheLoc, Role::kStored},
-    {Mla::kPoolRows, Role::kPoolRows},
-    {Mla::kSeqLensK, Role::kWidthLens},
-    {Mla::kTileMetadata, Role::kParts, Mla::kSeqLensK},
-    {Mla::kNumSplits, Role::kPartSplits, Mla::kSeqLensK},
-    {Mla::kMaxSeqLenQ, Role::kLongestQuery},
-    {Mla::kMaxSeqLenK, Role::kLongestKeys, Mla::kKvLens},
-    {Mla::kSumSeqLensQ, Role::kAllQueries},
+constexpr BufferRole kFlashMlaRoles[] = {
+    {FlashMla::kKvLens, Role::kKeyLens},
+    {FlashMla::kCuSeqlensQ, Role::kQueryOffsets},
+    {FlashMla::kOutCacheLoc, Role::kStored},
+    {FlashMla::kPoolRows, Role::kPoolRows},
+    {FlashMla::kSeqLensK, Role::kWidthLens},
+    {FlashMla::kTileMetadata, Role::kParts, FlashMla::kSeqLensK},
+    {FlashMla::kNumSplits, Role::kPartSplits, FlashMla::kSeqLensK},
+    {FlashMla::kMaxSeqLenQ, Role::kLongestQuery},
+    {FlashMla::kMaxSeqLenK, Role::kLongestKeys, FlashMla::kKvLens},
+    {FlashMla::kSumSeqLensQ, Role::kAllQueries},
 };
 
-constexpr BackendInfo kInfo{.name = "flashmla",
-                            .about = "FlashMLA decode (SGLang)",
-                            .modes = kModes,
-                            .page_sizes = kPageSizes,
-                            .tree = false,
-                            .heads = false,
-                            .latent = true,
-                            .in_graph_tables = true,
-                            .fields = kFields,
-                            .roles = kRoles};
+constexpr BackendInfo kFlashMlaInfo{.name = "flashmla",
+                                    .about = "FlashMLA decode (SGLang)",
+                                    .modes = kFlashMlaModes,
+                                    .page_sizes = kFlashMlaPageSizes,
+                                    .tree = false,
+                                    .heads = false,
+                                    .latent = true,
+                                    .in_graph_tables = true,
+                                    .fields = kFlashMlaFields,
+                                    .roles = kFlashMlaRoles};
 
 int32_t blocks_of(int32_t len) { return static_cast<int32_t>(pages_for(len, kBlockKeys)); }
 
@@ -82,7 +80,7 @@ void share_out(std::span<const int32_t> lens, std::span<int32_t> parts,
   }
 }
 
-const BackendInfo& FlashMla::info() const { return kInfo; }
+const BackendInfo& FlashMla::info() const { return kFlashMlaInfo; }
 
 int32_t FlashMla::num_parts(const Limits& limits) {
   int32_t heads = 1;

@@ -15,11 +15,11 @@ namespace {
 using Fi = FlashInfer;
 using Part = Fi::Part;
 
-constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDecode,
-                                  ForwardMode::kMixed,         ForwardMode::kIdle,
-                                  ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
-                                  ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
-                                  ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
+constexpr ForwardMode kFlashInferModes[] = {ForwardMode::kExtend,        ForwardMode::kDecode,
+                                            ForwardMode::kMixed,         ForwardMode::kIdle,
+                                            ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
+                                            ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
+                                            ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
 
 using field::bounded, field::choice, field::indptr, field::key_indptr, field::list,
     field::packed_mask, field::rows, field::steps;
@@ -30,7 +30,7 @@ constexpr Field last_page_len(std::string_view recorded) {
 }
 
 // Wrappers of one engine's names: decode[i] plans decodes, paged[i] everything else.
-constexpr Field kFields[] = {
+constexpr Field kFlashInferFields[] = {
     key_indptr("decode[0].kv_indptr", Fi::list(0, Fi::kKvIndptr), "fi.I-16 fi.I-23 fi.I-32"),
     list("decode[0].kv_indices", Fi::list(0, Fi::kKvIndices), Fi::list(0, Fi::kKvIndptr),
          "fi.I-6 fi.I-31 fi.I-38"),
@@ -93,7 +93,7 @@ constexpr Field kFields[] = {
 constexpr std::string_view kChoice = "a choice between launches that give the same";
 constexpr std::string_view kAtBind = "written at bind, of the model: no batch changes it";
 
-constexpr BufferRole kRoles[] = {
+constexpr BufferRole kFlashInferRoles[] = {
     {Fi::kQoIndptr, Role::kQueryOffsets},
     {Fi::kLastPageLen, Role::kOnes},
     {Fi::kOutCacheLoc, Role::kStored},
@@ -109,20 +109,20 @@ constexpr BufferRole kRoles[] = {
     role::unread_scalar(Fi::kNumKvHeads + 1, kAtBind),
 };
 
-constexpr BackendInfo kInfo{.name = "flashinfer",
-                            .about = "FlashInfer: lists of slots, planned (SGLang)",
-                            .modes = kModes,
-                            .page_sizes = {},
-                            .tree = true,
-                            .swa_pool = true,
-                            .encoder = true,
-                            .window_with_encoder = false,
-                            .items = true,
-                            .ragged_prefill = true,
-                            .batch_splits = kModes,
-                            .lse_sink = LseSink::kIncluded,
-                            .fields = kFields,
-                            .roles = kRoles};
+constexpr BackendInfo kFlashInferInfo{.name = "flashinfer",
+                                      .about = "FlashInfer: lists of slots, planned (SGLang)",
+                                      .modes = kFlashInferModes,
+                                      .page_sizes = {},
+                                      .tree = true,
+                                      .swa_pool = true,
+                                      .encoder = true,
+                                      .window_with_encoder = false,
+                                      .items = true,
+                                      .ragged_prefill = true,
+                                      .batch_splits = kFlashInferModes,
+                                      .lse_sink = LseSink::kIncluded,
+                                      .fields = kFlashInferFields,
+                                      .roles = kFlashInferRoles};
 
 /// What metadata of a wrapper depends on.
 bool share_a_wrapper(const AttentionParams& a, const AttentionParams& b) {
@@ -136,8 +136,8 @@ int64_t mask_bytes(const FlashInferWrapper& w, const Limits& limits) {
   return w.masked ? w.all_keys(limits) * limits.max_q_len / 8 + limits.rows : 0;
 }
 
-Status check(const Limits& limits) {
-  Status status = serves(kInfo, limits);
+Status check_flash_infer(const Limits& limits) {
+  Status status = serves(kFlashInferInfo, limits);
   const ModelConfig& m = limits.model;
   const auto refuse = [&](const char* field, std::string expected, int64_t got) {
     status.add(make_finding("backend.limits", at(field), std::move(expected), std::to_string(got)));
@@ -173,9 +173,9 @@ Status check(const Limits& limits) {
 }
 
 /// One bind: which buffers the limits ask for.
-class Bind {
+class FlashInferBind {
  public:
-  Bind(const Backend& backend, const Arena& arena, const Limits& limits)
+  FlashInferBind(const Backend& backend, const Arena& arena, const Limits& limits)
       : limits_(limits), b_(backend, arena, limits, Fi::kNumBuffers, Fi::kNumScalars) {}
 
   Status run(Meta* meta) {
@@ -316,11 +316,11 @@ class Measure {
 
 }  // namespace
 
-const BackendInfo& FlashInfer::info() const { return kInfo; }
+const BackendInfo& FlashInfer::info() const { return kFlashInferInfo; }
 
 Status FlashInfer::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
-  Status status = check(limits);
-  if (status.ok()) status = Bind(*this, arena, limits).run(meta);
+  Status status = check_flash_infer(limits);
+  if (status.ok()) status = FlashInferBind(*this, arena, limits).run(meta);
   if (!status.ok()) return status;
   meta->scalars[kWindowLeft] = -1;
   meta->scalars[kPageSize] = 1;

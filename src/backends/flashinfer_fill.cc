@@ -14,9 +14,9 @@ using Fi = FlashInfer;
 using Part = Fi::Part;
 
 /// One fill of a batch that fits.
-class Fill {
+class FlashInferFill {
  public:
-  Fill(const ForwardBatch& batch, Meta& meta)
+  FlashInferFill(const ForwardBatch& batch, Meta& meta)
       : batch_(batch), limits_(meta.limits), meta_(meta), f_(meta) {
     meta.scalars[Fi::kWindowLeft] = -1;
     meta.scalars[Fi::kUseRagged] = 0;
@@ -166,7 +166,7 @@ class Fill {
 
 Status FlashInfer::fill(const ForwardBatch& batch, Meta& meta) const {
   Status status = fits_lists(batch, meta.limits);
-  return status.ok() ? Fill(batch, meta).run() : status;
+  return status.ok() ? FlashInferFill(batch, meta).run() : status;
 }
 
 }  // namespace shadowgraph

@@ -11,9 +11,9 @@ using Fi = FlashInfer;
 using Part = Fi::Part;
 
 /// One layer of a step.
-class Layer {
+class FlashInferLayer {
  public:
-  Layer(Stream& stream, const Meta& meta, const LayerIo& io)
+  FlashInferLayer(Stream& stream, const Meta& meta, const LayerIo& io)
       : stream_(stream),
         meta_(meta),
         io_(io),
@@ -165,7 +165,7 @@ std::vector<KeyList> FlashInfer::key_lists(const Meta& meta, const LayerKind& ki
 }
 
 void FlashInfer::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
-  for (const LayerIo& io : step.layers) Layer(stream, meta, io).run();
+  for (const LayerIo& io : step.layers) FlashInferLayer(stream, meta, io).run();
 }
 
 }  // namespace shadowgraph

@@ -12,39 +12,38 @@
 namespace shadowgraph {
 namespace {
 
-using Mla = FlashInferMla;
-
-constexpr ForwardMode kModes[] = {
+constexpr ForwardMode kFlashInferMlaModes[] = {
     ForwardMode::kExtend,        ForwardMode::kDecode,       ForwardMode::kMixed,
     ForwardMode::kIdle,          ForwardMode::kTargetVerify, ForwardMode::kDraftExtend,
     ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill, ForwardMode::kDraftDecode};
 
-constexpr CsrIds kList{.indptr = Mla::kKvIndptr, .indices = Mla::kKvIndices};
+constexpr CsrIds kList{.indptr = FlashInferMla::kKvIndptr, .indices = FlashInferMla::kKvIndices};
 
-constexpr Field kFields[] = {
-    field::indptr("qo_indptr", Mla::kQoIndptr, "fi.I-3 fi.I-4"),
-    field::key_indptr("kv_indptr", Mla::kKvIndptr, "fi.I-1 fi.I-16 fi.I-27"),
-    field::list("kv_indices", Mla::kKvIndices, Mla::kKvIndptr, "fi.I-6 fi.I-15"),
-    field::lens("kv_len_arr", Mla::kKvLens, "fi.I-16 fi.I-27 fi.I-85"),
+constexpr Field kFlashInferMlaFields[] = {
+    field::indptr("qo_indptr", FlashInferMla::kQoIndptr, "fi.I-3 fi.I-4"),
+    field::key_indptr("kv_indptr", FlashInferMla::kKvIndptr, "fi.I-1 fi.I-16 fi.I-27"),
+    field::list("kv_indices", FlashInferMla::kKvIndices, FlashInferMla::kKvIndptr,
+                "fi.I-6 fi.I-15"),
+    field::lens("kv_len_arr", FlashInferMla::kKvLens, "fi.I-16 fi.I-27 fi.I-85"),
 };
 
-constexpr BufferRole kRoles[] = {
-    {Mla::kQoIndptr, Role::kQueryOffsets}, {Mla::kKvIndptr, Role::kKeyOffsets},
-    {Mla::kKvLens, Role::kKeyLens},        {Mla::kLastPageLen, Role::kOnes},
-    {Mla::kOutCacheLoc, Role::kStored},
+constexpr BufferRole kFlashInferMlaRoles[] = {
+    {FlashInferMla::kQoIndptr, Role::kQueryOffsets}, {FlashInferMla::kKvIndptr, Role::kKeyOffsets},
+    {FlashInferMla::kKvLens, Role::kKeyLens},        {FlashInferMla::kLastPageLen, Role::kOnes},
+    {FlashInferMla::kOutCacheLoc, Role::kStored},
 };
 
-constexpr BackendInfo kInfo{.name = "flashinfer_mla",
-                            .about = "FlashInfer's MLA: lists of slots (SGLang)",
-                            .modes = kModes,
-                            .page_sizes = {},
-                            .heads = false,
-                            .latent = true,
-                            .fields = kFields,
-                            .roles = kRoles};
+constexpr BackendInfo kFlashInferMlaInfo{.name = "flashinfer_mla",
+                                         .about = "FlashInfer's MLA: lists of slots (SGLang)",
+                                         .modes = kFlashInferMlaModes,
+                                         .page_sizes = {},
+                                         .heads = false,
+                                         .latent = true,
+                                         .fields = kFlashInferMlaFields,
+                                         .roles = kFlashInferMlaRoles};
 
-Status check(const Limits& limits) {
-  Status status = serves(kInfo, limits);
+Status check_flash_infer_mla(const Limits& limits) {
+  Status status = serves(kFlashInferMlaInfo, limits);
   const ModelConfig& m = limits.model;
   const auto refuse = [&](const char* field, std::string expected, int64_t got) {
     status.add(make_finding("backend.limits", at(field), std::move(expected), std::to_string(got)));
@@ -64,10 +63,10 @@ Status check(const Limits& limits) {
 
 }  // namespace
 
-const BackendInfo& FlashInferMla::info() const { return kInfo; }
+const BackendInfo& FlashInferMla::info() const { return kFlashInferMlaInfo; }
 
 Status FlashInferMla::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
-  Status status = check(limits);
+  Status status = check_flash_infer_mla(limits);
   if (!status.ok()) return status;
   Binder b(*this, arena, limits, kNumBuffers);
   if (is_decode_or_idle(limits.mode)) {

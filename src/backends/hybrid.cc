@@ -1,18 +1,9 @@
 #include "backends/hybrid.h"
 
-#include <algorithm>
-
+#include "backends/children.h"
 #include "backends/rows.h"
 
 namespace shadowgraph {
-namespace {
-
-template <class T>
-bool contains(std::span<const T> list, T value) {
-  return std::ranges::find(list, value) != list.end();
-}
-
-}  // namespace
 
 Hybrid::Hybrid(const Backend& decode, const Backend& prefill, VerifyBy verify)
     : decode_(decode), prefill_(prefill), verify_(verify) {

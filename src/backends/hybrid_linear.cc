@@ -11,11 +11,6 @@
 namespace shadowgraph {
 namespace {
 
-template <class T>
-bool contains(std::span<const T> list, T value) {
-  return std::ranges::find(list, value) != list.end();
-}
-
 /// What one child is bound for: its own layers, and in the place of each of the other's one of
 /// them, so that LayerIo::kind means the same to all.
 Limits limits_of(const Limits& limits, bool dense) {

@@ -5,22 +5,22 @@
 namespace shadowgraph {
 namespace {
 
-constexpr RecurrentFamily kFamilies[] = {RecurrentFamily::kKda};
+constexpr RecurrentFamily kKdaFamilies[] = {RecurrentFamily::kKda};
 
-constexpr BackendInfo kInfo{.name = "kda",
-                            .about = "delta rule with a decay per channel, behind a convolution",
-                            .modes = kRecurrentModes,
-                            .page_sizes = {},
-                            .tree = true,
-                            .dense = false,
-                            .recurrent = kFamilies,
-                            .track_states = true,
-                            .fields = {},
-                            .roles = kRecurrentRoles};
+constexpr BackendInfo kKdaInfo{.name = "kda",
+                               .about = "delta rule with a decay per channel, behind a convolution",
+                               .modes = kRecurrentModes,
+                               .page_sizes = {},
+                               .tree = true,
+                               .dense = false,
+                               .recurrent = kKdaFamilies,
+                               .track_states = true,
+                               .fields = {},
+                               .roles = kRecurrentRoles};
 
 }  // namespace
 
-const BackendInfo& Kda::info() const { return kInfo; }
+const BackendInfo& Kda::info() const { return kKdaInfo; }
 
 PadRow Kda::pad_row(bool /*verify*/) const { return PadRow::kFromZero; }
 

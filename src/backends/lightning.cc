@@ -5,22 +5,22 @@
 namespace shadowgraph {
 namespace {
 
-constexpr RecurrentFamily kFamilies[] = {RecurrentFamily::kLightning};
+constexpr RecurrentFamily kLightningFamilies[] = {RecurrentFamily::kLightning};
 
-constexpr BackendInfo kInfo{.name = "lightning",
-                            .about = "decaying linear attention over state slots",
-                            .modes = kRecurrentModes,
-                            .page_sizes = {},
-                            .tree = false,
-                            .dense = false,
-                            .recurrent = kFamilies,
-                            .track_states = true,
-                            .fields = {},
-                            .roles = kRecurrentRoles};
+constexpr BackendInfo kLightningInfo{.name = "lightning",
+                                     .about = "decaying linear attention over state slots",
+                                     .modes = kRecurrentModes,
+                                     .page_sizes = {},
+                                     .tree = false,
+                                     .dense = false,
+                                     .recurrent = kLightningFamilies,
+                                     .track_states = true,
+                                     .fields = {},
+                                     .roles = kRecurrentRoles};
 
 }  // namespace
 
-const BackendInfo& Lightning::info() const { return kInfo; }
+const BackendInfo& Lightning::info() const { return kLightningInfo; }
 
 PadRow Lightning::pad_row(bool /*verify*/) const { return PadRow::kSkip; }
 

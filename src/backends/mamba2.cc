@@ -9,9 +9,9 @@
 namespace shadowgraph {
 namespace {
 
-constexpr RecurrentFamily kFamilies[] = {RecurrentFamily::kMamba2};
+constexpr RecurrentFamily kMamba2Families[] = {RecurrentFamily::kMamba2};
 
-constexpr auto kRoles = recurrent_roles<8>(
+constexpr auto kMamba2Roles = recurrent_roles<8>(
     Role::kStateSlots, {{{Mamba2::kSeqIdx, Role::kTokenRows},
                          {Mamba2::kChunkIndices, Role::kChunkIndices, Mamba2::kChunkCount},
                          {Mamba2::kChunkOffsets, Role::kChunkOffsets, Mamba2::kChunkCount},
@@ -21,16 +21,17 @@ constexpr auto kRoles = recurrent_roles<8>(
                          role::unread(Mamba2::kAgainInitial, kOfSnapshots),
                          role::unread(Mamba2::kAgainFrom, kOfSnapshots)}});
 
-constexpr BackendInfo kInfo{.name = "mamba2",
-                            .about = "state space duality over state slots, behind a convolution",
-                            .modes = kRecurrentModes,
-                            .page_sizes = {},
-                            .tree = true,
-                            .dense = false,
-                            .recurrent = kFamilies,
-                            .track_states = true,
-                            .fields = {},
-                            .roles = kRoles};
+constexpr BackendInfo kMamba2Info{
+    .name = "mamba2",
+    .about = "state space duality over state slots, behind a convolution",
+    .modes = kRecurrentModes,
+    .page_sizes = {},
+    .tree = true,
+    .dense = false,
+    .recurrent = kMamba2Families,
+    .track_states = true,
+    .fields = {},
+    .roles = kMamba2Roles};
 
 int64_t most_runs(const Limits& limits) {
   return limits.tokens / state_chunk_size(limits.model) + 2 * int64_t{limits.rows} + 1;
@@ -38,7 +39,7 @@ int64_t most_runs(const Limits& limits) {
 
 }  // namespace
 
-const BackendInfo& Mamba2::info() const { return kInfo; }
+const BackendInfo& Mamba2::info() const { return kMamba2Info; }
 
 void Mamba2::bind_own(Binder& b, const Limits& limits) const {
   if (!is_state_prefill(limits.mode)) return;

@@ -6,7 +6,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr ForwardMode kModes[] = {ForwardMode::kDraftDecode};
+constexpr ForwardMode kMultiStepModes[] = {ForwardMode::kDraftDecode};
 
 Limits limits_of_step(const Limits& limits, int32_t step) {
   Limits of_step = limits;
@@ -22,7 +22,7 @@ MultiStep::MultiStep(const Backend& child)
     : child_(child), name_(std::string(child.info().name) + "_multi_step"), info_(child.info()) {
   info_.name = name_;
   info_.about = "every step of a draft";
-  info_.modes = kModes;
+  info_.modes = kMultiStepModes;
   info_.whole_draft = true;
   info_.fields = {};  // the children's
 }

@@ -15,11 +15,11 @@ namespace {
 
 using Tr = Triton;
 
-constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDecode,
-                                  ForwardMode::kMixed,         ForwardMode::kIdle,
-                                  ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
-                                  ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
-                                  ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
+constexpr ForwardMode kTritonModes[] = {ForwardMode::kExtend,        ForwardMode::kDecode,
+                                        ForwardMode::kMixed,         ForwardMode::kIdle,
+                                        ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
+                                        ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
+                                        ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
 // An extend is never cut.
 constexpr ForwardMode kSplitModes[] = {ForwardMode::kDecode, ForwardMode::kIdle,
                                        ForwardMode::kDraftDecode};
@@ -32,7 +32,7 @@ constexpr Field splits(std::string_view recorded, int buffer) {
   f.least = 1, f.most_of = Tr::kAttnLogits;
   return f;
 }
-constexpr Field kFields[] = {
+constexpr Field kTritonFields[] = {
     key_indptr("kv_indptr", Tr::kKvIndptr, "fi.I-1 fi.I-16 fi.I-21 fi.I-23 fi.I-27"),
     list("kv_indices", Tr::kKvIndices, Tr::kKvIndptr, "fi.I-6 fi.I-20"),
     any(indptr("qo_indptr", Tr::kQoIndptr, "fi.I-3 fi.I-4")),
@@ -51,7 +51,7 @@ constexpr Field kFields[] = {
     slots("swa_out_cache_loc", Tr::kSwaOutCacheLoc, "fi.I-16 fi.I-38"),
 };
 
-constexpr BufferRole kRoles[] = {
+constexpr BufferRole kTritonRoles[] = {
     {Tr::kQoIndptr, Role::kQueryOffsets},
     {Tr::kOutCacheLoc, Role::kStored},
     {Tr::kSwaOutCacheLoc, Role::kStoredInWindow},
@@ -59,19 +59,19 @@ constexpr BufferRole kRoles[] = {
     role::unread(Tr::kWindowKvOffsets, "a wrong one moves the window, and outputs are compared"),
 };
 
-constexpr BackendInfo kInfo{.name = "triton",
-                            .about = "Triton (SGLang)",
-                            .modes = kModes,
-                            .page_sizes = {},
-                            .tree = true,
-                            .latent = true,
-                            .swa_pool = true,
-                            .batch_splits = kSplitModes,
-                            .fields = kFields,
-                            .roles = kRoles};
+constexpr BackendInfo kTritonInfo{.name = "triton",
+                                  .about = "Triton (SGLang)",
+                                  .modes = kTritonModes,
+                                  .page_sizes = {},
+                                  .tree = true,
+                                  .latent = true,
+                                  .swa_pool = true,
+                                  .batch_splits = kSplitModes,
+                                  .fields = kTritonFields,
+                                  .roles = kTritonRoles};
 
-Status check(const Limits& limits) {
-  Status status = serves(kInfo, limits);
+Status check_triton(const Limits& limits) {
+  Status status = serves(kTritonInfo, limits);
   const auto refuse = [&](const char* field, std::string expected, int64_t got) {
     status.add(make_finding("backend.limits", at(field), std::move(expected), std::to_string(got)));
   };
@@ -93,9 +93,9 @@ Status check(const Limits& limits) {
 }
 
 /// One bind: which buffers the limits ask for.
-class Bind {
+class TritonBind {
  public:
-  Bind(const Backend& backend, const Arena& arena, const Limits& limits)
+  TritonBind(const Backend& backend, const Arena& arena, const Limits& limits)
       : limits_(limits),
         window_(window_of(limits.model)),
         rows_(int64_t{limits.rows} * lists_a_row(limits)),
@@ -147,11 +147,11 @@ class Bind {
 
 }  // namespace
 
-const BackendInfo& Triton::info() const { return kInfo; }
+const BackendInfo& Triton::info() const { return kTritonInfo; }
 
 Status Triton::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
-  Status status = check(limits);
-  if (status.ok()) status = Bind(*this, arena, limits).run(meta);
+  Status status = check_triton(limits);
+  if (status.ok()) status = TritonBind(*this, arena, limits).run(meta);
   if (status.ok()) meta->scalars[kMaxExtendLen] = limits.max_q_len;
   return status;
 }

@@ -55,9 +55,9 @@ class Lists {
 };
 
 /// One fill of a batch that fits.
-class Fill {
+class TritonFill {
  public:
-  Fill(const ForwardBatch& batch, Meta& meta)
+  TritonFill(const ForwardBatch& batch, Meta& meta)
       : batch_(batch),
         limits_(meta.limits),
         meta_(meta),
@@ -138,7 +138,7 @@ class Fill {
 
 Status Triton::fill(const ForwardBatch& batch, Meta& meta) const {
   Status status = fits_lists(batch, meta.limits);
-  return status.ok() ? Fill(batch, meta).run() : status;
+  return status.ok() ? TritonFill(batch, meta).run() : status;
 }
 
 }  // namespace shadowgraph

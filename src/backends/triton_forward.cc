@@ -9,9 +9,9 @@ namespace {
 using Tr = Triton;
 
 /// One layer of a step.
-class Layer {
+class TritonLayer {
  public:
-  Layer(Stream& stream, const Meta& meta, const LayerIo& io)
+  TritonLayer(Stream& stream, const Meta& meta, const LayerIo& io)
       : stream_(stream),
         meta_(meta),
         limits_(meta.limits),
@@ -109,7 +109,7 @@ std::vector<KeyList> Triton::key_lists(const Meta& meta, const LayerKind& kind) 
 }
 
 void Triton::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
-  for (const LayerIo& io : step.layers) Layer(stream, meta, io).run();
+  for (const LayerIo& io : step.layers) TritonLayer(stream, meta, io).run();
 }
 
 }  // namespace shadowgraph

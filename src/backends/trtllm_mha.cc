@@ -7,14 +7,14 @@ namespace {
 
 using Mha = TrtllmMha;
 
-constexpr ForwardMode kModes[] = {ForwardMode::kExtend,        ForwardMode::kDecode,
-                                  ForwardMode::kMixed,         ForwardMode::kIdle,
-                                  ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
-                                  ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
-                                  ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
-constexpr int32_t kPageSizes[] = {16, 32, 64};
+constexpr ForwardMode kTrtllmMhaModes[] = {ForwardMode::kExtend,        ForwardMode::kDecode,
+                                           ForwardMode::kMixed,         ForwardMode::kIdle,
+                                           ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
+                                           ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
+                                           ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
+constexpr int32_t kTrtllmMhaPageSizes[] = {16, 32, 64};
 
-constexpr Field kFields[] = {
+constexpr Field kTrtllmMhaFields[] = {
     field::lens("cache_seqlens_int32", Mha::kKvLens, "fa.I-03 fa.I-19"),
     field::indptr("cu_seqlens_q", Mha::kCuSeqlensQ, "fa.I-15 fa.I-17"),
     field::key_indptr("cu_seqlens_k", Mha::kCuSeqlensK, "fa.I-23"),
@@ -25,7 +25,7 @@ constexpr Field kFields[] = {
     field::slots("swa_out_cache_loc", Mha::kSwaOutCacheLoc, "fa.I-37"),
 };
 
-constexpr BufferRole kRoles[] = {
+constexpr BufferRole kTrtllmMhaRoles[] = {
     {Mha::kKvLens, Role::kKeyLens},          {Mha::kCuSeqlensQ, Role::kQueryOffsets},
     {Mha::kOutCacheLoc, Role::kStored},      {Mha::kSwaOutCacheLoc, Role::kStoredInWindow},
     {Mha::kPoolRows, Role::kPoolRows},       {Mha::kCuSeqlensK, Role::kKeyOffsets},
@@ -33,19 +33,19 @@ constexpr BufferRole kRoles[] = {
     {Mha::kSumSeqLensQ, Role::kAllQueries},
 };
 
-constexpr BackendInfo kInfo{.name = "trtllm_mha",
-                            .about = "TRTLLM-MHA (SGLang)",
-                            .modes = kModes,
-                            .page_sizes = kPageSizes,
-                            .tree = false,
-                            .swa_pool = true,
-                            .in_graph_tables = true,
-                            .fields = kFields,
-                            .roles = kRoles};
+constexpr BackendInfo kTrtllmMhaInfo{.name = "trtllm_mha",
+                                     .about = "TRTLLM-MHA (SGLang)",
+                                     .modes = kTrtllmMhaModes,
+                                     .page_sizes = kTrtllmMhaPageSizes,
+                                     .tree = false,
+                                     .swa_pool = true,
+                                     .in_graph_tables = true,
+                                     .fields = kTrtllmMhaFields,
+                                     .roles = kTrtllmMhaRoles};
 
 }  // namespace
 
-const BackendInfo& TrtllmMha::info() const { return kInfo; }
+const BackendInfo& TrtllmMha::info() const { return kTrtllmMhaInfo; }
 
 void TrtllmMha::bind_own(Binder& binder, const Limits& limits) const {
   binder.ints(kCuSeqlensK, "cu_seqlens_k", {limits.rows + 1});

@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 consumer() {
-  cmake -S "$here" -B "$work/build" -G Ninja -DCMAKE_CXX_COMPILER="$cxx" \
+  cmake -S "$here" -B "$work/build" -G Ninja -DSHADOWGRAPH_UNITY=ON -DCMAKE_CXX_COMPILER="$cxx" \
     -DCMAKE_BUILD_TYPE=Release "$@"
   cmake --build "$work/build" --parallel 2
   "$work/build/consumer"

@@ -34,6 +34,36 @@ class Tree(unittest.TestCase):
         return path
 
 
+class TestTargets(unittest.TestCase):
+    def targets(self, regex):
+        code, out = run("test_targets.py", regex)
+        self.assertEqual(code, 0)
+        return out.split()
+
+    def test_a_name_leads_to_the_program_that_has_it(self):
+        self.assertEqual(self.targets("^Mask.WindowZeroSeesOnlySelf$"), ["attn_tests"])
+        self.assertEqual(self.targets("^Panels/Footprints.ACustomMaskIsRead"), ["kernels_tests"])
+        self.assertEqual(self.targets("tools.names"), ["shadowgraph_cli"])
+        self.assertEqual(self.targets("fuzz_safetensors"), ["fuzz_safetensors"])
+
+    def test_what_no_program_has_needs_all(self):
+        self.assertEqual(self.targets("package.installed"), ["all"])
+        self.assertEqual(self.targets("NoSuchTest"), ["all"])
+
+
+class BuildCost(Tree):
+    def test_lines_of_headers_count_in_each_file_that_includes_them(self):
+        self.put("h.h", "int h;\n" * 10)
+        for name in "ab":
+            self.put(f"{name}.cc", '#include "h.h"\nint f();\n')
+        self.put("build.ninja", "rule cc\n  command = cc -MD -MT $out -MF $out.d -o $out -c $in\n"
+                                "build a.o: cc a.cc\nbuild b.o: cc b.cc\nbuild all: phony a.o b.o\n")
+        for limit, expected in ((22, 0), (21, 1)):
+            code, out = run("build_cost.py", self.root, "all", limit)
+            self.assertEqual(code, expected, out)
+            self.assertIn("reads 22 lines in 2 files", out)
+
+
 class Layers(Tree):
     def reports(self, name, text, *expected):
         self.put(name, text)

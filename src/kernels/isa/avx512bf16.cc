@@ -1,4 +1,5 @@
-// The attention kernels, compiled for AVX-512 with bf16 dot products.
+// Attention with the bf16 dot products of AVX-512. Whatever takes none of them is the AVX-512
+// unit's.
 #include <immintrin.h>
 
 #include "kernels/isa/unit_includes.h"
@@ -14,18 +15,23 @@ namespace {
 #include "kernels/attend/strip.inl"
 #include "kernels/attend/panels.inl"
 #include "kernels/attend/attend.inl"
-#include "kernels/attend/rows.inl"
 #include "kernels/attend/dot_bf16.inl"
 // clang-format on
+
+void attend_exact(const AttendUnit& unit) { kAvx512Isa.attend(unit); }
+void fold_rows(const FoldRows& rows) { kAvx512Isa.fold(rows); }
+void finish_row(const FinishRow& row) { kAvx512Isa.finish(row); }
+void sum_rows(const SumRows& rows) { kAvx512Isa.sum(rows); }
 
 void attend_fast(const AttendUnit& unit) {
   const bool all_bf16 =
       unit.q_dtype == DType::kBF16 && unit.k.dtype == DType::kBF16 && unit.v.dtype == DType::kBF16;
-  all_bf16 ? attend<DotArithmetic>(unit) : kAvx512Isa.attend(unit);
+  all_bf16 ? attend<DotArithmetic>(unit) : attend_exact(unit);
 }
 
 }  // namespace
 
-const Isa kAvx512Bf16Isa = {"avx512bf16", attend<ExactArithmetic>, attend_fast, fold, finish, sum};
+const Isa kAvx512Bf16Isa = {"avx512bf16", attend_exact, attend_fast,
+                            fold_rows,    finish_row,   sum_rows};
 
 }  // namespace shadowgraph
