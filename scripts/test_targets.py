@@ -10,6 +10,8 @@ import sys
 
 TESTS = pathlib.Path(__file__).resolve().parents[1] / "tests"
 MACRO = re.compile(r"^\s*(?:TEST|TEST_F|TEST_P|TYPED_TEST|RC_GTEST_PROP)\(\s*(\w+)\s*,\s*(\w+)", re.MULTILINE)
+# Programs that every preset has stand at the beginning of a line; others depend on options.
+PROGRAM = re.compile(r"^sg_tests\((\w+)", re.MULTILINE)
 PREFIX = re.compile(r"^\s*INSTANTIATE_\w+\(\s*(\w+)\s*,\s*(\w+)", re.MULTILINE)
 
 
@@ -25,13 +27,16 @@ def names_of(folder: pathlib.Path) -> list[str]:
 
 def targets_of(regex: str) -> list[str]:
     is_meant = re.compile(regex).search
-    found = [f"{folder.name}_tests" for folder in sorted(TESTS.iterdir())
-             if folder.is_dir() and any(map(is_meant, names_of(folder)))]
+    folders = [folder.name for folder in sorted(TESTS.iterdir())
+               if folder.is_dir() and any(map(is_meant, names_of(folder)))]
+    if not set(folders) <= set(PROGRAM.findall((TESTS / "CMakeLists.txt").read_text(encoding="utf-8"))):
+        return ["all"]
+    found = [f"{folder}_tests" for folder in folders]
     found += [path.stem for path in sorted((TESTS / "fuzz").glob("fuzz_*.cc"))
               if is_meant(path.stem) and not path.stem.endswith("_test")]
     if any(is_meant(f"tools.{path.stem.removesuffix('_test')}") for path in (TESTS / "tools").glob("*_test.py")):
         found.append("shadowgraph_cli")
-    # Tests of packages, of the linker's symbols, of this script and of README, need everything or are few.
+    # Tests of packages, symbols, scripts and README belong to no single target.
     return found if found else ["all"]
 
 

@@ -86,6 +86,9 @@ void add_output_options(Command& command, Common& common) {
 void add_report_options(Command& command, Common& common) {
   add_format(command, common, formats().size());
   add_plain_options(command, common);
+}
+
+void add_coverage(Command& command, Common& common) {
   command.flag("--coverage", common.coverage,
                "Text shows the cases of each backend, and histograms, where it would sum them up "
                "by mode to fit one screen");

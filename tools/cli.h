@@ -82,6 +82,8 @@ const Fault& planted_fault(const std::string& id);
 /// something and was not noticed (fault.missed). more: how to give it more to act on.
 void judge_plants(const Planted& planted, const std::string& more, Report* report);
 
+/// --coverage, for verbs whose report says what ran.
+void add_coverage(Command& command, Common& common);
 /// --max-findings, for verbs that look on after the first finding.
 void add_max_findings(Command& command, Common& common);
 

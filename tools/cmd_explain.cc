@@ -33,12 +33,14 @@ bool is_same(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, lower, lower);
 }
 
+/// Throws UsageError with the ids that may be meant.
 const Topic& find_topic(const std::vector<Topic>& topics, const std::string& id) {
+  const auto found =
+      std::ranges::find_if(topics, [&](const Topic& topic) { return is_same(topic.id, id); });
+  if (found != topics.end()) return *found;
   std::vector<std::string> ids;
-  for (const Topic& topic : topics) {
-    if (is_same(topic.id, id)) return topic;
+  for (const Topic& topic : topics)
     if (std::ranges::find(ids, topic.id) == ids.end()) ids.push_back(topic.id);
-  }
   const auto meant = nearest(id, ids);
   throw UsageError(fmt::format("nothing is called '{}'; {}", id,
                                meant.empty()
@@ -51,9 +53,9 @@ int run_with(ExplainCommand& options) {
   const std::vector<Topic> topics = all_topics();
   std::vector<const Topic*> found;
   for (const std::string& id : options.ids) found.push_back(&find_topic(topics, id));
+  const bool json = options.common.format == Format::kJson;
   std::string text;
   for (const Topic* topic : found) {
-    const bool json = options.common.format == Format::kJson;
     if (!json && !text.empty()) text += "\n";
     text += json ? render(topic->listing, render_options(options.common)) : topic->text;
   }
@@ -73,8 +75,8 @@ Verb add_explain(CLI::App& app) {
       .texts("ID", options->ids,
              "The id of a finding, or a name of `list` invariants, programs, faults, mistakes, "
              "backends, modes, fields, keys, references, kernels, arithmetics, grids or "
-             "targets, in any case: num.bound, G12, K31, fa.I-34, page_table. Several ids give "
-             "several texts, or one JSON document a line")
+             "targets, in any case: num.bound, G12, K31, fa.I-34, page_table. Each id "
+             "gives a text, or a JSON document")
       .required();
   add_output_options(command, options->common);
   return {command, [options] { return run_with(*options); }};

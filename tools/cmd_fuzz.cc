@@ -461,6 +461,7 @@ Verb add_fuzz(CLI::App& app) {
           .excludes(exhaustive);
   add_shard(command, options).excludes(choices);
   add_common_options(command, options->common);
+  add_coverage(command, options->common);
   return {command, [options, seconds, cases, first, choices] {
             options->seconds_given = seconds.given();
             options->cases_given = cases.given();

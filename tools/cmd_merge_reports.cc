@@ -64,6 +64,7 @@ Verb add_merge_reports(CLI::App& app) {
   command.flag("--complete", options->complete, "Refuse if a shard is missing");
   add_max_findings(command, options->common);
   add_report_options(command, options->common);
+  add_coverage(command, options->common);
   return {command, [options] { return run_with(*options); }};
 }
 

@@ -11,7 +11,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr Field kCutedslMlaFields[] = {
+constexpr Field kCuteDslMlaFields[] = {
     field::table("block_kv_indices", CuteDslMla::kPageTable, CuteDslMla::kKvLens,
                  "fa.I-28 fa.I-85 fa.I-89"),
     field::lens("seq_lens_k", CuteDslMla::kSeqLensK, "fa.I-19 fa.I-87 fa.I-89"),
@@ -21,7 +21,7 @@ constexpr Field kCutedslMlaFields[] = {
     field::bound("max_seq_len_k", CuteDslMla::kMaxSeqLenK, "fa.I-21"),
 };
 
-constexpr BufferRole kCutedslMlaRoles[] = {
+constexpr BufferRole kCuteDslMlaRoles[] = {
     {CuteDslMla::kKvLens, Role::kKeyLens},
     {CuteDslMla::kCuSeqlensQ, Role::kQueryOffsets},
     {CuteDslMla::kOutCacheLoc, Role::kStored},
@@ -70,8 +70,8 @@ const BackendInfo& CuteDslMla::info() const {
     info.name = "cutedsl_mla";
     info.about = "CuteDSL-MLA decode, context parallel (SGLang)";
     info.dcp = true;
-    info.fields = kCutedslMlaFields;
-    info.roles = kCutedslMlaRoles;
+    info.fields = kCuteDslMlaFields;
+    info.roles = kCuteDslMlaRoles;
     return info;
   }();
   return kInfo;

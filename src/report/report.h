@@ -165,8 +165,8 @@ struct RenderOptions {
   Format format = Format::kText;
   bool color = false;  // text: terminal colours
   bool quiet = false;  // text: findings and the verdict only
-  // text: what ran of each backend, and histograms, however many lines they take; false: if they
-  // take more than a screen, one line a mode
+  // text: true shows the cases of each backend, mode and phase, and histograms; false shows one
+  // line a mode instead if there are more than 20 such rows
   bool coverage = false;
   size_t max_findings = 100;  // how many are listed; the summary counts all
 };

@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 consumer() {
-  cmake -S "$here" -B "$work/build" -G Ninja -DSHADOWGRAPH_UNITY=ON -DCMAKE_CXX_COMPILER="$cxx" \
+  cmake -S "$here" -B "$work/build" -G Ninja -DCMAKE_CXX_COMPILER="$cxx" \
     -DCMAKE_BUILD_TYPE=Release "$@"
   cmake --build "$work/build" --parallel 2
   "$work/build/consumer"
@@ -29,6 +29,6 @@ case $mode in
     "$cxx" -std=c++20 "$here/main.cc" -o "$work/consumer" "${flags[@]}"
     LD_LIBRARY_PATH=$(pkg-config --variable=libdir shadowgraph) "$work/consumer"
     ;;
-  subdirectory) consumer -DSHADOWGRAPH_SOURCE="$source" -DBUILD_SHARED_LIBS=ON ;;
+  subdirectory) consumer -DSHADOWGRAPH_SOURCE="$source" -DSHADOWGRAPH_UNITY=ON -DBUILD_SHARED_LIBS=ON ;;
   *) exit 2 ;;
 esac

@@ -46,6 +46,9 @@ class TestTargets(unittest.TestCase):
         self.assertEqual(self.targets("tools.names"), ["shadowgraph_cli"])
         self.assertEqual(self.targets("fuzz_safetensors"), ["fuzz_safetensors"])
 
+    def test_programs_that_only_some_presets_have_need_all(self):
+        self.assertEqual(self.targets("^FastBodies"), ["all"])
+
     def test_what_no_program_has_needs_all(self):
         self.assertEqual(self.targets("package.installed"), ["all"])
         self.assertEqual(self.targets("NoSuchTest"), ["all"])

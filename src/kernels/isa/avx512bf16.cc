@@ -1,5 +1,4 @@
-// Attention with the bf16 dot products of AVX-512. Whatever takes none of them is the AVX-512
-// unit's.
+// Attention with the bf16 dot products of AVX-512. All other work goes to the AVX-512 unit.
 #include <immintrin.h>
 
 #include "kernels/isa/unit_includes.h"
