@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "check/metadata_case.h"
+#include "check/laws/metadata_case.h"
 #include "runtime/small_steps.h"
-#include "shadowgraph/backend.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/sim_device.h"
+#include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph {
 namespace {

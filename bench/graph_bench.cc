@@ -12,8 +12,8 @@
 #include "core/choices.h"
 #include "core/float_formats.h"
 #include "launch/attention_launch.h"
-#include "shadowgraph/graph.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/graph.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "check/arithmetic.h"
+#include "check/bounds/arithmetic.h"
 
 namespace shadowgraph::bench {
 

@@ -14,7 +14,7 @@
 #include "bench/team.h"
 #include "bench/units/best.h"
 #include "core/choices.h"
-#include "shadowgraph/attention.h"
+#include "shadowgraph/attention/attention.h"
 
 #ifdef SG_BENCH_X86
 #include <cpuid.h>

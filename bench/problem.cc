@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "bench/team.h"
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 #include "core/choices.h"
 #include "core/float_formats.h"
 

@@ -7,8 +7,8 @@
 
 #include "bench/machine.h"
 #include "bench/shapes.h"
-#include "check/arithmetic.h"
-#include "shadowgraph/attention.h"
+#include "check/bounds/arithmetic.h"
+#include "shadowgraph/attention/attention.h"
 #include "shadowgraph/huge_memory.h"
 
 namespace shadowgraph::bench {

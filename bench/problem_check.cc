@@ -4,7 +4,7 @@
 #include <set>
 
 #include "bench/problem.h"
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 
 namespace shadowgraph::bench {
 namespace {

@@ -13,7 +13,7 @@
 #include "bench/rounds.h"
 #include "bench/rows.h"
 #include "report/bench_report.h"
-#include "shadowgraph/attention.h"
+#include "shadowgraph/attention/attention.h"
 #include "shadowgraph/status.h"
 
 namespace shadowgraph::bench {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "bench/problem.h"
-#include "check/linear_bound.h"
+#include "check/bounds/linear_bound.h"
 #include "core/choices.h"
 #include "core/float_formats.h"
 #include "core/laws.h"
@@ -145,7 +145,7 @@ struct StateProblem::OneHead {
     LinearAttention truth = call;
     truth.states.data = reinterpret_cast<std::byte*>(before.data());
     const GateTruth gates;
-    LinearBounds bounds(truth, *find_linear_arithmetic(arithmetic_of(call)), gates, {});
+    LinearBounds bounds(truth, *find_recurrent_arithmetic(arithmetic_of(call)), gates, {});
     double most = 0;
     const auto judge = [&most](double got, double right, double allowed) {
       const double off = got == right ? 0 : std::abs(got - right) / allowed;

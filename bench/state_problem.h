@@ -8,7 +8,7 @@
 #include "bench/machine.h"
 #include "bench/shapes.h"
 #include "shadowgraph/huge_memory.h"
-#include "shadowgraph/linear.h"
+#include "shadowgraph/layers/recurrent.h"
 
 namespace shadowgraph::bench {
 

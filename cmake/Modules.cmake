@@ -10,9 +10,9 @@ function(sg_options target)
                                            $<$<BOOL:${SHADOWGRAPH_WERROR}>:-Werror>)
 endfunction()
 
-# sg_unity(target size [EXCEPT FOLDER...]): compiles a target's sources in groups of so many, folder by folder: most of
+# sg_unity(target size [EXCEPT FOLDER...]): compiles a target's sources in groups of so many, module by module: most of
 # what one of our files costs is parsing the standard library's headers. Names in unnamed namespaces are therefore unique
-# within a folder, except in those that stay as they are. Sources with options of their own (instruction sets) do, too.
+# within a module, except in the folders that stay as they are. Sources with options of their own (instruction sets) do, too.
 function(sg_unity target size)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "EXCEPT")
   if(NOT SHADOWGRAPH_UNITY)
@@ -27,6 +27,7 @@ function(sg_unity target size)
       set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
       continue()
     endif()
+    string(REGEX REPLACE "^src/([^/]+).*" "\\1" folder ${folder})
     string(REPLACE / _ folder ${folder})
     math(EXPR part "0${count_${folder}} / ${size}")
     math(EXPR count_${folder} "0${count_${folder}} + 1")

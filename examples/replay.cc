@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <vector>
 
-#include "shadowgraph/arena.h"
-#include "shadowgraph/graph.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/arena.h"
+#include "shadowgraph/device/graph.h"
+#include "shadowgraph/device/sim_device.h"
 
 using namespace shadowgraph;
 

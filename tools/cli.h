@@ -16,7 +16,7 @@
 #include "core/nearest.h"
 #include "faults/faults.h"
 #include "report/report.h"
-#include "shadowgraph/attention.h"
+#include "shadowgraph/attention/attention.h"
 
 namespace shadowgraph::cli {
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "check/recorded/judge.h"
-#include "check/traces.h"
+#include "check/traces/traces.h"
 #include "check_files.h"
 #include "cli.h"
 #include "core/laws.h"
@@ -21,7 +21,7 @@
 #include "faults/faults.h"
 #include "gpu.h"
 #include "io/recorded/recorded_cases.h"
-#include "io/traces.h"
+#include "io/traces/traces.h"
 #include "report/escape.h"
 
 namespace shadowgraph::cli {

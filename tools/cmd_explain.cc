@@ -25,7 +25,7 @@ constexpr char kExplainExamples[] =
     "  shadowgraph explain fa.I-34        what a finding cites, and which laws stand on it\n"
     "  shadowgraph explain page_table     a field of traces; also backends, modes and keys\n"
     "  shadowgraph explain K31 K32 K33    several at once\n"
-    "  shadowgraph list invariants        all laws that can be explained\n"
+    "  shadowgraph list laws              all laws that can be explained\n"
     "  shadowgraph list programs          all programs";
 
 bool is_same(std::string_view a, std::string_view b) {
@@ -73,7 +73,7 @@ Verb add_explain(CLI::App& app) {
   auto options = std::make_shared<ExplainCommand>();
   command
       .texts("ID", options->ids,
-             "The id of a finding, or a name of `list` invariants, programs, faults, mistakes, "
+             "The id of a finding, or a name of `list` laws, programs, faults, mistakes, "
              "backends, modes, fields, keys, references, kernels, arithmetics, grids or "
              "targets, in any case: num.bound, G12, K31, fa.I-34, page_table. Each id "
              "gives a text, or a JSON document")

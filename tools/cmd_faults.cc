@@ -8,7 +8,7 @@
 
 #include "cli.h"
 #include "core/laws.h"
-#include "fuzz/fault_hunt.h"
+#include "fuzz/history/fault_hunt.h"
 #include "gpu.h"
 
 namespace shadowgraph::cli {

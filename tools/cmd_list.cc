@@ -32,9 +32,9 @@ constexpr char kListExamples[] =
     "  shadowgraph list faults            what `shadowgraph fuzz --plant` puts in\n"
     "  shadowgraph list mistakes          what `--diagnose` knows wrong outputs by\n"
     "  shadowgraph list references        what laws, fields and faults cite, in a sentence each\n"
-    "  shadowgraph list invariants --format json\n"
+    "  shadowgraph list laws --format json\n"
     "  shadowgraph list arithmetics       what error bounds assume of each kernel, as in "
-    "check/arithmetic.h\n"
+    "check/bounds/arithmetic.h\n"
     "  shadowgraph list programs          what `shadowgraph conformance` runs\n"
     "  shadowgraph list grids             what `shadowgraph fuzz --exhaustive` walks\n"
     "  shadowgraph list targets           instruction sets of this machine";
@@ -51,7 +51,8 @@ Verb add_list(CLI::App& app) {
                                          {"fields", {}},
                                          {"keys", list_keys},
                                          {"kernels", list_kernels},
-                                         {"invariants", list_invariants},
+                                         {"laws", [] { return list_laws("laws"); }},
+                                         {"invariants", [] { return list_laws("invariants"); }},
                                          {"arithmetics", list_arithmetics},
                                          {"programs", list_programs},
                                          {"grids", list_grids},

@@ -7,9 +7,9 @@
 
 #include "cli.h"
 #include "core/laws.h"
-#include "fuzz/buffer_log.h"
-#include "fuzz/call_file.h"
-#include "fuzz/case_file.h"
+#include "fuzz/file/call_file.h"
+#include "fuzz/file/history_file.h"
+#include "fuzz/history/buffer_log.h"
 #include "report/escape.h"
 
 namespace shadowgraph::cli {

@@ -14,7 +14,7 @@
 #include "cli.h"
 #include "conformance/answers.h"
 #ifdef SHADOWGRAPH_CUDA
-#include "shadowgraph/cuda_device.h"
+#include "shadowgraph/device/cuda_device.h"
 #endif
 
 namespace shadowgraph::cli {

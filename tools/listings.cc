@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
-#include "check/invariants.h"
-#include "check/mistakes.h"
+#include "check/laws/metadata_laws.h"
+#include "check/mistakes/mistakes.h"
 #include "check/runner.h"
-#include "check/trace_names.h"
+#include "check/traces/trace_names.h"
 #include "conformance/records.h"
 #include "core/laws.h"
 #include "core/refs.h"
 #include "faults/faults.h"
-#include "fuzz/device_program.h"
-#include "fuzz/step_grid.h"
+#include "fuzz/device/device_program.h"
+#include "fuzz/grid/step_grid.h"
 
 namespace shadowgraph::cli {
 namespace {
@@ -138,11 +138,11 @@ Listing list_kernels() {
   return listing;
 }
 
-Listing list_invariants() {
-  Listing listing{"invariants", {"id", "severity", "metadata", "law"}, {}};
+Listing list_laws(const std::string& name) {
+  Listing listing{name, {"id", "severity", "metadata", "law"}, {}};
   const auto of_metadata = [](const Law& law) {
-    return std::ranges::any_of(all_invariants(),
-                               [&](const Invariant& i) { return i.law.law().id == law.id; });
+    return std::ranges::any_of(all_metadata_laws(),
+                               [&](const MetadataLaw& i) { return i.law.law().id == law.id; });
   };
   for (const Law& law : kLaws)
     listing.rows.push_back({std::string(law.id), name_of(law.severity),
@@ -153,7 +153,7 @@ Listing list_invariants() {
 Listing list_arithmetics() {
   Listing listing{"arithmetics", {"kernel", "declared"}, {}};
 #define SG_ARITHMETIC(name, ...) listing.rows.push_back({#name, #__VA_ARGS__});
-#include "check/arithmetics.inc"
+#include "check/bounds/arithmetics.inc"
 #undef SG_ARITHMETIC
   return listing;
 }

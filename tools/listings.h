@@ -4,7 +4,7 @@
 #include <string>
 
 #include "report/report.h"
-#include "shadowgraph/backend.h"
+#include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph::cli {
 
@@ -18,7 +18,8 @@ Listing list_faults();
 Listing list_mistakes();
 Listing list_references();
 /// Laws, with whether judge_metadata knows them.
-Listing list_invariants();
+/// name: what the list is called, "laws" or, as it was called first, "invariants".
+Listing list_laws(const std::string& name);
 Listing list_kernels();
 Listing list_arithmetics();
 Listing list_targets();

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "check/mistakes.h"
-#include "check/trace_names.h"
+#include "check/mistakes/mistakes.h"
+#include "check/traces/trace_names.h"
 #include "conformance/records.h"
 #include "core/laws.h"
 #include "core/refs.h"

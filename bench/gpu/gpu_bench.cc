@@ -16,15 +16,15 @@
 #include <vector>
 
 #include "bench/gpu/small_call.h"
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 #include "check/device_calls.h"
 #include "core/choices.h"
 #include "cuda/cuda_kernels.h"
 #include "launch/attention_launch.h"
 #include "launch/merge_launch.h"
-#include "shadowgraph/cuda_device.h"
-#include "shadowgraph/graph.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/cuda_device.h"
+#include "shadowgraph/device/graph.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "core/choices.h"
 #include "core/float_formats.h"
-#include "shadowgraph/attention.h"
+#include "shadowgraph/attention/attention.h"
 
 namespace shadowgraph::small {
 
@@ -147,7 +147,7 @@ inline std::vector<NamedShape> shapes() {
   };
 }
 
-/// Which line of check/arithmetics.inc judges the shape.
+/// Which line of check/bounds/arithmetics.inc judges the shape.
 inline std::string_view arithmetic_of(const Shape& s) {
   return s.q_lens.empty() ? "cuda_fast_decode" : "cuda_fast_prefill";
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "shadowgraph/attention.h"
+#include "shadowgraph/attention/attention.h"
 
 namespace shadowgraph::bench {
 

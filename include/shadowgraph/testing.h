@@ -28,8 +28,8 @@
 #include <utility>
 #include <vector>
 
-#include "shadowgraph/annotations.h"
-#include "shadowgraph/batch.h"
+#include "shadowgraph/device/annotations.h"
+#include "shadowgraph/engine/batch.h"
 #include "shadowgraph/status.h"
 
 namespace shadowgraph::testing {

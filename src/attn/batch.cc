@@ -1,4 +1,4 @@
-#include "shadowgraph/batch.h"
+#include "shadowgraph/engine/batch.h"
 
 #include <algorithm>
 #include <numeric>

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "shadowgraph/indexer.h"
+#include "shadowgraph/layers/indexer.h"
 
 namespace shadowgraph {
 

@@ -1,4 +1,4 @@
-#include "shadowgraph/kv_cache.h"
+#include "shadowgraph/attention/kv_cache.h"
 
 namespace shadowgraph {
 namespace {

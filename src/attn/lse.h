@@ -8,7 +8,7 @@
 #include <limits>
 #include <span>
 
-#include "shadowgraph/lse.h"
+#include "shadowgraph/attention/lse.h"
 
 namespace shadowgraph {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "shadowgraph/params.h"
+#include "shadowgraph/attention/params.h"
 
 namespace shadowgraph {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "shadowgraph/kv_cache.h"
+#include "shadowgraph/attention/kv_cache.h"
 
 namespace shadowgraph {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "shadowgraph/batch.h"
+#include "shadowgraph/engine/batch.h"
 
 namespace shadowgraph {
 

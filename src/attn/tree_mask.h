@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "shadowgraph/batch.h"
+#include "shadowgraph/engine/batch.h"
 #include "shadowgraph/status.h"
 
 namespace shadowgraph {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "shadowgraph/arena.h"
+#include "shadowgraph/device/arena.h"
 #include "shadowgraph/dtype.h"
 
 namespace shadowgraph {

@@ -5,7 +5,7 @@
 
 #include "attn/mask.h"
 #include "attn/row_keys.h"
-#include "backends/rows.h"
+#include "backends/fill/rows.h"
 
 namespace shadowgraph {
 namespace {

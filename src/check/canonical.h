@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "attn/dual_chunk.h"
-#include "shadowgraph/attention.h"
-#include "shadowgraph/backend.h"
+#include "shadowgraph/attention/attention.h"
+#include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph {
 

@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "attn/validate.h"
+#include "attn/validate/validate.h"
 #include "core/laws.h"
-#include "graph/device_status.h"
+#include "graph/sim/device_status.h"
 #include "launch/attention_launch.h"
 #include "launch/merge_launch.h"
 #include "launch/ragged_launch.h"
 #include "launch/store_launch.h"
-#include "shadowgraph/graph.h"
+#include "shadowgraph/device/graph.h"
 
 namespace shadowgraph {
 namespace {

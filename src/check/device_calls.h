@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <memory>
 
-#include "shadowgraph/attention.h"
-#include "shadowgraph/device_api.h"
+#include "shadowgraph/attention/attention.h"
+#include "shadowgraph/device/device_api.h"
 #include "shadowgraph/status.h"
 
 namespace shadowgraph {

@@ -5,13 +5,13 @@
 #include <tuple>
 #include <utility>
 
-#include "backends/rows.h"
+#include "backends/fill/rows.h"
+#include "check/bounds/compare.h"
 #include "check/canonical.h"
-#include "check/compare.h"
-#include "check/diagnose.h"
-#include "check/invariants.h"
-#include "check/runner_world.h"
-#include "check/step_scenes.h"
+#include "check/laws/metadata_laws.h"
+#include "check/mistakes/diagnose.h"
+#include "check/mistakes/step_scenes.h"
+#include "check/worlds/runner_world.h"
 #include "core/laws.h"
 #include "core/parallel.h"
 

@@ -14,8 +14,8 @@
 
 #include "check/tap.h"
 #include "runtime/step.h"
-#include "shadowgraph/backend.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/sim_device.h"
+#include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph {
 

@@ -11,8 +11,8 @@
 
 #include "runtime/pool_state.h"
 #include "runtime/scheduler.h"
-#include "shadowgraph/backend.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/sim_device.h"
+#include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph {
 

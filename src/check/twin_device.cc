@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/laws.h"
-#include "graph/memory.h"
+#include "graph/memory/memory.h"
 
 namespace shadowgraph {
 namespace {

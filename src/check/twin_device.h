@@ -11,7 +11,7 @@
 #include <map>
 #include <optional>
 
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 

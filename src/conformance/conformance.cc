@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/laws.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 namespace {

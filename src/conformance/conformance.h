@@ -12,7 +12,7 @@
 
 #include "conformance/records.h"
 #include "conformance/verdict.h"
-#include "shadowgraph/device_api.h"
+#include "shadowgraph/device/device_api.h"
 
 namespace shadowgraph {
 

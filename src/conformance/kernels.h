@@ -4,8 +4,8 @@
 
 #include <type_traits>
 
-#include "shadowgraph/device_api.h"
-#include "shadowgraph/kernel.h"
+#include "shadowgraph/device/device_api.h"
+#include "shadowgraph/device/kernel.h"
 
 namespace shadowgraph::k {
 

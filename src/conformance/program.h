@@ -16,7 +16,7 @@
 #include <variant>
 #include <vector>
 
-#include "shadowgraph/device_api.h"
+#include "shadowgraph/device/device_api.h"
 
 namespace shadowgraph {
 

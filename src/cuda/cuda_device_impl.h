@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "cuda/cuda_kernels.h"
-#include "shadowgraph/cuda_device.h"
+#include "shadowgraph/device/cuda_device.h"
 
 namespace shadowgraph::cuda {
 

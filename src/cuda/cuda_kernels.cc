@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "shadowgraph/cuda_device.h"
+#include "shadowgraph/device/cuda_device.h"
 
 namespace shadowgraph {
 namespace cuda {

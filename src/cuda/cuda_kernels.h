@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "shadowgraph/kernel.h"
+#include "shadowgraph/device/kernel.h"
 
 namespace shadowgraph::cuda {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "shadowgraph/device_api.h"
+#include "shadowgraph/device/device_api.h"
 
 namespace shadowgraph::cuda {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "backends/csr_rows.h"
+#include "backends/fill/csr_rows.h"
 #include "core/laws.h"
 
 namespace shadowgraph {

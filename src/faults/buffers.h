@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "shadowgraph/backend.h"
+#include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph {
 

@@ -5,7 +5,7 @@
 
 #include "attn/dual_chunk.h"
 #include "attn/page_table.h"
-#include "backends/dual_chunk.h"
+#include "backends/paged/dual_chunk.h"
 #include "faults/plant.h"
 #include "launch/scale_keys.h"
 #include "launch/store_launch.h"

@@ -13,8 +13,8 @@
 //   title     what is wrong, as a sentence without an end
 //   refs      of a K first the thread or the commit that it is from, REPO#NUMBER or REPO@COMMIT;
 //             where nobody reported it, the law that it breaks: fi.I-90
-//   mistakes  what a row's wrong result shows of it (check/mistakes.inc): several where it strikes
-//   in
+//   mistakes  what a row's wrong result shows of it (check/mistakes/mistakes.inc): several where it
+//   strikes in
 //             several ways, or where two are one in numbers
 //
 // Tested by tests/faults/faults_test.cc.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/ascend.h"
+#include "backends/paged/ascend.h"
 #include "core/laws.h"
 #include "faults/plant.h"
 

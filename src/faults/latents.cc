@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/deepseek_v4.h"
+#include "backends/sparse/deepseek_v4.h"
 #include "faults/plant.h"
 #include "launch/sparse_launch.h"
 #include "launch/v4_expand.h"

@@ -5,9 +5,9 @@
 
 #include "check/tap.h"
 #include "launch/attention_launch.h"
-#include "launch/linear_launch.h"
 #include "launch/merge_launch.h"
 #include "launch/ragged_launch.h"
+#include "launch/recurrent_launch.h"
 #include "launch/tile_launch.h"
 #include "launch/triton_launch.h"
 

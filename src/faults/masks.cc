@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "backends/triton.h"
+#include "backends/lists/triton.h"
 #include "faults/plant.h"
 
 namespace shadowgraph {

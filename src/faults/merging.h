@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "launch/partial_rows.h"
-#include "shadowgraph/kernel.h"
+#include "shadowgraph/device/kernel.h"
 
 namespace shadowgraph {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "launch/partial_rows.h"
-#include "shadowgraph/attention.h"
+#include "shadowgraph/attention/attention.h"
 
 namespace shadowgraph {
 

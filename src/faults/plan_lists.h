@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/flashinfer_wrapper.h"
+#include "backends/lists/flashinfer_wrapper.h"
 #include "faults/buffers.h"
 
 namespace shadowgraph {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/rows.h"
+#include "backends/fill/rows.h"
 #include "faults/plant.h"
 
 namespace shadowgraph {

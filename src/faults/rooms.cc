@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "attn/page_table.h"
-#include "backends/csr_rows.h"
+#include "backends/fill/csr_rows.h"
 #include "faults/plant.h"
 
 namespace shadowgraph {

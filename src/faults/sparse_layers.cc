@@ -6,7 +6,7 @@
 
 #include "attn/index_page.h"
 #include "attn/page_table.h"
-#include "backends/dsa.h"
+#include "backends/sparse/dsa.h"
 #include "faults/plant.h"
 #include "launch/index_launch.h"
 #include "launch/sparse_launch.h"

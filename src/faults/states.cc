@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <numbers>
 
-#include "backends/recurrent_backend.h"
+#include "backends/recurrent/recurrent_backend.h"
 #include "faults/plant.h"
 #include "faults/substitutes.h"
-#include "launch/linear_launch.h"
+#include "launch/recurrent_launch.h"
 
 namespace shadowgraph {
 namespace {
@@ -33,13 +33,13 @@ constexpr MakeFault on_values(Body) {
 
 /// fn(call) -> bool of every recurrence; how many it changed.
 template <class Fn>
-int64_t change_linear(std::vector<TappedLaunch>& all, Fn fn) {
+int64_t change_recurrent(std::vector<TappedLaunch>& all, Fn fn) {
   int64_t changed = 0;
   for (TappedLaunch& one : all) {
     if (one.launch.kernel != &kLinearAttention) continue;
     auto [call, rows] = call_of<LinearAttention>(one.launch);
     if (!fn(call)) continue;
-    one.launch = linear_launch(call, rows);
+    one.launch = recurrent_launch(call, rows);
     ++changed;
   }
   return changed;
@@ -78,7 +78,7 @@ void skip_first_decay(const KernelLaunch& launch, SlippedRun& run) {
       if (token == c.rows.begin(r) && c.rows.starts_from_slot(r)) return 0.0f;
     return decay;
   });
-  run.launch(linear_launch(c, rows));
+  run.launch(recurrent_launch(c, rows));
 }
 
 /// 2^x where e^x is meant.
@@ -86,7 +86,7 @@ void decay_in_base_two(const KernelLaunch& launch, SlippedRun& run) {
   auto [call, rows] = call_of<LinearAttention>(launch);
   LinearAttention& c = call;
   change_decays(c, run, [](int64_t, float decay) { return decay * std::numbers::ln2_v<float>; });
-  run.launch(linear_launch(c, rows));
+  run.launch(recurrent_launch(c, rows));
 }
 
 /// A kernel without a guard: -1 is the place before the first. So every slot is counted from there.
@@ -99,7 +99,7 @@ void without_guard(const KernelLaunch& launch, SlippedRun& run) {
   c.rows.state_indices = run.take(slots, std::move(counted));
   c.states.data -= c.states.stride[0] * static_cast<int64_t>(sizeof(float));
   ++c.states.shape[0];
-  run.launch(linear_launch(c, rows));
+  run.launch(recurrent_launch(c, rows));
 }
 
 bool is_prefill(const KernelLaunch& launch, const Meta& meta) {
@@ -261,7 +261,7 @@ constexpr Fault kStatesFaults[] = {
      on_launches([](Tap& tap, Launches& all, const Meta& meta) {
        if (!is_target_verify(meta.limits.mode)) return;
        tap.act(
-           change_linear(all, [](LinearAttention& c) { return !std::exchange(c.store, true); }));
+           change_recurrent(all, [](LinearAttention& c) { return !std::exchange(c.store, true); }));
      })},
     // The window behind a token of a tree holds the tokens before it, and not its path.
     {"M10", "TREE", "The window of a convolution holds the tokens before, and not the path",

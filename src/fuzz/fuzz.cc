@@ -5,8 +5,8 @@
 #include <mutex>
 #include <thread>
 
-#include "fuzz/call_file.h"
-#include "fuzz/generate.h"
+#include "fuzz/call/generate.h"
+#include "fuzz/file/call_file.h"
 
 namespace shadowgraph {
 namespace {

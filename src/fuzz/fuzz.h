@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/shard.h"
-#include "fuzz/history.h"
-#include "fuzz/laws.h"
+#include "fuzz/call/ladder.h"
+#include "fuzz/history/history.h"
 
 namespace shadowgraph {
 

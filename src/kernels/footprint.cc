@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "attn/page_table.h"
-#include "kernels/panel_spans.h"
-#include "kernels/problem.h"
+#include "kernels/dense/panel_spans.h"
+#include "kernels/dense/problem.h"
+#include "kernels/dense/work_list.h"
 #include "kernels/spans.h"
-#include "kernels/work_list.h"
 
 namespace shadowgraph {
 namespace {

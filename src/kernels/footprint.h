@@ -2,8 +2,8 @@
 // writes, whichever kernel runs it. Tested by tests/kernels/footprint_test.cc.
 #pragma once
 
-#include "shadowgraph/access.h"
-#include "shadowgraph/attention.h"
+#include "shadowgraph/attention/attention.h"
+#include "shadowgraph/device/access.h"
 
 namespace shadowgraph {
 

@@ -7,11 +7,11 @@
 
 #include "core/float_formats.h"
 #include "core/laws.h"
-#include "kernels/index_unit.h"
 #include "kernels/isa/units.h"
-#include "kernels/linear_unit.h"
-#include "kernels/sparse_unit.h"
-#include "shadowgraph/attention.h"
+#include "kernels/recurrent/linear_unit.h"
+#include "kernels/sparse/index_unit.h"
+#include "kernels/sparse/sparse_unit.h"
+#include "shadowgraph/attention/attention.h"
 
 #ifdef SHADOWGRAPH_X86
 #include <cpuid.h>

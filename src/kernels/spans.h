@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "shadowgraph/access.h"
+#include "shadowgraph/device/access.h"
 #include "shadowgraph/dtype.h"
 #include "shadowgraph/tensor_view.h"
 

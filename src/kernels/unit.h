@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shadowgraph/attention/kv_cache.h"
+#include "shadowgraph/attention/params.h"
 #include "shadowgraph/dtype.h"
-#include "shadowgraph/kv_cache.h"
-#include "shadowgraph/params.h"
 
 namespace shadowgraph {
 

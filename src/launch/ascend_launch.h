@@ -6,8 +6,8 @@
 #include <span>
 
 #include "launch/launch_args.h"
-#include "shadowgraph/conventions.h"
-#include "shadowgraph/kernel.h"
+#include "shadowgraph/attention/conventions.h"
+#include "shadowgraph/device/kernel.h"
 
 namespace shadowgraph {
 

@@ -4,7 +4,7 @@
 
 #include "launch/launch_args.h"
 #include "launch/partial_rows.h"
-#include "shadowgraph/params.h"
+#include "shadowgraph/attention/params.h"
 
 namespace shadowgraph {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "attn/page_table.h"
-#include "attn/validate.h"
-#include "kernels/attend_blocks.h"
+#include "attn/validate/validate.h"
+#include "kernels/dense/attend_blocks.h"
 #include "kernels/footprint.h"
 #include "launch/attention_args.h"
 #include "launch/checked_launch.h"

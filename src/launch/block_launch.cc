@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "attn/tensor_check.h"
 #include "attn/tensor_rows.h"
-#include "attn/validate_sparse.h"
+#include "attn/validate/tensor_check.h"
+#include "attn/validate/validate_sparse.h"
 #include "kernels/spans.h"
-#include "kernels/sparse_attention.h"
+#include "kernels/sparse/sparse_attention.h"
 #include "launch/checked_launch.h"
 #include "launch/sparse_launch.h"
-#include "shadowgraph/compress.h"
+#include "shadowgraph/layers/compress.h"
 
 namespace shadowgraph {
 namespace {

@@ -4,10 +4,10 @@
 // Tested by tests/launch/block_launch_test.cc.
 #pragma once
 
-#include "attn/visit_sparse.h"
+#include "attn/visit/visit_sparse.h"
 #include "launch/launch_args.h"
-#include "shadowgraph/kernel.h"
-#include "shadowgraph/sparse.h"
+#include "shadowgraph/device/kernel.h"
+#include "shadowgraph/layers/sparse.h"
 
 namespace shadowgraph {
 

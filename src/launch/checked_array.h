@@ -8,7 +8,7 @@
 #include <optional>
 #include <type_traits>
 
-#include "shadowgraph/access.h"
+#include "shadowgraph/device/access.h"
 
 namespace shadowgraph {
 

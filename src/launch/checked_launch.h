@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "launch/launch_args.h"
-#include "shadowgraph/kernel.h"
+#include "shadowgraph/device/kernel.h"
 #include "shadowgraph/status.h"
 
 namespace shadowgraph {

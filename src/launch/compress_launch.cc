@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "attn/validate_compress.h"
-#include "kernels/compress.h"
+#include "attn/validate/validate_compress.h"
+#include "kernels/sparse/compress.h"
 #include "launch/checked_launch.h"
 
 namespace shadowgraph {

@@ -3,10 +3,10 @@
 // tests/launch/compress_launch_test.cc.
 #pragma once
 
-#include "attn/visit_sparse.h"
+#include "attn/visit/visit_sparse.h"
 #include "launch/launch_args.h"
-#include "shadowgraph/compress.h"
-#include "shadowgraph/kernel.h"
+#include "shadowgraph/device/kernel.h"
+#include "shadowgraph/layers/compress.h"
 
 namespace shadowgraph {
 

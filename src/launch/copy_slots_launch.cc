@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "attn/cache_check.h"
-#include "kernels/copy_kv.h"
-#include "kernels/slot_spans.h"
+#include "attn/validate/cache_check.h"
+#include "kernels/cache/copy_kv.h"
+#include "kernels/cache/slot_spans.h"
 
 namespace shadowgraph {
 

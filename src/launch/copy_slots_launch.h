@@ -4,10 +4,10 @@
 
 #include <span>
 
-#include "attn/visit_attention.h"
+#include "attn/visit/visit_attention.h"
 #include "launch/launch_args.h"
-#include "shadowgraph/kernel.h"
-#include "shadowgraph/kv_cache.h"
+#include "shadowgraph/attention/kv_cache.h"
+#include "shadowgraph/device/kernel.h"
 
 namespace shadowgraph {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "attn/cache_check.h"
+#include "attn/validate/cache_check.h"
 #include "core/float_formats.h"
-#include "kernels/slot_spans.h"
+#include "kernels/cache/slot_spans.h"
 #include "kernels/spans.h"
 
 namespace shadowgraph {

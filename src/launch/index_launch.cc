@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "attn/index_page.h"
-#include "attn/validate_indexer.h"
-#include "kernels/index_keys.h"
-#include "kernels/index_lists.h"
-#include "kernels/indexer_logits.h"
+#include "attn/validate/validate_indexer.h"
 #include "kernels/spans.h"
+#include "kernels/sparse/index_keys.h"
+#include "kernels/sparse/index_lists.h"
+#include "kernels/sparse/indexer_logits.h"
 #include "launch/checked_launch.h"
 
 namespace shadowgraph {

@@ -3,10 +3,10 @@
 // docs/metadata.md "DSA". Tested by tests/launch/index_launch_test.cc.
 #pragma once
 
-#include "attn/visit_sparse.h"
+#include "attn/visit/visit_sparse.h"
 #include "launch/launch_args.h"
-#include "shadowgraph/indexer.h"
-#include "shadowgraph/kernel.h"
+#include "shadowgraph/device/kernel.h"
+#include "shadowgraph/layers/indexer.h"
 
 namespace shadowgraph {
 

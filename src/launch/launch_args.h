@@ -1,6 +1,7 @@
-// A launch's arguments are those of a call, as its visit_args lists them (attn/visit_attention.h):
-// first its addresses, then, as one scalar, the call without them. A GPU body takes the same
-// arguments. Also spans of footprints. Tested by tests/launch/launch_args_test.cc.
+// A launch's arguments are those of a call, as its visit_args lists them
+// (attn/visit/visit_attention.h): first its addresses, then, as one scalar, the call without them.
+// A GPU body takes the same arguments. Also spans of footprints. Tested by
+// tests/launch/launch_args_test.cc.
 #pragma once
 
 #include <array>
@@ -11,9 +12,9 @@
 #include <span>
 #include <type_traits>
 
-#include "shadowgraph/access.h"
-#include "shadowgraph/kernel.h"
-#include "shadowgraph/kv_cache.h"
+#include "shadowgraph/attention/kv_cache.h"
+#include "shadowgraph/device/access.h"
+#include "shadowgraph/device/kernel.h"
 #include "shadowgraph/tensor_view.h"
 
 namespace shadowgraph {

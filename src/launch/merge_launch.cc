@@ -1,7 +1,7 @@
 #include "launch/merge_launch.h"
 
-#include "attn/validate.h"
-#include "kernels/merge_states.h"
+#include "attn/validate/validate.h"
+#include "kernels/dense/merge_states.h"
 #include "launch/attention_args.h"
 #include "launch/checked_launch.h"
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "attn/tensor_rows.h"
-#include "kernels/merge_states.h"
-#include "shadowgraph/access.h"
-#include "shadowgraph/lse.h"
-#include "shadowgraph/params.h"
+#include "kernels/dense/merge_states.h"
+#include "shadowgraph/attention/lse.h"
+#include "shadowgraph/attention/params.h"
+#include "shadowgraph/device/access.h"
 
 namespace shadowgraph {
 

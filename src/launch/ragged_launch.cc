@@ -1,6 +1,6 @@
 #include "launch/ragged_launch.h"
 
-#include "attn/validate.h"
+#include "attn/validate/validate.h"
 #include "kernels/footprint.h"
 #include "launch/attention_args.h"
 #include "launch/checked_launch.h"

@@ -1,6 +1,6 @@
 #include "launch/recurrent_layer_launch.h"
 
-#include "launch/linear_launch.h"
+#include "launch/recurrent_launch.h"
 #include "launch/state_launch.h"
 
 namespace shadowgraph {

@@ -4,9 +4,9 @@
 #include <span>
 
 #include "launch/launch_args.h"
-#include "shadowgraph/graph.h"
-#include "shadowgraph/linear.h"
-#include "shadowgraph/recurrent_layer.h"
+#include "shadowgraph/device/graph.h"
+#include "shadowgraph/layers/recurrent.h"
+#include "shadowgraph/layers/recurrent_layer.h"
 
 namespace shadowgraph {
 

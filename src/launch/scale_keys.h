@@ -5,7 +5,7 @@
 #include <span>
 
 #include "launch/launch_args.h"
-#include "shadowgraph/kernel.h"
+#include "shadowgraph/device/kernel.h"
 
 namespace shadowgraph {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/attend_part.h"
+#include "kernels/dense/attend_part.h"
 #include "launch/checked_array.h"
 
 namespace shadowgraph {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "attn/validate_sparse.h"
-#include "kernels/sparse_attention.h"
+#include "attn/validate/validate_sparse.h"
+#include "kernels/sparse/sparse_attention.h"
 #include "launch/checked_launch.h"
 
 namespace shadowgraph {

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "launch/launch_args.h"
-#include "shadowgraph/kernel.h"
+#include "shadowgraph/device/kernel.h"
 #include "shadowgraph/tensor_view.h"
 
 namespace shadowgraph {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "attn/validate.h"
-#include "kernels/store_kv.h"
+#include "attn/validate/validate.h"
+#include "kernels/cache/store_kv.h"
 #include "launch/checked_launch.h"
 
 namespace shadowgraph {

@@ -1,10 +1,10 @@
 // store_kv as a launch. Tested by tests/launch/store_launch_test.cc.
 #pragma once
 
-#include "attn/visit_attention.h"
+#include "attn/visit/visit_attention.h"
 #include "launch/launch_args.h"
-#include "shadowgraph/attention.h"
-#include "shadowgraph/kernel.h"
+#include "shadowgraph/attention/attention.h"
+#include "shadowgraph/device/kernel.h"
 
 namespace shadowgraph {
 

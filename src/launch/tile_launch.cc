@@ -7,7 +7,7 @@
 
 #include "attn/lse.h"
 #include "core/float_formats.h"
-#include "kernels/attend_part.h"
+#include "kernels/dense/attend_part.h"
 #include "kernels/spans.h"
 #include "launch/tile_items.h"
 #include "launch/tile_plan.h"

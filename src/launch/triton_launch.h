@@ -6,10 +6,10 @@
 
 #include <span>
 
-#include "attn/visit_attention.h"
+#include "attn/visit/visit_attention.h"
 #include "launch/launch_args.h"
-#include "shadowgraph/attention.h"
-#include "shadowgraph/kernel.h"
+#include "shadowgraph/attention/attention.h"
+#include "shadowgraph/device/kernel.h"
 
 namespace shadowgraph {
 

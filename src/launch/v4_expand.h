@@ -8,7 +8,7 @@
 
 #include "launch/launch_args.h"
 #include "launch/v4_tokens.h"
-#include "shadowgraph/kernel.h"
+#include "shadowgraph/device/kernel.h"
 
 namespace shadowgraph {
 

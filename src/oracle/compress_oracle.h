@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "oracle/oracle.h"
-#include "shadowgraph/compress.h"
+#include "shadowgraph/layers/compress.h"
 
 namespace shadowgraph {
 

@@ -11,7 +11,7 @@
 #include <functional>
 
 #include "oracle/oracle.h"
-#include "shadowgraph/linear.h"
+#include "shadowgraph/layers/recurrent.h"
 
 namespace shadowgraph {
 

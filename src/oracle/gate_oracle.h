@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "shadowgraph/linear.h"
+#include "shadowgraph/layers/recurrent.h"
 
 namespace shadowgraph {
 

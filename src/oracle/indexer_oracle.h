@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "shadowgraph/indexer.h"
+#include "shadowgraph/layers/indexer.h"
 
 namespace shadowgraph {
 

@@ -1,5 +1,5 @@
-// The oracle of linear attention: the recurrence of shadowgraph/linear.h written down as it stands,
-// in double, one token and one head at a time.
+// The oracle of linear attention: the recurrence of shadowgraph/layers/recurrent.h written down as
+// it stands, in double, one token and one head at a time.
 //
 // It is the slow truth, and shares with the kernels the vocabulary alone. Calls must be such that
 // linear_attention accepts them. Tested by tests/check/linear_vectors_test.cc: float64 results
@@ -12,7 +12,7 @@
 
 #include "oracle/gate_oracle.h"
 #include "oracle/oracle.h"
-#include "shadowgraph/linear.h"
+#include "shadowgraph/layers/recurrent.h"
 
 namespace shadowgraph {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "attn/dual_chunk.h"
-#include "shadowgraph/attention.h"
+#include "shadowgraph/attention/attention.h"
 
 namespace shadowgraph {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "oracle/oracle.h"
-#include "shadowgraph/sparse.h"
+#include "shadowgraph/layers/sparse.h"
 
 namespace shadowgraph {
 

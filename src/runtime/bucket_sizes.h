@@ -1,12 +1,12 @@
 // Which graphs an engine captures, and how two-batch overlap splits a batch. Spec
-// backends-flashattention-family 1.7, 3.8. bucket_for (graph/buckets.h) chooses one.
+// backends-flashattention-family 1.7, 3.8. bucket_for (graph/capture/buckets.h) chooses one.
 // Tested by tests/runtime/bucket_sizes_test.cc.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "shadowgraph/batch.h"
+#include "shadowgraph/engine/batch.h"
 
 namespace shadowgraph {
 

@@ -7,7 +7,7 @@
 #include "attn/tree_mask.h"
 #include "core/laws.h"
 #include "runtime/pool_state.h"
-#include "shadowgraph/linear.h"
+#include "shadowgraph/layers/recurrent.h"
 
 namespace shadowgraph {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "runtime/pool_state.h"
-#include "shadowgraph/arena.h"
-#include "shadowgraph/graph.h"
-#include "shadowgraph/kv_cache.h"
+#include "shadowgraph/attention/kv_cache.h"
+#include "shadowgraph/device/arena.h"
+#include "shadowgraph/device/graph.h"
 
 namespace shadowgraph {
 

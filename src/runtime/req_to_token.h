@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "shadowgraph/batch.h"
+#include "shadowgraph/engine/batch.h"
 
 namespace shadowgraph {
 

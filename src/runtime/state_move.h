@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "shadowgraph/annotations.h"
+#include "shadowgraph/device/annotations.h"
 
 namespace shadowgraph {
 

@@ -6,8 +6,8 @@
 
 #include "runtime/draft_tree.h"
 #include "runtime/state_move.h"
-#include "shadowgraph/annotations.h"
-#include "shadowgraph/batch.h"
+#include "shadowgraph/device/annotations.h"
+#include "shadowgraph/engine/batch.h"
 
 namespace shadowgraph {
 

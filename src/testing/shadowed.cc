@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/laws.h"
-#include "graph/asan_guard.h"
+#include "graph/memory/asan_guard.h"
 #include "testing/poison.h"
 #include "testing/steps.h"
 

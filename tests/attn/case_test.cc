@@ -1,5 +1,5 @@
 // A case says in one line what it is made of.
-#include "attn/case.h"
+#include "attn/cases/case.h"
 
 #include <gtest/gtest.h>
 

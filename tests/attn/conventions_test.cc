@@ -1,5 +1,5 @@
 // Two conventions never meet unnoticed: conversions are exact, have names, and there are no others.
-#include "shadowgraph/conventions.h"
+#include "shadowgraph/attention/conventions.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attn/mask.h"
-#include "shadowgraph/attention.h"
+#include "shadowgraph/attention/attention.h"
 
 namespace shadowgraph {
 namespace {

@@ -1,6 +1,6 @@
 // Every predicate of every mode, against SGLang's truth table (docs/metadata.md
 // "Forward modes").
-#include "shadowgraph/forward_mode.h"
+#include "shadowgraph/engine/forward_mode.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "attn/validate.h"
+#include "attn/validate/validate.h"
 
 namespace shadowgraph {
 namespace {

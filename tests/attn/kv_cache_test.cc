@@ -1,6 +1,6 @@
 // The named constructors: offset() is the tensor's own address of the same element, whatever the
 // strides.
-#include "shadowgraph/kv_cache.h"
+#include "shadowgraph/attention/kv_cache.h"
 
 #include <gtest/gtest.h>
 

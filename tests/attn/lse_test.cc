@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attn/exp2_poly.h"
-#include "check/rounding.h"
+#include "check/bounds/rounding.h"
 
 namespace shadowgraph {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "attn/finding_ids.h"
-#include "shadowgraph/batch.h"
+#include "shadowgraph/engine/batch.h"
 
 namespace shadowgraph {
 namespace {

@@ -1,6 +1,6 @@
 // Every law that calls of the indexer and of the compressor can break is raised by an input that
 // breaks it, faults are reported all at once, and each fault starts from a call that is accepted.
-#include "attn/validate_indexer.h"
+#include "attn/validate/validate_indexer.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "attn/finding_ids.h"
-#include "attn/validate_compress.h"
+#include "attn/validate/validate_compress.h"
 
 namespace shadowgraph {
 namespace {

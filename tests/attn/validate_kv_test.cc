@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attn/finding_ids.h"
-#include "attn/validate.h"
+#include "attn/validate/validate.h"
 
 namespace shadowgraph {
 namespace {

@@ -1,6 +1,6 @@
 // Every law that the calls over chosen keys can break is raised by an input that breaks it, from a
 // call that is accepted.
-#include "attn/validate_sparse.h"
+#include "attn/validate/validate_sparse.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Every law that validate() can raise is raised by an input that breaks it, faults are reported all
 // at once, and a refused call writes nothing. Each fault starts from a call that is accepted.
-#include "attn/validate.h"
+#include "attn/validate/validate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Aiter: lists of slots, the unified kernel's table, and which layers read what.
-#include "backends/aiter.h"
+#include "backends/lists/aiter.h"
 
 #include <gtest/gtest.h>
 

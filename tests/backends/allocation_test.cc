@@ -1,7 +1,7 @@
 // A fill allocates nothing, whatever the mode; nor does the next one, before or after an upload.
 #include "allocations.h"
-#include "backends/flash_attention.h"
-#include "backends/flashinfer.h"
+#include "backends/lists/flashinfer.h"
+#include "backends/paged/flash_attention.h"
 #include "backends/step_fixture.h"
 
 namespace shadowgraph {

@@ -1,5 +1,5 @@
 // Ascend: lists of lengths with ends, tables of both pools, and rows of padding that are empty.
-#include "backends/ascend.h"
+#include "backends/paged/ascend.h"
 
 #include <gtest/gtest.h>
 

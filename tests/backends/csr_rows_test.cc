@@ -1,9 +1,9 @@
 // Lists of slots: where a row's begin, what padding has, what is behind the last.
-#include "backends/csr_rows.h"
+#include "backends/fill/csr_rows.h"
 
 #include <gtest/gtest.h>
 
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 namespace {

@@ -1,5 +1,5 @@
 // CuteDSL-MLA: what each rank of a decode context parallel group holds, sees and stores.
-#include "backends/cutedsl_mla.h"
+#include "backends/paged/cutedsl_mla.h"
 
 #include <gtest/gtest.h>
 

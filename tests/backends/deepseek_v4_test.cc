@@ -1,9 +1,9 @@
 // The metadata of DeepSeek-V4, number by number: per token, whatever the mode.
-#include "backends/deepseek_v4.h"
+#include "backends/sparse/deepseek_v4.h"
 
 #include <gtest/gtest.h>
 
-#include "backends/deepseek_v4_hip.h"
+#include "backends/sparse/deepseek_v4_hip.h"
 #include "backends/step_fixture.h"
 
 namespace shadowgraph {

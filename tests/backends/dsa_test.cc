@@ -1,5 +1,5 @@
 // The metadata of DeepSeek sparse attention, number by number.
-#include "backends/dsa.h"
+#include "backends/sparse/dsa.h"
 
 #include <gtest/gtest.h>
 

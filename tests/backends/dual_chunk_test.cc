@@ -1,6 +1,6 @@
 // Dual-chunk metadata by figures that are known, a prefill's rows, its results in pieces,
 // and what is stored.
-#include "backends/dual_chunk.h"
+#include "backends/paged/dual_chunk.h"
 
 #include "attn/dual_chunk.h"
 #include "attn/tensor_rows.h"

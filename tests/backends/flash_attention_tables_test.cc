@@ -2,7 +2,7 @@
 // the tokens it sees. One metadata serves all batches of a mode, so none leaves anything behind.
 #include "attn/mask.h"
 #include "attn/page_table.h"
-#include "backends/flash_attention.h"
+#include "backends/paged/flash_attention.h"
 #include "backends/step_fixture.h"
 
 namespace shadowgraph {

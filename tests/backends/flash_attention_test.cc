@@ -1,8 +1,8 @@
 // FlashAttention's metadata, example by example.
-#include "backends/flash_attention.h"
+#include "backends/paged/flash_attention.h"
 
 #include "backends/step_fixture.h"
-#include "fuzz/small_layer.h"
+#include "fuzz/history/small_layer.h"
 
 namespace shadowgraph {
 namespace {

@@ -1,5 +1,5 @@
 // FlashMLA: the schedule that shares keys out among the parts of a machine.
-#include "backends/flash_mla.h"
+#include "backends/paged/flash_mla.h"
 
 #include <gtest/gtest.h>
 

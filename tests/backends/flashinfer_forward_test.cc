@@ -1,7 +1,7 @@
 // FlashInfer's whole steps, eager and replayed, against the oracle: however keys are cut, with
 // windows, trees, encoders, and a prefill in two calls.
-#include "backends/flashinfer.h"
 #include "backends/forward_world.h"
+#include "backends/lists/flashinfer.h"
 #include "check/runs.h"
 
 namespace shadowgraph {

@@ -1,5 +1,5 @@
 // FlashInfer's MLA: lists of slots, and whole steps over latents against the oracle.
-#include "backends/flashinfer_mla.h"
+#include "backends/lists/flashinfer_mla.h"
 
 #include <gtest/gtest.h>
 

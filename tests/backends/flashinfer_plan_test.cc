@@ -1,5 +1,5 @@
 // FlashInfer's planners: every key of every tile once, within the grid, for all small batches.
-#include "backends/flashinfer_plan.h"
+#include "backends/lists/flashinfer_plan.h"
 
 #include <gtest/gtest.h>
 

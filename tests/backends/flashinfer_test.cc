@@ -1,5 +1,5 @@
 // FlashInfer's metadata: which slots each wrapper's lists have, masks, plans, and what is refused.
-#include "backends/flashinfer.h"
+#include "backends/lists/flashinfer.h"
 
 #include <gtest/gtest.h>
 

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "backends/flash_attention.h"
-#include "backends/rows.h"
+#include "backends/fill/rows.h"
+#include "backends/paged/flash_attention.h"
 #include "backends/step_fixture.h"
 #include "core/choices.h"
-#include "shadowgraph/attention.h"
-#include "shadowgraph/graph.h"
+#include "shadowgraph/attention/attention.h"
+#include "shadowgraph/device/graph.h"
 
 namespace shadowgraph {
 

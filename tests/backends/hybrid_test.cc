@@ -1,15 +1,15 @@
 // Hybrid: the mode chooses the backend, and what both serve is served.
-#include "backends/hybrid.h"
+#include "backends/compose/hybrid.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "attn/finding_ids.h"
-#include "backends/cutlass_mla.h"
+#include "backends/paged/cutlass_mla.h"
+#include "backends/paged/trtllm_mha.h"
+#include "backends/paged/trtllm_mla.h"
 #include "backends/paged_world.h"
-#include "backends/trtllm_mha.h"
-#include "backends/trtllm_mla.h"
 
 namespace shadowgraph {
 namespace {

@@ -1,4 +1,4 @@
-#include "backends/local_attention.h"
+#include "backends/fill/local_attention.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // How many partial results a query token's is merged from: what its error bound counts.
-#include "backends/flash_attention.h"
+#include "backends/compose/two_batch_overlap.h"
+#include "backends/paged/flash_attention.h"
 #include "backends/step_fixture.h"
-#include "backends/two_batch_overlap.h"
 
 namespace shadowgraph {
 namespace {

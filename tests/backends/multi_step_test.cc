@@ -1,11 +1,11 @@
 // MultiStep: every step of a draft bound, filled and launched as the step it is.
-#include "backends/multi_step.h"
+#include "backends/compose/multi_step.h"
 
 #include <gtest/gtest.h>
 
 #include "attn/finding_ids.h"
+#include "backends/paged/trtllm_mha.h"
 #include "backends/paged_world.h"
-#include "backends/trtllm_mha.h"
 
 namespace shadowgraph {
 namespace {

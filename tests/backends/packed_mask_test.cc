@@ -1,5 +1,5 @@
 // Packed masks: bits that a window and a tree hide, for lists that do not begin at the first key.
-#include "backends/packed_mask.h"
+#include "backends/fill/packed_mask.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 
 #include "attn/finding_ids.h"
 #include "attn/page_table.h"
-#include "backends/paged_backend.h"
+#include "backends/paged/paged_backend.h"
 #include "backends/paged_world.h"
 
 namespace shadowgraph {

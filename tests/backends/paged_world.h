@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "backends/rows.h"
-#include "shadowgraph/arena.h"
-#include "shadowgraph/attention.h"
-#include "shadowgraph/backend.h"
-#include "shadowgraph/graph.h"
-#include "shadowgraph/sim_device.h"
+#include "backends/fill/rows.h"
+#include "shadowgraph/attention/attention.h"
+#include "shadowgraph/device/arena.h"
+#include "shadowgraph/device/graph.h"
+#include "shadowgraph/device/sim_device.h"
+#include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph {
 

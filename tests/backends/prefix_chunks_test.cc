@@ -1,6 +1,6 @@
 // A prefix in chunks: each of its tokens in one of them, and the result that of pages, bit for bit
 // where one part decides it.
-#include "backends/prefix_chunks.h"
+#include "backends/fill/prefix_chunks.h"
 
 #include <cmath>
 #include <limits>

@@ -1,7 +1,7 @@
 // The metadata of recurrent backends, number by number.
 #include <gtest/gtest.h>
 
-#include "backends/mamba2.h"
+#include "backends/recurrent/mamba2.h"
 #include "backends/step_fixture.h"
 
 namespace shadowgraph {

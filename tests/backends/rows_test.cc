@@ -1,8 +1,8 @@
 // Which limits and batches a backend over tables takes, and what padding rows are.
-#include "backends/rows.h"
+#include "backends/fill/rows.h"
 
 #include "attn/finding_ids.h"
-#include "backends/flash_attention.h"
+#include "backends/paged/flash_attention.h"
 #include "backends/step_fixture.h"
 
 namespace shadowgraph {

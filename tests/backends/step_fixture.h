@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "shadowgraph/backend.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/sim_device.h"
+#include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph {
 

@@ -1,6 +1,6 @@
 // Triton's launches over its lists: every small step of every mode against the oracle, eagerly and
 // as the replay of a graph.
-#include "backends/triton.h"
+#include "backends/lists/triton.h"
 #include "check/runs.h"
 
 namespace shadowgraph {

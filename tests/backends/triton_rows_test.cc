@@ -1,5 +1,5 @@
 // What Triton's lists hold, and the number of splits, against the engine's own figures.
-#include "backends/triton_rows.h"
+#include "backends/lists/triton_rows.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Triton's metadata, example by example.
-#include "backends/triton.h"
+#include "backends/lists/triton.h"
 
 #include "attn/tree_mask.h"
 #include "backends/step_fixture.h"

@@ -1,5 +1,5 @@
 // TRTLLM-MHA: worked examples, key offsets and the window pool.
-#include "backends/trtllm_mha.h"
+#include "backends/paged/trtllm_mha.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // TRTLLM-MLA: table widths, and the window that its kernel reads every request through.
-#include "backends/trtllm_mla.h"
+#include "backends/paged/trtllm_mla.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // TwoBatchOverlap: where a batch is split, and that its halves give what the whole does.
-#include "backends/two_batch_overlap.h"
+#include "backends/compose/two_batch_overlap.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "attn/finding_ids.h"
+#include "backends/paged/trtllm_mha.h"
 #include "backends/paged_world.h"
-#include "backends/trtllm_mha.h"
 
 namespace shadowgraph {
 namespace {

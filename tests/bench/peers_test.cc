@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "bench/composed_flash.h"
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 #include "core/choices.h"
-#include "shadowgraph/attention.h"
+#include "shadowgraph/attention/attention.h"
 
 namespace shadowgraph::bench {
 namespace {

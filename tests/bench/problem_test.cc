@@ -6,7 +6,7 @@
 #include <cstring>
 #include <set>
 
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 #include "core/float_formats.h"
 
 namespace shadowgraph::bench {

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "backends/ascend.h"
-#include "backends/flash_attention.h"
-#include "backends/flash_mla.h"
-#include "backends/flashinfer.h"
-#include "backends/flashinfer_mla.h"
-#include "backends/triton.h"
-#include "backends/trtllm_mha.h"
+#include "backends/lists/flashinfer.h"
+#include "backends/lists/flashinfer_mla.h"
+#include "backends/lists/triton.h"
+#include "backends/paged/ascend.h"
+#include "backends/paged/flash_attention.h"
+#include "backends/paged/flash_mla.h"
+#include "backends/paged/trtllm_mha.h"
 #include "check/broken_models.h"
 
 namespace shadowgraph {
@@ -326,11 +326,11 @@ TEST_P(EveryBroken, GivesItsFindingsAndNoOther) {
   EXPECT_EQ(found, GetParam().found);
 }
 
-INSTANTIATE_TEST_SUITE_P(Invariants, EveryBroken, ::testing::ValuesIn(kBroken),
+INSTANTIATE_TEST_SUITE_P(MetadataLaws, EveryBroken, ::testing::ValuesIn(kBroken),
                          [](const auto& broken) { return std::string(broken.param.slip.what); });
 
 /// Arrays that end too early: what is said of a row without one is nothing, and nothing is read.
-TEST(Invariants, NothingIsReadBehindAnArray) {
+TEST(MetadataLaws, NothingIsReadBehindAnArray) {
   const Slip kShort[] = {
       {"", "a table's lengths", "flashattention", kModel, kDecode, 0,
        [](const Planting& p) { shorten(p, Fa::kCacheSeqlens, {0}); }},
@@ -358,7 +358,7 @@ TEST(Invariants, NothingIsReadBehindAnArray) {
   for (const Slip& slip : kShort) EXPECT_EQ(judge_planted(slip).to_string(), "ok") << slip.what;
 }
 
-TEST(Invariants, MetadataThatCannotBeFilledIsNotJudged) {
+TEST(MetadataLaws, MetadataThatCannotBeFilledIsNotJudged) {
   const Step two = make_step({.page_size = 2, .prefix_lens = {5, 8}}, width_of(kModel));
   const Step one = make_step({.page_size = 2, .prefix_lens = {5}}, width_of(kModel));
   MetadataCase metadata(*find_backend("flashattention"), Limits::exact(one.batch(), kModel));
@@ -368,7 +368,7 @@ TEST(Invariants, MetadataThatCannotBeFilledIsNotJudged) {
 }
 
 /// Where a page has been given back, any slot of page 0 stands in its place, and no other.
-TEST(Invariants, AnEvictedPageIsPageZero) {
+TEST(MetadataLaws, AnEvictedPageIsPageZero) {
   const ModelConfig model = with(kWindow, [](ModelConfig& m) { m.swa_pool = true; });
   Step step = make_step({.page_size = 2, .prefix_lens = {7, 4}, .swa = true}, width_of(model));
   const int32_t* row = step.batch().req_to_token.row(step.req_pool_indices[0]).data();
@@ -390,7 +390,7 @@ TEST(Invariants, AnEvictedPageIsPageZero) {
 }
 
 /// What a row of a prefill's plan takes, by the rule of FlashInfer's kernels.
-TEST(Invariants, TilesAreAsLargeAsTheHeadsAllow) {
+TEST(MetadataLaws, TilesAreAsLargeAsTheHeadsAllow) {
   struct Tile {
     int32_t qk, vo, q_len;
     int64_t tile;
@@ -434,7 +434,7 @@ struct Items {
   }
 };
 
-TEST(Invariants, AnItemShowsItsOwnTokensAndThoseBeforeTheFirst) {
+TEST(MetadataLaws, AnItemShowsItsOwnTokensAndThoseBeforeTheFirst) {
   struct Place {
     int buffer;
     int64_t i;
@@ -458,7 +458,7 @@ TEST(Invariants, AnItemShowsItsOwnTokensAndThoseBeforeTheFirst) {
   }
 }
 
-TEST(Invariants, EveryTokenBehindTheFirstDelimiterHasAPlace) {
+TEST(MetadataLaws, EveryTokenBehindTheFirstDelimiterHasAPlace) {
   Items items;
   const Planting p{items.metadata, items.batch};
   shorten(p, Fi::kTokenPosInItems, {1, 3});

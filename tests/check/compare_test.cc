@@ -1,4 +1,4 @@
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 
 #include <gtest/gtest.h>
 

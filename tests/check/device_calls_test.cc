@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 namespace {

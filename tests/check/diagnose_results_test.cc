@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "check/call_scene.h"
 #include "check/mistake_lab.h"
+#include "check/mistakes/call_scene.h"
 
 namespace shadowgraph {
 namespace {

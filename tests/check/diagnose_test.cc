@@ -1,6 +1,6 @@
 // Each mistake, made with the engine, is named first; and what is right, or nobody's mistake, is
 // not.
-#include "check/diagnose.h"
+#include "check/mistakes/diagnose.h"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@
 #include <set>
 #include <string>
 
-#include "check/call_scene.h"
 #include "check/mistake_lab.h"
+#include "check/mistakes/call_scene.h"
 
 namespace shadowgraph {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "check/linear_bound.h"
+#include "check/bounds/linear_bound.h"
 #include "check/recorded/judge.h"
 #include "core/float_formats.h"
 #include "io/recorded/recorded_cases.h"

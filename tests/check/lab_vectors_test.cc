@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "check/call_scene.h"
 #include "check/mistake_lab.h"
+#include "check/mistakes/call_scene.h"
 #include "check/recorded/judge.h"
 #include "oracle/oracle.h"
 

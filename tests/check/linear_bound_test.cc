@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "check/linear_compare.h"
+#include "check/bounds/recurrent_compare.h"
 #include "kernels/small_linear.h"
 
 namespace shadowgraph {
@@ -11,7 +11,8 @@ namespace {
 
 /// Drafts whose states are kept, of a tree or of a chain; how far outputs and states lie from the
 /// oracle, in bounds.
-double worst_of_drafts(DType kept, bool tree, const LinearArithmetic& arithmetic, uint64_t seed) {
+double worst_of_drafts(DType kept, bool tree, const RecurrentArithmetic& arithmetic,
+                       uint64_t seed) {
   LinearShape shape;
   shape.lens = {8, 5};
   SmallLinear x(shape, seed);
@@ -23,14 +24,14 @@ double worst_of_drafts(DType kept, bool tree, const LinearArithmetic& arithmetic
   x.run();
   const GateTruth none;
   LinearBounds bounds(x.call, arithmetic, none, {});
-  LinearJudges j("num.bound", "");
+  RecurrentJudges j("num.bound", "");
   compare_recurrence(x.call, none, &bounds, {x.call.out, {}, x.call.draft.states, {}}, {}, &j);
   return std::max(j.out.worst(), j.draft.worst());
 }
 
 TEST(LinearBound, ATreeStartsFromItsParentsStatesAsTheyAreKept) {
-  const LinearArithmetic ours = *find_linear_arithmetic("ours");
-  LinearArithmetic in_full = ours;
+  const RecurrentArithmetic ours = *find_recurrent_arithmetic("ours");
+  RecurrentArithmetic in_full = ours;
   in_full.rounds_kept = false;
   for (const DType kept : {DType::kBF16, DType::kF16}) {
     double without = 0;
@@ -44,14 +45,14 @@ TEST(LinearBound, ATreeStartsFromItsParentsStatesAsTheyAreKept) {
 }
 
 TEST(LinearBound, StatesKeptInF32AddNothing) {
-  const LinearArithmetic ours = *find_linear_arithmetic("ours");
-  LinearArithmetic in_full = ours;
+  const RecurrentArithmetic ours = *find_recurrent_arithmetic("ours");
+  RecurrentArithmetic in_full = ours;
   in_full.rounds_kept = false;
   EXPECT_EQ(worst_of_drafts(DType::kF32, true, ours, 1),
             worst_of_drafts(DType::kF32, true, in_full, 1));
 }
 
-TEST(LinearCompare, ExactDataHasNoRoom) {
+TEST(RecurrentCompare, ExactDataHasNoRoom) {
   SmallLinear x(LinearShape{});
   const auto ints = [](std::vector<std::byte>& bytes) {
     for (size_t i = 0; i < bytes.size() / 4; ++i)
@@ -66,7 +67,7 @@ TEST(LinearCompare, ExactDataHasNoRoom) {
   std::vector<std::byte> was = before;
   truth.states.data = was.data();
   const auto worst = [&] {
-    LinearJudges j("num.exact", "");
+    RecurrentJudges j("num.exact", "");
     compare_recurrence(truth, {}, nullptr, {x.call.out, x.call.states, {}, {}}, {}, &j);
     return std::max(j.out.worst(), j.states.worst());
   };

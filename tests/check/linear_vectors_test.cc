@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "check/linear_bound.h"
+#include "check/bounds/linear_bound.h"
 #include "check/recorded/judge.h"
 #include "core/float_formats.h"
 #include "io/recorded/recorded_cases.h"
@@ -82,7 +82,7 @@ int64_t largest(const ConstTensorView& t) {
 }
 
 bool is_judged(const RecordedCase& v) {
-  const LinearArithmetic* a = find_linear_arithmetic(v.gpu().kernel);
+  const RecurrentArithmetic* a = find_recurrent_arithmetic(v.gpu().kernel);
   const auto* recurrence = std::get_if<Recurrence>(&v.call);
   return v.gpu().known_wrong.empty() && v.gpu().out.defined() && v.out_valid.empty() &&
          (recurrence == nullptr || a != nullptr);
@@ -97,7 +97,7 @@ TEST(LinearVectors, ANumberThatIsOffIsNoticed) {
     const int64_t at = largest(out);
     // Products of rounded factors are bounded wide, behind a few chunks of the delta rule most of
     // all, and so are weights of 4 bits.
-    const LinearArithmetic* a = find_linear_arithmetic(v.gpu().kernel);
+    const RecurrentArithmetic* a = find_recurrent_arithmetic(v.gpu().kernel);
     const bool wide = (a != nullptr && a->chunk != 0) || v.dtype == DType::kE4M3;
     const double part = wide ? 40 : 0.05;
     const Changed changed(out, at, element(out, at) * part);

@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "check/diagnose.h"
+#include "check/mistakes/diagnose.h"
 #include "core/choices.h"
 
 namespace shadowgraph {

@@ -1,12 +1,12 @@
 // Calls that are planned and run by FlashInfer's twin: however the keys are cut, the result is the
 // whole call's to its bound; of one split size it has one set of bits.
-#include "check/planned.h"
+#include "check/recorded/planned.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 #include "check/recorded/judge.h"
 #include "check/recorded/two_part_step.h"
 #include "io/curated_vectors.h"

@@ -5,7 +5,7 @@
 #include <ostream>
 #include <string>
 
-#include "check/metadata_case.h"
+#include "check/laws/metadata_case.h"
 #include "check/runs.h"
 
 namespace shadowgraph {

@@ -1,11 +1,11 @@
 // A runner judges recurrent layers: states of every slot, outputs, drafts and moves, bit by bit.
-#include "check/recurrent_world.h"
+#include "check/worlds/recurrent_world.h"
 
 #include <gtest/gtest.h>
 
-#include "backends/recurrent_backend.h"
+#include "backends/recurrent/recurrent_backend.h"
 #include "check/layer_runs.h"
-#include "launch/linear_launch.h"
+#include "launch/recurrent_launch.h"
 
 namespace shadowgraph {
 namespace {
@@ -75,21 +75,21 @@ Laws laws_of(const char* backend, RecurrentFamily family, const StepShape& shape
 }
 
 template <class Fn>
-void change_linear(KernelLaunch& l, Fn fn) {
+void change_recurrent(KernelLaunch& l, Fn fn) {
   if (l.kernel != &kLinearAttention) return;
   auto [call, rows] = call_of<LinearAttention>(l);
   fn(call);
-  l = linear_launch(call, rows);
+  l = recurrent_launch(call, rows);
 }
 
 TEST(RecurrentWorld, AStateThatAVerifyStoresIsFound) {
-  const auto store = [](KernelLaunch& l) { change_linear(l, [](auto& c) { c.store = true; }); };
+  const auto store = [](KernelLaunch& l) { change_recurrent(l, [](auto& c) { c.store = true; }); };
   EXPECT_TRUE(laws_of("gdn", RecurrentFamily::kGdn, kVerify, store, kDraft).contains("state.pool"));
 }
 
 TEST(RecurrentWorld, ATreeThatIsTakenForAChainIsFound) {
   const auto chain = [](KernelLaunch& l) {
-    change_linear(l, [](auto& c) { c.draft.parents = {}; });
+    change_recurrent(l, [](auto& c) { c.draft.parents = {}; });
   };
   const Laws found = laws_of("mamba2", RecurrentFamily::kMamba2, kVerify, chain, kDraft);
   EXPECT_TRUE(found.contains("state.draft") && found.contains("num.bits"));
@@ -104,13 +104,13 @@ TEST(RecurrentWorld, ATreeThatIsTakenForAChainIsFound) {
 }
 
 TEST(RecurrentWorld, AStateThatIsNotStoredIsFound) {
-  const auto keep = [](KernelLaunch& l) { change_linear(l, [](auto& c) { c.store = false; }); };
+  const auto keep = [](KernelLaunch& l) { change_recurrent(l, [](auto& c) { c.store = false; }); };
   EXPECT_EQ(laws_of("lightning", RecurrentFamily::kLightning, kNext, keep), Laws{"state.pool"});
 }
 
 TEST(RecurrentWorld, ARequestThatReadsAnothersSlotIsFound) {
   const auto swap = [](KernelLaunch& l) {
-    change_linear(l, [](auto& c) {
+    change_recurrent(l, [](auto& c) {
       // Both rows read and write the slot of the next.
       c.rows.state_indices = c.rows.state_indices.subspan(1);
       c.rows.cu_seqlens_q = c.rows.cu_seqlens_q.first(2);
@@ -122,7 +122,7 @@ TEST(RecurrentWorld, ARequestThatReadsAnothersSlotIsFound) {
 
 TEST(RecurrentWorld, AFreshRequestThatReadsItsSlotIsFound) {
   const auto stale = [](KernelLaunch& l) {
-    change_linear(l, [](auto& c) { c.rows.has_initial_state = {}; });
+    change_recurrent(l, [](auto& c) { c.rows.has_initial_state = {}; });
   };
   World w("lightning", RecurrentFamily::kLightning, {}, {});
   w.tap.slip = stale;

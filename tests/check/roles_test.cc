@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "backends/flashinfer.h"
+#include "backends/lists/flashinfer.h"
 #include "fuzz/fuzz.h"
 
 namespace shadowgraph {

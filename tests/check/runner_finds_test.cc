@@ -1,7 +1,7 @@
 // Runner finds each slip of a backend, by its law.
 #include <gtest/gtest.h>
 
-#include "backends/flash_attention.h"
+#include "backends/paged/flash_attention.h"
 #include "check/runs.h"
 
 namespace shadowgraph {

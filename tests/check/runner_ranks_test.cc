@@ -1,7 +1,7 @@
 // Runner of a rank of decode context parallelism: what it holds, sees and stores, with small pages.
 #include <gtest/gtest.h>
 
-#include "backends/cutedsl_mla.h"
+#include "backends/paged/cutedsl_mla.h"
 #include "check/runs.h"
 
 namespace shadowgraph {

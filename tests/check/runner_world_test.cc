@@ -1,5 +1,5 @@
 // RunnerWorld: what the pools hold before a step, and what a prebuilt one leaves in them.
-#include "check/runner_world.h"
+#include "check/worlds/runner_world.h"
 
 #include <gtest/gtest.h>
 

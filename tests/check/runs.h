@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "check/runner.h"
-#include "fuzz/small_layer.h"
+#include "fuzz/history/small_layer.h"
 #include "runtime/small_steps.h"
 
 namespace shadowgraph {

@@ -1,6 +1,6 @@
 // A runner judges sparse layers: outputs, latents and index keys of whole pools, and what was
 // chosen.
-#include "check/sparse_world.h"
+#include "check/worlds/sparse_world.h"
 
 #include <gtest/gtest.h>
 

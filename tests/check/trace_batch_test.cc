@@ -1,6 +1,6 @@
 // What a line says of its batch: contradictions are refused, or make the batch one that nobody
 // judges; never are they passed over.
-#include "check/trace_batch.h"
+#include "check/traces/trace_batch.h"
 
 #include <gtest/gtest.h>
 

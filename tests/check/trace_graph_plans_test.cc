@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check/plan_lines.h"
-#include "check/trace_plans.h"
+#include "check/traces/trace_plans.h"
 
 namespace shadowgraph {
 namespace {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "check/traces.h"
-#include "io/traces.h"
+#include "check/traces/traces.h"
+#include "io/traces/traces.h"
 
 namespace shadowgraph {
 

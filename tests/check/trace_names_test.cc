@@ -1,5 +1,5 @@
 // Words of traces: what no trace says is refused, and what nobody looks at is named.
-#include "check/trace_names.h"
+#include "check/traces/trace_names.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Verdicts on plans: lists of slots, masks, windows, and who was planned.
-#include "check/trace_plans.h"
+#include "check/traces/trace_plans.h"
 
 #include <gtest/gtest.h>
 

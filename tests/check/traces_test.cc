@@ -1,6 +1,6 @@
 // Verdicts on engine traces: what is wrong with the recorded ones is known line by line; and every
 // live element counts, no other.
-#include "check/traces.h"
+#include "check/traces/traces.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "check/trace_lines.h"
-#include "shadowgraph/backend.h"
+#include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph {
 namespace {

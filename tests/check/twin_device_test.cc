@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "shadowgraph/arena.h"
-#include "shadowgraph/graph.h"
+#include "shadowgraph/device/arena.h"
+#include "shadowgraph/device/graph.h"
 
 namespace shadowgraph {
 namespace {

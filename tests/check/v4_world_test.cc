@@ -1,10 +1,10 @@
 // A runner judges layers of DeepSeek-V4: outputs and whole pools, bit by bit, against each request
 // alone; and each slip of an engine is seen.
-#include "check/v4_world.h"
+#include "check/worlds/v4_world.h"
 
 #include <gtest/gtest.h>
 
-#include "backends/deepseek_v4.h"
+#include "backends/sparse/deepseek_v4.h"
 #include "check/layer_runs.h"
 #include "launch/block_launch.h"
 #include "launch/compress_launch.h"

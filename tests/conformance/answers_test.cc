@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 namespace {

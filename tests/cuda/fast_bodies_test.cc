@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "bench/gpu/small_call.h"
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 #include "cuda/gpu_on_cpu.h"
 #include "launch/attention_launch.h"
 #include "launch/merge_launch.h"

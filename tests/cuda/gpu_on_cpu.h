@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "cuda/cuda_kernels.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 

@@ -4,9 +4,9 @@
 
 #include "check/twin_device.h"
 #include "cuda/gpu_on_cpu.h"
+#include "fuzz/call/generate.h"
 #include "fuzz/fuzz.h"
-#include "fuzz/generate.h"
-#include "shadowgraph/backend.h"
+#include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "fuzz/device_grid.h"
+#include "fuzz/device/device_grid.h"
 
 namespace shadowgraph {
 namespace {

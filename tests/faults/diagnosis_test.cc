@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <string>
 
-#include "check/mistakes.h"
+#include "check/mistakes/mistakes.h"
 #include "faults/faults.h"
-#include "fuzz/fault_hunt.h"
+#include "fuzz/history/fault_hunt.h"
 
 namespace shadowgraph {
 namespace {

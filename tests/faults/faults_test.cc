@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "faults/buffers.h"
-#include "fuzz/fault_hunt.h"
+#include "fuzz/history/fault_hunt.h"
 
 namespace shadowgraph {
 

@@ -8,7 +8,7 @@
 
 #include "faults/buffers.h"
 #include "faults/faults.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 namespace {

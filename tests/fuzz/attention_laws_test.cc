@@ -1,6 +1,6 @@
 // The ladder of dense attention and merges sees planted slips: exact data names the foreign key,
 // one wrong bit is enough, and footprints, workspaces and threads are held to what they promise.
-#include "fuzz/attention_laws.h"
+#include "fuzz/call/attention_laws.h"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@
 
 #include "attn/page_table.h"
 #include "core/float_formats.h"
-#include "fuzz/attention_exact.h"
+#include "fuzz/call/attention_exact.h"
+#include "fuzz/call/merge_laws.h"
 #include "fuzz/fuzz.h"
-#include "fuzz/merge_laws.h"
 
 namespace shadowgraph {
 namespace {

@@ -1,6 +1,6 @@
 // The file of a call is the same call again, and hostile ones are refused; what fails is made
 // small.
-#include "fuzz/call_file.h"
+#include "fuzz/file/call_file.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <set>
 #include <string>
 
+#include "fuzz/call/generate.h"
 #include "fuzz/fuzz.h"
-#include "fuzz/generate.h"
 
 namespace shadowgraph {
 namespace {
@@ -55,7 +55,7 @@ TEST_F(CallFile, WhatCannotRunIsRefused) {
   CallCase attention, linear, sparse;
   for (uint64_t i = 0; attention.x.as<AttentionCase>() == nullptr || i == 0; ++i)
     attention = number(i);
-  for (uint64_t i = 0; linear.x.as<LinearCase>() == nullptr; ++i) linear = number(i);
+  for (uint64_t i = 0; linear.x.as<RecurrentCase>() == nullptr; ++i) linear = number(i);
   for (uint64_t i = 0; sparse.x.as<SparseCase>() == nullptr; ++i) sparse = number(i);
   const std::pair<const char*, const char*> slips[] = {
       {"\"head_dim_qk\": ", "0"},    {"\"num_kv_heads\": ", "7000"},
@@ -96,8 +96,8 @@ TEST_F(CallFile, IsTheCallOfItsChoices) {
     (void)generate(choices);
     const CallCase call = call_of(choices.made(), nowhere);
     EXPECT_EQ(call.x.to_string(), x.to_string());
-    const auto* linear = x.as<LinearCase>();
-    const bool gate = linear != nullptr && linear->call == LinearCase::Call::kGate;
+    const auto* linear = x.as<RecurrentCase>();
+    const bool gate = linear != nullptr && linear->call == RecurrentCase::Call::kGate;
     EXPECT_EQ(call.law, gate ? "" : "input.isa");  // a gate has no instruction set
   }
 }

@@ -1,6 +1,6 @@
 // Guarded memory: every byte that a call may not have written is looked at, and footprints are held
 // against what was laid down and what is written.
-#include "fuzz/call_memory.h"
+#include "fuzz/call/call_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // The grammar of device programs, and random programs under random schedules.
-#include "fuzz/device_program.h"
+#include "fuzz/device/device_program.h"
 
 #include <gtest/gtest.h>
 
-#include "fuzz/device_grid.h"
+#include "fuzz/device/device_grid.h"
 
 namespace shadowgraph {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "fuzz/fuzz.h"
-#include "fuzz/history.h"
+#include "fuzz/history/history.h"
 #include "launch/attention_launch.h"
 
 namespace shadowgraph {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "fuzz/call_file.h"
+#include "fuzz/file/call_file.h"
 
 using namespace shadowgraph;
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "fuzz/case_file.h"
+#include "fuzz/file/history_file.h"
 
 using namespace shadowgraph;
 

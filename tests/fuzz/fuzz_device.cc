@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "fuzz/device_program.h"
+#include "fuzz/device/device_program.h"
 
 using namespace shadowgraph;
 

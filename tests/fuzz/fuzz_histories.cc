@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "fuzz/history.h"
+#include "fuzz/history/history.h"
 
 using namespace shadowgraph;
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string>
 
-#include "fuzz/generate.h"
+#include "fuzz/call/generate.h"
 
 namespace shadowgraph {
 namespace {

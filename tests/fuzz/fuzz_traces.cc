@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "check/traces.h"
-#include "io/traces.h"
+#include "check/traces/traces.h"
+#include "io/traces/traces.h"
 
 using namespace shadowgraph;
 

@@ -1,6 +1,6 @@
 // What the generator owes: cases of a useful size, every feature, and the same case for the same
 // choices.
-#include "fuzz/generate.h"
+#include "fuzz/call/generate.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <map>
 
 #include "fuzz/fuzz.h"
-#include "kernels/decode_paged.h"
-#include "kernels/prefill.h"
+#include "kernels/dense/decode_paged.h"
+#include "kernels/dense/prefill.h"
 
 namespace shadowgraph {
 namespace {

@@ -3,7 +3,7 @@
 // a kernel's arithmetic, or what is generated, is changed on purpose, and then the change says so.
 #include <gtest/gtest.h>
 
-#include "fuzz/attention_scene.h"
+#include "fuzz/call/attention_scene.h"
 #include "fuzz/fuzz.h"
 
 namespace shadowgraph {

@@ -1,5 +1,5 @@
 // Histories of every backend find nothing, and are functions of their choices.
-#include "fuzz/history.h"
+#include "fuzz/history/history.h"
 
 #include <gtest/gtest.h>
 

@@ -1,18 +1,18 @@
 // Broken calls of every kind: each is refused by the kernels under the law that it breaks and
 // changes nothing; a call that is accepted, refused under another law, or writes is seen.
-#include "fuzz/refusals.h"
+#include "fuzz/call/refusals.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
 
-#include "fuzz/attention_laws.h"
+#include "fuzz/call/attention_laws.h"
+#include "fuzz/call/gate_laws.h"
+#include "fuzz/call/merge_laws.h"
+#include "fuzz/call/recurrent_laws.h"
+#include "fuzz/call/sparse_laws.h"
 #include "fuzz/fuzz.h"
-#include "fuzz/gate_laws.h"
-#include "fuzz/linear_laws.h"
-#include "fuzz/merge_laws.h"
-#include "fuzz/sparse_laws.h"
 
 namespace shadowgraph {
 namespace {
@@ -54,10 +54,11 @@ void break_every_way(const Case& x, Counts* laws) {
     break_case<MergeScene>(x, make_merge_data(x), vary_merge(x, RunOptions(), rng), laws);
   } else if (x.as<SparseCase>() != nullptr) {
     break_case<SparseScene>(x, make_sparse_data(x), vary_sparse(x, RunOptions(), rng), laws);
-  } else if (x.as<LinearCase>()->call == LinearCase::Call::kGate) {
+  } else if (x.as<RecurrentCase>()->call == RecurrentCase::Call::kGate) {
     break_case<GateScene>(x, make_gate_data(x), GateArrangement::of(x), laws);
   } else {
-    break_case<LinearScene>(x, make_linear_data(x), vary_linear(x, RunOptions(), rng), laws);
+    break_case<RecurrentScene>(x, make_recurrent_data(x), vary_recurrent(x, RunOptions(), rng),
+                               laws);
   }
 }
 

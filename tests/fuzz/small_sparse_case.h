@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fuzz/sparse_judge.h"
+#include "fuzz/call/sparse_judge.h"
 
 namespace shadowgraph {
 

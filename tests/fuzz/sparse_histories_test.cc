@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "fuzz/fuzz.h"
-#include "fuzz/history.h"
+#include "fuzz/history/history.h"
 
 namespace shadowgraph {
 namespace {

@@ -1,6 +1,6 @@
 // The ladder of calls over chosen keys sees planted slips: exact data names the slot that was read,
 // the bound sees a scale that is off, and write sets, bits and poison see the rest.
-#include "fuzz/sparse_laws.h"
+#include "fuzz/call/sparse_laws.h"
 
 #include <map>
 #include <set>

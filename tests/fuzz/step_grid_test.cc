@@ -1,5 +1,5 @@
 // The grids have the steps that the spec counts, find nothing, and find a slip.
-#include "fuzz/step_grid.h"
+#include "fuzz/grid/step_grid.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "faults/faults.h"
-#include "fuzz/grid_parts.h"
+#include "fuzz/grid/grid_parts.h"
 
 namespace shadowgraph {
 

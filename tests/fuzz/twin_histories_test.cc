@@ -8,9 +8,9 @@
 
 #include "check/twin_device.h"
 #include "faults/faults.h"
-#include "fuzz/fault_hunt.h"
 #include "fuzz/fuzz.h"
-#include "fuzz/history.h"
+#include "fuzz/history/fault_hunt.h"
+#include "fuzz/history/history.h"
 #include "launch/attention_launch.h"
 
 namespace shadowgraph {

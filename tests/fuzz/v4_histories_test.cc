@@ -4,7 +4,7 @@
 #include <set>
 
 #include "fuzz/fuzz.h"
-#include "fuzz/history.h"
+#include "fuzz/history/history.h"
 
 namespace shadowgraph {
 namespace {

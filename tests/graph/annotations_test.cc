@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "conformance/kernels.h"
-#include "shadowgraph/graph.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/graph.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/buckets.h"
+#include "graph/capture/buckets.h"
 #include "patterns_fixture.h"
 
 namespace shadowgraph {

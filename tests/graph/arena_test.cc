@@ -1,6 +1,6 @@
 // Named buffers on the simulated device: where they lie, what the host may write, and what their
 // shadow finds.
-#include "shadowgraph/arena.h"
+#include "shadowgraph/device/arena.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 namespace {

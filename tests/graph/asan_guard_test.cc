@@ -1,15 +1,15 @@
 // A kernel whose footprint lies does not get away with it under AddressSanitizer. That the other
 // kernels are honest is what every test that runs them shows in such a build.
-#include "graph/asan_guard.h"
+#include "graph/memory/asan_guard.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "conformance/kernels.h"
-#include "shadowgraph/arena.h"
-#include "shadowgraph/graph.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/arena.h"
+#include "shadowgraph/device/graph.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 namespace {

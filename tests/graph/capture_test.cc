@@ -1,5 +1,5 @@
 // docs/graphs.md "The gate": the state machine by itself, every rule in full tables.
-#include "graph/capture.h"
+#include "graph/capture/capture.h"
 
 #include <gtest/gtest.h>
 

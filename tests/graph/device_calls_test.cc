@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "conformance/kernels.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 namespace {

@@ -4,7 +4,7 @@
 #include <set>
 #include <string_view>
 
-#include "shadowgraph/device_api.h"
+#include "shadowgraph/device/device_api.h"
 
 namespace shadowgraph {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 TEST(DeviceNames, AreCudasOwnForEveryError) {
 #define SG_DEVICE_ERROR(name, number) \
   EXPECT_EQ(name_of(DeviceError::k##name), (number) == 0 ? "cudaSuccess" : "cudaError" #name);
-#include "shadowgraph/device_errors.inc"
+#include "shadowgraph/device/device_errors.inc"
 #undef SG_DEVICE_ERROR
   EXPECT_EQ(name_of(static_cast<DeviceError>(-7)), "cudaErrorUnknown");
 }
@@ -22,7 +22,7 @@ TEST(DeviceNames, AreCudasOwnForEveryOtherCall) {
 #define SG_OTHER_CALL(name, when)                       \
   EXPECT_EQ(name_of(OtherCall::k##name), "cuda" #name); \
   EXPECT_TRUE(names.insert(name_of(OtherCall::k##name)).second);
-#include "shadowgraph/device_calls.inc"
+#include "shadowgraph/device/device_calls.inc"
 #undef SG_OTHER_CALL
 }
 

@@ -1,10 +1,10 @@
 // The executor at its edges: markers at what is not there, work that waits inside other work, logs
 // that are full, and the same without a shadow.
+#include "graph/executor/happens_before.h"
+#include "graph/executor/node_work.h"
+#include "graph/executor/races.h"
 #include "graph/executor_fixture.h"
-#include "graph/happens_before.h"
-#include "graph/host_memory.h"
-#include "graph/node_work.h"
-#include "graph/races.h"
+#include "graph/memory/host_memory.h"
 
 namespace shadowgraph {
 namespace {

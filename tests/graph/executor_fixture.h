@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "conformance/kernels.h"
-#include "graph/executor.h"
+#include "graph/executor/executor.h"
 
 namespace shadowgraph {
 

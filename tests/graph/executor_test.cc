@@ -1,6 +1,6 @@
 // The executor: work runs in every order that its dependencies allow and in no other; kernels that
 // wait let others run; a fault ends everything; host memory that copies name is watched.
-#include "graph/executor.h"
+#include "graph/executor/executor.h"
 
 #include <array>
 #include <set>

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "graph/check_params.h"
+#include "graph/capture/check_params.h"
 #include "graph/store_fixture.h"
 
 namespace shadowgraph {

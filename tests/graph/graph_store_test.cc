@@ -1,4 +1,4 @@
-#include "graph/graph_store.h"
+#include "graph/capture/graph_store.h"
 
 #include <set>
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "executor_fixture.h"
-#include "graph/races.h"
+#include "graph/executor/races.h"
 #include "memory_fixture.h"
 #include "store_fixture.h"
 

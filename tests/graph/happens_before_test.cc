@@ -1,9 +1,9 @@
 // Happens-before by itself: node runs by their graphs, operations by clocks; and what the log of
 // accesses forgets.
-#include "graph/happens_before.h"
+#include "graph/executor/happens_before.h"
 
+#include "graph/executor/races.h"
 #include "graph/executor_fixture.h"
-#include "graph/races.h"
 
 namespace shadowgraph {
 namespace {

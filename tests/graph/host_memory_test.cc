@@ -1,5 +1,5 @@
 // Host memory that copies name: found where it ended or changed, and nowhere else.
-#include "graph/host_memory.h"
+#include "graph/memory/host_memory.h"
 
 #include "executor_fixture.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/memory.h"
+#include "graph/memory/memory.h"
 
 namespace shadowgraph {
 

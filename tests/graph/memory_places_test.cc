@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "graph/memory.h"
+#include "graph/memory/memory.h"
+#include "graph/memory/shadow.h"
 #include "graph/memory_fixture.h"
-#include "graph/shadow.h"
 
 namespace shadowgraph {
 namespace {

@@ -1,5 +1,5 @@
 // Addresses: who gets which, and what becomes of a pointer when its block ends.
-#include "graph/memory.h"
+#include "graph/memory/memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What running one node does, by its type.
-#include "graph/node_work.h"
+#include "graph/executor/node_work.h"
 
 #include <numeric>
 

@@ -1,5 +1,5 @@
 // Orders of a body's nodes: all that can differ, each once.
-#include "graph/orders.h"
+#include "graph/executor/orders.h"
 
 #include <gtest/gtest.h>
 

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "conformance/kernels.h"
-#include "graph/graph_pool.h"
-#include "shadowgraph/arena.h"
-#include "shadowgraph/graph.h"
-#include "shadowgraph/sim_device.h"
+#include "graph/memory/graph_pool.h"
+#include "shadowgraph/device/arena.h"
+#include "shadowgraph/device/graph.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/choices.h"
-#include "graph/graph_pool.h"
+#include "graph/memory/graph_pool.h"
 #include "patterns_fixture.h"
 
 namespace shadowgraph {

@@ -1,5 +1,5 @@
 // Races: what is unordered is found, in every schedule and once; what is ordered never is.
-#include "graph/races.h"
+#include "graph/executor/races.h"
 
 #include <numeric>
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "graph/graph_store.h"
+#include "graph/capture/graph_store.h"
 
 namespace shadowgraph {
 

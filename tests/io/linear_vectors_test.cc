@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <map>
 
-#include "check/rounding.h"
+#include "check/bounds/rounding.h"
 #include "io/curated_linear.h"
 #include "io/naive_linear.h"
 #include "io/recorded/recorded_cases.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "attn/recorded_case.h"
+#include "attn/cases/recorded_case.h"
 #include "core/float_formats.h"
 
 namespace shadowgraph {

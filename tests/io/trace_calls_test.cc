@@ -1,12 +1,12 @@
 // Plans of FlashInfer's wrappers in a line: one field for each argument, and no plan is lost.
-#include "io/trace_calls.h"
+#include "io/traces/trace_calls.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "io/traces.h"
+#include "io/traces/traces.h"
 
 namespace shadowgraph {
 namespace {

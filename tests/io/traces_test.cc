@@ -1,5 +1,5 @@
 // Reading engine traces: every recorded line, and what strangers may send instead of one.
-#include "io/traces.h"
+#include "io/traces/traces.h"
 
 #include <gtest/gtest.h>
 

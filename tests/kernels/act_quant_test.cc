@@ -1,10 +1,10 @@
-#include "kernels/act_quant.h"
+#include "kernels/sparse/act_quant.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "check/rounding.h"
+#include "check/bounds/rounding.h"
 #include "kernels/footprint_elements.h"
 #include "kernels/small_indexer.h"
 #include "oracle/indexer_oracle.h"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 #include "kernels/small_parts.h"
 
 namespace shadowgraph {

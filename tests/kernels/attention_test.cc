@@ -1,13 +1,13 @@
 // Every feature of the three attention kernels on every instruction set: cases worked out by hand
 // (exact data, no tolerance), and small random ones within the derived bound.
-#include "shadowgraph/attention.h"
+#include "shadowgraph/attention/attention.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 #include "core/choices.h"
 #include "kernels/small_attention.h"
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "fuzz/attention_scene.h"
+#include "fuzz/call/attention_scene.h"
 
 namespace shadowgraph {
 namespace {

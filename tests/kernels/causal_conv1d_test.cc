@@ -1,4 +1,4 @@
-#include "kernels/causal_conv1d.h"
+#include "kernels/recurrent/causal_conv1d.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,12 +1,12 @@
-#include "kernels/compress.h"
+#include "kernels/sparse/compress.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <limits>
 
-#include "check/array_judge.h"
-#include "check/rounding.h"
+#include "check/bounds/array_judge.h"
+#include "check/bounds/rounding.h"
 #include "kernels/footprint_elements.h"
 #include "kernels/small_compress.h"
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "kernels/any_conv.h"
-#include "kernels/causal_conv1d.h"
 #include "kernels/footprint_elements.h"
+#include "kernels/recurrent/causal_conv1d.h"
 
 namespace shadowgraph {
 namespace {

@@ -1,6 +1,6 @@
 // copy_kv: every element of every token arrives with its bits, whatever the two layouts, and
 // nothing else changes.
-#include "kernels/copy_kv.h"
+#include "kernels/cache/copy_kv.h"
 
 #include <gtest/gtest.h>
 

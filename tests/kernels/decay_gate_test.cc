@@ -1,4 +1,4 @@
-#include "kernels/decay_gate.h"
+#include "kernels/recurrent/decay_gate.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "shadowgraph/access.h"
+#include "shadowgraph/device/access.h"
 
 namespace shadowgraph {
 

@@ -12,7 +12,7 @@
 
 #include "attn/mask.h"
 #include "kernels/small_attention.h"
-#include "shadowgraph/access.h"
+#include "shadowgraph/device/access.h"
 
 namespace shadowgraph {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/index_keys.h"
+#include "kernels/sparse/index_keys.h"
 
 #include <gtest/gtest.h>
 

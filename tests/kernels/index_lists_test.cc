@@ -1,4 +1,4 @@
-#include "kernels/index_lists.h"
+#include "kernels/sparse/index_lists.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
-#include "kernels/indexer_logits.h"
+#include "kernels/sparse/indexer_logits.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <limits>
 
-#include "check/array_judge.h"
-#include "check/indexer_bound.h"
-#include "check/linear_bound.h"
+#include "check/bounds/array_judge.h"
+#include "check/bounds/indexer_bound.h"
+#include "check/bounds/linear_bound.h"
 #include "kernels/footprint_elements.h"
 #include "kernels/small_indexer.h"
 

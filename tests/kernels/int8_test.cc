@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "attn/mask.h"
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 #include "core/choices.h"
 #include "kernels/small_attention.h"
 

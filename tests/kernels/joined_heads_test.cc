@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "kernels/attend_blocks.h"
+#include "kernels/dense/attend_blocks.h"
 #include "kernels/planned_attention.h"
 
 namespace shadowgraph {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/footprint_elements.h"
-#include "kernels/linear_attention.h"
+#include "kernels/recurrent/linear_attention.h"
 #include "kernels/small_linear.h"
 
 namespace shadowgraph {

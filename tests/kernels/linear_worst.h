@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "check/linear_compare.h"
+#include "check/bounds/recurrent_compare.h"
 #include "kernels/small_linear.h"
 
 namespace shadowgraph {
@@ -25,8 +25,8 @@ inline std::string name_of(const LinearShape& s) {
 /// The largest error over its bound, from the oracle's steps over the states before the call.
 inline double worst(const LinearAttention& truth, const LinearAttention& result, double* states) {
   const GateTruth gates;
-  LinearBounds bounds(truth, *find_linear_arithmetic(arithmetic_of(result)), gates, {});
-  LinearJudges judges("num.bound", "");
+  LinearBounds bounds(truth, *find_recurrent_arithmetic(arithmetic_of(result)), gates, {});
+  RecurrentJudges judges("num.bound", "");
   compare_recurrence(truth, gates, &bounds, {result.out, result.states, {}, {}}, {}, &judges);
   *states = judges.states.worst();
   return judges.out.worst();

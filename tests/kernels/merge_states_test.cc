@@ -1,4 +1,4 @@
-#include "kernels/merge_states.h"
+#include "kernels/dense/merge_states.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <set>
 
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 #include "core/choices.h"
 #include "core/float_formats.h"
 

@@ -6,9 +6,9 @@
 #include <set>
 #include <vector>
 
-#include "check/rounding.h"
+#include "check/bounds/rounding.h"
 #include "core/float_formats.h"
-#include "kernels/sparse_attention.h"
+#include "kernels/sparse/sparse_attention.h"
 #include "oracle/sparse_oracle.h"
 
 namespace shadowgraph {

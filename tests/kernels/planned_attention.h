@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/choices.h"
+#include "kernels/dense/work_list.h"
 #include "kernels/small_attention.h"
-#include "kernels/work_list.h"
 
 namespace shadowgraph {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/attend_blocks.h"
-#include "kernels/decode_paged.h"
+#include "kernels/dense/attend_blocks.h"
+#include "kernels/dense/decode_paged.h"
+#include "kernels/dense/prefill.h"
 #include "kernels/planned_attention.h"
-#include "kernels/prefill.h"
 
 namespace shadowgraph {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "attn/case.h"
+#include "attn/cases/case.h"
 #include "attn/page_table.h"
 #include "core/float_formats.h"
 

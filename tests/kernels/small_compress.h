@@ -1,8 +1,8 @@
 // A small call of the compressor that owns its memory, and can be copied.
 #pragma once
 
-#include "check/compress_bound.h"
-#include "check/linear_bound.h"
+#include "check/bounds/compress_bound.h"
+#include "check/bounds/linear_bound.h"
 #include "kernels/small_indexer.h"
 
 namespace shadowgraph {

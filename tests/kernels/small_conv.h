@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "check/conv_bound.h"
-#include "check/error_bound.h"
+#include "check/bounds/conv_bound.h"
+#include "check/bounds/error_bound.h"
 #include "core/choices.h"
 #include "core/float_formats.h"
 #include "oracle/conv_oracle.h"
-#include "shadowgraph/linear.h"
+#include "shadowgraph/layers/recurrent.h"
 
 namespace shadowgraph {
 

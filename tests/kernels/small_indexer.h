@@ -10,7 +10,7 @@
 
 #include "core/choices.h"
 #include "core/float_formats.h"
-#include "shadowgraph/indexer.h"
+#include "shadowgraph/layers/indexer.h"
 
 namespace shadowgraph {
 

@@ -13,7 +13,7 @@
 
 #include "core/choices.h"
 #include "core/float_formats.h"
-#include "shadowgraph/linear.h"
+#include "shadowgraph/layers/recurrent.h"
 
 namespace shadowgraph {
 

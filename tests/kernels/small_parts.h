@@ -10,7 +10,7 @@
 
 #include "attn/mask.h"
 #include "core/choices.h"
-#include "kernels/attend_part.h"
+#include "kernels/dense/attend_part.h"
 #include "kernels/small_attention.h"
 
 namespace shadowgraph {

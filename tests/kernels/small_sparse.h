@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/float_formats.h"
-#include "shadowgraph/sparse.h"
+#include "shadowgraph/layers/sparse.h"
 
 namespace shadowgraph {
 

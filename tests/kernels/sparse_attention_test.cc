@@ -1,6 +1,6 @@
 // Attention over chosen keys: against the oracle, on data whose result is exact, and bit for bit
 // whatever stands beside a token.
-#include "kernels/sparse_attention.h"
+#include "kernels/sparse/sparse_attention.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 #include "kernels/small_sparse.h"
 
 namespace shadowgraph {

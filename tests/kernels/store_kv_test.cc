@@ -1,4 +1,4 @@
-#include "kernels/store_kv.h"
+#include "kernels/cache/store_kv.h"
 
 #include <gtest/gtest.h>
 

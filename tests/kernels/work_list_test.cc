@@ -1,6 +1,6 @@
 // The work list: whatever cuts the work and whoever does it, the bits stay; and no plan, however
 // wrong, is more than refused.
-#include "kernels/work_list.h"
+#include "kernels/dense/work_list.h"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +8,11 @@
 #include <limits>
 #include <string>
 
-#include "check/arithmetic.h"
-#include "kernels/attend_blocks.h"
-#include "kernels/decode_paged.h"
+#include "check/bounds/arithmetic.h"
+#include "kernels/dense/attend_blocks.h"
+#include "kernels/dense/decode_paged.h"
+#include "kernels/dense/prefill.h"
 #include "kernels/planned_attention.h"
-#include "kernels/prefill.h"
 
 namespace shadowgraph {
 namespace {

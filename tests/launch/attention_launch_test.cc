@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/work_list.h"
+#include "kernels/dense/work_list.h"
 #include "launch/cache_world.h"
 
 namespace shadowgraph {

@@ -3,7 +3,7 @@
 #include "launch/block_launch.h"
 
 #include "launch/launch_world.h"
-#include "shadowgraph/compress.h"
+#include "shadowgraph/layers/compress.h"
 
 namespace shadowgraph {
 namespace {

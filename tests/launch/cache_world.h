@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launch/launch_world.h"
-#include "shadowgraph/kv_cache.h"
+#include "shadowgraph/attention/kv_cache.h"
 
 namespace shadowgraph {
 

@@ -2,7 +2,7 @@
 // refused.
 #include "launch/copy_slots_launch.h"
 
-#include "kernels/copy_kv.h"
+#include "kernels/cache/copy_kv.h"
 #include "launch/cache_world.h"
 
 namespace shadowgraph {

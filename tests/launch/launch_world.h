@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/choices.h"
-#include "shadowgraph/arena.h"
-#include "shadowgraph/graph.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/arena.h"
+#include "shadowgraph/device/graph.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 

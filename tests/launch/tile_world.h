@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 #include "launch/launch_world.h"
 #include "launch/partial_rows.h"
-#include "shadowgraph/attention.h"
+#include "shadowgraph/attention/attention.h"
 
 namespace shadowgraph {
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "backends/deepseek_v4.h"
+#include "backends/sparse/deepseek_v4.h"
 #include "backends/step_fixture.h"
 
 namespace shadowgraph {

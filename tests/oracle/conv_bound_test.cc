@@ -1,6 +1,6 @@
 // The bound of a convolution holds for arithmetics other than ours, carried out here step by step,
 // and each of its parts is needed: without it some result lies outside.
-#include "check/conv_bound.h"
+#include "check/bounds/conv_bound.h"
 
 #include <gtest/gtest.h>
 

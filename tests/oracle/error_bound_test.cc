@@ -1,5 +1,5 @@
 // The derived bound holds for arithmetic of the declared kind, and is near enough to see faults.
-#include "check/error_bound.h"
+#include "check/bounds/error_bound.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "check/rounding.h"
+#include "check/bounds/rounding.h"
 #include "oracle/oracle.h"
 
 namespace shadowgraph {

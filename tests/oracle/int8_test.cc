@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "check/error_bound.h"
+#include "check/bounds/error_bound.h"
 #include "core/choices.h"
 #include "oracle/oracle.h"
 

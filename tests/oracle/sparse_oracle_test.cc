@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "check/compare.h"
+#include "check/bounds/compare.h"
 #include "core/float_formats.h"
 #include "kernels/small_sparse.h"
 #include "oracle/in_double.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "graph/buckets.h"
+#include "graph/capture/buckets.h"
 
 namespace shadowgraph {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "runtime/histories.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 namespace {

@@ -76,7 +76,7 @@ class Layers(Tree):
             self.assertIn(part, out)
 
     def test_allowed_edges_are_silent(self):
-        self.put("include/shadowgraph/lse.h", '#include "shadowgraph/dtype.h"\n')
+        self.put("include/shadowgraph/attention/lse.h", '#include "shadowgraph/dtype.h"\n')
         self.put("src/fuzz/random.cc", '#include "core/rng.h"\n#include "oracle/oracle.h"\n')
         self.put("tests/kernels/a_test.cc", '#include "oracle/oracle.h"\n#include "kernels/a.h"\n')
         code, out = run("layers.py", self.root)
@@ -92,10 +92,10 @@ class Layers(Tree):
         self.reports("src/oracle/a.cc", '#include "kernels/a.h"\n', "src/oracle/a.cc:1: oracle -> kernels")
 
     def test_core_does_not_see_a_public_header_of_attn(self):
-        self.reports("src/core/a.h", '#include "shadowgraph/lse.h"\n', "core -> attn")
+        self.reports("src/core/a.h", '#include "shadowgraph/attention/lse.h"\n', "core -> attn")
 
     def test_public_headers_hide_src(self):
-        self.reports("include/shadowgraph/batch.h", '#include "core/rng.h"\n', "public header")
+        self.reports("include/shadowgraph/engine/batch.h", '#include "core/rng.h"\n', "public header")
 
     def test_an_unlisted_module_or_header_is_seen(self):
         self.reports("src/misc/a.cc", '#include <vector>\n', "src/misc/a.cc belongs to no module")

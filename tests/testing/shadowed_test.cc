@@ -1,7 +1,7 @@
 // A builder's arrays: what is written around them is found, and what was not written is known.
 #include <gtest/gtest.h>
 
-#include "graph/asan_guard.h"
+#include "graph/memory/asan_guard.h"
 #include "shadowgraph/testing.h"
 #include "testing/broken_laws.h"
 #include "testing/poison.h"

@@ -19,7 +19,7 @@ def run(*args, env=None):
 
 class ListAndExplain(unittest.TestCase):
     def test_every_kind_is_a_table_and_valid_json(self):
-        for kind, name in (("kernels", "decode_paged"), ("invariants", "num.bound"), ("targets", "generic"),
+        for kind, name in (("kernels", "decode_paged"), ("laws", "num.bound"), ("invariants", "num.bound"), ("targets", "generic"),
                            ("programs", "G12"), ("arithmetics", "ours_portable")):
             code, out, _ = run("list", kind)
             self.assertEqual(code, CLEAN)
@@ -29,17 +29,17 @@ class ListAndExplain(unittest.TestCase):
             self.assertIn(name, str(listing["items"]))
 
     def test_every_listed_invariant_can_be_explained(self):
-        items = json.loads(run("list", "invariants", "--format", "json")[1])["items"]
+        items = json.loads(run("list", "laws", "--format", "json")[1])["items"]
         code, out, _ = run("explain", *(item["id"] for item in items))
         self.assertEqual(code, CLEAN)
         for item in items:
             self.assertIn(item["id"], out)
             self.assertIn(item["law"], out)
 
-    def test_the_page_on_invariants_has_the_list(self):
-        with open(os.path.join(os.path.dirname(__file__), "../../docs/invariants.md")) as f:
+    def test_the_page_on_laws_has_the_list(self):
+        with open(os.path.join(os.path.dirname(__file__), "../../docs/laws.md")) as f:
             rows = [line for line in f if line.startswith("| `")]
-        items = json.loads(run("list", "invariants", "--format", "json")[1])["items"]
+        items = json.loads(run("list", "laws", "--format", "json")[1])["items"]
         self.assertEqual(rows, ["| `%s` | %s | %s | %s |\n" % (i["id"], i["severity"], i["metadata"], i["law"])
                                 for i in items])
 
@@ -61,7 +61,7 @@ class ListAndExplain(unittest.TestCase):
     def test_whatever_a_list_or_a_reference_names_can_be_explained_in_any_case(self):
         names = set()
         words = " ".join(run("explain", "--help")[1].split())
-        for kind in ("invariants", "programs", "faults", "mistakes", "backends", "modes", "fields", "keys",
+        for kind in ("laws", "programs", "faults", "mistakes", "backends", "modes", "fields", "keys",
                      "references", "kernels", "arithmetics", "grids", "targets"):
             self.assertIn(kind, words)
             for item in json.loads(run("list", kind, "--format", "json")[1])["items"]:

@@ -5,13 +5,13 @@
 #include <string>
 #include <utility>
 
-#include "check/mistakes.h"
+#include "check/mistakes/mistakes.h"
 
 namespace shadowgraph {
 
 #define SG_MISTAKE(id, function, sentence) \
   void function(const Scene& scene, size_t request, const Reading& right, const AddReading& add);
-#include "check/mistakes.inc"
+#include "check/mistakes/mistakes.inc"
 #undef SG_MISTAKE
 
 /// A copy, changed.

@@ -7,10 +7,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "check/call_scene.h"
-#include "check/diagnose.h"
-#include "check/planned.h"
+#include "check/mistakes/call_scene.h"
+#include "check/mistakes/diagnose.h"
 #include "check/recorded/case_judge.h"
+#include "check/recorded/planned.h"
 #include "check/recorded/two_part_step.h"
 #include "core/float_formats.h"
 #include "oracle/sparse_oracle.h"

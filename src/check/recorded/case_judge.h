@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "check/array_judge.h"
-#include "check/linear_compare.h"
+#include "check/bounds/array_judge.h"
+#include "check/bounds/recurrent_compare.h"
 #include "check/recorded/judge.h"
 
 namespace shadowgraph {
@@ -50,11 +50,11 @@ class CaseJudge {
   static EachJudge each(const std::string& field) {
     return {array(Whose::kOurs, field), array(Whose::kGpu, field), array(Whose::kReference, field)};
   }
-  static LinearJudges arrays(Whose whose) { return {law_of(whose), prefix_of(whose)}; }
+  static RecurrentJudges arrays(Whose whose) { return {law_of(whose), prefix_of(whose)}; }
   ErrorRatios& ratios(Whose whose);
   /// Adds its finding, and raises the ratio.
   void settle(const ArrayJudge& a, Whose whose);
-  void settle(const LinearJudges& j, Whose whose);
+  void settle(const RecurrentJudges& j, Whose whose);
   void settle(const EachJudge& j) {
     settle(j.ours, Whose::kOurs), settle(j.gpu, Whose::kGpu);
     settle(j.reference, Whose::kReference);

@@ -1,5 +1,5 @@
 // Judging recorded steps of the compressor.
-#include "check/compress_bound.h"
+#include "check/bounds/compress_bound.h"
 #include "check/recorded/case_judge.h"
 
 namespace shadowgraph {

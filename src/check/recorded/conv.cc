@@ -24,12 +24,12 @@ class ConvJudge : public CaseJudge {
   }
 
  private:
-  static LinearLeft left_by(const Recorded& r) { return {r.out, r.states, r.draft_states, {}}; }
+  static RecurrentLeft left_by(const Recorded& r) { return {r.out, r.states, r.draft_states, {}}; }
 
-  void compare(const CausalConv1d& truth, const LinearLeft& left, const ConvArithmetic& arithmetic,
-               Whose whose) {
+  void compare(const CausalConv1d& truth, const RecurrentLeft& left,
+               const ConvArithmetic& arithmetic, Whose whose) {
     const bool of_rows = whose == Whose::kReference;
-    LinearJudges j = arrays(whose);
+    RecurrentJudges j = arrays(whose);
     compare_conv(truth, &arithmetic, of_rows ? DType::kF32 : truth.x.dtype, left,
                  {c_.out_valid, {}, of_rows, -1}, &j);
     if (!of_rows) check_untouched(truth.rows, true, left.states, prefix_of(whose));

@@ -1,9 +1,9 @@
 // Judging the recorded indexer: activations, pages of index keys, scores and choices, lists.
 #include "attn/index_page.h"
-#include "check/indexer_bound.h"
+#include "check/bounds/indexer_bound.h"
+#include "check/bounds/rounding.h"
+#include "check/bounds/sparse_compare.h"
 #include "check/recorded/case_judge.h"
-#include "check/rounding.h"
-#include "check/sparse_compare.h"
 
 namespace shadowgraph {
 namespace {

@@ -69,7 +69,7 @@ void CaseJudge::settle(const ArrayJudge& a, Whose whose) {
   a.add_to(&verdict_.findings);
 }
 
-void CaseJudge::settle(const LinearJudges& j, Whose whose) {
+void CaseJudge::settle(const RecurrentJudges& j, Whose whose) {
   for (const ArrayJudge* a : {&j.out, &j.states, &j.draft, &j.chunks}) settle(*a, whose);
 }
 

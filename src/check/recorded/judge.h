@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/recorded_case.h"
+#include "attn/cases/recorded_case.h"
 #include "check/device_calls.h"
 #include "check/runner.h"
 

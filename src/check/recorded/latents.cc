@@ -1,9 +1,9 @@
 // Judging recorded packing of latents.
 #include <cmath>
 
+#include "check/bounds/rounding.h"
+#include "check/bounds/sparse_compare.h"
 #include "check/recorded/case_judge.h"
-#include "check/rounding.h"
-#include "check/sparse_compare.h"
 #include "core/float_formats.h"
 #include "oracle/sparse_oracle.h"
 

@@ -43,16 +43,16 @@ class RecurrenceJudge : public CaseJudge {
     return take_refused(linear_attention(*call));
   }
 
-  GateErrors errors(const LinearArithmetic& a) const {
+  GateErrors errors(const RecurrentArithmetic& a) const {
     return recurrence_->gate ? gate_errors(*recurrence_->gate, gates_, a) : GateErrors{};
   }
-  LinearPlaces places() const { return {c_.out_valid, recurrence_->recorded_chunks, false, -1}; }
+  RecurrentPlaces places() const { return {c_.out_valid, recurrence_->recorded_chunks, false, -1}; }
 
   void judge_ours(const LinearAttention& call, std::string_view arithmetic,
                   const std::string& prefix) {
-    const LinearArithmetic& a = *find_linear_arithmetic(arithmetic);
+    const RecurrentArithmetic& a = *find_recurrent_arithmetic(arithmetic);
     LinearBounds bounds(truth_, a, gates_, errors(a));
-    LinearJudges j("num.bound", prefix);
+    RecurrentJudges j("num.bound", prefix);
     compare_recurrence(truth_, gates_, &bounds,
                        {call.out, call.states, call.draft.states, call.chunk_states}, places(), &j);
     settle(j, Whose::kOurs);
@@ -72,12 +72,12 @@ class RecurrenceJudge : public CaseJudge {
   void judge_gpu() {
     const Recorded& gpu = c_.gpu();
     check_untouched(truth_.rows, truth_.store, gpu.states, "gpu.");
-    const LinearArithmetic* found = find_linear_arithmetic(gpu.kernel);
+    const RecurrentArithmetic* found = find_recurrent_arithmetic(gpu.kernel);
     if (found == nullptr) return no_such_kernel("linear_arithmetics.inc", gpu.kernel);
-    LinearArithmetic a = *found;
+    RecurrentArithmetic a = *found;
     if (c_.dtype == DType::kF32) a.beta_error = 0;  // rounded to the activations' type
     LinearBounds bounds(truth_, a, gates_, errors(a));
-    LinearJudges j = arrays(Whose::kGpu);
+    RecurrentJudges j = arrays(Whose::kGpu);
     compare_recurrence(truth_, gates_, &bounds,
                        {gpu.out, gpu.states, gpu.draft_states, gpu.chunk_states}, places(), &j);
     if (gpu.known_wrong.empty()) return settle(j, Whose::kGpu);
@@ -89,7 +89,7 @@ class RecurrenceJudge : public CaseJudge {
   /// Where a reference has gates of its own (before the kernel rounded them), it was computed with
   /// these.
   void judge_reference() {
-    const LinearArithmetic& a = *find_linear_arithmetic("float64_recurrence");
+    const RecurrentArithmetic& a = *find_recurrent_arithmetic("float64_recurrence");
     const Recorded& ref = c_.reference;
     GateTruth gates = gates_;
     GateErrors stored = errors(a);
@@ -100,8 +100,8 @@ class RecurrenceJudge : public CaseJudge {
       if (ref.beta.defined()) take_stored(ref.beta, &gates.beta, &stored.beta);
     }
     LinearBounds bounds(truth_, a, gates, std::move(stored));
-    LinearJudges j = arrays(Whose::kReference);
-    LinearPlaces of_rows = places();
+    RecurrentJudges j = arrays(Whose::kReference);
+    RecurrentPlaces of_rows = places();
     of_rows.states_of_rows = true;
     compare_recurrence(truth_, gates, &bounds, {ref.out, ref.states, ref.draft_states, {}}, of_rows,
                        &j);

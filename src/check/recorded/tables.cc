@@ -1,8 +1,8 @@
 // Judging what models make once, or for each batch: gates, norms, slopes, chunk lists.
 #include <cmath>
 
+#include "check/bounds/rounding.h"
 #include "check/recorded/case_judge.h"
-#include "check/rounding.h"
 
 namespace shadowgraph {
 namespace {
@@ -21,16 +21,17 @@ class TableJudge : public CaseJudge {
     const GateTruth truth = gate_truth(given);
     verdict_.rows += std::ssize(truth.log_decay);
     const auto compare = [&](const ConstTensorView& log_decay, const ConstTensorView& beta,
-                             const LinearArithmetic& a, Whose whose, DType beta_type) {
+                             const RecurrentArithmetic& a, Whose whose, DType beta_type) {
       ArrayJudge of_decay = array(whose, "log_decay"), of_beta = array(whose, "beta");
       compare_gate(given, truth, &a, log_decay, beta, beta_type, &of_decay, &of_beta);
       settle(of_decay, whose), settle(of_beta, whose);
     };
-    compare(gate.log_decay, gate.beta, *find_linear_arithmetic("ours"), Whose::kOurs, DType::kF32);
+    compare(gate.log_decay, gate.beta, *find_recurrent_arithmetic("ours"), Whose::kOurs,
+            DType::kF32);
     // The kernel rounds beta to b's type before it stores it as f32.
     const Recorded &gpu = c_.gpu(), &ref = c_.reference;
     compare(gpu.log_decay, gpu.beta, {}, Whose::kGpu, given.b.dtype);
-    compare(ref.log_decay, ref.beta, *find_linear_arithmetic("float64_recurrence"),
+    compare(ref.log_decay, ref.beta, *find_recurrent_arithmetic("float64_recurrence"),
             Whose::kReference, DType::kF32);
   }
 

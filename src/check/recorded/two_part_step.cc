@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "attn/page_table.h"
-#include "check/diagnose.h"
+#include "check/mistakes/diagnose.h"
 #include "core/laws.h"
-#include "shadowgraph/arena.h"
-#include "shadowgraph/backend.h"
-#include "shadowgraph/sim_device.h"
+#include "shadowgraph/device/arena.h"
+#include "shadowgraph/device/sim_device.h"
+#include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph {
 namespace {

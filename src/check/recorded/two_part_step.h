@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "attn/recorded_case.h"
+#include "attn/cases/recorded_case.h"
 #include "check/runner.h"
 
 namespace shadowgraph {

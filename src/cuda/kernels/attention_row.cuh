@@ -5,8 +5,8 @@
 
 #include "attn/mask.h"
 #include "cuda/kernels/planes.cuh"
-#include "kernels/decode_paged.h"
-#include "kernels/prefill.h"
+#include "kernels/dense/decode_paged.h"
+#include "kernels/dense/prefill.h"
 
 namespace shadowgraph::cuda {
 
@@ -159,7 +159,7 @@ __device__ inline State attend_split(const AttentionRow& r, const RowRoom& room,
   return {d != d ? d : s.m, d};
 }
 
-/// fold_row of kernels/attend/rows.inl.
+/// fold_row of kernels/dense/rows.inl.
 __device__ inline void fold(State* into, const State& part, float* o, const float* from,
                             int32_t dims, int lane) {
   if (part.m == -kInfinity) return;

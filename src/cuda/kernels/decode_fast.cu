@@ -5,7 +5,7 @@
 // requests, the blocks of a cluster share one's keys, and merge through each other's shared memory.
 // Lengths are read when it runs: a graph needs no other capture.
 //
-// Arithmetic: cuda_fast_decode in check/arithmetics.inc. How many warps share the keys depends on
+// Arithmetic: cuda_fast_decode in check/bounds/arithmetics.inc. How many warps share the keys depends on
 // the batch, and so do bits.
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-// merge_state: one warp a row and head, in the arithmetic of kernels/merge_states.cc.
+// merge_state: one warp a row and head, in the arithmetic of kernels/dense/merge_states.cc.
 #include <algorithm>
 #include <bit>
 #include <type_traits>

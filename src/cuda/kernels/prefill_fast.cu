@@ -2,7 +2,7 @@
 // block has 128 queries of one head, 32 a warp; tiles of 64 keys are copied while the last one is
 // multiplied. Which queries a block has follows from cu_seqlens_q when it runs.
 //
-// Arithmetic: cuda_fast_prefill in check/arithmetics.inc.
+// Arithmetic: cuda_fast_prefill in check/bounds/arithmetics.inc.
 #include "cuda/kernels/prefill_call.cuh"
 
 namespace shadowgraph::cuda {

@@ -2,7 +2,7 @@
 // values, tile by tile, as the others have room; each of the others has 64 queries, and while its
 // products of one tile's weights and values run it weighs the next tile's logits.
 //
-// Arithmetic: cuda_fast_prefill in check/arithmetics.inc.
+// Arithmetic: cuda_fast_prefill in check/bounds/arithmetics.inc.
 #include "cuda/kernels/prefill_call.cuh"
 #include "cuda/kernels/warpgroup.cuh"
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "attn/recorded_case.h"
+#include "attn/cases/recorded_case.h"
 #include "io/recorded/case_reader.h"
 
 namespace shadowgraph {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/recorded_case.h"
+#include "attn/cases/recorded_case.h"
 #include "io/recorded/case_reader.h"
 #include "io/safetensors.h"
 #include "shadowgraph/status.h"

@@ -2,14 +2,14 @@
 #include <immintrin.h>
 
 #include "kernels/isa/unit_includes.h"
-#include "kernels/sparse_unit.h"
+#include "kernels/sparse/sparse_unit.h"
 
 namespace shadowgraph {
 namespace {
 // The order matters.
 // clang-format off
 #include "kernels/simd/vec_avx2.h"
-#include "kernels/attend/math.inl"
+#include "kernels/dense/math.inl"
 #include "kernels/sparse/tile.inl"
 // clang-format on
 }  // namespace

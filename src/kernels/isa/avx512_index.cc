@@ -1,11 +1,11 @@
 // The indexer's dots, compiled for AVX-512.
-#include "kernels/index_unit.h"
 #include "kernels/isa/unit_includes.h"
+#include "kernels/sparse/index_unit.h"
 
 namespace shadowgraph {
 namespace {
 constexpr int kLanes = 8, kHeads = 4;
-#include "kernels/index/dots.inl"
+#include "kernels/sparse/dots.inl"
 }  // namespace
 
 const IndexIsa kAvx512Index = {index_dots};

@@ -2,19 +2,19 @@
 #include <immintrin.h>
 
 #include "kernels/isa/unit_includes.h"
-#include "kernels/linear_unit.h"
+#include "kernels/recurrent/linear_unit.h"
 
 namespace shadowgraph {
 namespace {
 // The order matters.
 // clang-format off
 #include "kernels/simd/vec_avx512.h"
-#include "kernels/attend/math.inl"
-#include "kernels/attend/formats.inl"
-#include "kernels/attend/products.inl"
-#include "kernels/linear/ready.inl"
-#include "kernels/linear/recur.inl"
-#include "kernels/linear/chunk.inl"
+#include "kernels/dense/math.inl"
+#include "kernels/dense/formats.inl"
+#include "kernels/dense/products.inl"
+#include "kernels/recurrent/ready.inl"
+#include "kernels/recurrent/recur.inl"
+#include "kernels/recurrent/chunk.inl"
 // clang-format on
 }  // namespace
 

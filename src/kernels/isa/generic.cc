@@ -7,13 +7,13 @@ namespace {
 // The order matters.
 // clang-format off
 #include "kernels/simd/vec_generic.h"
-#include "kernels/attend/math.inl"
-#include "kernels/attend/formats.inl"
-#include "kernels/attend/products.inl"
-#include "kernels/attend/strip.inl"
-#include "kernels/attend/panels.inl"
-#include "kernels/attend/attend.inl"
-#include "kernels/attend/rows.inl"
+#include "kernels/dense/math.inl"
+#include "kernels/dense/formats.inl"
+#include "kernels/dense/products.inl"
+#include "kernels/dense/strip.inl"
+#include "kernels/dense/panels.inl"
+#include "kernels/dense/attend.inl"
+#include "kernels/dense/rows.inl"
 // clang-format on
 }  // namespace
 

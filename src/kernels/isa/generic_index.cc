@@ -1,11 +1,11 @@
 // The indexer's dots, compiled for any processor.
-#include "kernels/index_unit.h"
 #include "kernels/isa/unit_includes.h"
+#include "kernels/sparse/index_unit.h"
 
 namespace shadowgraph {
 namespace {
 constexpr int kLanes = 2, kHeads = 1;
-#include "kernels/index/dots.inl"
+#include "kernels/sparse/dots.inl"
 }  // namespace
 
 const IndexIsa kGenericIndex = {index_dots};

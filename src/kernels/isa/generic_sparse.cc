@@ -1,14 +1,14 @@
 // Attention over chosen keys, compiled for any processor.
 #include "core/float_formats.h"
 #include "kernels/isa/unit_includes.h"
-#include "kernels/sparse_unit.h"
+#include "kernels/sparse/sparse_unit.h"
 
 namespace shadowgraph {
 namespace {
 // The order matters.
 // clang-format off
 #include "kernels/simd/vec_generic.h"
-#include "kernels/attend/math.inl"
+#include "kernels/dense/math.inl"
 #include "kernels/sparse/tile.inl"
 // clang-format on
 }  // namespace

@@ -1,0 +1,128 @@
+#include "backends/lists/flashinfer_mla.h"
+
+#include <string>
+#include <utility>
+
+#include "backends/fill/csr_rows.h"
+#include "backends/fill/fields.h"
+#include "backends/lists/flashinfer_wrapper.h"
+#include "core/laws.h"
+#include "launch/attention_launch.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr ForwardMode kFlashInferMlaModes[] = {
+    ForwardMode::kExtend,        ForwardMode::kDecode,       ForwardMode::kMixed,
+    ForwardMode::kIdle,          ForwardMode::kTargetVerify, ForwardMode::kDraftExtend,
+    ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill, ForwardMode::kDraftDecode};
+
+constexpr CsrIds kList{.indptr = FlashInferMla::kKvIndptr, .indices = FlashInferMla::kKvIndices};
+
+constexpr Field kFlashInferMlaFields[] = {
+    field::indptr("qo_indptr", FlashInferMla::kQoIndptr, "fi.I-3 fi.I-4"),
+    field::key_indptr("kv_indptr", FlashInferMla::kKvIndptr, "fi.I-1 fi.I-16 fi.I-27"),
+    field::list("kv_indices", FlashInferMla::kKvIndices, FlashInferMla::kKvIndptr,
+                "fi.I-6 fi.I-15"),
+    field::lens("kv_len_arr", FlashInferMla::kKvLens, "fi.I-16 fi.I-27 fi.I-85"),
+};
+
+constexpr BufferRole kFlashInferMlaRoles[] = {
+    {FlashInferMla::kQoIndptr, Role::kQueryOffsets}, {FlashInferMla::kKvIndptr, Role::kKeyOffsets},
+    {FlashInferMla::kKvLens, Role::kKeyLens},        {FlashInferMla::kLastPageLen, Role::kOnes},
+    {FlashInferMla::kOutCacheLoc, Role::kStored},
+};
+
+constexpr BackendInfo kFlashInferMlaInfo{.name = "flashinfer_mla",
+                                         .about = "FlashInfer's MLA: lists of slots (SGLang)",
+                                         .modes = kFlashInferMlaModes,
+                                         .page_sizes = {},
+                                         .heads = false,
+                                         .latent = true,
+                                         .fields = kFlashInferMlaFields,
+                                         .roles = kFlashInferMlaRoles};
+
+Status check_flash_infer_mla(const Limits& limits) {
+  Status status = serves(kFlashInferMlaInfo, limits);
+  const ModelConfig& m = limits.model;
+  const auto refuse = [&](const char* field, std::string expected, int64_t got) {
+    status.add(make_finding("backend.limits", at(field), std::move(expected), std::to_string(got)));
+  };
+  if (m.dcp_size != 1) refuse("dcp_size", "1", m.dcp_size);
+  if (m.max_encoder_len > 0) refuse("max_encoder_len", "0", m.max_encoder_len);
+  if (m.swa_pool) refuse("swa_pool", "no window pool", 1);
+  for (size_t i = 0; i < m.layers.size(); ++i) {
+    const LayerKind& kind = m.layers[i];
+    if (kind.local || kind.cross || has_window(kind) || kind.params.num_kv_heads > 1)
+      refuse("layers", "one latent head, and all keys", static_cast<int64_t>(i));
+  }
+  if (const int64_t keys = most_listed_keys(limits, limits.max_kv_len); keys > INT32_MAX)
+    refuse("max_kv_len", "offsets of 32 bits", keys);
+  return status;
+}
+
+}  // namespace
+
+const BackendInfo& FlashInferMla::info() const { return kFlashInferMlaInfo; }
+
+Status FlashInferMla::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
+  Status status = check_flash_infer_mla(limits);
+  if (!status.ok()) return status;
+  Binder b(*this, arena, limits, kNumBuffers);
+  if (is_decode_or_idle(limits.mode)) {
+    b.constant_steps(kQoIndptr, "qo_indptr", limits.rows + 1, 1);
+  } else {
+    b.ints(kQoIndptr, "qo_indptr", {limits.rows + 1});
+  }
+  bind_csr(b, kList, "kv", limits.rows, most_listed_keys(limits, limits.max_kv_len));
+  b.ints(kKvLens, "kv_len_arr", {limits.rows});
+  b.constant(kLastPageLen, "kv_last_page_len", limits.rows, 1);
+  b.slots(kOutCacheLoc, "out_cache_loc", limits.tokens);
+  return b.bind(meta);
+}
+
+Status FlashInferMla::fill(const ForwardBatch& batch, Meta& meta) const {
+  const Limits& limits = meta.limits;
+  Status status = fits(batch, limits);
+  if (!status.ok()) return status;
+  Filler f(meta);
+  CsrRows rows(f, kList);
+  const std::span<int32_t> lens = f.ints(kKvLens);
+  std::span<int32_t> qo_indptr;
+  if (!is_decode_or_idle(limits.mode)) qo_indptr = f.ints(kQoIndptr);
+  if (!qo_indptr.empty()) qo_indptr[0] = 0;
+  for_each_row(batch, limits, [&](int64_t i, const RequestRow& row) {
+    const auto at = static_cast<size_t>(i);
+    lens[at] = row.extent.kv_len;
+    if (!qo_indptr.empty()) qo_indptr[at + 1] = qo_indptr[at] + row.extent.q_len;
+    rows.add(row, {0, row.extent.kv_len});
+  });
+  rows.close();
+  f.out_cache_loc(batch, kOutCacheLoc, -1);
+  return f.take_status();
+}
+
+std::vector<KeyList> FlashInferMla::key_lists(const Meta& /*meta*/,
+                                              const LayerKind& /*kind*/) const {
+  return {{.keys = kKvIndices, .lens = kKvIndptr, .queries = kQoIndptr}};
+}
+
+void FlashInferMla::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
+  for (const LayerIo& io : step.layers) {
+    launch_store(stream, io, meta[kOutCacheLoc], token_rows(meta.limits));
+    PagedAttention call;
+    call.q = io.q;
+    call.cache = slot_view(io.cache);
+    call.pages =
+        PageTable::csr(elements<int32_t>(meta[kKvIndptr]), elements<int32_t>(meta[kKvIndices]),
+                       elements<int32_t>(meta[kLastPageLen]));
+    call.cu_seqlens_q = elements<int32_t>(meta[kQoIndptr]);
+    call.params = meta.limits.model.layers[static_cast<size_t>(io.kind)].params;
+    call.out = io.out;
+    call.lse = io.lse;
+    call.max_seqlen_q = meta.limits.max_q_len;
+    stream.launch(attention_launch(call, {1, meta.limits.first_row}));
+  }
+}
+
+}  // namespace shadowgraph

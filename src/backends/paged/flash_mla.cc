@@ -1,0 +1,104 @@
+#include "backends/paged/flash_mla.h"
+
+#include <algorithm>
+
+#include "attn/page_table.h"
+#include "backends/fill/fields.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr ForwardMode kFlashMlaModes[] = {ForwardMode::kDecode,        ForwardMode::kIdle,
+                                          ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
+                                          ForwardMode::kDraftExtendV2, ForwardMode::kDraftDecode};
+constexpr int32_t kFlashMlaPageSizes[] = {64};
+constexpr int32_t kBlockKeys = 64, kRowCost = 5, kBlockHeads = 64;
+constexpr int32_t kMultiprocessors = 132;  // of an H100 or H200, which the kernel is for
+
+// The schedule counts padding rows, and so has no counterpart in a batch without them: not judged.
+constexpr Field kFlashMlaFields[] = {
+    field::table("block_kv_indices", FlashMla::kPageTable, FlashMla::kKvLens, "fa.I-28 fa.I-85"),
+    field::lens("seq_lens_k", FlashMla::kSeqLensK, "fa.I-19 fa.I-87"),
+};
+
+constexpr BufferRole kFlashMlaRoles[] = {
+    {FlashMla::kKvLens, Role::kKeyLens},
+    {FlashMla::kCuSeqlensQ, Role::kQueryOffsets},
+    {FlashMla::kOutCacheLoc, Role::kStored},
+    {FlashMla::kPoolRows, Role::kPoolRows},
+    {FlashMla::kSeqLensK, Role::kWidthLens},
+    {FlashMla::kTileMetadata, Role::kParts, FlashMla::kSeqLensK},
+    {FlashMla::kNumSplits, Role::kPartSplits, FlashMla::kSeqLensK},
+    {FlashMla::kMaxSeqLenQ, Role::kLongestQuery},
+    {FlashMla::kMaxSeqLenK, Role::kLongestKeys, FlashMla::kKvLens},
+    {FlashMla::kSumSeqLensQ, Role::kAllQueries},
+};
+
+constexpr BackendInfo kFlashMlaInfo{.name = "flashmla",
+                                    .about = "FlashMLA decode (SGLang)",
+                                    .modes = kFlashMlaModes,
+                                    .page_sizes = kFlashMlaPageSizes,
+                                    .tree = false,
+                                    .heads = false,
+                                    .latent = true,
+                                    .in_graph_tables = true,
+                                    .fields = kFlashMlaFields,
+                                    .roles = kFlashMlaRoles};
+
+int32_t blocks_of(int32_t len) { return static_cast<int32_t>(pages_for(len, kBlockKeys)); }
+
+}  // namespace
+
+void share_out(std::span<const int32_t> lens, std::span<int32_t> parts,
+               std::span<int32_t> num_splits) {
+  const auto rows = static_cast<int32_t>(lens.size());
+  const auto n = static_cast<int64_t>(parts.size() / kMlaPartInts);
+  int64_t total = 0;
+  for (const int32_t len : lens) total += blocks_of(len) + kRowCost;
+  const int64_t share = pages_for(total, n) + kRowCost;
+  int32_t row = 0, block = 0, split = 0;
+  num_splits[0] = 0;
+  std::ranges::fill(parts, 0);
+  for (int32_t* part = parts.data(); part != parts.data() + n * kMlaPartInts;
+       part += kMlaPartInts) {
+    part[kBeginRow] = row, part[kBeginKey] = block * kBlockKeys, part[kBeginSplit] = split;
+    int64_t room = share;
+    for (; row < rows; ++row, block = split = 0) {
+      const auto at = static_cast<size_t>(row);
+      const int64_t cost = blocks_of(lens[at]) - block + kRowCost;
+      if (room < cost) break;
+      room -= cost;
+      num_splits[at + 1] = num_splits[at] + split + 1;
+    }
+    if (row < rows && room > kRowCost) {
+      block += static_cast<int32_t>(room - kRowCost);
+      ++split;
+    }
+    part[kEndRow] = block > 0 ? row : row - 1;
+    if (block > 0) part[kEndKey] = block * kBlockKeys;
+    if (block == 0 && row > 0) part[kEndKey] = lens[static_cast<size_t>(row) - 1];
+  }
+}
+
+const BackendInfo& FlashMla::info() const { return kFlashMlaInfo; }
+
+int32_t FlashMla::num_parts(const Limits& limits) {
+  int32_t heads = 1;
+  for (const LayerKind& layer : limits.model.layers)
+    heads = std::max(heads, layer.params.num_qo_heads);
+  const int64_t blocks = pages_for(int64_t{heads} * std::max(1, limits.max_q_len), kBlockHeads);
+  return static_cast<int32_t>(std::max<int64_t>(1, kMultiprocessors / blocks));
+}
+
+void FlashMla::bind_own(Binder& binder, const Limits& limits) const {
+  MlaBackend::bind_own(binder, limits);
+  binder.ints(kTileMetadata, "tile_metadata", {num_parts(limits), kMlaPartInts});
+  binder.ints(kNumSplits, "num_splits", {limits.rows + 1});
+}
+
+void FlashMla::fill_own(const ForwardBatch& batch, const Limits& limits, Filler& filler) const {
+  MlaBackend::fill_own(batch, limits, filler);
+  share_out(filler.ints(kSeqLensK), filler.ints(kTileMetadata), filler.ints(kNumSplits));
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,39 @@
+#include "backends/paged/mla_backend.h"
+
+#include <algorithm>
+
+#include "attn/page_table.h"
+
+namespace shadowgraph {
+
+Status MlaBackend::check(const Limits& limits) const {
+  Status status = PagedBackend::check(limits);
+  const ModelConfig& m = limits.model;
+  if (m.swa_pool) refuse(&status, "swa_pool", "no window pool", 1);
+  for (const LayerKind& layer : m.layers) {
+    if (layer.params.num_kv_heads > 1)
+      refuse(&status, "layers.num_kv_heads", "<= 1", layer.params.num_kv_heads);
+    if (layer.params.window_left >= 0)
+      refuse(&status, "layers.window_left", "-1", layer.params.window_left);
+  }
+  return status;
+}
+
+int64_t MlaBackend::table_keys(const Limits& limits) const {
+  // The window of a request with one new token ends max_q_len - 1 keys behind its own.
+  const int64_t keys = int64_t{limits.max_kv_len} + std::max(0, limits.max_q_len - 1);
+  const int64_t unit = limits.model.page_size * column_multiple(limits.model.page_size);
+  return pages_for(keys, unit) * unit;
+}
+
+void MlaBackend::bind_own(Binder& binder, const Limits& limits) const {
+  binder.ints(kSeqLensK, "seq_lens_k", {limits.rows});
+}
+
+void MlaBackend::fill_own(const ForwardBatch& batch, const Limits& limits, Filler& filler) const {
+  const std::span<int32_t> lens = filler.ints(kSeqLensK);
+  for (int32_t i = 0; i < limits.rows; ++i)
+    lens[static_cast<size_t>(i)] = row_of(batch, limits, i).extent.prefix_len + limits.max_q_len;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,28 @@
+// MlaBackend: the absorbed path of multi-head latent attention: one latent head, no windows. An
+// engine's kernel reads every request through a window of as many queries as the widest has, and is
+// told prefix + window keys; the launch here reads each request's own. Prefill is another backend's
+// (Hybrid). Facts: docs/metadata.md "Siblings". Tested by tests/backends/trtllm_mla_test.cc.
+#pragma once
+
+#include "backends/paged/paged_backend.h"
+
+namespace shadowgraph {
+
+class MlaBackend : public PagedBackend {
+ public:
+  enum MlaBufferId : uint8_t {
+    kSeqLensK = kFirstOwn,  // [rows] prefix + window
+    kFirstOwnOfMla
+  };
+
+ protected:
+  Status check(const Limits& limits) const override;
+  int64_t table_keys(const Limits& limits) const override;
+  /// Table columns come in multiples of this.
+  virtual int64_t column_multiple(int32_t /*page_size*/) const { return 1; }
+  size_t num_buffers() const override { return kFirstOwnOfMla; }
+  void bind_own(Binder& binder, const Limits& limits) const override;
+  void fill_own(const ForwardBatch& batch, const Limits& limits, Filler& filler) const override;
+};
+
+}  // namespace shadowgraph

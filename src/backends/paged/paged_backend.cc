@@ -1,0 +1,123 @@
+#include "backends/paged/paged_backend.h"
+
+#include <algorithm>
+
+#include "core/laws.h"
+#include "launch/attention_launch.h"
+
+namespace shadowgraph {
+namespace {
+
+const LayerKind& kind_of(const Meta& meta, const LayerIo& io) {
+  return meta.limits.model.layers[static_cast<size_t>(io.kind)];
+}
+
+}  // namespace
+
+void refuse(Status* status, const char* field, std::string expected, int64_t got) {
+  status->add(make_finding("backend.limits", at(field), std::move(expected), std::to_string(got)));
+}
+
+Status PagedBackend::check(const Limits& limits) const {
+  Status status = serves(info(), limits);
+  const ModelConfig& m = limits.model;
+  if (m.max_encoder_len > 0) refuse(&status, "max_encoder_len", "0", m.max_encoder_len);
+  if (m.dcp_size != 1 && !info().dcp) refuse(&status, "dcp_size", "1", m.dcp_size);
+  for (size_t i = 0; i < m.layers.size(); ++i) {
+    if (m.layers[i].cross || m.layers[i].local)
+      refuse(&status, "layers", "neither cross-attention nor local", static_cast<int64_t>(i));
+  }
+  return status;
+}
+
+void PagedBackend::bind_offsets(Binder& binder, const Limits& limits) const {
+  if (is_decode_or_idle(limits.mode)) {
+    binder.constant_steps(kCuSeqlensQ, "cu_seqlens_q", limits.rows + 1, 1);
+  } else {
+    binder.ints(kCuSeqlensQ, "cu_seqlens_q", {limits.rows + 1});
+  }
+}
+
+Status PagedBackend::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
+  Status status = check(limits);
+  if (!status.ok()) return status;
+  Binder b(*this, arena, limits, num_buffers(), kNumScalars);
+  b.ints(kKvLens, "kv_lens", {limits.rows});
+  bind_offsets(b, limits);
+  b.tables(kTables, table_keys(limits), limits.model.page_size, limits.model.swa_pool);
+  b.slots(kOutCacheLoc, "out_cache_loc", limits.tokens);
+  if (limits.model.swa_pool) b.slots(kSwaOutCacheLoc, "swa_out_cache_loc", limits.tokens);
+  bind_own(b, limits);
+  return finish(b, limits, meta);
+}
+
+Status PagedBackend::finish(Binder& binder, const Limits& limits, Meta* meta) {
+  Status status = binder.bind(meta);
+  if (status.ok()) meta->scalars[kMaxSeqLenQ] = limits.max_q_len;
+  return status;
+}
+
+Status PagedBackend::fill(const ForwardBatch& batch, Meta& meta) const {
+  const Limits& limits = meta.limits;
+  Status status = fits(batch, limits);
+  if (status.ok()) status = translates(batch, limits, limits.model.page_size);
+  if (!status.ok()) return status;
+  Filler f(meta);
+  const std::span<int32_t> lens = f.ints(kKvLens);
+  std::span<int32_t> cu_q;
+  if (meta[kCuSeqlensQ].lifetime == Lifetime::kPerStep) cu_q = f.ints(kCuSeqlensQ);
+  if (!cu_q.empty()) cu_q[0] = 0;
+  int32_t longest = 0, queries = 0;
+  for (int32_t i = 0; i < limits.rows; ++i) {
+    const RequestRow row = row_of(batch, limits, i);
+    const auto at = static_cast<size_t>(i);
+    lens[at] = row.extent.kv_len;
+    longest = std::max(longest, row.extent.kv_len);
+    queries += row.extent.q_len;
+    if (!cu_q.empty()) cu_q[at + 1] = queries;
+    f.tables(kTables, batch, i, row, row.extent.kv_len);
+  }
+  f.out_cache_loc(batch, kOutCacheLoc, kSwaOutCacheLoc);
+  meta.scalars[kMaxSeqLenK] = longest;
+  meta.scalars[kSumSeqLensQ] = queries;
+  fill_own(batch, limits, f);
+  return f.take_status();
+}
+
+std::vector<KeyList> PagedBackend::key_lists(const Meta& meta, const LayerKind& kind) const {
+  const bool swa = in_window_pool(meta.limits.model, kind);
+  return {{.keys = swa ? kSwaPageTable : kPageTable, .lens = kKvLens, .queries = kCuSeqlensQ}};
+}
+
+void PagedBackend::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
+  launch_gather(stream, meta, kTables, step);
+  for (const LayerIo& io : step.layers) {
+    store(stream, meta, io);
+    attend(stream, meta, io, elements<int32_t>(meta[kKvLens]),
+           elements<int32_t>(meta[kCuSeqlensQ]));
+  }
+}
+
+void PagedBackend::store(Stream& stream, const Meta& meta, const LayerIo& io) {
+  const Limits& limits = meta.limits;
+  const bool swa = in_window_pool(limits.model, kind_of(meta, io));
+  launch_store(stream, io, meta[swa ? kSwaOutCacheLoc : kOutCacheLoc], token_rows(limits));
+}
+
+void PagedBackend::attend(Stream& stream, const Meta& meta, const LayerIo& io,
+                          std::span<const int32_t> kv_lens, std::span<const int32_t> cu_seqlens_q) {
+  const LayerKind& kind = kind_of(meta, io);
+  const Buffer& table = meta[in_window_pool(meta.limits.model, kind) ? kSwaPageTable : kPageTable];
+  PagedAttention call;
+  call.q = io.q;
+  call.cache = io.cache;
+  call.pages = PageTable::dense(elements<int32_t>(table), table.shape[1], kv_lens);
+  call.cu_seqlens_q = cu_seqlens_q;
+  call.params = kind.params;
+  call.out = io.out;
+  call.lse = io.lse;
+  call.max_seqlen_q = cu_seqlens_q.empty() ? 1 : meta.limits.max_q_len;
+  stream.launch(attention_launch(call, {1, meta.limits.first_row}));
+}
+
+}  // namespace shadowgraph

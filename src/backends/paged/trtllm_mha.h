@@ -1,0 +1,25 @@
+// TRTLLM-MHA as SGLang drives it: FlashAttention's tables without trees; its prefill kernel reads
+// the key offsets too. Facts: docs/metadata.md "Siblings". Tested by
+// tests/backends/trtllm_mha_test.cc.
+#pragma once
+
+#include "backends/paged/paged_backend.h"
+
+namespace shadowgraph {
+
+class TrtllmMha final : public PagedBackend {
+ public:
+  enum OwnBufferId : uint8_t {
+    kCuSeqlensK = kFirstOwn,  // [rows + 1]
+    kNumBuffers
+  };
+
+  const BackendInfo& info() const override;
+
+ protected:
+  size_t num_buffers() const override { return kNumBuffers; }
+  void bind_own(Binder& binder, const Limits& limits) const override;
+  void fill_own(const ForwardBatch& batch, const Limits& limits, Filler& filler) const override;
+};
+
+}  // namespace shadowgraph

@@ -1,0 +1,79 @@
+// Lengths of rows: how many keys and queries each has, and what padding may have.
+#include <algorithm>
+
+#include "check/laws/judges.h"
+
+namespace shadowgraph {
+namespace {
+
+/// Keys that a role counts, of one request.
+int64_t keys_of(const MetaFacts& m, Role role, const RequestExtent& e) {
+  if (role == Role::kFlatLens) return e.kv_len;
+  if (role == Role::kWidthLens) return m.on_rank(int64_t{e.prefix_len} + m.limits.max_q_len);
+  return m.on_rank(e.kv_len);
+}
+
+/// The most keys that padding may say it has: none is behind its table.
+int64_t most_keys(const MetaFacts& m, Role role) {
+  return m.limits.max_kv_len + (role == Role::kWidthLens ? m.limits.max_q_len : 0);
+}
+
+void judge_rows(const MetaFacts& m, const BufferRole& r, LawReport& report) {
+  const bool offsets = r.role == Role::kKeyOffsets;
+  const int64_t rows = m.size(r.buffer) - (offsets ? 1 : 0), each = m.rows_a_request(rows);
+  const std::string& name = m.buffer(r.buffer).name;
+  const auto keys = [&](int64_t row) {
+    return offsets ? m.value(r.buffer, row + 1) - m.value(r.buffer, row) : m.value(r.buffer, row);
+  };
+  if (rows == 0) return;
+  if (each == 0) return report.fail("trace.shape", at(name), "rows of requests", number(rows));
+  for (int64_t row = 0; row < m.requests() * each; ++row) {
+    const int64_t want = keys_of(m, r.role, m.extent(row / each));
+    if (keys(row) != want)
+      report.fail("len.kv_extent", at(name, row), number(want), number(keys(row)));
+  }
+  const int64_t least = std::min(m.on_rank(m.model.seq_len_fill), int64_t{1});
+  for (int64_t row = m.requests() * each; row < rows; ++row) {
+    const int64_t got = keys(row), most = most_keys(m, r.role);
+    if (got >= least && got <= most) continue;
+    report.fail("len.padding", at(name, row), number(least) + " to " + number(most), number(got));
+  }
+}
+
+/// By query: the keys that it and what stands before it are.
+void judge_seen(const MetaFacts& m, const BufferRole& r, LawReport& report) {
+  const int64_t rows = m.limits.rows;
+  for (int64_t row = 0; row < m.requests(); ++row) {
+    const RequestExtent& e = m.extent(row);
+    for (int64_t q = 0; q < e.q_len && q * rows + row < m.size(r.buffer); ++q) {
+      const int64_t want = m.on_rank(e.prefix_len + q + 1), got = m.value(r.buffer, q * rows + row);
+      if (got != want)
+        report.fail("len.kv_extent", at(m.buffer(r.buffer).name, q, row), number(want),
+                    number(got));
+    }
+  }
+}
+
+}  // namespace
+
+void judge_lengths(const MetaFacts& m, LawReport& report) {
+  for (const BufferRole& r : m.info.roles) {
+    const bool rows = r.role == Role::kKeyLens || r.role == Role::kKeyOffsets ||
+                      r.role == Role::kFlatLens || r.role == Role::kWidthLens;
+    if (r.role == Role::kSeenLens) judge_seen(m, r, report);
+    if (rows && m.size(r.buffer) > 0) judge_rows(m, r, report);
+  }
+}
+
+void judge_last_pages(const MetaFacts& m, LawReport& report) {
+  for (const BufferRole& r : m.info.roles) {
+    if (r.role != Role::kOnes) continue;
+    for (int64_t i = 0; i < m.size(r.buffer); ++i) {
+      if (m.value(r.buffer, i) != 1)
+        report.fail("len.last_page", at(m.buffer(r.buffer).name, i), "1, as a page is a token",
+                    number(m.value(r.buffer, i)));
+    }
+  }
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,163 @@
+// Into how many partial results a decode's rows are cut: Triton's numbers, and FlashMLA's schedule.
+// Facts: docs/metadata.md "Triton", "Siblings".
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "attn/page_table.h"
+#include "backends/paged/flash_mla.h"
+#include "check/laws/judges.h"
+#include "core/int_math.h"
+
+namespace shadowgraph {
+namespace {
+
+/// Keys that a row is cut by: a draft's are those of the committed prefix, in all of its steps.
+std::vector<int64_t> keys_to_cut(const MetaFacts& m, const LayerKind& kind, int64_t rows) {
+  const int64_t each = std::max<int64_t>(m.rows_a_request(rows), 1),
+                window = kind.params.window_left;
+  const int64_t drafted = m.limits.mode == ForwardMode::kDraftDecode ? m.limits.step + 1 : 0;
+  std::vector<int64_t> keys;
+  for (int64_t row = 0; row < rows; ++row) {
+    const bool real = row / each < m.requests();
+    int64_t of_row = real ? m.extent(row / each).kv_len - drafted : m.model.seq_len_fill;
+    if (window >= 0) of_row = std::min(of_row, window + 1);
+    keys.push_back(std::max<int64_t>(of_row, 1));
+  }
+  return keys;
+}
+
+/// Triton's dynamic rule: as many splits as level rows of different lengths, or as fill the GPU.
+int64_t dynamic_splits(const MetaFacts& m, const AttentionParams& p,
+                       const std::vector<int64_t>& keys, int64_t most, int64_t of_row) {
+  const int64_t longest = std::ranges::max(keys), least = std::ranges::min(keys);
+  const int64_t shortest = longest * 8 < least * 10 ? longest : least;
+  const int64_t heads = std::max(1, p.num_qo_heads);
+  const int64_t group = heads / std::clamp<int64_t>(p.num_kv_heads, 1, heads);
+  const int64_t blocks = group == 1 ? heads : ceil_div(heads, std::min<int64_t>(group, 16));
+  const float doublings = std::log2(static_cast<float>(longest) / 64.0f);
+  const auto programs =
+      static_cast<int64_t>(static_cast<float>(m.model.split.num_sms) * std::max(doublings, 1.0f));
+  int64_t splits = 1;
+  for (const int64_t wanted :
+       {ceil_div(longest, shortest), ceil_div(programs, std::ssize(keys) * blocks)}) {
+    const int64_t chunk = ceil_div(longest, std::min(wanted, most));
+    splits = std::max(splits, ceil_div(of_row, chunk));
+  }
+  return splits;
+}
+
+void judge_numbers(const MetaFacts& m, const KindFacts& kind, const KeyList& list,
+                   LawReport& report) {
+  const SplitConfig& s = m.model.split;
+  const int64_t rows = m.size(list.num_splits);
+  if (rows == 0) return;
+  const std::vector<int64_t> keys = keys_to_cut(m, *kind.kind, rows);
+  const int64_t most = m.buffer(list.partial).shape[2];
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t of_row = keys[static_cast<size_t>(row)];
+    int64_t want = 1;
+    if (!s.off) {
+      want = s.fixed_size > 0 ? ceil_div(of_row, s.fixed_size)
+                              : dynamic_splits(m, kind.kind->params, keys, most, of_row);
+    }
+    const int64_t got = m.value(list.num_splits, row);
+    if (got != want || got > most)
+      report.fail("plan.split", at(m.buffer(list.num_splits).name, row),
+                  number(std::min(want, most)), number(got));
+  }
+}
+
+/// The parts of the machine, one after the other, have all keys; none has more than its share.
+class Schedule {
+ public:
+  Schedule(const MetaFacts& m, const BufferRole& parts, LawReport& report)
+      : m_(m), role_(parts), report_(report), splits_(static_cast<size_t>(m.size(parts.lens))) {}
+
+  /// The splits of each row; nothing more is known once a part is wrong.
+  std::vector<int64_t> run() {
+    const int64_t parts = m_.size(role_.buffer) / kMlaPartInts, rows = m_.size(role_.lens);
+    int64_t total = 0;
+    for (int64_t row = 0; row < rows; ++row) total += cost(0, length(row));
+    const int64_t share = ceil_div(total, std::max<int64_t>(parts, 1)) + kRowCost;
+    for (int64_t part = 0; part < parts && ok_; ++part) read(part, share);
+    if (ok_ && row_ < rows) fail(parts - 1, "all keys", "row " + number(row_) + " has more");
+    return ok_ ? splits_ : std::vector<int64_t>{};
+  }
+
+ private:
+  static constexpr int64_t kBlock = 64, kRowCost = 5;
+  static int64_t cost(int64_t begin, int64_t end) {
+    return pages_for(std::max<int64_t>(end, 0), kBlock) - begin / kBlock + kRowCost;
+  }
+  int64_t length(int64_t row) const { return m_.value(role_.lens, row); }
+
+  void read(int64_t part, int64_t share) {
+    const auto at_part = [&](MlaPart i) { return m_.value(role_.buffer, part * kMlaPartInts + i); };
+    const int64_t rows = m_.size(role_.lens), end_row = at_part(kEndRow),
+                  end_key = at_part(kEndKey);
+    if (at_part(kBeginRow) >= rows || end_row < at_part(kBeginRow)) return;  // has no work
+    if (at_part(kBeginRow) != row_ || at_part(kBeginKey) != key_)
+      return fail(part, "from key " + number(key_) + " of row " + number(row_),
+                  "key " + number(at_part(kBeginKey)) + " of row " + number(at_part(kBeginRow)));
+    if (at_part(kBeginSplit) != splits_[static_cast<size_t>(row_)])
+      return fail(part, number(splits_[static_cast<size_t>(row_)]) + " splits before",
+                  number(at_part(kBeginSplit)));
+    if (end_row >= rows || end_key > length(end_row))
+      return fail(part, "keys of the rows",
+                  "key " + number(end_key) + " of row " + number(end_row));
+    int64_t work = 0;
+    for (; row_ <= end_row; ++row_, key_ = 0) {
+      const int64_t end = row_ == end_row ? end_key : length(row_);
+      work += cost(key_, end);
+      ++splits_[static_cast<size_t>(row_)];
+      if (end >= length(row_)) continue;
+      key_ = end;
+      break;
+    }
+    if (work > share)
+      report_.fail("plan.split", at(m_.buffer(role_.buffer).name, part),
+                   "<= " + number(share) + " blocks", number(work));
+  }
+  void fail(int64_t part, std::string expected, std::string got) {
+    report_.fail("plan.work", at(m_.buffer(role_.buffer).name, part), std::move(expected),
+                 std::move(got));
+    ok_ = false;
+  }
+
+  const MetaFacts& m_;
+  const BufferRole& role_;
+  LawReport& report_;
+  std::vector<int64_t> splits_;  // of each row, so far
+  int64_t row_ = 0, key_ = 0;    // the next
+  bool ok_ = true;
+};
+
+void judge_schedule(const MetaFacts& m, const BufferRole& parts, LawReport& report) {
+  if (m.size(parts.buffer) == 0 || m.size(parts.lens) == 0) return;
+  const std::vector<int64_t> splits = Schedule(m, parts, report).run();
+  for (const BufferRole& r : m.info.roles) {
+    if (r.role != Role::kPartSplits || m.size(r.buffer) <= std::ssize(splits)) continue;
+    int64_t before = 0;
+    for (size_t row = 0; row < splits.size(); ++row) {
+      before += splits[row];
+      const auto i = static_cast<int64_t>(row) + 1;
+      if (m.value(r.buffer, i) != before)
+        report.fail("plan.work", at(m.buffer(r.buffer).name, i), number(before),
+                    number(m.value(r.buffer, i)));
+    }
+  }
+}
+
+}  // namespace
+
+void judge_splits(const MetaFacts& m, LawReport& report) {
+  for (const KindFacts& kind : m.kinds()) {
+    for (const KeyList& list : kind.lists)
+      if (list.num_splits >= 0) judge_numbers(m, kind, list, report);
+  }
+  for (const BufferRole& r : m.info.roles)
+    if (r.role == Role::kParts) judge_schedule(m, r, report);
+}
+
+}  // namespace shadowgraph

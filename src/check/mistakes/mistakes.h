@@ -1,0 +1,122 @@
+// Mistakes that a metadata builder or a kernel is known to make, each as other ways to read a call:
+// which tokens a query takes for its keys, which it sees, and what is made of them. None of them
+// knows of a backend or of a planted fault. The list is mistakes.inc. Tested by
+// tests/check/diagnose_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shadowgraph/attention/attention.h"
+
+namespace shadowgraph {
+
+/// What a step read, request by request; of a draft decode, branch by branch.
+struct RowsRead {
+  std::vector<int32_t> cu_seqlens_q;       // [requests + 1]
+  std::vector<std::vector<int32_t>> keys;  // [requests][kv_len] tokens of the pool
+  // [requests][q_len * kv_len] or empty: what params say
+  std::vector<std::vector<uint8_t>> masks;
+
+  int32_t q_len(size_t request) const { return cu_seqlens_q[request + 1] - cu_seqlens_q[request]; }
+};
+
+/// A call, and what else somebody may have taken for it.
+struct Scene {
+  ConstTensorView q;       // [total_q, num_qo_heads, head_dim_qk]
+  KvCache tokens;          // in pages of one
+  AttentionParams params;  // without the custom mask, which is in rows
+  RowsRead rows;
+  int32_t page_size = 1;  // of the pool as it really is
+  // What earlier steps read with the same metadata, the last one first
+  std::vector<RowsRead> before;
+  // [requests] tokens that stand behind a request's keys in its row; may be empty
+  std::vector<std::vector<int32_t>> behind;
+  // [requests] and those that stand before its first key, the nearest last
+  std::vector<std::vector<int32_t>> front;
+};
+
+/// A key of which nothing is known: whatever it holds, a reading with it explains nothing.
+inline constexpr int32_t kNoToken = -1;
+
+/// One request as it may have been read. The default is the call's own way.
+struct Reading {
+  enum class Result : uint8_t {
+    kComputed,
+    kNoKeys,     // out 0, LSE -inf
+    kUnwritten,  // bytes that were there before
+    kNoNumber,   // a NaN that memory held where nobody had written
+    kMadeNan,    // a NaN of arithmetic: inf - inf
+    kOtherHead,  // what another head should have
+  };
+  enum class Heads : uint8_t {
+    kGrouped,
+    kInterleaved,  // h % num_kv_heads
+    kByKvHeads,    // h / num_kv_heads
+  };
+  enum class Merge : uint8_t {
+    kNone,
+    kWeighted,
+    kUnweighted,  // the mean of the parts
+    kFirstLse,    // the result is right, the LSE is the first part's
+    kLastLse,
+  };
+  enum class Lse : uint8_t { kRight, kLog2, kNaturalTwice, kSink, kInfinite, kUnwritten };
+
+  int32_t q_len = 0;
+  std::vector<int32_t> keys;
+  AttentionParams params;        // its mask is aligned at the end of keys, unless `ahead` is given
+  std::optional<int64_t> ahead;  // the place among keys where query 0 stands
+  std::vector<uint8_t> mask;     // [q_len, mask_width]; empty: none
+  int32_t mask_width = 0;
+  // Rows of q, and of the mask, that the request's first query takes; the others follow it
+  int64_t first_query = 0;
+  bool one_query = false;  // all take that one
+  int32_t first_mask_row = 0;
+  // And of what the mask shows only these
+  std::function<bool(int32_t i, int32_t k)> sees = nullptr;
+  // Places from `twice->second` on are those from `twice->first` on once more, and as visible
+  std::optional<std::pair<int32_t, int32_t>> twice;
+  bool elements = false;  // keys are elements of the pool at which a token begins
+  float k_scale = 1, v_scale = 1;
+  double logit_factor = 1;  // all logits times this
+  Result result = Result::kComputed;
+  Heads heads = Heads::kGrouped;
+  int32_t computed_head = -1;  // in place of every row's own
+  // For merges: the place at which keys are cut in two, or, in chunks, the places of each part
+  Merge merge = Merge::kNone;
+  int32_t cut = 0;
+  bool chunks = false;
+  // Parts weigh exp(factor * lse): of the first part, of the others
+  double first_factor = 1, other_factor = 1;
+  bool first_unscaled = false;  // the first part has no scales of K and V
+  Lse lse = Lse::kRight;
+  // Values at hidden places, and in the rest of the last page, are multiplied by 0
+  bool hidden_values = false;
+  bool some_rows = false;  // others are as they should be
+  std::string detail;      // "by 1"; may be empty
+};
+
+using AddReading = std::function<void(Reading)>;
+
+struct Mistake {
+  std::string_view id;        // "window.ignored"
+  std::string_view sentence;  // what went wrong
+  // Every way to make it in a request; `right` is the request as it should be read.
+  void (*readings)(const Scene& scene, size_t request, const Reading& right, const AddReading& add);
+};
+
+/// In the order in which they are believed where several explain as much: what has the fewest ways
+/// to be made first.
+std::span<const Mistake> all_mistakes();
+
+/// The request as the call says it.
+Reading right_reading(const Scene& scene, size_t request);
+
+}  // namespace shadowgraph

@@ -1,0 +1,65 @@
+// What a reading of a call gives, held against what was really computed: one query row and head at
+// a time, by the oracle, with the derived bound. Tested by tests/check/diagnose_test.cc.
+#pragma once
+
+#include <Eigen/Core>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "check/bounds/error_bound.h"
+#include "check/mistakes/diagnose.h"
+#include "oracle/oracle.h"
+
+namespace shadowgraph {
+
+/// A query row of one head.
+struct HeadRow {
+  int64_t row;    // of out and lse
+  int32_t query;  // of the request
+  int32_t head;
+};
+
+class ReadingResults {
+ public:
+  /// All live longer.
+  ReadingResults(const Scene& scene, const Result& result, const Arithmetic& arithmetic,
+                 const DiagnoseOptions& options)
+      : scene_(scene), result_(result), arithmetic_(arithmetic), options_(options) {}
+
+  /// Does the reading give the cell's result? Where nothing is known of it: no.
+  bool agrees(const Reading& reading, const HeadRow& cell) const;
+
+ private:
+  struct Expected {
+    Eigen::ArrayXd out, out_bound;
+    double lse = 0, lse_bound = 0, lse_with_sink = 0;
+    bool empty = false;
+  };
+
+  std::vector<int32_t> seen_places(const Reading& reading, const HeadRow& cell) const;
+  /// None where nothing is known of one of the places.
+  std::optional<Expected> attend(const Reading& reading, const HeadRow& cell,
+                                 const std::vector<int32_t>& places) const;
+  std::optional<Expected> expected_of(const OracleRow& row, int64_t result_row) const;
+  std::optional<Expected> merged(const Reading& reading, const HeadRow& cell,
+                                 const std::vector<int32_t>& places) const;
+  Expected merged(const Reading& reading, const std::vector<Expected>& parts) const;
+  bool meets_hidden(const Reading& reading, const HeadRow& cell,
+                    const std::vector<int32_t>& places) const;
+  bool holds_nan(int32_t token, const Reading& reading, int32_t head) const;
+  enum class Nan : uint8_t { kNone, kHeld, kMade };  // by memory, by arithmetic
+  Nan nan_of(const HeadRow& cell) const;
+  /// True for results that are not computed from the keys.
+  bool agrees_as(Reading reading, const HeadRow& cell) const;
+  bool agrees(const Reading& reading, const Expected& expected, const HeadRow& cell) const;
+  bool agrees_lse(const Reading& reading, const Expected& expected, const HeadRow& cell) const;
+  bool is_unwritten(const ConstTensorView& tensor, const HeadRow& cell) const;
+
+  const Scene& scene_;
+  const Result& result_;
+  const Arithmetic& arithmetic_;
+  const DiagnoseOptions& options_;
+};
+
+}  // namespace shadowgraph

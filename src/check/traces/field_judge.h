@@ -1,0 +1,116 @@
+// The judgement of one recorded field, by its shape. Lengths and offsets are in trace_fields.cc,
+// tables, lists and masks in files of their own.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "check/traces/trace_fields.h"
+#include "check/traces/trace_words.h"
+#include "core/laws.h"
+
+namespace shadowgraph {
+
+class FieldJudge {
+ public:
+  FieldJudge(const TraceStep& step, const Field& field, const RecordedField& recorded,
+             Status* findings)
+      : step_(step), field_(field), recorded_(recorded), findings_(findings) {}
+
+  FieldVerdict run();
+
+ private:
+  static std::string number(int64_t n) { return std::to_string(n); }
+
+  bool is_unread() const;
+  bool is_there() const;
+  bool judge();
+
+  bool capture() const { return step_.rebuilt.capture; }
+  const Buffer& twin(int buffer) const { return step_.twin[static_cast<size_t>(buffer)]; }
+  const Buffer& buffer() const { return twin(field_.buffer); }
+  /// What the twin has filled; everything behind is padding.
+  int64_t real_rows() const;
+  /// Elements of a vector that are stored.
+  int64_t stored() const { return std::min(recorded_.rows(), recorded_.cols); }
+  int64_t expected(int64_t i) const { return value_of(buffer(), i); }
+  int64_t got(int64_t i) const { return recorded_.data[static_cast<size_t>(i)]; }
+  int64_t least_padding(const Field& field) const;
+  int64_t most_padding() const;
+
+  bool leave_out(const std::string& why) {
+    left_out_ = why;
+    return false;
+  }
+  void fail(LawId law, std::optional<int64_t> row, std::optional<int64_t> col, std::string expected,
+            std::string got, std::string_view more_refs = {});
+
+  /// One finding a field: the first row that is wrong, and how many more.
+  struct Rows {
+    int64_t wrong = 0;
+    std::string more() const {
+      if (wrong < 2) return "";
+      return " (and " + number(wrong - 1) + " more row" + (wrong > 2 ? "s)" : ")");
+    }
+  };
+
+  bool judge_scalar();
+  void judge_window(int64_t want);
+  void judge_dtype();
+  bool is_unused(int64_t row) const;
+  bool judge_shape();
+  int64_t first_wrong(Rows* rows) const;
+  bool judge_rows();
+  bool judge_slots();
+  bool has_queries_of_width() const;
+  bool lists_own_keys() const;
+  bool judge_indptr();
+  void judge_copy();
+  bool judge_steps();
+  bool judge_sizes();
+
+  bool judge_table();
+  int64_t least_len() const;
+  int64_t recorded_len(const RecordedField* lens, int64_t row) const;
+  bool has_columns(int64_t row, int64_t len, int64_t unit);
+  void judge_live_rows(int64_t unit, const RecordedField* lens);
+  bool find_wrong(int64_t unit, int64_t row, int64_t len, TablePlace* place);
+  void report(const TablePlace& p, const std::string& more, int64_t recorded_len);
+  void judge_padded_rows(int64_t unit, const RecordedField* lens);
+
+  /// Elements [begin, end) of a list or a mask are a row's.
+  struct Part {
+    int64_t begin = 0, end = 0;
+    int64_t size() const { return end - begin; }
+  };
+  Part part_of(const Buffer& indptr, int64_t row) const;
+  Part part_of(const RecordedField& indptr, int64_t row) const;
+  bool judge_list();
+  bool find_wrong_slot(int64_t row, Part here, TablePlace* place);
+  bool judge_padded_list(int64_t row, Part here);
+  void report_slot(const TablePlace& p, const std::string& more);
+
+  /// The pairs of one request in a mask.
+  struct Pairs {
+    int64_t begin = 0, queries = 0, keys = 0;
+    int64_t size() const { return queries * keys; }
+  };
+  Pairs pairs_of(int64_t row, Part part, int64_t before) const;
+  int64_t expected_bit(int64_t row, int64_t pair) const;
+  bool judge_mask();
+  bool judge_mask_size(int64_t pairs);
+  void report_pair(int64_t row, int64_t pair, const std::string& more);
+
+  const TraceStep& step_;
+  const Field& field_;
+  const RecordedField& recorded_;
+  Status* findings_;
+  std::string left_out_;
+  int64_t rows_ = 0;  // of the twin
+};
+
+}  // namespace shadowgraph

@@ -1,0 +1,321 @@
+#include "check/traces/trace_batch.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "check/traces/trace_names.h"
+#include "core/laws.h"
+#include "core/nearest.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr double kMaxRows = 1 << 24;  // trees and all: what is judged must be built
+
+template <class T>
+void cut(std::vector<T>& values, size_t size) {
+  if (values.size() > size) values.resize(size);
+}
+
+Finding refusal(std::string field, std::string expected, std::string got) {
+  return make_finding("io.line", at(std::move(field)), std::move(expected), std::move(got));
+}
+
+std::string axes(size_t rank) {
+  if (rank == 0) return "one number";
+  return std::to_string(rank) + (rank == 1 ? " axis" : " axes");
+}
+
+void check_word(const char* field, const std::string& word, const std::vector<std::string>& words,
+                Status* status) {
+  if (std::ranges::find(words, word) != words.end()) return;
+  std::string all;
+  for (const std::string& w : words) all += (all.empty() ? "" : ", ") + w;
+  if (words.size() > 4) all = "one of `shadowgraph list modes`";
+  status->add(refusal(field, all, word + did_you_mean(word, words)));
+}
+
+/// An engine chooses freely; what a line does not say, its plans do.
+bool is_ragged(const TraceLine& line) {
+  const auto said = line.expect.find("use_ragged");
+  if (said != line.expect.end() && said->second.data.size() == 1) return said->second.data[0] != 0;
+  return std::ranges::any_of(line.calls,
+                             [](const TraceCall& call) { return call.name.starts_with("ragged"); });
+}
+
+}  // namespace
+
+Status check_words(const TraceLine& line) {
+  Status status;
+  std::vector<std::string> modes;
+  for (const TraceMode& mode : kTraceModes) modes.emplace_back(mode.name);
+  check_word("mode", line.mode, modes, &status);
+  check_word("phase", line.phase, {"eager", "capture", "replay", "replay_in_graph"}, &status);
+  const std::string& kind = line.config.seq_lens_semantics;
+  if (!kind.empty())
+    check_word("config.seq_lens_semantics", kind, {"full", "prefix_only"}, &status);
+  return status;
+}
+
+void TraceBatch::refuse(std::string field, std::string expected, std::string got) {
+  refused.add(refusal(std::move(field), std::move(expected), std::move(got)));
+}
+
+/// False: not there. What is there but no vector of T is refused.
+template <class T>
+bool TraceBatch::read(const TraceLine& line, const char* name, std::vector<T>* to) {
+  const auto at = line.input.find(name);
+  if (at == line.input.end()) return false;
+  if (!at->second.unreadable.empty()) {
+    unreadable_ = true;  // whoever checks the line's keys says it
+    return false;
+  }
+  const RecordedField& field = at->second;
+  const std::string key = "input." + std::string(name);
+  const size_t rank = key == "input.req_to_token" ? 2 : 1;
+  if (field.shape.size() != rank) {
+    refuse(key, rank == 1 ? "a list" : "[pool rows, width]", axes(field.shape.size()));
+    return false;
+  }
+  if (field.cols != field.width()) {
+    refuse(key, "a whole array", "a part of it");
+    return false;
+  }
+  to->reserve(field.data.size());
+  for (const int64_t v : field.data) {
+    if (!std::in_range<T>(v)) {
+      refuse(key, "at most " + std::to_string(std::numeric_limits<T>::max()), std::to_string(v));
+      return false;
+    }
+    to->push_back(static_cast<T>(v));
+  }
+  return true;
+}
+
+template <class T>
+bool TraceBatch::need(const TraceLine& line, const char* name, std::vector<T>* to) {
+  if (read(line, name, to)) return true;
+  if (!line.input.contains(name)) refuse("input." + std::string(name), "there", "missing");
+  return false;
+}
+
+/// nullopt: not there. What is there but no number from 0 to most is refused.
+std::optional<int64_t> TraceBatch::number(const TraceLine& line, const char* name, int64_t most) {
+  const auto at = line.input.find(name);
+  if (at == line.input.end() || !at->second.unreadable.empty()) return {};
+  const std::vector<int64_t>& data = at->second.data;
+  if (data.size() == 1 && data[0] >= 0 && data[0] <= most) return data[0];
+  std::string got = std::to_string(data.size()) + " numbers";
+  if (data.size() == 1) got = std::to_string(data[0]);
+  refuse("input." + std::string(name), "0 to " + std::to_string(most), std::move(got));
+  return {};
+}
+
+std::string TraceBatch::build(const TraceLine& line, const BackendInfo& backend) {
+  read_mode(line, backend);
+  read_requests(line);
+  read_new_tokens(line);
+  read_model(line);
+  if (!refused.ok() || unreadable_) return "";
+  std::string problem = read_tokens(line);
+  if (!problem.empty() || !refused.ok() || unreadable_) return problem;
+  const Status legal = validate(batch);
+  if (!legal.ok()) return "the batch is not legal: " + legal.findings()[0].to_string();
+  return check_slots();
+}
+
+void TraceBatch::read_mode(const TraceLine& line, const BackendInfo& backend) {
+  batch.mode = find_trace_mode(line.mode)->mode;
+  capture = line.phase == "capture";
+  graph = line.phase != "eager";
+  batch.seq_lens_kind = usual_seq_lens_kind(batch.mode);
+  const std::string& kind = line.config.seq_lens_semantics;
+  if (kind == "full") batch.seq_lens_kind = SeqLensKind::kFull;
+  if (kind == "prefix_only") batch.seq_lens_kind = SeqLensKind::kPrefix;
+  batch.spec = {.topk = std::max(1, line.config.topk),
+                .num_steps = line.config.num_steps,
+                .num_draft_tokens = line.config.num_draft_tokens,
+                .step = line.config.step_id,
+                .custom_mask = {}};
+  // A backend that hands its kernels a mask takes what it is given for a tree's, whatever topk is.
+  const bool masks =
+      std::ranges::find(backend.fields, FieldShape::kMask, &Field::shape) != backend.fields.end();
+  if (masks && is_target_verify(batch.mode) && line.input.contains("custom_mask"))
+    batch.spec.topk = std::max(2, batch.spec.topk);
+  heads_ = backend.heads;
+  dual_chunk_ = backend.dual_chunk;
+  if (backend.ragged_prefill) model.ragged_prefill = is_ragged(line);
+}
+
+/// Where a line tells of none, one: most metadata does not depend on heads.
+AttentionParams TraceBatch::heads_of(const TraceLine& line) const {
+  const TraceConfig& config = line.config;
+  const auto planned = [&](const std::string& argument) -> std::optional<int32_t> {
+    for (const TraceCall& call : line.calls) {
+      const auto at = line.expect.find(call.name + argument);
+      if (at == line.expect.end() || at->second.data.size() != 1) continue;
+      const int64_t n = at->second.data[0];
+      if (n >= 1 && n <= 1 << 16) return static_cast<int32_t>(n);
+    }
+    return {};
+  };
+  AttentionParams params;
+  const auto qo = config.num_heads ? config.num_heads : planned(".num_qo_heads");
+  const auto kv = config.num_kv_heads ? config.num_kv_heads : planned(".num_kv_heads");
+  params.num_qo_heads = qo.value_or(kv.value_or(1));
+  params.num_kv_heads = kv.value_or(params.num_qo_heads);
+  // The last axis of partial results is a head.
+  const auto partial = line.expect.find("attn_logits_shape");
+  int64_t dim = planned(".head_dim").value_or(1);
+  if (partial != line.expect.end() && !partial->second.data.empty())
+    dim = std::clamp<int64_t>(partial->second.data.back(), 1, 1 << 16);
+  params.head_dim_qk = params.head_dim_vo = static_cast<int32_t>(dim);
+  return params;
+}
+
+void TraceBatch::read_model(const TraceLine& line) {
+  const TraceConfig& config = line.config;
+  model.max_context_len = config.max_context_len;
+  model.page_size = config.page_size;
+  model.attention_chunk = config.chunk.value_or(0);
+  model.swa_pool = !full_to_swa_.empty();
+  model.topk = batch.spec.topk;
+  model.num_steps = config.num_steps;
+  model.num_draft_tokens = config.num_draft_tokens;
+  model.prefix_chunk_tokens = config.prefix_chunk_tokens;
+  model.split.max_splits = config.max_kv_splits.value_or(model.split.max_splits);
+  model.split.num_sms = config.device_core_count.value_or(model.split.num_sms);
+  const bool latent = config.prefix_chunk_tokens > 0 || !heads_;
+  AttentionParams params = heads_of(line);
+  if (latent) params.num_kv_heads = 1;
+  const auto add = [&](bool cross, bool local) {
+    model.layers.push_back({.params = params, .cross = cross, .local = local, .mla = latent});
+  };
+  add(false, false);
+  if (dual_chunk_) {
+    model.layers[0].dual_chunk = params.causal = model.layers[0].params.causal = true;
+    model.dual_chunk.chunk_size = config.chunk.value_or(0);
+    return;
+  }
+  if (config.chunk) add(false, true);
+  if (model.max_encoder_len > 0) add(true, false);
+  params.window_left = config.window.value_or(-1);
+  if (params.window_left >= 0) add(false, false);
+}
+
+/// A replay's rows are the bucket's, the first raw_bs of them real.
+void TraceBatch::read_requests(const TraceLine& line) {
+  need(line, "seq_lens", &seq_lens_);
+  rows = static_cast<int32_t>(seq_lens_.size());
+  size_t real = seq_lens_.size();
+  if (rows > 0) real = static_cast<size_t>(number(line, "raw_bs", rows).value_or(rows));
+  if (capture) real = 0;
+  const bool named = need(line, "req_pool_indices", &pool_rows_);
+  if (line.mode.starts_with("cross_")) need(line, "encoder_lens", &encoder_lens_);
+  if (encoder_lens_.empty()) read(line, "encoder_lens", &encoder_lens_);
+  if (!encoder_lens_.empty())
+    model.max_encoder_len = std::max(1, *std::ranges::max_element(encoder_lens_));
+  if (named && pool_rows_.size() < real)
+    refuse("input.req_pool_indices", "a row for each of " + std::to_string(real) + " requests",
+           std::to_string(pool_rows_.size()));
+  for (auto* values : {&seq_lens_, &pool_rows_, &encoder_lens_}) cut(*values, real);
+  batch.seq_lens = seq_lens_;
+  batch.req_pool_indices = pool_rows_;
+  batch.encoder_lens = encoder_lens_;
+  const bool has_table = need(line, "req_to_token", &table_);
+  if (!table_.empty()) {
+    batch.req_to_token = {table_, line.input.find("req_to_token")->second.width()};
+  } else if (has_table && real > 0) {
+    refuse("input.req_to_token", "rows", "none");
+  }
+  read(line, "full_to_swa", &full_to_swa_);
+  batch.full_to_swa = full_to_swa_;
+}
+
+void TraceBatch::read_new_tokens(const TraceLine& line) {
+  const int32_t drafts = line.config.num_draft_tokens;
+  if (is_target_verify(batch.mode)) width = drafts;
+  if (is_decode(batch.mode) || is_target_verify(batch.mode)) return;
+  if (graph) {
+    const auto told = number(line, "num_tokens", std::numeric_limits<int64_t>::max());
+    int64_t each = told && rows > 0 ? *told / rows : drafts;
+    // Slots are told of all tokens of the bucket.
+    const auto slots = line.input.find("out_cache_loc");
+    if (!told && rows > 0 && slots != line.input.end())
+      each = std::max(each, slots->second.rows() / rows);
+    width = static_cast<int32_t>(std::clamp<int64_t>(each, 0, 1 << 24));
+  }
+  if (!read(line, "extend_seq_lens", &extend_lens_)) read(line, "num_accept_tokens", &extend_lens_);
+  const bool told =
+      line.input.contains("extend_seq_lens") || line.input.contains("num_accept_tokens");
+  const bool draft = is_draft_extend(batch.mode, DraftExtendV2::kIncluded);
+  // A draft extend in a graph may tell nothing more than its width.
+  const int32_t each = graph ? width : drafts;
+  if (extend_lens_.empty() && !told && draft && each > 0)
+    extend_lens_.assign(seq_lens_.size(), each);
+  if (extend_lens_.empty() && !seq_lens_.empty() && !told)
+    refuse(draft ? "input.num_accept_tokens" : "input.extend_seq_lens", "there", "missing");
+  cut(extend_lens_, seq_lens_.size());
+  batch.extend_lens = extend_lens_;
+}
+
+/// A graph tells of its bucket's tokens, or of the real ones, as all others do. False: of neither.
+bool TraceBatch::cut_padding(std::vector<int64_t>* values, int64_t tokens, int64_t each) const {
+  const auto size = static_cast<int64_t>(values->size());
+  const int64_t bucket = this->tokens();
+  bool padded = graph && (bucket == 0 ? size > tokens * each : size == bucket * each);
+  // A draft's are those of the largest bucket.
+  const int64_t request = batch.spec.topk * each;
+  if (graph && batch.mode == ForwardMode::kDraftDecode && request > 0)
+    padded = padded || (size > bucket * each && size % request == 0);
+  if (tokens < 0 || (size != tokens * each && !padded)) return false;
+  cut(*values, static_cast<size_t>(tokens * each));
+  return true;
+}
+
+/// What is told of each new token; a bucket's tokens end with those of its padding.
+std::string TraceBatch::read_tokens(const TraceLine& line) {
+  const auto real = static_cast<int64_t>(seq_lens_.size());
+  const SpecInfo& s = batch.spec;
+  const bool draft = batch.mode == ForwardMode::kDraftDecode;
+  // As doubles: the products of what a line claims may be anything.
+  const double trees = 1.0 * rows * std::max(s.topk, s.num_draft_tokens) *
+                       std::max({1, s.num_steps, s.num_draft_tokens});
+  if (std::max(trees, 1.0 * rows * width * s.topk) > kMaxRows)
+    return "more rows than can be judged";
+  int64_t tokens = real * s.topk;
+  if (!draft) {
+    tokens = is_decode(batch.mode) ? real : real * width;
+    if (!extend_lens_.empty())
+      tokens = std::accumulate(extend_lens_.begin(), extend_lens_.end(), int64_t{0});
+  }
+  bool stored = read(line, "out_cache_loc", &out_cache_loc_);
+  // Slot 0 is nobody's.
+  if (std::ranges::count(out_cache_loc_, 0) == std::ssize(out_cache_loc_) && tokens > 0) {
+    stored = stored && out_cache_loc_.empty();
+    out_cache_loc_.clear();
+  }
+  if (stored && draft && s.num_steps > 1 &&
+      static_cast<int64_t>(out_cache_loc_.size()) == int64_t{rows} * s.topk) {
+    // The slots of this step only.
+    std::vector<int64_t> all(out_cache_loc_.size() * static_cast<size_t>(s.num_steps));
+    for (size_t i = 0; i < out_cache_loc_.size() && s.step < s.num_steps; ++i)
+      all[i * static_cast<size_t>(s.num_steps) + static_cast<size_t>(s.step)] = out_cache_loc_[i];
+    out_cache_loc_ = std::move(all);
+  }
+  const int64_t each = draft ? s.num_steps : 1;
+  if (stored && !cut_padding(&out_cache_loc_, tokens, each) && out_cache_loc_.empty())
+    return "the batch is not legal: out_cache_loc is empty";
+  batch.out_cache_loc = out_cache_loc_;  // of any other length: validate() says it
+  if (read(line, "positions", &positions_) && !cut_padding(&positions_, tokens, 1))
+    refuse("input.positions", "one for each of " + std::to_string(tokens) + " tokens",
+           std::to_string(positions_.size()));
+  batch.positions = positions_;
+  if (s.topk > 1 && is_target_verify(batch.mode) && read(line, "custom_mask", &mask_))
+    batch.spec.custom_mask = mask_;
+  return "";
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,74 @@
+// The batch of a trace line, rebuilt for a twin: its real rows only, and the model that its config
+// tells of.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attn/cases/trace.h"
+#include "shadowgraph/engine/backend.h"
+
+namespace shadowgraph {
+
+/// io.line: a mode, phase or meaning of lengths that there is not.
+Status check_words(const TraceLine& line);
+
+class TraceBatch {
+ public:
+  TraceBatch() = default;
+  TraceBatch(const TraceBatch&) = delete;
+  TraceBatch& operator=(const TraceBatch&) = delete;
+
+  /// Requires that check_words(line) is ok. Empty, or why this line cannot be judged: its batch is
+  /// not legal, or too large. A line that says what no trace says is `refused` instead.
+  std::string build(const TraceLine& line, const BackendInfo& backend);
+  Status refused;  // io.line: words, inputs that are missing or no arrays of numbers in range
+
+  /// The batch; in a capture none of its rows is real.
+  ForwardBatch batch;
+  ModelConfig model;
+  int32_t rows = 0;   // with padding
+  int32_t width = 1;  // queries that the graph holds for each row
+  bool graph = false, capture = false;
+
+  /// The window of the layers that have one; -1: none has.
+  int32_t window() const { return model.layers.back().params.window_left; }
+  /// Query tokens that the bucket has room for; 0: not known.
+  int64_t tokens() const {
+    const bool draft = batch.mode == ForwardMode::kDraftDecode;
+    return graph ? int64_t{rows} * width * (draft ? batch.spec.topk : 1) : 0;
+  }
+
+ private:
+  void read_mode(const TraceLine& line, const BackendInfo& backend);
+  void read_model(const TraceLine& line);
+  AttentionParams heads_of(const TraceLine& line) const;
+  void read_requests(const TraceLine& line);
+  void read_new_tokens(const TraceLine& line);
+  std::string read_tokens(const TraceLine& line);
+  bool cut_padding(std::vector<int64_t>* values, int64_t tokens, int64_t each) const;
+  bool whole_pages(std::span<const int32_t> slots) const;
+  std::string check_slots() const;
+  std::string check_stored_once() const;
+  std::string check_stored() const;
+  int64_t encoder_len(int64_t request) const;
+  void refuse(std::string field, std::string expected, std::string got);
+  template <class T>
+  bool read(const TraceLine& line, const char* name, std::vector<T>* to);
+  template <class T>
+  bool need(const TraceLine& line, const char* name, std::vector<T>* to);
+  std::optional<int64_t> number(const TraceLine& line, const char* name, int64_t most);
+
+  bool unreadable_ = false;  // some input is no array of integers
+  std::vector<int32_t> pool_rows_, seq_lens_, extend_lens_, encoder_lens_, table_;
+  std::vector<int64_t> out_cache_loc_, positions_, full_to_swa_;
+  std::vector<uint8_t> mask_;
+  bool heads_ = true;  // the backend has layers with K and V of their own
+  bool dual_chunk_ = false;
+};
+
+}  // namespace shadowgraph

@@ -1,0 +1,379 @@
+#include "check/traces/trace_fields.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "backends/fill/rows.h"
+#include "check/traces/field_judge.h"
+#include "check/traces/trace_words.h"
+#include "core/laws.h"
+
+namespace shadowgraph {
+namespace {
+
+void add_refs(std::string_view refs, std::vector<std::string>* to) {
+  while (!refs.empty()) {
+    const size_t end = std::min(refs.find(' '), refs.size());
+    std::string ref(refs.substr(0, end));
+    if (std::ranges::find(*to, ref) == to->end()) to->push_back(std::move(ref));
+    refs.remove_prefix(std::min(end + 1, refs.size()));
+  }
+}
+
+std::string explained(int64_t got, const SlipWords& why) {
+  std::string text = std::to_string(got);
+  if (!why.words.empty()) text += ": " + why.words;
+  return text;
+}
+
+}  // namespace
+
+FieldVerdict FieldJudge::run() {
+  using enum FieldVerdict::Kind;
+  if (is_unread()) return {kUnread};
+  if (!is_there()) return {kAbsent, "the twin has no such buffer in this mode"};
+  if (judge()) return {kJudged};
+  return {kLeftOut, left_out_};
+}
+
+/// A scalar of a replay is what its capture froze, and that what is baked alone; a choice is a
+/// plan's, and every step plans.
+bool FieldJudge::is_unread() const {
+  if (field_.rule == FieldRule::kDead) return true;
+  if (field_.shape != FieldShape::kScalar || !step_.rebuilt.graph) return false;
+  if (field_.rule == FieldRule::kConstant) return false;
+  return !capture() || field_.rule != FieldRule::kBaked;
+}
+
+bool FieldJudge::is_there() const {
+  const auto i = static_cast<size_t>(field_.buffer);
+  return field_.shape == FieldShape::kScalar ? i < step_.twin.scalars.size() : step_.twin.has(i);
+}
+
+bool FieldJudge::judge() {
+  if (field_.shape == FieldShape::kScalar) return judge_scalar();
+  if (field_.shape == FieldShape::kSizes) return judge_sizes();
+  if (field_.shape == FieldShape::kList || field_.shape == FieldShape::kMask)
+    rows_ = twin(field_.lens).shape[0] - 1;
+  // A mask of one number is of that number throughout.
+  const bool uniform =
+      field_.shape == FieldShape::kMask && recorded_.data.size() == 1 && recorded_.shape.empty();
+  if (!uniform) {
+    judge_dtype();
+    if (!judge_shape()) return left_out_.empty();
+  }
+  switch (field_.shape) {
+    case FieldShape::kRows: return judge_rows();
+    case FieldShape::kSlots: return judge_slots();
+    case FieldShape::kIndptr: return judge_indptr();
+    case FieldShape::kSteps: return judge_steps();
+    case FieldShape::kList: return judge_list();
+    case FieldShape::kMask: return judge_mask();
+    default: return judge_table();
+  }
+}
+
+/// A twin of the batch alone has no padding; one of a bucket has each request's rows first.
+int64_t FieldJudge::real_rows() const {
+  const ForwardBatch& batch = step_.rebuilt.batch;
+  const int64_t rows = step_.twin.limits.rows;
+  if (capture()) return 0;
+  if (batch.size() == rows) return rows_;
+  if (field_.shape == FieldShape::kIndptr) return (rows_ - 1) / rows * batch.size() + 1;
+  if (field_.shape != FieldShape::kSlots) return rows_ / rows * batch.size();
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < batch.size(); ++i) tokens += batch.q_len(i);
+  return tokens * (batch.mode == ForwardMode::kDraftDecode ? batch.spec.topk : 1);
+}
+
+int64_t FieldJudge::least_padding(const Field& field) const {
+  const Limits& limits = step_.twin.limits;
+  if (field.most || field.most_of >= 0) return field.least;
+  const bool tree = is_draft_tree(limits) || is_verify_tree(limits);
+  return tree ? 0 : field.least;
+}
+
+int64_t FieldJudge::most_padding() const {
+  if (field_.most_of >= 0) return twin(field_.most_of).shape[2];
+  return field_.most.value_or(INT32_MAX);
+}
+
+void FieldJudge::fail(LawId law, std::optional<int64_t> row, std::optional<int64_t> col,
+                      std::string expected, std::string got, std::string_view more_refs) {
+  Finding f = make_finding(law, at(std::string(field_.recorded), row, col), std::move(expected),
+                           std::move(got));
+  for (std::string_view refs : {field_.refs, more_refs}) add_refs(refs, &f.refs);
+  findings_->add(std::move(f));
+}
+
+bool FieldJudge::judge_scalar() {
+  const auto i = static_cast<size_t>(field_.buffer);
+  const int64_t want = step_.twin.scalars[i];
+  if (recorded_.data.size() != 1) {
+    fail("trace.shape", {}, {}, "one number", number(static_cast<int64_t>(recorded_.data.size())));
+    return true;
+  }
+  if (field_.unsaid) {
+    judge_window(want);
+    return true;
+  }
+  if (field_.rule == FieldRule::kConstant && got(0) != want)
+    fail("plan.argument", {}, {}, number(want), number(got(0)));
+  if (field_.rule == FieldRule::kExact && got(0) != want)
+    fail("len.kv_extent", {}, {}, number(want), number(got(0)));
+  if (field_.rule == FieldRule::kExact || field_.rule == FieldRule::kConstant) return true;
+  if (got(0) >= want) return true;
+  const LawId law = capture() ? LawId("len.baked_q") : LawId("len.bound");
+  fail(law, {}, {}, ">= " + number(want), number(got(0)));
+  return true;
+}
+
+/// Judges the wrapper of window layers. The twin has one where the keys of a list do not imply the
+/// window; any other wrapper may hide no key.
+void FieldJudge::judge_window(int64_t want) {
+  // A graph's plan is that of any batch.
+  const int64_t window = step_.rebuilt.window();
+  int64_t longest = step_.rebuilt.graph ? INT32_MAX : 0;
+  for (int64_t i = 0; i < step_.rebuilt.batch.size(); ++i)
+    longest = std::max<int64_t>(longest, step_.rebuilt.batch.extent(i).kv_len);
+  const bool hides_nothing =
+      got(0) < 0 || got(0) + 1 >= longest || (window >= 0 && got(0) >= window);
+  if (want >= 0 ? got(0) == want : hides_nothing) return;
+  std::string right = number(want);  // -1: none
+  if (want < 0 && window >= 0) right += ", or " + number(window);
+  fail("mask.window", {}, {}, right,
+       number(got(0)) + (got(0) < 0 ? ": keys before the window are seen" : ": not the window"));
+}
+
+/// Plain JSON says none.
+void FieldJudge::judge_dtype() {
+  const std::string& dtype = recorded_.dtype;
+  const bool mask = field_.shape == FieldShape::kMask;
+  if (field_.any_integers || field_.shape == FieldShape::kSlots || dtype.starts_with("py")) return;
+  if (mask && (dtype == "bool" || dtype == "uint8")) return;
+  const bool wide = field_.shape == FieldShape::kList && buffer().dtype == DType::kI64;
+  const std::string want = mask ? "bool or uint8" : wide ? "int64" : "int32";
+  if (dtype != want) fail("trace.dtype", {}, {}, want, dtype);
+}
+
+/// A twin may have bound more virtual requests than a step needs; the unused ones hold nothing.
+bool FieldJudge::is_unused(int64_t row) const {
+  if (!field_.of_virtual) return false;
+  if (field_.shape == FieldShape::kIndptr) return row > 0 && expected(row) == expected(row - 1);
+  const int lens = field_.shape == FieldShape::kTable ? field_.lens : field_.buffer;
+  return value_of(step_.twin[static_cast<size_t>(lens)], row) == 0;
+}
+
+/// As many rows as the twin's; a bucket may have more.
+bool FieldJudge::judge_shape() {
+  const size_t rank = field_.shape == FieldShape::kTable ? 2 : 1;
+  if (recorded_.shape.size() != rank) {
+    fail("trace.shape", {}, {}, number(static_cast<int64_t>(rank)) + " axes",
+         number(static_cast<int64_t>(recorded_.shape.size())));
+    return false;
+  }
+  if (field_.shape == FieldShape::kList || field_.shape == FieldShape::kMask) return true;
+  const int64_t have = recorded_.rows();
+  rows_ = buffer().shape[0] - (field_.shape == FieldShape::kSteps ? 1 : 0);
+  // A capture's twin holds nothing yet.
+  while (!capture() && rows_ > std::max<int64_t>(have, 0) && is_unused(rows_ - 1)) --rows_;
+  const int64_t want = rows_;
+  if (have < want || (have > want && !step_.rebuilt.graph)) {
+    fail("trace.shape", {}, {}, (step_.rebuilt.graph ? "at least " : "") + number(want) + " rows",
+         number(have));
+    return false;
+  }
+  if (rank == 1 && stored() < rows_) return leave_out("not stored whole");
+  return true;
+}
+
+/// The first row that differs from the twin's; -1: none.
+int64_t FieldJudge::first_wrong(Rows* rows) const {
+  int64_t first = -1;
+  for (int64_t r = 0; r < real_rows(); ++r) {
+    if (expected(r) != got(r) && rows->wrong++ == 0) first = r;
+  }
+  return first;
+}
+
+bool FieldJudge::judge_rows() {
+  Rows rows;
+  if (const int64_t r = first_wrong(&rows); r >= 0) {
+    const SlipWords why = explain_length(step_, buffer(), r, got(r));
+    fail("len.kv_extent", r, {}, number(expected(r)), explained(got(r), why) + rows.more(),
+         why.refs);
+  }
+  const int64_t least = least_padding(field_), most = most_padding();
+  for (int64_t r = real_rows(); r < stored(); ++r) {
+    if (got(r) >= least && got(r) <= most) continue;
+    const std::string more = most == INT32_MAX ? "" : " and <= " + number(most);
+    fail("len.padding", r, {}, ">= " + number(least) + more, number(got(r)));
+    break;
+  }
+  return true;
+}
+
+bool FieldJudge::judge_slots() {
+  if (step_.rebuilt.batch.out_cache_loc.empty() && !capture())
+    return leave_out("the line does not say where its tokens are stored");
+  Rows rows;
+  if (const int64_t r = first_wrong(&rows); r >= 0)
+    fail("slot.write", r, {}, number(expected(r)), number(got(r)) + rows.more());
+  for (int64_t r = real_rows(); r < stored(); ++r) {
+    if (got(r) == 0) continue;
+    fail("slot.write", r, {}, "0 for padding", number(got(r)));
+    break;
+  }
+  return true;
+}
+
+/// A graph of draft extends may have its width of queries for each row: those behind a row's own
+/// are padding, which nobody reads.
+bool FieldJudge::has_queries_of_width() const {
+  const TraceBatch& b = step_.rebuilt;
+  if (!field_.of_queries || !b.graph || !is_draft_extend(b.batch.mode, DraftExtendV2::kIncluded))
+    return false;
+  for (int64_t r = 0; r < stored(); ++r) {
+    if (got(r) != r * b.width) return false;
+  }
+  return true;
+}
+
+/// Queries stand at the end of lists that hold the step's own keys, and behind all others.
+bool FieldJudge::lists_own_keys() const {
+  const ForwardBatch& batch = step_.rebuilt.batch;
+  bool any = false, own = false;
+  for (const Field& field : step_.backend.fields) {
+    if (field.shape != FieldShape::kList || !step_.twin.has(static_cast<size_t>(field.buffer)))
+      continue;
+    any = true;
+    for (int64_t i = 0; i < batch.size(); ++i)
+      own = own || part_of(twin(field.lens), i).size() > batch.extent(i).prefix_len;
+  }
+  return own || !any;
+}
+
+bool FieldJudge::judge_indptr() {
+  const bool constant = field_.rule == FieldRule::kConstant;
+  const int64_t real = capture() ? (constant ? rows_ : 1) : real_rows();
+  const bool of_width = has_queries_of_width();
+  if (of_width && !capture() && !lists_own_keys()) return true;
+  if (got(0) != 0) {
+    fail("len.indptr_first", 0, {}, "0", number(got(0)));
+    return true;
+  }
+  for (int64_t r = 1; r < stored(); ++r) {
+    if (r < real && expected(r) != got(r)) {
+      const int64_t want = expected(r) - expected(r - 1);
+      const SlipWords why =
+          of_width ? SlipWords{"the graph's width; so they stand at the end of its keys, too early",
+                               "fi.I-35"}
+          : field_.of_queries ? SlipWords{}
+                              : explain_count(step_, {r - 1, rows_ - 1, want, got(r) - got(r - 1)});
+      fail("len.q_extent", r, {}, number(expected(r)) + " (" + number(want) + " more)",
+           number(got(r)) + " after " + explained(got(r - 1), why), why.refs);
+      return true;
+    }
+    if (r >= real && got(r) < got(r - 1)) {
+      fail("len.indptr_monotone", r, {}, ">= " + number(got(r - 1)), number(got(r)));
+      return true;
+    }
+  }
+  const int64_t tokens = step_.rebuilt.tokens(), last = stored() - 1;
+  if (field_.of_queries && tokens > 0 && last >= real && got(last) > tokens)
+    fail("len.total", last, {}, "<= " + number(tokens) + " query tokens of the graph",
+         number(got(last)) + ": the kernel reads and writes behind them");
+  judge_copy();
+  return true;
+}
+
+/// The host plans what the device reads: copies of one array are equal, padding too.
+void FieldJudge::judge_copy() {
+  const RecordedField* told = step_.recorded_indptr(field_.buffer, rows_);
+  if (told == nullptr) return;
+  for (int64_t r = real_rows(); r < std::min(stored(), told->cols); ++r) {
+    const int64_t want = told->data[static_cast<size_t>(r)];
+    if (got(r) == want) continue;
+    fail("len.q_extent", r, {}, number(want) + ", as the other copy of these offsets",
+         number(got(r)));
+    return;
+  }
+}
+
+/// The steps of padding are those of the recorded offsets.
+bool FieldJudge::judge_steps() {
+  const RecordedField* told = step_.recorded_indptr(field_.buffer, rows_ + 1);
+  const int64_t rows = told == nullptr ? real_rows() : std::min(stored(), told->cols - 1);
+  for (int64_t r = 0; r < rows; ++r) {
+    const Part part = r < real_rows() ? part_of(buffer(), r) : part_of(*told, r);
+    if (got(r) == part.size()) continue;
+    fail("plan.argument", r, {}, number(part.size()) + ", as the offsets step", number(got(r)));
+    break;
+  }
+  return true;
+}
+
+/// Partial results have room for every row, and each row is as long as its kernel takes it for.
+bool FieldJudge::judge_sizes() {
+  const std::vector<int64_t>& sizes = recorded_.data;
+  const size_t rank = buffer().shape.size();
+  if (recorded_.shape.size() != 1 || sizes.size() != rank) {
+    fail("trace.shape", {}, {}, number(static_cast<int64_t>(rank)) + " sizes",
+         number(static_cast<int64_t>(sizes.size())));
+    return true;
+  }
+  if (sizes[0] < buffer().shape[0])
+    fail("trace.shape", 0, {}, "at least " + number(buffer().shape[0]) + " rows", number(sizes[0]));
+  for (size_t axis = 1; axis < rank; ++axis) {
+    if (sizes[axis] != buffer().shape[axis])
+      fail("trace.shape", static_cast<int64_t>(axis), {}, number(buffer().shape[axis]),
+           number(sizes[axis]));
+  }
+  return true;
+}
+
+int64_t value_of(const Buffer& buffer, int64_t i) {
+  if (buffer.dtype == DType::kU8) return reinterpret_cast<const uint8_t*>(buffer.data)[i];
+  if (buffer.dtype == DType::kI64) return reinterpret_cast<const int64_t*>(buffer.data)[i];
+  return reinterpret_cast<const int32_t*>(buffer.data)[i];
+}
+
+const RecordedField* TraceStep::recorded(std::string_view name) const {
+  const auto at = line.expect.find(name);
+  return at == line.expect.end() ? nullptr : &at->second;
+}
+
+const RecordedField* TraceStep::recorded_lens(int buffer) const {
+  for (const Field& field : backend.fields) {
+    if (field.buffer != buffer || field.shape != FieldShape::kRows) continue;
+    if (const RecordedField* f = recorded(field.recorded)) return f;
+  }
+  return nullptr;
+}
+
+const RecordedField* TraceStep::recorded_indptr(int buffer, int64_t count) const {
+  for (const Field& field : backend.fields) {
+    if (field.buffer != buffer || field.shape != FieldShape::kIndptr) continue;
+    const RecordedField* f = recorded(field.recorded);
+    if (f != nullptr && f->shape.size() == 1 && f->rows() >= count && f->cols == f->rows())
+      return f;
+  }
+  return nullptr;
+}
+
+std::optional<int64_t> TraceStep::request(int64_t row, int64_t rows) const {
+  const int64_t requests = twin.limits.rows;
+  if (requests == 0 || rows % requests != 0) return {};
+  return row / (rows / requests);
+}
+
+FieldVerdict judge_field(const TraceStep& step, const Field& field, const RecordedField& recorded,
+                         Status* findings) {
+  return FieldJudge(step, field, recorded, findings).run();
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,80 @@
+// Lists of slots (CSR): what a row holds is looked up where the recorded offsets say, so that a
+// wrong length is one finding, and not one for each slot behind it.
+#include <algorithm>
+
+#include "check/traces/field_judge.h"
+
+namespace shadowgraph {
+
+FieldJudge::Part FieldJudge::part_of(const Buffer& indptr, int64_t row) const {
+  return {value_of(indptr, row), value_of(indptr, row + 1)};
+}
+
+FieldJudge::Part FieldJudge::part_of(const RecordedField& indptr, int64_t row) const {
+  const auto i = static_cast<size_t>(row);
+  return {indptr.data[i], indptr.data[i + 1]};
+}
+
+bool FieldJudge::judge_list() {
+  const RecordedField* told = step_.recorded_indptr(field_.lens, rows_ + 1);
+  // Where offsets are not recorded nothing says where padding is.
+  const int64_t all = told != nullptr ? told->rows() - 1 : real_rows();
+  Rows rows;
+  TablePlace first;
+  for (int64_t r = 0; r < all; ++r) {
+    const Part here = told != nullptr ? part_of(*told, r) : part_of(twin(field_.lens), r);
+    if (here.begin < 0 || here.size() < 0) continue;  // the offsets' finding
+    if (here.end > recorded_.width()) {
+      fail("table.capacity", r, {}, ">= " + number(here.end) + " elements",
+           number(recorded_.width()) + ": the kernel reads on behind them");
+      break;
+    }
+    TablePlace place;
+    if (r >= real_rows()) {
+      if (!judge_padded_list(r, here)) break;
+    } else if (find_wrong_slot(r, here, &place) && rows.wrong++ == 0) {
+      first = place;
+    }
+  }
+  if (rows.wrong > 0) report_slot(first, rows.more());
+  return left_out_.empty();
+}
+
+/// A row of another length than the twin's may begin or end as that does; the length is a finding
+/// of the offsets.
+bool FieldJudge::find_wrong_slot(int64_t row, Part here, TablePlace* place) {
+  const Part there = part_of(twin(field_.lens), row);
+  const int64_t shorter = std::min(here.size(), there.size());
+  if (shorter > 0 && here.end > recorded_.cols) return leave_out("live elements are not stored");
+  const auto first_wrong = [&](int64_t mine, int64_t theirs) {
+    int64_t j = 0;
+    while (j < shorter && expected(theirs + j) == got(mine + j)) ++j;
+    return j;
+  };
+  const int64_t j = first_wrong(here.begin, there.begin);
+  if (j == shorter || first_wrong(here.end - shorter, there.end - shorter) == shorter) return false;
+  *place = {field_.buffer, 1, row, j, expected(there.begin + j), got(here.begin + j), field_.lens};
+  return true;
+}
+
+/// Safe to run: slots of the pool, as far as it is known.
+bool FieldJudge::judge_padded_list(int64_t row, Part here) {
+  const auto slots = static_cast<int64_t>(step_.rebuilt.batch.full_to_swa.size());
+  for (int64_t j = here.begin; j < std::min(here.end, recorded_.cols); ++j) {
+    if (got(j) >= 0 && (slots == 0 || got(j) <= slots - 2)) continue;
+    fail("table.page_id", row, j - here.begin, "a slot of the pool in padding, too",
+         number(got(j)));
+    return false;
+  }
+  return true;
+}
+
+void FieldJudge::report_slot(const TablePlace& p, const std::string& more) {
+  const SlipWords why = explain_table(step_, p);
+  const std::string want = "slot " + number(p.expected);
+  const std::string got = number(p.got) + ": " + why.words + more;
+  const LawId law = why.wrong_unit ? LawId("table.unit") : LawId("table.slot");
+  fail(law, p.row, p.token, want, got, why.refs);
+}
+
+}  // namespace shadowgraph

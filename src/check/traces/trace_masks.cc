@@ -1,0 +1,75 @@
+// Masks, pair by pair: [queries, keys] of each request, as recorded a byte each, of the twin in
+// bytes or packed.
+#include <algorithm>
+
+#include "check/traces/field_judge.h"
+
+namespace shadowgraph {
+
+/// Offsets count the bytes of the mask; those of a packed one its keys, and the pairs of a request
+/// follow those of the one before.
+FieldJudge::Pairs FieldJudge::pairs_of(int64_t row, Part part, int64_t before) const {
+  const ForwardBatch& batch = step_.rebuilt.batch;
+  const int64_t queries = row < batch.size() ? batch.extent(row).q_len : step_.rebuilt.width;
+  if (field_.keys >= 0) return {before, queries, part.size()};
+  return {part.begin, queries, part.size() / queries};  // of a verify: some query each
+}
+
+int64_t FieldJudge::expected_bit(int64_t row, int64_t pair) const {
+  const int64_t begin = value_of(twin(field_.lens), row);
+  if (field_.keys < 0) return expected(begin + pair) != 0;
+  return expected(begin + pair / 8) >> (pair % 8) & 1;
+}
+
+bool FieldJudge::judge_mask() {
+  const int offsets = field_.keys >= 0 ? field_.keys : field_.lens;
+  const RecordedField* told = step_.recorded_indptr(offsets, rows_ + 1);
+  const int64_t all = told != nullptr ? told->rows() - 1 : rows_;
+  const bool uniform = recorded_.shape.empty();
+  if (uniform && capture()) {
+    fail("mask.size", {}, {}, "a mask, which replays fill", "none: the graph reads none");
+    return true;
+  }
+  Rows rows;
+  int64_t first = 0, first_pair = 0, end = 0;
+  for (int64_t r = 0; r < all; ++r) {
+    const Part part = told != nullptr ? part_of(*told, r) : part_of(twin(offsets), r);
+    if (part.begin < 0 || part.size() < 0 || part.end > INT32_MAX) return true;  // the offsets'
+    const Pairs here = pairs_of(r, part, end);
+    end = here.begin + here.size();
+    // A row of another length than the twin's is a finding of the offsets.
+    if (r >= real_rows() || here.keys != pairs_of(r, part_of(twin(offsets), r), 0).keys) continue;
+    if (!uniform && end > recorded_.cols) continue;
+    for (int64_t p = 0; p < here.size(); ++p) {
+      if (expected_bit(r, p) == (got(uniform ? 0 : here.begin + p) != 0)) continue;
+      if (rows.wrong++ == 0) first = r, first_pair = p;
+      break;
+    }
+  }
+  if (rows.wrong > 0) report_pair(first, first_pair, rows.more());
+  return uniform || judge_mask_size(end);
+}
+
+/// A graph's buffer may be longer; what an eager step hands over is what its kernel reads.
+bool FieldJudge::judge_mask_size(int64_t pairs) {
+  const int64_t have = recorded_.width();
+  if (have < pairs || (have > pairs && !step_.rebuilt.graph)) {
+    fail("mask.size", {}, {}, number(pairs) + " pairs of the queries and keys of its lists",
+         number(have));
+  } else if (pairs > recorded_.cols) {
+    return leave_out("live pairs are not stored");
+  }
+  return true;
+}
+
+void FieldJudge::report_pair(int64_t row, int64_t pair, const std::string& more) {
+  const int offsets = field_.keys >= 0 ? field_.keys : field_.lens;
+  const int64_t keys = pairs_of(row, part_of(twin(offsets), row), 0).keys;
+  const std::string at = "query " + number(pair / keys) +
+                         (expected_bit(row, pair) != 0 ? " sees" : " does not see") + " key " +
+                         number(pair % keys) + " of its list";
+  fail("mask.bit", row, pair, number(expected_bit(row, pair)) + ": " + at,
+       number(1 - expected_bit(row, pair)) + more);
+}
+
+}  // namespace shadowgraph

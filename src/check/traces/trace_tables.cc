@@ -1,0 +1,103 @@
+// Tables of pages or slots, a row each.
+#include <algorithm>
+
+#include "check/traces/field_judge.h"
+
+namespace shadowgraph {
+namespace {
+
+/// Pages of any recorded number: pages_for() takes only lengths.
+int64_t pages(int64_t tokens, int64_t unit) { return tokens / unit + (tokens % unit != 0); }
+
+}  // namespace
+
+bool FieldJudge::judge_table() {
+  const int64_t unit = field_.pages ? step_.rebuilt.model.page_size : 1;
+  const RecordedField* lens = step_.recorded_lens(field_.lens);
+  judge_live_rows(unit, lens);
+  judge_padded_rows(unit, lens);
+  return left_out_.empty();
+}
+
+int64_t FieldJudge::least_len() const {
+  const auto lens = std::ranges::find_if(step_.backend.fields, [&](const Field& f) {
+    return f.shape == FieldShape::kRows && f.buffer == field_.lens;
+  });
+  return lens == step_.backend.fields.end() ? 0 : least_padding(*lens);
+}
+
+int64_t FieldJudge::recorded_len(const RecordedField* lens, int64_t row) const {
+  if (lens == nullptr || row >= static_cast<int64_t>(lens->data.size())) return 0;
+  return lens->data[static_cast<size_t>(row)];
+}
+
+bool FieldJudge::has_columns(int64_t row, int64_t len, int64_t unit) {
+  if (len <= 0 || pages(len, unit) <= recorded_.width()) return true;
+  fail("table.capacity", row, recorded_.width(),
+       ">= " + number(pages(len, unit)) + " columns for " + number(len) + " keys",
+       number(recorded_.width()) + " columns: the kernel reads on into the next row");
+  return false;
+}
+
+void FieldJudge::judge_live_rows(int64_t unit, const RecordedField* lens) {
+  Rows rows;
+  bool room = true;
+  TablePlace first;
+  const Buffer& twin_lens = step_.twin[static_cast<size_t>(field_.lens)];
+  for (int64_t r = 0; r < real_rows(); ++r) {
+    const int64_t len = value_of(twin_lens, r);
+    room = room && has_columns(r, std::max(len, recorded_len(lens, r)), unit);
+    TablePlace place;
+    if (find_wrong(unit, r, len, &place) && rows.wrong++ == 0) first = place;
+  }
+  if (rows.wrong > 0) report(first, rows.more(), recorded_len(lens, first.row));
+}
+
+/// Both tables are followed to slots, token by token.
+bool FieldJudge::find_wrong(int64_t unit, int64_t row, int64_t len, TablePlace* place) {
+  const int64_t twin_unit = step_.twin.units[static_cast<size_t>(field_.buffer)];
+  const int64_t columns = buffer().shape[1];
+  for (int64_t t = 0; t < len; ++t) {
+    const int64_t c = t / unit;
+    if (c >= recorded_.width()) return false;  // table.capacity
+    if (c >= recorded_.cols) return leave_out("live columns are not stored");
+    const int64_t got = recorded_.data[static_cast<size_t>(row * recorded_.cols + c)];
+    const int64_t slot = expected(row * columns + t / twin_unit) * twin_unit + t % twin_unit;
+    if (slot >= 0 && got == slot / unit && t % unit == slot % unit) continue;
+    *place = {field_.buffer, unit, row, t, slot, got};
+    return true;
+  }
+  return false;
+}
+
+void FieldJudge::report(const TablePlace& p, const std::string& more, int64_t recorded_len) {
+  SlipWords why = explain_table(step_, p);
+  if (recorded_len > 0 && p.token >= recorded_len) {
+    why = {"behind the recorded length " + number(recorded_len) + ", so not written in this step",
+           "fa.I-66"};
+  }
+  std::string want = "slot " + number(p.expected) + " of token " + number(p.token);
+  if (p.unit > 1) want.insert(0, "page " + number(p.expected / p.unit) + ", ");
+  const std::string got = number(p.got) + ": " + why.words + more;
+  const LawId law = why.wrong_unit ? LawId("table.unit") : LawId("table.slot");
+  fail(law, p.row, p.token / p.unit, want, got, why.refs);
+}
+
+/// Safe to run: columns are there, and lead into the pool as far as it is known.
+/// Where lengths are not recorded, a row has the fewest keys that it may have.
+void FieldJudge::judge_padded_rows(int64_t unit, const RecordedField* lens) {
+  const auto slots = static_cast<int64_t>(step_.rebuilt.batch.full_to_swa.size());
+  for (int64_t r = real_rows(); r < recorded_.rows(); ++r) {
+    const int64_t len = lens != nullptr ? recorded_len(lens, r) : least_len();
+    if (!has_columns(r, len, unit)) return;
+    const int64_t live = std::min(pages(std::max<int64_t>(0, len), unit), recorded_.cols);
+    for (int64_t c = 0; c < live; ++c) {
+      const int64_t page = recorded_.data[static_cast<size_t>(r * recorded_.cols + c)];
+      if (page >= 0 && (slots == 0 || page <= (slots - 2) / unit)) continue;
+      fail("table.page_id", r, c, "a page of the pool in padding, too", number(page));
+      return;
+    }
+  }
+}
+
+}  // namespace shadowgraph

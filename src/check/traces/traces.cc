@@ -1,0 +1,270 @@
+#include "check/traces/traces.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "check/traces/trace_fields.h"
+#include "check/traces/trace_names.h"
+#include "check/traces/trace_plans.h"
+#include "core/laws.h"
+#include "core/nearest.h"
+#include "shadowgraph/device/sim_device.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr int64_t kMaxElements = int64_t{1} << 26;  // of one table that a twin makes
+
+/// The twin's metadata of the batch, read back as the device has it.
+class Twin {
+ public:
+  Twin() : device_({.seed = 0, .choose = {}, .checked = false}), stream_(device_) {}
+
+  Status make(const Backend& backend, const TraceBatch& rebuilt) {
+    const ForwardBatch& batch = rebuilt.batch;
+    const Limits limits = limits_of(backend.info(), rebuilt);
+    if ((int64_t{limits.tokens} + limits.rows + 1) * (int64_t{limits.max_kv_len} + 1) >
+        kMaxElements) {
+      Status status;
+      status.add(make_finding(
+          "batch.capacity", at("rows"),
+          "a table of at most " + std::to_string(kMaxElements) + " entries",
+          std::to_string(limits.rows) + " rows of " + std::to_string(limits.max_kv_len) + " keys"));
+      return status;
+    }
+    arena_ = Arena(device_, kArenaBytes);
+    Status status = backend.bind(arena_, limits, &meta_);
+    if (status.ok() && !rebuilt.capture) status = backend.fill(batch, meta_);
+    if (status.ok()) broken_ = arena_.upload(stream_.handle());
+    stream_.synchronize();
+    broken_.add(stream_.take_status());
+    if (is_ours(status)) broken_.add(std::exchange(status, {}));
+    return status;
+  }
+  /// The judge's own device failed, whatever the batch.
+  const Status& broken() const { return broken_; }
+
+  const Meta& meta() const { return meta_; }
+
+ private:
+  /// Where the cuts of a row depend on the others, those of padding count as well.
+  static Limits limits_of(const BackendInfo& backend, const TraceBatch& rebuilt) {
+    const ForwardBatch& batch = rebuilt.batch;
+    if (rebuilt.capture)
+      return Limits::bucket(batch.mode, rebuilt.rows, rebuilt.width, rebuilt.model,
+                            batch.spec.step);
+    Limits limits = Limits::exact(batch, rebuilt.model);
+    if (!rebuilt.graph || backend.batch_splits.empty()) return limits;
+    const ModelConfig& model = rebuilt.model;
+    limits.rows = rebuilt.rows;
+    limits.tokens = std::max(limits.tokens, static_cast<int32_t>(rebuilt.tokens()));
+    limits.max_q_len = std::max(limits.max_q_len, rebuilt.width);
+    limits.max_kv_len =
+        std::max(limits.max_kv_len, model.seq_len_fill + limits.max_q_len + batch.spec.step);
+    limits.sum_kv_lens = 0;
+    return limits;
+  }
+
+  /// No batch breaks a law of memory or of device calls by what it says.
+  static bool is_ours(const Status& status) {
+    return std::ranges::any_of(status.findings(), [](const Finding& f) {
+      return f.id.starts_with("input.") || f.id.starts_with("mem.") || f.id.starts_with("graph.");
+    });
+  }
+
+  static constexpr size_t kArenaBytes = size_t{1} << 33;  // addresses; pages when touched
+  SimDevice device_;
+  Stream stream_;
+  Arena arena_;
+  Meta meta_;
+  Status broken_;
+};
+
+class LineJudge {
+ public:
+  explicit LineJudge(const TraceLine& line) : line_(line) {}
+
+  TraceVerdict judge() {
+    std::string missing = judge_metadata();
+    if (!refused_.ok()) {
+      verdict_.kind = TraceVerdict::Kind::kRefused;
+      verdict_.unknown_backend = false;
+      verdict_.findings = std::move(refused_);
+    } else if (!verdict_.findings.ok()) {
+      verdict_.kind = TraceVerdict::Kind::kFlagged;
+    } else if (!missing.empty()) {
+      verdict_.kind = TraceVerdict::Kind::kSkipped;
+      verdict_.why = std::move(missing);
+    }
+    for (Finding& f : verdict_.findings.findings()) {
+      f.case_id = line_.id;
+      if (f.id == "io.line") {
+        f.where.row = static_cast<int64_t>(line_.line);
+        continue;
+      }
+      f.where.backend = line_.backend;
+      f.where.mode = line_.mode;
+      f.where.phase = line_.phase;
+    }
+    return std::move(verdict_);
+  }
+
+ private:
+  void judge_memory() {
+    for (const std::string& access : line_.triton_oob)
+      verdict_.findings.add(
+          make_finding("mem.out_of_bounds", at("triton_oob"), "inside the storage", access));
+  }
+
+  /// Keys that no trace has there.
+  void check_key(const std::string& of, const std::string& key) {
+    if (is_trace_key(of, key)) return;
+    std::string hint = did_you_mean(key, names_of_keys(of));
+    for (const TraceKey& known : kTraceKeys) {
+      if (known.name == key) hint = "; it belongs into " + std::string(known.of);
+    }
+    std::string name = key;
+    if (of != "line") name.insert(0, of + '.');
+    verdict_.left_out.push_back(name + ": not known" + hint);
+  }
+
+  void check_keys() {
+    for (const std::string& key : line_.line_keys) check_key("line", key);
+    for (const std::string& key : line_.config_keys) check_key("config", key);
+    for (const auto& [key, field] : line_.input) {
+      check_key("input", key);
+      if (is_trace_key("input", key)) check_readable("input." + key, field);
+    }
+    for (const std::string& key : line_.null_inputs) check_key("input", key);
+  }
+
+  void check_readable(const std::string& name, const RecordedField& field) {
+    if (!field.unreadable.empty())
+      refused_.add(make_finding("io.line", at(name), "integers", field.unreadable));
+  }
+
+  std::string no_twin() {
+    if (is_foreign_backend(line_.backend)) return "no twin of " + line_.backend + " yet";
+    verdict_.unknown_backend = true;
+    std::vector<std::string> names;
+    for (const Backend* known : all_backends()) names.emplace_back(known->info().name);
+    return "backend not known: " + line_.backend + did_you_mean(line_.backend, names);
+  }
+
+  /// Empty, or why it cannot be judged.
+  std::string judge_metadata() {
+    refused_ = check_words(line_);
+    const Backend* backend = find_backend(line_.backend);
+    if (backend == nullptr) return no_twin();
+    const bool composed = backend->info().fields.empty();
+    if (composed && !backend->info().dense)
+      return "metadata of its layers is not judged in traces yet";
+    if (composed) return "trace each part under its own backend's name";
+    TraceBatch rebuilt;
+    std::string problem;
+    if (refused_.ok()) problem = rebuilt.build(line_, backend->info());
+    check_keys();
+    check_fields(backend->info());
+    refused_.add(std::move(rebuilt.refused));
+    if (!refused_.ok()) return "";
+    judge_memory();
+    if (!problem.empty()) return problem;
+    Twin twin;
+    const Status status = twin.make(*backend, rebuilt);
+    refused_.add(twin.broken());
+    if (!refused_.ok()) return "";
+    if (!status.ok()) return "the twin refuses it: " + status.findings()[0].to_string();
+    if (!line_.exception.empty()) {
+      verdict_.findings.add(
+          make_finding("trace.exception", at("exception"), "metadata", line_.exception));
+      for (const std::string& name : names_of_fields(backend->info())) {
+        if (line_.expect.contains(name))
+          verdict_.left_out.push_back(name + ": beside an exception");
+      }
+      return "";
+    }
+    const TraceStep step{line_, rebuilt, backend->info(), twin.meta()};
+    return judge_fields(step);
+  }
+
+  /// What an engine means by a field that holds nothing.
+  static std::optional<int64_t> unsaid_of(const BackendInfo& backend, const std::string& name) {
+    for (const Field& field : backend.fields) {
+      if (field.recorded == name && field.unsaid) return field.unsaid;
+    }
+    return {};
+  }
+
+  void check_fields(const BackendInfo& backend) {
+    const auto has = [&](const std::string& name) {
+      return std::ranges::find(backend.fields, name, &Field::recorded) != backend.fields.end();
+    };
+    const auto pass_over = [&](const std::string& name) {
+      const std::string hint = did_you_mean(name, names_of_fields(backend));
+      verdict_.left_out.push_back(
+          name + (is_field_of_any(name) ? ": no field of " + line_.backend : ": not known") + hint);
+    };
+    for (const auto& [name, recorded] : line_.expect) {
+      if (has(name)) {
+        check_readable("expect." + name, recorded);
+      } else if (!is_plan_key(line_, name)) {
+        pass_over(name);
+      }
+    }
+    for (const std::string& name : line_.null_fields) {
+      if (!has(name)) {
+        pass_over(name);
+      } else if (!unsaid_of(backend, name)) {
+        verdict_.left_out.push_back(name + ": null");
+      }
+    }
+    tell_plans(line_, &verdict_.left_out);
+  }
+
+  /// The verdict of the first of its readings, one per mode, for which the twin has a value.
+  FieldVerdict judge_field_of(const TraceStep& step, const std::string& name,
+                              const RecordedField& recorded) {
+    FieldVerdict verdict{FieldVerdict::Kind::kUnread};
+    for (const Field& field : step.backend.fields) {
+      if (field.recorded != name) continue;
+      verdict = judge_field(step, field, recorded, &verdict_.findings);
+      if (verdict.kind != FieldVerdict::Kind::kAbsent) break;
+    }
+    return verdict;
+  }
+
+  /// What an engine chose, which nothing but its lists shows to be so.
+  static bool is_choice(const BackendInfo& backend, const std::string& name) {
+    return std::ranges::any_of(backend.fields, [&](const Field& field) {
+      return field.recorded == name && field.shape == FieldShape::kScalar &&
+             field.rule == FieldRule::kConstant;
+    });
+  }
+
+  std::string judge_fields(const TraceStep& step) {
+    int judged = 0;
+    for (const auto& [name, recorded] : line_.expect) {
+      const FieldVerdict verdict = judge_field_of(step, name, recorded);
+      judged += verdict.kind == FieldVerdict::Kind::kJudged && !is_choice(step.backend, name);
+      if (!verdict.why.empty()) verdict_.left_out.push_back(name + ": " + verdict.why);
+    }
+    for (const std::string& name : names_of_fields(step.backend)) {
+      const auto unsaid = unsaid_of(step.backend, name);
+      const bool null = std::ranges::find(line_.null_fields, name) != line_.null_fields.end();
+      if (unsaid && !line_.expect.contains(name) && (null || is_planned(line_, name)))
+        judge_field_of(step, name, {"pyint", {}, 1, {*unsaid}});
+    }
+    judge_plans(step, &verdict_.findings);
+    return judged == 0 ? "no field that is read in this mode" : "";
+  }
+
+  const TraceLine& line_;
+  TraceVerdict verdict_;
+  Status refused_;
+};
+
+}  // namespace
+
+TraceVerdict judge_trace(const TraceLine& line) { return LineJudge(line).judge(); }
+
+}  // namespace shadowgraph

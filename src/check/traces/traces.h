@@ -1,0 +1,34 @@
+// Judging engine traces: a twin makes the metadata of the recorded batch anew, and what an engine's
+// builder left is held against it, field by field as the twin's table says. Who recorded a line,
+// and under which name, has no say. Tested by tests/check/traces_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attn/cases/trace.h"
+#include "shadowgraph/status.h"
+
+namespace shadowgraph {
+
+struct TraceVerdict {
+  enum class Kind : uint8_t { kAgreed, kFlagged, kSkipped, kRefused };
+  Kind kind = Kind::kAgreed;
+  std::string why;                    // of a skipped line: what is missing to judge it
+  bool unknown_backend = false;       // skipped, and no engine is known to have it
+  std::vector<std::string> left_out;  // what the line says and nobody judges, and why
+  // len.*, table.*, slot.write, trace.*, mem.out_of_bounds; where is the recorded field's name, row
+  // and column, case_id the line's id. Of a refused line io.line, with the line in where.row; or
+  // what kept the judge from its work (input.memory, mem.*, graph.*)
+  Status findings;
+};
+
+/// A line is flagged exactly when metadata that is live breaks the canonical triple of its batch,
+/// an invariant or memory, or when its builder raised on a legal batch. Padded rows answer to laws
+/// only; stale columns, and what nothing reads, to none. It is refused if it says what no trace
+/// says: a mode that there is not, an array that is none; skipped if its backend has no twin, or is
+/// composed of others, or its batch is not legal.
+TraceVerdict judge_trace(const TraceLine& line);
+
+}  // namespace shadowgraph

@@ -1,0 +1,38 @@
+// The values of a Case of dense attention, as bytes in their types, in logical order, before
+// anything is laid out.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attn/mask.h"
+#include "fuzz/call/data.h"
+
+namespace shadowgraph {
+
+struct RequestData {
+  LogicalTensor q, k, v;         // [q_len | kv_len, heads, dim]
+  std::vector<uint8_t> mask;     // [q_len * kv_len] or empty
+  std::vector<uint8_t> hot;      // [kv_len]: the keys that score far above the rest (kSelector)
+  std::vector<uint8_t> visible;  // [kv_len]: does any query see the key?
+  // [kv_len]: the same without the custom mask; its page must exist
+  std::vector<uint8_t> reachable;
+};
+
+struct AttentionData {
+  std::vector<RequestData> requests;
+  std::vector<float> sinks;
+};
+
+/// The mask of one request, without the custom one.
+inline MaskShape mask_of(const AttentionCase& x, const RequestExtent& r) {
+  return {r.q_len, r.kv_len, x.causal, x.window_left, x.window_right};
+}
+
+/// The Case's own mask arithmetic: asks the predicate, pair by pair.
+bool sees(const AttentionCase& x, const RequestData& data, const RequestExtent& r, int64_t q,
+          int64_t key);
+
+AttentionData make_attention_data(const Case& x);
+
+}  // namespace shadowgraph

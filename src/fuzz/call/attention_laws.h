@@ -1,0 +1,19 @@
+// Dense attention under the ladder: exact data gives known bits, and what it gives instead names
+// the key that was read; other data lies within the derived bound; the same values have the same
+// bits in other pages, layouts, tables, chunks and orders, ragged for paged, with a plan or
+// without, in scratch of exactly its size. Tested by tests/fuzz/attention_laws_test.cc.
+#pragma once
+
+#include "fuzz/call/attention_scene.h"
+#include "fuzz/call/ladder.h"
+
+namespace shadowgraph {
+
+Status check_attention_case(const Case& x, const RunOptions& options);
+
+/// What the scene's call left, with portable arithmetic or fast.
+Status judge_attention(const Case& x, const AttentionScene& scene);
+/// The same values in another shape.
+AttentionArrangement vary_attention(const Case& x, const RunOptions& options, Rng& rng);
+
+}  // namespace shadowgraph

@@ -1,0 +1,189 @@
+#include "fuzz/call/attention_scene.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "check/bounds/recurrent_compare.h"
+
+namespace shadowgraph {
+
+AttentionArrangement AttentionArrangement::of(const Case& c) {
+  const auto& x = std::get<AttentionCase>(c.call);
+  AttentionArrangement a;
+  a.ragged = x.kernel == CaseKernel::kPrefillRagged;
+  a.decode = x.kernel == CaseKernel::kDecodePaged;
+  a.page_size = x.page_size;
+  a.layout = x.layout;
+  a.table = x.table;
+  a.through_store_kv = x.through_store_kv;
+  a.seed = c.seed;
+  a.calls.emplace_back();
+  for (size_t i = 0; i < x.requests.size(); ++i)
+    a.calls[0].push_back({static_cast<int64_t>(i), 0, x.requests[i].q_len});
+  a.options.num_threads = 1;
+  a.options.lse_sink = x.lse_sink;
+  return a;
+}
+
+std::string AttentionArrangement::to_string() const {
+  std::string s = ragged ? "ragged, " : "page " + std::to_string(page_size) + ", ";
+  if (!ragged && layout == CaseLayout::kPanels) s += "in panels, ";
+  s += describe_rows();
+  if (poison_unread) s += ", poison in all that the footprint does not read";
+  if (!with_lse) s += ", no lse";
+  if (planned) s += ", planned";
+  if (workspace) s += ", scratch of its size";
+  return s + (through_store_kv ? ", store_kv" : "");
+}
+
+AttentionScene::AttentionScene(const Case& x, const AttentionData& data,
+                               const AttentionArrangement& how)
+    : x_(std::get<AttentionCase>(x.call)), data_(data), how_(how), rng_(how.seed) {
+  first_row_ = {0};
+  for (const RequestExtent& r : x_.requests) first_row_.push_back(first_row_.back() + r.q_len);
+}
+
+/// Under a causal mask the keys of a chunk end where its last row's do; without one no request is
+/// cut.
+int32_t AttentionScene::kv_len(size_t i) const {
+  if (is_idle(i)) return 0;
+  const RequestExtent& r = x_.requests[static_cast<size_t>(pieces_[i].row)];
+  return pieces_[i].end == r.q_len ? r.kv_len : std::max(0, r.kv_len - (r.q_len - pieces_[i].end));
+}
+
+void AttentionScene::lay_lengths() {
+  cu_seqlens_q_ = cu_seqlens_k_ = {0};
+  for (size_t i = 0; i < count(); ++i) {
+    cu_seqlens_q_.push_back(cu_seqlens_q_.back() + pieces_[i].end - pieces_[i].begin);
+    cu_seqlens_k_.push_back(cu_seqlens_k_.back() + kv_len(i));
+  }
+}
+
+/// What both kinds of call have. Rows of nobody are poison.
+template <class One>
+void AttentionScene::lay_rows(One* call) {
+  const int64_t rows = cu_seqlens_q_.back(), heads = x_.num_qo_heads;
+  const TensorView q = add("q", x_.q_dtype, {rows, heads, x_.head_dim_qk});
+  for (size_t i = 0; i < count(); ++i) {
+    for (int32_t t = pieces_[i].begin; t < pieces_[i].end && !is_idle(i); ++t) {
+      const LogicalTensor& from = request(i).q;
+      scatter({from.row(t, 0), static_cast<size_t>(from.heads * from.row_bytes())},
+              at_place(q, cu_seqlens_q_[i] + t - pieces_[i].begin));
+    }
+  }
+  call->q = q;
+  call->params = {.num_qo_heads = x_.num_qo_heads,
+                  .num_kv_heads = x_.num_kv_heads,
+                  .head_dim_qk = x_.head_dim_qk,
+                  .head_dim_vo = x_.head_dim_vo,
+                  .sm_scale = x_.sm_scale,
+                  .causal = x_.causal,
+                  .window_left = x_.window_left,
+                  .window_right = x_.window_right,
+                  .logits_soft_cap = x_.logits_soft_cap,
+                  .sinks = add_list("sinks", data_.sinks),
+                  .custom_mask = lay_mask()};
+  call->options = how_.options;
+  call->out = add("out", x_.out_dtype, {rows, heads, x_.head_dim_vo});
+  written_ = {call->out};
+  if (!how_.with_lse) return;
+  call->lse = NaturalLse(memory_.add("lse", DType::kF32, {rows, heads}, rng_, AxisOrder::kAny));
+  written_.emplace_back(call->lse.tensor);
+}
+
+/// The pieces' parts of the requests' masks, packed if the Case says so; gaps between requests are
+/// ones.
+CustomMask AttentionScene::lay_mask() {
+  if (x_.mask == CustomMask::Kind::kNone) return {};
+  const bool packed = x_.mask == CustomMask::Kind::kPacked;
+  std::vector<int64_t> indptr = {static_cast<int64_t>(rng_.below(4))};
+  std::vector<uint8_t> mask(static_cast<size_t>(indptr[0]), 0xff);
+  for (size_t i = 0; i < count(); ++i) {
+    int64_t pair = 0;
+    const int64_t keys = kv_len(i);
+    for (int64_t t = pieces_[i].begin; t < pieces_[i].end; ++t) {
+      for (int64_t key = 0; key < keys; ++key, ++pair) {
+        const int64_t all_keys = x_.requests[static_cast<size_t>(pieces_[i].row)].kv_len;
+        const uint8_t seen = request(i).mask[static_cast<size_t>(t * all_keys + key)];
+        if (!packed) mask.push_back(seen ? 1 : 0);
+        if (packed && pair % 8 == 0) mask.push_back(0);
+        if (packed && seen) mask.back() = static_cast<uint8_t>(mask.back() | 1u << (pair % 8));
+      }
+    }
+    indptr.push_back(static_cast<int64_t>(mask.size()));
+  }
+  return {x_.mask, add_list("custom_mask", mask), add_list("mask_indptr", indptr)};
+}
+
+void AttentionScene::lay_call(RaggedAttention* call) {
+  const int64_t tokens = cu_seqlens_k_.back();
+  const TensorView keys = add("k", x_.kv_dtype, {tokens, x_.num_kv_heads, x_.head_dim_qk});
+  const TensorView values = add("v", x_.kv_dtype, {tokens, x_.num_kv_heads, x_.head_dim_vo});
+  for_each_key(&RequestData::visible, [&](size_t i, int32_t t) {
+    for (const bool key : {true, false}) {
+      const LogicalTensor& from = key ? request(i).k : request(i).v;
+      scatter({from.row(t, 0), static_cast<size_t>(from.heads * from.row_bytes())},
+              at_place(key ? keys : values, cu_seqlens_k_[i] + t));
+    }
+  });
+  call->k = keys, call->v = values;
+  call->k_scale = x_.k_scale, call->v_scale = x_.v_scale;
+  call->cu_seqlens_q = add_list("cu_seqlens_q", cu_seqlens_q_);
+  call->cu_seqlens_k = add_list("cu_seqlens_k", cu_seqlens_k_);
+}
+
+/// In memory of exactly the size that it is said to need. Where it is refused so is the call.
+void AttentionScene::lay_plan(PagedAttention* call) {
+  const std::vector<int32_t> room(static_cast<size_t>(attention_plan_size(*call)), -1);
+  const std::span<int32_t> plan = memory_.add_list("plan", room, rng_);
+  if (plan_attention(*call, plan).ok()) call->plan = plan;
+}
+
+void AttentionScene::lay(size_t index) {
+  memory_ = CallMemory();
+  workspace_ = GuardedBuffer();
+  stored_ = Status();
+  pieces_ = how_.calls[index];
+  const auto idle = [&] {
+    return RowPiece{RowPiece::kNobody, 0, how_.decode ? 1 : static_cast<int32_t>(rng_.below(3))};
+  };
+  add_idle_rows(how_.idle_rows, idle, rng_, &pieces_);
+  lay_lengths();
+  const auto lay_one = [&](auto call) {
+    lay_call(&call);
+    lay_rows(&call);
+    if constexpr (requires { call.plan; }) {
+      if (how_.planned) lay_plan(&call);
+    }
+    if (how_.workspace) {
+      workspace_ = GuardedBuffer(attention_scratch_size(call), rng_.below(65));
+      call.options.scratch = {workspace_.data(), static_cast<size_t>(workspace_.size())};
+    }
+    call_ = call;
+  };
+  how_.ragged ? lay_one(RaggedAttention()) : lay_one(PagedAttention());
+  if (how_.poison_unread) memory_.poison_unread(footprint_of(call_));
+  memory_.remember();
+}
+
+Status AttentionScene::execute_laid() const {
+  if (!stored_.ok()) return stored_;
+  if (how_.device == nullptr) return execute(call_);
+  return std::visit([&](const auto& call) { return how_.device->run(call); }, call_);
+}
+
+void AttentionScene::collect(RowResults* results) const {
+  const auto take = [&](const TensorView& out, const TensorView& lse) {
+    for (size_t i = 0; i < count(); ++i) {
+      for (int64_t t = pieces_[i].begin; t < pieces_[i].end && !is_idle(i); ++t) {
+        const int64_t from = cu_seqlens_q_[i] + t - pieces_[i].begin;
+        const auto to = static_cast<size_t>(first_row_[static_cast<size_t>(pieces_[i].row)] + t);
+        results->out[to] = gather(at_place(ConstTensorView(out), from));
+        if (lse.defined()) results->beside[to] = gather(at_place(ConstTensorView(lse), from));
+      }
+    }
+  };
+  std::visit([&](const auto& call) { take(call.out, call.lse.tensor); }, call_);
+}
+
+}  // namespace shadowgraph

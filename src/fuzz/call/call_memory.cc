@@ -1,0 +1,149 @@
+#include "fuzz/call/call_memory.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "core/laws.h"
+
+namespace shadowgraph {
+namespace {
+
+bool contains(const BufferRanges& ranges, int64_t byte) {
+  return std::ranges::any_of(ranges,
+                             [&](const BufferRange& r) { return r.begin <= byte && byte < r.end; });
+}
+
+/// The first byte that only one of them has.
+int64_t first_apart(const BufferRanges& a, const BufferRanges& b) {
+  const auto [x, y] = std::ranges::mismatch(a, b);
+  if (x == a.end()) return y->begin;
+  if (y == b.end()) return x->begin;
+  return x->begin == y->begin ? std::min(x->end, y->end) : std::min(x->begin, y->begin);
+}
+
+/// For these types the poison of an element is no number.
+bool is_float(DType t) {
+  return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16 || is_fp8(t);
+}
+
+}  // namespace
+
+TensorView CallMemory::add(const char* field, DType dtype, std::span<const int64_t> shape, Rng& rng,
+                           AxisOrder order) {
+  Tensor& t = tensors_.emplace_back();
+  t.field = field;
+  t.view = make_gapped(t.memory, dtype, shape, rng, order);
+  return t.view;
+}
+
+void CallMemory::remember() {
+  for (Tensor& t : tensors_) t.before = t.memory;
+}
+
+void CallMemory::poison() {
+  for (Tensor& t : tensors_) t.memory.poison();
+}
+
+ConstTensorView CallMemory::before(const ConstTensorView& t) const {
+  for (const Tensor& mine : tensors_) {
+    if (!mine.holds(t.data)) continue;
+    ConstTensorView was = t;
+    was.data = mine.before.data() + (t.data - mine.memory.data());
+    return was;
+  }
+  assert(false);
+  return {};
+}
+
+BufferRange CallMemory::Tensor::range_of(const AccessSpan& s) const {
+  const int64_t at = static_cast<const std::byte*>(s.buffer) - memory.data();
+  const int64_t first = at + s.first * s.element_bytes;
+  return {first, first + s.count * s.element_bytes};
+}
+
+BufferRanges CallMemory::Tensor::ranges_of(const Footprint& spans, Access access) const {
+  BufferRanges ranges;
+  for (const AccessSpan& s : spans)
+    if (s.access == access && holds(s.buffer)) ranges.push_back(range_of(s));
+  return merged(std::move(ranges));
+}
+
+BufferRanges CallMemory::Tensor::ranges_of(std::span<const ConstTensorView> views) const {
+  BufferRanges ranges;
+  for (const ConstTensorView& v : views) {
+    if (!holds(v.data) || v.numel() == 0) continue;
+    for_each_run(v, [&](const std::byte* at, size_t bytes) {
+      const int64_t first = at - memory.data();
+      ranges.push_back({first, first + static_cast<int64_t>(bytes)});
+    });
+  }
+  return merged(std::move(ranges));
+}
+
+bool CallMemory::Tensor::is_poison(const AccessSpan& s, int64_t* byte) const {
+  const BufferRange r = range_of(s);
+  for (int64_t i = r.begin; i < r.end; i += s.element_bytes) {
+    const std::byte* at = before.data() + i;
+    if (*at != kPoison || at[s.element_bytes - 1] != kPoison) continue;
+    *byte = i;
+    if (std::all_of(at, at + s.element_bytes, [](std::byte b) { return b == kPoison; }))
+      return true;
+  }
+  return false;
+}
+
+Status CallMemory::check_written(std::span<const ConstTensorView> written) const {
+  Status status;
+  for (const Tensor& t : tensors_) {
+    if (const auto byte = t.memory.first_difference(t.before, t.ranges_of(written)))
+      status.add(make_finding("num.write_set", at(std::string(t.field) + " byte", *byte),
+                              "as before the call: it belongs to no row that is written", "other"));
+  }
+  return status;
+}
+
+Status CallMemory::check_writes(const Tensor& t, const Footprint& spans,
+                                std::span<const ConstTensorView> written) const {
+  Status status;
+  const BufferRanges wanted = t.ranges_of(written), said = t.ranges_of(spans, Access::kWrite);
+  if (wanted == said) return status;
+  const int64_t byte = first_apart(wanted, said);
+  const auto name = [](bool writes) { return writes ? "a write" : "no write"; };
+  status.add(make_finding("num.write_set",
+                          at("footprint of " + std::string(t.field) + " byte", byte),
+                          name(contains(wanted, byte)), name(contains(said, byte))));
+  return status;
+}
+
+Status CallMemory::check_footprint(const Footprint& spans, std::span<const ConstTensorView> written,
+                                   const IsIdle& is_idle) const {
+  Status status;
+  for (const Tensor& t : tensors_) {
+    status.add(check_writes(t, spans, written));
+    const auto fail = [&](LawId law, int64_t byte, const char* expected, const char* got) {
+      status.add(make_finding(law, at("footprint of " + std::string(t.field) + " byte", byte),
+                              expected, got));
+    };
+    int64_t byte = 0;
+    for (const AccessSpan& s : spans) {
+      if (s.count <= 0 || !t.holds(s.buffer)) continue;
+      const BufferRange r = t.range_of(s);
+      if (r.begin < 0 || r.end > t.memory.size()) {
+        fail("mem.out_of_bounds", r.begin < 0 ? r.begin : r.end - 1, "a byte of the tensor",
+             "one beside it");
+        break;
+      }
+      if (s.access != Access::kRead || !is_float(t.view.dtype) || is_idle(s.row)) continue;
+      if (!t.is_poison(s, &byte)) continue;
+      fail("mem.uninit_read", byte, "a read of what was laid down", "a read of poison");
+      break;
+    }
+  }
+  return status;
+}
+
+void CallMemory::poison_unread(const Footprint& spans) {
+  for (Tensor& t : tensors_) t.memory.poison_except(t.ranges_of(spans, Access::kRead));
+}
+
+}  // namespace shadowgraph

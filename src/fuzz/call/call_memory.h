@@ -1,0 +1,79 @@
+// CallMemory: the tensors of one call in guarded memory, what they held before it, and what the
+// call may have done to them. Tested by tests/fuzz/call_memory_test.cc.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "fuzz/call/gapped.h"
+#include "shadowgraph/device/access.h"
+#include "shadowgraph/status.h"
+
+namespace shadowgraph {
+
+class CallMemory {
+ public:
+  /// Poison, with gaps. field: a literal. The view lives as long as this.
+  TensorView add(const char* field, DType dtype, std::span<const int64_t> shape, Rng& rng,
+                 AxisOrder order = AxisOrder::kAsNamed);
+  TensorView add(const char* field, DType dtype, std::initializer_list<int64_t> shape, Rng& rng,
+                 AxisOrder order = AxisOrder::kAsNamed) {
+    return add(field, dtype, std::span(shape.begin(), shape.size()), rng, order);
+  }
+  /// A list, in memory of exactly its size. An empty list has none.
+  template <class T>
+  std::span<T> add_list(const char* field, const std::vector<T>& list, Rng& rng) {
+    if (list.empty()) return {};
+    constexpr DType kType = std::is_same_v<T, float> ? DType::kF32
+                            : sizeof(T) == 1         ? DType::kU8
+                            : sizeof(T) == 4         ? DType::kI32
+                                                     : DType::kI64;
+    const TensorView t = add(field, kType, {std::ssize(list)}, rng);
+    std::memcpy(t.data, list.data(), list.size() * sizeof(T));
+    return {reinterpret_cast<T*>(t.data), list.size()};
+  }
+  /// All bytes are remembered as those before the call.
+  void remember();
+  /// Everything becomes poison; what is remembered stays.
+  void poison();
+  /// A tensor's view of the memory as it was then.
+  ConstTensorView before(const ConstTensorView& t) const;
+
+  /// num.write_set for each tensor of which more than these elements changed since.
+  Status check_written(std::span<const ConstTensorView> written) const;
+  /// Is the row's memory poison on purpose, so that its reads are no fault? -1: nobody's.
+  using IsIdle = std::function<bool(int32_t row)>;
+  /// What a footprint says of each tensor. num.write_set: it writes other elements than these;
+  /// mem.out_of_bounds: it leaves the tensor; mem.uninit_read: it reads floats that nobody laid
+  /// down, except those of idle rows.
+  Status check_footprint(const Footprint& spans, std::span<const ConstTensorView> written,
+                         const IsIdle& is_idle) const;
+  /// Poison wherever the footprint reads nothing. Before remember().
+  void poison_unread(const Footprint& spans);
+
+ private:
+  struct Tensor {
+    const char* field;
+    GuardedBuffer memory, before;
+    TensorView view;
+    bool holds(const void* address) const {
+      return address >= memory.data() && address <= memory.data() + memory.size();
+    }
+    /// The bytes of a span whose buffer it holds.
+    BufferRange range_of(const AccessSpan& s) const;
+    BufferRanges ranges_of(const Footprint& spans, Access access) const;
+    BufferRanges ranges_of(std::span<const ConstTensorView> views) const;
+    bool is_poison(const AccessSpan& s, int64_t* byte) const;
+  };
+  Status check_writes(const Tensor& t, const Footprint& spans,
+                      std::span<const ConstTensorView> written) const;
+
+  std::deque<Tensor> tensors_;
+};
+
+}  // namespace shadowgraph

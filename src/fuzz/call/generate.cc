@@ -1,0 +1,162 @@
+#include "fuzz/call/generate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fuzz/call/recurrent_generate.h"
+#include "fuzz/call/sparse_generate.h"
+
+namespace shadowgraph {
+namespace {
+
+/// A number of keys: mostly some dozens, often at an edge, rarely past a split of the decode
+/// kernel.
+int32_t kv_len(Choices& c) {
+  if (c.one_in(4)) {
+    const int edge = c.of({0, 1, 16, 64, 128, 256, 512, 1024});
+    return std::max(0, edge + c.between(-1, 1));
+  }
+  return c.one_in(3) ? c.between(1, 64) : c.between(64, 192);
+}
+
+/// Queries of one request; q_len > kv_len (rows that see nothing) happens.
+int32_t q_len(Choices& c, int32_t keys) {
+  if (c.one_in(12)) return 0;
+  if (c.one_in(8)) return std::min(keys + c.between(1, 4), 40);
+  return c.between(1, c.one_in(10) ? 40 : 4);
+}
+
+void choose_requests(Choices& c, AttentionCase& x) {
+  const int batch = c.one_in(5) ? 1 : c.between(2, c.one_in(4) ? 6 : 3);
+  for (int i = 0; i < batch; ++i) {
+    RequestExtent r;
+    r.kv_len = kv_len(c);
+    r.q_len = x.kernel == CaseKernel::kDecodePaged ? 1 : q_len(c, r.kv_len);
+    r.prefix_len = std::max(0, r.kv_len - r.q_len);
+    x.requests.push_back(r);
+  }
+}
+
+void choose_heads(Choices& c, AttentionCase& x) {
+  x.num_kv_heads = c.of({1, 1, 2, 1, 3});
+  x.num_qo_heads = x.num_kv_heads * (c.one_in(40) ? 16 : c.of({1, 2, 4, 1, 2, 3, 8}));
+  x.head_dim_qk = c.one_in(48) ? c.of({192, 256}) : c.of({32, 64, 32, 64, 128, 16, 48, 72, 1, 5});
+  x.head_dim_vo = c.one_in(4) ? c.of({32, 64, 16, 40, 96, 4}) : x.head_dim_qk;
+  if (!c.one_in(200)) return;
+  // A token's group alone has more rows than a block of the prefill kernel.
+  x.num_kv_heads = 1;
+  x.num_qo_heads = 104;
+  x.head_dim_qk = x.head_dim_vo = 16;
+}
+
+void choose_dtypes(Choices& c, AttentionCase& x) {
+  x.q_dtype = c.of({DType::kF32, DType::kF16, DType::kBF16});
+  x.kv_dtype = x.q_dtype;
+  if (c.one_in(5)) x.kv_dtype = c.of({DType::kF32, DType::kF16, DType::kBF16});
+  if (c.one_in(5)) x.kv_dtype = c.of({DType::kE4M3, DType::kE5M2});
+  x.out_dtype = c.one_in(4) ? c.of({DType::kF32, DType::kF16, DType::kBF16}) : x.q_dtype;
+  if (is_fp8(x.kv_dtype)) {
+    x.k_scale = c.of({1.f, 0.5f, 0.037f, 1.7f});
+    x.v_scale = c.of({1.f, 2.f, 0.25f, 2.3f});
+  }
+}
+
+void choose_mask(Choices& c, AttentionCase& x) {
+  x.causal = c.one_in(x.kernel == CaseKernel::kDecodePaged ? 4 : 2);
+  if (c.one_in(3)) x.window_left = c.of({0, 1, 2, 7, 15, 16, 17, 31, 64, 127, 128});
+  if (c.one_in(8)) x.window_right = c.of({0, 1, 5, 16});
+  if (c.one_in(6)) x.mask = c.of({CustomMask::Kind::kBool, CustomMask::Kind::kPacked});
+  x.sinks = c.one_in(5);
+  if (x.sinks && c.one_in(2)) x.lse_sink = LseSink::kIncluded;
+}
+
+void choose_arrangement(Choices& c, AttentionCase& x) {
+  x.page_size = c.of({16, 1, 2, 3, 4, 8, 32, 64, 5, 128, 256});
+  x.layout =
+      c.of({CaseLayout::kNhd, CaseLayout::kHnd, CaseLayout::kStackedNhd, CaseLayout::kStackedHnd});
+  if (x.head_dim_qk != x.head_dim_vo) x.layout = c.of({CaseLayout::kNhd, CaseLayout::kHnd});
+  x.table = c.of({PageTable::Form::kDense, PageTable::Form::kCsr});
+  x.through_store_kv = x.kernel != CaseKernel::kPrefillRagged && c.one_in(4);
+}
+
+/// A cache of latents, which store_kv cannot write: K and V are the same memory.
+void choose_latent(Choices& c, AttentionCase& x) {
+  x.layout = CaseLayout::kMlaLatent;
+  x.through_store_kv = false;
+  x.num_kv_heads = 1;
+  x.num_qo_heads = c.of({4, 1, 16});
+  x.head_dim_vo = c.one_in(8) ? 512 : c.of({32, 64});
+  x.head_dim_qk = x.head_dim_vo + (x.head_dim_vo == 512 ? 64 : c.of({16, 8}));
+}
+
+void choose_panels(Choices& c, AttentionCase& x) {
+  if (x.kernel == CaseKernel::kPrefillRagged || x.layout == CaseLayout::kMlaLatent) return;
+  if (!c.one_in(3)) return;
+  x.layout = CaseLayout::kPanels;
+  x.page_size = c.of({16, 16, 32, 64, 48, 128, 256});
+}
+
+/// k_scale and v_scale of few bits: store_kv gives back codes and scales, bit for bit.
+void choose_int8(Choices& c, AttentionCase& x) {
+  if (x.kernel == CaseKernel::kPrefillRagged || !c.one_in(6)) return;
+  x.kv_dtype = DType::kI8;
+  x.k_scale = c.of({1.f, 0.5f, 0.625f, 1.75f});
+  x.v_scale = c.of({1.f, 2.f, 0.25f, 1.25f});
+}
+
+MergeCase choose_merge(Choices& c, CaseData* data) {
+  MergeCase x;
+  *data = c.of({CaseData::kUniform, CaseData::kRandom});
+  x.rows = c.between(1, 24), x.states = c.between(1, 9);
+  x.heads = c.between(1, 8);
+  x.head_dim = c.of({32, 64, 128, 16, 7});
+  x.dtype = x.out_dtype = c.of({DType::kF32, DType::kF16, DType::kBF16});
+  x.lse_base = c.of({LseBase::kNatural, LseBase::kLog2});
+  return x;
+}
+
+AttentionCase choose_call(Choices& c, CaseKernel kernel, CaseData data) {
+  AttentionCase x;
+  x.kernel = kernel;
+  choose_requests(c, x);
+  choose_heads(c, x);
+  choose_dtypes(c, x);
+  choose_mask(c, x);
+  choose_arrangement(c, x);
+  if (x.kernel != CaseKernel::kPrefillRagged && c.one_in(32)) choose_latent(c, x);
+  x.sm_scale = c.of({1.f, 2.f, 0.11f}) / std::sqrt(static_cast<float>(x.head_dim_qk));
+  // A selector's winner must keep its lead of 2^126 behind the cap.
+  const bool capped = c.one_in(5);
+  if (capped)
+    x.logits_soft_cap = data == CaseData::kSelector ? 200.f : c.of({30.f, 5.f, 20.f, 50.f});
+  // The last ones: what was chosen before does not depend on them.
+  choose_panels(c, x);
+  choose_int8(c, x);
+  return x;
+}
+
+}  // namespace
+
+Case generate(Choices& c) {
+  using enum CaseKernel;
+  const CaseKernel kernel =
+      c.of({kDecodePaged, kDecodePaged, kPrefillPaged, kDecodePaged, kPrefillPaged, kPrefillRagged,
+            kPrefillPaged, kMergeStates, kLinear, kLinear, kLinear, kSparse, kSparse, kSparse});
+  Case x;
+  x.seed = c.below(1u << 30);
+  if (kernel == kMergeStates) {
+    x.call = choose_merge(c, &x.data);
+    return x;
+  }
+  x.data = c.of({CaseData::kUniform, CaseData::kSelector, CaseData::kRandom, CaseData::kPeaked});
+  if (kernel == kLinear) {
+    x.call = generate_recurrent(c, x.data);
+  } else if (kernel == kSparse) {
+    x.call = generate_sparse(c);
+  } else {
+    x.call = choose_call(c, kernel, x.data);
+  }
+  return x;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,13 @@
+// generate: a Case as a function of Choices, so that a case is its choice sequence, wherever the
+// choices come from. Lengths favour the places where kernels break: 0, 1, page, panel, tile and
+// split edges, one more and one less. Tested by tests/fuzz/generate_test.cc.
+#pragma once
+
+#include "attn/cases/case.h"
+#include "core/choices.h"
+
+namespace shadowgraph {
+
+Case generate(Choices& choices);
+
+}  // namespace shadowgraph

@@ -1,0 +1,65 @@
+// LaidCall: a call that is laid in guarded memory, and what it may have done to that. Tested by
+// tests/fuzz/*_laws_test.cc.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/laws.h"
+#include "fuzz/call/call_memory.h"
+#include "fuzz/call/kernel_calls.h"
+#include "fuzz/call/row_pieces.h"
+
+namespace shadowgraph {
+
+/// execute(call) and footprint_of(call) say what a call does. Who derives from this lays it.
+template <class AnyCall>
+class LaidCall {
+ public:
+  using Call = AnyCall;
+
+  const Call& call() const { return call_; }
+  /// Runs what was laid. Findings: what the engine refused, and what check_writes() finds.
+  Status run() {
+    Status status = execute_laid();
+    if (status.ok()) status = check_writes(footprint_of(call_));
+    return status;
+  }
+  /// Writes elsewhere than in the places of its rows, or of the footprint; what the footprint says
+  /// of memory that is not the call's, or that nobody laid down; writes beside the workspace.
+  Status check_writes(const Footprint& spans) const {
+    Status status;
+    const auto is_idle = [&](int32_t row) {
+      return row >= 0 && pieces_[static_cast<size_t>(row)].row == RowPiece::kNobody;
+    };
+    for (const CallMemory* m : {&memory_, &stored_memory_}) {
+      status.add(m->check_written(written_));
+      status.add(m->check_footprint(spans, written_, is_idle));
+    }
+    if (const auto byte = workspace_.first_beside())
+      status.add(make_finding("mem.red_zone", at("scratch byte", *byte),
+                              "no write beside the " + std::to_string(workspace_.size()) +
+                                  " bytes that the call is said to need",
+                              "a write"));
+    return status;
+  }
+  /// After a call that was refused: num.write_set if anything changed.
+  Status check_untouched() const {
+    Status status = memory_.check_written({});
+    status.add(stored_memory_.check_written({}));
+    return status;
+  }
+
+ protected:
+  LaidCall() = default;
+  ~LaidCall() = default;
+  virtual Status execute_laid() const { return execute(call_); }
+
+  CallMemory stored_memory_, memory_;  // what later calls find, too; the call's own
+  GuardedBuffer workspace_;            // of exactly the size that the call is said to need
+  Call call_;
+  std::vector<RowPiece> pieces_;          // rows of the call
+  std::vector<ConstTensorView> written_;  // the places of its rows
+};
+
+}  // namespace shadowgraph

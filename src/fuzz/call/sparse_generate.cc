@@ -1,0 +1,148 @@
+#include "fuzz/call/sparse_generate.h"
+
+namespace shadowgraph {
+namespace {
+
+using Call = SparseCase::Call;
+
+DType wide_dtype(Choices& c) { return c.of({DType::kF32, DType::kBF16, DType::kF16}); }
+
+/// None, one, few, a tile's end, or many.
+int32_t choose_keys(Choices& c) {
+  if (c.one_in(4)) return c.between(60, 68);
+  if (c.one_in(6)) return c.between(100, 200);
+  return c.one_in(2) ? c.between(4, 40) : c.between(0, 3);
+}
+
+void choose_rows(Choices& c, SparseCase& x, int most) {
+  const int rows = c.one_in(5) ? 1 : c.between(2, c.one_in(4) ? most : 3);
+  x.rows.assign(static_cast<size_t>(rows), {});
+}
+
+void choose_dims(Choices& c, SparseCase& x) {
+  if (x.layout == LatentLayout::kDsa) {
+    x.head_dim = 576, x.head_dim_v = 512;
+  } else if (x.layout == LatentLayout::kV4) {
+    x.head_dim = x.head_dim_v = 512;
+  } else {
+    x.head_dim = c.one_in(16) ? c.of({576, 512}) : c.of({16, 32, 17, 5, 80});
+    x.head_dim_v = x.head_dim;
+  }
+  if (c.one_in(x.layout == LatentLayout::kRows ? 2 : 6)) x.head_dim_v = c.between(1, x.head_dim);
+}
+
+/// Latents of an element each: of rows these are few.
+void choose_attention(Choices& c, SparseCase& x) {
+  choose_rows(c, x, 5);
+  x.layout = c.of({LatentLayout::kRows, LatentLayout::kDsa, LatentLayout::kV4});
+  choose_dims(c, x);
+  x.heads = c.one_in(16) ? c.of({17, 67}) : c.of({1, 2, 3, 16, 5});
+  x.dtype = c.one_in(8) ? DType::kE4M3 : wide_dtype(c);
+  x.rows_dtype = c.one_in(3) ? c.of({DType::kE4M3, DType::kE5M2}) : wide_dtype(c);
+  x.out_dtype = wide_dtype(c);
+  x.has_extra = c.one_in(2);
+  x.extra_layout = c.one_in(2) ? LatentLayout::kRows : x.layout;
+  // Its latents are as wide as the first list's.
+  if (x.layout == LatentLayout::kRows && x.head_dim == 576 && c.one_in(2))
+    x.extra_layout = LatentLayout::kDsa;
+  x.sinks = c.one_in(2);
+  x.lse_sink = c.of({LseSink::kExcluded, LseSink::kIncluded});
+  for (SparseCase::Row& row : x.rows) {
+    row.count = choose_keys(c);
+    if (x.has_extra) row.extra = choose_keys(c);
+  }
+}
+
+void choose_pack(Choices& c, SparseCase& x) {
+  choose_rows(c, x, 9);
+  x.layout = c.of({LatentLayout::kRows, LatentLayout::kDsa, LatentLayout::kV4});
+  choose_dims(c, x);
+  x.dtype = wide_dtype(c), x.rows_dtype = wide_dtype(c);
+  x.padding_page = c.one_in(2);
+  for (SparseCase::Row& row : x.rows) row.slot = !c.one_in(6);
+}
+
+/// Rows of a table, or of keys; each token sees some of its request's.
+void choose_logits(Choices& c, SparseCase& x) {
+  choose_rows(c, x, 6);
+  x.requests = c.between(1, 3);
+  x.heads = c.one_in(12) ? c.of({64, 32}) : c.of({1, 2, 3, 5});
+  for (SparseCase::Row& row : x.rows) {
+    row.count = choose_keys(c);
+    if (c.one_in(3)) row.first = c.between(1, 70);
+  }
+}
+
+void choose_lists(Choices& c, SparseCase& x) {
+  choose_rows(c, x, 6);
+  x.topk = c.one_in(8) ? c.of({64, 128}) : c.of({4, 1, 2, 7, 16});
+  for (SparseCase::Row& row : x.rows)
+    row.count = x.call == Call::kSelect ? (c.one_in(3) ? x.topk + c.between(-1, 1) : choose_keys(c))
+                                        : c.between(0, x.topk);
+  if (x.call != Call::kTransform) return;
+  x.requests = c.between(1, 3);
+  x.by_table = !c.one_in(3);
+}
+
+/// Often around the end of a block.
+void choose_compress(Choices& c, SparseCase& x) {
+  choose_rows(c, x, 5);
+  x.ratio = c.one_in(4) ? 128 : 4;
+  x.head_dim = x.ratio == 128 ? c.of({4, 1, 33}) : c.of({8, 1, 32, 33, 65});
+  x.dtype = wide_dtype(c), x.out_dtype = wide_dtype(c);
+  x.ring = c.one_in(3), x.padding_page = c.one_in(3);
+  const bool decode = c.one_in(3);
+  for (SparseCase::Row& row : x.rows) {
+    row.first = c.one_in(3) ? 0 : c.between(0, 3) * x.ratio + c.between(0, x.ratio - 1);
+    row.count = decode ? 1 : c.one_in(8) ? 0 : c.between(1, x.ratio == 128 ? 140 : 14);
+    row.slot = !c.one_in(8);
+  }
+}
+
+void choose_norm(Choices& c, SparseCase& x) {
+  choose_rows(c, x, 7);
+  if (x.call == Call::kPoolNormRope) x.ratio = c.one_in(6) ? 128 : 4;
+  x.head_dim = x.ratio == 128 ? c.of({4, 34}) : c.of({8, 2, 64, 33, 128});
+  x.rope_dim = 2 * c.between(0, x.head_dim / 2);
+  x.dtype = wide_dtype(c), x.out_dtype = wide_dtype(c);
+}
+
+void choose_stores(Choices& c, SparseCase& x) {
+  choose_rows(c, x, 9);
+  x.padding_page = x.call == Call::kStoreKeys && c.one_in(2);
+  for (SparseCase::Row& row : x.rows) {
+    if (x.call == Call::kStoreKeys) row.slot = !c.one_in(6);
+    if (x.call == Call::kGatherKeys) row.count = choose_keys(c);
+  }
+}
+
+}  // namespace
+
+SparseCase generate_sparse(Choices& c) {
+  SparseCase x;
+  x.call = c.of({Call::kAttention, Call::kAttention, Call::kPack, Call::kAttention, Call::kActQuant,
+                 Call::kStoreKeys, Call::kGatherKeys, Call::kLogits, Call::kLogits, Call::kSelect,
+                 Call::kTransform, Call::kCompact, Call::kCompress, Call::kCompress,
+                 Call::kPoolNormRope, Call::kNormRope});
+  switch (x.call) {
+    case Call::kAttention: choose_attention(c, x); break;
+    case Call::kPack: choose_pack(c, x); break;
+    case Call::kActQuant:
+      choose_rows(c, x, 20);
+      x.head_dim = static_cast<int32_t>(kIndexDim) * c.of({1, 2, 5});
+      x.dtype = wide_dtype(c), x.ue8m0 = c.one_in(2);
+      break;
+    case Call::kStoreKeys:
+    case Call::kGatherKeys: choose_stores(c, x); break;
+    case Call::kLogits: choose_logits(c, x); break;
+    case Call::kSelect:
+    case Call::kTransform:
+    case Call::kCompact: choose_lists(c, x); break;
+    case Call::kCompress: choose_compress(c, x); break;
+    case Call::kPoolNormRope:
+    case Call::kNormRope: choose_norm(c, x); break;
+  }
+  return x;
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,29 @@
+// The parts of the step grids: batches that share a model, pools and graphs.
+#pragma once
+
+#include <vector>
+
+#include "runtime/small_steps.h"
+#include "shadowgraph/engine/backend.h"
+
+namespace shadowgraph {
+
+struct GridPart {
+  ModelConfig model;
+  int32_t width = 0;   // of req_to_token
+  int32_t bucket = 0;  // rows of the one graph; 0: eagerly only
+  int64_t max_tokens = 0;
+  std::vector<StepShape> shapes;
+  // Each shape in every order of the pool's first so many pages, as metadata alone; 0: as it is
+  int32_t permuted_pages = 0;
+
+  uint64_t orders() const {
+    uint64_t n = 1;
+    for (int32_t i = 2; i <= permuted_pages; ++i) n *= static_cast<uint64_t>(i);
+    return n;
+  }
+  /// Steps: shape by shape, each in all orders.
+  uint64_t size() const { return shapes.size() * orders(); }
+};
+
+}  // namespace shadowgraph

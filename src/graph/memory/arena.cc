@@ -1,0 +1,327 @@
+#include "shadowgraph/device/arena.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "core/laws.h"
+#include "graph/memory/memory.h"
+#include "graph/sim/device_status.h"
+
+namespace shadowgraph {
+namespace {
+
+struct Bound {
+  Buffer buffer;
+  size_t end = 0;                 // of its place in the arena, red zone included
+  std::byte* staging = nullptr;   // pinned; null until something may be written
+  std::vector<Elements> written;  // since the last upload
+};
+
+/// None if the shape is not one that memory can have.
+std::optional<size_t> bytes_of(const BufferSpec& spec) {
+  if (spec.shape.size() > TensorView::kMaxRank) return {};
+  int64_t bytes = static_cast<int64_t>(size_of(spec.dtype));
+  for (const int64_t size : spec.shape) {
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) return {};
+  }
+  const int64_t numel = bytes / static_cast<int64_t>(size_of(spec.dtype));
+  if (spec.granule <= 0 || numel % spec.granule != 0) return {};
+  return static_cast<size_t>(bytes);
+}
+
+Status check_range(const Buffer& buffer, Elements range) {
+  Status status;
+  const int64_t numel = buffer.numel();
+  if (range.first < 0 || range.count < 0 || range.first > numel ||
+      range.count > numel - range.first) {
+    status.add(make_finding("input.shape", at(buffer.name, range.first),
+                            "inside " + std::to_string(numel) + " elements",
+                            "the first of " + std::to_string(range.count) + " elements"));
+  }
+  return status;
+}
+
+/// Most fills write front to back: what continues the last range joins it.
+void add_range(std::vector<Elements>* ranges, Elements range) {
+  if (!ranges->empty()) {
+    Elements& last = ranges->back();
+    if (range.first >= last.first && range.first <= last.first + last.count) {
+      last.count = std::max(last.count, range.first + range.count - last.first);
+      return;
+    }
+  }
+  ranges->push_back(range);
+}
+
+}  // namespace
+
+int64_t Buffer::numel() const {
+  int64_t n = 1;
+  for (const int64_t size : shape) n *= size;
+  return n;
+}
+
+Elements Buffer::rows(int64_t first, int64_t count) const {
+  assert(!shape.empty());
+  int64_t row = 1;
+  for (size_t i = 1; i < shape.size(); ++i) row *= shape[i];
+  return {first * row, count * row};
+}
+
+TensorView Buffer::view() const {
+  TensorView v;
+  v.data = data, v.dtype = dtype, v.rank = static_cast<int>(shape.size());
+  int64_t step = 1;
+  for (size_t i = shape.size(); i-- > 0; step *= shape[i])
+    v.shape[i] = shape[i], v.stride[i] = step;
+  return v;
+}
+
+struct Arena::State {
+  State(DeviceApi& device, size_t bytes) : api(device), capacity(bytes) {
+    void* p = nullptr;
+    ready.add(device_status("cudaMalloc", api.malloc(capacity, &p)));
+    base = static_cast<std::byte*>(p);
+    ready.add(device_status("cudaEventCreateWithFlags",
+                            api.event_create_with_flags(kEventDisableTiming, &uploaded)));
+  }
+  ~State() {
+    end_all("");
+    if (uploaded) api.event_destroy(uploaded);
+    if (base != nullptr) api.free(base);
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  Status plan(std::span<const BufferSpec> specs, const std::string& prefix,
+              std::vector<Bound>* planned) const;
+  Status stage(Bound* bound);
+  /// The copies of the last upload have read their staging.
+  Status wait_for_upload();
+  void end_all(std::string_view prefix);
+  size_t used() const {
+    size_t end = 0;
+    for (const auto& [name, b] : bound) end = std::max(end, b.end);
+    return end;
+  }
+  /// The bound buffer that this is the value of, or nullptr.
+  Bound* find(const Buffer& buffer) {
+    Bound* b = buffer.place < places.size() ? places[buffer.place] : nullptr;
+    return b != nullptr && b->buffer.data == buffer.data && b->buffer.name == buffer.name ? b
+                                                                                          : nullptr;
+  }
+  Bound* keep(Bound b);
+  /// In range, of a buffer that is bound.
+  Status check(const Buffer& buffer, Elements range);
+  Status annotate(const Buffer& buffer, Elements range,
+                  const std::function<void(const void*, size_t)>& fn);
+
+  DeviceApi& api;
+  size_t capacity;
+  std::byte* base = nullptr;
+  EventHandle uploaded;
+  bool uploading = false;  // the event may be ahead of the host
+  Status ready;            // why nothing can be bound
+  std::map<std::string, Bound, std::less<>> bound;
+  std::vector<Bound*> places;  // by Buffer::place; null: free
+};
+
+Status Arena::State::plan(std::span<const BufferSpec> specs, const std::string& prefix,
+                          std::vector<Bound>* planned) const {
+  if (!ready.ok()) return ready;
+  Status status;
+  size_t end = used();
+  for (const BufferSpec& spec : specs) {
+    const std::string name = prefix + spec.name;
+    const auto same = [&](const Bound& b) { return b.buffer.name == name; };
+    if (bound.contains(name) || std::ranges::any_of(*planned, same))
+      status.add(make_finding("input.shape", at(name), "a name of its own", "bound already"));
+    const std::optional<size_t> bytes = bytes_of(spec);
+    if (!bytes) {
+      status.add(make_finding("input.shape", at(name),
+                              "a shape of at most 5 sizes in whole granules", "another"));
+      continue;
+    }
+    if (*bytes > capacity || extent_of(*bytes, kRedZone) > capacity - end) {
+      status.add(make_finding("input.memory", at(name),
+                              std::to_string(capacity - end) + " B of the arena at most",
+                              std::to_string(*bytes) + " B and a red zone"));
+      continue;
+    }
+    Bound& b = planned->emplace_back();
+    static_cast<BufferSpec&>(b.buffer) = spec;
+    b.buffer.name = name;
+    b.buffer.data = base + end;
+    b.end = end += extent_of(*bytes, kRedZone);
+  }
+  return status;
+}
+
+Status Arena::State::stage(Bound* b) {
+  if (b->staging != nullptr || b->buffer.bytes() == 0) return {};
+  void* p = nullptr;
+  const DeviceError error = api.malloc_host(b->buffer.bytes(), &p);
+  b->written.reserve(b->buffer.shape.empty() ? 1 : static_cast<size_t>(b->buffer.shape[0]) + 1);
+  b->staging = static_cast<std::byte*>(p);
+  return device_status("cudaMallocHost", error);
+}
+
+Bound* Arena::State::keep(Bound b) {
+  const auto free = std::ranges::find(places, nullptr);
+  b.buffer.place = static_cast<uint32_t>(free - places.begin());
+  if (free == places.end()) places.push_back(nullptr);
+  std::string name = b.buffer.name;
+  Bound* kept = &bound.emplace(std::move(name), std::move(b)).first->second;
+  return places[kept->buffer.place] = kept;
+}
+
+Status Arena::State::wait_for_upload() {
+  if (!uploading) return {};
+  Status status = device_status("cudaEventSynchronize", api.event_synchronize(uploaded));
+  uploading = !status.ok();
+  return status;
+}
+
+void Arena::State::end_all(std::string_view prefix) {
+  (void)wait_for_upload();  // an error here is the device's own, and comes again
+  for (auto it = bound.lower_bound(prefix); it != bound.end() && it->first.starts_with(prefix);) {
+    api.undeclare_buffer(it->second.buffer.data);
+    if (it->second.staging != nullptr) api.free_host(it->second.staging);
+    places[it->second.buffer.place] = nullptr;
+    it = bound.erase(it);
+  }
+}
+
+Status Arena::State::check(const Buffer& buffer, Elements range) {
+  if (find(buffer) != nullptr) return check_range(buffer, range);
+  Status status;
+  status.add(make_finding("input.shape", at(buffer.name), "a buffer of this arena", "not bound"));
+  return status;
+}
+
+Status Arena::State::annotate(const Buffer& buffer, Elements range,
+                              const std::function<void(const void*, size_t)>& fn) {
+  Status status = check(buffer, range);
+  const size_t size = size_of(buffer.dtype);
+  if (status.ok())
+    fn(buffer.data + static_cast<size_t>(range.first) * size,
+       static_cast<size_t>(range.count) * size);
+  return status;
+}
+
+Arena::Arena(DeviceApi& api, size_t capacity) : state_(std::make_shared<State>(api, capacity)) {}
+
+Arena::Arena(std::shared_ptr<State> state, std::string prefix)
+    : state_(std::move(state)), prefix_(std::move(prefix)) {}
+
+Arena Arena::scope(std::string_view name) const {
+  return {state_, prefix_ + std::string(name) + "/"};
+}
+
+Status Arena::bind(std::span<const BufferSpec> specs, std::vector<Buffer>* buffers) {
+  std::vector<Bound> planned;
+  Status status = state_->plan(specs, prefix_, &planned);
+  for (Bound& b : planned) {
+    const Lifetime lifetime = b.buffer.lifetime;
+    if (status.ok() && (lifetime == Lifetime::kConstant || lifetime == Lifetime::kPerStep))
+      status.add(state_->stage(&b));
+  }
+  if (!status.ok()) {
+    for (const Bound& b : planned) {
+      if (b.staging != nullptr) state_->api.free_host(b.staging);
+    }
+    return status;
+  }
+  buffers->clear();
+  for (Bound& b : planned) {
+    const size_t granule = static_cast<size_t>(b.buffer.granule) * size_of(b.buffer.dtype);
+    state_->api.declare_buffer(
+        {b.buffer.data, b.buffer.bytes(), granule, b.buffer.lifetime, b.buffer.name});
+    buffers->push_back(state_->keep(std::move(b))->buffer);
+  }
+  return status;
+}
+
+void Arena::unbind() { state_->end_all(prefix_); }
+
+const Buffer* Arena::find(std::string_view name) const {
+  const auto it = state_->bound.find(prefix_ + std::string(name));
+  return it != state_->bound.end() ? &it->second.buffer : nullptr;
+}
+
+size_t Arena::used() const { return state_->used(); }
+
+Status Arena::write(const Buffer& buffer, int64_t first, const void* values, int64_t count) {
+  std::byte* p = nullptr;
+  Status status = stage_bytes(buffer, {first, count}, &p);
+  if (status.ok() && count > 0)
+    std::memcpy(p, values, static_cast<size_t>(count) * size_of(buffer.dtype));
+  return status;
+}
+
+Status Arena::stage_bytes(const Buffer& buffer, Elements range, std::byte** p) {
+  Status status = state_->check(buffer, range);
+  if (!status.ok() || range.count == 0) return status;
+  Bound* b = state_->find(buffer);
+  status.add(state_->stage(b));
+  status.add(state_->wait_for_upload());
+  if (!status.ok()) return status;
+  *p = b->staging + static_cast<size_t>(range.first) * size_of(buffer.dtype);
+  add_range(&b->written, range);
+  return status;
+}
+
+const std::byte* Arena::staged(const Buffer& buffer) const {
+  const Bound* b = state_->find(buffer);
+  return b != nullptr ? b->staging : nullptr;
+}
+
+void Arena::discard(const Buffer& buffer) {
+  if (Bound* b = state_->find(buffer)) b->written.clear();
+}
+
+Status Arena::upload(StreamHandle stream) {
+  Status status;
+  bool any = false;
+  for (auto& [name, b] : state_->bound) {
+    const size_t size = size_of(b.buffer.dtype);
+    for (const Elements& range : b.written) {
+      const size_t offset = static_cast<size_t>(range.first) * size;
+      MemcpyParams copy;
+      copy.dst = b.buffer.data + offset;
+      copy.src = b.staging + offset;
+      copy.width = static_cast<size_t>(range.count) * size;
+      copy.kind = MemcpyKind::kHostToDevice;
+      status.add(device_status("cudaMemcpyAsync", state_->api.memcpy_async(copy, stream)));
+      any = true;
+    }
+    b.written.clear();  // and keeps its memory: a fill allocates nothing
+  }
+  if (!any) return status;
+  status.add(device_status("cudaEventRecord", state_->api.event_record(state_->uploaded, stream)));
+  state_->uploading = true;
+  return status;
+}
+
+Status Arena::retire(const Buffer& buffer, Elements range) {
+  return state_->annotate(buffer, range,
+                          [&](const void* p, size_t n) { state_->api.retire(p, n); });
+}
+
+Status Arena::set_owner(const Buffer& buffer, Elements range, OwnerId owner) {
+  return state_->annotate(buffer, range,
+                          [&](const void* p, size_t n) { state_->api.set_owner(p, n, owner); });
+}
+
+Status Arena::add_owner(const Buffer& buffer, Elements range, OwnerId owner) {
+  return state_->annotate(buffer, range,
+                          [&](const void* p, size_t n) { state_->api.add_owner(p, n, owner); });
+}
+
+void Arena::begin_step() { state_->api.begin_step(); }
+
+}  // namespace shadowgraph

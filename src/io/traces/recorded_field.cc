@@ -1,0 +1,175 @@
+#include "io/traces/recorded_field.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "core/nearest.h"
+#include "io/file.h"
+
+namespace shadowgraph {
+namespace {
+
+constexpr int64_t kMaxSize = int64_t{1} << 40;
+constexpr size_t kMaxRank = 4;
+
+/// What is there instead of an integer; 5.0 is a float.
+std::string described(const JsonValue& v) {
+  return (v.as<double>() != nullptr ? "the float " : "") + v.describe();
+}
+
+struct IntegerType {
+  std::string_view name;
+  int64_t low, high;
+};
+template <class T>
+constexpr IntegerType type_of(std::string_view name) {
+  using Limit = std::numeric_limits<T>;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  return {name, static_cast<int64_t>(Limit::min()),
+          std::cmp_less(Limit::max(), kMost) ? static_cast<int64_t>(Limit::max()) : kMost};
+}
+constexpr IntegerType kIntegerTypes[] = {
+    {"bool", 0, 1},
+    {"pybool", 0, 1},
+    type_of<int64_t>("pyint"),
+    type_of<int64_t>("pylist"),
+    type_of<int8_t>("int8"),
+    type_of<int16_t>("int16"),
+    type_of<int32_t>("int32"),
+    type_of<int64_t>("int64"),
+    type_of<uint8_t>("uint8"),
+    type_of<uint16_t>("uint16"),
+    type_of<uint32_t>("uint32"),
+    type_of<uint64_t>("uint64"),
+};
+
+/// Why values of a dtype cannot be judged; empty: they are integers.
+std::string unreadable_dtype(const std::string& dtype) {
+  std::vector<std::string> names;
+  for (const IntegerType& type : kIntegerTypes) {
+    if (type.name == dtype) return "";
+    names.emplace_back(type.name);
+  }
+  return "of dtype " + printable(dtype) + did_you_mean(dtype, names);
+}
+
+bool fits(const RecordedField& f) {
+  const auto* const type = std::ranges::find(kIntegerTypes, f.dtype, &IntegerType::name);
+  return std::ranges::all_of(f.data, [&](int64_t v) { return v >= type->low && v <= type->high; });
+}
+
+class FieldReader {
+ public:
+  FieldReader(const std::string& name, const TellFault& fail, RecordedField* field)
+      : name_(name), fail_(fail), f_(*field) {}
+
+  bool read(const JsonValue& value) {
+    const JsonValue* dtype = value.find("dtype");
+    const JsonValue* shape = value.find("shape");
+    const JsonValue* data = value.find("data");
+    if (dtype == nullptr || shape == nullptr || data == nullptr ||
+        dtype->as<std::string>() == nullptr || shape->as<JsonValue::Array>() == nullptr) {
+      read_plain(value);
+      return true;
+    }
+    f_.dtype = *dtype->as<std::string>();
+    f_.unreadable = unreadable_dtype(f_.dtype);
+    for (const JsonValue& size : *shape->as<JsonValue::Array>()) {
+      const auto n = json_integer(size);
+      if (!n || *n < 0 || *n > kMaxSize || f_.shape.size() == kMaxRank) {
+        fail_(name_ + ".shape", "at most 4 sizes from 0 to 2^40", size.describe());
+        return false;
+      }
+      f_.shape.push_back(*n);
+    }
+    const bool good = read_columns(value) && read_data(*data, 0);
+    if (f_.unreadable.empty() && !fits(f_))
+      f_.unreadable = "a value that " + f_.dtype + " cannot hold";
+    if (!f_.unreadable.empty()) f_.data.clear();
+    return good;
+  }
+
+ private:
+  void read_plain(const JsonValue& value) {
+    const auto* list = value.as<JsonValue::Array>();
+    const auto add = [&](const JsonValue& v) {
+      if (const auto n = json_integer(v)) {
+        f_.data.push_back(*n);
+      } else if (f_.unreadable.empty()) {
+        f_.unreadable = (list == nullptr ? "" : "a list with ") + described(v);
+      }
+    };
+    f_.dtype = list == nullptr ? "pyint" : "pylist";
+    if (list == nullptr) {
+      add(value);
+    } else {
+      std::ranges::for_each(*list, add);
+      f_.shape = {static_cast<int64_t>(list->size())};
+    }
+    f_.cols = f_.width();
+    if (value.as<JsonValue::Object>() != nullptr)
+      f_.unreadable = "an object without dtype, shape and data";
+    if (!f_.unreadable.empty()) f_.data.clear();
+  }
+
+  bool read_columns(const JsonValue& value) {
+    f_.cols = f_.width();
+    if (const JsonValue* cols = value.find("cols")) {
+      const auto n = json_integer(*cols);
+      if (!n || *n < 0 || *n > f_.width()) {
+        fail_(name_ + ".cols", "0 to " + std::to_string(f_.width()), cols->describe());
+        return false;
+      }
+      f_.cols = *n;
+    }
+    return true;
+  }
+
+  bool read_data(const JsonValue& v, size_t axis) {
+    if (axis < f_.shape.size()) {
+      const int64_t want = axis + 1 == f_.shape.size() ? f_.cols : f_.shape[axis];
+      const auto* list = v.as<JsonValue::Array>();
+      if (list == nullptr || static_cast<int64_t>(list->size()) != want) {
+        fail_(name_ + ".data", "a list of " + std::to_string(want), v.describe());
+        return false;
+      }
+      return std::ranges::all_of(*list,
+                                 [&](const JsonValue& part) { return read_data(part, axis + 1); });
+    }
+    const auto* truth = v.as<bool>();
+    if (const auto i = json_integer(v)) {
+      f_.data.push_back(*i);
+    } else if (truth != nullptr && f_.dtype.ends_with("bool")) {
+      f_.data.push_back(*truth);
+    } else if (v.as<double>() != nullptr || v.as<std::string>() != nullptr) {
+      if (f_.unreadable.empty()) f_.unreadable = described(v);
+    } else {
+      fail_(name_ + ".data", "integers", v.describe());
+      return false;
+    }
+    return true;
+  }
+
+  const std::string& name_;
+  const TellFault& fail_;
+  RecordedField& f_;
+};
+
+}  // namespace
+
+std::optional<int64_t> json_integer(const JsonValue& v) {
+  if (const auto* i = v.as<int64_t>()) return *i;
+  const auto* u = v.as<uint64_t>();
+  if (u == nullptr || *u > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return {};
+  return static_cast<int64_t>(*u);
+}
+
+bool read_recorded_field(const JsonValue& value, const std::string& name, const TellFault& fail,
+                         RecordedField* field) {
+  return FieldReader(name, fail, field).read(value);
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,14 @@
+// decode_paged: one query a request over a paged cache. A block is one query, its rows are the
+// query heads of a unit: of one KV head, or of several that are joined. The driver:
+// attend_blocks.h. Tested by tests/kernels/attention_test.cc and tests/kernels/bits_test.cc.
+#pragma once
+
+#include "kernels/dense/work_list.h"
+
+namespace shadowgraph {
+
+inline constexpr int32_t kDecodeTile = 64;  // keys between two looks at the running maximum
+static_assert(kSplit % kDecodeTile == 0);
+inline constexpr BlockShape kDecodeBlocks = {1, kDecodeTile};
+
+}  // namespace shadowgraph
