@@ -36,7 +36,7 @@ PUBLIC = {
     "huge_memory": "core",
     "recurrent": "attn", "layer_kind": "attn", "recurrent_layer": "attn", "sparse_layer": "attn", "batch": "attn", "params": "attn", "kv_cache": "attn", "lse": "attn", "attention": "attn",
     "indexer": "attn", "compress": "attn", "sparse": "attn", "v4_layer": "attn",
-    "forward_mode": "attn", "conventions": "attn", "backend": "backends", "testing": "testing",
+    "forward_mode": "attn", "conventions": "attn", "backend": "backends", "limits": "backends", "testing": "testing",
     "shadowgraph": "backends",
 }  # fmt: skip
 LIBRARY = {"core", "attn", "kernels", "graph", "launch", "runtime", "backends", "testing"}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/fill/buffer_info.h"
 #include "check/laws/metadata_laws.h"
 #include "check/mistakes/mistakes.h"
 #include "check/runner.h"
@@ -16,7 +17,7 @@
 namespace shadowgraph::cli {
 namespace {
 
-std::string shape_of(const Field& field) {
+std::string shape_of(const BufferInfo& field) {
   switch (field.shape) {
     case FieldShape::kRows:
     case FieldShape::kSteps:
@@ -26,13 +27,14 @@ std::string shape_of(const Field& field) {
     case FieldShape::kList: return "slots by indptr";
     case FieldShape::kMask: return "[q_len, kv_len] a row";
     case FieldShape::kSizes: return "[axes]";
+    case FieldShape::kNone:
     case FieldShape::kScalar: break;
   }
   return "number";
 }
 
 /// Scalars are the host's: launches read them eagerly, and at capture what a graph freezes of them.
-const char* rule_of_scalar(const Field& field) {
+const char* rule_of_scalar(const BufferInfo& field) {
   switch (field.rule) {
     case FieldRule::kAtLeast: return "at least, eager";
     case FieldRule::kBaked: return "at least, eager and capture";
@@ -42,7 +44,7 @@ const char* rule_of_scalar(const Field& field) {
   }
 }
 
-const char* rule_of(const Field& field) {
+const char* rule_of(const BufferInfo& field) {
   if (field.shape == FieldShape::kScalar) return rule_of_scalar(field);
   switch (field.rule) {
     case FieldRule::kExact: return "equal where it is live";
@@ -92,7 +94,8 @@ Listing list_fields(const std::string& backend, const std::string& name) {
   Listing listing{"fields", {"backend", "name", "shape", "rule", "laws", "refs"}, {}};
   for (const Backend* b : all_backends()) {
     if (!backend.empty() && b->info().name != backend) continue;
-    for (const Field& field : b->info().fields) {
+    for (const BufferInfo& field : b->info().buffers) {
+      if (field.shape == FieldShape::kNone) continue;
       if (!name.empty() && field.recorded != name) continue;
       listing.rows.push_back({std::string(b->info().name), std::string(field.recorded),
                               shape_of(field), rule_of(field), laws_of(field),

@@ -23,7 +23,7 @@
 // engine/: one step of an engine
 //
 //   batch.h        ForwardBatch: what a scheduler knows about one step; forward_mode.h its modes
-//   backend.h      Backend: bind, fill, forward; Limits, Meta
+//   backend.h      Backend: bind, fill, forward; Meta; limits.h Limits, ModelConfig
 //
 // device/: recording and replay, on a device that sees what a GPU hides
 //
@@ -46,6 +46,7 @@
 #include "shadowgraph/engine/backend.h"
 #include "shadowgraph/engine/batch.h"
 #include "shadowgraph/engine/forward_mode.h"
+#include "shadowgraph/engine/limits.h"
 #include "shadowgraph/huge_memory.h"
 #include "shadowgraph/layers/compress.h"
 #include "shadowgraph/layers/indexer.h"

@@ -6,6 +6,7 @@
 #include "backends/compose/hybrid_linear.h"
 #include "backends/compose/multi_step.h"
 #include "backends/compose/two_batch_overlap.h"
+#include "backends/fill/buffer_info.h"
 #include "backends/fill/rows.h"
 #include "backends/lists/aiter.h"
 #include "backends/lists/flashinfer.h"
@@ -19,11 +20,8 @@
 #include "backends/paged/flash_mla.h"
 #include "backends/paged/trtllm_mha.h"
 #include "backends/paged/trtllm_mla.h"
-#include "backends/recurrent/ascend_gdn.h"
-#include "backends/recurrent/gdn.h"
-#include "backends/recurrent/kda.h"
-#include "backends/recurrent/lightning.h"
 #include "backends/recurrent/mamba2.h"
+#include "backends/recurrent/recurrent_families.h"
 #include "backends/sparse/deepseek_v4.h"
 #include "backends/sparse/deepseek_v4_hip.h"
 #include "backends/sparse/dsa.h"
@@ -65,6 +63,10 @@ Limits Limits::bucket(ForwardMode mode, int32_t rows, int32_t q_len, const Model
   limits.split_tokens = rows == 0 ? 0 : limits.tokens / rows * limits.split_rows;
   limits.max_kv_len = model.max_context_len + std::max(model.num_draft_tokens, model.num_steps);
   return limits;
+}
+
+std::vector<KeyList> Backend::key_lists(const Meta& /*meta*/, const LayerKind& /*kind*/) const {
+  return {};
 }
 
 std::span<const Backend* const> all_backends() {

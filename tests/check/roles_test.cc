@@ -1,11 +1,13 @@
-// Every buffer and scalar that a backend fills is read by a law of metadata, or its table of roles
-// says why none reads it.
+// Every buffer and scalar that a backend fills is read by a law of metadata, or its row says
+// why none reads it.
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <set>
 #include <string>
+#include <utility>
 
-#include "backends/lists/flashinfer.h"
+#include "backends/fill/buffer_info.h"
 #include "fuzz/fuzz.h"
 
 namespace shadowgraph {
@@ -16,25 +18,30 @@ struct Read {
   std::set<size_t> buffers, scalars;
 };
 
-void add(int first, int count, std::set<size_t>* to) {
-  for (int i = 0; first >= 0 && i < count; ++i) to->insert(static_cast<size_t>(first + i));
+void add(std::initializer_list<int> ids, std::set<size_t>* to) {
+  for (const int id : ids)
+    if (id >= 0) to->insert(static_cast<size_t>(id));
 }
 
 Read read_by_laws(const Meta& m) {
   Read read;
-  for (const BufferRole& r : m.backend->info().roles) {
-    const bool scalar = r.role >= Role::kLongestQuery;
-    add(r.buffer, 1, scalar ? &read.scalars : &read.buffers);
-    add(r.lens, 1, &read.buffers);
+  for (const BufferInfo& r : m.backend->info().buffers) {
+    if (r.role == Role::kNone) continue;
+    add({r.buffer}, is_scalar(r.role) ? &read.scalars : &read.buffers);
+    add({r.lens}, &read.buffers);
   }
   for (const LayerKind& kind : m.limits.model.layers) {
     for (const KeyList& l : m.backend->key_lists(m, kind)) {
-      for (const int id :
-           {l.keys, l.lens, l.queries, l.mask, l.mask_indptr, l.depths, l.num_splits, l.partial})
-        add(id, 1, &read.buffers);
-      add(l.items, 3, &read.buffers);
-      add(l.plan, FlashInfer::kNumPlanIds, &read.buffers);
-      add(l.split_kv, 1, &read.scalars);
+      add({l.keys, l.lens, l.queries}, &read.buffers);
+      if (l.mask) add({l.mask->bits, l.mask->indptr, l.mask->depths}, &read.buffers);
+      if (l.items) add({l.items->prefix_lens, l.items->places, l.items->longest}, &read.buffers);
+      if (l.splits) add({l.splits->num_splits, l.splits->partial}, &read.buffers);
+      if (!l.plan) continue;
+      const KeyPlan& p = *l.plan;
+      add({p.request_indices, p.qo_tile_indices, p.kv_tile_indices, p.o_indptr, p.merge_indptr,
+           p.kv_chunk_size, p.block_valid_mask, p.partial},
+          &read.buffers);
+      add({p.split_kv}, &read.scalars);
     }
   }
   return read;
@@ -83,9 +90,18 @@ TEST(Roles, WhatAFillWritesIsReadByALaw) {
   for (const std::string& name : seen.filled) EXPECT_TRUE(seen.read.contains(name)) << name;
 }
 
+TEST(Roles, ABufferHasOneRole) {
+  for (const Backend* backend : all_backends()) {
+    std::set<std::pair<bool, int>> seen;
+    for (const BufferInfo& r : backend->info().buffers)
+      EXPECT_TRUE(r.role == Role::kNone || seen.emplace(is_scalar(r.role), r.buffer).second)
+          << backend->info().name << ' ' << r.buffer;
+  }
+}
+
 TEST(Roles, WhatNoLawReadsSaysWhy) {
   for (const Backend* backend : all_backends()) {
-    for (const BufferRole& r : backend->info().roles) {
+    for (const BufferInfo& r : backend->info().buffers) {
       const bool unread = r.role == Role::kUnread || r.role == Role::kUnreadScalar;
       EXPECT_EQ(unread, !r.why.empty()) << backend->info().name << ' ' << r.buffer;
     }

@@ -93,7 +93,7 @@ TEST(TraceNames, AFieldOfAnotherBackendIsHeldAgainstTheLinesOwn) {
 
 TEST(TraceNames, AComposedBackendIsTracedPartByPart) {
   for (const Backend* backend : all_backends()) {
-    if (!backend->info().fields.empty()) continue;
+    if (!names_of_fields(backend->info()).empty()) continue;
     TraceLine line = decode_line();
     line.backend = backend->info().name;
     const TraceVerdict v = judge_trace(line);
@@ -163,7 +163,8 @@ TEST(TraceNames, KeysAreNamedOnceAndNoTwinIsForeign) {
 
 TEST(TraceNames, EveryFieldHasLawsButWhatNothingReads) {
   for (const Backend* backend : all_backends()) {
-    for (const Field& field : backend->info().fields) {
+    for (const BufferInfo& field : backend->info().buffers) {
+      if (field.shape == FieldShape::kNone) continue;
       EXPECT_EQ(laws_of(field).empty(), field.rule == FieldRule::kDead) << field.recorded;
       EXPECT_TRUE(is_field_of_any(field.recorded));
     }
@@ -177,7 +178,7 @@ using LawsOfKinds = std::map<std::string, std::set<std::string>>;
 /// What the readings of a name can break, in whatever mode.
 std::string laws_of_name(const BackendInfo& backend, const std::string& name) {
   std::string laws;
-  for (const Field& field : backend.fields) {
+  for (const BufferInfo& field : backend.buffers) {
     if (field.recorded == name && field.rule != FieldRule::kDead) laws = laws_of(field);
   }
   return laws;
@@ -190,7 +191,7 @@ std::set<std::string> all_refs() {
   for (const Fault& f : all_faults()) refs += ' ' + std::string(f.id) + ' ' + std::string(f.refs);
   for (const Law& law : kLaws) refs += ' ' + std::string(law.refs);
   for (const Backend* backend : all_backends()) {
-    for (const Field& field : backend->info().fields) refs += ' ' + std::string(field.refs);
+    for (const BufferInfo& field : backend->info().buffers) refs += ' ' + std::string(field.refs);
   }
   std::istringstream words(refs);
   return {std::istream_iterator<std::string>(words), {}};
@@ -249,8 +250,8 @@ TEST(TraceNames, TheLawsOfAFieldAreThoseThatItsFindingsBreak) {
         << laws << "; found " << all;
   }
   for (const Backend* backend : all_backends()) {
-    for (const Field& field : backend->info().fields)
-      EXPECT_TRUE(field.rule == FieldRule::kDead || found.contains(laws_of(field)))
+    for (const BufferInfo& field : backend->info().buffers)
+      EXPECT_TRUE(laws_of(field).empty() || found.contains(laws_of(field)))
           << field.recorded << ": " << laws_of(field);
   }
 }

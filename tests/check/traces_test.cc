@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/fill/buffer_info.h"
 #include "check/trace_lines.h"
 #include "shadowgraph/engine/backend.h"
 
@@ -259,15 +260,15 @@ TEST(TraceVerdicts, WhatCannotBeJudgedIsSkippedWithItsReason) {
 }
 
 /// Fields of a line that agrees whose first row is compared with the twin's, element by element.
-std::vector<const Field*> compared_fields(const TraceLine& line) {
-  std::vector<const Field*> fields;
+std::vector<const BufferInfo*> compared_fields(const TraceLine& line) {
+  std::vector<const BufferInfo*> fields;
   const Backend* backend = find_backend(line.backend);
   if (backend == nullptr || line.phase == "capture") return fields;
-  const auto all = backend->info().fields;
-  for (const Field& field : all) {
+  const auto all = backend->info().buffers;
+  for (const BufferInfo& field : all) {
     const auto at = line.expect.find(field.recorded);
     // What is dead in some modes is judged in none of these lines.
-    const bool dead = std::ranges::any_of(all, [&](const Field& f) {
+    const bool dead = std::ranges::any_of(all, [&](const BufferInfo& f) {
       return f.recorded == field.recorded && f.rule == FieldRule::kDead;
     });
     const bool live =
@@ -281,7 +282,7 @@ std::vector<const Field*> compared_fields(const TraceLine& line) {
 
 /// Where an element that counts may be: each row's first, the first offset that may differ, of a
 /// list and a mask anywhere.
-std::vector<size_t> places_of(const Field& field, const RecordedField& f) {
+std::vector<size_t> places_of(const BufferInfo& field, const RecordedField& f) {
   if (field.shape == FieldShape::kIndptr || field.shape == FieldShape::kSizes) return {1};
   if (field.shape != FieldShape::kTable && field.shape != FieldShape::kList &&
       field.shape != FieldShape::kMask)
@@ -293,8 +294,8 @@ std::vector<size_t> places_of(const Field& field, const RecordedField& f) {
 }
 
 /// A list of no slot: every request begins with this step.
-bool is_empty_list(const TraceLine& line, const Field& field) {
-  for (const Field& other : find_backend(line.backend)->info().fields) {
+bool is_empty_list(const TraceLine& line, const BufferInfo& field) {
+  for (const BufferInfo& other : find_backend(line.backend)->info().buffers) {
     if (other.buffer != field.lens || field.shape != FieldShape::kList) continue;
     const auto at = line.expect.find(other.recorded);
     if (at != line.expect.end()) return at->second.data.back() == 0;
@@ -306,7 +307,7 @@ TEST(TraceVerdicts, EveryLiveElementCounts) {
   int changed = 0;
   for (const TraceLine& line : all_lines()) {
     if (judge_trace(line).kind != Kind::kAgreed) continue;
-    for (const Field* field : compared_fields(line)) {
+    for (const BufferInfo* field : compared_fields(line)) {
       TraceLine wrong = line;
       RecordedField& f = wrong.expect.find(field->recorded)->second;
       // A row of a table without keys has no live column; a later one has.
@@ -327,8 +328,8 @@ TEST(TraceVerdicts, EveryLiveElementCounts) {
 }
 
 /// The recorded lengths of the rows of a table; nullptr: the line has none.
-const RecordedField* lengths_of(const TraceLine& line, const Field& table) {
-  for (const Field& field : find_backend(line.backend)->info().fields) {
+const RecordedField* lengths_of(const TraceLine& line, const BufferInfo& table) {
+  for (const BufferInfo& field : find_backend(line.backend)->info().buffers) {
     if (field.buffer != table.lens || field.shape != FieldShape::kRows) continue;
     const auto at = line.expect.find(field.recorded);
     if (at != line.expect.end()) return &at->second;
@@ -337,7 +338,7 @@ const RecordedField* lengths_of(const TraceLine& line, const Field& table) {
 }
 
 /// Overwrites the columns that the recorded lengths do not reach. False: there is none.
-bool spoil_stale_columns(const Field& table, TraceLine* line) {
+bool spoil_stale_columns(const BufferInfo& table, TraceLine* line) {
   const auto at = line->expect.find(table.recorded);
   const RecordedField* lens = lengths_of(*line, table);
   if (at == line->expect.end() || lens == nullptr || at->second.shape.size() != 2) return false;
@@ -359,10 +360,10 @@ TEST(TraceVerdicts, NothingBehindALineIsLookedAt) {
   for (const TraceLine& line : all_lines()) {
     const Backend* backend = find_backend(line.backend);
     if (backend == nullptr || judge_trace(line).kind != Kind::kAgreed) continue;
-    for (const Field& field : backend->info().fields) {
+    for (const BufferInfo& field : backend->info().buffers) {
       // Two tables may have one name, a mode each: in slots the live columns are more.
       const bool one =
-          std::ranges::count(backend->info().fields, field.recorded, &Field::recorded) == 1;
+          std::ranges::count(backend->info().buffers, field.recorded, &BufferInfo::recorded) == 1;
       TraceLine stale = line;
       if (field.shape != FieldShape::kTable || !one || !spoil_stale_columns(field, &stale))
         continue;

@@ -34,8 +34,7 @@ Hybrid::Hybrid(const Backend& decode, const Backend& prefill, VerifyBy verify)
            .in_graph_tables = d.in_graph_tables && p.in_graph_tables,
            .prefix_chunks = p.prefix_chunks,
            .ragged_prefill = p.ragged_prefill,
-           .batch_splits = splits_,
-           .fields = {}};
+           .batch_splits = splits_};
 }
 
 const Backend& Hybrid::part(ForwardMode mode) const {

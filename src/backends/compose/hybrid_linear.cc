@@ -53,8 +53,7 @@ HybridLinear::HybridLinear(const Backend& full, const Backend& linear)
            .ragged_graphs = f.ragged_graphs,
            .empty_padding = f.empty_padding && l.empty_padding,
            .recurrent = l.recurrent,
-           .track_states = l.track_states,
-           .fields = {}};
+           .track_states = l.track_states};
 }
 
 Status HybridLinear::bind(const Arena& arena, const Limits& limits, Meta* meta) const {

@@ -24,7 +24,7 @@ MultiStep::MultiStep(const Backend& child)
   info_.about = "every step of a draft";
   info_.modes = kMultiStepModes;
   info_.whole_draft = true;
-  info_.fields = {};  // the children's
+  info_.buffers = {};  // the children's
 }
 
 Status MultiStep::bind(const Arena& arena, const Limits& limits, Meta* meta) const {

@@ -199,7 +199,7 @@ TwoBatchOverlap::TwoBatchOverlap(const Backend& child)
   info_.halves = true;
   info_.ragged_graphs = false;
   info_.encoder = false;
-  info_.fields = {};  // the children's
+  info_.buffers = {};  // the children's
 }
 
 Status TwoBatchOverlap::bind(const Arena& arena, const Limits& limits, Meta* meta) const {

@@ -1,6 +1,7 @@
 #include "backends/fill/rows.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "attn/page_table.h"
@@ -79,6 +80,13 @@ TensorView scratch_rows(const Buffer& b, int64_t rows, int64_t heads, int64_t di
   return TensorView(b.data, DType::kF32, {rows, heads, dim}, {b.shape[1], dim, 1});
 }
 
+void ResultRoom::add(const AttentionParams& p, int64_t of_layer) {
+  rows = std::max(rows, of_layer);
+  heads = std::max<int64_t>(heads, p.num_qo_heads);
+  width = std::max(width, int64_t{p.num_qo_heads} * p.head_dim_vo);
+  granule = std::gcd(granule, int64_t{p.head_dim_vo});
+}
+
 Binder::Binder(const Backend& backend, const Arena& arena, const Limits& limits, size_t num_buffers,
                size_t num_scalars) {
   meta_.backend = &backend;
@@ -153,6 +161,22 @@ void Binder::scratch(int buffer, std::string_view name, DType dtype,
                .shape = shape,
                .lifetime = Lifetime::kScratch,
                .granule = granule});
+}
+
+void Binder::query_offsets(int buffer, std::string_view name, int64_t rows, int32_t each) {
+  if (is_decode_or_idle(meta_.limits.mode)) return constant_steps(buffer, name, rows + 1, each);
+  ints(buffer, name, {rows + 1});
+}
+
+void Binder::result(int out, int lse, const std::string& name, const ResultRoom& room) {
+  scratch(out, name + "_out", DType::kF32, {room.rows, room.width},
+          std::max<int64_t>(room.granule, 1));
+  scratch(lse, name + "_lse", DType::kF32, {room.rows, room.heads}, 1);
+}
+
+void Binder::out_cache_loc(int full, int swa) {
+  slots(full, "out_cache_loc", meta_.limits.tokens);
+  if (meta_.limits.model.swa_pool) slots(swa, "swa_out_cache_loc", meta_.limits.tokens);
 }
 
 Status Binder::bind(Meta* meta) {

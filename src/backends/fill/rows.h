@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "launch/launch_args.h"
@@ -80,6 +81,13 @@ struct RowTables {
   int offsets = -1;      // [rows] tokens of a row before its first, an encoder's; -1: none
 };
 
+/// Room for partial results of the widest layer of those that are added.
+struct ResultRoom {
+  int64_t rows = 0, heads = 0, width = 0, granule = 0;  // what every layer writes whole
+
+  void add(const AttentionParams& params, int64_t of_layer);
+};
+
 /// Collects the buffers of a bind. Buffers that a mode does not need are left out.
 class Binder {
  public:
@@ -101,11 +109,17 @@ class Binder {
   void slot_table(int buffer, std::string_view name, int64_t rows, int64_t columns);
   /// int32, written once: 0, step, 2 step, ...
   void constant_steps(int buffer, std::string_view name, int64_t count, int32_t step);
+  /// Offsets of rows with queries: written once where each row has `each` of them, in a decode.
+  void query_offsets(int buffer, std::string_view name, int64_t rows, int32_t each = 1);
   /// int32, written once: all of one value.
   void constant(int buffer, std::string_view name, int64_t count, int32_t value);
   /// Declares a buffer that each replay writes before it reads it.
   void scratch(int buffer, std::string_view name, DType dtype, std::initializer_list<int64_t> shape,
                int64_t granule);
+  /// f32 scratch NAME_out [rows, heads * dim] and NAME_lse [rows, heads].
+  void result(int out, int lse, const std::string& name, const ResultRoom& room);
+  /// Where the step's tokens are stored, and where there is a window pool their slots in it.
+  void out_cache_loc(int full, int swa);
   Status bind(Meta* meta);
 
  private:

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "backends/compose/children.h"
-#include "backends/fill/fields.h"
+#include "backends/fill/buffer_rows.h"
 #include "backends/paged/paged_backend.h"
 #include "launch/attention_launch.h"
 
@@ -16,21 +16,15 @@ constexpr ForwardMode kAiterModes[] = {ForwardMode::kExtend,        ForwardMode:
                                        ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
                                        ForwardMode::kDraftExtendV2, ForwardMode::kDraftDecode};
 
-constexpr Field kAiterFields[] = {
-    field::indptr("qo_indptr", Aiter::kQoIndptr, "fi.I-3 fi.I-4"),
-    field::key_indptr("kv_indptr", Aiter::kKvIndptr, "fi.I-1 fi.I-16 fi.I-21"),
-    field::list("kv_indices", Aiter::kKvIndices, Aiter::kKvIndptr, "fi.I-6 fi.I-16"),
-    field::list("swa_page_table", Aiter::kSwaKvIndices, Aiter::kSwaKvIndptr, "fi.I-6 fi.I-38"),
-    field::rows("kv_last_page_len", Aiter::kKvLastPageLen, "fi.I-10"),
-    field::table("page_table", Aiter::kPageTable, Aiter::kKvLens, "fi.I-6 fi.I-21"),
-};
-
-constexpr BufferRole kAiterRoles[] = {
-    {Aiter::kQoIndptr, Role::kQueryOffsets},
-    {Aiter::kKvIndptr, Role::kKeyOffsets},
+constexpr BufferInfo kAiterBuffers[] = {
+    recorded(Aiter::kQoIndptr, Role::kQueryOffsets, "qo_indptr", "fi.I-3 fi.I-4"),
+    recorded(Aiter::kKvIndptr, Role::kKeyOffsets, "kv_indptr", "fi.I-1 fi.I-16 fi.I-21"),
+    field::list(Aiter::kKvIndices, Aiter::kKvIndptr, "kv_indices", "fi.I-6 fi.I-16"),
     {Aiter::kSwaKvIndptr, Role::kKeyOffsets},
-    {Aiter::kKvLastPageLen, Role::kOnes},
+    field::list(Aiter::kSwaKvIndices, Aiter::kSwaKvIndptr, "swa_page_table", "fi.I-6 fi.I-38"),
+    recorded(Aiter::kKvLastPageLen, Role::kOnes, "kv_last_page_len", "fi.I-10"),
     {Aiter::kKvLens, Role::kKeyLens},
+    field::table(Aiter::kPageTable, Aiter::kKvLens, "page_table", "fi.I-6 fi.I-21"),
     {Aiter::kOutCacheLoc, Role::kStored},
     {Aiter::kSwaOutCacheLoc, Role::kStoredInWindow},
 };
@@ -42,8 +36,7 @@ constexpr BackendInfo kAiterInfo{.name = "aiter",
                                  .tree = true,
                                  .latent = true,
                                  .swa_pool = true,
-                                 .fields = kAiterFields,
-                                 .roles = kAiterRoles};
+                                 .buffers = kAiterBuffers};
 
 /// Layers whose keys are in the table of the unified kernel; the others' are in lists.
 bool reads_table(const Limits& limits, const LayerKind& kind) {
@@ -167,11 +160,7 @@ Status Aiter::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   const int64_t lists = int64_t{limits.rows} * lists_a_row(limits),
                 keys = most_listed_keys(limits, limits.max_kv_len);
   Binder b(*this, arena, limits, kNumBuffers);
-  if (is_decode_or_idle(limits.mode)) {
-    b.constant_steps(kQoIndptr, "qo_indptr", lists + 1, 1);
-  } else {
-    b.ints(kQoIndptr, "qo_indptr", {lists + 1});
-  }
+  b.query_offsets(kQoIndptr, "qo_indptr", lists);
   if (any_reads(limits, false)) {
     bind_csr(b, kKv, "kv", lists, keys);
     if (m.swa_pool) bind_csr(b, kSwaKv, "swa_kv", lists, keys);
@@ -183,8 +172,7 @@ Status Aiter::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
     if (m.swa_pool)
       b.table(kSwaPageTable, "swa_page_table", limits.rows, limits.max_kv_len, m.page_size);
   }
-  b.slots(kOutCacheLoc, "out_cache_loc", limits.tokens);
-  if (m.swa_pool) b.slots(kSwaOutCacheLoc, "swa_out_cache_loc", limits.tokens);
+  b.out_cache_loc(kOutCacheLoc, kSwaOutCacheLoc);
   return b.bind(meta);
 }
 
@@ -209,9 +197,9 @@ Status Aiter::for_each_part(const ForwardBatch& batch, Meta& meta, const PartFn&
 std::vector<KeyList> Aiter::key_lists(const Meta& meta, const LayerKind& kind) const {
   const bool swa = in_window_pool(meta.limits.model, kind);
   if (reads_table(meta.limits, kind))
-    return {{.keys = swa ? kSwaPageTable : kPageTable, .lens = kKvLens, .queries = kQoIndptr}};
+    return {table_of_keys(swa ? kSwaPageTable : kPageTable, kKvLens, kQoIndptr)};
   const CsrIds& ids = swa ? kSwaKv : kKv;
-  return {{.keys = ids.indices, .lens = ids.indptr, .queries = kQoIndptr}};
+  return {list_of_slots(ids.indices, ids.indptr, kQoIndptr)};
 }
 
 void Aiter::forward(Stream& stream, const Meta& meta, const StepIo& step) const {

@@ -1,11 +1,10 @@
 #include "backends/lists/flashinfer.h"
 
-#include <numeric>
 #include <string>
 #include <utility>
 
+#include "backends/fill/buffer_rows.h"
 #include "backends/fill/csr_rows.h"
-#include "backends/fill/fields.h"
 #include "backends/lists/flashinfer_wrapper.h"
 #include "core/laws.h"
 
@@ -21,92 +20,85 @@ constexpr ForwardMode kFlashInferModes[] = {ForwardMode::kExtend,        Forward
                                             ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
                                             ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
 
-using field::bounded, field::choice, field::indptr, field::key_indptr, field::list,
-    field::packed_mask, field::rows, field::steps;
-
-/// A page is one token.
-constexpr Field last_page_len(std::string_view recorded) {
-  return bounded(rows(recorded, Fi::kLastPageLen, "fi.I-10 fi.I-15"), 1, 1);
-}
-
-// Wrappers of one engine's names: decode[i] plans decodes, paged[i] everything else.
-constexpr Field kFlashInferFields[] = {
-    key_indptr("decode[0].kv_indptr", Fi::list(0, Fi::kKvIndptr), "fi.I-16 fi.I-23 fi.I-32"),
-    list("decode[0].kv_indices", Fi::list(0, Fi::kKvIndices), Fi::list(0, Fi::kKvIndptr),
-         "fi.I-6 fi.I-31 fi.I-38"),
-    last_page_len("decode[0].kv_last_page_len"),
-    choice("decode[0].page_size", Fi::kPageSize, "fi.I-15"),
-    choice("decode[0].num_qo_heads", Fi::kNumQoHeads + 0, ""),
-    choice("decode[0].num_kv_heads", Fi::kNumKvHeads + 0, ""),
-    key_indptr("decode[0].global_override_indptr_cpu", Fi::list(0, Fi::kKvIndptr),
-               "fi.I-11 fi.I-12"),
-    key_indptr("decode[1].kv_indptr", Fi::list(1, Fi::kKvIndptr), "fi.I-16 fi.I-17"),
-    list("decode[1].kv_indices", Fi::list(1, Fi::kKvIndices), Fi::list(1, Fi::kKvIndptr),
-         "fi.I-6 fi.I-17"),
-    last_page_len("decode[1].kv_last_page_len"),
-    choice("decode[1].page_size", Fi::kPageSize, "fi.I-15"),
-    choice("decode[1].num_qo_heads", Fi::kNumQoHeads + 1, ""),
-    choice("decode[1].num_kv_heads", Fi::kNumKvHeads + 1, ""),
-    key_indptr("decode[1].global_override_indptr_cpu", Fi::list(1, Fi::kKvIndptr),
-               "fi.I-11 fi.I-17"),
-    indptr("paged[0].qo_indptr", Fi::kQoIndptr, "fi.I-3 fi.I-4"),
-    indptr("paged[0].qo_indptr_host", Fi::kQoIndptr, "fi.I-3 fi.I-11"),
-    key_indptr("paged[0].kv_indptr", Fi::list(0, Fi::kKvIndptr),
-               "fi.I-18 fi.I-20 fi.I-21 fi.I-27 fi.I-33 fi.I-41"),
-    key_indptr("paged[0].kv_indptr_host", Fi::list(0, Fi::kKvIndptr), "fi.I-11 fi.I-21"),
-    steps("paged[0].kv_lens_host", Fi::list(0, Fi::kKvIndptr), "fi.I-11 fi.I-21"),
-    list("paged[0].kv_indices", Fi::list(0, Fi::kKvIndices), Fi::list(0, Fi::kKvIndptr),
-         "fi.I-6 fi.I-22 fi.I-35 fi.I-38"),
-    last_page_len("paged[0].kv_last_page_len"),
-    choice("paged[0].page_size", Fi::kPageSize, "fi.I-15"),
-    choice("paged[0].num_qo_heads", Fi::kNumQoHeads + 0, ""),
-    choice("paged[0].num_kv_heads", Fi::kNumKvHeads + 0, ""),
-    packed_mask("paged[0].custom_mask", Fi::list(0, Fi::kMask), Fi::list(0, Fi::kMaskIndptr),
-                Fi::list(0, Fi::kKvIndptr), "fi.I-34 fi.I-42 fi.I-44 fi.I-50 fi.I-52"),
-    choice("paged[0].window_left", Fi::kWindowLeft, "fi.I-36 fi.I-37", -1),
-    indptr("paged[1].qo_indptr", Fi::kQoIndptr, "fi.I-3 fi.I-4"),
-    indptr("paged[1].qo_indptr_host", Fi::kQoIndptr, "fi.I-3 fi.I-11"),
-    key_indptr("paged[1].kv_indptr", Fi::list(1, Fi::kKvIndptr),
-               "fi.I-17 fi.I-18 fi.I-20 fi.I-21 fi.I-41"),
-    key_indptr("paged[1].kv_indptr_host", Fi::list(1, Fi::kKvIndptr), "fi.I-11 fi.I-21"),
-    steps("paged[1].kv_lens_host", Fi::list(1, Fi::kKvIndptr), "fi.I-11 fi.I-21"),
-    list("paged[1].kv_indices", Fi::list(1, Fi::kKvIndices), Fi::list(1, Fi::kKvIndptr),
-         "fi.I-6 fi.I-17 fi.I-22"),
-    last_page_len("paged[1].kv_last_page_len"),
-    choice("paged[1].page_size", Fi::kPageSize, "fi.I-15"),
-    choice("paged[1].num_qo_heads", Fi::kNumQoHeads + 1, ""),
-    choice("paged[1].num_kv_heads", Fi::kNumKvHeads + 1, ""),
-    packed_mask("paged[1].custom_mask", Fi::list(1, Fi::kMask), Fi::list(1, Fi::kMaskIndptr),
-                Fi::list(1, Fi::kKvIndptr), "fi.I-50 fi.I-52 fi.I-55"),
-    indptr("ragged[0].qo_indptr", Fi::kQoIndptr, "fi.I-3"),
-    indptr("ragged[0].kv_indptr", Fi::kQoIndptr, "fi.I-40"),
-    choice("ragged[0].num_qo_heads", Fi::kNumQoHeads + 0, ""),
-    choice("ragged[0].num_kv_heads", Fi::kNumKvHeads + 0, ""),
-    indptr("ragged[1].qo_indptr", Fi::kQoIndptr, "fi.I-3"),
-    indptr("ragged[1].kv_indptr", Fi::kQoIndptr, "fi.I-40"),
-    choice("ragged[1].num_qo_heads", Fi::kNumQoHeads + 1, ""),
-    choice("ragged[1].num_kv_heads", Fi::kNumKvHeads + 1, ""),
-    choice("use_ragged", Fi::kUseRagged, "fi.I-40"),
-    choice("extend_no_prefix", Fi::kExtendNoPrefix, "fi.I-48"),
-};
+using field::bounded, field::indptr, field::key_indptr, field::list, field::packed_mask;
 
 constexpr std::string_view kChoice = "a choice between launches that give the same";
 constexpr std::string_view kAtBind = "written at bind, of the model: no batch changes it";
 
-constexpr BufferRole kFlashInferRoles[] = {
-    {Fi::kQoIndptr, Role::kQueryOffsets},
-    {Fi::kLastPageLen, Role::kOnes},
+/// A page is one token.
+constexpr BufferInfo last_page_len(std::string_view name, Role role = Role::kNone) {
+  BufferInfo row = bounded(field::rows(Fi::kLastPageLen, name, "fi.I-10 fi.I-15"), 1, 1);
+  row.role = role;
+  return row;
+}
+constexpr BufferInfo choice(int scalar, std::string_view name, std::string_view refs) {
+  return field::scalar(scalar, name, refs, FieldRule::kConstant);
+}
+
+// Wrappers of one engine's names: decode[i] plans decodes, paged[i] everything else.
+constexpr BufferInfo kFlashInferBuffers[] = {
+    key_indptr(Fi::list(0, Fi::kKvIndptr), "decode[0].kv_indptr", "fi.I-16 fi.I-23 fi.I-32"),
+    list(Fi::list(0, Fi::kKvIndices), Fi::list(0, Fi::kKvIndptr), "decode[0].kv_indices",
+         "fi.I-6 fi.I-31 fi.I-38"),
+    last_page_len("decode[0].kv_last_page_len", Role::kOnes),
+    unread(choice(Fi::kPageSize, "decode[0].page_size", "fi.I-15"), kAtBind),
+    unread(choice(Fi::kNumQoHeads + 0, "decode[0].num_qo_heads", ""), kAtBind),
+    unread(choice(Fi::kNumKvHeads + 0, "decode[0].num_kv_heads", ""), kAtBind),
+    key_indptr(Fi::list(0, Fi::kKvIndptr), "decode[0].global_override_indptr_cpu",
+               "fi.I-11 fi.I-12"),
+    key_indptr(Fi::list(1, Fi::kKvIndptr), "decode[1].kv_indptr", "fi.I-16 fi.I-17"),
+    list(Fi::list(1, Fi::kKvIndices), Fi::list(1, Fi::kKvIndptr), "decode[1].kv_indices",
+         "fi.I-6 fi.I-17"),
+    last_page_len("decode[1].kv_last_page_len"),
+    choice(Fi::kPageSize, "decode[1].page_size", "fi.I-15"),
+    unread(choice(Fi::kNumQoHeads + 1, "decode[1].num_qo_heads", ""), kAtBind),
+    unread(choice(Fi::kNumKvHeads + 1, "decode[1].num_kv_heads", ""), kAtBind),
+    key_indptr(Fi::list(1, Fi::kKvIndptr), "decode[1].global_override_indptr_cpu",
+               "fi.I-11 fi.I-17"),
+    recorded(Fi::kQoIndptr, Role::kQueryOffsets, "paged[0].qo_indptr", "fi.I-3 fi.I-4"),
+    indptr(Fi::kQoIndptr, "paged[0].qo_indptr_host", "fi.I-3 fi.I-11"),
+    key_indptr(Fi::list(0, Fi::kKvIndptr), "paged[0].kv_indptr",
+               "fi.I-18 fi.I-20 fi.I-21 fi.I-27 fi.I-33 fi.I-41"),
+    key_indptr(Fi::list(0, Fi::kKvIndptr), "paged[0].kv_indptr_host", "fi.I-11 fi.I-21"),
+    field::shaped(FieldShape::kSteps, Fi::list(0, Fi::kKvIndptr), "paged[0].kv_lens_host",
+                  "fi.I-11 fi.I-21"),
+    list(Fi::list(0, Fi::kKvIndices), Fi::list(0, Fi::kKvIndptr), "paged[0].kv_indices",
+         "fi.I-6 fi.I-22 fi.I-35 fi.I-38"),
+    last_page_len("paged[0].kv_last_page_len"),
+    choice(Fi::kPageSize, "paged[0].page_size", "fi.I-15"),
+    choice(Fi::kNumQoHeads + 0, "paged[0].num_qo_heads", ""),
+    choice(Fi::kNumKvHeads + 0, "paged[0].num_kv_heads", ""),
+    packed_mask(Fi::list(0, Fi::kMask), Fi::list(0, Fi::kMaskIndptr), Fi::list(0, Fi::kKvIndptr),
+                "paged[0].custom_mask", "fi.I-34 fi.I-42 fi.I-44 fi.I-50 fi.I-52"),
+    recorded(Fi::kWindowLeft, Role::kWindow, "paged[0].window_left", "fi.I-36 fi.I-37"),
+    indptr(Fi::kQoIndptr, "paged[1].qo_indptr", "fi.I-3 fi.I-4"),
+    indptr(Fi::kQoIndptr, "paged[1].qo_indptr_host", "fi.I-3 fi.I-11"),
+    key_indptr(Fi::list(1, Fi::kKvIndptr), "paged[1].kv_indptr",
+               "fi.I-17 fi.I-18 fi.I-20 fi.I-21 fi.I-41"),
+    key_indptr(Fi::list(1, Fi::kKvIndptr), "paged[1].kv_indptr_host", "fi.I-11 fi.I-21"),
+    field::shaped(FieldShape::kSteps, Fi::list(1, Fi::kKvIndptr), "paged[1].kv_lens_host",
+                  "fi.I-11 fi.I-21"),
+    list(Fi::list(1, Fi::kKvIndices), Fi::list(1, Fi::kKvIndptr), "paged[1].kv_indices",
+         "fi.I-6 fi.I-17 fi.I-22"),
+    last_page_len("paged[1].kv_last_page_len"),
+    choice(Fi::kPageSize, "paged[1].page_size", "fi.I-15"),
+    choice(Fi::kNumQoHeads + 1, "paged[1].num_qo_heads", ""),
+    choice(Fi::kNumKvHeads + 1, "paged[1].num_kv_heads", ""),
+    packed_mask(Fi::list(1, Fi::kMask), Fi::list(1, Fi::kMaskIndptr), Fi::list(1, Fi::kKvIndptr),
+                "paged[1].custom_mask", "fi.I-50 fi.I-52 fi.I-55"),
+    indptr(Fi::kQoIndptr, "ragged[0].qo_indptr", "fi.I-3"),
+    indptr(Fi::kQoIndptr, "ragged[0].kv_indptr", "fi.I-40"),
+    choice(Fi::kNumQoHeads + 0, "ragged[0].num_qo_heads", ""),
+    choice(Fi::kNumKvHeads + 0, "ragged[0].num_kv_heads", ""),
+    indptr(Fi::kQoIndptr, "ragged[1].qo_indptr", "fi.I-3"),
+    indptr(Fi::kQoIndptr, "ragged[1].kv_indptr", "fi.I-40"),
+    choice(Fi::kNumQoHeads + 1, "ragged[1].num_qo_heads", ""),
+    choice(Fi::kNumKvHeads + 1, "ragged[1].num_kv_heads", ""),
+    unread(choice(Fi::kUseRagged, "use_ragged", "fi.I-40"), kChoice),
+    unread(choice(Fi::kExtendNoPrefix, "extend_no_prefix", "fi.I-48"), kChoice),
     {Fi::kOutCacheLoc, Role::kStored},
     {Fi::kSwaOutCacheLoc, Role::kStoredInWindow},
     {Fi::kEncoderOutCacheLoc, Role::kStoredOfEncoder},
-    {Fi::kWindowLeft, Role::kWindow},
-    role::unread_scalar(Fi::kUseRagged, kChoice),
-    role::unread_scalar(Fi::kExtendNoPrefix, kChoice),
-    role::unread_scalar(Fi::kPageSize, kAtBind),
-    role::unread_scalar(Fi::kNumQoHeads, kAtBind),
-    role::unread_scalar(Fi::kNumQoHeads + 1, kAtBind),
-    role::unread_scalar(Fi::kNumKvHeads, kAtBind),
-    role::unread_scalar(Fi::kNumKvHeads + 1, kAtBind),
 };
 
 constexpr BackendInfo kFlashInferInfo{.name = "flashinfer",
@@ -121,8 +113,7 @@ constexpr BackendInfo kFlashInferInfo{.name = "flashinfer",
                                       .ragged_prefill = true,
                                       .batch_splits = kFlashInferModes,
                                       .lse_sink = LseSink::kIncluded,
-                                      .fields = kFlashInferFields,
-                                      .roles = kFlashInferRoles};
+                                      .buffers = kFlashInferBuffers};
 
 /// What metadata of a wrapper depends on.
 bool share_a_wrapper(const AttentionParams& a, const AttentionParams& b) {
@@ -195,14 +186,9 @@ class FlashInferBind {
   void bind_rows() {
     const ModelConfig& m = limits_.model;
     const int32_t rows = limits_.rows * lists_a_row(limits_);
-    if (is_decode_or_idle(limits_.mode)) {
-      b_.constant_steps(Fi::kQoIndptr, "qo_indptr", rows + 1, 1);
-    } else {
-      b_.ints(Fi::kQoIndptr, "qo_indptr", {rows + 1});
-    }
+    b_.query_offsets(Fi::kQoIndptr, "qo_indptr", rows);
     b_.constant(Fi::kLastPageLen, "kv_last_page_len", rows, 1);
-    b_.slots(Fi::kOutCacheLoc, "out_cache_loc", limits_.tokens);
-    if (m.swa_pool) b_.slots(Fi::kSwaOutCacheLoc, "swa_out_cache_loc", limits_.tokens);
+    b_.out_cache_loc(Fi::kOutCacheLoc, Fi::kSwaOutCacheLoc);
     if (limits_.max_items_len > 0) {
       b_.ints(Fi::kItemPrefixLens, "prefix_len_ptr", {rows});
       b_.ints(Fi::kTokenPosInItems, "token_pos_in_items_ptr", {rows, limits_.max_items_len});
@@ -247,32 +233,16 @@ class FlashInferBind {
     if (ragged) halves_.add(wrapper.kind.params, limits_.tokens);
   }
 
-  /// Room for the widest layer of those that ask for it. A granule is what every layer writes
-  /// whole.
-  struct Results {
-    int64_t rows = 0, heads = 0, width = 0, granule = 0;
-    void add(const AttentionParams& p, int64_t of_layer) {
-      rows = std::max(rows, of_layer);
-      heads = std::max<int64_t>(heads, p.num_qo_heads);
-      width = std::max<int64_t>(width, p.num_qo_heads * p.head_dim_vo);
-      granule = std::gcd(granule, int64_t{p.head_dim_vo});
-    }
-  };
-  void bind_results(const Results& r, Fi::BufferId out, const char* out_name, Fi::BufferId lse,
-                    const char* lse_name) {
-    if (r.width == 0) return;
-    b_.scratch(out, out_name, DType::kF32, {r.rows, r.width}, std::max<int64_t>(r.granule, 1));
-    b_.scratch(lse, lse_name, DType::kF32, {r.rows, r.heads}, 1);
-  }
   void bind_results() {
-    bind_results(partial_, Fi::kPartialOut, "partial_out", Fi::kPartialLse, "partial_lse");
-    bind_results(halves_, Fi::kOwnOut, "own_out", Fi::kOwnLse, "own_lse");
-    bind_results(halves_, Fi::kPrefixOut, "prefix_out", Fi::kPrefixLse, "prefix_lse");
+    if (partial_.width > 0) b_.result(Fi::kPartialOut, Fi::kPartialLse, "partial", partial_);
+    if (halves_.width == 0) return;
+    b_.result(Fi::kOwnOut, Fi::kOwnLse, "own", halves_);
+    b_.result(Fi::kPrefixOut, Fi::kPrefixLse, "prefix", halves_);
   }
 
   const Limits& limits_;
   Binder b_;
-  Results partial_, halves_;
+  ResultRoom partial_, halves_;
 };
 
 /// How a plan cuts the rows of a batch.

@@ -1,5 +1,6 @@
 // Launches a step of FlashInfer: paged and ragged calls by their plans, and the merge of their
 // parts.
+#include "backends/fill/buffer_info.h"
 #include "backends/lists/flashinfer.h"
 #include "backends/lists/flashinfer_wrapper.h"
 #include "launch/tile_launch.h"
@@ -149,19 +150,26 @@ class FlashInferLayer {
 std::vector<KeyList> FlashInfer::key_lists(const Meta& meta, const LayerKind& kind) const {
   const int w = wrapper_of(meta.limits.model, kind);
   const FlashInferWrapper wrapper = FlashInferWrapper::of(meta.limits, w);
-  KeyList paged{.keys = list(w, kKvIndices), .lens = list(w, kKvIndptr), .queries = kQoIndptr};
-  paged.masked = wrapper.masked || wrapper.items, paged.packed = wrapper.masked;
-  if (wrapper.masked) paged.mask = list(w, kMask), paged.mask_indptr = list(w, kMaskIndptr);
-  if (wrapper.items) paged.items = kItemPrefixLens;
-  paged.partial = kPartialLse;
-  paged.plan = plan(w, Part::kPaged, kRequestIndices), paged.split_kv = split_kv(w, Part::kPaged);
+  const auto plan_of = [w](Part part) {
+    return KeyPlan{.request_indices = plan(w, part, kRequestIndices),
+                   .qo_tile_indices = plan(w, part, kQoTileIndices),
+                   .kv_tile_indices = plan(w, part, kKvTileIndices),
+                   .o_indptr = plan(w, part, kOIndptr),
+                   .merge_indptr = plan(w, part, kMergeIndptr),
+                   .kv_chunk_size = plan(w, part, kKvChunkSize),
+                   .block_valid_mask = plan(w, part, kBlockValidMask),
+                   .split_kv = split_kv(w, part),
+                   .partial = kPartialLse};
+  };
+  KeyList paged = list_of_slots(list(w, kKvIndices), list(w, kKvIndptr), kQoIndptr);
+  paged.masked = wrapper.masked || wrapper.items, paged.plan = plan_of(Part::kPaged);
+  if (wrapper.masked)
+    paged.mask = {.bits = list(w, kMask), .indptr = list(w, kMaskIndptr), .packed = true};
+  if (wrapper.items) paged.items = {kItemPrefixLens, kTokenPosInItems, kMaxItemLens};
   if (!wrapper.ragged) return {paged};
-  return {paged,
-          {.lens = kQoIndptr,
-           .queries = kQoIndptr,
-           .plan = plan(w, Part::kRagged, kRequestIndices),
-           .split_kv = split_kv(w, Part::kRagged),
-           .partial = kPartialLse}};
+  KeyList own = own_tokens(kQoIndptr);
+  own.plan = plan_of(Part::kRagged);
+  return {paged, own};
 }
 
 void FlashInfer::forward(Stream& stream, const Meta& meta, const StepIo& step) const {

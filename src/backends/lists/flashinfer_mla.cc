@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "backends/fill/buffer_rows.h"
 #include "backends/fill/csr_rows.h"
-#include "backends/fill/fields.h"
 #include "backends/lists/flashinfer_wrapper.h"
 #include "core/laws.h"
 #include "launch/attention_launch.h"
@@ -19,18 +19,15 @@ constexpr ForwardMode kFlashInferMlaModes[] = {
 
 constexpr CsrIds kList{.indptr = FlashInferMla::kKvIndptr, .indices = FlashInferMla::kKvIndices};
 
-constexpr Field kFlashInferMlaFields[] = {
-    field::indptr("qo_indptr", FlashInferMla::kQoIndptr, "fi.I-3 fi.I-4"),
-    field::key_indptr("kv_indptr", FlashInferMla::kKvIndptr, "fi.I-1 fi.I-16 fi.I-27"),
-    field::list("kv_indices", FlashInferMla::kKvIndices, FlashInferMla::kKvIndptr,
-                "fi.I-6 fi.I-15"),
-    field::lens("kv_len_arr", FlashInferMla::kKvLens, "fi.I-16 fi.I-27 fi.I-85"),
-};
+using FiMla = FlashInferMla;
 
-constexpr BufferRole kFlashInferMlaRoles[] = {
-    {FlashInferMla::kQoIndptr, Role::kQueryOffsets}, {FlashInferMla::kKvIndptr, Role::kKeyOffsets},
-    {FlashInferMla::kKvLens, Role::kKeyLens},        {FlashInferMla::kLastPageLen, Role::kOnes},
-    {FlashInferMla::kOutCacheLoc, Role::kStored},
+constexpr BufferInfo kFlashInferMlaBuffers[] = {
+    recorded(FiMla::kQoIndptr, Role::kQueryOffsets, "qo_indptr", "fi.I-3 fi.I-4"),
+    recorded(FiMla::kKvIndptr, Role::kKeyOffsets, "kv_indptr", "fi.I-1 fi.I-16 fi.I-27"),
+    field::list(FiMla::kKvIndices, FiMla::kKvIndptr, "kv_indices", "fi.I-6 fi.I-15"),
+    recorded(FiMla::kKvLens, Role::kKeyLens, "kv_len_arr", "fi.I-16 fi.I-27 fi.I-85"),
+    {FiMla::kLastPageLen, Role::kOnes},
+    {FiMla::kOutCacheLoc, Role::kStored},
 };
 
 constexpr BackendInfo kFlashInferMlaInfo{.name = "flashinfer_mla",
@@ -39,8 +36,7 @@ constexpr BackendInfo kFlashInferMlaInfo{.name = "flashinfer_mla",
                                          .page_sizes = {},
                                          .heads = false,
                                          .latent = true,
-                                         .fields = kFlashInferMlaFields,
-                                         .roles = kFlashInferMlaRoles};
+                                         .buffers = kFlashInferMlaBuffers};
 
 Status check_flash_infer_mla(const Limits& limits) {
   Status status = serves(kFlashInferMlaInfo, limits);
@@ -69,11 +65,7 @@ Status FlashInferMla::bind(const Arena& arena, const Limits& limits, Meta* meta)
   Status status = check_flash_infer_mla(limits);
   if (!status.ok()) return status;
   Binder b(*this, arena, limits, kNumBuffers);
-  if (is_decode_or_idle(limits.mode)) {
-    b.constant_steps(kQoIndptr, "qo_indptr", limits.rows + 1, 1);
-  } else {
-    b.ints(kQoIndptr, "qo_indptr", {limits.rows + 1});
-  }
+  b.query_offsets(kQoIndptr, "qo_indptr", limits.rows);
   bind_csr(b, kList, "kv", limits.rows, most_listed_keys(limits, limits.max_kv_len));
   b.ints(kKvLens, "kv_len_arr", {limits.rows});
   b.constant(kLastPageLen, "kv_last_page_len", limits.rows, 1);
@@ -104,7 +96,7 @@ Status FlashInferMla::fill(const ForwardBatch& batch, Meta& meta) const {
 
 std::vector<KeyList> FlashInferMla::key_lists(const Meta& /*meta*/,
                                               const LayerKind& /*kind*/) const {
-  return {{.keys = kKvIndices, .lens = kKvIndptr, .queries = kQoIndptr}};
+  return {list_of_slots(kKvIndices, kKvIndptr, kQoIndptr)};
 }
 
 void FlashInferMla::forward(Stream& stream, const Meta& meta, const StepIo& step) const {

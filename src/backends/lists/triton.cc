@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "backends/fill/fields.h"
+#include "backends/fill/buffer_rows.h"
 #include "backends/lists/triton_rows.h"
 #include "core/laws.h"
 #include "launch/triton_launch.h"
@@ -24,39 +24,32 @@ constexpr ForwardMode kTritonModes[] = {ForwardMode::kExtend,        ForwardMode
 constexpr ForwardMode kSplitModes[] = {ForwardMode::kDecode, ForwardMode::kIdle,
                                        ForwardMode::kDraftDecode};
 
-using field::any, field::bound, field::bounded, field::indptr, field::key_indptr, field::list,
-    field::mask, field::rows, field::slots;
+using field::any, field::bounded, field::key_indptr, field::list, field::rows;
 
-constexpr Field splits(std::string_view recorded, int buffer) {
-  Field f = rows(recorded, buffer, "fi.I-57");
-  f.least = 1, f.most_of = Tr::kAttnLogits;
-  return f;
+constexpr BufferInfo splits(int buffer, std::string_view name) {
+  BufferInfo row = bounded(rows(buffer, name, "fi.I-57"), 1);
+  row.most_of = Tr::kAttnLogits;
+  return row;
 }
-constexpr Field kTritonFields[] = {
-    key_indptr("kv_indptr", Tr::kKvIndptr, "fi.I-1 fi.I-16 fi.I-21 fi.I-23 fi.I-27"),
-    list("kv_indices", Tr::kKvIndices, Tr::kKvIndptr, "fi.I-6 fi.I-20"),
-    any(indptr("qo_indptr", Tr::kQoIndptr, "fi.I-3 fi.I-4")),
-    any(key_indptr("mask_indptr", Tr::kMaskIndptr, "fi.I-49")),
-    mask("custom_mask", Tr::kCustomMask, Tr::kMaskIndptr, "fi.I-50 fi.I-51 fi.I-52"),
-    bound("max_extend_len", Tr::kMaxExtendLen, "fi.I-81", FieldRule::kBaked),
-    splits("num_kv_splits", Tr::kNumKvSplits),
-    key_indptr("window_kv_indptr", Tr::kWindowKvIndptr, "fi.I-31 fi.I-32 fi.I-33"),
-    list("window_kv_indices", Tr::kWindowKvIndices, Tr::kWindowKvIndptr, "fi.I-34 fi.I-38"),
-    splits("window_num_kv_splits", Tr::kWindowNumKvSplits),
+constexpr BufferInfo kTritonBuffers[] = {
+    key_indptr(Tr::kKvIndptr, "kv_indptr", "fi.I-1 fi.I-16 fi.I-21 fi.I-23 fi.I-27"),
+    list(Tr::kKvIndices, Tr::kKvIndptr, "kv_indices", "fi.I-6 fi.I-20"),
+    any(recorded(Tr::kQoIndptr, Role::kQueryOffsets, "qo_indptr", "fi.I-3 fi.I-4")),
+    any(key_indptr(Tr::kMaskIndptr, "mask_indptr", "fi.I-49")),
+    field::shaped(FieldShape::kMask, Tr::kCustomMask, "custom_mask", "fi.I-50 fi.I-51 fi.I-52",
+                  Tr::kMaskIndptr),
+    recorded(Tr::kMaxExtendLen, Role::kLongestQuery, "max_extend_len", "fi.I-81"),
+    splits(Tr::kNumKvSplits, "num_kv_splits"),
+    key_indptr(Tr::kWindowKvIndptr, "window_kv_indptr", "fi.I-31 fi.I-32 fi.I-33"),
+    list(Tr::kWindowKvIndices, Tr::kWindowKvIndptr, "window_kv_indices", "fi.I-34 fi.I-38"),
+    splits(Tr::kWindowNumKvSplits, "window_num_kv_splits"),
     // A verify's is what its buffer began with.
-    {"window_num_kv_splits", -1, FieldShape::kRows, FieldRule::kDead},
-    any(bounded(rows("window_kv_offsets", Tr::kWindowKvOffsets, "fi.I-39"), 0, 0)),
-    {"attn_logits_shape", Tr::kAttnLogits, FieldShape::kSizes, FieldRule::kExact, -1, false,
-     "fi.I-59"},
-    slots("swa_out_cache_loc", Tr::kSwaOutCacheLoc, "fi.I-16 fi.I-38"),
-};
-
-constexpr BufferRole kTritonRoles[] = {
-    {Tr::kQoIndptr, Role::kQueryOffsets},
+    field::dead(FieldShape::kRows, "window_num_kv_splits", ""),
+    unread(any(bounded(rows(Tr::kWindowKvOffsets, "window_kv_offsets", "fi.I-39"), 0, 0)),
+           "a wrong one moves the window, and outputs are compared"),
+    field::shaped(FieldShape::kSizes, Tr::kAttnLogits, "attn_logits_shape", "fi.I-59"),
     {Tr::kOutCacheLoc, Role::kStored},
-    {Tr::kSwaOutCacheLoc, Role::kStoredInWindow},
-    {Tr::kMaxExtendLen, Role::kLongestQuery},
-    role::unread(Tr::kWindowKvOffsets, "a wrong one moves the window, and outputs are compared"),
+    recorded(Tr::kSwaOutCacheLoc, Role::kStoredInWindow, "swa_out_cache_loc", "fi.I-16 fi.I-38"),
 };
 
 constexpr BackendInfo kTritonInfo{.name = "triton",
@@ -67,8 +60,7 @@ constexpr BackendInfo kTritonInfo{.name = "triton",
                                   .latent = true,
                                   .swa_pool = true,
                                   .batch_splits = kSplitModes,
-                                  .fields = kTritonFields,
-                                  .roles = kTritonRoles};
+                                  .buffers = kTritonBuffers};
 
 Status check_triton(const Limits& limits) {
   Status status = serves(kTritonInfo, limits);
@@ -108,8 +100,7 @@ class TritonBind {
       bind_csr(b_, Tr::kWindowKv, "window_kv", rows_,
                std::min(keys_, rows_ * (int64_t{window_} + 1)), DType::kI64);
     is_decode_or_idle(limits_.mode) ? bind_decode() : bind_extend();
-    b_.slots(Tr::kOutCacheLoc, "out_cache_loc", limits_.tokens);
-    if (limits_.model.swa_pool) b_.slots(Tr::kSwaOutCacheLoc, "swa_out_cache_loc", limits_.tokens);
+    b_.out_cache_loc(Tr::kOutCacheLoc, Tr::kSwaOutCacheLoc);
     return b_.bind(meta);
   }
 

@@ -1,4 +1,5 @@
 // Launches a step of Triton: the two stages of a decode, or an extend.
+#include "backends/fill/buffer_info.h"
 #include "backends/lists/triton.h"
 #include "backends/lists/triton_rows.h"
 #include "launch/triton_launch.h"
@@ -92,20 +93,18 @@ class TritonLayer {
 
 std::vector<KeyList> Triton::key_lists(const Meta& meta, const LayerKind& kind) const {
   const bool window = kind.params.window_left >= 0;
-  KeyList listed{.keys = window ? kWindowKvIndices : kKvIndices,
-                 .lens = window ? kWindowKvIndptr : kKvIndptr};
+  const CsrIds& ids = window ? kWindowKv : kKv;
+  KeyList listed = list_of_slots(ids.indices, ids.indptr, kQoIndptr);
   if (is_decode_or_idle(meta.limits.mode)) {
-    listed.num_splits = window ? kWindowNumKvSplits : kNumKvSplits;
-    listed.partial = kAttnLse;
+    listed.splits = {.num_splits = window ? kWindowNumKvSplits : kNumKvSplits, .partial = kAttnLse};
     return {listed};
   }
-  listed.queries = kQoIndptr;
   if (meta.has(kCustomMask)) {
     listed.masked = true;
-    listed.mask = kCustomMask, listed.mask_indptr = kMaskIndptr;
-    if (window) listed.depths = kDepths;
+    listed.mask = {
+        .bits = kCustomMask, .indptr = kMaskIndptr, .depths = window ? int{kDepths} : -1};
   }
-  return {listed, {.lens = kQoIndptr, .queries = kQoIndptr}};
+  return {listed, own_tokens(kQoIndptr)};
 }
 
 void Triton::forward(Stream& stream, const Meta& meta, const StepIo& step) const {

@@ -1,6 +1,6 @@
 #include "backends/paged/ascend.h"
 
-#include "backends/fill/fields.h"
+#include "backends/fill/buffer_rows.h"
 #include "launch/ascend_launch.h"
 
 namespace shadowgraph {
@@ -12,27 +12,16 @@ constexpr ForwardMode kAscendModes[] = {
     ForwardMode::kDraftExtendV2, ForwardMode::kDllmExtend,   ForwardMode::kDraftDecode};
 
 // The device's lengths and the host's are one buffer here, so they cannot differ (fi.I-108).
-constexpr Field kAscendFields[] = {
-    field::rows("seq_lens", Ascend::kKvLens, "fi.I-108"),
-    field::host_lens("seq_lens_cpu_int", Ascend::kKvLens, "fi.I-108 fi.I-81"),
-    field::host_lens("seq_lens_cpu_list", Ascend::kKvLens, "fi.I-108 fi.I-81"),
-    field::host_lens("actual_seq_lengths_q", Ascend::kActualSeqLengths, "fi.I-109 fi.I-81"),
-    field::host_lens("seq_lens_list_cumsum", Ascend::kActualSeqLengths, "fi.I-109 fi.I-81"),
-    field::table("block_tables", Ascend::kPageTable, Ascend::kKvLens, "fi.I-108"),
-    field::table("block_tables_swa", Ascend::kSwaPageTable, Ascend::kKvLens, "fi.I-108"),
-};
-
-constexpr BufferRole kAscendRoles[] = {
-    {Ascend::kKvLens, Role::kKeyLens},
-    {Ascend::kCuSeqlensQ, Role::kQueryOffsets},
-    {Ascend::kOutCacheLoc, Role::kStored},
-    {Ascend::kSwaOutCacheLoc, Role::kStoredInWindow},
-    {Ascend::kPoolRows, Role::kPoolRows},
-    {Ascend::kActualSeqLengths, Role::kQueryEnds},
-    {Ascend::kMaxSeqLenQ, Role::kLongestQuery},
-    {Ascend::kMaxSeqLenK, Role::kLongestKeys, Ascend::kKvLens},
-    {Ascend::kSumSeqLensQ, Role::kAllQueries},
-};
+constexpr auto kAscendBuffers = with_family(
+    kPagedBuffers,
+    {field::bounded(recorded(Ascend::kKvLens, Role::kKeyLens, "seq_lens", "fi.I-108"), 0),
+     field::any(field::rows(Ascend::kKvLens, "seq_lens_cpu_int", "fi.I-108 fi.I-81")),
+     field::any(field::rows(Ascend::kKvLens, "seq_lens_cpu_list", "fi.I-108 fi.I-81")),
+     recorded(Ascend::kActualSeqLengths, Role::kQueryEnds, "actual_seq_lengths_q",
+              "fi.I-109 fi.I-81"),
+     field::any(field::rows(Ascend::kActualSeqLengths, "seq_lens_list_cumsum", "fi.I-109 fi.I-81")),
+     field::table(Ascend::kPageTable, Ascend::kKvLens, "block_tables", "fi.I-108"),
+     field::table(Ascend::kSwaPageTable, Ascend::kKvLens, "block_tables_swa", "fi.I-108")});
 
 constexpr BackendInfo kAscendInfo{.name = "ascend",
                                   .about = "Ascend NPU attention (SGLang)",
@@ -42,8 +31,7 @@ constexpr BackendInfo kAscendInfo{.name = "ascend",
                                   .latent = true,
                                   .swa_pool = true,
                                   .empty_padding = true,
-                                  .fields = kAscendFields,
-                                  .roles = kAscendRoles};
+                                  .buffers = kAscendBuffers};
 
 }  // namespace
 

@@ -5,35 +5,23 @@
 
 #include "attn/page_table.h"
 #include "attn/tensor_rows.h"
-#include "backends/fill/fields.h"
+#include "backends/fill/buffer_rows.h"
 #include "core/laws.h"
 
 namespace shadowgraph {
 namespace {
 
-constexpr Field kCuteDslMlaFields[] = {
-    field::table("block_kv_indices", CuteDslMla::kPageTable, CuteDslMla::kKvLens,
-                 "fa.I-28 fa.I-85 fa.I-89"),
-    field::lens("seq_lens_k", CuteDslMla::kSeqLensK, "fa.I-19 fa.I-87 fa.I-89"),
-    field::lens("global_seq_lens_k", CuteDslMla::kGlobalSeqLensK, "fa.I-89"),
-    field::host_lens("seq_lens_q", CuteDslMla::kSeqLensQ, "fa.I-17"),
-    field::bound("max_seq_len_q", CuteDslMla::kMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
-    field::bound("max_seq_len_k", CuteDslMla::kMaxSeqLenK, "fa.I-21"),
-};
+using Dsl = CuteDslMla;
 
-constexpr BufferRole kCuteDslMlaRoles[] = {
-    {CuteDslMla::kKvLens, Role::kKeyLens},
-    {CuteDslMla::kCuSeqlensQ, Role::kQueryOffsets},
-    {CuteDslMla::kOutCacheLoc, Role::kStored},
-    {CuteDslMla::kPoolRows, Role::kPoolRows},
-    {CuteDslMla::kSeqLensK, Role::kWidthLens},
-    {CuteDslMla::kSeqLensQ, Role::kQueryLens},
-    {CuteDslMla::kGlobalSeqLensK, Role::kFlatLens},
-    {CuteDslMla::kVisibleLens, Role::kSeenLens},
-    {CuteDslMla::kMaxSeqLenQ, Role::kLongestQuery},
-    {CuteDslMla::kMaxSeqLenK, Role::kLongestKeys, CuteDslMla::kKvLens},
-    {CuteDslMla::kSumSeqLensQ, Role::kAllQueries},
-};
+constexpr auto kCuteDslMlaBuffers = with_family(
+    kPagedBuffers,
+    {field::table(Dsl::kPageTable, Dsl::kKvLens, "block_kv_indices", "fa.I-28 fa.I-85 fa.I-89"),
+     recorded(Dsl::kSeqLensK, Role::kWidthLens, "seq_lens_k", "fa.I-19 fa.I-87 fa.I-89"),
+     recorded(Dsl::kGlobalSeqLensK, Role::kFlatLens, "global_seq_lens_k", "fa.I-89"),
+     recorded(Dsl::kSeqLensQ, Role::kQueryLens, "seq_lens_q", "fa.I-17"),
+     {Dsl::kVisibleLens, Role::kSeenLens},
+     recorded(Dsl::kMaxSeqLenQ, Role::kLongestQuery, "max_seq_len_q", "fa.I-18"),
+     recorded(Dsl::kMaxSeqLenK, Role::kLongestKeys, "max_seq_len_k", "fa.I-21", Dsl::kKvLens)});
 
 /// Lengths of one request as a rank of the limits has them.
 struct Rank {
@@ -70,8 +58,7 @@ const BackendInfo& CuteDslMla::info() const {
     info.name = "cutedsl_mla";
     info.about = "CuteDSL-MLA decode, context parallel (SGLang)";
     info.dcp = true;
-    info.fields = kCuteDslMlaFields;
-    info.roles = kCuteDslMlaRoles;
+    info.buffers = kCuteDslMlaBuffers;
     return info;
   }();
   return kInfo;
@@ -143,7 +130,9 @@ Status CuteDslMla::fill(const ForwardBatch& batch, Meta& meta) const {
 
 std::vector<KeyList> CuteDslMla::key_lists(const Meta& meta, const LayerKind& kind) const {
   if (meta.limits.model.dcp_size == 1) return TrtllmMla::key_lists(meta, kind);
-  return {{.keys = kPageTable, .lens = kKvLens, .masked = true}};
+  KeyList list = table_of_keys(kPageTable, kKvLens, -1);
+  list.masked = true;
+  return {list};
 }
 
 void CuteDslMla::forward(Stream& stream, const Meta& meta, const StepIo& step) const {

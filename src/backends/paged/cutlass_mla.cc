@@ -1,6 +1,6 @@
 #include "backends/paged/cutlass_mla.h"
 
-#include "backends/fill/fields.h"
+#include "backends/fill/buffer_rows.h"
 
 namespace shadowgraph {
 namespace {
@@ -8,21 +8,10 @@ namespace {
 constexpr ForwardMode kCutlassMlaModes[] = {ForwardMode::kDecode, ForwardMode::kIdle};
 constexpr int32_t kCutlassMlaPageSizes[] = {128};
 
-constexpr Field kCutlassMlaFields[] = {
-    field::table("block_kv_indices", CutlassMla::kPageTable, CutlassMla::kKvLens,
-                 "fa.I-28 fa.I-85"),
-};
-
-constexpr BufferRole kCutlassMlaRoles[] = {
-    {CutlassMla::kKvLens, Role::kKeyLens},
-    {CutlassMla::kCuSeqlensQ, Role::kQueryOffsets},
-    {CutlassMla::kOutCacheLoc, Role::kStored},
-    {CutlassMla::kPoolRows, Role::kPoolRows},
-    {CutlassMla::kSeqLensK, Role::kWidthLens},
-    {CutlassMla::kMaxSeqLenQ, Role::kLongestQuery},
-    {CutlassMla::kMaxSeqLenK, Role::kLongestKeys, CutlassMla::kKvLens},
-    {CutlassMla::kSumSeqLensQ, Role::kAllQueries},
-};
+constexpr auto kCutlassMlaBuffers =
+    with_family(kPagedBuffers, {field::table(CutlassMla::kPageTable, CutlassMla::kKvLens,
+                                             "block_kv_indices", "fa.I-28 fa.I-85"),
+                                {CutlassMla::kSeqLensK, Role::kWidthLens}});
 
 constexpr BackendInfo kCutlassMlaInfo{.name = "cutlass_mla",
                                       .about = "CUTLASS-MLA decode (SGLang)",
@@ -32,8 +21,7 @@ constexpr BackendInfo kCutlassMlaInfo{.name = "cutlass_mla",
                                       .heads = false,
                                       .latent = true,
                                       .in_graph_tables = true,
-                                      .fields = kCutlassMlaFields,
-                                      .roles = kCutlassMlaRoles};
+                                      .buffers = kCutlassMlaBuffers};
 
 }  // namespace
 

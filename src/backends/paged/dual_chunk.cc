@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "attn/dual_chunk.h"
-#include "backends/fill/fields.h"
+#include "backends/fill/buffer_rows.h"
 #include "backends/fill/local_attention.h"
 
 namespace shadowgraph {
@@ -17,35 +17,23 @@ constexpr ForwardMode kDualChunkModes[] = {ForwardMode::kExtend, ForwardMode::kD
                                            ForwardMode::kSplitPrefill};
 
 // Rows of a prefill are the engine's walk, which it keeps on no list.
-constexpr Field kDualChunkFields[] = {
-    field::indptr("query_start_loc", Dc::kQueryStartLoc, "fi.I-3"),
-    field::key_indptr("seq_start_loc", Dc::kSeqStartLoc, "fi.I-107"),
-    field::lens("seq_lens", Dc::kCacheSeqlens, "fi.I-107"),
-    field::lens("seq_lens_intra", Dc::kSeqLensIntra, "fi.I-107"),
-    field::rows("seq_lens_succ", Dc::kSeqLensSucc, "fi.I-107"),
-    field::rows("seq_lens_inter", Dc::kSeqLensInter, "fi.I-107"),
-    field::table("block_tables_intra", Dc::kBlockTablesIntra, Dc::kSeqLensIntra, "fi.I-107"),
-    field::table("block_tables_succ", Dc::kBlockTablesSucc, Dc::kSeqLensSucc, "fi.I-107"),
-    field::table("block_tables", Dc::kBlockTables, Dc::kSeqLensInter, "fi.I-107"),
-    field::bound("max_seq_len_intra", Dc::kMaxIntra, "fi.I-107"),
-    field::bound("max_seq_len_succ", Dc::kMaxSucc, "fi.I-107"),
-    field::bound("max_seq_len_inter", Dc::kMaxInter, "fi.I-107"),
-};
-
-constexpr BufferRole kDualChunkRoles[] = {
-    {Dc::kCacheSeqlens, Role::kKeyLens},
-    {Dc::kQueryStartLoc, Role::kQueryOffsets},
-    {Dc::kSeqStartLoc, Role::kKeyOffsets},
+constexpr BufferInfo kDualChunkBuffers[] = {
+    recorded(Dc::kCacheSeqlens, Role::kKeyLens, "seq_lens", "fi.I-107"),
+    recorded(Dc::kQueryStartLoc, Role::kQueryOffsets, "query_start_loc", "fi.I-3"),
+    recorded(Dc::kSeqStartLoc, Role::kKeyOffsets, "seq_start_loc", "fi.I-107"),
     {Dc::kRowStartLoc, Role::kCutOffsets},
-    {Dc::kSeqLensIntra, Role::kIntraLens},
-    {Dc::kSeqLensSucc, Role::kSuccLens},
-    {Dc::kSeqLensInter, Role::kInterLens},
+    recorded(Dc::kSeqLensIntra, Role::kIntraLens, "seq_lens_intra", "fi.I-107"),
+    recorded(Dc::kSeqLensSucc, Role::kSuccLens, "seq_lens_succ", "fi.I-107"),
+    recorded(Dc::kSeqLensInter, Role::kInterLens, "seq_lens_inter", "fi.I-107"),
+    field::table(Dc::kBlockTablesIntra, Dc::kSeqLensIntra, "block_tables_intra", "fi.I-107"),
+    field::table(Dc::kBlockTablesSucc, Dc::kSeqLensSucc, "block_tables_succ", "fi.I-107"),
+    field::table(Dc::kBlockTables, Dc::kSeqLensInter, "block_tables", "fi.I-107"),
     {Dc::kScalingFactor, Role::kFactors},
     {Dc::kOutCacheLoc, Role::kStored},
     {Dc::kMaxQueryLen, Role::kLongestQuery},
-    {Dc::kMaxIntra, Role::kLongestKeys, Dc::kSeqLensIntra},
-    {Dc::kMaxSucc, Role::kLongestKeys, Dc::kSeqLensSucc},
-    {Dc::kMaxInter, Role::kLongestKeys, Dc::kSeqLensInter},
+    recorded(Dc::kMaxIntra, Role::kLongestKeys, "max_seq_len_intra", "fi.I-107", Dc::kSeqLensIntra),
+    recorded(Dc::kMaxSucc, Role::kLongestKeys, "max_seq_len_succ", "fi.I-107", Dc::kSeqLensSucc),
+    recorded(Dc::kMaxInter, Role::kLongestKeys, "max_seq_len_inter", "fi.I-107", Dc::kSeqLensInter),
 };
 
 constexpr BackendInfo kDualChunkInfo{.name = "dual_chunk",
@@ -53,8 +41,7 @@ constexpr BackendInfo kDualChunkInfo{.name = "dual_chunk",
                                      .modes = kDualChunkModes,
                                      .page_sizes = {},
                                      .dual_chunk = true,
-                                     .fields = kDualChunkFields,
-                                     .roles = kDualChunkRoles};
+                                     .buffers = kDualChunkBuffers};
 
 /// The longest row's parts.
 KvRange longest(const Limits& limits, ChunkPart part) {
@@ -64,41 +51,25 @@ KvRange longest(const Limits& limits, ChunkPart part) {
   return chunks.range(part, limits.max_kv_len - 1);
 }
 
-/// Room for the widest layer of so many heads of a size. A granule is what every layer writes
-/// whole.
-template <class Heads, class Dim>
-void bind_rows(Binder& b, const Limits& limits, Dc::BufferId buffer, const char* name, Heads heads,
-               Dim dim) {
-  int64_t width = 0, granule = 0;
-  for (const LayerKind& k : limits.model.layers) {
-    width = std::max<int64_t>(width, int64_t{k.params.*heads} * (k.params.*dim));
-    granule = std::gcd(granule, k.params.*dim);
-  }
-  b.scratch(buffer, name, DType::kF32, {limits.tokens, width}, std::max<int64_t>(granule, 1));
-}
-
-void bind_result(Binder& b, const Limits& limits, Dc::BufferId out, const char* out_name,
-                 Dc::BufferId lse, const char* lse_name) {
-  bind_rows(b, limits, out, out_name, &AttentionParams::num_qo_heads,
-            &AttentionParams::head_dim_vo);
-  int64_t heads = 0;
-  for (const LayerKind& k : limits.model.layers)
-    heads = std::max<int64_t>(heads, k.params.num_qo_heads);
-  b.scratch(lse, lse_name, DType::kF32, {limits.tokens, heads}, 1);
-}
-
 void bind_requests(Binder& b, const Limits& limits) {
   b.ints(Dc::kCacheSeqlens, "cache_seqlens", {limits.rows});
   b.ints(Dc::kSeqStartLoc, "seq_start_loc", {limits.rows + 1});
   b.slots(Dc::kOutCacheLoc, "out_cache_loc", limits.tokens);
   if (limits.model.dual_chunk.original_max_position == 0) return;
   b.list(Dc::kScalingFactor, "scaling_factor", limits.rows, DType::kF32);
-  bind_rows(b, limits, Dc::kScaledKeys, "scaled_keys", &AttentionParams::num_kv_heads,
-            &AttentionParams::head_dim_qk);
+  int64_t width = 0, granule = 0;
+  for (const LayerKind& k : limits.model.layers) {
+    width = std::max(width, int64_t{k.params.num_kv_heads} * k.params.head_dim_qk);
+    granule = std::gcd(granule, int64_t{k.params.head_dim_qk});
+  }
+  b.scratch(Dc::kScaledKeys, "scaled_keys", DType::kF32, {limits.tokens, width},
+            std::max<int64_t>(granule, 1));
 }
 
 void bind_parts(Binder& b, const Limits& limits, int64_t rows) {
   const int32_t unit = limits.model.page_size;
+  ResultRoom room;
+  for (const LayerKind& k : limits.model.layers) room.add(k.params, limits.tokens);
   const auto part = [&](Dc::BufferId lens, const char* lens_name, Dc::BufferId table,
                         const char* table_name, int32_t keys) {
     b.ints(lens, lens_name, {rows});
@@ -109,13 +80,13 @@ void bind_parts(Binder& b, const Limits& limits, int64_t rows) {
   const int32_t succ = longest(limits, ChunkPart::kSucc).size();
   if (succ == 0) return;
   part(Dc::kSeqLensSucc, "seq_lens_succ", Dc::kBlockTablesSucc, "block_tables_succ", succ);
-  bind_result(b, limits, Dc::kIntraOut, "intra_out", Dc::kIntraLse, "intra_lse");
-  bind_result(b, limits, Dc::kSuccOut, "succ_out", Dc::kSuccLse, "succ_lse");
+  b.result(Dc::kIntraOut, Dc::kIntraLse, "intra", room);
+  b.result(Dc::kSuccOut, Dc::kSuccLse, "succ", room);
   const int32_t inter = longest(limits, ChunkPart::kInter).size();
   if (inter == 0) return;
   part(Dc::kSeqLensInter, "seq_lens_inter", Dc::kBlockTables, "block_tables", inter);
-  bind_result(b, limits, Dc::kInterOut, "inter_out", Dc::kInterLse, "inter_lse");
-  bind_result(b, limits, Dc::kMergedOut, "merged_out", Dc::kMergedLse, "merged_lse");
+  b.result(Dc::kInterOut, Dc::kInterLse, "inter", room);
+  b.result(Dc::kMergedOut, Dc::kMergedLse, "merged", room);
 }
 
 }  // namespace
@@ -127,13 +98,12 @@ Status DualChunkAttention::bind(const Arena& arena, const Limits& limits, Meta* 
   if (!status.ok()) return status;
   Binder b(*this, arena, limits, kNumBuffers, kNumScalars);
   bind_requests(b, limits);
+  b.query_offsets(kQueryStartLoc, "query_start_loc", limits.rows);
   if (is_decode_or_idle(limits.mode)) {
-    b.constant_steps(kQueryStartLoc, "query_start_loc", limits.rows + 1, 1);
     bind_parts(b, limits, limits.rows);
   } else {
     const int64_t rows =
         max_local_rows(limits.rows, limits.tokens, limits.model.dual_chunk.chunk_len());
-    b.ints(kQueryStartLoc, "query_start_loc", {limits.rows + 1});
     b.ints(kRowStartLoc, "row_start_loc", {rows + 1});
     bind_parts(b, limits, rows);
   }
@@ -147,7 +117,7 @@ std::vector<KeyList> DualChunkAttention::key_lists(const Meta& meta,
   const int queries = meta.has(kRowStartLoc) ? kRowStartLoc : kQueryStartLoc;
   std::vector<KeyList> lists;
   const auto add = [&](BufferId table, BufferId lens) {
-    if (meta.has(table)) lists.push_back({.keys = table, .lens = lens, .queries = queries});
+    if (meta.has(table)) lists.push_back(table_of_keys(table, lens, queries));
   };
   add(kBlockTables, kSeqLensInter);
   add(kBlockTablesSucc, kSeqLensSucc);

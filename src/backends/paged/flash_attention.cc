@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backends/fill/fields.h"
+#include "backends/fill/buffer_rows.h"
 #include "backends/fill/local_attention.h"
 #include "backends/fill/prefix_chunks.h"
 #include "backends/fill/rows.h"
@@ -19,62 +19,53 @@ constexpr ForwardMode kFlashAttentionModes[] = {
     ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill, ForwardMode::kDllmExtend,
     ForwardMode::kDraftDecode};
 
-using field::bound, field::indptr, field::key_indptr, field::lens, field::of_virtual, field::rows,
-    field::slots, field::table;
+using field::bounded, field::dead, field::of_virtual, field::rows, field::scalar, field::table;
 
 // Paged kernels read no cu_seqlens_k: it is for new keys that they would append. A ragged call over
 // all keys reads it.
-constexpr Field kFlashAttentionFields[] = {
-    lens("cache_seqlens_int32", Fa::kCacheSeqlens, "fa.I-03 fa.I-19"),
-    indptr("cu_seqlens_q", Fa::kCuSeqlensQ, "fa.I-15 fa.I-17"),
-    key_indptr("cu_seqlens_k", Fa::kCuSeqlensK, "fa.I-23"),
-    key_indptr("cu_seqlens_k", -1, "fa.I-23", FieldRule::kDead),
-    bound("max_seq_len_q", Fa::kMaxSeqLenQ, "fa.I-18 fa.I-72", FieldRule::kBaked),
-    bound("max_seq_len_k", Fa::kMaxSeqLenK, "fa.I-21"),
-    table("page_table", Fa::kPageTable, Fa::kCacheSeqlens, "fa.I-28 fa.I-34 fa.I-45"),
-    table("swa_page_table", Fa::kSwaPageTable, Fa::kCacheSeqlens, "fa.I-35 fa.I-36"),
-    slots("swa_out_cache_loc", Fa::kSwaOutCacheLoc, "fa.I-37"),
-    rows("expand.cache_seqlens_int32", Fa::kExpandSeqlens, "fa.I-30 fa.I-38"),
-    indptr("expand.cu_seqlens_q", Fa::kExpandCuSeqlensQ, "fa.I-15", FieldRule::kConstant),
-    key_indptr("expand.cu_seqlens_k", -1, "fa.I-23", FieldRule::kDead),
-    bound("expand.max_seq_len_k", -1, "fa.I-21", FieldRule::kDead),
-    bound("expand.max_seq_len_q", Fa::kExpandMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
-    table("expand.page_table", Fa::kDraftTable, Fa::kExpandSeqlens, "fa.I-30 fa.I-32 fa.I-42"),
-    table("expand.page_table", Fa::kTreeTable, Fa::kExpandSeqlens, "fa.I-34 fa.I-38", false),
-    rows("swa_spec.cache_seqlens_int32", Fa::kMergedSeqlens, "fa.I-41"),
-    indptr("swa_spec.cu_seqlens_q", Fa::kExpandCuSeqlensQ, "fa.I-15"),
-    key_indptr("swa_spec.cu_seqlens_k", -1, "fa.I-23", FieldRule::kDead),
-    bound("swa_spec.max_seq_len_q", Fa::kExpandMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
-    bound("swa_spec.max_seq_len_k", -1, "fa.I-21", FieldRule::kDead),
-    table("swa_spec.page_table", Fa::kMergedTable, Fa::kMergedSeqlens, "fa.I-41", false),
-    of_virtual(indptr("local.query_start_loc", Fa::kLocalCuSeqlensQ, "fa.I-49")),
-    of_virtual(lens("local.seqused_k", Fa::kLocalSeqlens, "fa.I-50")),
-    of_virtual(table("local.block_table", Fa::kLocalTable, Fa::kLocalSeqlens, "fa.I-50 fa.I-52")),
-    bound("local.max_query_len", Fa::kLocalMaxQueryLen, "fa.I-18", FieldRule::kBaked),
-    bound("local.max_seq_len", Fa::kLocalMaxSeqLen, "fa.I-21"),
-    rows("encoder_lens_int32", Fa::kEncoderSeqlens, "fa.I-43"),
-    key_indptr("encoder_cu_seqlens_k", -1, "fa.I-43", FieldRule::kDead),
-    bound("encoder_max_seq_len_k", Fa::kEncoderMaxSeqLenK, "fa.I-43"),
-    // Cross-attention views the cache in pages, as every layer of the engine does.
-    table("encoder_page_table", Fa::kEncoderTable, Fa::kEncoderSeqlens, "fa.I-44 fa.I-47 fa.I-48"),
-};
-
-constexpr BufferRole kFlashAttentionRoles[] = {
-    {Fa::kCuSeqlensQ, Role::kQueryOffsets},
-    {Fa::kExpandCuSeqlensQ, Role::kQueryOffsets},
-    {Fa::kLocalCuSeqlensQ, Role::kCutOffsets},
-    {Fa::kCuSeqlensK, Role::kKeyOffsets},
+constexpr BufferInfo kFlashAttentionBuffers[] = {
+    bounded(rows(Fa::kCacheSeqlens, "cache_seqlens_int32", "fa.I-03 fa.I-19"), 1),
+    recorded(Fa::kCuSeqlensQ, Role::kQueryOffsets, "cu_seqlens_q", "fa.I-15 fa.I-17"),
+    recorded(Fa::kCuSeqlensK, Role::kKeyOffsets, "cu_seqlens_k", "fa.I-23"),
+    dead(FieldShape::kIndptr, "cu_seqlens_k", "fa.I-23"),
+    recorded(Fa::kMaxSeqLenQ, Role::kLongestQuery, "max_seq_len_q", "fa.I-18 fa.I-72"),
+    recorded(Fa::kMaxSeqLenK, Role::kLongestKeys, "max_seq_len_k", "fa.I-21", Fa::kCacheSeqlens),
+    table(Fa::kPageTable, Fa::kCacheSeqlens, "page_table", "fa.I-28 fa.I-34 fa.I-45"),
+    table(Fa::kSwaPageTable, Fa::kCacheSeqlens, "swa_page_table", "fa.I-35 fa.I-36"),
     {Fa::kOutCacheLoc, Role::kStored},
-    {Fa::kSwaOutCacheLoc, Role::kStoredInWindow},
-    {Fa::kEncoderOutCacheLoc, Role::kStoredOfEncoder},
+    recorded(Fa::kSwaOutCacheLoc, Role::kStoredInWindow, "swa_out_cache_loc", "fa.I-37"),
     {Fa::kPoolRows, Role::kPoolRows},
-    {Fa::kMaxSeqLenQ, Role::kLongestQuery},
-    {Fa::kMaxSeqLenK, Role::kLongestKeys, Fa::kCacheSeqlens},
-    {Fa::kLocalMaxSeqLen, Role::kLongestKeys, Fa::kLocalSeqlens},
-    {Fa::kEncoderMaxSeqLenK, Role::kLongestKeys, Fa::kEncoderSeqlens},
-    role::unread_scalar(Fa::kExpandMaxSeqLenQ,
-                        "1, or 0 where it is not there: no batch changes it"),
-    role::unread_scalar(Fa::kLocalMaxQueryLen, "the step's longest query again, as kMaxSeqLenQ is"),
+    rows(Fa::kExpandSeqlens, "expand.cache_seqlens_int32", "fa.I-30 fa.I-38"),
+    field::with_rule(
+        recorded(Fa::kExpandCuSeqlensQ, Role::kQueryOffsets, "expand.cu_seqlens_q", "fa.I-15"),
+        FieldRule::kConstant),
+    dead(FieldShape::kIndptr, "expand.cu_seqlens_k", "fa.I-23"),
+    dead(FieldShape::kScalar, "expand.max_seq_len_k", "fa.I-21"),
+    unread(scalar(Fa::kExpandMaxSeqLenQ, "expand.max_seq_len_q", "fa.I-18", FieldRule::kBaked),
+           "1, or 0 where it is not there: no batch changes it"),
+    table(Fa::kDraftTable, Fa::kExpandSeqlens, "expand.page_table", "fa.I-30 fa.I-32 fa.I-42"),
+    table(Fa::kTreeTable, Fa::kExpandSeqlens, "expand.page_table", "fa.I-34 fa.I-38", false),
+    rows(Fa::kMergedSeqlens, "swa_spec.cache_seqlens_int32", "fa.I-41"),
+    field::indptr(Fa::kExpandCuSeqlensQ, "swa_spec.cu_seqlens_q", "fa.I-15"),
+    dead(FieldShape::kIndptr, "swa_spec.cu_seqlens_k", "fa.I-23"),
+    scalar(Fa::kExpandMaxSeqLenQ, "swa_spec.max_seq_len_q", "fa.I-18", FieldRule::kBaked),
+    dead(FieldShape::kScalar, "swa_spec.max_seq_len_k", "fa.I-21"),
+    table(Fa::kMergedTable, Fa::kMergedSeqlens, "swa_spec.page_table", "fa.I-41", false),
+    of_virtual(
+        recorded(Fa::kLocalCuSeqlensQ, Role::kCutOffsets, "local.query_start_loc", "fa.I-49")),
+    of_virtual(bounded(rows(Fa::kLocalSeqlens, "local.seqused_k", "fa.I-50"), 1)),
+    of_virtual(table(Fa::kLocalTable, Fa::kLocalSeqlens, "local.block_table", "fa.I-50 fa.I-52")),
+    unread(scalar(Fa::kLocalMaxQueryLen, "local.max_query_len", "fa.I-18", FieldRule::kBaked),
+           "the step's longest query again, as kMaxSeqLenQ is"),
+    recorded(Fa::kLocalMaxSeqLen, Role::kLongestKeys, "local.max_seq_len", "fa.I-21",
+             Fa::kLocalSeqlens),
+    rows(Fa::kEncoderSeqlens, "encoder_lens_int32", "fa.I-43"),
+    dead(FieldShape::kIndptr, "encoder_cu_seqlens_k", "fa.I-43"),
+    recorded(Fa::kEncoderMaxSeqLenK, Role::kLongestKeys, "encoder_max_seq_len_k", "fa.I-43",
+             Fa::kEncoderSeqlens),
+    // Cross-attention views the cache in pages, as every layer of the engine does.
+    table(Fa::kEncoderTable, Fa::kEncoderSeqlens, "encoder_page_table", "fa.I-44 fa.I-47 fa.I-48"),
+    {Fa::kEncoderOutCacheLoc, Role::kStoredOfEncoder},
 };
 
 constexpr BackendInfo kFlashAttentionInfo{.name = "flashattention",
@@ -88,8 +79,7 @@ constexpr BackendInfo kFlashAttentionInfo{.name = "flashattention",
                                           .local = true,
                                           .in_graph_tables = true,
                                           .prefix_chunks = true,
-                                          .fields = kFlashAttentionFields,
-                                          .roles = kFlashAttentionRoles};
+                                          .buffers = kFlashAttentionBuffers};
 
 /// One bind: which buffers the limits ask for.
 class FlashAttentionBind {
@@ -123,15 +113,10 @@ class FlashAttentionBind {
   void bind_rows() {
     const int32_t rows = limits_.rows;
     b_.ints(Fa::kCacheSeqlens, "cache_seqlens", {rows});
-    if (is_decode_or_idle(limits_.mode)) {
-      const int32_t queries = is_draft_tree(limits_) ? model_.topk : 1;
-      b_.constant_steps(Fa::kCuSeqlensQ, "cu_seqlens_q", rows + 1, queries);
-    } else {
-      b_.ints(Fa::kCuSeqlensQ, "cu_seqlens_q", {rows + 1});
-    }
+    b_.query_offsets(Fa::kCuSeqlensQ, "cu_seqlens_q", rows,
+                     is_draft_tree(limits_) ? model_.topk : 1);
     b_.tables(Fa::kTables, limits_.max_kv_len, unit_, model_.swa_pool && !tree_);
-    b_.slots(Fa::kOutCacheLoc, "out_cache_loc", limits_.tokens);
-    if (model_.swa_pool) b_.slots(Fa::kSwaOutCacheLoc, "swa_out_cache_loc", limits_.tokens);
+    b_.out_cache_loc(Fa::kOutCacheLoc, Fa::kSwaOutCacheLoc);
   }
 
   void bind_expand() {
@@ -151,27 +136,14 @@ class FlashAttentionBind {
     if (any(cascades)) bind_halves(cascades);
   }
 
-  /// Room for the widest layer of those that ask for it. A granule is what every layer writes
-  /// whole.
   template <class Predicate>
   void bind_halves(Predicate uses) {
-    int64_t heads = 0, width = 0, granule = 0;
-    for (const LayerKind& k : model_.layers) {
-      if (!uses(k)) continue;
-      const int64_t dim = k.params.head_dim_vo;
-      heads = std::max<int64_t>(heads, k.params.num_qo_heads);
-      width = std::max(width, k.params.num_qo_heads * dim);
-      granule = std::gcd(granule, dim);
-    }
-    granule = std::max<int64_t>(granule, 1);
-    const auto half = [&](Fa::BufferId out, const char* out_name, Fa::BufferId lse,
-                          const char* lse_name) {
-      b_.scratch(out, out_name, DType::kF32, {limits_.tokens, width}, granule);
-      b_.scratch(lse, lse_name, DType::kF32, {limits_.tokens, heads}, 1);
-    };
-    half(Fa::kPrefixOut, "prefix_out", Fa::kPrefixLse, "prefix_lse");
-    half(Fa::kExpandOut, "expand_out", Fa::kExpandLse, "expand_lse");
-    if (chunks_.count > 1) half(Fa::kMergedOut, "merged_out", Fa::kMergedLse, "merged_lse");
+    ResultRoom room;
+    for (const LayerKind& k : model_.layers)
+      if (uses(k)) room.add(k.params, limits_.tokens);
+    b_.result(Fa::kPrefixOut, Fa::kPrefixLse, "prefix", room);
+    b_.result(Fa::kExpandOut, Fa::kExpandLse, "expand", room);
+    if (chunks_.count > 1) b_.result(Fa::kMergedOut, Fa::kMergedLse, "merged", room);
   }
 
   void bind_chunks() {

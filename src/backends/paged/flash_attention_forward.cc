@@ -1,6 +1,7 @@
 // Launches a step of FlashAttention: store, attend, and merge where keys are in several tables.
 #include <algorithm>
 
+#include "backends/fill/buffer_info.h"
 #include "backends/fill/prefix_chunks.h"
 #include "backends/fill/rows.h"
 #include "backends/paged/flash_attention.h"
@@ -222,19 +223,19 @@ std::vector<int32_t> FlashAttention::merged_parts(const ForwardBatch& batch, con
 
 std::vector<KeyList> FlashAttention::key_lists(const Meta& meta, const LayerKind& kind) const {
   const auto list = [](const FlashAttentionView& v) {
-    return KeyList{.keys = v.table, .lens = v.lens, .queries = v.cu_seqlens_q};
+    return table_of_keys(v.table, v.lens, v.cu_seqlens_q);
   };
   if (kind.cross) return {list(kEncoder)};
   if (kind.local) return {list(kLocal)};
   const PrefixChunks chunks = reads_chunks(kind) ? PrefixChunks::of(meta.limits) : PrefixChunks{};
   std::vector<KeyList> lists;
   for (int32_t c = 0; c < chunks.count; ++c)
-    lists.push_back({.keys = kChunkSlots,
+    lists.push_back({.kind = KeyList::Kind::kChunk,
+                     .keys = kChunkSlots,
                      .lens = chunks.one_shot ? kCuSeqlensK : kChunkCuSeqlensK,
                      .queries = kCuSeqlensQ,
                      .chunk = c});
-  if (chunks.count > 0 && !chunks.one_shot)
-    lists.push_back({.lens = kCuSeqlensQ, .queries = kCuSeqlensQ});
+  if (chunks.count > 0 && !chunks.one_shot) lists.push_back(own_tokens(kCuSeqlensQ));
   if (chunks.count > 0) return lists;
   const bool tree = meta.has(kExpandSeqlens), window = kind.params.window_left >= 0;
   if (tree && window) return {list(kMerged)};

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "attn/page_table.h"
-#include "backends/fill/fields.h"
+#include "backends/fill/buffer_rows.h"
 
 namespace shadowgraph {
 namespace {
@@ -16,23 +16,12 @@ constexpr int32_t kBlockKeys = 64, kRowCost = 5, kBlockHeads = 64;
 constexpr int32_t kMultiprocessors = 132;  // of an H100 or H200, which the kernel is for
 
 // The schedule counts padding rows, and so has no counterpart in a batch without them: not judged.
-constexpr Field kFlashMlaFields[] = {
-    field::table("block_kv_indices", FlashMla::kPageTable, FlashMla::kKvLens, "fa.I-28 fa.I-85"),
-    field::lens("seq_lens_k", FlashMla::kSeqLensK, "fa.I-19 fa.I-87"),
-};
-
-constexpr BufferRole kFlashMlaRoles[] = {
-    {FlashMla::kKvLens, Role::kKeyLens},
-    {FlashMla::kCuSeqlensQ, Role::kQueryOffsets},
-    {FlashMla::kOutCacheLoc, Role::kStored},
-    {FlashMla::kPoolRows, Role::kPoolRows},
-    {FlashMla::kSeqLensK, Role::kWidthLens},
-    {FlashMla::kTileMetadata, Role::kParts, FlashMla::kSeqLensK},
-    {FlashMla::kNumSplits, Role::kPartSplits, FlashMla::kSeqLensK},
-    {FlashMla::kMaxSeqLenQ, Role::kLongestQuery},
-    {FlashMla::kMaxSeqLenK, Role::kLongestKeys, FlashMla::kKvLens},
-    {FlashMla::kSumSeqLensQ, Role::kAllQueries},
-};
+constexpr auto kFlashMlaBuffers = with_family(
+    kPagedBuffers,
+    {field::table(FlashMla::kPageTable, FlashMla::kKvLens, "block_kv_indices", "fa.I-28 fa.I-85"),
+     recorded(FlashMla::kSeqLensK, Role::kWidthLens, "seq_lens_k", "fa.I-19 fa.I-87"),
+     {FlashMla::kTileMetadata, Role::kParts, FlashMla::kSeqLensK},
+     {FlashMla::kNumSplits, Role::kPartSplits, FlashMla::kSeqLensK}});
 
 constexpr BackendInfo kFlashMlaInfo{.name = "flashmla",
                                     .about = "FlashMLA decode (SGLang)",
@@ -42,8 +31,7 @@ constexpr BackendInfo kFlashMlaInfo{.name = "flashmla",
                                     .heads = false,
                                     .latent = true,
                                     .in_graph_tables = true,
-                                    .fields = kFlashMlaFields,
-                                    .roles = kFlashMlaRoles};
+                                    .buffers = kFlashMlaBuffers};
 
 int32_t blocks_of(int32_t len) { return static_cast<int32_t>(pages_for(len, kBlockKeys)); }
 

@@ -31,11 +31,7 @@ Status PagedBackend::check(const Limits& limits) const {
 }
 
 void PagedBackend::bind_offsets(Binder& binder, const Limits& limits) const {
-  if (is_decode_or_idle(limits.mode)) {
-    binder.constant_steps(kCuSeqlensQ, "cu_seqlens_q", limits.rows + 1, 1);
-  } else {
-    binder.ints(kCuSeqlensQ, "cu_seqlens_q", {limits.rows + 1});
-  }
+  binder.query_offsets(kCuSeqlensQ, "cu_seqlens_q", limits.rows);
 }
 
 Status PagedBackend::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
@@ -45,8 +41,7 @@ Status PagedBackend::bind(const Arena& arena, const Limits& limits, Meta* meta) 
   b.ints(kKvLens, "kv_lens", {limits.rows});
   bind_offsets(b, limits);
   b.tables(kTables, table_keys(limits), limits.model.page_size, limits.model.swa_pool);
-  b.slots(kOutCacheLoc, "out_cache_loc", limits.tokens);
-  if (limits.model.swa_pool) b.slots(kSwaOutCacheLoc, "swa_out_cache_loc", limits.tokens);
+  b.out_cache_loc(kOutCacheLoc, kSwaOutCacheLoc);
   bind_own(b, limits);
   return finish(b, limits, meta);
 }
@@ -86,7 +81,7 @@ Status PagedBackend::fill(const ForwardBatch& batch, Meta& meta) const {
 
 std::vector<KeyList> PagedBackend::key_lists(const Meta& meta, const LayerKind& kind) const {
   const bool swa = in_window_pool(meta.limits.model, kind);
-  return {{.keys = swa ? kSwaPageTable : kPageTable, .lens = kKvLens, .queries = kCuSeqlensQ}};
+  return {table_of_keys(swa ? kSwaPageTable : kPageTable, kKvLens, kCuSeqlensQ)};
 }
 
 void PagedBackend::forward(Stream& stream, const Meta& meta, const StepIo& step) const {

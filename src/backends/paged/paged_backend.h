@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "backends/fill/buffer_rows.h"
 #include "backends/fill/rows.h"
 #include "shadowgraph/attention/attention.h"
 
@@ -56,6 +57,18 @@ class PagedBackend : public Backend {
   static void attend(Stream& stream, const Meta& meta, const LayerIo& io,
                      std::span<const int32_t> kv_lens, std::span<const int32_t> cu_seqlens_q);
 };
+
+/// Rows of the buffers and scalars that all have.
+inline constexpr auto kPagedBuffers = std::to_array<BufferInfo>({
+    {PagedBackend::kKvLens, Role::kKeyLens},
+    {PagedBackend::kCuSeqlensQ, Role::kQueryOffsets},
+    {PagedBackend::kOutCacheLoc, Role::kStored},
+    {PagedBackend::kSwaOutCacheLoc, Role::kStoredInWindow},
+    {PagedBackend::kPoolRows, Role::kPoolRows},
+    {PagedBackend::kMaxSeqLenQ, Role::kLongestQuery},
+    {PagedBackend::kMaxSeqLenK, Role::kLongestKeys, PagedBackend::kKvLens},
+    {PagedBackend::kSumSeqLensQ, Role::kAllQueries},
+});
 
 /// Adds one finding of check().
 void refuse(Status* status, const char* field, std::string expected, int64_t got);

@@ -1,6 +1,6 @@
 #include "backends/paged/trtllm_mha.h"
 
-#include "backends/fill/fields.h"
+#include "backends/fill/buffer_rows.h"
 
 namespace shadowgraph {
 namespace {
@@ -14,24 +14,16 @@ constexpr ForwardMode kTrtllmMhaModes[] = {ForwardMode::kExtend,        ForwardM
                                            ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
 constexpr int32_t kTrtllmMhaPageSizes[] = {16, 32, 64};
 
-constexpr Field kTrtllmMhaFields[] = {
-    field::lens("cache_seqlens_int32", Mha::kKvLens, "fa.I-03 fa.I-19"),
-    field::indptr("cu_seqlens_q", Mha::kCuSeqlensQ, "fa.I-15 fa.I-17"),
-    field::key_indptr("cu_seqlens_k", Mha::kCuSeqlensK, "fa.I-23"),
-    field::bound("max_seq_len_q", Mha::kMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
-    field::bound("max_seq_len_k", Mha::kMaxSeqLenK, "fa.I-21"),
-    field::table("page_table", Mha::kPageTable, Mha::kKvLens, "fa.I-28 fa.I-34"),
-    field::table("swa_page_table", Mha::kSwaPageTable, Mha::kKvLens, "fa.I-35 fa.I-36"),
-    field::slots("swa_out_cache_loc", Mha::kSwaOutCacheLoc, "fa.I-37"),
-};
-
-constexpr BufferRole kTrtllmMhaRoles[] = {
-    {Mha::kKvLens, Role::kKeyLens},          {Mha::kCuSeqlensQ, Role::kQueryOffsets},
-    {Mha::kOutCacheLoc, Role::kStored},      {Mha::kSwaOutCacheLoc, Role::kStoredInWindow},
-    {Mha::kPoolRows, Role::kPoolRows},       {Mha::kCuSeqlensK, Role::kKeyOffsets},
-    {Mha::kMaxSeqLenQ, Role::kLongestQuery}, {Mha::kMaxSeqLenK, Role::kLongestKeys, Mha::kKvLens},
-    {Mha::kSumSeqLensQ, Role::kAllQueries},
-};
+constexpr auto kTrtllmMhaBuffers = with_family(
+    kPagedBuffers,
+    {recorded(Mha::kKvLens, Role::kKeyLens, "cache_seqlens_int32", "fa.I-03 fa.I-19"),
+     recorded(Mha::kCuSeqlensQ, Role::kQueryOffsets, "cu_seqlens_q", "fa.I-15 fa.I-17"),
+     recorded(Mha::kCuSeqlensK, Role::kKeyOffsets, "cu_seqlens_k", "fa.I-23"),
+     recorded(Mha::kMaxSeqLenQ, Role::kLongestQuery, "max_seq_len_q", "fa.I-18"),
+     recorded(Mha::kMaxSeqLenK, Role::kLongestKeys, "max_seq_len_k", "fa.I-21", Mha::kKvLens),
+     field::table(Mha::kPageTable, Mha::kKvLens, "page_table", "fa.I-28 fa.I-34"),
+     field::table(Mha::kSwaPageTable, Mha::kKvLens, "swa_page_table", "fa.I-35 fa.I-36"),
+     recorded(Mha::kSwaOutCacheLoc, Role::kStoredInWindow, "swa_out_cache_loc", "fa.I-37")});
 
 constexpr BackendInfo kTrtllmMhaInfo{.name = "trtllm_mha",
                                      .about = "TRTLLM-MHA (SGLang)",
@@ -40,8 +32,7 @@ constexpr BackendInfo kTrtllmMhaInfo{.name = "trtllm_mha",
                                      .tree = false,
                                      .swa_pool = true,
                                      .in_graph_tables = true,
-                                     .fields = kTrtllmMhaFields,
-                                     .roles = kTrtllmMhaRoles};
+                                     .buffers = kTrtllmMhaBuffers};
 
 }  // namespace
 

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "backends/fill/fields.h"
+#include "backends/fill/buffer_rows.h"
 
 namespace shadowgraph {
 namespace {
@@ -13,27 +13,16 @@ constexpr ForwardMode kTrtllmMlaModes[] = {ForwardMode::kDecode,        ForwardM
 constexpr int32_t kTrtllmMlaPageSizes[] = {32, 64};
 
 // A draft step that counts only the prefix (fa.H7) differs here in seq_lens_k.
-constexpr Field kTrtllmMlaFields[] = {
-    field::table("block_kv_indices", TrtllmMla::kPageTable, TrtllmMla::kKvLens, "fa.I-28 fa.I-85"),
-    field::lens("seq_lens_k", TrtllmMla::kSeqLensK, "fa.I-19 fa.I-87"),
-    field::host_lens("seq_lens_q", TrtllmMla::kSeqLensQ, "fa.I-17"),
-    field::indptr("cu_seqlens_q", TrtllmMla::kCuSeqlensQ, "fa.I-15 fa.I-97"),
-    field::bound("max_seq_len_q", TrtllmMla::kMaxSeqLenQ, "fa.I-18", FieldRule::kBaked),
-    field::bound("max_seq_len_k", TrtllmMla::kMaxSeqLenK, "fa.I-21"),
-    field::bound("sum_seq_lens_q", TrtllmMla::kSumSeqLensQ, "fa.I-16", FieldRule::kExact),
-};
-
-constexpr BufferRole kTrtllmMlaRoles[] = {
-    {TrtllmMla::kKvLens, Role::kKeyLens},
-    {TrtllmMla::kCuSeqlensQ, Role::kQueryOffsets},
-    {TrtllmMla::kOutCacheLoc, Role::kStored},
-    {TrtllmMla::kPoolRows, Role::kPoolRows},
-    {TrtllmMla::kSeqLensK, Role::kWidthLens},
-    {TrtllmMla::kSeqLensQ, Role::kQueryLens},
-    {TrtllmMla::kMaxSeqLenQ, Role::kLongestQuery},
-    {TrtllmMla::kMaxSeqLenK, Role::kLongestKeys, TrtllmMla::kKvLens},
-    {TrtllmMla::kSumSeqLensQ, Role::kAllQueries},
-};
+constexpr auto kTrtllmMlaBuffers = with_family(
+    kPagedBuffers,
+    {field::table(TrtllmMla::kPageTable, TrtllmMla::kKvLens, "block_kv_indices", "fa.I-28 fa.I-85"),
+     recorded(TrtllmMla::kSeqLensK, Role::kWidthLens, "seq_lens_k", "fa.I-19 fa.I-87"),
+     recorded(TrtllmMla::kCuSeqlensQ, Role::kQueryOffsets, "cu_seqlens_q", "fa.I-15 fa.I-97"),
+     recorded(TrtllmMla::kSeqLensQ, Role::kQueryLens, "seq_lens_q", "fa.I-17"),
+     recorded(TrtllmMla::kMaxSeqLenQ, Role::kLongestQuery, "max_seq_len_q", "fa.I-18"),
+     recorded(TrtllmMla::kMaxSeqLenK, Role::kLongestKeys, "max_seq_len_k", "fa.I-21",
+              TrtllmMla::kKvLens),
+     recorded(TrtllmMla::kSumSeqLensQ, Role::kAllQueries, "sum_seq_lens_q", "fa.I-16")});
 
 constexpr BackendInfo kTrtllmMlaInfo{.name = "trtllm_mla",
                                      .about = "TRTLLM-MLA decode (SGLang)",
@@ -43,8 +32,7 @@ constexpr BackendInfo kTrtllmMlaInfo{.name = "trtllm_mla",
                                      .heads = false,
                                      .latent = true,
                                      .in_graph_tables = true,
-                                     .fields = kTrtllmMlaFields,
-                                     .roles = kTrtllmMlaRoles};
+                                     .buffers = kTrtllmMlaBuffers};
 
 }  // namespace
 

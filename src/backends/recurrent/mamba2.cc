@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/recurrent/recurrent_roles.h"
+#include "backends/recurrent/recurrent_families.h"
 #include "launch/recurrent_launch.h"
 #include "launch/state_launch.h"
 
@@ -11,27 +11,23 @@ namespace {
 
 constexpr RecurrentFamily kMamba2Families[] = {RecurrentFamily::kMamba2};
 
-constexpr auto kMamba2Roles = recurrent_roles<8>(
-    Role::kStateSlots, {{{Mamba2::kSeqIdx, Role::kTokenRows},
-                         {Mamba2::kChunkIndices, Role::kChunkIndices, Mamba2::kChunkCount},
-                         {Mamba2::kChunkOffsets, Role::kChunkOffsets, Mamba2::kChunkCount},
-                         {Mamba2::kChunkCount, Role::kChunkCount},
-                         role::unread(Mamba2::kAgainRows, kOfSnapshots),
-                         role::unread(Mamba2::kAgainSlots, kOfSnapshots),
-                         role::unread(Mamba2::kAgainInitial, kOfSnapshots),
-                         role::unread(Mamba2::kAgainFrom, kOfSnapshots)}});
+constexpr auto kMamba2Buffers =
+    with_family(kRecurrentBuffers, {{Mamba2::kSeqIdx, Role::kTokenRows},
+                                    {Mamba2::kChunkIndices, Role::kChunkIndices},
+                                    {Mamba2::kChunkOffsets, Role::kChunkOffsets},
+                                    {Mamba2::kChunkCount, Role::kChunkCount},
+                                    unread(Mamba2::kAgainRows, kOfSnapshots),
+                                    unread(Mamba2::kAgainSlots, kOfSnapshots),
+                                    unread(Mamba2::kAgainInitial, kOfSnapshots),
+                                    unread(Mamba2::kAgainFrom, kOfSnapshots)});
 
-constexpr BackendInfo kMamba2Info{
-    .name = "mamba2",
-    .about = "state space duality over state slots, behind a convolution",
-    .modes = kRecurrentModes,
-    .page_sizes = {},
-    .tree = true,
-    .dense = false,
-    .recurrent = kMamba2Families,
-    .track_states = true,
-    .fields = {},
-    .roles = kMamba2Roles};
+constexpr RecurrentRules kMamba2Rules{
+    .info = recurrent_info("mamba2", "state space duality over state slots, behind a convolution",
+                           kMamba2Families, /*tree=*/true, kMamba2Buffers),
+    .pad = PadRow::kFromZero,
+    .pad_in_verify = PadRow::kFromZero,
+    .keeps_padding = false,
+    .chunk_grid = ChunkGrid::kTokens};
 
 int64_t most_runs(const Limits& limits) {
   return limits.tokens / state_chunk_size(limits.model) + 2 * int64_t{limits.rows} + 1;
@@ -39,7 +35,7 @@ int64_t most_runs(const Limits& limits) {
 
 }  // namespace
 
-const BackendInfo& Mamba2::info() const { return kMamba2Info; }
+Mamba2::Mamba2() : RecurrentBackend(kMamba2Rules) {}
 
 void Mamba2::bind_own(Binder& b, const Limits& limits) const {
   if (!is_state_prefill(limits.mode)) return;

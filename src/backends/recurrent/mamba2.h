@@ -24,12 +24,9 @@ class Mamba2 final : public RecurrentBackend {
     kAgainFrom,     // [rows] the slot that the snapshot's begins with, -1: none
     kEnd
   };
-  const BackendInfo& info() const override;
+  Mamba2();
 
  protected:
-  PadRow pad_row(bool /*verify*/) const override { return PadRow::kFromZero; }
-  bool keeps_padding() const override { return false; }
-  ChunkGrid chunk_grid() const override { return ChunkGrid::kTokens; }
   size_t num_own() const override { return size_t{kEnd} - size_t{kFirstOwn}; }
   void bind_own(Binder& binder, const Limits& limits) const override;
   void fill_own(const ForwardBatch& batch, const Meta& meta, Filler& filler) const override;

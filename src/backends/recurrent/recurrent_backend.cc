@@ -154,7 +154,8 @@ void RecurrentBackend::bind_layers(Binder& b, const Limits& limits) const {
     } else {
       f32(kChunkStates, "chunk_states", {chunks, heads, dim_v, dim_k});
     }
-    if (chunk_grid() == ChunkGrid::kTokens) f32(kTrackOut, "track_out", {tokens, heads, dim_v});
+    if (rules_.chunk_grid == ChunkGrid::kTokens)
+      f32(kTrackOut, "track_out", {tokens, heads, dim_v});
   }
 }
 
@@ -174,7 +175,7 @@ Status RecurrentBackend::bind(const Arena& arena, const Limits& limits, Meta* me
       b.ints(kTrackFinal, "track_ssm_final", {rows});
       b.ints(kTrackChunks, "track_ssm_chunks", {rows});
     }
-  } else if (has_dense_rows()) {
+  } else if (rules_.dense_rows) {
     b.constant_steps(kDenseRows, "dense_rows", rows + 1, limits.max_q_len);
   }
   if (is_verify_tree(limits)) {
@@ -197,7 +198,7 @@ void RecurrentBackend::fill_rows(const ForwardBatch& batch, const Meta& meta, Fi
     const auto row = static_cast<size_t>(i);
     const bool live = i < batch.size();
     start[row + 1] = start[row] + (live ? batch.extent(i).q_len : 0);
-    slots[row] = live ? state_slot(batch, i) : pad_slot();
+    slots[row] = live ? state_slot(batch, i) : rules_.pad_slot;
     if (!initial.empty()) initial[row] = live && batch.extent(i).prefix_len > 0;
   }
 }
@@ -261,8 +262,8 @@ class RecurrentBackend::Layer {
       call.draft_conv_states = draft_rows(tensors_.draft_conv_states);
       call.draft_states = draft_rows(tensors_.draft_states);
     }
-    call.verify = verify_, call.keeps_padding = backend_.keeps_padding();
-    call.chunk_grid = backend_.chunk_grid();
+    call.verify = verify_, call.keeps_padding = backend_.rules_.keeps_padding;
+    call.chunk_grid = backend_.rules_.chunk_grid;
     if (meta_.has(kParents)) call.parents = elements<int32_t>(meta_[kParents]);
     launch_conv(stream_, call);
     launch_gate_of(stream_, call);
@@ -292,7 +293,7 @@ class RecurrentBackend::Layer {
         elements<int32_t>(meta_[meta_.has(kDenseRows) ? kDenseRows : kQueryStartLoc]);
     rows.state_indices = elements<int32_t>(meta_[kStateIndices]);
     if (prefill_) rows.has_initial_state = elements<uint8_t>(meta_[kInitialStates]);
-    rows.pad = backend_.pad_row(verify_);
+    rows.pad = verify_ ? backend_.rules_.pad_in_verify : backend_.rules_.pad;
     return rows;
   }
 

@@ -1,7 +1,8 @@
 // RecurrentBackend: what backends over recurrent states have in common: where each request's state
 // is, whether it starts from it, the tree of a verify, and the snapshots that a prefill leaves;
-// then convolution, gate and recurrence, layer by layer. A backend says its engine's conventions.
-// Facts: docs/metadata.md "Recurrent layers". Tested by tests/backends/recurrent_test.cc.
+// then convolution, gate and recurrence, layer by layer. What engines do differently stands in
+// rules (recurrent_families.h). Facts: docs/metadata.md "Recurrent layers". Tested by
+// tests/backends/recurrent_test.cc.
 #pragma once
 
 #include <span>
@@ -11,12 +12,24 @@
 
 namespace shadowgraph {
 
+/// What tells one engine's backend from another.
+struct RecurrentRules {
+  BackendInfo info;
+  PadRow pad, pad_in_verify;  // what a kernel does with the tokens of rows that have no slot
+  bool keeps_padding = true;  // a verify keeps their states
+  int32_t pad_slot = -1;
+  // A decode's and a verify's kernels find row i's tokens at i times their number, and skip padding
+  // by its slot; else by kQueryStartLoc
+  bool dense_rows = true;
+  ChunkGrid chunk_grid = ChunkGrid::kRow;
+};
+
 class RecurrentBackend : public Backend {
  public:
   /// Meta's first buffers.
   enum BufferId : uint8_t {
     kQueryStartLoc,  // [rows + 1]; padding has no tokens
-    kStateIndices,   // [rows] slots; padding: pad_slot()
+    kStateIndices,   // [rows] slots; padding: pad_slot
     kDenseRows,      // [rows + 1] 0, q_len, 2 q_len ...: the rows of a decode's or verify's kernels
     kInitialStates,  // [rows] bytes, of a prefill
     // Links of a verified tree [tokens]; the first launch computes the last array from the others
@@ -33,6 +46,10 @@ class RecurrentBackend : public Backend {
   /// Behind a backend's own, for each layer, f32.
   enum ScratchId : uint8_t { kConvOut, kLogDecay, kBeta, kChunkStates, kTrackOut, kNumScratch };
 
+  /// The rules outlive this.
+  explicit RecurrentBackend(const RecurrentRules& rules) : rules_(rules) {}
+
+  const BackendInfo& info() const override { return rules_.info; }
   Status bind(const Arena& arena, const Limits& limits, Meta* meta) const override;
   Status fill(const ForwardBatch& batch, Meta& meta) const override;
   void forward(Stream& stream, const Meta& meta, const StepIo& step) const override;
@@ -40,15 +57,6 @@ class RecurrentBackend : public Backend {
  protected:
   class Layer;
 
-  /// Which rows' tokens a kernel computes that have no slot.
-  virtual PadRow pad_row(bool verify) const = 0;
-  /// Whether a verify keeps their states.
-  virtual bool keeps_padding() const { return true; }
-  virtual int32_t pad_slot() const { return -1; }
-  /// Whether a decode's and a verify's kernels find row i's tokens at i times their number, and
-  /// skip padding by its slot; else by kQueryStartLoc.
-  virtual bool has_dense_rows() const { return true; }
-  virtual ChunkGrid chunk_grid() const { return ChunkGrid::kRow; }
   virtual size_t num_own() const { return 0; }
   virtual void bind_own(Binder& /*binder*/, const Limits& /*limits*/) const {}
   virtual void fill_own(const ForwardBatch& /*batch*/, const Meta& /*meta*/,
@@ -68,6 +76,8 @@ class RecurrentBackend : public Backend {
   void bind_layers(Binder& binder, const Limits& limits) const;
   void fill_rows(const ForwardBatch& batch, const Meta& meta, Filler& filler) const;
   void fill_tracks(const ForwardBatch& batch, const Meta& meta, Filler& filler) const;
+
+  const RecurrentRules& rules_;
 };
 
 /// What states ask of a batch that fits: each request's slot, and a tree's links; dense_rows: as

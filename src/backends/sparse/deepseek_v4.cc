@@ -14,16 +14,15 @@ constexpr ForwardMode kDeepseekV4Modes[] = {
     ForwardMode::kIdle,          ForwardMode::kTargetVerify, ForwardMode::kDraftExtend,
     ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill, ForwardMode::kDraftDecode};
 constexpr V4Pools kDeepseekV4Pools[] = {V4Pools::kPaged};
-constexpr int block_list(V4Group g) { return static_cast<int>(V4::of(g, V4::kBlocks)); }
-constexpr auto kDeepseekV4Roles = v4_roles<8>(
-    {{{V4::kRawPoolRows, Role::kPoolRows},
-      {V4::kRawLens, Role::kKeyLens},
-      {V4::kRawOutLoc, Role::kStored},
-      role::unread(V4::kRawPrefixLens, "a launch expands it: the lengths of tokens are read"),
-      {V4::kWindow, Role::kWindowSlots},
-      {V4::kWindowLens, Role::kWindowSeen},
-      {block_list(V4Group::kC4), Role::kBlockSlots, -1, static_cast<int>(V4Group::kC4)},
-      {block_list(V4Group::kC128), Role::kBlockSlots, -1, static_cast<int>(V4Group::kC128)}}});
+constexpr auto kDeepseekV4Buffers = with_family(
+    kV4Buffers, {{V4::kRawPoolRows, Role::kPoolRows},
+                 {V4::kRawLens, Role::kKeyLens},
+                 {V4::kRawOutLoc, Role::kStored},
+                 unread(V4::kRawPrefixLens, "a launch expands it: the lengths of tokens are read"),
+                 {V4::kWindow, Role::kWindowSlots},
+                 {V4::kWindowLens, Role::kWindowSeen},
+                 v4_row(V4Group::kC4, V4::kBlocks, Role::kBlockSlots),
+                 v4_row(V4Group::kC128, V4::kBlocks, Role::kBlockSlots)});
 
 constexpr BackendInfo kDeepseekV4Info{
     .name = "deepseek_v4",
@@ -36,8 +35,7 @@ constexpr BackendInfo kDeepseekV4Info{
     .in_graph_tables = true,
     .dense = false,
     .v4 = kDeepseekV4Pools,
-    .fields = {},
-    .roles = kDeepseekV4Roles};
+    .buffers = kDeepseekV4Buffers};
 
 /// What the kernels, and the lists that layers share, can do with one layer.
 void check_layer(const V4Layer& l, const V4Layer& first, const ModelConfig& m, Status* status) {

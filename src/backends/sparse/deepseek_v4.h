@@ -7,9 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <span>
-#include <utility>
 
-#include "backends/fill/fields.h"
+#include "backends/fill/buffer_rows.h"
 #include "backends/fill/rows.h"
 #include "launch/v4_tokens.h"
 
@@ -106,28 +105,31 @@ class DeepseekV4 : public Backend, public V4Buffers {
 
 /// What both backends say alike of themselves.
 std::span<const ForwardMode> v4_modes();
-/// Roles of what is theirs alike, and of lists of what a token sees.
-template <size_t n>
-constexpr std::array<BufferRole, 18 + n> v4_roles(const std::array<BufferRole, n>& lists) {
-  using V4 = DeepseekV4;
-  std::array<BufferRole, 18 + n> all = {
+/// A row of a buffer of a group's blocks.
+constexpr BufferInfo v4_row(V4Group group, V4Buffers::GroupBufferId id, Role role) {
+  return {.buffer = static_cast<int>(V4Buffers::of(group, id)), .role = role, .group = group};
+}
+/// Rows of the buffers that both have.
+inline constexpr auto kV4Buffers = [] {
+  using V4 = V4Buffers;
+  std::array<BufferInfo, 18> rows = {
       {{V4::kSeqLens, Role::kTokenLens},
        {V4::kPositions, Role::kTokenPositions},
        {V4::kPoolRows, Role::kTokenPoolRows},
        {V4::kPageTable, Role::kTokenPages},
        {V4::kWindowOutLoc, Role::kWindowStored},
-       role::unread(V4::kTokenOffsets, "the blocks that compressors store by it are compared")}};
-  constexpr std::pair<V4::GroupBufferId, Role> kOfGroup[] = {
-      {V4::kOutLoc, Role::kBlockStored},       {V4::kLensRaw, Role::kBlocksWhole},
-      {V4::kLensClamp1, Role::kBlocksClamped}, {V4::kTopkLens, Role::kBlocksChosen},
-      {V4::kStatePages, Role::kStatePages},    {V4::kExtraPages, Role::kExtraPages}};
+       unread(V4::kTokenOffsets, "the blocks that compressors store by it are compared")}};
   size_t i = 6;
-  for (const V4Group g : kV4Groups)
-    for (const auto& [id, role] : kOfGroup)
-      all[i++] = {static_cast<int>(V4::of(g, id)), role, -1, static_cast<int>(g)};
-  for (const BufferRole& role : lists) all[i++] = role;
-  return all;
-}
+  for (const V4Group g : kV4Groups) {
+    rows[i++] = v4_row(g, V4::kOutLoc, Role::kBlockStored);
+    rows[i++] = v4_row(g, V4::kLensRaw, Role::kBlocksWhole);
+    rows[i++] = v4_row(g, V4::kLensClamp1, Role::kBlocksClamped);
+    rows[i++] = v4_row(g, V4::kTopkLens, Role::kBlocksChosen);
+    rows[i++] = v4_row(g, V4::kStatePages, Role::kStatePages);
+    rows[i++] = v4_row(g, V4::kExtraPages, Role::kExtraPages);
+  }
+  return rows;
+}();
 /// Lists of slots are read in pieces of so many: columns are a multiple, the rest -1.
 inline constexpr int64_t kV4ListColumns = 64;
 constexpr int64_t v4_columns(int64_t entries) {

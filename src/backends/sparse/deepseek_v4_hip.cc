@@ -12,16 +12,16 @@ namespace {
 using Hip = DeepseekV4Hip;
 
 constexpr V4Pools kDeepseekV4HipPools[] = {V4Pools::kUnified};
-constexpr BufferRole list_role(int kind) {
+constexpr BufferInfo list_row(int kind, std::optional<V4Group> group = {}) {
   return {static_cast<int>(Hip::list(kind)), Role::kLatentList, static_cast<int>(Hip::indptr(kind)),
-          kind - 1};
+          group};
 }
-constexpr auto kDeepseekV4HipRoles =
-    v4_roles<4>({{list_role(0),
-                  list_role(1),
-                  list_role(2),
-                  {static_cast<int>(Hip::own(Hip::kOwnList)), Role::kOwnRows,
-                   static_cast<int>(Hip::own(Hip::kOwnIndptr))}}});
+constexpr auto kDeepseekV4HipBuffers =
+    with_family(kV4Buffers, {list_row(0),
+                             list_row(1, V4Group::kC4),
+                             list_row(2, V4Group::kC128),
+                             {static_cast<int>(Hip::own(Hip::kOwnList)), Role::kOwnRows,
+                              static_cast<int>(Hip::own(Hip::kOwnIndptr))}});
 
 const BackendInfo& the_info() {
   static const BackendInfo info{.name = "deepseek_v4_hip",
@@ -33,8 +33,7 @@ const BackendInfo& the_info() {
                                 .dense = false,
                                 .v4 = kDeepseekV4HipPools,
                                 .shares_prefixes = false,
-                                .fields = {},
-                                .roles = kDeepseekV4HipRoles};
+                                .buffers = kDeepseekV4HipBuffers};
   return info;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/fill/buffer_info.h"
 #include "backends/paged/paged_backend.h"
 #include "shadowgraph/layers/indexer.h"
 
@@ -16,7 +17,7 @@ constexpr ForwardMode kDsaModes[] = {ForwardMode::kExtend,       ForwardMode::kD
                                      ForwardMode::kSplitPrefill, ForwardMode::kDraftDecode};
 constexpr int32_t kDsaPageSizes[] = {static_cast<int32_t>(kIndexPageTokens)};
 
-constexpr BufferRole kDsaRoles[] = {
+constexpr BufferInfo kDsaBuffers[] = {
     {Dsa::kCacheSeqlens, Role::kKeyLens},
     {Dsa::kCuSeqlensK, Role::kKeyOffsets},
     {Dsa::kCuSeqlensQ, Role::kQueryOffsets},
@@ -47,8 +48,7 @@ constexpr BackendInfo kDsaInfo{.name = "dsa",
                                .ragged_graphs = false,
                                .dense = false,
                                .sparse = true,
-                               .fields = {},
-                               .roles = kDsaRoles};
+                               .buffers = kDsaBuffers};
 
 /// Shapes that kernels know, and layers that share their metadata.
 void check_layer(const SparseLayer& l, const SparseLayer& first, Status* status) {

@@ -11,7 +11,7 @@ namespace {
 
 /// The buffer with a role; -1: none has.
 int buffer_of(const MetaFacts& m, Role role) {
-  for (const BufferRole& r : m.info.roles)
+  for (const BufferInfo& r : m.info.buffers)
     if (r.role == role) return r.buffer;
   return -1;
 }

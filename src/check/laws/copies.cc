@@ -34,7 +34,7 @@ void compare(const MetaFacts& m, const Copy& a, const Copy& b, LawReport& report
 
 void compare_all(const MetaFacts& m, std::initializer_list<Role> roles, LawReport& report) {
   std::vector<Copy> copies;
-  for (const BufferRole& r : m.info.roles) {
+  for (const BufferInfo& r : m.info.buffers) {
     for (const Role role : roles) {
       if (r.role != role || m.size(r.buffer) == 0) continue;
       copies.push_back({r.buffer, role, m.size(r.buffer) - (is_offsets(role) ? 1 : 0)});

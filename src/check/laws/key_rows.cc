@@ -38,14 +38,14 @@ bool KeyRows::gather(const QueryRun& run, LawReport& report) {
     const KeyList& list = kind_.lists[i];
     const int64_t row = run.rows[i].row;
     sources_.push_back({&list, row, std::ssize(slots_)});
-    if (list.keys < 0) {
+    if (list.kind == KeyList::Kind::kOwn) {
       const auto own = kind_.rows.stored_by(run.row);
       slots_.insert(slots_.end(), own.begin(), own.end());
       continue;
     }
     if (m_.size(list.keys) == 0 || m_.size(list.lens) == 0) return false;
-    if (is_table(list) ? !add_columns(list, row, report) : !add_slots(list, row, report))
-      return false;
+    const bool table = list.kind == KeyList::Kind::kTable;
+    if (table ? !add_columns(list, row, report) : !add_slots(list, row, report)) return false;
   }
   return true;
 }
@@ -55,7 +55,7 @@ int64_t KeyRows::length(const KeyList& list, int64_t row) const {
 }
 
 SlotRange KeyRows::slots_of(const KeyList& list, int64_t row) const {
-  const bool chunks = m_.buffer(list.keys).shape.size() > 1;
+  const bool chunks = list.kind == KeyList::Kind::kChunk;
   const int64_t at = chunks ? list.chunk * (m_.limits.rows + 1) + row : row;
   const int64_t base = chunks ? list.chunk * width(list) : 0;
   if (at + 1 >= m_.size(list.lens)) return {0, -1};

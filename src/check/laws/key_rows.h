@@ -48,7 +48,6 @@ class KeyRows {
   const std::vector<KeySource>& sources() const { return sources_; }
 
   bool has_offsets(const KeyList& list) const { return !whole_ && m_.size(list.queries) > 1; }
-  bool is_table(const KeyList& list) const { return m_.unit(list.keys) > 0; }
   /// Columns of a table's row, or slots of a chunk.
   int64_t width(const KeyList& list) const { return m_.buffer(list.keys).shape[1]; }
   /// Length of a table's row, in keys; -1: there is no such row.

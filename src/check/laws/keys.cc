@@ -122,12 +122,12 @@ class KeyJudge {
   void wrong_count(const QueryRun& run, int64_t least, int64_t most) {
     const KeySource* source = &lists_.sources().front();
     for (const KeySource& s : lists_.sources())
-      if (s.list->keys >= 0) source = &s;
+      if (s.list->kind != KeyList::Kind::kOwn) source = &s;
     const int lens = source->list->lens;
-    const auto says_keys = [&](const BufferRole& r) {
+    const auto says_keys = [&](const BufferInfo& r) {
       return r.buffer == lens && (r.role == Role::kKeyLens || r.role == Role::kKeyOffsets);
     };
-    if (std::ranges::any_of(m_.info.roles, says_keys)) return;  // judge_lengths
+    if (std::ranges::any_of(m_.info.buffers, says_keys)) return;  // judge_lengths
     std::string want = number(most) + " keys";
     if (most > least) want = number(least) + " to " + want;
     report_.fail("len.kv_extent", at(m_.buffer(lens).name, source->row), want,
@@ -140,7 +140,7 @@ class KeyJudge {
     for (const KeySource& source : lists_.sources())
       if (source.first <= i) s = &source;
     const KeyList& list = *s->list;
-    if (list.keys < 0) return;  // the batch's own: its offsets are wrong
+    if (list.kind == KeyList::Kind::kOwn) return;  // its offsets are wrong
     const int64_t unit = std::max<int64_t>(m_.unit(list.keys), 1), column = (i - s->first) / unit;
     const int64_t got = entry(*s, column), want = key < 0 ? -1 : slot_of(run, key);
     std::string expected = "a key of the request, after the one before it";
@@ -158,8 +158,9 @@ class KeyJudge {
     }
   }
   int64_t entry(const KeySource& s, int64_t column) const {
-    const int64_t first = lists_.is_table(*s.list) ? s.row * lists_.width(*s.list)
-                                                   : lists_.slots_of(*s.list, s.row).begin;
+    const int64_t first = s.list->kind == KeyList::Kind::kTable
+                              ? s.row * lists_.width(*s.list)
+                              : lists_.slots_of(*s.list, s.row).begin;
     return m_.value(s.list->keys, first + column);
   }
   /// All entries are slots where the kernel takes pages, or pages where it takes slots; the run's
@@ -193,9 +194,9 @@ class KeyJudge {
 
   /// Rows that no request has: some key where there is a query, and all of them in page 0.
   void padding(const KeyList& list) {
-    if (list.keys < 0 || m_.size(list.keys) == 0 || m_.size(list.lens) == 0) return;
-    const bool table = lists_.is_table(list);
-    if (!table && m_.buffer(list.keys).shape.size() > 1) return;  // chunks: no keys
+    if (list.kind == KeyList::Kind::kChunk) return;  // no keys
+    if (m_.size(list.keys) == 0 || m_.size(list.lens) == 0) return;
+    const bool table = list.kind == KeyList::Kind::kTable;
     const int64_t rows = m_.size(list.lens) - (table ? 0 : 1);
     const bool alone = kind_.lists.size() == 1 && !kind_.kind->cross;
     for (int64_t row = m_.requests(); row < rows; ++row) {

@@ -34,7 +34,7 @@ class LatentJudge {
 
   void run() {
     if (first_ == nullptr) return;
-    for (const BufferRole& r : m_.info.roles) {
+    for (const BufferInfo& r : m_.info.buffers) {
       if (m_.size(r.buffer) == 0) continue;
       judge_width(r);
       for (int64_t i = 0; i < m_.requests(); ++i) judge_request(r, i);
@@ -43,9 +43,8 @@ class LatentJudge {
   }
 
  private:
-  const V4Layer* layer_of(const BufferRole& r) const {
-    if (r.group < 0) return first_;
-    return DeepseekV4::layer_of(m_.model, static_cast<V4Group>(r.group));
+  const V4Layer* layer_of(const BufferInfo& r) const {
+    return r.group ? DeepseekV4::layer_of(m_.model, *r.group) : first_;
   }
   bool is_unified() const { return first_->pools == V4Pools::kUnified; }
 
@@ -56,7 +55,7 @@ class LatentJudge {
   }
 
   /// fi.I-106.
-  void judge_width(const BufferRole& r) {
+  void judge_width(const BufferInfo& r) {
     if (r.role != Role::kWindowSlots && r.role != Role::kBlockSlots) return;
     const Buffer& b = m_.buffer(r.buffer);
     if (b.shape[1] % kV4ListColumns == 0) return;
@@ -65,7 +64,7 @@ class LatentJudge {
                  number(b.shape[1]));
   }
 
-  void judge_request(const BufferRole& r, int64_t i) {
+  void judge_request(const BufferInfo& r, int64_t i) {
     const V4Layer* l = layer_of(r);
     if (l == nullptr) return;
     const V4Places places(*l, m_.model, m_.batch, i);
@@ -82,7 +81,7 @@ class LatentJudge {
   }
 
   /// fi.I-103: all tokens of a request have its pages.
-  void judge_table(const BufferRole& r, const SeenKeys& t) {
+  void judge_table(const BufferInfo& r, const SeenKeys& t) {
     const int64_t width = m_.buffer(r.buffer).shape[1];
     const std::span<const int32_t> slots = m_.batch.req_to_token.row(t.pool_row);
     const int64_t pages = pages_for(t.extent.kv_len, m_.model.page_size);
@@ -92,7 +91,7 @@ class LatentJudge {
   }
 
   /// fi.I-104.
-  void judge_window(const BufferRole& r, const SeenKeys& t) {
+  void judge_window(const BufferInfo& r, const SeenKeys& t) {
     const LawId law = "latent.window";
     const int32_t seen = std::min(t.len(), first_->window);
     switch (r.role) {
@@ -117,8 +116,8 @@ class LatentJudge {
   }
 
   /// fi.I-105.
-  void judge_blocks(const BufferRole& r, const V4Layer& l, const SeenKeys& t) {
-    if (r.group < 0) return;
+  void judge_blocks(const BufferInfo& r, const V4Layer& l, const SeenKeys& t) {
+    if (!r.group) return;
     const int32_t whole = t.len() / l.ratio, block = t.position / l.ratio;
     const bool ends = t.len() % l.ratio == 0;
     const LawId blocks = "latent.blocks";
@@ -147,7 +146,7 @@ class LatentJudge {
   }
 
   /// What the ragged lists of a unified pool have for a token, in order.
-  void judge_lists(const BufferRole& r, const V4Layer& l, const SeenKeys& t) {
+  void judge_lists(const BufferInfo& r, const V4Layer& l, const SeenKeys& t) {
     if (r.role != Role::kLatentList && r.role != Role::kOwnRows) return;
     const int32_t first = std::max(0, t.len() - first_->window);
     const int32_t old_end = prefill_ ? t.extent.prefix_len : t.len();
@@ -155,7 +154,7 @@ class LatentJudge {
     if (r.role == Role::kLatentList) {
       for (int32_t k = std::min(old_end, t.len()) - 1; k >= first; --k)
         window.push_back(t.places.token(k));
-      for (int32_t b = 0; r.group >= 0 && b < t.len() / l.ratio; ++b)
+      for (int32_t b = 0; r.group && b < t.len() / l.ratio; ++b)
         blocks.push_back(t.places.block(b));
     } else {
       for (int32_t k = t.position; k >= std::max(first, old_end); --k)
@@ -177,7 +176,7 @@ class LatentJudge {
   }
 
   /// It stores nothing that is somebody's, and its lengths are some that a kernel can run with.
-  void judge_padding(const BufferRole& r, int64_t t) {
+  void judge_padding(const BufferInfo& r, int64_t t) {
     const V4Layer* l = layer_of(r);
     if (l == nullptr || t >= m_.size(r.buffer)) return;
     const int64_t got = m_.value(r.buffer, t);

@@ -18,7 +18,7 @@ int64_t most_keys(const MetaFacts& m, Role role) {
   return m.limits.max_kv_len + (role == Role::kWidthLens ? m.limits.max_q_len : 0);
 }
 
-void judge_rows(const MetaFacts& m, const BufferRole& r, LawReport& report) {
+void judge_rows(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
   const bool offsets = r.role == Role::kKeyOffsets;
   const int64_t rows = m.size(r.buffer) - (offsets ? 1 : 0), each = m.rows_a_request(rows);
   const std::string& name = m.buffer(r.buffer).name;
@@ -41,7 +41,7 @@ void judge_rows(const MetaFacts& m, const BufferRole& r, LawReport& report) {
 }
 
 /// By query: the keys that it and what stands before it are.
-void judge_seen(const MetaFacts& m, const BufferRole& r, LawReport& report) {
+void judge_seen(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
   const int64_t rows = m.limits.rows;
   for (int64_t row = 0; row < m.requests(); ++row) {
     const RequestExtent& e = m.extent(row);
@@ -57,7 +57,7 @@ void judge_seen(const MetaFacts& m, const BufferRole& r, LawReport& report) {
 }  // namespace
 
 void judge_lengths(const MetaFacts& m, LawReport& report) {
-  for (const BufferRole& r : m.info.roles) {
+  for (const BufferInfo& r : m.info.buffers) {
     const bool rows = r.role == Role::kKeyLens || r.role == Role::kKeyOffsets ||
                       r.role == Role::kFlatLens || r.role == Role::kWidthLens;
     if (r.role == Role::kSeenLens) judge_seen(m, r, report);
@@ -66,7 +66,7 @@ void judge_lengths(const MetaFacts& m, LawReport& report) {
 }
 
 void judge_last_pages(const MetaFacts& m, LawReport& report) {
-  for (const BufferRole& r : m.info.roles) {
+  for (const BufferInfo& r : m.info.buffers) {
     if (r.role != Role::kOnes) continue;
     for (int64_t i = 0; i < m.size(r.buffer); ++i) {
       if (m.value(r.buffer, i) != 1)

@@ -29,38 +29,42 @@ class Sight {
 class MaskJudge {
  public:
   MaskJudge(const MetaFacts& m, const KindFacts& kind, const KeyList& list, LawReport& report)
-      : m_(m), kind_(kind), list_(list), sight_(kind.rows, *kind.kind), report_(report) {}
+      : m_(m),
+        kind_(kind),
+        list_(list),
+        mask_(*list.mask),
+        sight_(kind.rows, *kind.kind),
+        report_(report) {}
 
   void run() {
-    const auto rows =
-        std::min<int64_t>(std::ssize(kind_.rows.kv_lens), m_.size(list_.mask_indptr) - 1);
+    const auto rows = std::min<int64_t>(std::ssize(kind_.rows.kv_lens), m_.size(mask_.indptr) - 1);
     for (int64_t row = 0; row < rows; ++row) judge(static_cast<size_t>(row));
   }
 
  private:
   void judge(size_t row) {
     const auto i = static_cast<int64_t>(row);
-    const int64_t keys = list_.packed ? listed(i) : sight_.kv_len(row);
-    const int64_t first_key = list_.packed ? end_of_list(row) - keys : 0;
+    const int64_t keys = mask_.packed ? listed(i) : sight_.kv_len(row);
+    const int64_t first_key = mask_.packed ? end_of_list(row) - keys : 0;
     const int64_t pairs = sight_.q_len(row) * keys;
-    const int64_t begin = m_.value(list_.mask_indptr, i), end = m_.value(list_.mask_indptr, i + 1);
-    const int64_t bytes = list_.packed ? (pairs + 7) / 8 : pairs;
+    const int64_t begin = m_.value(mask_.indptr, i), end = m_.value(mask_.indptr, i + 1);
+    const int64_t bytes = mask_.packed ? (pairs + 7) / 8 : pairs;
     if (end - begin != bytes)
-      return report_.fail("mask.size", at(m_.buffer(list_.mask_indptr).name, i + 1),
+      return report_.fail("mask.size", at(m_.buffer(mask_.indptr).name, i + 1),
                           number(begin + bytes), number(end));
-    if (begin < 0 || end > m_.size(list_.mask) || first_key < 0) return;  // len.total, table.slot
+    if (begin < 0 || end > m_.size(mask_.bits) || first_key < 0) return;  // len.total, table.slot
     for (int64_t pair = 0; pair < pairs; ++pair) {
       const int64_t q = pair / keys, key = first_key + pair % keys;
       const bool want = sight_.sees(row, q, key);
       if (bit(begin, pair) == (want ? 1 : 0)) continue;
       report_.fail(
-          "mask.bit", at(m_.buffer(list_.mask).name, i, pair),
+          "mask.bit", at(m_.buffer(mask_.bits).name, i, pair),
           "query " + number(q) + (want ? " sees" : " does not see") + " key " + number(key),
           number(bit(begin, pair)));
     }
-    for (int64_t pair = pairs; list_.packed && pair < bytes * 8; ++pair)
+    for (int64_t pair = pairs; mask_.packed && pair < bytes * 8; ++pair)
       if (bit(begin, pair) != 0)
-        report_.fail("mask.bit", at(m_.buffer(list_.mask).name, i, pair), "0 behind the last pair",
+        report_.fail("mask.bit", at(m_.buffer(mask_.bits).name, i, pair), "0 behind the last pair",
                      "1");
   }
 
@@ -73,13 +77,14 @@ class MaskJudge {
     return kind_.lists.size() == 1 ? sight_.kv_len(row) : std::ssize(kind_.rows.old_keys(row));
   }
   int64_t bit(int64_t begin, int64_t pair) const {
-    if (!list_.packed) return m_.value(list_.mask, begin + pair);
-    return m_.value(list_.mask, begin + pair / 8) >> (pair % 8) & 1;
+    if (!mask_.packed) return m_.value(mask_.bits, begin + pair);
+    return m_.value(mask_.bits, begin + pair / 8) >> (pair % 8) & 1;
   }
 
   const MetaFacts& m_;
   const KindFacts& kind_;
   const KeyList& list_;
+  const KeyMask& mask_;
   const Sight sight_;
   LawReport& report_;
 };
@@ -94,23 +99,24 @@ void judge_tree(const MetaFacts& m, const KindFacts& kind, const KeyList& list, 
   int64_t t = 0;
   for (int64_t i = 0; i < m.requests(); ++i) {
     const RequestExtent& e = m.extent(i);
-    for (int64_t q = 0; q < e.q_len && t < m.size(list.depths); ++q, ++t) {
+    for (int64_t q = 0; q < e.q_len && t < m.size(list.mask->depths); ++q, ++t) {
       int64_t want = -1;  // not itself
       for (int64_t k = e.prefix_len; k < e.kv_len; ++k)
         want += sight.sees(static_cast<size_t>(i), q, k);
-      const int64_t got = m.value(list.depths, t);
+      const int64_t got = m.value(list.mask->depths, t);
       if (got != want)
-        report.fail("mask.window", at(m.buffer(list.depths).name, t), number(want), number(got));
+        report.fail("mask.window", at(m.buffer(list.mask->depths).name, t), number(want),
+                    number(got));
     }
   }
 }
 
 /// Which keys items hide: of those behind a row's first delimiter all but its own item's.
-void judge_row_items(const MetaFacts& m, const KindFacts& kind, const KeyList& list, int64_t row,
+void judge_row_items(const MetaFacts& m, const KindFacts& kind, const KeyItems& items, int64_t row,
                      LawReport& report) {
-  const int prefixes = list.items, places = list.items + 1, longest = list.items + 2;
+  const int places = items.places;
   const int64_t width = m.buffer(places).shape[1];
-  const int64_t prefix = m.value(prefixes, row), most = m.value(longest, row);
+  const int64_t prefix = m.value(items.prefix_lens, row), most = m.value(items.longest, row);
   const RequestExtent& e = m.extent(row);
   const Sight sight(kind.rows, *kind.kind);
   for (int64_t q = 0; q < e.q_len; ++q) {
@@ -137,8 +143,8 @@ void judge_row_items(const MetaFacts& m, const KindFacts& kind, const KeyList& l
 void judge_masks(const MetaFacts& m, LawReport& report) {
   for (const KindFacts& kind : m.kinds()) {
     for (const KeyList& list : kind.lists) {
-      if (m.size(list.mask) == 0 || m.size(list.mask_indptr) == 0) continue;
-      if (list.depths >= 0) {
+      if (!list.mask || m.size(list.mask->bits) == 0 || m.size(list.mask->indptr) == 0) continue;
+      if (list.mask->depths >= 0) {
         judge_tree(m, kind, list, report);
       } else {
         MaskJudge(m, kind, list, report).run();
@@ -150,8 +156,9 @@ void judge_masks(const MetaFacts& m, LawReport& report) {
 void judge_items(const MetaFacts& m, LawReport& report) {
   for (const KindFacts& kind : m.kinds()) {
     for (const KeyList& list : kind.lists) {
-      for (int64_t row = 0; m.size(list.items) > 0 && row < m.requests(); ++row)
-        judge_row_items(m, kind, list, row, report);
+      if (!list.items || m.size(list.items->prefix_lens) == 0) continue;
+      for (int64_t row = 0; row < m.requests(); ++row)
+        judge_row_items(m, kind, *list.items, row, report);
     }
   }
 }

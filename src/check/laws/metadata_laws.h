@@ -1,8 +1,8 @@
 // Laws of a backend's own metadata: what fill has staged, and what the launches of a step have
 // written, against the batch as the scheduler knows it. They share nothing with the code that
-// fills: what a buffer means is said by its role (BackendInfo::roles, Backend::key_lists), and what
-// it must hold by the canonical rows. So a slip that leaves every output right is seen, too. The
-// list is metadata_laws.inc. What each buffer must hold: docs/metadata.md. Tested by
+// fills: what a buffer means is said by its role (BackendInfo::buffers, Backend::key_lists), and
+// what it must hold by the canonical rows. So a slip that leaves every output right is seen, too.
+// The list is metadata_laws.inc. What each buffer must hold: docs/metadata.md. Tested by
 // tests/check/metadata_laws_test.cc.
 #pragma once
 

@@ -26,17 +26,17 @@ bool counts_queries(Role role) { return role == Role::kQueryOffsets || role == R
 
 /// Judges where each row's slots begin in a list.
 void judge_list(const MetaFacts& m, const KeyList& list, LawReport& report) {
-  if (m.size(list.lens) == 0 || list.keys < 0) return;
-  if (m.buffer(list.keys).shape.size() == 1) {
+  if (m.size(list.lens) == 0) return;
+  if (list.kind == KeyList::Kind::kSlots) {
     judge_one(m, list.lens, 0, m.size(list.lens), m.size(list.keys), report);
-  } else if (m.unit(list.keys) == 0) {  // of chunks
+  } else if (list.kind == KeyList::Kind::kChunk) {
     const int64_t count = m.limits.rows + 1;
     judge_one(m, list.lens, list.chunk * count, count, m.buffer(list.keys).shape[1], report);
   }
 }
 
 /// What a role says of the queries of a row.
-int64_t queries_at(const MetaFacts& m, const BufferRole& r, int64_t row) {
+int64_t queries_at(const MetaFacts& m, const BufferInfo& r, int64_t row) {
   const int64_t got = m.value(r.buffer, row);
   if (r.role == Role::kQueryOffsets) return m.value(r.buffer, row + 1) - got;
   if (r.role == Role::kQueryEnds) return row == 0 ? got : got - m.value(r.buffer, row - 1);
@@ -46,7 +46,7 @@ int64_t queries_at(const MetaFacts& m, const BufferRole& r, int64_t row) {
 }  // namespace
 
 void judge_offsets(const MetaFacts& m, LawReport& report) {
-  for (const BufferRole& r : m.info.roles) {
+  for (const BufferInfo& r : m.info.buffers) {
     if (counts_queries(r.role))
       judge_one(m, r.buffer, 0, m.size(r.buffer), m.limits.tokens, report);
     if (r.role == Role::kKeyOffsets) judge_one(m, r.buffer, 0, m.size(r.buffer), INT32_MAX, report);
@@ -54,14 +54,15 @@ void judge_offsets(const MetaFacts& m, LawReport& report) {
   for (const KindFacts& kind : m.kinds()) {
     for (const KeyList& list : kind.lists) {
       judge_list(m, list, report);
-      if (list.mask >= 0)
-        judge_one(m, list.mask_indptr, 0, m.size(list.mask_indptr), m.size(list.mask), report);
+      if (list.mask)
+        judge_one(m, list.mask->indptr, 0, m.size(list.mask->indptr), m.size(list.mask->bits),
+                  report);
     }
   }
 }
 
 void judge_queries(const MetaFacts& m, LawReport& report) {
-  for (const BufferRole& r : m.info.roles) {
+  for (const BufferInfo& r : m.info.buffers) {
     const bool offsets = r.role == Role::kQueryOffsets;
     if (!offsets && r.role != Role::kQueryEnds && r.role != Role::kQueryLens) continue;
     const int64_t rows = m.size(r.buffer) - (offsets ? 1 : 0), each = m.rows_a_request(rows);

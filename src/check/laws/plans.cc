@@ -4,31 +4,29 @@
 #include <algorithm>
 #include <vector>
 
-#include "backends/lists/flashinfer.h"
 #include "check/laws/judges.h"
 #include "core/int_math.h"
 
 namespace shadowgraph {
 namespace {
 
-using Fi = FlashInfer;
-
 class PlanJudge {
  public:
   PlanJudge(const MetaFacts& m, const LayerKind& kind, const KeyList& list, LawReport& report)
       : m_(m),
         list_(list),
+        plan_(*list.plan),
         params_(kind.params),
         kv_heads_(std::max(1, params_.num_kv_heads)),
         group_(std::max<int64_t>(kv_heads_, params_.num_qo_heads) / kv_heads_),
-        prefill_(m.size(array(Fi::kQoTileIndices)) > 0),
+        prefill_(m.size(plan_.qo_tile_indices) > 0),
         report_(report) {}
 
   void run() {
-    if (m_.size(array(Fi::kKvChunkSize)) != 1 || !read_lengths()) return;
+    if (m_.size(plan_.kv_chunk_size) != 1 || !read_lengths()) return;
     tile_ = tile();
-    chunk_ = m_.value(array(Fi::kKvChunkSize), 0);
-    split_ = m_.meta.scalars[static_cast<size_t>(list_.split_kv)] != 0;
+    chunk_ = m_.value(plan_.kv_chunk_size, 0);
+    split_ = m_.meta.scalars[static_cast<size_t>(plan_.split_kv)] != 0;
     judge_rule();
     if (chunk_ <= 0) return;
     judge_items();
@@ -40,9 +38,7 @@ class PlanJudge {
     int64_t queries = 0, keys = 0;
   };
 
-  int array(Fi::PlanId id) const { return list_.plan + id; }
-  const std::string& name(Fi::PlanId id) const { return m_.buffer(array(id)).name; }
-  int64_t at_plan(Fi::PlanId id, int64_t i) const { return m_.value(array(id), i); }
+  const std::string& name(int buffer) const { return m_.buffer(buffer).name; }
 
   /// Reads lengths, of padding too. False where offsets fall.
   bool read_lengths() {
@@ -104,8 +100,8 @@ class PlanJudge {
     }
     if (split_ != split) report_.fail("plan.split", at("split_kv"), number(split), number(split_));
     if (split ? chunk_ != want : chunk_ < longest)
-      report_.fail("plan.split", at(name(Fi::kKvChunkSize), 0), (split ? "" : ">= ") + number(want),
-                   number(chunk_));
+      report_.fail("plan.split", at(name(plan_.kv_chunk_size), 0),
+                   (split ? "" : ">= ") + number(want), number(chunk_));
   }
 
   int64_t chunks(const Row& row) const { return split_ ? chunks(row, chunk_) : 1; }
@@ -114,19 +110,20 @@ class PlanJudge {
   void judge_items() {
     std::vector<int64_t> first = {0};  // item of each row
     for (const Row& row : rows_) first.push_back(first.back() + tiles(row) * chunks(row));
-    const int64_t count = first.back(), grid = m_.size(array(Fi::kRequestIndices));
+    const int64_t count = first.back(), grid = m_.size(plan_.request_indices);
     if (count > grid)
-      return report_.fail("plan.capacity", at(name(Fi::kRequestIndices)),
+      return report_.fail("plan.capacity", at(name(plan_.request_indices)),
                           "<= " + number(grid) + " items", number(count));
     std::vector<bool> planned(static_cast<size_t>(count));
-    for (int64_t t = 0; t < m_.size(array(Fi::kBlockValidMask)); ++t) {
-      const bool valid = at_plan(Fi::kBlockValidMask, t) != 0;
+    for (int64_t t = 0; t < m_.size(plan_.block_valid_mask); ++t) {
+      const bool valid = m_.value(plan_.block_valid_mask, t) != 0;
       if (valid != (t < count))
-        report_.fail("plan.tail", at(name(Fi::kBlockValidMask), t), number(t < count),
+        report_.fail("plan.tail", at(name(plan_.block_valid_mask), t), number(t < count),
                      number(valid));
       if (t >= count) continue;
-      const int64_t row = at_plan(Fi::kRequestIndices, t), chunk = at_plan(Fi::kKvTileIndices, t);
-      const int64_t tile = prefill_ ? at_plan(Fi::kQoTileIndices, t) : 0;
+      const int64_t row = m_.value(plan_.request_indices, t),
+                    chunk = m_.value(plan_.kv_tile_indices, t);
+      const int64_t tile = prefill_ ? m_.value(plan_.qo_tile_indices, t) : 0;
       const bool there = row >= 0 && row < std::ssize(rows_) &&
                          there_is(rows_[static_cast<size_t>(row)], tile, chunk);
       const size_t item =
@@ -137,7 +134,7 @@ class PlanJudge {
         planned[item] = true;
         continue;
       }
-      report_.fail("plan.work", at(name(Fi::kRequestIndices), t),
+      report_.fail("plan.work", at(name(plan_.request_indices), t),
                    "each row's tiles and chunks once",
                    "row " + number(row) + ", tile " + number(tile) + ", chunk " + number(chunk) +
                        (there ? " again" : ": there is none"));
@@ -155,25 +152,26 @@ class PlanJudge {
       for (int64_t q = 0; q < row.queries; ++q)
         of_queries.push_back(of_queries.back() + chunks(row));
     }
-    compare(Fi::kOIndptr, of_rows);
-    if (prefill_) compare(Fi::kMergeIndptr, of_queries);
+    compare(plan_.o_indptr, of_rows);
+    if (prefill_) compare(plan_.merge_indptr, of_queries);
     if (!split_) return;
-    const bool bound = m_.meta.has(static_cast<size_t>(list_.partial));
-    const int64_t room = bound ? m_.buffer(list_.partial).shape[0] : 0;
+    const bool bound = m_.meta.has(static_cast<size_t>(plan_.partial));
+    const int64_t room = bound ? m_.buffer(plan_.partial).shape[0] : 0;
     if (of_rows.back() > room)
-      report_.fail("plan.split", at(m_.buffer(list_.partial).name),
+      report_.fail("plan.split", at(m_.buffer(plan_.partial).name),
                    "<= " + number(room) + " partial results", number(of_rows.back()));
   }
-  void compare(Fi::PlanId id, const std::vector<int64_t>& want) {
-    const int64_t size = m_.size(array(id));
+  void compare(int buffer, const std::vector<int64_t>& want) {
+    const int64_t size = m_.size(buffer);
     for (int64_t i = 0; i < std::min<int64_t>(size, std::ssize(want)); ++i) {
-      const int64_t w = want[static_cast<size_t>(i)], got = at_plan(id, i);
-      if (got != w) report_.fail("plan.work", at(name(id), i), number(w), number(got));
+      const int64_t w = want[static_cast<size_t>(i)], got = m_.value(buffer, i);
+      if (got != w) report_.fail("plan.work", at(name(buffer), i), number(w), number(got));
     }
   }
 
   const MetaFacts& m_;
   const KeyList& list_;
+  const KeyPlan& plan_;
   const AttentionParams& params_;
   const int64_t kv_heads_, group_;
   const bool prefill_;
@@ -188,7 +186,7 @@ class PlanJudge {
 void judge_plans(const MetaFacts& m, LawReport& report) {
   for (const KindFacts& kind : m.kinds()) {
     for (const KeyList& list : kind.lists)
-      if (list.plan >= 0) PlanJudge(m, *kind.kind, list, report).run();
+      if (list.plan) PlanJudge(m, *kind.kind, list, report).run();
   }
 }
 

@@ -30,7 +30,7 @@ Range keys_of(const MetaFacts& m, int lens) {
   Range r{0, std::max({m.limits.max_kv_len, m.model.max_encoder_len, 1})};
   const int64_t rows = m.size(lens), each = m.rows_a_request(rows);
   const bool padded = m.requests() < m.limits.rows;
-  const bool cut = std::ranges::any_of(m.info.roles, [&](const BufferRole& role) {
+  const bool cut = std::ranges::any_of(m.info.buffers, [&](const BufferInfo& role) {
     return role.role == Role::kCutOffsets && m.size(role.buffer) == rows + 1;
   });
   const int64_t real = !padded ? rows : cut ? 0 : m.requests() * each;
@@ -48,7 +48,7 @@ int64_t width_of(const MetaFacts& m) {
 }  // namespace
 
 void judge_scalars(const MetaFacts& m, LawReport& report) {
-  for (const BufferRole& r : m.info.roles) {
+  for (const BufferInfo& r : m.info.buffers) {
     Range range;
     switch (r.role) {
       case Role::kLongestQuery:
@@ -77,7 +77,7 @@ void judge_baked(const MetaFacts& m, LawReport& report) {
 }
 
 void judge_window(const MetaFacts& m, LawReport& report) {
-  for (const BufferRole& r : m.info.roles) {
+  for (const BufferInfo& r : m.info.buffers) {
     if (r.role != Role::kWindow) continue;
     const int64_t got = m.meta.scalars[static_cast<size_t>(r.buffer)];
     for (const KindFacts& kind : m.kinds()) {

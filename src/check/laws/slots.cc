@@ -48,7 +48,7 @@ void judge_stored(const MetaFacts& m, int buffer, std::vector<int64_t> want, Law
 }  // namespace
 
 void judge_slots(const MetaFacts& m, LawReport& report) {
-  for (const BufferRole& r : m.info.roles) {
+  for (const BufferInfo& r : m.info.buffers) {
     if (m.size(r.buffer) == 0) continue;
     if (r.role == Role::kStored) judge_stored(m, r.buffer, slots_of(m, false), report);
     if (r.role == Role::kStoredInWindow) judge_stored(m, r.buffer, slots_of(m, true), report);
@@ -60,7 +60,7 @@ void judge_slots(const MetaFacts& m, LawReport& report) {
 }
 
 void judge_pool_rows(const MetaFacts& m, LawReport& report) {
-  for (const BufferRole& r : m.info.roles) {
+  for (const BufferInfo& r : m.info.buffers) {
     if (r.role != Role::kPoolRows) continue;
     for (int64_t i = 0; i < m.size(r.buffer); ++i) {
       const int64_t want = i < m.requests() ? m.batch.req_pool_indices[static_cast<size_t>(i)] : 0;

@@ -25,7 +25,7 @@ class ChosenKeysJudge {
   }
 
   void run() {
-    for (const BufferRole& r : m_.info.roles) {
+    for (const BufferInfo& r : m_.info.buffers) {
       if (m_.size(r.buffer) == 0) continue;
       judge(r);
     }
@@ -36,7 +36,7 @@ class ChosenKeysJudge {
     int64_t request, seen, first;  // the last: where its request's keys begin among all
   };
 
-  void judge(const BufferRole& r) {
+  void judge(const BufferInfo& r) {
     const auto chosen = [&](const Token& t) { return std::min<int64_t>(t.seen, layer_.topk); };
     switch (r.role) {
       case Role::kExpandedLens:
@@ -59,14 +59,14 @@ class ChosenKeysJudge {
     }
   }
 
-  void fail(LawId law, const BufferRole& r, int64_t row, int64_t column, int64_t want,
+  void fail(LawId law, const BufferInfo& r, int64_t row, int64_t column, int64_t want,
             int64_t got) {
     report_.fail(law, at(m_.buffer(r.buffer).name, row, column), number(want), number(got));
   }
 
   /// Compares the value of every token of the step; values behind them may be 0 to `most`.
   template <class Want>
-  void each(const BufferRole& r, LawId law, int64_t most, Want want_of) {
+  void each(const BufferInfo& r, LawId law, int64_t most, Want want_of) {
     const std::string& name = m_.buffer(r.buffer).name;
     for (int64_t t = 0; t < m_.size(r.buffer); ++t) {
       const int64_t got = m_.value(r.buffer, t);
@@ -80,7 +80,7 @@ class ChosenKeysJudge {
   }
 
   template <class Count>
-  void offsets(const BufferRole& r, Count count) {
+  void offsets(const BufferInfo& r, Count count) {
     int64_t want = 0;
     for (int64_t t = 0; t <= std::ssize(tokens_) && t < m_.size(r.buffer); ++t) {
       const int64_t got = m_.value(r.buffer, t);
@@ -95,7 +95,7 @@ class ChosenKeysJudge {
   }
 
   /// Rows of tokens, of a prefill of requests; a column is so many tokens.
-  void table(const BufferRole& r, int64_t unit) {
+  void table(const BufferInfo& r, int64_t unit) {
     const int64_t width = m_.buffer(r.buffer).shape[1];
     const int64_t rows = prefill_ ? m_.requests() : std::ssize(tokens_);
     for (int64_t row = 0; row < std::min(rows, m_.buffer(r.buffer).shape[0]); ++row) {
@@ -114,7 +114,7 @@ class ChosenKeysJudge {
     }
   }
 
-  void flat(const BufferRole& r) {
+  void flat(const BufferInfo& r) {
     int64_t at_key = 0;
     for (int64_t i = 0; i < m_.requests(); ++i) {
       for (int64_t c = 0; c < m_.extent(i).kv_len && at_key < m_.size(r.buffer); ++c, ++at_key) {
@@ -128,7 +128,7 @@ class ChosenKeysJudge {
 
   /// fn(token's number, its place in a row, whether it has a choice there)
   template <class Fn>
-  void each_choice(const BufferRole& r, Fn fn) {
+  void each_choice(const BufferInfo& r, Fn fn) {
     const int64_t topk = layer_.topk;
     for (int64_t t = 0; t < std::ssize(tokens_) && (t + 1) * topk <= m_.size(r.buffer); ++t) {
       const int64_t count = std::min<int64_t>(tokens_[static_cast<size_t>(t)].seen, topk);
@@ -136,7 +136,7 @@ class ChosenKeysJudge {
     }
   }
 
-  void choice(const BufferRole& r) {
+  void choice(const BufferInfo& r) {
     each_choice(r, [&](int64_t t, int64_t j, bool chosen) {
       const int64_t first = t * layer_.topk, got = m_.value(r.buffer, first + j);
       const int64_t seen = tokens_[static_cast<size_t>(t)].seen;
@@ -152,9 +152,9 @@ class ChosenKeysJudge {
   }
 
   /// Where the choice says.
-  void slots(const BufferRole& r) {
-    const auto of = std::ranges::find(m_.info.roles, Role::kChoice, &BufferRole::role);
-    if (of == m_.info.roles.end() || m_.size(of->buffer) != m_.size(r.buffer)) return;
+  void slots(const BufferInfo& r) {
+    const auto of = std::ranges::find(m_.info.buffers, Role::kChoice, &BufferInfo::role);
+    if (of == m_.info.buffers.end() || m_.size(of->buffer) != m_.size(r.buffer)) return;
     each_choice(r, [&](int64_t t, int64_t j, bool chosen) {
       const Token& token = tokens_[static_cast<size_t>(t)];
       const int64_t place = m_.value(of->buffer, t * layer_.topk + j);

@@ -47,13 +47,13 @@ int64_t dynamic_splits(const MetaFacts& m, const AttentionParams& p,
   return splits;
 }
 
-void judge_numbers(const MetaFacts& m, const KindFacts& kind, const KeyList& list,
+void judge_numbers(const MetaFacts& m, const KindFacts& kind, const KeySplits& of_rows,
                    LawReport& report) {
   const SplitConfig& s = m.model.split;
-  const int64_t rows = m.size(list.num_splits);
+  const int64_t rows = m.size(of_rows.num_splits);
   if (rows == 0) return;
   const std::vector<int64_t> keys = keys_to_cut(m, *kind.kind, rows);
-  const int64_t most = m.buffer(list.partial).shape[2];
+  const int64_t most = m.buffer(of_rows.partial).shape[2];
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t of_row = keys[static_cast<size_t>(row)];
     int64_t want = 1;
@@ -61,9 +61,9 @@ void judge_numbers(const MetaFacts& m, const KindFacts& kind, const KeyList& lis
       want = s.fixed_size > 0 ? ceil_div(of_row, s.fixed_size)
                               : dynamic_splits(m, kind.kind->params, keys, most, of_row);
     }
-    const int64_t got = m.value(list.num_splits, row);
+    const int64_t got = m.value(of_rows.num_splits, row);
     if (got != want || got > most)
-      report.fail("plan.split", at(m.buffer(list.num_splits).name, row),
+      report.fail("plan.split", at(m.buffer(of_rows.num_splits).name, row),
                   number(std::min(want, most)), number(got));
   }
 }
@@ -71,7 +71,7 @@ void judge_numbers(const MetaFacts& m, const KindFacts& kind, const KeyList& lis
 /// The parts of the machine, one after the other, have all keys; none has more than its share.
 class Schedule {
  public:
-  Schedule(const MetaFacts& m, const BufferRole& parts, LawReport& report)
+  Schedule(const MetaFacts& m, const BufferInfo& parts, LawReport& report)
       : m_(m), role_(parts), report_(report), splits_(static_cast<size_t>(m.size(parts.lens))) {}
 
   /// The splits of each row; nothing more is known once a part is wrong.
@@ -126,17 +126,17 @@ class Schedule {
   }
 
   const MetaFacts& m_;
-  const BufferRole& role_;
+  const BufferInfo& role_;
   LawReport& report_;
   std::vector<int64_t> splits_;  // of each row, so far
   int64_t row_ = 0, key_ = 0;    // the next
   bool ok_ = true;
 };
 
-void judge_schedule(const MetaFacts& m, const BufferRole& parts, LawReport& report) {
+void judge_schedule(const MetaFacts& m, const BufferInfo& parts, LawReport& report) {
   if (m.size(parts.buffer) == 0 || m.size(parts.lens) == 0) return;
   const std::vector<int64_t> splits = Schedule(m, parts, report).run();
-  for (const BufferRole& r : m.info.roles) {
+  for (const BufferInfo& r : m.info.buffers) {
     if (r.role != Role::kPartSplits || m.size(r.buffer) <= std::ssize(splits)) continue;
     int64_t before = 0;
     for (size_t row = 0; row < splits.size(); ++row) {
@@ -154,9 +154,9 @@ void judge_schedule(const MetaFacts& m, const BufferRole& parts, LawReport& repo
 void judge_splits(const MetaFacts& m, LawReport& report) {
   for (const KindFacts& kind : m.kinds()) {
     for (const KeyList& list : kind.lists)
-      if (list.num_splits >= 0) judge_numbers(m, kind, list, report);
+      if (list.splits) judge_numbers(m, kind, *list.splits, report);
   }
-  for (const BufferRole& r : m.info.roles)
+  for (const BufferInfo& r : m.info.buffers)
     if (r.role == Role::kParts) judge_schedule(m, r, report);
 }
 

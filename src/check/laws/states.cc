@@ -18,7 +18,7 @@ int64_t slot_of(const MetaFacts& m, int64_t request) {
 }
 
 template <class Want>
-void judge_rows(const MetaFacts& m, const BufferRole& r, LawId law, Want want_of,
+void judge_rows(const MetaFacts& m, const BufferInfo& r, LawId law, Want want_of,
                 LawReport& report) {
   for (int64_t i = 0; i < m.size(r.buffer); ++i) {
     const int64_t want = want_of(i), got = m.value(r.buffer, i);
@@ -36,7 +36,7 @@ int64_t track_of(const MetaFacts& m, int64_t i) {
   return behind >= state_chunk_size(m.model) ? s.track_slots[row] : -1;
 }
 
-void judge_parents(const MetaFacts& m, const BufferRole& r, LawReport& report) {
+void judge_parents(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
   const SpecInfo& spec = m.batch.spec;
   const int64_t steps = spec.num_draft_tokens, tokens = m.requests() * steps;
   if (m.size(r.buffer) < tokens || std::ssize(spec.retrieve_next_token) != tokens) return;
@@ -65,7 +65,7 @@ std::set<int64_t> starts_of_runs(const MetaFacts& m) {
   return starts;
 }
 
-void judge_chunks(const MetaFacts& m, const BufferRole& r, LawReport& report) {
+void judge_chunks(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
   const int64_t chunk = state_chunk_size(m.model);
   int64_t i = 0;
   for (const int64_t start : starts_of_runs(m)) {
@@ -78,7 +78,7 @@ void judge_chunks(const MetaFacts& m, const BufferRole& r, LawReport& report) {
   }
 }
 
-void judge_token_rows(const MetaFacts& m, const BufferRole& r, LawReport& report) {
+void judge_token_rows(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
   for (int64_t i = 0; i < m.requests(); ++i) {
     for (int64_t t = m.tokens(i); t < m.tokens(i + 1) && t < m.size(r.buffer); ++t) {
       if (const int64_t got = m.value(r.buffer, t); got != i)
@@ -90,7 +90,7 @@ void judge_token_rows(const MetaFacts& m, const BufferRole& r, LawReport& report
 }  // namespace
 
 void judge_states(const MetaFacts& m, LawReport& report) {
-  for (const BufferRole& r : m.info.roles) {
+  for (const BufferInfo& r : m.info.buffers) {
     switch (r.role) {
       case Role::kStateSlots:
       case Role::kStateSlotsZero: {

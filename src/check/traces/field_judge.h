@@ -17,7 +17,7 @@ namespace shadowgraph {
 
 class FieldJudge {
  public:
-  FieldJudge(const TraceStep& step, const Field& field, const RecordedField& recorded,
+  FieldJudge(const TraceStep& step, const BufferInfo& field, const RecordedField& recorded,
              Status* findings)
       : step_(step), field_(field), recorded_(recorded), findings_(findings) {}
 
@@ -39,7 +39,7 @@ class FieldJudge {
   int64_t stored() const { return std::min(recorded_.rows(), recorded_.cols); }
   int64_t expected(int64_t i) const { return value_of(buffer(), i); }
   int64_t got(int64_t i) const { return recorded_.data[static_cast<size_t>(i)]; }
-  int64_t least_padding(const Field& field) const;
+  int64_t least_padding(const BufferInfo& field) const;
   int64_t most_padding() const;
 
   bool leave_out(const std::string& why) {
@@ -106,7 +106,7 @@ class FieldJudge {
   void report_pair(int64_t row, int64_t pair, const std::string& more);
 
   const TraceStep& step_;
-  const Field& field_;
+  const BufferInfo& field_;
   const RecordedField& recorded_;
   Status* findings_;
   std::string left_out_;

@@ -90,7 +90,7 @@ int64_t FieldJudge::real_rows() const {
   return tokens * (batch.mode == ForwardMode::kDraftDecode ? batch.spec.topk : 1);
 }
 
-int64_t FieldJudge::least_padding(const Field& field) const {
+int64_t FieldJudge::least_padding(const BufferInfo& field) const {
   const Limits& limits = step_.twin.limits;
   if (field.most || field.most_of >= 0) return field.least;
   const bool tree = is_draft_tree(limits) || is_verify_tree(limits);
@@ -247,7 +247,7 @@ bool FieldJudge::has_queries_of_width() const {
 bool FieldJudge::lists_own_keys() const {
   const ForwardBatch& batch = step_.rebuilt.batch;
   bool any = false, own = false;
-  for (const Field& field : step_.backend.fields) {
+  for (const BufferInfo& field : step_.backend.buffers) {
     if (field.shape != FieldShape::kList || !step_.twin.has(static_cast<size_t>(field.buffer)))
       continue;
     any = true;
@@ -348,7 +348,7 @@ const RecordedField* TraceStep::recorded(std::string_view name) const {
 }
 
 const RecordedField* TraceStep::recorded_lens(int buffer) const {
-  for (const Field& field : backend.fields) {
+  for (const BufferInfo& field : backend.buffers) {
     if (field.buffer != buffer || field.shape != FieldShape::kRows) continue;
     if (const RecordedField* f = recorded(field.recorded)) return f;
   }
@@ -356,7 +356,7 @@ const RecordedField* TraceStep::recorded_lens(int buffer) const {
 }
 
 const RecordedField* TraceStep::recorded_indptr(int buffer, int64_t count) const {
-  for (const Field& field : backend.fields) {
+  for (const BufferInfo& field : backend.buffers) {
     if (field.buffer != buffer || field.shape != FieldShape::kIndptr) continue;
     const RecordedField* f = recorded(field.recorded);
     if (f != nullptr && f->shape.size() == 1 && f->rows() >= count && f->cols == f->rows())
@@ -371,8 +371,8 @@ std::optional<int64_t> TraceStep::request(int64_t row, int64_t rows) const {
   return row / (rows / requests);
 }
 
-FieldVerdict judge_field(const TraceStep& step, const Field& field, const RecordedField& recorded,
-                         Status* findings) {
+FieldVerdict judge_field(const TraceStep& step, const BufferInfo& field,
+                         const RecordedField& recorded, Status* findings) {
   return FieldJudge(step, field, recorded, findings).run();
 }
 

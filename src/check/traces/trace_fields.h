@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "backends/fill/buffer_info.h"
 #include "check/traces/trace_batch.h"
 
 namespace shadowgraph {
@@ -38,8 +39,8 @@ struct FieldVerdict {
 };
 
 /// Findings are added.
-FieldVerdict judge_field(const TraceStep& step, const Field& field, const RecordedField& recorded,
-                         Status* findings);
+FieldVerdict judge_field(const TraceStep& step, const BufferInfo& field,
+                         const RecordedField& recorded, Status* findings);
 
 /// Element i of an int32, int64 or byte buffer.
 int64_t value_of(const Buffer& buffer, int64_t i);

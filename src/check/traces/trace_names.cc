@@ -44,26 +44,30 @@ bool is_trace_key(std::string_view of, std::string_view name) {
 bool is_foreign_backend(std::string_view name) { return has(kForeignBackends, name); }
 
 bool is_field_of_any(std::string_view name) {
-  const auto records = [&](const Backend* backend) {
-    return std::ranges::find(backend->info().fields, name, &Field::recorded) !=
-           backend->info().fields.end();
-  };
+  const auto records = [&](const Backend* backend) { return has_field(backend->info(), name); };
   return has(kForeignFields, name) || std::ranges::any_of(all_backends(), records);
+}
+
+bool has_field(const BackendInfo& backend, std::string_view name) {
+  return std::ranges::any_of(backend.buffers,
+                             [&](const BufferInfo& field) { return field.records(name); });
 }
 
 std::vector<std::string> names_of_fields(const BackendInfo& backend) {
   std::vector<std::string> names;
-  for (const Field& field : backend.fields) {
+  for (const BufferInfo& field : backend.buffers) {
+    if (field.shape == FieldShape::kNone) continue;
     if (std::ranges::find(names, field.recorded) == names.end()) names.emplace_back(field.recorded);
   }
   return names;
 }
 
-std::string laws_of(const Field& field) {
+std::string laws_of(const BufferInfo& field) {
   if (field.rule == FieldRule::kDead) return "";
   const bool exact = field.rule == FieldRule::kExact || field.rule == FieldRule::kConstant;
   std::string laws;
   switch (field.shape) {
+    case FieldShape::kNone: return "";
     case FieldShape::kRows: laws = "len.kv_extent len.padding"; break;
     case FieldShape::kSlots: laws = "slot.write"; break;
     case FieldShape::kIndptr: laws = "len.q_extent len.indptr_first len.indptr_monotone"; break;

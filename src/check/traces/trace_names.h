@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/fill/buffer_info.h"
 #include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph {
@@ -46,10 +47,11 @@ bool is_foreign_backend(std::string_view name);
 /// A field that some backend records, with a twin or without.
 bool is_field_of_any(std::string_view name);
 
+bool has_field(const BackendInfo& backend, std::string_view name);
 /// Names of the fields of a backend, each once.
 std::vector<std::string> names_of_fields(const BackendInfo& backend);
 
 /// Laws that a field of this shape and rule may be found to break: "table.slot table.unit".
-std::string laws_of(const Field& field);
+std::string laws_of(const BufferInfo& field);
 
 }  // namespace shadowgraph

@@ -19,7 +19,7 @@ std::string_view plan_of(std::string_view field) {
   return dot == std::string_view::npos ? std::string_view() : field.substr(0, dot);
 }
 
-bool is_bound(const TraceStep& step, const Field& field) {
+bool is_bound(const TraceStep& step, const BufferInfo& field) {
   return field.buffer >= 0 && step.twin.has(static_cast<size_t>(field.buffer));
 }
 
@@ -30,7 +30,7 @@ bool is_of_step(const TraceStep& step, std::string_view plan) {
 }
 
 /// What a kernel has from nowhere else. A host's copy of it is not the kernel's.
-bool is_needed(const TraceStep& step, const Field& field) {
+bool is_needed(const TraceStep& step, const BufferInfo& field) {
   const std::string_view name = field.recorded;
   const bool host = name.ends_with("_host") || name.ends_with("_cpu");
   const bool array = field.shape == FieldShape::kList || field.shape == FieldShape::kIndptr ||
@@ -41,12 +41,12 @@ bool is_needed(const TraceStep& step, const Field& field) {
 
 /// Lists that no plan hands over are recorded together, or not at all.
 bool tells_lists(const TraceStep& step) {
-  const auto is_list = [](const Field& f) { return f.shape == FieldShape::kList; };
-  const auto is_told = [&](const Field& f) {
+  const auto is_list = [](const BufferInfo& f) { return f.shape == FieldShape::kList; };
+  const auto is_told = [&](const BufferInfo& f) {
     return is_needed(step, f) && step.recorded(f.recorded) != nullptr;
   };
-  return std::ranges::any_of(step.backend.fields, is_list) &&
-         std::ranges::any_of(step.backend.fields, is_told);
+  return std::ranges::any_of(step.backend.buffers, is_list) &&
+         std::ranges::any_of(step.backend.buffers, is_told);
 }
 
 /// A step runs its own wrappers, whichever were planned; the ragged one is everybody's.
@@ -61,7 +61,7 @@ void judge_wrapper(const TraceStep& step, const TraceCall& call, Status* finding
 
 void judge_arguments(const TraceStep& step, Status* findings) {
   const bool told = tells_lists(step);
-  for (const Field& field : step.backend.fields) {
+  for (const BufferInfo& field : step.backend.buffers) {
     const bool planned =
         plan_of(field.recorded).empty() ? told : is_planned(step.line, field.recorded);
     if (planned && is_needed(step, field) && step.recorded(field.recorded) == nullptr)
@@ -110,7 +110,7 @@ void judge_plans(const TraceStep& step, Status* findings) {
     judge_wrapper(step, call, findings);
   }
   if (step.rebuilt.rows == 0) return;
-  for (const Field& field : step.backend.fields) {
+  for (const BufferInfo& field : step.backend.buffers) {
     const std::string_view plan = plan_of(field.recorded);
     if (field.shape == FieldShape::kList && is_bound(step, field) && is_of_step(step, plan) &&
         !is_planned(line, field.recorded))

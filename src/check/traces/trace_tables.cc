@@ -20,10 +20,10 @@ bool FieldJudge::judge_table() {
 }
 
 int64_t FieldJudge::least_len() const {
-  const auto lens = std::ranges::find_if(step_.backend.fields, [&](const Field& f) {
+  const auto lens = std::ranges::find_if(step_.backend.buffers, [&](const BufferInfo& f) {
     return f.shape == FieldShape::kRows && f.buffer == field_.lens;
   });
-  return lens == step_.backend.fields.end() ? 0 : least_padding(*lens);
+  return lens == step_.backend.buffers.end() ? 0 : least_padding(*lens);
 }
 
 int64_t FieldJudge::recorded_len(const RecordedField* lens, int64_t row) const {

@@ -156,7 +156,7 @@ class LineJudge {
     refused_ = check_words(line_);
     const Backend* backend = find_backend(line_.backend);
     if (backend == nullptr) return no_twin();
-    const bool composed = backend->info().fields.empty();
+    const bool composed = names_of_fields(backend->info()).empty();
     if (composed && !backend->info().dense)
       return "metadata of its layers is not judged in traces yet";
     if (composed) return "trace each part under its own backend's name";
@@ -189,30 +189,27 @@ class LineJudge {
 
   /// What an engine means by a field that holds nothing.
   static std::optional<int64_t> unsaid_of(const BackendInfo& backend, const std::string& name) {
-    for (const Field& field : backend.fields) {
-      if (field.recorded == name && field.unsaid) return field.unsaid;
+    for (const BufferInfo& field : backend.buffers) {
+      if (field.records(name) && field.unsaid) return field.unsaid;
     }
     return {};
   }
 
   void check_fields(const BackendInfo& backend) {
-    const auto has = [&](const std::string& name) {
-      return std::ranges::find(backend.fields, name, &Field::recorded) != backend.fields.end();
-    };
     const auto pass_over = [&](const std::string& name) {
       const std::string hint = did_you_mean(name, names_of_fields(backend));
       verdict_.left_out.push_back(
           name + (is_field_of_any(name) ? ": no field of " + line_.backend : ": not known") + hint);
     };
     for (const auto& [name, recorded] : line_.expect) {
-      if (has(name)) {
+      if (has_field(backend, name)) {
         check_readable("expect." + name, recorded);
       } else if (!is_plan_key(line_, name)) {
         pass_over(name);
       }
     }
     for (const std::string& name : line_.null_fields) {
-      if (!has(name)) {
+      if (!has_field(backend, name)) {
         pass_over(name);
       } else if (!unsaid_of(backend, name)) {
         verdict_.left_out.push_back(name + ": null");
@@ -225,8 +222,8 @@ class LineJudge {
   FieldVerdict judge_field_of(const TraceStep& step, const std::string& name,
                               const RecordedField& recorded) {
     FieldVerdict verdict{FieldVerdict::Kind::kUnread};
-    for (const Field& field : step.backend.fields) {
-      if (field.recorded != name) continue;
+    for (const BufferInfo& field : step.backend.buffers) {
+      if (!field.records(name)) continue;
       verdict = judge_field(step, field, recorded, &verdict_.findings);
       if (verdict.kind != FieldVerdict::Kind::kAbsent) break;
     }
@@ -235,8 +232,8 @@ class LineJudge {
 
   /// What an engine chose, which nothing but its lists shows to be so.
   static bool is_choice(const BackendInfo& backend, const std::string& name) {
-    return std::ranges::any_of(backend.fields, [&](const Field& field) {
-      return field.recorded == name && field.shape == FieldShape::kScalar &&
+    return std::ranges::any_of(backend.buffers, [&](const BufferInfo& field) {
+      return field.records(name) && field.shape == FieldShape::kScalar &&
              field.rule == FieldRule::kConstant;
     });
   }
