@@ -69,6 +69,7 @@ check layers python3 scripts/layers.py
 check comments python3 scripts/comments.py
 check definitions python3 scripts/one_definition.py
 check sizes python3 scripts/sizes.py
+check prices python3 scripts/prices.py
 check cost cost
 check references python3 scripts/references.py
 check shell shellcheck dev .ci/run scripts/lint.sh tests/package/package_test.sh

@@ -66,29 +66,30 @@ void for_heads(const AttentionParams& p, Fn fn) {
   }
 }
 
+void take_kv_head(PagedAttention& c, int64_t head) { c.cache = one_head(c.cache, head); }
+void take_kv_head(RaggedAttention& c, int64_t head) {
+  c.k = one_head(c.k, head), c.v = one_head(c.v, head);
+}
+template <class Call>
+bool take_head(Call& c, int64_t head, int64_t kv_head) {
+  if constexpr (requires { take_kv_head(c, kv_head); }) {
+    take_kv_head(c, kv_head);
+    c.q = one_head(c.q, head), c.out = one_head(c.out, head), c.lse = one_head(c.lse, head);
+    c.params = one_head(c.params, head);
+  }
+  return true;
+}
+
 void heads_by_group_size(const KernelLaunch& clean, SlippedRun& run) {
-  KernelLaunch copy = clean;
-  const auto paged = [&](PagedAttention& all) {
+  KernelLaunch launch = clean;
+  change_attention(&launch, [&](auto& all) {
     for_heads(all.params, [&](int64_t head, int64_t kv_head) {
-      PagedAttention c = all;
-      c.q = one_head(c.q, head), c.out = one_head(c.out, head), c.lse = one_head(c.lse, head);
-      c.cache = one_head(c.cache, kv_head);
-      c.params = one_head(c.params, head);
-      run.launch(attention_launch(c, call_of<PagedAttention>(clean).rows));
+      launch = clean;
+      change_attention(&launch, [&](auto& c) { return take_head(c, head, kv_head); });
+      run.launch(launch);
     });
     return false;
-  };
-  const auto ragged = [&](RaggedAttention& all) {
-    for_heads(all.params, [&](int64_t head, int64_t kv_head) {
-      RaggedAttention c = all;
-      c.q = one_head(c.q, head), c.out = one_head(c.out, head), c.lse = one_head(c.lse, head);
-      c.k = one_head(c.k, kv_head), c.v = one_head(c.v, kv_head);
-      c.params = one_head(c.params, head);
-      run.launch(ragged_launch(c, call_of<RaggedAttention>(clean).rows));
-    });
-    return false;
-  };
-  change_attention(&copy, Overloaded{[](auto&) { return false; }, paged, ragged});
+  });
 }
 
 bool has_groups(const KernelLaunch& launch) {

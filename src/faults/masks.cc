@@ -22,6 +22,13 @@ int64_t mask_begin(const Meta& meta, const Buffer& indptr, int64_t row) {
   return begin.empty() ? 0 : begin[0];
 }
 
+/// The mask that these offsets lead into; nullptr: it is not bound.
+const Buffer* mask_of(const Meta& meta, const Buffer& indptr) {
+  const std::string_view name = own_name(indptr);
+  const std::string_view stem = name.substr(0, name.size() - std::string_view("_indptr").size());
+  return find_buffer(meta, stem == "mask" ? "custom_mask" : stem);
+}
+
 /// The mask of a verify is still there when the next plan has none, and is taken for that step's:
 /// of a backend that masks wherever it has a mask.
 struct MaskOfTheLastVerify final : Tap {
@@ -64,10 +71,7 @@ constexpr Fault kMasksFaults[] = {
      on_filled([](Tap& tap, const ForwardBatch& batch, Meta& meta) {
        if (!is_target_verify(meta.limits.mode)) return;
        for_endings(meta, {"mask_indptr"}, [&](const Meta& m, const Buffer& indptr) {
-         const std::string_view name = own_name(indptr);
-         const std::string_view stem =
-             name.substr(0, name.size() - std::string_view("_indptr").size());
-         const Buffer* mask = find_buffer(m, stem == "mask" ? "custom_mask" : stem);
+         const Buffer* mask = mask_of(m, indptr);
          const int64_t rows = indptr.numel() - 1, real = real_rows(batch, m.limits).rows;
          if (mask == nullptr || real == rows) return;
          const int64_t bytes = mask_begin(m, indptr, real);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "backends/lists/flashinfer_wrapper.h"
-#include "faults/buffers.h"
+#include "faults/plant.h"
 
 namespace shadowgraph {
 
@@ -42,5 +42,23 @@ std::span<T> plan_array(const Meta& meta, const PlanLists& plan, FlashInfer::Pla
 
 /// As fill does. plan.capacity: the arrays have no room for it.
 Status write(Meta& meta, const PlanLists& plan, const PlanResult& result);
+
+/// A fault whose body(tap, m, plan), with a Status where it has one, takes each plan of a step.
+template <class Body>
+constexpr MakeFault on_plans(Body) {
+  return on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
+    Status status;
+    for_metas(meta, [&](Meta& m) {
+      for (const PlanLists& plan : plans_of(m)) {
+        if constexpr (std::is_void_v<decltype(Body{}(tap, m, plan))>) {
+          Body{}(tap, m, plan);
+        } else {
+          status.add(Body{}(tap, m, plan));
+        }
+      }
+    });
+    return status;
+  });
+}
 
 }  // namespace shadowgraph

@@ -7,7 +7,6 @@
 #include "core/int_math.h"
 #include "core/laws.h"
 #include "faults/plan_lists.h"
-#include "faults/plant.h"
 
 namespace shadowgraph {
 namespace {
@@ -191,36 +190,26 @@ constexpr Fault kPlansFaults[] = {
     // The search for a chunk size counts no item of a request without keys, and the plan has one.
     {"K58", "SPLIT", "The search for a chunk size counts nothing for a request without keys",
      "flashinfer#728 flashinfer#726 fi.I-61", "",
-     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       Status status;
-       for_metas(meta, [&](Meta& m) {
-         for (const PlanLists& plan : plans_of(m)) {
-           if (!searches(plan.shape)) continue;
-           PlanResult result = plan.measure();
-           const int32_t chunk = search_without_empty(plan);
-           if (chunk == result.kv_chunk_size) continue;
-           tap.act();
-           result.kv_chunk_size = chunk;
-           result.split_kv = true;  // a smaller one than the longest list asks for
-           result.items = std::ssize(items_of(plan, result, INT64_MAX));
-           status.add(write(m, plan, result));
-         }
-       });
-       return status;
+     on_plans([](Tap& tap, Meta& m, const PlanLists& plan) {
+       if (!searches(plan.shape)) return Status();
+       PlanResult result = plan.measure();
+       const int32_t chunk = search_without_empty(plan);
+       if (chunk == result.kv_chunk_size) return Status();
+       tap.act();
+       result.kv_chunk_size = chunk;
+       result.split_kv = true;  // a smaller one than the longest list asks for
+       result.items = std::ssize(items_of(plan, result, INT64_MAX));
+       return write(m, plan, result);
      })},
     // Requests behind the first sweep are visited by each worker. A sweep is 256 requests there,
     // and 2 here.
     {"K62", "SPLIT", "Planning visits requests behind the first sweep several times",
      "flash-attention@3b5047d2 fi.I-61", "values.no_number",
-     on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
+     on_plans([](Tap& tap, const Meta& m, const PlanLists& plan) {
        constexpr int64_t kSweep = 2;
-       for_metas(meta, [&](const Meta& m) {
-         for (const PlanLists& plan : plans_of(m)) {
-           if (plan.shape.rows <= kSweep) continue;
-           tap.act();
-           write_items(m, plan, items_of(plan, plan.measure(), kSweep));
-         }
-       });
+       if (plan.shape.rows <= kSweep) return;
+       tap.act();
+       write_items(m, plan, items_of(plan, plan.measure(), kSweep));
      })},
     // A planner is given rows and tokens the wrong way round, and chooses the kernel's tile by
     // them. Halves are left out, as above.

@@ -1,5 +1,7 @@
 """The checks of the sources report a planted violation, and only that."""
 
+import contextlib
+import io
 import os
 import pathlib
 import subprocess
@@ -11,6 +13,7 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import layers  # noqa: E402
+import prices  # noqa: E402
 import sizes  # noqa: E402
 
 
@@ -229,6 +232,94 @@ class Sizes(Tree):
                 'TEST(A, B) {\n  auto f = [](int v) { return v; };\n}\n')
         sizes_found = sorted(size for _, _, size in sizes.cpp_functions(text) if size > 1)
         self.assertEqual(sizes_found, [2, 3])  # S::S and TEST
+
+
+class Prices(Tree):
+    def setUp(self):
+        super().setUp()
+        self.put("src/backends/paged/base.h", "class PagedBackend : public Backend {\n};\n")
+        self.put("src/backends/paged/toy.h", "class Toy final : public PagedBackend {\n};\n")
+        self.put("src/backends/registry.cc", '#include "backends/paged/toy.h"\n')
+        self.put("src/backends/backends.inc", "SG_BACKEND(toy, Toy{})\n")
+        self.put("src/io/recorded/kinds.inc", 'SG_RECORDED_KIND("toy", "decode", "", read_toy)\n')
+        self.put("src/io/recorded/toy.cc", "void read_toy(CaseReader& r, RecordedCase* c) {\n}\n")
+        self.put("src/check/laws.inc", 'SG_METADATA_LAW("len.total", judge_totals)\n')
+        self.put("src/check/laws/totals.cc", "void judge_totals(const MetaFacts& m, LawReport& r) {\n}\n")
+        self.put("src/faults/toys.cc", 'constexpr Fault kToys[] = {\n    {"K01", "OOBW", "t", "r", "", a([] {\n    })},\n};\n')
+        self.put("src/launch/toy.h", "template <class V>\nvoid visit_args(V& v, ToyCall& c) {\n}\n")
+
+    def judged(self, dearer=None):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            code = prices.main(self.root, dearer or {})
+        self.assertEqual(code, 0 if "prices: 0 over" in out.getvalue() else 1)
+        return out.getvalue()
+
+    def add(self, name, text):
+        self.put(name, (self.root / name).read_text(encoding="utf-8") + text)
+
+    def test_each_kind_is_told_with_its_dearest(self):
+        self.add("src/backends/paged/toy.h", "//\n" * 98)
+        out = self.judged()
+        self.assertIn("prices: 0 over the limit", out)
+        self.assertIn("twin: 1, limit 100, the dearest 100 (Toy)", out)
+
+    def test_a_kind_of_which_none_is_found_is_an_error(self):
+        self.put("src/check/laws.inc", "\n")
+        self.assertIn("law: found none", self.judged())
+
+    def test_a_long_twin_is_named_with_its_parts_and_without_another_of_a_longer_name(self):
+        self.put("src/backends/paged/toy_fill.cc", "//\n" * 99)
+        self.assertIn("toy.h: twin Toy costs 101, limit 100", self.judged())
+        self.put("src/backends/paged/toy_fill.cc", "//\n" * 60)
+        self.add("src/backends/paged/toy.h", "//\n" * 40)
+        self.assertIn("twin Toy costs 102, limit 100", self.judged())
+        self.put("src/backends/paged/toy_fill.h", "class ToyFill final : public PagedBackend {\n};\n")
+        self.assertIn("prices: 0 over", self.judged())
+
+    def test_a_twin_that_many_files_name_is_an_error(self):
+        self.put("src/check/a.cc", "// Toy\n")
+        self.put("src/check/b.cc", 'const char* name = "Toy";\n')
+        self.put("tests/backends/toy_test.cc", "Toy toy;\n")
+        self.put("src/backends/paged/more.h", "class More final : public Toy {\n};\n")
+        self.put("src/fuzz/c.cc", "Toy toy;\n")
+        self.assertIn("prices: 0 over", self.judged())
+        self.put("src/fuzz/d.cc", '#include "backends/paged/toy.h"\n')
+        self.assertIn("files Toy costs 5, limit 4", self.judged())
+
+    def test_a_recorded_kernel_has_one_row_and_a_short_reader(self):
+        self.add("src/io/recorded/kinds.inc", 'SG_RECORDED_KIND("toy", "decode", "other", read_toy)\n')
+        self.add("src/io/recorded/toy.cc", "//\n" * 59)
+        out = self.judged()
+        self.assertIn('"toy", "decode" has 2 rows', out)
+        self.assertIn("recorded toy.cc costs 61, limit 60", out)
+
+    def test_a_long_law_is_named(self):
+        self.add("src/check/laws/totals.cc", "void judge_rows() {\n" + "  f();\n" * 39 + "}\n")
+        self.assertIn("totals.cc:3: law judge_rows costs 41, limit 40", self.judged())
+
+    def test_a_long_fault_is_named_in_its_row_or_beside_it(self):
+        body = "  f();\n" * 14
+        self.add("src/faults/toys.cc", 'constexpr Fault kMore[] = {\n    {"K02", "a {", "t", "r", "", a([] {\n' + body +
+                 "    })},\n};\nstruct Slow : Tap {\n  void step() {\n" + body + "  }\n};\n")
+        out = self.judged()
+        self.assertIn("toys.cc:6: fault K02 costs 16, limit 15", out)
+        self.assertIn("fault Slow costs 16, limit 15", out)
+
+    def test_a_second_visitor_of_a_call_is_an_error(self):
+        self.put("src/fuzz/members.h", "void visit_members(V& v, ToyCall& c) {\n}\nvoid visit_args(V& v, Part& p) {\n}\n"
+                                       "void visit_fields(V& v, Part& p) {\n}\n")
+        self.assertIn("prices: 0 over", self.judged())
+        self.put("src/fuzz/more.h", "void visit_args(V& v, ToyCall& c) {\n}\nvoid visit_shapes(V& v, ToyCall& c) {\n}\n")
+        out = self.judged()
+        for name in ("visit_args", "visit_shapes"):
+            self.assertIn(f"{name} is one more visitor of ToyCall", out)
+
+    def test_a_dearer_price_is_a_limit_and_ends_when_nothing_needs_it(self):
+        self.add("src/backends/paged/toy.h", "//\n" * 118)
+        self.assertIn("prices: 0 over", self.judged({("twin", "Toy"): (120, "why")}))
+        self.assertIn("costs 120, limit 119", self.judged({("twin", "Toy"): (119, "why")}))
+        self.assertIn("law gone stands in DEARER", self.judged({("law", "gone"): (50, "why")}))
 
 
 class Comments(Tree):
