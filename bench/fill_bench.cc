@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/fill/rows.h"
 #include "check/laws/metadata_case.h"
 #include "runtime/small_steps.h"
 #include "shadowgraph/device/sim_device.h"
@@ -128,7 +129,7 @@ void judge_metadata_only(benchmark::State& state, const Backend* backend) {
 void add_metadata_only() {
   for (const Backend* b : all_backends()) {
     const BackendInfo& info = b->info();
-    const bool decodes = std::ranges::find(info.modes, ForwardMode::kDecode) != info.modes.end();
+    const bool decodes = has_mode(info, ForwardMode::kDecode);
     if (!info.dense || !decodes || !info.page_sizes.empty() || info.halves) continue;
     const std::string name = "metadata_only/" + std::string(info.name) + "/decode/rows:1-3";
     benchmark::RegisterBenchmark(name.c_str(),
@@ -147,7 +148,7 @@ void add_all() {
     const int32_t page_size = info.page_sizes.empty() ? 16 : info.page_sizes[0];
     for (const ForwardMode mode : {ForwardMode::kDecode, ForwardMode::kTargetVerify,
                                    ForwardMode::kDraftDecode, ForwardMode::kDraftExtendV2}) {
-      if (std::ranges::find(info.modes, mode) == info.modes.end()) continue;
+      if (!has_mode(info, mode)) continue;
       add({b, mode, page_size, 1});
       const bool tree = mode == ForwardMode::kTargetVerify || mode == ForwardMode::kDraftDecode;
       if (info.tree && tree) add({b, mode, page_size, 4});

@@ -242,8 +242,8 @@ TEST(TwoBatchOverlap, BothHalvesHaveRequests) {
   ModelConfig m = model();
   m.max_encoder_len = 4;
   EXPECT_EQ(ids(kHalves.bind(w.arena, Limits::bucket(ForwardMode::kDecode, 1, 1, m), &meta)),
-            (Ids{"backend.limits split_rows", "backend.limits split_tokens",
-                 "backend.limits max_encoder_len"}));
+            (Ids{"backend.limits max_encoder_len", "backend.limits split_rows",
+                 "backend.limits split_tokens"}));
   const PagedBatch one(ForwardMode::kExtend, {{0, 9}}, 16);
   EXPECT_EQ(ids(kHalves.bind(w.arena, Limits::exact(one.view(), model()), &meta)),
             (Ids{"backend.limits split_rows", "backend.limits split_tokens"}));

@@ -1,6 +1,7 @@
 #include "backends/compose/hybrid.h"
 
 #include "backends/compose/children.h"
+#include "backends/fill/features.h"
 #include "backends/fill/rows.h"
 
 namespace shadowgraph {
@@ -22,19 +23,16 @@ Hybrid::Hybrid(const Backend& decode, const Backend& prefill, VerifyBy verify)
            .about = "one backend for decode, another for prefill",
            .modes = modes_,
            .page_sizes = page_sizes_,
-           .tree = d.tree && p.tree,
            .heads = d.heads && p.heads,
            .latent = d.latent && p.latent,
-           .swa_pool = d.swa_pool && p.swa_pool,
-           .encoder = d.encoder && p.encoder,
            .local = d.local && p.local,
            .window_with_encoder = d.window_with_encoder && p.window_with_encoder,
-           .items = p.items,
-           .dcp = false,
-           .in_graph_tables = d.in_graph_tables && p.in_graph_tables,
-           .prefix_chunks = p.prefix_chunks,
            .ragged_prefill = p.ragged_prefill,
            .batch_splits = splits_};
+  for (const Feature& f : kFeatures) info_.*f.served = d.*f.served && p.*f.served;
+  info_.items = p.items;
+  info_.dcp = false;
+  info_.prefix_chunks = p.prefix_chunks;
 }
 
 const Backend& Hybrid::part(ForwardMode mode) const {

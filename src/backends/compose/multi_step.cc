@@ -1,6 +1,7 @@
 #include "backends/compose/multi_step.h"
 
 #include "backends/compose/children.h"
+#include "backends/fill/rows.h"
 #include "core/laws.h"
 
 namespace shadowgraph {
@@ -30,11 +31,8 @@ MultiStep::MultiStep(const Backend& child)
 Status MultiStep::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status;
   if (limits.mode != ForwardMode::kDraftDecode)
-    status.add(make_finding("backend.limits", at("mode"), "draft_decode",
-                            std::string(name_of(limits.mode))));
-  if (limits.model.num_steps < 2)
-    status.add(make_finding("backend.limits", at("num_steps"), ">= 2",
-                            std::to_string(limits.model.num_steps)));
+    refuse(&status, "mode", "draft_decode", std::string(name_of(limits.mode)));
+  if (limits.model.num_steps < 2) refuse(&status, "num_steps", ">= 2", limits.model.num_steps);
   if (!status.ok()) return status;
   ChildBinder binder(*this, arena, limits);
   for (int32_t s = 0; s + 1 < limits.model.num_steps; ++s) {

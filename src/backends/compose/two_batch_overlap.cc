@@ -204,23 +204,19 @@ TwoBatchOverlap::TwoBatchOverlap(const Backend& child)
 
 Status TwoBatchOverlap::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   Status status = serves(info_, limits);
-  const auto refuse = [&](const char* field, const std::string& expected, const std::string& got) {
-    status.add(make_finding("backend.limits", at(field), expected, got));
-  };
   const auto inside = [&](const char* field, int32_t first, int32_t split, int32_t all) {
     if (split < first || split >= all)
-      refuse(field, "both halves have some of " + std::to_string(all), std::to_string(split));
+      refuse(&status, field, "both halves have some of " + std::to_string(all), split);
   };
   // A request that is cut is in both halves.
   inside("split_rows", limits.split_request ? 0 : 1, limits.split_rows, limits.rows);
   inside("split_tokens", 1, limits.split_tokens, limits.tokens);
   if (limits.split_request && !may_cut(limits.mode, limits.model, limits.max_items_len > 0))
-    refuse("split_request", "no, except for prompts of causal layers without items", "yes");
+    refuse(&status, "split_request", "no, except for prompts of causal layers without items",
+           "yes");
   const float below = limits.model.two_chunk_below;
-  if (!(below >= 0 && below <= 0.5f)) refuse("two_chunk_below", "0 to 0.5", std::to_string(below));
-  if (limits.model.max_encoder_len > 0)
-    status.add(make_finding("backend.limits", at("max_encoder_len"), "0",
-                            std::to_string(limits.model.max_encoder_len)));
+  if (!(below >= 0 && below <= 0.5f))
+    refuse(&status, "two_chunk_below", "0 to 0.5", std::to_string(below));
   if (!status.ok()) return status;
   ChildBinder binder(*this, arena, limits);
   binder.bind(child_, "left", left_half(limits));

@@ -47,6 +47,15 @@ Status translates(const ForwardBatch& batch, const Limits& limits, int32_t unit)
 /// What every bind asks first: a mode, page size, topk and items that the backend serves, sizes
 /// that are sizes, layer kinds with what they need.
 Status serves(const BackendInfo& info, const Limits& limits);
+/// Does the backend run steps of this mode?
+inline bool has_mode(const BackendInfo& info, ForwardMode mode) {
+  return std::ranges::find(info.modes, mode) != info.modes.end();
+}
+/// Adds backend.limits: what limits have in this field is not served.
+void refuse(Status* status, std::string_view field, std::string expected, std::string got);
+inline void refuse(Status* status, std::string_view field, std::string expected, int64_t got) {
+  refuse(status, field, std::move(expected), std::to_string(got));
+}
 
 /// topk > 1: a request has branches (draft decode), or sees its drafts through a mask (verify).
 bool is_draft_tree(const Limits& limits);

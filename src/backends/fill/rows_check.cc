@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/fill/features.h"
 #include "backends/fill/rows.h"
 #include "core/laws.h"
 
@@ -106,10 +107,8 @@ class LengthCheck {
 /// What a planner multiplies.
 void check_splits(const SplitConfig& s, Status* status) {
   const auto within = [&](const char* field, int32_t least, int32_t most, int32_t value) {
-    if (value >= least && value <= most) return;
-    status->add(make_finding("backend.limits", at(field),
-                             std::to_string(least) + " to " + std::to_string(most),
-                             std::to_string(value)));
+    if (value < least || value > most)
+      refuse(status, field, std::to_string(least) + " to " + std::to_string(most), value);
   };
   constexpr int32_t kMost = 1 << 20;
   within("split.fixed_size", 0, INT32_MAX, s.fixed_size);
@@ -119,7 +118,7 @@ void check_splits(const SplitConfig& s, Status* status) {
   within("split.blocks_per_sm", 1, 1 << 10, s.blocks_per_sm);
 }
 
-/// Layers that the backend has kernels for.
+/// The backend has kernels for the layer.
 bool serves_layer(const BackendInfo& info, const LayerKind& kind) {
   if (const RecurrentLayer* layer = recurrent_of(kind))
     return std::ranges::find(info.recurrent, layer->family) != info.recurrent.end();
@@ -132,46 +131,47 @@ bool serves_layer(const BackendInfo& info, const LayerKind& kind) {
 /// What a kind of layer needs of the model.
 void check_kinds(const BackendInfo& info, const ModelConfig& m, Status* status) {
   for (size_t i = 0; i < m.layers.size(); ++i) {
-    if (!serves_layer(info, m.layers[i]))
-      status->add(make_finding("backend.limits", at("layers", static_cast<int64_t>(i)),
+    const LayerKind& kind = m.layers[i];
+    const auto layer = static_cast<int64_t>(i);
+    if (!serves_layer(info, kind))
+      status->add(make_finding("backend.limits", at("layers", layer),
                                "a layer that " + std::string(info.name) + " computes", "another"));
+    if ((kind.cross || kind.local) && !info.encoder && !info.local && !info.dual_chunk)
+      refuse(status, "layers", "neither cross-attention nor local", layer);
     const auto need = [&](bool asked, const char* field, int32_t value) {
-      if (!asked || value > 0) return;
-      status->add(make_finding("backend.limits", at(field),
-                               "> 0 for layer kind " + std::to_string(i), std::to_string(value)));
+      if (asked && value <= 0)
+        refuse(status, field, "> 0 for layer kind " + std::to_string(i), value);
     };
-    need(m.layers[i].local, "attention_chunk", m.attention_chunk);
-    need(m.layers[i].cross, "max_encoder_len", m.max_encoder_len);
+    need(kind.local, "attention_chunk", m.attention_chunk);
+    need(kind.cross, "max_encoder_len", m.max_encoder_len);
   }
 }
 
 /// All layers are dual-chunk ones, or none is; chunks are whole pages, none of whose keys is hidden
 /// but by causality.
 void check_dual_chunks(const BackendInfo& info, const ModelConfig& m, Status* status) {
-  const auto fail = [&](const char* field, std::string expected, std::string got) {
-    status->add(make_finding("backend.limits", at(field), std::move(expected), std::move(got)));
-  };
   for (size_t i = 0; i < m.layers.size(); ++i) {
     const LayerKind& k = m.layers[i];
     const std::string kind = "layer kind " + std::to_string(i);
     if (k.dual_chunk != info.dual_chunk)
-      fail("dual_chunk", std::string(info.dual_chunk ? "yes" : "no") + " for " + kind,
-           k.dual_chunk ? "yes" : "no");
+      refuse(status, "dual_chunk", std::string(info.dual_chunk ? "yes" : "no") + " for " + kind,
+             k.dual_chunk ? "yes" : "no");
     const AttentionParams& p = k.params;
     const bool other = k.cross || k.local || k.mla || !p.causal || p.window_left >= 0 ||
                        p.window_right >= 0 || !p.sinks.empty();
     if (k.dual_chunk && other)
-      fail("dual_chunk", "only causal attention for " + kind, "a window, sinks, or another kind");
+      refuse(status, "dual_chunk", "only causal attention for " + kind,
+             "a window, sinks, or another kind");
   }
   if (!info.dual_chunk) return;
   const DualChunkConfig& c = m.dual_chunk;
   if (c.local_size < 0 || c.local_size >= c.chunk_size)
-    fail("dual_chunk.local_size", "0 to less than chunk_size " + std::to_string(c.chunk_size),
-         std::to_string(c.local_size));
+    refuse(status, "dual_chunk.local_size",
+           "0 to less than chunk_size " + std::to_string(c.chunk_size), c.local_size);
   else if (m.page_size > 0 && c.chunk_len() % m.page_size != 0)
-    fail("dual_chunk.chunk_size", "local_size plus whole pages", std::to_string(c.chunk_size));
+    refuse(status, "dual_chunk.chunk_size", "local_size plus whole pages", c.chunk_size);
   if (c.original_max_position < 0)
-    fail("dual_chunk.original_max_position", ">= 0", std::to_string(c.original_max_position));
+    refuse(status, "dual_chunk.original_max_position", ">= 0", c.original_max_position);
 }
 
 }  // namespace
@@ -211,31 +211,33 @@ Status translates(const ForwardBatch& batch, const Limits& limits, int32_t unit)
   return status;
 }
 
+void refuse(Status* status, std::string_view field, std::string expected, std::string got) {
+  status->add(
+      make_finding("backend.limits", at(std::string(field)), std::move(expected), std::move(got)));
+}
+
 Status serves(const BackendInfo& info, const Limits& limits) {
   Status status;
-  const auto fail = [&](const char* field, std::string expected, const std::string& got) {
-    status.add(make_finding("backend.limits", at(field), std::move(expected), got));
-  };
   const ModelConfig& m = limits.model;
-  if (std::ranges::find(info.modes, limits.mode) == info.modes.end())
-    fail("mode", "a mode of " + std::string(info.name), std::string(name_of(limits.mode)));
+  if (!has_mode(info, limits.mode))
+    refuse(&status, "mode", "a mode of " + std::string(info.name),
+           std::string(name_of(limits.mode)));
   const bool listed = info.page_sizes.empty() ||
                       std::ranges::find(info.page_sizes, m.page_size) != info.page_sizes.end();
   if (m.page_size < 1 || !std::has_single_bit(static_cast<uint32_t>(m.page_size)) || !listed) {
     std::string sizes = info.page_sizes.empty() ? "a power of two" : "one of";
     for (const int32_t size : info.page_sizes) sizes += " " + std::to_string(size);
-    fail("page_size", std::move(sizes), std::to_string(m.page_size));
+    refuse(&status, "page_size", std::move(sizes), m.page_size);
   }
-  if (m.topk > 1 && !info.tree) fail("topk", "1", std::to_string(m.topk));
-  if (limits.max_items_len > 0 && !(info.items && limits.mode == ForwardMode::kExtend))
-    fail("max_items_len", "0", std::to_string(limits.max_items_len));
-  if (m.in_graph_tables && !info.in_graph_tables) fail("in_graph_tables", "no", "yes");
-  if (m.prefix_chunk_tokens != 0 && !info.prefix_chunks)
-    fail("prefix_chunk_tokens", "0", std::to_string(m.prefix_chunk_tokens));
+  for (const Feature& f : kFeatures)
+    if (const std::string asked = f.asked(limits); !asked.empty() && !(info.*f.served))
+      refuse(&status, f.member, f.without, asked);
+  if (limits.max_items_len > 0 && info.items && limits.mode != ForwardMode::kExtend)
+    refuse(&status, "max_items_len", "0", limits.max_items_len);
   if (m.attention_chunk > 0 && m.page_size > 0 && m.attention_chunk % m.page_size != 0)
-    fail("attention_chunk", "a multiple of page_size", std::to_string(m.attention_chunk));
+    refuse(&status, "attention_chunk", "a multiple of page_size", m.attention_chunk);
   const auto positive = [&](const char* field, int64_t value, int64_t least) {
-    if (value < least) fail(field, ">= " + std::to_string(least), std::to_string(value));
+    if (value < least) refuse(&status, field, ">= " + std::to_string(least), value);
   };
   positive("rows", limits.rows, 0);
   positive("tokens", limits.tokens, 0);
@@ -249,12 +251,13 @@ Status serves(const BackendInfo& info, const Limits& limits) {
   if (!info.batch_splits.empty()) check_splits(m.split, &status);
   const int64_t width = is_draft_tree(limits) ? m.topk : limits.max_q_len;
   if ((is_draft_tree(limits) || is_verify_tree(limits)) && limits.tokens != limits.rows * width)
-    fail("tokens", std::to_string(limits.rows * width) + ", " + std::to_string(width) + " a row",
-         std::to_string(limits.tokens));
+    refuse(&status, "tokens",
+           std::to_string(limits.rows * width) + ", " + std::to_string(width) + " a row",
+           limits.tokens);
   if (is_decode_or_idle(limits.mode) && !is_draft_tree(limits) && limits.tokens != limits.rows)
-    fail("tokens", std::to_string(limits.rows) + ", one a row", std::to_string(limits.tokens));
+    refuse(&status, "tokens", std::to_string(limits.rows) + ", one a row", limits.tokens);
   if (is_decode_or_idle(limits.mode) && limits.max_q_len != 1)
-    fail("max_q_len", "1", std::to_string(limits.max_q_len));
+    refuse(&status, "max_q_len", "1", limits.max_q_len);
   return status;
 }
 

@@ -51,13 +51,8 @@ bool any_reads(const Limits& limits, bool table) {
 Status check_aiter(const Limits& limits) {
   Status status = serves(kAiterInfo, limits);
   const ModelConfig& m = limits.model;
-  if (m.max_encoder_len > 0) refuse(&status, "max_encoder_len", "0", m.max_encoder_len);
-  if (m.dcp_size != 1) refuse(&status, "dcp_size", "1", m.dcp_size);
-  for (size_t i = 0; i < m.layers.size(); ++i) {
-    if (m.layers[i].cross || m.layers[i].local)
-      refuse(&status, "layers", "neither cross-attention nor local", static_cast<int64_t>(i));
-    if (m.layers[i].mla && m.topk > 1) refuse(&status, "topk", "1 with latent layers", m.topk);
-  }
+  for (const LayerKind& kind : m.layers)
+    if (kind.mla && m.topk > 1) refuse(&status, "topk", "1 with latent layers", m.topk);
   if (const int64_t keys = most_listed_keys(limits, limits.max_kv_len); keys > INT32_MAX)
     refuse(&status, "max_kv_len", "at most 2147483647 keys in a list", keys);
   return status;

@@ -130,35 +130,32 @@ int64_t mask_bytes(const FlashInferWrapper& w, const Limits& limits) {
 Status check_flash_infer(const Limits& limits) {
   Status status = serves(kFlashInferInfo, limits);
   const ModelConfig& m = limits.model;
-  const auto refuse = [&](const char* field, std::string expected, int64_t got) {
-    status.add(make_finding("backend.limits", at(field), std::move(expected), std::to_string(got)));
-  };
-  if (m.dcp_size != 1) refuse("dcp_size", "1", m.dcp_size);
   for (size_t i = 0; i < m.layers.size(); ++i) {
     const LayerKind& kind = m.layers[i];
     const auto layer = static_cast<int64_t>(i);
-    if (kind.local || kind.mla) refuse("layers", "neither local nor MLA", layer);
+    if (kind.local || kind.mla) refuse(&status, "layers", "neither local nor MLA", layer);
     const AttentionParams& p = kind.params;
     if (p.window_left >= 0 && m.max_encoder_len > 0)
-      refuse("layers", "no window together with an encoder", layer);
-    if (p.window_right >= 0) refuse("layers", "no window on the right", layer);
+      refuse(&status, "layers", "no window together with an encoder", layer);
+    if (p.window_right >= 0) refuse(&status, "layers", "no window on the right", layer);
     if (p.custom_mask.kind != CustomMask::Kind::kNone)
-      refuse("layers", "only masks of the batch", layer);
+      refuse(&status, "layers", "only masks of the batch", layer);
     if (p.num_kv_heads < 0 || p.num_qo_heads < 0 ||
         (p.num_kv_heads > 0 && p.num_qo_heads % p.num_kv_heads != 0))
-      refuse("layers", "query heads that KV heads divide", layer);
+      refuse(&status, "layers", "query heads that KV heads divide", layer);
     const bool plain = p.causal && p.window_left < 0;
     if (limits.max_items_len > 0 && !kind.cross && !plain)
-      refuse("layers", "causal, and no window, where there are items", layer);
+      refuse(&status, "layers", "causal, and no window, where there are items", layer);
     const int wrapper = wrapper_of(m, kind);
     const FlashInferWrapper w = FlashInferWrapper::of(limits, wrapper);
     if (!share_a_wrapper(kind.params, w.kind.params))
-      refuse("layers", "heads, dims and window of wrapper " + std::to_string(wrapper), layer);
+      refuse(&status, "layers", "heads, dims and window of wrapper " + std::to_string(wrapper),
+             layer);
   }
   for (int w = 0; w < Fi::kNumWrappers; ++w) {
     const FlashInferWrapper wrapper = FlashInferWrapper::of(limits, w);
     const int64_t most = std::max(wrapper.all_keys(limits), mask_bytes(wrapper, limits));
-    if (wrapper.used && most > INT32_MAX) refuse("max_kv_len", "offsets of 32 bits", most);
+    if (wrapper.used && most > INT32_MAX) refuse(&status, "max_kv_len", "offsets of 32 bits", most);
   }
   return status;
 }

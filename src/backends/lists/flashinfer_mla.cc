@@ -41,19 +41,13 @@ constexpr BackendInfo kFlashInferMlaInfo{.name = "flashinfer_mla",
 Status check_flash_infer_mla(const Limits& limits) {
   Status status = serves(kFlashInferMlaInfo, limits);
   const ModelConfig& m = limits.model;
-  const auto refuse = [&](const char* field, std::string expected, int64_t got) {
-    status.add(make_finding("backend.limits", at(field), std::move(expected), std::to_string(got)));
-  };
-  if (m.dcp_size != 1) refuse("dcp_size", "1", m.dcp_size);
-  if (m.max_encoder_len > 0) refuse("max_encoder_len", "0", m.max_encoder_len);
-  if (m.swa_pool) refuse("swa_pool", "no window pool", 1);
   for (size_t i = 0; i < m.layers.size(); ++i) {
     const LayerKind& kind = m.layers[i];
-    if (kind.local || kind.cross || has_window(kind) || kind.params.num_kv_heads > 1)
-      refuse("layers", "one latent head, and all keys", static_cast<int64_t>(i));
+    if (has_window(kind) || kind.params.num_kv_heads > 1)
+      refuse(&status, "layers", "one latent head, and all keys", static_cast<int64_t>(i));
   }
   if (const int64_t keys = most_listed_keys(limits, limits.max_kv_len); keys > INT32_MAX)
-    refuse("max_kv_len", "offsets of 32 bits", keys);
+    refuse(&status, "max_kv_len", "offsets of 32 bits", keys);
   return status;
 }
 

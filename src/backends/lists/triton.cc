@@ -64,23 +64,14 @@ constexpr BackendInfo kTritonInfo{.name = "triton",
 
 Status check_triton(const Limits& limits) {
   Status status = serves(kTritonInfo, limits);
-  const auto refuse = [&](const char* field, std::string expected, int64_t got) {
-    status.add(make_finding("backend.limits", at(field), std::move(expected), std::to_string(got)));
-  };
   const ModelConfig& m = limits.model;
-  if (m.max_encoder_len > 0) refuse("max_encoder_len", "0", m.max_encoder_len);
-  if (m.dcp_size != 1) refuse("dcp_size", "1", m.dcp_size);
   const int32_t window = window_of(m);
-  for (size_t i = 0; i < m.layers.size(); ++i) {
-    const LayerKind& k = m.layers[i];
-    if (k.cross || k.local)
-      refuse("layers", "neither cross-attention nor local", static_cast<int64_t>(i));
+  for (const LayerKind& k : m.layers)
     if (has_window(k) && k.params.window_left != window)
-      refuse("window_left", "one window for all layers, " + std::to_string(window),
+      refuse(&status, "window_left", "one window for all layers, " + std::to_string(window),
              k.params.window_left);
-  }
   const int64_t keys = most_listed_keys(limits, limits.max_kv_len);
-  if (keys > INT32_MAX) refuse("max_kv_len", "at most 2147483647 keys in a list", keys);
+  if (keys > INT32_MAX) refuse(&status, "max_kv_len", "at most 2147483647 keys in a list", keys);
   return status;
 }
 

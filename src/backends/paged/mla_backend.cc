@@ -8,9 +8,7 @@ namespace shadowgraph {
 
 Status MlaBackend::check(const Limits& limits) const {
   Status status = PagedBackend::check(limits);
-  const ModelConfig& m = limits.model;
-  if (m.swa_pool) refuse(&status, "swa_pool", "no window pool", 1);
-  for (const LayerKind& layer : m.layers) {
+  for (const LayerKind& layer : limits.model.layers) {
     if (layer.params.num_kv_heads > 1)
       refuse(&status, "layers.num_kv_heads", "<= 1", layer.params.num_kv_heads);
     if (layer.params.window_left >= 0)

@@ -14,22 +14,6 @@ const LayerKind& kind_of(const Meta& meta, const LayerIo& io) {
 
 }  // namespace
 
-void refuse(Status* status, const char* field, std::string expected, int64_t got) {
-  status->add(make_finding("backend.limits", at(field), std::move(expected), std::to_string(got)));
-}
-
-Status PagedBackend::check(const Limits& limits) const {
-  Status status = serves(info(), limits);
-  const ModelConfig& m = limits.model;
-  if (m.max_encoder_len > 0) refuse(&status, "max_encoder_len", "0", m.max_encoder_len);
-  if (m.dcp_size != 1 && !info().dcp) refuse(&status, "dcp_size", "1", m.dcp_size);
-  for (size_t i = 0; i < m.layers.size(); ++i) {
-    if (m.layers[i].cross || m.layers[i].local)
-      refuse(&status, "layers", "neither cross-attention nor local", static_cast<int64_t>(i));
-  }
-  return status;
-}
-
 void PagedBackend::bind_offsets(Binder& binder, const Limits& limits) const {
   binder.query_offsets(kCuSeqlensQ, "cu_seqlens_q", limits.rows);
 }

@@ -38,7 +38,7 @@ class PagedBackend : public Backend {
  protected:
   /// What bind asks: serves(), and nothing that has no table here (encoder, local layers, context
   /// parallelism).
-  virtual Status check(const Limits& limits) const;
+  virtual Status check(const Limits& limits) const { return serves(info(), limits); }
   /// The keys that a row of the table has columns for.
   virtual int64_t table_keys(const Limits& limits) const { return limits.max_kv_len; }
   virtual size_t num_buffers() const { return kFirstOwn; }
@@ -69,8 +69,5 @@ inline constexpr auto kPagedBuffers = std::to_array<BufferInfo>({
     {PagedBackend::kMaxSeqLenK, Role::kLongestKeys, PagedBackend::kKvLens},
     {PagedBackend::kSumSeqLensQ, Role::kAllQueries},
 });
-
-/// Adds one finding of check().
-void refuse(Status* status, const char* field, std::string expected, int64_t got);
 
 }  // namespace shadowgraph

@@ -29,7 +29,6 @@ constexpr BackendInfo kTrtllmMhaInfo{.name = "trtllm_mha",
                                      .about = "TRTLLM-MHA (SGLang)",
                                      .modes = kTrtllmMhaModes,
                                      .page_sizes = kTrtllmMhaPageSizes,
-                                     .tree = false,
                                      .swa_pool = true,
                                      .in_graph_tables = true,
                                      .buffers = kTrtllmMhaBuffers};

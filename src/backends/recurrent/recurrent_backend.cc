@@ -111,8 +111,6 @@ int32_t RecurrentBackend::tracked(const ForwardBatch& batch, const Limits& limit
 Status RecurrentBackend::check(const Limits& limits) const {
   Status status = serves(info(), limits);
   const ModelConfig& m = limits.model;
-  if (m.dcp_size != 1) refuse(&status, "dcp_size", "1", m.dcp_size);
-  if (m.track_states && !info().track_states) refuse(&status, "track_states", "no", 1);
   for (const LayerKind& kind : m.layers) {
     const RecurrentLayer* layer = recurrent_of(kind);
     if (layer == nullptr) continue;

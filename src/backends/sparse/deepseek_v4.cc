@@ -29,7 +29,6 @@ constexpr BackendInfo kDeepseekV4Info{
     .about = "DeepSeek-V4: a window, and compressed blocks behind it",
     .modes = kDeepseekV4Modes,
     .page_sizes = {},
-    .tree = false,
     .heads = false,
     .swa_pool = true,
     .in_graph_tables = true,
@@ -92,9 +91,7 @@ const V4Layer& DeepseekV4::first_layer(const ModelConfig& model) {
 Status DeepseekV4::check(const Limits& limits) const {
   Status status = serves(info(), limits);
   const ModelConfig& m = limits.model;
-  if (m.dcp_size != 1) refuse(&status, "dcp_size", "1", m.dcp_size);
   if (m.layers.empty()) refuse(&status, "layers", "at least one", 0);
-  if (m.track_states) refuse(&status, "track_states", "no", 1);
   if (!status.ok()) return status;
   for (const LayerKind& kind : m.layers) {
     const V4Layer& l = *v4_of(kind);

@@ -28,7 +28,6 @@ const BackendInfo& the_info() {
                                 .about = "DeepSeek-V4 over one pool of rings and blocks (AMD)",
                                 .modes = v4_modes(),
                                 .page_sizes = {},
-                                .tree = false,
                                 .heads = false,
                                 .dense = false,
                                 .v4 = kDeepseekV4HipPools,

@@ -72,9 +72,6 @@ void check_layer(const SparseLayer& l, const SparseLayer& first, Status* status)
 Status check_dsa(const Limits& limits) {
   Status status = serves(kDsaInfo, limits);
   const ModelConfig& m = limits.model;
-  if (m.max_encoder_len > 0) refuse(&status, "max_encoder_len", "0", m.max_encoder_len);
-  if (m.dcp_size != 1) refuse(&status, "dcp_size", "1", m.dcp_size);
-  if (m.swa_pool) refuse(&status, "swa_pool", "no window pool", 1);
   const SparseLayer* first = sparse_layer_of(m);
   if (first == nullptr) refuse(&status, "layers", "sparse ones", 0);
   for (const LayerKind& kind : m.layers)

@@ -1,4 +1,5 @@
-// The members of a Case in its file, one list for its reader and its writer (case_json.h).
+// The members of a Case in its file, one list for its reader, its writer and its check
+// (case_json.h).
 #pragma once
 
 #include "attn/cases/case.h"
@@ -52,7 +53,7 @@ void visit_fields(V& v, RequestExtent& r) {
 
 template <class V>
 void visit_fields(V& v, RecurrentCase::Row& r) {
-  v("tokens", r.tokens);
+  v("tokens", r.tokens, 0, 4096);
   v("slot", r.slot);
   v("initial", r.initial);
 }
@@ -72,10 +73,10 @@ void visit_fields(V& v, RecurrentCase& x) {
   v("rule", x.rule);
   v("form", x.form);
   v("order", x.order);
-  v("num_k_heads", x.num_k_heads);
-  v("num_v_heads", x.num_v_heads);
-  v("head_dim_k", x.head_dim_k);
-  v("head_dim_v", x.head_dim_v);
+  v("num_k_heads", x.num_k_heads, 1, 256);
+  v("num_v_heads", x.num_v_heads, 1, 256);
+  v("head_dim_k", x.head_dim_k, 1, 1024);
+  v("head_dim_v", x.head_dim_v, 1, 1024);
   v("decay_rank", x.decay_rank);
   v("beta", x.beta);
   v("l2norm", x.l2norm);
@@ -83,11 +84,11 @@ void visit_fields(V& v, RecurrentCase& x) {
   v("z", x.z);
   v("store", x.store);
   v("scale", x.scale);
-  v("chunk_size", x.chunk_size);
+  v("chunk_size", x.chunk_size, 0, 4096);
   v("chunk_dtype", x.chunk_dtype);
   v("chunk_grid", x.chunk_grid);
-  v("dim", x.dim);
-  v("width", x.width);
+  v("dim", x.dim, 1, 4096);
+  v("width", x.width, 2, 8);
   v("bias", x.bias);
   v("silu", x.silu);
   v("gate", x.gate);
@@ -98,9 +99,9 @@ void visit_fields(V& v, RecurrentCase& x) {
 
 template <class V>
 void visit_fields(V& v, SparseCase::Row& r) {
-  v("first", r.first);
+  v("first", r.first, 0, 4096);
   v("count", r.count);
-  v("extra", r.extra);
+  v("extra", r.extra, 0, 4096);
   v("slot", r.slot);
 }
 
@@ -110,8 +111,8 @@ void visit_fields(V& v, SparseCase& x) {
   v("rows", x.rows);
   v("dtype", x.dtype);
   v("out_dtype", x.out_dtype);
-  v("heads", x.heads);
-  v("head_dim", x.head_dim);
+  v("heads", x.heads, 1, 256);
+  v("head_dim", x.head_dim, 1, 1024);
   v("head_dim_v", x.head_dim_v);
   v("rows_dtype", x.rows_dtype);
   v("layout", x.layout);
@@ -119,8 +120,8 @@ void visit_fields(V& v, SparseCase& x) {
   v("has_extra", x.has_extra);
   v("sinks", x.sinks);
   v("lse_sink", x.lse_sink);
-  v("requests", x.requests);
-  v("topk", x.topk);
+  v("requests", x.requests, 1, 64);
+  v("topk", x.topk, 1, 4096);
   v("ue8m0", x.ue8m0);
   v("by_table", x.by_table);
   v("padding_page", x.padding_page);

@@ -94,14 +94,8 @@ class CallCheck : CaseRanges {
 
   void check(const RecurrentCase& l) {
     in("rows", l.call == RecurrentCase::Call::kGate ? 1 : 0, std::ssize(l.rows), 64);
-    for (const RecurrentCase::Row& r : l.rows) in("rows.tokens", 0, r.tokens, 4096);
-    in("num_k_heads", 1, l.num_k_heads, 256);
-    in("num_v_heads", 1, l.num_v_heads, 256);
-    in("head_dim_k", 1, l.head_dim_k, 1024);
-    in("head_dim_v", 1, l.head_dim_v, 1024);
-    in("dim", 1, l.dim, 4096);
-    in("width", 2, l.width, 8);
-    in("chunk_size", 0, l.chunk_size, 4096);
+    for (const RecurrentCase::Row& r : l.rows) listed("rows.", r);
+    listed("", l);
     wide("dtype", l.dtype), wide("state_dtype", l.state_dtype), wide("out_dtype", l.out_dtype);
     wide("draft_dtype", l.draft_dtype), wide("chunk_dtype", l.chunk_dtype);
     const bool gate = l.call == RecurrentCase::Call::kGate;
@@ -128,19 +122,15 @@ class CallCheck : CaseRanges {
   void check(const SparseCase& s) {
     using Call = SparseCase::Call;
     in("rows", 1, std::ssize(s.rows), 64);
-    in("heads", 1, s.heads, 256);
-    in("head_dim", 1, s.head_dim, 1024);
-    in("requests", 1, s.requests, 64);
-    in("topk", 1, s.topk, 4096);
+    listed("", s);
     const bool attention = s.call == Call::kAttention, packs = attention || s.call == Call::kPack;
     in("head_dim_v", 1, s.head_dim_v, packs ? s.head_dim : 1024);
     if (packs) check_layout(s, s.layout);
     if (packs && s.has_extra) check_layout(s, s.extra_layout);
     const bool lists = s.call == Call::kTransform || s.call == Call::kCompact;
     for (const SparseCase::Row& r : s.rows) {
-      in("rows.first", 0, r.first, 4096);
+      listed("rows.", r);
       in("rows.count", 0, r.count, lists ? s.topk : 4096);
-      in("rows.extra", 0, r.extra, 4096);
     }
     if (!attention || s.dtype != DType::kE4M3) wide("dtype", s.dtype);
     if (!attention || !is_fp8(s.rows_dtype)) wide("rows_dtype", s.rows_dtype);

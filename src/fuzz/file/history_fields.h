@@ -1,5 +1,6 @@
-// The members of a case file, one list for its reader and its writer. A visitor has
-// operator()(name, member) for numbers, strings, lists of them, and structs that are listed here.
+// The members of a case file, one list for its reader, its writer and its check. A visitor has
+// operator()(name, member) for numbers, strings, lists of them, and structs that are listed here,
+// and operator()(name, member, low, high) for numbers that have a range.
 #pragma once
 
 #include "attn/visit/visit_attention.h"
@@ -10,23 +11,23 @@ namespace shadowgraph {
 template <class V>
 void visit_fields(V& v, RecurrentLayer& l) {
   v("family", l.family);
-  v("num_k_heads", l.num_k_heads);
-  v("num_v_heads", l.num_v_heads);
-  v("head_dim_k", l.head_dim_k);
-  v("head_dim_v", l.head_dim_v);
+  v("num_k_heads", l.num_k_heads, 1, 64);
+  v("num_v_heads", l.num_v_heads, 1, 64);
+  v("head_dim_k", l.head_dim_k, 1, 256);
+  v("head_dim_v", l.head_dim_v, 1, 256);
   v("conv_width", l.conv_width);
-  v("chunk_size", l.chunk_size);
+  v("chunk_size", l.chunk_size, 1, 4096);
   v("scale", l.scale);
 }
 
 template <class V>
 void visit_fields(V& v, SparseLayer& l) {
-  v("num_heads", l.num_heads);
-  v("head_dim", l.head_dim);
+  v("num_heads", l.num_heads, 1, 64);
+  v("head_dim", l.head_dim, 1, kDsaCodes + kRopeDim);
   v("head_dim_v", l.head_dim_v);
   v("sm_scale", l.sm_scale);
-  v("topk", l.topk);
-  v("index_heads", l.index_heads);
+  v("topk", l.topk, 1, 4096);
+  v("index_heads", l.index_heads, 1, 64);
   v("latents", l.latents);
   v("latent_dtype", l.latent_dtype);
   v("ragged_prefill", l.ragged_prefill);
@@ -34,11 +35,11 @@ void visit_fields(V& v, SparseLayer& l) {
 
 template <class V>
 void visit_fields(V& v, V4Layer& l) {
-  v("num_heads", l.num_heads);
-  v("window", l.window);
+  v("num_heads", l.num_heads, 1, 64);
+  v("window", l.window, 1, 4096);
   v("ratio", l.ratio);
-  v("index_topk", l.index_topk);
-  v("head_dim", l.head_dim);
+  v("index_topk", l.index_topk, 1, 1 << 20);
+  v("head_dim", l.head_dim, 1, kV4Codes + kRopeDim);
   v("rope_dim", l.rope_dim);
   v("layout", l.layout);
   v("pools", l.pools);
@@ -87,22 +88,22 @@ void visit_fields(V& v, SplitConfig& s) {
 
 template <class V>
 void visit_fields(V& v, ModelConfig& m) {
-  v("max_context_len", m.max_context_len);
-  v("page_size", m.page_size);
-  v("max_encoder_len", m.max_encoder_len);
-  v("attention_chunk", m.attention_chunk);
+  v("max_context_len", m.max_context_len, 1, 4096);
+  v("page_size", m.page_size, 1, 256);
+  v("max_encoder_len", m.max_encoder_len, 0, 4096);
+  v("attention_chunk", m.attention_chunk, 0, 4096);
   v("dual_chunk", m.dual_chunk);
   v("swa_pool", m.swa_pool);
   v("dcp_rank", m.dcp_rank);
-  v("dcp_size", m.dcp_size);
-  v("topk", m.topk);
-  v("num_steps", m.num_steps);
-  v("num_draft_tokens", m.num_draft_tokens);
+  v("dcp_size", m.dcp_size, 1, 16);
+  v("topk", m.topk, 1, 16);
+  v("num_steps", m.num_steps, 0, 16);
+  v("num_draft_tokens", m.num_draft_tokens, 0, 64);
   v("layers", m.layers);
-  v("seq_len_fill", m.seq_len_fill);
+  v("seq_len_fill", m.seq_len_fill, 0, 64);
   v("two_chunk_below", m.two_chunk_below);
   v("in_graph_tables", m.in_graph_tables);
-  v("prefix_chunk_tokens", m.prefix_chunk_tokens);
+  v("prefix_chunk_tokens", m.prefix_chunk_tokens, 0, 1 << 20);
   v("track_states", m.track_states);
   v("ragged_prefill", m.ragged_prefill);
   v("split", m.split);
@@ -117,11 +118,11 @@ void visit_fields(V& v, RunnerOptions& o) {
   v("v_scale", o.v_scale);
   v("slots", o.slots);
   v("swa_slots", o.swa_slots);
-  v("state_slots", o.state_slots);
-  v("draft_rows", o.draft_rows);
-  v("max_tokens", o.max_tokens);
-  v("pool_rows", o.pool_rows);
-  v("pool_width", o.pool_width);
+  v("state_slots", o.state_slots, 0, 1 << 12);
+  v("draft_rows", o.draft_rows, 0, 1024);
+  v("max_tokens", o.max_tokens, 1, 4096);
+  v("pool_rows", o.pool_rows, 0, 1024);
+  v("pool_width", o.pool_width, 0, 8192);
   v("buckets", o.buckets);
   v("plans_ahead", o.plans_ahead);
   v("device_seed", o.device.seed);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/fill/rows.h"
 #include "core/laws.h"
 #include "fuzz/file/history_fields.h"
 #include "fuzz/file/json_fields.h"
@@ -50,8 +51,7 @@ constexpr size_t kMaxDepth = 8;
 
 /// What run_history would run of it, without pools to judge.
 bool serves(const Backend& backend, ForwardMode mode) {
-  const std::span<const ForwardMode> modes = backend.info().modes;
-  return mode == ForwardMode::kPrebuilt || std::ranges::find(modes, mode) != modes.end();
+  return mode == ForwardMode::kPrebuilt || has_mode(backend.info(), mode);
 }
 
 /// What a run relies on: sizes that are sizes, indices that are in their tables.
@@ -70,19 +70,10 @@ class CaseCheck : CaseRanges {
 
  private:
   void check_model() {
-    in("model.page_size", 1, m_.page_size, 256);
+    listed("model.", m_);
     if ((m_.page_size & (m_.page_size - 1)) != 0)
       fail("model.page_size", "a power of two", m_.page_size);
-    in("model.max_context_len", 1, m_.max_context_len, 4096);
-    in("model.max_encoder_len", 0, m_.max_encoder_len, 4096);
-    in("model.attention_chunk", 0, m_.attention_chunk, 4096);
-    in("model.dcp_size", 1, m_.dcp_size, 16);
     in("model.dcp_rank", 0, m_.dcp_rank, std::max(0, m_.dcp_size - 1));
-    in("model.topk", 1, m_.topk, 16);
-    in("model.num_steps", 0, m_.num_steps, 16);
-    in("model.num_draft_tokens", 0, m_.num_draft_tokens, 64);
-    in("model.seq_len_fill", 0, m_.seq_len_fill, 64);
-    in("model.prefix_chunk_tokens", 0, m_.prefix_chunk_tokens, 1 << 20);
     in("model.layers", 1, std::ssize(m_.layers), 8);
     for (const LayerKind& k : m_.layers) check_layer(k);
   }
@@ -111,15 +102,11 @@ class CaseCheck : CaseRanges {
     if (!(p.sm_scale > 0)) fail("layers.sm_scale", "> 0", 0);
   }
   void check_runner() {
+    listed("runner.", o_);
     in("runner.slots", m_.page_size, o_.slots, 1 << 16);
     in("runner.swa_slots", m_.swa_pool ? m_.page_size : 0, o_.swa_slots, 1 << 16);
     if (status_.ok() && (o_.slots % m_.page_size != 0 || o_.swa_slots % m_.page_size != 0))
       fail("runner.slots", "whole pages", o_.slots);
-    in("runner.max_tokens", 1, o_.max_tokens, 4096);
-    in("runner.state_slots", 0, o_.state_slots, 1 << 12);
-    in("runner.draft_rows", 0, o_.draft_rows, 1024);
-    in("runner.pool_rows", 0, o_.pool_rows, 1024);
-    in("runner.pool_width", 0, o_.pool_width, 8192);
     in("runner.buckets", 0, std::ssize(o_.buckets), 8);
     all_in("runner.buckets", 1, o_.buckets, 64);
     if (!std::ranges::is_sorted(o_.buckets)) fail("runner.buckets", "ascending sizes", 0);
@@ -129,11 +116,7 @@ class CaseCheck : CaseRanges {
   }
 
   void check_recurrent(const RecurrentLayer& l) {
-    in("layers.recurrent.num_k_heads", 1, l.num_k_heads, 64);
-    in("layers.recurrent.num_v_heads", 1, l.num_v_heads, 64);
-    in("layers.recurrent.head_dim_k", 1, l.head_dim_k, 256);
-    in("layers.recurrent.head_dim_v", 1, l.head_dim_v, 256);
-    in("layers.recurrent.chunk_size", 1, l.chunk_size, 4096);
+    listed("layers.recurrent.", l);
     if (l.conv_width != 0) in("layers.recurrent.conv_width", 2, l.conv_width, 8);
     if (status_.ok() && l.num_v_heads % l.num_k_heads != 0)
       fail("layers.recurrent.num_v_heads", "whole groups", l.num_v_heads);
@@ -141,11 +124,8 @@ class CaseCheck : CaseRanges {
   }
 
   void check_sparse(const SparseLayer& l) {
-    in("layers.sparse.num_heads", 1, l.num_heads, 64);
-    in("layers.sparse.head_dim", 1, l.head_dim, kDsaCodes + kRopeDim);
+    listed("layers.sparse.", l);
     in("layers.sparse.head_dim_v", 1, l.head_dim_v, l.head_dim);
-    in("layers.sparse.topk", 1, l.topk, 4096);
-    in("layers.sparse.index_heads", 1, l.index_heads, 64);
     if (!(l.sm_scale > 0)) fail("layers.sparse.sm_scale", "> 0", 0);
     const bool rows = l.latents == LatentLayout::kRows;
     if (rows ? l.latent_dtype != DType::kF32 && l.latent_dtype != DType::kF16 &&
@@ -159,11 +139,8 @@ class CaseCheck : CaseRanges {
   }
 
   void check_v4(const V4Layer& l) {
-    in("layers.v4.num_heads", 1, l.num_heads, 64);
-    in("layers.v4.window", 1, l.window, 4096);
-    in("layers.v4.head_dim", 1, l.head_dim, kV4Codes + kRopeDim);
+    listed("layers.v4.", l);
     in("layers.v4.rope_dim", 0, l.rope_dim, l.head_dim);
-    in("layers.v4.index_topk", 1, l.index_topk, 1 << 20);
     const bool unified = l.pools == V4Pools::kUnified;
     in("layers.v4.rows", unified ? o_.pool_rows : 0, l.rows, 1024);
     if (l.ratio != 0) in("layers.v4.ratio", 2, l.ratio, std::min(m_.page_size, 128));

@@ -66,6 +66,11 @@ class CaseWriter {
     write(value);
   }
 
+  template <class T>
+  void operator()(const char* name, T& value, int64_t /*low*/, int64_t /*high*/) {
+    (*this)(name, value);
+  }
+
   std::string out;
 
  private:
@@ -121,6 +126,10 @@ class CaseFileReader {
     } else {
       read(*json, name, value);
     }
+  }
+  template <class T>
+  void operator()(const char* name, T& value, int64_t /*low*/, int64_t /*high*/) {
+    (*this)(name, value);  // CaseRanges follow
   }
   /// Every member was one of those that were asked for.
   void finish() {
@@ -204,7 +213,21 @@ class CaseRanges {
   explicit CaseRanges(const std::string& file) : file_(file) {}
   Status take() { return std::move(status_); }
 
+  /// For visit_fields: the members that have a range there.
+  template <class T>
+  void operator()(const char* /*name*/, T& /*value*/) {}
+  template <class T>
+  void operator()(const char* name, T& value, int64_t low, int64_t high) {
+    in(prefix_ + name, low, value, high);
+  }
+
  protected:
+  /// prefix: "model."
+  template <class T>
+  void listed(std::string prefix, T members) {
+    prefix_ = std::move(prefix);
+    visit_fields(*this, members);
+  }
   void fail(const std::string& field, std::string expected, int64_t got) {
     status_.add(file_finding("case.range", file_, field, std::move(expected), std::to_string(got)));
   }
@@ -218,6 +241,7 @@ class CaseRanges {
   }
 
   const std::string& file_;
+  std::string prefix_;
   Status status_;
 };
 

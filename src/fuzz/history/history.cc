@@ -14,10 +14,6 @@
 namespace shadowgraph {
 namespace {
 
-bool serves_mode(const Backend& b, ForwardMode m) {
-  return std::ranges::find(b.info().modes, m) != b.info().modes.end();
-}
-
 LayerKind layer(bool latent, Choices& c, int32_t window_left) {
   const int32_t kv_heads = latent ? 1 : c.of({1, 2});
   LayerKind kind;
@@ -42,7 +38,7 @@ int32_t choose_page_size(const Backend& b, Choices& c) {
 void choose_features(const Backend& b, Choices& c, History* h) {
   RuntimeConfig& r = h->runtime;
   const bool whole = b.info().whole_draft;
-  if (whole || (serves_mode(b, ForwardMode::kTargetVerify) && c.one_in(2))) {
+  if (whole || (has_mode(b.info(), ForwardMode::kTargetVerify) && c.one_in(2))) {
     r.draft.topk = b.info().tree ? c.of({1, 2, 3}) : 1;
     r.draft.num_steps = c.between(whole ? 2 : 1, 5);
     const int64_t most = std::min<int64_t>(r.draft.max_tokens(), 8);
@@ -60,7 +56,7 @@ void choose_features(const Backend& b, Choices& c, History* h) {
       break;
     default: break;
   }
-  if (serves_mode(b, ForwardMode::kDllmExtend) && r.draft.num_steps == 0 &&
+  if (has_mode(b.info(), ForwardMode::kDllmExtend) && r.draft.num_steps == 0 &&
       r.max_encoder_len == 0 && c.one_in(6))
     r.dllm_block = c.of({2, 4});
 }
@@ -376,7 +372,7 @@ HistoryResult run_history(const History& h, Choices& choices, const MakeTap& mak
     }
     // A backend does not run a prebuilt step; it reads its keys later.
     const bool received = step.mode == ForwardMode::kPrebuilt;
-    const bool played = received || serves_mode(*h.backend, step.mode);
+    const bool played = received || has_mode(h.backend->info(), step.mode);
     if (result.findings.ok() && !played) result.findings = runner.pass(step);
     if (!result.findings.ok() || !played) continue;
     const RunnerCounts before = runner.counts();
