@@ -6,11 +6,8 @@
 #include <utility>
 
 #include "backends/fill/rows.h"
-#include "check/bounds/compare.h"
 #include "check/canonical.h"
 #include "check/laws/metadata_laws.h"
-#include "check/mistakes/diagnose.h"
-#include "check/mistakes/step_scenes.h"
 #include "check/worlds/runner_world.h"
 #include "core/laws.h"
 #include "core/parallel.h"
@@ -47,8 +44,7 @@ struct Runner::Impl {
         backend(o.tap != nullptr ? o.tap->backend(b) : b),
         model(m),
         options(o),
-        world(m, o, b.info().whole_draft),
-        scenes(model) {}
+        world(b, m, o) {}
 
   Status step(const Step& step);
   /// Whoever is seen in a window has a slot there.
@@ -89,13 +85,8 @@ struct Runner::Impl {
     all.add(std::move(seen));
     return all;
   }
-  /// Judges a run with metadata that is bound for these limits.
-  Status judge_outputs(const ForwardBatch& batch, const Limits& limits);
   /// Where outputs alone count, what is said of them.
   Status kept(Status seen) const;
-  void add_diagnosis(const ForwardBatch& batch, const CanonicalCall& canonical, const LayerIo& io,
-                     const Result& result, const Arithmetic& arithmetic, const JudgeOptions& how,
-                     Status& wrong) const;
   Status judge_replay(const ForwardBatch& batch, const Limits& limits);
   /// A replay has the bits of the eager step.
   bool same_bits(ForwardMode mode) const {
@@ -104,18 +95,6 @@ struct Runner::Impl {
         std::ranges::find(clean.info().batch_splits, mode) != clean.info().batch_splits.end();
     return !split_by_batch || model.split.off || options.data == RunnerData::kSelector;
   }
-  /// fn(batch, layer) for every dense layer, with the batch as its step has it.
-  template <class Fn>
-  void each_layer(const ForwardBatch& batch, Fn fn) {
-    const std::vector<LayerIo> layers = world.layers(Limits::exact(batch, model).tokens);
-    size_t i = 0;
-    for (const ForwardBatch& step : world.steps_of(batch)) {
-      for (const LayerKind& kind : model.layers) {
-        const LayerIo& io = layers[i++];
-        if (is_dense_attention(kind)) fn(step, io);
-      }
-    }
-  }
 
   const Backend& clean;
   const Backend& backend;  // or what stands in its place
@@ -123,7 +102,6 @@ struct Runner::Impl {
   const RunnerOptions options;
   RunnerWorld world;
   std::map<GraphKey, Captured> graphs;
-  StepScenes scenes;
   std::optional<Meta> filled;  // what prepare() recorded from
   Status metadata;             // laws that it breaks
   RunnerCounts counts;
@@ -246,8 +224,6 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   Status status = in(kept(capture(batch, q_len)), clean, batch.mode, "capture");
   const auto it = graphs.find({batch.mode, batch.spec.step, *bucket, q_len});
   if (!status.ok() || it == graphs.end()) return status;
-  world.clear_outputs();
-  world.forget_new_tokens(batch);
   world.rewind();
   Captured& c = it->second;
   Graph again;
@@ -261,11 +237,8 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   status.add(finish(batch, c.limits));
   if (options.tap != nullptr) options.tap->ran(c.meta);
   if (status.ok()) status = judge_replay(batch, c.meta.limits);
-  if (status.ok()) status = world.judge_others(batch);
-  each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
-    const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
-    if (status.ok()) status = world.check_stored(canonical_rows(b, kind, model), io);
-  });
+  if (status.ok()) status = world.judge_alone(batch);
+  if (status.ok()) status = world.check_stored(batch);
   ++counts.replays;
   return in(kept(with_metadata(std::move(status))), clean, batch.mode, "replay");
 }
@@ -278,58 +251,20 @@ Status Runner::Impl::kept(Status seen) const {
   return outputs;
 }
 
-void Runner::Impl::add_diagnosis(const ForwardBatch& batch, const CanonicalCall& canonical,
-                                 const LayerIo& io, const Result& result,
-                                 const Arithmetic& arithmetic, const JudgeOptions& how,
-                                 Status& wrong) const {
-  // No known mistake is one of dual chunks.
-  if (!options.diagnose || wrong.ok() || canonical.dual_chunk()) return;
-  const std::vector<Explanation> all =
-      diagnose(scenes.of(batch, canonical, io), result, arithmetic,
-               {.exact = how.exact, .parts = how.parts, .unwritten = true});
-  for (Finding& f : wrong.findings()) f.diagnosis = all;
-}
-
 Status Runner::Impl::judge_replay(const ForwardBatch& batch, const Limits& limits) {
-  if (!same_bits(batch.mode)) return judge_outputs(batch, limits);
+  if (!same_bits(batch.mode)) return world.judge_outputs(batch, limits);
   Status other_bits = world.same_outputs();
   if (other_bits.ok() || !options.diagnose) return other_bits;
-  Status wrong = judge_outputs(batch, limits);
+  Status wrong = world.judge_outputs(batch, limits);
   for (Finding& f : other_bits.findings())
     if (!wrong.ok()) f.diagnosis = wrong.findings()[0].diagnosis;
   return other_bits;
 }
 
-Status Runner::Impl::judge_outputs(const ForwardBatch& batch, const Limits& limits) {
-  Status status;
-  each_layer(batch, [&](const ForwardBatch& b, const LayerIo& io) {
-    const CanonicalCall canonical(b, model, io);
-    const PagedAttention& call = canonical.call();
-    const Result result{call.out, call.lse.tensor, LseBase::kNatural, clean.info().lse_sink};
-    const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
-    JudgeOptions how{.bounded = !options.outputs_alone,
-                     .parts = clean.merged_parts(b, limits, kind)};
-    if (options.data == RunnerData::kSelector) how.bounded = false, how.exact = true;
-    const bool merged = std::ranges::any_of(how.parts, [](int32_t n) { return n > 1; });
-    const Arithmetic& arithmetic = *find_arithmetic(merged ? "ours_merged" : "ours_portable");
-    if (clean.info().whole_draft) how.prefix = "step" + std::to_string(b.spec.step) + ".";
-    Judgement j = canonical.dual_chunk()
-                      ? judge(DualChunkCall<PagedAttention>{call, *canonical.dual_chunk()}, result,
-                              arithmetic, how)
-                      : judge(call, result, arithmetic, how);
-    add_diagnosis(b, canonical, io, result, arithmetic, how, j.findings);
-    status.add(std::move(j.findings));
-    status.add(world.check_stored(canonical.rows(), io));
-  });
-  return status;
-}
-
 Status Runner::Impl::check_windows(const ForwardBatch& batch) const {
   Status status;
   for (const LayerKind& kind : model.layers) {
-    if (!is_dense_attention(kind) || !in_window_pool(model, kind) ||
-        batch.mode == ForwardMode::kPrebuilt)
-      continue;
+    if (!in_window_pool(model, kind) || batch.mode == ForwardMode::kPrebuilt) continue;
     const CanonicalRows rows = canonical_rows(batch, kind, model);
     for (size_t r = 0; r < rows.keys.size(); ++r) {
       const int32_t q_len = rows.cu_seqlens_q[r + 1] - rows.cu_seqlens_q[r];
@@ -387,13 +322,12 @@ Status Runner::Impl::step(const Step& step) {
   if (status.ok()) status = run_eagerly(batch, told, meta);
   scope.unbind();
   const bool ran = status.ok();
-  if (ran) status = judge_outputs(batch, meta.limits);
-  if (ran) status.add(world.judge_others(batch));
+  if (ran) status = world.judge_outputs(batch, meta.limits);
+  if (ran) status.add(world.judge_alone(batch));
   status = in(kept(with_metadata(std::move(status))), clean, batch.mode, "eager");
   world.keep_outputs();
   // What is wrong already would only be wrong again.
   if (ran && status.ok() && is_captured(batch.mode)) status = run_replay(batch);
-  if (options.diagnose) scenes.remember(batch);
   return status;
 }
 
@@ -411,7 +345,7 @@ Status Runner::pass(const Step& step) {
   if (Status status = ready(); !status.ok()) return status;
   return impl_->pass(step);
 }
-void Runner::forget_requests() { impl_->world.forget_owners(); }
+void Runner::forget_requests() { impl_->world.forget_requests(); }
 const RunnerCounts& Runner::counts() const { return impl_->counts; }
 
 }  // namespace shadowgraph

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "check/canonical.h"
 #include "check/runs.h"
 
 namespace shadowgraph {
@@ -27,7 +28,7 @@ Bytes contents(const RunnerWorld& world, const ModelConfig& model, int64_t slot)
 
 TEST(RunnerWorld, WhatIsPrebuiltIsNewInSlotsThatAnotherRequestHadToo) {
   const ModelConfig model = model_of(2, {small_layer()});
-  RunnerWorld world(model, options_of(model, {1}), false);
+  RunnerWorld world(*find_backend("flashattention"), model, options_of(model, {1}));
   ASSERT_EQ(world.ready().to_string(), "ok");
   Step step = make_step(
       {.mode = ForwardMode::kPrebuilt, .page_size = 2, .prefix_lens = {2, 0}, .q_lens = {3, 4}},
@@ -55,7 +56,7 @@ TEST(RunnerWorld, WhatIsPrebuiltIsNewInSlotsThatAnotherRequestHadToo) {
 
 TEST(RunnerWorld, WhatPaddingReadsIsNaN) {
   const ModelConfig model = model_of(2, {small_layer()});
-  const RunnerWorld world(model, options_of(model, {1}), false);
+  const RunnerWorld world(*find_backend("flashattention"), model, options_of(model, {1}));
   for (const int64_t slot : {0, 1}) {
     for (const std::byte b : contents(world, model, slot)) EXPECT_EQ(b, std::byte{0xff}) << slot;
   }
@@ -63,11 +64,12 @@ TEST(RunnerWorld, WhatPaddingReadsIsNaN) {
 
 TEST(RunnerWorld, WhatAStepStoresIsKAndV) {
   const ModelConfig model = model_of(2, {small_layer()});
-  RunnerWorld world(model, options_of(model, {1}), false);
+  RunnerWorld world(*find_backend("flashattention"), model, options_of(model, {1}));
   const Step step = make_step({.page_size = 2, .prefix_lens = {3, 4}}, width_of(model));
   world.begin_step(step);
   const LayerIo io = world.layers(2)[0];
-  const CanonicalRows rows = canonical_rows(step.batch(), model.layers[0], model);
+  const ForwardBatch batch = step.batch();
+  const CanonicalRows rows = canonical_rows(batch, model.layers[0], model);
   const auto store = [&](const KvPlane& plane, const ConstTensorView& of, int64_t t) {
     const int64_t slot = rows.stored[static_cast<size_t>(t)];
     const auto bytes = static_cast<size_t>(plane.head_dim) * sizeof(float);
@@ -77,13 +79,13 @@ TEST(RunnerWorld, WhatAStepStoresIsKAndV) {
     return "slot.write: out_cache_loc[" + std::to_string(token) + "] is others there, expected " +
            "its K and V in slot " + std::to_string(rows.stored[static_cast<size_t>(token)]);
   };
-  EXPECT_EQ(world.check_stored(rows, io).to_string(), found(0));
+  EXPECT_EQ(world.check_stored(batch).to_string(), found(0));
   for (const int64_t t : {0, 1}) store(io.cache.k, io.k, t);
-  EXPECT_EQ(world.check_stored(rows, io).to_string(), found(0)) << "its V is missing";
+  EXPECT_EQ(world.check_stored(batch).to_string(), found(0)) << "its V is missing";
   store(io.cache.v, io.v, 0);
-  EXPECT_EQ(world.check_stored(rows, io).to_string(), found(1));
+  EXPECT_EQ(world.check_stored(batch).to_string(), found(1));
   store(io.cache.v, io.v, 1);
-  EXPECT_EQ(world.check_stored(rows, io).to_string(), "ok");
+  EXPECT_EQ(world.check_stored(batch).to_string(), "ok");
 }
 
 }  // namespace

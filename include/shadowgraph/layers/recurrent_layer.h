@@ -49,6 +49,9 @@ struct RecurrentTensors {
   TensorView states;       // [slots, num_v_heads, ...]: LinearAttention::StateOrder
   // What a verify step leaves behind each draft token: [rows, steps, ...] of the same shapes
   TensorView draft_conv_states, draft_states;
+
+  /// The part of these tokens. Weights and pools are whole.
+  RecurrentTensors rows(int64_t first, int64_t count) const;
 };
 
 }  // namespace shadowgraph

@@ -35,6 +35,9 @@ struct SparseTensors {
 
   TensorView index_pages;  // u8 [pages, 8448]
   WritableLatentPool latents;
+
+  /// The part of these tokens. Weights and pools are whole.
+  SparseTensors rows(int64_t first, int64_t count) const;
 };
 
 }  // namespace shadowgraph

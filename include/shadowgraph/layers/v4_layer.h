@@ -65,6 +65,9 @@ struct V4Tensors {
   WritableLatentPool blocks;     // kPaged only
   WritableLatentPool tokens;     // kUnified: all latents
   std::span<const float> sinks;  // [num_heads] or empty
+
+  /// The part of these tokens. Weights and pools are whole.
+  V4Tensors rows(int64_t first, int64_t count) const;
 };
 
 }  // namespace shadowgraph

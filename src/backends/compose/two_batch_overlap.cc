@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <deque>
+#include <memory>
 #include <numeric>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "attn/tensor_rows.h"
@@ -34,34 +36,21 @@ bool may_cut(ForwardMode m, const ModelConfig& model, bool items) {
 }
 
 /// Tensors of halves, as long as they are launched.
-struct HalfTensors {
-  std::deque<RecurrentTensors> recurrent;
-  std::deque<SparseTensors> sparse;
-  std::deque<V4Tensors> v4;
-};
+using HalfTensors = std::vector<std::shared_ptr<const void>>;
 
 /// Pools are shared: a child's limits say which rows of what a verify leaves are its own.
 LayerTensors tokens_of(const LayerTensors& own, int64_t first, int64_t count, HalfTensors* room) {
-  const auto cut = [&](std::initializer_list<ConstTensorView*> tensors) {
-    for (ConstTensorView* t : tensors)
-      if (t->defined()) *t = rows_of(*t, first, count);
+  const auto part = [&](auto whole) -> LayerTensors {
+    if constexpr (!std::is_pointer_v<decltype(whole)>) {
+      return whole;
+    } else {
+      using Tensors = std::remove_pointer_t<decltype(whole)>;
+      const auto rows = std::make_shared<Tensors>(whole->rows(first, count));
+      room->push_back(rows);
+      return rows.get();
+    }
   };
-  if (const auto* const* whole = std::get_if<const RecurrentTensors*>(&own)) {
-    RecurrentTensors& part = room->recurrent.emplace_back(**whole);
-    cut({&part.x, &part.gate, &part.b, &part.z});
-    return &part;
-  }
-  if (const auto* const* whole = std::get_if<const SparseTensors*>(&own)) {
-    SparseTensors& part = room->sparse.emplace_back(**whole);
-    cut({&part.index_q, &part.index_weights, &part.index_k, &part.index_k_scale});
-    return &part;
-  }
-  if (const auto* const* whole = std::get_if<const V4Tensors*>(&own)) {
-    V4Tensors& part = room->v4.emplace_back(**whole);
-    cut({&part.latents, &part.kv_score, &part.index_scores});
-    return &part;
-  }
-  return own;
+  return std::visit(part, own);
 }
 
 LayerIo tokens_of(const LayerIo& io, int64_t first, int64_t count, HalfTensors* room) {

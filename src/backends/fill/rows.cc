@@ -66,7 +66,8 @@ bool is_verify_tree(const Limits& limits) {
 }
 
 bool in_window_pool(const ModelConfig& model, const LayerKind& kind) {
-  return model.swa_pool && !kind.cross && (kind.local || has_window(kind));
+  return model.swa_pool && is_dense_attention(kind) && !kind.cross &&
+         (kind.local || has_window(kind));
 }
 
 std::span<const int64_t> drafted_slots(const ForwardBatch& batch, const Limits& limits,

@@ -8,7 +8,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr size_t kRemembered = 16;  // steps
+constexpr size_t kRemembered = 16;  // earlier steps
 
 RowsRead rows_read(const CanonicalRows& canonical) {
   RowsRead rows{canonical.cu_seqlens_q, canonical.keys, {}};
@@ -21,13 +21,9 @@ RowsRead rows_read(const CanonicalRows& canonical) {
 
 }  // namespace
 
-void StepScenes::remember(const ForwardBatch& batch) {
-  before_.resize(model_.layers.size());
-  for (size_t kind = 0; kind < model_.layers.size(); ++kind) {
-    if (!is_dense_attention(model_.layers[kind])) continue;
-    before_[kind].push_front(rows_read(canonical_rows(batch, model_.layers[kind], model_)));
-    if (before_[kind].size() > kRemembered) before_[kind].pop_back();
-  }
+void StepScenes::begin_step(const ForwardBatch& batch) {
+  steps_.push_front(rows_read(canonical_rows(batch, kind_, model_)));
+  if (steps_.size() > 1 + kRemembered) steps_.pop_back();
 }
 
 RowsRead StepScenes::padding_like(const RowsRead& rows) const {
@@ -41,12 +37,11 @@ RowsRead StepScenes::padding_like(const RowsRead& rows) const {
   return padding;
 }
 
-void StepScenes::add_neighbours(const ForwardBatch& batch, const LayerKind& kind,
-                                Scene* scene) const {
+void StepScenes::add_neighbours(const ForwardBatch& batch, Scene* scene) const {
   const size_t rows = scene->rows.keys.size();
   scene->front.resize(rows), scene->behind.resize(rows);
   if (model_.dcp_size > 1 || rows_a_request(batch) != 1) return;
-  const bool swa = in_window_pool(model_, kind);
+  const bool swa = in_window_pool(model_, kind_);
   const auto translated = [&](int32_t slot) -> int32_t {
     if (!swa) return slot;
     const auto i = static_cast<size_t>(slot);
@@ -54,7 +49,7 @@ void StepScenes::add_neighbours(const ForwardBatch& batch, const LayerKind& kind
   };
   for (size_t r = 0; r < rows; ++r) {
     const auto slots = batch.req_to_token.row(batch.req_pool_indices[r]);
-    const bool encoder = !batch.encoder_lens.empty() && !kind.cross;
+    const bool encoder = !batch.encoder_lens.empty() && !kind_.cross;
     const size_t begin = encoder ? static_cast<size_t>(batch.encoder_lens[r]) : 0;
     const size_t end = begin + scene->rows.keys[r].size();
     for (size_t c = 0; c < begin; ++c) scene->front[r].push_back(translated(slots[c]));
@@ -62,9 +57,7 @@ void StepScenes::add_neighbours(const ForwardBatch& batch, const LayerKind& kind
   }
 }
 
-Scene StepScenes::of(const ForwardBatch& batch, const CanonicalCall& canonical,
-                     const LayerIo& io) const {
-  const auto kind = static_cast<size_t>(io.kind);
+Scene StepScenes::of(const ForwardBatch& batch, const CanonicalCall& canonical) const {
   const PagedAttention& call = canonical.call();
   Scene scene;
   scene.q = call.q;
@@ -73,9 +66,9 @@ Scene StepScenes::of(const ForwardBatch& batch, const CanonicalCall& canonical,
   scene.params.custom_mask = {};
   scene.rows = rows_read(canonical.rows());
   scene.page_size = model_.page_size;
-  if (kind < before_.size()) scene.before.assign(before_[kind].begin(), before_[kind].end());
+  scene.before.assign(steps_.begin() + 1, steps_.end());
   scene.before.push_back(padding_like(scene.rows));
-  add_neighbours(batch, model_.layers[kind], &scene);
+  add_neighbours(batch, &scene);
   return scene;
 }
 

@@ -1,18 +1,15 @@
 // What layers have alike in a runner's world: specs of their buffers, numbers and copies from the
-// host, and outputs held against those of a request alone. Tested by
-// tests/check/{recurrent,sparse,v4}_world_test.cc.
+// host, and outputs held against those of a request alone. Tested by tests/check/*_world_test.cc.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <initializer_list>
 #include <map>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "attn/tensor_rows.h"
 #include "check/runner.h"
 #include "core/choices.h"
 #include "shadowgraph/device/arena.h"
@@ -58,15 +55,8 @@ class HostCopies {
 template <class Tensors>
 class TensorsOfTokens {
  public:
-  using Views = std::initializer_list<ConstTensorView Tensors::*>;
-  /// rows: those that have a row for each token.
-  const Tensors& first(int64_t tokens, const Tensors& whole, Views rows) {
-    const auto [it, fresh] = narrowed_.try_emplace(tokens, whole);
-    for (const auto view : rows) {
-      ConstTensorView& t = it->second.*view;
-      if (fresh && t.defined()) t = rows_of(t, 0, tokens);
-    }
-    return it->second;
+  const Tensors& first(int64_t tokens, const Tensors& whole) {
+    return narrowed_.try_emplace(tokens, whole.rows(0, tokens)).first->second;
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <variant>
 
+#include "check/worlds/dense_world.h"
 #include "check/worlds/recurrent_world.h"
 #include "check/worlds/sparse_world.h"
 #include "check/worlds/v4_world.h"
@@ -13,7 +14,9 @@ namespace {
 struct MakeWorld {
   const LayerPlace& place;
 
-  std::unique_ptr<LayerWorld> operator()(const DenseAttention& /*layer*/) const { return nullptr; }
+  std::unique_ptr<LayerWorld> operator()(const DenseAttention& /*layer*/) const {
+    return std::make_unique<DenseWorld>(place);
+  }
   std::unique_ptr<LayerWorld> operator()(const RecurrentLayer& layer) const {
     return std::make_unique<RecurrentWorld>(place, layer);
   }

@@ -1,26 +1,31 @@
-// LayerWorld: what a layer that is not dense attention is in a runner's world: its pools and inputs
-// on the device, and a judge that computes the same step beside the device. A family of layers adds
-// one: its class, and its line in make_layer_world(). Dense layers are the RunnerWorld's own.
+// LayerWorld: what a layer is in a runner's world: its pools and inputs on the device, and a judge
+// of what a step leaves. A family of layers adds one: its class, and its line in
+// make_layer_world().
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "check/runner.h"
+#include "core/choices.h"
 #include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph {
 
 /// Where a layer's buffers are bound. All outlive the LayerWorld.
 struct LayerPlace {
+  const Backend& backend;  // whose runs are judged
   const ModelConfig& model;
   const RunnerOptions& options;
-  size_t kind = 0;  // of ModelConfig::layers
+  size_t kind = 0;   // of ModelConfig::layers
+  size_t steps = 1;  // of a whole draft: each has inputs and outputs of its own
   Arena scope;
   Stream& stream;
+  Rng& rng;  // of dense layers, which take turns
 };
 
-/// One layer of one kind. A step runs twice: eagerly, and, from the same pools, as a replay.
+/// One layer of one kind. A step runs twice: eagerly, and, from the same pools, as a replay. A
+/// batch is views of the step; `step` is a step of a whole draft.
 class LayerWorld {
  public:
   virtual ~LayerWorld() = default;
@@ -29,11 +34,10 @@ class LayerWorld {
   virtual Status bind() = 0;
   /// What the host does to the pools before a step, and what is wrong with what that gives. The
   /// device idles.
-  virtual Status move_states(const Step& step) = 0;
+  virtual Status move_states(const Step& /*step*/) { return {}; }
   /// The step runs elsewhere: its requests' states are other numbers from then on.
-  virtual void receive(const ForwardBatch& batch) = 0;
-  /// Then new inputs and owners, and for a prefix that nobody has computed some state. batch: views
-  /// of step.
+  virtual void receive(const ForwardBatch& /*batch*/) {}
+  /// Then new inputs and owners, and for a prefix that nobody has computed some state.
   virtual void begin_step(const Step& step, const ForwardBatch& batch) = 0;
   /// Outputs hold what no launch writes (kUnwritten).
   virtual void clear_outputs() = 0;
@@ -42,13 +46,27 @@ class LayerWorld {
   /// A history begins: no request owns a state.
   virtual void forget_requests() = 0;
   /// What the layer is given and gives, over the first so many tokens: all but LayerIo::kind.
-  virtual void describe(int64_t tokens, LayerIo* io) const = 0;
-  /// The step has run. Each request is computed alone, from the inputs and pools of begin_step:
-  /// outputs and the pools, untouched slots too, have the bits that this gives. num.*, state.*.
-  virtual Status judge(const ForwardBatch& batch) = 0;
+  virtual void describe(int64_t tokens, size_t step, LayerIo* io) const = 0;
+
+  // What a run has left. The bits of dense attention depend on how the backend cuts a row's keys,
+  // so an oracle judges it, with bounds.
+  /// num.* unless the outputs are right, of a run with metadata that is bound for these limits;
+  /// check_stored, too.
+  virtual Status judge_outputs(const ForwardBatch& /*batch*/, size_t /*step*/,
+                               const Limits& /*limits*/) const {
+    return {};
+  }
+  virtual void keep_outputs() {}
+  /// num.bits unless the outputs are those that were kept.
+  virtual Status same_outputs() const { return {}; }
+  /// slot.write unless K and V of every new token that is stored here lie in its slot, with the
+  /// bits that were given.
+  virtual Status check_stored(const ForwardBatch& /*batch*/, size_t /*step*/) const { return {}; }
+  // Other layers compute each request alone, from the inputs and pools of begin_step.
+  /// num.*, state.* unless outputs and pools, untouched slots too, have the bits that this gives.
+  virtual Status judge_alone(const ForwardBatch& /*batch*/) { return {}; }
 };
 
-/// nullptr: dense attention.
 std::unique_ptr<LayerWorld> make_layer_world(const LayerPlace& place);
 
 }  // namespace shadowgraph

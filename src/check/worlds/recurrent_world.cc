@@ -203,9 +203,8 @@ void RecurrentWorld::forget_requests() {
   std::ranges::fill(defined_, uint8_t{0});
 }
 
-void RecurrentWorld::describe(int64_t tokens, LayerIo* io) const {
-  using T = RecurrentTensors;
-  io->own = &described_.first(tokens, whole_, {&T::x, &T::gate, &T::b, &T::z});
+void RecurrentWorld::describe(int64_t tokens, size_t /*step*/, LayerIo* io) const {
+  io->own = &described_.first(tokens, whole_);
   if (q_.data != nullptr) {
     io->q = rows_of(q_.view(), 0, tokens);
     io->k = rows_of(k_.view(), 0, tokens);
@@ -268,7 +267,7 @@ void RecurrentWorld::run_request(const ForwardBatch& batch, int64_t i, int64_t f
   if (tracks) track(batch, i, request, start, pools);
 }
 
-Status RecurrentWorld::judge(const ForwardBatch& batch) {
+Status RecurrentWorld::judge_alone(const ForwardBatch& batch) {
   Status status;
   known_ = before_;
   known_drafts_ = contents(drafts_);  // rows of nobody hold anything

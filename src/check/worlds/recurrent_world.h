@@ -24,8 +24,8 @@ class RecurrentWorld final : public LayerWorld {
   void clear_outputs() override;
   void rewind() override;
   void forget_requests() override;
-  void describe(int64_t tokens, LayerIo* io) const override;
-  Status judge(const ForwardBatch& batch) override;
+  void describe(int64_t tokens, size_t step, LayerIo* io) const override;
+  Status judge_alone(const ForwardBatch& batch) override;
 
  private:
   /// Whose snapshots only the prefix cache has: no request.

@@ -170,17 +170,15 @@ void SparseWorld::rewind() {
   for (const int32_t slot : stored_) fill_slot(slot, kNanByte);
 }
 
-void SparseWorld::describe(int64_t tokens, LayerIo* io) const {
-  using T = SparseTensors;
-  io->own = &described_.first(tokens, whole_,
-                              {&T::index_q, &T::index_weights, &T::index_k, &T::index_k_scale});
+void SparseWorld::describe(int64_t tokens, size_t /*step*/, LayerIo* io) const {
+  io->own = &described_.first(tokens, whole_);
   io->q = rows_of(q_.view(), 0, tokens);
   io->k = rows_of(k_.view(), 0, tokens);
   io->out = rows_of(out_.view(), 0, tokens);
   io->lse = NaturalLse(rows_of(lse_.view(), 0, tokens));
 }
 
-Status SparseWorld::judge(const ForwardBatch& batch) {
+Status SparseWorld::judge_alone(const ForwardBatch& batch) {
   Status status;
   const CanonicalRows rows = rows_of_step(batch);
   const SparseInputs inputs{whole_, q_.view(), k_.view()};

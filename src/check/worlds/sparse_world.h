@@ -21,15 +21,13 @@ class SparseWorld final : public LayerWorld {
   SparseWorld(const LayerPlace& place, const SparseLayer& layer);
 
   Status bind() override;
-  /// Slots stay what they are from step to step.
-  Status move_states(const Step& /*step*/) override { return {}; }
   void receive(const ForwardBatch& batch) override;
   void begin_step(const Step& step, const ForwardBatch& batch) override;
   void clear_outputs() override;
   void rewind() override;
   void forget_requests() override { owners_.forget_all(); }
-  void describe(int64_t tokens, LayerIo* io) const override;
-  Status judge(const ForwardBatch& batch) override;
+  void describe(int64_t tokens, size_t step, LayerIo* io) const override;
+  Status judge_alone(const ForwardBatch& batch) override;
 
  private:
   Status bind_buffers();

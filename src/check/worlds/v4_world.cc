@@ -176,14 +176,13 @@ void V4World::retire_undefined(const Shelf& shelf) {
       if (shelf.defined[static_cast<size_t>(slot)] == 0) (void)scope_.retire(shelf.buffer, e);
 }
 
-void V4World::describe(int64_t tokens, LayerIo* io) const {
-  using T = V4Tensors;
-  io->own = &described_.first(tokens, whole_, {&T::latents, &T::kv_score, &T::index_scores});
+void V4World::describe(int64_t tokens, size_t /*step*/, LayerIo* io) const {
+  io->own = &described_.first(tokens, whole_);
   io->q = rows_of(q_.view(), 0, tokens);
   io->out = rows_of(out_.view(), 0, tokens);
 }
 
-Status V4World::judge(const ForwardBatch& batch) {
+Status V4World::judge_alone(const ForwardBatch& batch) {
   Status status;
   HostLatents pools = before_;
   V4Request request;

@@ -19,15 +19,13 @@ class V4World final : public LayerWorld {
   V4World(const LayerPlace& place, const V4Layer& layer);
 
   Status bind() override;
-  /// Nothing of these pools moves between steps.
-  Status move_states(const Step& /*step*/) override { return {}; }
   void receive(const ForwardBatch& batch) override;
   void begin_step(const Step& step, const ForwardBatch& batch) override;
   void clear_outputs() override;
   void rewind() override;
   void forget_requests() override;
-  void describe(int64_t tokens, LayerIo* io) const override;
-  Status judge(const ForwardBatch& batch) override;
+  void describe(int64_t tokens, size_t step, LayerIo* io) const override;
+  Status judge_alone(const ForwardBatch& batch) override;
 
  private:
   /// What is stored, written and owned as one: a latent of a slot, or a row of states. A slot has

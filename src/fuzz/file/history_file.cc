@@ -75,31 +75,8 @@ class CaseCheck : CaseRanges {
       fail("model.page_size", "a power of two", m_.page_size);
     in("model.dcp_rank", 0, m_.dcp_rank, std::max(0, m_.dcp_size - 1));
     in("model.layers", 1, std::ssize(m_.layers), 8);
-    for (const LayerKind& k : m_.layers) check_layer(k);
-  }
-  void check_layer(const LayerKind& k) {
-    if (const RecurrentLayer* layer = recurrent_of(k)) return check_recurrent(*layer);
-    if (const SparseLayer* layer = sparse_of(k)) {
-      if (k.cross) fail("layers.cross", "no, of a sparse layer", 1);
-      return check_sparse(*layer);
-    }
-    if (const V4Layer* layer = v4_of(k)) {
-      if (k.cross) fail("layers.cross", "no, of such a layer", 1);
-      return check_v4(*layer);
-    }
-    const AttentionParams& p = k.params;
-    in("layers.num_kv_heads", 1, p.num_kv_heads, 64);
-    in("layers.num_qo_heads", 1, p.num_qo_heads, 64);
-    in("layers.head_dim_qk", 1, p.head_dim_qk, 256);
-    in("layers.head_dim_vo", 1, p.head_dim_vo, 256);
-    if (status_.ok() && p.num_qo_heads % p.num_kv_heads != 0)
-      fail("layers.num_qo_heads", "whole groups", p.num_qo_heads);
-    in("layers.window_left", -1, p.window_left, 1 << 20);
-    in("layers.window_right", -1, p.window_right, -1);
-    if (k.local && m_.attention_chunk < 1) fail("layers.local", "an attention_chunk", 1);
-    if (k.mla && p.head_dim_vo > p.head_dim_qk)
-      fail("layers.head_dim_vo", "part of the latent", p.head_dim_vo);
-    if (!(p.sm_scale > 0)) fail("layers.sm_scale", "> 0", 0);
+    for (const LayerKind& k : m_.layers)
+      std::visit([&](const auto& layer) { check_layer(k, layer); }, k.math);
   }
   void check_runner() {
     listed("runner.", o_);
@@ -115,7 +92,23 @@ class CaseCheck : CaseRanges {
     if (!(o_.k_scale > 0) || !(o_.v_scale > 0)) fail("runner.k_scale", "> 0", 0);
   }
 
-  void check_recurrent(const RecurrentLayer& l) {
+  void check_layer(const LayerKind& k, const DenseAttention& /*layer*/) {
+    const AttentionParams& p = k.params;
+    in("layers.num_kv_heads", 1, p.num_kv_heads, 64);
+    in("layers.num_qo_heads", 1, p.num_qo_heads, 64);
+    in("layers.head_dim_qk", 1, p.head_dim_qk, 256);
+    in("layers.head_dim_vo", 1, p.head_dim_vo, 256);
+    if (status_.ok() && p.num_qo_heads % p.num_kv_heads != 0)
+      fail("layers.num_qo_heads", "whole groups", p.num_qo_heads);
+    in("layers.window_left", -1, p.window_left, 1 << 20);
+    in("layers.window_right", -1, p.window_right, -1);
+    if (k.local && m_.attention_chunk < 1) fail("layers.local", "an attention_chunk", 1);
+    if (k.mla && p.head_dim_vo > p.head_dim_qk)
+      fail("layers.head_dim_vo", "part of the latent", p.head_dim_vo);
+    if (!(p.sm_scale > 0)) fail("layers.sm_scale", "> 0", 0);
+  }
+
+  void check_layer(const LayerKind& /*kind*/, const RecurrentLayer& l) {
     listed("layers.recurrent.", l);
     if (l.conv_width != 0) in("layers.recurrent.conv_width", 2, l.conv_width, 8);
     if (status_.ok() && l.num_v_heads % l.num_k_heads != 0)
@@ -123,7 +116,8 @@ class CaseCheck : CaseRanges {
     in("runner.state_slots", 2, o_.state_slots, 1 << 12);
   }
 
-  void check_sparse(const SparseLayer& l) {
+  void check_layer(const LayerKind& k, const SparseLayer& l) {
+    if (k.cross) fail("layers.cross", "no, of a sparse layer", 1);
     listed("layers.sparse.", l);
     in("layers.sparse.head_dim_v", 1, l.head_dim_v, l.head_dim);
     if (!(l.sm_scale > 0)) fail("layers.sparse.sm_scale", "> 0", 0);
@@ -138,7 +132,8 @@ class CaseCheck : CaseRanges {
     if (m_.swa_pool) fail("model.swa_pool", "no window pool", 1);
   }
 
-  void check_v4(const V4Layer& l) {
+  void check_layer(const LayerKind& k, const V4Layer& l) {
+    if (k.cross) fail("layers.cross", "no, of such a layer", 1);
     listed("layers.v4.", l);
     in("layers.v4.rope_dim", 0, l.rope_dim, l.head_dim);
     const bool unified = l.pools == V4Pools::kUnified;

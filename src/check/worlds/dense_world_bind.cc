@@ -1,0 +1,103 @@
+// The buffers of a dense layer's world.
+#include <utility>
+
+#include "attn/tensor_rows.h"
+#include "backends/fill/rows.h"
+#include "check/mistakes/diagnose.h"
+#include "check/worlds/dense_world.h"
+
+namespace shadowgraph {
+namespace {
+
+TensorView first_rows(const Buffer& b, int64_t rows) { return rows_of(b.view(), 0, rows); }
+
+}  // namespace
+
+DenseWorld::DenseWorld(const LayerPlace& place)
+    : place_(place),
+      kind_(place.model.layers[place.kind]),
+      swa_(in_window_pool(place.model, kind_)),
+      scope_(place.scope),
+      copies_(place.stream),
+      steps_(place.steps),
+      owners_(swa_ ? place.options.swa_slots : place.options.slots),
+      scenes_(place.model, kind_) {}
+
+Status DenseWorld::bind() {
+  const RunnerOptions& o = place_.options;
+  const AttentionParams& p = kind_.params;
+  const int32_t page_size = place_.model.page_size;
+  const int64_t slots = swa_ ? o.swa_slots : o.slots, pages = slots / page_size;
+  const std::vector<BufferSpec> specs = {
+      vectors_of("k_cache", o.kv_dtype, {pages, page_size, p.num_kv_heads, p.head_dim_qk}),
+      vectors_of("v_cache", o.kv_dtype, {pages, page_size, p.num_kv_heads, p.head_dim_vo})};
+  std::vector<Buffer> bound;
+  Status status = scope_.bind(specs, &bound);
+  for (size_t s = 0; s < steps_.size() && status.ok(); ++s)
+    status.add(
+        bind_tensors(s == 0 ? scope_ : scope_.scope("step" + std::to_string(s)), &steps_[s]));
+  if (!status.ok()) return status;
+  k_cache_ = std::move(bound[0]), v_cache_ = std::move(bound[1]);
+  // The sink is read for padding rows, and is NaN: no other row may feel it.
+  for (int32_t slot = 0; slot < slots && o.full_pools; ++slot) write_slot(slot);
+  for (const Buffer* b : {&k_cache_, &v_cache_}) {
+    if (pages > 0 && !o.full_pools)
+      place_.stream.fill(b->data, kNanByte, b->bytes() / static_cast<size_t>(pages));
+  }
+  return status;
+}
+
+Status DenseWorld::bind_tensors(Arena scope, Tensors* to) const {
+  const AttentionParams& p = kind_.params;
+  const int64_t tokens = place_.options.max_tokens;
+  std::vector<BufferSpec> specs = {
+      f32_vectors("q", {tokens, query_heads(kind_), p.head_dim_qk}),
+      f32_vectors("k", {tokens, p.num_kv_heads, p.head_dim_qk}),
+      f32_vectors("v", {tokens, p.num_kv_heads, p.head_dim_vo}),
+      f32_vectors("out", {tokens, p.num_qo_heads, p.head_dim_vo}, Lifetime::kOutput),
+      f32_vectors("lse", {tokens, p.num_qo_heads}, Lifetime::kOutput)};
+  specs.back().granule = 1;
+  std::vector<Buffer> bound;
+  Status status = scope.bind(specs, &bound);
+  Buffer* const buffers[] = {&to->q, &to->k, &to->v, &to->out, &to->lse};
+  for (size_t i = 0; i < bound.size(); ++i) *buffers[i] = std::move(bound[i]);
+  return status;
+}
+
+std::vector<const Buffer*> DenseWorld::caches() const {
+  if (kind_.mla) return {&k_cache_};
+  return {&k_cache_, &v_cache_};
+}
+
+std::vector<const Buffer*> DenseWorld::outputs() const {
+  std::vector<const Buffer*> all;
+  for (const Tensors& t : steps_) all.insert(all.end(), {&t.out, &t.lse});
+  return all;
+}
+
+void DenseWorld::describe(int64_t tokens, size_t step, LayerIo* io) const {
+  const RunnerOptions& o = place_.options;
+  const Tensors& t = steps_[step];
+  io->q = first_rows(t.q, tokens);
+  if (!kind_.cross) {
+    io->k = first_rows(t.k, tokens);
+    TensorView v = first_rows(kind_.mla ? t.k : t.v, tokens);
+    v.shape[2] = kind_.params.head_dim_vo;
+    io->v = v;
+  }
+  io->out = first_rows(t.out, tokens);
+  io->lse = NaturalLse(first_rows(t.lse, tokens));
+  if (!kind_.mla) {
+    io->cache = KvCache::nhd(k_cache_.view(), v_cache_.view());
+    io->cache.k_scale = o.k_scale, io->cache.v_scale = o.v_scale;
+    return;
+  }
+  TensorView latent = k_cache_.view();
+  latent.rank = 3;
+  latent.shape[2] = latent.shape[3];
+  latent.stride[2] = 1;
+  io->cache = KvCache::mla_latent(latent, kind_.params.head_dim_vo);
+  io->cache.k_scale = io->cache.v_scale = o.k_scale;
+}
+
+}  // namespace shadowgraph
