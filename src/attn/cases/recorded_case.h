@@ -122,7 +122,8 @@ using RecordedCall =
 /// does not hold it.
 struct Recorded {
   std::string name = "gpu";  // "gpu", "mask_merged": the tensor it comes from, without _out / _lse
-  // Whose arithmetic: a line of arithmetics.inc, linear_arithmetics.inc or indexer_arithmetics.inc
+  // Whose arithmetic: a line of arithmetics.inc, recurrent_arithmetics.inc or
+  // indexer_arithmetics.inc
   std::string kernel = {};
   size_t call = 0;  // index into AttentionCalls::calls
   // Not empty: the kernel departs from the call here, on purpose or not, and how ("sglang#26513

@@ -73,7 +73,7 @@ class RecurrenceJudge : public CaseJudge {
     const Recorded& gpu = c_.gpu();
     check_untouched(truth_.rows, truth_.store, gpu.states, "gpu.");
     const RecurrentArithmetic* found = find_recurrent_arithmetic(gpu.kernel);
-    if (found == nullptr) return no_such_kernel("linear_arithmetics.inc", gpu.kernel);
+    if (found == nullptr) return no_such_kernel("recurrent_arithmetics.inc", gpu.kernel);
     RecurrentArithmetic a = *found;
     if (c_.dtype == DType::kF32) a.beta_error = 0;  // rounded to the activations' type
     LinearBounds bounds(truth_, a, gates_, errors(a));
