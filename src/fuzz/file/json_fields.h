@@ -1,4 +1,4 @@
-// Writing and reading the members of case files, which visit_fields() lists (case_fields.h,
+// Writing and reading the members of case files, which visit_fields() lists (history_fields.h,
 // call_fields.h): numbers, strings, enumerations by name, lists of them, structs that are listed.
 #pragma once
 
