@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/laws.h"
+#include "runtime/batch_laws.h"
 #include "runtime/pool_state.h"
 
 namespace shadowgraph {
@@ -78,19 +79,12 @@ class PoolCheck {
       take(at("snapshots", static_cast<int64_t>(i)), s_.snapshots[i]);
   }
 
-  /// I-05, I-06: allocated, not the sink, at the column's offset, and the same page as the column
-  /// before it on that page.
+  /// I-05, I-06.
   void check_slots(const PoolRequest& r) {
     const auto row = s_.slots(r);
-    for (size_t c = 0; c < row.size(); ++c) {
-      const int64_t slot = row[c];
-      const Where where = at("req_to_token", r.row, static_cast<int64_t>(c));
-      if (slot < p_ || slot >= slots() || !s_.taken[page_of(slot)])
-        fail("pool.slot", where, "a slot that is allocated, not of page 0", slot);
-      else if (slot % p_ != static_cast<int64_t>(c) % p_ ||
-               (slot % p_ != 0 && row[c - 1] != slot - 1))
-        fail("pool.page", where, "the slot after its neighbour's in the page", slot);
-    }
+    check_columns(
+        row, r.row, p_, std::ssize(row),
+        [&](int64_t slot) { return slot < slots() && s_.taken[page_of(slot)]; }, &status_);
   }
 
   /// I-07: one column of one request has a page, or the first ones of several share it.

@@ -6,6 +6,7 @@
 
 #include "attn/tree_mask.h"
 #include "core/laws.h"
+#include "runtime/batch_laws.h"
 #include "runtime/pool_state.h"
 #include "shadowgraph/layers/recurrent.h"
 
@@ -185,17 +186,12 @@ class StepCheck {
       return;
     }
     const TreeMask mask(one.spec.custom_mask, e);
-    for (size_t t = 0; t < one.positions.size(); ++t) {
-      int64_t want = e.prefix_len + (drafting() ? 0 : static_cast<int64_t>(t));
-      if (tree) {
-        const auto token = static_cast<int32_t>(t);
-        if (!mask.follows_its_parent(token) || mask.row(token)[0] == 0)
-          fail("step.mask", at("custom_mask", i, token), "the prefix, and a path from the root", 0);
-        want = e.prefix_len + mask.visible(token) - 1;
-      }
-      if (one.positions[t] != want)
-        fail("step.positions", at("positions", i, static_cast<int64_t>(t)), std::to_string(want),
-             one.positions[t]);
+    for (int64_t t = 0; t < std::ssize(one.positions); ++t) {
+      const auto token = static_cast<int32_t>(t);
+      if (tree && (!mask.follows_its_parent(token) || mask.row(token)[0] == 0))
+        fail("step.mask", at("custom_mask", i, token), "the prefix, and a path from the root", 0);
+      const int64_t want = position_of(one, t), got = one.positions[static_cast<size_t>(t)];
+      if (got != want) fail("step.positions", at("positions", i, t), std::to_string(want), got);
     }
     if (one.positions.empty()) fail("step.positions", at("positions", i), "a position a token", 0);
   }

@@ -233,7 +233,7 @@ TEST(TraceVerdicts, ABuilderThatRaisedIsAFindingIfItsBatchIsLegal) {
   EXPECT_EQ(judge_trace(line).left_out, (Laws{"max_seq_len: not known; did you mean max_seq_len_q?",
                                               "max_seq_len_q: beside an exception"}));
   line.input["seq_lens"].data[0] = 13;  // more than its row of req_to_token holds
-  EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
+  EXPECT_EQ(laws(line), Laws{"table.row_width req_to_token 1"});
 }
 
 TEST(TraceVerdicts, AnAccessOutsideStorageIsAFinding) {
@@ -252,7 +252,7 @@ TEST(TraceVerdicts, WhatCannotBeJudgedIsSkippedWithItsReason) {
   EXPECT_TRUE(judge_trace(line).unknown_backend);
   line = decode_line();
   line.input["req_to_token"].data[12] = -3;
-  EXPECT_EQ(found(line), "the batch is not legal: a slot of request 0 lies outside the pool");
+  EXPECT_EQ(laws(line)[0], "pool.slot req_to_token 1 0");
   line = decode_line();
   line.mode = "prebuilt";
   line.input["extend_seq_lens"] = {"int32", {2}, 2, {1, 1}};
@@ -422,14 +422,14 @@ TEST(TraceVerdicts, APageIdIsNoWrappedOne) {
   EXPECT_EQ(laws(line), Laws{"table.slot page_table 0 0"});
 }
 
-TEST(TraceVerdicts, ABatchThatIsNotLegalIsSkipped) {
+TEST(TraceVerdicts, ABatchThatContradictsItselfIsAFinding) {
   TraceLine line = decode_line();
   line.input["req_to_token"].data[13] =
       15;  // token 1 of the first request, on its page but not there
-  EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
+  EXPECT_EQ(laws(line)[0], "pool.page req_to_token 1 1");
   line = decode_line();
   line.input["req_to_token"].data[28] = 45;  // token 4 of the second begins no page
-  EXPECT_EQ(judge_trace(line).kind, Kind::kSkipped);
+  EXPECT_EQ(laws(line)[0], "pool.page req_to_token 2 4");
   line = decode_line();
   line.input["req_pool_indices"] = {"int32", {0}, 0, {}};
   EXPECT_EQ(refusals(line), Laws{"input.req_pool_indices: 0"});

@@ -62,6 +62,7 @@ class FieldJudge {
   void judge_window(int64_t want);
   void judge_dtype();
   bool is_unused(int64_t row) const;
+  int64_t bucket_rows() const;
   bool judge_shape();
   int64_t first_wrong(Rows* rows) const;
   bool judge_rows();

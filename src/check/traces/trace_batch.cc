@@ -121,9 +121,8 @@ std::string TraceBatch::build(const TraceLine& line, const BackendInfo& backend)
   if (!refused.ok() || unreadable_) return "";
   std::string problem = read_tokens(line);
   if (!problem.empty() || !refused.ok() || unreadable_) return problem;
-  const Status legal = validate(batch);
-  if (!legal.ok()) return "the batch is not legal: " + legal.findings()[0].to_string();
-  return check_slots();
+  wrong.add(validate(batch));
+  return "";
 }
 
 void TraceBatch::read_mode(const TraceLine& line, const BackendInfo& backend) {
@@ -262,7 +261,8 @@ void TraceBatch::read_new_tokens(const TraceLine& line) {
 }
 
 /// A graph tells of its bucket's tokens, or of the real ones, as all others do. False: of neither.
-bool TraceBatch::cut_padding(std::vector<int64_t>* values, int64_t tokens, int64_t each) const {
+bool TraceBatch::cut_padding(std::vector<int64_t>* values, int64_t tokens, int64_t each,
+                             std::vector<int64_t>* padding) const {
   const auto size = static_cast<int64_t>(values->size());
   const int64_t bucket = this->tokens();
   bool padded = graph && (bucket == 0 ? size > tokens * each : size == bucket * each);
@@ -271,6 +271,8 @@ bool TraceBatch::cut_padding(std::vector<int64_t>* values, int64_t tokens, int64
   if (graph && batch.mode == ForwardMode::kDraftDecode && request > 0)
     padded = padded || (size > bucket * each && size % request == 0);
   if (tokens < 0 || (size != tokens * each && !padded)) return false;
+  if (const int64_t end = std::min(size, bucket * each); end > tokens * each)
+    padding->assign(values->begin() + tokens * each, values->begin() + end);
   cut(*values, static_cast<size_t>(tokens * each));
   return true;
 }
@@ -306,15 +308,18 @@ std::string TraceBatch::read_tokens(const TraceLine& line) {
     out_cache_loc_ = std::move(all);
   }
   const int64_t each = draft ? s.num_steps : 1;
-  if (stored && !cut_padding(&out_cache_loc_, tokens, each) && out_cache_loc_.empty())
-    return "the batch is not legal: out_cache_loc is empty";
+  if (stored && !cut_padding(&out_cache_loc_, tokens, each, &padding_slots) &&
+      out_cache_loc_.empty())
+    wrong.add(make_finding("step.slots", at("out_cache_loc"),
+                           "a slot for each of " + std::to_string(tokens) + " new tokens", "none"));
   batch.out_cache_loc = out_cache_loc_;  // of any other length: validate() says it
-  if (read(line, "positions", &positions_) && !cut_padding(&positions_, tokens, 1))
+  if (read(line, "positions", &positions_) &&
+      !cut_padding(&positions_, tokens, 1, &padding_positions))
     refuse("input.positions", "one for each of " + std::to_string(tokens) + " tokens",
            std::to_string(positions_.size()));
   batch.positions = positions_;
-  if (s.topk > 1 && is_target_verify(batch.mode) && read(line, "custom_mask", &mask_))
-    batch.spec.custom_mask = mask_;
+  if (is_target_verify(batch.mode) && read(line, "custom_mask", &tree_mask) && s.topk > 1)
+    batch.spec.custom_mask = tree_mask;
   return "";
 }
 

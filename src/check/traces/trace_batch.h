@@ -24,9 +24,11 @@ class TraceBatch {
   TraceBatch& operator=(const TraceBatch&) = delete;
 
   /// Requires that check_words(line) is ok. Empty, or why this line cannot be judged: its batch is
-  /// not legal, or too large. A line that says what no trace says is `refused` instead.
+  /// too large. A line that says what no trace says is `refused` instead, and what contradicts
+  /// itself is `wrong`.
   std::string build(const TraceLine& line, const BackendInfo& backend);
   Status refused;  // io.line: words, inputs that are missing or no arrays of numbers in range
+  Status wrong;    // of validate(batch): nothing can be made of it
 
   /// The batch; in a capture none of its rows is real.
   ForwardBatch batch;
@@ -34,6 +36,9 @@ class TraceBatch {
   int32_t rows = 0;   // with padding
   int32_t width = 1;  // queries that the graph holds for each row
   bool graph = false, capture = false;
+  // What a replay says of the bucket's other tokens, behind those of the batch
+  std::vector<int64_t> padding_slots, padding_positions;
+  std::vector<uint8_t> tree_mask;  // of a verify; a backend that reads no mask still has positions
 
   /// The window of the layers that have one; -1: none has.
   int32_t window() const { return model.layers.back().params.window_left; }
@@ -50,12 +55,8 @@ class TraceBatch {
   void read_requests(const TraceLine& line);
   void read_new_tokens(const TraceLine& line);
   std::string read_tokens(const TraceLine& line);
-  bool cut_padding(std::vector<int64_t>* values, int64_t tokens, int64_t each) const;
-  bool whole_pages(std::span<const int32_t> slots) const;
-  std::string check_slots() const;
-  std::string check_stored_once() const;
-  std::string check_stored() const;
-  int64_t encoder_len(int64_t request) const;
+  bool cut_padding(std::vector<int64_t>* values, int64_t tokens, int64_t each,
+                   std::vector<int64_t>* padding) const;
   void refuse(std::string field, std::string expected, std::string got);
   template <class T>
   bool read(const TraceLine& line, const char* name, std::vector<T>* to);
@@ -66,7 +67,6 @@ class TraceBatch {
   bool unreadable_ = false;  // some input is no array of integers
   std::vector<int32_t> pool_rows_, seq_lens_, extend_lens_, encoder_lens_, table_;
   std::vector<int64_t> out_cache_loc_, positions_, full_to_swa_;
-  std::vector<uint8_t> mask_;
   bool heads_ = true;  // the backend has layers with K and V of their own
   bool dual_chunk_ = false;
 };

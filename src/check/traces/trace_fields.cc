@@ -168,6 +168,15 @@ bool FieldJudge::is_unused(int64_t row) const {
   return value_of(step_.twin[static_cast<size_t>(lens)], row) == 0;
 }
 
+/// A replay runs all rows of its bucket. A twin of the batch alone has those of its requests.
+int64_t FieldJudge::bucket_rows() const {
+  const int64_t requests = step_.rebuilt.batch.size(), bucket = step_.rebuilt.rows;
+  const bool exact = step_.twin.limits.rows == requests && !capture();
+  if (!exact || requests == 0 || bucket <= requests || field_.of_virtual) return 0;
+  const int64_t ends = field_.shape == FieldShape::kIndptr ? 1 : 0;
+  return (rows_ - ends) % requests == 0 ? (rows_ - ends) / requests * bucket + ends : 0;
+}
+
 /// As many rows as the twin's; a bucket may have more.
 bool FieldJudge::judge_shape() {
   const size_t rank = field_.shape == FieldShape::kTable ? 2 : 1;
@@ -181,7 +190,7 @@ bool FieldJudge::judge_shape() {
   rows_ = buffer().shape[0] - (field_.shape == FieldShape::kSteps ? 1 : 0);
   // A capture's twin holds nothing yet.
   while (!capture() && rows_ > std::max<int64_t>(have, 0) && is_unused(rows_ - 1)) --rows_;
-  const int64_t want = rows_;
+  const int64_t want = std::max(rows_, bucket_rows());
   if (have < want || (have > want && !step_.rebuilt.graph)) {
     fail("trace.shape", {}, {}, (step_.rebuilt.graph ? "at least " : "") + number(want) + " rows",
          number(have));

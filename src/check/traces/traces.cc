@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "check/traces/trace_fields.h"
+#include "check/traces/trace_input.h"
 #include "check/traces/trace_names.h"
 #include "check/traces/trace_plans.h"
 #include "core/laws.h"
@@ -169,6 +170,15 @@ class LineJudge {
     if (!refused_.ok()) return "";
     judge_memory();
     if (!problem.empty()) return problem;
+    if (!rebuilt.wrong.ok()) {
+      verdict_.findings.add(std::move(rebuilt.wrong));
+      return "";
+    }
+    InputVerdict input = judge_input(
+        rebuilt, std::ranges::find(backend->info().buffers, FieldShape::kMask,
+                                   &BufferInfo::shape) != backend->info().buffers.end());
+    verdict_.findings.add(std::move(input.findings));
+    if (!input.fits_twin) return "";
     Twin twin;
     const Status status = twin.make(*backend, rebuilt);
     refused_.add(twin.broken());

@@ -24,11 +24,11 @@ struct TraceVerdict {
   Status findings;
 };
 
-/// A line is flagged exactly when metadata that is live breaks the canonical triple of its batch,
-/// an invariant or memory, or when its builder raised on a legal batch. Padded rows answer to laws
-/// only; stale columns, and what nothing reads, to none. It is refused if it says what no trace
-/// says: a mode that there is not, an array that is none; skipped if its backend has no twin, or is
-/// composed of others, or its batch is not legal.
+/// A line is flagged exactly when its batch contradicts itself (trace_input.h), when metadata that
+/// is live breaks the canonical triple of its batch, a law or memory, or when its builder raised.
+/// Padded rows answer to laws only; stale columns, and what nothing reads, to none. It is refused
+/// if it says what no trace says: a mode that there is not, an array that is none; skipped if its
+/// backend has no twin, or is composed of others.
 TraceVerdict judge_trace(const TraceLine& line);
 
 }  // namespace shadowgraph

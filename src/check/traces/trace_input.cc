@@ -1,0 +1,261 @@
+#include "check/traces/trace_input.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/laws.h"
+#include "runtime/batch_laws.h"
+
+namespace shadowgraph {
+namespace {
+
+class InputJudge {
+ public:
+  InputJudge(const TraceBatch& rebuilt, bool kernel_has_mask)
+      : rebuilt_(rebuilt),
+        b_(rebuilt.batch),
+        page_size_(rebuilt.model.page_size),
+        kernel_has_mask_(kernel_has_mask),
+        drafts_(b_.mode == ForwardMode::kDraftDecode || is_target_verify(b_.mode) ||
+                is_draft_extend(b_.mode, DraftExtendV2::kIncluded)),
+        pool_(b_.full_to_swa.empty() ? std::numeric_limits<int32_t>::max()
+                                     : std::ssize(b_.full_to_swa)) {}
+
+  InputVerdict run() {
+    judge_rows();
+    for (int64_t i = 0; i < b_.size(); ++i) judge_columns(i);
+    judge_window_map();
+    for (int64_t i = 0; i < b_.size(); ++i) judge_owners(i);
+    judge_stored();
+    judge_padding();
+    judge_positions();
+    for (const auto& [key, place] : first_) {
+      std::string& got = verdict_.findings.findings()[place.index].got;
+      if (place.more > 0) got += " (and " + std::to_string(place.more) + " more)";
+    }
+    return std::move(verdict_);
+  }
+
+ private:
+  void add(Finding finding) {
+    const auto [it, is_new] = first_.try_emplace(finding.id + ' ' + finding.where.field,
+                                                 Place{verdict_.findings.findings().size(), 0});
+    if (is_new)
+      verdict_.findings.add(std::move(finding));
+    else
+      ++it->second.more;
+  }
+  void fail(LawId law, Where where, std::string expected, std::string got) {
+    add(make_finding(law, std::move(where), std::move(expected), std::move(got)));
+  }
+
+  int64_t row_of(int64_t i) const { return b_.req_pool_indices[static_cast<size_t>(i)]; }
+  int64_t encoder_len(int64_t i) const {
+    return b_.encoder_lens.empty() ? 0 : b_.encoder_lens[static_cast<size_t>(i)];
+  }
+  /// Columns before the first new token.
+  int64_t stored_columns(int64_t i) const { return encoder_len(i) + b_.extent(i).prefix_len; }
+  /// Columns of a request's live keys. A draft decode's own tokens need not be in the table yet.
+  std::span<const int32_t> columns_of(int64_t i) const {
+    const RequestExtent e = b_.extent(i);
+    const int64_t keys = b_.mode == ForwardMode::kDraftDecode ? b_.seq_lens[static_cast<size_t>(i)]
+                                                              : int64_t{e.kv_len};
+    return b_.req_to_token.row(row_of(i)).first(
+        static_cast<size_t>(std::min(b_.req_to_token.width, encoder_len(i) + keys)));
+  }
+  std::string token_at(int64_t i, int64_t column) const {
+    const int64_t text = column - encoder_len(i);
+    const std::string whose = " of request " + std::to_string(i);
+    if (text < 0) return "the encoder's token " + std::to_string(column) + whose;
+    return "token " + std::to_string(text) + whose;
+  }
+
+  void judge_rows() {
+    std::unordered_map<int64_t, int64_t> seen;
+    for (int64_t i = 0; i < std::ssize(b_.req_pool_indices); ++i) {
+      const auto [it, is_new] = seen.try_emplace(row_of(i), i);
+      if (!is_new)
+        fail("step.request", at("req_pool_indices", i), "a row that no other request has",
+             std::to_string(row_of(i)) + ": request " + std::to_string(it->second) + "'s row");
+    }
+  }
+
+  /// Drafts may begin anywhere: only their prefix lies in whole pages.
+  void judge_columns(int64_t i) {
+    const auto columns = columns_of(i);
+    int64_t paged = std::ssize(columns);
+    if (drafts_)
+      paged =
+          encoder_len(i) + std::min(b_.extent(i).prefix_len, b_.seq_lens[static_cast<size_t>(i)]);
+    Status status;
+    check_columns(
+        columns, row_of(i), page_size_, paged, [&](int64_t slot) { return slot < pool_; }, &status);
+    for (Finding& f : status.findings()) {
+      const int64_t column = f.where.col.value_or(0);
+      f.got += ", for " + token_at(i, column);
+      if (f.id == "pool.page")
+        f.expected = "offset " + std::to_string(column % page_size_) + " of the page of its column";
+      const int64_t slot = columns[static_cast<size_t>(column)];
+      verdict_.fits_twin = verdict_.fits_twin && f.id != "pool.page" && slot >= 0 && slot < pool_;
+      add(std::move(f));
+    }
+  }
+
+  void judge_window_map() {
+    for (int64_t slot = 0; slot < std::ssize(b_.full_to_swa); ++slot) {
+      const int64_t to = b_.full_to_swa[static_cast<size_t>(slot)];
+      if (std::in_range<int32_t>(to)) continue;
+      verdict_.fits_twin = false;
+      fail("pool.window", at("full_to_swa", slot), "a slot of the window pool", std::to_string(to));
+    }
+  }
+
+  struct Holder {
+    int64_t request, column;
+  };
+  /// Two requests hold a slot rightly where their rows are the same up to it.
+  bool share(const Holder& a, const Holder& b) const {
+    if (a.request == b.request || a.column != b.column) return false;
+    if (a.column >= stored_columns(a.request) || b.column >= stored_columns(b.request))
+      return false;
+    const auto prefix = static_cast<size_t>(a.column);
+    return std::ranges::equal(columns_of(a.request).first(prefix),
+                              columns_of(b.request).first(prefix));
+  }
+
+  void judge_owners(int64_t i) {
+    const auto columns = columns_of(i);
+    for (int64_t c = 0; c < std::ssize(columns); ++c) {
+      const int64_t slot = columns[static_cast<size_t>(c)];
+      if (slot < page_size_) continue;  // pool.slot
+      const auto [it, is_new] = holders_.try_emplace(slot, Holder{i, c});
+      const Holder other = it->second;
+      if (is_new || share(other, {i, c})) continue;
+      const bool mine = c >= stored_columns(i);
+      const bool theirs = other.column >= stored_columns(other.request);
+      LawId law = "pool.shared";
+      if (mine || theirs) law = "step.slots";
+      if (mine && theirs && other.request != i) law = "slot.duplicate";
+      fail(law, at("req_to_token", row_of(i), c), "a slot of its own, for " + token_at(i, c),
+           std::to_string(slot) + ": the slot of " + token_at(other.request, other.column));
+    }
+  }
+
+  /// Keys are read where they are stored. A draft's slots are not in req_to_token yet, or are those
+  /// of another step. Slot 0 is the sink, for whatever nobody reads.
+  void judge_stored() {
+    for (int64_t t = 0; t < std::ssize(b_.out_cache_loc); ++t) {
+      const int64_t slot = b_.out_cache_loc[static_cast<size_t>(t)];
+      if (slot < 0 || slot >= pool_)
+        fail("slot.range", at("out_cache_loc", t), "a slot of the pool", std::to_string(slot));
+    }
+    if (drafts_) return judge_stored_once();
+    int64_t token = 0;
+    for (int64_t i = 0; i < b_.size() && !b_.out_cache_loc.empty(); ++i) {
+      const auto columns = columns_of(i);
+      for (int64_t c = stored_columns(i); c < std::ssize(columns); ++c, ++token) {
+        const int64_t want = columns[static_cast<size_t>(c)];
+        const int64_t got = b_.out_cache_loc[static_cast<size_t>(token)];
+        if (got != want)
+          fail("slot.write", at("out_cache_loc", token),
+               "slot " + std::to_string(want) + ", where " + token_at(i, c) + " is read",
+               std::to_string(got));
+      }
+    }
+  }
+
+  void judge_stored_once() {
+    std::unordered_map<int64_t, int64_t> seen;
+    for (int64_t t = 0; t < std::ssize(b_.out_cache_loc); ++t) {
+      const int64_t slot = b_.out_cache_loc[static_cast<size_t>(t)];
+      if (slot == 0) continue;
+      const auto [it, is_new] = seen.try_emplace(slot, t);
+      if (!is_new)
+        fail("slot.duplicate", at("out_cache_loc", t), "a slot of its own",
+             std::to_string(slot) + ": new token " + std::to_string(it->second) +
+                 " is stored there, too");
+    }
+  }
+
+  /// Padding may be stored wherever no live key lies. A draft extend's tokens may stand in rows of
+  /// the graph's width: what is behind the last accepted one need not be padding's.
+  void judge_padding() {
+    if (is_draft_extend(b_.mode, DraftExtendV2::kIncluded)) return;
+    for (int64_t t = 0; t < std::ssize(rebuilt_.padding_slots); ++t) {
+      const auto holder = holders_.find(rebuilt_.padding_slots[static_cast<size_t>(t)]);
+      if (holder == holders_.end()) continue;
+      fail("slot.write", at("out_cache_loc", std::ssize(b_.out_cache_loc) + t),
+           "a slot of no live key, for padding",
+           std::to_string(holder->first) + ": the slot of " +
+               token_at(holder->second.request, holder->second.column));
+    }
+  }
+
+  /// A draft's positions may be those of its first step: engines plan all steps before it runs.
+  bool is_position(int64_t request, const ForwardBatch& one, int64_t token) const {
+    const int64_t got = one.positions[static_cast<size_t>(token)];
+    if (b_.mode == ForwardMode::kDraftDecode && got == b_.seq_lens[static_cast<size_t>(request)])
+      return true;
+    if (is_tree_ && !kernel_has_mask_) {
+      const RequestExtent e = one.extent(0);
+      return got >= e.prefix_len && got < e.kv_len;
+    }
+    return got == position_of(one, token);
+  }
+
+  void judge_positions() {
+    if (b_.positions.empty() && rebuilt_.padding_positions.empty()) return;
+    ForwardBatch batch = b_;
+    is_tree_ = is_target_verify(b_.mode) && (b_.spec.topk > 1 || !rebuilt_.tree_mask.empty());
+    if (is_tree_) {
+      batch.spec.topk = std::max(2, batch.spec.topk);
+      batch.spec.custom_mask = rebuilt_.tree_mask;
+    }
+    const bool known = !is_tree_ || (!rebuilt_.tree_mask.empty() && validate(batch).ok());
+    int64_t token = 0;
+    for (int64_t i = 0; i < batch.size() && known; ++i) {
+      const ForwardBatch one = batch.slice(i, 1);
+      for (int64_t t = 0; t < std::ssize(one.positions); ++t, ++token) {
+        if (is_position(i, one, t)) continue;
+        fail("step.positions", at("positions", token),
+             std::to_string(position_of(one, t)) + ": " + std::to_string(one.extent(0).prefix_len) +
+                 " tokens before it are stored",
+             std::to_string(one.positions[static_cast<size_t>(t)]));
+      }
+    }
+    const int64_t most =
+        rebuilt_.model.max_context_len + std::max(b_.spec.num_draft_tokens, b_.spec.num_steps) - 1;
+    for (int64_t t = 0; t < std::ssize(rebuilt_.padding_positions); ++t) {
+      const int64_t got = rebuilt_.padding_positions[static_cast<size_t>(t)];
+      if (got >= 0 && (rebuilt_.model.max_context_len == 0 || got <= most)) continue;
+      fail("step.positions", at("positions", std::ssize(b_.positions) + t),
+           "0 to " + std::to_string(most) + " in padding, too", std::to_string(got));
+    }
+  }
+
+  struct Place {
+    size_t index;  // of the first finding
+    int64_t more;
+  };
+  const TraceBatch& rebuilt_;
+  const ForwardBatch& b_;
+  const int64_t page_size_;
+  const bool kernel_has_mask_, drafts_;
+  bool is_tree_ = false;
+  const int64_t pool_;  // slots
+  std::unordered_map<int64_t, Holder> holders_;
+  std::unordered_map<std::string, Place> first_;
+  InputVerdict verdict_;
+};
+
+}  // namespace
+
+InputVerdict judge_input(const TraceBatch& rebuilt, bool kernel_has_mask) {
+  return InputJudge(rebuilt, kernel_has_mask).run();
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,29 @@
+// The scheduler's own input of a recorded step, judged like everything else: the map from tokens to
+// slots, where the step stores, and positions. Tested by tests/check/trace_input_test.cc.
+#pragma once
+
+#include "check/traces/trace_batch.h"
+#include "shadowgraph/status.h"
+
+namespace shadowgraph {
+
+/// What of the input breaks a law, one finding for each law and field: the first place, and how
+/// many more. Requires a batch that validate() accepts.
+/// - step.request: two requests have one row of req_to_token.
+/// - pool.slot, pool.page: columns of live keys (check_columns in runtime/batch_laws.h).
+/// - pool.window: full_to_swa leads out of any pool.
+/// - pool.shared: a stored token's slot is another's, except in a prefix that requests share.
+/// - step.slots: a new token's slot is a stored token's, or another new token's of its request.
+/// - slot.duplicate: two requests store in one slot.
+/// - slot.range, slot.write: out_cache_loc leads out of the pool, or not to where keys are read;
+///   padding is stored over a live key.
+/// - step.positions: position_of; padding stays within the context. A tree's depths are those of
+///   its mask where kernel_has_mask: the backend hands its kernel the mask. Elsewhere (recordings
+///   of FlashAttention drew positions and masks apart) they only stay among the step's tokens.
+struct InputVerdict {
+  Status findings;
+  bool fits_twin = true;  // a twin can make metadata of this batch
+};
+InputVerdict judge_input(const TraceBatch& rebuilt, bool kernel_has_mask);
+
+}  // namespace shadowgraph

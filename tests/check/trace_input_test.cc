@@ -1,0 +1,149 @@
+// What a line says of its step is judged, too: slots, stores, positions, rows of the bucket. Each
+// wrong state stands beside a right one that differs in the wrong number only.
+#include "check/traces/trace_input.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "check/trace_lines.h"
+
+namespace shadowgraph {
+namespace {
+
+RecordedField numbers(std::vector<int64_t> data) {
+  const auto size = static_cast<int64_t>(data.size());
+  return {"int64", {size}, size, std::move(data)};
+}
+
+/// A line of reports/, and the finding that it must have first; none: it is clean.
+struct Report {
+  const char* id;
+  const char* law = nullptr;
+};
+constexpr Report kReports[] = {
+    {"ascend-all-rows"},
+    {"fa-all-rows"},
+    {"lists-all-rows"},
+    {"ascend-host-list-short", "trace.shape seq_lens_cpu_list"},
+    {"ascend-table-short", "trace.shape block_tables"},
+    {"ascend-all-short", "trace.shape block_tables"},
+    {"fa-lengths-short", "trace.shape cache_seqlens_int32"},
+    {"fa-offsets-short", "trace.shape cu_seqlens_q"},
+    {"fa-table-short", "trace.shape page_table"},
+    {"lists-offsets-short", "trace.shape decode[0].global_override_indptr_cpu"},
+    {"drafts-without-page", "pool.slot req_to_token 1 64"},
+    {"drafts-with-page"},
+    {"lists-encoder-slot-again", "pool.page req_to_token 1 11"},
+    {"table-encoder-slot-again", "pool.page req_to_token 1 11"},
+    {"lists-encoder-slots-apart"},
+    {"table-encoder-slots-apart"},
+    {"own-slot-twice", "step.slots req_to_token 1 3"},
+    {"two-requests-store-in-one", "slot.duplicate req_to_token 2 2"},
+    {"two-requests-share-a-prefix"},
+    {"stored-in-slot-0", "pool.slot req_to_token 1 3"},
+    {"stored-beside", "slot.write out_cache_loc 0"},
+    {"stored-where-read"},
+    {"pages-not-whole", "pool.page req_to_token 1 11"},
+    {"verify-behind-prefix"},
+    {"decode-last"},
+    {"draft-replay"},
+    {"verify-gap", "step.positions positions 0"},
+    {"verify-stale", "step.positions positions 0"},
+    {"decode-next", "step.positions positions 0"},
+    {"draft-replay-gap", "step.positions positions 0"},
+    {"draft-replay-padding-beyond-context", "step.positions positions 1"},
+};
+
+TEST(TraceReports, EachLineIsAnsweredAsWhoeverReportedItNeeds) {
+  std::vector<TraceLine> lines;
+  for (const char* file : {"bucket_rows", "slot_map", "positions"})
+    ASSERT_TRUE(
+        read_traces(std::string(SHADOWGRAPH_TEST_DATA) + "/reports/" + file + ".jsonl", &lines)
+            .ok());
+  ASSERT_EQ(lines.size(), std::size(kReports));
+  for (const Report& report : kReports) {
+    const auto line = std::ranges::find(lines, report.id, &TraceLine::id);
+    ASSERT_NE(line, lines.end()) << report.id;
+    const TraceVerdict v = judge_trace(*line);
+    EXPECT_TRUE(v.left_out.empty()) << report.id;
+    if (report.law == nullptr)
+      EXPECT_EQ(v.kind, Kind::kAgreed) << report.id << ": " << v.findings.to_string();
+    else
+      EXPECT_EQ(laws(*line).at(0), report.law) << v.findings.to_string();
+  }
+}
+
+TEST(TraceInput, BothTokensOfASlotAreNamed) {
+  TraceLine line = decode_line();
+  line.config.page_size = 1;
+  line.expect.clear();
+  line.expect["cache_seqlens_int32"] = numbers({5, 9});
+  line.expect["cache_seqlens_int32"].dtype = "int32";
+  EXPECT_EQ(found(line), "ok");
+  line.input["req_to_token"].data[14] = 9;  // two stored tokens of request 0
+  EXPECT_EQ(found(line),
+            "pool.shared: x: req_to_token[1, 2] is 9: the slot of token 1 of request 0, expected a "
+            "slot of its own, for token 2 of request 0");
+  line.input["req_to_token"].data[14] = 12;  // another request's, which shares no prefix
+  EXPECT_EQ(laws(line), Laws{"pool.shared req_to_token 2 0"});
+  line.input["req_to_token"].data[14] = 10;
+  line.input["req_to_token"].data[32] = 40;  // a new token over a stored one
+  EXPECT_EQ(laws(line), Laws{"step.slots req_to_token 2 8"});
+}
+
+TEST(TraceInput, APrefixIsSharedFromItsFirstTokenOn) {
+  TraceLine line = decode_line();
+  line.config.page_size = 1;
+  line.expect.clear();
+  line.expect["cache_seqlens_int32"] = numbers({5, 9});
+  line.expect["cache_seqlens_int32"].dtype = "int32";
+  auto& table = line.input["req_to_token"].data;
+  for (size_t c = 0; c < 3; ++c) table[24 + c] = table[12 + c];
+  EXPECT_EQ(found(line), "ok");
+  table[24] = 50;  // tokens 1 and 2 are shared, token 0 is not
+  EXPECT_EQ(laws(line), Laws{"pool.shared req_to_token 2 1"});
+  EXPECT_NE(found(line).find("(and 1 more)"), std::string::npos);
+}
+
+TEST(TraceInput, PaddingIsStoredOverNoLiveKey) {
+  TraceLine line = replay_line();
+  for (const int64_t slot : {0, 1, 99}) {
+    line.input["out_cache_loc"] = numbers({20, 4, slot});
+    EXPECT_EQ(found(line), "ok") << slot;
+  }
+  line.input["out_cache_loc"] = numbers({20, 4, 42});
+  EXPECT_EQ(found(line),
+            "slot.write: x: out_cache_loc[2] is 42: the slot of token 6 of request 1, expected a "
+            "slot of no live key, for padding");
+}
+
+TEST(TraceInput, PositionsOfATreeAreDepthsWhereTheKernelHasTheMask) {
+  TraceLine line = decode_line();
+  line.backend = "triton";
+  line.mode = "target_verify";
+  line.config.num_draft_tokens = 3, line.config.num_steps = 2, line.config.topk = 2;
+  line.input["seq_lens"] = numbers({2});
+  line.input["req_pool_indices"] = numbers({1});
+  line.expect.clear();
+  // Token 0 is the root, 1 and 2 its children.
+  line.input["custom_mask"] = numbers({1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 1, 1, 1, 0, 1});
+  const auto is_flagged = [&] { return found(line).starts_with("step.positions"); };
+  line.input["positions"] = numbers({2, 3, 3});
+  EXPECT_FALSE(is_flagged()) << found(line);
+  line.input["positions"] = numbers({2, 3, 4});  // as in a chain
+  EXPECT_EQ(laws(line)[0], "step.positions positions 2");
+  line.backend = "flashattention";
+  line.expect["cu_seqlens_q"] = numbers({0, 3});
+  line.expect["cu_seqlens_q"].dtype = "int32";
+  EXPECT_EQ(found(line), "ok");
+  line.input["positions"] = numbers({2, 3, 5});  // behind the step's last token
+  EXPECT_EQ(laws(line), Laws{"step.positions positions 2"});
+  line.input.erase("custom_mask");  // nothing says which tree
+  EXPECT_FALSE(is_flagged()) << found(line);
+}
+
+}  // namespace
+}  // namespace shadowgraph
