@@ -4,18 +4,17 @@
 //
 // A fault is one row in the table of its theme, a file of this folder (plant.h has what rows are
 // made of). What a row holds:
-//   id        a family and a number, K31, and a letter where one report shows several: K11a. K:
-//   from
-//             the reports of engines; DC: dual chunks; M: recurrent states; DS: sparse layers; DV:
-//             DeepSeek-V4. A new one has the next number of its family; an id is never used again
-//   group     a kind of slip, of which several faults are: CE, OOBW, STALE, LSE, ... OOBR, OOBW,
-//             INTOVF and RACE say that it leaves its buffers, or depends on timing
+//   id        a family and a number, K31, and a letter where one report shows several: K11a.
+//             K: reports of engines; DC: dual chunks; M: recurrent states; DS: sparse layers;
+//             DV: DeepSeek-V4. A new one has the next number of its family, which
+//             `list faults` shows; an id is never used again
+//   group     a kind of slip, of which several faults are: CE, OOBW, STALE, LSE, ... OOBR,
+//             OOBW, INTOVF and RACE say that it leaves its buffers, or depends on timing
 //   title     what is wrong, as a sentence without an end
-//   refs      of a K first the thread or the commit that it is from, REPO#NUMBER or REPO@COMMIT;
-//             where nobody reported it, the law that it breaks: fi.I-90
-//   mistakes  what a row's wrong result shows of it (check/mistakes/mistakes.inc): several where it
-//   strikes in
-//             several ways, or where two are one in numbers
+//   refs      of a K first the thread or the commit that it is from, REPO#NUMBER or
+//             REPO@COMMIT; where nobody reported it, a reference (core/refs.inc): fi.I-90
+//   mistakes  what a row's wrong result shows of it (check/mistakes/mistakes.inc): several
+//             where it strikes in several ways, or where two are one in numbers
 //
 // Tested by tests/faults/faults_test.cc.
 #pragma once

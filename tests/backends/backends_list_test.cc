@@ -13,8 +13,8 @@ namespace {
 /// A model that the backend serves.
 ModelConfig model_for(const Backend& backend) {
   const BackendInfo& info = backend.info();
-  const bool latent = info.name.find("mla") != std::string_view::npos;
-  ModelConfig m = model_of(info.page_sizes.empty() ? 16 : info.page_sizes[0], latent ? 1 : 2, 256);
+  ModelConfig m =
+      model_of(info.page_sizes.empty() ? 16 : info.page_sizes[0], info.heads ? 2 : 1, 256);
   m.num_steps = 3, m.num_draft_tokens = 3;
   if (info.dual_chunk) {
     m.layers[0].dual_chunk = m.layers[0].params.causal = true;

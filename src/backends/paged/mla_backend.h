@@ -11,7 +11,9 @@ namespace shadowgraph {
 class MlaBackend : public PagedBackend {
  public:
   enum MlaBufferId : uint8_t {
-    kSeqLensK = kFirstOwn,  // [rows] prefix + window
+    // [rows] prefix + window: what the engine tells its kernel. A sibling has a row for it, with
+    // Role::kWidthLens, and the trace's name if one records it; kKvLens are the launch's own
+    kSeqLensK = kFirstOwn,
     kFirstOwnOfMla
   };
 

@@ -22,6 +22,7 @@ constexpr Rounding rounding_to(DType t) {
   if (t == DType::kBF16) return {0x1p-8, 0x1p-134, 0x1.fep127};
   if (t == DType::kF32) return {0x1p-24, 0x1p-150, 0x1.fffffep127};
   if (t == DType::kE4M3) return {0x1p-4, 0x1p-10, 448};
+  if (t == DType::kE5M2) return {0x1p-3, 0x1p-17, 57344};
   return {};
 }
 

@@ -38,7 +38,8 @@ class MetaFacts {
 
   std::span<const KindFacts> kinds() const { return kinds_; }
 
-  /// Elements that can be read; 0: not bound in this mode, or not written yet.
+  /// Elements that can be read; 0: not bound in this mode, or not written yet. A table that a
+  /// launch gathers has its shape before the launch, and no elements.
   int64_t size(int buffer) const {
     const auto i = static_cast<size_t>(buffer);
     return buffer >= 0 && i < arrays_.size() ? arrays_[i].size : 0;

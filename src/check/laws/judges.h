@@ -5,25 +5,9 @@
 
 namespace shadowgraph {
 
-void judge_offsets(const MetaFacts& facts, LawReport& report);
-void judge_queries(const MetaFacts& facts, LawReport& report);
-void judge_lengths(const MetaFacts& facts, LawReport& report);
-void judge_last_pages(const MetaFacts& facts, LawReport& report);
-void judge_chunk_parts(const MetaFacts& facts, LawReport& report);
-void judge_chunk_factors(const MetaFacts& facts, LawReport& report);
-void judge_keys(const MetaFacts& facts, LawReport& report);
-void judge_copies(const MetaFacts& facts, LawReport& report);
-void judge_slots(const MetaFacts& facts, LawReport& report);
-void judge_pool_rows(const MetaFacts& facts, LawReport& report);
-void judge_scalars(const MetaFacts& facts, LawReport& report);
-void judge_baked(const MetaFacts& facts, LawReport& report);
-void judge_window(const MetaFacts& facts, LawReport& report);
-void judge_masks(const MetaFacts& facts, LawReport& report);
-void judge_items(const MetaFacts& facts, LawReport& report);
-void judge_plans(const MetaFacts& facts, LawReport& report);
-void judge_states(const MetaFacts& facts, LawReport& report);
-void judge_sparse(const MetaFacts& facts, LawReport& report);
-void judge_latents(const MetaFacts& facts, LawReport& report);
-void judge_splits(const MetaFacts& facts, LawReport& report);
+// A function of several laws is declared once for each: the same declaration.
+#define SG_METADATA_LAW(law, function) void function(const MetaFacts& facts, LawReport& report);
+#include "check/laws/metadata_laws.inc"
+#undef SG_METADATA_LAW
 
 }  // namespace shadowgraph

@@ -1,6 +1,6 @@
 // Metadata alone: a backend bound once, filled from many batches, and judged each time by the laws
-// of metadata_laws.inc. Nothing is launched, so a case takes microseconds; what only launches write is
-// not judged. Tested by tests/check/metadata_laws_test.cc; its speed is a row of
+// of metadata_laws.inc. Nothing is launched, so a case takes microseconds; what only launches write
+// is not judged. Tested by tests/check/metadata_laws_test.cc; its speed is a row of
 // bench/fill_bench.cc.
 #pragma once
 

@@ -25,9 +25,9 @@ Status judge_own(const Backend& backend, const ForwardBatch& batch, const ModelC
   }
   const MetaFacts facts(backend, batch, model, meta, ran);
   const MetadataLaw* last = nullptr;
-  for (const MetadataLaw& invariant : kMetadataLaws) {
-    if (last == nullptr || last->judge != invariant.judge) invariant.judge(facts, report);
-    last = &invariant;
+  for (const MetadataLaw& law : kMetadataLaws) {
+    if (last == nullptr || last->judge != law.judge) law.judge(facts, report);
+    last = &law;
   }
   return report.take();
 }
