@@ -85,7 +85,7 @@ struct Runner::Impl {
     all.add(std::move(seen));
     return all;
   }
-  /// Where outputs alone count, what is said of them.
+  /// Where only outputs count, what is said of them.
   Status kept(Status seen) const;
   Status judge_replay(const ForwardBatch& batch, const Limits& limits);
   /// A replay has the bits of the eager step.

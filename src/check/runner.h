@@ -46,7 +46,7 @@ struct RunnerOptions {
   // Type and scales of the pools. Each is chosen so that stored element * scale gives back the
   // value, to the bit: the scale is a power of two for fp8 and 1 for other types
   DType kv_dtype = DType::kF32;
-  float k_scale = 1, v_scale = 1;  // of latents k_scale alone
+  float k_scale = 1, v_scale = 1;  // latents have only k_scale
   // Slots of the pools (with several ranks, of this rank's pools), the sink's page included; whole
   // pages
   int64_t slots = 0, swa_slots = 0;

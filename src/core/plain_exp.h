@@ -1,4 +1,4 @@
-// exp, sigmoid and softplus in double of additions, products and one division alone: the same bits
+// exp, sigmoid and softplus in double, only by additions, products and one division: the same bits
 // on every machine, whatever its libm, and a loop over them becomes vectors. What is rounded to f32
 // afterwards is rounded once, but for ties that 2^-50 of the value decides.
 // Tested by tests/core/plain_exp_test.cc.

@@ -20,7 +20,7 @@ struct RecurrentCase {
   };
 
   Call call = Call::kAttention;
-  std::vector<Row> rows;  // of a gate: its tokens alone
+  std::vector<Row> rows;  // a gate has only tokens
   DType dtype = DType::kF32, state_dtype = DType::kF32, out_dtype = DType::kF32;
   PadRow pad = PadRow::kSkip;
   // States behind draft tokens, in draft_dtype (a convolution's: its dtype), and a tree of them

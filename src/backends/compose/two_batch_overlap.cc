@@ -29,7 +29,7 @@ bool may_cut_layer(const LayerKind& kind) {
   return sparse_of(kind) != nullptr || (is_dense_attention(kind) && kind.params.causal);
 }
 
-/// Prompts alone, whose layers may be cut, and whose items stay together.
+/// Only prompts: their layers may be cut, and their items stay together.
 bool may_cut(ForwardMode m, const ModelConfig& model, bool items) {
   return !items && is_extend_or_draft_extend_or_mixed(m) && !is_draft_extend(m) &&
          std::ranges::all_of(model.layers, may_cut_layer);

@@ -53,7 +53,7 @@ class CsrRows {
   /// The next row, to be written.
   std::span<T> add(int64_t count);
   /// The next row: these tokens of a request, in their pool (map: full_to_swa, or empty). Padding
-  /// has slot 0 alone.
+  /// has only slot 0.
   void add(const RequestRow& row, KvRange tokens, std::span<const int64_t> map = {});
   /// The same where the last of the row's tokens are those of a draft's branch, by their slots in
   /// the full pool; the range may begin inside them.

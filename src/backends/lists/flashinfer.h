@@ -74,7 +74,7 @@ class FlashInfer final : public Backend {
     return kFirstPlan + (2 * wrapper + static_cast<int>(part)) * kNumPlanIds + id;
   }
 
-  /// Meta's scalars. Launches read split_kv() alone.
+  /// Meta's scalars. Launches read only split_kv().
   enum ScalarId : uint8_t {
     // The window that wrapper 0 has to be planned with: of layers some of whose queries see less
     // than their list, and have no mask; else -1

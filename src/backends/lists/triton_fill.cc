@@ -96,7 +96,7 @@ class TritonFill {
  private:
   void draft_branches(int64_t i, const RequestRow& row) {
     for (int64_t r = i * limits_.model.topk; r < (i + 1) * limits_.model.topk; ++r) {
-      std::span<const int64_t> branch;  // padding has slot 0 alone
+      std::span<const int64_t> branch;  // padding has only slot 0
       if (!row.padding()) branch = drafted_slots(batch_, limits_, r);
       all_.add_branch(r, row, branch);
       window_.add_branch(r, row, branch);

@@ -1,4 +1,4 @@
-// CUTLASS-MLA as SGLang drives it: decode alone, pages of 128. Everything else is another backend's
+// CUTLASS-MLA as SGLang drives it: only decode, pages of 128. Everything else is another backend's
 // (Hybrid). Facts: docs/metadata.md "Siblings". Tested by tests/backends/paged_backends_test.cc.
 #pragma once
 

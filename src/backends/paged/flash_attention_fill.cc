@@ -198,7 +198,7 @@ class FlashAttentionFill {
     if (!row.padding()) mask_ = mask.rest();
   }
 
-  /// A token sees its ancestors alone, parents first: so a key stands where its position says, and
+  /// A token sees only its ancestors, parents first: so a key stands where its position says, and
   /// the token itself last.
   void merged_token(int64_t r, const RequestRow& row, std::span<const int32_t> drafts) {
     const auto prefix = static_cast<size_t>(row.extent.prefix_len);

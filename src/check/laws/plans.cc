@@ -54,7 +54,7 @@ class PlanJudge {
     return true;
   }
 
-  /// Packed rows of a tile. A kernel is compiled for it, so that it may depend on the limits alone.
+  /// Packed rows of a tile. A kernel is compiled for it, so that it may depend only on the limits.
   int64_t tile() const {
     if (!prefill_) return group_;
     const bool graph = m_.limits.sum_kv_lens == 0;

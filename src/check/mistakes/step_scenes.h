@@ -20,7 +20,7 @@ class StepScenes {
   Scene of(const ForwardBatch& batch, const CanonicalCall& canonical) const;
 
  private:
-  /// A capture's batch, of padding alone.
+  /// A capture's batch, which is only padding.
   RowsRead padding_like(const RowsRead& rows) const;
   /// What stands before and behind the keys, in their rows of req_to_token.
   void add_neighbours(const ForwardBatch& batch, Scene* scene) const;

@@ -40,7 +40,7 @@ FieldVerdict FieldJudge::run() {
   return {kLeftOut, left_out_};
 }
 
-/// A scalar of a replay is what its capture froze, and that what is baked alone; a choice is a
+/// A scalar of a replay is what its capture froze, if it is baked; a choice is a
 /// plan's, and every step plans.
 bool FieldJudge::is_unread() const {
   if (field_.rule == FieldRule::kDead) return true;

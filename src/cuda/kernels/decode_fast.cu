@@ -261,7 +261,7 @@ __device__ void decode_items(const Call& call, const PagedAttention& s, const Ro
   const Softmax<kCapped> softmax{call.scale, call.cap};
   if (cluster_size() > 1) arrive_at_cluster();
   Ahead<D, kStages> ahead(call, s, q, first, me);
-#pragma unroll 1  // in one place alone: two would cost registers
+#pragma unroll 1  // in only one place: two would cost registers
   for (int i = 0; i < kStages - 1; ++i) ahead.ask();
   int slot = 0;  // of the next tile
   for (int32_t number = first; number < call.items; number += call.step) {
@@ -390,7 +390,7 @@ CudaKernel kernel() {
   CudaKernel k =
       cuda_kernel("attention_with_kvcache", decode<T, D, kStages>, geometry<T, D, kStages>);
   k.fits = fits<T, D, kStages>;
-  k.preference = Room<D, kStages>::kBytes > 160 << 10 ? 5 : 4;  // what Hopper alone has room for
+  k.preference = Room<D, kStages>::kBytes > 160 << 10 ? 5 : 4;  // what only Hopper has room for
   return k;
 }
 

@@ -87,7 +87,7 @@ class PartRun {
   StepGridResult result_;
 };
 
-/// Metadata alone: a shape in one order of pages after the other.
+/// Only metadata: a shape in one order of pages after the other.
 class PlanRun {
  public:
   PlanRun(const GridPart& part, const Backend& backend, const MakeTap& tap)

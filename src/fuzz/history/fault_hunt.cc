@@ -31,7 +31,7 @@ HistoryOptions histories_of(const Planted& planted, int64_t shrink_tries) {
   return options;
 }
 
-/// Histories alone, with the fault in them.
+/// Only histories, with the fault in them.
 FuzzOptions fuzz_of(const Planted& planted, const HuntOptions& options, size_t max_findings) {
   FuzzOptions fuzz;
   fuzz.seed = options.seed, fuzz.cases = options.cases, fuzz.seconds = options.seconds;
@@ -120,7 +120,7 @@ FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
 
 FaultTwin run_fault_on(const MakeDevice& make_device, const Planted& planted,
                        const HuntOptions& options, const std::atomic<bool>& stop) {
-  constexpr uint64_t kSearched = 4000;  // histories, on the simulated device alone
+  constexpr uint64_t kSearched = 4000;  // histories, only on the simulated device
   FuzzOptions search = fuzz_of(planted, options, 1);
   search.cases = kSearched, search.seconds = 0;
   const std::optional<FirstFailure> noticed = run_fuzz(search, {}, stop).first;

@@ -71,7 +71,7 @@ struct SimDevice::Impl {
   SimEvent* event(EventHandle e);
   void add_finding(LawId law, std::string field, std::string expected, std::string got);
 
-  /// Is this memory that the host alone can reach?
+  /// Is this memory that only the host can reach?
   bool is_host(const void* p) const { return !memory.mapped(p, 1); }
 
   /// What is enqueued on s: its own work and events that it waits for; of the legacy stream, the
