@@ -11,10 +11,12 @@ constexpr ForwardMode kAscendModes[] = {
     ForwardMode::kIdle,          ForwardMode::kTargetVerify, ForwardMode::kDraftExtend,
     ForwardMode::kDraftExtendV2, ForwardMode::kDllmExtend,   ForwardMode::kDraftDecode};
 
-// The device's lengths and the host's are one buffer here, so they cannot differ (fi.I-108).
+// The device's lengths and the host's are one buffer here, so they cannot differ (fi.I-108). Eager
+// steps record int32 lengths, graphs of later engines int64: the operator takes the host's list.
 constexpr auto kAscendBuffers = with_family(
     kPagedBuffers,
-    {field::bounded(recorded(Ascend::kKvLens, Role::kKeyLens, "seq_lens", "fi.I-108"), 0),
+    {field::any(
+         field::bounded(recorded(Ascend::kKvLens, Role::kKeyLens, "seq_lens", "fi.I-108"), 0)),
      field::any(field::rows(Ascend::kKvLens, "seq_lens_cpu_int", "fi.I-108 fi.I-81")),
      field::any(field::rows(Ascend::kKvLens, "seq_lens_cpu_list", "fi.I-108 fi.I-81")),
      recorded(Ascend::kActualSeqLengths, Role::kQueryEnds, "actual_seq_lengths_q",
