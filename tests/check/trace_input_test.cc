@@ -55,11 +55,20 @@ constexpr Report kReports[] = {
     {"decode-next", "step.positions positions 0"},
     {"draft-replay-gap", "step.positions positions 0"},
     {"draft-replay-padding-beyond-context", "step.positions positions 1"},
+    {"pages-exact"},
+    {"pages-replay-exact"},
+    {"slots"},
+    {"pages-surplus", "len.q_extent decode[0].kv_indptr 1"},
+    {"pages-replay-surplus", "len.q_extent decode[0].global_override_indptr_cpu 1"},
+    {"pages-last-zero", "len.last_page decode[0].kv_last_page_len 0"},
+    {"pages-last-short", "len.kv_extent decode[0].kv_last_page_len 0"},
+    {"pages-of-another", "table.slot decode[0].kv_indices 1 1"},
+    {"pages-are-slots", "table.unit decode[0].kv_indices 0 0"},
 };
 
 TEST(TraceReports, EachLineIsAnsweredAsWhoeverReportedItNeeds) {
   std::vector<TraceLine> lines;
-  for (const char* file : {"bucket_rows", "slot_map", "positions"})
+  for (const char* file : {"bucket_rows", "slot_map", "positions", "pages_in_lists"})
     ASSERT_TRUE(
         read_traces(std::string(SHADOWGRAPH_TEST_DATA) + "/reports/" + file + ".jsonl", &lines)
             .ok());

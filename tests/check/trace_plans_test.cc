@@ -96,7 +96,7 @@ TEST(TracePlans, AWrongSlotIsCalledByItsName) {
   EXPECT_NE(got(77).find("a slot of no request"), std::string::npos);
 }
 
-TEST(TracePlans, PagesOfAListAreSingleSlots) {
+TEST(TracePlans, APlanInPagesHasNoListOfSlots) {
   TraceLine line = planned_decode();
   line.expect["decode[0].page_size"] = scalar_of(4);
   EXPECT_EQ(laws(line), Laws{"plan.argument decode[0].page_size"});

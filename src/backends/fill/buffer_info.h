@@ -132,6 +132,7 @@ struct BufferInfo {
   // there: its capture has no mask and no drafts yet
   int32_t least = 0;
   std::optional<int32_t> most = {};  // kRows: and at most
+  bool of_last_page = false;         // kRows: tokens in the last page of each row of a plan's list
   // kRows: into how many partial results, at the most, a row is cut: the third axis of this buffer
   int most_of = -1;
   // kIndptr: offsets into the step's query tokens, of which a graph has so many and no more

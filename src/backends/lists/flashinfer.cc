@@ -25,10 +25,10 @@ using field::bounded, field::indptr, field::key_indptr, field::list, field::pack
 constexpr std::string_view kChoice = "a choice between launches that give the same";
 constexpr std::string_view kAtBind = "written at bind, of the model: no batch changes it";
 
-/// A page is one token.
+/// The twin's page is one token.
 constexpr BufferInfo last_page_len(std::string_view name, Role role = Role::kNone) {
   BufferInfo row = bounded(field::rows(Fi::kLastPageLen, name, "fi.I-10 fi.I-15"), 1, 1);
-  row.role = role;
+  row.role = role, row.of_last_page = true;
   return row;
 }
 constexpr BufferInfo choice(int scalar, std::string_view name, std::string_view refs) {

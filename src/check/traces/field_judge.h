@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "check/traces/trace_fields.h"
+#include "check/traces/trace_pages.h"
 #include "check/traces/trace_words.h"
 #include "core/laws.h"
 
@@ -37,7 +38,10 @@ class FieldJudge {
   int64_t real_rows() const;
   /// Elements of a vector that are stored.
   int64_t stored() const { return std::min(recorded_.rows(), recorded_.cols); }
-  int64_t expected(int64_t i) const { return value_of(buffer(), i); }
+  int64_t expected(int64_t i) const {
+    const bool listed = paged_.is_paged() && field_.shape != FieldShape::kMask;
+    return listed ? paged_.at(field_.shape, i) : value_of(buffer(), i);
+  }
   int64_t got(int64_t i) const { return recorded_.data[static_cast<size_t>(i)]; }
   int64_t least_padding(const BufferInfo& field) const;
   int64_t most_padding() const;
@@ -58,6 +62,7 @@ class FieldJudge {
     }
   };
 
+  bool is_planned_page() const;
   bool judge_scalar();
   void judge_window(int64_t want);
   void judge_dtype();
@@ -69,10 +74,13 @@ class FieldJudge {
   bool judge_slots();
   bool has_queries_of_width() const;
   bool lists_own_keys() const;
+  CountPlace counted(int64_t row) const;
+  void report_count(int64_t end, bool of_width);
   bool judge_indptr();
   void judge_copy();
   bool judge_steps();
   bool judge_sizes();
+  bool judge_last_pages();
 
   bool judge_table();
   int64_t least_len() const;
@@ -90,6 +98,8 @@ class FieldJudge {
   };
   Part part_of(const Buffer& indptr, int64_t row) const;
   Part part_of(const RecordedField& indptr, int64_t row) const;
+  Part listed_part(int64_t row) const;
+  Part keys_of(const RecordedField& indptr, int64_t row) const;
   bool judge_list();
   bool find_wrong_slot(int64_t row, Part here, TablePlace* place);
   bool judge_padded_list(int64_t row, Part here);
@@ -112,6 +122,7 @@ class FieldJudge {
   Status* findings_;
   std::string left_out_;
   int64_t rows_ = 0;  // of the twin
+  PagedList paged_;
 };
 
 }  // namespace shadowgraph

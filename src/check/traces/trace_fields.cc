@@ -57,6 +57,7 @@ bool FieldJudge::is_there() const {
 bool FieldJudge::judge() {
   if (field_.shape == FieldShape::kScalar) return judge_scalar();
   if (field_.shape == FieldShape::kSizes) return judge_sizes();
+  paged_ = paged_list_of(step_, field_);
   if (field_.shape == FieldShape::kList || field_.shape == FieldShape::kMask)
     rows_ = twin(field_.lens).shape[0] - 1;
   // A mask of one number is of that number throughout.
@@ -67,7 +68,8 @@ bool FieldJudge::judge() {
     if (!judge_shape()) return left_out_.empty();
   }
   switch (field_.shape) {
-    case FieldShape::kRows: return judge_rows();
+    case FieldShape::kRows:
+      return field_.of_last_page && paged_.is_paged() ? judge_last_pages() : judge_rows();
     case FieldShape::kSlots: return judge_slots();
     case FieldShape::kIndptr: return judge_indptr();
     case FieldShape::kSteps: return judge_steps();
@@ -110,6 +112,11 @@ void FieldJudge::fail(LawId law, std::optional<int64_t> row, std::optional<int64
   findings_->add(std::move(f));
 }
 
+/// A plan's page size in which its list is judged.
+bool FieldJudge::is_planned_page() const {
+  return field_.recorded.ends_with(".page_size") && paged_list_of(step_, field_).page == got(0);
+}
+
 bool FieldJudge::judge_scalar() {
   const auto i = static_cast<size_t>(field_.buffer);
   const int64_t want = step_.twin.scalars[i];
@@ -121,7 +128,7 @@ bool FieldJudge::judge_scalar() {
     judge_window(want);
     return true;
   }
-  if (field_.rule == FieldRule::kConstant && got(0) != want)
+  if (field_.rule == FieldRule::kConstant && got(0) != want && !is_planned_page())
     fail("plan.argument", {}, {}, number(want), number(got(0)));
   if (field_.rule == FieldRule::kExact && got(0) != want)
     fail("len.kv_extent", {}, {}, number(want), number(got(0)));
@@ -266,6 +273,33 @@ bool FieldJudge::lists_own_keys() const {
   return own || !any;
 }
 
+/// Keys of a row, as the offsets count them and as they should.
+CountPlace FieldJudge::counted(int64_t row) const {
+  CountPlace place{row, rows_ - 1, expected(row + 1) - expected(row), got(row + 1) - got(row)};
+  if (!paged_.is_paged()) return place;
+  place.expected = paged_.keys[static_cast<size_t>(row)];
+  place.got = paged_.keys_read(row, place.got);
+  return place;
+}
+
+void FieldJudge::report_count(int64_t end, bool of_width) {
+  const int64_t want = expected(end) - expected(end - 1), begin = got(end - 1);
+  SlipWords why;
+  if (of_width)
+    why = {"the graph's width; so they stand at the end of its keys, too early", "fi.I-35"};
+  else if (!field_.of_queries)
+    why = explain_count(step_, counted(end - 1));
+  std::string more = number(want) + " more";
+  if (paged_.is_paged()) {
+    more += ": pages of " + number(counted(end - 1).expected) + " keys";
+    std::string read = paged_.reading(end - 1, got(end) - begin);
+    if (!read.empty() && !why.words.empty()) read += ": ";
+    why.words.insert(0, read);
+  }
+  fail("len.q_extent", end, {}, number(expected(end)) + " (" + more + ")",
+       number(got(end)) + " after " + explained(begin, why), why.refs);
+}
+
 bool FieldJudge::judge_indptr() {
   const bool constant = field_.rule == FieldRule::kConstant;
   const int64_t real = capture() ? (constant ? rows_ : 1) : real_rows();
@@ -277,14 +311,7 @@ bool FieldJudge::judge_indptr() {
   }
   for (int64_t r = 1; r < stored(); ++r) {
     if (r < real && expected(r) != got(r)) {
-      const int64_t want = expected(r) - expected(r - 1);
-      const SlipWords why =
-          of_width ? SlipWords{"the graph's width; so they stand at the end of its keys, too early",
-                               "fi.I-35"}
-          : field_.of_queries ? SlipWords{}
-                              : explain_count(step_, {r - 1, rows_ - 1, want, got(r) - got(r - 1)});
-      fail("len.q_extent", r, {}, number(expected(r)) + " (" + number(want) + " more)",
-           number(got(r)) + " after " + explained(got(r - 1), why), why.refs);
+      report_count(r, of_width);
       return true;
     }
     if (r >= real && got(r) < got(r - 1)) {
@@ -318,8 +345,8 @@ bool FieldJudge::judge_steps() {
   const RecordedField* told = step_.recorded_indptr(field_.buffer, rows_ + 1);
   const int64_t rows = told == nullptr ? real_rows() : std::min(stored(), told->cols - 1);
   for (int64_t r = 0; r < rows; ++r) {
-    const Part part = r < real_rows() ? part_of(buffer(), r) : part_of(*told, r);
-    if (got(r) == part.size()) continue;
+    const Part part = r < real_rows() ? part_of(buffer(), r) : keys_of(*told, r);
+    if (part.size() < 0 || got(r) == part.size()) continue;  // below 0: the offsets' finding
     fail("plan.argument", r, {}, number(part.size()) + ", as the offsets step", number(got(r)));
     break;
   }

@@ -1,5 +1,5 @@
-// Lists of slots (CSR): what a row holds is looked up where the recorded offsets say, so that a
-// wrong length is one finding, and not one for each slot behind it.
+// Lists of slots or pages (CSR): what a row holds is looked up where the recorded offsets say, so
+// that a wrong length is one finding, and not one for each slot behind it.
 #include <algorithm>
 
 #include "check/traces/field_judge.h"
@@ -15,6 +15,19 @@ FieldJudge::Part FieldJudge::part_of(const RecordedField& indptr, int64_t row) c
   return {indptr.data[i], indptr.data[i + 1]};
 }
 
+/// Where the twin's list has a row.
+FieldJudge::Part FieldJudge::listed_part(int64_t row) const {
+  if (!paged_.is_paged()) return part_of(twin(field_.lens), row);
+  const auto r = static_cast<size_t>(row);
+  return {paged_.indptr[r], paged_.indptr[r + 1]};
+}
+
+/// As many as the keys of a row; a negative size if nothing says how many its last page has.
+FieldJudge::Part FieldJudge::keys_of(const RecordedField& indptr, int64_t row) const {
+  const Part part = part_of(indptr, row);
+  return paged_.is_paged() ? Part{0, paged_.keys_read(row, part.size())} : part;
+}
+
 bool FieldJudge::judge_list() {
   const RecordedField* told = step_.recorded_indptr(field_.lens, rows_ + 1);
   // Where offsets are not recorded nothing says where padding is.
@@ -22,7 +35,7 @@ bool FieldJudge::judge_list() {
   Rows rows;
   TablePlace first;
   for (int64_t r = 0; r < all; ++r) {
-    const Part here = told != nullptr ? part_of(*told, r) : part_of(twin(field_.lens), r);
+    const Part here = told != nullptr ? part_of(*told, r) : listed_part(r);
     if (here.begin < 0 || here.size() < 0) continue;  // the offsets' finding
     if (here.end > recorded_.width()) {
       fail("table.capacity", r, {}, ">= " + number(here.end) + " elements",
@@ -43,7 +56,7 @@ bool FieldJudge::judge_list() {
 /// A row of another length than the twin's may begin or end as that does; the length is a finding
 /// of the offsets.
 bool FieldJudge::find_wrong_slot(int64_t row, Part here, TablePlace* place) {
-  const Part there = part_of(twin(field_.lens), row);
+  const Part there = listed_part(row);
   const int64_t shorter = std::min(here.size(), there.size());
   if (shorter > 0 && here.end > recorded_.cols) return leave_out("live elements are not stored");
   const auto first_wrong = [&](int64_t mine, int64_t theirs) {
@@ -53,16 +66,19 @@ bool FieldJudge::find_wrong_slot(int64_t row, Part here, TablePlace* place) {
   };
   const int64_t j = first_wrong(here.begin, there.begin);
   if (j == shorter || first_wrong(here.end - shorter, there.end - shorter) == shorter) return false;
-  *place = {field_.buffer, 1, row, j, expected(there.begin + j), got(here.begin + j), field_.lens};
+  const int64_t page = paged_.page;
+  *place = {field_.buffer,       page,       row, j * page, expected(there.begin + j) * page,
+            got(here.begin + j), field_.lens};
   return true;
 }
 
-/// Safe to run: slots of the pool, as far as it is known.
+/// Safe to run: slots or pages of the pool, as far as it is known.
 bool FieldJudge::judge_padded_list(int64_t row, Part here) {
   const auto slots = static_cast<int64_t>(step_.rebuilt.batch.full_to_swa.size());
   for (int64_t j = here.begin; j < std::min(here.end, recorded_.cols); ++j) {
-    if (got(j) >= 0 && (slots == 0 || got(j) <= slots - 2)) continue;
-    fail("table.page_id", row, j - here.begin, "a slot of the pool in padding, too",
+    if (got(j) >= 0 && (slots == 0 || got(j) <= (slots - 2) / paged_.page)) continue;
+    const std::string what = paged_.is_paged() ? "a page" : "a slot";
+    fail("table.page_id", row, j - here.begin, what + " of the pool in padding, too",
          number(got(j)));
     return false;
   }
@@ -71,10 +87,11 @@ bool FieldJudge::judge_padded_list(int64_t row, Part here) {
 
 void FieldJudge::report_slot(const TablePlace& p, const std::string& more) {
   const SlipWords why = explain_table(step_, p);
-  const std::string want = "slot " + number(p.expected);
+  std::string want = "slot " + number(p.expected);
+  if (p.unit > 1) want.insert(0, "page " + number(p.expected / p.unit) + ", ");
   const std::string got = number(p.got) + ": " + why.words + more;
   const LawId law = why.wrong_unit ? LawId("table.unit") : LawId("table.slot");
-  fail(law, p.row, p.token, want, got, why.refs);
+  fail(law, p.row, p.token / p.unit, want, got, why.refs);
 }
 
 }  // namespace shadowgraph

@@ -33,7 +33,7 @@ bool FieldJudge::judge_mask() {
   Rows rows;
   int64_t first = 0, first_pair = 0, end = 0;
   for (int64_t r = 0; r < all; ++r) {
-    const Part part = told != nullptr ? part_of(*told, r) : part_of(twin(offsets), r);
+    const Part part = told != nullptr ? keys_of(*told, r) : part_of(twin(offsets), r);
     if (part.begin < 0 || part.size() < 0 || part.end > INT32_MAX) return true;  // the offsets'
     const Pairs here = pairs_of(r, part, end);
     end = here.begin + here.size();

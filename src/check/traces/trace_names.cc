@@ -68,7 +68,10 @@ std::string laws_of(const BufferInfo& field) {
   std::string laws;
   switch (field.shape) {
     case FieldShape::kNone: return "";
-    case FieldShape::kRows: laws = "len.kv_extent len.padding"; break;
+    case FieldShape::kRows:
+      laws = field.of_last_page ? "len.kv_extent len.padding len.last_page"
+                                : "len.kv_extent len.padding";
+      break;
     case FieldShape::kSlots: laws = "slot.write"; break;
     case FieldShape::kIndptr: laws = "len.q_extent len.indptr_first len.indptr_monotone"; break;
     case FieldShape::kTable:

@@ -1,7 +1,6 @@
 #include "check/traces/trace_plans.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "check/traces/trace_names.h"
 #include "core/laws.h"
@@ -12,12 +11,6 @@ namespace {
 
 constexpr std::string_view kKinds[] = {"plan", "begin_forward", "fast_decode_plan",
                                        "fast_prefill_plan"};
-
-/// "decode[0]" of "decode[0].kv_indices"; empty: no argument of a plan.
-std::string_view plan_of(std::string_view field) {
-  const size_t dot = field.find('.');
-  return dot == std::string_view::npos ? std::string_view() : field.substr(0, dot);
-}
 
 bool is_bound(const TraceStep& step, const BufferInfo& field) {
   return field.buffer >= 0 && step.twin.has(static_cast<size_t>(field.buffer));
@@ -71,6 +64,11 @@ void judge_arguments(const TraceStep& step, Status* findings) {
 }
 
 }  // namespace
+
+std::string_view plan_of(std::string_view field) {
+  const size_t dot = field.find('.');
+  return dot == std::string_view::npos ? std::string_view() : field.substr(0, dot);
+}
 
 bool is_planned(const TraceLine& line, std::string_view field) {
   const std::string_view plan = plan_of(field);

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "check/traces/trace_fields.h"
 
 namespace shadowgraph {
+
+/// "decode[0]" of "decode[0].kv_indices"; empty: no argument of a plan.
+std::string_view plan_of(std::string_view field);
 
 /// What a line says of its plans and nobody judges, and why.
 void tell_plans(const TraceLine& line, std::vector<std::string>* left_out);

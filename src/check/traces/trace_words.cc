@@ -112,14 +112,15 @@ int64_t place_of(const ForwardBatch& batch, int64_t request, int64_t slot, bool 
 }
 
 /// Slips of a list: it begins somewhere in a request, and may be of the window's pool.
-SlipWords explain_listed(const TraceStep& step, const TablePlace& p, int64_t request) {
+SlipWords explain_listed(const TraceStep& step, const TablePlace& p, int64_t request,
+                         int64_t slot) {
   const ForwardBatch& batch = step.rebuilt.batch;
   const bool window = !batch.full_to_swa.empty() && place_of(batch, request, p.expected, false) < 0;
   const int64_t want = place_of(batch, request, p.expected, window);
   if (want < 0 || p.got == 0) return {};
-  if (window && p.got == slot_at(batch, request, want))
+  if (window && slot == slot_at(batch, request, want))
     return {"a slot of the full pool, not translated", "fi.I-38"};
-  const int64_t got = place_of(batch, request, p.got, window);
+  const int64_t got = place_of(batch, request, slot, window);
   if (got < 0) return {};
   const int64_t off = got - want;
   return {"its request's token " + number(got) + " where token " + number(want) + " belongs, " +
@@ -208,7 +209,7 @@ SlipWords explain_table(const TraceStep& step, const TablePlace& p) {
   if (!found.words.empty()) return found;
   if (const auto request = step.request(p.row, rows)) {
     if (p.list >= 0) {
-      found = explain_listed(step, p, *request);
+      found = explain_listed(step, p, *request, slot);
     } else {
       found = explain_offset(batch, p, *request, slot);
       if (found.words.empty()) found = explain_translation(batch, p, *request, slot);
