@@ -96,6 +96,7 @@ std::vector<std::string> files_below(const std::string& folder, Status* status) 
 }
 
 Status Waivers::read(const std::string& path) {
+  path_ = path;
   std::vector<std::byte> bytes;
   Status status = read_file(path, &bytes);
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -135,14 +136,53 @@ void Waivers::apply(Finding* finding) {
   }
 }
 
-std::vector<std::string> Waivers::unused() const {
-  std::vector<std::string> lines;
+std::vector<PassedOver> Waivers::unused() const {
+  std::vector<PassedOver> lines;
   for (const Waiver& waiver : waivers_) {
-    if (!waiver.used)
-      lines.push_back("line " + std::to_string(waiver.line) + ", " + waiver.pattern +
-                      ": waives nothing");
+    if (waiver.used) continue;
+    lines.push_back(
+        {"waiver.unused", path_,
+         "line " + std::to_string(waiver.line) + ", " + waiver.pattern + ": waives nothing", 1,
+         waiver.line});
   }
   return lines;
+}
+
+void Passing::add(std::string_view law, const std::string& what, std::optional<int64_t> line) {
+  Tally& tally = by_words_[{what, std::string(law)}];
+  if (tally.count++ == 0) tally.first = line;
+}
+
+std::vector<PassedOver> Passing::of_lines(const std::string& path) const {
+  std::vector<PassedOver> all;
+  for (const auto& [words, tally] : by_words_)
+    all.push_back({words.second, path,
+                   words.first + " (" + std::to_string(tally.count) +
+                       (tally.count == 1 ? " line)" : " lines)"),
+                   tally.count, tally.first});
+  return all;
+}
+
+Finding passed_over(std::string_view law, std::string field, std::string why) {
+  Finding finding;
+  finding.id = law;
+  if (const Law* listed = find_law(law); listed != nullptr) finding.title = listed->sentence;
+  finding.where.field = std::move(field);
+  finding.expected = "judged", finding.got = std::move(why);
+  return finding;
+}
+
+std::vector<Finding> passed_over(const TraceLine& line, const TraceVerdict& verdict) {
+  std::vector<Finding> findings;
+  if (!verdict.skip.empty()) findings.push_back(passed_over(verdict.skip, "", verdict.why));
+  for (const auto& [law, words] : verdict.left_out) {
+    const size_t name = std::min(words.find(": "), words.size());
+    findings.push_back(
+        passed_over(law, words.substr(0, name), words.substr(std::min(name + 2, words.size()))));
+  }
+  for (Finding& f : findings)
+    f.where.backend = line.backend, f.where.mode = line.mode, f.where.phase = line.phase;
+  return findings;
 }
 
 }  // namespace shadowgraph::cli

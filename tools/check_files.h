@@ -2,11 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "check/traces/traces.h"
 #include "core/laws.h"
+#include "report/report.h"
 
 namespace shadowgraph::cli {
 
@@ -33,8 +38,8 @@ class Waivers {
   Status read(const std::string& path);
   /// Gives the finding the reason of the first pattern that covers it.
   void apply(Finding* finding);
-  /// "line 3, num.bits*: waives nothing"
-  std::vector<std::string> unused() const;
+  /// waiver.unused: "line 3, num.bits*: waives nothing"
+  std::vector<PassedOver> unused() const;
 
  private:
   struct Waiver {
@@ -42,7 +47,28 @@ class Waivers {
     int64_t line = 0;
     bool used = false;
   };
+  std::string path_;
   std::vector<Waiver> waivers_;
 };
+
+/// What of a file is passed over, by law and words. Cases and lines that share them are counted.
+class Passing {
+ public:
+  /// line: of a trace, from 1.
+  void add(std::string_view law, const std::string& what, std::optional<int64_t> line = {});
+  /// Each entry ends with its number of lines, "... (2 lines)"; in the order of the words.
+  std::vector<PassedOver> of_lines(const std::string& path) const;
+
+ private:
+  struct Tally {
+    int64_t count = 0;
+    std::optional<int64_t> first = {};
+  };
+  std::map<std::pair<std::string, std::string>, Tally> by_words_;  // the words, then the law
+};
+
+/// What `check --strict` says of it: a finding at the field, or at the line as a whole.
+Finding passed_over(std::string_view law, std::string field, std::string why);
+std::vector<Finding> passed_over(const TraceLine& line, const TraceVerdict& verdict);
 
 }  // namespace shadowgraph::cli

@@ -36,6 +36,7 @@ struct CheckCommand {
   std::string waive;            // a file; empty: none
   std::string plant;            // a fault; empty: none
   bool diagnose = false;
+  bool strict = false;
   DeviceKind device = DeviceKind::kSim;
 };
 
@@ -55,9 +56,11 @@ constexpr char kCheckExamples[] =
     "twin makes them again;\n"
     "what is live of both must agree.";
 
-/// Does the finding say what the numbers of a kernel vector are? Any other finding is an input that
-/// could not be judged.
-bool is_verdict(const Finding& finding) { return finding.id.starts_with("num."); }
+/// Does the finding say what the numbers of a kernel vector are, or that they are passed over? Any
+/// other finding is an input that could not be judged.
+bool is_verdict(const Finding& finding) {
+  return finding.id.starts_with("num.") || finding.id.starts_with("skip.");
+}
 
 /// Which case of the file a reader's finding is about; empty: the file itself.
 std::string case_in(const Finding& finding, const std::string& path) {
@@ -82,10 +85,7 @@ class Check {
     report_.interrupted = interrupted();
     check_case_names();
     check_something_was_judged();
-    if (!interrupted() && options_.cases.empty()) {
-      for (const std::string& line : waivers_.unused())
-        report_.warnings.push_back(options_.waive + ": " + line);
-    }
+    if (!interrupted() && options_.cases.empty()) add_unused_waivers();
     report_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(report_);
@@ -116,11 +116,28 @@ class Check {
     if (options_.waive.empty()) return;
     Status status = waivers_.read(options_.waive);
     for (Finding& f : status.findings()) {
-      f.reproduce =
-          command(options_.paths, options_.cases) + " --waive " + shell_word(options_.waive);
+      f.reproduce = command_with_waivers();
       report_.bad_input = true;
       report_.findings.push_back(std::move(f));
     }
+  }
+
+  void add_unused_waivers() {
+    for (const PassedOver& unused : waivers_.unused()) {
+      pass_over(unused, nullptr);
+      if (!options_.strict) continue;
+      Evidence& evidence = report_.evidence[report_.findings.size()];
+      evidence.path = unused.path, evidence.line = unused.line;
+      Finding& finding =
+          report_.findings.emplace_back(passed_over(unused.law, "waiver", unused.what));
+      finding.case_id = unused.path;
+      finding.expected = "a finding that it covers";
+      finding.reproduce = command_with_waivers();
+    }
+  }
+
+  std::string command_with_waivers() const {
+    return command(options_.paths, options_.cases) + " --waive " + shell_word(options_.waive);
   }
 
   void check_file(const std::string& path, size_t num_files) {
@@ -156,16 +173,17 @@ class Check {
                               .device = gpu_.calls()};
     const auto verdicts =
         judge_all(cases, file, [&](const RecordedCase& c) { return judge_recorded(c, how); });
+    std::vector<SkippedCase> unchanged;
     for (size_t i = 0; i < verdicts.size(); ++i) {
       if (!verdicts[i]) continue;
+      const std::string& id = cases[i].id;
       if (verdicts[i]->acted) {
         add_case(file, cases[i], *verdicts[i]);
       } else {
-        ++file->skipped;
-        file->notes.push_back(
-            fmt::format("skipped, {}: {} changed nothing", cases[i].id, options_.plant));
+        unchanged.push_back({id, id, options_.plant + " changed nothing", "skip.plant"});
       }
     }
+    note_skipped(unchanged, file);
   }
 
   /// Those that --case names, and, with a planted fault, those on whose path it stands.
@@ -175,11 +193,13 @@ class Check {
     const std::set<std::string> bad_cases = add_faults(path, faults);
     std::erase_if(*cases, [&](const RecordedCase& c) { return !is_chosen(path, c.id); });
     std::erase_if(*skipped, [&](const SkippedCase& s) { return !is_chosen(path, s.id); });
-    for (const std::string& id : bad_cases) skipped->push_back({id, id, "bad input"});
+    for (const std::string& id : bad_cases)
+      skipped->push_back({id, id, "bad input", "skip.bad_input"});
     if (!cases->empty() || !skipped->empty()) file->kind = kind;
     if (planted_) {
       for (const RecordedCase& c : *cases) {
-        if (!is_planted(c)) skipped->push_back({c.id, c.kind, "not on the planted fault's path"});
+        if (!is_planted(c))
+          skipped->push_back({c.id, c.kind, "not on the planted fault's path", "skip.plant"});
       }
       std::erase_if(*cases, [](const RecordedCase& c) { return !is_planted(c); });
     }
@@ -198,24 +218,36 @@ class Check {
     }
     const auto verdicts =
         judge_all(lines, file, [](const TraceLine& line) { return judge_trace(line); });
-    std::map<std::string, int64_t> notes, left_out;
+    Passing skips, left_out;
     for (size_t i = 0; i < verdicts.size(); ++i) {
       if (!verdicts[i]) continue;
       const TraceVerdict& verdict = *verdicts[i];
       if (lines[i].role != file->role) file->role.clear();
       add_line(file, lines[i], verdict);
-      if (!verdict.why.empty()) ++notes["skipped, " + verdict.why];
-      if (verdict.kind == TraceVerdict::Kind::kRefused) ++notes["skipped, bad input"];
-      for (const std::string& note : verdict.left_out) ++left_out["left out, " + note];
+      const auto line = static_cast<int64_t>(lines[i].line);
+      const bool refused = verdict.kind == TraceVerdict::Kind::kRefused;
+      if (!verdict.skip.empty())
+        skips.add(verdict.skip, "skipped, " + (refused ? "bad input" : verdict.why), line);
+      for (const LeftOut& field : verdict.left_out)
+        left_out.add(field.law, "left out, " + field.words, line);
+      if (options_.strict && !refused)
+        add_findings(file->path, lines[i].id, passed_over(lines[i], verdict), kTrace,
+                     lines[i].line);
       report_.unknown_backends += verdict.unknown_backend;
       report_.left_out += static_cast<int64_t>(verdict.left_out.size());
     }
-    const auto of_lines = [](const auto& note) {
-      return fmt::format("{} ({} line{})", note.first, note.second, note.second == 1 ? "" : "s");
-    };
-    for (const auto& note : notes) file->notes.push_back(of_lines(note));
-    for (const auto& note : left_out)
-      report_.warnings.push_back(file->path + ": " + of_lines(note));
+    for (const PassedOver& skip : skips.of_lines(file->path)) pass_over(skip, file);
+    for (const PassedOver& field : left_out.of_lines(file->path)) pass_over(field, nullptr);
+  }
+
+  /// Skipped cases stand in the notes of their file; anything else is a warning.
+  void pass_over(const PassedOver& passed, FileReport* file) {
+    if (file != nullptr) {
+      file->notes.push_back(fmt::format("{} [{}]", passed.what, passed.law));
+    } else {
+      report_.warnings.push_back(passed.to_string());
+    }
+    report_.passed_over.push_back(passed);
   }
 
   void add_line(FileReport* file, const TraceLine& line, const TraceVerdict& verdict) {
@@ -270,10 +302,18 @@ class Check {
 
   void note_skipped(const std::vector<SkippedCase>& skipped, FileReport* file) {
     std::map<std::string, std::set<std::string>> kinds;  // by reason
-    for (const SkippedCase& s : skipped) kinds[s.reason].insert(s.kind);
-    file->skipped = static_cast<int64_t>(skipped.size());
-    for (const auto& [reason, names] : kinds) {
-      file->notes.push_back(fmt::format("skipped, {}: {}", reason, fmt::join(names, ", ")));
+    std::map<std::string, PassedOver> all;
+    file->skipped += std::ssize(skipped);
+    for (const SkippedCase& s : skipped) {
+      kinds[s.reason].insert(s.kind);
+      PassedOver& passed = all[s.reason];
+      passed.law = s.law, passed.path = file->path, ++passed.count;
+      if (options_.strict && s.law != "skip.bad_input")
+        add_finding(file->path, s.id, passed_over(s.law, s.kind, s.reason));
+    }
+    for (auto& [reason, passed] : all) {
+      passed.what = fmt::format("skipped, {}: {}", reason, fmt::join(kinds[reason], ", "));
+      pass_over(passed, file);
     }
   }
 
@@ -303,7 +343,13 @@ class Check {
     const int threads = options_.common.num_threads();
     parallel_for(static_cast<int64_t>(cases.size()), threads, judge);
     if (failure) std::rethrow_exception(failure);
-    for (const auto& verdict : verdicts) file->skipped += !verdict.has_value();
+    const auto left = std::ranges::count_if(verdicts, [](const auto& v) { return !v; });
+    if (left > 0) {
+      file->skipped += left;
+      pass_over({"skip.interrupted", file->path, "skipped, interrupted", left}, file);
+      if (options_.strict)
+        add_finding(file->path, "", passed_over("skip.interrupted", "", "interrupted"));
+    }
     return verdicts;
   }
 
@@ -334,6 +380,7 @@ class Check {
     for (const std::string& id : cases) s += " --case " + shell_word(id);
     if (!options_.plant.empty()) s += " --plant " + options_.plant;
     if (options_.diagnose) s += " --diagnose";
+    if (options_.strict) s += " --strict";
     if (options_.device == DeviceKind::kCuda) s += " --device cuda";
     return s + options_.common.reproduce_flags();
   }
@@ -361,6 +408,10 @@ class Check {
       report_.findings.push_back(std::move(f));
     }
     return open;
+  }
+
+  void add_finding(const std::string& path, const std::string& id, const Finding& finding) {
+    add_findings(path, id, {&finding, 1});
   }
 
   void check_case_names() const {
@@ -421,6 +472,9 @@ Verb add_check(CLI::App& app) {
   command.flag("--diagnose", options->diagnose,
                "Say of wrong results which known mistake would give them: `shadowgraph list "
                "mistakes` has all");
+  command.flag("--strict", options->strict,
+               "What is passed over is a finding: skipped cases and lines, fields that are left "
+               "out, and waivers that waive nothing");
   command.text("--waive", options->waive,
                "A pattern (law, case or LAW@CASE, with *) and its reason on each line: such "
                "findings do not count",

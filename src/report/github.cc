@@ -42,6 +42,14 @@ std::string annotation(const Finding& f, const Evidence& evidence) {
   return s + "::" + escape_data(text) + '\n';
 }
 
+/// notice: a case that is skipped; warning: what of a judged one is left out, and unused waivers.
+std::string annotation(const PassedOver& p) {
+  std::string s = p.law.starts_with("skip.") ? "::notice " : "::warning ";
+  s += "file=" + escape_property(p.path) + ',';
+  if (p.line) s += fmt::format("line={},", *p.line);
+  return s + "title=" + escape_property(p.law) + "::" + escape_data(escape_controls(p.what)) + '\n';
+}
+
 }  // namespace
 
 std::string render_github(const Report& r, const RenderOptions& options) {
@@ -55,7 +63,8 @@ std::string render_github(const Report& r, const RenderOptions& options) {
       s += "::error title=" + escape_property("nothing notices " + f.id) +
            "::" + escape_data(escape_controls(f.title)) + '\n';
   }
-  for (const std::string& warning : r.warnings)
+  for (const PassedOver& p : r.passed_over) s += annotation(p);
+  for (const std::string& warning : other_warnings(r))
     s += "::warning ::" + escape_data(escape_controls(warning)) + '\n';
   const char* command = r.ok() ? "notice" : "error";
   return s + fmt::format("::{} title=shadowgraph {}::{}\n", command, escape_property(r.verb),

@@ -27,6 +27,7 @@ std::string summary(const Report& r) {
   s += tile("findings", std::to_string(r.open_findings()));
   if (r.waived_findings() > 0) s += tile("waived", std::to_string(r.waived_findings()));
   if (r.skipped > 0) s += tile("skipped", std::to_string(r.skipped));
+  if (r.left_out > 0) s += tile("fields left out", std::to_string(r.left_out));
   if (!r.faults.empty()) {
     const auto planted = std::ranges::count_if(r.faults, &FaultReport::planted);
     const auto noticed = std::ranges::count_if(r.faults, &FaultReport::detected);

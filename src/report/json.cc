@@ -162,6 +162,12 @@ Json to_json(const Finding& f) {
   return j;
 }
 
+Json to_json(const PassedOver& p) {
+  Json j{{"id", p.law}, {"file", p.path}, {"what", p.what}, {"count", p.count}};
+  add(j, "line", p.line);
+  return j;
+}
+
 template <class Items>
 Json to_array(const Items& items) {
   Json array = Json::array();
@@ -242,6 +248,7 @@ Json summary_of(const Report& r) {
          {"unknown_backends", r.unknown_backends},
          {"left_out", r.left_out},
          {"seconds", number(r.seconds)}};
+  if (!r.files.empty()) j["flagged"] = r.flagged_cases();
   if (const auto largest = r.largest_gpu_error(); !largest.empty()) {
     for (const auto& [dtype, ratio] : largest) j["gpu_error_over_bound"][dtype] = number(ratio);
   }
@@ -273,6 +280,7 @@ std::string render_json(const Report& r, const RenderOptions& options) {
   add(j, "shard", r.shard);
   add(j, "void", r.void_verdict);
   add(j, "warnings", r.warnings);
+  if (!r.passed_over.empty()) j["passed_over"] = to_array(r.passed_over);
   for (const Histogram& h : r.histograms) j["histogram"][h.name] = to_json(h);
   if (!r.case_list.empty()) j["cases"] = to_array(r.case_list);
   if (!r.conformance.empty()) j["conformance"] = to_array(r.conformance);

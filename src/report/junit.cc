@@ -20,6 +20,14 @@ struct Test {
   std::string failed, skipped;  // why; empty: it is not
   std::function<bool(const Finding&)> owns = [](const Finding&) { return false; };
   std::vector<size_t> findings = {};
+  const PassedOver* passed = nullptr;  // whose row it is
+
+  bool is_about(const Finding& f, const std::string& path) const {
+    if (passed == nullptr) return owns(f) || (!path.empty() && path == name);
+    return f.id == passed->law && path == passed->path &&
+           passed->what.find(f.where.field) != std::string::npos &&
+           passed->what.find(f.got) != std::string::npos;
+  }
 };
 
 void add_coverage(const Report& r, std::vector<Test>* tests) {
@@ -42,6 +50,16 @@ void add_files(const Report& r, std::vector<Test>* tests) {
     };
     if (file.cases == 0)
       t.skipped = fmt::format("nothing was judged; {}", fmt::join(file.notes, "; "));
+  }
+}
+
+/// Before the files: a finding of --strict about it is its failure, not that of the file.
+void add_passed_over(const Report& r, std::vector<Test>* tests) {
+  for (const PassedOver& p : r.passed_over) {
+    Test& t = tests->emplace_back();
+    t.group = p.law, t.name = p.path + ": " + p.what, t.cases = p.count;
+    t.skipped = p.what;
+    t.passed = &p;
   }
 }
 
@@ -80,16 +98,15 @@ void add_shapes(const Report& r, std::vector<Test>* tests) {
 /// Rows first; a finding stands with the first row that it is about.
 std::vector<Test> tests_of(const Report& r, size_t most) {
   std::vector<Test> tests;
-  for (const auto add : {add_coverage, add_files, add_faults, add_programs, add_shapes})
+  for (const auto add :
+       {add_coverage, add_passed_over, add_files, add_faults, add_programs, add_shapes})
     add(r, &tests);
   const size_t rows = tests.size();
   for (const size_t i : findings_in_order(r, most)) {
     const Finding& f = r.findings[i];
     const auto evidence = r.evidence.find(i);
-    const auto is_owner = [&](const Test& t) {
-      return t.owns(f) || (evidence != r.evidence.end() && !evidence->second.path.empty() &&
-                           evidence->second.path == t.name);
-    };
+    const std::string path = evidence == r.evidence.end() ? "" : evidence->second.path;
+    const auto is_owner = [&](const Test& t) { return t.is_about(f, path); };
     const auto end = tests.begin() + static_cast<ptrdiff_t>(rows);
     auto test = std::find_if(tests.begin(), end, is_owner);
     if (test == end) {
@@ -149,11 +166,18 @@ std::string render_test(const Report& r, Test& t) {
 }
 
 std::string properties(const Report& r) {
-  const std::pair<const char*, std::string> all[] = {
-      {"version", r.version},  {"seed", std::to_string(r.seed)},
-      {"shard", r.shard},      {"isa", r.isa},
-      {"arith", r.arith},      {"threads", std::to_string(r.threads)},
-      {"verdict", r.verdict()}};
+  const auto count = [&](int64_t n) { return r.files.empty() ? "" : std::to_string(n); };
+  const std::pair<const char*, std::string> all[] = {{"version", r.version},
+                                                     {"seed", std::to_string(r.seed)},
+                                                     {"shard", r.shard},
+                                                     {"isa", r.isa},
+                                                     {"arith", r.arith},
+                                                     {"threads", std::to_string(r.threads)},
+                                                     {"cases", count(r.cases)},
+                                                     {"flagged", count(r.flagged_cases())},
+                                                     {"skipped", count(r.skipped)},
+                                                     {"left_out", count(r.left_out)},
+                                                     {"verdict", r.verdict()}};
   std::string s = "    <properties>\n";
   for (const auto& [name, value] : all) {
     if (!value.empty())

@@ -166,6 +166,7 @@ void join(const Report& from, Report* to) {
   to->seconds += from.seconds;
   to->interrupted |= from.interrupted, to->bad_input |= from.bad_input;
   append(&to->files, from.files);
+  append(&to->passed_over, from.passed_over);
   append(&to->case_list, from.case_list);
   append(&to->faults, from.faults);
   append(&to->conformance, from.conformance);

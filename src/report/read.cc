@@ -56,6 +56,11 @@ void read(JsonMembers& m, CoverageReport* c) {
   m.count("cases", &c->cases);
 }
 
+void read(JsonMembers& m, PassedOver* p) {
+  m.need("id", &p->law), m.need("file", &p->path), m.need("what", &p->what);
+  m.count("count", &p->count), m.get("line", &p->line);
+}
+
 void read(JsonMembers& m, ConformanceReport* c) {
   m.need("id", &c->id), m.need("variant", &c->variant), m.need("class", &c->kind);
   m.need("status", &c->status), m.get("why", &c->why);
@@ -122,7 +127,7 @@ void read_summary(JsonMembers& m, Report* r) {
     s.count("findings", &open), s.count("waived", &waived);
     s.count("unknown_backends", &r->unknown_backends), s.count("left_out", &r->left_out);
     s.need("seconds", &r->seconds);
-    s.skip({"gpu_error_over_bound"});
+    s.skip({"gpu_error_over_bound", "flagged"});
   });
   r->unlisted = open - r->open_findings();
   r->unlisted_waived = waived - r->waived_findings();
@@ -143,6 +148,7 @@ void read_head(JsonMembers& m, Report* r) {
 
 void read_report_members(JsonMembers& m, Report* r) {
   read_head(m, r);
+  m.each("passed_over", [&](JsonMembers& x) { read(x, &r->passed_over.emplace_back()); });
   m.each("files", [&](JsonMembers& x) { read(x, &r->files.emplace_back()); });
   m.each("cases", [&](JsonMembers& x) { read(x, &r->case_list.emplace_back()); });
   m.each("faults", [&](JsonMembers& x) { read(x, &r->faults.emplace_back()); });

@@ -28,6 +28,11 @@ double median_of(const std::map<int64_t, int64_t>& counts) {
   return 0;
 }
 
+std::string PassedOver::to_string() const {
+  const std::string id = law == "waiver.unused" ? "" : " [" + law + ']';
+  return path + ": " + what + id;
+}
+
 int64_t Report::open_findings() const {
   return unlisted + std::count_if(findings.begin(), findings.end(),
                                   [](const Finding& f) { return f.waived.empty(); });
@@ -46,6 +51,14 @@ int64_t Report::waived_findings() const {
   return unlisted_waived + std::count_if(findings.begin(), findings.end(),
                                          [](const Finding& f) { return !f.waived.empty(); });
 }
+
+int64_t Report::flagged_cases() const {
+  int64_t flagged = 0;
+  for (const FileReport& file : files) flagged += file.flagged;
+  return flagged;
+}
+
+bool Report::is_partial() const { return left_out > 0 || (skipped > 0 && verb == "check"); }
 
 std::map<std::string, double> Report::largest_gpu_error() const {
   std::map<std::string, double> largest;
@@ -73,6 +86,7 @@ std::string Report::verdict() const {
                   : open > 0              ? "not clean"
                   : !void_verdict.empty() ? void_verdict
                   : cases == 0            ? "nothing was judged"
+                  : is_partial()          ? "clean as far as judged"
                                           : "clean";
   s += fmt::format(": {} case{} judged, {} finding{}", cases, cases == 1 ? "" : "s", open,
                    open == 1 ? "" : "s");

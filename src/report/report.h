@@ -96,6 +96,19 @@ struct FaultReport {
   std::optional<bool> named;           // the first of these is what it is; empty: none is
 };
 
+/// What a run of `check` was given and did not judge: cases, or fields of cases that it judged; or
+/// a waiver that waives nothing.
+struct PassedOver {
+  std::string law;   // skip.*, left_out.*, waiver.unused
+  std::string path;  // of the file
+  std::string what;  // "skipped, no twin of torch_native yet (2 lines)"
+  int64_t count = 0;
+  std::optional<int64_t> line = {};  // the first one's, from 1
+  /// "a.jsonl: left out, colours: not known (1 line) [left_out.unknown_name]"; an unused waiver has
+  /// no id
+  std::string to_string() const;
+};
+
 /// What is known of a finding besides.
 struct Evidence {
   std::string path;             // of the file that it is about; empty: of none
@@ -120,6 +133,9 @@ struct Report {
   // "nothing was judged", "K31 never acted": the run says nothing, and warnings say why
   std::string void_verdict;
   std::vector<std::string> warnings;  // shown with --quiet, too
+  // Skipped cases, left-out fields and unused waivers, each counted once. Files' notes have those
+  // that are skipped, and warnings the others, as to_string() says them.
+  std::vector<PassedOver> passed_over;
   std::vector<FileReport> files;
   std::vector<CaseReport> case_list;
   std::vector<FaultReport> faults;
@@ -138,6 +154,10 @@ struct Report {
   /// Findings that count, and those that a waiver covers.
   int64_t open_findings() const;
   int64_t waived_findings() const;
+  /// Cases of files that are flagged.
+  int64_t flagged_cases() const;
+  /// Whether recorded work was judged in part only. What `fuzz` draws and cannot run is no work.
+  bool is_partial() const;
   bool ok() const { return exit_code() == 0; }
   /// The largest gpu_error_over_bound per dtype: a bound that no real kernel comes near proves
   /// nothing.

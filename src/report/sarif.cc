@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/laws.h"
 #include "report/render.h"
@@ -88,16 +89,50 @@ Json result_of(const Finding& f, const Evidence* evidence, size_t rule) {
   return j;
 }
 
+Json notification_of(const PassedOver& p) {
+  Json j{{"descriptor", {{"id", p.law}}},
+         {"level", p.law.starts_with("skip.") ? "note" : "warning"},
+         {"message", text(p.what)}};
+  if (p.path != "-") {
+    Json location;
+    location["physicalLocation"]["artifactLocation"]["uri"] = uri_of(p.path);
+    if (p.line) location["physicalLocation"]["region"]["startLine"] = *p.line;
+    j["locations"] = Json::array({std::move(location)});
+  }
+  j["properties"]["count"] = p.count;
+  return j;
+}
+
 Json invocation_of(const Report& r) {
   Json j{{"executionSuccessful", !r.bad_input && !r.interrupted}, {"exitCode", r.exit_code()}};
-  for (const std::string& warning : r.warnings)
+  for (const PassedOver& p : r.passed_over)
+    j["toolExecutionNotifications"].push_back(notification_of(p));
+  for (const std::string& warning : other_warnings(r))
     j["toolExecutionNotifications"].push_back({{"level", "warning"}, {"message", text(warning)}});
   return j;
+}
+
+/// What the ids of its notifications mean.
+Json notifications_of(const Report& r) {
+  Json notes = Json::array();
+  std::set<std::string> seen;
+  for (const PassedOver& p : r.passed_over) {
+    if (!seen.insert(p.law).second) continue;
+    const Law* law = find_law(p.law);
+    notes.push_back(
+        {{"id", p.law},
+         {"shortDescription", text(law != nullptr ? law->sentence : std::string_view(p.what))}});
+  }
+  return notes;
 }
 
 Json properties_of(const Report& r) {
   Json j{{"verb", r.verb},       {"seed", r.seed},   {"isa", r.isa},          {"arith", r.arith},
          {"threads", r.threads}, {"cases", r.cases}, {"verdict", r.verdict()}};
+  if (!r.files.empty()) {
+    j["flagged"] = r.flagged_cases();
+    j["skipped"] = r.skipped, j["left_out"] = r.left_out;
+  }
   if (!r.shard.empty()) j["shard"] = r.shard;
   return j;
 }
@@ -121,6 +156,8 @@ std::string render_sarif(const Report& r, const RenderOptions& options) {
   Json run;
   run["tool"]["driver"] = {
       {"name", "shadowgraph"}, {"version", r.version}, {"rules", std::move(rules)}};
+  if (Json notes = notifications_of(r); !notes.empty())
+    run["tool"]["driver"]["notifications"] = std::move(notes);
   run["automationDetails"]["id"] = "shadowgraph/" + r.verb + '/';
   run["invocations"] = Json::array({invocation_of(r)});
   run["results"] = std::move(results);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <set>
 
 namespace shadowgraph {
 namespace {
@@ -73,6 +74,16 @@ std::vector<std::pair<const char*, std::string>> details_of(const Finding& f) {
   details.emplace_back("reproduce", f.reproduce);
   std::erase_if(details, [](const auto& detail) { return detail.second.empty(); });
   return details;
+}
+
+std::vector<std::string> other_warnings(const Report& r) {
+  std::set<std::string> told;
+  for (const PassedOver& p : r.passed_over) told.insert(p.to_string());
+  std::vector<std::string> others;
+  for (const std::string& warning : r.warnings) {
+    if (!told.contains(warning)) others.push_back(warning);
+  }
+  return others;
 }
 
 std::vector<const CaseReport*> cases_by_error(const Report& r) {

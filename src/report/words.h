@@ -20,6 +20,9 @@ std::vector<size_t> findings_in_order(const Report& report, size_t most);
 /// What there is to say of a finding, line by line: {"where", ...}, {"expected", ...}, ...
 std::vector<std::pair<const char*, std::string>> details_of(const Finding& finding);
 
+/// The warnings that are about nothing passed over.
+std::vector<std::string> other_warnings(const Report& report);
+
 /// The judged cases, those nearest to their bounds first.
 std::vector<const CaseReport*> cases_by_error(const Report& report);
 

@@ -34,7 +34,7 @@ TEST(TraceCorners, AnUnknownPlanIsNoneMadeAgain) {
   TraceLine line = planned_decode();
   line.calls.push_back({"verify_wrappers[0]", "", "plan"});
   line.calls.push_back({"verify_wrappers[0]", "", "plan"});
-  EXPECT_EQ(judge_trace(line).left_out,
+  EXPECT_EQ(left_out(line),
             (Laws{"verify_wrappers[0]: not known", "verify_wrappers[0]: not known"}));
 }
 

@@ -25,7 +25,7 @@ TEST(TraceGraphPlans, WhatAPlanSaysAndNobodyReadsIsTold) {
   line.calls.insert(line.calls.begin(), {{"decode_wrappers[0]", "", "plan"}, {"x", "", "plan"}});
   line.calls.back().kind = "fast_decode_pla";
   line.expect["decode[0].colour"] = scalar_of(1);
-  EXPECT_EQ(judge_trace(line).left_out,
+  EXPECT_EQ(left_out(line),
             (Laws{"decode[0].colour: not known; did you mean decode[0].kv_indptr?",
                   "decode_wrappers[0]: planned again", "x: not known",
                   "decode[0].call: not known: fast_decode_pla; did you mean fast_decode_plan?"}));

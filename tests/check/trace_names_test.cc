@@ -40,8 +40,8 @@ TEST(TraceNames, AKnownArrayThatIsNoneIsRefusedWithAllTheOthers) {
   line.input["positions"].unreadable = "true";
   line.input.erase("seq_lens");
   line.input["seq_len"] = {};
-  EXPECT_EQ(judge_trace(line).left_out, (Laws{"input.seq_len: not known; did you mean seq_lens?",
-                                              "calls: no field of flashattention"}));
+  EXPECT_EQ(left_out(line), (Laws{"input.seq_len: not known; did you mean seq_lens?",
+                                  "calls: no field of flashattention"}));
   EXPECT_EQ(refusals(line),
             (Laws{"input.positions: true", "expect.cu_seqlens_k: the float 5",
                   "expect.page_table: of dtype float32", "input.seq_lens: missing"}));
@@ -72,7 +72,7 @@ TEST(TraceNames, NothingThatIsGivenIsUnusedInSilence) {
   line.null_fields = {"encoder_page_table", "encoder_table", "kv_indices"};
   const TraceVerdict v = judge_trace(line);
   EXPECT_EQ(v.kind, Kind::kAgreed) << found(line);
-  EXPECT_EQ(v.left_out,
+  EXPECT_EQ(left_out(line),
             (Laws{"colours: not known", "config.pagesize: not known; did you mean page_size?",
                   "config.raw_bs: not known; it belongs into input",
                   "input.seq_len: not known; did you mean seq_lens?",
@@ -82,12 +82,18 @@ TEST(TraceNames, NothingThatIsGivenIsUnusedInSilence) {
                   "encoder_table: not known; did you mean encoder_page_table?",
                   "kv_indices: no field of flashattention",
                   "swa_page_table: the twin has no such buffer in this mode"}));
+  std::map<std::string_view, int> ids;
+  for (const LeftOut& one : v.left_out) ++ids[one.law];
+  EXPECT_EQ(ids, (std::map<std::string_view, int>{{"left_out.unknown_name", 7},
+                                                  {"left_out.other_backend", 2},
+                                                  {"left_out.null", 1},
+                                                  {"left_out.no_buffer", 1}}));
 }
 
 TEST(TraceNames, AFieldOfAnotherBackendIsHeldAgainstTheLinesOwn) {
   TraceLine line = decode_line();
   line.expect["max_seq_len_succ"] = {};  // dual_chunk's
-  EXPECT_EQ(judge_trace(line).left_out,
+  EXPECT_EQ(left_out(line),
             Laws{"max_seq_len_succ: no field of flashattention; did you mean max_seq_len_q?"});
 }
 
@@ -100,6 +106,7 @@ TEST(TraceNames, AComposedBackendIsTracedPartByPart) {
     EXPECT_EQ(v.kind, Kind::kSkipped);
     EXPECT_EQ(v.why, backend->info().dense ? "trace each part under its own backend's name"
                                            : "metadata of its layers is not judged in traces yet");
+    EXPECT_EQ(v.skip, "skip.composed");
     EXPECT_TRUE(v.left_out.empty());
     EXPECT_FALSE(v.unknown_backend);
     line.phase = "reply";

@@ -310,7 +310,7 @@ TEST(TraceSlips, SlotsToStoreIn) {
   });
   TraceLine line = window_extend();
   line.input.erase("out_cache_loc");
-  EXPECT_EQ(judge_trace(line).left_out,
+  EXPECT_EQ(left_out(line),
             Laws{"swa_out_cache_loc: the line does not say where its tokens are stored"});
 }
 
@@ -412,14 +412,14 @@ TEST(TraceSlips, Masks) {
   });
   TraceLine line = ragged_extend();
   mask(line).cols = 5, mask(line).data.resize(5);
-  EXPECT_EQ(judge_trace(line).left_out, Laws{"paged[0].custom_mask: live pairs are not stored"});
+  EXPECT_EQ(left_out(line), Laws{"paged[0].custom_mask: live pairs are not stored"});
 }
 
 TEST(TraceSlips, WhatIsNotStoredOfATableIsNotJudged) {
   TraceLine line = decode_line();
   RecordedField& table = line.expect["page_table"];
   table.cols = 2, table.data = {2, 5, 3, 10};
-  EXPECT_EQ(judge_trace(line).left_out, Laws{"page_table: live columns are not stored"});
+  EXPECT_EQ(left_out(line), Laws{"page_table: live columns are not stored"});
   table.data[2] = 99;
   EXPECT_EQ(laws(line), Laws{"table.slot page_table 1 0"});
 }
@@ -475,7 +475,7 @@ TEST(TraceSlips, PlansOfAStep) {
   line.calls.push_back({"decode_wrappers[0]", "", "plan"});
   line.calls.push_back({"prefill_wrappers[0]", "", "plan"});
   line.calls[0].kind = "plans";
-  EXPECT_EQ(judge_trace(line).left_out,
+  EXPECT_EQ(left_out(line),
             (Laws{"decode[0].call: not known: plans; did you mean plan?",
                   "decode_wrappers[0]: planned again", "prefill_wrappers[0]: not known"}));
 }

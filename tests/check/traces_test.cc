@@ -60,7 +60,7 @@ TEST(TraceVerdicts, WhatIsNotStoredWholeIsNotJudgedByADeadReading) {
   RecordedField part = line.expect["cu_seqlens_q"];
   part.cols = 1, part.data = {0};
   line.expect["cu_seqlens_k"] = part;
-  EXPECT_EQ(judge_trace(line).left_out, std::vector<std::string>{"cu_seqlens_k: not stored whole"});
+  EXPECT_EQ(left_out(line), std::vector<std::string>{"cu_seqlens_k: not stored whole"});
 }
 
 TEST(TraceVerdicts, WhatNothingReadsIsNoVerdict) {
@@ -230,8 +230,8 @@ TEST(TraceVerdicts, ABuilderThatRaisedIsAFindingIfItsBatchIsLegal) {
   line.expect["max_seq_len_q"] = {"pyint", {}, 1, {1}};
   EXPECT_EQ(laws(line), Laws{"trace.exception exception"});
   line.expect["max_seq_len"] = {"pyint", {}, 1, {1}};
-  EXPECT_EQ(judge_trace(line).left_out, (Laws{"max_seq_len: not known; did you mean max_seq_len_q?",
-                                              "max_seq_len_q: beside an exception"}));
+  EXPECT_EQ(left_out(line), (Laws{"max_seq_len: not known; did you mean max_seq_len_q?",
+                                  "max_seq_len_q: beside an exception"}));
   line.input["seq_lens"].data[0] = 13;  // more than its row of req_to_token holds
   EXPECT_EQ(laws(line), Laws{"table.row_width req_to_token 1"});
 }
@@ -457,7 +457,7 @@ TEST(TraceVerdicts, TheCuratedLinesThatAreWrongAreFlaggedAndNoOther) {
     const TraceVerdict v = judge_trace(line);
     EXPECT_EQ(v.kind, wrong.contains(line.id) ? Kind::kFlagged : Kind::kAgreed)
         << line.id << ": " << v.why << v.findings.to_string();
-    EXPECT_TRUE(v.left_out.empty()) << line.id << ": " << v.left_out[0];
+    EXPECT_TRUE(v.left_out.empty()) << line.id << ": " << v.left_out[0].words;
   }
 }
 

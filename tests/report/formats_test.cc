@@ -55,6 +55,10 @@ TEST(Junit, IsThis) {
       <property name="isa" value="generic"/>
       <property name="arith" value="portable"/>
       <property name="threads" value="2"/>
+      <property name="cases" value="2"/>
+      <property name="flagged" value="1"/>
+      <property name="skipped" value="1"/>
+      <property name="left_out" value="0"/>
       <property name="verdict" value="not clean: 2 cases judged, 1 finding, 1 waived, 1 skipped, 0.2 s"/>
     </properties>
     <testcase classname="shadowgraph.check.flashattention" name="decode replay" assertions="7" time="0.000"/>
@@ -101,6 +105,65 @@ TEST(Junit, AFaultThatNobodyNoticesFailsAndOneThatIsNotPlantedIsSkipped) {
   EXPECT_NE(text.find(R"(message="nothing notices K32")"), std::string::npos);
   EXPECT_NE(text.find(R"(<skipped message="not planted: no twin has this kernel"/>)"),
             std::string::npos);
+}
+
+/// A line without a twin, and a name that nobody knows in two others.
+Report passing_report() {
+  Report r = small_report();
+  r.left_out = 2;
+  r.passed_over = {
+      {"skip.backend", "a,b.jsonl", "skipped, no twin of x yet (1 line)", 1, 7},
+      {"left_out.unknown_name", "a,b.jsonl", "left out, colour: not known (2 lines)", 2, 3}};
+  r.warnings = {r.passed_over[1].to_string(), "K31 never acted"};
+  return r;
+}
+
+TEST(Junit, WhatIsPassedOverIsASkippedTestAndFailsIfItIsAFinding) {
+  Report r = passing_report();
+  const std::string text = render_as(Format::kJunit, r);
+  EXPECT_NE(text.find(R"(tests="3" failures="1" errors="0" skipped="2")"), std::string::npos);
+  const std::string row =
+      "left_out.unknown_name\" name=\"a,b.jsonl: left out, colour: not known (2 lines)\" "
+      "assertions=\"2\"";
+  EXPECT_NE(text.find("classname=\"shadowgraph.check." + row), std::string::npos) << text;
+  Finding strict = small_finding();
+  strict.id = "left_out.unknown_name", strict.where = {}, strict.where.field = "colour";
+  strict.got = "not known";
+  r.findings.push_back(strict);
+  r.evidence[1].path = "a,b.jsonl";
+  EXPECT_NE(render_as(Format::kJunit, r).find(R"(tests="3" failures="2" errors="0" skipped="1")"),
+            std::string::npos);
+  r.findings[1].got = "null";  // about something else
+  EXPECT_NE(render_as(Format::kJunit, r).find(R"(tests="4" failures="2" errors="0" skipped="2")"),
+            std::string::npos);
+}
+
+TEST(Sarif, WhatIsPassedOverIsANotificationWithItsIdAndPlaceOnce) {
+  const json run = json::parse(render_as(Format::kSarif, passing_report()))["runs"][0];
+  const json& notes = run["invocations"][0]["toolExecutionNotifications"];
+  ASSERT_EQ(notes.size(), 3u) << notes.dump(1);
+  EXPECT_EQ(notes[0], json::parse(R"json({
+    "descriptor": {"id": "skip.backend"}, "level": "note",
+    "message": {"text": "skipped, no twin of x yet (1 line)"},
+    "locations": [{"physicalLocation": {"artifactLocation": {"uri": "a%2Cb.jsonl"},
+                                        "region": {"startLine": 7}}}],
+    "properties": {"count": 1}})json"));
+  EXPECT_EQ(notes[1]["descriptor"]["id"], "left_out.unknown_name");
+  EXPECT_EQ(notes[1]["level"], "warning");
+  EXPECT_EQ(notes[2]["message"]["text"], "K31 never acted");
+  EXPECT_EQ(run["tool"]["driver"]["notifications"][0]["shortDescription"]["text"],
+            find_law("skip.backend")->sentence);
+  EXPECT_EQ(run["properties"]["left_out"], 2);
+}
+
+TEST(Github, WhatIsPassedOverIsAnnotatedOnce) {
+  const std::string text = render_as(Format::kGithub, passing_report());
+  EXPECT_NE(text.find("\n::notice file=a%2Cb.jsonl,line=7,title=skip.backend::skipped, no twin"),
+            std::string::npos);
+  EXPECT_NE(text.find("\n::warning file=a%2Cb.jsonl,line=3,title=left_out.unknown_name::left out, "
+                      "colour: not known (2 lines)\n::warning ::K31 never acted\n"),
+            std::string::npos)
+      << text;
 }
 
 TEST(Junit, ARunThatSaysNothingFails) {

@@ -156,7 +156,7 @@ TEST(Json, HasTheSchemasKeys) {
     "schema": "shadowgraph.report/1", "verb": "check", "version": "9.8.7", "seed": 5, "isa": "generic",
     "threads": 2, "arith": "portable", "ok": false, "interrupted": false, "bad_input": false,
     "summary": {"cases": 2, "findings": 1, "waived": 0, "skipped": 1, "unknown_backends": 0, "left_out": 0,
-                "seconds": 0.25, "gpu_error_over_bound": {"f16": 0.25}},
+                "seconds": 0.25, "flagged": 1, "gpu_error_over_bound": {"f16": 0.25}},
     "files": [{"path": "a.safetensors", "kind": "kernel vectors", "cases": 2, "agreed": 1, "flagged": 1,
                "waived": 0, "skipped": 1, "notes": ["skipped, kind not known yet: x"]}],
     "coverage": [],
@@ -357,9 +357,21 @@ TEST(Report, CountsWhatNobodyLookedAtInTheVerdict) {
   Report r;
   r.cases = r.skipped = r.unknown_backends = r.left_out = 1;
   EXPECT_TRUE(r.verdict().starts_with(
-      "clean: 1 case judged, 0 findings, 1 skipped (1 of unknown backends), 1 field left out, "));
+      "clean as far as judged: 1 case judged, 0 findings, 1 skipped (1 of unknown backends), "
+      "1 field left out, "));
   r.left_out = 2;
   EXPECT_NE(r.verdict().find(", 2 fields left out, "), std::string::npos);
+}
+
+TEST(Report, ACheckThatSkipsIsNotJustCleanAndAFuzzThatSkipsIs) {
+  Report r;
+  r.verb = "check", r.cases = r.skipped = 1;
+  EXPECT_TRUE(r.verdict().starts_with("clean as far as judged: 1 case judged, 0 findings, 1 sk"));
+  EXPECT_EQ(r.exit_code(), 0);
+  r.skipped = 0;
+  EXPECT_TRUE(r.verdict().starts_with("clean: "));
+  r.verb = "fuzz", r.skipped = 1;
+  EXPECT_TRUE(r.verdict().starts_with("clean: "));
 }
 
 TEST(Text, WarningsAreShownWithQuietToo) {

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 BINARY = ""
 TRACES = ""
@@ -151,7 +152,7 @@ class Traces(unittest.TestCase):
         path = self.written(self.line(config={"pagesize": 2}, expect={"cache_seqlens int32": [9, 9]}), self.line(raw_bs=1))
         code, out, _ = run("check", path, "--quiet")
         self.assertEqual(code, CLEAN)
-        self.assertRegex(out, r"\nclean: 2 cases judged, 0 findings, 3 fields left out, ")
+        self.assertRegex(out, r"\nclean as far as judged: 2 cases judged, 0 findings, 3 fields left out, ")
         for said in ("config.pagesize: not known; did you mean page_size? (1 line)",
                      "raw_bs: not known; it belongs into input",
                      "cache_seqlens int32: not known; did you mean cache_seqlens_int32?"):
@@ -163,7 +164,7 @@ class Traces(unittest.TestCase):
         path = self.written(self.line(expect={"block_kv_indices": [1], "cu_seqlens_q": None, "kv_indptr": None}))
         code, out, _ = run("check", path, "--quiet")
         self.assertEqual(code, CLEAN)
-        self.assertRegex(out, r"\nclean: 1 case judged, 0 findings, 3 fields left out, ")
+        self.assertRegex(out, r"\nclean as far as judged: 1 case judged, 0 findings, 3 fields left out, ")
         for said in ("block_kv_indices: no field of flashattention", "cu_seqlens_q: null",
                      "kv_indptr: no field of flashattention"):
             self.assertIn(f"{path}: left out, {said} (1 line)", out)
@@ -217,7 +218,62 @@ class Traces(unittest.TestCase):
         code, out, _ = run("check", path)
         self.assertEqual(code, CLEAN)
         self.assertIn("backend not known: flash_attention; did you mean flashattention? (1 line)", out)
-        self.assertRegex(out, r"\nclean: 1 case judged, 0 findings, 1 skipped \(1 of unknown backends\), ")
+        self.assertRegex(out, r"\nclean as far as judged: 1 case judged, 0 findings, 1 skipped \(1 of unknown backends\), ")
+
+    def test_strict_makes_a_finding_of_each_thing_that_is_passed_over(self):
+        clean = self.written(self.line(), name="clean.jsonl")
+        self.report(clean, "--strict", expect=CLEAN)
+        path = self.written(self.line(), self.line(id="b", expect={"colour": 1}),
+                            self.line(id="c", backend="torch_native"))
+        self.report(path, expect=CLEAN)
+        report = self.report(path, "--strict")
+        self.assertEqual([(f["id"], f["case"], f["where"].get("field"), f["got"], f["line"]) for f in report["findings"]],
+                         [("left_out.unknown_name", "b", "colour", "not known", 2),
+                          ("skip.backend", "c", None, "no twin of torch_native yet", 3)])
+        self.assertEqual((report["summary"]["cases"], report["files"][0]["agreed"]), (2, 2))
+        shown = subprocess.run(["bash", "-c", report["findings"][0]["reproduce"].replace("shadowgraph", BINARY, 1)],
+                               capture_output=True)
+        self.assertEqual(shown.returncode, FINDINGS)
+        waivers = self.write("known.txt", b"skip.backend our own\nleft_out.* ours\n")
+        self.report(path, "--strict", "--waive", waivers, expect=CLEAN)
+        unused = self.write("unused.txt", b"# none\nlen.* ours\n")
+        self.report(clean, "--waive", unused, expect=CLEAN)
+        finding, = self.report(clean, "--strict", "--waive", unused)["findings"]
+        self.assertEqual((finding["id"], finding["file"], finding["line"]), ("waiver.unused", unused, 2))
+        self.assertIn("--waive " + unused, finding["reproduce"])
+
+    def test_every_format_counts_what_is_passed_over_alike_and_by_its_id(self):
+        path = self.written(self.line(), self.line(id="b", expect={"colour": 1, "cu_seqlens_q": None}),
+                            self.line(id="c", backend="torch_native"), self.line(id="d", backend="torch_native"),
+                            self.line(id="e", backend="flash_attention"),
+                            self.line(id="f", backend="trtllm_mha_two_batch"),
+                            self.line(id="g", expect={"max_seq_len_k": 4}))
+        ids = {"left_out.null": 1, "left_out.unknown_name": 1, "skip.backend": 2, "skip.unknown_backend": 1,
+               "skip.composed": 1}
+        text, junit, sarif, github, html = (run("check", path, "--format", name)[1]
+                                            for name in ("text", "junit", "sarif", "github", "html"))
+        report = self.report(path)
+        summary = report["summary"]
+        self.assertEqual({p["id"]: p["count"] for p in report["passed_over"]}, ids)
+        counts = {name: summary[name] for name in ("cases", "flagged", "skipped", "left_out")}
+        self.assertEqual(counts, {"cases": 3, "flagged": 1, "skipped": 4, "left_out": 2})
+        self.assertRegex(text, r"\nnot clean: 3 cases judged, 1 finding, 4 skipped \(1 of unknown backends\), "
+                               r"2 fields left out, ")
+        suite = xml.etree.ElementTree.fromstring(junit)[0]
+        properties = {p.get("name"): p.get("value") for p in suite.find("properties")}
+        self.assertEqual({name: int(properties[name]) for name in counts}, counts)
+        tests = {t.get("classname"): int(t.get("assertions")) for t in suite.iter("testcase") if t.find("skipped") is not None}
+        self.assertEqual(tests, {"shadowgraph.check." + name: count for name, count in ids.items()})
+        self.assertEqual((suite.get("skipped"), suite.get("failures")), (str(len(ids)), "1"))
+        sarif_run, = json.loads(sarif)["runs"]
+        self.assertEqual({name: sarif_run["properties"][name] for name in counts}, counts)
+        notes = sarif_run["invocations"][0]["toolExecutionNotifications"]
+        self.assertEqual({n["descriptor"]["id"]: n["properties"]["count"] for n in notes}, ids)
+        for name in ids:
+            self.assertIn(f"[{name}]", text)
+            self.assertIn(f"[{name}]", html)
+            self.assertEqual(github.count(f"title={name}::"), 1)
+            self.assertEqual(run("explain", name)[0], CLEAN)
 
     def test_the_place_of_a_line_is_a_line_and_not_an_index(self):
         out = run("check", self.written(self.line(), self.line(mode="x")))[1]

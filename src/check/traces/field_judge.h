@@ -46,8 +46,9 @@ class FieldJudge {
   int64_t least_padding(const BufferInfo& field) const;
   int64_t most_padding() const;
 
-  bool leave_out(const std::string& why) {
+  bool leave_out(LawId law, const std::string& why) {
     left_out_ = why;
+    left_out_by_ = law.law().id;
     return false;
   }
   void fail(LawId law, std::optional<int64_t> row, std::optional<int64_t> col, std::string expected,
@@ -121,6 +122,7 @@ class FieldJudge {
   const RecordedField& recorded_;
   Status* findings_;
   std::string left_out_;
+  std::string_view left_out_by_;
   int64_t rows_ = 0;  // of the twin
   PagedList paged_;
 };

@@ -35,9 +35,11 @@ std::string explained(int64_t got, const SlipWords& why) {
 FieldVerdict FieldJudge::run() {
   using enum FieldVerdict::Kind;
   if (is_unread()) return {kUnread};
-  if (!is_there()) return {kAbsent, "the twin has no such buffer in this mode"};
+  if (!is_there())
+    return {kAbsent, "the twin has no such buffer in this mode",
+            LawId("left_out.no_buffer").law().id};
   if (judge()) return {kJudged};
-  return {kLeftOut, left_out_};
+  return {kLeftOut, left_out_, left_out_by_};
 }
 
 /// A scalar of a replay is what its capture froze, if it is baked; a choice is a
@@ -203,7 +205,7 @@ bool FieldJudge::judge_shape() {
          number(have));
     return false;
   }
-  if (rank == 1 && stored() < rows_) return leave_out("not stored whole");
+  if (rank == 1 && stored() < rows_) return leave_out("left_out.not_stored", "not stored whole");
   return true;
 }
 
@@ -235,7 +237,7 @@ bool FieldJudge::judge_rows() {
 
 bool FieldJudge::judge_slots() {
   if (step_.rebuilt.batch.out_cache_loc.empty() && !capture())
-    return leave_out("the line does not say where its tokens are stored");
+    return leave_out("left_out.no_stores", "the line does not say where its tokens are stored");
   Rows rows;
   if (const int64_t r = first_wrong(&rows); r >= 0)
     fail("slot.write", r, {}, number(expected(r)), number(got(r)) + rows.more());

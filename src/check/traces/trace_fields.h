@@ -35,7 +35,8 @@ struct FieldVerdict {
     kLeftOut,  // it should have been judged, and could not be
   };
   Kind kind = Kind::kJudged;
-  std::string why = {};  // of the last two
+  std::string why = {};       // of the last two
+  std::string_view law = {};  // of the last two: left_out.*
 };
 
 /// Findings are added.

@@ -58,7 +58,8 @@ bool FieldJudge::judge_list() {
 bool FieldJudge::find_wrong_slot(int64_t row, Part here, TablePlace* place) {
   const Part there = listed_part(row);
   const int64_t shorter = std::min(here.size(), there.size());
-  if (shorter > 0 && here.end > recorded_.cols) return leave_out("live elements are not stored");
+  if (shorter > 0 && here.end > recorded_.cols)
+    return leave_out("left_out.not_stored", "live elements are not stored");
   const auto first_wrong = [&](int64_t mine, int64_t theirs) {
     int64_t j = 0;
     while (j < shorter && expected(theirs + j) == got(mine + j)) ++j;

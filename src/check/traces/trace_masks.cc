@@ -57,7 +57,7 @@ bool FieldJudge::judge_mask_size(int64_t pairs) {
     fail("mask.size", {}, {}, number(pairs) + " pairs of the queries and keys of its lists",
          number(have));
   } else if (pairs > recorded_.cols) {
-    return leave_out("live pairs are not stored");
+    return leave_out("left_out.not_stored", "live pairs are not stored");
   }
   return true;
 }

@@ -80,17 +80,20 @@ bool is_plan_key(const TraceLine& line, const std::string& name) {
          is_trace_key("call", std::string_view(name).substr(name.find('.') + 1));
 }
 
-void tell_plans(const TraceLine& line, std::vector<std::string>* left_out) {
+void tell_plans(const TraceLine& line, std::vector<LeftOut>* left_out) {
   for (const TraceCall& call : line.calls) {
     if (call.name.empty()) {
       const bool again = std::ranges::any_of(line.calls, [&](const TraceCall& other) {
         return &other != &call && other.wrapper == call.wrapper && !other.name.empty();
       });
-      left_out->push_back(call.wrapper + (again ? ": planned again" : ": not known"));
+      const LawId law = again ? LawId("left_out.planned_again") : LawId("left_out.unknown_name");
+      left_out->push_back(
+          {law.law().id, call.wrapper + (again ? ": planned again" : ": not known")});
     } else if (std::ranges::find(kKinds, call.kind) == std::end(kKinds)) {
       const std::vector<std::string> kinds(std::begin(kKinds), std::end(kKinds));
-      left_out->push_back(call.name + ".call: not known: " + call.kind +
-                          did_you_mean(call.kind, kinds));
+      left_out->push_back(
+          {LawId("left_out.unknown_name").law().id,
+           call.name + ".call: not known: " + call.kind + did_you_mean(call.kind, kinds)});
     }
   }
 }

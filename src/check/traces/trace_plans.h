@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "check/traces/trace_fields.h"
+#include "check/traces/traces.h"
 
 namespace shadowgraph {
 
@@ -14,7 +15,7 @@ namespace shadowgraph {
 std::string_view plan_of(std::string_view field);
 
 /// What a line says of its plans and nobody judges, and why.
-void tell_plans(const TraceLine& line, std::vector<std::string>* left_out);
+void tell_plans(const TraceLine& line, std::vector<LeftOut>* left_out);
 
 /// An argument that is read, or known as one that is not: "decode[0].num_qo_heads".
 bool is_plan_key(const TraceLine& line, const std::string& name);

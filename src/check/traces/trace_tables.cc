@@ -60,7 +60,7 @@ bool FieldJudge::find_wrong(int64_t unit, int64_t row, int64_t len, TablePlace* 
   for (int64_t t = 0; t < len; ++t) {
     const int64_t c = t / unit;
     if (c >= recorded_.width()) return false;  // table.capacity
-    if (c >= recorded_.cols) return leave_out("live columns are not stored");
+    if (c >= recorded_.cols) return leave_out("left_out.not_stored", "live columns are not stored");
     const int64_t got = recorded_.data[static_cast<size_t>(row * recorded_.cols + c)];
     const int64_t slot = expected(row * columns + t / twin_unit) * twin_unit + t % twin_unit;
     if (slot >= 0 && got == slot / unit && t % unit == slot % unit) continue;

@@ -24,8 +24,9 @@ class Twin {
   Status make(const Backend& backend, const TraceBatch& rebuilt) {
     const ForwardBatch& batch = rebuilt.batch;
     const Limits limits = limits_of(backend.info(), rebuilt);
-    if ((int64_t{limits.tokens} + limits.rows + 1) * (int64_t{limits.max_kv_len} + 1) >
-        kMaxElements) {
+    too_large_ = (int64_t{limits.tokens} + limits.rows + 1) * (int64_t{limits.max_kv_len} + 1) >
+                 kMaxElements;
+    if (too_large_) {
       Status status;
       status.add(make_finding(
           "batch.capacity", at("rows"),
@@ -44,6 +45,8 @@ class Twin {
   }
   /// The judge's own device failed, whatever the batch.
   const Status& broken() const { return broken_; }
+  /// Whether that is why it was not made.
+  bool too_large() const { return too_large_; }
 
   const Meta& meta() const { return meta_; }
 
@@ -79,6 +82,7 @@ class Twin {
   Arena arena_;
   Meta meta_;
   Status broken_;
+  bool too_large_ = false;
 };
 
 class LineJudge {
@@ -90,9 +94,11 @@ class LineJudge {
     if (!refused_.ok()) {
       verdict_.kind = TraceVerdict::Kind::kRefused;
       verdict_.unknown_backend = false;
+      verdict_.skip = LawId("skip.bad_input").law().id;
       verdict_.findings = std::move(refused_);
     } else if (!verdict_.findings.ok()) {
       verdict_.kind = TraceVerdict::Kind::kFlagged;
+      verdict_.skip = {};
     } else if (!missing.empty()) {
       verdict_.kind = TraceVerdict::Kind::kSkipped;
       verdict_.why = std::move(missing);
@@ -117,6 +123,16 @@ class LineJudge {
           make_finding("mem.out_of_bounds", at("triton_oob"), "inside the storage", access));
   }
 
+  void leave_out(LawId law, std::string words) {
+    verdict_.left_out.push_back({law.law().id, std::move(words)});
+  }
+
+  /// Why, if the line turns out to have no findings.
+  std::string skip(LawId law, std::string why) {
+    verdict_.skip = law.law().id;
+    return why;
+  }
+
   /// Keys that no trace has there.
   void check_key(const std::string& of, const std::string& key) {
     if (is_trace_key(of, key)) return;
@@ -126,7 +142,7 @@ class LineJudge {
     }
     std::string name = key;
     if (of != "line") name.insert(0, of + '.');
-    verdict_.left_out.push_back(name + ": not known" + hint);
+    leave_out("left_out.unknown_name", name + ": not known" + hint);
   }
 
   void check_keys() {
@@ -145,11 +161,13 @@ class LineJudge {
   }
 
   std::string no_twin() {
-    if (is_foreign_backend(line_.backend)) return "no twin of " + line_.backend + " yet";
+    if (is_foreign_backend(line_.backend))
+      return skip("skip.backend", "no twin of " + line_.backend + " yet");
     verdict_.unknown_backend = true;
     std::vector<std::string> names;
     for (const Backend* known : all_backends()) names.emplace_back(known->info().name);
-    return "backend not known: " + line_.backend + did_you_mean(line_.backend, names);
+    return skip("skip.unknown_backend",
+                "backend not known: " + line_.backend + did_you_mean(line_.backend, names));
   }
 
   /// Empty, or why it cannot be judged.
@@ -159,8 +177,8 @@ class LineJudge {
     if (backend == nullptr) return no_twin();
     const bool composed = names_of_fields(backend->info()).empty();
     if (composed && !backend->info().dense)
-      return "metadata of its layers is not judged in traces yet";
-    if (composed) return "trace each part under its own backend's name";
+      return skip("skip.composed", "metadata of its layers is not judged in traces yet");
+    if (composed) return skip("skip.composed", "trace each part under its own backend's name");
     TraceBatch rebuilt;
     std::string problem;
     if (refused_.ok()) problem = rebuilt.build(line_, backend->info());
@@ -169,7 +187,7 @@ class LineJudge {
     refused_.add(std::move(rebuilt.refused));
     if (!refused_.ok()) return "";
     judge_memory();
-    if (!problem.empty()) return problem;
+    if (!problem.empty()) return skip("skip.large", std::move(problem));
     if (!rebuilt.wrong.ok()) {
       verdict_.findings.add(std::move(rebuilt.wrong));
       return "";
@@ -183,13 +201,15 @@ class LineJudge {
     const Status status = twin.make(*backend, rebuilt);
     refused_.add(twin.broken());
     if (!refused_.ok()) return "";
-    if (!status.ok()) return "the twin refuses it: " + status.findings()[0].to_string();
+    if (!status.ok())
+      return skip(twin.too_large() ? LawId("skip.large") : LawId("skip.refused_by_twin"),
+                  "the twin refuses it: " + status.findings()[0].to_string());
     if (!line_.exception.empty()) {
       verdict_.findings.add(
           make_finding("trace.exception", at("exception"), "metadata", line_.exception));
       for (const std::string& name : names_of_fields(backend->info())) {
         if (line_.expect.contains(name))
-          verdict_.left_out.push_back(name + ": beside an exception");
+          leave_out("left_out.exception", name + ": beside an exception");
       }
       return "";
     }
@@ -208,8 +228,11 @@ class LineJudge {
   void check_fields(const BackendInfo& backend) {
     const auto pass_over = [&](const std::string& name) {
       const std::string hint = did_you_mean(name, names_of_fields(backend));
-      verdict_.left_out.push_back(
-          name + (is_field_of_any(name) ? ": no field of " + line_.backend : ": not known") + hint);
+      if (is_field_of_any(name)) {
+        leave_out("left_out.other_backend", name + ": no field of " + line_.backend + hint);
+      } else {
+        leave_out("left_out.unknown_name", name + ": not known" + hint);
+      }
     };
     for (const auto& [name, recorded] : line_.expect) {
       if (has_field(backend, name)) {
@@ -222,7 +245,7 @@ class LineJudge {
       if (!has_field(backend, name)) {
         pass_over(name);
       } else if (!unsaid_of(backend, name)) {
-        verdict_.left_out.push_back(name + ": null");
+        leave_out("left_out.null", name + ": null");
       }
     }
     tell_plans(line_, &verdict_.left_out);
@@ -253,7 +276,8 @@ class LineJudge {
     for (const auto& [name, recorded] : line_.expect) {
       const FieldVerdict verdict = judge_field_of(step, name, recorded);
       judged += verdict.kind == FieldVerdict::Kind::kJudged && !is_choice(step.backend, name);
-      if (!verdict.why.empty()) verdict_.left_out.push_back(name + ": " + verdict.why);
+      if (!verdict.why.empty())
+        verdict_.left_out.push_back({verdict.law, name + ": " + verdict.why});
     }
     for (const std::string& name : names_of_fields(step.backend)) {
       const auto unsaid = unsaid_of(step.backend, name);
@@ -262,7 +286,7 @@ class LineJudge {
         judge_field_of(step, name, {"pyint", {}, 1, {*unsaid}});
     }
     judge_plans(step, &verdict_.findings);
-    return judged == 0 ? "no field that is read in this mode" : "";
+    return judged == 0 ? skip("skip.no_field", "no field that is read in this mode") : "";
   }
 
   const TraceLine& line_;

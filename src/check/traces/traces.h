@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/cases/trace.h"
@@ -12,12 +13,19 @@
 
 namespace shadowgraph {
 
+/// What a line says and nobody judges.
+struct LeftOut {
+  std::string_view law;  // left_out.*
+  std::string words;     // its name, and why: "input.seq_len: not known; did you mean seq_lens?"
+};
+
 struct TraceVerdict {
   enum class Kind : uint8_t { kAgreed, kFlagged, kSkipped, kRefused };
   Kind kind = Kind::kAgreed;
-  std::string why;                    // of a skipped line: what is missing to judge it
-  bool unknown_backend = false;       // skipped, and no engine is known to have it
-  std::vector<std::string> left_out;  // what the line says and nobody judges, and why
+  std::string why;               // of a skipped line: what is missing to judge it
+  std::string_view skip;         // of a skipped line: the law, skip.*
+  bool unknown_backend = false;  // skipped, and no engine is known to have it
+  std::vector<LeftOut> left_out;
   // len.*, table.*, slot.write, trace.*, mem.out_of_bounds; where is the recorded field's name, row
   // and column, case_id the line's id. Of a refused line io.line, with the line in where.row; or
   // what kept the judge from its work (input.memory, mem.*, graph.*)

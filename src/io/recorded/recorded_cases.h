@@ -7,6 +7,7 @@
 
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/cases/recorded_case.h"
@@ -16,9 +17,11 @@
 
 namespace shadowgraph {
 
-/// A case of a kind that no reader knows: not judged, and said so.
+/// A case that is not judged, and said so. Readers leave out those of a kind that none of them
+/// knows.
 struct SkippedCase {
   std::string id, kind, reason;
+  std::string_view law = "skip.kind";
   bool operator==(const SkippedCase&) const = default;
 };
 
