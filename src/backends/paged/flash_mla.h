@@ -28,8 +28,7 @@ class FlashMla final : public MlaBackend {
   };
 
   const BackendInfo& info() const override;
-  /// Parts of the machine. They depend only on the limits, so that a graph never sees another
-  /// number.
+  /// Parts of the machine. Only the limits decide, so that a graph never sees another number.
   static int32_t num_parts(const Limits& limits);
 
  protected:
