@@ -57,7 +57,7 @@ TEST(TracePages, WhatAgreesHasNoFinding) {
   for (const TraceLine& line :
        {paged_decode(), paged_decode(2), paged_replay(), half_paged_extend(), paged_verify()}) {
     EXPECT_EQ(found(line), "ok") << line.mode;
-    EXPECT_EQ(judge_trace(line).left_out, Laws{}) << line.mode;
+    EXPECT_EQ(left_out(line), Laws{}) << line.mode;
   }
 }
 
