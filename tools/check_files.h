@@ -51,7 +51,7 @@ class Waivers {
   std::vector<Waiver> waivers_;
 };
 
-/// What of a file is passed over, by law and words. Cases and lines that share them are counted.
+/// Counts what a file has that is passed over, by law and words.
 class Passing {
  public:
   /// line: of a trace, from 1.
@@ -67,7 +67,7 @@ class Passing {
   std::map<std::pair<std::string, std::string>, Tally> by_words_;  // the words, then the law
 };
 
-/// What `check --strict` says of it: a finding at the field, or at the line as a whole.
+/// The finding of `check --strict`, at the field or at the line as a whole.
 Finding passed_over(std::string_view law, std::string field, std::string why);
 std::vector<Finding> passed_over(const TraceLine& line, const TraceVerdict& verdict);
 

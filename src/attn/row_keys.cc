@@ -8,11 +8,6 @@ std::span<const int32_t> row_slots(const ForwardBatch& b, int64_t request) {
   return b.req_to_token.row(b.req_pool_indices[static_cast<size_t>(request)]);
 }
 
-size_t encoder_len(const ForwardBatch& b, int64_t request) {
-  return b.encoder_lens.empty() ? 0
-                                : static_cast<size_t>(b.encoder_lens[static_cast<size_t>(request)]);
-}
-
 }  // namespace
 
 int32_t rows_a_request(const ForwardBatch& b) {
@@ -24,7 +19,8 @@ std::vector<int32_t> row_keys(const ForwardBatch& b, int64_t request, int32_t br
   // A draft without slots is a chain: they follow in the row.
   const bool drafts = b.mode == ForwardMode::kDraftDecode && !b.out_cache_loc.empty();
   const size_t drafted = drafts ? static_cast<size_t>(b.spec.step) + 1 : 0;
-  const auto text = row_slots(b, request).subspan(encoder_len(b, request), kv_len - drafted);
+  const auto text =
+      row_slots(b, request).subspan(static_cast<size_t>(b.encoder_len(request)), kv_len - drafted);
   std::vector<int32_t> keys(text.begin(), text.end());
   const int64_t first = (request * b.spec.topk + branch) * b.spec.num_steps;
   for (size_t j = 0; j < drafted; ++j)
@@ -33,7 +29,7 @@ std::vector<int32_t> row_keys(const ForwardBatch& b, int64_t request, int32_t br
 }
 
 std::vector<int32_t> encoder_keys(const ForwardBatch& b, int64_t request) {
-  const auto slots = row_slots(b, request).first(encoder_len(b, request));
+  const auto slots = row_slots(b, request).first(static_cast<size_t>(b.encoder_len(request)));
   return {slots.begin(), slots.end()};
 }
 

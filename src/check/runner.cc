@@ -79,13 +79,13 @@ struct Runner::Impl {
   Status finish();
   /// And judges the metadata that was filled from this batch, within these limits.
   Status finish(const ForwardBatch& batch, const Limits& limits);
-  /// What is wrong with metadata, and then what was seen of it.
+  /// Findings of metadata, and then those that were seen in the run.
   Status with_metadata(Status seen) {
     Status all = std::exchange(metadata, {});
     all.add(std::move(seen));
     return all;
   }
-  /// Where only outputs count, what is said of them.
+  /// The findings that count: all, or only those of outputs if the options say so.
   Status kept(Status seen) const;
   Status judge_replay(const ForwardBatch& batch, const Limits& limits);
   /// A replay has the bits of the eager step.

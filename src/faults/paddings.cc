@@ -17,7 +17,7 @@ std::span<T> behind(std::span<T> all, int64_t first) {
 
 /// The slot of the first request's first text token, in the pool that is asked for.
 int64_t first_slot(const ForwardBatch& batch, bool swa) {
-  const int32_t encoder_len = batch.encoder_lens.empty() ? 0 : batch.encoder_lens[0];
+  const int32_t encoder_len = batch.encoder_len(0);
   const int32_t slot =
       batch.req_to_token.row(batch.req_pool_indices[0])[static_cast<size_t>(encoder_len)];
   return swa ? translate(batch.full_to_swa, slot) : slot;

@@ -96,11 +96,11 @@ struct FaultReport {
   std::optional<bool> named;           // the first of these is what it is; empty: none is
 };
 
-/// What a run of `check` was given and did not judge: cases, or fields of cases that it judged; or
-/// a waiver that waives nothing.
+/// A group of cases, or of fields of judged cases, that a run of `check` did not judge; or a waiver
+/// that waives nothing.
 struct PassedOver {
   std::string law;   // skip.*, left_out.*, waiver.unused
-  std::string path;  // of the file
+  std::string path;  // the file that has them
   std::string what;  // "skipped, no twin of torch_native yet (2 lines)"
   int64_t count = 0;
   std::optional<int64_t> line = {};  // the first one's, from 1

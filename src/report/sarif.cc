@@ -112,7 +112,7 @@ Json invocation_of(const Report& r) {
   return j;
 }
 
-/// What the ids of its notifications mean.
+/// The meanings of the ids that notifications have.
 Json notifications_of(const Report& r) {
   Json notes = Json::array();
   std::set<std::string> seen;

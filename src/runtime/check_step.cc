@@ -51,8 +51,7 @@ class StepCheck {
     if (s_.req_pool_indices[static_cast<size_t>(i)] != r->row)
       fail("step.request", at("req_pool_indices", i), std::to_string(r->row),
            s_.req_pool_indices[static_cast<size_t>(i)]);
-    const int32_t encoder_len =
-        s_.encoder_lens.empty() ? 0 : s_.encoder_lens[static_cast<size_t>(i)];
+    const int32_t encoder_len = b_.encoder_len(i);
     if (encoder_len != r->encoder_len)
       fail("step.encoder", at("encoder_lens", i), std::to_string(r->encoder_len), encoder_len);
     const RequestExtent e = b_.extent(i);

@@ -388,8 +388,8 @@ TEST(MetadataLaws, EveryLawHasASlip) {
   planted.insert("state.parents");                                        // recurrent_world_test.cc
   planted.insert("sparse.choice");                                        // sparse_world_test.cc
   for (const Slip& slip : kSlips) planted.insert(slip.law);
-  for (const MetadataLaw& law : all_metadata_laws())
-    EXPECT_TRUE(planted.contains(law.law.law().id)) << law.law.law().id;
+  for (const MetadataLaw& one : all_metadata_laws())
+    EXPECT_TRUE(planted.contains(one.law.law().id)) << one.law.law().id;
 }
 
 TEST(MetadataLaws, LinesOfOneFunctionAreTogether) {

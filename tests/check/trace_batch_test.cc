@@ -1,4 +1,4 @@
-// What a line says of its batch: contradictions are findings, or the line is refused; they are
+// A line tells its batch: contradictions are findings, or the line is refused; they are
 // never passed over.
 #include "check/traces/trace_batch.h"
 

@@ -1,4 +1,4 @@
-// What a line says of its step is judged, too: slots, stores, positions, rows of the bucket. Each
+// A line's own input is judged, too: slots, stores, positions, rows of the bucket. Each
 // wrong state stands beside a right one that differs in the wrong number only.
 #include "check/traces/trace_input.h"
 

@@ -72,7 +72,7 @@ inline std::string found(const TraceLine& line) {
   return v.why.empty() ? v.findings.to_string() : v.why;
 }
 
-/// What of the line nobody judges, and why, without the laws.
+/// The words of what nobody judges in the line, without the laws.
 inline std::vector<std::string> left_out(const TraceLine& line) {
   std::vector<std::string> words;
   for (const LeftOut& one : judge_trace(line).left_out) words.push_back(one.words);

@@ -115,7 +115,7 @@ struct BackendInfo {
   bool sparse = false;        // serves layers of DeepSeek sparse attention
   std::span<const V4Pools> v4 = {};  // serves layers of DeepSeek-V4 with these pools
   bool shares_prefixes = true;       // requests may share a prefix
-  // What its buffers and scalars mean, for the checker
+  // The rows say what its buffers and scalars mean; the checker reads them
   std::span<const BufferInfo> buffers = {};
 };
 

@@ -110,6 +110,10 @@ struct ForwardBatch {
   int64_t size() const { return static_cast<int64_t>(seq_lens.size()); }
   /// New tokens of a request; in a draft decode, of one of its branches.
   int32_t q_len(int64_t request) const;
+  /// Tokens of a request's encoder; 0: it has none.
+  int32_t encoder_len(int64_t request) const {
+    return encoder_lens.empty() ? 0 : encoder_lens[static_cast<size_t>(request)];
+  }
   /// A request's delimiters, as places among its new tokens. Requires a batch that validate()
   /// accepts.
   std::span<const int32_t> delimiters(int64_t request) const;

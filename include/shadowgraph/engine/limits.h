@@ -33,7 +33,7 @@ struct SplitConfig {
   int32_t blocks_per_sm = 2;  // blocks of a decode that run at once
 };
 
-/// What stays the same from step to step.
+/// The model: its members stay the same from step to step.
 struct ModelConfig {
   int32_t max_context_len = 0;  // tokens of a request, without drafts
   int32_t page_size = 1;        // a power of two
@@ -68,8 +68,9 @@ struct ModelConfig {
   SplitConfig split;
 };
 
-/// What metadata is bound for: the capacity of every buffer, and what a graph pins. Eager steps are
-/// bound for exactly what the batch needs, a graph for what any batch of its bucket may need.
+/// Limits say what metadata is bound for: the capacity of every buffer, and what a graph pins.
+/// Eager steps are bound for exactly what the batch needs, a graph for what any batch of its bucket
+/// may need.
 struct Limits {
   ModelConfig model;
   ForwardMode mode = ForwardMode::kDecode;

@@ -1,4 +1,4 @@
-// What a backend's buffers mean, for the checker: a row for each of them says what laws of metadata
+// Rows that tell the checker what a backend's buffers mean: each row says what laws of metadata
 // read in it and how an engine's trace records it, and the key lists of a layer say which keys its
 // queries find. Tables of rows are made with buffer_rows.h. Tested by tests/check/roles_test.cc.
 #pragma once
@@ -11,7 +11,7 @@ namespace shadowgraph {
 
 enum class V4Group : uint8_t;
 
-/// What a buffer, or a scalar of the host, says about the step.
+/// A role says what a buffer, or a scalar of the host, tells about the step.
 enum class Role : uint8_t {
   kNone,  // another row says it, or Backend::key_lists does
   // Queries. A request may have several rows, which share its queries evenly
@@ -69,19 +69,19 @@ enum class Role : uint8_t {
   kWindowSlots,    // [tokens, columns], the newest first, then -1
   kWindowSeen,     // how many of them
   kWindowStored,   // the token's own
-  kBlockStored,    // of the block that it ends
+  kBlockStored,    // slot of the block that the token ends
   kBlocksWhole,    // blocks that it sees
   kBlocksClamped,  // at least 1
-  kBlocksChosen,   // of these, index_topk at most
+  kBlocksChosen,   // at most index_topk of these
   kBlockSlots,     // [tokens, columns], then -1
-  kStatePages,     // of its block
+  kStatePages,     // state page of its block
   kExtraPages,     // and of the block before, where both are pooled
   kLatentList,     // slots by lens, an indptr: of the window, then of blocks, if any
   kOwnRows,        // the step's own tokens by lens, an indptr
   kUnread,         // no law reads it: BufferInfo::why
   // Scalars
   kLongestQuery,
-  kLongestKeys,  // of lens
+  kLongestKeys,  // the largest of lens
   kAllQueries,
   kWindow,  // -1, or what lists with keys before their window are planned with
   kUnreadScalar,
@@ -92,7 +92,7 @@ constexpr bool is_scalar(Role role) { return role >= Role::kLongestQuery; }
 enum class FieldRule : uint8_t {
   kExact,     // live elements are equal
   kAtLeast,   // a bound: not below
-  kConstant,  // as kExact, and already so at capture
+  kConstant,  // kExact, and equal at capture already
   kBaked,     // a bound, at capture too: a graph freezes it for all its replays
   kDead,      // nothing reads it in this mode
 };
@@ -103,9 +103,9 @@ enum class FieldShape : uint8_t {
   kSlots,   // [rows], 64 bits wide: where the step's tokens are stored
   kIndptr,  // [rows + 1]
   kTable,   // [rows, columns]; of row i the columns of its first lens[i] tokens are live
-  kScalar,  // of the host
+  kScalar,  // a number of the host
   kList,    // CSR: of row i the elements indptr[i] to indptr[i + 1] are live, each a slot
-  kMask,    // of row i [q_len, kv_len], 0 or 1: a byte each, or packed as CustomMask::kPacked
+  kMask,    // row i has [q_len, kv_len], 0 or 1: a byte each, or packed as CustomMask::kPacked
   kSizes,   // not the buffer, but its shape
   kSteps,   // [rows], how many elements an indptr has for each
 };
@@ -113,12 +113,13 @@ enum class FieldShape : uint8_t {
 /// A buffer or a scalar, and one field of a trace that records it. A buffer that is recorded under
 /// several names has a row for each, and its role in the first.
 struct BufferInfo {
-  int buffer = -1;  // of Meta::buffers; a scalar: of Meta::scalars; -1: the twin has no such thing
+  int buffer = -1;  // index into Meta::buffers, of a scalar into Meta::scalars; -1: the twin has no
+                    // such thing
   Role role = Role::kNone;
   // The lengths that it is of: of a table in tokens, of a list or a mask its indptr; also of
   // kLongestKeys, kParts, kPartSplits
   int lens = -1;
-  std::optional<V4Group> group = {};  // of the blocks that it is of
+  std::optional<V4Group> group = {};  // the group whose blocks it describes
   std::string_view why = {};          // why no law reads it
 
   std::string_view recorded = {};  // the engine's name: "expand.page_table"
@@ -127,7 +128,7 @@ struct BufferInfo {
   // kTable: how the engine's kernel reads the table: in pages of the model's size, or in slots. Not
   // the twin's own unit (Meta::units): both are expanded to slots before they are compared
   bool pages = true;
-  std::string_view refs = {};  // of the law that a difference breaks: "fa.I-28 fa.I-34"
+  std::string_view refs = {};  // the law that a difference breaks stands on them: "fa.I-28 fa.I-34"
   // kRows: what padding, and every row of a capture, has at least. A tree's two halves may be empty
   // there: its capture has no mask and no drafts yet
   int32_t least = 0;
@@ -170,7 +171,7 @@ struct KeyItems {
 struct KeyPlan {
   int request_indices, qo_tile_indices, kv_tile_indices, o_indptr, merge_indptr, kv_chunk_size,
       block_valid_mask;
-  int split_kv;  // of Meta::scalars
+  int split_kv;  // index into Meta::scalars
   int partial;   // [partial results, heads]
 };
 

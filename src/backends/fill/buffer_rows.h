@@ -119,7 +119,7 @@ constexpr BufferInfo recorded(int buffer, Role role, std::string_view name, std:
   return row;
 }
 
-/// What a fill writes and no law of metadata reads, and why none does.
+/// A buffer that a fill writes and no law of metadata reads; why says the reason.
 constexpr BufferInfo unread(BufferInfo row, std::string_view why) {
   row.role = row.shape == FieldShape::kScalar ? Role::kUnreadScalar : Role::kUnread;
   row.why = why;

@@ -1,5 +1,5 @@
-// What only some backends serve of a model or a batch, a row each. The rows say what is refused of
-// a backend without the feature, and what a composed backend has of its parts. Tested by
+// Features of a model or a batch that only some backends serve, a row each. The rows say what is
+// refused of a backend without the feature, and what a composed backend has of its parts. Tested by
 // tests/backends/features_test.cc.
 #pragma once
 
@@ -11,10 +11,10 @@
 namespace shadowgraph {
 
 struct Feature {
-  const char* member;   // as refusals name it
-  const char* without;  // what a backend expects that does not serve it
+  const char* member;   // its name in refusals
+  const char* without;  // the value that a backend without the feature expects
   bool BackendInfo::*served;
-  /// What limits have of it; empty: nothing.
+  /// The value that limits have of it, as text; empty: they ask for nothing.
   std::string (*asked)(const Limits& limits);
 };
 

@@ -40,7 +40,7 @@ Stride stride_of(const ForwardBatch& b) {
 RequestRow row_of(const ForwardBatch& batch, const Limits& limits, int64_t i) {
   if (i >= batch.size()) return {padding_extent(limits), {}, 0};
   const auto at = static_cast<size_t>(i);
-  const int32_t encoder_len = batch.encoder_lens.empty() ? 0 : batch.encoder_lens[at];
+  const int32_t encoder_len = batch.encoder_len(i);
   return {
       batch.extent(i),
       batch.req_to_token.row(batch.req_pool_indices[at]).subspan(static_cast<size_t>(encoder_len)),

@@ -127,7 +127,8 @@ class Binder {
                int64_t granule);
   /// f32 scratch NAME_out [rows, heads * dim] and NAME_lse [rows, heads].
   void result(int out, int lse, const std::string& name, const ResultRoom& room);
-  /// Where the step's tokens are stored, and where there is a window pool their slots in it.
+  /// int64 [tokens] slots where the step stores, full, and if there is a window pool the slots in
+  /// it, swa.
   void out_cache_loc(int full, int swa);
   Status bind(Meta* meta);
 

@@ -12,10 +12,10 @@
 
 namespace shadowgraph {
 
-/// What tells one engine's backend from another.
+/// The rules in which engines' recurrent backends differ.
 struct RecurrentRules {
   BackendInfo info;
-  PadRow pad, pad_in_verify;  // what a kernel does with the tokens of rows that have no slot
+  PadRow pad, pad_in_verify;  // a kernel does this with the tokens of rows that have no slot
   bool keeps_padding = true;  // a verify keeps their states
   int32_t pad_slot = -1;
   // A decode's and a verify's kernels find row i's tokens at i times their number, and skip padding

@@ -6,7 +6,7 @@
 namespace shadowgraph {
 namespace {
 
-/// Where only the LSE may be another.
+/// Adds the reading that differs only in its LSE.
 void add_lse(const Reading& right, Reading::Lse lse, const AddReading& add,
              std::string detail = {}) {
   add(changed(right, [&](Reading& r) { r.lse = lse, r.detail = std::move(detail); }));

@@ -22,7 +22,7 @@ class StepScenes {
  private:
   /// A capture's batch, which is only padding.
   RowsRead padding_like(const RowsRead& rows) const;
-  /// What stands before and behind the keys, in their rows of req_to_token.
+  /// Adds the slots before and behind the keys, from their rows of req_to_token.
   void add_neighbours(const ForwardBatch& batch, Scene* scene) const;
 
   const ModelConfig& model_;

@@ -139,9 +139,9 @@ void TraceBatch::read_mode(const TraceLine& line, const BackendInfo& backend) {
                 .step = line.config.step_id,
                 .custom_mask = {}};
   // A backend that hands its kernels a mask takes what it is given for a tree's, whatever topk is.
-  const bool masks = std::ranges::find(backend.buffers, FieldShape::kMask, &BufferInfo::shape) !=
-                     backend.buffers.end();
-  if (masks && is_target_verify(batch.mode) && line.input.contains("custom_mask"))
+  kernel_has_mask = std::ranges::find(backend.buffers, FieldShape::kMask, &BufferInfo::shape) !=
+                    backend.buffers.end();
+  if (kernel_has_mask && is_target_verify(batch.mode) && line.input.contains("custom_mask"))
     batch.spec.topk = std::max(2, batch.spec.topk);
   heads_ = backend.heads;
   dual_chunk_ = backend.dual_chunk;

@@ -28,7 +28,7 @@ class TraceBatch {
   /// itself is `wrong`.
   std::string build(const TraceLine& line, const BackendInfo& backend);
   Status refused;  // io.line: words, inputs that are missing or no arrays of numbers in range
-  Status wrong;    // of validate(batch): nothing can be made of it
+  Status wrong;    // findings of validate(batch): no twin can fill it
 
   /// The batch; in a capture none of its rows is real.
   ForwardBatch batch;
@@ -36,9 +36,11 @@ class TraceBatch {
   int32_t rows = 0;   // with padding
   int32_t width = 1;  // queries that the graph holds for each row
   bool graph = false, capture = false;
-  // What a replay says of the bucket's other tokens, behind those of the batch
+  bool kernel_has_mask = false;  // the backend hands its kernels a mask
+  // Slots and positions that a replay records for the bucket's other tokens, behind the batch's
   std::vector<int64_t> padding_slots, padding_positions;
-  std::vector<uint8_t> tree_mask;  // of a verify; a backend that reads no mask still has positions
+  std::vector<uint8_t>
+      tree_mask;  // a verify has it; positions follow it even if no kernel reads it
 
   /// The window of the layers that have one; -1: none has.
   int32_t window() const { return model.layers.back().params.window_left; }

@@ -35,8 +35,8 @@ struct FieldVerdict {
     kLeftOut,  // it should have been judged, and could not be
   };
   Kind kind = Kind::kJudged;
-  std::string why = {};       // of the last two
-  std::string_view law = {};  // of the last two: left_out.*
+  std::string why = {};       // why, if kAbsent or kLeftOut
+  std::string_view law = {};  // left_out.*, if kAbsent or kLeftOut
 };
 
 /// Findings are added.

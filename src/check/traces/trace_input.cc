@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "check/traces/trace_words.h"
 #include "core/laws.h"
 #include "runtime/batch_laws.h"
 
@@ -15,11 +16,10 @@ namespace {
 
 class InputJudge {
  public:
-  InputJudge(const TraceBatch& rebuilt, bool kernel_has_mask)
+  explicit InputJudge(const TraceBatch& rebuilt)
       : rebuilt_(rebuilt),
         b_(rebuilt.batch),
         page_size_(rebuilt.model.page_size),
-        kernel_has_mask_(kernel_has_mask),
         drafts_(b_.mode == ForwardMode::kDraftDecode || is_target_verify(b_.mode) ||
                 is_draft_extend(b_.mode, DraftExtendV2::kIncluded)),
         pool_(b_.full_to_swa.empty() ? std::numeric_limits<int32_t>::max()
@@ -54,25 +54,19 @@ class InputJudge {
   }
 
   int64_t row_of(int64_t i) const { return b_.req_pool_indices[static_cast<size_t>(i)]; }
-  int64_t encoder_len(int64_t i) const {
-    return b_.encoder_lens.empty() ? 0 : b_.encoder_lens[static_cast<size_t>(i)];
-  }
   /// Columns before the first new token.
-  int64_t stored_columns(int64_t i) const { return encoder_len(i) + b_.extent(i).prefix_len; }
+  int64_t stored_columns(int64_t i) const {
+    return int64_t{b_.encoder_len(i)} + b_.extent(i).prefix_len;
+  }
   /// Columns of a request's live keys. A draft decode's own tokens need not be in the table yet.
   std::span<const int32_t> columns_of(int64_t i) const {
     const RequestExtent e = b_.extent(i);
     const int64_t keys = b_.mode == ForwardMode::kDraftDecode ? b_.seq_lens[static_cast<size_t>(i)]
                                                               : int64_t{e.kv_len};
     return b_.req_to_token.row(row_of(i)).first(
-        static_cast<size_t>(std::min(b_.req_to_token.width, encoder_len(i) + keys)));
+        static_cast<size_t>(std::min(b_.req_to_token.width, b_.encoder_len(i) + keys)));
   }
-  std::string token_at(int64_t i, int64_t column) const {
-    const int64_t text = column - encoder_len(i);
-    const std::string whose = " of request " + std::to_string(i);
-    if (text < 0) return "the encoder's token " + std::to_string(column) + whose;
-    return "token " + std::to_string(text) + whose;
-  }
+  std::string token_at(int64_t i, int64_t column) const { return token_words(b_, i, column); }
 
   void judge_rows() {
     std::unordered_map<int64_t, int64_t> seen;
@@ -89,8 +83,8 @@ class InputJudge {
     const auto columns = columns_of(i);
     int64_t paged = std::ssize(columns);
     if (drafts_)
-      paged =
-          encoder_len(i) + std::min(b_.extent(i).prefix_len, b_.seq_lens[static_cast<size_t>(i)]);
+      paged = b_.encoder_len(i) +
+              std::min(b_.extent(i).prefix_len, b_.seq_lens[static_cast<size_t>(i)]);
     Status status;
     check_columns(
         columns, row_of(i), page_size_, paged, [&](int64_t slot) { return slot < pool_; }, &status);
@@ -195,16 +189,17 @@ class InputJudge {
     }
   }
 
-  /// A draft's positions may be those of its first step: engines plan all steps before it runs.
-  bool is_position(int64_t request, const ForwardBatch& one, int64_t token) const {
+  /// The positions that new token `token` of a request's batch may have. A draft's may be those of
+  /// its first step: engines plan all steps before it runs.
+  std::pair<int64_t, int64_t> positions_of(int64_t request, const ForwardBatch& one,
+                                           int64_t token) const {
+    const RequestExtent e = one.extent(0);
+    if (is_tree_ && !rebuilt_.kernel_has_mask) return {e.prefix_len, e.kv_len - 1};
+    const int64_t want = position_of(one, token);
+    const int64_t first = b_.seq_lens[static_cast<size_t>(request)];
     const int64_t got = one.positions[static_cast<size_t>(token)];
-    if (b_.mode == ForwardMode::kDraftDecode && got == b_.seq_lens[static_cast<size_t>(request)])
-      return true;
-    if (is_tree_ && !kernel_has_mask_) {
-      const RequestExtent e = one.extent(0);
-      return got >= e.prefix_len && got < e.kv_len;
-    }
-    return got == position_of(one, token);
+    if (b_.mode == ForwardMode::kDraftDecode && got == first) return {first, first};
+    return {want, want};
   }
 
   void judge_positions() {
@@ -220,11 +215,14 @@ class InputJudge {
     for (int64_t i = 0; i < batch.size() && known; ++i) {
       const ForwardBatch one = batch.slice(i, 1);
       for (int64_t t = 0; t < std::ssize(one.positions); ++t, ++token) {
-        if (is_position(i, one, t)) continue;
+        const auto [low, high] = positions_of(i, one, t);
+        const int64_t got = one.positions[static_cast<size_t>(t)];
+        if (got >= low && got <= high) continue;
+        const std::string most = high > low ? " to " + std::to_string(high) : "";
         fail("step.positions", at("positions", token),
-             std::to_string(position_of(one, t)) + ": " + std::to_string(one.extent(0).prefix_len) +
+             std::to_string(low) + most + ": " + std::to_string(one.extent(0).prefix_len) +
                  " tokens before it are stored",
-             std::to_string(one.positions[static_cast<size_t>(t)]));
+             std::to_string(got));
       }
     }
     const int64_t most =
@@ -238,13 +236,13 @@ class InputJudge {
   }
 
   struct Place {
-    size_t index;  // of the first finding
+    size_t index;  // the first finding
     int64_t more;
   };
   const TraceBatch& rebuilt_;
   const ForwardBatch& b_;
   const int64_t page_size_;
-  const bool kernel_has_mask_, drafts_;
+  const bool drafts_;
   bool is_tree_ = false;
   const int64_t pool_;  // slots
   std::unordered_map<int64_t, Holder> holders_;
@@ -254,8 +252,6 @@ class InputJudge {
 
 }  // namespace
 
-InputVerdict judge_input(const TraceBatch& rebuilt, bool kernel_has_mask) {
-  return InputJudge(rebuilt, kernel_has_mask).run();
-}
+InputVerdict judge_input(const TraceBatch& rebuilt) { return InputJudge(rebuilt).run(); }
 
 }  // namespace shadowgraph

@@ -7,8 +7,12 @@
 
 namespace shadowgraph {
 
-/// What of the input breaks a law, one finding for each law and field: the first place, and how
-/// many more. Requires a batch that validate() accepts.
+struct InputVerdict {
+  Status findings;        // one for each law and field: the first place, and how many more
+  bool fits_twin = true;  // a twin can make metadata of this batch
+};
+
+/// Judges the input. Requires a batch that validate() accepts. It finds:
 /// - step.request: two requests have one row of req_to_token.
 /// - pool.slot, pool.page: columns of live keys (check_columns in runtime/batch_laws.h).
 /// - pool.window: full_to_swa leads out of any pool.
@@ -17,13 +21,10 @@ namespace shadowgraph {
 /// - slot.duplicate: two requests store in one slot.
 /// - slot.range, slot.write: out_cache_loc leads out of the pool, or not to where keys are read;
 ///   padding is stored over a live key.
-/// - step.positions: position_of; padding stays within the context. A tree's depths are those of
-///   its mask where kernel_has_mask: the backend hands its kernel the mask. Elsewhere (recordings
-///   of FlashAttention drew positions and masks apart) they only stay among the step's tokens.
-struct InputVerdict {
-  Status findings;
-  bool fits_twin = true;  // a twin can make metadata of this batch
-};
-InputVerdict judge_input(const TraceBatch& rebuilt, bool kernel_has_mask);
+/// - step.positions: position_of in runtime/batch_laws.h; padding stays within the context. The
+///   mask gives a tree's depths if the backend hands its kernel the mask. Recordings of
+///   FlashAttention drew positions and masks apart: there a tree's positions only stay among the
+///   step's tokens.
+InputVerdict judge_input(const TraceBatch& rebuilt);
 
 }  // namespace shadowgraph

@@ -15,14 +15,14 @@ FieldJudge::Part FieldJudge::part_of(const RecordedField& indptr, int64_t row) c
   return {indptr.data[i], indptr.data[i + 1]};
 }
 
-/// Where the twin's list has a row.
+/// The row's elements in the twin's list.
 FieldJudge::Part FieldJudge::listed_part(int64_t row) const {
   if (!paged_.is_paged()) return part_of(twin(field_.lens), row);
   const auto r = static_cast<size_t>(row);
   return {paged_.indptr[r], paged_.indptr[r + 1]};
 }
 
-/// As many as the keys of a row; a negative size if nothing says how many its last page has.
+/// A part as long as the row has keys; a negative size if nothing says how many its last page has.
 FieldJudge::Part FieldJudge::keys_of(const RecordedField& indptr, int64_t row) const {
   const Part part = part_of(indptr, row);
   return paged_.is_paged() ? Part{0, paged_.keys_read(row, part.size())} : part;

@@ -12,8 +12,8 @@ namespace shadowgraph {
 struct PagedList {
   int64_t page = 1;  // tokens; 1: its elements are slots, and nothing below is filled
   int offsets = -1;  // the buffer that counts its elements
-  std::vector<int64_t> indptr = {0}, ids, keys;  // of real rows
-  const RecordedField* last_pages = nullptr;     // of all rows, as recorded
+  std::vector<int64_t> indptr = {0}, ids, keys;  // only real rows
+  const RecordedField* last_pages = nullptr;     // all rows, recorded
 
   bool is_paged() const { return page > 1; }
   int64_t pages(int64_t row) const;

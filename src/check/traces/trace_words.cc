@@ -15,23 +15,18 @@ std::string number(int64_t n) { return std::to_string(n); }
 
 /// The slots of a request that this step may use, its encoder's first.
 std::span<const int32_t> slots_of(const ForwardBatch& batch, int64_t i) {
-  const auto at = static_cast<size_t>(i);
-  const int64_t encoder = batch.encoder_lens.empty() ? 0 : batch.encoder_lens[at];
-  const int64_t keys = std::min(encoder + batch.extent(i).kv_len, batch.req_to_token.width);
-  return batch.req_to_token.row(batch.req_pool_indices[at]).first(static_cast<size_t>(keys));
+  const int64_t keys = std::min<int64_t>(batch.encoder_len(i) + int64_t{batch.extent(i).kv_len},
+                                         batch.req_to_token.width);
+  return batch.req_to_token.row(batch.req_pool_indices[static_cast<size_t>(i)])
+      .first(static_cast<size_t>(keys));
 }
 
 /// Which request's key lies in a slot, "token 3 of request 1"; empty: nobody's.
 std::string owner_of(const ForwardBatch& batch, int64_t slot) {
   for (int64_t i = 0; i < batch.size(); ++i) {
     const auto slots = slots_of(batch, i);
-    const auto token = std::ranges::find(slots, slot) - slots.begin();
-    if (token == std::ssize(slots)) continue;
-    const int64_t encoder =
-        batch.encoder_lens.empty() ? 0 : batch.encoder_lens[static_cast<size_t>(i)];
-    const std::string whose = " of request " + number(i);
-    if (token < encoder) return "the encoder's token " + number(token) + whose;
-    return "token " + number(token - encoder) + whose;
+    const auto column = std::ranges::find(slots, slot) - slots.begin();
+    if (column != std::ssize(slots)) return token_words(batch, i, column);
   }
   return "";
 }
@@ -90,9 +85,7 @@ SlipWords explain_offset(const ForwardBatch& batch, const TablePlace& p, int64_t
 SlipWords explain_translation(const ForwardBatch& batch, const TablePlace& p, int64_t request,
                               int64_t slot) {
   if (batch.full_to_swa.empty()) return {};
-  const int64_t encoder =
-      batch.encoder_lens.empty() ? 0 : batch.encoder_lens[static_cast<size_t>(request)];
-  const int64_t full = slot_at(batch, request, encoder + p.token);
+  const int64_t full = slot_at(batch, request, batch.encoder_len(request) + p.token);
   if (full < 0 || full == p.expected) return {};
   if (slot == full) return {"a slot of the full pool, not translated", "fa.I-35 fa.I-37"};
   const auto page = static_cast<size_t>(full / p.unit);
@@ -143,6 +136,13 @@ SlipWords explain_unit(const TraceStep& step, const TablePlace& p) {
 }
 
 }  // namespace
+
+std::string token_words(const ForwardBatch& batch, int64_t request, int64_t column) {
+  const int64_t encoder = batch.encoder_len(request);
+  const std::string whose = " of request " + number(request);
+  if (column < encoder) return "the encoder's token " + number(column) + whose;
+  return "token " + number(column - encoder) + whose;
+}
 
 SlipWords explain_length(const TraceStep& step, const Buffer& lens, int64_t row, int64_t got) {
   const ForwardBatch& batch = step.rebuilt.batch;

@@ -14,6 +14,9 @@ struct SlipWords {
   bool wrong_unit = false;  // a slot where an id of a page belongs, or the other way round
 };
 
+/// "token 3 of request 1", or the encoder's, for a column of the request's row of req_to_token.
+std::string token_words(const ForwardBatch& batch, int64_t request, int64_t column);
+
 /// A length of this row that should be `expected`. lens: the twin's, all rows.
 SlipWords explain_length(const TraceStep& step, const Buffer& lens, int64_t row, int64_t got);
 

@@ -192,9 +192,7 @@ class LineJudge {
       verdict_.findings.add(std::move(rebuilt.wrong));
       return "";
     }
-    InputVerdict input = judge_input(
-        rebuilt, std::ranges::find(backend->info().buffers, FieldShape::kMask,
-                                   &BufferInfo::shape) != backend->info().buffers.end());
+    InputVerdict input = judge_input(rebuilt);
     verdict_.findings.add(std::move(input.findings));
     if (!input.fits_twin) return "";
     Twin twin;

@@ -13,7 +13,7 @@
 
 namespace shadowgraph {
 
-/// What a line says and nobody judges.
+/// A part of a line that nobody judges.
 struct LeftOut {
   std::string_view law;  // left_out.*
   std::string words;     // its name, and why: "input.seq_len: not known; did you mean seq_lens?"
@@ -22,8 +22,8 @@ struct LeftOut {
 struct TraceVerdict {
   enum class Kind : uint8_t { kAgreed, kFlagged, kSkipped, kRefused };
   Kind kind = Kind::kAgreed;
-  std::string why;               // of a skipped line: what is missing to judge it
-  std::string_view skip;         // of a skipped line: the law, skip.*
+  std::string why;               // why a line is skipped: it lacks this
+  std::string_view skip;         // the law of a skipped line, skip.*
   bool unknown_backend = false;  // skipped, and no engine is known to have it
   std::vector<LeftOut> left_out;
   // len.*, table.*, slot.write, trace.*, mem.out_of_bounds; where is the recorded field's name, row

@@ -100,7 +100,7 @@ void DenseWorld::begin_step(const Step& step, const ForwardBatch& batch) {
     randomise(t.v, Part::kValue);
   }
   for (size_t s = 0; s < steps_.size(); ++s) own(at_step(batch, s), step.requests);
-  // What is copied are text tokens.
+  // Copies move only tokens of the text.
   for (const SlotCopy& c : step.copies) {
     if (!kind_.cross) copy_slot(c, step.full_to_swa);
   }

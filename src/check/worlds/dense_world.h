@@ -1,6 +1,6 @@
 // A layer of dense attention in a runner's world: pools of K and V, or of latents, with owners slot
 // by slot, and new inputs each step. Judged against the oracle on the canonical triple, a replay
-// against the eager run. Who may read which slot follows from the canonical rows alone. Tested by
+// against the eager run. Only the canonical rows say who may read which slot. Tested by
 // tests/check/runner_world_test.cc, runner_test.cc and runner_finds_test.cc.
 #pragma once
 
@@ -38,7 +38,7 @@ class DenseWorld final : public LayerWorld {
   enum class Part : uint8_t { kQuery, kKey, kValue };
 
   Status bind_tensors(Arena scope, Tensors* to) const;
-  /// What holds K and V.
+  /// The buffers that hold K and V.
   std::vector<const Buffer*> caches() const;
   std::vector<const Buffer*> outputs() const;
   /// The batch as that step of a draft has it.
@@ -47,7 +47,7 @@ class DenseWorld final : public LayerWorld {
   /// Vectors of so many elements each; keys and values as the pools can hold them.
   std::vector<float> numbers(int64_t count, int64_t dim, Part part);
   float scale_of(Part part) const;
-  /// As the pools store them.
+  /// The values as the pools store them.
   std::vector<std::byte> stored(std::span<const float> values, Part part) const;
   void randomise(const Buffer& buffer, Part part);
   void own(const ForwardBatch& step, std::span<const OwnerId> owners);
@@ -66,7 +66,7 @@ class DenseWorld final : public LayerWorld {
   Buffer k_cache_, v_cache_;  // latent: all is in k_cache
   SlotOwners owners_;
   StepScenes scenes_;            // for a diagnosis
-  int64_t tokens_ = 0;           // of the step's batch
+  int64_t tokens_ = 0;           // tokens of the step's batch
   std::vector<int32_t> new_;     // slots that the step stores
   std::vector<std::byte> kept_;  // outputs of the eager run
 };

@@ -17,11 +17,11 @@ struct LayerPlace {
   const Backend& backend;  // whose runs are judged
   const ModelConfig& model;
   const RunnerOptions& options;
-  size_t kind = 0;   // of ModelConfig::layers
-  size_t steps = 1;  // of a whole draft: each has inputs and outputs of its own
+  size_t kind = 0;   // index into ModelConfig::layers
+  size_t steps = 1;  // a whole draft's steps; each has inputs and outputs of its own
   Arena scope;
   Stream& stream;
-  Rng& rng;  // of dense layers, which take turns
+  Rng& rng;  // dense layers draw from it in turn
 };
 
 /// One layer of one kind. A step runs twice: eagerly, and, from the same pools, as a replay. A
@@ -48,8 +48,8 @@ class LayerWorld {
   /// What the layer is given and gives, over the first so many tokens: all but LayerIo::kind.
   virtual void describe(int64_t tokens, size_t step, LayerIo* io) const = 0;
 
-  // What a run has left. The bits of dense attention depend on how the backend cuts a row's keys,
-  // so an oracle judges it, with bounds.
+  // These judge what a run has left. The bits of dense attention depend on how the backend cuts a
+  // row's keys, so an oracle judges it, with bounds.
   /// num.* unless the outputs are right, of a run with metadata that is bound for these limits;
   /// check_stored, too.
   virtual Status judge_outputs(const ForwardBatch& /*batch*/, size_t /*step*/,
@@ -62,7 +62,8 @@ class LayerWorld {
   /// slot.write unless K and V of every new token that is stored here lie in its slot, with the
   /// bits that were given.
   virtual Status check_stored(const ForwardBatch& /*batch*/, size_t /*step*/) const { return {}; }
-  // Other layers compute each request alone, from the inputs and pools of begin_step.
+  // For other layers the judge computes each request by itself, from the inputs and pools of
+  // begin_step.
   /// num.*, state.* unless outputs and pools, untouched slots too, have the bits that this gives.
   virtual Status judge_alone(const ForwardBatch& /*batch*/) { return {}; }
 };

@@ -1,6 +1,6 @@
-// What a runner's steps run in: a device, the tables of the pools, and a LayerWorld for each kind
-// of layer. A whole draft has layers of each of its steps, with tensors of their own and the same
-// pools.
+// The world that a runner's steps run in: a device, the tables of the pools, and a LayerWorld for
+// each kind of layer. A whole draft has layers of each of its steps, with tensors of their own and
+// the same pools.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ class RunnerWorld {
   void begin_step(const Step& step);
   /// A step that runs elsewhere: what the host does to the pools before it, and what it leaves.
   Status pass(const Step& step);
-  /// What was wrong with the states that the host moved before this step.
+  /// Findings of the states that the host moved before this step.
   Status take_moved() { return std::exchange(moved_, {}); }
   /// Outputs and pools are what they were before the step.
   void rewind();
@@ -36,7 +36,7 @@ class RunnerWorld {
   ConstTensorView req_to_token() const { return on_device(req_to_token_); }
   ConstTensorView full_to_swa() const { return on_device(full_to_swa_); }
 
-  // What all layers find (LayerWorld); check_stored only the first.
+  // Findings of all layers (LayerWorld); check_stored has only those of the first that has any.
   Status judge_outputs(const ForwardBatch& batch, const Limits& limits) const;
   void keep_outputs();
   Status same_outputs() const;

@@ -390,7 +390,7 @@ CudaKernel kernel() {
   CudaKernel k =
       cuda_kernel("attention_with_kvcache", decode<T, D, kStages>, geometry<T, D, kStages>);
   k.fits = fits<T, D, kStages>;
-  k.preference = Room<D, kStages>::kBytes > 160 << 10 ? 5 : 4;  // what only Hopper has room for
+  k.preference = Room<D, kStages>::kBytes > 160 << 10 ? 5 : 4;  // only Hopper has room for it
   return k;
 }
 
