@@ -233,7 +233,7 @@ class Check {
       if (options_.strict && !refused)
         add_findings(file->path, lines[i].id, passed_over(lines[i], verdict), kTrace,
                      lines[i].line);
-      report_.unknown_backends += verdict.unknown_backend;
+      report_.unknown_backends += verdict.unknown_backend();
       report_.left_out += static_cast<int64_t>(verdict.left_out.size());
     }
     for (const PassedOver& skip : skips.of_lines(file->path)) pass_over(skip, file);

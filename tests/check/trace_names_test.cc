@@ -108,7 +108,7 @@ TEST(TraceNames, AComposedBackendIsTracedPartByPart) {
                                            : "metadata of its layers is not judged in traces yet");
     EXPECT_EQ(v.skip, "skip.composed");
     EXPECT_TRUE(v.left_out.empty());
-    EXPECT_FALSE(v.unknown_backend);
+    EXPECT_FALSE(v.unknown_backend());
     line.phase = "reply";
     EXPECT_EQ(refusals(line), Laws{"phase: reply; did you mean replay?"});
   }

@@ -246,10 +246,10 @@ TEST(TraceVerdicts, WhatCannotBeJudgedIsSkippedWithItsReason) {
   TraceLine line = decode_line();
   line.backend = "torch_native";
   EXPECT_EQ(found(line), "no twin of torch_native yet");
-  EXPECT_FALSE(judge_trace(line).unknown_backend);
+  EXPECT_FALSE(judge_trace(line).unknown_backend());
   line.backend = "flash_attention";
   EXPECT_EQ(found(line), "backend not known: flash_attention; did you mean flashattention?");
-  EXPECT_TRUE(judge_trace(line).unknown_backend);
+  EXPECT_TRUE(judge_trace(line).unknown_backend());
   line = decode_line();
   line.input["req_to_token"].data[12] = -3;
   EXPECT_EQ(laws(line)[0], "pool.slot req_to_token 1 0");

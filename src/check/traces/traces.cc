@@ -93,7 +93,6 @@ class LineJudge {
     std::string missing = judge_metadata();
     if (!refused_.ok()) {
       verdict_.kind = TraceVerdict::Kind::kRefused;
-      verdict_.unknown_backend = false;
       verdict_.skip = LawId("skip.bad_input").law().id;
       verdict_.findings = std::move(refused_);
     } else if (!verdict_.findings.ok()) {
@@ -163,7 +162,6 @@ class LineJudge {
   std::string no_twin() {
     if (is_foreign_backend(line_.backend))
       return skip("skip.backend", "no twin of " + line_.backend + " yet");
-    verdict_.unknown_backend = true;
     std::vector<std::string> names;
     for (const Backend* known : all_backends()) names.emplace_back(known->info().name);
     return skip("skip.unknown_backend",

@@ -22,14 +22,16 @@ struct LeftOut {
 struct TraceVerdict {
   enum class Kind : uint8_t { kAgreed, kFlagged, kSkipped, kRefused };
   Kind kind = Kind::kAgreed;
-  std::string why;               // why a line is skipped: it lacks this
-  std::string_view skip;         // the law of a skipped line, skip.*
-  bool unknown_backend = false;  // skipped, and no engine is known to have it
+  std::string why;        // why a line is skipped: it lacks this
+  std::string_view skip;  // the law of a skipped line, skip.*
   std::vector<LeftOut> left_out;
   // len.*, table.*, slot.write, trace.*, mem.out_of_bounds; where is the recorded field's name, row
   // and column, case_id the line's id. Of a refused line io.line, with the line in where.row; or
   // what kept the judge from its work (input.memory, mem.*, graph.*)
   Status findings;
+
+  /// The line is skipped, and no engine is known to have its backend.
+  bool unknown_backend() const { return skip == "skip.unknown_backend"; }
 };
 
 /// A line is flagged exactly when its batch contradicts itself (trace_input.h), when metadata that
