@@ -18,7 +18,7 @@ TEST(BufferRows, AFamilyGivesTheRowsThatABackendLacks) {
   EXPECT_EQ(rows[1].recorded, "seq_lens");
   EXPECT_EQ(rows[2].role, Role::kStoredInWindow);
   EXPECT_EQ(rows[3].buffer, 1);                  // a scalar
-  EXPECT_EQ(rows[4].role, Role::kLongestQuery);  // of scalar 0; buffer 0 is another thing
+  EXPECT_EQ(rows[4].role, Role::kLongestQuery);  // scalar 0; buffer 0 is another thing
 }
 
 TEST(BufferRows, TheRoleSaysHowATraceRecordsABuffer) {

@@ -92,7 +92,7 @@ struct RowTables {
 
 /// Room for partial results of the widest layer of those that are added.
 struct ResultRoom {
-  int64_t rows = 0, heads = 0, width = 0, granule = 0;  // what every layer writes whole
+  int64_t rows = 0, heads = 0, width = 0, granule = 0;  // every layer writes a granule whole
 
   void add(const AttentionParams& params, int64_t of_layer);
 };
