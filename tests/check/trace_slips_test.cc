@@ -6,97 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "check/plan_lines.h"
+#include "check/slip_lines.h"
 
 namespace shadowgraph {
 namespace {
-
-RecordedField table_of(int64_t width, std::vector<int64_t> data) {
-  const auto rows = static_cast<int64_t>(data.size()) / width;
-  return {"int32", {rows, width}, width, std::move(data)};
-}
-
-/// A second pool, in which slot s of the first 60 is s + 100.
-void give_window_pool(TraceLine* line) {
-  std::vector<int64_t> slots(160);
-  for (size_t s = 0; s < 60; ++s) slots[s] = static_cast<int64_t>(s) + 100;
-  line->input["full_to_swa"] = vector_of(std::move(slots), "int64");
-  line->config.window = 3;
-}
-
-/// The decode in a window's pool, as tables.
-TraceLine window_decode() {
-  TraceLine line = decode_line();
-  give_window_pool(&line);
-  line.expect["swa_page_table"] = table_of(3, {27, 30, 77, 28, 35, 26});
-  return line;
-}
-
-/// The same as lists.
-TraceLine planned_window_decode() {
-  TraceLine line = planned_decode();
-  give_window_pool(&line);
-  line.calls.push_back({"decode_wrappers[1]", "decode[1]", "plan"});
-  for (const std::string argument : {"kv_indptr", "kv_indices", "kv_last_page_len"})
-    line.expect["decode[1]." + argument] = line.expect["decode[0]." + argument];
-  line.expect["decode[0].kv_indptr"] = vector_of({0, 4, 8});
-  line.expect["decode[0].kv_indices"] = vector_of({109, 110, 111, 120, 141, 142, 143, 104});
-  return line;
-}
-
-/// An extend by 2 and 1 tokens in chunks of 4: tokens 3 | 4 | 8.
-TraceLine local_extend() {
-  TraceLine line = decode_line();
-  line.mode = "extend";
-  line.config.chunk = 4;
-  line.input["extend_seq_lens"] = vector_of({2, 1});
-  line.expect.clear();
-  line.expect["local.query_start_loc"] = vector_of({0, 1, 2, 3});
-  line.expect["local.seqused_k"] = vector_of({4, 1, 1});
-  line.expect["local.block_table"] = table_of(1, {2, 5, 1});
-  return line;
-}
-
-/// The first of two steps of a draft, two branches each, behind 4 and 8 tokens.
-TraceLine drafted_tree() {
-  TraceLine line = decode_line();
-  line.backend = "flashinfer";
-  line.mode = "draft_decode";
-  line.config.page_size = 1, line.config.num_steps = 2, line.config.topk = 2;
-  line.input["seq_lens"] = vector_of({4, 8});
-  line.input["req_to_token"] = table_of(12, {0,  0,  0,  0,  0,  0,  0,  0,  0, 0, 0, 0,  //
-                                             8,  9,  10, 11, 20, 21, 22, 23, 0, 0, 0, 0,  //
-                                             12, 13, 14, 15, 40, 41, 42, 43, 4, 5, 6, 7});
-  line.input["out_cache_loc"] = vector_of({20, 21, 22, 23, 4, 5, 6, 7}, "int64");
-  line.calls = {{"decode_wrappers[0]", "decode[0]", "plan"}};
-  line.expect.clear();
-  line.expect["decode[0].kv_indptr"] = vector_of({0, 5, 10, 19, 28});
-  line.expect["decode[0].kv_indices"] =
-      vector_of({8,  9,  10, 11, 20, 8,  9,  10, 11, 22, 12, 13, 14, 15,
-                 40, 41, 42, 43, 4,  12, 13, 14, 15, 40, 41, 42, 43, 6});
-  line.expect["decode[0].kv_last_page_len"] = vector_of({1, 1, 1, 1});
-  return line;
-}
-
-/// A decode of a model with an encoder: 7 and 2 of its tokens before 3 and 5 of text.
-TraceLine encoded_decode() {
-  TraceLine line = decode_line();
-  line.mode = "cross_decode";
-  line.config.page_size = 1;
-  line.input["seq_lens"] = vector_of({3, 5});
-  line.input["encoder_lens"] = vector_of({9, 2});
-  line.expect.clear();
-  line.expect["cache_seqlens_int32"] = vector_of({3, 5});
-  line.expect["cu_seqlens_q"] = vector_of({0, 1, 2});
-  line.input["req_to_token"] = table_of(12, {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,   //
-                                             8,  9,  10, 11, 20, 21, 22, 23, 24, 25, 26, 27,  //
-                                             12, 13, 14, 15, 40, 41, 42, 43, 4,  5,  6,  7});
-  line.expect["page_table"] = table_of(5, {25, 26, 27, 0, 0, 14, 15, 40, 41, 42});
-  line.expect["encoder_page_table"] =
-      table_of(9, {8, 9, 10, 11, 20, 21, 22, 23, 24, 12, 13, 0, 0, 0, 0, 0, 0, 0});
-  line.expect["encoder_lens_int32"] = vector_of({9, 2});
-  return line;
-}
 
 struct Change {
   const char* what;
@@ -132,8 +45,8 @@ TEST(TraceSlips, LengthsOfVirtualRequests) {
        "table.slot: x: local.block_table[0, 0] is 5: what row 1 should have there, expected page "
        "2, slot 8 of token 0"},
       {"nobody's page", local_extend, [](TraceLine& l) { at(l, "local.block_table").data[1] = 99; },
-       "table.slot: x: local.block_table[1, 0] is 99: a slot of no request in this step: stale, or "
-       "another's, expected page 5, slot 20 of token 0"},
+       "table.slot: x: local.block_table[1, 0] is 99: of no request in this step, expected page "
+       "5, slot 20 of token 0"},
       {"a row too few", local_extend,
        [](TraceLine& l) {
          at(l, "local.block_table") = table_of(1, {2, 5});
@@ -153,7 +66,7 @@ TEST(TraceSlips, ColumnsOfAWindowsPool) {
   };
   expect_found({
       {"not translated", window_decode, put(3),
-       "table.slot: x: swa_page_table[1, 0] is 3: a slot of the full pool, not translated, "
+       "table.slot: x: swa_page_table[1, 0] is 3: a page of the full pool, not translated, "
        "expected page 28, slot 112 of token 0"},
       {"a translated page id", window_decode, put(103),
        "table.slot: x: swa_page_table[1, 0] is 103: a page id translated as if it were a slot, "
@@ -162,14 +75,14 @@ TEST(TraceSlips, ColumnsOfAWindowsPool) {
        "table.unit: x: swa_page_table[1, 0] is 112: a slot where an id of a page belongs, expected "
        "page 28, slot 112 of token 0"},
       {"nobody's", window_decode, put(29),
-       "table.slot: x: swa_page_table[1, 0] is 29: a slot of no request in this step: stale, or "
+       "table.slot: x: swa_page_table[1, 0] is 29: a page of no request in this step: stale, or "
        "another's, expected page 28, slot 112 of token 0"},
       {"of the other row", window_decode, put(27),
        "table.slot: x: swa_page_table[1, 0] is 27: what row 0 should have there, expected page 28, "
        "slot 112 of token 0"},
       {"the full pool's table", window_decode,
        [](TraceLine& l) { at(l, "page_table").data[3] = 9; },
-       "table.slot: x: page_table[1, 0] is 9: a slot of no request in this step: stale, or "
+       "table.slot: x: page_table[1, 0] is 9: a page of no request in this step: stale, or "
        "another's, expected page 3, slot 12 of token 0"},
   });
 }
@@ -186,8 +99,7 @@ TEST(TraceSlips, SlotsOfAWindowsPool) {
        "table.slot: x: decode[0].kv_indices[1, 1] is 143: its request's token 7 where token 6 "
        "belongs, 1 too late, expected slot 142"},
       {"none", planned_window_decode, put(0),
-       "table.slot: x: decode[0].kv_indices[1, 1] is 0: a slot of no request in this step: stale, "
-       "or another's, expected slot 142"},
+       "table.slot: x: decode[0].kv_indices[1, 1] is 0: a slot of padding, expected slot 142"},
       {"nobody's slot", planned_window_decode, put(150),
        "table.slot: x: decode[0].kv_indices[1, 1] is 150: a slot of no request in this step: "
        "stale, or another's, expected slot 142"},
@@ -226,8 +138,8 @@ TEST(TraceSlips, SlotsOfADraft) {
        "table.slot: x: decode[0].kv_indices[1, 4] is 4: there lies token 8 of request 1, expected "
        "slot 22"},
       {"no branch's", drafted_tree, put(50),
-       "table.slot: x: decode[0].kv_indices[1, 4] is 50: a slot of no request in this step: stale, "
-       "or another's, expected slot 22"},
+       "table.slot: x: decode[0].kv_indices[1, 4] is 50: of no request in this step, expected slot "
+       "22"},
       {"its drafts are missing", drafted_tree,
        [](TraceLine& l) {
          at(l, "decode[0].kv_indptr").data = {0, 4, 8, 16, 24};
@@ -246,14 +158,14 @@ TEST(TraceSlips, RowsBehindAnEncoder) {
   };
   expect_found({
       {"behind request 0's encoder", encoded_decode, put(5, 5),
-       "table.slot: x: page_table[1, 0] is 5: request 0's encoder length used for every request, "
-       "expected slot 14 of token 0"},
+       "table.slot: x: page_table[1, 0] is 5: a slot of no request in this step: stale, or "
+       "another's, expected slot 14 of token 0"},
       {"behind the width of the table", encoded_decode, put(8, 99),
-       "table.slot: x: page_table[1, 3] is 99: a slot of no request in this step: stale, or "
-       "another's, expected slot 41 of token 3"},
+       "table.slot: x: page_table[1, 3] is 99: of no request in this step, expected slot 41 of "
+       "token 3"},
       {"an encoder's token", encoded_decode, put(5, 12),
-       "table.slot: x: page_table[1, 0] is 12: the encoder's tokens are not skipped, expected slot "
-       "14 of token 0"},
+       "table.slot: x: page_table[1, 0] is 12: there lies the encoder's token 0 of request 1, "
+       "expected slot 14 of token 0"},
       {"another's encoder", encoded_decode, put(5, 24),
        "table.slot: x: page_table[1, 0] is 24: there lies the encoder's token 8 of request 0, "
        "expected slot 14 of token 0"},
@@ -262,8 +174,8 @@ TEST(TraceSlips, RowsBehindAnEncoder) {
        "token 1"},
       {"request 0's length", encoded_decode,
        [](TraceLine& l) { at(l, "encoder_lens_int32").data[1] = 9; },
-       "len.kv_extent: x: encoder_lens_int32[1] is 9: request 0's encoder length used for every "
-       "request, expected 2"},
+       "len.kv_extent: x: encoder_lens_int32[1] is 9: request 0's encoder length in place of "
+       "its own, expected 2"},
   });
 }
 
@@ -322,7 +234,7 @@ TEST(TraceSlips, WindowsOfPlans) {
       {"another window", paged_extend, put(2),
        "mask.window: x: paged[0].window_left is 2: not the window, expected 3"},
       {"no window", paged_extend, put(-1),
-       "mask.window: x: paged[0].window_left is -1: keys before the window are seen, expected 3"},
+       "mask.window: x: paged[0].window_left is -1: no window, expected 3"},
       {"a window without need", ragged_extend, put(2),
        "mask.window: x: paged[0].window_left is 2: not the window, expected -1, or 3"},
   });

@@ -24,12 +24,6 @@ void add_refs(std::string_view refs, std::vector<std::string>* to) {
   }
 }
 
-std::string explained(int64_t got, const SlipWords& why) {
-  std::string text = std::to_string(got);
-  if (!why.words.empty()) text += ": " + why.words;
-  return text;
-}
-
 }  // namespace
 
 FieldVerdict FieldJudge::run() {
@@ -155,7 +149,7 @@ void FieldJudge::judge_window(int64_t want) {
   std::string right = number(want);  // -1: none
   if (want < 0 && window >= 0) right += ", or " + number(window);
   fail("mask.window", {}, {}, right,
-       number(got(0)) + (got(0) < 0 ? ": keys before the window are seen" : ": not the window"));
+       number(got(0)) + (got(0) < 0 ? ": no window" : ": not the window"));
 }
 
 /// Plain JSON says none.
@@ -221,7 +215,9 @@ int64_t FieldJudge::first_wrong(Rows* rows) const {
 bool FieldJudge::judge_rows() {
   Rows rows;
   if (const int64_t r = first_wrong(&rows); r >= 0) {
-    const SlipWords why = explain_length(step_, buffer(), r, got(r));
+    int64_t live = real_rows();
+    while (live > 0 && is_unused(live - 1)) --live;
+    const SlipWords why = explain_length(step_, field_, recorded_, r, live);
     fail("len.kv_extent", r, {}, number(expected(r)), explained(got(r), why) + rows.more(),
          why.refs);
   }
@@ -275,12 +271,12 @@ bool FieldJudge::lists_own_keys() const {
   return own || !any;
 }
 
-/// Keys of a row, as the offsets count them and as they should.
+/// Keys of a row, as the offsets count them, and of all rows as they should.
 CountPlace FieldJudge::counted(int64_t row) const {
-  CountPlace place{row, rows_ - 1, expected(row + 1) - expected(row), got(row + 1) - got(row)};
-  if (!paged_.is_paged()) return place;
-  place.expected = paged_.keys[static_cast<size_t>(row)];
-  place.got = paged_.keys_read(row, place.got);
+  CountPlace place{row, rows_ - 1, paged_.keys, got(row + 1) - got(row)};
+  if (paged_.is_paged()) place.got = paged_.keys_read(row, place.got);
+  for (int64_t r = 0; !paged_.is_paged() && r + 1 < real_rows(); ++r)
+    place.expected.push_back(expected(r + 1) - expected(r));
   return place;
 }
 
@@ -293,7 +289,7 @@ void FieldJudge::report_count(int64_t end, bool of_width) {
     why = explain_count(step_, counted(end - 1));
   std::string more = number(want) + " more";
   if (paged_.is_paged()) {
-    more += ": pages of " + number(counted(end - 1).expected) + " keys";
+    more += ": pages of " + number(paged_.keys[static_cast<size_t>(end - 1)]) + " keys";
     std::string read = paged_.reading(end - 1, got(end) - begin);
     if (!read.empty() && !why.words.empty()) read += ": ";
     why.words.insert(0, read);

@@ -58,14 +58,7 @@ class InputJudge {
   int64_t stored_columns(int64_t i) const {
     return int64_t{b_.encoder_len(i)} + b_.extent(i).prefix_len;
   }
-  /// Columns of a request's live keys. A draft decode's own tokens need not be in the table yet.
-  std::span<const int32_t> columns_of(int64_t i) const {
-    const RequestExtent e = b_.extent(i);
-    const int64_t keys = b_.mode == ForwardMode::kDraftDecode ? b_.seq_lens[static_cast<size_t>(i)]
-                                                              : int64_t{e.kv_len};
-    return b_.req_to_token.row(row_of(i)).first(
-        static_cast<size_t>(std::min(b_.req_to_token.width, b_.encoder_len(i) + keys)));
-  }
+  std::span<const int32_t> columns_of(int64_t i) const { return live_columns(b_, i); }
   std::string token_at(int64_t i, int64_t column) const { return token_words(b_, i, column); }
 
   void judge_rows() {
@@ -251,6 +244,16 @@ class InputJudge {
 };
 
 }  // namespace
+
+std::span<const int32_t> live_columns(const ForwardBatch& batch, int64_t request) {
+  const auto i = static_cast<size_t>(request);
+  const int64_t keys = batch.mode == ForwardMode::kDraftDecode
+                           ? batch.seq_lens[i]
+                           : int64_t{batch.extent(request).kv_len};
+  return batch.req_to_token.row(batch.req_pool_indices[i])
+      .first(static_cast<size_t>(
+          std::min(batch.req_to_token.width, batch.encoder_len(request) + keys)));
+}
 
 InputVerdict judge_input(const TraceBatch& rebuilt) { return InputJudge(rebuilt).run(); }
 

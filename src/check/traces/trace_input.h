@@ -2,6 +2,9 @@
 // slots, where the step stores, and positions. Tested by tests/check/trace_input_test.cc.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "check/traces/trace_batch.h"
 #include "shadowgraph/status.h"
 
@@ -11,6 +14,9 @@ struct InputVerdict {
   Status findings;        // one for each law and field: the first place, and how many more
   bool fits_twin = true;  // a twin can make metadata of this batch
 };
+
+/// The columns of a request's live keys. A draft decode's own tokens need not be in the table yet.
+std::span<const int32_t> live_columns(const ForwardBatch& batch, int64_t request);
 
 /// Judges the input. Requires a batch that validate() accepts. It finds:
 /// - step.request: two requests have one row of req_to_token.

@@ -1,6 +1,7 @@
 // Lists of slots or pages (CSR): what a row holds is looked up where the recorded offsets say, so
 // that a wrong length is one finding, and not one for each slot behind it.
 #include <algorithm>
+#include <utility>
 
 #include "check/traces/field_judge.h"
 
@@ -46,7 +47,7 @@ bool FieldJudge::judge_list() {
     if (r >= real_rows()) {
       if (!judge_padded_list(r, here)) break;
     } else if (find_wrong_slot(r, here, &place) && rows.wrong++ == 0) {
-      first = place;
+      first = std::move(place);
     }
   }
   if (rows.wrong > 0) report_slot(first, rows.more());
@@ -62,14 +63,21 @@ bool FieldJudge::find_wrong_slot(int64_t row, Part here, TablePlace* place) {
     return leave_out("left_out.not_stored", "live elements are not stored");
   const auto first_wrong = [&](int64_t mine, int64_t theirs) {
     int64_t j = 0;
-    while (j < shorter && expected(theirs + j) == got(mine + j)) ++j;
+    while (j < shorter && (expected(theirs + j) == got(mine + j) ||
+                           is_never_allocated(expected(theirs + j) * paged_.page)))
+      ++j;
     return j;
   };
   const int64_t j = first_wrong(here.begin, there.begin);
   if (j == shorter || first_wrong(here.end - shorter, there.end - shorter) == shorter) return false;
   const int64_t page = paged_.page;
-  *place = {field_.buffer,       page,       row, j * page, expected(there.begin + j) * page,
-            got(here.begin + j), field_.lens};
+  const auto begin = recorded_.data.begin() + here.begin;
+  *place = {page,
+            row,
+            j * page,
+            expected(there.begin + j) * page,
+            got(here.begin + j),
+            {begin, begin + shorter}};
   return true;
 }
 
@@ -87,10 +95,10 @@ bool FieldJudge::judge_padded_list(int64_t row, Part here) {
 }
 
 void FieldJudge::report_slot(const TablePlace& p, const std::string& more) {
-  const SlipWords why = explain_table(step_, p);
+  const SlipWords why = explain_table(step_, field_, p);
   std::string want = "slot " + number(p.expected);
   if (p.unit > 1) want.insert(0, "page " + number(p.expected / p.unit) + ", ");
-  const std::string got = number(p.got) + ": " + why.words + more;
+  const std::string got = explained(p.got, why) + more;
   const LawId law = why.wrong_unit ? LawId("table.unit") : LawId("table.slot");
   fail(law, p.row, p.token / p.unit, want, got, why.refs);
 }

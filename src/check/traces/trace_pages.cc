@@ -121,7 +121,7 @@ bool FieldJudge::judge_last_pages() {
     }
     if (!real || pages == 0 || pages != paged_.pages(r) || got(r) == expected(r)) continue;
     const int64_t keys = paged_.keys[static_cast<size_t>(r)];
-    const SlipWords why = explain_count(step_, {r, rows_, keys, paged_.keys_read(r, pages)});
+    const SlipWords why = explain_count(step_, {r, rows_, paged_.keys, paged_.keys_read(r, pages)});
     fail("len.kv_extent", r, {}, number(expected(r)) + ", for " + number(keys) + " keys",
          number(got(r)) + ": " + paged_.reading(r, pages) +
              (why.words.empty() ? "" : ": " + why.words),

@@ -1,7 +1,9 @@
 // Tables of pages or slots, a row each.
 #include <algorithm>
+#include <utility>
 
 #include "check/traces/field_judge.h"
+#include "check/traces/trace_input.h"
 
 namespace shadowgraph {
 namespace {
@@ -35,7 +37,7 @@ bool FieldJudge::has_columns(int64_t row, int64_t len, int64_t unit) {
   if (len <= 0 || pages(len, unit) <= recorded_.width()) return true;
   fail("table.capacity", row, recorded_.width(),
        ">= " + number(pages(len, unit)) + " columns for " + number(len) + " keys",
-       number(recorded_.width()) + " columns: the kernel reads on into the next row");
+       number(recorded_.width()) + " columns: the kernel reads on behind them");
   return false;
 }
 
@@ -48,9 +50,24 @@ void FieldJudge::judge_live_rows(int64_t unit, const RecordedField* lens) {
     const int64_t len = value_of(twin_lens, r);
     room = room && has_columns(r, std::max(len, recorded_len(lens, r)), unit);
     TablePlace place;
-    if (find_wrong(unit, r, len, &place) && rows.wrong++ == 0) first = place;
+    if (find_wrong(unit, r, len, &place) && rows.wrong++ == 0) first = std::move(place);
   }
   if (rows.wrong > 0) report(first, rows.more(), recorded_len(lens, first.row));
+}
+
+/// A live key's column of req_to_token leads into page 0: pool.slot says it, and nothing can be
+/// expected of what leads there.
+bool FieldJudge::is_never_allocated(int64_t slot) const {
+  const ForwardBatch& batch = step_.rebuilt.batch;
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    for (const int32_t own : live_columns(batch, i)) {
+      if (own >= step_.rebuilt.model.page_size) continue;
+      const auto full = static_cast<size_t>(own);
+      if (own == slot || (!batch.full_to_swa.empty() && batch.full_to_swa[full] == slot))
+        return true;
+    }
+  }
+  return false;
 }
 
 /// Both tables are followed to slots, token by token.
@@ -64,21 +81,27 @@ bool FieldJudge::find_wrong(int64_t unit, int64_t row, int64_t len, TablePlace* 
     const int64_t got = recorded_.data[static_cast<size_t>(row * recorded_.cols + c)];
     const int64_t slot = expected(row * columns + t / twin_unit) * twin_unit + t % twin_unit;
     if (slot >= 0 && got == slot / unit && t % unit == slot % unit) continue;
-    *place = {field_.buffer, unit, row, t, slot, got};
+    if (is_never_allocated(slot)) continue;
+    *place = {unit, row, t, slot, got};
     return true;
   }
   return false;
 }
 
-void FieldJudge::report(const TablePlace& p, const std::string& more, int64_t recorded_len) {
-  SlipWords why = explain_table(step_, p);
+void FieldJudge::report(TablePlace p, const std::string& more, int64_t recorded_len) {
+  SlipWords why;
   if (recorded_len > 0 && p.token >= recorded_len) {
-    why = {"behind the recorded length " + number(recorded_len) + ", so not written in this step",
-           "fa.I-66"};
+    why = {"behind the recorded length " + number(recorded_len), "fa.I-66"};
+  } else {
+    int64_t len = value_of(twin(field_.lens), p.row);
+    if (recorded_len > 0) len = std::min(len, recorded_len);
+    const auto row = recorded_.data.begin() + p.row * recorded_.cols;
+    p.columns.assign(row, row + std::min(pages(len, p.unit), recorded_.cols));
+    why = explain_table(step_, field_, p);
   }
   std::string want = "slot " + number(p.expected) + " of token " + number(p.token);
   if (p.unit > 1) want.insert(0, "page " + number(p.expected / p.unit) + ", ");
-  const std::string got = number(p.got) + ": " + why.words + more;
+  const std::string got = explained(p.got, why) + more;
   const LawId law = why.wrong_unit ? LawId("table.unit") : LawId("table.slot");
   fail(law, p.row, p.token / p.unit, want, got, why.refs);
 }

@@ -1,7 +1,7 @@
 #include "check/traces/trace_words.h"
 
 #include <algorithm>
-#include <span>
+#include <functional>
 #include <utility>
 
 #include "attn/page_table.h"
@@ -9,133 +9,82 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kNeverWritten = -7777;  // how recorders mark memory that nobody wrote
+using KeysOf = std::function<int64_t(const RequestExtent&)>;
 
 std::string number(int64_t n) { return std::to_string(n); }
 
-/// The slots of a request that this step may use, its encoder's first.
-std::span<const int32_t> slots_of(const ForwardBatch& batch, int64_t i) {
-  const int64_t keys = std::min<int64_t>(batch.encoder_len(i) + int64_t{batch.extent(i).kv_len},
-                                         batch.req_to_token.width);
-  return batch.req_to_token.row(batch.req_pool_indices[static_cast<size_t>(i)])
-      .first(static_cast<size_t>(keys));
-}
-
-/// Which request's key lies in a slot, "token 3 of request 1"; empty: nobody's.
-std::string owner_of(const ForwardBatch& batch, int64_t slot) {
-  for (int64_t i = 0; i < batch.size(); ++i) {
-    const auto slots = slots_of(batch, i);
-    const auto column = std::ranges::find(slots, slot) - slots.begin();
-    if (column != std::ssize(slots)) return token_words(batch, i, column);
+/// Slips of a row that should have all keys of its request. prefixes: other rows tell that what
+/// they have is their prefix.
+std::vector<SlipWords> slips_of_all_keys(const ForwardBatch& batch, int64_t request, int64_t got,
+                                         bool prefixes = false) {
+  const RequestExtent e = batch.extent(request);
+  if (got == 0 && !prefixes) return {{"no keys"}};
+  std::vector<SlipWords> fit;
+  const bool draft = batch.mode == ForwardMode::kDraftDecode;
+  if (draft && got == batch.seq_lens[static_cast<size_t>(request)]) {
+    fit.push_back({"the tokens of this draft, its own included, are missing", "fa.I-19 fi.I-23"});
+  } else if (got == e.prefix_len && got == e.q_len && !prefixes) {
+    fit.push_back({"as many as the cached prefix, and as the new tokens", "K01 sglang#26512"});
+  } else if (got == e.prefix_len) {
+    fit.push_back({"only the cached prefix, the new tokens are missing", "K01 sglang#26512"});
   }
-  return "";
+  if (got == int64_t{e.kv_len} + e.q_len)
+    fit.push_back({"the new tokens are counted twice", "sglang#26628 sglang#26651"});
+  return fit;
 }
 
-int64_t last_slot(const ForwardBatch& batch) {
-  int32_t last = 0;
-  for (int64_t i = 0; i < batch.size(); ++i) {
-    for (const int32_t slot : slots_of(batch, i)) last = std::max(last, slot);
-  }
-  return last;
+/// Whether the field's numbers count keys: a table's columns follow them, or its role says so.
+bool counts_keys(const TraceStep& step, const BufferInfo& field) {
+  return std::ranges::any_of(step.backend.buffers, [&](const BufferInfo& f) {
+    if (f.shape == FieldShape::kTable && f.lens == field.buffer) return true;
+    return f.buffer == field.buffer &&
+           (f.role == Role::kKeyLens || f.role == Role::kFlatLens || f.role == Role::kWidthLens);
+  });
 }
 
-/// How many rows the twin's table or list has.
-int64_t rows_of(const TraceStep& step, const TablePlace& p) {
-  const int buffer = p.list < 0 ? p.buffer : p.list;
-  return step.twin[static_cast<size_t>(buffer)].shape[0] - (p.list < 0 ? 0 : 1);
-}
-
-/// The twin's slot for a row's token; -1: it has none.
-int64_t column_of(const TraceStep& step, const TablePlace& p, int64_t row, int64_t token) {
-  const auto b = static_cast<size_t>(p.buffer);
-  const Buffer& table = step.twin[b];
-  if (p.list >= 0) {
-    const Buffer& indptr = step.twin[static_cast<size_t>(p.list)];
-    const int64_t at = value_of(indptr, row) + token;
-    return at < value_of(indptr, row + 1) ? value_of(table, at) : -1;
-  }
-  const int64_t unit = step.twin.units[b], column = token / unit;
-  if (column >= table.shape[1]) return -1;
-  return value_of(table, row * table.shape[1] + column) * unit + token % unit;
-}
-
-/// The full pool's slot of column `at` of a request's row of req_to_token, or -1.
-int64_t slot_at(const ForwardBatch& batch, int64_t request, int64_t at) {
-  if (at >= batch.req_to_token.width) return -1;
-  return batch.req_to_token.row(
-      batch.req_pool_indices[static_cast<size_t>(request)])[static_cast<size_t>(at)];
-}
-
-int64_t in_window_pool(const ForwardBatch& batch, int64_t slot) {
-  return batch.full_to_swa[static_cast<size_t>(slot)];
-}
-
-/// Slips of the text table of a model with an encoder.
-SlipWords explain_offset(const ForwardBatch& batch, const TablePlace& p, int64_t request,
-                         int64_t slot) {
-  if (batch.encoder_lens.empty()) return {};
-  if (slot == slot_at(batch, request, batch.encoder_lens[0] + p.token))
-    return {"request 0's encoder length used for every request", "K31 sglang#25045 fa.I-45"};
-  if (slot == slot_at(batch, request, p.token))
-    return {"the encoder's tokens are not skipped", "fa.I-45 fa.I-48"};
-  return {};
-}
-
-/// Slips of a table of the window pool.
-SlipWords explain_translation(const ForwardBatch& batch, const TablePlace& p, int64_t request,
-                              int64_t slot) {
-  if (batch.full_to_swa.empty()) return {};
-  const int64_t full = slot_at(batch, request, batch.encoder_len(request) + p.token);
-  if (full < 0 || full == p.expected) return {};
-  if (slot == full) return {"a slot of the full pool, not translated", "fa.I-35 fa.I-37"};
-  const auto page = static_cast<size_t>(full / p.unit);
-  if (p.unit > 1 && p.got == batch.full_to_swa[page])
-    return {"a page id translated as if it were a slot", "K75 sglang#16267 fa.I-35"};
-  return {};
-}
-
-/// Where a slot stands in a request's row, translated or not; -1: nowhere.
-int64_t place_of(const ForwardBatch& batch, int64_t request, int64_t slot, bool translated) {
-  const auto slots = slots_of(batch, request);
-  const auto stands = [&](int32_t own) {
-    return translated ? in_window_pool(batch, own) == slot : own == slot;
-  };
-  const auto at = std::ranges::find_if(slots, stands) - slots.begin();
-  return at == std::ssize(slots) ? -1 : at;
-}
-
-/// Slips of a list: it begins somewhere in a request, and may be of the window's pool.
-SlipWords explain_listed(const TraceStep& step, const TablePlace& p, int64_t request,
-                         int64_t slot) {
+/// What is said of lengths of an encoder, or of all keys, is said only if all rows hold them.
+std::vector<SlipWords> slips_of_requests(const TraceStep& step, const Buffer& lens,
+                                         const RecordedField& recorded, int64_t row, int64_t live) {
   const ForwardBatch& batch = step.rebuilt.batch;
-  const bool window = !batch.full_to_swa.empty() && place_of(batch, request, p.expected, false) < 0;
-  const int64_t want = place_of(batch, request, p.expected, window);
-  if (want < 0 || p.got == 0) return {};
-  if (window && slot == slot_at(batch, request, want))
-    return {"a slot of the full pool, not translated", "fi.I-38"};
-  const int64_t got = place_of(batch, request, slot, window);
-  if (got < 0) return {};
-  const int64_t off = got - want;
-  return {"its request's token " + number(got) + " where token " + number(want) + " belongs, " +
-              number(off < 0 ? -off : off) + (off < 0 ? " too early" : " too late"),
-          "fi.I-31 fi.I-33"};
-}
-
-SlipWords explain_unit(const TraceStep& step, const TablePlace& p) {
-  const int64_t page_size = step.rebuilt.model.page_size;
-  if (p.unit == 1 && page_size > 1 && p.got == p.expected / page_size)
-    return {"an id of a page where a slot belongs", "fa.I-34 K48", true};
-  if (p.unit == 1) return {};
-  if (p.got == p.expected - p.token % p.unit)
-    return {"a slot where an id of a page belongs", "fa.I-34 K48", true};
-  // Small numbers are slots and pages of somebody; those past the batch's last page only slots.
-  if (p.got <= last_slot(step.rebuilt.batch) / p.unit) return {};
-  const std::string owner = owner_of(step.rebuilt.batch, p.got);
-  if (owner.empty()) return {};
-  return {"a slot, of " + owner + ", where an id of a page belongs", "fa.I-34 fa.I-52 K48", true};
+  const auto request = step.request(row, lens.shape[0]);
+  if (!request) return {};
+  const auto each = [&](const auto& holds) {
+    for (int64_t r = 0; r < live; ++r) {
+      if (!holds(r, *step.request(r, lens.shape[0]))) return false;
+    }
+    return true;
+  };
+  const auto got = [&](int64_t r) { return recorded.data[static_cast<size_t>(r)]; };
+  const auto is_prefix = [&](int64_t r, int64_t i) { return got(r) == batch.extent(i).prefix_len; };
+  const auto is_else = [&](int64_t r, int64_t i) {
+    return got(r) == 0 || got(r) == batch.extent(i).q_len;
+  };
+  std::vector<SlipWords> fit;
+  if (each([&](int64_t r, int64_t i) { return value_of(lens, r) == batch.extent(i).kv_len; }))
+    fit = slips_of_all_keys(batch, *request, got(row), each(is_prefix) && !each(is_else));
+  const bool first = !batch.encoder_lens.empty() && *request > 0 && each([&](int64_t r, int64_t i) {
+    return value_of(lens, r) == batch.encoder_len(i) && got(r) == batch.encoder_len(0);
+  });
+  if (first)
+    fit.push_back(
+        {"request 0's encoder length in place of its own", "K31 sglang#25045 fa.I-43 fa.I-45"});
+  return fit;
 }
 
 }  // namespace
+
+SlipWords either(const std::vector<SlipWords>& fit) {
+  SlipWords all;
+  for (const SlipWords& slip : fit) {
+    all.words += (all.words.empty() ? "" : ", or ") + slip.words;
+    all.refs += (all.refs.empty() ? "" : " ") + slip.refs;
+  }
+  return all;
+}
+
+std::string explained(int64_t got, const SlipWords& why) {
+  return number(got) + (why.words.empty() ? "" : ": " + why.words);
+}
 
 std::string token_words(const ForwardBatch& batch, int64_t request, int64_t column) {
   const int64_t encoder = batch.encoder_len(request);
@@ -144,89 +93,63 @@ std::string token_words(const ForwardBatch& batch, int64_t request, int64_t colu
   return "token " + number(column - encoder) + whose;
 }
 
-SlipWords explain_length(const TraceStep& step, const Buffer& lens, int64_t row, int64_t got) {
-  const ForwardBatch& batch = step.rebuilt.batch;
-  const int64_t expected = value_of(lens, row);
-  const auto request = step.request(row, lens.shape[0]);
-  if (request) {
-    const RequestExtent e = batch.extent(*request);
-    const bool keys = expected == e.kv_len;
-    const bool draft = batch.mode == ForwardMode::kDraftDecode;
-    if (keys && draft && got == batch.seq_lens[static_cast<size_t>(*request)])
-      return {"the tokens of this draft, its own included, are missing", "fa.I-19"};
-    if (keys && got == e.kv_len + e.q_len)
-      return {"the new tokens are counted twice", "sglang#26628 sglang#26651"};
-    if (keys && got == e.prefix_len)
-      return {"only the cached prefix, the new tokens are missing", "K01 sglang#26512"};
-    const auto encoder = batch.encoder_lens;
-    if (!encoder.empty() && expected == encoder[static_cast<size_t>(*request)] && got == encoder[0])
-      return {"request 0's encoder length used for every request", "K31 sglang#25045 fa.I-43"};
+SlipWords explain_length(const TraceStep& step, const BufferInfo& field,
+                         const RecordedField& recorded, int64_t row, int64_t live) {
+  const Buffer& lens = step.twin[static_cast<size_t>(field.buffer)];
+  const int64_t got = recorded.data[static_cast<size_t>(row)], expected = value_of(lens, row);
+  if (got == kNeverWritten) return {"never written"};
+  if (counts_keys(step, field)) {
+    std::vector<SlipWords> fit;
+    if (!field.of_virtual) fit = slips_of_requests(step, lens, recorded, row, live);
+    const int64_t page_size = step.rebuilt.model.page_size;
+    if (page_size > 1 && got == pages_for(expected, page_size) * page_size)
+      fit.push_back({"rounded up to whole pages", "K02"});
+    if (!fit.empty()) return either(fit);
   }
-  if (got == kNeverWritten) return {"never written", {}};
-  const int64_t page_size = step.rebuilt.model.page_size;
-  if (page_size > 1 && got == pages_for(expected, page_size) * page_size)
-    return {"rounded up to whole pages", "K02"};
   for (const int64_t k : {row - 1, row + 1}) {
-    if (k >= 0 && k < lens.shape[0] && value_of(lens, k) == got)
-      return {"what row " + number(k) + " should have", {}};
+    if (k >= 0 && k < live && value_of(lens, k) == got)
+      return {"what row " + number(k) + " should have"};
   }
   return {};
 }
 
+/// What the list holds is known by all its rows.
 SlipWords explain_count(const TraceStep& step, const CountPlace& p) {
   const auto request = step.request(p.row, p.rows);
   if (!request) return {};
   const ForwardBatch& batch = step.rebuilt.batch;
+  const auto each_has = [&](const KeysOf& keys) {
+    for (int64_t r = 0; r < std::ssize(p.expected); ++r) {
+      if (p.expected[static_cast<size_t>(r)] != keys(batch.extent(*step.request(r, p.rows))))
+        return false;
+    }
+    return true;
+  };
   const RequestExtent e = batch.extent(*request);
   const int64_t window = step.rebuilt.window();
-  const bool draft = batch.mode == ForwardMode::kDraftDecode;
-  if (window >= 0 && p.expected == std::min<int64_t>(e.kv_len, window + 1) &&
-      p.got == std::min<int64_t>(e.kv_len, window))
-    return {"as many keys as the window, without the query's own", "fi.I-32"};
-  if (draft && p.expected == e.kv_len && p.got == batch.seq_lens[static_cast<size_t>(*request)])
-    return {"the tokens of this draft, its own included, are missing", "fi.I-23"};
-  if (p.expected == e.prefix_len && p.got == e.kv_len)
-    return {"the new tokens, too, which the step itself adds", "fi.I-20 fi.I-27 fi.I-41"};
-  if (window >= 0 && p.expected < p.got && p.got == std::min<int64_t>(e.kv_len, window + e.q_len))
-    return {"as many as its queries see together, the new tokens among them", "fi.I-20 fi.I-41"};
-  if (p.expected == e.kv_len && p.got == e.prefix_len)
-    return {"only the cached prefix, the new tokens are missing", "fi.I-21 fi.I-27"};
-  if (p.expected == e.kv_len && p.got == e.kv_len + e.q_len)
-    return {"the new tokens are counted twice", "fi.I-27"};
-  if (window >= 0 && p.expected < e.kv_len && p.got >= e.prefix_len && p.got <= e.kv_len &&
-      p.got > p.expected)
-    return {"keys before the window, too", "fi.I-31 fi.I-33"};
-  return {};
-}
-
-SlipWords explain_table(const TraceStep& step, const TablePlace& p) {
-  if (p.got == kNeverWritten || p.got == -1) return {"never written", "fa.I-29"};
-  const int64_t rows = rows_of(step, p);
-  const ForwardBatch& batch = step.rebuilt.batch;
-  if (p.got < 0 || p.got > INT32_MAX) return {"no page of any pool", "fa.I-29"};
-  const int64_t slot = p.got * p.unit + p.token % p.unit;
-  SlipWords found = explain_unit(step, p);
-  if (!found.words.empty()) return found;
-  if (const auto request = step.request(p.row, rows)) {
-    if (p.list >= 0) {
-      found = explain_listed(step, p, *request, slot);
-    } else {
-      found = explain_offset(batch, p, *request, slot);
-      if (found.words.empty()) found = explain_translation(batch, p, *request, slot);
-    }
-    if (!found.words.empty()) return found;
-  }
-  for (int64_t k = 0; k < rows; ++k) {
-    if (k != p.row && column_of(step, p, k, p.token) == slot)
-      return {"what row " + number(k) + " should have there", "fa.I-33 fa.I-42"};
-  }
-  for (const int64_t t : {p.token - p.unit, p.token + p.unit}) {
-    if (t >= 0 && column_of(step, p, p.row, t) == slot)
-      return {"what belongs to column " + number(t / p.unit), {}};
-  }
-  const std::string owner = owner_of(batch, slot);
-  if (!owner.empty()) return {"there lies " + owner, {}};
-  return {"a slot of no request in this step: stale, or another's", "fa.I-66"};
+  const KeysOf seen = [&](const RequestExtent& x) {  // by all queries together
+    return std::min<int64_t>(x.kv_len, window + x.q_len);
+  };
+  const KeysOf cached = [&](const RequestExtent& x) {
+    return std::min<int64_t>(x.prefix_len, window);
+  };
+  std::vector<SlipWords> fit;
+  if (each_has([](const RequestExtent& x) { return x.kv_len; }))
+    fit = slips_of_all_keys(batch, *request, p.got);
+  const bool prefix = each_has([](const RequestExtent& x) { return x.prefix_len; });
+  if (prefix && p.got == e.kv_len)
+    fit.push_back({"the new tokens, too, which the step itself adds", "fi.I-20 fi.I-27 fi.I-41"});
+  if (window < 0) return either(fit);
+  const bool of_seen = each_has(seen), of_cached = each_has(cached);
+  if (of_seen && e.q_len == 1 && p.got == window && e.kv_len > window)
+    fit.push_back({"as many keys as the window, without the query's own", "fi.I-32"});
+  if (!prefix && of_cached && p.got == seen(e))
+    fit.push_back(
+        {"as many as its queries see together, the new tokens among them", "fi.I-20 fi.I-41"});
+  const int64_t whole = of_seen ? e.kv_len : e.prefix_len;
+  if ((of_seen || of_cached) && p.got == whole && whole > p.expected[static_cast<size_t>(p.row)])
+    fit.push_back({"keys before the window, too", "fi.I-31 fi.I-33"});
+  return either(fit);
 }
 
 }  // namespace shadowgraph

@@ -1,42 +1,53 @@
-// What went wrong, in the field's words: named slips are tried on a difference.
+// What went wrong, in the field's words. A cause is named only if it gives what was recorded; where
+// several do, all are named, or the one that says more. Each has a state in which it is true and
+// one beside it in which it is not in tests/check/trace_causes_test.cc.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "check/traces/trace_fields.h"
 
 namespace shadowgraph {
 
-/// Words, empty if no slip fits, and what they stand on ("K01 sglang#26512").
+/// Words, empty if no cause is known, and what they stand on ("K01 sglang#26512").
 struct SlipWords {
-  std::string words;
-  std::string_view refs = {};
+  std::string words = {}, refs = {};
   bool wrong_unit = false;  // a slot where an id of a page belongs, or the other way round
 };
+
+/// The words of all: causes that give the same cannot be told apart.
+SlipWords either(const std::vector<SlipWords>& fit);
+/// "45: only the cached prefix, the new tokens are missing"
+std::string explained(int64_t got, const SlipWords& why);
+
+inline constexpr int64_t kNeverWritten = -7777;  // how recorders mark memory that nobody wrote
 
 /// "token 3 of request 1", or the encoder's, for a column of the request's row of req_to_token.
 std::string token_words(const ForwardBatch& batch, int64_t request, int64_t column);
 
-/// A length of this row that should be `expected`. lens: the twin's, all rows.
-SlipWords explain_length(const TraceStep& step, const Buffer& lens, int64_t row, int64_t got);
+/// Why a length is not the twin's. Rows [0, live) hold something in this step.
+SlipWords explain_length(const TraceStep& step, const BufferInfo& field,
+                         const RecordedField& recorded, int64_t row, int64_t live);
 
-/// Keys that a row of offsets counts.
+/// Keys that rows of offsets count.
 struct CountPlace {
-  int64_t row = 0, rows = 0;
-  int64_t expected = 0, got = 0;
+  int64_t row = 0, rows = 0;      // of all rows of the twin
+  std::vector<int64_t> expected;  // [real rows]
+  int64_t got = 0;
 };
 SlipWords explain_count(const TraceStep& step, const CountPlace& place);
 
-/// Where the difference in a table or a list lies.
+/// The first difference in a table or a list.
 struct TablePlace {
-  int buffer = -1;
   int64_t unit = 1;  // tokens that a recorded column stands for
   int64_t row = 0;
-  int64_t token = 0;     // of the row
-  int64_t expected = 0;  // slot
-  int64_t got = 0;       // the recorded column
-  int list = -1;         // of a list its indptr; -1: a table
+  int64_t token = 0;                  // of the row
+  int64_t expected = 0;               // slot
+  int64_t got = 0;                    // the recorded column
+  std::vector<int64_t> columns = {};  // all that were recorded of the row's live tokens
 };
-SlipWords explain_table(const TraceStep& step, const TablePlace& place);
+SlipWords explain_table(const TraceStep& step, const BufferInfo& field, const TablePlace& place);
 
 }  // namespace shadowgraph
