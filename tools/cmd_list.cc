@@ -30,7 +30,7 @@ constexpr char kListExamples[] =
     "  shadowgraph list fields flashattention   what `shadowgraph check` judges of its traces\n"
     "  shadowgraph list keys              what a line of a trace holds\n"
     "  shadowgraph list faults            what `shadowgraph fuzz --plant` puts in\n"
-    "  shadowgraph list mistakes          what `--diagnose` knows wrong outputs by\n"
+    "  shadowgraph list mistakes          what `--diagnose` and findings of traces name\n"
     "  shadowgraph list references        what laws, fields and faults cite, in a sentence each\n"
     "  shadowgraph list laws --format json\n"
     "  shadowgraph list arithmetics       what error bounds assume of each kernel, as in "

@@ -4,6 +4,7 @@
 
 #include "backends/fill/buffer_info.h"
 #include "check/laws/metadata_laws.h"
+#include "check/mistakes/hints.h"
 #include "check/mistakes/mistakes.h"
 #include "check/runner.h"
 #include "check/traces/trace_names.h"
@@ -127,9 +128,19 @@ Listing list_faults() {
 }
 
 Listing list_mistakes() {
-  Listing listing{"mistakes", {"id", "what went wrong"}, {}};
-  for (const Mistake& m : all_mistakes())
-    listing.rows.push_back({std::string(m.id), std::string(m.sentence)});
+  Listing listing{"mistakes", {"id", "what went wrong", "in metadata", "refs"}, {}};
+  const auto add = [&](std::string_view id, std::string_view sentence, const Hint& hint) {
+    listing.rows.push_back(
+        {std::string(id), std::string(sentence), std::string(hint.words), std::string(hint.refs)});
+  };
+  for (const Mistake& m : all_mistakes()) {
+    const Hint* hint = find_hint(m.id);
+    add(m.id, m.sentence, hint == nullptr ? Hint{} : *hint);
+  }
+  for (const Hint& hint : kHints) {
+    if (std::ranges::find(all_mistakes(), hint.id, &Mistake::id) == all_mistakes().end())
+      add(hint.id, "", hint);
+  }
   return listing;
 }
 

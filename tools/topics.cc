@@ -9,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "check/mistakes/mistakes.h"
 #include "check/traces/trace_names.h"
 #include "conformance/records.h"
 #include "core/laws.h"
@@ -116,12 +115,17 @@ Topic topic_of(const Fault& fault) {
           rows_of(list_faults(), 0, id)};
 }
 
-Topic topic_of(const Mistake& mistake) {
-  const std::string id(mistake.id);
+/// A row of the list: what a diagnosis tries, what findings of metadata name, or both.
+Topic topic_of_mistake(const std::vector<std::string>& row) {
+  const std::string &id = row[0], &sentence = row[1], &hint = row[2];
+  const bool tried = !sentence.empty();
   return {id,
-          text_of(id, "mistake", fmt::format("{}.", mistake.sentence),
-                  {{"What names it", "shadowgraph check FILE --diagnose"},
-                   {"Faults that make it", fmt::format("{}", fmt::join(faults_of(id), " "))}}),
+          text_of(id, "mistake", fmt::format("{}.", tried ? sentence : hint),
+                  {{"In metadata", tried ? hint : ""},
+                   {"What names it",
+                    tried ? "shadowgraph check FILE --diagnose" : "shadowgraph check FILE"},
+                   {"Faults that make it", fmt::format("{}", fmt::join(faults_of(id), " "))},
+                   {"It stands on", row[3]}}),
           rows_of(list_mistakes(), 0, id)};
 }
 
@@ -220,7 +224,7 @@ std::vector<Topic> all_topics() {
     topics.back().id.insert(0, "graph.");
   }
   for (const Fault& fault : all_faults()) topics.push_back(topic_of(fault));
-  for (const Mistake& mistake : all_mistakes()) topics.push_back(topic_of(mistake));
+  for (const auto& row : list_mistakes().rows) topics.push_back(topic_of_mistake(row));
   for (const Backend* backend : all_backends()) topics.push_back(topic_of(*backend));
   for (const TraceMode& mode : kTraceModes) topics.push_back(topic_of(mode));
   std::set<std::string> fields;

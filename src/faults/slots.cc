@@ -51,7 +51,7 @@ constexpr Fault kSlotsFaults[] = {
     // smaller ones: slots.
     {"K50", "PAGESZ",
      "A draft's lists are in the allocator's pages, and its kernel reads smaller ones",
-     "tokenspeed#958 fa.I-34 fi.I-15", "table.unit",
+     "tokenspeed#958 fa.I-34 fi.I-15", "table.other_unit",
      on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
        const int32_t page_size = meta.limits.model.page_size;
        if (meta.limits.mode != ForwardMode::kDraftDecode || page_size == 1) return;

@@ -340,7 +340,7 @@ std::vector<Slip> slips_of_tables() {
       {"table.page_off_by_one", nothing, each_row([](std::vector<int32_t>& row) {
          for (int32_t& slot : row) slot += kPage;
        })},
-      {"table.unit", nothing, each_row([](std::vector<int32_t>& row) {
+      {"table.other_unit", nothing, each_row([](std::vector<int32_t>& row) {
          for (int32_t& slot : row) slot /= kPage;
        })},
       {"table.padding", nothing, each_row([](std::vector<int32_t>& row) {

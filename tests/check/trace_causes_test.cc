@@ -2,13 +2,17 @@
 // in which it must not appear.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "check/mistakes/hints.h"
 #include "check/slip_lines.h"
+#include "core/laws.h"
 
 namespace shadowgraph {
 namespace {
@@ -38,7 +42,7 @@ struct State {
   std::string words;  // what is recorded, and why: "8: never written"
 };
 struct Cause {
-  std::string words;
+  HintId id;
   State truly;
   std::vector<State> beside;
 };
@@ -132,49 +136,49 @@ Put slot_7(int64_t value) { return put("decode[0].kv_indices", 7, {value}); }
 
 std::vector<Cause> causes_of_lengths() {
   return {
-      {"never written",
+      {"memory.unwritten",
        {decode_line, length_1(-7777), "-7777: never written"},
        {{decode_line, length_1(-1), "-1, expected"}}},
-      {"no keys",
+      {"extent.none",
        {decode_line, length_1(0), "0: no keys"},
        {{decode_line, length_1(1), "1, expected"},
         {local_extend, put("local.seqused_k", 2, {0}), "0, expected"}}},
-      {"only the cached prefix, the new tokens are missing",
+      {"extent.short_by_extend",
        {decode_line, length_1(8), "8: only the cached prefix, the new tokens are missing"},
        {{second_tokens, length_1(1), "1: as many as the cached prefix, and as the new tokens"},
         {first_tokens, length_1(0), "0: no keys"},
         {decode_line, length_1(7), "7, expected"}}},
       // The second row tells it from the new tokens.
-      {"only the cached prefix, the new tokens are missing",
+      {"extent.short_by_extend",
        {second_token_of_first, put("cache_seqlens_int32", 0, {1, 8}),
         "1: only the cached prefix, the new tokens are missing (and 1 more row)"},
        {{second_token_of_first, put("cache_seqlens_int32", 0, {1, 7}),
          "1: as many as the cached prefix, and as the new tokens (and 1 more row)"}}},
-      {"as many as the cached prefix, and as the new tokens",
+      {"extent.prefix_or_new",
        {second_tokens, length_1(1), "1: as many as the cached prefix, and as the new tokens"},
        {{decode_line, length_1(8), "8: only the cached prefix, the new tokens are missing"}}},
-      {"the new tokens are counted twice",
+      {"extent.long_by_extend",
        {decode_line, length_1(10), "10: the new tokens are counted twice"},
        {{decode_line, length_1(11), "11, expected"}}},
-      {"the tokens of this draft, its own included, are missing",
+      {"extent.draft_missing",
        {third_draft, length_1(8), "8: the tokens of this draft, its own included, are missing"},
        {{third_draft, length_1(9), "9: only the cached prefix, the new tokens are missing"},
         {decode_line, length_1(8), "8: only the cached prefix, the new tokens are missing"}}},
-      {"rounded up to whole pages",
+      {"extent.capacity",
        {decode_line, length_1(12), "12: rounded up to whole pages"},
        {{decode_line, length_1(16), "16, expected"},
         {planned_decode, put("decode[0].kv_last_page_len", 1, {4}), "4, expected"}}},
       // Both give it.
-      {"the new tokens are counted twice, or rounded up to whole pages",
+      {"extent.capacity",
        {almost_a_page, length_1(4),
         "4: the new tokens are counted twice, or rounded up to whole pages"},
        {{decode_line, length_1(10), "10: the new tokens are counted twice"}}},
-      {"request 0's encoder length in place of its own",
+      {"encoder.of_request_0",
        {encoded_decode, put("encoder_lens_int32", 1, {9}),
         "9: request 0's encoder length in place of its own"},
        {{encoded_decode, put("encoder_lens_int32", 1, {8}), "8, expected"},
         {encoded_decode, put("cache_seqlens_int32", 1, {9}), "9, expected"}}},
-      {"what row 1 should have",
+      {"extent.of_request",
        {local_extend, put("local.seqused_k", 0, {1}), "1: what row 1 should have"},
        {{local_extend, put("local.seqused_k", 2, {0}), "0, expected"}}},
   };
@@ -182,31 +186,31 @@ std::vector<Cause> causes_of_lengths() {
 
 std::vector<Cause> causes_of_counts() {
   return {
-      {"as many keys as the window, without the query's own",
+      {"window.shorter",
        {slots_of_a_window, offsets("decode[0].kv_indptr", {0, 4, 7}),
         "7 after 4: as many keys as the window, without the query's own"},
        {{slots_of_a_window, offsets("decode[0].kv_indptr", {0, 4, 6}), "6 after 4, expected"},
         // The list of all keys.
         {slots_of_a_window, offsets("decode[1].kv_indptr", {0, 3, 12}), "3 after 0, expected"}}},
-      {"keys before the window, too",
+      {"window.ignored",
        {slots_of_a_window, offsets("decode[0].kv_indptr", {0, 4, 13}),
-        "13 after 4: keys before the window, too"},
+        "13 after 4: as without a window"},
        {{slots_of_a_window, offsets("decode[0].kv_indptr", {0, 4, 12}), "12 after 4, expected"}}},
-      {"the new tokens, too, which the step itself adds",
+      {"extent.new_listed",
        {ragged_extend, offsets("paged[1].kv_indptr", {0, 5, 14}),
         "5 after 0: the new tokens, too, which the step itself adds"},
        {{ragged_extend, offsets("paged[1].kv_indptr", {0, 4, 12}), "4 after 0, expected"},
         {paged_extend, offsets("paged[1].kv_indptr", {0, 6, 15}), "6 after 0, expected"}}},
-      {"as many as its queries see together, the new tokens among them",
+      {"extent.new_in_window",
        {ragged_extend, offsets("paged[0].kv_indptr", {0, 3, 7}),
         "7 after 3: as many as its queries see together, the new tokens among them"},
        {{ragged_extend, offsets("paged[0].kv_indptr", {0, 3, 8}), "8 after 3, expected"}}},
-      {"the graph's width; so they stand at the end of its keys, too early",
+      {"queries.of_width",
        {short_draft_extend, put("paged[0].qo_indptr", 1, {2, 4}),
         "2 after 0: the graph's width; so they stand at the end of its keys, too early"},
        {{short_draft_extend, put("paged[0].qo_indptr", 1, {2, 3}), "2 after 0, expected"}}},
-      {"no window",
-       {paged_extend, put("paged[0].window_left", 0, {-1}), "-1: no window"},
+      {"window.ignored",
+       {paged_extend, put("paged[0].window_left", 0, {-1}), "-1: as without a window"},
        {{paged_extend, put("paged[0].window_left", 0, {2}), "2: not the window"}}},
   };
 }
@@ -214,32 +218,36 @@ std::vector<Cause> causes_of_counts() {
 std::vector<Cause> causes_of_columns() {
   const char* const kStale = ": a page of no request in this step: stale, or another's";
   return {
-      {"never written",
+      {"memory.unwritten",
        {decode_line, row_1({-7777}), "-7777: never written"},
        {{decode_line, row_1({-1}), "-1: no page of any pool"}}},
-      {"no page of any pool",
+      {"table.no_page",
        {window_decode, row_1({40}), "40: no page of any pool"},
        {{window_decode, row_1({39}), "39" + std::string(kStale)},
         {decode_line, row_1({40}), "40: a slot, of token 4 of request 1, where"}}},
-      {"what belongs to column 1",
+      {"table.other_column",
        {decode_line, row_1({10}), "10: what belongs to column 1"},
        {{decode_line, row_1({9}), "9" + std::string(kStale)}}},
-      {"what row 0 should have there",
+      {"table.of_request",
        {decode_line, row_1({2}), "2: what row 0 should have there"},
        // Row 0 has no such column.
        {{decode_line, put("page_table", 5, {0}), "0: a page of padding"},
         {decode_line, put("page_table", 5, {77}), "77: of no request in this step"}}},
-      {"there lies token 4 of request 0",
+      {"table.one_foreign",
        {decode_line, row_1({5}), "5: there lies token 4 of request 0"},
        {{window_decode, window_1(5), "5" + std::string(kStale)},
         {decode_line, row_1({7}), "7" + std::string(kStale)}}},
-      {"a page of padding",
+      {"table.padding",
        {decode_line, row_1({0}), "0: a page of padding"},
        {{decode_line, row_1({1}), "1: what belongs to column 2"}}},
-      {"stale, or another's",
+      {"table.left_over",
        {decode_line, row_1({9}), "9" + std::string(kStale)},
        {{decode_line, row_1({1000}), "1000: of no request in this step"}}},
-      {"behind the recorded length 8",
+      {"table.of_nobody",
+       {decode_line, row_1({1000}), "1000: of no request in this step"},
+       {{decode_line, row_1({9}), "9" + std::string(kStale)},
+        {decode_line, row_1({5}), "5: there lies token 4 of request 0"}}},
+      {"table.behind_length",
        {decode_line,
         [](TraceLine& line) {
           length_1(8)(line);
@@ -247,17 +255,17 @@ std::vector<Cause> causes_of_columns() {
         },
         "9: behind the recorded length 8"},
        {{decode_line, put("page_table", 5, {9}), "9" + std::string(kStale)}}},
-      {"a page of the full pool, not translated",
+      {"table.untranslated",
        {window_decode, window_1(3), "3: a page of the full pool, not translated"},
        {{window_one_page_later, put("swa_page_table", 4, {4}), "4: what belongs to column 0"},
         {window_decode, row_1({9}), "9" + std::string(kStale)}}},
       // All are, though 4 is a page of the window's as well.
-      {"a page of the full pool, not translated",
+      {"table.untranslated",
        {window_one_page_later, put("swa_page_table", 3, {3, 4, 5}),
         "3: a page of the full pool, not translated"},
        {{window_one_page_later, put("swa_page_table", 3, {4, 4, 5}),
          "4: what belongs to column 0"}}},
-      {"a page id translated as if it were a slot",
+      {"table.id_translated",
        {window_decode, window_1(103), "103: a page id translated as if it were a slot"},
        {{window_decode, window_1(106), "106: of no request in this step"}}},
   };
@@ -265,22 +273,22 @@ std::vector<Cause> causes_of_columns() {
 
 std::vector<Cause> causes_of_units() {
   return {
-      {"a slot where an id of a page belongs",
+      {"table.other_unit",
        {decode_line, row_1({12, 40, 4}), "12: a slot where an id of a page belongs"},
        {{decode_line, row_1({12, 77, 1}), "12: of no request in this step"},
         {page_12, row_1({12}), "12: what row 0 should have there"}}},
-      {"a slot where an id of a page belongs",
+      {"table.other_unit",
        {decode_line, row_1({12, 13, 14}), "12: a slot where an id of a page belongs"},
        {{decode_line, row_1({12, 14, 13}), "12: of no request in this step"}}},
-      {"a slot where an id of a page belongs",
+      {"table.other_unit",
        {decode_line, row_1({12}), "12: a slot where an id of a page belongs"},
        {{decode_line, row_1({13, 77}), "13: of no request in this step"}}},
-      {"a slot, of token 5 of request 1, where an id of a page belongs",
+      {"table.other_unit",
        {decode_line, row_1({41}), "41: a slot, of token 5 of request 1, where an id of a page"},
        // Page 9 may be an older one; slot 20 is another request's.
        {{decode_line, put("page_table", 0, {9}), "9: a page of no request in this step: stale"},
         {decode_line, row_1({20}), "20: of no request in this step"}}},
-      {"an id of a page where a slot belongs",
+      {"table.other_unit",
        {planned_decode, slot_7(3), "3: an id of a page where a slot belongs"},
        {{planned_decode, put("decode[0].kv_indices", 9, {10}),
          "10: there lies token 2 of request 0"},
@@ -290,50 +298,66 @@ std::vector<Cause> causes_of_units() {
 
 std::vector<Cause> causes_of_lists_and_text() {
   return {
-      {"its request's token 4 where token 2 belongs, 2 too late",
+      {"table.shifted",
        {planned_decode, slot_7(40), "40: its request's token 4 where token 2 belongs, 2 too late"},
        {{planned_decode, slot_7(10), "10: what row 0 should have there"},
         {planned_decode, slot_7(9), "9: there lies token 1 of request 0"}}},
-      {"a slot of the full pool, not translated",
+      {"table.untranslated",
        {slots_of_a_window, put("decode[0].kv_indices", 5, {42}),
         "42: a slot of the full pool, not translated"},
        {{slots_of_a_window, put("decode[0].kv_indices", 5, {41}),
          "41: a slot of no request in this step: stale"}}},
-      {"request 0's encoder length in place of its own",
+      {"encoder.of_request_0",
        {short_text, put("page_table", 5, {5, 6, 7}),
         "5: request 0's encoder length in place of its own"},
        {{short_text, put("page_table", 5, {5}), "5: a slot of no request in this step: stale"}}},
-      {"the encoder's tokens are not skipped",
+      {"encoder.not_skipped",
        {short_text, put("page_table", 5, {12, 13, 14}), "12: the encoder's tokens are not skipped"},
        {{short_text, put("page_table", 5, {12}),
          "12: there lies the encoder's token 0 of request 1"}}},
   };
 }
 
-void expect_true_and_not_beside(const std::vector<Cause>& causes) {
-  const auto said = [](const State& state) {
-    TraceLine line = state.line();
-    EXPECT_EQ(found(line), "ok") << state.words;
-    state.change(line);
-    return found(line);
-  };
-  for (const Cause& cause : causes) {
-    const std::string yes = said(cause.truly);
-    EXPECT_NE(yes.find(" is " + cause.truly.words), std::string::npos) << yes;
-    EXPECT_NE(yes.find(cause.words), std::string::npos) << yes;
-    for (const State& state : cause.beside) {
-      const std::string no = said(state);
-      EXPECT_NE(no.find(" is " + state.words), std::string::npos) << no << "\n" << cause.words;
-      EXPECT_EQ(no.find(cause.words), std::string::npos) << no;
-    }
+std::vector<Cause> all_causes() {
+  std::vector<Cause> all;
+  for (const auto causes : {causes_of_lengths, causes_of_counts, causes_of_columns, causes_of_units,
+                            causes_of_lists_and_text})
+    std::ranges::move(causes(), std::back_inserter(all));
+  return all;
+}
+
+/// Whether a finding of the state names the cause.
+bool is_named(const State& state, HintId id) {
+  TraceLine line = state.line();
+  EXPECT_EQ(found(line), "ok") << state.words;
+  state.change(line);
+  EXPECT_NE(found(line).find(" is " + state.words), std::string::npos)
+      << found(line) << "\nnot " << state.words;
+  const TraceVerdict verdict = judge_trace(line);
+  return std::ranges::any_of(verdict.findings.findings(), [&](const Finding& f) {
+    return std::ranges::count(f.refs, id.hint().id) > 0;
+  });
+}
+
+TEST(TraceCauses, AreNamedWhereTheyAreTrueAndNotBesideIt) {
+  for (const Cause& cause : all_causes()) {
+    EXPECT_TRUE(is_named(cause.truly, cause.id)) << cause.id.hint().id;
+    EXPECT_FALSE(cause.beside.empty()) << cause.id.hint().id;
+    for (const State& state : cause.beside)
+      EXPECT_FALSE(is_named(state, cause.id)) << cause.id.hint().id << ": " << state.words;
   }
 }
 
-TEST(TraceCauses, OfLengths) { expect_true_and_not_beside(causes_of_lengths()); }
-TEST(TraceCauses, OfCounts) { expect_true_and_not_beside(causes_of_counts()); }
-TEST(TraceCauses, OfColumns) { expect_true_and_not_beside(causes_of_columns()); }
-TEST(TraceCauses, OfUnits) { expect_true_and_not_beside(causes_of_units()); }
-TEST(TraceCauses, OfListsAndText) { expect_true_and_not_beside(causes_of_lists_and_text()); }
+TEST(TraceCauses, AreAllHintsOfTheList) {
+  const std::vector<Cause> causes = all_causes();
+  for (const Hint& hint : kHints) {
+    EXPECT_TRUE(std::ranges::any_of(causes, [&](const Cause& cause) {
+      return cause.id.hint().id == hint.id;
+    })) << hint.id;
+    EXPECT_EQ(std::ranges::count(kHints, hint.id, &Hint::id), 1) << hint.id;
+    EXPECT_EQ(find_law(hint.id), nullptr) << hint.id << ": explain would say the law";
+  }
+}
 
 TEST(TraceCauses, AUnitIsALawOfItsOwnOnlyWhereNothingElseGivesTheColumn) {
   for (const Cause& cause : causes_of_units()) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "check/mistakes/hints.h"
 #include "check/trace_lines.h"
 #include "core/laws.h"
 #include "core/refs.h"
@@ -193,12 +194,13 @@ std::string laws_of_name(const BackendInfo& backend, const std::string& name) {
   return laws;
 }
 
-/// What `explain` knows of: references, faults, and what these cite.
+/// What `explain` knows of: references, faults, hints, and what these cite.
 std::set<std::string> all_refs() {
   std::string refs;
   for (const Reference& r : kReferences) refs += ' ' + std::string(r.id);
   for (const Fault& f : all_faults()) refs += ' ' + std::string(f.id) + ' ' + std::string(f.refs);
   for (const Law& law : kLaws) refs += ' ' + std::string(law.refs);
+  for (const Hint& hint : kHints) refs += ' ' + std::string(hint.id) + ' ' + std::string(hint.refs);
   for (const Backend* backend : all_backends()) {
     for (const BufferInfo& field : backend->info().buffers) refs += ' ' + std::string(field.refs);
   }

@@ -116,7 +116,7 @@ TEST(TraceSlips, SlotsOfAWindowsPool) {
          at(l, "decode[0].kv_indices") =
              vector_of({109, 110, 111, 120, 112, 113, 114, 115, 140, 141, 142, 143, 104});
        },
-       "len.q_extent: x: decode[0].kv_indptr[2] is 13 after 4: keys before the window, too, "
+       "len.q_extent: x: decode[0].kv_indptr[2] is 13 after 4: as without a window, "
        "expected 8 (4 more)"},
       {"another count", planned_window_decode,
        [](TraceLine& l) {
@@ -234,7 +234,7 @@ TEST(TraceSlips, WindowsOfPlans) {
       {"another window", paged_extend, put(2),
        "mask.window: x: paged[0].window_left is 2: not the window, expected 3"},
       {"no window", paged_extend, put(-1),
-       "mask.window: x: paged[0].window_left is -1: no window, expected 3"},
+       "mask.window: x: paged[0].window_left is -1: as without a window, expected 3"},
       {"a window without need", ragged_extend, put(2),
        "mask.window: x: paged[0].window_left is 2: not the window, expected -1, or 3"},
   });

@@ -74,6 +74,16 @@ class ListAndExplain(unittest.TestCase):
             at = ("\n" + out).find("\n" + name + " (", at + 1)
             self.assertGreaterEqual(at, 0, name)
 
+    def test_a_mistake_is_explained_as_outputs_and_as_metadata_show_it(self):
+        mistakes = json.loads(run("list", "mistakes", "--format", "json")[1])["items"]
+        out = run("explain", *(m["id"] for m in mistakes))[1]
+        for m in mistakes:
+            self.assertIn(f"{m['id']} (mistake)\n\n{m['what went wrong'] or m['in metadata']}.\n", out)
+        both = [m for m in mistakes if m["what went wrong"] and m["in metadata"]]
+        self.assertIn("extent.short_by_extend", [m["id"] for m in both])
+        for m in both:
+            self.assertIn(f"In metadata: {m['in metadata']}\n", out)
+
     def test_several_ids_are_explained_in_their_order_or_none(self):
         one, other = (run("explain", id)[1] for id in ("K31", "num.bound"))
         self.assertEqual(run("explain", "K31", "num.bound")[1], one + "\n" + other)

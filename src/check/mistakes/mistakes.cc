@@ -8,7 +8,6 @@ namespace {
 constexpr Mistake kMistakes[] = {
 #define SG_MISTAKE(id, function, sentence) {id, sentence, function},
 #include "check/mistakes/mistakes.inc"
-#undef SG_MISTAKE
 };
 
 }  // namespace

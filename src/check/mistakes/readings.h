@@ -12,7 +12,6 @@ namespace shadowgraph {
 #define SG_MISTAKE(id, function, sentence) \
   void function(const Scene& scene, size_t request, const Reading& right, const AddReading& add);
 #include "check/mistakes/mistakes.inc"
-#undef SG_MISTAKE
 
 /// A copy, changed.
 template <class Change>

@@ -36,9 +36,8 @@ class TableWords {
   }
 
   SlipWords find() const {
-    if (p_.got == kNeverWritten) return {"never written", "fa.I-29"};
-    if (p_.got < 0 || p_.got > last_slot() / p_.unit)
-      return {"no " + what() + " of any pool", "fa.I-29"};
+    if (p_.got == kNeverWritten) return slip("memory.unwritten");
+    if (p_.got < 0 || p_.got > last_slot() / p_.unit) return slip("table.no_page", {what()});
     const bool alone = columns() == 1;
     SlipWords found;
     const auto is = [&](SlipWords slip) { return !(found = std::move(slip)).words.empty(); };
@@ -156,7 +155,9 @@ class TableWords {
   }
 
   static SlipWords unit_slip(const std::string& got, const std::string& want) {
-    return {got + " where " + want + " belongs", "fa.I-34 fa.I-52 K48", true};
+    SlipWords unit = slip("table.other_unit", {got, want});
+    unit.wrong_unit = true;
+    return unit;
   }
   /// The slots of pages, of each its first, or the request's slots one after the other.
   SlipWords unit_of_row() const {
@@ -201,10 +202,8 @@ class TableWords {
       });
     };
     std::vector<SlipWords> fit;
-    if (from(batch_.encoder_len(0)))
-      fit.push_back(
-          {"request 0's encoder length in place of its own", "K31 sglang#25045 fa.I-43 fa.I-45"});
-    if (from(0)) fit.push_back({"the encoder's tokens are not skipped", "fa.I-45 fa.I-48"});
+    if (from(batch_.encoder_len(0))) fit.push_back(slip("encoder.of_request_0"));
+    if (from(0)) fit.push_back(slip("encoder.not_skipped"));
     return either(fit);
   }
 
@@ -213,9 +212,9 @@ class TableWords {
     if (!in_window_ || want_ == kNone) return {};
     const auto full = [&](int64_t c) { return mapped(map_column(c)); };
     if (gives(begin, end, [&](int64_t c) { return full(c) / p_.unit; }))
-      return {"a " + what() + " of the full pool, not translated", "fa.I-35 fa.I-37 fi.I-38"};
+      return slip("table.untranslated", {what()});
     if (p_.unit > 1 && gives(begin, end, [&](int64_t c) { return window_slot(full(c) / p_.unit); }))
-      return {"a page id translated as if it were a slot", "K75 sglang#16267 fa.I-35"};
+      return slip("table.id_translated");
     return {};
   }
 
@@ -223,37 +222,35 @@ class TableWords {
   SlipWords other_column() const {
     if (!is_list()) {
       for (int64_t c = 0; c < columns(); ++c) {
-        if (c != column() && right(c) == p_.got) return {"what belongs to column " + number(c)};
+        if (c != column() && right(c) == p_.got) return slip("table.other_column", {number(c)});
       }
       return {};
     }
     const int64_t at = want_ == kNone || slot() < page_size() ? kNone : place_of(*request_, slot());
     if (at == kNone) return {};
     const int64_t off = at - want_;
-    return {"its request's token " + number(at) + " where token " + number(want_) + " belongs, " +
-                number(off < 0 ? -off : off) + (off < 0 ? " too early" : " too late"),
-            "fi.I-31 fi.I-33"};
+    return slip("table.shifted", {number(at), number(want_), number(off < 0 ? -off : off),
+                                  off < 0 ? "too early" : "too late"});
   }
   SlipWords other_row() const {
     for (int64_t k = 0; k < real_rows(); ++k) {
       if (k != p_.row && slot_of(k, p_.token) == slot())
-        return {"what row " + number(k) + " should have there", "fa.I-33 fa.I-42"};
+        return slip("table.of_request", {number(k)});
     }
     return {};
   }
   SlipWords owner() const {
     for (int64_t i = 0; i < batch_.size() && pool_is_known() && slot() >= page_size(); ++i) {
       const int64_t at = place_of(i, slot());
-      if (at != kNone) return {"there lies " + token_words(batch_, i, at)};
+      if (at != kNone) return slip("table.one_foreign", {token_words(batch_, i, at)});
     }
     return {};
   }
   SlipWords nobody() const {
-    if (slot() < page_size()) return {"a " + what() + " of padding", "fa.I-05"};
+    if (slot() < page_size()) return slip("table.padding", {what()});
     if (!pool_is_known()) return {};
-    const std::string whose = "of no request in this step";
-    if (slot() > last_known_slot()) return {whose, "fa.I-66"};
-    return {"a " + what() + " " + whose + ": stale, or another's", "fa.I-66"};
+    if (slot() > last_known_slot()) return slip("table.of_nobody");
+    return slip("table.left_over", {what()});
   }
 
   const TraceStep& step_;

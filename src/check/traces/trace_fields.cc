@@ -148,8 +148,9 @@ void FieldJudge::judge_window(int64_t want) {
   if (want >= 0 ? got(0) == want : hides_nothing) return;
   std::string right = number(want);  // -1: none
   if (want < 0 && window >= 0) right += ", or " + number(window);
-  fail("mask.window", {}, {}, right,
-       number(got(0)) + (got(0) < 0 ? ": no window" : ": not the window"));
+  SlipWords why{"not the window"};
+  if (got(0) < 0) why = slip("window.ignored");
+  fail("mask.window", {}, {}, right, explained(got(0), why), why.refs);
 }
 
 /// Plain JSON says none.
@@ -284,7 +285,7 @@ void FieldJudge::report_count(int64_t end, bool of_width) {
   const int64_t want = expected(end) - expected(end - 1), begin = got(end - 1);
   SlipWords why;
   if (of_width)
-    why = {"the graph's width; so they stand at the end of its keys, too early", "fi.I-35"};
+    why = slip("queries.of_width");
   else if (!field_.of_queries)
     why = explain_count(step_, counted(end - 1));
   std::string more = number(want) + " more";

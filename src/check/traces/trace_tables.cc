@@ -91,7 +91,7 @@ bool FieldJudge::find_wrong(int64_t unit, int64_t row, int64_t len, TablePlace* 
 void FieldJudge::report(TablePlace p, const std::string& more, int64_t recorded_len) {
   SlipWords why;
   if (recorded_len > 0 && p.token >= recorded_len) {
-    why = {"behind the recorded length " + number(recorded_len), "fa.I-66"};
+    why = slip("table.behind_length", {number(recorded_len)});
   } else {
     int64_t len = value_of(twin(field_.lens), p.row);
     if (recorded_len > 0) len = std::min(len, recorded_len);

@@ -18,18 +18,17 @@ std::string number(int64_t n) { return std::to_string(n); }
 std::vector<SlipWords> slips_of_all_keys(const ForwardBatch& batch, int64_t request, int64_t got,
                                          bool prefixes = false) {
   const RequestExtent e = batch.extent(request);
-  if (got == 0 && !prefixes) return {{"no keys"}};
+  if (got == 0 && !prefixes) return {slip("extent.none")};
   std::vector<SlipWords> fit;
   const bool draft = batch.mode == ForwardMode::kDraftDecode;
   if (draft && got == batch.seq_lens[static_cast<size_t>(request)]) {
-    fit.push_back({"the tokens of this draft, its own included, are missing", "fa.I-19 fi.I-23"});
+    fit.push_back(slip("extent.draft_missing"));
   } else if (got == e.prefix_len && got == e.q_len && !prefixes) {
-    fit.push_back({"as many as the cached prefix, and as the new tokens", "K01 sglang#26512"});
+    fit.push_back(slip("extent.prefix_or_new"));
   } else if (got == e.prefix_len) {
-    fit.push_back({"only the cached prefix, the new tokens are missing", "K01 sglang#26512"});
+    fit.push_back(slip("extent.short_by_extend"));
   }
-  if (got == int64_t{e.kv_len} + e.q_len)
-    fit.push_back({"the new tokens are counted twice", "sglang#26628 sglang#26651"});
+  if (got == int64_t{e.kv_len} + e.q_len) fit.push_back(slip("extent.long_by_extend"));
   return fit;
 }
 
@@ -65,13 +64,24 @@ std::vector<SlipWords> slips_of_requests(const TraceStep& step, const Buffer& le
   const bool first = !batch.encoder_lens.empty() && *request > 0 && each([&](int64_t r, int64_t i) {
     return value_of(lens, r) == batch.encoder_len(i) && got(r) == batch.encoder_len(0);
   });
-  if (first)
-    fit.push_back(
-        {"request 0's encoder length in place of its own", "K31 sglang#25045 fa.I-43 fa.I-45"});
+  if (first) fit.push_back(slip("encoder.of_request_0"));
   return fit;
 }
 
 }  // namespace
+
+SlipWords slip(HintId id, const std::vector<std::string>& fill) {
+  const Hint& hint = id.hint();
+  SlipWords slip{std::string(hint.words), std::string(hint.refs)};
+  slip.refs += (hint.refs.empty() ? "" : " ") + std::string(hint.id);
+  size_t at = 0;
+  for (const std::string& part : fill) {
+    at = slip.words.find('{', at);
+    slip.words.replace(at, slip.words.find('}', at) + 1 - at, part);
+    at += part.size();
+  }
+  return slip;
+}
 
 SlipWords either(const std::vector<SlipWords>& fit) {
   SlipWords all;
@@ -97,18 +107,18 @@ SlipWords explain_length(const TraceStep& step, const BufferInfo& field,
                          const RecordedField& recorded, int64_t row, int64_t live) {
   const Buffer& lens = step.twin[static_cast<size_t>(field.buffer)];
   const int64_t got = recorded.data[static_cast<size_t>(row)], expected = value_of(lens, row);
-  if (got == kNeverWritten) return {"never written"};
+  if (got == kNeverWritten) return slip("memory.unwritten");
   if (counts_keys(step, field)) {
     std::vector<SlipWords> fit;
     if (!field.of_virtual) fit = slips_of_requests(step, lens, recorded, row, live);
     const int64_t page_size = step.rebuilt.model.page_size;
     if (page_size > 1 && got == pages_for(expected, page_size) * page_size)
-      fit.push_back({"rounded up to whole pages", "K02"});
+      fit.push_back(slip("extent.capacity"));
     if (!fit.empty()) return either(fit);
   }
   for (const int64_t k : {row - 1, row + 1}) {
     if (k >= 0 && k < live && value_of(lens, k) == got)
-      return {"what row " + number(k) + " should have"};
+      return slip("extent.of_request", {number(k)});
   }
   return {};
 }
@@ -137,18 +147,15 @@ SlipWords explain_count(const TraceStep& step, const CountPlace& p) {
   if (each_has([](const RequestExtent& x) { return x.kv_len; }))
     fit = slips_of_all_keys(batch, *request, p.got);
   const bool prefix = each_has([](const RequestExtent& x) { return x.prefix_len; });
-  if (prefix && p.got == e.kv_len)
-    fit.push_back({"the new tokens, too, which the step itself adds", "fi.I-20 fi.I-27 fi.I-41"});
+  if (prefix && p.got == e.kv_len) fit.push_back(slip("extent.new_listed"));
   if (window < 0) return either(fit);
   const bool of_seen = each_has(seen), of_cached = each_has(cached);
   if (of_seen && e.q_len == 1 && p.got == window && e.kv_len > window)
-    fit.push_back({"as many keys as the window, without the query's own", "fi.I-32"});
-  if (!prefix && of_cached && p.got == seen(e))
-    fit.push_back(
-        {"as many as its queries see together, the new tokens among them", "fi.I-20 fi.I-41"});
+    fit.push_back(slip("window.shorter"));
+  if (!prefix && of_cached && p.got == seen(e)) fit.push_back(slip("extent.new_in_window"));
   const int64_t whole = of_seen ? e.kv_len : e.prefix_len;
   if ((of_seen || of_cached) && p.got == whole && whole > p.expected[static_cast<size_t>(p.row)])
-    fit.push_back({"keys before the window, too", "fi.I-31 fi.I-33"});
+    fit.push_back(slip("window.ignored"));
   return either(fit);
 }
 

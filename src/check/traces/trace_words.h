@@ -1,22 +1,26 @@
-// What went wrong, in the field's words. A cause is named only if it gives what was recorded; where
-// several do, all are named, or the one that says more. Each has a state in which it is true and
-// one beside it in which it is not in tests/check/trace_causes_test.cc.
+// What went wrong, by the hints of mistakes.inc. A cause is named only if it gives what was
+// recorded; where several do, all are named, or the one that says more. Each has a state in which
+// it is true, and one beside it in which it is not, in tests/check/trace_causes_test.cc.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "check/mistakes/hints.h"
 #include "check/traces/trace_fields.h"
 
 namespace shadowgraph {
 
-/// Words, empty if no cause is known, and what they stand on ("K01 sglang#26512").
+/// Words, empty if no cause is known, and what they stand on, the ids of the causes last:
+/// "K01 sglang#26512 extent.short_by_extend".
 struct SlipWords {
   std::string words = {}, refs = {};
   bool wrong_unit = false;  // a slot where an id of a page belongs, or the other way round
 };
 
+/// The hint's, filled in.
+SlipWords slip(HintId id, const std::vector<std::string>& fill = {});
 /// The words of all: causes that give the same cannot be told apart.
 SlipWords either(const std::vector<SlipWords>& fit);
 /// "45: only the cached prefix, the new tokens are missing"
