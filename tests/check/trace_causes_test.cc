@@ -180,7 +180,9 @@ std::vector<Cause> causes_of_lengths() {
         {encoded_decode, put("cache_seqlens_int32", 1, {9}), "9, expected"}}},
       {"extent.of_request",
        {local_extend, put("local.seqused_k", 0, {1}), "1: what row 1 should have"},
-       {{local_extend, put("local.seqused_k", 2, {0}), "0, expected"}}},
+       {{local_extend, put("local.seqused_k", 2, {0}), "0, expected"},
+        // Row 2 is padding.
+        {triton_replay, put("num_kv_splits", 1, {1}), "1, expected"}}},
   };
 }
 
