@@ -74,7 +74,7 @@ Verb add_explain(CLI::App& app) {
   command
       .texts("ID", options->ids,
              "The id of a finding, or a name of `list` laws, programs, faults, mistakes, "
-             "backends, modes, fields, keys, references, kernels, arithmetics, grids or "
+             "backends, engines, modes, fields, keys, references, kernels, arithmetics, grids or "
              "targets, in any case: num.bound, G12, K31, fa.I-34, page_table. Each id "
              "gives a text, or a JSON document")
       .required();

@@ -29,6 +29,7 @@ constexpr char kListExamples[] =
     "  shadowgraph list backends\n"
     "  shadowgraph list fields flashattention   what `shadowgraph check` judges of its traces\n"
     "  shadowgraph list keys              what a line of a trace holds\n"
+    "  shadowgraph list engines           what engines mean by padding, pages and windows\n"
     "  shadowgraph list faults            what `shadowgraph fuzz --plant` puts in\n"
     "  shadowgraph list mistakes          what `--diagnose` and findings of traces name\n"
     "  shadowgraph list references        what laws, fields and faults cite, in a sentence each\n"
@@ -47,6 +48,7 @@ Verb add_list(CLI::App& app) {
   command
       .choice<std::function<Listing()>>("KIND", options->kind,
                                         {{"backends", list_backends},
+                                         {"engines", list_engines},
                                          {"modes", list_modes},
                                          {"fields", {}},
                                          {"keys", list_keys},

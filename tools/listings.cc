@@ -25,7 +25,7 @@ std::string shape_of(const BufferInfo& field) {
     case FieldShape::kSlots: return "[rows]";
     case FieldShape::kIndptr: return "[rows + 1]";
     case FieldShape::kTable: return field.pages ? "[rows, pages]" : "[rows, slots]";
-    case FieldShape::kList: return "slots by indptr";
+    case FieldShape::kList: return field.pages ? "pages by indptr" : "slots by indptr";
     case FieldShape::kMask: return "[q_len, kv_len] a row";
     case FieldShape::kSizes: return "[axes]";
     case FieldShape::kNone:
@@ -115,6 +115,24 @@ Listing list_backends() {
     listing.rows.push_back({std::string(info.name),
                             joined(info.modes, [](ForwardMode m) { return name_of(m); }),
                             sizes.empty() ? "2^n" : sizes, std::string(info.about)});
+  }
+  return listing;
+}
+
+Listing list_engines() {
+  Listing listing{"engines",
+                  {"name", "padding_len", "padding_page", "padding_slot", "reserved_page",
+                   "window_columns", "inclusive_ends", "about"},
+                  {}};
+  const auto number = [](const auto& value, const char* none) {
+    return value ? std::to_string(*value) : none;
+  };
+  const auto truth = [](bool value) { return std::string(value ? "true" : "false"); };
+  for (const Engine& e : kEngines) {
+    listing.rows.push_back({std::string(e.name), std::to_string(e.padding_len),
+                            number(e.padding_page, "any"), number(e.padding_slot, "any"),
+                            number(e.reserved_page, "none"), truth(e.window_columns),
+                            truth(e.inclusive_ends), std::string(e.about)});
   }
   return listing;
 }

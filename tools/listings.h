@@ -14,6 +14,8 @@ Listing list_keys();
 /// What is judged of recorded metadata. Empty: fields of every backend, or of every name.
 Listing list_fields(const std::string& backend, const std::string& name = "");
 Listing list_backends();
+/// Conventions of engines.
+Listing list_engines();
 Listing list_faults();
 Listing list_mistakes();
 Listing list_references();

@@ -136,7 +136,30 @@ Topic topic_of(const Backend& backend) {
   const std::string fields = fmt::format("{}", fmt::join(names_of_fields(backend.info()), " "));
   return {id,
           text_of(id, "backend", row[3] + '.',
-                  {{"Modes", row[1]}, {"Page sizes", row[2]}, {"Fields of traces", fields}}),
+                  {{"Modes", row[1]},
+                   {"Page sizes", row[2]},
+                   {"Engine", std::string(backend.info().engine->name)},
+                   {"Fields of traces", fields}}),
+          std::move(listing)};
+}
+
+/// The conventions, each with what it says.
+Topic topic_of(const Engine& engine) {
+  const std::string id(engine.name);
+  Listing listing = rows_of(list_engines(), 0, id);
+  const std::vector<std::string> row = listing.rows.at(0);
+  std::string conventions, backends;
+  for (size_t i = 1; i + 1 < row.size(); ++i) {
+    const auto* const key = std::ranges::find(kTraceKeys, listing.columns[i], &TraceKey::name);
+    conventions += fmt::format("\n  {}: {} ({})", listing.columns[i], row[i], key->what);
+  }
+  for (const Backend* b : all_backends())
+    if (b->info().engine->name == id)
+      backends += (backends.empty() ? "" : " ") + std::string(b->info().name);
+  return {id,
+          text_of(id, "engine", fmt::format("{}.", engine.about),
+                  {{"Conventions, which `config` of a trace's line can change", conventions},
+                   {"Backends", backends}}),
           std::move(listing)};
 }
 
@@ -226,6 +249,7 @@ std::vector<Topic> all_topics() {
   for (const Fault& fault : all_faults()) topics.push_back(topic_of(fault));
   for (const auto& row : list_mistakes().rows) topics.push_back(topic_of_mistake(row));
   for (const Backend* backend : all_backends()) topics.push_back(topic_of(*backend));
+  for (const Engine& engine : kEngines) topics.push_back(topic_of(engine));
   for (const TraceMode& mode : kTraceModes) topics.push_back(topic_of(mode));
   std::set<std::string> fields;
   for (const auto& row : list_fields("").rows) fields.insert(row[1]);

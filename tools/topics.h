@@ -15,7 +15,7 @@ struct Topic {
 };
 
 /// Everything that a list prints or a finding names: laws, programs, faults, mistakes, backends,
-/// modes, fields and keys of traces, references, kernels, grids, arithmetics, targets.
+/// engines, modes, fields and keys of traces, references, kernels, grids, arithmetics, targets.
 /// An id may come twice: the first is meant.
 std::vector<Topic> all_topics();
 

@@ -18,6 +18,7 @@
 #include "backends/paged/dual_chunk.h"
 #include "backends/paged/flash_attention.h"
 #include "backends/paged/flash_mla.h"
+#include "backends/paged/laws.h"
 #include "backends/paged/trtllm_mha.h"
 #include "backends/paged/trtllm_mla.h"
 #include "backends/recurrent/mamba2.h"

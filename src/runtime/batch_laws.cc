@@ -7,16 +7,18 @@
 
 namespace shadowgraph {
 
-void check_columns(std::span<const int32_t> columns, int64_t row, int64_t page_size, int64_t paged,
+void check_columns(const LiveColumns& columns, int64_t page_size, const Engine& engine,
                    const std::function<bool(int64_t)>& is_allocated, Status* status) {
-  for (size_t c = 0; c < columns.size(); ++c) {
-    const int64_t slot = columns[c], offset = slot % page_size;
-    const Where where = at("req_to_token", row, static_cast<int64_t>(c));
-    if (slot < page_size || !is_allocated(slot))
-      status->add(make_finding("pool.slot", where, "a slot that is allocated, not of page 0",
-                               std::to_string(slot)));
-    else if (static_cast<int64_t>(c) < paged && (offset != static_cast<int64_t>(c) % page_size ||
-                                                 (offset != 0 && columns[c - 1] != slot - 1)))
+  std::string right = "a slot that is allocated";
+  if (engine.reserved_page) right += ", not of page " + std::to_string(*engine.reserved_page);
+  for (int64_t c = columns.first; c < std::ssize(columns.slots); ++c) {
+    const auto i = static_cast<size_t>(c);
+    const int64_t slot = columns.slots[i], offset = slot % page_size;
+    const Where where = at("req_to_token", columns.row, c);
+    if (slot < 0 || engine.is_reserved(slot, page_size) || !is_allocated(slot))
+      status->add(make_finding("pool.slot", where, right, std::to_string(slot)));
+    else if (c < columns.paged && (offset != c % page_size || (offset != 0 && c > columns.first &&
+                                                               columns.slots[i - 1] != slot - 1)))
       status->add(make_finding("pool.page", where, "the slot after its neighbour's in the page",
                                std::to_string(slot)));
   }

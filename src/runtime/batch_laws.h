@@ -8,14 +8,23 @@
 #include <span>
 
 #include "shadowgraph/engine/batch.h"
+#include "shadowgraph/engine/engine.h"
 #include "shadowgraph/status.h"
 
 namespace shadowgraph {
 
-/// pool.slot: the first columns of row `row` of req_to_token hold allocated slots, none of page 0.
-/// pool.page: the first `paged` of them lie at their column's offset in a page, behind their
-/// neighbour. is_allocated: whether a slot that is not of page 0 is one.
-void check_columns(std::span<const int32_t> columns, int64_t row, int64_t page_size, int64_t paged,
+/// Columns of a row of req_to_token that lead to keys.
+struct LiveColumns {
+  std::span<const int32_t> slots;  // from the row's first column on
+  int64_t row = 0;
+  int64_t first = 0;  // live from here on
+  int64_t paged = 0;  // in whole pages up to here
+};
+
+/// pool.slot: live columns hold allocated slots, none of the engine's reserved page. pool.page:
+/// those that are paged lie at their column's offset in a page, behind their neighbour.
+/// is_allocated: whether a slot of another page is one.
+void check_columns(const LiveColumns& columns, int64_t page_size, const Engine& engine,
                    const std::function<bool(int64_t)>& is_allocated, Status* status);
 
 /// The position of new token `token`: the prefix, plus its place in the chain, or its depth in the

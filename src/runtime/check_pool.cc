@@ -83,7 +83,7 @@ class PoolCheck {
   void check_slots(const PoolRequest& r) {
     const auto row = s_.slots(r);
     check_columns(
-        row, r.row, p_, std::ssize(row),
+        {row, r.row, 0, std::ssize(row)}, p_, kSglang,
         [&](int64_t slot) { return slot < slots() && s_.taken[page_of(slot)]; }, &status_);
   }
 

@@ -117,6 +117,18 @@ TEST(TraceInput, APrefixIsSharedFromItsFirstTokenOn) {
   EXPECT_NE(found(line).find("(and 1 more)"), std::string::npos);
 }
 
+TEST(TraceInput, AReplayThatDoesNotSayItsRealRowsIsToldSo) {
+  const std::string said = "raw_bs is not said, so every row is taken for a request";
+  TraceLine line = replay_line();
+  line.input["req_pool_indices"].data = {1, 2, 2};
+  EXPECT_EQ(found(line), "ok");
+  line.input.erase("raw_bs");
+  EXPECT_NE(found(line).find("2: request 1's row; " + said), std::string::npos) << found(line);
+  line = decode_line();
+  line.input["req_pool_indices"].data = {2, 2};
+  EXPECT_EQ(found(line).find(said), std::string::npos) << "an eager step has no other rows";
+}
+
 TEST(TraceInput, PaddingIsStoredOverNoLiveKey) {
   TraceLine line = replay_line();
   for (const int64_t slot : {0, 1, 99}) {

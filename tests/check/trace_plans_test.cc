@@ -246,12 +246,16 @@ TEST(TracePlans, APlanHandsOverAllThatItsKernelReads) {
                                        "paged[0].kv_last_page_len", "paged[0].qo_indptr"}));
 }
 
-TEST(TracePlans, ListsWithoutPlansAreThereTogether) {
-  EXPECT_EQ(needed_fields(triton_replay()), (Laws{"kv_indices", "kv_indptr", "num_kv_splits"}));
+TEST(TracePlans, OfListsWithoutPlansNobodyMustRecordAny) {
+  EXPECT_EQ(needed_fields(triton_replay()), Laws{});
   TraceLine line = triton_replay();
   line.config.window = 3;
+  EXPECT_EQ(laws(line), Laws{});
+  line.null_fields = {"window_kv_indptr", "window_kv_indices", "window_num_kv_splits"};
   EXPECT_EQ(laws(line), (Laws{"plan.missing window_kv_indptr", "plan.missing window_kv_indices",
-                              "plan.missing window_num_kv_splits"}));
+                              "plan.missing window_num_kv_splits"}))
+      << "the builder made none";
+  EXPECT_EQ(left_out(line), Laws{});
 }
 
 TEST(TracePlans, AStepPlansTheWrapperThatItRuns) {

@@ -218,8 +218,7 @@ TEST(TraceVerdicts, WhatARowLacksBehindItsRecordedLengthIsCalledStale) {
   line.expect["cache_seqlens_int32"].data[1] = 8;
   line.expect["page_table"].data[5] = 7;
   EXPECT_EQ(laws(line).size(), 2U);
-  EXPECT_NE(found(line).find("7: behind the recorded length 8"),
-            std::string::npos);
+  EXPECT_NE(found(line).find("7: behind the recorded length 8"), std::string::npos);
 }
 
 TEST(TraceVerdicts, ABuilderThatRaisedIsAFindingIfItsBatchIsLegal) {
@@ -230,8 +229,8 @@ TEST(TraceVerdicts, ABuilderThatRaisedIsAFindingIfItsBatchIsLegal) {
   line.expect["max_seq_len_q"] = {"pyint", {}, 1, {1}};
   EXPECT_EQ(laws(line), Laws{"trace.exception exception"});
   line.expect["max_seq_len"] = {"pyint", {}, 1, {1}};
-  EXPECT_EQ(left_out(line), (Laws{"max_seq_len: not known; did you mean max_seq_len_q?",
-                                  "max_seq_len_q: beside an exception"}));
+  EXPECT_EQ(left_out(line), (Laws{"max_seq_len_q: beside an exception",
+                                  "max_seq_len: not known; did you mean max_seq_len_k?"}));
   line.input["seq_lens"].data[0] = 13;  // more than its row of req_to_token holds
   EXPECT_EQ(laws(line), Laws{"table.row_width req_to_token 1"});
 }

@@ -83,7 +83,7 @@ TEST(TraceCalls, AListOfNoPlansSaysSo) {
 
 TEST(TraceCalls, AListOfAnythingElseIsAFieldOfThatName) {
   for (const char* list : {R"([{"call":"plan"}])", R"([{"wrapper":"decode_wrappers[0]"}])",
-                           R"([{"wrapper":1,"call":"plan"}])", "[[1]]", "{}"}) {
+                           R"([{"wrapper":1,"call":"plan"}])", "[[\"plan\"]]", "{}"}) {
     const TraceLine line = read(R"({"calls":)" + std::string(list) + "}");
     EXPECT_TRUE(line.calls.empty()) << list;
     EXPECT_EQ(names(line.expect), std::vector<std::string>{"calls"}) << list;

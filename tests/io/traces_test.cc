@@ -148,10 +148,13 @@ TEST(Traces, WhatIsNoArrayOfIntegersSaysWhatItIs) {
       {R"({"dtype":"uint8","shape":[2],"data":[5,-1]})", "a value that uint8 cannot hold"},
       {R"({"dtype":"int64","shape":[2],"data":[5,"9"]})", "\"9\""},
       {"[5,[9]]", "a list with a list of 1"},
+      {"[[5],9]", "a list with 9"},
+      {"[[5,7],[9]]", "lists of 2 and of 1 elements"},
       {"[5,true]", "a list with true"},
+      {"[true,5]", "a list with 5"},
       {"5.5", "the float 5.5"},
       {"\"5\"", "\"5\""},
-      {R"({"shape":[2],"data":[5,9]})", "an object without dtype, shape and data"},
+      {R"({"dtype":"int64","shape":[2]})", "an object without data or pages"},
   };
   for (const auto& [text, what] : kOthers) {
     const Parsed p = parse(replaced(kLine, kLens, text));
@@ -275,17 +278,43 @@ TEST(Traces, ALineHasItsThreeObjects) {
   }
 }
 
-TEST(Traces, AnArrayNeedsDtypeShapeAndData) {
-  const std::string whole = R"({"dtype":"int64","shape":[2],"data":[5,9]})";
+TEST(Traces, WhatAnArrayDoesNotSayFollowsFromItsData) {
+  struct Array {
+    const char* text;
+    const char* dtype;
+    std::vector<int64_t> shape, data;
+    bool pages = false;
+  };
+  const Array kArrays[] = {
+      {"7", "pyint", {}, {7}},
+      {"[5,9]", "pylist", {2}, {5, 9}},
+      {"[[5,9,1],[2,3,4]]", "pylist", {2, 3}, {5, 9, 1, 2, 3, 4}},
+      {"[[],[]]", "pylist", {2, 0}, {}},
+      {"[[[1],[2]]]", "pylist", {1, 2, 1}, {1, 2}},
+      {"[[true,false]]", "pybool", {1, 2}, {1, 0}},
+      {R"({"data":[[5,9]]})", "pylist", {1, 2}, {5, 9}},
+      {R"({"dtype":"int32","data":[[5],[9]]})", "int32", {2, 1}, {5, 9}},
+      {R"({"shape":[2],"data":[5,9]})", "pylist", {2}, {5, 9}},
+      {R"({"pages":[[5,9]]})", "pylist", {1, 2}, {5, 9}, true},
+  };
+  for (const Array& a : kArrays) {
+    const Parsed p =
+        parse(replaced(kLine, R"({"dtype":"int64","shape":[2],"data":[5,9]})", a.text));
+    ASSERT_EQ(p.status.to_string(), "ok") << a.text;
+    const RecordedField& f = p.lines.at(0).input.at("seq_lens");
+    EXPECT_EQ(f.unreadable, "") << a.text;
+    EXPECT_EQ(f.dtype, a.dtype) << a.text;
+    EXPECT_EQ(f.shape, a.shape) << a.text;
+    EXPECT_EQ(f.data, a.data) << a.text;
+    EXPECT_EQ(f.pages, a.pages) << a.text;
+  }
+}
+
+TEST(Traces, AnArraysDtypeIsAWordAndItsShapeAList) {
   for (const char* field :
-       {R"({"shape":[2],"data":[5,9]})", R"({"dtype":"int64","data":[5,9]})",
-        R"({"dtype":"int64","shape":[2]})", R"({"dtype":7,"shape":[2],"data":[5,9]})",
-        R"({"dtype":"int64","shape":2,"data":[5,9]})"}) {
-    const Parsed p = parse(replaced(kLine, whole, field));
-    ASSERT_EQ(p.status.to_string(), "ok") << field;
-    EXPECT_EQ(p.lines.at(0).input.at("seq_lens").unreadable,
-              "an object without dtype, shape and data")
-        << field;
+       {R"({"dtype":7,"shape":[2],"data":[5,9]})", R"({"dtype":"int64","shape":2,"data":[5,9]})"}) {
+    const Parsed p = parse(replaced(kLine, R"({"dtype":"int64","shape":[2],"data":[5,9]})", field));
+    EXPECT_EQ(p.status.findings().size(), 1U) << field;
   }
 }
 

@@ -128,8 +128,8 @@ class ListAndExplain(unittest.TestCase):
                                  "nothing reads it"})
         self.assertFalse({f["rule"] for f in fields if f["shape"] != "number" and "eager" in f["rule"]})
 
-    def test_the_page_on_backends_has_what_a_mode_needs(self):
-        with open(os.path.join(os.path.dirname(__file__), "../../docs/backends.md")) as f:
+    def test_the_page_on_traces_has_what_a_mode_needs(self):
+        with open(os.path.join(os.path.dirname(__file__), "../../docs/traces.md")) as f:
             page = f.read()
         modes = json.loads(run("list", "modes", "--format", "json")[1])["items"]
         self.assertIn("".join(f"| {m['name']} | {m['seq_lens']} | {m['needs']} |\n" for m in modes), page)

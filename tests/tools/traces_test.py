@@ -179,7 +179,7 @@ class Traces(unittest.TestCase):
             self.assertIn("skipped, trace each part under its own backend's name (1 line)", finding["got"])
 
     def test_a_known_field_that_is_no_array_of_integers_is_bad_input(self):
-        for value in ([5.0, 3.5], "5", [[5], [3]], {"dtype": "int33", "shape": [2], "data": [5, 3]}, [True, 1]):
+        for value in ([5.0, 3.5], "5", [[5], 3], {"dtype": "int33", "shape": [2], "data": [5, 3]}, [True, 1]):
             report = self.report(self.written(self.line(), self.line(id="b", expect={"cache_seqlens_int32": value})),
                                  expect=BAD_INPUT)
             finding, = report["findings"]
@@ -329,19 +329,22 @@ class Traces(unittest.TestCase):
         self.assertEqual(done.returncode, FINDINGS)
         self.assertIn(re.sub("(?m)^    ", "", shown), done.stdout)
 
-    def test_the_page_on_backends_has_the_keys_and_its_examples_are_judged(self):
-        with open(os.path.join(os.path.dirname(__file__), "../../docs/backends.md")) as f:
+    def test_the_page_on_traces_has_the_keys_and_its_examples_are_judged(self):
+        with open(os.path.join(os.path.dirname(__file__), "../../docs/traces.md")) as f:
             page = f.read()
         keys = json.loads(run("list", "keys", "--format", "json")[1])["items"]
         rows = ["| %s | `%s` | %s | %s |" % (k["of"], k["name"], k["value"], k["what"]) for k in keys
                 if not k["what"].startswith(("not read", "for people"))]
         self.assertEqual([r for r in page.splitlines() if r.startswith(("| line |", "| config |", "| input |", "| call |"))], rows)
-        wrong, replay = re.findall(r"```json\n(.*?)```", page, re.S)
-        finding, = self.report(self.write("mine.jsonl", wrong.encode()))["findings"]
-        self.assertEqual(finding["id"], "table.unit")
-        self.assertIn(finding["got"], page)
-        report = self.report(self.write("replay.jsonl", replay.encode()), expect=CLEAN)
-        self.assertEqual((report["summary"]["cases"], report["summary"]["left_out"]), (1, 0))
+        lines = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", page, re.S)]
+        steps = "\n".join(map(json.dumps, lines))
+        report = self.report(self.write("steps.jsonl", steps.encode()), "--strict", expect=CLEAN)
+        self.assertEqual((report["summary"]["cases"], report["summary"]["left_out"]), (3, 0))
+        lines[0]["expect"]["block_tables"][0][1] = 20
+        self.write("steps.jsonl", json.dumps(lines[0]).encode())
+        shown = re.search(r"    error table\.unit .*?\n\n", page, re.S)[0]
+        done = subprocess.run([BINARY, "check", "steps.jsonl"], cwd=self.folder, capture_output=True, text=True)
+        self.assertIn(re.sub("(?m)^    ", "", shown), done.stdout)
 
     def test_the_text_has_a_row_for_every_mode_and_phase(self):
         out = run("check", self.file)[1]

@@ -21,6 +21,7 @@
 #include "shadowgraph/device/arena.h"
 #include "shadowgraph/device/graph.h"
 #include "shadowgraph/engine/batch.h"
+#include "shadowgraph/engine/engine.h"
 #include "shadowgraph/engine/limits.h"
 #include "shadowgraph/layers/layer_kind.h"
 
@@ -107,8 +108,8 @@ struct BackendInfo {
   // A graph serves requests with fewer queries than its bucket has per request. With dcp_size > 1
   // no graph does
   bool ragged_graphs = true;
-  bool empty_padding = false;  // ModelConfig::seq_len_fill may be 0
-  bool dense = true;           // serves layers of dense attention
+  const Engine* engine = &kSglang;
+  bool dense = true;  // serves layers of dense attention
   std::span<const RecurrentFamily> recurrent =
       {};                     // serves recurrent layers of these families; a model has one family
   bool track_states = false;  // ModelConfig::track_states

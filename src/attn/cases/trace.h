@@ -18,6 +18,7 @@ struct RecordedField {
   std::vector<int64_t> data;   // row-major, cols a row
   // What it is instead of integers ("of dtype float32"); empty: integers. Else kept by name only
   std::string unreadable = {};
+  bool pages = false;  // an element is a page, and stands for all its slots
 
   int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
   int64_t width() const { return shape.empty() ? 1 : shape.back(); }
@@ -35,6 +36,10 @@ struct TraceConfig {
   std::optional<int32_t> num_heads, num_kv_heads;
   std::optional<int32_t> max_kv_splits, device_core_count;
   std::string seq_lens_semantics;  // "full", "prefix_only", or what the line says; empty: the usual
+  // The engine's name, empty: the backend's; and members of Engine in which the line differs from
+  // it, by name: nullopt says "any" or "none", a truth is 0 or 1
+  std::string engine;
+  std::map<std::string, std::optional<int32_t>, std::less<>> conventions;
 };
 
 /// A plan that a line records; its arguments are fields of `expect`, as "NAME.argument".
@@ -49,6 +54,8 @@ struct TraceLine {
   std::string id, backend, mode, phase;
   TraceConfig config;
   RecordedFields input, expect;
+  // Names that this line has for fields of `expect` -> their names in `list fields`
+  std::map<std::string, std::string, std::less<>> roles;
   std::vector<TraceCall> calls;                       // of `expect`, in their order
   bool no_calls = false;                              // `expect` lists them, and there are none
   std::vector<std::string> line_keys, config_keys;    // that are not read

@@ -51,7 +51,7 @@ HybridLinear::HybridLinear(const Backend& full, const Backend& linear)
            .batch_splits = splits_,
            .lse_sink = f.lse_sink,
            .ragged_graphs = f.ragged_graphs,
-           .empty_padding = f.empty_padding && l.empty_padding,
+           .engine = f.engine == l.engine ? f.engine : &kSglang,
            .recurrent = l.recurrent,
            .track_states = l.track_states};
 }

@@ -125,13 +125,15 @@ struct BufferInfo {
   std::string_view recorded = {};  // the engine's name: "expand.page_table"
   FieldShape shape = FieldShape::kNone;
   FieldRule rule = FieldRule::kExact;
-  // kTable: how the engine's kernel reads the table: in pages of the model's size, or in slots. Not
+  // kTable, kList: how the engine's kernel reads it: in pages of the model's size, or in slots. Not
   // the twin's own unit (Meta::units): both are expanded to slots before they are compared
   bool pages = true;
+  bool of_window = false;      // kTable, kList: of the window's pool
   std::string_view refs = {};  // the law that a difference breaks stands on them: "fa.I-28 fa.I-34"
-  // kRows: what padding, and every row of a capture, has at least. A tree's two halves may be empty
-  // there: its capture has no mask and no drafts yet
+  // kRows: what padding, and every row of a capture, has at least; of_padding: Engine::padding_len.
+  // A tree's two halves may be empty there: its capture has no mask and no drafts yet
   int32_t least = 0;
+  bool of_padding = false;
   std::optional<int32_t> most = {};  // kRows: and at most
   bool of_last_page = false;         // kRows: tokens in the last page of each row of a plan's list
   // kRows: into how many partial results, at the most, a row is cut: the third axis of this buffer

@@ -39,8 +39,11 @@ constexpr BufferInfo table(int buffer, int lens, std::string_view name, std::str
   return row;
 }
 /// Rows of slots in one list, by their indptr.
-constexpr BufferInfo list(int buffer, int indptr, std::string_view name, std::string_view refs) {
-  return shaped(FieldShape::kList, buffer, name, refs, indptr);
+constexpr BufferInfo list(int buffer, int indptr, std::string_view name, std::string_view refs,
+                          bool pages = false) {
+  BufferInfo row = shaped(FieldShape::kList, buffer, name, refs, indptr);
+  row.pages = pages;
+  return row;
 }
 /// A packed mask, by the offsets of its rows and those of their keys; one that is not there shows
 /// everything.
@@ -75,6 +78,16 @@ constexpr BufferInfo bounded(BufferInfo row, int32_t least, std::optional<int32_
   row.least = least, row.most = most;
   return row;
 }
+/// With as many keys in padding as the engine gives it.
+constexpr BufferInfo padded(BufferInfo row) {
+  row.of_padding = true;
+  return row;
+}
+/// With keys of the window's pool.
+constexpr BufferInfo of_window(BufferInfo row) {
+  row.of_window = true;
+  return row;
+}
 /// With rows that are virtual requests.
 constexpr BufferInfo of_virtual(BufferInfo row) {
   row.of_virtual = true;
@@ -103,11 +116,10 @@ constexpr BufferInfo recorded(int buffer, Role role, std::string_view name, std:
     // No kernel reads them.
     case Role::kQueryEnds:
     case Role::kQueryLens: row.any_integers = true; break;
-    // A kernel that takes no 0 must not meet one in padding, nor in a warm-up.
     case Role::kKeyLens:
     case Role::kFlatLens:
     case Role::kWidthLens:
-    case Role::kIntraLens: row.least = 1; break;
+    case Role::kIntraLens: row.of_padding = true; break;
     case Role::kLongestQuery: row.shape = FieldShape::kScalar, row.rule = FieldRule::kBaked; break;
     case Role::kLongestKeys: row.shape = FieldShape::kScalar, row.rule = FieldRule::kAtLeast; break;
     case Role::kAllQueries: row.shape = FieldShape::kScalar; break;

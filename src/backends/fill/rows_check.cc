@@ -244,7 +244,7 @@ Status serves(const BackendInfo& info, const Limits& limits) {
   positive("max_q_len", limits.max_q_len, 0);
   positive("max_kv_len", limits.max_kv_len, 0);
   positive("max_items_len", limits.max_items_len, 0);
-  positive("seq_len_fill", m.seq_len_fill, info.empty_padding ? 0 : 1);
+  positive("seq_len_fill", m.seq_len_fill, info.engine->padding_len);
   positive("prefix_chunk_tokens", m.prefix_chunk_tokens, 0);
   check_kinds(info, m, &status);
   check_dual_chunks(info, m, &status);

@@ -15,8 +15,7 @@ constexpr ForwardMode kAscendModes[] = {
 // steps record int32 lengths, graphs of later engines int64: the operator takes the host's list.
 constexpr auto kAscendBuffers = with_family(
     kPagedBuffers,
-    {field::any(
-         field::bounded(recorded(Ascend::kKvLens, Role::kKeyLens, "seq_lens", "fi.I-108"), 0)),
+    {field::any(recorded(Ascend::kKvLens, Role::kKeyLens, "seq_lens", "fi.I-108")),
      field::any(field::rows(Ascend::kKvLens, "seq_lens_cpu_int", "fi.I-108 fi.I-81")),
      field::any(field::rows(Ascend::kKvLens, "seq_lens_cpu_list", "fi.I-108 fi.I-81")),
      recorded(Ascend::kActualSeqLengths, Role::kQueryEnds, "actual_seq_lengths_q",
@@ -31,7 +30,7 @@ constexpr BackendInfo kAscendInfo{.name = "ascend",
                                   .page_sizes = {},
                                   .latent = true,
                                   .swa_pool = true,
-                                  .empty_padding = true,
+                                  .engine = &kSglangNpu,
                                   .buffers = kAscendBuffers};
 
 }  // namespace

@@ -19,12 +19,12 @@ constexpr ForwardMode kFlashAttentionModes[] = {
     ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill, ForwardMode::kDllmExtend,
     ForwardMode::kDraftDecode};
 
-using field::bounded, field::dead, field::of_virtual, field::rows, field::scalar, field::table;
+using field::dead, field::of_virtual, field::padded, field::rows, field::scalar, field::table;
 
 // Paged kernels read no cu_seqlens_k: it is for new keys that they would append. A ragged call over
 // all keys reads it.
 constexpr BufferInfo kFlashAttentionBuffers[] = {
-    bounded(rows(Fa::kCacheSeqlens, "cache_seqlens_int32", "fa.I-03 fa.I-19"), 1),
+    padded(rows(Fa::kCacheSeqlens, "cache_seqlens_int32", "fa.I-03 fa.I-19")),
     recorded(Fa::kCuSeqlensQ, Role::kQueryOffsets, "cu_seqlens_q", "fa.I-15 fa.I-17"),
     recorded(Fa::kCuSeqlensK, Role::kKeyOffsets, "cu_seqlens_k", "fa.I-23"),
     dead(FieldShape::kIndptr, "cu_seqlens_k", "fa.I-23"),
@@ -53,7 +53,7 @@ constexpr BufferInfo kFlashAttentionBuffers[] = {
     table(Fa::kMergedTable, Fa::kMergedSeqlens, "swa_spec.page_table", "fa.I-41", false),
     of_virtual(
         recorded(Fa::kLocalCuSeqlensQ, Role::kCutOffsets, "local.query_start_loc", "fa.I-49")),
-    of_virtual(bounded(rows(Fa::kLocalSeqlens, "local.seqused_k", "fa.I-50"), 1)),
+    of_virtual(padded(rows(Fa::kLocalSeqlens, "local.seqused_k", "fa.I-50"))),
     of_virtual(table(Fa::kLocalTable, Fa::kLocalSeqlens, "local.block_table", "fa.I-50 fa.I-52")),
     unread(scalar(Fa::kLocalMaxQueryLen, "local.max_query_len", "fa.I-18", FieldRule::kBaked),
            "the step's longest query again, as kMaxSeqLenQ is"),

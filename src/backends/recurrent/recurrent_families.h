@@ -34,13 +34,13 @@ inline constexpr auto kRecurrentBuffers = std::to_array<BufferInfo>({
 constexpr BackendInfo recurrent_info(std::string_view name, std::string_view about,
                                      std::span<const RecurrentFamily> families, bool tree = true,
                                      std::span<const BufferInfo> buffers = kRecurrentBuffers,
-                                     bool empty_padding = false) {
+                                     const Engine& engine = kSglang) {
   return {.name = name,
           .about = about,
           .modes = kRecurrentModes,
           .page_sizes = {},
           .tree = tree,
-          .empty_padding = empty_padding,
+          .engine = &engine,
           .dense = false,
           .recurrent = families,
           .track_states = true,
@@ -80,7 +80,7 @@ inline constexpr auto kAscendGdnBuffers =
 inline constexpr RecurrentRules kAscendGdnRules{
     .info =
         recurrent_info("ascend_gdn", "gated delta rule over state slots, by an NPU's conventions",
-                       kGdnFamily, /*tree=*/true, kAscendGdnBuffers, /*empty_padding=*/true),
+                       kGdnFamily, /*tree=*/true, kAscendGdnBuffers, kSglangNpu),
     .pad = PadRow::kSkip,
     .pad_in_verify = PadRow::kSkip,
     .pad_slot = 0,

@@ -20,9 +20,9 @@ std::vector<int64_t> slots_of(const MetaFacts& m, bool window) {
   return {rows.stored.begin(), rows.stored.end()};
 }
 
-/// Slot 0, which is nobody's; what another rank has stored is not stored here.
+/// Where padding is stored; what another rank has stored is not stored here.
 bool is_nowhere(const MetaFacts& m, int64_t slot) {
-  return slot == 0 || (slot == -1 && m.model.dcp_size > 1);
+  return slot == m.info.engine->padding_slot.value_or(0) || (slot == -1 && m.model.dcp_size > 1);
 }
 
 void judge_stored(const MetaFacts& m, int buffer, std::vector<int64_t> want, LawReport& report) {

@@ -87,10 +87,13 @@ class FieldJudge {
   int64_t least_len() const;
   int64_t recorded_len(const RecordedField* lens, int64_t row) const;
   bool has_columns(int64_t row, int64_t len, int64_t unit);
+  int64_t first_live(int64_t row) const;
   void judge_live_rows(int64_t unit, const RecordedField* lens);
   bool is_never_allocated(int64_t slot) const;
   bool find_wrong(int64_t unit, int64_t row, int64_t len, TablePlace* place);
   void report(TablePlace p, const std::string& more, int64_t recorded_len);
+  bool is_of_padding(int64_t page, int64_t unit) const;
+  std::string padding_page(const std::string& what) const;
   void judge_padded_rows(int64_t unit, const RecordedField* lens);
 
   /// Elements [begin, end) of a list or a mask are a row's.

@@ -226,7 +226,8 @@ class TableWords {
       }
       return {};
     }
-    const int64_t at = want_ == kNone || slot() < page_size() ? kNone : place_of(*request_, slot());
+    const int64_t at =
+        want_ == kNone || step_.rebuilt.is_nobodys(slot()) ? kNone : place_of(*request_, slot());
     if (at == kNone) return {};
     const int64_t off = at - want_;
     return slip("table.shifted", {number(at), number(want_), number(off < 0 ? -off : off),
@@ -240,14 +241,15 @@ class TableWords {
     return {};
   }
   SlipWords owner() const {
-    for (int64_t i = 0; i < batch_.size() && pool_is_known() && slot() >= page_size(); ++i) {
+    for (int64_t i = 0; i < batch_.size() && pool_is_known() && !step_.rebuilt.is_nobodys(slot());
+         ++i) {
       const int64_t at = place_of(i, slot());
       if (at != kNone) return slip("table.one_foreign", {token_words(batch_, i, at)});
     }
     return {};
   }
   SlipWords nobody() const {
-    if (slot() < page_size()) return slip("table.padding", {what()});
+    if (step_.rebuilt.is_nobodys(slot())) return slip("table.padding", {what()});
     if (!pool_is_known()) return {};
     if (slot() > last_known_slot()) return slip("table.of_nobody");
     return slip("table.left_over", {what()});

@@ -23,6 +23,19 @@ Finding refusal(std::string field, std::string expected, std::string got) {
   return make_finding("io.line", at(std::move(field)), std::move(expected), std::move(got));
 }
 
+/// Pages of no pool lead to slots of none.
+std::vector<int32_t> slots_of_pages(const std::vector<int32_t>& pages, int32_t page_size) {
+  if (page_size == 1) return pages;
+  std::vector<int32_t> slots;
+  slots.reserve(pages.size() * static_cast<size_t>(page_size));
+  for (const int32_t page : pages) {
+    const bool fits = page >= 0 && page < std::numeric_limits<int32_t>::max() / page_size;
+    for (int32_t offset = 0; offset < page_size; ++offset)
+      slots.push_back(fits ? page * page_size + offset : -1);
+  }
+  return slots;
+}
+
 std::string axes(size_t rank) {
   if (rank == 0) return "one number";
   return std::to_string(rank) + (rank == 1 ? " axis" : " axes");
@@ -56,7 +69,25 @@ Status check_words(const TraceLine& line) {
   const std::string& kind = line.config.seq_lens_semantics;
   if (!kind.empty())
     check_word("config.seq_lens_semantics", kind, {"full", "prefix_only"}, &status);
+  std::vector<std::string> engines;
+  for (const Engine& engine : kEngines) engines.emplace_back(engine.name);
+  if (!line.config.engine.empty())
+    check_word("config.engine", line.config.engine, engines, &status);
   return status;
+}
+
+Engine engine_of(const TraceLine& line, const BackendInfo& backend) {
+  const auto* const known = std::ranges::find(kEngines, line.config.engine, &Engine::name);
+  Engine engine = known == std::end(kEngines) ? *backend.engine : *known;
+  for (const auto& [key, value] : line.config.conventions) {
+    if (key == "padding_len") engine.padding_len = value.value_or(0);
+    if (key == "padding_page") engine.padding_page = value;
+    if (key == "padding_slot") engine.padding_slot = value;
+    if (key == "reserved_page") engine.reserved_page = value;
+    if (key == "window_columns") engine.window_columns = value != 0;
+    if (key == "inclusive_ends") engine.inclusive_ends = value != 0;
+  }
+  return engine;
 }
 
 void TraceBatch::refuse(std::string field, std::string expected, std::string got) {
@@ -75,12 +106,19 @@ bool TraceBatch::read(const TraceLine& line, const char* name, std::vector<T>* t
   const RecordedField& field = at->second;
   const std::string key = "input." + std::string(name);
   const size_t rank = key == "input.req_to_token" ? 2 : 1;
-  if (field.shape.size() != rank) {
+  // What has tokens or pairs of a request on axes of their own is the same flat.
+  const bool flat =
+      key == "input.out_cache_loc" || key == "input.positions" || key == "input.custom_mask";
+  if (field.shape.size() != rank && (!flat || field.shape.empty())) {
     refuse(key, rank == 1 ? "a list" : "[pool rows, width]", axes(field.shape.size()));
     return false;
   }
   if (field.cols != field.width()) {
     refuse(key, "a whole array", "a part of it");
+    return false;
+  }
+  if (field.pages && rank == 1) {
+    refuse(key, "slots", "pages");
     return false;
   }
   to->reserve(field.data.size());
@@ -113,8 +151,15 @@ std::optional<int64_t> TraceBatch::number(const TraceLine& line, const char* nam
   return {};
 }
 
+int64_t TraceBatch::first_in_window(int64_t request) const {
+  const int64_t first = int64_t{batch.extent(request).prefix_len} - window();
+  return window() < 0 || first <= 0 ? 0 : first / model.page_size * model.page_size;
+}
+
 std::string TraceBatch::build(const TraceLine& line, const BackendInfo& backend) {
+  engine = engine_of(line, backend);
   read_mode(line, backend);
+  model.page_size = line.config.page_size;
   read_requests(line);
   read_new_tokens(line);
   read_model(line);
@@ -177,7 +222,6 @@ AttentionParams TraceBatch::heads_of(const TraceLine& line) const {
 void TraceBatch::read_model(const TraceLine& line) {
   const TraceConfig& config = line.config;
   model.max_context_len = config.max_context_len;
-  model.page_size = config.page_size;
   model.attention_chunk = config.chunk.value_or(0);
   model.swa_pool = !full_to_swa_.empty();
   model.topk = batch.spec.topk;
@@ -225,7 +269,10 @@ void TraceBatch::read_requests(const TraceLine& line) {
   batch.encoder_lens = encoder_lens_;
   const bool has_table = need(line, "req_to_token", &table_);
   if (!table_.empty()) {
-    batch.req_to_token = {table_, line.input.find("req_to_token")->second.width()};
+    const RecordedField& recorded = line.input.find("req_to_token")->second;
+    const int32_t page = recorded.pages ? model.page_size : 1;
+    table_ = slots_of_pages(table_, page);
+    batch.req_to_token = {table_, recorded.width() * page};
   } else if (has_table && real > 0) {
     refuse("input.req_to_token", "rows", "none");
   }
@@ -243,7 +290,7 @@ void TraceBatch::read_new_tokens(const TraceLine& line) {
     // Slots are told of all tokens of the bucket.
     const auto slots = line.input.find("out_cache_loc");
     if (!told && rows > 0 && slots != line.input.end())
-      each = std::max(each, slots->second.rows() / rows);
+      each = std::max(each, std::ssize(slots->second.data) / rows);
     width = static_cast<int32_t>(std::clamp<int64_t>(each, 0, 1 << 24));
   }
   if (!read(line, "extend_seq_lens", &extend_lens_)) read(line, "num_accept_tokens", &extend_lens_);
@@ -294,8 +341,9 @@ std::string TraceBatch::read_tokens(const TraceLine& line) {
       tokens = std::accumulate(extend_lens_.begin(), extend_lens_.end(), int64_t{0});
   }
   bool stored = read(line, "out_cache_loc", &out_cache_loc_);
-  // Slot 0 is nobody's.
-  if (std::ranges::count(out_cache_loc_, 0) == std::ssize(out_cache_loc_) && tokens > 0) {
+  // Zeros say nothing where slot 0 is nobody's.
+  if (engine.is_reserved(0, model.page_size) && tokens > 0 &&
+      std::ranges::count(out_cache_loc_, 0) == std::ssize(out_cache_loc_)) {
     stored = stored && out_cache_loc_.empty();
     out_cache_loc_.clear();
   }

@@ -17,6 +17,10 @@ namespace shadowgraph {
 /// io.line: a mode, phase or meaning of lengths that there is not.
 Status check_words(const TraceLine& line);
 
+/// The conventions that a line follows: its engine's, and what it says itself. An engine that is
+/// not known is its backend's.
+Engine engine_of(const TraceLine& line, const BackendInfo& backend);
+
 class TraceBatch {
  public:
   TraceBatch() = default;
@@ -33,8 +37,9 @@ class TraceBatch {
   /// The batch; in a capture none of its rows is real.
   ForwardBatch batch;
   ModelConfig model;
-  int32_t rows = 0;   // with padding
-  int32_t width = 1;  // queries that the graph holds for each row
+  Engine engine = kSglang;  // whose conventions the line follows
+  int32_t rows = 0;         // with padding
+  int32_t width = 1;        // queries that the graph holds for each row
   bool graph = false, capture = false;
   bool kernel_has_mask = false;  // the backend hands its kernels a mask
   // Slots and positions that a replay records for the bucket's other tokens, behind the batch's
@@ -44,6 +49,16 @@ class TraceBatch {
 
   /// The window of the layers that have one; -1: none has.
   int32_t window() const { return model.layers.back().params.window_left; }
+  /// A slot that holds no key: of no pool, or of the page that the engine reserves.
+  bool is_nobodys(int64_t slot) const {
+    return slot < 0 || engine.is_reserved(slot, model.page_size);
+  }
+  /// The first of a request's tokens whose column is live where only keys of the window are read.
+  int64_t first_in_window(int64_t request) const;
+  /// The same of all its tokens: 0, unless the engine lets go of columns before the window.
+  int64_t first_live(int64_t request) const {
+    return engine.window_columns ? 0 : first_in_window(request);
+  }
   /// Query tokens that the bucket has room for; 0: not known.
   int64_t tokens() const {
     const bool draft = batch.mode == ForwardMode::kDraftDecode;

@@ -92,7 +92,8 @@ int64_t FieldJudge::least_padding(const BufferInfo& field) const {
   const Limits& limits = step_.twin.limits;
   if (field.most || field.most_of >= 0) return field.least;
   const bool tree = is_draft_tree(limits) || is_verify_tree(limits);
-  return tree ? 0 : field.least;
+  if (tree) return 0;
+  return field.of_padding ? step_.rebuilt.engine.padding_len : field.least;
 }
 
 int64_t FieldJudge::most_padding() const {
@@ -239,8 +240,9 @@ bool FieldJudge::judge_slots() {
   if (const int64_t r = first_wrong(&rows); r >= 0)
     fail("slot.write", r, {}, number(expected(r)), number(got(r)) + rows.more());
   for (int64_t r = real_rows(); r < stored(); ++r) {
-    if (got(r) == 0) continue;
-    fail("slot.write", r, {}, "0 for padding", number(got(r)));
+    const auto slot = step_.rebuilt.engine.padding_slot;
+    if (!slot || got(r) == *slot) continue;
+    fail("slot.write", r, {}, number(*slot) + " for padding", number(got(r)));
     break;
   }
   return true;

@@ -20,6 +20,7 @@ class InputJudge {
       : rebuilt_(rebuilt),
         b_(rebuilt.batch),
         page_size_(rebuilt.model.page_size),
+        engine_(rebuilt.engine),
         drafts_(b_.mode == ForwardMode::kDraftDecode || is_target_verify(b_.mode) ||
                 is_draft_extend(b_.mode, DraftExtendV2::kIncluded)),
         pool_(b_.full_to_swa.empty() ? std::numeric_limits<int32_t>::max()
@@ -59,6 +60,12 @@ class InputJudge {
     return int64_t{b_.encoder_len(i)} + b_.extent(i).prefix_len;
   }
   std::span<const int32_t> columns_of(int64_t i) const { return live_columns(b_, i); }
+  /// The first of them.
+  int64_t first_column(int64_t i) const {
+    const int64_t first = rebuilt_.first_live(i);
+    return first == 0 ? 0 : b_.encoder_len(i) + first;
+  }
+  bool is_in_pool(int64_t slot) const { return slot >= 0 && slot < pool_; }
   std::string token_at(int64_t i, int64_t column) const { return token_words(b_, i, column); }
 
   void judge_rows() {
@@ -80,14 +87,15 @@ class InputJudge {
               std::min(b_.extent(i).prefix_len, b_.seq_lens[static_cast<size_t>(i)]);
     Status status;
     check_columns(
-        columns, row_of(i), page_size_, paged, [&](int64_t slot) { return slot < pool_; }, &status);
+        {columns, row_of(i), first_column(i), paged}, page_size_, engine_,
+        [&](int64_t slot) { return is_in_pool(slot); }, &status);
     for (Finding& f : status.findings()) {
       const int64_t column = f.where.col.value_or(0);
       f.got += ", for " + token_at(i, column);
       if (f.id == "pool.page")
         f.expected = "offset " + std::to_string(column % page_size_) + " of the page of its column";
       const int64_t slot = columns[static_cast<size_t>(column)];
-      verdict_.fits_twin = verdict_.fits_twin && f.id != "pool.page" && slot >= 0 && slot < pool_;
+      verdict_.fits_twin = verdict_.fits_twin && f.id != "pool.page" && is_in_pool(slot);
       add(std::move(f));
     }
   }
@@ -109,16 +117,19 @@ class InputJudge {
     if (a.request == b.request || a.column != b.column) return false;
     if (a.column >= stored_columns(a.request) || b.column >= stored_columns(b.request))
       return false;
-    const auto prefix = static_cast<size_t>(a.column);
-    return std::ranges::equal(columns_of(a.request).first(prefix),
-                              columns_of(b.request).first(prefix));
+    const auto first =
+        static_cast<size_t>(std::max(first_column(a.request), first_column(b.request)));
+    const auto count =
+        static_cast<size_t>(a.column) - std::min(first, static_cast<size_t>(a.column));
+    return std::ranges::equal(columns_of(a.request).subspan(first, count),
+                              columns_of(b.request).subspan(first, count));
   }
 
   void judge_owners(int64_t i) {
     const auto columns = columns_of(i);
-    for (int64_t c = 0; c < std::ssize(columns); ++c) {
+    for (int64_t c = first_column(i); c < std::ssize(columns); ++c) {
       const int64_t slot = columns[static_cast<size_t>(c)];
-      if (slot < page_size_) continue;  // pool.slot
+      if (rebuilt_.is_nobodys(slot)) continue;  // pool.slot
       const auto [it, is_new] = holders_.try_emplace(slot, Holder{i, c});
       const Holder other = it->second;
       if (is_new || share(other, {i, c})) continue;
@@ -133,11 +144,11 @@ class InputJudge {
   }
 
   /// Keys are read where they are stored. A draft's slots are not in req_to_token yet, or are those
-  /// of another step. Slot 0 is the sink, for whatever nobody reads.
+  /// of another step. Where padding is stored whatever nobody reads may be, too.
   void judge_stored() {
     for (int64_t t = 0; t < std::ssize(b_.out_cache_loc); ++t) {
       const int64_t slot = b_.out_cache_loc[static_cast<size_t>(t)];
-      if (slot < 0 || slot >= pool_)
+      if (!is_in_pool(slot) && !(slot == engine_.padding_slot))
         fail("slot.range", at("out_cache_loc", t), "a slot of the pool", std::to_string(slot));
     }
     if (drafts_) return judge_stored_once();
@@ -147,7 +158,7 @@ class InputJudge {
       for (int64_t c = stored_columns(i); c < std::ssize(columns); ++c, ++token) {
         const int64_t want = columns[static_cast<size_t>(c)];
         const int64_t got = b_.out_cache_loc[static_cast<size_t>(token)];
-        if (got != want && want >= page_size_)  // else pool.slot
+        if (got != want && !rebuilt_.is_nobodys(want))  // else pool.slot
           fail("slot.write", at("out_cache_loc", token),
                "slot " + std::to_string(want) + ", where " + token_at(i, c) + " is read",
                std::to_string(got));
@@ -159,7 +170,7 @@ class InputJudge {
     std::unordered_map<int64_t, int64_t> seen;
     for (int64_t t = 0; t < std::ssize(b_.out_cache_loc); ++t) {
       const int64_t slot = b_.out_cache_loc[static_cast<size_t>(t)];
-      if (slot == 0) continue;
+      if (slot == engine_.padding_slot) continue;
       const auto [it, is_new] = seen.try_emplace(slot, t);
       if (!is_new)
         fail("slot.duplicate", at("out_cache_loc", t), "a slot of its own",
@@ -173,10 +184,14 @@ class InputJudge {
   void judge_padding() {
     if (is_draft_extend(b_.mode, DraftExtendV2::kIncluded)) return;
     for (int64_t t = 0; t < std::ssize(rebuilt_.padding_slots); ++t) {
-      const auto holder = holders_.find(rebuilt_.padding_slots[static_cast<size_t>(t)]);
+      const int64_t slot = rebuilt_.padding_slots[static_cast<size_t>(t)];
+      const Where where = at("out_cache_loc", std::ssize(b_.out_cache_loc) + t);
+      const bool is_none = slot == -1 && !engine_.padding_slot;
+      if (!is_in_pool(slot) && slot != engine_.padding_slot && !is_none)
+        fail("slot.range", where, "a slot of the pool, for padding", std::to_string(slot));
+      const auto holder = holders_.find(slot);
       if (holder == holders_.end()) continue;
-      fail("slot.write", at("out_cache_loc", std::ssize(b_.out_cache_loc) + t),
-           "a slot of no live key, for padding",
+      fail("slot.write", where, "a slot of no live key, for padding",
            std::to_string(holder->first) + ": the slot of " +
                token_at(holder->second.request, holder->second.column));
     }
@@ -235,6 +250,7 @@ class InputJudge {
   const TraceBatch& rebuilt_;
   const ForwardBatch& b_;
   const int64_t page_size_;
+  const Engine& engine_;
   const bool drafts_;
   bool is_tree_ = false;
   const int64_t pool_;  // slots

@@ -61,8 +61,9 @@ bool FieldJudge::find_wrong_slot(int64_t row, Part here, TablePlace* place) {
   const int64_t shorter = std::min(here.size(), there.size());
   if (shorter > 0 && here.end > recorded_.cols)
     return leave_out("left_out.not_stored", "live elements are not stored");
+  const int64_t dead = first_live(row) / paged_.page;  // they may lead anywhere
   const auto first_wrong = [&](int64_t mine, int64_t theirs) {
-    int64_t j = 0;
+    int64_t j = std::min(dead, shorter);
     while (j < shorter && (expected(theirs + j) == got(mine + j) ||
                            is_never_allocated(expected(theirs + j) * paged_.page)))
       ++j;
@@ -83,11 +84,9 @@ bool FieldJudge::find_wrong_slot(int64_t row, Part here, TablePlace* place) {
 
 /// Safe to run: slots or pages of the pool, as far as it is known.
 bool FieldJudge::judge_padded_list(int64_t row, Part here) {
-  const auto slots = static_cast<int64_t>(step_.rebuilt.batch.full_to_swa.size());
   for (int64_t j = here.begin; j < std::min(here.end, recorded_.cols); ++j) {
-    if (got(j) >= 0 && (slots == 0 || got(j) <= (slots - 2) / paged_.page)) continue;
-    const std::string what = paged_.is_paged() ? "a page" : "a slot";
-    fail("table.page_id", row, j - here.begin, what + " of the pool in padding, too",
+    if (is_of_padding(got(j), paged_.page)) continue;
+    fail("table.page_id", row, j - here.begin, padding_page(paged_.is_paged() ? "page" : "slot"),
          number(got(j)));
     return false;
   }

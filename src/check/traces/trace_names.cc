@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/nearest.h"
+
 namespace shadowgraph {
 namespace {
 
@@ -15,6 +17,20 @@ constexpr std::string_view kForeignFields[] = {
 #define SG_FOREIGN_FIELD(name) #name,
 #include "check/traces/trace_names.inc"
 #undef SG_FOREIGN_FIELD
+};
+
+/// Words that engines have for one thing, with a blank on either side.
+struct Synonyms {
+  std::string_view words;
+
+  bool has(std::string_view name) const {
+    return words.find(' ' + std::string(name) + ' ') != std::string_view::npos;
+  }
+};
+constexpr Synonyms kSynonyms[] = {
+#define SG_SYNONYMS(words) {" " words " "},
+#include "check/traces/trace_names.inc"
+#undef SG_SYNONYMS
 };
 
 bool has(std::span<const std::string_view> names, std::string_view name) {
@@ -53,13 +69,37 @@ bool has_field(const BackendInfo& backend, std::string_view name) {
                              [&](const BufferInfo& field) { return field.records(name); });
 }
 
-std::vector<std::string> names_of_fields(const BackendInfo& backend) {
+std::vector<std::string> names_of_fields(const BackendInfo& backend, const Meta* meta) {
   std::vector<std::string> names;
   for (const BufferInfo& field : backend.buffers) {
     if (field.shape == FieldShape::kNone) continue;
+    // A scalar has no buffer, but may be of one.
+    const int buffer = field.shape == FieldShape::kScalar ? field.lens : field.buffer;
+    const bool is_bound = buffer < 0 || (meta != nullptr && meta->has(static_cast<size_t>(buffer)));
+    if (meta != nullptr && (field.rule == FieldRule::kDead || !is_bound)) continue;
     if (std::ranges::find(names, field.recorded) == names.end()) names.emplace_back(field.recorded);
   }
   return names;
+}
+
+std::string meant_by(std::string_view name, const std::vector<std::string>& names) {
+  const std::string_view own = name.substr(name.rfind('.') + 1);  // of a plan's argument too
+  const auto* const same =
+      std::ranges::find_if(kSynonyms, [&](const Synonyms& s) { return s.has(own); });
+  std::string hint;
+  const auto add = [&](const std::string& other, const std::string& prefix) {
+    if (same->has(std::string_view(other).substr(other.rfind('.') + 1)) && other != name)
+      hint += (hint.empty() ? "; did you mean " : " or ") + prefix + other;
+  };
+  if (same != std::end(kSynonyms)) {
+    for (const std::string& other : names) add(other, "");
+    if (hint.empty())
+      for (const TraceKey& key : kTraceKeys) {
+        if (key.of == "input" && !key.what.starts_with("not read"))
+          add(std::string(key.name), "input.");
+      }
+  }
+  return hint.empty() ? did_you_mean(name, names) : hint + '?';
 }
 
 std::string laws_of(const BufferInfo& field) {

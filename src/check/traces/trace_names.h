@@ -48,8 +48,13 @@ bool is_foreign_backend(std::string_view name);
 bool is_field_of_any(std::string_view name);
 
 bool has_field(const BackendInfo& backend, std::string_view name);
-/// Names of the fields of a backend, each once.
-std::vector<std::string> names_of_fields(const BackendInfo& backend);
+/// Names of the fields of a backend, each once. With its metadata of a mode: that something reads
+/// in the mode.
+std::vector<std::string> names_of_fields(const BackendInfo& backend, const Meta* meta = nullptr);
+
+/// "; did you mean page_table?": of these names those that other engines use for the same thing
+/// (block_table), else the nearest; or nothing.
+std::string meant_by(std::string_view name, const std::vector<std::string>& names);
 
 /// Laws that a field of this shape and rule may be found to break: "table.slot table.unit".
 std::string laws_of(const BufferInfo& field);

@@ -10,8 +10,29 @@
 namespace shadowgraph {
 namespace {
 
+/// The list that the field counts or closes, or is. Of several that share offsets, the recorded
+/// one.
+auto list_of(const TraceStep& step, const BufferInfo& field, std::string_view plan) {
+  const auto& rows = step.backend.buffers;
+  const auto shares = [&](const BufferInfo& f) {
+    if (f.shape != FieldShape::kList || plan_of(f.recorded) != plan) return false;
+    if (!step.twin.has(static_cast<size_t>(f.buffer))) return false;
+    switch (field.shape) {
+      case FieldShape::kList: return f.recorded == field.recorded;
+      case FieldShape::kIndptr: return !field.of_queries && f.lens == field.buffer;
+      case FieldShape::kRows: return field.of_last_page;
+      case FieldShape::kScalar: return !plan.empty();
+      default: return field.shape == FieldShape::kMask || field.shape == FieldShape::kSteps;
+    }
+  };
+  const auto told = std::ranges::find_if(
+      rows, [&](const BufferInfo& f) { return shares(f) && step.recorded(f.recorded) != nullptr; });
+  return told != rows.end() ? told : std::ranges::find_if(rows, shares);
+}
+
 /// The recorded page size of a plan, if the pool has whole pages of it; else 1.
 int64_t page_size_of(const TraceStep& step, std::string_view plan) {
+  if (plan.empty()) return 1;
   const RecordedField* said = step.recorded(std::string(plan) + ".page_size");
   if (said == nullptr || said->data.size() != 1 || said->data[0] < 1) return 1;
   const int64_t page = said->data[0];
@@ -80,13 +101,10 @@ std::string PagedList::reading(int64_t row, int64_t pages) const {
 
 PagedList paged_list_of(const TraceStep& step, const BufferInfo& field) {
   const std::string_view plan = plan_of(field.recorded);
-  const int64_t page = plan.empty() ? 1 : page_size_of(step, plan);
-  if (page == 1 || (field.shape == FieldShape::kIndptr && field.of_queries)) return {};
-  const auto list = std::ranges::find_if(step.backend.buffers, [&](const BufferInfo& f) {
-    return f.shape == FieldShape::kList && plan_of(f.recorded) == plan &&
-           step.twin.has(static_cast<size_t>(f.buffer));
-  });
+  const auto list = list_of(step, field, plan);
   if (list == step.backend.buffers.end()) return {};
+  const int64_t page = list->pages ? step.rebuilt.model.page_size : page_size_of(step, plan);
+  if (page == 1) return {};
   PagedList paged;
   paged.page = page, paged.offsets = list->lens;
   for (const BufferInfo& f : step.backend.buffers) {
@@ -99,12 +117,16 @@ PagedList paged_list_of(const TraceStep& step, const BufferInfo& field) {
   if (step.twin.limits.rows > 0) rows = rows / step.twin.limits.rows * step.rebuilt.batch.size();
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t begin = value_of(indptr, r), end = value_of(indptr, r + 1);
-    if (!lie_in_pages(slots, begin, end, page)) return {};
+    const auto request = step.request(r, indptr.shape[0] - 1);
+    const int64_t dead = request ? step.rebuilt.first_live(*request) : 0;
+    if (!lie_in_pages(slots, std::min(begin + dead, end), end, page)) return {};
     for (int64_t j = begin; j < end; j += page) paged.ids.push_back(value_of(slots, j) / page);
     paged.indptr.push_back(std::ssize(paged.ids));
     paged.keys.push_back(end - begin);
   }
-  return count_slots(step, paged) ? PagedList() : paged;
+  // A list that is not recorded may have either.
+  const bool may_count_slots = !list->pages || step.recorded(list->recorded) == nullptr;
+  return may_count_slots && count_slots(step, paged) ? PagedList() : paged;
 }
 
 /// A wrong number of pages is a finding of the offsets. Nothing reads the last page of a row that

@@ -32,16 +32,6 @@ bool is_needed(const TraceStep& step, const BufferInfo& field) {
   return array && !host && is_bound(step, field);
 }
 
-/// Lists that no plan hands over are recorded together, or not at all.
-bool tells_lists(const TraceStep& step) {
-  const auto is_list = [](const BufferInfo& f) { return f.shape == FieldShape::kList; };
-  const auto is_told = [&](const BufferInfo& f) {
-    return is_needed(step, f) && step.recorded(f.recorded) != nullptr;
-  };
-  return std::ranges::any_of(step.backend.buffers, is_list) &&
-         std::ranges::any_of(step.backend.buffers, is_told);
-}
-
 /// A step runs its own wrappers, whichever were planned; the ragged one is everybody's.
 void judge_wrapper(const TraceStep& step, const TraceCall& call, Status* findings) {
   const int64_t rows = step.rebuilt.graph ? step.rebuilt.rows : 0;
@@ -52,12 +42,21 @@ void judge_wrapper(const TraceStep& step, const TraceCall& call, Status* finding
                              call.wrapper));
 }
 
+/// A null beside lists that were made says that the builder made none. Of an engine of which
+/// nothing is known it says nothing.
+bool nulls_are_none(const TraceStep& step) {
+  const auto is_list = [](const BufferInfo& f) { return f.shape == FieldShape::kList; };
+  return step.backend.engine != &kAnyEngine && std::ranges::any_of(step.backend.buffers, is_list);
+}
+
+/// A plan's arguments are all that it was given. Of other fields nobody must record any.
 void judge_arguments(const TraceStep& step, Status* findings) {
-  const bool told = tells_lists(step);
+  const std::vector<std::string>& nulls = step.line.null_fields;
+  const bool none = nulls_are_none(step);
   for (const BufferInfo& field : step.backend.buffers) {
-    const bool planned =
-        plan_of(field.recorded).empty() ? told : is_planned(step.line, field.recorded);
-    if (planned && is_needed(step, field) && step.recorded(field.recorded) == nullptr)
+    const bool told = is_planned(step.line, field.recorded) ||
+                      (none && std::ranges::find(nulls, field.recorded) != nulls.end());
+    if (told && is_needed(step, field) && step.recorded(field.recorded) == nullptr)
       findings->add(make_finding("plan.missing", at(std::string(field.recorded)),
                                  "what its kernel reads", "missing"));
   }

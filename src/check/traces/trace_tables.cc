@@ -41,6 +41,13 @@ bool FieldJudge::has_columns(int64_t row, int64_t len, int64_t unit) {
   return false;
 }
 
+/// Tokens of a row before it may lead anywhere.
+int64_t FieldJudge::first_live(int64_t row) const {
+  const bool of_window = field_.of_window || step_.rebuilt.batch.full_to_swa.empty();
+  const auto request = step_.request(row, rows_);
+  return of_window && request ? step_.rebuilt.first_live(*request) : 0;
+}
+
 void FieldJudge::judge_live_rows(int64_t unit, const RecordedField* lens) {
   Rows rows;
   bool room = true;
@@ -55,15 +62,15 @@ void FieldJudge::judge_live_rows(int64_t unit, const RecordedField* lens) {
   if (rows.wrong > 0) report(first, rows.more(), recorded_len(lens, first.row));
 }
 
-/// A live key's column of req_to_token leads into page 0: pool.slot says it, and nothing can be
-/// expected of what leads there.
+/// A live key's column of req_to_token leads into a page that is nobody's: pool.slot says it, and
+/// nothing can be expected of what leads there.
 bool FieldJudge::is_never_allocated(int64_t slot) const {
   const ForwardBatch& batch = step_.rebuilt.batch;
   for (int64_t i = 0; i < batch.size(); ++i) {
     for (const int32_t own : live_columns(batch, i)) {
-      if (own >= step_.rebuilt.model.page_size) continue;
-      const auto full = static_cast<size_t>(own);
-      if (own == slot || (!batch.full_to_swa.empty() && batch.full_to_swa[full] == slot))
+      if (!step_.rebuilt.is_nobodys(own)) continue;
+      const bool mapped = own >= 0 && !batch.full_to_swa.empty();
+      if (own == slot || (mapped && batch.full_to_swa[static_cast<size_t>(own)] == slot))
         return true;
     }
   }
@@ -74,7 +81,7 @@ bool FieldJudge::is_never_allocated(int64_t slot) const {
 bool FieldJudge::find_wrong(int64_t unit, int64_t row, int64_t len, TablePlace* place) {
   const int64_t twin_unit = step_.twin.units[static_cast<size_t>(field_.buffer)];
   const int64_t columns = buffer().shape[1];
-  for (int64_t t = 0; t < len; ++t) {
+  for (int64_t t = first_live(row); t < len; ++t) {
     const int64_t c = t / unit;
     if (c >= recorded_.width()) return false;  // table.capacity
     if (c >= recorded_.cols) return leave_out("left_out.not_stored", "live columns are not stored");
@@ -106,18 +113,33 @@ void FieldJudge::report(TablePlace p, const std::string& more, int64_t recorded_
   fail(law, p.row, p.token / p.unit, want, got, why.refs);
 }
 
+/// What a padded row may lead to. unit: tokens of a column or an entry.
+bool FieldJudge::is_of_padding(int64_t page, int64_t unit) const {
+  const auto slots = static_cast<int64_t>(step_.rebuilt.batch.full_to_swa.size());
+  if (const auto& said = step_.rebuilt.engine.padding_page) {
+    return *said < 0 ? page == *said
+                     : page >= 0 && page * unit / step_.rebuilt.model.page_size == *said;
+  }
+  return page >= 0 && (slots == 0 || page <= (slots - 2) / unit);
+}
+
+std::string FieldJudge::padding_page(const std::string& what) const {
+  const auto& said = step_.rebuilt.engine.padding_page;
+  return said ? "page " + number(*said) + " in padding"
+              : "a " + what + " of the pool in padding, too";
+}
+
 /// Safe to run: columns are there, and lead into the pool as far as it is known.
 /// Where lengths are not recorded, a row has the fewest keys that it may have.
 void FieldJudge::judge_padded_rows(int64_t unit, const RecordedField* lens) {
-  const auto slots = static_cast<int64_t>(step_.rebuilt.batch.full_to_swa.size());
   for (int64_t r = real_rows(); r < recorded_.rows(); ++r) {
     const int64_t len = lens != nullptr ? recorded_len(lens, r) : least_len();
     if (!has_columns(r, len, unit)) return;
     const int64_t live = std::min(pages(std::max<int64_t>(0, len), unit), recorded_.cols);
     for (int64_t c = 0; c < live; ++c) {
       const int64_t page = recorded_.data[static_cast<size_t>(r * recorded_.cols + c)];
-      if (page >= 0 && (slots == 0 || page <= (slots - 2) / unit)) continue;
-      fail("table.page_id", r, c, "a page of the pool in padding, too", number(page));
+      if (is_of_padding(page, unit)) continue;
+      fail("table.page_id", r, c, padding_page("page"), number(page));
       return;
     }
   }

@@ -7,6 +7,7 @@
 #include "check/traces/trace_input.h"
 #include "check/traces/trace_names.h"
 #include "check/traces/trace_plans.h"
+#include "check/traces/trace_roles.h"
 #include "core/laws.h"
 #include "core/nearest.h"
 #include "shadowgraph/device/sim_device.h"
@@ -87,7 +88,9 @@ class Twin {
 
 class LineJudge {
  public:
-  explicit LineJudge(const TraceLine& line) : line_(line) {}
+  /// refused: what is wrong with the line already.
+  explicit LineJudge(const TraceLine& line, Status refused = {})
+      : line_(line), refused_(std::move(refused)) {}
 
   TraceVerdict judge() {
     std::string missing = judge_metadata();
@@ -102,7 +105,10 @@ class LineJudge {
       verdict_.kind = TraceVerdict::Kind::kSkipped;
       verdict_.why = std::move(missing);
     }
+    const bool all_rows = line_.phase.starts_with("replay") && !line_.input.contains("raw_bs");
     for (Finding& f : verdict_.findings.findings()) {
+      if (all_rows && (f.id == "step.request" || f.id == "pool.slot" || f.id == "len.extent"))
+        f.got += "; raw_bs is not said, so every row is taken for a request";
       f.case_id = line_.id;
       if (f.id == "io.line") {
         f.where.row = static_cast<int64_t>(line_.line);
@@ -135,7 +141,7 @@ class LineJudge {
   /// Keys that no trace has there.
   void check_key(const std::string& of, const std::string& key) {
     if (is_trace_key(of, key)) return;
-    std::string hint = did_you_mean(key, names_of_keys(of));
+    std::string hint = meant_by(key, names_of_keys(of));
     for (const TraceKey& known : kTraceKeys) {
       if (known.name == key) hint = "; it belongs into " + std::string(known.of);
     }
@@ -170,18 +176,26 @@ class LineJudge {
 
   /// Empty, or why it cannot be judged.
   std::string judge_metadata() {
-    refused_ = check_words(line_);
+    refused_.add(check_words(line_));
     const Backend* backend = find_backend(line_.backend);
     if (backend == nullptr) return no_twin();
-    const bool composed = names_of_fields(backend->info()).empty();
+    names_ = names_of_fields(backend->info());
+    const bool composed = names_.empty();
     if (composed && !backend->info().dense)
       return skip("skip.composed", "metadata of its layers is not judged in traces yet");
     if (composed) return skip("skip.composed", "trace each part under its own backend's name");
+    std::string why = judge_step(*backend);
+    check_names(backend->info());
+    return why;
+  }
+
+  std::string judge_step(const Backend& backend) {
+    const BackendInfo& info = backend.info();
     TraceBatch rebuilt;
     std::string problem;
-    if (refused_.ok()) problem = rebuilt.build(line_, backend->info());
+    if (refused_.ok()) problem = rebuilt.build(line_, info);
     check_keys();
-    check_fields(backend->info());
+    check_arrays(info);
     refused_.add(std::move(rebuilt.refused));
     if (!refused_.ok()) return "";
     judge_memory();
@@ -194,22 +208,23 @@ class LineJudge {
     verdict_.findings.add(std::move(input.findings));
     if (!input.fits_twin) return "";
     Twin twin;
-    const Status status = twin.make(*backend, rebuilt);
+    const Status status = twin.make(backend, rebuilt);
     refused_.add(twin.broken());
     if (!refused_.ok()) return "";
     if (!status.ok())
       return skip(twin.too_large() ? LawId("skip.large") : LawId("skip.refused_by_twin"),
                   "the twin refuses it: " + status.findings()[0].to_string());
+    names_ = names_of_fields(info, &twin.meta());
     if (!line_.exception.empty()) {
       verdict_.findings.add(
           make_finding("trace.exception", at("exception"), "metadata", line_.exception));
-      for (const std::string& name : names_of_fields(backend->info())) {
+      for (const std::string& name : names_of_fields(info)) {
         if (line_.expect.contains(name))
           leave_out("left_out.exception", name + ": beside an exception");
       }
       return "";
     }
-    const TraceStep step{line_, rebuilt, backend->info(), twin.meta()};
+    const TraceStep step{line_, rebuilt, info, twin.meta()};
     return judge_fields(step);
   }
 
@@ -221,28 +236,33 @@ class LineJudge {
     return {};
   }
 
-  void check_fields(const BackendInfo& backend) {
-    const auto pass_over = [&](const std::string& name) {
-      const std::string hint = did_you_mean(name, names_of_fields(backend));
-      if (is_field_of_any(name)) {
+  void check_arrays(const BackendInfo& backend) {
+    for (const auto& [name, recorded] : line_.expect) {
+      if (has_field(backend, name)) check_readable("expect." + name, recorded);
+    }
+  }
+
+  void check_names(const BackendInfo& backend) {
+    const auto is_said = [&](const std::string& name) {
+      if (has_field(backend, name)) return true;
+      const std::string hint = meant_by(name, names_);
+      if (is_field_of_any(name))
         leave_out("left_out.other_backend", name + ": no field of " + line_.backend + hint);
-      } else {
+      else
         leave_out("left_out.unknown_name", name + ": not known" + hint);
-      }
+      return false;
     };
     for (const auto& [name, recorded] : line_.expect) {
-      if (has_field(backend, name)) {
-        check_readable("expect." + name, recorded);
-      } else if (!is_plan_key(line_, name)) {
-        pass_over(name);
-      }
+      if (!is_plan_key(line_, name)) is_said(name);
     }
+    const auto is_found = [&](const std::string& name) {
+      return std::ranges::any_of(verdict_.findings.findings(), [&](const Finding& f) {
+        return f.id == "plan.missing" && f.where.field == name;
+      });
+    };
     for (const std::string& name : line_.null_fields) {
-      if (!has_field(backend, name)) {
-        pass_over(name);
-      } else if (!unsaid_of(backend, name)) {
+      if (is_said(name) && !unsaid_of(backend, name) && !is_found(name))
         leave_out("left_out.null", name + ": null");
-      }
     }
     tell_plans(line_, &verdict_.left_out);
   }
@@ -288,10 +308,19 @@ class LineJudge {
   const TraceLine& line_;
   TraceVerdict verdict_;
   Status refused_;
+  std::vector<std::string> names_;  // fields of the backend, in this mode if its twin is made
 };
 
 }  // namespace
 
-TraceVerdict judge_trace(const TraceLine& line) { return LineJudge(line).judge(); }
+TraceVerdict judge_trace(const TraceLine& line) {
+  const Backend* backend = find_backend(line.backend);
+  const bool named = backend != nullptr && (!line.roles.empty() || line.backend == "laws");
+  if (!named) return LineJudge(line).judge();
+  const NamedLine renamed = name_fields(line, backend->info());
+  TraceVerdict verdict = LineJudge(renamed.line, renamed.refused).judge();
+  renamed.tell_own_names(&verdict);
+  return verdict;
+}
 
 }  // namespace shadowgraph

@@ -315,7 +315,7 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   m.num_draft_tokens = r.draft.num_draft_tokens;
   choose_layers(b, c, &h);
   m.in_graph_tables = b.info().in_graph_tables && c.one_in(3);
-  m.seq_len_fill = b.info().empty_padding ? c.of({0, 0, 0, 5}) : c.of({1, 1, 1, 5});
+  m.seq_len_fill = b.info().engine->padding_len == 0 ? c.of({0, 0, 0, 5}) : c.of({1, 1, 1, 5});
   h.runner.seed = c.below(1u << 16);
   if (c.one_in(2)) h.runner.data = RunnerData::kUniform;
   h.steps = c.between(6, 30);

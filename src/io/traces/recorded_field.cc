@@ -66,18 +66,85 @@ class FieldReader {
   FieldReader(const std::string& name, const TellFault& fail, RecordedField* field)
       : name_(name), fail_(fail), f_(*field) {}
 
+  /// {dtype, shape, data}; what is not said follows from the data.
   bool read(const JsonValue& value) {
-    const JsonValue* dtype = value.find("dtype");
-    const JsonValue* shape = value.find("shape");
-    const JsonValue* data = value.find("data");
-    if (dtype == nullptr || shape == nullptr || data == nullptr ||
-        dtype->as<std::string>() == nullptr || shape->as<JsonValue::Array>() == nullptr) {
-      read_plain(value);
-      return true;
+    if (const JsonValue* pages = value.find("pages")) {
+      f_.pages = true;
+      return read(*pages);
     }
-    f_.dtype = *dtype->as<std::string>();
-    f_.unreadable = unreadable_dtype(f_.dtype);
-    for (const JsonValue& size : *shape->as<JsonValue::Array>()) {
+    const JsonValue* data = value.find("data");
+    const JsonValue* shape = value.find("shape");
+    if (const JsonValue* dtype = value.find("dtype"); data != nullptr && dtype != nullptr) {
+      if (dtype->as<std::string>() == nullptr) {
+        fail_(name_ + ".dtype", "a string", dtype->describe());
+        return false;
+      }
+      f_.dtype = *dtype->as<std::string>();
+      f_.unreadable = unreadable_dtype(f_.dtype);
+    }
+    if (data == nullptr || shape == nullptr) {
+      read_nested(data == nullptr ? value : *data);
+    } else if (!read_shape(*shape) || !read_columns(value) || !read_data(*data, 0)) {
+      return false;
+    }
+    if (f_.dtype.empty()) f_.dtype = f_.shape.empty() ? "pyint" : "pylist";
+    if (f_.unreadable.empty() && !fits(f_))
+      f_.unreadable = "a value that " + f_.dtype + " cannot hold";
+    if (!f_.unreadable.empty()) f_.data.clear();
+    return true;
+  }
+
+ private:
+  /// A number, or lists of lists of numbers: rows of one length.
+  void read_nested(const JsonValue& value) {
+    if (value.as<JsonValue::Object>() != nullptr) {
+      f_.unreadable = "an object without data or pages";
+      return;
+    }
+    const JsonValue* first = &value;
+    for (const auto* list = value.as<JsonValue::Array>();
+         list != nullptr && f_.shape.size() < kMaxRank; list = first->as<JsonValue::Array>()) {
+      f_.shape.push_back(std::ssize(*list));
+      if (list->empty()) break;
+      first = list->data();
+    }
+    f_.cols = f_.width();
+    add_nested(value, 0);
+  }
+
+  void add_nested(const JsonValue& value, size_t axis) {
+    const auto* list = value.as<JsonValue::Array>();
+    const bool is_row = axis < f_.shape.size() && list != nullptr;
+    const auto say = [&](const std::string& what) {
+      if (f_.unreadable.empty()) f_.unreadable = what;
+    };
+    if (is_row && std::ssize(*list) == f_.shape[axis]) {
+      for (const JsonValue& part : *list) add_nested(part, axis + 1);
+    } else if (is_row) {
+      say("lists of " + std::to_string(f_.shape[axis]) + " and of " + std::to_string(list->size()) +
+          " elements");
+    } else if (const auto n = scalar_of(value); n && axis == f_.shape.size()) {
+      f_.data.push_back(*n);
+    } else {
+      say((axis == 0 ? "" : "a list with ") + described(value));
+    }
+  }
+
+  /// Lists without a dtype hold integers only, or truths only.
+  std::optional<int64_t> scalar_of(const JsonValue& value) {
+    const auto* truth = value.as<bool>();
+    if (truth != nullptr && f_.data.empty() && f_.dtype.empty()) f_.dtype = "pybool";
+    if (truth == nullptr) return f_.dtype == "pybool" ? std::nullopt : json_integer(value);
+    return f_.dtype.ends_with("bool") ? std::optional<int64_t>(*truth) : std::nullopt;
+  }
+
+  bool read_shape(const JsonValue& shape) {
+    const auto* sizes = shape.as<JsonValue::Array>();
+    if (sizes == nullptr) {
+      fail_(name_ + ".shape", "a list of sizes", shape.describe());
+      return false;
+    }
+    for (const JsonValue& size : *sizes) {
       const auto n = json_integer(size);
       if (!n || *n < 0 || *n > kMaxSize || f_.shape.size() == kMaxRank) {
         fail_(name_ + ".shape", "at most 4 sizes from 0 to 2^40", size.describe());
@@ -85,34 +152,7 @@ class FieldReader {
       }
       f_.shape.push_back(*n);
     }
-    const bool good = read_columns(value) && read_data(*data, 0);
-    if (f_.unreadable.empty() && !fits(f_))
-      f_.unreadable = "a value that " + f_.dtype + " cannot hold";
-    if (!f_.unreadable.empty()) f_.data.clear();
-    return good;
-  }
-
- private:
-  void read_plain(const JsonValue& value) {
-    const auto* list = value.as<JsonValue::Array>();
-    const auto add = [&](const JsonValue& v) {
-      if (const auto n = json_integer(v)) {
-        f_.data.push_back(*n);
-      } else if (f_.unreadable.empty()) {
-        f_.unreadable = (list == nullptr ? "" : "a list with ") + described(v);
-      }
-    };
-    f_.dtype = list == nullptr ? "pyint" : "pylist";
-    if (list == nullptr) {
-      add(value);
-    } else {
-      std::ranges::for_each(*list, add);
-      f_.shape = {static_cast<int64_t>(list->size())};
-    }
-    f_.cols = f_.width();
-    if (value.as<JsonValue::Object>() != nullptr)
-      f_.unreadable = "an object without dtype, shape and data";
-    if (!f_.unreadable.empty()) f_.data.clear();
+    return true;
   }
 
   bool read_columns(const JsonValue& value) {

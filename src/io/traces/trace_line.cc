@@ -31,12 +31,15 @@ class LineReader {
     if (const JsonValue* input = object("input")) read_input(*input);
     if (const JsonValue* expect = object("expect")) read_expect(*expect);
     read_oob();
+    read_roles();
     const JsonValue* source = root_.find("source");
     const JsonValue* role = source == nullptr ? nullptr : source->find("role");
     if (role != nullptr && role->as<std::string>() != nullptr)
       line_.role = *role->as<std::string>();
-    keep_keys(root_, {"id", "backend", "mode", "phase", "config", "input", "expect", "triton_oob"},
-              &line_.line_keys);
+    keep_keys(
+        root_,
+        {"id", "backend", "mode", "phase", "config", "input", "expect", "triton_oob", "roles"},
+        &line_.line_keys);
     if (status_.ok()) *out = std::move(line_);
     return std::move(status_);
   }
@@ -98,17 +101,81 @@ class LineReader {
     c.num_kv_heads = setting(config, "num_kv_heads", 1);
     c.max_kv_splits = setting(config, "max_kv_splits", 1);
     c.device_core_count = setting(config, "device_core_count", 1);
-    keep_keys(config,
-              {"page_size", "max_context_len", "topk", "num_steps", "num_draft_tokens", "step_id",
-               "window", "chunk", "prefix_chunk_tokens", "seq_lens_semantics", "num_heads",
-               "num_kv_heads", "max_kv_splits", "device_core_count"},
+    c.engine = word(config, "engine");
+    c.seq_lens_semantics = word(config, "seq_lens_semantics");
+    read_conventions(config);
+    keep_keys(config, {"page_size",
+                       "max_context_len",
+                       "topk",
+                       "num_steps",
+                       "num_draft_tokens",
+                       "step_id",
+                       "window",
+                       "chunk",
+                       "prefix_chunk_tokens",
+                       "seq_lens_semantics",
+                       "num_heads",
+                       "num_kv_heads",
+                       "max_kv_splits",
+                       "device_core_count",
+                       "engine",
+                       "padding_len",
+                       "padding_page",
+                       "padding_slot",
+                       "reserved_page",
+                       "window_columns",
+                       "inclusive_ends"},
               &line_.config_keys);
-    const JsonValue* kind = config.find("seq_lens_semantics");
-    if (kind == nullptr || kind->as<std::nullptr_t>() != nullptr) return;
-    if (const auto* s = kind->as<std::string>()) {
-      c.seq_lens_semantics = *s;
-    } else {
-      fail("config.seq_lens_semantics", "a string", kind->describe());
+  }
+
+  std::string word(const JsonValue& config, const char* key) {
+    const JsonValue* v = config.find(key);
+    if (v == nullptr || v->as<std::nullptr_t>() != nullptr) return "";
+    if (const auto* s = v->as<std::string>()) return *s;
+    fail(std::string("config.") + key, "a string", v->describe());
+    return "";
+  }
+
+  /// Members of Engine: a number, or a word where there is none; truths.
+  void read_conventions(const JsonValue& config) {
+    const auto read = [&](const char* key, int32_t low, const std::string& none) {
+      const JsonValue* v = config.find(key);
+      const auto* s = v == nullptr ? nullptr : v->as<std::string>();
+      if (s != nullptr && !none.empty() && *s == none) {
+        line_.config.conventions[key] = {};
+      } else if (s != nullptr) {
+        fail(std::string("config.") + key, none.empty() ? "a number" : "a number or " + none,
+             v->describe());
+      } else if (const auto value = setting(config, key, low)) {
+        line_.config.conventions[key] = value;
+      }
+    };
+    read("padding_len", 0, "");
+    read("padding_page", -1, "any");
+    read("padding_slot", -1, "any");
+    read("reserved_page", 0, "none");
+    for (const char* key : {"window_columns", "inclusive_ends"}) {
+      const JsonValue* v = config.find(key);
+      if (v == nullptr || v->as<std::nullptr_t>() != nullptr) continue;
+      if (const auto* truth = v->as<bool>())
+        line_.config.conventions[key] = *truth ? 1 : 0;
+      else
+        fail(std::string("config.") + key, "true or false", v->describe());
+    }
+  }
+
+  void read_roles() {
+    const JsonValue* roles = root_.find("roles");
+    if (roles == nullptr || roles->as<std::nullptr_t>() != nullptr) return;
+    if (roles->as<JsonValue::Object>() == nullptr) {
+      fail("roles", "an object", roles->describe());
+      return;
+    }
+    for (const auto& [name, role] : *roles->as<JsonValue::Object>()) {
+      if (const auto* s = role.as<std::string>())
+        line_.roles[name] = *s;
+      else
+        fail("roles." + name, "a string", role.describe());
     }
   }
 
