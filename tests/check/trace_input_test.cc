@@ -129,9 +129,27 @@ TEST(TraceInput, AReplayThatDoesNotSayItsRealRowsIsToldSo) {
   EXPECT_EQ(found(line).find(said), std::string::npos) << "an eager step has no other rows";
 }
 
-TEST(TraceInput, PaddingIsStoredOverNoLiveKey) {
+TEST(TraceInput, PaddingIsStoredWhereItsEngineStoresIt) {
   TraceLine line = replay_line();
-  for (const int64_t slot : {0, 1, 99}) {
+  for (const int64_t slot : {0, 1}) {
+    line.input["out_cache_loc"] = numbers({20, 4, slot});
+    EXPECT_EQ(found(line), "ok") << slot;
+  }
+  line.input["out_cache_loc"] = numbers({20, 4, 42});
+  EXPECT_EQ(found(line),
+            "slot.write: x: out_cache_loc[2] is 42: the slot of token 6 of request 1, expected 0 "
+            "for padding");
+  line.input["out_cache_loc"] = numbers({20, 4, 99});
+  EXPECT_EQ(laws(line), Laws{"slot.write out_cache_loc 2"}) << "of a request that is not here";
+  line.phase = "capture";
+  line.input["out_cache_loc"] = numbers({0, 0, 99});
+  EXPECT_EQ(laws(line).at(0), "slot.write out_cache_loc 2") << "a dummy batch is all padding";
+}
+
+TEST(TraceInput, PaddingOfAnyEngineIsStoredOverNoLiveKey) {
+  TraceLine line = replay_line();
+  line.config.engine = "any";
+  for (const int64_t slot : {0, -1, 99}) {
     line.input["out_cache_loc"] = numbers({20, 4, slot});
     EXPECT_EQ(found(line), "ok") << slot;
   }
@@ -139,6 +157,8 @@ TEST(TraceInput, PaddingIsStoredOverNoLiveKey) {
   EXPECT_EQ(found(line),
             "slot.write: x: out_cache_loc[2] is 42: the slot of token 6 of request 1, expected a "
             "slot of no live key, for padding");
+  line.input["out_cache_loc"] = numbers({20, 4, -2});
+  EXPECT_EQ(laws(line), Laws{"slot.range out_cache_loc 2"});
 }
 
 TEST(TraceInput, PositionsOfATreeAreDepthsWhereTheKernelHasTheMask) {

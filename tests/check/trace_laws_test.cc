@@ -169,7 +169,7 @@ std::vector<Convention> conventions() {
       {"roles-replay", "padding_page", 30, padding_in(30), {}, {}},
       {"roles-replay", "padding_page", -1, padding_in(30), kPage, {}},
       {"roles-replay", "padding_page", -1, padding_in(-1), {}, kPage},
-      {"roles-replay", "padding_slot", 0, [](TraceLine&) {}, {"slot.range out_cache_loc 2"}, {}},
+      {"roles-replay", "padding_slot", 0, [](TraceLine&) {}, {"slot.write out_cache_loc 2"}, {}},
       {"roles-replay", "padding_slot", -1, [](TraceLine&) {}, {}, {}},
       {"roles-replay", "padding_slot", 0, at("out_cache_loc", 2, 0), {}, {}},
       {"roles-replay",

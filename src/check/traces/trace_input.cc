@@ -179,21 +179,26 @@ class InputJudge {
     }
   }
 
-  /// Padding may be stored wherever no live key lies. A draft extend's tokens may stand in rows of
-  /// the graph's width: what is behind the last accepted one need not be padding's.
+  /// Padding is stored where the engine stores it or in the page that is nobody's; of any engine,
+  /// wherever no live key lies. A draft extend's
+  /// tokens may stand in rows of the graph's width: what is behind the last accepted one need not
+  /// be padding's.
   void judge_padding() {
     if (is_draft_extend(b_.mode, DraftExtendV2::kIncluded)) return;
+    const auto own = engine_.padding_slot;
     for (int64_t t = 0; t < std::ssize(rebuilt_.padding_slots); ++t) {
       const int64_t slot = rebuilt_.padding_slots[static_cast<size_t>(t)];
       const Where where = at("out_cache_loc", std::ssize(b_.out_cache_loc) + t);
-      const bool is_none = slot == -1 && !engine_.padding_slot;
-      if (!is_in_pool(slot) && slot != engine_.padding_slot && !is_none)
-        fail("slot.range", where, "a slot of the pool, for padding", std::to_string(slot));
       const auto holder = holders_.find(slot);
-      if (holder == holders_.end()) continue;
-      fail("slot.write", where, "a slot of no live key, for padding",
-           std::to_string(holder->first) + ": the slot of " +
-               token_at(holder->second.request, holder->second.column));
+      std::string got = std::to_string(slot);
+      if (holder != holders_.end())
+        got += ": the slot of " + token_at(holder->second.request, holder->second.column);
+      if (own && slot != *own && !engine_.is_reserved(slot, page_size_))
+        fail("slot.write", where, std::to_string(*own) + " for padding", std::move(got));
+      else if (!own && holder != holders_.end())
+        fail("slot.write", where, "a slot of no live key, for padding", std::move(got));
+      else if (!own && slot != -1 && !is_in_pool(slot))
+        fail("slot.range", where, "a slot of the pool, for padding", std::move(got));
     }
   }
 

@@ -26,7 +26,7 @@ std::span<const int32_t> live_columns(const ForwardBatch& batch, int64_t request
 /// - step.slots: a new token's slot is a stored token's, or another new token's of its request.
 /// - slot.duplicate: two requests store in one slot.
 /// - slot.range, slot.write: out_cache_loc leads out of the pool, or not to where keys are read;
-///   padding is stored over a live key.
+///   padding is stored elsewhere than the engine stores it.
 /// - step.positions: position_of in runtime/batch_laws.h; padding stays within the context. The
 ///   mask gives a tree's depths if the backend hands its kernel the mask. Recordings of
 ///   FlashAttention drew positions and masks apart: there a tree's positions only stay among the
