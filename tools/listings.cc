@@ -21,8 +21,8 @@ namespace {
 std::string shape_of(const BufferInfo& field) {
   switch (field.shape) {
     case FieldShape::kRows:
-    case FieldShape::kSteps:
-    case FieldShape::kSlots: return "[rows]";
+    case FieldShape::kSteps: return "[rows]";
+    case FieldShape::kSlots: return "[tokens]";
     case FieldShape::kIndptr: return "[rows + 1]";
     case FieldShape::kTable: return field.pages ? "[rows, pages]" : "[rows, slots]";
     case FieldShape::kList: return field.pages ? "pages by indptr" : "slots by indptr";

@@ -143,12 +143,12 @@ TEST(TraceBatch, ThereIsAPositionForEachToken) {
   line.input["positions"] = vector_of({4, 8});
   EXPECT_EQ(found(line), "ok");
   line.input["positions"] = vector_of({4});
-  EXPECT_EQ(refusals(line), Laws{"input.positions: 1"});
+  EXPECT_EQ(laws(line), Laws{"len.total positions"});
   line = replay_line();
   line.input["positions"] = vector_of({4, 8, 0});
   EXPECT_EQ(found(line), "ok");
   line.input["positions"] = vector_of({4, 8, 0, 0});
-  EXPECT_EQ(refusals(line), Laws{"input.positions: 4"});
+  EXPECT_EQ(laws(line), Laws{"len.total positions"});
 }
 
 TEST(TraceBatch, APartOfAnInputIsNotTheInput) {
@@ -262,7 +262,7 @@ TEST(TraceBatch, LengthsOfNewTokensAreThoseOfTheRequests) {
   EXPECT_EQ(laws(line), Laws{"len.batch extend_lens"});
   line.input["extend_seq_lens"] = vector_of({-5, 1});
   line.input["positions"] = vector_of({});
-  EXPECT_EQ(refusals(line), Laws{"input.positions: 0"});
+  EXPECT_EQ(laws(line), Laws{"len.negative extend_lens 0"});
   line.input.erase("extend_seq_lens");
   EXPECT_EQ(refusals(line), Laws{"input.extend_seq_lens: missing"});
 }
@@ -280,7 +280,7 @@ TEST(TraceBatch, APaddedStepMayHaveAnyNumberOfPositionsFromItsTokensOn) {
   line.input["positions"] = vector_of({4, 8, 0});
   EXPECT_EQ(found(line), "ok");
   line.input["positions"] = vector_of({4});
-  EXPECT_EQ(refusals(line), Laws{"input.positions: 1"});
+  EXPECT_EQ(laws(line), Laws{"len.total positions"});
 }
 
 }  // namespace

@@ -88,27 +88,43 @@ TEST(TraceRoles, EveryFieldAloneIsJudged) {
       TraceLine line = whole;
       line.expect = {{name, field}};
       // Where the tokens of a window are stored follows from out_cache_loc.
-      const bool is_input = name.ends_with("out_cache_loc") || name == "positions";
-      EXPECT_EQ(judge_trace(line).kind, is_input ? Kind::kSkipped : Kind::kAgreed) << name;
+      const bool follows = name == "swa_out_cache_loc";
+      EXPECT_EQ(judge_trace(line).kind, follows ? Kind::kSkipped : Kind::kAgreed) << name;
     }
   }
 }
 
-TEST(TraceRoles, AnUnknownRoleIsLeftOutWithTheNearest) {
+TEST(TraceRoles, ARoleThatTheBackendHasNotIsRefusedWithTheNearest) {
   TraceLine line = line_of("roles-own-names");
-  line.roles["block_tables"] = "block_table";
-  EXPECT_EQ(left_out(line), Laws{"block_tables: not known; did you mean page_table?"});
+  line.roles["block_tables"] = "pagetable";
+  EXPECT_EQ(refusals(line), Laws{"roles.block_tables: pagetable; did you mean page_table?"});
   line.roles.erase("block_tables");
   EXPECT_EQ(left_out(line), Laws{"block_tables: no field of laws; did you mean page_table?"});
+  line = line_of("roles-own-names");
+  line.roles["qo_indptr"] = "cu_seqlens_q";
+  EXPECT_EQ(found(line), "ok") << "a recorder says the same roles in every mode";
 }
 
-TEST(TraceRoles, TwoFieldsDoNotShareARole) {
+TEST(TraceRoles, EachOfSeveralFieldsOfARoleIsJudged) {
   TraceLine line = line_of("roles-own-names");
-  line.expect["block_tables_cpu"] = line.expect["block_tables"];
-  line.roles["block_tables_cpu"] = "page_table";
-  line.roles["positions_cpu"] = "positions";
-  EXPECT_EQ(refusals(line),
-            (Laws{"roles.block_tables_cpu: page_table", "roles.positions_cpu: no such field"}));
+  line.expect["seq_lens_cpu"] = line.expect["seq_lens"];
+  line.expect["slots_cpu"] = line.expect["slot_mapping"];
+  line.roles["seq_lens_cpu"] = "kv_lens";
+  line.roles["slots_cpu"] = "out_cache_loc";
+  EXPECT_EQ(found(line), "ok");
+  line.expect["seq_lens_cpu"].data[0] = 6;
+  line.expect["slots_cpu"].data[1] = 5;
+  EXPECT_EQ(laws(line), (Laws{"len.kv_extent seq_lens_cpu 0", "slot.write slots_cpu 1"}));
+  line.expect["slot_mapping"].data[0] = 21;
+  EXPECT_EQ(laws(line).at(0), "slot.write slot_mapping 0");
+}
+
+TEST(TraceRoles, PositionsOfTheBuilderAndOfTheBatchAreBothJudged) {
+  TraceLine line = line_of("roles-decode");
+  line.input["positions"] = line.expect["positions"];
+  EXPECT_EQ(found(line), "ok");
+  line.expect["positions"].data[0] = 5;
+  EXPECT_EQ(laws(line), Laws{"step.positions positions 0"});
 }
 
 TEST(TraceRoles, ATwinsFieldsMayHaveOtherNames) {
@@ -128,6 +144,84 @@ TEST(TraceRoles, SlotsOfTheBatchAreHeldAgainstTheFields) {
   EXPECT_EQ(found(line), "ok");
   line.expect["out_cache_loc"].data[0] = 21;
   EXPECT_EQ(laws(line), Laws{"slot.write out_cache_loc 0"});
+}
+
+/// Two requests of 5 and 9 tokens whose 4 drafts are verified, in pages of 4.
+TraceLine verify_line() {
+  TraceLine line = line_of("roles-decode");
+  line.mode = "target_verify";
+  line.config.num_draft_tokens = 4;
+  line.input["req_to_token"] = {"pylist", {3, 4}, 4, {0, 0, 0, 0, 2, 5, 6, 0, 3, 10, 1, 7}};
+  line.input["req_to_token"].pages = true;
+  line.expect.clear();
+  line.expect["out_cache_loc"] = {"pylist", {8}, 8, {21, 22, 23, 24, 5, 6, 7, 28}};
+  return line;
+}
+
+TEST(TraceRoles, DraftsAreStoredWhereTheyAreRead) {
+  TraceLine line = verify_line();
+  EXPECT_EQ(found(line), "ok");
+  for (const int64_t slot : {20, 99}) {  // its own prefix, and nobody's
+    line.expect["out_cache_loc"].data[0] = slot;
+    EXPECT_EQ(laws(line), Laws{"slot.write out_cache_loc 0"}) << slot;
+  }
+  line = verify_line();
+  for (int64_t& slot : line.expect["out_cache_loc"].data) --slot;
+  EXPECT_EQ(laws(line), Laws{"slot.write out_cache_loc 0"});
+}
+
+TEST(TraceRoles, BranchesOfADraftAreStoredOverNoKey) {
+  TraceLine line = verify_line();
+  line.mode = "draft_decode";
+  line.config.num_steps = 2;
+  line.expect["out_cache_loc"] = {"pylist", {2}, 2, {21, 5}};
+  EXPECT_EQ(found(line), "ok") << "the slots of one step";
+  line.expect["out_cache_loc"].data[0] = 20;
+  EXPECT_EQ(laws(line), Laws{"step.slots out_cache_loc 0"});
+  line.expect["out_cache_loc"].data[0] = 5;
+  EXPECT_EQ(laws(line), Laws{"slot.duplicate out_cache_loc 2"});
+}
+
+TEST(TraceRoles, AnEagerStepMayBePaddedByTokensThatAreStoredNowhere) {
+  TraceLine line = line_of("roles-decode");
+  line.expect["out_cache_loc"] = {"pylist", {4}, 4, {20, 4, -1, -1}};
+  line.expect["positions"] = {"pylist", {4}, 4, {4, 8, 0, 0}};
+  EXPECT_EQ(found(line), "ok");
+  line.expect["out_cache_loc"].data[3] = 77;
+  EXPECT_FALSE(laws(line).empty());
+  line.expect["out_cache_loc"].data[3] = -1;
+  line.config.engine = "sglang";
+  EXPECT_FALSE(laws(line).empty()) << "its padding is stored in slot 0";
+}
+
+TEST(TraceRoles, ATableOfPagesWhereSlotsBelongIsOfAnotherUnit) {
+  TraceLine line = line_of("roles-slots");
+  line.expect = {{"slot_table", line.expect["slot_table"]}};
+  auto& table = line.expect["slot_table"].data;
+  std::ranges::copy(std::vector<int64_t>{2, 5}, table.begin());
+  EXPECT_EQ(laws(line), Laws{"table.unit slot_table 0 0"});
+  table[1] = 6;  // one page is another's
+  EXPECT_EQ(laws(line), Laws{"table.slot slot_table 0 0"});
+}
+
+TEST(TraceRoles, RowsThatChangedPlacesAreToldSo) {
+  TraceLine line = line_of("roles-decode");
+  line.expect = {{"kv_lens", {"pylist", {2}, 2, {9, 5}}}};
+  EXPECT_NE(found(line).find("9: what row 1 should have"), std::string::npos) << found(line);
+  line.input["seq_lens"].data = {5, 8};
+  line.expect["kv_lens"].data = {8, 5};  // also 5 in whole pages
+  EXPECT_NE(found(line).find("8: what row 1 should have"), std::string::npos) << found(line);
+  line.expect["kv_lens"].data = {8, 8};
+  EXPECT_NE(found(line).find("8: rounded up to whole pages"), std::string::npos) << found(line);
+}
+
+TEST(TraceEngines, AColumnBeforeTheWindowNamesTheConvention) {
+  const std::string said = "it lies before the window: window_columns says whether it is live";
+  TraceLine line = line_of("roles-window");
+  line.expect.at("swa_page_table").data[3] = 0;
+  EXPECT_NE(found(line).find(said), std::string::npos) << found(line);
+  line.expect.at("swa_page_table").data = {27, 30, 0, 28, 0, 26};
+  EXPECT_EQ(found(line).find(said), std::string::npos) << "the window has keys of this page";
 }
 
 TEST(TraceEngines, AnEngineThatIsNotKnownIsRefused) {

@@ -27,7 +27,7 @@ TEST(TraceNames, WordsThatNoTraceHasAreRefusedWithTheNearest) {
   line.phase = "graph";
   line.config.seq_lens_semantics = "prefix";
   EXPECT_EQ(refusals(line), (Laws{"mode: decoding; did you mean decode?",
-                                  "phase: graph; did you mean replay_in_graph?",
+                                  "phase: graph; did you mean replay?",
                                   "config.seq_lens_semantics: prefix; did you mean prefix_only?"}));
   line.backend = "flashinfer";
   EXPECT_EQ(refusals(line).size(), 3U);

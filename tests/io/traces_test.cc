@@ -295,6 +295,8 @@ TEST(Traces, WhatAnArrayDoesNotSayFollowsFromItsData) {
       {R"({"data":[[5,9]]})", "pylist", {1, 2}, {5, 9}},
       {R"({"dtype":"int32","data":[[5],[9]]})", "int32", {2, 1}, {5, 9}},
       {R"({"shape":[2],"data":[5,9]})", "pylist", {2}, {5, 9}},
+      {R"({"shape":[2,1],"data":[5,9]})", "pylist", {2, 1}, {5, 9}},
+      {R"({"dtype":"torch.int32","shape":[2],"data":[5,9]})", "int32", {2}, {5, 9}},
       {R"({"pages":[[5,9]]})", "pylist", {1, 2}, {5, 9}, true},
   };
   for (const Array& a : kArrays) {

@@ -92,6 +92,7 @@ class FieldJudge {
   bool is_never_allocated(int64_t slot) const;
   bool find_wrong(int64_t unit, int64_t row, int64_t len, TablePlace* place);
   void report(TablePlace p, const std::string& more, int64_t recorded_len);
+  std::string before_window(const TablePlace& p) const;
   bool is_of_padding(int64_t page, int64_t unit) const;
   std::string padding_page(const std::string& what) const;
   void judge_padded_rows(int64_t unit, const RecordedField* lens);

@@ -89,6 +89,7 @@ class TableWords {
     if (token >= value_of(twin(field_.lens), row) || token / unit >= width) return kNone;
     return value_of(twin(field_.buffer), row * width + token / unit) * unit + token % unit;
   }
+  int64_t row_tokens() const { return value_of(twin(field_.lens), p_.row); }
   /// What a column of the row should hold.
   int64_t right(int64_t column) const { return slot_of(p_.row, column * p_.unit) / p_.unit; }
   /// Whether fn(column) is what was recorded, in columns [begin, end).
@@ -163,7 +164,13 @@ class TableWords {
   SlipWords unit_of_row() const {
     if (p_.unit == 1) {
       const auto page = [&](int64_t c) { return right(c) / page_size(); };
-      if (page_size() == 1 || !gives(0, columns(), page)) return {};
+      const auto page_of_columns = [&](int64_t c) {
+        return slot_of(p_.row, c * page_size()) / page_size();
+      };
+      const int64_t pages = (std::max<int64_t>(row_tokens(), 1) - 1) / page_size() + 1;
+      const bool is_table =
+          !is_list() && columns() >= pages && pages > 1 && gives(0, pages, page_of_columns);
+      if (page_size() == 1 || (!gives(0, columns(), page) && !is_table)) return {};
       return unit_slip("an id of a page", "a slot");
     }
     if (gives(0, columns(), [&](int64_t c) { return right(c) * p_.unit; }))

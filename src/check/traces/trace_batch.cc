@@ -7,7 +7,6 @@
 
 #include "check/traces/trace_names.h"
 #include "core/laws.h"
-#include "core/nearest.h"
 
 namespace shadowgraph {
 namespace {
@@ -47,7 +46,7 @@ void check_word(const char* field, const std::string& word, const std::vector<st
   std::string all;
   for (const std::string& w : words) all += (all.empty() ? "" : ", ") + w;
   if (words.size() > 4) all = "one of `shadowgraph list modes`";
-  status->add(refusal(field, all, word + did_you_mean(word, words)));
+  status->add(refusal(field, all, word + meant_by(word, words)));
 }
 
 /// An engine chooses freely; what a line does not say, its plans do.
@@ -317,6 +316,7 @@ bool TraceBatch::cut_padding(std::vector<int64_t>* values, int64_t tokens, int64
   const int64_t request = batch.spec.topk * each;
   if (graph && batch.mode == ForwardMode::kDraftDecode && request > 0)
     padded = padded || (size > bucket * each && size % request == 0);
+  if (!graph && size > tokens * each) padded = size == padded_tokens_;
   if (tokens < 0 || (size != tokens * each && !padded)) return false;
   if (const int64_t end = std::min(size, bucket * each); end > tokens * each)
     padding->assign(values->begin() + tokens * each, values->begin() + end);
@@ -350,22 +350,26 @@ std::string TraceBatch::read_tokens(const TraceLine& line) {
   if (stored && draft && s.num_steps > 1 &&
       static_cast<int64_t>(out_cache_loc_.size()) == int64_t{rows} * s.topk) {
     // The slots of this step only.
+    one_step = true;
     std::vector<int64_t> all(out_cache_loc_.size() * static_cast<size_t>(s.num_steps));
     for (size_t i = 0; i < out_cache_loc_.size() && s.step < s.num_steps; ++i)
       all[i * static_cast<size_t>(s.num_steps) + static_cast<size_t>(s.step)] = out_cache_loc_[i];
     out_cache_loc_ = std::move(all);
   }
   const int64_t each = draft ? s.num_steps : 1;
+  // An eager step may be padded, too, by tokens that are stored nowhere.
+  const auto stores =
+      out_cache_loc_.rend() - std::find_if(out_cache_loc_.rbegin(), out_cache_loc_.rend(),
+                                           [](int64_t slot) { return slot != -1; });
+  if (engine.padding_slot.value_or(-1) == -1 && !draft && stores <= tokens)
+    padded_tokens_ = std::ssize(out_cache_loc_);
   if (stored && !cut_padding(&out_cache_loc_, tokens, each, &padding_slots) &&
       out_cache_loc_.empty())
     wrong.add(make_finding("step.slots", at("out_cache_loc"),
                            "a slot for each of " + std::to_string(tokens) + " new tokens", "none"));
   batch.out_cache_loc = out_cache_loc_;  // of any other length: validate() says it
-  if (read(line, "positions", &positions_) &&
-      !cut_padding(&positions_, tokens, 1, &padding_positions))
-    refuse("input.positions", "one for each of " + std::to_string(tokens) + " tokens",
-           std::to_string(positions_.size()));
-  batch.positions = positions_;
+  if (read(line, "positions", &positions_)) cut_padding(&positions_, tokens, 1, &padding_positions);
+  batch.positions = positions_;  // the same
   if (is_target_verify(batch.mode) && read(line, "custom_mask", &tree_mask) && s.topk > 1)
     batch.spec.custom_mask = tree_mask;
   return "";

@@ -41,6 +41,7 @@ class TraceBatch {
   int32_t rows = 0;         // with padding
   int32_t width = 1;        // queries that the graph holds for each row
   bool graph = false, capture = false;
+  bool one_step = false;         // of a draft's slots only those of this step are told
   bool kernel_has_mask = false;  // the backend hands its kernels a mask
   // Slots and positions that a replay records for the bucket's other tokens, behind the batch's
   std::vector<int64_t> padding_slots, padding_positions;
@@ -81,7 +82,8 @@ class TraceBatch {
   bool need(const TraceLine& line, const char* name, std::vector<T>* to);
   std::optional<int64_t> number(const TraceLine& line, const char* name, int64_t most);
 
-  bool unreadable_ = false;  // some input is no array of integers
+  int64_t padded_tokens_ = -1;  // of an eager step, if it is padded
+  bool unreadable_ = false;     // some input is no array of integers
   std::vector<int32_t> pool_rows_, seq_lens_, extend_lens_, encoder_lens_, table_;
   std::vector<int64_t> out_cache_loc_, positions_, full_to_swa_;
   bool heads_ = true;  // the backend has layers with K and V of their own

@@ -21,6 +21,7 @@ class InputJudge {
         b_(rebuilt.batch),
         page_size_(rebuilt.model.page_size),
         engine_(rebuilt.engine),
+        is_drawn_(engine_.name.starts_with(kSglang.name)),
         drafts_(b_.mode == ForwardMode::kDraftDecode || is_target_verify(b_.mode) ||
                 is_draft_extend(b_.mode, DraftExtendV2::kIncluded)),
         pool_(b_.full_to_swa.empty() ? std::numeric_limits<int32_t>::max()
@@ -143,34 +144,60 @@ class InputJudge {
     }
   }
 
-  /// Keys are read where they are stored. A draft's slots are not in req_to_token yet, or are those
-  /// of another step. Where padding is stored whatever nobody reads may be, too.
+  /// Keys are read where they are stored. Slots of a draft's branches may not be in req_to_token
+  /// yet. Where padding is stored whatever nobody reads may be, too.
   void judge_stored() {
     for (int64_t t = 0; t < std::ssize(b_.out_cache_loc); ++t) {
       const int64_t slot = b_.out_cache_loc[static_cast<size_t>(t)];
       if (!is_in_pool(slot) && !(slot == engine_.padding_slot))
         fail("slot.range", at("out_cache_loc", t), "a slot of the pool", std::to_string(slot));
     }
-    if (drafts_) return judge_stored_once();
+    const bool apart = drafts_ && !has_columns_of_drafts();
+    if (drafts_) judge_stored_once(apart && !is_drawn_);
+    if (apart) return;
+    for_each_stored([&](int64_t i, int64_t c, int64_t token, int64_t want, int64_t got) {
+      if (got != want && !rebuilt_.is_nobodys(want))  // else pool.slot
+        fail("slot.write", at("out_cache_loc", token),
+             "slot " + std::to_string(want) + ", where " + token_at(i, c) + " is read",
+             std::to_string(got));
+    });
+  }
+
+  /// fn(request, column, token, slot of the column, slot where the token is stored)
+  template <class Fn>
+  void for_each_stored(Fn fn) const {
     int64_t token = 0;
     for (int64_t i = 0; i < b_.size() && !b_.out_cache_loc.empty(); ++i) {
       const auto columns = columns_of(i);
-      for (int64_t c = stored_columns(i); c < std::ssize(columns); ++c, ++token) {
-        const int64_t want = columns[static_cast<size_t>(c)];
-        const int64_t got = b_.out_cache_loc[static_cast<size_t>(token)];
-        if (got != want && !rebuilt_.is_nobodys(want))  // else pool.slot
-          fail("slot.write", at("out_cache_loc", token),
-               "slot " + std::to_string(want) + ", where " + token_at(i, c) + " is read",
-               std::to_string(got));
-      }
+      for (int64_t c = stored_columns(i); c < std::ssize(columns); ++c, ++token)
+        fn(i, c, token, columns[static_cast<size_t>(c)],
+           b_.out_cache_loc[static_cast<size_t>(token)]);
     }
   }
 
-  void judge_stored_once() {
+  /// Recordings of SGLang's builders drew the slots of drafts and the map apart. There one token
+  /// that is stored in its column shows that the columns are theirs.
+  bool has_columns_of_drafts() const {
+    const bool chain = b_.mode != ForwardMode::kDraftDecode && b_.spec.topk == 1;
+    bool any = !is_drawn_;
+    for_each_stored([&](int64_t, int64_t, int64_t, int64_t want, int64_t got) {
+      any = any || (got == want && !rebuilt_.is_nobodys(want));
+    });
+    return chain && any;
+  }
+
+  void judge_stored_once(bool apart_from_keys) {
     std::unordered_map<int64_t, int64_t> seen;
     for (int64_t t = 0; t < std::ssize(b_.out_cache_loc); ++t) {
       const int64_t slot = b_.out_cache_loc[static_cast<size_t>(t)];
       if (slot == engine_.padding_slot) continue;
+      if (rebuilt_.one_step && t % b_.spec.num_steps != b_.spec.step) continue;
+      const auto holder = holders_.find(slot);
+      if (apart_from_keys && holder != holders_.end() &&
+          holder->second.column < stored_columns(holder->second.request))
+        fail("step.slots", at("out_cache_loc", t), "a slot that holds no stored key",
+             std::to_string(slot) + ": the slot of " +
+                 token_at(holder->second.request, holder->second.column));
       const auto [it, is_new] = seen.try_emplace(slot, t);
       if (!is_new)
         fail("slot.duplicate", at("out_cache_loc", t), "a slot of its own",
@@ -256,6 +283,7 @@ class InputJudge {
   const ForwardBatch& b_;
   const int64_t page_size_;
   const Engine& engine_;
+  const bool is_drawn_;  // slots of drafts may be anywhere
   const bool drafts_;
   bool is_tree_ = false;
   const int64_t pool_;  // slots

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "check/traces/trace_batch.h"
+#include "check/traces/trace_names.h"
 #include "core/laws.h"
 
 namespace shadowgraph {
@@ -19,7 +20,10 @@ std::string ends_of(const std::string& role) {
 class Renaming {
  public:
   Renaming(const TraceLine& line, const BackendInfo& backend)
-      : is_laws_(backend.name == "laws"), named_{.line = line, .own = {}, .refused = {}} {
+      : backend_(backend),
+        is_laws_(backend.name == "laws"),
+        was_there_(line.input),
+        named_{.line = line} {
     named_.line.expect.clear();
     named_.line.null_fields.clear();
     ends_ = is_laws_ && engine_of(line, backend).inclusive_ends;
@@ -32,9 +36,9 @@ class Renaming {
       note(named_.line.null_fields.back(), name);
     }
     for (const auto& [name, role] : line.roles) {
-      const bool is_null = std::ranges::find(line.null_fields, name) != line.null_fields.end();
-      if (!line.expect.contains(name) && !is_null)
-        refuse(name, "a name of expect", "no such field");
+      if (!is_input(role) && !has_field(backend_, role))
+        refuse(name, "a name of `list fields " + std::string(backend_.name) + "`",
+               role + meant_by(role, names_of_fields(backend_)));
     }
     return std::move(named_);
   }
@@ -46,14 +50,22 @@ class Renaming {
     return ends_ ? ends_of(role) : role;
   }
 
+  /// What backend `laws` takes for the batch's.
+  bool is_input(std::string_view role) const {
+    return is_laws_ && (role == "out_cache_loc" || role == "positions");
+  }
+
   void add(const std::string& role, const std::string& name, const RecordedField& field) {
-    const bool is_input = is_laws_ && (role == "out_cache_loc" || role == "positions") &&
-                          !named_.line.input.contains(role);
-    RecordedFields& to = is_input ? named_.line.input : named_.line.expect;
-    if (to.emplace(role, field).second)
+    const bool moves = is_input(role) && !named_.line.input.contains(role);
+    // Slots that the batch has, too, are held against it; all else is judged once more.
+    const bool held = role == "out_cache_loc" && was_there_.contains(role);
+    const bool twice = is_input(role) && !moves && !held;
+    named_.judges_input = named_.judges_input || moves || twice;
+    RecordedFields& to = moves ? named_.line.input : named_.line.expect;
+    if (!twice && to.emplace(role, field).second)
       note(role, name);
     else
-      refuse(name, "a role that no other field has", role);
+      named_.again.push_back({role, name, field});
   }
 
   void note(const std::string& role, const std::string& name) {
@@ -65,7 +77,9 @@ class Renaming {
         make_finding("io.line", at("roles." + name), std::move(expected), std::move(got)));
   }
 
+  const BackendInfo& backend_;
   const bool is_laws_;
+  const RecordedFields& was_there_;  // in input
   bool ends_ = false;
   NamedLine named_;
 };
@@ -74,6 +88,13 @@ class Renaming {
 
 NamedLine name_fields(const TraceLine& line, const BackendInfo& backend) {
   return Renaming(line, backend).run(line);
+}
+
+TraceLine NamedLine::with(const Again& other) const {
+  TraceLine again = line;
+  const bool is_input = again.input.contains(other.role) && !again.expect.contains(other.role);
+  (is_input ? again.input : again.expect)[other.role] = other.field;
+  return again;
 }
 
 void NamedLine::tell_own_names(TraceVerdict* verdict) const {

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "check/traces/traces.h"
 #include "shadowgraph/engine/backend.h"
@@ -12,10 +13,20 @@ namespace shadowgraph {
 
 /// A line as its backend's fields are named.
 struct NamedLine {
-  TraceLine line;
-  std::map<std::string, std::string, std::less<>> own;  // name of a field -> the line's own
-  Status refused;                                       // io.line: two fields have one role
+  /// Another field of a role: the host's copy, say.
+  struct Again {
+    std::string role, own;
+    RecordedField field;
+  };
 
+  TraceLine line;
+  std::map<std::string, std::string, std::less<>> own = {};  // name of a field -> the line's own
+  std::vector<Again> again = {};
+  bool judges_input = false;  // fields of expect became the batch's
+  Status refused = {};        // io.line: a role that the backend has not
+
+  /// The line with the other field in its role.
+  TraceLine with(const Again& other) const;
   /// Findings and what is left out tell the line's own names again.
   void tell_own_names(TraceVerdict* verdict) const;
 };

@@ -110,7 +110,15 @@ void FieldJudge::report(TablePlace p, const std::string& more, int64_t recorded_
   if (p.unit > 1) want.insert(0, "page " + number(p.expected / p.unit) + ", ");
   const std::string got = explained(p.got, why) + more;
   const LawId law = why.wrong_unit ? LawId("table.unit") : LawId("table.slot");
-  fail(law, p.row, p.token / p.unit, want, got, why.refs);
+  fail(law, p.row, p.token / p.unit, want, got + before_window(p), why.refs);
+}
+
+/// What an engine may mean by such a column is not said.
+std::string FieldJudge::before_window(const TablePlace& p) const {
+  const auto request = step_.request(p.row, rows_);
+  const bool may_be_dead = field_.of_window || step_.rebuilt.batch.full_to_swa.empty();
+  if (!request || !may_be_dead || p.token >= step_.rebuilt.first_in_window(*request)) return "";
+  return "; it lies before the window: window_columns says whether it is live";
 }
 
 /// What a padded row may lead to. unit: tokens of a column or an entry.

@@ -108,6 +108,10 @@ SlipWords explain_length(const TraceStep& step, const BufferInfo& field,
   const Buffer& lens = step.twin[static_cast<size_t>(field.buffer)];
   const int64_t got = recorded.data[static_cast<size_t>(row)], expected = value_of(lens, row);
   if (got == kNeverWritten) return slip("memory.unwritten");
+  for (int64_t k = 0; k < live; ++k) {  // two rows that changed places
+    if (k != row && value_of(lens, k) == got && recorded.data[static_cast<size_t>(k)] == expected)
+      return slip("extent.of_request", {number(k)});
+  }
   if (counts_keys(step, field)) {
     std::vector<SlipWords> fit;
     if (!field.of_virtual) fit = slips_of_requests(step, lens, recorded, row, live);

@@ -9,7 +9,6 @@
 #include "check/traces/trace_plans.h"
 #include "check/traces/trace_roles.h"
 #include "core/laws.h"
-#include "core/nearest.h"
 #include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
@@ -88,9 +87,9 @@ class Twin {
 
 class LineJudge {
  public:
-  /// refused: what is wrong with the line already.
-  explicit LineJudge(const TraceLine& line, Status refused = {})
-      : line_(line), refused_(std::move(refused)) {}
+  /// refused: what is wrong with the line already. judges_input: its input is the builder's, too.
+  explicit LineJudge(const TraceLine& line, Status refused = {}, bool judges_input = false)
+      : line_(line), judges_input_(judges_input), refused_(std::move(refused)) {}
 
   TraceVerdict judge() {
     std::string missing = judge_metadata();
@@ -171,7 +170,7 @@ class LineJudge {
     std::vector<std::string> names;
     for (const Backend* known : all_backends()) names.emplace_back(known->info().name);
     return skip("skip.unknown_backend",
-                "backend not known: " + line_.backend + did_you_mean(line_.backend, names));
+                "backend not known: " + line_.backend + meant_by(line_.backend, names));
   }
 
   /// Empty, or why it cannot be judged.
@@ -288,7 +287,7 @@ class LineJudge {
   }
 
   std::string judge_fields(const TraceStep& step) {
-    int judged = 0;
+    int judged = judges_input_ ? 1 : 0;
     for (const auto& [name, recorded] : line_.expect) {
       const FieldVerdict verdict = judge_field_of(step, name, recorded);
       judged += verdict.kind == FieldVerdict::Kind::kJudged && !is_choice(step.backend, name);
@@ -306,10 +305,21 @@ class LineJudge {
   }
 
   const TraceLine& line_;
+  const bool judges_input_;
   TraceVerdict verdict_;
   Status refused_;
   std::vector<std::string> names_;  // fields of the backend, in this mode if its twin is made
 };
+
+/// Findings of the field, by its own name.
+void add_findings_of(const NamedLine::Again& other, TraceVerdict again, TraceVerdict* verdict) {
+  for (Finding& f : again.findings.findings()) {
+    if (f.where.field != other.role && f.where.field != "expect." + other.role) continue;
+    f.where.field = other.own;
+    if (verdict->kind == TraceVerdict::Kind::kAgreed) verdict->kind = again.kind;
+    verdict->findings.add(std::move(f));
+  }
+}
 
 }  // namespace
 
@@ -317,9 +327,14 @@ TraceVerdict judge_trace(const TraceLine& line) {
   const Backend* backend = find_backend(line.backend);
   const bool named = backend != nullptr && (!line.roles.empty() || line.backend == "laws");
   if (!named) return LineJudge(line).judge();
-  const NamedLine renamed = name_fields(line, backend->info());
-  TraceVerdict verdict = LineJudge(renamed.line, renamed.refused).judge();
-  renamed.tell_own_names(&verdict);
+  const NamedLine named_line = name_fields(line, backend->info());
+  TraceVerdict verdict =
+      LineJudge(named_line.line, named_line.refused, named_line.judges_input).judge();
+  named_line.tell_own_names(&verdict);
+  for (const NamedLine::Again& other : named_line.again) {
+    const TraceLine again = named_line.with(other);
+    add_findings_of(other, LineJudge(again, {}, named_line.judges_input).judge(), &verdict);
+  }
   return verdict;
 }
 

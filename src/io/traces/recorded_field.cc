@@ -80,11 +80,18 @@ class FieldReader {
         return false;
       }
       f_.dtype = *dtype->as<std::string>();
+      if (f_.dtype.starts_with("torch.")) f_.dtype.erase(0, 6);
       f_.unreadable = unreadable_dtype(f_.dtype);
     }
     if (data == nullptr || shape == nullptr) {
       read_nested(data == nullptr ? value : *data);
-    } else if (!read_shape(*shape) || !read_columns(value) || !read_data(*data, 0)) {
+    } else if (!read_shape(*shape) || !read_columns(value)) {
+      return false;
+    } else if (is_flat(*data)) {
+      for (const JsonValue& v : *data->as<JsonValue::Array>()) {
+        if (!read_data(v, f_.shape.size())) return false;
+      }
+    } else if (!read_data(*data, 0)) {
       return false;
     }
     if (f_.dtype.empty()) f_.dtype = f_.shape.empty() ? "pyint" : "pylist";
@@ -136,6 +143,17 @@ class FieldReader {
     if (truth != nullptr && f_.data.empty() && f_.dtype.empty()) f_.dtype = "pybool";
     if (truth == nullptr) return f_.dtype == "pybool" ? std::nullopt : json_integer(value);
     return f_.dtype.ends_with("bool") ? std::optional<int64_t>(*truth) : std::nullopt;
+  }
+
+  /// Elements of an array of several axes, one after the other.
+  bool is_flat(const JsonValue& data) const {
+    const auto* list = data.as<JsonValue::Array>();
+    if (list == nullptr || f_.shape.size() < 2 || f_.cols != f_.width()) return false;
+    int64_t numel = 1;
+    for (const int64_t size : f_.shape)
+      numel *= std::min(size, kMaxSize / std::max<int64_t>(numel, 1));
+    return !list->empty() && std::ssize(*list) == numel &&
+           list->front().as<JsonValue::Array>() == nullptr;
   }
 
   bool read_shape(const JsonValue& shape) {
