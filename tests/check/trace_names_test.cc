@@ -26,9 +26,9 @@ TEST(TraceNames, WordsThatNoTraceHasAreRefusedWithTheNearest) {
   line.mode = "decoding";
   line.phase = "graph";
   line.config.seq_lens_semantics = "prefix";
-  EXPECT_EQ(refusals(line), (Laws{"mode: decoding; did you mean decode?",
-                                  "phase: graph; did you mean replay?",
-                                  "config.seq_lens_semantics: prefix; did you mean prefix_only?"}));
+  EXPECT_EQ(refusals(line),
+            (Laws{"mode: decoding; did you mean decode?", "phase: graph; did you mean replay?",
+                  "config.seq_lens_semantics: prefix; did you mean prefix_only?"}));
   line.backend = "flashinfer";
   EXPECT_EQ(refusals(line).size(), 3U);
 }

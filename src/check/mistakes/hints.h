@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <string_view>
 
@@ -19,22 +20,26 @@ inline constexpr Hint kHints[] = {
 #include "check/mistakes/mistakes.inc"
 };
 
+/// std::size(kHints) if there is none.
+constexpr size_t index_of_hint(std::string_view id) {
+  return static_cast<size_t>(std::ranges::find(kHints, id, &Hint::id) - kHints);
+}
 /// nullptr if there is none.
 constexpr const Hint* find_hint(std::string_view id) {
-  const Hint* hint = std::ranges::find(kHints, id, &Hint::id);
-  return hint == std::end(kHints) ? nullptr : hint;
+  const size_t i = index_of_hint(id);
+  return i == std::size(kHints) ? nullptr : kHints + i;
 }
 
 /// The id of a listed hint, checked by the compiler.
 class HintId {
  public:
-  consteval HintId(const char* id) : hint_(find_hint(id)) {
-    if (hint_ == nullptr) throw "not in mistakes.inc";
+  consteval HintId(const char* id) : index_(index_of_hint(id)) {
+    if (index_ == std::size(kHints)) throw "not in mistakes.inc";
   }
-  const Hint& hint() const { return *hint_; }
+  const Hint& hint() const { return kHints[index_]; }
 
  private:
-  const Hint* hint_;
+  size_t index_;
 };
 
 }  // namespace shadowgraph

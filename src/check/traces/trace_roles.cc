@@ -91,10 +91,10 @@ NamedLine name_fields(const TraceLine& line, const BackendInfo& backend) {
 }
 
 TraceLine NamedLine::with(const Again& other) const {
-  TraceLine again = line;
-  const bool is_input = again.input.contains(other.role) && !again.expect.contains(other.role);
-  (is_input ? again.input : again.expect)[other.role] = other.field;
-  return again;
+  TraceLine changed = line;
+  const bool is_input = changed.input.contains(other.role) && !changed.expect.contains(other.role);
+  (is_input ? changed.input : changed.expect)[other.role] = other.field;
+  return changed;
 }
 
 void NamedLine::tell_own_names(TraceVerdict* verdict) const {
