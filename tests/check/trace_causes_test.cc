@@ -29,7 +29,7 @@ Put put(const char* field, size_t first, const std::vector<int64_t>& values) {
 Put offsets(const char* field, const std::vector<int64_t>& values) {
   return [=](TraceLine& line) {
     line.expect.at(field) = vector_of(values);
-    // What they count is there.
+    // The lists have as many elements as the offsets count.
     for (auto& [name, list] : line.expect) {
       if (name.ends_with("kv_indices")) list.data.resize(32), list.shape = {32}, list.cols = 32;
     }

@@ -87,7 +87,7 @@ TEST(TraceRoles, EveryFieldAloneIsJudged) {
     for (const auto& [name, field] : whole.expect) {
       TraceLine line = whole;
       line.expect = {{name, field}};
-      // Where the tokens of a window are stored follows from out_cache_loc.
+      // The window's slots follow from out_cache_loc.
       const bool follows = name == "swa_out_cache_loc";
       EXPECT_EQ(judge_trace(line).kind, follows ? Kind::kSkipped : Kind::kAgreed) << name;
     }
@@ -182,6 +182,24 @@ TEST(TraceRoles, BranchesOfADraftAreStoredOverNoKey) {
   EXPECT_EQ(laws(line), Laws{"slot.duplicate out_cache_loc 2"});
 }
 
+TEST(TraceRoles, DraftsThatNobodyReadsMayShareTheSlotOfPadding) {
+  TraceLine line = verify_line();
+  line.mode = "draft_decode";
+  line.config.num_steps = 2, line.config.engine = "sglang";
+  line.expect["out_cache_loc"] = {"pylist", {4}, 4, {21, 0, 5, 0}};
+  EXPECT_EQ(found(line), "ok");
+  line.expect["out_cache_loc"].data = {21, 22, 5, 22};
+  EXPECT_EQ(laws(line), Laws{"slot.duplicate out_cache_loc 3"});
+}
+
+TEST(TraceRoles, PaddingThatIsFarOutOfThePoolIsNamed) {
+  TraceLine line = line_of("roles-replay-slots");
+  line.config.conventions["padding_page"] = 0;
+  EXPECT_EQ(found(line), "ok");
+  line.expect.at("page_table").data[6] = INT64_MAX;
+  EXPECT_EQ(laws(line), Laws{"table.page_id page_table 2 0"});
+}
+
 TEST(TraceRoles, AnEagerStepMayBePaddedByTokensThatAreStoredNowhere) {
   TraceLine line = line_of("roles-decode");
   line.expect["out_cache_loc"] = {"pylist", {4}, 4, {20, 4, -1, -1}};
@@ -232,7 +250,7 @@ TEST(TraceEngines, AnEngineThatIsNotKnownIsRefused) {
   EXPECT_EQ(found(line), "ok");
 }
 
-/// What a change of the line makes of it, under a convention and without.
+/// A change of a line, and its findings under a convention and without.
 struct Convention {
   const char* id;
   const char* key;
@@ -345,6 +363,11 @@ TEST(TraceEngines, PagesOfTheMapStandForAllTheirSlots) {
   EXPECT_EQ(found(line), "ok");
   line.input.at("seq_lens").pages = true;
   EXPECT_EQ(refusals(line), Laws{"input.seq_lens: pages"});
+  line.input.at("seq_lens").pages = false, line.expect.at("page_table").pages = true;
+  EXPECT_EQ(refusals(line), Laws{"expect.page_table: pages"});
+  line = line_of("roles-decode");
+  line.config.page_size = 1 << 24;
+  EXPECT_EQ(refusals(line), Laws{"input.req_to_token: 9"}) << "a pool of 2^27 slots";
 }
 
 TEST(TraceEngines, ZerosAreSlotsWherePage0IsSomebodys) {

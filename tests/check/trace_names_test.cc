@@ -216,7 +216,7 @@ std::string laws_of_name(const BackendInfo& backend, const std::string& name) {
   return laws;
 }
 
-/// What `explain` knows of: references, faults, hints, and what these cite.
+/// `explain` knows these: references, faults, hints, and whatever they cite.
 std::set<std::string> all_refs() {
   std::string refs;
   for (const Reference& r : kReferences) refs += ' ' + std::string(r.id);

@@ -35,6 +35,7 @@ class ListAndExplain(unittest.TestCase):
         for item in items:
             self.assertIn(item["id"], out)
             self.assertIn(item["law"], out)
+        self.assertEqual(out.count("How to mend it:"), len(items))
 
     def test_the_page_on_laws_has_the_list(self):
         with open(os.path.join(os.path.dirname(__file__), "../../docs/laws.md")) as f:

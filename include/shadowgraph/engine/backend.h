@@ -108,8 +108,8 @@ struct BackendInfo {
   // A graph serves requests with fewer queries than its bucket has per request. With dcp_size > 1
   // no graph does
   bool ragged_graphs = true;
-  const Engine* engine = &kSglang;
-  bool dense = true;  // serves layers of dense attention
+  const Engine* engine = &kSglang;  // whose conventions its padding and its slots follow
+  bool dense = true;                // serves layers of dense attention
   std::span<const RecurrentFamily> recurrent =
       {};                     // serves recurrent layers of these families; a model has one family
   bool track_states = false;  // ModelConfig::track_states

@@ -1,6 +1,6 @@
-// What an engine means where its metadata does not say it: how rows of padding look, which page is
-// nobody's, which columns of a table are live. A recorded line may say otherwise (docs/traces.md).
-// Tested by tests/check/trace_laws_test.cc.
+// An engine's conventions, which its metadata does not say: how rows of padding look, which page is
+// nobody's, which columns of a table are live. A recorded line may differ (docs/traces.md). Facts:
+// docs/metadata.md "Pools", "Padding". Tested by tests/check/trace_laws_test.cc.
 #pragma once
 
 #include <cstdint>

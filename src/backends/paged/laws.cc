@@ -1,5 +1,7 @@
 #include "backends/paged/laws.h"
 
+#include <algorithm>
+
 namespace shadowgraph {
 namespace {
 
@@ -93,7 +95,7 @@ void Laws::fill_own(const ForwardBatch& batch, const Limits& limits, Filler& fil
     const RequestRow row = row_of(batch, limits, i);
     const RequestExtent& e = row.extent;
     const auto at = static_cast<size_t>(i);
-    q_lens[at] = e.q_len, prefix_lens[at] = e.prefix_len;
+    q_lens[at] = e.q_len, prefix_lens[at] = std::max(0, e.prefix_len);
     q_ends[at] = queries += e.q_len;
     cu_seqlens_k[at + 1] = kv_ends[at] = keys += e.kv_len;
     kv.add(row, {0, e.kv_len});

@@ -20,7 +20,7 @@ std::vector<int64_t> slots_of(const MetaFacts& m, bool window) {
   return {rows.stored.begin(), rows.stored.end()};
 }
 
-/// Where padding is stored; what another rank has stored is not stored here.
+/// Padding is stored there, or nowhere: another rank stores the token.
 bool is_nowhere(const MetaFacts& m, int64_t slot) {
   return slot == m.info.engine->padding_slot.value_or(0) || (slot == -1 && m.model.dcp_size > 1);
 }

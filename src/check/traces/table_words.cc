@@ -1,4 +1,4 @@
-// What went wrong in a table or a list: first what gives the whole row, then what gives the column.
+// The words for a wrong table or list: first causes that give the whole row, then the column alone.
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -90,7 +90,7 @@ class TableWords {
     return value_of(twin(field_.buffer), row * width + token / unit) * unit + token % unit;
   }
   int64_t row_tokens() const { return value_of(twin(field_.lens), p_.row); }
-  /// What a column of the row should hold.
+  /// The page or slot that a column of the row should hold.
   int64_t right(int64_t column) const { return slot_of(p_.row, column * p_.unit) / p_.unit; }
   /// Whether fn(column) is what was recorded, in columns [begin, end).
   template <class Fn>
@@ -192,7 +192,7 @@ class TableWords {
       return unit_slip("an id of a page", "a slot");
     if (p_.unit == 1) return {};
     if (p_.got == p_.expected) return unit_slip("a slot", "an id of a page");
-    // What is no page of this step may be a slot of its request.
+    // A number that is no page of this step may be a slot of its request.
     const int64_t at = request_ && pool_is_known() ? place_of(*request_, p_.got) : kNone;
     return at == kNone || p_.got <= last_page() ? SlipWords() : slot_of_token(at);
   }

@@ -11,7 +11,8 @@
 namespace shadowgraph {
 namespace {
 
-constexpr double kMaxRows = 1 << 24;  // trees and all: what is judged must be built
+constexpr double kMaxRows = 1 << 24;           // trees and all: what is judged must be built
+constexpr size_t kMaxSlots = size_t{1} << 26;  // of a pool that is told in pages
 
 template <class T>
 void cut(std::vector<T>& values, size_t size) {
@@ -105,7 +106,7 @@ bool TraceBatch::read(const TraceLine& line, const char* name, std::vector<T>* t
   const RecordedField& field = at->second;
   const std::string key = "input." + std::string(name);
   const size_t rank = key == "input.req_to_token" ? 2 : 1;
-  // What has tokens or pairs of a request on axes of their own is the same flat.
+  // Arrays of tokens and of pairs may have an axis for requests: flat, their elements are the same.
   const bool flat =
       key == "input.out_cache_loc" || key == "input.positions" || key == "input.custom_mask";
   if (field.shape.size() != rank && (!flat || field.shape.empty())) {
@@ -114,10 +115,6 @@ bool TraceBatch::read(const TraceLine& line, const char* name, std::vector<T>* t
   }
   if (field.cols != field.width()) {
     refuse(key, "a whole array", "a part of it");
-    return false;
-  }
-  if (field.pages && rank == 1) {
-    refuse(key, "slots", "pages");
     return false;
   }
   to->reserve(field.data.size());
@@ -267,11 +264,16 @@ void TraceBatch::read_requests(const TraceLine& line) {
   batch.req_pool_indices = pool_rows_;
   batch.encoder_lens = encoder_lens_;
   const bool has_table = need(line, "req_to_token", &table_);
-  if (!table_.empty()) {
-    const RecordedField& recorded = line.input.find("req_to_token")->second;
-    const int32_t page = recorded.pages ? model.page_size : 1;
+  const auto recorded = line.input.find("req_to_token");
+  const bool in_pages = has_table && recorded->second.pages;
+  const int32_t page = in_pages ? model.page_size : 1;
+  if (in_pages && table_.size() > kMaxSlots / static_cast<size_t>(page)) {
+    refuse("input.req_to_token",
+           "at most " + std::to_string(kMaxSlots / static_cast<size_t>(page)) + " pages",
+           std::to_string(table_.size()));
+  } else if (!table_.empty()) {
     table_ = slots_of_pages(table_, page);
-    batch.req_to_token = {table_, recorded.width() * page};
+    batch.req_to_token = {table_, recorded->second.width() * page};
   } else if (has_table && real > 0) {
     refuse("input.req_to_token", "rows", "none");
   }

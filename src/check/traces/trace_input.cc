@@ -120,8 +120,7 @@ class InputJudge {
       return false;
     const auto first =
         static_cast<size_t>(std::max(first_column(a.request), first_column(b.request)));
-    const auto count =
-        static_cast<size_t>(a.column) - std::min(first, static_cast<size_t>(a.column));
+    const auto count = static_cast<size_t>(a.column) - first;  // both hold a live column
     return std::ranges::equal(columns_of(a.request).subspan(first, count),
                               columns_of(b.request).subspan(first, count));
   }
@@ -145,11 +144,11 @@ class InputJudge {
   }
 
   /// Keys are read where they are stored. Slots of a draft's branches may not be in req_to_token
-  /// yet. Where padding is stored whatever nobody reads may be, too.
+  /// yet. Tokens that nobody reads may be stored in padding's slot.
   void judge_stored() {
     for (int64_t t = 0; t < std::ssize(b_.out_cache_loc); ++t) {
       const int64_t slot = b_.out_cache_loc[static_cast<size_t>(t)];
-      if (!is_in_pool(slot) && !(slot == engine_.padding_slot))
+      if (!is_in_pool(slot) && slot != engine_.padding_slot)
         fail("slot.range", at("out_cache_loc", t), "a slot of the pool", std::to_string(slot));
     }
     const bool apart = drafts_ && !has_columns_of_drafts();
@@ -175,8 +174,8 @@ class InputJudge {
     }
   }
 
-  /// Recordings of SGLang's builders drew the slots of drafts and the map apart. There one token
-  /// that is stored in its column shows that the columns are theirs.
+  /// Recordings of SGLang's builders drew the slots of drafts and the map apart. In such a line one
+  /// token that is stored in its own column shows that the map has the drafts.
   bool has_columns_of_drafts() const {
     const bool chain = b_.mode != ForwardMode::kDraftDecode && b_.spec.topk == 1;
     bool any = !is_drawn_;
@@ -206,10 +205,9 @@ class InputJudge {
     }
   }
 
-  /// Padding is stored where the engine stores it or in the page that is nobody's; of any engine,
-  /// wherever no live key lies. A draft extend's
-  /// tokens may stand in rows of the graph's width: what is behind the last accepted one need not
-  /// be padding's.
+  /// The engine stores padding in its slot, or in the page that is nobody's; an engine without such
+  /// a slot stores it wherever no live key lies. A draft extend's tokens may stand in rows of the
+  /// graph's width: tokens behind the last accepted one need not be padding.
   void judge_padding() {
     if (is_draft_extend(b_.mode, DraftExtendV2::kIncluded)) return;
     const auto own = engine_.padding_slot;

@@ -11,7 +11,7 @@
 namespace shadowgraph {
 namespace {
 
-/// What stands for the offsets of an engine that has ends instead.
+/// The role of inclusive ends, in place of the role of offsets.
 std::string ends_of(const std::string& role) {
   if (role == "cu_seqlens_q") return "q_ends";
   return role == "cu_seqlens_k" ? "kv_ends" : role;
@@ -50,7 +50,7 @@ class Renaming {
     return ends_ ? ends_of(role) : role;
   }
 
-  /// What backend `laws` takes for the batch's.
+  /// Backend `laws` takes a field of this role for the batch's own.
   bool is_input(std::string_view role) const {
     return is_laws_ && (role == "out_cache_loc" || role == "positions");
   }

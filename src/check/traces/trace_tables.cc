@@ -113,7 +113,7 @@ void FieldJudge::report(TablePlace p, const std::string& more, int64_t recorded_
   fail(law, p.row, p.token / p.unit, want, got + before_window(p), why.refs);
 }
 
-/// What an engine may mean by such a column is not said.
+/// The words for a column before the window, where the line does not say whether it is live.
 std::string FieldJudge::before_window(const TablePlace& p) const {
   const auto request = step_.request(p.row, rows_);
   const bool may_be_dead = field_.of_window || step_.rebuilt.batch.full_to_swa.empty();
@@ -121,12 +121,12 @@ std::string FieldJudge::before_window(const TablePlace& p) const {
   return "; it lies before the window: window_columns says whether it is live";
 }
 
-/// What a padded row may lead to. unit: tokens of a column or an entry.
+/// A padded row may lead to this page. unit: tokens of a column or an entry.
 bool FieldJudge::is_of_padding(int64_t page, int64_t unit) const {
   const auto slots = static_cast<int64_t>(step_.rebuilt.batch.full_to_swa.size());
   if (const auto& said = step_.rebuilt.engine.padding_page) {
-    return *said < 0 ? page == *said
-                     : page >= 0 && page * unit / step_.rebuilt.model.page_size == *said;
+    const int64_t in_page = step_.rebuilt.model.page_size / unit;
+    return *said < 0 ? page == *said : page >= 0 && page / in_page == *said;
   }
   return page >= 0 && (slots == 0 || page <= (slots - 2) / unit);
 }

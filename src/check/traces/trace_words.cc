@@ -41,7 +41,7 @@ bool counts_keys(const TraceStep& step, const BufferInfo& field) {
   });
 }
 
-/// What is said of lengths of an encoder, or of all keys, is said only if all rows hold them.
+/// Causes of wrong lengths. Every row must hold all keys, or its encoder's length, to be told so.
 std::vector<SlipWords> slips_of_requests(const TraceStep& step, const Buffer& lens,
                                          const RecordedField& recorded, int64_t row, int64_t live) {
   const ForwardBatch& batch = step.rebuilt.batch;
@@ -127,7 +127,7 @@ SlipWords explain_length(const TraceStep& step, const BufferInfo& field,
   return {};
 }
 
-/// What the list holds is known by all its rows.
+/// All rows together show what their list holds.
 SlipWords explain_count(const TraceStep& step, const CountPlace& p) {
   const auto request = step.request(p.row, p.rows);
   if (!request) return {};

@@ -1,6 +1,6 @@
-// What went wrong, by the hints of mistakes.inc. A cause is named only if it gives what was
-// recorded; where several do, all are named, or the one that says more. Each has a state in which
-// it is true, and one beside it in which it is not, in tests/check/trace_causes_test.cc.
+// The words for a wrong field, by the hints of mistakes.inc. A cause is named only if it gives what
+// was recorded; where several do, all are named, or the one that says more. Each has a state in
+// which it is true, and one beside it in which it is not, in tests/check/trace_causes_test.cc.
 #pragma once
 
 #include <cstdint>

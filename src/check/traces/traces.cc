@@ -162,6 +162,8 @@ class LineJudge {
   void check_readable(const std::string& name, const RecordedField& field) {
     if (!field.unreadable.empty())
       refused_.add(make_finding("io.line", at(name), "integers", field.unreadable));
+    if (field.pages && name != "input.req_to_token")
+      refused_.add(make_finding("io.line", at(name), "its elements", "pages"));
   }
 
   std::string no_twin() {
