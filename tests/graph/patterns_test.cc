@@ -1,10 +1,7 @@
 // What frameworks do with recorded graphs, and what goes wrong there: G136
-// to G160 by number (docs/references.md); those of buckets are in patterns_buckets_test.cc. Every
-// row has its fault beside the same program done right, on every schedule.
-//
-// Two rows wait for attention metadata and its reference: G151 (prefix lengths where full ones are
-// needed: a differential result, no access is wrong) and G158 (a refill of a shared seq_lens that
-// leaves kv_len < q_len: a law of the batch).
+// to G160 by number (docs/references.md); those of buckets are in patterns_buckets_test.cc, those
+// of attention metadata in patterns_metadata_test.cc. Every row has its fault beside the same
+// program done right, on every schedule.
 #include <gtest/gtest.h>
 
 #include <algorithm>
