@@ -3,6 +3,9 @@
 
 - Every id (fa.I-28, graph.G112, verification.E, K31) is a row of src/core/refs.inc, a program or a fault.
 - Every row is cited somewhere, and every link (sglang#26512) names a repository of that file.
+- A list that the file's head says is whole ("fa.I-01 to fa.I-98") has every number. A law, a field, a fault or a test cites each, a
+  program or a test is named after each graph rule, a fault is each K; or the row says why nothing here can break it, and then
+  none of these cites it.
 - Every page, and every file of a named folder, is in the tree; a page has the headings that are quoted behind its name.
 - docs/references.md is the list; --write writes it.
 """
@@ -22,7 +25,11 @@ NAMED_PAGE = re.compile(r"(?<![\w/.])((?:[\w.-]+/)*[\w.-]+\.md)\b")
 NAMED_FILE = re.compile(r"(?<![\w/.])((?:src|include|tests|tools|scripts|bench|examples)/[\w./-]+\.(?:h|cc|inc|inl|py|sh|cuh?))\b")
 QUOTED = re.compile(r'([\w/]+\.md),? ((?:"[^"]+"(?:, )?)+)')
 OUTSIDE = re.compile(r"\bDESIG[N]\b|\bspe[c] (?:backends|graph|verif|faults)")
-ROW = re.compile(r'^SG_REF\("([^"]+)", "(.*)"\)$', re.MULTILINE)
+ROW = re.compile(r'^SG_REF\("([^"]+)", "(.*)"\)$|^SG_REF_IMPOSSIBLE\("([^"]+)", "(.*)", "(.*)"\)$', re.MULTILINE)
+WHOLE = re.compile(r"((?:fa|fi)\.I-|graph\.G|K)(\d+) to \1(\d+)")  # "fa.I-01 to fa.I-98"
+PROGRAM, FAULT = re.compile(r'\{"(G\d+)"'), re.compile(r'^ *\{"(K\d+)(\w*)"', re.MULTILINE)
+NAMED_TEST = re.compile(r"^TEST\w*\(\w+, (G\d+)_", re.MULTILINE)
+LISTS = ("src/core/laws.inc", "src/backends/", "src/faults/")  # where laws, fields and faults say what they stand on
 
 
 class Tree:
@@ -31,16 +38,38 @@ class Tree:
         files = source_files(root, TEXT[:-2])
         files += [p for p in (root / name.lstrip("/") for name in TEXT[-2:]) if p.is_file()]
         self.text = {p.relative_to(root).as_posix(): p.read_text(encoding="utf-8") for p in files}
-        self.rows = ROW.findall(self.text.get(TABLE, ""))
+        found = ROW.findall(self.text.get(TABLE, ""))
+        self.rows = [(a or b, sentence or other, because) for a, sentence, b, other, because in found]
         self.repositories = set(re.findall(r'^SG_REPOSITORY\("([^"]+)"', self.text.get(TABLE, ""), re.MULTILINE))
-        self.known = {f"graph.{p}" for p in re.findall(r'\{"(G\d+)"', self.text_below("src/conformance/programs_"))}
-        self.known |= set(re.findall(r'^ *\{"(K\w+)"', self.text_below("src/faults/"), re.MULTILINE))
-        self.known |= {row[0] for row in self.rows}
+        programs = {f"graph.{p}" for p in PROGRAM.findall(self.text_below("src/conformance/programs_"))}
+        faults = FAULT.findall(self.text_below("src/faults/"))
+        self.known = programs | {number + letter for number, letter in faults} | {row[0] for row in self.rows}
+        self.holds = programs | {number for number, _ in faults} | self.held()
         self.cited: set[str] = set()
         self.wrong: list[str] = []
+        self.counts = ""
 
     def text_below(self, folder: str) -> str:
         return "".join(text for name, text in self.text.items() if name.startswith(folder))
+
+    def held(self) -> set[str]:
+        """What laws, fields, faults and tests cite, and the graph rules that tests are named after."""
+        ids: set[str] = set()
+        for name, text in self.text.items():
+            if name.startswith(LISTS):
+                text = " ".join(re.findall(r'"[^"\n]*"', re.sub(r"//.*", "", text)))
+            elif not (name.startswith("tests/") and name.endswith((".cc", ".h"))):
+                continue
+            ids |= set(CITED.findall(text))
+            ids |= {f"graph.{rule}" for rule in NAMED_TEST.findall(text)}
+        return ids
+
+    def whole_lists(self) -> list[tuple[str, list[str]]]:
+        """("fa", ["fa.I-01", ...]) and so on."""
+        head = self.text.get(TABLE, "").partition("\nSG_REF")[0]
+        return [({"fa.I-": "fa", "fi.I-": "fi", "graph.G": "G"}.get(prefix, prefix),
+                 [f"{prefix}{n:0{len(first)}d}" for n in range(int(first), int(last) + 1)])
+                for prefix, first, last in WHOLE.findall(head)]
 
     def say(self, name: str, offset: int, text: str) -> None:
         self.wrong.append(f"{name}:{self.text[name].count(chr(10), 0, offset) + 1}: {text}")
@@ -83,17 +112,38 @@ class Tree:
             if name not in (TABLE, PAGE):
                 self.check_ids(name, text)
             self.check_pages(name, text)
-        for row, _ in self.rows:
-            if row not in self.cited:
+        for row, _, because in self.rows:
+            if row not in self.cited and not because:
                 self.wrong.append(f"{TABLE}: nothing cites {row}")
+            if because and row in self.holds:
+                self.wrong.append(f"{TABLE}: {row} cannot be violated, and a law, field, fault or test cites it")
+        self.check_whole()
         if self.text.get(PAGE, "") != self.page():
             self.wrong.append(f"{PAGE} is not the list of {TABLE}: python3 scripts/references.py --write")
+
+    def check_whole(self) -> None:
+        """Sets self.counts."""
+        excused = {row for row, _, because in self.rows if because}
+        uncited = 0
+        for _, ids in self.whole_lists():
+            for one in ids:
+                if one not in self.known:
+                    self.wrong.append(f"{TABLE}: {one} is missing")
+                elif one not in self.holds and one not in excused:
+                    self.wrong.append(f"{TABLE}: no law, field, fault, program or test holds {one}, and it has no reason")
+                else:
+                    continue
+                uncited += 1
+        counts = ", ".join(f"{name} {len(ids)}" for name, ids in self.whole_lists())
+        self.counts = f"{counts}: {uncited} uncited, {len(excused)} cannot be violated here"
 
     def page(self) -> str:
         head = ("# References\n\nWhat laws, fields, faults and comments cite by an id: `src/core/refs.inc`, written here by "
                 "`scripts/references.py --write`.\n`shadowgraph explain ID` says who cites one. [Metadata](metadata.md) "
                 "explains the words, [graphs](graphs.md) the rules that are programs.\n\n| id | what it says |\n|---|---|\n")
-        return head + "".join(f"| `{row}` | {sentence} |\n" for row, sentence in self.rows)
+        reason = " Cannot be violated here, because {}."
+        return head + "".join(f"| `{row}` | {sentence}{reason.format(because) if because else ''} |\n"
+                              for row, sentence, because in self.rows)
 
 
 def main(args: list[str]) -> int:
@@ -105,7 +155,7 @@ def main(args: list[str]) -> int:
         tree.text[PAGE] = tree.page()
     tree.check()
     print("\n".join(tree.wrong + [f"references: {len(tree.rows)} rows, {len(tree.cited)} ids in {len(tree.text)} files, "
-                                  f"{len(tree.wrong)} wrong"]))
+                                  f"{len(tree.wrong)} wrong", f"references: {tree.counts}"]))
     return 1 if tree.wrong or not tree.rows else 0
 
 

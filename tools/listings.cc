@@ -222,10 +222,17 @@ Listing list_grids() {
   return listing;
 }
 
+std::string what_it_says(const Reference& r) {
+  std::string text(r.sentence);
+  if (!r.because.empty())
+    text += " Cannot be violated here, because " + std::string(r.because) + '.';
+  return text;
+}
+
 Listing list_references() {
   Listing listing{"references", {"id", "what it says"}, {}};
   for (const Reference& r : kReferences)
-    listing.rows.push_back({std::string(r.id), std::string(r.sentence)});
+    listing.rows.push_back({std::string(r.id), what_it_says(r)});
   return listing;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/refs.h"
 #include "report/report.h"
 #include "shadowgraph/engine/backend.h"
 
@@ -19,6 +20,8 @@ Listing list_engines();
 Listing list_faults();
 Listing list_mistakes();
 Listing list_references();
+/// A reference's sentence, and why nothing here can break it, if so.
+std::string what_it_says(const Reference& r);
 /// Laws, with whether judge_metadata knows them.
 /// name: what the list is called, "laws" or, as it was called first, "invariants".
 Listing list_laws(const std::string& name);

@@ -257,7 +257,7 @@ std::vector<Topic> all_topics() {
   for (const TraceKey& key : kTraceKeys) topics.push_back(topic_of(key));
   for (const Reference& r : kReferences) {
     const auto by = referrers.find(r.id);
-    topics.push_back(topic_of_reference(std::string(r.id), r.sentence,
+    topics.push_back(topic_of_reference(std::string(r.id), what_it_says(r),
                                         by == referrers.end() ? Referrers{} : by->second));
   }
   for (const auto& [link, by] : referrers) {

@@ -8,6 +8,7 @@ namespace shadowgraph {
 
 struct Reference {
   std::string_view id, sentence;  // "fa.I-28", what it says
+  std::string_view because = {};  // why nothing here can break it; empty: something holds it
 };
 
 struct Repository {
@@ -17,17 +18,21 @@ struct Repository {
 #define SG_REPOSITORY(name, path)
 inline constexpr Reference kReferences[] = {
 #define SG_REF(id, sentence) {id, sentence},
+#define SG_REF_IMPOSSIBLE(id, sentence, because) {id, sentence, because},
 #include "core/refs.inc"
 #undef SG_REF
+#undef SG_REF_IMPOSSIBLE
 };
 #undef SG_REPOSITORY
 
 #define SG_REF(id, sentence)
+#define SG_REF_IMPOSSIBLE(id, sentence, because)
 inline constexpr Repository kRepositories[] = {
 #define SG_REPOSITORY(name, path) {name, path},
 #include "core/refs.inc"
 #undef SG_REPOSITORY
 };
 #undef SG_REF
+#undef SG_REF_IMPOSSIBLE
 
 }  // namespace shadowgraph

@@ -185,8 +185,8 @@ constexpr Fault kMergesFaults[] = {
        }
      })},
     // States are merged two by two, and two empty ones give NaN.
-    {"K39", "LSE", "Merging two empty states gives NaN", "vllm#28181 vllm#27491", "merge.empty",
-     stand_in<two_empty_states, is_merge>()},
+    {"K39", "LSE", "Merging two empty states gives NaN", "vllm#28181 vllm#27491 fi.I-46",
+     "merge.empty", stand_in<two_empty_states, is_merge>()},
     // The second of two parts has its LSE in the other base than the one that its merge takes it
     // for.
     {"K40", "LSE", "An LSE in base 2 is merged as a natural one", "sglang#35045 sglang#40903",
@@ -227,7 +227,7 @@ constexpr Fault kMergesFaults[] = {
     {"K42", "LSE", "Splits without keys are combined to NaN", "flash-attention@26d7d92f",
      "merge.empty", stand_in<splits_without_keys, merges_splits>()},
     // A row without keys has LSE +inf, and what merges it is made for -inf: it gets all the weight.
-    {"K43", "LSE", "Empty rows have LSE +inf where a merge expects -inf", "vllm#15492",
+    {"K43", "LSE", "Empty rows have LSE +inf where a merge expects -inf", "vllm#15492 fa.I-78",
      "lse.infinite", on_launches([](Tap& tap, Launches& all, const Meta&) {
        tap.act(substitute<plus_infinity>(all, is_attention));
        tap.act(substitute<plus_infinity_wins>(all, is_merge));

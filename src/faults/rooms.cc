@@ -89,8 +89,8 @@ struct SplitsOfTheCapture final : Tap {
 
 constexpr Fault kRoomsFaults[] = {
     // A graph's lists of a draft tree have room for one branch of each request.
-    {"K05", "OOBW", "A graph's lists of a draft lack the factor topk", "sglang#27338 fi.I-25", "",
-     on_bound([](Tap& tap, Meta& meta, bool capturing) {
+    {"K05", "OOBW", "A graph's lists of a draft lack the factor topk",
+     "sglang#27338 fi.I-25 fa.I-95", "", on_bound([](Tap& tap, Meta& meta, bool capturing) {
        if (!capturing) return;
        for_endings(meta, {"kv_indices"}, [&](const Meta& m, Buffer& b) {
          if (!is_draft_tree(m.limits)) return;

@@ -114,6 +114,19 @@ TEST(Mask, CausalIsBottomRight) {
   EXPECT_FALSE(attends(m, 0, 3));
 }
 
+/// fa.I-82.
+TEST(Mask, ALengthThatIsOffMovesWhatEveryQuerySees) {
+  const MaskShape right = {3, 9, true, 4, -1};
+  for (int32_t off = -2; off <= 3; ++off) {
+    MaskShape wrong = right;
+    wrong.kv_len += off;
+    for (int64_t q = 0; q < 3; ++q) {
+      const KvRange seen = kv_range(right, q);
+      EXPECT_EQ(kv_range(wrong, q), (KvRange{seen.begin + off, seen.end + off})) << text(wrong, q);
+    }
+  }
+}
+
 TEST(Mask, WindowZeroSeesOnlySelf) {
   for (int64_t q = 0; q < 3; ++q) {
     const auto self = static_cast<int32_t>(2 + q);

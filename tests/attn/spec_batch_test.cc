@@ -154,6 +154,7 @@ TEST(PoolRows, AreRowsOfTheTable) {
   EXPECT_EQ(TokenTable{}.rows(), 0);
 }
 
+/// fa.I-76, fi.I-68: a half is a slice.
 TEST(Slice, TakesTokensAndMaskWithTheRequests) {
   Batch b(ForwardMode::kTargetVerify, {4, 2});
   b.spec.num_draft_tokens = 2;

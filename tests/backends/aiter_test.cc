@@ -107,6 +107,7 @@ TEST(Aiter, PaddingAsksForNoMoreTokensThanTheBucketHas) {
   EXPECT_EQ(held(meta[Aiter::kQoIndptr]), (Ints{0, 3, 7, 9}));
 }
 
+/// fa.I-11, fa.I-94, fi.I-14: the sum counts two rows of padding with their fill.
 TEST(Aiter, ListsOfABatchWithPaddingFitWhatItsKeysTake) {
   PagedWorld w;
   ModelConfig m = model();

@@ -45,6 +45,7 @@ TEST(Ascend, ListsCountKeysAndSayWhereQueriesEnd) {
   EXPECT_EQ(held(meta[Ascend::kActualSeqLengths]), (Ints{4, 8}));
 }
 
+/// fi.I-30.
 TEST(Ascend, BlocksOfADiffusionModelEndBlockByBlock) {
   // The worked example of sglang#26665: lists of another bucket would leave out the second request.
   PagedWorld w;

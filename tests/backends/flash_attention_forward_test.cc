@@ -98,9 +98,9 @@ TEST(LatentForward, ATokensRowIsItsKeyAndItsValue) {
   }
 }
 
-/// Page size, and whether there are sinks. In the layer of all keys a picked key outweighs the
-/// others so much that the result is its value, bit for bit, whichever half it is in; with a sink
-/// as heavy, half of it. The window's layer is one call, and has its bits.
+/// fa.I-79. Page size, and whether there are sinks. In the layer of all keys a picked key outweighs
+/// the others so much that the result is its value, bit for bit, whichever half it is in; with a
+/// sink as heavy, half of it. The window's layer is one call, and has its bits.
 class TreeForward : public testing::TestWithParam<std::tuple<int32_t, bool>> {
  protected:
   static ModelConfig tree_model() {

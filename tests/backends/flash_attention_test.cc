@@ -35,6 +35,7 @@ TEST(FlashAttention, ADraftExtendSeesItsNewKeysWhateverSeqLensMean) {
   }
 }
 
+/// fa.I-22.
 TEST(FlashAttention, TheLongestRowIsTheMaximumOfSums) {
   OwnedBatch b(kDraftExtendV2, kFull, {101, 9}, {1, 7});
   b.set_pages(1, 128);
@@ -149,6 +150,7 @@ TEST(FlashAttention, AChunkIsReadInPages) {
   }
 }
 
+/// fa.I-51; that pages divide a chunk: Limits.WhatABackendDoesNotServeIsRefusedWhole.
 TEST(FlashAttention, AChunkIsNeverShrunkToTheLongestRow) {
   OwnedBatch b(kDecode, kFull, {5});
   b.set_pages(2, 8);

@@ -93,6 +93,7 @@ TEST(ShareOut, NoRowIsNoWork) {
   EXPECT_EQ(s.num_splits, (Ints{0}));
 }
 
+/// fa.I-86: 132 multiprocessors, and nothing of a batch.
 TEST(FlashMla, PartsDependOnHeadsAndQueriesAlone) {
   ModelConfig m = model_of(64, 1, 256);
   const auto parts = [&](int32_t heads, int32_t q_len, int32_t rows) {

@@ -50,6 +50,7 @@ TEST_P(FlashInferSteps, OfDecodesFindNothing) {
             {{.prefix_lens = {4}}, {.prefix_lens = {5, 0}}, {.prefix_lens = {11, 7, 2}}});
 }
 
+/// fi.I-29.
 TEST_P(FlashInferSteps, OfNobodyFindNothing) {
   expect_ok(model(2, {small_layer(), small_layer(2)}),
             {{.mode = kIdle}, {.prefix_lens = {4}}, {.mode = kIdle}});

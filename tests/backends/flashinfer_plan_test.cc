@@ -145,6 +145,7 @@ TEST(FlashInferPlan, ATileIsForTheAverageRequestOrTheLongestThatAGraphMayHave) {
   EXPECT_EQ(s.cta_tile_q(), 16);  // 8 queries are 32 rows
 }
 
+/// fi.I-65.
 TEST(FlashInferPlan, AFixedSizeCutsEachListAloneAndOffCutsNone) {
   PlanShape s = small_shape(PlanKind::kDecode, {}, 3, 2);
   s.split.fixed_size = 4;

@@ -19,6 +19,7 @@ const TrtllmMha kPrefill;
 const Hybrid kByDecode(kDecode, kPrefill, VerifyBy::kDecode);
 const Hybrid kByPrefill(kDecode, kPrefill, VerifyBy::kPrefill);
 
+/// fi.I-72: nothing but the mode does.
 TEST(Hybrid, TheModeChooses) {
   for (int m = 0; m < kNumForwardModes; ++m) {
     const auto mode = static_cast<ForwardMode>(m);

@@ -28,6 +28,28 @@ TEST(PackedMask, OfAPrefixHasTheBitsOfEveryQuerysWindow) {
   EXPECT_EQ(packed({{5, 4, 9}, {5, 5}, window(0), {}}), Bytes{});
 }
 
+/// fi.I-43.
+TEST(PackedMask, OfAPrefixARowEndsInOnesAndHasNoMoreThanTheRowBefore) {
+  for (int32_t prefix = 1; prefix < 20; ++prefix)
+    for (int32_t left = 0; left < 7; ++left) {
+      const KvRange keys{std::max(prefix - left, 0), prefix};
+      const PackedMask mask{{prefix, 5, prefix + 5}, keys, window(left), {}};
+      const Bytes bytes = packed(mask);
+      int32_t before = keys.size();
+      for (int32_t q = 0; q < 5; ++q) {
+        int32_t ones = 0;
+        for (int32_t k = 0; k < keys.size(); ++k) {
+          const auto bit = static_cast<size_t>(q * keys.size() + k);
+          const bool seen = (bytes[bit / 8] >> bit % 8 & 1) != 0;
+          ASSERT_TRUE(seen || ones == 0) << prefix << " " << left << " " << q << " " << k;
+          ones += seen ? 1 : 0;
+        }
+        ASSERT_LE(ones, before) << prefix << " " << left << " " << q;
+        before = ones;
+      }
+    }
+}
+
 TEST(PackedMask, OfAChainIsCausal) {
   // 111100 111110 111111
   EXPECT_EQ(packed({{3, 3, 6}, {0, 6}, window(-1), {}}), (Bytes{0xcf, 0xf7, 0x03}));
@@ -46,6 +68,7 @@ TEST(PackedMask, OfATreeHasDraftsAtTheirDepth) {
   EXPECT_EQ(packed(near), (Bytes{0x63, 0x09}));  // 1100 0110 1001
 }
 
+/// fi.I-53.
 TEST(PackedMask, OfAnyListIsWhatEveryPairSays) {
   for (int32_t prefix = 0; prefix < 20; ++prefix)
     for (int32_t q_len = 0; q_len < 5; ++q_len)

@@ -111,6 +111,58 @@ TEST(PagedBackends, QueriesAreOffsetByThoseBefore) {
   });
 }
 
+/// fa.I-60.
+TEST(PagedBackends, RowsMoveWithTheirRequests) {
+  for_all([](const Backend& backend, ForwardMode mode, int32_t page_size) {
+    PagedWorld w;
+    const ModelConfig model = model_for(backend, page_size);
+    const int32_t q = one_query(mode) ? 1 : 3, q_b = ragged(mode) ? 2 : q;
+    const PagedBatch owned(mode, {{4, q}, {page_size + 1, q_b}, {9, q}}, page_size,
+                           one_query(mode) ? 3 : 0);
+    const ForwardBatch batch = owned.view();
+    constexpr int64_t kOrder[] = {2, 0, 1};
+    Ints rows, lens, news;
+    std::vector<int64_t> loc;
+    for (const int64_t i : kOrder) {
+      const ForwardBatch one = batch.slice(i, 1);
+      rows.push_back(one.req_pool_indices[0]), lens.push_back(one.seq_lens[0]);
+      news.insert(news.end(), one.extend_lens.begin(), one.extend_lens.end());
+      loc.insert(loc.end(), one.out_cache_loc.begin(), one.out_cache_loc.end());
+    }
+    ForwardBatch moved = batch;
+    moved.req_pool_indices = rows, moved.seq_lens = lens, moved.extend_lens = news;
+    moved.out_cache_loc = loc;
+    const Meta before = w.exact(backend, batch, model), after = w.exact(backend, moved, model);
+    for (int64_t i = 0; i < 3; ++i) {
+      const int32_t keys = held(before[Paged::kKvLens])[static_cast<size_t>(kOrder[i])];
+      EXPECT_EQ(held(after[Paged::kKvLens])[static_cast<size_t>(i)], keys);
+      EXPECT_EQ(slots_of(after, Paged::kPageTable, i, keys),
+                slots_of(before, Paged::kPageTable, kOrder[i], keys));
+    }
+  });
+}
+
+/// fa.I-83: the pages that its row had stay, so the token is in the last one or in one more.
+TEST(PagedBackends, ATokenMoreChangesItsOwnRowAlone) {
+  for_all([](const Backend& backend, ForwardMode mode, int32_t page_size) {
+    const ModelConfig model = model_for(backend, page_size);
+    const int32_t q = one_query(mode) ? 1 : 3, steps = one_query(mode) ? 3 : 0;
+    for (const int32_t prefix : {1, page_size - q, page_size, 2 * page_size + 1}) {
+      if (prefix < 1) continue;
+      PagedWorld w;
+      const PagedBatch shorter(mode, {{prefix, q}, {5, q}}, page_size, steps),
+          longer(mode, {{prefix + 1, q}, {5, q}}, page_size, steps);
+      const Meta before = w.exact(backend, shorter.view(), model),
+                 after = w.exact(backend, longer.view(), model);
+      const Ints had = held(before[Paged::kKvLens]);
+      EXPECT_EQ(held(after[Paged::kKvLens]), (Ints{had[0] + 1, had[1]}));
+      for (int64_t i = 0; i < 2; ++i)
+        EXPECT_EQ(slots_of(after, Paged::kPageTable, i, had[static_cast<size_t>(i)]),
+                  slots_of(before, Paged::kPageTable, i, had[static_cast<size_t>(i)]));
+    }
+  });
+}
+
 TEST(PagedBackends, PaddingRowsHaveTheFillsLengthsAndThePaddingPage) {
   for_all([](const Backend& backend, ForwardMode mode, int32_t page_size) {
     PagedWorld w;
@@ -137,6 +189,7 @@ TEST(PagedBackends, PaddingRowsHaveTheFillsLengthsAndThePaddingPage) {
   });
 }
 
+/// fi.I-82.
 TEST(PagedBackends, ABucketIsWideEnoughForTheLongestContext) {
   for_all([](const Backend& backend, ForwardMode mode, int32_t page_size) {
     PagedWorld w;
@@ -147,6 +200,7 @@ TEST(PagedBackends, ABucketIsWideEnoughForTheLongestContext) {
   });
 }
 
+/// fi.I-29.
 TEST(PagedBackends, NoRequestIsABatchToo) {
   for (const Backend* backend : paged_backends()) {
     PagedWorld w;

@@ -147,6 +147,7 @@ TEST(PrefixChunksFill, OffsetsAndSlotsOfEachChunk) {
   EXPECT_EQ(s.columns(Fa::kChunkSlots), 9);
 }
 
+/// fa.I-81.
 TEST(PrefixChunksFill, ChunksTogetherAreThePrefixAndPaddingHasNothing) {
   for (const int32_t chunk : {1, 4, 9, 16, 30, 64}) {
     BoundStep s(kFa, limits_of(latent_model(chunk)));
@@ -268,6 +269,7 @@ TEST(PrefixChunksForward, RequestsWithoutPrefixHaveTheBitsOfPages) {
   expect_bits_of_pages(w, b);
 }
 
+/// fa.I-81.
 TEST(PrefixChunksForward, AChunkWithoutKeysIsEmptyAndChangesNoBit) {
   const Batch b({4, 0}, {3, 4});
   // The prefix is the first chunk; then there is one for each 4 keys that others may have.
@@ -285,6 +287,7 @@ TEST(PrefixChunksForward, AChunkWithoutKeysIsEmptyAndChangesNoBit) {
   }
 }
 
+/// fa.I-79.
 TEST(PrefixChunksForward, ASinkIsCountedOnce) {
   const Batch b({9, 5}, {3, 4});
   const std::vector<Ints> seen = seen_by(b);

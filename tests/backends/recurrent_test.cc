@@ -49,6 +49,7 @@ Bytes bytes(const BoundStep& s, size_t buffer) {
   return {data, data + b.numel()};
 }
 
+/// fi.I-89.
 TEST(Recurrent, PaddingOfADecodeHasNoTokensAndNoSlot) {
   const Requests batch(kDecode, {7, 3});
   BoundStep s(*find_backend("gdn"), Limits::bucket(kDecode, 4, 1, kGdn));
@@ -75,6 +76,7 @@ TEST(Recurrent, AnNpusPaddingIsSlotZeroAndItsRowsAreFoundByOffsets) {
   EXPECT_FALSE(s.meta.has(Rb::kDenseRows));
 }
 
+/// fi.I-89.
 TEST(Recurrent, AVerifyHasItsTreesAndPaddingChains) {
   Requests batch(kTargetVerify, {7, 3});
   batch.next = {1, -1, -1, 1, 2, -1}, batch.sibling = {-1, 2, -1, -1, -1, -1};

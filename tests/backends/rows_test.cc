@@ -21,6 +21,7 @@ ModelConfig model() {
   return m;
 }
 
+/// fi.I-14.
 TEST(Limits, OfABatchAreExactlyWhatItNeeds) {
   OwnedBatch b(kExtend, kFull, {9, 12, 3}, {2, 5, 3});
   const Limits extend = Limits::exact(b, model());
@@ -29,6 +30,7 @@ TEST(Limits, OfABatchAreExactlyWhatItNeeds) {
   EXPECT_EQ(extend.tokens, 10);
   EXPECT_EQ(extend.max_q_len, 5);
   EXPECT_EQ(extend.max_kv_len, 12);
+  EXPECT_EQ(extend.sum_kv_lens, 24);
   OwnedBatch d(kDraftDecode, kPrefix, {7, 9});
   d.spec.topk = 3, d.spec.num_steps = 4, d.spec.step = 2;
   const Limits draft = Limits::exact(d, model());
@@ -57,6 +59,9 @@ TEST(Limits, WhatABackendDoesNotServeIsRefusedWhole) {
             (Ids{"backend.limits mode", "backend.limits page_size", "backend.limits rows",
                  "backend.limits seq_len_fill", "backend.limits attention_chunk",
                  "backend.limits max_encoder_len"}));
+  limits = Limits::bucket(kDecode, 2, 1, model());
+  limits.model.layers = {local}, limits.model.attention_chunk = 6;
+  EXPECT_EQ(ids(serves(kFa.info(), limits)), Ids{"backend.limits attention_chunk"});
   limits = Limits::bucket(kTargetVerify, 2, 3, model());
   limits.model.topk = 2, limits.tokens = 5;
   EXPECT_EQ(ids(serves(kFa.info(), limits)), Ids{"backend.limits tokens"});
@@ -167,6 +172,7 @@ TEST(Fits, EverySlotThatIsTranslatedHasAnEntry) {
   EXPECT_EQ(status.findings()[0].where.col, 4);
 }
 
+/// fa.I-58.
 TEST(Filler, WhatARowDoesNotNeedIsForNobody) {
   BoundStep s(kFa, Limits::bucket(kDecode, 2, 1, model()));
   OwnedBatch longer(kDecode, kFull, {16, 16}), shorter(kDecode, kFull, {5, 9});

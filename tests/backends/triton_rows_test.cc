@@ -52,6 +52,7 @@ TEST(KvSplits, NearlyEqualRowsAreLevelled) {
   EXPECT_EQ(splits(few, {80, 100}), (Ints{2, 2}));
 }
 
+/// fi.I-65.
 TEST(KvSplits, OfAFixedSizeDependOnTheRowAlone) {
   Limits l = limits(32, 8, 100);
   l.model.split.fixed_size = 32;
@@ -109,6 +110,7 @@ TEST(ListedTokens, AreWhatTheFirstQuerySees) {
     }
 }
 
+/// fa.I-91.
 TEST(ListedTokens, PaddingWithMoreQueriesThanKeysHasNone) {
   EXPECT_EQ(listed_tokens(kDraftExtendV2, {-2, 3, 1}, -1), KvRange{});
   EXPECT_EQ(listed_tokens(kDraftExtendV2, {-2, 3, 1}, 4), KvRange{});

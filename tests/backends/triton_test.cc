@@ -136,6 +136,7 @@ TEST(Triton, AnExtendListsItsPrefixAlone) {
   }
 }
 
+/// fa.I-94.
 TEST(Triton, PaddingFitsBesideTheKeysOfABatch) {
   OwnedBatch two(kDecode, kFull, {1, 6}), one(kDecode, kFull, {6});
   set_hundreds(&two), set_hundreds(&one);
@@ -172,6 +173,7 @@ TEST(Triton, AGraphHasTheQueriesOfItsBucket) {
 }
 
 /// L = [3, 2], two branches of three tokens: what each step lists.
+/// fi.I-24.
 TEST(Triton, ABranchIsThePrefixAndItsOwnTokens) {
   const Ints indptrs[] = {{0, 4, 8, 11, 14}, {0, 5, 10, 14, 18}};
   for (int32_t step = 0; step < 2; ++step) {
@@ -205,6 +207,7 @@ TEST(Triton, AWindowOfABranchMayEndInThePrefixOrInTheBranch) {
   }
 }
 
+/// fa.I-95.
 TEST(Triton, PaddingOfADraftHasAListForEachBranch) {
   OwnedBatch b(kDraftDecode, kPrefix, {3});
   set_hundreds(&b, 12);

@@ -62,6 +62,16 @@ TEST(TrtllmMha, DraftExtendIsRaggedAndItsPaddingHasMoreQueriesThanKeys) {
   EXPECT_EQ(held(meta[Mha::kCuSeqlensK]), (Ints{0, 2, 36, 57, 58}));
 }
 
+/// fa.I-26.
+TEST(TrtllmMha, WithoutAPrefixQueriesAndKeysAreCountedAlikeAndApart) {
+  PagedWorld w;
+  const PagedBatch owned(ForwardMode::kExtend, {{0, 5}, {0, 2}}, 16);
+  const Meta meta = w.exact(kMha, owned.view(), model());
+  EXPECT_EQ(held(meta[Mha::kCuSeqlensQ]), (Ints{0, 5, 7}));
+  EXPECT_EQ(held(meta[Mha::kCuSeqlensK]), (Ints{0, 5, 7}));
+  EXPECT_NE(meta[Mha::kCuSeqlensK].data, meta[Mha::kCuSeqlensQ].data);
+}
+
 TEST(TrtllmMha, TheWindowPoolHasATableAndSlotsOfItsOwn) {
   PagedWorld w;
   PagedBatch owned(ForwardMode::kExtend, {{20, 3}, {0, 2}}, 16);

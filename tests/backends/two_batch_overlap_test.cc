@@ -95,6 +95,7 @@ TEST(SplitOf, ItemsStayTogether) {
   EXPECT_FALSE(split_of(batch, cutting()).request);
 }
 
+/// fi.I-66, fi.I-67.
 TEST(TwoBatchOverlap, ARequestThatIsCutIsThePrefixOfItsOtherPart) {
   for (const SeqLensKind kind : {SeqLensKind::kFull, SeqLensKind::kPrefix}) {
     PagedWorld w;
@@ -115,6 +116,7 @@ TEST(TwoBatchOverlap, ARequestThatIsCutIsThePrefixOfItsOtherPart) {
   }
 }
 
+/// fi.I-69.
 TEST(TwoBatchOverlap, ACutGivesTheBitsOfTheWhole) {
   for (const std::vector<Request>& requests :
        {std::vector<Request>{{0, 9}}, {{3, 2}, {20, 30}, {7, 1}}, {{40, 1}, {0, 1}, {5, 17}}}) {
@@ -134,6 +136,7 @@ TEST(TwoBatchOverlap, ABatchWhoseHalfEndsInAnotherRequestIsRefused) {
   EXPECT_EQ(ids(kHalves.fill(other.view(), meta)), (Ids{"batch.mode extend_lens"}));
 }
 
+/// fa.I-76, fi.I-66; each half has buffers of its own: fi.I-70.
 TEST(TwoBatchOverlap, HalvesAreWholeBatchesOfTheirRequests) {
   PagedWorld w;
   const PagedBatch owned(ForwardMode::kTargetVerify, {{3, 3}, {20, 3}, {7, 3}}, 16);
@@ -148,6 +151,7 @@ TEST(TwoBatchOverlap, HalvesAreWholeBatchesOfTheirRequests) {
   EXPECT_EQ(right[Mha::kKvLens].name, "exact0/right/kv_lens");
 }
 
+/// fi.I-69.
 TEST(TwoBatchOverlap, HalvesGiveTheBitsOfTheWhole) {
   for (const ForwardMode mode : kMha.info().modes) {
     if (mode == ForwardMode::kIdle) continue;
@@ -236,6 +240,7 @@ TEST(TwoBatchOverlap, WhatTheSecondHalfRefusesLeavesTheFirstUnwritten) {
   EXPECT_EQ(held(meta.children[0][Mha::kKvLens]), (Ints{4}));
 }
 
+/// fa.I-76.
 TEST(TwoBatchOverlap, BothHalvesHaveRequests) {
   PagedWorld w;
   Meta meta;

@@ -8,6 +8,7 @@
 namespace shadowgraph {
 namespace {
 
+/// fa.I-62, fa.I-98: every bucket is captured, and they replay by turns.
 TEST(Runner, DecodesFindNothingInAnyBucket) {
   Runs runs(model_of(2, {small_layer(), small_layer(2)}));
   for (const Ints& prefix : {Ints{4}, {5, 0}, {1, 7, 2}, {6}, {0, 0, 0}})

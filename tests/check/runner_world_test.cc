@@ -54,6 +54,7 @@ TEST(RunnerWorld, WhatIsPrebuiltIsNewInSlotsThatAnotherRequestHadToo) {
   }
 }
 
+/// fa.I-56: a NaN of padding that came through to a real row would be a finding in every replay.
 TEST(RunnerWorld, WhatPaddingReadsIsNaN) {
   const ModelConfig model = model_of(2, {small_layer()});
   const RunnerWorld world(*find_backend("flashattention"), model, options_of(model, {1}));

@@ -73,6 +73,7 @@ TEST(TracePlans, AListWithoutOffsetsIsReadWhereTheTwinHasIt) {
   EXPECT_EQ(laws(line), Laws{"table.slot decode[0].kv_indices 1 1"});
 }
 
+/// fi.I-5.
 TEST(TracePlans, PaddingsSlotsLieInThePool) {
   TraceLine line = planned_replay();
   line.expect["decode[0].kv_indices"].data[14] = 77;

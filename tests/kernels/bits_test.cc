@@ -117,6 +117,7 @@ TEST_P(Bits, BatchCompositionDoesNotMatter) {
   expect_plain(alone);
 }
 
+/// fa.I-60.
 TEST_P(Bits, PlaceInTheBatchDoesNotMatter) {
   AttentionArrangement how = as_made();
   std::ranges::reverse(how.calls[0]);
@@ -175,6 +176,7 @@ TEST_P(PagedBits, PanelsDoNotMatter) {
   }
 }
 
+/// fa.I-84.
 TEST_P(Bits, ChunkedPrefillIsTheWhole) {
   if (!x.causal)
     GTEST_SKIP() << "without a causal mask an earlier chunk does not have all its keys";

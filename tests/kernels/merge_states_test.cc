@@ -64,6 +64,7 @@ TYPED_TEST(Merge, OneStatePassesWithItsBits) {
   EXPECT_EQ(m.lse, m.s);
 }
 
+/// fi.I-46.
 TYPED_TEST(Merge, AnEmptyStateIsTheIdentity) {
   for (const float empty : {-kInf, kInf}) {
     for (size_t place : {0, 1, 2}) {
@@ -79,6 +80,7 @@ TYPED_TEST(Merge, AnEmptyStateIsTheIdentity) {
   }
 }
 
+/// fi.I-46.
 TYPED_TEST(Merge, EmptyStatesMergeToTheEmptyState) {
   SmallMerge<TestFixture::kBase> m(1, 2, 1, 2);
   m.s = {-kInf, kInf};
@@ -86,6 +88,17 @@ TYPED_TEST(Merge, EmptyStatesMergeToTheEmptyState) {
   m.run();
   EXPECT_EQ(m.out, (std::vector<float>{0, 0}));
   EXPECT_EQ(m.lse[0], -kInf);
+}
+
+/// fi.I-47.
+TYPED_TEST(Merge, TheLseIsAtLeastThatOfEveryState) {
+  SmallMerge<TestFixture::kBase> m(20, 5, 2, 1);
+  m.random(11);
+  m.run();
+  for (size_t i = 0; i < m.s.size(); ++i) {
+    if (m.s[i] == kInf) continue;  // empty
+    EXPECT_GE(m.lse[i / 10 * 2 + i % 2], m.s[i]) << i;
+  }
 }
 
 TYPED_TEST(Merge, EqualStatesGiveTheirMean) {

@@ -127,6 +127,7 @@ class World : public TileWorld {
   Ints request_, tile_, chunk_, first_rows_{0}, merges_{0};
 };
 
+/// fi.I-64.
 TEST(TileLaunch, TilesAndChunksOfAnySizeAreTheWholeCall) {
   for (const int32_t cta : {1, 2, 3, 4, 16}) {
     for (const int32_t chunk : {0, 1, 32, 200}) {
@@ -159,6 +160,7 @@ TEST(TileLaunch, EveryKindOfMaskAndKeysIsTheWholeCall) {
   }
 }
 
+/// fi.I-60.
 TEST(TileLaunch, ASinkIsCountedOnceHoweverKeysAreCut) {
   for (const int32_t chunk : {0, 16, 200}) {
     World w({.sinks = true}, {.cta = 4, .chunk = chunk});

@@ -204,6 +204,7 @@ TEST(MergePairLaunch, OfOneBaseItHasTheBitsOfMergeState) {
       });
 }
 
+/// fa.I-78, fi.I-45.
 TEST(MergePairLaunch, OfOtherBasesItIsTheMergeOfOneBase) {
   // Powers of two, so that nothing is rounded: ln and log2 of one mass, zero.
   World w;

@@ -21,6 +21,17 @@ TEST(TritonSplits, KeysOfASplitAreWholeBlocksOf32) {
   EXPECT_EQ(triton_split_keys(1000, 1), 1024);
 }
 
+/// fi.I-58: split s has as many keys from s * each on.
+TEST(TritonSplits, HaveEveryKeyOnce) {
+  for (int32_t keys = 0; keys <= 300; ++keys) {
+    for (int32_t splits = 1; splits <= 9; ++splits) {
+      const int64_t each = triton_split_keys(keys, splits);
+      ASSERT_EQ(each % 32, 0) << keys << " " << splits;
+      ASSERT_GE(each * splits, keys) << splits;
+    }
+  }
+}
+
 class DecodeWorld : public TileWorld {
  public:
   static constexpr int64_t kMaxSplits = 5;
@@ -62,6 +73,7 @@ class DecodeWorld : public TileWorld {
   std::vector<int32_t> parts;
 };
 
+/// fi.I-60, fi.I-64.
 TEST(TritonDecodeLaunch, SplitsOfAnyNumberAreTheWholeCall) {
   for (int32_t splits = 1; splits <= DecodeWorld::kMaxSplits; ++splits) {
     for (const bool sinks : {false, true}) {

@@ -168,6 +168,33 @@ TEST(Scheduler, EverythingThatMayHappenDoes) {
                                   "ragged", "back after it was retracted"});
 }
 
+/// fi.I-28.
+TEST(Scheduler, AMixedStepHasItsPromptsFirst) {
+  std::map<OwnerId, int32_t> whole;  // of each request whose prompt is stored, its length
+  int mixed = 0;
+  play(config_of(4), 10, 200, [&](const Moment& m, uint64_t, int i) {
+    if (i == 0) whole.clear();
+    for (const PoolRequest& r : m.state.requests) {
+      const auto it = whole.find(r.id);
+      if (it != whole.end() && r.kv_len < it->second) whole.erase(it);  // retracted
+    }
+    const Step& step = m.step;
+    bool decodes = false;
+    for (size_t row = 0; row < step.extend_lens.size(); ++row) {
+      const OwnerId id = step.requests[row];
+      const bool decode = whole.contains(id);
+      if (step.mode == ForwardMode::kMixed) {
+        EXPECT_FALSE(decodes && !decode) << row;
+        EXPECT_TRUE(!decode || step.extend_lens[row] == 1) << row;
+        decodes = decode;
+      }
+      if (step.seq_lens[row] == step.orig_seq_lens[row]) whole[id] = step.seq_lens[row];
+    }
+    mixed += decodes ? 1 : 0;
+  });
+  EXPECT_GT(mixed, 10);
+}
+
 TEST(Scheduler, APrebuiltPromptArrivesWholeAndOnceUntilItIsRetracted) {
   RuntimeConfig config = config_of(4);
   config.prebuilt = true;

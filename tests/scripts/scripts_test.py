@@ -161,6 +161,57 @@ class References(Tree):
     def test_the_page_is_the_list(self):
         self.reports("docs/references.md", "# References\n", "is not the list")
 
+    def whole(self, head, rows):
+        """What is said of a table with such a head and rows."""
+        self.put("src/core/refs.inc", f"// Whole: {head}.\n" + rows + 'SG_REPOSITORY("sglang", "sgl-project/sglang")\n')
+        return run("references.py", "--write", self.root)
+
+    def test_a_whole_list_has_every_number_and_each_is_held(self):
+        one, two = 'SG_REF("fa.I-28", "A sentence.")\n', 'SG_REF("fa.I-" "29", "Another.")\n'.replace('" "', "")
+        head = "fa.I-28 to fa.I-" "29, graph.G12 to graph.G12, K31 to K31"
+        self.assertIn("fa.I-" "29 is missing", self.whole(head, one)[1])
+        # A document, and a comment beside the code, hold nothing.
+        self.put("docs/metadata.md", "# Metadata\n\nfa.I-" "29\n")
+        self.put("src/faults/b.cc", "// fa.I-" "29\n")
+        code, out = self.whole(head, one + two)
+        self.assertEqual(code, 1, out)
+        self.assertIn("test holds fa.I-" "29, and it has no reason", out)
+        self.assertIn("fa 2, G 1, K 1: 1 uncited", out)
+        self.put("tests/backends/a_test.cc", "/// fa.I-" "29.\n")
+        code, out = self.whole(head, one + two)
+        self.assertEqual(code, 0, out)
+        self.assertIn("fa 2, G 1, K 1: 0 uncited, 0 cannot be violated here", out)
+
+    def test_a_graph_rule_is_a_program_or_a_test_and_a_fault_is_planted(self):
+        row = 'SG_REF("fa.I-28", "A sentence.")\n'
+        self.assertIn("graph.G" "13 is missing", self.whole("graph.G12 to graph.G" "13, K31 to K31", row)[1])
+        self.assertIn("K" "32 is missing", self.whole("K31 to K" "32", row)[1])
+        rule = row + 'SG_REF("graph.G" "13", "A rule.")\n'.replace('" "', "")
+        self.put("src/graph/a.cc", "// G" "13\n")
+        self.assertIn("test holds graph.G" "13", self.whole("graph.G12 to graph.G" "13", rule)[1])
+        self.put("tests/graph/a_test.cc", "TEST(Patterns, G" "13_Something) {}\n")
+        code, out = self.whole("graph.G12 to graph.G" "13", rule)
+        self.assertEqual(code, 0, out)
+
+    def test_a_reason_stands_in_for_whoever_would_hold_it(self):
+        row = 'SG_REF_IMPOSSIBLE("fa.I-28", "A sentence.", "no twin has it yet")\n'
+        self.put("src/faults/a.cc", '    {"K31", "CE", "title", "sglang#26512"},\n')
+        code, out = self.whole("fa.I-28 to fa.I-28", row)
+        self.assertEqual(code, 0, out)
+        self.assertIn("fa 1: 0 uncited, 1 cannot be violated here", out)
+        self.assertIn("| `fa.I-28` | A sentence. Cannot be violated here, because no twin has it yet. |",
+                      (self.root / "docs/references.md").read_text(encoding="utf-8"))
+        # What something holds can be violated.
+        self.put("src/faults/a.cc", '    {"K31", "CE", "title", "fa.I-28 sglang#26512"},\n')
+        code, out = self.whole("fa.I-28 to fa.I-28", row)
+        self.assertEqual(code, 1, out)
+        self.assertIn("fa.I-28 cannot be violated, and a law, field, fault or test cites it", out)
+
+    def test_the_lists_of_this_repository_are_whole(self):
+        code, out = run("references.py", SCRIPTS.parent)
+        self.assertEqual(code, 0, out)
+        self.assertIn("fa 98, fi 110, G 160, K 83: 0 uncited", out)
+
 
 class OneDefinition(Tree):
     def test_a_type_that_two_files_define_for_all_is_named(self):

@@ -85,6 +85,13 @@ class ListAndExplain(unittest.TestCase):
         for m in both:
             self.assertIn(f"In metadata: {m['in metadata']}\n", out)
 
+    def test_a_reference_that_nothing_can_break_says_why(self):
+        rows = [r for r in json.loads(run("list", "references", "--format", "json")[1])["items"]
+                if "Cannot be violated here, because" in r["what it says"]]
+        self.assertGreater(len(rows), 0)
+        for r in rows:
+            self.assertIn(f"{r['id']} (reference)\n\n{r['what it says']}\n", run("explain", r["id"])[1])
+
     def test_several_ids_are_explained_in_their_order_or_none(self):
         one, other = (run("explain", id)[1] for id in ("K31", "num.bound"))
         self.assertEqual(run("explain", "K31", "num.bound")[1], one + "\n" + other)

@@ -16,8 +16,8 @@ constexpr ForwardMode kAscendModes[] = {
 constexpr auto kAscendBuffers = with_family(
     kPagedBuffers,
     {field::any(recorded(Ascend::kKvLens, Role::kKeyLens, "seq_lens", "fi.I-108")),
-     field::any(field::rows(Ascend::kKvLens, "seq_lens_cpu_int", "fi.I-108 fi.I-81")),
-     field::any(field::rows(Ascend::kKvLens, "seq_lens_cpu_list", "fi.I-108 fi.I-81")),
+     field::any(field::rows(Ascend::kKvLens, "seq_lens_cpu_int", "fi.I-108 fi.I-81 fa.I-10")),
+     field::any(field::rows(Ascend::kKvLens, "seq_lens_cpu_list", "fi.I-108 fi.I-81 fa.I-10")),
      recorded(Ascend::kActualSeqLengths, Role::kQueryEnds, "actual_seq_lengths_q",
               "fi.I-109 fi.I-81"),
      field::any(field::rows(Ascend::kActualSeqLengths, "seq_lens_list_cumsum", "fi.I-109 fi.I-81")),
