@@ -12,6 +12,8 @@ TESTS = pathlib.Path(__file__).resolve().parents[1] / "tests"
 MACRO = re.compile(r"^\s*(?:TEST|TEST_F|TEST_P|TYPED_TEST|RC_GTEST_PROP)\(\s*(\w+)\s*,\s*(\w+)", re.MULTILINE)
 # Programs that every preset has stand at the beginning of a line; others depend on options.
 PROGRAM = re.compile(r"^sg_tests\((\w+)", re.MULTILINE)
+# The names of a folder's tests begin with this (tests/CMakeLists.txt).
+BEGINNING = {"upstream": "upstream."}
 PREFIX = re.compile(r"^\s*INSTANTIATE_\w+\(\s*(\w+)\s*,\s*(\w+)", re.MULTILINE)
 
 
@@ -21,7 +23,8 @@ def names_of(folder: pathlib.Path) -> list[str]:
     prefixes: dict[str, list[str]] = {}
     for prefix, suite in PREFIX.findall(text):
         prefixes.setdefault(suite, []).append(prefix + "/")
-    return [f"{prefix}{suite}.{name}" for suite, name in MACRO.findall(text)
+    beginning = BEGINNING.get(folder.name, "")
+    return [f"{beginning}{prefix}{suite}.{name}" for suite, name in MACRO.findall(text)
             for prefix in prefixes.get(suite, [""])]
 
 

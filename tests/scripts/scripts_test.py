@@ -49,6 +49,9 @@ class TestTargets(unittest.TestCase):
         self.assertEqual(self.targets("tools.names"), ["shadowgraph_cli"])
         self.assertEqual(self.targets("fuzz_safetensors"), ["fuzz_safetensors"])
 
+    def test_what_happened_upstream_is_asked_for_together(self):
+        self.assertEqual(self.targets("upstream"), ["upstream_tests"])
+
     def test_programs_that_only_some_presets_have_need_all(self):
         self.assertEqual(self.targets("^FastBodies"), ["all"])
 

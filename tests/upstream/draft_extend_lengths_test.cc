@@ -142,7 +142,7 @@ struct Filled {
 };
 
 TEST(UpstreamDraftExtend, TheLongestIsTheLargestSumAndNotTheSumOfTheLargest) {
-  // Of a skewed batch: max(100 + 1, 2 + 7) = 101, where max + max is 107.
+  // The batch is skewed: max(100 + 1, 2 + 7) = 101, and max + max is 107.
   Filled f({100, 2}, {1, 7});
   const Meta& meta = f.metadata.meta();
   EXPECT_EQ(meta.scalars[Fa::kMaxSeqLenK], 101);
