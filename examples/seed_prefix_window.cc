@@ -2,6 +2,7 @@
 // their LSE. The prefix's list had the step's own tokens, too, which are stored only afterwards
 // (sglang#26513). One request: window 2, 5 cached tokens, 4 new ones; V of token k is k.
 #include <cstdio>
+#include <span>
 #include <vector>
 
 #include "shadowgraph/shadowgraph.h"
@@ -12,22 +13,23 @@ namespace {
 
 constexpr int32_t kWindow = 2, kPrefix = 5, kNew = 4, kAll = kPrefix + kNew;
 
-// out += v of n slots of a list: attention over equal keys, but for the division.
+// out = the sum of v over n slots of a list: attention over equal keys, but for the division.
 Progress attend(LaunchFrame& f) {
+  float& out = *f.pointer<float>(2) = 0;
   for (int32_t i = 0; i < f.scalar<int32_t>(3); ++i)
-    *f.pointer<float>(2) += f.pointer<const float>(1)[f.pointer<const int32_t>(0)[i]];
+    out += f.pointer<const float>(1)[f.pointer<const int32_t>(0)[i]];
   return Progress::kDone;
 }
 void attend_footprint(const LaunchFrame& f, Footprint* spans) {
-  for (int32_t i = 0; i < f.scalar<int32_t>(3); ++i) {
-    const int32_t slot = f.pointer<const int32_t>(0)[i];
+  const auto n = f.scalar<int32_t>(3);
+  spans->push_back({f.pointer<void>(0), 0, n, sizeof(int32_t), Access::kRead});
+  spans->push_back({f.pointer<void>(2), 0, 1, sizeof(float), Access::kWrite});
+  for (const int32_t slot : std::span(f.pointer<const int32_t>(0), n))
     spans->push_back({f.pointer<void>(1), slot, 1, sizeof(float), Access::kRead});
-  }
 }
 const Kernel kAttend{.name = "attend", .body = attend, .footprint = attend_footprint};
 
-// What the device finds where the prefix's call reads tokens [first, last).
-Status run(int32_t first, int32_t last) {
+Status call_over(int32_t first, int32_t last) {
   SimDevice device;
   Arena arena(device, 1 << 20);
   Stream stream(device);
@@ -52,7 +54,8 @@ Status run(int32_t first, int32_t last) {
 }  // namespace
 
 int main() {
-  const Status before = run(kAll - kWindow - kNew, kAll), after = run(kPrefix - kWindow, kPrefix);
+  const Status before = call_over(kAll - kWindow - kNew, kAll),
+               after = call_over(kPrefix - kWindow, kPrefix);
   std::printf("before:\n%s\nafter: %s\n", before.to_string().c_str(), after.to_string().c_str());
   return !before.ok() && before.findings()[0].id == "mem.uninit_read" && after.ok() ? 0 : 1;
 }

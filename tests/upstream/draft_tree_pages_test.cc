@@ -77,7 +77,10 @@ Progress scatter(LaunchFrame& f) {
   return Progress::kDone;
 }
 void scatter_footprint(const LaunchFrame& f, Footprint* spans) {
-  Scatter::of(f).each([&](int64_t element, int32_t) {
+  const Scatter s = Scatter::of(f);
+  const int64_t slots = int64_t{s.rows} * s.steps;
+  spans->push_back({s.cache_loc, 0, slots, sizeof(int64_t), Access::kRead});
+  s.each([&](int64_t element, int32_t) {
     spans->push_back({f.pointer<void>(1), element, 1, sizeof(int32_t), Access::kWrite});
   });
 }
