@@ -25,7 +25,7 @@ DEARER = {
     ("twin", "CuteDslMla"): (192, "ranks of context parallelism have lengths of their own"),
     ("twin", "FlashMla"): (131, "a schedule of parts"),
     ("twin", "Mamba2"): (165, "chunks of a prefill"),
-    ("twin", "Laws"): (150, "a buffer for each role that a trace may name"),
+    ("twin", "Laws"): (154, "a buffer for each role that a trace may name"),
     ("twin", "FlashInferMla"): (144, "a planned launch of its own, and so no family"),
     ("files", "Ascend"): (5, "faults take its lists of the host"),
     ("files", "FlashMla"): (5, "a law judges its schedule"),

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "backends/fill/buffer_rows.h"
 #include "check/traces/trace_names.h"
 #include "conformance/records.h"
 #include "core/laws.h"
@@ -129,6 +130,21 @@ Topic topic_of_mistake(const std::vector<std::string>& row) {
           rows_of(list_mistakes(), 0, id)};
 }
 
+/// "cu_seqlens_k in decode, idle: a decode kernel is told lengths alone", a line each.
+std::string dead_buffers(const BackendInfo& info) {
+  std::string all;
+  for (const BufferInfo& row : info.buffers) {
+    if (row.dead.empty() || row.recorded.empty()) continue;
+    std::vector<std::string_view> dead, live;
+    for (const ForwardMode mode : info.modes)
+      (is_dead_in(row, mode) ? dead : live).push_back(name_of(mode));
+    all += fmt::format(
+        "\n  {}{}: {}", row.recorded,
+        dead.empty() || live.empty() ? "" : fmt::format(" in {}", fmt::join(dead, ", ")), row.dead);
+  }
+  return all;
+}
+
 Topic topic_of(const Backend& backend) {
   const std::string id(backend.info().name);
   Listing listing = rows_of(list_backends(), 0, id);
@@ -139,7 +155,8 @@ Topic topic_of(const Backend& backend) {
                   {{"Modes", row[1]},
                    {"Page sizes", row[2]},
                    {"Engine", std::string(backend.info().engine->name)},
-                   {"Fields of traces", fields}}),
+                   {"Fields of traces", fields},
+                   {"No kernel reads", dead_buffers(backend.info())}}),
           std::move(listing)};
 }
 

@@ -30,7 +30,7 @@ Footprint footprint_of(const StoreBlocks& c) {
   for (size_t t = 0; t < c.out_loc.size(); ++t) {
     if (c.drops(t)) continue;
     const auto row = static_cast<int32_t>(t);
-    append(&spans, {c.seq_lens.data(), row, 1, sizeof(int32_t), Access::kRead, row});
+    append(&spans, {c.positions.data(), row, 1, sizeof(int32_t), Access::kRead, row});
     append(&spans, {c.freqs.data, c.freqs.offset(c.position(t)), c.freqs.shape[1], sizeof(float),
                     Access::kRead, row});
   }
@@ -40,7 +40,7 @@ Footprint footprint_of(const StoreBlocks& c) {
 Footprint refused_footprint(const StoreBlocks& c) {
   Footprint spans;
   add_whole(&spans, c.out_loc);
-  add_whole(&spans, c.seq_lens);
+  add_whole(&spans, c.positions);
   for (size_t t = 0; t < c.out_loc.size(); ++t)
     if (!c.drops(t))
       add_missing_slot(&spans, c.pool, c.out_loc[t], Access::kWrite, static_cast<int64_t>(t));
@@ -63,20 +63,20 @@ Status validate(const StoreBlocks& call) {
   const int64_t dim = call.x.rank == 2 ? call.x.shape[1] : kAny;
   c.input("weight", call.weight, {dim}, {DType::kF32});
   if (!c.input("freqs", call.freqs, {kAny, kAny}, {DType::kF32})) return status;
-  if (!c.span("seq_lens", call.seq_lens)) return status;
-  if (call.seq_lens.size() != call.out_loc.size()) {
-    c.fail("len.batch", at("seq_lens"), std::to_string(call.out_loc.size()),
-           std::to_string(call.seq_lens.size()));
+  if (!c.span("positions", call.positions)) return status;
+  if (call.positions.size() != call.out_loc.size()) {
+    c.fail("len.batch", at("positions"), std::to_string(call.out_loc.size()),
+           std::to_string(call.positions.size()));
     return status;
   }
   for (size_t t = 0; t < call.out_loc.size(); ++t) {
-    if (call.drops(t)) continue;  // its length is not read
+    if (call.drops(t)) continue;  // its position is not read
     const int64_t position = call.position(t);
     if (position >= 0 && position < call.freqs.shape[0]) continue;
-    c.fail(
-        "len.capacity", at("seq_lens", t),
-        std::to_string(call.ratio) + " to " + std::to_string(call.freqs.shape[0] - 1 + call.ratio),
-        std::to_string(call.seq_lens[t]));
+    c.fail("len.capacity", at("positions", t),
+           std::to_string(call.ratio - 1) + " to " +
+               std::to_string(call.freqs.shape[0] + call.ratio - 2),
+           std::to_string(call.positions[t]));
   }
   return status;
 }

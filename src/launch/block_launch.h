@@ -16,15 +16,15 @@ struct StoreBlocks {
   ConstTensorView weight;  // f32 [head_dim], of the norm
   float eps = 1e-6F;
   ConstTensorView freqs;  // f32 [positions, rope_dim]; a block's is that of its first token
-  std::span<const int32_t> seq_lens;  // [tokens], the token itself counted
-  std::span<const int64_t> out_loc;   // [tokens] slots; below first_slot: it ends no block
+  std::span<const int32_t> positions;  // [tokens]
+  std::span<const int64_t> out_loc;    // [tokens] slots; below first_slot: it ends no block
   WritableLatentPool pool;
   int32_t ratio = 0;  // tokens of a block
   int64_t first_slot = 1;
 
   bool drops(size_t token) const { return out_loc[token] < 0 || out_loc[token] < first_slot; }
   /// The position of the first token of a token's block.
-  int64_t position(size_t token) const { return int64_t{seq_lens[token]} - ratio; }
+  int64_t position(size_t token) const { return int64_t{positions[token]} + 1 - ratio; }
 };
 template <class V>
 void visit_args(V& v, StoreBlocks& c) {
@@ -32,7 +32,7 @@ void visit_args(V& v, StoreBlocks& c) {
   v("weight", c.weight);
   v("freqs", c.freqs);
   v("pool", c.pool);
-  v("seq_lens", c.seq_lens);
+  v("positions", c.positions);
   v("out_loc", c.out_loc);
   v("eps", c.eps);
   v("ratio", c.ratio);

@@ -6,6 +6,7 @@
 #include "attn/finding_ids.h"
 #include "attn/page_table.h"
 #include "backends/paged_world.h"
+#include "launch/row_numbers.h"
 
 namespace shadowgraph {
 namespace {
@@ -89,16 +90,6 @@ TEST(CuteDslMla, ARankStoresItsOwnTokensOnly) {
   }
 }
 
-TEST(CuteDslMla, AQuerySeesTheLocalKeysUpToItsPosition) {
-  const PagedBatch owned(ForwardMode::kTargetVerify, {{10, 3}, {0, 3}}, 2 * kPage);
-  const Ints visible[2] = {{6, 1, 6, 1, 7, 2}, {5, 0, 6, 1, 6, 1}};
-  for (const int32_t r : {0, 1}) {
-    PagedWorld w;
-    const Meta meta = w.exact(kMla, owned.view(), model(r, 2));
-    EXPECT_EQ(held(meta[Mla::kVisibleLens]), visible[r]);
-  }
-}
-
 TEST(CuteDslMla, ARankWithoutKeysIsBoundedByOne) {
   PagedWorld w;
   const PagedBatch owned(ForwardMode::kDecode, {{0, 1}}, 2 * kPage);
@@ -112,7 +103,6 @@ TEST(CuteDslMla, PaddingRowsSeeTheFillAndStoreNowhere) {
   const PagedBatch owned(ForwardMode::kTargetVerify, {{10, 3}}, 2 * kPage);
   Meta meta = w.bind(kMla, Limits::bucket(ForwardMode::kTargetVerify, 2, 3, model(1, 2)));
   w.fill(kMla, owned.view(), meta);
-  EXPECT_EQ(held(meta[Mla::kVisibleLens]), (Ints{5, 1, 6, 1, 6, 2}));
   EXPECT_EQ(held_row(meta[Mla::kPageTable], 1, 1), (Ints{0}));
   const auto loc = held<int64_t>(meta[Mla::kOutCacheLoc]);
   EXPECT_EQ((std::vector<int64_t>{loc.begin() + 3, loc.end()}), (std::vector<int64_t>{-1, -1, -1}));

@@ -61,7 +61,6 @@ TEST(DeepseekV4, ADecodeHasTheNumbersOfTheContract) {
             (Longs{0, slot(1, 3) / 4, slot(2, 127) / 4, slot(3, 299) / 4, 0}));
   EXPECT_EQ(s.slots(c128(V4::kOutLoc)), (Longs{0, 0, slot(2, 127) / 128, 0, 0}));
   EXPECT_EQ(s.row(c128(V4::kBlocks), 3, 3), (Ints{slot(3, 0) / 128, slot(3, 0) / 128 + 1, -1}));
-  EXPECT_EQ(s.row(c4(V4::kBlocks), 0, 2), (Ints{-1, -1}));
   EXPECT_EQ(s.row(V4::kWindow, 3, 3), (Ints{slot(3, 299), slot(3, 298), slot(3, 297)}));
   EXPECT_EQ(s.row(V4::kWindow, 1, 5), (Ints{slot(1, 3), slot(1, 2), slot(1, 1), slot(1, 0), -1}));
   EXPECT_EQ(s.row(V4::kWindow, 4, 2), (Ints{0, -1}));
@@ -102,7 +101,7 @@ TEST(DeepseekV4, WindowsAreSlotsOfTheirPool) {
                   static_cast<int32_t>(batch.swa[static_cast<size_t>(row[4])])}));
   EXPECT_EQ(s.slots(V4::kWindowOutLoc), (Longs{batch.swa[static_cast<size_t>(row[5])], 0}));
   // Blocks lie by pages of the full pool, states by the window's.
-  EXPECT_EQ(s.row(c4(V4::kBlocks), 0, 2), (Ints{row[3] / 4, -1}));
+  EXPECT_EQ(s.row(V4::kPageTable, 0, 2), (Ints{row[0] / 4, row[4] / 4}));
   EXPECT_EQ(s.ints(c4(V4::kStatePages))[0], batch.swa[static_cast<size_t>(row[5])] / 4);
 }
 

@@ -26,7 +26,6 @@ TEST(FlashInferMla, ListsEverySlotWhateverThePageSize) {
   list.resize(8);
   EXPECT_EQ(list, (Ints{4, 5, 6, 7, 12, 8, 9, 0}));
   EXPECT_EQ(s.ints(Mla::kKvLens), (Ints{5, 2, 1}));
-  EXPECT_EQ(s.ints(Mla::kLastPageLen), (Ints{1, 1, 1}));
   EXPECT_EQ(s.ints(Mla::kQoIndptr), (Ints{0, 1, 2, 3}));
 }
 

@@ -103,8 +103,6 @@ const Slip kSlips[] = {
      [](const Planting& p) { p.put(CuteDslMla::kKvLens, 1, 9); }},
     {"len.kv_extent", "AllRanksAreThisOne", "cutedsl_mla", kRanks, kDecode, 0,
      [](const Planting& p) { p.put(CuteDslMla::kGlobalSeqLensK, 1, 5); }},
-    {"len.kv_extent", "AQuerySeesAKeyMore", "cutedsl_mla", kRanks, kDecode, 0,
-     [](const Planting& p) { p.put(CuteDslMla::kVisibleLens, 1, 6); }},
     {"len.kv_extent", "ACascadeLacksAPage", "flashattention", kTree, kDraft, 0,
      [](const Planting& p) { p.put(Fa::kCacheSeqlens, 0, 2); }},
     {"len.kv_extent", "ATokenOfATreeSeesOneLess", "flashattention", kTree, kVerify, 0,
@@ -339,7 +337,7 @@ const Slip kSlips[] = {
      StepShape{.prefix_lens = {1, 8}}, 4,
      [](const Planting& p) { p.put(c4(V4::kLensClamp1), 0, 0); }},
     {"latent.blocks", "NoBlockIsSlotZero", "deepseek_v4", kV4, StepShape{.prefix_lens = {1, 8}}, 4,
-     [](const Planting& p) { p.put(c4(V4::kBlocks), 0, 0); }},
+     [](const Planting& p) { p.put(c128(V4::kBlocks), 0, 0); }},
     {"latent.blocks", "ABlockIsAnotherPages", "deepseek_v4", kV4, kDecode, 4,
      [](const Planting& p) { p.put(c128(V4::kBlocks), 2, p.get(c128(V4::kBlocks), 0)); }},
     {"latent.blocks", "ABlockOfAUnifiedPoolIsARings", "deepseek_v4_hip", kV4Hip, kDecode, 4,
@@ -359,6 +357,22 @@ const Slip kSlips[] = {
      }},
     {"len.padding", "PaddingSeesNothing", "deepseek_v4", kV4, kDecode, 4,
      [](const Planting& p) { p.put(V4::kWindowLens, 3, 0); }},
+    {"len.padding", "PaddingStandsElsewhere", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put(V4::kPositions, 3, 5); }},
+    {"latent.window", "PaddingIsARequests", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put(V4::kPoolRows, 3, 1); }},
+    {"latent.window", "PaddingSeesARequestsToken", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) {
+       const auto columns = p.meta().buffers[V4::kWindow].shape[1];
+       p.put(V4::kWindow, 3 * columns, p.get(V4::kWindow, 0));
+     }},
+    {"latent.blocks", "PaddingSeesABlock", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) { p.put(c128(V4::kBlocks), 3 * kV4ListColumns, 0); }},
+    {"sparse.table", "PaddingHasARequestsPage", "deepseek_v4", kV4, kDecode, 4,
+     [](const Planting& p) {
+       const auto columns = p.meta().buffers[V4::kPageTable].shape[1];
+       p.put(V4::kPageTable, 3 * columns, 1);
+     }},
     {"plan.work", "APartBeginsBehindAKey", "flashmla", kLatent, kDecode, 4,
      [](const Planting& p) { p.put(FlashMla::kTileMetadata, kMlaPartInts + kBeginRow, 0); }},
     {"plan.work", "SplitsOfARowAreCountedTwice", "flashmla", kLatent, kDecode, 4,
@@ -387,6 +401,7 @@ TEST(MetadataLaws, EveryLawHasASlip) {
   std::set<std::string_view> planted = {"batch.capacity", "mask.items"};  // below
   planted.insert("state.parents");                                        // recurrent_world_test.cc
   planted.insert("sparse.choice");                                        // sparse_world_test.cc
+  planted.insert("mem.not_uploaded");                                     // below
   for (const Slip& slip : kSlips) planted.insert(slip.law);
   for (const MetadataLaw& one : all_metadata_laws())
     EXPECT_TRUE(planted.contains(one.law.law().id)) << one.law.law().id;
@@ -424,6 +439,28 @@ TEST(MetadataLaws, ItemsThatShowEachOther) {
   const Status status = metadata.judge(batch);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.findings()[0].id, "mask.items") << status.to_string();
+}
+
+TEST(MetadataLaws, AFillThatDoesNotReachTheDeviceIsSeenWhereverItStays) {
+  const Step step = make_step({.page_size = 64, .prefix_lens = {5, 8}}, width_of(kLatent));
+  const ForwardBatch batch = step.batch();
+  for (const int kept : {-1, int{FlashMla::kTileMetadata}, int{FlashMla::kOutCacheLoc}}) {
+    SimDevice device;
+    Stream stream(device);
+    const Arena arena(device, MetadataCase::kArenaBytes);
+    const Backend& backend = *find_backend("flashmla");
+    Meta meta;
+    ASSERT_TRUE(backend.bind(arena, Limits::exact(batch, kLatent), &meta).ok());
+    ASSERT_TRUE(backend.fill(batch, meta).ok());
+    if (kept >= 0) meta.arena.discard(meta[static_cast<size_t>(kept)]);
+    ASSERT_TRUE(meta.arena.upload(stream.handle()).ok());
+    stream.synchronize();
+    const Status status = judge_metadata(backend, batch, kLatent, meta, true);
+    ASSERT_EQ(status.ok(), kept < 0) << status.to_string();
+    if (kept < 0) continue;
+    EXPECT_EQ(status.findings()[0].id, "mem.not_uploaded");
+    EXPECT_EQ(status.findings()[0].where.field, meta[static_cast<size_t>(kept)].name);
+  }
 }
 
 TEST(MetadataLaws, OfOneFieldTheFirstAndHowManyMore) {

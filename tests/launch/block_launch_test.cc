@@ -17,7 +17,7 @@ class World : public LaunchWorld {
     x = bind("pooled", DType::kF32, {kTokens, kDim}, kDim);
     weight = bind("weight", DType::kF32, {kDim});
     freqs = bind("freqs", DType::kF32, {16, kRope}, kRope);
-    lens = bind_values("seq_lens", DType::kI32, Ints{3, 4, 5, 12});
+    positions = bind_values("positions", DType::kI32, Ints{2, 3, 4, 11});
     out_loc = bind_values("out_loc", DType::kI64, std::vector<int64_t>{0, 5, 0, 2});
     pool = bind("blocks", DType::kF32, {kSlots, kDim}, kDim);
     for (const Buffer& b : {weight, freqs}) randomise(b);
@@ -27,13 +27,13 @@ class World : public LaunchWorld {
   StoreBlocks call() const {
     StoreBlocks c;
     c.x = x.view(), c.weight = weight.view(), c.freqs = freqs.view();
-    c.seq_lens = elements<int32_t>(lens), c.out_loc = elements<int64_t>(out_loc);
+    c.positions = elements<int32_t>(positions), c.out_loc = elements<int64_t>(out_loc);
     c.pool.data = pool.view();
     c.ratio = 4, c.first_slot = 2;
     return c;
   }
 
-  Buffer x, weight, freqs, lens, out_loc, pool;
+  Buffer x, weight, freqs, positions, out_loc, pool;
 };
 
 TEST(BlockLaunch, BlocksThatEndAreNormedRotatedAndStored) {
@@ -89,8 +89,8 @@ TEST(BlockLaunch, APositionWithoutARotationIsRefused) {
   World w;
   w.stream().synchronize();
   StoreBlocks c = w.call();
-  const Ints lens = {3, 2, 5, 21};
-  c.seq_lens = lens;
+  const Ints positions = {2, 1, 4, 20};
+  c.positions = positions;
   const Status status = validate(c);
   ASSERT_EQ(status.findings().size(), 2U) << status.to_string();
   for (const Finding& f : status.findings()) EXPECT_EQ(f.id, "len.capacity");

@@ -85,8 +85,14 @@ class Arena {
   }
   /// The values written last, whether uploaded or not; nullptr if the buffer has no staging.
   const std::byte* staged(const Buffer& buffer) const;
-  /// A fill begins: values written into the buffer since the last upload will not be copied.
+  /// A fill begins: what was written into the buffer before is not meant for the device any more.
+  void begin_fill(const Buffer& buffer);
+  /// Values written into the buffer since the last upload will not be copied, whoever meant them to
+  /// be.
   void discard(const Buffer& buffer);
+  /// What was written since the fill began, and not retired: after an upload the device has these
+  /// values, until a launch writes there. In the order of the writes; valid until the next one.
+  std::span<const Elements> filled(const Buffer& buffer) const;
   /// Enqueues the copies of everything written since the last upload, in every scope.
   Status upload(StreamHandle stream);
 

@@ -21,11 +21,15 @@ enum class Role : uint8_t {
   kQueryLens,   // [rows]
   // Keys, all that a request has on this rank
   kKeyOffsets,  // [rows + 1]
+  kKeyEnds,     // [rows] offsets without the first
   kKeyLens,     // [rows]
-  kFlatLens,    // [rows] of all ranks
-  kWidthLens,   // [rows] the prefix, and as many keys as Limits::max_q_len says
-  kSeenLens,    // [max_q_len, rows] keys that a query sees
-  kPoolRows,    // [rows] of req_to_token
+  kPrefixLens,  // [rows] keys that were stored before the step
+  kListedKeys,  // slots of each row's keys by lens, an indptr, beside the table that a kernel reads
+  kListedInWindow,  // the same in the window's pool
+  kFlatLens,        // [rows] of all ranks
+  kWidthLens,       // [rows] the prefix, and as many keys as Limits::max_q_len says
+  kFirstListed,     // [rows] tokens of the prefix before the row's list, by lens, an indptr
+  kPoolRows,        // [rows] of req_to_token
   // Slots that this step writes: of the pool, of the window's, of the encoder's tokens
   kStored,
   kStoredInWindow,
@@ -37,12 +41,21 @@ enum class Role : uint8_t {
   kDraftParents,    // [tokens] the earlier token of the same row
   kChunkIndices,    // Mamba2's ChunkList of a prefill
   kChunkOffsets,
-  kChunkCount,  // [1]
-  kTokenRows,   // [tokens] which request each is of; seq_idx
-  kTrackSlots,  // [rows] -1: no snapshot
-  kOnes,        // all are 1
-  kParts,       // FlashMLA's schedule [parts, 8], of lens
-  kPartSplits,  // [rows + 1] splits of the rows before
+  kChunkCount,    // [1]
+  kTokenRows,     // [tokens] which request each is of; seq_idx
+  kTrackSlots,    // [rows] -1: no snapshot
+  kTrackFinals,   // [rows] the slot whose state behind the step is the snapshot; -1: it is not
+  kTrackChunks,   // [rows] which chunk's state it is, of all requests' chunks; -1: none
+  kTrackWindows,  // [rows, conv_width - 1] tokens before it; 0: no snapshot, or of an earlier step
+  // Mamba2 computes a request's tokens up to a snapshot inside a chunk once more, as one of two
+  // rows
+  kTrackCuts,        // [2 rows + 1] tokens before the snapshot's end, and before the request's
+  kTrackCutSlots,    // [2 rows] the snapshot's slot; -1: nothing is computed
+  kTrackCutInitial,  // [2 rows] bytes, 1: starts from kTrackCutFrom
+  kTrackCutFrom,     // [rows] the slot that it starts from, -1: none
+  kOnes,             // all are 1
+  kParts,            // FlashMLA's schedule [parts, 8], of lens
+  kPartSplits,       // [rows + 1] splits of the rows before
   // Dual-chunk layers, [rows]; in a prefill chunks cut the rows. Keys in the last query's chunk, in
   // the chunk before, in all chunks before that
   kIntraLens,
@@ -121,8 +134,12 @@ struct BufferInfo {
   int lens = -1;
   std::optional<V4Group> group = {};  // the group whose blocks it describes
   std::string_view why = {};          // why no law reads it
+  // Why no launch of the twin is given it, in modes of which none is (a bit for each ForwardMode):
+  // the engine's kernels do not read it either
+  std::string_view dead = {};
+  uint32_t dead_in = 0;
 
-  std::string_view recorded = {};  // the engine's name: "expand.page_table"
+  std::string_view recorded = {};  // the engine's name: "expand.page_table"; also of a dead buffer
   FieldShape shape = FieldShape::kNone;
   FieldRule rule = FieldRule::kExact;
   // kTable, kList: how the engine's kernel reads it: in pages of the model's size, or in slots. Not

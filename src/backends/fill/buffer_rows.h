@@ -60,9 +60,9 @@ constexpr BufferInfo scalar(int scalar, std::string_view name, std::string_view 
   return row;
 }
 /// A field that nothing reads in the modes where the twin has no other row of its name.
-constexpr BufferInfo dead(FieldShape shape, std::string_view name, std::string_view refs) {
-  BufferInfo row = shaped(shape, -1, name, refs);
-  row.rule = FieldRule::kDead, row.of_queries = false;
+constexpr BufferInfo dead(FieldShape shape, std::string_view name, std::string_view why) {
+  BufferInfo row = shaped(shape, -1, name, "");
+  row.rule = FieldRule::kDead, row.of_queries = false, row.dead = why;
   return row;
 }
 
@@ -141,6 +141,28 @@ constexpr BufferInfo unread(int buffer, std::string_view why) {
   return unread(BufferInfo{.buffer = buffer}, why);
 }
 
+/// The same buffer with the engine's name, which no trace records.
+constexpr BufferInfo named(std::string_view name, BufferInfo row) {
+  row.recorded = name;
+  return row;
+}
+using Modes = std::initializer_list<ForwardMode>;
+/// The same buffer, which no kernel reads in these modes; none: in no mode.
+constexpr BufferInfo dead(BufferInfo row, std::string_view why, Modes modes = {}) {
+  row.dead = why, row.dead_in = modes.size() == 0 ? ~0U : 0U;
+  for (const ForwardMode m : modes) row.dead_in |= 1U << static_cast<uint32_t>(m);
+  return row;
+}
+constexpr bool is_dead_in(const BufferInfo& row, ForwardMode mode) {
+  return (row.dead_in >> static_cast<uint32_t>(mode) & 1U) != 0;
+}
+/// Modes of decode kernels.
+inline constexpr Modes kDecodeModes = {ForwardMode::kDecode, ForwardMode::kIdle,
+                                       ForwardMode::kDraftDecode, ForwardMode::kTargetVerify};
+
+inline constexpr std::string_view kEncodersInExtends =
+    "encoders are stored with their request's first tokens, in extends";
+
 /// The table of a backend: at most n rows.
 template <size_t n>
 struct BufferTable {
@@ -168,6 +190,14 @@ constexpr BufferTable<m + n> with_family(const std::array<BufferInfo, m>& family
   add_missing(false);
   for (const BufferInfo& row : own) table.add(row);
   add_missing(true);
+  return table;
+}
+
+/// The same table, of whose buffers no kernel reads those from the first on.
+template <size_t n>
+constexpr BufferTable<n> dead_from(int first, BufferTable<n> table, std::string_view why) {
+  for (BufferInfo& row : table.rows)
+    if (row.buffer >= first && !is_scalar(row.role)) row = dead(row, why);
   return table;
 }
 

@@ -198,7 +198,7 @@ Status Binder::bind(Meta* meta) {
 
 Filler::Filler(Meta& meta) : meta_(meta) {
   for (const Buffer& b : meta_.buffers)
-    if (b.lifetime == Lifetime::kPerStep) meta_.arena.discard(b);
+    if (b.lifetime == Lifetime::kPerStep) meta_.arena.begin_fill(b);
 }
 
 template <class T>

@@ -19,6 +19,12 @@ std::span<const T> elements(const Buffer& b) {
   return {reinterpret_cast<const T*>(b.data), static_cast<size_t>(b.numel())};
 }
 
+/// The same of a buffer that a launch writes.
+template <class T>
+std::span<T> written(const Buffer& b) {
+  return {reinterpret_cast<T*>(b.data), static_cast<size_t>(b.numel())};
+}
+
 /// One request's row, or a padding row: the lengths that an engine's graph runner gives it, and no
 /// slots (all its keys lie in page 0).
 struct RequestRow {

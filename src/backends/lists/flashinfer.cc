@@ -98,7 +98,8 @@ constexpr BufferInfo kFlashInferBuffers[] = {
     unread(choice(Fi::kExtendNoPrefix, "extend_no_prefix", "fi.I-48"), kChoice),
     {Fi::kOutCacheLoc, Role::kStored},
     {Fi::kSwaOutCacheLoc, Role::kStoredInWindow},
-    {Fi::kEncoderOutCacheLoc, Role::kStoredOfEncoder},
+    dead(named("encoder_out_cache_loc", {Fi::kEncoderOutCacheLoc, Role::kStoredOfEncoder}),
+         kEncodersInExtends, kDecodeModes),
 };
 
 constexpr BackendInfo kFlashInferInfo{.name = "flashinfer",

@@ -1,13 +1,10 @@
 #include "backends/lists/flashinfer_mla.h"
 
-#include <string>
-#include <utility>
-
 #include "backends/fill/buffer_rows.h"
 #include "backends/fill/csr_rows.h"
 #include "backends/lists/flashinfer_wrapper.h"
-#include "core/laws.h"
 #include "launch/attention_launch.h"
+#include "launch/row_numbers.h"
 
 namespace shadowgraph {
 namespace {
@@ -26,7 +23,6 @@ constexpr BufferInfo kFlashInferMlaBuffers[] = {
     recorded(FiMla::kKvIndptr, Role::kKeyOffsets, "kv_indptr", "fi.I-1 fi.I-16 fi.I-27"),
     field::list(FiMla::kKvIndices, FiMla::kKvIndptr, "kv_indices", "fi.I-6 fi.I-15"),
     recorded(FiMla::kKvLens, Role::kKeyLens, "kv_len_arr", "fi.I-16 fi.I-27 fi.I-85"),
-    {FiMla::kLastPageLen, Role::kOnes},
     {FiMla::kOutCacheLoc, Role::kStored},
 };
 
@@ -62,7 +58,7 @@ Status FlashInferMla::bind(const Arena& arena, const Limits& limits, Meta* meta)
   b.query_offsets(kQoIndptr, "qo_indptr", limits.rows);
   bind_csr(b, kList, "kv", limits.rows, most_listed_keys(limits, limits.max_kv_len));
   b.ints(kKvLens, "kv_len_arr", {limits.rows});
-  b.constant(kLastPageLen, "kv_last_page_len", limits.rows, 1);
+  b.scratch(kLastPageLen, "kv_last_page_len", DType::kI32, {limits.rows}, 1);
   b.slots(kOutCacheLoc, "out_cache_loc", limits.tokens);
   return b.bind(meta);
 }
@@ -94,14 +90,17 @@ std::vector<KeyList> FlashInferMla::key_lists(const Meta& /*meta*/,
 }
 
 void FlashInferMla::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
+  // A page is a slot: its only token is a row's last where kv_len_arr and kv_indptr agree.
+  const std::span<int32_t> last = written<int32_t>(meta[kLastPageLen]);
+  const auto kv_lens = elements<int32_t>(meta[kKvLens]), kv = elements<int32_t>(meta[kKvIndptr]);
+  stream.launch(row_lens_launch({kv_lens, kv, 1, -1, 1, last}, {1, meta.limits.first_row}));
   for (const LayerIo& io : step.layers) {
     launch_store(stream, io, meta[kOutCacheLoc], token_rows(meta.limits));
     PagedAttention call;
     call.q = io.q;
     call.cache = slot_view(io.cache);
-    call.pages =
-        PageTable::csr(elements<int32_t>(meta[kKvIndptr]), elements<int32_t>(meta[kKvIndices]),
-                       elements<int32_t>(meta[kLastPageLen]));
+    call.pages = PageTable::csr(elements<int32_t>(meta[kKvIndptr]),
+                                elements<int32_t>(meta[kKvIndices]), last);
     call.cu_seqlens_q = elements<int32_t>(meta[kQoIndptr]);
     call.params = meta.limits.model.layers[static_cast<size_t>(io.kind)].params;
     call.out = io.out;

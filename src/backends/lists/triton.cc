@@ -31,6 +31,12 @@ constexpr BufferInfo splits(int buffer, std::string_view name) {
   row.most_of = Tr::kAttnLogits;
   return row;
 }
+constexpr BufferInfo first_listed(int buffer, int indptr, std::string_view name) {
+  BufferInfo row = any(bounded(rows(buffer, name, "fi.I-39"), 0, 0));
+  row.role = Role::kFirstListed, row.lens = indptr;
+  return row;
+}
+
 constexpr BufferInfo kTritonBuffers[] = {
     key_indptr(Tr::kKvIndptr, "kv_indptr", "fi.I-1 fi.I-16 fi.I-21 fi.I-23 fi.I-27"),
     list(Tr::kKvIndices, Tr::kKvIndptr, "kv_indices", "fi.I-6 fi.I-20"),
@@ -43,10 +49,9 @@ constexpr BufferInfo kTritonBuffers[] = {
     key_indptr(Tr::kWindowKvIndptr, "window_kv_indptr", "fi.I-31 fi.I-32 fi.I-33"),
     list(Tr::kWindowKvIndices, Tr::kWindowKvIndptr, "window_kv_indices", "fi.I-34 fi.I-38"),
     splits(Tr::kWindowNumKvSplits, "window_num_kv_splits"),
-    // A verify's is what its buffer began with.
-    field::dead(FieldShape::kRows, "window_num_kv_splits", ""),
-    unread(any(bounded(rows(Tr::kWindowKvOffsets, "window_kv_offsets", "fi.I-39"), 0, 0)),
-           "a wrong one moves the window, and outputs are compared"),
+    field::dead(FieldShape::kRows, "window_num_kv_splits",
+                "a verify's is what its buffer began with"),
+    first_listed(Tr::kWindowKvOffsets, Tr::kWindowKvIndptr, "window_kv_offsets"),
     field::shaped(FieldShape::kSizes, Tr::kAttnLogits, "attn_logits_shape", "fi.I-59"),
     {Tr::kOutCacheLoc, Role::kStored},
     recorded(Tr::kSwaOutCacheLoc, Role::kStoredInWindow, "swa_out_cache_loc", "fi.I-16 fi.I-38"),

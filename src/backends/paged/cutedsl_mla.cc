@@ -7,6 +7,7 @@
 #include "attn/tensor_rows.h"
 #include "backends/fill/buffer_rows.h"
 #include "core/laws.h"
+#include "launch/row_numbers.h"
 
 namespace shadowgraph {
 namespace {
@@ -19,7 +20,6 @@ constexpr auto kCuteDslMlaBuffers = with_family(
      recorded(Dsl::kSeqLensK, Role::kWidthLens, "seq_lens_k", "fa.I-19 fa.I-87 fa.I-89"),
      recorded(Dsl::kGlobalSeqLensK, Role::kFlatLens, "global_seq_lens_k", "fa.I-89"),
      recorded(Dsl::kSeqLensQ, Role::kQueryLens, "seq_lens_q", "fa.I-17"),
-     {Dsl::kVisibleLens, Role::kSeenLens},
      recorded(Dsl::kMaxSeqLenQ, Role::kLongestQuery, "max_seq_len_q", "fa.I-18"),
      recorded(Dsl::kMaxSeqLenK, Role::kLongestKeys, "max_seq_len_k", "fa.I-21", Dsl::kKvLens)});
 
@@ -93,7 +93,7 @@ Status CuteDslMla::bind(const Arena& arena, const Limits& limits, Meta* meta) co
   b.slots(kOutCacheLoc, "out_cache_loc", limits.tokens);
   bind_own(b, limits);
   b.ints(kGlobalSeqLensK, "global_seq_lens_k", {limits.rows});
-  b.ints(kVisibleLens, "visible_lens", {limits.max_q_len, limits.rows});
+  b.scratch(kVisibleLens, "visible_lens", DType::kI32, {limits.max_q_len, limits.rows}, 1);
   return finish(b, limits, meta);
 }
 
@@ -106,8 +106,7 @@ Status CuteDslMla::fill(const ForwardBatch& batch, Meta& meta) const {
   const Rank rank(limits.model);
   Filler f(meta);
   const std::span<int32_t> lens = f.ints(kKvLens), lens_k = f.ints(kSeqLensK),
-                           global_k = f.ints(kGlobalSeqLensK), lens_q = f.ints(kSeqLensQ),
-                           visible = f.ints(kVisibleLens);
+                           global_k = f.ints(kGlobalSeqLensK), lens_q = f.ints(kSeqLensQ);
   int32_t longest = 1;
   for (int32_t i = 0; i < limits.rows; ++i) {
     const RequestRow row = row_of(batch, limits, i);
@@ -117,8 +116,6 @@ Status CuteDslMla::fill(const ForwardBatch& batch, Meta& meta) const {
     lens[at] = lens_k[at] = rank.local(e.kv_len);
     lens_q[at] = e.q_len;
     longest = std::max(longest, lens[at]);
-    for (int32_t t = 0; t < e.q_len; ++t)
-      visible[static_cast<size_t>(t) * lens.size() + at] = rank.local(e.prefix_len + t + 1);
     f.table_row(kPageTable, i, row.slots, int64_t{lens[at]} * rank.size);
   }
   meta.scalars[kMaxSeqLenK] = longest;
@@ -138,7 +135,14 @@ std::vector<KeyList> CuteDslMla::key_lists(const Meta& meta, const LayerKind& ki
 void CuteDslMla::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   const Limits& limits = meta.limits;
   if (limits.model.dcp_size == 1) return TrtllmMla::forward(stream, meta, step);
-  const std::span<const int32_t> visible = elements<int32_t>(meta[kVisibleLens]);
+  RankLens c;
+  c.lens = elements<int32_t>(meta[kSeqLensK]);
+  c.global_lens = elements<int32_t>(meta[kGlobalSeqLensK]);
+  c.q_lens = elements<int32_t>(meta[kSeqLensQ]);
+  c.rank = limits.model.dcp_rank, c.size = limits.model.dcp_size, c.max_q_len = limits.max_q_len;
+  c.out = written<int32_t>(meta[kVisibleLens]);
+  stream.launch(rank_lens_launch(c, {1, limits.first_row}));
+  const std::span<const int32_t> visible = c.out;
   const auto rows = static_cast<size_t>(limits.rows);
   for (const LayerIo& io : step.layers) {
     store(stream, meta, io);

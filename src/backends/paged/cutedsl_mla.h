@@ -8,18 +8,14 @@
 
 namespace shadowgraph {
 
-/// How many of the first len tokens a rank holds.
-constexpr int32_t local_len(int32_t len, int32_t rank, int32_t size) {
-  return len / size + (rank < len % size ? 1 : 0);
-}
-
 /// With more than one rank a request has a length for each of its queries: which local keys a query
 /// sees depends on its position and on the rank. Modes whose requests all have max_q_len queries.
 class CuteDslMla : public TrtllmMla {
  public:
   enum DcpBufferId : uint8_t {
     kGlobalSeqLensK = kFirstOwnOfTrtllm,  // [rows]; kSeqLensK is the rank's
-    kVisibleLens,                         // [max_q_len, rows] local keys that a query sees
+    kVisibleLens,  // [max_q_len, rows] local keys that a query sees; a launch makes it of the
+                   // lengths
     kNumBuffers
   };
 

@@ -10,8 +10,7 @@ constexpr int32_t kCutlassMlaPageSizes[] = {128};
 
 constexpr auto kCutlassMlaBuffers =
     with_family(kPagedBuffers, {field::table(CutlassMla::kPageTable, CutlassMla::kKvLens,
-                                             "block_kv_indices", "fa.I-28 fa.I-85"),
-                                {CutlassMla::kSeqLensK, Role::kWidthLens}});
+                                             "block_kv_indices", "fa.I-28 fa.I-85")});
 
 constexpr BackendInfo kCutlassMlaInfo{.name = "cutlass_mla",
                                       .about = "CUTLASS-MLA decode (SGLang)",

@@ -9,6 +9,15 @@ namespace shadowgraph {
 class CutlassMla final : public MlaBackend {
  public:
   const BackendInfo& info() const override;
+
+ protected:
+  // Its kernel is told the requests' own lengths.
+  void bind_own(Binder& /*binder*/, const Limits& /*limits*/) const override {}
+  void fill_own(const ForwardBatch& /*batch*/, const Limits& /*limits*/,
+                Filler& /*filler*/) const override {}
+  std::span<const int32_t> kernel_lens(Stream& stream, const Meta& meta) const override {
+    return PagedBackend::kernel_lens(stream, meta);
+  }
 };
 
 }  // namespace shadowgraph

@@ -18,9 +18,11 @@ constexpr ForwardMode kDualChunkModes[] = {ForwardMode::kExtend, ForwardMode::kD
 
 // Rows of a prefill are the engine's walk, which it keeps on no list.
 constexpr BufferInfo kDualChunkBuffers[] = {
-    recorded(Dc::kCacheSeqlens, Role::kKeyLens, "seq_lens", "fi.I-107"),
+    dead(recorded(Dc::kCacheSeqlens, Role::kKeyLens, "seq_lens", "fi.I-107"),
+         "kernels are told the lengths of the parts"),
     recorded(Dc::kQueryStartLoc, Role::kQueryOffsets, "query_start_loc", "fi.I-3"),
-    recorded(Dc::kSeqStartLoc, Role::kKeyOffsets, "seq_start_loc", "fi.I-107"),
+    dead(recorded(Dc::kSeqStartLoc, Role::kKeyOffsets, "seq_start_loc", "fi.I-107"),
+         "a prefill walks its requests on the host"),
     {Dc::kRowStartLoc, Role::kCutOffsets},
     recorded(Dc::kSeqLensIntra, Role::kIntraLens, "seq_lens_intra", "fi.I-107"),
     recorded(Dc::kSeqLensSucc, Role::kSuccLens, "seq_lens_succ", "fi.I-107"),

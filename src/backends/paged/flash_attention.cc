@@ -65,7 +65,8 @@ constexpr BufferInfo kFlashAttentionBuffers[] = {
              Fa::kEncoderSeqlens),
     // Cross-attention views the cache in pages, as every layer of the engine does.
     table(Fa::kEncoderTable, Fa::kEncoderSeqlens, "encoder_page_table", "fa.I-44 fa.I-47 fa.I-48"),
-    {Fa::kEncoderOutCacheLoc, Role::kStoredOfEncoder},
+    dead(named("encoder_out_cache_loc", {Fa::kEncoderOutCacheLoc, Role::kStoredOfEncoder}),
+         kEncodersInExtends, kDecodeModes),
 };
 
 constexpr BackendInfo kFlashAttentionInfo{.name = "flashattention",

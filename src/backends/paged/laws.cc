@@ -22,39 +22,47 @@ constexpr BufferInfo key_offsets(int buffer, std::string_view name) {
   return row;
 }
 
-constexpr BufferInfo pages_of(int buffer, int indptr, std::string_view name) {
-  const BufferInfo row = field::any(field::list(buffer, indptr, name, "", true));
-  return unread(row, "the keys of the table again, which laws read there");
+constexpr BufferInfo pages_of(int buffer, int indptr, std::string_view name, Role role) {
+  BufferInfo row = field::any(field::list(buffer, indptr, name, "", true));
+  row.role = role;
+  return row;
+}
+constexpr BufferInfo lengths(int buffer, std::string_view name, Role role) {
+  BufferInfo row = field::any(field::rows(buffer, name, ""));
+  row.role = role;
+  return row;
 }
 
 // Engines differ in the width of integers.
-constexpr auto kLawsBuffers = with_family(
-    kPagedBuffers,
-    {field::any(recorded(Laws::kKvLens, Role::kKeyLens, "kv_lens", "")),
-     field::any(recorded(Laws::kQueryLens, Role::kQueryLens, "q_lens", "")),
-     unread(field::any(field::rows(Laws::kPrefixLens, "prefix_lens", "")),
-            "keys less queries, which other laws read"),
-     field::any(recorded(Laws::kCuSeqlensQ, Role::kQueryOffsets, "cu_seqlens_q", "")),
-     recorded(Laws::kQueryEnds, Role::kQueryEnds, "q_ends", ""),
-     key_offsets(Laws::kCuSeqlensK, "cu_seqlens_k"),
-     unread(field::any(field::rows(Laws::kKeyEnds, "kv_ends", "")),
-            "cu_seqlens_k without the first"),
-     field::any(field::table(Laws::kPageTable, Laws::kKvLens, "page_table", "")),
-     field::any(field::table(Laws::kPageTable, Laws::kKvLens, "slot_table", "", false)),
-     field::of_window(
-         field::any(field::table(Laws::kSwaPageTable, Laws::kKvLens, "swa_page_table", ""))),
-     field::of_window(
-         field::any(field::table(Laws::kSwaPageTable, Laws::kKvLens, "swa_slot_table", "", false))),
-     key_offsets(Laws::kKvIndptr, "kv_indptr"),
-     pages_of(Laws::kKvIndices, Laws::kKvIndptr, "kv_indices"),
-     field::any(field::list(Laws::kKvIndices, Laws::kKvIndptr, "slot_indices", "")),
-     key_offsets(Laws::kSwaKvIndptr, "swa_kv_indptr"),
-     field::of_window(pages_of(Laws::kSwaKvIndices, Laws::kSwaKvIndptr, "swa_kv_indices")),
-     last_page_len(),
-     recorded(Laws::kOutCacheLoc, Role::kStored, "out_cache_loc", ""),
-     recorded(Laws::kSwaOutCacheLoc, Role::kStoredInWindow, "swa_out_cache_loc", ""),
-     recorded(Laws::kMaxSeqLenQ, Role::kLongestQuery, "max_seqlen_q", ""),
-     recorded(Laws::kMaxSeqLenK, Role::kLongestKeys, "max_seqlen_k", "", Laws::kKvLens)});
+constexpr auto kLawsBuffers = dead_from(
+    Laws::kFirstOwn,
+    with_family(
+        kPagedBuffers,
+        {field::any(recorded(Laws::kKvLens, Role::kKeyLens, "kv_lens", "")),
+         field::any(recorded(Laws::kQueryLens, Role::kQueryLens, "q_lens", "")),
+         lengths(Laws::kPrefixLens, "prefix_lens", Role::kPrefixLens),
+         field::any(recorded(Laws::kCuSeqlensQ, Role::kQueryOffsets, "cu_seqlens_q", "")),
+         recorded(Laws::kQueryEnds, Role::kQueryEnds, "q_ends", ""),
+         key_offsets(Laws::kCuSeqlensK, "cu_seqlens_k"),
+         lengths(Laws::kKeyEnds, "kv_ends", Role::kKeyEnds),
+         field::any(field::table(Laws::kPageTable, Laws::kKvLens, "page_table", "")),
+         field::any(field::table(Laws::kPageTable, Laws::kKvLens, "slot_table", "", false)),
+         field::of_window(
+             field::any(field::table(Laws::kSwaPageTable, Laws::kKvLens, "swa_page_table", ""))),
+         field::of_window(field::any(
+             field::table(Laws::kSwaPageTable, Laws::kKvLens, "swa_slot_table", "", false))),
+         key_offsets(Laws::kKvIndptr, "kv_indptr"),
+         pages_of(Laws::kKvIndices, Laws::kKvIndptr, "kv_indices", Role::kListedKeys),
+         field::any(field::list(Laws::kKvIndices, Laws::kKvIndptr, "slot_indices", "")),
+         key_offsets(Laws::kSwaKvIndptr, "swa_kv_indptr"),
+         field::of_window(pages_of(Laws::kSwaKvIndices, Laws::kSwaKvIndptr, "swa_kv_indices",
+                                   Role::kListedInWindow)),
+         last_page_len(),
+         recorded(Laws::kOutCacheLoc, Role::kStored, "out_cache_loc", ""),
+         recorded(Laws::kSwaOutCacheLoc, Role::kStoredInWindow, "swa_out_cache_loc", ""),
+         recorded(Laws::kMaxSeqLenQ, Role::kLongestQuery, "max_seqlen_q", ""),
+         recorded(Laws::kMaxSeqLenK, Role::kLongestKeys, "max_seqlen_k", "", Laws::kKvLens)}),
+    "nobody has said what its engine's kernel reads");
 
 constexpr BackendInfo kLawsInfo{.name = "laws",
                                 .about = "metadata by role, of an engine that has no twin",

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attn/page_table.h"
+#include "launch/row_numbers.h"
 
 namespace shadowgraph {
 
@@ -26,6 +27,18 @@ int64_t MlaBackend::table_keys(const Limits& limits) const {
 
 void MlaBackend::bind_own(Binder& binder, const Limits& limits) const {
   binder.ints(kSeqLensK, "seq_lens_k", {limits.rows});
+  if (is_draft_extend(limits.mode, DraftExtendV2::kIncluded))
+    binder.scratch(kOwnLens, "own_lens", DType::kI32, {limits.rows}, 1);
+}
+
+std::span<const int32_t> MlaBackend::kernel_lens(Stream& stream, const Meta& meta) const {
+  const std::span<const int32_t> told = elements<int32_t>(meta[kSeqLensK]);
+  if (!meta.has(kOwnLens)) return told;
+  RowLens c;
+  c.lens = told, c.counts = query_counts(meta), c.plus = -meta.limits.max_q_len;
+  c.out = written<int32_t>(meta[kOwnLens]);
+  stream.launch(row_lens_launch(c, {1, meta.limits.first_row}));
+  return c.out;
 }
 
 void MlaBackend::fill_own(const ForwardBatch& batch, const Limits& limits, Filler& filler) const {

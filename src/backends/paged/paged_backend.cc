@@ -70,10 +70,10 @@ std::vector<KeyList> PagedBackend::key_lists(const Meta& meta, const LayerKind& 
 
 void PagedBackend::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   launch_gather(stream, meta, kTables, step);
+  const std::span<const int32_t> lens = kernel_lens(stream, meta);
   for (const LayerIo& io : step.layers) {
     store(stream, meta, io);
-    attend(stream, meta, io, elements<int32_t>(meta[kKvLens]),
-           elements<int32_t>(meta[kCuSeqlensQ]));
+    attend(stream, meta, io, lens, elements<int32_t>(meta[kCuSeqlensQ]));
   }
 }
 

@@ -51,6 +51,11 @@ class PagedBackend : public Backend {
   virtual void fill_own(const ForwardBatch& /*batch*/, const Limits& /*limits*/,
                         Filler& /*filler*/) const {}
 
+  /// [rows] keys as attention is called with; launches what makes them of what the engine's kernel
+  /// is told.
+  virtual std::span<const int32_t> kernel_lens(Stream& /*stream*/, const Meta& meta) const {
+    return elements<int32_t>(meta[kKvLens]);
+  }
   /// The parts of forward: the store of what a layer's step brings, if anything, and its attention
   /// over [rows] lengths and [rows + 1] query offsets (none: one query a row).
   static void store(Stream& stream, const Meta& meta, const LayerIo& io);

@@ -16,6 +16,9 @@ class TrtllmMla : public MlaBackend {
   const BackendInfo& info() const override;
 
  protected:
+  std::span<const int32_t> query_counts(const Meta& meta) const override {
+    return elements<int32_t>(meta[kSeqLensQ]);
+  }
   int64_t column_multiple(int32_t page_size) const override;
   size_t num_buffers() const override { return kFirstOwnOfTrtllm; }
   void bind_own(Binder& binder, const Limits& limits) const override;

@@ -16,10 +16,10 @@ constexpr auto kMamba2Buffers =
                                     {Mamba2::kChunkIndices, Role::kChunkIndices},
                                     {Mamba2::kChunkOffsets, Role::kChunkOffsets},
                                     {Mamba2::kChunkCount, Role::kChunkCount},
-                                    unread(Mamba2::kAgainRows, kOfSnapshots),
-                                    unread(Mamba2::kAgainSlots, kOfSnapshots),
-                                    unread(Mamba2::kAgainInitial, kOfSnapshots),
-                                    unread(Mamba2::kAgainFrom, kOfSnapshots)});
+                                    {Mamba2::kAgainRows, Role::kTrackCuts},
+                                    {Mamba2::kAgainSlots, Role::kTrackCutSlots},
+                                    {Mamba2::kAgainInitial, Role::kTrackCutInitial},
+                                    {Mamba2::kAgainFrom, Role::kTrackCutFrom}});
 
 constexpr RecurrentRules kMamba2Rules{
     .info = recurrent_info("mamba2", "state space duality over state slots, behind a convolution",

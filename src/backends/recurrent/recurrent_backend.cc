@@ -10,6 +10,7 @@
 #include "core/laws.h"
 #include "launch/recurrent_launch.h"
 #include "launch/recurrent_layer_launch.h"
+#include "launch/row_numbers.h"
 
 namespace shadowgraph {
 namespace {
@@ -174,7 +175,7 @@ Status RecurrentBackend::bind(const Arena& arena, const Limits& limits, Meta* me
       b.ints(kTrackChunks, "track_ssm_chunks", {rows});
     }
   } else if (rules_.dense_rows) {
-    b.constant_steps(kDenseRows, "dense_rows", rows + 1, limits.max_q_len);
+    b.scratch(kDenseRows, "dense_rows", DType::kI32, {rows + 1}, 1);
   }
   if (is_verify_tree(limits)) {
     b.ints(kNextToken, "retrieve_next_token", {limits.tokens});
@@ -311,6 +312,10 @@ class RecurrentBackend::Layer {
 
 void RecurrentBackend::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   if (meta.limits.tokens == 0) return;
+  if (meta.has(kDenseRows))
+    stream.launch(dense_rows_launch({elements<int32_t>(meta[kQueryStartLoc]),
+                                     written<int32_t>(meta[kDenseRows]), meta.limits.max_q_len},
+                                    {1, meta.limits.first_row}));
   if (meta.has(kParents)) {
     const Buffer& parents = meta[kParents];
     stream.launch(parents_launch(

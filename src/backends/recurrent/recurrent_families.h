@@ -11,8 +11,6 @@ inline constexpr ForwardMode kRecurrentModes[] = {
     ForwardMode::kExtend, ForwardMode::kDecode,       ForwardMode::kMixed,
     ForwardMode::kIdle,   ForwardMode::kTargetVerify, ForwardMode::kSplitPrefill};
 
-inline constexpr std::string_view kOfSnapshots =
-    "it says where snapshots are taken: the snapshots are compared";
 inline constexpr std::string_view kOfTheTree =
     "the batch's tree as it is: the parents that a launch makes of it are read";
 
@@ -25,10 +23,9 @@ inline constexpr auto kRecurrentBuffers = std::to_array<BufferInfo>({
     {RecurrentBackend::kTrackSlots, Role::kTrackSlots},
     unread(RecurrentBackend::kNextToken, kOfTheTree),
     unread(RecurrentBackend::kNextSibling, kOfTheTree),
-    unread(RecurrentBackend::kDenseRows, "written at bind, the same for every batch"),
-    unread(RecurrentBackend::kTrackConv, kOfSnapshots),
-    unread(RecurrentBackend::kTrackFinal, kOfSnapshots),
-    unread(RecurrentBackend::kTrackChunks, kOfSnapshots),
+    {RecurrentBackend::kTrackConv, Role::kTrackWindows},
+    {RecurrentBackend::kTrackFinal, Role::kTrackFinals},
+    {RecurrentBackend::kTrackChunks, Role::kTrackChunks},
 });
 
 constexpr BackendInfo recurrent_info(std::string_view name, std::string_view about,

@@ -15,14 +15,20 @@ constexpr ForwardMode kDeepseekV4Modes[] = {
     ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill, ForwardMode::kDraftDecode};
 constexpr V4Pools kDeepseekV4Pools[] = {V4Pools::kPaged};
 constexpr auto kDeepseekV4Buffers = with_family(
-    kV4Buffers, {{V4::kRawPoolRows, Role::kPoolRows},
-                 {V4::kRawLens, Role::kKeyLens},
-                 {V4::kRawOutLoc, Role::kStored},
-                 unread(V4::kRawPrefixLens, "a launch expands it: the lengths of tokens are read"),
-                 {V4::kWindow, Role::kWindowSlots},
-                 {V4::kWindowLens, Role::kWindowSeen},
-                 v4_row(V4Group::kC4, V4::kBlocks, Role::kBlockSlots),
-                 v4_row(V4Group::kC128, V4::kBlocks, Role::kBlockSlots)});
+    kV4Buffers,
+    {{V4::kRawPoolRows, Role::kPoolRows},
+     {V4::kRawLens, Role::kKeyLens},
+     {V4::kRawOutLoc, Role::kStored},
+     unread(V4::kRawPrefixLens, "a launch expands it: the lengths of tokens are read"),
+     dead(named("c4_topk_lengths_clamp1",
+                v4_row(V4Group::kC4, V4::kLensClamp1, Role::kBlocksClamped)),
+          "the indexer's, whose scores are an input of the twin"),
+     dead(named("c128_topk_lengths_raw", v4_row(V4Group::kC128, V4::kLensRaw, Role::kBlocksWhole)),
+          "attention is told the clamped lengths"),
+     {V4::kWindow, Role::kWindowSlots},
+     {V4::kWindowLens, Role::kWindowSeen},
+     v4_row(V4Group::kC4, V4::kBlocks, Role::kBlockSlots),
+     v4_row(V4Group::kC128, V4::kBlocks, Role::kBlockSlots)});
 
 constexpr BackendInfo kDeepseekV4Info{
     .name = "deepseek_v4",
@@ -121,9 +127,10 @@ void DeepseekV4::bind_lists(Binder& b, const Limits& limits) const {
     const V4Layer* l = layer_of(m, g);
     if (l == nullptr) continue;
     const bool c4 = g == V4Group::kC4;
-    bind_tokens(b, limits, of(g, kBlocks), c4 ? "c4_page_indices" : "c128_page_indices",
-                block_columns(limits, *l));
+    if (!c4) bind_tokens(b, limits, of(g, kBlocks), "c128_page_indices", block_columns(limits, *l));
     if (!c4) continue;
+    b.scratch(static_cast<int>(of(g, kBlocks)), "c4_page_indices", DType::kI32,
+              {limits.tokens, block_columns(limits, *l)}, 1);
     const int64_t columns = v4_columns(l->index_topk);
     b.scratch(kChosen, "c4_indices", DType::kI32, {limits.tokens, columns}, 1);
     b.scratch(kChosenSlots, "c4_sparse_page_indices", DType::kI32, {limits.tokens, columns}, 1);

@@ -100,6 +100,7 @@ class DeepseekV4 : public Backend, public V4Buffers {
   V4TokenRules rules_of(const Limits& limits) const;
   void fill_tokens(Scene& s) const;
   static void fill_raw(const Scene& s);
+  void list_blocks(Stream& stream, const Meta& meta) const;
   void expand(Stream& stream, const Meta& meta, const StepIo& step) const;
 };
 
@@ -115,7 +116,8 @@ inline constexpr auto kV4Buffers = [] {
   std::array<BufferInfo, 18> rows = {
       {{V4::kSeqLens, Role::kTokenLens},
        {V4::kPositions, Role::kTokenPositions},
-       {V4::kPoolRows, Role::kTokenPoolRows},
+       dead(named("req_pool_indices_repeated", {V4::kPoolRows, Role::kTokenPoolRows}),
+            "tables and slots are of its request already"),
        {V4::kPageTable, Role::kTokenPages},
        {V4::kWindowOutLoc, Role::kWindowStored},
        unread(V4::kTokenOffsets, "the blocks that compressors store by it are compared")}};

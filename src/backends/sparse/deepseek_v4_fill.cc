@@ -25,7 +25,8 @@ V4TokenRules DeepseekV4::rules_of(const Limits& limits) const {
     blocks.overlaps = l->shape().overlaps() ? 1 : 0;
     blocks.index_topk = l->index_topk;
     blocks.states = unified ? l->live_blocks(drafts(m)) : l->page_states(m.page_size, drafts(m));
-    blocks.columns = unified ? 0 : block_columns(limits, *l);
+    // Those of c4 a launch makes of the page table.
+    blocks.columns = unified || g == V4Group::kC4 ? 0 : block_columns(limits, *l);
   }
   return r;
 }

@@ -4,6 +4,7 @@
 #include "launch/block_launch.h"
 #include "launch/compress_launch.h"
 #include "launch/index_launch.h"
+#include "launch/row_numbers.h"
 #include "launch/sparse_launch.h"
 #include "launch/v4_expand.h"
 
@@ -41,12 +42,25 @@ void DeepseekV4::store_block_ends(Stream& stream, const Meta& meta, const Layer&
   c.x = l.pooled.view();
   c.weight = l.tensors.weight, c.eps = l.layer.eps;
   c.freqs = l.tensors.freqs;
-  c.seq_lens = elements<int32_t>(meta[kSeqLens]);
+  c.positions = elements<int32_t>(meta[kPositions]);
   c.out_loc = elements<int64_t>(meta[of(group_of(l.layer), kOutLoc)]);
   c.pool = pool;
   c.ratio = l.layer.ratio;
   c.first_slot = first_slot;
   stream.launch(store_blocks_launch(c, token_rows(meta.limits)));
+}
+
+/// All whole blocks of c4 layers, of which each layer's scores choose.
+void DeepseekV4::list_blocks(Stream& stream, const Meta& meta) const {
+  const size_t blocks = of(V4Group::kC4, kBlocks);
+  if (!meta.has(blocks)) return;
+  const ModelConfig& m = meta.limits.model;
+  BlocksOfPages c;
+  c.page_table = meta[kPageTable].view();
+  c.lens = elements<int32_t>(meta[of(V4Group::kC4, kLensRaw)]);
+  c.out = meta[blocks].view();
+  c.a_page = m.page_size / layer_of(m, V4Group::kC4)->ratio;
+  stream.launch(blocks_of_pages_launch(c, token_rows(meta.limits)));
 }
 
 /// The index_topk best of a token's whole blocks; what columns have besides is not looked at.
@@ -110,12 +124,14 @@ void DeepseekV4::expand(Stream& stream, const Meta& meta, const StepIo& step) co
   c.out_cache_loc = elements<int64_t>(meta[kRawOutLoc]);
   for (size_t b = 0; b < kFirstOwn; ++b)
     if (meta.has(b) && meta[b].lifetime == Lifetime::kScratch) c.to[b] = meta[b].data;
-  c.to[kChosen] = c.to[kChosenSlots] = nullptr;
+  for (const size_t b : {size_t{kChosen}, size_t{kChosenSlots}, of(V4Group::kC4, kBlocks)})
+    c.to[b] = nullptr;  // other launches make them
   stream.launch(expand_v4_launch(c, {1, meta.limits.first_row}));
 }
 
 void DeepseekV4::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   if (meta.limits.model.in_graph_tables) expand(stream, meta, step);
+  list_blocks(stream, meta);
   for (const LayerIo& io : step.layers) {
     const auto kind = static_cast<size_t>(io.kind);
     const V4Layer& layer = *v4_of(meta.limits.model.layers[kind]);

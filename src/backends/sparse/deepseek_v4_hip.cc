@@ -16,12 +16,28 @@ constexpr BufferInfo list_row(int kind, std::optional<V4Group> group = {}) {
   return {static_cast<int>(Hip::list(kind)), Role::kLatentList, static_cast<int>(Hip::indptr(kind)),
           group};
 }
-constexpr auto kDeepseekV4HipBuffers =
-    with_family(kV4Buffers, {list_row(0),
-                             list_row(1, V4Group::kC4),
-                             list_row(2, V4Group::kC128),
-                             {static_cast<int>(Hip::own(Hip::kOwnList)), Role::kOwnRows,
-                              static_cast<int>(Hip::own(Hip::kOwnIndptr))}});
+constexpr std::string_view kInLists = "kernels of a unified pool read lists by their offsets";
+constexpr auto kDeepseekV4HipBuffers = with_family(
+    kV4Buffers,
+    {dead(named("page_table", {Hip::kPageTable, Role::kTokenPages}), kInLists),
+     dead(named("c4_topk_lengths_raw", v4_row(V4Group::kC4, Hip::kLensRaw, Role::kBlocksWhole)),
+          kInLists),
+     dead(named("c4_topk_lengths_clamp1",
+                v4_row(V4Group::kC4, Hip::kLensClamp1, Role::kBlocksClamped)),
+          kInLists),
+     dead(
+         named("c4_sparse_topk_lengths", v4_row(V4Group::kC4, Hip::kTopkLens, Role::kBlocksChosen)),
+         kInLists),
+     dead(named("c128_topk_lengths_raw", v4_row(V4Group::kC128, Hip::kLensRaw, Role::kBlocksWhole)),
+          kInLists),
+     dead(named("c128_topk_lengths_clamp1",
+                v4_row(V4Group::kC128, Hip::kLensClamp1, Role::kBlocksClamped)),
+          kInLists),
+     list_row(0),
+     list_row(1, V4Group::kC4),
+     list_row(2, V4Group::kC128),
+     {static_cast<int>(Hip::own(Hip::kOwnList)), Role::kOwnRows,
+      static_cast<int>(Hip::own(Hip::kOwnIndptr))}});
 
 const BackendInfo& the_info() {
   static const BackendInfo info{.name = "deepseek_v4_hip",

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/fill/buffer_info.h"
+#include "backends/fill/buffer_rows.h"
 #include "backends/paged/paged_backend.h"
 #include "shadowgraph/layers/indexer.h"
 
@@ -18,9 +18,14 @@ constexpr ForwardMode kDsaModes[] = {ForwardMode::kExtend,       ForwardMode::kD
 constexpr int32_t kDsaPageSizes[] = {static_cast<int32_t>(kIndexPageTokens)};
 
 constexpr BufferInfo kDsaBuffers[] = {
-    {Dsa::kCacheSeqlens, Role::kKeyLens},
-    {Dsa::kCuSeqlensK, Role::kKeyOffsets},
-    {Dsa::kCuSeqlensQ, Role::kQueryOffsets},
+    dead(named("cache_seqlens_int32", {Dsa::kCacheSeqlens, Role::kKeyLens}),
+         "kernels are told the lengths of tokens"),
+    dead(named("cu_seqlens_k", {Dsa::kCuSeqlensK, Role::kKeyOffsets}),
+         "gathered keys lie by it, those of prefills",
+         {ForwardMode::kDecode, ForwardMode::kIdle, ForwardMode::kTargetVerify,
+          ForwardMode::kDraftExtendV2, ForwardMode::kDraftDecode}),
+    dead(named("cu_seqlens_q", {Dsa::kCuSeqlensQ, Role::kQueryOffsets}),
+         "token_to_batch_idx says it token by token"),
     {Dsa::kOutCacheLoc, Role::kStored},
     {Dsa::kMaxSeqLenQ, Role::kLongestQuery},
     {Dsa::kMaxSeqLenK, Role::kLongestKeys, Dsa::kCacheSeqlens},
@@ -142,6 +147,8 @@ Status DeepSeekSparse::bind(const Arena& arena, const Limits& limits, Meta* meta
   } else {
     bind_paged(b, limits);
   }
+  if (prefill) b.scratch(kChoiceEnds, "topk_ends", DType::kI32, {tokens}, 1);
+  b.scratch(kAttendedLens, "attended_lens", DType::kI32, {tokens}, 1);
   b.scratch(kChoice, "topk_indices", DType::kI32, {tokens, layer.topk}, layer.topk);
   b.scratch(kChosenSlots, "topk_slots", DType::kI32, {tokens, layer.topk}, layer.topk);
   status = b.bind(meta);

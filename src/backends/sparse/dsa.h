@@ -37,6 +37,8 @@ class DeepSeekSparse final : public Backend {
     kPackedScales,   // f32 [keys]
     kPackedLatents,  // of a ragged prefill
     kLogits,         // f32 [T, keys]
+    kChoiceEnds,     // [T] of a prefill: behind the last key that a token may choose
+    kAttendedLens,   // [T] kDsaCacheSeqlens, where kDsaCuSeqlensK agrees
     kChoice,         // [T, topk] positions
     kChosenSlots,    // [T, topk] what attention is given
     kNumBuffers

@@ -5,6 +5,7 @@
 #include "backends/sparse/dsa.h"
 #include "launch/gather_rows.h"
 #include "launch/index_launch.h"
+#include "launch/row_numbers.h"
 #include "launch/sparse_launch.h"
 
 namespace shadowgraph {
@@ -81,7 +82,7 @@ class DsaLayer {
     ChooseIndices c;
     c.select.logits = meta_[Dsa::kLogits].view();
     if (prefill_) c.select.ks = ints(Dsa::kKs);
-    c.select.ke = ints(prefill_ ? Dsa::kKe : Dsa::kContextLens);
+    c.select.ke = ints(prefill_ ? Dsa::kChoiceEnds : Dsa::kExpanded);
     c.select.indices = meta_[Dsa::kChoice].view();
     c.transform.indices = c.select.indices;
     if (ragged()) {
@@ -118,7 +119,7 @@ class DsaLayer {
     c.keys.pool = tensors_.latents;
     if (ragged()) c.keys.pool.data = meta_[Dsa::kPackedLatents].view();
     c.keys.indices = ints(Dsa::kChosenSlots), c.keys.width = layer_.topk;
-    c.keys.lengths = ints(Dsa::kDsaCacheSeqlens);
+    c.keys.lengths = ints(Dsa::kAttendedLens);
     c.head_dim_v = layer_.head_dim_v, c.sm_scale = layer_.sm_scale;
     c.out = io_.out, c.lse = io_.lse;
     stream_.launch(sparse_launch(c, tokens()));
@@ -132,10 +133,29 @@ class DsaLayer {
   const bool prefill_;
 };
 
+/// What top-k and attention are called with, made of what the engine's kernels are told: a choice
+/// begins at ks and has dsa_seqlens_expanded keys; attention is told lengths and offsets of them.
+void launch_lens(Stream& stream, const Meta& meta) {
+  const auto ints = [&](Dsa::BufferId id) { return elements<int32_t>(meta[id]); };
+  const RequestRows tokens = token_rows(meta.limits);
+  if (meta.has(Dsa::kChoiceEnds)) {
+    RowLens ends;
+    ends.lens = ints(Dsa::kKs), ends.counts = ints(Dsa::kExpanded);
+    ends.out = written<int32_t>(meta[Dsa::kChoiceEnds]);
+    stream.launch(row_lens_launch(ends, tokens));
+  }
+  RowLens lens;
+  lens.lens = ints(Dsa::kDsaCacheSeqlens), lens.of_lens = 2;
+  lens.counts = ints(Dsa::kDsaCuSeqlensK), lens.of_counts = -1;
+  lens.out = written<int32_t>(meta[Dsa::kAttendedLens]);
+  stream.launch(row_lens_launch(lens, tokens));
+}
+
 }  // namespace
 
 void DeepSeekSparse::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   if (meta.limits.tokens == 0) return;
+  launch_lens(stream, meta);
   for (const LayerIo& io : step.layers) DsaLayer(stream, meta, io).run();
 }
 

@@ -18,7 +18,8 @@ bool is_offsets(Role role) { return role == Role::kKeyOffsets || role == Role::k
 int64_t count_at(const MetaFacts& m, const Copy& c, int64_t row) {
   const int64_t got = m.value(c.buffer, row);
   if (is_offsets(c.role)) return m.value(c.buffer, row + 1) - got;
-  if (c.role == Role::kQueryEnds && row > 0) return got - m.value(c.buffer, row - 1);
+  const bool ends = c.role == Role::kQueryEnds || c.role == Role::kKeyEnds;
+  if (ends && row > 0) return got - m.value(c.buffer, row - 1);
   return got;
 }
 
@@ -47,7 +48,7 @@ void compare_all(const MetaFacts& m, std::initializer_list<Role> roles, LawRepor
 }  // namespace
 
 void judge_copies(const MetaFacts& m, LawReport& report) {
-  compare_all(m, {Role::kKeyLens, Role::kKeyOffsets}, report);
+  compare_all(m, {Role::kKeyLens, Role::kKeyOffsets, Role::kKeyEnds}, report);
   compare_all(m, {Role::kQueryOffsets, Role::kQueryEnds, Role::kQueryLens}, report);
 }
 

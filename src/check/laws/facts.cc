@@ -25,8 +25,8 @@ int64_t load(const std::byte* data, int64_t i) {
 }  // namespace
 
 MetaFacts::MetaFacts(const Backend& backend, const ForwardBatch& b, const ModelConfig& m,
-                     const Meta& of, bool ran)
-    : info(backend.info()), batch(b), model(m), meta(of), limits(of.limits) {
+                     const Meta& of, bool has_run)
+    : info(backend.info()), batch(b), model(m), meta(of), limits(of.limits), ran(has_run) {
   for (const Buffer& buffer : meta.buffers) {
     Array& array = arrays_.emplace_back();
     if (buffer.data == nullptr) continue;

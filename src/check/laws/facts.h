@@ -35,6 +35,7 @@ class MetaFacts {
   const ModelConfig& model;
   const Meta& meta;
   const Limits& limits;
+  const bool ran;  // the step: the device has what was uploaded for it
 
   std::span<const KindFacts> kinds() const { return kinds_; }
 

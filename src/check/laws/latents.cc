@@ -175,29 +175,66 @@ class LatentJudge {
              blocks[static_cast<size_t>(j)]);
   }
 
-  /// It stores nothing that is somebody's, and its lengths are some that a kernel can run with.
+  /// Padding is the first token of nobody's request: its numbers follow from its length, and what
+  /// it stores and sees is below the first slot of requests.
   void judge_padding(const BufferInfo& r, int64_t t) {
     const V4Layer* l = layer_of(r);
     if (l == nullptr || t >= m_.size(r.buffer)) return;
-    const int64_t got = m_.value(r.buffer, t);
-    const auto below = [&](LawId law, int64_t end) {
-      if (got >= end)
-        report_.fail(law, at(m_.buffer(r.buffer).name, t), "< " + number(end), number(got));
-    };
+    const int64_t len = t < m_.size(V4Buffers::kSeqLens) ? m_.value(V4Buffers::kSeqLens, t) : 1;
+    judge_padding_numbers(r, *l, t, len);
+    const int64_t first_token = V4Places::first_token(*l, m_.model);
+    const auto first_block = [&] { return V4Places::first_block(*l, m_.model); };
     switch (r.role) {
-      case Role::kWindowStored: return below("slot.write", V4Places::first_token(*l, m_.model));
-      case Role::kBlockStored:
-        return below("latent.block_end", V4Places::first_block(*l, m_.model));
-      case Role::kStatePages: return below("latent.state", V4Places::states_a_page(*l, m_.model));
-      case Role::kTokenLens:
-      case Role::kWindowSeen:
-      case Role::kBlocksClamped:
-      case Role::kBlocksChosen:
-        if (got < 1)
-          report_.fail("len.padding", at(m_.buffer(r.buffer).name, t), ">= 1", number(got));
+      case Role::kWindowStored: return below("slot.write", r.buffer, t, first_token);
+      case Role::kBlockStored: return below("latent.block_end", r.buffer, t, first_block());
+      case Role::kStatePages:
+      case Role::kExtraPages:
+        return below("latent.state", r.buffer, t, V4Places::states_a_page(*l, m_.model));
+      case Role::kWindowSlots:
+        return judge_padding_list("latent.window", r.buffer, t,
+                                  std::min<int64_t>(len, first_->window), first_token);
+      case Role::kBlockSlots:
+        return judge_padding_list("latent.blocks", r.buffer, t, len / l->ratio, first_block());
+      case Role::kTokenPages: {
+        const int64_t width = m_.buffer(r.buffer).shape[1];
+        for (int64_t c = 0; c < std::min(pages_for(len, m_.model.page_size), width); ++c)
+          expect("sparse.table", r.buffer, t * width + c, 0);
         return;
+      }
       default: return;
     }
+  }
+
+  void judge_padding_numbers(const BufferInfo& r, const V4Layer& l, int64_t t, int64_t len) {
+    const LawId law = "len.padding";
+    const int64_t whole = r.group ? len / l.ratio : 0, clamped = std::max<int64_t>(1, whole);
+    switch (r.role) {
+      case Role::kTokenLens:
+        if (len < 1 || len > m_.limits.max_kv_len)
+          report_.fail(law, at(m_.buffer(r.buffer).name, t), "1 to " + number(m_.limits.max_kv_len),
+                       number(len));
+        return;
+      case Role::kTokenPositions: return expect(law, r.buffer, t, len - 1);
+      case Role::kTokenPoolRows: return expect("latent.window", r.buffer, t, 0);
+      case Role::kWindowSeen:
+        return expect(law, r.buffer, t, std::min<int64_t>(len, first_->window));
+      case Role::kBlocksWhole: return expect(law, r.buffer, t, whole);
+      case Role::kBlocksClamped: return expect(law, r.buffer, t, clamped);
+      case Role::kBlocksChosen:
+        return expect(law, r.buffer, t, std::min<int64_t>(clamped, l.index_topk));
+      default: return;
+    }
+  }
+
+  /// -1, or a slot below the first of requests.
+  void below(LawId law, int buffer, int64_t i, int64_t end) {
+    if (i >= m_.size(buffer)) return;
+    if (const int64_t got = m_.value(buffer, i); got < -1 || got >= end)
+      report_.fail(law, at(m_.buffer(buffer).name, i), "-1 to " + number(end - 1), number(got));
+  }
+  void judge_padding_list(LawId law, int buffer, int64_t t, int64_t count, int64_t end) {
+    const int64_t columns = m_.buffer(buffer).shape[1];
+    for (int64_t j = 0; j < columns; ++j) below(law, buffer, t * columns + j, j < count ? end : 0);
   }
 
   const MetaFacts& m_;

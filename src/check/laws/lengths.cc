@@ -9,6 +9,7 @@ namespace {
 /// Keys that a role counts, of one request.
 int64_t keys_of(const MetaFacts& m, Role role, const RequestExtent& e) {
   if (role == Role::kFlatLens) return e.kv_len;
+  if (role == Role::kPrefixLens) return m.on_rank(e.prefix_len);
   if (role == Role::kWidthLens) return m.on_rank(int64_t{e.prefix_len} + m.limits.max_q_len);
   return m.on_rank(e.kv_len);
 }
@@ -23,7 +24,9 @@ void judge_rows(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
   const int64_t rows = m.size(r.buffer) - (offsets ? 1 : 0), each = m.rows_a_request(rows);
   const std::string& name = m.buffer(r.buffer).name;
   const auto keys = [&](int64_t row) {
-    return offsets ? m.value(r.buffer, row + 1) - m.value(r.buffer, row) : m.value(r.buffer, row);
+    const int64_t got = m.value(r.buffer, row);
+    if (r.role == Role::kKeyEnds) return row == 0 ? got : got - m.value(r.buffer, row - 1);
+    return offsets ? m.value(r.buffer, row + 1) - got : got;
   };
   if (rows == 0) return;
   if (each == 0) return report.fail("trace.shape", at(name), "rows of requests", number(rows));
@@ -32,7 +35,8 @@ void judge_rows(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
     if (keys(row) != want)
       report.fail("len.kv_extent", at(name, row), number(want), number(keys(row)));
   }
-  const int64_t least = std::min(m.on_rank(m.model.seq_len_fill), int64_t{1});
+  int64_t least = std::min(m.on_rank(m.model.seq_len_fill), int64_t{1});
+  if (r.role == Role::kPrefixLens) least = 0;
   for (int64_t row = m.requests() * each; row < rows; ++row) {
     const int64_t got = keys(row), most = most_keys(m, r.role);
     if (got >= least && got <= most) continue;
@@ -40,17 +44,20 @@ void judge_rows(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
   }
 }
 
-/// By query: the keys that it and what stands before it are.
-void judge_seen(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
-  const int64_t rows = m.limits.rows;
-  for (int64_t row = 0; row < m.requests(); ++row) {
-    const RequestExtent& e = m.extent(row);
-    for (int64_t q = 0; q < e.q_len && q * rows + row < m.size(r.buffer); ++q) {
-      const int64_t want = m.on_rank(e.prefix_len + q + 1), got = m.value(r.buffer, q * rows + row);
-      if (got != want)
-        report.fail("len.kv_extent", at(m.buffer(r.buffer).name, q, row), number(want),
+/// Lists of a prefix begin so far behind its first token that they end with its last.
+void judge_first_listed(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
+  const std::string& name = m.buffer(r.buffer).name;
+  for (int64_t row = 0; row < m.size(r.buffer) && row + 1 < m.size(r.lens); ++row) {
+    const int64_t got = m.value(r.buffer, row);
+    if (row >= m.requests()) {
+      if (got < 0 || got > m.model.seq_len_fill)
+        report.fail("len.padding", at(name, row), "0 to " + number(m.model.seq_len_fill),
                     number(got));
+      continue;
     }
+    const int64_t listed = m.value(r.lens, row + 1) - m.value(r.lens, row);
+    const int64_t want = m.extent(row).prefix_len - listed;
+    if (got != want) report.fail("len.kv_extent", at(name, row), number(want), number(got));
   }
 }
 
@@ -59,8 +66,9 @@ void judge_seen(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
 void judge_lengths(const MetaFacts& m, LawReport& report) {
   for (const BufferInfo& r : m.info.buffers) {
     const bool rows = r.role == Role::kKeyLens || r.role == Role::kKeyOffsets ||
+                      r.role == Role::kKeyEnds || r.role == Role::kPrefixLens ||
                       r.role == Role::kFlatLens || r.role == Role::kWidthLens;
-    if (r.role == Role::kSeenLens) judge_seen(m, r, report);
+    if (r.role == Role::kFirstListed) judge_first_listed(m, r, report);
     if (rows && m.size(r.buffer) > 0) judge_rows(m, r, report);
   }
 }

@@ -136,6 +136,11 @@ void judge_row_items(const MetaFacts& m, const KindFacts& kind, const KeyItems& 
           got ? "it does" : "it does not");
     }
   }
+  int64_t longest = 0;
+  for (int64_t place = 0; place < std::min(width, int64_t{e.kv_len} - prefix); ++place)
+    longest = std::max(longest, m.value(places, row * width + place));
+  if (most != longest)
+    report.fail("mask.items", at(m.buffer(items.longest).name, row), number(longest), number(most));
 }
 
 }  // namespace

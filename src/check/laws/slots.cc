@@ -45,6 +45,23 @@ void judge_stored(const MetaFacts& m, int buffer, std::vector<int64_t> want, Law
   }
 }
 
+/// Slots of a request's keys, one after the other.
+void judge_listed(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
+  const bool window = r.role == Role::kListedInWindow;
+  for (int64_t i = 0; i < m.requests() && i + 1 < m.size(r.lens); ++i) {
+    const auto row = m.batch.req_to_token.row(m.batch.req_pool_indices[static_cast<size_t>(i)]);
+    const int64_t begin = m.value(r.lens, i), end = m.value(r.lens, i + 1);
+    for (int64_t j = begin; j < std::min(end, m.size(r.buffer)) && j - begin < std::ssize(row);
+         ++j) {
+      int64_t want = row[static_cast<size_t>(j - begin)];
+      if (window && want >= 0) want = m.batch.full_to_swa[static_cast<size_t>(want)];
+      if (const int64_t got = m.value(r.buffer, j); got != want)
+        report.fail("table.slot", at(m.buffer(r.buffer).name, i, j - begin), number(want),
+                    number(got));
+    }
+  }
+}
+
 }  // namespace
 
 void judge_slots(const MetaFacts& m, LawReport& report) {
@@ -52,6 +69,7 @@ void judge_slots(const MetaFacts& m, LawReport& report) {
     if (m.size(r.buffer) == 0) continue;
     if (r.role == Role::kStored) judge_stored(m, r.buffer, slots_of(m, false), report);
     if (r.role == Role::kStoredInWindow) judge_stored(m, r.buffer, slots_of(m, true), report);
+    if (r.role == Role::kListedKeys || r.role == Role::kListedInWindow) judge_listed(m, r, report);
     if (r.role == Role::kStoredOfEncoder) {
       const auto slots = m.batch.encoder_out_cache_loc;
       judge_stored(m, r.buffer, {slots.begin(), slots.end()}, report);

@@ -96,6 +96,12 @@ class Schedule {
     const auto at_part = [&](MlaPart i) { return m_.value(role_.buffer, part * kMlaPartInts + i); };
     const int64_t rows = m_.size(role_.lens), end_row = at_part(kEndRow),
                   end_key = at_part(kEndKey);
+    for (int64_t i = kBeginSplit + 1; i < kMlaPartInts; ++i) {
+      if (m_.value(role_.buffer, part * kMlaPartInts + i) != 0)
+        return fail(part, "0 in what no kernel reads",
+                    number(m_.value(role_.buffer, part * kMlaPartInts + i)));
+    }
+    if (row_ == rows) return read_idle(part);
     if (at_part(kBeginRow) >= rows || end_row < at_part(kBeginRow)) return;  // has no work
     if (at_part(kBeginRow) != row_ || at_part(kBeginKey) != key_)
       return fail(part, "from key " + number(key_) + " of row " + number(row_),
@@ -119,6 +125,15 @@ class Schedule {
       report_.fail("plan.split", at(m_.buffer(role_.buffer).name, part),
                    "<= " + number(share) + " blocks", number(work));
   }
+  /// What is behind the last key begins and ends there.
+  void read_idle(int64_t part) {
+    const int64_t rows = m_.size(role_.lens);
+    const int64_t want[] = {rows, 0, rows - 1, rows > 0 ? length(rows - 1) : 0, 0};
+    for (int64_t i = kBeginRow; i <= kBeginSplit; ++i) {
+      const int64_t got = m_.value(role_.buffer, part * kMlaPartInts + i);
+      if (got != want[i]) return fail(part, number(want[i]) + ", as it has no work", number(got));
+    }
+  }
   void fail(int64_t part, std::string expected, std::string got) {
     report_.fail("plan.work", at(m_.buffer(role_.buffer).name, part), std::move(expected),
                  std::move(got));
@@ -138,6 +153,8 @@ void judge_schedule(const MetaFacts& m, const BufferInfo& parts, LawReport& repo
   const std::vector<int64_t> splits = Schedule(m, parts, report).run();
   for (const BufferInfo& r : m.info.buffers) {
     if (r.role != Role::kPartSplits || m.size(r.buffer) <= std::ssize(splits)) continue;
+    if (const int64_t got = m.value(r.buffer, 0); got != 0)
+      report.fail("plan.work", at(m.buffer(r.buffer).name, 0), "0", number(got));
     int64_t before = 0;
     for (size_t row = 0; row < splits.size(); ++row) {
       before += splits[row];

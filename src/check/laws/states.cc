@@ -6,6 +6,7 @@
 
 #include "backends/recurrent/recurrent_backend.h"
 #include "check/laws/judges.h"
+#include "core/int_math.h"
 #include "shadowgraph/layers/recurrent.h"
 
 namespace shadowgraph {
@@ -34,6 +35,78 @@ int64_t track_of(const MetaFacts& m, int64_t i) {
   const RequestExtent& e = m.extent(i);
   const int64_t behind = std::min<int64_t>(int64_t{s.track_lens[row]} - e.prefix_len, e.q_len);
   return behind >= state_chunk_size(m.model) ? s.track_slots[row] : -1;
+}
+
+/// Tokens of the request before its snapshot: whole chunks; 0: it has none.
+int64_t before_snapshot(const MetaFacts& m, int64_t i) {
+  if (track_of(m, i) < 0) return 0;
+  const RequestExtent& e = m.extent(i);
+  const int64_t behind = int64_t{m.batch.states.track_lens[static_cast<size_t>(i)]} - e.prefix_len;
+  const int64_t chunk = state_chunk_size(m.model);
+  return std::min<int64_t>(behind, e.q_len) / chunk * chunk;
+}
+
+/// Chunks of the requests before: of the batch's grid, or of one that begins with each request.
+int64_t chunks_before(const MetaFacts& m, int64_t request, bool of_batch) {
+  const int64_t chunk = state_chunk_size(m.model);
+  int64_t chunks = 0;
+  for (int64_t i = 0; i < request; ++i) {
+    const int64_t begin = of_batch ? m.tokens(i) % chunk : 0;
+    chunks +=
+        ceil_div(begin + m.queries(i), chunk) - (m.queries(i) > 0 ? 0 : ceil_div(begin, chunk));
+  }
+  return chunks;
+}
+
+/// Where a snapshot's parts come from.
+void judge_snapshots(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
+  if (m.size(r.buffer) == 0) return;
+  const int64_t chunk = state_chunk_size(m.model), width = m.buffer(r.buffer).shape.back();
+  const bool of_batch = std::ranges::find(m.info.buffers, Role::kChunkIndices, &BufferInfo::role) !=
+                        m.info.buffers.end();
+  judge_rows(
+      m, r, "state.track",
+      [&](int64_t i) {
+        const int64_t row = r.role == Role::kTrackWindows ? i / width : i;
+        const int64_t after = row < m.requests() ? before_snapshot(m, row) : 0;
+        if (r.role == Role::kTrackWindows)
+          return after == 0 ? 0 : std::max<int64_t>(0, m.tokens(row) + after - width + i % width);
+        const bool last = after > 0 && after == m.queries(row);
+        if (r.role == Role::kTrackFinals) return last ? slot_of(m, row) : -1;
+        if (after == 0 || last) return int64_t{-1};
+        if (!of_batch) return chunks_before(m, row, false) + after / chunk;
+        const int64_t begin = m.tokens(row), end = begin + after;
+        return end % chunk != 0 ? -1 : chunks_before(m, row, true) + end / chunk - begin / chunk;
+      },
+      report);
+}
+
+/// The rows that Mamba2 computes once more for snapshots inside its chunks.
+void judge_cuts(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
+  if (m.size(r.buffer) == 0) return;
+  const int64_t chunk = state_chunk_size(m.model);
+  judge_rows(
+      m, r, "state.track",
+      [&](int64_t i) -> int64_t {
+        if (r.role == Role::kTrackCuts && i == 0) return 0;
+        const int64_t place = r.role == Role::kTrackCuts ? i - 1 : i;
+        const int64_t row = r.role == Role::kTrackCutFrom ? i : place / 2;
+        const bool is_rest = r.role != Role::kTrackCutFrom && place % 2 == 1;
+        if (row >= m.requests()) {
+          if (r.role == Role::kTrackCuts) return m.tokens();
+          return r.role == Role::kTrackCutInitial ? 0 : -1;
+        }
+        const int64_t after = before_snapshot(m, row), end = m.tokens(row) + after;
+        const bool again = after > 0 && after < m.queries(row) && end % chunk != 0;
+        const bool cached = m.extent(row).prefix_len > 0;
+        switch (r.role) {
+          case Role::kTrackCuts: return is_rest ? m.tokens(row + 1) : end;
+          case Role::kTrackCutSlots: return again && !is_rest ? track_of(m, row) : -1;
+          case Role::kTrackCutInitial: return cached && !is_rest;
+          default: return again && cached ? slot_of(m, row) : -1;
+        }
+      },
+      report);
 }
 
 void judge_parents(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
@@ -108,6 +181,13 @@ void judge_states(const MetaFacts& m, LawReport& report) {
         judge_rows(
             m, r, "state.track", [&](int64_t i) { return track_of(m, i); }, report);
         break;
+      case Role::kTrackFinals:
+      case Role::kTrackChunks:
+      case Role::kTrackWindows: judge_snapshots(m, r, report); break;
+      case Role::kTrackCuts:
+      case Role::kTrackCutSlots:
+      case Role::kTrackCutInitial:
+      case Role::kTrackCutFrom: judge_cuts(m, r, report); break;
       case Role::kDraftParents: judge_parents(m, r, report); break;
       case Role::kChunkIndices:
       case Role::kChunkOffsets: judge_chunks(m, r, report); break;

@@ -99,6 +99,9 @@ void DenseWorld::begin_step(const Step& step, const ForwardBatch& batch) {
     randomise(t.k, Part::kKey);
     randomise(t.v, Part::kValue);
   }
+  encoded_.clear();
+  if (kind_.cross && !is_captured(batch.mode))
+    encoded_.assign(batch.encoder_out_cache_loc.begin(), batch.encoder_out_cache_loc.end());
   for (size_t s = 0; s < steps_.size(); ++s) own(at_step(batch, s), step.requests);
   // Copies move only tokens of the text.
   for (const SlotCopy& c : step.copies) {
@@ -114,9 +117,11 @@ void DenseWorld::own(const ForwardBatch& batch, std::span<const OwnerId> owners)
     const OwnerId owner = owners[r / static_cast<size_t>(per_request)];
     for (const int32_t slot : rows.old_keys(r)) {
       if (slot < place_.model.page_size) continue;  // evicted from its window
+      const bool encoded = std::ranges::find(encoded_, slot) != encoded_.end();
       // A history may begin in the middle: what was stored before it is written here.
-      if (owners_.of(slot).empty()) write_slot(slot);
-      set_owner(slot, owner, false);
+      if (!encoded && owners_.of(slot).empty()) write_slot(slot);
+      set_owner(slot, owner, encoded);
+      if (encoded) new_.push_back(slot);
     }
     for (const int32_t slot : rows.stored_by(r)) {
       if (slot < 0) continue;
@@ -221,27 +226,33 @@ Status DenseWorld::check_stored(const ForwardBatch& batch, size_t step) const {
   return check_stored(canonical_rows(at_step(batch, step), kind_, place_.model), steps_[step]);
 }
 
+bool DenseWorld::holds(int32_t slot, const Tensors& given, size_t t, float key_factor) const {
+  const auto has = [&](const Buffer& cache, const Buffer& of, Part part) {
+    const Elements place = slot_of(cache, slot);
+    const auto* first = reinterpret_cast<const float*>(of.data) + t * place.count;
+    std::vector<float> values(first, first + place.count);
+    for (float& x : values) x *= part == Part::kKey ? key_factor : 1;
+    const std::vector<std::byte> want = stored(values, part);
+    return std::memcmp(bytes_at(cache, place).data(), want.data(), want.size()) == 0;
+  };
+  return has(k_cache_, given.k, Part::kKey) && (kind_.mla || has(v_cache_, given.v, Part::kValue));
+}
+
 Status DenseWorld::check_stored(const CanonicalRows& rows, const Tensors& given) const {
   Status status;
+  const auto fail = [&](const char* list, size_t t, int64_t slot) {
+    status.add(make_finding("slot.write", at(list, static_cast<int64_t>(t)),
+                            "its K and V in slot " + std::to_string(slot), "others there"));
+  };
+  for (size_t t = 0; t < encoded_.size() && status.ok(); ++t)
+    if (!holds(static_cast<int32_t>(encoded_[t]), given, t, 1))
+      fail("encoder_out_cache_loc", t, encoded_[t]);
   size_t row = 0;
-  for (size_t t = 0; t < rows.stored.size(); ++t) {
-    const int32_t slot = rows.stored[t];
+  for (size_t t = 0; t < rows.stored.size() && status.ok(); ++t) {
     while (static_cast<size_t>(rows.cu_seqlens_q[row + 1]) <= t) ++row;
     const float factor = rows.key_factors.empty() ? 1 : rows.key_factors[row];
-    const auto differs = [&](const Buffer& cache, const Buffer& of, Part part) {
-      const Elements place = slot_of(cache, slot);
-      const auto* first = reinterpret_cast<const float*>(of.data) + t * place.count;
-      std::vector<float> values(first, first + place.count);
-      for (float& x : values) x *= part == Part::kKey ? factor : 1;
-      const std::vector<std::byte> want = stored(values, part);
-      return std::memcmp(bytes_at(cache, place).data(), want.data(), want.size()) != 0;
-    };
-    if (slot < 0 || !(differs(k_cache_, given.k, Part::kKey) ||
-                      (!kind_.mla && differs(v_cache_, given.v, Part::kValue))))
-      continue;
-    status.add(make_finding("slot.write", at("out_cache_loc", static_cast<int64_t>(t)),
-                            "its K and V in slot " + std::to_string(slot), "others there"));
-    return status;
+    if (rows.stored[t] >= 0 && !holds(rows.stored[t], given, t, factor))
+      fail("out_cache_loc", t, rows.stored[t]);
   }
   return status;
 }

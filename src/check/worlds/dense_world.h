@@ -56,6 +56,8 @@ class DenseWorld final : public LayerWorld {
   void copy_slot(SlotCopy c, std::span<const int64_t> full_to_swa);
 
   Status check_stored(const CanonicalRows& rows, const Tensors& given) const;
+  /// Whether the slot holds what the step gave as its row t of K and V.
+  bool holds(int32_t slot, const Tensors& given, size_t t, float key_factor) const;
 
   const LayerPlace place_;
   const LayerKind& kind_;
@@ -65,9 +67,11 @@ class DenseWorld final : public LayerWorld {
   std::vector<Tensors> steps_;
   Buffer k_cache_, v_cache_;  // latent: all is in k_cache
   SlotOwners owners_;
-  StepScenes scenes_;            // for a diagnosis
-  int64_t tokens_ = 0;           // tokens of the step's batch
-  std::vector<int32_t> new_;     // slots that the step stores
+  StepScenes scenes_;         // for a diagnosis
+  int64_t tokens_ = 0;        // tokens of the step's batch
+  std::vector<int32_t> new_;  // slots that the step stores
+  std::vector<int64_t>
+      encoded_;                  // of these, a cross layer's: in the order of encoder_out_cache_loc
   std::vector<std::byte> kept_;  // outputs of the eager run
 };
 

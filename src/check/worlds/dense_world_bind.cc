@@ -50,10 +50,12 @@ Status DenseWorld::bind() {
 Status DenseWorld::bind_tensors(Arena scope, Tensors* to) const {
   const AttentionParams& p = kind_.params;
   const int64_t tokens = place_.options.max_tokens;
+  // Encoders' tokens are as many as there are slots at most.
+  const int64_t stored = kind_.cross ? place_.options.slots : tokens;
   std::vector<BufferSpec> specs = {
       f32_vectors("q", {tokens, query_heads(kind_), p.head_dim_qk}),
-      f32_vectors("k", {tokens, p.num_kv_heads, p.head_dim_qk}),
-      f32_vectors("v", {tokens, p.num_kv_heads, p.head_dim_vo}),
+      f32_vectors("k", {stored, p.num_kv_heads, p.head_dim_qk}),
+      f32_vectors("v", {stored, p.num_kv_heads, p.head_dim_vo}),
       f32_vectors("out", {tokens, p.num_qo_heads, p.head_dim_vo}, Lifetime::kOutput),
       f32_vectors("lse", {tokens, p.num_qo_heads}, Lifetime::kOutput)};
   specs.back().granule = 1;
@@ -79,9 +81,10 @@ void DenseWorld::describe(int64_t tokens, size_t step, LayerIo* io) const {
   const RunnerOptions& o = place_.options;
   const Tensors& t = steps_[step];
   io->q = first_rows(t.q, tokens);
-  if (!kind_.cross) {
-    io->k = first_rows(t.k, tokens);
-    TensorView v = first_rows(kind_.mla ? t.k : t.v, tokens);
+  const int64_t stored = kind_.cross ? std::ssize(encoded_) : tokens;
+  if (!kind_.cross || stored > 0) {
+    io->k = first_rows(t.k, stored);
+    TensorView v = first_rows(kind_.mla ? t.k : t.v, stored);
     v.shape[2] = kind_.params.head_dim_vo;
     io->v = v;
   }

@@ -19,6 +19,7 @@ struct Bound {
   size_t end = 0;                 // of its place in the arena, red zone included
   std::byte* staging = nullptr;   // pinned; null until something may be written
   std::vector<Elements> written;  // since the last upload
+  std::vector<Elements> filled;   // since the fill began
 };
 
 /// None if the shape is not one that memory can have.
@@ -55,6 +56,23 @@ void add_range(std::vector<Elements>* ranges, Elements range) {
     }
   }
   ranges->push_back(range);
+}
+
+/// Takes a range out of the others.
+void take_range(std::vector<Elements>* ranges, Elements out) {
+  const int64_t end = out.first + out.count;
+  for (size_t i = ranges->size(); i-- > 0;) {
+    Elements& r = (*ranges)[i];
+    const int64_t r_end = r.first + r.count;
+    if (out.count == 0 || r_end <= out.first || r.first >= end) continue;
+    const Elements behind{end, std::max<int64_t>(0, r_end - end)};
+    r.count = std::max<int64_t>(0, out.first - r.first);
+    if (r.count == 0)
+      r = behind;
+    else if (behind.count > 0)
+      ranges->push_back(behind);
+  }
+  std::erase_if(*ranges, [](const Elements& r) { return r.count == 0; });
 }
 
 }  // namespace
@@ -165,7 +183,8 @@ Status Arena::State::stage(Bound* b) {
   if (b->staging != nullptr || b->buffer.bytes() == 0) return {};
   void* p = nullptr;
   const DeviceError error = api.malloc_host(b->buffer.bytes(), &p);
-  b->written.reserve(b->buffer.shape.empty() ? 1 : static_cast<size_t>(b->buffer.shape[0]) + 1);
+  const size_t rows = b->buffer.shape.empty() ? 1 : static_cast<size_t>(b->buffer.shape[0]) + 1;
+  b->written.reserve(rows), b->filled.reserve(rows);
   b->staging = static_cast<std::byte*>(p);
   return device_status("cudaMallocHost", error);
 }
@@ -272,6 +291,7 @@ Status Arena::stage_bytes(const Buffer& buffer, Elements range, std::byte** p) {
   if (!status.ok()) return status;
   *p = b->staging + static_cast<size_t>(range.first) * size_of(buffer.dtype);
   add_range(&b->written, range);
+  add_range(&b->filled, range);
   return status;
 }
 
@@ -280,8 +300,17 @@ const std::byte* Arena::staged(const Buffer& buffer) const {
   return b != nullptr ? b->staging : nullptr;
 }
 
+void Arena::begin_fill(const Buffer& buffer) {
+  if (Bound* b = state_->find(buffer)) b->written.clear(), b->filled.clear();
+}
+
 void Arena::discard(const Buffer& buffer) {
   if (Bound* b = state_->find(buffer)) b->written.clear();
+}
+
+std::span<const Elements> Arena::filled(const Buffer& buffer) const {
+  const Bound* b = state_->find(buffer);
+  return b != nullptr ? std::span<const Elements>(b->filled) : std::span<const Elements>();
 }
 
 Status Arena::upload(StreamHandle stream) {
@@ -308,6 +337,7 @@ Status Arena::upload(StreamHandle stream) {
 }
 
 Status Arena::retire(const Buffer& buffer, Elements range) {
+  if (Bound* b = state_->find(buffer)) take_range(&b->filled, range);
   return state_->annotate(buffer, range,
                           [&](const void* p, size_t n) { state_->api.retire(p, n); });
 }
