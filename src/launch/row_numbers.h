@@ -21,7 +21,7 @@ struct RowLens {
   std::span<const int32_t> lens;    // [rows]
   std::span<const int32_t> counts;  // [rows], or [rows + 1] offsets whose steps are the counts
   int32_t of_lens = 1, of_counts = 1, plus = 0;
-  std::span<int32_t> out;  // [rows]
+  std::span<int32_t> out = {};  // [rows]
 };
 template <class V>
 void visit_args(V& v, RowLens& c) {
@@ -47,7 +47,7 @@ struct RankLens {
   std::span<const int32_t> global_lens;  // [rows] of all ranks
   std::span<const int32_t> q_lens;       // [rows]
   int32_t rank = 0, size = 1, max_q_len = 1, unused = 0;
-  std::span<int32_t> out;  // [max_q_len, rows]
+  std::span<int32_t> out = {};  // [max_q_len, rows]
 };
 template <class V>
 void visit_args(V& v, RankLens& c) {
@@ -65,7 +65,7 @@ KernelLaunch rank_lens_launch(const RankLens& call, const RequestRows& rows = {}
 /// request, which by offsets has no tokens, begins at its number times `tokens`.
 struct DenseRows {
   std::span<const int32_t> offsets;  // [rows + 1]
-  std::span<int32_t> out;            // [rows + 1]
+  std::span<int32_t> out = {};       // [rows + 1]
   int32_t tokens = 1, unused = 0;
 };
 template <class V>
