@@ -23,8 +23,8 @@ LIMITS = {"twin": 100, "files": 4, "recorded": 60, "law": 40, "fault": 15}
 VISITORS = ("visit_args", "visit_members")  # the order of a call's members; their shapes
 DEARER = {
     ("twin", "CuteDslMla"): (192, "ranks of context parallelism have lengths of their own"),
-    ("twin", "FlashMla"): (131, "a schedule of parts"),
-    ("twin", "Mamba2"): (165, "chunks of a prefill"),
+    ("twin", "FlashMla"): (175, "a schedule of parts, and the launches that follow it"),
+    ("twin", "Mamba2"): (175, "chunks of a prefill"),
     ("twin", "Laws"): (154, "a buffer for each role that a trace may name"),
     ("twin", "FlashInferMla"): (144, "a planned launch of its own, and so no family"),
     ("files", "Ascend"): (5, "faults take its lists of the host"),

@@ -90,10 +90,10 @@ struct Runner::Impl {
   Status judge_replay(const ForwardBatch& batch, const Limits& limits);
   /// A replay has the bits of the eager step.
   bool same_bits(ForwardMode mode) const {
-    const bool split_by_batch =
-        model.split.fixed_size == 0 &&
-        std::ranges::find(clean.info().batch_splits, mode) != clean.info().batch_splits.end();
-    return !split_by_batch || model.split.off || options.data == RunnerData::kSelector;
+    const BackendInfo& info = clean.info();
+    const bool fixed = info.fixed_splits && (model.split.fixed_size != 0 || model.split.off);
+    return fixed || options.data == RunnerData::kSelector ||
+           std::ranges::find(info.batch_splits, mode) == info.batch_splits.end();
   }
 
   const Backend& clean;

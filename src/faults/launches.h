@@ -6,6 +6,7 @@
 #include "check/tap.h"
 #include "launch/attention_launch.h"
 #include "launch/merge_launch.h"
+#include "launch/mla_parts_launch.h"
 #include "launch/ragged_launch.h"
 #include "launch/recurrent_launch.h"
 #include "launch/tile_launch.h"
@@ -35,6 +36,7 @@ template <class Fn>
 bool change_attention(KernelLaunch* l, Fn fn) {
   if (l->kernel == &kPagedAttention)
     return change(l, call_of<PagedAttention>(*l), attention_launch, fn);
+  if (l->kernel == &kMlaParts) return change(l, call_of<MlaParts>(*l), mla_parts_launch, fn);
   if (l->kernel == &kRaggedAttention)
     return change(l, call_of<RaggedAttention>(*l), ragged_launch, fn);
   if (l->kernel == &kTiledAttention) return change(l, call_of<TiledAttention>(*l), tile_launch, fn);
@@ -50,6 +52,7 @@ template <class Fn>
 bool change_merge(KernelLaunch* l, Fn fn) {
   if (l->kernel == &kTritonDecodeStage2)
     return change(l, call_of<TritonDecode>(*l), triton_decode_stage2_launch, fn);
+  if (l->kernel == &kMlaMerge) return change(l, call_of<MlaParts>(*l), mla_merge_launch, fn);
   if (l->kernel == &kMergeState) {
     MergeCall of = call_of<MergeCall>(*l).call;
     if (!fn(static_cast<MergeState<LseBase::kNatural>&>(of))) return false;

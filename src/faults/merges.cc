@@ -45,7 +45,8 @@ void splits_without_keys(const KernelLaunch& clean, SlippedRun& run) {
 }
 
 bool merges_splits(const KernelLaunch& launch) {
-  return launch.kernel == &kMergeTiles || launch.kernel == &kTritonDecodeStage2;
+  return launch.kernel == &kMergeTiles || launch.kernel == &kTritonDecodeStage2 ||
+         launch.kernel == &kMlaMerge;
 }
 
 void lse_of_one_split(const KernelLaunch& clean, SlippedRun& run) {
@@ -76,6 +77,8 @@ const void* lse_of_attention(const KernelLaunch& launch) {
   change_attention(&copy, [&](auto& c) {
     if constexpr (requires { c.attn_lse; }) {
       lse = c.attn_lse.tensor.data;
+    } else if constexpr (requires { c.partial_lse; }) {
+      lse = c.partial_lse.tensor.data;
     } else {
       lse = c.lse.tensor.data;
     }

@@ -55,6 +55,26 @@ Merging of_decode(const TritonDecode& c) {
           }};
 }
 
+/// A row that one part has whole has no partial results.
+Merging of_mla(const MlaParts& c) {
+  return {c.out, c.lse, live_rows(c.out, c.cu_seqlens_q), [c](int64_t token, int64_t head) {
+            int64_t row = token, j = 0;
+            if (const auto starts = c.cu_seqlens_q; !starts.empty()) {
+              row = std::ranges::upper_bound(starts, token) - starts.begin() - 1;
+              j = token - starts[static_cast<size_t>(row)];
+            }
+            std::vector<State> all;
+            const auto at = static_cast<size_t>(row);
+            const int64_t begin = c.num_splits[at], end = c.num_splits[at + 1];
+            for (int64_t split = begin; end - begin != 1 && split < end; ++split) {
+              const int64_t place = split * std::max(1, c.max_seqlen_q) + j;
+              if (place >= 0 && place < c.partial_out.shape[0])
+                all.push_back({c.partial_lse, place, head});
+            }
+            return all;
+          }};
+}
+
 }  // namespace
 
 float Merging::State::raw() const { return load_float(s.tensor.at(row, head), DType::kF32, 0); }
@@ -62,6 +82,7 @@ float Merging::State::raw() const { return load_float(s.tensor.at(row, head), DT
 Merging Merging::of(const KernelLaunch& launch) {
   if (launch.kernel == &kMergeTiles) return of_tiles(call_of<MergeTiles>(launch).call);
   if (launch.kernel == &kTritonDecodeStage2) return of_decode(call_of<TritonDecode>(launch).call);
+  if (launch.kernel == &kMlaMerge) return of_mla(call_of<MlaParts>(launch).call);
   if (launch.kernel == &kMergePair) {
     const MergePair c = call_of<MergePair>(launch).call;
     return of_two(c, c.qo_indptr);

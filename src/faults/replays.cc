@@ -13,8 +13,8 @@ constexpr std::string_view kRefilledOffsets[] = {"kv_indptr"};
 constexpr std::string_view kRefilledTables[] = {"page_table",   "draft_table", "tree_table",
                                                 "merged_table", "local_table", "encoder_table"};
 constexpr std::string_view kRefilledPlan[] = {
-    "_request_indices", "_qo_tile_indices",  "_kv_tile_indices", "_o_indptr",    "_merge_indptr",
-    "_kv_chunk_size",   "_block_valid_mask", "num_kv_splits",    "tile_metadata"};
+    "_request_indices", "_qo_tile_indices",  "_kv_tile_indices", "_o_indptr",     "_merge_indptr",
+    "_kv_chunk_size",   "_block_valid_mask", "num_kv_splits",    "tile_metadata", "num_splits"};
 
 /// Buffers that stand in the place of others.
 void replace(Meta& meta, std::span<const std::pair<const void*, Buffer>> by) {

@@ -37,7 +37,7 @@ int64_t change_recurrent(std::vector<TappedLaunch>& all, Fn fn) {
   int64_t changed = 0;
   for (TappedLaunch& one : all) {
     if (one.launch.kernel != &kLinearAttention) continue;
-    auto [call, rows] = call_of<LinearAttention>(one.launch);
+    auto [call, rows] = call_of<LinearCall>(one.launch);
     if (!fn(call)) continue;
     one.launch = recurrent_launch(call, rows);
     ++changed;
@@ -71,8 +71,8 @@ void change_decays(LinearAttention& c, SlippedRun& run, Fn fn) {
 /// The first token of a prefill's row that goes on from its slot reads a state that has not
 /// decayed.
 void skip_first_decay(const KernelLaunch& launch, SlippedRun& run) {
-  auto [call, rows] = call_of<LinearAttention>(launch);
-  LinearAttention& c = call;
+  auto [call, rows] = call_of<LinearCall>(launch);
+  LinearCall& c = call;
   change_decays(c, run, [&](int64_t token, float decay) {
     for (int64_t r = 0; r < c.rows.rows(); ++r)
       if (token == c.rows.begin(r) && c.rows.starts_from_slot(r)) return 0.0f;
@@ -83,16 +83,16 @@ void skip_first_decay(const KernelLaunch& launch, SlippedRun& run) {
 
 /// 2^x where e^x is meant.
 void decay_in_base_two(const KernelLaunch& launch, SlippedRun& run) {
-  auto [call, rows] = call_of<LinearAttention>(launch);
-  LinearAttention& c = call;
+  auto [call, rows] = call_of<LinearCall>(launch);
+  LinearCall& c = call;
   change_decays(c, run, [](int64_t, float decay) { return decay * std::numbers::ln2_v<float>; });
   run.launch(recurrent_launch(c, rows));
 }
 
 /// A kernel without a guard: -1 is the place before the first. So every slot is counted from there.
 void without_guard(const KernelLaunch& launch, SlippedRun& run) {
-  auto [call, rows] = call_of<LinearAttention>(launch);
-  LinearAttention& c = call;
+  auto [call, rows] = call_of<LinearCall>(launch);
+  LinearCall& c = call;
   const auto slots = c.rows.state_indices;
   std::vector<int32_t> counted(slots.begin(), slots.end());
   for (int32_t& slot : counted) ++slot;
@@ -112,7 +112,7 @@ struct PaddingIsTheLastSlot final : Tap {
   void launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/, bool) override {
     for (const TappedLaunch& one : all)
       if (one.launch.kernel == &kLinearAttention)
-        last_ = static_cast<int32_t>(call_of<LinearAttention>(one.launch).call.states.shape[0]) - 1;
+        last_ = static_cast<int32_t>(call_of<LinearCall>(one.launch).call.states.shape[0]) - 1;
   }
   Status filled(const ForwardBatch& /*batch*/, Meta& meta) override {
     if (last_ < 1) return {};

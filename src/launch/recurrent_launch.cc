@@ -1,11 +1,16 @@
 #include "launch/recurrent_launch.h"
 
+#include <algorithm>
+#include <optional>
+#include <vector>
+
 #include "attn/state_chunks.h"
 #include "attn/validate/validate_recurrent.h"
 #include "kernels/recurrent/causal_conv1d.h"
 #include "kernels/recurrent/decay_gate.h"
 #include "kernels/recurrent/linear_attention.h"
 #include "kernels/recurrent/state_spans.h"
+#include "launch/checked_array.h"
 #include "launch/checked_launch.h"
 
 namespace shadowgraph {
@@ -83,6 +88,79 @@ struct RecurrentLaunch : CheckedLaunch<LinearAttention> {
   }
 };
 
+/// The offsets of rows that lists of chunks say; nothing where these are no cut of all tokens.
+class ChunkCut {
+ public:
+  ChunkCut(const LinearCall& c, Footprint* spans)
+      : c_(c),
+        rows_of_tokens_(array(c.chunks.seq_idx, spans)),
+        indices_(array(c.chunks.indices, spans)),
+        offsets_(array(c.chunks.offsets, spans)),
+        count_(array(c.chunks.count, spans)) {}
+
+  std::optional<std::vector<int32_t>> run() {
+    const int64_t rows = c_.rows.rows(), tokens = tokens_of(c_.rows);
+    const auto count = count_.load(0, -1);
+    if (!count || *count < 0 || c_.chunk_size < 1) return {};
+    std::vector<int32_t> cut(static_cast<size_t>(rows) + 1);
+    int64_t row = 0, begin = 0;
+    std::optional<int64_t> next = *count > 0 ? start(0) : tokens;
+    if (next != 0) return {};
+    for (int64_t i = 0; i < *count; ++i, begin = *next) {
+      next = i + 1 < *count ? start(i + 1) : tokens;
+      if (!next || *next <= begin || *next > (begin / c_.chunk_size + 1) * c_.chunk_size) return {};
+      const auto of = rows_of_tokens_.load(begin, -1);
+      if (!of || *of < row || *of >= rows) return {};
+      for (int64_t t = begin + 1; t < *next; ++t)
+        if (rows_of_tokens_.load(t, -1) != of) return {};
+      for (; row < *of; ++row) cut[static_cast<size_t>(row) + 1] = static_cast<int32_t>(begin);
+    }
+    for (; row < rows; ++row) cut[static_cast<size_t>(row) + 1] = static_cast<int32_t>(tokens);
+    return cut;
+  }
+
+ private:
+  static CheckedArray<const int32_t> array(std::span<const int32_t> of, Footprint* spans) {
+    return {of.data(), std::ssize(of), spans};
+  }
+  /// The first token of a run.
+  std::optional<int64_t> start(int64_t run) {
+    const auto index = indices_.load(run, -1), offset = offsets_.load(run, -1);
+    if (!index || !offset || *index < 0 || *offset < 0 || *offset >= c_.chunk_size) return {};
+    return int64_t{*index} * c_.chunk_size + *offset;
+  }
+
+  const LinearCall& c_;
+  CheckedArray<const int32_t> rows_of_tokens_, indices_, offsets_, count_;
+};
+
+void run_linear(const LinearCall& given) {
+  if (given.chunks.count.empty()) return run_checked<RecurrentLaunch>(given);
+  const auto cut = ChunkCut(given, nullptr).run();
+  if (!cut) return poison(RecurrentLaunch::without_padding(given).out);
+  LinearAttention c = given;
+  c.rows.cu_seqlens_q = *cut;
+  run_checked<RecurrentLaunch>(c);
+}
+
+void note_linear(const LinearCall& given, Footprint* spans) {
+  if (given.chunks.count.empty()) return note_checked<RecurrentLaunch>(given, spans);
+  const auto cut = ChunkCut(given, spans).run();
+  LinearAttention c = given;
+  Footprint all;
+  if (cut) {
+    c.rows.cu_seqlens_q = *cut;
+    note_checked<RecurrentLaunch>(c, &all);
+    add_whole(spans, given.rows.cu_seqlens_q);
+  } else {
+    c = RecurrentLaunch::without_padding(c);
+    all = RecurrentLaunch::refused(c);
+    add_written(&all, c.out);
+  }
+  for (const AccessSpan& span : all)
+    if (!cut || span.buffer != cut->data()) spans->push_back(span);
+}
+
 struct ConvLaunch : CheckedLaunch<CausalConv1d> {
   static CausalConv1d without_padding(CausalConv1d c) {
     const int64_t tokens = tokens_of(c.rows);
@@ -128,13 +206,14 @@ void note_parents(const DraftParents& c, Footprint* spans) {
 
 }  // namespace
 
-constinit const Kernel kLinearAttention = checked_kernel<RecurrentLaunch>("linear_attention");
+constinit const Kernel kLinearAttention =
+    launch_kernel<LinearCall, run_linear, note_linear>("linear_attention");
 constinit const Kernel kCausalConv1d = checked_kernel<ConvLaunch>("causal_conv1d");
 constinit const Kernel kDecayGate = checked_kernel<GateLaunch>("decay_gate");
 constinit const Kernel kDraftParents =
     launch_kernel<DraftParents, make_parents, note_parents>("draft_parents");
 
-KernelLaunch recurrent_launch(const LinearAttention& call, const RequestRows& rows) {
+KernelLaunch recurrent_launch(const LinearCall& call, const RequestRows& rows) {
   return launch_of(kLinearAttention, call, rows, call.rows.rows());
 }
 

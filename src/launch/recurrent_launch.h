@@ -12,14 +12,38 @@
 
 namespace shadowgraph {
 
+/// The cut of a prefill's tokens, as Mamba2's kernels find it: a run ends where the next one
+/// begins, the last one with cu_seqlens_q's last token, and is the row's that seq_idx says.
+struct TokenChunks {
+  std::span<const int32_t> seq_idx;           // [tokens] the row of each
+  std::span<const int32_t> indices, offsets;  // [runs] a ChunkList
+  std::span<const int32_t> count;             // [1] runs; empty: cu_seqlens_q is the cut
+};
+template <class V>
+void visit_args(V& v, TokenChunks& c) {
+  v("seq_idx", c.seq_idx);
+  v("chunk_indices", c.indices);
+  v("chunk_offsets", c.offsets);
+  v("num_chunks", c.count);
+}
+struct LinearCall : LinearAttention {
+  TokenChunks chunks = {};
+};
+template <class V>
+void visit_args(V& v, LinearCall& c) {
+  visit_args(v, static_cast<LinearAttention&>(c));
+  v("chunks", c.chunks);
+}
+
 /// linear_attention, its memory (lists of rows too) being the device's, on what that memory holds
 /// when it runs. Tokens past cu_seqlens_q's last entry are padding, and places of chunk_states past
-/// the last chunk are room: neither read nor written. Where the call would be refused then, its
-/// outputs are filled with 0xff, and the footprint holds the slots that a GPU would have read and
-/// written, those outside of the pool too.
+/// the last chunk are room: neither read nor written. Where the call would be refused then, or runs
+/// are no cut of all tokens, leave their chunk or have tokens of two rows, its outputs are filled
+/// with 0xff, and the footprint holds the slots that a GPU would have read and written, those
+/// outside of the pool too.
 ///
 /// rows: which of them are which request of the step.
-KernelLaunch recurrent_launch(const LinearAttention& call, const RequestRows& rows = {});
+KernelLaunch recurrent_launch(const LinearCall& call, const RequestRows& rows = {});
 
 /// causal_conv1d, likewise.
 KernelLaunch conv_launch(const CausalConv1d& call, const RequestRows& rows = {});

@@ -121,5 +121,73 @@ TEST(FlashMla, TheScheduleIsOfTheKeysTheKernelIsTold) {
   EXPECT_EQ(held(meta[FlashMla::kNumSplits]), s.num_splits);
 }
 
+/// Verifies drafts of 3 on a machine of few parts; page 0 is padding's.
+struct Verify {
+  Verify() : model(model_of(64, 1, 700)) {
+    model.num_draft_tokens = 3, model.split.num_sms = 7;
+    meta = world.bind(mla, Limits::bucket(ForwardMode::kTargetVerify, 3, 3, model));
+    world.fill(mla, owned.view(), meta);
+  }
+  /// What the two launches of a layer leave.
+  std::vector<float> run() {
+    world.forward(mla, meta, {layer.io()});
+    return layer.results(6);
+  }
+
+  FlashMla mla;
+  PagedWorld world;
+  ModelConfig model;
+  PagedBatch owned{ForwardMode::kTargetVerify, {{600, 3}, {61, 3}}, 64};
+  Meta meta;
+  Layer layer{world, "layer", model, 9, owned.pages()};
+};
+
+TEST(FlashMla, ForwardFollowsTheSchedule) {
+  Verify v;
+  const std::vector<float> all = v.run();
+  EXPECT_EQ(v.world.found(), "ok");
+  EXPECT_GT(held(v.meta[FlashMla::kNumSplits])[1], 1);
+  // The first part reads a block less.
+  const int32_t end = held(v.meta[FlashMla::kTileMetadata])[kEndKey];
+  const Ints less{end - 64};
+  EXPECT_TRUE(
+      v.world.arena.write(v.meta[FlashMla::kTileMetadata], kEndKey, std::span<const int32_t>(less))
+          .ok());
+  v.world.upload();
+  EXPECT_NE(v.run(), all);
+}
+
+TEST(FlashMla, AStaleScheduleIsFound) {
+  constexpr size_t kRead[] = {FlashMla::kTileMetadata, FlashMla::kNumSplits, FlashMla::kSeqLensK};
+  for (const size_t stale : kRead) {
+    Verify v;
+    v.run();
+    ASSERT_EQ(v.world.found(), "ok");
+    v.world.arena.begin_step();
+    for (const Buffer& b : v.meta.buffers) {
+      if (b.data == nullptr || b.lifetime != Lifetime::kPerStep || b.name == v.meta[stale].name)
+        continue;
+      EXPECT_TRUE(v.world.arena.write(b, 0, b.data, b.numel()).ok());
+    }
+    v.world.upload();
+    v.run();
+    const std::string found = v.world.found();
+    EXPECT_EQ(found.find("mem.stale_input: " + v.meta[stale].name), 0u) << found;
+  }
+}
+
+/// A draft extend's rows are cut by prefix + the widest extend, padding counted.
+TEST(FlashMla, PartsOfARowAreThoseOfItsBucket) {
+  ModelConfig m = model_of(64, 1, 700);
+  m.num_draft_tokens = 3, m.split.num_sms = 4;
+  const PagedBatch owned(ForwardMode::kDraftExtend, {{600, 2}, {60, 3}}, 64);
+  const FlashMla mla;
+  const Limits limits = Limits::bucket(ForwardMode::kDraftExtend, 3, 3, m);
+  const Schedule s({603, 63, 4}, 4);
+  const int32_t first = s.num_splits[1];
+  EXPECT_GT(first, 1);
+  EXPECT_EQ(mla.merged_parts(owned.view(), limits, m.layers[0]), (Ints{first, first, 1, 1, 1}));
+}
+
 }  // namespace
 }  // namespace shadowgraph

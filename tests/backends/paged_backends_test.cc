@@ -238,6 +238,15 @@ TEST(PagedBackends, AShorterBatchAfterALongerOneIsWholeAgain) {
   });
 }
 
+/// To the bit, or nearly where partial results of a row's keys are merged.
+void expect_results(const Backend& backend, ForwardMode mode, std::span<const float> got,
+                    std::span<const float> want) {
+  const bool merged =
+      std::ranges::find(backend.info().batch_splits, mode) != backend.info().batch_splits.end();
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], merged ? 1e-5 : 0) << i;
+}
+
 TEST(PagedBackends, ForwardStoresThenAttendsToExactlyTheRequestsKeys) {
   for_all([](const Backend& backend, ForwardMode mode, int32_t page_size) {
     PagedWorld w;
@@ -254,7 +263,7 @@ TEST(PagedBackends, ForwardStoresThenAttendsToExactlyTheRequestsKeys) {
     const auto key = held<float>(layer.k), cache = held<float>(layer.k_cache);
     const int64_t dims = layer.k.shape[1] * layer.k.shape[2];
     EXPECT_TRUE(std::equal(key.begin(), key.begin() + dims, cache.begin() + stored * dims));
-    EXPECT_EQ(layer.results(meta.limits.tokens), layer.expected(owned));
+    expect_results(backend, mode, layer.results(meta.limits.tokens), layer.expected(owned));
   });
 }
 
@@ -282,7 +291,8 @@ TEST(PagedBackends, TablesThatLaunchesGatherAreThoseThatAFillWrites) {
     }
     const std::vector<float> want = layer.expected(owned), got = layer.results(limits.tokens);
     const int64_t queries = q + q_b, outs = layer.out.shape[1] * layer.out.shape[2];
-    EXPECT_TRUE(std::equal(want.begin(), want.begin() + queries * outs, got.begin()));
+    const auto own = static_cast<size_t>(queries * outs);
+    expect_results(backend, mode, std::span(got).first(own), std::span(want).first(own));
   });
 }
 

@@ -77,7 +77,7 @@ Laws laws_of(const char* backend, RecurrentFamily family, const StepShape& shape
 template <class Fn>
 void change_recurrent(KernelLaunch& l, Fn fn) {
   if (l.kernel != &kLinearAttention) return;
-  auto [call, rows] = call_of<LinearAttention>(l);
+  auto [call, rows] = call_of<LinearCall>(l);
   fn(call);
   l = recurrent_launch(call, rows);
 }
@@ -101,6 +101,15 @@ TEST(RecurrentWorld, ATreeThatIsTakenForAChainIsFound) {
   };
   EXPECT_TRUE(
       laws_of("kda", RecurrentFamily::kKda, kVerify, windows, kDraft).contains("state.draft"));
+}
+
+/// fi.I-91.
+TEST(RecurrentWorld, APrefillIsCutByItsLists) {
+  const auto another = [](KernelLaunch& l) {
+    change_recurrent(l, [](auto& c) { std::swap(c.chunks.indices, c.chunks.offsets); });
+  };
+  const Laws found = laws_of("mamba2", RecurrentFamily::kMamba2, kFirst, another);
+  EXPECT_TRUE(found.contains("num.bits") || found.contains("num.bound")) << *found.begin();
 }
 
 TEST(RecurrentWorld, AStateThatIsNotStoredIsFound) {

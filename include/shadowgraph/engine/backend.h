@@ -104,6 +104,7 @@ struct BackendInfo {
   // fixes the cut. In these modes a replay has the bits of the eager step only on exact data or if
   // SplitConfig fixes the cut
   std::span<const ForwardMode> batch_splits = {};
+  bool fixed_splits = true;               // SplitConfig can fix that cut
   LseSink lse_sink = LseSink::kExcluded;  // whether the LSE in LayerIo::lse counts a sink
   // A graph serves requests with fewer queries than its bucket has per request. With dcp_size > 1
   // no graph does

@@ -28,7 +28,8 @@ Hybrid::Hybrid(const Backend& decode, const Backend& prefill, VerifyBy verify)
            .local = d.local && p.local,
            .window_with_encoder = d.window_with_encoder && p.window_with_encoder,
            .ragged_prefill = p.ragged_prefill,
-           .batch_splits = splits_};
+           .batch_splits = splits_,
+           .fixed_splits = d.fixed_splits && p.fixed_splits};
   for (const Feature& f : kFeatures) info_.*f.served = d.*f.served && p.*f.served;
   info_.items = p.items;
   info_.dcp = false;

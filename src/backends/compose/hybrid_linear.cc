@@ -49,6 +49,7 @@ HybridLinear::HybridLinear(const Backend& full, const Backend& linear)
            .in_graph_tables = f.in_graph_tables,
            .ragged_prefill = f.ragged_prefill,
            .batch_splits = splits_,
+           .fixed_splits = f.fixed_splits,
            .lse_sink = f.lse_sink,
            .ragged_graphs = f.ragged_graphs,
            .engine = f.engine == l.engine ? f.engine : &kSglang,

@@ -12,8 +12,7 @@ constexpr ForwardMode kFlashMlaModes[] = {ForwardMode::kDecode,        ForwardMo
                                           ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
                                           ForwardMode::kDraftExtendV2, ForwardMode::kDraftDecode};
 constexpr int32_t kFlashMlaPageSizes[] = {64};
-constexpr int32_t kBlockKeys = 64, kRowCost = 5, kBlockHeads = 64;
-constexpr int32_t kMultiprocessors = 132;  // of an H100 or H200, which the kernel is for
+constexpr int32_t kRowCost = 5, kBlockHeads = 64;
 
 // The schedule counts padding rows, and so has no counterpart in a batch without them: not judged.
 constexpr auto kFlashMlaBuffers = with_family(
@@ -30,9 +29,11 @@ constexpr BackendInfo kFlashMlaInfo{.name = "flashmla",
                                     .heads = false,
                                     .latent = true,
                                     .in_graph_tables = true,
+                                    .batch_splits = kFlashMlaModes,
+                                    .fixed_splits = false,
                                     .buffers = kFlashMlaBuffers};
 
-int32_t blocks_of(int32_t len) { return static_cast<int32_t>(pages_for(len, kBlockKeys)); }
+int32_t blocks_of(int32_t len) { return static_cast<int32_t>(pages_for(len, kMlaBlockKeys)); }
 
 }  // namespace
 
@@ -48,7 +49,7 @@ void share_out(std::span<const int32_t> lens, std::span<int32_t> parts,
   std::ranges::fill(parts, 0);
   for (int32_t* part = parts.data(); part != parts.data() + n * kMlaPartInts;
        part += kMlaPartInts) {
-    part[kBeginRow] = row, part[kBeginKey] = block * kBlockKeys, part[kBeginSplit] = split;
+    part[kBeginRow] = row, part[kBeginKey] = block * kMlaBlockKeys, part[kBeginSplit] = split;
     int64_t room = share;
     for (; row < rows; ++row, block = split = 0) {
       const auto at = static_cast<size_t>(row);
@@ -62,7 +63,7 @@ void share_out(std::span<const int32_t> lens, std::span<int32_t> parts,
       ++split;
     }
     part[kEndRow] = block > 0 ? row : row - 1;
-    if (block > 0) part[kEndKey] = block * kBlockKeys;
+    if (block > 0) part[kEndKey] = block * kMlaBlockKeys;
     if (block == 0 && row > 0) part[kEndKey] = lens[static_cast<size_t>(row) - 1];
   }
 }
@@ -74,18 +75,54 @@ int32_t FlashMla::num_parts(const Limits& limits) {
   for (const LayerKind& layer : limits.model.layers)
     heads = std::max(heads, layer.params.num_qo_heads);
   const int64_t blocks = pages_for(int64_t{heads} * std::max(1, limits.max_q_len), kBlockHeads);
-  return static_cast<int32_t>(std::max<int64_t>(1, kMultiprocessors / blocks));
+  return static_cast<int32_t>(std::max<int64_t>(1, limits.model.split.num_sms / blocks));
 }
 
 void FlashMla::bind_own(Binder& binder, const Limits& limits) const {
-  MlaBackend::bind_own(binder, limits);
+  binder.ints(kSeqLensK, "seq_lens_k", {limits.rows});
   binder.ints(kTileMetadata, "tile_metadata", {num_parts(limits), kMlaPartInts});
   binder.ints(kNumSplits, "num_splits", {limits.rows + 1});
+  // A row has one split more than parts end inside of it.
+  const int64_t splits = int64_t{num_parts(limits)} + limits.rows;
+  ResultRoom room;
+  for (const LayerKind& layer : limits.model.layers)
+    room.add(layer.params, splits * std::max(1, limits.max_q_len));
+  binder.result(kPartialOut, kPartialLse, "partial", room);
 }
 
 void FlashMla::fill_own(const ForwardBatch& batch, const Limits& limits, Filler& filler) const {
   MlaBackend::fill_own(batch, limits, filler);
   share_out(filler.ints(kSeqLensK), filler.ints(kTileMetadata), filler.ints(kNumSplits));
+}
+
+void FlashMla::attend(Stream& stream, const Meta& meta, const LayerIo& io,
+                      std::span<const int32_t> kv_lens,
+                      std::span<const int32_t> cu_seqlens_q) const {
+  MlaParts parts{attention_of(meta, io, kv_lens, cu_seqlens_q)};
+  const AttentionParams& p = parts.params;
+  const Buffer &out = meta[kPartialOut], &lse = meta[kPartialLse];
+  parts.tile_metadata = elements<int32_t>(meta[kTileMetadata]);
+  parts.num_splits = elements<int32_t>(meta[kNumSplits]);
+  parts.partial_out = scratch_rows(out, out.shape[0], p.num_qo_heads, p.head_dim_vo);
+  parts.partial_lse = NaturalLse(scratch_rows(lse, lse.shape[0], p.num_qo_heads));
+  const RequestRows rows{1, meta.limits.first_row};
+  stream.launch(mla_parts_launch(parts, rows));
+  stream.launch(mla_merge_launch(parts, rows));
+}
+
+std::vector<int32_t> FlashMla::merged_parts(const ForwardBatch& batch, const Limits& limits,
+                                            const LayerKind& /*kind*/) const {
+  std::vector<int32_t> lens, parts;
+  for (int32_t i = 0; i < limits.rows; ++i) lens.push_back(seq_len_k(batch, limits, i));
+  std::vector<int32_t> tiles(static_cast<size_t>(num_parts(limits)) * kMlaPartInts);
+  std::vector<int32_t> before(lens.size() + 1);
+  share_out(lens, tiles, before);
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    const auto row = static_cast<size_t>(i);
+    parts.insert(parts.end(), static_cast<size_t>(batch.extent(i).q_len),
+                 before[row + 1] - before[row]);
+  }
+  return parts;
 }
 
 }  // namespace shadowgraph

@@ -44,7 +44,11 @@ std::span<const int32_t> MlaBackend::kernel_lens(Stream& stream, const Meta& met
 void MlaBackend::fill_own(const ForwardBatch& batch, const Limits& limits, Filler& filler) const {
   const std::span<int32_t> lens = filler.ints(kSeqLensK);
   for (int32_t i = 0; i < limits.rows; ++i)
-    lens[static_cast<size_t>(i)] = row_of(batch, limits, i).extent.prefix_len + limits.max_q_len;
+    lens[static_cast<size_t>(i)] = seq_len_k(batch, limits, i);
+}
+
+int32_t MlaBackend::seq_len_k(const ForwardBatch& batch, const Limits& limits, int32_t row) {
+  return row_of(batch, limits, row).extent.prefix_len + limits.max_q_len;
 }
 
 }  // namespace shadowgraph

@@ -32,6 +32,8 @@ class MlaBackend : public PagedBackend {
   std::span<const int32_t> kernel_lens(Stream& stream, const Meta& meta) const override;
   void bind_own(Binder& binder, const Limits& limits) const override;
   void fill_own(const ForwardBatch& batch, const Limits& limits, Filler& filler) const override;
+  /// kSeqLensK of a row.
+  static int32_t seq_len_k(const ForwardBatch& batch, const Limits& limits, int32_t row);
 };
 
 /// Why no launch is given the requests' own lengths where no table is gathered by them.

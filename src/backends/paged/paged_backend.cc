@@ -83,8 +83,9 @@ void PagedBackend::store(Stream& stream, const Meta& meta, const LayerIo& io) {
   launch_store(stream, io, meta[swa ? kSwaOutCacheLoc : kOutCacheLoc], token_rows(limits));
 }
 
-void PagedBackend::attend(Stream& stream, const Meta& meta, const LayerIo& io,
-                          std::span<const int32_t> kv_lens, std::span<const int32_t> cu_seqlens_q) {
+PagedAttention PagedBackend::attention_of(const Meta& meta, const LayerIo& io,
+                                          std::span<const int32_t> kv_lens,
+                                          std::span<const int32_t> cu_seqlens_q) {
   const LayerKind& kind = kind_of(meta, io);
   const Buffer& table = meta[in_window_pool(meta.limits.model, kind) ? kSwaPageTable : kPageTable];
   PagedAttention call;
@@ -96,7 +97,14 @@ void PagedBackend::attend(Stream& stream, const Meta& meta, const LayerIo& io,
   call.out = io.out;
   call.lse = io.lse;
   call.max_seqlen_q = cu_seqlens_q.empty() ? 1 : meta.limits.max_q_len;
-  stream.launch(attention_launch(call, {1, meta.limits.first_row}));
+  return call;
+}
+
+void PagedBackend::attend(Stream& stream, const Meta& meta, const LayerIo& io,
+                          std::span<const int32_t> kv_lens,
+                          std::span<const int32_t> cu_seqlens_q) const {
+  stream.launch(
+      attention_launch(attention_of(meta, io, kv_lens, cu_seqlens_q), {1, meta.limits.first_row}));
 }
 
 }  // namespace shadowgraph

@@ -59,8 +59,12 @@ class PagedBackend : public Backend {
   /// The parts of forward: the store of what a layer's step brings, if anything, and its attention
   /// over [rows] lengths and [rows + 1] query offsets (none: one query a row).
   static void store(Stream& stream, const Meta& meta, const LayerIo& io);
-  static void attend(Stream& stream, const Meta& meta, const LayerIo& io,
-                     std::span<const int32_t> kv_lens, std::span<const int32_t> cu_seqlens_q);
+  static PagedAttention attention_of(const Meta& meta, const LayerIo& io,
+                                     std::span<const int32_t> kv_lens,
+                                     std::span<const int32_t> cu_seqlens_q);
+  virtual void attend(Stream& stream, const Meta& meta, const LayerIo& io,
+                      std::span<const int32_t> kv_lens,
+                      std::span<const int32_t> cu_seqlens_q) const;
 };
 
 /// Rows of the buffers and scalars that all have.

@@ -119,7 +119,15 @@ void Mamba2::track_own(Stream& stream, const Meta& meta, const LinearAttention& 
   again.chunk_states = {};
   again.z = {}, again.skip = {};
   again.out = out;
-  stream.launch(recurrent_launch(again, {2, meta.limits.first_row}));
+  stream.launch(recurrent_launch({again}, {2, meta.limits.first_row}));
+}
+
+void Mamba2::recur(Stream& stream, const Meta& meta, const LinearAttention& call) const {
+  if (!meta.has(kSeqIdx)) return RecurrentBackend::recur(stream, meta, call);
+  const TokenChunks chunks{elements<int32_t>(meta[kSeqIdx]), elements<int32_t>(meta[kChunkIndices]),
+                           elements<int32_t>(meta[kChunkOffsets]),
+                           elements<int32_t>(meta[kChunkCount])};
+  stream.launch(recurrent_launch({call, chunks}, {1, meta.limits.first_row}));
 }
 
 }  // namespace shadowgraph

@@ -32,6 +32,7 @@ class Mamba2 final : public RecurrentBackend {
   void fill_own(const ForwardBatch& batch, const Meta& meta, Filler& filler) const override;
   void track_own(Stream& stream, const Meta& meta, const LinearAttention& call,
                  const TensorView& out) const override;
+  void recur(Stream& stream, const Meta& meta, const LinearAttention& call) const override;
 
  private:
   void fill_again(const ForwardBatch& batch, const Meta& meta, Filler& filler) const;

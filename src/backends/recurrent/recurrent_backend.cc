@@ -268,7 +268,7 @@ class RecurrentBackend::Layer {
     launch_gate_of(stream_, call);
     const LinearAttention linear = linear_of(call);
     if (meta_.has(kTrackSlots)) backend_.track_own(stream_, meta_, linear, scratch(kTrackOut));
-    stream_.launch(recurrent_launch(linear, requests()));
+    backend_.recur(stream_, meta_, linear);
     if (!meta_.has(kTrackSlots)) return;
     StateTracks tracks{elements<int32_t>(meta_[kTrackSlots]),
                        {},
@@ -309,6 +309,10 @@ class RecurrentBackend::Layer {
   const RecurrentTensors& tensors_;
   bool prefill_ = false, verify_ = false;
 };
+
+void RecurrentBackend::recur(Stream& stream, const Meta& meta, const LinearAttention& call) const {
+  stream.launch(recurrent_launch({call}, {1, meta.limits.first_row}));
+}
 
 void RecurrentBackend::forward(Stream& stream, const Meta& meta, const StepIo& step) const {
   if (meta.limits.tokens == 0) return;

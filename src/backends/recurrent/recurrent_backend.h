@@ -64,6 +64,8 @@ class RecurrentBackend : public Backend {
   /// Before a layer's recurrence, and of the same rows: what else its snapshots need.
   virtual void track_own(Stream& /*stream*/, const Meta& /*meta*/, const LinearAttention& /*call*/,
                          const TensorView& /*out*/) const {}
+  /// A layer's recurrence.
+  virtual void recur(Stream& stream, const Meta& meta, const LinearAttention& call) const;
   /// A row's snapshot of a prefill: after so many of its tokens; 0: none.
   static int32_t tracked(const ForwardBatch& batch, const Limits& limits, int64_t row);
 
