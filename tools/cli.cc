@@ -183,6 +183,14 @@ int finish(const Listing& listing, const Common& common) {
   return kClean;
 }
 
+const Backend& named_backend(const std::string& name) {
+  if (const Backend* b = find_backend(name)) return *b;
+  std::vector<std::string> names;
+  for (const Backend* b : all_backends()) names.emplace_back(b->info().name);
+  throw UsageError("--backend: there is no '" + name + "'; `shadowgraph list backends`" +
+                   did_you_mean(name, names));
+}
+
 const Fault& planted_fault(const std::string& id) {
   const Fault* fault = find_fault(id);
   if (fault == nullptr)
@@ -192,21 +200,26 @@ const Fault& planted_fault(const std::string& id) {
   return *fault;
 }
 
-void judge_plants(const Planted& planted, const std::string& more, Report* report) {
+void judge_plants(const Planted& planted, bool changed, const std::string& more, Report* report) {
   const bool noticed = !report->findings.empty();
+  const auto prove_nothing = [&](const std::string& verdict, const std::string& why) {
+    report->void_verdict += (report->void_verdict.empty() ? "" : ", ") + verdict;
+    report->warnings.push_back(verdict + ": " + why);
+  };
   for (size_t i = 0; i < planted.faults().size() && !report->interrupted; ++i) {
     const std::string id(planted.faults()[i]->id);
     const int64_t acted = planted.acted(i);
+    const std::string times =
+        fmt::format("acted {} time{} in {} case{}", acted, acted == 1 ? "" : "s", report->cases,
+                    report->cases == 1 ? "" : "s");
     if (acted == 0) {
-      report->void_verdict += (report->void_verdict.empty() ? "" : ", ") + id + " never acted";
-      report->warnings.push_back(
-          id + " never acted: no step of this run has what it changes (`shadowgraph explain " + id +
-          "`)");
+      prove_nothing(id + " never acted",
+                    "no step of this run has what it changes (`shadowgraph explain " + id + "`)");
+    } else if (!noticed && !changed) {
+      prove_nothing(id + " inert", "it " + times + ", and nothing that anything reads was changed");
     } else if (!noticed) {
-      Finding f = make_finding(
-          "fault.missed", at(id), "a finding",
-          fmt::format("none: it acted {} time{} in {} case{}; {}", acted, acted == 1 ? "" : "s",
-                      report->cases, report->cases == 1 ? "" : "s", more));
+      Finding f =
+          make_finding("fault.missed", at(id), "a finding", "none: it " + times + "; " + more);
       f.refs.push_back(id);
       f.reproduce = "shadowgraph faults --id " + id;
       report->findings.push_back(std::move(f));

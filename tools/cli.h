@@ -76,11 +76,14 @@ void add_report_options(Command& command, Common& common);
 /// For a verb that runs something: these options and --seed, --threads, --isa, --arith.
 void add_common_options(Command& command, Common& common);
 
+/// What --backend names. Throws UsageError.
+const Backend& named_backend(const std::string& name);
 /// By its id, of those that can be planted. Throws UsageError.
 const Fault& planted_fault(const std::string& id);
-/// A run must not look clean whose fault changed nothing (Report::void_verdict), or changed
-/// something and was not noticed (fault.missed). more: how to give it more to act on.
-void judge_plants(const Planted& planted, const std::string& more, Report* report);
+/// A run must not look clean whose fault never acted or was inert (Report::void_verdict), or
+/// changed something and was not noticed (fault.missed). changed: something that a launch reads or
+/// leaves, where nothing was noticed. more: how to give it more to act on.
+void judge_plants(const Planted& planted, bool changed, const std::string& more, Report* report);
 
 /// --coverage, for verbs whose report says what ran.
 void add_coverage(Command& command, Common& common);

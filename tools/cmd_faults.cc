@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "cli.h"
+#include "core/choices.h"
 #include "core/laws.h"
 #include "fuzz/history/fault_hunt.h"
+#include "fuzz/history/fault_matrix.h"
 #include "gpu.h"
 
 namespace shadowgraph::cli {
@@ -16,8 +18,12 @@ namespace {
 
 struct FaultsCommand {
   Common common;
-  std::vector<std::string> ids;  // empty: all
+  std::vector<std::string> ids;       // empty: all
+  std::vector<std::string> backends;  // of the matrix; empty: all
+  bool matrix = false;
+  uint64_t cases = 60;  // of a pair of the matrix
   double budget_seconds = 60;
+  bool budget_given = false, backend_given = false, cases_given = false;
   uint64_t clean_cases = 0;
   bool diagnose = false;
   DeviceKind device = DeviceKind::kSim;
@@ -29,18 +35,32 @@ constexpr size_t kMostNamed = 3;  // mistakes
 // Histories of each fault on a GPU.
 constexpr uint64_t kTwinCases = 100;
 
+// Time for a pair of the matrix, where --budget-seconds does not say.
+constexpr double kPairSeconds = 2;
+
 constexpr char kFaultsExamples[] =
     "  shadowgraph faults                           the whole catalogue, a minute for each at "
     "most\n"
     "  shadowgraph faults --id K31 --id K36\n"
     "  shadowgraph faults --format json --output faults.json\n"
+    "  shadowgraph faults --matrix                  each fault on each backend: half an hour on "
+    "two "
+    "cores\n"
+    "  shadowgraph faults --matrix --id K13 --backend flashmla --backend deepseek_v4\n"
     "  shadowgraph faults --device cuda             on a GPU, too: does it give the numbers that "
     "are found here?\n"
     "Each fault is planted from outside, and ordinary histories run, of all backends and the same "
     "for every fault,\n"
     "until something notices it. The history that did, and the smallest one that still does, are "
     "then run without the\n"
-    "fault: they must be clean. `shadowgraph list faults` has the catalogue, `shadowgraph explain "
+    "fault: they must be clean. A fault is found; or missed: it changed something, and nothing "
+    "noticed it; or inert: it\n"
+    "acted, and nothing that anything reads was changed; or it never "
+    "acted: no history had\n"
+    "what it changes. Exit code: 0 all are found, 1 some are missed, 3 none is missed and some are "
+    "inert or never acted;\n"
+    "with --matrix 0 as soon as one is found, for no fault acts everywhere. `shadowgraph list "
+    "faults` has the catalogue, `shadowgraph explain "
     "K31` one entry.";
 
 std::vector<std::string> words_of(std::string_view text) {
@@ -74,7 +94,9 @@ class FaultsRun {
   int run() {
     const auto start = std::chrono::steady_clock::now();
     const std::vector<const Fault*> faults = chosen_faults(options_);
-    {
+    if (options_.matrix) {
+      run_matrix(faults);
+    } else {
       Progress progress(options_.common, "faults");
       for (size_t i = 0; i < faults.size() && !interrupted(); ++i) {
         add(*faults[i]);
@@ -130,22 +152,97 @@ class FaultsRun {
                                         .seconds = options_.budget_seconds,
                                         .threads = options_.common.num_threads()},
                                        interrupted());
-    row->planted = planted.acted(0) > 0;
-    row->detected = !found.laws.empty();
+    row->detected = found.verdict == PlantVerdict::kFound;
+    row->planted = row->detected || found.verdict == PlantVerdict::kMissed;
     row->by = found.laws;
     row->cases = static_cast<int64_t>(found.cases), row->seconds = found.seconds;
     report_.cases += row->cases;
+    if (!row->detected && interrupted()) {
+      row->planted = false, row->why_not = "interrupted";
+      return;
+    }
+    row->verdict = name_of(found.verdict);
     if (options_.diagnose && row->detected) diagnose(fault, planted, row);
     const auto findings = std::as_const(found.findings).findings();
     if (!findings.empty()) row->reproducer = findings[0].reproduce;
-    if (!row->planted) row->why_not = "no history had what it changes";
-    if (!row->detected && !interrupted()) {
+    if (found.verdict == PlantVerdict::kMissed) {
       add_finding("fault.missed", fault, "a finding",
-                  fmt::format("none in {} cases, {:.0f} s; it acted {} times", row->cases,
-                              row->seconds, planted.acted(0)));
+                  fmt::format("none in {} cases, {:.0f} s; it acted in {}: {}", row->cases,
+                              row->seconds, found.acted, found.unnoticed->what));
+      report_.findings.back().reproduce = "shadowgraph fuzz --choices " +
+                                          to_text(found.unnoticed->choices) + " --plant " +
+                                          std::string(fault.id);
+    }
+    if (!row->planted) {
+      row->why_not = why_void(found.verdict, found.acted, found.cases);
+      add_void(std::string(fault.id) + ' ' + row->verdict, row->why_not);
     }
     for (const Finding& f : std::as_const(found.clean).findings())
       add_finding("fault.innocent", fault, "no finding without it", f.to_string());
+  }
+
+  static std::string why_void(PlantVerdict verdict, uint64_t acted, uint64_t cases) {
+    if (verdict == PlantVerdict::kNeverActed) return "no history had what it changes";
+    return fmt::format(
+        "it acted in {} of {} histories, and nothing that anything reads was changed", acted,
+        cases);
+  }
+
+  /// Nothing is proved of it.
+  void add_void(const std::string& verdict, const std::string& why) {
+    report_.void_verdict += (report_.void_verdict.empty() ? "" : ", ") + verdict;
+    report_.warnings.push_back(verdict + ": " + why);
+  }
+
+  void run_matrix(std::vector<const Fault*> faults) {
+    std::erase_if(faults, [](const Fault* f) { return f->tap == nullptr; });
+    std::vector<const Backend*> backends(all_backends().begin(), all_backends().end());
+    if (!options_.backends.empty()) backends.clear();
+    for (const std::string& name : options_.backends) backends.push_back(&named_backend(name));
+    std::vector<MatrixPair> pairs;
+    {
+      Progress progress(options_.common, "pairs");
+      pairs = run_fault_matrix(
+          faults, backends,
+          {.seed = options_.common.seed,
+           .cases = options_.cases,
+           .seconds = options_.budget_given ? options_.budget_seconds : kPairSeconds,
+           .threads = options_.common.num_threads()},
+          [&](size_t done, size_t of) {
+            progress.update(static_cast<double>(done) / static_cast<double>(of),
+                            static_cast<int64_t>(done), 0);
+          },
+          interrupted());
+    }
+    bool any_found = false;
+    for (const MatrixPair& pair : pairs) {
+      add_pair(pair);
+      any_found |= pair.verdict == PlantVerdict::kFound;
+    }
+    if (!any_found && !interrupted() && report_.findings.empty())
+      add_void("nothing was found", "every pair is inert, or never acted");
+  }
+
+  void add_pair(const MatrixPair& pair) {
+    if (interrupted() && pair.verdict != PlantVerdict::kFound) return;
+    FaultPair row;
+    row.fault = pair.fault->id, row.backend = pair.backend->info().name;
+    row.verdict = name_of(pair.verdict);
+    row.cases = static_cast<int64_t>(pair.cases), row.acted = static_cast<int64_t>(pair.acted);
+    row.by = pair.law, row.why = pair.why;
+    if (!pair.choices.empty())
+      row.reproducer = "shadowgraph fuzz --choices " + to_text(pair.choices) + " --backend " +
+                       row.backend + " --plant " + row.fault;
+    report_.cases += row.cases;
+    if (pair.verdict == PlantVerdict::kMissed) {
+      add_finding(
+          "fault.missed", *pair.fault, "a finding on " + row.backend,
+          fmt::format("none in {} cases; it acted in {}: {}", row.cases, row.acted, row.why));
+      report_.findings.back().case_id = row.fault + " on " + row.backend;
+      report_.findings.back().where.backend = row.backend;
+      report_.findings.back().reproduce = row.reproducer;
+    }
+    report_.matrix.push_back(std::move(row));
   }
 
   /// What its wrong outputs say it is, if it changes any.
@@ -206,6 +303,10 @@ int run_with(FaultsCommand& options) {
   check_device(options.device, options.common);
   if (options.device == DeviceKind::kCuda && options.diagnose)
     throw UsageError("--diagnose is of what is found here, without --device cuda");
+  if (options.matrix && (options.device == DeviceKind::kCuda || options.diagnose))
+    throw UsageError("--matrix runs on the simulated device, without --diagnose");
+  if (!options.matrix && (options.backend_given || options.cases_given))
+    throw UsageError("--backend and --cases are of --matrix");
   apply(options.common);
   catch_interrupts();
   return FaultsRun(options).run();
@@ -220,8 +321,18 @@ Verb add_faults(CLI::App& app) {
   auto options = std::make_shared<FaultsCommand>();
   command.names("--id", options->ids, "ID",
                 "Of the catalogue: `shadowgraph list faults`; may be given more than once");
-  command.number("--budget-seconds", options->budget_seconds, 0.01, 1e6,
-                 "For each fault (default 60)");
+  const Option budget = command.number(
+      "--budget-seconds", options->budget_seconds, 0.01, 1e6,
+      "For each fault (default 60); with --matrix for each pair that acts and is not "
+      "found (default 2)");
+  command.flag("--matrix", options->matrix,
+               "Each fault on each backend: found, missed, inert, or never acted and why");
+  const Option backend =
+      command.names("--backend", options->backends, "NAME",
+                    "With --matrix: on this backend only; may be given more than once");
+  const Option cases =
+      command.number("--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,
+                     "With --matrix: histories of each pair, until it is found (default 60)");
   command.number("--clean-cases", options->clean_cases, uint64_t{1}, uint64_t{1} << 62,
                  "Afterwards, so many histories with nothing planted");
   command.flag("--diagnose", options->diagnose,
@@ -230,7 +341,12 @@ Verb add_faults(CLI::App& app) {
   add_device(command, options->device);
   add_max_findings(command, options->common);
   add_common_options(command, options->common);
-  return {command, [options] { return run_with(*options); }};
+  return {command, [options, budget, backend, cases] {
+            options->budget_given = budget.given();
+            options->backend_given = backend.given();
+            options->cases_given = cases.given();
+            return run_with(*options);
+          }};
 }
 
 }  // namespace shadowgraph::cli

@@ -50,12 +50,6 @@ struct Chosen {
   std::string plants;             // those of faults alone
 };
 
-std::vector<std::string> names_of_backends() {
-  std::vector<std::string> names;
-  for (const Backend* b : all_backends()) names.emplace_back(b->info().name);
-  return names;
-}
-
 Chosen choose(const FuzzCommand& options) {
   Chosen c;
   c.kernels = options.backends.empty();
@@ -65,11 +59,7 @@ Chosen choose(const FuzzCommand& options) {
       c.kernels = true;
       continue;
     }
-    const Backend* b = find_backend(name);
-    if (b == nullptr)
-      throw UsageError("--backend: there is no '" + name + "'; `shadowgraph list backends`" +
-                       did_you_mean(name, names_of_backends()));
-    c.backends.push_back(b);
+    c.backends.push_back(&named_backend(name));
   }
   if (options.backends.empty()) c.backends.assign(all_backends().begin(), all_backends().end());
   for (const std::string& id : options.plants) {
@@ -120,9 +110,9 @@ constexpr const char* kMoreCases = "give it more cases: --cases, --seconds, anot
 constexpr const char* kOthers = "give it other cases: `shadowgraph fuzz --plant`";
 
 /// Neither must a run that judged nothing.
-void say_what_is_void(const Planted& planted, const std::string& nothing, const std::string& more,
-                      Report* report) {
-  judge_plants(planted, more, report);
+void say_what_is_void(const Planted& planted, bool changed, const std::string& nothing,
+                      const std::string& more, Report* report) {
+  judge_plants(planted, changed, more, report);
   if (report->interrupted || report->cases > 0) return;
   report->void_verdict = "nothing was judged";
   report->warnings.push_back(nothing);
@@ -201,7 +191,7 @@ int run_steps(const FuzzCommand& options, const StepGrid& grid, const Chosen& ch
   }
   report.interrupted = interrupted();
   say_what_is_void(
-      planted,
+      planted, true,
       options.first_given && options.first >= count_steps(grid)
           ? fmt::format("--first: {} has {} steps", grid.name, count_steps(grid))
           : fmt::format("--exhaustive {}: none of its steps is served by what --backend names",
@@ -280,7 +270,13 @@ int run_choices(const FuzzCommand& options, const Chosen& chosen) {
     report.findings.push_back(std::move(f));
   }
   say_what_was_read(list, choices.made(), &report);
-  say_what_is_void(planted, "--choices: " + std::string(kNoStep), kOthers, &report);
+  bool changed = false;
+  if (result.acted > 0 && report.findings.empty()) {
+    HistoryOptions histories;
+    histories.backends = chosen.backends, histories.tap = Planted(chosen.faults).tap();
+    changed = !changed_by_plant(choices.made(), histories).empty();
+  }
+  say_what_is_void(planted, changed, "--choices: " + std::string(kNoStep), kOthers, &report);
   return finish(report, options.common);
 }
 
@@ -367,8 +363,9 @@ int run_random(const FuzzCommand& options, const Chosen& chosen) {
   report.findings.assign(result.findings.findings().begin(), result.findings.findings().end());
   for (const auto& [name, cases] : result.coverage)
     report.coverage.push_back(coverage_of(name, cases));
-  say_what_is_void(planted, result.skipped > 0 ? std::string(kNoStep) : nothing_ran(options),
-                   kMoreCases, &report);
+  say_what_is_void(planted, result.unnoticed.has_value(),
+                   result.skipped > 0 ? std::string(kNoStep) : nothing_ran(options), kMoreCases,
+                   &report);
   save_failures(options, chosen, planted, result, &report);
   const FuzzHistograms& h = result.histograms;
   if (!chosen.kernels) return finish(report, options.common);

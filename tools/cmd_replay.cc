@@ -10,6 +10,7 @@
 #include "fuzz/file/call_file.h"
 #include "fuzz/file/history_file.h"
 #include "fuzz/history/buffer_log.h"
+#include "fuzz/history/effects.h"
 #include "report/escape.h"
 
 namespace shadowgraph::cli {
@@ -77,7 +78,8 @@ class ReplayRun {
     report_.cases = 1;
     add(status, x.history.to_string());
     if (status.ok())
-      judge_plants(planted, "give it other cases: `shadowgraph fuzz --plant`", &report_);
+      judge_plants(planted, planted.faults().empty() || is_changed(x),
+                   "give it other cases: `shadowgraph fuzz --plant`", &report_);
     if (status.ok() && !x.law.empty())
       report_.warnings.push_back("the file was saved for " + x.law + ", which is not found");
     return finish(report_, options_.common);
@@ -98,6 +100,18 @@ class ReplayRun {
       say(step_text(x.steps[i], i, log.take()));
       if (!found.ok()) say(fmt::format("  found in step {}:\n", i + 1));
     });
+  }
+
+  /// Does anything that is read differ from a run without what is planted?
+  bool is_changed(HistoryCase x) const {
+    Effects effects[2];
+    for (Effects& of_run : effects) {
+      const MakeTap faults = Planted(faults_).tap();
+      const std::unique_ptr<Tap> tap = &of_run == effects ? faults() : nullptr;
+      of_run.watch(&x.history.runner);
+      (void)run_case(x, tap.get());
+    }
+    return !effects[0].first_difference(effects[1]).empty();
   }
 
   void say(const std::string& text) const {

@@ -162,6 +162,7 @@ Status Runner::Impl::finish() {
 
 Status Runner::Impl::finish(const ForwardBatch& batch, const Limits& limits) {
   Status seen = finish();
+  if (options.outputs) options.outputs(world.layers(Limits::exact(batch, model).tokens));
   if (options.outputs_alone) {
     filled.reset();
     return has_crashed(seen) ? std::move(seen) : Status{};

@@ -63,6 +63,8 @@ struct RunnerOptions {
   // Makes the device that the history runs on, instead of a SimDevice or a tap's device; the device
   // lives no longer than the runner
   MakeDevice make_device;
+  // Told of the layers over the step's own tokens each time that their launches have run
+  std::function<void(std::span<const LayerIo> layers)> outputs;
   Tap* tap = nullptr;  // a planted fault, for this run only
   // Findings of wrong outputs say which known mistakes would give them (diagnose.h)
   bool diagnose = false;

@@ -61,10 +61,9 @@ class Tap {
   // Substitutes, in the place of the clean one.
 
   virtual const Backend& backend(const Backend& clean) { return clean; }
-  virtual std::unique_ptr<SimDevice> device(const SimOptions& options) {
-    return std::make_unique<SimDevice>(options);
-  }
-  virtual SchedulerParts parts(const RuntimeConfig& config) { return SchedulerParts(config); }
+  /// nullptr: the clean one stays.
+  virtual std::unique_ptr<SimDevice> device(const SimOptions& /*options*/) { return nullptr; }
+  virtual void parts(const RuntimeConfig& /*config*/, SchedulerParts& /*parts*/) {}
 
   /// How often it changed something.
   virtual int64_t acted() const { return acted_; }

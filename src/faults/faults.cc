@@ -38,6 +38,11 @@ std::span<const Fault> all_faults() {
   return kFaults;
 }
 
+std::string_view name_of(PlantVerdict verdict) {
+  constexpr std::string_view kNames[] = {"found", "missed", "inert", "never acted"};
+  return kNames[static_cast<size_t>(verdict)];
+}
+
 const Fault* find_fault(std::string_view id) {
   const auto all = all_faults();
   const auto it = std::ranges::find(all, id, &Fault::id);
@@ -111,15 +116,15 @@ const Backend& Taps::backend(const Backend& clean) {
 }
 
 std::unique_ptr<SimDevice> Taps::device(const SimOptions& options) {
-  std::unique_ptr<SimDevice> device = Tap::device(options);
-  for (const auto& tap : taps_) device = tap->device(options);
+  std::unique_ptr<SimDevice> device;
+  for (const auto& tap : taps_) {
+    if (auto substitute = tap->device(options)) device = std::move(substitute);
+  }
   return device;
 }
 
-SchedulerParts Taps::parts(const RuntimeConfig& config) {
-  SchedulerParts parts(config);
-  for (const auto& tap : taps_) parts = tap->parts(config);
-  return parts;
+void Taps::parts(const RuntimeConfig& config, SchedulerParts& parts) {
+  each([&](Tap& tap) { tap.parts(config, parts); });
 }
 
 int64_t Taps::acted() const {

@@ -49,6 +49,16 @@ struct Fault {
   bool is_memory_safe() const;
 };
 
+/// What runs with a fault in them say of it.
+enum class PlantVerdict : uint8_t {
+  kFound,       // something noticed it
+  kMissed,      // it changed something, and nothing noticed it
+  kInert,       // it acted, and nothing that anything reads changed: as without it
+  kNeverActed,  // no step had what it changes
+};
+/// "found", "missed", "inert", "never acted".
+std::string_view name_of(PlantVerdict verdict);
+
 /// The tables of src/faults/themes.inc, a span each.
 namespace themes {
 #define SG_THEME(name) std::span<const Fault> name();
@@ -81,7 +91,7 @@ class Taps final : public Tap {
   void ran(const Meta& meta) override;
   const Backend& backend(const Backend& clean) override;
   std::unique_ptr<SimDevice> device(const SimOptions& options) override;
-  SchedulerParts parts(const RuntimeConfig& config) override;
+  void parts(const RuntimeConfig& config, SchedulerParts& parts) override;
   int64_t acted() const override;
   Status take_refused() override { return std::exchange(refused_, {}); }
 

@@ -6,6 +6,7 @@
 
 #include "core/int_math.h"
 #include "core/laws.h"
+#include "faults/launches.h"
 #include "faults/plan_lists.h"
 
 namespace shadowgraph {
@@ -80,28 +81,48 @@ void write_items(const Meta& meta, const PlanLists& plan, const std::vector<Item
   for (size_t t = 0; t < valid.size(); ++t) valid[t] = t < items.size();
 }
 
+/// The launch that works a plan off takes its tiles for others.
+bool set_tile(Launches& all, const Buffer& request_indices, int32_t tile) {
+  bool changed = false;
+  for (TappedLaunch& one : all) {
+    if (one.launch.kernel != &kTiledAttention) continue;
+    auto [call, rows] = call_of<TiledAttention>(one.launch);
+    const void* data = call.plan.request_indices.data();
+    if (data != request_indices.data || call.plan.cta_tile_q == tile) continue;
+    call.plan.cta_tile_q = tile;
+    one.launch = tile_launch(call, rows);
+    changed = true;
+  }
+  return changed;
+}
+
+const Buffer& request_indices(const Meta& m, int wrapper, Fi::Part part) {
+  return m[static_cast<size_t>(Fi::plan(wrapper, part, Fi::kRequestIndices))];
+}
+
 /// Under a graph, too, the tile of queries is chosen from the batch's tokens.
-/// It leaves halves out: their tokens are also where the second one begins.
 struct TileOfTheBatch final : Tap {
   Status filled(const ForwardBatch& batch, Meta& meta) override {
     Status status;
-    tokens_ = static_cast<int32_t>(real_rows(batch, meta.limits).tokens);
     if (!of_graph(meta)) return status;
-    for (PlanLists& plan : plans_of(meta)) {
-      const int32_t pinned = plan.shape.cta_tile_q();
-      plan.shape.tokens = tokens_;
-      if (plan.shape.cta_tile_q() == pinned) continue;
-      act();
-      status.add(write(meta, plan, plan.measure()));
-    }
+    for_metas(meta, [&](Meta& m) {
+      for (PlanLists& plan : plans_of(m)) {
+        const int32_t pinned = plan.shape.cta_tile_q();
+        plan.shape.tokens = static_cast<int32_t>(real_rows(batch, m.limits).tokens);
+        if (plan.shape.cta_tile_q() == pinned) continue;
+        act();
+        tiles_.emplace_back(request_indices(m, plan.wrapper, plan.part), plan.shape.cta_tile_q());
+        status.add(write(m, plan, plan.measure()));
+      }
+    });
     return status;
   }
-  void baked(Meta& meta, bool /*capturing*/) override {
-    if (of_graph(meta) && is_flashinfer(meta)) meta.limits.tokens = tokens_;
+  void launches(Launches& all, const Meta& /*meta*/, bool /*capturing*/) override {
+    for (const auto& [plan, tile] : std::exchange(tiles_, {})) set_tile(all, plan, tile);
   }
 
  private:
-  int32_t tokens_ = 0;
+  std::vector<std::pair<Buffer, int32_t>> tiles_;  // of this step, by the plan's first array
 };
 
 /// The longest query is the largest offset: all tokens.
@@ -212,12 +233,21 @@ constexpr Fault kPlansFaults[] = {
        write_items(m, plan, items_of(plan, plan.measure(), kSweep));
      })},
     // A planner is given rows and tokens the wrong way round, and chooses the kernel's tile by
-    // them. Halves are left out, as above.
+    // them.
     {"K81", "OTHER", "Two integers that a plan is given are swapped", "flashinfer#640 fi.I-63",
-     "row.unwritten values.no_number", on_baked([](Tap& tap, Meta& meta, bool) {
-       if (!is_flashinfer(meta)) return;
-       if (meta.limits.rows != meta.limits.tokens) tap.act();
-       std::swap(meta.limits.rows, meta.limits.tokens);
+     "row.unwritten values.no_number", on_launches([](Tap& tap, Launches& all, const Meta& meta) {
+       for_metas_of<Fi>(meta, [&](const Meta& m) {
+         Limits swapped = m.limits;
+         std::swap(swapped.rows, swapped.tokens);
+         for (int w = 0; w < Fi::kNumWrappers; ++w) {
+           const FlashInferWrapper wrapper = FlashInferWrapper::of(m.limits, w);
+           for (const Fi::Part part : {Fi::Part::kPaged, Fi::Part::kRagged}) {
+             if (!wrapper.used || (part == Fi::Part::kRagged && !wrapper.ragged)) continue;
+             const int32_t tile = wrapper.shape(swapped, part).cta_tile_q();
+             tap.act(set_tile(all, request_indices(m, w, part), tile));
+           }
+         }
+       });
      })},
 };
 

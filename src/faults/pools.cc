@@ -76,28 +76,22 @@ class RootCache final : public RadixCache {
 
 /// What is evicted, slots, is given back as if it were numbers of pages.
 struct SlotsFreedAsPages final : Tap {
-  SchedulerParts parts(const RuntimeConfig& config) override {
-    SchedulerParts parts(config);
+  void parts(const RuntimeConfig& config, SchedulerParts& parts) override {
     parts.cache = std::make_unique<PageNumberCache>(config, [this] { act(); });
-    return parts;
   }
 };
 
 /// The cache keeps views of the rows that prefixes came from.
 struct CacheOfViews final : Tap {
-  SchedulerParts parts(const RuntimeConfig& config) override {
-    SchedulerParts parts(config);
+  void parts(const RuntimeConfig& config, SchedulerParts& parts) override {
     parts.cache = std::make_unique<ViewCache>(config.page_size, [this] { act(); });
-    return parts;
   }
 };
 
 /// Who matches a prefix locks the root.
 struct LocksTheRoot final : Tap {
-  SchedulerParts parts(const RuntimeConfig& config) override {
-    SchedulerParts parts(config);
+  void parts(const RuntimeConfig& config, SchedulerParts& parts) override {
     parts.cache = std::make_unique<RootCache>(config.page_size, [this] { act(); });
-    return parts;
   }
 };
 

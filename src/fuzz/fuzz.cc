@@ -31,6 +31,8 @@ struct Tally {
   std::map<std::string, int64_t> coverage;
   std::vector<std::pair<uint64_t, Finding>> findings;
   std::optional<FirstFailure> first;
+  uint64_t acted = 0;
+  std::optional<Unnoticed> unnoticed;
   // By number: of histories, of calls
   std::map<uint64_t, std::pair<std::string, std::vector<uint32_t>>> failures, call_failures;
 };
@@ -102,6 +104,9 @@ class Workers {
     const auto found = std::as_const(result.findings).findings();
     ++(result.judged > 0 || !found.empty() ? tally.cases : tally.skipped);
     for (const auto& [name, steps] : result.coverage) tally.coverage[name] += steps;
+    tally.acted += result.acted > 0;
+    if (found.empty() && result.acted > 0 && !tally.unnoticed)
+      compare_with_clean(number, choices, tally);
     if (found.empty()) return 0;
     if (!tally.first)
       tally.first = {seconds_since(start_), number, cases_ + 1, laws_of(found), choices.made()};
@@ -113,6 +118,12 @@ class Workers {
       mine.case_id = name_of_case(number) + mine.case_id;
     }
     return std::as_const(small.findings).findings().size();
+  }
+
+  /// One history that changed something is enough to know.
+  void compare_with_clean(uint64_t number, const Choices& choices, Tally& tally) {
+    std::string what = changed_by_plant(choices.made(), options_.histories);
+    if (!what.empty()) tally.unnoticed = {number, std::move(what), choices.made()};
   }
 
   std::string name_of_case(uint64_t number) const {
@@ -147,6 +158,10 @@ FuzzResult join(std::vector<Tally>& tallies) {
     std::move(t.findings.begin(), t.findings.end(), std::back_inserter(findings));
     const bool sooner = t.first && (!result.first || t.first->seconds < result.first->seconds);
     if (sooner) result.first = std::move(t.first);
+    result.acted += t.acted;
+    const bool earlier =
+        t.unnoticed && (!result.unnoticed || t.unnoticed->number < result.unnoticed->number);
+    if (earlier) result.unnoticed = std::move(t.unnoticed);
   }
   std::stable_sort(findings.begin(), findings.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -157,6 +172,12 @@ FuzzResult join(std::vector<Tally>& tallies) {
 }
 
 }  // namespace
+
+PlantVerdict verdict_of(const FuzzResult& result) {
+  if (result.first) return PlantVerdict::kFound;
+  if (result.acted == 0) return PlantVerdict::kNeverActed;
+  return result.unnoticed ? PlantVerdict::kMissed : PlantVerdict::kInert;
+}
 
 Choices case_choices(uint64_t seed, uint64_t number) { return Choices(Rng::stream(seed, number)); }
 

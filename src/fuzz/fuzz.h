@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/shard.h"
+#include "faults/faults.h"
 #include "fuzz/call/ladder.h"
 #include "fuzz/history/history.h"
 
@@ -51,12 +52,21 @@ struct FirstFailure {
   std::vector<uint32_t> choices;
 };
 
+/// A history in which what is planted changed something, and nothing noticed it.
+struct Unnoticed {
+  uint64_t number = 0;
+  std::string what;  // the first: "store_kv reads something else"
+  std::vector<uint32_t> choices;
+};
+
 struct FuzzResult {
   uint64_t cases = 0;    // judged
   uint64_t skipped = 0;  // histories of which the backend ran no step
   double seconds = 0;
   Status findings;  // case_id and reproduce filled in, in the order of case numbers
-  std::optional<FirstFailure> first;  // of histories
+  std::optional<FirstFailure> first;   // of histories
+  uint64_t acted = 0;                  // histories in which what is planted acted
+  std::optional<Unnoticed> unnoticed;  // the first that a worker saw
   // Histories that failed, in the order of case numbers: the law, and the choices of the small one
   std::vector<std::pair<std::string, std::vector<uint32_t>>> failures;
   std::vector<std::pair<std::string, std::vector<uint32_t>>> call_failures;  // the same of calls
@@ -64,6 +74,9 @@ struct FuzzResult {
   // "decode_paged uniform eager": cases; "flashattention decode replay": steps
   std::map<std::string, int64_t> coverage;
 };
+
+/// What such histories say of a plant.
+PlantVerdict verdict_of(const FuzzResult& result);
 
 /// The choices of the Case with that number, and the Case.
 Choices case_choices(uint64_t seed, uint64_t number);

@@ -7,6 +7,7 @@
 
 #include "core/laws.h"
 #include "report/escape.h"
+#include "report/fault_matrix.h"
 #include "report/html_drawings.h"
 #include "report/html_style.h"
 #include "report/html_tables.h"
@@ -137,7 +138,7 @@ std::string render_html(const Report& r, const RenderOptions& options) {
   s +=
       fmt::format("<p class=\"verdict {}\">{}</p>\n", r.ok() ? "good" : "bad", escape_xml(verdict));
   s += summary(r) + warnings(r) + findings(r, options.max_findings) + html_faults(r) +
-       run_pictures(r) + html_tables(r);
+       matrix_html(r) + run_pictures(r) + html_tables(r);
   return s + "</body>\n</html>\n";
 }
 

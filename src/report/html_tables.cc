@@ -152,7 +152,10 @@ std::string histograms(const Report& r) {
 }
 
 std::string caught_by(const FaultReport& f) {
-  if (!f.planted) return "<span class=\"tag soft\">not planted</span> " + escape_xml(f.why_not);
+  if (!f.planted)
+    return fmt::format("<span class=\"tag soft\">{}</span> {}",
+                       escape_xml(f.verdict.empty() ? "not planted" : f.verdict),
+                       escape_xml(f.why_not));
   if (!f.detected) return "<span class=\"tag bad\">nothing</span>";
   std::string s;
   for (const std::string& law : f.by) s += "<code class=\"id\">" + escape_xml(law) + "</code> ";

@@ -68,7 +68,9 @@ Json to_json(const Explanation& e) {
 }
 
 Json to_json(const FaultReport& f) {
-  Json j{{"id", f.id}, {"title", f.title}, {"refs", f.refs}, {"planted", f.planted}};
+  Json j{{"id", f.id}, {"title", f.title}, {"refs", f.refs}};
+  add(j, "verdict", f.verdict);
+  j["planted"] = f.planted;
   add(j, "why_not", f.why_not);
   j["detected"] = f.detected;
   j["by"] = f.by;
@@ -77,6 +79,18 @@ Json to_json(const FaultReport& f) {
   add(j, "reproducer", f.reproducer);
   for (const Explanation& e : f.diagnosis) j["diagnosis"].push_back(to_json(e));
   if (f.named) j["named"] = *f.named;
+  return j;
+}
+
+Json to_json(const FaultPair& p) {
+  Json j{{"fault", p.fault},
+         {"backend", p.backend},
+         {"verdict", p.verdict},
+         {"cases", p.cases},
+         {"acted", p.acted}};
+  add(j, "by", p.by);
+  add(j, "why", p.why);
+  add(j, "reproducer", p.reproducer);
   return j;
 }
 
@@ -277,6 +291,7 @@ std::string render_json(const Report& r, const RenderOptions& options) {
          {"files", to_array(r.files)},
          {"coverage", to_array(r.coverage)}};
   if (!r.faults.empty()) j["faults"] = to_array(r.faults);
+  if (!r.matrix.empty()) j["matrix"] = to_array(r.matrix);
   add(j, "shard", r.shard);
   add(j, "void", r.void_verdict);
   add(j, "warnings", r.warnings);

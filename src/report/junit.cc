@@ -68,10 +68,20 @@ void add_faults(const Report& r, std::vector<Test>* tests) {
     Test& t = tests->emplace_back();
     t.group = "fault", t.name = f.id + ": " + f.title, t.cases = f.cases, t.seconds = f.seconds;
     if (!f.planted) {
-      t.skipped = "not planted: " + f.why_not;
+      t.skipped = (f.verdict.empty() ? "not planted" : f.verdict) + ": " + f.why_not;
     } else if (!f.detected) {
       t.failed = "nothing notices " + f.id;
     }
+  }
+}
+
+void add_matrix(const Report& r, std::vector<Test>* tests) {
+  for (const FaultPair& p : r.matrix) {
+    Test& t = tests->emplace_back();
+    t.group = "fault " + p.fault, t.name = p.backend, t.cases = p.cases;
+    t.owns = [id = p.fault + " on " + p.backend](const Finding& f) { return f.case_id == id; };
+    if (p.verdict == "missed") t.failed = "nothing notices " + p.fault + " on " + p.backend;
+    if (p.verdict == "inert" || p.verdict == "never acted") t.skipped = p.verdict + ": " + p.why;
   }
 }
 
@@ -99,7 +109,7 @@ void add_shapes(const Report& r, std::vector<Test>* tests) {
 std::vector<Test> tests_of(const Report& r, size_t most) {
   std::vector<Test> tests;
   for (const auto add :
-       {add_coverage, add_passed_over, add_files, add_faults, add_programs, add_shapes})
+       {add_coverage, add_passed_over, add_files, add_faults, add_matrix, add_programs, add_shapes})
     add(r, &tests);
   const size_t rows = tests.size();
   for (const size_t i : findings_in_order(r, most)) {

@@ -169,6 +169,7 @@ void join(const Report& from, Report* to) {
   append(&to->passed_over, from.passed_over);
   append(&to->case_list, from.case_list);
   append(&to->faults, from.faults);
+  append(&to->matrix, from.matrix);
   append(&to->conformance, from.conformance);
   append(&to->pictures, from.pictures);
   join_coverage(from.coverage, &to->coverage);

@@ -43,12 +43,19 @@ void read(JsonMembers& m, Explanation* e) {
 
 void read(JsonMembers& m, FaultReport* f) {
   m.need("id", &f->id), m.need("title", &f->title), m.need("refs", &f->refs);
+  m.get("verdict", &f->verdict);
   m.need("planted", &f->planted), m.get("why_not", &f->why_not);
   m.need("detected", &f->detected), m.need("by", &f->by);
   m.count("cases", &f->cases), m.need("seconds", &f->seconds);
   m.get("reproducer", &f->reproducer);
   m.each("diagnosis", [&](JsonMembers& e) { read(e, &f->diagnosis.emplace_back()); });
   m.get("named", &f->named);
+}
+
+void read(JsonMembers& m, FaultPair* p) {
+  m.need("fault", &p->fault), m.need("backend", &p->backend), m.need("verdict", &p->verdict);
+  m.count("cases", &p->cases), m.count("acted", &p->acted);
+  m.get("by", &p->by), m.get("why", &p->why), m.get("reproducer", &p->reproducer);
 }
 
 void read(JsonMembers& m, CoverageReport* c) {
@@ -152,6 +159,7 @@ void read_report_members(JsonMembers& m, Report* r) {
   m.each("files", [&](JsonMembers& x) { read(x, &r->files.emplace_back()); });
   m.each("cases", [&](JsonMembers& x) { read(x, &r->case_list.emplace_back()); });
   m.each("faults", [&](JsonMembers& x) { read(x, &r->faults.emplace_back()); });
+  m.each("matrix", [&](JsonMembers& x) { read(x, &r->matrix.emplace_back()); });
   m.each("coverage", [&](JsonMembers& x) { read(x, &r->coverage.emplace_back()); });
   m.each("conformance", [&](JsonMembers& x) { read(x, &r->conformance.emplace_back()); });
   m.inside("histogram", [&](JsonMembers& all) {

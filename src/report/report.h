@@ -85,8 +85,10 @@ double median_of(const std::map<int64_t, int64_t>& counts);
 struct FaultReport {
   std::string id, title;          // "K31"
   std::vector<std::string> refs;  // what documents the fault
-  bool planted = false;           // false: it was not tried, or changed nothing
-  std::string why_not;            // why it was not planted, where it was not
+  // "found", "missed", "inert", "never acted"; empty: it was not tried
+  std::string verdict;
+  bool planted = false;  // false: it was not tried, or changed nothing that anything reads
+  std::string why_not;   // why, where it was not
   bool detected = false;
   std::vector<std::string> by;  // ids of the laws that noticed, the first one first
   int64_t cases = 0;            // judged until it was noticed, or in all
@@ -94,6 +96,16 @@ struct FaultReport {
   std::string reproducer;              // path of a case file, or one command; may be empty
   std::vector<Explanation> diagnosis;  // of its wrong outputs, the likeliest first; may be empty
   std::optional<bool> named;           // the first of these is what it is; empty: none is
+};
+
+/// One fault on one backend.
+struct FaultPair {
+  std::string fault, backend;    // "K31", "flashattention"
+  std::string verdict;           // as FaultReport's
+  int64_t cases = 0, acted = 0;  // histories; those in which it acted
+  std::string by;                // the law that noticed first
+  std::string why;               // of one that is not found
+  std::string reproducer;        // one command; empty where it never acted
 };
 
 /// A group of cases, or of fields of judged cases, that a run of `check` did not judge; or a waiver
@@ -139,6 +151,7 @@ struct Report {
   std::vector<FileReport> files;
   std::vector<CaseReport> case_list;
   std::vector<FaultReport> faults;
+  std::vector<FaultPair> matrix;  // fault by fault; all have the same backends in the same order
   std::vector<CoverageReport> coverage;
   std::vector<ConformanceReport> conformance;
   std::vector<Histogram> histograms;

@@ -8,6 +8,7 @@
 
 #include "report/bench_text.h"
 #include "report/escape.h"
+#include "report/fault_matrix.h"
 #include "report/render.h"
 #include "report/table.h"
 #include "report/words.h"
@@ -134,9 +135,10 @@ std::string faults(const Report& r, const Style& style) {
   Table table(3, {"fault", "what it does", "caught by", "cases", "seconds"});
   std::string notes;
   for (const FaultReport& f : r.faults) {
-    const std::string by = f.detected  ? (f.by.empty() ? "?" : f.by[0])
-                           : f.planted ? "NOTHING"
-                                       : "not planted";
+    const std::string by = f.detected          ? (f.by.empty() ? "?" : f.by[0])
+                           : f.planted         ? "NOTHING"
+                           : f.verdict.empty() ? "not planted"
+                                               : f.verdict;
     const size_t others = f.by.size() > 1 ? f.by.size() - 1 : 0;
     table.add({f.id, shorten(f.title, kTitle), by + (others > 0 ? fmt::format(" +{}", others) : ""),
                count(f.cases), fmt::format("{:.1f}", f.seconds)});
@@ -278,7 +280,8 @@ std::string render_text(const Report& r, const RenderOptions& options) {
   std::string s = header(r, style);
   if (!options.quiet) {
     s += files(r, style) + steps(r, style) + cases(r, style) + case_notes(r, style) +
-         faults(r, style) + coverage(r, options, style) + conformance(r, style);
+         faults(r, style) + matrix_text(r, style) + coverage(r, options, style) +
+         conformance(r, style);
     if (r.bench) s += bench_text(*r.bench, style);
     if (shows_all(r, options))
       for (const Histogram& h : r.histograms) s += histogram(h, style);

@@ -207,5 +207,20 @@ TEST(DiagnoseResults, KeysMayHaveScalesOfTheirOwn) {
   EXPECT_EQ(name_of(of_pages.scene(), lab.result()), "");
 }
 
+TEST(Diagnose, APrefixThatIsReadApartIsShortByTheExtendTooAndTheNewTokensAreThere) {
+  Lab lab;
+  lab.cu_seqlens_q = {0, 3, 6, 9};
+  lab.run();
+  const Scene scene = lab.scene();
+  Lab wrong = lab;
+  for (auto& row : wrong.keys) row.erase(row.end() - 6, row.end() - 3);
+  wrong.run();
+  lab.out = wrong.out, lab.lse = wrong.lse;
+  const std::vector<Explanation> named = lab.named(scene);
+  ASSERT_FALSE(named.empty());
+  EXPECT_EQ(named[0].mistake, "extent.short_by_extend");
+  EXPECT_EQ(named[0].explained, named[0].wrong);
+}
+
 }  // namespace
 }  // namespace shadowgraph

@@ -107,6 +107,17 @@ TEST(Junit, AFaultThatNobodyNoticesFailsAndOneThatIsNotPlantedIsSkipped) {
             std::string::npos);
 }
 
+TEST(Junit, APairThatIsMissedFailsAndOneThatProvesNothingIsSkipped) {
+  const std::string text = render_as(Format::kJunit, matrix_report());
+  EXPECT_NE(text.find(R"(tests="24" failures="1" errors="0" skipped="22")"), std::string::npos);
+  EXPECT_NE(text.find(R"(message="nothing notices K04 on backend2")"), std::string::npos);
+  EXPECT_NE(text.find(R"(<skipped message="inert: nothing is changed"/>)"), std::string::npos);
+  Report r = faults_report();
+  r.faults[2].verdict = "never acted", r.faults[2].why_not = "no history had it";
+  EXPECT_NE(render_as(Format::kJunit, r).find(R"(message="never acted: no history had it")"),
+            std::string::npos);
+}
+
 /// A line without a twin, and a name that nobody knows in two others.
 Report passing_report() {
   Report r = small_report();

@@ -102,6 +102,18 @@ TEST(Html, ShowsFaultsCoverageAndHistograms) {
             1u);
 }
 
+TEST(Html, ShowsTheMatrixOfFaultsAndBackends) {
+  const std::string html = html_of(matrix_report());
+  EXPECT_EQ(times(html, "<td class=\"good\" title=\"backend1: found, table.slot\">#</td>"), 1u);
+  EXPECT_EQ(times(html, "<td class=\"bad\""), 1u);
+  EXPECT_EQ(times(html, "title=\"backend12: never acted, no encoder\">.</td>"), 2u);
+  EXPECT_EQ(times(html, "11 backend11, 12 backend12</p>"), 1u);
+  expect_balanced(html);
+  Report r = faults_report();
+  r.faults[2].verdict = "never acted", r.faults[2].why_not = "no history had it";
+  EXPECT_EQ(times(html_of(r), "never acted</span> no history had it"), 1u);
+}
+
 TEST(Html, EveryPictureStandsWithItsFinding) {
   const std::string html = html_of(pictures_report());
   const size_t card = html.find("class=\"card\""), end = html.find("</details>");

@@ -71,6 +71,25 @@ inline Report faults_report() {
   return r;
 }
 
+/// Two faults on twelve backends: one pair of each verdict, and more that never acted.
+inline Report matrix_report() {
+  Report r;
+  r.verb = "faults";
+  for (const char* fault : {"K31", "K04"}) {
+    for (int b = 1; b <= 12; ++b) {
+      FaultPair& pair = r.matrix.emplace_back();
+      pair.fault = fault, pair.backend = "backend" + std::to_string(b);
+      pair.verdict = "never acted", pair.cases = 100, pair.why = "no encoder";
+    }
+  }
+  FaultPair &found = r.matrix[0], &inert = r.matrix[1], &missed = r.matrix[13];
+  found.verdict = "found", found.acted = 2, found.cases = 7, found.by = "table.slot";
+  found.why = "", found.reproducer = "shadowgraph fuzz --choices 0";
+  inert.verdict = "inert", inert.acted = 9, inert.why = "nothing is changed";
+  missed.verdict = "missed", missed.acted = 3, missed.why = "attention reads something else";
+  return r;
+}
+
 /// Row 2 names a page of row 0 in its third column; the last column is read by nobody.
 inline TableMap table_sample() {
   TableMap m;

@@ -270,6 +270,43 @@ TEST(Json, ListsFaultsAndNoEmptyReason) {
   EXPECT_FALSE(j["faults"][2].contains("reproducer"));
 }
 
+TEST(Text, ShowsAFaultsVerdictWhereNothingNoticedIt) {
+  Report r = faults_report();
+  r.faults[1].planted = false, r.faults[1].verdict = "inert", r.faults[1].why_not = "as without it";
+  r.faults[2].verdict = "never acted", r.faults[2].why_not = "no history had it";
+  const std::string text = text_of(r);
+  EXPECT_NE(text.find("xxx...  inert            "), std::string::npos) << text;
+  EXPECT_NE(text.find("never acted"), std::string::npos) << text;
+  EXPECT_NE(text.find("K32: as without it\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("NOTHING"), std::string::npos) << text;
+  EXPECT_EQ(json_of(r)["faults"][1]["verdict"], "inert");
+}
+
+TEST(Text, AMatrixHasAMarkForEachPairAndItsReasons) {
+  const std::string text = text_of(matrix_report());
+  for (const char* part :
+       {"\n2 faults x 12 backends: # found 1, ! missed 1, o inert 1, . never acted 21\n",
+        "\n  1 backend1 ", "  5 backend5 ", " 12 backend12\n",
+        "\n                 1 11\n"
+        "fault  12345 67890 12  found\n"
+        "K31    #o... ..... ..      1\n"
+        "K04    .!... ..... ..      0\n",
+        "\nmissed\nfault  columns  why\nK04    2        attention reads something else\n",
+        "\ninert\nfault  columns  why\nK31    2        nothing is changed\n",
+        "K31    3-12     no encoder\nK04    1 3-12   no encoder\n"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << text;
+}
+
+TEST(Json, AMatrixIsAListOfPairs) {
+  const json j = json_of(matrix_report());
+  ASSERT_EQ(j["matrix"].size(), 24u);
+  EXPECT_EQ(j["matrix"][0], json::parse(R"({"fault": "K31", "backend": "backend1",
+    "verdict": "found", "cases": 7, "acted": 2, "by": "table.slot",
+    "reproducer": "shadowgraph fuzz --choices 0"})"));
+  EXPECT_EQ(j["matrix"][13]["why"], "attention reads something else");
+  EXPECT_FALSE(json_of(faults_report()).contains("matrix"));
+}
+
 /// Programs of every class, one that differs, one that cannot be run.
 Report conformance_report() {
   Report r;

@@ -63,6 +63,8 @@ class Arena {
   /// nullptr if no buffer has that name.
   const Buffer* find(std::string_view name) const;
   size_t used() const;
+  /// The device that its memory is on.
+  DeviceApi& device() const;
 
   // The host side. A range that leaves the buffer is refused in every build, and nothing is
   // written.

@@ -32,6 +32,8 @@ struct SimOptions {
   /// Freed bytes that are held back before their addresses are given out again; 0: none, as on a
   /// GPU.
   size_t quarantine_bytes = 0;
+  /// Told of each launch and its footprint, before it runs. Of a checked device.
+  std::function<void(const KernelLaunch& launch, const Footprint& accessed)> watch = {};
 };
 
 class SimDevice : public DeviceApi {

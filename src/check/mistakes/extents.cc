@@ -35,8 +35,15 @@ void no_keys(const Scene&, size_t, const Reading& right, const AddReading& add) 
 void short_by_extend(const Scene& scene, size_t request, const Reading& right,
                      const AddReading& add) {
   const int32_t q_len = right.q_len;
-  if (length_of(right) >= q_len)
-    add(of_length(scene, request, right, length_of(right) - q_len, by(q_len)));
+  const int64_t length = length_of(right), prefix = length - q_len;
+  if (prefix < 0) return;
+  add(of_length(scene, request, right, prefix, by(q_len)));
+  if (prefix < q_len) return;
+  // A kernel that is given the new tokens apart has them all: it lacks the end of the prefix.
+  add(changed(right, [&](Reading& r) {
+    r.sees = [=](int32_t, int32_t k) { return k < prefix - q_len || k >= prefix; };
+    r.detail = by(q_len);
+  }));
 }
 
 void long_by_extend(const Scene& scene, size_t request, const Reading& right,

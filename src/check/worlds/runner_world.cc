@@ -10,7 +10,8 @@ constexpr size_t kArenaBytes = size_t{1} << 23;
 
 std::unique_ptr<SimDevice> device_of(const RunnerOptions& o) {
   if (o.make_device) return o.make_device(o.device);
-  return o.tap != nullptr ? o.tap->device(o.device) : std::make_unique<SimDevice>(o.device);
+  std::unique_ptr<SimDevice> substitute = o.tap != nullptr ? o.tap->device(o.device) : nullptr;
+  return substitute != nullptr ? std::move(substitute) : std::make_unique<SimDevice>(o.device);
 }
 
 size_t steps_of(const Backend& backend, const ModelConfig& model) {

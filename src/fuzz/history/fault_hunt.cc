@@ -105,6 +105,8 @@ FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
   FuzzOptions fuzz = fuzz_of(planted, options, 1);
   const FuzzResult result = run_fuzz(fuzz, {}, stop);
   FaultHunt hunt;
+  hunt.verdict = verdict_of(result);
+  hunt.acted = result.acted, hunt.unnoticed = result.unnoticed;
   hunt.cases = result.cases + result.skipped, hunt.seconds = result.seconds;
   if (!result.first) return hunt;
   hunt.cases = result.first->cases, hunt.seconds = result.first->seconds;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,15 @@ struct HuntOptions {
 };
 
 struct FaultHunt {
+  PlantVerdict verdict = PlantVerdict::kNeverActed;
   // Every law that fired in the step in which the fault was noticed, the first one first; empty:
   // the fault was not noticed
   std::vector<std::string> laws;
-  uint64_t cases = 0;  // histories until then, or in all
-  double seconds = 0;  // until then
-  Status findings;     // shrunk, with the command that shows them again
+  uint64_t cases = 0;                  // histories until then, or in all
+  double seconds = 0;                  // until then
+  uint64_t acted = 0;                  // histories in which it acted
+  std::optional<Unnoticed> unnoticed;  // of a fault that was missed
+  Status findings;                     // shrunk, with the command that shows them again
   int64_t requests = 0;
   std::vector<uint32_t> choices;  // of the shrunk history
   // What the failing history and the shrunk one give without the fault: findings are not its doing

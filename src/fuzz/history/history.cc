@@ -9,6 +9,7 @@
 #include "backends/fill/rows.h"
 #include "core/laws.h"
 #include "core/shrink.h"
+#include "fuzz/history/effects.h"
 #include "runtime/scheduler.h"
 
 namespace shadowgraph {
@@ -356,7 +357,9 @@ HistoryResult run_history(const History& h, Choices& choices, const MakeTap& mak
   options.tap = tap.get();
   Runner runner(*h.backend, h.model, options);
   result.findings = runner.ready();
-  Scheduler scheduler(runtime, tap != nullptr ? tap->parts(runtime) : SchedulerParts(runtime));
+  SchedulerParts parts(runtime);
+  if (tap != nullptr) tap->parts(runtime, parts);
+  Scheduler scheduler(runtime, std::move(parts));
   for (int32_t i = 0; i < h.steps && result.findings.ok(); ++i) {
     Step step = scheduler.next(choices);
     if (h.items && step.mode == ForwardMode::kExtend) choose_items(choices, &step);
@@ -387,7 +390,21 @@ HistoryResult run_history(const History& h, Choices& choices, const MakeTap& mak
     result.failing_requests = static_cast<int64_t>(step.requests.size());
   }
   result.counts = runner.counts();
+  if (tap != nullptr) result.acted = tap->acted();
   return result;
+}
+
+std::string changed_by_plant(std::span<const uint32_t> made, const HistoryOptions& options) {
+  Effects planted, clean;
+  const auto run = [&](const MakeTap& tap, Effects* effects) {
+    Choices choices(made);
+    History h = generate_history(choices, options);
+    effects->watch(&h.runner);
+    run_history(h, choices, tap);
+  };
+  run(options.tap, &planted);
+  run({}, &clean);
+  return planted.first_difference(clean);
 }
 
 std::vector<Explanation> diagnose_history(std::span<const uint32_t> made,

@@ -35,6 +35,7 @@ struct HistoryResult {
   int32_t steps = 0;             // that were played
   int32_t judged = 0;            // that the backend ran; 0: nothing is known of it
   int64_t failing_requests = 0;  // of that step
+  int64_t acted = 0;             // how often what is planted changed something
   RunnerCounts counts;
   std::map<std::string, int64_t> coverage;  // "flashattention decode replay": steps
 };
@@ -53,6 +54,10 @@ struct HistoryOptions {
 
 /// As generated, with what all of them have in common.
 History generate_history(Choices& choices, const HistoryOptions& options);
+
+/// What a plant changes in a history that anything reads, by Effects::first_difference; empty:
+/// nothing.
+std::string changed_by_plant(std::span<const uint32_t> made, const HistoryOptions& options);
 
 /// Which known mistakes would give the wrong outputs of a history that fails; in full pools, if it
 /// fails there, too.

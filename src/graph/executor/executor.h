@@ -30,6 +30,8 @@ struct ExecutorHooks {
   std::function<Marker(EventHandle)> marker_of;
   /// Around a host function: API calls that it makes are refused.
   std::function<void(bool inside)> host_function;
+  /// SimOptions::watch; may be empty.
+  std::function<void(const KernelLaunch&, const Footprint&)> watch = {};
 };
 
 struct WorkInfo {

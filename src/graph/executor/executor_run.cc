@@ -156,6 +156,7 @@ Executor::Impl::Outcome Executor::Impl::run_kernel(const Step& step, const Kerne
     if (memory.checked() && launch.kernel->footprint != nullptr) {
       launch.kernel->footprint(frame, &spans);
       if (!judge(step, spans, false)) return Outcome::kFault;
+      if (hooks.watch) hooks.watch(launch, spans);
     }
   }
   const Footprint& accessed = suspended != nullptr ? suspended->spans : spans;

@@ -274,6 +274,8 @@ const Buffer* Arena::find(std::string_view name) const {
 
 size_t Arena::used() const { return state_->used(); }
 
+DeviceApi& Arena::device() const { return state_->api; }
+
 Status Arena::write(const Buffer& buffer, int64_t first, const void* values, int64_t count) {
   std::byte* p = nullptr;
   Status status = stage_bytes(buffer, {first, count}, &p);

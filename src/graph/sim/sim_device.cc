@@ -40,7 +40,8 @@ SimDevice::Impl::Impl(const SimOptions& o)
                                                                                       : Marker{};
                     },
                 .host_function =
-                    [this](bool inside) { host_function_thread = inside ? thread_id() : 0; }},
+                    [this](bool inside) { host_function_thread = inside ? thread_id() : 0; },
+                .watch = o.watch},
                &findings) {
   legacy.handle = kLegacyStream;
   legacy.legacy = true;

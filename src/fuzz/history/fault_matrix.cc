@@ -1,0 +1,253 @@
+#include "fuzz/history/fault_matrix.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string_view>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "backends/fill/rows.h"
+#include "faults/buffers.h"
+#include "fuzz/fuzz.h"
+
+namespace shadowgraph {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+/// What a history had, in words: "mode decode", "graph of decode", "buffer page_table", "kernel
+/// store_kv".
+using Traits = std::set<std::string>;
+
+constexpr size_t kKept = 100;      // histories of a fault whose traits are kept
+constexpr size_t kMostTraits = 3;  // that a reason names
+
+bool is_of_step(std::string_view trait) {
+  constexpr std::string_view kKinds[] = {"mode ", "graph ", "buffer ", "kernel "};
+  return std::ranges::any_of(kKinds,
+                             [&](std::string_view kind) { return trait.starts_with(kind); });
+}
+
+/// Without the number of a layer or a wrapper.
+std::string stem_of(std::string_view name) {
+  return std::string(name.substr(0, name.find_last_not_of("0123456789") + 1));
+}
+
+/// Notes what steps have, and which of them a fault changed; changes nothing.
+class TraitTap final : public Tap {
+ public:
+  /// acting: gets the traits of the first step in which the fault acted.
+  TraitTap(const Tap& fault, const Traits& of_history, Traits* all, Traits* acting)
+      : fault_(fault), of_history_(of_history), all_(*all), acting_(*acting) {}
+
+  void batch(ForwardBatch& batch) override {
+    note("mode " + std::string(name_of(batch.mode)));
+    keep();
+  }
+  Status filled(const ForwardBatch&, Meta& meta) override {
+    note("mode " + std::string(name_of(meta.limits.mode)));
+    for_metas(meta, [&](const Meta& m) {
+      for (const Buffer& b : m.buffers)
+        if (b.data != nullptr) note("buffer " + stem_of(own_name(b)));
+    });
+    keep();
+    return {};
+  }
+  void launches(std::vector<TappedLaunch>& all, const Meta& meta, bool capturing) override {
+    if (capturing) note("graph of " + std::string(name_of(meta.limits.mode)));
+    for (const TappedLaunch& one : all) note("kernel " + std::string(one.launch.kernel->name));
+    keep();
+  }
+  void ran(const Meta&) override {
+    keep();
+    over_ = !acting_.empty();
+    step_.clear();
+  }
+
+ private:
+  void note(const std::string& trait) {
+    step_.insert(trait);
+    all_.insert(trait);
+  }
+  /// The step may end before its launches run.
+  void keep() {
+    if (over_ || fault_.acted() == 0) return;
+    acting_ = step_;
+    acting_.insert(of_history_.begin(), of_history_.end());
+  }
+
+  const Tap& fault_;
+  const Traits& of_history_;
+  Traits& all_;
+  Traits& acting_;
+  Traits step_;
+  bool over_ = false;
+};
+
+/// What a history's models and pools are: "window pool" of "swa_pool window_left 3".
+Traits traits_of(const History& h) {
+  Traits traits;
+  const std::string text = h.to_string();
+  for (size_t at = text.find(' '); at != std::string::npos;) {
+    const size_t end = text.find(' ', at + 1);
+    const std::string word = text.substr(at + 1, end - at - 1);
+    if (word.find_first_not_of("0123456789") != std::string::npos) traits.insert(word);
+    at = end;
+  }
+  traits.insert("engine " + std::string(h.backend->info().engine->name));
+  for (const LayerKind& kind : h.model.layers) {
+    if (has_window(kind)) traits.insert("window");
+    if (kind.mla) traits.insert("MLA");
+    if (kind.local) traits.insert("local layers");
+    if (kind.params.logits_soft_cap > 0) traits.insert("soft cap");
+  }
+  if (is_fp8(h.runner.kv_dtype)) traits.insert("fp8");
+  if (h.model.page_size > 1) traits.insert("page_size > 1");
+  if (h.model.topk > 1) traits.insert("topk > 1");
+  return traits;
+}
+
+/// What has been seen of all pairs.
+struct Seen {
+  std::map<const Backend*, Traits> of_backends;
+  std::map<std::string, int64_t> histories;               // that have a trait
+  std::map<const Fault*, std::vector<Traits>> of_faults;  // where they acted
+};
+
+class Pair {
+ public:
+  Pair(const Fault& fault, const Backend& backend, const MatrixOptions& options)
+      : options_(options), planted_({&fault}) {
+    pair_.fault = &fault, pair_.backend = &backend;
+    histories_.backends = {&backend};
+    histories_.tap = planted_.tap();
+  }
+
+  MatrixPair run(const std::atomic<bool>& stop) {
+    const Clock::time_point start = Clock::now();
+    const auto spent = [&] {
+      return std::chrono::duration<double>(Clock::now() - start).count() >= options_.seconds;
+    };
+    for (uint64_t i = 0; pair_.law.empty() && !stop; ++i) {
+      if (i >= options_.cases && (pair_.acted == 0 || spent())) break;
+      run_history(i);
+    }
+    pair_.verdict = verdict();
+    return std::move(pair_);
+  }
+  std::map<std::string, int64_t> traits;  // in how many histories
+  std::vector<Traits> acting;             // of those in which it acted
+
+ private:
+  PlantVerdict verdict() const {
+    if (!pair_.law.empty()) return PlantVerdict::kFound;
+    if (pair_.acted == 0) return PlantVerdict::kNeverActed;
+    return changed_.empty() ? PlantVerdict::kInert : PlantVerdict::kMissed;
+  }
+
+  void run_history(uint64_t number) {
+    Choices choices = history_choices(options_.seed, number);
+    const History h = generate_history(choices, histories_);
+    const Traits of_history = traits_of(h);
+    Traits mine = of_history, changed_step;
+    const HistoryResult result = shadowgraph::run_history(h, choices, [&] {
+      std::vector<std::unique_ptr<Tap>> taps;
+      const Tap& fault = *taps.emplace_back(histories_.tap());
+      taps.push_back(std::make_unique<TraitTap>(fault, of_history, &mine, &changed_step));
+      return std::make_unique<Taps>(std::move(taps));
+    });
+    ++pair_.cases;
+    for (const std::string& trait : mine) ++traits[trait];
+    const auto found = std::as_const(result.findings).findings();
+    if (!found.empty()) pair_.law = found[0].id;
+    if (result.acted == 0) return;
+    ++pair_.acted;
+    if (acting.size() < kKept)
+      acting.push_back(changed_step.empty() ? std::move(mine) : std::move(changed_step));
+    if (!found.empty() || changed_.empty()) pair_.choices = choices.made();
+    if (found.empty() && changed_.empty()) changed_ = changed_by_plant(choices.made(), histories_);
+    pair_.why = changed_.empty() ? "nothing that anything reads is changed" : changed_;
+  }
+
+  const MatrixOptions& options_;
+  const Planted planted_;
+  HistoryOptions histories_;
+  MatrixPair pair_;
+  std::string changed_;
+};
+
+/// Why a fault never acts on a backend that has these traits: in every history in which it acted
+/// there is one of a few that the backend has not.
+std::string reason_of(const Seen& seen, const MatrixPair& pair) {
+  const auto of_fault = seen.of_faults.find(pair.fault);
+  const std::vector<Traits> none;
+  const std::vector<Traits>& acting = of_fault == seen.of_faults.end() ? none : of_fault->second;
+  const Traits& of_backend = seen.of_backends.at(pair.backend);
+  if (acting.empty()) return "it acted on no backend";
+  std::vector<Traits> missing;  // of each of the histories
+  for (const Traits& traits : acting) {
+    Traits& rest = missing.emplace_back();
+    std::ranges::set_difference(traits, of_backend, std::inserter(rest, rest.end()));
+    if (rest.empty()) return "not together what it needs";
+  }
+  std::string why;
+  for (size_t named = 0; !missing.empty(); ++named) {
+    if (named == kMostTraits) return why + " ...";
+    std::map<std::string, size_t> counts;
+    for (const Traits& rest : missing)
+      for (const std::string& trait : rest) ++counts[trait];
+    // Among equals one of the step itself, and what the fewest histories have.
+    const auto most = std::ranges::max_element(counts, {}, [&](const auto& trait_count) {
+      const auto& [trait, count] = trait_count;
+      return std::tuple(count, is_of_step(trait), -seen.histories.at(trait));
+    });
+    why += (why.empty() ? "no " : ", ") + most->first;
+    std::erase_if(missing, [&](const Traits& rest) { return rest.contains(most->first); });
+  }
+  return why;
+}
+
+}  // namespace
+
+std::vector<MatrixPair> run_fault_matrix(
+    std::span<const Fault* const> faults, std::span<const Backend* const> backends,
+    const MatrixOptions& options, const std::function<void(size_t done, size_t of)>& progress,
+    const std::atomic<bool>& stop) {
+  std::vector<MatrixPair> pairs(faults.size() * backends.size());
+  Seen seen;
+  std::mutex mutex;
+  std::atomic<size_t> next = 0;
+  size_t done = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < pairs.size(); i = next++) {
+      Pair pair(*faults[i / backends.size()], *backends[i % backends.size()], options);
+      MatrixPair result = pair.run(stop);
+      const std::lock_guard lock(mutex);
+      for (const auto& [trait, count] : pair.traits) {
+        seen.of_backends[result.backend].insert(trait);
+        seen.histories[trait] += count;
+      }
+      std::ranges::move(pair.acting, std::back_inserter(seen.of_faults[result.fault]));
+      pairs[i] = std::move(result);
+      progress(++done, pairs.size());
+    }
+  };
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int threads = options.threads > 0 ? options.threads : std::max(1, cores);
+  std::vector<std::thread> workers;
+  for (int i = 1; i < threads; ++i) workers.emplace_back(work);
+  work();
+  for (std::thread& worker : workers) worker.join();
+  for (MatrixPair& pair : pairs) {
+    if (pair.verdict == PlantVerdict::kNeverActed) pair.why = reason_of(seen, pair);
+    if (pair.verdict == PlantVerdict::kFound) pair.why.clear();
+  }
+  return pairs;
+}
+
+}  // namespace shadowgraph

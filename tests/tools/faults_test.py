@@ -1,0 +1,110 @@
+"""Laws of planted faults on the command line: verdicts, exit codes, the matrix. Usage: faults_test.py BINARY."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+
+BINARY = ""
+CLEAN, FINDINGS, USAGE, NOTHING = 0, 1, 2, 3
+
+
+def run(*args):
+    """Exit code, stdout, stderr."""
+    done = subprocess.run([BINARY, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+    return done.returncode, done.stdout, done.stderr
+
+
+def matrix(*args, expect=CLEAN):
+    code, out, err = run("faults", "--matrix", *args, "--budget-seconds", "0.2", "--format", "json")
+    assert code == expect, (code, err)
+    return json.loads(out)
+
+
+def pair(report, fault, backend):
+    (found,) = [p for p in report["matrix"] if (p["fault"], p["backend"]) == (fault, backend)]
+    return found
+
+
+class Matrix(unittest.TestCase):
+    def test_a_pair_is_found_inert_or_never_acted_and_says_why(self):
+        report = matrix("--id", "K11a", "--id", "K11", "--backend", "ascend", "--backend", "dsa", "--cases", "60")
+        self.assertEqual([(p["fault"], p["backend"]) for p in report["matrix"]],
+                         [("K11a", "ascend"), ("K11a", "dsa"), ("K11", "ascend"), ("K11", "dsa")])
+        found, never, inert = pair(report, "K11a", "ascend"), pair(report, "K11a", "dsa"), pair(report, "K11", "dsa")
+        self.assertEqual((found["verdict"], never["verdict"], inert["verdict"]), ("found", "never acted", "inert"))
+        self.assertGreater(found["acted"], 0)
+        self.assertTrue(found["by"])
+        self.assertNotIn("why", found)
+        self.assertEqual((never["acted"], never["cases"]), (0, 60))
+        self.assertRegex(never["why"], r"^no ")
+        self.assertNotIn("reproducer", never)
+        self.assertGreater(inert["acted"], 0)
+        self.assertIn("nothing that anything reads", inert["why"])
+
+    def test_a_reproducer_shows_its_verdict_again(self):
+        report = matrix("--id", "K11", "--backend", "ascend", "--backend", "dsa", "--cases", "60")
+        for backend, expect in (("ascend", FINDINGS), ("dsa", NOTHING)):
+            command = pair(report, "K11", backend)["reproducer"].split()
+            self.assertEqual(command[0], "shadowgraph")
+            code, out, _ = run(*command[1:])
+            self.assertEqual(code, expect, out)
+            if expect == NOTHING:
+                self.assertRegex(out, r"\nK11 inert: it acted \d+ times? in 1 case, and nothing that anything reads was changed")
+                self.assertRegex(out.splitlines()[-1], r"^K11 inert: 1 case judged, 0 findings")
+
+    def test_where_nothing_is_found_nothing_is_proved(self):
+        code, out, _ = run("faults", "--matrix", "--id", "K31", "--backend", "gdn", "--cases", "10")
+        self.assertEqual(code, NOTHING)
+        self.assertRegex(out.splitlines()[-1], r"^nothing was found: 10 cases judged, 0 findings")
+        self.assertIn("K31    .", out)
+
+    def test_text_has_a_legend_a_mark_for_each_pair_and_reasons(self):
+        code, out, _ = run("faults", "--matrix", "--id", "K31", "--id", "K11a", "--backend", "ascend", "--backend", "gdn",
+                           "--cases", "30")
+        self.assertEqual(code, CLEAN)
+        for part in ("2 faults x 2 backends: # found 1, ! missed 0, o inert 0, . never acted 3", "  1 ascend", "  2 gdn",
+                     "fault  12  found", "K11a   #.      1", "K31    ..      0", "never acted\nfault  columns  why"):
+            self.assertIn(part, out)
+
+    def test_every_format_has_the_pairs(self):
+        args = ("faults", "--matrix", "--id", "K31", "--backend", "gdn", "--cases", "5", "--format")
+        suite = xml.fromstring(run(*args, "junit")[1].split("\n", 1)[1])
+        (case,) = [c for c in suite.iter("testcase") if c.get("name") == "gdn"]
+        self.assertRegex(case.find("skipped").get("message"), r"^never acted: ")
+        self.assertIn("never acted", run(*args, "html")[1])
+        notes = json.loads(run(*args, "sarif")[1])["runs"][0]["invocations"][0]
+        self.assertEqual(notes["exitCode"], NOTHING)
+        self.assertIn("nothing was found", notes["toolExecutionNotifications"][0]["message"]["text"])
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "report.json")
+            run(*args, "json", "--output", path)
+            merged = json.loads(run("merge-reports", path, "--format", "json")[1])
+            self.assertEqual(merged["matrix"][0]["verdict"], "never acted")
+
+    def test_what_belongs_to_the_matrix_is_refused_elsewhere(self):
+        for args in (("--backend", "gdn"), ("--cases", "3"), ("--matrix", "--diagnose"),
+                     ("--matrix", "--backend", "gdm"), ("--matrix", "--id", "X00")):
+            code, out, err = run("faults", "--id", "K31", *args)
+            self.assertEqual((code, out), (USAGE, ""), args)
+            self.assertIn("--", err)
+
+
+class Verdicts(unittest.TestCase):
+    def test_a_fault_of_the_catalogue_has_its_verdict(self):
+        code, out, _ = run("faults", "--id", "K31", "--format", "json", "--budget-seconds", "120")
+        self.assertEqual(code, CLEAN)
+        self.assertEqual(json.loads(out)["faults"][0]["verdict"], "found")
+
+    def test_an_inert_fault_proves_nothing(self):
+        code, out, _ = run("fuzz", "--backend", "dsa", "--plant", "K11", "--cases", "40")
+        self.assertEqual(code, NOTHING)
+        self.assertRegex(out.splitlines()[-1], r"^K11 inert: \d+ cases judged, 0 findings")
+
+
+if __name__ == "__main__":
+    BINARY = sys.argv.pop(1)
+    unittest.main(verbosity=2)
