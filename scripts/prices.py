@@ -23,10 +23,11 @@ LIMITS = {"twin": 100, "files": 4, "recorded": 60, "law": 40, "fault": 15}
 VISITORS = ("visit_args", "visit_members")  # the order of a call's members; their shapes
 DEARER = {
     ("twin", "CuteDslMla"): (192, "ranks of context parallelism have lengths of their own"),
-    ("twin", "FlashMla"): (175, "a schedule of parts, and the launches that follow it"),
+    ("twin", "FlashMla"): (176, "a schedule of parts, and the launches that follow it"),
+    ("twin", "TrtllmMha"): (101, "its prefill kernel reads offsets of keys, too"),
     ("twin", "Mamba2"): (175, "chunks of a prefill"),
     ("twin", "Laws"): (154, "a buffer for each role that a trace may name"),
-    ("twin", "FlashInferMla"): (144, "a planned launch of its own, and so no family"),
+    ("twin", "FlashInferMla"): (145, "a planned launch of its own, and so no family"),
     ("files", "FlashMla"): (5, "a law judges its schedule"),
     ("recorded", "attention.cc"): (360, "seventeen kinds of dense calls have one judge"),
     ("recorded", "dual_chunk.cc"): (138, "three kinds of parts have one reader and one judge"),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "cli.h"
@@ -215,16 +216,20 @@ class FaultsRun {
           interrupted());
     }
     bool any_found = false;
-    for (const MatrixPair& pair : pairs) {
-      add_pair(pair);
-      any_found |= pair.verdict == PlantVerdict::kFound;
+    // An interrupted run shows the faults that it is through with.
+    for (auto row = pairs.begin(); row != pairs.end(); row += std::ssize(backends)) {
+      const std::span of_fault(row, backends.size());
+      if (std::ranges::count(of_fault, 0u, &MatrixPair::cases) > 0) continue;
+      for (const MatrixPair& pair : of_fault) {
+        add_pair(pair);
+        any_found |= pair.verdict == PlantVerdict::kFound;
+      }
     }
     if (!any_found && !interrupted() && report_.findings.empty())
       add_void("nothing was found", "every pair is inert, or never acted");
   }
 
   void add_pair(const MatrixPair& pair) {
-    if (interrupted() && pair.verdict != PlantVerdict::kFound) return;
     FaultPair row;
     row.fault = pair.fault->id, row.backend = pair.backend->info().name;
     row.verdict = name_of(pair.verdict);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "backends/fill/buffer_rows.h"
+#include "check/runner.h"
 #include "check/traces/trace_names.h"
 #include "conformance/records.h"
 #include "core/laws.h"
@@ -145,6 +146,30 @@ std::string dead_buffers(const BackendInfo& info) {
   return all;
 }
 
+/// What its graphs share, one line each.
+std::string graph_storage_of(const BackendInfo& info) {
+  std::string lines;
+  const auto add = [&](std::string_view buffers, const std::string& of, std::string_view why) {
+    lines += fmt::format("\n  {}: one for {}{}", buffers, of, why);
+  };
+  bool all = false;
+  for (const GraphStorage& row : info.graph_storage) {
+    std::vector<std::string_view> modes;
+    for (const ForwardMode mode : row.modes)
+      if (std::ranges::count(info.modes, mode) > 0) modes.push_back(name_of(mode));
+    const bool every = std::ranges::count_if(info.modes, is_captured) == std::ssize(modes);
+    all = row.buffers.empty();
+    add(all ? "all others" : fmt::format("{}", fmt::join(row.buffers, " ")),
+        (modes.empty() ? "each mode"
+         : every       ? "all modes"
+                       : fmt::format("{}", fmt::join(modes, " "))) +
+            (row.by_rows ? ", in each bucket" : ""),
+        fmt::format(" ({})", row.why));
+  }
+  if (!all) add(lines.empty() ? "each buffer" : "all others", "each mode", "");
+  return lines;
+}
+
 Topic topic_of(const Backend& backend) {
   const std::string id(backend.info().name);
   Listing listing = rows_of(list_backends(), 0, id);
@@ -155,6 +180,7 @@ Topic topic_of(const Backend& backend) {
                   {{"Modes", row[1]},
                    {"Page sizes", row[2]},
                    {"Engine", std::string(backend.info().engine->name)},
+                   {"Allocations of its graphs", graph_storage_of(backend.info())},
                    {"Fields of traces", fields},
                    {"No kernel reads", dead_buffers(backend.info())}}),
           std::move(listing)};

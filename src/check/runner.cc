@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "backends/fill/rows.h"
 #include "check/canonical.h"
+#include "check/graph_storage.h"
 #include "check/laws/metadata_laws.h"
 #include "check/worlds/runner_world.h"
 #include "core/laws.h"
@@ -21,17 +21,31 @@ bool is_refused(const Status& bound) {
   return !found.empty() && found[0].id == "backend.limits";
 }
 
-struct GraphKey {
-  ForwardMode mode;
-  int32_t step, rows, q_len;
-  bool operator<(const GraphKey& o) const {
-    return std::tie(mode, step, rows, q_len) < std::tie(o.mode, o.step, o.rows, o.q_len);
-  }
+std::string to_text(const GraphKey& key) {
+  return std::string(name_of(key.mode)) + " of " + std::to_string(key.rows) + " rows, " +
+         std::to_string(key.q_len) + " queries each, step " + std::to_string(key.step);
+}
+
+/// A graph's metadata, as an engine keeps it in a dictionary.
+struct KeptMetadata {
+  GraphKey of;  // the graph that it was captured with
+  Meta meta;
 };
+
+/// The most queries of a request in graphs of this mode; 0: the model does not say it.
+int32_t q_len_of(ForwardMode mode, const ModelConfig& model) {
+  if (is_decode_or_idle(mode)) return 1;
+  if (is_draft_extend(mode)) return model.num_steps + 1;
+  return mode == ForwardMode::kDllmExtend ? 0 : model.num_draft_tokens;
+}
+
+std::string scope_of(const GraphKey& key) {
+  return std::string(name_of(key.mode)) + "_" + std::to_string(key.rows) + "_" +
+         std::to_string(key.q_len) + "_" + std::to_string(key.step);
+}
 
 struct Captured {
   Limits limits;  // of the bucket
-  Meta meta;
   Graph graph;
   GraphExec exec;
 };
@@ -75,6 +89,16 @@ struct Runner::Impl {
   Status run_replay(const ForwardBatch& batch);
   /// All buckets of a mode, the largest first.
   Status capture(const ForwardBatch& batch, int32_t q_len);
+  Status capture(const ForwardBatch& dummy, const GraphKey& key, const Limits& limits);
+  /// The graphs of a mode that are not captured yet, the largest first.
+  std::vector<std::pair<GraphKey, Limits>> uncaptured(ForwardMode mode, int32_t step,
+                                                      int32_t q_len) const;
+  /// Places for the buffers of the graphs that a mode captures next.
+  Status share(std::span<const std::pair<GraphKey, Limits>> next);
+  GraphKey metadata_key(GraphKey key, bool capturing) const {
+    if (options.tap != nullptr) options.tap->metadata_key(key, capturing);
+    return key;
+  }
   /// Runs what is enqueued and collects what was seen.
   Status finish();
   /// And judges the metadata that was filled from this batch, within these limits.
@@ -102,6 +126,7 @@ struct Runner::Impl {
   const RunnerOptions options;
   RunnerWorld world;
   std::map<GraphKey, Captured> graphs;
+  std::map<GraphKey, KeptMetadata> kept_metadata;
   std::optional<Meta> filled;  // what prepare() recorded from
   Status metadata;             // laws that it breaks
   RunnerCounts counts;
@@ -184,31 +209,63 @@ Status Runner::Impl::run_eagerly(const ForwardBatch& batch, const ForwardBatch& 
   return status;
 }
 
-Status Runner::Impl::capture(const ForwardBatch& batch, int32_t q_len) {
-  Status status;
-  std::vector<int32_t> largest_first(options.buckets.rbegin(), options.buckets.rend());
-  for (const int32_t rows : largest_first) {
-    const GraphKey key{batch.mode, batch.spec.step, rows, q_len};
-    if (graphs.contains(key)) continue;
-    const Limits limits = Limits::bucket(batch.mode, rows, q_len, model, batch.spec.step);
-    if (limits.tokens > options.max_tokens) continue;
-    Captured c{.limits = limits, .meta = {}, .graph = {}, .exec = {}};
-    const std::string name = std::string(name_of(batch.mode)) + "_" + std::to_string(rows) + "_" +
-                             std::to_string(q_len) + "_" + std::to_string(batch.spec.step);
-    status = bind(world.arena.scope(name), limits, true, &c.meta);
-    if (is_refused(status)) continue;
-    // All rows of the dummy are padding.
-    const ForwardBatch dummy = batch.slice(0, 0);
-    if (status.ok()) status.add(prepare(dummy, c.meta, true, &c.graph));
-    if (status.ok()) status.add(GraphExec::instantiate(c.graph, &c.exec));
-    if (status.ok()) c.exec.replay(world.stream);
-    status.add(finish(dummy, limits));
-    if (options.tap != nullptr) options.tap->ran(c.meta);
-    status = with_metadata(std::move(status));
-    if (!status.ok()) return status;
-    ++counts.captures;
-    graphs.emplace(key, std::move(c));
+std::vector<std::pair<GraphKey, Limits>> Runner::Impl::uncaptured(ForwardMode mode, int32_t step,
+                                                                  int32_t q_len) const {
+  std::vector<std::pair<GraphKey, Limits>> largest_first;
+  for (size_t i = options.buckets.size(); i-- > 0;) {
+    const GraphKey key{mode, step, options.buckets[i], q_len};
+    const Limits limits = Limits::bucket(mode, key.rows, q_len, model, step);
+    if (!graphs.contains(key) && limits.tokens <= options.max_tokens)
+      largest_first.emplace_back(key, limits);
   }
+  return largest_first;
+}
+
+Status Runner::Impl::share(std::span<const std::pair<GraphKey, Limits>> next) {
+  const auto planned = [](std::span<const std::pair<GraphKey, Limits>> graphs_of,
+                          std::vector<PlannedGraph>* to) {
+    for (const auto& [key, limits] : graphs_of) to->push_back({scope_of(key), limits});
+  };
+  std::vector<PlannedGraph> own, others;
+  planned(next, &own);
+  const GraphKey& first = next.front().first;
+  for (const ForwardMode mode : clean.info().modes) {
+    const bool steps = mode == ForwardMode::kDraftDecode || first.step == 0;
+    const int32_t q_len = q_len_of(mode, model);
+    if (mode != first.mode && is_captured(mode) && steps && q_len > 0)
+      planned(uncaptured(mode, first.step, q_len), &others);
+  }
+  return share_storage(world.arena, own, others,
+                       [this](const Arena& scope, const Limits& limits, Meta* meta) {
+                         return backend.bind(scope, told_limits(limits), meta);
+                       });
+}
+
+Status Runner::Impl::capture(const ForwardBatch& batch, int32_t q_len) {
+  const auto next = uncaptured(batch.mode, batch.spec.step, q_len);
+  Status status = next.empty() ? Status{} : share(next);
+  // All rows of the dummy are padding.
+  const ForwardBatch dummy = batch.slice(0, 0);
+  for (const auto& [key, limits] : next)
+    if (status.ok()) status = capture(dummy, key, limits);
+  return status;
+}
+
+Status Runner::Impl::capture(const ForwardBatch& dummy, const GraphKey& key, const Limits& limits) {
+  Captured c{.limits = limits, .graph = {}, .exec = {}};
+  Meta meta;
+  Status status = bind(world.arena.scope(scope_of(key)), limits, true, &meta);
+  if (is_refused(status)) return {};
+  if (status.ok()) status.add(prepare(dummy, meta, true, &c.graph));
+  if (status.ok()) status.add(GraphExec::instantiate(c.graph, &c.exec));
+  if (status.ok()) c.exec.replay(world.stream);
+  status.add(finish(dummy, limits));
+  if (options.tap != nullptr) options.tap->ran(meta);
+  status = with_metadata(std::move(status));
+  if (!status.ok()) return status;
+  ++counts.captures;
+  graphs.emplace(key, std::move(c));
+  kept_metadata.insert_or_assign(metadata_key(key, true), KeptMetadata{key, std::move(meta)});
   return {};
 }
 
@@ -216,28 +273,37 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   const auto bucket = std::ranges::lower_bound(options.buckets, static_cast<int32_t>(batch.size()));
   if (bucket == options.buckets.end()) return {};
   // As wide as any batch of the mode may be.
-  int32_t q_len = Limits::exact(batch, model).max_q_len;
-  if (is_draft_extend(batch.mode)) q_len = model.num_steps + 1;
-  if (is_draft_extend_v2(batch.mode)) q_len = model.num_draft_tokens;
+  const bool ragged_mode = is_draft_extend(batch.mode, DraftExtendV2::kIncluded);
+  const int32_t q_len =
+      ragged_mode ? q_len_of(batch.mode, model) : Limits::exact(batch, model).max_q_len;
   const auto full = [&](int32_t of_request) { return of_request == q_len; };
   const bool ragged = clean.info().ragged_graphs && model.dcp_size == 1;
   if (!ragged && !std::ranges::all_of(batch.extend_lens, full)) return {};
   Status status = in(kept(capture(batch, q_len)), clean, batch.mode, "capture");
-  const auto it = graphs.find({batch.mode, batch.spec.step, *bucket, q_len});
+  const GraphKey key{batch.mode, batch.spec.step, *bucket, q_len};
+  const auto it = graphs.find(key);
   if (!status.ok() || it == graphs.end()) return status;
   world.rewind();
   Captured& c = it->second;
+  const auto kept_one = kept_metadata.find(metadata_key(key, false));
+  const bool missing = kept_one == kept_metadata.end();
+  if (missing || (kept_one->second.of != key && !options.outputs_alone)) {
+    status.add(make_finding("graph.metadata", at("metadata"), "that of " + to_text(key),
+                            missing ? "none" : "that of " + to_text(kept_one->second.of)));
+    return in(kept(std::move(status)), clean, batch.mode, "replay");
+  }
+  Meta& meta = kept_one->second.meta;
   Graph again;
   if (options.plans_ahead) {
-    status = backend.fill(batch.slice(0, 0), c.meta);
+    status = backend.fill(batch.slice(0, 0), meta);
     if (status.ok()) status = world.arena.upload(world.stream.handle());
   }
-  if (status.ok()) status = prepare(tell(batch), c.meta, false, &again);
+  if (status.ok()) status = prepare(tell(batch), meta, false, &again);
   if (status.ok() && !options.outputs_alone) status = same_launches(c.graph, again);
   if (status.ok()) c.exec.replay(world.stream);
   status.add(finish(batch, c.limits));
-  if (options.tap != nullptr) options.tap->ran(c.meta);
-  if (status.ok()) status = judge_replay(batch, c.meta.limits);
+  if (options.tap != nullptr) options.tap->ran(meta);
+  if (status.ok()) status = judge_replay(batch, meta.limits);
   if (status.ok()) status = world.judge_alone(batch);
   if (status.ok()) status = world.check_stored(batch);
   ++counts.replays;

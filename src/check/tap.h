@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "runtime/pool_state.h"
@@ -20,6 +21,16 @@ namespace shadowgraph {
 struct TappedLaunch {
   KernelLaunch launch;
   bool apart = false;
+};
+
+/// What tells the graphs of a backend apart.
+struct GraphKey {
+  ForwardMode mode;
+  int32_t step, rows, q_len;
+  bool operator==(const GraphKey&) const = default;
+  bool operator<(const GraphKey& o) const {
+    return std::tie(mode, step, rows, q_len) < std::tie(o.mode, o.step, o.rows, o.q_len);
+  }
 };
 
 /// A tap lives for one run. It may remember what it saw, except a Meta or Arena, whose device ends
@@ -42,6 +53,8 @@ class Tap {
   virtual void limits(Limits& /*limits*/) {}
   /// What bind made; capturing: for a graph.
   virtual void bound(Meta& /*meta*/, bool /*capturing*/) {}
+  /// What a graph's metadata is kept under by its capture, and looked up by a replay.
+  virtual void metadata_key(GraphKey& /*key*/, bool /*capturing*/) {}
   /// After fill, before its upload. batch and meta are the whole step's: of a composed backend the
   /// children hold some rows each, and Backend::for_each_part says which.
   virtual Status filled(const ForwardBatch& /*batch*/, Meta& /*meta*/) { return {}; }

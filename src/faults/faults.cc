@@ -94,6 +94,9 @@ void Taps::limits(Limits& limits) {
 void Taps::bound(Meta& meta, bool capturing) {
   each([&](Tap& tap) { tap.bound(meta, capturing); });
 }
+void Taps::metadata_key(GraphKey& key, bool capturing) {
+  each([&](Tap& tap) { tap.metadata_key(key, capturing); });
+}
 Status Taps::filled(const ForwardBatch& batch, Meta& meta) {
   Status status;
   each([&](Tap& tap) { status.add(tap.filled(batch, meta)); });

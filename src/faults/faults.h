@@ -85,6 +85,7 @@ class Taps final : public Tap {
   void batch(ForwardBatch& batch) override;
   void limits(Limits& limits) override;
   void bound(Meta& meta, bool capturing) override;
+  void metadata_key(GraphKey& key, bool capturing) override;
   Status filled(const ForwardBatch& batch, Meta& meta) override;
   void baked(Meta& meta, bool capturing) override;
   void launches(std::vector<TappedLaunch>& all, const Meta& meta, bool capturing) override;

@@ -8,10 +8,12 @@
 #include <iostream>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "backends/fill/buffer_rows.h"
 #include "core/parallel.h"
 #include "faults/buffers.h"
 #include "fuzz/history/history.h"
@@ -23,7 +25,11 @@ namespace {
 struct Cell {
   std::string backend, mode, buffer;
   bool replay = false;
-  auto operator<=>(const Cell&) const = default;
+  bool operator==(const Cell&) const = default;
+  bool operator<(const Cell& o) const {
+    return std::tie(backend, mode, buffer, replay) <
+           std::tie(o.backend, o.mode, o.buffer, o.replay);
+  }
 
   std::string to_string() const {
     return backend + ' ' + mode + ' ' + buffer + (replay ? " replay" : " eager");
@@ -250,6 +256,70 @@ TEST(LiveFields, WhatAFillWritesMattersToSomebody) {
   std::cout << all.size() << " cells, " << probes.size() << " probes: " << noticed << " noticed, "
             << never << " never acted, " << silent.size() << " silent cells\n";
   for (const auto& [cell, slips] : silent) ADD_FAILURE() << cell << ':' << slips;
+}
+
+ForwardMode mode_of(const Cell& cell) {
+  for (int m = 0; m < kNumForwardModes; ++m)
+    if (const auto mode = static_cast<ForwardMode>(m); name_of(mode) == cell.mode) return mode;
+  return {};
+}
+
+/// The row that says why no kernel reads a buffer in a mode; nullptr: none does.
+const BufferInfo* dead_row(const Cell& cell, const BackendInfo& info, int buffer) {
+  for (const BufferInfo& r : info.buffers)
+    if (r.buffer == buffer && !is_scalar(r.role) && is_dead_in(r, mode_of(cell))) return &r;
+  return nullptr;
+}
+
+/// Numbers of buffers by name, as one backend has them.
+struct Numbers final : Tap {
+  explicit Numbers(std::map<std::string, int>* numbers) : numbers_(*numbers) {}
+  Status filled(const ForwardBatch& /*batch*/, Meta& meta) override {
+    for_metas(meta, [&](const Meta& m) {
+      for (size_t i = 0; i < m.buffers.size(); ++i)
+        if (m.has(i))
+          numbers_[std::string(m.backend->info().name) + ' ' + std::string(own_name(m[i]))] =
+              static_cast<int>(i);
+    });
+    return {};
+  }
+  std::map<std::string, int>& numbers_;
+};
+
+TEST(LiveFields, ABufferIsGivenToALaunchOrItsRowSaysWhyNot) {
+  std::map<Cell, Filled> all;  // by mode: eager or not
+  // Modes of one kernel launch alike, and few histories need a buffer in each of them.
+  const auto of_kernel = [](const Cell& cell) {
+    const bool decode = std::ranges::find(kDecodeModes, mode_of(cell)) != kDecodeModes.end();
+    return cell.backend + ' ' + cell.buffer + (decode ? " decode" : "");
+  };
+  std::set<std::string> given;
+  std::map<std::string, int> numbers;
+  for (auto& [cell, filled] : all_filled()) {
+    Cell of_mode = cell;
+    of_mode.replay = false;
+    Filled& both = all[of_mode];
+    both.given |= filled.given;
+    if (filled.given) given.insert(of_kernel(cell));
+    both.places.insert(both.places.end(), filled.places.begin(), filled.places.end());
+  }
+  std::map<std::string, std::string> dead;
+  for (const auto& [cell, filled] : all) {
+    const std::string name = cell.backend + ' ' + cell.buffer;
+    int64_t acted = 0;
+    if (!numbers.contains(name))
+      (void)play(
+          filled.places[0].first, filled.places[0].second,
+          [&] { return std::make_unique<Numbers>(&numbers); }, &acted);
+    const BufferInfo* row = dead_row(cell, find_backend(cell.backend)->info(), numbers.at(name));
+    if (!given.contains(of_kernel(cell)) && row == nullptr)
+      ADD_FAILURE() << cell.backend << ' ' << cell.mode << ' ' << cell.buffer << ": no launch";
+    if (filled.given && row != nullptr)
+      ADD_FAILURE() << cell.backend << ' ' << cell.mode << ' ' << cell.buffer << ": not dead";
+    if (row != nullptr) dead[name] = row->dead;
+  }
+  std::cout << all.size() << " buffers of modes; dead, in some mode: " << dead.size() << '\n';
+  for (const auto& [name, why] : dead) std::cout << "  " << name << ": " << why << '\n';
 }
 
 }  // namespace

@@ -19,6 +19,54 @@ TEST(Runner, DecodesFindNothingInAnyBucket) {
   EXPECT_EQ(runs.runner.counts().captures, 3);  // all buckets, once
 }
 
+/// Buckets and modes replay by turns, each in what the other has left.
+TEST(Runner, GraphsThatShareTheirBuffersFindNothingByTurns) {
+  for (const char* backend : {"flashattention", "triton", "flashinfer", "trtllm_mha"}) {
+    const int32_t page_size = std::string_view(backend) == "trtllm_mha" ? 16 : 2;
+    Runs runs(model_of(page_size, {small_layer()}, {1, 3, 4}), *find_backend(backend));
+    for (const Ints& prefix : {Ints{4, 7, 1}, {5}, {6, 2}, {3, 0, 1}, {8, 2}}) {
+      for (const auto mode : {ForwardMode::kDecode, ForwardMode::kTargetVerify})
+        EXPECT_EQ(runs.step({.mode = mode, .prefix_lens = prefix}).to_string(), "ok") << backend;
+    }
+    EXPECT_EQ(runs.runner.counts().replays, 10) << backend;
+    EXPECT_EQ(runs.runner.counts().captures, 6) << backend;
+  }
+}
+
+/// The tap keeps metadata under keys that are changed so.
+template <class Change>
+Laws laws_of_keys(Change change) {
+  struct Keys final : Tap {
+    explicit Keys(Change c) : change(c) {}
+    void metadata_key(GraphKey& key, bool capturing) override { change(key, capturing); }
+    Change change;
+  } tap(change);
+  const ModelConfig model = model_of(2, {small_layer()}, {1, 3, 4});
+  RunnerOptions options = options_of(model, {1, 2, 4});
+  options.tap = &tap;
+  Runs runs(*find_backend("flashattention"), model, options);
+  Status found;
+  for (const auto mode : {ForwardMode::kDecode, ForwardMode::kTargetVerify, ForwardMode::kDecode})
+    if (found.ok()) found = runs.step({.mode = mode, .prefix_lens = {5, 3}});
+  return laws(found);
+}
+
+/// fa.I-62, fi.I-87: a replay without metadata of its own is found, and does not run.
+TEST(Runner, AReplayFillsTheMetadataOfItsGraph) {
+  EXPECT_EQ(laws_of_keys([](GraphKey&, bool) {}), Laws{});
+  EXPECT_EQ(laws_of_keys([](GraphKey& key, bool capturing) {
+              if (capturing) key.rows = -1;
+            }),
+            Laws{"graph.metadata"});
+  EXPECT_EQ(laws_of_keys([](GraphKey& key, bool capturing) {
+              if (!capturing) key.rows = 4;
+            }),
+            Laws{"graph.metadata"});
+  EXPECT_EQ(
+      laws_of_keys([](GraphKey& key, bool) { key.mode = ForwardMode::kDecode, key.q_len = 1; }),
+      Laws{"graph.metadata"});
+}
+
 TEST(Runner, ABatchOfMoreThanTheLargestBucketRunsEagerlyOnly) {
   const ModelConfig model = model_of(1, {small_layer()});
   Runs runs(*find_backend("flashattention"), model, options_of(model, {1, 2}));

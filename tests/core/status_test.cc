@@ -65,7 +65,7 @@ TEST(Finding, SplitsTheRefsOfItsLaw) {
   EXPECT_EQ(make_finding("num.lse_bound", at("lse"), "", "").refs,
             (std::vector<std::string>{"verification.D", "sglang#35045"}));
   EXPECT_EQ(make_finding("table.page_id", at("x"), "", "").refs,
-            (std::vector<std::string>{"onnxruntime#32391"}));
+            (std::vector<std::string>{"fa.I-29", "fi.I-5", "onnxruntime#32391"}));
   EXPECT_TRUE(make_finding("input.null", at("x"), "", "").refs.empty());
 }
 

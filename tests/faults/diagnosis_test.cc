@@ -29,8 +29,8 @@ TEST_P(NamedFault, IsNamedByItsOutputsAlone) {
 
 // One of each kind: lengths, tables, masks, windows, numbers, merges, rows.
 INSTANTIATE_TEST_SUITE_P(Diagnosis, NamedFault,
-                         ::testing::Values("K01", "K01b", "K15", "K34", "K37", "K41", "K50", "K55", "K60",
-                                           "K73", "K75"),
+                         ::testing::Values("K01", "K01b", "K15", "K34", "K37", "K41", "K50", "K55",
+                                           "K60", "K73", "K75"),
                          [](const auto& fault) { return std::string(fault.param); });
 
 TEST(Diagnosis, AFaultOfTheStepItselfMakesNoOutputWrong) {

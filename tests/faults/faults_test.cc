@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "faults/buffers.h"
+#include "fuzz/fuzz.h"
 #include "fuzz/history/fault_hunt.h"
 
 namespace shadowgraph {
@@ -64,6 +65,17 @@ TEST(Faults, AreFoundByTheirIds) {
   }
   EXPECT_EQ(ids.size(), all_faults().size());
   EXPECT_EQ(find_fault("X00"), nullptr);
+}
+
+/// A replay by another batch's schedule leaves keys out.
+TEST(Faults, AScheduleThatIsNotMadeAgainShowsInOutputs) {
+  FuzzOptions options;
+  options.cases = 300, options.max_findings = 1;
+  options.kernels = false;
+  options.histories.backends = {find_backend("flashmla")};
+  options.histories.tap = find_fault("K14")->tap;
+  options.histories.outputs_alone = true;
+  EXPECT_FALSE(run_fuzz(options, {}, false).findings.ok());
 }
 
 TEST(Faults, AFaultActsOnlyWhereItChangesSomething) {

@@ -257,6 +257,128 @@ TEST(Arena, ScopesShareTheMemoryAndEndByThemselves) {
   EXPECT_TRUE(f.write(outer, 0, {1}).ok());
 }
 
+// Slices: buckets of 4 and 2 rows of a storage of 8.
+struct Slices : Fixture {
+  explicit Slices(Lifetime lifetime = Lifetime::kPerStep)
+      : storage(bind(arena.scope("storage"), ints("lens", 8, lifetime))),
+        four(slice("four", 4, lifetime)),
+        two(slice("two", 2, lifetime)) {}
+
+  Buffer slice(const char* scope, int64_t rows, Lifetime lifetime = Lifetime::kPerStep) {
+    EXPECT_TRUE(arena.scope(scope).share("lens", storage).ok());
+    return bind(arena.scope(scope), ints("lens", rows, lifetime));
+  }
+  /// A step that fills the slice, as fills do.
+  void fill(const Buffer& b, const Ints& values) {
+    arena.begin_step();
+    arena.begin_fill(b);
+    EXPECT_TRUE(write(b, 0, values).ok());
+    upload();
+  }
+
+  Buffer storage, four, two;
+};
+
+TEST(Arena, ASliceIsTheFirstElementsOfItsStorage) {
+  Slices f;
+  EXPECT_EQ(f.four.data, f.storage.data);
+  EXPECT_EQ(f.two.data, f.storage.data);
+  EXPECT_EQ(f.four.name, "four/lens");
+  EXPECT_EQ(f.arena.find("four/lens")->numel(), 4);
+  EXPECT_EQ(f.arena.storage_of(f.two)->name, "storage/lens");
+  EXPECT_EQ(f.arena.storage_of(f.storage)->name, "storage/lens");
+  f.fill(f.four, {1, 2, 3, 4});
+  EXPECT_EQ(f.read(f.storage.data, 4), (Ints{1, 2, 3, 4}));
+  f.fill(f.two, {5, 6});
+  EXPECT_EQ(f.read(f.storage.data, 2), (Ints{5, 6}));
+  EXPECT_EQ(f.arena.staged(f.four), f.arena.staged(f.two));
+  EXPECT_EQ(f.found(), "");
+}
+
+TEST(Arena, WhatLeavesASliceIsRefusedThoughItsStorageGoesOn) {
+  Slices f;
+  EXPECT_FALSE(f.write(f.two, 1, {9, 9}).ok());
+  EXPECT_FALSE(f.arena.retire(f.two, {0, 3}).ok());
+  EXPECT_TRUE(f.write(f.storage, 1, {9, 9}).ok());
+}
+
+TEST(Arena, WhatAnotherBucketLeftIsStale) {
+  Slices f;
+  f.fill(f.four, {1, 2, 3, 4});
+  f.read(f.four.data, 4);
+  EXPECT_EQ(f.found(), "");
+  f.fill(f.two, {5, 6});
+  f.read(f.two.data, 2);
+  EXPECT_EQ(f.found(), "");
+  f.read(f.four.data, 4);
+  EXPECT_EQ(f.found(), "mem.stale_input storage/lens");
+  f.fill(f.four, {7, 8, 9});
+  f.read(f.four.data, 3);
+  EXPECT_EQ(f.found(), "");
+  f.read(f.four.data, 4);
+  EXPECT_EQ(f.found(), "mem.stale_input storage/lens");
+}
+
+TEST(Arena, AFillOfASliceForgetsThatOfAnother) {
+  Slices f;
+  f.fill(f.four, {1, 2, 3, 4});
+  ASSERT_TRUE(f.write(f.four, 0, {9, 9, 9, 9}).ok());
+  f.fill(f.two, {5, 6});
+  EXPECT_EQ(f.read(f.two.data, 2), (Ints{5, 6}));
+  ASSERT_EQ(f.arena.filled(f.four).size(), 1);
+  EXPECT_EQ(f.arena.filled(f.four)[0].count, 2);
+  ASSERT_TRUE(f.write(f.two, 0, {7, 8}).ok());
+  f.arena.discard(f.four);
+  f.upload();
+  EXPECT_EQ(f.read(f.two.data, 2), (Ints{5, 6}));
+}
+
+TEST(Arena, AStorageOutlivesItsSlices) {
+  Slices f;
+  f.arena.scope("four").unbind();
+  EXPECT_EQ(f.arena.find("four/lens"), nullptr);
+  EXPECT_FALSE(f.write(f.four, 0, {1}).ok());
+  f.fill(f.two, {5, 6});
+  EXPECT_EQ(f.read(f.two.data, 2), (Ints{5, 6}));
+  EXPECT_EQ(f.found(), "");
+  EXPECT_EQ(f.bind(f.arena.scope("four"), ints("lens", 3)).data, f.storage.data);
+}
+
+TEST(Arena, SlicesEndWithTheirStorage) {
+  Slices f;
+  f.arena.scope("storage").unbind();
+  EXPECT_EQ(f.arena.find("two/lens"), nullptr);
+  EXPECT_EQ(f.arena.storage_of(f.two), nullptr);
+  EXPECT_FALSE(f.write(f.two, 0, {1}).ok());
+  EXPECT_FALSE(f.arena.scope("six").share("lens", f.storage).ok());
+  const Buffer own = f.bind(f.arena.scope("two"), ints("lens", 2));
+  EXPECT_EQ(f.arena.storage_of(own)->name, "two/lens");
+}
+
+TEST(Arena, ASliceOfASliceIsItsStorages) {
+  Slices f;
+  ASSERT_TRUE(f.arena.scope("six").share("lens", f.two).ok());
+  EXPECT_EQ(f.bind(f.arena.scope("six"), ints("lens", 6)).data, f.storage.data);
+}
+
+TEST(Arena, ASliceIsLikeItsStorageAndFitsIn) {
+  Slices f;
+  Arena scope = f.arena.scope("odd");
+  ASSERT_TRUE(scope.share("lens", f.storage).ok());
+  const auto refused = [&](BufferSpec spec) {
+    const std::vector<BufferSpec> specs = {ints("fine", 4), std::move(spec)};
+    std::vector<Buffer> bound;
+    const Status status = scope.bind(specs, &bound);
+    EXPECT_EQ(scope.find("fine"), nullptr);
+    return status.ok() ? "" : status.findings()[0].got;
+  };
+  EXPECT_EQ(refused({"lens", DType::kF32, {4}, Lifetime::kPerStep}), "another dtype");
+  EXPECT_EQ(refused(ints("lens", 4, Lifetime::kScratch)), "another lifetime");
+  EXPECT_EQ(refused({"lens", DType::kI32, {4}, Lifetime::kPerStep, 2}), "another granule");
+  EXPECT_EQ(refused(ints("lens", 9)), "36 B");
+  EXPECT_EQ(f.bind(scope, ints("lens", 8)).data, f.storage.data);
+}
+
 Progress nothing(LaunchFrame& /*frame*/) { return Progress::kDone; }
 /// Row 0 reads the second row of 4.
 void second_row(const LaunchFrame& frame, Footprint* spans) {

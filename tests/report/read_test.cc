@@ -48,7 +48,8 @@ TEST(ReadReport, RenderedAgainItSaysTheSame) {
   Report diagnosed = faults_report();
   diagnosed.findings.push_back(small_finding());
   diagnosed.findings[0].diagnosis = {{"window.shorter", "The window is a key too short", 8, 9, 1}};
-  for (const Report& report : {small_report(), full_report(), hostile, diagnosed, matrix_report(), Report{}}) {
+  for (const Report& report :
+       {small_report(), full_report(), hostile, diagnosed, matrix_report(), Report{}}) {
     const std::string text = json_text(report);
     Report read;
     ASSERT_EQ(parse_report(text, "r.json", &read).to_string(), "ok");

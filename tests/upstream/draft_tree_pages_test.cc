@@ -164,6 +164,24 @@ TEST(UpstreamDraftTree, BeforeTheUnslicedScatterIsFoundInTheTwinsTables) {
     if (step < 3) {
       EXPECT_FALSE(status.ok()) << step;
     }
+    // The graph's table alone is too narrow: no law of inputs, and nothing eagerly.
+    for (const Finding& f : status.findings()) {
+      EXPECT_EQ(f.where.phase, "replay") << f.to_string();
+      EXPECT_NE(f.id, "input.shape");
+    }
+  }
+}
+
+TEST(UpstreamDraftTree, BeforeARowSpillsIntoTheNextAndTheLastBehindTheTable) {
+  for (const char* backend : {"flashattention", "flashattention_multi_step"}) {
+    Story story(backend, model(), 2, {2}, fault("K04"));
+    const Status status = story.step(draft_of({7, 9}, 0));
+    const auto found = std::as_const(status).findings();
+    const auto of_group = [&](std::string_view group) {
+      return std::ranges::any_of(found, [&](const Finding& f) { return f.id.starts_with(group); });
+    };
+    EXPECT_TRUE(of_group("table.")) << status.to_string();
+    EXPECT_TRUE(of_group("mem.red_zone")) << status.to_string();
   }
 }
 

@@ -58,10 +58,16 @@ class Arena {
 
   /// Places and declares all specs, or none and returns findings. Buffers keep the order of specs.
   Status bind(std::span<const BufferSpec> specs, std::vector<Buffer>* buffers);
+  /// From now on a buffer that is bound under this name is a slice of the storage, a bound buffer:
+  /// its first elements, with their staging and shadow. Slices may overlap, and end with their
+  /// scope or with the storage. A slice has the dtype, lifetime and granule of its storage.
+  Status share(std::string_view name, const Buffer& storage);
   /// Ends every buffer of this scope. Their memory is free again once no buffer behind it is bound.
   void unbind();
   /// nullptr if no buffer has that name.
   const Buffer* find(std::string_view name) const;
+  /// What a slice is cut from; of another buffer the buffer itself; nullptr if it is not bound.
+  const Buffer* storage_of(const Buffer& buffer) const;
   size_t used() const;
   /// The device that its memory is on.
   DeviceApi& device() const;
@@ -87,7 +93,8 @@ class Arena {
   }
   /// The values written last, whether uploaded or not; nullptr if the buffer has no staging.
   const std::byte* staged(const Buffer& buffer) const;
-  /// A fill begins: what was written into the buffer before is not meant for the device any more.
+  /// A fill begins: what was written before, into the buffer or another slice of its storage, is
+  /// not meant for the device any more.
   void begin_fill(const Buffer& buffer);
   /// Values written into the buffer since the last upload will not be copied, whoever meant them to
   /// be.

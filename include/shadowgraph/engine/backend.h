@@ -82,6 +82,16 @@ struct StepIo {
   ConstTensorView full_to_swa;   // int64 [slots]; the same
 };
 
+/// Buffers that graphs of several modes take from one allocation, or that no two buckets share. All
+/// other buffers have an allocation for each mode, as large as its largest bucket needs, and each
+/// bucket has the first elements.
+struct GraphStorage {
+  std::span<const ForwardMode> modes = {};         // those that share; empty: each has its own
+  std::span<const std::string_view> buffers = {};  // endings of their names; empty: all
+  bool by_rows = false;                            // each bucket has its own
+  std::string_view why;                            // what the engine allocates
+};
+
 /// A backend describes itself.
 struct BackendInfo {
   std::string_view name;  // "flashattention"
@@ -117,6 +127,8 @@ struct BackendInfo {
   bool sparse = false;        // serves layers of DeepSeek sparse attention
   std::span<const V4Pools> v4 = {};  // serves layers of DeepSeek-V4 with these pools
   bool shares_prefixes = true;       // requests may share a prefix
+  // A composed backend's parts have theirs. Constants are of one mode always
+  std::span<const GraphStorage> graph_storage = {};
   // The rows say what its buffers and scalars mean; the checker reads them
   std::span<const BufferInfo> buffers = {};
 };

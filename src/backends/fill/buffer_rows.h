@@ -8,6 +8,7 @@
 #include <span>
 
 #include "backends/fill/buffer_info.h"
+#include "backends/fill/graph_storage.h"
 #include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph::field {

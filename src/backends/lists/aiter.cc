@@ -36,6 +36,7 @@ constexpr BackendInfo kAiterInfo{.name = "aiter",
                                  .tree = true,
                                  .latent = true,
                                  .swa_pool = true,
+                                 .graph_storage = kOneForAllModes,
                                  .buffers = kAiterBuffers};
 
 /// Layers whose keys are in the table of the unified kernel; the others' are in lists.

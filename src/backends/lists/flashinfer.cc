@@ -114,6 +114,7 @@ constexpr BackendInfo kFlashInferInfo{.name = "flashinfer",
                                       .ragged_prefill = true,
                                       .batch_splits = kFlashInferModes,
                                       .lse_sink = LseSink::kIncluded,
+                                      .graph_storage = kWrappers,
                                       .buffers = kFlashInferBuffers};
 
 /// What metadata of a wrapper depends on.

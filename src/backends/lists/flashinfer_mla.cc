@@ -32,6 +32,7 @@ constexpr BackendInfo kFlashInferMlaInfo{.name = "flashinfer_mla",
                                          .page_sizes = {},
                                          .heads = false,
                                          .latent = true,
+                                         .graph_storage = kOneForAllModes,
                                          .buffers = kFlashInferMlaBuffers};
 
 Status check_flash_infer_mla(const Limits& limits) {

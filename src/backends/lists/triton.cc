@@ -65,6 +65,7 @@ constexpr BackendInfo kTritonInfo{.name = "triton",
                                   .latent = true,
                                   .swa_pool = true,
                                   .batch_splits = kSplitModes,
+                                  .graph_storage = kOneForAllModes,
                                   .buffers = kTritonBuffers};
 
 Status check_triton(const Limits& limits) {

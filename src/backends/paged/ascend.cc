@@ -31,6 +31,7 @@ constexpr BackendInfo kAscendInfo{.name = "ascend",
                                   .latent = true,
                                   .swa_pool = true,
                                   .engine = &kSglangNpu,
+                                  .graph_storage = kOneTable,
                                   .buffers = kAscendBuffers};
 
 }  // namespace

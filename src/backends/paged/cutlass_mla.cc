@@ -19,6 +19,7 @@ constexpr BackendInfo kCutlassMlaInfo{.name = "cutlass_mla",
                                       .heads = false,
                                       .latent = true,
                                       .in_graph_tables = true,
+                                      .graph_storage = kOneTable,
                                       .buffers = kCutlassMlaBuffers};
 
 }  // namespace

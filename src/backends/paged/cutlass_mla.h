@@ -15,8 +15,8 @@ class CutlassMla final : public MlaBackend {
   void bind_own(Binder& /*binder*/, const Limits& /*limits*/) const override {}
   void fill_own(const ForwardBatch& /*batch*/, const Limits& /*limits*/,
                 Filler& /*filler*/) const override {}
-  std::span<const int32_t> kernel_lens(Stream& stream, const Meta& meta) const override {
-    return PagedBackend::kernel_lens(stream, meta);
+  std::span<const int32_t> kernel_lens(Stream& /*stream*/, const Meta& meta) const override {
+    return elements<int32_t>(meta[kKvLens]);
   }
 };
 

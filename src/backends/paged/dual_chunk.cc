@@ -43,6 +43,7 @@ constexpr BackendInfo kDualChunkInfo{.name = "dual_chunk",
                                      .modes = kDualChunkModes,
                                      .page_sizes = {},
                                      .dual_chunk = true,
+                                     .graph_storage = kOneForEachBucket,
                                      .buffers = kDualChunkBuffers};
 
 /// The longest row's parts.

@@ -80,6 +80,7 @@ constexpr BackendInfo kFlashAttentionInfo{.name = "flashattention",
                                           .local = true,
                                           .in_graph_tables = true,
                                           .prefix_chunks = true,
+                                          .graph_storage = kDictionaries,
                                           .buffers = kFlashAttentionBuffers};
 
 /// One bind: which buffers the limits ask for.

@@ -31,6 +31,7 @@ constexpr BackendInfo kFlashMlaInfo{.name = "flashmla",
                                     .in_graph_tables = true,
                                     .batch_splits = kFlashMlaModes,
                                     .fixed_splits = false,
+                                    .graph_storage = kOneTable,
                                     .buffers = kFlashMlaBuffers};
 
 int32_t blocks_of(int32_t len) { return static_cast<int32_t>(pages_for(len, kMlaBlockKeys)); }

@@ -36,8 +36,4 @@ class MlaBackend : public PagedBackend {
   static int32_t seq_len_k(const ForwardBatch& batch, const Limits& limits, int32_t row);
 };
 
-/// Why no launch is given the requests' own lengths where no table is gathered by them.
-inline constexpr std::string_view kToldInWindows =
-    "the kernel is told seq_lens_k; these are the rows of the table";
-
 }  // namespace shadowgraph

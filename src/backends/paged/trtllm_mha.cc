@@ -33,6 +33,7 @@ constexpr BackendInfo kTrtllmMhaInfo{.name = "trtllm_mha",
                                      .page_sizes = kTrtllmMhaPageSizes,
                                      .swa_pool = true,
                                      .in_graph_tables = true,
+                                     .graph_storage = kDictionaries,
                                      .buffers = kTrtllmMhaBuffers};
 
 /// The others run the decode kernel.

@@ -32,6 +32,7 @@ constexpr BackendInfo kTrtllmMlaInfo{.name = "trtllm_mla",
                                      .heads = false,
                                      .latent = true,
                                      .in_graph_tables = true,
+                                     .graph_storage = kOneTable,
                                      .buffers = kTrtllmMlaBuffers};
 
 }  // namespace

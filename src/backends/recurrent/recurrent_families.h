@@ -41,6 +41,7 @@ constexpr BackendInfo recurrent_info(std::string_view name, std::string_view abo
           .dense = false,
           .recurrent = families,
           .track_states = true,
+          .graph_storage = kStateLists,
           .buffers = buffers};
 }
 

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "backends/fill/graph_storage.h"
 #include "backends/paged/paged_backend.h"
 
 namespace shadowgraph {
@@ -40,6 +41,7 @@ constexpr BackendInfo kDeepseekV4Info{
     .in_graph_tables = true,
     .dense = false,
     .v4 = kDeepseekV4Pools,
+    .graph_storage = kOneForEachBucket,
     .buffers = kDeepseekV4Buffers};
 
 /// What the kernels, and the lists that layers share, can do with one layer.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "backends/fill/graph_storage.h"
 #include "backends/recurrent/recurrent_backend.h"
 #include "launch/sparse_launch.h"
 
@@ -48,6 +49,7 @@ const BackendInfo& the_info() {
                                 .dense = false,
                                 .v4 = kDeepseekV4HipPools,
                                 .shares_prefixes = false,
+                                .graph_storage = kOneForEachBucket,
                                 .buffers = kDeepseekV4HipBuffers};
   return info;
 }

@@ -53,6 +53,7 @@ constexpr BackendInfo kDsaInfo{.name = "dsa",
                                .ragged_graphs = false,
                                .dense = false,
                                .sparse = true,
+                               .graph_storage = kOneForAllModes,
                                .buffers = kDsaBuffers};
 
 /// Shapes that kernels know, and layers that share their metadata.

@@ -137,6 +137,7 @@ class Pair {
       if (i >= options_.cases && (pair_.acted == 0 || spent())) break;
       run_history(i);
     }
+    if (stop) pair_.cases = 0;  // it says nothing
     pair_.verdict = verdict();
     return std::move(pair_);
   }
@@ -244,6 +245,7 @@ std::vector<MatrixPair> run_fault_matrix(
   work();
   for (std::thread& worker : workers) worker.join();
   for (MatrixPair& pair : pairs) {
+    if (pair.cases == 0) continue;
     if (pair.verdict == PlantVerdict::kNeverActed) pair.why = reason_of(seen, pair);
     if (pair.verdict == PlantVerdict::kFound) pair.why.clear();
   }

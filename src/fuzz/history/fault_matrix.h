@@ -33,8 +33,8 @@ struct MatrixPair {
   std::string why;                // of one that is not found
 };
 
-/// Fault by fault. progress(done, of) counts pairs; any thread may call it. Stopped: the pairs that
-/// were left out have no cases.
+/// Fault by fault. progress(done, of) counts pairs; any thread may call it. Pairs that stop left
+/// out have no cases.
 std::vector<MatrixPair> run_fault_matrix(
     std::span<const Fault* const> faults, std::span<const Backend* const> backends,
     const MatrixOptions& options, const std::function<void(size_t done, size_t of)>& progress,

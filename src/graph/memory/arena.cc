@@ -16,6 +16,7 @@ namespace {
 
 struct Bound {
   Buffer buffer;
+  Bound* storage = nullptr;       // of a slice; it has the members below
   size_t end = 0;                 // of its place in the arena, red zone included
   std::byte* staging = nullptr;   // pinned; null until something may be written
   std::vector<Elements> written;  // since the last upload
@@ -127,10 +128,16 @@ struct Arena::State {
     return end;
   }
   /// The bound buffer that this is the value of, or nullptr.
-  Bound* find(const Buffer& buffer) {
-    Bound* b = buffer.place < places.size() ? places[buffer.place] : nullptr;
+  const Bound* find(const Buffer& buffer) const {
+    const Bound* b = buffer.place < places.size() ? places[buffer.place] : nullptr;
     return b != nullptr && b->buffer.data == buffer.data && b->buffer.name == buffer.name ? b
                                                                                           : nullptr;
+  }
+  /// What has its staging: itself, or of a slice its storage. nullptr: it is not bound.
+  Bound* storage_of(const Buffer& buffer) const {
+    const Bound* b = find(buffer);
+    if (b == nullptr) return nullptr;
+    return b->storage != nullptr ? b->storage : places[buffer.place];
   }
   Bound* keep(Bound b);
   /// In range, of a buffer that is bound.
@@ -145,8 +152,21 @@ struct Arena::State {
   bool uploading = false;  // the event may be ahead of the host
   Status ready;            // why nothing can be bound
   std::map<std::string, Bound, std::less<>> bound;
-  std::vector<Bound*> places;  // by Buffer::place; null: free
+  std::vector<Bound*> places;                         // by Buffer::place; null: free
+  std::map<std::string, Bound*, std::less<>> shared;  // storage by the names of its slices
 };
+
+namespace {
+
+/// Why the spec cannot be a slice.
+std::string unlike(const BufferSpec& spec, size_t bytes, const Buffer& storage) {
+  if (spec.dtype != storage.dtype) return "another dtype";
+  if (spec.lifetime != storage.lifetime) return "another lifetime";
+  if (spec.granule != storage.granule) return "another granule";
+  return bytes > storage.bytes() ? std::to_string(bytes) + " B" : "";
+}
+
+}  // namespace
 
 Status Arena::State::plan(std::span<const BufferSpec> specs, const std::string& prefix,
                           std::vector<Bound>* planned) const {
@@ -162,6 +182,22 @@ Status Arena::State::plan(std::span<const BufferSpec> specs, const std::string& 
     if (!bytes) {
       status.add(make_finding("input.shape", at(name),
                               "a shape of at most 5 sizes in whole granules", "another"));
+      continue;
+    }
+    if (const auto slice = shared.find(name); slice != shared.end()) {
+      const Buffer& storage = slice->second->buffer;
+      if (std::string got = unlike(spec, *bytes, storage); !got.empty()) {
+        status.add(make_finding(
+            "input.shape", at(name),
+            "a slice of " + storage.name + ", " + std::to_string(storage.bytes()) + " B",
+            std::move(got)));
+        continue;
+      }
+      Bound& b = planned->emplace_back();
+      static_cast<BufferSpec&>(b.buffer) = spec;
+      b.buffer.name = name;
+      b.buffer.data = storage.data;
+      b.storage = slice->second;
       continue;
     }
     if (*bytes > capacity || extent_of(*bytes, kRedZone) > capacity - end) {
@@ -207,6 +243,16 @@ Status Arena::State::wait_for_upload() {
 
 void Arena::State::end_all(std::string_view prefix) {
   (void)wait_for_upload();  // an error here is the device's own, and comes again
+  const auto ends = [&](const Bound* b) {
+    return b != nullptr && b->buffer.name.starts_with(prefix);
+  };
+  std::erase_if(shared, [&](const auto& slice) { return ends(slice.second); });
+  std::erase_if(bound, [&](const auto& entry) {
+    const Bound& b = entry.second;
+    if (b.storage == nullptr || (!ends(&b) && !ends(b.storage))) return false;
+    places[b.buffer.place] = nullptr;
+    return true;
+  });
   for (auto it = bound.lower_bound(prefix); it != bound.end() && it->first.starts_with(prefix);) {
     api.undeclare_buffer(it->second.buffer.data);
     if (it->second.staging != nullptr) api.free_host(it->second.staging);
@@ -247,7 +293,7 @@ Status Arena::bind(std::span<const BufferSpec> specs, std::vector<Buffer>* buffe
   for (Bound& b : planned) {
     const Lifetime lifetime = b.buffer.lifetime;
     if (status.ok() && (lifetime == Lifetime::kConstant || lifetime == Lifetime::kPerStep))
-      status.add(state_->stage(&b));
+      status.add(state_->stage(b.storage != nullptr ? b.storage : &b));
   }
   if (!status.ok()) {
     for (const Bound& b : planned) {
@@ -258,10 +304,17 @@ Status Arena::bind(std::span<const BufferSpec> specs, std::vector<Buffer>* buffe
   buffers->clear();
   for (Bound& b : planned) {
     const size_t granule = static_cast<size_t>(b.buffer.granule) * size_of(b.buffer.dtype);
-    state_->api.declare_buffer(
-        {b.buffer.data, b.buffer.bytes(), granule, b.buffer.lifetime, b.buffer.name});
+    if (b.storage == nullptr)
+      state_->api.declare_buffer(
+          {b.buffer.data, b.buffer.bytes(), granule, b.buffer.lifetime, b.buffer.name});
     buffers->push_back(state_->keep(std::move(b))->buffer);
   }
+  return status;
+}
+
+Status Arena::share(std::string_view name, const Buffer& storage) {
+  Status status = state_->check(storage, {});
+  if (status.ok()) state_->shared[prefix_ + std::string(name)] = state_->storage_of(storage);
   return status;
 }
 
@@ -270,6 +323,11 @@ void Arena::unbind() { state_->end_all(prefix_); }
 const Buffer* Arena::find(std::string_view name) const {
   const auto it = state_->bound.find(prefix_ + std::string(name));
   return it != state_->bound.end() ? &it->second.buffer : nullptr;
+}
+
+const Buffer* Arena::storage_of(const Buffer& buffer) const {
+  const Bound* b = state_->storage_of(buffer);
+  return b != nullptr ? &b->buffer : nullptr;
 }
 
 size_t Arena::used() const { return state_->used(); }
@@ -287,7 +345,7 @@ Status Arena::write(const Buffer& buffer, int64_t first, const void* values, int
 Status Arena::stage_bytes(const Buffer& buffer, Elements range, std::byte** p) {
   Status status = state_->check(buffer, range);
   if (!status.ok() || range.count == 0) return status;
-  Bound* b = state_->find(buffer);
+  Bound* b = state_->storage_of(buffer);
   status.add(state_->stage(b));
   status.add(state_->wait_for_upload());
   if (!status.ok()) return status;
@@ -298,20 +356,20 @@ Status Arena::stage_bytes(const Buffer& buffer, Elements range, std::byte** p) {
 }
 
 const std::byte* Arena::staged(const Buffer& buffer) const {
-  const Bound* b = state_->find(buffer);
+  const Bound* b = state_->storage_of(buffer);
   return b != nullptr ? b->staging : nullptr;
 }
 
 void Arena::begin_fill(const Buffer& buffer) {
-  if (Bound* b = state_->find(buffer)) b->written.clear(), b->filled.clear();
+  if (Bound* b = state_->storage_of(buffer)) b->written.clear(), b->filled.clear();
 }
 
 void Arena::discard(const Buffer& buffer) {
-  if (Bound* b = state_->find(buffer)) b->written.clear();
+  if (Bound* b = state_->storage_of(buffer)) b->written.clear();
 }
 
 std::span<const Elements> Arena::filled(const Buffer& buffer) const {
-  const Bound* b = state_->find(buffer);
+  const Bound* b = state_->storage_of(buffer);
   return b != nullptr ? std::span<const Elements>(b->filled) : std::span<const Elements>();
 }
 
@@ -339,9 +397,10 @@ Status Arena::upload(StreamHandle stream) {
 }
 
 Status Arena::retire(const Buffer& buffer, Elements range) {
-  if (Bound* b = state_->find(buffer)) take_range(&b->filled, range);
-  return state_->annotate(buffer, range,
-                          [&](const void* p, size_t n) { state_->api.retire(p, n); });
+  return state_->annotate(buffer, range, [&](const void* p, size_t n) {
+    take_range(&state_->storage_of(buffer)->filled, range);
+    state_->api.retire(p, n);
+  });
 }
 
 Status Arena::set_owner(const Buffer& buffer, Elements range, OwnerId owner) {
