@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
@@ -142,8 +141,9 @@ struct Arena::State {
   Bound* keep(Bound b);
   /// In range, of a buffer that is bound.
   Status check(const Buffer& buffer, Elements range);
-  Status annotate(const Buffer& buffer, Elements range,
-                  const std::function<void(const void*, size_t)>& fn);
+  /// fn: called with the range's address and bytes. A template, for a fill allocates nothing.
+  template <class Fn>
+  Status annotate(const Buffer& buffer, Elements range, const Fn& fn);
 
   DeviceApi& api;
   size_t capacity;
@@ -268,8 +268,8 @@ Status Arena::State::check(const Buffer& buffer, Elements range) {
   return status;
 }
 
-Status Arena::State::annotate(const Buffer& buffer, Elements range,
-                              const std::function<void(const void*, size_t)>& fn) {
+template <class Fn>
+Status Arena::State::annotate(const Buffer& buffer, Elements range, const Fn& fn) {
   Status status = check(buffer, range);
   const size_t size = size_of(buffer.dtype);
   if (status.ok())
