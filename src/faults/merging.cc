@@ -1,6 +1,7 @@
 #include "faults/merging.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "attn/lse.h"
 #include "core/float_formats.h"
@@ -55,22 +56,26 @@ Merging of_decode(const TritonDecode& c) {
           }};
 }
 
-/// A row that one part has whole has no partial results.
+/// Reads no more than the launch does: a row that one part has whole has no partial results, and
+/// one whose splits have no place is lost.
 Merging of_mla(const MlaParts& c) {
-  return {c.out, c.lse, live_rows(c.out, c.cu_seqlens_q), [c](int64_t token, int64_t head) {
-            int64_t row = token, j = 0;
-            if (const auto starts = c.cu_seqlens_q; !starts.empty()) {
-              row = std::ranges::upper_bound(starts, token) - starts.begin() - 1;
-              j = token - starts[static_cast<size_t>(row)];
-            }
+  const int64_t window = std::max(1, c.max_seqlen_q), tokens = c.out.shape[0];
+  std::vector<std::vector<int64_t>> places(static_cast<size_t>(tokens));  // of a token's results
+  for (size_t row = 0; row + 1 < c.num_splits.size(); ++row) {
+    const int64_t begin = c.num_splits[row], end = c.num_splits[row + 1];
+    if (begin < 0 || end - begin < 2 || end * window > c.partial_out.shape[0]) continue;
+    const auto starts = c.cu_seqlens_q;
+    const int64_t first = starts.empty() ? static_cast<int64_t>(row) : starts[row];
+    const int64_t count = starts.empty() ? 1 : std::min(window, starts[row + 1] - first);
+    if (first < 0 || first + count > tokens) continue;
+    for (int64_t j = 0; j < count; ++j)
+      for (int64_t split = begin; split < end; ++split)
+        places[static_cast<size_t>(first + j)].push_back(split * window + j);
+  }
+  return {c.out, c.lse, tokens, [c, places = std::move(places)](int64_t token, int64_t head) {
             std::vector<State> all;
-            const auto at = static_cast<size_t>(row);
-            const int64_t begin = c.num_splits[at], end = c.num_splits[at + 1];
-            for (int64_t split = begin; end - begin != 1 && split < end; ++split) {
-              const int64_t place = split * std::max(1, c.max_seqlen_q) + j;
-              if (place >= 0 && place < c.partial_out.shape[0])
-                all.push_back({c.partial_lse, place, head});
-            }
+            for (const int64_t place : places[static_cast<size_t>(token)])
+              all.push_back({c.partial_lse, place, head});
             return all;
           }};
 }

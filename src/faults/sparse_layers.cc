@@ -54,16 +54,14 @@ KernelLaunch with_kernel(const KernelLaunch& launch, const Kernel& kernel) {
   return other;
 }
 
-/// fn(entry of the table that -1 leads to, the choice that it is); nothing before the first row.
+/// fn(entry of the table that -1 leads to, token); nothing before the first row.
 template <class Fn>
-void each_none(const ChooseIndices& c, Fn fn) {
+void each_entry_before(const ChooseIndices& c, Fn fn) {
   const TransformIndices& t = c.transform;
   if (!t.page_table_1.defined()) return;
   for (int64_t token = 0; token < t.indices.shape[0]; ++token) {
     const int64_t row = t.row(token);
-    if (row < 1 || row >= t.page_table_1.shape[0]) continue;
-    for (int64_t j = 0; j < t.indices.shape[1]; ++j)
-      if (load_i32(t.indices, token, j) < 0) fn(t.page_table_1.offset(row) - 1, token, j);
+    if (row >= 1 && row < t.page_table_1.shape[0]) fn(t.page_table_1.offset(row) - 1, token);
   }
 }
 
@@ -72,8 +70,11 @@ Progress choose_with_none(LaunchFrame& f) {
   LaunchFrame frame{clean};
   const Progress done = kChooseIndices.body(frame);
   const ChooseIndices c = call_of<ChooseIndices>(clean).call;
-  each_none(c, [&](int64_t entry, int64_t token, int64_t j) {
-    std::memcpy(c.transform.out.at(token, j), c.transform.page_table_1.data + entry * 4, 4);
+  const TransformIndices& t = c.transform;
+  each_entry_before(c, [&](int64_t entry, int64_t token) {
+    for (int64_t j = 0; j < t.indices.shape[1]; ++j)
+      if (load_i32(t.indices, token, j) < 0)
+        std::memcpy(t.out.at(token, j), t.page_table_1.data + entry * 4, 4);
   });
   return done;
 }
@@ -81,8 +82,8 @@ Progress choose_with_none(LaunchFrame& f) {
 void choose_with_none_spans(const LaunchFrame& f, Footprint* spans) {
   kChooseIndices.footprint(LaunchFrame{with_kernel(f.launch, kChooseIndices)}, spans);
   const ChooseIndices c = call_of<ChooseIndices>(with_kernel(f.launch, kChooseIndices)).call;
-  // What stands there before the launch says how many are none.
-  each_none(c, [&](int64_t entry, int64_t /*token*/, int64_t /*j*/) {
+  // Which rows have a choice that is none shows when it runs.
+  each_entry_before(c, [&](int64_t entry, int64_t /*token*/) {
     spans->push_back({c.transform.page_table_1.data, entry, 1, 4, Access::kTouch});
   });
 }
