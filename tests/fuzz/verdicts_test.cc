@@ -132,6 +132,24 @@ TEST(Effects, AreWhatLaunchesReadAndTheirScalars) {
   }
 }
 
+TEST(Effects, AreNotWhatAKernelReadsThatStandsInForAnother) {
+  Kernel other = kAddOne;
+  other.stands_in = true;
+  const int32_t values[] = {5, 6};
+  const auto effects = [&](const Kernel& kernel, const int32_t* read, int32_t scalar) {
+    KernelLaunch launch;
+    launch.kernel = &kernel;
+    launch.args.pointer(read).scalar(scalar);
+    Effects of_launch;
+    of_launch.add(launch, {{read, 0, 1, sizeof(int32_t), Access::kRead}});
+    return of_launch;
+  };
+  const Effects clean = effects(kAddOne, &values[0], 1);
+  EXPECT_EQ(clean.first_difference(effects(other, &values[1], 1)), "");
+  EXPECT_EQ(effects(other, &values[1], 1).first_difference(clean), "");
+  EXPECT_NE(clean.first_difference(effects(other, &values[0], 2)), "");
+}
+
 TEST(Effects, AreTheOutputsAndNotWhatLiesBehindThem) {
   std::vector<float> values = {1, 2, 3, 4, 5, 6};
   const auto of_two_rows = [&] {

@@ -57,16 +57,16 @@ void Effects::watch(RunnerOptions* options) {
 }
 
 void Effects::add(const KernelLaunch& launch, const Footprint& accessed) {
-  Digest digest;
-  add_arguments(launch, &digest);
+  Digest arguments, read;
+  add_arguments(launch, &arguments);
   for (const AccessSpan& span : accessed) {
     if (span.access != Access::kRead || span.buffer == nullptr || span.count <= 0) continue;
-    digest.add(static_cast<uint64_t>(span.first));
+    read.add(static_cast<uint64_t>(span.first));
     const auto* first = static_cast<const std::byte*>(span.buffer) +
                         span.first * static_cast<int64_t>(span.element_bytes);
-    digest.add(first, static_cast<size_t>(span.count) * span.element_bytes);
+    read.add(first, static_cast<size_t>(span.count) * span.element_bytes);
   }
-  all_.push_back({launch.kernel->name, digest.sum()});
+  all_.push_back({launch.kernel->name, launch.kernel->stands_in, arguments.sum(), read.sum()});
 }
 
 void Effects::add(std::span<const LayerIo> layers) {
@@ -75,7 +75,12 @@ void Effects::add(std::span<const LayerIo> layers) {
     add_rows(io.out, &digest);
     add_rows(io.lse.tensor, &digest);
   }
-  all_.push_back({{}, digest.sum()});
+  all_.push_back({{}, false, 0, digest.sum()});
+}
+
+bool Effects::Effect::operator==(const Effect& other) const {
+  return kernel == other.kernel && arguments == other.arguments &&
+         (stands_in || other.stands_in || read == other.read);
 }
 
 std::string Effects::first_difference(const Effects& other) const {

@@ -28,8 +28,9 @@ class Effects {
  private:
   struct Effect {
     std::string_view kernel;  // empty: outputs
-    uint64_t digest = 0;
-    bool operator==(const Effect&) const = default;
+    bool stands_in = false;   // reads what it likes: what comes of it shows
+    uint64_t arguments = 0, read = 0;
+    bool operator==(const Effect& other) const;
   };
 
   std::vector<Effect> all_;
