@@ -154,6 +154,8 @@ class Check {
     }
     const bool chosen = file.cases + file.skipped > 0;
     if (!options_.cases.empty() && !chosen) return;  // --case: it is in another file
+    const std::string_view run[] = {file.steps.empty() ? "vectors" : "traces"};
+    if (file.cases > 0) report_.add_laws(laws_.take(), run);
     report_.cases += file.cases;
     report_.skipped += file.skipped;
     report_.files.push_back(std::move(file));
@@ -218,7 +220,7 @@ class Check {
     }
     const auto verdicts =
         judge_all(lines, file, [](const TraceLine& line) { return judge_trace(line); });
-    Passing skips, left_out;
+    Passing skips, left_out, unread;
     for (size_t i = 0; i < verdicts.size(); ++i) {
       if (!verdicts[i]) continue;
       const TraceVerdict& verdict = *verdicts[i];
@@ -230,6 +232,8 @@ class Check {
         skips.add(verdict.skip, "skipped, " + (refused ? "bad input" : verdict.why), line);
       for (const LeftOut& field : verdict.left_out)
         left_out.add(field.law, "left out, " + field.words, line);
+      for (const std::string& words : verdict.unread)
+        unread.add("unread.field", "unread, " + words, line);
       if (options_.strict && !refused)
         add_findings(file->path, lines[i].id, passed_over(lines[i], verdict), kTrace,
                      lines[i].line);
@@ -237,6 +241,9 @@ class Check {
       report_.left_out += static_cast<int64_t>(verdict.left_out.size());
     }
     for (const PassedOver& skip : skips.of_lines(file->path)) pass_over(skip, file);
+    // Nobody is to mend them: they are told, and count as nothing passed over.
+    for (const PassedOver& field : unread.of_lines(file->path))
+      file->notes.push_back(fmt::format("{} [{}]", field.what, field.law));
     for (const PassedOver& field : left_out.of_lines(file->path)) pass_over(field, nullptr);
   }
 
@@ -329,7 +336,7 @@ class Check {
     const auto judge = [&](int64_t i, int) {
       if (interrupted()) return;
       try {
-        verdicts[i] = judge_one(cases[i]);
+        verdicts[i] = laws_.count([&] { return judge_one(cases[i]); });
         const int64_t judged = ++done;
         const double part = static_cast<double>(judged) / static_cast<double>(cases.size());
         progress_.update((static_cast<double>(file_) + part) / static_cast<double>(num_files_),
@@ -339,7 +346,6 @@ class Check {
         failure = std::current_exception();
       }
     };
-    // A fault counts what it changes: one case at a time.
     const int threads = options_.common.num_threads();
     parallel_for(static_cast<int64_t>(cases.size()), threads, judge);
     if (failure) std::rethrow_exception(failure);
@@ -446,6 +452,7 @@ class Check {
   Waivers waivers_;
   std::optional<Planted> planted_;
   size_t file_ = 0, num_files_ = 1;
+  SharedLawCounts laws_;        // of a file
   std::set<std::string> seen_;  // patterns of --case that chose something
 };
 

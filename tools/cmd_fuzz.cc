@@ -38,6 +38,7 @@ struct FuzzCommand {
 };
 
 constexpr std::string_view kKernels = "kernels";
+constexpr std::string_view kOfHistories[] = {"histories"}, kOfPrograms[] = {"programs"};
 constexpr std::string_view kNoStep = "the history has no step that its backend runs";
 
 /// What the options name, looked up. Throws UsageError.
@@ -78,6 +79,14 @@ Chosen choose(const FuzzCommand& options) {
   if (c.backends.empty() && !options.exhaustive.empty())
     throw UsageError("--backend: kernels have no histories; `shadowgraph list backends`");
   return c;
+}
+
+/// The runs whose laws are judged.
+std::vector<std::string_view> laws_of(const Chosen& chosen) {
+  std::vector<std::string_view> runs;
+  if (!chosen.backends.empty()) runs.emplace_back("histories");
+  if (chosen.kernels) runs.emplace_back("calls");
+  return runs;
 }
 
 constexpr char kFuzzExamples[] =
@@ -183,6 +192,7 @@ int run_steps(const FuzzCommand& options, const StepGrid& grid, const Chosen& ch
     const std::string name(backends[i]->info().name), mode(grid.name);
     report.coverage.push_back({name, mode, "eager", static_cast<int64_t>(result.steps)});
     report.coverage.push_back({name, mode, "replay", static_cast<int64_t>(result.replays)});
+    report.add_laws(result.laws, kOfHistories);
     for (Finding f : std::as_const(result.findings).findings()) {
       add_refs(chosen.refs, &f);
       f.reproduce += chosen.plants;
@@ -304,6 +314,7 @@ int run_device(const FuzzCommand& options, int calls) {
     f.reproduce = "shadowgraph fuzz --exhaustive " + grid;
     report.findings.push_back(std::move(f));
   }
+  report.add_laws(result.laws, kOfPrograms);
   for (const auto& [code, count] : result.coverage.codes)
     report.coverage.push_back({grid, std::string(name_of(code)), "eager", count});
   return finish(report, options.common);
@@ -363,6 +374,8 @@ int run_random(const FuzzCommand& options, const Chosen& chosen) {
   report.findings.assign(result.findings.findings().begin(), result.findings.findings().end());
   for (const auto& [name, cases] : result.coverage)
     report.coverage.push_back(coverage_of(name, cases));
+  report.add_laws(result.laws, laws_of(chosen));
+  for (const auto& [name, cases] : result.features) report.features.push_back({name, cases});
   say_what_is_void(planted, result.unnoticed.has_value(),
                    result.skipped > 0 ? std::string(kNoStep) : nothing_ran(options), kMoreCases,
                    &report);

@@ -171,14 +171,15 @@ Listing list_kernels() {
 }
 
 Listing list_laws(const std::string& name) {
-  Listing listing{name, {"id", "severity", "metadata", "law"}, {}};
+  Listing listing{name, {"id", "severity", "metadata", "judged in", "law"}, {}};
   const auto of_metadata = [](const Law& law) {
     return std::ranges::any_of(all_metadata_laws(),
                                [&](const MetadataLaw& i) { return i.law.law().id == law.id; });
   };
   for (const Law& law : kLaws)
     listing.rows.push_back({std::string(law.id), name_of(law.severity),
-                            of_metadata(law) ? "yes" : "", std::string(law.sentence)});
+                            of_metadata(law) ? "yes" : "", std::string(law.judged_in),
+                            std::string(law.sentence)});
   return listing;
 }
 

@@ -39,12 +39,14 @@ Listing rows_of(Listing listing, size_t column, std::string_view id) {
 }
 
 Topic topic_of(const Law& law) {
-  const std::string id(law.id), severity = name_of(law.severity), refs(law.refs), mend(law.mend);
+  const std::string id(law.id), severity = name_of(law.severity), refs(law.refs), mend(law.mend),
+                                runs(law.judged_in);
   return {id,
-          text_of(id, severity, law.sentence, {{"How to mend it", mend}, {"It stands on", refs}}),
+          text_of(id, severity, law.sentence,
+                  {{"How to mend it", mend}, {"It is judged in", runs}, {"It stands on", refs}}),
           {"invariants",
-           {"id", "severity", "law", "mend", "refs"},
-           {{id, severity, std::string(law.sentence), mend, refs}}}};
+           {"id", "severity", "law", "mend", "judged in", "refs"},
+           {{id, severity, std::string(law.sentence), mend, runs, refs}}}};
 }
 
 /// Who cites a reference.

@@ -16,8 +16,10 @@ class BatchCheck {
   explicit BatchCheck(const ForwardBatch& batch) : b_(batch) {}
 
   Status run() {
+    judged("len.batch");
     if (!check_sizes()) return std::move(status_);
     for (int64_t i = 0; i < b_.size(); ++i) check_request(i);
+    judged("len.overflow");
     if (total_ > INT32_MAX) fail("len.overflow", at("extend_lens"), "sum <= 2147483647", total_);
     check_tokens();
     check_items();
@@ -44,6 +46,7 @@ class BatchCheck {
     same_length("extend_lens", b_.extend_lens.size(), !needs_extend_lens(b_.mode));
     same_length("orig_seq_lens", b_.orig_seq_lens.size(), true);
     const SpecInfo& s = b_.spec;
+    if (draft() || is_target_verify(b_.mode)) judged("len.spec");
     if (draft() && (s.topk < 1 || s.step < 0 || s.step >= s.num_steps))
       fail("len.spec", at("spec.step"), "0 <= step < num_steps, topk >= 1", s.step);
     if (is_target_verify(b_.mode) && s.num_draft_tokens < 1)
@@ -54,6 +57,8 @@ class BatchCheck {
 
   void check_request(int64_t i) {
     const int64_t len = b_.seq_lens[static_cast<size_t>(i)], q_len = b_.q_len(i);
+    judged("len.negative");
+    judged("len.extent");
     if (len < 0) fail("len.negative", at("seq_lens", i), ">= 0", len);
     if (q_len < 0) {
       fail("len.negative", at("extend_lens", i), ">= 0", q_len);
@@ -85,6 +90,8 @@ class BatchCheck {
     }
     if (b_.req_pool_indices.size() != b_.seq_lens.size() || b_.req_to_token.width == 0) return;
     const int64_t row = b_.req_pool_indices[static_cast<size_t>(i)];
+    judged("table.pool_row");
+    judged("table.row_width");
     if (row < 0 || row >= b_.req_to_token.rows()) {
       fail("table.pool_row", at("req_pool_indices", i),
            "0 <= row < " + std::to_string(b_.req_to_token.rows()), row);
@@ -101,6 +108,7 @@ class BatchCheck {
 
   void check_tokens() {
     const auto total = [&](const char* field, size_t size, int64_t want) {
+      if (size > 0) judged("len.total");
       if (size == 0 || static_cast<int64_t>(size) == want) return;
       fail("len.total", at(field), std::to_string(want) + " tokens", static_cast<int64_t>(size));
     };
@@ -111,6 +119,7 @@ class BatchCheck {
     total("encoder_out_cache_loc", b_.encoder_out_cache_loc.size(),
           std::accumulate(b_.encoder_lens.begin(), b_.encoder_lens.end(), int64_t{0}));
     if (s.custom_mask.empty() || !status_.ok()) return;
+    judged("mask.size");
     int64_t pairs = 0;
     for (int64_t i = 0; i < b_.size(); ++i)
       pairs += int64_t{b_.extent(i).q_len} * b_.extent(i).kv_len;
@@ -140,6 +149,8 @@ class BatchCheck {
   void check_items() {
     const int64_t held = std::ssize(b_.item_delimiters);
     if (b_.item_indptr.empty() && held == 0) return;
+    judged("mask.items");
+    judged("len.indptr_monotone");
     if (b_.mode != ForwardMode::kExtend)
       fail("mask.items", at("item_delimiters"), "none in " + std::string(name_of(b_.mode)), held);
     if (std::ssize(b_.item_indptr) != b_.size() + 1) {

@@ -93,6 +93,7 @@ class Image {
       }
     }
     Status status;
+    judged("num.write_set");
     for (size_t i = 0; i < before.size(); ++i) {
       if (before[i] == after[i] || may_change[i]) continue;
       status.add(make_finding("num.write_set", at("device byte", static_cast<int64_t>(i)),
@@ -120,6 +121,7 @@ class Image {
 
 Status same_bytes(const Bytes& eager, const Bytes& replayed) {
   Status status;
+  judged("num.bits");
   const auto [a, b] = std::ranges::mismatch(eager, replayed);
   if (a != eager.end()) {
     status.add(make_finding("num.bits", at("device byte", a - eager.begin()),

@@ -287,6 +287,7 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   Captured& c = it->second;
   const auto kept_one = kept_metadata.find(metadata_key(key, false));
   const bool missing = kept_one == kept_metadata.end();
+  judged("graph.metadata");
   if (missing || (kept_one->second.of != key && !options.outputs_alone)) {
     status.add(make_finding("graph.metadata", at("metadata"), "that of " + to_text(key),
                             missing ? "none" : "that of " + to_text(kept_one->second.of)));

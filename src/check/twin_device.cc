@@ -72,6 +72,7 @@ template <class Call>
 DeviceError TwinDevice::beside(const char* name, DeviceError here, const Call& call) {
   if (here == DeviceError::kIllegalAddress || here == DeviceError::kLaunchFailure) apart_ = true;
   if (apart_) return here;
+  judged("device.twin");
   const DeviceError there = call();
   if (there == here) return here;
   apart_ = true;

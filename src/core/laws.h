@@ -14,16 +14,30 @@ namespace shadowgraph {
 struct Law {
   std::string_view id;
   Severity severity;
+  // The runs of `fuzz` (histories, calls, programs of a device) and of `check` (traces, vectors)
+  // that judge it, separated by spaces. Empty: another verb does, or it is about an input
+  std::string_view judged_in;
   std::string_view sentence;  // the law
   std::string_view mend;      // how to fix a violation; may be empty
   std::string_view refs;      // separated by spaces
 };
 
 inline constexpr Law kLaws[] = {
-#define SG_LAW(id, severity, sentence, mend, refs) {id, Severity::severity, sentence, mend, refs},
+#define SG_LAW(id, severity, judged_in, sentence, mend, refs) \
+  {id, Severity::severity, judged_in, sentence, mend, refs},
 #include "core/laws.inc"
 #undef SG_LAW
 };
+
+/// run: "histories", "traces".
+constexpr bool is_judged_in(const Law& law, std::string_view run) {
+  for (std::string_view runs = law.judged_in; !runs.empty();) {
+    const size_t end = runs.find(' ');
+    if (runs.substr(0, end) == run) return true;
+    runs.remove_prefix(end == std::string_view::npos ? runs.size() : end + 1);
+  }
+  return false;
+}
 
 /// std::size(kLaws) if there is none.
 constexpr size_t index_of(std::string_view id) {
@@ -45,6 +59,7 @@ class LawId {
     if (index_ == std::size(kLaws)) throw "not in laws.inc";
   }
   const Law& law() const { return kLaws[index_]; }
+  size_t index() const { return index_; }
 
  private:
   size_t index_;
@@ -52,6 +67,10 @@ class LawId {
 
 /// A finding of that law at field[row, col].
 Finding make_finding(LawId law, Where where, std::string expected, std::string got);
+
+/// The law is judged of something, so many times; what it finds is another matter. Cheap where
+/// nobody counts (law_counts.h).
+void judged(LawId law, int64_t times = 1);
 
 /// Adds the references that the finding has not got yet.
 void add_refs(std::span<const std::string> refs, Finding* finding);

@@ -29,6 +29,8 @@ struct Tally {
   uint64_t cases = 0, skipped = 0;
   FuzzHistograms histograms;
   std::map<std::string, int64_t> coverage;
+  LawCounts laws;
+  FeatureCounts features;
   std::vector<std::pair<uint64_t, Finding>> findings;
   std::optional<FirstFailure> first;
   uint64_t acted = 0;
@@ -48,6 +50,7 @@ std::vector<std::string> laws_of(std::span<const Finding> findings) {
 void count(const Case& x, Tally& tally) {
   ++tally.cases;
   ++tally.coverage[coverage_key(x)];
+  count_features(x, &tally.features);
   const auto* attention = x.as<AttentionCase>();
   if (attention == nullptr) return;  // has no keys
   ++tally.histograms.keys[median_keys(*attention)];
@@ -83,7 +86,10 @@ class Workers {
       ++tally.skipped;
       return 0;
     }
-    const Status status = check_case(x, options_.run);
+    const Status status = [&] {
+      const CountsJudgements counts(&tally.laws);
+      return check_case(x, options_.run);
+    }();
     count(x, tally);
     if (status.ok()) return 0;
     const std::string law = status.findings()[0].id;
@@ -100,10 +106,14 @@ class Workers {
   size_t run_one_history(uint64_t number, Tally& tally) {
     Choices choices = history_choices(options_.seed, number);
     const History h = generate_history(choices, options_.histories);
-    const HistoryResult result = run_history(h, choices, options_.histories.tap);
+    const HistoryResult result = [&] {
+      const CountsJudgements counts(&tally.laws);
+      return run_history(h, choices, options_.histories.tap);
+    }();
     const auto found = std::as_const(result.findings).findings();
     ++(result.judged > 0 || !found.empty() ? tally.cases : tally.skipped);
     for (const auto& [name, steps] : result.coverage) tally.coverage[name] += steps;
+    if (result.judged > 0) count_features(h, &tally.features);
     tally.acted += result.acted > 0;
     if (found.empty() && result.acted > 0 && !tally.unnoticed)
       compare_with_clean(number, choices, tally);
@@ -144,8 +154,9 @@ class Workers {
   std::atomic<uint64_t> next_, cases_{0}, findings_{0};
 };
 
-FuzzResult join(std::vector<Tally>& tallies) {
+FuzzResult join(const FuzzOptions& options, std::vector<Tally>& tallies) {
   FuzzResult result;
+  result.features = all_features(options.histories.backends, options.kernels);
   std::vector<std::pair<uint64_t, Finding>> findings;
   std::map<uint64_t, std::pair<std::string, std::vector<uint32_t>>> failures, call_failures;
   for (Tally& t : tallies) {
@@ -155,6 +166,8 @@ FuzzResult join(std::vector<Tally>& tallies) {
     add_all(result.histograms.requests, t.histograms.requests);
     add_all(result.histograms.head_dim, t.histograms.head_dim);
     for (const auto& [name, cases] : t.coverage) result.coverage[name] += cases;
+    for (const auto& [name, cases] : t.features) result.features[name] += cases;
+    result.laws.add(t.laws);
     std::move(t.findings.begin(), t.findings.end(), std::back_inserter(findings));
     const bool sooner = t.first && (!result.first || t.first->seconds < result.first->seconds);
     if (sooner) result.first = std::move(t.first);
@@ -218,7 +231,7 @@ FuzzResult run_fuzz(const FuzzOptions& options,
   for (std::thread& worker : workers) worker.join();
   if (progress) progress(runner.progress());
   const double seconds = runner.progress().seconds;
-  FuzzResult result = join(tallies);
+  FuzzResult result = join(options, tallies);
   result.seconds = seconds;
   return result;
 }

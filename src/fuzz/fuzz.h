@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/law_counts.h"
 #include "core/shard.h"
 #include "faults/faults.h"
 #include "fuzz/call/ladder.h"
+#include "fuzz/features.h"
 #include "fuzz/history/history.h"
 
 namespace shadowgraph {
@@ -73,6 +75,9 @@ struct FuzzResult {
   FuzzHistograms histograms;
   // "decode_paged uniform eager": cases; "flashattention decode replay": steps
   std::map<std::string, int64_t> coverage;
+  // What the cases as generated were judged by; shrinking them counts nothing
+  LawCounts laws;
+  FeatureCounts features;  // those that no case had, too
 };
 
 /// What such histories say of a plant.

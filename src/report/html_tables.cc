@@ -6,6 +6,7 @@
 #include <map>
 
 #include "report/escape.h"
+#include "report/words.h"
 
 namespace shadowgraph {
 namespace {
@@ -151,6 +152,14 @@ std::string histograms(const Report& r) {
   return s + "</div>\n";
 }
 
+std::string not_looked_at_html(const Report& r) {
+  const std::vector<std::string> lines = not_looked_at(r);
+  if (lines.empty()) return "";
+  std::string s = "<h2>What the run did not look at</h2>\n";
+  for (const std::string& line : lines) s += "<p class=\"soft\">" + escape_xml(line) + "</p>\n";
+  return s;
+}
+
 std::string caught_by(const FaultReport& f) {
   if (!f.planted)
     return fmt::format("<span class=\"tag soft\">{}</span> {}",
@@ -181,7 +190,7 @@ std::string html_faults(const Report& r) {
 }
 
 std::string html_tables(const Report& r) {
-  return files(r) + coverage(r) + conformance(r) + bench(r) + histograms(r);
+  return files(r) + coverage(r) + conformance(r) + bench(r) + histograms(r) + not_looked_at_html(r);
 }
 
 }  // namespace shadowgraph

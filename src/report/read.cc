@@ -162,6 +162,18 @@ void read_report_members(JsonMembers& m, Report* r) {
   m.each("matrix", [&](JsonMembers& x) { read(x, &r->matrix.emplace_back()); });
   m.each("coverage", [&](JsonMembers& x) { read(x, &r->coverage.emplace_back()); });
   m.each("conformance", [&](JsonMembers& x) { read(x, &r->conformance.emplace_back()); });
+  m.inside("laws", [&](JsonMembers& laws) {
+    laws.others([&](const std::string& id, const JsonValue&) {
+      r->laws.push_back({id, 0});
+      laws.count(id.c_str(), &r->laws.back().judged);
+    });
+  });
+  m.inside("features", [&](JsonMembers& features) {
+    features.others([&](const std::string& name, const JsonValue&) {
+      r->features.push_back({name, 0});
+      features.count(name.c_str(), &r->features.back().cases);
+    });
+  });
   m.inside("histogram", [&](JsonMembers& all) {
     all.others([&](const std::string& name, const JsonValue&) {
       all.inside(name.c_str(), [&](JsonMembers& x) {

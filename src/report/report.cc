@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/laws.h"
 #include "report/render.h"
 
 namespace shadowgraph {
@@ -26,6 +27,22 @@ double median_of(const std::map<int64_t, int64_t>& counts) {
     if (2 * below >= total) return static_cast<double>(value);
   }
   return 0;
+}
+
+void Report::add_laws(const LawCounts& counts, std::span<const std::string_view> runs) {
+  for (size_t i = 0; i < std::size(kLaws); ++i) {
+    const Law& law = kLaws[i];
+    const int64_t judged = counts.all()[i];
+    const bool expected =
+        std::ranges::any_of(runs, [&](std::string_view run) { return is_judged_in(law, run); });
+    if (!expected && judged == 0) continue;
+    const auto mine = std::ranges::find(laws, law.id, &LawTally::law);
+    if (mine == laws.end())
+      laws.push_back({std::string(law.id), judged});
+    else
+      mine->judged += judged;
+  }
+  std::ranges::sort(laws, {}, &LawTally::law);
 }
 
 std::string PassedOver::to_string() const {

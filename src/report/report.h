@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/law_counts.h"
 #include "report/bench_report.h"
 #include "report/pictures.h"
 #include "shadowgraph/status.h"
@@ -68,6 +69,18 @@ struct ConformanceReport {
   std::string kind;    // "E", "S", "U"
   std::string status;  // "equal", "in_set", "diagnosed", "differs", "skipped"
   std::string why;     // may be empty
+};
+
+/// How often a run judged a law that it can judge.
+struct LawTally {
+  std::string law;
+  int64_t judged = 0;
+};
+
+/// How many cases of a fuzz run had a feature that its cases can have.
+struct FeatureTally {
+  std::string name;  // "histories topk"
+  int64_t cases = 0;
 };
 
 /// How a quantity was spread over the cases of a fuzz run.
@@ -154,6 +167,8 @@ struct Report {
   std::vector<FaultPair> matrix;  // fault by fault; all have the same backends in the same order
   std::vector<CoverageReport> coverage;
   std::vector<ConformanceReport> conformance;
+  std::vector<LawTally> laws;
+  std::vector<FeatureTally> features;
   std::vector<Histogram> histograms;
   std::optional<BenchReport> bench;
   std::vector<Finding> findings;
@@ -162,6 +177,8 @@ struct Report {
   // Findings that a report which was read counts and does not list
   int64_t unlisted = 0, unlisted_waived = 0;
 
+  /// The laws of such runs (Law::judged_in), and what else was judged.
+  void add_laws(const LawCounts& counts, std::span<const std::string_view> runs);
   /// The planted faults that were not noticed (fault.missed), where nothing else was found: "K31".
   std::string missed_faults() const;
   /// Findings that count, and those that a waiver covers.

@@ -250,6 +250,12 @@ std::string text_warnings(const Report& r) {
   return s.empty() ? s : '\n' + s;
 }
 
+std::string not_looked_at_text(const Report& r, const Style& style) {
+  std::string s;
+  for (const std::string& line : not_looked_at(r)) s += escape_controls(line) + '\n';
+  return s.empty() ? s : '\n' + style.dim(s);
+}
+
 std::string finding(const Finding& f, const Style& style) {
   const bool counts = f.waived.empty() && f.severity == Severity::kError;
   std::string s =
@@ -287,6 +293,7 @@ std::string render_text(const Report& r, const RenderOptions& options) {
       for (const Histogram& h : r.histograms) s += histogram(h, style);
   }
   s += findings(r, options, style) + text_warnings(r);
+  if (!options.quiet) s += not_looked_at_text(r, style);
   const std::string verdict = r.verdict();
   return s + '\n' + (r.ok() ? style.good(verdict) : style.bad(verdict)) + '\n';
 }

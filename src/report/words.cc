@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -48,6 +49,44 @@ std::string place_of(const Finding& f) {
     s += where.col ? fmt::format(", {}]", *where.col) : "]";
   }
   return s;
+}
+
+namespace {
+
+/// "latent.*" for a family of which no law judged anything, else each law.
+std::vector<std::string> idle_laws(const Report& r) {
+  std::map<std::string, std::vector<std::string>> idle;  // by family
+  std::map<std::string, size_t> all;
+  for (const LawTally& law : r.laws) {
+    const std::string family = law.law.substr(0, law.law.find('.'));
+    ++all[family];
+    if (law.judged == 0) idle[family].push_back(law.law);
+  }
+  std::vector<std::string> names;
+  for (const auto& [family, laws] : idle) {
+    if (laws.size() == all[family] && laws.size() > 1)
+      names.push_back(family + ".*");
+    else
+      names.insert(names.end(), laws.begin(), laws.end());
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> not_looked_at(const Report& r) {
+  std::vector<std::string> lines;
+  const auto count = std::ranges::count(r.laws, 0, &LawTally::judged);
+  if (count > 0)
+    lines.push_back(fmt::format("laws that judged nothing, {} of {}: {}", count, r.laws.size(),
+                                fmt::join(idle_laws(r), ", ")));
+  std::vector<std::string> features;
+  for (const FeatureTally& f : r.features)
+    if (f.cases == 0) features.push_back(f.name);
+  if (!features.empty())
+    lines.push_back(fmt::format("features that no case had, {} of {}: {}", features.size(),
+                                r.features.size(), fmt::join(features, ", ")));
+  return lines;
 }
 
 std::vector<size_t> findings_in_order(const Report& r, size_t most) {

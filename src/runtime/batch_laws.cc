@@ -1,5 +1,6 @@
 #include "runtime/batch_laws.h"
 
+#include <algorithm>
 #include <string>
 
 #include "attn/tree_mask.h"
@@ -11,6 +12,8 @@ void check_columns(const LiveColumns& columns, int64_t page_size, const Engine& 
                    const std::function<bool(int64_t)>& is_allocated, Status* status) {
   std::string right = "a slot that is allocated";
   if (engine.reserved_page) right += ", not of page " + std::to_string(*engine.reserved_page);
+  judged("pool.slot", std::ssize(columns.slots) - columns.first);
+  judged("pool.page", std::max<int64_t>(0, columns.paged - columns.first));
   for (int64_t c = columns.first; c < std::ssize(columns.slots); ++c) {
     const auto i = static_cast<size_t>(c);
     const int64_t slot = columns.slots[i], offset = slot % page_size;

@@ -43,6 +43,7 @@ class PoolCheck {
     const int64_t rows = TokenTable{s_.req_to_token, s_.width}.rows();
     std::map<int32_t, OwnerId> seen;
     for (const PoolRequest& r : s_.requests) {
+      judged("pool.row");
       if (r.row < 1 || r.row >= rows)
         fail("pool.row", at("row", r.id), "1.." + std::to_string(rows - 1), r.row);
       else if (!seen.emplace(r.row, r.id).second)
@@ -65,6 +66,7 @@ class PoolCheck {
     if (s_.config.state_slots == 0) return;
     std::vector<bool> taken(static_cast<size_t>(s_.config.state_slots) + 1);
     const auto take = [&](const Where& where, int64_t slot) {
+      judged("pool.state");
       if (slot < 1 || slot >= std::ssize(taken) || taken[static_cast<size_t>(slot)])
         fail("pool.state", where,
              "1.." + std::to_string(s_.config.state_slots) + ", a slot of its own", slot);
@@ -93,6 +95,7 @@ class PoolCheck {
     for (size_t c = 0; c < row.size(); c += static_cast<size_t>(p_)) {
       const bool shared = static_cast<int64_t>(c) < r.shared_len;
       const auto [it, first] = pages_.emplace(page_of(row[c]), Use{c, shared});
+      judged("pool.shared");
       if (first || (it->second.shared && shared && it->second.column == c)) continue;
       fail("pool.shared", at("req_to_token", r.row, static_cast<int64_t>(c)),
            "a page that no other request or column has", row[c]);
@@ -118,6 +121,7 @@ class PoolCheck {
   }
 
   void check_leaks() {
+    judged("pool.leak", std::ssize(s_.taken));
     for (size_t page = 0; page < s_.taken.size(); ++page) {
       if (s_.taken[page] != pages_.contains(page))
         fail("pool.leak", at("taken"),
@@ -152,6 +156,7 @@ class PoolCheck {
     const int64_t visible = std::max(0, r.kv_len - s_.config.window_left);
     if (r.evicted_len > visible)
       fail("pool.window", at("evicted_len", r.id), "<= " + std::to_string(visible), r.evicted_len);
+    judged("pool.window", std::ssize(row));
     for (int64_t c = 0; c < static_cast<int64_t>(row.size()); ++c) {
       if (c >= r.encoder_len && c < r.encoder_len + r.evicted_len) continue;
       const auto slot = static_cast<size_t>(row[static_cast<size_t>(c)]);

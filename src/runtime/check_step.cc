@@ -43,6 +43,9 @@ class StepCheck {
   /// I-02, I-03, I-04.
   void check_request(int64_t i) {
     const OwnerId id = s_.requests[static_cast<size_t>(i)];
+    judged("step.request");
+    judged("step.encoder");
+    judged("step.extent");
     const PoolRequest* r = pools_.find(id);
     if (r == nullptr || !seen_.insert(id).second) {
       fail("step.request", at("requests", i), "a running request, once", id);
@@ -72,6 +75,7 @@ class StepCheck {
   /// fi.I-88, fi.I-96.
   void check_state(int64_t i, const PoolRequest& r) {
     if (pools_.config.state_slots == 0) return;
+    judged("step.state");
     const auto row = static_cast<size_t>(r.row);
     const int64_t slot = row < s_.state_slots.size() ? s_.state_slots[row] : -1;
     if (slot != r.state_slot)
@@ -106,6 +110,7 @@ class StepCheck {
         check_new(i, one);
       check_positions(i, one);
       if (is_target_verify(s_.mode)) check_links(i, one);
+      judged("step.slots", std::ssize(one.out_cache_loc));
       for (const int64_t slot : one.out_cache_loc) {
         if (!slots.insert(slot).second)
           fail("step.slots", at("out_cache_loc", static_cast<int64_t>(token)), "slots once", slot);
@@ -142,6 +147,7 @@ class StepCheck {
         const int64_t n = k * s_.draft.num_steps + j;
         const int64_t slot = one.out_cache_loc[static_cast<size_t>(n)];
         const Where where = at("out_cache_loc", i, n);
+        judged("step.draft");
         if (!has_slot(r, slot)) fail("step.draft", where, "one of the request's slots", slot);
         if (!paged) continue;
         const int64_t offset = (tail + j) % page_size;
@@ -185,6 +191,8 @@ class StepCheck {
       return;
     }
     const TreeMask mask(one.spec.custom_mask, e);
+    if (tree) judged("step.mask");
+    judged("step.positions", std::ssize(one.positions));
     for (int64_t t = 0; t < std::ssize(one.positions); ++t) {
       const auto token = static_cast<int32_t>(t);
       if (tree && (!mask.follows_its_parent(token) || mask.row(token)[0] == 0))
@@ -201,6 +209,7 @@ class StepCheck {
     const auto next = one.spec.retrieve_next_token, sibling = one.spec.retrieve_next_sibling;
     const bool tree = s_.draft.topk > 1, needed = tree && pools_.config.state_slots > 0;
     if (next.empty() && sibling.empty() && !needed) return;
+    judged("step.links");
     if (next.empty()) fail("step.links", at("retrieve_next_token", i), "a link a token", 0);
     if (sibling.empty()) fail("step.links", at("retrieve_next_sibling", i), "a link a token", 0);
     if (next.empty() || sibling.empty()) return;
@@ -250,6 +259,7 @@ class StepCheck {
   void check_copies() {
     for (size_t n = 0; n < s_.copies.size(); ++n) {
       const SlotCopy& copy = s_.copies[n];
+      judged("step.copies");
       bool ok = false;
       for (int64_t i = 0; i < b_.size(); ++i) {
         const PoolRequest& r = request(i);

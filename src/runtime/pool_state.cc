@@ -14,6 +14,7 @@ class ConfigCheck {
   explicit ConfigCheck(const RuntimeConfig& config) : c_(config) {}
 
   Status run() {
+    judged("pool.shape");
     sizes();
     features();
     states();

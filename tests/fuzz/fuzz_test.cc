@@ -58,6 +58,8 @@ TEST(Fuzz, ShardsTogetherAreTheRun) {
       sum.cases += part.cases, sum.skipped += part.skipped;
       for (const auto& [name, cases] : part.coverage) sum.coverage[name] += cases;
       for (const auto& [keys, cases] : part.histograms.keys) sum.histograms.keys[keys] += cases;
+      for (const auto& [name, cases] : part.features) sum.features[name] += cases;
+      sum.laws.add(part.laws);
       // A shard of 61 cases has no more than its share.
       EXPECT_LE(part.cases, (61 + count - 1) / count);
     }
@@ -65,6 +67,8 @@ TEST(Fuzz, ShardsTogetherAreTheRun) {
     EXPECT_EQ(sum.skipped, whole.skipped);
     EXPECT_EQ(sum.coverage, whole.coverage);
     EXPECT_EQ(sum.histograms.keys, whole.histograms.keys);
+    EXPECT_EQ(sum.features, whole.features);
+    EXPECT_TRUE(std::ranges::equal(sum.laws.all(), whole.laws.all()));
   }
 }
 
@@ -95,6 +99,8 @@ TEST(Fuzz, TheSameSeedIsTheSameRunWhateverTheThreads) {
   EXPECT_EQ(one.histograms.keys, three.histograms.keys);
   EXPECT_EQ(one.histograms.requests, three.histograms.requests);
   EXPECT_EQ(one.histograms.head_dim, three.histograms.head_dim);
+  EXPECT_EQ(one.features, three.features);
+  EXPECT_TRUE(std::ranges::equal(one.laws.all(), three.laws.all()));
 }
 
 TEST(Fuzz, ACaseHasItsNumberAlone) {

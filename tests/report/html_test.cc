@@ -102,6 +102,13 @@ TEST(Html, ShowsFaultsCoverageAndHistograms) {
             1u);
 }
 
+TEST(Html, SaysWhatTheRunDidNotLookAt) {
+  Report r = small_report();
+  EXPECT_EQ(times(html_of(r), "did not look at"), 0u);
+  r.laws = {{"len.copy", 0}, {"len.total", 9}};
+  EXPECT_EQ(times(html_of(r), "laws that judged nothing, 1 of 2: len.copy</p>"), 1u);
+}
+
 TEST(Html, ShowsTheMatrixOfFaultsAndBackends) {
   const std::string html = html_of(matrix_report());
   EXPECT_EQ(times(html, "<td class=\"good\" title=\"backend1: found, table.slot\">#</td>"), 1u);

@@ -18,6 +18,7 @@ ReportFile shard(int i) {
   r.shard = std::to_string(i) + "/3";
   r.threads = i, r.cases = 10 * i, r.skipped = i, r.seconds = 0.5;
   r.coverage = {{"b", "decode", "eager", i}, {"a", "decode", "eager", 10 * i}};
+  r.laws = {{"len.total", i}, {"mem.leak", 0}}, r.features = {{"histories topk", 2 * i}};
   r.histograms = {{"keys", 0, {{"0..9", i}, {"10+", 1}}, {{i, i}, {20, 1}}}};
   return file;
 }
@@ -41,6 +42,11 @@ TEST(Merge, AddsWhatShardsCounted) {
   EXPECT_EQ(r.coverage[0].backend, "a");
   EXPECT_EQ(r.coverage[0].cases, 60);
   EXPECT_EQ(r.coverage[1].cases, 6);
+  ASSERT_EQ(r.laws.size(), 2u);
+  EXPECT_EQ(r.laws[0].judged, 6);
+  EXPECT_EQ(r.laws[1].judged, 0);
+  ASSERT_EQ(r.features.size(), 1u);
+  EXPECT_EQ(r.features[0].cases, 12);
   ASSERT_EQ(r.histograms.size(), 1u);
   EXPECT_EQ(r.histograms[0].bins,
             (std::vector<std::pair<std::string, int64_t>>{{"0..9", 6}, {"10+", 3}}));

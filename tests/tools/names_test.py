@@ -41,13 +41,13 @@ class ListAndExplain(unittest.TestCase):
         with open(os.path.join(os.path.dirname(__file__), "../../docs/laws.md")) as f:
             rows = [line for line in f if line.startswith("| `")]
         items = json.loads(run("list", "laws", "--format", "json")[1])["items"]
-        self.assertEqual(rows, ["| `%s` | %s | %s | %s |\n" % (i["id"], i["severity"], i["metadata"], i["law"])
+        self.assertEqual(rows, ["| `%s` | %s | %s | %s | %s |\n" % (i["id"], i["severity"], i["metadata"], i["judged in"], i["law"])
                                 for i in items])
 
     def test_explain_in_json_has_the_same_words(self):
         item, = json.loads(run("explain", "len.capacity", "--format", "json")[1])["items"]
         text = run("explain", "len.capacity")[1]
-        for key in ("id", "severity", "law", "mend", "refs"):
+        for key in ("id", "severity", "law", "mend", "judged in", "refs"):
             self.assertIn(item[key], text)
 
     def test_an_unknown_id_suggests_the_nearest_of_all_that_can_be_explained(self):

@@ -242,6 +242,36 @@ class Traces(unittest.TestCase):
         self.assertEqual((finding["id"], finding["file"], finding["line"]), ("waiver.unused", unused, 2))
         self.assertIn("--waive " + unused, finding["reproduce"])
 
+    def test_what_nothing_reads_is_named_with_the_reason_and_counts_as_nothing_passed_over(self):
+        replay = self.line(phase="replay", expect={"max_seq_len_k": 4, "max_seq_len_q": 1})
+        replay["config"]["max_bs"] = 1
+        path = self.written(replay, {**replay, "id": "again"})
+        report = self.report(path, "--strict", expect=CLEAN)
+        self.assertEqual((report["summary"]["left_out"], report.get("passed_over")), (0, None))
+        notes = "\n".join(report["files"][0]["notes"])
+        for said in ("unread, max_seq_len_q: a replay has what its capture froze (2 lines) [unread.field]",
+                     "unread, config.max_bs: seq_lens has a graph's rows (2 lines) [unread.field]"):
+            self.assertIn(said, notes)
+            self.assertIn(said, run("check", path)[1])
+
+    def laws_of(self, run_of):
+        items = json.loads(run("list", "laws", "--format", "json")[1])["items"]
+        return {item["id"] for item in items if run_of in item["judged in"].split()}
+
+    def test_the_report_counts_each_law_and_ends_with_those_that_judged_nothing(self):
+        reports = os.path.join(TRACES, "..", "reports")
+        counts = self.report(TRACES, reports, expect=FINDINGS)["laws"]
+        self.assertLessEqual(self.laws_of("traces"), set(counts))
+        self.assertEqual([law for law in self.laws_of("traces") if counts[law] == 0], [])
+        self.assertNotIn("judged nothing", run("check", TRACES, reports)[1])
+        vectors = (os.path.join(TRACES, "..", folder) for folder in ("kernels", "linear"))
+        counts = self.report(*vectors, expect=CLEAN)["laws"]
+        self.assertEqual([law for law in self.laws_of("vectors") if counts[law] == 0], [])
+        path = self.written(self.line(expect={"cache_seqlens_int32": [5, 3]}))
+        out = run("check", path)[1]
+        self.assertRegex(out, r"laws that judged nothing, \d+ of \d+: .*plan\.\*")
+        self.assertNotRegex(out, "judged nothing.*len.kv_extent")
+
     def test_every_format_counts_what_is_passed_over_alike_and_by_its_id(self):
         path = self.written(self.line(), self.line(id="b", expect={"colour": 1, "cu_seqlens_q": None}),
                             self.line(id="c", backend="torch_native"), self.line(id="d", backend="torch_native"),

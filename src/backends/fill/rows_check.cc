@@ -177,6 +177,8 @@ void check_dual_chunks(const BackendInfo& info, const ModelConfig& m, Status* st
 }  // namespace
 
 Status fits(const ForwardBatch& batch, const Limits& limits) {
+  for (const LawId law : {LawId("batch.mode"), LawId("batch.field"), LawId("batch.capacity")})
+    judged(law);
   Status status = validate(batch);
   status.add(check_mode(batch, limits));
   status.add(check_fields(batch, limits));
@@ -191,6 +193,8 @@ Status fits(const ForwardBatch& batch, const Limits& limits) {
 Status translates(const ForwardBatch& batch, const Limits& limits, int32_t unit) {
   Status status;
   if (!limits.model.swa_pool) return status;
+  judged("table.page_id");
+  judged("slot.range");
   const std::span<const int64_t> map = batch.full_to_swa;
   const auto fail = [&](LawId law, Where where, int64_t slot) {
     status.add(make_finding(law, std::move(where),
@@ -218,6 +222,7 @@ void refuse(Status* status, std::string_view field, std::string expected, std::s
 
 Status serves(const BackendInfo& info, const Limits& limits) {
   Status status;
+  judged("backend.limits");
   const ModelConfig& m = limits.model;
   if (!has_mode(info, limits.mode))
     refuse(&status, "mode", "a mode of " + std::string(info.name),

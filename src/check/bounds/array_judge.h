@@ -32,6 +32,7 @@ class ArrayJudge {
 
   /// Adds the finding, if there is one.
   void add_to(Status* status) const {
+    judged(law_, elements_);
     if (worst_ <= 1) return;
     const std::string right = number(right_) + (bound_ == 0 ? "" : " +- " + number(bound_));
     status->add(make_finding(law_, at(field_, row_, col_), right, number(got_)));

@@ -47,24 +47,25 @@ double ratio_of(double got, double expected, double bound, double largest) {
 struct Worst {
   double ratio = 0, got = 0, expected = 0, bound = 0;
   const char* field = "";
-  int64_t row = 0, col = 0, violations = 0, judged = 0;
+  int64_t row = 0, col = 0, violations = 0, seen = 0;
 
   void see(const Worst& one) {
-    ++judged;
+    ++seen;
     if (one.ratio > 1) ++violations;
     if (!(one.ratio > ratio)) return;
-    const int64_t seen = judged, bad = violations;
+    const int64_t all = seen, bad = violations;
     *this = one;
-    judged = seen, violations = bad;
+    seen = all, violations = bad;
   }
 
   void report(LawId law, const std::string& prefix, Status& findings) const {
+    judged(law, seen);
     if (violations == 0) return;
     std::string expected_text = decimal(expected);
     if (bound > 0) expected_text += " +- " + decimal(bound, "%.3g");
     std::string got_text = decimal(got) + " (";
     if (std::isfinite(ratio)) got_text += decimal(ratio, "%.3g") + " times the bound; ";
-    got_text += std::to_string(violations) + " of " + std::to_string(judged) + " values)";
+    got_text += std::to_string(violations) + " of " + std::to_string(seen) + " values)";
     findings.add(make_finding(law, at(prefix + field, row, col), expected_text, got_text));
   }
 };

@@ -46,6 +46,7 @@ class ChunkPartJudge {
     const int buffer = buffer_of(m_, role);
     const bool there = row_ < m_.size(buffer);
     const int64_t got = there ? m_.value(buffer, row_) : 0;
+    judged("len.chunk_parts");
     if (got == want) return;
     report_.fail("len.chunk_parts", at(there ? m_.buffer(buffer).name : "chunk_parts", row_),
                  number(want), number(got));
@@ -69,6 +70,7 @@ void judge_chunk_factors(const MetaFacts& m, LawReport& report) {
   for (int64_t i = 0; i < m.requests(); ++i) {
     const auto want = static_cast<float>(dual_chunk_factor(m.batch.prompt_len(i), original));
     const float got = i < m.size(buffer) ? m.real(buffer, i) : 1;
+    judged("len.chunk_factor");
     if (got != want)
       report.fail("len.chunk_factor", at("scaling_factor", i), std::to_string(want),
                   std::to_string(got));

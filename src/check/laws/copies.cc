@@ -27,6 +27,7 @@ void compare(const MetaFacts& m, const Copy& a, const Copy& b, LawReport& report
   const int64_t first = m.requests() * m.rows_a_request(a.rows);  // rows of requests are exact
   for (int64_t row = first; row < a.rows; ++row) {
     const int64_t want = count_at(m, a, row), got = count_at(m, b, row);
+    judged("len.copy");
     if (got != want)
       report.fail("len.copy", at(m.buffer(b.buffer).name, row),
                   number(want) + " as in " + m.buffer(a.buffer).name, number(got));

@@ -65,6 +65,7 @@ SlotRange KeyRows::slots_of(const KeyList& list, int64_t row) const {
 bool KeyRows::add_slots(const KeyList& list, int64_t row, LawReport& report) {
   const SlotRange range = slots_of(list, row);
   if (range.begin < 0 || range.end < range.begin) return false;  // len.indptr_monotone
+  judged("table.capacity");
   if (range.end > m_.size(list.keys)) {
     report.fail("table.capacity", at(m_.buffer(list.keys).name, row),
                 "<= " + number(m_.size(list.keys)) + " slots", number(range.end));
@@ -76,6 +77,7 @@ bool KeyRows::add_slots(const KeyList& list, int64_t row, LawReport& report) {
 
 bool KeyRows::add_columns(const KeyList& list, int64_t row, LawReport& report) {
   const int64_t unit = m_.unit(list.keys), len = length(list, row);
+  judged("table.capacity");
   if (len < 0 || len > width(list) * unit || (row + 1) * width(list) > m_.size(list.keys)) {
     report.fail("table.capacity", at(m_.buffer(list.keys).name, row),
                 "0 to " + number(width(list) * unit) + " keys", number(len));

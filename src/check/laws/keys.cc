@@ -33,6 +33,12 @@ class KeyJudge {
  private:
   void judge(const QueryRun& run) {
     const std::span<const int64_t> listed = lists_.slots();
+    judged("len.kv_extent");
+    if (!listed.empty()) {
+      judged("table.page_id");
+      judged("table.slot");
+      if (m_.model.page_size > 1) judged("table.unit");
+    }
     const bool masked = std::ranges::any_of(kind_.lists, &KeyList::masked);
     if (masked || rows_.mask.empty()) {
       is_end_of_row(run, listed);
@@ -205,6 +211,7 @@ class KeyJudge {
                                                row * lists_.width(list) + lists_.length(list, row)}
                                    : lists_.slots_of(list, row);
       const int64_t got = part.end - part.begin, most = m_.limits.max_kv_len;
+      judged("len.padding");
       const int64_t least = alone && has_queries(list, row)
                                 ? std::min<int64_t>(m_.on_rank(m_.model.seq_len_fill), 1)
                                 : 0;
@@ -226,6 +233,7 @@ class KeyJudge {
   }
   void is_empty(const KeyList& list, int64_t row, SlotRange part, int64_t count) {
     if (part.begin < 0) return;  // len.indptr_first, or monotone
+    judged("table.capacity");
     if (part.begin + count > m_.size(list.keys)) {
       report_.fail("table.capacity", at(m_.buffer(list.keys).name, row),
                    "<= " + number(m_.size(list.keys)), number(part.begin + count));

@@ -50,6 +50,7 @@ class LatentJudge {
 
   void expect(LawId law, int buffer, int64_t i, int64_t want) {
     if (i >= m_.size(buffer)) return;
+    judged(law);
     if (const int64_t got = m_.value(buffer, i); got != want)
       report_.fail(law, at(m_.buffer(buffer).name, i), number(want), number(got));
   }
@@ -58,9 +59,11 @@ class LatentJudge {
   void judge_width(const BufferInfo& r) {
     if (r.role != Role::kWindowSlots && r.role != Role::kBlockSlots) return;
     const Buffer& b = m_.buffer(r.buffer);
+    const LawId law =
+        r.role == Role::kWindowSlots ? LawId("latent.window") : LawId("latent.blocks");
+    judged(law);
     if (b.shape[1] % kV4ListColumns == 0) return;
-    report_.fail(r.role == Role::kWindowSlots ? LawId("latent.window") : LawId("latent.blocks"),
-                 at(b.name), "a multiple of " + number(kV4ListColumns) + " columns",
+    report_.fail(law, at(b.name), "a multiple of " + number(kV4ListColumns) + " columns",
                  number(b.shape[1]));
   }
 
@@ -163,6 +166,7 @@ class LatentJudge {
     if (t.token + 1 >= m_.size(r.lens)) return;
     const int64_t begin = m_.value(r.lens, t.token), end = m_.value(r.lens, t.token + 1);
     const auto count = std::ssize(window) + std::ssize(blocks);
+    judged("latent.window");
     if (end - begin != count || begin < 0 || end > m_.size(r.buffer)) {
       report_.fail("latent.window", at(m_.buffer(r.lens).name, t.token), number(count),
                    number(end - begin));
@@ -210,6 +214,7 @@ class LatentJudge {
     const int64_t whole = r.group ? len / l.ratio : 0, clamped = std::max<int64_t>(1, whole);
     switch (r.role) {
       case Role::kTokenLens:
+        judged(law);
         if (len < 1 || len > m_.limits.max_kv_len)
           report_.fail(law, at(m_.buffer(r.buffer).name, t), "1 to " + number(m_.limits.max_kv_len),
                        number(len));
@@ -229,6 +234,7 @@ class LatentJudge {
   /// -1, or a slot below the first of requests.
   void below(LawId law, int buffer, int64_t i, int64_t end) {
     if (i >= m_.size(buffer)) return;
+    judged(law);
     if (const int64_t got = m_.value(buffer, i); got < -1 || got >= end)
       report_.fail(law, at(m_.buffer(buffer).name, i), "-1 to " + number(end - 1), number(got));
   }

@@ -29,9 +29,11 @@ void judge_rows(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
     return offsets ? m.value(r.buffer, row + 1) - got : got;
   };
   if (rows == 0) return;
+  judged("trace.shape");
   if (each == 0) return report.fail("trace.shape", at(name), "rows of requests", number(rows));
   for (int64_t row = 0; row < m.requests() * each; ++row) {
     const int64_t want = keys_of(m, r.role, m.extent(row / each));
+    judged("len.kv_extent");
     if (keys(row) != want)
       report.fail("len.kv_extent", at(name, row), number(want), number(keys(row)));
   }
@@ -39,6 +41,7 @@ void judge_rows(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
   if (r.role == Role::kPrefixLens) least = 0;
   for (int64_t row = m.requests() * each; row < rows; ++row) {
     const int64_t got = keys(row), most = most_keys(m, r.role);
+    judged("len.padding");
     if (got >= least && got <= most) continue;
     report.fail("len.padding", at(name, row), number(least) + " to " + number(most), number(got));
   }
@@ -49,6 +52,7 @@ void judge_first_listed(const MetaFacts& m, const BufferInfo& r, LawReport& repo
   const std::string& name = m.buffer(r.buffer).name;
   for (int64_t row = 0; row < m.size(r.buffer) && row + 1 < m.size(r.lens); ++row) {
     const int64_t got = m.value(r.buffer, row);
+    judged(row >= m.requests() ? LawId("len.padding") : LawId("len.kv_extent"));
     if (row >= m.requests()) {
       if (got < 0 || got > m.model.seq_len_fill)
         report.fail("len.padding", at(name, row), "0 to " + number(m.model.seq_len_fill),
@@ -77,6 +81,7 @@ void judge_last_pages(const MetaFacts& m, LawReport& report) {
   for (const BufferInfo& r : m.info.buffers) {
     if (r.role != Role::kOnes) continue;
     for (int64_t i = 0; i < m.size(r.buffer); ++i) {
+      judged("len.last_page");
       if (m.value(r.buffer, i) != 1)
         report.fail("len.last_page", at(m.buffer(r.buffer).name, i), "1, as a page is a token",
                     number(m.value(r.buffer, i)));

@@ -49,10 +49,12 @@ class MaskJudge {
     const int64_t pairs = sight_.q_len(row) * keys;
     const int64_t begin = m_.value(mask_.indptr, i), end = m_.value(mask_.indptr, i + 1);
     const int64_t bytes = mask_.packed ? (pairs + 7) / 8 : pairs;
+    judged("mask.size");
     if (end - begin != bytes)
       return report_.fail("mask.size", at(m_.buffer(mask_.indptr).name, i + 1),
                           number(begin + bytes), number(end));
     if (begin < 0 || end > m_.size(mask_.bits) || first_key < 0) return;  // len.total, table.slot
+    judged("mask.bit", pairs);
     for (int64_t pair = 0; pair < pairs; ++pair) {
       const int64_t q = pair / keys, key = first_key + pair % keys;
       const bool want = sight_.sees(row, q, key);
@@ -104,6 +106,7 @@ void judge_tree(const MetaFacts& m, const KindFacts& kind, const KeyList& list, 
       for (int64_t k = e.prefix_len; k < e.kv_len; ++k)
         want += sight.sees(static_cast<size_t>(i), q, k);
       const int64_t got = m.value(list.mask->depths, t);
+      judged("mask.window");
       if (got != want)
         report.fail("mask.window", at(m.buffer(list.mask->depths).name, t), number(want),
                     number(got));
@@ -121,6 +124,8 @@ void judge_row_items(const MetaFacts& m, const KindFacts& kind, const KeyItems& 
   const Sight sight(kind.rows, *kind.kind);
   for (int64_t q = 0; q < e.q_len; ++q) {
     const int64_t query = e.prefix_len + q, place = query - prefix;
+    judged("table.capacity");
+    judged("mask.items");
     if (place >= width)
       return report.fail("table.capacity", at(m.buffer(places).name, row),
                          "<= " + number(width) + " tokens", number(place + 1));

@@ -18,6 +18,7 @@ constexpr MetadataLaw kMetadataLaws[] = {
 Status judge_own(const Backend& backend, const ForwardBatch& batch, const ModelConfig& model,
                  const Meta& meta, bool ran) {
   LawReport report;
+  judged("batch.capacity");
   if (batch.size() > meta.limits.rows) {
     report.fail("batch.capacity", at("seq_lens"), "<= " + number(meta.limits.rows) + " requests",
                 number(batch.size()));

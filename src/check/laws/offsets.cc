@@ -11,6 +11,9 @@ void judge_one(const MetaFacts& m, int buffer, int64_t first, int64_t count, int
                LawReport& report) {
   if (count <= 0 || first + count > m.size(buffer)) return;
   const std::string& name = m.buffer(buffer).name;
+  judged("len.indptr_first");
+  judged("len.indptr_monotone");
+  judged("len.total");
   if (const int64_t got = m.value(buffer, first); got != 0)
     report.fail("len.indptr_first", at(name, first), "0", number(got));
   for (int64_t i = first + 1; i < first + count; ++i) {
@@ -67,6 +70,7 @@ void judge_queries(const MetaFacts& m, LawReport& report) {
     if (!offsets && r.role != Role::kQueryEnds && r.role != Role::kQueryLens) continue;
     const int64_t rows = m.size(r.buffer) - (offsets ? 1 : 0), each = m.rows_a_request(rows);
     if (rows <= 0) continue;
+    judged("trace.shape");
     const std::string& name = m.buffer(r.buffer).name;
     if (each == 0) {
       report.fail("trace.shape", at(name), "rows of requests", number(rows));
@@ -74,6 +78,7 @@ void judge_queries(const MetaFacts& m, LawReport& report) {
     }
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t got = queries_at(m, r, row), most = m.limits.tokens;
+      judged(row / each >= m.requests() ? LawId("len.padding") : LawId("len.q_extent"));
       if (row / each >= m.requests()) {
         if (got < 0 || got > most)
           report.fail("len.padding", at(name, row), "0 to " + number(most), number(got));

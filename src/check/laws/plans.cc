@@ -98,6 +98,7 @@ class PlanJudge {
       }
       split = graph || want < longest;
     }
+    judged("plan.split");
     if (split_ != split) report_.fail("plan.split", at("split_kv"), number(split), number(split_));
     if (split ? chunk_ != want : chunk_ < longest)
       report_.fail("plan.split", at(name(plan_.kv_chunk_size), 0),
@@ -111,6 +112,9 @@ class PlanJudge {
     std::vector<int64_t> first = {0};  // item of each row
     for (const Row& row : rows_) first.push_back(first.back() + tiles(row) * chunks(row));
     const int64_t count = first.back(), grid = m_.size(plan_.request_indices);
+    judged("plan.capacity");
+    judged("plan.work", count);
+    judged("plan.tail", std::max<int64_t>(0, m_.size(plan_.block_valid_mask) - count));
     if (count > grid)
       return report_.fail("plan.capacity", at(name(plan_.request_indices)),
                           "<= " + number(grid) + " items", number(count));

@@ -63,6 +63,7 @@ void judge_scalars(const MetaFacts& m, LawReport& report) {
       default: continue;
     }
     const int64_t got = m.meta.scalars[static_cast<size_t>(r.buffer)];
+    judged("len.bound");
     if (got < range.least || got > range.most)
       report.fail("len.bound", at(name_of(r.role)),
                   number(range.least) + " to " + number(range.most), number(got));
@@ -71,6 +72,7 @@ void judge_scalars(const MetaFacts& m, LawReport& report) {
 
 void judge_baked(const MetaFacts& m, LawReport& report) {
   const bool graph = m.limits.sum_kv_lens == 0 && m.limits.rows > 0;
+  if (graph && width_of(m) > 0) judged("len.baked_q");
   if (graph && m.limits.max_q_len < width_of(m))
     report.fail("len.baked_q", at("max_q_len"), ">= " + number(width_of(m)),
                 number(m.limits.max_q_len));
@@ -88,6 +90,7 @@ void judge_window(const MetaFacts& m, LawReport& report) {
       for (int64_t row = 0; !list.masked && row < std::ssize(kind.rows.kv_lens) && row < rows;
            ++row)
         hides |= m.value(list.lens, row + 1) - m.value(list.lens, row) > window + 1;
+      judged("mask.window");
       if (hides ? got != window : got >= 0 && got < window)
         report.fail("mask.window", at("window_left"), (hides ? "" : "-1, or ") + number(window),
                     number(got));

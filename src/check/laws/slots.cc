@@ -28,6 +28,11 @@ bool is_nowhere(const MetaFacts& m, int64_t slot) {
 void judge_stored(const MetaFacts& m, int buffer, std::vector<int64_t> want, LawReport& report) {
   const std::string& name = m.buffer(buffer).name;
   const int64_t size = m.size(buffer), tokens = std::ssize(want);
+  if (size > 0) {
+    judged("batch.capacity");
+    judged("slot.duplicate");
+    judged("slot.write", size);
+  }
   if (tokens > size)
     report.fail("batch.capacity", at(name), ">= " + number(tokens) + " tokens", number(size));
   std::vector<int64_t> written;
@@ -55,6 +60,7 @@ void judge_listed(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
          ++j) {
       int64_t want = row[static_cast<size_t>(j - begin)];
       if (window && want >= 0) want = m.batch.full_to_swa[static_cast<size_t>(want)];
+      judged("table.slot");
       if (const int64_t got = m.value(r.buffer, j); got != want)
         report.fail("table.slot", at(m.buffer(r.buffer).name, i, j - begin), number(want),
                     number(got));
@@ -83,6 +89,7 @@ void judge_pool_rows(const MetaFacts& m, LawReport& report) {
     for (int64_t i = 0; i < m.size(r.buffer); ++i) {
       const int64_t want = i < m.requests() ? m.batch.req_pool_indices[static_cast<size_t>(i)] : 0;
       const int64_t got = m.value(r.buffer, i);
+      judged("table.pool_row");
       if (got != want)
         report.fail("table.pool_row", at(m.buffer(r.buffer).name, i), number(want), number(got));
     }

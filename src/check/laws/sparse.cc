@@ -70,6 +70,7 @@ class ChosenKeysJudge {
     const std::string& name = m_.buffer(r.buffer).name;
     for (int64_t t = 0; t < m_.size(r.buffer); ++t) {
       const int64_t got = m_.value(r.buffer, t);
+      judged(t >= std::ssize(tokens_) ? LawId("len.padding") : law);
       if (t >= std::ssize(tokens_)) {
         if (got < 0 || got > most)
           report_.fail("len.padding", at(name, t), "0 to " + number(most), number(got));
@@ -84,6 +85,7 @@ class ChosenKeysJudge {
     int64_t want = 0;
     for (int64_t t = 0; t <= std::ssize(tokens_) && t < m_.size(r.buffer); ++t) {
       const int64_t got = m_.value(r.buffer, t);
+      judged("sparse.counts");
       if (got != want)
         report_.fail("sparse.counts", at(m_.buffer(r.buffer).name, t), number(want), number(got));
       if (t < std::ssize(tokens_)) want += count(tokens_[static_cast<size_t>(t)]);
@@ -101,6 +103,8 @@ class ChosenKeysJudge {
     for (int64_t row = 0; row < std::min(rows, m_.buffer(r.buffer).shape[0]); ++row) {
       const int64_t request = prefill_ ? row : tokens_[static_cast<size_t>(row)].request;
       const int64_t keys = m_.extent(request).kv_len, columns = (keys + unit - 1) / unit;
+      judged("table.capacity");
+      judged("sparse.table", columns);
       if (columns > width) {
         report_.fail("table.capacity", at(m_.buffer(r.buffer).name, row), "<= " + number(width),
                      number(columns));
@@ -119,6 +123,7 @@ class ChosenKeysJudge {
     for (int64_t i = 0; i < m_.requests(); ++i) {
       for (int64_t c = 0; c < m_.extent(i).kv_len && at_key < m_.size(r.buffer); ++c, ++at_key) {
         const int64_t got = m_.value(r.buffer, at_key);
+        judged("sparse.keys");
         if (got != key(i, c))
           report_.fail("sparse.keys", at(m_.buffer(r.buffer).name, at_key), number(key(i, c)),
                        number(got));
@@ -139,6 +144,7 @@ class ChosenKeysJudge {
   void choice(const BufferInfo& r) {
     each_choice(r, [&](int64_t t, int64_t j, bool chosen) {
       const int64_t first = t * layer_.topk, got = m_.value(r.buffer, first + j);
+      judged("sparse.choice");
       const int64_t seen = tokens_[static_cast<size_t>(t)].seen;
       const std::string& name = m_.buffer(r.buffer).name;
       if (!chosen) {
@@ -163,6 +169,7 @@ class ChosenKeysJudge {
       int64_t want = -1;
       if (chosen) want = packed ? token.first + place : key(token.request, place);
       const int64_t got = m_.value(r.buffer, t * layer_.topk + j);
+      judged("sparse.choice");
       if (got != want) fail("sparse.choice", r, t, j, want, got);
     });
   }

@@ -62,6 +62,7 @@ void judge_numbers(const MetaFacts& m, const KindFacts& kind, const KeySplits& o
                               : dynamic_splits(m, kind.kind->params, keys, most, of_row);
     }
     const int64_t got = m.value(of_rows.num_splits, row);
+    judged("plan.split");
     if (got != want || got > most)
       report.fail("plan.split", at(m.buffer(of_rows.num_splits).name, row),
                   number(std::min(want, most)), number(got));
@@ -80,6 +81,8 @@ class Schedule {
     int64_t total = 0;
     for (int64_t row = 0; row < rows; ++row) total += cost(0, length(row));
     const int64_t share = ceil_div(total, std::max<int64_t>(parts, 1)) + kRowCost;
+    judged("plan.work", parts);
+    judged("plan.split", parts);
     for (int64_t part = 0; part < parts && ok_; ++part) read(part, share);
     if (ok_ && row_ < rows) fail(parts - 1, "all keys", "row " + number(row_) + " has more");
     return ok_ ? splits_ : std::vector<int64_t>{};
@@ -159,6 +162,7 @@ void judge_schedule(const MetaFacts& m, const BufferInfo& parts, LawReport& repo
     for (size_t row = 0; row < splits.size(); ++row) {
       before += splits[row];
       const auto i = static_cast<int64_t>(row) + 1;
+      judged("plan.work");
       if (m.value(r.buffer, i) != before)
         report.fail("plan.work", at(m.buffer(r.buffer).name, i), number(before),
                     number(m.value(r.buffer, i)));

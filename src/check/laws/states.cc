@@ -23,6 +23,7 @@ void judge_rows(const MetaFacts& m, const BufferInfo& r, LawId law, Want want_of
                 LawReport& report) {
   for (int64_t i = 0; i < m.size(r.buffer); ++i) {
     const int64_t want = want_of(i), got = m.value(r.buffer, i);
+    judged(law);
     if (got != want) report.fail(law, at(m.buffer(r.buffer).name, i), number(want), number(got));
   }
 }
@@ -123,6 +124,7 @@ void judge_parents(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
     for (int64_t j = 1; j < steps; ++j) {
       const int64_t want = parents[static_cast<size_t>(j)];
       const int64_t got = m.value(r.buffer, i * steps + j);
+      judged("state.parents");
       if (got != want)
         report.fail("state.parents", at(m.buffer(r.buffer).name, i, j), number(want), number(got));
     }
@@ -145,6 +147,7 @@ void judge_chunks(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
     if (i >= m.size(r.buffer)) break;
     const int64_t want = r.role == Role::kChunkIndices ? start / chunk : start % chunk;
     const int64_t got = m.value(r.buffer, i);
+    judged("state.chunks");
     if (got != want)
       report.fail("state.chunks", at(m.buffer(r.buffer).name, i), number(want), number(got));
     ++i;
@@ -154,6 +157,7 @@ void judge_chunks(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
 void judge_token_rows(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
   for (int64_t i = 0; i < m.requests(); ++i) {
     for (int64_t t = m.tokens(i); t < m.tokens(i + 1) && t < m.size(r.buffer); ++t) {
+      judged("state.chunks");
       if (const int64_t got = m.value(r.buffer, t); got != i)
         report.fail("state.chunks", at(m.buffer(r.buffer).name, t), number(i), number(got));
     }

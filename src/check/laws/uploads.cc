@@ -43,6 +43,7 @@ void judge_uploads(const MetaFacts& m, LawReport& report) {
     const std::byte* staged = m.meta.arena.staged(b);
     for (const Elements& range : m.meta.arena.filled(b)) {
       const int64_t i = first_difference(b, staged, range);
+      judged("mem.not_uploaded", range.count);
       if (i < 0) continue;
       report.fail("mem.not_uploaded", where_of(b, i),
                   element(staged, b.dtype, i) + ", as the step's fill has it",

@@ -57,6 +57,7 @@ bool same_element(const TensorView& a, const TensorView& b, int64_t i) {
 
 Status same_bits(const char* field, const TensorView& there, const TensorView& here) {
   Status status;
+  judged("num.bits", here.numel());
   for (int64_t i = 0; i < here.numel(); ++i) {
     if (same_element(there, here, i)) continue;
     const int64_t width = here.rank == 3 ? here.shape[1] * here.shape[2] : here.shape[1];
@@ -207,6 +208,7 @@ class AttentionJudge : public CaseJudge {
       if (first < 0) first = i;
       ++differing;
     }
+    judged("num.exact", recorded.numel());
     if (differing == 0) return;
     verdict_.findings.add(make_finding("num.exact", at(field, first / slot, first % slot),
                                        "the recorded bits",

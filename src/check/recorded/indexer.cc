@@ -160,6 +160,7 @@ class IndexScoresJudge : public CaseJudge {
       chosen[static_cast<size_t>(s)] = true, before = s, ++kept;
     }
     const int64_t wanted = std::min(std::ssize(given), std::ssize(right));
+    judged("num.reference");
     if (!sound || kept != wanted) {
       verdict_.findings.add(make_finding("num.reference", at("ref.topk", token),
                                          std::to_string(wanted) + " positions, ascending, then -1",

@@ -82,6 +82,7 @@ void CaseJudge::check_untouched(const StateRows& rows, bool stores, const ConstT
       written[static_cast<size_t>(slot)] = true;
   for (int64_t slot = 0; slot < states.shape[0]; ++slot) {
     if (written[static_cast<size_t>(slot)]) continue;
+    judged("num.write_set");
     const ConstTensorView got = at_place(states, slot), was = at_place(c_.states_before, slot);
     for (int64_t i = 0; i < got.numel(); ++i) {
       const double a = element(got, i), b = element(was, i);

@@ -58,6 +58,7 @@ class LatentsJudge : public CaseJudge {
   }
   void same_bytes(const LatentPool& pool, const ConstTensorView& before, int64_t first,
                   int64_t count, int64_t slot) {
+    judged("num.write_set");
     if (std::memcmp(pool.data.data + first, before.data + first, static_cast<size_t>(count)) == 0)
       return;
     verdict_.findings.add(make_finding("num.write_set", at("ours.pool", slot),

@@ -27,7 +27,8 @@ class FieldJudge {
  private:
   static std::string number(int64_t n) { return std::to_string(n); }
 
-  bool is_unread() const;
+  /// Empty: something reads it.
+  std::string why_unread() const;
   bool is_there() const;
   bool judge();
 

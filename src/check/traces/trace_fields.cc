@@ -28,7 +28,7 @@ void add_refs(std::string_view refs, std::vector<std::string>* to) {
 
 FieldVerdict FieldJudge::run() {
   using enum FieldVerdict::Kind;
-  if (is_unread()) return {kUnread};
+  if (std::string why = why_unread(); !why.empty()) return {kUnread, std::move(why)};
   if (!is_there())
     return {kAbsent, "the twin has no such buffer in this mode",
             LawId("left_out.no_buffer").law().id};
@@ -38,11 +38,12 @@ FieldVerdict FieldJudge::run() {
 
 /// A scalar of a replay is what its capture froze, if it is baked; a choice is a
 /// plan's, and every step plans.
-bool FieldJudge::is_unread() const {
-  if (field_.rule == FieldRule::kDead) return true;
-  if (field_.shape != FieldShape::kScalar || !step_.rebuilt.graph) return false;
-  if (field_.rule == FieldRule::kConstant) return false;
-  return !capture() || field_.rule != FieldRule::kBaked;
+std::string FieldJudge::why_unread() const {
+  if (field_.rule == FieldRule::kDead) return std::string(field_.dead);
+  if (field_.shape != FieldShape::kScalar || !step_.rebuilt.graph) return "";
+  if (field_.rule == FieldRule::kConstant) return "";
+  if (field_.rule != FieldRule::kBaked) return "an eager step's: no launch of a graph takes it";
+  return capture() ? "" : "a replay has what its capture froze";
 }
 
 bool FieldJudge::is_there() const {
@@ -117,6 +118,7 @@ bool FieldJudge::is_planned_page() const {
 bool FieldJudge::judge_scalar() {
   const auto i = static_cast<size_t>(field_.buffer);
   const int64_t want = step_.twin.scalars[i];
+  judged("trace.shape");
   if (recorded_.data.size() != 1) {
     fail("trace.shape", {}, {}, "one number", number(static_cast<int64_t>(recorded_.data.size())));
     return true;
@@ -125,20 +127,24 @@ bool FieldJudge::judge_scalar() {
     judge_window(want);
     return true;
   }
+  const LawId of_bound = capture() ? LawId("len.baked_q") : LawId("len.bound");
+  judged(field_.rule == FieldRule::kConstant ? LawId("plan.argument")
+         : field_.rule == FieldRule::kExact  ? LawId("len.kv_extent")
+                                             : of_bound);
   if (field_.rule == FieldRule::kConstant && got(0) != want && !is_planned_page())
     fail("plan.argument", {}, {}, number(want), number(got(0)));
   if (field_.rule == FieldRule::kExact && got(0) != want)
     fail("len.kv_extent", {}, {}, number(want), number(got(0)));
   if (field_.rule == FieldRule::kExact || field_.rule == FieldRule::kConstant) return true;
   if (got(0) >= want) return true;
-  const LawId law = capture() ? LawId("len.baked_q") : LawId("len.bound");
-  fail(law, {}, {}, ">= " + number(want), number(got(0)));
+  fail(of_bound, {}, {}, ">= " + number(want), number(got(0)));
   return true;
 }
 
 /// Judges the wrapper of window layers. The twin has one where the keys of a list do not imply the
 /// window; any other wrapper may hide no key.
 void FieldJudge::judge_window(int64_t want) {
+  judged("mask.window");
   // A graph's plan is that of any batch.
   const int64_t window = step_.rebuilt.window();
   int64_t longest = step_.rebuilt.graph ? INT32_MAX : 0;
@@ -161,6 +167,7 @@ void FieldJudge::judge_dtype() {
   if (field_.any_integers || field_.shape == FieldShape::kSlots || dtype.starts_with("py")) return;
   if (mask && (dtype == "bool" || dtype == "uint8")) return;
   const bool wide = field_.shape == FieldShape::kList && buffer().dtype == DType::kI64;
+  judged("trace.dtype");
   const std::string want = mask ? "bool or uint8" : wide ? "int64" : "int32";
   if (dtype != want) fail("trace.dtype", {}, {}, want, dtype);
 }
@@ -184,6 +191,7 @@ int64_t FieldJudge::bucket_rows() const {
 
 /// As many rows as the twin's; a bucket may have more.
 bool FieldJudge::judge_shape() {
+  judged("trace.shape");
   const size_t rank = field_.shape == FieldShape::kTable ? 2 : 1;
   if (recorded_.shape.size() != rank) {
     fail("trace.shape", {}, {}, number(static_cast<int64_t>(rank)) + " axes",
@@ -215,6 +223,8 @@ int64_t FieldJudge::first_wrong(Rows* rows) const {
 }
 
 bool FieldJudge::judge_rows() {
+  judged("len.kv_extent", real_rows());
+  judged("len.padding", std::max<int64_t>(0, stored() - real_rows()));
   Rows rows;
   if (const int64_t r = first_wrong(&rows); r >= 0) {
     int64_t live = real_rows();
@@ -236,6 +246,7 @@ bool FieldJudge::judge_rows() {
 bool FieldJudge::judge_slots() {
   if (step_.rebuilt.batch.out_cache_loc.empty() && !capture())
     return leave_out("left_out.no_stores", "the line does not say where its tokens are stored");
+  judged("slot.write", stored());
   Rows rows;
   if (const int64_t r = first_wrong(&rows); r >= 0)
     fail("slot.write", r, {}, number(expected(r)), number(got(r)) + rows.more());
@@ -306,6 +317,9 @@ bool FieldJudge::judge_indptr() {
   const int64_t real = capture() ? (constant ? rows_ : 1) : real_rows();
   const bool of_width = has_queries_of_width();
   if (of_width && !capture() && !lists_own_keys()) return true;
+  judged("len.indptr_first");
+  judged("len.q_extent", std::min(real, stored()) - 1);
+  judged("len.indptr_monotone", std::max<int64_t>(0, stored() - real));
   if (got(0) != 0) {
     fail("len.indptr_first", 0, {}, "0", number(got(0)));
     return true;
@@ -321,6 +335,7 @@ bool FieldJudge::judge_indptr() {
     }
   }
   const int64_t tokens = step_.rebuilt.tokens(), last = stored() - 1;
+  if (field_.of_queries && tokens > 0) judged("len.total");
   if (field_.of_queries && tokens > 0 && last >= real && got(last) > tokens)
     fail("len.total", last, {}, "<= " + number(tokens) + " query tokens of the graph",
          number(got(last)) + ": the kernel reads and writes behind them");
@@ -345,6 +360,7 @@ void FieldJudge::judge_copy() {
 bool FieldJudge::judge_steps() {
   const RecordedField* told = step_.recorded_indptr(field_.buffer, rows_ + 1);
   const int64_t rows = told == nullptr ? real_rows() : std::min(stored(), told->cols - 1);
+  judged("plan.argument", rows);
   for (int64_t r = 0; r < rows; ++r) {
     const Part part = r < real_rows() ? part_of(buffer(), r) : keys_of(*told, r);
     if (part.size() < 0 || got(r) == part.size()) continue;  // below 0: the offsets' finding
@@ -358,6 +374,7 @@ bool FieldJudge::judge_steps() {
 bool FieldJudge::judge_sizes() {
   const std::vector<int64_t>& sizes = recorded_.data;
   const size_t rank = buffer().shape.size();
+  judged("trace.shape");
   if (recorded_.shape.size() != 1 || sizes.size() != rank) {
     fail("trace.shape", {}, {}, number(static_cast<int64_t>(rank)) + " sizes",
          number(static_cast<int64_t>(sizes.size())));

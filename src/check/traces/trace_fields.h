@@ -35,7 +35,7 @@ struct FieldVerdict {
     kLeftOut,  // it should have been judged, and could not be
   };
   Kind kind = Kind::kJudged;
-  std::string why = {};       // why, if kAbsent or kLeftOut
+  std::string why = {};       // why, if it was not judged
   std::string_view law = {};  // left_out.*, if kAbsent or kLeftOut
 };
 

@@ -73,6 +73,7 @@ class InputJudge {
     std::unordered_map<int64_t, int64_t> seen;
     for (int64_t i = 0; i < std::ssize(b_.req_pool_indices); ++i) {
       const auto [it, is_new] = seen.try_emplace(row_of(i), i);
+      judged("step.request");
       if (!is_new)
         fail("step.request", at("req_pool_indices", i), "a row that no other request has",
              std::to_string(row_of(i)) + ": request " + std::to_string(it->second) + "'s row");
@@ -102,6 +103,7 @@ class InputJudge {
   }
 
   void judge_window_map() {
+    judged("pool.window", std::ssize(b_.full_to_swa));
     for (int64_t slot = 0; slot < std::ssize(b_.full_to_swa); ++slot) {
       const int64_t to = b_.full_to_swa[static_cast<size_t>(slot)];
       if (std::in_range<int32_t>(to)) continue;
@@ -131,6 +133,7 @@ class InputJudge {
       const int64_t slot = columns[static_cast<size_t>(c)];
       if (rebuilt_.is_nobodys(slot)) continue;  // pool.slot
       const auto [it, is_new] = holders_.try_emplace(slot, Holder{i, c});
+      judged(c >= stored_columns(i) ? LawId("step.slots") : LawId("pool.shared"));
       const Holder other = it->second;
       if (is_new || share(other, {i, c})) continue;
       const bool mine = c >= stored_columns(i);
@@ -146,6 +149,8 @@ class InputJudge {
   /// Keys are read where they are stored. Slots of a draft's branches may not be in req_to_token
   /// yet. Tokens that nobody reads may be stored in padding's slot.
   void judge_stored() {
+    judged("slot.range", std::ssize(b_.out_cache_loc));
+    judged("slot.duplicate", std::ssize(b_.out_cache_loc));
     for (int64_t t = 0; t < std::ssize(b_.out_cache_loc); ++t) {
       const int64_t slot = b_.out_cache_loc[static_cast<size_t>(t)];
       if (!is_in_pool(slot) && slot != engine_.padding_slot)
@@ -155,6 +160,7 @@ class InputJudge {
     if (drafts_) judge_stored_once(apart && !is_drawn_);
     if (apart) return;
     for_each_stored([&](int64_t i, int64_t c, int64_t token, int64_t want, int64_t got) {
+      judged("slot.write");
       if (got != want && !rebuilt_.is_nobodys(want))  // else pool.slot
         fail("slot.write", at("out_cache_loc", token),
              "slot " + std::to_string(want) + ", where " + token_at(i, c) + " is read",
@@ -211,6 +217,7 @@ class InputJudge {
   void judge_padding() {
     if (is_draft_extend(b_.mode, DraftExtendV2::kIncluded)) return;
     const auto own = engine_.padding_slot;
+    judged("slot.write", std::ssize(rebuilt_.padding_slots));
     for (int64_t t = 0; t < std::ssize(rebuilt_.padding_slots); ++t) {
       const int64_t slot = rebuilt_.padding_slots[static_cast<size_t>(t)];
       const Where where = at("out_cache_loc", std::ssize(b_.out_cache_loc) + t);
@@ -248,6 +255,7 @@ class InputJudge {
       batch.spec.topk = std::max(2, batch.spec.topk);
       batch.spec.custom_mask = rebuilt_.tree_mask;
     }
+    judged("step.positions", std::ssize(b_.positions) + std::ssize(rebuilt_.padding_positions));
     const bool known = !is_tree_ || (!rebuilt_.tree_mask.empty() && validate(batch).ok());
     int64_t token = 0;
     for (int64_t i = 0; i < batch.size() && known; ++i) {

@@ -38,6 +38,7 @@ bool FieldJudge::judge_list() {
   for (int64_t r = 0; r < all; ++r) {
     const Part here = told != nullptr ? part_of(*told, r) : listed_part(r);
     if (here.begin < 0 || here.size() < 0) continue;  // the offsets' finding
+    judged("table.capacity");
     if (here.end > recorded_.width()) {
       fail("table.capacity", r, {}, ">= " + number(here.end) + " elements",
            number(recorded_.width()) + ": the kernel reads on behind them");
@@ -62,6 +63,8 @@ bool FieldJudge::find_wrong_slot(int64_t row, Part here, TablePlace* place) {
   if (shorter > 0 && here.end > recorded_.cols)
     return leave_out("left_out.not_stored", "live elements are not stored");
   const int64_t dead = first_live(row) / paged_.page;  // they may lead anywhere
+  judged("table.slot", shorter);
+  judged("table.unit", shorter);
   const auto first_wrong = [&](int64_t mine, int64_t theirs) {
     int64_t j = std::min(dead, shorter);
     while (j < shorter && (expected(theirs + j) == got(mine + j) ||
@@ -85,6 +88,7 @@ bool FieldJudge::find_wrong_slot(int64_t row, Part here, TablePlace* place) {
 /// Safe to run: slots or pages of the pool, as far as it is known.
 bool FieldJudge::judge_padded_list(int64_t row, Part here) {
   for (int64_t j = here.begin; j < std::min(here.end, recorded_.cols); ++j) {
+    judged("table.page_id");
     if (is_of_padding(got(j), paged_.page)) continue;
     fail("table.page_id", row, j - here.begin, padding_page(paged_.is_paged() ? "page" : "slot"),
          number(got(j)));

@@ -40,6 +40,7 @@ bool FieldJudge::judge_mask() {
     // A row of another length than the twin's is a finding of the offsets.
     if (r >= real_rows() || here.keys != pairs_of(r, part_of(twin(offsets), r), 0).keys) continue;
     if (!uniform && end > recorded_.cols) continue;
+    judged("mask.bit", here.size());
     for (int64_t p = 0; p < here.size(); ++p) {
       if (expected_bit(r, p) == (got(uniform ? 0 : here.begin + p) != 0)) continue;
       if (rows.wrong++ == 0) first = r, first_pair = p;
@@ -52,6 +53,7 @@ bool FieldJudge::judge_mask() {
 
 /// A graph's buffer may be longer; what an eager step hands over is what its kernel reads.
 bool FieldJudge::judge_mask_size(int64_t pairs) {
+  judged("mask.size");
   const int64_t have = recorded_.width();
   if (have < pairs || (have > pairs && !step_.rebuilt.graph)) {
     fail("mask.size", {}, {}, number(pairs) + " pairs of the queries and keys of its lists",

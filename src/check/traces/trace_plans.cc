@@ -34,6 +34,7 @@ bool is_needed(const TraceStep& step, const BufferInfo& field) {
 
 /// A step runs its own wrappers, whichever were planned; the ragged one is everybody's.
 void judge_wrapper(const TraceStep& step, const TraceCall& call, Status* findings) {
+  judged("plan.missing");
   const int64_t rows = step.rebuilt.graph ? step.rebuilt.rows : 0;
   if (call.name.empty() || call.name.starts_with("ragged") || call.bucket == rows) return;
   std::string of = "eager steps";
@@ -56,6 +57,7 @@ void judge_arguments(const TraceStep& step, Status* findings) {
   for (const BufferInfo& field : step.backend.buffers) {
     const bool told = is_planned(step.line, field.recorded) ||
                       (none && std::ranges::find(nulls, field.recorded) != nulls.end());
+    if (told && is_needed(step, field)) judged("plan.missing");
     if (told && is_needed(step, field) && step.recorded(field.recorded) == nullptr)
       findings->add(make_finding("plan.missing", at(std::string(field.recorded)),
                                  "what its kernel reads", "missing"));
@@ -105,6 +107,7 @@ void judge_plans(const TraceStep& step, Status* findings) {
     findings->add(make_finding("plan.missing", at(std::string(plan)), "planned", "not planned"));
   };
   for (const TraceCall& call : line.calls) {
+    if (step.rebuilt.capture) judged("plan.first");
     if (step.rebuilt.capture && call.kind.starts_with("fast"))
       findings->add(make_finding("plan.first", at(call.name + ".call"), "plan", call.kind));
     judge_wrapper(step, call, findings);

@@ -111,6 +111,7 @@ void NamedLine::tell_own_names(TraceVerdict* verdict) const {
   for (Finding& f : verdict->findings.findings()) rename(f.where.field, f.where.field.size());
   for (LeftOut& left : verdict->left_out)
     rename(left.words, std::min(left.words.find(':'), left.words.size()));
+  for (std::string& words : verdict->unread) rename(words, std::min(words.find(':'), words.size()));
 }
 
 }  // namespace shadowgraph

@@ -34,6 +34,7 @@ int64_t FieldJudge::recorded_len(const RecordedField* lens, int64_t row) const {
 }
 
 bool FieldJudge::has_columns(int64_t row, int64_t len, int64_t unit) {
+  judged("table.capacity");
   if (len <= 0 || pages(len, unit) <= recorded_.width()) return true;
   fail("table.capacity", row, recorded_.width(),
        ">= " + number(pages(len, unit)) + " columns for " + number(len) + " keys",
@@ -85,6 +86,8 @@ bool FieldJudge::find_wrong(int64_t unit, int64_t row, int64_t len, TablePlace* 
     const int64_t c = t / unit;
     if (c >= recorded_.width()) return false;  // table.capacity
     if (c >= recorded_.cols) return leave_out("left_out.not_stored", "live columns are not stored");
+    judged("table.slot");
+    judged("table.unit");
     const int64_t got = recorded_.data[static_cast<size_t>(row * recorded_.cols + c)];
     const int64_t slot = expected(row * columns + t / twin_unit) * twin_unit + t % twin_unit;
     if (slot >= 0 && got == slot / unit && t % unit == slot % unit) continue;
@@ -146,6 +149,7 @@ void FieldJudge::judge_padded_rows(int64_t unit, const RecordedField* lens) {
     const int64_t live = std::min(pages(std::max<int64_t>(0, len), unit), recorded_.cols);
     for (int64_t c = 0; c < live; ++c) {
       const int64_t page = recorded_.data[static_cast<size_t>(r * recorded_.cols + c)];
+      judged("table.page_id");
       if (is_of_padding(page, unit)) continue;
       fail("table.page_id", r, c, padding_page("page"), number(page));
       return;

@@ -122,6 +122,7 @@ class LineJudge {
 
  private:
   void judge_memory() {
+    judged("mem.out_of_bounds", std::ssize(line_.triton_oob));
     for (const std::string& access : line_.triton_oob)
       verdict_.findings.add(
           make_finding("mem.out_of_bounds", at("triton_oob"), "inside the storage", access));
@@ -139,7 +140,7 @@ class LineJudge {
 
   /// Keys that no trace has there.
   void check_key(const std::string& of, const std::string& key) {
-    if (is_trace_key(of, key)) return;
+    if (is_trace_key(of, key)) return check_read(of, key);
     std::string hint = meant_by(key, names_of_keys(of));
     for (const TraceKey& known : kTraceKeys) {
       if (known.name == key) hint = "; it belongs into " + std::string(known.of);
@@ -147,6 +148,13 @@ class LineJudge {
     std::string name = key;
     if (of != "line") name.insert(0, of + '.');
     leave_out("left_out.unknown_name", name + ": not known" + hint);
+  }
+
+  void check_read(const std::string& of, const std::string& key) {
+    constexpr std::string_view kNotRead = "not read";
+    for (const TraceKey& known : kTraceKeys)
+      if (known.of == of && known.name == key && known.what.starts_with(kNotRead))
+        verdict_.unread.push_back(of + '.' + key + std::string(known.what.substr(kNotRead.size())));
   }
 
   void check_keys() {
@@ -216,6 +224,7 @@ class LineJudge {
       return skip(twin.too_large() ? LawId("skip.large") : LawId("skip.refused_by_twin"),
                   "the twin refuses it: " + status.findings()[0].to_string());
     names_ = names_of_fields(info, &twin.meta());
+    judged("trace.exception");
     if (!line_.exception.empty()) {
       verdict_.findings.add(
           make_finding("trace.exception", at("exception"), "metadata", line_.exception));
@@ -293,7 +302,9 @@ class LineJudge {
     for (const auto& [name, recorded] : line_.expect) {
       const FieldVerdict verdict = judge_field_of(step, name, recorded);
       judged += verdict.kind == FieldVerdict::Kind::kJudged && !is_choice(step.backend, name);
-      if (!verdict.why.empty())
+      if (verdict.kind == FieldVerdict::Kind::kUnread && !verdict.why.empty())
+        verdict_.unread.push_back(name + ": " + verdict.why);
+      else if (!verdict.why.empty())
         verdict_.left_out.push_back({verdict.law, name + ": " + verdict.why});
     }
     for (const std::string& name : names_of_fields(step.backend)) {

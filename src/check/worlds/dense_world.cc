@@ -178,6 +178,7 @@ Status DenseWorld::same_outputs() const {
   const std::byte* kept = kept_.data();
   for (const Buffer* b : outputs()) {
     const size_t row = row_bytes(*b);
+    judged("num.bits", tokens_);
     for (int64_t t = 0; t < tokens_; ++t, kept += row) {
       if (std::memcmp(kept, b->data + static_cast<size_t>(t) * row, row) == 0) continue;
       status.add(make_finding("num.bits", at(b->name, t), "the bits of the eager step",
@@ -247,6 +248,7 @@ Status DenseWorld::check_stored(const CanonicalRows& rows, const Tensors& given)
   for (size_t t = 0; t < encoded_.size() && status.ok(); ++t)
     if (!holds(static_cast<int32_t>(encoded_[t]), given, t, 1))
       fail("encoder_out_cache_loc", t, encoded_[t]);
+  judged("slot.write", std::ssize(encoded_) + std::ssize(rows.stored));
   size_t row = 0;
   for (size_t t = 0; t < rows.stored.size() && status.ok(); ++t) {
     while (static_cast<size_t>(rows.cu_seqlens_q[row + 1]) <= t) ++row;

@@ -34,6 +34,7 @@ Status compare_outputs(const Buffer& out, int64_t first, std::span<const float> 
   Status status;
   const int64_t a_token = out.rows(0, 1).count;
   const auto* got = reinterpret_cast<const float*>(out.data) + first * a_token;
+  judged("num.bits", std::ssize(want));
   const int64_t i = first_difference(want.data(), got, std::ssize(want), DType::kF32);
   if (i < 0) return status;
   status.add(make_finding(

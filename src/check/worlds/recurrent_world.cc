@@ -287,6 +287,7 @@ Status RecurrentWorld::compare_pools(const HostStates& want, bool moved) const {
   Status status;
   const auto compare = [&](const Buffer& b, const std::vector<float>& values) {
     const int64_t n = a_place(b);
+    judged(moved ? LawId("state.moved") : LawId("state.pool"), b.shape[0] - 1);
     for (int64_t slot = 1; slot < b.shape[0]; ++slot) {
       const int64_t i = first_difference(values.data() + slot * n, floats(b) + slot * n, n);
       if (i < 0) continue;
@@ -306,6 +307,7 @@ Status RecurrentWorld::compare_drafts(const HostStates& want, int64_t row) const
   Status status;
   const auto compare = [&](const Buffer& b, const std::vector<float>& values) {
     const int64_t n = a_place(b);
+    judged("state.draft");
     const int64_t i = first_difference(values.data() + row * n, floats(b) + row * n, n);
     if (i < 0) return;
     status.add(make_finding("state.draft", at(b.name, row, i / (n / draft_steps_)),

@@ -204,6 +204,7 @@ Status SparseWorld::compare_pool(const Buffer& b, std::span<const std::byte> wan
   Status status;
   const size_t page = b.bytes() / static_cast<size_t>(place_.options.slots) *
                       static_cast<size_t>(place_.model.page_size);
+  judged("slot.write", place_.options.slots - place_.model.page_size);
   if (std::memcmp(b.data + page, &want[page], want.size() - page) == 0) return status;
   for (int32_t slot = place_.model.page_size; slot < place_.options.slots; ++slot) {
     for (const Elements& e : places(b, slot)) {

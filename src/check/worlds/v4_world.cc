@@ -206,6 +206,7 @@ Status V4World::compare_pools(HostLatents& want) const {
   for (const Shelf* s : shelves()) {
     const std::vector<std::byte>& bytes = bytes_of(*s, &want);
     const size_t size = size_of(s->buffer.dtype);
+    judged("latent.pool", std::ssize(s->defined) - s->first);
     for (int64_t slot = s->first; slot < std::ssize(s->defined); ++slot) {
       for (const Elements e : s->places(slot)) {
         const size_t from = static_cast<size_t>(e.first) * size;

@@ -96,6 +96,7 @@ Status check_exact(const AttentionCase& x, const AttentionData& data, const RowR
           expected = expected_row(x, data.requests[request], head / group, w);
         denominator = w.denominator;
         const std::byte* got = results.out[static_cast<size_t>(row)].data() + head * row_bytes;
+        judged("num.exact", x.head_dim_vo);
         const auto i = first_difference(x, expected, got);
         if (!i) continue;
         const auto number = [&](const std::byte* p) {

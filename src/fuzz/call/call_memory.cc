@@ -94,6 +94,7 @@ bool CallMemory::Tensor::is_poison(const AccessSpan& s, int64_t* byte) const {
 
 Status CallMemory::check_written(std::span<const ConstTensorView> written) const {
   Status status;
+  judged("num.write_set", std::ssize(tensors_));
   for (const Tensor& t : tensors_) {
     if (const auto byte = t.memory.first_difference(t.before, t.ranges_of(written)))
       status.add(make_finding("num.write_set", at(std::string(t.field) + " byte", *byte),
@@ -105,6 +106,7 @@ Status CallMemory::check_written(std::span<const ConstTensorView> written) const
 Status CallMemory::check_writes(const Tensor& t, const Footprint& spans,
                                 std::span<const ConstTensorView> written) const {
   Status status;
+  judged("num.write_set");
   const BufferRanges wanted = t.ranges_of(written), said = t.ranges_of(spans, Access::kWrite);
   if (wanted == said) return status;
   const int64_t byte = first_apart(wanted, said);
@@ -127,6 +129,7 @@ Status CallMemory::check_footprint(const Footprint& spans, std::span<const Const
     int64_t byte = 0;
     for (const AccessSpan& s : spans) {
       if (s.count <= 0 || !t.holds(s.buffer)) continue;
+      judged("mem.out_of_bounds");
       const BufferRange r = t.range_of(s);
       if (r.begin < 0 || r.end > t.memory.size()) {
         fail("mem.out_of_bounds", r.begin < 0 ? r.begin : r.end - 1, "a byte of the tensor",
@@ -134,6 +137,7 @@ Status CallMemory::check_footprint(const Footprint& spans, std::span<const Const
         break;
       }
       if (s.access != Access::kRead || !is_float(t.view.dtype) || is_idle(s.row)) continue;
+      judged("mem.uninit_read");
       if (!t.is_poison(s, &byte)) continue;
       fail("mem.uninit_read", byte, "a read of what was laid down", "a read of poison");
       break;

@@ -36,6 +36,7 @@ class LaidCall {
       status.add(m->check_written(written_));
       status.add(m->check_footprint(spans, written_, is_idle));
     }
+    judged("mem.red_zone");
     if (const auto byte = workspace_.first_beside())
       status.add(make_finding("mem.red_zone", at("scratch byte", *byte),
                               "no write beside the " + std::to_string(workspace_.size()) +

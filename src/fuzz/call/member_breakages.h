@@ -28,10 +28,17 @@ class MemberBreakages {
       add(std::string(name) + " with axis " + std::to_string(axis) + " one short", "input.shape",
           [&t, axis] { --t.shape[axis]; });
     }
+    if (const int axis = long_axis(t); axis >= 0)
+      add(std::string(name) + " with rows out of reach", "input.overflow",
+          [&t, axis] { t.stride[static_cast<size_t>(axis)] = int64_t{1} << 60; });
   }
   void written(const char* name, TensorView& t, const char* shape) {
     read(name, t, shape);
-    if (t.defined() && t.numel() > 0) written_.push_back({name, &t});
+    if (!t.defined() || t.numel() == 0) return;
+    written_.push_back({name, &t});
+    if (const int axis = long_axis(t); axis >= 0)
+      add(std::string(name) + " with all rows at one address", "input.stride",
+          [&t, axis] { t.stride[static_cast<size_t>(axis)] = 0; });
   }
   void plane(const char* name, KvPlane& p) {
     break_view(name, p.data, p.dtype, true);
@@ -106,6 +113,15 @@ class MemberBreakages {
     const char* name;
     TensorView* view;
   };
+
+  /// The first axis of several elements in a view of some; -1: none.
+  template <class Byte>
+  static int long_axis(const BasicTensorView<Byte>& t) {
+    if (t.numel() == 0) return -1;
+    for (int axis = 0; axis + 1 < t.rank; ++axis)
+      if (t.shape[static_cast<size_t>(axis)] > 1) return axis;
+    return -1;
+  }
 
   template <class T>
   void set(const char* name, const char* how, LawId law, std::span<const T>* l, size_t i, T value) {

@@ -39,6 +39,7 @@ Status check_mean(const MergeCase& x, const MergeData& t, const RowResults& resu
       sum += t.v.value(row * t.states + state, head, element % x.head_dim);
       ++count;
     }
+    judged("num.exact");
     std::byte expected[4] = {};
     store_float(expected, x.out_dtype, 0, count == 0 ? 0 : sum / count);
     const std::byte* got = results.out[static_cast<size_t>(row)].data() +

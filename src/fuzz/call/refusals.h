@@ -52,6 +52,7 @@ std::vector<Breakage> breakages(SparseCall* call, Spoils* spoils);
 template <class Scene>
 Status check_breakage(const Scene& scene, const Breakage& b, const typename Scene::Call& broken) {
   const Status said = execute(broken);
+  judged(b.law);
   const std::string_view id = b.law.law().id;
   const bool named =
       std::ranges::any_of(said.findings(), [&](const Finding& f) { return f.id == id; });

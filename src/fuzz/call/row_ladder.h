@@ -34,6 +34,7 @@ Status check_rows(const Case& x, const RunOptions& options) {
   Status variant;
   for (size_t i = 0; i < other.calls.size() && variant.ok(); ++i) {
     varied.lay(i);
+    if (i == 0) variant = check_refusal(varied, rng);  // with a plan, or a workspace
     variant.add(varied.run());
     varied.collect(&again);
   }

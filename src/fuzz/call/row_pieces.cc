@@ -59,6 +59,7 @@ void vary_rows(const CutStep& step, Rng& rng, RowArrangement* how) {
 Status compare_rows(const char* field, const RowBytes& a, const RowBytes& b, const std::string& how,
                     bool where_both) {
   Status status;
+  judged("num.bits", std::ssize(a));
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || (where_both && (a[i].empty() || b[i].empty()))) continue;
     status.add(make_finding("num.bits", at(field, static_cast<int64_t>(i)),

@@ -63,6 +63,7 @@ class ProgramRun {
     close_captures();
     compare("device.capture_pure", "after the program");
     for (const Captured& c : graphs_) check_graph(c);
+    judged("device.no_alarm");
     Status alarms = device_.take_findings();
     for (Finding& alarm : alarms.findings()) {
       add("device.no_alarm", alarm.id, "no finding", alarm.to_string());
@@ -161,6 +162,7 @@ class ProgramRun {
   void check_atomic(const DeviceCall& call, DeviceError error, const Infos& before,
                     const Infos& after) {
     for (size_t s = 0; s < kStreams; ++s) {
+      judged("device.error_atomic");
       const CaptureInfo &b = before[s], &a = after[s];
       const bool over = call.verb == DeviceVerb::kEnd && a.status == CaptureStatus::kNone;
       const bool invalidated =
@@ -177,6 +179,7 @@ class ProgramRun {
     if (!terminal) return;
     const uint64_t id = before[call.stream].id;
     for (size_t s = 0; s < kStreams; ++s) {
+      judged("device.capture_ends");
       const bool took_part = s == call.stream || (id != 0 && before[s].id == id);
       if (took_part && after[s].status != CaptureStatus::kNone)
         add("device.capture_ends", 's' + std::to_string(s), "none", "still capturing");
@@ -198,6 +201,7 @@ class ProgramRun {
   }
 
   void compare(LawId law, const char* when) {
+    judged(law);
     if (const DeviceError error = device_.device_synchronize(); error != kSuccess) {
       add(law, when, "cudaSuccess", std::string(name_of(error)));
       return;

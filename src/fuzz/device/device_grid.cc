@@ -19,6 +19,7 @@ DeviceGridResult run_device_grid(int max_calls, int threads, size_t max_findings
   const auto work = [&] {
     for (size_t part = next++; part < parts && !enough && !stop; part = next++) {
       DeviceGridResult mine;
+      const CountsJudgements counts(&mine.laws);
       uint64_t number = 0;
       for_each_small_program(part, max_calls, [&](const DeviceProgram& program) {
         if (!shard.has(number++)) return true;
@@ -29,7 +30,7 @@ DeviceGridResult run_device_grid(int max_calls, int threads, size_t max_findings
       const std::lock_guard lock(mutex);
       all.programs += mine.programs;
       all.findings.add(std::move(mine.findings));
-      all.coverage.add(mine.coverage);
+      all.coverage.add(mine.coverage), all.laws.add(mine.laws);
       enough = enough || std::as_const(all.findings).findings().size() >= max_findings;
       progress(++done, parts);
     }

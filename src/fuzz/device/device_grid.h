@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "core/law_counts.h"
 #include "core/shard.h"
 #include "fuzz/device/device_program.h"
 
@@ -14,6 +15,7 @@ struct DeviceGridResult {
   uint64_t programs = 0;
   Status findings;
   DeviceCoverage coverage;
+  LawCounts laws;
 };
 
 /// All programs of up to max_calls calls of small_scope(), or those that a shard has: numbers count

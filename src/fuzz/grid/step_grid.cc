@@ -216,9 +216,12 @@ StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int t
   size_t done = 0;
   const auto work = [&] {
     for (size_t i = next++; i < parts.size() && !enough && !stop; i = next++) {
+      LawCounts laws;
+      const CountsJudgements counts(&laws);
       StepGridResult mine = run_part(parts[i], backend, tap, steps[i], command, max_findings,
                                      [&] { return !enough && !stop; });
       const std::lock_guard lock(mutex);
+      all.laws.add(laws);
       all.steps += mine.steps, all.skipped += mine.skipped, all.replays += mine.replays;
       all.findings.add(std::move(mine.findings));
       enough = std::as_const(all.findings).findings().size() >= max_findings;

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "check/runner.h"
+#include "core/law_counts.h"
 #include "core/shard.h"
 #include "shadowgraph/status.h"
 
@@ -41,6 +42,7 @@ struct StepGridResult {
   uint64_t steps = 0;    // that were run
   uint64_t skipped = 0;  // that the backend does not serve
   uint64_t replays = 0;
+  LawCounts laws;
   Status findings;  // reproduce: the command that runs its step alone, without the tap
 };
 

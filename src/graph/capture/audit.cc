@@ -15,6 +15,7 @@ class Audit {
  public:
   Status run(const Graph& kept, const Graph& again) {
     const auto a = kept.nodes(), b = again.nodes();
+    judged("graph.topology_changed");
     const bool same_edges = std::equal(kept.edges().begin(), kept.edges().end(),
                                        again.edges().begin(), again.edges().end());
     if (a.size() != b.size()) {
@@ -65,11 +66,12 @@ class Audit {
     scalar(name + " shared_bytes", kept.shared_bytes, again.shared_bytes);
     for (size_t i = 0; i < kept.args.size(); ++i) {
       const auto a = kept.args.bytes(i), b = again.args.bytes(i);
+      const bool is_address = kept.args.kind(i) == ArgKind::kPointer;
+      const LawId law = is_address ? LawId("graph.address_changed") : LawId("graph.baked_scalar");
+      judged(law);
       const bool same = kept.args.kind(i) == again.args.kind(i) &&
                         std::equal(a.begin(), a.end(), b.begin(), b.end());
       if (same) continue;
-      const bool is_address = kept.args.kind(i) == ArgKind::kPointer;
-      const LawId law = is_address ? LawId("graph.address_changed") : LawId("graph.baked_scalar");
       const size_t word = first_difference(a, b);
       differ(law, name + " argument " + std::to_string(i), text(again.args, i, is_address, word),
              text(kept.args, i, is_address, word));
@@ -95,9 +97,11 @@ class Audit {
   }
 
   void address(const char* what, const void* kept, const void* again) {
+    judged("graph.address_changed");
     if (kept != again) differ("graph.address_changed", what, "an address", "another address");
   }
   void scalar(const std::string& what, uint64_t kept, uint64_t again) {
+    judged("graph.baked_scalar");
     if (kept != again)
       differ("graph.baked_scalar", what, std::to_string(again), std::to_string(kept));
   }

@@ -249,6 +249,7 @@ void Executor::Impl::run_until(Finished finished) {
     const auto bound = static_cast<uint32_t>(steps.size());
     if (run(steps[bound > 1 ? choose(bound) : 0])) quiet = 0, stalled = false;
   }
+  judged("graph.stuck");
   stalled = false;
 }
 

@@ -180,6 +180,7 @@ Executor::Impl::Outcome Executor::Impl::run_kernel(const Step& step, const Kerne
 void Executor::Impl::check_host_memory(const Step& step) {
   const ExecNode& node = node_of(step);
   const Origin by = origin_of(step);
+  judged("mem.host_lifetime");
   const std::string ended = host_blocks.ended_among(node.pointers);
   const bool changed = ended.empty() && staged.is_changed(by.serial, node);
   if (ended.empty() && !changed) return;
@@ -219,6 +220,7 @@ Executor::Impl::Outcome Executor::Impl::run_set(const Step& step, const MemsetPa
 
 Executor::Impl::Outcome Executor::Impl::run_host(const HostParams& call) {
   if (!staged.empty()) staged.note_changes();
+  judged("graph.host_callback");
   hooks.host_function(true);
   call.fn(call.user_data);
   hooks.host_function(false);
@@ -316,6 +318,7 @@ std::shared_ptr<const ExecBody> Executor::Impl::chosen_body(Operation& op, const
   if (iteration > 0 && !loops) return nullptr;
   if (conditional == nullptr) return node.bodies.empty() ? nullptr : node.bodies.front();
   const std::optional<uint32_t> set = op.conditionals.value(conditional->handle);
+  if (memory.checked()) judged("mem.uninit_read");
   if (!set && memory.checked()) {
     Where where = at("conditional handle " + std::to_string(conditional->handle.value));
     where.phase = "replay";

@@ -111,6 +111,7 @@ void Races::compare(const AccessRun& run, Operation& with, Entry& entry) {
   for (Entry& other : with.entries) {
     const bool ordered = same ? is_not_after(other.id, run.id)
                               : run.operation.is_before(with.position, other.id, run.id);
+    judged(other.transfer || entry.transfer ? LawId("mem.unordered_access") : LawId("mem.race"));
     if (ordered) continue;
     const uintptr_t at = first_conflict(other, entry);
     if (at != 0) report(other, entry, at);

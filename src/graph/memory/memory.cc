@@ -143,6 +143,7 @@ void DeviceMemory::poison(const Footprint& spans) {
 }
 
 void DeviceMemory::judge_leaks(Status* findings) const {
+  judged("mem.leak");
   for (const Block& b : impl_->blocks.all()) {
     const AllocKind kind = b.allocation.kind;
     if (b.parent != nullptr || !b.usable()) continue;

@@ -66,6 +66,8 @@ class Judge {
   std::vector<Target> targets_;
   size_t last_target_ = 0;
   std::vector<Found> found_;
+  // Spans: of a row with an owner; that read; of these, from what each step or replay writes
+  int64_t owned_ = 0, read_ = 0, renewed_ = 0;
   bool all_mapped_ = true;
 };
 
@@ -135,6 +137,9 @@ void Judge::find_at(LawId law, const AccessSpan& span, const Target& target, siz
 }
 
 void Judge::report(Status* findings) {
+  judged("mem.wrong_region", owned_);
+  judged("mem.uninit_read", read_);
+  judged("mem.stale_input", renewed_);
   for (Found& f : found_) {
     if (f.more > 0) f.finding.got += "; and " + std::to_string(f.more) + " more such accesses";
     findings->add(std::move(f.finding));
@@ -206,6 +211,7 @@ bool Judge::wrong_owner(const AccessSpan& span, const Target& target, size_t fir
   if (!shadow.owned || span.row < 0 || row >= memory_.row_owners.size()) return false;
   const OwnerId owner = memory_.row_owners[row];
   if (owner == 0) return false;
+  ++owned_;
   for (size_t i = first; i < last;) {
     const uint32_t set = shadow.owner()[i];
     if (set != 0 && !memory_.owner_sets.contains(set, owner)) {
@@ -229,6 +235,7 @@ bool Judge::stale(const Block& block, const Origin& writer) const {
 
 void Judge::contents(const AccessSpan& span, const Target& target, size_t first, size_t last) {
   const Block& b = *target.block;
+  ++read_;
   const uint8_t* state = b.shadow.state();
   constexpr auto kInit = static_cast<uint8_t>(GranuleState::kInit);
   const size_t wrong = first_unlike(state, first, last, kInit);
@@ -241,6 +248,7 @@ void Judge::contents(const AccessSpan& span, const Target& target, size_t first,
     return;
   }
   if (b.lifetime != Lifetime::kPerStep && b.lifetime != Lifetime::kScratch) return;
+  ++renewed_;
   const uint32_t* writer = b.shadow.writer();
   for (size_t i = first; i < last; i = first_unlike(writer, i, last, writer[i])) {
     if (!stale(b, memory_.origins[writer[i]])) continue;
@@ -289,6 +297,9 @@ bool DeviceMemory::judge(const Origin& by, std::span<const BakedPointer> pointer
   }
   Judge judge(*impl_, *this, by, pointers);
   for (const AccessSpan& span : spans) judge.judge(span);
+  for (const LawId law : {LawId("mem.out_of_bounds"), LawId("mem.red_zone"),
+                          LawId("mem.use_after_free"), LawId("mem.stale_generation")})
+    judged(law, std::ssize(spans));
   judge.report(findings);
   return judge.all_mapped();
 }
@@ -296,6 +307,7 @@ bool DeviceMemory::judge(const Origin& by, std::span<const BakedPointer> pointer
 void DeviceMemory::judge_output(const void* p, size_t bytes, uint64_t ticket, Status* findings) {
   const auto offset = impl_->blocks.offset_of(p);
   if (!checked() || !offset) return;
+  judged("mem.clobbered_output");
   const size_t end = *offset + std::min(bytes, impl_->blocks.capacity() - *offset);
   impl_->blocks.for_each_shadow(*offset, end, [&](Block& b, size_t from, size_t to) {
     const uint32_t* writer = b.shadow.writer();

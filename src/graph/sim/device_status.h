@@ -12,6 +12,7 @@ namespace shadowgraph {
 /// call: "cudaGraphLaunch".
 inline Status device_status(std::string_view call, DeviceError error) {
   Status status;
+  judged("graph.device_error");
   if (error != DeviceError::kSuccess) {
     status.add(make_finding(
         "graph.device_error", at(std::string(call)), "cudaSuccess",

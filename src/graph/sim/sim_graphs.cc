@@ -99,6 +99,7 @@ DeviceError SimDevice::graph_exec_update(ExecHandle exec, GraphHandle g, UpdateI
   return impl_->call([&](ThreadState&) {
     const DeviceError error = impl_->graphs.exec_update(exec, g, info);
     if (error != kSuccess) return error;
+    judged("graph.update_order");
     const int32_t misplaced = impl_->graphs.find_exec(exec)->body->misplaced;
     if (misplaced >= 0) {
       impl_->add_finding("graph.update_order", "node " + std::to_string(misplaced),
@@ -171,6 +172,7 @@ DeviceError SimDevice::graph_launch(ExecHandle handle, StreamHandle stream_handl
     DeviceError error = impl_->captures.enter_uncapturable(*s);
     if (error != kSuccess) return error;
     const Exec* exec = impl_->graphs.find_exec(handle);
+    judged("mem.use_after_free");
     if (exec == nullptr) {
       if (impl_->destroyed_execs.contains(handle))
         impl_->add_finding("mem.use_after_free", "graph exec", "an exec that lives",
@@ -178,6 +180,7 @@ DeviceError SimDevice::graph_launch(ExecHandle handle, StreamHandle stream_handl
       return kInvalidValue;
     }
     auto& state = impl_->execs[handle];
+    if (state.expected) judged("mem.stale_generation");
     if (state.expected && state.expected != exec->parameters_of) {
       impl_->add_finding("mem.stale_generation", "graph exec",
                          "the parameters of the graph that the launch is meant for",

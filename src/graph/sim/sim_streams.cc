@@ -40,6 +40,7 @@ DeviceError SimDevice::stream_destroy(StreamHandle handle) {
   return impl_->call([&](ThreadState&) {
     const auto found = impl_->streams.find(handle);
     if (found == impl_->streams.end()) return kInvalidResourceHandle;
+    judged("graph.destroyed_in_capture");
     if (found->second->capture != nullptr) {
       impl_->add_finding("graph.destroyed_in_capture", "stream", "a stream that is not capturing",
                          "a stream of a capture that is open");

@@ -1,0 +1,90 @@
+// Random cases have every feature, and every law of theirs is judged: what a report names as not
+// looked at was not drawn, and not out of reach.
+#include "fuzz/features.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/laws.h"
+#include "fuzz/fuzz.h"
+
+namespace shadowgraph {
+namespace {
+
+FuzzResult fuzz(const FuzzOptions& options) {
+  const std::atomic<bool> stop{false};
+  FuzzResult result = run_fuzz(options, nullptr, stop);
+  EXPECT_EQ(result.findings.to_string(), "ok");
+  return result;
+}
+
+FuzzOptions histories_of(std::vector<const Backend*> backends) {
+  FuzzOptions options;
+  options.seed = 44, options.kernels = false;
+  options.histories.backends = std::move(backends);
+  return options;
+}
+
+void expect_all(const FeatureCounts& features) {
+  EXPECT_FALSE(features.empty());
+  for (const auto& [name, cases] : features) EXPECT_GT(cases, 0) << name;
+}
+
+/// Laws.inc says which runs judge a law, and that is what they do.
+void expect_judged(const LawCounts& laws, std::string_view run) {
+  for (size_t i = 0; i < std::size(kLaws); ++i)
+    EXPECT_EQ(laws.all()[i] > 0, is_judged_in(kLaws[i], run)) << kLaws[i].id;
+}
+
+TEST(Features, HistoriesHaveEachAndJudgeEachOfTheirLaws) {
+  FuzzOptions options = histories_of({all_backends().begin(), all_backends().end()});
+  options.cases = 1200;
+  const FuzzResult result = fuzz(options);
+  expect_all(result.features);
+  expect_judged(result.laws, "histories");
+}
+
+TEST(Features, CallsHaveEachAndJudgeEachOfTheirLaws) {
+  FuzzOptions options;
+  options.seed = 45, options.cases = 4000;
+  const FuzzResult result = fuzz(options);
+  expect_all(result.features);
+  expect_judged(result.laws, "calls");
+}
+
+TEST(Features, AreThoseThatSomeBackendServes) {
+  const Backend* triton = find_backend("triton");
+  const FeatureCounts served = all_features(std::vector{triton}, false);
+  EXPECT_TRUE(served.contains("histories topk"));
+  EXPECT_FALSE(served.contains("histories dcp_size"));
+  EXPECT_FALSE(served.contains("calls sinks"));
+  EXPECT_TRUE(all_features({}, true).contains("calls sinks"));
+  for (const auto& [name, cases] : all_features(std::vector{triton}, true))
+    EXPECT_EQ(cases, 0) << name;
+}
+
+TEST(Features, ARunOfOneBackendSaysWhichLawsItCouldNotJudge) {
+  FuzzOptions options = histories_of({find_backend("triton")});
+  options.cases = 60;
+  const FuzzResult result = fuzz(options);
+  EXPECT_EQ(result.laws.of("sparse.choice"), 0);
+  EXPECT_GT(result.laws.of("len.kv_extent"), 0);
+  EXPECT_GT(result.laws.of("mem.not_uploaded"), 0);
+  EXPECT_GT(result.features.at("histories page_size"), 0);
+}
+
+TEST(Features, ShrinkingAFailureIsNotCounted) {
+  FuzzOptions options = histories_of({find_backend("flashattention")});
+  options.cases = 8, options.histories.shrink_tries = 20;
+  const FuzzResult clean = fuzz(options);
+  const Planted planted(std::vector<const Fault*>{find_fault("K01")});
+  options.histories.tap = planted.tap();
+  const std::atomic<bool> stop{false};
+  const FuzzResult result = run_fuzz(options, nullptr, stop);
+  ASSERT_GT(result.failures.size(), 0u);
+  EXPECT_LE(result.laws.of("step.request"), clean.laws.of("step.request"));
+}
+
+}  // namespace
+}  // namespace shadowgraph

@@ -1,0 +1,65 @@
+// A report counts what each law judged and which features cases had, and ends with those of none.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "report/report.h"
+
+namespace shadowgraph {
+namespace {
+
+std::string text_of(const Report& r, bool quiet = false) {
+  RenderOptions options;
+  options.quiet = quiet;
+  return render(r, options);
+}
+
+/// Counts of two families, and of features.
+Report counts_report() {
+  Report r;
+  r.laws = {{"len.copy", 0}, {"len.total", 9}, {"sparse.keys", 0}, {"sparse.seen", 0}};
+  r.features = {{"histories items", 0}, {"histories topk", 4}};
+  return r;
+}
+
+TEST(Text, EndsWithTheLawsAndFeaturesThatWereNotLookedAt) {
+  Report r = counts_report();
+  const std::string lines =
+      "laws that judged nothing, 3 of 4: len.copy, sparse.*\n"
+      "features that no case had, 1 of 2: histories items\n";
+  EXPECT_NE(text_of(r).find('\n' + lines + '\n' + r.verdict()), std::string::npos) << text_of(r);
+  EXPECT_EQ(text_of(r, true).find("judged nothing"), std::string::npos);
+  r.laws[0].judged = r.laws[2].judged = r.laws[3].judged = r.features[0].cases = 1;
+  EXPECT_EQ(text_of(r).find("judged nothing"), std::string::npos);
+  EXPECT_EQ(text_of(r).find("no case had"), std::string::npos);
+}
+
+TEST(Json, CountsEveryLawAndFeature) {
+  RenderOptions options;
+  options.format = Format::kJson;
+  const std::string text = render(counts_report(), options);
+  for (const char* member : {"\"len.copy\": 0", "\"len.total\": 9", "\"histories topk\": 4"})
+    EXPECT_NE(text.find(member), std::string::npos) << text;
+}
+
+TEST(Report, HasTheLawsOfItsRunsAndWhatElseWasJudged) {
+  LawCounts counts;
+  counts.add("plan.first", 2), counts.add("num.exact", 1);
+  constexpr std::string_view kTraces[] = {"traces"};
+  Report r;
+  r.add_laws(counts, kTraces);
+  r.add_laws(counts, kTraces);
+  const auto of = [&](std::string_view law) {
+    const auto it = std::ranges::find(r.laws, law, &LawTally::law);
+    return it == r.laws.end() ? -1 : it->judged;
+  };
+  EXPECT_EQ(of("plan.first"), 4);
+  EXPECT_EQ(of("plan.missing"), 0);  // of traces, and not judged
+  EXPECT_EQ(of("num.exact"), 2);     // of other runs, and judged
+  EXPECT_EQ(of("num.bits"), -1);
+  EXPECT_TRUE(std::ranges::is_sorted(r.laws, {}, &LawTally::law));
+}
+
+}  // namespace
+}  // namespace shadowgraph
