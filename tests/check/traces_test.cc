@@ -152,7 +152,11 @@ TEST(TraceVerdicts, PaddedRowsAnswerToLawsOnly) {
   line.expect["cache_seqlens_int32"].data[2] = 9;
   EXPECT_EQ(laws(line), Laws{"table.page_id page_table 2 2"});
   line.expect["cache_seqlens_int32"].data[2] = 13;
+  EXPECT_EQ(laws(line),
+            (Laws{"len.padding cache_seqlens_int32 2", "table.capacity page_table 2 3"}));
+  line.config.max_context_len = 0;  // not said
   EXPECT_EQ(laws(line), Laws{"table.capacity page_table 2 3"});
+  line.config.max_context_len = replay_line().config.max_context_len;
   line.expect["cache_seqlens_int32"].data[2] = -1;
   EXPECT_EQ(laws(line), Laws{"len.padding cache_seqlens_int32 2"});
   line = replay_line();
@@ -179,6 +183,25 @@ TEST(TraceVerdicts, APaddedRowWithoutARecordedLengthHasAsManyKeysAsItMustHave) {
   EXPECT_EQ(found(line), "ok");
   line.expect["page_table"].data[6] = -1;
   EXPECT_EQ(laws(line), Laws{"table.page_id page_table 2 0"});
+}
+
+TEST(TraceVerdicts, WhatTheRowsOfACaptureAndOtherModesDoNotReadIsUnread) {
+  const auto unread = [](const TraceLine& line) { return judge_trace(line).unread; };
+  TraceLine line = decode_line();
+  EXPECT_EQ(unread(line), std::vector<std::string>());
+  line.input["extend_seq_lens"] = {"int32", {2}, 2, {1, 1}};
+  EXPECT_EQ(unread(line), std::vector<std::string>{
+                              "input.extend_seq_lens: the mode says how many tokens are new"});
+  line = decode_line();
+  line.phase = "capture";
+  const std::vector<std::string> words = unread(line);
+  for (const char* key : {"req_pool_indices", "req_to_token"})
+    EXPECT_EQ(std::ranges::count(
+                  words, "input." + std::string(key) + ": the rows of a capture are padding"),
+              1)
+        << key;
+  line.phase = "unheard of";
+  EXPECT_EQ(unread(line), std::vector<std::string>());
 }
 
 TEST(TraceVerdicts, WhatAKernelReadsHasItsType) {

@@ -1,5 +1,7 @@
 """Laws of `check` on engine traces. Usage: traces_test.py BINARY TRACE_FOLDER."""
 
+import collections
+import glob
 import gzip
 import json
 import os
@@ -19,6 +21,22 @@ def run(*args):
     """Exit code, stdout, stderr."""
     done = subprocess.run([BINARY, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
     return done.returncode, done.stdout, done.stderr
+
+
+def flat(data):
+    """The numbers of nested lists, one after the other."""
+    return [x for item in data for x in flat(item)] if isinstance(data, list) else [data]
+
+
+def with_number(data, at, value):
+    """Nested lists with another number, by its place in flat(data)."""
+    if not isinstance(data, list):
+        return value if at == 0 else data
+    changed = []
+    for item in data:
+        changed.append(with_number(item, at, value))
+        at -= len(flat(item))
+    return changed
 
 
 class Traces(unittest.TestCase):
@@ -253,6 +271,67 @@ class Traces(unittest.TestCase):
                      "unread, config.max_bs: seq_lens has a graph's rows (2 lines) [unread.field]"):
             self.assertIn(said, notes)
             self.assertIn(said, run("check", path)[1])
+
+    # What has no live element in any recorded line, and why.
+    DEAD = {("cross_decode", "capture", "expect.encoder_page_table"): "encoders of a capture have no key",
+            ("target_verify", "capture", "expect.expand.page_table"): "drafts of a capture have no key of their own"}
+
+    def live_places(self, name, line):
+        """Places that a key of the batch surely reads: the slots of the first request."""
+        given = line["input"]
+        table, row = given["req_to_token"], flat(given["req_pool_indices"]["data"])[:1]
+        keys = flat(given["seq_lens"]["data"])[:1]
+        first = flat(given["encoder_lens"]["data"])[0] if "encoder_lens" in given else 0
+        if not row or not keys or name not in ("req_to_token", "full_to_swa"):
+            return []
+        columns = [row[0] * table["shape"][1] + first + i for i in range(keys[0])]
+        return columns if name == "req_to_token" else [flat(table["data"])[i] for i in columns]
+
+    def probes(self, line):
+        """(name, line) with a wrong number at both ends and in the middle of each array, and for each scalar."""
+        for part in ("input", "expect"):
+            for name, field in line.get(part, {}).items():
+                if not isinstance(field, int) and "data" not in field:
+                    continue
+                values = [field] if isinstance(field, int) else flat(field["data"])
+                places = {place for of in (range(len(values)), self.live_places(name, line)) if of
+                          for place in (of[0], of[len(of) // 2], of[-1])}
+                for i in places:
+                    for wrong in (values[i] + 1, 1 << 20, -2):
+                        changed = json.loads(json.dumps(line))
+                        if isinstance(field, int):
+                            changed[part][name] = wrong
+                        else:
+                            changed[part][name]["data"] = with_number(field["data"], i, wrong)
+                        yield part + "." + name, changed
+
+    def test_each_key_and_field_is_read_or_named_as_unread(self):
+        """A wrong number in one is noticed somewhere in a mode and phase, or the report says that nothing reads it."""
+        lines = collections.defaultdict(list)
+        flagged = {f["case"] for f in self.report(TRACES)["findings"]}
+        for path in glob.glob(os.path.join(TRACES, "*.jsonl")):
+            with open(path) as file:
+                for line in map(json.loads, file):
+                    if line["id"] not in flagged:
+                        lines[line["backend"], line["mode"], line["phase"]].append(line)
+        silent, probed = set(), 0
+        for state, of_state in lines.items():
+            names, changed = [], []
+            for line in of_state[:3]:
+                for name, probe in self.probes(line):
+                    names.append(name)
+                    changed.append({**probe, "id": "probe%d" % len(changed)})
+            report = json.loads(run("check", self.written(*changed), "--format", "json", "--max-findings", "1000000")[1])
+            noticed = {int(f["line"]) for f in report["findings"]}
+            notes = report["files"][0].get("notes", [])
+            told = {re.match(r"(?:unread|left out), ([^:]+):", note)[1] for note in notes if "skipped" not in note}
+            read = {name for i, name in enumerate(names) if i + 1 in noticed}
+            probed += len(names)
+            silent |= {(state, name) for name in set(names) - read - told
+                       if name.removeprefix("expect.") not in told and (*state[1:], name) not in self.DEAD}
+        self.assertGreater(probed, 10000)
+        self.maxDiff = None
+        self.assertEqual(sorted(silent), [])
 
     def laws_of(self, run_of):
         items = json.loads(run("list", "laws", "--format", "json")[1])["items"]

@@ -90,6 +90,28 @@ Engine engine_of(const TraceLine& line, const BackendInfo& backend) {
   return engine;
 }
 
+std::string_view why_unread(const TraceLine& line, std::string_view input) {
+  const ForwardMode mode = find_trace_mode(line.mode)->mode;
+  const bool verifies = is_target_verify(mode);
+  const bool extends = !is_decode(mode) && !verifies;
+  const auto is = [&](std::initializer_list<std::string_view> keys) {
+    return std::ranges::find(keys, input) != keys.end();
+  };
+  if (is({"extend_seq_lens", "num_accept_tokens"}) && !extends)
+    return "the mode says how many tokens are new";
+  if (input == "num_accept_tokens" && line.input.contains("extend_seq_lens"))
+    return "extend_seq_lens says it";
+  if (input == "num_tokens" && (!extends || line.phase == "eager"))
+    return "only a graph of extends has a width to tell";
+  if (input == "custom_mask" && !verifies) return "only a target verify has a tree";
+  if (line.phase != "capture") return "";
+  if (input == "seq_lens") return "the rows of a capture are padding; it counts them";
+  if (is({"req_pool_indices", "req_to_token", "full_to_swa", "extend_seq_lens", "num_accept_tokens",
+          "encoder_lens"}))
+    return "the rows of a capture are padding";
+  return "";
+}
+
 void TraceBatch::refuse(std::string field, std::string expected, std::string got) {
   refused.add(refusal(std::move(field), std::move(expected), std::move(got)));
 }

@@ -21,6 +21,10 @@ Status check_words(const TraceLine& line);
 /// not known is its backend's.
 Engine engine_of(const TraceLine& line, const BackendInfo& backend);
 
+/// Why nothing reads what such a line says in this key of `input`; empty: it is read. Requires that
+/// check_words(line) is ok.
+std::string_view why_unread(const TraceLine& line, std::string_view input);
+
 class TraceBatch {
  public:
   TraceBatch() = default;

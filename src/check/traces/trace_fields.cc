@@ -99,7 +99,11 @@ int64_t FieldJudge::least_padding(const BufferInfo& field) const {
 
 int64_t FieldJudge::most_padding() const {
   if (field_.most_of >= 0) return twin(field_.most_of).shape[2];
-  return field_.most.value_or(INT32_MAX);
+  const ModelConfig& model = step_.rebuilt.model;
+  const bool of_keys = field_.of_padding && model.max_context_len > 0;
+  const int64_t longest =
+      int64_t{model.max_context_len} + std::max(model.num_draft_tokens, model.num_steps);
+  return field_.most.value_or(of_keys ? longest : INT32_MAX);
 }
 
 void FieldJudge::fail(LawId law, std::optional<int64_t> row, std::optional<int64_t> col,

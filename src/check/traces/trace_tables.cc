@@ -25,7 +25,9 @@ int64_t FieldJudge::least_len() const {
   const auto lens = std::ranges::find_if(step_.backend.buffers, [&](const BufferInfo& f) {
     return f.shape == FieldShape::kRows && f.buffer == field_.lens;
   });
-  return lens == step_.backend.buffers.end() ? 0 : least_padding(*lens);
+  if (lens != step_.backend.buffers.end()) return least_padding(*lens);
+  // A rank of several may have none of a row's keys.
+  return step_.backend.dcp ? 0 : step_.rebuilt.engine.padding_len;
 }
 
 int64_t FieldJudge::recorded_len(const RecordedField* lens, int64_t row) const {

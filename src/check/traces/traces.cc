@@ -155,6 +155,8 @@ class LineJudge {
     for (const TraceKey& known : kTraceKeys)
       if (known.of == of && known.name == key && known.what.starts_with(kNotRead))
         verdict_.unread.push_back(of + '.' + key + std::string(known.what.substr(kNotRead.size())));
+    const std::string_view why = of == "input" && refused_.ok() ? why_unread(line_, key) : "";
+    if (!why.empty()) verdict_.unread.push_back(of + '.' + key + ": " + std::string(why));
   }
 
   void check_keys() {
