@@ -46,7 +46,6 @@ DEARER = {
     ("fault", "M13"): (21, "a walk over runs of a chunk"),
     ("fault", "AcceptedOfTheLastRound"): (21, "a step is made anew"),
     ("fault", "Reallocated"): (19, "buffers move, with what they hold"),
-    ("fault", "TileCounterNotReset"): (20, "a counter for each launch"),
     ("fault", "change_decays"): (20, "decays of a token or of a head"),
     ("fault", "chunk_of_part_tiles"): (19, "a list is cut anew"),
     ("fault", "from_the_top"): (17, "a mask is packed"),

@@ -9,6 +9,7 @@
 #include "launch/mla_parts_launch.h"
 #include "launch/ragged_launch.h"
 #include "launch/recurrent_launch.h"
+#include "launch/scheduled_launch.h"
 #include "launch/tile_launch.h"
 #include "launch/triton_launch.h"
 
@@ -36,6 +37,8 @@ template <class Fn>
 bool change_attention(KernelLaunch* l, Fn fn) {
   if (l->kernel == &kPagedAttention)
     return change(l, call_of<PagedAttention>(*l), attention_launch, fn);
+  if (l->kernel == &kScheduledAttention)
+    return change(l, call_of<ScheduledAttention>(*l), scheduled_launch, fn);
   if (l->kernel == &kMlaParts) return change(l, call_of<MlaParts>(*l), mla_parts_launch, fn);
   if (l->kernel == &kRaggedAttention)
     return change(l, call_of<RaggedAttention>(*l), ragged_launch, fn);

@@ -75,14 +75,14 @@ struct SplitsOfTheCapture final : Tap {
   }
   Status filled(const ForwardBatch& batch, Meta& meta) override {
     if (!is_replay(batch, meta)) return {};
-    for_endings(meta, {"num_kv_splits"}, [&](const Meta& m, const Buffer& b) {
+    for_endings(meta, {"num_kv_splits", "scheduler_metadata"}, [&](const Meta& m, const Buffer& b) {
       if (std::ranges::any_of(staged<int32_t>(m, b), [](int32_t n) { return n > 1; })) act();
     });
     return {};
   }
   void baked(Meta& meta, bool /*capturing*/) override {
     if (!of_graph(meta)) return;
-    for_buffers(meta, {"num_kv_splits"},
+    for_buffers(meta, {"num_kv_splits", "scheduler_metadata"},
                 [](Meta& m, const Buffer&) { m.limits.model.split.off = true; });
   }
 };

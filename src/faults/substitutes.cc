@@ -61,7 +61,8 @@ void SlippedRun::note_taken(const AccessSpan& span, const Array& array) {
 Substitutes::Substitutes(Body body, Notes footprint)
     : clean_{&kPagedAttention,     &kRaggedAttention, &kTiledAttention, &kTritonDecodeStage1,
              &kTritonDecodeStage2, &kTritonExtend,    &kMergeState,     &kMergeTiles,
-             &kMergePair,          &kMlaParts,        &kMlaMerge,       &kLinearAttention} {
+             &kMergePair,          &kMlaParts,        &kMlaMerge,       &kLinearAttention,
+             &kScheduledAttention} {
   for (const Kernel* kernel : clean_)
     slipped_.push_back(
         {.name = kernel->name, .body = body, .footprint = footprint, .stands_in = true});

@@ -183,5 +183,72 @@ TEST(FlashAttention, SlotsAreTranslatedBeforeTheyBecomePages) {
   EXPECT_NE(s.fill(b).to_string().find("table.page_id: req_to_token[0, 0]"), std::string::npos);
 }
 
+/// A decode of 1000, 64 and 65 keys, and a row of padding: 16, 1, 2 and 1 blocks.
+Ints schedule_of(const ModelConfig& m) {
+  OwnedBatch b(kDecode, kFull, {1000, 64, 65});
+  b.set_pages(1, 1000);
+  BoundStep s(kFa, Limits::bucket(kDecode, 4, 1, m));
+  EXPECT_EQ(s.fill(b).to_string(), "ok");
+  return s.ints(Fa::kSchedulerMetadata);
+}
+ModelConfig scheduled_model(int32_t num_sms, int32_t qo_heads, int32_t kv_heads) {
+  ModelConfig m = model(1);
+  m.max_context_len = 1000;
+  m.layers = {small_layer()};
+  m.layers[0].params.num_qo_heads = qo_heads, m.layers[0].params.num_kv_heads = kv_heads;
+  m.split.num_sms = num_sms;
+  return m;
+}
+
+/// fa.I-75: a function of the lengths, padding counted, and of what a graph keeps.
+TEST(FlashAttention, ADecodesRowHasASplitForEachShareOfItsBlocks) {
+  // Shares of ceil(1.1 * 20 heads / multiprocessors) blocks.
+  EXPECT_EQ(schedule_of(scheduled_model(4, 2, 1)), (Ints{0, 3, 1, 1, 1}));     // 6
+  EXPECT_EQ(schedule_of(scheduled_model(4, 2, 2)), (Ints{0, 2, 1, 1, 1}));     // 11
+  EXPECT_EQ(schedule_of(scheduled_model(22, 2, 1)), (Ints{0, 8, 1, 2, 1}));    // 1
+  EXPECT_EQ(schedule_of(scheduled_model(11, 2, 1)), (Ints{0, 8, 1, 1, 1}));    // 2
+  EXPECT_EQ(schedule_of(scheduled_model(10, 2, 1)), (Ints{0, 6, 1, 1, 1}));    // 3
+  EXPECT_EQ(schedule_of(scheduled_model(11, 128, 1)), (Ints{0, 8, 1, 1, 1}));  // one tile
+  EXPECT_EQ(schedule_of(scheduled_model(11, 129, 1)), (Ints{0, 4, 1, 1, 1}));  // two: 4
+}
+
+TEST(FlashAttention, SplitsAreNoMoreThanTheModelsMost) {
+  ModelConfig m = scheduled_model(132, 2, 1);
+  EXPECT_EQ(schedule_of(m), (Ints{0, 8, 1, 2, 1}));
+  m.split.max_splits = 3;
+  EXPECT_EQ(schedule_of(m), (Ints{0, 3, 1, 2, 1}));
+  m.split.off = true;
+  EXPECT_EQ(schedule_of(m), (Ints{0, 1, 1, 1, 1}));
+}
+
+TEST(FlashAttention, ADecodeOfLayersOverAllKeysHasASchedule) {
+  const auto has = [](ForwardMode mode, const ModelConfig& m) {
+    return BoundStep(kFa, Limits::bucket(mode, 2, 1, m)).meta.has(Fa::kSchedulerMetadata);
+  };
+  ModelConfig m = scheduled_model(132, 2, 1);
+  m.num_draft_tokens = 1, m.num_steps = 2;
+  EXPECT_TRUE(has(kDecode, m) && has(kIdle, m));
+  for (const ForwardMode mode : {kExtend, kTargetVerify, kDraftExtend, kDraftDecode})
+    EXPECT_FALSE(has(mode, m)) << name_of(mode);
+  m.max_encoder_len = 4, m.attention_chunk = 4;
+  const auto of_layer = [&](auto change) {
+    ModelConfig one = m;
+    change(one.layers[0]);
+    return has(kDecode, one);
+  };
+  EXPECT_FALSE(of_layer([](LayerKind& k) { k.params.window_left = 3; }));
+  EXPECT_FALSE(of_layer([](LayerKind& k) { k.local = true; }));
+  EXPECT_FALSE(of_layer([](LayerKind& k) { k.cross = true, k.params.causal = false; }));
+  m.max_encoder_len = 0;
+  EXPECT_FALSE(of_layer([](LayerKind& k) { k.mla = true; }));
+}
+
+TEST(FlashAttention, AScheduleIsOfTheFirstLayerThatFollowsIt) {
+  ModelConfig m = scheduled_model(4, 2, 2);
+  m.layers.insert(m.layers.begin(), scheduled_model(4, 2, 1).layers[0]);
+  m.layers[0].params.window_left = 3;
+  EXPECT_EQ(schedule_of(m), (Ints{0, 2, 1, 1, 1}));
+}
+
 }  // namespace
 }  // namespace shadowgraph

@@ -243,7 +243,7 @@ const Broken kBroken[] =
           [](const Planting& p) { shorten(p, Fi::list(0, Fi::kKvIndptr), {1}); }},
          {"mask.size: wrapper0_mask_indptr[1] is 1 (and 1 more), expected 0",
           "plan.tail: wrapper0_paged_block_valid_mask[0] is 1 (and 1 more), expected 0"}},
-        // Triton's numbers, and FlashMLA's schedule
+        // Triton's numbers, and schedules
         {{"", "ARowHasMoreSplitsThanResults", "triton", kFixedSplits, kDecode, 0,
           [](const Planting& p) {
             shorten(p, Tr::kAttnLse, {2, 2, 1});
@@ -273,6 +273,11 @@ const Broken kBroken[] =
           [](const Planting&
                  p) { p.put(FlashMla::kTileMetadata, 1 * kMlaPartInts + kEndKey, 99); }},
          {"plan.work: tile_metadata[1] is key 99 of row 1, expected keys of the rows"}},
+        {{"", "PaddingIsCut", "flashattention", kModel, kDecode, 4,
+          [](const Planting& p) {
+            for (const int64_t row : {2, 3}) p.put(Fa::kSchedulerMetadata, 1 + row, 8);
+          }},
+         {"plan.split: scheduler_metadata[3] is 8 (and 1 more), expected 1"}},
         // FlashInfer's plans
         {{"", "ACutRowIsSaidToBeWhole", "flashinfer", kSmallChunks, kDecode, 4,
           [](const Planting& p) {
@@ -352,6 +357,8 @@ TEST(MetadataLaws, NothingIsReadBehindAnArray) {
        [](const Planting& p) { shorten(p, FlashMla::kSeqLensK, {0}); }},
       {"", "a schedule's splits", "flashmla", kLatent, kDecode, 4,
        [](const Planting& p) { shorten(p, FlashMla::kNumSplits, {4}); }},
+      {"", "splits of rows", "flashattention", kModel, kDecode, 4,
+       [](const Planting& p) { shorten(p, Fa::kSchedulerMetadata, {4}); }},
       {"", "a plan's chunk", "flashinfer", kSmallChunks, kDecode, 4,
        [](const Planting& p) { shorten(p, Fi::plan(0, Fi::Part::kPaged, Fi::kKvChunkSize), {0}); }},
   };

@@ -89,6 +89,8 @@ TEST(GraphStorage, ModesShareWhatTheirBackendSays) {
   fa.capture(kVerify);
   EXPECT_EQ(fa.address(kDecode, 4, "cache_seqlens"), fa.address(kIdle, 2, "cache_seqlens"));
   EXPECT_EQ(fa.address(kDecode, 4, "cache_seqlens"), fa.address(kDraft, 2, "cache_seqlens"));
+  EXPECT_EQ(fa.address(kDecode, 4, "scheduler_metadata"),
+            fa.address(kIdle, 2, "scheduler_metadata"));
   EXPECT_NE(fa.address(kDecode, 4, "page_table"), fa.address(kDraft, 4, "page_table"));
   EXPECT_NE(fa.address(kDecode, 4, "cache_seqlens"), fa.address(kVerify, 4, "cache_seqlens"));
   Bound triton("triton");

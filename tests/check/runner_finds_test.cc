@@ -138,10 +138,9 @@ TEST(RunnerFinds, LengthsThatAReplayHasFromTheStepBefore) {
 
 TEST(RunnerFinds, AScalarThatFollowsTheBatch) {
   struct : Slip {
-    // A window that no key is outside of.
     void change(Meta& meta) const override {
-      meta.limits.model.layers[0].params.window_left =
-          kContext + static_cast<int32_t>(meta.scalars[FlashAttention::kMaxSeqLenK]);
+      meta.limits.model.split.max_splits =
+          static_cast<int32_t>(meta.scalars[FlashAttention::kMaxSeqLenK]);
     }
   } slip;
   expect_law(with_slip(slip, kDecode), "graph.baked_scalar", "replay");

@@ -56,6 +56,7 @@ enum class Role : uint8_t {
   kOnes,             // all are 1
   kParts,            // FlashMLA's schedule [parts, 8], of lens
   kPartSplits,       // [rows + 1] splits of the rows before
+  kRowSplits,  // FlashAttention's schedule [1 + rows]: 0, then the splits of each row, of lens
   // Dual-chunk layers, [rows]; in a prefill chunks cut the rows. Keys in the last query's chunk, in
   // the chunk before, in all chunks before that
   kIntraLens,
@@ -130,7 +131,7 @@ struct BufferInfo {
                     // such thing
   Role role = Role::kNone;
   // The lengths that it is of: of a table in tokens, of a list or a mask its indptr; also of
-  // kLongestKeys, kParts, kPartSplits
+  // kLongestKeys, kParts, kPartSplits, kRowSplits
   int lens = -1;
   std::optional<V4Group> group = {};  // the group whose blocks it describes
   std::string_view why = {};          // why no law reads it

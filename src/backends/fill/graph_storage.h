@@ -18,9 +18,9 @@ inline constexpr ForwardMode kGraphModes[] = {
 // A dictionary of buffers for each mode, in which a decode's and a draft's are one.
 inline constexpr std::string_view kOfTheDictionary[] = {"cache_seqlens", "kv_lens",
                                                         "swa_page_table"};
-inline constexpr std::string_view kBesideDictionaries[] = {"swa_out_cache_loc",  "local_seqlens",
-                                                           "local_cu_seqlens_q", "local_table",
-                                                           "encoder_seqlens",    "encoder_table"};
+inline constexpr std::string_view kBesideDictionaries[] = {
+    "swa_out_cache_loc", "local_seqlens", "local_cu_seqlens_q", "local_table",
+    "encoder_seqlens",   "encoder_table", "scheduler_metadata"};
 inline constexpr GraphStorage kDictionaries[] = {
     {kGraphsOfDecodes, kOfTheDictionary, false, "decode_cuda_graph_metadata: decodes and drafts"},
     {kGraphModes, kBesideDictionaries, false, "outside of the dictionaries of modes"}};

@@ -65,6 +65,9 @@ constexpr BufferInfo kFlashAttentionBuffers[] = {
              Fa::kEncoderSeqlens),
     // Cross-attention views the cache in pages, as every layer of the engine does.
     table(Fa::kEncoderTable, Fa::kEncoderSeqlens, "encoder_page_table", "fa.I-44 fa.I-47 fa.I-48"),
+    // A schedule counts padding rows, and so has no counterpart in a batch without them: a trace
+    // records none.
+    {Fa::kSchedulerMetadata, Role::kRowSplits, Fa::kCacheSeqlens},
     dead(named("encoder_out_cache_loc", {Fa::kEncoderOutCacheLoc, Role::kStoredOfEncoder}),
          kEncodersInExtends, kDecodeModes),
 };
@@ -119,6 +122,8 @@ class FlashAttentionBind {
                      is_draft_tree(limits_) ? model_.topk : 1);
     b_.tables(Fa::kTables, limits_.max_kv_len, unit_, model_.swa_pool && !tree_);
     b_.out_cache_loc(Fa::kOutCacheLoc, Fa::kSwaOutCacheLoc);
+    if (any([&](const LayerKind& k) { return Fa::scheduled(limits_, k); }))
+      b_.ints(Fa::kSchedulerMetadata, "scheduler_metadata", {1 + rows});
   }
 
   void bind_expand() {
@@ -192,6 +197,15 @@ class FlashAttentionBind {
 };
 
 }  // namespace
+
+bool FlashAttention::scheduled(const Limits& limits, const LayerKind& kind) {
+  const bool decode = limits.mode == ForwardMode::kDecode || limits.mode == ForwardMode::kIdle;
+  return decode && !kind.cross && !kind.local && !kind.mla && !has_window(kind);
+}
+
+int32_t FlashAttention::most_splits(const SplitConfig& split) {
+  return split.off ? 1 : std::max(1, split.max_splits);
+}
 
 const BackendInfo& FlashAttention::info() const { return kFlashAttentionInfo; }
 

@@ -44,6 +44,7 @@ class FlashAttention final : public Backend {
     kEncoderSeqlens,      // [B]
     kEncoderTable,        // [B, slots]
     kEncoderOutCacheLoc,  // [B * max_encoder_len]
+    kSchedulerMetadata,   // [1 + B] a counter, 0, and the splits of each row, where scheduled()
     kPoolRows,            // [B], where a launch gathers the tables of whole rows; padding: 0
     kChunkCuSeqlensK,     // [C, B + 1]
     kCuSeqlensK,          // [B + 1], where one chunk has all keys
@@ -63,6 +64,10 @@ class FlashAttention final : public Backend {
                                      .swa_table = kSwaPageTable,
                                      .pool_rows = kPoolRows,
                                      .offsets = kEncoderSeqlens};
+
+  /// A decode's layers over all keys of pages follow a schedule of splits.
+  static bool scheduled(const Limits& limits, const LayerKind& kind);
+  static int32_t most_splits(const SplitConfig& split);
 
   /// Meta's scalars: the longest real row's. Bounds that an engine hands to its kernels; no launch
   /// here depends on them.

@@ -15,6 +15,8 @@ namespace {
 
 using Fa = FlashAttention;
 
+constexpr int64_t kSplitKeys = 64, kTileRows = 128;  // a block of keys, a tile of packed queries
+
 /// The rows of local layers, from the tables of whole rows.
 class LocalFill {
  public:
@@ -114,6 +116,7 @@ class FlashAttentionFill {
     meta_.scalars[Fa::kExpandMaxSeqLenQ] = expand_lens_.empty() ? 0 : 1;
     local_.finish();
     if (meta_.has(Fa::kEncoderTable)) encoder_rows();
+    if (meta_.has(Fa::kSchedulerMetadata)) row_splits();
     if (meta_.has(Fa::kChunkSlots)) chunk_rows();
     f_.out_cache_loc(batch_, Fa::kOutCacheLoc, Fa::kSwaOutCacheLoc);
     return f_.take_status();
@@ -210,6 +213,29 @@ class FlashAttentionFill {
       columns[c] = row.padding() ? 0 : slot_of(draft ? drafts[c - prefix] : row.slots[c]);
     }
     local_.add_last(kv_len, row.padding(), columns);
+  }
+
+  /// The blocks of all rows and heads, and a tenth more, are shared out among the machine's
+  /// multiprocessors; a row has as many splits as shares.
+  void row_splits() {
+    const std::vector<LayerKind>& layers = limits_.model.layers;
+    const SplitConfig& split = limits_.model.split;
+    const AttentionParams& p = std::ranges::find_if(layers, [&](const LayerKind& k) {
+                                 return Fa::scheduled(limits_, k);
+                               })->params;
+    const int64_t heads = std::max(1, p.num_kv_heads),
+                  tiles = heads * pages_for(p.num_qo_heads / heads, kTileRows);
+    int64_t total = 0;
+    for (const int32_t len : lens_) total += pages_for(len, kSplitKeys) * tiles;
+    const int64_t share =
+        std::max<int64_t>(1, pages_for(total * 11, int64_t{10} * std::max(1, split.num_sms)));
+    const std::span<int32_t> schedule = f_.ints(Fa::kSchedulerMetadata);
+    schedule[0] = 0;
+    for (size_t i = 0; i < lens_.size(); ++i) {
+      const int64_t shares = pages_for(pages_for(lens_[i], kSplitKeys), share);
+      schedule[1 + i] =
+          static_cast<int32_t>(std::clamp<int64_t>(shares, 1, Fa::most_splits(split)));
+    }
   }
 
   void encoder_rows() {

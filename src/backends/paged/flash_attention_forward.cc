@@ -9,6 +9,7 @@
 #include "launch/gather_latents.h"
 #include "launch/merge_launch.h"
 #include "launch/ragged_launch.h"
+#include "launch/scheduled_launch.h"
 
 namespace shadowgraph {
 namespace {
@@ -62,6 +63,8 @@ class FlashAttentionLayer {
       attend(gathered(0, {io_.out, io_.lse}));
     } else if (chunks_.count > 0) {
       own_and_chunks();
+    } else if (Fa::scheduled(meta_.limits, kind_)) {
+      scheduled(call(kWhole));
     } else if (!tree) {
       attend(call(window_pool_ ? kSwa : kWhole));
     } else if (has_window(kind_)) {
@@ -102,6 +105,12 @@ class FlashAttentionLayer {
   /// Attends over the view that the call reads, with rows_a_request rows of it per request.
   void attend(const PagedAttention& c, int32_t rows_a_request = 1) const {
     stream_.launch(attention_launch(c, {rows_a_request, meta_.limits.first_row}));
+  }
+  void scheduled(const PagedAttention& of) const {
+    ScheduledAttention c{of};
+    c.schedule = written<int32_t>(meta_[Fa::kSchedulerMetadata]);
+    c.max_splits = Fa::most_splits(meta_.limits.model.split);
+    stream_.launch(scheduled_launch(c, {1, meta_.limits.first_row}));
   }
   int32_t expand_rows() const {
     return is_draft_tree(meta_.limits) ? meta_.limits.model.topk : meta_.limits.max_q_len;

@@ -1,5 +1,5 @@
-// Into how many partial results a decode's rows are cut: Triton's numbers, and FlashMLA's schedule.
-// Facts: docs/metadata.md "Triton", "Siblings".
+// Into how many partial results a decode's rows are cut: Triton's numbers, FlashMLA's schedule and
+// FlashAttention's. Facts: docs/metadata.md "Triton", "Siblings", "FlashAttention".
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -170,6 +170,36 @@ void judge_schedule(const MetaFacts& m, const BufferInfo& parts, LawReport& repo
   }
 }
 
+/// FlashAttention's rule: a multiprocessor's share is of all rows' blocks of 64 keys, a tenth more,
+/// and a row has a split for each share.
+void judge_row_splits(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
+  const auto scheduled = [](const LayerKind& k) {
+    return is_dense_attention(k) && !k.cross && !k.local && !k.mla && k.params.window_left < 0;
+  };
+  const auto kind = std::ranges::find_if(m.model.layers, scheduled);
+  const int64_t rows = m.size(r.lens);
+  if (m.size(r.buffer) <= rows || kind == m.model.layers.end()) return;
+  const std::string& name = m.buffer(r.buffer).name;
+  judged("plan.work");
+  if (const int64_t counter = m.value(r.buffer, 0); counter != 0)
+    report.fail("plan.work", at(name, 0), "0, as no tile is taken", number(counter));
+  const SplitConfig& s = m.model.split;
+  const int64_t heads = std::max(1, kind->params.num_kv_heads),
+                group = kind->params.num_qo_heads / heads;
+  int64_t blocks = 0;
+  for (int64_t row = 0; row < rows; ++row)
+    blocks += heads * ceil_div(group, 128) * ceil_div(m.value(r.lens, row), 64);
+  const int64_t share = ceil_div(11 * blocks, int64_t{10} * std::max(1, s.num_sms));
+  judged("plan.split", rows);
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t wanted =
+        ceil_div(ceil_div(m.value(r.lens, row), 64), std::max<int64_t>(share, 1));
+    const int64_t want = s.off ? 1 : std::max<int64_t>(std::min<int64_t>(wanted, s.max_splits), 1);
+    if (const int64_t got = m.value(r.buffer, 1 + row); got != want)
+      report.fail("plan.split", at(name, 1 + row), number(want), number(got));
+  }
+}
+
 }  // namespace
 
 void judge_splits(const MetaFacts& m, LawReport& report) {
@@ -177,8 +207,10 @@ void judge_splits(const MetaFacts& m, LawReport& report) {
     for (const KeyList& list : kind.lists)
       if (list.splits) judge_numbers(m, kind, *list.splits, report);
   }
-  for (const BufferInfo& r : m.info.buffers)
+  for (const BufferInfo& r : m.info.buffers) {
     if (r.role == Role::kParts) judge_schedule(m, r, report);
+    if (r.role == Role::kRowSplits) judge_row_splits(m, r, report);
+  }
 }
 
 }  // namespace shadowgraph
