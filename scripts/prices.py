@@ -22,9 +22,9 @@ FAMILIES = ("PagedBackend", "MlaBackend", "RecurrentBackend")
 LIMITS = {"twin": 100, "files": 4, "recorded": 60, "law": 40, "fault": 15}
 VISITORS = ("visit_args", "visit_members")  # the order of a call's members; their shapes
 DEARER = {
-    ("twin", "CuteDslMla"): (192, "ranks of context parallelism have lengths of their own"),
+    ("twin", "CuteDslMla"): (193, "ranks of context parallelism have lengths of their own"),
     ("twin", "FlashMla"): (176, "a schedule of parts, and the launches that follow it"),
-    ("twin", "TrtllmMha"): (101, "its prefill kernel reads offsets of keys, too"),
+    ("twin", "TrtllmMha"): (103, "its prefill kernel reads offsets of keys, too"),
     ("twin", "Mamba2"): (175, "chunks of a prefill"),
     ("twin", "Laws"): (154, "a buffer for each role that a trace may name"),
     ("twin", "FlashInferMla"): (145, "a planned launch of its own, and so no family"),

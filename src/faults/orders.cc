@@ -9,13 +9,13 @@ namespace shadowgraph {
 namespace {
 
 constexpr Fault kOrdersFaults[] = {
-    // A kernel that takes its tiles from a counter finds it where the last replay left it.
+    // A kernel finds a counter where the last replay left it.
     {"K15", "STALE", "The counter of tiles is not reset when metadata is used again",
-     "flash-attention@1a58058a", "row.unwritten",
+     "flash-attention@1a58058a fa.I-88", "row.unwritten values.no_number",
      on_replay([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       for_buffers(meta, {"scheduler_metadata"}, [&](Meta& m, const Buffer& b) {
-         staged<int32_t>(m, b)[0] = m.limits.rows;
-         tap.act();
+       for_buffers(meta, {"scheduler_metadata", "row_counters"}, [&](Meta& m, const Buffer& b) {
+         const int32_t left[] = {m.limits.rows};
+         if (m.arena.write(b, 0, std::span<const int32_t>(left)).ok()) tap.act();
        });
      })},
     // What follows a merge does not wait for it, and writes the partial results that it reads.

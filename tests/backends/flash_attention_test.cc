@@ -183,17 +183,17 @@ TEST(FlashAttention, SlotsAreTranslatedBeforeTheyBecomePages) {
   EXPECT_NE(s.fill(b).to_string().find("table.page_id: req_to_token[0, 0]"), std::string::npos);
 }
 
-/// A decode of 1000, 64 and 65 keys, and a row of padding: 16, 1, 2 and 1 blocks.
+/// A decode of 250, 16 and 17 keys, and a row of padding: 16, 1, 2 and 1 blocks.
 Ints schedule_of(const ModelConfig& m) {
-  OwnedBatch b(kDecode, kFull, {1000, 64, 65});
-  b.set_pages(1, 1000);
+  OwnedBatch b(kDecode, kFull, {250, 16, 17});
+  b.set_pages(1, 250);
   BoundStep s(kFa, Limits::bucket(kDecode, 4, 1, m));
   EXPECT_EQ(s.fill(b).to_string(), "ok");
   return s.ints(Fa::kSchedulerMetadata);
 }
 ModelConfig scheduled_model(int32_t num_sms, int32_t qo_heads, int32_t kv_heads) {
   ModelConfig m = model(1);
-  m.max_context_len = 1000;
+  m.max_context_len = 250;
   m.layers = {small_layer()};
   m.layers[0].params.num_qo_heads = qo_heads, m.layers[0].params.num_kv_heads = kv_heads;
   m.split.num_sms = num_sms;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <string>
 #include <string_view>
@@ -322,6 +323,36 @@ TEST(PagedBackends, WhatTheyDoNotServeIsRefusedAndNothingBound) {
     EXPECT_EQ(refused([](Limits& l) { l.mode = ForwardMode::kPrebuilt; }),
               (Ids{"backend.limits mode"}));
     EXPECT_EQ(refused([](Limits& l) { l.model.dcp_size = 3; }), (Ids{"backend.limits dcp_size"}));
+  }
+}
+
+/// fa.I-88. TRTLLM's, and no kernel of CuteDSL writes there.
+TEST(PagedBackends, TrtllmsKernelsCountInAWorkspace) {
+  for (const Backend* backend : paged_backends()) {
+    PagedWorld w;
+    const std::string_view name = backend->info().name;
+    const int32_t page_size = page_sizes_of(*backend)[0];
+    const PagedBatch owned(ForwardMode::kDecode, {{20, 1}, {33, 1}}, page_size);
+    const ModelConfig m = model_for(*backend, page_size);
+    const Meta meta = w.exact(*backend, owned.view(), m);
+    ASSERT_EQ(meta.has(Paged::kRowCounters), name.starts_with("trtllm")) << name;
+    if (!meta.has(Paged::kRowCounters)) continue;
+    EXPECT_EQ(held(meta[Paged::kRowCounters]), (Ints{0, 0}));
+    const Layer layer(w, "layer", m, 2, owned.pages());
+    const auto out_of = [&](int32_t counter) {
+      const Ints left = {counter};
+      EXPECT_TRUE(w.arena.write(meta[Paged::kRowCounters], 1, std::span<const int32_t>(left)).ok());
+      w.upload();
+      w.forward(*backend, meta, {layer.io()});
+      EXPECT_EQ(w.found(), "ok");
+      return held<float>(layer.out);
+    };
+    const std::vector<float> all = out_of(0), lost = out_of(1);
+    EXPECT_EQ(held(meta[Paged::kRowCounters]), (Ints{0, 0}));
+    const size_t row = all.size() / 2;
+    EXPECT_TRUE(std::equal(all.begin(), all.begin() + std::ssize(all) / 2, lost.begin()));
+    for (size_t i = row; i < all.size(); ++i) EXPECT_TRUE(std::isnan(lost[i])) << i;
+    EXPECT_EQ(out_of(0), all);
   }
 }
 

@@ -365,6 +365,27 @@ TEST(MetadataLaws, NothingIsReadBehindAnArray) {
   for (const Slip& slip : kShort) EXPECT_EQ(judge_planted(slip).to_string(), "ok") << slip.what;
 }
 
+TEST(MetadataLaws, AWorkspaceThatAStepLeavesCountedIsSeen) {
+  const Step step = make_step({.page_size = 16, .prefix_lens = {5, 8}}, width_of(kWide));
+  const ForwardBatch batch = step.batch();
+  const Backend& backend = *find_backend("trtllm_mha");
+  SimDevice device;
+  Stream stream(device);
+  const Arena arena(device, MetadataCase::kArenaBytes);
+  Meta meta;
+  ASSERT_TRUE(backend.bind(arena, Limits::exact(batch, kWide), &meta).ok());
+  ASSERT_TRUE(backend.fill(batch, meta).ok());
+  for (const int32_t left : {0, 1}) {
+    const int32_t values[] = {left};
+    ASSERT_TRUE(
+        meta.arena.write(meta[Mha::kRowCounters], 1, std::span<const int32_t>(values)).ok());
+    ASSERT_TRUE(meta.arena.upload(stream.handle()).ok());
+    stream.synchronize();
+    EXPECT_EQ(judge_metadata(backend, batch, kWide, meta, true).to_string(),
+              left == 0 ? "ok" : "plan.counter: row_counters[1] is 1, expected 0");
+  }
+}
+
 TEST(MetadataLaws, MetadataThatCannotBeFilledIsNotJudged) {
   const Step two = make_step({.page_size = 2, .prefix_lens = {5, 8}}, width_of(kModel));
   const Step one = make_step({.page_size = 2, .prefix_lens = {5}}, width_of(kModel));

@@ -102,6 +102,16 @@ TEST(GraphStorage, ModesShareWhatTheirBackendSays) {
             triton.address(kVerify, 4, "out_cache_loc"));
 }
 
+/// fa.I-88.
+TEST(GraphStorage, AllGraphsCountInOneWorkspace) {
+  for (const char* name : {"trtllm_mha", "trtllm_mla"}) {
+    const bool latent = std::string(name) == "trtllm_mla";
+    Bound b(name, model_of(64, {latent ? latent_layer() : small_layer()}, {1, 3, kDrafts}));
+    b.capture(kDecode, {kVerify}), b.capture(kVerify, {kDecode});
+    EXPECT_EQ(b.address(kDecode, 4, "row_counters"), b.address(kVerify, 1, "row_counters"));
+  }
+}
+
 TEST(GraphStorage, APlanOfAWrapperIsOfItsBucket) {
   Bound b("flashinfer");
   b.capture(kDecode, {kVerify}), b.capture(kVerify);

@@ -384,7 +384,7 @@ const Slip kSlips[] = {
        p.put(FlashMla::kTileMetadata, kEndKey, len);
        p.put(FlashMla::kTileMetadata, kMlaPartInts + kBeginRow, 4);
      }},
-    {"plan.work", "TheCounterIsWhereAReplayLeftIt", "flashattention", kModel, kDecode, 4,
+    {"plan.counter", "TheCounterIsWhereAReplayLeftIt", "flashattention", kModel, kDecode, 4,
      [](const Planting& p) { p.put(Fa::kSchedulerMetadata, 0, 4); }},
     {"plan.split", "ARowHasTheSplitsOfAnotherMachine", "flashattention", kModel, kDecode, 4,
      [](const Planting& p) { p.put(Fa::kSchedulerMetadata, 2, 2); }},

@@ -56,6 +56,7 @@ enum class Role : uint8_t {
   kOnes,             // all are 1
   kParts,            // FlashMLA's schedule [parts, 8], of lens
   kPartSplits,       // [rows + 1] splits of the rows before
+  kCounters,         // a workspace that is 0 between launches
   kRowSplits,  // FlashAttention's schedule [1 + rows]: 0, then the splits of each row, of lens
   // Dual-chunk layers, [rows]; in a prefill chunks cut the rows. Keys in the last query's chunk, in
   // the chunk before, in all chunks before that

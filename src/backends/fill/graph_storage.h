@@ -21,16 +21,20 @@ inline constexpr std::string_view kOfTheDictionary[] = {"cache_seqlens", "kv_len
 inline constexpr std::string_view kBesideDictionaries[] = {
     "swa_out_cache_loc", "local_seqlens", "local_cu_seqlens_q", "local_table",
     "encoder_seqlens",   "encoder_table", "scheduler_metadata"};
+inline constexpr std::string_view kOfTheWorkspace[] = {"row_counters"};
+inline constexpr GraphStorage kWorkspace = {kGraphModes, kOfTheWorkspace, false,
+                                            "one workspace, zeroed when it is allocated"};
 inline constexpr GraphStorage kDictionaries[] = {
     {kGraphsOfDecodes, kOfTheDictionary, false, "decode_cuda_graph_metadata: decodes and drafts"},
-    {kGraphModes, kBesideDictionaries, false, "outside of the dictionaries of modes"}};
+    {kGraphModes, kBesideDictionaries, false, "outside of the dictionaries of modes"},
+    kWorkspace};
 
 inline constexpr GraphStorage kOneForAllModes[] = {
     {kGraphModes, {}, false, "init_cuda_graph_state: one buffer of each name"}};
 
 inline constexpr std::string_view kOnlyTheTable[] = {"page_table"};
 inline constexpr GraphStorage kOneTable[] = {
-    {kGraphModes, kOnlyTheTable, false, "one table of pages for all modes"}};
+    {kGraphModes, kOnlyTheTable, false, "one table of pages for all modes"}, kWorkspace};
 
 // A wrapper of FlashInfer is made for each bucket, with its plan.
 inline constexpr std::string_view kOfAllWrappers[] = {"kv_indptr", "kv_indices", "qo_indptr",

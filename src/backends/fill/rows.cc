@@ -145,6 +145,10 @@ void Binder::tables(const RowTables& t, int64_t max_tokens, int32_t unit, bool s
   if (swa) table(t.swa_table, "swa_page_table", rows, max_tokens, unit, lifetime);
 }
 
+void Binder::zeros(int buffer, std::string_view name, int64_t count) {
+  add(buffer, {.name = std::string(name), .shape = {count}, .lifetime = Lifetime::kPersistent});
+  constants_.push_back({buffer, 0, 0});
+}
 void Binder::constant_steps(int buffer, std::string_view name, int64_t count, int32_t step) {
   add(buffer, {.name = std::string(name), .shape = {count}, .lifetime = Lifetime::kConstant});
   constants_.push_back({buffer, 0, step});

@@ -128,6 +128,8 @@ class Binder {
   void query_offsets(int buffer, std::string_view name, int64_t rows, int32_t each = 1);
   /// int32, written once: all of one value.
   void constant(int buffer, std::string_view name, int64_t count, int32_t value);
+  /// int32, written at bind: 0, as every launch that writes there leaves it.
+  void zeros(int buffer, std::string_view name, int64_t count);
   /// Declares a buffer that each replay writes before it reads it.
   void scratch(int buffer, std::string_view name, DType dtype, std::initializer_list<int64_t> shape,
                int64_t granule);

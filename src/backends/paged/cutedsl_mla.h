@@ -27,6 +27,7 @@ class CuteDslMla : public TrtllmMla {
   std::vector<KeyList> key_lists(const Meta& meta, const LayerKind& kind) const override;
 
  protected:
+  bool counts_rows() const override { return false; }  // its kernels have a workspace of their own
   Status check(const Limits& limits) const override;
 };
 

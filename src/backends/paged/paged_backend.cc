@@ -4,6 +4,7 @@
 
 #include "core/laws.h"
 #include "launch/attention_launch.h"
+#include "launch/counters_launch.h"
 
 namespace shadowgraph {
 namespace {
@@ -26,6 +27,7 @@ Status PagedBackend::bind(const Arena& arena, const Limits& limits, Meta* meta) 
   bind_offsets(b, limits);
   b.tables(kTables, table_keys(limits), limits.model.page_size, limits.model.swa_pool);
   b.out_cache_loc(kOutCacheLoc, kSwaOutCacheLoc);
+  if (counts_rows()) b.zeros(kRowCounters, "row_counters", limits.rows);
   bind_own(b, limits);
   return finish(b, limits, meta);
 }
@@ -105,6 +107,10 @@ void PagedBackend::attend(Stream& stream, const Meta& meta, const LayerIo& io,
                           std::span<const int32_t> cu_seqlens_q) const {
   stream.launch(
       attention_launch(attention_of(meta, io, kv_lens, cu_seqlens_q), {1, meta.limits.first_row}));
+  if (!meta.has(kRowCounters)) return;
+  stream.launch(
+      counted_rows_launch({written<int32_t>(meta[kRowCounters]), cu_seqlens_q, io.out, io.lse},
+                          {1, meta.limits.first_row}));
 }
 
 }  // namespace shadowgraph

@@ -22,8 +22,9 @@ class PagedBackend : public Backend {
     kSwaPageTable,  // [rows, pages], ids of the window pool
     kOutCacheLoc,   // [tokens]
     kSwaOutCacheLoc,
-    kPoolRows,  // [rows], where a launch gathers the tables; padding: 0
-    kFirstOwn   // where a backend's own begin
+    kPoolRows,     // [rows], where a launch gathers the tables; padding: 0
+    kRowCounters,  // [rows] of a workspace, 0 between launches, where counts_rows()
+    kFirstOwn      // where a backend's own begin
   };
   static constexpr RowTables kTables{
       .lens = kKvLens, .table = kPageTable, .swa_table = kSwaPageTable, .pool_rows = kPoolRows};
@@ -42,6 +43,8 @@ class PagedBackend : public Backend {
   /// The keys that a row of the table has columns for.
   virtual int64_t table_keys(const Limits& limits) const { return limits.max_kv_len; }
   virtual size_t num_buffers() const { return kFirstOwn; }
+  /// Blocks of a row's keys count themselves, and the last of them merges.
+  virtual bool counts_rows() const { return false; }
   virtual void bind_own(Binder& /*binder*/, const Limits& /*limits*/) const {}
   /// kCuSeqlensQ: filled where it is of lifetime per_step.
   virtual void bind_offsets(Binder& binder, const Limits& limits) const;

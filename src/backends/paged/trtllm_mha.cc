@@ -25,7 +25,8 @@ constexpr auto kTrtllmMhaBuffers = with_family(
      recorded(Mha::kMaxSeqLenK, Role::kLongestKeys, "max_seq_len_k", "fa.I-21", Mha::kKvLens),
      field::table(Mha::kPageTable, Mha::kKvLens, "page_table", "fa.I-28 fa.I-34"),
      field::table(Mha::kSwaPageTable, Mha::kKvLens, "swa_page_table", "fa.I-35 fa.I-36"),
-     recorded(Mha::kSwaOutCacheLoc, Role::kStoredInWindow, "swa_out_cache_loc", "fa.I-37")});
+     recorded(Mha::kSwaOutCacheLoc, Role::kStoredInWindow, "swa_out_cache_loc", "fa.I-37"),
+     {Mha::kRowCounters, Role::kCounters}});
 
 constexpr BackendInfo kTrtllmMhaInfo{.name = "trtllm_mha",
                                      .about = "TRTLLM-MHA (SGLang)",

@@ -19,6 +19,7 @@ class TrtllmMha final : public PagedBackend {
 
  protected:
   size_t num_buffers() const override { return kNumBuffers; }
+  bool counts_rows() const override { return true; }
   std::span<const int32_t> kernel_lens(Stream& stream, const Meta& meta) const override;
   void bind_own(Binder& binder, const Limits& limits) const override;
   void fill_own(const ForwardBatch& batch, const Limits& limits, Filler& filler) const override;

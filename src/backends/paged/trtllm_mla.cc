@@ -23,7 +23,8 @@ constexpr auto kTrtllmMlaBuffers = with_family(
      recorded(TrtllmMla::kMaxSeqLenQ, Role::kLongestQuery, "max_seq_len_q", "fa.I-18"),
      recorded(TrtllmMla::kMaxSeqLenK, Role::kLongestKeys, "max_seq_len_k", "fa.I-21",
               TrtllmMla::kKvLens),
-     recorded(TrtllmMla::kSumSeqLensQ, Role::kAllQueries, "sum_seq_lens_q", "fa.I-16")});
+     recorded(TrtllmMla::kSumSeqLensQ, Role::kAllQueries, "sum_seq_lens_q", "fa.I-16"),
+     {TrtllmMla::kRowCounters, Role::kCounters}});
 
 constexpr BackendInfo kTrtllmMlaInfo{.name = "trtllm_mla",
                                      .about = "TRTLLM-MLA decode (SGLang)",

@@ -21,6 +21,7 @@ class TrtllmMla : public MlaBackend {
   }
   int64_t column_multiple(int32_t page_size) const override;
   size_t num_buffers() const override { return kFirstOwnOfTrtllm; }
+  bool counts_rows() const override { return true; }
   void bind_own(Binder& binder, const Limits& limits) const override;
   void fill_own(const ForwardBatch& batch, const Limits& limits, Filler& filler) const override;
 };

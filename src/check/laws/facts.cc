@@ -30,7 +30,8 @@ MetaFacts::MetaFacts(const Backend& backend, const ForwardBatch& b, const ModelC
   for (const Buffer& buffer : meta.buffers) {
     Array& array = arrays_.emplace_back();
     if (buffer.data == nullptr) continue;
-    const bool by_launches = buffer.lifetime == Lifetime::kScratch;
+    const bool by_launches =
+        buffer.lifetime == Lifetime::kScratch || buffer.lifetime == Lifetime::kPersistent;
     array.data = by_launches ? (ran ? buffer.data : nullptr) : meta.arena.staged(buffer);
     array.dtype = buffer.dtype;
     if (array.data != nullptr) array.size = buffer.numel();

@@ -170,7 +170,7 @@ void judge_schedule(const MetaFacts& m, const BufferInfo& parts, LawReport& repo
   }
 }
 
-/// FlashAttention's rule: a multiprocessor's share is of all rows' blocks of 64 keys, a tenth more,
+/// FlashAttention's rule: a multiprocessor's share is of all rows' blocks of 16 keys, a tenth more,
 /// and a row has a split for each share.
 void judge_row_splits(const MetaFacts& m, const BufferInfo& r, LawReport& report) {
   const auto scheduled = [](const LayerKind& k) {
@@ -180,20 +180,17 @@ void judge_row_splits(const MetaFacts& m, const BufferInfo& r, LawReport& report
   const int64_t rows = m.size(r.lens);
   if (m.size(r.buffer) <= rows || kind == m.model.layers.end()) return;
   const std::string& name = m.buffer(r.buffer).name;
-  judged("plan.work");
-  if (const int64_t counter = m.value(r.buffer, 0); counter != 0)
-    report.fail("plan.work", at(name, 0), "0, as no tile is taken", number(counter));
   const SplitConfig& s = m.model.split;
   const int64_t heads = std::max(1, kind->params.num_kv_heads),
                 group = kind->params.num_qo_heads / heads;
   int64_t blocks = 0;
   for (int64_t row = 0; row < rows; ++row)
-    blocks += heads * ceil_div(group, 128) * ceil_div(m.value(r.lens, row), 64);
+    blocks += heads * ceil_div(group, 128) * ceil_div(m.value(r.lens, row), 16);
   const int64_t share = ceil_div(11 * blocks, int64_t{10} * std::max(1, s.num_sms));
   judged("plan.split", rows);
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t wanted =
-        ceil_div(ceil_div(m.value(r.lens, row), 64), std::max<int64_t>(share, 1));
+        ceil_div(ceil_div(m.value(r.lens, row), 16), std::max<int64_t>(share, 1));
     const int64_t want = s.off ? 1 : std::max<int64_t>(std::min<int64_t>(wanted, s.max_splits), 1);
     if (const int64_t got = m.value(r.buffer, 1 + row); got != want)
       report.fail("plan.split", at(name, 1 + row), number(want), number(got));
@@ -201,6 +198,19 @@ void judge_row_splits(const MetaFacts& m, const BufferInfo& r, LawReport& report
 }
 
 }  // namespace
+
+/// A schedule's first cell, which the fill writes, and whole workspaces, as a step leaves them.
+void judge_counters(const MetaFacts& m, LawReport& report) {
+  for (const BufferInfo& r : m.info.buffers) {
+    if (r.role != Role::kCounters && r.role != Role::kRowSplits) continue;
+    const int64_t most = r.role == Role::kCounters ? INT64_MAX : 1;
+    const int64_t cells = std::min(m.size(r.buffer), most);
+    judged("plan.counter", cells);
+    for (int64_t i = 0; i < cells; ++i)
+      if (const int64_t got = m.value(r.buffer, i); got != 0)
+        report.fail("plan.counter", at(m.buffer(r.buffer).name, i), "0", number(got));
+  }
+}
 
 void judge_splits(const MetaFacts& m, LawReport& report) {
   for (const KindFacts& kind : m.kinds()) {
