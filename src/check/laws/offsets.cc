@@ -38,6 +38,25 @@ void judge_list(const MetaFacts& m, const KeyList& list, LawReport& report) {
   }
 }
 
+/// Judges offsets without the first: the last is the number of tokens, padding's counted.
+void judge_ends(const MetaFacts& m, int buffer, LawReport& report) {
+  const int64_t rows = m.size(buffer);
+  if (rows == 0) return;
+  const std::string& name = m.buffer(buffer).name;
+  judged("len.indptr_monotone");
+  judged("len.total");
+  for (int64_t i = 0, before = 0; i < rows; ++i) {
+    const int64_t got = m.value(buffer, i);
+    if (got < before)
+      report.fail("len.indptr_monotone", at(name, i), ">= " + number(before), number(got));
+    before = got;
+  }
+  const int64_t last = m.value(buffer, rows - 1), least = m.tokens(), most = m.limits.tokens;
+  if (last < least || last > most)
+    report.fail("len.total", at(name, rows - 1), number(least) + " to " + number(most),
+                number(last));
+}
+
 /// What a role says of the queries of a row.
 int64_t queries_at(const MetaFacts& m, const BufferInfo& r, int64_t row) {
   const int64_t got = m.value(r.buffer, row);
@@ -53,6 +72,7 @@ void judge_offsets(const MetaFacts& m, LawReport& report) {
     if (counts_queries(r.role))
       judge_one(m, r.buffer, 0, m.size(r.buffer), m.limits.tokens, report);
     if (r.role == Role::kKeyOffsets) judge_one(m, r.buffer, 0, m.size(r.buffer), INT32_MAX, report);
+    if (r.role == Role::kQueryEnds) judge_ends(m, r.buffer, report);
   }
   for (const KindFacts& kind : m.kinds()) {
     for (const KeyList& list : kind.lists) {
