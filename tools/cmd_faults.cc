@@ -60,7 +60,8 @@ constexpr char kFaultsExamples[] =
     "acted: no history had\n"
     "what it changes. Exit code: 0 all are found, 1 some are missed, 3 none is missed and some are "
     "inert or never acted;\n"
-    "with --matrix 0 as soon as one is found, for no fault acts everywhere. `shadowgraph list "
+    "with --matrix 1 if one is missed, else 0 if one is found: no fault acts everywhere. "
+    "`shadowgraph list "
     "faults` has the catalogue, `shadowgraph explain "
     "K31` one entry.";
 

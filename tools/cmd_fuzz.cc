@@ -375,7 +375,7 @@ int run_random(const FuzzCommand& options, const Chosen& chosen) {
   for (const auto& [name, cases] : result.coverage)
     report.coverage.push_back(coverage_of(name, cases));
   report.add_laws(result.laws, laws_of(chosen));
-  for (const auto& [name, cases] : result.features) report.features.push_back({name, cases});
+  report.features = result.features;
   say_what_is_void(planted, result.unnoticed.has_value(),
                    result.skipped > 0 ? std::string(kNoStep) : nothing_ran(options), kMoreCases,
                    &report);

@@ -148,7 +148,7 @@ std::string dead_buffers(const BackendInfo& info) {
   return all;
 }
 
-/// What its graphs share, one line each.
+/// The allocations that its graphs share, one line each.
 std::string graph_storage_of(const BackendInfo& info) {
   std::string lines;
   const auto add = [&](std::string_view buffers, const std::string& of, std::string_view why) {

@@ -1,6 +1,6 @@
-// What an engine's backend allocates once for all its graphs. The graphs of a runner bind slices of
-// it: buckets of a mode share it, and modes where the backend says so (BackendInfo::graph_storage).
-// Tested by tests/check/graph_storage_test.cc.
+// A runner's graphs bind slices of one allocation, as an engine's do: buckets of a mode share it,
+// and modes where the backend says so (BackendInfo::graph_storage). Tested by
+// tests/check/graph_storage_test.cc.
 #pragma once
 
 #include <functional>

@@ -23,7 +23,7 @@ struct TappedLaunch {
   bool apart = false;
 };
 
-/// What tells the graphs of a backend apart.
+/// A key tells the graphs of a backend apart.
 struct GraphKey {
   ForwardMode mode;
   int32_t step, rows, q_len;
@@ -53,7 +53,7 @@ class Tap {
   virtual void limits(Limits& /*limits*/) {}
   /// What bind made; capturing: for a graph.
   virtual void bound(Meta& /*meta*/, bool /*capturing*/) {}
-  /// What a graph's metadata is kept under by its capture, and looked up by a replay.
+  /// A capture keeps its graph's metadata under this key, and a replay looks it up.
   virtual void metadata_key(GraphKey& /*key*/, bool /*capturing*/) {}
   /// After fill, before its upload. batch and meta are the whole step's: of a composed backend the
   /// children hold some rows each, and Backend::for_each_part says which.

@@ -42,7 +42,7 @@ class CountsJudgements {
 /// Counts of several threads together.
 class SharedLawCounts {
  public:
-  /// What fn returns; what it judges is counted.
+  /// Runs fn, counts what it judges, and returns its result.
   template <class Fn>
   auto count(const Fn& fn) {
     LawCounts mine;
@@ -52,7 +52,7 @@ class SharedLawCounts {
     sum_.add(mine);
     return result;
   }
-  /// What was counted since the last call.
+  /// The counts since the last call.
   LawCounts take() {
     const std::lock_guard lock(mutex_);
     return std::exchange(sum_, {});

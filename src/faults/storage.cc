@@ -49,7 +49,7 @@ struct RowsAlone final : OtherKeys {
   }
 };
 
-/// What a capture makes of a backend's parts is not kept.
+/// The metadata of a composed backend is not kept by its capture.
 struct PartsAreForgotten final : OtherKeys {
   void bound(Meta& meta, bool capturing) override {
     if (capturing) composed_ = !meta.children.empty();

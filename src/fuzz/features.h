@@ -1,5 +1,5 @@
-// What random cases can have, and how many had it. A run without findings says by this what it
-// looked at, as law_counts.h does for laws. Tested by tests/fuzz/features_test.cc.
+// Features that random cases can have, and how many had each. A run without findings says by this
+// what it looked at, as law_counts.h does for laws. Tested by tests/fuzz/features_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -75,8 +75,7 @@ struct FuzzResult {
   FuzzHistograms histograms;
   // "decode_paged uniform eager": cases; "flashattention decode replay": steps
   std::map<std::string, int64_t> coverage;
-  // What the cases as generated were judged by; shrinking them counts nothing
-  LawCounts laws;
+  LawCounts laws;          // judgements of the cases as generated, not of shrinking them
   FeatureCounts features;  // those that no case had, too
 };
 

@@ -296,8 +296,8 @@ std::string render_json(const Report& r, const RenderOptions& options) {
   add(j, "void", r.void_verdict);
   add(j, "warnings", r.warnings);
   if (!r.passed_over.empty()) j["passed_over"] = to_array(r.passed_over);
-  for (const LawTally& law : r.laws) j["laws"][law.law] = law.judged;
-  for (const FeatureTally& feature : r.features) j["features"][feature.name] = feature.cases;
+  if (!r.laws.empty()) j["laws"] = r.laws;
+  if (!r.features.empty()) j["features"] = r.features;
   for (const Histogram& h : r.histograms) j["histogram"][h.name] = to_json(h);
   if (!r.case_list.empty()) j["cases"] = to_array(r.case_list);
   if (!r.conformance.empty()) j["conformance"] = to_array(r.conformance);

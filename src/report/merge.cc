@@ -112,21 +112,6 @@ void join_coverage(const std::vector<CoverageReport>& from, std::vector<Coverage
   std::ranges::stable_sort(*to, {}, name);
 }
 
-/// Sums of what has the same name.
-template <class Tally>
-void join_tallies(const std::vector<Tally>& from, std::string Tally::*name, int64_t Tally::*count,
-                  std::vector<Tally>* to) {
-  for (const Tally& tally : from) {
-    const auto mine = std::ranges::find(*to, tally.*name, name);
-    if (mine == to->end()) {
-      to->push_back(tally);
-    } else {
-      (*mine).*count += tally.*count;
-    }
-  }
-  std::ranges::stable_sort(*to, {}, name);
-}
-
 void join_histogram(const Histogram& from, std::vector<Histogram>* to) {
   const auto mine = std::ranges::find(*to, from.name, &Histogram::name);
   if (mine == to->end()) return to->push_back(from);
@@ -188,8 +173,8 @@ void join(const Report& from, Report* to) {
   append(&to->conformance, from.conformance);
   append(&to->pictures, from.pictures);
   join_coverage(from.coverage, &to->coverage);
-  join_tallies(from.laws, &LawTally::law, &LawTally::judged, &to->laws);
-  join_tallies(from.features, &FeatureTally::name, &FeatureTally::cases, &to->features);
+  for (const auto& [law, judged] : from.laws) to->laws[law] += judged;
+  for (const auto& [name, cases] : from.features) to->features[name] += cases;
   for (const Histogram& h : from.histograms) join_histogram(h, &to->histograms);
   join_findings(from, to);
 }

@@ -153,6 +153,13 @@ void read_head(JsonMembers& m, Report* r) {
   m.skip({"schema", "ok"});
 }
 
+void read_counts(JsonMembers& m, const char* name, std::map<std::string, int64_t>* counts) {
+  m.inside(name, [&](JsonMembers& all) {
+    all.others(
+        [&](const std::string& of, const JsonValue&) { all.count(of.c_str(), &(*counts)[of]); });
+  });
+}
+
 void read_report_members(JsonMembers& m, Report* r) {
   read_head(m, r);
   m.each("passed_over", [&](JsonMembers& x) { read(x, &r->passed_over.emplace_back()); });
@@ -162,18 +169,7 @@ void read_report_members(JsonMembers& m, Report* r) {
   m.each("matrix", [&](JsonMembers& x) { read(x, &r->matrix.emplace_back()); });
   m.each("coverage", [&](JsonMembers& x) { read(x, &r->coverage.emplace_back()); });
   m.each("conformance", [&](JsonMembers& x) { read(x, &r->conformance.emplace_back()); });
-  m.inside("laws", [&](JsonMembers& laws) {
-    laws.others([&](const std::string& id, const JsonValue&) {
-      r->laws.push_back({id, 0});
-      laws.count(id.c_str(), &r->laws.back().judged);
-    });
-  });
-  m.inside("features", [&](JsonMembers& features) {
-    features.others([&](const std::string& name, const JsonValue&) {
-      r->features.push_back({name, 0});
-      features.count(name.c_str(), &r->features.back().cases);
-    });
-  });
+  read_counts(m, "laws", &r->laws), read_counts(m, "features", &r->features);
   m.inside("histogram", [&](JsonMembers& all) {
     all.others([&](const std::string& name, const JsonValue&) {
       all.inside(name.c_str(), [&](JsonMembers& x) {

@@ -36,13 +36,8 @@ void Report::add_laws(const LawCounts& counts, std::span<const std::string_view>
     const bool expected =
         std::ranges::any_of(runs, [&](std::string_view run) { return is_judged_in(law, run); });
     if (!expected && judged == 0) continue;
-    const auto mine = std::ranges::find(laws, law.id, &LawTally::law);
-    if (mine == laws.end())
-      laws.push_back({std::string(law.id), judged});
-    else
-      mine->judged += judged;
+    laws[std::string(law.id)] += judged;
   }
-  std::ranges::sort(laws, {}, &LawTally::law);
 }
 
 std::string PassedOver::to_string() const {

@@ -71,18 +71,6 @@ struct ConformanceReport {
   std::string why;     // may be empty
 };
 
-/// How often a run judged a law that it can judge.
-struct LawTally {
-  std::string law;
-  int64_t judged = 0;
-};
-
-/// How many cases of a fuzz run had a feature that its cases can have.
-struct FeatureTally {
-  std::string name;  // "histories topk"
-  int64_t cases = 0;
-};
-
 /// How a quantity was spread over the cases of a fuzz run.
 struct Histogram {
   std::string name;  // "keys", "requests", "head_dim"
@@ -167,8 +155,8 @@ struct Report {
   std::vector<FaultPair> matrix;  // fault by fault; all have the same backends in the same order
   std::vector<CoverageReport> coverage;
   std::vector<ConformanceReport> conformance;
-  std::vector<LawTally> laws;
-  std::vector<FeatureTally> features;
+  std::map<std::string, int64_t> laws;      // by id: judgements; also 0 of those it can judge
+  std::map<std::string, int64_t> features;  // "histories topk": cases; also 0 of those it can draw
   std::vector<Histogram> histograms;
   std::optional<BenchReport> bench;
   std::vector<Finding> findings;

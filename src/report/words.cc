@@ -57,10 +57,10 @@ namespace {
 std::vector<std::string> idle_laws(const Report& r) {
   std::map<std::string, std::vector<std::string>> idle;  // by family
   std::map<std::string, size_t> all;
-  for (const LawTally& law : r.laws) {
-    const std::string family = law.law.substr(0, law.law.find('.'));
+  for (const auto& [law, judged] : r.laws) {
+    const std::string family = law.substr(0, law.find('.'));
     ++all[family];
-    if (law.judged == 0) idle[family].push_back(law.law);
+    if (judged == 0) idle[family].push_back(law);
   }
   std::vector<std::string> names;
   for (const auto& [family, laws] : idle) {
@@ -76,13 +76,13 @@ std::vector<std::string> idle_laws(const Report& r) {
 
 std::vector<std::string> not_looked_at(const Report& r) {
   std::vector<std::string> lines;
-  const auto count = std::ranges::count(r.laws, 0, &LawTally::judged);
+  const auto count = std::ranges::count_if(r.laws, [](const auto& law) { return law.second == 0; });
   if (count > 0)
     lines.push_back(fmt::format("laws that judged nothing, {} of {}: {}", count, r.laws.size(),
                                 fmt::join(idle_laws(r), ", ")));
   std::vector<std::string> features;
-  for (const FeatureTally& f : r.features)
-    if (f.cases == 0) features.push_back(f.name);
+  for (const auto& [name, cases] : r.features)
+    if (cases == 0) features.push_back(name);
   if (!features.empty())
     lines.push_back(fmt::format("features that no case had, {} of {}: {}", features.size(),
                                 r.features.size(), fmt::join(features, ", ")));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/fill/rows.h"
+#include "check/bounds/compare.h"
 #include "shadowgraph/attention/attention.h"
 #include "shadowgraph/device/arena.h"
 #include "shadowgraph/device/graph.h"
@@ -256,9 +257,9 @@ struct Layer {
     all.insert(all.end(), lses.begin(), lses.end());
     return all;
   }
-  /// What these queries give over these keys of the cache as it is. No offsets: one a row.
-  std::vector<float> expected(const Ints& table, int64_t columns, const Ints& lens,
-                              const Ints& cu_seqlens_q) const {
+  /// These queries over these keys of the cache as it is. No offsets: one a row.
+  PagedAttention call(const Ints& table, int64_t columns, const Ints& lens,
+                      const Ints& cu_seqlens_q) const {
     PagedAttention c;
     const int64_t tokens = cu_seqlens_q.empty() ? std::ssize(lens) : cu_seqlens_q.back();
     c.q = q.view();
@@ -267,6 +268,15 @@ struct Layer {
     c.pages = PageTable::dense(table, columns, lens);
     c.cu_seqlens_q = cu_seqlens_q;
     c.params = params;
+    c.out = out.view(), c.lse = NaturalLse(lse.view());
+    c.out.shape[0] = c.lse.tensor.shape[0] = tokens;
+    return c;
+  }
+  /// The results of such a call.
+  std::vector<float> expected(const Ints& table, int64_t columns, const Ints& lens,
+                              const Ints& cu_seqlens_q) const {
+    PagedAttention c = call(table, columns, lens, cu_seqlens_q);
+    const int64_t tokens = c.q.shape[0];
     const int64_t outs = tokens * out.shape[1] * out.shape[2];
     std::vector<float> all(static_cast<size_t>(outs + tokens * lse.shape[1]));
     c.out = TensorView(all.data(), DType::kF32, {tokens, out.shape[1], out.shape[2]});
@@ -275,8 +285,9 @@ struct Layer {
     EXPECT_TRUE(status.ok()) << status.to_string();
     return all;
   }
-  /// The same by the scheduler's tables.
-  std::vector<float> expected(const PagedBatch& owned) const {
+  /// fn(table, columns, lens, cu_seqlens_q) of the scheduler's tables.
+  template <class Fn>
+  auto with_tables(const PagedBatch& owned, Fn fn) const {
     const ForwardBatch b = owned.view();
     Ints table, lens, cu_q = {0};
     const int32_t page_size = k_cache.shape[1] > 0 ? static_cast<int32_t>(k_cache.shape[1]) : 1;
@@ -291,7 +302,19 @@ struct Layer {
         table.push_back(live ? owned.slot(static_cast<size_t>(i), token) / page_size : -1);
       }
     }
-    return expected(table, columns, lens, cu_q);
+    return fn(table, columns, lens, cu_q);
+  }
+  std::vector<float> expected(const PagedBatch& owned) const {
+    return with_tables(owned, [&](const auto&... tables) { return expected(tables...); });
+  }
+  /// The results that it has, against the bound of partial results that are merged into each row's.
+  Status judged(const PagedBatch& owned, std::vector<int32_t> parts) const {
+    return with_tables(owned, [&](const auto&... tables) {
+      const PagedAttention c = call(tables...);
+      return judge(c, {c.out, c.lse.tensor}, *find_arithmetic("ours_merged"),
+                   {.bounded = true, .parts = std::move(parts)})
+          .findings;
+    });
   }
 
   AttentionParams params;

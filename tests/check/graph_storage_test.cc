@@ -1,4 +1,4 @@
-// What the graphs of a backend share, and what they do not.
+// Graphs of a backend share what its engine allocates once, and nothing else.
 #include "check/graph_storage.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ class Bound {
     }
   }
 
-  /// Where a graph's buffer lies, by its name in the scope.
+  /// The address of a graph's buffer, by its name in the scope.
   const std::byte* address(ForwardMode mode, int32_t rows, const std::string& name,
                            int32_t step = 0) const {
     const Buffer* b = arena_.find(graph(mode, rows, step).scope + "/" + name);

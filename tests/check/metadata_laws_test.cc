@@ -41,6 +41,10 @@ const ModelConfig kGathered = with(kWide, [](ModelConfig& m) { m.in_graph_tables
 const ModelConfig kRanks = with(kLatent, [](ModelConfig& m) { m.dcp_size = 2; });
 const ModelConfig kRagged = with(kWindow, [](ModelConfig& m) { m.ragged_prefill = true; });
 
+const ModelConfig kFewParts = with(kModel, [](ModelConfig& m) {
+  m.max_context_len = 64;
+  m.split.num_sms = 3;
+});
 const ModelConfig kDualChunk = with(kModel, [](ModelConfig& m) {
   m.layers[0].dual_chunk = true;
   m.dual_chunk = {.chunk_size = 5, .local_size = 1, .original_max_position = 4};
@@ -394,6 +398,9 @@ const Slip kSlips[] = {
      [](const Planting& p) { p.put(Fa::kSchedulerMetadata, 0, 4); }},
     {"plan.split", "ARowHasTheSplitsOfAnotherMachine", "flashattention", kModel, kDecode, 4,
      [](const Planting& p) { p.put(Fa::kSchedulerMetadata, 2, 2); }},
+    {"plan.split", "ARowHasTheSplitsOfABatchWithoutPadding", "flashattention", kFewParts,
+     StepShape{.prefix_lens = {39, 8}}, 4,
+     [](const Planting& p) { p.put(Fa::kSchedulerMetadata, 1, 2); }},
 };
 
 class EverySlip : public ::testing::TestWithParam<Slip> {};

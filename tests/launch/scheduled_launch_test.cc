@@ -51,7 +51,7 @@ class World : public CacheWorld {
     run_both(
         scheduled_launch(call()), [&] { clear(out), clear(lse), set(i, value); }, check);
   }
-  /// What a row has: out, then the LSE.
+  /// A row's out, then its LSE.
   Bytes results(int64_t row) {
     const auto part = [&](const Buffer& b) {
       const Bytes all = bytes(b);
@@ -63,7 +63,7 @@ class World : public CacheWorld {
     both.insert(both.end(), lses.begin(), lses.end());
     return both;
   }
-  /// What the call without a schedule gives.
+  /// The rows of the call without a schedule.
   std::vector<Bytes> all() {
     stream().launch(attention_launch(call()));
     return {results(0), results(1), results(2)};

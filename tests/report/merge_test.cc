@@ -43,10 +43,10 @@ TEST(Merge, AddsWhatShardsCounted) {
   EXPECT_EQ(r.coverage[0].cases, 60);
   EXPECT_EQ(r.coverage[1].cases, 6);
   ASSERT_EQ(r.laws.size(), 2u);
-  EXPECT_EQ(r.laws[0].judged, 6);
-  EXPECT_EQ(r.laws[1].judged, 0);
+  EXPECT_EQ(r.laws["len.total"], 6);
+  EXPECT_EQ(r.laws["mem.leak"], 0);
   ASSERT_EQ(r.features.size(), 1u);
-  EXPECT_EQ(r.features[0].cases, 12);
+  EXPECT_EQ(r.features["histories topk"], 12);
   ASSERT_EQ(r.histograms.size(), 1u);
   EXPECT_EQ(r.histograms[0].bins,
             (std::vector<std::pair<std::string, int64_t>>{{"0..9", 6}, {"10+", 3}}));

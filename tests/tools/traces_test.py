@@ -272,7 +272,7 @@ class Traces(unittest.TestCase):
             self.assertIn(said, notes)
             self.assertIn(said, run("check", path)[1])
 
-    # What has no live element in any recorded line, and why.
+    # These have no live element in any recorded line; each says why.
     DEAD = {("cross_decode", "capture", "expect.encoder_page_table"): "encoders of a capture have no key",
             ("target_verify", "capture", "expect.expand.page_table"): "drafts of a capture have no key of their own"}
 

@@ -60,13 +60,14 @@ class Arena {
   Status bind(std::span<const BufferSpec> specs, std::vector<Buffer>* buffers);
   /// From now on a buffer that is bound under this name is a slice of the storage, a bound buffer:
   /// its first elements, with their staging and shadow. Slices may overlap, and end with their
-  /// scope or with the storage. A slice has the dtype, lifetime and granule of its storage.
+  /// scope or with the storage. A slice has the dtype, lifetime and granule of its storage, and at
+  /// most its bytes: else bind() says input.shape. input.shape: the storage is not bound.
   Status share(std::string_view name, const Buffer& storage);
   /// Ends every buffer of this scope. Their memory is free again once no buffer behind it is bound.
   void unbind();
   /// nullptr if no buffer has that name.
   const Buffer* find(std::string_view name) const;
-  /// What a slice is cut from; of another buffer the buffer itself; nullptr if it is not bound.
+  /// The buffer that a slice is cut from; any other buffer is its own. nullptr: it is not bound.
   const Buffer* storage_of(const Buffer& buffer) const;
   size_t used() const;
   /// The device that its memory is on.

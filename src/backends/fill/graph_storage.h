@@ -1,4 +1,4 @@
-// What backends allocate once for their graphs (BackendInfo::graph_storage). Tested by
+// Allocations that the graphs of a backend share (BackendInfo::graph_storage). Tested by
 // tests/check/graph_storage_test.cc.
 #pragma once
 
@@ -26,7 +26,11 @@ inline constexpr GraphStorage kWorkspace = {kGraphModes, kOfTheWorkspace, false,
                                             "one workspace, zeroed when it is allocated"};
 inline constexpr GraphStorage kDictionaries[] = {
     {kGraphsOfDecodes, kOfTheDictionary, false, "decode_cuda_graph_metadata: decodes and drafts"},
-    {kGraphModes, kBesideDictionaries, false, "outside of the dictionaries of modes"},
+    {kGraphModes, kBesideDictionaries, false, "outside of the dictionaries of modes"}};
+inline constexpr std::string_view kBesideOfTrtllm[] = {"swa_out_cache_loc"};
+inline constexpr GraphStorage kDictionariesOfTrtllm[] = {
+    kDictionaries[0],
+    {kGraphModes, kBesideOfTrtllm, false, "outside of the dictionaries of modes"},
     kWorkspace};
 
 inline constexpr GraphStorage kOneForAllModes[] = {
@@ -34,7 +38,8 @@ inline constexpr GraphStorage kOneForAllModes[] = {
 
 inline constexpr std::string_view kOnlyTheTable[] = {"page_table"};
 inline constexpr GraphStorage kOneTable[] = {
-    {kGraphModes, kOnlyTheTable, false, "one table of pages for all modes"}, kWorkspace};
+    {kGraphModes, kOnlyTheTable, false, "one table of pages for all modes"}};
+inline constexpr GraphStorage kOneTableOfTrtllm[] = {kOneTable[0], kWorkspace};
 
 // A wrapper of FlashInfer is made for each bucket, with its plan.
 inline constexpr std::string_view kOfAllWrappers[] = {"kv_indptr", "kv_indices", "qo_indptr",

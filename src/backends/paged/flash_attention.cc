@@ -21,13 +21,17 @@ constexpr ForwardMode kFlashAttentionModes[] = {
 
 using field::dead, field::of_virtual, field::padded, field::rows, field::scalar, field::table;
 
-// Paged kernels read no cu_seqlens_k: it is for new keys that they would append. A ragged call over
-// all keys reads it.
+// Offsets of keys are for new keys that a paged kernel would append.
+constexpr std::string_view kToldLengths =
+                               "a paged call is told lengths, and reads no offsets of keys",
+                           kNoLongest = "a paged call is told lengths, and not the longest of them";
+
 constexpr BufferInfo kFlashAttentionBuffers[] = {
     padded(rows(Fa::kCacheSeqlens, "cache_seqlens_int32", "fa.I-03 fa.I-19")),
     recorded(Fa::kCuSeqlensQ, Role::kQueryOffsets, "cu_seqlens_q", "fa.I-15 fa.I-17"),
     recorded(Fa::kCuSeqlensK, Role::kKeyOffsets, "cu_seqlens_k", "fa.I-23"),
-    dead(FieldShape::kIndptr, "cu_seqlens_k", "fa.I-23"),
+    dead(FieldShape::kIndptr, "cu_seqlens_k",
+         "a paged call is told lengths; a prefill in chunks of the prefix reads it"),
     recorded(Fa::kMaxSeqLenQ, Role::kLongestQuery, "max_seq_len_q", "fa.I-18 fa.I-72"),
     recorded(Fa::kMaxSeqLenK, Role::kLongestKeys, "max_seq_len_k", "fa.I-21", Fa::kCacheSeqlens),
     table(Fa::kPageTable, Fa::kCacheSeqlens, "page_table", "fa.I-28 fa.I-34 fa.I-45"),
@@ -39,17 +43,17 @@ constexpr BufferInfo kFlashAttentionBuffers[] = {
     field::with_rule(
         recorded(Fa::kExpandCuSeqlensQ, Role::kQueryOffsets, "expand.cu_seqlens_q", "fa.I-15"),
         FieldRule::kConstant),
-    dead(FieldShape::kIndptr, "expand.cu_seqlens_k", "fa.I-23"),
-    dead(FieldShape::kScalar, "expand.max_seq_len_k", "fa.I-21"),
+    dead(FieldShape::kIndptr, "expand.cu_seqlens_k", kToldLengths),
+    dead(FieldShape::kScalar, "expand.max_seq_len_k", kNoLongest),
     unread(scalar(Fa::kExpandMaxSeqLenQ, "expand.max_seq_len_q", "fa.I-18", FieldRule::kBaked),
            "1, or 0 where it is not there: no batch changes it"),
     table(Fa::kDraftTable, Fa::kExpandSeqlens, "expand.page_table", "fa.I-30 fa.I-32 fa.I-42"),
     table(Fa::kTreeTable, Fa::kExpandSeqlens, "expand.page_table", "fa.I-34 fa.I-38", false),
     rows(Fa::kMergedSeqlens, "swa_spec.cache_seqlens_int32", "fa.I-41"),
     field::indptr(Fa::kExpandCuSeqlensQ, "swa_spec.cu_seqlens_q", "fa.I-15"),
-    dead(FieldShape::kIndptr, "swa_spec.cu_seqlens_k", "fa.I-23"),
+    dead(FieldShape::kIndptr, "swa_spec.cu_seqlens_k", kToldLengths),
     scalar(Fa::kExpandMaxSeqLenQ, "swa_spec.max_seq_len_q", "fa.I-18", FieldRule::kBaked),
-    dead(FieldShape::kScalar, "swa_spec.max_seq_len_k", "fa.I-21"),
+    dead(FieldShape::kScalar, "swa_spec.max_seq_len_k", kNoLongest),
     table(Fa::kMergedTable, Fa::kMergedSeqlens, "swa_spec.page_table", "fa.I-41", false),
     of_virtual(
         recorded(Fa::kLocalCuSeqlensQ, Role::kCutOffsets, "local.query_start_loc", "fa.I-49")),
@@ -60,7 +64,7 @@ constexpr BufferInfo kFlashAttentionBuffers[] = {
     recorded(Fa::kLocalMaxSeqLen, Role::kLongestKeys, "local.max_seq_len", "fa.I-21",
              Fa::kLocalSeqlens),
     rows(Fa::kEncoderSeqlens, "encoder_lens_int32", "fa.I-43"),
-    dead(FieldShape::kIndptr, "encoder_cu_seqlens_k", "fa.I-43"),
+    dead(FieldShape::kIndptr, "encoder_cu_seqlens_k", kToldLengths),
     recorded(Fa::kEncoderMaxSeqLenK, Role::kLongestKeys, "encoder_max_seq_len_k", "fa.I-43",
              Fa::kEncoderSeqlens),
     // Cross-attention views the cache in pages, as every layer of the engine does.

@@ -34,7 +34,7 @@ constexpr BackendInfo kTrtllmMhaInfo{.name = "trtllm_mha",
                                      .page_sizes = kTrtllmMhaPageSizes,
                                      .swa_pool = true,
                                      .in_graph_tables = true,
-                                     .graph_storage = kDictionaries,
+                                     .graph_storage = kDictionariesOfTrtllm,
                                      .buffers = kTrtllmMhaBuffers};
 
 /// The others run the decode kernel.

@@ -33,7 +33,7 @@ constexpr BackendInfo kTrtllmMlaInfo{.name = "trtllm_mla",
                                      .heads = false,
                                      .latent = true,
                                      .in_graph_tables = true,
-                                     .graph_storage = kOneTable,
+                                     .graph_storage = kOneTableOfTrtllm,
                                      .buffers = kTrtllmMlaBuffers};
 
 }  // namespace

@@ -25,8 +25,8 @@ struct TraceVerdict {
   std::string why;        // why a line is skipped: it lacks this
   std::string_view skip;  // the law of a skipped line, skip.*
   std::vector<LeftOut> left_out;
-  // What nothing reads in such a line, and why: "max_seq_len_k: a replay has what its capture
-  // froze"
+  // Keys and fields that nothing reads in such a line, and why: "max_seq_len_k: a replay has what
+  // its capture froze"
   std::vector<std::string> unread;
   // len.*, table.*, slot.write, trace.*, mem.out_of_bounds; where is the recorded field's name, row
   // and column, case_id the line's id. Of a refused line io.line, with the line in where.row; or

@@ -132,7 +132,7 @@ struct Arena::State {
     return b != nullptr && b->buffer.data == buffer.data && b->buffer.name == buffer.name ? b
                                                                                           : nullptr;
   }
-  /// What has its staging: itself, or of a slice its storage. nullptr: it is not bound.
+  /// The owner of its staging: a slice's storage, else itself. nullptr: it is not bound.
   Bound* storage_of(const Buffer& buffer) const {
     const Bound* b = find(buffer);
     if (b == nullptr) return nullptr;
