@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/sparse/deepseek_v4.h"
+#include "backends/sparse/deepseek_v4_hip.h"
 #include "faults/plant.h"
 #include "launch/sparse_launch.h"
 #include "launch/v4_expand.h"
@@ -238,8 +239,10 @@ constexpr Fault kLatentsFaults[] = {
      "A capture records no launch that expands raw metadata: the warmup left it expanded",
      "fi.I-76", "", make_tap<ExpandedAtWarmupAlone>},
     {"DV14", "BLOCKS", "A prefill of rings stores before it attends", "fi.I-104", "",
-     on_launches([](Tap& tap, Launches& all, const Meta&) {
-       for (size_t i = 0; i + 1 < all.size(); ++i) {
+     on_launches([](Tap& tap, Launches& all, const Meta& meta) {
+       bool rings = false;  // one layer's launches beside each other, and not two halves'
+       for_metas_of<DeepseekV4Hip>(meta, [&](const Meta&) { rings = true; });
+       for (size_t i = 0; rings && i + 1 < all.size(); ++i) {
          if (all[i].launch.kernel != &kSparseAttention || all[i + 1].launch.kernel != &kPackLatents)
            continue;
          const auto pool = call_of<PackLatents>(all[i + 1].launch).call.pool.data.data;

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/fill/buffer_info.h"
 #include "core/int_math.h"
 #include "core/laws.h"
 #include "faults/launches.h"
@@ -125,32 +126,43 @@ struct TileOfTheBatch final : Tap {
   std::vector<std::pair<Buffer, int32_t>> tiles_;  // of this step, by the plan's first array
 };
 
+/// Offsets of queries that fill writes, of which the last is all tokens; nullptr: none are.
+const Buffer* query_offsets_of(const Meta& m) {
+  const Buffer* offsets = find_buffer(m, "cu_seqlens_q");
+  if (offsets == nullptr) offsets = find_buffer(m, "qo_indptr");
+  // Ranks launch once for each query of the longest, and a verify's rows are told apart by it.
+  const bool uniform = m.limits.model.dcp_size > 1 || is_target_verify(m.limits.mode);
+  const bool filled = offsets != nullptr && offsets->lifetime == Lifetime::kPerStep;
+  return filled && !uniform ? offsets : nullptr;
+}
+
+/// The longest query that a backend's host tells its kernels; nullptr: it tells none.
+int64_t* longest_query_of(Meta& m) {
+  if (m.backend == nullptr || m.scalars.empty()) return nullptr;
+  const std::span<const BufferInfo> infos = m.backend->info().buffers;
+  const auto it = std::ranges::find(infos, Role::kLongestQuery, &BufferInfo::role);
+  return it == infos.end() ? nullptr : &scalar_of(m, static_cast<size_t>(it->buffer));
+}
+
 /// The longest query is the largest offset: all tokens.
 struct LongestIsTotal final : Tap {
   Status filled(const ForwardBatch& /*batch*/, Meta& meta) override {
-    totals_.clear();
-    for_metas(meta, [&](const Meta& m) {
-      const Buffer* offsets = find_buffer(m, "cu_seqlens_q");
-      if (offsets == nullptr) offsets = find_buffer(m, "qo_indptr");
-      const bool filled = offsets != nullptr && offsets->lifetime == Lifetime::kPerStep;
-      // Ranks launch once for each query of the longest, and a verify's rows are told apart by it.
-      const bool uniform = m.limits.model.dcp_size > 1 || is_target_verify(m.limits.mode);
-      totals_.push_back(filled && !uniform ? staged<int32_t>(m, *offsets).back() : 0);
+    for_metas(meta, [&](Meta& m) {
+      const Buffer* offsets = query_offsets_of(m);
+      int64_t* longest = longest_query_of(m);
+      if (offsets == nullptr || longest == nullptr) return;
+      const int64_t total = staged<int32_t>(m, *offsets).back();
+      if (std::exchange(*longest, total) != total) act();
     });
     return {};
   }
   void baked(Meta& meta, bool /*capturing*/) override {
-    size_t i = 0;
     for_metas(meta, [&](Meta& m) {
-      const int32_t total = totals_[i++];
-      if (total == 0) return;
-      if (m.limits.max_q_len != total) act();
-      m.limits.max_q_len = total;
+      const int64_t* longest = longest_query_of(m);
+      if (query_offsets_of(m) != nullptr && longest != nullptr && *longest > 0)
+        m.limits.max_q_len = static_cast<int32_t>(*longest);
     });
   }
-
- private:
-  std::vector<int32_t> totals_;  // of each metadata; 0: has no offsets
 };
 
 constexpr Fault kPlansFaults[] = {

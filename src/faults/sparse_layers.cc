@@ -196,7 +196,7 @@ constexpr Fault kSparseLayersFaults[] = {
            tap.act(by_table ? 1 : 0);
          } else if (one.launch.kernel == &kSparseAttention) {
            auto [call, tokens] = call_of<SparseAttention>(one.launch);
-           call.keys.lengths = {};
+           (call.extra.defined() ? call.extra : call.keys).lengths = {};
            one.launch = sparse_launch(call, tokens);
          }
        }

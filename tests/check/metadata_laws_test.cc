@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "backends/lists/aiter.h"
 #include "backends/lists/flashinfer.h"
 #include "backends/lists/flashinfer_mla.h"
 #include "backends/lists/triton.h"
@@ -30,6 +31,7 @@ using Fa = FlashAttention;
 using Fi = FlashInfer;
 using Mha = TrtllmMha;
 using Mla = TrtllmMla;
+using Rb = RecurrentBackend;
 using Tr = Triton;
 
 const ModelConfig kSwa = with(kWindow, [](ModelConfig& m) { m.swa_pool = true; });
@@ -40,7 +42,6 @@ const ModelConfig kLocal = with(kModel, [](ModelConfig& m) {
 const ModelConfig kGathered = with(kWide, [](ModelConfig& m) { m.in_graph_tables = true; });
 const ModelConfig kRanks = with(kLatent, [](ModelConfig& m) { m.dcp_size = 2; });
 const ModelConfig kRagged = with(kWindow, [](ModelConfig& m) { m.ragged_prefill = true; });
-
 const ModelConfig kFewParts = with(kModel, [](ModelConfig& m) {
   m.max_context_len = 64;
   m.split.num_sms = 3;
@@ -50,7 +51,6 @@ const ModelConfig kDualChunk = with(kModel, [](ModelConfig& m) {
   m.dual_chunk = {.chunk_size = 5, .local_size = 1, .original_max_position = 4};
 });
 
-using Rb = RecurrentBackend;
 const ModelConfig kGdn = model_of(1, {recurrent_layer(RecurrentFamily::kGdn)});
 const ModelConfig kMamba2 = model_of(1, {recurrent_layer(RecurrentFamily::kMamba2)});
 const ModelConfig kLightning = model_of(1, {recurrent_layer(RecurrentFamily::kLightning)});
@@ -211,6 +211,10 @@ const Slip kSlips[] = {
      [](const Planting& p) { p.meta().scalars[Fa::kMaxSeqLenQ] = 5; }},
     {"len.bound", "TheLongestQueryIsTheFirst", "triton", kModel, kExtend, 0,
      [](const Planting& p) { p.meta().scalars[Tr::kMaxExtendLen] = 2; }},
+    {"len.bound", "TheLongestQueryIsAnotherBatchs", "trtllm_mha", kWide, kExtend, 0,
+     [](const Planting& p) { p.meta().scalars[Mha::kMaxSeqLenQ] = ++p.meta().limits.max_q_len; }},
+    {"len.bound", "TheLongestQueryIsAllQueries", "aiter", kModel, kExtend, 0,
+     [](const Planting& p) { p.meta().scalars[Aiter::kMaxQLen] = 5; }},
     {"len.bound", "TheLongestKeysAreThePrefix", "trtllm_mha", kWide, kDecode, 0,
      [](const Planting& p) { p.meta().scalars[Mha::kMaxSeqLenK] = 8; }},
     {"len.bound", "AllQueriesAreThoseOfARow", "trtllm_mla", kLatent, kDecode, 0,
@@ -387,6 +391,8 @@ const Slip kSlips[] = {
      [](const Planting& p) { p.put(FlashMla::kTileMetadata, kMlaPartInts + kBeginRow, 0); }},
     {"plan.work", "SplitsOfARowAreCountedTwice", "flashmla", kLatent, kDecode, 4,
      [](const Planting& p) { p.put(FlashMla::kNumSplits, 2, 3); }},
+    {"plan.split", "TheMachineIsSharedByMoreHeadsThanThereAre", "flashmla", kLatent, kDecode, 4,
+     [](const Planting& p) { p.meta().buffers[FlashMla::kTileMetadata].shape[0] /= 2; }},
     {"plan.split", "OnePartHasTheWorkOfTwo", "flashmla", kLatent, kDecode, 4,
      [](const Planting& p) {
        const int32_t len = p.get(FlashMla::kSeqLensK, 1);

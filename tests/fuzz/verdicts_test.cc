@@ -132,6 +132,27 @@ TEST(Effects, AreWhatLaunchesReadAndTheirScalars) {
   }
 }
 
+TEST(Effects, AreNotTheOrderInWhichAStepsLaunchesRan) {
+  const int32_t values[] = {5, 6};
+  const auto of_steps = [&](const std::vector<std::vector<int>>& steps) {
+    Effects effects;
+    for (const std::vector<int>& step : steps) {
+      for (const int i : step) {
+        KernelLaunch launch;
+        launch.kernel = &kAddOne;
+        launch.args.pointer(&values[i]).scalar(1);
+        effects.add(launch, {{&values[i], 0, 1, sizeof(int32_t), Access::kRead}});
+      }
+      effects.add(std::span<const LayerIo>());
+    }
+    return effects;
+  };
+  const Effects one = of_steps({{0, 1}, {0, 1}});
+  EXPECT_EQ(one.first_difference(of_steps({{1, 0}, {0, 1}})), "");
+  EXPECT_NE(one.first_difference(of_steps({{0, 1, 0}, {1}})), "");
+  EXPECT_NE(one.first_difference(of_steps({{0, 0}, {1, 1}})), "");
+}
+
 TEST(Effects, AreNotWhatAKernelReadsThatStandsInForAnother) {
   Kernel other = kAddOne;
   other.stands_in = true;

@@ -27,6 +27,7 @@ constexpr BufferInfo kAiterBuffers[] = {
     field::table(Aiter::kPageTable, Aiter::kKvLens, "page_table", "fi.I-6 fi.I-21"),
     {Aiter::kOutCacheLoc, Role::kStored},
     {Aiter::kSwaOutCacheLoc, Role::kStoredInWindow},
+    recorded(Aiter::kMaxQLen, Role::kLongestQuery, "max_q_len", "fa.I-18"),
 };
 
 constexpr BackendInfo kAiterInfo{.name = "aiter",
@@ -72,14 +73,16 @@ class AiterFill {
   }
 
   Status run() {
-    int32_t queries = 0;
+    int32_t queries = 0, longest = 0;
     if (!qo_indptr_.empty()) qo_indptr_[0] = 0;
     for_each_row(batch_, limits_, [&](int32_t i, const RequestRow& row) {
       for (int32_t branch = 0; branch < lists_a_row(limits_); ++branch) list(i, branch, row);
       if (!kv_lens_.empty()) pages(i, row);
       queries += row.extent.q_len;
+      if (!row.padding()) longest = std::max(longest, row.extent.q_len);
       if (!qo_indptr_.empty()) qo_indptr_[static_cast<size_t>(i) + 1] = queries;
     });
+    meta_.scalars[Aiter::kMaxQLen] = longest;
     if (kv_) kv_->close();
     if (swa_kv_) swa_kv_->close();
     f_.out_cache_loc(batch_, Aiter::kOutCacheLoc, Aiter::kSwaOutCacheLoc);
@@ -105,7 +108,7 @@ class AiterFill {
 
   const ForwardBatch& batch_;
   const Limits& limits_;
-  const Meta& meta_;
+  Meta& meta_;
   Filler f_;
   std::optional<CsrRows<>> kv_, swa_kv_;
   std::span<int32_t> kv_lens_, qo_indptr_;
@@ -155,7 +158,7 @@ Status Aiter::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
   const ModelConfig& m = limits.model;
   const int64_t lists = int64_t{limits.rows} * lists_a_row(limits),
                 keys = most_listed_keys(limits, limits.max_kv_len);
-  Binder b(*this, arena, limits, kNumBuffers);
+  Binder b(*this, arena, limits, kNumBuffers, kNumScalars);
   b.query_offsets(kQoIndptr, "qo_indptr", lists);
   if (any_reads(limits, false)) {
     bind_csr(b, kKv, "kv", lists, keys);
@@ -169,7 +172,9 @@ Status Aiter::bind(const Arena& arena, const Limits& limits, Meta* meta) const {
       b.table(kSwaPageTable, "swa_page_table", limits.rows, limits.max_kv_len, m.page_size);
   }
   b.out_cache_loc(kOutCacheLoc, kSwaOutCacheLoc);
-  return b.bind(meta);
+  Status bound = b.bind(meta);
+  if (bound.ok()) meta->scalars[kMaxQLen] = limits.max_q_len;
+  return bound;
 }
 
 Status Aiter::fill(const ForwardBatch& batch, Meta& meta) const {

@@ -28,6 +28,8 @@ class Aiter final : public Backend {
     kSwaOutCacheLoc,
     kNumBuffers
   };
+  /// Meta::scalars: the longest query, which shapes the kernels' grids.
+  enum ScalarId : uint8_t { kMaxQLen, kNumScalars };
   static constexpr CsrIds kKv{kKvIndptr, kKvIndices}, kSwaKv{kSwaKvIndptr, kSwaKvIndices};
 
   /// triton: verifies trees. It outlives this.

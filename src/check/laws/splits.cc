@@ -151,8 +151,22 @@ class Schedule {
   bool ok_ = true;
 };
 
+/// FlashMLA's rule: a block has 64 rows of query heads, and each block a share of the machine.
+int64_t parts_of_machine(const MetaFacts& m) {
+  int64_t heads = 1;
+  for (const LayerKind& kind : m.model.layers)
+    heads = std::max<int64_t>(heads, kind.params.num_qo_heads);
+  const int64_t blocks = ceil_div(heads * std::max(1, m.limits.max_q_len), 64);
+  return std::max<int64_t>(1, m.model.split.num_sms / blocks);
+}
+
 void judge_schedule(const MetaFacts& m, const BufferInfo& parts, LawReport& report) {
   if (m.size(parts.buffer) == 0 || m.size(parts.lens) == 0) return;
+  const int64_t want = parts_of_machine(m), got = m.size(parts.buffer) / kMlaPartInts;
+  judged("plan.split");
+  if (got != want)
+    return report.fail("plan.split", at(m.buffer(parts.buffer).name), number(want) + " parts",
+                       number(got));
   const std::vector<int64_t> splits = Schedule(m, parts, report).run();
   for (const BufferInfo& r : m.info.buffers) {
     if (r.role != Role::kPartSplits || m.size(r.buffer) <= std::ssize(splits)) continue;

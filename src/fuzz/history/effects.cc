@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <span>
 
 namespace shadowgraph {
@@ -75,16 +76,31 @@ void Effects::add(std::span<const LayerIo> layers) {
     add_rows(io.out, &digest);
     add_rows(io.lse.tensor, &digest);
   }
+  // An order that no launch notices is no difference.
+  std::sort(all_.begin() + static_cast<std::ptrdiff_t>(step_), all_.end(),
+            [](const Effect& a, const Effect& b) {
+              return std::tuple(a.call(), a.read) < std::tuple(b.call(), b.read);
+            });
   all_.push_back({{}, false, 0, digest.sum()});
-}
-
-bool Effects::Effect::operator==(const Effect& other) const {
-  return kernel == other.kernel && arguments == other.arguments &&
-         (stands_in || other.stands_in || read == other.read);
+  step_ = all_.size();
 }
 
 std::string Effects::first_difference(const Effects& other) const {
-  const auto [mine, others] = std::ranges::mismatch(all_, other.all_);
+  const auto behind = [](auto first, auto end) {
+    return std::find_if(first, end, [&](const Effect& e) { return e.call() != first->call(); });
+  };
+  auto mine = all_.begin(), others = other.all_.begin();
+  // A step's launches of one call, in whatever order they ran.
+  while (mine != all_.end() && others != other.all_.end() && mine->call() == others->call()) {
+    const auto end = behind(mine, all_.end()), others_end = behind(others, other.all_.end());
+    const bool free = std::any_of(mine, end, std::mem_fn(&Effect::stands_in)) ||
+                      std::any_of(others, others_end, std::mem_fn(&Effect::stands_in));
+    const auto same_read = [](const Effect& a, const Effect& b) { return a.read == b.read; };
+    if (free ? end - mine != others_end - others
+             : !std::equal(mine, end, others, others_end, same_read))
+      break;
+    mine = end, others = others_end;
+  }
   if (mine == all_.end() && others == other.all_.end()) return "";
   const std::string_view kernel = mine != all_.end() ? mine->kernel : others->kernel;
   return kernel.empty() ? "an output is another" : std::string(kernel) + " reads something else";

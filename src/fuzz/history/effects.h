@@ -1,10 +1,11 @@
-// What runs of one history have in common: what its launches read, in the order in which they ran,
-// and its outputs. Tested by tests/fuzz/verdicts_test.cc.
+// What runs of one history have in common: what the launches of each step read, and its outputs.
+// Tested by tests/fuzz/verdicts_test.cc.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "check/runner.h"
@@ -30,10 +31,11 @@ class Effects {
     std::string_view kernel;  // empty: outputs
     bool stands_in = false;   // reads what it likes: what comes of it shows
     uint64_t arguments = 0, read = 0;
-    bool operator==(const Effect& other) const;
+    auto call() const { return std::tie(kernel, arguments); }
   };
 
   std::vector<Effect> all_;
+  size_t step_ = 0;  // where the step begins that now runs
 };
 
 }  // namespace shadowgraph
