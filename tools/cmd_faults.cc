@@ -330,7 +330,7 @@ Verb add_faults(CLI::App& app) {
   const Option budget = command.number(
       "--budget-seconds", options->budget_seconds, 0.01, 1e6,
       "For each fault (default 60); with --matrix for each pair that acts and is not "
-      "found (default 2)");
+      "found (default 5)");
   command.flag("--matrix", options->matrix,
                "Each fault on each backend: found, missed, inert, or never acted and why");
   const Option backend =

@@ -19,7 +19,7 @@ struct MatrixOptions {
   // Histories of a pair, the same for every fault; one that acted and is not found goes on for
   // `seconds`
   uint64_t cases = 60;
-  double seconds = 2;
+  double seconds = 5;
   int threads = 0;  // pairs at once; 0: one a core
 };
 

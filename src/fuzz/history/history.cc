@@ -170,6 +170,8 @@ void choose_layers(const Backend& b, Choices& c, History* h) {
   const RuntimeConfig& r = h->runtime;
   const bool latent = b.info().latent && (!b.info().heads || c.one_in(5));
   m.layers.push_back(layer(latent, c, -1));
+  // Layers share what a step is planned with, and room for partial results.
+  if (!b.info().heads && c.one_in(3)) m.layers.push_back(m.layers.front());
   const bool windows = b.info().window_with_encoder || r.max_encoder_len == 0;
   if (b.info().heads && windows && (r.window_left >= 0 || c.one_in(3)))
     m.layers.push_back(layer(latent, c, r.window_left >= 0 ? r.window_left : c.between(0, 4)));
