@@ -85,6 +85,49 @@ TEST(TraceReports, EachLineIsAnsweredAsWhoeverReportedItNeeds) {
   }
 }
 
+TEST(TraceInput, CopiesOfLengthsAreTheLengths) {
+  TraceLine line = replay_line();  // lengths 5 and 9, and 1 of padding
+  for (const auto& lens : {std::vector<int64_t>{5, 9, 1}, std::vector<int64_t>{5, 9}}) {
+    line.input["seq_lens_cpu"] = numbers(lens);
+    EXPECT_EQ(found(line), "ok");
+  }
+  line.input["seq_lens_cpu"] = numbers({5, 9, 2});
+  EXPECT_EQ(found(line), "len.copy: x: seq_lens_cpu[2] is 2, expected 1 as in seq_lens");
+  for (const auto& lens : {std::vector<int64_t>{}, std::vector<int64_t>{5, 9, 1, 1}}) {
+    line.input["seq_lens_cpu"] = numbers(lens);
+    EXPECT_EQ(laws(line), Laws{"len.copy seq_lens_cpu"});
+  }
+  line.input["seq_lens_cpu"] = {"pyint", {}, 1, {5}};
+  EXPECT_EQ(refusals(line), Laws{"input.seq_lens_cpu: one number"});
+}
+
+TEST(TraceInput, TheSumOfLengthsCountsPadding) {
+  TraceLine line = replay_line();
+  line.input["seq_lens_sum"] = {"pyint", {}, 1, {15}};
+  EXPECT_EQ(found(line), "ok");
+  line.input["seq_lens_sum"].data[0] = 14;
+  EXPECT_EQ(found(line),
+            "len.copy: x: seq_lens_sum is 14: without the rows of padding, expected 15, the sum of "
+            "seq_lens");
+  line.input["seq_lens_sum"].data[0] = 16;
+  EXPECT_EQ(found(line), "len.copy: x: seq_lens_sum is 16, expected 15, the sum of seq_lens");
+}
+
+TEST(TraceInput, StoredTokensAreThoseBeforeTheNewOnes) {
+  TraceLine line = decode_line();
+  line.mode = "extend";
+  line.expect.clear();
+  line.expect["cache_seqlens_int32"] = numbers({5, 9});
+  line.expect["cache_seqlens_int32"].dtype = "int32";
+  line.input["extend_seq_lens"] = numbers({2, 1});
+  line.input["extend_prefix_lens"] = numbers({3, 8});
+  EXPECT_EQ(found(line), "ok");
+  line.input["extend_prefix_lens"].data[0] = 5;
+  EXPECT_EQ(found(line),
+            "len.copy: x: extend_prefix_lens[0] is 5, expected 3 stored before the step, as the "
+            "lengths say");
+}
+
 TEST(TraceInput, BothTokensOfASlotAreNamed) {
   TraceLine line = decode_line();
   line.config.page_size = 1;

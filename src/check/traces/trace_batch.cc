@@ -97,7 +97,7 @@ std::string_view why_unread(const TraceLine& line, std::string_view input) {
   const auto is = [&](std::initializer_list<std::string_view> keys) {
     return std::ranges::find(keys, input) != keys.end();
   };
-  if (is({"extend_seq_lens", "num_accept_tokens"}) && !extends)
+  if (is({"extend_seq_lens", "num_accept_tokens", "extend_prefix_lens"}) && !extends)
     return "the mode says how many tokens are new";
   if (input == "num_accept_tokens" && line.input.contains("extend_seq_lens"))
     return "extend_seq_lens says it";
@@ -107,7 +107,7 @@ std::string_view why_unread(const TraceLine& line, std::string_view input) {
   if (line.phase != "capture") return "";
   if (input == "seq_lens") return "the rows of a capture are padding; it counts them";
   if (is({"req_pool_indices", "req_to_token", "full_to_swa", "extend_seq_lens", "num_accept_tokens",
-          "encoder_lens"}))
+          "extend_prefix_lens", "encoder_lens"}))
     return "the rows of a capture are padding";
   return "";
 }
@@ -150,6 +150,11 @@ bool TraceBatch::read(const TraceLine& line, const char* name, std::vector<T>* t
   return true;
 }
 
+std::optional<std::vector<int32_t>> TraceBatch::copy(const TraceLine& line, const char* name) {
+  std::vector<int32_t> values;
+  return read(line, name, &values) ? std::optional(std::move(values)) : std::nullopt;
+}
+
 template <class T>
 bool TraceBatch::need(const TraceLine& line, const char* name, std::vector<T>* to) {
   if (read(line, name, to)) return true;
@@ -180,6 +185,7 @@ std::string TraceBatch::build(const TraceLine& line, const BackendInfo& backend)
   model.page_size = line.config.page_size;
   read_requests(line);
   read_new_tokens(line);
+  read_copies(line);
   read_model(line);
   if (!refused.ok() || unreadable_) return "";
   std::string problem = read_tokens(line);
@@ -269,6 +275,7 @@ void TraceBatch::read_model(const TraceLine& line) {
 /// A replay's rows are the bucket's, the first raw_bs of them real.
 void TraceBatch::read_requests(const TraceLine& line) {
   need(line, "seq_lens", &seq_lens_);
+  bucket_lens = seq_lens_;
   rows = static_cast<int32_t>(seq_lens_.size());
   size_t real = seq_lens_.size();
   if (rows > 0) real = static_cast<size_t>(number(line, "raw_bs", rows).value_or(rows));
@@ -301,6 +308,13 @@ void TraceBatch::read_requests(const TraceLine& line) {
   }
   read(line, "full_to_swa", &full_to_swa_);
   batch.full_to_swa = full_to_swa_;
+}
+
+void TraceBatch::read_copies(const TraceLine& line) {
+  lens_cpu = copy(line, "seq_lens_cpu");
+  lens_sum = number(line, "seq_lens_sum", std::numeric_limits<int64_t>::max());
+  if (why_unread(line, "extend_prefix_lens").empty())
+    prefix_lens = copy(line, "extend_prefix_lens");
 }
 
 void TraceBatch::read_new_tokens(const TraceLine& line) {

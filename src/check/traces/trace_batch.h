@@ -51,6 +51,10 @@ class TraceBatch {
   std::vector<int64_t> padding_slots, padding_positions;
   std::vector<uint8_t>
       tree_mask;  // a verify has it; positions follow it even if no kernel reads it
+  // What the host says once more, if it does. bucket_lens: seq_lens with padding
+  std::vector<int32_t> bucket_lens;
+  std::optional<std::vector<int32_t>> lens_cpu, prefix_lens;
+  std::optional<int64_t> lens_sum;
 
   /// The window of the layers that have one; -1: none has.
   int32_t window() const { return model.layers.back().params.window_left; }
@@ -75,6 +79,7 @@ class TraceBatch {
   void read_model(const TraceLine& line);
   AttentionParams heads_of(const TraceLine& line) const;
   void read_requests(const TraceLine& line);
+  void read_copies(const TraceLine& line);
   void read_new_tokens(const TraceLine& line);
   std::string read_tokens(const TraceLine& line);
   bool cut_padding(std::vector<int64_t>* values, int64_t tokens, int64_t each,
@@ -82,6 +87,7 @@ class TraceBatch {
   void refuse(std::string field, std::string expected, std::string got);
   template <class T>
   bool read(const TraceLine& line, const char* name, std::vector<T>* to);
+  std::optional<std::vector<int32_t>> copy(const TraceLine& line, const char* name);
   template <class T>
   bool need(const TraceLine& line, const char* name, std::vector<T>* to);
   std::optional<int64_t> number(const TraceLine& line, const char* name, int64_t most);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
+#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -28,6 +31,7 @@ class InputJudge {
                                      : std::ssize(b_.full_to_swa)) {}
 
   InputVerdict run() {
+    judge_copies();
     judge_rows();
     for (int64_t i = 0; i < b_.size(); ++i) judge_columns(i);
     judge_window_map();
@@ -68,6 +72,44 @@ class InputJudge {
   }
   bool is_in_pool(int64_t slot) const { return slot >= 0 && slot < pool_; }
   std::string token_at(int64_t i, int64_t column) const { return token_words(b_, i, column); }
+
+  /// A copy has the real rows, or all of the bucket.
+  void judge_copy(const char* name, const std::optional<std::vector<int32_t>>& copy,
+                  std::span<const int32_t> of, const std::string& source) {
+    if (!copy) return;
+    const int64_t size = std::ssize(*copy);
+    judged("len.copy", std::max<int64_t>(size, 1));
+    if (size != b_.size() && size != rebuilt_.rows)
+      fail("len.copy", at(name), std::to_string(rebuilt_.rows) + " rows", std::to_string(size));
+    for (size_t i = 0; i < std::min(copy->size(), of.size()); ++i)
+      if ((*copy)[i] != of[i])
+        fail("len.copy", at(name, static_cast<int64_t>(i)), std::to_string(of[i]) + source,
+             std::to_string((*copy)[i]));
+  }
+
+  void judge_copies() {
+    judge_copy("seq_lens_cpu", rebuilt_.lens_cpu, rebuilt_.bucket_lens, " as in seq_lens");
+    std::vector<int32_t> prefixes;
+    for (int64_t i = 0; i < b_.size(); ++i) prefixes.push_back(b_.extent(i).prefix_len);
+    judge_copy("extend_prefix_lens", rebuilt_.prefix_lens, prefixes,
+               " stored before the step, as the lengths say");
+    if (rebuilt_.lens_sum) judge_sum(*rebuilt_.lens_sum);
+  }
+
+  void judge_sum(int64_t got) {
+    const auto sum = [](std::span<const int32_t> lens) {
+      return std::accumulate(lens.begin(), lens.end(), int64_t{0});
+    };
+    const int64_t want = sum(rebuilt_.bucket_lens);
+    judged("len.copy");
+    if (got == want) return;
+    const bool real = got == sum(b_.seq_lens);
+    Finding f =
+        make_finding("len.copy", at("seq_lens_sum"), std::to_string(want) + ", the sum of seq_lens",
+                     std::to_string(got) + (real ? ": without the rows of padding" : ""));
+    f.refs.emplace_back("fa.I-94");
+    add(std::move(f));
+  }
 
   void judge_rows() {
     std::unordered_map<int64_t, int64_t> seen;

@@ -19,6 +19,7 @@ struct InputVerdict {
 std::span<const int32_t> live_columns(const ForwardBatch& batch, int64_t request);
 
 /// Judges the input. Requires a batch that validate() accepts. It finds:
+/// - len.copy: seq_lens_cpu, seq_lens_sum or extend_prefix_lens are not what the lengths say.
 /// - step.request: two requests have one row of req_to_token.
 /// - pool.slot, pool.page: columns of live keys (check_columns in runtime/batch_laws.h).
 /// - pool.window: full_to_swa leads out of any pool.
