@@ -148,18 +148,27 @@ std::vector<PassedOver> Waivers::unused() const {
   return lines;
 }
 
-void Passing::add(std::string_view law, const std::string& what, std::optional<int64_t> line) {
-  Tally& tally = by_words_[{what, std::string(law)}];
-  if (tally.count++ == 0) tally.first = line;
+void Passing::add(std::string_view law, const std::string& what, int64_t line) {
+  const PassedOver first{std::string(law), path_, what, 0, line};
+  ++by_words_.try_emplace({what, first.law}, first).first->second.count;
 }
 
-std::vector<PassedOver> Passing::of_lines(const std::string& path) const {
+void Passing::add(const LeftOut& field, int64_t line) {
+  const bool unread = field.law == LawId("unread.field").law().id;
+  const std::string what = (unread ? "not read, " : "left out, ") + field.to_string() +
+                           (unread ? "; nothing to mend" : "");
+  add(field.law, what, line);
+  PassedOver& entry = by_words_.at({what, std::string(field.law)});
+  entry.field = field.name, entry.why = field.why;
+}
+
+std::vector<PassedOver> Passing::of_lines() const {
   std::vector<PassedOver> all;
-  for (const auto& [words, tally] : by_words_)
-    all.push_back({words.second, path,
-                   words.first + " (" + std::to_string(tally.count) +
-                       (tally.count == 1 ? " line)" : " lines)"),
-                   tally.count, tally.first});
+  for (const auto& [words, entry] : by_words_) {
+    all.push_back(entry);
+    all.back().what +=
+        " (" + std::to_string(entry.count) + (entry.count == 1 ? " line)" : " lines)");
+  }
   return all;
 }
 
@@ -175,11 +184,8 @@ Finding passed_over(std::string_view law, std::string field, std::string why) {
 std::vector<Finding> passed_over(const TraceLine& line, const TraceVerdict& verdict) {
   std::vector<Finding> findings;
   if (!verdict.skip.empty()) findings.push_back(passed_over(verdict.skip, "", verdict.why));
-  for (const auto& [law, words] : verdict.left_out) {
-    const size_t name = std::min(words.find(": "), words.size());
-    findings.push_back(
-        passed_over(law, words.substr(0, name), words.substr(std::min(name + 2, words.size()))));
-  }
+  for (const auto& [law, name, why] : verdict.left_out)
+    findings.push_back(passed_over(law, name, why));
   for (Finding& f : findings)
     f.where.backend = line.backend, f.where.mode = line.mode, f.where.phase = line.phase;
   return findings;

@@ -51,20 +51,20 @@ class Waivers {
   std::vector<Waiver> waivers_;
 };
 
-/// Counts what a file has that is passed over, by law and words.
+/// Counts what the lines of a file have that is passed over, by law and words.
 class Passing {
  public:
-  /// line: of a trace, from 1.
-  void add(std::string_view law, const std::string& what, std::optional<int64_t> line = {});
+  explicit Passing(std::string path) : path_(std::move(path)) {}
+  /// line: from 1.
+  void add(std::string_view law, const std::string& what, int64_t line);
+  /// "left out, NAME: why"; of what nothing reads "not read, NAME: why; nothing to mend".
+  void add(const LeftOut& field, int64_t line);
   /// Each entry ends with its number of lines, "... (2 lines)"; in the order of the words.
-  std::vector<PassedOver> of_lines(const std::string& path) const;
+  std::vector<PassedOver> of_lines() const;
 
  private:
-  struct Tally {
-    int64_t count = 0;
-    std::optional<int64_t> first = {};
-  };
-  std::map<std::pair<std::string, std::string>, Tally> by_words_;  // the words, then the law
+  std::string path_;
+  std::map<std::pair<std::string, std::string>, PassedOver> by_words_;  // the words, then the law
 };
 
 /// The finding of `check --strict`, at the field or at the line as a whole.

@@ -220,7 +220,7 @@ class Check {
     }
     const auto verdicts =
         judge_all(lines, file, [](const TraceLine& line) { return judge_trace(line); });
-    Passing skips, left_out, unread;
+    Passing skips(file->path), left_out(file->path), unread(file->path);
     for (size_t i = 0; i < verdicts.size(); ++i) {
       if (!verdicts[i]) continue;
       const TraceVerdict& verdict = *verdicts[i];
@@ -230,21 +230,20 @@ class Check {
       const bool refused = verdict.kind == TraceVerdict::Kind::kRefused;
       if (!verdict.skip.empty())
         skips.add(verdict.skip, "skipped, " + (refused ? "bad input" : verdict.why), line);
-      for (const LeftOut& field : verdict.left_out)
-        left_out.add(field.law, "left out, " + field.words, line);
-      for (const std::string& words : verdict.unread)
-        unread.add("unread.field", "unread, " + words, line);
+      for (const LeftOut& field : verdict.left_out) left_out.add(field, line);
+      for (const LeftOut& field : verdict.unread) unread.add(field, line);
       if (options_.strict && !refused)
         add_findings(file->path, lines[i].id, passed_over(lines[i], verdict), kTrace,
                      lines[i].line);
       report_.unknown_backends += verdict.unknown_backend();
       report_.left_out += static_cast<int64_t>(verdict.left_out.size());
     }
-    for (const PassedOver& skip : skips.of_lines(file->path)) pass_over(skip, file);
+    for (const PassedOver& skip : skips.of_lines()) pass_over(skip, file);
     // Nobody is to mend them: they are told, and count as nothing passed over.
-    for (const PassedOver& field : unread.of_lines(file->path))
+    file->unread = unread.of_lines();
+    for (const PassedOver& field : file->unread)
       file->notes.push_back(fmt::format("{} [{}]", field.what, field.law));
-    for (const PassedOver& field : left_out.of_lines(file->path)) pass_over(field, nullptr);
+    for (const PassedOver& field : left_out.of_lines()) pass_over(field, nullptr);
   }
 
   /// Skipped cases stand in the notes of their file; anything else is a warning.

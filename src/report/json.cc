@@ -37,12 +37,20 @@ Json to_json(const StepTally& t) {
           {"flagged", t.flagged}, {"waived", t.waived}, {"skipped", t.skipped}};
 }
 
+Json to_json(const PassedOver& p) {
+  Json j{{"id", p.law}, {"file", p.path}, {"what", p.what}, {"count", p.count}};
+  add(j, "line", p.line);
+  add(j, "field", p.field), add(j, "why", p.why);
+  return j;
+}
+
 Json to_json(const FileReport& f) {
   Json j{{"path", f.path},       {"kind", f.kind},     {"cases", f.cases},    {"agreed", f.agreed},
          {"flagged", f.flagged}, {"waived", f.waived}, {"skipped", f.skipped}};
   add(j, "role", f.role);
   for (const StepTally& t : f.steps) j["steps"].push_back(to_json(t));
   add(j, "notes", f.notes);
+  for (const PassedOver& p : f.unread) j["unread"].push_back(to_json(p));
   return j;
 }
 
@@ -173,12 +181,6 @@ Json to_json(const Finding& f) {
          {"reproduce", f.reproduce}};
   add(j, "waived", f.waived);
   for (const Explanation& e : f.diagnosis) j["diagnosis"].push_back(to_json(e));
-  return j;
-}
-
-Json to_json(const PassedOver& p) {
-  Json j{{"id", p.law}, {"file", p.path}, {"what", p.what}, {"count", p.count}};
-  add(j, "line", p.line);
   return j;
 }
 

@@ -17,12 +17,19 @@ void read(JsonMembers& m, StepTally* t) {
   m.count("waived", &t->waived), m.count("skipped", &t->skipped);
 }
 
+void read(JsonMembers& m, PassedOver* p) {
+  m.need("id", &p->law), m.need("file", &p->path), m.need("what", &p->what);
+  m.count("count", &p->count), m.get("line", &p->line);
+  m.get("field", &p->field), m.get("why", &p->why);
+}
+
 void read(JsonMembers& m, FileReport* f) {
   m.need("path", &f->path), m.need("kind", &f->kind), m.get("role", &f->role);
   m.count("cases", &f->cases), m.count("agreed", &f->agreed), m.count("flagged", &f->flagged);
   m.count("waived", &f->waived), m.count("skipped", &f->skipped);
   m.each("steps", [&](JsonMembers& step) { read(step, &f->steps.emplace_back()); });
   m.get("notes", &f->notes);
+  m.each("unread", [&](JsonMembers& p) { read(p, &f->unread.emplace_back()); });
 }
 
 void read(JsonMembers& m, CaseReport* c) {
@@ -61,11 +68,6 @@ void read(JsonMembers& m, FaultPair* p) {
 void read(JsonMembers& m, CoverageReport* c) {
   m.need("backend", &c->backend), m.need("mode", &c->mode), m.need("phase", &c->phase);
   m.count("cases", &c->cases);
-}
-
-void read(JsonMembers& m, PassedOver* p) {
-  m.need("id", &p->law), m.need("file", &p->path), m.need("what", &p->what);
-  m.count("count", &p->count), m.get("line", &p->line);
 }
 
 void read(JsonMembers& m, ConformanceReport* c) {

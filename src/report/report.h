@@ -33,6 +33,20 @@ struct StepTally {
   int64_t agreed = 0, flagged = 0, waived = 0, skipped = 0;
 };
 
+/// A group of cases, or of fields of judged cases, that a run of `check` did not judge; or a waiver
+/// that waives nothing.
+struct PassedOver {
+  std::string law;   // skip.*, left_out.*, unread.field, waiver.unused
+  std::string path;  // the file that has them
+  std::string what;  // "skipped, no twin of torch_native yet (2 lines)"
+  int64_t count = 0;
+  std::optional<int64_t> line = {};  // the first one's, from 1
+  std::string field = {}, why = {};  // of left_out.* and unread.field: "input.seq_len", "not known"
+  /// "a.jsonl: left out, colours: not known (1 line) [left_out.unknown_name]"; an unused waiver has
+  /// no id
+  std::string to_string() const;
+};
+
 /// One input file. cases = agreed + flagged + waived (flagged by nothing but waived findings);
 /// skipped cases were not judged, and notes say why.
 struct FileReport {
@@ -42,6 +56,7 @@ struct FileReport {
   int64_t cases = 0, agreed = 0, flagged = 0, waived = 0, skipped = 0;
   std::vector<StepTally> steps;  // of engine traces
   std::vector<std::string> notes;
+  std::vector<PassedOver> unread;  // keys and fields that nothing reads: nobody is to mend them
 };
 
 /// One judged case of a kernel vector. A ratio is the largest error divided by its derived bound:
@@ -107,19 +122,6 @@ struct FaultPair {
   std::string by;                // the law that noticed first
   std::string why;               // of one that is not found
   std::string reproducer;        // one command; empty where it never acted
-};
-
-/// A group of cases, or of fields of judged cases, that a run of `check` did not judge; or a waiver
-/// that waives nothing.
-struct PassedOver {
-  std::string law;   // skip.*, left_out.*, waiver.unused
-  std::string path;  // the file that has them
-  std::string what;  // "skipped, no twin of torch_native yet (2 lines)"
-  int64_t count = 0;
-  std::optional<int64_t> line = {};  // the first one's, from 1
-  /// "a.jsonl: left out, colours: not known (1 line) [left_out.unknown_name]"; an unused waiver has
-  /// no id
-  std::string to_string() const;
 };
 
 /// What is known of a finding besides.

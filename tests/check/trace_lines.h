@@ -75,7 +75,7 @@ inline std::string found(const TraceLine& line) {
 /// The words of what nobody judges in the line, without the laws.
 inline std::vector<std::string> left_out(const TraceLine& line) {
   std::vector<std::string> words;
-  for (const LeftOut& one : judge_trace(line).left_out) words.push_back(one.words);
+  for (const LeftOut& one : judge_trace(line).left_out) words.push_back(one.to_string());
   return words;
 }
 

@@ -186,18 +186,23 @@ TEST(TraceVerdicts, APaddedRowWithoutARecordedLengthHasAsManyKeysAsItMustHave) {
 }
 
 TEST(TraceVerdicts, WhatTheRowsOfACaptureAndOtherModesDoNotReadIsUnread) {
-  const auto unread = [](const TraceLine& line) { return judge_trace(line).unread; };
+  const auto unread = [](const TraceLine& line) {
+    std::vector<std::string> words;
+    for (const LeftOut& one : judge_trace(line).unread) words.push_back(one.to_string());
+    return words;
+  };
   TraceLine line = decode_line();
   EXPECT_EQ(unread(line), std::vector<std::string>());
   line.input["extend_seq_lens"] = {"int32", {2}, 2, {1, 1}};
-  EXPECT_EQ(unread(line), std::vector<std::string>{
-                              "input.extend_seq_lens: the mode says how many tokens are new"});
+  EXPECT_EQ(unread(line),
+            std::vector<std::string>{"input.extend_seq_lens: only extends need it; in this mode "
+                                     "the mode and seq_lens say it"});
   line = decode_line();
   line.phase = "capture";
   const std::vector<std::string> words = unread(line);
   for (const char* key : {"req_pool_indices", "req_to_token"})
-    EXPECT_EQ(std::ranges::count(
-                  words, "input." + std::string(key) + ": the rows of a capture are padding"),
+    EXPECT_EQ(std::ranges::count(words, "input." + std::string(key) +
+                                            ": a capture runs on padding, and has no request"),
               1)
         << key;
   line.phase = "unheard of";
@@ -479,7 +484,7 @@ TEST(TraceVerdicts, TheCuratedLinesThatAreWrongAreFlaggedAndNoOther) {
     const TraceVerdict v = judge_trace(line);
     EXPECT_EQ(v.kind, wrong.contains(line.id) ? Kind::kFlagged : Kind::kAgreed)
         << line.id << ": " << v.why << v.findings.to_string();
-    EXPECT_TRUE(v.left_out.empty()) << line.id << ": " << v.left_out[0].words;
+    EXPECT_TRUE(v.left_out.empty()) << line.id << ": " << v.left_out[0].to_string();
   }
 }
 

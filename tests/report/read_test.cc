@@ -27,8 +27,9 @@ Report full_report() {
   r.unknown_backends = 1, r.left_out = 2, r.interrupted = true, r.void_verdict = "K31 never acted";
   r.warnings = {"K31 never acted"};
   r.passed_over = {{"skip.kind", "a.safetensors", "skipped, kind not known yet: x", 1},
-                   {"left_out.null", "a.jsonl", "left out, x: null (2 lines)", 2, 7}};
+                   {"left_out.null", "a.jsonl", "left out, x: null (2 lines)", 2, 7, "x", "null"}};
   r.files[0].role = "current";
+  r.files[0].unread = {{"unread.field", "a.jsonl", "not read, x: y", 2, 7, "x", "y"}};
   r.files[0].steps = {{"decode", "eager", 1, 2, 3, 4}};
   r.case_list[0].twin_error_over_bound = HUGE_VAL;
   r.case_list[1].gpu_lse_error_over_bound = std::nan("");

@@ -267,8 +267,12 @@ class Traces(unittest.TestCase):
         report = self.report(path, "--strict", expect=CLEAN)
         self.assertEqual((report["summary"]["left_out"], report.get("passed_over")), (0, None))
         notes = "\n".join(report["files"][0]["notes"])
-        for said in ("unread, max_seq_len_q: a replay has what its capture froze (2 lines) [unread.field]",
-                     "unread, config.max_bs: seq_lens has a graph's rows (2 lines) [unread.field]"):
+        reasons = {"max_seq_len_q": "a graph runs with the number of its capture; record that to judge it",
+                   "config.max_bs": "seq_lens has a number for each row of the graph"}
+        unread = report["files"][0]["unread"]
+        self.assertLessEqual(reasons.items(), {u["field"]: u["why"] for u in unread}.items())
+        self.assertEqual({(u["id"], u["file"], u["count"], u["line"]) for u in unread}, {("unread.field", path, 2, 1)})
+        for said in ("not read, %s: %s; nothing to mend (2 lines) [unread.field]" % item for item in reasons.items()):
             self.assertIn(said, notes)
             self.assertIn(said, run("check", path)[1])
 
@@ -324,7 +328,7 @@ class Traces(unittest.TestCase):
             report = json.loads(run("check", self.written(*changed), "--format", "json", "--max-findings", "1000000")[1])
             noticed = {int(f["line"]) for f in report["findings"]}
             notes = report["files"][0].get("notes", [])
-            told = {re.match(r"(?:unread|left out), ([^:]+):", note)[1] for note in notes if "skipped" not in note}
+            told = {re.match(r"(?:not read|left out), ([^:]+):", note)[1] for note in notes if "skipped" not in note}
             read = {name for i, name in enumerate(names) if i + 1 in noticed}
             probed += len(names)
             silent |= {(state, name) for name in set(names) - read - told

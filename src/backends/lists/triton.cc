@@ -50,7 +50,7 @@ constexpr BufferInfo kTritonBuffers[] = {
     list(Tr::kWindowKvIndices, Tr::kWindowKvIndptr, "window_kv_indices", "fi.I-34 fi.I-38"),
     splits(Tr::kWindowNumKvSplits, "window_num_kv_splits"),
     field::dead(FieldShape::kRows, "window_num_kv_splits",
-                "a verify's is what its buffer began with"),
+                "no launch of a verify takes it: it stays as it was allocated"),
     first_listed(Tr::kWindowKvOffsets, Tr::kWindowKvIndptr, "window_kv_offsets"),
     field::shaped(FieldShape::kSizes, Tr::kAttnLogits, "attn_logits_shape", "fi.I-59"),
     {Tr::kOutCacheLoc, Role::kStored},

@@ -19,7 +19,7 @@ constexpr ForwardMode kDualChunkModes[] = {ForwardMode::kExtend, ForwardMode::kD
 // Rows of a prefill are the engine's walk, which it keeps on no list.
 constexpr BufferInfo kDualChunkBuffers[] = {
     dead(recorded(Dc::kCacheSeqlens, Role::kKeyLens, "seq_lens", "fi.I-107"),
-         "kernels are told the lengths of the parts"),
+         "the kernels take the lengths of the parts"),
     recorded(Dc::kQueryStartLoc, Role::kQueryOffsets, "query_start_loc", "fi.I-3"),
     dead(recorded(Dc::kSeqStartLoc, Role::kKeyOffsets, "seq_start_loc", "fi.I-107"),
          "a prefill walks its requests on the host"),

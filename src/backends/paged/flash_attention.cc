@@ -22,16 +22,15 @@ constexpr ForwardMode kFlashAttentionModes[] = {
 using field::dead, field::of_virtual, field::padded, field::rows, field::scalar, field::table;
 
 // Offsets of keys are for new keys that a paged kernel would append.
-constexpr std::string_view kToldLengths =
-                               "a paged call is told lengths, and reads no offsets of keys",
-                           kNoLongest = "a paged call is told lengths, and not the longest of them";
+constexpr std::string_view kToldLengths = "the kernel takes lengths, and no offsets of keys",
+                           kNoLongest = "the kernel takes lengths, and not the longest of them";
 
 constexpr BufferInfo kFlashAttentionBuffers[] = {
     padded(rows(Fa::kCacheSeqlens, "cache_seqlens_int32", "fa.I-03 fa.I-19")),
     recorded(Fa::kCuSeqlensQ, Role::kQueryOffsets, "cu_seqlens_q", "fa.I-15 fa.I-17"),
     recorded(Fa::kCuSeqlensK, Role::kKeyOffsets, "cu_seqlens_k", "fa.I-23"),
     dead(FieldShape::kIndptr, "cu_seqlens_k",
-         "a paged call is told lengths; a prefill in chunks of the prefix reads it"),
+         "the kernel takes lengths; only a prefill in chunks of the prefix takes these offsets"),
     recorded(Fa::kMaxSeqLenQ, Role::kLongestQuery, "max_seq_len_q", "fa.I-18 fa.I-72"),
     recorded(Fa::kMaxSeqLenK, Role::kLongestKeys, "max_seq_len_k", "fa.I-21", Fa::kCacheSeqlens),
     table(Fa::kPageTable, Fa::kCacheSeqlens, "page_table", "fa.I-28 fa.I-34 fa.I-45"),

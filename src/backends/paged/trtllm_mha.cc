@@ -20,7 +20,7 @@ constexpr auto kTrtllmMhaBuffers = with_family(
     {recorded(Mha::kKvLens, Role::kKeyLens, "cache_seqlens_int32", "fa.I-03 fa.I-19"),
      recorded(Mha::kCuSeqlensQ, Role::kQueryOffsets, "cu_seqlens_q", "fa.I-15 fa.I-17"),
      dead(recorded(Mha::kCuSeqlensK, Role::kKeyOffsets, "cu_seqlens_k", "fa.I-23"),
-          "a decode kernel is told lengths alone", kDecodeModes),
+          "a decode kernel takes lengths, and no offsets of keys", kDecodeModes),
      recorded(Mha::kMaxSeqLenQ, Role::kLongestQuery, "max_seq_len_q", "fa.I-18"),
      recorded(Mha::kMaxSeqLenK, Role::kLongestKeys, "max_seq_len_k", "fa.I-21", Mha::kKvLens),
      field::table(Mha::kPageTable, Mha::kKvLens, "page_table", "fa.I-28 fa.I-34"),

@@ -19,9 +19,9 @@ constexpr int32_t kDsaPageSizes[] = {static_cast<int32_t>(kIndexPageTokens)};
 
 constexpr BufferInfo kDsaBuffers[] = {
     dead(named("cache_seqlens_int32", {Dsa::kCacheSeqlens, Role::kKeyLens}),
-         "kernels are told the lengths of tokens"),
+         "the kernels take a length for each token"),
     dead(named("cu_seqlens_k", {Dsa::kCuSeqlensK, Role::kKeyOffsets}),
-         "gathered keys lie by it, those of prefills",
+         "only prefills gather keys, which lie by these offsets",
          {ForwardMode::kDecode, ForwardMode::kIdle, ForwardMode::kTargetVerify,
           ForwardMode::kDraftExtendV2, ForwardMode::kDraftDecode}),
     dead(named("cu_seqlens_q", {Dsa::kCuSeqlensQ, Role::kQueryOffsets}),

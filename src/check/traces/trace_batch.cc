@@ -98,17 +98,17 @@ std::string_view why_unread(const TraceLine& line, std::string_view input) {
     return std::ranges::find(keys, input) != keys.end();
   };
   if (is({"extend_seq_lens", "num_accept_tokens", "extend_prefix_lens"}) && !extends)
-    return "the mode says how many tokens are new";
+    return "only extends need it; in this mode the mode and seq_lens say it";
   if (input == "num_accept_tokens" && line.input.contains("extend_seq_lens"))
-    return "extend_seq_lens says it";
+    return "extend_seq_lens is there, too, and is taken";
   if (input == "num_tokens" && (!extends || line.phase == "eager"))
-    return "only a graph of extends has a width to tell";
-  if (input == "custom_mask" && !verifies) return "only a target verify has a tree";
+    return "it is the width of an extend's graph, and this step runs in none";
+  if (input == "custom_mask" && !verifies) return "only a target verify is given a tree's mask";
   if (line.phase != "capture") return "";
-  if (input == "seq_lens") return "the rows of a capture are padding; it counts them";
+  if (input == "seq_lens") return "a capture runs on padding: only the number of rows counts";
   if (is({"req_pool_indices", "req_to_token", "full_to_swa", "extend_seq_lens", "num_accept_tokens",
           "extend_prefix_lens", "encoder_lens"}))
-    return "the rows of a capture are padding";
+    return "a capture runs on padding, and has no request";
   return "";
 }
 

@@ -42,8 +42,8 @@ std::string FieldJudge::why_unread() const {
   if (field_.rule == FieldRule::kDead) return std::string(field_.dead);
   if (field_.shape != FieldShape::kScalar || !step_.rebuilt.graph) return "";
   if (field_.rule == FieldRule::kConstant) return "";
-  if (field_.rule != FieldRule::kBaked) return "an eager step's: no launch of a graph takes it";
-  return capture() ? "" : "a replay has what its capture froze";
+  if (field_.rule != FieldRule::kBaked) return "only launches of eager steps take this number";
+  return capture() ? "" : "a graph runs with the number of its capture; record that to judge it";
 }
 
 bool FieldJudge::is_there() const {

@@ -88,13 +88,11 @@ void tell_plans(const TraceLine& line, std::vector<LeftOut>* left_out) {
         return &other != &call && other.wrapper == call.wrapper && !other.name.empty();
       });
       const LawId law = again ? LawId("left_out.planned_again") : LawId("left_out.unknown_name");
-      left_out->push_back(
-          {law.law().id, call.wrapper + (again ? ": planned again" : ": not known")});
+      left_out->push_back({law.law().id, call.wrapper, again ? "planned again" : "not known"});
     } else if (std::ranges::find(kKinds, call.kind) == std::end(kKinds)) {
       const std::vector<std::string> kinds(std::begin(kKinds), std::end(kKinds));
-      left_out->push_back(
-          {LawId("left_out.unknown_name").law().id,
-           call.name + ".call: not known: " + call.kind + did_you_mean(call.kind, kinds)});
+      left_out->push_back({LawId("left_out.unknown_name").law().id, call.name + ".call",
+                           "not known: " + call.kind + did_you_mean(call.kind, kinds)});
     }
   }
 }

@@ -98,20 +98,18 @@ TraceLine NamedLine::with(const Again& other) const {
 }
 
 void NamedLine::tell_own_names(TraceVerdict* verdict) const {
-  const auto rename = [&](std::string& text, size_t size) {
+  const auto rename = [&](std::string* name) {
     for (const std::string_view part : {"", "expect.", "input."}) {
-      const std::string_view name = std::string_view(text).substr(0, size);
-      if (!name.starts_with(part)) continue;
-      const auto it = own.find(name.substr(part.size()));
+      if (!name->starts_with(part)) continue;
+      const auto it = own.find(name->substr(part.size()));
       if (it == own.end()) continue;
-      text.replace(0, size, it->second);
+      *name = it->second;
       return;
     }
   };
-  for (Finding& f : verdict->findings.findings()) rename(f.where.field, f.where.field.size());
-  for (LeftOut& left : verdict->left_out)
-    rename(left.words, std::min(left.words.find(':'), left.words.size()));
-  for (std::string& words : verdict->unread) rename(words, std::min(words.find(':'), words.size()));
+  for (Finding& f : verdict->findings.findings()) rename(&f.where.field);
+  for (LeftOut& left : verdict->left_out) rename(&left.name);
+  for (LeftOut& unread : verdict->unread) rename(&unread.name);
 }
 
 }  // namespace shadowgraph

@@ -128,8 +128,11 @@ class LineJudge {
           make_finding("mem.out_of_bounds", at("triton_oob"), "inside the storage", access));
   }
 
-  void leave_out(LawId law, std::string words) {
-    verdict_.left_out.push_back({law.law().id, std::move(words)});
+  void leave_out(LawId law, std::string name, std::string why) {
+    verdict_.left_out.push_back({law.law().id, std::move(name), std::move(why)});
+  }
+  void tell_unread(std::string name, std::string_view why) {
+    verdict_.unread.push_back({LawId("unread.field").law().id, std::move(name), std::string(why)});
   }
 
   /// Why, if the line turns out to have no findings.
@@ -147,16 +150,16 @@ class LineJudge {
     }
     std::string name = key;
     if (of != "line") name.insert(0, of + '.');
-    leave_out("left_out.unknown_name", name + ": not known" + hint);
+    leave_out("left_out.unknown_name", std::move(name), "not known" + hint);
   }
 
   void check_read(const std::string& of, const std::string& key) {
-    constexpr std::string_view kNotRead = "not read";
+    constexpr std::string_view kNotRead = "not read: ";
     for (const TraceKey& known : kTraceKeys)
       if (known.of == of && known.name == key && known.what.starts_with(kNotRead))
-        verdict_.unread.push_back(of + '.' + key + std::string(known.what.substr(kNotRead.size())));
+        tell_unread(of + '.' + key, known.what.substr(kNotRead.size()));
     const std::string_view why = of == "input" && refused_.ok() ? why_unread(line_, key) : "";
-    if (!why.empty()) verdict_.unread.push_back(of + '.' + key + ": " + std::string(why));
+    if (!why.empty()) tell_unread(of + '.' + key, why);
   }
 
   void check_keys() {
@@ -232,7 +235,7 @@ class LineJudge {
           make_finding("trace.exception", at("exception"), "metadata", line_.exception));
       for (const std::string& name : names_of_fields(info)) {
         if (line_.expect.contains(name))
-          leave_out("left_out.exception", name + ": beside an exception");
+          leave_out("left_out.exception", name, "beside an exception");
       }
       return "";
     }
@@ -259,9 +262,9 @@ class LineJudge {
       if (has_field(backend, name)) return true;
       const std::string hint = meant_by(name, names_);
       if (is_field_of_any(name))
-        leave_out("left_out.other_backend", name + ": no field of " + line_.backend + hint);
+        leave_out("left_out.other_backend", name, "no field of " + line_.backend + hint);
       else
-        leave_out("left_out.unknown_name", name + ": not known" + hint);
+        leave_out("left_out.unknown_name", name, "not known" + hint);
       return false;
     };
     for (const auto& [name, recorded] : line_.expect) {
@@ -274,7 +277,7 @@ class LineJudge {
     };
     for (const std::string& name : line_.null_fields) {
       if (is_said(name) && !unsaid_of(backend, name) && !is_found(name))
-        leave_out("left_out.null", name + ": null");
+        leave_out("left_out.null", name, "null");
     }
     tell_plans(line_, &verdict_.left_out);
   }
@@ -305,9 +308,9 @@ class LineJudge {
       const FieldVerdict verdict = judge_field_of(step, name, recorded);
       judged += verdict.kind == FieldVerdict::Kind::kJudged && !is_choice(step.backend, name);
       if (verdict.kind == FieldVerdict::Kind::kUnread && !verdict.why.empty())
-        verdict_.unread.push_back(name + ": " + verdict.why);
+        tell_unread(name, verdict.why);
       else if (!verdict.why.empty())
-        verdict_.left_out.push_back({verdict.law, name + ": " + verdict.why});
+        verdict_.left_out.push_back({verdict.law, name, verdict.why});
     }
     for (const std::string& name : names_of_fields(step.backend)) {
       const auto unsaid = unsaid_of(step.backend, name);

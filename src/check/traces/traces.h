@@ -15,8 +15,11 @@ namespace shadowgraph {
 
 /// A part of a line that nobody judges.
 struct LeftOut {
-  std::string_view law;  // left_out.*
-  std::string words;     // its name, and why: "input.seq_len: not known; did you mean seq_lens?"
+  std::string_view law;  // left_out.*, unread.field
+  std::string name;      // "input.seq_len"
+  std::string why;       // "not known; did you mean seq_lens?"
+
+  std::string to_string() const { return name + ": " + why; }
 };
 
 struct TraceVerdict {
@@ -25,9 +28,7 @@ struct TraceVerdict {
   std::string why;        // why a line is skipped: it lacks this
   std::string_view skip;  // the law of a skipped line, skip.*
   std::vector<LeftOut> left_out;
-  // Keys and fields that nothing reads in such a line, and why: "max_seq_len_k: a replay has what
-  // its capture froze"
-  std::vector<std::string> unread;
+  std::vector<LeftOut> unread;  // keys and fields that nothing reads in such a line
   // len.*, table.*, slot.write, trace.*, mem.out_of_bounds; where is the recorded field's name, row
   // and column, case_id the line's id. Of a refused line io.line, with the line in where.row; or
   // what kept the judge from its work (input.memory, mem.*, graph.*)
