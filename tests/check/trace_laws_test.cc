@@ -200,6 +200,49 @@ TEST(TraceRoles, PaddingThatIsFarOutOfThePoolIsNamed) {
   EXPECT_EQ(laws(line), Laws{"table.page_id page_table 2 0"});
 }
 
+/// Wherever a line names a page or a slot.
+TEST(TraceRoles, IdsBehindThePoolAreFoundIfItsSizeIsTold) {
+  struct Id {
+    const char* line;
+    std::function<void(TraceLine&)> change;
+    Laws with, without;
+  };
+  const auto put = [](RecordedFields TraceLine::*in, const char* field, size_t i, int64_t value) {
+    return [=](TraceLine& line) { (line.*in).at(field).data[i] = value; };
+  };
+  const auto padding = [](const char* field, int64_t id) {
+    return [=](TraceLine& line) {
+      line.expect.at("kv_lens").data[2] = 1;
+      line.expect.at(field).data[6] = id;
+    };
+  };
+  const std::vector<Id> ids = {
+      {"roles-decode",
+       put(&TraceLine::input, "req_to_token", 4, 30),
+       {"pool.slot req_to_token 1 4", "slot.write out_cache_loc 0"},
+       {"slot.write out_cache_loc 0", "table.slot kv_indices 0 1", "table.slot page_table 0 1"}},
+      {"roles-decode",
+       put(&TraceLine::expect, "page_table", 1, 30),
+       {"table.slot page_table 0 1"},
+       {"table.slot page_table 0 1"}},
+      {"roles-replay",
+       put(&TraceLine::expect, "out_cache_loc", 2, 64),
+       {"slot.range out_cache_loc 2"},
+       {}},
+      {"roles-replay", padding("page_table", 16), {"table.page_id page_table 2 0"}, {}},
+      {"roles-replay", padding("page_table", 15), {}, {}},
+  };
+  for (const Id& id : ids) {
+    TraceLine line = line_of(id.line);
+    line.config.pool_pages = 16;
+    EXPECT_EQ(found(line), "ok");
+    id.change(line);
+    EXPECT_EQ(laws(line), id.with) << id.line;
+    line.config.pool_pages.reset();
+    EXPECT_EQ(laws(line), id.without) << id.line;
+  }
+}
+
 TEST(TraceRoles, AnEagerStepMayBePaddedByTokensThatAreStoredNowhere) {
   TraceLine line = line_of("roles-decode");
   line.expect["out_cache_loc"] = {"pylist", {4}, 4, {20, 4, -1, -1}};

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 const std::string kLine =
     R"({"id":"a","backend":"flashattention","mode":"decode","phase":"eager",)"
-    R"("config":{"page_size":4,"max_context_len":48,"window":7,"topk":null},)"
+    R"("config":{"page_size":4,"max_context_len":48,"pool_pages":64,"window":7,"topk":null},)"
     R"("input":{"seq_lens":{"dtype":"int64","shape":[2],"data":[5,9]}},)"
     R"("expect":{"page_table":{"dtype":"int32","shape":[2,6],"cols":3,"extent":[2,3],)"
     R"("data":[[1,2,0],[3,4,-7777]]},"max_seq_len_q":{"dtype":"pyint","shape":[],"data":1}}})";
@@ -45,6 +45,7 @@ TEST(Traces, ALineIsReadAsItStands) {
   const TraceLine& line = p.lines[0];
   EXPECT_EQ(line.id, "a");
   EXPECT_EQ(line.config.page_size, 4);
+  EXPECT_EQ(line.config.pool_pages, 64);
   EXPECT_EQ(line.config.window, 7);
   EXPECT_EQ(line.config.topk, 0);
   EXPECT_EQ(line.input.at("seq_lens").data, (std::vector<int64_t>{5, 9}));

@@ -28,6 +28,7 @@ using RecordedFields = std::map<std::string, RecordedField, std::less<>>;
 
 struct TraceConfig {
   int32_t page_size = 1;
+  std::optional<int32_t> pool_pages;
   int32_t max_context_len = 0;
   int32_t topk = 0, num_steps = 0, num_draft_tokens = 0, step_id = 0;
   std::optional<int32_t> window;    // keys before the query, itself not counted

@@ -34,6 +34,7 @@ class FieldJudge {
 
   bool capture() const { return step_.rebuilt.capture; }
   const Buffer& twin(int buffer) const { return step_.twin[static_cast<size_t>(buffer)]; }
+  bool is_of_window() const { return field_.of_window || field_.role == Role::kStoredInWindow; }
   const Buffer& buffer() const { return twin(field_.buffer); }
   /// What the twin has filled; everything behind is padding.
   int64_t real_rows() const;
@@ -94,6 +95,8 @@ class FieldJudge {
   bool find_wrong(int64_t unit, int64_t row, int64_t len, TablePlace* place);
   void report(TablePlace p, const std::string& more, int64_t recorded_len);
   std::string before_window(const TablePlace& p) const;
+  int64_t last_slot() const;
+  std::string end_of_pool(int64_t page, int64_t unit) const;
   bool is_of_padding(int64_t page, int64_t unit) const;
   std::string padding_page(const std::string& what) const;
   void judge_padded_rows(int64_t unit, const RecordedField* lens);

@@ -138,8 +138,9 @@ class TableWords {
 
   /// The last slot that the field's pool can have, as far as its size is told.
   int64_t last_slot() const {
-    const bool told = !one_pool() && want_ != kNone && !in_window_;
-    return told ? std::ssize(batch_.full_to_swa) - 2 : INT32_MAX;
+    if (one_pool()) return step_.rebuilt.pool_slots - 1;
+    if (want_ == kNone || in_window_) return INT32_MAX;
+    return std::min<int64_t>(step_.rebuilt.pool_slots - 1, std::ssize(batch_.full_to_swa) - 2);
   }
   /// The last slot that anything leads to.
   int64_t last_known_slot() const {

@@ -183,6 +183,8 @@ std::string TraceBatch::build(const TraceLine& line, const BackendInfo& backend)
   engine = engine_of(line, backend);
   read_mode(line, backend);
   model.page_size = line.config.page_size;
+  if (line.config.pool_pages)
+    pool_slots = std::min(pool_slots, int64_t{*line.config.pool_pages} * model.page_size);
   read_requests(line);
   read_new_tokens(line);
   read_copies(line);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,9 +42,10 @@ class TraceBatch {
   /// The batch; in a capture none of its rows is real.
   ForwardBatch batch;
   ModelConfig model;
-  Engine engine = kSglang;  // whose conventions the line follows
-  int32_t rows = 0;         // with padding
-  int32_t width = 1;        // queries that the graph holds for each row
+  Engine engine = kSglang;                                   // whose conventions the line follows
+  int64_t pool_slots = std::numeric_limits<int32_t>::max();  // of the full pool, if it is told
+  int32_t rows = 0;                                          // with padding
+  int32_t width = 1;  // queries that the graph holds for each row
   bool graph = false, capture = false;
   bool one_step = false;         // of a draft's slots only those of this step are told
   bool kernel_has_mask = false;  // the backend hands its kernels a mask

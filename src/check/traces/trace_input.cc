@@ -27,8 +27,9 @@ class InputJudge {
         is_drawn_(engine_.name.starts_with(kSglang.name)),
         drafts_(b_.mode == ForwardMode::kDraftDecode || is_target_verify(b_.mode) ||
                 is_draft_extend(b_.mode, DraftExtendV2::kIncluded)),
-        pool_(b_.full_to_swa.empty() ? std::numeric_limits<int32_t>::max()
-                                     : std::ssize(b_.full_to_swa)) {}
+        pool_(b_.full_to_swa.empty()
+                  ? rebuilt.pool_slots
+                  : std::min(rebuilt.pool_slots, int64_t{std::ssize(b_.full_to_swa)})) {}
 
   InputVerdict run() {
     judge_copies();
@@ -71,6 +72,10 @@ class InputJudge {
     return first == 0 ? 0 : b_.encoder_len(i) + first;
   }
   bool is_in_pool(int64_t slot) const { return slot >= 0 && slot < pool_; }
+  /// "; the pool has 64 slots" of one behind them.
+  std::string size_of_pool(int64_t slot) const {
+    return slot < pool_ ? "" : "; the pool has " + std::to_string(pool_) + " slots";
+  }
   std::string token_at(int64_t i, int64_t column) const { return token_words(b_, i, column); }
 
   /// A copy has the real rows, or all of the bucket.
@@ -135,10 +140,10 @@ class InputJudge {
         [&](int64_t slot) { return is_in_pool(slot); }, &status);
     for (Finding& f : status.findings()) {
       const int64_t column = f.where.col.value_or(0);
-      f.got += ", for " + token_at(i, column);
+      const int64_t slot = columns[static_cast<size_t>(column)];
+      f.got += ", for " + token_at(i, column) + size_of_pool(slot);
       if (f.id == "pool.page")
         f.expected = "offset " + std::to_string(column % page_size_) + " of the page of its column";
-      const int64_t slot = columns[static_cast<size_t>(column)];
       verdict_.fits_twin = verdict_.fits_twin && f.id != "pool.page" && is_in_pool(slot);
       add(std::move(f));
     }
@@ -196,7 +201,8 @@ class InputJudge {
     for (int64_t t = 0; t < std::ssize(b_.out_cache_loc); ++t) {
       const int64_t slot = b_.out_cache_loc[static_cast<size_t>(t)];
       if (!is_in_pool(slot) && slot != engine_.padding_slot)
-        fail("slot.range", at("out_cache_loc", t), "a slot of the pool", std::to_string(slot));
+        fail("slot.range", at("out_cache_loc", t), "a slot of the pool",
+             std::to_string(slot) + size_of_pool(slot));
     }
     const bool apart = drafts_ && !has_columns_of_drafts();
     if (drafts_) judge_stored_once(apart && !is_drawn_);
@@ -272,7 +278,7 @@ class InputJudge {
       else if (!own && holder != holders_.end())
         fail("slot.write", where, "a slot of no live key, for padding", std::move(got));
       else if (!own && slot != -1 && !is_in_pool(slot))
-        fail("slot.range", where, "a slot of the pool, for padding", std::move(got));
+        fail("slot.range", where, "a slot of the pool, for padding", got + size_of_pool(slot));
     }
   }
 

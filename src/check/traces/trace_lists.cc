@@ -91,7 +91,7 @@ bool FieldJudge::judge_padded_list(int64_t row, Part here) {
     judged("table.page_id");
     if (is_of_padding(got(j), paged_.page)) continue;
     fail("table.page_id", row, j - here.begin, padding_page(paged_.is_paged() ? "page" : "slot"),
-         number(got(j)));
+         number(got(j)) + end_of_pool(got(j), paged_.page));
     return false;
   }
   return true;

@@ -126,14 +126,25 @@ std::string FieldJudge::before_window(const TablePlace& p) const {
   return "; it lies before the window: window_columns says whether it is live";
 }
 
+/// The last slot of the field's pool, as far as the line tells.
+int64_t FieldJudge::last_slot() const {
+  const int64_t told = is_of_window() ? INT32_MAX : step_.rebuilt.pool_slots - 1;
+  const int64_t mapped = std::ssize(step_.rebuilt.batch.full_to_swa);  // the last one is no slot's
+  return mapped == 0 ? told : std::min(told, mapped - 2);
+}
+
 /// A padded row may lead to this page. unit: tokens of a column or an entry.
 bool FieldJudge::is_of_padding(int64_t page, int64_t unit) const {
-  const auto slots = static_cast<int64_t>(step_.rebuilt.batch.full_to_swa.size());
-  if (const auto& said = step_.rebuilt.engine.padding_page) {
-    const int64_t in_page = step_.rebuilt.model.page_size / unit;
-    return *said < 0 ? page == *said : page >= 0 && page / in_page == *said;
-  }
-  return page >= 0 && (slots == 0 || page <= (slots - 2) / unit);
+  const auto& said = step_.rebuilt.engine.padding_page;
+  if (said && *said < 0) return page == *said;
+  if (page < 0 || page > last_slot() / unit) return false;
+  return !said || page / (step_.rebuilt.model.page_size / unit) == *said;
+}
+
+/// "; the last one of the pool is 15" of a page behind it.
+std::string FieldJudge::end_of_pool(int64_t page, int64_t unit) const {
+  const int64_t last = last_slot() / unit;
+  return page > last ? "; the last one of the pool is " + number(last) : "";
 }
 
 std::string FieldJudge::padding_page(const std::string& what) const {
@@ -153,7 +164,7 @@ void FieldJudge::judge_padded_rows(int64_t unit, const RecordedField* lens) {
       const int64_t page = recorded_.data[static_cast<size_t>(r * recorded_.cols + c)];
       judged("table.page_id");
       if (is_of_padding(page, unit)) continue;
-      fail("table.page_id", r, c, padding_page("page"), number(page));
+      fail("table.page_id", r, c, padding_page("page"), number(page) + end_of_pool(page, unit));
       return;
     }
   }

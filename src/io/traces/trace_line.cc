@@ -89,6 +89,7 @@ class LineReader {
   void read_config(const JsonValue& config) {
     TraceConfig& c = line_.config;
     c.page_size = setting(config, "page_size", 1).value_or(1);
+    c.pool_pages = setting(config, "pool_pages", 1);
     c.max_context_len = setting(config, "max_context_len", 0).value_or(0);
     c.topk = setting(config, "topk", 0).value_or(0);
     c.num_steps = setting(config, "num_steps", 0).value_or(0);
@@ -104,27 +105,29 @@ class LineReader {
     c.engine = word(config, "engine");
     c.seq_lens_semantics = word(config, "seq_lens_semantics");
     read_conventions(config);
-    keep_keys(config, {"page_size",
-                       "max_context_len",
-                       "topk",
-                       "num_steps",
-                       "num_draft_tokens",
-                       "step_id",
-                       "window",
-                       "chunk",
-                       "prefix_chunk_tokens",
-                       "seq_lens_semantics",
-                       "num_heads",
-                       "num_kv_heads",
-                       "max_kv_splits",
-                       "device_core_count",
-                       "engine",
-                       "padding_len",
-                       "padding_page",
-                       "padding_slot",
-                       "reserved_page",
-                       "window_columns",
-                       "inclusive_ends"},
+    keep_keys(config,
+              {"page_size",
+               "pool_pages",
+               "max_context_len",
+               "topk",
+               "num_steps",
+               "num_draft_tokens",
+               "step_id",
+               "window",
+               "chunk",
+               "prefix_chunk_tokens",
+               "seq_lens_semantics",
+               "num_heads",
+               "num_kv_heads",
+               "max_kv_splits",
+               "device_core_count",
+               "engine",
+               "padding_len",
+               "padding_page",
+               "padding_slot",
+               "reserved_page",
+               "window_columns",
+               "inclusive_ends"},
               &line_.config_keys);
   }
 
