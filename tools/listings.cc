@@ -21,6 +21,7 @@ namespace {
 std::string shape_of(const BufferInfo& field) {
   switch (field.shape) {
     case FieldShape::kRows:
+    case FieldShape::kEnds:
     case FieldShape::kSteps: return "[rows]";
     case FieldShape::kSlots: return "[tokens]";
     case FieldShape::kIndptr: return "[rows + 1]";

@@ -45,11 +45,11 @@ struct Wrong {
 constexpr Wrong kWrong[] = {
     {"roles-decode", "kv_lens", 1, "len.kv_extent kv_lens 1"},
     {"roles-decode", "prefix_lens", 0, "len.kv_extent prefix_lens 0"},
-    {"roles-decode", "q_lens", 0, "len.kv_extent q_lens 0"},
+    {"roles-decode", "q_lens", 0, "len.q_extent q_lens 0"},
     {"roles-decode", "cu_seqlens_q", 2, "len.q_extent cu_seqlens_q 2"},
     {"roles-decode", "cu_seqlens_k", 1, "len.q_extent cu_seqlens_k 1"},
-    {"roles-extend", "q_ends", 0, "len.kv_extent q_ends 0"},
-    {"roles-decode", "kv_ends", 1, "len.kv_extent kv_ends 1"},
+    {"roles-extend", "q_ends", 0, "len.q_extent q_ends 0"},
+    {"roles-decode", "kv_ends", 1, "len.q_extent kv_ends 1"},
     {"roles-decode", "page_table", 1, "table.slot page_table 0 1"},
     {"roles-slots", "slot_table", 10, "table.slot slot_table 1 1"},
     {"roles-decode", "kv_indptr", 1, "len.q_extent kv_indptr 1"},
@@ -393,7 +393,7 @@ TEST(TraceEngines, InclusiveEndsHaveNoFirstOffset) {
   line.config.conventions["inclusive_ends"] = 1;
   EXPECT_EQ(found(line), "ok");
   line.expect.at("cu_seqlens_q").data[1] = 10;
-  EXPECT_EQ(laws(line), Laws{"len.kv_extent cu_seqlens_q 1"});
+  EXPECT_EQ(laws(line), Laws{"len.q_extent cu_seqlens_q 1"});
 }
 
 TEST(TraceEngines, PagesOfTheMapStandForAllTheirSlots) {

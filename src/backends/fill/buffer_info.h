@@ -117,6 +117,7 @@ enum class FieldShape : uint8_t {
   kRows,    // [rows], lengths
   kSlots,   // [rows], 64 bits wide: where the step's tokens are stored
   kIndptr,  // [rows + 1]
+  kEnds,    // [rows], an indptr without its first 0
   kTable,   // [rows, columns]; of row i the columns of its first lens[i] tokens are live
   kScalar,  // a number of the host
   kList,    // CSR: of row i the elements indptr[i] to indptr[i + 1] are live, each a slot
@@ -157,7 +158,7 @@ struct BufferInfo {
   bool of_last_page = false;         // kRows: tokens in the last page of each row of a plan's list
   // kRows: into how many partial results, at the most, a row is cut: the third axis of this buffer
   int most_of = -1;
-  // kIndptr: offsets into the step's query tokens, of which a graph has so many and no more
+  // kIndptr, kEnds: offsets into the step's query tokens, of which a graph has so many and no more
   bool of_queries = true;
   bool any_integers = false;  // else int32, where the twin's are: a kernel reads them so
   // kScalar: the value that a line without this field means. kMask: with a value here, a line

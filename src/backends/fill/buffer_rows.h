@@ -27,6 +27,9 @@ constexpr BufferInfo rows(int buffer, std::string_view name, std::string_view re
 constexpr BufferInfo indptr(int buffer, std::string_view name, std::string_view refs) {
   return shaped(FieldShape::kIndptr, buffer, name, refs);
 }
+constexpr BufferInfo ends(int buffer, std::string_view name, std::string_view refs) {
+  return shaped(FieldShape::kEnds, buffer, name, refs);
+}
 /// Offsets into keys.
 constexpr BufferInfo key_indptr(int buffer, std::string_view name, std::string_view refs) {
   BufferInfo row = indptr(buffer, name, refs);
@@ -115,7 +118,8 @@ constexpr BufferInfo recorded(int buffer, Role role, std::string_view name, std:
     case Role::kStored:
     case Role::kStoredInWindow: row.shape = FieldShape::kSlots; break;
     // No kernel reads them.
-    case Role::kQueryEnds:
+    case Role::kQueryEnds: row.shape = FieldShape::kEnds, row.any_integers = true; break;
+    case Role::kKeyEnds: row.shape = FieldShape::kEnds, row.of_queries = false; break;
     case Role::kQueryLens: row.any_integers = true; break;
     case Role::kKeyLens:
     case Role::kFlatLens:

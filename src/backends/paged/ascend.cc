@@ -20,7 +20,7 @@ constexpr auto kAscendBuffers = with_family(
      field::any(field::rows(Ascend::kKvLens, "seq_lens_cpu_list", "fi.I-108 fi.I-81 fa.I-10")),
      recorded(Ascend::kActualSeqLengths, Role::kQueryEnds, "actual_seq_lengths_q",
               "fi.I-109 fi.I-81"),
-     field::any(field::rows(Ascend::kActualSeqLengths, "seq_lens_list_cumsum", "fi.I-109 fi.I-81")),
+     field::any(field::ends(Ascend::kActualSeqLengths, "seq_lens_list_cumsum", "fi.I-109 fi.I-81")),
      field::table(Ascend::kPageTable, Ascend::kKvLens, "block_tables", "fi.I-108"),
      field::table(Ascend::kSwaPageTable, Ascend::kKvLens, "block_tables_swa", "fi.I-108")});
 

@@ -44,7 +44,7 @@ constexpr auto kLawsBuffers = dead_from(
          field::any(recorded(Laws::kCuSeqlensQ, Role::kQueryOffsets, "cu_seqlens_q", "")),
          recorded(Laws::kQueryEnds, Role::kQueryEnds, "q_ends", ""),
          key_offsets(Laws::kCuSeqlensK, "cu_seqlens_k"),
-         lengths(Laws::kKeyEnds, "kv_ends", Role::kKeyEnds),
+         field::any(recorded(Laws::kKeyEnds, Role::kKeyEnds, "kv_ends", "")),
          field::any(field::table(Laws::kPageTable, Laws::kKvLens, "page_table", "")),
          field::any(field::table(Laws::kPageTable, Laws::kKvLens, "slot_table", "", false)),
          field::of_window(

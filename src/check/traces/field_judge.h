@@ -80,6 +80,8 @@ class FieldJudge {
   CountPlace counted(int64_t row) const;
   void report_count(int64_t end, bool of_width);
   bool judge_indptr();
+  bool judge_ends();
+  void judge_total();
   void judge_copy();
   bool judge_steps();
   bool judge_sizes();

@@ -69,6 +69,7 @@ bool FieldJudge::judge() {
       return field_.of_last_page && paged_.is_paged() ? judge_last_pages() : judge_rows();
     case FieldShape::kSlots: return judge_slots();
     case FieldShape::kIndptr: return judge_indptr();
+    case FieldShape::kEnds: return judge_ends();
     case FieldShape::kSteps: return judge_steps();
     case FieldShape::kList: return judge_list();
     case FieldShape::kMask: return judge_mask();
@@ -227,15 +228,16 @@ int64_t FieldJudge::first_wrong(Rows* rows) const {
 }
 
 bool FieldJudge::judge_rows() {
-  judged("len.kv_extent", real_rows());
+  const LawId of_row =
+      field_.role == Role::kQueryLens ? LawId("len.q_extent") : LawId("len.kv_extent");
+  judged(of_row, real_rows());
   judged("len.padding", std::max<int64_t>(0, stored() - real_rows()));
   Rows rows;
   if (const int64_t r = first_wrong(&rows); r >= 0) {
     int64_t live = real_rows();
     while (live > 0 && is_unused(live - 1)) --live;
     const SlipWords why = explain_length(step_, field_, recorded_, r, live);
-    fail("len.kv_extent", r, {}, number(expected(r)), explained(got(r), why) + rows.more(),
-         why.refs);
+    fail(of_row, r, {}, number(expected(r)), explained(got(r), why) + rows.more(), why.refs);
   }
   const int64_t least = least_padding(field_), most = most_padding();
   for (int64_t r = real_rows(); r < stored(); ++r) {
@@ -339,13 +341,39 @@ bool FieldJudge::judge_indptr() {
       return true;
     }
   }
-  const int64_t tokens = step_.rebuilt.tokens(), last = stored() - 1;
-  if (field_.of_queries && tokens > 0) judged("len.total");
-  if (field_.of_queries && tokens > 0 && last >= real && got(last) > tokens)
-    fail("len.total", last, {}, "<= " + number(tokens) + " query tokens of the graph",
-         number(got(last)) + ": the kernel reads and writes behind them");
+  judge_total();
   judge_copy();
   return true;
+}
+
+/// The first is 0, and not there.
+bool FieldJudge::judge_ends() {
+  judged("len.q_extent", real_rows());
+  judged("len.indptr_monotone", stored() - real_rows());
+  for (int64_t r = 0, want = 0, end = 0; r < stored(); end = got(r++)) {
+    if (r < real_rows() && got(r) != expected(r)) {
+      fail("len.q_extent", r, {},
+           number(expected(r)) + " (" + number(expected(r) - want) + " more)",
+           number(got(r)) + " after " + number(end));
+      return true;
+    }
+    if (r < real_rows()) want = expected(r);
+    if (got(r) >= end) continue;
+    fail("len.indptr_monotone", r, {}, ">= " + number(end), number(got(r)));
+    return true;
+  }
+  judge_total();
+  return true;
+}
+
+/// Padding ends inside a graph's query tokens.
+void FieldJudge::judge_total() {
+  const int64_t tokens = step_.rebuilt.tokens(), last = stored() - 1;
+  if (!field_.of_queries || tokens == 0) return;
+  judged("len.total");
+  if (last >= 0 && got(last) > tokens)
+    fail("len.total", last, {}, "<= " + number(tokens) + " query tokens of the graph",
+         number(got(last)) + ": the kernel reads and writes behind them");
 }
 
 /// The host plans what the device reads: copies of one array are equal, padding too.

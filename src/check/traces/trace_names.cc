@@ -109,11 +109,13 @@ std::string laws_of(const BufferInfo& field) {
   switch (field.shape) {
     case FieldShape::kNone: return "";
     case FieldShape::kRows:
-      laws = field.of_last_page ? "len.kv_extent len.padding len.last_page"
-                                : "len.kv_extent len.padding";
+      laws =
+          field.role == Role::kQueryLens ? "len.q_extent len.padding" : "len.kv_extent len.padding";
+      if (field.of_last_page) laws += " len.last_page";
       break;
     case FieldShape::kSlots: laws = "slot.write"; break;
     case FieldShape::kIndptr: laws = "len.q_extent len.indptr_first len.indptr_monotone"; break;
+    case FieldShape::kEnds: laws = "len.q_extent len.indptr_monotone"; break;
     case FieldShape::kTable:
     case FieldShape::kList: laws = "table.slot table.unit table.capacity table.page_id"; break;
     case FieldShape::kMask: laws = "mask.bit mask.size"; break;
@@ -126,7 +128,8 @@ std::string laws_of(const BufferInfo& field) {
                                                   : "len.bound";
       break;
   }
-  if (field.shape == FieldShape::kIndptr && field.of_queries) laws += " len.total";
+  const bool offsets = field.shape == FieldShape::kIndptr || field.shape == FieldShape::kEnds;
+  if (offsets && field.of_queries) laws += " len.total";
   if (field.rule == FieldRule::kBaked) laws += " len.baked_q";
   laws += " trace.shape";
   const bool typed = field.shape != FieldShape::kScalar && field.shape != FieldShape::kSlots;
