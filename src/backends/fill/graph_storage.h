@@ -16,8 +16,9 @@ inline constexpr ForwardMode kGraphModes[] = {
     ForwardMode::kDllmExtend};
 
 // A dictionary of buffers for each mode, in which a decode's and a draft's are one.
-inline constexpr std::string_view kOfTheDictionary[] = {"cache_seqlens", "kv_lens",
-                                                        "swa_page_table"};
+inline constexpr std::string_view kDictionaryName =
+    "decode_cuda_graph_metadata: decodes and drafts";
+inline constexpr std::string_view kOfTheDictionary[] = {"cache_seqlens", "swa_page_table"};
 inline constexpr std::string_view kBesideDictionaries[] = {
     "swa_out_cache_loc", "local_seqlens", "local_cu_seqlens_q", "local_table",
     "encoder_seqlens",   "encoder_table", "scheduler_metadata"};
@@ -25,11 +26,12 @@ inline constexpr std::string_view kOfTheWorkspace[] = {"row_counters"};
 inline constexpr GraphStorage kWorkspace = {kGraphModes, kOfTheWorkspace, false,
                                             "one workspace, zeroed when it is allocated"};
 inline constexpr GraphStorage kDictionaries[] = {
-    {kGraphsOfDecodes, kOfTheDictionary, false, "decode_cuda_graph_metadata: decodes and drafts"},
+    {kGraphsOfDecodes, kOfTheDictionary, false, kDictionaryName},
     {kGraphModes, kBesideDictionaries, false, "outside of the dictionaries of modes"}};
+inline constexpr std::string_view kOfTrtllmsDictionary[] = {"kv_lens", "swa_page_table"};
 inline constexpr std::string_view kBesideOfTrtllm[] = {"swa_out_cache_loc"};
 inline constexpr GraphStorage kDictionariesOfTrtllm[] = {
-    kDictionaries[0],
+    {kGraphsOfDecodes, kOfTrtllmsDictionary, false, kDictionaryName},
     {kGraphModes, kBesideOfTrtllm, false, "outside of the dictionaries of modes"},
     kWorkspace};
 
