@@ -142,7 +142,7 @@ class FaultsRun {
     row->by = twin.laws;
     row->cases = static_cast<int64_t>(twin.cases), row->seconds = twin.seconds;
     report_.cases += row->cases;
-    if (!row->planted) row->why_not = "no history had what it changes";
+    if (!row->planted) row->why_not = why_void(PlantVerdict::kNeverActed, 0, twin.cases);
     for (const Finding& f : std::as_const(twin.differences).findings())
       report_.findings.push_back(f);
   }
@@ -184,7 +184,8 @@ class FaultsRun {
   }
 
   static std::string why_void(PlantVerdict verdict, uint64_t acted, uint64_t cases) {
-    if (verdict == PlantVerdict::kNeverActed) return "no history had what it changes";
+    if (verdict == PlantVerdict::kNeverActed)
+      return fmt::format("none of the {} histories of this run had what it changes", cases);
     return fmt::format(
         "it acted in {} of {} histories, and nothing that anything reads was changed", acted,
         cases);

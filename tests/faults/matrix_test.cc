@@ -79,7 +79,7 @@ TEST(FaultMatrix, SaysWhatABackendLacksThatAFaultActsOn) {
   EXPECT_TRUE(pairs[1].choices.empty());
   EXPECT_EQ(pairs[1].why, "no buffer actual_seq_lengths");
   const std::vector<MatrixPair> alone = matrix({"K11a"}, {"trtllm_mha"}, 10, 0.1);
-  EXPECT_EQ(alone[0].why, "it acted on no backend");
+  EXPECT_EQ(alone[0].why, "it acted on none of these backends");
 }
 
 TEST(FaultMatrix, SaysThatNothingThatIsReadChanged) {

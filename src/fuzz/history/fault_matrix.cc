@@ -189,7 +189,7 @@ std::string reason_of(const Seen& seen, const MatrixPair& pair) {
   const std::vector<Traits> none;
   const std::vector<Traits>& acting = of_fault == seen.of_faults.end() ? none : of_fault->second;
   const Traits& of_backend = seen.of_backends.at(pair.backend);
-  if (acting.empty()) return "it acted on no backend";
+  if (acting.empty()) return "it acted on none of these backends";
   std::vector<Traits> missing;  // of each of the histories
   for (const Traits& traits : acting) {
     Traits& rest = missing.emplace_back();
