@@ -299,6 +299,8 @@ std::string render_json(const Report& r, const RenderOptions& options) {
   add(j, "warnings", r.warnings);
   if (!r.passed_over.empty()) j["passed_over"] = to_array(r.passed_over);
   if (!r.laws.empty()) j["laws"] = r.laws;
+  add(j, "idle_laws", r.idle_laws());
+  add(j, "laws_of_other_runs", r.laws_of_other_runs());
   if (!r.features.empty()) j["features"] = r.features;
   for (const Histogram& h : r.histograms) j["histogram"][h.name] = to_json(h);
   if (!r.case_list.empty()) j["cases"] = to_array(r.case_list);

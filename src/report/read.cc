@@ -152,7 +152,7 @@ void read_head(JsonMembers& m, Report* r) {
   r->threads = static_cast<int>(std::min<int64_t>(threads, 1 << 20));
   m.need("interrupted", &r->interrupted), m.need("bad_input", &r->bad_input);
   m.get("void", &r->void_verdict), m.get("warnings", &r->warnings);
-  m.skip({"schema", "ok"});
+  m.skip({"schema", "ok", "idle_laws", "laws_of_other_runs"});  // `laws` says them
 }
 
 void read_counts(JsonMembers& m, const char* name, std::map<std::string, int64_t>* counts) {

@@ -40,6 +40,22 @@ void Report::add_laws(const LawCounts& counts, std::span<const std::string_view>
   }
 }
 
+std::vector<std::string> Report::idle_laws() const {
+  std::vector<std::string> ids;
+  for (const auto& [id, judged] : laws)
+    if (judged == 0) ids.push_back(id);
+  return ids;
+}
+
+std::vector<std::string> Report::laws_of_other_runs() const {
+  std::vector<std::string> ids;
+  for (const Law& law : kLaws) {
+    std::string id(law.id);
+    if (!laws.empty() && !law.judged_in.empty() && !laws.contains(id)) ids.push_back(std::move(id));
+  }
+  return ids;
+}
+
 std::string PassedOver::to_string() const {
   const std::string id = law == "waiver.unused" ? "" : " [" + law + ']';
   return path + ": " + what + id;

@@ -169,6 +169,10 @@ struct Report {
 
   /// The laws of such runs (Law::judged_in), and what else was judged.
   void add_laws(const LawCounts& counts, std::span<const std::string_view> runs);
+  /// Laws that the run could judge and that judged nothing; and those that it cannot judge, since
+  /// only other runs have what they are about. Both are empty where no law is counted.
+  std::vector<std::string> idle_laws() const;
+  std::vector<std::string> laws_of_other_runs() const;
   /// The planted faults that were not noticed (fault.missed), where nothing else was found: "K31".
   std::string missed_faults() const;
   /// Findings that count, and those that a waiver covers.

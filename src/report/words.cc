@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
+#include <sstream>
+
+#include "core/laws.h"
 
 namespace shadowgraph {
 namespace {
@@ -53,15 +57,14 @@ std::string place_of(const Finding& f) {
 
 namespace {
 
+std::string family_of(const std::string& law) { return law.substr(0, law.find('.')); }
+
 /// "latent.*" for a family of which no law judged anything, else each law.
-std::vector<std::string> idle_laws(const Report& r) {
+std::vector<std::string> by_family(const Report& r, const std::vector<std::string>& idle_laws) {
   std::map<std::string, std::vector<std::string>> idle;  // by family
   std::map<std::string, size_t> all;
-  for (const auto& [law, judged] : r.laws) {
-    const std::string family = law.substr(0, law.find('.'));
-    ++all[family];
-    if (judged == 0) idle[family].push_back(law);
-  }
+  for (const auto& [law, judged] : r.laws) ++all[family_of(law)];
+  for (const std::string& law : idle_laws) idle[family_of(law)].push_back(law);
   std::vector<std::string> names;
   for (const auto& [family, laws] : idle) {
     if (laws.size() == all[family] && laws.size() > 1)
@@ -72,14 +75,27 @@ std::vector<std::string> idle_laws(const Report& r) {
   return names;
 }
 
+/// The runs that judge these laws: "calls", "vectors".
+std::set<std::string> runs_of(const std::vector<std::string>& laws) {
+  std::set<std::string> runs;
+  for (const std::string& law : laws) {
+    std::istringstream words{std::string(find_law(law)->judged_in)};
+    runs.insert(std::istream_iterator<std::string>(words), {});
+  }
+  return runs;
+}
+
 }  // namespace
 
 std::vector<std::string> not_looked_at(const Report& r) {
   std::vector<std::string> lines;
-  const auto count = std::ranges::count_if(r.laws, [](const auto& law) { return law.second == 0; });
-  if (count > 0)
-    lines.push_back(fmt::format("laws that judged nothing, {} of {}: {}", count, r.laws.size(),
-                                fmt::join(idle_laws(r), ", ")));
+  const std::vector<std::string> idle = r.idle_laws(), others = r.laws_of_other_runs();
+  if (!idle.empty())
+    lines.push_back(fmt::format("laws that could judge and judged nothing, {} of {}: {}",
+                                idle.size(), r.laws.size(), fmt::join(by_family(r, idle), ", ")));
+  if (!others.empty())
+    lines.push_back(fmt::format("laws that cannot judge in this run, {}: they are of {}",
+                                others.size(), fmt::join(runs_of(others), ", ")));
   std::vector<std::string> features;
   for (const auto& [name, cases] : r.features)
     if (cases == 0) features.push_back(name);

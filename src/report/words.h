@@ -23,8 +23,8 @@ std::vector<std::pair<const char*, std::string>> details_of(const Finding& findi
 /// The warnings that are about nothing passed over.
 std::vector<std::string> other_warnings(const Report& report);
 
-/// Two lines at most: the laws that judged nothing (a whole family as "sparse.*"), and the features
-/// that no case had.
+/// Three lines at most: the laws that could judge and judged nothing (a whole family as
+/// "sparse.*"), the runs of those that cannot, and the features that no case had.
 std::vector<std::string> not_looked_at(const Report& report);
 
 /// The judged cases, those nearest to their bounds first.

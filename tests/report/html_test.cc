@@ -106,7 +106,8 @@ TEST(Html, SaysWhatTheRunDidNotLookAt) {
   Report r = small_report();
   EXPECT_EQ(times(html_of(r), "did not look at"), 0u);
   r.laws = {{"len.copy", 0}, {"len.total", 9}};
-  EXPECT_EQ(times(html_of(r), "laws that judged nothing, 1 of 2: len.copy</p>"), 1u);
+  EXPECT_EQ(times(html_of(r), "laws that could judge and judged nothing, 1 of 2: len.copy</p>"),
+            1u);
 }
 
 TEST(Html, ShowsTheMatrixOfFaultsAndBackends) {

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
+#include "core/laws.h"
 #include "report/report.h"
 
 namespace shadowgraph {
@@ -25,8 +27,12 @@ Report counts_report() {
 
 TEST(Text, EndsWithTheLawsAndFeaturesThatWereNotLookedAt) {
   Report r = counts_report();
+  const std::vector<std::string> others = r.laws_of_other_runs();
   const std::string lines =
-      "laws that judged nothing, 3 of 4: len.copy, sparse.*\n"
+      "laws that could judge and judged nothing, 3 of 4: len.copy, sparse.*\n"
+      "laws that cannot judge in this run, " +
+      std::to_string(others.size()) +
+      ": they are of calls, histories, programs, traces, vectors\n"
       "features that no case had, 1 of 2: histories items\n";
   EXPECT_NE(text_of(r).find('\n' + lines + '\n' + r.verdict()), std::string::npos) << text_of(r);
   EXPECT_EQ(text_of(r, true).find("judged nothing"), std::string::npos);
@@ -40,8 +46,27 @@ TEST(Json, CountsEveryLawAndFeature) {
   RenderOptions options;
   options.format = Format::kJson;
   const std::string text = render(counts_report(), options);
-  for (const char* member : {"\"len.copy\": 0", "\"len.total\": 9", "\"histories topk\": 4"})
+  for (const char* member : {"\"idle_laws\": [\n    \"len.copy\",\n    \"sparse.keys\",",
+                             "\"laws_of_other_runs\": [\n    \"input.null\",", "\"len.copy\": 0",
+                             "\"len.total\": 9", "\"histories topk\": 4"})
     EXPECT_NE(text.find(member), std::string::npos) << text;
+}
+
+/// By Law::judged_in. Laws about inputs, which no run judges, are in neither list.
+TEST(Report, TellsLawsThatCannotJudgeFromLawsThatDidNot) {
+  constexpr std::string_view kTraces[] = {"traces"};
+  LawCounts counts;
+  counts.add("plan.first", 2);
+  Report r;
+  EXPECT_TRUE(r.idle_laws().empty());
+  EXPECT_TRUE(r.laws_of_other_runs().empty());
+  r.add_laws(counts, kTraces);
+  const std::vector<std::string> idle = r.idle_laws(), others = r.laws_of_other_runs();
+  for (const Law& law : kLaws) {
+    const bool could = is_judged_in(law, "traces");
+    EXPECT_EQ(std::ranges::count(idle, law.id), could && law.id != "plan.first") << law.id;
+    EXPECT_EQ(std::ranges::count(others, law.id), !could && !law.judged_in.empty()) << law.id;
+  }
 }
 
 TEST(Report, HasTheLawsOfItsRunsAndWhatElseWasJudged) {

@@ -352,7 +352,8 @@ class Traces(unittest.TestCase):
         self.assertEqual([law for law in self.laws_of("vectors") if counts[law] == 0], [])
         path = self.written(self.line(expect={"cache_seqlens_int32": [5, 3]}))
         out = run("check", path)[1]
-        self.assertRegex(out, r"laws that judged nothing, \d+ of \d+: .*plan\.\*")
+        self.assertRegex(out, r"laws that could judge and judged nothing, \d+ of \d+: .*plan\.\*")
+        self.assertRegex(out, r"laws that cannot judge in this run, \d+: they are of calls, histories, programs, vectors")
         self.assertNotRegex(out, "judged nothing.*len.kv_extent")
 
     def test_every_format_counts_what_is_passed_over_alike_and_by_its_id(self):
