@@ -209,6 +209,7 @@ void judge_plants(const Planted& planted, bool changed, const std::string& more,
   for (size_t i = 0; i < planted.faults().size() && !report->interrupted; ++i) {
     const std::string id(planted.faults()[i]->id);
     const int64_t acted = planted.acted(i);
+    if (acted > 0) report->acted.push_back(id);
     const std::string times =
         fmt::format("acted {} time{} in {} case{}", acted, acted == 1 ? "" : "s", report->cases,
                     report->cases == 1 ? "" : "s");

@@ -165,6 +165,7 @@ void join(const Report& from, Report* to) {
   to->unknown_backends += from.unknown_backends, to->left_out += from.left_out;
   to->seconds += from.seconds;
   to->interrupted |= from.interrupted, to->bad_input |= from.bad_input;
+  unite(&to->acted, from.acted);
   append(&to->files, from.files);
   append(&to->passed_over, from.passed_over);
   append(&to->case_list, from.case_list);

@@ -151,7 +151,7 @@ void read_head(JsonMembers& m, Report* r) {
   m.count("threads", &threads);
   r->threads = static_cast<int>(std::min<int64_t>(threads, 1 << 20));
   m.need("interrupted", &r->interrupted), m.need("bad_input", &r->bad_input);
-  m.get("void", &r->void_verdict), m.get("warnings", &r->warnings);
+  m.get("void", &r->void_verdict), m.get("acted", &r->acted), m.get("warnings", &r->warnings);
   m.skip({"schema", "ok", "idle_laws", "laws_of_other_runs"});  // `laws` says them
 }
 

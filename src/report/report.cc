@@ -75,6 +75,18 @@ std::string Report::missed_faults() const {
   return unlisted > 0 ? "" : ids;
 }
 
+std::string Report::found_faults() const {
+  constexpr size_t kMostNamed = 3;
+  std::vector<std::string> by;
+  for (const Finding& f : findings)
+    if (f.id != "fault.missed" && std::ranges::count(by, f.id) == 0) by.push_back(f.id);
+  if (acted.empty() || by.empty()) return "";
+  const size_t more = by.size() > kMostNamed ? by.size() - kMostNamed : 0;
+  by.resize(by.size() - more);
+  return fmt::format("{}: found by {}{}", fmt::join(acted, ", "), fmt::join(by, ", "),
+                     more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
 int64_t Report::waived_findings() const {
   return unlisted_waived + std::count_if(findings.begin(), findings.end(),
                                          [](const Finding& f) { return !f.waived.empty(); });
@@ -108,9 +120,10 @@ int Report::exit_code() const {
 
 std::string Report::verdict() const {
   const int64_t open = open_findings();
-  const std::string missed = missed_faults();
+  const std::string missed = missed_faults(), found = found_faults();
   std::string s = bad_input               ? "bad input"
                   : !missed.empty()       ? "not noticed: " + missed
+                  : !found.empty()        ? found + "; not clean"
                   : open > 0              ? "not clean"
                   : !void_verdict.empty() ? void_verdict
                   : cases == 0            ? "nothing was judged"

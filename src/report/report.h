@@ -147,6 +147,7 @@ struct Report {
   bool bad_input = false;    // some input was refused; its findings say why
   // "nothing was judged", "K31 never acted": the run says nothing, and warnings say why
   std::string void_verdict;
+  std::vector<std::string> acted;     // planted faults that did: "K31"
   std::vector<std::string> warnings;  // shown with --quiet, too
   // Skipped cases, left-out fields and unused waivers, each counted once. Files' notes have those
   // that are skipped, and warnings the others, as to_string() says them.
@@ -175,6 +176,9 @@ struct Report {
   std::vector<std::string> laws_of_other_runs() const;
   /// The planted faults that were not noticed (fault.missed), where nothing else was found: "K31".
   std::string missed_faults() const;
+  /// Those that acted, and the laws that noticed: "K31: found by table.slot, num.bound". Empty:
+  /// none did.
+  std::string found_faults() const;
   /// Findings that count, and those that a waiver covers.
   int64_t open_findings() const;
   int64_t waived_findings() const;

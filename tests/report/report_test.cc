@@ -390,6 +390,22 @@ TEST(Report, AVoidRunIsNotCleanButFindingsComeFirst) {
   EXPECT_TRUE(r.verdict().starts_with("not clean"));
 }
 
+TEST(Report, SaysWhichLawsNoticedThePlantedFault) {
+  Report r;
+  r.cases = 3;
+  for (const char* law : {"table.slot", "num.bound", "table.slot"})
+    r.findings.emplace_back().id = law;
+  EXPECT_TRUE(r.verdict().starts_with("not clean: 3 cases"));
+  r.acted = {"K31"};
+  EXPECT_TRUE(r.verdict().starts_with("K31: found by table.slot, num.bound; not clean: 3 cases"));
+  EXPECT_EQ(json_of(r)["acted"], json({"K31"}));
+  for (const char* law : {"num.bits", "num.empty_row"}) r.findings.emplace_back().id = law;
+  EXPECT_EQ(r.found_faults(), "K31: found by table.slot, num.bound, num.bits and 1 more");
+  r.findings.resize(1);
+  r.findings[0].id = "fault.missed", r.findings[0].where.field = "K31";
+  EXPECT_TRUE(r.verdict().starts_with("not noticed: K31: 3 cases"));
+}
+
 TEST(Report, CountsWhatNobodyLookedAtInTheVerdict) {
   Report r;
   r.cases = r.skipped = r.unknown_backends = r.left_out = 1;

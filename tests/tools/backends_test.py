@@ -256,6 +256,11 @@ class Planted(Fuzz):
             self.assertRegex(out, r"\nK31 never acted: no step of this run has what it changes")
             self.assertRegex(out.splitlines()[-1], r"^K31 never acted: 3 cases judged, 0 findings")
 
+    def test_a_fault_that_is_found_is_said_with_the_law(self):
+        case = ".".join(["0.1.0.0.3", *"0" * 28, "1.0.0.1.0.1"])  # as README.md has it
+        code, out, err = run("fuzz", "--choices", case, "--backend", "flashattention", "--plant", "K31")
+        self.assertEqual(code, FINDINGS, err)
+        self.assertRegex(out.splitlines()[-1], r"^K31: found by table\.slot, len\.kv_extent.*; not clean: 1 case judged, ")
 
     def test_a_fault_that_acts_and_is_not_noticed_fails(self):
         for number in range(40):
