@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,7 +24,9 @@ constexpr char kExplainExamples[] =
     "  shadowgraph explain G12\n"
     "  shadowgraph explain K31            a fault: what it is, and how to plant it\n"
     "  shadowgraph explain fa.I-34        what a finding cites, and which laws stand on it\n"
-    "  shadowgraph explain page_table     a field of traces; also backends, modes and keys\n"
+    "  shadowgraph explain page_table     a field of traces, and the buffers of that name; also "
+    "backends, modes and keys\n"
+    "  shadowgraph explain 'sparse.*'     all laws whose ids begin so\n"
     "  shadowgraph explain K31 K32 K33    several at once\n"
     "  shadowgraph list laws              all laws that can be explained\n"
     "  shadowgraph list programs          all programs";
@@ -33,33 +36,49 @@ bool is_same(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, lower, lower);
 }
 
-/// Throws UsageError with the ids that may be meant.
-const Topic& find_topic(const std::vector<Topic>& topics, const std::string& id) {
-  const auto found =
-      std::ranges::find_if(topics, [&](const Topic& topic) { return is_same(topic.id, id); });
-  if (found != topics.end()) return *found;
+/// The first of the id, and what there is besides.
+std::vector<const Topic*> find_topics(const std::vector<Topic>& topics, const std::string& id) {
+  std::vector<const Topic*> found;
+  for (const Topic& topic : topics)
+    if (is_same(topic.id, id) && (found.empty() || topic.besides)) found.push_back(&topic);
+  return found;
+}
+
+/// Buffers take a second to find: only a field's name, or one that nothing else has, may be one's.
+bool may_be_buffer(const std::vector<const Topic*>& found) {
+  return found.empty() || found[0]->listing.kind == "fields";
+}
+
+/// "nothing is called 'num.bond' (did you mean num.bound?)"
+std::string unknown_id(const std::vector<Topic>& topics, const std::string& id) {
   std::vector<std::string> ids;
   for (const Topic& topic : topics)
     if (std::ranges::find(ids, topic.id) == ids.end()) ids.push_back(topic.id);
   const auto meant = nearest(id, ids);
-  throw UsageError(fmt::format("nothing is called '{}'; {}", id,
-                               meant.empty()
-                                   ? "`shadowgraph list KIND` prints what there is"
-                                   : fmt::format("did you mean {}?", fmt::join(meant, ", "))));
+  return fmt::format("nothing is called '{}' ({})", id,
+                     meant.empty() ? "`shadowgraph list KIND` prints what there is"
+                                   : fmt::format("did you mean {}?", fmt::join(meant, ", ")));
 }
 
+/// Explains what it knows. Throws UsageError, behind that, of ids that nothing has.
 int run_with(ExplainCommand& options) {
   apply(options.common);
-  const std::vector<Topic> topics = all_topics();
-  std::vector<const Topic*> found;
-  for (const std::string& id : options.ids) found.push_back(&find_topic(topics, id));
+  std::vector<Topic> topics = all_topics();
+  const bool buffers = std::ranges::any_of(
+      options.ids, [&](const std::string& id) { return may_be_buffer(find_topics(topics, id)); });
+  if (buffers) std::ranges::move(buffer_topics(), std::back_inserter(topics));
   const bool json = options.common.format == Format::kJson;
-  std::string text;
-  for (const Topic* topic : found) {
-    if (!json && !text.empty()) text += "\n";
-    text += json ? render(topic->listing, render_options(options.common)) : topic->text;
+  std::string text, wrong;
+  for (const std::string& id : options.ids) {
+    const std::vector<const Topic*> found = find_topics(topics, id.substr(id.rfind('/') + 1));
+    if (found.empty()) wrong += (wrong.empty() ? "" : "; ") + unknown_id(topics, id);
+    for (const Topic* topic : found) {
+      if (!json && !text.empty()) text += "\n";
+      text += json ? render(topic->listing, render_options(options.common)) : topic->text;
+    }
   }
-  write_document(text, options.common);
+  if (!text.empty()) write_document(text, options.common);
+  if (!wrong.empty()) throw UsageError(wrong);
   return kClean;
 }
 
@@ -72,11 +91,13 @@ Verb add_explain(CLI::App& app) {
                   kExplainExamples);
   auto options = std::make_shared<ExplainCommand>();
   command
-      .texts("ID", options->ids,
-             "The id of a finding, or a name of `list` laws, programs, faults, mistakes, "
-             "backends, engines, modes, fields, keys, references, kernels, arithmetics, grids or "
-             "targets, in any case: num.bound, G12, K31, fa.I-34, page_table. Each id "
-             "gives a text, or a JSON document")
+      .texts(
+          "ID", options->ids,
+          "The id of a finding, or a name of `list` laws, programs, faults, mistakes, "
+          "backends, engines, modes, fields, keys, references, kernels, arithmetics, grids, "
+          "features or targets, a buffer, or a family of laws, in any case: num.bound, sparse.*, "
+          "G12, K31, fa.I-34, page_table. Each thing of that name gives a text, or a JSON "
+          "document")
       .required();
   add_output_options(command, options->common);
   return {command, [options] { return run_with(*options); }};

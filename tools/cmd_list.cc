@@ -38,6 +38,7 @@ constexpr char kListExamples[] =
     "check/bounds/arithmetic.h\n"
     "  shadowgraph list programs          what `shadowgraph conformance` runs\n"
     "  shadowgraph list grids             what `shadowgraph fuzz --exhaustive` walks\n"
+    "  shadowgraph list features          what random cases of `shadowgraph fuzz` may have\n"
     "  shadowgraph list targets           instruction sets of this machine";
 
 }  // namespace
@@ -58,6 +59,7 @@ Verb add_list(CLI::App& app) {
                                          {"arithmetics", list_arithmetics},
                                          {"programs", list_programs},
                                          {"grids", list_grids},
+                                         {"features", list_features},
                                          {"faults", list_faults},
                                          {"mistakes", list_mistakes},
                                          {"references", list_references},

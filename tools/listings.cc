@@ -13,6 +13,7 @@
 #include "core/refs.h"
 #include "faults/faults.h"
 #include "fuzz/device/device_program.h"
+#include "fuzz/features.h"
 #include "fuzz/grid/step_grid.h"
 
 namespace shadowgraph::cli {
@@ -221,6 +222,14 @@ Listing list_grids() {
   for (const StepGrid& grid : step_grids())
     listing.rows.push_back(
         {std::string(grid.name), std::to_string(count_steps(grid)), std::string(grid.what)});
+  return listing;
+}
+
+Listing list_features() {
+  Listing listing{"features", {"name", "what", "backends"}, {}};
+  for (const Feature& f : describe_features())
+    listing.rows.push_back(
+        {f.name, f.what, f.backends.empty() ? "" : std::to_string(f.backends.size())});
   return listing;
 }
 

@@ -30,5 +30,7 @@ Listing list_arithmetics();
 Listing list_targets();
 Listing list_programs();
 Listing list_grids();
+/// Features of random cases.
+Listing list_features();
 
 }  // namespace shadowgraph::cli

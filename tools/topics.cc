@@ -16,6 +16,7 @@
 #include "core/laws.h"
 #include "core/refs.h"
 #include "faults/faults.h"
+#include "fuzz/features.h"
 #include "listings.h"
 
 namespace shadowgraph::cli {
@@ -47,6 +48,23 @@ Topic topic_of(const Law& law) {
           {"invariants",
            {"id", "severity", "law", "mend", "judged in", "refs"},
            {{id, severity, std::string(law.sentence), mend, runs, refs}}}};
+}
+
+/// "sparse.*": the laws whose ids begin so.
+void add_families(std::vector<Topic>* topics) {
+  const Listing all = list_laws("laws");
+  std::map<std::string, Listing> families;
+  for (const auto& row : all.rows) {
+    const auto [family, is_new] =
+        families.try_emplace(row[0].substr(0, row[0].find('.')) + ".*", all);
+    if (is_new) family->second.rows.clear();
+    family->second.rows.push_back(row);
+  }
+  for (auto& [id, laws] : families) {
+    std::string text = text_of(id, "family of laws", "Laws:", {});
+    for (const auto& row : laws.rows) text += fmt::format("  {}: {}\n", row[0], row.back());
+    topics->push_back({id, text, std::move(laws)});
+  }
 }
 
 /// Who cites a reference.
@@ -258,6 +276,20 @@ void add_rows(const Listing& listing, const char* kind, size_t column, std::stri
                        {listing.kind, listing.columns, {row}}});
 }
 
+/// "histories topk", also as "topk".
+void add_feature(const Feature& f, std::vector<Topic>* topics) {
+  const bool calls = f.name.starts_with("calls ");
+  const std::string sentence =
+      fmt::format("Some random {} have it: {}.", calls ? "calls of kernels" : "histories", f.what);
+  const std::string text =
+      text_of(f.name, "feature", sentence,
+              {{"Backends that serve it", fmt::format("{}", fmt::join(f.backends, " "))},
+               {"How many cases had it", "shadowgraph fuzz --format json, in \"features\""}});
+  const Listing listing = rows_of(list_features(), 0, f.name);
+  topics->push_back({f.name, text, listing});
+  topics->push_back({f.name.substr(f.name.find(' ') + 1), text, listing, true});
+}
+
 Topic topic_of_reference(const std::string& id, std::string_view sentence, const Referrers& by) {
   const Parts parts = by.parts();
   return {id,
@@ -286,6 +318,7 @@ std::vector<Topic> all_topics() {
   std::vector<Topic> topics;
   const AllReferrers referrers = all_referrers();
   for (const Law& law : kLaws) topics.push_back(topic_of(law));
+  add_families(&topics);
   for (const Program& program : programs()) {
     topics.push_back(topic_of(program, referrers));
     topics.push_back(topic_of(program, referrers));
@@ -312,6 +345,7 @@ std::vector<Topic> all_topics() {
   add_rows(list_kernels(), "kernel", 1, "", &topics);
   add_rows(list_grids(), "grid", 2, "Small steps or programs, one after the other: ", &topics);
   add_rows(list_arithmetics(), "arithmetic", 1, "The error bound counts: ", &topics);
+  for (const Feature& feature : describe_features()) add_feature(feature, &topics);
   for (const auto& row : list_targets().rows)
     topics.push_back({row[0],
                       text_of(row[0], "target", "An instruction set of this machine.", {}),

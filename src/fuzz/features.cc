@@ -10,7 +10,7 @@ namespace shadowgraph {
 namespace {
 
 struct HistoryFeature {
-  std::string_view name;
+  std::string_view name, what;
   bool (*is_served)(const BackendInfo& b);
   bool (*is_drawn)(const History& h);
 };
@@ -32,53 +32,89 @@ constexpr int32_t kOnePage[] = {1};
 
 // Names of ModelConfig's, LayerKind's and RuntimeConfig's members where there is one.
 constexpr HistoryFeature kOfHistories[] = {
-    {"num_steps", drafts, [](const History& h) { return h.runtime.draft.num_steps > 0; }},
-    {"topk", [](const BackendInfo& b) { return b.tree && drafts(b); },
+    {"num_steps", "the engine speculates: it drafts, verifies and extends the draft model", drafts,
+     [](const History& h) { return h.runtime.draft.num_steps > 0; }},
+    {"topk", "drafts are trees", [](const BackendInfo& b) { return b.tree && drafts(b); },
      [](const History& h) { return h.runtime.draft.topk > 1; }},
-    {"radix", [](const BackendInfo& b) { return b.shares_prefixes; },
+    {"radix", "requests share prefixes through a radix cache",
+     [](const BackendInfo& b) { return b.shares_prefixes; },
      [](const History& h) { return h.runtime.radix; }},
-    {"prebuilt", always, [](const History& h) { return h.runtime.prebuilt; }},
-    {"dllm_block", [](const BackendInfo& b) { return has_mode(b, ForwardMode::kDllmExtend); },
+    {"prebuilt", "the KV of a prompt comes from another engine", always,
+     [](const History& h) { return h.runtime.prebuilt; }},
+    {"dllm_block", "a diffusion model extends block by block",
+     [](const BackendInfo& b) { return has_mode(b, ForwardMode::kDllmExtend); },
      [](const History& h) { return h.runtime.dllm_block > 0; }},
-    {"swa_pool", [](const BackendInfo& b) { return b.swa_pool; },
+    {"swa_pool", "windows have a pool of their own",
+     [](const BackendInfo& b) { return b.swa_pool; },
      [](const History& h) { return h.model.swa_pool; }},
-    {"max_encoder_len", [](const BackendInfo& b) { return b.encoder; },
+    {"max_encoder_len", "the model has an encoder", [](const BackendInfo& b) { return b.encoder; },
      [](const History& h) { return h.model.max_encoder_len > 0; }},
-    {"items", [](const BackendInfo& b) { return b.items; },
-     [](const History& h) { return h.items; }},
-    {"in_graph_tables", [](const BackendInfo& b) { return b.in_graph_tables; },
+    {"items", "a prompt has several items, which do not see each other",
+     [](const BackendInfo& b) { return b.items; }, [](const History& h) { return h.items; }},
+    {"in_graph_tables", "launches make the tables on the device",
+     [](const BackendInfo& b) { return b.in_graph_tables; },
      [](const History& h) { return h.model.in_graph_tables; }},
-    {"prefix_chunk_tokens", [](const BackendInfo& b) { return b.prefix_chunks; },
+    {"prefix_chunk_tokens", "an MLA prefill reads the prefixes in chunks",
+     [](const BackendInfo& b) { return b.prefix_chunks; },
      [](const History& h) { return h.model.prefix_chunk_tokens > 0; }},
-    {"ragged_prefill", [](const BackendInfo& b) { return b.ragged_prefill; },
+    {"ragged_prefill", "a prefill reads its own tokens apart from the prefix",
+     [](const BackendInfo& b) { return b.ragged_prefill; },
      [](const History& h) { return h.model.ragged_prefill; }},
-    {"two_chunk_below", [](const BackendInfo& b) { return b.halves; },
+    {"two_chunk_below", "two-batch overlap may cut a prompt in two",
+     [](const BackendInfo& b) { return b.halves; },
      [](const History& h) { return h.model.two_chunk_below > 0; }},
-    {"dcp_size", [](const BackendInfo& b) { return b.dcp; },
+    {"dcp_size", "keys are spread over ranks of context parallelism",
+     [](const BackendInfo& b) { return b.dcp; },
      [](const History& h) { return h.model.dcp_size > 1; }},
-    {"track_states", [](const BackendInfo& b) { return b.track_states; },
+    {"track_states", "snapshots of recurrent states are kept for prefixes",
+     [](const BackendInfo& b) { return b.track_states; },
      [](const History& h) { return h.model.track_states; }},
-    {"split.fixed_size", [](const BackendInfo& b) { return !b.batch_splits.empty(); },
+    {"split.fixed_size", "a row's keys are cut into parts of a fixed size",
+     [](const BackendInfo& b) { return !b.batch_splits.empty(); },
      [](const History& h) { return h.model.split.fixed_size > 0; }},
-    {"split.off", [](const BackendInfo& b) { return !b.batch_splits.empty(); },
+    {"split.off", "no row's keys are cut",
+     [](const BackendInfo& b) { return !b.batch_splits.empty(); },
      [](const History& h) { return h.model.split.off; }},
-    {"window_left", [](const BackendInfo& b) { return b.dense && b.heads && !b.dual_chunk; },
+    {"window_left", "some layer has a sliding window",
+     [](const BackendInfo& b) { return b.dense && b.heads && !b.dual_chunk; },
      [](const History& h) {
        return any_layer(h, [](const LayerKind& k) { return k.params.window_left >= 0; });
      }},
-    {"local", [](const BackendInfo& b) { return b.local; },
+    {"local", "some layer attends in chunks", [](const BackendInfo& b) { return b.local; },
      [](const History& h) { return any_layer(h, [](const LayerKind& k) { return k.local; }); }},
-    {"mla", [](const BackendInfo& b) { return b.dense && b.latent; },
+    {"mla", "some layer is MLA", [](const BackendInfo& b) { return b.dense && b.latent; },
      [](const History& h) { return any_layer(h, [](const LayerKind& k) { return k.mla; }); }},
-    {"logits_soft_cap", [](const BackendInfo& b) { return b.dense; },
+    {"logits_soft_cap", "some layer caps its scores", [](const BackendInfo& b) { return b.dense; },
      [](const History& h) {
        return any_layer(h, [](const LayerKind& k) { return k.params.logits_soft_cap > 0; });
      }},
-    {"page_size", [](const BackendInfo& b) { return !std::ranges::equal(b.page_sizes, kOnePage); },
+    {"page_size", "pages hold several tokens",
+     [](const BackendInfo& b) { return !std::ranges::equal(b.page_sizes, kOnePage); },
      [](const History& h) { return h.model.page_size > 1; }},
-    {"fp8", always, is_8_bit},
-    {"plans_ahead", always, [](const History& h) { return h.runner.plans_ahead; }},
+    {"fp8", "keys and values are 8-bit floats", always, is_8_bit},
+    {"plans_ahead", "a replay's buffers were filled for another step before", always,
+     [](const History& h) { return h.runner.plans_ahead; }},
 };
+
+/// The first word of a call's feature; the words behind it end the sentence.
+struct CallFeature {
+  std::string_view word, what;
+};
+constexpr CallFeature kOfCalls[] = {{"kernel", "the kernel is"},
+                                    {"call", "the call is"},
+                                    {"data", "the numbers are"},
+                                    {"causal", "a query sees no later key"},
+                                    {"window_left", "a query sees so many keys before it"},
+                                    {"window_right", "a query sees so many keys behind it"},
+                                    {"logits_soft_cap", "scores are capped"},
+                                    {"sinks", "a logit of each head joins the softmax"},
+                                    {"custom_mask", "the mask of pairs is"},
+                                    {"layout", "the KV cache lies as"},
+                                    {"kv_indptr", "pages are a list with offsets, not a table"},
+                                    {"store_kv", "store_kv writes the cache"},
+                                    {"i8", "the cache holds 8-bit integers with scales"},
+                                    {"fp8", "the cache holds 8-bit floats"},
+                                    {"state", "the states behind draft tokens are kept:"}};
 
 /// Adds what the call has: in words, and by the words of an enumerator.
 class CallFeatures {
@@ -132,6 +168,23 @@ FeatureCounts all_features(std::span<const Backend* const> backends, bool kernel
   }
   for (auto& [name, cases] : counts) cases = 0;
   return counts;
+}
+
+std::vector<Feature> describe_features() {
+  std::vector<Feature> all;
+  for (const HistoryFeature& f : kOfHistories) {
+    Feature& feature =
+        all.emplace_back(Feature{"histories " + std::string(f.name), std::string(f.what)});
+    for (const Backend* b : all_backends())
+      if (f.is_served(b->info())) feature.backends.push_back(b->info().name);
+  }
+  for (const auto& [name, cases] : all_features({}, true)) {
+    const std::string own = name.substr(name.find(' ') + 1);
+    const size_t end = std::min(own.find(' '), own.size());
+    const auto* const of = std::ranges::find(kOfCalls, own.substr(0, end), &CallFeature::word);
+    all.push_back({name, std::string(of->what) + own.substr(end)});
+  }
+  return all;
 }
 
 void count_features(const History& h, FeatureCounts* counts) {

@@ -6,6 +6,8 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "attn/cases/case.h"
 #include "fuzz/history/history.h"
@@ -14,6 +16,13 @@ namespace shadowgraph {
 
 /// Cases by "histories topk" or "calls custom_mask packed".
 using FeatureCounts = std::map<std::string, int64_t>;
+
+struct Feature {
+  std::string name;                             // "histories topk"
+  std::string what;                             // "drafts are trees"
+  std::vector<std::string_view> backends = {};  // of histories: that serve it
+};
+std::vector<Feature> describe_features();
 
 /// Features of histories that one of the backends serves, and of kernels' calls; each 0.
 FeatureCounts all_features(std::span<const Backend* const> backends, bool kernels);

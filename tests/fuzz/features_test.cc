@@ -64,6 +64,17 @@ TEST(Features, AreThoseThatSomeBackendServes) {
     EXPECT_EQ(cases, 0) << name;
 }
 
+/// `list features` and `explain` know what reports name.
+TEST(Features, EachIsDescribedOnce) {
+  FeatureCounts all = all_features(all_backends(), true);
+  for (const Feature& f : describe_features()) {
+    EXPECT_EQ(all.erase(f.name), 1u) << f.name;
+    EXPECT_FALSE(f.what.empty()) << f.name;
+    EXPECT_EQ(f.backends.empty(), f.name.starts_with("calls ")) << f.name;
+  }
+  EXPECT_TRUE(all.empty()) << all.begin()->first;
+}
+
 TEST(Features, ARunOfOneBackendSaysWhichLawsItCouldNotJudge) {
   FuzzOptions options = histories_of({find_backend("triton")});
   options.cases = 60;

@@ -63,7 +63,7 @@ class ListAndExplain(unittest.TestCase):
         names = set()
         words = " ".join(run("explain", "--help")[1].split())
         for kind in ("laws", "programs", "faults", "mistakes", "backends", "modes", "fields", "keys",
-                     "references", "kernels", "arithmetics", "grids", "targets"):
+                     "references", "kernels", "arithmetics", "grids", "features", "targets"):
             self.assertIn(kind, words)
             for item in json.loads(run("list", kind, "--format", "json")[1])["items"]:
                 names.update([next(item[key] for key in ("id", "name", "kernel") if key in item),
@@ -92,12 +92,13 @@ class ListAndExplain(unittest.TestCase):
         for r in rows:
             self.assertIn(f"{r['id']} (reference)\n\n{r['what it says']}\n", run("explain", r["id"])[1])
 
-    def test_several_ids_are_explained_in_their_order_or_none(self):
+    def test_several_ids_are_explained_in_their_order_and_an_unknown_one_hides_none(self):
         one, other = (run("explain", id)[1] for id in ("K31", "num.bound"))
         self.assertEqual(run("explain", "K31", "num.bound")[1], one + "\n" + other)
-        code, out, err = run("explain", "K31", "num.bond")
-        self.assertEqual((code, out), (USAGE, ""))
-        self.assertIn("num.bound", err)
+        code, out, err = run("explain", "K31", "num.bond", "num.bound", "sparse.chioce")
+        self.assertEqual((code, out), (USAGE, one + "\n" + other))
+        for said in ("nothing is called 'num.bond' (did you mean num.bound", "'sparse.chioce' (did you mean sparse.choice"):
+            self.assertIn(said, err)
         documents = run("explain", "K31", "num.bound", "--format", "json")[1]
         one, other = (run("explain", id, "--format", "json")[1] for id in ("K31", "num.bound"))
         self.assertEqual(documents, one + other)
@@ -113,6 +114,31 @@ class ListAndExplain(unittest.TestCase):
                             ("extend", ("In graphs: no", "seq_lens in traces: full", "need: extend_seq_lens")),
                             ("draft_decode", ("seq_lens in traces: prefix_only", "need: num_steps; of a tree")),
                             ("page_table", ("flashattention: [rows, pages]", "table.slot"))):
+            out = run("explain", name)[1]
+            for part in parts:
+                self.assertIn(part, out)
+
+    def test_a_family_is_the_laws_that_begin_so(self):
+        laws = [i for i in json.loads(run("list", "laws", "--format", "json")[1])["items"] if i["id"].startswith("sparse.")]
+        out = run("explain", "sparse.*")[1]
+        self.assertEqual(out.split("\n\n", 1)[1], "Laws:\n" + "".join(f"  {i['id']}: {i['law']}\n" for i in laws))
+        self.assertEqual(json.loads(run("explain", "sparse.*", "--format", "json")[1])["items"], laws)
+
+    def test_a_buffer_is_explained_by_its_own_name_and_by_the_engines(self):
+        for name, backend, parts in (
+                ("page_table", "flashattention", ("page_table (field of traces)", "written by every fill", "read by  ", "table.slot")),
+                ("cache_seqlens_int32", "flashattention as cache_seqlens", ("draft_decode",)),
+                ("block_table", "flashattention as local_table", ("block_table (buffer)",)),
+                ("eager/scheduler_metadata", "flashattention", ("scheduler_metadata (buffer)", "decode")),
+                ("cu_seqlens_k", "trtllm_mha", ("cu_seqlens_k (buffer)",))):
+            code, out, err = run("explain", name)
+            self.assertEqual(code, CLEAN, err)
+            for part in (f"\n  {backend}, ", *parts):
+                self.assertIn(part, out)
+
+    def test_a_feature_that_a_report_names_is_explained(self):
+        for name, parts in (("histories topk", ("drafts are trees", "triton")), ("topk", ("topk (key", "drafts are trees")),
+                            ("calls custom_mask packed", ("the mask of pairs is packed",))):
             out = run("explain", name)[1]
             for part in parts:
                 self.assertIn(part, out)
