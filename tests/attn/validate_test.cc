@@ -97,7 +97,7 @@ TEST(Validate, SaysTheValueThatIsWrong) {
   };
   EXPECT_EQ(got([](Calls& c) { c.cu_q = {0, 4, 3}; }), "3");
   EXPECT_EQ(got([](Calls& c) {
-              c.mask_indptr = {0, 9, 13};
+              c.mask_indptr = {0, 9, 12}, c.mask.resize(12);
               c.use_mask(CustomMask::Kind::kBool);
             }),
             "9");
@@ -175,27 +175,27 @@ TEST(Validate, CustomMasksHoldEveryPair) {
     expect_paged(expected, fault);
     expect_ragged(expected, fault);
   };
-  both({"mask.size mask_indptr"}, plant(kBool, [](Calls& c) { c.mask_indptr = {0, 9, 13}; }));
-  both({"mask.size mask_indptr"}, plant(kBool, [](Calls& c) { c.mask_indptr = {0, 10, 12}; }));
-  both({"mask.size mask_indptr"}, plant(kBool, [](Calls& c) { c.mask_indptr = {-1, 10, 13}; }));
-  both({"mask.size mask_indptr", "mask.size mask_indptr"}, plant(kBool, [](Calls& c) {
-         c.mask_indptr = {9, 8, 7};
-       }));
-  both({"mask.size custom_mask"}, plant(kBool, [](Calls& c) { c.mask.resize(12); }));
-  both({"mask.size custom_mask"}, plant(kBool, [](Calls& c) {
-         c.mask_indptr = {0, 10, INT64_MAX};
-       }));
-  both({"mask.size mask_indptr", "mask.size custom_mask"}, plant(kBool, [](Calls& c) {
-         c.mask_indptr = {0, 5, 14};
-       }));
+  const auto offsets = [](const std::vector<int64_t>& indptr, size_t bytes = 13) {
+    return [=](Calls& c) { c.mask_indptr = indptr, c.mask.resize(bytes, 1); };
+  };
+  both({"mask.size mask_indptr", "mask.size mask_indptr"}, plant(kBool, offsets({0, 9, 13})));
+  both({"mask.size mask_indptr"}, plant(kBool, offsets({0, 10, 12}, 12)));
+  both({"mask.size mask_indptr"}, plant(kBool, offsets({0, 10, 14}, 14)));
+  both({"mask.size mask_indptr", "mask.size mask_indptr"}, plant(kBool, offsets({-1, 10, 13})));
+  both({"mask.size mask_indptr"}, plant(kBool, offsets({3, 13, 16}, 16)));
+  both({"mask.size mask_indptr", "mask.size mask_indptr", "mask.size mask_indptr",
+        "mask.size custom_mask"},
+       plant(kBool, offsets({9, 8, 7})));
+  both({"mask.size custom_mask"}, plant(kBool, offsets({0, 10, 13}, 12)));
+  both({"mask.size custom_mask"}, plant(kBool, offsets({0, 10, 13}, 14)));
+  both({"mask.size mask_indptr", "mask.size custom_mask"},
+       plant(kBool, offsets({0, 10, INT64_MAX})));
   both({"mask.size mask_indptr", "mask.size mask_indptr", "mask.size custom_mask"},
-       plant(kBool, [](Calls& c) {
-         c.mask_indptr = {0, INT64_MIN, INT64_MAX};
-       }));
-  both({"len.batch mask_indptr"}, plant(kBool, [](Calls& c) { c.mask_indptr = {0, 10}; }));
+       plant(kBool, offsets({0, INT64_MIN, INT64_MAX})));
+  both({"len.batch mask_indptr"}, plant(kBool, offsets({0, 10})));
   // 10 pairs are 2 bytes, 3 are 1.
-  both({}, plant(kPacked, [](Calls& c) { c.mask_indptr = {0, 2, 3}; }));
-  both({"mask.size mask_indptr"}, plant(kPacked, [](Calls& c) { c.mask_indptr = {0, 1, 3}; }));
+  both({}, plant(kPacked, offsets({0, 2, 3}, 3)));
+  both({"mask.size mask_indptr", "mask.size mask_indptr"}, plant(kPacked, offsets({0, 1, 3}, 3)));
 }
 
 TEST(Validate, Int8NeedsScalesAndPackedKeysHaveNone) {
@@ -386,6 +386,18 @@ TEST(Validate, OutputsShareNoByteWithAnything) {
 TEST(Validate, InputsMayShareMemory) {
   expect_paged({}, [](Calls& c) { c.paged.cache.v.data = c.paged.cache.k.data; });
   expect_ragged({}, [](Calls& c) { c.ragged.v.data = c.ragged.k.data; });
+}
+
+TEST(Validate, ARefusalSaysWhoseSizeItExpects) {
+  Calls c;
+  c.ragged.v.shape[0] = 7, c.ragged.out.shape[0] = 2, c.cu_q[2] = 2;
+  EXPECT_EQ(validate(c.ragged).to_string(),
+            "input.shape: v.shape is [7, 2, 8], expected [8, 2, 8]: 8 rows of k\n"
+            "input.shape: out.shape is [2, 4, 8], expected [3, 4, 8]: 3 rows of q");
+  Calls paged;
+  paged.cu_q[2] = 2;
+  EXPECT_EQ(validate(paged.paged).to_string(),
+            "len.total: cu_seqlens_q[2] is 2, expected 3 rows of q");
 }
 
 TEST(Validate, FiveFaultsAreFiveFindings) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "attn/validate/shared_bytes.h"
 #include "core/float_formats.h"
 
 namespace shadowgraph {
@@ -127,6 +128,28 @@ TEST(CallMemory, AListHasExactlyItsSize) {
   EXPECT_EQ(list.data()[2], -1);  // behind it lies poison
   list.data()[2] = 0;
   EXPECT_FALSE(memory.check_written({}).ok());
+}
+
+TEST(CallMemory, FieldsOfRecordsLieBetweenEachOtherAndShareNoByte) {
+  Rng rng(5);
+  for (int i = 0; i < 100; ++i) {
+    CallMemory memory;
+    const size_t shared = 1 + rng.below(2);
+    const std::vector<TensorView> t = memory.add_records(
+        "t", shared, {{DType::kI8, {3, 2, 5}}, {DType::kF32, {3, 2}}, {DType::kF16, {3, 2, 4}}},
+        rng);
+    for (size_t a = 0; a < t.size(); ++a) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(t[a].data) % size_of(t[a].dtype), 0u);
+      for (size_t b = 0; b < a; ++b) EXPECT_EQ(shares_bytes(t[a], t[b]), SharedBytes::kNone);
+    }
+    EXPECT_LT(t[1].at(0, 0), t[0].at(1, 0));
+    memory.remember();
+    const ConstTensorView written[] = {t[1]};
+    *t[1].at(2, 1) = std::byte{0};
+    EXPECT_TRUE(memory.check_written(written).ok());
+    *t[0].at(1, 1, 2) = std::byte{0};
+    EXPECT_FALSE(memory.check_written(written).ok()) << "of a field beside it";
+  }
 }
 
 }  // namespace

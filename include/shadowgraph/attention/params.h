@@ -16,8 +16,9 @@ struct CustomMask {
               // (FlashInfer)
   };
   Kind kind = Kind::kNone;
-  std::span<const uint8_t> data;  // the masks of the requests, one after the other
-  // [batch + 1] bytes: where the mask of each request begins in data
+  // The masks of the requests, one after the other and nothing else; all heads share them
+  std::span<const uint8_t> data;
+  // [batch + 1] bytes from 0: where the mask of each request begins in data, and where data ends
   std::span<const int64_t> mask_indptr;
 };
 

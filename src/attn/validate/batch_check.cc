@@ -91,7 +91,7 @@ void check_page_ids(TensorCheck& c, const PagedAttention& call, const MaskShape&
 }  // namespace
 
 bool check_indptr(TensorCheck& c, const char* field, std::span<const int32_t> indptr, int64_t batch,
-                  int64_t total) {
+                  const AxisSize& total) {
   if (static_cast<int64_t>(indptr.size()) != batch + 1) {
     c.fail("len.batch", at(field), std::to_string(batch + 1) + " entries",
            std::to_string(indptr.size()));
@@ -105,8 +105,10 @@ bool check_indptr(TensorCheck& c, const char* field, std::span<const int32_t> in
            std::to_string(indptr[i + 1]));
     ok = false;
   }
-  if (total != kAny && indptr.back() != total) {
-    c.fail("len.total", at(field, batch), std::to_string(total), std::to_string(indptr.back()));
+  if (total.size != kAny && indptr.back() != total.size) {
+    c.fail("len.total", at(field, batch),
+           std::to_string(total.size) + (total.of == nullptr ? "" : std::string(" ") + total.of),
+           std::to_string(indptr.back()));
     ok = false;
   }
   return ok;
@@ -120,22 +122,24 @@ void check_custom_mask(TensorCheck& c, const CustomMask& mask,
            std::to_string(mask.mask_indptr.size()));
     return;
   }
-  if (mask.mask_indptr[0] < 0) {
-    c.fail("mask.size", at("mask_indptr", 0), ">= 0", std::to_string(mask.mask_indptr[0]));
-  }
+  if (mask.mask_indptr[0] != 0)
+    c.fail("mask.size", at("mask_indptr", 0), "0", std::to_string(mask.mask_indptr[0]));
   for (size_t i = 0; i < requests.size(); ++i) {
-    const int64_t pairs = int64_t{requests[i].q_len} * requests[i].kv_len;
-    const int64_t bytes = mask.kind == CustomMask::Kind::kPacked ? (pairs + 7) / 8 : pairs;
+    const MaskShape& r = requests[i];
+    const int64_t pairs = int64_t{r.q_len} * r.kv_len, begin = mask.mask_indptr[i];
+    const bool packed = mask.kind == CustomMask::Kind::kPacked;
+    const int64_t bytes = packed ? (pairs + 7) / 8 : pairs;
     int64_t room = 0;
-    if (__builtin_sub_overflow(mask.mask_indptr[i + 1], mask.mask_indptr[i], &room) ||
-        room < bytes) {
-      c.fail("mask.size", at("mask_indptr", i + 1),
-             ">= " + std::to_string(mask.mask_indptr[i]) + " + " + std::to_string(bytes) + " bytes",
-             std::to_string(mask.mask_indptr[i + 1]));
-    }
+    if (!__builtin_sub_overflow(mask.mask_indptr[i + 1], begin, &room) && room == bytes) continue;
+    c.fail("mask.size", at("mask_indptr", i + 1),
+           std::to_string(begin) + " + " + std::to_string(bytes) +
+               (packed ? " bytes, as bits for " : " bytes, one for each of ") +
+               std::to_string(r.q_len) + " queries * " + std::to_string(r.kv_len) + " keys",
+           std::to_string(mask.mask_indptr[i + 1]));
   }
-  if (mask.mask_indptr.back() > static_cast<int64_t>(mask.data.size())) {
-    c.fail("mask.size", at("custom_mask"), std::to_string(mask.mask_indptr.back()) + " bytes",
+  if (mask.mask_indptr.back() != std::ssize(mask.data)) {
+    c.fail("mask.size", at("custom_mask"),
+           std::to_string(mask.mask_indptr.back()) + " bytes, where mask_indptr ends",
            std::to_string(mask.data.size()));
   }
 }
@@ -145,7 +149,7 @@ void check_pages(TensorCheck& c, const PagedAttention& call, int64_t total_q) {
   const int64_t batch = call.pages.batch();
   bool q_ok = true;
   if (!call.cu_seqlens_q.empty()) {
-    q_ok = check_indptr(c, "cu_seqlens_q", call.cu_seqlens_q, batch, total_q);
+    q_ok = check_indptr(c, "cu_seqlens_q", call.cu_seqlens_q, batch, {total_q, "rows of q"});
   } else if (total_q != kAny && total_q != batch) {
     c.fail("len.total", at("q.shape", 0), std::to_string(batch) + " rows, one a request",
            std::to_string(total_q));

@@ -10,12 +10,11 @@
 
 namespace shadowgraph {
 
-/// An indptr of batch + 1 entries from 0, monotone, ending at `total` (kAny:
-/// anywhere).
+/// An indptr of batch + 1 entries from 0, monotone, ending at `total` (kAny: anywhere).
 bool check_indptr(TensorCheck& c, const char* field, std::span<const int32_t> indptr, int64_t batch,
-                  int64_t total);
+                  const AxisSize& total);
 
-/// Room for q_len * kv_len pairs of every request.
+/// Exactly q_len * kv_len pairs of every request.
 void check_custom_mask(TensorCheck& c, const CustomMask& mask, std::span<const MaskShape> requests);
 
 /// Page table, lengths, page ids and mask of a paged call whose cache is sound. total_q: rows of q,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "attn/validate/shared_bytes.h"
+
 namespace shadowgraph {
 namespace {
 
@@ -14,18 +16,16 @@ std::string shape_text(const int64_t* dims, int rank) {
   return s + "]";
 }
 
-/// Smallest and largest element offset; false where a byte offset is not well within 63 bits.
-bool extents(const ConstTensorView& t, int64_t* low, int64_t* high) {
-  constexpr int64_t kFar = int64_t{1} << 59;  // elements: 8 bytes each are 2^62
-  *low = *high = 0;
-  for (int i = 0; i < t.rank; ++i) {
-    int64_t reach = 0;
-    if (__builtin_mul_overflow(t.shape[i] - 1, t.stride[i], &reach)) return false;
-    int64_t* end = reach < 0 ? low : high;
-    if (__builtin_add_overflow(*end, reach, end)) return false;
-    if (*low < -kFar || *high > kFar) return false;
+/// "[17, 2, 16]: 17 rows of k".
+std::string shape_text(std::initializer_list<AxisSize> shape) {
+  std::vector<int64_t> dims;
+  std::string origins;
+  for (const AxisSize& axis : shape) {
+    dims.push_back(axis.size);
+    if (axis.of == nullptr || axis.size == kAny) continue;
+    origins += (origins.empty() ? ": " : ", ") + std::to_string(axis.size) + " " + axis.of;
   }
-  return true;
+  return shape_text(dims.data(), static_cast<int>(dims.size())) + origins;
 }
 
 /// Are all elements at different addresses? Sufficient: each axis steps over all that the finer
@@ -55,9 +55,8 @@ ConstTensorView view_of(const KvPlane& p, const KvCache& cache) {
           {p.page_stride, p.token_stride, p.head_stride, 1}};
 }
 
-/// [pages, tokens, heads]; undefined where the plane has none.
+/// [pages, tokens, heads], of a plane of i8.
 ConstTensorView scales_of(const KvPlane& p, const KvCache& cache) {
-  if (p.dtype != DType::kI8) return {};
   return {p.scales,
           DType::kF32,
           {cache.num_pages, cache.page_size, cache.num_kv_heads},
@@ -67,24 +66,25 @@ ConstTensorView scales_of(const KvPlane& p, const KvCache& cache) {
 }  // namespace
 
 bool TensorCheck::input(const char* field, const ConstTensorView& t,
-                        std::initializer_list<int64_t> shape, std::initializer_list<DType> dtypes) {
+                        std::initializer_list<AxisSize> shape,
+                        std::initializer_list<DType> dtypes) {
   return view(field, t, shape, dtypes, true, false);
 }
 
 bool TensorCheck::strided_input(const char* field, const ConstTensorView& t,
-                                std::initializer_list<int64_t> shape,
+                                std::initializer_list<AxisSize> shape,
                                 std::initializer_list<DType> dtypes) {
   return view(field, t, shape, dtypes, false, false);
 }
 
 bool TensorCheck::output(const char* field, const TensorView& t,
-                         std::initializer_list<int64_t> shape, std::initializer_list<DType> dtypes,
+                         std::initializer_list<AxisSize> shape, std::initializer_list<DType> dtypes,
                          bool last_contiguous) {
   return view(field, t, shape, dtypes, last_contiguous, true);
 }
 
 bool TensorCheck::view(const char* field, const ConstTensorView& t,
-                       std::initializer_list<int64_t> shape, std::initializer_list<DType> dtypes,
+                       std::initializer_list<AxisSize> shape, std::initializer_list<DType> dtypes,
                        bool last_contiguous, bool written) {
   bool usable = true;
   if (std::find(dtypes.begin(), dtypes.end(), t.dtype) == dtypes.end()) {
@@ -96,11 +96,11 @@ bool TensorCheck::view(const char* field, const ConstTensorView& t,
   const auto rank = static_cast<int>(shape.size());
   bool same = t.rank == rank;
   for (int i = 0; same && i < rank; ++i) {
-    const int64_t wanted = shape.begin()[i];
+    const int64_t wanted = shape.begin()[i].size;
     same = wanted == kAny ? t.shape[i] >= 0 : t.shape[i] == wanted;
   }
   if (!same) {
-    fail("input.shape", at(std::string(field) + ".shape"), shape_text(shape.begin(), rank),
+    fail("input.shape", at(std::string(field) + ".shape"), shape_text(shape),
          shape_text(t.shape.data(), std::clamp(t.rank, 0, ConstTensorView::kMaxRank)));
     return false;
   }
@@ -116,8 +116,8 @@ bool TensorCheck::memory(const std::string& field, const ConstTensorView& t, boo
   for (int i = 0; i < t.rank; ++i) {
     if (t.shape[i] == 0) return true;
   }
-  int64_t low = 0, high = 0;
-  if (!extents(t, &low, &high)) {
+  int64_t first = 0, last = 0;
+  if (!element_range(t, &first, &last)) {
     fail("input.overflow", at(field), "sizes and strides within 2^63 bytes",
          "shape " + shape_text(t.shape.data(), t.rank) + " strides " +
              shape_text(t.stride.data(), t.rank));
@@ -133,10 +133,7 @@ bool TensorCheck::memory(const std::string& field, const ConstTensorView& t, boo
          shape_text(t.stride.data(), t.rank));
     return false;
   }
-  const auto size = static_cast<int64_t>(size_of(t.dtype));
-  const auto address = reinterpret_cast<uintptr_t>(t.data);
-  ranges_.push_back({field, address + static_cast<uintptr_t>(low * size),
-                     address + static_cast<uintptr_t>((high + 1) * size), written});
+  memories_.push_back({field, t, written});
   return true;
 }
 
@@ -152,33 +149,16 @@ bool TensorCheck::plane(const std::string& field, const KvPlane& p) {
   return false;
 }
 
-/// Two tensors that may be one with an axis more, of stride v - k.
-bool TensorCheck::halves(const std::string& k_field, const ConstTensorView& k,
-                         const std::string& v_field, const ConstTensorView& v, bool written) {
-  const size_t before = ranges_.size();
-  const bool k_ok = !k.defined() || memory(k_field, k, written),
-             v_ok = !v.defined() || memory(v_field, v, written);
-  if (!k_ok || !v_ok || ranges_.size() < before + 2) return k_ok && v_ok;
-  const auto apart = static_cast<int64_t>(reinterpret_cast<uintptr_t>(v.data) -
-                                          reinterpret_cast<uintptr_t>(k.data));
-  const auto size = static_cast<int64_t>(size_of(k.dtype));
-  const bool alike =
-      k.dtype == v.dtype && k.shape == v.shape && k.stride == v.stride && apart % size == 0;
-  ConstTensorView both = k;
-  both.shape[k.rank] = 2, both.stride[k.rank] = apart / size;
-  ++both.rank;
-  ranges_.back().interleaves = alike && distinct(both);
-  return true;
-}
-
 bool TensorCheck::planes(const std::string& name, const KvCache& cache, bool written, bool latent) {
   const std::string k = name + "k_cache", v = name + "v_cache";
   const bool k_ok = plane(k, cache.k), v_ok = plane(v, cache.v);
+  const bool inside = latent || (!written && cache.is_latent());  // V is in K's memory
   bool ok = k_ok && v_ok;
-  ok &= halves(k, k_ok ? view_of(cache.k, cache) : ConstTensorView(), v,
-               v_ok && !latent ? view_of(cache.v, cache) : ConstTensorView(), written);
-  ok &= halves(k + ".scales", scales_of(cache.k, cache), v + ".scales",
-               latent ? ConstTensorView() : scales_of(cache.v, cache), written);
+  if (k_ok) ok &= memory(k, view_of(cache.k, cache), written);
+  if (v_ok && !inside) ok &= memory(v, view_of(cache.v, cache), written);
+  if (cache.k.dtype == DType::kI8) ok &= memory(k + ".scales", scales_of(cache.k, cache), written);
+  if (cache.v.dtype == DType::kI8 && !inside)
+    ok &= memory(v + ".scales", scales_of(cache.v, cache), written);
   return ok;
 }
 
@@ -188,19 +168,24 @@ bool TensorCheck::array(const char* field, const void* data, size_t bytes, bool 
     fail("input.null", at(field), "memory for " + std::to_string(bytes) + " bytes", "null");
     return false;
   }
-  const auto begin = reinterpret_cast<uintptr_t>(data);
-  ranges_.push_back({field, begin, begin + bytes, written});
+  const auto size = static_cast<int64_t>(bytes);
+  memories_.push_back({field, {static_cast<const std::byte*>(data), DType::kU8, {size}}, written});
   return true;
 }
 
 void TensorCheck::no_aliases() {
-  for (size_t i = 0; i < ranges_.size(); ++i) {
-    for (size_t j = i + 1; j < ranges_.size(); ++j) {
-      const Range &a = ranges_[i], &b = ranges_[j];
-      if ((!a.written && !b.written) || (j == i + 1 && b.interleaves)) continue;
-      if (a.begin >= b.end || b.begin >= a.end) continue;
-      const Range &out = b.written ? b : a, &other = b.written ? a : b;
-      fail("input.alias", at(out.field), "memory apart from " + other.field, "overlapping memory");
+  for (size_t i = 0; i < memories_.size(); ++i) {
+    for (size_t j = i + 1; j < memories_.size(); ++j) {
+      const Memory &a = memories_[i], &b = memories_[j];
+      if (!a.written && !b.written) continue;
+      const SharedBytes shared = shares_bytes(a.tensor, b.tensor);
+      if (shared == SharedBytes::kNone) continue;
+      const Memory &out = b.written ? b : a, &other = b.written ? a : b;
+      fail("input.alias", at(out.field), "memory apart from " + other.field,
+           shared == SharedBytes::kSome ? "overlapping memory"
+                                        : "between its bytes, with strides of no common grid: not "
+                                          "told apart in " +
+                                              std::to_string(kSharedBytesSteps) + " steps");
     }
   }
 }

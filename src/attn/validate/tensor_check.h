@@ -17,6 +17,12 @@ namespace shadowgraph {
 
 /// An axis of any size >= 0.
 inline constexpr int64_t kAny = -1;
+/// What an axis must be, and whose size that is ("rows of q"), which a refusal says.
+struct AxisSize {
+  int64_t size;
+  const char* of;
+  AxisSize(int64_t size, const char* of = nullptr) : size(size), of(of) {}
+};
 // Not inline: GCC gives an inline list of each file elements of its own, and links one list to
 // another's.
 [[maybe_unused]] constexpr auto kF32 = {DType::kF32};
@@ -28,17 +34,16 @@ class TensorCheck {
 
   /// Rank, shape (kAny: any size >= 0), dtype, contiguous last axis, extents within 63 bits, memory
   /// given. False if the tensor is unusable for further checks.
-  bool input(const char* field, const ConstTensorView& t, std::initializer_list<int64_t> shape,
+  bool input(const char* field, const ConstTensorView& t, std::initializer_list<AxisSize> shape,
              std::initializer_list<DType> dtypes);
   /// The same, whatever the strides: an LSE may lie head by head.
   bool strided_input(const char* field, const ConstTensorView& t,
-                     std::initializer_list<int64_t> shape, std::initializer_list<DType> dtypes);
+                     std::initializer_list<AxisSize> shape, std::initializer_list<DType> dtypes);
   /// As input, and no two elements share an address. `last_contiguous`: as for inputs.
-  bool output(const char* field, const TensorView& t, std::initializer_list<int64_t> shape,
+  bool output(const char* field, const TensorView& t, std::initializer_list<AxisSize> shape,
               std::initializer_list<DType> dtypes, bool last_contiguous = true);
-  /// K and V of a cache, and the scales of i8, read or written; K and V may interleave in one
-  /// tensor, and so may their scales. name stands before "k_cache" and "v_cache". latent: V lies in
-  /// K's memory.
+  /// K and V of a cache, and the scales of i8, read or written. name stands before "k_cache" and
+  /// "v_cache". latent: V is written as a part of K.
   bool planes(const std::string& name, const KvCache& cache, bool written, bool latent = false);
   /// A 1-D array that is read: memory given where it has elements, and known to the alias check.
   template <class T>
@@ -51,7 +56,7 @@ class TensorCheck {
     return array(field, s.data(), s.size_bytes(), true);
   }
 
-  /// After all tensors are known: no written memory overlaps any other.
+  /// After all tensors are known: no written byte is any other's.
   void no_aliases();
 
   void fail(LawId law, Where where, std::string expected, std::string got) {
@@ -59,22 +64,19 @@ class TensorCheck {
   }
 
  private:
-  struct Range {
+  struct Memory {
     std::string field;
-    uintptr_t begin, end;
+    ConstTensorView tensor;
     bool written;
-    bool interleaves = false;  // with the range before it: K and V, or scales, of one tensor
   };
-  bool view(const char* field, const ConstTensorView& t, std::initializer_list<int64_t> shape,
+  bool view(const char* field, const ConstTensorView& t, std::initializer_list<AxisSize> shape,
             std::initializer_list<DType> dtypes, bool last_contiguous, bool written);
   bool plane(const std::string& field, const KvPlane& p);
-  bool halves(const std::string& k_field, const ConstTensorView& k, const std::string& v_field,
-              const ConstTensorView& v, bool written);
   bool array(const char* field, const void* data, size_t bytes, bool written);
   bool memory(const std::string& field, const ConstTensorView& t, bool written);
 
   Status* status_;
-  std::vector<Range> ranges_;
+  std::vector<Memory> memories_;
 };
 
 }  // namespace shadowgraph

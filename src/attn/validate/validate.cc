@@ -66,10 +66,11 @@ bool check_params(TensorCheck& c, const AttentionParams& p) {
   return usable;
 }
 
-/// An expected size that the tensors of a call share with the parameters.
+/// A size that a layer shares with its cache.
 void check_equal(TensorCheck& c, const char* field, int64_t expected, int64_t got) {
   if (expected != got)
-    c.fail("input.shape", at(field), std::to_string(expected), std::to_string(got));
+    c.fail("input.shape", at(field), std::to_string(expected) + ", as the cache",
+           std::to_string(got));
 }
 
 void check_max_seqlen(TensorCheck& c, int32_t max_seqlen_q) {
@@ -109,8 +110,9 @@ bool check_rows(TensorCheck& c, const AttentionParams& p, const ConstTensorView&
   const auto wide = {DType::kF32, DType::kF16, DType::kBF16};
   bool ok = c.input("q", q, {kAny, p.num_qo_heads, p.head_dim_qk}, wide);
   const int64_t rows = ok ? q.shape[0] : kAny;
-  ok &= c.output("out", out, {rows, p.num_qo_heads, p.head_dim_vo}, wide);
-  if (lse.defined()) ok &= c.output("lse", lse, {rows, p.num_qo_heads}, {DType::kF32}, false);
+  ok &= c.output("out", out, {{rows, "rows of q"}, p.num_qo_heads, p.head_dim_vo}, wide);
+  if (lse.defined())
+    ok &= c.output("lse", lse, {{rows, "rows of q"}, p.num_qo_heads}, {DType::kF32}, false);
   return ok;
 }
 
@@ -154,14 +156,16 @@ Status validate(const RaggedAttention& call) {
   if (check_params(c, p)) {
     check_product(c, p, call.k_scale);
     k_ok = c.input("k", call.k, {kAny, p.num_kv_heads, p.head_dim_qk}, kKvTypes);
-    c.input("v", call.v, {k_ok ? call.k.shape[0] : kAny, p.num_kv_heads, p.head_dim_vo}, kKvTypes);
+    c.input("v", call.v,
+            {{k_ok ? call.k.shape[0] : kAny, "rows of k"}, p.num_kv_heads, p.head_dim_vo},
+            kKvTypes);
     rows_ok = check_rows(c, p, call.q, call.out, call.lse.tensor);
   }
   const int64_t batch = std::max<int64_t>(0, static_cast<int64_t>(call.cu_seqlens_q.size()) - 1);
-  bool lens_ok =
-      check_indptr(c, "cu_seqlens_q", call.cu_seqlens_q, batch, rows_ok ? call.q.shape[0] : kAny);
-  lens_ok &=
-      check_indptr(c, "cu_seqlens_k", call.cu_seqlens_k, batch, k_ok ? call.k.shape[0] : kAny);
+  bool lens_ok = check_indptr(c, "cu_seqlens_q", call.cu_seqlens_q, batch,
+                              {rows_ok ? call.q.shape[0] : kAny, "rows of q"});
+  lens_ok &= check_indptr(c, "cu_seqlens_k", call.cu_seqlens_k, batch,
+                          {k_ok ? call.k.shape[0] : kAny, "rows of k"});
   if (lens_ok) {
     std::vector<MaskShape> masks;
     for (size_t i = 0; i < static_cast<size_t>(batch); ++i) {
@@ -181,10 +185,10 @@ Status validate(const MergeStates<Base>& call) {
   const auto wide = {DType::kF32, DType::kF16, DType::kBF16};
   if (!c.input("v", call.v, {kAny, kAny, kAny, kAny}, wide)) return status;
   const auto& shape = call.v.shape;
-  c.strided_input("s", call.s, {shape[0], shape[1], shape[2]}, {DType::kF32});
-  c.output("out", call.out, {shape[0], shape[2], shape[3]}, wide);
-  if (call.lse.defined())
-    c.output("lse", call.lse.tensor, {shape[0], shape[2]}, {DType::kF32}, false);
+  const AxisSize rows = {shape[0], "rows of v"}, heads = {shape[2], "heads of v"};
+  c.strided_input("s", call.s, {rows, {shape[1], "states of v"}, heads}, {DType::kF32});
+  c.output("out", call.out, {rows, heads, shape[3]}, wide);
+  if (call.lse.defined()) c.output("lse", call.lse.tensor, {rows, heads}, {DType::kF32}, false);
   c.no_aliases();
   return status;
 }
@@ -196,12 +200,12 @@ Status validate(const MergeState<Base>& call) {
   const auto wide = {DType::kF32, DType::kF16, DType::kBF16};
   if (!c.input("v_a", call.v_a, {kAny, kAny, kAny}, wide)) return status;
   const auto& shape = call.v_a.shape;
-  c.input("v_b", call.v_b, {shape[0], shape[1], shape[2]}, wide);
-  c.strided_input("s_a", call.s_a, {shape[0], shape[1]}, {DType::kF32});
-  c.strided_input("s_b", call.s_b, {shape[0], shape[1]}, {DType::kF32});
-  c.output("out", call.out, {shape[0], shape[1], shape[2]}, wide);
-  if (call.lse.defined())
-    c.output("lse", call.lse.tensor, {shape[0], shape[1]}, {DType::kF32}, false);
+  const AxisSize rows = {shape[0], "rows of v_a"}, heads = {shape[1], "heads of v_a"};
+  c.input("v_b", call.v_b, {rows, heads, shape[2]}, wide);
+  c.strided_input("s_a", call.s_a, {rows, heads}, {DType::kF32});
+  c.strided_input("s_b", call.s_b, {rows, heads}, {DType::kF32});
+  c.output("out", call.out, {rows, heads, shape[2]}, wide);
+  if (call.lse.defined()) c.output("lse", call.lse.tensor, {rows, heads}, {DType::kF32}, false);
   c.no_aliases();
   return status;
 }

@@ -19,7 +19,7 @@ struct Shape {
 };
 
 bool check_written(TensorCheck& c, const char* field, const TensorView& t,
-                   std::initializer_list<int64_t> shape, const Shape& s) {
+                   std::initializer_list<AxisSize> shape, const Shape& s) {
   if (s.typed) return c.output(field, t, shape, {s.type}, false);
   return c.output(field, t, shape, {DType::kF32, DType::kF16, DType::kBF16}, false);
 }

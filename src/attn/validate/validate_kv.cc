@@ -82,7 +82,7 @@ Status validate(const StoreKv& call) {
   const bool latent = call.is_latent();
   if (!c.span("out_cache_loc", call.out_cache_loc) || !check_cache(c, "", call.cache, true, latent))
     return status;
-  const auto tokens = static_cast<int64_t>(call.out_cache_loc.size());
+  const AxisSize tokens = {std::ssize(call.out_cache_loc), "entries of out_cache_loc"};
   c.input("k", call.k, {tokens, call.cache.num_kv_heads, call.cache.k.head_dim}, kWide);
   if (!latent || call.v.defined())
     c.input("v", call.v, {tokens, call.cache.num_kv_heads, call.cache.v.head_dim}, kWide);

@@ -111,7 +111,7 @@ void check_list(TensorCheck& c, const std::string& name, const ChosenKeys& list,
   ok &= c.span((name + "indptr").c_str(), list.indptr);
   const auto rows = {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2};
   const bool pool_ok = check_pool(c, name, list.pool.layout, list.pool.page_size, rows,
-                                  [&](const char* field, std::initializer_list<int64_t> shape,
+                                  [&](const char* field, std::initializer_list<AxisSize> shape,
                                       std::initializer_list<DType> dtypes) {
                                     return c.input(field, list.pool.data, shape, dtypes);
                                   });
@@ -143,8 +143,10 @@ Status validate(const SparseAttention& call) {
     check_sinks(c, call.sinks, q_ok ? heads : std::ssize(call.sinks));
   check_list(c, "keys.", call.keys, tokens, head_dim);
   if (call.extra.defined()) check_list(c, "extra.", call.extra, tokens, head_dim);
-  c.output("out", call.out, {tokens, heads, call.head_dim_v}, kWide);
-  if (call.lse.defined()) c.output("lse", call.lse.tensor, {tokens, heads}, {DType::kF32}, false);
+  c.output("out", call.out, {{tokens, "rows of q"}, {heads, "heads of q"}, call.head_dim_v}, kWide);
+  if (call.lse.defined())
+    c.output("lse", call.lse.tensor, {{tokens, "rows of q"}, {heads, "heads of q"}}, {DType::kF32},
+             false);
   c.no_aliases();
   return status;
 }
@@ -156,7 +158,7 @@ Status validate(const PackLatents& call) {
   const auto tokens = std::ssize(call.out_cache_loc);
   const bool slots_ok = c.span("out_cache_loc", call.out_cache_loc);
   const bool pool_ok = check_pool(c, "", pool.layout, pool.page_size, kWide,
-                                  [&](const char* field, std::initializer_list<int64_t> shape,
+                                  [&](const char* field, std::initializer_list<AxisSize> shape,
                                       std::initializer_list<DType> dtypes) {
                                     return c.output(field, pool.data, shape, dtypes);
                                   });

@@ -72,6 +72,8 @@ AttentionArrangement vary_attention(const Case& c, const RunOptions& options, Rn
   a.workspace = rng.below(2) == 0;
   a.options = vary_options(options, rng);
   a.options.lse_sink = x.lse_sink;
+  a.in_records = rng.below(3) == 0;
+  a.through_copy_kv = !a.ragged && a.layout != CaseLayout::kMlaLatent && rng.below(4) == 0;
   return a;
 }
 

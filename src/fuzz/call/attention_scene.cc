@@ -33,6 +33,8 @@ std::string AttentionArrangement::to_string() const {
   if (!with_lse) s += ", no lse";
   if (planned) s += ", planned";
   if (workspace) s += ", scratch of its size";
+  if (in_records) s += ", in records";
+  if (through_copy_kv) s += ", copy_kv";
   return s + (through_store_kv ? ", store_kv" : "");
 }
 
@@ -63,7 +65,15 @@ void AttentionScene::lay_lengths() {
 template <class One>
 void AttentionScene::lay_rows(One* call) {
   const int64_t rows = cu_seqlens_q_.back(), heads = x_.num_qo_heads;
-  const TensorView q = add("q", x_.q_dtype, {rows, heads, x_.head_dim_qk});
+  std::vector<TensorView> together;
+  if (how_.in_records) {
+    std::vector<RecordField> fields = {{x_.q_dtype, {rows, heads, x_.head_dim_qk}},
+                                       {x_.out_dtype, {rows, heads, x_.head_dim_vo}}};
+    if (how_.with_lse) fields.push_back({DType::kF32, {rows, heads}});
+    together = memory_.add_records("q, out and lse", 1 + rng_.below(2), fields, rng_);
+  }
+  const TensorView q =
+      how_.in_records ? together[0] : add("q", x_.q_dtype, {rows, heads, x_.head_dim_qk});
   for (size_t i = 0; i < count(); ++i) {
     for (int32_t t = pieces_[i].begin; t < pieces_[i].end && !is_idle(i); ++t) {
       const LogicalTensor& from = request(i).q;
@@ -84,20 +94,22 @@ void AttentionScene::lay_rows(One* call) {
                   .sinks = add_list("sinks", data_.sinks),
                   .custom_mask = lay_mask()};
   call->options = how_.options;
-  call->out = add("out", x_.out_dtype, {rows, heads, x_.head_dim_vo});
+  call->out =
+      how_.in_records ? together[1] : add("out", x_.out_dtype, {rows, heads, x_.head_dim_vo});
   written_ = {call->out};
   if (!how_.with_lse) return;
-  call->lse = NaturalLse(memory_.add("lse", DType::kF32, {rows, heads}, rng_, AxisOrder::kAny));
+  call->lse = NaturalLse(
+      how_.in_records ? together[2]
+                      : memory_.add("lse", DType::kF32, {rows, heads}, rng_, AxisOrder::kAny));
   written_.emplace_back(call->lse.tensor);
 }
 
-/// The pieces' parts of the requests' masks, packed if the Case says so; gaps between requests are
-/// ones.
+/// The pieces' parts of the requests' masks, packed if the Case says so.
 CustomMask AttentionScene::lay_mask() {
   if (x_.mask == CustomMask::Kind::kNone) return {};
   const bool packed = x_.mask == CustomMask::Kind::kPacked;
-  std::vector<int64_t> indptr = {static_cast<int64_t>(rng_.below(4))};
-  std::vector<uint8_t> mask(static_cast<size_t>(indptr[0]), 0xff);
+  std::vector<int64_t> indptr = {0};
+  std::vector<uint8_t> mask;
   for (size_t i = 0; i < count(); ++i) {
     int64_t pair = 0;
     const int64_t keys = kv_len(i);
@@ -117,8 +129,14 @@ CustomMask AttentionScene::lay_mask() {
 
 void AttentionScene::lay_call(RaggedAttention* call) {
   const int64_t tokens = cu_seqlens_k_.back();
-  const TensorView keys = add("k", x_.kv_dtype, {tokens, x_.num_kv_heads, x_.head_dim_qk});
-  const TensorView values = add("v", x_.kv_dtype, {tokens, x_.num_kv_heads, x_.head_dim_vo});
+  const std::vector<int64_t> of_keys = {tokens, x_.num_kv_heads, x_.head_dim_qk},
+                             of_values = {tokens, x_.num_kv_heads, x_.head_dim_vo};
+  std::vector<TensorView> kv;
+  if (how_.in_records)
+    kv = memory_.add_records("k and v", 1 + rng_.below(2),
+                             {{x_.kv_dtype, of_keys}, {x_.kv_dtype, of_values}}, rng_);
+  const TensorView keys = kv.empty() ? memory_.add("k", x_.kv_dtype, of_keys, rng_) : kv[0];
+  const TensorView values = kv.empty() ? memory_.add("v", x_.kv_dtype, of_values, rng_) : kv[1];
   for_each_key(&RequestData::visible, [&](size_t i, int32_t t) {
     for (const bool key : {true, false}) {
       const LogicalTensor& from = key ? request(i).k : request(i).v;

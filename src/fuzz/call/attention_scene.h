@@ -25,6 +25,10 @@ struct AttentionArrangement : RowArrangement {
   bool with_lse = true;
   bool planned = false;    // the call has a plan; of paged calls
   bool workspace = false;  // the call has memory of exactly the size that it is said to need
+  // Tensors lie between each other: q, out and LSE; K, V, their scales and another layer, where the
+  // pool is NHD or HND
+  bool in_records = false;
+  bool through_copy_kv = false;  // K and V come from a pool of another layout
 
   /// As the Case says, all requests whole.
   static AttentionArrangement of(const Case& x);
@@ -78,10 +82,12 @@ class AttentionScene : public LaidCall<AttentionCall> {
   void lay_call(PagedAttention* call);
   KvCache make_pool(int64_t num_pages);
   KvCache with_scales(const KvCache& cache);
+  KvCache make_records(int64_t num_pages);
   void lay_table(int64_t num_pages);
   void lay_keys(const KvCache& cache);
   Status store_keys(KvCache cache);
   void check_store(const KvCache& cache);
+  KvCache copied(const KvCache& source);
 
   const AttentionCase& x_;
   const AttentionData& data_;

@@ -24,6 +24,8 @@ void put(const KvPlane& plane, int64_t page, int64_t token, int64_t head, const 
 }  // namespace
 
 KvCache AttentionScene::make_pool(int64_t num_pages) {
+  const bool by_heads = how_.layout == CaseLayout::kNhd || how_.layout == CaseLayout::kHnd;
+  if (how_.in_records && by_heads) return make_records(num_pages);
   const int64_t p = num_pages, s = how_.page_size, h = x_.num_kv_heads, dk = x_.head_dim_qk,
                 dv = x_.head_dim_vo;
   const auto plane = [&](const char* field, std::initializer_list<int64_t> shape) {
@@ -47,7 +49,7 @@ KvCache AttentionScene::make_pool(int64_t num_pages) {
 
 /// i8: scales in the order of the layout's axes, the two of a stacked pool in one tensor.
 KvCache AttentionScene::with_scales(const KvCache& cache) {
-  if (x_.kv_dtype != DType::kI8) return cache;
+  if (x_.kv_dtype != DType::kI8 || cache.k.scales != nullptr) return cache;
   const int64_t p = cache.num_pages, s = cache.page_size, h = x_.num_kv_heads;
   const bool by_tokens = how_.layout == CaseLayout::kNhd ||
                          how_.layout == CaseLayout::kStackedNhd ||
@@ -71,6 +73,32 @@ KvCache AttentionScene::with_scales(const KvCache& cache) {
   const TensorView of_keys = plane("k_cache.scales");
   const bool latent = how_.layout == CaseLayout::kMlaLatent;
   return cache.with_scales(of_keys, latent ? of_keys : plane("v_cache.scales"));
+}
+
+/// As many axes as there are between pages and heads may count the records: a page may have a block
+/// of each, or each token and head its codes with their scale.
+KvCache AttentionScene::make_records(int64_t num_pages) {
+  const bool heads_first = how_.layout == CaseLayout::kHnd;
+  const int64_t second = heads_first ? x_.num_kv_heads : how_.page_size,
+                third = heads_first ? how_.page_size : x_.num_kv_heads;
+  const auto plane = [&](int32_t dim) {
+    return RecordField{x_.kv_dtype, {num_pages, second, third, dim}};
+  };
+  const RecordField scales = {DType::kF32, {num_pages, second, third}};
+  const RecordField other_layer = plane(x_.head_dim_qk);
+  std::vector<RecordField> fields = {plane(x_.head_dim_qk), plane(x_.head_dim_vo), other_layer};
+  if (x_.kv_dtype == DType::kI8) fields.insert(fields.end(), {scales, scales});
+  const std::vector<TensorView> t =
+      memory_.add_records("k_cache and v_cache", 1 + rng_.below(3), fields, rng_);
+  if (x_.kv_dtype != DType::kI8)
+    return heads_first ? KvCache::hnd(t[0], t[1]) : KvCache::nhd(t[0], t[1]);
+  if (!heads_first) return KvCache::nhd(t[0], t[1]).with_scales(t[3], t[4]);
+  const auto by_tokens = [](TensorView of_heads) {
+    std::swap(of_heads.shape[1], of_heads.shape[2]);
+    std::swap(of_heads.stride[1], of_heads.stride[2]);
+    return of_heads;
+  };
+  return KvCache::hnd(t[0], t[1]).with_scales(by_tokens(t[3]), by_tokens(t[4]));
 }
 
 /// Pages in random order for the pages that a query can reach; every other entry is absurd.
@@ -159,6 +187,35 @@ void AttentionScene::check_store(const KvCache& cache) {
   }
 }
 
+/// A new pool with all pages of this one, which copy_kv leaves as it is; nothing but the elements
+/// of the new one is written.
+KvCache AttentionScene::copied(const KvCache& source) {
+  KvCache target = with_scales(make_pool(source.num_pages));
+  target.k_scale = source.k_scale, target.v_scale = source.v_scale;
+  memory_.remember();
+  stored_ =
+      copy_kv({.source = source, .target = target, .whole_pool = true, .options = how_.options});
+  if (!stored_.ok()) return target;
+  std::vector<ConstTensorView> written;
+  for (const KvPlane* p : {&target.k, &target.v}) {
+    const int64_t panels = p->order == KvOrder::kStrided ? 1 : kPanelTokens;
+    ConstTensorView& plane =
+        written.emplace_back(p->data, p->dtype,
+                             std::initializer_list<int64_t>{
+                                 target.num_pages, target.page_size / panels, target.num_kv_heads,
+                                 contiguous_elements(p->order, p->dtype, p->head_dim)});
+    plane.stride = {p->page_stride, p->token_stride, p->head_stride, 1};
+    if (p->scales == nullptr) continue;
+    ConstTensorView& scales = written.emplace_back(
+        p->scales, DType::kF32,
+        std::initializer_list<int64_t>{target.num_pages, target.page_size, target.num_kv_heads});
+    scales.stride = {p->scale_page_stride, p->scale_token_stride, p->scale_head_stride};
+  }
+  stored_ = memory_.check_written(written);
+  for (Finding& f : stored_.findings()) f.where.field.insert(0, "copy_kv ");
+  return target;
+}
+
 void AttentionScene::lay_call(PagedAttention* call) {
   int64_t pages = 1 + rng_.below(3);
   for (size_t i = 0; i < count(); ++i) pages += pages_for(kv_len(i), how_.page_size);
@@ -168,6 +225,7 @@ void AttentionScene::lay_call(PagedAttention* call) {
   lay_table(pages);
   lay_keys(call->cache);
   if (how_.through_store_kv) check_store(call->cache);
+  if (how_.through_copy_kv && stored_.ok()) call->cache = copied(call->cache);
   if (how_.table == PageTable::Form::kCsr) {
     const CsrTable csr = to_csr(table_.view(), how_.page_size);
     call->pages =

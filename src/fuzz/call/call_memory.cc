@@ -31,9 +31,40 @@ bool is_float(DType t) {
 TensorView CallMemory::add(const char* field, DType dtype, std::span<const int64_t> shape, Rng& rng,
                            AxisOrder order) {
   Tensor& t = tensors_.emplace_back();
+  t.field = field, t.types = {dtype};
+  return make_gapped(t.memory, dtype, shape, rng, order);
+}
+
+std::vector<TensorView> CallMemory::add_records(const char* field, size_t shared,
+                                                const std::vector<RecordField>& fields, Rng& rng) {
+  constexpr int64_t kAligned = 8;  // the record, to any type
+  const auto up = [](int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; };
+  Tensor& t = tensors_.emplace_back();
   t.field = field;
-  t.view = make_gapped(t.memory, dtype, shape, rng, order);
-  return t.view;
+  std::vector<TensorView> views;
+  std::vector<int64_t> begins;
+  int64_t record = 0;
+  for (const RecordField& f : fields) {
+    const auto size = static_cast<int64_t>(size_of(f.dtype));
+    t.types.push_back(f.dtype);
+    TensorView& view = views.emplace_back(nullptr, f.dtype, std::initializer_list<int64_t>{});
+    view.rank = static_cast<int>(f.shape.size());
+    int64_t elements = 1;
+    for (size_t axis = f.shape.size(); axis-- > 0;) {
+      view.shape[axis] = f.shape[axis], view.stride[axis] = elements;
+      if (axis >= shared) elements *= f.shape[axis];
+    }
+    begins.push_back(up(record, size) + size * rng.below(3));
+    record = begins.back() + elements * size;
+  }
+  int64_t bytes = up(record, kAligned) + kAligned * rng.below(2);
+  for (size_t axis = shared; axis-- > 0;) {
+    for (TensorView& v : views) v.stride[axis] = bytes / static_cast<int64_t>(size_of(v.dtype));
+    bytes *= fields[0].shape[axis];
+  }
+  t.memory = GuardedBuffer(bytes, kAligned * rng.below(8));
+  for (size_t i = 0; i < views.size(); ++i) views[i].data = t.memory.data() + begins[i];
+  return views;
 }
 
 void CallMemory::remember() {
@@ -78,6 +109,12 @@ BufferRanges CallMemory::Tensor::ranges_of(std::span<const ConstTensorView> view
     });
   }
   return merged(std::move(ranges));
+}
+
+bool CallMemory::Tensor::holds_floats(const AccessSpan& s) const {
+  return std::ranges::any_of(types, [&](DType type) {
+    return is_float(type) && static_cast<int64_t>(size_of(type)) == s.element_bytes;
+  });
 }
 
 bool CallMemory::Tensor::is_poison(const AccessSpan& s, int64_t* byte) const {
@@ -136,7 +173,7 @@ Status CallMemory::check_footprint(const Footprint& spans, std::span<const Const
              "one beside it");
         break;
       }
-      if (s.access != Access::kRead || !is_float(t.view.dtype) || is_idle(s.row)) continue;
+      if (s.access != Access::kRead || !t.holds_floats(s) || is_idle(s.row)) continue;
       judged("mem.uninit_read");
       if (!t.is_poison(s, &byte)) continue;
       fail("mem.uninit_read", byte, "a read of what was laid down", "a read of poison");

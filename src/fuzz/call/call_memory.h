@@ -16,6 +16,12 @@
 
 namespace shadowgraph {
 
+/// A tensor in a record of several.
+struct RecordField {
+  DType dtype;
+  std::vector<int64_t> shape;
+};
+
 class CallMemory {
  public:
   /// Poison, with gaps. field: a literal. The view lives as long as this.
@@ -25,6 +31,10 @@ class CallMemory {
                  AxisOrder order = AxisOrder::kAsNamed) {
     return add(field, dtype, std::span(shape.begin(), shape.size()), rng, order);
   }
+  /// Tensors that lie between each other, poison with gaps. The first `shared` axes, which all
+  /// have, count records; one holds the rest of each tensor, dense, one behind the other.
+  std::vector<TensorView> add_records(const char* field, size_t shared,
+                                      const std::vector<RecordField>& fields, Rng& rng);
   /// A list, in memory of exactly its size. An empty list has none.
   template <class T>
   std::span<T> add_list(const char* field, const std::vector<T>& list, Rng& rng) {
@@ -60,7 +70,7 @@ class CallMemory {
   struct Tensor {
     const char* field;
     GuardedBuffer memory, before;
-    TensorView view;
+    std::vector<DType> types;
     bool holds(const void* address) const {
       return address >= memory.data() && address <= memory.data() + memory.size();
     }
@@ -68,6 +78,7 @@ class CallMemory {
     BufferRange range_of(const AccessSpan& s) const;
     BufferRanges ranges_of(const Footprint& spans, Access access) const;
     BufferRanges ranges_of(std::span<const ConstTensorView> views) const;
+    bool holds_floats(const AccessSpan& s) const;
     bool is_poison(const AccessSpan& s, int64_t* byte) const;
   };
   Status check_writes(const Tensor& t, const Footprint& spans,

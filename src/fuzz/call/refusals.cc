@@ -63,9 +63,12 @@ void add_params(Ways& w, AttentionParams& p) {
   if (mask.kind == CustomMask::Kind::kNone) return;
   w.add("a mask for a request too few", "len.batch",
         [&mask] { mask.mask_indptr = mask.mask_indptr.first(mask.mask_indptr.size() - 1); });
-  if (!mask.data.empty())
-    w.add("a mask a byte short", "mask.size",
-          [&mask] { mask.data = mask.data.first(mask.data.size() - 1); });
+  if (mask.data.empty()) return;
+  w.add("a mask a byte short", "mask.size",
+        [&mask] { mask.data = mask.data.first(mask.data.size() - 1); });
+  w.add("a mask a byte long", "mask.size", [&mask] {
+    mask.data = {mask.data.data(), mask.data.size() + 1};
+  });
 }
 
 template <class Call>
