@@ -14,8 +14,9 @@ const Finding kOutOfMemory = make_finding("input.memory", at("scratch"), "memory
 }  // namespace
 
 std::string Explanation::to_string() const {
-  std::string s = mistake + ": " + sentence + " (" + std::to_string(explained) + " of " +
-                  std::to_string(wrong) + " wrong results";
+  const bool part = explained > 0 && explained < wrong;
+  std::string s = mistake + ": " + sentence + (part ? " (a part: " : " (") +
+                  std::to_string(explained) + " of " + std::to_string(wrong) + " wrong results";
   if (broken > 0) s += ", but " + std::to_string(broken) + " right ones would be wrong";
   return s + ")";
 }

@@ -23,7 +23,8 @@ struct MistakeLab {
   std::vector<int32_t> cu_seqlens_q = {0, 3, 5, 9};
   Lists keys;
   std::vector<float> q, k, v, sinks = {0.5f, -1, 0.25f, 1};
-  std::vector<std::vector<uint8_t>> masks;  // empty: none
+  std::vector<float> no_keys = std::vector<float>(kHeads, std::log(7.0f));  // seven of logit 0
+  std::vector<std::vector<uint8_t>> masks;                                  // empty: none
   AttentionParams params{.num_qo_heads = kHeads,
                          .num_kv_heads = kKvHeads,
                          .head_dim_qk = kDim,

@@ -124,7 +124,7 @@ struct StoreKv {
 /// Copies pages from one pool into another of any layout: a caller's NHD or HND cache becomes
 /// panels, or the reverse. It copies the bits of every token of a page, written or not; so both
 /// pools have the same page size, heads, head dims, types, k_scale and v_scale. The scales of i8
-/// tokens are copied too; the padding of panels is not. The pools share no memory.
+/// tokens are copied too; the padding of panels is not. The pools share no byte.
 struct CopyKv {
   KvCache source, target;
   // Page source_pages[i] is copied to target_pages[i]; a target page appears at most once

@@ -133,7 +133,10 @@ bool TensorCheck::memory(const std::string& field, const ConstTensorView& t, boo
          shape_text(t.stride.data(), t.rank));
     return false;
   }
-  memories_.push_back({field, t, written});
+  const auto size = static_cast<int64_t>(size_of(t.dtype));
+  const auto address = reinterpret_cast<uintptr_t>(t.data);
+  memories_.push_back({field, t, address + static_cast<uintptr_t>(first * size),
+                       address + static_cast<uintptr_t>((last + 1) * size), written});
   return true;
 }
 
@@ -168,8 +171,9 @@ bool TensorCheck::array(const char* field, const void* data, size_t bytes, bool 
     fail("input.null", at(field), "memory for " + std::to_string(bytes) + " bytes", "null");
     return false;
   }
-  const auto size = static_cast<int64_t>(bytes);
-  memories_.push_back({field, {static_cast<const std::byte*>(data), DType::kU8, {size}}, written});
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  memories_.push_back(
+      {field, {data, DType::kU8, {static_cast<int64_t>(bytes)}}, begin, begin + bytes, written});
   return true;
 }
 
@@ -177,7 +181,7 @@ void TensorCheck::no_aliases() {
   for (size_t i = 0; i < memories_.size(); ++i) {
     for (size_t j = i + 1; j < memories_.size(); ++j) {
       const Memory &a = memories_[i], &b = memories_[j];
-      if (!a.written && !b.written) continue;
+      if ((!a.written && !b.written) || a.begin >= b.end || b.begin >= a.end) continue;
       const SharedBytes shared = shares_bytes(a.tensor, b.tensor);
       if (shared == SharedBytes::kNone) continue;
       const Memory &out = b.written ? b : a, &other = b.written ? a : b;

@@ -30,7 +30,7 @@ struct AxisSize {
 
 class TensorCheck {
  public:
-  explicit TensorCheck(Status* status) : status_(status) {}
+  explicit TensorCheck(Status* status) : status_(status) { memories_.reserve(16); }
 
   /// Rank, shape (kAny: any size >= 0), dtype, contiguous last axis, extents within 63 bits, memory
   /// given. False if the tensor is unusable for further checks.
@@ -67,6 +67,7 @@ class TensorCheck {
   struct Memory {
     std::string field;
     ConstTensorView tensor;
+    uintptr_t begin, end;  // of what it spans; most are apart by that alone
     bool written;
   };
   bool view(const char* field, const ConstTensorView& t, std::initializer_list<AxisSize> shape,

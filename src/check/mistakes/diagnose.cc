@@ -1,16 +1,23 @@
 #include "check/mistakes/diagnose.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "check/mistakes/reading_result.h"
+#include "check/mistakes/row_sums.h"
 
 namespace shadowgraph {
 namespace {
 
 constexpr size_t kMostRequests = 8;  // with wrong results
 constexpr size_t kMostCells = 48;    // of a request, wrong ones and right ones each
+constexpr size_t kNearest = 16;      // of a family of readings those that are tried
 
 /// At most so many, from all over.
 std::vector<HeadRow> some_of(const std::vector<HeadRow>& all) {
@@ -20,12 +27,34 @@ std::vector<HeadRow> some_of(const std::vector<HeadRow>& all) {
   return some;
 }
 
+/// A cell's own numbers.
+struct Looked {
+  RowSums sums;
+  Got got;
+};
+
 /// What is looked at of one request.
 struct Seen {
   size_t request;
   Reading right;
   std::vector<HeadRow> wrong_cells, right_cells;
+  std::vector<Looked> ends;  // of the first and the last wrong cell, once they are asked for
 };
+
+/// What the ways to make a mistake explain of a request.
+struct Score {
+  int64_t explained = 0, broken = 0;
+  int64_t gain() const { return explained - broken; }
+};
+
+/// Scores of numbers by what is said of them, in the order in which they were tried.
+using Scores = std::vector<std::pair<std::string, Score>>;
+Score& score_of(const std::string& detail, Scores* scores) {
+  const auto known = std::ranges::find(*scores, detail, &Scores::value_type::first);
+  if (known != scores->end()) return known->second;
+  scores->emplace_back(detail, Score());
+  return scores->back().second;
+}
 
 class Diagnoser {
  public:
@@ -50,7 +79,7 @@ class Diagnoser {
 
  private:
   void look(size_t request) {
-    Seen seen{request, right_reading(scene_, request), {}, {}};
+    Seen seen{request, right_reading(scene_, request), {}, {}, {}};
     const int64_t first = scene_.rows.cu_seqlens_q[request];
     for (int32_t i = 0; i < scene_.rows.q_len(request); ++i) {
       for (int32_t head = 0; head < scene_.params.num_qo_heads; ++head) {
@@ -68,34 +97,85 @@ class Diagnoser {
         cells, [&](const HeadRow& cell) { return results_.agrees(reading, cell); });
   }
 
-  /// The best way to make it in a request: what it explains and breaks.
-  void best_of(const Mistake& mistake, const Seen& seen, Explanation* d) const {
-    int64_t explained = 0, broken = 0;
-    std::string detail;
-    mistake.readings(scene_, seen.request, seen.right, [&](const Reading& reading) {
-      if (explained == std::ssize(seen.wrong_cells) && broken == 0) return;
-      // Most are seen to be none of it at once.
-      if (!results_.agrees(reading, seen.wrong_cells.front()) &&
-          !results_.agrees(reading, seen.wrong_cells.back()))
-        return;
-      const int64_t more = agreeing(reading, seen.wrong_cells);
-      const int64_t less = reading.some_rows
-                               ? 0
-                               : std::ssize(seen.right_cells) - agreeing(reading, seen.right_cells);
-      if (more - less <= explained - broken) return;
-      explained = more, broken = less, detail = reading.detail;
-    });
-    if (d->explained == 0 && !detail.empty()) d->sentence += ", " + detail;
-    d->explained += explained, d->broken += broken;
-  }
+  /// The ways to make one mistake in one request.
+  class Ways final : public AddReading {
+   public:
+    Ways(const Diagnoser& diagnoser, Seen& seen) : d_(diagnoser), seen_(seen) {}
 
-  Explanation of(const Mistake& mistake) const {
+    void operator()(Reading r) const override {
+      const std::vector<HeadRow>& wrong = seen_.wrong_cells;
+      if (!r.of_call && best.explained == std::ssize(wrong) && best.broken == 0) return;
+      // Most are seen to be none of it at once.
+      if (!d_.results_.agrees(r, wrong.front()) && !d_.results_.agrees(r, wrong.back())) return;
+      Score score{d_.agreeing(r, wrong), 0};
+      if (!r.some_rows)
+        score.broken = std::ssize(seen_.right_cells) - d_.agreeing(r, seen_.right_cells);
+      Score& so_far = r.of_call ? score_of(r.detail, &of_call) : best;
+      if (score.gain() <= so_far.gain()) return;
+      so_far = score;
+      if (!r.of_call) detail = r.detail;
+    }
+    void operator()(const Family& family) const override {
+      std::vector<std::pair<double, int64_t>> nearest;
+      for (int64_t n = family.first; n < family.end; ++n) {
+        double distance = std::numeric_limits<double>::infinity();
+        for (const Looked& cell : looked()) {
+          const std::optional<Estimate> e = family.estimate(cell.sums, n);
+          if (e) distance = std::min(distance, cell.got.distance(*e));
+        }
+        if (std::isfinite(distance)) nearest.emplace_back(distance, n);
+      }
+      std::ranges::sort(nearest);
+      if (nearest.size() > kNearest) nearest.resize(kNearest);
+      std::ranges::sort(nearest, {}, [](const auto& near) { return near.second; });
+      for (const auto& [distance, n] : nearest) (*this)(family.reading(n));
+    }
+    void operator()(const Solve& solve) const override {
+      for (const Looked& cell : looked())
+        for (Reading& r : solve(cell.sums, cell.got)) (*this)(std::move(r));
+    }
+
+    mutable Score best;
+    mutable std::string detail;
+    mutable Scores of_call;
+
+   private:
+    const std::vector<Looked>& looked() const {
+      if (!seen_.ends.empty()) return seen_.ends;
+      const std::vector<HeadRow>& wrong = seen_.wrong_cells;
+      for (const size_t i : {size_t{0}, wrong.size() - 1}) {
+        if (i > 0 || seen_.ends.empty())
+          seen_.ends.push_back({d_.results_.sums(seen_.request, seen_.right, wrong[i]),
+                                d_.results_.got(seen_.right, wrong[i])});
+      }
+      return seen_.ends;
+    }
+
+    const Diagnoser& d_;
+    Seen& seen_;
+  };
+
+  Explanation of(const Mistake& mistake) {
     Explanation d;
     d.mistake = mistake.id, d.sentence = mistake.sentence;
-    for (const Seen& seen : seen_) {
+    Score best;
+    std::string detail;
+    Scores of_call;
+    for (Seen& seen : seen_) {
       d.wrong += std::ssize(seen.wrong_cells);
-      best_of(mistake, seen, &d);
+      const Ways ways(*this, seen);
+      mistake.readings(scene_, seen.request, seen.right, ways);
+      if (best.explained == 0) detail = ways.detail;
+      best.explained += ways.best.explained, best.broken += ways.best.broken;
+      for (const auto& [number, score] : ways.of_call) {
+        Score& sum = score_of(number, &of_call);
+        sum.explained += score.explained, sum.broken += score.broken;
+      }
     }
+    for (const auto& [number, score] : of_call)
+      if (score.gain() > best.gain()) best = score, detail = number;
+    if (!detail.empty()) d.sentence += ", " + detail;
+    d.explained = best.explained, d.broken = best.broken;
     return d;
   }
 

@@ -55,14 +55,26 @@ void long_by_extend(const Scene& scene, size_t request, const Reading& right,
 void short_by_some(const Scene& scene, size_t request, const Reading& right,
                    const AddReading& add) {
   const int64_t length = length_of(right);
-  for (int64_t n = 1; n < length; ++n) {
-    if (n > kMostOff && length > kMostRanges && n % scene.page_size != 0) continue;
-    add(of_length(scene, request, right, length - n, by(n)));
-    // The mask stays where it was.
-    Reading r = of_length(scene, request, right, length - n, by(n));
-    r.ahead = length - right.q_len;
-    add(std::move(r));
-  }
+  const auto tried = [=, page = scene.page_size](int64_t n) {
+    return n <= kMostOff || length <= kMostRanges || n % page == 0;
+  };
+  const auto shorter = [&](int64_t n) {
+    return of_length(scene, request, right, length - n, by(n));
+  };
+  const auto estimate = [&](const RowSums& row, int64_t n, int64_t moved) {
+    std::optional<Estimate> e;
+    if (tried(n)) e = row.of(row.seen(0, length - n, {.moved = moved}));
+    return e;
+  };
+  add(Family{1, length, [&](const RowSums& row, int64_t n) { return estimate(row, n, -n); },
+             shorter});
+  // The mask stays where it was.
+  add(Family{1, length, [&](const RowSums& row, int64_t n) { return estimate(row, n, 0); },
+             [&](int64_t n) {
+               Reading r = shorter(n);
+               r.ahead = length - right.q_len;
+               return r;
+             }});
 }
 
 void long_by_some(const Scene& scene, size_t request, const Reading& right, const AddReading& add) {

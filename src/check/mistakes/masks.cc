@@ -9,8 +9,27 @@ namespace {
 
 bool has_window(const AttentionParams& p) { return p.window_left >= 0 || p.window_right >= 0; }
 
-Reading with_window(const Reading& right, int32_t left) {
-  return changed(right, [&](Reading& r) { r.params.window_left = left; });
+/// Windows whose left or right end is n keys off: `grow` times n further from the query.
+void moved_ends(const Reading& right, int32_t grow, const AddReading& add) {
+  const auto length = static_cast<int32_t>(right.keys.size());
+  const auto moved = [&right, grow](bool left, int64_t n) {
+    return changed(right, [&](Reading& r) {
+      int32_t& end = left ? r.params.window_left : r.params.window_right;
+      end += grow * static_cast<int32_t>(n);
+      r.detail = (left ? "" : "at its right end, ") + by(n), r.of_call = true;
+    });
+  };
+  for (const bool left : {true, false}) {
+    const int32_t size = left ? right.params.window_left : right.params.window_right;
+    if (size < 0 || (!left && right.params.causal)) continue;
+    add(Family{1, 1 + (grow < 0 ? std::min(size, length) : length),
+               [&right, left, grow](const RowSums& row, int64_t n) -> std::optional<Estimate> {
+                 AttentionParams p = right.params;
+                 (left ? p.window_left : p.window_right) += grow * static_cast<int32_t>(n);
+                 return row.of(row.seen(0, row.length(), {.params = &p}));
+               },
+               [moved, left](int64_t n) { return moved(left, n); }});
+  }
 }
 
 Reading with_mask(const Reading& right, const std::vector<uint8_t>& mask, std::string detail) {
@@ -24,15 +43,25 @@ void ignored_window(const Scene&, size_t, const Reading& right, const AddReading
   add(changed(right, [](Reading& r) { r.params.window_left = r.params.window_right = -1; }));
 }
 
+void ignored_left_end(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  if (right.params.window_left >= 0 && right.params.window_right >= 0)
+    add(changed(right, [](Reading& r) { r.params.window_left = -1; }));
+}
+
+void ignored_right_end(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  if (right.params.window_left >= 0 && right.params.window_right >= 0 && !right.params.causal)
+    add(changed(right, [](Reading& r) { r.params.window_right = -1; }));
+}
+
 void shorter_window(const Scene&, size_t, const Reading& right, const AddReading& add) {
-  if (right.params.window_left > 0) add(with_window(right, right.params.window_left - 1));
+  moved_ends(right, -1, add);
   // If the window holds only the query itself, nothing is left.
   if (right.params.window_left == 0)
     add(changed(right, [](Reading& r) { r.result = Reading::Result::kNoKeys; }));
 }
 
 void longer_window(const Scene&, size_t, const Reading& right, const AddReading& add) {
-  if (right.params.window_left >= 0) add(with_window(right, right.params.window_left + 1));
+  moved_ends(right, 1, add);
 }
 
 void window_of_new_keys(const Scene&, size_t, const Reading& right, const AddReading& add) {
@@ -132,6 +161,20 @@ void foreign_mask(const Scene& scene, size_t request, const Reading& right, cons
     theirs.resize(right.mask.size(), 0);
     add(with_mask(right, theirs, of_row(other)));
   });
+}
+
+void mask_as_length(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  if (right.mask.empty()) return;
+  add(changed(right, [&](Reading& r) {
+    std::vector<int32_t> shown;
+    for (int32_t i = 0; i < r.q_len; ++i) {
+      const auto row = right.mask.begin() + int64_t{i} * right.mask_width;
+      shown.push_back(static_cast<int32_t>(
+          std::count_if(row, row + right.mask_width, [](uint8_t bit) { return bit != 0; })));
+    }
+    r.mask.clear(), r.mask_width = 0;
+    r.sees = [shown](int32_t i, int32_t k) { return k < shown[static_cast<size_t>(i)]; };
+  }));
 }
 
 void hidden_values(const Scene&, size_t, const Reading& right, const AddReading& add) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -54,6 +55,7 @@ struct Reading {
     kNoNumber,   // a NaN that memory held where nobody had written
     kMadeNan,    // a NaN of arithmetic: inf - inf
     kOtherHead,  // what another head should have
+    kZero,       // out 0, and an LSE of 0, -inf, or the right one
   };
   enum class Heads : uint8_t {
     kGrouped,
@@ -84,11 +86,18 @@ struct Reading {
   // Places from `twice->second` on are those from `twice->first` on once more, and as visible
   std::optional<std::pair<int32_t, int32_t>> twice;
   bool elements = false;  // keys are elements of the pool at which a token begins
+  // The slot and head that are read for a token of a head, by another layout of the pool
+  std::function<std::pair<int32_t, int32_t>(int32_t token, int32_t head)> placed = nullptr;
+  // The place whose value meets the weight of a place; -1: none that is known
+  std::function<int32_t(int32_t place)> value_of = nullptr;
   float k_scale = 1, v_scale = 1;
   double logit_factor = 1;  // all logits times this
+  // Logarithm of what entries that are no keys add to the sum of weights; -inf: none do
+  double no_keys_mass = -std::numeric_limits<double>::infinity();
   Result result = Result::kComputed;
   Heads heads = Heads::kGrouped;
-  int32_t computed_head = -1;  // in place of every row's own
+  int32_t computed_head = -1;                              // in place of every row's own
+  std::function<int32_t(int32_t head)> sink_of = nullptr;  // the head whose sink a head has
   // For merges: the place at which keys are cut in two, or, in chunks, the places of each part
   Merge merge = Merge::kNone;
   int32_t cut = 0;
@@ -100,10 +109,37 @@ struct Reading {
   // Values at hidden places, and in the rest of the last page, are multiplied by 0
   bool hidden_values = false;
   bool some_rows = false;  // others are as they should be
+  bool of_call = false;    // a number of the call: the same, by its detail, in all requests
   std::string detail;      // "by 1"; may be empty
 };
 
-using AddReading = std::function<void(Reading)>;
+class RowSums;
+struct Estimate;
+struct Got;
+
+/// Readings that differ in one number, as many as there are keys: only those whose estimates come
+/// nearest are tried. An estimate costs a few steps; none: such a reading says nothing of the row.
+struct Family {
+  int64_t first = 0, end = 0;  // numbers first .. end - 1
+  std::function<std::optional<Estimate>(const RowSums& row, int64_t number)> estimate;
+  std::function<Reading(int64_t number)> reading;
+};
+/// Finds a number, and with it readings, from what was computed of a row.
+using Solve = std::function<std::vector<Reading>(const RowSums& row, const Got& got)>;
+
+/// Takes the ways to make a mistake.
+class AddReading {
+ public:
+  virtual void operator()(Reading reading) const = 0;
+  virtual void operator()(const Family& family) const = 0;
+  virtual void operator()(const Solve& solve) const = 0;
+
+ protected:
+  AddReading() = default;
+  AddReading(const AddReading&) = default;
+  AddReading& operator=(const AddReading&) = default;
+  ~AddReading() = default;
+};
 
 struct Mistake {
   std::string_view id;        // "window.ignored"

@@ -1,5 +1,12 @@
 // Mistakes about the numbers that a launch is given, and about its results.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
 #include <numbers>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "check/mistakes/readings.h"
 
@@ -10,6 +17,76 @@ namespace {
 void add_lse(const Reading& right, Reading::Lse lse, const AddReading& add,
              std::string detail = {}) {
   add(changed(right, [&](Reading& r) { r.lse = lse, r.detail = std::move(detail); }));
+}
+
+constexpr double kMostNoKeys = 1e6;
+
+std::string short_text(double x) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.3g", x);
+  return buffer;
+}
+
+/// Where the function is least, of factors within 2^-10 .. 2^10.
+template <class Distance>
+double nearest_factor(const Distance& distance) {
+  constexpr double kStep = 0.125, kEnd = 10, kGolden = 0.6180339887498949;
+  double best = 0, least = std::numeric_limits<double>::infinity();  // log2
+  for (double f = -kEnd; f <= kEnd; f += kStep) {
+    const double d = distance(std::exp2(f));
+    if (d < least) least = d, best = f;
+  }
+  double low = best - kStep, high = best + kStep;
+  for (int i = 0; i < 60; ++i) {
+    const double width = kGolden * (high - low), a = high - width, b = low + width;
+    (distance(std::exp2(a)) < distance(std::exp2(b)) ? high : low) =
+        distance(std::exp2(a)) < distance(std::exp2(b)) ? b : a;
+  }
+  return std::exp2((low + high) / 2);
+}
+
+struct NamedNumber {
+  double value;
+  std::string name;  // "0.204 = 1 / sqrt(24)"
+};
+
+/// What somebody may have meant with the number: one digit, the scale of a head's width, more
+/// digits; at last the number itself.
+std::vector<NamedNumber> numbers_near(double x) {
+  constexpr double kNear = 0.01, kWidest = 4096;
+  std::vector<NamedNumber> numbers;
+  const auto digits = [&](int count) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.*g", count, x);
+    numbers.push_back({std::atof(text), text});
+  };
+  digits(1);
+  const double width = std::round(1 / (x * x));
+  if (width >= 1 && width <= kWidest && std::abs(x * std::sqrt(width) - 1) < kNear)
+    numbers.push_back({1 / std::sqrt(width), short_text(1 / std::sqrt(width)) + " = 1 / sqrt(" +
+                                                 short_text(width) + ")"});
+  digits(2), digits(3);
+  numbers.push_back({x, short_text(x)});
+  return numbers;
+}
+
+/// What the right elements are multiplied with; NaN where none are known.
+double output_factor(const RowSums& row, const Got& got) {
+  const Estimate right = row.of(row.seen(0, row.length()));
+  double product = 0, square = 0;
+  for (size_t i = 0; i < kLooks; ++i) {
+    if (std::isnan(got.out[i])) continue;
+    product += got.out[i] * right.out[i], square += right.out[i] * right.out[i];
+  }
+  return product / square;
+}
+
+/// Logarithm of what the sum of weights has more than the keys and the sink; NaN: nothing.
+double added_mass(const RowSums& row, const Got& got) {
+  const Estimate right = row.of(row.seen(0, row.length()));
+  const double counted = got.lse_of(right);
+  if (!std::isnan(got.lse)) return got.lse + std::log1p(-std::exp(counted - got.lse));
+  return right.lse_with_sink + std::log(1 / output_factor(row, got) - 1);
 }
 
 }  // namespace
@@ -37,17 +114,92 @@ void no_kv_scales(const Scene&, size_t, const Reading& right, const AddReading& 
   add(changed(right, [](Reading& r) { r.k_scale = r.v_scale = 1, r.detail = "both"; }));
   if (k && v) add(changed(right, [](Reading& r) { r.k_scale = 1, r.detail = "K's"; }));
   if (k && v) add(changed(right, [](Reading& r) { r.v_scale = 1, r.detail = "V's"; }));
-  for (size_t cut = 1; cut < right.keys.size(); ++cut) {
-    add(changed(right, [&](Reading& r) {
-      r.merge = Reading::Merge::kWeighted, r.cut = static_cast<int32_t>(cut);
-      r.first_unscaled = true;
-      r.detail = "before place " + std::to_string(cut);
-    }));
-  }
+  const Reading merged = changed(
+      right, [](Reading& r) { r.merge = Reading::Merge::kWeighted, r.first_unscaled = true; });
+  const int64_t length = std::ssize(right.keys);
+  add(Family{1, length,
+             [&](const RowSums& row, int64_t cut) {
+               const KeySum parts[] = {row.seen(0, cut, {.list = Stretch::List::kUnscaled}),
+                                       row.seen(cut, length)};
+               return row.merged(parts, merged);
+             },
+             [&](int64_t cut) {
+               return changed(merged, [&](Reading& r) {
+                 r.cut = static_cast<int32_t>(cut);
+                 r.detail = "before place " + std::to_string(cut);
+               });
+             }});
+}
+
+void other_scale(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  add(Solve([&](const RowSums& row, const Got& got) {
+    const double factor =
+        nearest_factor([&](double f) { return got.distance(row.of(row.read_as(f))); });
+    std::vector<Reading> readings;
+    for (const NamedNumber& scale : numbers_near(right.params.sm_scale * factor)) {
+      readings.push_back(changed(right, [&](Reading& r) {
+        r.params.sm_scale = static_cast<float>(scale.value);
+        r.detail = scale.name, r.of_call = true;
+      }));
+    }
+    return readings;
+  }));
+}
+
+void other_output_scale(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  add(Solve([&](const RowSums& row, const Got& got) {
+    const double factor = output_factor(row, got);
+    std::vector<Reading> readings;
+    if (!std::isnormal(factor)) return readings;
+    for (const NamedNumber& times : numbers_near(factor)) {
+      readings.push_back(changed(right, [&](Reading& r) {
+        r.v_scale *= static_cast<float>(times.value);
+        r.detail = "by " + times.name, r.of_call = true;
+      }));
+    }
+    return readings;
+  }));
+}
+
+void weighing_nothing(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  add(Solve([&](const RowSums& row, const Got& got) {
+    const double mass = added_mass(row, got);  // logarithm
+    std::vector<Reading> readings;
+    if (!std::isfinite(mass)) return readings;
+    const auto add_mass = [&](double log_mass, const std::string& detail) {
+      readings.push_back(
+          changed(right, [&](Reading& r) { r.no_keys_mass = log_mass, r.detail = detail; }));
+    };
+    // What has been masked before the cap is -cap behind it; keys of zeros have the logit 0.
+    std::vector<double> logits = {0};
+    const double cap = right.params.logits_soft_cap;
+    if (cap > 0) logits.insert(logits.begin(), -cap);
+    for (const double logit : logits) {
+      const double count = std::round(std::exp(mass - logit));
+      if (count >= 1 && count < kMostNoKeys)
+        add_mass(std::log(count) + logit, short_text(count) + " of logit " + short_text(logit));
+    }
+    add_mass(mass, "as much as exp(" + short_text(mass) + ")");
+    return readings;
+  }));
 }
 
 void no_sinks(const Scene&, size_t, const Reading& right, const AddReading& add) {
   if (!right.params.sinks.empty()) add(changed(right, [](Reading& r) { r.params.sinks = {}; }));
+}
+
+void sinks_of_heads(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  const int32_t heads = right.params.num_qo_heads, kv_heads = right.params.num_kv_heads;
+  if (right.params.sinks.empty() || heads == 1) return;
+  const auto add_of = [&](const char* detail, std::function<int32_t(int32_t)> sink_of) {
+    add(changed(right, [&](Reading& r) { r.sink_of = std::move(sink_of), r.detail = detail; }));
+  };
+  add_of("the next head's", [=](int32_t h) { return (h + 1) % heads; });
+  add_of("the head's before", [=](int32_t h) { return (h + heads - 1) % heads; });
+  add_of("the first head's for all", [](int32_t) { return 0; });
+  add_of("in the opposite order", [=](int32_t h) { return heads - 1 - h; });
+  add_of("by KV heads", [=](int32_t h) { return h / (heads / kv_heads); });
+  add_of("by groups", [=](int32_t h) { return h % (heads / kv_heads); });
 }
 
 void other_heads(const Scene&, size_t, const Reading& right, const AddReading& add) {

@@ -10,6 +10,7 @@
 #include "attn/mask.h"
 #include "check/bounds/rounding.h"
 #include "core/float_formats.h"
+#include "oracle/oracle_rows.h"
 
 namespace shadowgraph {
 namespace {
@@ -90,13 +91,12 @@ auto ReadingResults::expected_of(const OracleRow& row, int64_t result_row) const
   return e;
 }
 
-auto ReadingResults::attend(const Reading& r, const HeadRow& cell,
-                            const std::vector<int32_t>& places) const -> std::optional<Expected> {
-  std::vector<int32_t> tokens;
-  for (const int32_t k : places) tokens.push_back(r.keys[static_cast<size_t>(k)]);
-  if (std::ranges::find(tokens, kNoToken) != tokens.end()) return {};
+bool ReadingResults::visit_row(const Reading& r, const HeadRow& cell, std::vector<int32_t> tokens,
+                               const VisitRow& visit) const {
+  int32_t kv_head = kv_head_of(r, cell.head);
   const int64_t query = r.first_query + (r.one_query ? 0 : cell.query);
-  if (query < 0 || query >= scene_.q.shape[0]) return {};
+  if (std::ranges::find(tokens, kNoToken) != tokens.end()) return false;
+  if (query < 0 || query >= scene_.q.shape[0]) return false;
   const int32_t length[] = {static_cast<int32_t>(tokens.size())};
   const int32_t cu_seqlens_q[] = {0, 1};
   PagedAttention call;
@@ -104,16 +104,25 @@ auto ReadingResults::attend(const Reading& r, const HeadRow& cell,
   call.q.data = scene_.q.at(query) +
                 cell.head * scene_.q.stride[1] * static_cast<int64_t>(size_of(scene_.q.dtype));
   call.q.shape[0] = call.q.shape[1] = 1;
-  call.cache = one_head(scene_.tokens, kv_head_of(r, cell.head));
+  bool elements = r.elements;
+  if (r.placed) {
+    const auto stride = static_cast<int32_t>(scene_.tokens.k.head_stride);
+    for (int32_t& token : tokens) {
+      const auto [slot, head] = r.placed(token, kv_head);
+      token = slot * static_cast<int32_t>(scene_.tokens.k.page_stride) + head * stride;
+    }
+    kv_head = 0, elements = true;
+  }
+  call.cache = one_head(scene_.tokens, kv_head);
   call.cache.k_scale = r.k_scale, call.cache.v_scale = r.v_scale;
   call.pages = PageTable::dense(tokens, std::ssize(tokens), length);
   call.cu_seqlens_q = cu_seqlens_q;
-  if (r.elements) {
+  if (elements) {
     KvCache& c = call.cache;
-    if (c.k.scales != nullptr || c.v.scales != nullptr) return {};  // an element has no scale
-    c.num_pages = (c.num_pages - 1) * c.k.page_stride + 1;
+    if (c.k.scales != nullptr || c.v.scales != nullptr) return false;  // an element has no scale
+    c.num_pages = (c.num_pages - 1) * c.k.page_stride + (r.placed ? c.k.page_stride : 1);
     c.k.page_stride = c.v.page_stride = 1;
-    if (std::ranges::any_of(tokens, [&](int32_t at) { return at >= c.num_pages; })) return {};
+    if (std::ranges::any_of(tokens, [&](int32_t at) { return at >= c.num_pages; })) return false;
   }
   call.params = r.params;
   call.params.num_qo_heads = call.params.num_kv_heads = 1;
@@ -121,10 +130,101 @@ auto ReadingResults::attend(const Reading& r, const HeadRow& cell,
   call.params.window_left = call.params.window_right = -1;
   call.params.sm_scale = static_cast<float>(double{r.params.sm_scale} * r.logit_factor);
   if (!r.params.sinks.empty())
-    call.params.sinks = r.params.sinks.subspan(static_cast<size_t>(cell.head), 1);
+    call.params.sinks = r.params.sinks.subspan(
+        static_cast<size_t>(r.sink_of ? r.sink_of(cell.head) : cell.head), 1);
+  for_each_row(call, visit);
+  return true;
+}
+
+auto ReadingResults::attend(const Reading& r, const HeadRow& cell,
+                            const std::vector<int32_t>& places) const -> std::optional<Expected> {
+  std::vector<int32_t> tokens;
+  for (const int32_t k : places) tokens.push_back(r.keys[static_cast<size_t>(k)]);
   std::optional<Expected> expected;
-  for_each_row(call, [&](const OracleRow& row) { expected = expected_of(row, cell.row); });
+  const bool plain = !r.value_of && std::isinf(r.no_keys_mass);
+  visit_row(r, cell, std::move(tokens), [&](const OracleRow& row) {
+    expected = plain ? expected_of(row, cell.row) : reread(r, cell, places, row);
+  });
   return expected;
+}
+
+auto ReadingResults::reread(const Reading& r, const HeadRow& cell,
+                            const std::vector<int32_t>& places, OracleRow row) const
+    -> std::optional<Expected> {
+  if (row.empty()) return {};
+  RowMatrix others;
+  if (r.value_of) {
+    std::vector<int32_t> tokens;
+    for (const int32_t k : places) {
+      const int32_t other = r.value_of(k);
+      if (other < 0 || other >= std::ssize(r.keys)) return {};
+      tokens.push_back(r.keys[static_cast<size_t>(other)]);
+    }
+    if (!visit_row(r, cell, std::move(tokens), [&](const OracleRow& of) { others = *of.values; }))
+      return {};
+    row.values = &others;
+    row.value_max = others.lpNorm<Eigen::Infinity>();
+  }
+  const double lse = row.lse;
+  const auto with_mass = [&](double log_sum) {
+    const double top = std::max(log_sum, r.no_keys_mass);
+    return std::isinf(top)
+               ? top
+               : top + std::log(std::exp(log_sum - top) + std::exp(r.no_keys_mass - top));
+  };
+  row.sink = with_mass(row.sink);
+  finish(row);
+  std::optional<Expected> e = expected_of(row, cell.row);
+  if (e) e->lse = with_mass(lse);
+  return e;
+}
+
+std::vector<Eigen::Index> ReadingResults::looks_of(const Reading& right,
+                                                   const HeadRow& cell) const {
+  std::vector<std::pair<double, Eigen::Index>> apart;
+  const std::optional<Expected> e = attend(right, cell, seen_places(right, cell));
+  for (Eigen::Index i = 0; e && result_.out.defined() && i < e->out.size(); ++i) {
+    const double got = load(result_.out, result_.out.offset(cell.row, cell.head, i));
+    apart.emplace_back(-std::abs(got - e->out[i]), i);
+  }
+  // Distances that are no numbers are as good as any.
+  for (auto& [distance, i] : apart)
+    if (std::isnan(distance)) distance = 0;
+  std::ranges::sort(apart);
+  std::vector<Eigen::Index> looks;
+  for (size_t i = 0; i < std::min(kLooks, apart.size()); ++i) looks.push_back(apart[i].second);
+  return looks;
+}
+
+Got ReadingResults::got(const Reading& right, const HeadRow& cell) const {
+  Got got{kNan, result_.lse_sink == LseSink::kIncluded, {}};
+  got.out.fill(kNan);
+  const std::vector<Eigen::Index> looks = looks_of(right, cell);
+  for (size_t i = 0; i < looks.size(); ++i)
+    got.out[i] = load(result_.out, result_.out.offset(cell.row, cell.head, looks[i]));
+  if (!result_.lse.defined() || options_.exact) return got;
+  const double to_natural = result_.lse_base == LseBase::kLog2 ? std::numbers::ln2 : 1;
+  got.lse = load(result_.lse, result_.lse.offset(cell.row, cell.head)) * to_natural;
+  return got;
+}
+
+RowSums ReadingResults::sums(size_t request, const Reading& right, const HeadRow& cell) const {
+  const std::vector<Eigen::Index> looks = looks_of(right, cell);
+  const auto of_tokens = [this, right, cell, looks](const std::vector<int32_t>& tokens,
+                                                    bool unscaled) {
+    Reading reading = right;
+    if (unscaled) reading.k_scale = reading.v_scale = 1;
+    std::vector<KeySum> sums(tokens.size());
+    visit_row(reading, cell, tokens, [&](const OracleRow& row) {
+      for (size_t j = 0; j < sums.size(); ++j) {
+        sums[j].top = row.logits[static_cast<Eigen::Index>(j)], sums[j].mass = 1;
+        for (size_t i = 0; i < looks.size(); ++i)
+          sums[j].values[i] = (*row.values)(static_cast<Eigen::Index>(j), looks[i]);
+      }
+    });
+    return sums;
+  };
+  return {scene_, request, right, cell.query, cell.head, of_tokens};
 }
 
 /// Weights are softmax(factor * lse). The error of a part's LSE moves its weight, by at most as
@@ -218,6 +318,18 @@ bool ReadingResults::is_unwritten(const ConstTensorView& t, const HeadRow& cell)
   return true;
 }
 
+/// A row that would be something else; its LSE may be written, or not.
+bool ReadingResults::is_zero(const Reading& r, const HeadRow& cell) const {
+  if (!result_.out.defined()) return false;
+  for (int64_t i = 0; i < result_.out.shape[2]; ++i)
+    if (load(result_.out, result_.out.offset(cell.row, cell.head, i)) != 0) return false;
+  if (!result_.lse.defined()) return true;
+  const double lse = load(result_.lse, result_.lse.offset(cell.row, cell.head));
+  if (lse == 0 || lse == -kInfinity) return true;
+  const std::optional<Expected> e = attend(r, cell, seen_places(r, cell));
+  return e && agrees_lse(r, *e, cell);
+}
+
 bool ReadingResults::agrees_lse(const Reading& r, const Expected& e, const HeadRow& cell) const {
   if (!result_.lse.defined() || options_.exact) return r.lse == Reading::Lse::kRight;
   // What a merge in another base leaves is in neither.
@@ -268,6 +380,7 @@ bool ReadingResults::agrees_as(Reading r, const HeadRow& cell) const {
       return is_unwritten(result_.out, cell) && is_unwritten(result_.lse, cell);
     case Reading::Result::kNoNumber: return nan_of(cell) == Nan::kHeld;
     case Reading::Result::kMadeNan: return nan_of(cell) == Nan::kMade;
+    case Reading::Result::kZero: return is_zero(r, cell);
     case Reading::Result::kOtherHead: break;
     case Reading::Result::kComputed:
     case Reading::Result::kNoKeys: return false;

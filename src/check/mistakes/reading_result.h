@@ -9,6 +9,7 @@
 
 #include "check/bounds/error_bound.h"
 #include "check/mistakes/diagnose.h"
+#include "check/mistakes/row_sums.h"
 #include "oracle/oracle.h"
 
 namespace shadowgraph {
@@ -29,6 +30,10 @@ class ReadingResults {
 
   /// Does the reading give the cell's result? Where nothing is known of it: no.
   bool agrees(const Reading& reading, const HeadRow& cell) const;
+  /// What was computed of the cell: of out the elements that are furthest from the right ones.
+  Got got(const Reading& right, const HeadRow& cell) const;
+  /// Sums over the keys of a request's row, which the right reading says. `right` lives longer.
+  RowSums sums(size_t request, const Reading& right, const HeadRow& cell) const;
 
  private:
   struct Expected {
@@ -38,6 +43,13 @@ class ReadingResults {
   };
 
   std::vector<int32_t> seen_places(const Reading& reading, const HeadRow& cell) const;
+  /// The oracle's row over these keys. False where nothing is known of one of them.
+  bool visit_row(const Reading& reading, const HeadRow& cell, std::vector<int32_t> tokens,
+                 const VisitRow& visit) const;
+  /// The row as the oracle's, with other values, and with what weighs without being a key.
+  std::optional<Expected> reread(const Reading& reading, const HeadRow& cell,
+                                 const std::vector<int32_t>& places, OracleRow row) const;
+  std::vector<Eigen::Index> looks_of(const Reading& right, const HeadRow& cell) const;
   /// None where nothing is known of one of the places.
   std::optional<Expected> attend(const Reading& reading, const HeadRow& cell,
                                  const std::vector<int32_t>& places) const;
@@ -54,6 +66,7 @@ class ReadingResults {
   bool agrees_as(Reading reading, const HeadRow& cell) const;
   bool agrees(const Reading& reading, const Expected& expected, const HeadRow& cell) const;
   bool agrees_lse(const Reading& reading, const Expected& expected, const HeadRow& cell) const;
+  bool is_zero(const Reading& reading, const HeadRow& cell) const;
   bool is_unwritten(const ConstTensorView& tensor, const HeadRow& cell) const;
 
   const Scene& scene_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "check/mistakes/mistakes.h"
+#include "check/mistakes/row_sums.h"
 
 namespace shadowgraph {
 
@@ -33,6 +34,10 @@ inline Reading of_length(const Scene& scene, size_t request, const Reading& righ
   r.detail = std::move(detail);
   return r;
 }
+
+/// What stands at a place of the row; before it, where nothing of its own does, that of the row
+/// before, as in a list. kNoToken where nothing is known.
+int64_t token_of(const Scene& scene, size_t request, const Reading& right, int64_t place);
 
 inline std::string by(int64_t n) { return "by " + std::to_string(n); }
 inline std::string of_row(size_t request) { return "of row " + std::to_string(request); }

@@ -1,24 +1,39 @@
 // Mistakes about where results go, and about how partial results are merged.
 #include <numbers>
+#include <vector>
 
 #include "check/mistakes/readings.h"
 
 namespace shadowgraph {
 namespace {
 
-/// Every way to cut a row's keys in two, or in chunks of one size.
-void cut_anywhere(const Reading& right, Reading::Merge merge, const std::string& detail,
-                  const AddReading& add) {
-  const auto cut_at = [&](size_t cut, bool chunks, const char* how) {
-    add(changed(right, [&](Reading& r) {
-      r.merge = merge, r.cut = static_cast<int32_t>(cut), r.chunks = chunks;
+/// Every way to cut a row's keys in two, or in chunks of one size. as: how the parts are merged.
+void cut_anywhere(const Reading& as, const std::string& detail, const AddReading& add) {
+  const int64_t length = std::ssize(as.keys);
+  const auto cut_at = [&](int64_t cut, bool chunks, const char* how) {
+    return changed(as, [&](Reading& r) {
+      r.cut = static_cast<int32_t>(cut), r.chunks = chunks;
       r.detail = detail + how + std::to_string(cut);
-    }));
+    });
   };
-  for (size_t cut = 1; cut < right.keys.size(); ++cut) {
-    cut_at(cut, false, "cut at place ");
-    if (2 * cut < right.keys.size()) cut_at(cut, true, "in chunks of ");
-  }
+  add(Family{1, length,
+             [&](const RowSums& row, int64_t cut) {
+               const KeySum parts[] = {row.seen(0, cut), row.seen(cut, length)};
+               return row.merged(parts, as);
+             },
+             [&](int64_t cut) { return cut_at(cut, false, "cut at place "); }});
+  add(Family{1, (length + 1) / 2,
+             [&](const RowSums& row, int64_t cut) {
+               std::vector<KeySum> parts;
+               for (int64_t begin = 0; begin < length; begin += cut)
+                 parts.push_back(row.seen(begin, begin + cut));
+               return row.merged(parts, as);
+             },
+             [&](int64_t cut) { return cut_at(cut, true, "in chunks of "); }});
+}
+
+Reading merging(const Reading& right, Reading::Merge merge) {
+  return changed(right, [&](Reading& r) { r.merge = merge; });
 }
 
 }  // namespace
@@ -35,6 +50,10 @@ void no_number(const Scene&, size_t, const Reading& right, const AddReading& add
 void unwritten_rows(const Scene&, size_t, const Reading& right, const AddReading& add) {
   add(changed(right,
               [](Reading& r) { r.result = Reading::Result::kUnwritten, r.some_rows = true; }));
+}
+
+void zero_rows(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  add(changed(right, [](Reading& r) { r.result = Reading::Result::kZero, r.some_rows = true; }));
 }
 
 void other_query(const Scene& scene, size_t request, const Reading& right, const AddReading& add) {
@@ -90,20 +109,19 @@ void merged_in_other_base(const Scene&, size_t, const Reading& right, const AddR
                {1, ln2, "the last one's, natural as base 2, "},
                {ln2, 1, "the first one's, natural as base 2, "}};
   for (const auto& way : kWays) {
-    cut_anywhere(right, Reading::Merge::kWeighted, way.detail, [&](Reading r) {
-      r.first_factor = way.first, r.other_factor = way.other;
-      add(std::move(r));
-    });
+    Reading as = merging(right, Reading::Merge::kWeighted);
+    as.first_factor = way.first, as.other_factor = way.other;
+    cut_anywhere(as, way.detail, add);
   }
 }
 
 void merged_unweighted(const Scene&, size_t, const Reading& right, const AddReading& add) {
-  cut_anywhere(right, Reading::Merge::kUnweighted, "", add);
+  cut_anywhere(merging(right, Reading::Merge::kUnweighted), "", add);
 }
 
 void lse_of_part(const Scene&, size_t, const Reading& right, const AddReading& add) {
-  cut_anywhere(right, Reading::Merge::kFirstLse, "the first one's, ", add);
-  cut_anywhere(right, Reading::Merge::kLastLse, "the last one's, ", add);
+  cut_anywhere(merging(right, Reading::Merge::kFirstLse), "the first one's, ", add);
+  cut_anywhere(merging(right, Reading::Merge::kLastLse), "the last one's, ", add);
 }
 
 }  // namespace shadowgraph

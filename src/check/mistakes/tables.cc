@@ -1,5 +1,10 @@
 // Mistakes about which tokens are a row's keys.
 #include <algorithm>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "check/mistakes/readings.h"
 
@@ -22,8 +27,8 @@ Reading mapped(const Scene& scene, const Reading& right, std::string detail, Fn 
   return r;
 }
 
-/// What stands at a place of the row; before it, where nothing of its own does, that of the row
-/// before, as in a list.
+}  // namespace
+
 int64_t token_of(const Scene& scene, size_t request, const Reading& right, int64_t place) {
   if (place < 0) {
     const bool own = request < scene.front.size() && !scene.front[request].empty();
@@ -37,8 +42,6 @@ int64_t token_of(const Scene& scene, size_t request, const Reading& right, int64
   if (request >= scene.behind.size() || past >= std::ssize(scene.behind[request])) return kNoToken;
   return scene.behind[request][static_cast<size_t>(past)];
 }
-
-}  // namespace
 
 void stale_table(const Scene& scene, size_t request, const Reading& right, const AddReading& add) {
   for (const RowsRead& rows : scene.before) {
@@ -168,26 +171,114 @@ void wrapped_places(const Scene& scene, size_t request, const Reading& right,
 
 void shifted_table(const Scene& scene, size_t request, const Reading& right,
                    const AddReading& add) {
-  for (int64_t n = 1; n < std::max<int64_t>(kMostShift, std::ssize(right.keys)); ++n) {
-    if (n > kMostShift && n % scene.page_size != 0) continue;
-    for (const int64_t shift : {n, -n}) {
-      add(mapped(scene, right, by(shift),
-                 [&](int64_t k) { return token_of(scene, request, right, k + shift); }));
+  const int64_t length = std::ssize(right.keys), most = std::max(kMostShift, length) - 1;
+  const auto shifted = [&](int64_t shift) {
+    return mapped(scene, right, by(shift),
+                  [&](int64_t k) { return token_of(scene, request, right, k + shift); });
+  };
+  const auto estimate = [&](const RowSums& row, int64_t shift) -> std::optional<Estimate> {
+    const bool tried = std::abs(shift) <= kMostShift || shift % scene.page_size == 0;
+    if (shift == 0 || !tried || std::abs(shift) > length) return {};
+    const KeySum keys = row.seen(0, length, {.list = Stretch::List::kRow, .shift = shift});
+    if (keys.unknown) return {};
+    return row.of(keys);
+  };
+  add(Family{-most, most + 1, estimate, shifted});
+}
+
+namespace {
+
+/// Walks of keys in blocks of one length and of values in blocks of another.
+std::vector<int32_t> block_lengths(const Scene& scene) {
+  std::vector<int32_t> lengths = {8, 16, 32, 64, 128, 256};
+  for (const int32_t own : {scene.params.head_dim_qk, scene.params.head_dim_vo, scene.page_size})
+    if (std::ranges::find(lengths, own) == lengths.end()) lengths.push_back(own);
+  return lengths;
+}
+
+}  // namespace
+
+void values_of_others(const Scene& scene, size_t, const Reading& right, const AddReading& add) {
+  const auto length = static_cast<int32_t>(right.keys.size());
+  std::vector<std::pair<std::string, std::function<int32_t(int32_t)>>> ways;
+  for (int32_t n = 1; n <= std::min<int32_t>(kMostShift, length - 1); ++n) {
+    for (const int32_t shift : {n, -n}) {
+      const auto end = [=](int32_t k) { return std::clamp(k + shift, 0, length - 1); };
+      ways.emplace_back(by(shift), end);
+      ways.emplace_back(by(shift) + ", round the end",
+                        [=](int32_t k) { return (k + shift + length) % length; });
     }
   }
+  for (const int32_t keys : block_lengths(scene)) {
+    for (const int32_t values : block_lengths(scene)) {
+      if (keys == values || keys >= length) continue;
+      ways.emplace_back(
+          "keys in blocks of " + std::to_string(keys) + ", values of " + std::to_string(values),
+          [=](int32_t k) {
+            const int32_t place = k / keys * values + k % keys;
+            return place < length ? place : kNoToken;
+          });
+    }
+  }
+  add(Family{0, std::ssize(ways),
+             [&](const RowSums& row, int64_t way) -> std::optional<Estimate> {
+               const KeySum keys = row.read_as(1, ways[static_cast<size_t>(way)].second);
+               if (keys.unknown) return {};
+               return row.of(keys);
+             },
+             [&](int64_t way) {
+               return changed(right, [&](Reading& r) {
+                 std::tie(r.detail, r.value_of) = ways[static_cast<size_t>(way)];
+               });
+             }});
+}
+
+void other_strides(const Scene& scene, size_t, const Reading& right, const AddReading& add) {
+  const int32_t page = scene.page_size, heads = scene.params.num_kv_heads;
+  const KvPlane &k = scene.tokens.k, &v = scene.tokens.v;
+  const bool dense = k.page_stride == int64_t{heads} * k.head_stride &&
+                     k.page_stride == v.page_stride && k.head_stride == v.head_stride;
+  if (page == 1 || heads == 1 || !dense) return;
+  add(changed(right, [&](Reading& r) {
+    r.placed = [=](int32_t token, int32_t head) {
+      const int32_t place = head * page + token % page;  // of the page's rows
+      return std::pair(token / page * page + place / heads, place % heads);
+    };
+    r.detail = "a page's tokens, then heads, are read as heads, then tokens";
+  }));
+  add(changed(right, [&](Reading& r) {
+    r.placed = [=](int32_t token, int32_t head) {
+      const int32_t place = token % page * heads + head;
+      return std::pair(token / page * page + place % page, place / page);
+    };
+    r.detail = "a page's heads, then tokens, are read as tokens, then heads";
+  }));
 }
 
 void keys_of_padding(const Scene& scene, size_t, const Reading& right, const AddReading& add) {
-  for (int64_t place = 0; place < std::ssize(right.keys); ++place) {
-    add(mapped(scene, right, "at place " + std::to_string(place),
-               [&](int64_t k) { return k == place ? 0 : right.keys[static_cast<size_t>(k)]; }));
-  }
-  for (int64_t first = 0; first < std::ssize(right.keys); ++first) {
-    add(mapped(scene, right, "from place " + std::to_string(first) + " on", [&](int64_t k) {
+  const int64_t length = std::ssize(right.keys);
+  const auto at_place = [&](int64_t place) {
+    return mapped(scene, right, "at place " + std::to_string(place),
+                  [&](int64_t k) { return k == place ? 0 : right.keys[static_cast<size_t>(k)]; });
+  };
+  const auto from_place = [&](int64_t first) {
+    return mapped(scene, right, "from place " + std::to_string(first) + " on", [&](int64_t k) {
       const int64_t slot = right.keys[static_cast<size_t>(k)];
       return k < first ? slot : slot % scene.page_size;
-    }));
-  }
+    });
+  };
+  add(Family{0, length,
+             [&](const RowSums& row, int64_t place) -> std::optional<Estimate> {
+               if (!row.sees(place)) return {};
+               return row.of(row.seen(0, place) + row.token(0) + row.seen(place + 1, length));
+             },
+             at_place});
+  add(Family{0, length,
+             [&](const RowSums& row, int64_t first) -> std::optional<Estimate> {
+               return row.of(row.seen(0, first) +
+                             row.seen(first, length, {.list = Stretch::List::kPadding}));
+             },
+             from_place});
 }
 
 void one_foreign_key(const Scene& scene, size_t, const Reading& right, const AddReading& add) {
