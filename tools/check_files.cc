@@ -95,6 +95,27 @@ std::vector<std::string> files_below(const std::string& folder, Status* status) 
   return files;
 }
 
+CaseReport report_of(const std::string& id, const RecordedCase& recorded,
+                     const RecordedVerdict& verdict) {
+  CaseReport c;
+  c.id = id;
+  c.kind = verdict.kind;
+  c.dtype = shadowgraph::name_of(recorded.dtype);
+  c.error_over_bound = verdict.ours.out;
+  c.lse_error_over_bound = verdict.ours.lse;
+  c.twin_error_over_bound = verdict.twin.out;
+  c.twin_lse_error_over_bound = verdict.twin.lse;
+  c.gpu_error_over_bound = verdict.gpu.out;
+  c.gpu_lse_error_over_bound = verdict.gpu.lse;
+  if (verdict.kernel_accepted) c.kernel = *verdict.kernel_accepted ? "accepted" : "not accepted";
+  c.marked_rows = verdict.marked_rows;
+  c.notes = verdict.notes;
+  c.known_wrong = verdict.known_wrong;
+  if (verdict.unbounded_rows > 0)
+    c.notes.push_back(std::to_string(verdict.unbounded_rows) + " rows without a bound");
+  return c;
+}
+
 Status Waivers::read(const std::string& path) {
   path_ = path;
   std::vector<std::byte> bytes;

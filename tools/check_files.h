@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "check/recorded/judge.h"
 #include "check/traces/traces.h"
 #include "core/laws.h"
 #include "report/report.h"
@@ -27,6 +28,10 @@ bool matches(std::string_view pattern, std::string_view text);
 std::vector<std::string> files_below(const std::string& folder, Status* status);
 
 Finding about_path(LawId law, const std::string& path, std::string expected, std::string got);
+
+/// The verdict as reports say it. id: "FILE#case007".
+CaseReport report_of(const std::string& id, const RecordedCase& recorded,
+                     const RecordedVerdict& verdict);
 
 /// Findings that somebody has looked at, and why they do not count: a file with a pattern and its
 /// reason on each line, "table.capacity known, sglang#1". A pattern is a whole law id or case id,

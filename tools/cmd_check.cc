@@ -52,6 +52,9 @@ constexpr char kCheckExamples[] =
     "compute each case again;\n"
     "both results are held against a float64 oracle and the error bound that their arithmetic "
     "allows.\n"
+    "docs/recordings.md shows how to write such a file with numpy or torch; `shadowgraph list "
+    "keys` "
+    "has its names.\n"
     "Engine traces (*.jsonl): a batch and the metadata that an engine's backend made of it. Its "
     "twin makes them again;\n"
     "what is live of both must agree.";
@@ -359,22 +362,7 @@ class Check {
   }
 
   void add_case(FileReport* file, const RecordedCase& recorded, const RecordedVerdict& verdict) {
-    CaseReport c;
-    c.id = file->path + '#' + recorded.id;
-    c.kind = verdict.kind;
-    c.dtype = shadowgraph::name_of(recorded.dtype);
-    c.error_over_bound = verdict.ours.out;
-    c.lse_error_over_bound = verdict.ours.lse;
-    c.twin_error_over_bound = verdict.twin.out;
-    c.twin_lse_error_over_bound = verdict.twin.lse;
-    c.gpu_error_over_bound = verdict.gpu.out;
-    c.gpu_lse_error_over_bound = verdict.gpu.lse;
-    c.notes = verdict.notes;
-    c.known_wrong = verdict.known_wrong;
-    if (verdict.unbounded_rows > 0) {
-      c.notes.push_back(fmt::format("{} rows without a bound", verdict.unbounded_rows));
-    }
-    report_.case_list.push_back(std::move(c));
+    report_.case_list.push_back(report_of(file->path + '#' + recorded.id, recorded, verdict));
     count_case(file, add_findings(file->path, recorded.id, verdict.findings.findings()));
   }
 

@@ -36,12 +36,17 @@ bool is_same(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, lower, lower);
 }
 
-/// The first of the id, and what there is besides.
+/// The first that has the id, letter for letter if one does, else in any case; and what there is
+/// of it besides.
 std::vector<const Topic*> find_topics(const std::vector<Topic>& topics, const std::string& id) {
-  std::vector<const Topic*> found;
-  for (const Topic& topic : topics)
-    if (is_same(topic.id, id) && (found.empty() || topic.besides)) found.push_back(&topic);
-  return found;
+  std::vector<const Topic*> exact, same;
+  for (const Topic& topic : topics) {
+    for (std::vector<const Topic*>* found : {&exact, &same}) {
+      const bool has = found == &exact ? topic.id == id : is_same(topic.id, id);
+      if (has && (found->empty() || topic.besides)) found->push_back(&topic);
+    }
+  }
+  return exact.empty() ? same : exact;
 }
 
 /// Buffers take a second to find: only a field's name, or one that nothing else has, may be one's.

@@ -28,7 +28,7 @@ constexpr char kListExamples[] =
     "  shadowgraph list kernels\n"
     "  shadowgraph list backends\n"
     "  shadowgraph list fields flashattention   what `shadowgraph check` judges of its traces\n"
-    "  shadowgraph list keys              what a line of a trace holds\n"
+    "  shadowgraph list keys              what a line of a trace holds, and a case of a recording\n"
     "  shadowgraph list engines           what engines mean by padding, pages and windows\n"
     "  shadowgraph list faults            what `shadowgraph fuzz --plant` puts in\n"
     "  shadowgraph list mistakes          what `--diagnose` and findings of traces name\n"

@@ -1,5 +1,7 @@
 #include "listings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "backends/fill/buffer_info.h"
@@ -15,6 +17,7 @@
 #include "fuzz/device/device_program.h"
 #include "fuzz/features.h"
 #include "fuzz/grid/step_grid.h"
+#include "io/recorded/form_fields.h"
 
 namespace shadowgraph::cli {
 namespace {
@@ -90,6 +93,10 @@ Listing list_keys() {
     listing.rows.push_back({std::string(key.of), std::string(key.name), std::string(key.value),
                             std::string(key.what)});
   }
+  for (const FormField& field : kFormFields)
+    listing.rows.push_back({fmt::format("recording {}", field.forms), std::string(field.name),
+                            (field.tensor ? "tensor " : "") + std::string(field.value),
+                            std::string(field.what)});
   return listing;
 }
 

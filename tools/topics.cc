@@ -17,6 +17,7 @@
 #include "core/refs.h"
 #include "faults/faults.h"
 #include "fuzz/features.h"
+#include "io/recorded/form_fields.h"
 #include "listings.h"
 
 namespace shadowgraph::cli {
@@ -267,6 +268,21 @@ Topic topic_of(const TraceKey& key) {
       std::move(listing)};
 }
 
+/// What each form of recordings has under that name.
+Topic topic_of_recorded(std::string_view name) {
+  Listing listing = list_keys();
+  std::erase_if(listing.rows, [&](const auto& row) {
+    return row[1] != name || !row[0].starts_with("recording ");
+  });
+  std::string forms;
+  for (const auto& row : listing.rows)
+    forms += fmt::format("\n  {}: {}; {}", row[0].substr(row[0].find(' ') + 1), row[2], row[3]);
+  return {std::string(name),
+          text_of(name, "key of recordings", "A member or tensor of a recorded case.",
+                  {{"In the forms", forms}, {"Three files to copy", "docs/recordings.md"}}),
+          std::move(listing), true};
+}
+
 /// A listing whose rows are a name, and in that column its sentence.
 void add_rows(const Listing& listing, const char* kind, size_t column, std::string_view before,
               std::vector<Topic>* topics) {
@@ -333,6 +349,9 @@ std::vector<Topic> all_topics() {
   for (const auto& row : list_fields("").rows) fields.insert(row[1]);
   for (const std::string& field : fields) topics.push_back(topic_of_field(field));
   for (const TraceKey& key : kTraceKeys) topics.push_back(topic_of(key));
+  std::set<std::string_view> recorded;
+  for (const FormField& field : kFormFields)
+    if (recorded.insert(field.name).second) topics.push_back(topic_of_recorded(field.name));
   for (const Reference& r : kReferences) {
     const auto by = referrers.find(r.id);
     topics.push_back(topic_of_reference(std::string(r.id), what_it_says(r),

@@ -17,8 +17,8 @@ struct Topic {
 
 /// Everything that a list prints or a finding names, but buffers: laws and their families
 /// ("sparse.*"), programs, faults, mistakes, backends, engines, modes, fields and keys of traces,
-/// references, kernels, grids, arithmetics, targets, features. An id may come twice: the first is
-/// meant, and those that are besides.
+/// keys of recordings, references, kernels, grids, arithmetics, targets, features. An id may come
+/// twice: the first is meant, and those that are besides.
 std::vector<Topic> all_topics();
 /// Buffers that backends bind, by their own names and the engines'. Plays histories for a second.
 std::vector<Topic> buffer_topics();

@@ -172,6 +172,13 @@ const JsonValue* JsonValue::find(std::string_view key) const {
   return at == object->end() ? nullptr : &at->second;
 }
 
+std::optional<double> JsonValue::number() const {
+  if (const auto* d = as<double>()) return *d;
+  if (const auto* u = as<uint64_t>()) return static_cast<double>(*u);
+  if (const auto* i = as<int64_t>()) return static_cast<double>(*i);
+  return {};
+}
+
 std::string JsonValue::describe() const {
   if (const auto* b = as<bool>()) return *b ? "true" : "false";
   if (const auto* u = as<uint64_t>()) return std::to_string(*u);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,6 +38,8 @@ struct JsonValue {
   }
   /// The member, or null.
   const JsonValue* find(std::string_view key) const;
+  /// Whatever number it is; of one past 2^53 the nearest double.
+  std::optional<double> number() const;
   /// For messages: a number or a string as it is, of a container only its size.
   std::string describe() const;
 };

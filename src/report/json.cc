@@ -62,6 +62,8 @@ Json to_json(const CaseReport& c) {
   add(j, "twin_lse_error_over_bound", c.twin_lse_error_over_bound);
   add(j, "gpu_error_over_bound", c.gpu_error_over_bound);
   add(j, "gpu_lse_error_over_bound", c.gpu_lse_error_over_bound);
+  add(j, "kernel", c.kernel);
+  if (c.marked_rows > 0) j["marked_rows"] = c.marked_rows;
   j["notes"] = c.notes;
   j["known_wrong"] = c.known_wrong;
   return j;
@@ -265,6 +267,7 @@ Json summary_of(const Report& r) {
          {"left_out", r.left_out},
          {"seconds", number(r.seconds)}};
   if (!r.files.empty()) j["flagged"] = r.flagged_cases();
+  if (r.marked_rows() > 0) j["marked_rows"] = r.marked_rows();
   if (const auto largest = r.largest_gpu_error(); !largest.empty()) {
     for (const auto& [dtype, ratio] : largest) j["gpu_error_over_bound"][dtype] = number(ratio);
   }

@@ -40,6 +40,7 @@ void read(JsonMembers& m, CaseReport* c) {
   m.get("twin_lse_error_over_bound", &c->twin_lse_error_over_bound);
   m.get("gpu_error_over_bound", &c->gpu_error_over_bound);
   m.get("gpu_lse_error_over_bound", &c->gpu_lse_error_over_bound);
+  m.get("kernel", &c->kernel), m.get("marked_rows", &c->marked_rows);
   m.get("notes", &c->notes), m.get("known_wrong", &c->known_wrong);
 }
 
@@ -136,7 +137,7 @@ void read_summary(JsonMembers& m, Report* r) {
     s.count("findings", &open), s.count("waived", &waived);
     s.count("unknown_backends", &r->unknown_backends), s.count("left_out", &r->left_out);
     s.need("seconds", &r->seconds);
-    s.skip({"gpu_error_over_bound", "flagged"});
+    s.skip({"gpu_error_over_bound", "flagged", "marked_rows"});
   });
   r->unlisted = open - r->open_findings();
   r->unlisted_waived = waived - r->waived_findings();

@@ -98,6 +98,12 @@ int64_t Report::flagged_cases() const {
   return flagged;
 }
 
+int64_t Report::marked_rows() const {
+  int64_t marked = 0;
+  for (const CaseReport& c : case_list) marked += c.marked_rows;
+  return marked;
+}
+
 bool Report::is_partial() const { return left_out > 0 || (skipped > 0 && verb == "check"); }
 
 std::map<std::string, double> Report::largest_gpu_error() const {
@@ -135,6 +141,8 @@ std::string Report::verdict() const {
   if (skipped > 0) s += fmt::format(", {} skipped", skipped);
   if (unknown_backends > 0) s += fmt::format(" ({} of unknown backends)", unknown_backends);
   if (left_out > 0) s += fmt::format(", {} field{} left out", left_out, left_out == 1 ? "" : "s");
+  if (const int64_t marked = marked_rows(); marked > 0)
+    s += fmt::format(", {} row{} of no key marked by the kernel", marked, marked == 1 ? "" : "s");
   s += fmt::format(", {:.1f} s", seconds);
   return interrupted ? "interrupted; until then " + s : s;
 }

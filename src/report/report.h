@@ -67,6 +67,10 @@ struct CaseReport {
   std::optional<double> error_over_bound, lse_error_over_bound;            // ours
   std::optional<double> twin_error_over_bound, twin_lse_error_over_bound;  // a planned run's
   std::optional<double> gpu_error_over_bound, gpu_lse_error_over_bound;    // the recorded kernel's
+  // "accepted", "not accepted": what was recorded of the kernel, whatever the file's reference is;
+  // empty: nothing of it was judged
+  std::string kernel;
+  int64_t marked_rows = 0;         // that see no key and have a mark of the kernel's own
   std::vector<std::string> notes;  // quirks of the recording
   // Recorded variants that are wrong on purpose, and how far off
   std::vector<std::string> known_wrong;
@@ -184,6 +188,8 @@ struct Report {
   int64_t waived_findings() const;
   /// Cases of files that are flagged.
   int64_t flagged_cases() const;
+  /// Rows of recorded kernels that see no key and have a mark of the kernel's own.
+  int64_t marked_rows() const;
   /// Whether recorded work was judged in part only. What `fuzz` draws and cannot run is no work.
   bool is_partial() const;
   bool ok() const { return exit_code() == 0; }

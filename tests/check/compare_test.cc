@@ -244,12 +244,16 @@ TEST(Judge, RecordedMarkOfEmptyRowsIsANote) {
   }
 }
 
-TEST(Judge, RecordedNaNOfEmptyRowsIsANote) {
+TEST(Judge, NaNInAnEmptyRowIsANoteOnlyOfAKernelThatIsKnownForIt) {
   Fixture f;
   f.out[0] = kNaN;
-  const Judgement j = f.judge_as({"num.recorded", "num.recorded", true, "gpu."});
+  JudgeOptions recorded{"num.recorded", "num.recorded", true, "gpu."};
+  EXPECT_NE(finding_of(f.judge_as(recorded), "num.recorded"), nullptr);
+  recorded.empty_mark.nan_out = true;
+  const Judgement j = f.judge_as(recorded);
   EXPECT_TRUE(j.findings.ok()) << j.findings.to_string();
   EXPECT_EQ(j.notes, std::vector<std::string>{"1 rows that see no key have out nan"});
+  EXPECT_EQ(j.marked_rows, 1);
   EXPECT_FALSE(f.judge_as({}).findings.ok()) << "ours is 0";
 }
 

@@ -110,7 +110,7 @@ TEST(SparseVectors, ATokenThatSeesNoKeyHasNoResult) {
 TEST(SparseVectors, AKernelThatNobodyListsIsSaid) {
   RecordedCase v = linear("dsa sparse_mla_fp8");
   v.gpu().kernel = "tomorrow's";
-  EXPECT_EQ(laws(judge_recorded(v)), (Laws{"num.recorded"}));
+  EXPECT_EQ(laws(judge_recorded(v)), (Laws{"vector.case"}));
 }
 
 TEST(SparseVectors, ARefusedCallIsAFinding) {

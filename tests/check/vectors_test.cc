@@ -125,7 +125,8 @@ TEST(Vectors, UnknownKernelIsAFinding) {
     vector.recorded[0].kernel = "no such kernel";
     const RecordedVerdict v = judge_recorded(vector);
     ASSERT_FALSE(v.findings.ok());
-    EXPECT_EQ(v.findings.findings()[0].id, "num.recorded");
+    EXPECT_EQ(v.findings.findings()[0].id, "vector.case");
+    EXPECT_EQ(v.findings.findings()[0].where.field, "arithmetic");
     return;
   }
   GTEST_SKIP() << "no recorded kernel in these vectors";

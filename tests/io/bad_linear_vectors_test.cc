@@ -173,13 +173,13 @@ TEST(LinearVectors, MoreRowsThanTheFileHasAreRefusedBeforeMemoryIsTaken) {
   }
 }
 
-/// Tensors that a case may lack. Gates of a case that stores what they gave are not needed.
+/// Tensors that a case may lack.
 bool may_lack(const std::string& kind, const std::string& name) {
   if (kind.starts_with("conv")) return name == "bias";
   if (kind.starts_with("mamba2")) return name == "z" || name == "chunk_states";
   if (kind.starts_with("dsv4")) return name == "attn_sink";
   const bool stored = kind == "gdn prefill";
-  return stored && (name == "a" || name == "g_ref" || name == "beta_ref");
+  return stored && (name == "g_ref" || name == "beta_ref");
 }
 
 /// Tensors whose size is their own.

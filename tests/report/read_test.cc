@@ -32,6 +32,7 @@ Report full_report() {
   r.files[0].unread = {{"unread.field", "a.jsonl", "not read, x: y", 2, 7, "x", "y"}};
   r.files[0].steps = {{"decode", "eager", 1, 2, 3, 4}};
   r.case_list[0].twin_error_over_bound = HUGE_VAL;
+  r.case_list[0].kernel = "not accepted", r.case_list[0].marked_rows = 12;
   r.case_list[1].gpu_lse_error_over_bound = std::nan("");
   r.faults = faults_report().faults;
   r.coverage = {{"a", "decode", "eager", 10}};

@@ -183,6 +183,26 @@ TEST(Json, SaysWhatARunDoesNotSay) {
   EXPECT_EQ(j["summary"]["left_out"], 3);
 }
 
+TEST(Json, SaysOfEachCaseWhetherItsKernelWasAccepted) {
+  Report r = small_report();
+  r.case_list[0].kernel = "accepted", r.case_list[1].marked_rows = 12;
+  const json j = json_of(r);
+  EXPECT_EQ(j["cases"][0]["kernel"], "accepted");
+  EXPECT_FALSE(j["cases"][1].contains("kernel"));
+  EXPECT_FALSE(j["cases"][0].contains("marked_rows"));
+  EXPECT_EQ(j["cases"][1]["marked_rows"], 12);
+  EXPECT_EQ(j["summary"]["marked_rows"], 12);
+}
+
+TEST(Verdict, CountsRowsThatAKernelMarked) {
+  Report r = small_report();
+  EXPECT_EQ(r.verdict().find("marked"), std::string::npos);
+  r.case_list[0].marked_rows = 1;
+  EXPECT_NE(r.verdict().find(", 1 row of no key marked by the kernel, "), std::string::npos);
+  r.case_list[1].marked_rows = 11;
+  EXPECT_NE(r.verdict().find(", 12 rows of no key marked by the kernel, "), std::string::npos);
+}
+
 TEST(Json, StartsWithItsSchema) {
   RenderOptions options;
   options.format = Format::kJson;

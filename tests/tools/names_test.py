@@ -68,7 +68,9 @@ class ListAndExplain(unittest.TestCase):
             for item in json.loads(run("list", kind, "--format", "json")[1])["items"]:
                 names.update([next(item[key] for key in ("id", "name", "kernel") if key in item),
                               *item.get("refs", "").split()])
-        code, out, err = run("explain", *(name.upper() for name in sorted(names)))
+        # b and B are two keys of recordings: such names are asked for as they are.
+        twice = {name.upper() for name in names if name.upper() in {n.upper() for n in names - {name}}}
+        code, out, err = run("explain", *(name if name.upper() in twice else name.upper() for name in sorted(names)))
         self.assertEqual(code, CLEAN, err)
         at = -1
         for name in sorted(names):

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "attn/cases/promises.h"
 #include "attn/dual_chunk.h"
 #include "attn/visit/any_call.h"
 #include "shadowgraph/layers/compress.h"
@@ -118,6 +119,14 @@ using RecordedCall =
                  SlopeTables, ChunkLists, PackLatents, ActQuantCase, IndexKeysCase,
                  IndexerLogitsCase, TopkTransformCase, Compress, PoolNormRope>;
 
+/// Rows that must have the bits of another case's first rows: the same q, keys and values.
+struct SameRows {
+  std::string of;                      // that case
+  int64_t from = 0, count = 0;         // rows of this one
+  ConstTensorView out = {}, lse = {};  // that case's, [>= count, ...]; lse may be undefined
+  std::vector<AnyCall> calls = {};     // that case's call; none where keys are appended first
+};
+
 /// What a kernel, or the float64 computation beside it, left of a call; undefined where the case
 /// does not hold it.
 struct Recorded {
@@ -136,6 +145,8 @@ struct Recorded {
   LseBase lse_base = LseBase::kNatural;
   LseSink lse_sink = LseSink::kExcluded;
   ConstTensorView max_logits = {};  // [rows, num_qo_heads], natural
+  EmptyRowMark empty_mark = {};
+  DeclaredArithmetic declared = {};
 
   // Recurrences, convolutions, compressors. Beside stored decays and weights (call.log_decay
   // without a gate) the reference's log_decay and beta are those before rounding, and the rest of
@@ -159,10 +170,11 @@ struct RecordedCase {
   std::string kind;           // as in the file: "decode", "swa_merge", "verify_tree", ...
   DType dtype = DType::kF32;  // of q, or of the activations
   RecordedCall call;
-  std::vector<Recorded> recorded;  // one, except of attention; empty: no kernel ran
-  Recorded reference;              // of attention: of calls[0], f32 or f64; may be undefined
-  ConstTensorView states_before;   // the pool of states before the call
-  std::vector<uint8_t> out_valid;  // [tokens]; empty: all; 0: the kernel left it undefined
+  std::vector<Recorded> recorded;     // one, except of attention; empty: no kernel ran
+  std::optional<SameRows> same_rows;  // of attention
+  Recorded reference;                 // of attention: of calls[0], f32 or f64; may be undefined
+  ConstTensorView states_before;      // the pool of states before the call
+  std::vector<uint8_t> out_valid;     // [tokens]; empty: all; 0: the kernel left it undefined
   std::vector<std::shared_ptr<const void>> storage;  // keeps the memory behind the views
 
   AttentionCalls& attention() { return std::get<AttentionCalls>(call); }

@@ -7,6 +7,7 @@
 
 #include "attn/exp2_poly.h"
 #include "attn/lse.h"
+#include "shadowgraph/dtype.h"
 
 namespace shadowgraph {
 
@@ -15,6 +16,7 @@ enum class RoundP : uint8_t {
   kNever,    // f32 weights
   kToQuery,  // to the type of q, fp8 too: tensor cores (nothing where q is f32)
   kBF16,     // to bf16 where q is bf16, else never: the CPU's bf16 dot product
+  kToType,   // to Arithmetic::p_type, whatever q is
 };
 
 /// What of a part of a row's keys is kept until the parts are merged.
@@ -37,8 +39,12 @@ struct Arithmetic {
   // The sum of P is kept in that many partial sums, key by key in turn.
   int lanes = 1;
   RoundP round_p = RoundP::kNever;
+  DType p_type = DType::kF32;
   double p_scale = 1;  // multiplies P before it is rounded, and the result is divided by it
   bool sum_sees_rounded_p = false;
+  // q.k, its scaled form and the masked one are each rounded to this type.
+  DType scores_type = DType::kF32;
+  bool tf32 = false;  // factors of products keep 10 bits of their fraction, truncated
 
   // Roundings of the scale, of its base-2 form, and of its product with q.k.
   int scale_roundings = 4;

@@ -58,11 +58,12 @@ struct Worst {
     seen = all, violations = bad;
   }
 
-  void report(LawId law, const std::string& prefix, Status& findings) const {
+  void report(LawId law, const std::string& prefix, Status& findings, const char* why = "") const {
     judged(law, seen);
     if (violations == 0) return;
     std::string expected_text = decimal(expected);
     if (bound > 0) expected_text += " +- " + decimal(bound, "%.3g");
+    expected_text += why;
     std::string got_text = decimal(got) + " (";
     if (std::isfinite(ratio)) got_text += decimal(ratio, "%.3g") + " times the bound; ";
     got_text += std::to_string(violations) + " of " + std::to_string(seen) + " values)";
@@ -104,7 +105,7 @@ class Judge {
     out_.report(options_.bound, options_.prefix, judgement_.findings);
     lse_.report(options_.lse_bound, options_.prefix, judgement_.findings);
     top_.report(options_.lse_bound, options_.prefix, judgement_.findings);
-    empty_.report(empty_law, options_.prefix, judgement_.findings);
+    empty_.report(empty_law, options_.prefix, judgement_.findings, ", as the row sees no key");
     for (const auto& [mark, count] : marks_) {
       judgement_.notes.push_back(std::to_string(count) + " rows that see no key have " + mark);
     }
@@ -159,12 +160,13 @@ class Judge {
   }
 
   /// out 0; LSE -inf, or the sink's logit where the LSE counts it. A recorded kernel may have its
-  /// own mark for "no key": NaN, or an LSE that has no mass in f32.
+  /// own mark for "no key": an LSE that is NaN, or has no mass in f32.
   void see_empty(const OracleRow& row) {
+    const EmptyRowMark& mark = options_.empty_mark;
     for (Eigen::Index i = 0; result_.out.defined() && i < row.out.size(); ++i) {
       const Worst element = out_at(row, i, 0, 0);
-      if (options_.recorded && std::isnan(element.got)) {
-        ++marks_["out nan"];
+      if (mark.nan_out && std::isnan(element.got)) {
+        note_mark("out nan");
         break;
       }
       empty_.see(element);
@@ -174,13 +176,21 @@ class Judge {
     const double sink = row.lse_as(result_.lse_sink);
     const int roundings = arithmetic_.scale_roundings + arithmetic_.lse_roundings;
     const double bound = std::isinf(sink) ? 0 : roundings * arithmetic_.u_scale * std::abs(sink);
-    const Worst lse = lse_at(row, bound);
+    Worst lse = lse_at(row, bound);
     const bool no_mass = !std::isfinite(lse.got) || std::exp(static_cast<float>(lse.got)) == 0;
-    if (options_.recorded && lse.ratio > 1 && no_mass) {
-      ++marks_["lse " + decimal(stored_lse(row), "%.2g")];
-    } else {
-      empty_.see(lse);
+    if (options_.recorded && mark.lse && std::isinf(sink)) {
+      lse.got = stored_lse(row), lse.expected = static_cast<float>(*mark.lse);
+      const bool both_nan = std::isnan(lse.got) && std::isnan(lse.expected);
+      lse.ratio = both_nan || lse.got == lse.expected ? 0 : kInfinity;
+    } else if (options_.recorded && lse.ratio > 1 && no_mass) {
+      note_mark("lse " + decimal(stored_lse(row), "%.2g"));
+      return;
     }
+    empty_.see(lse);
+  }
+  void note_mark(const std::string& mark) {
+    ++judgement_.marked_rows;
+    ++marks_[mark];
   }
 
   DType q_type_;

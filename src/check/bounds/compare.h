@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/cases/promises.h"
 #include "attn/dual_chunk.h"
 #include "attn/visit/any_call.h"
 #include "check/bounds/arithmetic.h"
@@ -24,9 +25,9 @@ struct Result {
   ConstTensorView max_logits = {};
 };
 
-/// How to judge: the laws that findings name, and whether rows that see no key follow our law or
-/// are only described (a recorded kernel has its own marker for them: +inf, a large finite number,
-/// NaN).
+/// How to judge: the laws that findings name, and whether the LSE of rows that see no key follows
+/// our law or is only described (a recorded kernel has its own mark for them: +inf, a large finite
+/// number, NaN).
 struct JudgeOptions {
   LawId bound = "num.bound";
   LawId lse_bound = "num.lse_bound";
@@ -35,6 +36,7 @@ struct JudgeOptions {
   bool bounded = false;     // the data is such that every bound is finite: another one is a finding
   // The data is such that out is one key's V: it is that to the bit, and the LSE is not judged
   bool exact = false;
+  EmptyRowMark empty_mark = {};  // of a recorded kernel
   // Results that are merged into each query row's, instead of Arithmetic::parts for all; empty: so
   std::vector<int32_t> parts = {};
 };
@@ -43,8 +45,9 @@ struct Judgement {
   // Largest |result - oracle| / bound; infinite where one of the two is not finite and the other
   // is, or differs.
   double error_over_bound = 0, lse_error_over_bound = 0;
-  int64_t rows = 0;        // (query row, head) pairs
-  int64_t empty_rows = 0;  // of them, those that see no key
+  int64_t rows = 0;         // (query row, head) pairs
+  int64_t empty_rows = 0;   // of them, those that see no key
+  int64_t marked_rows = 0;  // of these, those with a mark that nobody promised
   // Those with an infinite bound, of out or LSE: there any number will do
   int64_t unbounded_rows = 0;
   std::vector<std::string> notes;

@@ -14,13 +14,15 @@ constexpr double kTiny = kFlushed;
 constexpr double kF32Largest = 0x1.fffffep127;
 constexpr double kMaxExponent = 700;
 constexpr double kLargestCode = 128;  // of i8
+constexpr double kTf32 = 0x1p-10;     // what a truncated fraction of 10 bits loses
 
 Rounding rounding_of_p(const Arithmetic& a, DType q_type) {
-  const bool rounds = a.round_p == RoundP::kToQuery
-                          ? q_type != DType::kF32
-                          : a.round_p == RoundP::kBF16 && q_type == DType::kBF16;
+  const DType type = a.round_p == RoundP::kToType ? a.p_type : q_type;
+  const bool rounds = a.round_p == RoundP::kBF16
+                          ? q_type == DType::kBF16
+                          : a.round_p != RoundP::kNever && type != DType::kF32;
   if (!rounds) return {};
-  Rounding p = rounding_to(q_type);
+  Rounding p = rounding_to(type);
   p.half_subnormal /= a.p_scale;
   return p;
 }
@@ -31,11 +33,27 @@ double addends(double n, const Arithmetic& a) {
   return a.adds_per_block == 0 ? n : n + std::ceil(n / a.adds_per_block);
 }
 
+/// The part of delta_j that scores in a type of 16 bits make: q.k is rounded to it, and again
+/// scaled and masked. Before the soft cap a logit may be as large as its terms.
+Eigen::ArrayXd score_errors(const OracleRow& row, const Arithmetic& a,
+                            const Eigen::ArrayXd& delta) {
+  const Rounding type = rounding_to(a.scores_type);
+  const Eigen::ArrayXd size =
+      (row.soft_cap > 0 ? row.magnitudes : Eigen::ArrayXd(row.logits.abs())) + delta;
+  const double scale = std::abs(row.scale);
+  const Eigen::ArrayXd errors =
+      gamma_of(3, type.u) * size + 3 * type.half_subnormal * std::max(1.0, scale);
+  // q.k itself, which the scale divides, must be in the type's range.
+  const Eigen::ArrayXd largest = size * std::max(1.0, 1 / scale) * (1 + 3 * type.u);
+  return (largest > type.largest).select(kInfinity, errors);
+}
+
 /// delta_j
 Eigen::ArrayXd logit_errors(const OracleRow& row, const Arithmetic& a) {
   const double terms = row.terms;
   const double scaling = gamma_of(a.scale_roundings + (row.k_scaled ? 1 : 0), a.u_scale);
-  const double dot = gamma_of(addends(terms, a), a.u_sum) + scaling;
+  const double products = a.tf32 ? (1 + kTf32) * (1 + kTf32) - 1 : 0;
+  const double dot = (1 + products) * gamma_of(addends(terms, a), a.u_sum) + products + scaling;
   Eigen::ArrayXd delta = dot * (1 + scaling) * row.magnitudes;
   if (row.soft_cap > 0) {
     delta += row.soft_cap * a.tanh_absolute + a.tanh_relative * row.logits.abs();
@@ -44,6 +62,7 @@ Eigen::ArrayXd logit_errors(const OracleRow& row, const Arithmetic& a) {
   if (terms == 0) return delta;
   // Products below the normal range may be flushed to 0, and so may elements of q and k.
   delta += terms * kTiny * std::abs(row.scale) * (1 + row.query_max + row.key_max) * row.key_scales;
+  if (a.scores_type != DType::kF32) delta += score_errors(row, a, delta);
   // A q.k may overflow before it is scaled.
   delta = (row.products > kF32Largest / (1 + dot)).select(kInfinity, delta);
   if (!row.k_scaled) return delta;
@@ -192,6 +211,8 @@ Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
     } else {
       w.r[j] += rounding;
     }
+    if (a.tf32)  // the weight, and the value that it meets
+      w.r[j] += ((1 + kTf32) * (1 + kTf32) - 1) * (w.p[j] + w.e[j] + w.r[j]);
     if (row.v_scaled) w.r[j] += a.u * (w.p[j] + w.e[j] + w.r[j]);
     if (partials) w.r[j] += part_error * (w.p[j] + w.e[j] + w.r[j]);
   }

@@ -11,6 +11,9 @@
 //          own scale z_j (i8) multiplies all of these, the k_ji being its codes; it is rounded once
 //          more, into the multiplier c z_j, c = scale log2 e (or scale / cap), which may be flushed
 //          as well: 2^-126 sum_i |q_i k_ji|, times the cap if that is above 1.
+//          A factor in TF32 loses 2^-10 of itself, a product (1 + 2^-10)^2 - 1. Scores of 16 bits
+//          are rounded as q.k, scaled, and masked: g(3, u_scores) of the logit, or of its terms
+//          where a soft cap follows, and 3 half subnormals.
 // alpha_j  Exponent. The roundings of s_j - m and of all later rescales m_t - m_{t+1} telescope to
 //          u (M - s_j + 2 max delta) (1 + u). A kernel that rounds m c apart from s c adds u |m|
 //          each time.
@@ -22,10 +25,11 @@
 // e_j      Error of weight j that numerator and denominator share, relative to D:
 //          p_j (exp(delta_j + alpha_j) (1 + eps)^(R+1) - 1), plus what underflows.
 // r_j      Error of weight j in the numerator alone: the rounding of P (part of e_j where the sum
-//          sees the rounded P), of its product with the token's own scale (i8), and of partial
-//          results that are divided by their sums and stored: `out_roundings`, and the rounding to
-//          the output's type where they have it. The LSE of such a result is in e_j. A key is in
-//          one of them, or, where parts are merged one after the other, in all but the last.
+//          sees the rounded P), to TF32 with the value that it meets, of its product with the
+//          token's own scale (i8), and of partial results that are divided by their sums and
+//          stored: `out_roundings`, and the rounding to the output's type where they have it. The
+//          LSE of such a result is in e_j. A key is in one of them, or, where parts are merged one
+//          after the other, in all but the last.
 // t, g     Relative error of a summed term, g(h + R + 1, u_sum) where h additions follow it, one a
 //          fold among them: t in the numerator, g in the denominator.
 //

@@ -7,10 +7,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "check/bounds/declared.h"
 #include "check/mistakes/call_scene.h"
 #include "check/mistakes/diagnose.h"
 #include "check/recorded/case_judge.h"
 #include "check/recorded/planned.h"
+#include "check/recorded/same_rows.h"
 #include "check/recorded/two_part_step.h"
 #include "core/float_formats.h"
 #include "oracle/sparse_oracle.h"
@@ -47,19 +49,11 @@ Status run(const RaggedAttention& c) { return attention_varlen(c); }
 Status run(const SparseAttention& c) { return sparse_attention(c); }
 Status run(const MergeStates<LseBase::kLog2>& c) { return merge_states(c); }
 
-/// The elements of a call's results, each as its bits; a NaN is any.
-bool same_element(const TensorView& a, const TensorView& b, int64_t i) {
-  const size_t size = size_of(a.dtype);
-  const auto at = static_cast<size_t>(i) * size;
-  if (std::memcmp(a.data + at, b.data + at, size) == 0) return true;
-  return std::isnan(load_float(a.data, a.dtype, i)) && std::isnan(load_float(b.data, b.dtype, i));
-}
-
 Status same_bits(const char* field, const TensorView& there, const TensorView& here) {
   Status status;
   judged("num.bits", here.numel());
   for (int64_t i = 0; i < here.numel(); ++i) {
-    if (same_element(there, here, i)) continue;
+    if (same_element(there, i, here, i)) continue;
     const int64_t width = here.rank == 3 ? here.shape[1] * here.shape[2] : here.shape[1];
     status.add(make_finding("num.bits", at(field, i / width, i % width), "the CPU's bits",
                             "others of the device"));
@@ -121,6 +115,7 @@ class AttentionJudge : public CaseJudge {
       if (recorded.call < accepted.size() && accepted[recorded.call]) judge_recorded(recorded);
     }
     if (!accepted.empty() && accepted[0]) judge_reference();
+    if (c_.same_rows && accepted[0]) verdict_.findings.add(judge_same_rows(c_));
     for (size_t i = 0; i < calls_.size(); ++i) {
       if (accepted[i] && is_planned(i)) judge_planned(i);
     }
@@ -268,14 +263,16 @@ class AttentionJudge : public CaseJudge {
   }
 
   void judge_recorded(const Recorded& recorded) {
-    const Arithmetic* arithmetic = find_arithmetic(recorded.kernel);
-    if (arithmetic == nullptr)
-      return no_such_kernel("arithmetics.inc", recorded.kernel, recorded.name);
+    const Arithmetic* named = find_arithmetic(recorded.kernel);
+    if (named == nullptr)
+      return verdict_.findings.add(no_such_arithmetic("arithmetic", recorded.kernel));
+    const Arithmetic arithmetic = with_declared(*named, recorded.declared);
     JudgeOptions options{"num.recorded", "num.recorded", true, recorded.name + "."};
+    options.empty_mark = recorded.empty_mark;
     const Result result{recorded.out, recorded.lse, recorded.lse_base, recorded.lse_sink,
                         recorded.max_logits};
-    Judgement j = shadowgraph::judge(calls_[recorded.call], result, *arithmetic, options);
-    explain(recorded.call, result, *arithmetic, options, &j);
+    Judgement j = shadowgraph::judge(calls_[recorded.call], result, arithmetic, options);
+    explain(recorded.call, result, arithmetic, options, &j);
     if (!recorded.known_wrong.empty()) {
       char ratio[32];
       std::snprintf(ratio, sizeof ratio, "%.3g", j.error_over_bound);
@@ -285,6 +282,7 @@ class AttentionJudge : public CaseJudge {
     }
     if (recorded.out.defined()) raise(verdict_.gpu.out, j.error_over_bound);
     if (recorded.lse.defined()) raise(verdict_.gpu.lse, j.lse_error_over_bound);
+    verdict_.marked_rows += j.marked_rows;
     take(std::move(j), recorded.name);
   }
 

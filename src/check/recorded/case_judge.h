@@ -72,8 +72,7 @@ class CaseJudge {
   void check_untouched(const StateRows& rows, bool stores, const ConstTensorView& states,
                        const std::string& prefix);
   /// The recorded kernel is in no line of that list.
-  void no_such_kernel(const std::string& list, const std::string& kernel,
-                      const std::string& field = "kernel");
+  void no_such_kernel(const std::string& list, const std::string& kernel);
 
   const RecordedCase& c_;
   CaseMemory memory_;

@@ -29,14 +29,19 @@ struct RecordedVerdict {
   bool acted = true;      // the planted fault, if there is one, changed something
   int64_t rows = 0;       // of our calls; of attention (query row, head) pairs
   int64_t empty_rows = 0;
+  int64_t marked_rows = 0;  // of recorded kernels, those with a mark that the case does not promise
+  // Whether what was recorded of the kernel broke no law; absent: nothing of it was judged. The
+  // file's own reference has no part in it
+  std::optional<bool> kernel_accepted;
   int64_t unbounded_rows = 0;  // rows about which a bound says nothing
   std::vector<std::string> notes;
   // Variants recorded as wrong on purpose, kernels that are known to depart, and how far off they
   // are
   std::vector<std::string> known_wrong;
-  // num.bound, num.lse_bound, num.empty_row, num.recorded, num.reference; num.write_set: a slot or
-  // step that nobody writes changed; num.exact: our store of appended keys left other bits, parents
-  // and lists; input.* if a call is refused. case_id is the case's id
+  // num.bound, num.lse_bound, num.empty_row, num.recorded, num.reference; num.bits: rows that are
+  // another case's; num.write_set: a slot or step that nobody writes changed; num.exact: our store
+  // of appended keys left other bits, parents and lists; input.* if a call is refused. case_id is
+  // the case's id
   Status findings;
 };
 

@@ -1,14 +1,62 @@
 #include "io/recorded/attention_fields.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace shadowgraph {
+namespace {
 
-AttentionParams read_params(CaseReader& reader, std::initializer_list<std::string_view> optional) {
-  const auto has = [&](std::string_view field) {
-    return reader.has(field) || std::ranges::find(optional, field) == optional.end();
-  };
+/// exact, or a mark's LSE.
+void read_empty_rows(CaseReader& reader, RecordedCase* c) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const JsonValue& value = *reader.field("empty_rows");
+  std::optional<double> lse = value.number();
+  if (const auto* text = value.as<std::string>()) {
+    if (*text == "exact") lse = -kInf;
+    if (*text == "inf") lse = kInf;
+    if (*text == "nan") lse = std::numeric_limits<double>::quiet_NaN();
+  }
+  if (!lse)
+    return reader.bad_field("empty_rows",
+                            "exact, or the LSE that the kernel writes: a number, inf or nan",
+                            value.describe());
+  for (Recorded& r : c->recorded) r.empty_mark = {.lse = lse};
+}
+
+void read_same_rows(CaseReader& reader, RecordedCase* c) {
+  SameRows rows;
+  rows.of = reader.text("rows_of");
+  rows.from = reader.count("rows_from");
+  rows.count = reader.integer("rows_count", 1, kMaxVectorTokens);
+  c->same_rows = std::move(rows);
+}
+
+/// The arithmetic of the kernel, where it is not its form's.
+void read_arithmetic(CaseReader& reader, RecordedCase* c) {
+  DeclaredArithmetic d;
+  const auto names = [](DType t) { return std::string(name_of(t)); };
+  if (reader.has("weights_dtype")) d.weights = reader.dtype("weights_dtype");
+  if (reader.has("weights_scale")) d.weights_scale = reader.positive("weights_scale");
+  if (reader.has("scores_dtype")) d.scores = reader.dtype("scores_dtype");
+  if (is_fp8(d.scores)) reader.bad_field("scores_dtype", "f16, bf16 or f32", names(d.scores));
+  if (reader.has("tf32")) d.tf32 = reader.flag("tf32");
+  if (reader.has("splits")) d.splits = reader.integer("splits", 1, INT16_MAX);
+  // A weight is at most 1.
+  const DType type = d.weights.value_or(DType::kF32);
+  const float largest = type == DType::kE4M3 ? 448.0F : type == DType::kF16 ? 65504.0F : 0x1p100F;
+  if (d.weights_scale > largest)
+    reader.bad_field("weights_scale", "at most the largest number of " + names(type),
+                     std::to_string(d.weights_scale));
+  for (Recorded& r : c->recorded) r.declared = d;
+  if (!reader.has("arithmetic")) return;
+  const std::string name = reader.text("arithmetic");
+  for (Recorded& r : c->recorded) r.kernel = name;
+}
+
+}  // namespace
+
+AttentionParams read_heads(CaseReader& reader) {
   AttentionParams p;
   p.num_qo_heads = reader.integer("num_qo_heads", 1, kMaxVectorTokens);
   const bool latent = reader.has("head_dim_qk") || reader.has("head_dim_v");
@@ -26,12 +74,20 @@ AttentionParams read_params(CaseReader& reader, std::initializer_list<std::strin
     p.head_dim_qk = p.head_dim_vo = reader.integer("head_dim", 1, kMaxVectorTokens);
   }
   p.sm_scale = reader.positive("sm_scale");
+  reader.bind("heads", p.num_qo_heads), reader.bind("kv_heads", p.num_kv_heads);
+  reader.bind("dim", p.head_dim_qk), reader.bind("dim_v", p.head_dim_vo);
+  return p;
+}
+
+AttentionParams read_params(CaseReader& reader, std::initializer_list<std::string_view> optional) {
+  const auto has = [&](std::string_view field) {
+    return reader.has(field) || std::ranges::find(optional, field) == optional.end();
+  };
+  AttentionParams p = read_heads(reader);
   if (has("causal")) p.causal = reader.flag("causal");
   if (has("window_left")) p.window_left = reader.integer("window_left", -1, INT32_MAX);
   if (has("window_right")) p.window_right = reader.integer("window_right", -1, INT32_MAX);
   if (has("softcap")) p.logits_soft_cap = reader.not_negative("softcap");
-  reader.bind("heads", p.num_qo_heads), reader.bind("kv_heads", p.num_kv_heads);
-  reader.bind("dim", p.head_dim_qk), reader.bind("dim_v", p.head_dim_vo);
   return p;
 }
 
@@ -39,6 +95,15 @@ DType read_query_dtype(CaseReader& reader) {
   const DType dtype = reader.dtype("dtype");
   if (is_fp8(dtype)) reader.bad_field("dtype", "f16, bf16 or f32", "e4m3fn");
   return dtype;
+}
+
+DType read_kv_dtype(CaseReader& reader, DType of_queries) {
+  return reader.has("kv_dtype") ? reader.dtype("kv_dtype") : of_queries;
+}
+
+ConstTensorView read_keys(CaseReader& reader, std::string_view name, DType kv_dtype,
+                          std::string_view shape) {
+  return is_fp8(kv_dtype) ? reader.e4m3(name, shape) : reader.tensor(name, {kv_dtype}, shape);
 }
 
 ConstTensorView read_rows(CaseReader& reader, const RowAxes& axes, std::string_view name,
@@ -58,14 +123,29 @@ ConstTensorView read_lse(CaseReader& reader, const RowAxes& axes, std::string_vi
 }
 
 void read_answer(CaseReader& reader, const RowAxes& axes, const std::string& out,
-                 const std::string& lse, const RecordedCase& c, Recorded* answer) {
-  answer->out = read_rows(reader, axes, out, {c.dtype}, "dim_v");
-  answer->lse = read_lse(reader, axes, lse, {DType::kF32});
+                 const std::string& lse, Recorded* answer) {
+  answer->out = read_rows(reader, axes, out, {DType::kF16, DType::kBF16, DType::kF32}, "dim_v");
+  if (reader.has_tensor(lse)) answer->lse = read_lse(reader, axes, lse, {DType::kF32});
 }
 
 void read_references(CaseReader& reader, const RowAxes& axes, RecordedCase* c) {
-  c->reference.out = read_rows(reader, axes, "out_ref", {DType::kF32}, "dim_v");
-  c->reference.lse = read_lse(reader, axes, "lse_ref", {DType::kF64});
+  if (reader.has_tensor("out_ref"))
+    c->reference.out = read_rows(reader, axes, "out_ref", {DType::kF32}, "dim_v");
+  if (reader.has_tensor("lse_ref"))
+    c->reference.lse = read_lse(reader, axes, "lse_ref", {DType::kF64});
+}
+
+void read_promises(CaseReader& reader, RecordedCase* c) {
+  if (c->recorded.empty()) return;  // no kernel
+  if (reader.has("empty_rows")) read_empty_rows(reader, c);
+  if (reader.has("rows_of")) read_same_rows(reader, c);
+  read_arithmetic(reader, c);
+}
+
+void read_lse_sink(CaseReader& reader, RecordedCase* c) {
+  if (!reader.has("lse_sink")) return;
+  constexpr LseSink kSinks[] = {LseSink::kIncluded, LseSink::kExcluded};
+  c->gpu().lse_sink = kSinks[reader.one_of("lse_sink", {"included", "excluded"})];
 }
 
 bool read_splits(CaseReader& reader) {

@@ -10,14 +10,20 @@
 
 namespace shadowgraph {
 
-/// Heads, sizes, sm_scale, and "causal", "window_left", "window_right", "softcap", of which a case
-/// may lack those that are named optional. In shapes: "heads", "kv_heads", "dim" (of keys),
-/// "dim_v".
+/// Heads, sizes, sm_scale. In shapes: "heads", "kv_heads", "dim" (of keys), "dim_v".
+AttentionParams read_heads(CaseReader& reader);
+/// The same, and "causal", "window_left", "window_right", "softcap", of which a case may lack those
+/// that are named optional.
 AttentionParams read_params(CaseReader& reader,
                             std::initializer_list<std::string_view> optional = {});
 
 /// "dtype", of queries: f16, bf16 or f32.
 DType read_query_dtype(CaseReader& reader);
+/// "kv_dtype", of keys and values; as queries' where a case has none.
+DType read_kv_dtype(CaseReader& reader, DType of_queries);
+/// A plane or packed keys of that type; e4m3 also where a file has it as bytes.
+ConstTensorView read_keys(CaseReader& reader, std::string_view name, DType kv_dtype,
+                          std::string_view shape);
 
 /// How a family stores rows of queries and of answers, as axes of the file; and their LSE.
 struct RowAxes {
@@ -30,11 +36,19 @@ ConstTensorView read_rows(CaseReader& reader, const RowAxes& axes, std::string_v
 /// [rows, heads], whatever the order in the file.
 ConstTensorView read_lse(CaseReader& reader, const RowAxes& axes, std::string_view name,
                          DTypes dtypes);
-/// The tensors `out` and `lse`, of the case's type and in f32.
+/// The tensors `out` (f16, bf16 or f32) and, where the case has it, `lse` (f32).
 void read_answer(CaseReader& reader, const RowAxes& axes, const std::string& out,
-                 const std::string& lse, const RecordedCase& c, Recorded* answer);
-/// out_ref and lse_ref.
+                 const std::string& lse, Recorded* answer);
+/// out_ref and lse_ref, where the case has them.
 void read_references(CaseReader& reader, const RowAxes& axes, RecordedCase* c);
+
+/// What any attention case may promise of its kernel: "empty_rows", what it leaves in rows that see
+/// no key; "rows_of", "rows_from", "rows_count", whose bits its rows have (find_same_rows() looks
+/// the case up).
+void read_promises(CaseReader& reader, RecordedCase* c);
+
+/// "lse_sink", of the kernel's LSE where there are sinks; the case's own family decides without it.
+void read_lse_sink(CaseReader& reader, RecordedCase* c);
 
 /// f32 [heads] of that name, more logits of the softmax.
 inline std::span<const float> read_sinks(CaseReader& reader, std::string_view name) {

@@ -7,7 +7,9 @@
 #include <numeric>
 #include <utility>
 
+#include "core/nearest.h"
 #include "io/file.h"
+#include "io/recorded/form_fields.h"
 
 namespace shadowgraph {
 namespace {
@@ -66,6 +68,11 @@ std::string shape_text(std::span<const int64_t> shape) {
   return '[' + s + ']';
 }
 
+std::string type_text(const ConstTensorView& t) {
+  return std::string(name_of(t.dtype)) + ' ' +
+         shape_text({t.shape.data(), static_cast<size_t>(t.rank)});
+}
+
 std::string dtypes_text(DTypes dtypes) {
   std::string s;
   for (const DType t : dtypes) s += (s.empty() ? "" : " or ") + std::string(name_of(t));
@@ -97,18 +104,11 @@ std::optional<int64_t> int64_of(const JsonValue& value) {
   return {};
 }
 
-/// NaN if it is no number.
-double double_of(const JsonValue& value) {
-  if (const auto* d = value.as<double>()) return *d;
-  if (const auto* u = value.as<uint64_t>()) return static_cast<double>(*u);
-  if (const auto* i = value.as<int64_t>()) return static_cast<double>(*i);
-  return std::numeric_limits<double>::quiet_NaN();
-}
-
 }  // namespace
 
 const JsonValue* CaseReader::field(std::string_view name) {
   const JsonValue* value = metadata_.find(name);
+  members_read_.emplace(name);
   if (value == nullptr) bad_field(name, "present", "missing");
   return value;
 }
@@ -141,7 +141,7 @@ int32_t CaseReader::integer(std::string_view name, int32_t low, int32_t high) {
 float CaseReader::number(std::string_view name, const char* expected, bool (*good)(float)) {
   const JsonValue* value = field(name);
   if (value == nullptr) return 1;
-  const double wide = double_of(*value);
+  const double wide = value->number().value_or(std::numeric_limits<double>::quiet_NaN());
   // Past float's range the cast is undefined; a NaN fails the comparison.
   if (std::abs(wide) <= std::numeric_limits<float>::max()) {
     const auto n = static_cast<float>(wide);
@@ -233,6 +233,44 @@ std::vector<int32_t> CaseReader::lengths(std::string_view name, int32_t batch) {
   return list;
 }
 
+std::vector<std::string> CaseReader::missing_names(std::string_view form, bool tensor) const {
+  std::vector<std::string> names = names_of_form_fields(form, tensor);
+  std::erase_if(names, [&](const std::string& n) { return tensor ? has_tensor(n) : has(n); });
+  return names;
+}
+
+void CaseReader::check_all_read(std::string_view form, std::string_view kind) {
+  const bool whole = ok();
+  int suggestions = 16;  // each takes as long as the form has names
+  const std::string of = std::string(form) + (kind.empty() ? "" : ' ' + printable(kind));
+  const auto expected = [&](std::string_view name, bool tensor) {
+    const std::string what = tensor ? "a tensor" : "a member";
+    if (find_form_field(form, name, tensor) != nullptr)
+      return what + " that this case of " + of + " has";
+    const std::string meant =
+        find_form_field(form, name, !tensor) != nullptr
+            ? std::string("; ") + (tensor ? "a member" : "a tensor") + " has that name"
+        : suggestions-- > 0 ? did_you_mean(name, missing_names(form, tensor))
+                            : "";
+    return what + " of " + std::string(form) + " (`shadowgraph list keys`)" + meant;
+  };
+  const auto is_passed_over = [&](std::string_view name, bool tensor, const auto& read) {
+    const FormField* field = find_form_field(form, name, tensor);
+    return field == nullptr || (whole && !field->for_people() && !read.contains(name));
+  };
+  for (const auto& [name, value] : *metadata_.as<JsonValue::Object>())
+    if (is_passed_over(name, false, members_read_))
+      bad_field(name, expected(name, false), value.describe() + ", which nothing reads");
+  const auto see_tensor = [&](const std::string& full, const std::string& type) {
+    if (!full.starts_with(id_ + '/')) return;
+    const std::string name = full.substr(id_.size() + 1);
+    if (is_passed_over(name, true, tensors_read_))
+      bad_tensor(name, expected(name, true), type + ", which nothing reads");
+  };
+  for (const auto& [full, view] : file_.tensors) see_tensor(full, type_text(view));
+  for (const SkippedTensor& t : file_.skipped) see_tensor(t.name, t.reason);
+}
+
 void CaseReader::bad_field(std::string_view name, std::string expected, std::string got) {
   status_.add(file_finding("vector.case", file_name_ + '#' + id_, printable(name),
                            std::move(expected), std::move(got)));
@@ -275,6 +313,7 @@ int64_t CaseReader::size(std::string_view name) const {
 
 ConstTensorView CaseReader::tensor(std::string_view name, DTypes dtypes, std::string_view shape) {
   const ConstTensorView* found = find(name);
+  tensors_read_.emplace(name);
   std::vector<Axis> axes = axes_of(shape, sizes_);
   const std::vector<int64_t> stored = folded(axes, '[');
   const std::string expected = dtypes_text(dtypes) + ' ' + shape_text(stored);
@@ -288,9 +327,7 @@ ConstTensorView CaseReader::tensor(std::string_view name, DTypes dtypes, std::st
   }
   const bool dtype_ok = std::find(dtypes.begin(), dtypes.end(), found->dtype) != dtypes.end();
   if (!dtype_ok || !shape_matches(*found, stored)) {
-    bad_tensor(name, expected,
-               std::string(name_of(found->dtype)) + ' ' +
-                   shape_text({found->shape.data(), static_cast<size_t>(found->rank)}));
+    bad_tensor(name, expected, type_text(*found));
     return {};
   }
   size_t in_file = 0;

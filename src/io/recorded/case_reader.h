@@ -1,6 +1,6 @@
 // CaseReader: one case of a file of recorded kernels, field by field and tensor by tensor. Every
 // getter checks; a fault becomes a finding, and the getter returns something harmless. Read the
-// metadata first, then, if ok(), the tensors that it describes.
+// metadata first, then, if ok(), the tensors that it describes, then check_all_read().
 //
 // Shapes are texts, one word an axis: "tokens heads 128". A number is that size. A name is the size
 // that it stands for: integer() and bind() give names their sizes; a name that has none yet takes
@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,10 @@ class CaseReader {
       : file_(file), file_name_(file_name), id_(id), metadata_(metadata) {}
 
   bool ok() const { return status_.ok(); }
+  /// Names each member and tensor of the case that form_fields.inc does not have for the form,
+  /// or that no getter took: a case of this kind does not need it. After another finding only those
+  /// of the first sort: the reader may have stopped before it took them.
+  void check_all_read(std::string_view form, std::string_view kind);
   Status take_status() { return std::move(status_); }
 
   // Metadata (vector.case).
@@ -146,6 +151,8 @@ class CaseReader {
  private:
   float number(std::string_view field, const char* expected, bool (*good)(float));
   const ConstTensorView* find(std::string_view name) const;
+  /// Names that the form has and the case has not.
+  std::vector<std::string> missing_names(std::string_view form, bool tensor) const;
   ConstTensorView aligned(ConstTensorView view);
   std::string full_name(std::string_view name) const { return id_ + '/' + std::string(name); }
   template <class T>
@@ -160,6 +167,7 @@ class CaseReader {
   const std::string& id_;
   const JsonValue& metadata_;
   std::map<std::string, int64_t, std::less<>> sizes_;
+  std::set<std::string, std::less<>> members_read_, tensors_read_;
   std::vector<std::shared_ptr<const void>> storage_;
   Status status_;
 };

@@ -1,5 +1,6 @@
 // Gated DeltaNet and Kimi Delta Attention: the delta rule, with a decay per head or per channel.
 #include <algorithm>
+#include <initializer_list>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -101,7 +102,11 @@ DecayGate read_raw_gate(CaseReader& reader, const DeltaCase& d, DType dtype) {
 /// GDN's: those that its gate kernel stored, else its projections.
 void read_gdn_decays(CaseReader& reader, DeltaCase* d, RecordedCase* c) {
   const bool stored = reader.has_tensor("g") || reader.has_tensor("beta");
-  if (!stored || reader.has_tensor("a")) {
+  // All of a gate, or nothing.
+  const bool raw =
+      std::ranges::any_of(std::initializer_list<std::string_view>{"a", "b", "A_log", "dt_bias"},
+                          [&](std::string_view name) { return reader.has_tensor(name); });
+  if (!stored || raw) {
     const DecayGate gate = read_raw_gate(reader, *d, c->dtype);
     if (!stored) d->recurrence.gate = gate;
   }

@@ -16,7 +16,7 @@ constexpr RowAxes kRowsOfRequests = {.rows = "(batch q_len)", .lse = Lse::kBatch
 
 /// A cache plane; the first read says how many pages both have.
 TensorView read_plane(CaseReader& reader, std::string_view name, DType dtype) {
-  return cache_view(reader.tensor(name, {dtype}, "pages page_size kv_heads dim"));
+  return cache_view(read_keys(reader, name, dtype, "pages page_size kv_heads dim"));
 }
 
 /// Binds "rows" to the sum of q_lens.
@@ -45,8 +45,8 @@ void read_append(CaseReader& reader, const KvCache& cache, DType dtype,
                  std::span<const int64_t> slots, AttentionCalls* calls) {
   constexpr std::string_view kNew = "(batch append_len) kv_heads dim";
   AppendedKeys appended;
-  appended.store.k = reader.tensor("k_new", {dtype}, kNew);
-  appended.store.v = reader.tensor("v_new", {dtype}, kNew);
+  appended.store.k = read_keys(reader, "k_new", dtype, kNew);
+  appended.store.v = read_keys(reader, "v_new", dtype, kNew);
   appended.k_after = read_plane(reader, "k_cache_after", dtype);
   appended.v_after = read_plane(reader, "v_cache_after", dtype);
   if (!reader.ok()) return;
@@ -70,21 +70,23 @@ CustomMask chunk_mask(CaseReader& reader, int32_t chunk, std::span<const int32_t
 }  // namespace
 
 void read_fa2(CaseReader& reader, RecordedCase* c) {
-  const bool decode = reader.text("mode") == "decode";
+  const bool decode = reader.has("mode") && reader.text("mode") == "decode";
   c->dtype = read_query_dtype(reader);
+  const DType kv_dtype = read_kv_dtype(reader, c->dtype);
   const int32_t batch = reader.count("batch");
   reader.integer("page_size", 1, kMaxVectorTokens);
   PagedAttention call;
-  call.params = read_params(reader);
-  const bool sinks = reader.flag("sinks"), gpu = reader.flag("gpu");
+  call.params = read_params(reader, {"window_left", "window_right", "softcap"});
+  const bool sinks = reader.has("sinks") ? reader.flag("sinks") : reader.has_tensor("sinks");
+  const bool gpu = !reader.has("gpu") || reader.flag("gpu");
   if (!reader.ok()) return;  // the lists have batch entries
   const std::vector<int32_t> q_lens = reader.lengths("q_lens", batch);
   const std::vector<int32_t> kv_lens = reader.lengths("kv_lens", batch);
   if (!reader.ok()) return;
   bind_rows(reader, q_lens);
   call.q = read_rows(reader, kPackedRows, "q", {c->dtype}, "dim");
-  const TensorView k = read_plane(reader, "k_cache", c->dtype);
-  call.cache = KvCache::nhd(k, read_plane(reader, "v_cache", c->dtype));
+  const TensorView k = read_plane(reader, "k_cache", kv_dtype);
+  call.cache = KvCache::nhd(k, read_plane(reader, "v_cache", kv_dtype));
   const PageIds table = read_page_ids(reader, "page_table");
   call.pages =
       PageTable::dense(table.ids, table.max_pages, reader.indices("cache_seqlens", kv_lens));
@@ -95,10 +97,11 @@ void read_fa2(CaseReader& reader, RecordedCase* c) {
   if (sinks) call.params.sinks = read_sinks(reader, "sinks");
   c->attention().calls.emplace_back(call);
   read_references(reader, kPackedRows, c);
-  // Found by recomputing: where there are sinks, the file's reference counts them in the LSE.
+  // Found by recomputing: where there are sinks, a reference counts them in the LSE.
   if (sinks) c->reference.lse_sink = LseSink::kIncluded;
   if (!gpu) return c->recorded.clear();
-  read_answer(reader, kPackedRows, "out_gpu", "lse_gpu", *c, &c->gpu());
+  read_answer(reader, kPackedRows, "out_gpu", "lse_gpu", &c->gpu());
+  if (sinks) read_lse_sink(reader, c);
 }
 
 void read_fa3(CaseReader& reader, RecordedCase* c) {
@@ -107,6 +110,7 @@ void read_fa3(CaseReader& reader, RecordedCase* c) {
   call.params = read_params(reader);
   const int32_t chunk = reader.integer("attention_chunk", 0, INT32_MAX);
   c->dtype = read_query_dtype(reader);
+  const DType kv_dtype = read_kv_dtype(reader, c->dtype);
   // Requests one after the other, or all of one length.
   const bool packed = reader.one_of("q_layout", {"thd", "bshd"}) == 0;
   reader.known_text("lse_layout", packed ? "(Hq,total_q)" : "(B,Hq,s_q)");
@@ -129,13 +133,13 @@ void read_fa3(CaseReader& reader, RecordedCase* c) {
   bind_rows(reader, q_lens), reader.bind("q_len", q_lens[0]);
   const RowAxes& axes = packed ? kPackedRows : kRowsOfRequests;
   call.q = read_rows(reader, axes, "q", {c->dtype}, "dim");
-  const TensorView k = read_plane(reader, "k_cache", c->dtype);
-  call.cache = KvCache::nhd(k, read_plane(reader, "v_cache", c->dtype));
+  const TensorView k = read_plane(reader, "k_cache", kv_dtype);
+  call.cache = KvCache::nhd(k, read_plane(reader, "v_cache", kv_dtype));
   const PageIds table = read_page_ids(reader, "page_table");
   reader.indices("cache_seqlens", before);
   if (append_len > 0) {
     const auto slots = reader.own(append_slots(table, before, append_len, page_size));
-    read_append(reader, call.cache, c->dtype, slots, &c->attention());
+    read_append(reader, call.cache, kv_dtype, slots, &c->attention());
   }
   if (chunk > 0) call.params.custom_mask = chunk_mask(reader, chunk, q_lens, kv_lens);
   call.pages = PageTable::dense(table.ids, table.max_pages, reader.own(kv_lens));
@@ -146,13 +150,14 @@ void read_fa3(CaseReader& reader, RecordedCase* c) {
     call.cu_seqlens_q = reader.own(q_indptr);
   }
   c->attention().calls.emplace_back(call);
-  read_answer(reader, axes, "out", "lse", *c, &c->gpu());
+  read_answer(reader, axes, "out", "lse", &c->gpu());
   read_references(reader, axes, c);
 }
 
 void read_flashmla(CaseReader& reader, RecordedCase* c) {
   PagedAttention call;
   c->dtype = read_query_dtype(reader);
+  const DType kv_dtype = read_kv_dtype(reader, c->dtype);
   call.params = read_params(reader, {"window_left", "window_right", "softcap"});
   reader.known_text("lse_base", "e");
   reader.known_text("lse_layout", "(B,Hq,s_q)");
@@ -164,7 +169,8 @@ void read_flashmla(CaseReader& reader, RecordedCase* c) {
   if (read_splits(reader)) c->gpu().kernel += "_split";
   if (!reader.ok()) return;
   call.q = read_rows(reader, kRowsOfRequests, "q", {c->dtype}, "dim");
-  const ConstTensorView latents = reader.tensor("kv_cache", {c->dtype}, "pages page_size (1 dim)");
+  const ConstTensorView latents =
+      read_keys(reader, "kv_cache", kv_dtype, "pages page_size (1 dim)");
   if (latents.defined())
     call.cache = KvCache::mla_latent(cache_view(latents), call.params.head_dim_vo);
   const PageIds table = read_page_ids(reader, "block_table");
@@ -174,7 +180,7 @@ void read_flashmla(CaseReader& reader, RecordedCase* c) {
     call.cu_seqlens_q =
         reader.own(indptr_of(std::vector<int32_t>(static_cast<size_t>(batch), q_len)));
   c->attention().calls.emplace_back(call);
-  read_answer(reader, kRowsOfRequests, "out", "lse", *c, &c->gpu());
+  read_answer(reader, kRowsOfRequests, "out", "lse", &c->gpu());
   read_references(reader, kRowsOfRequests, c);
 }
 

@@ -10,8 +10,8 @@ namespace {
 
 void finish(CaseReader& reader, const AnyCall& call, RecordedCase* c) {
   c->attention().calls.push_back(call);
-  read_log2_answer(reader, "", *c, &c->gpu());
-  read_later_references(reader, c);
+  read_log2_answer(reader, "", &c->gpu());
+  read_references(reader, {}, c);
 }
 
 /// pairs per byte: 8 packed, 1 as bools.
@@ -43,19 +43,20 @@ void check_same_mask(CaseReader& reader, const CustomMask& packed, const CustomM
 }  // namespace
 
 void read_flashinfer_paged(CaseReader& reader, RecordedCase* c) {
-  const FlashInferBatch b = read_flashinfer_batch(reader, true, c);
+  const FlashInferBatch b = read_flashinfer_batch(reader, FlashInferKind::kPaged, c);
   if (reader.ok()) finish(reader, read_paged_call(reader, b, *c), c);
 }
 
 void read_flashinfer_ragged(CaseReader& reader, RecordedCase* c) {
-  const FlashInferBatch b = read_flashinfer_batch(reader, true, c);
+  const FlashInferBatch b = read_flashinfer_batch(reader, FlashInferKind::kOther, c);
   if (!reader.ok()) return;
   const std::vector<int32_t> kv_indptr = indptr_of(b.kv_lens);
   reader.bind("keys", kv_indptr.back());
   RaggedAttention call;
   call.q = read_rows(reader, {}, "q", {c->dtype}, "dim");
-  call.k = reader.tensor("k", {b.kv_dtype}, "keys kv_heads dim");
-  call.v = reader.tensor("v", {b.kv_dtype}, "keys kv_heads dim_v");
+  call.k = read_keys(reader, "k", b.kv_dtype, "keys kv_heads dim");
+  call.v = read_keys(reader, "v", b.kv_dtype, "keys kv_heads dim_v");
+  call.k_scale = b.k_scale, call.v_scale = b.v_scale;
   call.cu_seqlens_q = reader.indices("qo_indptr", indptr_of(b.q_lens));
   call.cu_seqlens_k = reader.indices("kv_indptr", kv_indptr);
   call.params = b.params;
@@ -64,7 +65,7 @@ void read_flashinfer_ragged(CaseReader& reader, RecordedCase* c) {
 
 /// Two calls with one answer: the mask as bits, and the same mask with a byte a pair.
 void read_flashinfer_mask(CaseReader& reader, RecordedCase* c) {
-  const FlashInferBatch b = read_flashinfer_batch(reader, true, c);
+  const FlashInferBatch b = read_flashinfer_batch(reader, FlashInferKind::kPaged, c);
   if (!reader.ok()) return;
   PagedAttention packed = read_paged_call(reader, b, *c);
   // As recorded: the mask takes the place of causal masking, while the window holds beside it. With
@@ -83,31 +84,33 @@ void read_flashinfer_mask(CaseReader& reader, RecordedCase* c) {
 
 /// Only v tells how many rows are merged.
 void read_flashinfer_merge(CaseReader& reader, RecordedCase* c) {
-  read_flashinfer_batch(reader, false, c);
+  read_flashinfer_batch(reader, FlashInferKind::kMerge, c);
   reader.integer("num_states", 1, kMaxVectorTokens);
   if (!reader.ok()) return;
   MergeStates<LseBase::kLog2> call;
   call.v = reader.tensor("v", {c->dtype}, "rows num_states heads dim_v");
   call.s = reader.f32("s", "rows num_states heads");
+  c->gpu().empty_mark.nan_out = true;  // many empty states, version 0.3.1
   finish(reader, call, c);
 }
 
 /// Latent and rope parts lie in tensors of their own; one latent cache takes them side by side.
 void read_flashinfer_mla(CaseReader& reader, RecordedCase* c) {
-  const FlashInferBatch b = read_flashinfer_batch(reader, true, c);
+  const FlashInferBatch b = read_flashinfer_batch(reader, FlashInferKind::kOther, c);
   if (!reader.ok()) return;
-  const auto read = [&](const char* name, const char* shape) {
-    return reader.tensor(name, {c->dtype}, shape);
+  const auto read = [&](const char* name, DType dtype, const char* shape) {
+    return read_keys(reader, name, dtype, shape);
   };
-  const ConstTensorView q_nope = read("q_nope", "rows heads head_dim_ckv");
-  const ConstTensorView q_pe = read("q_pe", "rows heads head_dim_kpe");
-  const ConstTensorView latent = read("ckv_cache", "pages page_size head_dim_ckv");
-  const ConstTensorView rope = read("kpe_cache", "pages page_size head_dim_kpe");
+  const ConstTensorView q_nope = read("q_nope", c->dtype, "rows heads head_dim_ckv");
+  const ConstTensorView q_pe = read("q_pe", c->dtype, "rows heads head_dim_kpe");
+  const ConstTensorView latent = read("ckv_cache", b.kv_dtype, "pages page_size head_dim_ckv");
+  const ConstTensorView rope = read("kpe_cache", b.kv_dtype, "pages page_size head_dim_kpe");
   PagedAttention call;
   call.q = side_by_side(reader, q_nope, q_pe);
   if (reader.ok())
     call.cache =
         KvCache::mla_latent(cache_view(side_by_side(reader, latent, rope)), b.params.head_dim_vo);
+  call.cache.k_scale = b.k_scale, call.cache.v_scale = b.v_scale;
   call.pages = read_csr(reader, b, "", "", b.kv_lens);
   reader.indices("kv_len", b.kv_lens);
   std::vector<int32_t> last_page_len;

@@ -12,8 +12,7 @@ namespace {
 /// A cache plane; fp8 is stored as bytes.
 TensorView read_plane(CaseReader& reader, const FlashInferBatch& b, std::string_view name) {
   const char* const shape = b.hnd ? "pages kv_heads page_size dim" : "pages page_size kv_heads dim";
-  if (is_fp8(b.kv_dtype)) return cache_view(reader.e4m3(name, shape));
-  return cache_view(reader.tensor(name, {b.kv_dtype}, shape));
+  return cache_view(read_keys(reader, name, b.kv_dtype, shape));
 }
 
 void read_lengths(CaseReader& reader, int32_t batch, FlashInferBatch* b) {
@@ -36,16 +35,18 @@ void read_lengths(CaseReader& reader, int32_t batch, FlashInferBatch* b) {
 
 }  // namespace
 
-FlashInferBatch read_flashinfer_batch(CaseReader& reader, bool has_lengths, RecordedCase* c) {
+FlashInferBatch read_flashinfer_batch(CaseReader& reader, FlashInferKind kind, RecordedCase* c) {
   FlashInferBatch b;
+  const bool has_lengths = kind != FlashInferKind::kMerge;
+  const bool has_pages = kind == FlashInferKind::kPaged;
   b.decode = c->kind.find("decode") != std::string::npos;
   b.params = read_params(reader, {"causal", "window_left", "window_right", "softcap"});
   c->dtype =
       reader.has("dtype") ? read_query_dtype(reader) : reader.tensor_dtype(has_lengths ? "q" : "v");
-  b.kv_dtype = reader.has("kv_dtype") ? reader.dtype("kv_dtype") : c->dtype;
-  if (reader.has("k_scale")) b.k_scale = reader.positive("k_scale");
-  if (reader.has("v_scale")) b.v_scale = reader.positive("v_scale");
-  if (reader.has("kv_layout")) b.hnd = reader.one_of("kv_layout", {"NHD", "HND"}) == 1;
+  b.kv_dtype = read_kv_dtype(reader, c->dtype);
+  if (has_lengths && reader.has("k_scale")) b.k_scale = reader.positive("k_scale");
+  if (has_lengths && reader.has("v_scale")) b.v_scale = reader.positive("v_scale");
+  if (has_pages && reader.has("kv_layout")) b.hnd = reader.one_of("kv_layout", {"NHD", "HND"}) == 1;
   const int32_t batch = reader.count("batch");
   b.page_size = reader.integer("page_size", 1, kMaxVectorTokens);
   reader.integer("lse_base", 2, 2);
@@ -87,17 +88,9 @@ PagedAttention read_paged_call(CaseReader& reader, const FlashInferBatch& b,
   return call;
 }
 
-void read_log2_answer(CaseReader& reader, const std::string& prefix, const RecordedCase& c,
-                      Recorded* answer) {
-  read_answer(reader, {}, prefix + "out", prefix + "lse", c, answer);
+void read_log2_answer(CaseReader& reader, const std::string& prefix, Recorded* answer) {
+  read_answer(reader, {}, prefix + "out", prefix + "lse", answer);
   answer->lse_base = LseBase::kLog2;
-}
-
-void read_later_references(CaseReader& reader, RecordedCase* c) {
-  if (reader.has_tensor("out_ref"))
-    c->reference.out = read_rows(reader, {}, "out_ref", {DType::kF32}, "dim_v");
-  if (reader.has_tensor("lse_ref"))
-    c->reference.lse = read_lse(reader, {}, "lse_ref", {DType::kF64});
 }
 
 }  // namespace shadowgraph

@@ -8,6 +8,9 @@
 
 namespace shadowgraph {
 
+/// What the keys are: in pages with heads, else (packed, latents), or states of a merge.
+enum class FlashInferKind : uint8_t { kPaged, kOther, kMerge };
+
 struct FlashInferBatch {
   AttentionParams params;
   bool decode = false;  // one query a request, which says so by giving no offsets
@@ -21,7 +24,7 @@ struct FlashInferBatch {
 
 /// The metadata, defaults where the format leaves a field out; sets the case's dtype, and binds
 /// "rows" where there are lengths.
-FlashInferBatch read_flashinfer_batch(CaseReader& reader, bool has_lengths, RecordedCase* c);
+FlashInferBatch read_flashinfer_batch(CaseReader& reader, FlashInferKind kind, RecordedCase* c);
 
 /// prefix + "kv_indptr", "kv_indices": the pages of requests with these lengths. last_page_len is
 /// the name of that tensor, in which a request without pages may say anything; empty: not set.
@@ -32,10 +35,6 @@ PageTable read_csr(CaseReader& reader, const FlashInferBatch& b, const std::stri
 PagedAttention read_paged_call(CaseReader& reader, const FlashInferBatch& b, const RecordedCase& c);
 
 /// [prefix]out and [prefix]lse, base 2.
-void read_log2_answer(CaseReader& reader, const std::string& prefix, const RecordedCase& c,
-                      Recorded* answer);
-
-/// out_ref and lse_ref, which are there in the later files only.
-void read_later_references(CaseReader& reader, RecordedCase* c);
+void read_log2_answer(CaseReader& reader, const std::string& prefix, Recorded* answer);
 
 }  // namespace shadowgraph

@@ -66,13 +66,14 @@ RaggedAttention ragged_part(CaseReader& reader, const FlashInferBatch& b,
   part.v = gather(reader, b, one_pass, one_pass.cache.v);
   part.cu_seqlens_q = part.cu_seqlens_k = one_pass.cu_seqlens_q;
   part.params = one_pass.params;
+  part.k_scale = b.k_scale, part.v_scale = b.v_scale;
   return part;
 }
 
 }  // namespace
 
 void read_flashinfer_parts(CaseReader& reader, RecordedCase* c) {
-  const FlashInferBatch b = read_flashinfer_batch(reader, true, c);
+  const FlashInferBatch b = read_flashinfer_batch(reader, FlashInferKind::kPaged, c);
   if (!reader.ok()) return;
   PagedAttention one_pass = read_paged_call(reader, b, *c);
   one_pass.params.causal = true;
@@ -105,9 +106,9 @@ void read_flashinfer_parts(CaseReader& reader, RecordedCase* c) {
   };
   for (Recorded& r : c->recorded) {
     const std::string tensor = r.call == kNaive ? "naive_merged" : r.name;
-    read_log2_answer(reader, tensor == "one_pass" ? "" : tensor + '_', *c, &r);
+    read_log2_answer(reader, tensor == "one_pass" ? "" : tensor + '_', &r);
   }
-  read_later_references(reader, c);
+  read_references(reader, {}, c);
 }
 
 }  // namespace shadowgraph

@@ -102,6 +102,7 @@ void read_lightning_seg(CaseReader& reader, RecordedCase* c) {
 void read_minimax_prefill(CaseReader& reader, RecordedCase* c) {
   Recurrence recurrence;
   const StateType state = read_lightning(reader, &recurrence.call, c);
+  reader.known_text("mode", "prefill");
   const std::vector<int32_t> lens = read_lens(reader);
   if (reader.ok() && lens.size() != 1)
     reader.bad_field("lens", "one sequence", std::to_string(lens.size()));
@@ -116,6 +117,7 @@ void read_minimax_prefill(CaseReader& reader, RecordedCase* c) {
 void read_minimax_decode(CaseReader& reader, RecordedCase* c) {
   Recurrence recurrence;
   const StateType state = read_lightning(reader, &recurrence.call, c);
+  reader.known_text("mode", "decode");
   const PadRow pad = read_pad(reader, PadRow::kSkip);
   const std::vector<int32_t> lens = read_equal_lens(reader, "state_indices", 1);
   if (!reader.ok()) return;

@@ -6,7 +6,10 @@
 #include <string_view>
 #include <utility>
 
+#include "core/nearest.h"
 #include "io/file.h"
+#include "io/recorded/attention_fields.h"
+#include "io/recorded/same_rows.h"
 
 namespace shadowgraph {
 namespace {
@@ -21,6 +24,11 @@ constexpr RecordedKind kKinds[] = {
 #undef SG_RECORDED_KIND
 };
 
+/// Attention's is its kernel's family.
+std::string_view form_of(const RecordedKind& line) {
+  return line.system.empty() ? line.kernel.substr(0, line.kernel.find('_')) : line.system;
+}
+
 bool is_kind(const RecordedKind& line, std::string_view kind) {
   if (!kind.starts_with(line.kind)) return false;
   if (kind.size() == line.kind.size() || line.kind.ends_with('_')) return true;
@@ -33,12 +41,30 @@ const RecordedKind* find_kind(std::string_view system, std::string_view kind) {
   return line == std::end(kKinds) ? nullptr : line;
 }
 
+/// The line of a form of attention that the case names; null if it has no such kind.
+const RecordedKind* find_form(CaseReader& reader, std::string_view kind) {
+  const std::string form = reader.text("form");
+  std::vector<std::string> forms;
+  const RecordedKind* found = nullptr;
+  for (const RecordedKind& line : kKinds) {
+    if (!line.system.empty()) continue;
+    forms.emplace_back(form_of(line));
+    const bool fits = line.kind.starts_with('(') || is_kind(line, kind);
+    if (found == nullptr && forms.back() == form && fits) found = &line;
+  }
+  if (reader.ok() && std::ranges::count(forms, form) == 0)
+    reader.bad_field("form", "fa2, fa3, flashmla or flashinfer" + did_you_mean(form, forms),
+                     '"' + printable(form) + '"');
+  return found;
+}
+
 /// Null: no reader knows the case. Sets the names that it gives itself.
 const RecordedKind* recognise(CaseReader& reader, bool systems, RecordedCase* c) {
   if (systems) c->system = reader.text("system");
   const bool by_mode = !systems && !reader.has("kind");  // FlashAttention-2's is only a name
   if (!by_mode || reader.has("mode")) c->kind = reader.text(by_mode ? "mode" : "kind");
   if (systems) return c->system.empty() ? nullptr : find_kind(c->system, c->kind);
+  if (reader.has("form")) return find_form(reader, c->kind);
   if (by_mode && (reader.has_tensor("k_cache") || reader.has_tensor("page_table")))
     return find_kind("", "(fa2)");
   if (reader.has("q_layout")) return find_kind("", "(fa3)");
@@ -84,6 +110,8 @@ Status read_case(const SafetensorsFile& file, const std::string& file_name, bool
   c.id = id;
   c.recorded.emplace_back().kernel = kind->kernel;
   kind->read(reader, &c);
+  if (std::holds_alternative<AttentionCalls>(c.call)) read_promises(reader, &c);
+  reader.check_all_read(form_of(*kind), c.kind);
   if (!reader.ok()) return reader.take_status();
   c.storage = reader.take_storage();
   cases->push_back(std::move(c));
@@ -93,16 +121,17 @@ Status read_case(const SafetensorsFile& file, const std::string& file_name, bool
 }  // namespace
 
 std::set<std::string> case_ids(const SafetensorsFile& file) {
-  std::set<std::string> ids;
-  const auto add_prefix = [&](const std::string& name) {
+  std::set<std::string> ids, strays;
+  const auto add = [&](const std::string& name) {
     const size_t slash = name.find('/');
-    if (slash != std::string::npos) ids.insert(name.substr(0, slash));
+    (slash == std::string::npos ? strays : ids).insert(name.substr(0, slash));
   };
-  for (const auto& [name, view] : file.tensors) add_prefix(name);
-  for (const SkippedTensor& tensor : file.skipped) add_prefix(tensor.name);
+  for (const auto& [name, view] : file.tensors) add(name);
+  for (const SkippedTensor& tensor : file.skipped) add(tensor.name);
   for (const auto& [key, value] : file.metadata) {
-    if (key.starts_with("case")) ids.insert(key);
+    if (key.starts_with("case") || value.starts_with("{")) ids.insert(key);
   }
+  if (!ids.empty()) ids.merge(strays);
   return ids;
 }
 
@@ -127,6 +156,7 @@ Status parse_recorded_cases(const SafetensorsFile& file, const std::string& name
     const bool systems = any_system(file);
     for (const std::string& id : ids)
       status.add(read_case(file, name, systems, id, &read, &left_out));
+    status.add(find_same_rows(name, &read));
     cases->reserve(cases->size() + read.size());  // whatever can fail, first
     skipped->reserve(skipped->size() + left_out.size());
     std::move(read.begin(), read.end(), std::back_inserter(*cases));

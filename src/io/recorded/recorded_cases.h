@@ -25,8 +25,9 @@ struct SkippedCase {
   bool operator==(const SkippedCase&) const = default;
 };
 
-/// The ids: prefixes of tensors, and metadata keys "case...". Another key may be anything
-/// ("format": "pt").
+/// The ids: prefixes of tensors, and metadata keys "case..." or of an object. Another key may be
+/// anything ("format": "pt"). Beside these a tensor without a prefix is a case, too: one that has
+/// no metadata, and so is named.
 std::set<std::string> case_ids(const SafetensorsFile& file);
 
 /// Does a case name a system of recorded_kinds.inc? Also of a kind that is not known yet.

@@ -78,8 +78,7 @@ void read_flashmla_sparse(CaseReader& reader, RecordedCase* c) {
   const bool decode = c->kind == "sparse_decode_fp8";
   SparseAttention call;
   c->dtype = read_query_dtype(reader);
-  const AttentionParams params =
-      read_params(reader, {"causal", "window_left", "window_right", "softcap"});
+  const AttentionParams params = read_heads(reader);
   call.head_dim_v = params.head_dim_vo, call.sm_scale = params.sm_scale;
   reader.count("topk");
   const int64_t q_len = reader.integer("q_len", 0, INT16_MAX);
@@ -111,10 +110,13 @@ void read_flashmla_sparse(CaseReader& reader, RecordedCase* c) {
       read_lists(reader, "indices", decode ? "(batch q_len) topk" : "q_len (1 topk)", &call.keys);
   if (lists && lengths) read_list_lengths(reader, "topk_length", &call.keys);
   check_chosen(reader, "indices", call.keys, batch * q_len);
-  if (sink) call.sinks = read_sinks(reader, "attn_sink");
+  if (sink) {
+    call.sinks = read_sinks(reader, "attn_sink");
+    read_lse_sink(reader, c);
+  }
   if (decode && read_splits(reader)) c->gpu().kernel += "_split";
   c->attention().calls.emplace_back(call);
-  read_answer(reader, axes, "out", "lse", *c, &c->gpu());
+  read_answer(reader, axes, "out", "lse", &c->gpu());
   read_references(reader, axes, c);
   if (decode) return;
   c->gpu().max_logits = read_lse(reader, axes, "max_logits", {DType::kF32});

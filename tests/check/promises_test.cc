@@ -1,0 +1,170 @@
+// Recordings as users have them: parts that are missing, what they promise, and what a finding says
+// of the kernel.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "check/recorded/judge.h"
+#include "core/float_formats.h"
+#include "io/recorded/recorded_cases.h"
+
+namespace shadowgraph {
+namespace {
+
+using Ids = std::multiset<std::string>;
+
+std::vector<RecordedCase> cases_of(const std::string& name) {
+  std::vector<RecordedCase> cases;
+  std::vector<SkippedCase> skipped;
+  const Status status = read_recorded_cases(SHADOWGRAPH_TEST_DATA "/" + name, &cases, &skipped);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  return cases;
+}
+
+RecordedCase case_named(const std::string& file, const std::string& id) {
+  for (RecordedCase& c : cases_of(file))
+    if (c.id == id) return std::move(c);
+  ADD_FAILURE() << id;
+  return {};
+}
+
+/// "num.recorded gpu.lse" of each finding.
+Ids findings_of(const RecordedVerdict& v) {
+  Ids ids;
+  for (const Finding& f : v.findings.findings())
+    ids.insert(std::string(f.id) + ' ' + f.where.field);
+  return ids;
+}
+
+void expect_answers(const std::string& file, const std::map<std::string, Ids>& answers) {
+  const std::vector<RecordedCase> cases = cases_of(file);
+  EXPECT_EQ(cases.size(), answers.size());
+  for (const RecordedCase& c : cases) {
+    const RecordedVerdict v = judge_recorded(c);
+    ASSERT_TRUE(answers.contains(c.id)) << c.id;
+    EXPECT_EQ(findings_of(v), answers.at(c.id)) << c.id << ": " << v.findings.to_string();
+    EXPECT_EQ(v.kernel_accepted, std::optional(answers.at(c.id).empty())) << c.id;
+  }
+}
+
+const std::string kOut = "num.recorded gpu.out", kLse = "num.recorded gpu.lse";
+
+TEST(Promises, APaddedTileIsFoundWhateverTheUserHasBesideIt) {
+  expect_answers("reports/padded_tile.safetensors", {{"padded-tile-wrong", {kOut, kLse}},
+                                                     {"padded-tile-right", {}},
+                                                     {"padded-tile-wrong-no-lse", {kOut}},
+                                                     {"padded-tile-right-no-lse", {}},
+                                                     {"padded-tile-wrong-kernel-only", {kOut}},
+                                                     {"padded-tile-right-kernel-only", {}},
+                                                     {"padded-tile-wrong-f16-cache", {kOut, kLse}},
+                                                     {"padded-tile-right-f16-cache", {}}});
+}
+
+TEST(Promises, RowsOfNoKeyAreExactWhereTheCaseSaysSo) {
+  expect_answers("reports/empty_rows.safetensors", {{"empty-lse-sentinel", {kLse}},
+                                                    {"empty-lse-minus-1e4", {kLse}},
+                                                    {"empty-lse-plus-inf", {kLse}},
+                                                    {"empty-lse-nan", {kLse}},
+                                                    {"empty-out-nan", {kOut}},
+                                                    {"empty-exact", {}},
+                                                    {"empty-lse-sentinel-not-asked", {}}});
+}
+
+TEST(Promises, AMarkThatNobodyPromisedIsCounted) {
+  const std::string file = "reports/empty_rows.safetensors";
+  const RecordedVerdict marked = judge_recorded(case_named(file, "empty-lse-sentinel-not-asked"));
+  EXPECT_EQ(marked.marked_rows, 12);
+  EXPECT_EQ(marked.notes.size(), 1U);
+  RecordedCase c = case_named(file, "empty-lse-sentinel-not-asked");
+  c.gpu().empty_mark.lse = double{load_float(c.gpu().lse.data, DType::kF32, 0)};
+  const RecordedVerdict promised = judge_recorded(c);
+  EXPECT_TRUE(promised.findings.ok()) << promised.findings.to_string();
+  EXPECT_EQ(promised.marked_rows, 0);
+  for (const double other : {-49993.0, std::numeric_limits<double>::infinity(),
+                             std::numeric_limits<double>::quiet_NaN()}) {
+    c.gpu().empty_mark.lse = other;
+    EXPECT_EQ(findings_of(judge_recorded(c)), Ids{kLse}) << other;
+  }
+}
+
+TEST(Promises, NaNInARowOfNoKeyIsAFindingWithoutAWord) {
+  RecordedCase c = case_named("reports/empty_rows.safetensors", "empty-out-nan");
+  c.gpu().empty_mark = {};
+  EXPECT_EQ(findings_of(judge_recorded(c)), Ids{kOut});
+}
+
+TEST(Promises, SinksCountInTheLseAsTheCaseSays) {
+  expect_answers("reports/sinks_lse.safetensors", {{"sinks-forgotten", {kOut}},
+                                                   {"sinks-counted-in-lse", {}},
+                                                   {"sinks-not-in-lse", {}},
+                                                   {"sinks-said-in-lse-but-not", {kLse}}});
+}
+
+TEST(Promises, RowsOfAnotherCaseHaveItsBits) {
+  const std::string file = "reports/same_rows.safetensors";
+  expect_answers(file, {{"same-rows-alone", {}},
+                        {"same-rows-same-bits", {}},
+                        {"same-rows-other-bits", {"num.bits gpu.out"}}});
+  const RecordedCase other = case_named(file, "same-rows-other-bits");
+  const RecordedVerdict v = judge_recorded(other);
+  const Finding& f = v.findings.findings()[0];
+  EXPECT_EQ(f.where.row, 0);
+  EXPECT_EQ(f.where.col, 1);
+  EXPECT_EQ(f.expected, "-1.609375, as row 0 of same-rows-alone");
+  EXPECT_EQ(f.got, "-1.6171875 (28 of 256 elements have other bits)");
+}
+
+TEST(Promises, EveryBitOfTheseRowsCounts) {
+  const RecordedCase same = case_named("reports/same_rows.safetensors", "same-rows-same-bits");
+  const auto with_changed = [&](ConstTensorView Recorded::*array, int64_t at) {
+    RecordedCase c = same;
+    const ConstTensorView& t = c.gpu().*array;
+    std::vector<std::byte> bytes(t.data,
+                                 t.data + t.numel() * static_cast<int64_t>(size_of(t.dtype)));
+    bytes[static_cast<size_t>(at) * size_of(t.dtype)] ^= std::byte{1};
+    (c.gpu().*array).data = bytes.data();
+    return findings_of(judge_recorded(c));
+  };
+  EXPECT_EQ(with_changed(&Recorded::out, 0), Ids{"num.bits gpu.out"});
+  EXPECT_EQ(with_changed(&Recorded::out, 8 * 2 * 16 - 1), Ids{"num.bits gpu.out"});
+  EXPECT_EQ(with_changed(&Recorded::out, 8 * 2 * 16), Ids{});  // the first row of this case alone
+  EXPECT_EQ(with_changed(&Recorded::lse, 7), Ids{"num.bits gpu.lse"});
+}
+
+TEST(Promises, RowsWithOtherInputsCannotHaveTheSameBits) {
+  RecordedCase c = case_named("reports/same_rows.safetensors", "same-rows-same-bits");
+  c.same_rows->from = 1;
+  const RecordedVerdict v = judge_recorded(c);
+  EXPECT_EQ(findings_of(v), Ids{"vector.case rows_of"});
+  EXPECT_EQ(v.findings.findings()[0].where.row, 1);
+}
+
+TEST(Promises, ACaseThatTheEngineRefusesHasNoRows) {
+  RecordedCase c = case_named("reports/same_rows.safetensors", "same-rows-same-bits");
+  auto& other = std::get<PagedAttention>(c.same_rows->calls[0]);
+  const std::vector<int32_t> beyond(other.pages.page_table.size(), 1 << 20);
+  other.pages.page_table = beyond;
+  EXPECT_EQ(findings_of(judge_recorded(c)), Ids{"vector.case rows_of"});
+}
+
+TEST(Promises, AWrongReferenceIsNotTheKernels) {
+  RecordedCase c = case_named("reports/padded_tile.safetensors", "padded-tile-right");
+  c.reference.out = case_named("reports/padded_tile.safetensors", "padded-tile-wrong").gpu().out;
+  const RecordedVerdict v = judge_recorded(c);
+  EXPECT_EQ(findings_of(v), Ids{"num.reference ref.out"});
+  EXPECT_EQ(v.kernel_accepted, std::optional(true));
+  EXPECT_TRUE(v.findings.findings()[0].got.ends_with("the kernel is accepted"));
+  c.gpu().out = c.reference.out;
+  const RecordedVerdict both = judge_recorded(c);
+  EXPECT_EQ(findings_of(both), (Ids{kOut, "num.reference ref.out"}));
+  EXPECT_EQ(both.kernel_accepted, std::optional(false));
+  EXPECT_TRUE(both.findings.findings()[1].got.ends_with("the kernel is not accepted, either"));
+  c.recorded.clear();
+  EXPECT_EQ(judge_recorded(c).kernel_accepted, std::nullopt);
+}
+
+}  // namespace
+}  // namespace shadowgraph
