@@ -283,6 +283,20 @@ Topic topic_of_recorded(std::string_view name) {
           std::move(listing), true};
 }
 
+/// The page on recordings, and all their keys.
+Topic topic_of_recordings() {
+  Listing listing = list_keys();
+  std::erase_if(listing.rows, [](const auto& row) { return !row[0].starts_with("recording "); });
+  return {"recordings",
+          text_of("recordings", "page",
+                  "What an attention kernel was given and what it returned: safetensors files that "
+                  "`shadowgraph check` holds against float64.",
+                  {{"Three files to copy, in numpy and from torch", "docs/recordings.md"},
+                   {"All names", "shadowgraph list keys"},
+                   {"How a kernel computes", "shadowgraph list arithmetics"}}),
+          std::move(listing)};
+}
+
 /// A listing whose rows are a name, and in that column its sentence.
 void add_rows(const Listing& listing, const char* kind, size_t column, std::string_view before,
               std::vector<Topic>* topics) {
@@ -349,6 +363,7 @@ std::vector<Topic> all_topics() {
   for (const auto& row : list_fields("").rows) fields.insert(row[1]);
   for (const std::string& field : fields) topics.push_back(topic_of_field(field));
   for (const TraceKey& key : kTraceKeys) topics.push_back(topic_of(key));
+  topics.push_back(topic_of_recordings());
   std::set<std::string_view> recorded;
   for (const FormField& field : kFormFields)
     if (recorded.insert(field.name).second) topics.push_back(topic_of_recorded(field.name));

@@ -134,6 +134,23 @@ TEST(Promises, EveryBitOfTheseRowsCounts) {
   EXPECT_EQ(with_changed(&Recorded::lse, 7), Ids{"num.bits gpu.lse"});
 }
 
+TEST(Promises, RowsBeginWhereTheCaseSays) {
+  RecordedCase c = case_named("reports/same_rows.safetensors", "same-rows-same-bits");
+  SameRows& rows = *c.same_rows;
+  rows.calls.clear();  // as where keys are appended first
+  rows.from = 8;
+  const auto behind = [](ConstTensorView t) {
+    t.data += 8 * t.stride[0] * static_cast<int64_t>(size_of(t.dtype)), t.shape[0] -= 8;
+    return t;
+  };
+  rows.out = behind(c.gpu().out), rows.lse = behind(c.gpu().lse);
+  EXPECT_EQ(findings_of(judge_recorded(c)), Ids{});
+  rows.from = 7;
+  const RecordedVerdict v = judge_recorded(c);
+  EXPECT_EQ(findings_of(v), (Ids{"num.bits gpu.lse", "num.bits gpu.out"}));
+  EXPECT_EQ(v.findings.findings()[0].where.row, 7);
+}
+
 TEST(Promises, RowsWithOtherInputsCannotHaveTheSameBits) {
   RecordedCase c = case_named("reports/same_rows.safetensors", "same-rows-same-bits");
   c.same_rows->from = 1;

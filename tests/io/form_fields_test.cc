@@ -71,6 +71,9 @@ TEST(FormFields, TheNearestNameThatTheCaseLacksIsMeant) {
   SafetensorsFile misspelt = file;
   set_field(misspelt, id, "window_rihgt", 0);
   EXPECT_NE(refused(misspelt).expected.find("did you mean window_right?"), std::string::npos);
+  SafetensorsFile twice = file;  // it has a window_left
+  set_field(twice, id, "window_lefft", 3);
+  EXPECT_EQ(refused(twice).expected.find("window_left?"), std::string::npos);
   // It has a k_cache: that is not what it lacks.
   SafetensorsFile of_heads = file;
   of_heads.tensors[id + "/k_scale"] = file.tensors.at(id + "/lse");

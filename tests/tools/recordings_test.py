@@ -80,6 +80,7 @@ class Recordings(unittest.TestCase):
         self.assertIn("docs/recordings.md", run("check", "--help")[1])
         self.assertIn("docs/recordings.md", run("explain", "vector.case")[1])
         self.assertIn("docs/recordings.md", run("explain", "out_gpu")[1])
+        self.assertIn("docs/recordings.md", run("explain", "recordings")[1])
 
     def test_what_nothing_reads_is_refused_with_the_name_that_is_meant(self):
         path = os.path.join(REPORTS, "empty_rows.safetensors")
