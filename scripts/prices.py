@@ -22,7 +22,7 @@ FAMILIES = ("PagedBackend", "MlaBackend", "RecurrentBackend")
 LIMITS = {"twin": 100, "files": 4, "recorded": 60, "law": 40, "fault": 15}
 VISITORS = ("visit_args", "visit_members")  # the order of a call's members; their shapes
 DEARER = {
-    ("twin", "CuteDslMla"): (193, "ranks of context parallelism have lengths of their own"),
+    ("twin", "CuteDslMla"): (194, "ranks of context parallelism have lengths of their own"),
     ("twin", "FlashMla"): (176, "a schedule of parts, and the launches that follow it"),
     ("twin", "TrtllmMha"): (103, "its prefill kernel reads offsets of keys, too"),
     ("twin", "Mamba2"): (175, "chunks of a prefill"),

@@ -178,7 +178,7 @@ TEST(GraphStorage, WhatGraphsHaveStaysWhereALaterOneNeedsMore) {
   EXPECT_EQ(b.address(kDecode, 2, "page_table"), before);
 }
 
-/// Of each feature one, in pages that the backend has.
+/// One model for each feature, in pages that the backend has.
 std::vector<ModelConfig> models_of(const BackendInfo& info) {
   const int32_t page_size = info.page_sizes.empty() ? 16 : info.page_sizes.back();
   ModelConfig windowed = model_of(page_size, {small_layer(), small_layer(2)}, {1, 3, kDrafts});
