@@ -72,7 +72,8 @@ std::vector<Topic> buffer_topics() {
     for (const std::string& name : names_of(buffer)) by_name[name].push_back(&buffer);
   std::vector<Topic> topics;
   for (auto& [name, all] : by_name) {
-    std::ranges::stable_partition(all, [&](const BoundBuffer* b) { return b->name == name; });
+    std::stable_partition(all.begin(), all.end(),
+                          [&own = name](const BoundBuffer* b) { return b->name == own; });
     Topic& topic = topics.emplace_back();
     topic.id = name, topic.besides = true;
     topic.text = fmt::format(

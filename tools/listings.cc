@@ -234,7 +234,7 @@ Listing list_grids() {
 
 Listing list_features() {
   Listing listing{"features", {"name", "what", "backends"}, {}};
-  for (const Feature& f : describe_features())
+  for (const FuzzFeature& f : describe_features())
     listing.rows.push_back(
         {f.name, f.what, f.backends.empty() ? "" : std::to_string(f.backends.size())});
   return listing;

@@ -307,7 +307,7 @@ void add_rows(const Listing& listing, const char* kind, size_t column, std::stri
 }
 
 /// "histories topk", also as "topk".
-void add_feature(const Feature& f, std::vector<Topic>* topics) {
+void add_feature(const FuzzFeature& f, std::vector<Topic>* topics) {
   const bool calls = f.name.starts_with("calls ");
   const std::string sentence =
       fmt::format("Some random {} have it: {}.", calls ? "calls of kernels" : "histories", f.what);
@@ -379,7 +379,7 @@ std::vector<Topic> all_topics() {
   add_rows(list_kernels(), "kernel", 1, "", &topics);
   add_rows(list_grids(), "grid", 2, "Small steps or programs, one after the other: ", &topics);
   add_rows(list_arithmetics(), "arithmetic", 1, "The error bound counts: ", &topics);
-  for (const Feature& feature : describe_features()) add_feature(feature, &topics);
+  for (const FuzzFeature& feature : describe_features()) add_feature(feature, &topics);
   for (const auto& row : list_targets().rows)
     topics.push_back({row[0],
                       text_of(row[0], "target", "An instruction set of this machine.", {}),

@@ -170,11 +170,11 @@ FeatureCounts all_features(std::span<const Backend* const> backends, bool kernel
   return counts;
 }
 
-std::vector<Feature> describe_features() {
-  std::vector<Feature> all;
+std::vector<FuzzFeature> describe_features() {
+  std::vector<FuzzFeature> all;
   for (const HistoryFeature& f : kOfHistories) {
-    Feature& feature =
-        all.emplace_back(Feature{"histories " + std::string(f.name), std::string(f.what)});
+    FuzzFeature& feature =
+        all.emplace_back(FuzzFeature{"histories " + std::string(f.name), std::string(f.what)});
     for (const Backend* b : all_backends())
       if (f.is_served(b->info())) feature.backends.push_back(b->info().name);
   }

@@ -17,12 +17,12 @@ namespace shadowgraph {
 /// Cases by "histories topk" or "calls custom_mask packed".
 using FeatureCounts = std::map<std::string, int64_t>;
 
-struct Feature {
+struct FuzzFeature {
   std::string name;                             // "histories topk"
   std::string what;                             // "drafts are trees"
   std::vector<std::string_view> backends = {};  // of histories: that serve it
 };
-std::vector<Feature> describe_features();
+std::vector<FuzzFeature> describe_features();
 
 /// Features of histories that one of the backends serves, and of kernels' calls; each 0.
 FeatureCounts all_features(std::span<const Backend* const> backends, bool kernels);

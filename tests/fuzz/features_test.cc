@@ -67,7 +67,7 @@ TEST(Features, AreThoseThatSomeBackendServes) {
 /// `list features` and `explain` know what reports name.
 TEST(Features, EachIsDescribedOnce) {
   FeatureCounts all = all_features(all_backends(), true);
-  for (const Feature& f : describe_features()) {
+  for (const FuzzFeature& f : describe_features()) {
     EXPECT_EQ(all.erase(f.name), 1u) << f.name;
     EXPECT_FALSE(f.what.empty()) << f.name;
     EXPECT_EQ(f.backends.empty(), f.name.starts_with("calls ")) << f.name;
