@@ -16,6 +16,13 @@ void drop_padding(std::span<const int32_t> indptr, BasicTensorView<Byte>* t) {
     t->shape[0] = indptr.back();
 }
 
+/// The same of a mask, whose buffer has room for the graph's longest batch.
+inline void drop_padding(CustomMask* mask) {
+  const int64_t used = mask->mask_indptr.empty() ? 0 : mask->mask_indptr.back();
+  if (used > 0 && used < std::ssize(mask->data))
+    mask->data = mask->data.first(static_cast<size_t>(used));
+}
+
 /// The arrays of the parameters that are read whole.
 inline void add_params_arrays(Footprint* spans, const AttentionParams& p) {
   add_whole(spans, p.sinks);

@@ -61,6 +61,7 @@ struct PagedLaunch : CheckedLaunch<PagedAttention> {
   static PagedAttention without_padding(PagedAttention c) {
     drop_padding(c.cu_seqlens_q, &c.q);
     for (TensorView* t : {&c.out, &c.lse.tensor}) drop_padding(c.cu_seqlens_q, t);
+    drop_padding(&c.params.custom_mask);
     return c;
   }
   static bool is_sound(const PagedAttention& c) { return validate(c).ok() && check_plan(c).ok(); }

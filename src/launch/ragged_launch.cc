@@ -13,6 +13,7 @@ struct RaggedLaunch : CheckedLaunch<RaggedAttention> {
     drop_padding(c.cu_seqlens_q, &c.q);
     for (TensorView* t : {&c.out, &c.lse.tensor}) drop_padding(c.cu_seqlens_q, t);
     for (ConstTensorView* t : {&c.k, &c.v}) drop_padding(c.cu_seqlens_k, t);
+    drop_padding(&c.params.custom_mask);
     return c;
   }
   static Status run(const RaggedAttention& c) { return attention_varlen(c); }

@@ -104,8 +104,8 @@ class SmallAttention {
     params.sinks = sinks_;
   }
   void set_mask(CustomMask::Kind kind, const Sees& sees) {
-    mask_.assign(3, 0xff);  // bytes before the first mask
-    mask_indptr_ = {3};
+    mask_.clear();
+    mask_indptr_ = {0};
     for (size_t r = 0; r < shape.requests.size(); ++r) {
       int64_t pair = 0;
       for (int64_t q = 0; q < q_len(r); ++q) {

@@ -94,6 +94,10 @@ class World : public CacheWorld {
     stream().synchronize();
     Bytes all(out.bytes() + (has_lse() ? lse.bytes() : 0));
     PagedAttention c = call();
+    if (masked()) {
+      CustomMask& m = c.params.custom_mask;
+      m.data = m.data.first(static_cast<size_t>(m.mask_indptr.back()));
+    }
     c.out.data = all.data();
     if (has_lse()) c.lse.tensor.data = all.data() + out.bytes();
     const Status status = attention_with_kvcache(c);
@@ -105,6 +109,13 @@ class World : public CacheWorld {
     if (has_lse()) fill(lse, 0);
   }
   void write(const Buffer& b, int64_t at, int32_t value) { LaunchWorld::write(b, at, Ints{value}); }
+  /// The last request's mask is for so many keys.
+  void fit_mask(size_t last, int32_t keys) {
+    const int64_t pairs = int64_t{form_.varlen ? kQueries[last] : 1} * keys;
+    const int64_t bytes = form_.extra == Extra::kPackedMask ? (pairs + 7) / 8 : pairs;
+    LaunchWorld::write(mask_indptr, static_cast<int64_t>(last) + 1,
+                       std::vector<int64_t>{mask_starts_[last] + bytes});
+  }
   GraphExec record() { return LaunchWorld::record(attention_launch(call())); }
   /// Every page is its request's.
   void set_owners() {
@@ -261,6 +272,7 @@ TEST_P(AttentionLaunch, LengthsAreReadWhenItRuns) {
   // Two keys fewer of the last request.
   w.write(w.lens, 2,
           form().csr ? (form().keys(2) - 3) % form().page_size() + 1 : form().keys(2) - 2);
+  w.fit_mask(2, form().keys(2) - 2);
   w.clear();
   exec.replay(w.stream());
   EXPECT_EQ(w.results(), w.expected());

@@ -271,8 +271,8 @@ TEST(Text, SaysWhatCaughtEachFault) {
       "K33    a kernel's own" +
       std::string(46, ' ') +
       "  not planted             0      0.0\n"
-      "K31: as if extent.of_request: The length is another request's, of row 0 (24 of 28 wrong "
-      "results, but 1 right ones would be wrong)\n"
+      "K31: as if extent.of_request: The length is another request's, of row 0 (a part: 24 of 28 "
+      "wrong results, but 1 right ones would be wrong)\n"
       "K33: no twin has this kernel\n"
       "1 of 1 faults that change outputs are named first\n";
   EXPECT_NE(text_of(faults_report()).find(table), std::string::npos) << text_of(faults_report());

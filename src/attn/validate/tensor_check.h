@@ -30,7 +30,7 @@ struct AxisSize {
 
 class TensorCheck {
  public:
-  explicit TensorCheck(Status* status) : status_(status) { memories_.reserve(16); }
+  explicit TensorCheck(Status* status) : status_(status) { memories_.reserve(10); }
 
   /// Rank, shape (kAny: any size >= 0), dtype, contiguous last axis, extents within 63 bits, memory
   /// given. False if the tensor is unusable for further checks.
