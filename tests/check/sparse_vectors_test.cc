@@ -22,7 +22,7 @@ Laws laws(const RecordedVerdict& verdict) {
 }
 
 RecordedCase linear(const std::string& kind) {
-  const RecordedCase v = parse(linear_case_of_kind(kind).file).cases.at(0);
+  RecordedCase v = parse(linear_case_of_kind(kind).file).cases.at(0);
   const RecordedVerdict verdict = judge_recorded(v);
   EXPECT_EQ(verdict.findings.to_string(), "ok") << kind;
   EXPECT_GT(verdict.rows, 0) << kind;
@@ -266,7 +266,7 @@ TEST(SparseVectors, SlipsInADecodeOverPackedLatentsAreFound) {
 }
 
 RecordedCase prefill() {
-  const RecordedCase v = parse(case_of_kind("sparse_prefill").second).cases.at(0);
+  RecordedCase v = parse(case_of_kind("sparse_prefill").second).cases.at(0);
   EXPECT_EQ(judge_recorded(v).findings.to_string(), "ok");
   return v;
 }

@@ -307,10 +307,10 @@ TEST(Text, AMatrixHasAMarkForEachPairAndItsReasons) {
   for (const char* part :
        {"\n2 faults x 12 backends: # found 1, ! missed 1, o inert 1, . never acted 21\n",
         "\n  1 backend1 ", "  5 backend5 ", " 12 backend12\n",
-        "\n                 1 11\n"
-        "fault  12345 67890 12  found\n"
-        "K31    #o... ..... ..      1\n"
-        "K04    .!... ..... ..      0\n",
+        ("\n                 1 11\n"
+         "fault  12345 67890 12  found\n"
+         "K31    #o... ..... ..      1\n"
+         "K04    .!... ..... ..      0\n"),
         "\nmissed\nfault  columns  why\nK04    2        attention reads something else\n",
         "\ninert\nfault  columns  why\nK31    2        nothing is changed\n",
         "K31    3-12     no encoder\nK04    1 3-12   no encoder\n"})
