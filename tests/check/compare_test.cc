@@ -244,6 +244,23 @@ TEST(Judge, RecordedMarkOfEmptyRowsIsANote) {
   }
 }
 
+TEST(Judge, AnExactRowWithoutKeysHasItsSinkWhereTheLseCountsIt) {
+  Fixture f;
+  f.call.set_sinks({0});
+  f.out = {0, 5, 10};
+  f.lse = {0, std::log(2.f), std::log(3.f)};
+  JudgeOptions exact{"num.recorded", "num.recorded", true, "gpu."};
+  exact.empty_mark.lse = -kInf;
+  const auto judged = [&] {
+    return f.judge_as(exact, LseBase::kNatural, LseSink::kIncluded).findings.ok();
+  };
+  EXPECT_TRUE(judged());
+  for (const float mark : {kInf, -kInf, -5e4F, kNaN}) {
+    f.lse[0] = mark;
+    EXPECT_FALSE(judged()) << mark;
+  }
+}
+
 TEST(Judge, NaNInAnEmptyRowIsANoteOnlyOfAKernelThatIsKnownForIt) {
   Fixture f;
   f.out[0] = kNaN;

@@ -178,11 +178,12 @@ class Judge {
     const double bound = std::isinf(sink) ? 0 : roundings * arithmetic_.u_scale * std::abs(sink);
     Worst lse = lse_at(row, bound);
     const bool no_mass = !std::isfinite(lse.got) || std::exp(static_cast<float>(lse.got)) == 0;
-    if (options_.recorded && mark.lse && std::isinf(sink)) {
+    const bool exact = mark.lse == -kInfinity;  // with a sink that counts, its logit
+    if (options_.recorded && mark.lse && (!exact || std::isinf(sink))) {
       lse.got = stored_lse(row), lse.expected = static_cast<float>(*mark.lse);
       const bool both_nan = std::isnan(lse.got) && std::isnan(lse.expected);
       lse.ratio = both_nan || lse.got == lse.expected ? 0 : kInfinity;
-    } else if (options_.recorded && lse.ratio > 1 && no_mass) {
+    } else if (options_.recorded && !mark.lse && lse.ratio > 1 && no_mass) {
       note_mark("lse " + decimal(stored_lse(row), "%.2g"));
       return;
     }
