@@ -67,6 +67,21 @@ const char* usual_seq_lens(ForwardMode mode) {
   return usual_seq_lens_kind(mode) == SeqLensKind::kFull ? "full" : "prefix_only";
 }
 
+/// Kernel, and the kind of recordings that is judged by its arithmetic unless a case declares
+/// another.
+std::vector<std::pair<std::string, std::string>> kernels_of_recordings() {
+  std::vector<std::pair<std::string, std::string>> all;
+#define SG_RECORDED_KIND(system, kind, kernel, reader) all.emplace_back(kernel, system " " kind);
+#include "io/recorded/recorded_kinds.inc"
+#undef SG_RECORDED_KIND
+  for (auto& [kernel, kind] : all) {
+    if (kind.starts_with(' ')) kind.erase(0, 1);
+    if (kind.ends_with('_')) kind += "...";
+    if (kind.starts_with('(')) kind = "any of the form " + kind.substr(1, kind.size() - 2);
+  }
+  return all;
+}
+
 template <class Values, class Name>
 std::string joined(const Values& values, const Name& name) {
   std::string s;
@@ -193,8 +208,15 @@ Listing list_laws(const std::string& name) {
 }
 
 Listing list_arithmetics() {
-  Listing listing{"arithmetics", {"kernel", "declared"}, {}};
-#define SG_ARITHMETIC(name, ...) listing.rows.push_back({#name, #__VA_ARGS__});
+  Listing listing{"arithmetics", {"kernel", "declared", "preset of"}, {}};
+  const std::vector<std::pair<std::string, std::string>> presets = kernels_of_recordings();
+  const auto add = [&](const char* name, const char* declared) {
+    std::string kinds;
+    for (const auto& [kernel, kind] : presets)
+      if (kernel == name) kinds += (kinds.empty() ? "" : ", ") + kind;
+    listing.rows.push_back({name, declared, kinds});
+  };
+#define SG_ARITHMETIC(name, ...) add(#name, #__VA_ARGS__);
 #include "check/bounds/arithmetics.inc"
 #undef SG_ARITHMETIC
   return listing;

@@ -114,6 +114,12 @@ class Recordings(unittest.TestCase):
         self.assertIn("12 rows of no key marked by the kernel", out.splitlines()[-1])
         self.assertNotIn("marked", run("check", path, "--case", "empty-exact")[1])
 
+    def test_the_list_of_arithmetics_says_which_recordings_each_is_the_preset_of(self):
+        rows = {r["kernel"]: r["preset of"] for r in json.loads(run("list", "arithmetics", "--format", "json")[1])["items"]}
+        self.assertEqual(rows["fa2"], "any of the form fa2")
+        self.assertEqual(rows["flashinfer_decode"], "decode, fp8_decode, window_decode_...")
+        self.assertEqual((rows["plain_f32"], rows["tensor_cores"]), ("", ""))
+
     def test_a_name_of_an_arithmetic_is_one_of_the_list(self):
         program = self.examples()[0].replace('"arithmetic": "plain_f32"', '"arithmetic": "plain_f23"')
         with tempfile.TemporaryDirectory() as folder:
