@@ -57,8 +57,7 @@ const BackendInfo& CuteDslMla::info() const {
     BackendInfo info = TrtllmMla::info();
     info.name = "cutedsl_mla";
     info.about = "CuteDSL-MLA decode, context parallel (SGLang)";
-    info.dcp = true;
-    info.graph_storage = kOneTable;
+    info.dcp = true, info.graph_storage = kOneTable;
     info.buffers = kCuteDslMlaBuffers;
     return info;
   }();
