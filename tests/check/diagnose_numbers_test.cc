@@ -140,8 +140,7 @@ TEST(RowSums, AStretchIsTheSumOfItsKeys) {
   const ReadingResults results(scene, result, arithmetic, options);
   const Reading right = right_reading(scene, 2);
   const HeadRow cell{7, 2, 3};
-  const RowSums sums = results.sums(2, right, cell);
-  const Got got = results.got(right, cell);
+  const auto [sums, got] = results.look(2, right, cell);
   EXPECT_LT(got.distance(sums.of(sums.seen(0, sums.length()))), 1e-5);
   EXPECT_LT(got.distance(sums.of(sums.read_as(1))), 1e-5);
   EXPECT_GT(got.distance(sums.of(sums.read_as(1.1))), 1e-5);

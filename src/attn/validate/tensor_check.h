@@ -2,9 +2,11 @@
 // stands on.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,7 +23,7 @@ inline constexpr int64_t kAny = -1;
 struct AxisSize {
   int64_t size;
   const char* of;
-  AxisSize(int64_t size, const char* of = nullptr) : size(size), of(of) {}
+  AxisSize(int64_t n, const char* whose = nullptr) : size(n), of(whose) {}
 };
 // Not inline: GCC gives an inline list of each file elements of its own, and links one list to
 // another's.
@@ -30,7 +32,9 @@ struct AxisSize {
 
 class TensorCheck {
  public:
-  explicit TensorCheck(Status* status) : status_(status) { memories_.reserve(10); }
+  explicit TensorCheck(Status* status) : status_(status) { memories_.reserve(kUsual); }
+  TensorCheck(const TensorCheck&) = delete;
+  TensorCheck& operator=(const TensorCheck&) = delete;
 
   /// Rank, shape (kAny: any size >= 0), dtype, contiguous last axis, extents within 63 bits, memory
   /// given. False if the tensor is unusable for further checks.
@@ -76,8 +80,13 @@ class TensorCheck {
   bool array(const char* field, const void* data, size_t bytes, bool written);
   bool memory(const std::string& field, const ConstTensorView& t, bool written);
 
+  // Tensors of a call with all that it may have, which no call allocates for
+  static constexpr size_t kUsual = 20;
+
   Status* status_;
-  std::vector<Memory> memories_;
+  alignas(Memory) std::array<std::byte, kUsual * sizeof(Memory)> room_;
+  std::pmr::monotonic_buffer_resource resource_{room_.data(), room_.size()};
+  std::pmr::vector<Memory> memories_{&resource_};
 };
 
 }  // namespace shadowgraph

@@ -17,7 +17,8 @@ namespace {
 
 constexpr size_t kMostRequests = 8;  // with wrong results
 constexpr size_t kMostCells = 48;    // of a request, wrong ones and right ones each
-constexpr size_t kNearest = 16;      // of a family of readings those that are tried
+constexpr size_t kNearest = 8;       // of a family of readings those that are tried
+constexpr double kFar = 0.25;        // and only nearer ones: a bound as wide says nothing
 
 /// At most so many, from all over.
 std::vector<HeadRow> some_of(const std::vector<HeadRow>& all) {
@@ -27,18 +28,13 @@ std::vector<HeadRow> some_of(const std::vector<HeadRow>& all) {
   return some;
 }
 
-/// A cell's own numbers.
-struct Looked {
-  RowSums sums;
-  Got got;
-};
-
 /// What is looked at of one request.
 struct Seen {
   size_t request;
   Reading right;
   std::vector<HeadRow> wrong_cells, right_cells;
-  std::vector<Looked> ends;  // of the first and the last wrong cell, once they are asked for
+  std::vector<ReadingResults::Looked>
+      ends;  // of the first and the last wrong cell, once they are asked for
 };
 
 /// What the ways to make a mistake explain of a request.
@@ -106,7 +102,9 @@ class Diagnoser {
       const std::vector<HeadRow>& wrong = seen_.wrong_cells;
       if (!r.of_call && best.explained == std::ssize(wrong) && best.broken == 0) return;
       // Most are seen to be none of it at once.
-      if (!d_.results_.agrees(r, wrong.front()) && !d_.results_.agrees(r, wrong.back())) return;
+      if (!d_.results_.agrees(r, wrong.front()) &&
+          (wrong.size() == 1 || !d_.results_.agrees(r, wrong.back())))
+        return;
       Score score{d_.agreeing(r, wrong), 0};
       if (!r.some_rows)
         score.broken = std::ssize(seen_.right_cells) - d_.agreeing(r, seen_.right_cells);
@@ -119,11 +117,11 @@ class Diagnoser {
       std::vector<std::pair<double, int64_t>> nearest;
       for (int64_t n = family.first; n < family.end; ++n) {
         double distance = std::numeric_limits<double>::infinity();
-        for (const Looked& cell : looked()) {
+        for (const ReadingResults::Looked& cell : looked()) {
           const std::optional<Estimate> e = family.estimate(cell.sums, n);
           if (e) distance = std::min(distance, cell.got.distance(*e));
         }
-        if (std::isfinite(distance)) nearest.emplace_back(distance, n);
+        if (distance < kFar) nearest.emplace_back(distance, n);
       }
       std::ranges::sort(nearest);
       if (nearest.size() > kNearest) nearest.resize(kNearest);
@@ -131,7 +129,7 @@ class Diagnoser {
       for (const auto& [distance, n] : nearest) (*this)(family.reading(n));
     }
     void operator()(const Solve& solve) const override {
-      for (const Looked& cell : looked())
+      for (const ReadingResults::Looked& cell : looked())
         for (Reading& r : solve(cell.sums, cell.got)) (*this)(std::move(r));
     }
 
@@ -140,14 +138,12 @@ class Diagnoser {
     mutable Scores of_call;
 
    private:
-    const std::vector<Looked>& looked() const {
+    const std::vector<ReadingResults::Looked>& looked() const {
       if (!seen_.ends.empty()) return seen_.ends;
       const std::vector<HeadRow>& wrong = seen_.wrong_cells;
-      for (const size_t i : {size_t{0}, wrong.size() - 1}) {
-        if (i > 0 || seen_.ends.empty())
-          seen_.ends.push_back({d_.results_.sums(seen_.request, seen_.right, wrong[i]),
-                                d_.results_.got(seen_.right, wrong[i])});
-      }
+      seen_.ends.push_back(d_.results_.look(seen_.request, seen_.right, wrong.front()));
+      if (wrong.size() > 1)
+        seen_.ends.push_back(d_.results_.look(seen_.request, seen_.right, wrong.back()));
       return seen_.ends;
     }
 

@@ -179,43 +179,44 @@ auto ReadingResults::reread(const Reading& r, const HeadRow& cell,
   return e;
 }
 
-std::vector<Eigen::Index> ReadingResults::looks_of(const Reading& right,
+std::vector<Eigen::Index> ReadingResults::furthest(const Eigen::ArrayXd& right,
                                                    const HeadRow& cell) const {
   std::vector<std::pair<double, Eigen::Index>> apart;
-  const std::optional<Expected> e = attend(right, cell, seen_places(right, cell));
-  for (Eigen::Index i = 0; e && result_.out.defined() && i < e->out.size(); ++i) {
-    const double got = load(result_.out, result_.out.offset(cell.row, cell.head, i));
-    apart.emplace_back(-std::abs(got - e->out[i]), i);
+  for (Eigen::Index i = 0; result_.out.defined() && i < right.size(); ++i) {
+    const double distance =
+        std::abs(load(result_.out, result_.out.offset(cell.row, cell.head, i)) - right[i]);
+    apart.emplace_back(std::isnan(distance) ? 0 : -distance, i);
   }
-  // Distances that are no numbers are as good as any.
-  for (auto& [distance, i] : apart)
-    if (std::isnan(distance)) distance = 0;
   std::ranges::sort(apart);
-  std::vector<Eigen::Index> looks;
-  for (size_t i = 0; i < std::min(kLooks, apart.size()); ++i) looks.push_back(apart[i].second);
-  return looks;
+  std::vector<Eigen::Index> elements;
+  for (size_t i = 0; i < std::min(kLooks, apart.size()); ++i) elements.push_back(apart[i].second);
+  return elements;
 }
 
-Got ReadingResults::got(const Reading& right, const HeadRow& cell) const {
-  Got got{kNan, result_.lse_sink == LseSink::kIncluded, {}};
+auto ReadingResults::look(size_t request, const Reading& right, const HeadRow& cell) const
+    -> Looked {
+  std::vector<int32_t> tokens;
+  for (const int32_t k : seen_places(right, cell))
+    tokens.push_back(right.keys[static_cast<size_t>(k)]);
+  std::vector<Eigen::Index> looks;
+  Got got{.lse = kNan, .with_sink = result_.lse_sink == LseSink::kIncluded};
+  visit_row(right, cell, std::move(tokens), [&](const OracleRow& row) {
+    looks = furthest(row.out, cell);
+    got.unit = row.value_max;
+  });
   got.out.fill(kNan);
-  const std::vector<Eigen::Index> looks = looks_of(right, cell);
   for (size_t i = 0; i < looks.size(); ++i)
     got.out[i] = load(result_.out, result_.out.offset(cell.row, cell.head, looks[i]));
-  if (!result_.lse.defined() || options_.exact) return got;
-  const double to_natural = result_.lse_base == LseBase::kLog2 ? std::numbers::ln2 : 1;
-  got.lse = load(result_.lse, result_.lse.offset(cell.row, cell.head)) * to_natural;
-  return got;
-}
-
-RowSums ReadingResults::sums(size_t request, const Reading& right, const HeadRow& cell) const {
-  const std::vector<Eigen::Index> looks = looks_of(right, cell);
-  const auto of_tokens = [this, right, cell, looks](const std::vector<int32_t>& tokens,
+  if (result_.lse.defined() && !options_.exact) {
+    const double to_natural = result_.lse_base == LseBase::kLog2 ? std::numbers::ln2 : 1;
+    got.lse = load(result_.lse, result_.lse.offset(cell.row, cell.head)) * to_natural;
+  }
+  const auto of_tokens = [this, right, cell, looks](const std::vector<int32_t>& keys,
                                                     bool unscaled) {
     Reading reading = right;
     if (unscaled) reading.k_scale = reading.v_scale = 1;
-    std::vector<KeySum> sums(tokens.size());
-    visit_row(reading, cell, tokens, [&](const OracleRow& row) {
+    std::vector<KeySum> sums(keys.size());
+    visit_row(reading, cell, keys, [&](const OracleRow& row) {
       for (size_t j = 0; j < sums.size(); ++j) {
         sums[j].top = row.logits[static_cast<Eigen::Index>(j)], sums[j].mass = 1;
         for (size_t i = 0; i < looks.size(); ++i)
@@ -224,7 +225,7 @@ RowSums ReadingResults::sums(size_t request, const Reading& right, const HeadRow
     });
     return sums;
   };
-  return {scene_, request, right, cell.query, cell.head, of_tokens};
+  return {RowSums(scene_, request, right, cell.query, cell.head, of_tokens), got};
 }
 
 /// Weights are softmax(factor * lse). The error of a part's LSE moves its weight, by at most as

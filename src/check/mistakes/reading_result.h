@@ -30,10 +30,13 @@ class ReadingResults {
 
   /// Does the reading give the cell's result? Where nothing is known of it: no.
   bool agrees(const Reading& reading, const HeadRow& cell) const;
-  /// What was computed of the cell: of out the elements that are furthest from the right ones.
-  Got got(const Reading& right, const HeadRow& cell) const;
-  /// Sums over the keys of a request's row, which the right reading says. `right` lives longer.
-  RowSums sums(size_t request, const Reading& right, const HeadRow& cell) const;
+  /// A request's row by the right reading, which lives longer: sums over its keys, and what was
+  /// computed, of out the elements that are furthest from the right ones.
+  struct Looked {
+    RowSums sums;
+    Got got;
+  };
+  Looked look(size_t request, const Reading& right, const HeadRow& cell) const;
 
  private:
   struct Expected {
@@ -49,7 +52,7 @@ class ReadingResults {
   /// The row as the oracle's, with other values, and with what weighs without being a key.
   std::optional<Expected> reread(const Reading& reading, const HeadRow& cell,
                                  const std::vector<int32_t>& places, OracleRow row) const;
-  std::vector<Eigen::Index> looks_of(const Reading& right, const HeadRow& cell) const;
+  std::vector<Eigen::Index> furthest(const Eigen::ArrayXd& right, const HeadRow& cell) const;
   /// None where nothing is known of one of the places.
   std::optional<Expected> attend(const Reading& reading, const HeadRow& cell,
                                  const std::vector<int32_t>& places) const;

@@ -36,16 +36,14 @@ KeySum KeySum::operator+(const KeySum& other) const {
 }
 
 double Got::distance(const Estimate& e) const {
-  double scale = 0, most = 0;
-  for (const double x : out)
-    if (std::isfinite(x)) scale = std::max(scale, std::abs(x));
-  const auto take = [&](double got, double expected, double unit) {
+  double most = 0;
+  const auto take = [&](double got, double expected, double one) {
     if (std::isnan(got) || std::isnan(expected) || got == expected) return;
-    const double apart = std::abs(got - expected) / unit;
+    const double apart = std::abs(got - expected) / one;
     most = std::isfinite(apart) ? std::max(most, apart) : kInf;
   };
   take(lse, lse_of(e), 1);
-  for (size_t i = 0; i < kLooks; ++i) take(out[i], e.out[i], scale > 0 ? scale : 1);
+  for (size_t i = 0; i < kLooks; ++i) take(out[i], e.out[i], unit > 0 ? unit : 1);
   return most;
 }
 

@@ -42,9 +42,10 @@ struct Got {
   double lse = 0;          // natural; NaN: not recorded, and so for elements of out
   bool with_sink = false;  // it counts the sink
   std::array<double, kLooks> out{};
+  double unit = 1;  // the largest element of V that the row sees
 
   double lse_of(const Estimate& e) const { return with_sink ? e.lse_with_sink : e.lse; }
-  /// The largest distance, of out relative to its largest element.
+  /// The largest distance: of the LSE, and of out in units of V.
   double distance(const Estimate& e) const;
 };
 
