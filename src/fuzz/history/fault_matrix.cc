@@ -24,6 +24,9 @@ using Clock = std::chrono::steady_clock;
 /// store_kv".
 using Traits = std::set<std::string>;
 
+// Histories in which a fault acted, before its budget may end; it gets so many budgets until then.
+constexpr uint64_t kEnoughActing = 20;
+constexpr double kMostBudgets = 12;
 constexpr size_t kKept = 100;      // histories of a fault whose traits are kept
 constexpr size_t kMostTraits = 3;  // that a reason names
 
@@ -131,7 +134,8 @@ class Pair {
   MatrixPair run(const std::atomic<bool>& stop) {
     const Clock::time_point start = Clock::now();
     const auto spent = [&] {
-      return std::chrono::duration<double>(Clock::now() - start).count() >= options_.seconds;
+      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      return seconds >= options_.seconds * (pair_.acted >= kEnoughActing ? 1 : kMostBudgets);
     };
     for (uint64_t i = 0; pair_.law.empty() && !stop; ++i) {
       if (i >= options_.cases && (pair_.acted == 0 || spent())) break;
