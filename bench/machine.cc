@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 
+#include "bench/contention.h"
 #include "bench/team.h"
 
 namespace shadowgraph::bench {

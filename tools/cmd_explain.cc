@@ -51,7 +51,7 @@ std::vector<const Topic*> find_topics(const std::vector<Topic>& topics, const st
 
 /// Buffers take a second to find: only a field's name, or one that nothing else has, may be one's.
 bool may_be_buffer(const std::vector<const Topic*>& found) {
-  return found.empty() || found[0]->listing.kind == "fields";
+  return found.empty() || found[0]->listing.kind == "fields" || found[0]->besides;
 }
 
 /// "nothing is called 'num.bond' (did you mean num.bound?)"
