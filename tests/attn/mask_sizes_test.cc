@@ -36,10 +36,10 @@ std::string answer_to_mask(CustomMask::Kind kind, size_t bytes, const std::vecto
 TEST(MaskSizes, OthersAreRefusedWithBothNumbers) {
   const auto kBool = CustomMask::Kind::kBool, kPacked = CustomMask::Kind::kPacked;
   // 10 queries over 20 keys; 4 over 8 and 6 over 12.
-  const auto one = [](CustomMask::Kind kind, int64_t bytes, std::vector<int64_t> indptr) {
+  const auto one = [](CustomMask::Kind kind, int64_t bytes, const std::vector<int64_t>& indptr) {
     return answer_to_mask(kind, static_cast<size_t>(bytes), indptr, {0, 10}, {0, 20});
   };
-  const auto two = [](CustomMask::Kind kind, int64_t bytes, std::vector<int64_t> indptr) {
+  const auto two = [](CustomMask::Kind kind, int64_t bytes, const std::vector<int64_t>& indptr) {
     return answer_to_mask(kind, static_cast<size_t>(bytes), indptr, {0, 4, 10}, {0, 8, 20});
   };
   EXPECT_EQ(one(kBool, 200, {0, 200}), "ok");

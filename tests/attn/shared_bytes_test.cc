@@ -17,6 +17,7 @@ namespace {
 
 // No element is read: addresses are all that counts.
 const std::byte* address(int64_t byte) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
   return reinterpret_cast<const std::byte*>(static_cast<uintptr_t>((int64_t{1} << 32) + byte));
 }
 

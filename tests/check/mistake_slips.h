@@ -248,7 +248,7 @@ inline std::vector<MadeMistake> slips_of_numbers() {
        call([](Lab& l) { l.params.sinks = l.no_keys, l.lse_sink = LseSink::kIncluded; })},
       {"sink.missing", set_sinks, call([](Lab& l) { l.params.sinks = {}; })},
       {"sink.of_head", set_sinks, call([](Lab& l) {
-         std::ranges::rotate(l.sinks, l.sinks.begin() + 1);
+         std::rotate(l.sinks.begin(), l.sinks.begin() + 1, l.sinks.end());
          l.params.sinks = l.sinks;
        })},
       {"scale.output", nothing,

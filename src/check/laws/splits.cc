@@ -170,8 +170,8 @@ void judge_schedule(const MetaFacts& m, const BufferInfo& parts, LawReport& repo
   const std::vector<int64_t> splits = Schedule(m, parts, report).run();
   for (const BufferInfo& r : m.info.buffers) {
     if (r.role != Role::kPartSplits || m.size(r.buffer) <= std::ssize(splits)) continue;
-    if (const int64_t got = m.value(r.buffer, 0); got != 0)
-      report.fail("plan.work", at(m.buffer(r.buffer).name, 0), "0", number(got));
+    if (const int64_t first = m.value(r.buffer, 0); first != 0)
+      report.fail("plan.work", at(m.buffer(r.buffer).name, 0), "0", number(first));
     int64_t before = 0;
     for (size_t row = 0; row < splits.size(); ++row) {
       before += splits[row];
