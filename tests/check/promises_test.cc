@@ -169,7 +169,8 @@ TEST(Promises, ACaseThatTheEngineRefusesHasNoRows) {
 
 TEST(Promises, AWrongReferenceIsNotTheKernels) {
   RecordedCase c = case_named("reports/padded_tile.safetensors", "padded-tile-right");
-  c.reference.out = case_named("reports/padded_tile.safetensors", "padded-tile-wrong").gpu().out;
+  const RecordedCase wrong = case_named("reports/padded_tile.safetensors", "padded-tile-wrong");
+  c.reference.out = wrong.gpu().out;
   const RecordedVerdict v = judge_recorded(c);
   EXPECT_EQ(findings_of(v), Ids{"num.reference ref.out"});
   EXPECT_EQ(v.kernel_accepted, std::optional(true));
