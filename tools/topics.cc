@@ -268,7 +268,7 @@ Topic topic_of(const TraceKey& key) {
       std::move(listing)};
 }
 
-/// What each form of recordings has under that name.
+/// The members and tensors of that name, of each form of recordings.
 Topic topic_of_recorded(std::string_view name) {
   Listing listing = list_keys();
   std::erase_if(listing.rows, [&](const auto& row) {

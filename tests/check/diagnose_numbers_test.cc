@@ -13,7 +13,7 @@
 namespace shadowgraph {
 namespace {
 
-/// What is named first of the lab's call, made otherwise.
+/// The mistake that is named first where the lab's call is made otherwise.
 std::string named(const std::function<void(Lab&)>& setting, const std::function<void(Lab&)>& slip) {
   Lab lab;
   setting(lab);

@@ -116,7 +116,7 @@ inline std::vector<MadeMistake> slips_of_rows() {
        }},
       {"values.hidden", [](Lab& l) { l.params.window_left = 5; },
        [](Lab& l, Scene&) {
-         // What stands before the windows has been given back, and is NaN.
+         // Keys before the windows have been given back, and are NaN.
          std::memset(l.v.data() + l.keys[0][0] * kKvHeads * kDim, kNanByte, 4 * kKvHeads * kDim);
          std::memset(l.row(0), kNanByte, 3 * 4 * kHeads * kDim);
        }},

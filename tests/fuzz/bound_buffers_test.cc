@@ -1,4 +1,4 @@
-// What is said of a buffer is what its backend binds and launches are given.
+// A buffer is described as its backend binds it, and as launches are given it.
 #include "fuzz/history/bound_buffers.h"
 
 #include <gtest/gtest.h>

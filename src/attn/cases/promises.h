@@ -1,5 +1,5 @@
-// What a recording says of the kernel that ran: its arithmetic, and what it leaves in rows that see
-// no key.
+// Promises that a recording makes of the kernel that ran: its arithmetic, and the mark that it
+// leaves in rows that see no key.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace shadowgraph {
 
-/// What a kernel is known to leave of a row that sees no key.
+/// The mark that a kernel leaves in a row that sees no key.
 struct EmptyRowMark {
   std::optional<double> lse = {};  // as stored, -inf if it is exact; absent: anything without mass
   bool nan_out = false;            // out may be NaN

@@ -62,7 +62,7 @@ class Search {
     for (size_t i = 0; i < b.count; ++i) add(b.axes[i].stride, -b.axes[i].last, 0);
     std::sort(axes_.begin(), axes_.begin() + static_cast<ptrdiff_t>(count_),
               [](const Difference& x, const Difference& y) { return x.stride > y.stride; });
-    // What the axes from i on reach; and their grid, bytes left out.
+    // The axes from i on reach [low_[i], high_[i]], on a grid of grid_[i] bytes.
     for (size_t i = count_; i-- > 0;) {
       Difference& x = axes_[i];
       low_[i] = low_[i + 1] + x.stride * x.least, high_[i] = high_[i + 1] + x.stride * x.most;

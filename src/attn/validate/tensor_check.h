@@ -19,7 +19,7 @@ namespace shadowgraph {
 
 /// An axis of any size >= 0.
 inline constexpr int64_t kAny = -1;
-/// What an axis must be, and whose size that is ("rows of q"), which a refusal says.
+/// The size that an axis must have, and whose size that is: a refusal says "rows of q".
 struct AxisSize {
   int64_t size;
   const char* of;

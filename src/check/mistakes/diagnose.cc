@@ -37,7 +37,7 @@ struct Seen {
       ends;  // of the first and the last wrong cell, once they are asked for
 };
 
-/// What the ways to make a mistake explain of a request.
+/// Results of a request that a way to make a mistake explains, and right ones that it would break.
 struct Score {
   int64_t explained = 0, broken = 0;
   int64_t gain() const { return explained - broken; }

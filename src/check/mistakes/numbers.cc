@@ -27,7 +27,7 @@ std::string short_text(double x) {
   return buffer;
 }
 
-/// Where the function is least, of factors within 2^-10 .. 2^10.
+/// The factor within 2^-10 .. 2^10 at which the distance is least.
 template <class Distance>
 double nearest_factor(const Distance& distance) {
   constexpr double kStep = 0.125, kEnd = 10, kGolden = 0.6180339887498949;
@@ -50,8 +50,8 @@ struct NamedNumber {
   std::string name;  // "0.204 = 1 / sqrt(24)"
 };
 
-/// What somebody may have meant with the number: one digit, the scale of a head's width, more
-/// digits; at last the number itself.
+/// Numbers that somebody may have meant with x: one digit, the scale of a head's width, more
+/// digits; at last x itself.
 std::vector<NamedNumber> numbers_near(double x) {
   constexpr double kNear = 0.01, kWidest = 4096;
   std::vector<NamedNumber> numbers;
@@ -70,7 +70,7 @@ std::vector<NamedNumber> numbers_near(double x) {
   return numbers;
 }
 
-/// What the right elements are multiplied with; NaN where none are known.
+/// The factor between the right elements and those that were got; NaN if no element is known.
 double output_factor(const RowSums& row, const Got& got) {
   const Estimate right = row.of(row.seen(0, row.length()));
   double product = 0, square = 0;
@@ -170,7 +170,7 @@ void weighing_nothing(const Scene&, size_t, const Reading& right, const AddReadi
       readings.push_back(
           changed(right, [&](Reading& r) { r.no_keys_mass = log_mass, r.detail = detail; }));
     };
-    // What has been masked before the cap is -cap behind it; keys of zeros have the logit 0.
+    // A logit that is masked before the cap becomes -cap; a key of zeros has the logit 0.
     std::vector<double> logits = {0};
     const double cap = right.params.logits_soft_cap;
     if (cap > 0) logits.insert(logits.begin(), -cap);

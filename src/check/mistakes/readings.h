@@ -35,8 +35,8 @@ inline Reading of_length(const Scene& scene, size_t request, const Reading& righ
   return r;
 }
 
-/// What stands at a place of the row; before it, where nothing of its own does, that of the row
-/// before, as in a list. kNoToken where nothing is known.
+/// The token at a place of the row. A place before the row has the token of the row before, as in a
+/// list. kNoToken if nothing is known.
 int64_t token_of(const Scene& scene, size_t request, const Reading& right, int64_t place);
 
 inline std::string by(int64_t n) { return "by " + std::to_string(n); }

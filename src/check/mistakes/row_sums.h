@@ -31,13 +31,13 @@ struct KeySum {
   KeySum operator+(const KeySum& other) const;
 };
 
-/// What a way to read a row gives, up to the roundings of sums.
+/// The result of one way to read a row, up to the roundings of sums.
 struct Estimate {
   double lse = 0, lse_with_sink = 0;  // natural; NaN: nothing is said of it
   std::array<double, kLooks> out{};
 };
 
-/// What was computed of a row.
+/// The result that the kernel computed of a row.
 struct Got {
   double lse = 0;          // natural; NaN: not recorded, and so for elements of out
   bool with_sink = false;  // it counts the sink

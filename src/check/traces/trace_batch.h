@@ -53,7 +53,7 @@ class TraceBatch {
   std::vector<int64_t> padding_slots, padding_positions;
   std::vector<uint8_t>
       tree_mask;  // a verify has it; positions follow it even if no kernel reads it
-  // What the host says once more, if it does. bucket_lens: seq_lens with padding
+  // Copies of lengths that the host keeps, if the line has them. bucket_lens: seq_lens with padding
   std::vector<int32_t> bucket_lens;
   std::optional<std::vector<int32_t>> lens_cpu, prefix_lens;
   std::optional<int64_t> lens_sum;

@@ -75,8 +75,8 @@ KvCache AttentionScene::with_scales(const KvCache& cache) {
   return cache.with_scales(of_keys, latent ? of_keys : plane("v_cache.scales"));
 }
 
-/// As many axes as there are between pages and heads may count the records: a page may have a block
-/// of each, or each token and head its codes with their scale.
+/// The records are counted by one, two or three axes of (page, token, head): a page may have a
+/// block of each plane, or each token and head its codes with their scale.
 KvCache AttentionScene::make_records(int64_t num_pages) {
   const bool heads_first = how_.layout == CaseLayout::kHnd;
   const int64_t second = heads_first ? x_.num_kv_heads : how_.page_size,

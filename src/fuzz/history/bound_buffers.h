@@ -1,5 +1,5 @@
-// What backends bind: each buffer by name, seen in histories. `explain` says it of the buffer that
-// a finding names. Tested by tests/fuzz/bound_buffers_test.cc.
+// The buffers that backends bind, by name, as histories see them. `explain` says it of the buffer
+// that a finding names. Tested by tests/fuzz/bound_buffers_test.cc.
 #pragma once
 
 #include <set>

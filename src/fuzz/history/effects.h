@@ -1,4 +1,4 @@
-// What runs of one history have in common: what the launches of each step read, and its outputs.
+// Effects compare two runs of one history: what the launches of each step read, and the outputs.
 // Tested by tests/fuzz/verdicts_test.cc.
 #pragma once
 

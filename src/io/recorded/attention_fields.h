@@ -42,7 +42,7 @@ void read_answer(CaseReader& reader, const RowAxes& axes, const std::string& out
 /// out_ref and lse_ref, where the case has them.
 void read_references(CaseReader& reader, const RowAxes& axes, RecordedCase* c);
 
-/// What any attention case may promise of its kernel: "empty_rows", what it leaves in rows that see
+/// Promises that any attention case may make of its kernel: "empty_rows", the mark in rows that see
 /// no key; "rows_of", "rows_from", "rows_count", whose bits its rows have (find_same_rows() looks
 /// the case up).
 void read_promises(CaseReader& reader, RecordedCase* c);

@@ -8,7 +8,7 @@
 
 namespace shadowgraph {
 
-/// What the keys are: in pages with heads, else (packed, latents), or states of a merge.
+/// A kind of keys: kPaged in pages with heads, kOther packed or latents, kMerge states of a merge.
 enum class FlashInferKind : uint8_t { kPaged, kOther, kMerge };
 
 struct FlashInferBatch {

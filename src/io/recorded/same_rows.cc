@@ -8,7 +8,7 @@
 namespace shadowgraph {
 namespace {
 
-/// What is wrong with the promise, as the field that has it and what it should be; empty: nothing.
+/// The field that makes a promise wrong, and the value that it should have; field "": none does.
 struct BadPromise {
   const char* field = "";
   std::string expected, got;
