@@ -39,8 +39,8 @@ double nearest_factor(const Distance& distance) {
   double low = best - kStep, high = best + kStep;
   for (int i = 0; i < 60; ++i) {
     const double width = kGolden * (high - low), a = high - width, b = low + width;
-    (distance(std::exp2(a)) < distance(std::exp2(b)) ? high : low) =
-        distance(std::exp2(a)) < distance(std::exp2(b)) ? b : a;
+    const bool lower = distance(std::exp2(a)) < distance(std::exp2(b));
+    (lower ? high : low) = lower ? b : a;
   }
   return std::exp2((low + high) / 2);
 }
