@@ -29,8 +29,11 @@ bool shown(const Problem& p, int64_t request, int64_t t) {
   if (p.params.custom_mask.kind == CustomMask::Kind::kNone) return true;
   for (int32_t q = 0; q < p.requests[static_cast<size_t>(request)].rows; ++q) {
     const RowMask row = row_mask(p, request, q);
-    if (t >= row.begin && t < row.end && !hidden(p.params.custom_mask, row.first_pair + t))
-      return true;
+    if (t < row.begin || t >= row.end) continue;
+    for (int32_t head = 0; head < p.params.custom_mask.heads; ++head) {
+      const int64_t pair = row.first_pair + head * pairs_a_head(p, request) + t;
+      if (!hidden(p.params.custom_mask, pair)) return true;
+    }
   }
   return false;
 }
@@ -161,7 +164,7 @@ void add_requests(const Problem& p, const int32_t* page_ids, Footprint* spans) {
   for (size_t i = 0; i < p.requests.size(); ++i) {
     const RequestView& r = p.requests[i];
     const auto request = static_cast<int32_t>(i);
-    const KvRange keys = kv_range(MaskShape::of(p.params, r.q_len, r.kv_len), 0, r.rows);
+    const KvRange keys = kv_range(mask_of(p, r), 0, r.rows);
     add_rows(p, r, request, spans);
     if (keys.size() == 0) continue;
     if (r.page_ids != nullptr) {
@@ -177,6 +180,14 @@ void add_requests(const Problem& p, const int32_t* page_ids, Footprint* spans) {
   }
   add_whole(spans, p.params.sinks);
   add_whole(spans, mask.mask_indptr);
+  const AttentionTerms& t = p.params.terms;
+  for (const auto& list :
+       {t.alibi_slopes, t.key_bias, t.qq_bias, t.relative_bias, t.k_scales, t.v_scales})
+    add_whole(spans, list);
+  for (const auto& list :
+       {t.cache_leftpad, t.bidirectional_ranges, t.bidirectional_indptr, t.seqused_q, t.seqused_k})
+    add_whole(spans, list);
+  add_whole(spans, t.request_causal);
 }
 
 }  // namespace

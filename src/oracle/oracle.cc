@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attn/head_scales.h"
 #include "attn/mask.h"
 #include "attn/page_table.h"
 #include "core/float_formats.h"
@@ -26,6 +27,7 @@ struct Request {
   int32_t q_len, kv_len;
   double k_scale, v_scale;
   bool k_scaled, v_scaled;
+  int64_t first_bias;  // its first key, of the keys of all requests
   std::function<TokenScales(int32_t kv_head, int32_t key, double* k, double* v)> load;
 };
 
@@ -42,25 +44,68 @@ double scale_of(const KvPlane& p, int64_t page, int64_t token, int64_t head) {
   return p.scales == nullptr ? 1 : p.scales[p.scale_offset(page, token, head)];
 }
 
-/// The custom mask's word on (q, k). Packed: least significant bit first.
-bool allowed(const CustomMask& mask, const Request& r, int64_t q, int64_t k) {
+/// The custom mask's word on (head, q, k). Packed: least significant bit first.
+bool allowed(const CustomMask& mask, const Request& r, int64_t head, int64_t q, int64_t k) {
   if (mask.kind == CustomMask::Kind::kNone) return true;
   const uint8_t* data = mask.data.data() + mask.mask_indptr[r.index];
-  const int64_t pair = q * r.kv_len + k;
+  const int64_t of_head = mask.heads == 1 ? 0 : head * r.q_len;
+  const int64_t pair = (of_head + q) * r.kv_len + k;
   if (mask.kind == CustomMask::Kind::kBool) return data[pair] != 0;
   return (data[pair / 8] >> (pair % 8) & 1) != 0;
 }
 
-std::vector<int32_t> visible_keys(const AttentionParams& p, const Request& r, int64_t q) {
-  const MaskShape shape = MaskShape::of(p, r.q_len, r.kv_len);
+ScorePlace place_of(const Request& r, int64_t head, int64_t q, int64_t k) {
+  return {head, q, k, int64_t{r.kv_len} - r.q_len, r.first_bias};
+}
+
+/// A bias of -inf hides a key.
+std::vector<int32_t> visible_keys(const AttentionParams& p, const Request& r, int64_t head,
+                                  int64_t q) {
+  const MaskShape shape = MaskShape::of(p, static_cast<int64_t>(r.index), r.q_len, r.kv_len);
   std::vector<int32_t> keys;
   for (int32_t k = 0; k < r.kv_len; ++k) {
-    if (attends(shape, q, k) && allowed(p.custom_mask, r, q, k)) keys.push_back(k);
+    if (attends(shape, q, k) && allowed(p.custom_mask, r, head, q, k) &&
+        added_terms(p, place_of(r, head, q, k)).sum != -kInfinity)
+      keys.push_back(k);
   }
   return keys;
 }
 
 }  // namespace
+
+AddedTerms added_terms(const AttentionParams& p, const ScorePlace& at) {
+  const AttentionTerms& t = p.terms;
+  const int64_t ahead = at.key - (at.first_position + at.query);
+  const auto distance = static_cast<double>(ahead);
+  AddedTerms a;
+  if (!t.alibi_slopes.empty()) {
+    const double slope = t.alibi_slopes[static_cast<size_t>(at.head)];
+    if (t.alibi == AttentionTerms::Alibi::kLinear) a.add(slope * distance);
+    if (t.alibi == AttentionTerms::Alibi::kDistance) a.add(-slope * std::abs(distance));
+    if (t.alibi == AttentionTerms::Alibi::kSqrt && ahead < 0) a.add(-slope * std::sqrt(-distance));
+  }
+  if (!t.key_bias.empty()) {
+    const int64_t all = std::ssize(t.key_bias) / p.num_qo_heads;
+    a.add(t.key_bias[static_cast<size_t>(at.head * all + at.first_bias + at.key)]);
+  }
+  if (!t.qq_bias.empty()) {
+    const auto width = std::lround(std::sqrt(static_cast<double>(t.qq_bias.size())));
+    const int64_t other = at.key - at.first_position;
+    if (at.query < width && other >= 0 && other < width)
+      a.add(t.qq_bias[static_cast<size_t>(at.query * width + other)]);
+  }
+  if (!t.relative_bias.empty()) {
+    const int64_t width = std::ssize(t.relative_bias) / p.num_qo_heads, most = width / 2;
+    const int64_t column = most + std::clamp<int64_t>(ahead, -most, most);
+    a.add(t.relative_bias[static_cast<size_t>(at.head * width + column)]);
+  }
+  return a;
+}
+
+double temperature_at(const AttentionTerms& t, int64_t position) {
+  if (t.temperature_len == 0 || position <= t.temperature_len) return 1;
+  return std::log(static_cast<double>(position)) / std::log(static_cast<double>(t.temperature_len));
+}
 
 void finish(OracleRow& row) {
   const int64_t dim = row.values->cols();
@@ -115,24 +160,56 @@ std::vector<KeyRun> runs_of(const ConstTensorView& q, const DualChunkQueries* du
   return runs;
 }
 
+/// Temperature, and what is added to logits.
+void add_terms(const AttentionParams& p, const Request& r, int64_t q, OracleRow& row) {
+  row.logits *= row.temperature;
+  row.magnitudes *= row.temperature;
+  row.added.resize(row.logits.size());
+  for (size_t j = 0; j < row.keys.size(); ++j) {
+    const AddedTerms a = added_terms(p, place_of(r, row.head, q, row.keys[j]));
+    row.logits[static_cast<Eigen::Index>(j)] += a.sum;
+    row.added[static_cast<Eigen::Index>(j)] = a.magnitude;
+  }
+}
+
+/// Scale of a request's keys, or values, at a KV head.
+double head_scale(std::span<const float> scales, const AttentionParams& p, const Request& r,
+                  int32_t kv_head) {
+  if (scales.empty()) return 1;
+  return scales[scale_index(scales, static_cast<int64_t>(r.index), kv_head, p.num_kv_heads)];
+}
+
 void visit_request(const ConstTensorView& q, const DualChunkQueries* dual, const AttentionParams& p,
                    const Request& r, const VisitRow& visit) {
-  std::vector<std::vector<int32_t>> keys(static_cast<size_t>(r.q_len));
+  const AttentionTerms& t = p.terms;
+  const int32_t group = p.num_qo_heads / p.num_kv_heads;
+  // Heads see the same keys unless something of their own says otherwise.
+  const bool alike = p.custom_mask.heads == 1 && t.key_bias.empty() && t.qq_bias.empty() &&
+                     t.relative_bias.empty();
+  std::vector<std::vector<int32_t>> keys(static_cast<size_t>(alike ? 1 : p.num_qo_heads) *
+                                         static_cast<size_t>(r.q_len));
+  const auto keys_of = [&](int32_t head, int32_t i) -> std::vector<int32_t>& {
+    return keys[static_cast<size_t>((alike ? 0 : head * r.q_len) + i)];
+  };
   std::vector<char> seen(static_cast<size_t>(r.kv_len));
-  for (int32_t i = 0; i < r.q_len; ++i) {
-    keys[static_cast<size_t>(i)] = visible_keys(p, r, i);
-    for (int32_t k : keys[static_cast<size_t>(i)]) seen[static_cast<size_t>(k)] = 1;
+  for (int32_t head = 0; head < (alike ? 1 : p.num_qo_heads); ++head) {
+    for (int32_t i = 0; i < r.q_len; ++i) {
+      keys_of(head, i) = visible_keys(p, r, head, i);
+      for (int32_t k : keys_of(head, i)) seen[static_cast<size_t>(k)] = 1;
+    }
   }
   OracleRow row;
   const bool scales = dual != nullptr && !dual->scales.empty();
-  row.scale = double{scales ? dual->scales[r.index] : p.sm_scale} * r.k_scale;
-  row.v_scale = r.v_scale;
   row.soft_cap = p.logits_soft_cap;
   row.terms = p.head_dim_qk;
   row.k_scaled = r.k_scaled, row.v_scaled = r.v_scaled;
-  const int32_t group = p.num_qo_heads / p.num_kv_heads;
+  row.scale_factors = (t.q_scale == 1 ? 0 : 1) + (t.k_scales.empty() ? 0 : 1);
+  row.v_scale_factors = (t.out_scale == 1 ? 0 : 1) + (t.v_scales.empty() ? 0 : 1);
   Eigen::VectorXd query(p.head_dim_qk);
   for (int32_t kv_head = 0; kv_head < p.num_kv_heads; ++kv_head) {
+    row.scale = double{scales ? dual->scales[r.index] : p.sm_scale} * r.k_scale * t.q_scale *
+                head_scale(t.k_scales, p, r, kv_head);
+    row.v_scale = r.v_scale * t.out_scale * head_scale(t.v_scales, p, r, kv_head);
     RowMatrix k = RowMatrix::Zero(r.kv_len, p.head_dim_qk);
     RowMatrix v = RowMatrix::Zero(r.kv_len, p.head_dim_vo);
     Eigen::ArrayXd key_scales = Eigen::ArrayXd::Ones(r.kv_len);
@@ -146,15 +223,16 @@ void visit_request(const ConstTensorView& q, const DualChunkQueries* dual, const
     }
     const RowMatrix abs_k = k.cwiseAbs();
     row.key_max = abs_k.lpNorm<Eigen::Infinity>();
-    v *= r.v_scale;
+    v *= row.v_scale;
     row.value_max = v.lpNorm<Eigen::Infinity>();
     row.values = &v;
     for (int32_t i = 0; i < r.q_len; ++i) {
       row.row = r.first_row + i;
-      row.keys = keys[static_cast<size_t>(i)];
-      const std::vector<KeyRun> runs = runs_of(q, dual, row.keys, r.kv_len - r.q_len + i);
-      resize_logits(row);
+      row.temperature = temperature_at(t, int64_t{r.kv_len} - r.q_len + i);
       for (row.head = kv_head * group; row.head < (kv_head + 1) * group; ++row.head) {
+        row.keys = keys_of(row.head, i);
+        const std::vector<KeyRun> runs = runs_of(q, dual, row.keys, r.kv_len - r.q_len + i);
+        resize_logits(row);
         row.query_max = 0;
         for (const KeyRun& run : runs) {
           load_row(run.q->data, run.q->dtype, run.q->offset(row.row, row.head, 0), p.head_dim_qk,
@@ -162,12 +240,18 @@ void visit_request(const ConstTensorView& q, const DualChunkQueries* dual, const
           row.query_max = std::max(row.query_max, query.lpNorm<Eigen::Infinity>());
           set_logits(k, abs_k, key_scales, query, run, row);
         }
+        if (t.changes_scores()) add_terms(p, r, i, row);
         row.sink = p.sinks.empty() ? -kInfinity : p.sinks[static_cast<size_t>(row.head)];
         finish(row);
         visit(row);
       }
     }
   }
+}
+
+/// A request's rows, of as many as lie between its offsets.
+int32_t used(std::span<const int32_t> seqused, size_t request, int32_t rows) {
+  return seqused.empty() ? rows : seqused[request];
 }
 
 template <LseBase Base>
@@ -208,6 +292,7 @@ void visit_merge(const MergeStates<Base>& call, const VisitRow& visit) {
 void visit_paged(const PagedAttention& call, const DualChunkQueries* dual, const VisitRow& visit) {
   const KvCache& c = call.cache;
   const AttentionParams& p = call.params;
+  int64_t first_bias = 0;
   for (size_t i = 0; i < static_cast<size_t>(call.pages.batch()); ++i) {
     const RequestPages pages = request_pages(call.pages, c.page_size, static_cast<int64_t>(i));
     const auto load = [&](int32_t head, int32_t key, double* k, double* v) {
@@ -218,17 +303,19 @@ void visit_paged(const PagedAttention& call, const DualChunkQueries* dual, const
     };
     const bool decode = call.cu_seqlens_q.empty();
     const int64_t first_row = decode ? static_cast<int64_t>(i) : call.cu_seqlens_q[i];
-    const int32_t q_len = decode ? 1 : call.cu_seqlens_q[i + 1] - call.cu_seqlens_q[i];
+    const int32_t rows = decode ? 1 : call.cu_seqlens_q[i + 1] - call.cu_seqlens_q[i];
     visit_request(call.q, dual, p,
-                  {i, first_row, q_len, pages.kv_len, c.k_scale, c.v_scale, c.k.scales != nullptr,
-                   c.v.scales != nullptr, load},
+                  {i, first_row, used(p.terms.seqused_q, i, rows), pages.kv_len, c.k_scale,
+                   c.v_scale, c.k.scales != nullptr, c.v.scales != nullptr, first_bias, load},
                   visit);
+    first_bias += pages.kv_len;
   }
 }
 
 void visit_ragged(const RaggedAttention& call, const DualChunkQueries* dual,
                   const VisitRow& visit) {
   const AttentionParams& p = call.params;
+  int64_t first_bias = 0;
   for (size_t i = 0; i + 1 < call.cu_seqlens_q.size(); ++i) {
     const int32_t first_row = call.cu_seqlens_q[i], first_key = call.cu_seqlens_k[i];
     const auto load = [&](int32_t head, int32_t key, double* k, double* v) {
@@ -238,11 +325,13 @@ void visit_ragged(const RaggedAttention& call, const DualChunkQueries* dual,
                v);
       return TokenScales{};
     };
-    const int32_t q_len = call.cu_seqlens_q[i + 1] - first_row;
-    const int32_t kv_len = call.cu_seqlens_k[i + 1] - first_key;
-    visit_request(call.q, dual, p,
-                  {i, first_row, q_len, kv_len, call.k_scale, call.v_scale, false, false, load},
-                  visit);
+    const int32_t q_len = used(p.terms.seqused_q, i, call.cu_seqlens_q[i + 1] - first_row);
+    const int32_t kv_len = used(p.terms.seqused_k, i, call.cu_seqlens_k[i + 1] - first_key);
+    visit_request(
+        call.q, dual, p,
+        {i, first_row, q_len, kv_len, call.k_scale, call.v_scale, false, false, first_bias, load},
+        visit);
+    first_bias += kv_len;
   }
 }
 

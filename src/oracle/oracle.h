@@ -24,7 +24,8 @@ struct OracleRow {
   int64_t row = 0;            // index into q, out and lse
   int32_t head = 0;           // query head
   std::vector<int32_t> keys;  // positions of the keys that it sees, ascending
-  Eigen::ArrayXd logits;      // [keys] s_j
+  Eigen::ArrayXd logits;      // [keys] s_j, with all that is added
+  Eigen::ArrayXd added;       // [keys] sum of |what was added| (AttentionTerms); else empty
   Eigen::ArrayXd magnitudes;  // [keys] |scale z_j| products_j: the condition of q.k
   Eigen::ArrayXd products;    // [keys] sum_i |q_i k_ji|, of the stored k
   Eigen::ArrayXd weights;     // [keys] p_j; with the sink's weight they sum to 1
@@ -42,8 +43,11 @@ struct OracleRow {
   double sink = 0;             // its logit; -inf: none
   double scale = 1;            // multiplies q.k: sm_scale * k_scale
   double v_scale = 1;
-  double soft_cap = 0;  // 0: off
-  int32_t terms = 0;    // products in q.k; 0 where the logits are inputs (merges)
+  double soft_cap = 0;     // 0: off
+  double temperature = 1;  // multiplies the capped logit, and magnitudes
+  // Factors of `scale` and `v_scale` beside sm_scale, k_scale and v_scale
+  int32_t scale_factors = 0, v_scale_factors = 0;
+  int32_t terms = 0;  // products in q.k; 0 where the logits are inputs (merges)
 
   bool empty() const { return keys.empty(); }
   double lse_as(LseSink s) const { return s == LseSink::kIncluded ? lse_with_sink : lse; }

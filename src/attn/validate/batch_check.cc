@@ -114,36 +114,6 @@ bool check_indptr(TensorCheck& c, const char* field, std::span<const int32_t> in
   return ok;
 }
 
-void check_custom_mask(TensorCheck& c, const CustomMask& mask,
-                       std::span<const MaskShape> requests) {
-  if (mask.kind == CustomMask::Kind::kNone) return;
-  if (mask.mask_indptr.size() != requests.size() + 1) {
-    c.fail("len.batch", at("mask_indptr"), std::to_string(requests.size() + 1) + " entries",
-           std::to_string(mask.mask_indptr.size()));
-    return;
-  }
-  if (mask.mask_indptr[0] != 0)
-    c.fail("mask.size", at("mask_indptr", 0), "0", std::to_string(mask.mask_indptr[0]));
-  for (size_t i = 0; i < requests.size(); ++i) {
-    const MaskShape& r = requests[i];
-    const int64_t pairs = int64_t{r.q_len} * r.kv_len, begin = mask.mask_indptr[i];
-    const bool packed = mask.kind == CustomMask::Kind::kPacked;
-    const int64_t bytes = packed ? (pairs + 7) / 8 : pairs;
-    int64_t room = 0;
-    if (!__builtin_sub_overflow(mask.mask_indptr[i + 1], begin, &room) && room == bytes) continue;
-    c.fail("mask.size", at("mask_indptr", i + 1),
-           std::to_string(begin) + " + " + std::to_string(bytes) +
-               (packed ? " bytes, as bits for " : " bytes, one for each of ") +
-               std::to_string(r.q_len) + " queries * " + std::to_string(r.kv_len) + " keys",
-           std::to_string(mask.mask_indptr[i + 1]));
-  }
-  if (mask.mask_indptr.back() != std::ssize(mask.data)) {
-    c.fail("mask.size", at("custom_mask"),
-           std::to_string(mask.mask_indptr.back()) + " bytes, where mask_indptr ends",
-           std::to_string(mask.data.size()));
-  }
-}
-
 void check_pages(TensorCheck& c, const PagedAttention& call, int64_t total_q) {
   const auto keys = check_table(c, call.pages, call.cache.page_size);
   const int64_t batch = call.pages.batch();
@@ -156,15 +126,20 @@ void check_pages(TensorCheck& c, const PagedAttention& call, int64_t total_q) {
     q_ok = false;
   }
   if (!keys || !q_ok) return;
-  std::vector<MaskShape> masks;
+  const AttentionTerms& t = call.params.terms;
+  std::vector<int32_t> q_lens(keys->size(), 1), kv_lens(keys->size());
   for (size_t i = 0; i < keys->size(); ++i) {
-    const int32_t q_len =
-        call.cu_seqlens_q.empty() ? 1 : call.cu_seqlens_q[i + 1] - call.cu_seqlens_q[i];
-    const auto kv_len = static_cast<int32_t>(std::max<int64_t>((*keys)[i], 0));
-    masks.push_back(MaskShape::of(call.params, q_len, kv_len));
-    check_page_ids(c, call, masks.back(), static_cast<int64_t>(i));
+    if (!call.cu_seqlens_q.empty()) q_lens[i] = call.cu_seqlens_q[i + 1] - call.cu_seqlens_q[i];
+    kv_lens[i] = static_cast<int32_t>(std::max<int64_t>((*keys)[i], 0));
   }
-  check_custom_mask(c, call.params.custom_mask, masks);
+  if (!t.seqused_k.empty())
+    c.fail("param.terms", at("seqused_k"), "none: the page table has the lengths", "some");
+  if (!t.seqused_q.empty() && call.cu_seqlens_q.empty())
+    return c.fail("param.terms", at("seqused_q"), "none in a decode batch", "some");
+  if (!use_lengths(c, "seqused_q", t.seqused_q, &q_lens)) return;
+  const std::vector<MaskShape> masks = check_masks(c, call.params, q_lens, kv_lens);
+  for (size_t i = 0; i < masks.size(); ++i)
+    check_page_ids(c, call, masks[i], static_cast<int64_t>(i));
 }
 
 }  // namespace shadowgraph

@@ -19,12 +19,18 @@ bool sound_cap(float cap) { return cap >= 0 && std::isfinite(cap * kLog2E32); }
 
 /// The multiplier of q.k, as the kernels form it from sound factors.
 void check_product(TensorCheck& c, const AttentionParams& p, float k_scale) {
+  const AttentionTerms& t = p.terms;
   if (!sound_scale(p.sm_scale) || !sound_scale(k_scale) || !sound_cap(p.logits_soft_cap)) return;
-  const double scale = static_cast<double>(p.sm_scale) * k_scale;
   const double cap = p.logits_soft_cap;
-  if (std::isnormal(static_cast<float>(cap > 0 ? scale / cap : scale * kLog2E))) return;
-  c.fail("param.scale", at("sm_scale * k_scale"), "normal in f32 (divided by the soft cap, if any)",
-         text(scale));
+  const auto check = [&](const char* product, double of_head) {
+    const double scale = static_cast<double>(p.sm_scale) * k_scale * t.q_scale * of_head;
+    if (std::isnormal(static_cast<float>(cap > 0 ? scale / cap : scale * kLog2E))) return;
+    c.fail("param.scale", at(product), "normal in f32 (divided by the soft cap, if any)",
+           text(scale));
+  };
+  if (!t.any()) return check("sm_scale * k_scale", 1);
+  if (t.k_scales.empty()) check("sm_scale * k_scale * q_scale", 1);
+  for (const float of_head : t.k_scales) check("sm_scale * k_scale * q_scale * k_scales", of_head);
 }
 
 /// Heads and head dims. False if tensors cannot be held against them.
@@ -63,6 +69,7 @@ bool check_params(TensorCheck& c, const AttentionParams& p) {
          text(p.logits_soft_cap));
   }
   check_sinks(c, p.sinks, p.num_qo_heads);
+  if (usable) check_terms(c, p);
   return usable;
 }
 
@@ -82,7 +89,23 @@ void check_max_seqlen(TensorCheck& c, int32_t max_seqlen_q) {
 bool check_spans(TensorCheck& c, const AttentionParams& p) {
   bool ok = c.span("sinks", p.sinks);
   ok &= c.span("custom_mask", p.custom_mask.data);
-  return c.span("mask_indptr", p.custom_mask.mask_indptr) && ok;
+  ok &= c.span("mask_indptr", p.custom_mask.mask_indptr);
+  const AttentionTerms& t = p.terms;
+  if (!t.any()) return ok;
+  for (const auto& [field, list] : {std::pair("alibi_slopes", t.alibi_slopes),
+                                    {"key_bias", t.key_bias},
+                                    {"qq_bias", t.qq_bias},
+                                    {"relative_bias", t.relative_bias},
+                                    {"k_scales", t.k_scales},
+                                    {"v_scales", t.v_scales}})
+    ok &= c.span(field, list);
+  for (const auto& [field, list] : {std::pair("cache_leftpad", t.cache_leftpad),
+                                    {"bidirectional_ranges", t.bidirectional_ranges},
+                                    {"bidirectional_indptr", t.bidirectional_indptr},
+                                    {"seqused_q", t.seqused_q},
+                                    {"seqused_k", t.seqused_k}})
+    ok &= c.span(field, list);
+  return c.span("request_causal", t.request_causal) && ok;
 }
 
 bool check_spans(TensorCheck& c, const PagedAttention& call) {
@@ -167,12 +190,14 @@ Status validate(const RaggedAttention& call) {
   lens_ok &= check_indptr(c, "cu_seqlens_k", call.cu_seqlens_k, batch,
                           {k_ok ? call.k.shape[0] : kAny, "rows of k"});
   if (lens_ok) {
-    std::vector<MaskShape> masks;
+    std::vector<int32_t> q_lens, kv_lens;
     for (size_t i = 0; i < static_cast<size_t>(batch); ++i) {
-      masks.push_back(MaskShape::of(p, call.cu_seqlens_q[i + 1] - call.cu_seqlens_q[i],
-                                    call.cu_seqlens_k[i + 1] - call.cu_seqlens_k[i]));
+      q_lens.push_back(call.cu_seqlens_q[i + 1] - call.cu_seqlens_q[i]);
+      kv_lens.push_back(call.cu_seqlens_k[i + 1] - call.cu_seqlens_k[i]);
     }
-    check_custom_mask(c, p.custom_mask, masks);
+    lens_ok = use_lengths(c, "seqused_q", p.terms.seqused_q, &q_lens);
+    lens_ok &= use_lengths(c, "seqused_k", p.terms.seqused_k, &kv_lens);
+    if (lens_ok) check_masks(c, p, q_lens, kv_lens);
   }
   c.no_aliases();
   return status;

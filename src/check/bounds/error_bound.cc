@@ -33,41 +33,60 @@ double addends(double n, const Arithmetic& a) {
   return a.adds_per_block == 0 ? n : n + std::ceil(n / a.adds_per_block);
 }
 
+/// |Logits| before anything is added to them.
+Eigen::ArrayXd capped_logits(const OracleRow& row) {
+  return row.added.size() > 0 ? Eigen::ArrayXd(row.logits.abs() + row.added) : row.logits.abs();
+}
+
 /// The part of delta_j that scores in a type of 16 bits make: q.k is rounded to it, and again
 /// scaled and masked. Before the soft cap a logit may be as large as its terms.
 Eigen::ArrayXd score_errors(const OracleRow& row, const Arithmetic& a,
                             const Eigen::ArrayXd& delta) {
   const Rounding type = rounding_to(a.scores_type);
-  const Eigen::ArrayXd size =
-      (row.soft_cap > 0 ? row.magnitudes : Eigen::ArrayXd(row.logits.abs())) + delta;
+  Eigen::ArrayXd size = (row.soft_cap > 0 ? row.magnitudes : capped_logits(row)) + delta;
+  if (row.added.size() > 0) size += row.added;
   const double scale = std::abs(row.scale);
-  const Eigen::ArrayXd errors =
-      gamma_of(3, type.u) * size + 3 * type.half_subnormal * std::max(1.0, scale);
+  const Eigen::ArrayXd errors = gamma_of(row.added.size() > 0 ? 4 : 3, type.u) * size +
+                                3 * type.half_subnormal * std::max(1.0, scale);
   // q.k itself, which the scale divides, must be in the type's range.
   const Eigen::ArrayXd largest = size * std::max(1.0, 1 / scale) * (1 + 3 * type.u);
   return (largest > type.largest).select(kInfinity, errors);
 }
 
+/// The part of delta_j that terms make. Each is a root and a product at most, and brought to base 2
+/// by another one; up to four are added one after the other, in any order. The temperature is a
+/// quotient of two logarithms, and multiplies once.
+Eigen::ArrayXd term_errors(const OracleRow& row, const Arithmetic& a) {
+  const Eigen::ArrayXd capped = capped_logits(row);
+  Eigen::ArrayXd errors = gamma_of(3 + 4, a.u) * (row.added + capped);
+  if (row.temperature != 1) errors += (gamma_of(4, a.u) + 2 * a.log_error) * capped;
+  return errors;
+}
+
 /// delta_j
 Eigen::ArrayXd logit_errors(const OracleRow& row, const Arithmetic& a) {
   const double terms = row.terms;
-  const double scaling = gamma_of(a.scale_roundings + (row.k_scaled ? 1 : 0), a.u_scale);
+  const double scaling =
+      gamma_of(a.scale_roundings + (row.k_scaled ? 1 : 0) + row.scale_factors, a.u_scale);
   const double products = a.tf32 ? (1 + kTf32) * (1 + kTf32) - 1 : 0;
   const double dot = (1 + products) * gamma_of(addends(terms, a), a.u_sum) + products + scaling;
   Eigen::ArrayXd delta = dot * (1 + scaling) * row.magnitudes;
   if (row.soft_cap > 0) {
-    delta += row.soft_cap * a.tanh_absolute + a.tanh_relative * row.logits.abs();
-    delta += scaling * row.logits.abs();
+    const Eigen::ArrayXd capped = capped_logits(row);
+    delta += row.temperature * row.soft_cap * a.tanh_absolute + a.tanh_relative * capped;
+    delta += scaling * capped;
   }
+  if (row.added.size() > 0) delta += term_errors(row, a);
   if (terms == 0) return delta;
   // Products below the normal range may be flushed to 0, and so may elements of q and k.
-  delta += terms * kTiny * std::abs(row.scale) * (1 + row.query_max + row.key_max) * row.key_scales;
+  delta += row.temperature * terms * kTiny * std::abs(row.scale) *
+           (1 + row.query_max + row.key_max) * row.key_scales;
   if (a.scores_type != DType::kF32) delta += score_errors(row, a, delta);
   // A q.k may overflow before it is scaled.
   delta = (row.products > kF32Largest / (1 + dot)).select(kInfinity, delta);
   if (!row.k_scaled) return delta;
   // So may c z_j; and below the normal range it may be flushed.
-  delta += kTiny * std::max(1.0, row.soft_cap) * (1 + dot) * row.products;
+  delta += row.temperature * kTiny * std::max(1.0, row.soft_cap) * (1 + dot) * row.products;
   const double c = std::abs(row.scale) * (row.soft_cap > 0 ? 1 / row.soft_cap : kLog2E);
   return (c * (1 + scaling) * row.key_scales > kF32Largest).select(kInfinity, delta);
 }
@@ -282,7 +301,7 @@ ErrorBound error_bound(const OracleRow& row, const Arithmetic& arithmetic, DType
   const double subnormal_parts = narrow_parts ? red.stored * out.half_subnormal : 0;
   bound.out = before_last_rounding(row, a, w, red, subnormal_parts);
   double last = std::pow(1 + a.u, a.out_roundings) * (1 + out.u), subnormal = out.half_subnormal;
-  if (row.v_scale != 1) last *= (1 + a.u_scale) * (1 + a.u_scale);
+  if (row.v_scale != 1) last *= std::pow(1 + a.u_scale, 2 + row.v_scale_factors);
   if (row.v_scale != 1 && a.v_scale_after) last *= 1 + out.u, subnormal *= 1 + row.v_scale;
   bound.out += (row.out.abs() + bound.out) * (last - 1) + subnormal;
 

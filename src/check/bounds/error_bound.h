@@ -14,6 +14,9 @@
 //          A factor in TF32 loses 2^-10 of itself, a product (1 + 2^-10)^2 - 1. Scores of 16 bits
 //          are rounded as q.k, scaled, and masked: g(3, u_scores) of the logit, or of its terms
 //          where a soft cap follows, and 3 half subnormals.
+//          Terms t that are added to a logit (AttentionTerms) lose g(7, u) of |t| and of the logit:
+//          a root, a product, the change of base, four additions. A temperature multiplies all of
+//          the above, and is within g(4, u) and twice the logarithm's error of its value.
 // alpha_j  Exponent. The roundings of s_j - m and of all later rescales m_t - m_{t+1} telescope to
 //          u (M - s_j + 2 max delta) (1 + u). A kernel that rounds m c apart from s c adds u |m|
 //          each time.

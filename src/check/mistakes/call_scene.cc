@@ -51,7 +51,10 @@ CallScene::CallScene(const RaggedAttention& call) {
   rows.cu_seqlens_q.assign(call.cu_seqlens_q.begin(), call.cu_seqlens_q.end());
   for (size_t r = 0; r + 1 < call.cu_seqlens_k.size(); ++r) {
     std::vector<int32_t>& keys = rows.keys.emplace_back();
-    for (int32_t k = call.cu_seqlens_k[r]; k < call.cu_seqlens_k[r + 1]; ++k) keys.push_back(k);
+    const auto used = call.params.terms.seqused_k;
+    const int32_t first = call.cu_seqlens_k[r];
+    const int32_t end = used.empty() ? call.cu_seqlens_k[r + 1] : first + used[r];
+    for (int32_t k = first; k < end; ++k) keys.push_back(k);
   }
   const auto in_pages = [](const ConstTensorView& t) {
     TensorView view = writable(t);
@@ -69,8 +72,11 @@ void CallScene::take_params(const AttentionParams& params) {
   scene_.params = params;
   scene_.params.custom_mask = {};
   const CustomMask& mask = params.custom_mask;
+  scene_.rows.masks_of_heads = mask.heads > 1;
+  scene_.rows.q_lens.assign(params.terms.seqused_q.begin(), params.terms.seqused_q.end());
   for (size_t r = 0; mask.kind != CustomMask::Kind::kNone && r < scene_.rows.keys.size(); ++r) {
-    const int64_t pairs = scene_.rows.q_len(r) * std::ssize(scene_.rows.keys[r]);
+    const int64_t pairs =
+        int64_t{mask.heads} * scene_.rows.q_len(r) * std::ssize(scene_.rows.keys[r]);
     scene_.rows.masks.push_back(pairs_of(mask, r, pairs));
   }
 }

@@ -22,10 +22,15 @@ namespace shadowgraph {
 struct RowsRead {
   std::vector<int32_t> cu_seqlens_q;       // [requests + 1]
   std::vector<std::vector<int32_t>> keys;  // [requests][kv_len] tokens of the pool
-  // [requests][q_len * kv_len] or empty: what params say
+  // [requests][q_len * kv_len], with masks_of_heads [heads * q_len * kv_len]; or empty: what params
+  // say
   std::vector<std::vector<uint8_t>> masks;
+  bool masks_of_heads = false;
+  std::vector<int32_t> q_lens = {};  // [requests] or empty: all rows between the offsets
 
-  int32_t q_len(size_t request) const { return cu_seqlens_q[request + 1] - cu_seqlens_q[request]; }
+  int32_t q_len(size_t request) const {
+    return q_lens.empty() ? cu_seqlens_q[request + 1] - cu_seqlens_q[request] : q_lens[request];
+  }
 };
 
 /// A call, and what else somebody may have taken for it.
@@ -73,10 +78,15 @@ struct Reading {
 
   int32_t q_len = 0;
   std::vector<int32_t> keys;
-  AttentionParams params;        // its mask is aligned at the end of keys, unless `ahead` is given
-  std::optional<int64_t> ahead;  // the place among keys where query 0 stands
-  std::vector<uint8_t> mask;     // [q_len, mask_width]; empty: none
+  AttentionParams params;  // its mask is aligned at the end of keys, unless `ahead` is given
+  size_t request = 0;      // whose scales it has
+  int64_t first_bias = 0;  // the place of its first key in key_bias
+  int32_t first_key = 0;   // keys before it are padding
+  std::vector<int32_t> bidirectional;  // [ranges, 2], as in MaskShape
+  std::optional<int64_t> ahead;        // the place among keys where query 0 stands
+  std::vector<uint8_t> mask;           // [q_len, mask_width]; empty: none
   int32_t mask_width = 0;
+  bool mask_of_heads = false;  // [heads, q_len, mask_width]
   // Rows of q, and of the mask, that the request's first query takes; the others follow it
   int64_t first_query = 0;
   bool one_query = false;  // all take that one
@@ -91,6 +101,12 @@ struct Reading {
   // The place whose value meets the weight of a place; -1: none that is known
   std::function<int32_t(int32_t place)> value_of = nullptr;
   float k_scale = 1, v_scale = 1;
+  // The head whose slopes and biases a head has, and the KV head whose scales a KV head has
+  std::function<int32_t(int32_t head)> terms_of = nullptr, k_scale_of = nullptr,
+                                       v_scale_of = nullptr;
+  // Not null: the row is as one of these readings says, of another head than its own
+  std::function<Reading(int32_t other)> as_of_head = nullptr;
+  double lost_below = 0;    // weights are lost that are below so much of the largest one
   double logit_factor = 1;  // all logits times this
   // Logarithm of what entries that are no keys add to the sum of weights; -inf: none do
   double no_keys_mass = -std::numeric_limits<double>::infinity();
@@ -111,7 +127,19 @@ struct Reading {
   bool some_rows = false;  // others are as they should be
   bool of_call = false;    // a number of the call: the same, by its detail, in all requests
   std::string detail;      // "by 1"; may be empty
+
+  /// The row of mask that a query of a head has.
+  int64_t mask_row(int32_t head, int32_t query) const {
+    return int64_t{mask_of_heads ? head * q_len : 0} + first_mask_row + (one_query ? 0 : query);
+  }
 };
+
+/// K and V as they are stored.
+inline Reading without_scales(Reading r) {
+  r.k_scale = r.v_scale = 1;
+  r.params.terms.k_scales = r.params.terms.v_scales = {};
+  return r;
+}
 
 class RowSums;
 struct Estimate;

@@ -109,11 +109,21 @@ void no_soft_cap(const Scene&, size_t, const Reading& right, const AddReading& a
 }
 
 void no_kv_scales(const Scene&, size_t, const Reading& right, const AddReading& add) {
-  const bool k = right.k_scale != 1, v = right.v_scale != 1;
+  const AttentionTerms& t = right.params.terms;
+  const bool k = right.k_scale != 1 || !t.k_scales.empty();
+  const bool v = right.v_scale != 1 || !t.v_scales.empty();
   if (!k && !v) return;
-  add(changed(right, [](Reading& r) { r.k_scale = r.v_scale = 1, r.detail = "both"; }));
-  if (k && v) add(changed(right, [](Reading& r) { r.k_scale = 1, r.detail = "K's"; }));
-  if (k && v) add(changed(right, [](Reading& r) { r.v_scale = 1, r.detail = "V's"; }));
+  const Reading unscaled = without_scales(right);
+  const auto with = [&](bool k_scaled, bool v_scaled, const char* detail) {
+    return changed(unscaled, [&](Reading& r) {
+      if (k_scaled) r.k_scale = right.k_scale, r.params.terms.k_scales = t.k_scales;
+      if (v_scaled) r.v_scale = right.v_scale, r.params.terms.v_scales = t.v_scales;
+      r.detail = detail;
+    });
+  };
+  add(with(false, false, "both"));
+  if (k && v) add(with(false, true, "K's"));
+  if (k && v) add(with(true, false, "V's"));
   const Reading merged = changed(
       right, [](Reading& r) { r.merge = Reading::Merge::kWeighted, r.first_unscaled = true; });
   const int64_t length = std::ssize(right.keys);

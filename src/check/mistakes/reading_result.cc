@@ -7,6 +7,7 @@
 #include <numbers>
 #include <utility>
 
+#include "attn/head_scales.h"
 #include "attn/mask.h"
 #include "check/bounds/rounding.h"
 #include "core/float_formats.h"
@@ -55,7 +56,8 @@ int32_t kv_head_of(const Reading& reading, int32_t head) {
 
 std::vector<int32_t> ReadingResults::seen_places(const Reading& r, const HeadRow& cell) const {
   const int32_t once = r.twice ? r.twice->second : static_cast<int32_t>(r.keys.size());
-  const MaskShape mask = MaskShape::of(r.params, once, once);
+  MaskShape mask = MaskShape::of(r.params, once, once);
+  mask.first_key = r.first_key, mask.bidirectional = r.bidirectional;
   const int64_t position =
       r.ahead.value_or(int64_t{once} - r.q_len) + (r.one_query ? 0 : cell.query);
   std::vector<int32_t> places;
@@ -63,11 +65,11 @@ std::vector<int32_t> ReadingResults::seen_places(const Reading& r, const HeadRow
     const int32_t place = k < once ? k : r.twice->first + (k - once);
     if (!attends(mask, position, place)) continue;
     if (!r.mask.empty() && place < r.mask_width) {
-      const int64_t bit =
-          int64_t{r.first_mask_row + (r.one_query ? 0 : cell.query)} * r.mask_width + place;
+      const int64_t bit = r.mask_row(cell.head, cell.query) * r.mask_width + place;
       if (bit >= std::ssize(r.mask) || r.mask[static_cast<size_t>(bit)] == 0) continue;
     }
     if (r.sees && !r.sees(cell.query, place)) continue;
+    if (added_at(r, cell, place) == -kInfinity) continue;
     places.push_back(k);
   }
   return places;
@@ -91,9 +93,19 @@ auto ReadingResults::expected_of(const OracleRow& row, int64_t result_row) const
   return e;
 }
 
+double ReadingResults::added_at(const Reading& r, const HeadRow& cell, int32_t place) {
+  if (!r.params.terms.changes_scores()) return 0;
+  const auto length = static_cast<int64_t>(r.twice ? r.twice->second : std::ssize(r.keys));
+  const int64_t head = r.terms_of ? r.terms_of(cell.head) : cell.head;
+  return added_terms(r.params, {head, r.one_query ? 0 : cell.query, place,
+                                r.ahead.value_or(length - r.q_len), r.first_bias})
+      .sum;
+}
+
 bool ReadingResults::visit_row(const Reading& r, const HeadRow& cell, std::vector<int32_t> tokens,
-                               const VisitRow& visit) const {
+                               const std::vector<int32_t>* places, const VisitRow& visit) const {
   int32_t kv_head = kv_head_of(r, cell.head);
+  const int32_t scaled_head = kv_head;
   const int64_t query = r.first_query + (r.one_query ? 0 : cell.query);
   if (std::ranges::find(tokens, kNoToken) != tokens.end()) return false;
   if (query < 0 || query >= scene_.q.shape[0]) return false;
@@ -128,7 +140,32 @@ bool ReadingResults::visit_row(const Reading& r, const HeadRow& cell, std::vecto
   call.params.num_qo_heads = call.params.num_kv_heads = 1;
   call.params.causal = false;
   call.params.window_left = call.params.window_right = -1;
-  call.params.sm_scale = static_cast<float>(double{r.params.sm_scale} * r.logit_factor);
+  // A temperature is a larger scale under a larger cap; all that is added, a bias of each key.
+  const AttentionTerms& t = r.params.terms;
+  const int64_t once = r.twice ? r.twice->second : std::ssize(r.keys);
+  const double temperature =
+      temperature_at(t, r.ahead.value_or(once - r.q_len) + (r.one_query ? 0 : cell.query));
+  call.params.sm_scale =
+      static_cast<float>(double{r.params.sm_scale} * r.logit_factor * temperature);
+  call.params.logits_soft_cap *= static_cast<float>(temperature);
+  call.params.terms = {};
+  call.params.terms.q_scale = t.q_scale, call.params.terms.out_scale = t.out_scale;
+  const auto scale = [&](std::span<const float> scales, const auto& of) {
+    if (scales.empty()) return scales;
+    const int32_t head = of ? of(scaled_head) : scaled_head;
+    return scales.subspan(
+        scale_index(scales, static_cast<int64_t>(r.request), head, r.params.num_kv_heads), 1);
+  };
+  call.params.terms.k_scales = scale(t.k_scales, r.k_scale_of);
+  call.params.terms.v_scales = scale(t.v_scales, r.v_scale_of);
+  std::vector<float> bias;
+  if (places != nullptr && t.changes_scores()) {
+    for (const int32_t k : *places) {
+      const int32_t place = k < once ? k : r.twice->first + static_cast<int32_t>(k - once);
+      bias.push_back(static_cast<float>(added_at(r, cell, place)));
+    }
+    call.params.terms.key_bias = bias;
+  }
   if (!r.params.sinks.empty())
     call.params.sinks = r.params.sinks.subspan(
         static_cast<size_t>(r.sink_of ? r.sink_of(cell.head) : cell.head), 1);
@@ -141,8 +178,8 @@ auto ReadingResults::attend(const Reading& r, const HeadRow& cell,
   std::vector<int32_t> tokens;
   for (const int32_t k : places) tokens.push_back(r.keys[static_cast<size_t>(k)]);
   std::optional<Expected> expected;
-  const bool plain = !r.value_of && std::isinf(r.no_keys_mass);
-  visit_row(r, cell, std::move(tokens), [&](const OracleRow& row) {
+  const bool plain = !r.value_of && std::isinf(r.no_keys_mass) && r.lost_below == 0;
+  visit_row(r, cell, std::move(tokens), &places, [&](const OracleRow& row) {
     expected = plain ? expected_of(row, cell.row) : reread(r, cell, places, row);
   });
   return expected;
@@ -160,7 +197,8 @@ auto ReadingResults::reread(const Reading& r, const HeadRow& cell,
       if (other < 0 || other >= std::ssize(r.keys)) return {};
       tokens.push_back(r.keys[static_cast<size_t>(other)]);
     }
-    if (!visit_row(r, cell, std::move(tokens), [&](const OracleRow& of) { others = *of.values; }))
+    if (!visit_row(r, cell, std::move(tokens), &places,
+                   [&](const OracleRow& of) { others = *of.values; }))
       return {};
     row.values = &others;
     row.value_max = others.lpNorm<Eigen::Infinity>();
@@ -174,6 +212,12 @@ auto ReadingResults::reread(const Reading& r, const HeadRow& cell,
   };
   row.sink = with_mass(row.sink);
   finish(row);
+  const double least = row.weights.maxCoeff() * r.lost_below;
+  for (Eigen::Index j = 0; j < row.weights.size(); ++j) {
+    if (row.weights[j] < least)
+      row.out -=
+          row.weights[j] * row.values->row(row.keys[static_cast<size_t>(j)]).transpose().array();
+  }
   std::optional<Expected> e = expected_of(row, cell.row);
   if (e) e->lse = with_mass(lse);
   return e;
@@ -195,12 +239,12 @@ std::vector<Eigen::Index> ReadingResults::furthest(const Eigen::ArrayXd& right,
 
 auto ReadingResults::look(size_t request, const Reading& right, const HeadRow& cell) const
     -> Looked {
+  const std::vector<int32_t> places = seen_places(right, cell);
   std::vector<int32_t> tokens;
-  for (const int32_t k : seen_places(right, cell))
-    tokens.push_back(right.keys[static_cast<size_t>(k)]);
+  for (const int32_t k : places) tokens.push_back(right.keys[static_cast<size_t>(k)]);
   std::vector<Eigen::Index> looks;
   Got got{.lse = kNan, .with_sink = result_.lse_sink == LseSink::kIncluded};
-  visit_row(right, cell, std::move(tokens), [&](const OracleRow& row) {
+  visit_row(right, cell, std::move(tokens), &places, [&](const OracleRow& row) {
     looks = furthest(row.out, cell);
     got.unit = row.value_max;
   });
@@ -214,9 +258,9 @@ auto ReadingResults::look(size_t request, const Reading& right, const HeadRow& c
   const auto of_tokens = [this, right, cell, looks](const std::vector<int32_t>& keys,
                                                     bool unscaled) {
     Reading reading = right;
-    if (unscaled) reading.k_scale = reading.v_scale = 1;
+    if (unscaled) reading = without_scales(reading);
     std::vector<KeySum> sums(keys.size());
-    visit_row(reading, cell, keys, [&](const OracleRow& row) {
+    visit_row(reading, cell, keys, nullptr, [&](const OracleRow& row) {
       for (size_t j = 0; j < sums.size(); ++j) {
         sums[j].top = row.logits[static_cast<Eigen::Index>(j)], sums[j].mass = 1;
         for (size_t i = 0; i < looks.size(); ++i)
@@ -225,7 +269,10 @@ auto ReadingResults::look(size_t request, const Reading& right, const HeadRow& c
     });
     return sums;
   };
-  return {RowSums(scene_, request, right, cell.query, cell.head, of_tokens), got};
+  std::function<double(int32_t)> added;
+  if (right.params.terms.changes_scores())
+    added = [right, cell](int32_t place) { return added_at(right, cell, place); };
+  return {RowSums(scene_, request, right, cell.query, cell.head, of_tokens, added), got};
 }
 
 /// Weights are softmax(factor * lse). The error of a part's LSE moves its weight, by at most as
@@ -275,8 +322,7 @@ auto ReadingResults::merged(const Reading& r, const HeadRow& cell,
   std::vector<Expected> results;
   for (const std::vector<int32_t>& part : parts) {
     Reading of_part = r;
-    if (r.first_unscaled && first_has_keys && results.empty())
-      of_part.k_scale = of_part.v_scale = 1;
+    if (r.first_unscaled && first_has_keys && results.empty()) of_part = without_scales(of_part);
     std::optional<Expected> e = attend(of_part, cell, part);
     if (!e || !e->out.isFinite().all()) return {};
     results.push_back(std::move(*e));
@@ -397,6 +443,10 @@ bool ReadingResults::agrees(const Reading& r, const HeadRow& cell) const {
     return agrees(r, Expected{zero, zero, -kInfinity, 0, -kInfinity, true}, cell);
   }
   if (r.result != Reading::Result::kComputed) return agrees_as(r, cell);
+  for (int32_t other = 0; r.as_of_head && other < r.params.num_qo_heads; ++other) {
+    if (other != cell.head && agrees(r.as_of_head(other), cell)) return true;
+  }
+  if (r.as_of_head) return false;
   const std::vector<int32_t> places = seen_places(r, cell);
   HeadRow computed = cell;
   if (r.computed_head >= 0) computed.head = r.computed_head;

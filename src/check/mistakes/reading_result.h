@@ -46,9 +46,12 @@ class ReadingResults {
   };
 
   std::vector<int32_t> seen_places(const Reading& reading, const HeadRow& cell) const;
-  /// The oracle's row over these keys. False where nothing is known of one of them.
+  /// What terms add to the logit of a place.
+  static double added_at(const Reading& reading, const HeadRow& cell, int32_t place);
+  /// The oracle's row over these keys, of these places: null where it is to have no bias of places.
+  /// False where nothing is known of one of the keys.
   bool visit_row(const Reading& reading, const HeadRow& cell, std::vector<int32_t> tokens,
-                 const VisitRow& visit) const;
+                 const std::vector<int32_t>* places, const VisitRow& visit) const;
   /// The row as the oracle's, with other values, and with what weighs without being a key.
   std::optional<Expected> reread(const Reading& reading, const HeadRow& cell,
                                  const std::vector<int32_t>& places, OracleRow row) const;

@@ -73,7 +73,7 @@ class RowSums::Tree {
 
 bool RowSums::masked(int64_t place) const {
   if (right_.mask.empty() || place >= right_.mask_width) return false;
-  const int64_t bit = int64_t{right_.first_mask_row + query_} * right_.mask_width + place;
+  const int64_t bit = right_.mask_row(head_, query_) * right_.mask_width + place;
   return bit >= std::ssize(right_.mask) || right_.mask[static_cast<size_t>(bit)] == 0;
 }
 
@@ -110,6 +110,12 @@ const RowSums::Tree& RowSums::tree(Stretch::List list) const {
     }
     const bool hidden = list != Stretch::List::kRow && masked(static_cast<int64_t>(i));
     if (!hidden) leaves[i] = sums[next];
+    // Another row's places have other terms, which nobody knows: their estimates are rough.
+    if (added_ && list != Stretch::List::kRow) {
+      const double added = added_(static_cast<int32_t>(i));
+      leaves[i].top += added;
+      if (added == -kInf) leaves[i] = {};
+    }
     ++next;
   }
   tree = std::make_shared<const Tree>(leaves);
@@ -119,8 +125,9 @@ const RowSums::Tree& RowSums::tree(Stretch::List list) const {
 KvRange RowSums::range(const Stretch& how) const {
   const auto length = static_cast<int32_t>(right_.keys.size());
   const AttentionParams& p = how.params != nullptr ? *how.params : right_.params;
-  return kv_range(MaskShape::of(p, length, length),
-                  right_.ahead.value_or(int64_t{length} - right_.q_len) + query_ + how.moved);
+  MaskShape mask = MaskShape::of(p, length, length);
+  mask.first_key = right_.first_key, mask.bidirectional = right_.bidirectional;
+  return kv_range(mask, right_.ahead.value_or(int64_t{length} - right_.q_len) + query_ + how.moved);
 }
 
 KeySum RowSums::seen(int64_t begin, int64_t end, const Stretch& how) const {
@@ -149,7 +156,8 @@ KeySum RowSums::read_as(double factor, const std::function<int32_t(int32_t)>& va
   for (int32_t k = all.begin; k < all.end; ++k) {
     KeySum key = keys.leaf(k);
     if (key.empty()) continue;
-    key.top = cap > 0 ? cap * std::tanh(factor * std::atanh(key.top / cap)) : factor * key.top;
+    const double added = added_ ? added_(k) : 0, own = key.top - added;
+    key.top = added + (cap > 0 ? cap * std::tanh(factor * std::atanh(own / cap)) : factor * own);
     if (value_of) {
       const int32_t other = value_of(k);
       if (other < 0) key.unknown = true;

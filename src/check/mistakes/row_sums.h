@@ -70,10 +70,17 @@ using TokenSums =
 
 class RowSums {
  public:
-  /// All live longer. query: of the request; looks: the elements of out, at most kLooks.
+  /// All live longer. query: of the request; looks: the elements of out, at most kLooks. added:
+  /// what terms add to the logit of a place; null: nothing.
   RowSums(const Scene& scene, size_t request, const Reading& right, int32_t query, int32_t head,
-          TokenSums tokens)
-      : scene_(scene), request_(request), right_(right), query_(query), tokens_(std::move(tokens)) {
+          TokenSums tokens, std::function<double(int32_t place)> added = nullptr)
+      : scene_(scene),
+        request_(request),
+        right_(right),
+        query_(query),
+        head_(head),
+        tokens_(std::move(tokens)),
+        added_(std::move(added)) {
     const auto sinks = right.params.sinks;
     if (!sinks.empty()) sink_ = sinks[static_cast<size_t>(head)];
   }
@@ -100,8 +107,9 @@ class RowSums {
   const Scene& scene_;
   const size_t request_;
   const Reading& right_;
-  const int32_t query_;
+  const int32_t query_, head_;
   const TokenSums tokens_;
+  const std::function<double(int32_t place)> added_;
   double sink_ = -std::numeric_limits<double>::infinity();
   mutable std::map<Stretch::List, std::shared_ptr<const Tree>> trees_;
 };

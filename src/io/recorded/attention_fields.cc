@@ -91,6 +91,61 @@ AttentionParams read_params(CaseReader& reader, std::initializer_list<std::strin
   return p;
 }
 
+void read_terms(CaseReader& reader, std::span<const int32_t> kv_lens, AttentionParams* p) {
+  AttentionTerms& t = p->terms;
+  const auto floats = [&](const char* name, std::string_view shape, std::span<const float>* list) {
+    if (reader.has_tensor(name)) *list = reader.floats(name, shape);
+  };
+  const auto integers = [&](const char* name, std::string_view shape,
+                            std::span<const int32_t>* list) {
+    if (reader.has_tensor(name)) *list = reader.i32(name, shape);
+  };
+  if (reader.has("alibi"))
+    t.alibi =
+        static_cast<AttentionTerms::Alibi>(reader.one_of("alibi", {"linear", "distance", "sqrt"}));
+  floats("alibi_slopes", "heads", &t.alibi_slopes);
+  const int64_t keys = std::accumulate(kv_lens.begin(), kv_lens.end(), int64_t{0});
+  floats("key_bias", "heads " + std::to_string(keys), &t.key_bias);
+  floats("qq_bias", "bias_queries bias_queries", &t.qq_bias);
+  floats("relative_bias", "heads ?", &t.relative_bias);
+  if (reader.has("temperature_len"))
+    t.temperature_len = reader.integer("temperature_len", 2, INT32_MAX);
+  if (reader.has("attention_chunk"))
+    t.attention_chunk = reader.integer("attention_chunk", 0, INT32_MAX);
+  if (reader.has("chunk_lookback"))
+    t.chunk_lookback = reader.integer("chunk_lookback", 0, INT32_MAX);
+  const std::string batch = std::to_string(kv_lens.size());
+  if (reader.has_tensor("request_causal")) t.request_causal = reader.bytes("request_causal", batch);
+  integers("cache_leftpad", batch, &t.cache_leftpad);
+  integers("bidirectional_ranges", "? 2", &t.bidirectional_ranges);
+  integers("bidirectional_indptr", std::to_string(kv_lens.size() + 1), &t.bidirectional_indptr);
+  for (const auto& [name, scales] : {std::pair("k_scale", &t.k_scales), {"v_scale", &t.v_scales}}) {
+    if (reader.has_tensor(name))
+      floats(name, reader.rank(name) == 1 ? "kv_heads" : batch + " kv_heads", scales);
+  }
+  if (reader.has("q_scale")) t.q_scale = reader.positive("q_scale");
+  if (reader.has("out_scale")) t.out_scale = reader.positive("out_scale");
+}
+
+void bind_packed(CaseReader& reader, std::string_view axis, std::string_view padded,
+                 std::span<const int32_t> lens) {
+  int64_t rows = std::accumulate(lens.begin(), lens.end(), int64_t{0});
+  if (reader.has_tensor(padded)) {
+    const auto offsets = reader.i32(padded, std::to_string(lens.size() + 1));
+    if (!offsets.empty()) rows = offsets.back();
+  }
+  reader.bind(axis, rows);
+}
+
+std::span<const int32_t> read_offsets(CaseReader& reader, std::string_view name,
+                                      std::string_view padded, std::span<const int32_t> lens,
+                                      std::span<const int32_t>* seqused) {
+  if (!reader.has_tensor(padded)) return reader.indices(name, indptr_of(lens));
+  if (reader.has_tensor(name)) reader.indices(name, indptr_of(lens));
+  *seqused = reader.own(std::vector<int32_t>(lens.begin(), lens.end()));
+  return reader.i32(padded, std::to_string(lens.size() + 1));
+}
+
 DType read_query_dtype(CaseReader& reader) {
   const DType dtype = reader.dtype("dtype");
   if (is_fp8(dtype)) reader.bad_field("dtype", "f16, bf16 or f32", "e4m3fn");

@@ -17,6 +17,19 @@ AttentionParams read_heads(CaseReader& reader);
 AttentionParams read_params(CaseReader& reader,
                             std::initializer_list<std::string_view> optional = {});
 
+/// Terms of scores, masks and scales that a case may have, each a member or tensor named as in
+/// AttentionTerms, and k_scale and v_scale as tensors. kv_lens: keys of each request.
+void read_terms(CaseReader& reader, std::span<const int32_t> kv_lens, AttentionParams* p);
+
+/// Offsets of packed rows: the tensor `name`, or `padded` (qo_indptr_padded), between whose
+/// requests there may be rows of nobody; *seqused then has the lengths. bind_packed: before tensors
+/// are read, `axis` ("rows", "keys") becomes as many rows as there are.
+void bind_packed(CaseReader& reader, std::string_view axis, std::string_view padded,
+                 std::span<const int32_t> lens);
+std::span<const int32_t> read_offsets(CaseReader& reader, std::string_view name,
+                                      std::string_view padded, std::span<const int32_t> lens,
+                                      std::span<const int32_t>* seqused);
+
 /// "dtype", of queries: f16, bf16 or f32.
 DType read_query_dtype(CaseReader& reader);
 /// "kv_dtype", of keys and values; as queries' where a case has none.

@@ -19,10 +19,8 @@ TensorView read_plane(CaseReader& reader, std::string_view name, DType dtype) {
   return cache_view(read_keys(reader, name, dtype, "pages page_size kv_heads dim"));
 }
 
-/// Binds "rows" to the sum of q_lens.
-void bind_rows(CaseReader& reader, std::span<const int32_t> q_lens) {
-  reader.bind("rows", std::accumulate(q_lens.begin(), q_lens.end(), int64_t{0}));
-}
+/// Queries, packed or by requests.
+constexpr std::string_view kPadded = "qo_indptr_padded";
 
 /// Slots of the appended keys, request by request; empty if the table has no column for one.
 std::vector<int64_t> append_slots(const PageIds& table, std::span<const int32_t> kv_lens_before,
@@ -57,16 +55,6 @@ void read_append(CaseReader& reader, const KvCache& cache, DType dtype,
   calls->appended = appended;
 }
 
-/// A query sees the keys of its own chunk; chunks begin at multiples of their length.
-CustomMask chunk_mask(CaseReader& reader, int32_t chunk, std::span<const int32_t> q_lens,
-                      std::span<const int32_t> kv_lens) {
-  return packed_mask(reader, "attention_chunk", q_lens, kv_lens,
-                     [&](size_t r, int64_t q, int64_t k) {
-                       const int64_t position = q + kv_lens[r] - q_lens[r];
-                       return position >= 0 && position / chunk == k / chunk;
-                     });
-}
-
 }  // namespace
 
 void read_fa2(CaseReader& reader, RecordedCase* c) {
@@ -83,16 +71,19 @@ void read_fa2(CaseReader& reader, RecordedCase* c) {
   const std::vector<int32_t> q_lens = reader.lengths("q_lens", batch);
   const std::vector<int32_t> kv_lens = reader.lengths("kv_lens", batch);
   if (!reader.ok()) return;
-  bind_rows(reader, q_lens);
+  bind_packed(reader, "rows", kPadded, q_lens);
+  read_terms(reader, kv_lens, &call.params);
   call.q = read_rows(reader, kPackedRows, "q", {c->dtype}, "dim");
   const TensorView k = read_plane(reader, "k_cache", kv_dtype);
   call.cache = KvCache::nhd(k, read_plane(reader, "v_cache", kv_dtype));
   const PageIds table = read_page_ids(reader, "page_table");
   call.pages =
       PageTable::dense(table.ids, table.max_pages, reader.indices("cache_seqlens", kv_lens));
-  const std::span<const int32_t> cu_seqlens_q = reader.indices("cu_seqlens_q", indptr_of(q_lens));
+  const std::span<const int32_t> cu_seqlens_q =
+      read_offsets(reader, "cu_seqlens_q", kPadded, q_lens, &call.params.terms.seqused_q);
   // A decode batch is one query a request, and says so by giving no offsets.
-  if (!decode || std::ranges::any_of(q_lens, [](int32_t n) { return n != 1; }))
+  if (!decode || !call.params.terms.seqused_q.empty() ||
+      std::ranges::any_of(q_lens, [](int32_t n) { return n != 1; }))
     call.cu_seqlens_q = cu_seqlens_q;
   if (sinks) call.params.sinks = read_sinks(reader, "sinks");
   c->attention().calls.emplace_back(call);
@@ -108,7 +99,7 @@ void read_fa3(CaseReader& reader, RecordedCase* c) {
   reader.text("kind");  // any name
   PagedAttention call;
   call.params = read_params(reader);
-  const int32_t chunk = reader.integer("attention_chunk", 0, INT32_MAX);
+  reader.integer("attention_chunk", 0, INT32_MAX);
   c->dtype = read_query_dtype(reader);
   const DType kv_dtype = read_kv_dtype(reader, c->dtype);
   // Requests one after the other, or all of one length.
@@ -130,7 +121,8 @@ void read_fa3(CaseReader& reader, RecordedCase* c) {
   if (!packed && std::ranges::adjacent_find(q_lens, std::not_equal_to<>()) != q_lens.end())
     reader.bad_field("q_lens", "one length in bshd", "several");
   if (!reader.ok()) return;
-  bind_rows(reader, q_lens), reader.bind("q_len", q_lens[0]);
+  bind_packed(reader, "rows", packed ? kPadded : "", q_lens), reader.bind("q_len", q_lens[0]);
+  read_terms(reader, kv_lens, &call.params);
   const RowAxes& axes = packed ? kPackedRows : kRowsOfRequests;
   call.q = read_rows(reader, axes, "q", {c->dtype}, "dim");
   const TensorView k = read_plane(reader, "k_cache", kv_dtype);
@@ -141,11 +133,11 @@ void read_fa3(CaseReader& reader, RecordedCase* c) {
     const auto slots = reader.own(append_slots(table, before, append_len, page_size));
     read_append(reader, call.cache, kv_dtype, slots, &c->attention());
   }
-  if (chunk > 0) call.params.custom_mask = chunk_mask(reader, chunk, q_lens, kv_lens);
   call.pages = PageTable::dense(table.ids, table.max_pages, reader.own(kv_lens));
   const std::vector<int32_t> q_indptr = indptr_of(q_lens);
   if (packed) {
-    call.cu_seqlens_q = reader.indices("cu_seqlens_q", q_indptr);
+    call.cu_seqlens_q =
+        read_offsets(reader, "cu_seqlens_q", kPadded, q_lens, &call.params.terms.seqused_q);
   } else if (q_lens[0] != 1) {  // else a decode batch, which says so by giving no offsets
     call.cu_seqlens_q = reader.own(q_indptr);
   }
@@ -168,6 +160,7 @@ void read_flashmla(CaseReader& reader, RecordedCase* c) {
   const std::vector<int32_t> kv_lens = reader.lengths("kv_lens", batch);
   if (read_splits(reader)) c->gpu().kernel += "_split";
   if (!reader.ok()) return;
+  read_terms(reader, kv_lens, &call.params);
   call.q = read_rows(reader, kRowsOfRequests, "q", {c->dtype}, "dim");
   const ConstTensorView latents =
       read_keys(reader, "kv_cache", kv_dtype, "pages page_size (1 dim)");

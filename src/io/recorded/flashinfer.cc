@@ -17,12 +17,17 @@ void finish(CaseReader& reader, const AnyCall& call, RecordedCase* c) {
 /// pairs per byte: 8 packed, 1 as bools.
 CustomMask read_mask(CaseReader& reader, const FlashInferBatch& b, CustomMask::Kind kind,
                      std::string_view name, int64_t pairs_per_byte) {
+  const int32_t most = b.params.num_qo_heads;
+  const int32_t heads = reader.has("mask_heads") ? reader.integer("mask_heads", 1, most) : 1;
+  if (heads != 1 && heads != most)
+    reader.bad_field("mask_heads", "1, or num_qo_heads", std::to_string(heads));
   std::vector<int64_t> indptr(1, 0);
   for (size_t r = 0; r < b.q_lens.size(); ++r) {
-    const int64_t pairs = int64_t{b.q_lens[r]} * b.kv_lens[r];
+    const int64_t pairs = int64_t{heads} * b.q_lens[r] * b.kv_lens[r];
     indptr.push_back(indptr.back() + (pairs + pairs_per_byte - 1) / pairs_per_byte);
   }
-  return {kind, reader.bytes(name, std::to_string(indptr.back())), reader.own(std::move(indptr))};
+  return {kind, reader.bytes(name, std::to_string(indptr.back())), reader.own(std::move(indptr)),
+          heads};
 }
 
 void check_same_mask(CaseReader& reader, const CustomMask& packed, const CustomMask& bools) {
@@ -50,16 +55,18 @@ void read_flashinfer_paged(CaseReader& reader, RecordedCase* c) {
 void read_flashinfer_ragged(CaseReader& reader, RecordedCase* c) {
   const FlashInferBatch b = read_flashinfer_batch(reader, FlashInferKind::kOther, c);
   if (!reader.ok()) return;
-  const std::vector<int32_t> kv_indptr = indptr_of(b.kv_lens);
-  reader.bind("keys", kv_indptr.back());
+  constexpr std::string_view kPaddedKeys = "kv_indptr_padded";
+  bind_packed(reader, "keys", kPaddedKeys, b.kv_lens);
   RaggedAttention call;
+  call.params = b.params;
+  read_terms(reader, b.kv_lens, &call.params);
   call.q = read_rows(reader, {}, "q", {c->dtype}, "dim");
   call.k = read_keys(reader, "k", b.kv_dtype, "keys kv_heads dim");
   call.v = read_keys(reader, "v", b.kv_dtype, "keys kv_heads dim_v");
   call.k_scale = b.k_scale, call.v_scale = b.v_scale;
-  call.cu_seqlens_q = reader.indices("qo_indptr", indptr_of(b.q_lens));
-  call.cu_seqlens_k = reader.indices("kv_indptr", kv_indptr);
-  call.params = b.params;
+  AttentionTerms& t = call.params.terms;
+  call.cu_seqlens_q = read_offsets(reader, "qo_indptr", kPaddedQueries, b.q_lens, &t.seqused_q);
+  call.cu_seqlens_k = read_offsets(reader, "kv_indptr", kPaddedKeys, b.kv_lens, &t.seqused_k);
   finish(reader, call, c);
 }
 
@@ -110,6 +117,8 @@ void read_flashinfer_mla(CaseReader& reader, RecordedCase* c) {
   if (reader.ok())
     call.cache =
         KvCache::mla_latent(cache_view(side_by_side(reader, latent, rope)), b.params.head_dim_vo);
+  call.params = b.params;
+  read_terms(reader, b.kv_lens, &call.params);
   call.cache.k_scale = b.k_scale, call.cache.v_scale = b.v_scale;
   call.pages = read_csr(reader, b, "", "", b.kv_lens);
   reader.indices("kv_len", b.kv_lens);
@@ -117,9 +126,9 @@ void read_flashinfer_mla(CaseReader& reader, RecordedCase* c) {
   for (const int32_t n : b.kv_lens)
     last_page_len.push_back(static_cast<int32_t>(last_page_len_for(n, b.page_size)));
   call.pages.last_page_len = reader.own(std::move(last_page_len));
-  const std::span<const int32_t> qo_indptr = reader.indices("qo_indptr", indptr_of(b.q_lens));
-  if (!b.decode) call.cu_seqlens_q = qo_indptr;
-  call.params = b.params;
+  const std::span<const int32_t> qo_indptr =
+      read_offsets(reader, "qo_indptr", kPaddedQueries, b.q_lens, &call.params.terms.seqused_q);
+  if (!b.decode || !call.params.terms.seqused_q.empty()) call.cu_seqlens_q = qo_indptr;
   finish(reader, call, c);
 }
 

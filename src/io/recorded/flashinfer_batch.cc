@@ -30,7 +30,7 @@ void read_lengths(CaseReader& reader, int32_t batch, FlashInferBatch* b) {
       reader.bad_field("q_lens", "1 everywhere in a decode batch", "other lengths");
     if (b->decode) b->q_lens.assign(static_cast<size_t>(batch), 1);
   }
-  reader.bind("rows", std::accumulate(b->q_lens.begin(), b->q_lens.end(), int64_t{0}));
+  bind_packed(reader, "rows", kPaddedQueries, b->q_lens);
 }
 
 }  // namespace
@@ -74,6 +74,8 @@ PageTable read_csr(CaseReader& reader, const FlashInferBatch& b, const std::stri
 PagedAttention read_paged_call(CaseReader& reader, const FlashInferBatch& b,
                                const RecordedCase& c) {
   PagedAttention call;
+  call.params = b.params;
+  read_terms(reader, b.kv_lens, &call.params);
   call.q = read_rows(reader, {}, "q", {c.dtype}, "dim");
   const TensorView k = read_plane(reader, b, "k_cache"), v = read_plane(reader, b, "v_cache");
   call.cache = b.hnd ? KvCache::hnd(k, v) : KvCache::nhd(k, v);
@@ -81,10 +83,10 @@ PagedAttention read_paged_call(CaseReader& reader, const FlashInferBatch& b,
   call.cache.v_scale = b.v_scale;
   call.pages = read_csr(reader, b, "", "kv_last_page_len", b.kv_lens);
   if (!b.decode || reader.has_tensor("qo_indptr")) {
-    const std::span<const int32_t> qo_indptr = reader.indices("qo_indptr", indptr_of(b.q_lens));
-    if (!b.decode) call.cu_seqlens_q = qo_indptr;
+    const std::span<const int32_t> qo_indptr =
+        read_offsets(reader, "qo_indptr", kPaddedQueries, b.q_lens, &call.params.terms.seqused_q);
+    if (!b.decode || !call.params.terms.seqused_q.empty()) call.cu_seqlens_q = qo_indptr;
   }
-  call.params = b.params;
   return call;
 }
 

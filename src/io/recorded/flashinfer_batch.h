@@ -2,11 +2,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/recorded/attention_fields.h"
 
 namespace shadowgraph {
+
+/// Where each request begins in packed rows that have padding between requests.
+inline constexpr std::string_view kPaddedQueries = "qo_indptr_padded";
 
 /// A kind of keys: kPaged in pages with heads, kOther packed or latents, kMerge states of a merge.
 enum class FlashInferKind : uint8_t { kPaged, kOther, kMerge };

@@ -7,6 +7,7 @@
 
 #include "core/laws.h"
 #include "core/parallel.h"
+#include "kernels/dense/attend_terms.h"
 #include "kernels/dense/decode_paged.h"
 #include "kernels/dense/prefill.h"
 
@@ -156,7 +157,7 @@ class Run {
         next = take();
         look_ahead(b, next, &unit);
       }
-      attend(unit);
+      attend(b, unit);
       if (cut < 0 && !first) fold(b, room.into, room.part);
     }
     if (piece.split_begin == piece.split_end) {
@@ -167,7 +168,9 @@ class Run {
     return next;
   }
 
-  void attend(const AttendUnit& unit) const {
+  void attend(const Block& b, const AttendUnit& unit) const {
+    if (has_terms_of_keys(p_.params))
+      return attend_terms(p_, b.request, first_head(b), b.piece.q_begin, unit);
     p_.options.arith == Arith::kFast ? p_.isa->attend_fast(unit) : p_.isa->attend(unit);
   }
   void fold(const Block& b, const RowStates& into, const RowStates& part) const {
@@ -224,8 +227,8 @@ class Run {
       }
     };
     each([&](int32_t r, int64_t row, int32_t head) {
-      const RowState told =
-          finish_row(p_, row, head, {states.m[r], states.d[r]}, states.o + r * state_width(shape_));
+      const RowState told = finish_row(p_, b.request, row, head, {states.m[r], states.d[r]},
+                                       states.o + r * state_width(shape_));
       states.m[r] = told.m, states.d[r] = told.d;
     });
     // Apart: a logarithm is one chain, and only others like it fill its gaps.
@@ -300,7 +303,9 @@ CallShape call_shape(const PagedAttention& call) {
   CallShape s = shape_of_layer(call.params, call.options, batch, decode ? batch : call.q.shape[0]);
   if (decode) {
     s.block = kDecodeBlocks;
-    if (interleaves_heads(call.cache)) s.join_heads(std::max(1, kMostUnitRows / s.rows_a_token));
+    const bool own_scales = !call.params.terms.k_scales.empty();  // a unit has one
+    if (interleaves_heads(call.cache) && !own_scales)
+      s.join_heads(std::max(1, kMostUnitRows / s.rows_a_token));
   }
   const auto ids = static_cast<int64_t>(call.pages.kv_indices.size());
   s.most_keys = most_keys_of(dense ? call.pages.max_pages : ids, call.cache.page_size);

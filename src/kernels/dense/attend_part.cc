@@ -143,6 +143,7 @@ void check_heads(TensorCheck& c, const AttentionPart& p) {
 void check_mask(TensorCheck& c, const AttentionPart& p) {
   if (p.params.custom_mask.kind != CustomMask::Kind::kNone)
     c.fail("mask.size", at("custom_mask"), "none: a part has a mask of its own", "one");
+  if (p.params.terms.any()) c.fail("param.terms", at("terms"), "none: a part has no terms", "some");
   const int64_t tokens = p.q.shape[0], keys = p.keys.size();
   if (p.mask.empty() || tokens == 0) return;
   const int64_t pairs = std::ssize(p.mask), stride = std::max<int64_t>(1, p.mask_stride);

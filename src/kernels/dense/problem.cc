@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "attn/head_scales.h"
 #include "attn/page_table.h"
 #include "core/float_formats.h"
 
@@ -32,6 +33,11 @@ KvTokens tokens_of(const ConstTensorView& t) {
           t.stride[0],
           t.stride[1],
           static_cast<int32_t>(t.shape[2])};
+}
+
+float scale_at(std::span<const float> scales, const Problem& p, const RequestView& r,
+               int32_t kv_head) {
+  return scales.empty() ? 1 : scales[scale_index(scales, r.index, kv_head, p.params.num_kv_heads)];
 }
 
 /// A request's tokens of one KV head.
@@ -64,8 +70,11 @@ Problem make_problem(const PagedAttention& call) {
       r.q_begin = call.cu_seqlens_q[static_cast<size_t>(i)];
       r.q_len =
           call.cu_seqlens_q[static_cast<size_t>(i) + 1] - call.cu_seqlens_q[static_cast<size_t>(i)];
+      if (!call.params.terms.seqused_q.empty())
+        r.q_len = call.params.terms.seqused_q[static_cast<size_t>(i)];
       r.rows = launched_rows(r.q_len, call.max_seqlen_q);
     }
+    r.index = static_cast<int32_t>(i);
     p.requests.push_back(r);
   }
   return p;
@@ -86,11 +95,30 @@ Problem make_problem(const RaggedAttention& call) {
   p.requests.reserve(call.cu_seqlens_q.size());
   for (size_t i = 0; i + 1 < call.cu_seqlens_q.size(); ++i) {
     const int32_t q_begin = call.cu_seqlens_q[i], k_begin = call.cu_seqlens_k[i];
-    const int32_t q_len = call.cu_seqlens_q[i + 1] - q_begin;
-    p.requests.push_back({q_begin, q_len, call.cu_seqlens_k[i + 1] - k_begin,
-                          launched_rows(q_len, call.max_seqlen_q), nullptr, k_begin});
+    const AttentionTerms& t = call.params.terms;
+    const int32_t q_len = t.seqused_q.empty() ? call.cu_seqlens_q[i + 1] - q_begin : t.seqused_q[i];
+    const int32_t kv_len =
+        t.seqused_k.empty() ? call.cu_seqlens_k[i + 1] - k_begin : t.seqused_k[i];
+    p.requests.push_back({q_begin, q_len, kv_len, launched_rows(q_len, call.max_seqlen_q), nullptr,
+                          k_begin, static_cast<int32_t>(i)});
   }
   return p;
+}
+
+MaskShape mask_of(const Problem& p, const RequestView& r) {
+  return MaskShape::of(p.params, r.index, r.q_len, r.kv_len);
+}
+
+double logit_scale(const Problem& p, const RequestView& r, int32_t kv_head) {
+  const AttentionTerms& t = p.params.terms;
+  return static_cast<double>(p.params.sm_scale) * p.k_scale * t.q_scale *
+         scale_at(t.k_scales, p, r, kv_head);
+}
+
+float value_scale(const Problem& p, const RequestView& r, int32_t kv_head) {
+  const AttentionTerms& t = p.params.terms;
+  return static_cast<float>(static_cast<double>(p.v_scale) * t.out_scale *
+                            scale_at(t.v_scales, p, r, kv_head));
 }
 
 KvTokens keys_at(const Problem& p, const RequestView& r, int32_t kv_head) {
@@ -117,7 +145,7 @@ AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, in
   u.masks = masks;
   u.mask_kind = p.params.custom_mask.kind;
   u.custom_mask = p.params.custom_mask.data.data();
-  const double scale = static_cast<double>(p.params.sm_scale) * p.k_scale;
+  const double scale = logit_scale(p, r, kv_head);
   const double cap = p.params.logits_soft_cap;
   u.scale = static_cast<float>(cap == 0 ? scale * kLog2E : scale / cap);
   u.soft_cap = static_cast<float>(cap * kLog2E);
@@ -134,7 +162,7 @@ RowsAhead rows_ahead(const ConstTensorView& t, const RequestView& r, int32_t qo_
 
 RowMask row_mask(const Problem& p, int64_t request, int32_t q) {
   const RequestView& r = p.requests[static_cast<size_t>(request)];
-  const KvRange range = kv_range(MaskShape::of(p.params, r.q_len, r.kv_len), q);
+  const KvRange range = kv_range(mask_of(p, r), q);
   RowMask mask = {range.begin, range.end, 0};
   const CustomMask& custom = p.params.custom_mask;
   if (custom.kind != CustomMask::Kind::kNone) {
@@ -143,6 +171,11 @@ RowMask row_mask(const Problem& p, int64_t request, int32_t q) {
         custom.mask_indptr[static_cast<size_t>(request)] * pairs_a_byte + int64_t{q} * r.kv_len;
   }
   return mask;
+}
+
+int64_t pairs_a_head(const Problem& p, int64_t request) {
+  const RequestView& r = p.requests[static_cast<size_t>(request)];
+  return p.params.custom_mask.heads > 1 ? int64_t{r.q_len} * r.kv_len : 0;
 }
 
 RowState finish_row(const Isa& isa, const RowState& state, const float* sink, LseSink counted,
@@ -165,13 +198,13 @@ RowState finish_row(const Isa& isa, const RowState& state, const float* sink, Ls
   return counted == LseSink::kIncluded ? with_sink : state;
 }
 
-RowState finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& state,
-                    const float* o) {
+RowState finish_row(const Problem& p, const RequestView& r, int64_t row, int32_t qo_head,
+                    const RowState& state, const float* o) {
   const float* sink =
       p.params.sinks.empty() ? nullptr : &p.params.sinks[static_cast<size_t>(qo_head)];
-  return finish_row(
-      *p.isa, state, sink, p.options.lse_sink,
-      {o, p.params.head_dim_vo, 1, 1, p.v_scale, p.out.at(row, qo_head), p.out.dtype});
+  return finish_row(*p.isa, state, sink, p.options.lse_sink,
+                    {o, p.params.head_dim_vo, 1, 1, value_scale(p, r, qo_head / p.group()),
+                     p.out.at(row, qo_head), p.out.dtype});
 }
 
 void store_lse(const Problem& p, int64_t row, int32_t qo_head, const RowState& state) {

@@ -21,6 +21,7 @@ struct RequestView {
   int32_t rows = 0;                   // queries that are computed, the first ones
   const int32_t* page_ids = nullptr;  // null: ragged
   int64_t first_token = 0;            // ragged: its first row in k and v
+  int32_t index = 0;                  // its number in the batch
 };
 
 struct Problem {
@@ -41,6 +42,11 @@ struct Problem {
 Problem make_problem(const PagedAttention& call);
 Problem make_problem(const RaggedAttention& call);
 
+/// The mask of a request, without the custom one.
+MaskShape mask_of(const Problem& p, const RequestView& r);
+/// The multiplier of q.k, and of the weighted mean of values, of a request and KV head.
+double logit_scale(const Problem& p, const RequestView& r, int32_t kv_head);
+float value_scale(const Problem& p, const RequestView& r, int32_t kv_head);
 /// K, and V, of a request and KV head.
 KvTokens keys_at(const Problem& p, const RequestView& r, int32_t kv_head);
 KvTokens values_at(const Problem& p, const RequestView& r, int32_t kv_head);
@@ -51,8 +57,10 @@ AttendUnit make_unit(const Problem& p, const RequestView& r, int32_t kv_head, in
 /// Where `tokens` queries of a request lie in q, or out, from query head qo_head on.
 RowsAhead rows_ahead(const ConstTensorView& t, const RequestView& r, int32_t qo_head,
                      int32_t q_begin, int32_t tokens);
-/// The mask of query token q of the request with that number.
+/// The mask of query token q of the request with that number; first_pair is that of head 0.
 RowMask row_mask(const Problem& p, int64_t request, int32_t q);
+/// From a head's pairs to those of the next one, where heads have masks of their own; else 0.
+int64_t pairs_a_head(const Problem& p, int64_t request);
 
 /// The engine's own base.
 using RowState = SoftmaxState<LseBase::kLog2>;
@@ -62,8 +70,8 @@ using RowState = SoftmaxState<LseBase::kLog2>;
 /// state whose LSE is asked for.
 RowState finish_row(const Isa& isa, const RowState& state, const float* sink, LseSink counted,
                     FinishRow row);
-RowState finish_row(const Problem& p, int64_t row, int32_t qo_head, const RowState& state,
-                    const float* o);
+RowState finish_row(const Problem& p, const RequestView& r, int64_t row, int32_t qo_head,
+                    const RowState& state, const float* o);
 void store_lse(const Problem& p, int64_t row, int32_t qo_head, const RowState& state);
 
 }  // namespace shadowgraph

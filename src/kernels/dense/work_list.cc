@@ -219,7 +219,7 @@ BlockKeys block_keys(const Problem& p, const BlockShape& shape, int32_t request,
   const RequestView& r = p.requests[static_cast<size_t>(request)];
   const int64_t q_end = std::min<int64_t>(r.rows, int64_t{q_begin} + shape.tokens);
   BlockKeys block;
-  block.keys = kv_range(MaskShape::of(p.params, r.q_len, r.kv_len), q_begin, q_end);
+  block.keys = kv_range(mask_of(p, r), q_begin, q_end);
   if (block.keys.size() == 0) return block;
   block.split_begin = block.keys.begin / kSplit;
   block.split_end = (block.keys.end - 1) / kSplit + 1;
