@@ -107,6 +107,16 @@ constexpr CallFeature kOfCalls[] = {{"kernel", "the kernel is"},
                                     {"window_left", "a query sees so many keys before it"},
                                     {"window_right", "a query sees so many keys behind it"},
                                     {"logits_soft_cap", "scores are capped"},
+                                    {"alibi", "a key's distance is added to its score:"},
+                                    {"bias", "a score has a bias of"},
+                                    {"temperature", "scores of late queries are larger"},
+                                    {"attention_chunk", "a query sees keys of its own chunk"},
+                                    {"request_causal", "some requests are causal, others are not"},
+                                    {"cache_leftpad", "the first keys are padding"},
+                                    {"bidirectional", "tokens of a range see each other"},
+                                    {"mask_of_heads", "each head has a mask of its own"},
+                                    {"head_scales", "KV heads have scales of their own"},
+                                    {"row_scales", "q or the result has a scale"},
                                     {"sinks", "a logit of each head joins the softmax"},
                                     {"custom_mask", "the mask of pairs is"},
                                     {"layout", "the KV cache lies as"},
@@ -138,6 +148,15 @@ void add_features(const AttentionCase& x, CallFeatures* f) {
   f->add("causal", x.causal);
   f->add("window_left", x.window_left >= 0), f->add("window_right", x.window_right >= 0);
   f->add("logits_soft_cap", x.logits_soft_cap > 0), f->add("sinks", x.sinks);
+  const CaseTerms& t = x.terms;
+  f->add("alibi", kAlibiNames, t.alibi);
+  f->add("bias keys", t.key_bias), f->add("bias queries", t.qq_bias);
+  f->add("bias distances", t.relative_bias), f->add("temperature", t.temperature_len > 0);
+  f->add("attention_chunk", t.attention_chunk > 0), f->add("request_causal", t.request_causal);
+  f->add("cache_leftpad", t.cache_leftpad), f->add("bidirectional", t.bidirectional);
+  f->add("mask_of_heads", t.mask_of_heads);
+  f->add("head_scales", t.head_scales || t.request_head_scales);
+  f->add("row_scales", t.q_scale != 1 || t.out_scale != 1);
   f->add("custom_mask", kMaskKindNames, x.mask), f->add("layout", kCaseLayoutNames, x.layout);
   f->add("kv_indptr", x.table == PageTable::Form::kCsr);
   f->add("store_kv", x.through_store_kv);

@@ -13,6 +13,28 @@ std::string number(float x) {
   return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), x).ptr};
 }
 
+std::string describe(const CaseTerms& t) {
+  std::string s;
+  if (t.alibi != CaseTerms::Alibi::kNone) s += " alibi=" + std::string(word(kAlibiNames, t.alibi));
+  if (t.key_bias) s += " key_bias";
+  if (t.qq_bias) s += " qq_bias";
+  if (t.relative_bias) s += " relative_bias";
+  if (t.temperature_len > 0) s += " temperature_len=" + std::to_string(t.temperature_len);
+  if (t.attention_chunk > 0) {
+    s += " attention_chunk=" + std::to_string(t.attention_chunk) +
+         " chunk_lookback=" + std::to_string(t.chunk_lookback);
+  }
+  if (t.request_causal) s += " request_causal";
+  if (t.cache_leftpad) s += " cache_leftpad";
+  if (t.bidirectional) s += " bidirectional";
+  if (t.mask_of_heads) s += " mask_of_heads";
+  if (t.head_scales) s += " head_scales";
+  if (t.request_head_scales) s += " request_head_scales";
+  if (t.q_scale != 1) s += " q_scale=" + number(t.q_scale);
+  if (t.out_scale != 1) s += " out_scale=" + number(t.out_scale);
+  return s;
+}
+
 }  // namespace
 
 std::string AttentionCase::to_string(std::string_view data) const {
@@ -32,6 +54,7 @@ std::string AttentionCase::to_string(std::string_view data) const {
   if (logits_soft_cap != 0) s += " soft_cap=" + number(logits_soft_cap);
   if (sinks) s += lse_sink == LseSink::kIncluded ? " sinks(in lse)" : " sinks";
   if (mask != CustomMask::Kind::kNone) s += " mask=" + std::string(word(kMaskKindNames, mask));
+  s += describe(terms);
   if (k_scale != 1 || v_scale != 1)
     s += " k_scale=" + number(k_scale) + " v_scale=" + number(v_scale);
   s += " page=" + std::to_string(page_size) + " " + std::string(word(kCaseLayoutNames, layout));

@@ -26,6 +26,22 @@ enum class CaseKernel : uint8_t {
 /// kPanels: page_size is a multiple of 16.
 enum class CaseLayout : uint8_t { kNhd, kHnd, kStackedNhd, kStackedHnd, kMlaLatent, kPanels };
 
+/// AttentionTerms of a case: which there are. Their numbers follow from the seed.
+struct CaseTerms {
+  enum class Alibi : uint8_t { kNone, kLinear, kDistance, kSqrt };
+  Alibi alibi = Alibi::kNone;  // of random data
+  bool key_bias = false, qq_bias = false, relative_bias = false;
+  int32_t temperature_len = 0;
+  int32_t attention_chunk = 0, chunk_lookback = 0;
+  bool request_causal = false, cache_leftpad = false, bidirectional = false;
+  bool mask_of_heads = false;                             // where there is a mask
+  bool head_scales = false, request_head_scales = false;  // one of them
+  float q_scale = 1, out_scale = 1;
+
+  bool operator==(const CaseTerms&) const = default;
+  bool any() const { return *this != CaseTerms(); }
+};
+
 struct AttentionCase {
   CaseKernel kernel = CaseKernel::kDecodePaged;  // kDecodePaged, kPrefillPaged or kPrefillRagged
   std::vector<RequestExtent> requests;
@@ -41,6 +57,7 @@ struct AttentionCase {
   bool sinks = false;
   CustomMask::Kind mask = CustomMask::Kind::kNone;
   LseSink lse_sink = LseSink::kExcluded;
+  CaseTerms terms{};
 
   // How it lies in memory. No result may depend on these.
   int32_t page_size = 1;

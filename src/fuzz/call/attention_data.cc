@@ -1,8 +1,10 @@
 #include "fuzz/call/attention_data.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "core/float_formats.h"
 
@@ -67,7 +69,8 @@ void fill_selector(const AttentionCase& x, RequestData& data, const RequestExten
 
 void fill_mask(const AttentionCase& x, RequestData& data, const RequestExtent& r, Rng& rng) {
   if (x.mask == CustomMask::Kind::kNone) return;
-  data.mask.resize(static_cast<size_t>(int64_t{r.q_len} * r.kv_len));
+  const int64_t heads = x.terms.mask_of_heads ? x.num_qo_heads : 1;
+  data.mask.resize(static_cast<size_t>(heads * r.q_len * r.kv_len));
   // Whole rows and long runs hidden, not only noise.
   const uint32_t hidden_of_8 = rng.below(8);
   for (uint8_t& seen : data.mask) seen = rng.below(8) >= hidden_of_8 ? 1 : 0;
@@ -77,15 +80,93 @@ void fill_mask(const AttentionCase& x, RequestData& data, const RequestExtent& r
   }
 }
 
+/// The mask of one request, without the custom one.
+MaskShape mask_of(const AttentionCase& x, const RequestData& data, const RequestExtent& r) {
+  MaskShape m = {r.q_len, r.kv_len, data.causal, x.window_left, x.window_right};
+  m.attention_chunk = x.terms.attention_chunk, m.chunk_lookback = x.terms.chunk_lookback;
+  m.first_key = data.cache_leftpad, m.bidirectional = data.bidirectional;
+  return m;
+}
+
+/// The custom mask's word on a pair.
+bool shows(const AttentionCase& x, const RequestData& data, const RequestExtent& r, int64_t head,
+           int64_t q, int64_t key) {
+  const int64_t row = (x.terms.mask_of_heads ? head * r.q_len : 0) + q;
+  return data.mask.empty() || data.mask[static_cast<size_t>(row * r.kv_len + key)] != 0;
+}
+
+/// Whatever a bias hides is as visible as the rest: a kernel may read it.
 void find_visible(const AttentionCase& x, RequestData& data, const RequestExtent& r) {
   data.visible.assign(static_cast<size_t>(r.kv_len), 0);
   data.reachable = data.visible;
-  const MaskShape mask = mask_of(x, r);
+  const MaskShape mask = mask_of(x, data, r);
+  const int64_t heads = x.terms.mask_of_heads ? x.num_qo_heads : 1;
   for (int64_t q = 0; q < r.q_len; ++q) {
     for (int64_t k = 0; k < r.kv_len; ++k) {
-      if (attends(mask, q, k)) data.reachable[static_cast<size_t>(k)] = 1;
-      if (sees(x, data, r, q, k)) data.visible[static_cast<size_t>(k)] = 1;
+      if (!attends(mask, q, k)) continue;
+      data.reachable[static_cast<size_t>(k)] = 1;
+      for (int64_t head = 0; head < heads; ++head)
+        if (shows(x, data, r, head, q, k)) data.visible[static_cast<size_t>(k)] = 1;
     }
+  }
+}
+
+/// On exact data a bias is 0 or hides its key; on other data it may rule a row.
+std::vector<float> biases(size_t count, bool exact, Rng& rng) {
+  std::vector<float> list(count);
+  for (float& bias : list) {
+    const bool hides = rng.below(8) == 0;
+    const float number = 4 * rng.signed_unit();
+    bias = hides ? -std::numeric_limits<float>::infinity() : exact ? 0.F : number;
+  }
+  return list;
+}
+
+/// Ranges that are apart, of a request's positions.
+std::vector<int32_t> ranges_of(int32_t kv_len, Rng& rng) {
+  std::vector<int32_t> ranges;
+  for (int32_t at = 0; at < kv_len;) {
+    const auto first = at + static_cast<int32_t>(rng.below(12));
+    const auto last = std::min(kv_len - 1, first + static_cast<int32_t>(rng.below(12)));
+    if (first > last) break;
+    ranges.insert(ranges.end(), {first, last});
+    at = last + 1 + static_cast<int32_t>(rng.below(3)) * 20;
+  }
+  return ranges;
+}
+
+/// Powers of two: exact data stays exact. At least 1 of keys, whose lead must not shrink.
+std::vector<float> powers(int32_t count, float least, Rng& rng) {
+  std::vector<float> scales;
+  for (int32_t i = 0; i < count; ++i)
+    scales.push_back(least * static_cast<float>(1 << rng.below(3)));
+  return scales;
+}
+
+/// Numbers of their own, so that what there was before has the same.
+void make_terms(const AttentionCase& x, CaseData kind, Rng rng, AttentionData* data) {
+  const CaseTerms& t = x.terms;
+  const bool exact = is_exact(kind);
+  const auto heads = static_cast<size_t>(x.num_qo_heads);
+  for (size_t h = 0; h < heads && t.alibi != CaseTerms::Alibi::kNone; ++h)
+    data->alibi_slopes.push_back(std::exp2(-0.5F * static_cast<float>(h + 1)));
+  constexpr size_t kWidth = 6, kFarthest = 5;
+  if (t.qq_bias) data->qq_bias = biases(kWidth * kWidth, exact, rng);
+  if (t.relative_bias) data->relative_bias = biases(heads * (2 * kFarthest + 1), exact, rng);
+  std::vector<float> k_scales(static_cast<size_t>(x.num_kv_heads), 1), v_scales = k_scales;
+  for (const RequestExtent& r : x.requests) {
+    RequestData& d = data->requests.emplace_back();
+    d.causal = t.request_causal ? rng.below(2) != 0 : x.causal;
+    if (t.cache_leftpad && r.kv_len > 0)
+      d.cache_leftpad =
+          static_cast<int32_t>(rng.below(static_cast<uint32_t>(r.kv_len + 1) / 2 + 1));
+    if (t.bidirectional) d.bidirectional = ranges_of(r.kv_len, rng);
+    if (t.key_bias) d.key_bias = biases(heads * static_cast<size_t>(r.kv_len), exact, rng);
+    if (t.request_head_scales || (t.head_scales && data->requests.size() == 1)) {
+      k_scales = powers(x.num_kv_heads, 1, rng);
+      v_scales = powers(x.num_kv_heads, 0.5F, rng);
+    }
+    d.k_scales = k_scales, d.v_scales = v_scales;
   }
 }
 
@@ -100,9 +181,10 @@ void share_latent(RequestData& data, int64_t tokens) {
   }
 }
 
-RequestData make_request(const AttentionCase& x, CaseData kind, int64_t index, Rng& rng) {
+/// data: with its terms.
+RequestData make_request(const AttentionCase& x, CaseData kind, int64_t index, RequestData data,
+                         Rng& rng) {
   const RequestExtent& r = x.requests[static_cast<size_t>(index)];
-  RequestData data;
   data.q = LogicalTensor(x.q_dtype, r.q_len, x.num_qo_heads, x.head_dim_qk);
   data.k = LogicalTensor(x.kv_dtype, r.kv_len, x.num_kv_heads, x.head_dim_qk);
   data.v = LogicalTensor(x.kv_dtype, r.kv_len, x.num_kv_heads, x.head_dim_vo);
@@ -124,19 +206,33 @@ RequestData make_request(const AttentionCase& x, CaseData kind, int64_t index, R
 
 }  // namespace
 
-bool sees(const AttentionCase& x, const RequestData& data, const RequestExtent& r, int64_t q,
-          int64_t key) {
-  const MaskShape mask = mask_of(x, r);
-  if (!attends(mask, q, key)) return false;
-  return data.mask.empty() || data.mask[static_cast<size_t>(q * r.kv_len + key)] != 0;
+bool sees(const AttentionCase& x, const AttentionData& data, size_t request, int64_t head,
+          int64_t q, int64_t key) {
+  const RequestData& d = data.requests[request];
+  const RequestExtent& r = x.requests[request];
+  if (!attends(mask_of(x, d, r), q, key) || !shows(x, d, r, head, q, key)) return false;
+  const auto hidden = [](const std::vector<float>& biases, int64_t at) {
+    return std::isinf(biases[static_cast<size_t>(at)]);
+  };
+  const int64_t first_query = int64_t{r.kv_len} - r.q_len, ahead = key - first_query - q;
+  if (!d.key_bias.empty() && hidden(d.key_bias, head * r.kv_len + key)) return false;
+  const auto width = std::lround(std::sqrt(static_cast<double>(data.qq_bias.size())));
+  const int64_t other = key - first_query;
+  if (q < width && other >= 0 && other < width && hidden(data.qq_bias, q * width + other))
+    return false;
+  if (data.relative_bias.empty()) return true;
+  const int64_t columns = std::ssize(data.relative_bias) / x.num_qo_heads, most = columns / 2;
+  return !hidden(data.relative_bias, head * columns + most + std::clamp(ahead, -most, most));
 }
 
 AttentionData make_attention_data(const Case& c) {
   const auto& x = std::get<AttentionCase>(c.call);
   Rng rng(c.seed);
   AttentionData data;
+  make_terms(x, c.data, Rng::stream(c.seed, 1), &data);
   for (size_t i = 0; i < x.requests.size(); ++i) {
-    data.requests.push_back(make_request(x, c.data, static_cast<int64_t>(i), rng));
+    RequestData& d = data.requests[i];
+    d = make_request(x, c.data, static_cast<int64_t>(i), std::move(d), rng);
   }
   if (x.sinks) {
     data.sinks.reserve(static_cast<size_t>(x.num_qo_heads));  // a read past the end shows in ASan

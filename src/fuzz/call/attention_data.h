@@ -17,21 +17,24 @@ struct RequestData {
   std::vector<uint8_t> visible;  // [kv_len]: does any query see the key?
   // [kv_len]: the same without the custom mask; its page must exist
   std::vector<uint8_t> reachable;
+  // AttentionTerms of the request
+  bool causal = false;
+  int32_t cache_leftpad = 0;
+  std::vector<int32_t> bidirectional;     // [ranges, 2]
+  std::vector<float> key_bias;            // [num_qo_heads, kv_len] or empty
+  std::vector<float> k_scales, v_scales;  // [num_kv_heads]; 1 without terms
 };
 
 struct AttentionData {
   std::vector<RequestData> requests;
   std::vector<float> sinks;
+  std::vector<float> alibi_slopes, qq_bias, relative_bias;  // as in AttentionTerms
 };
 
-/// The mask of one request, without the custom one.
-inline MaskShape mask_of(const AttentionCase& x, const RequestExtent& r) {
-  return {r.q_len, r.kv_len, x.causal, x.window_left, x.window_right};
-}
-
-/// The Case's own mask arithmetic: asks the predicate, pair by pair.
-bool sees(const AttentionCase& x, const RequestData& data, const RequestExtent& r, int64_t q,
-          int64_t key);
+/// Does a query of a head see the key? The Case's own mask arithmetic: asks the predicate, pair by
+/// pair. On exact data a bias is 0, or it hides the key.
+bool sees(const AttentionCase& x, const AttentionData& data, size_t request, int64_t head,
+          int64_t q, int64_t key);
 
 AttentionData make_attention_data(const Case& x);
 

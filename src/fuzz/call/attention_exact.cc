@@ -15,6 +15,8 @@ namespace {
 struct Weights {
   std::vector<int32_t> keys;
   int64_t denominator = 0;
+
+  bool operator==(const Weights&) const = default;
 };
 
 Weights weights_of(const AttentionCase& x, const AttentionData& data, size_t request, int64_t q,
@@ -23,7 +25,7 @@ Weights weights_of(const AttentionCase& x, const AttentionData& data, size_t req
   const RequestExtent& r = x.requests[request];
   std::vector<int32_t> seen, hot;
   for (int32_t k = 0; k < r.kv_len; ++k) {
-    if (!sees(x, d, r, q, k)) continue;
+    if (!sees(x, data, request, head, q, k)) continue;
     seen.push_back(k);
     if (!d.hot.empty() && d.hot[static_cast<size_t>(k)]) hot.push_back(k);
   }
@@ -36,11 +38,13 @@ Weights weights_of(const AttentionCase& x, const AttentionData& data, size_t req
 std::vector<std::byte> expected_row(const AttentionCase& x, const RequestData& d, int64_t kv_head,
                                     const Weights& w) {
   std::vector<std::byte> row(static_cast<size_t>(x.head_dim_vo) * size_of(x.out_dtype));
+  // The others are powers of two.
+  const float scale = x.v_scale * x.terms.out_scale * d.v_scales[static_cast<size_t>(kv_head)];
   for (int64_t i = 0; i < x.head_dim_vo; ++i) {
     float sum = 0;  // integers, or halves, of less than 24 bits
     for (int32_t k : w.keys) sum += d.v.value(k, kv_head, i);
     const float mean = w.keys.empty() ? 0 : sum / static_cast<float>(w.denominator);
-    store_float(row.data(), x.out_dtype, i, mean * x.v_scale);
+    store_float(row.data(), x.out_dtype, i, mean * scale);
   }
   return row;
 }
@@ -88,13 +92,14 @@ Status check_exact(const AttentionCase& x, const AttentionData& data, const RowR
   for (size_t request = 0; request < x.requests.size(); ++request) {
     for (int64_t q = 0; q < x.requests[request].q_len; ++q) {
       ++row;
-      std::vector<std::byte> expected;  // by KV head and denominator: a query's heads see the same
-      int64_t denominator = 0;
+      std::vector<std::byte>
+          expected;  // by KV head and weights: most heads of a query see the same
+      Weights before;
       for (int64_t head = 0; head < x.num_qo_heads; ++head) {
         const Weights w = weights_of(x, data, request, q, head);
-        if (head % group == 0 || w.denominator != denominator)
+        if (head % group == 0 || w != before)
           expected = expected_row(x, data.requests[request], head / group, w);
-        denominator = w.denominator;
+        before = w;
         const std::byte* got = results.out[static_cast<size_t>(row)].data() + head * row_bytes;
         judged("num.exact", x.head_dim_vo);
         const auto i = first_difference(x, expected, got);

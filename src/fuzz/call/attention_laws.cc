@@ -51,7 +51,9 @@ AttentionArrangement vary_attention(const Case& c, const RunOptions& options, Rn
   AttentionArrangement a = AttentionArrangement::of(c);
   // Under a causal mask a chunk sees what the whole would have seen; a custom mask is not cut.
   CutStep step;
-  if (x.causal && x.mask == CustomMask::Kind::kNone && !a.decode)
+  const CaseTerms& t = x.terms;
+  const bool whole = t.request_causal || t.bidirectional || t.qq_bias;  // depend on its last keys
+  if (x.causal && x.mask == CustomMask::Kind::kNone && !a.decode && !whole)
     step = [](const RowPiece& row) { return row.end < 2 ? 0 : 1; };
   vary_rows(step, rng, &a);
   if (a.calls.size() == 2 && rng.below(3) != 0) join_calls(&a, rng);
@@ -73,6 +75,7 @@ AttentionArrangement vary_attention(const Case& c, const RunOptions& options, Rn
   a.options = vary_options(options, rng);
   a.options.lse_sink = x.lse_sink;
   a.in_records = rng.below(3) == 0;
+  a.padded = !a.decode && rng.below(4) == 0;
   a.through_copy_kv = !a.ragged && a.layout != CaseLayout::kMlaLatent && rng.below(4) == 0;
   return a;
 }

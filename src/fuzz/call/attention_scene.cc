@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "attn/tensor_rows.h"
 #include "check/bounds/recurrent_compare.h"
 
 namespace shadowgraph {
@@ -34,6 +35,7 @@ std::string AttentionArrangement::to_string() const {
   if (planned) s += ", planned";
   if (workspace) s += ", scratch of its size";
   if (in_records) s += ", in records";
+  if (padded) s += ", rows of nobody between";
   if (through_copy_kv) s += ", copy_kv";
   return s + (through_store_kv ? ", store_kv" : "");
 }
@@ -55,9 +57,13 @@ int32_t AttentionScene::kv_len(size_t i) const {
 
 void AttentionScene::lay_lengths() {
   cu_seqlens_q_ = cu_seqlens_k_ = {0};
+  q_lens_.clear(), kv_lens_.clear();
+  const auto padding = [this] { return how_.padded ? static_cast<int32_t>(rng_.below(3)) : 0; };
   for (size_t i = 0; i < count(); ++i) {
-    cu_seqlens_q_.push_back(cu_seqlens_q_.back() + pieces_[i].end - pieces_[i].begin);
-    cu_seqlens_k_.push_back(cu_seqlens_k_.back() + kv_len(i));
+    q_lens_.push_back(pieces_[i].end - pieces_[i].begin);
+    kv_lens_.push_back(kv_len(i));
+    cu_seqlens_q_.push_back(cu_seqlens_q_.back() + q_lens_.back() + padding());
+    cu_seqlens_k_.push_back(cu_seqlens_k_.back() + kv_lens_.back() + padding());
   }
 }
 
@@ -92,39 +98,106 @@ void AttentionScene::lay_rows(One* call) {
                   .window_right = x_.window_right,
                   .logits_soft_cap = x_.logits_soft_cap,
                   .sinks = add_list("sinks", data_.sinks),
-                  .custom_mask = lay_mask()};
+                  .custom_mask = lay_mask(),
+                  .terms = lay_terms()};
   call->options = how_.options;
   call->out =
       how_.in_records ? together[1] : add("out", x_.out_dtype, {rows, heads, x_.head_dim_vo});
-  written_ = {call->out};
+  const auto add_written = [this](const ConstTensorView& t) {
+    for (size_t i = 0; i < count(); ++i)
+      if (q_lens_[i] > 0) written_.push_back(rows_of(t, cu_seqlens_q_[i], q_lens_[i]));
+  };
+  written_.clear();
+  add_written(call->out);
   if (!how_.with_lse) return;
   call->lse = NaturalLse(
       how_.in_records ? together[2]
                       : memory_.add("lse", DType::kF32, {rows, heads}, rng_, AxisOrder::kAny));
-  written_.emplace_back(call->lse.tensor);
+  add_written(call->lse.tensor);
+}
+
+/// The pieces' parts of what requests have for themselves.
+AttentionTerms AttentionScene::lay_terms() {
+  const CaseTerms& t = x_.terms;
+  AttentionTerms terms;
+  if (how_.padded) {
+    terms.seqused_q = add_list("seqused_q", q_lens_);
+    if (how_.ragged) terms.seqused_k = add_list("seqused_k", kv_lens_);
+  }
+  if (!t.any()) return terms;
+  std::vector<uint8_t> causal;
+  std::vector<int32_t> leftpad, ranges, range_indptr = {0};
+  std::vector<float> k_scales, v_scales, bias;
+  const auto heads = static_cast<size_t>(x_.num_qo_heads),
+             kv_heads = static_cast<size_t>(x_.num_kv_heads);
+  for (size_t i = 0; i < count(); ++i) {
+    const RequestData of_nobody;
+    const RequestData& r = is_idle(i) ? of_nobody : request(i);
+    causal.push_back(r.causal), leftpad.push_back(std::min(r.cache_leftpad, kv_lens_[i]));
+    ranges.insert(ranges.end(), r.bidirectional.begin(), r.bidirectional.end());
+    range_indptr.push_back(static_cast<int32_t>(ranges.size() / 2));
+    if (is_idle(i))
+      k_scales.resize(k_scales.size() + kv_heads, 1), v_scales.resize(k_scales.size(), 1);
+    k_scales.insert(k_scales.end(), r.k_scales.begin(), r.k_scales.end());
+    v_scales.insert(v_scales.end(), r.v_scales.begin(), r.v_scales.end());
+  }
+  for (size_t h = 0; t.key_bias && h < heads; ++h) {
+    for (size_t i = 0; i < count(); ++i) {
+      if (is_idle(i)) continue;
+      const std::vector<float>& all = request(i).key_bias;
+      const auto first = all.begin() + static_cast<std::ptrdiff_t>(h * all.size() / heads);
+      bias.insert(bias.end(), first, first + kv_lens_[i]);
+    }
+  }
+  if (t.head_scales) k_scales = data_.requests[0].k_scales, v_scales = data_.requests[0].v_scales;
+  if (t.alibi != CaseTerms::Alibi::kNone)
+    terms.alibi = static_cast<AttentionTerms::Alibi>(static_cast<int>(t.alibi) - 1);
+  terms.alibi_slopes = add_list("alibi_slopes", data_.alibi_slopes);
+  terms.qq_bias = add_list("qq_bias", data_.qq_bias);
+  terms.relative_bias = add_list("relative_bias", data_.relative_bias);
+  if (t.key_bias) terms.key_bias = add_list("key_bias", bias);
+  terms.temperature_len = t.temperature_len;
+  terms.attention_chunk = t.attention_chunk, terms.chunk_lookback = t.chunk_lookback;
+  if (t.request_causal) terms.request_causal = add_list("request_causal", causal);
+  if (t.cache_leftpad) terms.cache_leftpad = add_list("cache_leftpad", leftpad);
+  if (t.bidirectional) {
+    terms.bidirectional_ranges = add_list("bidirectional_ranges", ranges);
+    terms.bidirectional_indptr = add_list("bidirectional_indptr", range_indptr);
+  }
+  if (t.head_scales || t.request_head_scales) {
+    terms.k_scales = add_list("k_scales", k_scales);
+    terms.v_scales = add_list("v_scales", v_scales);
+  }
+  terms.q_scale = t.q_scale, terms.out_scale = t.out_scale;
+  return terms;
 }
 
 /// The pieces' parts of the requests' masks, packed if the Case says so.
 CustomMask AttentionScene::lay_mask() {
   if (x_.mask == CustomMask::Kind::kNone) return {};
   const bool packed = x_.mask == CustomMask::Kind::kPacked;
+  const int32_t heads = x_.terms.mask_of_heads ? x_.num_qo_heads : 1;
   std::vector<int64_t> indptr = {0};
   std::vector<uint8_t> mask;
   for (size_t i = 0; i < count(); ++i) {
     int64_t pair = 0;
     const int64_t keys = kv_len(i);
-    for (int64_t t = pieces_[i].begin; t < pieces_[i].end; ++t) {
+    const auto add_row = [&](int64_t row, int64_t all_keys) {
       for (int64_t key = 0; key < keys; ++key, ++pair) {
-        const int64_t all_keys = x_.requests[static_cast<size_t>(pieces_[i].row)].kv_len;
-        const uint8_t seen = request(i).mask[static_cast<size_t>(t * all_keys + key)];
+        const uint8_t seen = request(i).mask[static_cast<size_t>(row * all_keys + key)];
         if (!packed) mask.push_back(seen ? 1 : 0);
         if (packed && pair % 8 == 0) mask.push_back(0);
         if (packed && seen) mask.back() = static_cast<uint8_t>(mask.back() | 1u << (pair % 8));
       }
+    };
+    for (int32_t head = 0; keys > 0 && head < heads; ++head) {
+      const RequestExtent& r = x_.requests[static_cast<size_t>(pieces_[i].row)];
+      for (int64_t t = pieces_[i].begin; t < pieces_[i].end; ++t)
+        add_row(head * r.q_len + t, r.kv_len);
     }
     indptr.push_back(static_cast<int64_t>(mask.size()));
   }
-  return {x_.mask, add_list("custom_mask", mask), add_list("mask_indptr", indptr)};
+  return {x_.mask, add_list("custom_mask", mask), add_list("mask_indptr", indptr), heads};
 }
 
 void AttentionScene::lay_call(RaggedAttention* call) {

@@ -29,6 +29,7 @@ struct AttentionArrangement : RowArrangement {
   // pool is NHD or HND
   bool in_records = false;
   bool through_copy_kv = false;  // K and V come from a pool of another layout
+  bool padded = false;  // rows of nobody lie behind each request's, in q, out, and packed K
 
   /// As the Case says, all requests whole.
   static AttentionArrangement of(const Case& x);
@@ -75,6 +76,7 @@ class AttentionScene : public LaidCall<AttentionCall> {
   template <class One>
   void lay_rows(One* call);
   CustomMask lay_mask();
+  AttentionTerms lay_terms();
   void lay_call(RaggedAttention* call);
   void lay_plan(PagedAttention* call);
 
@@ -95,6 +97,7 @@ class AttentionScene : public LaidCall<AttentionCall> {
   Rng rng_;
   std::vector<int64_t> first_row_;  // of each request, in the Case's order
   std::vector<int32_t> cu_seqlens_q_, cu_seqlens_k_;
+  std::vector<int32_t> q_lens_, kv_lens_;  // of pieces
   DenseTable table_;
   Status stored_;  // what store_kv said
 };

@@ -23,6 +23,15 @@ void visit_mask(V& v, AttentionParams& p) {
   v.list("mask_indptr", p.custom_mask.mask_indptr);
   v.list("sinks", p.sinks);
   v.scale("sm_scale", p.sm_scale);
+  AttentionTerms& t = p.terms;
+  v.list("alibi_slopes", t.alibi_slopes), v.list("key_bias", t.key_bias);
+  v.list("qq_bias", t.qq_bias), v.list("relative_bias", t.relative_bias);
+  v.list("request_causal", t.request_causal), v.list("cache_leftpad", t.cache_leftpad);
+  v.list("bidirectional_ranges", t.bidirectional_ranges);
+  v.list("bidirectional_indptr", t.bidirectional_indptr);
+  v.list("k_scales", t.k_scales), v.list("v_scales", t.v_scales);
+  v.list("seqused_q", t.seqused_q), v.list("seqused_k", t.seqused_k);
+  v.scale("q_scale", t.q_scale), v.scale("out_scale", t.out_scale);
 }
 
 template <class V>

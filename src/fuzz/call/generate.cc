@@ -104,6 +104,33 @@ void choose_int8(Choices& c, AttentionCase& x) {
   x.v_scale = c.of({1.f, 2.f, 0.25f, 1.25f});
 }
 
+/// Steps of the one body that terms of scores have: it takes a key after the other.
+int64_t scalar_steps(const AttentionCase& x) {
+  int64_t pairs = 0;
+  for (const RequestExtent& r : x.requests) pairs += int64_t{r.q_len} * r.kv_len;
+  return pairs * x.num_qo_heads * (x.head_dim_qk + x.head_dim_vo);
+}
+
+void choose_terms(Choices& c, AttentionCase& x, CaseData data) {
+  if (!c.one_in(4)) return;
+  CaseTerms& t = x.terms;
+  using Alibi = CaseTerms::Alibi;
+  if (c.one_in(4)) t.attention_chunk = c.of({16, 1, 5, 64, 100});
+  if (t.attention_chunk > 0) t.chunk_lookback = c.of({0, 1, 2});
+  t.request_causal = c.one_in(4);
+  t.cache_leftpad = c.one_in(4), t.bidirectional = c.one_in(4);
+  if (c.one_in(3)) (c.one_in(2) ? t.request_head_scales : t.head_scales) = true;
+  if (c.one_in(6)) t.q_scale = c.of({2.F, 4.F});
+  if (c.one_in(6)) t.out_scale = c.of({0.5F, 4.F});
+  constexpr int64_t kMostSteps = 4 << 20;
+  if (scalar_steps(x) > kMostSteps) return;
+  if (!is_exact(data) && c.one_in(3))
+    t.alibi = c.of({Alibi::kLinear, Alibi::kDistance, Alibi::kSqrt});
+  t.key_bias = c.one_in(4), t.qq_bias = c.one_in(4), t.relative_bias = c.one_in(4);
+  if (c.one_in(4)) t.temperature_len = c.of({2, 16, 100});
+  if (x.mask != CustomMask::Kind::kNone) t.mask_of_heads = c.one_in(2);
+}
+
 MergeCase choose_merge(Choices& c, CaseData* data) {
   MergeCase x;
   *data = c.of({CaseData::kUniform, CaseData::kRandom});
@@ -132,6 +159,7 @@ AttentionCase choose_call(Choices& c, CaseKernel kernel, CaseData data) {
   // The last ones: what was chosen before does not depend on them.
   choose_panels(c, x);
   choose_int8(c, x);
+  choose_terms(c, x, data);
   return x;
 }
 

@@ -51,6 +51,28 @@ void add_twice(Ways& w, Spoils* s, const char* name, LawId law, std::span<const 
 
 // ---- dense attention, merges and gates
 
+/// A list that is one entry short.
+template <class T>
+void add_short(Ways& w, const char* name, LawId law, std::span<const T>* list) {
+  if (list->size() > 1) w.add(name, law, [list] { *list = list->first(list->size() - 1); });
+}
+
+void add_terms(Ways& w, AttentionTerms& t) {
+  constexpr LawId kTerms = "param.terms";
+  add_short(w, "a slope too few", kTerms, &t.alibi_slopes);
+  add_short(w, "a bias of a key too few", kTerms, &t.key_bias);
+  add_short(w, "a bias of queries too few", kTerms, &t.qq_bias);
+  add_short(w, "a bias of distances too few", kTerms, &t.relative_bias);
+  add_short(w, "a request without causal", kTerms, &t.request_causal);
+  add_short(w, "a request without padding", kTerms, &t.cache_leftpad);
+  add_short(w, "half a range", kTerms, &t.bidirectional_ranges);
+  add_short(w, "a length too few", kTerms, &t.seqused_q);
+  w.add("a temperature from 1 on", kTerms, [&t] { t.temperature_len = 1; });
+  w.add("a chunk below 0", kTerms, [&t] { t.attention_chunk = -1; });
+  w.add("chunks before its own, of none", kTerms,
+        [&t] { t.attention_chunk = 0, t.chunk_lookback = 1; });
+}
+
 void add_params(Ways& w, AttentionParams& p) {
   w.add("a window of -2 before", "param.window", [&p] { p.window_left = -2; });
   w.add("a window of -2 behind", "param.window", [&p] { p.window_right = -2; });
@@ -59,6 +81,7 @@ void add_params(Ways& w, AttentionParams& p) {
   w.add("no channels", "param.head_dim", [&p] { p.head_dim_vo = 0; });
   if (p.sinks.size() > 1)
     w.add("a sink too few", "param.sinks", [&p] { p.sinks = p.sinks.first(p.sinks.size() - 1); });
+  add_terms(w, p.terms);
   CustomMask& mask = p.custom_mask;
   if (mask.kind == CustomMask::Kind::kNone) return;
   w.add("a mask for a request too few", "len.batch",
@@ -87,9 +110,12 @@ void add_pages(Ways& w, Spoils* s, PagedAttention& c) {
   std::span<const int32_t>* ids = dense ? &c.pages.page_table : &c.pages.kv_indices;
   for (int64_t r = 0; r < c.pages.batch(); ++r) {
     const auto i = static_cast<size_t>(r);
-    const int32_t q_len = c.cu_seqlens_q.empty() ? 1 : c.cu_seqlens_q[i + 1] - c.cu_seqlens_q[i];
+    const std::span<const int32_t> seqused = c.params.terms.seqused_q;
+    const int32_t q_len = c.cu_seqlens_q.empty() ? 1
+                          : seqused.empty()      ? c.cu_seqlens_q[i + 1] - c.cu_seqlens_q[i]
+                                                 : seqused[i];
     const RequestPages pages = request_pages(c.pages, c.cache.page_size, r);
-    const KvRange keys = kv_range(MaskShape::of(c.params, q_len, pages.kv_len), 0, q_len);
+    const KvRange keys = kv_range(MaskShape::of(c.params, r, q_len, pages.kv_len), 0, q_len);
     if (keys.size() == 0) continue;
     const auto place =
         static_cast<size_t>(pages.page_ids - ids->data() + keys.begin / c.cache.page_size);

@@ -21,6 +21,8 @@ struct EnumWords<CaseLayout> : ListedWords<CaseLayout, kCaseLayoutNames> {};
 template <>
 struct EnumWords<CustomMask::Kind> : ListedWords<CustomMask::Kind, kMaskKindNames> {};
 template <>
+struct EnumWords<CaseTerms::Alibi> : ListedWords<CaseTerms::Alibi, kAlibiNames> {};
+template <>
 struct EnumWords<LseSink> : ListedWords<LseSink, kLseSinkNames> {};
 template <>
 struct EnumWords<LseBase> : ListedWords<LseBase, kLseBaseNames> {};
@@ -130,6 +132,25 @@ void visit_fields(V& v, SparseCase& x) {
   v("rope_dim", x.rope_dim);
 }
 
+template <class V>
+void visit_fields(V& v, CaseTerms& t) {
+  v("alibi", t.alibi);
+  v("key_bias", t.key_bias);
+  v("qq_bias", t.qq_bias);
+  v("relative_bias", t.relative_bias);
+  v("temperature_len", t.temperature_len);
+  v("attention_chunk", t.attention_chunk, 0, 1 << 20);
+  v("chunk_lookback", t.chunk_lookback, 0, t.attention_chunk > 0 ? 1 << 20 : 0);
+  v("request_causal", t.request_causal);
+  v("cache_leftpad", t.cache_leftpad);
+  v("bidirectional", t.bidirectional);
+  v("mask_of_heads", t.mask_of_heads);
+  v("head_scales", t.head_scales);
+  v("request_head_scales", t.request_head_scales);
+  v("q_scale", t.q_scale);
+  v("out_scale", t.out_scale);
+}
+
 /// Files have a base for every call of attention.
 template <class V>
 void visit_attention(V& v, AttentionCase& x, LseBase& base) {
@@ -156,6 +177,7 @@ void visit_attention(V& v, AttentionCase& x, LseBase& base) {
   v("layout", x.layout);
   v("table", x.table);
   v("through_store_kv", x.through_store_kv);
+  v.optional("terms", x.terms);
 }
 
 /// In files a merge has the members of attention: its rows are q_len, its states kv_len of a

@@ -63,6 +63,20 @@ class CallCheck : CaseRanges {
       in("elements", 0, keys * a.num_qo_heads * (a.head_dim_qk + a.head_dim_vo), kMostElements);
     }
     check_cache(a);
+    check_terms(a);
+  }
+
+  void check_terms(const AttentionCase& a) {
+    const CaseTerms& t = a.terms;
+    listed("terms.", t);
+    if (t.temperature_len != 0) in("terms.temperature_len", 2, t.temperature_len, 1 << 20);
+    if (t.head_scales && t.request_head_scales)
+      fail("terms.request_head_scales", "not with head_scales", 1);
+    if (t.alibi != CaseTerms::Alibi::kNone && is_exact(x_.data))
+      fail("terms.alibi", "none of exact data", static_cast<int64_t>(t.alibi));
+    for (const float scale : {t.q_scale, t.out_scale})
+      if (!(scale >= 0x1p-20F && scale <= 0x1p20F))
+        fail("terms scales", "2^-20 to 2^20", static_cast<int64_t>(scale));
   }
 
   void check_cache(const AttentionCase& a) {

@@ -71,6 +71,12 @@ class CaseWriter {
     (*this)(name, value);
   }
 
+  /// A member that a file has only where it says something.
+  template <class T>
+  void optional(const char* name, T& value) {
+    if (value != T{}) (*this)(name, value);
+  }
+
   std::string out;
 
  private:
@@ -130,6 +136,10 @@ class CaseFileReader {
   template <class T>
   void operator()(const char* name, T& value, int64_t /*low*/, int64_t /*high*/) {
     (*this)(name, value);  // CaseRanges follow
+  }
+  template <class T>
+  void optional(const char* name, T& value) {
+    if (object_.find(name) != nullptr) (*this)(name, value);
   }
   /// Every member was one of those that were asked for.
   void finish() {
@@ -220,6 +230,8 @@ class CaseRanges {
   void operator()(const char* name, T& value, int64_t low, int64_t high) {
     in(prefix_ + name, low, value, high);
   }
+  template <class T>
+  void optional(const char* /*name*/, T& /*value*/) {}
 
  protected:
   /// prefix: "model."

@@ -120,25 +120,26 @@ void attend_row(const Row& row, const AttendUnit& u, const std::byte* q, double 
                 float* d, float* o) {
   struct SeenKey {
     int64_t key;
-    double weight;  // first its logit
+    double weight;  // first its logit, in f32 to base 2: equal ones weigh exactly the same
   };
   std::array<SeenKey, kSplit> room;
   size_t count = 0;
-  double top = kNone;
+  float top = -std::numeric_limits<float>::infinity();
   for (int64_t key = u.begin; key < u.end; ++key) {
     if (!row.sees(key) || row.bias(key) == kNone) continue;
     double dot = 0;
     for (int64_t i = 0; i < u.k.head_dim; ++i)
       dot += double{load_float(q, u.q_dtype, i)} * element(u.k, u, key, i);
-    const double s = row.logit(dot, scale * token_scale(u.k, u, key), key);
+    const float s =
+        static_cast<float>(row.logit(dot, scale * token_scale(u.k, u, key), key) * kLog2E);
     room[count++] = {key, s};
     top = std::isnan(top) || s <= top ? top : s;
   }
   const std::span<SeenKey> seen(room.data(), count);
   std::fill_n(o, u.o_stride, 0.f);
-  *m = static_cast<float>(top * kLog2E), *d = 0;
+  *m = top;
   double sum = 0;
-  for (SeenKey& s : seen) sum += s.weight = plain_exp(s.weight - *m * kLn2);
+  for (SeenKey& s : seen) sum += s.weight = plain_exp((s.weight - top) * kLn2);
   *d = static_cast<float>(sum);
   for (SeenKey& s : seen) s.weight *= token_scale(u.v, u, s.key);
   for (int64_t i = 0; i < u.v.head_dim; ++i) {
