@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <climits>
+#include <span>
+#include <utility>
 
 namespace shadowgraph {
 namespace {
@@ -42,35 +44,65 @@ void for_each_shape(const Visit& visit) {
   }
 }
 
+/// The same sizes, some windows, and what calls have beside them: chunks, padding, ranges.
+template <class Visit>
+void for_each_term(const Visit& visit) {
+  static constexpr int32_t kOne[] = {1, 3}, kTwo[] = {0, 1, 3, 4};
+  const std::span<const int32_t> all_ranges[] = {{}, kOne, kTwo};
+  const auto with_terms = [&](MaskShape m) {
+    for (const auto& [chunk, lookback] : {std::pair(0, 0), {1, 0}, {2, 0}, {2, 1}, {3, 2}}) {
+      for (const int32_t first_key : {0, 1, 3}) {
+        for (const std::span<const int32_t> ranges : all_ranges) {
+          m.attention_chunk = chunk, m.chunk_lookback = lookback;
+          m.first_key = first_key, m.bidirectional = ranges;
+          visit(m);
+        }
+      }
+    }
+  };
+  for (const bool causal : {false, true}) {
+    for (int32_t q_len = 0; q_len <= 6; ++q_len) {
+      for (const int32_t left : {-1, 0, 2})
+        for (const int32_t right : {-1, 1}) with_terms({q_len, 5, causal, left, right});
+    }
+  }
+}
+
 std::string text(const MaskShape& m, int64_t q) {
   return "q_len " + std::to_string(m.q_len) + " kv_len " + std::to_string(m.kv_len) +
          (m.causal ? " causal" : "") + " left " + std::to_string(m.window_left) + " right " +
          std::to_string(m.window_right) + " q " + std::to_string(q);
 }
 
+void expect_range_of_predicate(const MaskShape& m) {
+  for (int64_t q = 0; q < m.q_len; ++q)
+    ASSERT_EQ(kv_range(m, q), range_of_predicate(m, q)) << text(m, q);
+}
+
+void expect_range_of_union(const MaskShape& m) {
+  for (int64_t from = 0; from <= m.q_len; ++from) {
+    for (int64_t to = from; to <= m.q_len; ++to) {
+      KvRange all;
+      for (int32_t k = 0; k < m.kv_len; ++k) {
+        bool seen = false;
+        for (int64_t q = from; q < to; ++q) seen = seen || attends(m, q, k);
+        if (!seen) continue;
+        if (all.size() == 0) all.begin = k;
+        all.end = k + 1;
+      }
+      ASSERT_EQ(kv_range(m, from, to), all) << text(m, from) << " to " << to;
+    }
+  }
+}
+
 TEST(Mask, TheRangeIsTheSetOfThePredicate) {
-  for_each_shape([](const MaskShape& m) {
-    for (int64_t q = 0; q < m.q_len; ++q)
-      ASSERT_EQ(kv_range(m, q), range_of_predicate(m, q)) << text(m, q);
-  });
+  for_each_shape(expect_range_of_predicate);
+  for_each_term(expect_range_of_predicate);
 }
 
 TEST(Mask, TheRangeOfManyQueriesIsTheUnionOfTheirs) {
-  for_each_shape([](const MaskShape& m) {
-    for (int64_t from = 0; from <= m.q_len; ++from) {
-      for (int64_t to = from; to <= m.q_len; ++to) {
-        KvRange all;
-        for (int32_t k = 0; k < m.kv_len; ++k) {
-          bool seen = false;
-          for (int64_t q = from; q < to; ++q) seen = seen || attends(m, q, k);
-          if (!seen) continue;
-          if (all.size() == 0) all.begin = k;
-          all.end = k + 1;
-        }
-        ASSERT_EQ(kv_range(m, from, to), all) << text(m, from) << " to " << to;
-      }
-    }
-  });
+  for_each_shape(expect_range_of_union);
+  for_each_term(expect_range_of_union);
 }
 
 TEST(Mask, AlignedAtTheEndEveryQuerySeesTheSameKeys) {
@@ -196,6 +228,36 @@ TEST(Mask, TheShapeOfALayerTakesItsFields) {
   EXPECT_TRUE(m.causal);
   EXPECT_EQ(m.window_left, 3);
   EXPECT_EQ(m.window_right, 4);
+}
+
+// Terms of a call, in sentences.
+
+TEST(Mask, AQuerySeesItsChunkAndThoseThatItLooksBackAt) {
+  MaskShape m{10, 10, true, -1, -1};
+  m.attention_chunk = 4;
+  EXPECT_EQ(kv_range(m, 5), (KvRange{4, 6}));
+  m.chunk_lookback = 1;
+  EXPECT_EQ(kv_range(m, 5), (KvRange{0, 6}));
+  EXPECT_EQ(kv_range(m, 9), (KvRange{4, 10}));
+  m.causal = false;
+  EXPECT_EQ(kv_range(m, 5), (KvRange{0, 8}));
+}
+
+TEST(Mask, TokensOfARangeSeeEachOtherAndOthersDoNot) {
+  const int32_t range[] = {2, 4};
+  MaskShape m{8, 8, true, 1, -1};
+  m.bidirectional = range;
+  EXPECT_EQ(kv_range(m, 1), (KvRange{0, 2}));
+  EXPECT_EQ(kv_range(m, 2), (KvRange{1, 5}));
+  EXPECT_EQ(kv_range(m, 4), (KvRange{2, 5}));
+  EXPECT_EQ(kv_range(m, 5), (KvRange{4, 6}));
+}
+
+TEST(Mask, PaddingAtTheLeftIsSeenByNobody) {
+  MaskShape m{4, 4, true, -1, -1};
+  m.first_key = 2;
+  EXPECT_EQ(kv_range(m, 1), KvRange());
+  EXPECT_EQ(kv_range(m, 3), (KvRange{2, 4}));
 }
 
 }  // namespace

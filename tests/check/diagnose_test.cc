@@ -14,7 +14,7 @@
 #include <set>
 #include <string>
 
-#include "check/mistake_slips.h"
+#include "check/mistake_slips_terms.h"
 #include "check/mistakes/call_scene.h"
 
 namespace shadowgraph {
@@ -182,9 +182,16 @@ std::vector<MadeMistake> slips_of_merges() {
 
 std::vector<MadeMistake> slips() {
   std::vector<MadeMistake> all;
-  for (const auto of : {slips_of_rows, slips_of_masks, slips_of_layouts, slips_of_numbers,
-                        slips_of_lengths, slips_of_parts, slips_of_tables, slips_of_merges}) {
-    for (MadeMistake& slip : of()) all.push_back(std::move(slip));
+  for (const auto of :
+       {slips_of_rows, slips_of_masks, slips_of_layouts, slips_of_numbers, slips_of_lengths,
+        slips_of_parts, slips_of_tables, slips_of_merges, slips_of_terms}) {
+    for (MadeMistake& slip : of()) {
+      const auto same = [&](const MadeMistake& m) {
+        return std::string_view(m.mistake) == slip.mistake;
+      };
+      slip.way = static_cast<int>(std::ranges::count_if(all, same));
+      all.push_back(std::move(slip));
+    }
   }
   return all;
 }
@@ -212,7 +219,8 @@ INSTANTIATE_TEST_SUITE_P(Mistakes, EveryMistake, ::testing::ValuesIn(slips()),
                          [](const auto& slip) {
                            std::string name = slip.param.mistake;
                            std::ranges::replace(name, '.', '_');
-                           return name;
+                           return slip.param.way == 0 ? name
+                                                      : name + std::to_string(slip.param.way + 1);
                          });
 
 TEST(Mistakes, AreAllMadeHere) {

@@ -25,6 +25,7 @@ struct MistakeLab {
   std::vector<float> q, k, v, sinks = {0.5f, -1, 0.25f, 1};
   std::vector<float> no_keys = std::vector<float>(kHeads, std::log(7.0f));  // seven of logit 0
   std::vector<std::vector<uint8_t>> masks;                                  // empty: none
+  bool masks_of_heads = false;
   AttentionParams params{.num_qo_heads = kHeads,
                          .num_kv_heads = kKvHeads,
                          .head_dim_qk = kDim,
@@ -60,6 +61,31 @@ struct MistakeLab {
     return c;
   }
 
+  /// A request's part of params.terms.
+  struct Terms {
+    std::vector<float> key_bias;
+    std::vector<uint8_t> causal;
+    std::vector<int32_t> leftpad, ranges, range_indptr = {0, 0};
+  };
+  Terms terms_of(size_t r) const {
+    const AttentionTerms& t = params.terms;
+    Terms own;
+    size_t first = 0, all = 0;
+    for (size_t i = 0; i < keys.size(); ++i) all += keys[i].size();
+    for (size_t i = 0; i < r; ++i) first += keys[i].size();
+    for (size_t h = 0; h < kHeads && !t.key_bias.empty(); ++h)
+      for (size_t i = 0; i < keys[r].size(); ++i)
+        own.key_bias.push_back(t.key_bias[h * all + first + i]);
+    if (!t.request_causal.empty()) own.causal = {t.request_causal[r]};
+    if (!t.cache_leftpad.empty()) own.leftpad = {t.cache_leftpad[r]};
+    if (t.bidirectional_indptr.empty()) return own;
+    for (int32_t i = t.bidirectional_indptr[r]; i < t.bidirectional_indptr[r + 1]; ++i)
+      for (const int32_t end : {2 * i, 2 * i + 1})
+        own.ranges.push_back(t.bidirectional_ranges[static_cast<size_t>(end)]);
+    own.range_indptr[1] = static_cast<int32_t>(own.ranges.size() / 2);
+    return own;
+  }
+
   /// The rows of one request, by the engine: into out and lse.
   void run_request(size_t r, KvCache pool) {
     const int32_t first = cu_seqlens_q[r], q_len = cu_seqlens_q[r + 1] - first;
@@ -75,11 +101,20 @@ struct MistakeLab {
     c.pages = PageTable::dense(keys[r], std::ssize(keys[r]), lens);
     c.cu_seqlens_q = cu;
     c.params = params;
+    const Terms own = terms_of(r);
+    if (!params.terms.key_bias.empty()) c.params.terms.key_bias = own.key_bias;
+    if (!params.terms.request_causal.empty()) c.params.terms.request_causal = own.causal;
+    if (!params.terms.cache_leftpad.empty()) c.params.terms.cache_leftpad = own.leftpad;
+    if (!params.terms.bidirectional_indptr.empty()) {
+      c.params.terms.bidirectional_ranges = own.ranges;
+      c.params.terms.bidirectional_indptr = own.range_indptr;
+    }
     std::vector<int64_t> mask_indptr;
     if (r < masks.size()) {
       mask_indptr = {0, std::ssize(masks[r])};
       c.params.causal = false;
-      c.params.custom_mask = {CustomMask::Kind::kBool, masks[r], mask_indptr};
+      c.params.custom_mask = {CustomMask::Kind::kBool, masks[r], mask_indptr,
+                              masks_of_heads ? kHeads : 1};
     }
     c.out = TensorView(out.data() + first * kHeads * kDim, DType::kF32, {q_len, kHeads, kDim});
     c.lse = NaturalLse(TensorView(lse.data() + first * kHeads, DType::kF32, {q_len, kHeads}));
@@ -97,7 +132,7 @@ struct MistakeLab {
     s.q = ConstTensorView(q.data(), DType::kF32, {9, kHeads, kDim});
     s.tokens = cache();
     s.params = params;
-    s.rows = {cu_seqlens_q, keys, masks};
+    s.rows = {cu_seqlens_q, keys, masks, masks_of_heads};
     s.page_size = kPage;
     return s;
   }

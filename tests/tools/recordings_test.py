@@ -33,6 +33,111 @@ def python_with_numpy():
     raise AssertionError("no Python with numpy: install python3-numpy")
 
 
+# A kernel with everything that a case can have (docs/recordings.md, "What else a kernel may add"), row by row in float64. It is another
+# statement of the terms than the engine's and the oracle's, and stands behind the page's own save().
+TERMS_PROGRAM = """
+def positions(q_len, kv_len):
+    return kv_len - q_len + np.arange(q_len)[:, None], np.arange(kv_len)[None]
+
+
+def attend_with(terms, q, k, v, scale, request, first_key):
+    q_len, kv_len, group = len(q), len(k), q.shape[1] // k.shape[1]
+    at, key = positions(q_len, kv_len)
+    ahead = key - at
+    out, lse = np.zeros(q.shape), np.zeros((q.shape[1], q_len))
+    for h in range(q.shape[1]):
+        kh = h // group
+        one = lambda name: np.atleast_2d(terms[name])[request if np.ndim(terms[name]) == 2 else 0][kh] if name in terms else 1
+        s = scale * terms.get("q_scale", 1) * one("k_scale") * (q[:, h].astype(float) @ k[:, kh].astype(float).T)
+        if "temperature_len" in terms:
+            n = terms["temperature_len"]
+            s = s * np.where(at > n, np.log(np.maximum(at, 1)) / np.log(n), 1)
+        if "alibi_slopes" in terms:
+            far = {"linear": ahead, "distance": -abs(ahead), "sqrt": -np.sqrt(np.maximum(-ahead, 0))}[terms.get("alibi", "linear")]
+            s = s + terms["alibi_slopes"][h] * far
+        if "key_bias" in terms:
+            s = s + terms["key_bias"][h, first_key:first_key + kv_len]
+        if "qq_bias" in terms:
+            n = len(terms["qq_bias"])
+            for i in range(min(n, q_len)):
+                for j in range(min(n, q_len)):
+                    s[i, kv_len - q_len + j] += terms["qq_bias"][i, j]
+        if "relative_bias" in terms:
+            n = terms["relative_bias"].shape[1] // 2
+            s = s + terms["relative_bias"][h][np.clip(ahead, -n, n) + n]
+        seen = key <= at if terms.get("request_causal", [True, True])[request] else key >= 0
+        if "attention_chunk" in terms:
+            n = terms["attention_chunk"]
+            seen = seen & (key // n >= at // n - terms.get("chunk_lookback", 0)) & (key // n <= at // n)
+        if "bidirectional_ranges" in terms:
+            begin, end = terms["bidirectional_indptr"][request:request + 2]
+            for first, last in terms["bidirectional_ranges"][begin:end]:
+                seen = seen | ((at >= first) & (at <= last) & (key >= first) & (key <= last))
+        if "cache_leftpad" in terms:
+            seen = seen & (key >= terms["cache_leftpad"][request])
+        s = np.where(seen, s, -np.inf)
+        top = s.max(axis=1, keepdims=True)
+        p = np.exp(s - top)
+        out[:, h] = p @ (v[:, kh].astype(float) * one("v_scale")) / p.sum(axis=1, keepdims=True) * terms.get("out_scale", 1)
+        lse[h] = top[:, 0] + np.log(p.sum(axis=1))
+    return out.astype(np.float32), lse.astype(np.float32)
+
+
+q_lens, kv_lens, tables = [5, 4], [13, 9], [[3, 0, 5, 1], [2, 6, 4, 4]]
+pool = [rng.standard_normal((8, page, kv_heads, dim)).astype(np.float32) for _ in "kv"]
+queries = rng.standard_normal((9, heads, dim)).astype(np.float32)
+
+
+def case(terms, made_with):
+    rows = [attend_with(made_with, queries[f:f + n], *(x[tables[r]].reshape(-1, kv_heads, dim)[:kv_lens[r]] for x in pool),
+                        dim**-0.5, r, 13 * r) for r, (f, n) in enumerate([(0, 5), (5, 4)])]
+    out, lse = np.concatenate([o for o, _ in rows]), np.concatenate([l for _, l in rows], axis=1)
+    more = {k: v for k, v in terms.items() if not isinstance(v, np.ndarray)}
+    tensors = {"q": queries, "k_cache": pool[0], "v_cache": pool[1], "page_table": np.array(tables, np.int32), "out_gpu": out, "lse_gpu": lse,
+               "cache_seqlens": np.array(kv_lens, np.int32), "cu_seqlens_q": np.array([0, 5, 9], np.int32)}
+    if "qo_indptr_padded" in terms:
+        at = np.r_[0:5, 7:11]
+        for name, axis in (("q", 0), ("out_gpu", 0), ("lse_gpu", 1)):
+            x = tensors[name]
+            tensors[name] = np.full([12 if i == axis else n for i, n in enumerate(x.shape)], np.nan, np.float32)
+            tensors[name][(slice(None),) * axis + (at,)] = x
+    return ({**members, "batch": 2, "q_lens": q_lens, "kv_lens": kv_lens, **more},
+            {**tensors, **{k: v for k, v in terms.items() if isinstance(v, np.ndarray)}})
+
+
+hidden = rng.standard_normal((heads, 22)).astype(np.float32)
+hidden[1, 3] = hidden[2, 15] = -np.inf
+f32 = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+slopes = np.array([1, 0.5, 0.25, 0.125], np.float32)
+every = {
+    "slopes.missing": {"alibi_slopes": slopes},
+    "slopes.missing 2": {"alibi_slopes": slopes, "alibi": "distance", "request_causal": np.array([0, 1], np.uint8)},
+    "slopes.missing 3": {"alibi_slopes": slopes, "alibi": "sqrt"},
+    "bias.missing": {"key_bias": hidden},
+    "bias.missing 2": {"qq_bias": f32(3, 3)},
+    "bias.missing 3": {"relative_bias": f32(heads, 7)},
+    "temperature.missing": {"temperature_len": 4},
+    "mask.chunks": {"attention_chunk": 4},
+    "mask.chunks 2": {"attention_chunk": 4, "chunk_lookback": 1},
+    "mask.ranges": {"bidirectional_ranges": np.array([[9, 12], [5, 7]], np.int32), "bidirectional_indptr": np.array([0, 1, 2], np.int32)},
+    "causal.of_request": {"request_causal": np.array([1, 0], np.uint8)},
+    "mask.leftpad": {"cache_leftpad": np.array([3, 2], np.int32)},
+    "scale.kv_missing": {"k_scale": np.array([2, 0.5], np.float32), "v_scale": np.array([0.5, 3], np.float32)},
+    "scale.kv_missing 2": {"k_scale": np.array([[2, 0.5], [1.5, 3]], np.float32)},
+    "scale.rows_missing": {"q_scale": 3.0},
+    "scale.rows_missing 2": {"out_scale": 0.25},
+    "padded": {"qo_indptr_padded": np.array([0, 7, 12], np.int32)},
+    "together": {"alibi_slopes": slopes, "key_bias": hidden, "relative_bias": f32(heads, 5), "qq_bias": f32(2, 2), "temperature_len": 5,
+                 "attention_chunk": 4, "chunk_lookback": 1, "cache_leftpad": np.array([0, 3], np.int32), "out_scale": 0.5,
+                 "v_scale": np.array([0.5, 3], np.float32), "qo_indptr_padded": np.array([0, 7, 12], np.int32)},
+}
+save("right.safetensors", {name: case(terms, terms) for name, terms in every.items()})
+kept = ("request_causal",)
+save("lost.safetensors", {name: case(terms, {k: v for k, v in terms.items() if k in kept and "slopes" in name})
+                          for name, terms in every.items() if name not in ("padded", "together")})
+"""
+
+
 class Recordings(unittest.TestCase):
     def examples(self):
         numpy, torch = re.findall(r"```python\n(.*?)```", page(), re.DOTALL)
@@ -62,6 +167,17 @@ class Recordings(unittest.TestCase):
             code, out, _ = run("check", "decode.safetensors", cwd=folder)
             self.assertEqual(code, 1)
             self.assertIn("num.recorded", out)
+
+    def test_terms_are_those_of_numpy_and_each_is_missed_by_its_name(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.typed(folder, self.examples()[0] + TERMS_PROGRAM)
+            code, out, _ = run("check", "right.safetensors", cwd=folder)
+            self.assertEqual(code, 0, out)
+            self.assertIn("18 cases judged, 0 findings", out)
+            found = json.loads(run("check", "lost.safetensors", "--diagnose", "--format", "json", cwd=folder)[1])["findings"]
+            first = {f["case"].split("#")[1]: f["diagnosis"][0]["mistake"] for f in found if f.get("diagnosis")}
+            self.assertEqual(first, {name: name.split()[0] for name in first})
+            self.assertEqual(len(first), 16, first)
 
     def test_the_torch_example_is_python(self):
         torch = ast.parse(self.examples()[1])
@@ -101,11 +217,16 @@ class Recordings(unittest.TestCase):
         self.assertIn("did you mean window_right?", out)
         self.assertIn("got       0, which nothing reads", out)
 
-    def test_terms_that_cannot_be_judged_yet_are_refused_by_name(self):
-        for name, fields in (("alibi", {"alibi_slopes"}), ("head_scales", {"k_scale", "v_scale"})):
-            code, out, _ = run("check", os.path.join(REPORTS, name + ".safetensors"), "--format", "json")
-            self.assertEqual(code, 3)
-            self.assertEqual({f["where"]["field"] for f in json.loads(out)["findings"]}, fields)
+    def test_terms_of_reported_kernels_are_named(self):
+        expected = {"alibi": {"alibi-slopes-of-other-heads": "slopes.of_head", "alibi-forgotten": "slopes.missing"},
+                    "head_scales": {"head-scales-lost": "scale.kv_missing", "head-scales-of-another-head": "scale.kv_of_head",
+                                    "head-scales-first-for-all": "scale.kv_of_head"}}
+        for name, named in expected.items():
+            path = os.path.join(REPORTS, name + ".safetensors")
+            code, out, _ = run("check", path, "--diagnose", "--format", "json")
+            self.assertEqual(code, 1)
+            found = {f["case"].split("#")[1]: [d["mistake"] for d in f["diagnosis"]] for f in json.loads(out)["findings"]}
+            self.assertEqual(found, {case: [mistake] for case, mistake in named.items()})
 
     def test_the_last_line_counts_rows_that_a_kernel_marked(self):
         path = os.path.join(REPORTS, "empty_rows.safetensors")

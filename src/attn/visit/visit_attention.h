@@ -31,23 +31,31 @@ void visit_args(V& v, CustomMask& m) {
 }
 
 template <class V>
-void visit_args(V& v, AttentionTerms& t) {
+void visit_fields(V& v, AttentionTerms& t) {
   v("alibi", t.alibi);
+  v("temperature_len", t.temperature_len);
+  v("attention_chunk", t.attention_chunk);
+  v("chunk_lookback", t.chunk_lookback);
+  v("q_scale", t.q_scale);
+  v("out_scale", t.out_scale);
+}
+
+/// Most launches have none, and as many arguments less; numbers and sizes tell, which a launch
+/// keeps.
+template <class V>
+void visit_args(V& v, AttentionTerms& t) {
+  visit_fields(v, t);
+  if (!t.any()) return;
   v("alibi_slopes", t.alibi_slopes);
   v("key_bias", t.key_bias);
   v("qq_bias", t.qq_bias);
   v("relative_bias", t.relative_bias);
-  v("temperature_len", t.temperature_len);
-  v("attention_chunk", t.attention_chunk);
-  v("chunk_lookback", t.chunk_lookback);
   v("request_causal", t.request_causal);
   v("cache_leftpad", t.cache_leftpad);
   v("bidirectional_ranges", t.bidirectional_ranges);
   v("bidirectional_indptr", t.bidirectional_indptr);
   v("k_scales", t.k_scales);
   v("v_scales", t.v_scales);
-  v("q_scale", t.q_scale);
-  v("out_scale", t.out_scale);
   v("seqused_q", t.seqused_q);
   v("seqused_k", t.seqused_k);
 }
@@ -57,8 +65,7 @@ void visit_args(V& v, AttentionParams& p) {
   v("sinks", p.sinks);
   v("custom_mask", p.custom_mask);
   visit_fields(v, p);
-  // Most launches have none, and as many arguments less; sizes tell, which a launch keeps.
-  if (p.terms.any()) v("terms", p.terms);
+  v("terms", p.terms);
 }
 
 /// Not `isa` and `scratch`: they are the host's.

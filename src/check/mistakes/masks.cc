@@ -141,11 +141,12 @@ void wrapped_mask(const Scene&, size_t, const Reading& right, const AddReading& 
   const int64_t width = std::ssize(r.keys);
   if (r.mask.empty()) {
     // Causal and window, as pairs.
-    const MaskShape shape = MaskShape::of(r.params, r.q_len, static_cast<int32_t>(width));
+    const MaskShape shape = mask_of(r, r.params, r.q_len, static_cast<int32_t>(width));
     for (int64_t q = 0; q < r.q_len; ++q)
       for (int64_t k = 0; k < width; ++k) r.mask.push_back(attends(shape, q, k));
     r.mask_width = static_cast<int32_t>(width);
     r.params.causal = false, r.params.window_left = r.params.window_right = -1;
+    r.params.terms.attention_chunk = r.first_key = 0;
   }
   for (size_t limit = 8; limit < r.mask.size(); limit *= 2) {
     std::vector<uint8_t> wrapped = r.mask;

@@ -10,6 +10,7 @@
 #include "attn/head_scales.h"
 #include "attn/mask.h"
 #include "check/bounds/rounding.h"
+#include "check/mistakes/readings.h"
 #include "core/float_formats.h"
 #include "oracle/oracle_rows.h"
 
@@ -56,8 +57,7 @@ int32_t kv_head_of(const Reading& reading, int32_t head) {
 
 std::vector<int32_t> ReadingResults::seen_places(const Reading& r, const HeadRow& cell) const {
   const int32_t once = r.twice ? r.twice->second : static_cast<int32_t>(r.keys.size());
-  MaskShape mask = MaskShape::of(r.params, once, once);
-  mask.first_key = r.first_key, mask.bidirectional = r.bidirectional;
+  const MaskShape mask = mask_of(r, r.params, once, once);
   const int64_t position =
       r.ahead.value_or(int64_t{once} - r.q_len) + (r.one_query ? 0 : cell.query);
   std::vector<int32_t> places;

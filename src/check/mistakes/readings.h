@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "attn/mask.h"
 #include "check/mistakes/mistakes.h"
 #include "check/mistakes/row_sums.h"
 
@@ -47,6 +48,13 @@ template <class Fn>
 void each_other(const Scene& scene, size_t request, Fn fn) {
   for (size_t r = 0; r < scene.rows.keys.size(); ++r)
     if (r != request) fn(r);
+}
+
+/// A request's mask by the predicate, over so many keys and queries.
+inline MaskShape mask_of(const Reading& r, const AttentionParams& p, int32_t q_len, int32_t keys) {
+  MaskShape mask = MaskShape::of(p, q_len, keys);
+  mask.first_key = r.first_key, mask.bidirectional = r.bidirectional;
+  return mask;
 }
 
 /// A mask is only ever as wide as the keys that it was made for.

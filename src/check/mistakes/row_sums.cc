@@ -125,8 +125,7 @@ const RowSums::Tree& RowSums::tree(Stretch::List list) const {
 KvRange RowSums::range(const Stretch& how) const {
   const auto length = static_cast<int32_t>(right_.keys.size());
   const AttentionParams& p = how.params != nullptr ? *how.params : right_.params;
-  MaskShape mask = MaskShape::of(p, length, length);
-  mask.first_key = right_.first_key, mask.bidirectional = right_.bidirectional;
+  const MaskShape mask = mask_of(right_, p, length, length);
   return kv_range(mask, right_.ahead.value_or(int64_t{length} - right_.q_len) + query_ + how.moved);
 }
 
