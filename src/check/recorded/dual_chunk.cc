@@ -1,6 +1,10 @@
 // Judging dual-chunk attention: three calls of the engine for each chunk that a row's queries
 // touch, merged by their natural LSE, against one softmax over all keys.
+#include <algorithm>
+
 #include "backends/fill/local_attention.h"
+#include "check/bounds/arithmetic.h"
+#include "check/bounds/compare.h"
 #include "check/recorded/case_judge.h"
 
 namespace shadowgraph {
