@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct Named {
   const char* fault;
   std::vector<const char*> backends;
 };
+void PrintTo(const Named& named, std::ostream* out) { *out << named.fault; }
+
 class NamedFault : public ::testing::TestWithParam<Named> {};
 
 TEST_P(NamedFault, IsNamedByItsOutputsAlone) {
