@@ -2,6 +2,7 @@
 #include "backends/fill/rows.h"
 
 #include "attn/finding_ids.h"
+#include "backends/fill/longest_query.h"
 #include "backends/paged/flash_attention.h"
 #include "backends/step_fixture.h"
 
@@ -38,6 +39,12 @@ TEST(Limits, OfABatchAreExactlyWhatItNeeds) {
   EXPECT_EQ(draft.max_q_len, 1);
   EXPECT_EQ(draft.max_kv_len, 12);
   EXPECT_EQ(draft.step, 2);
+}
+
+TEST(LongestQuery, IsOfTheRequestWithMostNewTokens) {
+  EXPECT_EQ(longest_query(OwnedBatch(kExtend, kFull, {9, 12, 3}, {2, 5, 3})), 5);
+  EXPECT_EQ(longest_query(OwnedBatch(kDecode, kFull, {9, 12})), 1);
+  EXPECT_EQ(longest_query(ForwardBatch{}), 0);
 }
 
 TEST(Limits, OfABucketHoldTheLongestContextAndItsDrafts) {

@@ -82,6 +82,23 @@ TEST(FaultMatrix, SaysWhatABackendLacksThatAFaultActsOn) {
   EXPECT_EQ(alone[0].why, "it acted on none of these backends");
 }
 
+TEST(FaultMatrix, AFaultThatIsRareOnABackendHasMoreHistoriesLikeThoseOfOthers) {
+  const std::vector<MatrixPair> pairs =
+      matrix({"K10"}, {"flashattention", "flashattention_two_batch"}, 12, 1);
+  EXPECT_LE(pairs[0].cases, 12u);
+  EXPECT_GT(pairs[1].cases, 12u);
+  for (const MatrixPair& pair : pairs) EXPECT_EQ(pair.verdict, PlantVerdict::kFound) << pair.why;
+}
+
+TEST(FaultMatrix, SaysWhatMetadataLacksThatAFaultChangesWhenItIsBound) {
+  const std::vector<MatrixPair> pairs =
+      matrix({"K90", "K71"}, {"triton_multi_step", "triton"}, 60, 0.1);
+  EXPECT_EQ(pairs[0].verdict, PlantVerdict::kFound);
+  EXPECT_EQ(pairs[1].why, "no metadata of parts");
+  EXPECT_EQ(pairs[2].why, "no buffer depths");
+  EXPECT_EQ(pairs[3].verdict, PlantVerdict::kFound);
+}
+
 TEST(FaultMatrix, SaysThatNothingThatIsReadChanged) {
   const std::vector<MatrixPair> pairs = matrix({"K11"}, {"dsa"}, 60, 0.1);
   EXPECT_EQ(pairs[0].verdict, PlantVerdict::kInert);

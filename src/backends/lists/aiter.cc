@@ -5,6 +5,7 @@
 
 #include "backends/compose/children.h"
 #include "backends/fill/buffer_rows.h"
+#include "backends/fill/longest_query.h"
 #include "backends/paged/paged_backend.h"
 #include "launch/attention_launch.h"
 
@@ -73,16 +74,15 @@ class AiterFill {
   }
 
   Status run() {
-    int32_t queries = 0, longest = 0;
+    int32_t queries = 0;
     if (!qo_indptr_.empty()) qo_indptr_[0] = 0;
     for_each_row(batch_, limits_, [&](int32_t i, const RequestRow& row) {
       for (int32_t branch = 0; branch < lists_a_row(limits_); ++branch) list(i, branch, row);
       if (!kv_lens_.empty()) pages(i, row);
       queries += row.extent.q_len;
-      if (!row.padding()) longest = std::max(longest, row.extent.q_len);
       if (!qo_indptr_.empty()) qo_indptr_[static_cast<size_t>(i) + 1] = queries;
     });
-    meta_.scalars[Aiter::kMaxQLen] = longest;
+    meta_.scalars[Aiter::kMaxQLen] = longest_query(batch_);
     if (kv_) kv_->close();
     if (swa_kv_) swa_kv_->close();
     f_.out_cache_loc(batch_, Aiter::kOutCacheLoc, Aiter::kSwaOutCacheLoc);

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "attn/tree_mask.h"
+#include "backends/fill/longest_query.h"
 #include "backends/lists/triton.h"
 #include "backends/lists/triton_rows.h"
 
@@ -74,7 +75,6 @@ class TritonFill {
   }
 
   Status run() {
-    int32_t longest = 0;
     for_each_row(batch_, limits_, [&](int32_t i, const RequestRow& row) {
       if (is_draft_tree(limits_)) return draft_branches(i, row);
       all_.add(i, row);
@@ -82,13 +82,12 @@ class TritonFill {
       if (!mask_indptr_.empty()) verify_mask(i, row);
       tokens_ += row.extent.q_len;
       if (!qo_indptr_.empty()) qo_indptr_[static_cast<size_t>(i) + 1] = tokens_;
-      if (!row.padding()) longest = std::max(longest, row.extent.q_len);
     });
     all_.close();
     window_.close();
     if (!mask_indptr_.empty()) f_.retire_behind(Tr::kCustomMask, mask_indptr_.back());
     if (!depths_.empty()) std::ranges::fill(depths_.subspan(static_cast<size_t>(tokens_)), 0);
-    meta_.scalars[Tr::kMaxExtendLen] = longest;
+    meta_.scalars[Tr::kMaxExtendLen] = longest_query(batch_);
     f_.out_cache_loc(batch_, Tr::kOutCacheLoc, Tr::kSwaOutCacheLoc);
     return f_.take_status();
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/fill/longest_query.h"
 #include "core/laws.h"
 #include "launch/attention_launch.h"
 #include "launch/counters_launch.h"
@@ -48,19 +49,18 @@ Status PagedBackend::fill(const ForwardBatch& batch, Meta& meta) const {
   std::span<int32_t> cu_q;
   if (meta[kCuSeqlensQ].lifetime == Lifetime::kPerStep) cu_q = f.ints(kCuSeqlensQ);
   if (!cu_q.empty()) cu_q[0] = 0;
-  int32_t longest = 0, longest_q = 0, queries = 0;
+  int32_t longest = 0, queries = 0;
   for (int32_t i = 0; i < limits.rows; ++i) {
     const RequestRow row = row_of(batch, limits, i);
     const auto at = static_cast<size_t>(i);
     lens[at] = row.extent.kv_len;
     longest = std::max(longest, row.extent.kv_len);
     queries += row.extent.q_len;
-    if (!row.padding()) longest_q = std::max(longest_q, row.extent.q_len);
     if (!cu_q.empty()) cu_q[at + 1] = queries;
     f.tables(kTables, batch, i, row, row.extent.kv_len);
   }
   f.out_cache_loc(batch, kOutCacheLoc, kSwaOutCacheLoc);
-  meta.scalars[kMaxSeqLenQ] = longest_q;
+  meta.scalars[kMaxSeqLenQ] = longest_query(batch);
   meta.scalars[kMaxSeqLenK] = longest;
   meta.scalars[kSumSeqLensQ] = queries;
   fill_own(batch, limits, f);

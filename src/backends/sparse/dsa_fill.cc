@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attn/page_table.h"
+#include "backends/fill/longest_query.h"
 #include "backends/sparse/dsa.h"
 #include "shadowgraph/attention/conventions.h"
 
@@ -37,17 +38,16 @@ class DsaFill {
 
   Status run() {
     key_offsets_[0] = chosen_offsets_[0] = 0;
-    int32_t longest = 0, longest_q = 0;
+    int32_t longest = 0;
     for (int32_t i = 0; i < limits_.rows; ++i) {
       const RequestRow row = row_of(batch_, limits_, i);
-      if (!row.padding()) longest_q = std::max(longest_q, row.extent.q_len);
       longest = std::max(longest, row.extent.kv_len);
       add_request(static_cast<size_t>(i), row);
     }
     while (at_ < expanded_.size()) add_unused();
     if (meta_.has(Dsa::kFlatSlots)) f_.retire_behind(Dsa::kFlatSlots, key_offsets_.back());
     f_.out_cache_loc(batch_, Dsa::kOutCacheLoc, -1);
-    meta_.scalars[Dsa::kMaxSeqLenQ] = longest_q;
+    meta_.scalars[Dsa::kMaxSeqLenQ] = longest_query(batch_);
     meta_.scalars[Dsa::kMaxSeqLenK] = longest;
     return f_.take_status();
   }

@@ -1,6 +1,7 @@
 // Judging dual-chunk attention: three calls of the engine for each chunk that a row's queries
 // touch, merged by their natural LSE, against one softmax over all keys.
 #include "backends/fill/local_attention.h"
+#include "check/bounds/compare.h"
 #include "check/recorded/case_judge.h"
 
 namespace shadowgraph {
@@ -37,10 +38,9 @@ class DualChunkJudge : public CaseJudge {
     how_.prefix = "ours.", how_.parts = parts_;
     take(shadowgraph::judge(c.attention, {out_, lse_}, *find_arithmetic("ours_merged"), how_),
          &verdict_.ours);
-    JudgeOptions of_reference{"num.reference", "num.reference", true, "ref."};
     const Recorded& ref = c_.reference;
     take(shadowgraph::judge(c.attention, {ref.out, ref.lse}, *find_arithmetic("float64"),
-                            of_reference),
+                            {"num.reference", "num.reference", true, "ref."}),
          &verdict_.reference);
   }
 

@@ -19,16 +19,21 @@ Status run_clean(std::span<const uint32_t> made, const HistoryOptions& options) 
   return run_history(h, choices, {}).findings;
 }
 
-HistoryOptions histories_of(const Planted& planted, int64_t shrink_tries) {
-  HistoryOptions options;
-  options.backends.assign(all_backends().begin(), all_backends().end());
-  options.tap = planted.tap();
-  options.shrink_tries = shrink_tries;
+HistoryOptions histories_of(const Planted& planted, const HuntOptions& options,
+                            int64_t shrink_tries) {
+  HistoryOptions histories;
+  histories.backends = options.backends;
+  for (const Backend* backend : options.backends)
+    histories.flags += " --backend " + std::string(backend->info().name);
+  if (options.backends.empty())
+    histories.backends.assign(all_backends().begin(), all_backends().end());
+  histories.tap = planted.tap();
+  histories.shrink_tries = shrink_tries;
   for (const Fault* fault : planted.faults()) {
-    options.flags += " --plant " + std::string(fault->id);
-    options.refs.emplace_back(fault->id);
+    histories.flags += " --plant " + std::string(fault->id);
+    histories.refs.emplace_back(fault->id);
   }
-  return options;
+  return histories;
 }
 
 /// Only histories, with the fault in them.
@@ -38,7 +43,7 @@ FuzzOptions fuzz_of(const Planted& planted, const HuntOptions& options, size_t m
   fuzz.threads = options.threads;
   fuzz.max_findings = max_findings;
   fuzz.kernels = false;
-  fuzz.histories = histories_of(planted, 0);
+  fuzz.histories = histories_of(planted, options, 0);
   return fuzz;
 }
 
@@ -111,8 +116,8 @@ FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
   if (!result.first) return hunt;
   hunt.cases = result.first->cases, hunt.seconds = result.first->seconds;
   hunt.laws = result.first->laws;
-  HistoryFailure small = shrink_failure(result.first->choices,
-                                        histories_of(planted, options.shrink_tries), hunt.laws[0]);
+  HistoryFailure small = shrink_failure(
+      result.first->choices, histories_of(planted, options, options.shrink_tries), hunt.laws[0]);
   hunt.findings = std::move(small.findings), hunt.requests = small.requests;
   hunt.choices = std::move(small.choices);
   hunt.clean = run_clean(result.first->choices, fuzz.histories);

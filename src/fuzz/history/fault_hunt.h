@@ -15,9 +15,10 @@ namespace shadowgraph {
 
 struct HuntOptions {
   uint64_t seed = 1;
-  uint64_t cases = 0;  // histories; 0: no limit
-  double seconds = 0;  // 0: no limit; one of the two is set
-  int threads = 0;     // 0: one a core
+  std::vector<const Backend*> backends = {};  // empty: all
+  uint64_t cases = 0;                         // histories; 0: no limit
+  double seconds = 0;                         // 0: no limit; one of the two is set
+  int threads = 0;                            // 0: one a core
   int64_t shrink_tries = 1000;
   // Histories that fail by their outputs, of which a diagnosis is made: with a few dozen chance
   // picks between mistakes that look alike
@@ -40,7 +41,6 @@ struct FaultHunt {
   Status clean;
 };
 
-/// Over all backends.
 FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
                      const std::atomic<bool>& stop = {});
 

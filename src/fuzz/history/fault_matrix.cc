@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <string_view>
 #include <thread>
@@ -21,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 /// What a history had, in words: "mode decode", "graph of decode", "buffer page_table", "kernel
-/// store_kv".
+/// store_kv", "metadata of parts".
 using Traits = std::set<std::string>;
 
 // Histories in which a fault acted, before its budget may end; it gets so many budgets until then.
@@ -31,7 +32,7 @@ constexpr size_t kKept = 100;      // histories of a fault whose traits are kept
 constexpr size_t kMostTraits = 3;  // that a reason names
 
 bool is_of_step(std::string_view trait) {
-  constexpr std::string_view kKinds[] = {"mode ", "graph ", "buffer ", "kernel "};
+  constexpr std::string_view kKinds[] = {"mode ", "graph ", "buffer ", "kernel ", "metadata "};
   return std::ranges::any_of(kKinds,
                              [&](std::string_view kind) { return trait.starts_with(kind); });
 }
@@ -52,17 +53,15 @@ class TraitTap final : public Tap {
     note("mode " + std::string(name_of(batch.mode)));
     keep();
   }
+  void bound(Meta& meta, bool capturing) override {
+    if (capturing) note("graph of " + std::string(name_of(meta.limits.mode)));
+    note(meta);
+  }
   Status filled(const ForwardBatch&, Meta& meta) override {
-    note("mode " + std::string(name_of(meta.limits.mode)));
-    for_metas(meta, [&](const Meta& m) {
-      for (const Buffer& b : m.buffers)
-        if (b.data != nullptr) note("buffer " + stem_of(own_name(b)));
-    });
-    keep();
+    note(meta);
     return {};
   }
-  void launches(std::vector<TappedLaunch>& all, const Meta& meta, bool capturing) override {
-    if (capturing) note("graph of " + std::string(name_of(meta.limits.mode)));
+  void launches(std::vector<TappedLaunch>& all, const Meta&, bool) override {
     for (const TappedLaunch& one : all) note("kernel " + std::string(one.launch.kernel->name));
     keep();
   }
@@ -76,6 +75,15 @@ class TraitTap final : public Tap {
   void note(const std::string& trait) {
     step_.insert(trait);
     all_.insert(trait);
+  }
+  void note(const Meta& meta) {
+    note("mode " + std::string(name_of(meta.limits.mode)));
+    for_metas(meta, [&](const Meta& m) {
+      if (!m.children.empty()) note("metadata of parts");
+      for (const Buffer& b : m.buffers)
+        if (b.data != nullptr) note("buffer " + stem_of(own_name(b)));
+    });
+    keep();
   }
   /// The step may end before its launches run.
   void keep() {
@@ -112,6 +120,7 @@ Traits traits_of(const History& h) {
   if (is_fp8(h.runner.kv_dtype)) traits.insert("fp8");
   if (h.model.page_size > 1) traits.insert("page_size > 1");
   if (h.model.topk > 1) traits.insert("topk > 1");
+  if (h.backend->info().whole_draft) traits.insert("whole drafts");
   return traits;
 }
 
@@ -131,15 +140,19 @@ class Pair {
     histories_.tap = planted_.tap();
   }
 
-  MatrixPair run(const std::atomic<bool>& stop) {
+  /// alike: traits of histories in which the fault acted elsewhere. The pair has not acted in its
+  /// first histories, and goes on with those that have all traits of one of them.
+  MatrixPair run(const std::atomic<bool>& stop, const std::vector<Traits>& alike = {}) {
     const Clock::time_point start = Clock::now();
     const auto spent = [&] {
       const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
       return seconds >= options_.seconds * (pair_.acted >= kEnoughActing ? 1 : kMostBudgets);
     };
-    for (uint64_t i = 0; pair_.law.empty() && !stop; ++i) {
-      if (i >= options_.cases && (pair_.acted == 0 || spent())) break;
-      run_history(i);
+    const bool again = !alike.empty();
+    if (again) pair_.cases = options_.cases;
+    for (uint64_t i = pair_.cases; pair_.law.empty() && !stop; ++i) {
+      if (i >= options_.cases && ((pair_.acted == 0 && !again) || spent())) break;
+      run_history(i, alike);
     }
     if (stop) pair_.cases = 0;  // it says nothing
     pair_.verdict = verdict();
@@ -155,10 +168,12 @@ class Pair {
     return changed_.empty() ? PlantVerdict::kInert : PlantVerdict::kMissed;
   }
 
-  void run_history(uint64_t number) {
+  void run_history(uint64_t number, const std::vector<Traits>& alike) {
     Choices choices = history_choices(options_.seed, number);
     const History h = generate_history(choices, histories_);
     const Traits of_history = traits_of(h);
+    const auto has = [&](const Traits& all) { return std::ranges::includes(of_history, all); };
+    if (!alike.empty() && std::ranges::none_of(alike, has)) return;
     Traits mine = of_history, changed_step;
     const HistoryResult result = shadowgraph::run_history(h, choices, [&] {
       std::vector<std::unique_ptr<Tap>> taps;
@@ -186,16 +201,30 @@ class Pair {
   std::string changed_;
 };
 
+/// Histories in which a pair's fault acted whose traits its backend has, too, each by another
+/// history: what they are, without what their steps have.
+std::vector<Traits> alike(const Seen& seen, const MatrixPair& pair) {
+  const auto of_fault = seen.of_faults.find(pair.fault);
+  if (of_fault == seen.of_faults.end()) return {};
+  std::set<Traits> all;
+  for (const Traits& traits : of_fault->second) {
+    if (!std::ranges::includes(seen.of_backends.at(pair.backend), traits)) continue;
+    Traits of_history = traits;
+    std::erase_if(of_history, is_of_step);
+    all.insert(std::move(of_history));
+  }
+  return {all.begin(), all.end()};
+}
+
 /// Why a fault never acts on a backend that has these traits: in every history in which it acted
 /// there is one of a few that the backend has not.
 std::string reason_of(const Seen& seen, const MatrixPair& pair) {
   const auto of_fault = seen.of_faults.find(pair.fault);
-  const std::vector<Traits> none;
-  const std::vector<Traits>& acting = of_fault == seen.of_faults.end() ? none : of_fault->second;
+  if (of_fault == seen.of_faults.end() || of_fault->second.empty())
+    return "it acted on none of these backends";
   const Traits& of_backend = seen.of_backends.at(pair.backend);
-  if (acting.empty()) return "it acted on none of these backends";
   std::vector<Traits> missing;  // of each of the histories
-  for (const Traits& traits : acting) {
+  for (const Traits& traits : of_fault->second) {
     Traits& rest = missing.emplace_back();
     std::ranges::set_difference(traits, of_backend, std::inserter(rest, rest.end()));
     if (rest.empty()) return "not together what it needs";
@@ -224,30 +253,43 @@ std::vector<MatrixPair> run_fault_matrix(
     const MatrixOptions& options, const std::function<void(size_t done, size_t of)>& progress,
     const std::atomic<bool>& stop) {
   std::vector<MatrixPair> pairs(faults.size() * backends.size());
+  std::vector<size_t> all(pairs.size()), again;
+  std::iota(all.begin(), all.end(), size_t{0});
+  std::vector<std::vector<Traits>> rare(pairs.size());  // of those that run again
   Seen seen;
   std::mutex mutex;
-  std::atomic<size_t> next = 0;
   size_t done = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < pairs.size(); i = next++) {
-      Pair pair(*faults[i / backends.size()], *backends[i % backends.size()], options);
-      MatrixPair result = pair.run(stop);
-      const std::lock_guard lock(mutex);
-      for (const auto& [trait, count] : pair.traits) {
-        seen.of_backends[result.backend].insert(trait);
-        seen.histories[trait] += count;
-      }
-      std::ranges::move(pair.acting, std::back_inserter(seen.of_faults[result.fault]));
-      pairs[i] = std::move(result);
-      progress(++done, pairs.size());
+  const auto run = [&](size_t i) {
+    Pair pair(*faults[i / backends.size()], *backends[i % backends.size()], options);
+    MatrixPair result = pair.run(stop, rare[i]);
+    const std::lock_guard lock(mutex);
+    for (const auto& [trait, count] : pair.traits) {
+      seen.of_backends[result.backend].insert(trait);
+      seen.histories[trait] += count;
     }
+    std::ranges::move(pair.acting, std::back_inserter(seen.of_faults[result.fault]));
+    pairs[i] = std::move(result);
+    progress(++done, all.size() + again.size());
   };
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int threads = options.threads > 0 ? options.threads : std::max(1, cores);
-  std::vector<std::thread> workers;
-  for (int i = 1; i < threads; ++i) workers.emplace_back(work);
-  work();
-  for (std::thread& worker : workers) worker.join();
+  const auto run_all = [&](const std::vector<size_t>& numbers) {
+    std::atomic<size_t> next = 0;
+    const auto work = [&] {
+      for (size_t n = next++; n < numbers.size(); n = next++) run(numbers[n]);
+    };
+    const int cores = static_cast<int>(std::thread::hardware_concurrency());
+    const int threads = options.threads > 0 ? options.threads : std::max(1, cores);
+    std::vector<std::thread> workers;
+    for (int i = 1; i < threads; ++i) workers.emplace_back(work);
+    work();
+    for (std::thread& worker : workers) worker.join();
+  };
+  run_all(all);
+  for (const size_t i : all) {
+    if (stop || pairs[i].verdict != PlantVerdict::kNeverActed) continue;
+    rare[i] = alike(seen, pairs[i]);
+    if (!rare[i].empty()) again.push_back(i);
+  }
+  run_all(again);
   for (MatrixPair& pair : pairs) {
     if (pair.cases == 0) continue;
     if (pair.verdict == PlantVerdict::kNeverActed) pair.why = reason_of(seen, pair);

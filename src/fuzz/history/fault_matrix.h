@@ -17,7 +17,9 @@ namespace shadowgraph {
 struct MatrixOptions {
   uint64_t seed = 1;
   // Histories of a pair, the same for every fault; one that acted and is not found goes on for
-  // `seconds`, and twelve times as long where it acted in fewer than 20
+  // `seconds`, and twelve times as long where it acted in fewer than 20. So does one that did not
+  // act though its backend has all that a history had in which the fault acted elsewhere, with
+  // histories like those alone
   uint64_t cases = 60;
   double seconds = 5;
   int threads = 0;  // pairs at once; 0: one a core
