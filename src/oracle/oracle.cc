@@ -179,25 +179,39 @@ double head_scale(std::span<const float> scales, const AttentionParams& p, const
   return scales[scale_index(scales, static_cast<int64_t>(r.index), kv_head, p.num_kv_heads)];
 }
 
+/// The keys that each query and head of a request sees. Heads see the same ones unless something of
+/// their own says otherwise.
+class RequestKeys {
+ public:
+  RequestKeys(const AttentionParams& p, const Request& r)
+      : alike_(p.custom_mask.heads == 1 && p.terms.key_bias.empty() && p.terms.qq_bias.empty() &&
+               p.terms.relative_bias.empty()),
+        q_len_(r.q_len),
+        seen_(static_cast<size_t>(r.kv_len)) {
+    for (int32_t head = 0; head < (alike_ ? 1 : p.num_qo_heads); ++head) {
+      for (int32_t i = 0; i < r.q_len; ++i) {
+        keys_.push_back(visible_keys(p, r, head, i));
+        for (int32_t k : keys_.back()) seen_[static_cast<size_t>(k)] = 1;
+      }
+    }
+  }
+  const std::vector<int32_t>& of(int32_t head, int32_t query) const {
+    return keys_[static_cast<size_t>((alike_ ? 0 : head * q_len_) + query)];
+  }
+  bool seen(int32_t key) const { return seen_[static_cast<size_t>(key)] != 0; }
+
+ private:
+  const bool alike_;
+  const int32_t q_len_;
+  std::vector<std::vector<int32_t>> keys_;
+  std::vector<char> seen_;
+};
+
 void visit_request(const ConstTensorView& q, const DualChunkQueries* dual, const AttentionParams& p,
                    const Request& r, const VisitRow& visit) {
   const AttentionTerms& t = p.terms;
   const int32_t group = p.num_qo_heads / p.num_kv_heads;
-  // Heads see the same keys unless something of their own says otherwise.
-  const bool alike = p.custom_mask.heads == 1 && t.key_bias.empty() && t.qq_bias.empty() &&
-                     t.relative_bias.empty();
-  std::vector<std::vector<int32_t>> keys(static_cast<size_t>(alike ? 1 : p.num_qo_heads) *
-                                         static_cast<size_t>(r.q_len));
-  const auto keys_of = [&](int32_t head, int32_t i) -> std::vector<int32_t>& {
-    return keys[static_cast<size_t>((alike ? 0 : head * r.q_len) + i)];
-  };
-  std::vector<char> seen(static_cast<size_t>(r.kv_len));
-  for (int32_t head = 0; head < (alike ? 1 : p.num_qo_heads); ++head) {
-    for (int32_t i = 0; i < r.q_len; ++i) {
-      keys_of(head, i) = visible_keys(p, r, head, i);
-      for (int32_t k : keys_of(head, i)) seen[static_cast<size_t>(k)] = 1;
-    }
-  }
+  const RequestKeys keys(p, r);
   OracleRow row;
   const bool scales = dual != nullptr && !dual->scales.empty();
   row.soft_cap = p.logits_soft_cap;
@@ -215,7 +229,7 @@ void visit_request(const ConstTensorView& q, const DualChunkQueries* dual, const
     Eigen::ArrayXd key_scales = Eigen::ArrayXd::Ones(r.kv_len);
     row.value_scale_max = r.v_scaled ? 0 : 1;
     for (int32_t key = 0; key < r.kv_len; ++key) {
-      if (!seen[static_cast<size_t>(key)]) continue;
+      if (!keys.seen(key)) continue;
       const TokenScales z = r.load(kv_head, key, k.row(key).data(), v.row(key).data());
       key_scales[key] = z.k;
       v.row(key) *= z.v;
@@ -230,7 +244,7 @@ void visit_request(const ConstTensorView& q, const DualChunkQueries* dual, const
       row.row = r.first_row + i;
       row.temperature = temperature_at(t, int64_t{r.kv_len} - r.q_len + i);
       for (row.head = kv_head * group; row.head < (kv_head + 1) * group; ++row.head) {
-        row.keys = keys_of(row.head, i);
+        row.keys = keys.of(row.head, i);
         const std::vector<KeyRun> runs = runs_of(q, dual, row.keys, r.kv_len - r.q_len + i);
         resize_logits(row);
         row.query_max = 0;

@@ -102,10 +102,48 @@ double ReadingResults::added_at(const Reading& r, const HeadRow& cell, int32_t p
       .sum;
 }
 
+/// Of the one row: a temperature is a larger scale under a larger cap; all that is added, a bias of
+/// each key, which lives in *bias.
+AttentionParams ReadingResults::params_of(const Reading& r, const HeadRow& cell, int32_t kv_head,
+                                          const std::vector<int32_t>* places,
+                                          std::vector<float>* bias) {
+  AttentionParams p = r.params;
+  p.num_qo_heads = p.num_kv_heads = 1;
+  p.causal = false;
+  p.window_left = p.window_right = -1;
+  const AttentionTerms& t = r.params.terms;
+  const int64_t once = r.twice ? r.twice->second : std::ssize(r.keys);
+  const double temperature =
+      temperature_at(t, r.ahead.value_or(once - r.q_len) + (r.one_query ? 0 : cell.query));
+  p.sm_scale = static_cast<float>(double{r.params.sm_scale} * r.logit_factor * temperature);
+  p.logits_soft_cap *= static_cast<float>(temperature);
+  p.terms = {};
+  p.terms.q_scale = t.q_scale, p.terms.out_scale = t.out_scale;
+  const auto scale = [&](std::span<const float> scales, const auto& of) {
+    if (scales.empty()) return scales;
+    const int32_t head = of ? of(kv_head) : kv_head;
+    return scales.subspan(
+        scale_index(scales, static_cast<int64_t>(r.request), head, r.params.num_kv_heads), 1);
+  };
+  p.terms.k_scales = scale(t.k_scales, r.k_scale_of);
+  p.terms.v_scales = scale(t.v_scales, r.v_scale_of);
+  if (places != nullptr && t.changes_scores()) {
+    for (const int32_t k : *places) {
+      const int32_t place = k < once ? k : r.twice->first + static_cast<int32_t>(k - once);
+      bias->push_back(static_cast<float>(added_at(r, cell, place)));
+    }
+    p.terms.key_bias = *bias;
+  }
+  if (!r.params.sinks.empty())
+    p.sinks = r.params.sinks.subspan(
+        static_cast<size_t>(r.sink_of ? r.sink_of(cell.head) : cell.head), 1);
+  return p;
+}
+
 bool ReadingResults::visit_row(const Reading& r, const HeadRow& cell, std::vector<int32_t> tokens,
                                const std::vector<int32_t>* places, const VisitRow& visit) const {
   int32_t kv_head = kv_head_of(r, cell.head);
-  const int32_t scaled_head = kv_head;
+  const int32_t own_kv_head = kv_head;
   const int64_t query = r.first_query + (r.one_query ? 0 : cell.query);
   if (std::ranges::find(tokens, kNoToken) != tokens.end()) return false;
   if (query < 0 || query >= scene_.q.shape[0]) return false;
@@ -136,39 +174,8 @@ bool ReadingResults::visit_row(const Reading& r, const HeadRow& cell, std::vecto
     c.k.page_stride = c.v.page_stride = 1;
     if (std::ranges::any_of(tokens, [&](int32_t at) { return at >= c.num_pages; })) return false;
   }
-  call.params = r.params;
-  call.params.num_qo_heads = call.params.num_kv_heads = 1;
-  call.params.causal = false;
-  call.params.window_left = call.params.window_right = -1;
-  // A temperature is a larger scale under a larger cap; all that is added, a bias of each key.
-  const AttentionTerms& t = r.params.terms;
-  const int64_t once = r.twice ? r.twice->second : std::ssize(r.keys);
-  const double temperature =
-      temperature_at(t, r.ahead.value_or(once - r.q_len) + (r.one_query ? 0 : cell.query));
-  call.params.sm_scale =
-      static_cast<float>(double{r.params.sm_scale} * r.logit_factor * temperature);
-  call.params.logits_soft_cap *= static_cast<float>(temperature);
-  call.params.terms = {};
-  call.params.terms.q_scale = t.q_scale, call.params.terms.out_scale = t.out_scale;
-  const auto scale = [&](std::span<const float> scales, const auto& of) {
-    if (scales.empty()) return scales;
-    const int32_t head = of ? of(scaled_head) : scaled_head;
-    return scales.subspan(
-        scale_index(scales, static_cast<int64_t>(r.request), head, r.params.num_kv_heads), 1);
-  };
-  call.params.terms.k_scales = scale(t.k_scales, r.k_scale_of);
-  call.params.terms.v_scales = scale(t.v_scales, r.v_scale_of);
   std::vector<float> bias;
-  if (places != nullptr && t.changes_scores()) {
-    for (const int32_t k : *places) {
-      const int32_t place = k < once ? k : r.twice->first + static_cast<int32_t>(k - once);
-      bias.push_back(static_cast<float>(added_at(r, cell, place)));
-    }
-    call.params.terms.key_bias = bias;
-  }
-  if (!r.params.sinks.empty())
-    call.params.sinks = r.params.sinks.subspan(
-        static_cast<size_t>(r.sink_of ? r.sink_of(cell.head) : cell.head), 1);
+  call.params = params_of(r, cell, own_kv_head, places, &bias);
   for_each_row(call, visit);
   return true;
 }

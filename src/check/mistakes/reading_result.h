@@ -48,6 +48,9 @@ class ReadingResults {
   std::vector<int32_t> seen_places(const Reading& reading, const HeadRow& cell) const;
   /// What terms add to the logit of a place.
   static double added_at(const Reading& reading, const HeadRow& cell, int32_t place);
+  /// The parameters of a row, of these places.
+  static AttentionParams params_of(const Reading& reading, const HeadRow& cell, int32_t kv_head,
+                                   const std::vector<int32_t>* places, std::vector<float>* bias);
   /// The oracle's row over these keys, of these places: null where it is to have no bias of places.
   /// False where nothing is known of one of the keys.
   bool visit_row(const Reading& reading, const HeadRow& cell, std::vector<int32_t> tokens,

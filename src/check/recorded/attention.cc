@@ -124,17 +124,9 @@ class AttentionJudge : public CaseJudge {
   }
 
  private:
-  /// FlashInfer's plan and run made it, over slots that follow each other where there are pages.
-  /// Its twin has no terms.
+  /// FlashInfer's plan and run made it.
   bool is_planned(size_t call) const {
-    const auto* paged = std::get_if<PagedAttention>(&calls_[call]);
-    const auto has_terms = [](const auto& c) {
-      if constexpr (requires { c.params; })
-        return c.params.terms.any() || c.params.custom_mask.heads > 1;
-      return false;
-    };
-    if (std::visit(has_terms, calls_[call])) return false;
-    if (paged != nullptr && !slot_view(paged->cache).well_formed) return false;
+    if (!can_be_planned(calls_[call])) return false;
     return std::ranges::any_of(c_.recorded, [&](const Recorded& r) {
       return r.call == call && r.kernel.starts_with("flashinfer_") &&
              r.kernel != "flashinfer_mla" && r.known_wrong.empty();

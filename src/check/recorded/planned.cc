@@ -227,4 +227,15 @@ Status run_planned(const AnyCall& call, const SplitConfig& split, PlannedResult*
       call);
 }
 
+bool can_be_planned(const AnyCall& call) {
+  const auto* paged = std::get_if<PagedAttention>(&call);
+  if (paged != nullptr && !slot_view(paged->cache).well_formed) return false;
+  const auto has_terms = [](const auto& c) {
+    if constexpr (requires { c.params; })
+      return c.params.terms.any() || c.params.custom_mask.heads > 1;
+    return false;
+  };
+  return !std::visit(has_terms, call);
+}
+
 }  // namespace shadowgraph

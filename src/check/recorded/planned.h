@@ -25,6 +25,9 @@ struct PlannedResult {
   PlannedResult& operator=(PlannedResult&&) = default;
 };
 
+/// Over slots that follow each other where there are pages, and without terms, which the twin has
+/// not.
+bool can_be_planned(const AnyCall& call);
 /// A call without cu_seqlens_q is planned as a decode, others as a prefill. Pages become slots, as
 /// SGLang hands them over. Requires calls that the engine accepts, with f32, f16 or bf16 caches, in
 /// NHD or HND. Not ok: what the planner refuses.

@@ -127,6 +127,11 @@ void read_terms(CaseReader& reader, std::span<const int32_t> kv_lens, AttentionP
   if (reader.has("out_scale")) t.out_scale = reader.positive("out_scale");
 }
 
+void refuse_terms(CaseReader& reader, const AttentionParams& p, const std::string& kind) {
+  if (p.terms.any())
+    reader.bad_field("kind", "a call in one part, where there are terms of scores or keys", kind);
+}
+
 void bind_packed(CaseReader& reader, std::string_view axis, std::string_view padded,
                  std::span<const int32_t> lens) {
   int64_t rows = std::accumulate(lens.begin(), lens.end(), int64_t{0});

@@ -21,6 +21,9 @@ AttentionParams read_params(CaseReader& reader,
 /// AttentionTerms, and k_scale and v_scale as tensors. kv_lens: keys of each request.
 void read_terms(CaseReader& reader, std::span<const int32_t> kv_lens, AttentionParams* p);
 
+/// A finding where a case in parts, of that kind, has terms.
+void refuse_terms(CaseReader& reader, const AttentionParams& p, const std::string& kind);
+
 /// Offsets of packed rows: the tensor `name`, or `padded` (qo_indptr_padded), between whose
 /// requests there may be rows of nobody; *seqused then has the lengths. bind_packed: before tensors
 /// are read, `axis` ("rows", "keys") becomes as many rows as there are.

@@ -77,9 +77,7 @@ void read_flashinfer_parts(CaseReader& reader, RecordedCase* c) {
   if (!reader.ok()) return;
   PagedAttention one_pass = read_paged_call(reader, b, *c);
   one_pass.params.causal = true;
-  if (one_pass.params.terms.any())
-    reader.bad_field("kind", "a call in one part, where there are terms of scores or keys",
-                     c->kind);
+  refuse_terms(reader, one_pass.params, c->kind);
   PagedAttention prefix_window = one_pass;
   prefix_window.pages = read_csr(reader, b, "prefix_", "prefix_last_page_len", b.prefix_lens);
   prefix_window.params.causal = false;
