@@ -242,8 +242,10 @@ class LineJudge {
     refused_.add(twin.broken());
     if (!refused_.ok()) return "";
     if (!status.ok())
-      return skip(twin.too_large() ? LawId("skip.large") : LawId("skip.refused_by_twin"),
-                  "the twin refuses it: " + status.findings()[0].to_string());
+      return skip(
+          twin.too_large() ? LawId("skip.large") : LawId("skip.refused_by_twin"),
+          (info.name == "laws" ? "nothing says what such a step has: " : "the twin refuses it: ") +
+              status.findings()[0].to_string());
     names_ = names_of_fields(info, &twin.meta());
     judged("trace.exception");
     if (!line_.exception.empty()) {
