@@ -1,6 +1,7 @@
 #include "check/recorded/other_arithmetic.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -27,20 +28,16 @@ void suggest_arithmetic(const AnyCall& call, const Recorded& recorded, const Res
   if (open == j->findings.findings().end()) return;
   LawCounts not_counted;
   const CountsJudgements trials(&not_counted);
-  const Arithmetic* narrowest = nullptr;
-  double nearest = 0;
-  for (const Arithmetic& other : kArithmetics) {
-    if (!is_of_kernels(other.kernel) || other.kernel == recorded.kernel) continue;
-    const Judgement as = judge(call, result, with_declared(other, recorded.declared), how);
-    const double ratio = std::max(as.error_over_bound, as.lse_error_over_bound);
-    if (as.findings.ok() && ratio >= nearest) narrowest = &other, nearest = ratio;
-  }
-  if (narrowest == nullptr) return;
+  const auto* const other = std::ranges::find_if(kArithmetics, [&](const Arithmetic& a) {
+    return is_of_kernels(a.kernel) && a.kernel != recorded.kernel &&
+           judge(call, result, with_declared(a, recorded.declared), how).findings.ok();
+  });
+  if (other == std::end(kArithmetics)) return;
   for (Finding& f : j->findings.findings()) {
     const int64_t wrong = f.diagnosis[0].wrong;
     f.diagnosis.insert(f.diagnosis.begin(),
                        {"arithmetic",
-                        "The bound of " + std::string(narrowest->kernel) +
+                        "The bound of " + std::string(other->kernel) +
                             " accepts every row: is that how the kernel computes?",
                         wrong, wrong});
   }

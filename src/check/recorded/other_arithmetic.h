@@ -7,9 +7,9 @@
 
 namespace shadowgraph {
 
-/// Adds to a diagnosis that explains no result in full, as its likeliest cause, the listed
-/// arithmetic with the narrowest bound that accepts every row, if there is one. j: the judgement of
-/// the same result, diagnosed.
+/// Adds to a diagnosis that does not explain all results, as its likeliest cause, the first listed
+/// arithmetic whose bound accepts every row, if there is one. j: the judgement of the same result,
+/// diagnosed.
 void suggest_arithmetic(const AnyCall& call, const Recorded& recorded, const Result& result,
                         const JudgeOptions& how, Judgement* j);
 
