@@ -71,8 +71,9 @@ struct Worst {
                   std::to_string(col % dim) + "]";
     got_text += " (";
     if (std::isfinite(ratio)) got_text += decimal(ratio, "%.3g") + " times the bound; ";
+    // Rows without keys are judged by out and LSE together.
     got_text += std::to_string(violations) + " of " + std::to_string(seen) + " judged values of " +
-                field + ")";
+                (*why == 0 ? field : "such rows") + ")";
     findings.add(make_finding(law, at(prefix + field, row, col), expected_text, got_text));
   }
 };
@@ -118,7 +119,8 @@ class Judge {
     }
     if (options_.recorded && nan_rows_ > 0)
       judgement_.notes.push_back(std::to_string(nan_rows_) +
-                                 " rows are NaN in float64, too: q, keys or values hold a NaN");
+                                 (nan_rows_ == 1 ? " row is" : " rows are") +
+                                 " NaN in float64, too: q, keys or values hold a NaN");
     judgement_.error_over_bound = out_.ratio;
     judgement_.lse_error_over_bound = std::max(lse_.ratio, top_.ratio);
     return std::move(judgement_);
