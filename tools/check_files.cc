@@ -198,7 +198,7 @@ Finding passed_over(std::string_view law, std::string field, std::string why) {
   finding.id = law;
   if (const Law* listed = find_law(law); listed != nullptr) finding.title = listed->sentence;
   finding.where.field = std::move(field);
-  finding.expected = "judged", finding.got = std::move(why);
+  finding.expected = "a part that is judged", finding.got = std::move(why);
   return finding;
 }
 

@@ -170,6 +170,7 @@ class Check {
     std::vector<SkippedCase> skipped;
     Status faults = read_safetensors(file->path, &content);
     if (faults.ok()) faults = parse_recorded_cases(content, file->path, &cases, &skipped);
+    faults.add(take_unknown_arithmetics(file->path, &cases));
     keep_chosen(names_systems(content) ? "recurrent vectors" : "kernel vectors", faults, &cases,
                 &skipped, file);
     const RecordedOptions how{.arith = options_.common.arith,

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "arithmetic_words.h"
 #include "backends/fill/buffer_info.h"
+#include "check/bounds/arithmetic.h"
 #include "check/laws/metadata_laws.h"
 #include "check/mistakes/hints.h"
 #include "check/mistakes/mistakes.h"
@@ -37,6 +39,13 @@ std::string shape_of(const BufferInfo& field) {
     case FieldShape::kScalar: break;
   }
   return "number";
+}
+
+/// A hint's words, with what stands for the parts that a judge fills in.
+std::string plain(std::string_view words) {
+  std::string s(words);
+  std::erase_if(s, [](char c) { return c == '{' || c == '}'; });
+  return s;
 }
 
 /// Scalars are the host's: launches read them eagerly, and at capture what a graph freezes of them.
@@ -173,7 +182,7 @@ Listing list_mistakes() {
   Listing listing{"mistakes", {"id", "what went wrong", "in metadata", "refs"}, {}};
   const auto add = [&](std::string_view id, std::string_view sentence, const Hint& hint) {
     listing.rows.push_back(
-        {std::string(id), std::string(sentence), std::string(hint.words), std::string(hint.refs)});
+        {std::string(id), std::string(sentence), plain(hint.words), std::string(hint.refs)});
   };
   for (const Mistake& m : all_mistakes()) {
     const Hint* hint = find_hint(m.id);
@@ -208,17 +217,14 @@ Listing list_laws(const std::string& name) {
 }
 
 Listing list_arithmetics() {
-  Listing listing{"arithmetics", {"kernel", "declared", "preset of"}, {}};
+  Listing listing{"arithmetics", {"kernel", "how it computes", "preset of"}, {}};
   const std::vector<std::pair<std::string, std::string>> presets = kernels_of_recordings();
-  const auto add = [&](const char* name, const char* declared) {
+  for (const Arithmetic& a : kArithmetics) {
     std::string kinds;
     for (const auto& [kernel, kind] : presets)
-      if (kernel == name) kinds += (kinds.empty() ? "" : ", ") + kind;
-    listing.rows.push_back({name, declared, kinds});
-  };
-#define SG_ARITHMETIC(name, ...) add(#name, #__VA_ARGS__);
-#include "check/bounds/arithmetics.inc"
-#undef SG_ARITHMETIC
+      if (kernel == a.kernel) kinds += (kinds.empty() ? "" : ", ") + kind;
+    listing.rows.push_back({std::string(a.kernel), words_of(a), kinds});
+  }
   return listing;
 }
 

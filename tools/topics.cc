@@ -249,8 +249,9 @@ Topic topic_of_field(const std::string& name) {
   Listing listing = list_fields("", name);
   std::string rows;
   for (const auto& row : listing.rows)
-    rows += fmt::format("\n  {}: {}, {}{}{}, refs {}", row[0], row[2], row[3],
-                        row[4].empty() ? "" : "; laws ", row[4], row[5]);
+    rows += fmt::format("\n  {}: {}, {}{}{}{}{}", row[0], row[2], row[3],
+                        row[4].empty() ? "" : "; laws ", row[4], row[5].empty() ? "" : "; refs ",
+                        row[5]);
   return {name,
           text_of(name, "field of traces", "Recorded metadata, judged by what the twin makes.",
                   {{"Judged", rows}}),
@@ -281,6 +282,34 @@ Topic topic_of_recorded(std::string_view name) {
           text_of(name, "key of recordings", "A member or tensor of a recorded case.",
                   {{"In the forms", forms}, {"Three files to copy", "docs/recordings.md"}}),
           std::move(listing), true};
+}
+
+/// The forms of recordings, each with its names.
+void add_forms(std::vector<Topic>* topics) {
+  std::map<std::string, Listing> forms;
+  const Listing all = list_keys();
+  for (const auto& row : all.rows) {
+    std::string_view words = row[0];
+    if (!words.starts_with("recording ")) continue;
+    while (words.find(' ') != words.npos) {
+      words.remove_prefix(words.find(' ') + 1);
+      Listing& form = forms
+                          .try_emplace(std::string(words.substr(0, words.find(' '))),
+                                       Listing{all.kind, all.columns, {}})
+                          .first->second;
+      form.rows.push_back(row);
+    }
+  }
+  for (auto& [name, form] : forms) {
+    std::string names;
+    for (const auto& row : form.rows)
+      names += fmt::format("\n  {}: {}; {}", row[1], row[2], row[3]);
+    topics->push_back(
+        {name,
+         text_of(name, "form of recordings", "A kind of recorded case.",
+                 {{"Its names", names}, {"Three files to copy", "docs/recordings.md"}}),
+         std::move(form), true});
+  }
 }
 
 /// The page on recordings, and all their keys.
@@ -379,6 +408,7 @@ std::vector<Topic> all_topics() {
   add_rows(list_kernels(), "kernel", 1, "", &topics);
   add_rows(list_grids(), "grid", 2, "Small steps or programs, one after the other: ", &topics);
   add_rows(list_arithmetics(), "arithmetic", 1, "The error bound counts: ", &topics);
+  add_forms(&topics);
   for (const FuzzFeature& feature : describe_features()) add_feature(feature, &topics);
   for (const auto& row : list_targets().rows)
     topics.push_back({row[0],

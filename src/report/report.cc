@@ -127,6 +127,9 @@ int Report::exit_code() const {
 std::string Report::verdict() const {
   const int64_t open = open_findings();
   const std::string missed = missed_faults(), found = found_faults();
+  const auto caught =
+      std::ranges::count_if(faults, &FaultReport::detected) +
+      std::ranges::count_if(matrix, [](const FaultPair& p) { return p.verdict == "found"; });
   std::string s = bad_input               ? "bad input"
                   : !missed.empty()       ? "not noticed: " + missed
                   : !found.empty()        ? found + "; not clean"
@@ -134,9 +137,12 @@ std::string Report::verdict() const {
                   : !void_verdict.empty() ? void_verdict
                   : cases == 0            ? "nothing was judged"
                   : is_partial()          ? "clean as far as judged"
-                                          : "clean";
-  s += fmt::format(": {} case{} judged, {} finding{}", cases, cases == 1 ? "" : "s", open,
-                   open == 1 ? "" : "s");
+                  : caught > 0 ? fmt::format("{} planted fault{} found, none missed", caught,
+                                             caught == 1 ? "" : "s")
+                               : "clean";
+  s += fmt::format(": {} case{} judged", cases, cases == 1 ? "" : "s");
+  // A fault that is found leaves no finding.
+  if (caught == 0 || open > 0) s += fmt::format(", {} finding{}", open, open == 1 ? "" : "s");
   if (waived_findings() > 0) s += fmt::format(", {} waived", waived_findings());
   if (skipped > 0) s += fmt::format(", {} skipped", skipped);
   if (unknown_backends > 0) s += fmt::format(" ({} of unknown backends)", unknown_backends);

@@ -20,6 +20,7 @@ constexpr size_t kWorstCases = 10;  // of those judged; JSON has all
 constexpr size_t kCoverage = 20;    // backends, modes and phases, each in a line
 constexpr size_t kNotes = 20;       // different notes about cases
 constexpr size_t kPrograms = 20;    // of conformance, one by one; JSON has all
+constexpr size_t kTerminal = 100;   // columns that a listing may have
 constexpr size_t kTitle = 60;       // columns of a fault's title
 constexpr int kBarWidth = 40;
 
@@ -301,7 +302,7 @@ std::string render_text(const Report& r, const RenderOptions& options) {
 std::string render_text(const Listing& listing, const RenderOptions& options) {
   Table table(listing.columns.size(), listing.columns);
   for (const auto& row : listing.rows) table.add(row);
-  return table.render(Style{options.color});
+  return table.render(Style{options.color}, kTerminal);
 }
 
 }  // namespace shadowgraph

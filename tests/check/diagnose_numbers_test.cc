@@ -71,8 +71,8 @@ TEST(DiagnoseNumbers, KeysThatAreNoneAreCounted) {
                  });
   };
   const std::string is = "sum.no_keys: Keys that are none weigh in the sum, and have no value, ";
-  EXPECT_EQ(of_mass(0, 12, 0), is + "12 of logit 0 (36 of 36 wrong results)");
-  EXPECT_EQ(of_mass(3, 63, -3), is + "63 of logit -3 (36 of 36 wrong results)");
+  EXPECT_EQ(of_mass(0, 12, 0), is + "12 of them, each with the logit 0 (36 of 36 wrong results)");
+  EXPECT_EQ(of_mass(3, 63, -3), is + "63 of them, each with the logit -3 (36 of 36 wrong results)");
 }
 
 /// One query over so many keys of one head, its first element wrong.

@@ -91,6 +91,10 @@ TEST(DiagnoseResults, ARequestWithoutKeysMeetsNothing) {
   EXPECT_EQ(name_of(lab.scene(), lab.result()), "");
   std::memset(lab.row(3), kNanByte, 2 * 4 * kHeads * kDim);
   EXPECT_EQ(name_of(lab.scene(), lab.result()), "values.no_number");
+  EXPECT_EQ(name_of(lab.scene(), lab.result(), false), "row.mark") << "of a recorded kernel";
+  lab.run();
+  lab.lse_of(3, 0) = INFINITY;
+  EXPECT_EQ(name_of(lab.scene(), lab.result(), false), "lse.infinite");
 }
 
 TEST(DiagnoseResults, OfPartsThatAreNoNumbersNoMergeIsKnown) {

@@ -115,6 +115,10 @@ inline std::vector<MadeMistake> slips_of_rows() {
          for (const int64_t token : {1, 4})
            std::memset(&l.lse_of(token, 0), kUnwritten, 4 * kHeads);
        }},
+      {"row.mark", [](Lab& l) { l.keys[1].clear(); },
+       [](Lab& l, Scene&) {
+         for (int64_t h = 0; h < kHeads; ++h) l.lse_of(3, h) = -1e4f;
+       }},
       {"values.hidden", [](Lab& l) { l.params.window_left = 5; },
        [](Lab& l, Scene&) {
          // Keys before the windows have been given back, and are NaN.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -157,6 +158,89 @@ TEST(Promises, RowsWithOtherInputsCannotHaveTheSameBits) {
   const RecordedVerdict v = judge_recorded(c);
   EXPECT_EQ(findings_of(v), Ids{"vector.case rows_of"});
   EXPECT_EQ(v.findings.findings()[0].where.row, 1);
+}
+
+TEST(Promises, WhatDiffersOfTheInputsIsNamed) {
+  const auto got = [](const std::function<void(PagedAttention&)>& change) {
+    RecordedCase c = case_named("reports/same_rows.safetensors", "same-rows-same-bits");
+    change(std::get<PagedAttention>(c.same_rows->calls[0]));
+    const RecordedVerdict v = judge_recorded(c);
+    return v.findings.ok() ? "" : v.findings.findings()[0].got;
+  };
+  EXPECT_EQ(got([](PagedAttention&) {}), "");
+  EXPECT_EQ(got([](PagedAttention& call) { call.params.sm_scale *= 2; }), "others: sm_scale");
+  EXPECT_EQ(got([](PagedAttention& call) { call.params.logits_soft_cap = 9; }), "others: softcap");
+  EXPECT_EQ(got([](PagedAttention& call) { call.params.window_left = 0; }),
+            "others: how many keys it sees");
+  EXPECT_EQ(got([](PagedAttention& call) { std::swap(call.cache.k, call.cache.v); }),
+            "others: keys, values");
+  std::vector<std::byte> q;
+  EXPECT_EQ(got([&](PagedAttention& call) {
+              const int64_t size = call.q.numel() * static_cast<int64_t>(size_of(call.q.dtype));
+              q.assign(call.q.data, call.q.data + size);
+              q[1] ^= std::byte{0x40};
+              call.q.data = q.data();
+            }),
+            "others: q");
+}
+
+TEST(Promises, AnArithmeticThatNoListHasIsBadInput) {
+  std::vector<RecordedCase> cases = cases_of("reports/padded_tile.safetensors");
+  const size_t all = cases.size();
+  EXPECT_TRUE(take_unknown_arithmetics("f", &cases).ok());
+  cases[1].gpu().kernel = "tensor_core";
+  const std::string id = cases[1].id;
+  const Status status = take_unknown_arithmetics("f", &cases);
+  ASSERT_EQ(status.findings().size(), 1U);
+  EXPECT_EQ(status.findings()[0].case_id, "f#" + id);
+  EXPECT_EQ(cases.size(), all - 1);
+  EXPECT_EQ(std::ranges::count(cases, id, &RecordedCase::id), 0);
+}
+
+TEST(Promises, AnArithmeticThatAcceptsEveryRowIsNamed) {
+  RecordedCase c = case_named("reports/same_rows.safetensors", "same-rows-alone");
+  const auto named = [&] {
+    std::vector<std::string> mistakes;
+    const RecordedVerdict v = judge_recorded(c, {.diagnose = true});
+    for (const Finding& f : v.findings.findings())
+      for (const Explanation& e : f.diagnosis) mistakes.push_back(e.mistake + ": " + e.sentence);
+    return mistakes;
+  };
+  EXPECT_TRUE(named().empty());
+  // One unit in the last place of a bf16 more: rounded weights make it, f32 does not.
+  ConstTensorView& out = c.gpu().out;
+  std::vector<std::byte> bytes(out.data, out.data + out.numel() * 2);
+  ASSERT_EQ(out.dtype, DType::kBF16);
+  bytes[0] ^= std::byte{1};
+  out.data = bytes.data();
+  EXPECT_TRUE(named().empty());
+  c.gpu().kernel = "plain_f32";
+  const std::vector<std::string> mistakes = named();
+  ASSERT_FALSE(mistakes.empty());
+  EXPECT_EQ(
+      mistakes[0],
+      "arithmetic: The bound of tensor_cores accepts every row: is that how the kernel computes?");
+  bytes[1] ^= std::byte{0x40};  // another number, which no arithmetic makes
+  ASSERT_EQ(named().size(), 1U);
+  EXPECT_TRUE(named()[0].starts_with("unknown: ")) << named()[0];
+}
+
+TEST(Promises, ANaNInTheInputIsToldSo) {
+  RecordedCase c = case_named("reports/padded_tile.safetensors", "padded-tile-right");
+  auto& call = std::get<PagedAttention>(c.attention().calls[0]);
+  std::vector<std::byte> q(
+      call.q.data, call.q.data + call.q.numel() * static_cast<int64_t>(size_of(call.q.dtype)));
+  std::fill_n(q.begin(), size_of(call.q.dtype), std::byte{0xff});
+  call.q.data = q.data();
+  const RecordedVerdict v = judge_recorded(c);
+  ASSERT_FALSE(v.findings.ok());
+  EXPECT_NE(v.findings.to_string().find("as q, keys or values of the row hold a NaN"),
+            std::string::npos);
+  EXPECT_NE(std::ranges::find_if(v.notes,
+                                 [](const std::string& note) {
+                                   return note.find(" NaN in float64, too") != std::string::npos;
+                                 }),
+            v.notes.end());
 }
 
 TEST(Promises, ACaseThatTheEngineRefusesHasNoRows) {

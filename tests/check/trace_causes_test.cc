@@ -224,7 +224,7 @@ std::vector<Cause> causes_of_columns() {
        {decode_line, row_1({-7777}), "-7777: never written"},
        {{decode_line, row_1({-1}), "-1: no page of any pool"}}},
       {"table.no_page",
-       {window_decode, row_1({40}), "40: no page of any pool"},
+       {window_decode, row_1({50}), "50: no page of any pool"},
        {{window_decode, row_1({39}), "39" + std::string(kStale)},
         {decode_line, row_1({40}), "40: a slot, of token 4 of request 1, where"}}},
       {"table.other_column",

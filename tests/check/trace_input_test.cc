@@ -87,10 +87,10 @@ TEST(TraceReports, EachLineIsAnsweredAsWhoeverReportedItNeeds) {
 
 TEST(TraceInput, CopiesOfLengthsAreTheLengths) {
   TraceLine line = replay_line();  // lengths 5 and 9, and 1 of padding
-  for (const auto& lens : {std::vector<int64_t>{5, 9, 1}, std::vector<int64_t>{5, 9}}) {
-    line.input["seq_lens_cpu"] = numbers(lens);
-    EXPECT_EQ(found(line), "ok");
-  }
+  line.input["seq_lens_cpu"] = numbers({5, 9, 1});
+  EXPECT_EQ(found(line), "ok");
+  line.input["seq_lens_cpu"] = numbers({5, 9});
+  EXPECT_EQ(found(line), "len.copy: x: seq_lens_cpu is 2, expected 3 rows");
   line.input["seq_lens_cpu"] = numbers({5, 9, 2});
   EXPECT_EQ(found(line), "len.copy: x: seq_lens_cpu[2] is 2, expected 1 as in seq_lens");
   for (const auto& lens : {std::vector<int64_t>{}, std::vector<int64_t>{5, 9, 1, 1}}) {
@@ -111,6 +111,45 @@ TEST(TraceInput, TheSumOfLengthsCountsPadding) {
             "seq_lens");
   line.input["seq_lens_sum"].data[0] = 16;
   EXPECT_EQ(found(line), "len.copy: x: seq_lens_sum is 16, expected 15, the sum of seq_lens");
+}
+
+TEST(TraceInput, AnIntegerIsNoListOfOne) {
+  TraceLine line = replay_line();
+  line.input["seq_lens_sum"] = numbers({15});
+  EXPECT_EQ(refusals(line), Laws{"input.seq_lens_sum: a list of 1"});
+  line.input["raw_bs"] = numbers({2});
+  line.input["seq_lens_sum"] = {"pyint", {}, 1, {15}};
+  EXPECT_EQ(refusals(line), Laws{"input.raw_bs: a list of 1"});
+}
+
+TEST(TraceInput, NoRequestIsLongerThanTheContext) {
+  TraceLine line = replay_line();
+  line.config.max_context_len = 9;
+  EXPECT_EQ(found(line), "ok");
+  line.config.max_context_len = 8;
+  EXPECT_EQ(found(line),
+            "len.bound: x: config.max_context_len is 8, expected >= 9 tokens of request 1");
+  line = decode_line();
+  line.mode = "target_verify";  // drafts aside
+  line.config.num_draft_tokens = 2;
+  line.config.max_context_len = 9;
+  EXPECT_NE(laws(line).at(0), "len.bound config.max_context_len");
+  line.config.max_context_len = 8;
+  EXPECT_EQ(laws(line).at(0), "len.bound config.max_context_len");
+}
+
+TEST(TraceInput, TheMapToTheWindowsPoolHasEverySlotThatIsUsed) {
+  TraceLine line = decode_line();
+  std::vector<int64_t> map(45, 0);
+  for (const size_t slot : {size_t{8}, size_t{9}, size_t{10}, size_t{11}, size_t{20}, size_t{4}})
+    map[slot] = static_cast<int64_t>(slot);
+  line.input["full_to_swa"] = numbers(map);
+  EXPECT_EQ(laws(line), Laws{});
+  map.resize(43);
+  line.input["full_to_swa"] = numbers(map);
+  EXPECT_EQ(found(line),
+            "pool.window: x: full_to_swa is 43 entries, expected an entry for slot 43, for token 7 "
+            "of request 1");
 }
 
 TEST(TraceInput, StoredTokensAreThoseBeforeTheNewOnes) {

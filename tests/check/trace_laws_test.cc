@@ -146,6 +146,20 @@ TEST(TraceRoles, SlotsOfTheBatchAreHeldAgainstTheFields) {
   EXPECT_EQ(laws(line), Laws{"slot.write out_cache_loc 0"});
 }
 
+TEST(TraceRoles, WhatStandsInInputIsNamedThere) {
+  TraceLine line = line_of("roles-own-names");
+  line.input["out_cache_loc"] = line.expect["slot_mapping"];
+  EXPECT_EQ(found(line), "ok");
+  line.input["out_cache_loc"].data[1] = 99;
+  EXPECT_EQ(laws(line), Laws{"slot.write input.out_cache_loc 1"}) << "the builder's are right";
+  line.expect["slot_mapping"].data[1] = 99;
+  EXPECT_EQ(laws(line), (Laws{"slot.write input.out_cache_loc 1", "slot.write slot_mapping 1"}));
+  line = line_of("roles-decode");
+  line.input["positions"] = line.expect["positions"];
+  line.input["positions"].data[1] = 99;
+  EXPECT_EQ(laws(line), Laws{"step.positions input.positions 1"});
+}
+
 /// Two requests of 5 and 9 tokens whose 4 drafts are verified, in pages of 4.
 TraceLine verify_line() {
   TraceLine line = line_of("roles-decode");
@@ -223,7 +237,7 @@ TEST(TraceRoles, IdsBehindThePoolAreFoundIfItsSizeIsTold) {
        {"slot.write out_cache_loc 0", "table.slot kv_indices 0 1", "table.slot page_table 0 1"}},
       {"roles-decode",
        put(&TraceLine::expect, "page_table", 1, 30),
-       {"table.slot page_table 0 1"},
+       {"table.page_id page_table 0 1"},
        {"table.slot page_table 0 1"}},
       {"roles-replay",
        put(&TraceLine::expect, "out_cache_loc", 2, 64),
@@ -241,6 +255,19 @@ TEST(TraceRoles, IdsBehindThePoolAreFoundIfItsSizeIsTold) {
     line.config.pool_pages.reset();
     EXPECT_EQ(laws(line), id.without) << id.line;
   }
+}
+
+TEST(TraceRoles, ASlotWhereAPageBelongsIsSoInAPoolOfAnySize) {
+  TraceLine line = line_of("roles-decode");
+  line.expect.at("page_table").data[1] = 20;
+  for (const int32_t pages : {16, 64}) {
+    line.config.pool_pages = pages;
+    EXPECT_EQ(laws(line), Laws{"table.unit page_table 0 1"}) << pages;
+  }
+  line.config.pool_pages = 16;
+  line.expect.at("page_table").data[1] = 17;
+  EXPECT_NE(found(line).find("17: no page of any pool; the pool has 16 pages"), std::string::npos)
+      << found(line);
 }
 
 TEST(TraceRoles, AnEagerStepMayBePaddedByTokensThatAreStoredNowhere) {

@@ -94,7 +94,8 @@ TEST(TracePages, ASurplusPageIsOneFindingAndTellsWhatIsRead) {
   TraceLine line = paged_decode();
   list_pages(&line, "decode[0]", 4, {0, 3, 6}, {2, 5, 9, 3, 10, 1}, {1, 1});
   EXPECT_EQ(found(line),
-            "len.q_extent: x: decode[0].kv_indptr[1] is 3 after 0: (3 - 1) * 4 + 1 = 9 keys are "
+            "len.q_extent: x: decode[0].kv_indptr[1] is 3 after 0: 3 pages of 4, the last with 1: "
+            "9 keys are "
             "read, expected 2 (2 more: pages of 5 keys)");
 }
 
@@ -102,8 +103,9 @@ TEST(TracePages, APrefixWithoutTheNewTokenIsOneFinding) {
   TraceLine line = paged_decode();
   list_pages(&line, "decode[0]", 4, {0, 1, 4}, {2, 3, 10, 1}, {4, 1});
   EXPECT_EQ(laws(line), Laws{"len.q_extent decode[0].kv_indptr 1"});
-  EXPECT_NE(found(line).find("(1 - 1) * 4 + 4 = 4 keys are read: only the cached prefix"),
-            std::string::npos);
+  EXPECT_NE(
+      found(line).find("1 page of 4, the last with 4: 4 keys are read: only the cached prefix"),
+      std::string::npos);
 }
 
 TEST(TracePages, TheLastPageHasTheTokensThatAreLeft) {
@@ -113,7 +115,8 @@ TEST(TracePages, TheLastPageHasTheTokensThatAreLeft) {
     return line;
   };
   EXPECT_EQ(laws(of_last(1, 2)), Laws{"len.kv_extent decode[0].kv_last_page_len 1"});
-  EXPECT_NE(found(of_last(1, 2)).find("(3 - 1) * 4 + 2 = 10 keys are read"), std::string::npos);
+  EXPECT_NE(found(of_last(1, 2)).find("3 pages of 4, the last with 2: 10 keys are read"),
+            std::string::npos);
   EXPECT_EQ(laws(of_last(4, 1)), Laws{"len.kv_extent decode[0].kv_last_page_len 0"});
   for (const int64_t none : {-1, 0, 5})
     EXPECT_EQ(laws(of_last(none, 1)), Laws{"len.last_page decode[0].kv_last_page_len 0"}) << none;

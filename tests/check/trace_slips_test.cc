@@ -358,8 +358,8 @@ TEST(TraceSlips, PaddingOfAPoolOfKnownSize) {
     return [got](TraceLine& l) { at(l, "decode[0].kv_indices").data[8] = got; };
   };
   expect_found({{"behind the pool", lists, put(159),
-                 "table.page_id: x: decode[0].kv_indices[2, 0] is 159; the last one of the pool is "
-                 "158, expected a slot of the pool "
+                 "table.page_id: x: decode[0].kv_indices[2, 0] is 159; full_to_swa has 160 "
+                 "entries, expected a slot of the pool "
                  "in padding, too"},
                 {"before the pool", lists, put(-1),
                  "table.page_id: x: decode[0].kv_indices[2, 0] is -1, expected a slot of the pool "

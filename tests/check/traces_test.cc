@@ -444,9 +444,9 @@ TEST(TraceVerdicts, ACaptureHasTheRowsOfItsBucket) {
 TEST(TraceVerdicts, APageIdIsNoWrappedOne) {
   TraceLine line = decode_line();
   line.expect["page_table"].data[0] += int64_t{1} << 62;  // times 4 it is the right slot again
-  EXPECT_EQ(laws(line), Laws{"table.slot page_table 0 0"});
+  EXPECT_EQ(laws(line), Laws{"table.page_id page_table 0 0"});
   line.expect["page_table"].data[0] = std::numeric_limits<int64_t>::max();
-  EXPECT_EQ(laws(line), Laws{"table.slot page_table 0 0"});
+  EXPECT_EQ(laws(line), Laws{"table.page_id page_table 0 0"});
 }
 
 TEST(TraceVerdicts, ABatchThatContradictsItselfIsAFinding) {

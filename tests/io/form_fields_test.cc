@@ -119,10 +119,46 @@ TEST(FormFields, RowsAreOfAGoodCaseThatHasThem) {
       refused_with("rows_of", "same-rows-alon").expected.find("did you mean same-rows-alone?"),
       std::string::npos);
   EXPECT_EQ(refused_with("rows_of", "nobody").where.field, "rows_of");
+  EXPECT_EQ(refused_with("rows_of", id).expected, "another case of this file");
   EXPECT_EQ(refused_with("rows_count", 9).expected, "at most the 8 rows of same-rows-alone");
   EXPECT_EQ(refused_with("rows_from", 17).expected, "rows_from + rows_count at most 24");
   EXPECT_EQ(refused_with("rows_count", 0).where.field, "rows_count");
   EXPECT_TRUE(names(parse(only(file, id)).status, "rows_of"));
+}
+
+TEST(FormFields, RowsOfNoCaseAreRefused) {
+  const SafetensorsFile file = curated_file("reports/same_rows.safetensors");
+  for (const char* member : {"rows_from", "rows_count"}) {
+    SafetensorsFile changed = only(file, "same-rows-alone");
+    set_field(changed, "same-rows-alone", member, 1);
+    EXPECT_EQ(refused(changed).where.field, "rows_of") << member;
+    EXPECT_EQ(refused(changed).got, "missing") << member;
+  }
+}
+
+TEST(FormFields, APromiseNeedsAKernelThatRan) {
+  SafetensorsFile file = only(curated_file("reports/padded_tile.safetensors"), "padded-tile-right");
+  const std::string id = "padded-tile-right";
+  set_field(file, id, "gpu", false);
+  for (const char* name : {"/out_gpu", "/lse_gpu"}) file.tensors.erase(id + name);
+  EXPECT_TRUE(parse(file).status.ok()) << parse(file).status.to_string();
+  for (const char* member : {"arithmetic", "empty_rows", "splits", "tf32"}) {
+    SafetensorsFile changed = file;
+    set_field(changed, id, member, 7);
+    EXPECT_EQ(refused(changed).where.field, member);
+    EXPECT_TRUE(refused(changed).expected.starts_with("no such member where gpu is false"));
+  }
+}
+
+TEST(FormFields, AMissingMemberIsNamedWithItsTypeAndMeaning) {
+  const auto [id, file] = case_of_kind("paged_prefill");
+  SafetensorsFile changed = file;
+  Json metadata = Json::parse(changed.metadata.at(id));
+  metadata.erase("num_qo_heads");
+  changed.metadata.at(id) = metadata.dump();
+  const Status status = parse(changed).status;
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.findings()[0].expected, "integer: heads of q and out");
 }
 
 TEST(FormFields, APromiseOfEmptyRowsIsExactOrAMark) {

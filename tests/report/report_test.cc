@@ -484,17 +484,5 @@ TEST(Report, LargestGpuErrorIsPerDtypeAndNaNIsTheLargest) {
   EXPECT_TRUE(std::isnan(r.largest_gpu_error().at("bf16")));
 }
 
-TEST(Listing, IsATableOrItems) {
-  const Listing listing{
-      "kernels", {"name", "computes"}, {{"decode_paged", "one"}, {"merge", "two"}}};
-  EXPECT_EQ(render(listing, RenderOptions{}),
-            "name          computes\ndecode_paged  one\nmerge         two\n");
-  RenderOptions options;
-  options.format = Format::kJson;
-  EXPECT_EQ(json::parse(render(listing, options)),
-            json::parse(R"({"schema": "shadowgraph.list/1", "kind": "kernels",
-    "items": [{"name": "decode_paged", "computes": "one"}, {"name": "merge", "computes": "two"}]})"));
-}
-
 }  // namespace
 }  // namespace shadowgraph

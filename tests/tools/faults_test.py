@@ -70,6 +70,10 @@ class Matrix(unittest.TestCase):
                      "fault  12  found", "K11a   #.      1", "K31    ..      0", "never acted\nfault  columns  why"):
             self.assertIn(part, out)
 
+    def test_a_model_without_an_encoder_is_told_so(self):
+        out = run("faults", "--matrix", "--id", "K31", "--backend", "flashattention", "--backend", "gdn", "--cases", "30")[1]
+        self.assertRegex(out, r"(?m)^K31    2        no encoder$")
+
     def test_every_format_has_the_pairs(self):
         args = ("faults", "--matrix", "--id", "K31", "--backend", "gdn", "--cases", "5", "--format")
         suite = xml.fromstring(run(*args, "junit")[1].split("\n", 1)[1])
@@ -98,6 +102,8 @@ class Verdicts(unittest.TestCase):
         code, out, _ = run("faults", "--id", "K31", "--format", "json", "--budget-seconds", "120")
         self.assertEqual(code, CLEAN)
         self.assertEqual(json.loads(out)["faults"][0]["verdict"], "found")
+        out = run("faults", "--id", "K31", "--budget-seconds", "120")[1]
+        self.assertRegex(out.splitlines()[-1], r"^1 planted fault found, none missed: \d+ cases judged")
 
     def test_an_inert_fault_proves_nothing(self):
         code, out, _ = run("fuzz", "--backend", "dsa", "--plant", "K11", "--cases", "40")

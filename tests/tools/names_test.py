@@ -29,6 +29,33 @@ class ListAndExplain(unittest.TestCase):
             self.assertEqual((listing["schema"], listing["kind"]), ("shadowgraph.list/1", kind))
             self.assertIn(name, str(listing["items"]))
 
+    def test_lists_fit_a_terminal_as_far_as_their_words_do(self):
+        for kind in ("keys", "arithmetics", "mistakes", "references"):
+            lines = run("list", kind)[1].splitlines()
+            self.assertLessEqual(max(map(len, lines)), 100, kind)
+            words = " ".join(" ".join(item.values()) for item in json.loads(run("list", kind, "--format", "json")[1])["items"])
+            self.assertGreater(len(words.split()), len(lines), kind)
+
+    def test_words_are_for_people(self):
+        mistakes = run("list", "mistakes")[1] + run("explain", "table.no_page", "table.shifted", "table.other_unit")[1]
+        self.assertNotRegex(mistakes, "[{}]")
+        self.assertIn("no page or slot of any pool", mistakes)
+        arithmetics = json.loads(run("list", "arithmetics", "--format", "json")[1])["items"]
+        for a in arithmetics:
+            self.assertRegex(a["how it computes"], r"^[a-z].*\w$")
+            self.assertNotRegex(a["how it computes"], r"[:={}]|0x", a["kernel"])
+        computed = {a["kernel"]: a["how it computes"] for a in arithmetics}
+        self.assertIn("tensor cores add 16 products", run("explain", "tensor_cores")[1])
+        self.assertEqual(computed["flashinfer_merge"], "plain f32, in any order")
+        self.assertIn("parts of at least 64 keys", computed["fa3_split"])
+        self.assertNotEqual(computed["fa3"], computed["flashmla"])
+
+    def test_a_name_of_an_arithmetic_and_of_a_form_is_both(self):
+        out = run("explain", "fa2")[1]
+        for part in ("fa2 (arithmetic)", "fa2 (form of recordings)", "\n  page_table: tensor i32 [batch, any]; pages of"):
+            self.assertIn(part, out)
+        self.assertNotRegex(run("explain", "page_table")[1], r"refs *\n")
+
     def test_every_listed_invariant_can_be_explained(self):
         items = json.loads(run("list", "laws", "--format", "json")[1])["items"]
         code, out, _ = run("explain", *(item["id"] for item in items))

@@ -41,6 +41,7 @@ struct TraceConfig {
   // it, by name: nullopt says "any" or "none", a truth is 0 or 1
   std::string engine;
   std::map<std::string, std::optional<int32_t>, std::less<>> conventions;
+  std::vector<std::string> said, nulls;  // the keys of these that the line has; that hold nothing
 };
 
 /// A plan that a line records; its arguments are fields of `expect`, as "NAME.argument".

@@ -47,7 +47,7 @@ double ratio_of(double got, double expected, double bound, double largest) {
 struct Worst {
   double ratio = 0, got = 0, expected = 0, bound = 0;
   const char* field = "";
-  int64_t row = 0, col = 0, violations = 0, seen = 0;
+  int64_t row = 0, col = 0, dim = 0, violations = 0, seen = 0;  // dim: of a head, if it has several
 
   void see(const Worst& one) {
     ++seen;
@@ -63,10 +63,17 @@ struct Worst {
     if (violations == 0) return;
     std::string expected_text = decimal(expected);
     if (bound > 0) expected_text += " +- " + decimal(bound, "%.3g");
+    if (std::isnan(expected)) expected_text += ", as q, keys or values of the row hold a NaN";
     expected_text += why;
-    std::string got_text = decimal(got) + " (";
+    std::string got_text = decimal(got);
+    if (dim > 0)  // col counts elements of all heads
+      got_text += " at [" + std::to_string(row) + ", " + std::to_string(col / dim) + ", " +
+                  std::to_string(col % dim) + "]";
+    got_text += " (";
     if (std::isfinite(ratio)) got_text += decimal(ratio, "%.3g") + " times the bound; ";
-    got_text += std::to_string(violations) + " of " + std::to_string(seen) + " values)";
+    // Rows without keys are judged by out and LSE together.
+    got_text += std::to_string(violations) + " of " + std::to_string(seen) + " judged values of " +
+                (*why == 0 ? field : "such rows") + ")";
     findings.add(make_finding(law, at(prefix + field, row, col), expected_text, got_text));
   }
 };
@@ -84,6 +91,7 @@ class Judge {
       see_empty(row);
       return;
     }
+    nan_rows_ += row.out.isNaN().any();
     if (options_.exact) return see_exact(row);
     const DType out_type = result_.out.defined() ? result_.out.dtype : DType::kF32;
     const ErrorBound bound = error_bound(row, of_row(row), q_type_, out_type, result_.lse_sink);
@@ -109,6 +117,10 @@ class Judge {
     for (const auto& [mark, count] : marks_) {
       judgement_.notes.push_back(std::to_string(count) + " rows that see no key have " + mark);
     }
+    if (options_.recorded && nan_rows_ > 0)
+      judgement_.notes.push_back(std::to_string(nan_rows_) +
+                                 (nan_rows_ == 1 ? " row is" : " rows are") +
+                                 " NaN in float64, too: q, keys or values hold a NaN");
     judgement_.error_over_bound = out_.ratio;
     judgement_.lse_error_over_bound = std::max(lse_.ratio, top_.ratio);
     return std::move(judgement_);
@@ -135,7 +147,14 @@ class Judge {
     const double got = load_double(result_.out, result_.out.offset(row.row, row.head, i));
     const int64_t col = row.head * row.out.size() + i;
     const double largest = largest_finite(result_.out.dtype);
-    return {ratio_of(got, expected, bound, largest), got, expected, bound, "out", row.row, col};
+    return {ratio_of(got, expected, bound, largest),
+            got,
+            expected,
+            bound,
+            "out",
+            row.row,
+            col,
+            row.out.size()};
   }
   Worst lse_at(const OracleRow& row, double bound) const {
     const double to_natural = result_.lse_base == LseBase::kLog2 ? kLn2 : 1;
@@ -201,6 +220,7 @@ class Judge {
   Judgement judgement_;
   Worst out_, lse_, top_, empty_;
   std::map<std::string, int64_t> marks_;
+  int64_t nan_rows_ = 0;  // whose right result is NaN
 };
 
 /// What of the arithmetic a call uses (Arithmetic::in_order).

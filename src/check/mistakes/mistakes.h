@@ -61,6 +61,7 @@ struct Reading {
     kMadeNan,    // a NaN of arithmetic: inf - inf
     kOtherHead,  // what another head should have
     kZero,       // out 0, and an LSE of 0, -inf, or the right one
+    kMark,       // of a row that sees no key: out 0 or NaN, an LSE that is none
   };
   enum class Heads : uint8_t {
     kGrouped,

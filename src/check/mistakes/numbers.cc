@@ -187,7 +187,8 @@ void weighing_nothing(const Scene&, size_t, const Reading& right, const AddReadi
     for (const double logit : logits) {
       const double count = std::round(std::exp(mass - logit));
       if (count >= 1 && count < kMostNoKeys)
-        add_mass(std::log(count) + logit, short_text(count) + " of logit " + short_text(logit));
+        add_mass(std::log(count) + logit,
+                 short_text(count) + " of them, each with the logit " + short_text(logit));
     }
     add_mass(mass, "as much as exp(" + short_text(mass) + ")");
     return readings;

@@ -372,6 +372,19 @@ bool ReadingResults::is_unwritten(const ConstTensorView& t, const HeadRow& cell)
   return true;
 }
 
+/// Where memory is known, a NaN says what was read, and a finite LSE that was written is a mark.
+bool ReadingResults::is_mark(const Reading& r, const HeadRow& cell) const {
+  if (!seen_places(r, cell).empty()) return false;
+  for (int64_t i = 0; result_.out.defined() && i < result_.out.shape[2]; ++i) {
+    const double got = load(result_.out, result_.out.offset(cell.row, cell.head, i));
+    if (got != 0 && (options_.unwritten || !std::isnan(got))) return false;
+  }
+  if (!result_.lse.defined()) return !options_.unwritten;
+  const double lse = load(result_.lse, result_.lse.offset(cell.row, cell.head));
+  if (!options_.unwritten) return lse != kInfinity;
+  return std::isfinite(lse) && lse != 0 && !is_unwritten(result_.lse, cell);
+}
+
 /// A row that would be something else; its LSE may be written, or not.
 bool ReadingResults::is_zero(const Reading& r, const HeadRow& cell) const {
   if (!result_.out.defined()) return false;
@@ -435,6 +448,7 @@ bool ReadingResults::agrees_as(Reading r, const HeadRow& cell) const {
     case Reading::Result::kNoNumber: return nan_of(cell) == Nan::kHeld;
     case Reading::Result::kMadeNan: return nan_of(cell) == Nan::kMade;
     case Reading::Result::kZero: return is_zero(r, cell);
+    case Reading::Result::kMark: return is_mark(r, cell);
     case Reading::Result::kOtherHead: break;
     case Reading::Result::kComputed:
     case Reading::Result::kNoKeys: return false;

@@ -75,6 +75,7 @@ class ReadingResults {
   bool agrees_as(Reading reading, const HeadRow& cell) const;
   bool agrees(const Reading& reading, const Expected& expected, const HeadRow& cell) const;
   bool agrees_lse(const Reading& reading, const Expected& expected, const HeadRow& cell) const;
+  bool is_mark(const Reading& reading, const HeadRow& cell) const;
   bool is_zero(const Reading& reading, const HeadRow& cell) const;
   bool is_unwritten(const ConstTensorView& tensor, const HeadRow& cell) const;
 

@@ -47,6 +47,10 @@ void no_number(const Scene&, size_t, const Reading& right, const AddReading& add
               [](Reading& r) { r.result = Reading::Result::kNoNumber, r.some_rows = true; }));
 }
 
+void marked_rows(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  add(changed(right, [](Reading& r) { r.result = Reading::Result::kMark, r.some_rows = true; }));
+}
+
 void unwritten_rows(const Scene&, size_t, const Reading& right, const AddReading& add) {
   add(changed(right,
               [](Reading& r) { r.result = Reading::Result::kUnwritten, r.some_rows = true; }));

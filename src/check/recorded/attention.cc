@@ -11,6 +11,7 @@
 #include "check/mistakes/call_scene.h"
 #include "check/mistakes/diagnose.h"
 #include "check/recorded/case_judge.h"
+#include "check/recorded/other_arithmetic.h"
 #include "check/recorded/planned.h"
 #include "check/recorded/same_rows.h"
 #include "check/recorded/two_part_step.h"
@@ -272,6 +273,7 @@ class AttentionJudge : public CaseJudge {
                         recorded.max_logits};
     Judgement j = shadowgraph::judge(calls_[recorded.call], result, arithmetic, options);
     explain(recorded.call, result, arithmetic, options, &j);
+    if (options_.diagnose) suggest_arithmetic(calls_[recorded.call], recorded, result, options, &j);
     if (!recorded.known_wrong.empty()) {
       char ratio[32];
       std::snprintf(ratio, sizeof ratio, "%.3g", j.error_over_bound);

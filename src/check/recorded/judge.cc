@@ -4,6 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "check/bounds/declared.h"
 #include "check/recorded/case_judge.h"
 
 namespace shadowgraph {
@@ -116,6 +117,21 @@ void CaseJudge::check_untouched(const StateRows& rows, bool stores, const ConstT
 void CaseJudge::no_such_kernel(const std::string& list, const std::string& kernel) {
   verdict_.findings.add(
       make_finding("num.recorded", at("kernel"), "a kernel of " + list, '"' + kernel + '"'));
+}
+
+Status take_unknown_arithmetics(const std::string& file, std::vector<RecordedCase>* cases) {
+  Status status;
+  std::erase_if(*cases, [&](const RecordedCase& c) {
+    if (!std::holds_alternative<AttentionCalls>(c.call)) return false;
+    const auto unknown = std::ranges::find_if(
+        c.recorded, [](const Recorded& r) { return find_arithmetic(r.kernel) == nullptr; });
+    if (unknown == c.recorded.end()) return false;
+    Finding finding = no_such_arithmetic("arithmetic", unknown->kernel);
+    finding.case_id = file + '#' + c.id;
+    status.add(std::move(finding));
+    return true;
+  });
+  return status;
 }
 
 RecordedVerdict judge_recorded(const RecordedCase& c, const RecordedOptions& options) {

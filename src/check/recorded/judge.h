@@ -60,6 +60,10 @@ struct RecordedOptions {
 /// With a tap: whether it stands on this case's path.
 bool is_planted(const RecordedCase& c);
 
+/// vector.case for each case whose kernel has an arithmetic that no list has; it is taken away.
+/// case_id is "FILE#ID".
+Status take_unknown_arithmetics(const std::string& file, std::vector<RecordedCase>* cases);
+
 /// Never throws but std::bad_alloc.
 RecordedVerdict judge_recorded(const RecordedCase& c, const RecordedOptions& options = {});
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "check/recorded/row_inputs.h"
 #include "core/float_formats.h"
 #include "core/laws.h"
 #include "oracle/sparse_oracle.h"
@@ -53,10 +54,15 @@ OracleResults results_of(const AnyCall& any, int64_t from, int64_t count) {
   return results;
 }
 
-/// The first row, of this case, whose inputs are not the other's; -1: none.
-int64_t other_inputs(const RecordedCase& c) {
+/// The first row, of this case, whose inputs are not the other's, and what differs; -1: none.
+std::pair<int64_t, std::string> other_inputs(const RecordedCase& c) {
   const SameRows& rows = *c.same_rows;
-  if (rows.calls.empty()) return -1;
+  if (rows.calls.empty()) return {-1, ""};
+  const RowInputs inputs(c.attention().calls[0], rows.from, rows.count);
+  const RowInputs its_inputs(rows.calls[0], 0, rows.count);
+  for (int64_t i = 0; i < rows.count; ++i)
+    if (std::string what = inputs.differing(its_inputs, i); !what.empty())
+      return {rows.from + i, "others: " + what};
   const OracleResults mine = results_of(c.attention().calls[0], rows.from, rows.count);
   const OracleResults its = results_of(rows.calls[0], 0, rows.count);
   for (const auto& [place, result] : mine) {
@@ -64,9 +70,10 @@ int64_t other_inputs(const RecordedCase& c) {
     const bool same = at != its.end() && same_number(at->second.first, result.first) &&
                       std::equal(result.second.data(), result.second.data() + result.second.size(),
                                  at->second.second.data(), same_number);
-    if (!same) return rows.from + place.first;
+    if (!same)
+      return {rows.from + place.first, "others: the two rows have different results in float64"};
   }
-  return -1;
+  return {-1, ""};
 }
 
 int64_t element_at(const ConstTensorView& t, int64_t row, int64_t col) {
@@ -120,11 +127,11 @@ Status judge_same_rows(const RecordedCase& c) {
                               '"' + rows.of + '"'));
     return findings;
   }
-  if (const int64_t row = other_inputs(c); row >= 0) {
-    findings.add(make_finding(
-        "vector.case", at("rows_of", row),
-        "the q, keys and values of row " + std::to_string(row - rows.from) + " of " + rows.of,
-        "others: the two rows have different results in float64"));
+  if (auto [row, what] = other_inputs(c); row >= 0) {
+    findings.add(
+        make_finding("vector.case", at("rows_of", row),
+                     "the inputs of row " + std::to_string(row - rows.from) + " of " + rows.of,
+                     std::move(what)));
     return findings;
   }
   compare_bits(c.gpu().name + ".out", rows, c.gpu().out, rows.out, &findings);

@@ -10,7 +10,7 @@ namespace shadowgraph {
 bool same_element(const ConstTensorView& a, int64_t i, const ConstTensorView& b, int64_t j);
 
 /// num.bits for out, and for the LSE where both cases have one: at the first element that differs.
-/// vector.case where the oracle has other results for a row: q, keys or values are not the same.
+/// vector.case where a row has other inputs, or the oracle other results for it.
 /// Requires same_rows of find_same_rows(), and calls that the engine accepts.
 Status judge_same_rows(const RecordedCase& c);
 

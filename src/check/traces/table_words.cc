@@ -37,10 +37,14 @@ class TableWords {
 
   SlipWords find() const {
     if (p_.got == kNeverWritten) return slip("memory.unwritten");
-    if (p_.got < 0 || p_.got > last_slot() / p_.unit) return slip("table.no_page", {what()});
     const bool alone = columns() == 1;
     SlipWords found;
     const auto is = [&](SlipWords slip) { return !(found = std::move(slip)).words.empty(); };
+    if (p_.got < 0 || p_.got > last_slot() / p_.unit) {
+      // A slot may be no page because its number is larger.
+      if ((!alone && is(unit_of_row())) || is(unit_of_column())) return found;
+      return no_page();
+    }
     if (!alone && (is(unit_of_row()) || is(offset_of_row()) || is(pool_of(0, columns()))))
       return found;
     if (is(other_column()) || is(pool_of(column(), column() + 1)) || is(other_row()) || is(owner()))
@@ -156,9 +160,16 @@ class TableWords {
     return last / p_.unit;
   }
 
+  SlipWords no_page() const {
+    SlipWords outside = slip("table.no_page", {what()});
+    outside.law = "table.page_id";
+    if (!in_window_) outside.words += step_.rebuilt.end_of_pool(p_.got, p_.unit);
+    return outside;
+  }
+
   static SlipWords unit_slip(const std::string& got, const std::string& want) {
     SlipWords unit = slip("table.other_unit", {got, want});
-    unit.wrong_unit = true;
+    unit.law = "table.unit";
     return unit;
   }
   /// The slots of pages, of each its first, or the request's slots one after the other.

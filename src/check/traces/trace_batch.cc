@@ -167,16 +167,28 @@ std::optional<int64_t> TraceBatch::number(const TraceLine& line, const char* nam
   const auto at = line.input.find(name);
   if (at == line.input.end() || !at->second.unreadable.empty()) return {};
   const std::vector<int64_t>& data = at->second.data;
-  if (data.size() == 1 && data[0] >= 0 && data[0] <= most) return data[0];
-  std::string got = std::to_string(data.size()) + " numbers";
-  if (data.size() == 1) got = std::to_string(data[0]);
-  refuse("input." + std::string(name), "0 to " + std::to_string(most), std::move(got));
+  const bool one = at->second.shape.empty() && data.size() == 1;
+  if (one && data[0] >= 0 && data[0] <= most) return data[0];
+  std::string got = "a list of " + std::to_string(data.size());
+  if (one) got = std::to_string(data[0]);
+  const bool bounded = most < std::numeric_limits<int64_t>::max();
+  refuse("input." + std::string(name),
+         "an integer from 0" + (bounded ? " to " + std::to_string(most) : " on"), std::move(got));
   return {};
 }
 
 int64_t TraceBatch::first_in_window(int64_t request) const {
   const int64_t first = int64_t{batch.extent(request).prefix_len} - window();
   return window() < 0 || first <= 0 ? 0 : first / model.page_size * model.page_size;
+}
+
+std::string TraceBatch::end_of_pool(int64_t id, int64_t unit) const {
+  const bool told = pool_slots < std::numeric_limits<int32_t>::max();
+  if (told && id >= pool_slots / unit)
+    return "; the pool has " + std::to_string(pool_slots / unit) + (unit > 1 ? " pages" : " slots");
+  const int64_t mapped = std::ssize(batch.full_to_swa);  // the last one is no slot's
+  if (mapped == 0 || id <= (mapped - 2) / unit) return "";
+  return "; full_to_swa has " + std::to_string(mapped) + " entries";
 }
 
 std::string TraceBatch::build(const TraceLine& line, const BackendInfo& backend) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attn/cases/trace.h"
@@ -36,6 +37,11 @@ class TraceBatch {
   /// too large. A line that says what no trace says is `refused` instead, and what contradicts
   /// itself is `wrong`.
   std::string build(const TraceLine& line, const BackendInfo& backend);
+  /// Slots of new tokens that a twin is to follow, in place of those that the line tells.
+  void store(std::vector<int64_t> slots) {
+    out_cache_loc_ = std::move(slots);
+    batch.out_cache_loc = out_cache_loc_;
+  }
   Status refused;  // io.line: words, inputs that are missing or no arrays of numbers in range
   Status wrong;    // findings of validate(batch): no twin can fill it
 
@@ -64,6 +70,9 @@ class TraceBatch {
   bool is_nobodys(int64_t slot) const {
     return slot < 0 || engine.is_reserved(slot, model.page_size);
   }
+  /// "; the pool has 16 pages" for an id behind it, "; full_to_swa has 12 entries" for one that
+  /// only the map to the window's pool lacks; empty for any other. An id stands for `unit` slots.
+  std::string end_of_pool(int64_t id, int64_t unit = 1) const;
   /// The first of a request's tokens whose column is live where only keys of the window are read.
   int64_t first_in_window(int64_t request) const;
   /// The same of all its tokens: 0, unless the engine lets go of columns before the window.

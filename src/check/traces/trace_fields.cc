@@ -30,7 +30,9 @@ FieldVerdict FieldJudge::run() {
   using enum FieldVerdict::Kind;
   if (std::string why = why_unread(); !why.empty()) return {kUnread, std::move(why)};
   if (!is_there())
-    return {kAbsent, "the twin has no such buffer in this mode",
+    return {kAbsent,
+            step_.backend.name == "laws" ? "in this mode nothing says what it should be"
+                                         : "the twin has no such buffer in this mode",
             LawId("left_out.no_buffer").law().id};
   if (judge()) return {kJudged};
   return {kLeftOut, left_out_, left_out_by_};

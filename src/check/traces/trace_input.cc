@@ -27,13 +27,12 @@ class InputJudge {
         is_drawn_(engine_.name.starts_with(kSglang.name)),
         drafts_(b_.mode == ForwardMode::kDraftDecode || is_target_verify(b_.mode) ||
                 is_draft_extend(b_.mode, DraftExtendV2::kIncluded)),
-        pool_(b_.full_to_swa.empty()
-                  ? rebuilt.pool_slots
-                  : std::min(rebuilt.pool_slots, int64_t{std::ssize(b_.full_to_swa)})) {}
+        pool_(rebuilt.pool_slots) {}
 
   InputVerdict run() {
     judge_copies();
     judge_rows();
+    judge_context();
     for (int64_t i = 0; i < b_.size(); ++i) judge_columns(i);
     judge_window_map();
     for (int64_t i = 0; i < b_.size(); ++i) judge_owners(i);
@@ -72,19 +71,23 @@ class InputJudge {
     return first == 0 ? 0 : b_.encoder_len(i) + first;
   }
   bool is_in_pool(int64_t slot) const { return slot >= 0 && slot < pool_; }
-  /// "; the pool has 64 slots" of one behind them.
-  std::string size_of_pool(int64_t slot) const {
-    return slot < pool_ ? "" : "; the pool has " + std::to_string(pool_) + " slots";
+  /// A slot of the pool that the step uses has an entry in the map to the window's pool.
+  void judge_mapped(int64_t slot, const std::string& whose) {
+    const int64_t size = std::ssize(b_.full_to_swa);
+    if (size == 0 || !is_in_pool(slot) || slot < size) return;
+    verdict_.fits_twin = false;
+    fail("pool.window", at("full_to_swa"), "an entry for slot " + std::to_string(slot) + whose,
+         std::to_string(size) + " entries");
   }
   std::string token_at(int64_t i, int64_t column) const { return token_words(b_, i, column); }
 
-  /// A copy has the real rows, or all of the bucket.
+  /// A copy has the rows of its original, or all of the bucket.
   void judge_copy(const char* name, const std::optional<std::vector<int32_t>>& copy,
                   std::span<const int32_t> of, const std::string& source) {
     if (!copy) return;
     const int64_t size = std::ssize(*copy);
     judged("len.copy", std::max<int64_t>(size, 1));
-    if (size != b_.size() && size != rebuilt_.rows)
+    if (size != std::ssize(of) && size != rebuilt_.rows)
       fail("len.copy", at(name), std::to_string(rebuilt_.rows) + " rows", std::to_string(size));
     for (size_t i = 0; i < std::min(copy->size(), of.size()); ++i)
       if ((*copy)[i] != of[i])
@@ -127,6 +130,19 @@ class InputJudge {
     }
   }
 
+  /// No request is longer than any may be, drafts aside.
+  void judge_context() {
+    const int64_t most = rebuilt_.model.max_context_len;
+    for (int64_t i = 0; i < b_.size() && most > 0; ++i) {
+      judged("len.bound");
+      const int64_t keys = drafts_ ? b_.extent(i).prefix_len : b_.extent(i).kv_len;
+      if (keys > most)
+        fail("len.bound", at("config.max_context_len"),
+             ">= " + std::to_string(keys) + " tokens of request " + std::to_string(i),
+             std::to_string(most));
+    }
+  }
+
   /// Drafts may begin anywhere: only their prefix lies in whole pages.
   void judge_columns(int64_t i) {
     const auto columns = columns_of(i);
@@ -141,12 +157,15 @@ class InputJudge {
     for (Finding& f : status.findings()) {
       const int64_t column = f.where.col.value_or(0);
       const int64_t slot = columns[static_cast<size_t>(column)];
-      f.got += ", for " + token_at(i, column) + size_of_pool(slot);
+      f.got +=
+          ", for " + token_at(i, column) + (is_in_pool(slot) ? "" : rebuilt_.end_of_pool(slot));
       if (f.id == "pool.page")
         f.expected = "offset " + std::to_string(column % page_size_) + " of the page of its column";
       verdict_.fits_twin = verdict_.fits_twin && f.id != "pool.page" && is_in_pool(slot);
       add(std::move(f));
     }
+    for (int64_t c = first_column(i); c < std::ssize(columns); ++c)
+      judge_mapped(columns[static_cast<size_t>(c)], ", for " + token_at(i, c));
   }
 
   void judge_window_map() {
@@ -196,23 +215,26 @@ class InputJudge {
   /// Keys are read where they are stored. Slots of a draft's branches may not be in req_to_token
   /// yet. Tokens that nobody reads may be stored in padding's slot.
   void judge_stored() {
+    verdict_.stores.assign(b_.out_cache_loc.begin(), b_.out_cache_loc.end());
     judged("slot.range", std::ssize(b_.out_cache_loc));
     judged("slot.duplicate", std::ssize(b_.out_cache_loc));
     for (int64_t t = 0; t < std::ssize(b_.out_cache_loc); ++t) {
       const int64_t slot = b_.out_cache_loc[static_cast<size_t>(t)];
       if (!is_in_pool(slot) && slot != engine_.padding_slot)
         fail("slot.range", at("out_cache_loc", t), "a slot of the pool",
-             std::to_string(slot) + size_of_pool(slot));
+             std::to_string(slot) + rebuilt_.end_of_pool(slot));
+      judge_mapped(slot, ", where new token " + std::to_string(t) + " is stored");
     }
     const bool apart = drafts_ && !has_columns_of_drafts();
     if (drafts_) judge_stored_once(apart && !is_drawn_);
     if (apart) return;
     for_each_stored([&](int64_t i, int64_t c, int64_t token, int64_t want, int64_t got) {
       judged("slot.write");
-      if (got != want && !rebuilt_.is_nobodys(want))  // else pool.slot
-        fail("slot.write", at("out_cache_loc", token),
-             "slot " + std::to_string(want) + ", where " + token_at(i, c) + " is read",
-             std::to_string(got));
+      if (got == want || rebuilt_.is_nobodys(want)) return;  // pool.slot
+      verdict_.stores[static_cast<size_t>(token)] = want;
+      fail("slot.write", at("out_cache_loc", token),
+           "slot " + std::to_string(want) + ", where " + token_at(i, c) + " is read",
+           std::to_string(got));
     });
   }
 
@@ -278,7 +300,8 @@ class InputJudge {
       else if (!own && holder != holders_.end())
         fail("slot.write", where, "a slot of no live key, for padding", std::move(got));
       else if (!own && slot != -1 && !is_in_pool(slot))
-        fail("slot.range", where, "a slot of the pool, for padding", got + size_of_pool(slot));
+        fail("slot.range", where, "a slot of the pool, for padding",
+             got + rebuilt_.end_of_pool(slot));
     }
   }
 

@@ -65,6 +65,7 @@ bool FieldJudge::find_wrong_slot(int64_t row, Part here, TablePlace* place) {
   const int64_t dead = first_live(row) / paged_.page;  // they may lead anywhere
   judged("table.slot", shorter);
   judged("table.unit", shorter);
+  judged("table.page_id", shorter);
   const auto first_wrong = [&](int64_t mine, int64_t theirs) {
     int64_t j = std::min(dead, shorter);
     while (j < shorter && (expected(theirs + j) == got(mine + j) ||
@@ -102,8 +103,7 @@ void FieldJudge::report_slot(const TablePlace& p, const std::string& more) {
   std::string want = "slot " + number(p.expected);
   if (p.unit > 1) want.insert(0, "page " + number(p.expected / p.unit) + ", ");
   const std::string got = explained(p.got, why) + more;
-  const LawId law = why.wrong_unit ? LawId("table.unit") : LawId("table.slot");
-  fail(law, p.row, p.token / p.unit, want, got, why.refs);
+  fail(why.law, p.row, p.token / p.unit, want, got, why.refs);
 }
 
 }  // namespace shadowgraph

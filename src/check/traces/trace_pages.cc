@@ -94,8 +94,8 @@ std::string PagedList::reading(int64_t row, int64_t pages) const {
   if (read < 0) return "";
   std::string sum;
   if (pages > 0)
-    sum = '(' + std::to_string(pages) + " - 1) * " + std::to_string(page) + " + " +
-          std::to_string(read - (pages - 1) * page) + " = ";
+    sum = std::to_string(pages) + (pages > 1 ? " pages of " : " page of ") + std::to_string(page) +
+          ", the last with " + std::to_string(read - (pages - 1) * page) + ": ";
   return sum + std::to_string(read) + " keys are read";
 }
 

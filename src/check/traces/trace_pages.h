@@ -22,7 +22,7 @@ struct PagedList {
   int64_t at(FieldShape shape, int64_t i) const;
   /// Keys that are read of a row with so many pages; -1: not known.
   int64_t keys_read(int64_t row, int64_t pages) const;
-  /// "(3 - 1) * 4 + 4 = 12 keys are read"; empty if that is not known.
+  /// "3 pages of 4, the last with 4: 12 keys are read"; empty if that is not known.
   std::string reading(int64_t row, int64_t pages) const;
 };
 

@@ -61,6 +61,7 @@ class Renaming {
     const bool held = role == "out_cache_loc" && was_there_.contains(role);
     const bool twice = is_input(role) && !moves && !held;
     named_.judges_input = named_.judges_input || moves || twice;
+    if (moves) named_.moved.insert(role);
     RecordedFields& to = moves ? named_.line.input : named_.line.expect;
     if (!twice && to.emplace(role, field).second)
       note(role, name);
@@ -101,6 +102,7 @@ void NamedLine::tell_own_names(TraceVerdict* verdict) const {
   const auto rename = [&](std::string* name) {
     for (const std::string_view part : {"", "expect.", "input."}) {
       if (!name->starts_with(part)) continue;
+      if (part == "input." && !moved.contains(name->substr(part.size()))) continue;
       const auto it = own.find(name->substr(part.size()));
       if (it == own.end()) continue;
       *name = it->second;

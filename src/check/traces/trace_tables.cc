@@ -90,6 +90,7 @@ bool FieldJudge::find_wrong(int64_t unit, int64_t row, int64_t len, TablePlace* 
     if (c >= recorded_.cols) return leave_out("left_out.not_stored", "live columns are not stored");
     judged("table.slot");
     judged("table.unit");
+    judged("table.page_id");
     const int64_t got = recorded_.data[static_cast<size_t>(row * recorded_.cols + c)];
     const int64_t slot = expected(row * columns + t / twin_unit) * twin_unit + t % twin_unit;
     if (slot >= 0 && got == slot / unit && t % unit == slot % unit) continue;
@@ -114,8 +115,7 @@ void FieldJudge::report(TablePlace p, const std::string& more, int64_t recorded_
   std::string want = "slot " + number(p.expected) + " of token " + number(p.token);
   if (p.unit > 1) want.insert(0, "page " + number(p.expected / p.unit) + ", ");
   const std::string got = explained(p.got, why) + more;
-  const LawId law = why.wrong_unit ? LawId("table.unit") : LawId("table.slot");
-  fail(law, p.row, p.token / p.unit, want, got + before_window(p), why.refs);
+  fail(why.law, p.row, p.token / p.unit, want, got + before_window(p), why.refs);
 }
 
 /// The words for a column before the window, where the line does not say whether it is live.
@@ -141,10 +141,9 @@ bool FieldJudge::is_of_padding(int64_t page, int64_t unit) const {
   return !said || page / (step_.rebuilt.model.page_size / unit) == *said;
 }
 
-/// "; the last one of the pool is 15" of a page behind it.
+/// "; the pool has 16 pages" of a page behind it.
 std::string FieldJudge::end_of_pool(int64_t page, int64_t unit) const {
-  const int64_t last = last_slot() / unit;
-  return page > last ? "; the last one of the pool is " + number(last) : "";
+  return is_of_window() ? "" : step_.rebuilt.end_of_pool(page, unit);
 }
 
 std::string FieldJudge::padding_page(const std::string& what) const {

@@ -9,6 +9,7 @@
 
 #include "check/mistakes/hints.h"
 #include "check/traces/trace_fields.h"
+#include "core/laws.h"
 
 namespace shadowgraph {
 
@@ -16,7 +17,7 @@ namespace shadowgraph {
 /// "K01 sglang#26512 extent.short_by_extend".
 struct SlipWords {
   std::string words = {}, refs = {};
-  bool wrong_unit = false;  // a slot where an id of a page belongs, or the other way round
+  LawId law = "table.slot";  // that a table with this cause breaks
 };
 
 /// The hint's, filled in.

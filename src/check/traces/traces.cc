@@ -1,6 +1,8 @@
 #include "check/traces/traces.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "check/traces/trace_fields.h"
@@ -8,12 +10,14 @@
 #include "check/traces/trace_names.h"
 #include "check/traces/trace_plans.h"
 #include "check/traces/trace_roles.h"
+#include "check/traces/trace_settings.h"
 #include "core/laws.h"
 #include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
 namespace {
 
+constexpr std::string_view kNull = "it is null, as if it were not there";
 constexpr int64_t kMaxElements = int64_t{1} << 26;  // of one table that a twin makes
 
 /// The twin's metadata of the batch, read back as the device has it.
@@ -88,8 +92,13 @@ class Twin {
 class LineJudge {
  public:
   /// refused: what is wrong with the line already. judges_input: its input is the builder's, too.
-  explicit LineJudge(const TraceLine& line, Status refused = {}, bool judges_input = false)
-      : line_(line), judges_input_(judges_input), refused_(std::move(refused)) {}
+  /// twice: keys of input that a field of expect tells, too.
+  LineJudge(const TraceLine& line, std::set<std::string> twice, Status refused = {},
+            bool judges_input = false)
+      : line_(line),
+        twice_(std::move(twice)),
+        judges_input_(judges_input),
+        refused_(std::move(refused)) {}
 
   TraceVerdict judge() {
     std::string missing = judge_metadata();
@@ -169,7 +178,11 @@ class LineJudge {
       check_key("input", key);
       if (is_trace_key("input", key)) check_readable("input." + key, field);
     }
-    for (const std::string& key : line_.null_inputs) check_key("input", key);
+    for (const std::string& key : line_.null_inputs) {
+      check_key("input", key);
+      if (is_trace_key("input", key)) tell_unread("input." + key, kNull);
+    }
+    for (const std::string& key : line_.config.nulls) tell_unread("config." + key, kNull);
   }
 
   void check_readable(const std::string& name, const RecordedField& field) {
@@ -219,15 +232,20 @@ class LineJudge {
       return "";
     }
     InputVerdict input = judge_input(rebuilt);
+    for (Finding& f : input.findings.findings())
+      if (twice_.contains(f.where.field)) f.where.field.insert(0, "input.");
     verdict_.findings.add(std::move(input.findings));
     if (!input.fits_twin) return "";
+    rebuilt.store(std::move(input.stores));
     Twin twin;
     const Status status = twin.make(backend, rebuilt);
     refused_.add(twin.broken());
     if (!refused_.ok()) return "";
     if (!status.ok())
-      return skip(twin.too_large() ? LawId("skip.large") : LawId("skip.refused_by_twin"),
-                  "the twin refuses it: " + status.findings()[0].to_string());
+      return skip(
+          twin.too_large() ? LawId("skip.large") : LawId("skip.refused_by_twin"),
+          (info.name == "laws" ? "nothing says what such a step has: " : "the twin refuses it: ") +
+              status.findings()[0].to_string());
     names_ = names_of_fields(info, &twin.meta());
     judged("trace.exception");
     if (!line_.exception.empty()) {
@@ -280,6 +298,9 @@ class LineJudge {
         leave_out("left_out.null", name, "null");
     }
     tell_plans(line_, &verdict_.left_out);
+    const bool plans = std::ranges::any_of(
+        backend.buffers, [](const BufferInfo& field) { return !plan_of(field.recorded).empty(); });
+    if (line_.no_calls && !plans) tell_unread("expect.calls", "the backend plans nothing");
   }
 
   /// The verdict of the first of its readings, one per mode, for which the twin has a value.
@@ -323,11 +344,23 @@ class LineJudge {
   }
 
   const TraceLine& line_;
+  const std::set<std::string> twice_;
   const bool judges_input_;
   TraceVerdict verdict_;
   Status refused_;
   std::vector<std::string> names_;  // fields of the backend, in this mode if its twin is made
 };
+
+/// What a line says in `input` and in `expect`, by the names of its backend.
+std::set<std::string> said_twice(const TraceLine& line) {
+  std::set<std::string> twice;
+  for (const auto& [name, field] : line.expect) {
+    const auto role = line.roles.find(name);
+    const std::string& key = role == line.roles.end() ? name : role->second;
+    if (line.input.contains(key)) twice.insert(key);
+  }
+  return twice;
+}
 
 /// Findings of the field, by its own name.
 void add_findings_of(const NamedLine::Again& other, TraceVerdict again, TraceVerdict* verdict) {
@@ -339,20 +372,32 @@ void add_findings_of(const NamedLine::Again& other, TraceVerdict again, TraceVer
   }
 }
 
-}  // namespace
-
-TraceVerdict judge_trace(const TraceLine& line) {
+TraceVerdict judge_line(const TraceLine& line) {
   const Backend* backend = find_backend(line.backend);
   const bool named = backend != nullptr && (!line.roles.empty() || line.backend == "laws");
-  if (!named) return LineJudge(line).judge();
+  std::set<std::string> twice = said_twice(line);
+  if (!named) return LineJudge(line, std::move(twice)).judge();
   const NamedLine named_line = name_fields(line, backend->info());
   TraceVerdict verdict =
-      LineJudge(named_line.line, named_line.refused, named_line.judges_input).judge();
+      LineJudge(named_line.line, twice, named_line.refused, named_line.judges_input).judge();
   named_line.tell_own_names(&verdict);
   for (const NamedLine::Again& other : named_line.again) {
     const TraceLine again = named_line.with(other);
-    add_findings_of(other, LineJudge(again, {}, named_line.judges_input).judge(), &verdict);
+    add_findings_of(other, LineJudge(again, said_twice(again), {}, named_line.judges_input).judge(),
+                    &verdict);
   }
+  return verdict;
+}
+
+}  // namespace
+
+TraceVerdict judge_trace(const TraceLine& line) {
+  TraceVerdict verdict = judge_line(line);
+  using enum TraceVerdict::Kind;
+  if (verdict.kind != kAgreed && verdict.kind != kFlagged) return verdict;
+  for (const std::string& key : unread_settings(line, verdict, judge_line))
+    verdict.unread.push_back({LawId("unread.field").law().id, "config." + key,
+                              "no value of it changes what is found in such a line"});
   return verdict;
 }
 

@@ -30,11 +30,15 @@ constexpr uint64_t kEnoughActing = 20;
 constexpr double kMostBudgets = 12;
 constexpr size_t kKept = 100;      // histories of a fault whose traits are kept
 constexpr size_t kMostTraits = 3;  // that a reason names
+constexpr std::string_view kEncoder = "encoder";
 
-bool is_of_step(std::string_view trait) {
+/// How much a trait says of why a fault does not act: an encoder says more than the buffers for it,
+/// and what a step has more than what its history has.
+int rank_of(std::string_view trait) {
   constexpr std::string_view kKinds[] = {"mode ", "graph ", "buffer ", "kernel ", "metadata "};
-  return std::ranges::any_of(kKinds,
-                             [&](std::string_view kind) { return trait.starts_with(kind); });
+  if (trait == kEncoder) return 2;
+  return static_cast<int>(
+      std::ranges::any_of(kKinds, [&](std::string_view kind) { return trait.starts_with(kind); }));
 }
 
 /// Without the number of a layer or a wrapper.
@@ -118,6 +122,7 @@ Traits traits_of(const History& h) {
     if (kind.params.logits_soft_cap > 0) traits.insert("soft cap");
   }
   if (is_fp8(h.runner.kv_dtype)) traits.insert("fp8");
+  if (h.model.max_encoder_len > 0) traits.emplace(kEncoder);
   if (h.model.page_size > 1) traits.insert("page_size > 1");
   if (h.model.topk > 1) traits.insert("topk > 1");
   if (h.backend->info().whole_draft) traits.insert("whole drafts");
@@ -235,10 +240,10 @@ std::string reason_of(const Seen& seen, const MatrixPair& pair) {
     std::map<std::string, size_t> counts;
     for (const Traits& rest : missing)
       for (const std::string& trait : rest) ++counts[trait];
-    // Among equals one of the step itself, and what the fewest histories have.
+    // Among equals what says most, and what the fewest histories have.
     const auto most = std::ranges::max_element(counts, {}, [&](const auto& trait_count) {
       const auto& [trait, count] = trait_count;
-      return std::tuple(count, is_of_step(trait), -seen.histories.at(trait));
+      return std::tuple(count, rank_of(trait), -seen.histories.at(trait));
     });
     why += (why.empty() ? "no " : ", ") + most->first;
     std::erase_if(missing, [&](const Traits& rest) { return rest.contains(most->first); });

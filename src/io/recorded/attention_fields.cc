@@ -7,6 +7,10 @@
 namespace shadowgraph {
 namespace {
 
+constexpr const char* kPromises[] = {"empty_rows", "rows_of",       "rows_from",     "rows_count",
+                                     "arithmetic", "weights_dtype", "weights_scale", "scores_dtype",
+                                     "tf32",       "splits"};
+
 /// exact, or a mark's LSE.
 void read_empty_rows(CaseReader& reader, RecordedCase* c) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -196,9 +200,19 @@ void read_references(CaseReader& reader, const RowAxes& axes, RecordedCase* c) {
 }
 
 void read_promises(CaseReader& reader, RecordedCase* c) {
-  if (c->recorded.empty()) return;  // no kernel
+  if (c->recorded.empty()) {
+    for (const char* name : kPromises)
+      if (reader.has(name))
+        reader.bad_field(name, "no such member where gpu is false: it is about the kernel's result",
+                         reader.field(name)->describe());
+    return;
+  }
   if (reader.has("empty_rows")) read_empty_rows(reader, c);
   if (reader.has("rows_of")) read_same_rows(reader, c);
+  for (const char* name : {"rows_from", "rows_count"})
+    if (reader.has(name) && !reader.has("rows_of"))
+      reader.bad_field("rows_of", "the case whose rows " + std::string(name) + " is about",
+                       "missing");
   read_arithmetic(reader, c);
 }
 

@@ -109,7 +109,7 @@ std::optional<int64_t> int64_of(const JsonValue& value) {
 const JsonValue* CaseReader::field(std::string_view name) {
   const JsonValue* value = metadata_.find(name);
   members_read_.emplace(name);
-  if (value == nullptr) bad_field(name, "present", "missing");
+  if (value == nullptr) bad_field(name, meaning_of_member(name), "missing");
   return value;
 }
 

@@ -29,6 +29,14 @@ const FormField* find_form_field(std::string_view form, std::string_view name, b
   return find(std::string(name.substr(0, digits)) + 'N');
 }
 
+std::string meaning_of_member(std::string_view name) {
+  const auto* const field = std::ranges::find_if(
+      kFormFields, [&](const FormField& f) { return !f.tensor && f.name == name; });
+  if (field == std::end(kFormFields)) return "present";
+  return std::string(field->value.substr(0, field->value.find(';'))) + ": " +
+         std::string(field->what);
+}
+
 std::vector<std::string> names_of_form_fields(std::string_view form, bool tensor) {
   std::vector<std::string> names;
   for (const FormField& f : kFormFields)

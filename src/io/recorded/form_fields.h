@@ -32,6 +32,9 @@ inline constexpr FormField kFormFields[] = {
 /// nullptr if the form has no such member, or tensor.
 const FormField* find_form_field(std::string_view form, std::string_view name, bool tensor);
 
+/// "integer: heads of q and out" of a member, as the first form that has it says it.
+std::string meaning_of_member(std::string_view name);
+
 /// Names of the form's members, or tensors: what a misspelt one may have meant.
 std::vector<std::string> names_of_form_fields(std::string_view form, bool tensor);
 

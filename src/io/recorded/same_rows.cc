@@ -40,12 +40,15 @@ Status find_same_rows(const std::string& name, std::vector<RecordedCase>* cases)
     if (!c.same_rows) continue;
     SameRows& rows = *c.same_rows;
     const auto other = std::ranges::find(*cases, rows.of, &RecordedCase::id);
-    const bool found = other != cases->end() && std::ranges::count(ids, rows.of) > 0;
+    const bool own = rows.of == c.id;
+    const bool found = !own && other != cases->end() && std::ranges::count(ids, rows.of) > 0;
     const BadPromise wrong =
-        found ? what_is_wrong(c, *other)
-              : BadPromise{"rows_of",
-                           "a case of this file that can be read" + did_you_mean(rows.of, ids),
-                           '"' + printable(rows.of) + '"'};
+        found
+            ? what_is_wrong(c, *other)
+            : BadPromise{"rows_of",
+                         own ? "another case of this file"
+                             : "a case of this file that can be read" + did_you_mean(rows.of, ids),
+                         '"' + printable(rows.of) + '"' + (own ? ", the case itself" : "")};
     if (!wrong.expected.empty()) {
       status.add(
           file_finding("vector.case", name + '#' + c.id, wrong.field, wrong.expected, wrong.got));

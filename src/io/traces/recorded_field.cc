@@ -15,11 +15,6 @@ namespace {
 constexpr int64_t kMaxSize = int64_t{1} << 40;
 constexpr size_t kMaxRank = 4;
 
-/// What is there instead of an integer; 5.0 is a float.
-std::string described(const JsonValue& v) {
-  return (v.as<double>() != nullptr ? "the float " : "") + v.describe();
-}
-
 struct IntegerType {
   std::string_view name;
   int64_t low, high;
@@ -223,6 +218,10 @@ std::optional<int64_t> json_integer(const JsonValue& v) {
   const auto* u = v.as<uint64_t>();
   if (u == nullptr || *u > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return {};
   return static_cast<int64_t>(*u);
+}
+
+std::string described(const JsonValue& v) {
+  return (v.as<double>() != nullptr ? "the float " : "") + v.describe();
 }
 
 bool read_recorded_field(const JsonValue& value, const std::string& name, const TellFault& fail,

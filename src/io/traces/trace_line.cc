@@ -40,6 +40,7 @@ class LineReader {
         root_,
         {"id", "backend", "mode", "phase", "config", "input", "expect", "triton_oob", "roles"},
         &line_.line_keys);
+    for (Finding& f : status_.findings()) f.case_id = line_.id;
     if (status_.ok()) *out = std::move(line_);
     return std::move(status_);
   }
@@ -76,14 +77,28 @@ class LineReader {
     return nullptr;
   }
 
-  std::optional<int32_t> setting(const JsonValue& config, const char* key, int32_t low) {
+  /// nullptr: the line does not say it. A null says nothing.
+  const JsonValue* said(const JsonValue& config, const char* key) {
     const JsonValue* v = config.find(key);
-    if (v == nullptr || v->as<std::nullptr_t>() != nullptr) return {};
-    const auto i = json_integer(*v);
+    if (v == nullptr) return nullptr;
+    const bool null = v->as<std::nullptr_t>() != nullptr;
+    (null ? line_.config.nulls : line_.config.said).emplace_back(key);
+    return null ? nullptr : v;
+  }
+
+  std::optional<int32_t> integer(const char* key, const JsonValue& v, int32_t low,
+                                 const std::string& else_word = "") {
+    const auto i = json_integer(v);
     if (i && *i >= low && *i <= kMaxConfig) return static_cast<int32_t>(*i);
-    fail(std::string("config.") + key, std::to_string(low) + " to " + std::to_string(kMaxConfig),
-         v->describe());
+    fail(std::string("config.") + key,
+         "an integer from " + std::to_string(low) + " to " + std::to_string(kMaxConfig) +
+             (else_word.empty() ? "" : ", or " + else_word),
+         described(v));
     return {};
+  }
+  std::optional<int32_t> setting(const JsonValue& config, const char* key, int32_t low) {
+    const JsonValue* v = said(config, key);
+    return v == nullptr ? std::nullopt : integer(key, *v, low);
   }
 
   void read_config(const JsonValue& config) {
@@ -105,35 +120,17 @@ class LineReader {
     c.engine = word(config, "engine");
     c.seq_lens_semantics = word(config, "seq_lens_semantics");
     read_conventions(config);
-    keep_keys(config,
-              {"page_size",
-               "pool_pages",
-               "max_context_len",
-               "topk",
-               "num_steps",
-               "num_draft_tokens",
-               "step_id",
-               "window",
-               "chunk",
-               "prefix_chunk_tokens",
-               "seq_lens_semantics",
-               "num_heads",
-               "num_kv_heads",
-               "max_kv_splits",
-               "device_core_count",
-               "engine",
-               "padding_len",
-               "padding_page",
-               "padding_slot",
-               "reserved_page",
-               "window_columns",
-               "inclusive_ends"},
-              &line_.config_keys);
+    for (const auto& [key, value] : *config.as<JsonValue::Object>()) {
+      const auto has = [&](const std::vector<std::string>& keys) {
+        return std::ranges::find(keys, key) != keys.end();
+      };
+      if (!has(c.said) && !has(c.nulls)) line_.config_keys.push_back(key);
+    }
   }
 
   std::string word(const JsonValue& config, const char* key) {
-    const JsonValue* v = config.find(key);
-    if (v == nullptr || v->as<std::nullptr_t>() != nullptr) return "";
+    const JsonValue* v = said(config, key);
+    if (v == nullptr) return "";
     if (const auto* s = v->as<std::string>()) return *s;
     fail(std::string("config.") + key, "a string", v->describe());
     return "";
@@ -142,14 +139,12 @@ class LineReader {
   /// Members of Engine: a number, or a word where there is none; truths.
   void read_conventions(const JsonValue& config) {
     const auto read = [&](const char* key, int32_t low, const std::string& none) {
-      const JsonValue* v = config.find(key);
+      const JsonValue* v = said(config, key);
       const auto* s = v == nullptr ? nullptr : v->as<std::string>();
+      if (v == nullptr) return;
       if (s != nullptr && !none.empty() && *s == none) {
         line_.config.conventions[key] = {};
-      } else if (s != nullptr) {
-        fail(std::string("config.") + key, none.empty() ? "a number" : "a number or " + none,
-             v->describe());
-      } else if (const auto value = setting(config, key, low)) {
+      } else if (const auto value = integer(key, *v, low, none)) {
         line_.config.conventions[key] = value;
       }
     };
@@ -158,8 +153,8 @@ class LineReader {
     read("padding_slot", -1, "any");
     read("reserved_page", 0, "none");
     for (const char* key : {"window_columns", "inclusive_ends"}) {
-      const JsonValue* v = config.find(key);
-      if (v == nullptr || v->as<std::nullptr_t>() != nullptr) continue;
+      const JsonValue* v = said(config, key);
+      if (v == nullptr) continue;
       if (const auto* truth = v->as<bool>())
         line_.config.conventions[key] = *truth ? 1 : 0;
       else
