@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "attn/cases/promises.h"
 #include "attn/dual_chunk.h"
 #include "attn/visit/any_call.h"
 #include "check/bounds/arithmetic.h"
 #include "core/laws.h"
 #include "shadowgraph/attention/attention.h"
+#include "shadowgraph/attention/promises.h"
 
 namespace shadowgraph {
 

@@ -1,0 +1,80 @@
+// A kernel of a user under the fuzzer's calls: a right one passes in all that it declares, each
+// slip is found within seconds by the law that it breaks, shrunk, and repeated by its choices.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <set>
+#include <stdexcept>
+
+#include "testing/broken_laws.h"
+#include "testing/kernel_faults.h"
+
+namespace shadowgraph::testing {
+namespace {
+
+Kernel tiled(Slip slip) {
+  return {.paged = [slip](const PagedAttention& call) { TiledKernel(call, slip).run(); },
+          .ragged = {}};
+}
+
+KernelOptions small_support() {
+  KernelOptions o;
+  KernelSupport& s = o.support;
+  s.calls = {KernelCall::kPagedDecode, KernelCall::kPagedExtend};
+  s.terms = {Term::kCausal, Term::kWindowLeft, Term::kSoftCap, Term::kSinks};
+  s.head_dims = {{16, 16}, {32, 8}};
+  s.group_sizes = {1, 2};
+  s.num_kv_heads = {1, 2};
+  s.page_sizes = {4, 16};
+  s.max_requests = 3, s.max_q_len = 4, s.max_kv_len = 160;
+  o.calls = 400;
+  return o;
+}
+
+TEST(KernelCheck, ARightKernelPasses) {
+  int64_t calls = 0;
+  EXPECT_EQ(check(small_support(), tiled(Slip::kNone), &calls).to_string(), "ok");
+  EXPECT_GT(calls, 300);
+}
+
+struct Planted {
+  Slip slip;
+  Ids laws;  // any of them first
+};
+
+class KernelSlips : public ::testing::TestWithParam<Planted> {};
+
+TEST_P(KernelSlips, IsFoundSmallAndRepeated) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  KernelOptions o = small_support();
+  o.calls = 2000;
+  const Status status = check(o, tiled(GetParam().slip));
+  EXPECT_LT(std::chrono::duration<double>(Clock::now() - start).count(), 10);
+  ASSERT_FALSE(status.ok());
+  const Finding& f = status.findings()[0];
+  EXPECT_EQ(std::ranges::count(GetParam().laws, f.id), 1) << status.to_string();
+  // Its choices alone find the same.
+  o.choices = f.reproduce.substr(f.reproduce.find('=') + 1);
+  EXPECT_EQ(check(o, tiled(GetParam().slip)).to_string(), status.to_string());
+  EXPECT_EQ(check(o, tiled(Slip::kNone)).to_string(), "ok");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Planted, KernelSlips,
+    ::testing::Values(
+        Planted{Slip::kPaddingOfATile, {"num.exact", "num.poison"}},
+        Planted{Slip::kOffsetIn32Bits, {"num.exact", "num.bound"}},
+        Planted{Slip::kWindowOneShort, {"num.exact"}},
+        Planted{Slip::kMaximumNotRescaled, {"num.bound", "num.exact"}},
+        Planted{Slip::kMaskMultiplies, {"num.poison"}}, Planted{Slip::kHeadsInTurn, {"num.exact"}},
+        Planted{Slip::kLseInBase2, {"num.lse_bound"}},
+        Planted{Slip::kCapBehindMask, {"num.exact", "num.poison"}},
+        Planted{Slip::kSinkLost, {"num.exact", "num.bound"}},
+        Planted{Slip::kEmptySplitMerged, {"num.exact", "num.poison", "num.bound"}},
+        Planted{Slip::kRowBehind, {"num.write_set"}}, Planted{Slip::kRowLeft, {"num.write_set"}},
+        Planted{Slip::kWritesKeys, {"num.write_set"}}, Planted{Slip::kThrows, {"test.exception"}}));
+
+}  // namespace
+}  // namespace shadowgraph::testing
