@@ -140,6 +140,7 @@ void choose_mask(const Draws& d, AttentionCase& x) {
 void choose_arrangement(const Draws& d, AttentionCase& x) {
   Choices& c = d.c;
   if (d.declared != nullptr) {
+    if (x.kernel == CaseKernel::kPrefillRagged) return;
     x.page_size = d.of(d.declared->page_sizes);
     x.layout = d.of(d.declared->layouts);
     if (x.layout == CaseLayout::kMlaLatent) x.num_qo_heads /= x.num_kv_heads, x.num_kv_heads = 1;
@@ -214,13 +215,14 @@ AttentionCase choose_call(const Draws& d, CaseKernel kernel, CaseData data) {
   return x;
 }
 
-/// Values of lists that do not go together.
-bool is_call(const AttentionCase& x) {
+/// Do the values of lists go together? A selector's keys are told by an element that is none of V.
+bool is_call(const AttentionCase& x, CaseData data) {
   if (x.kernel == CaseKernel::kPrefillRagged) return x.kv_dtype != DType::kI8;
   switch (x.layout) {
     case CaseLayout::kStackedNhd:
     case CaseLayout::kStackedHnd: return x.head_dim_qk == x.head_dim_vo;
-    case CaseLayout::kMlaLatent: return x.head_dim_qk >= x.head_dim_vo;
+    case CaseLayout::kMlaLatent:
+      return x.head_dim_qk >= x.head_dim_vo + (data == CaseData::kSelector ? 1 : 0);
     case CaseLayout::kPanels: return x.page_size % kPanelTokens == 0;
     default: return true;
   }
@@ -268,7 +270,7 @@ std::optional<Case> generate_declared(Choices& c, const KernelSupport& declared)
   x.seed = c.below(1u << 30);
   x.data = c.of(kDenseData);
   AttentionCase call = choose_call(d, kernel_of(d.of(declared.calls)), x.data);
-  if (!is_call(call)) return std::nullopt;
+  if (!is_call(call, x.data)) return std::nullopt;
   x.call = std::move(call);
   return x;
 }
