@@ -298,6 +298,9 @@ struct KernelSupport {
   LseBase lse_base = LseBase::kNatural;  // of the numbers in PagedAttention::lse
   LseSink lse_sink = LseSink::kExcluded;
   EmptyRowMark empty_row = {.lse = -std::numeric_limits<double>::infinity()};
+  // Rows that see a NaN in a key or value are NaN. False: they may hold anything. Rows that do not
+  // see it hold what they should in either case
+  bool propagates_nan = false;
 
   // A name of `shadowgraph list arithmetics`, and how the kernel departs from that
   std::string arithmetic = "plain_f32";
@@ -318,7 +321,8 @@ struct KernelOptions : Repetition {
 
 /// Draws calls and judges what the kernel leaves: first exact data, whose results are known bit for
 /// bit, then random data, within the error bound that is derived of the declared arithmetic. What
-/// no query sees holds NaN, or huge numbers. The first call that breaks a law is shrunk; findings
+/// no query sees holds NaN, or huge numbers; what some query sees may hold a NaN, or give logits of
+/// many thousands, above 0 or below. The first call that breaks a law is shrunk; findings
 /// name the law, row, head, value, limit, and the choices that repeat it. num.exact, num.bound,
 /// num.lse_bound, num.empty_row, num.poison, num.write_set, test.exception, test.options,
 /// test.nothing. calls: how many the kernel ran.

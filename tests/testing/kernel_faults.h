@@ -26,6 +26,10 @@ enum class Slip : uint8_t {
   kCapBehindMask,  // the soft cap makes a number of a masked key's -inf
   kSinkLost,
   kEmptySplitMerged,  // a split that sees no key is merged as if its maximum were 0
+  kMaximumFromZero,   // the running maximum begins at 0
+  kNoMaximum,         // weights are exp of the logit itself
+  kNanVanishes,       // a weight that is NaN counts as 0
+  kNanSpreads,        // the queries of a request share a flag that a tile has a NaN
   kRowBehind,         // one row more than the batch has is written
   kRowLeft,           // rows that see no key are not written
   kWritesKeys,        // scratch in the place of the first key
@@ -123,9 +127,11 @@ class TiledKernel {
       float x = sees(b, q, q_len, key) ? logit(b, row, head, kv_head, key) : kNothing;
       if (p_.logits_soft_cap > 0 && (x != kNothing || slip_ == Slip::kCapBehindMask))
         x = p_.logits_soft_cap * std::tanh(x / p_.logits_soft_cap);
-      logits.push_back(x), top = std::max(top, x);
+      if (std::isnan(x) && slip_ == Slip::kNanVanishes) x = kNothing;
+      logits.push_back(x), top = std::isnan(x) ? x : std::max(top, x);
     }
     if (top == kNothing) return;
+    if (slip_ == Slip::kNoMaximum) top = 0;
     if (slip_ != Slip::kMaximumNotRescaled || s->sum == 0) {
       const float down = std::exp(s->top - top);
       s->sum *= down;
@@ -145,19 +151,20 @@ class TiledKernel {
   State split(int64_t b, int64_t row, int64_t q, int64_t q_len, int32_t head, int64_t begin) const {
     State s;
     s.acc.assign(static_cast<size_t>(p_.head_dim_vo), 0);
+    if (slip_ == Slip::kMaximumFromZero) s.top = 0;
     for (int64_t at = begin; at < std::min(begin + kSplit, kv_len(b)); at += kTile)
       tile(b, row, q, q_len, head, at, &s);
     if (slip_ == Slip::kEmptySplitMerged && s.sum == 0) s.top = 0;
     return s;
   }
 
-  void row(int64_t b, int64_t row, int64_t q, int64_t q_len, int32_t head) const {
+  void row(int64_t b, int64_t row, int64_t q, int64_t q_len, int32_t head) {
     State all;
     all.acc.assign(static_cast<size_t>(p_.head_dim_vo), 0);
     for (int64_t at = 0; at < kv_len(b); at += kSplit) {
       const State one = split(b, row, q, q_len, head, at);
       const float top = std::max(all.top, one.top);
-      if (std::isinf(top)) continue;
+      if (std::isinf(top) && !std::isnan(one.top)) continue;
       const float mine = std::exp(all.top - top), its = std::exp(one.top - top);
       all.top = top, all.sum = all.sum * mine + one.sum * its;
       for (size_t d = 0; d < all.acc.size(); ++d) all.acc[d] = all.acc[d] * mine + one.acc[d] * its;
@@ -165,7 +172,8 @@ class TiledKernel {
     finish(row, head, all);
   }
 
-  void finish(int64_t row, int32_t head, State& s) const {
+  void finish(int64_t row, int32_t head, State& s) {
+    if (slip_ == Slip::kNanSpreads) s.sum += spread_, spread_ = std::isnan(s.sum) ? s.sum : 0;
     if (s.sum == 0 && slip_ == Slip::kRowLeft) return;
     const bool empty = s.sum == 0 && slip_ != Slip::kEmptySplitMerged;
     float lse = empty ? -std::numeric_limits<float>::infinity() : s.top + std::log(s.sum);
@@ -185,6 +193,7 @@ class TiledKernel {
   const PagedAttention& call_;
   const AttentionParams& p_;
   Slip slip_;
+  float spread_ = 0;
 };
 
 }  // namespace shadowgraph::testing

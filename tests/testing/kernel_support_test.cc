@@ -38,6 +38,7 @@ KernelOptions everything() {
   s.tables = {PageTable::Form::kDense, PageTable::Form::kCsr};
   s.strided = true;
   s.max_requests = 4, s.max_kv_len = 160;
+  s.propagates_nan = true;
   s.arithmetic = "ours_portable";
   o.calls = 1500;
   return o;

@@ -28,6 +28,7 @@ KernelOptions small_support() {
   s.num_kv_heads = {1, 2};
   s.page_sizes = {4, 16};
   s.max_requests = 3, s.max_q_len = 4, s.max_kv_len = 160;
+  s.propagates_nan = true;
   o.calls = 400;
   return o;
 }
@@ -36,6 +37,13 @@ TEST(KernelCheck, ARightKernelPasses) {
   int64_t calls = 0;
   EXPECT_EQ(check(small_support(), tiled(Slip::kNone), &calls).to_string(), "ok");
   EXPECT_GT(calls, 300);
+}
+
+TEST(KernelCheck, WhatSeesANanIsJudgedOnlyWherePromised) {
+  KernelOptions o = small_support();
+  o.support.propagates_nan = false;
+  EXPECT_EQ(check(o, tiled(Slip::kNanVanishes)).to_string(), "ok");
+  EXPECT_FALSE(check(o, tiled(Slip::kNanSpreads)).ok());
 }
 
 struct Planted {
@@ -65,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
     Planted, KernelSlips,
     ::testing::Values(
         Planted{Slip::kPaddingOfATile, {"num.exact", "num.poison"}},
-        Planted{Slip::kOffsetIn32Bits, {"num.exact", "num.bound"}},
+        Planted{Slip::kOffsetIn32Bits, {"num.exact", "num.lse_bound"}},
         Planted{Slip::kWindowOneShort, {"num.exact"}},
         Planted{Slip::kMaximumNotRescaled, {"num.bound", "num.exact"}},
         Planted{Slip::kMaskMultiplies, {"num.poison"}}, Planted{Slip::kHeadsInTurn, {"num.exact"}},
@@ -73,6 +81,8 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{Slip::kCapBehindMask, {"num.exact", "num.poison"}},
         Planted{Slip::kSinkLost, {"num.exact", "num.bound"}},
         Planted{Slip::kEmptySplitMerged, {"num.exact", "num.poison", "num.bound"}},
+        Planted{Slip::kMaximumFromZero, {"num.exact"}}, Planted{Slip::kNoMaximum, {"num.poison"}},
+        Planted{Slip::kNanVanishes, {"num.bound"}}, Planted{Slip::kNanSpreads, {"num.bound"}},
         Planted{Slip::kRowBehind, {"num.write_set"}}, Planted{Slip::kRowLeft, {"num.write_set"}},
         Planted{Slip::kWritesKeys, {"num.write_set"}}, Planted{Slip::kThrows, {"test.exception"}}));
 

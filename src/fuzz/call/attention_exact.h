@@ -10,11 +10,12 @@
 
 namespace shadowgraph {
 
-/// What a kernel promises of its numbers.
+/// What a kernel promises of its numbers, and of which.
 struct KernelNumbers {
   Arithmetic arithmetic;
   LseBase lse_base = LseBase::kNatural;
   EmptyRowMark empty_row = {.lse = -std::numeric_limits<double>::infinity()};
+  bool sees_nan = false;  // some key or value that a row sees is NaN
 };
 
 /// Every row of a kUniform or kSelector case that such a kernel gives exactly, against its known

@@ -14,8 +14,8 @@ bool is_untouched(const std::vector<std::byte>& row) {
 }
 
 /// Every row is written. Poison is NaN, and no legal case overflows: every result is finite (an LSE
-/// may be -inf), but for rows that see no key where a kernel leaves NaN.
-Status check_finite(const AttentionCase& x, const RowResults& results, bool nan_out) {
+/// may be -inf), but where NaN is due.
+Status check_each_row(const AttentionCase& x, const RowResults& results, bool nan_out) {
   Status status;
   const int64_t width = int64_t{x.num_qo_heads} * x.head_dim_vo;
   judged("num.poison", std::ssize(results.out));
@@ -99,7 +99,7 @@ Status judge_attention(const Case& x, const AttentionScene& scene, const KernelN
   const auto& attention = std::get<AttentionCase>(x.call);
   RowResults results(x);
   scene.collect(&results);
-  Status status = check_finite(attention, results, numbers.empty_row.nan_out);
+  Status status = check_each_row(attention, results, numbers.sees_nan || numbers.empty_row.nan_out);
   if (is_exact(x.data)) status.add(check_exact(attention, scene.data(), results, numbers));
   const auto judge_call = [&](const auto& call) {
     const Result result{call.out, call.lse.tensor, numbers.lse_base, call.options.lse_sink};

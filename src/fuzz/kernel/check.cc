@@ -37,10 +37,14 @@ void name_row(const AttentionCase& x, Finding* f) {
 }
 
 /// What is no part of a call: what unseen memory holds, where the pages are, whether an LSE is
-/// asked for.
+/// asked for; where numbers are random, whether one that is seen is NaN; where weights are uniform,
+/// whether all logits are far above 0 or below.
 struct Surroundings {
-  bool huge, far, no_lse;
+  bool huge, far, no_lse, nan;
+  int shift;
 };
+
+enum class Extreme : uint8_t { kNone, kNan, kShifted };
 
 class KernelCalls {
  public:
@@ -74,19 +78,28 @@ class KernelCalls {
   /// Choices that make no call find nothing.
   Outcome call(Choices& choices) {
     const KernelSupport& s = options_.support;
-    const Surroundings around = {choices.one_in(2), choices.one_in(8), choices.one_in(8)};
+    const Surroundings around = {choices.one_in(2), choices.one_in(8), choices.one_in(8),
+                                 choices.one_in(4), choices.of({0, 0, -1, 1})};
     const std::optional<shadowgraph::Case> drawn = generate_declared(choices, s);
     if (!drawn || !is_asked_for(drawn->data)) return {};
     const AttentionArrangement how = arrange(*drawn, around);
     const auto& x = std::get<AttentionCase>(drawn->call);
-    const AttentionData data = make_attention_data(*drawn);
+    AttentionData data = make_attention_data(*drawn);
+    const Extreme extreme = make_extreme(*drawn, around, &data);
+    KernelNumbers numbers = numbers_;
+    numbers.sees_nan = extreme == Extreme::kNan;
     if (!s.empty_rows && has_empty_row(x, data)) return {};
     AttentionScene scene(*drawn, data, how);
     scene.lay(0);
     ++calls_;
     for (size_t i = 0; i < values_.size(); ++i) drawn_[i] = drawn_[i] || values_[i].is_drawn(x);
-    Outcome outcome{ran(scene), drawn->to_string() + (how.far ? " far pages" : "")};
-    if (outcome.findings.ok()) outcome.findings = judgement(*drawn, scene);
+    Outcome outcome{ran(scene), drawn->to_string()};
+    if (how.far) outcome.what += ", far pages";
+    if (around.huge) outcome.what += ", unseen memory is huge";
+    if (numbers.sees_nan) outcome.what += ", a NaN is seen";
+    if (extreme == Extreme::kShifted)
+      outcome.what += std::string(", logits far ") + (around.shift < 0 ? "below 0" : "above 0");
+    if (outcome.findings.ok()) outcome.findings = judgement(*drawn, scene, numbers);
     for (Finding& f : outcome.findings.findings()) name_row(x, &f);
     return outcome;
   }
@@ -106,6 +119,20 @@ class KernelCalls {
     return how;
   }
 
+  Extreme make_extreme(const shadowgraph::Case& c, const Surroundings& around,
+                       AttentionData* data) const {
+    const auto& x = std::get<AttentionCase>(c.call);
+    if (x.kv_dtype == DType::kI8) return Extreme::kNone;
+    Rng rng = Rng::stream(c.seed, 1);
+    if (c.data == CaseData::kRandom && around.nan && plant_nan(x, rng, data)) return Extreme::kNan;
+    const bool apart = x.layout != CaseLayout::kMlaLatent || x.head_dim_qk > x.head_dim_vo;
+    const bool wide = options_.support.departs.scores == DType::kF32;
+    if (c.data != CaseData::kUniform || around.shift == 0 || x.sinks || !apart || !wide)
+      return Extreme::kNone;
+    shift_logits(x, around.shift < 0, data);
+    return Extreme::kShifted;
+  }
+
   Status ran(const AttentionScene& scene) const {
     Status status;
     const auto thrown = [&](const char* what) {
@@ -122,13 +149,15 @@ class KernelCalls {
     return status;
   }
 
-  Status judgement(const shadowgraph::Case& x, const AttentionScene& scene) const {
+  Status judgement(const shadowgraph::Case& x, const AttentionScene& scene,
+                   const KernelNumbers& numbers) const {
     JudgeOptions how;
+    how.any_for_nan = numbers.sees_nan && !options_.support.propagates_nan;
     how.empty_mark = options_.support.empty_row;
     const KernelNumbers ours;
     how.recorded = how.empty_mark.nan_out || how.empty_mark.lse != ours.empty_row.lse;
     Status status = scene.check_written();
-    status.add(judge_attention(x, scene, numbers_, how));
+    status.add(judge_attention(x, scene, numbers, how));
     return status;
   }
 
