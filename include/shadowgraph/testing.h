@@ -12,6 +12,9 @@
 //   });
 //   EXPECT_TRUE(status.ok()) << status.to_string();
 //
+// At the end: the same of your own attention kernel (examples/kernel_test.cc), which gets the calls
+// of `shadowgraph fuzz` as far as it declares to support them.
+//
 // Tested by tests/testing/.
 #pragma once
 
@@ -265,10 +268,12 @@ enum class Term : uint8_t {
   kPackedMask,
 };
 
+/// q and out: f32, f16 or bf16. kv: what a cache may hold.
 struct KernelTypes {
   DType q = DType::kF32, kv = DType::kF32, out = DType::kF32;
   bool operator==(const KernelTypes&) const = default;
 };
+/// Elements of a query and key, and of a value.
 struct HeadDims {
   int32_t qk = 64, vo = 64;
   bool operator==(const HeadDims&) const = default;

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "attn/page_table.h"
 #include "core/float_formats.h"
@@ -133,6 +135,50 @@ TEST(ExactUniform, SeesAnotherAlignmentHeadOrSink) {
   EXPECT_FALSE(run.check().ok());
   run.x = x;
   EXPECT_TRUE(run.check().ok());
+}
+
+TEST(ExactUniform, ARoundedDivisionMayBeAsFarOffAsItsRoundings) {
+  AttentionCase x = small_attention();
+  x.causal = false, x.window_left = -1;
+  x.requests = {{1, 1, 3}, {1, 1, 4}};  // rows 0 and 1: a third is rounded, a fourth is not
+  const KernelNumbers plain{*find_arithmetic("plain_f32")};
+  for (const auto& [row, up, ok] : {std::tuple{0, 0x1p-23f, true},
+                                    {0, 0x1p-19f, false},
+                                    {1, 0x1p-23f, false},
+                                    {1, 0.f, true}}) {
+    Ran run(exact_case(CaseData::kUniform, x));
+    for (int64_t i = 0; i < 16; ++i) {
+      const float value = load_float(run.row(static_cast<size_t>(row), 0), DType::kF32, i);
+      store_float(run.row(static_cast<size_t>(row), 0), DType::kF32, i, value * (1 + up));
+    }
+    EXPECT_EQ(check_exact(run.x, run.data, run.results, plain).ok(), ok) << row << " " << up;
+    EXPECT_EQ(run.check().ok(), up == 0) << "ours divides exactly";
+  }
+}
+
+TEST(ExactSelector, WeightsNearOneAreNotKnownToTheBit) {
+  Ran run(exact_case(CaseData::kSelector));
+  store_float(run.row(0, 0), DType::kF32, 0, 100);
+  EXPECT_FALSE(check_exact(run.x, run.data, run.results, {*find_arithmetic("plain_f32")}).ok());
+  // Its maximum is scaled apart from the scores; its parts are rounded.
+  for (const char* name : {"fa2", "flashinfer_decode"})
+    EXPECT_TRUE(check_exact(run.x, run.data, run.results, {*find_arithmetic(name)}).ok()) << name;
+}
+
+TEST(ExactUniform, ShiftedLogitsLeaveTheWeights) {
+  for (const bool below : {false, true}) {
+    Case c = exact_case(CaseData::kUniform);
+    AttentionData data = make_attention_data(c);
+    shift_logits(std::get<AttentionCase>(c.call), below, &data);
+    AttentionScene scene(c, data, AttentionArrangement::of(c));
+    scene.lay(0);
+    EXPECT_EQ(scene.run().to_string(), "ok");
+    EXPECT_EQ(judge_attention(c, scene).to_string(), "ok");
+    const auto& lse = std::get<PagedAttention>(scene.call()).lse.tensor;
+    const float value = load_float(lse.data, DType::kF32, lse.offset(0, 0));
+    EXPECT_GT(std::abs(value), 60000);
+    EXPECT_EQ(value < 0, below);
+  }
 }
 
 TEST(CheckCase, AcceptsEveryKind) {

@@ -46,6 +46,15 @@ TEST(KernelCheck, WhatSeesANanIsJudgedOnlyWherePromised) {
   EXPECT_FALSE(check(o, tiled(Slip::kNanSpreads)).ok());
 }
 
+TEST(KernelCheck, AFindingNamesRequestQueryAndHead) {
+  const Status status = check(small_support(), tiled(Slip::kHeadsInTurn));
+  ASSERT_EQ(status.findings().size(), 2u) << status.to_string();
+  for (const Finding& f : status.findings())
+    EXPECT_EQ(f.where.field, "out (request 0, query 0, head 1)") << f.id;
+  EXPECT_EQ(status.findings()[0].id, "num.exact");
+  EXPECT_EQ(status.findings()[1].id, "num.bound");
+}
+
 struct Planted {
   Slip slip;
   Ids laws;  // any of them first
@@ -82,9 +91,10 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{Slip::kSinkLost, {"num.exact", "num.bound"}},
         Planted{Slip::kEmptySplitMerged, {"num.exact", "num.poison", "num.bound"}},
         Planted{Slip::kMaximumFromZero, {"num.exact"}}, Planted{Slip::kNoMaximum, {"num.poison"}},
-        Planted{Slip::kNanVanishes, {"num.bound"}}, Planted{Slip::kNanSpreads, {"num.bound"}},
-        Planted{Slip::kRowBehind, {"num.write_set"}}, Planted{Slip::kRowLeft, {"num.write_set"}},
-        Planted{Slip::kWritesKeys, {"num.write_set"}}, Planted{Slip::kThrows, {"test.exception"}}));
+        Planted{Slip::kUnseenInMaximum, {"num.exact"}}, Planted{Slip::kNanVanishes, {"num.bound"}},
+        Planted{Slip::kNanSpreads, {"num.bound"}}, Planted{Slip::kRowBehind, {"num.write_set"}},
+        Planted{Slip::kRowLeft, {"num.write_set"}}, Planted{Slip::kWritesKeys, {"num.write_set"}},
+        Planted{Slip::kThrows, {"test.exception"}}));
 
 }  // namespace
 }  // namespace shadowgraph::testing
