@@ -28,9 +28,9 @@ enum class Slip : uint8_t {
   kEmptySplitMerged,  // a split that sees no key is merged as if its maximum were 0
   kMaximumFromZero,   // the running maximum begins at 0
   kNoMaximum,         // weights are exp of the logit itself
-  kUnseenInMaximum,   // the maximum of a tile counts keys that are not seen; NaN it leaves out
+  kPaddingInMaximum,  // the maximum of a tile counts the rest of its last page; NaN it leaves out
   kNanVanishes,       // a weight that is NaN counts as 0
-  kNanSpreads,        // the queries of a request share a flag that a tile has a NaN
+  kNanSpreads,        // what one row made NaN the next one is, too
   kRowBehind,         // one row more than the batch has is written
   kRowLeft,           // rows that see no key are not written
   kWritesKeys,        // scratch in the place of the first key
@@ -126,13 +126,14 @@ class TiledKernel {
     float top = s->top;
     for (int64_t key = begin; key < end; ++key) {
       float x = sees(b, q, q_len, key) ? logit(b, row, head, kv_head, key) : kNothing;
-      if (slip_ == Slip::kUnseenInMaximum) top = std::fmax(top, logit(b, row, head, kv_head, key));
       if (p_.logits_soft_cap > 0 && (x != kNothing || slip_ == Slip::kCapBehindMask))
         x = p_.logits_soft_cap * std::tanh(x / p_.logits_soft_cap);
       if (std::isnan(x) && slip_ == Slip::kNanVanishes) x = kNothing;
       logits.push_back(x), top = std::isnan(x) ? x : std::max(top, x);
     }
     if (top == kNothing) return;
+    if (slip_ == Slip::kPaddingInMaximum && end % call_.cache.page_size != 0)
+      top = std::fmax(top, logit(b, row, head, kv_head, end));
     if (slip_ == Slip::kNoMaximum) top = 0;
     if (slip_ != Slip::kMaximumNotRescaled || s->sum == 0) {
       const float down = std::exp(s->top - top);

@@ -135,6 +135,18 @@ TEST(KernelSupport, AnArithmeticHoldsOnlyItsOwnKernel) {
   EXPECT_FALSE(check(o, kernel).ok()) << "plain f32 arithmetic is closer";
 }
 
+TEST(KernelSupport, AnLseOfADeclaredBase) {
+  KernelOptions o;
+  o.support.max_kv_len = 40, o.calls = 100;
+  o.support.lse_base = LseBase::kLog2;
+  const auto kernel = [](Slip slip) {
+    return Kernel{.paged = [slip](const PagedAttention& c) { TiledKernel(c, slip).run(); },
+                  .ragged = {}};
+  };
+  EXPECT_EQ(check(o, kernel(Slip::kLseInBase2)).to_string(), "ok");
+  EXPECT_EQ(ids(check(o, kernel(Slip::kNone))), Ids{"num.lse_bound"});
+}
+
 TEST(KernelSupport, AKernelsOwnMarkOfEmptyRows) {
   KernelOptions o;
   o.support.max_kv_len = 40, o.calls = 300;

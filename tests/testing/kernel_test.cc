@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{Slip::kSinkLost, {"num.exact", "num.bound"}},
         Planted{Slip::kEmptySplitMerged, {"num.exact", "num.poison", "num.bound"}},
         Planted{Slip::kMaximumFromZero, {"num.exact"}}, Planted{Slip::kNoMaximum, {"num.poison"}},
-        Planted{Slip::kUnseenInMaximum, {"num.exact"}}, Planted{Slip::kNanVanishes, {"num.bound"}},
+        Planted{Slip::kPaddingInMaximum, {"num.exact"}}, Planted{Slip::kNanVanishes, {"num.bound"}},
         Planted{Slip::kNanSpreads, {"num.bound"}}, Planted{Slip::kRowBehind, {"num.write_set"}},
         Planted{Slip::kRowLeft, {"num.write_set"}}, Planted{Slip::kWritesKeys, {"num.write_set"}},
         Planted{Slip::kThrows, {"test.exception"}}));

@@ -42,7 +42,8 @@ TensorView CallMemory::add_far(const char* field, DType dtype, std::initializer_
   const auto bytes = [&](int64_t count) {
     return count * t.stride[0] * static_cast<int64_t>(size_of(dtype));
   };
-  FarTensor& far = far_.emplace_back(field, FarMemory(bytes(first), bytes(t.shape[0] - first)));
+  far_.push_back({field, FarMemory(bytes(first), bytes(t.shape[0] - first)), {}});
+  FarTensor& far = far_.back();
   std::ranges::fill(far.memory.end(), style_.poison);
   t.data = far.memory.data();
   return t;

@@ -15,7 +15,7 @@ namespace {
 bool has_empty_row(const AttentionCase& x, const AttentionData& data) {
   for (size_t i = 0; i < x.requests.size(); ++i) {
     const RequestExtent& r = x.requests[i];
-    if (r.q_len == 0 || r.kv_len == 0) return true;
+    if (r.q_len == 0) return true;
     for (int64_t q = 0; q < r.q_len; ++q) {
       int64_t key = 0;
       while (key < r.kv_len && !sees(x, data.requests[i], r, q, key)) ++key;
