@@ -1,4 +1,5 @@
-// T0: what the result must be on exact data, worked out with integers.
+// T0: what the result must be on exact data, worked out with integers. Tested by
+// tests/fuzz/attention_exact_test.cc.
 #pragma once
 
 #include <limits>
