@@ -322,6 +322,8 @@ struct Kernel {
 struct KernelOptions : Repetition {
   KernelSupport support;
   int64_t calls = 2000;
+  // A file that names the call that runs; a kernel that ends the program leaves it. Empty: none
+  std::string journal;
 };
 
 /// Draws calls and judges what the kernel leaves: first exact data, whose results are known bit for

@@ -26,12 +26,16 @@ Status Tries::attempt(Choices& choices) {
   return shrunk(choices, std::string(status.findings().front().id));
 }
 
-Status Tries::run(Choices& choices) const {
-  Outcome outcome = run_(choices);
+std::string Tries::repeat(const Choices& choices) {
   ChoiceSequence made = choices.made();
   while (!made.empty() && made.back() == 0) made.pop_back();  // which is what none means
+  return std::string(kVariable) + "=" + to_text(made);
+}
+
+Status Tries::run(Choices& choices) const {
+  Outcome outcome = run_(choices);
   for (Finding& f : outcome.findings.findings()) {
-    f.case_id = std::string(kVariable) + "=" + to_text(made);
+    f.case_id = repeat(choices);
     f.reproduce = f.case_id + (options_.command.empty() ? "" : " " + options_.command);
     if (!outcome.what.empty()) f.case_id += " (" + outcome.what + ")";
   }

@@ -31,6 +31,8 @@ class Tries {
   /// What the choices make; where that fails, the findings of the smallest that breaks the same
   /// law.
   Status attempt(Choices& choices);
+  /// "SHADOWGRAPH_CHOICES=3.0.1", of those that were made so far.
+  static std::string repeat(const Choices& choices);
 
  private:
   Status run(Choices& choices) const;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdio>
+#include <fstream>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -53,6 +55,20 @@ TEST(KernelCheck, AFindingNamesRequestQueryAndHead) {
     EXPECT_EQ(f.where.field, "out (request 0, query 0, head 1)") << f.id;
   EXPECT_EQ(status.findings()[0].id, "num.exact");
   EXPECT_EQ(status.findings()[1].id, "num.bound");
+}
+
+TEST(KernelCheck, TheJournalNamesTheCallThatRuns) {
+  KernelOptions o = small_support();
+  o.journal = ::testing::TempDir() + "kernel_journal";
+  std::string last;
+  const auto throws = [&](const PagedAttention&) {
+    std::getline(std::ifstream(o.journal), last);
+    throw std::runtime_error("it ends here");
+  };
+  const Status status = check(o, {.paged = throws, .ragged = {}});
+  ASSERT_EQ(ids(status), Ids{"test.exception"});
+  EXPECT_EQ(last, status.findings()[0].case_id);
+  std::remove(o.journal.c_str());
 }
 
 struct Planted {

@@ -2,6 +2,7 @@
 // as its own are.
 #include <algorithm>
 #include <exception>
+#include <fstream>
 
 #include "core/laws.h"
 #include "fuzz/call/attention_laws.h"
@@ -93,12 +94,15 @@ class KernelCalls {
     scene.lay(0);
     ++calls_;
     for (size_t i = 0; i < values_.size(); ++i) drawn_[i] = drawn_[i] || values_[i].is_drawn(x);
-    Outcome outcome{ran(scene), drawn->to_string()};
+    Outcome outcome{{}, drawn->to_string()};
     if (how.far) outcome.what += ", far pages";
     if (around.huge) outcome.what += ", unseen memory is huge";
     if (numbers.sees_nan) outcome.what += ", a NaN is seen";
     if (extreme == Extreme::kShifted)
       outcome.what += std::string(", logits far ") + (around.shift < 0 ? "below 0" : "above 0");
+    if (!options_.journal.empty())
+      std::ofstream(options_.journal) << Tries::repeat(choices) << " (" << outcome.what << ")\n";
+    outcome.findings = ran(scene);
     if (outcome.findings.ok()) outcome.findings = judgement(*drawn, scene, numbers);
     for (Finding& f : outcome.findings.findings()) name_row(x, &f);
     return outcome;
