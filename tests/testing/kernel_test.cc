@@ -57,6 +57,18 @@ TEST(KernelCheck, AFindingNamesRequestQueryAndHead) {
   EXPECT_EQ(status.findings()[1].id, "num.bound");
 }
 
+TEST(KernelCheck, TensorCoresAndSplitsAreJudgedByTheirBound) {
+  for (const char* arithmetic : {"tensor_cores", "fa3_split", "flashinfer_decode"}) {
+    KernelOptions o = small_support();
+    o.support.types = {{DType::kBF16, DType::kBF16, DType::kBF16},
+                       {DType::kF16, DType::kF16, DType::kF32}};
+    o.support.arithmetic = arithmetic;
+    EXPECT_EQ(check(o, tiled(Slip::kNone)).to_string(), "ok") << arithmetic;
+    EXPECT_FALSE(check(o, tiled(Slip::kWindowOneShort)).ok()) << arithmetic;
+    EXPECT_FALSE(check(o, tiled(Slip::kMaximumNotRescaled)).ok()) << arithmetic;
+  }
+}
+
 TEST(KernelCheck, TheJournalNamesTheCallThatRuns) {
   KernelOptions o = small_support();
   o.journal = ::testing::TempDir() + "kernel_journal";
