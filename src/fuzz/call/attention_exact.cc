@@ -117,11 +117,11 @@ Status check_exact(const AttentionCase& x, const AttentionData& data, const RowR
       int64_t denominator = 0;
       for (int64_t head = 0; head < x.num_qo_heads; ++head) {
         const Weights w = weights_of(x, data, request, q, head);
-        const auto within = last_rounding(x, data.requests[request], numbers, w);
-        if (!within) continue;
         if (head % group == 0 || w.denominator != denominator)
           expected = expected_row(x, data.requests[request], head / group, w);
         denominator = w.denominator;
+        const auto within = last_rounding(x, data.requests[request], numbers, w);
+        if (!within) continue;
         const std::byte* got = results.out[static_cast<size_t>(row)].data() + head * row_bytes;
         judged("num.exact", x.head_dim_vo);
         const auto i = first_difference(x, expected, got, *within);
