@@ -1,9 +1,16 @@
-# The installed package: find_package(Shadowgraph), target shadowgraph::shadowgraph; pkg-config shadowgraph.
+# The installed package: find_package(Shadowgraph), targets shadowgraph::shadowgraph and, where the tools are built,
+# shadowgraph::testing; pkg-config shadowgraph.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Shadowgraph)
 
+set(installed shadowgraph)
+set(needs_threads FALSE)
+if(TARGET shadowgraph_testing)
+  list(APPEND installed shadowgraph_testing)
+  set(needs_threads TRUE)
+endif()
 install(
-  TARGETS shadowgraph
+  TARGETS ${installed}
   EXPORT ShadowgraphTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -28,13 +28,13 @@ ALLOWED = {
     "io": ["attn"],
     "report": ["io"],
     "cuda": ["launch"],
-    "fuzz": ["faults", "check", "io"],
+    "fuzz": ["faults", "check", "io", "testing"],
 }
 PUBLIC = {
     "status": "core", "access": "core", "kernel": "graph", "device_api": "graph", "arena": "graph", "annotations": "graph", "graph": "graph",
     "sim_device": "graph", "cuda_device": "cuda", "device_errors": "graph", "device_calls": "graph", "dtype": "core", "tensor_view": "core", "version": "core",
     "huge_memory": "core",
-    "recurrent": "attn", "layer_kind": "attn", "recurrent_layer": "attn", "sparse_layer": "attn", "batch": "attn", "engine": "attn", "params": "attn", "kv_cache": "attn", "lse": "attn", "attention": "attn",
+    "recurrent": "attn", "layer_kind": "attn", "recurrent_layer": "attn", "sparse_layer": "attn", "batch": "attn", "engine": "attn", "params": "attn", "kv_cache": "attn", "lse": "attn", "promises": "attn", "attention": "attn",
     "indexer": "attn", "compress": "attn", "sparse": "attn", "v4_layer": "attn",
     "forward_mode": "attn", "conventions": "attn", "backend": "backends", "limits": "backends", "testing": "testing",
     "shadowgraph": "backends",

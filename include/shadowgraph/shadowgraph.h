@@ -32,7 +32,7 @@
 //   arena.h        Arena: named device buffers with lifetimes, annotations.h owners and steps
 //   sim_device.h   SimDevice, the device on the CPU; device_api.h DeviceApi, CUDA's calls
 //
-// For tests, not included here: testing.h, property tests of your own metadata builder.
+// For tests, not included here: testing.h, property tests of your own metadata builder or kernel.
 #pragma once
 
 #include "shadowgraph/attention/attention.h"

@@ -12,6 +12,9 @@
 //   });
 //   EXPECT_TRUE(status.ok()) << status.to_string();
 //
+// At the end: the same of your own attention kernel (examples/kernel_test.cc), which gets the calls
+// of `shadowgraph fuzz` as far as it declares to support them.
+//
 // Tested by tests/testing/.
 #pragma once
 
@@ -21,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,14 +32,26 @@
 #include <utility>
 #include <vector>
 
+#include "shadowgraph/attention/attention.h"
+#include "shadowgraph/attention/promises.h"
 #include "shadowgraph/device/annotations.h"
 #include "shadowgraph/engine/batch.h"
 #include "shadowgraph/status.h"
 
 namespace shadowgraph::testing {
 
+/// How a test is repeated, and which way it goes.
+struct Repetition {
+  uint64_t seed = 1;
+  double shrink_seconds = 2;
+  // Runs only what these choices make: "3.0.1". Empty: the value of the environment variable
+  // SHADOWGRAPH_CHOICES, if it is set
+  std::string choices;
+  std::string command;  // the command that runs this test, for Finding::reproduce
+};
+
 /// Which steps are made. The capacities say what a builder must have room for.
-struct Options {
+struct Options : Repetition {
   // Modes to test. Steps of other modes are played, but not shown to the property. Each mode named
   // here must come up, or test.nothing is found
   std::vector<ForwardMode> modes = {ForwardMode::kDecode, ForwardMode::kExtend};
@@ -55,12 +71,6 @@ struct Options {
   int32_t small_requests = 3;
   int64_t histories = 200;  // number of random histories of a scheduler
   int32_t steps = 20;       // steps of a history, at most
-  uint64_t seed = 1;
-  double shrink_seconds = 2;
-  // Runs only this history: "3.0.1". Empty: the value of the environment variable
-  // SHADOWGRAPH_CHOICES, if it is set
-  std::string choices;
-  std::string command;  // the command that runs this test, for Finding::reproduce
 
   /// Capacities. max_kv_len: keys of a request, drafts included. max_tokens: new tokens of a step;
   /// in a draft decode one for each branch.
@@ -240,5 +250,89 @@ struct Counts {
 /// its findings name the step and the choices that repeat it. Also finds test.options,
 /// test.nothing, and pool.shape for impossible sizes.
 Status check(const Options& options, const Property& property, Counts* counts = nullptr);
+
+// Property tests of your own attention kernel. Link shadowgraph::testing, which has the judge, too.
+
+/// Calls of a kernel. A decode has one query a request and no cu_seqlens_q.
+enum class KernelCall : uint8_t { kPagedDecode, kPagedExtend, kRagged };
+
+/// What a call may have beside q.k and its scale; the members of AttentionParams say what each
+/// means.
+enum class Term : uint8_t {
+  kCausal,
+  kWindowLeft,
+  kWindowRight,
+  kSoftCap,
+  kSinks,
+  kBoolMask,
+  kPackedMask,
+};
+
+/// q and out: f32, f16 or bf16. kv: what a cache may hold.
+struct KernelTypes {
+  DType q = DType::kF32, kv = DType::kF32, out = DType::kF32;
+  bool operator==(const KernelTypes&) const = default;
+};
+/// Elements of a query and key, and of a value.
+struct HeadDims {
+  int32_t qk = 64, vo = 64;
+  bool operator==(const HeadDims&) const = default;
+};
+
+/// What a kernel supports and promises. No other call is drawn; a value of a list that never comes
+/// up is found (test.nothing).
+struct KernelSupport {
+  std::vector<KernelCall> calls = {KernelCall::kPagedDecode};
+  // Terms that a call may have or not, several at once; those that every call has
+  std::vector<Term> terms, always;
+  std::vector<KernelTypes> types = {{}};  // i8 has scales, and is for paged calls
+  std::vector<HeadDims> head_dims = {{}};
+  std::vector<int32_t> group_sizes = {1};  // query heads of a KV head
+  std::vector<int32_t> num_kv_heads = {1, 2, 3};
+  std::vector<int32_t> page_sizes = {16};
+  std::vector<KvLayout> layouts = {KvLayout::kNhd};
+  std::vector<PageTable::Form> tables = {PageTable::Form::kDense};
+  int32_t max_requests = 6, max_q_len = 40, max_kv_len = 1025;
+  bool strided = false;    // rows of tensors may have gaps between them
+  bool empty_rows = true;  // rows may see no key, requests may have no query or no key
+  // Pools may be so large that the offset of an element takes more than 32 bits. Their memory is
+  // reserved and not touched: 2^33 elements
+  bool far_pages = true;
+
+  bool lse = true;
+  LseBase lse_base = LseBase::kNatural;  // of the numbers in PagedAttention::lse
+  LseSink lse_sink = LseSink::kExcluded;
+  EmptyRowMark empty_row = {.lse = -std::numeric_limits<double>::infinity()};
+  // Rows that see a NaN in a key or value are NaN. False: they may hold anything. Rows that do not
+  // see it hold what they should in either case
+  bool propagates_nan = false;
+
+  // A name of `shadowgraph list arithmetics`, and how the kernel departs from that
+  std::string arithmetic = "plain_f32";
+  DeclaredArithmetic departs = {};
+};
+
+/// The kernel: reads a call as the engine takes it, and writes call.out, and call.lse.tensor where
+/// it is defined. It ignores options and plan. It may throw: test.exception.
+struct Kernel {
+  std::function<void(const PagedAttention& call)> paged;
+  std::function<void(const RaggedAttention& call)> ragged;
+};
+
+struct KernelOptions : Repetition {
+  KernelSupport support;
+  int64_t calls = 2000;
+  // A file that names the call that runs; a kernel that ends the program leaves it. Empty: none
+  std::string journal;
+};
+
+/// Draws calls and judges what the kernel leaves: first exact data, whose results are known bit for
+/// bit, then random data, within the error bound that is derived of the declared arithmetic. What
+/// no query sees holds NaN, or huge numbers; what some query sees may hold a NaN, or give logits of
+/// many thousands, above 0 or below. The first call that breaks a law is shrunk; findings
+/// name the law, row, head, value, limit, and the choices that repeat it. num.exact, num.bound,
+/// num.lse_bound, num.empty_row, num.poison, num.write_set, test.exception, test.options,
+/// test.nothing. calls: how many the kernel ran.
+Status check(const KernelOptions& options, const Kernel& kernel, int64_t* calls = nullptr);
 
 }  // namespace shadowgraph::testing

@@ -1,5 +1,5 @@
-// The ladder of dense attention and merges sees planted slips: exact data names the foreign key,
-// one wrong bit is enough, and footprints, workspaces and threads are held to what they promise.
+// The ladder of dense attention and merges sees planted slips: footprints, workspaces and threads
+// are held to what they promise.
 #include "fuzz/call/attention_laws.h"
 
 #include <gtest/gtest.h>
@@ -11,126 +11,15 @@
 
 #include "attn/page_table.h"
 #include "core/float_formats.h"
-#include "fuzz/call/attention_exact.h"
 #include "fuzz/call/merge_laws.h"
 #include "fuzz/fuzz.h"
+#include "fuzz/small_attention.h"
 
 namespace shadowgraph {
 namespace {
 
-AttentionCase small_attention() {
-  AttentionCase x;
-  x.kernel = CaseKernel::kPrefillPaged;
-  x.requests = {{38, 2, 40}, {17, 3, 20}};
-  x.num_qo_heads = 4;
-  x.num_kv_heads = 2;
-  x.page_size = 4;
-  x.causal = true;
-  x.window_left = 9;
-  return x;
-}
-
-Case exact_case(CaseData data, const AttentionCase& x = small_attention()) { return {data, 5, x}; }
-
 std::string check(CaseData data, const AttentionCase& x) {
   return check_case(exact_case(data, x), RunOptions()).to_string();
-}
-
-/// A scene whose call is laid.
-struct Laid {
-  explicit Laid(const Case& c) : Laid(c, AttentionArrangement::of(c)) {}
-  Laid(const Case& c, const AttentionArrangement& how)
-      : x(c), data(make_attention_data(x)), scene(x, data, how) {
-    scene.lay(0);
-  }
-  const PagedAttention& paged() const { return std::get<PagedAttention>(scene.call()); }
-
-  Case x;
-  AttentionData data;
-  AttentionScene scene;
-};
-
-struct Ran {
-  AttentionCase x;
-  AttentionData data;
-  RowResults results;
-  explicit Ran(const Case& c)
-      : x(std::get<AttentionCase>(c.call)), data(make_attention_data(c)), results(c) {
-    Laid laid(c);
-    EXPECT_EQ(laid.scene.run().to_string(), "ok");
-    laid.scene.collect(&results);
-  }
-  Status check() const { return check_exact(x, data, results); }
-  static constexpr size_t kBytes = 16 * sizeof(float);  // of a row and head
-  std::byte* row(size_t row, size_t head) { return results.out[row].data() + head * kBytes; }
-};
-
-void expect_exact_finding(const Status& status, const std::string& part_of_got) {
-  ASSERT_EQ(status.findings().size(), 1u);
-  EXPECT_EQ(status.findings()[0].id, "num.exact");
-  EXPECT_NE(status.findings()[0].got.find(part_of_got), std::string::npos) << status.to_string();
-}
-
-class Exact : public testing::TestWithParam<CaseData> {};
-
-TEST_P(Exact, AcceptsWhatTheKernelsGive) {
-  EXPECT_EQ(Ran(exact_case(GetParam())).check().to_string(), "ok");
-}
-
-TEST_P(Exact, NamesTheForeignKey) {
-  Ran run(exact_case(GetParam()));
-  // Query 1 of request 0 gets the value of request 1, key 13, KV head 1.
-  std::memcpy(run.row(1, 2), run.data.requests[1].v.row(13, 1), Ran::kBytes);
-  expect_exact_finding(run.check(), "the value of request 1 key 13");
-  EXPECT_NE(run.check().findings()[0].where.field.find("request 0, query 1, head 2"),
-            std::string::npos);
-}
-
-TEST_P(Exact, SeesNaN) {
-  Ran run(exact_case(GetParam()));
-  store_float(run.row(3, 1), DType::kF32, 7, std::numeric_limits<float>::quiet_NaN());
-  expect_exact_finding(run.check(), "nan");
-}
-
-TEST_P(Exact, SeesEveryFlippedBit) {
-  Ran run(exact_case(GetParam()));
-  for (size_t bit = 0; bit < 32; ++bit) {
-    std::byte& byte = run.row(4, 3)[bit / 8];
-    byte ^= std::byte{1} << static_cast<int>(bit % 8);
-    EXPECT_FALSE(run.check().ok()) << bit;
-    byte ^= std::byte{1} << static_cast<int>(bit % 8);
-  }
-  EXPECT_TRUE(run.check().ok());
-}
-
-TEST_P(Exact, SeesARowThatWasNotWritten) {
-  Ran run(exact_case(GetParam()));
-  std::memset(run.row(0, 0), 0xff, Ran::kBytes);
-  EXPECT_FALSE(run.check().ok());
-}
-
-INSTANTIATE_TEST_SUITE_P(Data, Exact, testing::Values(CaseData::kUniform, CaseData::kSelector));
-
-TEST(ExactUniform, SeesAWindowThatIsOneOff) {
-  for (int32_t by : {-1, 1}) {
-    Ran run(exact_case(CaseData::kUniform));
-    run.x.window_left += by;
-    EXPECT_FALSE(run.check().ok()) << by;
-  }
-}
-
-TEST(ExactUniform, SeesAnotherAlignmentHeadOrSink) {
-  Ran run(exact_case(CaseData::kUniform));
-  const AttentionCase x = run.x;
-  run.x.causal = false;
-  EXPECT_FALSE(run.check().ok());
-  run.x = x, run.x.num_kv_heads = 4, run.x.num_qo_heads = 4;
-  run.x.num_kv_heads = 1;  // every query head reads KV head 0
-  EXPECT_FALSE(run.check().ok());
-  run.x = x, run.x.sinks = true, run.data.sinks = {0, 0, 0, 0};
-  EXPECT_FALSE(run.check().ok());
-  run.x = x;
-  EXPECT_TRUE(run.check().ok());
 }
 
 TEST(CheckCase, AcceptsEveryKind) {

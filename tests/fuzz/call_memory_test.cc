@@ -43,6 +43,36 @@ TEST(BufferRanges, MergedHaveTheSameBytes) {
   EXPECT_EQ(merged({{5, 7}, {0, 2}, {1, 3}, {3, 4}, {9, 9}}), (BufferRanges{{0, 4}, {5, 7}}));
 }
 
+TEST(CallMemory, FarTensorsLieBehindReservedMemoryThatReadsAsZero) {
+  ASSERT_TRUE(far_memory_is_free());
+  const int64_t pages = int64_t{1} << 29;
+  CallMemory memory({.dense = true, .poison = kHugePoison});
+  const TensorView t = memory.add_far("t", DType::kF32, {pages + 2, 8}, pages);
+  EXPECT_EQ(t.offset(pages, 0), int64_t{1} << 32);
+  EXPECT_EQ(*t.at(pages + 1, 7), kHugePoison);
+  EXPECT_EQ(load_float(t.data, DType::kF32, 3), 0) << "the place that 32 bits lead to";
+  store_float(t.at(pages, 0), DType::kF32, 0, 1);
+  memory.remember();
+  EXPECT_TRUE(memory.check_written({}).ok());
+  store_float(t.at(pages, 0), DType::kF32, 9, 1);
+  EXPECT_EQ(memory.check_written({}).to_string(),
+            "num.write_set: t byte[17179869220] is other, expected as before the call: it belongs "
+            "to no row that is written");
+}
+
+TEST(CallMemory, OutputsHoldAPoisonOfTheirOwn) {
+  Rng rng(3);
+  CallMemory memory({.dense = true, .outputs = kUnwritten});
+  const TensorView out =
+      memory.add_output("out", DType::kF32, std::vector<int64_t>{3, 2}, rng, AxisOrder::kAsNamed);
+  const TensorView q = memory.add("q", DType::kF32, {3, 2}, rng, AxisOrder::kAny);
+  EXPECT_EQ(out.data[-1], kUnwritten);
+  EXPECT_EQ(out.data[3], kUnwritten);
+  EXPECT_EQ(q.data[3], kPoison);
+  EXPECT_EQ(q.stride[0], 2) << "dense";
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(q.data) % 64, 0u);
+}
+
 TEST(CallMemory, OnlyTheElementsOfAViewMayBeWritten) {
   Rng rng(3);
   for (int i = 0; i < 100; ++i) {

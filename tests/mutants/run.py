@@ -31,6 +31,8 @@ PROGRAMS = (
     ("src/io/", ("io_tests", "check_tests")),
     ("src/check/", ("check_tests", "oracle_tests")),
     ("src/fuzz/history/fault_matrix", ("faults_tests",)),
+    ("src/fuzz/kernel/", ("testing_tests",)),
+    ("src/fuzz/call/generate", ("fuzz_tests", "testing_tests")),
     ("src/fuzz/", ("fuzz_tests",)),
     ("src/faults/", ("faults_tests",)),
     ("", ("attn_tests", "kernels_tests", "fuzz_tests")),

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # package_test.sh MODE BUILD SOURCE CXX: builds and runs a consumer in an empty folder.
-#   installed     installs BUILD and finds it with find_package
+#   installed     installs BUILD, with its tools, and finds it with find_package
 #   pkg-config    installs BUILD and compiles by hand with what pkg-config says
 #   subdirectory  adds SOURCE to its own build, as a shared library
 set -euo pipefail
@@ -20,6 +20,7 @@ case $mode in
   installed)
     cmake --install "$build" --prefix "$work/prefix"
     consumer -DCMAKE_PREFIX_PATH="$work/prefix"
+    "$work/build/kernel_consumer"
     ;;
   pkg-config)
     cmake --install "$build" --prefix "$work/prefix"

@@ -83,6 +83,9 @@ struct KvPlane {
   }
 };
 
+/// How a pool lies in memory, by the constructors of KvCache.
+enum class KvLayout : uint8_t { kNhd, kHnd, kStackedNhd, kStackedHnd, kMlaLatent, kPanels };
+
 /// Pages of page_size tokens; slot = page * page_size + token. Owns no memory; the last dim of a
 /// tensor must be contiguous.
 struct KvCache {

@@ -24,7 +24,7 @@ enum class CaseKernel : uint8_t {
 
 /// kMlaLatent: one KV head, whose V is the first head_dim_vo of its K, in the same memory.
 /// kPanels: page_size is a multiple of 16.
-enum class CaseLayout : uint8_t { kNhd, kHnd, kStackedNhd, kStackedHnd, kMlaLatent, kPanels };
+using CaseLayout = KvLayout;
 
 /// AttentionTerms of a case: which there are. Their numbers follow from the seed.
 struct CaseTerms {

@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
-#include "attn/cases/promises.h"
 #include "attn/dual_chunk.h"
 #include "attn/visit/any_call.h"
+#include "shadowgraph/attention/promises.h"
 #include "shadowgraph/layers/compress.h"
 #include "shadowgraph/layers/indexer.h"
 #include "shadowgraph/layers/recurrent.h"

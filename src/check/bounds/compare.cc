@@ -92,6 +92,7 @@ class Judge {
       return;
     }
     nan_rows_ += row.out.isNaN().any();
+    if (options_.any_for_nan && row.out.hasNaN()) return;
     if (options_.exact) return see_exact(row);
     const DType out_type = result_.out.defined() ? result_.out.dtype : DType::kF32;
     const ErrorBound bound = error_bound(row, of_row(row), q_type_, out_type, result_.lse_sink);

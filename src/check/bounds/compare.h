@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "attn/cases/promises.h"
 #include "attn/dual_chunk.h"
 #include "attn/visit/any_call.h"
 #include "check/bounds/arithmetic.h"
 #include "core/laws.h"
 #include "shadowgraph/attention/attention.h"
+#include "shadowgraph/attention/promises.h"
 
 namespace shadowgraph {
 
@@ -37,6 +37,7 @@ struct JudgeOptions {
   // The data is such that out is one key's V: it is that to the bit, and the LSE is not judged
   bool exact = false;
   EmptyRowMark empty_mark = {};  // of a recorded kernel
+  bool any_for_nan = false;      // rows whose result is NaN may hold anything
   // Results that are merged into each query row's, instead of Arithmetic::parts for all; empty: so
   std::vector<int32_t> parts = {};
 };

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "attn/cases/promises.h"
 #include "check/bounds/arithmetic.h"
+#include "shadowgraph/attention/promises.h"
 #include "shadowgraph/status.h"
 
 namespace shadowgraph {

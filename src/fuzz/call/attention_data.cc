@@ -225,6 +225,38 @@ bool sees(const AttentionCase& x, const AttentionData& data, size_t request, int
   return !hidden(data.relative_bias, head * columns + most + std::clamp(ahead, -most, most));
 }
 
+void shift_logits(const AttentionCase& x, bool below, AttentionData* data) {
+  constexpr float kQuery = 4096;
+  const float key = below ? -hot_key(x.kv_dtype) : hot_key(x.kv_dtype);
+  const auto set_last = [](LogicalTensor& t, float value) {
+    for (int64_t token = 0; token < t.tokens(); ++token)
+      for (int64_t head = 0; head < t.heads; ++head)
+        store_float(t.row(token, head), t.dtype, t.dim - 1, value);
+  };
+  for (RequestData& d : data->requests) {
+    set_last(d.q, kQuery), set_last(d.k, key);
+    d.hot.assign(static_cast<size_t>(d.k.tokens()), 1);
+  }
+}
+
+bool plant_nan(const AttentionCase& x, Rng& rng, AttentionData* data) {
+  RequestData& d = data->requests[rng.below(static_cast<uint32_t>(data->requests.size()))];
+  std::vector<int64_t> seen;
+  for (size_t key = 0; key < d.visible.size(); ++key)
+    if (d.visible[key] != 0) seen.push_back(static_cast<int64_t>(key));
+  if (seen.empty()) return false;
+  const int64_t token = seen[rng.below(static_cast<uint32_t>(seen.size()))];
+  const int64_t head = rng.below(static_cast<uint32_t>(x.num_kv_heads));
+  const bool latent = x.layout == CaseLayout::kMlaLatent, key = rng.below(2) == 0;
+  const int64_t at =
+      rng.below(static_cast<uint32_t>(key && !latent ? x.head_dim_qk : x.head_dim_vo));
+  for (LogicalTensor* t : {&d.k, &d.v}) {
+    if (latent || key == (t == &d.k))
+      store_float(t->row(token, head), t->dtype, at, std::numeric_limits<float>::quiet_NaN());
+  }
+  return true;
+}
+
 AttentionData make_attention_data(const Case& c) {
   const auto& x = std::get<AttentionCase>(c.call);
   Rng rng(c.seed);

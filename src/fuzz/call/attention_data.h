@@ -38,4 +38,11 @@ bool sees(const AttentionCase& x, const AttentionData& data, size_t request, int
 
 AttentionData make_attention_data(const Case& x);
 
+/// Makes all logits of kUniform data one number, far above 0 or far below: weights stay 1. Requires
+/// no sinks and no i8.
+void shift_logits(const AttentionCase& x, bool below, AttentionData* data);
+/// An element of a key or value that some query sees becomes NaN. False: there is none. Requires no
+/// i8.
+bool plant_nan(const AttentionCase& x, Rng& rng, AttentionData* data);
+
 }  // namespace shadowgraph

@@ -1,14 +1,28 @@
-// T0: what the result must be on exact data, worked out with integers.
+// T0: what the result must be on exact data, worked out with integers. Tested by
+// tests/fuzz/attention_exact_test.cc.
 #pragma once
 
+#include <limits>
+
+#include "check/bounds/arithmetic.h"
 #include "fuzz/call/attention_data.h"
 #include "fuzz/call/row_pieces.h"
+#include "shadowgraph/attention/promises.h"
 
 namespace shadowgraph {
 
-/// Every row of a kUniform or kSelector case against its known value, to the bit. One finding at
-/// most: the first row that differs, naming the key whose value stands there instead if there is
-/// one.
-Status check_exact(const AttentionCase& x, const AttentionData& data, const RowResults& results);
+/// What a kernel promises of its numbers, and of which.
+struct KernelNumbers {
+  Arithmetic arithmetic;
+  LseBase lse_base = LseBase::kNatural;
+  EmptyRowMark empty_row = {.lse = -std::numeric_limits<double>::infinity()};
+  bool sees_nan = false;  // some key or value that a row sees is NaN
+};
+
+/// Every row of a kUniform or kSelector case that such a kernel gives exactly, against its known
+/// value, to the bit. One finding at most: the first row that differs, naming the key whose value
+/// stands there instead if there is one.
+Status check_exact(const AttentionCase& x, const AttentionData& data, const RowResults& results,
+                   const KernelNumbers& numbers);
 
 }  // namespace shadowgraph

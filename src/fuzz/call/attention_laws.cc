@@ -1,26 +1,34 @@
 #include "fuzz/call/attention_laws.h"
 
+#include <algorithm>
 #include <cmath>
 
-#include "check/bounds/compare.h"
 #include "core/float_formats.h"
-#include "fuzz/call/attention_exact.h"
 #include "fuzz/call/row_ladder.h"
 
 namespace shadowgraph {
 namespace {
 
-/// Poison is NaN, and no legal case overflows: every result is finite (an LSE may be -inf).
-Status check_finite(const AttentionCase& x, const RowResults& results) {
+bool is_untouched(const std::vector<std::byte>& row) {
+  return !row.empty() && std::ranges::all_of(row, [](std::byte b) { return b == kUnwritten; });
+}
+
+/// Every row is written. Poison is NaN, and no legal case overflows: every result is finite (an LSE
+/// may be -inf), but where NaN is due.
+Status check_each_row(const AttentionCase& x, const RowResults& results, bool nan_out) {
   Status status;
   const int64_t width = int64_t{x.num_qo_heads} * x.head_dim_vo;
   judged("num.poison", std::ssize(results.out));
   for (size_t row = 0; row < results.out.size(); ++row) {
-    for (int64_t i = 0; i < width; ++i) {
+    const auto where = [&](int64_t i) { return at("out", static_cast<int64_t>(row), i); };
+    if (is_untouched(results.out[row])) {
+      status.add(make_finding("num.write_set", where(0), "written", "as before the call"));
+      return status;
+    }
+    for (int64_t i = 0; i < width && !nan_out; ++i) {
       const float value = load_float(results.out[row].data(), x.out_dtype, i);
       if (std::isfinite(value)) continue;
-      status.add(make_finding("num.poison", at("out", static_cast<int64_t>(row), i), "finite",
-                              std::to_string(value)));
+      status.add(make_finding("num.poison", where(i), "finite", std::to_string(value)));
       return status;
     }
   }
@@ -40,7 +48,9 @@ struct AttentionFamily {
   using Scene = AttentionScene;
   using Results = RowResults;
   static constexpr auto make_data = make_attention_data;
-  static constexpr auto judge = judge_attention;
+  static Status judge(const Case& x, const AttentionScene& scene) {
+    return judge_attention(x, scene);
+  }
   static constexpr auto vary = vary_attention;
 };
 
@@ -81,19 +91,24 @@ AttentionArrangement vary_attention(const Case& c, const RunOptions& options, Rn
 }
 
 Status judge_attention(const Case& x, const AttentionScene& scene) {
+  const bool fast =
+      std::visit([](const auto& call) { return call.options.arith == Arith::kFast; }, scene.call());
+  return judge_attention(x, scene, {*find_arithmetic(fast ? "ours_fast" : "ours_portable")},
+                         {.bounded = true});
+}
+
+Status judge_attention(const Case& x, const AttentionScene& scene, const KernelNumbers& numbers,
+                       const JudgeOptions& how) {
   const auto& attention = std::get<AttentionCase>(x.call);
   RowResults results(x);
   scene.collect(&results);
-  Status status = check_finite(attention, results);
-  const auto judge_call = [](const auto& call) {
-    const Result result{call.out, call.lse.tensor, LseBase::kNatural, call.options.lse_sink};
-    const bool fast = call.options.arith == Arith::kFast;
-    return judge(call, result, *find_arithmetic(fast ? "ours_fast" : "ours_portable"),
-                 {.bounded = true})
-        .findings;
+  Status status = check_each_row(attention, results, numbers.sees_nan || numbers.empty_row.nan_out);
+  if (is_exact(x.data)) status.add(check_exact(attention, scene.data(), results, numbers));
+  const auto judge_call = [&](const auto& call) {
+    const Result result{call.out, call.lse.tensor, numbers.lse_base, call.options.lse_sink};
+    return judge(call, result, numbers.arithmetic, how).findings;
   };
   status.add(std::visit(judge_call, scene.call()));
-  if (is_exact(x.data)) status.add(check_exact(attention, scene.data(), results));
   return status;
 }
 

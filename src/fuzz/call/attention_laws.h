@@ -4,6 +4,8 @@
 // without, in scratch of exactly its size. Tested by tests/fuzz/attention_laws_test.cc.
 #pragma once
 
+#include "check/bounds/compare.h"
+#include "fuzz/call/attention_exact.h"
 #include "fuzz/call/attention_scene.h"
 #include "fuzz/call/ladder.h"
 
@@ -11,7 +13,10 @@ namespace shadowgraph {
 
 Status check_attention_case(const Case& x, const RunOptions& options);
 
-/// What the scene's call left, with portable arithmetic or fast.
+/// What the scene's call left: exact data first, then the bound.
+Status judge_attention(const Case& x, const AttentionScene& scene, const KernelNumbers& numbers,
+                       const JudgeOptions& how);
+/// The same of our kernels, with portable arithmetic or fast.
 Status judge_attention(const Case& x, const AttentionScene& scene);
 /// The same values in another shape.
 AttentionArrangement vary_attention(const Case& x, const RunOptions& options, Rng& rng);

@@ -67,6 +67,21 @@ void AttentionScene::lay_lengths() {
   }
 }
 
+TensorView AttentionScene::add_rows(const char* field, DType type, std::vector<int64_t>&& shape) {
+  shape[0] += how_.rows_behind;
+  TensorView t = memory_.add(field, type, shape, rng_);
+  t.shape[0] -= how_.rows_behind;
+  return t;
+}
+
+TensorView AttentionScene::add_output(const char* field, DType type, std::vector<int64_t>&& shape,
+                                      AxisOrder order) {
+  shape[0] += how_.rows_behind;
+  TensorView t = memory_.add_output(field, type, shape, rng_, order);
+  t.shape[0] -= how_.rows_behind;
+  return t;
+}
+
 /// What both kinds of call have. Rows of nobody are poison.
 template <class One>
 void AttentionScene::lay_rows(One* call) {
@@ -79,7 +94,7 @@ void AttentionScene::lay_rows(One* call) {
     together = memory_.add_records("q, out and lse", 1 + rng_.below(2), fields, rng_);
   }
   const TensorView q =
-      how_.in_records ? together[0] : add("q", x_.q_dtype, {rows, heads, x_.head_dim_qk});
+      how_.in_records ? together[0] : add_rows("q", x_.q_dtype, {rows, heads, x_.head_dim_qk});
   for (size_t i = 0; i < count(); ++i) {
     for (int32_t t = pieces_[i].begin; t < pieces_[i].end && !is_idle(i); ++t) {
       const LogicalTensor& from = request(i).q;
@@ -101,8 +116,9 @@ void AttentionScene::lay_rows(One* call) {
                   .custom_mask = lay_mask(),
                   .terms = lay_terms()};
   call->options = how_.options;
-  call->out =
-      how_.in_records ? together[1] : add("out", x_.out_dtype, {rows, heads, x_.head_dim_vo});
+  call->out = how_.in_records ? together[1]
+                              : add_output("out", x_.out_dtype, {rows, heads, x_.head_dim_vo},
+                                           AxisOrder::kAsNamed);
   const auto add_written = [this](const ConstTensorView& t) {
     for (size_t i = 0; i < count(); ++i)
       if (q_lens_[i] > 0) written_.push_back(rows_of(t, cu_seqlens_q_[i], q_lens_[i]));
@@ -110,9 +126,9 @@ void AttentionScene::lay_rows(One* call) {
   written_.clear();
   add_written(call->out);
   if (!how_.with_lse) return;
-  call->lse = NaturalLse(
-      how_.in_records ? together[2]
-                      : memory_.add("lse", DType::kF32, {rows, heads}, rng_, AxisOrder::kAny));
+  call->lse =
+      NaturalLse(how_.in_records ? together[2]
+                                 : add_output("lse", DType::kF32, {rows, heads}, AxisOrder::kAny));
   add_written(call->lse.tensor);
 }
 
@@ -208,8 +224,10 @@ void AttentionScene::lay_call(RaggedAttention* call) {
   if (how_.in_records)
     kv = memory_.add_records("k and v", 1 + rng_.below(2),
                              {{x_.kv_dtype, of_keys}, {x_.kv_dtype, of_values}}, rng_);
-  const TensorView keys = kv.empty() ? memory_.add("k", x_.kv_dtype, of_keys, rng_) : kv[0];
-  const TensorView values = kv.empty() ? memory_.add("v", x_.kv_dtype, of_values, rng_) : kv[1];
+  const TensorView keys =
+      kv.empty() ? add_rows("k", x_.kv_dtype, {tokens, x_.num_kv_heads, x_.head_dim_qk}) : kv[0];
+  const TensorView values =
+      kv.empty() ? add_rows("v", x_.kv_dtype, {tokens, x_.num_kv_heads, x_.head_dim_vo}) : kv[1];
   for_each_key(&RequestData::visible, [&](size_t i, int32_t t) {
     for (const bool key : {true, false}) {
       const LogicalTensor& from = key ? request(i).k : request(i).v;
@@ -231,7 +249,7 @@ void AttentionScene::lay_plan(PagedAttention* call) {
 }
 
 void AttentionScene::lay(size_t index) {
-  memory_ = CallMemory();
+  memory_ = CallMemory(how_.memory);
   workspace_ = GuardedBuffer();
   stored_ = Status();
   pieces_ = how_.calls[index];

@@ -31,10 +31,22 @@ struct AttentionArrangement : RowArrangement {
   bool through_copy_kv = false;  // K and V come from a pool of another layout
   bool padded = false;  // rows of nobody lie behind each request's, in q, out, and packed K
 
+  // For kernels that promise less than ours
+  MemoryStyle memory;
+  int64_t rows_behind = 0;  // behind the rows of each tensor: nobody's
+  bool whole_tables =
+      false;         // every page of a request exists, entries behind name a page of nobody
+  bool far = false;  // the pages lie 2^32 elements away from the first
+
   /// As the Case says, all requests whole.
   static AttentionArrangement of(const Case& x);
   std::string to_string() const;
 };
+
+/// Pages before the first of a far pool: in elements, of the wider plane at least, 2^32.
+int64_t far_pages(const AttentionCase& x, int32_t page_size);
+/// Do the ids of such pages fit?
+bool can_be_far(const AttentionCase& x);
 
 class AttentionScene : public LaidCall<AttentionCall> {
  public:
@@ -64,6 +76,13 @@ class AttentionScene : public LaidCall<AttentionCall> {
   TensorView add(const char* field, DType type, std::initializer_list<int64_t> shape) {
     return memory_.add(field, type, shape, rng_);
   }
+  /// [rows, ...], with the rows of nobody behind them.
+  TensorView add_rows(const char* field, DType type, std::vector<int64_t>&& shape);
+  TensorView add_output(const char* field, DType type, std::vector<int64_t>&& shape,
+                        AxisOrder order);
+  TensorView add_plane(const char* field, DType type, std::initializer_list<int64_t> shape) {
+    return how_.far ? memory_.add_far(field, type, shape, first_page()) : add(field, type, shape);
+  }
   template <class T>
   std::span<const T> add_list(const char* field, const std::vector<T>& list) {
     return memory_.add_list(field, list, rng_);
@@ -82,6 +101,7 @@ class AttentionScene : public LaidCall<AttentionCall> {
 
   // attention_scene_pool.cc
   void lay_call(PagedAttention* call);
+  int64_t first_page() const { return how_.far ? far_pages(x_, how_.page_size) : 0; }
   KvCache make_pool(int64_t num_pages);
   KvCache with_scales(const KvCache& cache);
   KvCache make_records(int64_t num_pages);

@@ -23,13 +23,20 @@ void put(const KvPlane& plane, int64_t page, int64_t token, int64_t head, const 
 
 }  // namespace
 
+int64_t far_pages(const AttentionCase& x, int32_t page_size) {
+  const int64_t page = int64_t{page_size} * x.num_kv_heads * std::max(x.head_dim_qk, x.head_dim_vo);
+  return ((int64_t{1} << 32) + page - 1) / page;
+}
+
+bool can_be_far(const AttentionCase& x) { return far_pages(x, x.page_size) <= int64_t{1} << 30; }
+
 KvCache AttentionScene::make_pool(int64_t num_pages) {
   const bool by_heads = how_.layout == CaseLayout::kNhd || how_.layout == CaseLayout::kHnd;
   if (how_.in_records && by_heads) return make_records(num_pages);
   const int64_t p = num_pages, s = how_.page_size, h = x_.num_kv_heads, dk = x_.head_dim_qk,
                 dv = x_.head_dim_vo;
   const auto plane = [&](const char* field, std::initializer_list<int64_t> shape) {
-    return add(field, x_.kv_dtype, shape);
+    return add_plane(field, x_.kv_dtype, shape);
   };
   constexpr const char *k = "k_cache", *v = "v_cache";
   switch (how_.layout) {
@@ -60,14 +67,14 @@ KvCache AttentionScene::with_scales(const KvCache& cache) {
                      : TensorView(at, DType::kF32, {p, s, h}, {a, c, b});
   };
   if (how_.layout == CaseLayout::kStackedNhd || how_.layout == CaseLayout::kStackedHnd) {
-    const TensorView t = add("cache.scales", DType::kF32, {p, 2, second, third});
+    const TensorView t = add_plane("cache.scales", DType::kF32, {p, 2, second, third});
     const auto half = [&](int64_t which) {
       return in_order(t.at(0, which), t.stride[0], t.stride[2], t.stride[3]);
     };
     return cache.with_scales(half(0), half(1));
   }
   const auto plane = [&](const char* field) {
-    const TensorView t = add(field, DType::kF32, {p, second, third});
+    const TensorView t = add_plane(field, DType::kF32, {p, second, third});
     return in_order(t.data, t.stride[0], t.stride[1], t.stride[2]);
   };
   const TensorView of_keys = plane("k_cache.scales");
@@ -101,13 +108,14 @@ KvCache AttentionScene::make_records(int64_t num_pages) {
   return KvCache::hnd(t[0], t[1]).with_scales(by_tokens(t[3]), by_tokens(t[4]));
 }
 
-/// Pages in random order for the pages that a query can reach; every other entry is absurd.
+/// Pages in random order for the pages that a query can reach; every other entry is absurd, or
+/// names a page of nobody.
 void AttentionScene::lay_table(int64_t num_pages) {
   std::vector<int32_t> ids(static_cast<size_t>(num_pages));
-  std::iota(ids.begin(), ids.end(), 0);
+  std::iota(ids.begin(), ids.end(), static_cast<int32_t>(first_page()));
   shuffle(ids, rng_);
   size_t next = 0;
-  const int32_t absurd = rng_.below(2) ? -1 : 2147483647;
+  const int32_t absurd = how_.whole_tables ? ids.back() : rng_.below(2) ? -1 : 2147483647;
   table_ = {};
   int64_t longest = 0;
   for (size_t i = 0; i < count(); ++i) {
@@ -116,10 +124,13 @@ void AttentionScene::lay_table(int64_t num_pages) {
   }
   table_.max_pages = longest + rng_.below(3);
   table_.page_table.assign(count() * static_cast<size_t>(table_.max_pages), absurd);
-  for_each_key(&RequestData::reachable, [&](size_t i, int32_t t) {
+  const auto give = [&](size_t i, int32_t t) {
     int32_t& id = page_id(i, t);
     if (id == absurd) id = ids[next++];
-  });
+  };
+  if (!how_.whole_tables) return for_each_key(&RequestData::reachable, give);
+  for (size_t i = 0; i < count(); ++i)
+    for (int32_t t = 0; t < kv_len(i); ++t) give(i, t);
 }
 
 void AttentionScene::lay_keys(const KvCache& cache) {
@@ -219,7 +230,7 @@ KvCache AttentionScene::copied(const KvCache& source) {
 void AttentionScene::lay_call(PagedAttention* call) {
   int64_t pages = 1 + rng_.below(3);
   for (size_t i = 0; i < count(); ++i) pages += pages_for(kv_len(i), how_.page_size);
-  call->cache = with_scales(make_pool(pages));
+  call->cache = with_scales(make_pool(first_page() + pages));
   call->cache.k_scale = x_.k_scale;
   call->cache.v_scale = x_.v_scale;
   lay_table(pages);

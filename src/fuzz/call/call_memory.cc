@@ -32,7 +32,21 @@ TensorView CallMemory::add(const char* field, DType dtype, std::span<const int64
                            AxisOrder order) {
   Tensor& t = tensors_.emplace_back();
   t.field = field, t.types = {dtype};
-  return make_gapped(t.memory, dtype, shape, rng, order);
+  return make_gapped(t.memory, dtype, shape, rng, style_.dense ? AxisOrder::kDense : order,
+                     style_.poison);
+}
+
+TensorView CallMemory::add_far(const char* field, DType dtype, std::initializer_list<int64_t> shape,
+                               int64_t first) {
+  TensorView t(nullptr, dtype, shape);
+  const auto bytes = [&](int64_t count) {
+    return count * t.stride[0] * static_cast<int64_t>(size_of(dtype));
+  };
+  far_.push_back({field, FarMemory(bytes(first), bytes(t.shape[0] - first)), {}});
+  FarTensor& far = far_.back();
+  std::ranges::fill(far.memory.end(), style_.poison);
+  t.data = far.memory.data();
+  return t;
 }
 
 std::vector<TensorView> CallMemory::add_records(const char* field, size_t shared,
@@ -69,6 +83,7 @@ std::vector<TensorView> CallMemory::add_records(const char* field, size_t shared
 
 void CallMemory::remember() {
   for (Tensor& t : tensors_) t.before = t.memory;
+  for (FarTensor& t : far_) t.before.assign(t.memory.end().begin(), t.memory.end().end());
 }
 
 void CallMemory::poison() {
@@ -131,11 +146,19 @@ bool CallMemory::Tensor::is_poison(const AccessSpan& s, int64_t* byte) const {
 
 Status CallMemory::check_written(std::span<const ConstTensorView> written) const {
   Status status;
-  judged("num.write_set", std::ssize(tensors_));
+  judged("num.write_set", std::ssize(tensors_) + std::ssize(far_));
+  const auto fail = [&](const char* field, int64_t byte) {
+    status.add(make_finding("num.write_set", at(std::string(field) + " byte", byte),
+                            "as before the call: it belongs to no row that is written", "other"));
+  };
   for (const Tensor& t : tensors_) {
     if (const auto byte = t.memory.first_difference(t.before, t.ranges_of(written)))
-      status.add(make_finding("num.write_set", at(std::string(t.field) + " byte", *byte),
-                              "as before the call: it belongs to no row that is written", "other"));
+      fail(t.field, *byte);
+  }
+  for (const FarTensor& t : far_) {
+    const auto now = t.memory.end();
+    const auto changed = std::ranges::mismatch(now, t.before).in1;
+    if (changed != now.end()) fail(t.field, &*changed - t.memory.data());
   }
   return status;
 }

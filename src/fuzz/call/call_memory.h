@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "fuzz/call/far_memory.h"
 #include "fuzz/call/gapped.h"
 #include "shadowgraph/device/access.h"
 #include "shadowgraph/status.h"
@@ -22,8 +23,15 @@ struct RecordField {
   std::vector<int64_t> shape;
 };
 
+/// How tensors lie, and what they hold where nothing is laid down.
+struct MemoryStyle {
+  bool dense = false;  // no gaps, and boundaries of 64 bytes
+  std::byte poison = kPoison, outputs = kPoison;
+};
+
 class CallMemory {
  public:
+  explicit CallMemory(const MemoryStyle& style = {}) : style_(style) {}
   /// Poison, with gaps. field: a literal. The view lives as long as this.
   TensorView add(const char* field, DType dtype, std::span<const int64_t> shape, Rng& rng,
                  AxisOrder order = AxisOrder::kAsNamed);
@@ -31,6 +39,17 @@ class CallMemory {
                  AxisOrder order = AxisOrder::kAsNamed) {
     return add(field, dtype, std::span(shape.begin(), shape.size()), rng, order);
   }
+  /// A tensor that the call writes.
+  TensorView add_output(const char* field, DType dtype, std::span<const int64_t> shape, Rng& rng,
+                        AxisOrder order) {
+    const TensorView t = add(field, dtype, shape, rng, order);
+    tensors_.back().memory.poison(style_.outputs);
+    return t;
+  }
+  /// Dense, and the first `first` of its first axis are address space that is reserved and never
+  /// written: what is read there is 0. Requires far_memory_is_free().
+  TensorView add_far(const char* field, DType dtype, std::initializer_list<int64_t> shape,
+                     int64_t first);
   /// Tensors that lie between each other, poison with gaps. The first `shared` axes, which all
   /// have, count records; one holds the rest of each tensor, dense, one behind the other.
   std::vector<TensorView> add_records(const char* field, size_t shared,
@@ -84,7 +103,16 @@ class CallMemory {
   Status check_writes(const Tensor& t, const Footprint& spans,
                       std::span<const ConstTensorView> written) const;
 
+  /// The end of a FarMemory, and what it held.
+  struct FarTensor {
+    const char* field;
+    FarMemory memory;
+    std::vector<std::byte> before;
+  };
+
+  MemoryStyle style_;
   std::deque<Tensor> tensors_;
+  std::deque<FarTensor> far_;
 };
 
 }  // namespace shadowgraph

@@ -13,14 +13,14 @@ TensorView make_gapped(GuardedBuffer& buffer, DType dtype, std::initializer_list
 }
 
 TensorView make_gapped(GuardedBuffer& buffer, DType dtype, std::span<const int64_t> shape, Rng& rng,
-                       AxisOrder order) {
+                       AxisOrder order, std::byte poison) {
   TensorView t(nullptr, dtype, {});
   t.rank = static_cast<int>(shape.size());
   std::array<size_t, TensorView::kMaxRank> axes{};  // outermost first
   std::iota(axes.begin(), axes.end(), size_t{0});
   for (size_t i = shape.size(); order == AxisOrder::kAny && i > 1; --i)
     std::swap(axes[i - 1], axes[rng.below(static_cast<uint32_t>(i))]);
-  const uint32_t widest = rng.below(3) == 0 ? 1 : 4;
+  const uint32_t widest = order == AxisOrder::kDense || rng.below(3) == 0 ? 1 : 4;
   int64_t extent = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     const size_t axis = axes[i];
@@ -28,7 +28,8 @@ TensorView make_gapped(GuardedBuffer& buffer, DType dtype, std::span<const int64
     extent = extent * shape[axis] + (i > 0 ? rng.below(widest) : 0);
   }
   const auto size = static_cast<int64_t>(size_of(dtype));
-  buffer = GuardedBuffer(extent * size, rng.below(8) * size);
+  const int64_t skew = order == AxisOrder::kDense ? 0 : rng.below(8) * size;
+  buffer = GuardedBuffer(extent * size, skew, poison);
   t.data = buffer.data();
   return t;
 }

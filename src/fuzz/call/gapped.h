@@ -17,10 +17,11 @@ namespace shadowgraph {
 TensorView make_gapped(GuardedBuffer& buffer, DType dtype, std::initializer_list<int64_t> shape,
                        Rng& rng);
 
-enum class AxisOrder : uint8_t { kAsNamed, kAny };
-/// kAny: the axes lie in any order, so that the last one may have gaps, too.
+enum class AxisOrder : uint8_t { kAsNamed, kAny, kDense };
+/// kAny: the axes lie in any order, so that the last one may have gaps, too. kDense: as named,
+/// without gaps, from a boundary of 64 bytes.
 TensorView make_gapped(GuardedBuffer& buffer, DType dtype, std::span<const int64_t> shape, Rng& rng,
-                       AxisOrder order);
+                       AxisOrder order, std::byte poison = kPoison);
 
 /// visit(address, bytes) of runs of a tensor's elements, in row-major order.
 template <class Byte, class Visit>

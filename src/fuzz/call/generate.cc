@@ -9,13 +9,41 @@
 namespace shadowgraph {
 namespace {
 
-/// A number of keys: mostly some dozens, often at an edge, rarely past a split of the decode
-/// kernel.
-int32_t kv_len(Choices& c) {
-  if (c.one_in(4)) {
-    const int edge = c.of({0, 1, 16, 64, 128, 256, 512, 1024});
-    return std::max(0, edge + c.between(-1, 1));
+using testing::KernelSupport;
+using testing::Term;
+
+/// Draws what a call is made of: of all that the engine takes, or of what somebody declares.
+struct Draws {
+  Choices& c;
+  const KernelSupport* declared;  // null: everything
+
+  bool has(Term term, uint32_t one_in) const {
+    const auto names = [&](const std::vector<Term>& list) {
+      return std::ranges::find(list, term) != list.end();
+    };
+    if (declared != nullptr && names(declared->always)) return true;
+    return (declared == nullptr || names(declared->terms)) && c.one_in(one_in);
   }
+  template <class T>
+  T of(const std::vector<T>& list) const {
+    return list[c.below(static_cast<uint32_t>(list.size()))];
+  }
+};
+
+/// A number of keys: mostly some dozens, often at an edge, rarely past a split of the decode
+/// kernel. A declared call's first choice is the shortest: a failure is shrunk to it.
+int32_t kv_len(const Draws& d) {
+  Choices& c = d.c;
+  const auto edge = [&] {
+    const int at = c.of({0, 1, 16, 64, 128, 256, 512, 1024});
+    return std::max(0, at + c.between(-1, 1));
+  };
+  if (d.declared != nullptr) {
+    const uint32_t kind = c.below(4);
+    const int keys = kind == 3 ? edge() : kind == 0 ? c.between(1, 64) : c.between(64, 192);
+    return std::min(keys, d.declared->max_kv_len);
+  }
+  if (c.one_in(4)) return edge();
   return c.one_in(3) ? c.between(1, 64) : c.between(64, 192);
 }
 
@@ -26,18 +54,39 @@ int32_t q_len(Choices& c, int32_t keys) {
   return c.between(1, c.one_in(10) ? 40 : 4);
 }
 
-void choose_requests(Choices& c, AttentionCase& x) {
-  const int batch = c.one_in(5) ? 1 : c.between(2, c.one_in(4) ? 6 : 3);
-  for (int i = 0; i < batch; ++i) {
-    RequestExtent r;
-    r.kv_len = kv_len(c);
-    r.q_len = x.kernel == CaseKernel::kDecodePaged ? 1 : q_len(c, r.kv_len);
-    r.prefix_len = std::max(0, r.kv_len - r.q_len);
-    x.requests.push_back(r);
-  }
+RequestExtent choose_request(const Draws& d, CaseKernel kernel) {
+  RequestExtent r;
+  r.kv_len = kv_len(d);
+  r.q_len = kernel == CaseKernel::kDecodePaged ? 1 : q_len(d.c, r.kv_len);
+  if (d.declared != nullptr) r.q_len = std::min(r.q_len, d.declared->max_q_len);
+  r.prefix_len = std::max(0, r.kv_len - r.q_len);
+  return r;
 }
 
-void choose_heads(Choices& c, AttentionCase& x) {
+/// A choice behind each request of a declared call says whether there is another: shrinking drops
+/// any.
+void choose_requests(const Draws& d, AttentionCase& x) {
+  Choices& c = d.c;
+  if (d.declared == nullptr) {
+    const int batch = c.one_in(5) ? 1 : c.between(2, c.one_in(4) ? 6 : 3);
+    for (int i = 0; i < batch; ++i) x.requests.push_back(choose_request(d, x.kernel));
+    return;
+  }
+  do {
+    x.requests.push_back(choose_request(d, x.kernel));
+  } while (c.below(3) != 0 && std::ssize(x.requests) < d.declared->max_requests);
+}
+
+void choose_declared_heads(const Draws& d, AttentionCase& x) {
+  x.num_kv_heads = d.of(d.declared->num_kv_heads);
+  x.num_qo_heads = x.num_kv_heads * d.of(d.declared->group_sizes);
+  const testing::HeadDims dims = d.of(d.declared->head_dims);
+  x.head_dim_qk = dims.qk, x.head_dim_vo = dims.vo;
+}
+
+void choose_heads(const Draws& d, AttentionCase& x) {
+  if (d.declared != nullptr) return choose_declared_heads(d, x);
+  Choices& c = d.c;
   x.num_kv_heads = c.of({1, 1, 2, 1, 3});
   x.num_qo_heads = x.num_kv_heads * (c.one_in(40) ? 16 : c.of({1, 2, 4, 1, 2, 3, 8}));
   x.head_dim_qk = c.one_in(48) ? c.of({192, 256}) : c.of({32, 64, 32, 64, 128, 16, 48, 72, 1, 5});
@@ -49,28 +98,55 @@ void choose_heads(Choices& c, AttentionCase& x) {
   x.head_dim_qk = x.head_dim_vo = 16;
 }
 
-void choose_dtypes(Choices& c, AttentionCase& x) {
-  x.q_dtype = c.of({DType::kF32, DType::kF16, DType::kBF16});
-  x.kv_dtype = x.q_dtype;
-  if (c.one_in(5)) x.kv_dtype = c.of({DType::kF32, DType::kF16, DType::kBF16});
-  if (c.one_in(5)) x.kv_dtype = c.of({DType::kE4M3, DType::kE5M2});
-  x.out_dtype = c.one_in(4) ? c.of({DType::kF32, DType::kF16, DType::kBF16}) : x.q_dtype;
+void choose_dtypes(const Draws& d, AttentionCase& x) {
+  Choices& c = d.c;
+  if (d.declared != nullptr) {
+    const testing::KernelTypes types = d.of(d.declared->types);
+    x.q_dtype = types.q, x.kv_dtype = types.kv, x.out_dtype = types.out;
+  } else {
+    x.q_dtype = c.of({DType::kF32, DType::kF16, DType::kBF16});
+    x.kv_dtype = x.q_dtype;
+    if (c.one_in(5)) x.kv_dtype = c.of({DType::kF32, DType::kF16, DType::kBF16});
+    if (c.one_in(5)) x.kv_dtype = c.of({DType::kE4M3, DType::kE5M2});
+    x.out_dtype = c.one_in(4) ? c.of({DType::kF32, DType::kF16, DType::kBF16}) : x.q_dtype;
+  }
   if (is_fp8(x.kv_dtype)) {
     x.k_scale = c.of({1.f, 0.5f, 0.037f, 1.7f});
     x.v_scale = c.of({1.f, 2.f, 0.25f, 2.3f});
   }
 }
 
-void choose_mask(Choices& c, AttentionCase& x) {
-  x.causal = c.one_in(x.kernel == CaseKernel::kDecodePaged ? 4 : 2);
-  if (c.one_in(3)) x.window_left = c.of({0, 1, 2, 7, 15, 16, 17, 31, 64, 127, 128});
-  if (c.one_in(8)) x.window_right = c.of({0, 1, 5, 16});
-  if (c.one_in(6)) x.mask = c.of({CustomMask::Kind::kBool, CustomMask::Kind::kPacked});
-  x.sinks = c.one_in(5);
-  if (x.sinks && c.one_in(2)) x.lse_sink = LseSink::kIncluded;
+CustomMask::Kind mask_kind(const Draws& d) {
+  using enum CustomMask::Kind;
+  if (d.declared == nullptr) return d.c.one_in(6) ? d.c.of({kBool, kPacked}) : kNone;
+  if (d.has(Term::kBoolMask, 4)) return kBool;
+  return d.has(Term::kPackedMask, 4) ? kPacked : kNone;
 }
 
-void choose_arrangement(Choices& c, AttentionCase& x) {
+void choose_mask(const Draws& d, AttentionCase& x) {
+  Choices& c = d.c;
+  x.causal = d.has(Term::kCausal, x.kernel == CaseKernel::kDecodePaged ? 4 : 2);
+  if (d.has(Term::kWindowLeft, 3)) x.window_left = c.of({0, 1, 2, 7, 15, 16, 17, 31, 64, 127, 128});
+  if (d.has(Term::kWindowRight, 8)) x.window_right = c.of({0, 1, 5, 16});
+  x.mask = mask_kind(d);
+  x.sinks = d.has(Term::kSinks, 5);
+  if (d.declared != nullptr) {
+    x.lse_sink = d.declared->lse_sink;
+  } else if (x.sinks && c.one_in(2)) {
+    x.lse_sink = LseSink::kIncluded;
+  }
+}
+
+void choose_arrangement(const Draws& d, AttentionCase& x) {
+  Choices& c = d.c;
+  if (d.declared != nullptr) {
+    if (x.kernel == CaseKernel::kPrefillRagged) return;
+    x.page_size = d.of(d.declared->page_sizes);
+    x.layout = d.of(d.declared->layouts);
+    if (x.layout == CaseLayout::kMlaLatent) x.num_qo_heads /= x.num_kv_heads, x.num_kv_heads = 1;
+    x.table = d.of(d.declared->tables);
+    return;
+  }
   x.page_size = c.of({16, 1, 2, 3, 4, 8, 32, 64, 5, 128, 256});
   x.layout =
       c.of({CaseLayout::kNhd, CaseLayout::kHnd, CaseLayout::kStackedNhd, CaseLayout::kStackedHnd});
@@ -97,8 +173,9 @@ void choose_panels(Choices& c, AttentionCase& x) {
 }
 
 /// k_scale and v_scale of few bits: store_kv gives back codes and scales, bit for bit.
-void choose_int8(Choices& c, AttentionCase& x) {
-  if (x.kernel == CaseKernel::kPrefillRagged || !c.one_in(6)) return;
+void choose_int8(const Draws& d, AttentionCase& x) {
+  Choices& c = d.c;
+  if (d.declared == nullptr && (x.kernel == CaseKernel::kPrefillRagged || !c.one_in(6))) return;
   x.kv_dtype = DType::kI8;
   x.k_scale = c.of({1.f, 0.5f, 0.625f, 1.75f});
   x.v_scale = c.of({1.f, 2.f, 0.25f, 1.25f});
@@ -142,26 +219,54 @@ MergeCase choose_merge(Choices& c, CaseData* data) {
   return x;
 }
 
-AttentionCase choose_call(Choices& c, CaseKernel kernel, CaseData data) {
+AttentionCase choose_call(const Draws& d, CaseKernel kernel, CaseData data) {
+  Choices& c = d.c;
   AttentionCase x;
   x.kernel = kernel;
-  choose_requests(c, x);
-  choose_heads(c, x);
-  choose_dtypes(c, x);
-  choose_mask(c, x);
-  choose_arrangement(c, x);
-  if (x.kernel != CaseKernel::kPrefillRagged && c.one_in(32)) choose_latent(c, x);
+  const bool any = d.declared == nullptr;
+  if (any) choose_requests(d, x);
+  choose_heads(d, x);
+  choose_dtypes(d, x);
+  choose_mask(d, x);
+  choose_arrangement(d, x);
+  if (any && x.kernel != CaseKernel::kPrefillRagged && c.one_in(32)) choose_latent(c, x);
   x.sm_scale = c.of({1.f, 2.f, 0.11f}) / std::sqrt(static_cast<float>(x.head_dim_qk));
   // A selector's winner must keep its lead of 2^126 behind the cap.
-  const bool capped = c.one_in(5);
-  if (capped)
+  if (d.has(Term::kSoftCap, 5))
     x.logits_soft_cap = data == CaseData::kSelector ? 200.f : c.of({30.f, 5.f, 20.f, 50.f});
   // The last ones: what was chosen before does not depend on them.
-  choose_panels(c, x);
-  choose_int8(c, x);
-  choose_terms(c, x, data);
+  if (any) choose_panels(c, x);
+  if (any || x.kv_dtype == DType::kI8) choose_int8(d, x);
+  if (any) choose_terms(c, x, data);
+  // Behind what they share, so that shrinking can drop some.
+  if (!any) choose_requests(d, x);
   return x;
 }
+
+/// Do the values of lists go together? A selector's keys are told by an element that is none of V.
+bool is_call(const AttentionCase& x, CaseData data) {
+  if (x.kernel == CaseKernel::kPrefillRagged) return x.kv_dtype != DType::kI8;
+  switch (x.layout) {
+    case CaseLayout::kStackedNhd:
+    case CaseLayout::kStackedHnd: return x.head_dim_qk == x.head_dim_vo;
+    case CaseLayout::kMlaLatent:
+      return x.head_dim_qk >= x.head_dim_vo + (data == CaseData::kSelector ? 1 : 0);
+    case CaseLayout::kPanels: return x.page_size % kPanelTokens == 0;
+    default: return true;
+  }
+}
+
+CaseKernel kernel_of(testing::KernelCall call) {
+  switch (call) {
+    case testing::KernelCall::kPagedDecode: return CaseKernel::kDecodePaged;
+    case testing::KernelCall::kPagedExtend: return CaseKernel::kPrefillPaged;
+    case testing::KernelCall::kRagged: break;
+  }
+  return CaseKernel::kPrefillRagged;
+}
+
+constexpr std::initializer_list<CaseData> kDenseData = {CaseData::kUniform, CaseData::kSelector,
+                                                        CaseData::kRandom, CaseData::kPeaked};
 
 }  // namespace
 
@@ -176,14 +281,25 @@ Case generate(Choices& c) {
     x.call = choose_merge(c, &x.data);
     return x;
   }
-  x.data = c.of({CaseData::kUniform, CaseData::kSelector, CaseData::kRandom, CaseData::kPeaked});
+  x.data = c.of(kDenseData);
   if (kernel == kLinear) {
     x.call = generate_recurrent(c, x.data);
   } else if (kernel == kSparse) {
     x.call = generate_sparse(c);
   } else {
-    x.call = choose_call(c, kernel, x.data);
+    x.call = choose_call({c, nullptr}, kernel, x.data);
   }
+  return x;
+}
+
+std::optional<Case> generate_declared(Choices& c, const KernelSupport& declared) {
+  const Draws d{c, &declared};
+  Case x;
+  x.seed = c.below(1u << 30);
+  x.data = c.of(kDenseData);
+  AttentionCase call = choose_call(d, kernel_of(d.of(declared.calls)), x.data);
+  if (!is_call(call, x.data)) return std::nullopt;
+  x.call = std::move(call);
   return x;
 }
 

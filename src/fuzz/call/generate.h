@@ -3,11 +3,17 @@
 // split edges, one more and one less. Tested by tests/fuzz/generate_test.cc.
 #pragma once
 
+#include <optional>
+
 #include "attn/cases/case.h"
 #include "core/choices.h"
+#include "shadowgraph/testing.h"
 
 namespace shadowgraph {
 
 Case generate(Choices& choices);
+/// A call of dense attention that somebody declares his kernel to take; nullopt: the choices make
+/// none. Requires lists that are not empty.
+std::optional<Case> generate_declared(Choices& choices, const testing::KernelSupport& declared);
 
 }  // namespace shadowgraph

@@ -13,6 +13,10 @@ namespace shadowgraph {
 
 /// All bits set: NaN in every float type, -1 in every integer.
 inline constexpr std::byte kPoison{0xff};
+/// Finite and close to the largest number in every float type; no index of any list.
+inline constexpr std::byte kHugePoison{0x7b};
+/// A small number in every float type, which no row has in all its elements.
+inline constexpr std::byte kUnwritten{0xa5};
 
 /// Bytes [begin, end).
 struct BufferRange {
@@ -41,8 +45,8 @@ class GuardedBuffer {
  public:
   GuardedBuffer() = default;
   /// `skew` bytes off a 64-byte boundary.
-  GuardedBuffer(int64_t bytes, int64_t skew)
-      : memory_(static_cast<size_t>(bytes + skew + 3 * kMargin), kPoison), size_(bytes) {
+  GuardedBuffer(int64_t bytes, int64_t skew, std::byte poison = kPoison)
+      : memory_(static_cast<size_t>(bytes + skew + 3 * kMargin), poison), size_(bytes) {
     const auto address = reinterpret_cast<uintptr_t>(memory_.data());
     start_ = static_cast<int64_t>((kMargin - address % kMargin) % kMargin) + kMargin + skew;
   }
@@ -50,7 +54,7 @@ class GuardedBuffer {
   const std::byte* data() const { return memory_.data() + start_; }
   int64_t size() const { return size_; }
 
-  void poison() { std::ranges::fill(memory_, kPoison); }
+  void poison(std::byte with = kPoison) { std::ranges::fill(memory_, with); }
   /// Offset from data() of the first byte that differs, margins included, and is in none of these
   /// ranges; nothing if none does.
   std::optional<int64_t> first_difference(const GuardedBuffer& other,

@@ -32,16 +32,21 @@ class LaidCall {
     const auto is_idle = [&](int32_t row) {
       return row >= 0 && pieces_[static_cast<size_t>(row)].row == RowPiece::kNobody;
     };
-    for (const CallMemory* m : {&memory_, &stored_memory_}) {
-      status.add(m->check_written(written_));
+    status.add(check_written());
+    for (const CallMemory* m : {&memory_, &stored_memory_})
       status.add(m->check_footprint(spans, written_, is_idle));
-    }
     judged("mem.red_zone");
     if (const auto byte = workspace_.first_beside())
       status.add(make_finding("mem.red_zone", at("scratch byte", *byte),
                               "no write beside the " + std::to_string(workspace_.size()) +
                                   " bytes that the call is said to need",
                               "a write"));
+    return status;
+  }
+  /// Writes elsewhere than in the places of its rows.
+  Status check_written() const {
+    Status status = memory_.check_written(written_);
+    status.add(stored_memory_.check_written(written_));
     return status;
   }
   /// After a call that was refused: num.write_set if anything changed.

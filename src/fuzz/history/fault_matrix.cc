@@ -32,14 +32,15 @@ constexpr size_t kKept = 100;      // histories of a fault whose traits are kept
 constexpr size_t kMostTraits = 3;  // that a reason names
 constexpr std::string_view kEncoder = "encoder";
 
+bool is_of_step(std::string_view trait) {
+  constexpr std::string_view kKinds[] = {"mode ", "graph ", "buffer ", "kernel ", "metadata "};
+  return std::ranges::any_of(kKinds,
+                             [&](std::string_view kind) { return trait.starts_with(kind); });
+}
+
 /// How much a trait says of why a fault does not act: an encoder says more than the buffers for it,
 /// and what a step has more than what its history has.
-int rank_of(std::string_view trait) {
-  constexpr std::string_view kKinds[] = {"mode ", "graph ", "buffer ", "kernel ", "metadata "};
-  if (trait == kEncoder) return 2;
-  return static_cast<int>(
-      std::ranges::any_of(kKinds, [&](std::string_view kind) { return trait.starts_with(kind); }));
-}
+int rank_of(std::string_view trait) { return trait == kEncoder ? 2 : is_of_step(trait) ? 1 : 0; }
 
 /// Without the number of a layer or a wrapper.
 std::string stem_of(std::string_view name) {

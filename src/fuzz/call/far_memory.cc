@@ -1,0 +1,22 @@
+#include "fuzz/call/far_memory.h"
+
+#include <sys/mman.h>
+
+namespace shadowgraph {
+
+FarMemory::FarMemory(int64_t reserved, int64_t bytes) : reserved_(reserved), bytes_(bytes) {
+  void* p = mmap(nullptr, static_cast<size_t>(reserved + bytes), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p != MAP_FAILED) data_ = static_cast<std::byte*>(p);
+}
+
+FarMemory::~FarMemory() {
+  if (data_ != nullptr) munmap(data_, static_cast<size_t>(reserved_ + bytes_));
+}
+
+bool far_memory_is_free() {
+  constexpr int64_t kBothPools = int64_t{1} << 37;
+  return FarMemory(kBothPools, 0).data() != nullptr;
+}
+
+}  // namespace shadowgraph

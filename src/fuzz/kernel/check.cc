@@ -1,0 +1,197 @@
+// Property tests of somebody's own kernel: calls of the fuzzer's one generator, laid out and judged
+// as its own are.
+#include <algorithm>
+#include <exception>
+#include <fstream>
+
+#include "core/laws.h"
+#include "fuzz/call/attention_laws.h"
+#include "fuzz/call/generate.h"
+#include "fuzz/kernel/support.h"
+#include "testing/tries.h"
+
+namespace shadowgraph::testing {
+namespace {
+
+bool has_empty_row(const AttentionCase& x, const AttentionData& data) {
+  for (size_t i = 0; i < x.requests.size(); ++i) {
+    const RequestExtent& r = x.requests[i];
+    if (r.q_len == 0) return true;
+    for (int64_t q = 0; q < r.q_len; ++q) {
+      int64_t key = 0;
+      while (key < r.kv_len && !sees(x, data.requests[i], r, q, key)) ++key;
+      if (key == r.kv_len) return true;
+    }
+  }
+  return false;
+}
+
+/// Says which query and head a row and column of out or lse are.
+void name_row(const AttentionCase& x, Finding* f) {
+  const bool out = f->where.field == "out";
+  if ((!out && f->where.field != "lse") || !f->where.row || !f->where.col) return;
+  int64_t query = *f->where.row;
+  size_t request = 0;
+  while (query >= x.requests[request].q_len) query -= x.requests[request++].q_len;
+  f->where.field += " (request " + std::to_string(request) + ", query " + std::to_string(query) +
+                    ", head " + std::to_string(*f->where.col / (out ? x.head_dim_vo : 1)) + ")";
+}
+
+/// What is no part of a call: what unseen memory holds, where the pages are, whether an LSE is
+/// asked for; where numbers are random, whether one that is seen is NaN; where weights are uniform,
+/// whether all logits are far above 0 or below.
+struct Surroundings {
+  bool huge, far, no_lse, nan;
+  int shift;
+};
+
+enum class Extreme : uint8_t { kNone, kNan, kShifted };
+
+class KernelCalls {
+ public:
+  KernelCalls(const KernelOptions& options, const Kernel& kernel)
+      : options_(options),
+        kernel_(kernel),
+        tries_(options, "call", [this](Choices& choices) { return call(choices); }) {}
+
+  int64_t calls() const { return calls_; }
+
+  /// Up to the first that fails.
+  Status run() {
+    Status status = validate(options_, kernel_);
+    if (!status.ok()) return status;
+    const KernelSupport& s = options_.support;
+    numbers_ = {arithmetic_of(s), s.lse_base, s.empty_row};
+    values_ = declared_values(s);
+    drawn_.assign(values_.size(), false);
+    if (std::optional<Status> given = tries_.given()) return *std::move(given);
+    for (const bool exact : {true, false}) {
+      exact_ = exact;
+      for (int64_t i = 0; i < options_.calls && status.ok(); ++i) {
+        Choices choices(Rng::stream(options_.seed, static_cast<uint64_t>(i)));
+        status = tries_.attempt(choices);
+      }
+    }
+    return status.ok() ? nothing() : status;
+  }
+
+ private:
+  /// Choices that make no call find nothing.
+  Outcome call(Choices& choices) {
+    const KernelSupport& s = options_.support;
+    const Surroundings around = {choices.one_in(2), choices.one_in(8), choices.one_in(8),
+                                 choices.one_in(4), choices.of({0, 0, -1, 1})};
+    const std::optional<shadowgraph::Case> drawn = generate_declared(choices, s);
+    if (!drawn || !is_asked_for(drawn->data)) return {};
+    const AttentionArrangement how = arrange(*drawn, around);
+    const auto& x = std::get<AttentionCase>(drawn->call);
+    AttentionData data = make_attention_data(*drawn);
+    const Extreme extreme = make_extreme(*drawn, around, &data);
+    KernelNumbers numbers = numbers_;
+    numbers.sees_nan = extreme == Extreme::kNan;
+    if (!s.empty_rows && has_empty_row(x, data)) return {};
+    AttentionScene scene(*drawn, data, how);
+    scene.lay(0);
+    ++calls_;
+    for (size_t i = 0; i < values_.size(); ++i) drawn_[i] = drawn_[i] || values_[i].is_drawn(x);
+    Outcome outcome{{}, drawn->to_string()};
+    if (how.far) outcome.what += ", far pages";
+    if (around.huge) outcome.what += ", unseen memory is huge";
+    if (numbers.sees_nan) outcome.what += ", a NaN is seen";
+    if (extreme == Extreme::kShifted)
+      outcome.what += std::string(", logits far ") + (around.shift < 0 ? "below 0" : "above 0");
+    if (!options_.journal.empty())
+      std::ofstream(options_.journal) << Tries::repeat(choices) << " (" << outcome.what << ")\n";
+    outcome.findings = ran(scene);
+    if (outcome.findings.ok()) outcome.findings = judgement(*drawn, scene, numbers);
+    for (Finding& f : outcome.findings.findings()) name_row(x, &f);
+    return outcome;
+  }
+
+  bool is_asked_for(CaseData data) const { return !exact_ || *exact_ == is_exact(data); }
+
+  AttentionArrangement arrange(const shadowgraph::Case& c, const Surroundings& around) const {
+    const KernelSupport& s = options_.support;
+    AttentionArrangement how = AttentionArrangement::of(c);
+    how.memory = {
+        .dense = !s.strided, .poison = around.huge ? kHugePoison : kPoison, .outputs = kUnwritten};
+    how.rows_behind = std::max<int64_t>(64, c.tokens());
+    how.whole_tables = true;
+    how.with_lse = s.lse && !around.no_lse;
+    how.far =
+        around.far && s.far_pages && !how.ragged && can_be_far(std::get<AttentionCase>(c.call));
+    return how;
+  }
+
+  Extreme make_extreme(const shadowgraph::Case& c, const Surroundings& around,
+                       AttentionData* data) const {
+    const auto& x = std::get<AttentionCase>(c.call);
+    if (x.kv_dtype == DType::kI8) return Extreme::kNone;
+    Rng rng = Rng::stream(c.seed, 1);
+    if (c.data == CaseData::kRandom && around.nan && plant_nan(x, rng, data)) return Extreme::kNan;
+    const bool apart = x.layout != CaseLayout::kMlaLatent || x.head_dim_qk > x.head_dim_vo;
+    const bool wide = options_.support.departs.scores == DType::kF32;
+    if (c.data != CaseData::kUniform || around.shift == 0 || x.sinks || !apart || !wide)
+      return Extreme::kNone;
+    shift_logits(x, around.shift < 0, data);
+    return Extreme::kShifted;
+  }
+
+  Status ran(const AttentionScene& scene) const {
+    Status status;
+    const auto thrown = [&](const char* what) {
+      status.add(make_finding("test.exception", at("kernel"), "a result", what));
+    };
+    try {
+      if (const auto* paged = std::get_if<PagedAttention>(&scene.call())) kernel_.paged(*paged);
+      if (const auto* ragged = std::get_if<RaggedAttention>(&scene.call())) kernel_.ragged(*ragged);
+    } catch (const std::exception& e) {
+      thrown(e.what());
+    } catch (...) {
+      thrown("an exception");
+    }
+    return status;
+  }
+
+  Status judgement(const shadowgraph::Case& x, const AttentionScene& scene,
+                   const KernelNumbers& numbers) const {
+    JudgeOptions how;
+    how.any_for_nan = numbers.sees_nan && !options_.support.propagates_nan;
+    how.empty_mark = options_.support.empty_row;
+    const KernelNumbers ours;
+    how.recorded = how.empty_mark.nan_out || how.empty_mark.lse != ours.empty_row.lse;
+    Status status = scene.check_written();
+    status.add(judge_attention(x, scene, numbers, how));
+    return status;
+  }
+
+  Status nothing() const {
+    Status status;
+    for (size_t i = 0; i < values_.size(); ++i) {
+      if (!drawn_[i])
+        status.add(make_finding("test.nothing", at("support." + std::string(values_[i].field)),
+                                "a call with " + values_[i].value, "none"));
+    }
+    return status;
+  }
+
+  const KernelOptions& options_;
+  const Kernel& kernel_;
+  Tries tries_;
+  KernelNumbers numbers_;
+  std::vector<DeclaredValue> values_;
+  std::vector<bool> drawn_;
+  std::optional<bool> exact_;  // runs only calls of such data
+  int64_t calls_ = 0;
+};
+
+}  // namespace
+
+Status check(const KernelOptions& options, const Kernel& kernel, int64_t* calls) {
+  KernelCalls all(options, kernel);
+  Status status = all.run();
+  if (calls != nullptr) *calls = all.calls();
+  return status;
+}
+
+}  // namespace shadowgraph::testing

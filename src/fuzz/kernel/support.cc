@@ -1,0 +1,162 @@
+#include "fuzz/kernel/support.h"
+
+#include <algorithm>
+
+#include "attn/cases/case_names.h"
+#include "check/bounds/declared.h"
+#include "core/laws.h"
+#include "fuzz/call/far_memory.h"
+
+namespace shadowgraph::testing {
+namespace {
+
+struct TermRow {
+  Term term;
+  std::string_view name;
+  bool (*is_drawn)(const AttentionCase& x);
+};
+constexpr TermRow kTerms[] = {
+    {Term::kCausal, "causal", [](const AttentionCase& x) { return x.causal; }},
+    {Term::kWindowLeft, "window_left", [](const AttentionCase& x) { return x.window_left >= 0; }},
+    {Term::kWindowRight, "window_right",
+     [](const AttentionCase& x) { return x.window_right >= 0; }},
+    {Term::kSoftCap, "logits_soft_cap",
+     [](const AttentionCase& x) { return x.logits_soft_cap > 0; }},
+    {Term::kSinks, "sinks", [](const AttentionCase& x) { return x.sinks; }},
+    {Term::kBoolMask, "custom_mask bool",
+     [](const AttentionCase& x) { return x.mask == CustomMask::Kind::kBool; }},
+    {Term::kPackedMask, "custom_mask packed",
+     [](const AttentionCase& x) { return x.mask == CustomMask::Kind::kPacked; }},
+};
+
+constexpr CaseKernel kKernels[] = {CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged,
+                                   CaseKernel::kPrefillRagged};
+
+class SupportCheck {
+ public:
+  SupportCheck(const KernelOptions& options, const Kernel& kernel)
+      : options_(options), s_(options.support), kernel_(kernel) {}
+
+  Status run() {
+    at_least("calls", 1, options_.calls);
+    lists();
+    at_least("support.max_requests", 1, s_.max_requests);
+    at_least("support.max_q_len", 1, s_.max_q_len);
+    at_least("support.max_kv_len", 1, s_.max_kv_len);
+    for (const KernelCall call : s_.calls) {
+      const bool ragged = call == KernelCall::kRagged;
+      const bool given = ragged ? kernel_.ragged != nullptr : kernel_.paged != nullptr;
+      if (!given)
+        fail(ragged ? "kernel.ragged" : "kernel.paged", "a function, as support.calls says",
+             "none");
+    }
+    if (find_arithmetic(s_.arithmetic) == nullptr)
+      fail("support.arithmetic", no_such_arithmetic("", s_.arithmetic).expected, s_.arithmetic);
+    if (s_.far_pages && !far_memory_is_free())
+      fail("support.far_pages", "2^37 bytes of address space, or false", "true");
+    return std::move(status_);
+  }
+
+ private:
+  void lists() {
+    at_least("support.calls", 1, std::ssize(s_.calls));
+    at_least("support.types", 1, std::ssize(s_.types));
+    at_least("support.head_dims", 1, std::ssize(s_.head_dims));
+    at_least("support.layouts", 1, std::ssize(s_.layouts));
+    at_least("support.tables", 1, std::ssize(s_.tables));
+    sizes("support.group_sizes", s_.group_sizes);
+    sizes("support.num_kv_heads", s_.num_kv_heads);
+    sizes("support.page_sizes", s_.page_sizes);
+    for (const HeadDims& d : s_.head_dims) {
+      at_least("support.head_dims.qk", 1, d.qk);
+      at_least("support.head_dims.vo", 1, d.vo);
+    }
+    for (const KernelTypes& t : s_.types) {
+      if (!is_float16_or_32(t.q))
+        fail("support.types.q", "f32, f16 or bf16", std::string(name_of(t.q)));
+      if (!is_float16_or_32(t.out))
+        fail("support.types.out", "f32, f16 or bf16", std::string(name_of(t.out)));
+      if (!is_float16_or_32(t.kv) && !is_fp8(t.kv) && t.kv != DType::kI8)
+        fail("support.types.kv", "a type of a cache", std::string(name_of(t.kv)));
+    }
+  }
+  void sizes(const char* field, const std::vector<int32_t>& list) {
+    at_least(field, 1, std::ssize(list));
+    for (const int32_t size : list) at_least(field, 1, size);
+  }
+  void at_least(const char* field, int64_t least, int64_t got) {
+    if (got < least) fail(field, ">= " + std::to_string(least), std::to_string(got));
+  }
+  void fail(const char* field, std::string expected, std::string got) {
+    status_.add(make_finding("test.options", at(field), std::move(expected), std::move(got)));
+  }
+
+  const KernelOptions& options_;
+  const KernelSupport& s_;
+  const Kernel& kernel_;
+  Status status_;
+};
+
+}  // namespace
+
+Status validate(const KernelOptions& options, const Kernel& kernel) {
+  return SupportCheck(options, kernel).run();
+}
+
+std::vector<DeclaredValue> declared_values(const KernelSupport& s) {
+  std::vector<DeclaredValue> all;
+  const auto add = [&](std::string_view field, const auto& list, auto text, auto is_drawn) {
+    for (const auto& value : list)
+      all.push_back({field, std::string(text(value)),
+                     [=](const AttentionCase& x) { return is_drawn(x, value); }});
+  };
+  const auto number = [](int32_t n) { return std::to_string(n); };
+  const auto kernel = [](KernelCall c) { return kKernels[static_cast<size_t>(c)]; };
+  const auto paged = [](const AttentionCase& x) { return x.kernel != CaseKernel::kPrefillRagged; };
+  const bool any_paged = s.calls != std::vector{KernelCall::kRagged};
+  add(
+      "calls", s.calls, [&](KernelCall c) { return word(kCaseKernelNames, kernel(c)); },
+      [=](const AttentionCase& x, KernelCall c) { return x.kernel == kernel(c); });
+  for (const auto* terms : {&s.terms, &s.always}) {
+    for (const Term term : *terms) {
+      const TermRow& row = *std::ranges::find(kTerms, term, &TermRow::term);
+      all.push_back({"terms", std::string(row.name), row.is_drawn});
+    }
+  }
+  add(
+      "types", s.types,
+      [](const KernelTypes& t) {
+        return std::string(name_of(t.q)) + "/" + std::string(name_of(t.kv)) + "/" +
+               std::string(name_of(t.out));
+      },
+      [](const AttentionCase& x, const KernelTypes& t) {
+        return KernelTypes{x.q_dtype, x.kv_dtype, x.out_dtype} == t;
+      });
+  add(
+      "head_dims", s.head_dims,
+      [](const HeadDims& d) { return std::to_string(d.qk) + "/" + std::to_string(d.vo); },
+      [](const AttentionCase& x, const HeadDims& d) {
+        return HeadDims{x.head_dim_qk, x.head_dim_vo} == d;
+      });
+  add("group_sizes", s.group_sizes, number,
+      [](const AttentionCase& x, int32_t n) { return x.num_qo_heads == n * x.num_kv_heads; });
+  add("num_kv_heads", s.num_kv_heads, number,
+      [](const AttentionCase& x, int32_t n) { return x.num_kv_heads == n; });
+  if (!any_paged) return all;
+  add("page_sizes", s.page_sizes, number,
+      [=](const AttentionCase& x, int32_t n) { return paged(x) && x.page_size == n; });
+  add(
+      "layouts", s.layouts, [](KvLayout l) { return word(kCaseLayoutNames, l); },
+      [=](const AttentionCase& x, KvLayout l) { return paged(x) && x.layout == l; });
+  add(
+      "tables", s.tables,
+      [](PageTable::Form f) { return f == PageTable::Form::kCsr ? "csr" : "dense"; },
+      [=](const AttentionCase& x, PageTable::Form f) { return paged(x) && x.table == f; });
+  return all;
+}
+
+Arithmetic arithmetic_of(const KernelSupport& support) {
+  return with_declared(*find_arithmetic(support.arithmetic), support.departs);
+}
+
+}  // namespace shadowgraph::testing

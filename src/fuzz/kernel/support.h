@@ -1,0 +1,30 @@
+// What somebody declares of his kernel: whether it can be drawn, and each of its values. Tested by
+// tests/testing/kernel_test.cc.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attn/cases/attention_case.h"
+#include "check/bounds/arithmetic.h"
+#include "shadowgraph/testing.h"
+
+namespace shadowgraph::testing {
+
+/// What is wrong with them: test.options.
+Status validate(const KernelOptions& options, const Kernel& kernel);
+
+/// A value that must come up: "page_sizes", "64".
+struct DeclaredValue {
+  std::string_view field;
+  std::string value;
+  std::function<bool(const AttentionCase&)> is_drawn;
+};
+std::vector<DeclaredValue> declared_values(const KernelSupport& support);
+
+/// Requires a name that validate() accepts.
+Arithmetic arithmetic_of(const KernelSupport& support);
+
+}  // namespace shadowgraph::testing

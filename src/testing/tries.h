@@ -1,0 +1,47 @@
+// Tries: what a property test makes of choices, one after the other; the first that fails is
+// shrunk, and its findings name the choices that repeat it. Tested by tests/testing/check_test.cc.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/choices.h"
+#include "shadowgraph/testing.h"
+
+namespace shadowgraph::testing {
+
+/// What one try found, and the line that names it; empty: nothing ran.
+struct Outcome {
+  Status findings;
+  std::string what;
+};
+
+class Tries {
+ public:
+  using Run = std::function<Outcome(Choices&)>;
+  /// noun: "history", for findings. Options must outlive this.
+  Tries(const Repetition& options, std::string_view noun, Run run)
+      : options_(options), noun_(noun), run_(std::move(run)) {}
+
+  /// Where choices are given, in the options or the environment: what they make.
+  std::optional<Status> given();
+  /// What the choices make; where that fails, the findings of the smallest that breaks the same
+  /// law.
+  Status attempt(Choices& choices);
+  /// "SHADOWGRAPH_CHOICES=3.0.1", of those that were made so far.
+  static std::string repeat(const Choices& choices);
+
+ private:
+  Status run(Choices& choices) const;
+  Status shrunk(const Choices& failed, std::string_view law) const;
+  Status replay(std::string_view text) const;
+
+  const Repetition& options_;
+  std::string_view noun_;
+  Run run_;
+};
+
+}  // namespace shadowgraph::testing
