@@ -266,6 +266,21 @@ enum class Term : uint8_t {
   kSinks,
   kBoolMask,
   kPackedMask,
+  // AttentionTerms
+  kAlibi,
+  kKeyBias,
+  kQqBias,
+  kRelativeBias,
+  kTemperature,
+  kChunks,
+  kRequestCausal,
+  kLeftpad,
+  kBidirectional,
+  kMaskOfHeads,  // where there is a mask
+  kHeadScales,
+  kRequestHeadScales,
+  kRowScales,   // of q and out
+  kPaddedRows,  // seqused_q, of packed keys seqused_k
 };
 
 /// q and out: f32, f16 or bf16. kv: what a cache may hold.

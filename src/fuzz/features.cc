@@ -116,6 +116,7 @@ constexpr CallFeature kOfCalls[] = {{"kernel", "the kernel is"},
                                     {"bidirectional", "tokens of a range see each other"},
                                     {"mask_of_heads", "each head has a mask of its own"},
                                     {"head_scales", "KV heads have scales of their own"},
+                                    {"padded_rows", "rows of nobody stand between requests"},
                                     {"row_scales", "q or the result has a scale"},
                                     {"sinks", "a logit of each head joins the softmax"},
                                     {"custom_mask", "the mask of pairs is"},
@@ -156,6 +157,7 @@ void add_features(const AttentionCase& x, CallFeatures* f) {
   f->add("cache_leftpad", t.cache_leftpad), f->add("bidirectional", t.bidirectional);
   f->add("mask_of_heads", t.mask_of_heads);
   f->add("head_scales", t.head_scales || t.request_head_scales);
+  f->add("padded_rows", t.padded_rows);
   f->add("row_scales", t.q_scale != 1 || t.out_scale != 1);
   f->add("custom_mask", kMaskKindNames, x.mask), f->add("layout", kCaseLayoutNames, x.layout);
   f->add("kv_indptr", x.table == PageTable::Form::kCsr);

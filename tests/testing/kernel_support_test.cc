@@ -26,6 +26,8 @@ KernelOptions everything() {
   s.calls = {KernelCall::kPagedDecode, KernelCall::kPagedExtend, KernelCall::kRagged};
   s.terms = {Term::kCausal, Term::kWindowLeft, Term::kWindowRight, Term::kSoftCap,
              Term::kSinks,  Term::kBoolMask,   Term::kPackedMask};
+  for (auto t = static_cast<int>(Term::kAlibi); t <= static_cast<int>(Term::kPaddedRows); ++t)
+    s.terms.push_back(static_cast<Term>(t));
   s.types = {{DType::kF32, DType::kF32, DType::kF32},   {DType::kF16, DType::kF16, DType::kF16},
              {DType::kBF16, DType::kBF16, DType::kF32}, {DType::kBF16, DType::kE4M3, DType::kBF16},
              {DType::kF16, DType::kE5M2, DType::kF16},  {DType::kF32, DType::kI8, DType::kF32}};
@@ -71,6 +73,7 @@ TEST(KernelSupport, DrawsNothingThatIsNotDeclared) {
     EXPECT_EQ(c.params.window_right, -1);
     EXPECT_EQ(c.params.logits_soft_cap, 0);
     EXPECT_EQ(c.params.custom_mask.kind, CustomMask::Kind::kNone);
+    EXPECT_FALSE(c.params.terms.any());
     EXPECT_EQ(c.params.num_qo_heads, 6);
     EXPECT_EQ(c.params.head_dim_qk, 8);
     EXPECT_FALSE(c.lse.defined());

@@ -32,6 +32,7 @@ std::string describe(const CaseTerms& t) {
   if (t.request_head_scales) s += " request_head_scales";
   if (t.q_scale != 1) s += " q_scale=" + number(t.q_scale);
   if (t.out_scale != 1) s += " out_scale=" + number(t.out_scale);
+  if (t.padded_rows) s += " padded_rows";
   return s;
 }
 

@@ -37,6 +37,7 @@ struct CaseTerms {
   bool mask_of_heads = false;                             // where there is a mask
   bool head_scales = false, request_head_scales = false;  // one of them
   float q_scale = 1, out_scale = 1;
+  bool padded_rows = false;  // not of a decode
 
   bool operator==(const CaseTerms&) const = default;
   bool any() const { return *this != CaseTerms(); }

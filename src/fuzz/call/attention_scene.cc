@@ -23,6 +23,7 @@ AttentionArrangement AttentionArrangement::of(const Case& c) {
     a.calls[0].push_back({static_cast<int64_t>(i), 0, x.requests[i].q_len});
   a.options.num_threads = 1;
   a.options.lse_sink = x.lse_sink;
+  a.padded = x.terms.padded_rows;
   return a;
 }
 

@@ -188,24 +188,36 @@ int64_t scalar_steps(const AttentionCase& x) {
   return pairs * x.num_qo_heads * (x.head_dim_qk + x.head_dim_vo);
 }
 
-void choose_terms(Choices& c, AttentionCase& x, CaseData data) {
-  if (!c.one_in(4)) return;
-  CaseTerms& t = x.terms;
+/// Terms that the engine's one portable body computes.
+void choose_score_terms(const Draws& d, AttentionCase& x, CaseData data) {
   using Alibi = CaseTerms::Alibi;
-  if (c.one_in(4)) t.attention_chunk = c.of({16, 1, 5, 64, 100});
-  if (t.attention_chunk > 0) t.chunk_lookback = c.of({0, 1, 2});
-  t.request_causal = c.one_in(4);
-  t.cache_leftpad = c.one_in(4), t.bidirectional = c.one_in(4);
-  if (c.one_in(3)) (c.one_in(2) ? t.request_head_scales : t.head_scales) = true;
-  if (c.one_in(6)) t.q_scale = c.of({2.F, 4.F});
-  if (c.one_in(6)) t.out_scale = c.of({0.5F, 4.F});
   constexpr int64_t kMostSteps = 4 << 20;
-  if (scalar_steps(x) > kMostSteps) return;
-  if (!is_exact(data) && c.one_in(3))
-    t.alibi = c.of({Alibi::kLinear, Alibi::kDistance, Alibi::kSqrt});
-  t.key_bias = c.one_in(4), t.qq_bias = c.one_in(4), t.relative_bias = c.one_in(4);
-  if (c.one_in(4)) t.temperature_len = c.of({2, 16, 100});
-  if (x.mask != CustomMask::Kind::kNone) t.mask_of_heads = c.one_in(2);
+  CaseTerms& t = x.terms;
+  if (d.declared == nullptr && scalar_steps(x) > kMostSteps) return;
+  if (!is_exact(data) && d.has(Term::kAlibi, 3))
+    t.alibi = d.c.of({Alibi::kLinear, Alibi::kDistance, Alibi::kSqrt});
+  t.key_bias = d.has(Term::kKeyBias, 4), t.qq_bias = d.has(Term::kQqBias, 4);
+  t.relative_bias = d.has(Term::kRelativeBias, 4);
+  if (d.has(Term::kTemperature, 4)) t.temperature_len = d.c.of({2, 16, 100});
+  if (x.mask != CustomMask::Kind::kNone) t.mask_of_heads = d.has(Term::kMaskOfHeads, 2);
+}
+
+void choose_terms(const Draws& d, AttentionCase& x, CaseData data) {
+  Choices& c = d.c;
+  if (d.declared == nullptr && !c.one_in(4)) return;
+  CaseTerms& t = x.terms;
+  if (d.has(Term::kChunks, 4)) {
+    t.attention_chunk = c.of({16, 1, 5, 64, 100});
+    t.chunk_lookback = c.of({0, 1, 2});
+  }
+  t.request_causal = d.has(Term::kRequestCausal, 4);
+  t.cache_leftpad = d.has(Term::kLeftpad, 4), t.bidirectional = d.has(Term::kBidirectional, 4);
+  t.request_head_scales = d.has(Term::kRequestHeadScales, 6);
+  t.head_scales = !t.request_head_scales && d.has(Term::kHeadScales, 5);
+  if (d.has(Term::kRowScales, 6))
+    t.q_scale = c.of({2.F, 4.F}), t.out_scale = c.of({0.5F, 1.F, 4.F});
+  t.padded_rows = x.kernel != CaseKernel::kDecodePaged && d.has(Term::kPaddedRows, 4);
+  choose_score_terms(d, x, data);
 }
 
 MergeCase choose_merge(Choices& c, CaseData* data) {
@@ -237,7 +249,7 @@ AttentionCase choose_call(const Draws& d, CaseKernel kernel, CaseData data) {
   // The last ones: what was chosen before does not depend on them.
   if (any) choose_panels(c, x);
   if (any || x.kv_dtype == DType::kI8) choose_int8(d, x);
-  if (any) choose_terms(c, x, data);
+  choose_terms(d, x, data);
   // Behind what they share, so that shrinking can drop some.
   if (!any) choose_requests(d, x);
   return x;

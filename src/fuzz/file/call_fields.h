@@ -149,6 +149,7 @@ void visit_fields(V& v, CaseTerms& t) {
   v("request_head_scales", t.request_head_scales);
   v("q_scale", t.q_scale);
   v("out_scale", t.out_scale);
+  v("padded_rows", t.padded_rows);
 }
 
 /// Files have a base for every call of attention.

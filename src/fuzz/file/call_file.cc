@@ -70,6 +70,8 @@ class CallCheck : CaseRanges {
     const CaseTerms& t = a.terms;
     listed("terms.", t);
     if (t.temperature_len != 0) in("terms.temperature_len", 2, t.temperature_len, 1 << 20);
+    if (t.padded_rows && a.kernel == CaseKernel::kDecodePaged)
+      fail("terms.padded_rows", "not of a decode", 1);
     if (t.head_scales && t.request_head_scales)
       fail("terms.request_head_scales", "not with head_scales", 1);
     if (t.alibi != CaseTerms::Alibi::kNone && is_exact(x_.data))
