@@ -18,9 +18,11 @@ bool has_empty_row(const AttentionCase& x, const AttentionData& data) {
     const RequestExtent& r = x.requests[i];
     if (r.q_len == 0) return true;
     for (int64_t q = 0; q < r.q_len; ++q) {
-      int64_t key = 0;
-      while (key < r.kv_len && !sees(x, data.requests[i], r, q, key)) ++key;
-      if (key == r.kv_len) return true;
+      for (int64_t head = 0; head < x.num_qo_heads; ++head) {
+        int64_t key = 0;
+        while (key < r.kv_len && !sees(x, data, i, head, q, key)) ++key;
+        if (key == r.kv_len) return true;
+      }
     }
   }
   return false;
@@ -30,6 +32,7 @@ bool has_empty_row(const AttentionCase& x, const AttentionData& data) {
 void name_row(const AttentionCase& x, Finding* f) {
   const bool out = f->where.field == "out";
   if ((!out && f->where.field != "lse") || !f->where.row || !f->where.col) return;
+  if (x.terms.padded_rows) return;  // rows of nobody count, too
   int64_t query = *f->where.row;
   size_t request = 0;
   while (query >= x.requests[request].q_len) query -= x.requests[request++].q_len;
