@@ -90,9 +90,10 @@ TEST(ExactUniform, SeesAWindowThatIsOneOff) {
 TEST(ExactUniform, SeesAnotherAlignmentHeadOrSink) {
   Ran run(exact_case(CaseData::kUniform));
   const AttentionCase x = run.x;
-  run.x.causal = false;
+  for (RequestData& r : run.data.requests) r.causal = false;
   EXPECT_FALSE(run.check().ok());
-  run.x = x, run.x.num_kv_heads = 4, run.x.num_qo_heads = 4;
+  for (RequestData& r : run.data.requests) r.causal = x.causal;
+  run.x.num_kv_heads = 4, run.x.num_qo_heads = 4;
   run.x.num_kv_heads = 1;  // every query head reads KV head 0
   EXPECT_FALSE(run.check().ok());
   run.x = x, run.x.sinks = true, run.data.sinks = {0, 0, 0, 0};

@@ -3,6 +3,7 @@
 
 #include <tuple>
 
+#include "attn/mask.h"
 #include "io/curated_vectors.h"
 
 namespace shadowgraph {
@@ -75,17 +76,16 @@ TEST(FlashVectors, ChunkHidesTheKeysOfOtherChunks) {
   const Json metadata = Json::parse(file.metadata.at(id));
   const auto chunk = metadata.at("attention_chunk").get<int64_t>();
   const Parsed p = parse(file);
-  const CustomMask& mask = first_call(p.cases.at(0)).params.custom_mask;
-  ASSERT_EQ(mask.kind, CustomMask::Kind::kPacked);
+  const AttentionParams& params = first_call(p.cases.at(0)).params;
   int hidden = 0, shown = 0;
   for (size_t r = 0; r < metadata.at("q_lens").size(); ++r) {
-    const int64_t q_len = metadata["q_lens"][r], kv_len = metadata["kv_lens"][r];
+    const int32_t q_len = metadata["q_lens"][r], kv_len = metadata["kv_lens"][r];
+    const MaskShape mask = MaskShape::of(params, static_cast<int64_t>(r), q_len, kv_len);
     for (int64_t pair = 0; pair < q_len * kv_len; ++pair) {
       const int64_t position = kv_len - q_len + pair / kv_len, key = pair % kv_len;
       const int64_t first = position - position % chunk;
       const bool sees = first <= key && key < first + chunk;
-      const uint8_t byte = mask.data[static_cast<size_t>(mask.mask_indptr[r] + pair / 8)];
-      ASSERT_EQ((byte >> (pair % 8) & 1) != 0, sees) << r << ' ' << pair;
+      ASSERT_EQ(attends(mask, pair / kv_len, key), sees) << r << ' ' << pair;
       (sees ? shown : hidden) += 1;
     }
   }
@@ -104,11 +104,10 @@ TEST(FlashVectors, QueryBeforeTheFirstKeyHasNoChunk) {
   file.tensors[id + "/cache_seqlens"].data = reinterpret_cast<const std::byte*>(kv_len.data());
   const Parsed p = parse(file);
   ASSERT_EQ(p.status.to_string(), "ok");
-  const CustomMask& mask = first_call(p.cases.at(0)).params.custom_mask;
-  for (int64_t pair = 0; pair < q_len * kv_len[0]; ++pair) {
-    const uint8_t byte = mask.data[static_cast<size_t>(pair / 8)];
-    EXPECT_EQ((byte >> (pair % 8) & 1) != 0, pair / kv_len[0] >= q_len - kv_len[0]) << pair;
-  }
+  const MaskShape mask =
+      MaskShape::of(first_call(p.cases.at(0)).params, 0, static_cast<int32_t>(q_len), kv_len[0]);
+  for (int64_t q = 0; q < q_len; ++q)
+    for (int64_t k = 0; k < kv_len[0]; ++k) EXPECT_EQ(attends(mask, q, k), q >= q_len - kv_len[0]);
 }
 
 TEST(FlashVectors, AppendedKeysFollowThoseThatWereThere) {

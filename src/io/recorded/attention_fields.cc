@@ -125,7 +125,7 @@ void read_terms(CaseReader& reader, std::span<const int32_t> kv_lens, AttentionP
   integers("bidirectional_indptr", std::to_string(kv_lens.size() + 1), &t.bidirectional_indptr);
   for (const auto& [name, scales] : {std::pair("k_scale", &t.k_scales), {"v_scale", &t.v_scales}}) {
     if (reader.has_tensor(name))
-      floats(name, reader.rank(name) == 1 ? "kv_heads" : batch + " kv_heads", scales);
+      floats(name, reader.rank(name) == 2 ? batch + " kv_heads" : "kv_heads", scales);
   }
   if (reader.has("q_scale")) t.q_scale = reader.positive("q_scale");
   if (reader.has("out_scale")) t.out_scale = reader.positive("out_scale");

@@ -81,8 +81,11 @@ class CaseReader {
 
   // Tensors (vector.tensor). A view is dense and starts at a multiple of its element size.
   bool has_tensor(std::string_view name) const;
-  /// Requires has_tensor().
-  int32_t rank(std::string_view name) const { return find(name)->rank; }
+  /// Axes of a tensor; 0 where it is missing or not readable.
+  int32_t rank(std::string_view name) const {
+    const ConstTensorView* found = find(name);
+    return found == nullptr ? 0 : found->rank;
+  }
   /// f16, bf16 or f32, as the tensor has it.
   DType tensor_dtype(std::string_view name);
   ConstTensorView tensor(std::string_view name, DTypes dtypes, std::string_view shape);
