@@ -102,8 +102,8 @@ double ReadingResults::added_at(const Reading& r, const HeadRow& cell, int32_t p
       .sum;
 }
 
-/// Of the one row: a temperature is a larger scale under a larger cap; all that is added, a bias of
-/// each key, which lives in *bias.
+/// Parameters of one row: a temperature is a larger scale under a larger cap; all that is added, a
+/// bias of each key, which lives in *bias.
 AttentionParams ReadingResults::params_of(const Reading& r, const HeadRow& cell, int32_t kv_head,
                                           const std::vector<int32_t>* places,
                                           std::vector<float>* bias) {
