@@ -180,7 +180,12 @@ void add_requests(const Problem& p, const int32_t* page_ids, Footprint* spans) {
   }
   add_whole(spans, p.params.sinks);
   add_whole(spans, mask.mask_indptr);
-  const AttentionTerms& t = p.params.terms;
+  add_term_lists(p.params.terms, spans);
+}
+
+}  // namespace
+
+void add_term_lists(const AttentionTerms& t, Footprint* spans) {
   for (const auto& list :
        {t.alibi_slopes, t.key_bias, t.qq_bias, t.relative_bias, t.k_scales, t.v_scales})
     add_whole(spans, list);
@@ -189,8 +194,6 @@ void add_requests(const Problem& p, const int32_t* page_ids, Footprint* spans) {
     add_whole(spans, list);
   add_whole(spans, t.request_causal);
 }
-
-}  // namespace
 
 Footprint attention_footprint(const PagedAttention& call) {
   const bool dense = call.pages.form == PageTable::Form::kDense;

@@ -15,5 +15,7 @@ namespace shadowgraph {
 /// -1.
 Footprint attention_footprint(const PagedAttention& call);
 Footprint attention_footprint(const RaggedAttention& call);
+/// The lists of terms, which are read whole.
+void add_term_lists(const AttentionTerms& t, Footprint* spans);
 
 }  // namespace shadowgraph

@@ -2,6 +2,7 @@
 // read where a call is refused.
 #pragma once
 
+#include "kernels/footprint.h"
 #include "launch/launch_args.h"
 #include "launch/partial_rows.h"
 #include "shadowgraph/attention/params.h"
@@ -27,6 +28,7 @@ inline void drop_padding(CustomMask* mask) {
 inline void add_params_arrays(Footprint* spans, const AttentionParams& p) {
   add_whole(spans, p.sinks);
   add_whole(spans, p.custom_mask.mask_indptr);
+  add_term_lists(p.terms, spans);
 }
 /// Reads of the rows that an indptr asks for beyond the view.
 inline void add_rows_beyond(Footprint* spans, const ConstTensorView& t,

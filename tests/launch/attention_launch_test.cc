@@ -15,7 +15,17 @@
 namespace shadowgraph {
 namespace {
 
-enum class Extra { kNone, kNoLse, kSinks, kSinksInLse, kBoolMask, kPackedMask, kWindow, kPlan };
+enum class Extra {
+  kNone,
+  kNoLse,
+  kSinks,
+  kSinksInLse,
+  kBoolMask,
+  kPackedMask,
+  kWindow,
+  kPlan,
+  kTerms
+};
 
 constexpr int64_t kBatch = 3, kMaxPages = 3, kPages = 8;
 constexpr int32_t kHeads = 4;
@@ -46,7 +56,7 @@ class World : public CacheWorld {
       : CacheWorld({form.layout, form.dtype, kPages}), form_(form) {
     bind_tensors();
     bind_metadata();
-    for (Buffer* b : {&q, &sinks}) randomise(*b);
+    for (Buffer* b : {&q, &sinks, &slopes}) randomise(*b);
     randomise_mask();
     show_last_keys();
     write_cache(cache().k, k, k_scales, unwritten);
@@ -69,6 +79,11 @@ class World : public CacheWorld {
                 .sm_scale = 0.25f,
                 .causal = !masked(),
                 .window_left = form_.extra == Extra::kWindow ? 2 : -1};
+    if (form_.extra == Extra::kTerms) {
+      c.params.terms.alibi_slopes = elements<float>(slopes);
+      c.params.terms.cache_leftpad = ints(leftpad);
+      c.params.terms.out_scale = 0.5F;
+    }
     if (form_.extra == Extra::kSinks || form_.extra == Extra::kSinksInLse)
       c.params.sinks = elements<float>(sinks);
     if (form_.extra == Extra::kSinksInLse) c.options.lse_sink = LseSink::kIncluded;
@@ -147,6 +162,7 @@ class World : public CacheWorld {
     out = bind("out", row_type(), {rows, kHeads, kDimVo}, kHeads * kDimVo);
     lse = bind("lse", DType::kF32, {rows, kHeads}, kHeads);
     sinks = bind("sinks", DType::kF32, {kHeads});
+    slopes = bind("slopes", DType::kF32, {kHeads});
   }
   void bind_metadata() {
     Ints ids, pages{0}, keys, last, starts{0};
@@ -165,6 +181,7 @@ class World : public CacheWorld {
     lens = bind_values("lens", DType::kI32, form_.csr ? last : keys);
     indptr = bind_values("indptr", DType::kI32, pages);
     queries = bind_values("queries", DType::kI32, starts);
+    leftpad = bind_values("leftpad", DType::kI32, Ints(kBatch, 0));
     mask = bind("mask", DType::kU8, {mask_starts_.back()});
     mask_indptr = bind_values("mask_indptr", DType::kI64, mask_starts_);
   }
@@ -222,7 +239,7 @@ class World : public CacheWorld {
   std::vector<int64_t> mask_starts_{0};
 
  public:
-  Buffer q, out, lse, sinks, table, lens, indptr, queries, mask, mask_indptr, plan;
+  Buffer q, out, lse, sinks, table, lens, indptr, queries, mask, mask_indptr, plan, slopes, leftpad;
 };
 
 using Parameters = std::tuple<bool, bool, Layout, DType, Extra>;
@@ -392,7 +409,7 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(DType::kF32, DType::kBF16),
                      testing::Values(Extra::kNone, Extra::kNoLse, Extra::kSinks, Extra::kSinksInLse,
                                      Extra::kBoolMask, Extra::kPackedMask, Extra::kWindow,
-                                     Extra::kPlan)),
+                                     Extra::kPlan, Extra::kTerms)),
     name_of_form);
 INSTANTIATE_TEST_SUITE_P(
     Int8, AttentionLaunch,

@@ -48,7 +48,7 @@ __device__ AttentionRow row_of(const AttentionParams& p, LseSink lse_sink, float
   if (p.custom_mask.kind != CustomMask::Kind::kNone) {
     row.first_pair =
         mask_indptr[request] * (p.custom_mask.kind == CustomMask::Kind::kPacked ? 8 : 1) +
-        int64_t{q} * r.kv_len;
+        (p.custom_mask.heads > 1 ? int64_t{head} * r.q_len + q : int64_t{q}) * r.kv_len;
   }
   const LogitScale logits = logit_scale_of(p, k_scale);
   row.scale = logits.scale, row.soft_cap = logits.cap;

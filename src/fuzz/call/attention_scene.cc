@@ -279,7 +279,12 @@ void AttentionScene::lay(size_t index) {
 Status AttentionScene::execute_laid() const {
   if (!stored_.ok()) return stored_;
   if (how_.device == nullptr) return execute(call_);
-  return std::visit([&](const auto& call) { return how_.device->run(call); }, call_);
+  // No GPU body has terms.
+  return std::visit(
+      [&](const auto& call) {
+        return call.params.terms.any() ? execute(call_) : how_.device->run(call);
+      },
+      call_);
 }
 
 void AttentionScene::collect(RowResults* results) const {
