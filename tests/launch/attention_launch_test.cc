@@ -390,8 +390,8 @@ TEST_P(AttentionLaunch, BuiltAgainItIsTheSameByteByByte) {
 }
 
 std::string name_of_form(const testing::TestParamInfo<Parameters>& parameters) {
-  constexpr const char* kExtras[] = {"",         "NoLse",      "Sinks",  "SinksInLse",
-                                     "BoolMask", "PackedMask", "Window", "Plan"};
+  constexpr const char* kExtras[] = {"",           "NoLse",  "Sinks", "SinksInLse", "BoolMask",
+                                     "PackedMask", "Window", "Plan",  "Terms"};
   constexpr const char* kLayouts[] = {"Nhd", "Hnd", "Panels"};
   const auto& [csr, varlen, layout, dtype, extra] = parameters.param;
   return std::string(csr ? "Csr" : "Dense") + (varlen ? "Varlen" : "Decode") +
