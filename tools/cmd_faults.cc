@@ -44,7 +44,7 @@ constexpr char kFaultsExamples[] =
     "most\n"
     "  shadowgraph faults --id K31 --id K36\n"
     "  shadowgraph faults --format json --output faults.json\n"
-    "  shadowgraph faults --matrix                  each fault on each backend: 4 minutes on 16 "
+    "  shadowgraph faults --matrix                  each fault on each backend: 6 minutes on 16 "
     "cores\n"
     "  shadowgraph faults --matrix --id K13 --backend flashmla --backend deepseek_v4\n"
     "  shadowgraph faults --device cuda             on a GPU, too: does it give the numbers that "

@@ -130,12 +130,15 @@ class InputJudge {
     }
   }
 
-  /// No request is longer than any may be, drafts aside.
+  /// No request is longer than any may be, but for the drafts of one round: a request whose last
+  /// tokens were accepted ends as long.
   void judge_context() {
-    const int64_t most = rebuilt_.model.max_context_len;
+    const ModelConfig& model = rebuilt_.model;
+    const int64_t most = model.max_context_len;
+    const int64_t drafts = std::max(model.num_draft_tokens, model.num_steps);
     for (int64_t i = 0; i < b_.size() && most > 0; ++i) {
       judged("len.bound");
-      const int64_t keys = drafts_ ? b_.extent(i).prefix_len : b_.extent(i).kv_len;
+      const int64_t keys = (drafts_ ? b_.extent(i).prefix_len : b_.extent(i).kv_len) - drafts;
       if (keys > most)
         fail("len.bound", at("config.max_context_len"),
              ">= " + std::to_string(keys) + " tokens of request " + std::to_string(i),
