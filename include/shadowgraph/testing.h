@@ -277,10 +277,10 @@ enum class Term : uint8_t {
   kLeftpad,
   kBidirectional,
   kMaskOfHeads,  // where there is a mask
-  kHeadScales,
+  kHeadScales,   // one of these two, or none
   kRequestHeadScales,
   kRowScales,   // of q and out
-  kPaddedRows,  // seqused_q, of packed keys seqused_k
+  kPaddedRows,  // seqused_q, of packed keys seqused_k; a decode has none
 };
 
 /// q and out: f32, f16 or bf16. kv: what a cache may hold.

@@ -66,6 +66,19 @@ TEST(ValidateTerms, NumbersMakeSense) {
   expect_refused({"param.terms chunk_lookback"}, [](AttentionTerms& t) { t.chunk_lookback = 1; });
 }
 
+TEST(ValidateTerms, ABiasIsANumberOrHidesItsKey) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  std::vector<float> keys(40), square(4), table(12);
+  for (const float bias : {-kInf, std::numeric_limits<float>::lowest(), kInf, kNaN}) {
+    keys[7] = square[3] = table[5] = bias;
+    const bool bad = !(bias < 0);
+    expect_refused(
+        bad ? Ids{"param.terms key_bias", "param.terms qq_bias", "param.terms relative_bias"}
+            : Ids{},
+        [&](AttentionTerms& t) { t.key_bias = keys, t.qq_bias = square, t.relative_bias = table; });
+  }
+}
+
 TEST(ValidateTerms, RequestsHaveTheirOwn) {
   const std::vector<uint8_t> one = {1};
   const std::vector<int32_t> short_list = {0}, beyond = {5, -1}, fits = {4, 0};

@@ -184,7 +184,7 @@ std::vector<MadeMistake> slips() {
   std::vector<MadeMistake> all;
   for (const auto of :
        {slips_of_rows, slips_of_masks, slips_of_layouts, slips_of_numbers, slips_of_lengths,
-        slips_of_parts, slips_of_tables, slips_of_merges, slips_of_terms}) {
+        slips_of_parts, slips_of_tables, slips_of_merges, slips_of_terms, slips_of_term_masks}) {
     for (MadeMistake& slip : of()) {
       const auto same = [&](const MadeMistake& m) {
         return std::string_view(m.mistake) == slip.mistake;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "check/mistake_slips.h"
@@ -12,10 +13,12 @@ namespace shadowgraph {
 // What terms of the lab's call refer to.
 inline const std::vector<float> kLabSlopes = {0.5F, 0.25F, 0.125F, 1},
                                 kSlopesSwapped = {0.5F, 1, 0.125F, 0.25F};
+inline const std::vector<float> kSlopesDown = {-0.5F, -0.25F, -0.125F, -1};
 inline const std::vector<float> kLabKScales = {2, 0.5F}, kLabVScales = {0.5F, 4};
 inline const std::vector<float> kKScalesSwapped = {0.5F, 2}, kVScalesSwapped = {4, 0.5F};
 inline const std::vector<uint8_t> kLabCausal = {1, 0, 1}, kNoCausal = {1, 1, 1};
-inline const std::vector<int32_t> kLabPadding = {3, 0, 5}, kNoPadding = {0, 0, 0};
+inline const std::vector<int32_t> kLabPadding = {3, 0, 5}, kNoPadding = {0, 0, 0},
+                                  kLongerPadding = {4, 1, 6};
 inline const std::vector<int32_t> kLabRanges = {9, 12, 6, 8, 13, 17},
                                   kLabRangeIndptr = {0, 1, 2, 3};
 
@@ -80,15 +83,6 @@ inline std::vector<MadeMistake> slips_of_terms() {
   const auto bias = with([](AttentionTerms& t) { t.key_bias = kLabKeyBias; });
   const auto scales =
       with([](AttentionTerms& t) { t.k_scales = kLabKScales, t.v_scales = kLabVScales; });
-  const auto masks_of_heads = [](Lab& l) {
-    l.masks_of_heads = true, l.params.causal = false;
-    for (size_t r = 0; r < l.keys.size(); ++r) {
-      const size_t pairs =
-          static_cast<size_t>(l.cu_seqlens_q[r + 1] - l.cu_seqlens_q[r]) * l.keys[r].size();
-      std::vector<uint8_t>& mask = l.masks.emplace_back(kHeads * pairs);
-      for (size_t i = 0; i < mask.size(); ++i) mask[i] = i % 3 != i / pairs % 3;
-    }
-  };
   return {
       {"slopes.missing", slopes, wrong([](AttentionTerms& t) { t.alibi_slopes = {}; })},
       {"slopes.of_head", slopes, wrong([](AttentionTerms& t) { t.alibi_slopes = kSlopesSwapped; })},
@@ -100,6 +94,7 @@ inline std::vector<MadeMistake> slips_of_terms() {
       {"bias.missing", with([](AttentionTerms& t) { t.qq_bias = kLabQueries; }),
        wrong([](AttentionTerms& t) { t.qq_bias = {}; })},
       {"bias.of_head", bias, wrong([](AttentionTerms& t) { t.key_bias = kNextKeyBias; })},
+      {"terms.sign", slopes, wrong([](AttentionTerms& t) { t.alibi_slopes = kSlopesDown; })},
       {"temperature.missing", with([](AttentionTerms& t) { t.temperature_len = 3; }),
        wrong([](AttentionTerms& t) { t.temperature_len = 0; })},
       {"scale.kv_missing", scales, call([](Lab& l) {
@@ -110,12 +105,35 @@ inline std::vector<MadeMistake> slips_of_terms() {
          t.k_scales = kKScalesSwapped, t.v_scales = kVScalesSwapped;
        })},
       {"scale.kv_of_head", scales, wrong([](AttentionTerms& t) { t.v_scales = kVScalesSwapped; })},
+      {"scale.kv_other", scales,
+       wrong([](AttentionTerms& t) { std::swap(t.k_scales, t.v_scales); })},
       {"scale.rows_missing", with([](AttentionTerms& t) { t.q_scale = 4; }),
        wrong([](AttentionTerms& t) { t.q_scale = 1; })},
       {"scale.rows_missing", with([](AttentionTerms& t) { t.out_scale = 4; }),
        wrong([](AttentionTerms& t) { t.out_scale = 1; })},
+      // Larger logits: weights between 2^-25 and 2^-10 of the largest one.
+      {"weights.lost", [](Lab& l) { l.params.sm_scale = 12; }, lose_weights},
+  };
+}
+
+inline std::vector<MadeMistake> slips_of_term_masks() {
+  const auto masks_of_heads = [](Lab& l) {
+    l.masks_of_heads = true, l.params.causal = false;
+    for (size_t r = 0; r < l.keys.size(); ++r) {
+      const size_t pairs =
+          static_cast<size_t>(l.cu_seqlens_q[r + 1] - l.cu_seqlens_q[r]) * l.keys[r].size();
+      std::vector<uint8_t>& mask = l.masks.emplace_back(kHeads * pairs);
+      for (size_t i = 0; i < mask.size(); ++i) mask[i] = i % 3 != i / pairs % 3;
+    }
+  };
+  return {
       {"mask.leftpad", with([](AttentionTerms& t) { t.cache_leftpad = kLabPadding; }),
        wrong([](AttentionTerms& t) { t.cache_leftpad = kNoPadding; })},
+      {"mask.leftpad_other", with([](AttentionTerms& t) { t.cache_leftpad = kLabPadding; }),
+       wrong([](AttentionTerms& t) { t.cache_leftpad = kLongerPadding; })},
+      {"mask.lookback",
+       with([](AttentionTerms& t) { t.attention_chunk = 4, t.chunk_lookback = 1; }),
+       wrong([](AttentionTerms& t) { t.chunk_lookback = 2; })},
       {"mask.chunks", with([](AttentionTerms& t) { t.attention_chunk = 4, t.chunk_lookback = 1; }),
        wrong([](AttentionTerms& t) { t.attention_chunk = t.chunk_lookback = 0; })},
       {"mask.chunks", with([](AttentionTerms& t) { t.attention_chunk = 4, t.chunk_lookback = 1; }),
@@ -130,8 +148,6 @@ inline std::vector<MadeMistake> slips_of_terms() {
          for (std::vector<uint8_t>& mask : l.masks)
            for (size_t i = 0; i < mask.size(); ++i) mask[i] = mask[i % (mask.size() / kHeads)];
        })},
-      // Larger logits: weights between 2^-25 and 2^-10 of the largest one.
-      {"weights.lost", [](Lab& l) { l.params.sm_scale = 12; }, lose_weights},
   };
 }
 

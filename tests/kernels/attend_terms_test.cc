@@ -157,6 +157,23 @@ TEST(AttendTerms, AnInfiniteBiasIsAMask) {
   expect_same_bits(biased, masked);
 }
 
+TEST(AttendTerms, TheLowestFloatHidesAKeyAndWeighsAllOfARowAlike) {
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
+  SmallAttention call(kPaged, "", shape_of({{2, 4}}));
+  call.fill_uniform();
+  std::vector<float> bias(16, 0);
+  bias[0] = bias[1] = kLowest;                       // of head 0, two keys
+  for (size_t k = 4; k < 8; ++k) bias[k] = kLowest;  // of head 1, all
+  call.params.terms.key_bias = bias;
+  ASSERT_TRUE(call.run().ok());
+  for (int64_t d = 0; d < 4; ++d) {
+    const auto code = [&](int64_t t) { return SmallAttention::code(0, t, 0, d); };
+    EXPECT_EQ(call.out(0, 0, 0, d), (code(2) + code(3)) / 2);
+    EXPECT_EQ(call.out(0, 0, 1, d), (code(0) + code(1) + code(2) + code(3)) / 4);
+  }
+  EXPECT_TRUE(std::isfinite(call.lse(0, 0, 1)));
+}
+
 TEST(AttendTerms, HeadsHaveMasksOfTheirOwn) {
   for (const auto kind : {CustomMask::Kind::kBool, CustomMask::Kind::kPacked}) {
     const auto sees = [](int64_t head, int64_t q, int64_t k) { return (head + q + k) % 3 != 0; };

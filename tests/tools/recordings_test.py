@@ -131,6 +131,10 @@ every = {
                  "attention_chunk": 4, "chunk_lookback": 1, "cache_leftpad": np.array([0, 3], np.int32), "out_scale": 0.5,
                  "v_scale": np.array([0.5, 3], np.float32), "qo_indptr_padded": np.array([0, 7, 12], np.int32)},
 }
+lowest = hidden.copy()
+lowest[:, :3] = np.finfo(np.float32).min
+lowest[1, 13:15] = -1e9
+every["bias.missing 4"] = {"key_bias": lowest}
 save("right.safetensors", {name: case(terms, terms) for name, terms in every.items()})
 kept = ("request_causal",)
 save("lost.safetensors", {name: case(terms, {k: v for k, v in terms.items() if k in kept and "slopes" in name})
@@ -173,11 +177,11 @@ class Recordings(unittest.TestCase):
             self.typed(folder, self.examples()[0] + TERMS_PROGRAM)
             code, out, _ = run("check", "right.safetensors", cwd=folder)
             self.assertEqual(code, 0, out)
-            self.assertIn("18 cases judged, 0 findings", out)
+            self.assertIn("19 cases judged, 0 findings", out)
             found = json.loads(run("check", "lost.safetensors", "--diagnose", "--format", "json", cwd=folder)[1])["findings"]
             first = {f["case"].split("#")[1]: f["diagnosis"][0]["mistake"] for f in found if f.get("diagnosis")}
             self.assertEqual(first, {name: name.split()[0] for name in first})
-            self.assertEqual(len(first), 16, first)
+            self.assertEqual(len(first), 17, first)
 
     def test_the_torch_example_is_python(self):
         torch = ast.parse(self.examples()[1])
@@ -216,6 +220,22 @@ class Recordings(unittest.TestCase):
         self.assertIn("where     window_rihgt", out)
         self.assertIn("did you mean window_right?", out)
         self.assertIn("got       0, which nothing reads", out)
+
+    def test_terms_that_make_no_sense_are_refused_by_their_names(self):
+        bad = {"alibi": '{"alibi": "sqrt"}', "qq_bias": '{"qq_bias": f32(2, 8)}', "relative_bias": '{"relative_bias": f32(heads, 4)}',
+               "request_causal": '{"request_causal": np.array([0, 2], np.uint8)}',
+               "bidirectional_ranges": '{"bidirectional_indptr": np.zeros(3, np.int32)}',
+               "qo_indptr_padded": '{"qo_indptr_padded": np.array([0, 4, 9], np.int32)}',
+               "k_scale": '{"k_scale": np.ones(3, np.float32)}', "temperature_len": '{"temperature_len": 1}',
+               "key_bias": '{"key_bias": f32(heads, 21)}', "cache_leftpad": '{"cache_leftpad": np.zeros(3, np.int32)}'}
+        made = "".join('save("%s.safetensors", {"bad": case(%s, {})})\n' % (name, terms) for name, terms in bad.items())
+        with tempfile.TemporaryDirectory() as folder:
+            self.typed(folder, self.examples()[0] + TERMS_PROGRAM.replace('if "qo_indptr_padded" in terms', "if False") + made)
+            for name in bad:
+                code, out, _ = run("check", name + ".safetensors", "--format", "json", cwd=folder)
+                self.assertEqual(code, 3, (name, out))
+                fields = {f["where"]["field"] for f in json.loads(out)["findings"]}
+                self.assertEqual(fields, {"alibi_slopes"} if name == "alibi" else {name}, name)
 
     def test_terms_of_reported_kernels_are_named(self):
         expected = {"alibi": {"alibi-slopes-of-other-heads": "slopes.of_head", "alibi-forgotten": "slopes.missing"},

@@ -29,8 +29,19 @@ void check_slopes(TensorCheck& c, const AttentionParams& p) {
   }
 }
 
+/// A bias is a number, or hides its key.
+void check_biases(TensorCheck& c, const char* field, std::span<const float> biases) {
+  for (size_t i = 0; i < biases.size(); ++i) {
+    if (biases[i] <= std::numeric_limits<float>::max()) continue;
+    return c.fail(kTerms, at(field, i), "finite, or -inf", text(biases[i]));
+  }
+}
+
 void check_tables(TensorCheck& c, const AttentionParams& p) {
   const AttentionTerms& t = p.terms;
+  check_biases(c, "key_bias", t.key_bias);
+  check_biases(c, "qq_bias", t.qq_bias);
+  check_biases(c, "relative_bias", t.relative_bias);
   const int64_t pairs = std::ssize(t.qq_bias), distances = std::ssize(t.relative_bias);
   const auto width = static_cast<int64_t>(std::sqrt(static_cast<double>(pairs)));
   if (width * width != pairs)

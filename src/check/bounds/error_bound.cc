@@ -77,6 +77,8 @@ Eigen::ArrayXd logit_errors(const OracleRow& row, const Arithmetic& a) {
     delta += scaling * capped;
   }
   if (row.added.size() > 0) delta += term_errors(row, a);
+  // A kernel that computes to base 2 may not have the number.
+  if (std::abs(row.logits.maxCoeff()) * kLog2E > kF32Largest) delta.setConstant(kInfinity);
   if (terms == 0) return delta;
   // Products below the normal range may be flushed to 0, and so may elements of q and k.
   delta += row.temperature * terms * kTiny * std::abs(row.scale) *
@@ -183,10 +185,26 @@ double largest_logit(const OracleRow& row, LseSink counted) {
   return counted == LseSink::kIncluded ? std::max(top, row.sink) : top;
 }
 
-/// exp(exponent_error) (1 + eps)^(R+1) - 1
-double weight_error(double exponent_error, double exps, double exp_error) {
-  if (exponent_error > kMaxExponent) return kInfinity;
-  return std::expm1(exponent_error + exps * std::log1p(exp_error));
+/// p (exp(exponent_error) (1 + eps)^(R+1) - 1), given log p. A weight that is nothing stays so,
+/// however little is known of its logit.
+double weight_error(double log_p, double exponent_error, double exps, double exp_error) {
+  const double exponent = exponent_error + exps * std::log1p(exp_error);
+  if (exponent <= 1) return std::exp(log_p) * std::expm1(exponent);
+  return log_p + exponent > kMaxExponent ? kInfinity : std::exp(log_p + exponent);
+}
+
+/// Can the key rule a maximum, or weigh at all? What it is off by then counts for every weight. A
+/// large negative bias hides a key as a mask does.
+Eigen::ArrayXd of_keys_that_weigh(const OracleRow& row, const Eigen::ArrayXd& delta,
+                                  const Eigen::ArrayXd& of_keys) {
+  constexpr double kNothing = 200;  // exp(-200) of the largest weight
+  const Eigen::Index top = [&] {
+    Eigen::Index at = 0;
+    row.logits.maxCoeff(&at);
+    return at;
+  }();
+  const double least = row.logits[top] - delta[top] - kNothing;
+  return (row.logits + delta >= least).select(of_keys, 0.0);
 }
 
 Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
@@ -195,9 +213,11 @@ Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
   const double top_key = row.logits.maxCoeff();
   const double sink_delta =
       std::isinf(row.sink) ? 0 : gamma_of(a.scale_roundings, a.u_scale) * std::abs(row.sink);
-  const double slack = 2 * std::max(delta.maxCoeff(), sink_delta);
+  const double slack = 2 * std::max(of_keys_that_weigh(row, delta, delta).maxCoeff(), sink_delta);
   double shared = 0;  // exponent error of every weight
-  if (a.scaled_maximum) shared += (red.rescales + 1) * a.u * (row.logits.abs().maxCoeff() + slack);
+  if (a.scaled_maximum)
+    shared += (red.rescales + 1) * a.u *
+              (of_keys_that_weigh(row, delta, row.logits.abs()).maxCoeff() + slack);
   const bool partials = a.partials != Partials::kUnscaled && red.parts > 1;
   const Rounding p_type = rounding_of_p(a, q_type), out = rounding_to(out_type);
   // What underflows stands next to a weight of 1: the largest logit's; for P the largest key's.
@@ -223,7 +243,7 @@ Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
       exponent +=
           red.stored * (a.lse_roundings * a.u * size + a.log_error * std::max(1.0, row.lse - s));
     }
-    w.e[j] = w.p[j] * weight_error(exponent, exps, a.exp_error) + flushed;
+    w.e[j] = weight_error(s - lse, exponent, exps, a.exp_error) + flushed;
     const double rounding = std::max(p_type.u * (w.p[j] + w.e[j]), p_subnormal);
     if (a.sum_sees_rounded_p) {
       w.e[j] += rounding;
@@ -239,7 +259,7 @@ Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
     w.sink_p = std::exp(row.sink - lse);
     const double exponent =
         sink_delta + a.u * (std::abs(row.sink - top_key) + slack) * (1 + a.u) + shared;
-    w.sink_e = w.sink_p * weight_error(exponent, exps, a.exp_error) + flushed;
+    w.sink_e = weight_error(row.sink - lse, exponent, exps, a.exp_error) + flushed;
   }
   return w;
 }
@@ -293,7 +313,8 @@ ErrorBound error_bound(const OracleRow& row, const Arithmetic& arithmetic, DType
   Arithmetic a = arithmetic;
   if (row.terms == 0 && a.in_order) a.split = 0;  // a merge adds all its states in one chain
   const Eigen::ArrayXd delta = logit_errors(row, a);
-  const Reduction red = reduction_of(row, a, 2 * delta.maxCoeff());
+  const double largest = of_keys_that_weigh(row, delta, delta).maxCoeff();
+  const Reduction red = reduction_of(row, a, 2 * largest);
   const Weights w = weigh(row, a, red, delta, q_type, out_type, LseSink::kIncluded);
   const Rounding out = rounding_to(out_type);
   const bool narrow_parts = a.partials == Partials::kOutType && red.parts > 1;
@@ -305,7 +326,6 @@ ErrorBound error_bound(const OracleRow& row, const Arithmetic& arithmetic, DType
   if (row.v_scale != 1 && a.v_scale_after) last *= 1 + out.u, subnormal *= 1 + row.v_scale;
   bound.out += (row.out.abs() + bound.out) * (last - 1) + subnormal;
 
-  const double largest = delta.maxCoeff();
   bound.top = largest + a.u * (std::abs(row.logits.maxCoeff()) + largest);
   const bool same = lse_sink == LseSink::kIncluded || std::isinf(row.sink);
   const Weights counted = same ? w : weigh(row, a, red, delta, q_type, out_type, lse_sink);

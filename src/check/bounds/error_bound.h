@@ -17,6 +17,8 @@
 //          Terms t that are added to a logit (AttentionTerms) lose g(7, u) of |t| and of the logit:
 //          a root, a product, the change of base, four additions. A temperature multiplies all of
 //          the above, and is within g(4, u) and twice the logarithm's error of its value.
+//          What a key is off by that weighs less than exp(-200) of the largest weight, whatever its
+//          own delta_j, is its own alone, and no part of "max delta" below.
 // alpha_j  Exponent. The roundings of s_j - m and of all later rescales m_t - m_{t+1} telescope to
 //          u (M - s_j + 2 max delta) (1 + u). A kernel that rounds m c apart from s c adds u |m|
 //          each time.
@@ -26,7 +28,8 @@
 //          before may be higher; and the splits after that may raise the maximum so far. Of all
 //          weights the most.
 // e_j      Error of weight j that numerator and denominator share, relative to D:
-//          p_j (exp(delta_j + alpha_j) (1 + eps)^(R+1) - 1), plus what underflows.
+//          p_j (exp(delta_j + alpha_j) (1 + eps)^(R+1) - 1), plus what underflows; where the
+//          exponent is large, the whole p_j exp(...), by its logarithm.
 // r_j      Error of weight j in the numerator alone: the rounding of P (part of e_j where the sum
 //          sees the rounded P), to TF32 with the value that it meets, of its product with the
 //          token's own scale (i8), and of partial results that are divided by their sums and

@@ -107,6 +107,7 @@ struct Reading {
                                        v_scale_of = nullptr;
   // Not null: the row is as one of these readings says, of another head than its own
   std::function<Reading(int32_t other)> as_of_head = nullptr;
+  double added_factor = 1;  // times all that is added to logits
   double lost_below = 0;    // weights are lost that are below so much of the largest one
   double logit_factor = 1;  // all logits times this
   // Logarithm of what entries that are no keys add to the sum of weights; -inf: none do

@@ -97,9 +97,9 @@ double ReadingResults::added_at(const Reading& r, const HeadRow& cell, int32_t p
   if (!r.params.terms.changes_scores()) return 0;
   const auto length = static_cast<int64_t>(r.twice ? r.twice->second : std::ssize(r.keys));
   const int64_t head = r.terms_of ? r.terms_of(cell.head) : cell.head;
-  return added_terms(r.params, {head, r.one_query ? 0 : cell.query, place,
-                                r.ahead.value_or(length - r.q_len), r.first_bias})
-      .sum;
+  return r.added_factor * added_terms(r.params, {head, r.one_query ? 0 : cell.query, place,
+                                                 r.ahead.value_or(length - r.q_len), r.first_bias})
+                              .sum;
 }
 
 /// Parameters of one row: a temperature is a larger scale under a larger cap; all that is added, a

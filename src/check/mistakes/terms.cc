@@ -1,5 +1,7 @@
 // Mistakes about terms of scores, masks and scales (AttentionTerms).
 #include <array>
+#include <functional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -88,9 +90,28 @@ void bias_of_heads(const Scene&, size_t, const Reading& right, const AddReading&
   if (!t.key_bias.empty() || !t.relative_bias.empty()) terms_of_heads(right, add);
 }
 
+void other_sign(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  AttentionTerms t = right.params.terms;
+  t.temperature_len = 0;
+  if (t.changes_scores()) add(changed(right, [](Reading& r) { r.added_factor = -1; }));
+}
+
 void no_temperature(const Scene&, size_t, const Reading& right, const AddReading& add) {
   if (right.params.terms.temperature_len > 0)
     add(with_terms(right, "", [](AttentionTerms& t) { t.temperature_len = 0; }));
+}
+
+void scales_of_other(const Scene& scene, size_t request, const Reading& right,
+                     const AddReading& add) {
+  const AttentionTerms& t = right.params.terms;
+  if (!t.k_scales.empty() && !t.v_scales.empty())
+    add(with_terms(right, "of K and V exchanged",
+                   [](AttentionTerms& of) { std::swap(of.k_scales, of.v_scales); }));
+  const auto heads = static_cast<size_t>(right.params.num_kv_heads);
+  if (t.k_scales.size() <= heads && t.v_scales.size() <= heads) return;
+  each_other(scene, request, [&](size_t other) {
+    add(changed(right, [&](Reading& r) { r.request = other, r.detail = of_row(other); }));
+  });
 }
 
 void scales_of_heads(const Scene&, size_t, const Reading& right, const AddReading& add) {
@@ -118,6 +139,23 @@ void read_padding(const Scene&, size_t, const Reading& right, const AddReading& 
   if (right.first_key > 0) add(changed(right, [](Reading& r) { r.first_key = 0; }));
 }
 
+void other_padding(const Scene& scene, size_t request, const Reading& right,
+                   const AddReading& add) {
+  const std::span<const int32_t> padding = right.params.terms.cache_leftpad;
+  if (padding.empty()) return;
+  const auto reading = [&](int64_t first, std::string detail) {
+    if (first < 0) return;
+    add(changed(right, [&](Reading& r) {
+      r.first_key = static_cast<int32_t>(first), r.detail = std::move(detail);
+    }));
+  };
+  for (const int64_t off : {1, 2, 3}) {
+    reading(right.first_key + off, "too long " + by(off));
+    reading(right.first_key - off, "too short " + by(off));
+  }
+  each_other(scene, request, [&](size_t other) { reading(padding[other], of_row(other)); });
+}
+
 void ignored_chunks(const Scene&, size_t, const Reading& right, const AddReading& add) {
   const AttentionTerms& t = right.params.terms;
   if (t.attention_chunk == 0) return;
@@ -126,6 +164,13 @@ void ignored_chunks(const Scene&, size_t, const Reading& right, const AddReading
   if (t.chunk_lookback > 0)
     add(with_terms(right, "those before its own",
                    [](AttentionTerms& of) { of.chunk_lookback = 0; }));
+}
+
+void other_lookback(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  if (right.params.terms.attention_chunk == 0) return;
+  add(with_terms(right, "one too many", [](AttentionTerms& of) { ++of.chunk_lookback; }));
+  if (right.params.terms.chunk_lookback > 1)
+    add(with_terms(right, "one too few", [](AttentionTerms& of) { --of.chunk_lookback; }));
 }
 
 void ignored_ranges(const Scene&, size_t, const Reading& right, const AddReading& add) {

@@ -308,7 +308,9 @@ std::optional<Case> generate_declared(Choices& c, const KernelSupport& declared)
   const Draws d{c, &declared};
   Case x;
   x.seed = c.below(1u << 30);
-  x.data = c.of(kDenseData);
+  // Exact data has no slopes.
+  const bool slopes = std::ranges::find(declared.always, Term::kAlibi) != declared.always.end();
+  x.data = slopes ? c.of({CaseData::kRandom, CaseData::kPeaked}) : c.of(kDenseData);
   AttentionCase call = choose_call(d, kernel_of(d.of(declared.calls)), x.data);
   if (!is_call(call, x.data)) return std::nullopt;
   x.call = std::move(call);

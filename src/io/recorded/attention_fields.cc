@@ -107,11 +107,29 @@ void read_terms(CaseReader& reader, std::span<const int32_t> kv_lens, AttentionP
   if (reader.has("alibi"))
     t.alibi =
         static_cast<AttentionTerms::Alibi>(reader.one_of("alibi", {"linear", "distance", "sqrt"}));
+  const auto come_together = [&](const char* name, const char* other) {
+    if (reader.has_tensor(name) && !reader.has_tensor(other))
+      reader.bad_tensor(other, std::string("a tensor, as there is ") + name, "none");
+  };
+  come_together("bidirectional_ranges", "bidirectional_indptr");
+  come_together("bidirectional_indptr", "bidirectional_ranges");
+  if (reader.has("alibi") && !reader.has_tensor("alibi_slopes"))
+    reader.bad_tensor("alibi_slopes", "a tensor, as there is alibi", "none");
   floats("alibi_slopes", "heads", &t.alibi_slopes);
   const int64_t keys = std::accumulate(kv_lens.begin(), kv_lens.end(), int64_t{0});
   floats("key_bias", "heads " + std::to_string(keys), &t.key_bias);
-  floats("qq_bias", "bias_queries bias_queries", &t.qq_bias);
+  floats("qq_bias", "? ?", &t.qq_bias);
   floats("relative_bias", "heads ?", &t.relative_bias);
+  for (const char* name : {"qq_bias", "relative_bias"}) {
+    const ConstTensorView table =
+        reader.has_tensor(name) ? reader.f32(name, "? ?") : ConstTensorView();
+    const bool square = name == std::string_view("qq_bias");
+    if (!table.defined()) continue;
+    if (square ? table.shape[0] != table.shape[1] || table.numel() == 0 : table.shape[1] % 2 == 0)
+      reader.bad_tensor(
+          name, square ? "[n, n], n from 1" : "[num_qo_heads, 2 n + 1]",
+          "[" + std::to_string(table.shape[0]) + ", " + std::to_string(table.shape[1]) + "]");
+  }
   if (reader.has("temperature_len"))
     t.temperature_len = reader.integer("temperature_len", 2, INT32_MAX);
   if (reader.has("attention_chunk"))
@@ -119,7 +137,10 @@ void read_terms(CaseReader& reader, std::span<const int32_t> kv_lens, AttentionP
   if (reader.has("chunk_lookback"))
     t.chunk_lookback = reader.integer("chunk_lookback", 0, INT32_MAX);
   const std::string batch = std::to_string(kv_lens.size());
-  if (reader.has_tensor("request_causal")) t.request_causal = reader.bytes("request_causal", batch);
+  if (reader.has_tensor("request_causal")) {
+    t.request_causal = reader.bytes("request_causal", batch);
+    reader.in_range("request_causal", t.request_causal, 0, 1);
+  }
   integers("cache_leftpad", batch, &t.cache_leftpad);
   integers("bidirectional_ranges", "? 2", &t.bidirectional_ranges);
   integers("bidirectional_indptr", std::to_string(kv_lens.size() + 1), &t.bidirectional_indptr);
@@ -151,8 +172,18 @@ std::span<const int32_t> read_offsets(CaseReader& reader, std::string_view name,
                                       std::span<const int32_t>* seqused) {
   if (!reader.has_tensor(padded)) return reader.indices(name, indptr_of(lens));
   if (reader.has_tensor(name)) reader.indices(name, indptr_of(lens));
+  const auto offsets = reader.i32(padded, std::to_string(lens.size() + 1));
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    const int64_t least = i == 0 ? 0 : int64_t{offsets[i - 1]} + lens[i - 1];
+    if (i == 0 ? offsets[i] == 0 : offsets[i] >= least) continue;
+    reader.bad_tensor(padded,
+                      (i == 0 ? "" : ">= ") + std::to_string(least) +
+                          (i == 0 ? "" : ", behind the rows of the request before"),
+                      std::to_string(offsets[i]), static_cast<int64_t>(i));
+    break;
+  }
   *seqused = reader.own(std::vector<int32_t>(lens.begin(), lens.end()));
-  return reader.i32(padded, std::to_string(lens.size() + 1));
+  return offsets;
 }
 
 DType read_query_dtype(CaseReader& reader) {

@@ -121,8 +121,8 @@ class LineReader {
     c.seq_lens_semantics = word(config, "seq_lens_semantics");
     read_conventions(config);
     for (const auto& [key, value] : *config.as<JsonValue::Object>()) {
-      const auto has = [&](const std::vector<std::string>& keys) {
-        return std::ranges::find(keys, key) != keys.end();
+      const auto has = [&name = key](const std::vector<std::string>& keys) {
+        return std::ranges::find(keys, name) != keys.end();
       };
       if (!has(c.said) && !has(c.nulls)) line_.config_keys.push_back(key);
     }

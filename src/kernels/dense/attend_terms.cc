@@ -130,8 +130,12 @@ void attend_row(const Row& row, const AttendUnit& u, const std::byte* q, double 
     double dot = 0;
     for (int64_t i = 0; i < u.k.head_dim; ++i)
       dot += double{load_float(q, u.q_dtype, i)} * element(u.k, u, key, i);
-    const float s =
-        static_cast<float>(row.logit(dot, scale * token_scale(u.k, u, key), key) * kLog2E);
+    const double natural = row.logit(dot, scale * token_scale(u.k, u, key), key);
+    // A bias of the lowest float is a number, too.
+    constexpr double kMost = std::numeric_limits<float>::max();
+    const double in_base_2 = natural * kLog2E;
+    const auto s = static_cast<float>(std::isfinite(natural) ? std::clamp(in_base_2, -kMost, kMost)
+                                                             : in_base_2);
     room[count++] = {key, s};
     top = std::isnan(top) || s <= top ? top : s;
   }
