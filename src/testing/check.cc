@@ -74,7 +74,8 @@ class Histories {
     }
     counts_.steps += std::ssize(state.shown);
     for (const ForwardMode mode : state.shown) shown_[static_cast<size_t>(mode)] = true;
-    if (state.shown.empty()) return {std::move(state.findings), ""};
+    // A history that is over has no last step any more.
+    if (state.shown.empty() || state.findings.ok()) return {std::move(state.findings), ""};
     for (Finding& f : state.findings.findings()) f.where.mode = name_of(state.shown.back());
     return {std::move(state.findings), state.to_string()};
   }

@@ -97,6 +97,9 @@ double ReadingResults::added_at(const Reading& r, const HeadRow& cell, int32_t p
   if (!r.params.terms.changes_scores()) return 0;
   const auto length = static_cast<int64_t>(r.twice ? r.twice->second : std::ssize(r.keys));
   const int64_t head = r.terms_of ? r.terms_of(cell.head) : cell.head;
+  const std::span<const float> bias = r.params.terms.key_bias;
+  const int64_t biased = std::ssize(bias) / r.params.num_qo_heads - r.first_bias;
+  if (!bias.empty() && place >= biased) return 0;  // behind all keys: nobody knows
   return r.added_factor * added_terms(r.params, {head, r.one_query ? 0 : cell.query, place,
                                                  r.ahead.value_or(length - r.q_len), r.first_bias})
                               .sum;
