@@ -256,8 +256,7 @@ Status check(const Options& options, const Property& property, Counts* counts = 
 /// Calls of a kernel. A decode has one query a request and no cu_seqlens_q.
 enum class KernelCall : uint8_t { kPagedDecode, kPagedExtend, kRagged };
 
-/// What a call may have beside q.k and its scale; the members of AttentionParams say what each
-/// means.
+/// A feature that a call may have beside q.k and its scale. AttentionParams defines each.
 enum class Term : uint8_t {
   kCausal,
   kWindowLeft,
@@ -294,8 +293,8 @@ struct HeadDims {
   bool operator==(const HeadDims&) const = default;
 };
 
-/// What a kernel supports and promises. No other call is drawn; a value of a list that never comes
-/// up is found (test.nothing).
+/// The calls that a kernel supports, and its promises. The test draws no other call. A value of a
+/// list that the test never draws is a finding (test.nothing).
 struct KernelSupport {
   std::vector<KernelCall> calls = {KernelCall::kPagedDecode};
   // Terms that a call may have or not, several at once; those that every call has

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "attn/head_scales.h"
 #include "attn/mask.h"
 #include "attn/page_table.h"
+#include "attn/request_terms.h"
 #include "core/float_formats.h"
 #include "oracle/oracle_rows.h"
 
@@ -172,13 +172,6 @@ void add_terms(const AttentionParams& p, const Request& r, int64_t q, OracleRow&
   }
 }
 
-/// Scale of a request's keys, or values, at a KV head.
-double head_scale(std::span<const float> scales, const AttentionParams& p, const Request& r,
-                  int32_t kv_head) {
-  if (scales.empty()) return 1;
-  return scales[scale_index(scales, static_cast<int64_t>(r.index), kv_head, p.num_kv_heads)];
-}
-
 /// The keys that each query and head of a request sees. Heads see the same ones unless something of
 /// their own says otherwise.
 class RequestKeys {
@@ -211,6 +204,7 @@ void visit_request(const ConstTensorView& q, const DualChunkQueries* dual, const
                    const Request& r, const VisitRow& visit) {
   const AttentionTerms& t = p.terms;
   const int32_t group = p.num_qo_heads / p.num_kv_heads;
+  const auto request = static_cast<int64_t>(r.index);
   const RequestKeys keys(p, r);
   OracleRow row;
   const bool scales = dual != nullptr && !dual->scales.empty();
@@ -222,8 +216,9 @@ void visit_request(const ConstTensorView& q, const DualChunkQueries* dual, const
   Eigen::VectorXd query(p.head_dim_qk);
   for (int32_t kv_head = 0; kv_head < p.num_kv_heads; ++kv_head) {
     row.scale = double{scales ? dual->scales[r.index] : p.sm_scale} * r.k_scale * t.q_scale *
-                head_scale(t.k_scales, p, r, kv_head);
-    row.v_scale = r.v_scale * t.out_scale * head_scale(t.v_scales, p, r, kv_head);
+                head_scale(t.k_scales, request, kv_head, p.num_kv_heads);
+    row.v_scale =
+        r.v_scale * t.out_scale * head_scale(t.v_scales, request, kv_head, p.num_kv_heads);
     RowMatrix k = RowMatrix::Zero(r.kv_len, p.head_dim_qk);
     RowMatrix v = RowMatrix::Zero(r.kv_len, p.head_dim_vo);
     Eigen::ArrayXd key_scales = Eigen::ArrayXd::Ones(r.kv_len);
@@ -261,11 +256,6 @@ void visit_request(const ConstTensorView& q, const DualChunkQueries* dual, const
       }
     }
   }
-}
-
-/// A request's rows, of as many as lie between its offsets.
-int32_t used(std::span<const int32_t> seqused, size_t request, int32_t rows) {
-  return seqused.empty() ? rows : seqused[request];
 }
 
 template <LseBase Base>
@@ -319,7 +309,7 @@ void visit_paged(const PagedAttention& call, const DualChunkQueries* dual, const
     const int64_t first_row = decode ? static_cast<int64_t>(i) : call.cu_seqlens_q[i];
     const int32_t rows = decode ? 1 : call.cu_seqlens_q[i + 1] - call.cu_seqlens_q[i];
     visit_request(call.q, dual, p,
-                  {i, first_row, used(p.terms.seqused_q, i, rows), pages.kv_len, c.k_scale,
+                  {i, first_row, used_rows(p.terms.seqused_q, i, rows), pages.kv_len, c.k_scale,
                    c.v_scale, c.k.scales != nullptr, c.v.scales != nullptr, first_bias, load},
                   visit);
     first_bias += pages.kv_len;
@@ -339,8 +329,8 @@ void visit_ragged(const RaggedAttention& call, const DualChunkQueries* dual,
                v);
       return TokenScales{};
     };
-    const int32_t q_len = used(p.terms.seqused_q, i, call.cu_seqlens_q[i + 1] - first_row);
-    const int32_t kv_len = used(p.terms.seqused_k, i, call.cu_seqlens_k[i + 1] - first_key);
+    const int32_t q_len = used_rows(p.terms.seqused_q, i, call.cu_seqlens_q[i + 1] - first_row);
+    const int32_t kv_len = used_rows(p.terms.seqused_k, i, call.cu_seqlens_k[i + 1] - first_key);
     visit_request(
         call.q, dual, p,
         {i, first_row, q_len, kv_len, call.k_scale, call.v_scale, false, false, first_bias, load},

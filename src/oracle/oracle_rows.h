@@ -26,7 +26,7 @@ struct ScorePlace {
   int64_t first_position = 0;  // of query 0
   int64_t first_bias = 0;      // its request's first key, among the keys of all requests
 };
-/// What terms add to a logit, and the sum of what each of them adds, without sign.
+/// The sum of the terms that are added to a logit, and the sum of their magnitudes.
 struct AddedTerms {
   double sum = 0, magnitude = 0;
   void add(double term) { sum += term, magnitude += std::abs(term); }

@@ -13,7 +13,7 @@
 
 namespace shadowgraph::testing {
 
-/// What one try found, and the line that names it; empty: nothing ran.
+/// The findings of one try, and the text that names it; empty: nothing ran.
 struct Outcome {
   Status findings;
   std::string what;
@@ -26,10 +26,10 @@ class Tries {
   Tries(const Repetition& options, std::string_view noun, Run run)
       : options_(options), noun_(noun), run_(std::move(run)) {}
 
-  /// Where choices are given, in the options or the environment: what they make.
+  /// Runs the choices that the options or the environment give; nullopt: neither gives any.
   std::optional<Status> given();
-  /// What the choices make; where that fails, the findings of the smallest that breaks the same
-  /// law.
+  /// Runs the choices. If they fail, shrinks them, and returns the findings of the smallest choices
+  /// that break the same law.
   Status attempt(Choices& choices);
   /// "SHADOWGRAPH_CHOICES=3.0.1", of those that were made so far.
   static std::string repeat(const Choices& choices);

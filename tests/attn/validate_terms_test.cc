@@ -1,5 +1,5 @@
-// What the engine refuses of a call's terms (AttentionTerms): lists of another length, numbers that
-// make no sense. Two requests of 2 and 3 queries, 4 and 6 keys; 4 query heads, 2 KV heads.
+// The engine refuses terms (AttentionTerms) whose lists have another length, or whose numbers make
+// no sense. Two requests of 2 and 3 queries, 4 and 6 keys; 4 query heads, 2 KV heads.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -10,7 +10,7 @@
 
 namespace shadowgraph {
 
-// What terms of the lab's call refer to.
+// Lists that terms of the lab's call refer to.
 inline const std::vector<float> kLabSlopes = {0.5F, 0.25F, 0.125F, 1},
                                 kSlopesSwapped = {0.5F, 1, 0.125F, 0.25F};
 inline const std::vector<float> kSlopesDown = {-0.5F, -0.25F, -0.125F, -1};

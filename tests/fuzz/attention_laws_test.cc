@@ -43,10 +43,10 @@ TEST(CheckCase, AcceptsInt8InEveryLayout) {
         AttentionCase x = small_attention();
         x.kv_dtype = DType::kI8;
         x.k_scale = 0.625f, x.v_scale = 1.75f;
-        x.layout = static_cast<CaseLayout>(layout);
-        x.through_store_kv = through_store_kv && x.layout != CaseLayout::kMlaLatent;
-        if (x.layout == CaseLayout::kPanels) x.page_size = 16;
-        if (x.layout == CaseLayout::kMlaLatent) x.num_kv_heads = 1, x.head_dim_qk = 24;
+        x.layout = static_cast<KvLayout>(layout);
+        x.through_store_kv = through_store_kv && x.layout != KvLayout::kMlaLatent;
+        if (x.layout == KvLayout::kPanels) x.page_size = 16;
+        if (x.layout == KvLayout::kMlaLatent) x.num_kv_heads = 1, x.head_dim_qk = 24;
         for (uint64_t seed = 0; seed < 5; ++seed) {
           const Case c = {data, seed, x};
           EXPECT_EQ(check_case(c, RunOptions()).to_string(), "ok") << c.to_string();
@@ -88,7 +88,7 @@ TEST(CheckCase, AcceptsALatentCache) {
     AttentionCase x = small_attention();
     x.num_kv_heads = 1;
     x.head_dim_qk = 24;
-    x.layout = CaseLayout::kMlaLatent;
+    x.layout = KvLayout::kMlaLatent;
     EXPECT_EQ(check(data, x), "ok");
     const Laid laid(exact_case(data, x));
     const KvCache& cache = laid.paged().cache;
@@ -114,7 +114,7 @@ TEST(AttentionScene, LeavesGapsOfPoisonInThePool) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     AttentionArrangement how = AttentionArrangement::of(x);
     how.seed = seed;
-    how.layout = static_cast<CaseLayout>(seed % 4);
+    how.layout = static_cast<KvLayout>(seed % 4);
     Laid laid(x, how);
     const KvCache& c = laid.paged().cache;
     const int64_t rows = c.page_size * c.num_kv_heads * (seed % 4 >= 2 ? 2 : 1);
@@ -134,7 +134,7 @@ TEST(AttentionScene, PoisonsAllOfAPanelButItsVisibleTokens) {
     AttentionCase x = small_attention();
     x.kv_dtype = type;
     x.head_dim_qk = 5, x.head_dim_vo = 70;
-    x.layout = CaseLayout::kPanels;
+    x.layout = KvLayout::kPanels;
     x.page_size = 32;
     const Case c = exact_case(CaseData::kUniform, x);
     for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -183,7 +183,7 @@ TEST(AttentionScene, PoisonsTheScalesOfWhatNoQuerySees) {
   const Case c = exact_case(CaseData::kPeaked, x);
   for (int layout = 0; layout < 4; ++layout) {
     AttentionArrangement how = AttentionArrangement::of(c);
-    how.layout = static_cast<CaseLayout>(layout);
+    how.layout = static_cast<KvLayout>(layout);
     const Laid laid(c, how);
     const AttentionData& data = laid.data;
     const PagedAttention& made = laid.paged();
@@ -227,7 +227,7 @@ TEST(AttentionScene, StoreKvRestoresTheSameBytes) {
     for (uint64_t seed = 0; seed < 20; ++seed) {
       AttentionArrangement how = AttentionArrangement::of(c);
       how.seed = seed;
-      if (seed % 2) how.layout = CaseLayout::kPanels;
+      if (seed % 2) how.layout = KvLayout::kPanels;
       EXPECT_EQ(Laid(c, how).scene.run().to_string(), "ok") << name_of(type);
     }
   }
@@ -240,7 +240,7 @@ std::string found(const Laid& laid, const Footprint& spans) {
 }
 
 TEST(AttentionFootprint, ThatIsTooSmallOrTooLargeIsSeen) {
-  for (const CaseLayout layout : {CaseLayout::kNhd, CaseLayout::kPanels}) {
+  for (const KvLayout layout : {KvLayout::kNhd, KvLayout::kPanels}) {
     AttentionCase x = small_attention();
     x.layout = layout, x.page_size = 16;
     Laid laid(exact_case(CaseData::kRandom, x));

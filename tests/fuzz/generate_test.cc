@@ -89,13 +89,13 @@ const std::map<std::string, std::function<bool(const AttentionCase&)>> kFeatures
               any(x, [](auto& r) { return r.q_len > 0; });
      }},
     {"wide heads", [](const AttentionCase& x) { return x.head_dim_qk >= 192; }},
-    {"panels", [](const AttentionCase& x) { return x.layout == CaseLayout::kPanels; }},
+    {"panels", [](const AttentionCase& x) { return x.layout == KvLayout::kPanels; }},
     {"panels through store_kv",
-     [](const AttentionCase& x) { return x.layout == CaseLayout::kPanels && x.through_store_kv; }},
+     [](const AttentionCase& x) { return x.layout == KvLayout::kPanels && x.through_store_kv; }},
     {"int8", [](const AttentionCase& x) { return x.kv_dtype == DType::kI8; }},
     {"int8 in panels",
      [](const AttentionCase& x) {
-       return x.kv_dtype == DType::kI8 && x.layout == CaseLayout::kPanels;
+       return x.kv_dtype == DType::kI8 && x.layout == KvLayout::kPanels;
      }},
     {"int8 through store_kv",
      [](const AttentionCase& x) {
@@ -103,9 +103,9 @@ const std::map<std::string, std::function<bool(const AttentionCase&)>> kFeatures
      }},
     {"int8 MLA latent",
      [](const AttentionCase& x) {
-       return x.kv_dtype == DType::kI8 && x.layout == CaseLayout::kMlaLatent;
+       return x.kv_dtype == DType::kI8 && x.layout == KvLayout::kMlaLatent;
      }},
-    {"MLA latent", [](const AttentionCase& x) { return x.layout == CaseLayout::kMlaLatent; }},
+    {"MLA latent", [](const AttentionCase& x) { return x.layout == KvLayout::kMlaLatent; }},
     {"fp8 with scales through store_kv",
      [](const AttentionCase& x) { return x.through_store_kv && x.k_scale != 1; }},
     {"request without queries",
@@ -134,7 +134,7 @@ TEST(Generate, EveryFeatureOccurs) {
 TEST(Generate, EveryKindOccurs) {
   std::map<CaseKernel, int64_t> kernels;
   std::map<CaseData, int64_t> data;
-  std::map<CaseLayout, int64_t> layouts;
+  std::map<KvLayout, int64_t> layouts;
   std::map<DType, int64_t> q, kv, out;
   std::map<LseBase, int64_t> bases;
   for (uint64_t number = 0; number < kCases; ++number) {

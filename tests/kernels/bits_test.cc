@@ -155,7 +155,7 @@ TEST_P(PagedBits, LayoutPageSizeAndTableFormDoNotMatter) {
     for (int layout = 0; layout < (x.head_dim_qk == x.head_dim_vo ? 4 : 2); ++layout) {
       AttentionArrangement how = as_made();
       how.page_size = page_size;
-      how.layout = static_cast<CaseLayout>(layout);
+      how.layout = static_cast<KvLayout>(layout);
       how.table = layout % 2 ? PageTable::Form::kCsr : PageTable::Form::kDense;
       how.through_store_kv = layout == 0;
       expect_plain(how);
@@ -168,7 +168,7 @@ TEST_P(PagedBits, PanelsDoNotMatter) {
     for (std::string_view isa : available_isas()) {
       AttentionArrangement how = as_made();
       how.page_size = page_size;
-      how.layout = CaseLayout::kPanels;
+      how.layout = KvLayout::kPanels;
       how.through_store_kv = page_size == 48;
       how.options.isa = isa;
       expect_plain(how);

@@ -1,5 +1,5 @@
-// What a kernel is declared to support is drawn, all of it and nothing else. The engine's own
-// kernels, which take everything, raise no alarm whatever of it is declared.
+// The test draws all that a kernel declares to support, and nothing else. The engine's own kernels
+// support everything, and pass whatever of it is declared.
 #include <gtest/gtest.h>
 
 #include <algorithm>

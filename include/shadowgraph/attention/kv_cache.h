@@ -83,7 +83,9 @@ struct KvPlane {
   }
 };
 
-/// How a pool lies in memory, by the constructors of KvCache.
+/// The layout of a pool in memory, by the constructors of KvCache. kMlaLatent: one KV head, whose V
+/// is the first head_dim_vo elements of its K, in the same memory. kPanels: page_size is a multiple
+/// of 16.
 enum class KvLayout : uint8_t { kNhd, kHnd, kStackedNhd, kStackedHnd, kMlaLatent, kPanels };
 
 /// Pages of page_size tokens; slot = page * page_size + token. Owns no memory; the last dim of a

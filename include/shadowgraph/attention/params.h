@@ -25,11 +25,14 @@ struct CustomMask {
   int32_t heads = 1;
 };
 
-/// What only some models and callers ask for. All of it may come together, and is absent by
-/// default. A request's positions count from its first key: query i of q_len stands at kv_len -
-/// q_len + i, as under a causal mask.
+/// Terms that only some models and callers need: numbers that are added to logits, keys that are
+/// hidden, and further scales. Each is absent by default; all may come together. Logits are
+/// natural. Positions count a request's keys from 0, left padding included: query i of q_len has
+/// the position kv_len - q_len + i. Errors: param.terms for a list of another length than the one
+/// given here and for a value out of its range, param.scale for a scale, len.* for offsets of
+/// ranges.
 struct AttentionTerms {
-  // What is added to a logit, after scale, soft cap and temperature.
+  // Added to a logit after scale, soft cap and temperature: the next four.
   enum class Alibi : uint8_t {
     kLinear,    // slope * (key's position - query's)
     kDistance,  // -slope * |key's position - query's| (FlashAttention)
@@ -37,13 +40,14 @@ struct AttentionTerms {
   };
   Alibi alibi = Alibi::kLinear;
   std::span<const float> alibi_slopes{};  // [num_qo_heads]
-  // [num_qo_heads, keys of all requests]: a request's keys follow those of the request before it
+  // [num_qo_heads, keys of all requests]: a request's keys follow those of the request before it.
+  // -inf: the head does not see the key; no other entry may be infinite or NaN
   std::span<const float> key_bias{};
   // [n, n]: entry (i, j) is for query i and the key of query j of the same request, if both are
   // below n (vLLM's qq_bias)
   std::span<const float> qq_bias{};
-  // [num_qo_heads, 2 n + 1]: column n + d is for a key d behind the query; distances beyond n count
-  // as n (T5's buckets of one)
+  // [num_qo_heads, 2 n + 1]: column n + d is for a key d behind the query; a distance beyond n
+  // counts as n
   std::span<const float> relative_bias{};
 
   // Logits of a query at a position p above temperature_len are multiplied by log(p) /

@@ -22,11 +22,7 @@ enum class CaseKernel : uint8_t {
   kSparse
 };
 
-/// kMlaLatent: one KV head, whose V is the first head_dim_vo of its K, in the same memory.
-/// kPanels: page_size is a multiple of 16.
-using CaseLayout = KvLayout;
-
-/// AttentionTerms of a case: which there are. Their numbers follow from the seed.
+/// The AttentionTerms that a case has. Their numbers follow from its seed.
 struct CaseTerms {
   enum class Alibi : uint8_t { kNone, kLinear, kDistance, kSqrt };
   Alibi alibi = Alibi::kNone;  // of random data
@@ -62,7 +58,7 @@ struct AttentionCase {
 
   // How it lies in memory. No result may depend on these.
   int32_t page_size = 1;
-  CaseLayout layout = CaseLayout::kNhd;
+  KvLayout layout = KvLayout::kNhd;
   PageTable::Form table = PageTable::Form::kDense;
   bool through_store_kv = false;  // K and V are written by store_kv instead of by hand
 

@@ -193,16 +193,13 @@ double weight_error(double log_p, double exponent_error, double exps, double exp
   return log_p + exponent > kMaxExponent ? kInfinity : std::exp(log_p + exponent);
 }
 
-/// Can the key rule a maximum, or weigh at all? What it is off by then counts for every weight. A
-/// large negative bias hides a key as a mask does.
+/// of_keys, and 0 for a key that weighs nothing even with its error: it rules no maximum, so its
+/// error is its own alone. A large negative bias hides a key in this way.
 Eigen::ArrayXd of_keys_that_weigh(const OracleRow& row, const Eigen::ArrayXd& delta,
                                   const Eigen::ArrayXd& of_keys) {
   constexpr double kNothing = 200;  // exp(-200) of the largest weight
-  const Eigen::Index top = [&] {
-    Eigen::Index at = 0;
-    row.logits.maxCoeff(&at);
-    return at;
-  }();
+  Eigen::Index top = 0;
+  row.logits.maxCoeff(&top);
   const double least = row.logits[top] - delta[top] - kNothing;
   return (row.logits + delta >= least).select(of_keys, 0.0);
 }

@@ -17,8 +17,8 @@
 //          Terms t that are added to a logit (AttentionTerms) lose g(7, u) of |t| and of the logit:
 //          a root, a product, the change of base, four additions. A temperature multiplies all of
 //          the above, and is within g(4, u) and twice the logarithm's error of its value.
-//          What a key is off by that weighs less than exp(-200) of the largest weight, whatever its
-//          own delta_j, is its own alone, and no part of "max delta" below.
+//          "max delta" below leaves out each key that weighs less than exp(-200) of the largest
+//          weight even with its own error.
 // alpha_j  Exponent. The roundings of s_j - m and of all later rescales m_t - m_{t+1} telescope to
 //          u (M - s_j + 2 max delta) (1 + u). A kernel that rounds m c apart from s c adds u |m|
 //          each time.

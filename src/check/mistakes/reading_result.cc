@@ -7,8 +7,8 @@
 #include <numbers>
 #include <utility>
 
-#include "attn/head_scales.h"
 #include "attn/mask.h"
+#include "attn/request_terms.h"
 #include "check/bounds/rounding.h"
 #include "check/mistakes/readings.h"
 #include "core/float_formats.h"
@@ -375,7 +375,8 @@ bool ReadingResults::is_unwritten(const ConstTensorView& t, const HeadRow& cell)
   return true;
 }
 
-/// Where memory is known, a NaN says what was read, and a finite LSE that was written is a mark.
+/// The row sees no key, and holds a mark of the kernel. If the judge filled the memory beforehand,
+/// a NaN is no mark but a value that was read, and a mark is an LSE that was written and is finite.
 bool ReadingResults::is_mark(const Reading& r, const HeadRow& cell) const {
   if (!seen_places(r, cell).empty()) return false;
   for (int64_t i = 0; result_.out.defined() && i < result_.out.shape[2]; ++i) {

@@ -46,7 +46,7 @@ class ReadingResults {
   };
 
   std::vector<int32_t> seen_places(const Reading& reading, const HeadRow& cell) const;
-  /// What terms add to the logit of a place.
+  /// The sum of the terms that are added to the logit of a place.
   static double added_at(const Reading& reading, const HeadRow& cell, int32_t place);
   /// The parameters of a row, of these places.
   static AttentionParams params_of(const Reading& reading, const HeadRow& cell, int32_t kv_head,

@@ -12,8 +12,8 @@
 
 namespace shadowgraph {
 
-/// What rows of a paged or packed call read; of other calls nothing is known. The call lives
-/// longer.
+/// The inputs that rows of a paged or packed call read; a call of another kind has none that are
+/// known. The call must outlive this.
 class RowInputs {
  public:
   /// Rows first .. first + count - 1. Requires a call that the engine accepts.

@@ -351,7 +351,7 @@ class LineJudge {
   std::vector<std::string> names_;  // fields of the backend, in this mode if its twin is made
 };
 
-/// What a line says in `input` and in `expect`, by the names of its backend.
+/// The keys that a line has both in `input` and in `expect`, where its backend's name may differ.
 std::set<std::string> said_twice(const TraceLine& line) {
   std::set<std::string> twice;
   for (const auto& [name, field] : line.expect) {

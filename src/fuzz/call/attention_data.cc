@@ -15,7 +15,7 @@ constexpr float kHotScale = 0.5f;  // i8
 
 /// A latent's key has the scale of its value.
 float exact_scale(const AttentionCase& x, Rng& rng) {
-  if (x.layout == CaseLayout::kMlaLatent) return kHotScale;
+  if (x.layout == KvLayout::kMlaLatent) return kHotScale;
   return std::ldexp(kHotScale, static_cast<int>(rng.below(3)));
 }
 
@@ -200,7 +200,7 @@ RequestData make_request(const AttentionCase& x, CaseData kind, int64_t index, R
     fill_random(data.k, 1, rng);
     fill_random(data.v, 1, rng);
   }
-  if (x.layout == CaseLayout::kMlaLatent) share_latent(data, r.kv_len);
+  if (x.layout == KvLayout::kMlaLatent) share_latent(data, r.kv_len);
   return data;
 }
 
@@ -247,7 +247,7 @@ bool plant_nan(const AttentionCase& x, Rng& rng, AttentionData* data) {
   if (seen.empty()) return false;
   const int64_t token = seen[rng.below(static_cast<uint32_t>(seen.size()))];
   const int64_t head = rng.below(static_cast<uint32_t>(x.num_kv_heads));
-  const bool latent = x.layout == CaseLayout::kMlaLatent, key = rng.below(2) == 0;
+  const bool latent = x.layout == KvLayout::kMlaLatent, key = rng.below(2) == 0;
   const int64_t at =
       rng.below(static_cast<uint32_t>(key && !latent ? x.head_dim_qk : x.head_dim_vo));
   for (LogicalTensor* t : {&d.k, &d.v}) {

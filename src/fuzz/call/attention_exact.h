@@ -11,7 +11,7 @@
 
 namespace shadowgraph {
 
-/// What a kernel promises of its numbers, and of which.
+/// A kernel's arithmetic, and its promises about LSE and empty rows.
 struct KernelNumbers {
   Arithmetic arithmetic;
   LseBase lse_base = LseBase::kNatural;
@@ -19,9 +19,10 @@ struct KernelNumbers {
   bool sees_nan = false;  // some key or value that a row sees is NaN
 };
 
-/// Every row of a kUniform or kSelector case that such a kernel gives exactly, against its known
-/// value, to the bit. One finding at most: the first row that differs, naming the key whose value
-/// stands there instead if there is one.
+/// Holds every row of a kUniform or kSelector case against its known value: to the bit, or within
+/// the roundings of the kernel's own division. Rows that the kernel's arithmetic cannot give
+/// exactly are left out. One finding at most: the first row that differs, naming the key whose
+/// value stands there instead if there is one.
 Status check_exact(const AttentionCase& x, const AttentionData& data, const RowResults& results,
                    const KernelNumbers& numbers);
 

@@ -71,14 +71,14 @@ AttentionArrangement vary_attention(const Case& c, const RunOptions& options, Rn
   if (x.kv_dtype == DType::kI8) a.ragged = false;
   constexpr int32_t kPageSizes[] = {1, 2, 3, 4, 5, 8, 16, 32, 64, 128, 256};
   a.page_size = kPageSizes[rng.below(11)];
-  a.layout = static_cast<CaseLayout>(rng.below(x.head_dim_qk == x.head_dim_vo ? 4 : 2));
-  if (x.layout == CaseLayout::kMlaLatent && rng.below(2)) a.layout = x.layout;
+  a.layout = static_cast<KvLayout>(rng.below(x.head_dim_qk == x.head_dim_vo ? 4 : 2));
+  if (x.layout == KvLayout::kMlaLatent && rng.below(2)) a.layout = x.layout;
   if (rng.below(3) == 0) {
-    a.layout = CaseLayout::kPanels;
+    a.layout = KvLayout::kPanels;
     a.page_size = kPanelTokens * (1 + static_cast<int32_t>(rng.below(5)));
   }
   a.table = rng.below(2) ? PageTable::Form::kCsr : PageTable::Form::kDense;
-  a.through_store_kv = !a.ragged && a.layout != CaseLayout::kMlaLatent && rng.below(4) == 0;
+  a.through_store_kv = !a.ragged && a.layout != KvLayout::kMlaLatent && rng.below(4) == 0;
   a.with_lse = rng.below(8) != 0;
   a.planned = !a.ragged && rng.below(4) == 0;
   a.workspace = rng.below(2) == 0;
@@ -86,7 +86,7 @@ AttentionArrangement vary_attention(const Case& c, const RunOptions& options, Rn
   a.options.lse_sink = x.lse_sink;
   a.in_records = rng.below(3) == 0;
   a.padded = !a.decode && rng.below(4) == 0;
-  a.through_copy_kv = !a.ragged && a.layout != CaseLayout::kMlaLatent && rng.below(4) == 0;
+  a.through_copy_kv = !a.ragged && a.layout != KvLayout::kMlaLatent && rng.below(4) == 0;
   return a;
 }
 

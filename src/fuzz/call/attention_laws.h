@@ -13,7 +13,7 @@ namespace shadowgraph {
 
 Status check_attention_case(const Case& x, const RunOptions& options);
 
-/// What the scene's call left: exact data first, then the bound.
+/// Judges the results of the scene's call: exact data first, then the error bound.
 Status judge_attention(const Case& x, const AttentionScene& scene, const KernelNumbers& numbers,
                        const JudgeOptions& how);
 /// The same of our kernels, with portable arithmetic or fast.

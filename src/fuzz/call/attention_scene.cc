@@ -29,7 +29,7 @@ AttentionArrangement AttentionArrangement::of(const Case& c) {
 
 std::string AttentionArrangement::to_string() const {
   std::string s = ragged ? "ragged, " : "page " + std::to_string(page_size) + ", ";
-  if (!ragged && layout == CaseLayout::kPanels) s += "in panels, ";
+  if (!ragged && layout == KvLayout::kPanels) s += "in panels, ";
   s += describe_rows();
   if (poison_unread) s += ", poison in all that the footprint does not read";
   if (!with_lse) s += ", no lse";

@@ -19,7 +19,7 @@ namespace shadowgraph {
 struct AttentionArrangement : RowArrangement {
   bool ragged = false, decode = false;
   int32_t page_size = 1;
-  CaseLayout layout = CaseLayout::kNhd;
+  KvLayout layout = KvLayout::kNhd;
   PageTable::Form table = PageTable::Form::kDense;
   bool through_store_kv = false;
   bool with_lse = true;

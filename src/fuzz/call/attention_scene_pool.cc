@@ -31,7 +31,7 @@ int64_t far_pages(const AttentionCase& x, int32_t page_size) {
 bool can_be_far(const AttentionCase& x) { return far_pages(x, x.page_size) <= int64_t{1} << 30; }
 
 KvCache AttentionScene::make_pool(int64_t num_pages) {
-  const bool by_heads = how_.layout == CaseLayout::kNhd || how_.layout == CaseLayout::kHnd;
+  const bool by_heads = how_.layout == KvLayout::kNhd || how_.layout == KvLayout::kHnd;
   if (how_.in_records && by_heads) return make_records(num_pages);
   const int64_t p = num_pages, s = how_.page_size, h = x_.num_kv_heads, dk = x_.head_dim_qk,
                 dv = x_.head_dim_vo;
@@ -40,12 +40,12 @@ KvCache AttentionScene::make_pool(int64_t num_pages) {
   };
   constexpr const char *k = "k_cache", *v = "v_cache";
   switch (how_.layout) {
-    case CaseLayout::kNhd: return KvCache::nhd(plane(k, {p, s, h, dk}), plane(v, {p, s, h, dv}));
-    case CaseLayout::kHnd: return KvCache::hnd(plane(k, {p, h, s, dk}), plane(v, {p, h, s, dv}));
-    case CaseLayout::kStackedNhd: return KvCache::stacked_nhd(plane(k, {p, 2, s, h, dk}));
-    case CaseLayout::kStackedHnd: return KvCache::stacked_hnd(plane(k, {p, 2, h, s, dk}));
-    case CaseLayout::kMlaLatent: return KvCache::mla_latent(plane(k, {p, s, dk}), x_.head_dim_vo);
-    case CaseLayout::kPanels:
+    case KvLayout::kNhd: return KvCache::nhd(plane(k, {p, s, h, dk}), plane(v, {p, s, h, dv}));
+    case KvLayout::kHnd: return KvCache::hnd(plane(k, {p, h, s, dk}), plane(v, {p, h, s, dv}));
+    case KvLayout::kStackedNhd: return KvCache::stacked_nhd(plane(k, {p, 2, s, h, dk}));
+    case KvLayout::kStackedHnd: return KvCache::stacked_hnd(plane(k, {p, 2, h, s, dk}));
+    case KvLayout::kMlaLatent: return KvCache::mla_latent(plane(k, {p, s, dk}), x_.head_dim_vo);
+    case KvLayout::kPanels:
       return KvCache::panels(
           plane(k, {p, h, s / kPanelTokens, key_panel_elements(x_.kv_dtype, x_.head_dim_qk)}),
           plane(v, {p, h, s / kPanelTokens, value_panel_elements(x_.head_dim_vo)}), x_.head_dim_qk,
@@ -58,15 +58,14 @@ KvCache AttentionScene::make_pool(int64_t num_pages) {
 KvCache AttentionScene::with_scales(const KvCache& cache) {
   if (x_.kv_dtype != DType::kI8 || cache.k.scales != nullptr) return cache;
   const int64_t p = cache.num_pages, s = cache.page_size, h = x_.num_kv_heads;
-  const bool by_tokens = how_.layout == CaseLayout::kNhd ||
-                         how_.layout == CaseLayout::kStackedNhd ||
-                         how_.layout == CaseLayout::kMlaLatent;
+  const bool by_tokens = how_.layout == KvLayout::kNhd || how_.layout == KvLayout::kStackedNhd ||
+                         how_.layout == KvLayout::kMlaLatent;
   const int64_t second = by_tokens ? s : h, third = by_tokens ? h : s;
   const auto in_order = [&](std::byte* at, int64_t a, int64_t b, int64_t c) {
     return by_tokens ? TensorView(at, DType::kF32, {p, s, h}, {a, b, c})
                      : TensorView(at, DType::kF32, {p, s, h}, {a, c, b});
   };
-  if (how_.layout == CaseLayout::kStackedNhd || how_.layout == CaseLayout::kStackedHnd) {
+  if (how_.layout == KvLayout::kStackedNhd || how_.layout == KvLayout::kStackedHnd) {
     const TensorView t = add_plane("cache.scales", DType::kF32, {p, 2, second, third});
     const auto half = [&](int64_t which) {
       return in_order(t.at(0, which), t.stride[0], t.stride[2], t.stride[3]);
@@ -78,14 +77,14 @@ KvCache AttentionScene::with_scales(const KvCache& cache) {
     return in_order(t.data, t.stride[0], t.stride[1], t.stride[2]);
   };
   const TensorView of_keys = plane("k_cache.scales");
-  const bool latent = how_.layout == CaseLayout::kMlaLatent;
+  const bool latent = how_.layout == KvLayout::kMlaLatent;
   return cache.with_scales(of_keys, latent ? of_keys : plane("v_cache.scales"));
 }
 
 /// The records are counted by one, two or three axes of (page, token, head): a page may have a
 /// block of each plane, or each token and head its codes with their scale.
 KvCache AttentionScene::make_records(int64_t num_pages) {
-  const bool heads_first = how_.layout == CaseLayout::kHnd;
+  const bool heads_first = how_.layout == KvLayout::kHnd;
   const int64_t second = heads_first ? x_.num_kv_heads : how_.page_size,
                 third = heads_first ? how_.page_size : x_.num_kv_heads;
   const auto plane = [&](int32_t dim) {

@@ -143,21 +143,20 @@ void choose_arrangement(const Draws& d, AttentionCase& x) {
     if (x.kernel == CaseKernel::kPrefillRagged) return;
     x.page_size = d.of(d.declared->page_sizes);
     x.layout = d.of(d.declared->layouts);
-    if (x.layout == CaseLayout::kMlaLatent) x.num_qo_heads /= x.num_kv_heads, x.num_kv_heads = 1;
+    if (x.layout == KvLayout::kMlaLatent) x.num_qo_heads /= x.num_kv_heads, x.num_kv_heads = 1;
     x.table = d.of(d.declared->tables);
     return;
   }
   x.page_size = c.of({16, 1, 2, 3, 4, 8, 32, 64, 5, 128, 256});
-  x.layout =
-      c.of({CaseLayout::kNhd, CaseLayout::kHnd, CaseLayout::kStackedNhd, CaseLayout::kStackedHnd});
-  if (x.head_dim_qk != x.head_dim_vo) x.layout = c.of({CaseLayout::kNhd, CaseLayout::kHnd});
+  x.layout = c.of({KvLayout::kNhd, KvLayout::kHnd, KvLayout::kStackedNhd, KvLayout::kStackedHnd});
+  if (x.head_dim_qk != x.head_dim_vo) x.layout = c.of({KvLayout::kNhd, KvLayout::kHnd});
   x.table = c.of({PageTable::Form::kDense, PageTable::Form::kCsr});
   x.through_store_kv = x.kernel != CaseKernel::kPrefillRagged && c.one_in(4);
 }
 
 /// A cache of latents, which store_kv cannot write: K and V are the same memory.
 void choose_latent(Choices& c, AttentionCase& x) {
-  x.layout = CaseLayout::kMlaLatent;
+  x.layout = KvLayout::kMlaLatent;
   x.through_store_kv = false;
   x.num_kv_heads = 1;
   x.num_qo_heads = c.of({4, 1, 16});
@@ -166,9 +165,9 @@ void choose_latent(Choices& c, AttentionCase& x) {
 }
 
 void choose_panels(Choices& c, AttentionCase& x) {
-  if (x.kernel == CaseKernel::kPrefillRagged || x.layout == CaseLayout::kMlaLatent) return;
+  if (x.kernel == CaseKernel::kPrefillRagged || x.layout == KvLayout::kMlaLatent) return;
   if (!c.one_in(3)) return;
-  x.layout = CaseLayout::kPanels;
+  x.layout = KvLayout::kPanels;
   x.page_size = c.of({16, 16, 32, 64, 48, 128, 256});
 }
 
@@ -259,11 +258,11 @@ AttentionCase choose_call(const Draws& d, CaseKernel kernel, CaseData data) {
 bool is_call(const AttentionCase& x, CaseData data) {
   if (x.kernel == CaseKernel::kPrefillRagged) return x.kv_dtype != DType::kI8;
   switch (x.layout) {
-    case CaseLayout::kStackedNhd:
-    case CaseLayout::kStackedHnd: return x.head_dim_qk == x.head_dim_vo;
-    case CaseLayout::kMlaLatent:
+    case KvLayout::kStackedNhd:
+    case KvLayout::kStackedHnd: return x.head_dim_qk == x.head_dim_vo;
+    case KvLayout::kMlaLatent:
       return x.head_dim_qk >= x.head_dim_vo + (data == CaseData::kSelector ? 1 : 0);
-    case CaseLayout::kPanels: return x.page_size % kPanelTokens == 0;
+    case KvLayout::kPanels: return x.page_size % kPanelTokens == 0;
     default: return true;
   }
 }

@@ -6,6 +6,7 @@
 #include "attn/index_page.h"
 #include "attn/mask.h"
 #include "attn/page_table.h"
+#include "attn/request_terms.h"
 #include "fuzz/call/call_members.h"
 #include "fuzz/call/gapped.h"
 #include "fuzz/call/member_breakages.h"
@@ -110,10 +111,9 @@ void add_pages(Ways& w, Spoils* s, PagedAttention& c) {
   std::span<const int32_t>* ids = dense ? &c.pages.page_table : &c.pages.kv_indices;
   for (int64_t r = 0; r < c.pages.batch(); ++r) {
     const auto i = static_cast<size_t>(r);
-    const std::span<const int32_t> seqused = c.params.terms.seqused_q;
-    const int32_t q_len = c.cu_seqlens_q.empty() ? 1
-                          : seqused.empty()      ? c.cu_seqlens_q[i + 1] - c.cu_seqlens_q[i]
-                                                 : seqused[i];
+    const bool decode = c.cu_seqlens_q.empty();
+    const int32_t rows = decode ? 1 : c.cu_seqlens_q[i + 1] - c.cu_seqlens_q[i];
+    const int32_t q_len = used_rows(c.params.terms.seqused_q, i, rows);
     const RequestPages pages = request_pages(c.pages, c.cache.page_size, r);
     const KvRange keys = kv_range(MaskShape::of(c.params, r, q_len, pages.kv_len), 0, q_len);
     if (keys.size() == 0) continue;

@@ -17,7 +17,7 @@ struct EnumWords<CaseKernel> : ListedWords<CaseKernel, kCaseKernelNames> {};
 template <>
 struct EnumWords<CaseData> : ListedWords<CaseData, kCaseDataNames> {};
 template <>
-struct EnumWords<CaseLayout> : ListedWords<CaseLayout, kCaseLayoutNames> {};
+struct EnumWords<KvLayout> : ListedWords<KvLayout, kCaseLayoutNames> {};
 template <>
 struct EnumWords<CustomMask::Kind> : ListedWords<CustomMask::Kind, kMaskKindNames> {};
 template <>

@@ -82,16 +82,16 @@ class CallCheck : CaseRanges {
   }
 
   void check_cache(const AttentionCase& a) {
-    const bool latent = a.layout == CaseLayout::kMlaLatent, i8 = a.kv_dtype == DType::kI8;
+    const bool latent = a.layout == KvLayout::kMlaLatent, i8 = a.kv_dtype == DType::kI8;
     if (!is_wide(a.kv_dtype) && !is_fp8(a.kv_dtype) && !i8)
       fail("kv_dtype", "of a cache", static_cast<int64_t>(a.kv_dtype));
     if (i8 && a.kernel == CaseKernel::kPrefillRagged) fail("kv_dtype", "not i8 if ragged", 1);
     in("page_size", 1, a.page_size, 512);
-    if (a.layout == CaseLayout::kPanels) in("page_size % 16", 0, a.page_size % 16, 0);
+    if (a.layout == KvLayout::kPanels) in("page_size % 16", 0, a.page_size % 16, 0);
     if (latent) in("num_kv_heads", 1, a.num_kv_heads, 1);
     if (latent) in("head_dim_vo", 1, a.head_dim_vo, a.head_dim_qk);
     if (latent && a.through_store_kv) fail("through_store_kv", "not of a latent", 1);
-    const bool stacked = a.layout == CaseLayout::kStackedNhd || a.layout == CaseLayout::kStackedHnd;
+    const bool stacked = a.layout == KvLayout::kStackedNhd || a.layout == KvLayout::kStackedHnd;
     if (stacked) in("head_dim_vo", a.head_dim_qk, a.head_dim_vo, a.head_dim_qk);
     for (const float scale : {a.sm_scale, a.k_scale, a.v_scale})
       if (!(scale > 0)) fail("scales", "> 0", static_cast<int64_t>(scale));

@@ -40,12 +40,13 @@ void name_row(const AttentionCase& x, Finding* f) {
                     ", head " + std::to_string(*f->where.col / (out ? x.head_dim_vo : 1)) + ")";
 }
 
-/// What is no part of a call: what unseen memory holds, where the pages are, whether an LSE is
-/// asked for; where numbers are random, whether one that is seen is NaN; where weights are uniform,
-/// whether all logits are far above 0 or below.
+/// Draws that are no part of a call.
 struct Surroundings {
-  bool huge, far, no_lse, nan;
-  int shift;
+  bool huge;    // unseen memory holds huge numbers, else NaN
+  bool far;     // pages are 2^32 elements away
+  bool no_lse;  // the call asks for no LSE
+  bool nan;     // of random data: one number that is seen is NaN
+  int shift;    // of uniform data: all logits are far above 0 (1), or below (-1)
 };
 
 enum class Extreme : uint8_t { kNone, kNan, kShifted };
@@ -132,7 +133,7 @@ class KernelCalls {
     if (x.kv_dtype == DType::kI8) return Extreme::kNone;
     Rng rng = Rng::stream(c.seed, 1);
     if (c.data == CaseData::kRandom && around.nan && plant_nan(x, rng, data)) return Extreme::kNan;
-    const bool apart = x.layout != CaseLayout::kMlaLatent || x.head_dim_qk > x.head_dim_vo;
+    const bool apart = x.layout != KvLayout::kMlaLatent || x.head_dim_qk > x.head_dim_vo;
     const bool wide = options_.support.departs.scores == DType::kF32;
     if (c.data != CaseData::kUniform || around.shift == 0 || x.sinks || !apart || !wide)
       return Extreme::kNone;

@@ -1,5 +1,5 @@
-// What somebody declares of his kernel: whether it can be drawn, and each of its values. Tested by
-// tests/testing/kernel_test.cc.
+// KernelSupport: its check, and the values that a test must draw. Tested by
+// tests/testing/kernel_support_test.cc.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace shadowgraph::testing {
 
-/// What is wrong with them: test.options.
+/// Finds options that no test can run (test.options).
 Status validate(const KernelOptions& options, const Kernel& kernel);
 
 /// A value that must come up: "page_sizes", "64".

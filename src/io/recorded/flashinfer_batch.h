@@ -9,7 +9,7 @@
 
 namespace shadowgraph {
 
-/// Where each request begins in packed rows that have padding between requests.
+/// The tensor of query offsets in packed rows that have padding between requests.
 inline constexpr std::string_view kPaddedQueries = "qo_indptr_padded";
 
 /// A kind of keys: kPaged in pages with heads, kOther packed or latents, kMerge states of a merge.

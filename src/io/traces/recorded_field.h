@@ -24,7 +24,7 @@ bool read_recorded_field(const JsonValue& value, const std::string& name, const 
 
 /// nullopt: no integer, or none of 64 bits.
 std::optional<int64_t> json_integer(const JsonValue& v);
-/// What is there instead of an integer: "the float 5", since 5.0 is one.
+/// Describes a value that is no integer: "the float 5" for 5.0.
 std::string described(const JsonValue& v);
 
 }  // namespace shadowgraph

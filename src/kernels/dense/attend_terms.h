@@ -12,9 +12,9 @@ inline bool has_terms_of_keys(const AttentionParams& p) {
   return p.terms.changes_scores() || p.custom_mask.heads > 1;
 }
 
-/// What Isa::attend does, of a unit at KV head `kv_head` and query `q_begin` of a request. Logits
-/// and sums are in double, a key after the other, so that the bits of a row depend on nothing else.
-/// A key whose bias is -inf is not seen.
+/// Replaces Isa::attend for a unit at KV head `kv_head` and query `q_begin` of a request. It
+/// computes logits and sums in double, one key after the other, so the bits of a row depend on
+/// nothing else. A key whose bias is -inf is not seen.
 void attend_terms(const Problem& p, const RequestView& r, int32_t kv_head, int32_t q_begin,
                   const AttendUnit& unit);
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "attn/head_scales.h"
 #include "attn/page_table.h"
+#include "attn/request_terms.h"
 #include "core/float_formats.h"
 
 namespace shadowgraph {
@@ -33,11 +33,6 @@ KvTokens tokens_of(const ConstTensorView& t) {
           t.stride[0],
           t.stride[1],
           static_cast<int32_t>(t.shape[2])};
-}
-
-float scale_at(std::span<const float> scales, const Problem& p, const RequestView& r,
-               int32_t kv_head) {
-  return scales.empty() ? 1 : scales[scale_index(scales, r.index, kv_head, p.params.num_kv_heads)];
 }
 
 /// A request's tokens of one KV head.
@@ -68,10 +63,9 @@ Problem make_problem(const PagedAttention& call) {
     RequestView r = {i, 1, pages.kv_len, 1, pages.page_ids, 0};
     if (!call.cu_seqlens_q.empty()) {
       r.q_begin = call.cu_seqlens_q[static_cast<size_t>(i)];
-      r.q_len =
+      const int32_t rows =
           call.cu_seqlens_q[static_cast<size_t>(i) + 1] - call.cu_seqlens_q[static_cast<size_t>(i)];
-      if (!call.params.terms.seqused_q.empty())
-        r.q_len = call.params.terms.seqused_q[static_cast<size_t>(i)];
+      r.q_len = used_rows(call.params.terms.seqused_q, static_cast<size_t>(i), rows);
       r.rows = launched_rows(r.q_len, call.max_seqlen_q);
     }
     r.index = static_cast<int32_t>(i);
@@ -96,9 +90,8 @@ Problem make_problem(const RaggedAttention& call) {
   for (size_t i = 0; i + 1 < call.cu_seqlens_q.size(); ++i) {
     const int32_t q_begin = call.cu_seqlens_q[i], k_begin = call.cu_seqlens_k[i];
     const AttentionTerms& t = call.params.terms;
-    const int32_t q_len = t.seqused_q.empty() ? call.cu_seqlens_q[i + 1] - q_begin : t.seqused_q[i];
-    const int32_t kv_len =
-        t.seqused_k.empty() ? call.cu_seqlens_k[i + 1] - k_begin : t.seqused_k[i];
+    const int32_t q_len = used_rows(t.seqused_q, i, call.cu_seqlens_q[i + 1] - q_begin);
+    const int32_t kv_len = used_rows(t.seqused_k, i, call.cu_seqlens_k[i + 1] - k_begin);
     p.requests.push_back({q_begin, q_len, kv_len, launched_rows(q_len, call.max_seqlen_q), nullptr,
                           k_begin, static_cast<int32_t>(i)});
   }
@@ -112,13 +105,13 @@ MaskShape mask_of(const Problem& p, const RequestView& r) {
 double logit_scale(const Problem& p, const RequestView& r, int32_t kv_head) {
   const AttentionTerms& t = p.params.terms;
   return static_cast<double>(p.params.sm_scale) * p.k_scale * t.q_scale *
-         scale_at(t.k_scales, p, r, kv_head);
+         head_scale(t.k_scales, r.index, kv_head, p.params.num_kv_heads);
 }
 
 float value_scale(const Problem& p, const RequestView& r, int32_t kv_head) {
   const AttentionTerms& t = p.params.terms;
   return static_cast<float>(static_cast<double>(p.v_scale) * t.out_scale *
-                            scale_at(t.v_scales, p, r, kv_head));
+                            head_scale(t.v_scales, r.index, kv_head, p.params.num_kv_heads));
 }
 
 KvTokens keys_at(const Problem& p, const RequestView& r, int32_t kv_head) {
