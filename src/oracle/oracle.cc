@@ -189,7 +189,8 @@ class RequestKeys {
     }
   }
   const std::vector<int32_t>& of(int32_t head, int32_t query) const {
-    return keys_[static_cast<size_t>((alike_ ? 0 : head * q_len_) + query)];
+    const int64_t list = (alike_ ? 0 : int64_t{head} * q_len_) + query;
+    return keys_[static_cast<size_t>(list)];
   }
   bool seen(int32_t key) const { return seen_[static_cast<size_t>(key)] != 0; }
 
