@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Objects compiled for one instruction set define no symbol that the linker may share.
 
-Usage: internal_linkage.py OBJECT...; looks at isa/avx*, and at the bench's units/avx*, units/amx* and peer_eigen. An
+Usage: internal_linkage.py OBJECT...; looks at isa/avx*, isa/amx* and at the bench's units/avx*, units/amx* and peer_eigen. An
 inline function or a template that such an object defines weakly could be the copy that the linker keeps for everybody:
 an AVX-512 instruction then runs where there is no AVX-512. What peer_eigen alone has is in a namespace of its own.
 """
@@ -23,7 +23,7 @@ OWN = re.compile(r"EigenForAvx512::|DW\.ref\.__gxx_personality_v0$")
 
 
 def main(paths: list[str]) -> int:
-    objects = [p for p in paths if re.search(r"(isa/avx|units/a[vm]x|bench\.dir/peer_eigen)[^/]*$", p)]
+    objects = [p for p in paths if re.search(r"(isa/a[vm]x|units/a[vm]x|bench\.dir/peer_eigen)[^/]*$", p)]
     wrong = 0
     for path in objects:
         for symbol in shared_symbols(path):

@@ -12,6 +12,7 @@
 #include "core/laws.h"
 #include "core/parallel.h"
 #include "io/file.h"
+#include "kernels/isa/units.h"
 #include "report/escape.h"
 #include "shadowgraph/version.h"
 
@@ -21,11 +22,6 @@ namespace {
 const char* name_of(Arith arith) { return arith == Arith::kFast ? "fast" : "portable"; }
 
 std::string names_of_isas() { return fmt::format("{}", fmt::join(available_isas(), ", ")); }
-
-bool is_isa(std::string_view name) {
-  const auto isas = available_isas();
-  return std::find(isas.begin(), isas.end(), name) != isas.end();
-}
 
 const char* environment(const char* name) {
   const char* value = std::getenv(name);
@@ -119,7 +115,7 @@ void apply(Common& common) {
   const char* forced = environment("SHADOWGRAPH_ISA");
   const std::string wanted = !common.isa.empty() ? common.isa : forced != nullptr ? forced : "";
   if (wanted.empty()) return;
-  if (!is_isa(wanted) || !set_isa(wanted).ok()) {
+  if (!find_isa(wanted) || !set_isa(wanted).ok()) {
     throw UsageError(fmt::format("{}: '{}' is not an instruction set of this machine, which has {}",
                                  common.isa.empty() ? "SHADOWGRAPH_ISA" : "--isa", wanted,
                                  names_of_isas()));

@@ -16,14 +16,28 @@
 #ifdef SHADOWGRAPH_X86
 #include <cpuid.h>
 #endif
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace shadowgraph {
 namespace {
 
 #ifdef SHADOWGRAPH_X86
 struct Cpu {
-  bool avx2 = false, avx512 = false, avx512bf16 = false;
+  bool avx2 = false, avx512 = false, avx512bf16 = false, amx = false;
 };
+
+/// Linux gives a process the state of tiles on request.
+bool request_tiles() {
+#ifdef __linux__
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2)
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
 
 /// CPUID says what the processor has, XCR0 what the operating system saves.
 Cpu detect() {
@@ -36,9 +50,11 @@ Cpu detect() {
   unsigned xcr0_low = 0, xcr0_high = 0;
   __asm__("xgetbv" : "=a"(xcr0_low), "=d"(xcr0_high) : "c"(0));
   const bool ymm = (xcr0_low & 0x06) == 0x06, zmm = (xcr0_low & 0xe6) == 0xe6;
+  const bool tiles = (xcr0_low & 0x60000) == 0x60000 && bit(d, 22) && bit(d, 24);
   cpu.avx2 = ymm && fma && f16c && bit(b, 5);
   cpu.avx512 = cpu.avx2 && zmm && bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31);
   if (cpu.avx512 && a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) cpu.avx512bf16 = bit(a, 5);
+  cpu.amx = cpu.avx512bf16 && tiles && request_tiles();
   return cpu;
 }
 #endif
@@ -52,6 +68,7 @@ const std::vector<const Isa*>& available() {
     if (cpu.avx2) isas.push_back(&kAvx2Isa);
     if (cpu.avx512) isas.push_back(&kAvx512Isa);
     if (cpu.avx512bf16) isas.push_back(&kAvx512Bf16Isa);
+    if (cpu.amx) isas.push_back(&kAmxIsa);
 #endif
     return isas;
   }();
@@ -62,7 +79,7 @@ const Isa* find_available(std::string_view name) {
   for (const Isa* isa : available()) {
     if (isa->name == name) return isa;
   }
-  return nullptr;
+  return name == kSoftAmxIsa.name ? &kSoftAmxIsa : nullptr;
 }
 
 std::atomic<const Isa*>& chosen() {
@@ -90,14 +107,14 @@ const Isa* find_isa(std::string_view name) {
 
 namespace {
 
-/// That one's unit of a kernel that has none of its own for bf16's dot product.
+/// That one's unit of a kernel that has none of its own for bf16's dot product or tiles.
 template <class Unit>
 const Unit& unit_of(std::string_view name, const Unit& generic, [[maybe_unused]] const Unit& avx2,
                     [[maybe_unused]] const Unit& avx512) {
 #ifdef SHADOWGRAPH_X86
   const Isa* const isa = find_isa(name);
   if (isa == &kAvx2Isa) return avx2;
-  if (isa == &kAvx512Isa || isa == &kAvx512Bf16Isa) return avx512;
+  if (isa != nullptr && isa != &kGenericIsa && isa != &kSoftAmxIsa) return avx512;
 #else
   (void)name;
 #endif

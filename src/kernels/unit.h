@@ -94,6 +94,7 @@ struct AttendUnit {
   DType q_dtype = DType::kF32;
   int64_t q_token_stride = 0, q_head_stride = 0;
   int32_t tokens = 0, group = 0, heads = 1;
+  int32_t block_rows = 0;  // of a head, were the unit as large as the call's units get
 
   KvTokens k, v;  // of the first head
   const int32_t* page_ids = nullptr;
@@ -162,7 +163,24 @@ struct SumRows {
   DType dtype = DType::kF32;  // f32, f16 or bf16
 };
 
-/// Limits that every instruction set keeps: rows that are computed side by side, keys of a tile.
+/// Rows and bytes of a row of a tile of AMX; rows that are computed together.
+constexpr int kAmxRows = 16, kAmxRowBytes = 64, kAmxStripRows = 2 * kAmxRows;
+
+/// c[r][0 .. 16 columns) = (or += where add) the products of a's rows with tiles of b, step by
+/// step: of a a step is 32 bf16, of b a tile of 16 pairs by 16 columns.
+struct TileProduct {
+  const std::byte* a = nullptr;
+  int64_t a_stride = 0;        // bytes
+  const std::byte* b[2] = {};  // of each 16 columns
+  int64_t b_step = 0;          // bytes
+  int64_t steps = 0;
+  float* c = nullptr;
+  int64_t c_stride = 0;  // floats
+  bool add = false;
+};
+
+/// Limits that every instruction set keeps: rows that are computed side by side in vectors, keys of
+/// a tile.
 constexpr int kMostStripRows = 8;
 constexpr int kMostTile = 256;
 
@@ -171,15 +189,21 @@ constexpr int kMostTile = 256;
 struct AttendScratch {
   int64_t q, k, v, logits, d, row, total;
 };
+/// Rows of a strip; of strips in tiles two, or the second part of one.
+constexpr int64_t logit_rows(int64_t rows) {
+  constexpr int64_t kTwoStrips = 2 * kAmxStripRows;
+  return rows < kMostStripRows ? kMostStripRows : rows < kTwoStrips ? rows : kTwoStrips;
+}
 constexpr AttendScratch attend_scratch(int64_t rows, int64_t head_dim_qk, int64_t head_dim_vo,
                                        int64_t tile) {
   AttendScratch s{};
   s.q = 0;                                                // [rows, head_dim_qk], strip by strip
   s.k = s.q + round_up(rows * head_dim_qk, kPanel);       // [tile / 16] panels
   s.v = s.k + tile * round_up(head_dim_qk, 2);            // [tile / 16] panels
-  s.logits = s.v + tile * round_up(head_dim_vo, kPanel);  // [rows of a strip, kMostTile]
-  s.d = s.logits + int64_t{kMostStripRows} * kMostTile;   // [rows, 16]: the sum of weights, by lane
-  s.row = s.d + rows * kPanel;                            // a strip's rows of q
+  s.logits = s.v + tile * round_up(head_dim_vo, kPanel);  // [logit_rows(rows), kMostTile]
+  // [rows, 16]: the sum of weights, by lane
+  s.d = s.logits + logit_rows(rows) * kMostTile;
+  s.row = s.d + rows * kPanel;  // a strip's rows of q
   s.total = s.row + kMostStripRows * round_up(head_dim_qk, kPanel);
   return s;
 }

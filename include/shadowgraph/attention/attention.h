@@ -24,13 +24,14 @@ namespace shadowgraph {
 
 enum class Arith : uint8_t {
   kPortable,  // f32 fused multiply-add in one fixed order: the same bits on every instruction set
-  kFast,  // may round P to bf16 and use the machine's bf16 dot product where q, K and V are bf16
+  // May round P to bf16 and use the machine's bf16 products where q, K and V are bf16
+  kFast,
 };
 
 struct CallOptions {
   Arith arith = Arith::kPortable;
   int num_threads = 0;        // 0: OpenMP's default
-  std::string_view isa = {};  // one of available_isas(); empty: current_isa()
+  std::string_view isa = {};  // one of available_isas(), or "amx_soft"; empty: current_isa()
   LseSink lse_sink = LseSink::kExcluded;
   // Scratch memory of an attention call, see attention_scratch_size; only one call may use it at a
   // time. Empty: the calling thread keeps memory of its own from call to call, which grows when a
@@ -179,7 +180,9 @@ Status store_kv(const StoreKv& call) noexcept;
 Status copy_kv(const CopyKv& call) noexcept;
 
 /// The instruction sets that this machine can run, best last: "generic", "avx2", "avx512",
-/// "avx512bf16".
+/// "avx512bf16", "amx". A call may also name "amx_soft": in software, slowly, the bits that "amx"
+/// has in fast arithmetic where it multiplies tiles (q, K and V in bf16; head_dim_qk a multiple of
+/// 32, head_dim_vo of 16; a prefill, or a decode with 5 query heads or more a KV head).
 std::span<const std::string_view> available_isas();
 /// The set that a call uses if CallOptions::isa is empty: the best one, or the one that the
 /// environment variable SHADOWGRAPH_ISA names. If this machine does not have the named one, every

@@ -63,6 +63,7 @@ struct ExactArithmetic {
   static void store_weights(float* row, int64_t panel, Vec weights) {
     store(row + panel * kPanel, weights);
   }
+  static Vec rescaled(Vec x) { return x; }
 };
 
 /// Rows of one KV head.
@@ -173,10 +174,12 @@ RowMask clipped(const AttendUnit& u, int64_t token, int64_t tile) {
 }
 
 /// o = o * factor, lane sums likewise.
+template <class Arithmetic>
 void rescale(float factor, float* d, float* o, int64_t width) {
   const Vec f = set1(factor);
   store(d, mul(load(d), f));
-  for (int64_t i = 0; i < width; i += kPanel) store(o + i, mul(load(o + i), f));
+  for (int64_t i = 0; i < width; i += kPanel)
+    store(o + i, Arithmetic::rescaled(mul(load(o + i), f)));
 }
 
 /// Cap and mask for panels [first, last]: hidden logits become -inf. Returns the largest.
@@ -222,41 +225,47 @@ void logits_of_tile(const AttendUnit& u, const AttendScratch& at, const StripCod
   product(to, s.last + 1, false);
 }
 
+/// The logits of one row over a tile.
+struct RowLogits {
+  float* at;              // [tile]
+  int64_t first, last;    // panels that count
+  const float* v_scales;  // [tile]: of a value; null: 1
+};
+
 /// Logits of panels p .. p + N - 1 become weights, added to the sum in order.
 template <class Arithmetic, int N>
-SG_INLINE Vec weigh_panels(const StripTile& s, float* logits, int64_t p, Vec m, Vec sum) {
+SG_INLINE Vec weigh_panels(const RowLogits& row, int64_t p, Vec m, Vec sum) {
   Vec weights[N];
-  for (int n = 0; n < N; ++n) weights[n] = sub(load(logits + (p + n) * kPanel), m);
+  for (int n = 0; n < N; ++n) weights[n] = sub(load(row.at + (p + n) * kPanel), m);
   Arithmetic::exp2(weights);
   for (int n = 0; n < N; ++n) {
     sum = add(sum, weights[n]);
-    if (s.v_scales != nullptr) weights[n] = mul(weights[n], load(s.v_scales + (p + n) * kPanel));
-    Arithmetic::store_weights(logits, p + n, weights[n]);
+    if (row.v_scales != nullptr)
+      weights[n] = mul(weights[n], load(row.v_scales + (p + n) * kPanel));
+    Arithmetic::store_weights(row.at, p + n, weights[n]);
   }
   return sum;
 }
 
-/// The i-th row's logits become weights; its state follows.
+/// The logits of the unit's row r become weights; its state follows.
 template <class Arithmetic>
-void weigh_row(const AttendUnit& u, const AttendScratch& at, const StripTile& s, int64_t i,
+void weigh_row(const AttendUnit& u, const AttendScratch& at, int64_t r, const RowLogits& row,
                float largest) {
-  const int64_t r = s.row + i;
-  float* logits = s.logits + i * kTileStride;
   float* d = u.scratch + at.d + r * kPanel;
   if (largest > u.m[r]) {
     if (u.m[r] != -kInfinity) {  // else there is nothing yet
       float factor[kPanel];
       store(factor, exp2_vec(set1(u.m[r] - largest)));
-      rescale(factor[0], d, u.o + r * u.o_stride, u.o_stride);
+      rescale<Arithmetic>(factor[0], d, u.o + r * u.o_stride, u.o_stride);
     }
     u.m[r] = largest;
   }
   // Where every logit so far is -inf, no weight is: exp2(-inf - 0) = 0.
   const Vec m = set1(u.m[r] == -kInfinity ? 0 : u.m[r]);
   Vec sum = load(d);
-  int64_t p = s.first;
-  for (; p + 3 <= s.last; p += 4) sum = weigh_panels<Arithmetic, 4>(s, logits, p, m, sum);
-  for (; p <= s.last; ++p) sum = weigh_panels<Arithmetic, 1>(s, logits, p, m, sum);
+  int64_t p = row.first;
+  for (; p + 3 <= row.last; p += 4) sum = weigh_panels<Arithmetic, 4>(row, p, m, sum);
+  for (; p <= row.last; ++p) sum = weigh_panels<Arithmetic, 1>(row, p, m, sum);
   store(d, sum);
 }
 
@@ -338,7 +347,8 @@ void attend_strip(const AttendUnit& u, const AttendScratch& at, const StripCode&
   logits_of_tile(u, at, keys, s, largest);
   const bool last_tile = s.tile + u.tile >= u.end;
   for (int64_t i = 0; i < s.strip.rows; ++i) {
-    weigh_row<Arithmetic>(u, at, s, i, largest[i]);
+    weigh_row<Arithmetic>(u, at, s.row + i,
+                          {s.logits + i * kTileStride, s.first, s.last, s.v_scales}, largest[i]);
     // Row by row: all at once would be more than can be on its way.
     if (last_tile) ask_for_row(u, u.next_q, s, i), ask_for_row(u, u.out, s, i);
   }
@@ -366,6 +376,13 @@ const std::byte* q_row(const AttendUnit& u, int64_t token, int64_t head) {
   return u.q + element * static_cast<int64_t>(size_of(u.q_dtype));
 }
 
+/// The state of the unit's row r before any key.
+void clear_row(const AttendUnit& u, const AttendScratch& at, int64_t r) {
+  u.m[r] = -kInfinity;
+  store(u.scratch + at.d + r * kPanel, set1(0));
+  for (int64_t d = 0; d < u.o_stride; d += kPanel) store(u.o + r * u.o_stride + d, set1(0));
+}
+
 template <class Arithmetic>
 void begin_rows(const AttendUnit& u, const AttendScratch& at) {
   const int64_t width = round_up(u.k.head_dim, kPanel);
@@ -384,9 +401,7 @@ void begin_rows(const AttendUnit& u, const AttendScratch& at) {
         const int64_t in_group = strip.row + i - token * u.group;
         q[i] = Arithmetic::load_q(u, q_row(u, token, head * u.group + in_group),
                                   u.scratch + at.row + i * width);
-        u.m[r] = -kInfinity;
-        store(u.scratch + at.d + r * kPanel, set1(0));
-        for (int64_t d = 0; d < u.o_stride; d += kPanel) store(u.o + r * u.o_stride + d, set1(0));
+        clear_row(u, at, r);
       }
       kInterleave[static_cast<size_t>(strip.rows)](q, Arithmetic::q_floats(u),
                                                    u.scratch + at.q + first * u.k.head_dim);
@@ -444,6 +459,15 @@ void attend_head(const AttendUnit& u, const AttendScratch& at, PanelSource keys,
   }
 }
 
+/// The sums of weights, once all keys are done.
+void end_rows(const AttendUnit& u, const AttendScratch& at, int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r) {
+    u.d[r] = reduce_add(load(u.scratch + at.d + r * kPanel));
+    // A NaN logit never is the largest: a row of nothing else would pass for one that saw no key.
+    if (u.d[r] != u.d[r]) u.m[r] = u.d[r];
+  }
+}
+
 template <class Arithmetic>
 void attend(const AttendUnit& u) {
   const int64_t rows = u.heads * head_rows(u);
@@ -461,9 +485,5 @@ void attend(const AttendUnit& u) {
       attend_head<Arithmetic>(u, at, keys, values, here, after, head, tile);
     here = after;
   }
-  for (int64_t r = 0; r < rows; ++r) {
-    u.d[r] = reduce_add(load(u.scratch + at.d + r * kPanel));
-    // A NaN logit never is the largest: a row of nothing else would pass for one that saw no key.
-    if (u.d[r] != u.d[r]) u.m[r] = u.d[r];
-  }
+  end_rows(u, at, rows);
 }

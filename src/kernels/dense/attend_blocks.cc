@@ -142,6 +142,7 @@ class Run {
         make_unit(p_, b.request, first_head(b), piece.q_begin, b.tokens, room.masks.data());
     unit.heads = shape_.kv_heads;
     unit.tile = shape_.block.tile;
+    unit.block_rows = shape_.block.tokens * unit.group;
     unit.scratch = room.scratch;
     const int32_t cut = entry(item).cut;
     int64_t next = items_;

@@ -64,22 +64,12 @@ struct DotArithmetic {
     return row;
   }
 
-  /// P is rounded to 8 bits anyway: degree 4 on [0, 1] is within kExp2FastError, exact at integers
-  /// (1: the fraction of a tiny negative number, rounded).
   template <int N>
   static SG_INLINE void exp2(Vec (&x)[N]) {
-    constexpr int kFraction = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
-    Vec f[N], p[N];
-    for (int i = 0; i < N; ++i)
-      f[i].x = _mm512_reduce_ps(x[i].x, kFraction), p[i] = set1(kExp2FastPoly[0]);
-    for (int k = 1; k < kExp2FastTerms; ++k) {
-      for (int i = 0; i < N; ++i) p[i] = fma(p[i], f[i], set1(kExp2FastPoly[k]));
-    }
-    for (int i = 0; i < N; ++i) x[i].x = _mm512_scalef_ps(p[i].x, x[i].x);
+    exp2_fast(x);
   }
-
   static void store_weights(float* row, int64_t panel, Vec weights) {
-    const auto narrow = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(weights.x));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + panel * kPanel / 2), narrow);
+    store_weights_bf16(row, panel, weights);
   }
+  static Vec rescaled(Vec x) { return x; }
 };

@@ -14,6 +14,7 @@ namespace {
 #include "kernels/dense/strip.inl"
 #include "kernels/dense/panels.inl"
 #include "kernels/dense/attend.inl"
+#include "kernels/simd/fast_avx512.h"
 #include "kernels/dense/dot_bf16.inl"
 // clang-format on
 

@@ -22,6 +22,8 @@ struct Isa {
   void (*fold)(const FoldRows&);
   void (*finish)(const FinishRow&);
   void (*sum)(const SumRows&);
+  /// A product of tiles, of 1 to kAmxStripRows rows; null: there are no tiles.
+  void (*multiply)(const TileProduct&, int64_t rows) = nullptr;
 };
 
 // fp8 to f32, by its bits.
@@ -32,8 +34,11 @@ extern const Isa kGenericIsa;
 extern const Isa kAvx2Isa;
 extern const Isa kAvx512Isa;
 extern const Isa kAvx512Bf16Isa;  // fast where q, K and V are bf16, else as kAvx512Isa
+extern const Isa kAmxIsa;         // fast where tiles fit, else as kAvx512Bf16Isa
+extern const Isa kSoftAmxIsa;     // kAmxIsa's tiles in software, else as kGenericIsa
 
-/// By name; empty: the current default. Null if this machine does not have it.
+/// By name; empty: the current default. Null if this machine does not have it. Every machine has
+/// "amx_soft", though available_isas() does not tell it: it is there to be compared with.
 const Isa* find_isa(std::string_view name);
 /// input.isa: there is none of that name.
 Finding unknown_isa(std::string_view name);

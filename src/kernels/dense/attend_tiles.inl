@@ -1,0 +1,373 @@
+// The online softmax of a block of rows with products of bf16 tiles (AMX), for units whose q, K and
+// V are bf16. Included after attend.inl; `Tiles` multiplies: the processor (simd/tiles_amx.h), or
+// software with its bits (simd/tiles_soft.h).
+//
+// Logits are tiles of rows by a panel's tokens, over 32 dims a step: the cache's key panels are
+// read as they lie. Weighted values are tiles of rows by 16 dims, over 32 tokens a step: a value
+// panel has 16, so values are copied, once for all rows of a head. P is rounded to bf16; the sum of
+// weights sees it as it was.
+//
+// A key that a row does not see has weight 0, and what such terms add to a chain of the tile unit
+// is 0: a row's bits are its own. Only where a value is not finite (0 * inf is NaN) is it hidden
+// row by row. Subnormals become 0 wherever a sum meets a tile, so that it does not matter which
+// tiles other rows see.
+
+/// Tokens of a tile of weights, dims of a tile of q.
+constexpr int64_t kAmxKeys = 2 * kPanel;  // of a tile of weights
+constexpr int64_t kAmxTileBytes = int64_t{kAmxRows} * kAmxRowBytes;
+
+struct TileArithmetic {
+  template <int N>
+  static SG_INLINE void exp2(Vec (&x)[N]) {
+    exp2_fast(x);
+  }
+  static void store_weights(float* row, int64_t panel, Vec weights) {
+    store_weights_bf16(row, panel, weights);
+  }
+  static Vec rescaled(Vec x) { return flush_subnormals(x); }
+};
+
+/// Can tiles compute the unit? That follows from the call alone, not from how it is cut. Few rows
+/// leave most of a tile empty.
+bool fits_tiles(const AttendUnit& u) {
+  constexpr int32_t kLeastRows = 5;
+  const bool all_bf16 =
+      u.q_dtype == DType::kBF16 && u.k.dtype == DType::kBF16 && u.v.dtype == DType::kBF16;
+  return all_bf16 && u.block_rows >= kLeastRows && u.k.head_dim % kAmxKeys == 0 &&
+         u.v.head_dim % kPanel == 0;
+}
+
+/// A head's values of one tile of keys: [32 tokens][16 dims] a tile, [block of 32][head_dim / 16].
+struct ValueTiles {
+  std::byte* at = nullptr;
+  int64_t head_dim = 0;
+  uint32_t infinite = 0;  // bit b: block b has a value that is not finite
+
+  int64_t block_bytes() const { return head_dim / kPanel * kAmxTileBytes; }
+  std::byte* tile(int64_t block, int64_t dim) const {
+    return at + block * block_bytes() + dim / kPanel * kAmxTileBytes;
+  }
+};
+
+/// The largest magnitudes of bf16, of each place of a cache line: as integers.
+struct LargestOfLine {
+  uint16_t most[kAmxKeys] = {};
+
+  void take(const std::byte* line) {
+    uint16_t bits[kAmxKeys];
+    std::memcpy(bits, line, sizeof bits);
+    for (int i = 0; i < kAmxKeys; ++i) {
+      const auto magnitude = static_cast<uint16_t>(bits[i] & 0x7fffu);
+      most[i] = magnitude > most[i] ? magnitude : most[i];
+    }
+  }
+  bool finite() const {
+    constexpr uint16_t kInf = 0x7f80;
+    uint16_t largest = 0;
+    for (const uint16_t each : most) largest = each > largest ? each : largest;
+    return largest < kInf;
+  }
+};
+
+/// Token t (of 32) of a tile is 0.
+void clear_token(std::byte* tile, int64_t t) {
+  for (int64_t i = 0; i < kPanel; ++i)
+    std::memset(tile + t / 2 * kAmxRowBytes + i * 4 + t % 2 * 2, 0, 2);
+}
+
+/// Where a value panel of the cache has 16 dims of a pair of tokens, from its start.
+int64_t panel_line(int64_t head_dim, int64_t pair, int64_t dim) {
+  const int64_t first = dim / kValueBlockDims * kValueBlockDims;
+  const int64_t width = smaller(kValueBlockDims, head_dim - first);
+  return first * kPanel * 2 + pair * width * 4 + (dim - first) * 4;
+}
+
+template <class Tiles>
+class TileAttention {
+ public:
+  explicit TileAttention(const AttendUnit& u)
+      : u_(u),
+        rows_(head_rows(u)),
+        at_(attend_scratch(u.heads * rows_, u.k.head_dim, u.v.head_dim, u.tile)),
+        keys_(panel_source(u, true, true, false, u.scratch + at_.k)),
+        values_(panel_source(u, false, true, false, u.scratch + at_.v)) {}
+
+  void run() {
+    begin_rows();
+    int64_t tile = u_.begin / u_.tile * u_.tile;
+    TilePlaces here = tile_places(u_, tile);
+    for (; tile < u_.end; tile += u_.tile) {
+      const TilePlaces after = places_after(u_, tile);
+      for (int64_t head = 0; head < u_.heads; ++head) attend_head(here, after, head, tile);
+      here = after;
+    }
+    tiles_.release();
+    end_rows(u_, at_, u_.heads * rows_);
+  }
+
+ private:
+  /// Rows of a head over one tile of keys; panels first .. last are those that some row sees.
+  struct Strip {
+    int64_t row = 0, rows = 0, first = 0, last = -1;
+    float* logits = nullptr;  // [rows][kTileStride], later the weights as bf16
+
+    bool empty() const { return first > last; }
+  };
+  /// One head over one tile of keys.
+  struct HeadTile {
+    int64_t head, tile;
+    Panels keys;
+    NextPanels ahead;
+    ValueTiles values;
+  };
+
+  std::byte* q_rows() const { return reinterpret_cast<std::byte*>(u_.scratch + at_.q); }
+  int64_t q_bytes() const { return int64_t{u_.k.head_dim} * 2; }
+  int64_t token_of(int64_t row) const { return row / u_.group; }
+
+  void begin_rows() {
+    for (int64_t head = 0; head < u_.heads; ++head) {
+      for (int64_t i = 0; i < rows_; ++i) {
+        const int64_t r = head * rows_ + i;
+        std::memcpy(q_rows() + r * q_bytes(),
+                    q_row(u_, token_of(i), head * u_.group + i % u_.group),
+                    static_cast<size_t>(q_bytes()));
+        clear_row(u_, at_, r);
+      }
+    }
+  }
+
+  void attend_head(const TilePlaces& here, const TilePlaces& after, int64_t head, int64_t tile) {
+    keys_.kv = at_head(u_.k, head), values_.kv = at_head(u_.v, head);
+    const KvBounds bounds = {larger(u_.begin, tile), smaller(u_.end, tile + u_.tile)};
+    HeadTile h = {head, tile, {}, next_panels(u_, keys_, head, here.k, after.k), {}};
+    prepare_panels(u_, keys_, here.k, tile, bounds, head, &h.keys);
+    h.values = copy_values(here.v, next_panels(u_, values_, head, here.v, after.v), bounds, h);
+    // The weights of a strip are computed while the tile unit has the logits of the next one.
+    Strip now = strip_at(h, 0), next;
+    logits_of(h, now, [](int64_t, int64_t) {});
+    for (; now.row < rows_; now = next) {
+      next = strip_at(h, now.row + now.rows);
+      int64_t weighed = now.empty() ? now.rows : 0;
+      logits_of(h, next, [&](int64_t step, int64_t steps) {
+        for (; weighed * steps < now.rows * (step + 1) && weighed < now.rows; ++weighed)
+          weigh(h, now, weighed);
+      });
+      for (; weighed < now.rows; ++weighed) weigh(h, now, weighed);
+      if (!now.empty()) add_values(h, now);
+    }
+  }
+
+  Strip strip_at(const HeadTile& h, int64_t row) const {
+    Strip s;
+    s.row = row, s.rows = smaller(kAmxStripRows, rows_ - row);
+    if (s.rows <= 0) return s;
+    // Two strips are under way at once.
+    s.logits = u_.scratch + at_.logits + row / kAmxStripRows % 2 * kAmxStripRows * kTileStride;
+    int64_t begin = u_.end, end = 0;
+    for (int64_t token = token_of(row); token <= token_of(row + s.rows - 1); ++token) {
+      const KvBounds keys = token_keys(u_, token, h.tile);
+      if (keys.begin < keys.end) begin = smaller(begin, keys.begin), end = larger(end, keys.end);
+    }
+    if (begin < end) s.first = (begin - h.tile) / kPanel, s.last = (end - 1 - h.tile) / kPanel;
+    return s;
+  }
+
+  /// meanwhile(i, n) runs after the i-th of n steps.
+  template <class Meanwhile>
+  void logits_of(const HeadTile& h, const Strip& s, const Meanwhile& meanwhile) {
+    if (s.empty()) return;
+    tiles_.set_rows(s.rows);
+    const int64_t steps = u_.k.head_dim / kAmxKeys, pairs = (s.last - s.first) / 2 + 1;
+    const int64_t share_begin = s.row * (s.last - s.first + 1) / rows_,
+                  share_end = (s.row + s.rows) * (s.last - s.first + 1) / rows_;
+    for (int64_t i = 0; i < pairs; ++i) {
+      const int64_t p = s.first + 2 * i;
+      const bool two = p < s.last;
+      const TileProduct product = {q_rows() + (h.head * rows_ + s.row) * q_bytes(),
+                                   q_bytes(),
+                                   {h.keys.at[p], two ? h.keys.at[p + 1] : nullptr},
+                                   kAmxTileBytes,
+                                   steps,
+                                   s.logits + p * kPanel,
+                                   kTileStride,
+                                   false};
+      const auto between = [&](int64_t k) SG_INLINE_LAMBDA {
+        for (int64_t n = 0; n < (two ? 2 : 1); ++n) {
+          const int64_t at = p - s.first + n;
+          if (at >= share_begin && at < share_end) ask_ahead(h.ahead, p + n, k);
+        }
+        meanwhile(i * steps + k, pairs * steps);
+      };
+      two ? tiles_.template product<2>(product, between)
+          : tiles_.template product<1>(product, between);
+    }
+  }
+
+  /// Asks for the k-th tile of what is read after panel p.
+  static void ask_ahead(const NextPanels& next, int64_t p, int64_t k) {
+    if (next.places.at[p] == nullptr) return;
+    prefetch_row(next.places.at[p] + next.offset + k * kAmxTileBytes, kAmxTileBytes);
+  }
+
+  /// Scales logits of panels [first, end). Returns the largest.
+  Vec scale_logits(float* logits, int64_t first, int64_t end) const {
+    const Vec scale = set1(u_.scale);
+    Vec largest = set1(-kInfinity);
+    for (int64_t p = first; p < end; ++p) {
+      const Vec logit = mul(load(logits + p * kPanel), scale);
+      store(logits + p * kPanel, logit);
+      largest = max(largest, logit);
+    }
+    return largest;
+  }
+
+  /// The i-th row's logits become weights; its state follows.
+  void weigh(const HeadTile& h, const Strip& s, int64_t i) const {
+    const RowMask row = clipped(u_, token_of(s.row + i), h.tile);
+    const bool plain = u_.soft_cap == 0 && u_.mask_kind == CustomMask::Kind::kNone;
+    // Panels that the row sees whole
+    const auto within = [&](int64_t p) { return smaller(larger(p, s.first), s.last + 1); };
+    const int64_t from = plain ? within((row.begin - h.tile + kPanel - 1) / kPanel) : s.last + 1;
+    const int64_t to = plain ? larger(from, within((row.end - h.tile) / kPanel)) : s.last + 1;
+    float* logits = s.logits + i * kTileStride;
+    float largest = reduce_max(scale_logits(logits, from, to));
+    const auto partly = [&](int64_t first, int64_t end) {
+      if (first >= end) return;
+      scale_logits(logits, first, end);
+      const float most = mask_logits(u_, row, h.tile, first, end - 1, logits);
+      largest = most > largest ? most : largest;
+    };
+    partly(s.first, from);
+    partly(to, s.last + 1);
+    weigh_row<TileArithmetic>(u_, at_, h.head * rows_ + s.row + i,
+                              {logits, s.first, s.last, nullptr}, largest);
+    // The other half of a tile that begins or ends with half of its keys
+    if (s.first % 2 != 0) store_weights_bf16(logits, s.first - 1, set1(0));
+    if (s.last % 2 == 0) store_weights_bf16(logits, s.last + 1, set1(0));
+  }
+
+  ValueTiles copy_values(const PanelPlaces& places, const NextPanels& next, KvBounds keys,
+                         const HeadTile& h) const {
+    ValueTiles to = {reinterpret_cast<std::byte*>(u_.scratch + at_.v), u_.v.head_dim, 0};
+    const int64_t first = (keys.begin - h.tile) / kPanel, last = (keys.end - 1 - h.tile) / kPanel;
+    const int64_t offset = head_bytes(values_.kv, h.head), panels = last - first + 1;
+    for (int64_t p = first; p <= last; ++p) {
+      if (values_.ahead == AskAhead::kWhilePacking)
+        prefetch_rows(u_, false, h.tile, h.head * panels + p - first, u_.heads * panels);
+      if (next.places.at[p] != nullptr)
+        prefetch_row(next.places.at[p] + next.offset, int64_t{2} * kPanel * to.head_dim);
+      const std::byte* place = places.at[p] == nullptr ? nullptr : places.at[p] + offset;
+      if (!copy_panel(place, p, keys, h.tile, to)) to.infinite |= 1u << p / 2;
+    }
+    const auto clear_panel = [&](int64_t p) {
+      for (int64_t d = 0; d < to.head_dim; d += kPanel)
+        std::memset(to.tile(p / 2, d) + p % 2 * kAmxTileBytes / 2, 0, kAmxTileBytes / 2);
+    };
+    if (first % 2 != 0) clear_panel(first - 1);
+    if (last % 2 == 0) clear_panel(last + 1);
+    return to;
+  }
+
+  /// Are all values of the panel finite?
+  bool copy_panel(const std::byte* place, int64_t p, KvBounds keys, int64_t tile,
+                  const ValueTiles& to) const {
+    constexpr int64_t kPairs = kPanel / 2;
+    PanelRows rows = {};
+    if (values_.strided()) rows = rows_of_panel(u_, values_.kv, place, tile + p * kPanel, keys);
+    for (int64_t pair = 0; pair < kPairs; ++pair) {
+      for (int64_t d = 0; d < to.head_dim; d += kPanel) {
+        std::byte* line = to.tile(p / 2, d) + (p % 2 * kPairs + pair) * kAmxRowBytes;
+        if (values_.strided()) {
+          store_bits(line, bf16_pairs(rows.at[2 * pair] + d * 2, rows.at[2 * pair + 1] + d * 2));
+        } else {
+          std::memcpy(line, place + panel_line(to.head_dim, pair, d), kAmxRowBytes);
+        }
+      }
+    }
+    LargestOfLine largest;
+    for (int64_t d = 0; d < to.head_dim; d += kPanel) {
+      for (int64_t pair = 0; pair < kPairs; ++pair)
+        largest.take(to.tile(p / 2, d) + (p % 2 * kPairs + pair) * kAmxRowBytes);
+    }
+    return largest.finite();
+  }
+
+  /// In the order of the keys: blocks of finite values together, others row by row.
+  void add_values(const HeadTile& h, const Strip& s) {
+    for (int64_t block = s.first / 2, end = s.last / 2 + 1, next; block < end; block = next) {
+      next = block + 1;
+      if ((h.values.infinite >> block & 1) != 0) {
+        add_block_by_tokens(h, s, block);
+        continue;
+      }
+      while (next < end && (h.values.infinite >> next & 1) == 0) ++next;
+      add_rows(h, s, s.row, s.rows, {.block = block, .steps = next - block});
+    }
+  }
+
+  /// Blocks of weights, and their values: in `tiles`, or in one tile of 16 dims after the other.
+  struct Blocks {
+    int64_t block, steps;
+    const std::byte* dims = nullptr;  // of block 0, from dim `first_dim` on
+    int64_t first_dim = 0;
+  };
+
+  /// Rows [row, row + rows) of the head, of the strip's.
+  void add_rows(const HeadTile& h, const Strip& s, int64_t row, int64_t rows, const Blocks& b) {
+    tiles_.set_rows(rows);
+    const auto none = [](int64_t) {};
+    const int64_t end = b.dims == nullptr ? h.values.head_dim : b.first_dim + kPanel;
+    for (int64_t d = b.first_dim; d < end; d += 2 * kPanel) {
+      const bool two = d + kPanel < end;
+      const std::byte* first = b.dims == nullptr ? h.values.tile(b.block, d) : b.dims;
+      const TileProduct product = {
+          reinterpret_cast<const std::byte*>(s.logits + (row - s.row) * kTileStride) +
+              b.block * kAmxRowBytes,
+          kTileStride * static_cast<int64_t>(sizeof(float)),
+          {first, two ? first + kAmxTileBytes : nullptr},
+          h.values.block_bytes(),
+          b.steps,
+          u_.o + (h.head * rows_ + row) * u_.o_stride + d,
+          u_.o_stride,
+          true};
+      two ? tiles_.template product<2>(product, none) : tiles_.template product<1>(product, none);
+    }
+  }
+
+  /// Each token's rows onto the values that it sees, the others 0.
+  void add_block_by_tokens(const HeadTile& h, const Strip& s, int64_t block) {
+    for (int64_t row = s.row, next; row < s.row + s.rows; row = next) {
+      const int64_t token = token_of(row);
+      next = smaller((token + 1) * u_.group, s.row + s.rows);
+      const RowMask mask = clipped(u_, token, h.tile);
+      const int64_t key = h.tile + block * kAmxKeys;
+      const uint32_t seen = visible_bits(u_, mask, key) | visible_bits(u_, mask, key + kPanel)
+                                                              << kPanel;
+      for (int64_t d = 0; seen != 0 && d < h.values.head_dim; d += kPanel) {
+        alignas(64) std::byte tile[kAmxTileBytes];
+        std::memcpy(tile, h.values.tile(block, d), sizeof tile);
+        for (int64_t t = 0; t < kAmxKeys; ++t) {
+          if ((seen >> t & 1) == 0) clear_token(tile, t);
+        }
+        add_rows(h, s, row, next - row, {block, 1, tile, d});
+      }
+    }
+  }
+
+  const AttendUnit& u_;
+  const int64_t rows_;  // of a head
+  const AttendScratch at_;
+  PanelSource keys_, values_;
+  Tiles tiles_;
+};
+
+/// c = or += one product of `rows` rows, columns of both tiles of b or of the one there is.
+template <class Tiles>
+void multiply(const TileProduct& p, int64_t rows) {
+  Tiles tiles;
+  tiles.set_rows(rows);
+  const auto none = [](int64_t) {};
+  p.b[1] != nullptr ? tiles.template product<2>(p, none) : tiles.template product<1>(p, none);
+  tiles.release();
+}
