@@ -146,6 +146,18 @@ struct FinishRow {
   DType dtype = DType::kF32;  // f32, f16 or bf16
 };
 
+/// States of 16 rows to merge, side by side: part p of row i at [p * 16 + i].
+struct MergeRows {
+  const float* lse = nullptr;  // [num_parts, 16], none NaN; either infinity: no mass
+  int64_t num_parts = 0;
+  float to_base2 = 1;     // of a difference of LSEs
+  double of_natural = 1;  // base of the LSEs: of a natural logarithm
+  // Results
+  float* weights = nullptr;  // [num_parts, 16]
+  float* d = nullptr;        // [16]: their sum
+  float* merged = nullptr;   // [16]: the LSE of all parts; -inf: no mass
+};
+
 /// Elements f32, f16 or bf16, and what each counts.
 struct WeightedRow {
   const std::byte* at = nullptr;

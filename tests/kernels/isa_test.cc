@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "attn/lse.h"
 #include "core/choices.h"
 #include "core/float_formats.h"
 #include "kernels/isa/units.h"
@@ -66,6 +67,41 @@ TEST(Isa, EveryFp8CodeHasTheValueOfItsFormat) {
     EXPECT_EQ(std::bit_cast<uint32_t>(kE5M2Values[code]),
               std::bit_cast<uint32_t>(decode_float(code, kE5M2Format)));
   }
+}
+
+/// Sixteen rows side by side as one row after the other.
+template <LseBase Base>
+void expect_merged_as_alone(double of_natural, float to_base2) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  Rng rng(6);
+  for (size_t parts = 1; parts <= 5; ++parts) {
+    for (int round = 0; round < 40; ++round) {
+      std::vector<float> lse(parts * kPanel), weights(lse.size());
+      for (float& x : lse)
+        x = rng.below(5) == 0 ? (rng.below(2) ? kInf : -kInf)
+                              : std::ldexp(rng.signed_unit(), round % 9);
+      for (std::string_view isa : available_isas()) {
+        float d[kPanel], merged[kPanel];
+        find_isa(isa)->merge({lse.data(), static_cast<int64_t>(parts), to_base2, of_natural,
+                              weights.data(), d, merged});
+        for (size_t i = 0; i < kPanel; ++i) {
+          std::vector<SoftmaxState<Base>> states;
+          for (size_t p = 0; p < parts; ++p)
+            states.push_back(SoftmaxState<Base>::from_lse(lse[p * kPanel + i]));
+          std::vector<float> alone(parts);
+          const SoftmaxState<Base> all = merge<Base>(states, alone);
+          for (size_t p = 0; p < parts; ++p) ASSERT_EQ(weights[p * kPanel + i], alone[p]) << isa;
+          ASSERT_EQ(d[i], all.d) << isa;
+          ASSERT_EQ(merged[i], lse_of<Base>(all)) << isa;
+        }
+      }
+    }
+  }
+}
+
+TEST(Isa, StatesOfRowsAreMergedWithTheBitsOfOneRow) {
+  expect_merged_as_alone<LseBase::kNatural>(1, static_cast<float>(kLog2E));
+  expect_merged_as_alone<LseBase::kLog2>(kLog2E, 1);
 }
 
 /// A row of every length up to two vectors and more, of parts of each type into each type.

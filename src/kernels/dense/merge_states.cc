@@ -1,5 +1,7 @@
 #include "kernels/dense/merge_states.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "core/float_formats.h"
@@ -23,18 +25,94 @@ ConstTensorView slice_axis1(const ConstTensorView& t, int64_t index) {
   return r;
 }
 
+/// Merges heads of rows, sixteen at a time. One a thread.
 template <LseBase Base>
-void merge_row(const StateViews<Base>& call, const Isa& isa, int64_t row, int64_t head,
-               StateMerger<Base>& merger) {
-  merger.clear();
-  for (size_t i = 0; i < call.v.size(); ++i) {
-    const float lse = load_float(call.s[i].at(row, head), DType::kF32, 0);
-    merger.add(SoftmaxState<Base>::from_lse(lse), call.v[i].at(row, head), call.v[i].dtype);
+class RowMerger {
+ public:
+  RowMerger(const StateViews<Base>& call, const Isa& isa)
+      : call_(call),
+        isa_(isa),
+        heads_(call.out.shape[1]),
+        lse_(call.v.size() * kPanel),
+        weights_(lse_.size()),
+        parts_(call.v.size()),
+        alone_(static_cast<int64_t>(call.v.size())) {}
+
+  /// Pairs [begin, end) of a row and a head, in the order row * heads + head; kPanel at most.
+  void merge(int64_t begin, int64_t end) {
+    const int64_t count = end - begin;
+    for (int64_t i = 0; i < kPanel; ++i) at_[i] = i == 0 ? pair_at(begin) : after(at_[i - 1]);
+    for (int64_t i = count; i < kPanel; ++i) at_[i] = at_[0];  // for a whole vector
+    bool nan = false;
+    for (size_t p = 0; p < call_.s.size(); ++p) {
+      for (int64_t i = 0; i < kPanel; ++i) {
+        const float lse = load_float(call_.s[p].at(at_[i].row, at_[i].head), DType::kF32, 0);
+        lse_[p * kPanel + static_cast<size_t>(i)] = lse;
+        nan = nan || std::isnan(lse);
+      }
+    }
+    float d[kPanel], merged[kPanel];
+    if (!nan) {
+      isa_.merge(
+          {lse_.data(), std::ssize(call_.s), kToBase2, kOfNatural, weights_.data(), d, merged});
+    }
+    for (int64_t i = 0; i < count; ++i)
+      nan ? merge_alone(at_[i]) : write(at_[i], i, d[i], merged[i]);
   }
-  const SoftmaxState<Base> merged = merger.merge();
-  merger.write(isa, 1, merged.d, call.out.shape[2], call.out.at(row, head), call.out.dtype);
-  if (call.lse.defined()) store_float(call.lse.at(row, head), DType::kF32, 0, lse_of<Base>(merged));
-}
+
+ private:
+  static constexpr double kOfNatural = Base == LseBase::kLog2 ? kLog2E : 1;
+  static constexpr float kToBase2 = Base == LseBase::kLog2 ? 1.f : static_cast<float>(kLog2E);
+
+  struct Pair {
+    int64_t row = 0, head = 0;
+  };
+  Pair pair_at(int64_t pair) const { return {pair / heads_, pair % heads_}; }
+  Pair after(Pair p) const {
+    return p.head + 1 < heads_ ? Pair{p.row, p.head + 1} : Pair{p.row + 1, 0};
+  }
+
+  void write(const Pair& pair, int64_t i, float d, float merged) {
+    const auto [row, head] = pair;
+    int64_t full = 0;
+    for (size_t p = 0; p < call_.v.size(); ++p) {
+      const size_t at = p * kPanel + static_cast<size_t>(i);
+      if (std::isinf(lse_[at])) continue;
+      parts_[static_cast<size_t>(full++)] = {call_.v[p].at(row, head), call_.v[p].dtype,
+                                             weights_[at]};
+    }
+    const int64_t count = call_.out.shape[2];
+    if (full == 0) {
+      std::memset(call_.out.at(row, head), 0,
+                  static_cast<size_t>(count) * size_of(call_.out.dtype));
+    } else {
+      isa_.sum({parts_.data(), full, count, 1, d, call_.out.at(row, head), call_.out.dtype});
+    }
+    if (call_.lse.defined()) store_float(call_.lse.at(row, head), DType::kF32, 0, merged);
+  }
+
+  /// With a NaN among them: which one a row keeps depends on the order of its states.
+  void merge_alone(const Pair& pair) {
+    const auto [row, head] = pair;
+    alone_.clear();
+    for (size_t p = 0; p < call_.v.size(); ++p) {
+      const float lse = load_float(call_.s[p].at(row, head), DType::kF32, 0);
+      alone_.add(SoftmaxState<Base>::from_lse(lse), call_.v[p].at(row, head), call_.v[p].dtype);
+    }
+    const SoftmaxState<Base> merged = alone_.merge();
+    alone_.write(isa_, 1, merged.d, call_.out.shape[2], call_.out.at(row, head), call_.out.dtype);
+    if (call_.lse.defined())
+      store_float(call_.lse.at(row, head), DType::kF32, 0, lse_of<Base>(merged));
+  }
+
+  const StateViews<Base>& call_;
+  const Isa& isa_;
+  const int64_t heads_;
+  Pair at_[kPanel];
+  std::vector<float> lse_, weights_;  // [states, kPanel]
+  std::vector<WeightedRow> parts_;
+  StateMerger<Base> alone_;
+};
 
 }  // namespace
 
@@ -78,14 +156,16 @@ StateViews<Base> StateViews<Base>::of(const MergeState<Base>& call) {
 
 template <LseBase Base>
 void merge_states_kernel(const StateViews<Base>& call) {
-  const int64_t rows = call.out.shape[0], heads = call.out.shape[1];
-  const int threads = team_size(call.options.num_threads, rows);
-  const Isa& isa = *find_isa(call.options.isa);
-  std::vector<StateMerger<Base>> mergers;
-  for (int i = 0; i < threads; ++i) mergers.emplace_back(static_cast<int64_t>(call.v.size()));
-  parallel_for(rows, threads, [&](int64_t row, int thread) {
-    for (int64_t head = 0; head < heads; ++head)
-      merge_row(call, isa, row, head, mergers[static_cast<size_t>(thread)]);
+  constexpr int64_t kChunk = 16 * kPanel;  // pairs that a thread takes at once
+  const int64_t pairs = call.out.shape[0] * call.out.shape[1];
+  const int64_t chunks = (pairs + kChunk - 1) / kChunk;
+  const int threads = team_size(call.options.num_threads, chunks);
+  std::vector<RowMerger<Base>> mergers;
+  for (int i = 0; i < threads; ++i) mergers.emplace_back(call, *find_isa(call.options.isa));
+  parallel_for(chunks, threads, [&](int64_t chunk, int thread) {
+    const int64_t end = std::min(pairs, (chunk + 1) * kChunk);
+    for (int64_t begin = chunk * kChunk; begin < end; begin += kPanel)
+      mergers[static_cast<size_t>(thread)].merge(begin, std::min(end, begin + kPanel));
   });
 }
 

@@ -48,14 +48,89 @@ void finish(const FinishRow& f) {
   }
 }
 
-void sum(const SumRows& s) {
-  const Vec weight = set1(s.weight), d = set1(s.d);
-  for (int64_t i = 0; i < s.count; i += kPanel) {
-    Vec x = set1(0);
-    for (int64_t p = 0; p < s.num_parts; ++p) {
-      const WeightedRow& part = s.parts[p];
-      x = add(x, mul(set1(part.weight), load_part(part.at, part.dtype, i, s.count)));
+/// log_portable (attn/lse.h) of a normal number, without a branch: its bits.
+SG_INLINE double log_of(float x) {
+  constexpr int64_t kExponentBits = 52, kHalf = 1022;  // the exponent of [0.5, 1)
+  constexpr int64_t kFraction = (int64_t{1} << kExponentBits) - 1;
+  const auto bits = std::bit_cast<int64_t>(static_cast<double>(x));
+  const double half = std::bit_cast<double>((bits & kFraction) | kHalf << kExponentBits);
+  const bool low = half < 0.70710678118654752440;
+  const double m = low ? half * 2 : half;
+  const auto exponent = static_cast<int32_t>((bits >> kExponentBits) - kHalf) - (low ? 1 : 0);
+  const double t = (m - 1) / (m + 1), t2 = t * t;
+  double sum = 0;
+  for (int k = 21; k >= 3; k -= 2) sum = (sum + 1.0 / k) * t2;
+  return 2 * t * (1 + sum) + exponent * kLn2;
+}
+
+/// Element by element as attn/lse.h has it for one row.
+void merge(const MergeRows& r) {
+  const Vec none = set1(-kInfinity), zero = set1(0);
+  const auto empty = [&](int64_t p) {
+    uint32_t bits = 0;
+    for (int i = 0; i < kPanel; ++i) {
+      const float lse = r.lse[p * kPanel + i];
+      bits |= (lse == kInfinity || lse == -kInfinity ? 1u : 0u) << i;
     }
-    store_part(s.out, s.dtype, i, s.count, div(mul(weight, x), d));
+    return bits;
+  };
+  Vec m = none;
+  for (int64_t p = 0; p < r.num_parts; ++p)
+    m = max(select(empty(p), none, load(r.lse + p * kPanel)), m);
+  Vec d = zero;
+  for (int64_t p = 0; p < r.num_parts; ++p) {
+    const Vec weight = exp2_vec(mul(sub(load(r.lse + p * kPanel), m), set1(r.to_base2)));
+    const Vec counted = select(empty(p), zero, weight);
+    store(r.weights + p * kPanel, counted);
+    d = add(d, counted);
   }
+  store(r.d, d);
+  float largest[kPanel];
+  store(largest, m);
+  for (int i = 0; i < kPanel; ++i) {
+    const double lse = static_cast<double>(largest[i]) + log_of(r.d[i]) * r.of_natural;
+    r.merged[i] = largest[i] == -kInfinity ? -kInfinity : static_cast<float>(lse);
+  }
+}
+
+/// load(part, i), store(i, x): elements i to i + 15.
+template <class Load, class Store>
+SG_INLINE void sum_vectors(const SumRows& s, int64_t begin, int64_t end, const Load& load_vec,
+                           const Store& store_vec) {
+  const Vec weight = set1(s.weight), d = set1(s.d);
+  for (int64_t i = begin; i < end; i += kPanel) {
+    Vec x = set1(0);
+    for (int64_t p = 0; p < s.num_parts; ++p)
+      x = add(x, mul(set1(s.parts[p].weight), load_vec(s.parts[p], i)));
+    store_vec(i, div(mul(weight, x), d));
+  }
+}
+
+/// Whole vectors where all parts are of one type: code of its own. Returns where it ends.
+template <DType kType>
+int64_t sum_of_one_type(const SumRows& s) {
+  const int64_t end = s.count / kPanel * kPanel;
+  const auto size = static_cast<int64_t>(size_of(kType));
+  sum_vectors(
+      s, 0, end,
+      [&](const WeightedRow& part, int64_t i)
+          SG_INLINE_LAMBDA { return load16(part.at + i * size, kType); },
+      [&](int64_t i, Vec x) SG_INLINE_LAMBDA { store_narrow(s.out + i * size, kType, x); });
+  return end;
+}
+
+void sum(const SumRows& s) {
+  bool one_type = true;
+  for (int64_t p = 0; p < s.num_parts; ++p) one_type = one_type && s.parts[p].dtype == s.dtype;
+  int64_t begin = 0;
+  if (one_type) {
+    begin = s.dtype == DType::kF32   ? sum_of_one_type<DType::kF32>(s)
+            : s.dtype == DType::kF16 ? sum_of_one_type<DType::kF16>(s)
+                                     : sum_of_one_type<DType::kBF16>(s);
+  }
+  sum_vectors(
+      s, begin, s.count,
+      [&](const WeightedRow& part, int64_t i)
+          SG_INLINE_LAMBDA { return load_part(part.at, part.dtype, i, s.count); },
+      [&](int64_t i, Vec x) SG_INLINE_LAMBDA { store_part(s.out, s.dtype, i, s.count, x); });
 }

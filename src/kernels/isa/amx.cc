@@ -22,6 +22,7 @@ namespace {
 void attend_exact(const AttendUnit& unit) { kAvx512Isa.attend(unit); }
 void fold_rows(const FoldRows& rows) { kAvx512Isa.fold(rows); }
 void finish_row(const FinishRow& row) { kAvx512Isa.finish(row); }
+void merge_rows(const MergeRows& rows) { kAvx512Isa.merge(rows); }
 void sum_rows(const SumRows& rows) { kAvx512Isa.sum(rows); }
 
 void attend_fast(const AttendUnit& unit) {
@@ -30,7 +31,7 @@ void attend_fast(const AttendUnit& unit) {
 
 }  // namespace
 
-const Isa kAmxIsa = {"amx",      attend_exact, attend_fast,       fold_rows,
-                     finish_row, sum_rows,     multiply<AmxTiles>};
+const Isa kAmxIsa = {"amx",      attend_exact, attend_fast, fold_rows,
+                     finish_row, merge_rows,   sum_rows,    multiply<AmxTiles>};
 
 }  // namespace shadowgraph

@@ -22,6 +22,7 @@ namespace {
 void attend_exact(const AttendUnit& unit) { kGenericIsa.attend(unit); }
 void fold_rows(const FoldRows& rows) { kGenericIsa.fold(rows); }
 void finish_row(const FinishRow& row) { kGenericIsa.finish(row); }
+void merge_rows(const MergeRows& rows) { kGenericIsa.merge(rows); }
 void sum_rows(const SumRows& rows) { kGenericIsa.sum(rows); }
 
 void attend_fast(const AttendUnit& unit) {
@@ -30,7 +31,7 @@ void attend_fast(const AttendUnit& unit) {
 
 }  // namespace
 
-const Isa kSoftAmxIsa = {"amx_soft", attend_exact, attend_fast,        fold_rows,
-                         finish_row, sum_rows,     multiply<SoftTiles>};
+const Isa kSoftAmxIsa = {"amx_soft", attend_exact, attend_fast, fold_rows,
+                         finish_row, merge_rows,   sum_rows,    multiply<SoftTiles>};
 
 }  // namespace shadowgraph

@@ -18,6 +18,7 @@ namespace {
 // clang-format on
 }  // namespace
 
-const Isa kAvx2Isa = {"avx2", attend<ExactArithmetic>, attend<ExactArithmetic>, fold, finish, sum};
+const Isa kAvx2Isa = {"avx2", attend<ExactArithmetic>, attend<ExactArithmetic>, fold, finish, merge,
+                      sum};
 
 }  // namespace shadowgraph

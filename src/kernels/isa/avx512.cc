@@ -18,7 +18,7 @@ namespace {
 // clang-format on
 }  // namespace
 
-const Isa kAvx512Isa = {"avx512", attend<ExactArithmetic>, attend<ExactArithmetic>, fold, finish,
-                        sum};
+const Isa kAvx512Isa = {
+    "avx512", attend<ExactArithmetic>, attend<ExactArithmetic>, fold, finish, merge, sum};
 
 }  // namespace shadowgraph

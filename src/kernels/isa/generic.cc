@@ -17,7 +17,7 @@ namespace {
 // clang-format on
 }  // namespace
 
-const Isa kGenericIsa = {"generic", attend<ExactArithmetic>, attend<ExactArithmetic>, fold, finish,
-                         sum};
+const Isa kGenericIsa = {
+    "generic", attend<ExactArithmetic>, attend<ExactArithmetic>, fold, finish, merge, sum};
 
 }  // namespace shadowgraph

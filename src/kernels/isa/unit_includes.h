@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "attn/exp2_poly.h"
+#include "attn/lse.h"
 #include "kernels/isa/units.h"
 #include "kernels/unit.h"
 

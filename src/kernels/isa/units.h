@@ -13,14 +13,15 @@ struct Finding;
 
 using AttendFn = void (*)(const AttendUnit&);
 
-/// One instruction set. attend is portable arithmetic; attend_fast may be the same. fold, finish
-/// and sum give the same bits everywhere.
+/// One instruction set. attend is portable arithmetic; attend_fast may be the same. fold, finish,
+/// merge and sum give the same bits everywhere.
 struct Isa {
   std::string_view name;
   AttendFn attend;
   AttendFn attend_fast;
   void (*fold)(const FoldRows&);
   void (*finish)(const FinishRow&);
+  void (*merge)(const MergeRows&);
   void (*sum)(const SumRows&);
   /// A product of tiles, of 1 to kAmxStripRows rows; null: there are no tiles.
   void (*multiply)(const TileProduct&, int64_t rows) = nullptr;
