@@ -19,7 +19,7 @@ constexpr int kMostCalls = 10'000;
 constexpr int kTriesPerRound = 3;  // rounds that are tried for each that is wanted
 constexpr int kSeriesRounds = 5;
 
-size_t at(Probe probe) { return static_cast<size_t>(probe); }
+size_t index_of(Probe probe) { return static_cast<size_t>(probe); }
 
 /// Why a shape cannot run here; empty: it can.
 std::string why_not(const Shape& shape) {
@@ -42,8 +42,9 @@ double median_of(const std::vector<Round>& rounds, Value value) {
 ProbeFigures medians_of(const std::vector<Round>& rounds) {
   ProbeFigures medians;
   for (const Probe probe : kAllProbes) {
-    if (!rounds[0].probes[at(probe)]) continue;
-    medians[at(probe)] = median_of(rounds, [&](const Round& r) { return *r.probes[at(probe)]; });
+    if (!rounds[0].probes[index_of(probe)]) continue;
+    medians[index_of(probe)] =
+        median_of(rounds, [&](const Round& r) { return *r.probes[index_of(probe)]; });
   }
   return medians;
 }
@@ -80,7 +81,7 @@ std::string void_reason(const Row& row, const std::vector<Round>& rounds, const 
   std::string why = below_floor(Probe::kFmaPeak, probes, facts);
   if (!why.empty()) return why;
   const double share = median_of(rounds, [&](const Round& r) {
-    return flop_of(row.shape) / r.seconds[1] / *r.probes[at(Probe::kFmaPeak)];
+    return flop_of(row.shape) / r.seconds[1] / *r.probes[index_of(Probe::kFmaPeak)];
   });
   if (share >= row.of.peer_floor) return "";
   return fmt::format("{} over fma_peak is {:.2f}, below its floor of {:.2f}", row.of.peer, share,
@@ -213,7 +214,8 @@ Rounds Bench::measure(int threads, int rounds, std::vector<Contestant>& contesta
 void Bench::fill_figures(const Row& row, const std::vector<Round>& rounds, BenchRow* out) {
   const ProbeFigures probes = medians_of(rounds);
   for (const Probe probe : kAllProbes) {
-    if (probes[at(probe)]) out->probes.emplace_back(name_of(probe), *probes[at(probe)] * 1e-9);
+    if (probes[index_of(probe)])
+      out->probes.emplace_back(name_of(probe), *probes[index_of(probe)] * 1e-9);
   }
   const double seconds = median_of(rounds, [](const Round& r) { return r.seconds[0]; });
   out->ms = seconds * 1e3;
@@ -292,8 +294,8 @@ Status Bench::run(const Series& series, std::vector<SeriesPoint>* points) {
     const ProbeFigures medians = history_.medians(c.threads());
     const bool is_limit = below_floor(limit, medians, probes_.facts(c.threads())).empty();
     const double work = counts_bytes(limit) ? kv_bytes_of(shape) : flop_of(shape);
-    points->push_back(
-        {shape.kv_len, median(seconds) * 1e3, is_limit ? work / *medians[at(limit)] * 1e3 : 0});
+    points->push_back({shape.kv_len, median(seconds) * 1e3,
+                       is_limit ? work / *medians[index_of(limit)] * 1e3 : 0});
   }
   return {};
 }
@@ -307,9 +309,9 @@ std::vector<BenchProbe> Bench::probes() {
       BenchProbe& p = list.emplace_back();
       p.name = name_of(probe);
       p.threads = threads;
-      p.variant = facts.choices[at(probe)].variant;
+      p.variant = facts.choices[index_of(probe)].variant;
       p.void_reason = below_floor(probe, medians, facts);
-      const auto& figure = medians[at(probe)];
+      const auto& figure = medians[index_of(probe)];
       if (figure) (counts_bytes(probe) ? p.gbps : p.gflops) = *figure * 1e-9;
     }
   }

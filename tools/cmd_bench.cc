@@ -2,12 +2,14 @@
 #include <filesystem>
 #include <memory>
 
+#include "bench/compare.h"
 #include "bench/machine.h"
 #include "bench/plots.h"
 #include "bench/run_rows.h"
 #include "bench/team.h"
 #include "cli.h"
 #include "io/file.h"
+#include "report/read.h"
 
 namespace shadowgraph::cli {
 namespace {
@@ -19,7 +21,8 @@ struct BenchCommand {
   Common common;
   std::vector<std::string> rows = {"all"};
   int rounds = 7;
-  std::string plot;  // a folder; empty: none
+  std::string plot;           // a folder; empty: none
+  std::string against, from;  // reports of an older run, and of the newer one instead of a run
   bool list = false;
 };
 
@@ -28,6 +31,8 @@ constexpr char kBenchExamples[] =
     "  shadowgraph bench --rows 'decode_*,prefill_f32_2048'\n"
     "  shadowgraph bench --list                      the rows and what they show\n"
     "  shadowgraph bench --format json --output bench.json --plot plots\n"
+    "  shadowgraph bench --against old.json          run, and say which rows lost\n"
+    "  shadowgraph bench --against old.json --from new.json\n"
     "A row is one call's speed over a limit of this machine, a peer, or itself: the probes, the "
     "engine and the peer run\n"
     "in turn in every round, the ratio is taken within the round, and the row is the median over "
@@ -140,44 +145,81 @@ void plot(Bench& bench, const BenchCommand& options, Steps& steps, Report* repor
   }
 }
 
-int run_with(BenchCommand& options) {
-  apply(options.common);
-  const auto rows = chosen_rows(options);
-  if (options.list) return finish(row_list(rows), options.common);
-  if (!options.plot.empty()) check_folder("--plot", options.plot);
+/// Measures the rows, and the plots' series. *unwritten: a plot that could not be written.
+Report measure(const BenchCommand& options, const std::vector<const Row*>& rows,
+               std::optional<OutputError>* unwritten) {
   const auto start = std::chrono::steady_clock::now();
   catch_interrupts();
   Report report = start_report("bench", options.common);
   report.threads = threads_of(options.common);
   report.bench.emplace().machine = bench::describe_machine();
-  std::optional<OutputError> lost;  // a plot; said when the report is out
-  {
-    Steps steps(options, rows.size());
-    Bench bench({.rounds = options.rounds,
-                 .threads = report.threads,
-                 .seed = options.common.seed,
-                 .arith = options.common.arith,
-                 .flags = flags_of(options.common),
-                 .stop = &interrupted()});
-    for (const Row* row : rows) {
-      if (interrupted()) break;
-      const Status status = bench.run(*row, &*report.bench);
-      for (const Finding& f : status.findings()) report.findings.push_back(f);
-      const bool judged = report.bench->rows.back().rounds > 0 || !status.ok();
-      ++(judged ? report.cases : report.skipped);
-      steps.add(report);
-    }
-    try {
-      if (!options.plot.empty()) plot(bench, options, steps, &report);
-    } catch (const OutputError& error) {
-      lost = error;
-    }
-    report.bench->probes = bench.probes();
+  Steps steps(options, rows.size());
+  Bench bench({.rounds = options.rounds,
+               .threads = report.threads,
+               .seed = options.common.seed,
+               .arith = options.common.arith,
+               .flags = flags_of(options.common),
+               .stop = &interrupted()});
+  for (const Row* row : rows) {
+    if (interrupted()) break;
+    const Status status = bench.run(*row, &*report.bench);
+    for (const Finding& f : status.findings()) report.findings.push_back(f);
+    const bool judged = report.bench->rows.back().rounds > 0 || !status.ok();
+    ++(judged ? report.cases : report.skipped);
+    steps.add(report);
   }
+  try {
+    if (!options.plot.empty()) plot(bench, options, steps, &report);
+  } catch (const OutputError& error) {
+    *unwritten = error;
+  }
+  report.bench->probes = bench.probes();
   report.interrupted = interrupted();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+/// A report of bench from a file. Not ok: what is wrong with the file.
+Status read_run(const std::string& path, Report* report) {
+  Status status = read_report(path, report);
+  if (status.ok() && !report->bench)
+    status.add(file_finding("io.report", path, "verb", "bench", report->verb));
+  return status;
+}
+
+/// Leaves what --rows names.
+void keep_rows(const std::vector<const Row*>& rows, BenchReport* report) {
+  std::erase_if(report->rows, [&](const BenchRow& r) {
+    return std::ranges::none_of(rows, [&](const Row* row) { return row->id == r.shape; });
+  });
+}
+
+int run_with(BenchCommand& options) {
+  apply(options.common);
+  const auto rows = chosen_rows(options);
+  if (options.list) return finish(row_list(rows), options.common);
+  if (!options.plot.empty()) check_folder("--plot", options.plot);
+  if (!options.from.empty() && options.against.empty())
+    throw UsageError("--from is a run to compare: it needs --against");
+  Report old_run, report;
+  Status read;  // before any time is spent
+  if (!options.against.empty()) read.add(read_run(options.against, &old_run));
+  if (!options.from.empty()) read.add(read_run(options.from, &report));
+  if (!read.ok()) {
+    report = start_report("bench", options.common);
+    report.bad_input = true;
+    report.findings.assign(read.findings().begin(), read.findings().end());
+    return finish(report, options.common);
+  }
+  std::optional<OutputError> unwritten;  // said when the report is out
+  if (options.from.empty()) {
+    report = measure(options, rows, &unwritten);
+  } else {
+    keep_rows(rows, &*report.bench);
+  }
+  if (!options.against.empty()) bench::compare_with(old_run, options.against, &report);
   const int code = finish(report, options.common);
-  if (lost) throw *lost;
+  if (unwritten) throw *unwritten;
   return code;
 }
 
@@ -193,9 +235,15 @@ Verb add_bench(CLI::App& app) {
   command.number(
       "--rounds", options->rounds, 1, 1000,
       "Quiet rounds wanted of each row (default 7); up to three times as many are tried");
-  command.text("--plot", options->plot,
-               "Also write plots (SVG) into this folder: share of the limit, time against length",
-               "DIR");
+  const Option plot = command.text(
+      "--plot", options->plot,
+      "Also write plots (SVG) into this folder: share of the limit, time against length", "DIR");
+  command.text("--against", options->against,
+               "Compare with this older JSON report: a row that is lost is a finding", "FILE");
+  command
+      .text("--from", options->from,
+            "With --against: compare this JSON report instead of running anything", "FILE")
+      .excludes(plot);
   command.flag("--list", options->list, "List the rows instead");
   add_max_findings(command, options->common);
   add_common_options(command, options->common);
