@@ -130,7 +130,7 @@ std::optional<double> ratio_of(const Row& row, const ProbeFigures& probes,
   const double flop = flop_of(row.shape), bytes = kv_bytes_of(row.shape);
   switch (of.measure) {
     case Measure::kProbe: {
-      const auto& figure = probes[static_cast<size_t>(of.probe)];
+      const std::optional<double> figure = limit_of(of.probe, probes);
       if (!figure) return {};
       return (counts_bytes(of.probe) ? bytes : flop) / seconds[0] / *figure;
     }

@@ -20,7 +20,7 @@ struct Base {
 
 /// How a row's ratio is made.
 enum class Measure : uint8_t {
-  kProbe,  // bytes/s or flop/s over the probe's figure
+  kProbe,  // bytes/s or flop/s over the limit that the probe names (probes_of_limit)
   kPeer,   // the peer's time over ours
   kSpeed,  // flop/s over the base's
   kRate,   // bytes/s over the base's

@@ -76,7 +76,7 @@ std::string Bench::why_not(const Row& row) const {
 
 std::string void_reason(const Row& row, const std::vector<Round>& rounds, const ProbeFacts& facts) {
   const ProbeFigures probes = medians_of(rounds);
-  if (row.of.measure == Measure::kProbe) return below_floor(row.of.probe, probes, facts);
+  if (row.of.measure == Measure::kProbe) return limit_below_floor(row.of.probe, probes, facts);
   if (row.of.measure != Measure::kPeer || row.of.peer_floor == 0) return "";
   std::string why = below_floor(Probe::kFmaPeak, probes, facts);
   if (!why.empty()) return why;
@@ -292,10 +292,10 @@ Status Bench::run(const Series& series, std::vector<SeriesPoint>* points) {
                         : shape.fast_arith ? Probe::kBf16Peak
                                            : Probe::kFmaPeak;
     const ProbeFigures medians = history_.medians(c.threads());
-    const bool is_limit = below_floor(limit, medians, probes_.facts(c.threads())).empty();
+    const bool is_limit = limit_below_floor(limit, medians, probes_.facts(c.threads())).empty();
     const double work = counts_bytes(limit) ? kv_bytes_of(shape) : flop_of(shape);
     points->push_back({shape.kv_len, median(seconds) * 1e3,
-                       is_limit ? work / *medians[index_of(limit)] * 1e3 : 0});
+                       is_limit ? work / *limit_of(limit, medians) * 1e3 : 0});
   }
   return {};
 }
