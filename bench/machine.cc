@@ -8,11 +8,15 @@
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "bench/contention.h"
 #include "bench/team.h"
+#include "bench/units/best.h"
+#include "shadowgraph/attention/attention.h"
 
 namespace shadowgraph::bench {
 namespace {
@@ -47,6 +51,13 @@ std::vector<Cache> caches_of(const std::filesystem::path& sys, int cpu) {
     if (!cache.level.empty() && cache.type != "Instruction") caches.push_back(std::move(cache));
   }
   return caches;
+}
+
+/// "generic, avx2; not here: avx512"
+std::string isas() {
+  const std::vector<std::string> missing = missing_isas();
+  return fmt::format("{}{}{}", fmt::join(available_isas(), ", "),
+                     missing.empty() ? "" : "; not here: ", fmt::join(missing, ", "));
 }
 
 /// "L1d 32K, L2 1024K, L3 32768K" of the first CPU.
@@ -145,6 +156,21 @@ Topology read_topology(const std::filesystem::path& sys, const std::vector<int>&
   return t;
 }
 
+const std::vector<std::string>& built_isas() {
+  static const std::vector<std::string> names = [] {
+    std::istringstream list(SG_BENCH_ISAS);
+    return std::vector<std::string>(std::istream_iterator<std::string>(list), {});
+  }();
+  return names;
+}
+
+std::vector<std::string> missing_isas() {
+  std::vector<std::string> missing;
+  for (const std::string& isa : built_isas())
+    if (!has_isa(isa)) missing.push_back(isa);
+  return missing;
+}
+
 std::vector<std::pair<std::string, std::string>> describe_machine() {
   const double gib = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
                      static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1 << 30);
@@ -152,6 +178,7 @@ std::vector<std::pair<std::string, std::string>> describe_machine() {
       {"cpu", cpu_name()},
       {"cores", fmt::format("{} ({} CPUs)", num_cores(), cpus().size())},
       {"topology", words_of(read_topology(kSys, cpus()))},
+      {"instruction_sets", isas()},
       {"caches", caches()},
       {"memory", fmt::format("{:.0f} GiB", gib)},
       {"huge_pages", chosen(first_line("/sys/kernel/mm/transparent_hugepage/enabled"))},

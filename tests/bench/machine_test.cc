@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
+
+#include "shadowgraph/attention/attention.h"
 
 namespace shadowgraph::bench {
 namespace {
@@ -99,6 +102,15 @@ TEST(Topology, WhatIsNotToldIsNone) {
   const Topology t = read_topology("/nowhere", {0, 1});
   EXPECT_EQ(t.sockets + t.numa_nodes + t.cores + t.most_threads_a_core, 0);
   EXPECT_TRUE(t.last_level.empty());
+}
+
+TEST(Isas, AUnitIsOfThisMachineOrMissing) {
+  std::multiset<std::string, std::less<>> all;
+  for (const std::string_view isa : available_isas()) all.emplace(isa);
+  for (const std::string& isa : missing_isas()) all.insert(isa);
+  EXPECT_EQ(all,
+            (std::multiset<std::string, std::less<>>(built_isas().begin(), built_isas().end())));
+  EXPECT_EQ(all.count("generic"), 1u);
 }
 
 TEST(Machine, SaysWhatItIs) {
