@@ -1,9 +1,11 @@
 // bench: a short roofline summary, one line a shape.
+#include <ctime>
 #include <filesystem>
 #include <memory>
 
 #include "bench/compare.h"
 #include "bench/machine.h"
+#include "bench/peer_table.h"
 #include "bench/plots.h"
 #include "bench/run_rows.h"
 #include "bench/team.h"
@@ -24,6 +26,8 @@ struct BenchCommand {
   std::string plot;           // a folder; empty: none
   std::string against, from;  // reports of an older run, and of the newer one instead of a run
   bool list = false;
+  bool peers = false;
+  std::vector<std::string> libraries, times;  // of peers
 };
 
 constexpr char kBenchExamples[] =
@@ -33,6 +37,7 @@ constexpr char kBenchExamples[] =
     "  shadowgraph bench --format json --output bench.json --plot plots\n"
     "  shadowgraph bench --against old.json          run, and say which rows lost\n"
     "  shadowgraph bench --against old.json --from new.json\n"
+    "  shadowgraph bench --peers --peer-library libabacus_peer.so\n"
     "A row is one call's speed over a limit of this machine, a peer, or itself: the probes, the "
     "engine and the peer run\n"
     "in turn in every round, the ratio is taken within the round, and the row is the median over "
@@ -194,6 +199,73 @@ void keep_rows(const std::vector<const Row*>& rows, BenchReport* report) {
   });
 }
 
+/// "2026-11-26"
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[16] = "";
+  std::strftime(text, sizeof text, "%Y-%m-%d", &utc);
+  return text;
+}
+
+/// The peers that there are; notes say what is not.
+bench::PeerTable start_table(const BenchCommand& options, std::vector<bench::TablePeer>* peers,
+                             std::vector<bench::PeerTimes>* times) {
+  bench::PeerTable table;
+  *peers = bench::composed_peers(&table.notes);
+  for (const std::string& path : options.libraries) {
+    std::string why;
+    if (auto peer = bench::load_peer(path, &why)) {
+      peers->push_back(std::move(*peer));
+    } else {
+      table.notes.push_back("no peer: " + why);
+    }
+  }
+  for (const std::string& path : options.times) {
+    bench::PeerTimes peer;
+    const Status status = bench::read_peer_times(path, &peer);
+    if (status.ok()) times->push_back(std::move(peer));
+    if (!status.ok()) table.notes.push_back("no peer: " + status.to_string());
+  }
+  if (options.times.empty())
+    table.notes.push_back(
+        "PyTorch is not here: `./dev bench --peers` runs it where python3 has torch");
+  if (options.libraries.empty())
+    table.notes.push_back("no other library (ggml, ...) is here: --peer-library, bench/peer.h");
+  return table;
+}
+
+/// --peers
+int run_peers(const BenchCommand& options, std::vector<const Row*> rows) {
+  std::erase_if(rows, [](const Row* row) { return !bench::is_plain(*row); });
+  if (rows.empty()) throw UsageError("--peers: no row that --rows names is one of dense tensors");
+  if (options.common.format != Format::kText && options.common.format != Format::kJson)
+    throw UsageError("--format: a table of peers is text (Markdown) or json");
+  catch_interrupts();
+  Report report = start_report("bench", options.common);
+  report.threads = threads_of(options.common);
+  report.bench.emplace().machine = bench::describe_machine();
+  std::vector<bench::TablePeer> peers;
+  std::vector<bench::PeerTimes> times;
+  bench::PeerTable table = start_table(options, &peers, &times);
+  const Status status = bench::measure_peers(rows, peers, times,
+                                             {.rounds = options.rounds,
+                                              .threads = report.threads,
+                                              .seed = options.common.seed,
+                                              .arith = options.common.arith,
+                                              .stop = &interrupted()},
+                                             &table);
+  if (!status.ok()) {
+    report.findings.assign(status.findings().begin(), status.findings().end());
+    return finish(report, options.common);
+  }
+  if (options.common.format == Format::kJson) return finish(to_listing(table), options.common);
+  write_document(to_markdown(table, machine_line(*report.bench, report.threads) + ", " + today()),
+                 options.common);
+  return kClean;
+}
+
 int run_with(BenchCommand& options) {
   apply(options.common);
   const auto rows = chosen_rows(options);
@@ -201,6 +273,7 @@ int run_with(BenchCommand& options) {
   if (!options.plot.empty()) check_folder("--plot", options.plot);
   if (!options.from.empty() && options.against.empty())
     throw UsageError("--from is a run to compare: it needs --against");
+  if (options.peers) return run_peers(options, rows);
   Report old_run, report;
   Status read;  // before any time is spent
   if (!options.against.empty()) read.add(read_run(options.against, &old_run));
@@ -238,12 +311,23 @@ Verb add_bench(CLI::App& app) {
   const Option plot = command.text(
       "--plot", options->plot,
       "Also write plots (SVG) into this folder: share of the limit, time against length", "DIR");
-  command.text("--against", options->against,
-               "Compare with this older JSON report: a row that is lost is a finding", "FILE");
+  const Option peers =
+      command.flag("--peers", options->peers, "A table of ours beside other libraries instead");
+  peers.excludes(plot);
+  command.each(
+      "--peer-library", [options](const std::string& path) { options->libraries.push_back(path); },
+      "With --peers: a shared library that has what bench/peer.h says", "FILE");
+  command.each(
+      "--peer-times", [options](const std::string& path) { options->times.push_back(path); },
+      "With --peers: times that bench/peer_torch.py printed", "FILE");
+  const Option against =
+      command.text("--against", options->against,
+                   "Compare with this older JSON report: a row that is lost is a finding", "FILE");
   command
       .text("--from", options->from,
             "With --against: compare this JSON report instead of running anything", "FILE")
       .excludes(plot);
+  peers.excludes(against);
   command.flag("--list", options->list, "List the rows instead");
   add_max_findings(command, options->common);
   add_common_options(command, options->common);

@@ -140,6 +140,21 @@ class Bench(unittest.TestCase):
         self.assertEqual((code, out), (USAGE, ""))
         self.assertIn("--against", err)
 
+    def test_peers_are_a_markdown_table_and_what_is_absent_is_said(self):
+        args = ("--peers", "--rows", "prefill_bf16_fast_512", "--rounds", "1")
+        code, out, err = run(*args, "--peer-library", os.path.join(self.folder, "libabacus.so"),
+                             "--peer-times", self.written("torch.json", {"peer": "torch 9", "threads": 1, "ms": {
+                                 "prefill_bf16_fast_512": 2.5}}))
+        self.assertEqual(code, CLEAN, err)
+        self.assertRegex(out, r"\| row \| ours, ms \|.* torch 9, ms \| torch 9 / ours \|\n")
+        self.assertRegex(out, r"\| prefill_bf16_fast_512 \| [0-9.]+ \|.* 2\.5 \| [0-9.]+ \|\n")
+        self.assertIn("libabacus.so", out)
+        item, = json.loads(run(*args, "--format", "json")[1])["items"]
+        self.assertEqual(item["row"], "prefill_bf16_fast_512")
+        code, out, err = run("--peers", "--rows", "window*")
+        self.assertEqual((code, out), (USAGE, ""))
+        self.assertIn("dense", err)
+
     def test_a_row_that_does_not_exist_is_refused_with_the_nearest(self):
         code, out, err = run("--rows", "decode_f32_b1_4")
         self.assertEqual((code, out), (USAGE, ""))
