@@ -98,7 +98,7 @@ std::vector<Named> grid() {
 void register_all(bool with_grid) {
   static std::vector<Named> shapes;
   for (const Row& row : rows()) {
-    if (!row.shape.has_states()) shapes.push_back({std::string(row.id), row.shape});
+    if (row.shape.attends()) shapes.push_back({std::string(row.id), row.shape});
   }
   if (with_grid) {
     for (Named& named : grid()) shapes.push_back(std::move(named));

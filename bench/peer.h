@@ -1,4 +1,4 @@
-/* What another attention library has to export to stand in the table of `bench --peers`: one shared
+/* A library exports this to stand in the table of `bench --peers`: one shared
  * library with these two functions, given as --peer-library FILE. Plain C, so that a peer needs
  * nothing of this project but this header. */
 #ifndef SHADOWGRAPH_BENCH_PEER_H

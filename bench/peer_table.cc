@@ -186,7 +186,7 @@ class PeerRun {
     return "wrong";
   }
 
-  /// Of each, in ms; empty after Ctrl-C.
+  /// The median of each, in ms; empty after Ctrl-C.
   std::vector<double> medians(std::vector<Timed>& timed, bool* quiet) const {
     const auto time = [&](size_t i) {
       if (i == 0) pin_team(problem_.threads());
@@ -277,7 +277,7 @@ Status read_peer_times(const std::string& path, PeerTimes* times) {
 bool is_plain(const Row& row) {
   const Shape& s = row.shape;
   return row.of.measure == Measure::kProbe && s.layout == Layout::kPanels && s.kv_lens.empty() &&
-         s.window_left < 0 && !s.tree_mask && !s.hot && !s.has_states() && s.isa.empty() &&
+         s.window_left < 0 && !s.tree_mask && !s.hot && s.attends() && s.isa.empty() &&
          s.threads == 0;
 }
 

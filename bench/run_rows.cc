@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "bench/judge_job.h"
 #include "bench/problem.h"
 #include "bench/state_problem.h"
 #include "bench/team.h"
@@ -26,6 +27,7 @@ std::string why_not(const Shape& shape) {
   if (!shape.isa.empty() && !has_isa(shape.isa)) return fmt::format("no {} here", shape.isa);
   if (shape.threads > most_threads())
     return fmt::format("needs {} threads, there can be {}", shape.threads, most_threads());
+  if (shape.judges()) return missing_job(shape.judging);
   // Two threads of one core share what is measured.
   if (shape.threads > num_cores())
     return fmt::format("needs {} cores, there are {}", shape.threads, num_cores());
@@ -92,21 +94,24 @@ std::string void_reason(const Row& row, const std::vector<Round>& rounds, const 
 struct Bench::Contestant {
   std::unique_ptr<Problem> problem;      // ours; of a peer: where its inputs come from
   std::unique_ptr<StateProblem> states;  // instead of it
+  std::unique_ptr<JudgeJob> job;         // instead of both
   const Peer* peer = nullptr;
   std::vector<float> k, v, out;
   FlashCall flash;
   int calls = 1;
 
   Contestant(const Shape& shape, const BenchOptions& options) {
-    if (shape.has_states()) {
+    if (shape.judges()) {
+      job = make_job(shape.judging, options.seed);
+    } else if (shape.has_states()) {
       states = std::make_unique<StateProblem>(shape, options.seed, options.threads);
     } else {
       problem = std::make_unique<Problem>(shape, options.seed, options.threads);
     }
   }
 
-  int threads() const { return states ? states->threads() : problem->threads(); }
-  bool hot() const { return states ? states->shape().hot : problem->shape().hot; }
+  int threads() const { return job ? 1 : states ? states->threads() : problem->threads(); }
+  bool hot() const { return !job && (states ? states->shape().hot : problem->shape().hot); }
 
   void set_peer(const Peer* p) {
     peer = p;
@@ -128,6 +133,7 @@ struct Bench::Contestant {
   }
 
   Status call() {
+    if (job) return job->run();
     if (states) return states->run();
     if (peer == nullptr) return problem->run();
     peer->attention(flash);
@@ -135,6 +141,7 @@ struct Bench::Contestant {
   }
 
   Status check() const {
+    if (job) return {};  // the call itself says what it found
     if (states) return states->check();
     if (peer == nullptr) return problem->check();
     const TensorView& ours = problem->call().out;
@@ -153,18 +160,19 @@ struct Bench::Contestant {
     status = check();
     *why = "has a wrong result, see the findings";
     if (!status.ok()) return status;
-    calls = std::clamp(static_cast<int>(std::ceil(kLeastSeconds / time())), 1, kMostCalls);
+    const double seconds = time() * (job ? job->items() : 1);
+    calls = std::clamp(static_cast<int>(std::ceil(kLeastSeconds / seconds)), 1, kMostCalls);
     return {};
   }
 
-  /// Seconds of one call.
+  /// Seconds of one call; of a job, of one item.
   double time() {
     pin_team(threads());
     // What stays in cache is there before the time counts.
     if (hot()) call_checked();
     const double start = now();
     for (int i = 0; i < calls; ++i) call_checked();
-    return (now() - start) / calls;
+    return (now() - start) / calls / (job ? job->items() : 1);
   }
   /// A call that was accepted once is accepted always.
   void call_checked() {
@@ -219,8 +227,10 @@ void Bench::fill_figures(const Row& row, const std::vector<Round>& rounds, Bench
   }
   const double seconds = median_of(rounds, [](const Round& r) { return r.seconds[0]; });
   out->ms = seconds * 1e3;
-  out->gbps = kv_bytes_of(row.shape) / seconds * 1e-9;
-  out->gflops = flop_of(row.shape) / seconds * 1e-9;
+  if (!row.shape.judges()) {
+    out->gbps = kv_bytes_of(row.shape) / seconds * 1e-9;
+    out->gflops = flop_of(row.shape) / seconds * 1e-9;
+  }
   for (size_t i = 1; i < rounds[0].seconds.size(); ++i) {
     const double ms = median_of(rounds, [i](const Round& r) { return r.seconds[i] * 1e3; });
     out->others_ms.emplace_back(other_name(row, i), ms);

@@ -38,7 +38,8 @@ TEST(Rows, ASelfRowDiffersFromItsBase) {
     for (const Base& base : row.of.bases) {
       const Shape &a = row.shape, &b = base.shape;
       EXPECT_TRUE(a.shuffled != b.shuffled || a.threads != b.threads || a.isa != b.isa ||
-                  a.batch != b.batch || a.kv_len != b.kv_len || a.window_left != b.window_left)
+                  a.judging != b.judging || a.batch != b.batch || a.kv_len != b.kv_len ||
+                  a.window_left != b.window_left)
           << row.id;
     }
   }
