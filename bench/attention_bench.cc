@@ -1,7 +1,7 @@
 // How fast the attention calls are, shape by shape, for Google Benchmark: the rows of the verb
-// `bench`, and with --benchmark_filter a grid of many more shapes. Ratios to the machine's limits
-// are the verb's work. Before a shape is timed its result is held against the oracle: a fast wrong
-// answer is an error here, not a figure.
+// `bench` that attend, and with --benchmark_filter a grid of many more shapes. Ratios to the
+// machine's limits are the verb's work. Before a shape is timed its result is held against the
+// oracle: a fast wrong answer is an error here, not a figure.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -97,7 +97,9 @@ std::vector<Named> grid() {
 
 void register_all(bool with_grid) {
   static std::vector<Named> shapes;
-  for (const Row& row : rows()) shapes.push_back({std::string(row.id), row.shape});
+  for (const Row& row : rows()) {
+    if (row.shape.attends()) shapes.push_back({std::string(row.id), row.shape});
+  }
   if (with_grid) {
     for (Named& named : grid()) shapes.push_back(std::move(named));
   }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's CPU scaled_dot_product_attention on the shapes of the bench, as a peer in a process of its own.
 
-Usage: peer_torch.py [--threads N] [--rounds N] [--cold-mib N]. Prints one JSON object: torch's version, threads, and
+Usage: peer_torch.py [--threads N] [--rounds N] [--cold-mib N]. Prints one JSON object: torch and its version, threads, and
 for each shape the median milliseconds. Its K and V are dense, one tensor a request batch, [batch, kv_heads, keys,
 head_dim]: no page table to follow, and group heads through enable_gqa where this torch has it (else K and V are
 repeated beforehand, which is not timed). Decode rotates over caches of --cold-mib together: as the bench does, 8 times
@@ -68,7 +68,7 @@ def main():
     groups = knows_groups()
     with torch.inference_mode():
         ms = {name: median_ms(shape, args.rounds, args.cold_mib << 20, groups) for name, shape in SHAPES.items()}
-    print(json.dumps({"torch": torch.__version__, "threads": args.threads, "ms": ms}, indent=1))
+    print(json.dumps({"peer": f"torch {torch.__version__}", "threads": args.threads, "ms": ms}, indent=1))
 
 
 if __name__ == "__main__":

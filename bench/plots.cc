@@ -22,7 +22,9 @@ void heading(Svg& svg, std::string_view title, std::string_view machine) {
   svg.text(12, 40, machine, "fill=\"#666\"");
 }
 
-bool is_share(const BenchRow& r) { return r.of != "self" && !r.of.starts_with("peer:"); }
+bool is_share(const BenchRow& r) {
+  return r.of != "self" && r.of != "second" && r.of != "microseconds" && !r.of.starts_with("peer:");
+}
 
 void bar(Svg& svg, const BenchRow& r, double left, double unit, double y) {
   constexpr double kHeight = 14;

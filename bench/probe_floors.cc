@@ -45,16 +45,43 @@ bool unrolls_agree(const ProbeChoice& choice) {
   return choice.best > 0 && choice.second >= kUnrollsAgree * choice.best;
 }
 
-bool is_whole(double fma_per_clock) {
-  const double whole = std::max(1.0, std::round(fma_per_clock));
-  return fma_per_clock == 0 || std::abs(fma_per_clock - whole) <= kWholeClock * whole;
+bool is_whole(double operations) {
+  const double whole = std::max(1.0, std::round(operations));
+  return operations == 0 || std::abs(operations - whole) <= kWholeClock * whole;
+}
+
+std::span<const Probe> probes_of_limit(Probe probe) {
+  static constexpr Probe kReads[] = {Probe::kStreamRead, Probe::kPageGather};
+  // With kAmxPeak as soon as Arith::kFast may use tiles.
+  static constexpr Probe kFastArithmetic[] = {Probe::kBf16Peak, Probe::kFmaPeak};
+  if (probe == Probe::kStreamRead) return kReads;
+  if (probe == Probe::kBf16Peak) return kFastArithmetic;
+  return {&kAllProbes[static_cast<size_t>(probe)], 1};
+}
+
+std::optional<double> limit_of(Probe probe, const ProbeFigures& figures) {
+  std::optional<double> best;
+  for (const Probe p : probes_of_limit(probe))
+    best = std::max(best, figures[static_cast<size_t>(p)]);
+  return best;
+}
+
+std::string limit_below_floor(Probe probe, const ProbeFigures& figures, const ProbeFacts& facts) {
+  const std::optional<double> best = limit_of(probe, figures);
+  if (!best) return below_floor(probe, figures, facts);
+  for (const Probe p : probes_of_limit(probe)) {
+    const auto& figure = figures[static_cast<size_t>(p)];
+    if (!figure || (p != probe && figure != best)) continue;
+    std::string why = below_floor(p, figures, facts);
+    if (!why.empty()) return why;
+  }
+  return "";
 }
 
 std::string below_floor(Probe probe, const ProbeFigures& figures, const ProbeFacts& facts) {
   const auto figure = [&](Probe p) { return figures[static_cast<size_t>(p)].value_or(0); };
   const ProbeChoice& choice = facts.choices[static_cast<size_t>(probe)];
   if (!choice.absent.empty()) return choice.absent;
-  const auto share = [&](Probe of) { return figure(probe) / figure(of); };
   if (counts_bytes(probe) && facts.cold_share < 1)
     return below("memory read over 8 times the last-level caches", facts.cold_share, 1);
   switch (probe) {
@@ -63,14 +90,11 @@ std::string below_floor(Probe probe, const ProbeFigures& figures, const ProbeFac
       if (facts.huge_page_share < kHugePageShare)
         return below(fmt::format("share of 2 MiB pages in {}", name_of(probe)),
                      facts.huge_page_share, kHugePageShare);
-      if (probe == Probe::kStreamUpdate) return "";
-      if (share(Probe::kPageGather) < 1)
-        return below("stream_read over page_gather", share(Probe::kPageGather), 1);
       return "";
     case Probe::kPageGather: {
       const double floor = facts.threads > 1 ? kGatherOfStream : kGatherOfStreamOneThread;
-      if (share(Probe::kStreamRead) < floor)
-        return below("page_gather over stream_read", share(Probe::kStreamRead), floor);
+      const double share = figure(probe) / figure(Probe::kStreamRead);
+      if (share < floor) return below("page_gather over stream_read", share, floor);
       return "";
     }
     case Probe::kFmaPeak: {
@@ -82,8 +106,9 @@ std::string below_floor(Probe probe, const ProbeFigures& figures, const ProbeFac
     }
     case Probe::kBf16Peak: {
       std::string why = below_peak_floor(probe, figure(probe), choice);
-      if (why.empty() && share(Probe::kFmaPeak) < 1)
-        why = below("bf16_peak over fma_peak", share(Probe::kFmaPeak), 1);
+      if (why.empty() && !is_whole(2 * facts.dot_per_clock))
+        why = fmt::format("bf16_peak is {:.2f} vector operations in two clocks, no whole number",
+                          2 * facts.dot_per_clock);
       return why;
     }
     case Probe::kAmxPeak: return "";

@@ -26,7 +26,18 @@ namespace {
 constexpr int64_t kBlock = 4096;
 constexpr int kDistances = 8;
 constexpr int kTries = 3, kMostTries = 6;  // quiet ones wanted, and in all
-constexpr double kSeconds = 0.010;         // of one run of a probe on registers
+constexpr size_t kFinalists = 8;           // variants that are tried more than once
+
+/// How a thread reads its part of the memory: so many streams, each in order, a run of each in
+/// turn. Decode has K and V of one head or of several, in runs of a page's tokens.
+struct ReadOrder {
+  int streams;
+  int64_t run;  // bytes, a multiple of kBlock
+};
+constexpr ReadOrder kReadOrders[] = {{1, 32768}, {2, 4096},  {2, 8192}, {2, 32768},
+                                     {4, 4096},  {4, 16384}, {8, 4096}, {16, 4096}};
+constexpr int64_t kAheads[] = {1024, 4096, 16384};  // bytes
+constexpr double kSeconds = 0.010;                  // of one run of a probe on registers
 
 /// The result of a loop that is run for its time only.
 template <class T>
@@ -57,6 +68,22 @@ std::vector<FlopVariant> avx2_variants() {
 std::vector<FlopVariant> dot_variants(Probe) { return {}; }
 std::vector<FlopVariant> avx2_variants() { return {}; }
 #endif
+
+/// Reads the blocks [begin, end) of a memory in this order.
+uint64_t read_streams(const ReadVariant& read, const ReadOrder& order, int64_t ahead,
+                      const std::byte* data, int64_t begin, int64_t end) {
+  uint64_t any = 0;
+  const int64_t a_run = order.run / kBlock, count = end - begin;
+  const int64_t longest = (count + order.streams - 1) / order.streams;
+  for (int64_t at = 0; at < longest; at += a_run) {
+    for (int s = 0; s < order.streams; ++s) {
+      const int64_t first = begin + count * s / order.streams + at;
+      const int64_t last = std::min(first + a_run, begin + count * (s + 1) / order.streams);
+      if (first < last) any |= read.run(data + first * kBlock, (last - first) * kBlock, ahead);
+    }
+  }
+  return any;
+}
 
 /// So many iterations take kSeconds.
 int64_t iterations_of(const FlopVariant& v) {
@@ -151,14 +178,24 @@ std::vector<Probes::Variant> Probes::variants_of(Probe probe) {
          }});
   };
   if (probe == Probe::kStreamRead) {
-    for (int i = 0; i < unit.num_reads; ++i) {
-      const ReadVariant& read = unit.reads[i];
-      variants.push_back({read.name, all_bytes, [this, &read, bytes](int thread, int threads) {
-                            const int64_t blocks = bytes / kBlock;
-                            const int64_t begin = blocks * thread / threads * kBlock;
-                            const int64_t end = blocks * (thread + 1) / threads * kBlock;
-                            keep(read.run(memory_.data() + begin, end - begin));
-                          }});
+    const auto add_read = [&](const ReadVariant& read, const ReadOrder& order, int64_t ahead) {
+      std::string name = read.name;
+      if (ahead > 0) name += fmt::format(" {} KiB ahead", ahead / 1024);
+      if (order.streams > 1)
+        name += fmt::format(", {} streams in runs of {} KiB", order.streams, order.run / 1024);
+      variants.push_back(
+          {std::move(name), all_bytes, [this, &read, order, ahead, bytes](int thread, int threads) {
+             const int64_t blocks = bytes / kBlock;
+             keep(read_streams(read, order, ahead, memory_.data(), blocks * thread / threads,
+                               blocks * (thread + 1) / threads));
+           }});
+    };
+    for (const ReadVariant& read : std::span(unit.reads, static_cast<size_t>(unit.num_reads))) {
+      for (const ReadOrder& order : kReadOrders) {
+        if (!read.prefetches) add_read(read, order, 0);
+        for (const int64_t ahead : kAheads)
+          if (read.prefetches) add_read(read, order, ahead);
+      }
     }
   } else if (probe == Probe::kStreamUpdate) {
     for (int i = 0; i < unit.num_updates; ++i) {
@@ -202,9 +239,19 @@ double Probes::best_of_tries(const Variant& variant, int threads) {
   return best;
 }
 
+void Probes::keep_finalists(int threads, std::vector<Variant>* variants) {
+  std::vector<std::pair<double, size_t>> tried;  // a figure, and whose
+  for (size_t i = 0; i < variants->size(); ++i) tried.emplace_back(run((*variants)[i], threads), i);
+  std::sort(tried.rbegin(), tried.rend());
+  std::vector<Variant> best;
+  for (size_t i = 0; i < kFinalists; ++i) best.push_back(std::move((*variants)[tried[i].second]));
+  *variants = std::move(best);
+}
+
 ProbeChoice Probes::choose(Probe probe, int threads) {
   ProbeChoice choice;
   std::vector<Variant> variants = variants_of(probe);
+  if (variants.size() > kFinalists) keep_finalists(threads, &variants);
   for (Variant& variant : variants) {
     const double figure = best_of_tries(variant, threads);
     if (figure <= choice.best) {
@@ -223,12 +270,16 @@ ProbeChoice Probes::choose(Probe probe, int threads) {
   return choice;
 }
 
-double Probes::fma_per_clock(int threads, const ProbeChoice& fma) {
+double Probes::per_clock(int threads, Probe probe) {
+  const auto variant = chosen_.find({threads, probe});
+  if (variant == chosen_.end()) return 0;
   double clock = 0;
   time_team(1, [&](int) { clock = clock_rate(); });
-  const double lanes = fma.variant.starts_with("zmm") ? 16 : fma.variant.starts_with("ymm") ? 8 : 0;
+  const std::string& name = variant->second.name;
+  const double lanes = name.starts_with("zmm") ? 16 : name.starts_with("ymm") ? 8 : 0;
   if (clock == 0 || lanes == 0) return 0;
-  return best_of_tries(chosen_.at({threads, Probe::kFmaPeak}), 1) / (2 * lanes) / clock;
+  const double flop = (probe == Probe::kBf16Peak ? 4 : 2) * lanes;  // of one operation
+  return best_of_tries(variant->second, 1) / flop / clock;
 }
 
 void Probes::settle(int threads) {
@@ -238,10 +289,9 @@ void Probes::settle(int threads) {
     ProbeChoice& choice = facts.choices[static_cast<size_t>(probe)];
     if (choice.absent.empty() && !unrolls_agree(choice)) choice = choose(probe, threads);
   }
-  if (!is_whole(facts.fma_per_clock)) {
-    facts.fma_per_clock =
-        fma_per_clock(threads, facts.choices[static_cast<size_t>(Probe::kFmaPeak)]);
-  }
+  if (!is_whole(facts.fma_per_clock)) facts.fma_per_clock = per_clock(threads, Probe::kFmaPeak);
+  if (!is_whole(2 * facts.dot_per_clock))
+    facts.dot_per_clock = per_clock(threads, Probe::kBf16Peak);
 }
 
 const ProbeFacts& Probes::facts(int threads) {
@@ -267,7 +317,8 @@ const ProbeFacts& Probes::facts(int threads) {
   facts.cold_share = cold.wanted > cold.bytes ? cold.bytes / cold.wanted : 1;
   for (const Probe probe : kAllProbes)
     facts.choices[static_cast<size_t>(probe)] = choose(probe, threads);
-  facts.fma_per_clock = fma_per_clock(threads, facts.choices[static_cast<size_t>(Probe::kFmaPeak)]);
+  facts.fma_per_clock = per_clock(threads, Probe::kFmaPeak);
+  facts.dot_per_clock = per_clock(threads, Probe::kBf16Peak);
   return facts_.emplace(threads, std::move(facts)).first->second;
 }
 

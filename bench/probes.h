@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,8 +22,9 @@ namespace shadowgraph::bench {
 struct FlopVariant;
 
 enum class Probe : uint8_t {
-  kStreamRead,    // bytes/s: memory in 2 MiB pages, read in order, every thread its own part
-  kPageGather,    // bytes/s: the same memory in blocks of 4 KiB at random, prefetched
+  kStreamRead,  // bytes/s: memory in 2 MiB pages, every thread its own part, in order or in runs of
+                // several streams in turn, as decode has keys and values of several heads
+  kPageGather,  // bytes/s: the same memory in blocks of 4 KiB at random, prefetched
   kStreamUpdate,  // bytes/s: the same memory in order, scaled in place, each byte counted once
   kFmaPeak,       // flop/s: f32 fused multiply-add on registers
   kBf16Peak,      // flop/s: vdpbf16ps on registers
@@ -52,26 +54,37 @@ struct ProbeFacts {
   int threads = 1;
   double huge_page_share = 0;  // of the memory that is read
   double cold_share = 1;       // bytes of cold_memory() over those wanted, at most 1
-  // Fused multiply-adds a clock of one thread's best variant; 0: unknown
-  double fma_per_clock = 0;
+  // Vector operations a clock of one thread's best variant; 0: unknown
+  double fma_per_clock = 0, dot_per_clock = 0;
   std::array<ProbeChoice, kProbes> choices;
 };
 
 /// The floors. Empty, or why this probe's figure is no denominator:
 ///   all of bytes  8 times the last-level caches are read: fewer come from cache
-///   stream_read  in 2 MiB pages (0.9 of them), and no slower than page_gather
+///   stream_read  in 2 MiB pages (0.9 of them)
 ///   page_gather  0.80 of stream_read; on one thread 0.50 (one core cannot keep as much in flight)
 ///   stream_update  in 2 MiB pages
 ///   both peaks   the two best unrolls agree within 5 %; in these rounds 0.9 of the best
 ///   fma_peak     one thread issues a whole number of vector operations a clock (to 5 %: the clock
 ///                itself is measured to 2 %)
-///   bf16_peak    no slower than fma_peak
+///   bf16_peak    one thread issues a whole number of them in two clocks: there are processors
+///   whose
+///                dot product has half the rate of multiply-add
 /// figures: medians of what the row's rounds measured.
 std::string below_floor(Probe probe, const ProbeFigures& figures, const ProbeFacts& facts);
 
+/// The probes whose best figure is the limit of a row over `probe`: memory is read as fast as the
+/// better of streams and gathers; fast arithmetic is as fast as the best that Arith::kFast may use.
+std::span<const Probe> probes_of_limit(Probe probe);
+/// That best figure; empty: this machine has none of them.
+std::optional<double> limit_of(Probe probe, const ProbeFigures& figures);
+/// Empty, or why that figure is no denominator: `probe`, or the one that is the best, is below its
+/// floor.
+std::string limit_below_floor(Probe probe, const ProbeFigures& figures, const ProbeFacts& facts);
+
 /// The parts of these floors that a disturbed calibration misses, and another one may reach.
 bool unrolls_agree(const ProbeChoice& choice);
-bool is_whole(double fma_per_clock);
+bool is_whole(double operations);
 
 /// What the memory probes read: 512 MiB, or cold_memory().bytes if that is more. Whole 2 MiB.
 int64_t probe_bytes();
@@ -100,7 +113,9 @@ class Probes {
   static Variant variant_of(const FlopVariant& v);
   std::vector<Variant> variants_of(Probe probe);
   ProbeChoice choose(Probe probe, int threads);
-  double fma_per_clock(int threads, const ProbeChoice& fma);
+  /// Tries each variant once and leaves the best few.
+  void keep_finalists(int threads, std::vector<Variant>* variants);
+  double per_clock(int threads, Probe probe);
   double run(const Variant& variant, int threads);
   double best_of_tries(const Variant& variant, int threads);
 

@@ -26,6 +26,8 @@ Of speed_over(const Shape& base, double goal) {
 Of rate_over(const Shape& base, double goal) {
   return {.measure = Measure::kRate, .goal = goal, .bases = {{base, 1}}};
 }
+Of per_second(double goal) { return {.measure = Measure::kItems, .goal = goal}; }
+Of microseconds(double goal) { return {.measure = Measure::kMicros, .goal = goal}; }
 Of time_over(std::vector<Base> bases, double goal) {
   return {.measure = Measure::kTime, .goal = goal, .bases = std::move(bases)};
 }
@@ -66,6 +68,8 @@ std::vector<Series> make_series() {
 }  // namespace
 
 std::string Row::of_name() const {
+  if (of.measure == Measure::kItems) return "second";
+  if (of.measure == Measure::kMicros) return "microseconds";
   if (of.measure == Measure::kProbe) return std::string(name_of(of.probe));
   if (of.measure == Measure::kPeer) return "peer:" + std::string(of.peer);
   return "self";
@@ -130,7 +134,7 @@ std::optional<double> ratio_of(const Row& row, const ProbeFigures& probes,
   const double flop = flop_of(row.shape), bytes = kv_bytes_of(row.shape);
   switch (of.measure) {
     case Measure::kProbe: {
-      const auto& figure = probes[static_cast<size_t>(of.probe)];
+      const std::optional<double> figure = limit_of(of.probe, probes);
       if (!figure) return {};
       return (counts_bytes(of.probe) ? bytes : flop) / seconds[0] / *figure;
     }
@@ -142,6 +146,8 @@ std::optional<double> ratio_of(const Row& row, const ProbeFigures& probes,
       for (size_t i = 0; i < of.bases.size(); ++i) sum += of.bases[i].weight * seconds[i + 1];
       return seconds[0] / sum;
     }
+    case Measure::kItems: return 1 / seconds[0];
+    case Measure::kMicros: return seconds[0] * 1e6;
   }
   return {};
 }

@@ -20,16 +20,18 @@ struct Base {
 
 /// How a row's ratio is made.
 enum class Measure : uint8_t {
-  kProbe,  // bytes/s or flop/s over the probe's figure
-  kPeer,   // the peer's time over ours
-  kSpeed,  // flop/s over the base's
-  kRate,   // bytes/s over the base's
-  kTime,   // time over the weighted sum of the bases' times: less is better
+  kProbe,   // bytes/s or flop/s over the limit that the probe names (probes_of_limit)
+  kPeer,    // the peer's time over ours
+  kSpeed,   // flop/s over the base's
+  kRate,    // bytes/s over the base's
+  kTime,    // time over the weighted sum of the bases' times: less is better
+  kItems,   // items a second
+  kMicros,  // microseconds an item: less is better
 };
 
 struct Of {
   Measure measure = Measure::kProbe;
-  double goal = 0;  // at least; kTime: at most; 0: none
+  double goal = 0;  // at least; kTime, kMicros: at most; 0: none
   Probe probe = Probe::kStreamRead;
   std::string_view peer = {};
   double peer_floor = 0;  // the peer's share of fma_peak, below which it was not itself
@@ -42,8 +44,8 @@ struct Row {
   Of of;
   std::string_view text;
 
-  bool at_most() const { return of.measure == Measure::kTime; }
-  /// "stream_read", "peer:openblas", "self".
+  bool at_most() const { return of.measure == Measure::kTime || of.measure == Measure::kMicros; }
+  /// "stream_read", "peer:openblas", "self", "second", "microseconds".
   std::string of_name() const;
 };
 
@@ -54,8 +56,8 @@ const std::vector<Row>& rows();
 std::vector<const Row*> select_rows(const std::vector<std::string>& patterns, std::string* unknown);
 bool matches(std::string_view pattern, std::string_view text);
 
-/// The row's ratio within one round: of the seconds of its own shape, then of each base in order,
-/// or of the peer. Empty where the probe has no figure.
+/// The row's ratio within one round: of the seconds of its own shape (of one item), then of each
+/// base in order, or of the peer. Empty where the probe has no figure.
 std::optional<double> ratio_of(const Row& row, const ProbeFigures& probes,
                                const std::vector<double>& seconds);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "bench/judge_job.h"
 #include "bench/problem.h"
 #include "bench/state_problem.h"
 #include "bench/team.h"
@@ -19,13 +20,14 @@ constexpr int kMostCalls = 10'000;
 constexpr int kTriesPerRound = 3;  // rounds that are tried for each that is wanted
 constexpr int kSeriesRounds = 5;
 
-size_t at(Probe probe) { return static_cast<size_t>(probe); }
+size_t index_of(Probe probe) { return static_cast<size_t>(probe); }
 
 /// Why a shape cannot run here; empty: it can.
 std::string why_not(const Shape& shape) {
   if (!shape.isa.empty() && !has_isa(shape.isa)) return fmt::format("no {} here", shape.isa);
   if (shape.threads > most_threads())
     return fmt::format("needs {} threads, there can be {}", shape.threads, most_threads());
+  if (shape.judges()) return missing_job(shape.judging);
   // Two threads of one core share what is measured.
   if (shape.threads > num_cores())
     return fmt::format("needs {} cores, there are {}", shape.threads, num_cores());
@@ -42,8 +44,9 @@ double median_of(const std::vector<Round>& rounds, Value value) {
 ProbeFigures medians_of(const std::vector<Round>& rounds) {
   ProbeFigures medians;
   for (const Probe probe : kAllProbes) {
-    if (!rounds[0].probes[at(probe)]) continue;
-    medians[at(probe)] = median_of(rounds, [&](const Round& r) { return *r.probes[at(probe)]; });
+    if (!rounds[0].probes[index_of(probe)]) continue;
+    medians[index_of(probe)] =
+        median_of(rounds, [&](const Round& r) { return *r.probes[index_of(probe)]; });
   }
   return medians;
 }
@@ -75,12 +78,12 @@ std::string Bench::why_not(const Row& row) const {
 
 std::string void_reason(const Row& row, const std::vector<Round>& rounds, const ProbeFacts& facts) {
   const ProbeFigures probes = medians_of(rounds);
-  if (row.of.measure == Measure::kProbe) return below_floor(row.of.probe, probes, facts);
+  if (row.of.measure == Measure::kProbe) return limit_below_floor(row.of.probe, probes, facts);
   if (row.of.measure != Measure::kPeer || row.of.peer_floor == 0) return "";
   std::string why = below_floor(Probe::kFmaPeak, probes, facts);
   if (!why.empty()) return why;
   const double share = median_of(rounds, [&](const Round& r) {
-    return flop_of(row.shape) / r.seconds[1] / *r.probes[at(Probe::kFmaPeak)];
+    return flop_of(row.shape) / r.seconds[1] / *r.probes[index_of(Probe::kFmaPeak)];
   });
   if (share >= row.of.peer_floor) return "";
   return fmt::format("{} over fma_peak is {:.2f}, below its floor of {:.2f}", row.of.peer, share,
@@ -91,21 +94,24 @@ std::string void_reason(const Row& row, const std::vector<Round>& rounds, const 
 struct Bench::Contestant {
   std::unique_ptr<Problem> problem;      // ours; of a peer: where its inputs come from
   std::unique_ptr<StateProblem> states;  // instead of it
+  std::unique_ptr<JudgeJob> job;         // instead of both
   const Peer* peer = nullptr;
   std::vector<float> k, v, out;
   FlashCall flash;
   int calls = 1;
 
   Contestant(const Shape& shape, const BenchOptions& options) {
-    if (shape.has_states()) {
+    if (shape.judges()) {
+      job = make_job(shape.judging, options.seed);
+    } else if (shape.has_states()) {
       states = std::make_unique<StateProblem>(shape, options.seed, options.threads);
     } else {
       problem = std::make_unique<Problem>(shape, options.seed, options.threads);
     }
   }
 
-  int threads() const { return states ? states->threads() : problem->threads(); }
-  bool hot() const { return states ? states->shape().hot : problem->shape().hot; }
+  int threads() const { return job ? 1 : states ? states->threads() : problem->threads(); }
+  bool hot() const { return !job && (states ? states->shape().hot : problem->shape().hot); }
 
   void set_peer(const Peer* p) {
     peer = p;
@@ -127,6 +133,7 @@ struct Bench::Contestant {
   }
 
   Status call() {
+    if (job) return job->run();
     if (states) return states->run();
     if (peer == nullptr) return problem->run();
     peer->attention(flash);
@@ -134,6 +141,7 @@ struct Bench::Contestant {
   }
 
   Status check() const {
+    if (job) return {};  // the call itself says what it found
     if (states) return states->check();
     if (peer == nullptr) return problem->check();
     const TensorView& ours = problem->call().out;
@@ -152,18 +160,19 @@ struct Bench::Contestant {
     status = check();
     *why = "has a wrong result, see the findings";
     if (!status.ok()) return status;
-    calls = std::clamp(static_cast<int>(std::ceil(kLeastSeconds / time())), 1, kMostCalls);
+    const double seconds = time() * (job ? job->items() : 1);
+    calls = std::clamp(static_cast<int>(std::ceil(kLeastSeconds / seconds)), 1, kMostCalls);
     return {};
   }
 
-  /// Seconds of one call.
+  /// Seconds of one call; of a job, of one item.
   double time() {
     pin_team(threads());
     // What stays in cache is there before the time counts.
     if (hot()) call_checked();
     const double start = now();
     for (int i = 0; i < calls; ++i) call_checked();
-    return (now() - start) / calls;
+    return (now() - start) / calls / (job ? job->items() : 1);
   }
   /// A call that was accepted once is accepted always.
   void call_checked() {
@@ -213,12 +222,15 @@ Rounds Bench::measure(int threads, int rounds, std::vector<Contestant>& contesta
 void Bench::fill_figures(const Row& row, const std::vector<Round>& rounds, BenchRow* out) {
   const ProbeFigures probes = medians_of(rounds);
   for (const Probe probe : kAllProbes) {
-    if (probes[at(probe)]) out->probes.emplace_back(name_of(probe), *probes[at(probe)] * 1e-9);
+    if (probes[index_of(probe)])
+      out->probes.emplace_back(name_of(probe), *probes[index_of(probe)] * 1e-9);
   }
   const double seconds = median_of(rounds, [](const Round& r) { return r.seconds[0]; });
   out->ms = seconds * 1e3;
-  out->gbps = kv_bytes_of(row.shape) / seconds * 1e-9;
-  out->gflops = flop_of(row.shape) / seconds * 1e-9;
+  if (!row.shape.judges()) {
+    out->gbps = kv_bytes_of(row.shape) / seconds * 1e-9;
+    out->gflops = flop_of(row.shape) / seconds * 1e-9;
+  }
   for (size_t i = 1; i < rounds[0].seconds.size(); ++i) {
     const double ms = median_of(rounds, [i](const Round& r) { return r.seconds[i] * 1e3; });
     out->others_ms.emplace_back(other_name(row, i), ms);
@@ -290,10 +302,10 @@ Status Bench::run(const Series& series, std::vector<SeriesPoint>* points) {
                         : shape.fast_arith ? Probe::kBf16Peak
                                            : Probe::kFmaPeak;
     const ProbeFigures medians = history_.medians(c.threads());
-    const bool is_limit = below_floor(limit, medians, probes_.facts(c.threads())).empty();
+    const bool is_limit = limit_below_floor(limit, medians, probes_.facts(c.threads())).empty();
     const double work = counts_bytes(limit) ? kv_bytes_of(shape) : flop_of(shape);
-    points->push_back(
-        {shape.kv_len, median(seconds) * 1e3, is_limit ? work / *medians[at(limit)] * 1e3 : 0});
+    points->push_back({shape.kv_len, median(seconds) * 1e3,
+                       is_limit ? work / *limit_of(limit, medians) * 1e3 : 0});
   }
   return {};
 }
@@ -307,9 +319,9 @@ std::vector<BenchProbe> Bench::probes() {
       BenchProbe& p = list.emplace_back();
       p.name = name_of(probe);
       p.threads = threads;
-      p.variant = facts.choices[at(probe)].variant;
+      p.variant = facts.choices[index_of(probe)].variant;
       p.void_reason = below_floor(probe, medians, facts);
-      const auto& figure = medians[at(probe)];
+      const auto& figure = medians[index_of(probe)];
       if (figure) (counts_bytes(probe) ? p.gbps : p.gflops) = *figure * 1e-9;
     }
   }

@@ -23,7 +23,7 @@ struct BenchOptions {
   int threads = 1;  // of shapes that do not say
   uint64_t seed = 1;
   Arith arith = Arith::kPortable;  // fast: for every shape
-  std::string flags;               // for the command that a finding names: " --seed 2"
+  std::string flags = {};          // for the command that a finding names: " --seed 2"
   const std::atomic<bool>* stop = nullptr;
   const Peer* (*find_peer)(std::string_view name) = bench::find_peer;
 };

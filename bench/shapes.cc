@@ -35,6 +35,7 @@ int32_t first_visible(const Shape& s, int32_t request) {
 }
 
 double flop_of(const Shape& s) {
+  if (s.judges()) return 0;
   if (s.has_states()) {
     const StateDims d = dims_of(s.recurrent);
     const double a_token = 2.0 * (d.delta ? 3 : 2) * d.head_dim_k * d.head_dim_v * d.num_v_heads;
@@ -47,6 +48,7 @@ double flop_of(const Shape& s) {
 }
 
 double kv_bytes_of(const Shape& s) {
+  if (s.judges()) return 0;
   if (s.has_states()) {
     const StateDims d = dims_of(s.recurrent);
     return 4.0 * s.batch * d.num_v_heads * d.head_dim_k * d.head_dim_v;

@@ -29,6 +29,18 @@ constexpr StateDims dims_of(Recurrent kind) {
   return {};
 }
 
+/// What a shape judges instead of attending: an item is a line of traces, a step's metadata, a
+/// fuzzed call or history, a replay of a graph on a device with its checks or without them.
+enum class Judging : uint8_t {
+  kNone,
+  kTraceLines,
+  kSteps,
+  kCalls,
+  kHistories,
+  kReplays,
+  kUncheckedReplays
+};
+
 /// A paged call over a cache in memory that no cache level holds (unless hot), page size 16.
 struct Shape {
   DType dtype = DType::kF32;  // of q, K, V and out
@@ -43,6 +55,7 @@ struct Shape {
   bool hot = false;         // always the same keys, which some cache level holds
   bool fast_arith = false;  // Arith::kFast
   Recurrent recurrent = Recurrent::kNone;  // then batch, q_len, hot, isa and threads count alone
+  Judging judging = Judging::kNone;        // then nothing else counts
   std::string_view isa = {};               // empty: the default
   int threads = 0;                         // 0: as many as the run has
 
@@ -51,6 +64,8 @@ struct Shape {
   }
   constexpr bool is_decode() const { return q_len == 1 && !tree_mask; }
   constexpr bool has_states() const { return recurrent != Recurrent::kNone; }
+  constexpr bool judges() const { return judging != Judging::kNone; }
+  constexpr bool attends() const { return !has_states() && !judges(); }
 
   // The same with one thing changed.
   constexpr Shape heads(int32_t qo, int32_t kv) const {
@@ -106,6 +121,9 @@ constexpr Shape state_update(Recurrent kind, int32_t batch) {
 constexpr Shape state_prefill(Recurrent kind, int32_t n) {
   return {.dtype = DType::kBF16, .q_len = n, .recurrent = kind};
 }
+
+/// On one thread.
+constexpr Shape judge(Judging judging) { return {.judging = judging, .threads = 1}; }
 
 /// What a call of this shape costs, counted as a user would: visible pairs, and the requests' own
 /// keys and values. Of states: what the recurrence does token by token (a read, an update, of the

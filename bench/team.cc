@@ -97,8 +97,9 @@ const CpuList& cpu_list() {
   return list;
 }
 
+thread_local int pinned_to = -1;  // a CPU; -1: to none
+
 void pin_thread(int thread) {
-  thread_local int pinned_to = -1;
   const int cpu = cpus()[static_cast<size_t>(thread) % cpus().size()];
   if (pinned_to == cpu) return;
   set_affinity({cpu});
@@ -109,6 +110,12 @@ void pin_thread(int thread) {
 
 const std::vector<int>& cpus() { return cpu_list().cpus; }
 int num_cores() { return cpu_list().cores; }
+
+void unpin() {
+  if (pinned_to < 0) return;
+  set_affinity(cpus());
+  pinned_to = -1;
+}
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

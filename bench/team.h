@@ -21,6 +21,10 @@ int most_threads();
 /// OpenMP, or off Linux, nothing happens.
 void pin_team(int threads);
 
+/// The calling thread may run on all of cpus() again, until the next pin_team: threads that another
+/// library makes from it may do what it may.
+void unpin();
+
 /// body(thread) on a pinned team; seconds from the first thread's start to the last one's end.
 double time_team(int threads, const std::function<void(int thread)>& body);
 

@@ -1,13 +1,17 @@
 // bench: a short roofline summary, one line a shape.
+#include <ctime>
 #include <filesystem>
 #include <memory>
 
+#include "bench/compare.h"
 #include "bench/machine.h"
+#include "bench/peer_table.h"
 #include "bench/plots.h"
 #include "bench/run_rows.h"
 #include "bench/team.h"
 #include "cli.h"
 #include "io/file.h"
+#include "report/read.h"
 
 namespace shadowgraph::cli {
 namespace {
@@ -19,8 +23,11 @@ struct BenchCommand {
   Common common;
   std::vector<std::string> rows = {"all"};
   int rounds = 7;
-  std::string plot;  // a folder; empty: none
+  std::string plot;           // a folder; empty: none
+  std::string against, from;  // reports of an older run, and of the newer one instead of a run
   bool list = false;
+  bool peers = false;
+  std::vector<std::string> libraries, times;  // of peers
 };
 
 constexpr char kBenchExamples[] =
@@ -28,6 +35,9 @@ constexpr char kBenchExamples[] =
     "  shadowgraph bench --rows 'decode_*,prefill_f32_2048'\n"
     "  shadowgraph bench --list                      the rows and what they show\n"
     "  shadowgraph bench --format json --output bench.json --plot plots\n"
+    "  shadowgraph bench --against old.json          run, and say which rows lost\n"
+    "  shadowgraph bench --against old.json --from new.json\n"
+    "  shadowgraph bench --peers --peer-library libabacus_peer.so\n"
     "A row is one call's speed over a limit of this machine, a peer, or itself: the probes, the "
     "engine and the peer run\n"
     "in turn in every round, the ratio is taken within the round, and the row is the median over "
@@ -140,44 +150,149 @@ void plot(Bench& bench, const BenchCommand& options, Steps& steps, Report* repor
   }
 }
 
-int run_with(BenchCommand& options) {
-  apply(options.common);
-  const auto rows = chosen_rows(options);
-  if (options.list) return finish(row_list(rows), options.common);
-  if (!options.plot.empty()) check_folder("--plot", options.plot);
+/// Measures the rows, and the plots' series. *unwritten: a plot that could not be written.
+Report measure(const BenchCommand& options, const std::vector<const Row*>& rows,
+               std::optional<OutputError>* unwritten) {
   const auto start = std::chrono::steady_clock::now();
   catch_interrupts();
   Report report = start_report("bench", options.common);
   report.threads = threads_of(options.common);
   report.bench.emplace().machine = bench::describe_machine();
-  std::optional<OutputError> lost;  // a plot; said when the report is out
-  {
-    Steps steps(options, rows.size());
-    Bench bench({.rounds = options.rounds,
-                 .threads = report.threads,
-                 .seed = options.common.seed,
-                 .arith = options.common.arith,
-                 .flags = flags_of(options.common),
-                 .stop = &interrupted()});
-    for (const Row* row : rows) {
-      if (interrupted()) break;
-      const Status status = bench.run(*row, &*report.bench);
-      for (const Finding& f : status.findings()) report.findings.push_back(f);
-      const bool judged = report.bench->rows.back().rounds > 0 || !status.ok();
-      ++(judged ? report.cases : report.skipped);
-      steps.add(report);
-    }
-    try {
-      if (!options.plot.empty()) plot(bench, options, steps, &report);
-    } catch (const OutputError& error) {
-      lost = error;
-    }
-    report.bench->probes = bench.probes();
+  Steps steps(options, rows.size());
+  Bench bench({.rounds = options.rounds,
+               .threads = report.threads,
+               .seed = options.common.seed,
+               .arith = options.common.arith,
+               .flags = flags_of(options.common),
+               .stop = &interrupted()});
+  for (const Row* row : rows) {
+    if (interrupted()) break;
+    const Status status = bench.run(*row, &*report.bench);
+    for (const Finding& f : status.findings()) report.findings.push_back(f);
+    const bool judged = report.bench->rows.back().rounds > 0 || !status.ok();
+    ++(judged ? report.cases : report.skipped);
+    steps.add(report);
   }
+  try {
+    if (!options.plot.empty()) plot(bench, options, steps, &report);
+  } catch (const OutputError& error) {
+    *unwritten = error;
+  }
+  report.bench->probes = bench.probes();
   report.interrupted = interrupted();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+/// A report of bench from a file. Not ok: what is wrong with the file.
+Status read_run(const std::string& path, Report* report) {
+  Status status = read_report(path, report);
+  if (status.ok() && !report->bench)
+    status.add(file_finding("io.report", path, "verb", "bench", report->verb));
+  return status;
+}
+
+/// Leaves what --rows names.
+void keep_rows(const std::vector<const Row*>& rows, BenchReport* report) {
+  std::erase_if(report->rows, [&](const BenchRow& r) {
+    return std::ranges::none_of(rows, [&](const Row* row) { return row->id == r.shape; });
+  });
+}
+
+/// "2026-11-26"
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[16] = "";
+  std::strftime(text, sizeof text, "%Y-%m-%d", &utc);
+  return text;
+}
+
+/// The peers that there are; notes say what is not.
+bench::PeerTable start_table(const BenchCommand& options, std::vector<bench::TablePeer>* peers,
+                             std::vector<bench::PeerTimes>* times) {
+  bench::PeerTable table;
+  *peers = bench::composed_peers(&table.notes);
+  for (const std::string& path : options.libraries) {
+    std::string why;
+    if (auto peer = bench::load_peer(path, &why)) {
+      peers->push_back(std::move(*peer));
+    } else {
+      table.notes.push_back("no peer: " + why);
+    }
+  }
+  for (const std::string& path : options.times) {
+    bench::PeerTimes peer;
+    const Status status = bench::read_peer_times(path, &peer);
+    if (status.ok()) times->push_back(std::move(peer));
+    if (!status.ok()) table.notes.push_back("no peer: " + status.to_string());
+  }
+  if (options.times.empty())
+    table.notes.push_back(
+        "PyTorch is not here: `./dev bench --peers` runs it where python3 has torch");
+  if (options.libraries.empty())
+    table.notes.push_back("no other library (ggml, ...) is here: --peer-library, bench/peer.h");
+  return table;
+}
+
+/// --peers
+int run_peers(const BenchCommand& options, std::vector<const Row*> rows) {
+  std::erase_if(rows, [](const Row* row) { return !bench::is_plain(*row); });
+  if (rows.empty()) throw UsageError("--peers: no row that --rows names is one of dense tensors");
+  if (options.common.format != Format::kText && options.common.format != Format::kJson)
+    throw UsageError("--format: a table of peers is text (Markdown) or json");
+  catch_interrupts();
+  Report report = start_report("bench", options.common);
+  report.threads = threads_of(options.common);
+  report.bench.emplace().machine = bench::describe_machine();
+  std::vector<bench::TablePeer> peers;
+  std::vector<bench::PeerTimes> times;
+  bench::PeerTable table = start_table(options, &peers, &times);
+  const Status status = bench::measure_peers(rows, peers, times,
+                                             {.rounds = options.rounds,
+                                              .threads = report.threads,
+                                              .seed = options.common.seed,
+                                              .arith = options.common.arith,
+                                              .stop = &interrupted()},
+                                             &table);
+  if (!status.ok()) {
+    report.findings.assign(status.findings().begin(), status.findings().end());
+    return finish(report, options.common);
+  }
+  if (options.common.format == Format::kJson) return finish(to_listing(table), options.common);
+  write_document(to_markdown(table, machine_line(*report.bench, report.threads) + ", " + today()),
+                 options.common);
+  return kClean;
+}
+
+int run_with(BenchCommand& options) {
+  apply(options.common);
+  const auto rows = chosen_rows(options);
+  if (options.list) return finish(row_list(rows), options.common);
+  if (!options.plot.empty()) check_folder("--plot", options.plot);
+  if (!options.from.empty() && options.against.empty())
+    throw UsageError("--from is a run to compare: it needs --against");
+  if (options.peers) return run_peers(options, rows);
+  Report old_run, report;
+  Status read;  // before any time is spent
+  if (!options.against.empty()) read.add(read_run(options.against, &old_run));
+  if (!options.from.empty()) read.add(read_run(options.from, &report));
+  if (!read.ok()) {
+    report = start_report("bench", options.common);
+    report.bad_input = true;
+    report.findings.assign(read.findings().begin(), read.findings().end());
+    return finish(report, options.common);
+  }
+  std::optional<OutputError> unwritten;  // said when the report is out
+  if (options.from.empty()) {
+    report = measure(options, rows, &unwritten);
+  } else {
+    keep_rows(rows, &*report.bench);
+  }
+  if (!options.against.empty()) bench::compare_with(old_run, options.against, &report);
   const int code = finish(report, options.common);
-  if (lost) throw *lost;
+  if (unwritten) throw *unwritten;
   return code;
 }
 
@@ -193,9 +308,26 @@ Verb add_bench(CLI::App& app) {
   command.number(
       "--rounds", options->rounds, 1, 1000,
       "Quiet rounds wanted of each row (default 7); up to three times as many are tried");
-  command.text("--plot", options->plot,
-               "Also write plots (SVG) into this folder: share of the limit, time against length",
-               "DIR");
+  const Option plot = command.text(
+      "--plot", options->plot,
+      "Also write plots (SVG) into this folder: share of the limit, time against length", "DIR");
+  const Option peers =
+      command.flag("--peers", options->peers, "A table of ours beside other libraries instead");
+  peers.excludes(plot);
+  command.each(
+      "--peer-library", [options](const std::string& path) { options->libraries.push_back(path); },
+      "With --peers: a shared library that has what bench/peer.h says", "FILE");
+  command.each(
+      "--peer-times", [options](const std::string& path) { options->times.push_back(path); },
+      "With --peers: times that bench/peer_torch.py printed", "FILE");
+  const Option against =
+      command.text("--against", options->against,
+                   "Compare with this older JSON report: a row that is lost is a finding", "FILE");
+  command
+      .text("--from", options->from,
+            "With --against: compare this JSON report instead of running anything", "FILE")
+      .excludes(plot);
+  peers.excludes(against);
   command.flag("--list", options->list, "List the rows instead");
   add_max_findings(command, options->common);
   add_common_options(command, options->common);

@@ -39,7 +39,7 @@ constexpr char kListExamples[] =
     "  shadowgraph list programs          what `shadowgraph conformance` runs\n"
     "  shadowgraph list grids             what `shadowgraph fuzz --exhaustive` walks\n"
     "  shadowgraph list features          what random cases of `shadowgraph fuzz` may have\n"
-    "  shadowgraph list targets           instruction sets of this machine";
+    "  shadowgraph list targets           instruction sets, and which this machine lacks";
 
 }  // namespace
 

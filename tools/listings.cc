@@ -6,6 +6,7 @@
 
 #include "arithmetic_words.h"
 #include "backends/fill/buffer_info.h"
+#include "bench/machine.h"
 #include "check/bounds/arithmetic.h"
 #include "check/laws/metadata_laws.h"
 #include "check/mistakes/hints.h"
@@ -233,6 +234,8 @@ Listing list_targets() {
   for (std::string_view isa : available_isas()) {
     listing.rows.push_back({std::string(isa), isa == current_isa() ? "now" : ""});
   }
+  for (std::string& isa : bench::missing_isas())
+    listing.rows.push_back({std::move(isa), "not on this machine"});
   return listing;
 }
 

@@ -10,7 +10,8 @@ namespace {
 constexpr int kLanes = 4;
 #include "bench/units/unit.inl"
 
-constexpr ReadVariant kReads[] = {{"16 bytes x 16", read<4, 0>}};
+constexpr ReadVariant kReads[] = {{"16 bytes x 16", false, read<4, kNoPrefetch>},
+                                  {"16 bytes x 16, prefetcht0", true, read<4, kT0>}};
 constexpr UpdateVariant kUpdates[] = {
     {"16 bytes, 8 lines", update<8, 0>},
     {"16 bytes, 8 lines, prefetch 16 KiB ahead", update<8, 16384>}};
@@ -19,7 +20,7 @@ constexpr FlopVariant kFma[] = {fma_variant<6>("x4 6"), fma_variant<10>("x4 10")
 
 }  // namespace
 
-const Unit kGenericUnit = {"generic", kReads,     1,    kUpdates, 2,
+const Unit kGenericUnit = {"generic", kReads,     2,    kUpdates, 2,
                            gather<8>, gather<64>, kFma, 3,        softmax};
 
 }  // namespace shadowgraph::bench

@@ -12,7 +12,8 @@ namespace shadowgraph::bench {
 /// loads.
 struct ReadVariant {
   const char* name;
-  uint64_t (*run)(const std::byte* data, int64_t bytes);
+  bool prefetches;  // `ahead` bytes ahead, any distance, also out of the memory
+  uint64_t (*run)(const std::byte* data, int64_t bytes, int64_t ahead);
 };
 
 /// Multiplies the floats of [data, data + bytes) by 1 in place, in order; bytes is a multiple of

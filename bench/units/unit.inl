@@ -34,9 +34,12 @@ constexpr FlopVariant fma_variant(const char* name) {
 constexpr int kLine = 64;
 constexpr int kVectorsPerLine = kLine / static_cast<int>(sizeof(Ints));
 
-/// Unrolled over kLines cache lines; with kAhead, prefetches so many bytes ahead.
-template <int kLines, int kAhead>
-uint64_t read(const std::byte* data, int64_t bytes) {
+/// Into which cache a read prefetches: the last argument of __builtin_prefetch, or nothing.
+constexpr int kNoPrefetch = -1, kNta = 0, kT1 = 2, kT0 = 3;
+
+/// Unrolled over kLines cache lines.
+template <int kLines, int kTarget>
+uint64_t read(const std::byte* data, int64_t bytes, int64_t ahead) {
   constexpr int kVectors = kLines * kVectorsPerLine;
   constexpr int kSums = kVectors < 8 ? kVectors : 8;
   Ints sums[kSums] = {};
@@ -44,8 +47,9 @@ uint64_t read(const std::byte* data, int64_t bytes) {
     const auto* v = reinterpret_cast<const Ints*>(data + at);
 #pragma GCC unroll 64
     for (int i = 0; i < kVectors; ++i) {
-      if (kAhead > 0 && i % kVectorsPerLine == 0) {
-        __builtin_prefetch(data + at + kAhead + i / kVectorsPerLine * kLine, 0, 2);
+      if (kTarget != kNoPrefetch && i % kVectorsPerLine == 0) {
+        __builtin_prefetch(data + at + ahead + i / kVectorsPerLine * kLine, 0,
+                           kTarget < 0 ? 0 : kTarget);
       }
       sums[i % kSums] |= v[i];
     }

@@ -41,11 +41,26 @@ struct BenchProbe {
   std::string void_reason;             // why no row may divide by it
 };
 
+/// A row of this report beside the same row of an older one.
+struct BenchPair {
+  std::string shape;              // id
+  std::optional<double> was, is;  // ratios; none: that report has no figure of the row
+  // "same", "lost", "gained"; "wide": quartiles too wide to tell; "not compared"
+  std::string verdict;
+  std::string why;  // it is not compared
+};
+
+struct BenchComparison {
+  std::string path;  // of the older report
+  std::vector<BenchPair> rows;
+};
+
 struct BenchReport {
   std::vector<std::pair<std::string, std::string>> machine;
   std::vector<BenchProbe> probes;
   std::vector<BenchRow> rows;
   std::vector<std::string> plots;  // files written
+  std::optional<BenchComparison> against;
 };
 
 }  // namespace shadowgraph

@@ -81,6 +81,19 @@ std::string summary(const BenchReport& report) {
                      loud);
 }
 
+/// This run beside an older one.
+std::string against(const BenchComparison& c, const Style& style) {
+  Table table(2, {"row", "verdict", "old", "new", "new/old"});
+  for (const BenchPair& pair : c.rows) {
+    const bool both = pair.was && pair.is;
+    table.add({pair.shape, pair.why.empty() ? pair.verdict : pair.verdict + ": " + pair.why,
+               pair.was ? fmt::format("{:.3f}", *pair.was) : "-",
+               pair.is ? fmt::format("{:.3f}", *pair.is) : "-",
+               both ? fmt::format("{:.3f}", *pair.is / *pair.was) : ""});
+  }
+  return "\nagainst " + escape_controls(c.path) + '\n' + table.render(style);
+}
+
 }  // namespace
 
 std::string bench_text(const BenchReport& report, const Style& style) {
@@ -114,6 +127,7 @@ std::string bench_text(const BenchReport& report, const Style& style) {
   }
   s += table.render(style) + remarks(report, style) + '\n' + summary(report);
   for (const std::string& path : report.plots) s += "wrote " + escape_controls(path) + '\n';
+  if (report.against) s += against(*report.against, style);
   return s;
 }
 

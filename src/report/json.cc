@@ -244,6 +244,17 @@ Json to_json(const BenchRow& r) {
   return j;
 }
 
+Json to_json(const BenchComparison& c) {
+  Json j{{"file", c.path}, {"rows", Json::array()}};
+  for (const BenchPair& pair : c.rows) {
+    Json& row = j["rows"].emplace_back(Json{{"shape", pair.shape}});
+    add(row, "was", pair.was), add(row, "is", pair.is);
+    row["verdict"] = pair.verdict;
+    add(row, "why", pair.why);
+  }
+  return j;
+}
+
 /// Probes by name; those of another number of threads than the run's have it in their name.
 void add(Json& document, const BenchReport& bench, int threads) {
   document["machine"] = Json::object();
@@ -256,6 +267,7 @@ void add(Json& document, const BenchReport& bench, int threads) {
   document["bench"] = Json::array();
   for (const BenchRow& row : bench.rows) document["bench"].push_back(to_json(row));
   if (!bench.plots.empty()) document["plots"] = bench.plots;
+  if (bench.against) document["against"] = to_json(*bench.against);
 }
 
 Json summary_of(const Report& r) {

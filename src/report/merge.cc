@@ -33,6 +33,7 @@ class Together {
     for (const ReportFile& file : files_) {
       const Report& r = file.report;
       same(file, "verb", first.verb, r.verb);
+      if (r.bench && files_.size() > 1) fail(file, "verb", "a verb with cases", r.verb);
       same(file, "version", first.version, r.version);
       same(file, "seed", std::to_string(first.seed), std::to_string(r.seed));
       same(file, "arith", first.arith, r.arith);

@@ -10,8 +10,7 @@
 namespace shadowgraph {
 
 /// A report of ours: rendered again it says the same. Every fault of its form breaks io.report (of
-/// a key's, io.key), and *report is then untouched; name is the file's. Reports of `bench` are not
-/// read.
+/// a key's, io.key), and *report is then untouched; name is the file's.
 Status parse_report(std::string_view text, const std::string& name, Report* report);
 
 /// The same from a file; io.open and io.memory, too.

@@ -47,15 +47,11 @@ TEST(Floors, GatherMustReachFourFifthsOfTheStreamOnTwoThreads) {
   EXPECT_NE(m.below(Probe::kPageGather), "");
 }
 
-TEST(Floors, AStreamMustBeInHugePagesAndNoSlowerThanTheGather) {
+TEST(Floors, AStreamMustBeInHugePages) {
   Healthy m;
   m.facts.huge_page_share = 0.89;
   EXPECT_NE(m.below(Probe::kStreamRead), "");
   EXPECT_NE(m.below(Probe::kStreamUpdate), "");
-  m = Healthy();
-  m.figures[at(Probe::kStreamRead)] = 29e9;
-  EXPECT_NE(m.below(Probe::kStreamRead), "");
-  EXPECT_EQ(m.below(Probe::kStreamUpdate), "");
 }
 
 TEST(Floors, APeakIsAWholeNumberOfOperationsAClockThatTwoUnrollsReach) {
@@ -94,10 +90,59 @@ TEST(Floors, BytesThatSomeCacheMayHoldAreNoLimit) {
   for (const Probe p : kAllProbes) EXPECT_EQ(m.below(p).empty(), !counts_bytes(p)) << name_of(p);
 }
 
-TEST(Floors, ADotProductIsNoSlowerThanMultiplyAdd) {
+TEST(Floors, ADotProductIsAWholeNumberOfOperationsInTwoClocks) {
+  for (const double per_clock : {0.25, 0.45, 0.7, 0.75, 0.9, 1.2}) {
+    Healthy m;
+    m.facts.dot_per_clock = per_clock;
+    EXPECT_NE(m.below(Probe::kBf16Peak), "") << per_clock;
+  }
+  for (const double per_clock : {0.0, 0.48, 0.5, 0.52, 0.96, 1.0, 1.04, 2.0}) {
+    Healthy m;
+    m.facts.dot_per_clock = per_clock;
+    EXPECT_EQ(m.below(Probe::kBf16Peak), "") << per_clock;
+  }
+}
+
+TEST(Limits, OfMemoryIsTheBetterOfStreamAndGather) {
   Healthy m;
-  m.figures[at(Probe::kBf16Peak)] = 229e9;
-  EXPECT_NE(m.below(Probe::kBf16Peak), "");
+  EXPECT_EQ(limit_of(Probe::kStreamRead, m.figures), 33e9);
+  EXPECT_EQ(limit_of(Probe::kPageGather, m.figures), 30e9);
+  m.figures[at(Probe::kPageGather)] = 40e9;
+  EXPECT_EQ(limit_of(Probe::kStreamRead, m.figures), 40e9);
+  EXPECT_EQ(limit_below_floor(Probe::kStreamRead, m.figures, m.facts), "");
+  // A gather that is no limit by itself changes nothing where the stream is the better.
+  m.figures[at(Probe::kPageGather)] = 20e9;
+  EXPECT_NE(m.below(Probe::kPageGather), "");
+  EXPECT_EQ(limit_below_floor(Probe::kStreamRead, m.figures, m.facts), "");
+  m.facts.huge_page_share = 0.5;
+  EXPECT_NE(limit_below_floor(Probe::kStreamRead, m.figures, m.facts), "");
+}
+
+TEST(Limits, OfFastArithmeticAreTheBetterOfDotAndMultiplyAdd) {
+  Healthy m;
+  EXPECT_EQ(limit_of(Probe::kBf16Peak, m.figures), 460e9);
+  EXPECT_EQ(limit_of(Probe::kFmaPeak, m.figures), 230e9);
+  // A dot product at half the rate.
+  m.figures[at(Probe::kBf16Peak)] = 115e9, m.facts.dot_per_clock = 0.5;
+  EXPECT_EQ(limit_of(Probe::kBf16Peak, m.figures), 230e9);
+  EXPECT_EQ(limit_below_floor(Probe::kBf16Peak, m.figures, m.facts), "");
+  m.facts.fma_per_clock = 1.5;
+  EXPECT_NE(limit_below_floor(Probe::kBf16Peak, m.figures, m.facts), "");
+  // None at all.
+  m.facts.fma_per_clock = 1;
+  m.figures[at(Probe::kBf16Peak)].reset();
+  m.facts.choices[at(Probe::kBf16Peak)].absent = "none here";
+  EXPECT_EQ(limit_of(Probe::kBf16Peak, m.figures), 230e9);
+  EXPECT_EQ(limit_below_floor(Probe::kBf16Peak, m.figures, m.facts), "");
+  m.figures[at(Probe::kFmaPeak)].reset();
+  EXPECT_FALSE(limit_of(Probe::kBf16Peak, m.figures));
+  EXPECT_EQ(limit_below_floor(Probe::kBf16Peak, m.figures, m.facts), "none here");
+}
+
+TEST(Limits, ADisturbedDotProductIsNotReplacedBySlowerArithmetic) {
+  Healthy m;
+  m.facts.dot_per_clock = 0.8;
+  EXPECT_NE(limit_below_floor(Probe::kBf16Peak, m.figures, m.facts), "");
 }
 
 TEST(Floors, WhatAProcessorDoesNotHaveIsSaid) {

@@ -38,7 +38,8 @@ TEST(Rows, ASelfRowDiffersFromItsBase) {
     for (const Base& base : row.of.bases) {
       const Shape &a = row.shape, &b = base.shape;
       EXPECT_TRUE(a.shuffled != b.shuffled || a.threads != b.threads || a.isa != b.isa ||
-                  a.batch != b.batch || a.kv_len != b.kv_len || a.window_left != b.window_left)
+                  a.judging != b.judging || a.batch != b.batch || a.kv_len != b.kv_len ||
+                  a.window_left != b.window_left)
           << row.id;
     }
   }
@@ -48,7 +49,7 @@ TEST(Ratio, OfAProbeIsBytesOrFlopASecondOverIt) {
   const Row& decode = row_of("decode_f32_b1_4k");
   const double bytes = 4096.0 * 2 * 8 * 128 * 4;
   EXPECT_DOUBLE_EQ(*ratio_of(decode, figures(Probe::kStreamRead, bytes), {2}), 0.5);
-  EXPECT_FALSE(ratio_of(decode, figures(Probe::kPageGather, bytes), {2}));
+  EXPECT_FALSE(ratio_of(decode, figures(Probe::kFmaPeak, bytes), {2}));
   const Row& prefill = row_of("prefill_f32_512");
   const double flop = 512.0 * 513 / 2 * 4 * 128 * 32;
   EXPECT_DOUBLE_EQ(*ratio_of(prefill, figures(Probe::kFmaPeak, flop), {4}), 0.25);

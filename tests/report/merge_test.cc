@@ -105,6 +105,15 @@ TEST(Merge, AMissingShardIsRefusedOnlyIfAllAreAskedFor) {
   EXPECT_EQ(r.shard, "1,3/3");
 }
 
+TEST(Merge, FiguresOfSeveralBenchesAreNotAdded) {
+  ReportFile one = shard(1), two = shard(2);
+  one.report.verb = two.report.verb = "bench";
+  one.report.bench.emplace(), two.report.bench.emplace();
+  Report r;
+  EXPECT_NE(merge({one, two}, false, &r), "ok");
+  EXPECT_EQ(merge({one}, false, &r), "ok");
+}
+
 TEST(Merge, SaysNothingOnlyIfNoShardSaysAnything) {
   ReportFile one = shard(1), two = shard(2);
   one.report.void_verdict = "K31 never acted", one.report.warnings = {"why"};

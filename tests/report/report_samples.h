@@ -52,6 +52,42 @@ inline Report small_report() {
 }
 
 /// One that was caught, one that nobody noticed, one that cannot be planted.
+inline BenchRow quiet_row(const std::string& id) {
+  BenchRow r;
+  r.shape = id, r.of = "stream_read", r.text = "a row";
+  r.ratio = 0.875, r.low = 0.75, r.high = 1, r.goal = 0.5;
+  r.reached = r.quiet = true;
+  r.ms = 2.5, r.gbps = 25, r.rounds = 7, r.threads = 2;
+  r.dtype = "f32", r.arith = "portable", r.isa = "generic";
+  r.probes = {{"stream_read", 30}};
+  return r;
+}
+
+inline Report bench_report() {
+  Report r;
+  r.verb = "bench", r.version = "9.8.7", r.isa = "generic", r.threads = 2, r.cases = 3;
+  BenchReport& b = r.bench.emplace();
+  b.machine = {{"cpu", "abacus\x1b[31m"}};
+  b.probes = {{"stream_read", 2, "zmm", 30, {}, ""},
+              {"stream_read", 1, "zmm", 20, {}, ""},
+              {"bf16_peak", 2, "", {}, {}, "none here"}};
+  BenchRow loud = quiet_row("loud"), absent = quiet_row("absent");
+  loud.quiet = loud.reached = false;
+  loud.rejected = {{"somebody else", 14}};
+  absent.ratio = absent.low = absent.high = {};
+  absent.ms = absent.gbps = {};
+  absent.reached = false, absent.rounds = 0;
+  absent.void_reason = "none here";
+  BenchRow stopped = quiet_row("stopped");
+  stopped.quiet = stopped.reached = false, stopped.interrupted = true, stopped.rounds = 3;
+  b.rows = {quiet_row("good"), loud, absent, stopped};
+  b.plots = {"share.svg"};
+  b.against = {"old.json",
+               {{"good", 0.9, 0.875, "lost", ""},
+                {"absent", {}, {}, "not compared", "not in the older run"}}};
+  return r;
+}
+
 inline Report faults_report() {
   Report r;
   r.verb = "faults";

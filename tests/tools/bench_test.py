@@ -86,6 +86,75 @@ class Bench(unittest.TestCase):
                        for env in ({}, {"OMP_PROC_BIND": "true"}))
         self.assertEqual(free, bound)
 
+    def written(self, name, report):
+        path = os.path.join(self.folder, name)
+        with open(path, "w") as file:
+            json.dump(report, file)
+        return path
+
+    def quiet_report(self):
+        """A report whose row is quiet, whatever else this machine does: the figures are made up."""
+        report = report_of("--rows", ROW, "--rounds", "1")
+        report["bench"][0].update(ratio=0.8, low=0.795, high=0.805, quiet=True)
+        report["bench"][0].pop("void", None)
+        return report
+
+    def test_two_reports_are_compared_without_a_run(self):
+        old = self.quiet_report()
+        old_path = self.written("old.json", old)
+        code, out, err = run("--against", old_path, "--from", old_path)
+        self.assertEqual(code, CLEAN, err)
+        self.assertRegex(out, ROW + r" +same +0\.800 +0\.800 +1\.000\n")
+        lost = json.loads(json.dumps(old))
+        for key in ("ratio", "low", "high"):
+            lost["bench"][0][key] *= 0.95
+        lost["machine"]["cpu"] = "abacus"
+        lost_path = self.written("lost.json", lost)
+        code, out, _ = run("--against", old_path, "--from", lost_path, "--format", "json")
+        report = json.loads(out)
+        self.assertEqual((code, report["against"]["file"]), (FINDINGS, old_path))
+        self.assertEqual(report["against"]["rows"], [{"shape": ROW, "was": 0.8, "is": 0.76, "verdict": "lost"}])
+        self.assertEqual(report["findings"][0]["id"], "bench.lost")
+        self.assertIn("now abacus", report["warnings"][0])
+        code, out, _ = run("--against", old_path, "--from", lost_path, "--rows", "prefill*")
+        self.assertEqual(code, 3)
+        self.assertIn("nothing was compared", out)
+
+    def test_a_run_is_compared_with_an_older_report(self):
+        old = self.written("old.json", self.quiet_report())
+        code, out, _ = run("--rows", ROW, "--rounds", "1", "--against", old)
+        self.assertEqual(code, 3)  # one round is never quiet
+        self.assertRegex(out, ROW + " +not compared: new is (not quiet|void) ")
+
+    def test_what_cannot_be_compared_is_refused_before_any_time_is_spent(self):
+        fuzz = json.loads(subprocess.run([BINARY, "fuzz", "--cases", "1", "--quiet", "--format", "json"],
+                                         capture_output=True, text=True, check=True).stdout)
+        for path, law in ((os.path.join(self.folder, "none.json"), "io.open"),
+                          (self.written("fuzz.json", fuzz), "io.report"),
+                          (self.written("half.json", {"schema": "shadowgraph.report/1"}), "io.report")):
+            code, out, _ = run("--against", path, "--format", "json")
+            report = json.loads(out)
+            self.assertEqual((code, report["findings"][0]["id"]), (3, law))
+            self.assertNotIn("bench", report)
+        code, out, err = run("--from", "new.json")
+        self.assertEqual((code, out), (USAGE, ""))
+        self.assertIn("--against", err)
+
+    def test_peers_are_a_markdown_table_and_what_is_absent_is_said(self):
+        args = ("--peers", "--rows", "prefill_bf16_fast_512", "--rounds", "1")
+        code, out, err = run(*args, "--peer-library", os.path.join(self.folder, "libabacus.so"),
+                             "--peer-times", self.written("torch.json", {"peer": "torch 9", "threads": 1, "ms": {
+                                 "prefill_bf16_fast_512": 2.5}}))
+        self.assertEqual(code, CLEAN, err)
+        self.assertRegex(out, r"\| row \| ours, ms \|.* torch 9, ms \| torch 9 / ours \|\n")
+        self.assertRegex(out, r"\| prefill_bf16_fast_512 \| [0-9.]+ \|.* 2\.5 \| [0-9.]+ \|\n")
+        self.assertIn("libabacus.so", out)
+        item, = json.loads(run(*args, "--format", "json")[1])["items"]
+        self.assertEqual(item["row"], "prefill_bf16_fast_512")
+        code, out, err = run("--peers", "--rows", "window*")
+        self.assertEqual((code, out), (USAGE, ""))
+        self.assertIn("dense", err)
+
     def test_a_row_that_does_not_exist_is_refused_with_the_nearest(self):
         code, out, err = run("--rows", "decode_f32_b1_4")
         self.assertEqual((code, out), (USAGE, ""))
