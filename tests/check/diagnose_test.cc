@@ -184,7 +184,8 @@ std::vector<MadeMistake> slips() {
   std::vector<MadeMistake> all;
   for (const auto of :
        {slips_of_rows, slips_of_masks, slips_of_layouts, slips_of_numbers, slips_of_lengths,
-        slips_of_parts, slips_of_tables, slips_of_merges, slips_of_terms, slips_of_term_masks}) {
+        slips_of_parts, slips_of_tables, slips_of_merges, slips_of_terms, slips_of_biases,
+        slips_of_orders, slips_of_temperatures, slips_of_term_masks}) {
     for (MadeMistake& slip : of()) {
       const auto same = [&](const MadeMistake& m) {
         return std::string_view(m.mistake) == slip.mistake;
@@ -213,6 +214,7 @@ TEST_P(EveryMistake, IsNamedFirst) {
   EXPECT_EQ(named[0].mistake, slip.mistake) << all;
   EXPECT_EQ(named[0].explained, named[0].wrong) << all;
   EXPECT_EQ(named[0].broken, 0) << all;
+  EXPECT_TRUE(named[0].sentence.ends_with(slip.said)) << all;
 }
 
 INSTANTIATE_TEST_SUITE_P(Mistakes, EveryMistake, ::testing::ValuesIn(slips()),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "check/mistakes/readings.h"
+#include "oracle/oracle_rows.h"
 
 namespace shadowgraph {
 namespace {
@@ -20,6 +21,7 @@ void add_lse(const Reading& right, Reading::Lse lse, const AddReading& add,
 }
 
 constexpr double kMostNoKeys = 1e6;
+constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::string short_text(double x) {
   char buffer[32];
@@ -150,6 +152,89 @@ void other_scale(const Scene&, size_t, const Reading& right, const AddReading& a
       readings.push_back(changed(right, [&](Reading& r) {
         r.params.sm_scale = static_cast<float>(scale.value);
         r.detail = scale.name, r.of_call = true;
+      }));
+    }
+    return readings;
+  }));
+}
+
+void scaled_terms(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  each_term(right, kAllLists, [&](const Reading& apart, const std::string& name) {
+    const auto by_factor = [&](double factor, const std::string& said) {
+      return changed(apart, [&](Reading& r) {
+        r.other.factor = factor, r.of_call = true;
+        r.detail = name + " by " + said;
+      });
+    };
+    using std::numbers::ln2, std::numbers::log2e;
+    const double scale = right.params.sm_scale;
+    for (const double once : {1.0, double{right.params.sm_scale}}) {
+      const char* also = once == 1 ? "" : " and sm_scale";
+      add(by_factor(once * ln2, std::string("ln(2)") + also));
+      add(by_factor(once * log2e, std::string("log2(e)") + also));
+    }
+    add(by_factor(scale, "sm_scale"));
+    add(Solve([&](const RowSums& row, const Got& got) {
+      std::vector<double> own, other;
+      const Reading lacking = changed(apart, [](Reading& r) { r.other = {}; });
+      for (int32_t k = 0; k < row.length(); ++k) {
+        own.push_back(row.added(k, &lacking));
+        other.push_back(row.added(k) - own.back());
+      }
+      const double factor = nearest_factor([&](double f) {
+        return got.distance(row.of(row.read_as([&](int32_t place, double logit) {
+          const auto k = static_cast<size_t>(place);
+          return std::isnan(other[k]) ? -kInf : logit + own[k] + f * other[k];
+        })));
+      });
+      std::vector<Reading> readings;
+      for (const NamedNumber& times : numbers_near(factor))
+        readings.push_back(by_factor(times.value, times.name));
+      return readings;
+    }));
+  });
+}
+
+void other_temperature(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  const int32_t length = right.params.terms.temperature_len;
+  if (length == 0) return;
+  const auto at = [&](const char* detail, const std::function<int64_t(int64_t)>& position) {
+    add(changed(right, [&](Reading& r) {
+      r.temperature = [=, t = right.params.terms](int64_t p) {
+        return temperature_at(t, position(p));
+      };
+      r.detail = detail;
+    }));
+  };
+  const int64_t keys = std::ssize(right.keys);
+  at("of the next position", [](int64_t p) { return p + 1; });
+  at("of the position before", [](int64_t p) { return p - 1; });
+  at("of the last position for all queries", [=](int64_t) { return keys - 1; });
+  at("of the length for all queries", [=](int64_t) { return keys; });
+  if (right.first_key > 0)
+    at("without the left padding", [first = right.first_key](int64_t p) { return p - first; });
+  at("of the place among the new tokens", [=, q = right.q_len](int64_t p) { return p - keys + q; });
+  add(changed(right, [&](Reading& r) {
+    r.temperature = [=](int64_t p) {
+      return p < 1 ? 1 : std::log(static_cast<double>(p)) / std::log(static_cast<double>(length));
+    };
+    r.detail = "of positions below temperature_len, too";
+  }));
+  add(Solve([&](const RowSums& row, const Got& got) {
+    const double factor = nearest_factor([&](double f) {
+      return got.distance(row.of(
+          row.read_as([&](int32_t place, double logit) { return f * logit + row.added(place); })));
+    });
+    const double right_one = temperature_at(right.params.terms, row.position());
+    std::vector<Reading> readings;
+    for (const NamedNumber& of :
+         numbers_near(std::exp(std::log(row.position()) / (right_one * factor)))) {
+      const double whole = std::round(of.value);
+      if (whole < 2 || whole > std::numeric_limits<int32_t>::max()) continue;
+      readings.push_back(changed(right, [&](Reading& r) {
+        r.params.terms.temperature_len = static_cast<int32_t>(whole);
+        r.detail = "with the length " + std::to_string(r.params.terms.temperature_len);
+        r.of_call = true;
       }));
     }
     return readings;
