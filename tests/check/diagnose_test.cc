@@ -283,6 +283,18 @@ TEST(Diagnose, OffersNoPartOfWhatALikelierNameExplains) {
   EXPECT_TRUE(named(true, "window.ignored"));
 }
 
+TEST(Diagnose, CallsSlopesOfAnotherHeadNoBias) {
+  Lab lab;
+  lab.params.terms.key_bias = kLabKeyBias, lab.params.terms.alibi_slopes = kLabSlopes;
+  lab.run();
+  const Scene scene = lab.scene();
+  lab.params.terms.alibi_slopes = kSlopesSwapped;
+  lab.run();
+  const std::vector<Explanation> named = lab.named(scene);
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].mistake, "slopes.of_head");
+}
+
 TEST(Diagnose, TellsPartsOfScalesFromAll) {
   Lab lab;
   lab.run();

@@ -64,8 +64,8 @@ inline void define_rows(Lab& l, const std::function<double(const LabPair&, doubl
       const int32_t row = l.cu_seqlens_q[r] + i, position = kv_len - q_len + i;
       for (int32_t head = 0; head < kHeads; ++head) {
         const auto at = [&](int32_t key) {
-          return static_cast<size_t>((l.keys[r][static_cast<size_t>(key)] * kKvHeads + head / 2) *
-                                     kDim);
+          const int32_t slot = l.keys[r][static_cast<size_t>(key)];
+          return static_cast<size_t>(slot * kKvHeads + head / 2) * kDim;
         };
         std::vector<double> logits;
         for (int32_t key = 0; key <= position; ++key) {
@@ -309,12 +309,28 @@ inline std::vector<MadeMistake> slips_of_temperatures() {
       {"terms.scaled", with([](AttentionTerms& t) { t.key_bias = kLabKeyBias; }),
        wrong([](AttentionTerms& t) { t.key_bias = kBiasQuarter; }),
        "the bias of keys by 0.25 = 1 / sqrt(16)"},
+      {"scale.cap_other", tempered, defined([](const LabPair& at, double s) {
+         const double t = lab_temperature(static_cast<double>(at.position));
+         return t * 0.7 * std::tanh(s / 0.7) + at.of(kLabKeyBias);
+       }),
+       "0.7"},
+      {"scale.cap_other", [](Lab& l) { l.params.logits_soft_cap = 0.5f; },
+       call([](Lab& l) { l.params.logits_soft_cap = 0.75f; }), "0.75"},
+      {"terms.scaled",
+       with([](AttentionTerms& t) { t.key_bias = kLabKeyBias, t.alibi_slopes = kLabSlopes; }),
+       wrong([](AttentionTerms& t) { t.key_bias = kBiasQuarter; }),
+       "the bias of keys by 0.25 = 1 / sqrt(16)"},
       {"temperature.other", tempered, wrong([](AttentionTerms& t) { t.temperature_len = 5; }),
        "with the length 5"},
       {"temperature.other", tempered, defined([](const LabPair& at, double s) {
          return lab_temperature(static_cast<double>(at.position + 1)) * s + at.of(kLabKeyBias);
        }),
        "of the next position"},
+      {"temperature.other", tempered, defined([](const LabPair& at, double s) {
+         return std::pow(lab_temperature(static_cast<double>(at.position)), 2) * s +
+                at.of(kLabKeyBias);
+       }),
+       "multiplied twice"},
       {"slopes.distance", with([](AttentionTerms& t) { t.alibi_slopes = kLabSlopes; }),
        defined([](const LabPair& at, double s) {
          return s + kLabSlopes[static_cast<size_t>(at.head)] *

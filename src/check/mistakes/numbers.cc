@@ -60,7 +60,7 @@ std::vector<NamedNumber> numbers_near(double x) {
   const auto digits = [&](int count) {
     char text[32];
     std::snprintf(text, sizeof text, "%.*g", count, x);
-    numbers.push_back({std::atof(text), text});
+    numbers.push_back({std::atof(text), short_text(std::atof(text))});
   };
   digits(1);
   const double width = std::round(1 / (x * x));
@@ -158,6 +158,25 @@ void other_scale(const Scene&, size_t, const Reading& right, const AddReading& a
   }));
 }
 
+void other_cap(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  add(Solve([&](const RowSums& row, const Got& got) {
+    const double times = temperature_of(right, row.query());
+    const double nearest = nearest_factor([&](double cap) {
+      return got.distance(row.of(row.read_as([&](int32_t place, double logit) {
+        return cap * std::tanh(row.uncapped(logit) / cap) + row.added(place);
+      })));
+    });
+    std::vector<Reading> readings;
+    for (const NamedNumber& cap : numbers_near(nearest / times)) {
+      readings.push_back(changed(right, [&](Reading& r) {
+        r.params.logits_soft_cap = static_cast<float>(cap.value);
+        r.detail = cap.name, r.of_call = true;
+      }));
+    }
+    return readings;
+  }));
+}
+
 void scaled_terms(const Scene&, size_t, const Reading& right, const AddReading& add) {
   each_term(right, kAllLists, [&](const Reading& apart, const std::string& name) {
     const auto by_factor = [&](double factor, const std::string& said) {
@@ -198,38 +217,35 @@ void scaled_terms(const Scene&, size_t, const Reading& right, const AddReading& 
 void other_temperature(const Scene&, size_t, const Reading& right, const AddReading& add) {
   const int32_t length = right.params.terms.temperature_len;
   if (length == 0) return;
-  const auto at = [&](const char* detail, const std::function<int64_t(int64_t)>& position) {
-    add(changed(right, [&](Reading& r) {
-      r.temperature = [=, t = right.params.terms](int64_t p) {
-        return temperature_at(t, position(p));
-      };
-      r.detail = detail;
-    }));
+  const auto is = [&](const char* detail, std::function<double(int64_t)> temperature) {
+    add(changed(right,
+                [&](Reading& r) { r.temperature = std::move(temperature), r.detail = detail; }));
   };
-  const int64_t keys = std::ssize(right.keys);
-  at("of the next position", [](int64_t p) { return p + 1; });
-  at("of the position before", [](int64_t p) { return p - 1; });
-  at("of the last position for all queries", [=](int64_t) { return keys - 1; });
-  at("of the length for all queries", [=](int64_t) { return keys; });
+  const auto of = [t = right.params.terms](int64_t position) {
+    return temperature_at(t, position);
+  };
+  const int64_t keys = std::ssize(right.keys), prefix = keys - right.q_len;
+  is("of the next position", [=](int64_t p) { return of(p + 1); });
+  is("of the position before", [=](int64_t p) { return of(p - 1); });
+  is("of the last position for all queries", [=](int64_t) { return of(keys - 1); });
+  is("of the length for all queries", [=](int64_t) { return of(keys); });
+  is("of the place among the new tokens", [=](int64_t p) { return of(p - prefix); });
   if (right.first_key > 0)
-    at("without the left padding", [first = right.first_key](int64_t p) { return p - first; });
-  at("of the place among the new tokens", [=, q = right.q_len](int64_t p) { return p - keys + q; });
-  add(changed(right, [&](Reading& r) {
-    r.temperature = [=](int64_t p) {
-      return p < 1 ? 1 : std::log(static_cast<double>(p)) / std::log(static_cast<double>(length));
-    };
-    r.detail = "of positions below temperature_len, too";
-  }));
+    is("without the left padding", [=, n = right.first_key](int64_t p) { return of(p - n); });
+  is("of positions below temperature_len, too", [=](int64_t p) {
+    return p < 1 ? 1 : std::log(static_cast<double>(p)) / std::log(static_cast<double>(length));
+  });
+  is("multiplied twice", [=](int64_t p) { return of(p) * of(p); });
   add(Solve([&](const RowSums& row, const Got& got) {
     const double factor = nearest_factor([&](double f) {
       return got.distance(row.of(
           row.read_as([&](int32_t place, double logit) { return f * logit + row.added(place); })));
     });
-    const double right_one = temperature_at(right.params.terms, row.position());
+    const double right_one = of(row.position());
     std::vector<Reading> readings;
-    for (const NamedNumber& of :
+    for (const NamedNumber& near :
          numbers_near(std::exp(std::log(row.position()) / (right_one * factor)))) {
-      const double whole = std::round(of.value);
+      const double whole = std::round(near.value);
       if (whole < 2 || whole > std::numeric_limits<int32_t>::max()) continue;
       readings.push_back(changed(right, [&](Reading& r) {
         r.params.terms.temperature_len = static_cast<int32_t>(whole);

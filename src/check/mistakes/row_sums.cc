@@ -171,7 +171,7 @@ KeySum RowSums::read_as(double factor, const std::function<int32_t(int32_t)>& va
   return read_as(
       [&](int32_t place, double logit) {
         const double scaled =
-            cap_ > 0 ? cap_ * std::tanh(factor * std::atanh(logit / cap_)) : factor * logit;
+            cap_ > 0 ? cap_ * std::tanh(factor * uncapped(logit) / cap_) : factor * logit;
         return scaled + added(place);
       },
       value_of);

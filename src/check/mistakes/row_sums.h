@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -103,6 +104,9 @@ class RowSums {
   double added(int32_t place, const Reading* how = nullptr) const {
     return added_ ? added_(how != nullptr ? *how : right_, place) : 0;
   }
+  /// The logit without the soft cap.
+  double uncapped(double logit) const { return cap_ > 0 ? cap_ * std::atanh(logit / cap_) : logit; }
+  int32_t query() const { return query_; }
   int64_t position() const { return right_.position(query_); }
   int64_t length() const { return std::ssize(right_.keys); }
   Estimate of(const KeySum& keys) const;

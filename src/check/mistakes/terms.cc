@@ -41,7 +41,8 @@ void terms_of_heads(const Reading& right, std::span<const TermList> lists, const
                 {"in the opposite order", [=](int32_t h) { return heads - 1 - h; }},
                 {"by KV heads", [=](int32_t h) { return h / (heads / kv_heads); }},
                 {"by groups", [=](int32_t h) { return h % (heads / kv_heads); }}};
-  each_term(right, lists, [&](const Reading& apart, const std::string&) {
+  each_term(right, lists, [&](const Reading& apart, const std::string& name) {
+    if (lists.size() > 1 && name == kSlopes.name) return;  // slopes.of_head says so
     for (const auto& rule : kRules)
       add(with_other(apart, rule.detail, [&](OtherTerms& o) { o.of_head = rule.head; }));
     add(changed(right, [&](Reading& r) {
@@ -254,7 +255,10 @@ void other_order(const Scene&, size_t, const Reading& right, const AddReading& a
       }));
     };
     const double scale = right.params.sm_scale;
-    order(" before the scale", {.factor = scale, .before_cap = capped, .before_temperature = true});
+    // Without either, they are scaled.
+    if (capped || tempered)
+      order(" before the scale",
+            {.factor = scale, .before_cap = capped, .before_temperature = true});
     if (tempered) order(" before the temperature", {.before_temperature = true});
     if (!capped) return;
     for (const bool hide : {true, false})
@@ -353,28 +357,26 @@ void other_chunks(const Scene&, size_t, const Reading& right, const AddReading& 
   constexpr int64_t kMost = 4;
   const AttentionTerms t = right.params.terms;
   if (t.attention_chunk == 0) return;
-  const auto of_size = [&](int64_t off, const char* how) {
-    if (off == 0 || t.attention_chunk + off < 1) return;
-    add(with_terms(right, how + by(std::abs(off)),
-                   [off](AttentionTerms& of) { of.attention_chunk += static_cast<int32_t>(off); }));
+  const auto of_size = [&](int64_t size) {
+    if (size < 1) return;
+    add(with_terms(right, "of " + std::to_string(size) + " positions",
+                   [=](AttentionTerms& of) { of.attention_chunk = static_cast<int32_t>(size); }));
   };
-  const auto begin_at = [&](int64_t off) {
-    if (off % t.attention_chunk == 0 || !right.bidirectional.empty()) return;
+  const auto moved = [&](int64_t n) {
+    if (n % t.attention_chunk == 0 || !right.bidirectional.empty()) return;
     add(with_terms(
-        right,
-        "they begin " + std::to_string(std::abs(off)) +
-            (off > 0 ? " positions later" : " positions earlier"),
+        right, "moved " + by(n),
         [](AttentionTerms& of) { of.attention_chunk = of.chunk_lookback = 0; },
         [=, first = right.position(0)](int32_t i, int32_t k) {
-          const int64_t own = chunk_of(first + i - off, t.attention_chunk);
-          const int64_t of_key = chunk_of(k - off, t.attention_chunk);
+          const int64_t own = chunk_of(first + i - n, t.attention_chunk);
+          const int64_t of_key = chunk_of(k - n, t.attention_chunk);
           return of_key <= own && of_key >= own - t.chunk_lookback;
         }));
   };
-  begin_at(right.first_key);
+  moved(right.first_key);
   for (int64_t n = 1; n <= kMost; ++n) {
-    of_size(n, "too long "), of_size(-n, "too short ");
-    begin_at(n), begin_at(-n);
+    of_size(t.attention_chunk + n), of_size(t.attention_chunk - n);
+    moved(n), moved(-n);
   }
 }
 
