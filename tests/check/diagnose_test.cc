@@ -184,7 +184,8 @@ std::vector<MadeMistake> slips() {
   std::vector<MadeMistake> all;
   for (const auto of :
        {slips_of_rows, slips_of_masks, slips_of_layouts, slips_of_numbers, slips_of_lengths,
-        slips_of_parts, slips_of_tables, slips_of_merges, slips_of_terms, slips_of_term_masks}) {
+        slips_of_parts, slips_of_tables, slips_of_merges, slips_of_terms, slips_of_biases,
+        slips_of_orders, slips_of_temperatures, slips_of_term_masks}) {
     for (MadeMistake& slip : of()) {
       const auto same = [&](const MadeMistake& m) {
         return std::string_view(m.mistake) == slip.mistake;
@@ -213,6 +214,7 @@ TEST_P(EveryMistake, IsNamedFirst) {
   EXPECT_EQ(named[0].mistake, slip.mistake) << all;
   EXPECT_EQ(named[0].explained, named[0].wrong) << all;
   EXPECT_EQ(named[0].broken, 0) << all;
+  EXPECT_TRUE(named[0].sentence.ends_with(slip.said)) << all;
 }
 
 INSTANTIATE_TEST_SUITE_P(Mistakes, EveryMistake, ::testing::ValuesIn(slips()),
@@ -241,6 +243,56 @@ TEST(Diagnose, SaysSoWhereNoMistakeFits) {
   ASSERT_EQ(named.size(), 1u);
   EXPECT_EQ(named[0].to_string(),
             "unknown: No known mistake gives these results (0 of 1 wrong results)");
+}
+
+/// Rows 0 to 3 are wrong; so many heads of row 3 are those of a call that is not causal.
+std::vector<Explanation> named_of_part(int64_t heads) {
+  Lab lab, wrong;
+  wrong.params.causal = false;
+  lab.run(), wrong.run();
+  const Scene scene = lab.scene();
+  for (int64_t i = 0; i < 4 * kHeads; ++i) lab.row(0)[i * kDim] += 0.25f;
+  std::copy_n(wrong.row(3), heads * kDim, lab.row(3));
+  std::copy_n(&wrong.lse_of(3, 0), heads, &lab.lse_of(3, 0));
+  return lab.named(scene);
+}
+
+TEST(Diagnose, BelievesWhatIsRightAboutMostOfARequest) {
+  EXPECT_EQ(named_of_part(4)[0].to_string(),
+            "causal.ignored: The causal mask is ignored (a part: 4 of 16 wrong results)");
+  EXPECT_EQ(named_of_part(3)[0].to_string(),
+            "causal.ignored: The causal mask is ignored (a part: 3 of 16 wrong results)");
+  EXPECT_EQ(named_of_part(2)[0].mistake, "unknown");
+}
+
+TEST(Diagnose, OffersNoPartOfWhatALikelierNameExplains) {
+  Lab lab;
+  // The left end hides keys of request 2 alone.
+  lab.params.causal = false, lab.params.window_left = 14, lab.params.window_right = 1;
+  lab.run();
+  const Scene scene = lab.scene();
+  lab.params.window_right = -1;
+  lab.run();
+  const auto named = [&](bool of_many, std::string_view mistake) {
+    const auto all = diagnose(scene, lab.result(), *find_arithmetic("ours_portable"),
+                              {.unwritten = true, .of_many = of_many});
+    return std::ranges::find(all, mistake, &Explanation::mistake) != all.end();
+  };
+  EXPECT_TRUE(named(false, "window.right_ignored"));
+  EXPECT_FALSE(named(false, "window.ignored"));
+  EXPECT_TRUE(named(true, "window.ignored"));
+}
+
+TEST(Diagnose, CallsSlopesOfAnotherHeadNoBias) {
+  Lab lab;
+  lab.params.terms.key_bias = kLabKeyBias, lab.params.terms.alibi_slopes = kLabSlopes;
+  lab.run();
+  const Scene scene = lab.scene();
+  lab.params.terms.alibi_slopes = kSlopesSwapped;
+  lab.run();
+  const std::vector<Explanation> named = lab.named(scene);
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].mistake, "slopes.of_head");
 }
 
 TEST(Diagnose, TellsPartsOfScalesFromAll) {

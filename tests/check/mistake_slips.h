@@ -22,6 +22,7 @@ struct MadeMistake {
   const char* mistake;
   std::function<void(Lab&)> setting;       // of the right call
   std::function<void(Lab&, Scene&)> make;  // the wrong result
+  const char* said = "";                   // at the end of the sentence
   int way = 0;                             // of several to make it
 };
 

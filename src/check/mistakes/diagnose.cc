@@ -39,41 +39,92 @@ struct Seen {
 
 /// Results of a request that a way to make a mistake explains, and right ones that it would break.
 struct Score {
-  int64_t explained = 0, broken = 0;
-  int64_t gain() const { return explained - broken; }
+  std::vector<size_t> explained = {};  // indices of wrong cells
+  int64_t broken = 0;
+  bool some_rows = false;
+  int64_t gain() const { return std::ssize(explained) - broken; }
 };
 
-/// Scores of numbers by what is said of them, in the order in which they were tried.
-using Scores = std::vector<std::pair<std::string, Score>>;
-Score& score_of(const std::string& detail, Scores* scores) {
-  const auto known = std::ranges::find(*scores, detail, &Scores::value_type::first);
-  if (known != scores->end()) return known->second;
-  scores->emplace_back(detail, Score());
-  return scores->back().second;
+/// One for each request that is looked at.
+using Scores = std::vector<Score>;
+int64_t gain_of(const Scores& scores) {
+  int64_t gain = 0;
+  for (const Score& score : scores) gain += score.gain();
+  return gain;
 }
+
+/// What is known by what is said of it, in the order in which it was tried.
+template <class T>
+using ByDetail = std::vector<std::pair<std::string, T>>;
+template <class T>
+T& value_of(const std::string& detail, T none, ByDetail<T>* all) {
+  const auto known = std::ranges::find(*all, detail, &ByDetail<T>::value_type::first);
+  if (known != all->end()) return known->second;
+  all->emplace_back(detail, std::move(none));
+  return all->back().second;
+}
+
+/// A name, and what it explains.
+struct Claim {
+  Explanation said;
+  Scores scores;
+};
 
 class Diagnoser {
  public:
   Diagnoser(const Scene& scene, const Result& result, const Arithmetic& arithmetic,
             const DiagnoseOptions& options)
-      : scene_(scene), results_(scene, result, arithmetic, options) {}
+      : scene_(scene), results_(scene, result, arithmetic, options), of_many_(options.of_many) {}
 
   std::vector<Explanation> run() {
     for (size_t r = 0; r < scene_.rows.keys.size() && seen_.size() < kMostRequests; ++r) look(r);
-    std::vector<Explanation> all;
+    std::vector<Claim> claims;
     for (const Mistake& mistake : all_mistakes()) {
       if (seen_.empty()) break;
-      Explanation d = of(mistake);
-      if (d.explained <= d.broken) continue;
-      all.push_back(std::move(d));
+      Claim claim = of(mistake);
+      if (gain_of(claim.scores) > 0) claims.push_back(std::move(claim));
     }
-    std::ranges::stable_sort(all, std::greater(),
-                             [](const Explanation& d) { return d.explained - d.broken; });
+    std::vector<Explanation> all = believed(std::move(claims));
     if (all.empty() && !seen_.empty()) all.push_back(unknown());
     return all;
   }
 
  private:
+  using Cells = std::vector<std::vector<char>>;  // [requests][wrong cells]
+
+  /// Likelier claims come first. A claim is believed for wrong results that no likelier one
+  /// explains. One about all rows of a request must be right about most of these: a few of them
+  /// agree with anything.
+  std::vector<Explanation> believed(std::vector<Claim> claims) const {
+    const auto gain = [](const Claim& claim) { return gain_of(claim.scores); };
+    std::ranges::stable_sort(claims, std::greater(), gain);
+    Cells open;
+    for (const Seen& seen : seen_) open.emplace_back(seen.wrong_cells.size(), 1);
+    std::vector<Explanation> said;
+    for (size_t first = 0, end = 0; first < claims.size(); first = end) {
+      Cells left = open;
+      for (; end < claims.size() && gain(claims[end]) == gain(claims[first]); ++end) {
+        const Scores& scores = claims[end].scores;
+        if (!of_many_ && !explains_most(scores, open)) continue;
+        for (size_t i = 0; i < left.size(); ++i)
+          for (const size_t cell : scores[i].explained) left[i][cell] = 0;
+        said.push_back(std::move(claims[end].said));
+      }
+      open = std::move(left);
+    }
+    return said;
+  }
+
+  static bool explains_most(const Scores& scores, const Cells& open) {
+    for (size_t i = 0; i < scores.size(); ++i) {
+      const int64_t explained = std::ranges::count_if(
+          scores[i].explained, [&](size_t cell) { return open[i][cell] != 0; });
+      const int64_t most = scores[i].some_rows ? 1 : std::ranges::count(open[i], 1) / 2 + 1;
+      if (explained >= most) return true;
+    }
+    return false;
+  }
+
   void look(size_t request) {
     Seen seen{request, right_reading(scene_, request), {}, {}, {}};
     const int64_t first = scene_.rows.cu_seqlens_q[request];
@@ -88,9 +139,11 @@ class Diagnoser {
     seen_.push_back(std::move(seen));
   }
 
-  int64_t agreeing(const Reading& reading, const std::vector<HeadRow>& cells) const {
-    return std::ranges::count_if(
-        cells, [&](const HeadRow& cell) { return results_.agrees(reading, cell); });
+  std::vector<size_t> agreeing(const Reading& reading, const std::vector<HeadRow>& cells) const {
+    std::vector<size_t> agree;
+    for (size_t i = 0; i < cells.size(); ++i)
+      if (results_.agrees(reading, cells[i])) agree.push_back(i);
+    return agree;
   }
 
   /// The ways to make one mistake in one request.
@@ -100,17 +153,18 @@ class Diagnoser {
 
     void operator()(Reading r) const override {
       const std::vector<HeadRow>& wrong = seen_.wrong_cells;
-      if (!r.of_call && best.explained == std::ssize(wrong) && best.broken == 0) return;
+      if (!r.of_call && best.gain() == std::ssize(wrong)) return;
       // Most are seen to be none of it at once.
       if (!d_.results_.agrees(r, wrong.front()) &&
           (wrong.size() == 1 || !d_.results_.agrees(r, wrong.back())))
         return;
-      Score score{d_.agreeing(r, wrong), 0};
+      Score score{d_.agreeing(r, wrong), 0, r.some_rows};
       if (!r.some_rows)
-        score.broken = std::ssize(seen_.right_cells) - d_.agreeing(r, seen_.right_cells);
-      Score& so_far = r.of_call ? score_of(r.detail, &of_call) : best;
+        score.broken =
+            std::ssize(seen_.right_cells) - std::ssize(d_.agreeing(r, seen_.right_cells));
+      Score& so_far = r.of_call ? value_of(r.detail, Score(), &of_call) : best;
       if (score.gain() <= so_far.gain()) return;
-      so_far = score;
+      so_far = std::move(score);
       if (!r.of_call) detail = r.detail;
     }
     void operator()(const Family& family) const override {
@@ -135,7 +189,7 @@ class Diagnoser {
 
     mutable Score best;
     mutable std::string detail;
-    mutable Scores of_call;
+    mutable ByDetail<Score> of_call;
 
    private:
     const std::vector<ReadingResults::Looked>& looked() const {
@@ -151,28 +205,27 @@ class Diagnoser {
     Seen& seen_;
   };
 
-  Explanation of(const Mistake& mistake) {
-    Explanation d;
+  Claim of(const Mistake& mistake) {
+    Claim claim{{}, Scores(seen_.size())};
+    Explanation& d = claim.said;
     d.mistake = mistake.id, d.sentence = mistake.sentence;
-    Score best;
     std::string detail;
-    Scores of_call;
-    for (Seen& seen : seen_) {
-      d.wrong += std::ssize(seen.wrong_cells);
-      const Ways ways(*this, seen);
-      mistake.readings(scene_, seen.request, seen.right, ways);
-      if (best.explained == 0) detail = ways.detail;
-      best.explained += ways.best.explained, best.broken += ways.best.broken;
-      for (const auto& [number, score] : ways.of_call) {
-        Score& sum = score_of(number, &of_call);
-        sum.explained += score.explained, sum.broken += score.broken;
-      }
+    ByDetail<Scores> of_call;
+    for (size_t i = 0; i < seen_.size(); ++i) {
+      d.wrong += std::ssize(seen_[i].wrong_cells);
+      const Ways ways(*this, seen_[i]);
+      mistake.readings(scene_, seen_[i].request, seen_[i].right, ways);
+      if (gain_of(claim.scores) == 0) detail = ways.detail;
+      claim.scores[i] = ways.best;
+      for (const auto& [number, score] : ways.of_call)
+        value_of(number, Scores(seen_.size()), &of_call)[i] = score;
     }
-    for (const auto& [number, score] : of_call)
-      if (score.gain() > best.gain()) best = score, detail = number;
+    for (const auto& [number, scores] : of_call)
+      if (gain_of(scores) > gain_of(claim.scores)) claim.scores = scores, detail = number;
     if (!detail.empty()) d.sentence += ", " + detail;
-    d.explained = best.explained, d.broken = best.broken;
-    return d;
+    for (const Score& score : claim.scores)
+      d.explained += std::ssize(score.explained), d.broken += score.broken;
+    return claim;
   }
 
   Explanation unknown() const {
@@ -183,6 +236,7 @@ class Diagnoser {
 
   const Scene& scene_;
   const ReadingResults results_;
+  const bool of_many_;
   std::vector<Seen> seen_;
 };
 

@@ -23,6 +23,8 @@ struct DiagnoseOptions {
   bool exact = false;               // JudgeOptions::exact
   std::vector<int32_t> parts = {};  // JudgeOptions::parts
   bool unwritten = false;           // rows were filled with kUnwritten before
+  // One step of many, whose explanations are added up: names for any part stay
+  bool of_many = false;
 };
 
 /// Explains the scene's rows by what was computed of them. The likeliest mistake comes first; none

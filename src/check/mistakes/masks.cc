@@ -136,11 +136,12 @@ void stale_mask(const Scene& scene, size_t request, const Reading& right, const 
   }
 }
 
-void wrapped_mask(const Scene&, size_t, const Reading& right, const AddReading& add) {
+void wrapped_mask(const Scene& scene, size_t, const Reading& right, const AddReading& add) {
   Reading r = right;
   const int64_t width = std::ssize(r.keys);
   if (r.mask.empty()) {
-    // Causal and window, as pairs.
+    // A call has no mask; a step's builder may write causal and window as pairs.
+    if (scene.before.empty()) return;
     const MaskShape shape = mask_of(r, r.params, r.q_len, static_cast<int32_t>(width));
     for (int64_t q = 0; q < r.q_len; ++q)
       for (int64_t k = 0; k < width; ++k) r.mask.push_back(attends(shape, q, k));

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,6 +51,17 @@ struct Scene {
 
 /// A key of which nothing is known: whatever it holds, a reading with it explains nothing.
 inline constexpr int32_t kNoToken = -1;
+
+/// Terms of the scores that a reading takes in another way than the call.
+struct OtherTerms {
+  AttentionParams params = {};  // has their lists, which the reading's own terms lack
+  std::function<int32_t(int32_t head)> of_head = nullptr;  // whose entries a head has
+  double factor = 1;
+  int64_t ahead = 0;  // positions that they take the query to stand behind its own
+  // They are added before the soft cap; before the temperature multiplies
+  bool before_cap = false, before_temperature = false;
+  bool hide = true;  // -inf hides the key, although a soft cap makes -cap of it
+};
 
 /// One request as it may have been read. The default is the call's own way.
 struct Reading {
@@ -102,12 +114,14 @@ struct Reading {
   // The place whose value meets the weight of a place; -1: none that is known
   std::function<int32_t(int32_t place)> value_of = nullptr;
   float k_scale = 1, v_scale = 1;
-  // The head whose slopes and biases a head has, and the KV head whose scales a KV head has
-  std::function<int32_t(int32_t head)> terms_of = nullptr, k_scale_of = nullptr,
-                                       v_scale_of = nullptr;
+  OtherTerms other;
+  std::shared_ptr<const std::vector<float>> list;                 // owns a changed list of terms
+  std::function<double(int64_t position)> temperature = nullptr;  // null: the call's
+  bool temperature_before_cap = false;
+  // The KV head whose scales a KV head has
+  std::function<int32_t(int32_t head)> k_scale_of = nullptr, v_scale_of = nullptr;
   // Not null: the row is as one of these readings says, of another head than its own
   std::function<Reading(int32_t other)> as_of_head = nullptr;
-  double added_factor = 1;  // times all that is added to logits
   double lost_below = 0;    // weights are lost that are below so much of the largest one
   double logit_factor = 1;  // all logits times this
   // Logarithm of what entries that are no keys add to the sum of weights; -inf: none do
@@ -130,6 +144,12 @@ struct Reading {
   bool of_call = false;    // a number of the call: the same, by its detail, in all requests
   std::string detail;      // "by 1"; may be empty
 
+  /// Keys without those that are read twice.
+  int64_t length() const { return twice ? twice->second : std::ssize(keys); }
+  /// The place among keys where a query stands.
+  int64_t position(int32_t query) const {
+    return ahead.value_or(length() - q_len) + (one_query ? 0 : query);
+  }
   /// The row of mask that a query of a head has.
   int64_t mask_row(int32_t head, int32_t query) const {
     return int64_t{mask_of_heads ? head * q_len : 0} + first_mask_row + (one_query ? 0 : query);

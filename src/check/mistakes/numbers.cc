@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "check/mistakes/readings.h"
+#include "oracle/oracle_rows.h"
 
 namespace shadowgraph {
 namespace {
@@ -20,6 +21,7 @@ void add_lse(const Reading& right, Reading::Lse lse, const AddReading& add,
 }
 
 constexpr double kMostNoKeys = 1e6;
+constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::string short_text(double x) {
   char buffer[32];
@@ -58,7 +60,7 @@ std::vector<NamedNumber> numbers_near(double x) {
   const auto digits = [&](int count) {
     char text[32];
     std::snprintf(text, sizeof text, "%.*g", count, x);
-    numbers.push_back({std::atof(text), text});
+    numbers.push_back({std::atof(text), short_text(std::atof(text))});
   };
   digits(1);
   const double width = std::round(1 / (x * x));
@@ -150,6 +152,105 @@ void other_scale(const Scene&, size_t, const Reading& right, const AddReading& a
       readings.push_back(changed(right, [&](Reading& r) {
         r.params.sm_scale = static_cast<float>(scale.value);
         r.detail = scale.name, r.of_call = true;
+      }));
+    }
+    return readings;
+  }));
+}
+
+void other_cap(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  add(Solve([&](const RowSums& row, const Got& got) {
+    const double times = temperature_of(right, row.query());
+    const double nearest = nearest_factor([&](double cap) {
+      return got.distance(row.of(row.read_as([&](int32_t place, double logit) {
+        return cap * std::tanh(row.uncapped(logit) / cap) + row.added(place);
+      })));
+    });
+    std::vector<Reading> readings;
+    for (const NamedNumber& cap : numbers_near(nearest / times)) {
+      readings.push_back(changed(right, [&](Reading& r) {
+        r.params.logits_soft_cap = static_cast<float>(cap.value);
+        r.detail = cap.name, r.of_call = true;
+      }));
+    }
+    return readings;
+  }));
+}
+
+void scaled_terms(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  each_term(right, kAllLists, [&](const Reading& apart, const std::string& name) {
+    const auto by_factor = [&](double factor, const std::string& said) {
+      return changed(apart, [&](Reading& r) {
+        r.other.factor = factor, r.of_call = true;
+        r.detail = name + " by " + said;
+      });
+    };
+    using std::numbers::ln2, std::numbers::log2e;
+    const double scale = right.params.sm_scale;
+    for (const double once : {1.0, double{right.params.sm_scale}}) {
+      const char* also = once == 1 ? "" : " and sm_scale";
+      add(by_factor(once * ln2, std::string("ln(2)") + also));
+      add(by_factor(once * log2e, std::string("log2(e)") + also));
+    }
+    add(by_factor(scale, "sm_scale"));
+    add(Solve([&](const RowSums& row, const Got& got) {
+      std::vector<double> own, other;
+      const Reading lacking = changed(apart, [](Reading& r) { r.other = {}; });
+      for (int32_t k = 0; k < row.length(); ++k) {
+        own.push_back(row.added(k, &lacking));
+        other.push_back(row.added(k) - own.back());
+      }
+      const double factor = nearest_factor([&](double f) {
+        return got.distance(row.of(row.read_as([&](int32_t place, double logit) {
+          const auto k = static_cast<size_t>(place);
+          return std::isnan(other[k]) ? -kInf : logit + own[k] + f * other[k];
+        })));
+      });
+      std::vector<Reading> readings;
+      for (const NamedNumber& times : numbers_near(factor))
+        readings.push_back(by_factor(times.value, times.name));
+      return readings;
+    }));
+  });
+}
+
+void other_temperature(const Scene&, size_t, const Reading& right, const AddReading& add) {
+  const int32_t length = right.params.terms.temperature_len;
+  if (length == 0) return;
+  const auto is = [&](const char* detail, std::function<double(int64_t)> temperature) {
+    add(changed(right,
+                [&](Reading& r) { r.temperature = std::move(temperature), r.detail = detail; }));
+  };
+  const auto of = [t = right.params.terms](int64_t position) {
+    return temperature_at(t, position);
+  };
+  const int64_t keys = std::ssize(right.keys), prefix = keys - right.q_len;
+  is("of the next position", [=](int64_t p) { return of(p + 1); });
+  is("of the position before", [=](int64_t p) { return of(p - 1); });
+  is("of the last position for all queries", [=](int64_t) { return of(keys - 1); });
+  is("of the length for all queries", [=](int64_t) { return of(keys); });
+  is("of the place among the new tokens", [=](int64_t p) { return of(p - prefix); });
+  if (right.first_key > 0)
+    is("without the left padding", [=, n = right.first_key](int64_t p) { return of(p - n); });
+  is("of positions below temperature_len, too", [=](int64_t p) {
+    return p < 1 ? 1 : std::log(static_cast<double>(p)) / std::log(static_cast<double>(length));
+  });
+  is("multiplied twice", [=](int64_t p) { return of(p) * of(p); });
+  add(Solve([&](const RowSums& row, const Got& got) {
+    const double factor = nearest_factor([&](double f) {
+      return got.distance(row.of(
+          row.read_as([&](int32_t place, double logit) { return f * logit + row.added(place); })));
+    });
+    const double right_one = of(row.position());
+    std::vector<Reading> readings;
+    for (const NamedNumber& near :
+         numbers_near(std::exp(std::log(row.position()) / (right_one * factor)))) {
+      const double whole = std::round(near.value);
+      if (whole < 2 || whole > std::numeric_limits<int32_t>::max()) continue;
+      readings.push_back(changed(right, [&](Reading& r) {
+        r.params.terms.temperature_len = static_cast<int32_t>(whole);
+        r.detail = "with the length " + std::to_string(r.params.terms.temperature_len);
+        r.of_call = true;
       }));
     }
     return readings;

@@ -8,11 +8,8 @@
 #include <utility>
 
 #include "attn/mask.h"
-#include "attn/request_terms.h"
-#include "check/bounds/rounding.h"
 #include "check/mistakes/readings.h"
 #include "core/float_formats.h"
-#include "oracle/oracle_rows.h"
 
 namespace shadowgraph {
 namespace {
@@ -55,26 +52,6 @@ int32_t kv_head_of(const Reading& reading, int32_t head) {
 
 }  // namespace
 
-std::vector<int32_t> ReadingResults::seen_places(const Reading& r, const HeadRow& cell) const {
-  const int32_t once = r.twice ? r.twice->second : static_cast<int32_t>(r.keys.size());
-  const MaskShape mask = mask_of(r, r.params, once, once);
-  const int64_t position =
-      r.ahead.value_or(int64_t{once} - r.q_len) + (r.one_query ? 0 : cell.query);
-  std::vector<int32_t> places;
-  for (int32_t k = 0; k < static_cast<int32_t>(r.keys.size()); ++k) {
-    const int32_t place = k < once ? k : r.twice->first + (k - once);
-    if (!attends(mask, position, place)) continue;
-    if (!r.mask.empty() && place < r.mask_width) {
-      const int64_t bit = r.mask_row(cell.head, cell.query) * r.mask_width + place;
-      if (bit >= std::ssize(r.mask) || r.mask[static_cast<size_t>(bit)] == 0) continue;
-    }
-    if (r.sees && !r.sees(cell.query, place)) continue;
-    if (added_at(r, cell, place) == -kInfinity) continue;
-    places.push_back(k);
-  }
-  return places;
-}
-
 auto ReadingResults::expected_of(const OracleRow& row, int64_t result_row) const
     -> std::optional<Expected> {
   Expected e{row.out,    Eigen::ArrayXd::Zero(row.out.size()), row.lse, 0, row.lse_with_sink,
@@ -91,56 +68,6 @@ auto ReadingResults::expected_of(const OracleRow& row, int64_t result_row) const
   const ErrorBound bound = error_bound(row, arithmetic, scene_.q.dtype, out_type, result_.lse_sink);
   e.out_bound = bound.out, e.lse_bound = bound.lse;
   return e;
-}
-
-double ReadingResults::added_at(const Reading& r, const HeadRow& cell, int32_t place) {
-  if (!r.params.terms.changes_scores()) return 0;
-  const auto length = static_cast<int64_t>(r.twice ? r.twice->second : std::ssize(r.keys));
-  const int64_t head = r.terms_of ? r.terms_of(cell.head) : cell.head;
-  const std::span<const float> bias = r.params.terms.key_bias;
-  const int64_t biased = std::ssize(bias) / r.params.num_qo_heads - r.first_bias;
-  if (!bias.empty() && place >= biased) return 0;  // behind all keys: nobody knows
-  return r.added_factor * added_terms(r.params, {head, r.one_query ? 0 : cell.query, place,
-                                                 r.ahead.value_or(length - r.q_len), r.first_bias})
-                              .sum;
-}
-
-/// Parameters of one row: a temperature is a larger scale under a larger cap; all that is added, a
-/// bias of each key, which lives in *bias.
-AttentionParams ReadingResults::params_of(const Reading& r, const HeadRow& cell, int32_t kv_head,
-                                          const std::vector<int32_t>* places,
-                                          std::vector<float>* bias) {
-  AttentionParams p = r.params;
-  p.num_qo_heads = p.num_kv_heads = 1;
-  p.causal = false;
-  p.window_left = p.window_right = -1;
-  const AttentionTerms& t = r.params.terms;
-  const int64_t once = r.twice ? r.twice->second : std::ssize(r.keys);
-  const double temperature =
-      temperature_at(t, r.ahead.value_or(once - r.q_len) + (r.one_query ? 0 : cell.query));
-  p.sm_scale = static_cast<float>(double{r.params.sm_scale} * r.logit_factor * temperature);
-  p.logits_soft_cap *= static_cast<float>(temperature);
-  p.terms = {};
-  p.terms.q_scale = t.q_scale, p.terms.out_scale = t.out_scale;
-  const auto scale = [&](std::span<const float> scales, const auto& of) {
-    if (scales.empty()) return scales;
-    const int32_t head = of ? of(kv_head) : kv_head;
-    return scales.subspan(
-        scale_index(scales, static_cast<int64_t>(r.request), head, r.params.num_kv_heads), 1);
-  };
-  p.terms.k_scales = scale(t.k_scales, r.k_scale_of);
-  p.terms.v_scales = scale(t.v_scales, r.v_scale_of);
-  if (places != nullptr && t.changes_scores()) {
-    for (const int32_t k : *places) {
-      const int32_t place = k < once ? k : r.twice->first + static_cast<int32_t>(k - once);
-      bias->push_back(static_cast<float>(added_at(r, cell, place)));
-    }
-    p.terms.key_bias = *bias;
-  }
-  if (!r.params.sinks.empty())
-    p.sinks = r.params.sinks.subspan(
-        static_cast<size_t>(r.sink_of ? r.sink_of(cell.head) : cell.head), 1);
-  return p;
 }
 
 bool ReadingResults::visit_row(const Reading& r, const HeadRow& cell, std::vector<int32_t> tokens,
@@ -188,7 +115,8 @@ auto ReadingResults::attend(const Reading& r, const HeadRow& cell,
   std::vector<int32_t> tokens;
   for (const int32_t k : places) tokens.push_back(r.keys[static_cast<size_t>(k)]);
   std::optional<Expected> expected;
-  const bool plain = !r.value_of && std::isinf(r.no_keys_mass) && r.lost_below == 0;
+  const bool plain =
+      !r.value_of && std::isinf(r.no_keys_mass) && r.lost_below == 0 && !r.other.before_cap;
   visit_row(r, cell, std::move(tokens), &places, [&](const OracleRow& row) {
     expected = plain ? expected_of(row, cell.row) : reread(r, cell, places, row);
   });
@@ -213,6 +141,7 @@ auto ReadingResults::reread(const Reading& r, const HeadRow& cell,
     row.values = &others;
     row.value_max = others.lpNorm<Eigen::Infinity>();
   }
+  if (r.other.before_cap) cap_last(r, cell, places, row);
   const double lse = row.lse;
   const auto with_mass = [&](double log_sum) {
     const double top = std::max(log_sum, r.no_keys_mass);
@@ -279,10 +208,11 @@ auto ReadingResults::look(size_t request, const Reading& right, const HeadRow& c
     });
     return sums;
   };
-  std::function<double(int32_t)> added;
-  if (right.params.terms.changes_scores())
-    added = [right, cell](int32_t place) { return added_at(right, cell, place); };
-  return {RowSums(scene_, request, right, cell.query, cell.head, of_tokens, added), got};
+  RowSums::Added added;
+  if (changes_scores(right))
+    added = [cell](const Reading& how, int32_t place) { return added_at(how, cell, place).sum(); };
+  const double cap = right.params.logits_soft_cap * temperature_of(right, cell.query);
+  return {RowSums(scene_, request, right, cell.query, cell.head, of_tokens, added, cap), got};
 }
 
 /// Weights are softmax(factor * lse). The error of a part's LSE moves its weight, by at most as

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "check/bounds/error_bound.h"
+#include "check/bounds/rounding.h"
 #include "check/mistakes/diagnose.h"
 #include "check/mistakes/row_sums.h"
 #include "oracle/oracle.h"
+#include "oracle/oracle_rows.h"
 
 namespace shadowgraph {
 
@@ -46,8 +48,16 @@ class ReadingResults {
   };
 
   std::vector<int32_t> seen_places(const Reading& reading, const HeadRow& cell) const;
-  /// The sum of the terms that are added to the logit of a place.
-  static double added_at(const Reading& reading, const HeadRow& cell, int32_t place);
+  /// What terms add to a logit.
+  struct Added {
+    AddedTerms own, other;  // Reading::other
+    bool hides = false;
+    double sum() const { return hides ? -kInfinity : own.sum + other.sum; }
+  };
+  static Added added_at(const Reading& reading, const HeadRow& cell, int32_t place);
+  /// Puts the soft cap behind the other terms, and what else is added behind it.
+  static void cap_last(const Reading& reading, const HeadRow& cell,
+                       const std::vector<int32_t>& places, OracleRow& row);
   /// The parameters of a row, of these places.
   static AttentionParams params_of(const Reading& reading, const HeadRow& cell, int32_t kv_head,
                                    const std::vector<int32_t>* places, std::vector<float>* bias);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -56,6 +58,26 @@ inline MaskShape mask_of(const Reading& r, const AttentionParams& p, int32_t q_l
   mask.first_key = r.first_key, mask.bidirectional = r.bidirectional;
   return mask;
 }
+
+/// Lists of what is added to logits.
+struct TermList {
+  std::span<const float> AttentionTerms::*list;
+  const char* name;
+};
+inline constexpr TermList kSlopes{&AttentionTerms::alibi_slopes, "the slopes"};
+inline constexpr TermList kKeyBias{&AttentionTerms::key_bias, "the bias of keys"};
+inline constexpr TermList kQueryBias{&AttentionTerms::qq_bias, "the bias of queries"};
+inline constexpr TermList kDistanceBias{&AttentionTerms::relative_bias, "the bias of distances"};
+inline constexpr TermList kAllLists[] = {kSlopes, kKeyBias, kQueryBias, kDistanceBias};
+
+/// fn(reading, name) of each of the lists that the request has, and of all of them: the reading has
+/// them in Reading::other, and is right as it is.
+void each_term(const Reading& right, std::span<const TermList> lists,
+               const std::function<void(const Reading& apart, const std::string& name)>& fn);
+
+/// Do terms add anything to logits, or multiply them?
+bool changes_scores(const Reading& r);
+double temperature_of(const Reading& r, int32_t query);
 
 /// A mask is only ever as wide as the keys that it was made for.
 inline Reading unmasked(const Reading& right) {

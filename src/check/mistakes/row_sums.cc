@@ -80,7 +80,7 @@ bool RowSums::masked(int64_t place) const {
 /// kRow: three times the row's length, its own keys in the middle.
 std::vector<int32_t> RowSums::list_of(Stretch::List list) const {
   const int64_t length = std::ssize(right_.keys);
-  if (list == Stretch::List::kOwn || list == Stretch::List::kUnscaled) return right_.keys;
+  if (list <= Stretch::List::kUnscaled) return right_.keys;
   std::vector<int32_t> tokens;
   if (list == Stretch::List::kPadding) {
     for (const int32_t key : right_.keys) tokens.push_back(key % scene_.page_size);
@@ -111,10 +111,10 @@ const RowSums::Tree& RowSums::tree(Stretch::List list) const {
     const bool hidden = list != Stretch::List::kRow && masked(static_cast<int64_t>(i));
     if (!hidden) leaves[i] = sums[next];
     // Another row's places have other terms, which nobody knows: their estimates are rough.
-    if (added_ && list != Stretch::List::kRow) {
-      const double added = added_(static_cast<int32_t>(i));
-      leaves[i].top += added;
-      if (added == -kInf) leaves[i] = {};
+    if (added_ && list != Stretch::List::kRow && list != Stretch::List::kBare) {
+      const double more = added(static_cast<int32_t>(i));
+      leaves[i].top += more;
+      if (more == -kInf) leaves[i] = {};
     }
     ++next;
   }
@@ -147,16 +147,16 @@ bool RowSums::sees(int64_t place) const {
   return place >= all.begin && place < all.end && !masked(place);
 }
 
-KeySum RowSums::read_as(double factor, const std::function<int32_t(int32_t)>& value_of) const {
+KeySum RowSums::read_as(const std::function<double(int32_t, double)>& logit_of,
+                        const std::function<int32_t(int32_t)>& value_of) const {
   const KvRange all = range({});
-  const Tree& keys = tree(Stretch::List::kOwn);
-  const double cap = right_.params.logits_soft_cap;
+  const Tree& keys = tree(added_ ? Stretch::List::kBare : Stretch::List::kOwn);
   KeySum sum;
   for (int32_t k = all.begin; k < all.end; ++k) {
     KeySum key = keys.leaf(k);
     if (key.empty()) continue;
-    const double added = added_ ? added_(k) : 0, own = key.top - added;
-    key.top = added + (cap > 0 ? cap * std::tanh(factor * std::atanh(own / cap)) : factor * own);
+    key.top = logit_of(k, key.top);
+    if (key.top == -kInf) continue;
     if (value_of) {
       const int32_t other = value_of(k);
       if (other < 0) key.unknown = true;
@@ -165,6 +165,16 @@ KeySum RowSums::read_as(double factor, const std::function<int32_t(int32_t)>& va
     sum = sum + key;
   }
   return sum;
+}
+
+KeySum RowSums::read_as(double factor, const std::function<int32_t(int32_t)>& value_of) const {
+  return read_as(
+      [&](int32_t place, double logit) {
+        const double scaled =
+            cap_ > 0 ? cap_ * std::tanh(factor * uncapped(logit) / cap_) : factor * logit;
+        return scaled + added(place);
+      },
+      value_of);
 }
 
 KeySum RowSums::token(int32_t token) const { return tokens_({token}, false).front(); }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -54,6 +55,7 @@ struct Got {
 struct Stretch {
   enum class List : uint8_t {
     kOwn,
+    kBare,      // own ones, without what terms add to their logits
     kUnscaled,  // own ones, without the scales of K and V
     kRow,       // those of places before the first and behind the last, too; no mask
     kPadding,   // the slots of page 0 at the same places of their pages
@@ -70,17 +72,20 @@ using TokenSums =
 
 class RowSums {
  public:
+  /// What terms add to the logit of a place.
+  using Added = std::function<double(const Reading& how, int32_t place)>;
   /// All live longer. query: of the request; looks: the elements of out, at most kLooks. added:
-  /// what terms add to the logit of a place; null: nothing.
+  /// null: nothing. cap: the soft cap of the row's logits.
   RowSums(const Scene& scene, size_t request, const Reading& right, int32_t query, int32_t head,
-          TokenSums tokens, std::function<double(int32_t place)> added = nullptr)
+          TokenSums tokens, Added added, double cap)
       : scene_(scene),
         request_(request),
         right_(right),
         query_(query),
         head_(head),
         tokens_(std::move(tokens)),
-        added_(std::move(added)) {
+        added_(std::move(added)),
+        cap_(cap) {
     const auto sinks = right.params.sinks;
     if (!sinks.empty()) sink_ = sinks[static_cast<size_t>(head)];
   }
@@ -89,9 +94,20 @@ class RowSums {
   KeySum seen(int64_t begin, int64_t end, const Stretch& how = {}) const;
   bool sees(int64_t place) const;
   KeySum token(int32_t token) const;
-  /// All that the row sees: with other logits, by a factor before the soft cap, and with the values
-  /// of other places (value_of, as in a Reading). As many steps as keys.
+  /// All that the row sees, with other logits (of a place and its logit before anything is added)
+  /// and the values of other places (value_of, as in a Reading). As many steps as keys.
+  KeySum read_as(const std::function<double(int32_t place, double logit)>& logit_of,
+                 const std::function<int32_t(int32_t)>& value_of = nullptr) const;
+  /// Logits by a factor before the soft cap.
   KeySum read_as(double factor, const std::function<int32_t(int32_t)>& value_of = nullptr) const;
+  /// What terms add to the logit of a place; how: null: the right reading.
+  double added(int32_t place, const Reading* how = nullptr) const {
+    return added_ ? added_(how != nullptr ? *how : right_, place) : 0;
+  }
+  /// The logit without the soft cap.
+  double uncapped(double logit) const { return cap_ > 0 ? cap_ * std::atanh(logit / cap_) : logit; }
+  int32_t query() const { return query_; }
+  int64_t position() const { return right_.position(query_); }
   int64_t length() const { return std::ssize(right_.keys); }
   Estimate of(const KeySum& keys) const;
   /// Parts merged as the reading says; none where there are less than two.
@@ -109,7 +125,8 @@ class RowSums {
   const Reading& right_;
   const int32_t query_, head_;
   const TokenSums tokens_;
-  const std::function<double(int32_t place)> added_;
+  const Added added_;
+  const double cap_;
   double sink_ = -std::numeric_limits<double>::infinity();
   mutable std::map<Stretch::List, std::shared_ptr<const Tree>> trees_;
 };

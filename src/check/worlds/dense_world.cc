@@ -215,7 +215,7 @@ Status DenseWorld::judge_outputs(const ForwardBatch& batch, size_t step,
   if (o.diagnose && !j.findings.ok() && !canonical.dual_chunk()) {
     const std::vector<Explanation> all =
         diagnose(scenes_.of(b, canonical), result, arithmetic,
-                 {.exact = how.exact, .parts = how.parts, .unwritten = true});
+                 {.exact = how.exact, .parts = how.parts, .unwritten = true, .of_many = true});
     for (Finding& f : j.findings.findings()) f.diagnosis = all;
   }
   Status status = std::move(j.findings);
