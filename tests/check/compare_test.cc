@@ -156,6 +156,26 @@ TEST(Judge, ARowWithoutABoundIsAFindingWhereAllMustHaveOne) {
   EXPECT_TRUE(Fixture().judge_as(options).findings.ok());
 }
 
+TEST(Judge, ARowThatBiasesMaskWhollyNeedsNoBound) {
+  JudgeOptions options;
+  options.bounded = true;
+  const auto findings_with = [&](float first, float second) {
+    Fixture f;
+    const std::vector<float> bias = {first, second};
+    f.call.params().terms.key_bias = bias;
+    f.out = {0, 10, first < second ? 20.0F : 10.0F};
+    return f.judge_as(options).findings.to_string();
+  };
+  const std::string unbounded = "an infinite one for ";
+  EXPECT_EQ(findings_with(-1e9F, -1e9F).find(unbounded), std::string::npos);
+  EXPECT_EQ(findings_with(-1e9F, 0).find(unbounded), std::string::npos);
+  Unbounded f;
+  const std::vector<float> some = {0, -1e9F};
+  f.call.params().terms.key_bias = some;
+  EXPECT_NE(f.judge_as(true, true, options).findings.to_string().find(unbounded),
+            std::string::npos);
+}
+
 TEST(Judge, AnInfinityIsWhatLiesPastTheLargestFinite) {
   // f16 ends at 65504, and 65520 rounds to infinity.
   Fixture f;

@@ -28,7 +28,7 @@ constexpr TermRow kTerms[] = {
     {Term::kPackedMask, "custom_mask packed",
      [](const AttentionCase& x) { return x.mask == CustomMask::Kind::kPacked; }},
     {Term::kAlibi, "alibi_slopes",
-     [](const AttentionCase& x) { return x.terms.alibi != CaseTerms::Alibi::kNone; }},
+     [](const AttentionCase& x) { return x.terms.alibi.has_value(); }},
     {Term::kKeyBias, "key_bias", [](const AttentionCase& x) { return x.terms.key_bias; }},
     {Term::kQqBias, "qq_bias", [](const AttentionCase& x) { return x.terms.qq_bias; }},
     {Term::kRelativeBias, "relative_bias",
