@@ -113,8 +113,7 @@ TEST(Promises, RowsOfAnotherCaseHaveItsBits) {
   const RecordedCase other = case_named(file, "same-rows-other-bits");
   const RecordedVerdict v = judge_recorded(other);
   const Finding& f = v.findings.findings()[0];
-  EXPECT_EQ(f.where.row, 0);
-  EXPECT_EQ(f.where.col, 1);
+  EXPECT_EQ(f.where.index(), "[0, 0, 1]");
   EXPECT_EQ(f.expected, "-1.609375, as row 0 of same-rows-alone");
   EXPECT_EQ(f.got, "-1.6171875 (28 of 256 elements have other bits)");
 }
@@ -134,6 +133,32 @@ TEST(Promises, EveryBitOfTheseRowsCounts) {
   EXPECT_EQ(with_changed(&Recorded::out, 8 * 2 * 16 - 1), Ids{"num.bits gpu.out"});
   EXPECT_EQ(with_changed(&Recorded::out, 8 * 2 * 16), Ids{});  // the first row of this case alone
   EXPECT_EQ(with_changed(&Recorded::lse, 7), Ids{"num.bits gpu.lse"});
+}
+
+TEST(Promises, PlacesAreThoseOfTheUsersOwnAxes) {
+  RecordedCase c = case_named("reports/same_rows.safetensors", "same-rows-same-bits");
+  const auto places = [&](ConstTensorView Recorded::*array) {
+    ConstTensorView& t = c.gpu().*array;
+    const ConstTensorView before = t;
+    std::vector<std::byte> bytes(t.data,
+                                 t.data + t.numel() * static_cast<int64_t>(size_of(t.dtype)));
+    t.data = bytes.data();
+    // Row 5 of head 1, its last element.
+    const int64_t at = t.rank == 3 ? t.offset(5, 1, t.shape[2] - 1) : t.offset(5, 1);
+    bytes[static_cast<size_t>(at + 1) * size_of(t.dtype) - 1] ^= std::byte{0x40};
+    std::string all;
+    const RecordedVerdict v = judge_recorded(c);
+    for (const Finding& f : v.findings.findings()) all += f.where.field + f.where.index() + ' ';
+    t = before;
+    return all;
+  };
+  EXPECT_EQ(places(&Recorded::out), "gpu.out[5, 1, 15] gpu.out[5, 1, 15] ");
+  EXPECT_EQ(places(&Recorded::lse), "gpu.lse[1, 5] gpu.lse[1, 5] ");
+  c.gpu().axes = {.q_len = 4, .lse_heads_first = true};
+  EXPECT_EQ(places(&Recorded::out), "gpu.out[1, 1, 1, 15] gpu.out[1, 1, 1, 15] ");
+  EXPECT_EQ(places(&Recorded::lse), "gpu.lse[1, 1, 1] gpu.lse[1, 1, 1] ");
+  c.gpu().axes = {};
+  EXPECT_EQ(places(&Recorded::lse), "gpu.lse[5, 1] gpu.lse[5, 1] ");
 }
 
 TEST(Promises, RowsBeginWhereTheCaseSays) {

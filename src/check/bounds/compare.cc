@@ -53,7 +53,7 @@ double ratio_of(double got, double expected, double bound, double largest) {
 struct Worst {
   double ratio = 0, got = 0, expected = 0, bound = 0;
   const char* field = "";
-  int64_t row = 0, col = 0, dim = 0, violations = 0, seen = 0;  // dim: of a head, if it has several
+  int64_t row = 0, head = 0, dim = 0, violations = 0, seen = 0;  // dim: of out
 
   void see(const Worst& one) {
     ++seen;
@@ -64,23 +64,22 @@ struct Worst {
     seen = all, violations = bad;
   }
 
-  void report(LawId law, const std::string& prefix, Status& findings, const char* why = "") const {
+  void report(LawId law, const std::string& prefix, const ResultAxes& axes, Status& findings,
+              const char* why = "") const {
     judged(law, seen);
     if (violations == 0) return;
     std::string expected_text = decimal(expected);
     if (bound > 0) expected_text += " +- " + decimal(bound, "%.3g");
     if (std::isnan(expected)) expected_text += ", as q, keys or values of the row hold a NaN";
     expected_text += why;
-    std::string got_text = decimal(got);
-    if (dim > 0)  // col counts elements of all heads
-      got_text += " at [" + std::to_string(row) + ", " + std::to_string(col / dim) + ", " +
-                  std::to_string(col % dim) + "]";
-    got_text += " (";
+    std::string got_text = decimal(got) + " (";
     if (std::isfinite(ratio)) got_text += decimal(ratio, "%.3g") + " times the bound; ";
     // Rows without keys are judged by out and LSE together.
     got_text += std::to_string(violations) + " of " + std::to_string(seen) + " judged values of " +
                 (*why == 0 ? field : "such rows") + ")";
-    findings.add(make_finding(law, at(prefix + field, row, col), expected_text, got_text));
+    const std::vector<int64_t> index =
+        field == std::string_view("out") ? axes.out(row, head, dim) : axes.lse(row, head);
+    findings.add(make_finding(law, at(prefix + field, index), expected_text, got_text));
   }
 };
 
@@ -119,10 +118,13 @@ class Judge {
           make_finding(options_.bound, at(options_.prefix + "out"), "a finite bound for every row",
                        "an infinite one for " + std::to_string(boundable_rows_) + " rows"));
     }
-    out_.report(options_.bound, options_.prefix, judgement_.findings);
-    lse_.report(options_.lse_bound, options_.prefix, judgement_.findings);
-    top_.report(options_.lse_bound, options_.prefix, judgement_.findings);
-    empty_.report(empty_law, options_.prefix, judgement_.findings, ", as the row sees no key");
+    const auto report = [&](const Worst& worst, LawId law, const char* why = "") {
+      worst.report(law, options_.prefix, result_.axes, judgement_.findings, why);
+    };
+    report(out_, options_.bound);
+    report(lse_, options_.lse_bound);
+    report(top_, options_.lse_bound);
+    report(empty_, empty_law, ", as the row sees no key");
     for (const auto& [mark, count] : marks_) {
       judgement_.notes.push_back(std::to_string(count) + " rows that see no key have " + mark);
     }
@@ -154,16 +156,9 @@ class Judge {
   }
   Worst out_at(const OracleRow& row, int64_t i, double expected, double bound) const {
     const double got = load_double(result_.out, result_.out.offset(row.row, row.head, i));
-    const int64_t col = row.head * row.out.size() + i;
     const double largest = largest_finite(result_.out.dtype);
-    return {ratio_of(got, expected, bound, largest),
-            got,
-            expected,
-            bound,
-            "out",
-            row.row,
-            col,
-            row.out.size()};
+    return {
+        ratio_of(got, expected, bound, largest), got, expected, bound, "out", row.row, row.head, i};
   }
   Worst lse_at(const OracleRow& row, double bound) const {
     const double to_natural = result_.lse_base == LseBase::kLog2 ? kLn2 : 1;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attn/dual_chunk.h"
+#include "attn/result_axes.h"
 #include "attn/visit/any_call.h"
 #include "check/bounds/arithmetic.h"
 #include "core/laws.h"
@@ -23,6 +24,7 @@ struct Result {
   LseSink lse_sink = LseSink::kExcluded;
   // [rows, heads], f32 | f64: the largest logit that a row sees, natural; may be undefined
   ConstTensorView max_logits = {};
+  ResultAxes axes = {};  // as findings name places
 };
 
 /// How to judge: the laws that findings name, and whether the LSE of rows that see no key follows
