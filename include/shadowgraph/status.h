@@ -21,6 +21,10 @@ struct Where {
   std::string backend, mode, phase;  // the twin, the forward mode, and eager | capture | replay
   std::string field;                 // the argument or buffer, by its name: "page_table"
   std::optional<int64_t> row, col;   // index into the field
+  std::vector<int64_t> further;      // and behind col, where the field has more axes
+
+  /// "[2, 5]"; empty without a row.
+  std::string index() const;
 
   bool operator==(const Where&) const = default;
 };

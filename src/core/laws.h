@@ -77,5 +77,7 @@ void add_refs(std::span<const std::string> refs, Finding* finding);
 
 /// Where, in short: at("page_table", 2, 5).
 Where at(std::string field, std::optional<int64_t> row = {}, std::optional<int64_t> col = {});
+/// An index of as many axes as the field has.
+Where at(std::string field, std::span<const int64_t> index);
 
 }  // namespace shadowgraph

@@ -24,12 +24,7 @@ std::string Explanation::to_string() const {
 std::string Finding::to_string() const {
   std::string s = id + ": ";
   if (!case_id.empty()) s += case_id + ": ";
-  s += where.field;
-  if (where.row) {
-    s += '[' + std::to_string(*where.row);
-    if (where.col) s += ", " + std::to_string(*where.col);
-    s += ']';
-  }
+  s += where.field + where.index();
   s += " is " + got + ", expected " + expected;
   return s;
 }
@@ -59,6 +54,23 @@ std::string Status::to_string() const {
     s += f.to_string();
   }
   return s;
+}
+
+std::string Where::index() const {
+  if (!row) return "";
+  std::string s = '[' + std::to_string(*row);
+  if (col) s += ", " + std::to_string(*col);
+  for (const int64_t i : further) s += ", " + std::to_string(i);
+  return s + ']';
+}
+
+Where at(std::string field, std::span<const int64_t> index) {
+  Where where;
+  where.field = std::move(field);
+  if (!index.empty()) where.row = index[0];
+  if (index.size() > 1) where.col = index[1];
+  if (index.size() > 2) where.further.assign(index.begin() + 2, index.end());
+  return where;
 }
 
 Where at(std::string field, std::optional<int64_t> row, std::optional<int64_t> col) {

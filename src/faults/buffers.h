@@ -94,11 +94,9 @@ int64_t& scalar_of(Meta& meta, size_t scalar);
 /// Only this range of what fill has staged is uploaded.
 void keep_staged(const Meta& meta, const Buffer& b, Elements range);
 
-/// Bound for a graph, and not for what one batch needs. Of a whole step's metadata, not a child's.
-inline bool of_graph(const Meta& meta) { return meta.limits.sum_kv_lens == 0; }
-/// A dummy batch has no requests.
+/// Requires the metadata of a whole step, not a child's. A dummy batch has no requests.
 inline bool is_replay(const ForwardBatch& batch, const Meta& meta) {
-  return of_graph(meta) && batch.size() > 0;
+  return meta.limits.is_bucket() && batch.size() > 0;
 }
 
 /// The batch's requests among the rows of these limits, and their tokens.

@@ -65,7 +65,7 @@ constexpr Fault kPaddingsFaults[] = {
     {"K27", "PADROW", "Padding has length 0 where the kernel needs at least 1",
      "sglang#1779 sglang#1571 fa.I-59", "",
      on_filled([](Tap& tap, const ForwardBatch& batch, Meta& meta) {
-       if (!of_graph(meta) || meta.limits.model.seq_len_fill == 0) return;
+       if (!meta.limits.is_bucket() || meta.limits.model.seq_len_fill == 0) return;
        for_buffers(meta, {"cache_seqlens", "kv_lens", "seq_lens_k", "kv_len_arr"},
                    [&](const Meta& m, const Buffer& b) {
                      const int64_t real = real_rows(batch, m.limits).rows;
@@ -87,7 +87,7 @@ constexpr Fault kPaddingsFaults[] = {
     {"K29", "PADROW", "Outside of graphs queries are counted with a graph's padding",
      "vllm#55458 vllm#36626 fa.I-16 fi.I-3", "row.query values.no_number",
      on_filled([](Tap& tap, const ForwardBatch& batch, Meta& meta) {
-       if (of_graph(meta) || batch.size() == 0) return;
+       if (meta.limits.is_bucket() || batch.size() == 0) return;
        for_buffers(meta, {"cu_seqlens_q", "qo_indptr"}, [&](const Meta& m, const Buffer& b) {
          if (b.lifetime != Lifetime::kPerStep || b.numel() == 0) return;
          int32_t& tokens = staged<int32_t>(m, b).back();

@@ -105,7 +105,7 @@ const Buffer& request_indices(const Meta& m, int wrapper, Fi::Part part) {
 struct TileOfTheBatch final : Tap {
   Status filled(const ForwardBatch& batch, Meta& meta) override {
     Status status;
-    if (!of_graph(meta)) return status;
+    if (!meta.limits.is_bucket()) return status;
     for_metas(meta, [&](Meta& m) {
       for (PlanLists& plan : plans_of(m)) {
         const int32_t pinned = plan.shape.cta_tile_q();
@@ -172,7 +172,7 @@ constexpr Fault kPlansFaults[] = {
     // are.
     {"K24", "UNINIT", "A graph's grid is padded past the items of its plan",
      "flashinfer#4430 flashinfer#4794 fi.I-61", "", on_baked([](Tap& tap, Meta& meta, bool) {
-       if (!of_graph(meta) || !meta.limits.model.split.off) return;
+       if (!meta.limits.is_bucket() || !meta.limits.model.split.off) return;
        for_endings(meta, {"_block_valid_mask"}, [&](const Meta&, Buffer& b) {
          b.shape[0] = 0;
          tap.act();
@@ -181,7 +181,7 @@ constexpr Fault kPlansFaults[] = {
     // A graph's plan has as many requests as its offsets have elements.
     {"K28", "PADROW", "A graph's batch size is the length of its offsets",
      "flashinfer#412 fi.I-1 fi.I-61", "", on_filled([](Tap& tap, const ForwardBatch&, Meta& meta) {
-       if (!of_graph(meta)) return;
+       if (!meta.limits.is_bucket()) return;
        for_metas(meta, [&](const Meta& m) {
          for (const PlanLists& plan : plans_of(m)) {
            std::vector<Item> items = items_of(plan, plan.measure(), INT64_MAX);

@@ -91,7 +91,7 @@ struct SplitsOfTheCapture final : Tap {
     return {};
   }
   void baked(Meta& meta, bool /*capturing*/) override {
-    if (!of_graph(meta)) return;
+    if (!meta.limits.is_bucket()) return;
     for_buffers(meta, {"num_kv_splits", "scheduler_metadata"},
                 [](Meta& m, const Buffer&) { m.limits.model.split.off = true; });
   }

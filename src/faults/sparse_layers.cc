@@ -225,7 +225,7 @@ constexpr Fault kSparseLayersFaults[] = {
     // A graph lacks the store of index keys: replays score what lay in their slots.
     {"DS6", "STALE", "A graph lacks the store of index keys", "fi.I-76", "",
      on_launches([](Tap& tap, Launches& all, const Meta& meta) {
-       if (!of_graph(meta)) return;
+       if (!meta.limits.is_bucket()) return;
        tap.act(static_cast<int64_t>(std::erase_if(
            all, [](const TappedLaunch& one) { return one.launch.kernel == &kStoreIndexKeys; })));
      })},

@@ -132,7 +132,7 @@ struct PaddingIsTheLastSlot final : Tap {
 
 struct SlotsOfTheCapture final : Tap {
   Status filled(const ForwardBatch& /*batch*/, Meta& meta) override {
-    if (!of_graph(meta)) return {};
+    if (!meta.limits.is_bucket()) return {};
     for_buffers(meta, {kStateSlots}, [&](const Meta& m, const Buffer& b) {
       const std::span<int32_t> slots = staged<int32_t>(m, b);
       const auto [it, fresh] = first_.try_emplace(b.data, slots.begin(), slots.end());

@@ -150,7 +150,8 @@ void add_features(const AttentionCase& x, CallFeatures* f) {
   f->add("window_left", x.window_left >= 0), f->add("window_right", x.window_right >= 0);
   f->add("logits_soft_cap", x.logits_soft_cap > 0), f->add("sinks", x.sinks);
   const CaseTerms& t = x.terms;
-  f->add("alibi", kAlibiNames, t.alibi);
+  constexpr size_t kNoAlibi = std::size(kAlibiNames);
+  f->add("alibi", kAlibiNames, t.alibi ? static_cast<size_t>(*t.alibi) : kNoAlibi);
   f->add("bias keys", t.key_bias), f->add("bias queries", t.qq_bias);
   f->add("bias distances", t.relative_bias), f->add("temperature", t.temperature_len > 0);
   f->add("attention_chunk", t.attention_chunk > 0), f->add("request_causal", t.request_causal);

@@ -28,7 +28,8 @@ void add(Json& object, const char* key, const std::optional<int64_t>& value) {
   if (value) object[key] = *value;
 }
 
-void add(Json& object, const char* key, const std::vector<std::string>& values) {
+template <class T>
+void add(Json& object, const char* key, const std::vector<T>& values) {
   if (!values.empty()) object[key] = values;
 }
 
@@ -172,6 +173,7 @@ Json to_json(const Finding& f) {
   add(where, "field", f.where.field);
   add(where, "row", f.where.row);
   add(where, "col", f.where.col);
+  add(where, "further", f.where.further);
   Json j{{"id", f.id},
          {"title", f.title},
          {"severity", name_of(f.severity)},

@@ -131,7 +131,7 @@ void join_histogram(const Histogram& from, std::vector<Histogram>* to) {
 void join_findings(const Report& from, Report* to) {
   const auto key = [](const Finding& f) {
     const Where& w = f.where;
-    return std::tie(f.id, f.case_id, w.backend, w.mode, w.phase, w.field, w.row, w.col);
+    return std::tie(f.id, f.case_id, w.backend, w.mode, w.phase, w.field, w.row, w.col, w.further);
   };
   for (size_t i = 0; i < from.findings.size(); ++i) {
     if (std::ranges::find(to->findings, key(from.findings[i]), key) != to->findings.end()) continue;

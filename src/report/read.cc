@@ -113,6 +113,7 @@ void read(JsonMembers& m, Finding* f) {
     Where& w = f->where;
     where.get("backend", &w.backend), where.get("mode", &w.mode), where.get("phase", &w.phase);
     where.get("field", &w.field), where.get("row", &w.row), where.get("col", &w.col);
+    where.get("further", &w.further);
   });
   m.need("expected", &f->expected), m.need("got", &f->got), m.need("refs", &f->refs);
   m.need("reproduce", &f->reproduce), m.get("waived", &f->waived);

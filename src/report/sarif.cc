@@ -43,16 +43,13 @@ std::string uri_of(std::string_view path) {
   return s;
 }
 
-/// "flashattention/decode/replay/page_table[2,5]"
+/// "flashattention/decode/replay/page_table[2, 5]"
 std::string element_of(const Where& where) {
   std::string s;
   for (const std::string* part : {&where.backend, &where.mode, &where.phase, &where.field}) {
     if (!part->empty()) s += (s.empty() ? "" : "/") + *part;
   }
-  if (where.row)
-    s += where.col ? fmt::format("[{},{}]", *where.row, *where.col)
-                   : fmt::format("[{}]", *where.row);
-  return s;
+  return s + where.index();
 }
 
 Json location_of(const Finding& f, const Evidence* evidence) {

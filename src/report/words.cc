@@ -48,11 +48,7 @@ std::string place_of(const Finding& f) {
   for (const std::string* part : {&where.backend, &where.mode, &where.phase, &where.field}) {
     if (!part->empty()) s += (s.empty() ? "" : " ") + *part;
   }
-  if (where.row) {
-    s += fmt::format("[{}", *where.row);
-    s += where.col ? fmt::format(", {}]", *where.col) : "]";
-  }
-  return s;
+  return s + where.index();
 }
 
 namespace {

@@ -94,7 +94,9 @@ TEST(FlashVectors, KeyAppendedToAnotherSlotIsFound) {
   const RecordedVerdict verdict = judge_recorded(v);
   EXPECT_TRUE(laws(verdict).contains("num.exact"));
   EXPECT_TRUE(laws(verdict).contains("num.recorded")) << "attention reads what we stored";
-  EXPECT_EQ(verdict.findings.findings()[0].where.row, slots.back() - 1);
+  const Where& where = verdict.findings.findings()[0].where;
+  const int64_t page_size = v.attention().appended->store.cache.page_size;
+  EXPECT_EQ(*where.row * page_size + *where.col, slots.back() - 1);
 }
 
 TEST(FlashVectors, AppendThatTheEngineRefusesIsNamed) {

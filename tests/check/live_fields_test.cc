@@ -38,13 +38,13 @@ struct Cell {
 
 Cell cell_of(const Meta& m, const Buffer& b, const ForwardBatch& batch) {
   return {std::string(m.backend->info().name), std::string(name_of(m.limits.mode)),
-          std::string(own_name(b)), of_graph(m) && batch.size() > 0};
+          std::string(own_name(b)), m.limits.is_bucket() && batch.size() > 0};
 }
 
 /// fn(meta, buffer) for what this step's fill wrote of per-step buffers.
 template <class Fn>
 void for_filled(Meta& meta, const ForwardBatch& batch, Fn fn) {
-  if (of_graph(meta) && batch.size() == 0) return;  // a capture
+  if (meta.limits.is_bucket() && batch.size() == 0) return;  // a capture
   for_metas(meta, [&](Meta& m) {
     for (const Buffer& b : m.buffers) {
       if (b.data == nullptr || b.lifetime != Lifetime::kPerStep) continue;

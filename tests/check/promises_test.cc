@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "attn/visit/visit_attention.h"
 #include "check/recorded/judge.h"
 #include "core/float_formats.h"
 #include "io/recorded/recorded_cases.h"
@@ -112,8 +113,7 @@ TEST(Promises, RowsOfAnotherCaseHaveItsBits) {
   const RecordedCase other = case_named(file, "same-rows-other-bits");
   const RecordedVerdict v = judge_recorded(other);
   const Finding& f = v.findings.findings()[0];
-  EXPECT_EQ(f.where.row, 0);
-  EXPECT_EQ(f.where.col, 1);
+  EXPECT_EQ(f.where.index(), "[0, 0, 1]");
   EXPECT_EQ(f.expected, "-1.609375, as row 0 of same-rows-alone");
   EXPECT_EQ(f.got, "-1.6171875 (28 of 256 elements have other bits)");
 }
@@ -133,6 +133,32 @@ TEST(Promises, EveryBitOfTheseRowsCounts) {
   EXPECT_EQ(with_changed(&Recorded::out, 8 * 2 * 16 - 1), Ids{"num.bits gpu.out"});
   EXPECT_EQ(with_changed(&Recorded::out, 8 * 2 * 16), Ids{});  // the first row of this case alone
   EXPECT_EQ(with_changed(&Recorded::lse, 7), Ids{"num.bits gpu.lse"});
+}
+
+TEST(Promises, PlacesAreThoseOfTheUsersOwnAxes) {
+  RecordedCase c = case_named("reports/same_rows.safetensors", "same-rows-same-bits");
+  const auto places = [&](ConstTensorView Recorded::*array) {
+    ConstTensorView& t = c.gpu().*array;
+    const ConstTensorView before = t;
+    std::vector<std::byte> bytes(t.data,
+                                 t.data + t.numel() * static_cast<int64_t>(size_of(t.dtype)));
+    t.data = bytes.data();
+    // Row 5 of head 1, its last element.
+    const int64_t at = t.rank == 3 ? t.offset(5, 1, t.shape[2] - 1) : t.offset(5, 1);
+    bytes[static_cast<size_t>(at + 1) * size_of(t.dtype) - 1] ^= std::byte{0x40};
+    std::string all;
+    const RecordedVerdict v = judge_recorded(c);
+    for (const Finding& f : v.findings.findings()) all += f.where.field + f.where.index() + ' ';
+    t = before;
+    return all;
+  };
+  EXPECT_EQ(places(&Recorded::out), "gpu.out[5, 1, 15] gpu.out[5, 1, 15] ");
+  EXPECT_EQ(places(&Recorded::lse), "gpu.lse[1, 5] gpu.lse[1, 5] ");
+  c.gpu().axes = {.q_len = 4, .lse_heads_first = true};
+  EXPECT_EQ(places(&Recorded::out), "gpu.out[1, 1, 1, 15] gpu.out[1, 1, 1, 15] ");
+  EXPECT_EQ(places(&Recorded::lse), "gpu.lse[1, 1, 1] gpu.lse[1, 1, 1] ");
+  c.gpu().axes = {};
+  EXPECT_EQ(places(&Recorded::lse), "gpu.lse[5, 1] gpu.lse[5, 1] ");
 }
 
 TEST(Promises, RowsBeginWhereTheCaseSays) {
@@ -182,6 +208,89 @@ TEST(Promises, WhatDiffersOfTheInputsIsNamed) {
               call.q.data = q.data();
             }),
             "others: q");
+}
+
+/// What is said of a case whose other one alone has these terms.
+std::string said_of_terms(const AttentionTerms& other) {
+  RecordedCase c = case_named("reports/same_rows.safetensors", "same-rows-same-bits");
+  auto& its = std::get<PagedAttention>(c.same_rows->calls[0]);
+  its.params.terms = other;
+  its.params.window_right = -1;  // causal says it
+  const RecordedVerdict v = judge_recorded(c);
+  return v.findings.ok() ? "" : v.findings.findings()[0].got;
+}
+
+TEST(Promises, EveryTermThatReachesARowIsNamed) {
+  const RecordedCase c = case_named("reports/same_rows.safetensors", "same-rows-same-bits");
+  const auto& its = std::get<PagedAttention>(c.same_rows->calls[0]);
+  const auto heads = static_cast<size_t>(its.params.num_qo_heads);
+  const auto kv_heads = static_cast<size_t>(its.params.num_kv_heads);
+  size_t keys = 0;
+  for (const int32_t n : its.pages.cache_seqlens) keys += static_cast<size_t>(n);
+  const std::vector<float> slopes(heads, 0.25F), halves(kv_heads, 0.5F), one = {1};
+  const std::vector<float> bias(heads * keys, 1), far(heads * 3, 1);
+  const std::vector<uint8_t> all_see = {0};
+  const std::vector<int32_t> second = {1}, short_rows = {1}, range = {0, 2}, ranges = {0, 1};
+  const std::string fewer = "others: how many keys it sees";
+  std::map<std::string, std::pair<AttentionTerms, std::string>> cases;
+  const auto add = [&](const std::string& name, const AttentionTerms& terms) {
+    cases[name] = {terms, "others: " + name};
+  };
+  const auto add_hiding = [&](const std::string& name, const AttentionTerms& terms) {
+    cases[name] = {terms, fewer};
+  };
+  add("alibi_slopes", {.alibi_slopes = slopes});
+  add("key_bias", {.key_bias = bias});
+  add("qq_bias", {.qq_bias = one});
+  add("relative_bias", {.relative_bias = far});
+  add("temperature_len", {.temperature_len = 2});
+  add("k_scales", {.k_scales = halves});
+  add("v_scales", {.v_scales = halves});
+  add("q_scale", {.q_scale = 2});
+  add("out_scale", {.out_scale = 2});
+  add_hiding("attention_chunk", {.attention_chunk = 2});
+  add_hiding("request_causal", {.request_causal = all_see});
+  add_hiding("cache_leftpad", {.cache_leftpad = second});
+  add_hiding("bidirectional_ranges",
+             {.bidirectional_ranges = range, .bidirectional_indptr = ranges});
+  add_hiding("seqused_q", {.seqused_q = short_rows});
+  // Say something only beside another term, or of packed keys.
+  std::set<std::string> unseen = {"alibi", "chunk_lookback", "bidirectional_indptr", "seqused_k"};
+  for (const auto& [name, one_case] : cases)
+    EXPECT_EQ(said_of_terms(one_case.first), one_case.second) << name;
+  AttentionTerms terms;
+  auto visit = [&](const char* name, auto&) {
+    EXPECT_TRUE(cases.contains(name) || unseen.contains(name)) << name;
+  };
+  visit_fields(visit, terms);
+  visit_lists(visit, terms);
+}
+
+TEST(Promises, TermsThatReachNoRowAreTheSame) {
+  EXPECT_EQ(said_of_terms({.temperature_len = 1000}), "");
+  EXPECT_EQ(said_of_terms({.attention_chunk = 1000, .chunk_lookback = 1}), "");
+  EXPECT_EQ(said_of_terms({.alibi = AttentionTerms::Alibi::kSqrt}), "");
+}
+
+TEST(Promises, TheFormOfSlopesIsNamedByThem) {
+  RecordedCase c = case_named("reports/same_rows.safetensors", "same-rows-same-bits");
+  auto& mine = std::get<PagedAttention>(c.attention().calls[0]);
+  auto& its = std::get<PagedAttention>(c.same_rows->calls[0]);
+  const std::vector<float> slopes(static_cast<size_t>(mine.params.num_qo_heads), 0.25F);
+  mine.params.terms.alibi_slopes = its.params.terms.alibi_slopes = slopes;
+  its.params.terms.alibi = AttentionTerms::Alibi::kSqrt;
+  EXPECT_NE(judge_recorded(c).findings.to_string().find("others: alibi_slopes"), std::string::npos);
+}
+
+TEST(Promises, KeysOfEveryHeadAreHeldAgainstEachOther) {
+  RecordedCase c = case_named("reports/same_rows.safetensors", "same-rows-same-bits");
+  auto& its = std::get<PagedAttention>(c.same_rows->calls[0]);
+  const auto heads = static_cast<size_t>(its.params.num_qo_heads);
+  std::vector<float> hides(heads * static_cast<size_t>(its.pages.cache_seqlens[0]), 0);
+  hides[hides.size() / heads * (heads - 1)] = -std::numeric_limits<float>::infinity();
+  its.params.terms.key_bias = hides;  // the last head's first key
+  EXPECT_NE(judge_recorded(c).findings.to_string().find("others: how many keys it sees"),
+            std::string::npos);
 }
 
 TEST(Promises, AnArithmeticThatNoListHasIsBadInput) {

@@ -32,11 +32,11 @@ TEST(TraceBatch, AnInputHasTheAxesThatItsKeySays) {
   line.input["seq_lens"].shape = {1, 2};
   line.input["req_pool_indices"] = {"pyint", {}, 1, {1}};
   line.input["req_to_token"].shape = {1, 3, 12};
-  EXPECT_EQ(refusals(line), (Laws{"input.seq_lens: 2 axes", "input.req_pool_indices: one number",
-                                  "input.req_to_token: 3 axes"}));
+  EXPECT_EQ(refusals(line), (Laws{"input.seq_lens: [1, 2]", "input.req_pool_indices: one number",
+                                  "input.req_to_token: [1, 3, 12]"}));
   line = decode_line();
   line.input["req_to_token"] = vector_of({2, 3});
-  EXPECT_EQ(refusals(line), Laws{"input.req_to_token: 1 axis"});
+  EXPECT_EQ(refusals(line), Laws{"input.req_to_token: [2]"});
 }
 
 TEST(TraceBatch, ATableWithoutRowsIsRefused) {
@@ -144,6 +144,13 @@ TEST(TraceBatch, ThereIsAPositionForEachToken) {
   EXPECT_EQ(found(line), "ok");
   line.input["positions"] = vector_of({4});
   EXPECT_EQ(laws(line), Laws{"len.total positions"});
+  line.input["positions"] = vector_of({});
+  EXPECT_EQ(refusals(line), Laws{"input.positions: [0]"});
+  for (const char* key : {"positions", "out_cache_loc"}) {
+    line = decode_line();
+    line.input[key] = {"int64", {2, 1}, 1, {4, 8}};
+    EXPECT_EQ(refusals(line), Laws{"input." + std::string(key) + ": [2, 1]"});
+  }
   line = replay_line();
   line.input["positions"] = vector_of({4, 8, 0});
   EXPECT_EQ(found(line), "ok");

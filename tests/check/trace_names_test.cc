@@ -90,6 +90,18 @@ TEST(TraceNames, NothingThatIsGivenIsUnusedInSilence) {
                                                   {"left_out.no_buffer", 1}}));
 }
 
+TEST(TraceNames, ANullHasItsOwnNameBesideAFieldOfItsRole) {
+  TraceLine line = decode_line();
+  line.expect["lens_here"] = line.expect["cache_seqlens_int32"];
+  line.expect.erase("cache_seqlens_int32");
+  line.roles = {{"lens_here", "cache_seqlens_int32"}, {"lens_of_draft", "cache_seqlens_int32"}};
+  line.null_fields = {"lens_of_draft"};
+  EXPECT_EQ(left_out(line), Laws{"lens_of_draft: null"});
+  line.expect.erase("lens_here");
+  line.null_fields = {"lens_here", "lens_of_draft"};
+  EXPECT_EQ(left_out(line), (Laws{"lens_here: null", "lens_of_draft: null"}));
+}
+
 TEST(TraceNames, AFieldOfAnotherBackendIsHeldAgainstTheLinesOwn) {
   TraceLine line = decode_line();
   line.expect["max_seq_len_succ"] = {};  // dual_chunk's

@@ -52,6 +52,14 @@ TEST(Finding, PrintsAsMuchOfThePlaceAsItHas) {
   EXPECT_EQ(f.to_string(), "table.page_id: seed 1 case 2: page_table[2, 5] is 99, expected x");
 }
 
+TEST(Finding, APlaceHasAsManyIndicesAsItsField) {
+  const std::vector<int64_t> index = {1, 2, 3, 4};
+  EXPECT_EQ(at("out", index).index(), "[1, 2, 3, 4]");
+  EXPECT_EQ(at("out", std::span(index).first(3)).index(), "[1, 2, 3]");
+  EXPECT_EQ(at("out", std::span(index).first(2)), at("out", 1, 2));
+  EXPECT_EQ(at("out", std::span<const int64_t>()).index(), "");
+}
+
 TEST(Finding, TakesItsLawsWords) {
   const Law& law = *find_law("num.lse_bound");
   const Finding f = make_finding("num.lse_bound", at("lse"), "1", "2");

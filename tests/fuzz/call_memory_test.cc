@@ -56,8 +56,27 @@ TEST(CallMemory, FarTensorsLieBehindReservedMemoryThatReadsAsZero) {
   EXPECT_TRUE(memory.check_written({}).ok());
   store_float(t.at(pages, 0), DType::kF32, 9, 1);
   EXPECT_EQ(memory.check_written({}).to_string(),
-            "num.write_set: t byte[17179869220] is other, expected as before the call: it belongs "
+            "num.write_set: t[536870913, 1] is other, expected as before the call: it belongs "
             "to no row that is written");
+}
+
+TEST(CallMemory, AByteThatChangedIsNamedByItsElement) {
+  Rng rng(3);
+  CallMemory memory({.dense = true});
+  const TensorView t = memory.add("t", DType::kF32, {3, 2, 4}, rng);
+  memory.remember();
+  const auto place = [&](std::byte* byte) {
+    const std::byte was = *byte;
+    *byte ^= std::byte{1};
+    const Status status = memory.check_written({});
+    *byte = was;
+    const Where& where = status.findings()[0].where;
+    return where.field + where.index();
+  };
+  EXPECT_EQ(place(t.at(2, 1, 3)), "t[2, 1, 3]");
+  EXPECT_EQ(place(t.at(1, 0, 2) + 3), "t[1, 0, 2]");
+  EXPECT_EQ(place(t.data - 1), "t byte[-1]");
+  EXPECT_EQ(place(t.at(2, 1, 3) + 4), "t byte[96]");
 }
 
 TEST(CallMemory, OutputsHoldAPoisonOfTheirOwn) {

@@ -94,7 +94,7 @@ TEST(KernelVectors, MissingFieldsAreAllNamedAtOnce) {
     SafetensorsFile changed = file;
     Json metadata = Json::parse(file.metadata.at(id));
     std::vector<const char*> gone;
-    for (const char* field : {"num_qo_heads", "page_size", "sm_scale", "topk"})
+    for (const char* field : {"num_qo_heads", "batch", "sm_scale", "topk"})
       if (metadata.erase(field) > 0) gone.push_back(field);
     EXPECT_GE(gone.size(), 3U);
     changed.metadata[id] = metadata.dump();

@@ -104,6 +104,60 @@ TEST(FormFields, AFaultOfTheCaseAndAnUnknownNameAreNamedAtOnce) {
   EXPECT_TRUE(names(status, "sm_scale") && names(status, "sm_scael"));
 }
 
+TEST(FormFields, AKindThatIsMissingIsNamedWithThoseThatThereAre) {
+  auto [id, file] = case_of_kind("ragged_prefill");
+  Json members = Json::parse(file.metadata.at(id));
+  members.erase("kind");
+  file.metadata[id] = members.dump();
+  const Finding f = refused(file);
+  EXPECT_EQ(f.where.field, "kind");
+  EXPECT_NE(f.expected.find("ragged_prefill"), std::string::npos) << f.expected;
+  members["form"] = "flashinfer";
+  file.metadata[id] = members.dump();
+  EXPECT_NE(refused(file).expected.find("ragged_prefill"), std::string::npos);
+}
+
+TEST(FormFields, PackedKeysHaveNoPages) {
+  for (const char* kind : {"ragged_prefill", "merge", "paged_prefill", "mla_decode"}) {
+    auto [id, file] = case_of_kind(kind);
+    Json members = Json::parse(file.metadata.at(id));
+    ASSERT_TRUE(members.contains("page_size")) << kind;
+    members.erase("page_size");
+    file.metadata[id] = members.dump();
+    const bool packed = kind == std::string("ragged_prefill") || kind == std::string("merge");
+    EXPECT_EQ(parse(file).status.ok(), packed) << kind;
+  }
+}
+
+TEST(FormFields, EveryShapeThatHeadScalesMayHaveIsNamed) {
+  auto [id, file] = case_of_kind("paged_prefill");
+  const RecordedCase c = std::move(parse(file).cases.at(0));
+  const auto& call = std::get<PagedAttention>(c.attention().calls[0]);
+  const std::vector<float> scales(3 * 1000, 1);
+  file.tensors[id + "/k_scale"] = ConstTensorView(scales.data(), DType::kF32, {3, 1000});
+  Json members = Json::parse(file.metadata.at(id));
+  members.erase("k_scale");
+  file.metadata[id] = members.dump();
+  const Parsed p = parse(file);
+  ASSERT_FALSE(p.status.ok());
+  const std::string heads = std::to_string(call.params.num_kv_heads);
+  EXPECT_EQ(p.status.findings()[0].expected,
+            "[" + heads + "] or [" + std::to_string(call.pages.batch()) + ", " + heads + "]");
+}
+
+TEST(FormFields, AnIdMayHaveASlash) {
+  auto [id, file] = case_of_kind("paged_prefill");
+  SafetensorsFile two = file;
+  const std::string longer = id + "/layer0";
+  two.metadata[longer] = file.metadata.at(id);
+  for (const auto& [name, view] : file.tensors)
+    if (name.starts_with(id + '/')) two.tensors[longer + name.substr(id.size())] = view;
+  const Parsed p = parse(two);
+  EXPECT_TRUE(p.status.ok()) << p.status.to_string();
+  ASSERT_EQ(p.cases.size(), 2U);
+  EXPECT_EQ(p.cases[1].id, longer);
+}
+
 TEST(FormFields, RowsAreOfAGoodCaseThatHasThem) {
   const SafetensorsFile file = curated_file("reports/same_rows.safetensors");
   const std::string id = "same-rows-same-bits";

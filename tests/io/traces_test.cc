@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "core/laws.h"
+
 namespace shadowgraph {
 namespace {
 
@@ -57,7 +59,8 @@ TEST(Traces, ALineIsReadAsItStands) {
 }
 
 TEST(Traces, ABadLineIsNamedWithLineAndColumnAndTheOthersAreRead) {
-  const Parsed p = parse(kLine + "\n{\"id\":\"b\",}\n" + kLine + "\n");
+  const Parsed p =
+      parse(kLine + "\n{\"id\":\"b\",}\n" + replaced(kLine, R"("id":"a")", R"("id":"c")") + "\n");
   ASSERT_EQ(p.lines.size(), 2U);
   EXPECT_EQ(p.lines[1].line, 3U);
   ASSERT_EQ(p.status.findings().size(), 1U);
@@ -66,6 +69,20 @@ TEST(Traces, ABadLineIsNamedWithLineAndColumnAndTheOthersAreRead) {
   EXPECT_EQ(f.case_id, "f.jsonl");
   EXPECT_EQ(f.where.row, 2);
   EXPECT_TRUE(f.got.ends_with("at column 11") || f.got.ends_with("at column 12")) << f.got;
+}
+
+TEST(Traces, TwoLinesOfOneIdAreNamed) {
+  const Parsed p =
+      parse(kLine + '\n' + replaced(kLine, R"("id":"a")", R"("id":"b")") + "\n\n" + kLine);
+  ASSERT_EQ(p.status.findings().size(), 1U) << p.status.to_string();
+  EXPECT_EQ(p.status.findings()[0].where, at("id", 4));
+  EXPECT_EQ(p.status.findings()[0].got, R"("a", as line 1)");
+}
+
+TEST(Traces, AContextOfNoTokensIsRefused) {
+  const Parsed p = parse(replaced(kLine, R"("max_context_len":48)", R"("max_context_len":0)"));
+  ASSERT_EQ(p.status.findings().size(), 1U) << p.status.to_string();
+  EXPECT_EQ(p.status.findings()[0].where.field, "config.max_context_len");
 }
 
 TEST(Traces, EveryFaultOfALineIsSaid) {

@@ -210,7 +210,7 @@ TEST(Sarif, HasTheLawAsItsRuleAndTheElementAsItsPlace) {
   EXPECT_EQ(result["locations"][0], json::parse(R"({
     "physicalLocation": {"artifactLocation": {"uri": "traces/a%20b%25.jsonl"},
                          "region": {"startLine": 12}},
-    "logicalLocations": [{"fullyQualifiedName": "flashattention/decode/replay/out[3,7]",
+    "logicalLocations": [{"fullyQualifiedName": "flashattention/decode/replay/out[3, 7]",
                           "kind": "element", "name": "out"}]})"));
   EXPECT_EQ(result["properties"]["reproduce"], small_finding().reproduce);
   EXPECT_FALSE(result.contains("suppressions"));

@@ -56,7 +56,7 @@ TEST(Merge, AddsWhatShardsCounted) {
 TEST(Merge, EachFindingIsThereOnceWithItsPictures) {
   ReportFile one = shard(1), two = shard(2);
   Finding other = small_finding();
-  other.where.col = 8;
+  other.where.further = {8};
   one.report.findings = {small_finding()};
   two.report.findings = {small_finding(), other};
   two.report.evidence[0].path = "dropped";
@@ -64,7 +64,7 @@ TEST(Merge, EachFindingIsThereOnceWithItsPictures) {
   Report r;
   ASSERT_EQ(merge({one, two}, false, &r), "ok");
   ASSERT_EQ(r.findings.size(), 2u);
-  EXPECT_EQ(r.findings[1].where.col, 8);
+  EXPECT_EQ(r.findings[1].where.further, std::vector<int64_t>{8});
   ASSERT_EQ(r.evidence.size(), 1u);
   EXPECT_EQ(r.evidence.at(1).path, "kept");
   EXPECT_EQ(r.shard, "1,2/3");

@@ -101,6 +101,29 @@ TEST(KernelSupport, WhatNeverComesUpIsFound) {
   EXPECT_FALSE(check(o, kernel).ok());
 }
 
+TEST(KernelSupport, TermsThatExcludeEachOtherAreNamed) {
+  KernelOptions o;
+  o.support.always = {Term::kHeadScales};
+  o.support.terms = {Term::kRequestHeadScales, Term::kMaskOfHeads, Term::kPaddedRows};
+  EXPECT_EQ(
+      check(o, kEngine).to_string(),
+      "test.options: support.terms is k_scales of requests, expected no k_scales of requests: "
+      "every call has k_scales instead\n"
+      "test.options: support.terms is neither, expected custom_mask bool or custom_mask "
+      "packed, as there is custom_mask heads\n"
+      "test.options: support.terms is seqused_q, expected no seqused_q: a decode has none");
+  o.support = {};
+  o.support.always = {Term::kPackedMask}, o.support.terms = {Term::kBoolMask};
+  EXPECT_EQ(check(o, kEngine).to_string(),
+            "test.options: support.terms is custom_mask bool, expected no custom_mask bool: every "
+            "call has custom_mask packed instead");
+  o.support.always = {};
+  o.support.terms = {Term::kPackedMask, Term::kBoolMask, Term::kMaskOfHeads, Term::kHeadScales,
+                     Term::kRequestHeadScales};
+  o.support.max_kv_len = 40, o.calls = 400;
+  EXPECT_EQ(check(o, kEngine).to_string(), "ok");
+}
+
 TEST(KernelSupport, BadOptionsAreFoundAtOnce) {
   KernelOptions o;
   o.support.calls = {KernelCall::kRagged};

@@ -157,7 +157,10 @@ class Traces(unittest.TestCase):
         return line
 
     def written(self, *lines, name="x.jsonl"):
-        return self.write(name, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        """A line whose id stands before it, too, gets one of its own."""
+        ids = [line.get("id") for line in lines]
+        named = [{**line, "id": f"{ids[i]}.{i}"} if ids[i] in ids[:i] else line for i, line in enumerate(lines)]
+        return self.write(name, b"".join(json.dumps(line).encode() + b"\n" for line in named))
 
     def test_plain_json_numbers_are_read(self):
         self.assertTrue(self.report(self.written(self.line()), expect=CLEAN)["ok"])

@@ -78,7 +78,7 @@ struct Limits {
   int32_t tokens = 0;       // query tokens of all requests
   int32_t max_q_len = 1;    // queries of one request, at most; baked into launches
   int32_t max_kv_len = 0;   // keys of one request, drafts included, at most: the width of tables
-  int64_t sum_kv_lens = 0;  // keys of all requests; 0: rows * max_kv_len
+  int64_t sum_kv_lens = 0;  // keys of all requests; 0: of a bucket
   int32_t step = 0;         // step of a draft decode
   // Tokens of one request from its first delimiter on; 0: no batch has items
   int32_t max_items_len = 0;
@@ -86,6 +86,11 @@ struct Limits {
   int32_t split_rows = 0, split_tokens = 0;
   bool split_request = false;  // request split_rows is in both halves
   int32_t first_row = 0;       // in a half: index of its first request in the step
+
+  /// For any batch of a bucket, not for exactly one.
+  bool is_bucket() const { return rows > 0 && sum_kv_lens == 0; }
+  /// Keys of all requests, at most.
+  int64_t most_keys() const { return is_bucket() ? int64_t{rows} * max_kv_len : sum_kv_lens; }
 
   /// Exactly what the batch needs.
   static Limits exact(const ForwardBatch& batch, const ModelConfig& model);

@@ -15,7 +15,7 @@ std::string number(float x) {
 
 std::string describe(const CaseTerms& t) {
   std::string s;
-  if (t.alibi != CaseTerms::Alibi::kNone) s += " alibi=" + std::string(word(kAlibiNames, t.alibi));
+  if (t.alibi) s += " alibi=" + std::string(word(kAlibiNames, *t.alibi));
   if (t.key_bias) s += " key_bias";
   if (t.qq_bias) s += " qq_bias";
   if (t.relative_bias) s += " relative_bias";

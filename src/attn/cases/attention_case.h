@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,8 +25,7 @@ enum class CaseKernel : uint8_t {
 
 /// The AttentionTerms that a case has. Their numbers follow from its seed.
 struct CaseTerms {
-  enum class Alibi : uint8_t { kNone, kLinear, kDistance, kSqrt };
-  Alibi alibi = Alibi::kNone;  // of random data
+  std::optional<AttentionTerms::Alibi> alibi;  // of random data
   bool key_bias = false, qq_bias = false, relative_bias = false;
   int32_t temperature_len = 0;
   int32_t attention_chunk = 0, chunk_lookback = 0;

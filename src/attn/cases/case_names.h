@@ -12,7 +12,7 @@ inline constexpr std::string_view kCaseDataNames[] = {"uniform", "selector", "ra
 inline constexpr std::string_view kCaseLayoutNames[] = {"nhd",         "hnd",        "stacked_nhd",
                                                         "stacked_hnd", "mla_latent", "panels"};
 inline constexpr std::string_view kMaskKindNames[] = {"none", "bool", "packed"};
-inline constexpr std::string_view kAlibiNames[] = {"none", "linear", "distance", "sqrt"};
+inline constexpr std::string_view kAlibiNames[] = {"linear", "distance", "sqrt"};
 
 inline constexpr std::string_view kRecurrentCallNames[] = {"linear_attention", "causal_conv1d",
                                                            "decay_gate"};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attn/dual_chunk.h"
+#include "attn/result_axes.h"
 #include "attn/visit/any_call.h"
 #include "shadowgraph/attention/promises.h"
 #include "shadowgraph/layers/compress.h"
@@ -144,6 +145,7 @@ struct Recorded {
   ConstTensorView lse = {};  // [rows, num_qo_heads] by strides
   LseBase lse_base = LseBase::kNatural;
   LseSink lse_sink = LseSink::kExcluded;
+  ResultAxes axes = {};             // of out and lse in the file
   ConstTensorView max_logits = {};  // [rows, num_qo_heads], natural
   EmptyRowMark empty_mark = {};
   DeclaredArithmetic declared = {};

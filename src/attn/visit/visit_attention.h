@@ -40,12 +40,8 @@ void visit_fields(V& v, AttentionTerms& t) {
   v("out_scale", t.out_scale);
 }
 
-/// Most launches have none, and as many arguments less; numbers and sizes tell, which a launch
-/// keeps.
 template <class V>
-void visit_args(V& v, AttentionTerms& t) {
-  visit_fields(v, t);
-  if (!t.any()) return;
+void visit_lists(V& v, AttentionTerms& t) {
   v("alibi_slopes", t.alibi_slopes);
   v("key_bias", t.key_bias);
   v("qq_bias", t.qq_bias);
@@ -58,6 +54,14 @@ void visit_args(V& v, AttentionTerms& t) {
   v("v_scales", t.v_scales);
   v("seqused_q", t.seqused_q);
   v("seqused_k", t.seqused_k);
+}
+
+/// Most launches have none, and as many arguments less; numbers and sizes tell, which a launch
+/// keeps.
+template <class V>
+void visit_args(V& v, AttentionTerms& t) {
+  visit_fields(v, t);
+  if (t.any()) visit_lists(v, t);
 }
 
 template <class V>

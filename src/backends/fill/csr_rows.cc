@@ -11,7 +11,7 @@ int32_t lists_a_row(const Limits& limits) { return is_draft_tree(limits) ? limit
 
 int64_t most_listed_keys(const Limits& limits, int64_t max_keys) {
   int64_t keys = limits.rows * max_keys;
-  if (limits.sum_kv_lens > 0) {
+  if (!limits.is_bucket()) {
     const int64_t padding = row_of({}, limits, 0).extent.kv_len;
     keys = std::min(keys, limits.sum_kv_lens + limits.rows * padding);
   }

@@ -38,9 +38,7 @@ struct PrefixChunks {
     const bool any =
         std::ranges::any_of(m.layers, [](const LayerKind& k) { return reads_chunks(k); });
     if (m.prefix_chunk_tokens == 0 || !any || !reads_chunks(limits.mode)) return {};
-    const int64_t most = int64_t{limits.rows} * limits.max_kv_len;
-    if ((limits.sum_kv_lens > 0 ? limits.sum_kv_lens : most) <= m.prefix_chunk_tokens)
-      return {1, limits.max_kv_len, true};
+    if (limits.most_keys() <= m.prefix_chunk_tokens) return {1, limits.max_kv_len, true};
     const int32_t len = std::max(1, m.prefix_chunk_tokens / limits.rows);
     return {static_cast<int32_t>(pages_for(limits.max_kv_len, len)), len, false};
   }

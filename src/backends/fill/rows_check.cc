@@ -70,7 +70,7 @@ class LengthCheck {
         too_many("item_delimiters", i, limits_.max_items_len, items);
       if (!b.encoder_lens.empty()) check_encoder(b.encoder_lens[static_cast<size_t>(i)], i);
     }
-    if (limits_.sum_kv_lens > 0 && keys > limits_.sum_kv_lens)
+    if (!limits_.is_bucket() && keys > limits_.sum_kv_lens)
       too_many("seq_lens", {}, limits_.sum_kv_lens, keys);
     if (tokens > limits_.tokens) too_many("extend_lens", {}, limits_.tokens, tokens);
     const int32_t padding = row_of(b, limits_, b.size()).extent.kv_len;

@@ -13,7 +13,7 @@ bool is_ragged(const Limits& limits) {
     case ForwardMode::kMixed:
     case ForwardMode::kSplitPrefill: return true;
     case ForwardMode::kDraftExtendV2:
-      return limits.sum_kv_lens > 0 && m.split.fixed_size <= 0 && !m.split.off;
+      return !limits.is_bucket() && m.split.fixed_size <= 0 && !m.split.off;
     default: return false;
   }
 }
@@ -72,7 +72,7 @@ PlanShape FlashInferWrapper::shape(const Limits& limits, FlashInfer::Part part) 
   s.kind = decode && part == FlashInfer::Part::kPaged ? PlanKind::kDecode : PlanKind::kPrefill;
   s.rows = limits.rows * lists_a_row(limits);
   s.tokens = limits.tokens;
-  s.padded = limits.sum_kv_lens == 0;
+  s.padded = limits.is_bucket();
   s.split = limits.model.split;
   return s;
 }

@@ -93,8 +93,7 @@ int64_t at_least_one(int64_t n) { return std::max<int64_t>(1, n); }
 
 /// What a prefill gathers, and by what.
 void bind_prefill(Binder& b, const Limits& limits, const SparseLayer& layer) {
-  const int64_t keys =
-      limits.sum_kv_lens > 0 ? limits.sum_kv_lens : int64_t{limits.rows} * limits.max_kv_len;
+  const int64_t keys = limits.most_keys();
   b.ints(Dsa::kCuSeqlensQ, "cu_seqlens_q", {limits.rows + 1});
   b.ints(Dsa::kTokenToBatch, "token_to_batch_idx", {limits.tokens});
   b.ints(Dsa::kKs, "indexer_ks", {limits.tokens});

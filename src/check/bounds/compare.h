@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attn/dual_chunk.h"
+#include "attn/result_axes.h"
 #include "attn/visit/any_call.h"
 #include "check/bounds/arithmetic.h"
 #include "core/laws.h"
@@ -23,6 +24,7 @@ struct Result {
   LseSink lse_sink = LseSink::kExcluded;
   // [rows, heads], f32 | f64: the largest logit that a row sees, natural; may be undefined
   ConstTensorView max_logits = {};
+  ResultAxes axes = {};  // as findings name places
 };
 
 /// How to judge: the laws that findings name, and whether the LSE of rows that see no key follows
@@ -33,7 +35,9 @@ struct JudgeOptions {
   LawId lse_bound = "num.lse_bound";
   bool recorded = false;
   std::string prefix = {};  // of the fields in findings: "gpu." gives "gpu.out"
-  bool bounded = false;     // the data is such that every bound is finite: another one is a finding
+  // The data is such that every bound is finite, except of rows whose every key has a bias that
+  // masks (beyond 2^24): another one is a finding
+  bool bounded = false;
   // The data is such that out is one key's V: it is that to the bit, and the LSE is not judged
   bool exact = false;
   EmptyRowMark empty_mark = {};  // of a recorded kernel

@@ -57,7 +57,7 @@ class PlanJudge {
   /// Packed rows of a tile. A kernel is compiled for it, so that it may depend only on the limits.
   int64_t tile() const {
     if (!prefill_) return group_;
-    const bool graph = m_.limits.sum_kv_lens == 0;
+    const bool graph = m_.limits.is_bucket();
     const auto rows = std::max<int64_t>(std::ssize(rows_), 1);
     const int64_t packed =
         graph ? std::max<int64_t>(1, m_.limits.tokens - std::ssize(rows_) + 1) * group_
@@ -80,7 +80,7 @@ class PlanJudge {
   /// How long chunks are, and whether there are several.
   void judge_rule() {
     const SplitConfig& s = m_.model.split;
-    const bool graph = m_.limits.sum_kv_lens == 0;
+    const bool graph = m_.limits.is_bucket();
     int64_t longest = 1;
     for (const Row& row : rows_) longest = std::max(longest, row.keys);
     const int64_t room = int64_t{s.num_sms} * s.blocks_per_sm;

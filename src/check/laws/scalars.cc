@@ -7,8 +7,6 @@
 namespace shadowgraph {
 namespace {
 
-bool is_of_graph(const MetaFacts& m) { return m.limits.sum_kv_lens == 0 && m.limits.rows > 0; }
-
 std::string name_of(Role role) {
   switch (role) {
     case Role::kLongestQuery: return "max_q_len";
@@ -25,7 +23,7 @@ struct Range {
 Range queries_of(const MetaFacts& m) {
   Range r;
   for (int64_t i = 0; i < m.requests(); ++i) r.least = std::max(r.least, m.queries(i));
-  r.most = is_of_graph(m) ? m.limits.max_q_len : r.least;
+  r.most = m.limits.is_bucket() ? m.limits.max_q_len : r.least;
   return r;
 }
 
@@ -75,7 +73,7 @@ void judge_scalars(const MetaFacts& m, LawReport& report) {
 }
 
 void judge_baked(const MetaFacts& m, LawReport& report) {
-  const bool graph = is_of_graph(m);
+  const bool graph = m.limits.is_bucket();
   if (graph && width_of(m) > 0) judged("len.baked_q");
   if (graph && m.limits.max_q_len < width_of(m))
     report.fail("len.baked_q", at("max_q_len"), ">= " + number(width_of(m)),

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "attn/tensor_rows.h"
 #include "check/bounds/declared.h"
 #include "check/mistakes/call_scene.h"
 #include "check/mistakes/diagnose.h"
@@ -55,8 +56,7 @@ Status same_bits(const char* field, const TensorView& there, const TensorView& h
   judged("num.bits", here.numel());
   for (int64_t i = 0; i < here.numel(); ++i) {
     if (same_element(there, i, here, i)) continue;
-    const int64_t width = here.rank == 3 ? here.shape[1] * here.shape[2] : here.shape[1];
-    status.add(make_finding("num.bits", at(field, i / width, i % width), "the CPU's bits",
+    status.add(make_finding("num.bits", at(field, index_of(here, i)), "the CPU's bits",
                             "others of the device"));
     break;
   }
@@ -192,11 +192,9 @@ class AttentionJudge : public CaseJudge {
     plane->data = copy->data();
   }
 
-  /// row: the token's slot, col: the element of the slot.
   void expect_bytes(const char* field, std::span<const std::byte> ours,
                     const ConstTensorView& recorded) {
     const int64_t item = static_cast<int64_t>(size_of(recorded.dtype));
-    const int64_t slot = recorded.shape[2] * recorded.shape[3];
     int64_t first = -1, differing = 0;
     for (int64_t i = 0; i < recorded.numel(); ++i) {
       if (std::memcmp(ours.data() + i * item, recorded.data + i * item, item) == 0) continue;
@@ -205,7 +203,7 @@ class AttentionJudge : public CaseJudge {
     }
     judged("num.exact", recorded.numel());
     if (differing == 0) return;
-    verdict_.findings.add(make_finding("num.exact", at(field, first / slot, first % slot),
+    verdict_.findings.add(make_finding("num.exact", at(field, index_of(recorded, first)),
                                        "the recorded bits",
                                        "others (" + std::to_string(differing) + " of " +
                                            std::to_string(recorded.numel()) + " elements)"));
@@ -269,8 +267,8 @@ class AttentionJudge : public CaseJudge {
     const Arithmetic arithmetic = with_declared(*named, recorded.declared);
     JudgeOptions options{"num.recorded", "num.recorded", true, recorded.name + "."};
     options.empty_mark = recorded.empty_mark;
-    const Result result{recorded.out, recorded.lse, recorded.lse_base, recorded.lse_sink,
-                        recorded.max_logits};
+    const Result result{recorded.out,      recorded.lse,        recorded.lse_base,
+                        recorded.lse_sink, recorded.max_logits, recorded.axes};
     Judgement j = shadowgraph::judge(calls_[recorded.call], result, arithmetic, options);
     explain(recorded.call, result, arithmetic, options, &j);
     if (options_.diagnose) suggest_arithmetic(calls_[recorded.call], recorded, result, options, &j);
@@ -328,7 +326,7 @@ class AttentionJudge : public CaseJudge {
     const Recorded& ref = c_.reference;
     if (!ref.out.defined() && !ref.lse.defined()) return;
     JudgeOptions options{"num.reference", "num.reference", true, "ref."};
-    const Result result{ref.out, ref.lse, ref.lse_base, ref.lse_sink, ref.max_logits};
+    const Result result{ref.out, ref.lse, ref.lse_base, ref.lse_sink, ref.max_logits, ref.axes};
     Judgement j = shadowgraph::judge(calls_[0], result, *find_arithmetic("float64"), options);
     if (ref.out.defined()) raise(verdict_.reference.out, j.error_over_bound);
     if (ref.lse.defined()) raise(verdict_.reference.lse, j.lse_error_over_bound);

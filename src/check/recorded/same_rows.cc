@@ -82,7 +82,7 @@ int64_t element_at(const ConstTensorView& t, int64_t row, int64_t col) {
 }
 
 void compare_bits(const std::string& field, const SameRows& rows, const ConstTensorView& mine,
-                  const ConstTensorView& its, Status* findings) {
+                  const ConstTensorView& its, const ResultAxes& axes, Status* findings) {
   if (!mine.defined() || !its.defined()) return;
   const int64_t width = mine.shape[1] * (mine.rank == 3 ? mine.shape[2] : 1);
   int64_t first = -1, differing = 0;
@@ -102,8 +102,12 @@ void compare_bits(const std::string& field, const SameRows& rows, const ConstTen
         static_cast<double>(load_float(t.data, t.dtype, element_at(t, row, first % width))));
     return std::string(number);
   };
-  const int64_t row = first / width;
-  findings->add(make_finding("num.bits", at(field, rows.from + row, first % width),
+  const int64_t row = first / width, col = first % width;
+  const int64_t dim = mine.rank == 3 ? mine.shape[2] : 1;
+  const std::vector<int64_t> index = mine.rank == 3
+                                         ? axes.out(rows.from + row, col / dim, col % dim)
+                                         : axes.lse(rows.from + row, col);
+  findings->add(make_finding("num.bits", at(field, index),
                              text(its, row) + ", as row " + std::to_string(row) + " of " + rows.of,
                              text(mine, rows.from + row) + " (" + std::to_string(differing) +
                                  " of " + std::to_string(rows.count * width) +
@@ -134,8 +138,8 @@ Status judge_same_rows(const RecordedCase& c) {
                      std::move(what)));
     return findings;
   }
-  compare_bits(c.gpu().name + ".out", rows, c.gpu().out, rows.out, &findings);
-  compare_bits(c.gpu().name + ".lse", rows, c.gpu().lse, rows.lse, &findings);
+  compare_bits(c.gpu().name + ".out", rows, c.gpu().out, rows.out, c.gpu().axes, &findings);
+  compare_bits(c.gpu().name + ".lse", rows, c.gpu().lse, rows.lse, c.gpu().axes, &findings);
   return findings;
 }
 

@@ -36,9 +36,11 @@ std::vector<int32_t> slots_of_pages(const std::vector<int32_t>& pages, int32_t p
   return slots;
 }
 
-std::string axes(size_t rank) {
-  if (rank == 0) return "one number";
-  return std::to_string(rank) + (rank == 1 ? " axis" : " axes");
+std::string shape_text(const std::vector<int64_t>& shape) {
+  if (shape.empty()) return "one number";
+  std::string s;
+  for (const int64_t size : shape) s += (s.empty() ? "" : ", ") + std::to_string(size);
+  return '[' + s + ']';
 }
 
 void check_word(const char* field, const std::string& word, const std::vector<std::string>& words,
@@ -128,11 +130,15 @@ bool TraceBatch::read(const TraceLine& line, const char* name, std::vector<T>* t
   const RecordedField& field = at->second;
   const std::string key = "input." + std::string(name);
   const size_t rank = key == "input.req_to_token" ? 2 : 1;
-  // Arrays of tokens and of pairs may have an axis for requests: flat, their elements are the same.
-  const bool flat =
-      key == "input.out_cache_loc" || key == "input.positions" || key == "input.custom_mask";
-  if (field.shape.size() != rank && (!flat || field.shape.empty())) {
-    refuse(key, rank == 1 ? "a list" : "[pool rows, width]", axes(field.shape.size()));
+  // Pairs may have an axis for requests: flat, their elements are the same.
+  const bool flat = key == "input.custom_mask" && !field.shape.empty();
+  if (field.shape.size() != rank && !flat) {
+    const bool of_tokens = key == "input.out_cache_loc" || key == "input.positions";
+    refuse(key,
+           rank == 2   ? "[pool rows, width]"
+           : of_tokens ? "a list [tokens]"
+                       : "a list",
+           shape_text(field.shape));
     return false;
   }
   if (field.cols != field.width()) {
@@ -420,7 +426,12 @@ std::string TraceBatch::read_tokens(const TraceLine& line) {
     wrong.add(make_finding("step.slots", at("out_cache_loc"),
                            "a slot for each of " + std::to_string(tokens) + " new tokens", "none"));
   batch.out_cache_loc = out_cache_loc_;  // of any other length: validate() says it
-  if (read(line, "positions", &positions_)) cut_padding(&positions_, tokens, 1, &padding_positions);
+  if (read(line, "positions", &positions_)) {
+    if (positions_.empty() && tokens > 0)
+      refuse("input.positions", "a list [" + std::to_string(tokens) + "], one of each new token",
+             "[0]");
+    cut_padding(&positions_, tokens, 1, &padding_positions);
+  }
   batch.positions = positions_;  // the same
   if (is_target_verify(batch.mode) && read(line, "custom_mask", &tree_mask) && s.topk > 1)
     batch.spec.custom_mask = tree_mask;

@@ -32,8 +32,14 @@ class Renaming {
   NamedLine run(const TraceLine& line) {
     for (const auto& [name, field] : line.expect) add(role_of(line, name), name, field);
     for (const std::string& name : line.null_fields) {
-      named_.line.null_fields.push_back(role_of(line, name));
-      note(named_.line.null_fields.back(), name);
+      const std::string role = role_of(line, name);
+      if (named_.line.expect.contains(role) ||
+          std::ranges::find(named_.line.null_fields, role) != named_.line.null_fields.end()) {
+        named_.other_nulls.push_back(name);
+        continue;
+      }
+      named_.line.null_fields.push_back(role);
+      note(role, name);
     }
     for (const auto& [name, role] : line.roles) {
       if (!is_input(role) && !has_field(backend_, role))
@@ -112,6 +118,8 @@ void NamedLine::tell_own_names(TraceVerdict* verdict) const {
   for (Finding& f : verdict->findings.findings()) rename(&f.where.field);
   for (LeftOut& left : verdict->left_out) rename(&left.name);
   for (LeftOut& unread : verdict->unread) rename(&unread.name);
+  for (const std::string& name : other_nulls)
+    verdict->left_out.push_back({LawId("left_out.null").law().id, name, "null"});
 }
 
 }  // namespace shadowgraph

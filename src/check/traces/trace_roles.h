@@ -23,9 +23,10 @@ struct NamedLine {
   TraceLine line;
   std::map<std::string, std::string, std::less<>> own = {};  // name of a field -> the line's own
   std::vector<Again> again = {};
-  std::set<std::string> moved = {};  // keys of input that are fields of the line's expect
-  bool judges_input = false;         // fields of expect became the batch's
-  Status refused = {};               // io.line: a role that the backend has not
+  std::vector<std::string> other_nulls = {};  // own names of nulls beside a field of their role
+  std::set<std::string> moved = {};           // keys of input that are fields of the line's expect
+  bool judges_input = false;                  // fields of expect became the batch's
+  Status refused = {};                        // io.line: a role that the backend has not
 
   /// The line with the other field in its role.
   TraceLine with(const Again& other) const;

@@ -111,12 +111,14 @@ void find_visible(const AttentionCase& x, RequestData& data, const RequestExtent
   }
 }
 
-/// On exact data a bias is 0 or hides its key; on other data it may rule a row.
+/// On exact data a bias is 0 or hides its key; on other data it may rule a row, or be one of the
+/// large numbers that models mask with.
 std::vector<float> biases(size_t count, bool exact, Rng& rng) {
+  constexpr float kMasks[] = {-1e9F, std::numeric_limits<float>::lowest(), -65504};
   std::vector<float> list(count);
   for (float& bias : list) {
-    const bool hides = rng.below(8) == 0;
-    const float number = 4 * rng.signed_unit();
+    const bool hides = rng.below(8) == 0, masks = rng.below(8) == 0;
+    const float number = masks ? kMasks[rng.below(3)] : 4 * rng.signed_unit();
     bias = hides ? -std::numeric_limits<float>::infinity() : exact ? 0.F : number;
   }
   return list;
@@ -148,7 +150,7 @@ void make_terms(const AttentionCase& x, CaseData kind, Rng rng, AttentionData* d
   const CaseTerms& t = x.terms;
   const bool exact = is_exact(kind);
   const auto heads = static_cast<size_t>(x.num_qo_heads);
-  for (size_t h = 0; h < heads && t.alibi != CaseTerms::Alibi::kNone; ++h)
+  for (size_t h = 0; h < heads && t.alibi; ++h)
     data->alibi_slopes.push_back(std::exp2(-0.5F * static_cast<float>(h + 1)));
   constexpr size_t kWidth = 6, kFarthest = 5;
   if (t.qq_bias) data->qq_bias = biases(kWidth * kWidth, exact, rng);

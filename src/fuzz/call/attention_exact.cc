@@ -134,7 +134,7 @@ Status check_exact(const AttentionCase& x, const AttentionData& data, const RowR
         const auto number = [&](const std::byte* p) {
           return std::to_string(load_float(p, x.out_dtype, *i));
         };
-        Finding f = make_finding("num.exact", at("out", row, head * x.head_dim_vo + *i),
+        Finding f = make_finding("num.exact", at("out", std::vector{row, head, *i}),
                                  number(expected.data()) + ", " + describe(w),
                                  number(got) + name_foreign(x, data, head / group, got));
         f.where.field += " (request " + std::to_string(request) + ", query " + std::to_string(q) +

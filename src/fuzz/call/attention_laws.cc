@@ -20,7 +20,10 @@ Status check_each_row(const AttentionCase& x, const RowResults& results, bool na
   const int64_t width = int64_t{x.num_qo_heads} * x.head_dim_vo;
   judged("num.poison", std::ssize(results.out));
   for (size_t row = 0; row < results.out.size(); ++row) {
-    const auto where = [&](int64_t i) { return at("out", static_cast<int64_t>(row), i); };
+    const auto where = [&](int64_t i) {
+      return at("out",
+                std::vector{static_cast<int64_t>(row), i / x.head_dim_vo, i % x.head_dim_vo});
+    };
     if (is_untouched(results.out[row])) {
       status.add(make_finding("num.write_set", where(0), "written", "as before the call"));
       return status;

@@ -167,8 +167,7 @@ AttentionTerms AttentionScene::lay_terms() {
     }
   }
   if (t.head_scales) k_scales = data_.requests[0].k_scales, v_scales = data_.requests[0].v_scales;
-  if (t.alibi != CaseTerms::Alibi::kNone)
-    terms.alibi = static_cast<AttentionTerms::Alibi>(static_cast<int>(t.alibi) - 1);
+  terms.alibi = t.alibi.value_or(terms.alibi);
   terms.alibi_slopes = add_list("alibi_slopes", data_.alibi_slopes);
   terms.qq_bias = add_list("qq_bias", data_.qq_bias);
   terms.relative_bias = add_list("relative_bias", data_.relative_bias);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
+#include <numeric>
+#include <optional>
 
 #include "core/laws.h"
 
@@ -21,6 +24,29 @@ int64_t first_apart(const BufferRanges& a, const BufferRanges& b) {
   return x->begin == y->begin ? std::min(x->end, y->end) : std::min(x->begin, y->begin);
 }
 
+/// The index of the element that has this byte; nothing between elements and outside of them.
+std::optional<std::vector<int64_t>> element_at(const TensorView& t, const std::byte* byte) {
+  std::vector<size_t> axes(static_cast<size_t>(t.rank));
+  std::iota(axes.begin(), axes.end(), size_t{0});
+  std::ranges::stable_sort(axes, std::greater(), [&](size_t axis) { return t.stride[axis]; });
+  std::vector<int64_t> index(axes.size());
+  if (byte < t.data || t.numel() == 0) return {};
+  int64_t rest = (byte - t.data) / static_cast<int64_t>(size_of(t.dtype));
+  for (const size_t axis : axes) {
+    if (t.stride[axis] > 0) index[axis] = std::min(rest / t.stride[axis], t.shape[axis] - 1);
+    rest -= index[axis] * t.stride[axis];
+  }
+  return rest == 0 ? std::optional(index) : std::nullopt;
+}
+
+/// By its element, in one of the views; else by its number from `data`.
+Where place_of(const std::string& field, std::span<const TensorView> views, const std::byte* data,
+               int64_t byte) {
+  for (const TensorView& t : views)
+    if (const auto index = element_at(t, data + byte)) return at(field, *index);
+  return at(field + " byte", byte);
+}
+
 /// For these types the poison of an element is no number.
 bool is_float(DType t) {
   return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16 || is_fp8(t);
@@ -32,8 +58,9 @@ TensorView CallMemory::add(const char* field, DType dtype, std::span<const int64
                            AxisOrder order) {
   Tensor& t = tensors_.emplace_back();
   t.field = field, t.types = {dtype};
-  return make_gapped(t.memory, dtype, shape, rng, style_.dense ? AxisOrder::kDense : order,
-                     style_.poison);
+  t.laid = {make_gapped(t.memory, dtype, shape, rng, style_.dense ? AxisOrder::kDense : order,
+                        style_.poison)};
+  return t.laid[0];
 }
 
 TensorView CallMemory::add_far(const char* field, DType dtype, std::initializer_list<int64_t> shape,
@@ -46,7 +73,7 @@ TensorView CallMemory::add_far(const char* field, DType dtype, std::initializer_
   FarTensor& far = far_.back();
   std::ranges::fill(far.memory.end(), style_.poison);
   t.data = far.memory.data();
-  return t;
+  return far.view = t;
 }
 
 std::vector<TensorView> CallMemory::add_records(const char* field, size_t shared,
@@ -78,7 +105,7 @@ std::vector<TensorView> CallMemory::add_records(const char* field, size_t shared
   }
   t.memory = GuardedBuffer(bytes, kAligned * rng.below(8));
   for (size_t i = 0; i < views.size(); ++i) views[i].data = t.memory.data() + begins[i];
-  return views;
+  return t.laid = views;
 }
 
 void CallMemory::remember() {
@@ -147,18 +174,19 @@ bool CallMemory::Tensor::is_poison(const AccessSpan& s, int64_t* byte) const {
 Status CallMemory::check_written(std::span<const ConstTensorView> written) const {
   Status status;
   judged("num.write_set", std::ssize(tensors_) + std::ssize(far_));
-  const auto fail = [&](const char* field, int64_t byte) {
-    status.add(make_finding("num.write_set", at(std::string(field) + " byte", byte),
+  const auto fail = [&](const Where& where) {
+    status.add(make_finding("num.write_set", where,
                             "as before the call: it belongs to no row that is written", "other"));
   };
   for (const Tensor& t : tensors_) {
     if (const auto byte = t.memory.first_difference(t.before, t.ranges_of(written)))
-      fail(t.field, *byte);
+      fail(place_of(t.field, t.laid, t.memory.data(), *byte));
   }
   for (const FarTensor& t : far_) {
     const auto now = t.memory.end();
     const auto changed = std::ranges::mismatch(now, t.before).in1;
-    if (changed != now.end()) fail(t.field, &*changed - t.memory.data());
+    if (changed != now.end())
+      fail(place_of(t.field, {&t.view, 1}, t.memory.data(), &*changed - t.memory.data()));
   }
   return status;
 }
@@ -171,9 +199,10 @@ Status CallMemory::check_writes(const Tensor& t, const Footprint& spans,
   if (wanted == said) return status;
   const int64_t byte = first_apart(wanted, said);
   const auto name = [](bool writes) { return writes ? "a write" : "no write"; };
-  status.add(make_finding("num.write_set",
-                          at("footprint of " + std::string(t.field) + " byte", byte),
-                          name(contains(wanted, byte)), name(contains(said, byte))));
+  status.add(
+      make_finding("num.write_set",
+                   place_of("footprint of " + std::string(t.field), t.laid, t.memory.data(), byte),
+                   name(contains(wanted, byte)), name(contains(said, byte))));
   return status;
 }
 
@@ -183,8 +212,9 @@ Status CallMemory::check_footprint(const Footprint& spans, std::span<const Const
   for (const Tensor& t : tensors_) {
     status.add(check_writes(t, spans, written));
     const auto fail = [&](LawId law, int64_t byte, const char* expected, const char* got) {
-      status.add(make_finding(law, at("footprint of " + std::string(t.field) + " byte", byte),
-                              expected, got));
+      status.add(make_finding(
+          law, place_of("footprint of " + std::string(t.field), t.laid, t.memory.data(), byte),
+          expected, got));
     };
     int64_t byte = 0;
     for (const AccessSpan& s : spans) {

@@ -90,6 +90,7 @@ class CallMemory {
     const char* field;
     GuardedBuffer memory, before;
     std::vector<DType> types;
+    std::vector<TensorView> laid = {};
     bool holds(const void* address) const {
       return address >= memory.data() && address <= memory.data() + memory.size();
     }
@@ -108,6 +109,7 @@ class CallMemory {
     const char* field;
     FarMemory memory;
     std::vector<std::byte> before;
+    TensorView view = {};
   };
 
   MemoryStyle style_;

@@ -189,7 +189,7 @@ int64_t scalar_steps(const AttentionCase& x) {
 
 /// Terms that the engine's one portable body computes.
 void choose_score_terms(const Draws& d, AttentionCase& x, CaseData data) {
-  using Alibi = CaseTerms::Alibi;
+  using Alibi = AttentionTerms::Alibi;
   constexpr int64_t kMostSteps = 4 << 20;
   CaseTerms& t = x.terms;
   if (d.declared == nullptr && scalar_steps(x) > kMostSteps) return;

@@ -45,11 +45,11 @@ Status check_mean(const MergeCase& x, const MergeData& t, const RowResults& resu
     const std::byte* got = results.out[static_cast<size_t>(row)].data() +
                            static_cast<size_t>(element) * size_of(x.out_dtype);
     if (std::memcmp(expected, got, size_of(x.out_dtype)) == 0) continue;
-    status.add(make_finding("num.exact", at("out", row, element),
-                            std::to_string(load_float(expected, x.out_dtype, 0)) +
-                                ", the mean of " + std::to_string(static_cast<int>(count)) +
-                                " states",
-                            std::to_string(load_float(got, x.out_dtype, 0))));
+    status.add(make_finding(
+        "num.exact", at("out", std::vector{row, element / x.head_dim, element % x.head_dim}),
+        std::to_string(load_float(expected, x.out_dtype, 0)) + ", the mean of " +
+            std::to_string(static_cast<int>(count)) + " states",
+        std::to_string(load_float(got, x.out_dtype, 0))));
     break;
   }
   return status;

@@ -21,7 +21,7 @@ struct EnumWords<KvLayout> : ListedWords<KvLayout, kCaseLayoutNames> {};
 template <>
 struct EnumWords<CustomMask::Kind> : ListedWords<CustomMask::Kind, kMaskKindNames> {};
 template <>
-struct EnumWords<CaseTerms::Alibi> : ListedWords<CaseTerms::Alibi, kAlibiNames> {};
+struct EnumWords<AttentionTerms::Alibi> : ListedWords<AttentionTerms::Alibi, kAlibiNames> {};
 template <>
 struct EnumWords<LseSink> : ListedWords<LseSink, kLseSinkNames> {};
 template <>
@@ -134,7 +134,7 @@ void visit_fields(V& v, SparseCase& x) {
 
 template <class V>
 void visit_fields(V& v, CaseTerms& t) {
-  v("alibi", t.alibi);
+  v.optional("alibi", t.alibi);
   v("key_bias", t.key_bias);
   v("qq_bias", t.qq_bias);
   v("relative_bias", t.relative_bias);

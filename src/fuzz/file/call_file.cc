@@ -74,8 +74,8 @@ class CallCheck : CaseRanges {
       fail("terms.padded_rows", "not of a decode", 1);
     if (t.head_scales && t.request_head_scales)
       fail("terms.request_head_scales", "not with head_scales", 1);
-    if (t.alibi != CaseTerms::Alibi::kNone && is_exact(x_.data))
-      fail("terms.alibi", "none of exact data", static_cast<int64_t>(t.alibi));
+    if (t.alibi && is_exact(x_.data))
+      fail("terms.alibi", "none of exact data", static_cast<int64_t>(*t.alibi));
     for (const float scale : {t.q_scale, t.out_scale})
       if (!(scale >= 0x1p-20F && scale <= 0x1p20F))
         fail("terms scales", "2^-20 to 2^20", static_cast<int64_t>(scale));

@@ -55,6 +55,10 @@ template <class T>
 struct IsVector : std::false_type {};
 template <class T>
 struct IsVector<std::vector<T>> : std::true_type {};
+template <class T>
+struct IsOptional : std::false_type {};
+template <class T>
+struct IsOptional<std::optional<T>> : std::true_type {};
 
 class CaseWriter {
  public:
@@ -94,6 +98,8 @@ class CaseWriter {
       out += text;
     } else if constexpr (std::integral<T>) {
       out += std::to_string(value);
+    } else if constexpr (IsOptional<T>::value) {
+      write(*value);
     } else if constexpr (IsVector<T>::value) {
       write_list(value);
     } else {
@@ -170,6 +176,8 @@ class CaseFileReader {
       read_float(json, name, value);
     } else if constexpr (std::integral<T>) {
       read_integer(json, name, value);
+    } else if constexpr (IsOptional<T>::value) {
+      read(json, name, value.emplace());
     } else if constexpr (IsVector<T>::value) {
       read_list(json, name, value);
     } else {

@@ -28,16 +28,17 @@ bool has_empty_row(const AttentionCase& x, const AttentionData& data) {
   return false;
 }
 
-/// Says which query and head a row and column of out or lse are.
+/// Says which query and head an element of out or lse is of.
 void name_row(const AttentionCase& x, Finding* f) {
   const bool out = f->where.field == "out";
   if ((!out && f->where.field != "lse") || !f->where.row || !f->where.col) return;
   if (x.terms.padded_rows) return;  // rows of nobody count, too
   int64_t query = *f->where.row;
+  if (query >= x.tokens()) return;  // behind all requests
   size_t request = 0;
   while (query >= x.requests[request].q_len) query -= x.requests[request++].q_len;
   f->where.field += " (request " + std::to_string(request) + ", query " + std::to_string(query) +
-                    ", head " + std::to_string(*f->where.col / (out ? x.head_dim_vo : 1)) + ")";
+                    ", head " + std::to_string(*f->where.col) + ")";
 }
 
 /// Draws that are no part of a call.

@@ -28,7 +28,7 @@ constexpr TermRow kTerms[] = {
     {Term::kPackedMask, "custom_mask packed",
      [](const AttentionCase& x) { return x.mask == CustomMask::Kind::kPacked; }},
     {Term::kAlibi, "alibi_slopes",
-     [](const AttentionCase& x) { return x.terms.alibi != CaseTerms::Alibi::kNone; }},
+     [](const AttentionCase& x) { return x.terms.alibi.has_value(); }},
     {Term::kKeyBias, "key_bias", [](const AttentionCase& x) { return x.terms.key_bias; }},
     {Term::kQqBias, "qq_bias", [](const AttentionCase& x) { return x.terms.qq_bias; }},
     {Term::kRelativeBias, "relative_bias",
@@ -63,6 +63,7 @@ class SupportCheck {
   Status run() {
     at_least("calls", 1, options_.calls);
     lists();
+    terms();
     at_least("support.max_requests", 1, s_.max_requests);
     at_least("support.max_q_len", 1, s_.max_q_len);
     at_least("support.max_kv_len", 1, s_.max_kv_len);
@@ -102,6 +103,30 @@ class SupportCheck {
       if (!is_float16_or_32(t.kv) && !is_fp8(t.kv) && t.kv != DType::kI8)
         fail("support.types.kv", "a type of a cache", std::string(name_of(t.kv)));
     }
+  }
+  /// Terms that no call can have: in place of each comes one that every call has, or what it needs
+  /// is not declared.
+  void terms() {
+    using enum Term;
+    const auto always = [&](Term t) { return std::ranges::count(s_.always, t) > 0; };
+    const auto has = [&](Term t) { return always(t) || std::ranges::count(s_.terms, t) > 0; };
+    for (const auto& [term, other] : {std::pair(kHeadScales, kRequestHeadScales),
+                                      {kRequestHeadScales, kHeadScales},
+                                      {kBoolMask, kPackedMask},
+                                      {kPackedMask, kBoolMask}})
+      if (always(term) && has(other))
+        fail("support.terms", "no " + name(other) + ": every call has " + name(term) + " instead",
+             name(other));
+    if (has(kMaskOfHeads) && !has(kBoolMask) && !has(kPackedMask))
+      fail("support.terms",
+           name(kBoolMask) + " or " + name(kPackedMask) + ", as there is " + name(kMaskOfHeads),
+           "neither");
+    const std::vector decodes(s_.calls.size(), KernelCall::kPagedDecode);
+    if (has(kPaddedRows) && s_.calls == decodes)
+      fail("support.terms", "no " + name(kPaddedRows) + ": a decode has none", name(kPaddedRows));
+  }
+  static std::string name(Term term) {
+    return std::string(std::ranges::find(kTerms, term, &TermRow::term)->name);
   }
   void sizes(const char* field, const std::vector<int32_t>& list) {
     at_least(field, 1, std::ssize(list));

@@ -144,9 +144,11 @@ void read_terms(CaseReader& reader, std::span<const int32_t> kv_lens, AttentionP
   integers("cache_leftpad", batch, &t.cache_leftpad);
   integers("bidirectional_ranges", "? 2", &t.bidirectional_ranges);
   integers("bidirectional_indptr", std::to_string(kv_lens.size() + 1), &t.bidirectional_indptr);
+  const std::string of_requests = batch + " kv_heads";
   for (const auto& [name, scales] : {std::pair("k_scale", &t.k_scales), {"v_scale", &t.v_scales}}) {
-    if (reader.has_tensor(name))
-      floats(name, reader.rank(name) == 2 ? batch + " kv_heads" : "kv_heads", scales);
+    if (!reader.has_tensor(name)) continue;
+    const std::string_view shape = reader.shape_of(name, {"kv_heads", of_requests});
+    if (!shape.empty()) floats(name, shape, scales);
   }
   if (reader.has("q_scale")) t.q_scale = reader.positive("q_scale");
   if (reader.has("out_scale")) t.out_scale = reader.positive("out_scale");
@@ -217,13 +219,25 @@ ConstTensorView read_lse(CaseReader& reader, const RowAxes& axes, std::string_vi
   return reader.tensor(name, dtypes, "rows heads");
 }
 
+namespace {
+
+ResultAxes result_axes(const CaseReader& reader, const RowAxes& axes) {
+  const bool by_request = axes.rows != RowAxes().rows;
+  return {by_request ? std::max<int64_t>(0, reader.size("q_len")) : 0,
+          axes.lse != RowAxes::Lse::kRowsHeads};
+}
+
+}  // namespace
+
 void read_answer(CaseReader& reader, const RowAxes& axes, const std::string& out,
                  const std::string& lse, Recorded* answer) {
+  answer->axes = result_axes(reader, axes);
   answer->out = read_rows(reader, axes, out, {DType::kF16, DType::kBF16, DType::kF32}, "dim_v");
   if (reader.has_tensor(lse)) answer->lse = read_lse(reader, axes, lse, {DType::kF32});
 }
 
 void read_references(CaseReader& reader, const RowAxes& axes, RecordedCase* c) {
+  c->reference.axes = result_axes(reader, axes);
   if (reader.has_tensor("out_ref"))
     c->reference.out = read_rows(reader, axes, "out_ref", {DType::kF32}, "dim_v");
   if (reader.has_tensor("lse_ref"))

@@ -262,7 +262,7 @@ void CaseReader::check_all_read(std::string_view form, std::string_view kind) {
     if (is_passed_over(name, false, members_read_))
       bad_field(name, expected(name, false), value.describe() + ", which nothing reads");
   const auto see_tensor = [&](const std::string& full, const std::string& type) {
-    if (!full.starts_with(id_ + '/')) return;
+    if (case_of(file_, full) != id_) return;
     const std::string name = full.substr(id_.size() + 1);
     if (is_passed_over(name, true, tensors_read_))
       bad_tensor(name, expected(name, true), type + ", which nothing reads");
@@ -292,6 +292,19 @@ const ConstTensorView* CaseReader::find(std::string_view name) const {
 bool CaseReader::has_tensor(std::string_view name) const {
   const auto is_it = [full = full_name(name)](const SkippedTensor& t) { return t.name == full; };
   return find(name) != nullptr || std::any_of(file_.skipped.begin(), file_.skipped.end(), is_it);
+}
+
+std::string_view CaseReader::shape_of(std::string_view name,
+                                      std::initializer_list<std::string_view> shapes) {
+  const ConstTensorView* found = find(name);
+  std::string expected;
+  for (const std::string_view shape : shapes) {
+    const std::vector<int64_t> stored = folded(axes_of(shape, sizes_), '[');
+    if (found != nullptr && shape_matches(*found, stored)) return shape;
+    expected += (expected.empty() ? "" : " or ") + shape_text(stored);
+  }
+  bad_tensor(name, expected, found == nullptr ? "not readable" : type_text(*found));
+  return {};
 }
 
 DType CaseReader::tensor_dtype(std::string_view name) {
@@ -364,6 +377,14 @@ std::span<const int32_t> CaseReader::indices(std::string_view name,
 std::vector<std::shared_ptr<const void>> CaseReader::take_storage() {
   storage_.push_back(file_.bytes);
   return std::move(storage_);
+}
+
+std::string_view case_of(const SafetensorsFile& file, std::string_view tensor) {
+  for (size_t slash = tensor.rfind('/'); slash != std::string_view::npos && slash > 0;
+       slash = tensor.rfind('/', slash - 1))
+    if (file.metadata.contains(std::string(tensor.substr(0, slash))))
+      return tensor.substr(0, slash);
+  return tensor.substr(0, tensor.find('/'));
 }
 
 std::vector<int32_t> indptr_of(std::span<const int32_t> lengths) {

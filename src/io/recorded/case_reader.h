@@ -81,11 +81,8 @@ class CaseReader {
 
   // Tensors (vector.tensor). A view is dense and starts at a multiple of its element size.
   bool has_tensor(std::string_view name) const;
-  /// Axes of a tensor; 0 where it is missing or not readable.
-  int32_t rank(std::string_view name) const {
-    const ConstTensorView* found = find(name);
-    return found == nullptr ? 0 : found->rank;
-  }
+  /// The one of these shapes that the tensor has; empty after a finding that names them all.
+  std::string_view shape_of(std::string_view name, std::initializer_list<std::string_view> shapes);
   /// f16, bf16 or f32, as the tensor has it.
   DType tensor_dtype(std::string_view name);
   ConstTensorView tensor(std::string_view name, DTypes dtypes, std::string_view shape);
@@ -176,6 +173,11 @@ class CaseReader {
   std::vector<std::shared_ptr<const void>> storage_;
   Status status_;
 };
+
+/// The id in "ID/NAME", a tensor's full name: the longest that the metadata has, as an id may have
+/// a
+/// '/', too; else what stands before the first '/'.
+std::string_view case_of(const SafetensorsFile& file, std::string_view tensor);
 
 /// [0, l0, l0 + l1, ...]
 std::vector<int32_t> indptr_of(std::span<const int32_t> lengths);

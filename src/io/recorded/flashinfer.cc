@@ -53,7 +53,7 @@ void read_flashinfer_paged(CaseReader& reader, RecordedCase* c) {
 }
 
 void read_flashinfer_ragged(CaseReader& reader, RecordedCase* c) {
-  const FlashInferBatch b = read_flashinfer_batch(reader, FlashInferKind::kOther, c);
+  const FlashInferBatch b = read_flashinfer_batch(reader, FlashInferKind::kPacked, c);
   if (!reader.ok()) return;
   constexpr std::string_view kPaddedKeys = "kv_indptr_padded";
   bind_packed(reader, "keys", kPaddedKeys, b.kv_lens);
@@ -103,7 +103,7 @@ void read_flashinfer_merge(CaseReader& reader, RecordedCase* c) {
 
 /// Latent and rope parts lie in tensors of their own; one latent cache takes them side by side.
 void read_flashinfer_mla(CaseReader& reader, RecordedCase* c) {
-  const FlashInferBatch b = read_flashinfer_batch(reader, FlashInferKind::kOther, c);
+  const FlashInferBatch b = read_flashinfer_batch(reader, FlashInferKind::kLatent, c);
   if (!reader.ok()) return;
   const auto read = [&](const char* name, DType dtype, const char* shape) {
     return read_keys(reader, name, dtype, shape);

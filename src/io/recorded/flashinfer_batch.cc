@@ -38,7 +38,8 @@ void read_lengths(CaseReader& reader, int32_t batch, FlashInferBatch* b) {
 FlashInferBatch read_flashinfer_batch(CaseReader& reader, FlashInferKind kind, RecordedCase* c) {
   FlashInferBatch b;
   const bool has_lengths = kind != FlashInferKind::kMerge;
-  const bool has_pages = kind == FlashInferKind::kPaged;
+  const bool has_heads = kind == FlashInferKind::kPaged;
+  const bool has_pages = has_heads || kind == FlashInferKind::kLatent;
   b.decode = c->kind.find("decode") != std::string::npos;
   b.params = read_params(reader, {"causal", "window_left", "window_right", "softcap"});
   c->dtype =
@@ -46,9 +47,10 @@ FlashInferBatch read_flashinfer_batch(CaseReader& reader, FlashInferKind kind, R
   b.kv_dtype = read_kv_dtype(reader, c->dtype);
   if (has_lengths && reader.has("k_scale")) b.k_scale = reader.positive("k_scale");
   if (has_lengths && reader.has("v_scale")) b.v_scale = reader.positive("v_scale");
-  if (has_pages && reader.has("kv_layout")) b.hnd = reader.one_of("kv_layout", {"NHD", "HND"}) == 1;
+  if (has_heads && reader.has("kv_layout")) b.hnd = reader.one_of("kv_layout", {"NHD", "HND"}) == 1;
   const int32_t batch = reader.count("batch");
-  b.page_size = reader.integer("page_size", 1, kMaxVectorTokens);
+  if (has_pages || reader.has("page_size"))
+    b.page_size = reader.integer("page_size", 1, kMaxVectorTokens);
   reader.integer("lse_base", 2, 2);
   if (reader.ok() && has_lengths) read_lengths(reader, batch, &b);  // lists of batch entries
   return b;

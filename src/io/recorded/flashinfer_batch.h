@@ -12,8 +12,9 @@ namespace shadowgraph {
 /// The tensor of query offsets in packed rows that have padding between requests.
 inline constexpr std::string_view kPaddedQueries = "qo_indptr_padded";
 
-/// A kind of keys: kPaged in pages with heads, kOther packed or latents, kMerge states of a merge.
-enum class FlashInferKind : uint8_t { kPaged, kOther, kMerge };
+/// A kind of keys: kPaged in pages with heads, kLatent in pages without, kPacked in no pages,
+/// kMerge states of a merge.
+enum class FlashInferKind : uint8_t { kPaged, kLatent, kPacked, kMerge };
 
 struct FlashInferBatch {
   AttentionParams params;

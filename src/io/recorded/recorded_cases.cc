@@ -71,6 +71,23 @@ const RecordedKind* recognise(CaseReader& reader, bool systems, RecordedCase* c)
   return by_mode || c->kind.starts_with('(') ? nullptr : find_kind("", c->kind);
 }
 
+/// What `kind` may be: of the case's system or form, if it names one.
+std::string kinds_of(const JsonValue& members) {
+  const auto text = [&](const char* name) {
+    const JsonValue* v = members.find(name);
+    const auto* s = v == nullptr ? nullptr : v->as<std::string>();
+    return s == nullptr ? std::string() : *s;
+  };
+  const std::string system = text("system"), form = text("form");
+  std::string kinds;
+  for (const RecordedKind& line : kKinds) {
+    const bool fits = line.system == system && (form.empty() || form_of(line) == form);
+    if (fits && !line.kind.starts_with('('))
+      kinds += (kinds.empty() ? "" : ", ") + std::string(line.kind);
+  }
+  return "a kind of call: " + kinds;
+}
+
 bool any_system(const SafetensorsFile& file) {
   bool found = false;
   for (const auto& [id, text] : file.metadata) {
@@ -102,6 +119,10 @@ Status read_case(const SafetensorsFile& file, const std::string& file_name, bool
   RecordedCase c;
   const RecordedKind* kind = recognise(reader, systems, &c);
   if (!reader.ok()) return reader.take_status();
+  if (kind == nullptr && c.kind.empty()) {
+    reader.bad_field("kind", kinds_of(document.root), "missing");
+    return reader.take_status();
+  }
   if (kind == nullptr) {
     const std::string name = systems ? c.system + ' ' + c.kind : c.kind;
     skipped->push_back({id, printable(name), "kind not known yet"});
@@ -123,8 +144,8 @@ Status read_case(const SafetensorsFile& file, const std::string& file_name, bool
 std::set<std::string> case_ids(const SafetensorsFile& file) {
   std::set<std::string> ids, strays;
   const auto add = [&](const std::string& name) {
-    const size_t slash = name.find('/');
-    (slash == std::string::npos ? strays : ids).insert(name.substr(0, slash));
+    const bool stray = name.find('/') == std::string::npos;
+    (stray ? strays : ids).emplace(case_of(file, name));
   };
   for (const auto& [name, view] : file.tensors) add(name);
   for (const SkippedTensor& tensor : file.skipped) add(tensor.name);

@@ -105,7 +105,7 @@ class LineReader {
     TraceConfig& c = line_.config;
     c.page_size = setting(config, "page_size", 1).value_or(1);
     c.pool_pages = setting(config, "pool_pages", 1);
-    c.max_context_len = setting(config, "max_context_len", 0).value_or(0);
+    c.max_context_len = setting(config, "max_context_len", 1).value_or(0);
     c.topk = setting(config, "topk", 0).value_or(0);
     c.num_steps = setting(config, "num_steps", 0).value_or(0);
     c.num_draft_tokens = setting(config, "num_draft_tokens", 0).value_or(0);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "io/file.h"
@@ -74,6 +75,23 @@ bool is_cut_off(std::string_view text, const std::string& name) {
          next.root.as<JsonValue::Object>() != nullptr;
 }
 
+/// A line is named by its id: `--case`, findings and waivers mean one.
+Status check_ids(const std::vector<TraceLine>& lines, const std::string& name) {
+  Status status;
+  std::map<std::string_view, size_t> first;
+  for (const TraceLine& line : lines) {
+    const auto [at, is_new] = first.try_emplace(line.id, line.line);
+    if (is_new) continue;
+    Finding f =
+        file_finding("io.line", name, "id", "an id of its own",
+                     '"' + printable(line.id) + "\", as line " + std::to_string(at->second));
+    f.case_id = line.id;
+    in_line(line.line, &f);
+    status.add(std::move(f));
+  }
+  return status;
+}
+
 }  // namespace
 
 Status parse_traces(std::string_view text, const std::string& name, std::vector<TraceLine>* lines) {
@@ -98,6 +116,7 @@ Status parse_traces(std::string_view text, const std::string& name, std::vector<
       const std::string_view line = next_line(&text);
       if (!is_blank(line)) status.add(parse_line(line, name, number, nullptr, &read));
     }
+    status.add(check_ids(read, name));
     if (read.empty() && status.ok())
       status.add(file_finding("io.kind", name, "file", "at least one line", "none"));
     lines->reserve(lines->size() + read.size());
