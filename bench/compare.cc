@@ -16,7 +16,8 @@ std::string no_figure(const BenchRow& r) {
   return "";
 }
 
-/// What the two rows do not have in common; empty: their ratios are of the same thing.
+/// Names the things that the two rows do not have in common; empty: their ratios are of the same
+/// thing.
 std::string unlike(const BenchRow& was, const BenchRow& is) {
   const auto differ = [](const char* what, const auto& a, const auto& b) {
     return fmt::format("{} {}, now {}", what, a, b);
@@ -65,7 +66,7 @@ std::string figures(const BenchRow& r) {
   return fmt::format("{:.3f} ({:.3f}..{:.3f})", *r.ratio, *r.low, *r.high);
 }
 
-/// What makes two runs different beside the build: "cpu: A, now B".
+/// Differences of two runs beside the build: "cpu: A, now B".
 std::vector<std::string> differences(const Report& old_run, const Report& new_run) {
   std::vector<std::string> list;
   const auto look = [&](const std::string& what, const std::string& was, const std::string& is) {

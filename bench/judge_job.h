@@ -1,4 +1,4 @@
-// What judging costs: jobs that are timed like calls, an item at a time. Tested by
+// The cost of judging: jobs that are timed like calls, an item at a time. Tested by
 // tests/bench/judge_job_test.cc.
 #pragma once
 

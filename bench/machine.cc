@@ -146,7 +146,7 @@ Topology read_topology(const std::filesystem::path& sys, const std::vector<int>&
     const std::vector<Cache> caches = caches_of(sys, cpu);
     if (!caches.empty()) last[caches.back().shared_by] = caches.back().size;
   }
-  // What one CPU does not tell no CPU does.
+  // If one CPU does not tell it, no CPU does.
   sockets.erase(""), nodes.erase(""), cores.erase("");
   Topology t{static_cast<int>(sockets.size()), static_cast<int>(nodes.size()),
              static_cast<int>(cores.size()), 0};

@@ -9,7 +9,7 @@
 
 namespace shadowgraph::bench {
 
-/// What a set of CPUs is made of. 0: not told.
+/// The parts of a set of CPUs. 0: not told.
 struct Topology {
   int sockets = 0, numa_nodes = 0, cores = 0;
   int most_threads_a_core = 0;               // of any core

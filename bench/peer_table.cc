@@ -27,8 +27,8 @@ int32_t peer_dtype(DType t) {
   return t == DType::kF32 ? SG_PEER_F32 : t == DType::kF16 ? SG_PEER_F16 : SG_PEER_BF16;
 }
 
-/// What peers get: the problem's queries, and its keys and values as dense tensors, so many times
-/// that no cache holds them.
+/// The tensors that peers get: the problem's queries, and its keys and values as dense tensors, so
+/// many times that no cache holds them.
 class DenseInputs {
  public:
   /// problem: has run, and its last call's keys are taken.
@@ -88,7 +88,7 @@ class DenseInputs {
   std::vector<std::byte> q_, out_;
 };
 
-/// What is timed, and how often in a round.
+/// A call that is timed, and how often in a round.
 struct Timed {
   std::function<void()> call;
   int calls = 1;

@@ -30,7 +30,7 @@ struct PeerTimes {
   int64_t threads = 0;
   std::map<std::string, double> ms;
 };
-/// What bench/peer_torch.py prints. Not ok: io.open, io.report.
+/// Reads what bench/peer_torch.py prints. Not ok: io.open, io.report.
 Status read_peer_times(const std::string& path, PeerTimes* times);
 
 /// Rows of decode, prefill and extend whose call every library can make of dense tensors.

@@ -29,8 +29,9 @@ constexpr StateDims dims_of(Recurrent kind) {
   return {};
 }
 
-/// What a shape judges instead of attending: an item is a line of traces, a step's metadata, a
-/// fuzzed call or history, a replay of a graph on a device with its checks or without them.
+/// A shape may judge something instead of attending: an item is a line of traces, a step's
+/// metadata, a fuzzed call or history, a replay of a graph on a device with its checks or without
+/// them.
 enum class Judging : uint8_t {
   kNone,
   kTraceLines,

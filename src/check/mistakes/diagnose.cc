@@ -53,7 +53,7 @@ int64_t gain_of(const Scores& scores) {
   return gain;
 }
 
-/// What is known by what is said of it, in the order in which it was tried.
+/// Facts by what is said of them, in the order in which it was tried.
 template <class T>
 using ByDetail = std::vector<std::pair<std::string, T>>;
 template <class T>

@@ -48,7 +48,7 @@ class ReadingResults {
   };
 
   std::vector<int32_t> seen_places(const Reading& reading, const HeadRow& cell) const;
-  /// What terms add to a logit.
+  /// The sum that terms add to a logit.
   struct Added {
     AddedTerms own, other;  // Reading::other
     bool hides = false;

@@ -72,7 +72,7 @@ using TokenSums =
 
 class RowSums {
  public:
-  /// What terms add to the logit of a place.
+  /// The sum that terms add to the logit of a place.
   using Added = std::function<double(const Reading& how, int32_t place)>;
   /// All live longer. query: of the request; looks: the elements of out, at most kLooks. added:
   /// null: nothing. cap: the soft cap of the row's logits.
@@ -100,7 +100,7 @@ class RowSums {
                  const std::function<int32_t(int32_t)>& value_of = nullptr) const;
   /// Logits by a factor before the soft cap.
   KeySum read_as(double factor, const std::function<int32_t(int32_t)>& value_of = nullptr) const;
-  /// What terms add to the logit of a place; how: null: the right reading.
+  /// The sum that terms add to the logit of a place; how: null: the right reading.
   double added(int32_t place, const Reading* how = nullptr) const {
     return added_ ? added_(how != nullptr ? *how : right_, place) : 0;
   }

@@ -76,7 +76,8 @@ Reading with_columns(const Reading& right, const TermList& term, size_t rows) {
                    [=](size_t i) { return list[i % columns * rows + i / columns]; });
 }
 
-/// What stands beyond the ends of a request's bias of keys, if it is read some places off.
+/// The numbers that stand beyond the ends of a request's bias of keys, if it is read some places
+/// off.
 enum class Ends : uint8_t { kMemory, kZero, kRepeated, kWrapped };
 constexpr int64_t kEnds = 4, kMostEntries = 16;
 

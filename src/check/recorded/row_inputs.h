@@ -36,7 +36,7 @@ class RowInputs {
       return own == seen.end() ? seen.at(0) : own->second;
     }
   };
-  /// What terms make of a row and head: factors, and what is added to the logit of each key.
+  /// The effect of terms on a row and head: factors, and what is added to the logit of each key.
   std::vector<double> effects(const AttentionTerms& terms, const Row& row, int32_t head) const;
 
   std::optional<CallScene> scene_;

@@ -71,7 +71,7 @@ const RecordedKind* recognise(CaseReader& reader, bool systems, RecordedCase* c)
   return by_mode || c->kind.starts_with('(') ? nullptr : find_kind("", c->kind);
 }
 
-/// What `kind` may be: of the case's system or form, if it names one.
+/// The names that `kind` may have: of the case's system or form, if it names one.
 std::string kinds_of(const JsonValue& members) {
   const auto text = [&](const char* name) {
     const JsonValue* v = members.find(name);

@@ -75,7 +75,7 @@ void clear_token(std::byte* tile, int64_t t) {
     std::memset(tile + t / 2 * kAmxRowBytes + i * 4 + t % 2 * 2, 0, 2);
 }
 
-/// Where a value panel of the cache has 16 dims of a pair of tokens, from its start.
+/// Bytes from the start of a value panel of the cache to 16 dims of a pair of tokens.
 int64_t panel_line(int64_t head_dim, int64_t pair, int64_t dim) {
   const int64_t first = dim / kValueBlockDims * kValueBlockDims;
   const int64_t width = smaller(kValueBlockDims, head_dim - first);

@@ -1,5 +1,5 @@
-// What the tile unit (AMX-BF16) computes, on any processor and slowly: the bits of "amx" in fast
-// arithmetic wherever tiles are used.
+// Attention as the tile unit (AMX-BF16) computes it, on any processor and slowly: the bits of "amx"
+// in fast arithmetic wherever tiles are used.
 #include "core/float_formats.h"
 #include "kernels/isa/unit_includes.h"
 

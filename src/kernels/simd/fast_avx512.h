@@ -1,5 +1,5 @@
-// What fast arithmetic needs beside Vec, on AVX-512 with BF16: see fast_generic.h for what each
-// means.
+// The functions that fast arithmetic needs beside Vec, on AVX-512 with BF16: see fast_generic.h for
+// what each means.
 
 template <int N>
 SG_INLINE void exp2_fast(Vec (&x)[N]) {

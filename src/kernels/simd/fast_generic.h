@@ -1,5 +1,5 @@
-// What fast arithmetic needs beside Vec, in software, with the bits of AVX-512 and its BF16
-// instructions.
+// The functions that fast arithmetic needs beside Vec, in software, with the bits of AVX-512 and
+// its BF16 instructions.
 
 constexpr float kLeastNormal = std::numeric_limits<float>::min();
 
