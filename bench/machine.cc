@@ -75,7 +75,7 @@ std::string node_of(const std::filesystem::path& sys, int cpu) {
   std::error_code error;
   const std::filesystem::path folder = sys / fmt::format("cpu/cpu{}", cpu);
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename();
+    std::string name = entry.path().filename();
     if (name.starts_with("node")) return name;
   }
   return "";

@@ -411,9 +411,10 @@ std::vector<Topic> all_topics() {
   add_forms(&topics);
   for (const FuzzFeature& feature : describe_features()) add_feature(feature, &topics);
   for (const auto& row : list_targets().rows)
-    topics.push_back({row[0],
-                      text_of(row[0], "target", "An instruction set that the kernels are compiled for.", {}),
-                      {"targets", list_targets().columns, {row}}});
+    topics.push_back(
+        {row[0],
+         text_of(row[0], "target", "An instruction set that the kernels are compiled for.", {}),
+         {"targets", list_targets().columns, {row}}});
   return topics;
 }
 

@@ -76,7 +76,7 @@ inline Report bench_report() {
   loud.rejected = {{"somebody else", 14}};
   absent.ratio = absent.low = absent.high = {};
   absent.ms = absent.gbps = {};
-  absent.reached = false, absent.rounds = 0;
+  absent.reached = false, absent.rounds = 0, absent.at_most = true;
   absent.void_reason = "none here";
   BenchRow stopped = quiet_row("stopped");
   stopped.quiet = stopped.reached = false, stopped.interrupted = true, stopped.rounds = 3;

@@ -426,5 +426,38 @@ class InternalLinkage(Tree):
         self.assertIn("W Eigen::f()", out)
 
 
+class Isa(Tree):
+    """scripts/isa.sh on programs that are stubs."""
+
+    def program(self, path, text):
+        file = self.put(path, "#!/bin/sh\n" + text)
+        file.chmod(0o755)
+
+    def ran(self, kernels):
+        self.program("bin/cmake", "exit 0\n")
+        self.program("build/tools/shadowgraph", "printf 'name used\\nold now\\nnew not on this machine\\n'\n")
+        self.program("build/tests/kernels_tests", kernels)
+        self.program("build/tests/fuzz_tests", 'echo "[==========] 1 test from 1 test suite ran."; echo "[  PASSED  ] 1 test."\n')
+        done = subprocess.run([SCRIPTS / "isa.sh", "run", self.root / "out"], text=True, capture_output=True,
+                              env={**os.environ, "BUILD": str(self.root / "build"),
+                                   "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"})
+        return done.returncode, done.stdout
+
+    def test_each_instruction_set_of_the_machine_has_its_counts(self):
+        code, out = self.ran('echo "[==========] 7 tests from 2 test suites ran. (3 ms total)"\n'
+                             'echo "[  PASSED  ] 5 tests."\necho "[  SKIPPED ] 2 tests, listed below:"\n')
+        self.assertEqual(code, 0, out)
+        self.assertRegex(out, r"old +kernels_tests +7 ran +5 passed +0 failed +2 skipped +exit 0\n")
+        self.assertRegex(out, r"old +fuzz_tests +1 ran +1 passed +0 failed +0 skipped +exit 0\n")
+        self.assertNotIn("new  ", out)
+
+    def test_a_failure_or_no_test_is_an_error(self):
+        code, out = self.ran('echo "[==========] 7 tests from 2 test suites ran."\necho "[  FAILED  ] 1 test, listed below:"\nexit 1\n')
+        self.assertEqual(code, 1)
+        self.assertRegex(out, r"old +kernels_tests +7 ran +0 passed +1 failed +0 skipped +exit 1\n")
+        self.assertEqual(self.ran('echo "[==========] 0 tests from 0 test suites ran."\n')[0], 1)
+        self.assertEqual(self.ran("exit 0\n")[0], 1)
+
+
 if __name__ == "__main__":
     unittest.main()
