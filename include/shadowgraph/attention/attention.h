@@ -180,9 +180,9 @@ Status store_kv(const StoreKv& call) noexcept;
 Status copy_kv(const CopyKv& call) noexcept;
 
 /// The instruction sets that this machine can run, best last: "generic", "avx2", "avx512",
-/// "avx512bf16", "amx". A call may also name "amx_soft": in software, slowly, the bits that "amx"
-/// has in fast arithmetic where it multiplies tiles (q, K and V in bf16; head_dim_qk a multiple of
-/// 32, head_dim_vo of 16; a prefill, or a decode with 5 query heads or more a KV head).
+/// "avx512bf16", "amx". A call may also name "amx_soft": in software, slowly, the bits of "amx",
+/// which in fast arithmetic multiplies tiles (of q, K and V in bf16, if head_dim_qk is a multiple
+/// of 32 and head_dim_vo of 16: a prefill, or a decode with 5 query heads or more a KV head).
 std::span<const std::string_view> available_isas();
 /// The set that a call uses if CallOptions::isa is empty: the best one, or the one that the
 /// environment variable SHADOWGRAPH_ISA names. If this machine does not have the named one, every

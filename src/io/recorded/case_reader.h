@@ -174,9 +174,8 @@ class CaseReader {
   Status status_;
 };
 
-/// The id in "ID/NAME", a tensor's full name: the longest that the metadata has, as an id may have
-/// a
-/// '/', too; else what stands before the first '/'.
+/// The id in "ID/NAME", a tensor's full name: the longest that the metadata has, since an id may
+/// have a '/', too; else all before the first '/'.
 std::string_view case_of(const SafetensorsFile& file, std::string_view tensor);
 
 /// [0, l0, l0 + l1, ...]

@@ -35,8 +35,8 @@ extern const Isa kGenericIsa;
 extern const Isa kAvx2Isa;
 extern const Isa kAvx512Isa;
 extern const Isa kAvx512Bf16Isa;  // fast where q, K and V are bf16, else as kAvx512Isa
-extern const Isa kAmxIsa;         // fast where tiles fit, else as kAvx512Bf16Isa
-extern const Isa kSoftAmxIsa;     // kAmxIsa's tiles in software, else as kGenericIsa
+extern const Isa kAmxIsa;         // fast where tiles fit, else as kAvx512Isa
+extern const Isa kSoftAmxIsa;     // the same with tiles in software, else as kGenericIsa
 
 /// By name; empty: the current default. Null if this machine does not have it. Every machine has
 /// "amx_soft", though available_isas() does not tell it: it is there to be compared with.
