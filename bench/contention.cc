@@ -52,6 +52,12 @@ Contention contention() {
   return c;
 }
 
+Contention contention_of_others() {
+  Contention c;
+  c.steal_ticks = contention().steal_ticks;
+  return c;
+}
+
 int64_t waited_ns(const Contention& before, const Contention& after) {
   int64_t sum = 0;
   for (const auto& [thread, wait] : after.wait_ns) {

@@ -26,6 +26,10 @@ struct Contention {
 /// Now; zeros where there is no /proc.
 Contention contention();
 
+/// The same of the hypervisor alone: for work whose threads are more than the processors, and so
+/// wait for each other.
+Contention contention_of_others();
+
 /// Run-queue wait of a /proc/PID/schedstat line ("RUN WAIT SLICES"), ns; -1 if it is none.
 int64_t wait_of(std::string_view schedstat);
 /// Steal ticks of a /proc/stat "cpu" line; 0 if it is none.

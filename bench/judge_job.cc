@@ -91,6 +91,8 @@ class FuzzJob : public JudgeJob {
         .findings;
   }
   double items() const override { return static_cast<double>(options_.cases); }
+  /// A call is made with several numbers of threads, to see the same bits.
+  bool is_crowded() const override { return true; }
 
  private:
   FuzzOptions options_;

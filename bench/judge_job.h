@@ -17,6 +17,8 @@ class JudgeJob {
   virtual Status run() = 0;
   /// How many one run judges: lines, steps, cases, replays.
   virtual double items() const = 0;
+  /// Whether its threads may be more than the processors.
+  virtual bool is_crowded() const { return false; }
 };
 
 /// Empty, or why there is no such job here.

@@ -67,9 +67,8 @@ struct ProbeFacts {
 ///   both peaks   the two best unrolls agree within 5 %; in these rounds 0.9 of the best
 ///   fma_peak     one thread issues a whole number of vector operations a clock (to 5 %: the clock
 ///                itself is measured to 2 %)
-///   bf16_peak    one thread issues a whole number of them in two clocks: there are processors
-///   whose
-///                dot product has half the rate of multiply-add
+///   bf16_peak    one thread issues a whole number of them in two clocks: some processors have half
+///                the rate of multiply-add
 /// figures: medians of what the row's rounds measured.
 std::string below_floor(Probe probe, const ProbeFigures& figures, const ProbeFacts& facts);
 

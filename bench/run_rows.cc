@@ -150,10 +150,16 @@ struct Bench::Contestant {
         kComposedFlash);
   }
 
+  /// A job has threads of its own, which inherit where this one may run.
+  void pin() const {
+    if (job) return unpin();
+    pin_team(threads());
+  }
+
   /// Before it is timed: is its result right, and how many calls are long enough? *why: what the
   /// findings are about.
   Status prepare(std::string* why) {
-    pin_team(threads());
+    pin();
     Status status = call();
     *why = "is refused, see the findings";
     if (!status.ok()) return status;
@@ -167,7 +173,7 @@ struct Bench::Contestant {
 
   /// Seconds of one call; of a job, of one item.
   double time() {
-    pin_team(threads());
+    pin();
     // What stays in cache is there before the time counts.
     if (hot()) call_checked();
     const double start = now();
@@ -216,7 +222,9 @@ Rounds Bench::measure(int threads, int rounds, std::vector<Contestant>& contesta
     return round;
   };
   const RoundsOptions options{rounds, kTriesPerRound * rounds, threads, options_.stop};
-  return run_rounds(options, history_, one);
+  const bool crowded = std::ranges::any_of(
+      contestants, [](const Contestant& c) { return c.job && c.job->is_crowded(); });
+  return run_rounds(options, history_, one, crowded ? contention_of_others : contention);
 }
 
 void Bench::fill_figures(const Row& row, const std::vector<Round>& rounds, BenchRow* out) {

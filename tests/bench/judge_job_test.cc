@@ -40,6 +40,17 @@ TEST(JudgeJobs, AFigureIsOfOneItem) {
   EXPECT_EQ(out.of, "microseconds");
 }
 
+TEST(JudgeJobs, ThreadsThatWaitForEachOtherDisturbNoRound) {
+  EXPECT_TRUE(make_job(Judging::kCalls, 1)->is_crowded());
+  EXPECT_FALSE(make_job(Judging::kSteps, 1)->is_crowded());
+  const Contention c = contention_of_others();
+  EXPECT_TRUE(c.wait_ns.empty());
+  EXPECT_EQ(c.involuntary_switches, 0);
+  // The hypervisor's part is counted on.
+  EXPECT_GE(c.steal_ticks, 0);
+  EXPECT_NE(disturbance({}, {.steal_ticks = 1}, 1), "");
+}
+
 TEST(JudgeJobs, RatesAndTimesAreOfAnItem) {
   const auto ratio = [](Measure measure) {
     return *ratio_of({"row", judge(Judging::kSteps), {.measure = measure}, ""}, {}, {0.25});
