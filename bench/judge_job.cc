@@ -112,7 +112,6 @@ class ReplayJob : public JudgeJob {
     decode_.stream.synchronize();
     return decode_.device.take_findings();
   }
-  double items() const override { return 1; }
 
  private:
   DeviceDecode decode_;

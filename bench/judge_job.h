@@ -6,19 +6,16 @@
 #include <string>
 
 #include "bench/shapes.h"
-#include "shadowgraph/status.h"
+#include "bench/timed_call.h"
 
 namespace shadowgraph::bench {
 
-class JudgeJob {
+/// run() judges the same items again: lines, steps, cases, replays.
+class JudgeJob : public TimedCall {
  public:
-  virtual ~JudgeJob() = default;
-  /// Judges the same items again. Not ok: what was found, which nothing should be.
-  virtual Status run() = 0;
-  /// How many one run judges: lines, steps, cases, replays.
-  virtual double items() const = 0;
-  /// Whether its threads may be more than the processors.
-  virtual bool is_crowded() const { return false; }
+  Status check() override { return {}; }  // run() says what it finds
+  int threads() const override { return 1; }
+  bool starts_threads() const override { return true; }
 };
 
 /// Empty, or why there is no such job here.

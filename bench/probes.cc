@@ -16,10 +16,6 @@
 #include "core/choices.h"
 #include "shadowgraph/attention/attention.h"
 
-#ifdef SG_BENCH_X86
-#include <cpuid.h>
-#endif
-
 namespace shadowgraph::bench {
 namespace {
 
@@ -46,17 +42,11 @@ void keep(T value) {
 }
 
 #ifdef SG_BENCH_X86
-bool has_amx() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  const bool leaf = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0;
-  const bool amx_bf16 = (d >> 22 & 1) != 0, amx_tile = (d >> 24 & 1) != 0;
-  return leaf && amx_bf16 && amx_tile && enable_amx();
-}
-
 std::vector<FlopVariant> dot_variants(Probe probe) {
   if (probe == Probe::kBf16Peak && has_isa("avx512bf16"))
     return {kBf16Variants, kBf16Variants + kNumBf16Variants};
-  if (probe == Probe::kAmxPeak && has_amx()) return {kAmxVariants, kAmxVariants + kNumAmxVariants};
+  if (probe == Probe::kAmxPeak && has_isa("amx"))
+    return {kAmxVariants, kAmxVariants + kNumAmxVariants};
   return {};
 }
 

@@ -7,6 +7,7 @@
 
 #include "bench/machine.h"
 #include "bench/shapes.h"
+#include "bench/timed_call.h"
 #include "check/bounds/arithmetic.h"
 #include "shadowgraph/attention/attention.h"
 #include "shadowgraph/huge_memory.h"
@@ -19,27 +20,27 @@ inline constexpr int32_t kPageSize = 16;
 /// two tokens or pages hold the same. Throws std::bad_alloc.
 HugeMemory random_memory(int64_t elements, DType t, uint64_t seed, int threads);
 
-class Problem {
+class Problem : public TimedCall {
  public:
   /// threads: for a shape that does not say. Calls rotate over KV caches of cold_bytes together,
   /// as a model's layers do. Throws std::bad_alloc.
   Problem(const Shape& shape, uint64_t seed, int threads, double cold_bytes = cold_memory().bytes);
 
   const Shape& shape() const { return shape_; }
-  int threads() const { return call_.options.num_threads; }
+  int threads() const override { return call_.options.num_threads; }
+  bool hot() const override { return shape_.hot; }
   double flop() const { return flop_of(shape_); }
   double kv_bytes() const { return kv_bytes_of(shape_); }
   int64_t num_tables() const { return num_tables_; }
 
-  /// One call, on the next table of pages. Not ok: what the engine refused.
-  Status run();
+  /// One call, on the next table of pages.
+  Status run() override;
   /// The call that run() made last.
   const PagedAttention& call() const { return call_; }
 
-  /// What is wrong with the last call's result, held against the oracle: of every request as long
-  /// as that takes no more than a moment (the first and the last in any case), of extends the
-  /// first, the middle and the last token.
-  Status check() const;
+  /// Judges every request as long as that takes no more than a moment (the first and the last in
+  /// any case), of extends the first, the middle and the last token.
+  Status check() override;
   /// The same of other results for the same call: out as call().out, f32.
   Status check(const ConstTensorView& out, const Arithmetic& arithmetic) const;
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "bench/judge_job.h"
+#include "bench/merge_problem.h"
 #include "bench/problem.h"
 #include "bench/state_problem.h"
 #include "bench/team.h"
@@ -90,28 +91,31 @@ std::string void_reason(const Row& row, const std::vector<Round>& rounds, const 
                      row.of.peer_floor);
 }
 
-/// What is timed in a round: our call, or a peer's.
+std::unique_ptr<TimedCall> make_timed(const Shape& shape, const BenchOptions& options) {
+  if (shape.judges()) return make_job(shape.judging, options.seed);
+  if (shape.merges()) return std::make_unique<MergeProblem>(shape, options.seed, options.threads);
+  return std::make_unique<StateProblem>(shape, options.seed, options.threads);
+}
+
+/// One that is timed in a round: our call, or a peer's.
 struct Bench::Contestant {
-  std::unique_ptr<Problem> problem;      // ours; of a peer: where its inputs come from
-  std::unique_ptr<StateProblem> states;  // instead of it
-  std::unique_ptr<JudgeJob> job;         // instead of both
+  std::unique_ptr<TimedCall> ours;  // of a peer: where its inputs come from
+  Problem* problem = nullptr;       // the same, if it attends
   const Peer* peer = nullptr;
   std::vector<float> k, v, out;
   FlashCall flash;
   int calls = 1;
 
   Contestant(const Shape& shape, const BenchOptions& options) {
-    if (shape.judges()) {
-      job = make_job(shape.judging, options.seed);
-    } else if (shape.has_states()) {
-      states = std::make_unique<StateProblem>(shape, options.seed, options.threads);
-    } else {
-      problem = std::make_unique<Problem>(shape, options.seed, options.threads);
+    if (!shape.attends()) {
+      ours = make_timed(shape, options);
+      return;
     }
+    auto own = std::make_unique<Problem>(shape, options.seed, options.threads);
+    problem = own.get(), ours = std::move(own);
   }
 
-  int threads() const { return job ? 1 : states ? states->threads() : problem->threads(); }
-  bool hot() const { return !job && (states ? states->shape().hot : problem->shape().hot); }
+  int threads() const { return ours->threads(); }
 
   void set_peer(const Peer* p) {
     peer = p;
@@ -133,28 +137,20 @@ struct Bench::Contestant {
   }
 
   Status call() {
-    if (job) return job->run();
-    if (states) return states->run();
-    if (peer == nullptr) return problem->run();
+    if (peer == nullptr) return ours->run();
     peer->attention(flash);
     return {};
   }
 
-  Status check() const {
-    if (job) return {};  // the call itself says what it found
-    if (states) return states->check();
-    if (peer == nullptr) return problem->check();
-    const TensorView& ours = problem->call().out;
-    return problem->check(
-        ConstTensorView(out.data(), DType::kF32, {ours.shape[0], ours.shape[1], ours.shape[2]}),
-        kComposedFlash);
+  Status check() {
+    if (peer == nullptr) return ours->check();
+    const TensorView& shaped = problem->call().out;
+    return problem->check(ConstTensorView(out.data(), DType::kF32,
+                                          {shaped.shape[0], shaped.shape[1], shaped.shape[2]}),
+                          kComposedFlash);
   }
 
-  /// A job has threads of its own, which inherit where this one may run.
-  void pin() const {
-    if (job) return unpin();
-    pin_team(threads());
-  }
+  void pin() const { ours->starts_threads() ? unpin() : pin_team(threads()); }
 
   /// Before it is timed: is its result right, and how many calls are long enough? *why: what the
   /// findings are about.
@@ -166,19 +162,19 @@ struct Bench::Contestant {
     status = check();
     *why = "has a wrong result, see the findings";
     if (!status.ok()) return status;
-    const double seconds = time() * (job ? job->items() : 1);
+    const double seconds = time() * ours->items();
     calls = std::clamp(static_cast<int>(std::ceil(kLeastSeconds / seconds)), 1, kMostCalls);
     return {};
   }
 
-  /// Seconds of one call; of a job, of one item.
+  /// Seconds of one item.
   double time() {
     pin();
     // What stays in cache is there before the time counts.
-    if (hot()) call_checked();
+    if (ours->hot()) call_checked();
     const double start = now();
     for (int i = 0; i < calls; ++i) call_checked();
-    return (now() - start) / calls / (job ? job->items() : 1);
+    return (now() - start) / calls / ours->items();
   }
   /// A call that was accepted once is accepted always.
   void call_checked() {
@@ -222,8 +218,8 @@ Rounds Bench::measure(int threads, int rounds, std::vector<Contestant>& contesta
     return round;
   };
   const RoundsOptions options{rounds, kTriesPerRound * rounds, threads, options_.stop};
-  const bool crowded = std::ranges::any_of(
-      contestants, [](const Contestant& c) { return c.job && c.job->is_crowded(); });
+  const bool crowded =
+      std::ranges::any_of(contestants, [](const Contestant& c) { return c.ours->is_crowded(); });
   return run_rounds(options, history_, one, crowded ? contention_of_others : contention);
 }
 

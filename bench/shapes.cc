@@ -35,7 +35,7 @@ int32_t first_visible(const Shape& s, int32_t request) {
 }
 
 double flop_of(const Shape& s) {
-  if (s.judges()) return 0;
+  if (s.judges() || s.merges()) return 0;
   if (s.has_states()) {
     const StateDims d = dims_of(s.recurrent);
     const double a_token = 2.0 * (d.delta ? 3 : 2) * d.head_dim_k * d.head_dim_v * d.num_v_heads;
@@ -49,6 +49,10 @@ double flop_of(const Shape& s) {
 
 double kv_bytes_of(const Shape& s) {
   if (s.judges()) return 0;
+  if (s.merges()) {
+    const double a_row = s.head_dim_vo * static_cast<double>(size_of(s.dtype)) + sizeof(float);
+    return 3.0 * s.merged_rows * s.num_qo_heads * a_row;
+  }
   if (s.has_states()) {
     const StateDims d = dims_of(s.recurrent);
     return 4.0 * s.batch * d.num_v_heads * d.head_dim_k * d.head_dim_v;

@@ -57,8 +57,11 @@ struct Shape {
   bool fast_arith = false;  // Arith::kFast
   Recurrent recurrent = Recurrent::kNone;  // then batch, q_len, hot, isa and threads count alone
   Judging judging = Judging::kNone;        // then nothing else counts
-  std::string_view isa = {};               // empty: the default
-  int threads = 0;                         // 0: as many as the run has
+  // Two partial results of so many rows are merged; then num_qo_heads, head_dim_vo, isa and threads
+  // count alone
+  int32_t merged_rows = 0;
+  std::string_view isa = {};  // empty: the default
+  int threads = 0;            // 0: as many as the run has
 
   constexpr int32_t kv_len_of(int32_t request) const {
     return kv_lens.empty() ? kv_len : kv_lens[static_cast<size_t>(request)];
@@ -66,7 +69,8 @@ struct Shape {
   constexpr bool is_decode() const { return q_len == 1 && !tree_mask; }
   constexpr bool has_states() const { return recurrent != Recurrent::kNone; }
   constexpr bool judges() const { return judging != Judging::kNone; }
-  constexpr bool attends() const { return !has_states() && !judges(); }
+  constexpr bool merges() const { return merged_rows > 0; }
+  constexpr bool attends() const { return !has_states() && !judges() && !merges(); }
 
   // The same with one thing changed.
   constexpr Shape heads(int32_t qo, int32_t kv) const {
@@ -123,12 +127,15 @@ constexpr Shape state_prefill(Recurrent kind, int32_t n) {
   return {.dtype = DType::kBF16, .q_len = n, .recurrent = kind};
 }
 
+constexpr Shape merge_of(DType t, int32_t rows) { return {.dtype = t, .merged_rows = rows}; }
+
 /// On one thread.
 constexpr Shape judge(Judging judging) { return {.judging = judging, .threads = 1}; }
 
 /// What a call of this shape costs, counted as a user would: visible pairs, and the requests' own
 /// keys and values. Of states: what the recurrence does token by token (a read, an update, of the
-/// delta rule the old value, 2 head_dim_k head_dim_v each), and the states once.
+/// delta rule the old value, 2 head_dim_k head_dim_v each), and the states once. Of a merge: no
+/// flop, and all that is read and written.
 double flop_of(const Shape& shape);
 double kv_bytes_of(const Shape& shape);
 /// First key that some query of a request sees.

@@ -7,12 +7,13 @@
 
 #include "bench/machine.h"
 #include "bench/shapes.h"
+#include "bench/timed_call.h"
 #include "shadowgraph/huge_memory.h"
 #include "shadowgraph/layers/recurrent.h"
 
 namespace shadowgraph::bench {
 
-class StateProblem {
+class StateProblem : public TimedCall {
  public:
   /// threads: for a shape that does not say. Calls rotate over states of cold_bytes together, as a
   /// model's layers do. Throws std::bad_alloc.
@@ -20,18 +21,20 @@ class StateProblem {
                double cold_bytes = cold_memory().bytes);
 
   const Shape& shape() const { return shape_; }
-  int threads() const { return call_.options.num_threads; }
+  int threads() const override { return call_.options.num_threads; }
+  bool hot() const override { return shape_.hot; }
   int64_t num_sets() const { return num_sets_; }
 
-  /// One call, on the next set of slots. Not ok: what the engine refused.
-  Status run();
+  /// One call, on the next set of slots.
+  Status run() override;
   /// The call that run() made last.
   const LinearAttention& call() const { return call_; }
 
   /// Makes the last call once more and holds it against the oracle: out and state of the first
   /// request's first head and of the last one's last. `spoil` may change the results before they
   /// are judged.
-  Status check(void (*spoil)(const LinearAttention&) = nullptr);
+  Status check(void (*spoil)(const LinearAttention&));
+  Status check() override { return check(nullptr); }
 
  private:
   struct OneHead;

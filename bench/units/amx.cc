@@ -1,7 +1,5 @@
 // The tile unit's peak: tdpbf16ps multiplies 16 x 32 by 32 x 16 bf16.
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cstring>
 
@@ -55,14 +53,5 @@ float dot(int64_t iterations) {
 
 const FlopVariant kAmxVariants[] = {{"2 x 2 tiles", 4 * kTileFlop, dot}};
 const int kNumAmxVariants = 1;
-
-bool enable_amx() {
-#ifdef __linux__
-  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2)
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-#else
-  return false;
-#endif
-}
 
 }  // namespace shadowgraph::bench

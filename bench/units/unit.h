@@ -62,10 +62,8 @@ extern const Unit kGenericUnit, kAvx2Unit, kAvx512Unit;
 /// vdpbf16ps, with AVX512_BF16.
 extern const FlopVariant kBf16Variants[];
 extern const int kNumBf16Variants;
-/// tdpbf16ps, with AMX, once enable_amx() said yes.
+/// tdpbf16ps, with AMX, whose tiles the engine has asked the operating system for.
 extern const FlopVariant kAmxVariants[];
 extern const int kNumAmxVariants;
-/// Asks the operating system for the tile registers; false: there are none.
-bool enable_amx();
 
 }  // namespace shadowgraph::bench
