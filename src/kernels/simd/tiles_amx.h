@@ -17,6 +17,7 @@ class AmxTiles {
     } config;
     const uint8_t tile_rows[8] = {upper, upper, lower, lower, upper, lower, 16, 16};
     std::memcpy(config.rows, tile_rows, sizeof tile_rows);
+    settle_memory(&config);
     _tile_loadconfig(&config);
   }
   // No destructor: it would bring exceptions into an object that may share nothing.
@@ -28,12 +29,13 @@ class AmxTiles {
   }
 
  private:
-  /// The intrinsics are assembly that does not say which memory it reads and writes.
-  static void settle_memory() { asm volatile("" ::: "memory"); }
+  /// The intrinsics are assembly that does not say which memory it reads and writes: all is as the
+  /// code has it, this too.
+  static void settle_memory(const void* of) { asm volatile("" : : "r"(of) : "memory"); }
 
   template <int Rows, int Columns, class Between>
   static SG_INLINE void product(const TileProduct& p, const Between& between) {
-    settle_memory();
+    settle_memory(p.c);
     const auto stride = static_cast<size_t>(p.c_stride) * sizeof(float);
     float* lower = p.c + kAmxRows * p.c_stride;
     if (p.add) {
@@ -64,7 +66,7 @@ class AmxTiles {
     if constexpr (Columns > 1) _tile_stored(1, p.c + kPanel, stride);
     if constexpr (Rows > 1) _tile_stored(2, lower, stride);
     if constexpr (Rows > 1 && Columns > 1) _tile_stored(3, lower + kPanel, stride);
-    settle_memory();
+    settle_memory(p.c);
   }
 
   int64_t rows_ = 0;
