@@ -173,6 +173,9 @@ struct SumRows {
   float weight = 1, d = 1;
   std::byte* out = nullptr;
   DType dtype = DType::kF32;  // f32, f16 or bf16
+  // The result goes past the caches. Whole cache lines of one type with all parts; before another
+  // thread reads it there must be a fence.
+  bool stream = false;
 };
 
 /// Rows and bytes of a row of a tile of AMX; rows that are computed together.

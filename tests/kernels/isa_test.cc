@@ -136,6 +136,22 @@ TEST(Isa, SumsOfRowsHaveTheBitsOfTheSoftware) {
   }
 }
 
+TEST(Isa, AStreamedSumHasTheSameBits) {
+  constexpr int64_t kCount = 96;
+  Rng rng(7);
+  for (const DType t : {DType::kF32, DType::kF16, DType::kBF16}) {
+    std::vector<std::byte> part(kCount * size_of(t));
+    for (int64_t i = 0; i < kCount; ++i) store_float(part.data(), t, i, rng.signed_unit());
+    const WeightedRow parts[] = {{part.data(), t, 0.7f}, {part.data(), t, 0.2f}};
+    for (std::string_view isa : available_isas()) {
+      alignas(64) std::byte out[2][kCount * 4] = {};
+      for (const bool stream : {false, true})
+        find_isa(isa)->sum({parts, 2, kCount, 1, 0.9f, out[stream ? 1 : 0], t, stream});
+      EXPECT_EQ(std::memcmp(out[0], out[1], sizeof out[0]), 0) << isa << " " << name_of(t);
+    }
+  }
+}
+
 /// All codes of a type as the value of a single key, which is the result.
 TEST(Isa, EveryCodeOfEveryTypeIsLoadedAsTheSoftwareDoes) {
   for (const DType t : {DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2}) {

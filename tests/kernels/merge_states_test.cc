@@ -223,5 +223,27 @@ TYPED_TEST(Merge, TheFootprintLeavesOutValuesWithoutMass) {
   EXPECT_EQ(writes, expected_writes);
 }
 
+/// Larger than any cache: its rows lie on cache lines, or beside them.
+TYPED_TEST(Merge, ALargeResultHasTheBitsOfItsRowsAlone) {
+  constexpr int64_t kRows = 1100, kHeads = 64, kDim = 128, kElements = kRows * kHeads * kDim;
+  for (const int64_t offset : {0, 4}) {
+    SmallMerge<TestFixture::kBase> large(kRows, 2, kHeads, kDim);
+    large.random(9);
+    std::vector<float> memory(static_cast<size_t>(kElements + 32));
+    auto* line =
+        reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+    large.call.out = TensorView(line + offset, DType::kF32, {kRows, kHeads, kDim});
+    large.run();
+    for (const int64_t row : {int64_t{0}, kRows / 2, kRows - 1}) {
+      SmallMerge<TestFixture::kBase> one(1, 2, kHeads, kDim);
+      one.v.assign(large.v.begin() + row * 2 * kHeads * kDim,
+                   large.v.begin() + (row + 1) * 2 * kHeads * kDim);
+      one.s.assign(large.s.begin() + row * 2 * kHeads, large.s.begin() + (row + 1) * 2 * kHeads);
+      one.run();
+      EXPECT_EQ(std::memcmp(one.out.data(), large.call.out.at(row, 0), one.out.size() * 4), 0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace shadowgraph

@@ -1,11 +1,13 @@
 #include "kernels/dense/merge_states.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
 #include "core/float_formats.h"
 #include "core/parallel.h"
+#include "kernels/dense/workspace.h"
 #include "kernels/spans.h"
 
 namespace shadowgraph {
@@ -36,7 +38,8 @@ class RowMerger {
         lse_(call.v.size() * kPanel),
         weights_(lse_.size()),
         parts_(call.v.size()),
-        alone_(static_cast<int64_t>(call.v.size())) {}
+        alone_(static_cast<int64_t>(call.v.size())),
+        stream_(streams(call)) {}
 
   /// Pairs [begin, end) of a row and a head, in the order row * heads + head; kPanel at most.
   void merge(int64_t begin, int64_t end) {
@@ -64,6 +67,15 @@ class RowMerger {
   static constexpr double kOfNatural = Base == LseBase::kLog2 ? kLog2E : 1;
   static constexpr float kToBase2 = Base == LseBase::kLog2 ? 1.f : static_cast<float>(kLog2E);
 
+  /// A result that no cache will hold need not be read before it is written.
+  static bool streams(const StateViews<Base>& call) {
+    constexpr int64_t kLarge = int64_t{32} << 20;  // bytes
+    const auto row_bytes = call.out.shape[2] * static_cast<int64_t>(size_of(call.out.dtype));
+    return row_bytes % kCacheLine == 0 &&
+           call.out.shape[0] * call.out.shape[1] * row_bytes > kLarge &&
+           std::ranges::all_of(call.v, [&](const auto& v) { return v.dtype == call.out.dtype; });
+  }
+
   struct Pair {
     int64_t row = 0, head = 0;
   };
@@ -86,7 +98,9 @@ class RowMerger {
       std::memset(call_.out.at(row, head), 0,
                   static_cast<size_t>(count) * size_of(call_.out.dtype));
     } else {
-      isa_.sum({parts_.data(), full, count, 1, d, call_.out.at(row, head), call_.out.dtype});
+      std::byte* out = call_.out.at(row, head);
+      isa_.sum({parts_.data(), full, count, 1, d, out, call_.out.dtype,
+                stream_ && reinterpret_cast<uintptr_t>(out) % kCacheLine == 0});
     }
     if (call_.lse.defined()) store_float(call_.lse.at(row, head), DType::kF32, 0, merged);
   }
@@ -112,6 +126,7 @@ class RowMerger {
   std::vector<float> lse_, weights_;  // [states, kPanel]
   std::vector<WeightedRow> parts_;
   StateMerger<Base> alone_;
+  const bool stream_;
 };
 
 }  // namespace
@@ -166,6 +181,7 @@ void merge_states_kernel(const StateViews<Base>& call) {
     const int64_t end = std::min(pairs, (chunk + 1) * kChunk);
     for (int64_t begin = chunk * kChunk; begin < end; begin += kPanel)
       mergers[static_cast<size_t>(thread)].merge(begin, std::min(end, begin + kPanel));
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // for what is streamed
   });
 }
 

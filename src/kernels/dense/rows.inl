@@ -111,11 +111,20 @@ template <DType kType>
 int64_t sum_of_one_type(const SumRows& s) {
   const int64_t end = s.count / kPanel * kPanel;
   const auto size = static_cast<int64_t>(size_of(kType));
-  sum_vectors(
-      s, 0, end,
-      [&](const WeightedRow& part, int64_t i)
-          SG_INLINE_LAMBDA { return load16(part.at + i * size, kType); },
-      [&](int64_t i, Vec x) SG_INLINE_LAMBDA { store_narrow(s.out + i * size, kType, x); });
+  const auto load_vec = [&](const WeightedRow& part, int64_t i)
+                            SG_INLINE_LAMBDA { return load16(part.at + i * size, kType); };
+  if (!s.stream) {
+    sum_vectors(s, 0, end, load_vec, [&](int64_t i, Vec x) SG_INLINE_LAMBDA {
+      store_narrow(s.out + i * size, kType, x);
+    });
+    return end;
+  }
+  alignas(32) std::byte narrow[64];
+  sum_vectors(s, 0, end, load_vec, [&](int64_t i, Vec x) SG_INLINE_LAMBDA {
+    store_narrow(narrow, kType, x);
+    for (int64_t half = 0; half < kPanel * size; half += 32)
+      stream_half_line(s.out + i * size + half, narrow + half);
+  });
   return end;
 }
 

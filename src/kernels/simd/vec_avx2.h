@@ -105,6 +105,10 @@ void store_bf16(std::byte* p, Vec a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(both, 0xd8));
 }
 Vec load_f32(const std::byte* p) { return load(reinterpret_cast<const float*>(p)); }
+void stream_half_line(std::byte* to, const std::byte* from) {
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(to),
+                      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+}
 void store_bits(std::byte* p, Vec a) { store(reinterpret_cast<float*>(p), a); }
 /// e4m3 is an f16 of 2^-8 times the value, but for its NaN.
 __m256 e4m3_half(__m128i bytes) {

@@ -68,6 +68,10 @@ void store_bf16(std::byte* p, Vec a) {
                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
 }
 Vec load_f32(const std::byte* p) { return {_mm512_loadu_ps(p)}; }
+void stream_half_line(std::byte* to, const std::byte* from) {
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(to),
+                      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+}
 void store_bits(std::byte* p, Vec a) { _mm512_storeu_ps(p, a.x); }
 /// e4m3 is an f16 of 2^-8 times the value, but for its NaN.
 Vec load_e4m3(const std::byte* p) {

@@ -111,6 +111,8 @@ Vec load_f32(const std::byte* p) {
   std::memcpy(r.lane, p, sizeof r.lane);
   return r;
 }
+/// Half a cache line, past the caches.
+void stream_half_line(std::byte* to, const std::byte* from) { std::memcpy(to, from, 32); }
 void store_bits(std::byte* p, const Vec& a) { std::memcpy(p, a.lane, sizeof a.lane); }
 Vec load_e4m3(const std::byte* p) {
   return each([=](int i) { return kE4M3Values[static_cast<uint8_t>(p[i])]; });
