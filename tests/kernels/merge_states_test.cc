@@ -230,8 +230,8 @@ TYPED_TEST(Merge, ALargeResultHasTheBitsOfItsRowsAlone) {
     SmallMerge<TestFixture::kBase> large(kRows, 2, kHeads, kDim);
     large.random(9);
     std::vector<float> memory(static_cast<size_t>(kElements + 32));
-    auto* line =
-        reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+    const size_t past = reinterpret_cast<uintptr_t>(memory.data()) % 64;
+    float* line = memory.data() + (64 - past) % 64 / sizeof(float);
     large.call.out = TensorView(line + offset, DType::kF32, {kRows, kHeads, kDim});
     large.run();
     for (const int64_t row : {int64_t{0}, kRows / 2, kRows - 1}) {
