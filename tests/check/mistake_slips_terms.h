@@ -158,7 +158,7 @@ inline std::vector<float> moved_bias(int (*place)(int key, int keys)) {
     int r = 2;
     while (first[r] > at % 40) --r;
     const int from = place(at % 40 - first[r], first[r + 1] - first[r]);
-    const int to = at / 40 * 40 + first[r] + from;
+    const int64_t to = int64_t{at / 40 * 40 + first[r]} + from;
     if (from != INT32_MAX && to >= 0 && to < kHeads * 40)
       bias[static_cast<size_t>(at)] = kLabKeyBias[static_cast<size_t>(to)];
   }
