@@ -227,7 +227,7 @@ TEST(Tiles, AValueThatIsNotFiniteReachesTheRowsThatSeeIt) {
   for (const std::string_view isa : {"amx_soft", "amx"}) {
     if (find_isa(isa) == nullptr) continue;
     for (const float bad : {INFINITY, -INFINITY, NAN}) {
-      SmallAttention c(CaseKernel::kPrefillPaged, std::string(isa),
+      SmallAttention c(CaseKernel::kPrefillPaged, isa,
                        {.requests = {{40, 300}},
                         .qo_heads = 2,
                         .kv_heads = 1,
