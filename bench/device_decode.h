@@ -66,7 +66,7 @@ struct DeviceDecode {
     random(v, kPages * kPage * kKvHeads * kDim);
     std::vector<int32_t> ids(kPages), keys(kBatch, kKeys);
     std::iota(ids.begin(), ids.end(), 0);
-    for (uint32_t i = kPages - 1; i > 0; --i) std::swap(ids[i], ids[rng.below(i + 1)]);
+    shuffle(ids, rng);
     upload(table, ids.data(), ids.size() * 4);
     upload(lens, keys.data(), keys.size() * 4);
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What instruction sets have to show that the usual machines lack, in one go, on a machine that has a compiler, CMake,
+# Tests of the instruction sets that the usual machines lack, in one go, on a machine that has a compiler, CMake,
 # Ninja and Python and no packages:
 #   isa.sh carry DIR        here: the packages that the build needs, into DIR
 #   isa.sh run OUT [DIR]    there: builds the tests of kernels and runs them, and the golden digests, on every instruction

@@ -94,7 +94,7 @@ struct AttendUnit {
   DType q_dtype = DType::kF32;
   int64_t q_token_stride = 0, q_head_stride = 0;
   int32_t tokens = 0, group = 0, heads = 1;
-  int32_t block_rows = 0;  // of a head, were the unit as large as the call's units get
+  int32_t block_rows = 0;  // that a full block of the call has in one KV head
 
   KvTokens k, v;  // of the first head
   const int32_t* page_ids = nullptr;
@@ -122,6 +122,10 @@ struct AttendUnit {
   RowsAhead next_q, out;     // of the next unit, of this one; with heads as this unit has them
   float* scratch = nullptr;  // attend_scratch(...).total floats, on a cache line of its own
 };
+
+constexpr bool all_bf16(const AttendUnit& u) {
+  return u.q_dtype == DType::kBF16 && u.k.dtype == DType::kBF16 && u.v.dtype == DType::kBF16;
+}
 
 /// Rows of one softmax state each: m, d and o as in AttendUnit.
 struct RowStates {

@@ -42,7 +42,7 @@ TEST(Machine, SizesAreReadAsLinuxWritesThem) {
   EXPECT_EQ(bytes_of("max"), 0);
 }
 
-/// What Linux says of a machine, as files.
+/// The files in which Linux describes a machine.
 class Sys {
  public:
   explicit Sys(const std::string& name)

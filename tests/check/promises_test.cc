@@ -210,7 +210,7 @@ TEST(Promises, WhatDiffersOfTheInputsIsNamed) {
             "others: q");
 }
 
-/// What is said of a case whose other one alone has these terms.
+/// The finding about a case, if only the one that it names has these terms.
 std::string said_of_terms(const AttentionTerms& other) {
   RecordedCase c = case_named("reports/same_rows.safetensors", "same-rows-same-bits");
   auto& its = std::get<PagedAttention>(c.same_rows->calls[0]);

@@ -19,6 +19,9 @@
 namespace shadowgraph {
 namespace {
 
+constexpr char kNoTiles[] =
+    "there is nothing to compare the software with: this processor has no AMX. scripts/isa.sh runs "
+    "this on one that has";
 constexpr int64_t kPairs = kAmxRowBytes / 4, kTerms = 2 * kPairs;
 
 /// One product: a [rows, steps, 32], b [2, steps, 16 pairs, 16 columns, 2], c [rows, 32].
@@ -144,7 +147,7 @@ bool same(float a, float b) {
 }
 
 TEST(Tiles, TheProcessorHasTheBitsOfTheSoftware) {
-  if (find_isa("amx") == nullptr) GTEST_SKIP() << "this processor has no tiles";
+  if (find_isa("amx") == nullptr) GTEST_SKIP() << kNoTiles;
   Rng rng(2);
   for (int round = 0; round < 2000; ++round) {
     Product soft(1 + rng.below(kAmxStripRows), 1 + rng.below(4));
@@ -251,7 +254,7 @@ TEST(Tiles, AValueThatIsNotFiniteReachesTheRowsThatSeeIt) {
 }
 
 TEST(Tiles, TheProcessorsKernelHasTheBitsOfTheSoftware) {
-  if (find_isa("amx") == nullptr) GTEST_SKIP() << "this processor has no tiles";
+  if (find_isa("amx") == nullptr) GTEST_SKIP() << kNoTiles;
   int64_t cases = 0;
   for (uint64_t number = 0; cases < 300; ++number) {
     const std::optional<Case> x = tiled_case(number);

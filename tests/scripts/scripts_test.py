@@ -427,7 +427,7 @@ class InternalLinkage(Tree):
 
 
 class Isa(Tree):
-    """scripts/isa.sh on programs that are stubs."""
+    """scripts/isa.sh, with small scripts in place of the programs that it builds and runs."""
 
     def program(self, path, text):
         file = self.put(path, "#!/bin/sh\n" + text)

@@ -31,9 +31,7 @@ struct TileArithmetic {
 /// leave most of a tile empty.
 bool fits_tiles(const AttendUnit& u) {
   constexpr int32_t kLeastRows = 5;
-  const bool all_bf16 =
-      u.q_dtype == DType::kBF16 && u.k.dtype == DType::kBF16 && u.v.dtype == DType::kBF16;
-  return all_bf16 && u.block_rows >= kLeastRows && u.k.head_dim % kAmxKeys == 0 &&
+  return all_bf16(u) && u.block_rows >= kLeastRows && u.k.head_dim % kAmxKeys == 0 &&
          u.v.head_dim % kPanel == 0;
 }
 

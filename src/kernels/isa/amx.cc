@@ -9,30 +9,22 @@ namespace {
 // The order matters.
 // clang-format off
 #include "kernels/simd/vec_avx512.h"
-#include "kernels/dense/math.inl"
-#include "kernels/dense/formats.inl"
-#include "kernels/dense/products.inl"
-#include "kernels/dense/strip.inl"
-#include "kernels/dense/panels.inl"
-#include "kernels/dense/attend.inl"
+#include "kernels/dense/attend_unit.inl"
 #include "kernels/simd/fast_avx512.h"
 #include "kernels/dense/attend_tiles.inl"
 #include "kernels/simd/tiles_amx.h"
+#include "kernels/isa/rest_of.inl"
 // clang-format on
 
-void attend_exact(const AttendUnit& unit) { kAvx512Isa.attend(unit); }
-void fold_rows(const FoldRows& rows) { kAvx512Isa.fold(rows); }
-void finish_row(const FinishRow& row) { kAvx512Isa.finish(row); }
-void merge_rows(const MergeRows& rows) { kAvx512Isa.merge(rows); }
-void sum_rows(const SumRows& rows) { kAvx512Isa.sum(rows); }
+using Rest = RestOf<kAvx512Isa>;
 
 void attend_fast(const AttendUnit& unit) {
-  fits_tiles(unit) ? TileAttention<AmxTiles>(unit).run() : attend_exact(unit);
+  fits_tiles(unit) ? TileAttention<AmxTiles>(unit).run() : Rest::attend(unit);
 }
 
 }  // namespace
 
-const Isa kAmxIsa = {"amx",      attend_exact, attend_fast, fold_rows,
-                     finish_row, merge_rows,   sum_rows,    multiply<AmxTiles>};
+const Isa kAmxIsa = {"amx",        Rest::attend, attend_fast, Rest::fold,
+                     Rest::finish, Rest::merge,  Rest::sum,   multiply<AmxTiles>};
 
 }  // namespace shadowgraph

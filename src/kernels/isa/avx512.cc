@@ -8,12 +8,7 @@ namespace {
 // The order matters.
 // clang-format off
 #include "kernels/simd/vec_avx512.h"
-#include "kernels/dense/math.inl"
-#include "kernels/dense/formats.inl"
-#include "kernels/dense/products.inl"
-#include "kernels/dense/strip.inl"
-#include "kernels/dense/panels.inl"
-#include "kernels/dense/attend.inl"
+#include "kernels/dense/attend_unit.inl"
 #include "kernels/dense/rows.inl"
 // clang-format on
 }  // namespace
