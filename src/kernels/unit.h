@@ -95,6 +95,7 @@ struct AttendUnit {
   int64_t q_token_stride = 0, q_head_stride = 0;
   int32_t tokens = 0, group = 0, heads = 1;
   int32_t block_rows = 0;  // that a full block of the call has in one KV head
+  bool same_rows = false;  // as those of the unit before, whose q the scratch still holds
 
   KvTokens k, v;  // of the first head
   const int32_t* page_ids = nullptr;
@@ -182,8 +183,9 @@ struct SumRows {
   bool stream = false;
 };
 
-/// Rows and bytes of a row of a tile of AMX; rows that are computed together.
-constexpr int kAmxRows = 16, kAmxRowBytes = 64, kAmxStripRows = 2 * kAmxRows;
+/// Rows and bytes of a row of a tile of AMX; rows that are computed together; with fewer rows a KV
+/// head, most of a tile would be empty.
+constexpr int kAmxRows = 16, kAmxRowBytes = 64, kAmxStripRows = 2 * kAmxRows, kLeastAmxRows = 5;
 
 /// c[r][0 .. 16 columns) = (or += where add) the products of a's rows with tiles of b, step by
 /// step: of a a step is 32 bf16, of b a tile of 16 pairs by 16 columns.
@@ -208,10 +210,10 @@ constexpr int kMostTile = 256;
 struct AttendScratch {
   int64_t q, k, v, logits, d, row, total;
 };
-/// Rows of a strip; of strips in tiles two, or the second part of one.
+/// Rows of a strip.
 constexpr int64_t logit_rows(int64_t rows) {
-  constexpr int64_t kTwoStrips = 2 * kAmxStripRows;
-  return rows < kMostStripRows ? kMostStripRows : rows < kTwoStrips ? rows : kTwoStrips;
+  constexpr int64_t kMost = kAmxStripRows;
+  return rows < kMostStripRows ? kMostStripRows : rows < kMost ? rows : kMost;
 }
 constexpr AttendScratch attend_scratch(int64_t rows, int64_t head_dim_qk, int64_t head_dim_vo,
                                        int64_t tile) {

@@ -230,13 +230,14 @@ struct RowLogits {
   float* at;              // [tile]
   int64_t first, last;    // panels that count
   const float* v_scales;  // [tile]: of a value; null: 1
+  float scale = 1;        // each counts so often
 };
 
 /// Logits of panels p .. p + N - 1 become weights, added to the sum in order.
 template <class Arithmetic, int N>
-SG_INLINE Vec weigh_panels(const RowLogits& row, int64_t p, Vec m, Vec sum) {
+SG_INLINE Vec weigh_panels(const RowLogits& row, int64_t p, Vec scale, Vec minus_m, Vec sum) {
   Vec weights[N];
-  for (int n = 0; n < N; ++n) weights[n] = sub(load(row.at + (p + n) * kPanel), m);
+  for (int n = 0; n < N; ++n) weights[n] = fma(load(row.at + (p + n) * kPanel), scale, minus_m);
   Arithmetic::exp2(weights);
   for (int n = 0; n < N; ++n) {
     sum = add(sum, weights[n]);
@@ -261,11 +262,11 @@ void weigh_row(const AttendUnit& u, const AttendScratch& at, int64_t r, const Ro
     u.m[r] = largest;
   }
   // Where every logit so far is -inf, no weight is: exp2(-inf - 0) = 0.
-  const Vec m = set1(u.m[r] == -kInfinity ? 0 : u.m[r]);
+  const Vec minus_m = set1(u.m[r] == -kInfinity ? 0 : -u.m[r]), scale = set1(row.scale);
   Vec sum = load(d);
   int64_t p = row.first;
-  for (; p + 3 <= row.last; p += 4) sum = weigh_panels<Arithmetic, 4>(row, p, m, sum);
-  for (; p <= row.last; ++p) sum = weigh_panels<Arithmetic, 1>(row, p, m, sum);
+  for (; p + 3 <= row.last; p += 4) sum = weigh_panels<Arithmetic, 4>(row, p, scale, minus_m, sum);
+  for (; p <= row.last; ++p) sum = weigh_panels<Arithmetic, 1>(row, p, scale, minus_m, sum);
   store(d, sum);
 }
 
@@ -323,11 +324,11 @@ void add_values(const AttendUnit& u, const StripCode& code, const StripTile& s) 
   together(run * kPanel, end);
 }
 
-/// Asks for the i-th row of `rows`.
-void ask_for_row(const AttendUnit& u, const RowsAhead& rows, const StripTile& s, int64_t i) {
-  const int64_t token = s.strip.token[i];
+/// Asks for what `rows` has of the token's row of a KV head.
+void ask_for_row(const AttendUnit& u, const RowsAhead& rows, int64_t kv_head, int64_t token,
+                 int64_t row) {
   if (token >= rows.tokens) return;
-  const int64_t head = s.head * u.group + s.strip.row + i - token * u.group;
+  const int64_t head = kv_head * u.group + row - token * u.group;
   prefetch_row(rows.at + token * rows.token_stride + head * rows.head_stride, rows.bytes);
 }
 
@@ -350,7 +351,9 @@ void attend_strip(const AttendUnit& u, const AttendScratch& at, const StripCode&
     weigh_row<Arithmetic>(u, at, s.row + i,
                           {s.logits + i * kTileStride, s.first, s.last, s.v_scales}, largest[i]);
     // Row by row: all at once would be more than can be on its way.
-    if (last_tile) ask_for_row(u, u.next_q, s, i), ask_for_row(u, u.out, s, i);
+    if (!last_tile) continue;
+    ask_for_row(u, u.next_q, s.head, s.strip.token[i], s.strip.row + i);
+    ask_for_row(u, u.out, s.head, s.strip.token[i], s.strip.row + i);
   }
   add_values(u, values, s);
 }
@@ -384,7 +387,7 @@ void clear_row(const AttendUnit& u, const AttendScratch& at, int64_t r) {
 }
 
 template <class Arithmetic>
-void begin_rows(const AttendUnit& u, const AttendScratch& at) {
+void load_rows(const AttendUnit& u, const AttendScratch& at) {
   const int64_t width = round_up(u.k.head_dim, kPanel);
   const int64_t bytes = u.k.head_dim * static_cast<int64_t>(size_of(u.q_dtype));
   for (int64_t token = 0; token < u.tokens; ++token) {
@@ -397,11 +400,10 @@ void begin_rows(const AttendUnit& u, const AttendScratch& at) {
       const int64_t first = head * head_rows(u) + strip.row;
       const float* q[kStripRows];
       for (int64_t i = 0; i < strip.rows; ++i) {
-        const int64_t r = first + i, token = strip.token[i];
+        const int64_t token = strip.token[i];
         const int64_t in_group = strip.row + i - token * u.group;
         q[i] = Arithmetic::load_q(u, q_row(u, token, head * u.group + in_group),
                                   u.scratch + at.row + i * width);
-        clear_row(u, at, r);
       }
       kInterleave[static_cast<size_t>(strip.rows)](q, Arithmetic::q_floats(u),
                                                    u.scratch + at.q + first * u.k.head_dim);
@@ -476,7 +478,8 @@ void attend(const AttendUnit& u) {
   const PanelSource keys = panel_source(u, true, narrow, Arithmetic::kReadsRows, u.scratch + at.k);
   const PanelSource values =
       panel_source(u, false, narrow, Arithmetic::kReadsRows, u.scratch + at.v);
-  begin_rows<Arithmetic>(u, at);
+  if (!u.same_rows) load_rows<Arithmetic>(u, at);
+  for (int64_t r = 0; r < rows; ++r) clear_row(u, at, r);
   int64_t tile = u.begin / u.tile * u.tile;
   TilePlaces here = tile_places(u, tile);
   for (; tile < u.end; tile += u.tile) {

@@ -152,6 +152,7 @@ class Run {
       const KvRange keys = b.keys_of(split);
       unit.begin = keys.begin, unit.end = keys.end;
       unit.m = to.m, unit.d = to.d, unit.o = to.o;
+      unit.same_rows = !first;
       if (split + 1 < piece.split_end) {
         unit.ahead = ahead(b, split + 1);
       } else {
@@ -267,6 +268,12 @@ int64_t most_keys_of(int64_t pages, int64_t page_size) {
                   kMost);
 }
 
+/// May the call's products be of tiles?
+bool in_tiles(const CallOptions& options) {
+  const Isa* const isa = find_isa(options.isa);
+  return options.arith == Arith::kFast && isa != nullptr && isa->multiply != nullptr;
+}
+
 CallShape shape_of_layer(const AttentionParams& p, const CallOptions& options, int64_t batch,
                          int64_t total_q) {
   constexpr int32_t kLargestHeadDim = 1024;
@@ -279,7 +286,7 @@ CallShape shape_of_layer(const AttentionParams& p, const CallOptions& options, i
   s.head_dim_qk = std::clamp(p.head_dim_qk, 1, kLargestHeadDim);
   s.head_dim_vo = std::clamp(p.head_dim_vo, 1, kLargestHeadDim);
   s.threads = team_size(options.num_threads, kMost);
-  s.block = prefill_blocks(s.rows_a_token);
+  s.block = prefill_blocks(s.rows_a_token, in_tiles(options) ? kAmxPrefillRows : kPrefillRows);
   return s;
 }
 
@@ -303,7 +310,8 @@ CallShape call_shape(const PagedAttention& call) {
   const bool decode = call.cu_seqlens_q.empty(), dense = call.pages.form == PageTable::Form::kDense;
   CallShape s = shape_of_layer(call.params, call.options, batch, decode ? batch : call.q.shape[0]);
   if (decode) {
-    s.block = kDecodeBlocks;
+    const bool tiles = in_tiles(call.options) && s.rows_a_token >= kLeastAmxRows;
+    s.block = tiles ? kAmxDecodeBlocks : kDecodeBlocks;
     const bool own_scales = !call.params.terms.k_scales.empty();  // a unit has one
     if (interleaves_heads(call.cache) && !own_scales)
       s.join_heads(std::max(1, kMostUnitRows / s.rows_a_token));

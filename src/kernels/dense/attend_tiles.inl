@@ -13,8 +13,9 @@
 // tiles other rows see.
 
 /// Tokens of a tile of weights, dims of a tile of q.
-constexpr int64_t kAmxKeys = 2 * kPanel;  // of a tile of weights
+constexpr int64_t kAmxKeys = 2 * kPanel;
 constexpr int64_t kAmxTileBytes = int64_t{kAmxRows} * kAmxRowBytes;
+constexpr int64_t kHalfTile = kAmxTileBytes / 2;  // a panel's part
 
 struct TileArithmetic {
   template <int N>
@@ -27,11 +28,9 @@ struct TileArithmetic {
   static Vec rescaled(Vec x) { return flush_subnormals(x); }
 };
 
-/// Can tiles compute the unit? That follows from the call alone, not from how it is cut. Few rows
-/// leave most of a tile empty.
+/// Can tiles compute the unit? That follows from the call alone, not from how it is cut.
 bool fits_tiles(const AttendUnit& u) {
-  constexpr int32_t kLeastRows = 5;
-  return all_bf16(u) && u.block_rows >= kLeastRows && u.k.head_dim % kAmxKeys == 0 &&
+  return all_bf16(u) && u.block_rows >= kLeastAmxRows && u.k.head_dim % kAmxKeys == 0 &&
          u.v.head_dim % kPanel == 0;
 }
 
@@ -44,6 +43,10 @@ struct ValueTiles {
   int64_t block_bytes() const { return head_dim / kPanel * kAmxTileBytes; }
   std::byte* tile(int64_t block, int64_t dim) const {
     return at + block * block_bytes() + dim / kPanel * kAmxTileBytes;
+  }
+  /// 16 dims of a pair of tokens of panel p.
+  std::byte* line(int64_t p, int64_t pair, int64_t dim) const {
+    return tile(p / 2, dim) + p % 2 * kHalfTile + pair * kAmxRowBytes;
   }
 };
 
@@ -73,13 +76,6 @@ void clear_token(std::byte* tile, int64_t t) {
     std::memset(tile + t / 2 * kAmxRowBytes + i * 4 + t % 2 * 2, 0, 2);
 }
 
-/// Bytes from the start of a value panel of the cache to 16 dims of a pair of tokens.
-int64_t panel_line(int64_t head_dim, int64_t pair, int64_t dim) {
-  const int64_t first = dim / kValueBlockDims * kValueBlockDims;
-  const int64_t width = smaller(kValueBlockDims, head_dim - first);
-  return first * kPanel * 2 + pair * width * 4 + (dim - first) * 4;
-}
-
 template <class Tiles>
 class TileAttention {
  public:
@@ -106,10 +102,7 @@ class TileAttention {
  private:
   /// Rows of a head over one tile of keys; panels first .. last are those that some row sees.
   struct Strip {
-    int64_t row = 0, rows = 0, first = 0, last = -1;
-    float* logits = nullptr;  // [rows][kTileStride], later the weights as bf16
-
-    bool empty() const { return first > last; }
+    int64_t row, rows, first = 0, last = -1;
   };
   /// One head over one tile of keys.
   struct HeadTile {
@@ -127,10 +120,11 @@ class TileAttention {
     for (int64_t head = 0; head < u_.heads; ++head) {
       for (int64_t i = 0; i < rows_; ++i) {
         const int64_t r = head * rows_ + i;
+        clear_row(u_, at_, r);
+        if (u_.same_rows) continue;
         std::memcpy(q_rows() + r * q_bytes(),
                     q_row(u_, token_of(i), head * u_.group + i % u_.group),
                     static_cast<size_t>(q_bytes()));
-        clear_row(u_, at_, r);
       }
     }
   }
@@ -141,27 +135,17 @@ class TileAttention {
     HeadTile h = {head, tile, {}, next_panels(u_, keys_, head, here.k, after.k), {}};
     prepare_panels(u_, keys_, here.k, tile, bounds, head, &h.keys);
     h.values = copy_values(here.v, next_panels(u_, values_, head, here.v, after.v), bounds, h);
-    // The weights of a strip are computed while the tile unit has the logits of the next one.
-    Strip now = strip_at(h, 0), next;
-    logits_of(h, now, [](int64_t, int64_t) {});
-    for (; now.row < rows_; now = next) {
-      next = strip_at(h, now.row + now.rows);
-      int64_t weighed = now.empty() ? now.rows : 0;
-      logits_of(h, next, [&](int64_t step, int64_t steps) {
-        for (; weighed * steps < now.rows * (step + 1) && weighed < now.rows; ++weighed)
-          weigh(h, now, weighed);
-      });
-      for (; weighed < now.rows; ++weighed) weigh(h, now, weighed);
-      if (!now.empty()) add_values(h, now);
+    for (int64_t row = 0; row < rows_; row += kAmxStripRows) {
+      const Strip s = strip_at(h, row);
+      if (s.first > s.last) continue;
+      logits_of(h, s);
+      weigh(h, s);
+      add_values(h, s);
     }
   }
 
   Strip strip_at(const HeadTile& h, int64_t row) const {
-    Strip s;
-    s.row = row, s.rows = smaller(kAmxStripRows, rows_ - row);
-    if (s.rows <= 0) return s;
-    // Two strips are under way at once.
-    s.logits = u_.scratch + at_.logits + row / kAmxStripRows % 2 * kAmxStripRows * kTileStride;
+    Strip s = {row, smaller(kAmxStripRows, rows_ - row)};
     int64_t begin = u_.end, end = 0;
     for (int64_t token = token_of(row); token <= token_of(row + s.rows - 1); ++token) {
       const KvBounds keys = token_keys(u_, token, h.tile);
@@ -171,31 +155,28 @@ class TileAttention {
     return s;
   }
 
-  /// meanwhile(i, n) runs after the i-th of n steps.
-  template <class Meanwhile>
-  void logits_of(const HeadTile& h, const Strip& s, const Meanwhile& meanwhile) {
-    if (s.empty()) return;
+  float* logits(int64_t i) const { return u_.scratch + at_.logits + i * kTileStride; }
+
+  /// The strip's share of what is read next is asked for between the steps.
+  void logits_of(const HeadTile& h, const Strip& s) {
     tiles_.set_rows(s.rows);
-    const int64_t steps = u_.k.head_dim / kAmxKeys, pairs = (s.last - s.first) / 2 + 1;
-    const int64_t share_begin = s.row * (s.last - s.first + 1) / rows_,
-                  share_end = (s.row + s.rows) * (s.last - s.first + 1) / rows_;
-    for (int64_t i = 0; i < pairs; ++i) {
-      const int64_t p = s.first + 2 * i;
+    const int64_t panels = s.last - s.first + 1;
+    const int64_t share_begin = s.first + s.row * panels / rows_,
+                  share_end = s.first + (s.row + s.rows) * panels / rows_;
+    for (int64_t p = s.first; p <= s.last; p += 2) {
       const bool two = p < s.last;
       const TileProduct product = {q_rows() + (h.head * rows_ + s.row) * q_bytes(),
                                    q_bytes(),
                                    {h.keys.at[p], two ? h.keys.at[p + 1] : nullptr},
                                    kAmxTileBytes,
-                                   steps,
-                                   s.logits + p * kPanel,
+                                   u_.k.head_dim / kAmxKeys,
+                                   logits(0) + p * kPanel,
                                    kTileStride,
                                    false};
       const auto between = [&](int64_t k) SG_INLINE_LAMBDA {
-        for (int64_t n = 0; n < (two ? 2 : 1); ++n) {
-          const int64_t at = p - s.first + n;
-          if (at >= share_begin && at < share_end) ask_ahead(h.ahead, p + n, k);
+        for (int64_t n = p; n < p + 2; ++n) {
+          if (n >= share_begin && n < share_end) ask_ahead(h.ahead, n, k);
         }
-        meanwhile(i * steps + k, pairs * steps);
       };
       two ? tiles_.template product<2>(product, between)
           : tiles_.template product<1>(product, between);
@@ -208,41 +189,54 @@ class TileAttention {
     prefetch_row(next.places.at[p] + next.offset + k * kAmxTileBytes, kAmxTileBytes);
   }
 
-  /// Scales logits of panels [first, end). Returns the largest.
-  Vec scale_logits(float* logits, int64_t first, int64_t end) const {
-    const Vec scale = set1(u_.scale);
-    Vec largest = set1(-kInfinity);
-    for (int64_t p = first; p < end; ++p) {
-      const Vec logit = mul(load(logits + p * kPanel), scale);
-      store(logits + p * kPanel, logit);
-      largest = max(largest, logit);
+  /// The strip's logits become weights; the states of its rows follow. Logits are scaled as weights
+  /// are made of them, unless a cap or the sign of the scale is in the way.
+  void weigh(const HeadTile& h, const Strip& s) const {
+    const bool scaled = u_.soft_cap != 0 || !(u_.scale > 0);
+    const bool whole = !scaled && u_.mask_kind == CustomMask::Kind::kNone;
+    const bool last_tile = h.tile + u_.tile >= u_.end;
+    int64_t token = token_of(s.row);
+    for (int64_t i = 0; i < s.rows; ++token) {
+      const RowMask mask = clipped(u_, token, h.tile);
+      // Panels that the rows see whole
+      const auto within = [&](int64_t p) { return smaller(larger(p, s.first), s.last + 1); };
+      const int64_t from = whole ? within((mask.begin - h.tile + kPanel - 1) / kPanel) : s.last + 1;
+      const int64_t to = whole ? larger(from, within((mask.end - h.tile) / kPanel)) : s.last + 1;
+      for (const int64_t end = smaller(s.rows, (token + 1) * u_.group - s.row); i < end; ++i) {
+        float* row = logits(i);
+        if (scaled) scale_logits(row, s);
+        float largest = reduce_max(largest_of(row, from, to));
+        const auto partly = [&](int64_t first, int64_t past) {
+          if (first >= past) return;
+          const float most = mask_logits(u_, mask, h.tile, first, past - 1, row);
+          largest = most > largest ? most : largest;
+        };
+        partly(s.first, from);
+        partly(to, s.last + 1);
+        const float scale = scaled ? 1 : u_.scale;
+        weigh_row<TileArithmetic>(u_, at_, h.head * rows_ + s.row + i,
+                                  {row, s.first, s.last, nullptr, scale}, largest * scale);
+        // The other half of a tile that begins or ends with half of its keys
+        if (s.first % 2 != 0) store_weights_bf16(row, s.first - 1, set1(0));
+        if (s.last % 2 == 0) store_weights_bf16(row, s.last + 1, set1(0));
+        if (!last_tile) continue;
+        ask_for_row(u_, u_.next_q, h.head, token, s.row + i);
+        ask_for_row(u_, u_.out, h.head, token, s.row + i);
+      }
     }
-    return largest;
   }
 
-  /// The i-th row's logits become weights; its state follows.
-  void weigh(const HeadTile& h, const Strip& s, int64_t i) const {
-    const RowMask row = clipped(u_, token_of(s.row + i), h.tile);
-    const bool plain = u_.soft_cap == 0 && u_.mask_kind == CustomMask::Kind::kNone;
-    // Panels that the row sees whole
-    const auto within = [&](int64_t p) { return smaller(larger(p, s.first), s.last + 1); };
-    const int64_t from = plain ? within((row.begin - h.tile + kPanel - 1) / kPanel) : s.last + 1;
-    const int64_t to = plain ? larger(from, within((row.end - h.tile) / kPanel)) : s.last + 1;
-    float* logits = s.logits + i * kTileStride;
-    float largest = reduce_max(scale_logits(logits, from, to));
-    const auto partly = [&](int64_t first, int64_t end) {
-      if (first >= end) return;
-      scale_logits(logits, first, end);
-      const float most = mask_logits(u_, row, h.tile, first, end - 1, logits);
-      largest = most > largest ? most : largest;
-    };
-    partly(s.first, from);
-    partly(to, s.last + 1);
-    weigh_row<TileArithmetic>(u_, at_, h.head * rows_ + s.row + i,
-                              {logits, s.first, s.last, nullptr}, largest);
-    // The other half of a tile that begins or ends with half of its keys
-    if (s.first % 2 != 0) store_weights_bf16(logits, s.first - 1, set1(0));
-    if (s.last % 2 == 0) store_weights_bf16(logits, s.last + 1, set1(0));
+  void scale_logits(float* row, const Strip& s) const {
+    const Vec scale = set1(u_.scale);
+    for (int64_t p = s.first; p <= s.last; ++p)
+      store(row + p * kPanel, mul(load(row + p * kPanel), scale));
+  }
+
+  /// The largest of each lane of panels [first, end).
+  static Vec largest_of(const float* row, int64_t first, int64_t end) {
+    Vec largest = set1(-kInfinity);
+    for (int64_t p = first; p < end; ++p) largest = max(largest, load(row + p * kPanel));
+    return largest;
   }
 
   ValueTiles copy_values(const PanelPlaces& places, const NextPanels& next, KvBounds keys,
@@ -250,43 +244,62 @@ class TileAttention {
     ValueTiles to = {reinterpret_cast<std::byte*>(u_.scratch + at_.v), u_.v.head_dim, 0};
     const int64_t first = (keys.begin - h.tile) / kPanel, last = (keys.end - 1 - h.tile) / kPanel;
     const int64_t offset = head_bytes(values_.kv, h.head), panels = last - first + 1;
+    const KvBounds all = seen_by_all(h.tile);
     for (int64_t p = first; p <= last; ++p) {
       if (values_.ahead == AskAhead::kWhilePacking)
         prefetch_rows(u_, false, h.tile, h.head * panels + p - first, u_.heads * panels);
       if (next.places.at[p] != nullptr)
         prefetch_row(next.places.at[p] + next.offset, int64_t{2} * kPanel * to.head_dim);
       const std::byte* place = places.at[p] == nullptr ? nullptr : places.at[p] + offset;
-      if (!copy_panel(place, p, keys, h.tile, to)) to.infinite |= 1u << p / 2;
+      const int64_t key = h.tile + p * kPanel;
+      if (values_.strided()) {
+        pack_panel(rows_of_panel(u_, values_.kv, place, key, keys), p, to);
+      } else {
+        copy_panel(place, p, to);
+      }
+      const bool seen = all.begin <= key && key + kPanel <= all.end;
+      if (!seen && !is_finite(p, to)) to.infinite |= 1u << p / 2;
     }
     const auto clear_panel = [&](int64_t p) {
-      for (int64_t d = 0; d < to.head_dim; d += kPanel)
-        std::memset(to.tile(p / 2, d) + p % 2 * kAmxTileBytes / 2, 0, kAmxTileBytes / 2);
+      for (int64_t d = 0; d < to.head_dim; d += kPanel) std::memset(to.line(p, 0, d), 0, kHalfTile);
     };
     if (first % 2 != 0) clear_panel(first - 1);
     if (last % 2 == 0) clear_panel(last + 1);
     return to;
   }
 
-  /// Are all values of the panel finite?
-  bool copy_panel(const std::byte* place, int64_t p, KvBounds keys, int64_t tile,
-                  const ValueTiles& to) const {
-    constexpr int64_t kPairs = kPanel / 2;
-    PanelRows rows = {};
-    if (values_.strided()) rows = rows_of_panel(u_, values_.kv, place, tile + p * kPanel, keys);
-    for (int64_t pair = 0; pair < kPairs; ++pair) {
-      for (int64_t d = 0; d < to.head_dim; d += kPanel) {
-        std::byte* line = to.tile(p / 2, d) + (p % 2 * kPairs + pair) * kAmxRowBytes;
-        if (values_.strided()) {
-          store_bits(line, bf16_pairs(rows.at[2 * pair] + d * 2, rows.at[2 * pair + 1] + d * 2));
-        } else {
-          std::memcpy(line, place + panel_line(to.head_dim, pair, d), kAmxRowBytes);
-        }
+  /// The tile's keys that every row sees: what they multiply may be anything.
+  KvBounds seen_by_all(int64_t tile) const {
+    KvBounds all = {tile, u_.mask_kind == CustomMask::Kind::kNone ? tile + u_.tile : tile};
+    for (int64_t token = 0; token < u_.tokens; ++token) {
+      const KvBounds keys = token_keys(u_, token, tile);
+      all = {larger(all.begin, keys.begin), smaller(all.end, keys.end)};
+    }
+    return all;
+  }
+
+  static void pack_panel(const PanelRows& rows, int64_t p, const ValueTiles& to) {
+    for (int64_t pair = 0; pair < kPanel / 2; ++pair) {
+      for (int64_t d = 0; d < to.head_dim; d += kPanel)
+        store_bits(to.line(p, pair, d),
+                   bf16_pairs(rows.at[2 * pair] + d * 2, rows.at[2 * pair + 1] + d * 2));
+    }
+  }
+
+  static void copy_panel(const std::byte* from, int64_t p, const ValueTiles& to) {
+    for (int64_t first = 0; first < to.head_dim; first += kValueBlockDims) {
+      const int64_t end = smaller(to.head_dim, first + kValueBlockDims);
+      for (int64_t pair = 0; pair < kPanel / 2; ++pair) {
+        for (int64_t d = first; d < end; d += kPanel, from += kAmxRowBytes)
+          store_bits(to.line(p, pair, d), load_f32(from));
       }
     }
+  }
+
+  static bool is_finite(int64_t p, const ValueTiles& values) {
     LargestOfLine largest;
-    for (int64_t d = 0; d < to.head_dim; d += kPanel) {
-      for (int64_t pair = 0; pair < kPairs; ++pair)
-        largest.take(to.tile(p / 2, d) + (p % 2 * kPairs + pair) * kAmxRowBytes);
+    for (int64_t d = 0; d < values.head_dim; d += kPanel) {
+      for (int64_t pair = 0; pair < kPanel / 2; ++pair) largest.take(values.line(p, pair, d));
     }
     return largest.finite();
   }
@@ -320,8 +333,7 @@ class TileAttention {
       const bool two = d + kPanel < end;
       const std::byte* first = b.dims == nullptr ? h.values.tile(b.block, d) : b.dims;
       const TileProduct product = {
-          reinterpret_cast<const std::byte*>(s.logits + (row - s.row) * kTileStride) +
-              b.block * kAmxRowBytes,
+          reinterpret_cast<const std::byte*>(logits(row - s.row)) + b.block * kAmxRowBytes,
           kTileStride * static_cast<int64_t>(sizeof(float)),
           {first, two ? first + kAmxTileBytes : nullptr},
           h.values.block_bytes(),

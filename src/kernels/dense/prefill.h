@@ -12,11 +12,13 @@ namespace shadowgraph {
 
 inline constexpr int32_t kPrefillTile = 256;  // keys between two looks at the running maximum
 static_assert(kSplit % kPrefillTile == 0);
-inline constexpr int32_t kPrefillRows = 96;  // rows of a block, at least one token's group
+// Rows of a block, at least one token's group. In tiles of AMX values are copied for a block, which
+// many rows are worth.
+inline constexpr int32_t kPrefillRows = 96, kAmxPrefillRows = 256;
 
 /// group: query heads of a KV head, at least 1.
-constexpr BlockShape prefill_blocks(int32_t group) {
-  return {std::max(1, kPrefillRows / group), kPrefillTile};
+constexpr BlockShape prefill_blocks(int32_t group, int32_t rows = kPrefillRows) {
+  return {std::max(1, rows / group), kPrefillTile};
 }
 
 }  // namespace shadowgraph

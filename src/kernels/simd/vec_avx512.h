@@ -17,7 +17,8 @@ Vec add(Vec a, Vec b) { return {_mm512_add_ps(a.x, b.x)}; }
 Vec sub(Vec a, Vec b) { return {_mm512_sub_ps(a.x, b.x)}; }
 Vec mul(Vec a, Vec b) { return {_mm512_mul_ps(a.x, b.x)}; }
 Vec div(Vec a, Vec b) { return {_mm512_div_ps(a.x, b.x)}; }
-Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.x, b.x, c.x)}; }
+// noexcept: without it gcc 12 fails on a weight that is one fma.
+Vec fma(Vec a, Vec b, Vec c) noexcept { return {_mm512_fmadd_ps(a.x, b.x, c.x)}; }
 Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.x, b.x)}; }
 Vec abs(Vec a) { return {_mm512_andnot_ps(_mm512_set1_ps(-0.f), a.x)}; }
 Vec copysign(Vec a, Vec b) {
