@@ -16,6 +16,8 @@ namespace {
 
 // Threads' scratch begins on pages of its own, so that each page is first touched by its thread.
 constexpr int64_t kMemoryPage = 4096;
+// Rows of a cut block that a thread folds at a time.
+constexpr int32_t kFoldRows = 16;
 // Each part of a workspace begins on a cache line.
 constexpr int64_t kAlignmentLoss = Workspace::kTakes * kCacheLine;
 
@@ -89,8 +91,10 @@ class Run {
       : p_(p),
         shape_(shape),
         list_(list),
-        items_(static_cast<int64_t>(list.entries.size()) * shape.units) {
+        items_(static_cast<int64_t>(list.entries.size()) * shape.units),
+        row_runs_((shape.rows() + kFoldRows - 1) / kFoldRows) {
     const auto cuts = static_cast<int64_t>(list.cuts.size());
+    folds_ = cuts * shape.units * row_runs_;
     left_ = scratch.take<Countdown>(cuts * shape.units);
     for (size_t i = 0; i < left_.size(); ++i) {
       const auto cut = i / static_cast<size_t>(shape.units);
@@ -104,6 +108,9 @@ class Run {
     parallel_team(team_size(shape_.threads, items_), [this](int thread) {
       const Room room(shape_, threads_ + thread * thread_bytes(shape_));
       for (int64_t item = take(); item < items_;) item = run_piece(room, item);
+      // All threads fold what was cut: one alone would be at it when the others are done.
+      for (int64_t i; (i = next_fold_.fetch_add(1, std::memory_order_relaxed)) < folds_;)
+        finish_cut(i);
     });
   }
 
@@ -120,10 +127,11 @@ class Run {
     return list_.entries[static_cast<size_t>(at)];
   }
   Block block_of(int64_t item) const {
-    const Piece& piece = entry(item).piece;
+    return block_of(entry(item).piece, static_cast<int32_t>(unit_of(item)));
+  }
+  Block block_of(const Piece& piece, int32_t unit) const {
     const RequestView& r = p_.requests[static_cast<size_t>(piece.request)];
-    return {r, piece, static_cast<int32_t>(unit_of(item)),
-            std::min(shape_.block.tokens, r.rows - piece.q_begin),
+    return {r, piece, unit, std::min(shape_.block.tokens, r.rows - piece.q_begin),
             block_keys(p_, shape_.block, piece.request, piece.q_begin).keys};
   }
 
@@ -158,15 +166,16 @@ class Run {
       } else {
         next = take();
         look_ahead(b, next, &unit);
+        if (cut >= 0) unit.out = {};  // the rows are finished later
       }
       attend(b, unit);
-      if (cut < 0 && !first) fold(b, room.into, room.part);
+      if (cut < 0 && !first) fold(room.into, room.part, 0, b.rows(shape_));
     }
     if (piece.split_begin == piece.split_end) {
       clear(b, room.into);
       next = take();
     }
-    cut >= 0 ? finish_cut(b, cut) : finish_rows(b, room.into);
+    cut >= 0 ? count_piece(cut, b.unit) : finish_rows(b, room.into, 0, b.rows(shape_));
     return next;
   }
 
@@ -175,8 +184,13 @@ class Run {
       return attend_terms(p_, b.request, first_head(b), b.piece.q_begin, unit);
     p_.options.arith == Arith::kFast ? p_.isa->attend_fast(unit) : p_.isa->attend(unit);
   }
-  void fold(const Block& b, const RowStates& into, const RowStates& part) const {
-    p_.isa->fold({into, part, b.rows(shape_), state_width(shape_)});
+  /// Rows [begin, end) of a block.
+  void fold(const RowStates& into, const RowStates& part, int64_t begin, int64_t end) const {
+    const int64_t width = state_width(shape_);
+    const auto from = [&](const RowStates& s) {
+      return RowStates{s.m + begin, s.d + begin, s.o + begin * width};
+    };
+    p_.isa->fold({from(into), from(part), end - begin, width});
   }
   void clear(const Block& b, const RowStates& states) const {
     std::fill_n(states.m, b.rows(shape_), -std::numeric_limits<float>::infinity());
@@ -201,6 +215,9 @@ class Run {
     const Block next = block_of(item);
     if (next.piece.split_begin == next.piece.split_end) return;
     unit->ahead = ahead(next, next.piece.split_begin);
+    const bool same_q = next.unit == b.unit && next.piece.request == b.piece.request &&
+                        next.piece.q_begin == b.piece.q_begin;
+    if (same_q) return;
     unit->next_q =
         rows_ahead(p_.q, next.request, next.unit * heads, next.piece.q_begin, next.tokens);
   }
@@ -211,19 +228,33 @@ class Run {
         c.first_state * shape_.units + int64_t{unit} * c.splits + split - c.split_begin;
     return state_at(shape_, kept_ + at * state_floats(shape_));
   }
-  /// The last thread to come sees what all others have stored.
-  void finish_cut(const Block& b, int32_t cut) {
-    const WorkList::Cut& c = list_.cuts[static_cast<size_t>(cut)];
-    auto& left = left_[static_cast<size_t>(cut * int64_t{shape_.units} + b.unit)].left;
-    if (left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    const RowStates into = kept(cut, b.unit, c.split_begin);
-    for (int32_t i = 1; i < c.splits; ++i) fold(b, into, kept(cut, b.unit, c.split_begin + i));
-    finish_rows(b, into);
+  std::atomic<int32_t>& pieces_left(int64_t cut, int32_t unit) const {
+    return left_[static_cast<size_t>(cut * shape_.units + unit)].left;
   }
-  /// Leaves in m and d the states that are told.
-  void finish_rows(const Block& b, const RowStates& states) const {
+  void count_piece(int32_t cut, int32_t unit) const {
+    std::atomic<int32_t>& left = pieces_left(cut, unit);
+    if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) left.notify_all();
+  }
+  /// The i-th run of rows of all cut blocks. Threads that took pieces before finish them.
+  void finish_cut(int64_t i) const {
+    const auto cut = static_cast<int32_t>(i / row_runs_ / shape_.units);
+    const auto unit = static_cast<int32_t>(i / row_runs_ % shape_.units);
+    const WorkList::Cut& c = list_.cuts[static_cast<size_t>(cut)];
+    const Block b = block_of(list_.entries[static_cast<size_t>(c.first_entry)].piece, unit);
+    const auto begin = static_cast<int32_t>(i % row_runs_ * kFoldRows);
+    const int32_t end = std::min(b.rows(shape_), begin + kFoldRows);
+    if (begin >= end) return;
+    const std::atomic<int32_t>& left = pieces_left(cut, unit);
+    for (int32_t n; (n = left.load(std::memory_order_acquire)) != 0;) left.wait(n);
+    const RowStates into = kept(cut, unit, c.split_begin);
+    for (int32_t s = 1; s < c.splits; ++s)
+      fold(into, kept(cut, unit, c.split_begin + s), begin, end);
+    finish_rows(b, into, begin, end);
+  }
+  /// Leaves in m and d the states that are told, of rows [begin, end).
+  void finish_rows(const Block& b, const RowStates& states, int32_t begin, int32_t end) const {
     const auto each = [&](const auto& fn) {
-      for (int32_t r = 0; r < b.rows(shape_); ++r) {
+      for (int32_t r = begin; r < end; ++r) {
         const int64_t row = b.request.q_begin + b.piece.q_begin + r / shape_.rows_a_token;
         fn(r, row, b.unit * shape_.rows_a_token + r % shape_.rows_a_token);
       }
@@ -244,10 +275,13 @@ class Run {
   const CallShape& shape_;
   const WorkList& list_;
   const int64_t items_;        // pieces, each for every unit
+  const int64_t row_runs_;     // of kFoldRows rows of a block
+  int64_t folds_ = 0;          // such runs, of all cut blocks
   std::span<Countdown> left_;  // [cuts, units]
   float* kept_;                // split states of cuts: [units, splits] of each
   std::byte* threads_;
   alignas(kCacheLine) std::atomic<int64_t> next_ = 0;
+  alignas(kCacheLine) std::atomic<int64_t> next_fold_ = 0;
 };
 
 Status too_small(const CallShape& s, int64_t needed, size_t given) {
@@ -286,7 +320,12 @@ CallShape shape_of_layer(const AttentionParams& p, const CallOptions& options, i
   s.head_dim_qk = std::clamp(p.head_dim_qk, 1, kLargestHeadDim);
   s.head_dim_vo = std::clamp(p.head_dim_vo, 1, kLargestHeadDim);
   s.threads = team_size(options.num_threads, kMost);
-  s.block = prefill_blocks(s.rows_a_token, in_tiles(options) ? kAmxPrefillRows : kPrefillRows);
+  s.block = prefill_blocks(s.rows_a_token);
+  if (!in_tiles(options)) return s;
+  for (const int32_t rows : kAmxPrefillRows) {
+    s.block = prefill_blocks(s.rows_a_token, rows);
+    if (s.most_blocks() >= s.threads) break;
+  }
   return s;
 }
 
@@ -310,8 +349,7 @@ CallShape call_shape(const PagedAttention& call) {
   const bool decode = call.cu_seqlens_q.empty(), dense = call.pages.form == PageTable::Form::kDense;
   CallShape s = shape_of_layer(call.params, call.options, batch, decode ? batch : call.q.shape[0]);
   if (decode) {
-    const bool tiles = in_tiles(call.options) && s.rows_a_token >= kLeastAmxRows;
-    s.block = tiles ? kAmxDecodeBlocks : kDecodeBlocks;
+    s.block = kDecodeBlocks;
     const bool own_scales = !call.params.terms.k_scales.empty();  // a unit has one
     if (interleaves_heads(call.cache) && !own_scales)
       s.join_heads(std::max(1, kMostUnitRows / s.rows_a_token));

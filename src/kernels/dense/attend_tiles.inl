@@ -34,15 +34,14 @@ bool fits_tiles(const AttendUnit& u) {
          u.v.head_dim % kPanel == 0;
 }
 
-/// A head's values of one tile of keys: [32 tokens][16 dims] a tile, [block of 32][head_dim / 16].
+/// A head's values of one tile of keys: [32 tokens][16 dims] a tile, [head_dim / 16][blocks of 32].
 struct ValueTiles {
   std::byte* at = nullptr;
-  int64_t head_dim = 0;
+  int64_t head_dim = 0, blocks = 0;
   uint32_t infinite = 0;  // bit b: block b has a value that is not finite
 
-  int64_t block_bytes() const { return head_dim / kPanel * kAmxTileBytes; }
   std::byte* tile(int64_t block, int64_t dim) const {
-    return at + block * block_bytes() + dim / kPanel * kAmxTileBytes;
+    return at + (dim / kPanel * blocks + block) * kAmxTileBytes;
   }
   /// 16 dims of a pair of tokens of panel p.
   std::byte* line(int64_t p, int64_t pair, int64_t dim) const {
@@ -157,25 +156,36 @@ class TileAttention {
 
   float* logits(int64_t i) const { return u_.scratch + at_.logits + i * kTileStride; }
 
-  /// The strip's share of what is read next is asked for between the steps.
+  /// Some dims of all panels after the other: their part of the rows stays in the first cache.
   void logits_of(const HeadTile& h, const Strip& s) {
+    constexpr int64_t kMostSteps = 8;
     tiles_.set_rows(s.rows);
+    const int64_t steps = u_.k.head_dim / kAmxKeys, passes = (steps + kMostSteps - 1) / kMostSteps;
+    for (int64_t pass = 0; pass < passes; ++pass)
+      add_logits(h, s, steps * pass / passes, steps * (pass + 1) / passes);
+  }
+
+  /// The part that steps [begin, end) have. The strip's share of what is read next is asked for
+  /// meanwhile.
+  void add_logits(const HeadTile& h, const Strip& s, int64_t begin, int64_t end) {
     const int64_t panels = s.last - s.first + 1;
     const int64_t share_begin = s.first + s.row * panels / rows_,
                   share_end = s.first + (s.row + s.rows) * panels / rows_;
+    const auto tile_of = [&](int64_t p) { return h.keys.at[p] + begin * kAmxTileBytes; };
     for (int64_t p = s.first; p <= s.last; p += 2) {
       const bool two = p < s.last;
-      const TileProduct product = {q_rows() + (h.head * rows_ + s.row) * q_bytes(),
-                                   q_bytes(),
-                                   {h.keys.at[p], two ? h.keys.at[p + 1] : nullptr},
-                                   kAmxTileBytes,
-                                   u_.k.head_dim / kAmxKeys,
-                                   logits(0) + p * kPanel,
-                                   kTileStride,
-                                   false};
+      const TileProduct product = {
+          q_rows() + (h.head * rows_ + s.row) * q_bytes() + begin * kAmxRowBytes,
+          q_bytes(),
+          {tile_of(p), two ? tile_of(p + 1) : nullptr},
+          kAmxTileBytes,
+          end - begin,
+          logits(0) + p * kPanel,
+          kTileStride,
+          begin > 0};
       const auto between = [&](int64_t k) SG_INLINE_LAMBDA {
         for (int64_t n = p; n < p + 2; ++n) {
-          if (n >= share_begin && n < share_end) ask_ahead(h.ahead, n, k);
+          if (n >= share_begin && n < share_end) ask_ahead(h.ahead, n, begin + k);
         }
       };
       two ? tiles_.template product<2>(product, between)
@@ -241,7 +251,8 @@ class TileAttention {
 
   ValueTiles copy_values(const PanelPlaces& places, const NextPanels& next, KvBounds keys,
                          const HeadTile& h) const {
-    ValueTiles to = {reinterpret_cast<std::byte*>(u_.scratch + at_.v), u_.v.head_dim, 0};
+    ValueTiles to = {reinterpret_cast<std::byte*>(u_.scratch + at_.v), u_.v.head_dim,
+                     u_.tile / kAmxKeys};
     const int64_t first = (keys.begin - h.tile) / kPanel, last = (keys.end - 1 - h.tile) / kPanel;
     const int64_t offset = head_bytes(values_.kv, h.head), panels = last - first + 1;
     const KvBounds all = seen_by_all(h.tile);
@@ -335,8 +346,8 @@ class TileAttention {
       const TileProduct product = {
           reinterpret_cast<const std::byte*>(logits(row - s.row)) + b.block * kAmxRowBytes,
           kTileStride * static_cast<int64_t>(sizeof(float)),
-          {first, two ? first + kAmxTileBytes : nullptr},
-          h.values.block_bytes(),
+          {first, two ? h.values.tile(b.block, d + kPanel) : nullptr},
+          kAmxTileBytes,
           b.steps,
           u_.o + (h.head * rows_ + row) * u_.o_stride + d,
           u_.o_stride,

@@ -10,7 +10,5 @@ namespace shadowgraph {
 inline constexpr int32_t kDecodeTile = 64;  // keys between two looks at the running maximum
 static_assert(kSplit % kDecodeTile == 0);
 inline constexpr BlockShape kDecodeBlocks = {1, kDecodeTile};
-// In tiles of AMX: a tile reads and writes all of the rows' sums.
-inline constexpr BlockShape kAmxDecodeBlocks = {1, 256};
 
 }  // namespace shadowgraph

@@ -30,6 +30,10 @@ struct PanelSource {
 
 /// More rows than these are worth a pass that makes f32 of a narrow tile first.
 constexpr int64_t kWidenRows = 2 * kMostStripRows;
+/// So many rows are worth a copy of a tile's f32 values. Panels of a head lie a power of two apart,
+/// and those of a tile's keys and values, and of the next tile's, may be more than what
+/// second-level caches hold of such addresses.
+constexpr int64_t kCopyRows = 4 * kMostStripRows;
 
 constexpr PanelFormat panel_format(DType t) {
   switch (t) {
@@ -52,6 +56,9 @@ bool dense_rows(const AttendUnit& u, const KvTokens& kv) {
          (u.heads == 1 || kv.head_stride == kv.head_dim);
 }
 
+/// Rows of one KV head.
+int64_t head_rows(const AttendUnit& u) { return int64_t{u.tokens} * u.group; }
+
 /// narrow: the products read the cache's own type, if they can have it without a conversion pass;
 /// rows: and values token by token, as the caller has them.
 PanelSource panel_source(const AttendUnit& u, bool keys, bool narrow, bool rows, float* room) {
@@ -64,7 +71,9 @@ PanelSource panel_source(const AttendUnit& u, bool keys, bool narrow, bool rows,
   const PanelFormat own =
       as_rows && kv.dtype == DType::kBF16 ? PanelFormat::kBF16Rows : panel_format(kv.dtype);
   if (as_is) s.format = own;
-  s.in_place = as_rows || (!s.strided() && s.format == own);
+  const bool same = s.format == own;
+  const bool copies = !keys && same && own == PanelFormat::kF32 && head_rows(u) >= kCopyRows;
+  s.in_place = as_rows || (!s.strided() && same && !copies);
   if (!s.strided()) {
     if (s.in_place) s.ahead = AskAhead::kWhileReading;
   } else {
@@ -274,7 +283,7 @@ void widen_panel(const PanelSource& s, const std::byte* from, std::byte* to) {
     case DType::kE4M3: return widen_panel<E4M3Format>(s, from, to);
     case DType::kE5M2: return widen_panel<E5M2Format>(s, from, to);
     case DType::kI8: return widen_panel<I8Format>(s, from, to);
-    default: return;
+    default: std::memcpy(to, from, static_cast<size_t>(s.room_bytes)); return;
   }
 }
 

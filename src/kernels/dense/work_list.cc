@@ -161,7 +161,8 @@ class PlanReader {
     if (cut_ < 0) {
       cut_ = static_cast<int32_t>(cut_count_);
       const int32_t splits = keys_.split_end - keys_.split_begin;
-      cuts_[cut_count_++] = {states_, keys_.split_begin, splits, 1};
+      cuts_[cut_count_++] = {states_, keys_.split_begin, splits, 1,
+                             static_cast<int32_t>(index - 1)};
       states_ += splits;
       entries_[static_cast<size_t>(index - 1)].cut = cut_;
     }

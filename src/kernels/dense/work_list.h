@@ -86,6 +86,7 @@ struct WorkList {
   struct Cut {
     int64_t first_state;  // number of split states of earlier cuts, of one unit
     int32_t split_begin, splits, pieces;
+    int32_t first_entry;
   };
   std::span<Entry> entries;
   std::span<Cut> cuts;
