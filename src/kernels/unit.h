@@ -204,9 +204,6 @@ struct TileProduct {
 /// a tile.
 constexpr int kMostStripRows = 8;
 constexpr int kMostTile = 256;
-/// Floats between two rows' logits (or weights): no power of two, so that rows do not share the
-/// few sets of a cache.
-constexpr int kTileStride = kMostTile + kPanel;
 
 /// Layout of a unit's scratch, in floats. A tile's panels are packed into k and v where the cache
 /// does not hold them as the kernel reads them.
@@ -224,9 +221,9 @@ constexpr AttendScratch attend_scratch(int64_t rows, int64_t head_dim_qk, int64_
   s.q = 0;                                                // [rows, head_dim_qk], strip by strip
   s.k = s.q + round_up(rows * head_dim_qk, kPanel);       // [tile / 16] panels
   s.v = s.k + tile * round_up(head_dim_qk, 2);            // [tile / 16] panels
-  s.logits = s.v + tile * round_up(head_dim_vo, kPanel);  // [logit_rows(rows), kTileStride]
+  s.logits = s.v + tile * round_up(head_dim_vo, kPanel);  // [logit_rows(rows), kMostTile]
   // [rows, 16]: the sum of weights, by lane
-  s.d = s.logits + logit_rows(rows) * kTileStride;
+  s.d = s.logits + logit_rows(rows) * kMostTile;
   s.row = s.d + rows * kPanel;  // a strip's rows of q
   s.total = s.row + kMostStripRows * round_up(head_dim_qk, kPanel);
   return s;

@@ -333,7 +333,7 @@ template <class Arithmetic>
 void attend_strip(const AttendUnit& u, const AttendScratch& at, const StripCode& keys,
                   const StripCode& values, StripTile s) {
   int64_t begin = u.end, end = 0;
-  s.all = {0, kMostTile};
+  s.all = {0, kTileStride};
   s.strip.each_token([&](int64_t token, int64_t, int64_t) {
     const KvBounds row = token_keys(u, token, s.tile);
     s.all = {larger(s.all.begin, row.begin - s.tile), smaller(s.all.end, row.end - s.tile)};

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <limits>
 #include <memory>
+#include <thread>
 
 #include "core/laws.h"
 #include "core/parallel.h"
@@ -166,7 +167,6 @@ class Run {
       } else {
         next = take();
         look_ahead(b, next, &unit);
-        if (cut >= 0) unit.out = {};  // the rows are finished later
       }
       attend(b, unit);
       if (cut < 0 && !first) fold(room.into, room.part, 0, b.rows(shape_));
@@ -215,9 +215,6 @@ class Run {
     const Block next = block_of(item);
     if (next.piece.split_begin == next.piece.split_end) return;
     unit->ahead = ahead(next, next.piece.split_begin);
-    const bool same_q = next.unit == b.unit && next.piece.request == b.piece.request &&
-                        next.piece.q_begin == b.piece.q_begin;
-    if (same_q) return;
     unit->next_q =
         rows_ahead(p_.q, next.request, next.unit * heads, next.piece.q_begin, next.tokens);
   }
@@ -232,8 +229,7 @@ class Run {
     return left_[static_cast<size_t>(cut * shape_.units + unit)].left;
   }
   void count_piece(int32_t cut, int32_t unit) const {
-    std::atomic<int32_t>& left = pieces_left(cut, unit);
-    if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) left.notify_all();
+    pieces_left(cut, unit).fetch_sub(1, std::memory_order_acq_rel);
   }
   /// The i-th run of rows of all cut blocks. Threads that took pieces before finish them.
   void finish_cut(int64_t i) const {
@@ -245,7 +241,7 @@ class Run {
     const int32_t end = std::min(b.rows(shape_), begin + kFoldRows);
     if (begin >= end) return;
     const std::atomic<int32_t>& left = pieces_left(cut, unit);
-    for (int32_t n; (n = left.load(std::memory_order_acquire)) != 0;) left.wait(n);
+    while (left.load(std::memory_order_acquire) != 0) std::this_thread::yield();
     const RowStates into = kept(cut, unit, c.split_begin);
     for (int32_t s = 1; s < c.splits; ++s)
       fold(into, kept(cut, unit, c.split_begin + s), begin, end);
@@ -350,6 +346,7 @@ CallShape call_shape(const PagedAttention& call) {
   CallShape s = shape_of_layer(call.params, call.options, batch, decode ? batch : call.q.shape[0]);
   if (decode) {
     s.block = kDecodeBlocks;
+    if (in_tiles(call.options) && s.rows_a_token >= kAmxStripRows) s.block = kAmxDecodeBlocks;
     const bool own_scales = !call.params.terms.k_scales.empty();  // a unit has one
     if (interleaves_heads(call.cache) && !own_scales)
       s.join_heads(std::max(1, kMostUnitRows / s.rows_a_token));

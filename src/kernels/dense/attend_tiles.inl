@@ -156,36 +156,25 @@ class TileAttention {
 
   float* logits(int64_t i) const { return u_.scratch + at_.logits + i * kTileStride; }
 
-  /// Some dims of all panels after the other: their part of the rows stays in the first cache.
+  /// The strip's share of what is read next is asked for meanwhile.
   void logits_of(const HeadTile& h, const Strip& s) {
-    constexpr int64_t kMostSteps = 8;
     tiles_.set_rows(s.rows);
-    const int64_t steps = u_.k.head_dim / kAmxKeys, passes = (steps + kMostSteps - 1) / kMostSteps;
-    for (int64_t pass = 0; pass < passes; ++pass)
-      add_logits(h, s, steps * pass / passes, steps * (pass + 1) / passes);
-  }
-
-  /// The part that steps [begin, end) have. The strip's share of what is read next is asked for
-  /// meanwhile.
-  void add_logits(const HeadTile& h, const Strip& s, int64_t begin, int64_t end) {
     const int64_t panels = s.last - s.first + 1;
     const int64_t share_begin = s.first + s.row * panels / rows_,
                   share_end = s.first + (s.row + s.rows) * panels / rows_;
-    const auto tile_of = [&](int64_t p) { return h.keys.at[p] + begin * kAmxTileBytes; };
     for (int64_t p = s.first; p <= s.last; p += 2) {
       const bool two = p < s.last;
-      const TileProduct product = {
-          q_rows() + (h.head * rows_ + s.row) * q_bytes() + begin * kAmxRowBytes,
-          q_bytes(),
-          {tile_of(p), two ? tile_of(p + 1) : nullptr},
-          kAmxTileBytes,
-          end - begin,
-          logits(0) + p * kPanel,
-          kTileStride,
-          begin > 0};
+      const TileProduct product = {q_rows() + (h.head * rows_ + s.row) * q_bytes(),
+                                   q_bytes(),
+                                   {h.keys.at[p], two ? h.keys.at[p + 1] : nullptr},
+                                   kAmxTileBytes,
+                                   u_.k.head_dim / kAmxKeys,
+                                   logits(0) + p * kPanel,
+                                   kTileStride,
+                                   false};
       const auto between = [&](int64_t k) SG_INLINE_LAMBDA {
         for (int64_t n = p; n < p + 2; ++n) {
-          if (n >= share_begin && n < share_end) ask_ahead(h.ahead, n, begin + k);
+          if (n >= share_begin && n < share_end) ask_ahead(h.ahead, n, k);
         }
       };
       two ? tiles_.template product<2>(product, between)

@@ -10,5 +10,7 @@ namespace shadowgraph {
 inline constexpr int32_t kDecodeTile = 64;  // keys between two looks at the running maximum
 static_assert(kSplit % kDecodeTile == 0);
 inline constexpr BlockShape kDecodeBlocks = {1, kDecodeTile};
+// Many query heads of a KV head, in tiles of AMX: each tile of keys costs something a row.
+inline constexpr BlockShape kAmxDecodeBlocks = {1, 2 * kDecodeTile};
 
 }  // namespace shadowgraph

@@ -2,6 +2,8 @@
 // A strip's sums stay in registers. Its bits do not depend on R, nor on how many panels are taken
 // together: every sum is one chain in the order of the dims, or of the tokens.
 
+/// Floats between two rows' logits (or weights).
+constexpr int kTileStride = kMostTile;
 constexpr int kTilePanels = kMostTile / kPanel;
 
 /// One cache line into the second-level cache: the first would hold up the kernel's own loads
