@@ -52,8 +52,7 @@ bool is_whole(double operations) {
 
 std::span<const Probe> probes_of_limit(Probe probe) {
   static constexpr Probe kReads[] = {Probe::kStreamRead, Probe::kPageGather};
-  // With kAmxPeak as soon as Arith::kFast may use tiles.
-  static constexpr Probe kFastArithmetic[] = {Probe::kBf16Peak, Probe::kFmaPeak};
+  static constexpr Probe kFastArithmetic[] = {Probe::kBf16Peak, Probe::kFmaPeak, Probe::kAmxPeak};
   if (probe == Probe::kStreamRead) return kReads;
   if (probe == Probe::kBf16Peak) return kFastArithmetic;
   return {&kAllProbes[static_cast<size_t>(probe)], 1};
@@ -69,6 +68,9 @@ std::optional<double> limit_of(Probe probe, const ProbeFigures& figures) {
 std::string limit_below_floor(Probe probe, const ProbeFigures& figures, const ProbeFacts& facts) {
   const std::optional<double> best = limit_of(probe, figures);
   if (!best) return below_floor(probe, figures, facts);
+  // Nothing that slows a dot product down makes tiles the faster of the two.
+  if (probe == Probe::kBf16Peak && best == figures[static_cast<size_t>(Probe::kAmxPeak)])
+    return below_floor(Probe::kAmxPeak, figures, facts);
   for (const Probe p : probes_of_limit(probe)) {
     const auto& figure = figures[static_cast<size_t>(p)];
     if (!figure || (p != probe && figure != best)) continue;

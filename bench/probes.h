@@ -28,7 +28,7 @@ enum class Probe : uint8_t {
   kStreamUpdate,  // bytes/s: the same memory in order, scaled in place, each byte counted once
   kFmaPeak,       // flop/s: f32 fused multiply-add on registers
   kBf16Peak,      // flop/s: vdpbf16ps on registers
-  kAmxPeak,       // flop/s: tdpbf16ps on tiles; reported, no row divides by it
+  kAmxPeak,       // flop/s: tdpbf16ps on tiles
 };
 inline constexpr int kProbes = 6;
 inline constexpr Probe kAllProbes[kProbes] = {Probe::kStreamRead,   Probe::kPageGather,

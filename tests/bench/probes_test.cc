@@ -139,6 +139,15 @@ TEST(Limits, OfFastArithmeticAreTheBetterOfDotAndMultiplyAdd) {
   EXPECT_EQ(limit_below_floor(Probe::kBf16Peak, m.figures, m.facts), "none here");
 }
 
+TEST(Limits, OfFastArithmeticAreTilesWhereThereAreAny) {
+  Healthy m;
+  m.figures[at(Probe::kAmxPeak)] = 2000e9, m.facts.choices[at(Probe::kAmxPeak)].absent = "";
+  EXPECT_EQ(limit_of(Probe::kBf16Peak, m.figures), 2000e9);
+  EXPECT_EQ(limit_of(Probe::kFmaPeak, m.figures), 230e9);
+  m.facts.dot_per_clock = 0.8;
+  EXPECT_EQ(limit_below_floor(Probe::kBf16Peak, m.figures, m.facts), "");
+}
+
 TEST(Limits, ADisturbedDotProductIsNotReplacedBySlowerArithmetic) {
   Healthy m;
   m.facts.dot_per_clock = 0.8;

@@ -169,6 +169,43 @@ TEST(Tiles, TheProcessorHasTheBitsOfTheSoftware) {
   }
 }
 
+/// The weights of 2 keys in 80 rows: one is 1, the other 2^x; the LSEs tell their sums.
+std::vector<float> sums_of_weights(std::string_view isa, float scale) {
+  SmallAttention c(CaseKernel::kPrefillPaged, isa,
+                   {.requests = {{40, 2}},
+                    .qo_heads = 2,
+                    .kv_heads = 1,
+                    .dim_qk = 32,
+                    .dim_vo = 16,
+                    .q_dtype = DType::kBF16,
+                    .kv_dtype = DType::kBF16});
+  c.options.arith = Arith::kFast;
+  c.params.sm_scale = scale;
+  const auto one_dim = [](int64_t d, float value) { return d == 0 ? value : 0.f; };
+  c.fill_q([&](int64_t, int64_t t, int64_t h, int64_t d) {
+    return one_dim(d, 1 + static_cast<float>(2 * t + h) / 128);
+  });
+  c.fill_k([&](int64_t, int64_t t, int64_t, int64_t d) { return one_dim(d, t == 0 ? 0.f : -1.f); });
+  c.fill_v([](auto...) { return 1.f; });
+  EXPECT_EQ(c.run().to_string(), "ok");
+  std::vector<float> sums(80);
+  for (size_t i = 0; i < sums.size(); ++i)
+    sums[i] = c.lse(0, static_cast<int64_t>(i / 2), static_cast<int64_t>(i % 2));
+  return sums;
+}
+
+TEST(Tiles, ExponentialsOfTheSoftwareHaveTheBitsOfTheProcessors) {
+  Rng rng(3);
+  for (int round = 0; round < 60; ++round) {
+    const float scale = std::ldexp(2 + rng.signed_unit(), -static_cast<int>(rng.below(24)));
+    const std::vector<float> soft = sums_of_weights("amx_soft", scale);
+    for (const std::string_view isa : {"avx512bf16", "amx"}) {
+      if (find_isa(isa) == nullptr) continue;
+      EXPECT_EQ(sums_of_weights(isa, scale), soft) << isa;
+    }
+  }
+}
+
 /// A drawn call, such that tiles compute it.
 std::optional<Case> tiled_case(uint64_t number) {
   Case x = fuzz_case(505, number);
