@@ -172,7 +172,7 @@ int64_t pairs_a_head(const Problem& p, int64_t request) {
 }
 
 RowState finish_row(const Isa& isa, const RowState& state, const float* sink, LseSink counted,
-                    FinishRow row) {
+                    FinishRow&& row) {
   // A sink is one more state: its logit, weight 1, no value.
   RowState with_sink = state;
   row.weight = 1;

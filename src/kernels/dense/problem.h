@@ -69,7 +69,7 @@ using RowState = SoftmaxState<LseBase::kLog2>;
 /// to row.dtype. row.o is not read where the state is empty; its weight and d are ours. Returns the
 /// state whose LSE is asked for.
 RowState finish_row(const Isa& isa, const RowState& state, const float* sink, LseSink counted,
-                    FinishRow row);
+                    FinishRow&& row);
 RowState finish_row(const Problem& p, const RequestView& r, int64_t row, int32_t qo_head,
                     const RowState& state, const float* o);
 void store_lse(const Problem& p, int64_t row, int32_t qo_head, const RowState& state);
