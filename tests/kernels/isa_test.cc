@@ -104,34 +104,58 @@ TEST(Isa, StatesOfRowsAreMergedWithTheBitsOfOneRow) {
   expect_merged_as_alone<LseBase::kLog2>(kLog2E, 1);
 }
 
-/// A row of every length up to two vectors and more, of parts of each type into each type.
-TEST(Isa, SumsOfRowsHaveTheBitsOfTheSoftware) {
-  constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
-  Rng rng(5);
+/// A row of every length up to two vectors and more.
+TEST(Isa, FinishedRowsHaveTheBitsOfTheSoftware) {
+  Rng rng(8);
   for (int64_t count = 1; count <= 37; ++count) {
-    for (const DType t : kTypes) {
-      std::vector<std::byte> memory[3];
-      std::vector<WeightedRow> parts;
-      std::vector<float> sums(static_cast<size_t>(count));
-      for (size_t p = 0; p < 3; ++p) {
-        memory[p].resize(static_cast<size_t>(count) * size_of(kTypes[p]));
-        parts.push_back({memory[p].data(), kTypes[p], rng.signed_unit()});
-        for (int64_t i = 0; i < count; ++i) {
-          store_float(memory[p].data(), kTypes[p], i, 3 * rng.signed_unit());
-          sums[static_cast<size_t>(i)] +=
-              parts[p].weight * load_float(memory[p].data(), kTypes[p], i);
-        }
-      }
-      const float weight = rng.signed_unit(), d = 1 + rng.signed_unit() / 2;
-      const auto bytes = static_cast<size_t>(count) * size_of(t);
-      std::vector<std::byte> expected(bytes + 1, std::byte{0x5a});
+    std::vector<float> o(static_cast<size_t>(round_up(count, kPanel)));
+    for (float& x : o) x = rng.below(9) == 0 ? -0.f : 3 * rng.signed_unit();
+    const float weight = rng.signed_unit(), d = 1 + rng.signed_unit() / 2, v_scale = 0.3f;
+    for (const DType t : {DType::kF32, DType::kF16, DType::kBF16}) {
+      std::vector<std::byte> expected(static_cast<size_t>(count) * size_of(t) + 1, std::byte{0x5a});
       for (int64_t i = 0; i < count; ++i)
-        store_float(expected.data(), t, i, weight * sums[static_cast<size_t>(i)] / d);
+        store_float(expected.data(), t, i, o[static_cast<size_t>(i)] * weight / d * v_scale + 0.f);
       for (std::string_view isa : available_isas()) {
-        std::vector<std::byte> out(bytes + 1, std::byte{0x5a});
-        find_isa(isa)->sum({parts.data(), 3, count, weight, d, out.data(), t});
+        std::vector<std::byte> out(expected.size(), std::byte{0x5a});
+        find_isa(isa)->finish({o.data(), count, weight, d, v_scale, out.data(), t});
         EXPECT_EQ(out, expected) << isa << ", " << count << " of " << name_of(t);
       }
+    }
+  }
+}
+
+/// Parts of these types into one row of type t.
+void expect_sum_of_software(Rng& rng, int64_t count, const DType (&types)[3], DType t) {
+  std::vector<std::byte> memory[3];
+  std::vector<WeightedRow> parts;
+  std::vector<float> sums(static_cast<size_t>(count));
+  for (size_t p = 0; p < 3; ++p) {
+    memory[p].resize(static_cast<size_t>(count) * size_of(types[p]));
+    parts.push_back({memory[p].data(), types[p], rng.signed_unit()});
+    for (int64_t i = 0; i < count; ++i) {
+      store_float(memory[p].data(), types[p], i, 3 * rng.signed_unit());
+      sums[static_cast<size_t>(i)] += parts[p].weight * load_float(memory[p].data(), types[p], i);
+    }
+  }
+  const float weight = rng.signed_unit(), d = 1 + rng.signed_unit() / 2;
+  const auto bytes = static_cast<size_t>(count) * size_of(t);
+  std::vector<std::byte> expected(bytes + 1, std::byte{0x5a});
+  for (int64_t i = 0; i < count; ++i)
+    store_float(expected.data(), t, i, weight * sums[static_cast<size_t>(i)] / d);
+  for (std::string_view isa : available_isas()) {
+    std::vector<std::byte> out(bytes + 1, std::byte{0x5a});
+    find_isa(isa)->sum({parts.data(), 3, count, weight, d, out.data(), t});
+    EXPECT_EQ(out, expected) << isa << ", " << count << " of " << name_of(t);
+  }
+}
+
+/// Rows of every length up to six vectors and more.
+TEST(Isa, SumsOfRowsHaveTheBitsOfTheSoftware) {
+  Rng rng(5);
+  for (int64_t count = 1; count <= 101; ++count) {
+    for (const DType t : {DType::kF32, DType::kF16, DType::kBF16}) {
+      expect_sum_of_software(rng, count, {DType::kF32, DType::kF16, DType::kBF16}, t);
+      expect_sum_of_software(rng, count, {t, t, t}, t);
     }
   }
 }

@@ -171,8 +171,8 @@ int64_t pairs_a_head(const Problem& p, int64_t request) {
   return p.params.custom_mask.heads > 1 ? int64_t{r.q_len} * r.kv_len : 0;
 }
 
-RowState finish_row(const Isa& isa, const RowState& state, const float* sink, LseSink counted,
-                    FinishRow row) {
+RowState finish_row(const Isa& isa, RowState state, const float* sink, LseSink counted,
+                    FinishRow&& row) {
   // A sink is one more state: its logit, weight 1, no value.
   RowState with_sink = state;
   row.weight = 1;
@@ -192,7 +192,7 @@ RowState finish_row(const Isa& isa, const RowState& state, const float* sink, Ls
 }
 
 RowState finish_row(const Problem& p, const RequestView& r, int64_t row, int32_t qo_head,
-                    const RowState& state, const float* o) {
+                    RowState state, const float* o) {
   const float* sink =
       p.params.sinks.empty() ? nullptr : &p.params.sinks[static_cast<size_t>(qo_head)];
   return finish_row(*p.isa, state, sink, p.options.lse_sink,

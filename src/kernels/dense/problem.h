@@ -68,10 +68,10 @@ using RowState = SoftmaxState<LseBase::kLog2>;
 /// A row's state becomes out: joins the sink (null: none), divides, scales by row.v_scale, rounds
 /// to row.dtype. row.o is not read where the state is empty; its weight and d are ours. Returns the
 /// state whose LSE is asked for.
-RowState finish_row(const Isa& isa, const RowState& state, const float* sink, LseSink counted,
-                    FinishRow row);
+RowState finish_row(const Isa& isa, RowState state, const float* sink, LseSink counted,
+                    FinishRow&& row);
 RowState finish_row(const Problem& p, const RequestView& r, int64_t row, int32_t qo_head,
-                    const RowState& state, const float* o);
+                    RowState state, const float* o);
 void store_lse(const Problem& p, int64_t row, int32_t qo_head, const RowState& state);
 
 }  // namespace shadowgraph

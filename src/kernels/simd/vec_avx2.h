@@ -34,6 +34,14 @@ Vec copysign(Vec a, Vec b) {
   return {_mm256_or_ps(magnitude.lo, _mm256_and_ps(sign, b.lo)),
           _mm256_or_ps(magnitude.hi, _mm256_and_ps(sign, b.hi))};
 }
+uint32_t infinite(Vec x) {
+  const __m256 infinity = _mm256_set1_ps(std::numeric_limits<float>::infinity());
+  const auto half = [&](__m256 a) {
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, infinity, _CMP_EQ_OQ)));
+  };
+  const Vec magnitude = abs(x);
+  return half(magnitude.lo) | half(magnitude.hi) << 8;
+}
 Vec round_int(Vec x) {
   constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   return {_mm256_round_ps(x.lo, kNearest), _mm256_round_ps(x.hi, kNearest)};

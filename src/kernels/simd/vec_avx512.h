@@ -25,6 +25,10 @@ Vec copysign(Vec a, Vec b) {
   const __m512 sign = _mm512_set1_ps(-0.f);
   return {_mm512_or_ps(_mm512_andnot_ps(sign, a.x), _mm512_and_ps(sign, b.x))};
 }
+uint32_t infinite(Vec x) {
+  constexpr int kInfinities = 0x08 | 0x10;
+  return _mm512_fpclass_ps_mask(x.x, kInfinities);
+}
 Vec round_int(Vec x) { return {_mm512_roundscale_ps(x.x, _MM_FROUND_TO_NEAREST_INT)}; }
 Vec scale_or_zero(Vec p, Vec n, Vec x) {
   const __mmask16 kept = _mm512_cmp_ps_mask(x.x, _mm512_set1_ps(kExp2Smallest), _CMP_NLT_UQ);

@@ -64,6 +64,12 @@ Vec copysign(const Vec& a, const Vec& b) {
                                 (std::bit_cast<uint32_t>(b.lane[i]) & 0x80000000u));
   });
 }
+/// Bit i: is lane i an infinity?
+uint32_t infinite(const Vec& x) {
+  uint32_t bits = 0;
+  for (int i = 0; i < 16; ++i) bits |= (std::isinf(x.lane[i]) ? 1u : 0u) << i;
+  return bits;
+}
 /// The nearest integer, ties to even, of |x| < 2^22.
 Vec round_int(const Vec& x) {
   return each([&](int i) { return x.lane[i] + kRoundToInt - kRoundToInt; });
