@@ -124,6 +124,69 @@ TEST(Isa, FinishedRowsHaveTheBitsOfTheSoftware) {
   }
 }
 
+/// o / d + 0 of each instruction set, in f32.
+void expect_quotients(const std::vector<float>& o, float d) {
+  std::vector<float> expected(o.size()), out(o.size());
+  for (size_t i = 0; i < o.size(); ++i) expected[i] = o[i] / d + 0.f;
+  for (const std::string_view isa : available_isas()) {
+    find_isa(isa)->finish({o.data(), static_cast<int64_t>(o.size()), 1, d, 1,
+                           reinterpret_cast<std::byte*>(out.data()), DType::kF32});
+    const auto same = [](float a, float b) { return std::isnan(a) ? std::isnan(b) : a == b; };
+    const auto [wrong, right] = std::ranges::mismatch(out, expected, same);
+    EXPECT_TRUE(wrong == out.end()) << isa << ": " << *wrong << " for " << *right << ", over " << d;
+  }
+}
+
+/// All mantissas over one whose mantissa is all ones, others at the ends, and drawn ones.
+TEST(Isa, AFinishedRowIsDividedAsIeeeDivides) {
+  Rng rng(9);
+  std::vector<float> divisors = {0x1.fffffep0f, 1, 0x1.000002p0f, 0x1.fffffcp7f, 3};
+  divisors.push_back(1 + std::abs(rng.signed_unit()));
+  std::vector<float> row(size_t{1} << 15);
+  for (const float d : divisors) {
+    for (uint32_t first = 0; first < 1u << 23; first += static_cast<uint32_t>(row.size())) {
+      for (uint32_t i = 0; i < row.size(); ++i)
+        row[i] = std::bit_cast<float>(0x3f800000u | (first + i));
+      expect_quotients(row, d);
+    }
+  }
+}
+
+/// Quotients as near to a tie of rounding as two mantissas can make them: 2^t x = tie d + 1 or - 1.
+TEST(Isa, AFinishedRowIsDividedAsIeeeDividesNearTies) {
+  constexpr uint64_t kOne = 1u << 23, kStep = 34;
+  int64_t cases = 0;
+  for (uint64_t d = kOne + 1; d < 2 * kOne; d += kStep) {
+    uint64_t inverse = d;  // modulo 2^64
+    for (int i = 0; i < 5; ++i) inverse *= 2 - d * inverse;
+    for (const uint64_t t : {24, 25}) {
+      for (const uint64_t rest : {uint64_t{1}, ~uint64_t{0}}) {
+        uint64_t tie = rest * inverse & ((uint64_t{1} << t) - 1);
+        if (tie < 2 * kOne) tie += t == 24 ? 2 * kOne : 0;
+        const uint64_t x = (tie * d - rest) >> t;
+        if (tie < 2 * kOne || x < kOne || x >= 2 * kOne) continue;
+        ++cases;
+        expect_quotients({static_cast<float>(x)}, static_cast<float>(d));
+      }
+    }
+  }
+  EXPECT_GT(cases, 300'000);
+}
+
+/// Any two numbers: subnormal, infinite, NaN, and where a quotient or a remainder underflows.
+TEST(Isa, AFinishedRowIsDividedAsIeeeDividesAtAnyExponent) {
+  Rng rng(10);
+  const auto any = [&] { return std::bit_cast<float>(static_cast<uint32_t>(rng.next())); };
+  std::vector<float> row(64);
+  for (int round = 0; round < 20000; ++round) {
+    const float d = any();
+    for (float& x : row) x = round % 2 == 0 ? any() : std::ldexp(d, static_cast<int>(rng.below(9)));
+    // Most often all of a vector: else one number decides how the others are divided.
+    if (round % 3 == 0) std::fill(row.begin(), row.end(), any());
+    expect_quotients(row, d);
+  }
+}
+
 /// Parts of these types into one row of type t.
 void expect_sum_of_software(Rng& rng, int64_t count, const DType (&types)[3], DType t) {
   std::vector<std::byte> memory[3];

@@ -49,13 +49,14 @@ SG_INLINE void of_type(DType t, const Fn& fn) {
 }
 
 void finish(const FinishRow& f) {
-  const Vec weight = set1(f.weight), d = set1(f.d), v_scale = set1(f.v_scale), zero = set1(0);
+  const Vec weight = set1(f.weight), v_scale = set1(f.v_scale), zero = set1(0);
+  const Divisor d{f.d};
   // The compiler takes what is stored for a change of f: what it reads in the loop lies beside it.
   const float* const o = f.o;
   std::byte* const out = f.out;
   const int64_t whole = f.count / kPanel * kPanel;
   const auto at = [=](int64_t i) SG_INLINE_LAMBDA {
-    return add(mul(div(mul(load(o + i), weight), d), v_scale), zero);
+    return add(mul(d.quotient(mul(load(o + i), weight)), v_scale), zero);
   };
   of_type(f.dtype, [=](auto type) SG_INLINE_LAMBDA {
     constexpr DType kType = decltype(type)::value;

@@ -23,6 +23,11 @@ Vec div(Vec a, Vec b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b
 Vec fma(Vec a, Vec b, Vec c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
+/// x / d.
+struct Divisor {
+  float d;
+  Vec quotient(Vec x) const { return div(x, set1(d)); }
+};
 Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
 Vec abs(Vec a) {
   const __m256 sign = _mm256_set1_ps(-0.f);

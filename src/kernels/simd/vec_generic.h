@@ -48,6 +48,11 @@ Vec div(const Vec& a, const Vec& b) {
 Vec fma(const Vec& a, const Vec& b, const Vec& c) {
   return each([&](int i) { return std::fma(a.lane[i], b.lane[i], c.lane[i]); });
 }
+/// x / d.
+struct Divisor {
+  float d;
+  Vec quotient(const Vec& x) const { return div(x, set1(d)); }
+};
 /// a > b ? a : b, so b where either is NaN (as maxps does).
 Vec max(const Vec& a, const Vec& b) {
   return each([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
