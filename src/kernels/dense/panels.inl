@@ -75,7 +75,7 @@ PanelSource panel_source(const AttendUnit& u, bool keys, bool narrow, bool rows,
   const bool copies = !keys && same && own == PanelFormat::kF32 && head_rows(u) >= kCopyRows;
   s.in_place = as_rows || (!s.strided() && same && !copies);
   if (!s.strided()) {
-    if (s.in_place) s.ahead = AskAhead::kWhileReading;
+    if (same) s.ahead = AskAhead::kWhileReading;
   } else {
     const bool same_bytes = as_is || kv.dtype == DType::kF32;
     s.ahead = dense_rows(u, kv) && same_bytes ? AskAhead::kWhileReading : AskAhead::kWhilePacking;
