@@ -17,8 +17,8 @@ Vec add(Vec a, Vec b) { return {_mm512_add_ps(a.x, b.x)}; }
 Vec sub(Vec a, Vec b) { return {_mm512_sub_ps(a.x, b.x)}; }
 Vec mul(Vec a, Vec b) { return {_mm512_mul_ps(a.x, b.x)}; }
 Vec div(Vec a, Vec b) { return {_mm512_div_ps(a.x, b.x)}; }
-// noexcept: without it gcc 12 fails on a weight that is one fma.
-Vec fma(Vec a, Vec b, Vec c) noexcept { return {_mm512_fmadd_ps(a.x, b.x, c.x)}; }
+// Inline: else gcc 12 fails on a weight that is one fma.
+SG_INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.x, b.x, c.x)}; }
 /// x / d of many x, with the bits of division, which takes up to 16 clocks where a product takes
 /// one. With y = RN(1 / d), q = RN(x y) is within 1.5 ulp of x / d, and RN(q + y RN(x - q d)) is
 /// RN(x / d) unless x / d is within 7 / 2^25 ulp of a tie. All those that are so near, of all
