@@ -47,7 +47,7 @@ run_tests() {
 }
 
 run() {
-  local isa isas status=0
+  local isa isas job jobs=() status=0
   out=$1
   configure "${2:-}" >"$out/build.txt" 2>&1 || {
     tail -n 20 "$out/build.txt"
@@ -55,10 +55,12 @@ run() {
   }
   "$build/tools/shadowgraph" list targets
   mapfile -t isas < <("$build/tools/shadowgraph" list targets | awk 'NR > 1 && !/not on this machine/ { print $1 }')
+  # All at once: one of them keeps few processors busy.
   for isa in "${isas[@]}"; do
-    run_tests "$isa" kernels_tests '*' || status=1
-    run_tests "$isa" fuzz_tests 'GoldenBits.*' || status=1
+    run_tests "$isa" kernels_tests '*' & jobs+=($!)
+    run_tests "$isa" fuzz_tests 'GoldenBits.*' & jobs+=($!)
   done
+  for job in "${jobs[@]}"; do wait "$job" || status=1; done
   ((${#isas[@]} > 0)) && return "$status"
 }
 
