@@ -11,6 +11,7 @@
 
 #include "bench/contention.h"
 #include "bench/machine.h"
+#include "bench/rounds.h"
 #include "bench/team.h"
 #include "bench/units/best.h"
 #include "core/choices.h"
@@ -22,7 +23,8 @@ namespace {
 constexpr int64_t kBlock = 4096;
 constexpr int kDistances = 8;
 constexpr int kTries = 3, kMostTries = 6;  // quiet ones wanted, and in all
-constexpr size_t kFinalists = 8;           // variants that are tried more than once
+constexpr int kClockTries = 9;
+constexpr size_t kFinalists = 8;  // variants that are tried more than once
 
 /// How a thread reads its part of the memory: so many streams, each in order, a run of each in
 /// turn. Decode has K and V of one head or of several, in runs of a page's tokens.
@@ -104,28 +106,24 @@ double huge_page_share(const std::byte* data, size_t bytes) {
 }
 
 /// Clocks a second of the calling thread's core, from a chain of dependent additions and rotations
-/// of a register: a clock each on every x86-64 processor. 0 elsewhere.
+/// of a register: a clock each on every x86-64 processor. 0 elsewhere. It takes a quarter of a
+/// millisecond: so long some processors keep the lower clock that wide vectors have.
 double clock_rate() {
 #ifdef SG_BENCH_X86
-  constexpr int kShortTries = 50;  // of half a millisecond: one of them is not disturbed
-  constexpr int64_t kRounds = 120'000;
+  constexpr int64_t kRounds = 60'000;
   constexpr int kOperations = 16;
-  double best = 0;
-  for (int i = 0; i < kShortTries; ++i) {
-    uint64_t x = 3;
-    const double start = now();
-    for (int64_t n = 0; n < kRounds; ++n) {
-      __asm__ volatile(
-          "add %0, %0; ror $7, %0; add %0, %0; ror $7, %0; add %0, %0; ror $7, %0; add %0, %0;"
-          "ror $7, %0; add %0, %0; ror $7, %0; add %0, %0; ror $7, %0; add %0, %0; ror $7, %0;"
-          "add %0, %0; ror $7, %0;"
-          : "+r"(x)
-          :
-          : "cc");
-    }
-    best = std::max(best, kRounds * kOperations / (now() - start));
+  uint64_t x = 3;
+  const double start = now();
+  for (int64_t n = 0; n < kRounds; ++n) {
+    __asm__ volatile(
+        "add %0, %0; ror $7, %0; add %0, %0; ror $7, %0; add %0, %0; ror $7, %0; add %0, %0;"
+        "ror $7, %0; add %0, %0; ror $7, %0; add %0, %0; ror $7, %0; add %0, %0; ror $7, %0;"
+        "add %0, %0; ror $7, %0;"
+        : "+r"(x)
+        :
+        : "cc");
   }
-  return best;
+  return kRounds * kOperations / (now() - start);
 #else
   return 0;
 #endif
@@ -263,13 +261,19 @@ ProbeChoice Probes::choose(Probe probe, int threads) {
 double Probes::per_clock(int threads, Probe probe) {
   const auto variant = chosen_.find({threads, probe});
   if (variant == chosen_.end()) return 0;
-  double clock = 0;
-  time_team(1, [&](int) { clock = clock_rate(); });
   const std::string& name = variant->second.name;
   const double lanes = name.starts_with("zmm") ? 16 : name.starts_with("ymm") ? 8 : 0;
-  if (clock == 0 || lanes == 0) return 0;
   const double flop = (probe == Probe::kBf16Peak ? 4 : 2) * lanes;  // of one operation
-  return best_of_tries(variant->second, 1) / flop / clock;
+  // One after the other, so that both have the same clock; most tries are not disturbed.
+  std::vector<double> tries;
+  for (int i = 0; i < kClockTries; ++i) {
+    const double figure = run(variant->second, 1);
+    double clock = 0;
+    time_team(1, [&](int) { clock = clock_rate(); });
+    if (clock == 0 || lanes == 0) return 0;
+    tries.push_back(figure / flop / clock);
+  }
+  return median(std::move(tries));
 }
 
 void Probes::settle(int threads) {
