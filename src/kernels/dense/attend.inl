@@ -151,6 +151,7 @@ struct StripTile {
   int64_t tile;         // first key
   int64_t first, last;  // panels that some row sees
   KvBounds all;         // range that all rows see, relative to the tile (custom mask aside)
+  uint32_t hidden;      // bit p: some row does not see all of panel p
   const Panels *keys, *values;
   float* logits;          // [rows][kTileStride]
   const float* k_scales;  // [tile]: of a logit
@@ -194,32 +195,49 @@ float mask_logits(const AttendUnit& u, const RowMask& row, int64_t tile, int64_t
   return reduce_max(largest);
 }
 
+/// Bit p of first .. last: a row with this mask does not see all of panel p.
+uint32_t hidden_panels(const AttendUnit& u, const RowMask& mask, int64_t tile, int64_t first,
+                       int64_t last) {
+  uint32_t hidden = 0;
+  for (int64_t p = first; p <= last; ++p) {
+    const int64_t key = tile + p * kPanel;
+    const bool inside = mask.begin <= key && key + kPanel <= mask.end;
+    const bool seen =
+        inside && (u.mask_kind == CustomMask::Kind::kNone || visible_bits(u, mask, key) == 0xffffu);
+    hidden |= (seen ? 0u : 1u) << p;
+  }
+  return hidden;
+}
+
+/// fn(first, end, set) for each run of panels first .. last whose bits are alike.
+template <class Fn>
+SG_INLINE void each_run(uint32_t bits, int64_t first, int64_t last, const Fn& fn) {
+  for (int64_t p = first, end; p <= last; p = end) {
+    const bool set = (bits >> p & 1) != 0;
+    for (end = p + 1; end <= last && ((bits >> end & 1) != 0) == set;) ++end;
+    fn(p, end, set);
+  }
+}
+
 /// Logits of the strip, capped and masked, and the largest of each row. Panels that every row sees
 /// whole need no second look.
 void logits_of_tile(const AttendUnit& u, const AttendScratch& at, const StripCode& keys,
                     const StripTile& s, float (&largest)[kStripRows]) {
-  const bool plain = u.soft_cap == 0 && u.mask_kind == CustomMask::Kind::kNone;
-  int64_t from = plain ? (s.all.begin + kPanel - 1) / kPanel : s.last + 1;
-  int64_t to = plain ? s.all.end / kPanel : s.last + 1;
-  from = smaller(larger(from, s.first), s.last + 1), to = larger(from, smaller(to, s.last + 1));
   const float* q = u.scratch + at.q + s.row * u.k.head_dim;
   const int64_t rows = s.strip.rows;
   for (int64_t i = 0; i < rows; ++i) largest[i] = -kInfinity;
-  const auto product = [&](int64_t first, int64_t end, bool whole) {
-    if (first >= end) return;
+  const uint32_t masked = u.soft_cap != 0 ? ~0u : s.hidden;
+  each_run(masked, s.first, s.last, [&](int64_t first, int64_t end, bool mask) {
     float most[kStripRows];
     keys.logits[rows](q, u.k.head_dim, s.k_scales, *s.keys, first, end - 1, s.logits, most);
     for (int64_t i = 0; i < rows; ++i) {
-      if (!whole) {
+      if (mask) {
         most[i] = mask_logits(u, clipped(u, s.strip.token[i], s.tile), s.tile, first, end - 1,
                               s.logits + i * kTileStride);
       }
       largest[i] = most[i] > largest[i] ? most[i] : largest[i];
     }
-  };
-  product(s.first, from, false);
-  product(from, to, true);
-  product(to, s.last + 1, false);
+  });
 }
 
 /// The logits of one row over a tile.
@@ -285,15 +303,6 @@ void add_token_by_token(const AttendUnit& u, const StripCode& code, const StripT
   });
 }
 
-/// Does a row of the strip not see all of panel p?
-bool has_hidden(const AttendUnit& u, const StripTile& s, int64_t p) {
-  bool hidden = false;
-  s.strip.each_token([&](int64_t token, int64_t, int64_t) {
-    hidden = hidden || visible_bits(u, clipped(u, token, s.tile), s.tile + p * kPanel) != 0xffffu;
-  });
-  return hidden;
-}
-
 /// Weighted values of the tile, in the order of the keys: together where all rows see, token by
 /// token elsewhere.
 void add_values(const AttendUnit& u, const StripCode& code, const StripTile& s) {
@@ -311,14 +320,10 @@ void add_values(const AttendUnit& u, const StripCode& code, const StripTile& s) 
     together(from, to);
     return add_token_by_token(u, code, s, to, end);
   }
-  int64_t run = s.first;
-  for (int64_t p = s.first; p <= s.last; ++p) {
-    if (!has_hidden(u, s, p)) continue;
-    together(run * kPanel, p * kPanel);
-    add_token_by_token(u, code, s, p * kPanel, (p + 1) * kPanel);
-    run = p + 1;
-  }
-  together(run * kPanel, end);
+  each_run(s.hidden, s.first, s.last, [&](int64_t first, int64_t past, bool hidden) {
+    hidden ? add_token_by_token(u, code, s, first * kPanel, past * kPanel)
+           : together(first * kPanel, past * kPanel);
+  });
 }
 
 /// Asks for what `rows` has of the token's row of a KV head.
@@ -342,6 +347,10 @@ void attend_strip(const AttendUnit& u, const AttendScratch& at, const StripCode&
   if (begin >= end) return;
   float largest[kStripRows];
   s.first = (begin - s.tile) / kPanel, s.last = (end - 1 - s.tile) / kPanel;
+  s.hidden = 0;
+  s.strip.each_token([&](int64_t token, int64_t, int64_t) {
+    s.hidden |= hidden_panels(u, clipped(u, token, s.tile), s.tile, s.first, s.last);
+  });
   logits_of_tile(u, at, keys, s, largest);
   const bool last_tile = s.tile + u.tile >= u.end;
   for (int64_t i = 0; i < s.strip.rows; ++i) {
@@ -450,6 +459,7 @@ void attend_head(const AttendUnit& u, const AttendScratch& at, PanelSource keys,
                               .first = 0,
                               .last = 0,
                               .all = {},
+                              .hidden = 0,
                               .keys = &k,
                               .values = &v,
                               .logits = u.scratch + at.logits,

@@ -192,26 +192,21 @@ class TileAttention {
   /// are made of them, unless a cap or the sign of the scale is in the way.
   void weigh(const HeadTile& h, const Strip& s) const {
     const bool scaled = u_.soft_cap != 0 || !(u_.scale > 0);
-    const bool whole = !scaled && u_.mask_kind == CustomMask::Kind::kNone;
     const bool last_tile = h.tile + u_.tile >= u_.end;
     int64_t token = token_of(s.row);
     for (int64_t i = 0; i < s.rows; ++token) {
       const RowMask mask = clipped(u_, token, h.tile);
-      // Panels that the rows see whole
-      const auto within = [&](int64_t p) { return smaller(larger(p, s.first), s.last + 1); };
-      const int64_t from = whole ? within((mask.begin - h.tile + kPanel - 1) / kPanel) : s.last + 1;
-      const int64_t to = whole ? larger(from, within((mask.end - h.tile) / kPanel)) : s.last + 1;
+      const uint32_t masked =
+          u_.soft_cap != 0 ? ~0u : hidden_panels(u_, mask, h.tile, s.first, s.last);
       for (const int64_t end = smaller(s.rows, (token + 1) * u_.group - s.row); i < end; ++i) {
         float* row = logits(i);
         if (scaled) scale_logits(row, s);
-        float largest = reduce_max(largest_of(row, from, to));
-        const auto partly = [&](int64_t first, int64_t past) {
-          if (first >= past) return;
-          const float most = mask_logits(u_, mask, h.tile, first, past - 1, row);
+        float largest = -kInfinity;
+        each_run(masked, s.first, s.last, [&](int64_t first, int64_t end, bool hidden) {
+          const float most = hidden ? mask_logits(u_, mask, h.tile, first, end - 1, row)
+                                    : reduce_max(largest_of(row, first, end));
           largest = most > largest ? most : largest;
-        };
-        partly(s.first, from);
-        partly(to, s.last + 1);
+        });
         const float scale = scaled ? 1 : u_.scale;
         weigh_row<TileArithmetic>(u_, at_, h.head * rows_ + s.row + i,
                                   {row, s.first, s.last, nullptr, scale}, largest * scale);
