@@ -166,7 +166,7 @@ TEST(Isa, AFinishedRowIsDividedAsIeeeDividesNearTies) {
         const uint64_t x = (tie * d - rest) >> t;
         if (tie < 2 * kOne || x < kOne || x >= 2 * kOne) continue;
         ++cases;
-        expect_quotients({static_cast<float>(x)}, static_cast<float>(d));
+        expect_quotients(std::vector<float>(kPanel, static_cast<float>(x)), static_cast<float>(d));
       }
     }
   }
