@@ -183,9 +183,10 @@ struct SumRows {
   bool stream = false;
 };
 
-/// Rows and bytes of a row of a tile of AMX; rows that are computed together; with fewer rows a KV
-/// head, most of a tile would be empty.
-constexpr int kAmxRows = 16, kAmxRowBytes = 64, kAmxStripRows = 2 * kAmxRows, kLeastAmxRows = 5;
+/// Rows and bytes of a row of a tile of AMX; rows that are computed together.
+constexpr int kAmxRows = 16, kAmxRowBytes = 64, kAmxStripRows = 2 * kAmxRows;
+/// A KV head with fewer rows is not worth tiles: most of one would be empty.
+constexpr int kLeastAmxRows = 5;
 
 /// c[r][0 .. 16 columns) = (or += where add) the products of a's rows with tiles of b, step by
 /// step: of a a step is 32 bf16, of b a tile of 16 pairs by 16 columns.

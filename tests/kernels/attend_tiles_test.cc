@@ -169,16 +169,18 @@ TEST(Tiles, TheProcessorHasTheBitsOfTheSoftware) {
   }
 }
 
+/// 40 queries of 2 heads over one KV head of 32 dims, in bf16.
+SmallShape forty_queries(int32_t kv_len, int32_t dim_vo) {
+  SmallShape s;
+  s.requests = {{40, kv_len}};
+  s.qo_heads = 2, s.dim_qk = 32, s.dim_vo = dim_vo;
+  s.q_dtype = s.kv_dtype = DType::kBF16;
+  return s;
+}
+
 /// The weights of 2 keys in 80 rows: one is 1, the other 2^x; the LSEs tell their sums.
 std::vector<float> sums_of_weights(std::string_view isa, float scale) {
-  SmallAttention c(CaseKernel::kPrefillPaged, isa,
-                   {.requests = {{40, 2}},
-                    .qo_heads = 2,
-                    .kv_heads = 1,
-                    .dim_qk = 32,
-                    .dim_vo = 16,
-                    .q_dtype = DType::kBF16,
-                    .kv_dtype = DType::kBF16});
+  SmallAttention c(CaseKernel::kPrefillPaged, isa, forty_queries(2, 16));
   c.options.arith = Arith::kFast;
   c.params.sm_scale = scale;
   const auto one_dim = [](int64_t d, float value) { return d == 0 ? value : 0.f; };
@@ -267,14 +269,7 @@ TEST(Tiles, AValueThatIsNotFiniteReachesTheRowsThatSeeIt) {
   for (const std::string_view isa : {"amx_soft", "amx"}) {
     if (find_isa(isa) == nullptr) continue;
     for (const float bad : {INFINITY, -INFINITY, NAN}) {
-      SmallAttention c(CaseKernel::kPrefillPaged, isa,
-                       {.requests = {{40, 300}},
-                        .qo_heads = 2,
-                        .kv_heads = 1,
-                        .dim_qk = 32,
-                        .dim_vo = 48,
-                        .q_dtype = DType::kBF16,
-                        .kv_dtype = DType::kBF16});
+      SmallAttention c(CaseKernel::kPrefillPaged, isa, forty_queries(300, 48));
       c.options.arith = Arith::kFast;
       c.params.causal = true;
       c.fill_uniform();

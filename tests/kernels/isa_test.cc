@@ -152,7 +152,7 @@ TEST(Isa, AFinishedRowIsDividedAsIeeeDivides) {
   }
 }
 
-/// Quotients as near to a tie of rounding as two mantissas can make them: 2^t x = tie d + 1 or - 1.
+/// Quotients nearer to a tie of rounding than the error of the last step: 2^t x = tie d + rest.
 TEST(Isa, AFinishedRowIsDividedAsIeeeDividesNearTies) {
   constexpr uint64_t kOne = 1u << 23, kStep = 34;
   int64_t cases = 0;
@@ -160,10 +160,10 @@ TEST(Isa, AFinishedRowIsDividedAsIeeeDividesNearTies) {
     uint64_t inverse = d;  // modulo 2^64
     for (int i = 0; i < 5; ++i) inverse *= 2 - d * inverse;
     for (const uint64_t t : {24, 25}) {
-      for (const uint64_t rest : {uint64_t{1}, ~uint64_t{0}}) {
-        uint64_t tie = rest * inverse & ((uint64_t{1} << t) - 1);
+      for (int64_t rest = -7; rest <= 7; rest += 2) {
+        uint64_t tie = static_cast<uint64_t>(rest) * inverse & ((uint64_t{1} << t) - 1);
         if (tie < 2 * kOne) tie += t == 24 ? 2 * kOne : 0;
-        const uint64_t x = (tie * d - rest) >> t;
+        const uint64_t x = (tie * d - static_cast<uint64_t>(rest)) >> t;
         if (tie < 2 * kOne || x < kOne || x >= 2 * kOne) continue;
         ++cases;
         expect_quotients(std::vector<float>(kPanel, static_cast<float>(x)), static_cast<float>(d));

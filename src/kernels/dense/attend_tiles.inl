@@ -202,9 +202,9 @@ class TileAttention {
         float* row = logits(i);
         if (scaled) scale_logits(row, s);
         float largest = -kInfinity;
-        each_run(masked, s.first, s.last, [&](int64_t first, int64_t end, bool hidden) {
-          const float most = hidden ? mask_logits(u_, mask, h.tile, first, end - 1, row)
-                                    : reduce_max(largest_of(row, first, end));
+        each_run(masked, s.first, s.last, [&](int64_t first, int64_t past, bool hidden) {
+          const float most = hidden ? mask_logits(u_, mask, h.tile, first, past - 1, row)
+                                    : reduce_max(largest_of(row, first, past));
           largest = most > largest ? most : largest;
         });
         const float scale = scaled ? 1 : u_.scale;

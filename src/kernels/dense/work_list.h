@@ -86,7 +86,7 @@ struct WorkList {
   struct Cut {
     int64_t first_state;  // number of split states of earlier cuts, of one unit
     int32_t split_begin, splits, pieces;
-    int32_t first_entry;
+    int32_t first_entry;  // of its pieces, which are neighbours in entries
   };
   std::span<Entry> entries;
   std::span<Cut> cuts;

@@ -21,9 +21,8 @@ Vec div(Vec a, Vec b) { return {_mm512_div_ps(a.x, b.x)}; }
 SG_INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.x, b.x, c.x)}; }
 /// x / d of many x, with the bits of division, which takes up to 16 clocks where a product takes
 /// one. With y = RN(1 / d), q = RN(x y) is within 1.5 ulp of x / d, and RN(q + y RN(x - q d)) is
-/// RN(x / d) unless x / d is within 7 / 2^25 ulp of a tie. All those that are so near, of all
-/// mantissas, are right, too (they were computed; isa_test.cc has the nearest). The numbers must
-/// neither over- nor underflow meanwhile.
+/// RN(x / d) unless x / d is within 7 / 2^25 ulp of a tie: isa_test.cc tries quotients so near, of
+/// every 17th odd divisor. The numbers must neither over- nor underflow meanwhile.
 class Divisor {
  public:
   explicit Divisor(float d)
