@@ -37,7 +37,7 @@ namespace shadowgraph::testing {
 /// Several values may have one role, such as the host's copy.
 struct RoleValue {
   std::string_view role;
-  ConstTensorView values = {};         // int32, int64 or uint8; any strides
+  ConstTensorView values = {};         // int32, int64, uint8 or bool; any strides
   std::optional<int64_t> number = {};  // in place of values, for a role that is a number
   int32_t unit = 0;                    // tokens of a column or entry: 1, or a page's; 0: a page's
   std::string_view name = {};          // its name in findings; empty: the role
