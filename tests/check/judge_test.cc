@@ -232,6 +232,15 @@ TEST(JudgeStep, TheBatchIsJudgedToo) {
   }
 }
 
+TEST(JudgeStep, SlotsMayBeLargeNumbers) {
+  StepArrays step;
+  step.options.pool_pages = 0;
+  for (int32_t& slot : step.map) slot += 1 << 24;
+  EXPECT_EQ(judge(step.batch(), {}, step.options).to_string(), "ok");
+  for (size_t c = 4; c < 8; ++c) step.map[c] += 20 - 40;  // the page of request 0's last token
+  EXPECT_EQ(laws(judge(step.batch(), {}, step.options)), Laws{"slot.duplicate req_to_token[0, 4]"});
+}
+
 TEST(JudgeStep, ListsOfSlotsCountSlots) {
   const StepArrays step;
   std::vector<RoleValue> lists = {StepArrays::vector("kv_indptr", step.slot_indptr),

@@ -23,7 +23,8 @@ case $mode in
   installed)
     cmake --install "$build" --prefix "$work/prefix"
     consumer -DCMAKE_PREFIX_PATH="$work/prefix"
-    "$work/build/kernel_consumer"
+    "$work/build/kernel_test"
+    "$work/build/judge_step"
     build "$source/examples/external_backend" "$work/external" -DCMAKE_PREFIX_PATH="$work/prefix"
     "$work/external/external_backend"
     ;;
