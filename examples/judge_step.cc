@@ -29,7 +29,7 @@ int main() {
          .values = ConstTensorView(table.data(), DType::kI32, {rows, columns})},
         {.role = "slots", .values = ConstTensorView(slot_mapping.data(), DType::kI64, {rows})},
         {.role = "max_seqlen_k", .number = 8}};
-    const Status status = testing::judge(batch, values, {.page_size = kPageSize, .pool_pages = 64});
+    Status status = testing::judge(batch, values, {.page_size = kPageSize, .pool_pages = 64});
     std::printf("%s\n", status.to_string().c_str());
     return status;
   };

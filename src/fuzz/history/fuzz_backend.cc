@@ -61,7 +61,8 @@ class BackendFuzz {
   }
 
   Outcome one(Choices& choices) const {
-    const History h = generate_history(choices, histories_);
+    History h = generate_history(choices, histories_);
+    h.runner.diagnose = true;
     HistoryResult result = run_history(h, choices, histories_.tap);
     std::string what = h.to_string() + ": step " + std::to_string(result.steps);
     return {std::move(result.findings), std::move(what)};
