@@ -193,6 +193,13 @@ SG_API sg_status sg_copy_kv(const sg_cache* source, const sg_cache* target,
                             const DLTensor* source_pages, const DLTensor* target_pages,
                             sg_report** report);
 
+/* The program. */
+
+/* Runs the program `shadowgraph` with a command line, whose argv[0] is a name, and returns its exit
+ * code: 0 clean, 1 findings, 2 usage, 3 bad input or nothing to judge, 4 internal. It reads and
+ * writes the process's streams and takes Ctrl-C, as a program does; it does not end the process. */
+SG_API int32_t sg_main(int32_t argc, const char* const* argv);
+
 #ifdef __cplusplus
 }
 #endif
