@@ -38,7 +38,7 @@ PUBLIC = {
     "recurrent": "attn", "layer_kind": "attn", "recurrent_layer": "attn", "sparse_layer": "attn", "batch": "attn", "engine": "attn", "params": "attn", "kv_cache": "attn", "lse": "attn", "promises": "attn", "attention": "attn",
     "indexer": "attn", "compress": "attn", "sparse": "attn", "v4_layer": "attn",
     "forward_mode": "attn", "conventions": "attn", "backend": "backends", "limits": "backends", "testing": "testing",
-    "shadowgraph": "backends",
+    "judge": "check", "shadowgraph": "backends",
 }  # fmt: skip
 LIBRARY = {"core", "attn", "kernels", "graph", "launch", "runtime", "backends", "testing"}
 THIRD_PARTY = ("Eigen/", "fmt/", "nlohmann/", "CLI/", "gtest/", "rapidcheck", "benchmark/", "dlpack/")

@@ -193,23 +193,4 @@ std::vector<PassedOver> Passing::of_lines() const {
   return all;
 }
 
-Finding passed_over(std::string_view law, std::string field, std::string why) {
-  Finding finding;
-  finding.id = law;
-  if (const Law* listed = find_law(law); listed != nullptr) finding.title = listed->sentence;
-  finding.where.field = std::move(field);
-  finding.expected = "a part that is judged", finding.got = std::move(why);
-  return finding;
-}
-
-std::vector<Finding> passed_over(const TraceLine& line, const TraceVerdict& verdict) {
-  std::vector<Finding> findings;
-  if (!verdict.skip.empty()) findings.push_back(passed_over(verdict.skip, "", verdict.why));
-  for (const auto& [law, name, why] : verdict.left_out)
-    findings.push_back(passed_over(law, name, why));
-  for (Finding& f : findings)
-    f.where.backend = line.backend, f.where.mode = line.mode, f.where.phase = line.phase;
-  return findings;
-}
-
 }  // namespace shadowgraph::cli

@@ -72,8 +72,4 @@ class Passing {
   std::map<std::pair<std::string, std::string>, PassedOver> by_words_;  // the words, then the law
 };
 
-/// The finding of `check --strict`, at the field or at the line as a whole.
-Finding passed_over(std::string_view law, std::string field, std::string why);
-std::vector<Finding> passed_over(const TraceLine& line, const TraceVerdict& verdict);
-
 }  // namespace shadowgraph::cli

@@ -155,8 +155,8 @@ Listing list_backends() {
 
 Listing list_engines() {
   Listing listing{"engines",
-                  {"name", "padding_len", "padding_page", "padding_slot", "reserved_page",
-                   "window_columns", "inclusive_ends", "about"},
+                  {"name", "padding_len", "max_padding_len", "padding_page", "padding_slot",
+                   "reserved_page", "window_columns", "inclusive_ends", "about"},
                   {}};
   const auto number = [](const auto& value, const char* none) {
     return value ? std::to_string(*value) : none;
@@ -164,9 +164,10 @@ Listing list_engines() {
   const auto truth = [](bool value) { return std::string(value ? "true" : "false"); };
   for (const Engine& e : kEngines) {
     listing.rows.push_back({std::string(e.name), std::to_string(e.padding_len),
-                            number(e.padding_page, "any"), number(e.padding_slot, "any"),
-                            number(e.reserved_page, "none"), truth(e.window_columns),
-                            truth(e.inclusive_ends), std::string(e.about)});
+                            number(e.max_padding_len, "any"), number(e.padding_page, "any"),
+                            number(e.padding_slot, "any"), number(e.reserved_page, "none"),
+                            truth(e.window_columns), truth(e.inclusive_ends),
+                            std::string(e.about)});
   }
   return listing;
 }

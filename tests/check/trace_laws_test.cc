@@ -27,8 +27,9 @@ TraceLine line_of(std::string_view id) {
 }
 
 TEST(TraceRoles, WhatAgreesIsJudgedWhole) {
-  for (const char* id : {"roles-decode", "roles-slots", "roles-window", "roles-window-slots",
-                         "roles-replay", "roles-replay-slots", "roles-extend", "roles-own-names"}) {
+  for (const char* id :
+       {"roles-decode", "roles-slots", "roles-window", "roles-window-slots", "roles-replay",
+        "roles-replay-slots", "roles-extend", "roles-own-names", "roles-verify"}) {
     const TraceVerdict v = judge_trace(line_of(id));
     EXPECT_EQ(v.kind, Kind::kAgreed) << id << ": " << v.findings.to_string();
     EXPECT_TRUE(v.left_out.empty()) << id;
@@ -61,6 +62,7 @@ constexpr Wrong kWrong[] = {
     {"roles-window", "swa_out_cache_loc", 0, "slot.write swa_out_cache_loc 0"},
     {"roles-decode", "out_cache_loc", 1, "slot.write out_cache_loc 1"},
     {"roles-decode", "positions", 0, "step.positions positions 0"},
+    {"roles-verify", "custom_mask", 13, "mask.bit custom_mask 0 13"},
     {"roles-own-names", "block_tables", 1, "table.slot block_tables 0 1"},
     {"roles-own-names", "slot_mapping", 0, "slot.write slot_mapping 0"},
     {"roles-own-names", "query_start_loc", 1, "len.q_extent query_start_loc 1"},
@@ -398,6 +400,14 @@ TEST(TraceEngines, EachConventionDecidesOneThing) {
     line.config.conventions[c.key] = c.value;
     EXPECT_EQ(laws(line), c.with) << c.key << " " << c.value.value_or(-99);
   }
+}
+
+TEST(TraceEngines, PaddingMayHaveAMostOfKeys) {
+  TraceLine line = line_of("roles-replay-slots");  // padding has 1 key
+  line.config.conventions["max_padding_len"] = 1;
+  EXPECT_EQ(found(line), "ok");
+  line.config.conventions["max_padding_len"] = 0;
+  EXPECT_EQ(laws(line), Laws{"len.padding kv_lens 2"});
 }
 
 TEST(TraceEngines, WithoutAPoolOfItsOwnAWindowsTableIsTheTable) {

@@ -14,6 +14,8 @@ struct Engine {
   std::string_view about;
   // The fewest keys that a row of padding has: 1 where a kernel must not meet a row without keys
   int32_t padding_len = 0;
+  // And the most; nullopt: as many as any row may have
+  std::optional<int32_t> max_padding_len = {};
   // The page that the keys of padding lie in, -1: no page; nullopt: any page of the pool
   std::optional<int32_t> padding_page = {};
   // The slot where padding is stored, -1: nothing is stored; nullopt: wherever no live key lies

@@ -60,6 +60,7 @@ constexpr auto kLawsBuffers = dead_from(
          last_page_len(),
          recorded(Laws::kOutCacheLoc, Role::kStored, "out_cache_loc", ""),
          recorded(Laws::kSwaOutCacheLoc, Role::kStoredInWindow, "swa_out_cache_loc", ""),
+         field::any(field::shaped(FieldShape::kMask, -1, "custom_mask", "")),
          recorded(Laws::kMaxSeqLenQ, Role::kLongestQuery, "max_seqlen_q", ""),
          recorded(Laws::kMaxSeqLenK, Role::kLongestKeys, "max_seqlen_k", "", Laws::kKvLens)}),
     "nobody has said what its engine's kernel reads");

@@ -74,6 +74,7 @@ class FieldJudge {
   bool judge_shape();
   int64_t first_wrong(Rows* rows) const;
   bool judge_rows();
+  std::string holder_of(int64_t slot) const;
   bool judge_slots();
   bool has_queries_of_width() const;
   bool lists_own_keys() const;
@@ -124,9 +125,16 @@ class FieldJudge {
   };
   Pairs pairs_of(int64_t row, Part part, int64_t before) const;
   int64_t expected_bit(int64_t row, int64_t pair) const;
+  bool is_mask_of_batch() const { return field_.shape == FieldShape::kMask && field_.buffer < 0; }
+  bool judge_mask_of_batch();
   bool judge_mask();
   bool judge_mask_size(int64_t pairs);
-  void report_pair(int64_t row, int64_t pair, const std::string& more);
+  /// A pair that is wrong, of a row with so many keys; whether its query sees its key.
+  struct PairPlace {
+    int64_t row = 0, pair = 0, keys = 1;
+    bool sees = false;
+  };
+  void report_pair(const PairPlace& p, const std::string& more);
 
   const TraceStep& step_;
   const BufferInfo& field_;

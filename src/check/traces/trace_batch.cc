@@ -83,6 +83,7 @@ Engine engine_of(const TraceLine& line, const BackendInfo& backend) {
   Engine engine = known == std::end(kEngines) ? *backend.engine : *known;
   for (const auto& [key, value] : line.config.conventions) {
     if (key == "padding_len") engine.padding_len = value.value_or(0);
+    if (key == "max_padding_len") engine.max_padding_len = value;
     if (key == "padding_page") engine.padding_page = value;
     if (key == "padding_slot") engine.padding_slot = value;
     if (key == "reserved_page") engine.reserved_page = value;
@@ -197,15 +198,21 @@ std::string TraceBatch::end_of_pool(int64_t id, int64_t unit) const {
   return "; full_to_swa has " + std::to_string(mapped) + " entries";
 }
 
-std::string TraceBatch::build(const TraceLine& line, const BackendInfo& backend) {
+std::string TraceBatch::build(const TraceLine& line, const BackendInfo& backend,
+                              const ForwardBatch* at_hand) {
   engine = engine_of(line, backend);
   read_mode(line, backend);
   model.page_size = line.config.page_size;
   if (line.config.pool_pages)
     pool_slots = std::min(pool_slots, int64_t{*line.config.pool_pages} * model.page_size);
-  read_requests(line);
-  read_new_tokens(line);
-  read_copies(line);
+  if (at_hand != nullptr) {
+    take(*at_hand);
+    if (!wrong.ok()) return "";
+  } else {
+    read_requests(line);
+    read_new_tokens(line);
+    read_copies(line);
+  }
   read_model(line);
   if (!refused.ok() || unreadable_) return "";
   std::string problem = read_tokens(line);
@@ -214,10 +221,30 @@ std::string TraceBatch::build(const TraceLine& line, const BackendInfo& backend)
   return "";
 }
 
+/// The batch as it is; its slots and positions are the line's.
+void TraceBatch::take(const ForwardBatch& at_hand) {
+  batch = at_hand;
+  padded = true;
+  rows = static_cast<int32_t>(batch.size());
+  if (is_target_verify(batch.mode)) {
+    width = batch.spec.num_draft_tokens;
+    kernel_has_mask = true;
+    if (batch.spec.topk > 1)
+      tree_mask.assign(batch.spec.custom_mask.begin(), batch.spec.custom_mask.end());
+  }
+  if (!batch.encoder_lens.empty())
+    model.max_encoder_len = std::max(1, std::ranges::max(batch.encoder_lens));
+  wrong.add(validate(batch));
+  const bool mapped = batch.req_to_token.width > 0 && !batch.req_pool_indices.empty();
+  if (!mapped && batch.size() > 0)
+    wrong.add(make_finding("batch.field", at("req_to_token"), "a table, and a row for each request",
+                           "empty"));
+}
+
 void TraceBatch::read_mode(const TraceLine& line, const BackendInfo& backend) {
   batch.mode = find_trace_mode(line.mode)->mode;
   capture = line.phase == "capture";
-  graph = line.phase != "eager";
+  graph = padded = line.phase != "eager";
   batch.seq_lens_kind = usual_seq_lens_kind(batch.mode);
   const std::string& kind = line.config.seq_lens_semantics;
   if (kind == "full") batch.seq_lens_kind = SeqLensKind::kFull;
@@ -228,8 +255,9 @@ void TraceBatch::read_mode(const TraceLine& line, const BackendInfo& backend) {
                 .step = line.config.step_id,
                 .custom_mask = {}};
   // A backend that hands its kernels a mask takes what it is given for a tree's, whatever topk is.
-  kernel_has_mask = std::ranges::find(backend.buffers, FieldShape::kMask, &BufferInfo::shape) !=
-                    backend.buffers.end();
+  const auto mask = std::ranges::find(backend.buffers, FieldShape::kMask, &BufferInfo::shape);
+  kernel_has_mask = mask != backend.buffers.end() && mask->buffer >= 0;
+  mask_is_batchs_ = mask != backend.buffers.end() && !kernel_has_mask;
   if (kernel_has_mask && is_target_verify(batch.mode) && line.input.contains("custom_mask"))
     batch.spec.topk = std::max(2, batch.spec.topk);
   heads_ = backend.heads;
@@ -267,8 +295,9 @@ void TraceBatch::read_model(const TraceLine& line) {
   const TraceConfig& config = line.config;
   model.max_context_len = config.max_context_len;
   model.attention_chunk = config.chunk.value_or(0);
-  model.swa_pool = !full_to_swa_.empty();
-  model.topk = batch.spec.topk;
+  model.swa_pool = !batch.full_to_swa.empty();
+  // A request that verifies has one row; that its drafts are a tree is in the mask.
+  model.topk = mask_is_batchs_ && is_target_verify(batch.mode) ? 1 : batch.spec.topk;
   model.num_steps = config.num_steps;
   model.num_draft_tokens = config.num_draft_tokens;
   model.prefix_chunk_tokens = config.prefix_chunk_tokens;
@@ -369,14 +398,15 @@ bool TraceBatch::cut_padding(std::vector<int64_t>* values, int64_t tokens, int64
                              std::vector<int64_t>* padding) const {
   const auto size = static_cast<int64_t>(values->size());
   const int64_t bucket = this->tokens();
-  bool padded = graph && (bucket == 0 ? size > tokens * each : size == bucket * each);
+  bool fits = padded && (bucket == 0 ? size > tokens * each : size == bucket * each);
   // A draft's are those of the largest bucket.
   const int64_t request = batch.spec.topk * each;
   if (graph && batch.mode == ForwardMode::kDraftDecode && request > 0)
-    padded = padded || (size > bucket * each && size % request == 0);
-  if (!graph && size > tokens * each) padded = size == padded_tokens_;
-  if (tokens < 0 || (size != tokens * each && !padded)) return false;
-  if (const int64_t end = std::min(size, bucket * each); end > tokens * each)
+    fits = fits || (size > bucket * each && size % request == 0);
+  if (!padded && size > tokens * each) fits = size == padded_tokens_;
+  if (tokens < 0 || (size != tokens * each && !fits)) return false;
+  if (const int64_t end = graph ? std::min(size, bucket * each) : size;
+      padded && end > tokens * each)
     padding->assign(values->begin() + tokens * each, values->begin() + end);
   cut(*values, static_cast<size_t>(tokens * each));
   return true;
@@ -384,7 +414,7 @@ bool TraceBatch::cut_padding(std::vector<int64_t>* values, int64_t tokens, int64
 
 /// What is told of each new token; a bucket's tokens end with those of its padding.
 std::string TraceBatch::read_tokens(const TraceLine& line) {
-  const auto real = static_cast<int64_t>(seq_lens_.size());
+  const int64_t real = batch.size();
   const SpecInfo& s = batch.spec;
   const bool draft = batch.mode == ForwardMode::kDraftDecode;
   // As doubles: the products of what a line claims may be anything.
@@ -395,8 +425,8 @@ std::string TraceBatch::read_tokens(const TraceLine& line) {
   int64_t tokens = real * s.topk;
   if (!draft) {
     tokens = is_decode(batch.mode) ? real : real * width;
-    if (!extend_lens_.empty())
-      tokens = std::accumulate(extend_lens_.begin(), extend_lens_.end(), int64_t{0});
+    if (!batch.extend_lens.empty())
+      tokens = std::accumulate(batch.extend_lens.begin(), batch.extend_lens.end(), int64_t{0});
   }
   bool stored = read(line, "out_cache_loc", &out_cache_loc_);
   // Zeros say nothing where slot 0 is nobody's.

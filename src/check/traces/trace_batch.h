@@ -35,8 +35,9 @@ class TraceBatch {
 
   /// Requires that check_words(line) is ok. Empty, or why this line cannot be judged: its batch is
   /// too large. A line that says what no trace says is `refused` instead, and what contradicts
-  /// itself is `wrong`.
-  std::string build(const TraceLine& line, const BackendInfo& backend);
+  /// itself is `wrong`. at_hand: the batch, of which `input` has slots and positions alone.
+  std::string build(const TraceLine& line, const BackendInfo& backend,
+                    const ForwardBatch* at_hand = nullptr);
   /// Slots of new tokens that a twin is to follow, in place of those that the line tells.
   void store(std::vector<int64_t> slots) {
     out_cache_loc_ = std::move(slots);
@@ -53,6 +54,7 @@ class TraceBatch {
   int32_t rows = 0;                                          // with padding
   int32_t width = 1;  // queries that the graph holds for each row
   bool graph = false, capture = false;
+  bool padded = false;           // arrays may have rows of padding behind the batch's
   bool one_step = false;         // of a draft's slots only those of this step are told
   bool kernel_has_mask = false;  // the backend hands its kernels a mask
   // Slots and positions that a replay records for the bucket's other tokens, behind the batch's
@@ -86,6 +88,7 @@ class TraceBatch {
   }
 
  private:
+  void take(const ForwardBatch& at_hand);
   void read_mode(const TraceLine& line, const BackendInfo& backend);
   void read_model(const TraceLine& line);
   AttentionParams heads_of(const TraceLine& line) const;
@@ -107,7 +110,8 @@ class TraceBatch {
   bool unreadable_ = false;     // some input is no array of integers
   std::vector<int32_t> pool_rows_, seq_lens_, extend_lens_, encoder_lens_, table_;
   std::vector<int64_t> out_cache_loc_, positions_, full_to_swa_;
-  bool heads_ = true;  // the backend has layers with K and V of their own
+  bool mask_is_batchs_ = false;  // no twin has it
+  bool heads_ = true;            // the backend has layers with K and V of their own
   bool dual_chunk_ = false;
 };
 

@@ -9,6 +9,7 @@
 
 #include "backends/fill/rows.h"
 #include "check/traces/field_judge.h"
+#include "check/traces/trace_input.h"
 #include "check/traces/trace_words.h"
 #include "core/laws.h"
 
@@ -50,12 +51,14 @@ std::string FieldJudge::why_unread() const {
 
 bool FieldJudge::is_there() const {
   const auto i = static_cast<size_t>(field_.buffer);
+  if (is_mask_of_batch()) return !capture();
   return field_.shape == FieldShape::kScalar ? i < step_.twin.scalars.size() : step_.twin.has(i);
 }
 
 bool FieldJudge::judge() {
   if (field_.shape == FieldShape::kScalar) return judge_scalar();
   if (field_.shape == FieldShape::kSizes) return judge_sizes();
+  if (is_mask_of_batch()) return judge_mask_of_batch();
   paged_ = paged_list_of(step_, field_);
   if (field_.shape == FieldShape::kList || field_.shape == FieldShape::kMask)
     rows_ = twin(field_.lens).shape[0] - 1;
@@ -101,6 +104,8 @@ int64_t FieldJudge::least_padding(const BufferInfo& field) const {
 }
 
 int64_t FieldJudge::most_padding() const {
+  const auto& said = step_.rebuilt.engine.max_padding_len;
+  if (field_.of_padding && said) return *said;
   if (field_.most_of >= 0) return twin(field_.most_of).shape[2];
   const ModelConfig& model = step_.rebuilt.model;
   const bool of_keys = field_.of_padding && model.max_context_len > 0;
@@ -211,8 +216,8 @@ bool FieldJudge::judge_shape() {
   // A capture's twin holds nothing yet.
   while (!capture() && rows_ > std::max<int64_t>(have, 0) && is_unused(rows_ - 1)) --rows_;
   const int64_t want = std::max(rows_, bucket_rows());
-  if (have < want || (have > want && !step_.rebuilt.graph)) {
-    fail("trace.shape", {}, {}, (step_.rebuilt.graph ? "at least " : "") + number(want) + " rows",
+  if (have < want || (have > want && !step_.rebuilt.padded)) {
+    fail("trace.shape", {}, {}, (step_.rebuilt.padded ? "at least " : "") + number(want) + " rows",
          number(have));
     return false;
   }
@@ -251,6 +256,18 @@ bool FieldJudge::judge_rows() {
   return true;
 }
 
+/// The token whose live key lies in this slot of the pool; empty: none.
+std::string FieldJudge::holder_of(int64_t slot) const {
+  const ForwardBatch& batch = step_.rebuilt.batch;
+  if (is_of_window() || step_.rebuilt.is_nobodys(slot)) return "";
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    const auto columns = live_columns(batch, i);
+    const auto at = std::ranges::find(columns, slot);
+    if (at != columns.end()) return token_words(batch, i, at - columns.begin());
+  }
+  return "";
+}
+
 bool FieldJudge::judge_slots() {
   if (step_.rebuilt.batch.out_cache_loc.empty() && !capture())
     return leave_out("left_out.no_stores", "the line does not say where its tokens are stored");
@@ -260,9 +277,14 @@ bool FieldJudge::judge_slots() {
     fail("slot.write", r, {}, number(expected(r)), number(got(r)) + rows.more());
   for (int64_t r = real_rows(); r < stored(); ++r) {
     const auto slot = step_.rebuilt.engine.padding_slot;
-    if (slot ? got(r) == *slot : got(r) >= -1 && got(r) <= last_slot()) continue;
-    fail("slot.write", r, {},
-         (slot ? number(*slot) : "a slot of the pool, or -1,") + " for padding", number(got(r)));
+    const bool fits = slot ? got(r) == *slot : got(r) >= -1 && got(r) <= last_slot();
+    const std::string whose = fits ? holder_of(got(r)) : "";
+    if (fits && whose.empty()) continue;
+    const std::string want = slot            ? number(*slot)
+                             : whose.empty() ? "a slot of the pool, or -1,"
+                                             : "a slot of no live key,";
+    fail("slot.write", r, {}, want + " for padding",
+         number(got(r)) + (whose.empty() ? "" : ": the slot of " + whose));
     break;
   }
   return true;

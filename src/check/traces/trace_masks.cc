@@ -2,6 +2,8 @@
 // bytes or packed.
 #include <algorithm>
 
+#include "attn/mask.h"
+#include "check/canonical.h"
 #include "check/traces/field_judge.h"
 
 namespace shadowgraph {
@@ -19,6 +21,34 @@ int64_t FieldJudge::expected_bit(int64_t row, int64_t pair) const {
   const int64_t begin = value_of(twin(field_.lens), row);
   if (field_.keys < 0) return expected(begin + pair) != 0;
   return expected(begin + pair / 8) >> (pair % 8) & 1;
+}
+
+/// A mask that no twin has: pairs of the batch's own queries and keys, without windows.
+bool FieldJudge::judge_mask_of_batch() {
+  judge_dtype();
+  if (!judge_shape()) return left_out_.empty();
+  LayerKind kind;
+  kind.params.causal = true;
+  const CanonicalRows rows = canonical_rows(step_.rebuilt.batch, kind, step_.rebuilt.model);
+  Rows wrong;
+  PairPlace first;
+  int64_t end = 0;
+  for (size_t r = 0; r < rows.kv_lens.size(); ++r) {
+    const int64_t begin = end, keys = rows.kv_lens[r];
+    const int32_t queries = rows.cu_seqlens_q[r + 1] - rows.cu_seqlens_q[r];
+    end += queries * keys;
+    for (int64_t p = 0; p < std::min(end, recorded_.cols) - begin; ++p) {
+      const bool sees = rows.mask.empty()
+                            ? attends({queries, rows.kv_lens[r], true}, p / keys, p % keys)
+                            : rows.mask[static_cast<size_t>(begin + p)] != 0;
+      if (sees == (got(begin + p) != 0)) continue;
+      if (wrong.wrong++ == 0) first = {static_cast<int64_t>(r), p, keys, sees};
+      break;
+    }
+  }
+  judged("mask.bit", end);
+  if (wrong.wrong > 0) report_pair(first, wrong.more());
+  return judge_mask_size(end);
 }
 
 bool FieldJudge::judge_mask() {
@@ -47,7 +77,10 @@ bool FieldJudge::judge_mask() {
       break;
     }
   }
-  if (rows.wrong > 0) report_pair(first, first_pair, rows.more());
+  if (rows.wrong > 0) {
+    const int64_t keys = pairs_of(first, part_of(twin(offsets), first), 0).keys;
+    report_pair({first, first_pair, keys, expected_bit(first, first_pair) != 0}, rows.more());
+  }
   return uniform || judge_mask_size(end);
 }
 
@@ -55,7 +88,7 @@ bool FieldJudge::judge_mask() {
 bool FieldJudge::judge_mask_size(int64_t pairs) {
   judged("mask.size");
   const int64_t have = recorded_.width();
-  if (have < pairs || (have > pairs && !step_.rebuilt.graph)) {
+  if (have < pairs || (have > pairs && !step_.rebuilt.padded)) {
     fail("mask.size", {}, {}, number(pairs) + " pairs of the queries and keys of its lists",
          number(have));
   } else if (pairs > recorded_.cols) {
@@ -64,14 +97,11 @@ bool FieldJudge::judge_mask_size(int64_t pairs) {
   return true;
 }
 
-void FieldJudge::report_pair(int64_t row, int64_t pair, const std::string& more) {
-  const int offsets = field_.keys >= 0 ? field_.keys : field_.lens;
-  const int64_t keys = pairs_of(row, part_of(twin(offsets), row), 0).keys;
-  const std::string at = "query " + number(pair / keys) +
-                         (expected_bit(row, pair) != 0 ? " sees" : " does not see") + " key " +
-                         number(pair % keys) + " of its list";
-  fail("mask.bit", row, pair, number(expected_bit(row, pair)) + ": " + at,
-       number(1 - expected_bit(row, pair)) + more);
+void FieldJudge::report_pair(const PairPlace& p, const std::string& more) {
+  const std::string at = "query " + number(p.pair / p.keys) + (p.sees ? " sees" : " does not see") +
+                         " key " + number(p.pair % p.keys) + " of its list";
+  fail("mask.bit", p.row, p.pair, number(p.sees ? 1 : 0) + ": " + at,
+       number(p.sees ? 0 : 1) + more);
 }
 
 }  // namespace shadowgraph

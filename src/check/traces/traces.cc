@@ -92,12 +92,14 @@ class Twin {
 class LineJudge {
  public:
   /// refused: what is wrong with the line already. judges_input: its input is the builder's, too.
-  /// twice: keys of input that a field of expect tells, too.
+  /// twice: keys of input that a field of expect tells, too. at_hand: the batch, if it is in
+  /// memory.
   LineJudge(const TraceLine& line, std::set<std::string> twice, Status refused = {},
-            bool judges_input = false)
+            bool judges_input = false, const ForwardBatch* at_hand = nullptr)
       : line_(line),
         twice_(std::move(twice)),
         judges_input_(judges_input),
+        at_hand_(at_hand),
         refused_(std::move(refused)) {}
 
   TraceVerdict judge() {
@@ -220,7 +222,7 @@ class LineJudge {
     const BackendInfo& info = backend.info();
     TraceBatch rebuilt;
     std::string problem;
-    if (refused_.ok()) problem = rebuilt.build(line_, info);
+    if (refused_.ok()) problem = rebuilt.build(line_, info, at_hand_);
     check_keys();
     check_arrays(info);
     refused_.add(std::move(rebuilt.refused));
@@ -346,6 +348,7 @@ class LineJudge {
   const TraceLine& line_;
   const std::set<std::string> twice_;
   const bool judges_input_;
+  const ForwardBatch* at_hand_;
   TraceVerdict verdict_;
   Status refused_;
   std::vector<std::string> names_;  // fields of the backend, in this mode if its twin is made
@@ -372,30 +375,56 @@ void add_findings_of(const NamedLine::Again& other, TraceVerdict again, TraceVer
   }
 }
 
-TraceVerdict judge_line(const TraceLine& line) {
+TraceVerdict judge_line(const TraceLine& line, const ForwardBatch* at_hand = nullptr) {
   const Backend* backend = find_backend(line.backend);
   const bool named = backend != nullptr && (!line.roles.empty() || line.backend == "laws");
   std::set<std::string> twice = said_twice(line);
-  if (!named) return LineJudge(line, std::move(twice)).judge();
+  if (!named) return LineJudge(line, std::move(twice), {}, false, at_hand).judge();
   const NamedLine named_line = name_fields(line, backend->info());
   TraceVerdict verdict =
-      LineJudge(named_line.line, twice, named_line.refused, named_line.judges_input).judge();
+      LineJudge(named_line.line, twice, named_line.refused, named_line.judges_input, at_hand)
+          .judge();
   named_line.tell_own_names(&verdict);
   for (const NamedLine::Again& other : named_line.again) {
     const TraceLine again = named_line.with(other);
-    add_findings_of(other, LineJudge(again, said_twice(again), {}, named_line.judges_input).judge(),
-                    &verdict);
+    add_findings_of(
+        other, LineJudge(again, said_twice(again), {}, named_line.judges_input, at_hand).judge(),
+        &verdict);
   }
   return verdict;
 }
 
 }  // namespace
 
+Finding passed_over(std::string_view law, std::string field, std::string why) {
+  Finding finding;
+  finding.id = law;
+  if (const Law* listed = find_law(law); listed != nullptr) finding.title = listed->sentence;
+  finding.where.field = std::move(field);
+  finding.expected = "a part that is judged", finding.got = std::move(why);
+  return finding;
+}
+
+std::vector<Finding> passed_over(const TraceLine& line, const TraceVerdict& verdict) {
+  std::vector<Finding> findings;
+  if (!verdict.skip.empty()) findings.push_back(passed_over(verdict.skip, "", verdict.why));
+  for (const auto& [law, name, why] : verdict.left_out)
+    findings.push_back(passed_over(law, name, why));
+  for (Finding& f : findings)
+    f.where.backend = line.backend, f.where.mode = line.mode, f.where.phase = line.phase;
+  return findings;
+}
+
+TraceVerdict judge_fields(const ForwardBatch& batch, const TraceLine& line) {
+  return judge_line(line, &batch);
+}
+
 TraceVerdict judge_trace(const TraceLine& line) {
   TraceVerdict verdict = judge_line(line);
   using enum TraceVerdict::Kind;
   if (verdict.kind != kAgreed && verdict.kind != kFlagged) return verdict;
-  for (const std::string& key : unread_settings(line, verdict, judge_line))
+  const auto judge = [](const TraceLine& trial) { return judge_line(trial); };
+  for (const std::string& key : unread_settings(line, verdict, judge))
     verdict.unread.push_back({LawId("unread.field").law().id, "config." + key,
                               "no value of it changes what is found in such a line"});
   return verdict;

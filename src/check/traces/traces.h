@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attn/cases/trace.h"
+#include "shadowgraph/engine/batch.h"
 #include "shadowgraph/status.h"
 
 namespace shadowgraph {
@@ -44,5 +45,15 @@ struct TraceVerdict {
 /// if it says what no trace says: a mode that there is not, an array that is none; skipped if its
 /// backend has no twin, or is composed of others.
 TraceVerdict judge_trace(const TraceLine& line);
+
+/// What is passed over, as findings for whoever wants it judged (`check --strict`), at the field or
+/// at the line as a whole.
+Finding passed_over(std::string_view law, std::string field, std::string why);
+std::vector<Finding> passed_over(const TraceLine& line, const TraceVerdict& verdict);
+
+/// The same of a batch in memory, which stands in place of all of the line's `input` but
+/// out_cache_loc and positions. Arrays may have rows of padding behind the batch's. What of the
+/// line's `config` is unread is not told.
+TraceVerdict judge_fields(const ForwardBatch& batch, const TraceLine& line);
 
 }  // namespace shadowgraph

@@ -149,6 +149,7 @@ class LineReader {
       }
     };
     read("padding_len", 0, "");
+    read("max_padding_len", 0, "any");
     read("padding_page", -1, "any");
     read("padding_slot", -1, "any");
     read("reserved_page", 0, "none");

@@ -1,0 +1,218 @@
+// A step in memory, as a line of backend `laws`: arrays become recorded fields.
+#include "shadowgraph/judge.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "check/traces/trace_names.h"
+#include "check/traces/traces.h"
+#include "core/laws.h"
+#include "shadowgraph/engine/backend.h"
+
+namespace shadowgraph::testing {
+namespace {
+
+/// Roles that `list fields laws` names otherwise; and what entries of one token are.
+struct RoleName {
+  std::string_view role, field;
+};
+constexpr RoleName kRoleNames[] = {{"last_page_len", "kv_last_page_len"},
+                                   {"slots", "out_cache_loc"}};
+constexpr RoleName kOfOneToken[] = {{"page_table", "slot_table"},
+                                    {"kv_indices", "slot_indices"},
+                                    {"swa_page_table", "swa_slot_table"}};
+
+std::string_view renamed(std::span<const RoleName> names, std::string_view role) {
+  const auto it = std::ranges::find(names, role, &RoleName::role);
+  return it == names.end() ? role : it->field;
+}
+
+template <class T>
+int64_t load_as(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+int64_t load(const std::byte* at, DType dtype) {
+  switch (dtype) {
+    case DType::kI64: return load_as<int64_t>(at);
+    case DType::kI32: return load_as<int32_t>(at);
+    default: return load_as<uint8_t>(at);
+  }
+}
+
+/// Elements in row-major order. flat: as one axis.
+RecordedField field_of(const ConstTensorView& view, bool flat) {
+  RecordedField field;
+  field.dtype = view.dtype == DType::kI64 ? "int64" : view.dtype == DType::kI32 ? "int32" : "uint8";
+  const int64_t count = view.numel();
+  field.data.reserve(static_cast<size_t>(count));
+  std::array<int64_t, ConstTensorView::kMaxRank> index{};
+  int64_t offset = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    field.data.push_back(
+        load(view.data + offset * static_cast<int64_t>(size_of(view.dtype)), view.dtype));
+    for (int axis = view.rank - 1; axis >= 0; --axis) {
+      offset += view.stride[axis];
+      if (++index[axis] < view.shape[axis]) break;
+      offset -= view.stride[axis] * view.shape[axis];
+      index[axis] = 0;
+    }
+  }
+  if (flat)
+    field.shape = {count};
+  else
+    field.shape.assign(view.shape.begin(), view.shape.begin() + view.rank);
+  field.cols = field.width();
+  return field;
+}
+
+RecordedField tokens(std::span<const int64_t> values) {
+  const int64_t size = std::ssize(values);
+  return {"int64", {size}, size, {values.begin(), values.end()}};
+}
+
+/// The line of a step.
+class StepLine {
+ public:
+  explicit StepLine(const JudgeOptions& options) : options_(options), laws_(*find_backend("laws")) {
+    line_.backend = laws_.info().name, line_.phase = "eager";
+    check_options();
+    TraceConfig& config = line_.config;
+    config.page_size = options.page_size;
+    if (options.pool_pages > 0) config.pool_pages = options.pool_pages;
+    config.max_context_len = options.max_context_len;
+    config.window = options.window_left;
+    const Engine& engine = *options.engine;
+    const auto slot = engine.padding_slot;
+    config.conventions = {
+        {"padding_len", options.pad_kv_lens.least},
+        {"max_padding_len", options.pad_kv_lens.most},
+        {"padding_page", engine.padding_page},
+        {"padding_slot", slot ? std::optional(static_cast<int32_t>(*slot)) : std::nullopt},
+        {"reserved_page", engine.reserved_page},
+        {"window_columns", engine.window_columns ? 1 : 0},
+        {"inclusive_ends", engine.inclusive_ends ? 1 : 0}};
+  }
+
+  void add(const ForwardBatch& batch) {
+    for (const TraceMode& mode : kTraceModes)
+      if (mode.mode == batch.mode && line_.mode.empty()) line_.mode = mode.name;
+    TraceConfig& config = line_.config;
+    config.topk = batch.spec.topk, config.num_steps = batch.spec.num_steps;
+    config.num_draft_tokens = batch.spec.num_draft_tokens, config.step_id = batch.spec.step;
+    if (!batch.out_cache_loc.empty()) line_.input["out_cache_loc"] = tokens(batch.out_cache_loc);
+    if (!batch.positions.empty()) line_.input["positions"] = tokens(batch.positions);
+  }
+
+  void add(const RoleValue& value) {
+    std::string name(value.name.empty() ? value.role : value.name);
+    if (!is_readable(value, name)) return;
+    const std::string role = role_of(value);
+    const bool flat = role == "out_cache_loc" || role == "positions" || role == "custom_mask";
+    RecordedField field = value.number ? RecordedField{"pyint", {}, 1, {*value.number}}
+                                       : field_of(value.values, flat);
+    while (line_.expect.contains(name)) name += '\'';
+    line_.roles[name] = role;
+    line_.expect.emplace(std::move(name), std::move(field));
+  }
+
+  const TraceLine& line() const { return line_; }
+  Status& refused() { return refused_; }
+
+ private:
+  void refuse(LawId law, std::string field, std::string expected, std::string got) {
+    refused_.add(make_finding(law, at(std::move(field)), std::move(expected), std::move(got)));
+  }
+
+  void check_options() {
+    const auto least = [&](const char* field, int32_t least, int32_t value) {
+      if (value < least)
+        refuse("test.options", field, ">= " + std::to_string(least), std::to_string(value));
+    };
+    if (options_.page_size < 1 || !std::has_single_bit(static_cast<uint32_t>(options_.page_size)))
+      refuse("test.options", "page_size", "a power of two", std::to_string(options_.page_size));
+    least("pool_pages", 0, options_.pool_pages);
+    least("max_context_len", 0, options_.max_context_len);
+    least("window_left", -1, options_.window_left);
+    least("pad_kv_lens.least", 0, options_.pad_kv_lens.least);
+    least("pad_kv_lens.most", options_.pad_kv_lens.least, options_.pad_kv_lens.most);
+  }
+
+  /// The name of `list fields laws`.
+  std::string role_of(const RoleValue& value) const {
+    const std::string_view role = renamed(kRoleNames, value.role);
+    return std::string(value.unit == 1 ? renamed(kOfOneToken, role) : role);
+  }
+
+  bool is_readable(const RoleValue& value, const std::string& name) {
+    const size_t before = refused_.findings().size();
+    const std::string role = role_of(value);
+    if (role != "positions" && !has_field(laws_.info(), role))
+      refuse("test.options", "role", "a role of judge.h",
+             std::string(value.role) + meant_by(value.role, names_of_fields(laws_.info())));
+    const bool has_unit =
+        role != renamed(kRoleNames, value.role) || renamed(kOfOneToken, role) != role;
+    if (value.unit != 0 && value.unit != options_.page_size && !(value.unit == 1 && has_unit))
+      refuse("test.options", name + ".unit",
+             has_unit ? "1, or " + std::to_string(options_.page_size) + " tokens of a page" : "0",
+             std::to_string(value.unit));
+    if (!value.number) check_view(value.values, name);
+    return refused_.findings().size() == before;
+  }
+
+  void check_view(const ConstTensorView& view, const std::string& name) {
+    const DType d = view.dtype;
+    bool empty = false;
+    for (int axis = 0; axis < view.rank; ++axis) {
+      empty = empty || view.shape[axis] == 0;
+      if (view.shape[axis] < 0)
+        refuse("input.shape", name, "sizes from 0 on", std::to_string(view.shape[axis]));
+    }
+    if (!view.defined() || (view.data == nullptr && !empty))
+      refuse("input.null", name, "values, or a number", "none");
+    else if (d != DType::kI32 && d != DType::kI64 && d != DType::kU8 && d != DType::kBool)
+      refuse("input.dtype", name, "int32, int64, uint8 or bool", std::string(name_of(d)));
+  }
+
+  const JudgeOptions& options_;
+  const Backend& laws_;
+  TraceLine line_;
+  Status refused_;
+};
+
+/// What is found, in the words of a step in memory.
+Status findings_of(const TraceLine& line, TraceVerdict verdict, bool has_values) {
+  // The batch may be judged alone.
+  if (!has_values && verdict.skip == LawId("skip.no_field").law().id) verdict.skip = {};
+  Status status = std::move(verdict.findings);
+  for (Finding& f : passed_over(line, verdict)) status.add(std::move(f));
+  for (Finding& f : status.findings()) {
+    f.where.backend.clear(), f.where.phase.clear();
+    if (f.where.field.starts_with("input.")) f.where.field.replace(0, 5, "batch");
+  }
+  return status;
+}
+
+}  // namespace
+
+Status judge(const ForwardBatch& batch, std::span<const RoleValue> values,
+             const JudgeOptions& options) {
+  try {
+    StepLine step(options);
+    step.add(batch);
+    for (const RoleValue& value : values) step.add(value);
+    if (!step.refused().ok()) return std::move(step.refused());
+    return findings_of(step.line(), judge_fields(batch, step.line()), !values.empty());
+  } catch (const std::bad_alloc&) {
+    return Status::out_of_memory();
+  }
+}
+
+}  // namespace shadowgraph::testing

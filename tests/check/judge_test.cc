@@ -1,0 +1,331 @@
+// The judge of a step in memory: each role, padding, units, views. Each wrong state stands beside
+// the right one, which differs in the wrong number only.
+#include "shadowgraph/judge.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shadowgraph/engine/batch.h"
+
+namespace shadowgraph::testing {
+namespace {
+
+using Ints = std::vector<int32_t>;
+using Longs = std::vector<int64_t>;
+using Laws = std::vector<std::string>;
+
+/// Two requests in pages of 4 slots, behind prefixes of 3 and 4 tokens: 5 keys in pages 2 and 5, 8
+/// keys in pages 3 and 10. Its arrays have two rows of padding.
+struct StepArrays {
+  Ints pool_rows = {1, 0}, seq_lens = {5, 8}, extend_lens = {2, 4};
+  Ints map = {12, 13, 14, 15, 40, 41, 42, 43,  //
+              8,  9,  10, 11, 20, 0,  0,  0};
+  ForwardMode mode = ForwardMode::kExtend;
+  Longs batch_slots, batch_positions;
+
+  Ints kv_lens = {5, 8, 0, 1}, q_lens = {2, 4, 0, 1}, cu_seqlens_q = {0, 2, 6, 6, 7};
+  Ints cu_seqlens_k = {0, 5, 13, 13, 14};
+  Ints page_table = {2, 5, 3, 10, 0, 0, 7, 0};        // [4, 2]
+  Ints slot_table = {8,  9,  10, 11, 20, -1, -1, -1,  //
+                     12, 13, 14, 15, 40, 41, 42, 43};
+  Ints kv_indptr = {0, 2, 4, 4, 5};
+  Longs kv_indices = {2, 5, 3, 10, 0};
+  Ints slot_indptr = {0, 5, 13};
+  Ints slot_indices = {8, 9, 10, 11, 20, 12, 13, 14, 15, 40, 41, 42, 43};
+  Ints last_page_len = {1, 4, 0, 1};
+  Longs slots = {11, 20, 40, 41, 42, 43, -1, 99};
+  Longs positions = {3, 4, 4, 5, 6, 7};
+  std::vector<uint8_t> mask = std::vector<uint8_t>(2 * 5 + 4 * 8, 1);
+  int64_t max_seqlen_q = 4, max_seqlen_k = 8;
+  JudgeOptions options = {.page_size = 4, .pool_pages = 32, .max_context_len = 8};
+
+  StepArrays() {
+    mask[4] = 0;  // the first query of request 0 does not see the second
+    for (size_t q = 0; q < 4; ++q)
+      for (size_t k = 5 + q; k < 8; ++k) mask[10 + q * 8 + k] = 0;
+  }
+
+  ForwardBatch batch() const {
+    ForwardBatch b;
+    b.mode = mode;
+    b.req_pool_indices = pool_rows, b.seq_lens = seq_lens;
+    if (mode == ForwardMode::kExtend) b.extend_lens = extend_lens;
+    b.req_to_token = {map, 8};
+    b.out_cache_loc = batch_slots, b.positions = batch_positions;
+    return b;
+  }
+
+  template <class T>
+  static RoleValue vector(std::string_view role, const std::vector<T>& v, int32_t unit = 0) {
+    const DType type = sizeof(T) == 8 ? DType::kI64 : sizeof(T) == 4 ? DType::kI32 : DType::kU8;
+    return {.role = role,
+            .values = ConstTensorView(v.data(), type, {std::ssize(v)}),
+            .number = {},
+            .unit = unit};
+  }
+  static RoleValue number(std::string_view role, int64_t n) {
+    return {.role = role, .values = {}, .number = n};
+  }
+  static RoleValue table(std::string_view role, const Ints& v, int64_t width, int32_t unit) {
+    return {.role = role,
+            .values = ConstTensorView(v.data(), DType::kI32, {std::ssize(v) / width, width}),
+            .number = {},
+            .unit = unit};
+  }
+
+  std::vector<RoleValue> values() const {
+    return {vector("kv_lens", kv_lens),
+            vector("q_lens", q_lens),
+            vector("cu_seqlens_q", cu_seqlens_q),
+            vector("cu_seqlens_k", cu_seqlens_k),
+            table("page_table", page_table, 2, 4),
+            table("page_table", slot_table, 8, 1),
+            vector("kv_indptr", kv_indptr),
+            vector("kv_indices", kv_indices),
+            vector("last_page_len", last_page_len),
+            vector("slots", slots),
+            vector("positions", positions),
+            vector("custom_mask", mask),
+            number("max_seqlen_q", max_seqlen_q),
+            number("max_seqlen_k", max_seqlen_k)};
+  }
+  Status judged() const { return judge(batch(), values(), options); }
+};
+
+/// "law field row col" of each finding.
+Laws laws(const Status& status) {
+  Laws s;
+  for (const Finding& f : status.findings())
+    s.push_back(f.id + ' ' + f.where.field + f.where.index());
+  return s;
+}
+
+TEST(JudgeStep, ARightStepBreaksNoLawWithPaddingAndWithout) {
+  StepArrays step;
+  EXPECT_EQ(step.judged().to_string(), "ok");
+  for (Ints* rows : {&step.kv_lens, &step.q_lens, &step.last_page_len}) rows->resize(2);
+  for (Ints* ends : {&step.cu_seqlens_q, &step.cu_seqlens_k, &step.kv_indptr}) ends->resize(3);
+  step.page_table.resize(4), step.slots.resize(6), step.kv_indices.resize(4);
+  EXPECT_EQ(step.judged().to_string(), "ok");
+  EXPECT_EQ(judge(step.batch(), {}, step.options).to_string(), "ok");
+}
+
+/// A wrong number, and all that is found.
+struct Slip {
+  std::function<void(StepArrays&)> change;
+  Laws found;
+};
+
+TEST(JudgeStep, EachRoleIsJudgedInItsPlace) {
+  const Slip slips[] = {
+      {[](StepArrays& s) { s.kv_lens[0] = 3; }, {"len.kv_extent kv_lens[0]"}},
+      {[](StepArrays& s) { s.q_lens[1] = 3; }, {"len.q_extent q_lens[1]"}},
+      {[](StepArrays& s) { s.cu_seqlens_q[1] = 1; }, {"len.q_extent cu_seqlens_q[1]"}},
+      {[](StepArrays& s) { s.cu_seqlens_k[0] = 1; }, {"len.indptr_first cu_seqlens_k[0]"}},
+      {[](StepArrays& s) { s.page_table[1] = 6; }, {"table.slot page_table[0, 1]"}},
+      {[](StepArrays& s) { s.slot_table[9] = 14; }, {"table.slot page_table'[1, 1]"}},
+      {[](StepArrays& s) { s.kv_indptr[1] = 1; }, {"len.q_extent kv_indptr[1]"}},
+      {[](StepArrays& s) { s.kv_indices[3] = 11; }, {"table.slot kv_indices[1, 1]"}},
+      {[](StepArrays& s) { s.last_page_len[0] = 2; }, {"len.kv_extent last_page_len[0]"}},
+      {[](StepArrays& s) { s.slots[1] = 21; }, {"slot.write slots[1]"}},
+      {[](StepArrays& s) { s.positions[0] = 4; }, {"step.positions positions[0]"}},
+      {[](StepArrays& s) { s.mask[10 + 5] = 1; }, {"mask.bit custom_mask[1, 5]"}},
+      {[](StepArrays& s) { s.mask[0] = 0; }, {"mask.bit custom_mask[0, 0]"}},
+      {[](StepArrays& s) { s.mask.pop_back(); }, {"mask.size custom_mask"}},
+      {[](StepArrays& s) { s.max_seqlen_q = 3; }, {"len.bound max_seqlen_q"}},
+      {[](StepArrays& s) { s.max_seqlen_k = 7; }, {"len.bound max_seqlen_k"}},
+  };
+  for (const Slip& slip : slips) {
+    StepArrays step;
+    slip.change(step);
+    EXPECT_EQ(laws(step.judged()), slip.found);
+  }
+}
+
+TEST(JudgeStep, EveryFindingComesAtOnceWithValueAndLimit) {
+  StepArrays step;
+  step.kv_lens = {3, 4, 0, 2}, step.page_table[2] = 39, step.max_seqlen_k = 1;
+  EXPECT_EQ(step.judged().to_string(),
+            "len.kv_extent: kv_lens[0] is 3: only the cached prefix, the new tokens are missing "
+            "(and 1 more row), expected 5\n"
+            "len.padding: kv_lens[3] is 2, expected >= 0 and <= 1\n"
+            "len.bound: max_seqlen_k is 1, expected >= 8\n"
+            "table.page_id: page_table[1, 0] is 39: no page of any pool; the pool has 32 pages, "
+            "expected page 3, slot 12 of token 0");
+}
+
+TEST(JudgeStep, ASlotForAPageIsNamedBeforeAPageThatIsNone) {
+  StepArrays step;
+  step.page_table = {8, 20, 12, 40, 0, 0, 7, 0};  // 40 is no page of the pool, either
+  EXPECT_EQ(laws(step.judged()), Laws{"table.unit page_table[0, 0]"});
+  step.page_table = {2, 5, 3, 40, 0, 0, 7, 0};
+  EXPECT_EQ(laws(step.judged()), Laws{"table.unit page_table[1, 1]"});
+  step.page_table = {2, 5, 3, 39, 0, 0, 7, 0};
+  EXPECT_EQ(laws(step.judged()), Laws{"table.page_id page_table[1, 1]"});
+}
+
+TEST(JudgeStep, PaddingIsShortAndStaysInThePoolAndIsNobodys) {
+  const Slip slips[] = {
+      {[](StepArrays& s) { s.kv_lens[2] = 2; }, {"len.padding kv_lens[2]"}},
+      {[](StepArrays& s) { s.kv_lens[2] = -1; }, {"len.padding kv_lens[2]"}},
+      {[](StepArrays& s) { s.page_table[6] = 32; }, {"table.page_id page_table[3, 0]"}},
+      {[](StepArrays& s) { s.cu_seqlens_q[4] = 5; }, {"len.indptr_monotone cu_seqlens_q[4]"}},
+      {[](StepArrays& s) { s.kv_indices[4] = -1; }, {"table.page_id kv_indices[3, 0]"}},
+      {[](StepArrays& s) { s.slots[7] = 128; }, {"slot.range slots[7]"}},
+      {[](StepArrays& s) { s.slots[7] = 8; }, {"slot.write slots[7]"}},
+  };
+  for (const Slip& slip : slips) {
+    StepArrays step;
+    slip.change(step);
+    EXPECT_EQ(laws(step.judged()), slip.found);
+  }
+  StepArrays step;
+  step.kv_lens[2] = 2;
+  step.options.pad_kv_lens = {0, 2};
+  EXPECT_EQ(step.judged().to_string(), "ok");
+  step.options.pad_kv_lens = {2, 2};
+  EXPECT_EQ(laws(step.judged()), Laws{"len.padding kv_lens[3]"});
+}
+
+TEST(JudgeStep, SlotsAreThoseOfTheBatchAndPaddingIsNobodysThereToo) {
+  StepArrays step;
+  step.batch_slots = {11, 20, 40, 41, 42, 43};
+  EXPECT_EQ(step.judged().to_string(), "ok");
+  step.slots[7] = 8;
+  EXPECT_EQ(step.judged().to_string(),
+            "slot.write: slots[7] is 8: the slot of token 0 of request 0, expected a slot of no "
+            "live key, for padding");
+  step.slots[7] = 99, step.batch_slots[0] = 10;
+  EXPECT_EQ(laws(step.judged()), Laws{"slot.write batch.out_cache_loc[0]"});
+}
+
+TEST(JudgeStep, TheBatchIsJudgedToo) {
+  const Slip slips[] = {
+      {[](StepArrays& s) { s.seq_lens[0] = -1; }, {"len.negative seq_lens[0]"}},
+      {[](StepArrays& s) { s.pool_rows[0] = 2; }, {"table.pool_row req_pool_indices[0]"}},
+      {[](StepArrays& s) { s.pool_rows.clear(); }, {"batch.field req_to_token"}},
+      {[](StepArrays& s) { s.map[0] = 8, s.map[1] = 9, s.map[2] = 10, s.map[3] = 11; },
+       {"step.slots req_to_token[0, 3]"}},
+      {[](StepArrays& s) { s.map[1] = 12; },
+       {"pool.page req_to_token[0, 1]", "pool.shared req_to_token[0, 1]"}},
+      {[](StepArrays& s) {
+         s.extend_lens = {1, 1};
+         for (size_t c = 0; c < 4; ++c) s.map[4 + c] = s.map[8 + c];
+       },
+       {"pool.shared req_to_token[0, 4]", "step.slots req_to_token[0, 7]"}},
+      {[](StepArrays& s) { s.map[4] = 20, s.map[5] = 21, s.map[6] = 22, s.map[7] = 23; },
+       {"slot.duplicate req_to_token[0, 4]"}},
+      {[](StepArrays& s) { s.map[7] = 300; }, {"pool.slot req_to_token[0, 7]"}},
+      {[](StepArrays& s) { s.batch_slots = {11, 20, 40, 41, 42, 20}; },
+       {"slot.write out_cache_loc[5]"}},
+      {[](StepArrays& s) { s.batch_positions = {3, 4, 4, 5, 6, 8}; },
+       {"step.positions positions[5]"}},
+  };
+  for (const Slip& slip : slips) {
+    StepArrays step;
+    slip.change(step);
+    EXPECT_EQ(laws(judge(step.batch(), {}, step.options)), slip.found);
+  }
+}
+
+TEST(JudgeStep, ListsOfSlotsCountSlots) {
+  const StepArrays step;
+  std::vector<RoleValue> lists = {StepArrays::vector("kv_indptr", step.slot_indptr),
+                                  StepArrays::vector("kv_indices", step.slot_indices, 1)};
+  EXPECT_EQ(judge(step.batch(), lists, step.options).to_string(), "ok");
+  lists[1].unit = 4;
+  EXPECT_EQ(laws(judge(step.batch(), lists, step.options)).at(0), "table.unit kv_indices[0, 0]");
+}
+
+TEST(JudgeStep, ViewsMayHaveAnyStrides) {
+  const StepArrays step;
+  Ints wide(4 * 3);  // the table of pages, column by column
+  for (size_t r = 0; r < 4; ++r)
+    for (size_t c = 0; c < 2; ++c) wide[c * 4 + r] = step.page_table[r * 2 + c];
+  RoleValue table{.role = "page_table",
+                  .values = ConstTensorView(wide.data(), DType::kI32, {4, 2}, {1, 4})};
+  EXPECT_EQ(judge(step.batch(), {&table, 1}, step.options).to_string(), "ok");
+  wide[4] = 6;
+  EXPECT_EQ(laws(judge(step.batch(), {&table, 1}, step.options)),
+            Laws{"table.slot page_table[0, 1]"});
+  const int32_t same = 1;
+  const RoleValue last{.role = "q_lens", .values = ConstTensorView(&same, DType::kI32, {2}, {0})};
+  EXPECT_EQ(laws(judge(step.batch(), {&last, 1}, step.options)), Laws{"len.q_extent q_lens[0]"});
+}
+
+TEST(JudgeStep, ValuesMayHaveNamesOfTheirOwn) {
+  const StepArrays step;
+  Ints copy = step.kv_lens;
+  copy[1] = 7;
+  RoleValue device = StepArrays::vector("kv_lens", step.kv_lens);
+  RoleValue host = StepArrays::vector("kv_lens", copy);
+  device.name = "seq_lens", host.name = "seq_lens_cpu";
+  EXPECT_EQ(laws(judge(step.batch(), std::vector{device, host}, step.options)),
+            Laws{"len.kv_extent seq_lens_cpu[1]"});
+}
+
+TEST(JudgeStep, WhatCannotBeJudgedIsAFinding) {
+  const StepArrays step;
+  const float real[2] = {5, 8};
+  const RoleValue lens = StepArrays::vector("kv_lens", step.kv_lens);
+  const auto with = [&](auto change, JudgeOptions options = {.page_size = 4}) {
+    RoleValue value = lens;
+    change(&value);
+    return judge(step.batch(), {&value, 1}, options).to_string();
+  };
+  EXPECT_EQ(with([](RoleValue* v) { v->role = "kv_len"; }),
+            "test.options: role is kv_len; did you mean kv_lens?, expected a role of judge.h");
+  EXPECT_EQ(with([](RoleValue* v) { v->values = {}; }),
+            "input.null: kv_lens is none, expected values, or a number");
+  EXPECT_EQ(with([](RoleValue* v) { v->values.data = nullptr; }),
+            "input.null: kv_lens is none, expected values, or a number");
+  EXPECT_EQ(with([](RoleValue* v) { v->values.shape[0] = -1; }),
+            "input.shape: kv_lens is -1, expected sizes from 0 on");
+  EXPECT_EQ(with([&](RoleValue* v) {
+              v->values = {real, DType::kF32, {2}};
+            }),
+            "input.dtype: kv_lens is f32, expected int32, int64, uint8 or bool");
+  EXPECT_EQ(with([](RoleValue* v) { v->unit = 4; }, {.page_size = 2}),
+            "test.options: kv_lens.unit is 4, expected 0");
+  EXPECT_EQ(with([](RoleValue* v) { v->role = "page_table", v->unit = 3; }),
+            "test.options: page_table.unit is 3, expected 1, or 4 tokens of a page");
+  EXPECT_EQ(with([](RoleValue* v) { v->values.shape[0] = 1; }),
+            "trace.shape: kv_lens is 1, expected at least 2 rows");
+  EXPECT_EQ(
+      with([](RoleValue* v) { v->role = "swa_page_table"; }),
+      "skip.no_field:  is no field that is read in this mode, expected a part that is judged\n"
+      "left_out.no_buffer: swa_page_table is in this mode nothing says what it should be, "
+      "expected a part that is judged");
+  EXPECT_EQ(with([](RoleValue*) {}, {.page_size = 3}),
+            "test.options: page_size is 3, expected a power of two");
+  EXPECT_EQ(with([](RoleValue*) {}, {.page_size = 4, .pad_kv_lens = {1, 0}}),
+            "test.options: pad_kv_lens.most is 0, expected >= 1");
+}
+
+/// A tree of three drafts: the second and the third are children of the first.
+TEST(JudgeStep, ATreesMaskIsTheBatchs) {
+  const Ints pool_rows = {0}, seq_lens = {2}, map = {4, 5, 6, 7, 8};
+  const std::vector<uint8_t> tree = {1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 1, 1, 1, 0, 1};
+  ForwardBatch b;
+  b.mode = ForwardMode::kTargetVerify, b.seq_lens_kind = SeqLensKind::kPrefix;
+  b.req_pool_indices = pool_rows, b.seq_lens = seq_lens, b.req_to_token = {map, 5};
+  b.spec = {.topk = 2, .num_steps = 2, .num_draft_tokens = 3, .step = 0, .custom_mask = tree};
+  std::vector<uint8_t> mask = tree;
+  Longs positions = {2, 3, 3};
+  const auto judged = [&] {
+    return laws(judge(b, std::vector{StepArrays::vector("custom_mask", mask),
+                                     StepArrays::vector("positions", positions)}));
+  };
+  EXPECT_EQ(judged(), Laws{});
+  mask[13] = 1;  // the third sees the second
+  EXPECT_EQ(judged(), Laws{"mask.bit custom_mask[0, 13]"});
+  mask = tree, positions[2] = 4;
+  EXPECT_EQ(judged(), Laws{"step.positions positions[2]"});
+}
+
+}  // namespace
+}  // namespace shadowgraph::testing
