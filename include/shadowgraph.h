@@ -193,6 +193,113 @@ SG_API sg_status sg_copy_kv(const sg_cache* source, const sg_cache* target,
                             const DLTensor* source_pages, const DLTensor* target_pages,
                             sg_report** report);
 
+/* Batches. */
+
+/* A step as a scheduler knows it: metadata is made from it, and judged by it. It owns its arrays.
+ */
+typedef struct sg_batch sg_batch;
+
+/* Lengths may count the new tokens or not; SG_LENS_USUAL: as engines have it, without them in
+ * target_verify and draft_decode. */
+enum { SG_LENS_USUAL = 0, SG_LENS_FULL = 1, SG_LENS_PREFIX = 2 };
+
+/* Arrays are integers of any width and any strides, copied. Requests are given by a table, or key
+ * by key; what else is NULL is left out. */
+typedef struct {
+  size_t struct_size;
+  const char* mode;   /* "extend", "decode", "target_verify", ... (`shadowgraph list modes`) */
+  int32_t page_size;  /* tokens of a page, a power of two */
+  int32_t pool_pages; /* ids of pages are below it; 0: not known */
+  const DLTensor* req_to_token;     /* [rows, width] slot of each token, and */
+  const DLTensor* req_pool_indices; /* [batch] the row of each request, and */
+  const DLTensor* seq_lens;         /* [batch] tokens, by seq_lens_kind */
+  const DLTensor* key_indptr;       /* or [batch + 1] offsets into keys, and */
+  const DLTensor* keys;             /* the slot of each key, the new ones last */
+  const DLTensor* q_lens;           /* [batch] new tokens; NULL where the mode implies them */
+  const DLTensor* out_cache_loc;    /* [tokens] slot of each new token; NULL: those of its key. Of a
+                                       draft_decode [batch * topk * num_steps] */
+  const DLTensor* positions;        /* [tokens] */
+  const DLTensor* orig_seq_lens;    /* [batch] tokens of whole prompts that come in chunks */
+  const DLTensor* encoder_lens; /* [batch] tokens of the encoder, first in a row of req_to_token */
+  const DLTensor* full_to_swa;  /* [slots] of the sliding-window pool, 0 where evicted */
+  const DLTensor* custom_mask;  /* of target_verify with topk > 1: 0 or 1, request by request
+                                   [q_len, kv_len] */
+  int32_t seq_lens_kind;
+  int32_t topk, num_steps, num_draft_tokens, draft_step; /* of speculation */
+} sg_batch_params;
+#define SG_BATCH_INIT                                                                          \
+  {                                                                                            \
+    sizeof(sg_batch_params), NULL, 1, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+        NULL, NULL, NULL, 0, 0, 0, 0, 0                                                        \
+  }
+
+/* Makes a batch; the caller frees it. SG_BAD_INPUT, and *batch NULL: input.*, len.*,
+ * table.pool_row, table.row_width, mask.size, pool.shape. SG_USAGE: no such mode. */
+SG_API sg_status sg_batch_new(const sg_batch_params* params, sg_batch** batch, sg_report** report);
+
+/* Draws a legal batch: the generator of property tests (shadowgraph/testing.h), which asks `choose`
+ * for a number below `bound` again and again; 0 is the simplest, and a callback that wants to end
+ * early goes on with 0. The same numbers give the same batch. options: NULL, or a JSON object with
+ * some of modes ["decode", "extend"], page_sizes [1, 2, 4], max_requests 4, max_context_len 32,
+ * max_extend_len 8, topk 1, num_steps 0, num_draft_tokens 0, dllm_block 0, max_encoder_len 0,
+ * window_left -1, prefix_cache false, small_requests 3 and steps 20, here with their defaults.
+ * *batch is NULL where the choices lead to no step of these modes. SG_BAD_INPUT: test.options,
+ * pool.shape. */
+SG_API sg_status sg_batch_draw(const char* options,
+                               uint32_t (*choose)(void* context, uint32_t bound), void* context,
+                               sg_batch** batch, sg_report** report);
+
+/* "decode", and "decode, page_size 2, prefix_lens [3, 0], q_lens [1, 1]". */
+SG_API const char* sg_batch_mode(const sg_batch* batch);
+SG_API const char* sg_batch_text(const sg_batch* batch);
+/* page_size, pool_pages, requests, rows, topk, num_steps, num_draft_tokens, draft_step,
+ * seq_lens_are_prefixes. A row is a request; in a draft_decode, one of its branches. SG_USAGE: no
+ * such name. */
+SG_API sg_status sg_batch_number(const sg_batch* batch, const char* name, int64_t* out);
+/* A view of an array, to be read only, as long as the batch lives; what a batch has not is empty.
+ * The truth, int32: prefix_lens, q_lens, kv_lens [rows], cu_seqlens_q, key_indptr [rows + 1], keys
+ * (slots, row by row), stored [tokens] (the slot of each new token); uint8: mask (row by row
+ * [q_len, kv_len]). As in sg_batch_params, int32: req_to_token, req_pool_indices, seq_lens,
+ * extend_lens (its q_lens), orig_seq_lens, encoder_lens; int64: out_cache_loc, positions,
+ * full_to_swa; uint8: custom_mask. SG_USAGE: no such name. */
+SG_API sg_status sg_batch_array(const sg_batch* batch, const char* name, DLTensor* out);
+SG_API void sg_batch_free(sg_batch* batch);
+
+/* The judge. */
+
+/* An array or a number of the metadata, by what it tells (include/shadowgraph/judge.h): kv_lens,
+ * q_lens, cu_seqlens_q, cu_seqlens_k, page_table, kv_indptr, kv_indices, last_page_len, slots,
+ * custom_mask, max_seqlen_q, max_seqlen_k, or another name of `shadowgraph list fields laws`. */
+typedef struct {
+  size_t struct_size; /* the same of all elements of an array */
+  const char* role;
+  const DLTensor*
+      values; /* int32, int64, uint8 or bool, any strides; rows behind the batch's are padding */
+  int64_t number;   /* where values is NULL */
+  int32_t unit;     /* tokens of a column or entry: 1, or a page's; 0: a page's */
+  const char* name; /* its name in findings; NULL: the role */
+} sg_role_value;
+#define SG_ROLE_VALUE_INIT \
+  { sizeof(sg_role_value), NULL, NULL, 0, 0, NULL }
+
+/* What a batch does not say. */
+typedef struct {
+  size_t struct_size;
+  int32_t max_context_len;           /* tokens of a request, drafts aside; 0: not known */
+  int32_t window_left;               /* of layers with a window; -1: none */
+  int32_t pad_kv_least, pad_kv_most; /* kv_lens of padding */
+  const char* engine;                /* whose padding it is: "any", "sglang", "sglang_npu" */
+} sg_judge_options;
+#define SG_JUDGE_INIT \
+  { sizeof(sg_judge_options), 0, -1, 0, 1, NULL }
+
+/* Judges the metadata of a step, and the batch itself. options: NULL means SG_JUDGE_INIT.
+ * SG_FINDINGS: laws that are broken, of each law and field the first place and how many more.
+ * SG_BAD_INPUT: values that cannot be judged (input.*, test.options, left_out.*, skip.*). SG_USAGE:
+ * no such engine. */
+SG_API sg_status sg_check(const sg_batch* batch, const sg_role_value* values, size_t count,
+                          const sg_judge_options* options, sg_report** report);
+
 /* The program. */
 
 /* Runs the program `shadowgraph` with a command line, whose argv[0] is a name, and returns its exit

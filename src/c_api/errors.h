@@ -21,6 +21,10 @@ sg_status fail(sg_status status, std::string_view what) noexcept;
 /// status is `wrong`, or SG_INTERNAL if memory ran out.
 sg_status hand_out(const Status& findings, sg_status wrong, sg_report** report);
 
+/// The same of a judge: SG_FINDINGS if a law is broken, SG_BAD_INPUT if something could only not be
+/// judged.
+sg_status hand_out_verdict(const Status& findings, sg_report** report);
+
 /// Runs the body of a call: a function that returns a status.
 template <class Body>
 sg_status guarded(sg_report** report, const Body& body) noexcept {

@@ -1,6 +1,10 @@
 #include "c_api/tensors.h"
 
+#include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "c_api/errors.h"
 
@@ -16,6 +20,60 @@ template <>
 constexpr DType kElement<int64_t> = DType::kI64;
 template <>
 constexpr DType kElement<float> = DType::kF32;
+
+std::string described(const DLDataType& type) {
+  return "code " + std::to_string(type.code) + ", " + std::to_string(type.bits) + " bits, " +
+         std::to_string(type.lanes) + " lanes";
+}
+
+/// Elements of the axes from `axis` on, which begin at `data`.
+template <class T>
+void copy_axes(const std::byte* data, const DLTensor& t, int axis, std::vector<int64_t>* to) {
+  if (axis == t.ndim) {
+    T value;
+    std::memcpy(&value, data, sizeof value);
+    to->push_back(std::cmp_greater(value, INT64_MAX) ? INT64_MAX : static_cast<int64_t>(value));
+    return;
+  }
+  int64_t stride = 1;  // of a compact tensor
+  for (int i = axis + 1; i < t.ndim; ++i) stride *= t.shape[i];
+  if (t.strides != nullptr) stride = t.strides[axis];
+  for (int64_t i = 0; i < t.shape[axis]; ++i)
+    copy_axes<T>(data + i * stride * static_cast<int64_t>(sizeof(T)), t, axis + 1, to);
+}
+
+template <class T>
+void copy_integers(const std::byte* data, const DLTensor& t, std::vector<int64_t>* to) {
+  size_t count = 1;
+  for (int i = 0; i < t.ndim; ++i) count *= static_cast<size_t>(t.shape[i]);
+  to->reserve(count);
+  copy_axes<T>(data, t, 0, to);
+}
+
+struct IntegerType {
+  uint8_t code, bits;
+  const char* name;
+  void (*copy)(const std::byte* data, const DLTensor& t, std::vector<int64_t>* to);
+};
+
+/// nullptr: no integers.
+const IntegerType* integer_type_of(const DLDataType& type) {
+  static constexpr IntegerType kTypes[] = {
+      {kDLInt, 8, "int8", copy_integers<int8_t>},
+      {kDLInt, 16, "int16", copy_integers<int16_t>},
+      {kDLInt, 32, "int32", copy_integers<int32_t>},
+      {kDLInt, 64, "int64", copy_integers<int64_t>},
+      {kDLUInt, 8, "uint8", copy_integers<uint8_t>},
+      {kDLUInt, 16, "uint16", copy_integers<uint16_t>},
+      {kDLUInt, 32, "uint32", copy_integers<uint32_t>},
+      {kDLUInt, 64, "uint64", copy_integers<uint64_t>},
+      {kBoolCode, 8, "bool", copy_integers<uint8_t>},
+  };
+  const auto* const known = std::ranges::find_if(kTypes, [&](const IntegerType& t) {
+    return t.code == type.code && t.bits == type.bits && type.lanes == 1;
+  });
+  return known == std::end(kTypes) ? nullptr : known;
+}
 
 /// Strides of axes that nobody walks along say nothing.
 void settle_strides(TensorView* v) {
@@ -39,14 +97,14 @@ std::optional<DType> dtype_of(const DLDataType& type) {
   return std::nullopt;
 }
 
-bool TensorReader::sized(const char* name, const DLTensor& t, int rank) {
+bool TensorReader::sized(const char* name, const DLTensor& t, int least, int most) {
   const auto axes = [](int n) { return std::to_string(n) + (n == 1 ? " axis" : " axes"); };
-  const bool fits = rank == 0 ? t.ndim >= 1 && t.ndim <= TensorView::kMaxRank : t.ndim == rank;
-  if (!fits) {
-    fail("input.shape", name, rank == 0 ? "1 to 5 axes" : axes(rank), axes(t.ndim));
+  if (t.ndim < least || t.ndim > most) {
+    const std::string range = least == most ? "" : std::to_string(least) + " to ";
+    fail("input.shape", name, range + axes(most), axes(t.ndim));
     return false;
   }
-  if (t.shape == nullptr) {
+  if (t.shape == nullptr && t.ndim > 0) {
     fail("input.null", name, "a shape", "NULL");
     return false;
   }
@@ -58,25 +116,26 @@ bool TensorReader::sized(const char* name, const DLTensor& t, int rank) {
   return true;
 }
 
-bool TensorReader::located(const char* name, const DLTensor& t, DType dtype, TensorView* view) {
-  const bool on_host =
-      t.device.device_type == kHostDevices[0] || t.device.device_type == kHostDevices[1];
-  if (!on_host) {
+/// *data stays null where there is no element, whatever the address.
+bool TensorReader::located(const char* name, const DLTensor& t, size_t element_size,
+                           std::byte** data) {
+  const int device = t.device.device_type;
+  if (device != kHostDevices[0] && device != kHostDevices[1]) {
     fail("input.device", name, "device 1 (the CPU) or 3 (its memory for CUDA)",
-         std::to_string(static_cast<int>(t.device.device_type)));
+         std::to_string(device));
     return false;
   }
-  for (int i = 0; i < view->rank; ++i)
-    if (view->shape[i] == 0) return true;  // whatever the address
+  for (int i = 0; i < t.ndim; ++i)
+    if (t.shape[i] == 0) return true;
   if (t.data == nullptr) {
     fail("input.null", name, "memory", "NULL");
     return false;
   }
-  const uintptr_t address = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
-  view->data = static_cast<std::byte*>(t.data) + t.byte_offset;
-  if (address % size_of(dtype) == 0) return true;
-  fail("input.align", name, "an address that " + std::to_string(size_of(dtype)) + " divides",
-       std::to_string(address % size_of(dtype)) + " bytes behind one");
+  *data = static_cast<std::byte*>(t.data) + t.byte_offset;
+  const size_t behind = reinterpret_cast<uintptr_t>(*data) % element_size;
+  if (behind == 0) return true;
+  fail("input.align", name, "an address that " + std::to_string(element_size) + " divides",
+       std::to_string(behind) + " bytes behind one");
   return false;
 }
 
@@ -86,12 +145,8 @@ TensorView TensorReader::need(const char* name, const DLTensor* t, int rank) {
     return {};
   }
   const std::optional<DType> dtype = dtype_of(t->dtype);
-  if (!dtype) {
-    fail("input.dtype", name, "a type of docs/c.md, one lane",
-         "code " + std::to_string(t->dtype.code) + ", " + std::to_string(t->dtype.bits) +
-             " bits, " + std::to_string(t->dtype.lanes) + " lanes");
-  }
-  if (!sized(name, *t, rank)) return {};
+  if (!dtype) fail("input.dtype", name, "a type of docs/c.md, one lane", described(t->dtype));
+  if (!sized(name, *t, rank, rank)) return {};
   TensorView view;
   view.dtype = dtype.value_or(DType::kU8);
   view.rank = t->ndim;
@@ -102,9 +157,47 @@ TensorView TensorReader::need(const char* name, const DLTensor* t, int rank) {
     step *= static_cast<uint64_t>(t->shape[i]);
   }
   settle_strides(&view);
-  if (!located(name, *t, view.dtype, &view) || !dtype) return {};
+  if (!located(name, *t, size_of(view.dtype), &view.data) || !dtype) return {};
   return view;
 }
+
+TensorReader::Integers TensorReader::integers(const char* name, const DLTensor* t) {
+  if (t == nullptr) {
+    fail("input.null", name, "a tensor", "NULL");
+    return {};
+  }
+  const IntegerType* type = integer_type_of(t->dtype);
+  if (type == nullptr)
+    fail("input.dtype", name, "integers or truths, one lane", described(t->dtype));
+  constexpr int kMostAxes = 4;
+  std::byte* data = nullptr;
+  if (!sized(name, *t, 0, kMostAxes) ||
+      !located(name, *t, type == nullptr ? 1 : t->dtype.bits / size_t{8}, &data) || type == nullptr)
+    return {};
+  Integers read{.dtype = type->name, .shape = {t->shape, t->shape + t->ndim}, .data = {}};
+  if (data != nullptr) type->copy(data, *t, &read.data);
+  return read;
+}
+
+template <class T>
+std::vector<T> TensorReader::copied(const char* name, const DLTensor* t, int rank) {
+  if (t == nullptr || !sized(name, *t, rank, rank)) return {};
+  const Integers read = integers(name, t);
+  std::vector<T> values;
+  values.reserve(read.data.size());
+  for (const int64_t value : read.data) {
+    values.push_back(static_cast<T>(value));
+    if (std::cmp_equal(values.back(), value)) continue;
+    status_.add(make_finding("len.overflow", at(name, std::ssize(values) - 1),
+                             "a number of " + std::to_string(8 * sizeof(T)) + " bits",
+                             std::to_string(value)));
+  }
+  return values;
+}
+
+template std::vector<int32_t> TensorReader::copied(const char*, const DLTensor*, int);
+template std::vector<int64_t> TensorReader::copied(const char*, const DLTensor*, int);
+template std::vector<uint8_t> TensorReader::copied(const char*, const DLTensor*, int);
 
 template <class T>
 std::span<const T> TensorReader::list(const char* name, const DLTensor* t, int64_t least) {

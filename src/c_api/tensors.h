@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "core/laws.h"
 #include "shadowgraph.h"
@@ -24,7 +26,7 @@ class TensorReader {
   explicit TensorReader(Status* status) : status_(*status) {}
 
   bool ok() const { return status_.ok(); }
-  /// A tensor that the call needs, of this rank; 0: of any.
+  /// A tensor that the call needs, of this rank.
   TensorView need(const char* name, const DLTensor* t, int rank);
   /// Undefined if there is none.
   TensorView may(const char* name, const DLTensor* t, int rank) {
@@ -40,13 +42,23 @@ class TensorReader {
     return list<T>(name, t);
   }
 
+  /// Integers or truths of any width, any strides and 0 to 4 axes, copied.
+  struct Integers {
+    std::string dtype;                 // "int32", "bool"
+    std::vector<int64_t> shape, data;  // row-major; above 2^63 - 1: that
+  };
+  Integers integers(const char* name, const DLTensor* t);
+  /// [n] such integers, or of `rank` axes, as T; empty if there are none.
+  template <class T>
+  std::vector<T> copied(const char* name, const DLTensor* t, int rank = 1);
+
   void fail(LawId law, const char* name, std::string expected, std::string got) {
     status_.add(make_finding(law, at(name), std::move(expected), std::move(got)));
   }
 
  private:
-  bool sized(const char* name, const DLTensor& t, int rank);
-  bool located(const char* name, const DLTensor& t, DType dtype, TensorView* view);
+  bool sized(const char* name, const DLTensor& t, int least, int most);
+  bool located(const char* name, const DLTensor& t, size_t element_size, std::byte** data);
 
   Status& status_;
 };
