@@ -1,15 +1,16 @@
 /* Shadowgraph's C ABI: attention on the CPU and the judge of attention metadata, for C and for
  * every language that calls C. Link shadowgraph_c. docs/c.md begins with an example. C99 or C++11.
  *
- * Tensors are DLPack's, and stay the caller's: nothing is copied, and nothing is kept after a call.
- * A tensor lies in memory of the CPU (device 1 or 3), begins at a multiple of its element's size,
- * and may have any strides that its argument allows; strides NULL means compact, byte_offset
- * counts. Type codes that DLPack 0.6 does not name are taken by number: bool 6, e4m3fn 10, e5m2 12.
+ * Tensors are DLPack's, and stay the caller's: a call that computes copies nothing, and no call
+ * keeps a tensor (batches and steps copy what they are made of). A tensor lies in memory of the CPU
+ * (device 1 or 3), begins at a multiple of its element's size, and may have any strides that its
+ * argument allows; strides NULL means compact, byte_offset counts. Type codes that DLPack 0.6 does
+ * not name are taken by number: bool 6, e4m3fn 10, e5m2 12.
  *
  * Statuses are the program's exit codes. A call that does not return SG_OK has written no tensor.
  * `report`, the last argument of a call that judges its input, may be NULL. Else *report is NULL
- * after SG_OK, and in general where there is nothing to tell; otherwise it has every finding at
- * once, and the caller frees it. sg_last_error says in words why the thread's last failure failed.
+ * where there is nothing to tell, as after SG_OK; otherwise it has every finding at once, and the
+ * caller frees it. sg_last_error says in words why the thread's last failure failed.
  * No call prints, ends the process or throws; memory that runs out is SG_INTERNAL.
  *
  * Structs begin with struct_size; SG_..._INIT sets it. Members are only ever added, at the end, and
@@ -299,6 +300,38 @@ typedef struct {
  * no such engine. */
 SG_API sg_status sg_check(const sg_batch* batch, const sg_role_value* values, size_t count,
                           const sg_judge_options* options, sg_report** report);
+
+/* Recorded steps. */
+
+/* A line of engine traces (docs/traces.md), built from tensors and judged without JSON. */
+typedef struct sg_step sg_step;
+
+/* A step of a backend ("laws" is anybody's; `shadowgraph list backends`) in a mode ("decode") and a
+ * phase ("eager", "capture", "replay"). The caller frees it. */
+SG_API sg_status sg_step_new(const char* backend, const char* mode, const char* phase,
+                             sg_step** step);
+/* Names the step in findings; else "step". */
+SG_API sg_status sg_step_id(sg_step* step, const char* id);
+/* Members of `config`: numbers and truths (0, 1), and words. SG_BAD_INPUT: the line may not say so.
+ */
+SG_API sg_status sg_step_config(sg_step* step, const char* key, int64_t value);
+SG_API sg_status sg_step_config_text(sg_step* step, const char* key, const char* text);
+/* What a field of `expect` tells, where its name is the engine's own. */
+SG_API sg_status sg_step_role(sg_step* step, const char* field, const char* role);
+/* Members of `input` and of `expect`: integers or truths of any width, strides and 0 to 4 axes,
+ * copied; a key that comes again replaces. sg_step_pages: of `input`, and an element is a page.
+ * sg_step_number: of `expect`, a number of the host. SG_BAD_INPUT: input.*, in sg_last_error. */
+SG_API sg_status sg_step_input(sg_step* step, const char* key, const DLTensor* tensor);
+SG_API sg_status sg_step_pages(sg_step* step, const char* key, const DLTensor* tensor);
+SG_API sg_status sg_step_field(sg_step* step, const char* key, const DLTensor* tensor);
+SG_API sg_status sg_step_number(sg_step* step, const char* key, int64_t value);
+/* Judges the step. SG_FINDINGS: laws that are broken. SG_BAD_INPUT: it cannot be judged (io.line,
+ * skip.*). A report without findings has notes in its text: fields that nobody judged (left_out.*).
+ */
+SG_API sg_status sg_step_judge(const sg_step* step, sg_report** report);
+/* The step as a line for `shadowgraph check`, without its end; valid until the step's next call. */
+SG_API sg_status sg_step_line(sg_step* step, const char** text, size_t* size);
+SG_API void sg_step_free(sg_step* step);
 
 /* The program. */
 

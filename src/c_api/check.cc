@@ -62,7 +62,7 @@ bool read_values(const sg_role_value* values, size_t count, TensorReader& reader
 
 /// A finding that no law of metadata has: something could not be judged.
 bool is_unjudged(const Finding& f) {
-  return std::ranges::any_of(std::array{"input.", "test.", "left_out.", "skip."},
+  return std::ranges::any_of(std::array{"input.", "io.", "test.", "left_out.", "skip."},
                              [&](const char* group) { return f.id.starts_with(group); });
 }
 

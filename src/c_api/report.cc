@@ -34,8 +34,8 @@ sg_status fail(sg_status status, std::string_view what) noexcept {
 sg_status hand_out(const Status& findings, sg_status wrong, sg_report** report) {
   if (findings.ok()) return SG_OK;
   const std::span<const Finding> all = findings.findings();
-  const bool no_memory =
-      std::ranges::any_of(all, [](const Finding& f) { return f.id == "input.memory"; });
+  const bool no_memory = std::ranges::any_of(
+      all, [](const Finding& f) { return f.id == "input.memory" || f.id == "io.memory"; });
   std::string text = all.front().to_string();
   if (all.size() > 1) text += " (and " + std::to_string(all.size() - 1) + " more)";
   if (report != nullptr) *report = new sg_report(all);
