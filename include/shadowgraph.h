@@ -104,6 +104,36 @@ enum {
   SG_PANELS = 5
 };
 
+/* How ALiBi's slopes multiply distances: slope * (key's position - query's), -slope * |distance|,
+ * or -slope * sqrt(query's position - key's). */
+enum { SG_ALIBI_LINEAR = 0, SG_ALIBI_DISTANCE = 1, SG_ALIBI_SQRT = 2 };
+
+/* Terms that only some models have (shadowgraph/attention/params.h says what each means). NULL or
+ * 0: absent. Tensors of several axes are compact. SG_BAD_INPUT: param.terms, param.scale, len.*. */
+typedef struct {
+  size_t struct_size;
+  int32_t alibi;
+  const DLTensor* alibi_slopes;  /* f32 [num_qo_heads] */
+  const DLTensor* key_bias;      /* f32 [num_qo_heads, keys of all requests], added to logits */
+  const DLTensor* qq_bias;       /* f32 [n, n], of the first n new tokens of a request */
+  const DLTensor* relative_bias; /* f32 [num_qo_heads, 2 n + 1], by the distance of key and query */
+  int32_t temperature_len;       /* logits of later queries grow with log(position) */
+  int32_t attention_chunk, chunk_lookback; /* positions of a chunk; chunks before a query's own */
+  const DLTensor* request_causal;          /* bool or uint8 [batch], instead of sg_params.causal */
+  const DLTensor* cache_leftpad;           /* int32 [batch]: keys before it are not seen */
+  const DLTensor* bidirectional_ranges;    /* int32 [ranges, 2]: tokens of one see each other */
+  const DLTensor* bidirectional_indptr;    /* int32 [batch + 1]: ranges of each request */
+  const DLTensor *k_scales, *v_scales;     /* f32 [num_kv_heads] or [batch, num_kv_heads] */
+  float q_scale, out_scale;                /* multiply q, and out; 0 means 1 */
+  const DLTensor *seqused_q, *seqused_k; /* int32 [batch]: a request's first rows that are there */
+  int32_t mask_heads; /* of sg_params.mask: num_qo_heads if each head has one, else 0 or 1 */
+} sg_terms;
+#define SG_TERMS_INIT                                                                            \
+  {                                                                                              \
+    sizeof(sg_terms), 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 1, \
+        1, NULL, NULL, 1                                                                         \
+  }
+
 /* Parameters of a layer. Heads and head dims follow from the tensors. */
 typedef struct {
   size_t struct_size;
@@ -118,15 +148,24 @@ typedef struct {
    * request on a byte of its own. NULL: all */
   const DLTensor* mask;
   const DLTensor*
-      mask_indptr;      /* int64 [batch + 1]: the first byte of each request's mask, and the end */
-  int32_t lse_base2;    /* lse is the logarithm to base 2 (FlashInfer), else to base e */
-  int32_t lse_sink;     /* lse counts the sinks, too */
-  int32_t arith;        /* SG_PORTABLE: the same bits on every machine; SG_FAST */
-  int32_t num_threads;  /* 0: OpenMP's default */
-  int32_t max_seqlen_q; /* computes only the first so many queries of a request; 0: all */
+      mask_indptr;       /* int64 [batch + 1]: the first byte of each request's mask, and the end */
+  int32_t lse_base2;     /* lse is the logarithm to base 2 (FlashInfer), else to base e */
+  int32_t lse_sink;      /* lse counts the sinks, too */
+  int32_t arith;         /* SG_PORTABLE: the same bits on every machine; SG_FAST */
+  int32_t num_threads;   /* 0: OpenMP's default */
+  int32_t max_seqlen_q;  /* computes only the first so many queries of a request; 0: all */
+  const sg_terms* terms; /* or NULL */
 } sg_params;
 #define SG_PARAMS_INIT \
-  { sizeof(sg_params), 0, 0, 0, -1, -1, NULL, NULL, NULL, 0, 0, 0, 0, 0 }
+  { sizeof(sg_params), 0, 0, 0, -1, -1, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL }
+
+/* Threads of calls that name no number of their own; 0: OpenMP's default. A process that was forked
+ * after a call with several threads sets 1: OpenMP's threads did not come along. */
+SG_API void sg_set_num_threads(int32_t num_threads);
+/* The instruction set that calls use: the best of this machine, or the one that was set ("generic",
+ * "avx2", "avx512", ...). SG_BAD_INPUT: this machine has none of that name; nothing changes. */
+SG_API const char* sg_isa(void);
+SG_API sg_status sg_set_isa(const char* name);
 
 /* A paged pool of keys and values. Elements of k and v: f32, f16, bf16, e4m3fn, e5m2 or int8; the
  * last axis is contiguous. Shapes by layout: SG_NHD          k [num_pages, page_size, num_kv_heads,

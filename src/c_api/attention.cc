@@ -3,6 +3,7 @@
 #include "shadowgraph/attention/attention.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 
 #include "attn/lse.h"
@@ -12,6 +13,14 @@
 namespace shadowgraph::c_api {
 namespace {
 
+std::atomic<int32_t> default_num_threads = 0;
+
+CallOptions default_options() {
+  CallOptions options;
+  options.num_threads = default_num_threads;
+  return options;
+}
+
 /// Every call of attention has these beside its keys.
 struct Layer {
   AttentionParams params;
@@ -19,6 +28,50 @@ struct Layer {
   int32_t max_seqlen_q = 0;
   bool lse_base2 = false;
 };
+
+/// [n] truths, one behind the other; undefined if there are none.
+TensorView truths(const char* name, const DLTensor* t, TensorReader& reader) {
+  const TensorView view = reader.may(name, t, 1);
+  if (!view.defined()) return view;
+  if (view.dtype != DType::kBool && view.dtype != DType::kU8)
+    reader.fail("input.dtype", name, "bool or u8", std::string(name_of(view.dtype)));
+  if (view.stride[0] != 1) reader.fail("input.stride", name, "1", std::to_string(view.stride[0]));
+  return view;
+}
+
+std::span<const uint8_t> bytes_of(const TensorView& truths) {
+  return {reinterpret_cast<const uint8_t*>(truths.data), static_cast<size_t>(truths.shape[0])};
+}
+
+bool read_terms(const sg_terms* given, TensorReader& reader, AttentionParams* params) {
+  sg_terms t;
+  if (!take("terms", given, &t)) return false;
+  if (t.alibi < SG_ALIBI_LINEAR || t.alibi > SG_ALIBI_SQRT) {
+    fail(SG_USAGE, "terms.alibi is none of SG_ALIBI_LINEAR to SG_ALIBI_SQRT");
+    return false;
+  }
+  AttentionTerms& a = params->terms;
+  a.alibi = static_cast<AttentionTerms::Alibi>(t.alibi);
+  a.alibi_slopes = reader.list<float>("alibi_slopes", t.alibi_slopes, 1);
+  a.key_bias = reader.flat<float>("key_bias", t.key_bias, 2);
+  a.qq_bias = reader.flat<float>("qq_bias", t.qq_bias, 2);
+  a.relative_bias = reader.flat<float>("relative_bias", t.relative_bias, 2);
+  a.temperature_len = t.temperature_len;
+  a.attention_chunk = t.attention_chunk, a.chunk_lookback = t.chunk_lookback;
+  a.request_causal = bytes_of(truths("request_causal", t.request_causal, reader));
+  a.cache_leftpad = reader.list<int32_t>("cache_leftpad", t.cache_leftpad);
+  a.bidirectional_ranges = reader.flat<int32_t>("bidirectional_ranges", t.bidirectional_ranges, 2);
+  a.bidirectional_indptr = reader.list<int32_t>("bidirectional_indptr", t.bidirectional_indptr, 1);
+  const auto scales = [&](const char* name, const DLTensor* s) {
+    return reader.flat<float>(name, s, s != nullptr && s->ndim == 2 ? 2 : 1);
+  };
+  a.k_scales = scales("k_scales", t.k_scales), a.v_scales = scales("v_scales", t.v_scales);
+  a.q_scale = t.q_scale == 0 ? 1 : t.q_scale, a.out_scale = t.out_scale == 0 ? 1 : t.out_scale;
+  a.seqused_q = reader.list<int32_t>("seqused_q", t.seqused_q);
+  a.seqused_k = reader.list<int32_t>("seqused_k", t.seqused_k);
+  params->custom_mask.heads = t.mask_heads == 0 ? 1 : t.mask_heads;
+  return true;
+}
 
 bool read_layer(const sg_params* given, TensorReader& reader, Layer* layer) {
   sg_params p;
@@ -31,21 +84,16 @@ bool read_layer(const sg_params* given, TensorReader& reader, Layer* layer) {
   a.sm_scale = p.sm_scale, a.logits_soft_cap = p.logits_soft_cap, a.causal = p.causal != 0;
   a.window_left = p.window_left, a.window_right = p.window_right;
   a.sinks = reader.list<float>("sinks", p.sinks, 1);
+  const TensorView mask = truths("custom_mask", p.mask, reader);
   if (p.mask != nullptr) {
-    const TensorView mask = reader.need("custom_mask", p.mask, 1);
     const bool bits = mask.dtype == DType::kU8;
-    if (mask.defined() && !bits && mask.dtype != DType::kBool)
-      reader.fail("input.dtype", "custom_mask", "bool (a byte a pair) or u8 (packed bits)",
-                  std::string(name_of(mask.dtype)));
-    if (mask.defined() && mask.stride[0] != 1)
-      reader.fail("input.stride", "custom_mask", "1", std::to_string(mask.stride[0]));
     a.custom_mask.kind = bits ? CustomMask::Kind::kPacked : CustomMask::Kind::kBool;
-    a.custom_mask.data = {reinterpret_cast<const uint8_t*>(mask.data),
-                          static_cast<size_t>(mask.shape[0])};
+    a.custom_mask.data = bytes_of(mask);
     a.custom_mask.mask_indptr = reader.need_list<int64_t>("mask_indptr", p.mask_indptr);
   }
+  if (p.terms != nullptr && !read_terms(p.terms, reader, &a)) return false;
   layer->options.arith = p.arith == SG_FAST ? Arith::kFast : Arith::kPortable;
-  layer->options.num_threads = p.num_threads;
+  layer->options.num_threads = p.num_threads == 0 ? default_num_threads.load() : p.num_threads;
   layer->options.lse_sink = p.lse_sink != 0 ? LseSink::kIncluded : LseSink::kExcluded;
   layer->max_seqlen_q = p.max_seqlen_q, layer->lse_base2 = p.lse_base2 != 0;
   return true;
@@ -80,7 +128,9 @@ void rebase_lse(const Layer& layer, const Call& call) {
   if (call.cu_seqlens_q.empty()) return to_base2(lse, 0, lse.shape[0]);
   for (size_t i = 0; i + 1 < call.cu_seqlens_q.size(); ++i) {
     const int32_t first = call.cu_seqlens_q[i], q_len = call.cu_seqlens_q[i + 1] - first;
-    const int32_t rows = layer.max_seqlen_q > 0 ? std::min(q_len, layer.max_seqlen_q) : q_len;
+    const std::span<const int32_t> used = call.params.terms.seqused_q;
+    const int32_t there = used.empty() ? q_len : used[i];
+    const int32_t rows = layer.max_seqlen_q > 0 ? std::min(there, layer.max_seqlen_q) : there;
     to_base2(lse, first, int64_t{first} + rows);
   }
 }
@@ -140,8 +190,8 @@ void check_columns(const PagedAttention& call, const TableRows& rows, Status* st
 template <LseBase Base>
 Status merged(const TensorView& v, const TensorView& s, const TensorView& out,
               const TensorView& lse) {
-  return merge_states(
-      MergeStates<Base>{.v = v, .s = s, .out = out, .lse = LseView<Base>(lse), .options = {}});
+  return merge_states(MergeStates<Base>{
+      .v = v, .s = s, .out = out, .lse = LseView<Base>(lse), .options = default_options()});
 }
 
 }  // namespace
@@ -151,6 +201,18 @@ using namespace shadowgraph;
 using namespace shadowgraph::c_api;
 
 extern "C" {
+
+void sg_set_num_threads(int32_t num_threads) { default_num_threads = std::max(num_threads, 0); }
+
+// Names are literals, which end with a 0.
+const char* sg_isa() { return current_isa().data(); }
+
+sg_status sg_set_isa(const char* name) {
+  return guarded(nullptr, [&]() -> sg_status {
+    if (name == nullptr) return fail(SG_USAGE, "name is NULL");
+    return hand_out(set_isa(name), SG_BAD_INPUT, nullptr);
+  });
+}
 
 sg_status sg_paged_attention(const DLTensor* q, const sg_cache* cache, const sg_pages* pages,
                              const DLTensor* cu_seqlens_q, const sg_params* params, DLTensor* out,
@@ -230,7 +292,7 @@ sg_status sg_store_kv(const DLTensor* k, const DLTensor* v, const DLTensor* out_
     if (!read_cache("", cache, reader, &call.cache)) return SG_USAGE;
     call.k = reader.need("k", k, 3), call.v = reader.may("v", v, 3);
     call.out_cache_loc = reader.need_list<int64_t>("out_cache_loc", out_cache_loc);
-    call.first_slot = first_slot;
+    call.first_slot = first_slot, call.options = default_options();
     if (status.ok()) status = store_kv(call);
     return hand_out(status, SG_BAD_INPUT, report);
   });
@@ -245,6 +307,7 @@ sg_status sg_copy_kv(const sg_cache* source, const sg_cache* target, const DLTen
     if (!read_cache("source ", source, reader, &call.source) ||
         !read_cache("target ", target, reader, &call.target))
       return SG_USAGE;
+    call.options = default_options();
     call.whole_pool = source_pages == nullptr && target_pages == nullptr;
     if (!call.whole_pool) {
       call.source_pages = reader.need_list<int32_t>("source_pages", source_pages);

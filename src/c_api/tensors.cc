@@ -108,10 +108,17 @@ bool TensorReader::sized(const char* name, const DLTensor& t, int least, int mos
     fail("input.null", name, "a shape", "NULL");
     return false;
   }
+  constexpr int64_t kMostElements = int64_t{1} << 56;
+  int64_t count = 1;
   for (int i = 0; i < t.ndim; ++i) {
-    if (t.shape[i] >= 0) continue;
-    fail("input.shape", name, "sizes >= 0", std::to_string(t.shape[i]));
-    return false;
+    if (t.shape[i] < 0) {
+      fail("input.shape", name, "sizes >= 0", std::to_string(t.shape[i]));
+      return false;
+    }
+    if (__builtin_mul_overflow(count, t.shape[i], &count) || count > kMostElements) {
+      fail("input.overflow", name, "at most 2^56 elements", "more");
+      return false;
+    }
   }
   return true;
 }
@@ -203,6 +210,28 @@ template <class T>
 std::span<const T> TensorReader::list(const char* name, const DLTensor* t, int64_t least) {
   if (t == nullptr) return {};
   const TensorView view = need(name, t, 1);
+  return elements<T>(name, view, least);
+}
+
+template <class T>
+std::span<const T> TensorReader::flat(const char* name, const DLTensor* t, int rank) {
+  if (t == nullptr) return {};
+  TensorView view = need(name, t, rank);
+  if (!view.defined()) return {};
+  int64_t step = 1;
+  for (int axis = rank - 1; axis >= 0; --axis) {
+    if (view.shape[axis] > 1 && view.stride[axis] != step) {
+      fail("input.stride", name, "a compact tensor", "another");
+      return {};
+    }
+    step *= view.shape[axis];
+  }
+  view.rank = 1, view.shape[0] = step, view.stride[0] = 1;
+  return elements<T>(name, view, 1);
+}
+
+template <class T>
+std::span<const T> TensorReader::elements(const char* name, const TensorView& view, int64_t least) {
   if (!view.defined()) return {};
   if (view.dtype != kElement<T>) {
     fail("input.dtype", name, std::string(name_of(kElement<T>)), std::string(name_of(view.dtype)));
@@ -220,6 +249,8 @@ std::span<const T> TensorReader::list(const char* name, const DLTensor* t, int64
 template std::span<const int32_t> TensorReader::list(const char*, const DLTensor*, int64_t);
 template std::span<const int64_t> TensorReader::list(const char*, const DLTensor*, int64_t);
 template std::span<const float> TensorReader::list(const char*, const DLTensor*, int64_t);
+template std::span<const int32_t> TensorReader::flat(const char*, const DLTensor*, int);
+template std::span<const float> TensorReader::flat(const char*, const DLTensor*, int);
 
 namespace {
 

@@ -42,6 +42,10 @@ class TensorReader {
     return list<T>(name, t);
   }
 
+  /// All elements of a compact tensor; empty if there is none.
+  template <class T>
+  std::span<const T> flat(const char* name, const DLTensor* t, int rank);
+
   /// Integers or truths of any width, any strides and 0 to 4 axes, copied.
   struct Integers {
     std::string dtype;                 // "int32", "bool"
@@ -59,6 +63,9 @@ class TensorReader {
  private:
   bool sized(const char* name, const DLTensor& t, int least, int most);
   bool located(const char* name, const DLTensor& t, size_t element_size, std::byte** data);
+
+  template <class T>
+  std::span<const T> elements(const char* name, const TensorView& view, int64_t least);
 
   Status& status_;
 };

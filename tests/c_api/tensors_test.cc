@@ -11,7 +11,7 @@ TEST(CTensors, EachSlipHasItsFindingAndNothingIsWritten) {
     Found found;
     std::function<void(Decode&)> make;
   };
-  int64_t sizes[5] = {2, -4, 8, 1, 1};
+  int64_t sizes[5] = {2, -4, 8, 1, 1}, absurd[3] = {int64_t{1} << 40, int64_t{1} << 40, 1};
   const Slip slips[] = {
       {{"input.device q"}, [](Decode& d) { d.q_t.device.device_type = kDLCUDA; }},
       {{"input.device page_table"},
@@ -35,6 +35,7 @@ TEST(CTensors, EachSlipHasItsFindingAndNothingIsWritten) {
       {{"input.shape lse"}, [](Decode& d) { d.lse_t.ndim = -1; }},
       {{"input.shape k_cache"}, [](Decode& d) { d.k_t.ndim = 7; }},
       {{"input.shape q"}, [&](Decode& d) { d.q_t.shape = sizes; }},
+      {{"input.overflow q"}, [&](Decode& d) { d.q_t.shape = absurd; }},
       {{"input.null q"}, [](Decode& d) { d.q_t.shape = nullptr; }},
       {{"input.null out"}, [](Decode& d) { d.out_t.data = nullptr; }},
       {{"input.null v_cache"}, [](Decode& d) { d.cache.v = nullptr; }},
