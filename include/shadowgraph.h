@@ -11,7 +11,8 @@
  * `report`, the last argument of a call that judges its input, may be NULL. Else *report is NULL
  * where there is nothing to tell, as after SG_OK; otherwise it has every finding at once, and the
  * caller frees it. sg_last_error says in words why the thread's last failure failed.
- * No call prints, ends the process or throws; memory that runs out is SG_INTERNAL.
+ * No call prints, ends the process or throws; memory that runs out is SG_INTERNAL (a judge, and a
+ * report in json or sarif, may then end the process).
  *
  * Structs begin with struct_size; SG_..._INIT sets it. Members are only ever added, at the end, and
  * mean nothing at 0. So a struct of an older header is one with zeros behind it, and one of a newer

@@ -63,6 +63,43 @@ TEST(CAllocation, ACallAllocatesWhatTheEnginesDoesAndNothingElse) {
   EXPECT_EQ(in_c, allocations::count - middle);
 }
 
+TEST(CAllocation, ABatchMayRunOutOfMemoryAnywhere) {
+  Tensor<int32_t> indptr({3}, {0, 5, 9}), keys({9}, {8, 9, 10, 11, 20, 12, 13, 14, 15});
+  DLTensor indptr_t = indptr.dl(), keys_t = keys.dl();
+  sg_batch_params params = SG_BATCH_INIT;
+  params.mode = "decode", params.page_size = 4;
+  params.key_indptr = &indptr_t, params.keys = &keys_t;
+  sg_batch* batch = nullptr;
+  fail_every_allocation(SG_OK, [&] {
+    sg_batch_free(batch);
+    const sg_status status = sg_batch_new(&params, &batch, nullptr);
+    EXPECT_EQ(status == SG_OK, batch != nullptr);
+    return status;
+  });
+  sg_batch_free(batch);
+}
+
+TEST(CAllocation, AStepMayRunOutOfMemoryAnywhere) {
+  Tensor<int32_t> pages({1, 2}, {2, 5}), row({1}, 0), lens({1}, 5), kv_lens({1}, 5);
+  DLTensor pages_t = pages.dl(), row_t = row.dl(), lens_t = lens.dl(), kv_lens_t = kv_lens.dl();
+  fail_every_allocation(SG_OK, [&] {
+    sg_step* step = nullptr;
+    const char* text = nullptr;
+    sg_status status = sg_step_new("laws", "decode", "eager", &step);
+    const auto go_on = [&](sg_status next) {
+      if (status == SG_OK) status = next;
+    };
+    go_on(step == nullptr ? status : sg_step_config(step, "page_size", 4));
+    go_on(step == nullptr ? status : sg_step_pages(step, "req_to_token", &pages_t));
+    go_on(step == nullptr ? status : sg_step_input(step, "req_pool_indices", &row_t));
+    go_on(step == nullptr ? status : sg_step_input(step, "seq_lens", &lens_t));
+    go_on(step == nullptr ? status : sg_step_field(step, "kv_lens", &kv_lens_t));
+    go_on(step == nullptr ? status : sg_step_line(step, &text, nullptr));
+    sg_step_free(step);
+    return status;
+  });
+}
+
 // Not json and sarif: nlohmann-json allocates where it destroys.
 TEST(CAllocation, ATextMayRunOutOfMemoryAnywhere) {
   for (const char* format : {"text", "junit", "github", "html"}) {
