@@ -359,12 +359,19 @@ SG_API sg_status sg_step_config_text(sg_step* step, const char* key, const char*
 /* What a field of `expect` tells, where its name is the engine's own. */
 SG_API sg_status sg_step_role(sg_step* step, const char* field, const char* role);
 /* Members of `input` and of `expect`: integers or truths of any width, strides and 0 to 4 axes,
- * copied; a key that comes again replaces. sg_step_pages: of `input`, and an element is a page.
- * sg_step_number: of `expect`, a number of the host. SG_BAD_INPUT: input.*, in sg_last_error. */
+ * copied; a key that comes again replaces. NULL: the member is there and holds nothing.
+ * sg_step_pages: of `input`, and an element is a page. sg_step_number: of `expect`, a number of the
+ * host. SG_BAD_INPUT: input.*, in sg_last_error. */
 SG_API sg_status sg_step_input(sg_step* step, const char* key, const DLTensor* tensor);
 SG_API sg_status sg_step_pages(sg_step* step, const char* key, const DLTensor* tensor);
 SG_API sg_status sg_step_field(sg_step* step, const char* key, const DLTensor* tensor);
 SG_API sg_status sg_step_number(sg_step* step, const char* key, int64_t value);
+/* A plan of one of FlashInfer's wrappers, as the engine names it ("decode_wrappers[0]", "plan"),
+ * and the arguments of the last plan; both NULL: the step planned nothing. */
+SG_API sg_status sg_step_call(sg_step* step, const char* wrapper, const char* call);
+SG_API sg_status sg_step_argument(sg_step* step, const char* key, const DLTensor* tensor);
+/* The builder raised instead: "IndexError", "index 3 is out of bounds". */
+SG_API sg_status sg_step_exception(sg_step* step, const char* type, const char* message);
 /* Judges the step. SG_FINDINGS: laws that are broken. SG_BAD_INPUT: it cannot be judged (io.line,
  * skip.*). A report without findings has notes in its text: fields that nobody judged (left_out.*).
  */
