@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "arithmetic_words.h"
-#include "backends/fill/buffer_info.h"
+#include "shadowgraph/engine/buffer_info.h"
 #include "bench/machine.h"
 #include "check/bounds/arithmetic.h"
 #include "check/laws/metadata_laws.h"

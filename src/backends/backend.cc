@@ -6,7 +6,7 @@
 #include "backends/compose/hybrid_linear.h"
 #include "backends/compose/multi_step.h"
 #include "backends/compose/two_batch_overlap.h"
-#include "backends/fill/buffer_info.h"
+#include "shadowgraph/engine/buffer_info.h"
 #include "backends/fill/rows.h"
 #include "backends/lists/aiter.h"
 #include "backends/lists/flashinfer.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "backends/fill/buffer_info.h"
+#include "shadowgraph/engine/buffer_info.h"
 #include "core/int_math.h"
 #include "core/laws.h"
 #include "faults/launches.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/fill/buffer_info.h"
+#include "shadowgraph/engine/buffer_info.h"
 #include "backends/paged_world.h"
 
 namespace shadowgraph {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "backends/fill/buffer_info.h"
+#include "shadowgraph/engine/buffer_info.h"
 #include "fuzz/fuzz.h"
 
 namespace shadowgraph {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/fill/buffer_info.h"
+#include "shadowgraph/engine/buffer_info.h"
 #include "check/trace_lines.h"
 #include "shadowgraph/engine/backend.h"
 

@@ -1,7 +1,7 @@
 // Launches a step of FlashAttention: store, attend, and merge where keys are in several tables.
 #include <algorithm>
 
-#include "backends/fill/buffer_info.h"
+#include "shadowgraph/engine/buffer_info.h"
 #include "backends/fill/prefix_chunks.h"
 #include "backends/fill/rows.h"
 #include "backends/paged/flash_attention.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/fill/buffer_info.h"
+#include "shadowgraph/engine/buffer_info.h"
 #include "check/canonical.h"
 #include "core/laws.h"
 #include "shadowgraph/engine/backend.h"

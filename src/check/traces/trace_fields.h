@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "backends/fill/buffer_info.h"
+#include "shadowgraph/engine/buffer_info.h"
 #include "check/traces/trace_batch.h"
 
 namespace shadowgraph {

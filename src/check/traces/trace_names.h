@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/fill/buffer_info.h"
+#include "shadowgraph/engine/buffer_info.h"
 #include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph {
