@@ -278,14 +278,24 @@ typedef struct {
  * table.pool_row, table.row_width, mask.size, pool.shape. SG_USAGE: no such mode. */
 SG_API sg_status sg_batch_new(const sg_batch_params* params, sg_batch** batch, sg_report** report);
 
-/* Draws a legal batch: the generator of property tests (shadowgraph/testing.h), which asks `choose`
- * for a number below `bound` again and again; 0 is the simplest, and a callback that wants to end
- * early goes on with 0. The same numbers give the same batch. options: NULL, or a JSON object with
- * some of modes ["decode", "extend"], page_sizes [1, 2, 4], max_requests 4, max_context_len 32,
- * max_extend_len 8, topk 1, num_steps 0, num_draft_tokens 0, dllm_block 0, max_encoder_len 0,
- * window_left -1, prefix_cache false, small_requests 3 and steps 20, here with their defaults.
- * *batch is NULL where the choices lead to no step of these modes. SG_BAD_INPUT: test.options,
- * pool.shape. */
+/* A scheduler's legal steps, one after the other, with requests that come and go: histories are for
+ * builders with buffers that live from step to step. */
+typedef struct sg_history sg_history;
+
+/* Draws a history: the generator of property tests (shadowgraph/testing.h), which asks `choose` for
+ * a number below `bound` again and again, here and in sg_history_next; 0 is the simplest, and a
+ * callback that wants to end early goes on with 0. The same numbers give the same history. options:
+ * NULL, or a JSON object with some of modes ["decode", "extend"], page_sizes [1, 2, 4],
+ * max_requests 4, max_context_len 32, max_extend_len 8, topk 1, num_steps 0, num_draft_tokens 0,
+ * dllm_block 0, max_encoder_len 0, window_left -1, prefix_cache false, small_requests 3 and steps
+ * 20, here with their defaults. The caller frees it. SG_BAD_INPUT: test.options, pool.shape. */
+SG_API sg_status sg_history_new(const char* options,
+                                uint32_t (*choose)(void* context, uint32_t bound), void* context,
+                                sg_history** history, sg_report** report);
+/* The next step of these modes, which the caller frees; *batch is NULL when the history is over. */
+SG_API sg_status sg_history_next(sg_history* history, sg_batch** batch);
+SG_API void sg_history_free(sg_history* history);
+/* The last step of a history; *batch is NULL where it has none of these modes. Errors likewise. */
 SG_API sg_status sg_batch_draw(const char* options,
                                uint32_t (*choose)(void* context, uint32_t bound), void* context,
                                sg_batch** batch, sg_report** report);

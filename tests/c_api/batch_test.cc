@@ -176,6 +176,36 @@ TEST(CDraw, TheSameChoicesDrawTheSameBatchAndOthersDrawOthers) {
   EXPECT_EQ(modes, (std::set<std::string>{"decode", "extend"}));
 }
 
+TEST(CDraw, AHistorysLastStepIsTheBatchOfItsChoices) {
+  int longest = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    Rng first(seed), second(seed);
+    const char* options = R"({"modes": ["decode", "extend", "mixed"], "small_requests": 0})";
+    Batch last;
+    ASSERT_EQ(sg_batch_draw(options, random_number, &first, &last.handle, nullptr), SG_OK);
+    sg_history* history = nullptr;
+    ASSERT_EQ(sg_history_new(options, random_number, &second, &history, nullptr), SG_OK);
+    std::string text;
+    int steps = 0;
+    for (;; ++steps) {
+      Batch step;
+      ASSERT_EQ(sg_history_next(history, &step.handle), SG_OK);
+      if (step.handle == nullptr) break;
+      EXPECT_EQ(sg_check(step.handle, nullptr, 0, nullptr, nullptr), SG_OK) << sg_last_error();
+      text = sg_batch_text(step.handle);
+    }
+    sg_history_free(history);
+    EXPECT_EQ(text, sg_batch_text(last.handle));
+    longest = std::max(longest, steps);
+  }
+  EXPECT_GT(longest, 5);
+  sg_history_free(nullptr);
+  sg_history* history = nullptr;
+  EXPECT_EQ(sg_history_new(nullptr, nullptr, nullptr, &history, nullptr), SG_USAGE);
+  EXPECT_EQ(sg_history_new("{\"steps\": 0}", simplest, nullptr, &history, nullptr), SG_BAD_INPUT);
+  EXPECT_EQ(sg_history_next(nullptr, nullptr), SG_USAGE);
+}
+
 TEST(CDraw, ANumberBeyondItsBoundCountsFromZeroAgain) {
   Batch zero, bound;
   const auto of_bound = [](void*, uint32_t n) { return n; };
