@@ -96,13 +96,14 @@ SG_API void sg_report_free(sg_report* report);
 /* Attention. */
 
 enum { SG_PORTABLE = 0, SG_FAST = 1 };
+/* Layouts of a paged pool. Panels: shadowgraph/attention/kv_cache.h. */
 enum {
-  SG_NHD = 0,
-  SG_HND = 1,
-  SG_STACKED_NHD = 2,
-  SG_STACKED_HND = 3,
-  SG_MLA_LATENT = 4,
-  SG_PANELS = 5
+  SG_NHD = 0, /* k [num_pages, page_size, num_kv_heads, head_dim_qk], v [..., head_dim_vo] */
+  SG_HND = 1, /* k [num_pages, num_kv_heads, page_size, head_dim_qk], v likewise */
+  SG_STACKED_NHD = 2, /* k [num_pages, 2, page_size, num_kv_heads, head_dim]: K and V; v is NULL */
+  SG_STACKED_HND = 3, /* k [num_pages, 2, num_kv_heads, page_size, head_dim]; v is NULL */
+  SG_MLA_LATENT = 4,  /* k [num_pages, page_size, head_dim_qk], V its beginning; v is NULL */
+  SG_PANELS = 5       /* the engine's own order; head dims are given */
 };
 
 /* How ALiBi's slopes multiply distances: slope * (key's position - query's), -slope * |distance|,
@@ -148,14 +149,13 @@ typedef struct {
    * after request. bool: one byte a pair, 0 hides. uint8: bits, least significant first, each
    * request on a byte of its own. NULL: all */
   const DLTensor* mask;
-  const DLTensor*
-      mask_indptr;       /* int64 [batch + 1]: the first byte of each request's mask, and the end */
-  int32_t lse_base2;     /* lse is the logarithm to base 2 (FlashInfer), else to base e */
-  int32_t lse_sink;      /* lse counts the sinks, too */
-  int32_t arith;         /* SG_PORTABLE: the same bits on every machine; SG_FAST */
-  int32_t num_threads;   /* 0: OpenMP's default */
-  int32_t max_seqlen_q;  /* computes only the first so many queries of a request; 0: all */
-  const sg_terms* terms; /* or NULL */
+  const DLTensor* mask_indptr; /* int64 [batch + 1]: first byte of each request's mask, the end */
+  int32_t lse_base2;           /* lse is the logarithm to base 2 (FlashInfer), else to base e */
+  int32_t lse_sink;            /* lse counts the sinks, too */
+  int32_t arith;               /* SG_PORTABLE: the same bits on every machine; SG_FAST */
+  int32_t num_threads;         /* 0: OpenMP's default */
+  int32_t max_seqlen_q;        /* computes only the first so many queries of a request; 0: all */
+  const sg_terms* terms;       /* or NULL */
 } sg_params;
 #define SG_PARAMS_INIT \
   { sizeof(sg_params), 0, 0, 0, -1, -1, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL }
@@ -169,13 +169,7 @@ SG_API const char* sg_isa(void);
 SG_API sg_status sg_set_isa(const char* name);
 
 /* A paged pool of keys and values. Elements of k and v: f32, f16, bf16, e4m3fn, e5m2 or int8; the
- * last axis is contiguous. Shapes by layout: SG_NHD          k [num_pages, page_size, num_kv_heads,
- * head_dim_qk], v [..., head_dim_vo] SG_HND          k [num_pages, num_kv_heads, page_size,
- * head_dim_qk], v likewise SG_STACKED_NHD  k [num_pages, 2, page_size, num_kv_heads, head_dim]: K
- * and V; v is NULL SG_STACKED_HND  k [num_pages, 2, num_kv_heads, page_size, head_dim]; v is NULL
- *   SG_MLA_LATENT   k [num_pages, page_size, head_dim_qk], whose first head_dim_vo are V; v is NULL
- *   SG_PANELS       the engine's own order (shadowgraph/attention/kv_cache.h); head dims are given
- */
+ * last axis is contiguous. */
 typedef struct {
   size_t struct_size;
   const DLTensor *k, *v;
@@ -324,8 +318,8 @@ SG_API void sg_batch_free(sg_batch* batch);
 typedef struct {
   size_t struct_size; /* the same of all elements of an array */
   const char* role;
-  const DLTensor*
-      values; /* int32, int64, uint8 or bool, any strides; rows behind the batch's are padding */
+  /* int32, int64, uint8 or bool, any strides; rows behind the batch's are padding */
+  const DLTensor* values;
   int64_t number;   /* where values is NULL */
   int32_t unit;     /* tokens of a column or entry: 1, or a page's; 0: a page's */
   const char* name; /* its name in findings; NULL: the role */
@@ -333,7 +327,7 @@ typedef struct {
 #define SG_ROLE_VALUE_INIT \
   { sizeof(sg_role_value), NULL, NULL, 0, 0, NULL }
 
-/* What a batch does not say. */
+/* Options of the judge: no batch says these. */
 typedef struct {
   size_t struct_size;
   int32_t max_context_len;           /* tokens of a request, drafts aside; 0: not known */
@@ -366,7 +360,7 @@ SG_API sg_status sg_step_id(sg_step* step, const char* id);
  */
 SG_API sg_status sg_step_config(sg_step* step, const char* key, int64_t value);
 SG_API sg_status sg_step_config_text(sg_step* step, const char* key, const char* text);
-/* What a field of `expect` tells, where its name is the engine's own. */
+/* The role of a field of `expect` whose name is the engine's own. */
 SG_API sg_status sg_step_role(sg_step* step, const char* field, const char* role);
 /* Members of `input` and of `expect`: integers or truths of any width, strides and 0 to 4 axes,
  * copied; a key that comes again replaces. NULL: the member is there and holds nothing.

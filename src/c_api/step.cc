@@ -115,7 +115,7 @@ void name_arguments(sg_step* step) {
   }
 }
 
-/// What nobody judged is a note of the report.
+/// Parts that nobody judged are notes of the report.
 void add_notes(const TraceVerdict& verdict, sg_report* report) {
   for (const LeftOut& part : verdict.left_out)
     report->report.passed_over.push_back({std::string(part.law),
@@ -171,7 +171,7 @@ sg_status sg_step_config(sg_step* step, const char* key, int64_t value) {
   const JsonValue number = value < 0 ? JsonValue{value} : JsonValue{static_cast<uint64_t>(value)};
   const sg_status status = set_member(step, "config", key, number);
   if (status != SG_BAD_INPUT || value < 0 || value > 1) return status;
-  // Where a line has a truth, its reader takes no number.
+  // The reader of lines takes no number for a truth.
   return set_member(step, "config", key, JsonValue{value == 1});
 }
 

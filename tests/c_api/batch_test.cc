@@ -104,7 +104,7 @@ TEST(CBatch, ATableSaysTheSame) {
   DLTensor view;
   ASSERT_EQ(sg_batch_array(table.handle, "req_to_token", &view), SG_OK);
   EXPECT_EQ(std::vector<int64_t>(view.shape, view.shape + view.ndim), map.shape);
-  // What a length counts is said, or usual for the mode.
+  // Lengths count what is said, or what is usual for the mode.
   Batch prefix;
   params.seq_lens_kind = SG_LENS_PREFIX;
   ASSERT_EQ(sg_batch_new(&params, &prefix.handle, nullptr), SG_OK) << sg_last_error();
