@@ -91,6 +91,10 @@ SG_API sg_status sg_report_get(const sg_report* report, int64_t i, sg_finding* o
  * NULL the string lives until the thread's next call with NULL. NULL: no such format, or no memory.
  */
 SG_API const char* sg_report_text(const sg_report* report, const char* format);
+/* Adds a case to a report of several: its findings, none if `more` is NULL, under the name case_id,
+ * unless that is NULL. If *report is NULL, it is made. Strings of *report that were handed out
+ * before are no longer valid. */
+SG_API sg_status sg_report_add(sg_report** report, const sg_report* more, const char* case_id);
 SG_API void sg_report_free(sg_report* report);
 
 /* Attention. */
