@@ -213,6 +213,10 @@ TEST(JudgeStep, TheBatchIsJudgedToo) {
        {"step.slots req_to_token[0, 3]"}},
       {[](StepArrays& s) { s.map[1] = 12; },
        {"pool.page req_to_token[0, 1]", "pool.shared req_to_token[0, 1]"}},
+      {[](StepArrays& s) { s.batch_slots = {11, 20, 40, 41, 42, 43, 99}; },
+       {"len.total out_cache_loc"}},
+      {[](StepArrays& s) { s.map[2] = 10; },
+       {"pool.page req_to_token[0, 2]", "pool.shared req_to_token[0, 2]"}},
       {[](StepArrays& s) {
          s.extend_lens = {1, 1};
          for (size_t c = 0; c < 4; ++c) s.map[4 + c] = s.map[8 + c];

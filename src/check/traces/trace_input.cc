@@ -1,6 +1,7 @@
 #include "check/traces/trace_input.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -215,15 +216,19 @@ class InputJudge {
   };
 
   /// Two requests hold a slot rightly where their rows are the same up to it.
-  bool share(const Holder& a, const Holder& b) const {
+  bool share(const Holder& a, const Holder& b) {
     if (a.request == b.request || a.column != b.column) return false;
     if (a.column >= stored_columns(a.request) || b.column >= stored_columns(b.request))
       return false;
     const auto first =
         static_cast<size_t>(std::max(first_column(a.request), first_column(b.request)));
     const auto count = static_cast<size_t>(a.column) - first;  // both hold a live column
-    return std::ranges::equal(columns_of(a.request).subspan(first, count),
-                              columns_of(b.request).subspan(first, count));
+    const bool goes_on = shared_ == std::array{a.request, b.request, b.column - 1};
+    if (!goes_on && !std::ranges::equal(columns_of(a.request).subspan(first, count),
+                                        columns_of(b.request).subspan(first, count)))
+      return false;
+    shared_ = {a.request, b.request, b.column};
+    return true;
   }
 
   void judge_owners(int64_t i) {
@@ -396,6 +401,7 @@ class InputJudge {
   bool is_tree_ = false;
   const int64_t pool_;  // slots
   Holders holders_;
+  std::array<int64_t, 3> shared_ = {-1, -1, -1};  // two requests, and up to where they share
   std::unordered_map<std::string, Place> first_;
   InputVerdict verdict_;
 };
