@@ -10,6 +10,7 @@ file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cc ${P
 add_library(shadowgraph_cuda OBJECT ${cuda_sources})
 target_include_directories(shadowgraph_cuda PUBLIC ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(shadowgraph_cuda PUBLIC shadowgraph::shadowgraph CUDA::cudart_static)
+set_target_properties(shadowgraph_cuda PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_compile_features(shadowgraph_cuda PUBLIC cxx_std_20)
 target_compile_definitions(shadowgraph_cuda PUBLIC SHADOWGRAPH_CUDA)
 if("90a" IN_LIST SHADOWGRAPH_CUDA_ARCHITECTURES)

@@ -1,5 +1,5 @@
 # The installed package: find_package(Shadowgraph), targets shadowgraph::shadowgraph and, where the tools are built,
-# shadowgraph::testing; pkg-config shadowgraph.
+# shadowgraph::testing and shadowgraph::c; pkg-config shadowgraph, shadowgraph_c.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Shadowgraph)
 
@@ -8,6 +8,12 @@ set(needs_threads FALSE)
 if(TARGET shadowgraph_testing)
   list(APPEND installed shadowgraph_testing)
   set(needs_threads TRUE)
+endif()
+set(pc_files shadowgraph.pc)
+if(TARGET shadowgraph_c)
+  list(APPEND installed shadowgraph_c)
+  list(APPEND pc_files shadowgraph_c.pc)
+  install(FILES ${PROJECT_SOURCE_DIR}/include/shadowgraph.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endif()
 install(
   TARGETS ${installed}
@@ -35,6 +41,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ShadowgraphConfig.cmake
 
 # Relative to the file itself, so that the prefix can be chosen (or moved) after the build.
 file(RELATIVE_PATH pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
-configure_file(${CMAKE_CURRENT_LIST_DIR}/shadowgraph.pc.in shadowgraph.pc @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/shadowgraph.pc
-        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+foreach(file ${pc_files})
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/${file}.in ${file} @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${file} DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()

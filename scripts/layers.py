@@ -29,6 +29,7 @@ ALLOWED = {
     "report": ["io"],
     "cuda": ["launch"],
     "fuzz": ["faults", "check", "io", "testing"],
+    "c_api": ["fuzz", "report"],
 }
 PUBLIC = {
     "status": "core", "access": "core", "kernel": "graph", "device_api": "graph", "arena": "graph", "annotations": "graph", "graph": "graph",
@@ -40,7 +41,7 @@ PUBLIC = {
     "buffer_info": "backends", "launches": "launch", "judge": "check", "fuzz_backend": "fuzz", "shadowgraph": "backends",
 }  # fmt: skip
 LIBRARY = {"core", "attn", "kernels", "graph", "launch", "runtime", "backends", "testing"}
-THIRD_PARTY = ("Eigen/", "fmt/", "nlohmann/", "CLI/", "gtest/", "rapidcheck", "benchmark/")
+THIRD_PARTY = ("Eigen/", "fmt/", "nlohmann/", "CLI/", "gtest/", "rapidcheck", "benchmark/", "dlpack/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
 
@@ -55,6 +56,8 @@ def reach(module: str) -> set[str]:
 def home(path: str) -> tuple[str, str]:
     """Who owns a repository path: (module, kind); kind is src, public, or outside (tools, tests, ...)."""
     parts = path.split("/")
+    if path == "include/shadowgraph.h":
+        return "c_api", "public"
     if path.startswith("include/shadowgraph/"):
         return PUBLIC.get(pathlib.PurePath(path).stem, "?"), "public"
     if parts[0] == "src" and len(parts) > 2:
@@ -73,7 +76,7 @@ def judge(path: str, quoted: bool, target: str) -> str | None:
     if not quoted:
         foreign = module in LIBRARY and target.startswith(THIRD_PARTY)
         return f"{module} -> <{target}>: the library stands on the standard library" if foreign else None
-    is_public = target.startswith("shadowgraph/")
+    is_public = target.startswith("shadowgraph/") or target == "shadowgraph.h"
     if kind == "public" and not is_public:
         return f'public header -> "{target}": public headers include public headers only'
     other = home("include/" + target)[0] if is_public else target.split("/")[0]

@@ -72,7 +72,7 @@ check sizes python3 scripts/sizes.py
 check prices python3 scripts/prices.py
 check cost cost
 check references python3 scripts/references.py
-check shell shellcheck dev .ci/run scripts/lint.sh scripts/isa.sh tests/package/package_test.sh
+check shell shellcheck dev .ci/run scripts/lint.sh scripts/isa.sh tests/package/package_test.sh tests/c_api/rust_test.sh
 check tidy tidy "$@"
 
 if ((${#failed[@]})); then

@@ -17,7 +17,7 @@ int refuse(const std::string& sentence, const std::string& verb) {
 
 /// What CLI11 says of words that it did not expect, and the verb that was meant.
 std::string usage_sentence(const CLI::App& app, const CLI::ParseError& error, int argc,
-                           char** argv) {
+                           const char* const* argv) {
   std::string sentence = error.what();
   if (argc < 2 || !app.get_subcommands().empty() || argv[1][0] == '-') return sentence;
   std::vector<std::string> verbs;
@@ -94,7 +94,7 @@ Option Command::names(const std::string& name, std::vector<std::string>& target,
 }
 
 int run_verb(const ProgramTexts& texts, const std::vector<Verb (*)(CLI::App&)>& verbs, int argc,
-             char** argv) {
+             const char* const* argv) {
   CLI::App app(texts.sentence, texts.name);
   app.footer(texts.footer);
   app.set_version_flag("--version", texts.version,

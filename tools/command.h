@@ -112,6 +112,6 @@ struct ProgramTexts {
 
 /// Parses the command line and runs the verb that it names. Returns an exit code.
 int run_verb(const ProgramTexts& texts, const std::vector<Verb (*)(CLI::App&)>& verbs, int argc,
-             char** argv);
+             const char* const* argv);
 
 }  // namespace shadowgraph::cli

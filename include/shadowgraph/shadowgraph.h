@@ -34,7 +34,8 @@
 //   sim_device.h   SimDevice, the device on the CPU; device_api.h DeviceApi, CUDA's calls
 //
 // For tests, not included here: testing.h, property tests of your own metadata builder or kernel;
-// judge.h, judges one step's arrays; fuzz_backend.h, histories of a backend of your own.
+// judge.h, judges one step's arrays; fuzz_backend.h, histories of a backend of your own. For C and
+// whatever calls C: shadowgraph.h, one folder up.
 #pragma once
 
 #include "shadowgraph/attention/attention.h"

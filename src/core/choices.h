@@ -60,11 +60,17 @@ class Choices {
   explicit Choices(std::span<const uint32_t> recorded)
       : rng_(0), replay_(recorded.begin(), recorded.end()), replaying_(true) {}
 
+  /// Choices of a caller, who is told the bound; a number beyond it counts from 0 again.
+  using Chooser = uint32_t (*)(void* context, uint32_t bound);
+  Choices(Chooser chooser, void* context) : rng_(0), chooser_(chooser), context_(context) {}
+
   /// 0 <= r < bound. 0 should be the simplest outcome: shrinking goes there.
   uint32_t below(uint32_t bound) {
     assert(bound > 0);
     uint32_t value = 0;
-    if (!replaying_) {
+    if (chooser_ != nullptr) {
+      value = chooser_(context_, bound) % bound;
+    } else if (!replaying_) {
       value = rng_.below(bound);
     } else if (made_.size() < replay_.size()) {
       value = replay_[made_.size()] % bound;
@@ -91,6 +97,8 @@ class Choices {
   Rng rng_;
   std::vector<uint32_t> replay_, made_, bounds_;
   bool replaying_ = false;
+  Chooser chooser_ = nullptr;
+  void* context_ = nullptr;
 };
 
 /// The odometer: what to choose next, once choices have made a case, so that every case comes once.

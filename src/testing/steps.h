@@ -17,6 +17,8 @@ struct Steps::State {
   State(const Options& options, Choices& choices);
 
   const Case* next();
+  /// The step that next gave last, with what its views show.
+  const Step& step() const { return step_; }
   /// "decode, page_size 2, prefix_lens [3, 0], q_lens [1, 1]": the step that next gave last.
   std::string to_string() const;
 

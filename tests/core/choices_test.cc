@@ -35,6 +35,19 @@ TEST(Choices, PastTheEndEveryChoiceIsZero) {
   EXPECT_EQ(c.of({7, 8}), 7);
 }
 
+TEST(Choices, ACallerIsToldTheBoundAndItsNumberIsBroughtIntoRange) {
+  std::vector<uint32_t> bounds;
+  const auto choose = [](void* context, uint32_t bound) {
+    static_cast<std::vector<uint32_t>*>(context)->push_back(bound);
+    return bound + 2;
+  };
+  Choices c(choose, &bounds);
+  EXPECT_EQ(c.below(5), 2u);
+  EXPECT_EQ(c.between(3, 8), 5);
+  EXPECT_EQ(bounds, (std::vector<uint32_t>{5, 6}));
+  EXPECT_EQ(c.made(), (std::vector<uint32_t>{2, 2}));
+}
+
 TEST(Choices, RecordedValuesAreBroughtIntoRange) {
   const std::vector<uint32_t> recorded = {17, 0xffffffffu};
   Choices c(recorded);

@@ -29,6 +29,7 @@ PROGRAMS = (
     ("src/runtime/", ("runtime_tests",)),
     ("src/testing/", ("testing_tests",)),
     ("src/io/", ("io_tests", "check_tests")),
+    ("src/c_api/", ("c_api_tests",)),
     ("src/check/", ("check_tests", "oracle_tests")),
     ("src/fuzz/history/fault_matrix", ("faults_tests",)),
     ("src/fuzz/kernel/", ("testing_tests",)),

@@ -27,6 +27,10 @@ case $mode in
     "$work/build/judge_step"
     build "$source/examples/external_backend" "$work/external" -DCMAKE_PREFIX_PATH="$work/prefix"
     "$work/external/external_backend"
+    [[ -n $(find "$work/prefix" -name shadowgraph.h -path '*/include/shadowgraph.h') ]] || exit 0 # no DLPack header
+    cmake -S "$here/c" -B "$work/c" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix"
+    cmake --build "$work/c"
+    "$work/c/consumer"
     ;;
   pkg-config)
     cmake --install "$build" --prefix "$work/prefix"
@@ -34,7 +38,13 @@ case $mode in
     export PKG_CONFIG_PATH
     read -ra flags < <(pkg-config --cflags --libs shadowgraph)
     "$cxx" -std=c++20 "$here/main.cc" -o "$work/consumer" "${flags[@]}"
-    LD_LIBRARY_PATH=$(pkg-config --variable=libdir shadowgraph) "$work/consumer"
+    LD_LIBRARY_PATH=$(pkg-config --variable=libdir shadowgraph)
+    export LD_LIBRARY_PATH
+    "$work/consumer"
+    pkg-config --exists shadowgraph_c || exit 0 # no DLPack header
+    read -ra flags < <(pkg-config --cflags --libs shadowgraph_c)
+    cc -std=c99 "$here/../c_api/smoke.c" -o "$work/c_consumer" "${flags[@]}"
+    "$work/c_consumer"
     ;;
   subdirectory) consumer -DSHADOWGRAPH_SOURCE="$source" -DSHADOWGRAPH_UNITY=ON -DBUILD_SHARED_LIBS=ON ;;
   *) exit 2 ;;

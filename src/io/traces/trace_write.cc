@@ -1,0 +1,144 @@
+#include "io/traces/trace_write.h"
+
+#include <charconv>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace shadowgraph {
+namespace {
+
+class TraceWriter {
+ public:
+  void write(const WrittenLine& w) {
+    text_ += '{';
+    for (const auto& [key, value] : w.head) {
+      member(key);
+      add(value);
+    }
+    member("input");
+    text_ += '{';
+    add(w.line.input, w.line.null_inputs);
+    text_ += '}';
+    member("expect");
+    text_ += '{';
+    RecordedFields own = w.line.expect;
+    for (const TraceCall& call : w.line.calls)
+      std::erase_if(own, [&](const auto& f) { return is_argument(f.first, call); });
+    add(own, w.line.null_fields);
+    if (!w.line.calls.empty() || w.line.no_calls) add_calls(w);
+    if (w.exception != nullptr) {
+      member("exception");
+      add(*w.exception);
+    }
+    text_ += "}}";
+  }
+  std::string&& text() && { return std::move(text_); }
+
+ private:
+  void comma() {
+    if (text_.back() != '{' && text_.back() != '[') text_ += ',';
+  }
+  void member(std::string_view key) {
+    comma();
+    text_ += json_quoted(key) + ':';
+  }
+  template <class T>
+  void number(T n) {
+    char digits[32];
+    const auto end = std::to_chars(digits, digits + sizeof digits, n).ptr;
+    text_.append(digits, end);
+  }
+
+  void add(const JsonValue& value) {
+    if (const auto* text = value.as<std::string>()) {
+      text_ += json_quoted(*text);
+    } else if (const auto* object = value.as<JsonValue::Object>()) {
+      text_ += '{';
+      for (const auto& [key, of_key] : *object) {
+        member(key);
+        add(of_key);
+      }
+      text_ += '}';
+    } else if (const auto* list = value.as<JsonValue::Array>()) {
+      text_ += '[';
+      for (const JsonValue& element : *list) {
+        comma();
+        add(element);
+      }
+      text_ += ']';
+    } else if (const auto* truth = value.as<bool>()) {
+      text_ += *truth ? "true" : "false";
+    } else if (const auto* i = value.as<int64_t>()) {
+      number(*i);
+    } else if (const auto* u = value.as<uint64_t>()) {
+      number(*u);
+    } else if (const auto* d = value.as<double>()) {
+      number(*d);
+    } else {
+      text_ += "null";
+    }
+  }
+
+  static bool is_argument(const std::string& field, const TraceCall& call) {
+    return !call.name.empty() && field.starts_with(call.name + '.');
+  }
+
+  void add_calls(const WrittenLine& w) {
+    member("calls");
+    text_ += '[';
+    for (size_t i = 0; i < w.line.calls.size(); ++i) {
+      comma();
+      text_ += "{\"wrapper\":" + json_quoted(w.line.calls[i].wrapper) +
+               ",\"call\":" + json_quoted(w.line.calls[i].kind);
+      add(w.arguments[i], {});
+      text_ += '}';
+    }
+    text_ += ']';
+  }
+
+  void add(const RecordedFields& fields, const std::vector<std::string>& nulls) {
+    for (const std::string& key : nulls) {
+      member(key);
+      text_ += "null";
+    }
+    for (const auto& [key, field] : fields) {
+      member(key);
+      if (field.pages) text_ += "{\"pages\":";
+      text_ += "{\"dtype\":" + json_quoted(field.dtype) + ",\"shape\":[";
+      for (const int64_t size : field.shape) {
+        comma();
+        number(size);
+      }
+      text_ += "],\"data\":";
+      size_t at = 0;
+      add_axis(field, 0, &at);
+      text_ += field.pages ? "}}" : "}";
+    }
+  }
+
+  void add_axis(const RecordedField& field, size_t axis, size_t* at) {
+    if (axis == field.shape.size()) {
+      number(field.data[(*at)++]);
+      return;
+    }
+    text_ += '[';
+    for (int64_t i = 0; i < field.shape[axis]; ++i) {
+      comma();
+      add_axis(field, axis + 1, at);
+    }
+    text_ += ']';
+  }
+
+  std::string text_;
+};
+
+}  // namespace
+
+std::string trace_text(const WrittenLine& written) {
+  TraceWriter writer;
+  writer.write(written);
+  return std::move(writer).text();
+}
+
+}  // namespace shadowgraph

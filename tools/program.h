@@ -1,0 +1,10 @@
+// The program `shadowgraph` as a function: main.cc calls it, and so does the C ABI.
+#pragma once
+
+namespace shadowgraph::cli {
+
+/// Runs a command line; argv[0] is the program's name. Returns the exit code (ExitCode in cli.h).
+/// Reads and writes the standard streams, and takes Ctrl-C while a long verb runs.
+int run_program(int argc, const char* const* argv) noexcept;
+
+}  // namespace shadowgraph::cli
