@@ -19,7 +19,7 @@ _LONGEST_REPR = 4096  # tokens
 
 
 def _list(row: Any) -> list[int]:
-    return row.tolist() if hasattr(row, "tolist") else list(row)
+    return list(row.tolist() if hasattr(row, "tolist") else row)
 
 
 class Batch:
@@ -130,7 +130,7 @@ class Batch:
         """The rows of the table that requests name, as far as they reach."""
         table, named = self.req_to_token, self.req_pool_indices
         width = max(map(len, self.keys), default=1) + max(self.encoder_lens, default=0)
-        parts = {"req_to_token": [table[row][:width] for row in named], "req_pool_indices": list(range(len(named)))}
+        parts: dict[str, Any] = {"req_to_token": [table[row][:width] for row in named], "req_pool_indices": list(range(len(named)))}
         prefixes = bool(self.seq_lens_are_prefixes)
         if prefixes != (self.mode in _PREFIXES):
             parts["seq_lens_kind"] = "prefix" if prefixes else "full"

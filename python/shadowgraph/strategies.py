@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import assume
+from hypothesis import reject
 from hypothesis import strategies as st
 
 from . import _core
@@ -21,8 +21,9 @@ def _below(bound: int) -> st.SearchStrategy[int]:
 
 @st.composite
 def _drawn(draw: Any, options: str) -> Batch:
-    handle = _core.batch_draw(options, lambda bound: draw(_below(bound)) if bound > 1 else 0)
-    assume(handle is not None)  # the choices lead to no step of these modes
+    handle = _core.batch_draw(options, lambda bound: int(draw(_below(bound))) if bound > 1 else 0)
+    if handle is None:
+        reject()  # the choices lead to no step of these modes
     return Batch._of(handle)
 
 
