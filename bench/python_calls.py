@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""What Python adds to a call: time and memory. Usage: python_calls.py [CALLS], with the wheel and torch installed.
+
+A call has eight tensors and one request without keys, so that nearly all its time is Python's side.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import timeit
+
+
+def resident() -> int:
+    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path("/proc/self/status").read_text())[1])
+
+
+def imports() -> None:
+    for names in ("shadowgraph", "shadowgraph._core"):
+        code = f"import time; t = time.perf_counter(); import {names}; print(time.perf_counter() - t)"
+        best = min(float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout) for _ in range(5))
+        print(f"import {names:20} {best * 1e3:8.2f} ms")
+
+
+def problem(library):
+    """A decode of one request without keys, and its outputs: eight tensors."""
+    make = {"torch": lambda a: __import__("torch").from_numpy(a), "numpy": lambda a: a}[library]
+    import numpy
+
+    cache = make(numpy.zeros((1, 1, 1, 8), numpy.float32))
+    call = {"q": numpy.zeros((1, 1, 8), numpy.float32), "page_table": numpy.zeros((1, 1), numpy.int32)}
+    call |= {"cache_seqlens": numpy.zeros(1, numpy.int32), "cu_seqlens_q": numpy.array([0, 1], numpy.int32)}
+    call |= {"out": numpy.zeros((1, 1, 8), numpy.float32), "lse": numpy.zeros((1, 1), numpy.float32)}
+    return {name: make(a) for name, a in call.items()} | {"cache": (cache, cache), "sm_scale": 1.0, "num_threads": 1}
+
+
+def turn(attend, given, refusal, count: int) -> None:
+    for _ in range(count):
+        try:
+            attend(**given)
+        except refusal:
+            pass
+
+
+def main(calls: int) -> int:
+    imports()
+    import shadowgraph as sg
+
+    flat = True
+    for library in ("numpy", "torch"):
+        call = problem(library)
+        attend = sg.paged_attention
+        allocating = {n: a for n, a in call.items() if n not in ("out", "lse")}
+        for name, given in (("out and lse given", call), ("allocated", allocating | {"lse": True})):
+            best = min(timeit.repeat(lambda: attend(**given), number=10000, repeat=5)) / 10000
+            print(f"paged_attention, {library}, {name:18} {best * 1e6:6.2f} us")
+        tensors = [a for a in call.values() if not isinstance(a, (float, int))]
+        for what, count in (("calls", calls), ("refusals", calls // 20)):
+            given = allocating | {"cu_seqlens_q": [0, 1]} | ({} if what == "calls" else {"page_table": call["cache_seqlens"]})
+            turn(attend, given, sg.ShadowgraphError, 100)
+            before, counts = resident(), [sys.getrefcount(t) for t in tensors]
+            turn(attend, given, sg.ShadowgraphError, count)
+            grown, same = resident() - before, counts == [sys.getrefcount(t) for t in tensors]
+            print(f"{count:8} {what:9} {library}: memory +{grown} KiB, references {'as before' if same else 'LEAKED'}")
+            flat = flat and same and grown < 1024
+    return 0 if flat else 1
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000))

@@ -1,0 +1,58 @@
+"""The CPU twin of GPU attention backends, and the checker of their metadata. docs/python.md begins with an example.
+
+Importing this loads neither the extension nor torch nor NumPy: each name loads its own module when it is first used.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._core import (
+        copy_kv as copy_kv,
+        isa as isa,
+        merge_states as merge_states,
+        paged_attention as paged_attention,
+        ragged_attention as ragged_attention,
+        set_isa as set_isa,
+        set_num_threads as set_num_threads,
+        store_kv as store_kv,
+    )
+    from .batch import Batch as Batch
+    from .cache import Cache as Cache
+    from .judge import check as check
+    from .report import Finding as Finding, Report as Report, ShadowgraphError as ShadowgraphError
+
+    __version__: str
+
+_HOMES = {
+    "Batch": "batch",
+    "Cache": "cache",
+    "check": "judge",
+    "Finding": "report",
+    "Report": "report",
+    "ShadowgraphError": "report",
+    "copy_kv": "_core",
+    "isa": "_core",
+    "merge_states": "_core",
+    "paged_attention": "_core",
+    "ragged_attention": "_core",
+    "set_isa": "_core",
+    "set_num_threads": "_core",
+    "store_kv": "_core",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    import importlib
+
+    if name == "__version__":
+        value = importlib.import_module("._core", __name__).version()
+    elif name in _HOMES:
+        value = getattr(importlib.import_module("." + _HOMES[name], __name__), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

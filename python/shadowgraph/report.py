@@ -1,0 +1,87 @@
+"""Findings, reports and the error that carries them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from . import _core
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One broken law."""
+
+    id: str  # the law's stable name: "table.page_id"
+    title: str  # the law in one sentence
+    mend: str  # how to mend a violation
+    field: str  # the argument: "page_table"
+    index: str  # its element: "[2, 5]"
+    expected: str
+    got: str
+    refs: tuple[str, ...]  # sources: "fa.I-28", "sglang#25045"
+    text: str  # all of it in a line
+    severity: str  # "error", "warning", "note"
+    row: int | None
+    col: int | None
+
+    def __str__(self) -> str:
+        refs = f"\n  refs {' '.join(self.refs)}" if self.refs else ""
+        return f"{self.text}\n  {self.title}{refs}"
+
+
+class Report:
+    """What a judge found: `ok` if that is nothing."""
+
+    __slots__ = ("findings", "_handle")
+    findings: list[Finding]
+
+    def __init__(self, handle: _core.ReportHandle | None):
+        self._handle = handle
+        self.findings = [
+            Finding(id, title, mend, field, index, expected, got, tuple(refs.split()), text, severity, row, col)
+            for id, title, mend, field, index, expected, got, refs, text, severity, row, col in _core.report_findings(handle)
+        ]
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+    def to(self, format: str) -> str:
+        """The report as the program writes it: text, json, junit, sarif, github or html."""
+        return _core.report_text(self._handle, format)
+
+    def raise_(self) -> None:
+        """Raises ShadowgraphError if there are findings."""
+        __tracebackhide__ = True
+        if self.findings:
+            raise ShadowgraphError(self)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.findings)) or "clean"
+
+    def __repr__(self) -> str:
+        return f"<Report: {len(self.findings)} findings>" if self.findings else "<Report: clean>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Report stays in its process: send report.to('json') or report.findings")
+
+
+class ShadowgraphError(AssertionError, RuntimeError):
+    """A call refused its input, or a judge found something; `report` and `findings` say what."""
+
+    def __init__(self, report: Report | str):
+        super().__init__(str(report))
+        self.report = None if isinstance(report, str) else report
+
+    @property
+    def findings(self) -> list[Finding]:
+        return self.report.findings if self.report else []
+
+    def __reduce__(self) -> tuple[type[ShadowgraphError], tuple[str]]:
+        return ShadowgraphError, (str(self),)
+
+
+def refusal(handle: _core.ReportHandle | None) -> ShadowgraphError:
+    """The error of a refused call, for the extension."""
+    return ShadowgraphError(Report(handle))

@@ -1,0 +1,418 @@
+/* Batches, their judge, recorded steps and reports. */
+#include <stdint.h>
+
+#include "core.h"
+
+static const char batch_name[] = "shadowgraph.batch", step_name[] = "shadowgraph.step";
+
+static void free_batch(PyObject* capsule) {
+  sg_batch_free(PyCapsule_GetPointer(capsule, batch_name));
+}
+static void free_step(PyObject* capsule) { sg_step_free(PyCapsule_GetPointer(capsule, step_name)); }
+
+/* Batches. */
+
+static const char* const kinds[] = {"usual", "full", "prefix", NULL};
+
+#define AT(member) offsetof(sg_batch_params, member)
+static const Argument batch_arguments[] = {
+    {"mode", TEXT, AT(mode), true, NULL},
+    {"page_size", INT, AT(page_size), false, NULL},
+    {"pool_pages", INT, AT(pool_pages), false, NULL},
+    {"req_to_token", INT64S, AT(req_to_token), false, NULL},
+    {"req_pool_indices", INT64S, AT(req_pool_indices), false, NULL},
+    {"seq_lens", INT64S, AT(seq_lens), false, NULL},
+    {"key_indptr", INT64S, AT(key_indptr), false, NULL},
+    {"keys", INT64S, AT(keys), false, NULL},
+    {"q_lens", INT64S, AT(q_lens), false, NULL},
+    {"out_cache_loc", INT64S, AT(out_cache_loc), false, NULL},
+    {"positions", INT64S, AT(positions), false, NULL},
+    {"orig_seq_lens", INT64S, AT(orig_seq_lens), false, NULL},
+    {"encoder_lens", INT64S, AT(encoder_lens), false, NULL},
+    {"full_to_swa", INT64S, AT(full_to_swa), false, NULL},
+    {"custom_mask", INT64S, AT(custom_mask), false, NULL},
+    {"seq_lens_kind", WORD, AT(seq_lens_kind), false, kinds},
+    {"topk", INT, AT(topk), false, NULL},
+    {"num_steps", INT, AT(num_steps), false, NULL},
+    {"num_draft_tokens", INT, AT(num_draft_tokens), false, NULL},
+    {"draft_step", INT, AT(draft_step), false, NULL},
+};
+#undef AT
+
+static PyObject* batch_handle(sg_batch* batch) {
+  PyObject* handle = PyCapsule_New(batch, batch_name, free_batch);
+  if (handle == NULL) sg_batch_free(batch);
+  return handle;
+}
+
+FUNCTION(batch_new, batch_arguments, 1);
+static PyObject* call_batch_new(PyObject* module, PyObject* const* given, Py_ssize_t positional,
+                                PyObject* names) {
+  (void)module;
+  View views[16];
+  Call call = CALL(views);
+  sg_batch_params params = SG_BATCH_INIT;
+  sg_batch* batch = NULL;
+  bool good = take_arguments(&call, &batch_new, &params, given, positional, names);
+  if (good) {
+    sg_report* report = NULL;
+    PyThreadState* const released = PyEval_SaveThread();
+    const sg_status status = sg_batch_new(&params, &batch, &report);
+    PyEval_RestoreThread(released);
+    good = succeeded(call.function, status, report);
+  }
+  call_clear(&call);
+  return good ? batch_handle(batch) : NULL;
+}
+
+typedef struct {
+  PyObject* choose;
+  bool failed;
+} Chooser;
+
+/* After a failure 0, the simplest choice: the batch is made soon, and thrown away. */
+static uint32_t choose(void* context, uint32_t bound) {
+  Chooser* chooser = context;
+  if (chooser->failed) return 0;
+  PyObject* number = PyObject_CallFunction(chooser->choose, "k", (unsigned long)bound);
+  const long long value = number == NULL ? -1 : PyLong_AsLongLong(number);
+  Py_XDECREF(number);
+  if (!PyErr_Occurred() && (value < 0 || value >= bound))
+    PyErr_Format(PyExc_ValueError, "batch_draw: choose(%lu) is %lld", (unsigned long)bound, value);
+  chooser->failed = PyErr_Occurred() != NULL;
+  return chooser->failed ? 0 : (uint32_t)value;
+}
+
+static PyObject* batch_draw(PyObject* module, PyObject* arguments) {
+  (void)module;
+  const char* options;
+  Chooser chooser = {NULL, false};
+  if (!PyArg_ParseTuple(arguments, "zO:batch_draw", &options, &chooser.choose)) return NULL;
+  sg_batch* batch = NULL;
+  sg_report* report = NULL;
+  const sg_status status = sg_batch_draw(options, choose, &chooser, &batch, &report);
+  if (chooser.failed) {
+    sg_batch_free(batch), sg_report_free(report);
+    return NULL;
+  }
+  if (!succeeded("batch_draw", status, report)) return NULL;
+  return batch == NULL ? Py_NewRef(Py_None) : batch_handle(batch);
+}
+
+/* A handle's pointer; NULL: an exception is set. */
+static void* handle_of(PyObject* object, const char* name) {
+  if (PyCapsule_IsValid(object, name)) return PyCapsule_GetPointer(object, name);
+  PyErr_Format(PyExc_TypeError, "a %R is no handle of a %s", (PyObject*)Py_TYPE(object), name);
+  return NULL;
+}
+
+static PyObject* batch_mode(PyObject* module, PyObject* handle) {
+  (void)module;
+  const sg_batch* batch = handle_of(handle, batch_name);
+  return batch == NULL ? NULL : PyUnicode_FromString(sg_batch_mode(batch));
+}
+
+static PyObject* batch_text(PyObject* module, PyObject* handle) {
+  (void)module;
+  const sg_batch* batch = handle_of(handle, batch_name);
+  return batch == NULL ? NULL : PyUnicode_FromString(sg_batch_text(batch));
+}
+
+static PyObject* batch_number(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyObject* handle;
+  const char* name;
+  if (!PyArg_ParseTuple(arguments, "Os:batch_number", &handle, &name)) return NULL;
+  const sg_batch* batch = handle_of(handle, batch_name);
+  int64_t number = 0;
+  if (batch == NULL || !succeeded("batch_number", sg_batch_number(batch, name, &number), NULL))
+    return NULL;
+  return PyLong_FromLongLong(number);
+}
+
+static PyObject* batch_array(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyObject* handle;
+  const char* name;
+  if (!PyArg_ParseTuple(arguments, "Os:batch_array", &handle, &name)) return NULL;
+  const sg_batch* batch = handle_of(handle, batch_name);
+  DLTensor t;
+  if (batch == NULL || !succeeded("batch_array", sg_batch_array(batch, name, &t), NULL))
+    return NULL;
+  const int64_t count = t.shape[0] * (t.ndim == 2 ? t.shape[1] : 1), bytes = t.dtype.bits / 8;
+  const char* format = bytes == 8 ? "q" : bytes == 4 ? "i" : "B";
+  PyObject* copy = PyBytes_FromStringAndSize(t.data, count * bytes);
+  PyObject* flat = copy == NULL ? NULL : PyMemoryView_FromObject(copy);
+  PyObject* array = NULL;
+  if (flat != NULL)
+    array = t.ndim == 2 && count > 0
+                ? PyObject_CallMethod(flat, "cast", "s(nn)", format, (Py_ssize_t)t.shape[0],
+                                      (Py_ssize_t)t.shape[1])
+                : PyObject_CallMethod(flat, "cast", "s", format);
+  Py_XDECREF(copy), Py_XDECREF(flat);
+  return array;
+}
+
+/* The judge. */
+
+typedef struct {
+  PyObject *batch, *values, *pad_kv_lens;
+  sg_judge_options options;
+} Check;
+
+#define AT(member) offsetof(Check, member)
+static const Argument check_arguments[] = {
+    {"batch", OBJECT, AT(batch), true, NULL},
+    {"values", OBJECT, AT(values), true, NULL},
+    {"max_context_len", INT, AT(options.max_context_len), false, NULL},
+    {"window_left", INT, AT(options.window_left), false, NULL},
+    {"pad_kv_lens", OBJECT, AT(pad_kv_lens), false, NULL},
+    {"engine", TEXT, AT(options.engine), false, NULL},
+};
+#undef AT
+
+/* (role, array or number[, unit[, name]]) */
+static bool take_role_value(Call* call, PyObject* item, sg_role_value* value) {
+  PyObject* object;
+  *value = (sg_role_value)SG_ROLE_VALUE_INIT;
+  if (!PyTuple_Check(item)) {
+    PyErr_Format(PyExc_TypeError, "check: a value is a %R, expected a tuple (role, array)",
+                 (PyObject*)Py_TYPE(item));
+    return false;
+  }
+  if (!PyArg_ParseTuple(item, "sO|iz:check", &value->role, &object, &value->unit, &value->name))
+    return false;
+  if (!PyLong_Check(object)) {
+    const Want want = {.function = call->function,
+                       .name = value->name != NULL ? value->name : value->role,
+                       .list = 'l'};
+    value->values = take_view(call, object, &want);
+    if (value->values == NULL || value->values->ndim > 0) return value->values != NULL;
+    value->values = NULL; /* a number in a tensor's clothes */
+  }
+  PyObject* number = PyNumber_Index(object);
+  if (number == NULL) return false;
+  value->number = PyLong_AsLongLong(number);
+  Py_DECREF(number);
+  return !PyErr_Occurred();
+}
+
+static bool take_check(Call* call, Check* c, PyObject* values, sg_role_value* taken) {
+  if (c->pad_kv_lens != NULL &&
+      (!PyTuple_Check(c->pad_kv_lens) ||
+       !PyArg_ParseTuple(c->pad_kv_lens, "ii:pad_kv_lens", &c->options.pad_kv_least,
+                         &c->options.pad_kv_most))) {
+    if (!PyErr_Occurred())
+      PyErr_SetString(PyExc_TypeError, "check: pad_kv_lens is no tuple of two numbers");
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_Size(values); ++i)
+    if (!take_role_value(call, PyTuple_GetItem(values, i), &taken[i])) return false;
+  return true;
+}
+
+/* Judges with memory for as many values as there are. */
+static PyObject* check_values(Call* call, Check* c, const sg_batch* batch, PyObject* values) {
+  const size_t count = (size_t)PyTuple_Size(values);
+  sg_role_value* taken = PyMem_Calloc(count + 1, sizeof *taken);
+  call->views = PyMem_Calloc(count + 1, sizeof *call->views);
+  call->max_views = (int)count + 1;
+  PyObject* result = NULL;
+  if (taken == NULL || call->views == NULL) {
+    PyErr_NoMemory();
+  } else if (take_check(call, c, values, taken)) {
+    sg_report* report = NULL;
+    PyThreadState* const released = PyEval_SaveThread();
+    const sg_status status = sg_check(batch, taken, count, &c->options, &report);
+    PyEval_RestoreThread(released);
+    result = verdict("check", status, report);
+  }
+  call_clear(call);
+  PyMem_Free(taken), PyMem_Free(call->views);
+  return result;
+}
+
+FUNCTION(check, check_arguments, 2);
+static PyObject* call_check(PyObject* module, PyObject* const* given, Py_ssize_t positional,
+                            PyObject* names) {
+  (void)module;
+  Call call = {0};
+  Check c = {.options = SG_JUDGE_INIT};
+  if (!take_arguments(&call, &check, &c, given, positional, names)) return NULL;
+  const sg_batch* batch = handle_of(c.batch, batch_name);
+  PyObject* values = batch == NULL ? NULL : PySequence_Tuple(c.values);
+  if (values == NULL) return NULL;
+  PyObject* result = check_values(&call, &c, batch, values);
+  Py_DECREF(values);
+  return result;
+}
+
+/* Recorded steps. A step is one thread's at a time. */
+
+static PyObject* step_new(PyObject* module, PyObject* arguments) {
+  (void)module;
+  const char *backend, *mode, *phase;
+  if (!PyArg_ParseTuple(arguments, "sss:step_new", &backend, &mode, &phase)) return NULL;
+  sg_step* step = NULL;
+  if (!succeeded("step_new", sg_step_new(backend, mode, phase, &step), NULL)) return NULL;
+  PyObject* handle = PyCapsule_New(step, step_name, free_step);
+  if (handle == NULL) sg_step_free(step);
+  return handle;
+}
+
+static PyObject* step_id(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyObject* handle;
+  const char* id;
+  if (!PyArg_ParseTuple(arguments, "Os:step_id", &handle, &id)) return NULL;
+  sg_step* step = handle_of(handle, step_name);
+  return step == NULL ? NULL : done("step_id", sg_step_id(step, id));
+}
+
+static PyObject* step_config(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyObject *handle, *value;
+  const char* key;
+  if (!PyArg_ParseTuple(arguments, "OsO:step_config", &handle, &key, &value)) return NULL;
+  sg_step* step = handle_of(handle, step_name);
+  if (step == NULL) return NULL;
+  if (PyUnicode_Check(value)) {
+    const char* text = PyUnicode_AsUTF8AndSize(value, NULL);
+    return text == NULL ? NULL : done("step_config", sg_step_config_text(step, key, text));
+  }
+  const long long number = PyLong_AsLongLong(value);
+  return PyErr_Occurred() ? NULL : done("step_config", sg_step_config(step, key, number));
+}
+
+static PyObject* step_role(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyObject* handle;
+  const char *field, *role;
+  if (!PyArg_ParseTuple(arguments, "Oss:step_role", &handle, &field, &role)) return NULL;
+  sg_step* step = handle_of(handle, step_name);
+  return step == NULL ? NULL : done("step_role", sg_step_role(step, field, role));
+}
+
+typedef sg_status Put(sg_step* step, const char* key, const DLTensor* tensor);
+
+/* numbers: integers are numbers of the host, not tensors without axes. */
+static PyObject* put_tensor(const char* function, PyObject* arguments, Put* put, bool numbers) {
+  PyObject *handle, *value;
+  const char* key;
+  if (!PyArg_ParseTuple(arguments, "OsO", &handle, &key, &value)) return NULL;
+  sg_step* step = handle_of(handle, step_name);
+  if (step == NULL) return NULL;
+  if (numbers && PyLong_Check(value)) {
+    const long long number = PyLong_AsLongLong(value);
+    return PyErr_Occurred() ? NULL : done(function, sg_step_number(step, key, number));
+  }
+  View view;
+  Call call = {.function = function, .views = &view, .max_views = 1};
+  const Want want = {.function = function, .name = key, .list = 'l'};
+  const DLTensor* tensor = take_view(&call, value, &want);
+  PyObject* result = tensor == NULL ? NULL : done(function, put(step, key, tensor));
+  call_clear(&call);
+  return result;
+}
+
+static PyObject* step_input(PyObject* module, PyObject* arguments) {
+  (void)module;
+  return put_tensor("step_input", arguments, sg_step_input, false);
+}
+
+static PyObject* step_pages(PyObject* module, PyObject* arguments) {
+  (void)module;
+  return put_tensor("step_pages", arguments, sg_step_pages, false);
+}
+
+static PyObject* step_field(PyObject* module, PyObject* arguments) {
+  (void)module;
+  return put_tensor("step_field", arguments, sg_step_field, true);
+}
+
+static PyObject* step_judge(PyObject* module, PyObject* handle) {
+  (void)module;
+  const sg_step* step = handle_of(handle, step_name);
+  if (step == NULL) return NULL;
+  sg_report* report = NULL;
+  PyThreadState* const released = PyEval_SaveThread();
+  const sg_status status = sg_step_judge(step, &report);
+  PyEval_RestoreThread(released);
+  return verdict("step_judge", status, report);
+}
+
+static PyObject* step_line(PyObject* module, PyObject* handle) {
+  (void)module;
+  sg_step* step = handle_of(handle, step_name);
+  const char* text = NULL;
+  size_t size = 0;
+  if (step == NULL || !succeeded("step_line", sg_step_line(step, &text, &size), NULL)) return NULL;
+  return PyUnicode_FromStringAndSize(text, (Py_ssize_t)size);
+}
+
+/* Reports. */
+
+/* False: an exception is set. None is the report NULL. */
+static bool report_of(PyObject* handle, sg_report** report) {
+  *report = handle == Py_None ? NULL : handle_of(handle, report_name);
+  return handle == Py_None || *report != NULL;
+}
+
+/* None for -1. */
+static PyObject* place(int64_t number) {
+  return number < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(number);
+}
+
+static PyObject* report_findings(PyObject* module, PyObject* handle) {
+  (void)module;
+  sg_report* report;
+  if (!report_of(handle, &report)) return NULL;
+  const int64_t size = sg_report_size(report);
+  PyObject* all = PyList_New(0);
+  for (int64_t i = 0; i < size && all != NULL; ++i) {
+    sg_finding f = SG_FINDING_INIT;
+    PyObject* finding = NULL;
+    if (succeeded("report_findings", sg_report_get(report, i, &f), NULL))
+      finding = Py_BuildValue("(ssssssssssNN)", f.id, f.title, f.mend, f.field, f.index, f.expected,
+                              f.got, f.refs, f.text, f.severity, place(f.row), place(f.col));
+    if (finding == NULL || PyList_Append(all, finding) != 0) Py_CLEAR(all);
+    Py_XDECREF(finding);
+  }
+  return all;
+}
+
+static PyObject* report_text(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyObject* handle;
+  const char* format = "text";
+  sg_report* report;
+  if (!PyArg_ParseTuple(arguments, "O|s:report_text", &handle, &format) ||
+      !report_of(handle, &report))
+    return NULL;
+  const char* text = sg_report_text(report, format);
+  if (text != NULL) return PyUnicode_FromString(text);
+  PyErr_Format(PyExc_ValueError, "report_text: %s", sg_last_error());
+  return NULL;
+}
+
+PyMethodDef judge_functions[] = {
+    FAST(batch_new),
+    {"batch_draw", batch_draw, METH_VARARGS, NULL},
+    {"batch_mode", batch_mode, METH_O, NULL},
+    {"batch_text", batch_text, METH_O, NULL},
+    {"batch_number", batch_number, METH_VARARGS, NULL},
+    {"batch_array", batch_array, METH_VARARGS, NULL},
+    FAST(check),
+    {"step_new", step_new, METH_VARARGS, NULL},
+    {"step_id", step_id, METH_VARARGS, NULL},
+    {"step_config", step_config, METH_VARARGS, NULL},
+    {"step_role", step_role, METH_VARARGS, NULL},
+    {"step_input", step_input, METH_VARARGS, NULL},
+    {"step_pages", step_pages, METH_VARARGS, NULL},
+    {"step_field", step_field, METH_VARARGS, NULL},
+    {"step_judge", step_judge, METH_O, NULL},
+    {"step_line", step_line, METH_O, NULL},
+    {"report_findings", report_findings, METH_O, NULL},
+    {"report_text", report_text, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,246 @@
+"""Batches, their judge, reports and recorded steps from Python."""
+
+import json
+import random
+
+import numpy
+import pytest
+import torch
+
+import shadowgraph as sg
+from shadowgraph import Batch, _core
+
+DECODE = {"keys": [[8, 9, 10], [4]], "q_lens": [1, 1], "page_size": 2, "pool_pages": 8}
+RIGHT = {"kv_lens": [3, 1], "q_lens": [1, 1], "cu_seqlens_q": [0, 1, 2], "cu_seqlens_k": [0, 3, 4], "slots": [10, 4]}
+RIGHT |= {"page_table": [[4, 5], [2, 0]], "max_seqlen_q": 1, "max_seqlen_k": 3}
+LISTS = {"kv_indptr": [0, 2, 3], "kv_indices": [4, 5, 2], "last_page_len": [1, 1]}
+
+
+def decode():
+    return Batch.from_slots("decode", **DECODE)
+
+
+def test_a_batch_is_what_a_scheduler_knows():
+    batch = decode()
+    assert (batch.mode, batch.page_size, batch.pool_pages, batch.rows, batch.requests) == ("decode", 2, 8, 2, 2)
+    assert (batch.prefix_lens, batch.q_lens, batch.kv_lens) == ([2, 0], [1, 1], [3, 1])
+    assert (batch.cu_seqlens_q, batch.keys, batch.stored) == ([0, 1, 2], [[8, 9, 10], [4]], [10, 4])
+    assert str(batch) == "decode, page_size 2, prefix_lens [2, 0], q_lens [1, 1]"
+    assert numpy.array_equal(numpy.asarray(batch.array("kv_lens")), [3, 1])
+    with pytest.raises(AttributeError, match="no attribute 'kv_len'"):
+        batch.kv_len
+
+
+def test_slots_pages_and_tables_make_the_same_truth():
+    slots = decode()
+    pages = Batch.from_pages("decode", [torch.tensor([4, 5]), [2]], [3, 1], [1, 1], page_size=2, pool_pages=8)
+    table = Batch.from_table(
+        "decode", numpy.array([[4, 0, 0], [8, 9, 10]], numpy.int16), [1, 0], torch.tensor([3, 1]), page_size=2, pool_pages=8
+    )
+    assert pages == table == slots and hash(table) == hash(slots)
+    for name in ("kv_lens", "q_lens", "keys", "stored", "cu_seqlens_q", "page_size", "pool_pages", "mode"):
+        assert getattr(pages, name) == getattr(table, name) == getattr(slots, name)
+    for changed in ({"page_size": 1}, {"pool_pages": 9}, {"keys": [[8, 9, 11], [4]]}, {"q_lens": [2, 1]}, {"out_cache_loc": [9, 4]}):
+        assert Batch.from_slots("extend", **DECODE | changed) != Batch.from_slots("extend", **DECODE)
+    assert slots != Batch.from_slots("extend", **DECODE) and slots != "decode"
+    with pytest.raises(ValueError, match="5 tokens are more than 2 pages"):
+        Batch.from_pages("decode", [[4, 5]], [5], page_size=2)
+
+
+@pytest.mark.parametrize(
+    ("batch", "printed"),
+    [
+        (decode(), "Batch('decode', page_size=2, prefix_lens=[2, 0], q_lens=[1, 1], keys=[[8, 9, 10], [4]], pool_pages=8)"),
+        (
+            Batch.from_slots("extend", [[1, 2, 3]], [2], out_cache_loc=[2, 4], positions=[0, 1]),
+            "Batch('extend', page_size=1, prefix_lens=[1], q_lens=[2], keys=[[1, 2, 3]], positions=[0, 1], out_cache_loc=[2, 4])",
+        ),
+        (
+            Batch.from_table("decode", [[1, 2, 3, 4, 0, 0]], [0], [2], encoder_lens=[2]),
+            "Batch('decode', page_size=1, req_to_token=[[1, 2, 3, 4]], req_pool_indices=[0], seq_lens=[2], q_lens=[], encoder_lens=[2])",
+        ),
+        (
+            Batch.from_table("decode", [[1, 2]], [0], [2], full_to_swa=[0, 3, 4], pool_pages=5),
+            "Batch('decode', page_size=1, prefix_lens=[1], q_lens=[1], keys=[[1, 2]], pool_pages=5, full_to_swa=[0, 3, 4])",
+        ),
+        (Batch.from_slots("idle", []), "Batch('idle', page_size=1, prefix_lens=[], q_lens=[], keys=[])"),
+    ],
+    ids=str,
+)
+def test_repr_evaluates(batch, printed):
+    assert repr(batch) == printed
+    again = eval(printed)
+    assert again == batch and repr(again) == printed and hash(again) == hash(batch)
+
+
+MODES = ["extend", "decode", "mixed", "target_verify", "draft_extend", "draft_extend_v2", "draft_decode", "split_prefill"]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"modes": MODES, "num_draft_tokens": 4, "num_steps": 3, "topk": 2}, {"max_encoder_len": 3}, {"window_left": 2}], ids=str
+)
+def test_repr_of_every_drawn_batch_evaluates(options):
+    shown = set()
+    for seed in range(200):
+        handle = _core.batch_draw(json.dumps(options), random.Random(seed).randrange)
+        if handle is not None:
+            batch = Batch._of(handle)
+            assert eval(repr(batch)) == batch
+            shown.add(batch.mode)
+    assert shown == set(options.get("modes", ["extend", "decode"]))
+
+
+def test_prefixes_and_new_tokens_agree():
+    assert Batch("extend", prefix_lens=[1], keys=[[1, 2, 3]]).q_lens == [2]
+    with pytest.raises(ValueError, match=r"q_lens are \[1\], expected \[2\]"):
+        Batch("extend", prefix_lens=[1], q_lens=[1], keys=[[1, 2, 3]])
+    with pytest.raises(ValueError, match="prefix_lens are for keys"):
+        Batch("extend", prefix_lens=[1], req_to_token=[[1]], req_pool_indices=[0], seq_lens=[1])
+
+
+def test_a_long_batch_has_a_short_repr():
+    batch = Batch.from_table("decode", numpy.arange(8192).reshape(1, 8192), [0], [5000])
+    assert repr(batch) == "<Batch decode, page_size 1, prefix_lens [4999], q_lens [1]>"
+
+
+def test_a_batch_that_contradicts_itself_is_refused():
+    with pytest.raises(sg.ShadowgraphError, match="len.extent: seq_lens"):
+        Batch.from_slots("extend", [[1, 2]], [3])
+    with pytest.raises(ValueError, match="batch_new: params.mode is none of extend, decode"):
+        Batch.from_slots("decoding", [[1]])
+    with pytest.raises(TypeError, match="no argument is called kv_lens"):
+        Batch.from_slots("decode", [[1]], kv_lens=[1])
+
+
+@pytest.mark.parametrize("make", [list, numpy.array, torch.tensor])
+def test_right_metadata_is_clean(make):
+    arrays = {n: a if isinstance(a, int) else make(a) for n, a in (RIGHT | LISTS).items()}
+    report = sg.check(decode(), **arrays)
+    assert report.ok and report.findings == [] and str(report) == "clean"
+    report.raise_()
+
+
+WRONG = {
+    "kv_lens": ([2, 1], "len.kv_extent"),
+    "q_lens": ([1, 2], "len."),
+    "cu_seqlens_q": ([0, 1, 1], "len."),
+    "cu_seqlens_k": ([0, 2, 4], "len."),
+    "page_table": ([[4, 6], [2, 0]], "table.slot"),
+    "slots": ([9, 4], "slot.write"),
+    "max_seqlen_q": (0, "len."),
+    "max_seqlen_k": (2, "len."),
+    "kv_indptr": ([0, 1, 3], "len."),
+    "kv_indices": ([4, 6, 2], "table."),
+    "last_page_len": ([2, 1], "len."),
+}
+
+
+def test_every_role_has_a_wrong_value():
+    assert set(WRONG) == set(RIGHT) | set(LISTS)
+
+
+@pytest.mark.parametrize("role", WRONG)
+def test_wrong_metadata_is_found_by_its_own_name(role):
+    value, law = WRONG[role]
+    arrays = RIGHT | LISTS if role in LISTS else RIGHT
+    report = sg.check(decode(), **arrays | {role: value}, names={role: "mine"})
+    assert not report.ok
+    found = [f for f in report.findings if f.field == "mine"]
+    assert found and found[0].id.startswith(law), report
+    with pytest.raises(sg.ShadowgraphError) as caught:
+        report.raise_()
+    assert caught.value.report is report and caught.value.findings == report.findings
+
+
+def test_slots_where_pages_belong_are_named_so():
+    report = sg.check(decode(), page_table=[[8, 9], [4, 0]])
+    (finding,) = report.findings
+    assert (finding.id, finding.field, finding.row, finding.col) == ("table.unit", "page_table", 0, 0)
+    assert "K48" in finding.refs and finding.title and finding.mend and finding.severity == "error"
+    assert sg.check(decode(), page_table=[[8, 9, 10], [4, 0, 0]], units={"page_table": 1}).ok
+
+
+def test_the_batch_itself_is_judged():
+    batch = Batch.from_slots("decode", [[8, 9, 10], [10]], [1, 1], page_size=2, pool_pages=8)
+    assert "slot.duplicate" in {f.id for f in sg.check(batch).findings}
+
+
+def test_rows_behind_the_batch_are_padding():
+    padded = {"kv_lens": [3, 1, 4], "page_table": [[4, 5], [2, 0], [0, 0]]}
+    assert not sg.check(decode(), **padded).ok
+    assert sg.check(decode(), **padded, pad_kv_lens=(0, 4)).ok
+    longest = Batch.from_slots("decode", [list(range(4, 9))])
+    assert sg.check(longest, max_context_len=5).ok and not sg.check(longest, max_context_len=4).ok
+
+
+def test_what_cannot_be_judged_is_refused():
+    for arrays, text in (
+        ({"seq_len": [3, 1]}, "seq_len"),
+        ({"kv_lens": numpy.float32([3, 1])}, "input.dtype: kv_lens"),
+        ({"kv_lens": torch.empty(2, dtype=torch.int32, device="meta")}, "input.device: kv_lens"),
+    ):
+        with pytest.raises(sg.ShadowgraphError, match=text):
+            sg.check(decode(), **arrays)
+    with pytest.raises(TypeError, match="kv_lens is a <class 'str'>"):
+        sg.check(decode(), kv_lens="3, 1")
+    with pytest.raises(ValueError, match="engine"):
+        sg.check(decode(), engine="steam")
+
+
+def test_a_report_has_the_forms_of_the_program():
+    report = sg.check(decode(), kv_lens=[2, 1])
+    assert json.loads(report.to("json"))["findings"][0]["id"] == "len.kv_extent"
+    for form, begin in (("text", ""), ("junit", "<?xml"), ("sarif", "{"), ("github", "seed"), ("html", "<!")):
+        assert report.to(form).lstrip().startswith(begin) and "len.kv_extent" in report.to(form)
+    with pytest.raises(ValueError, match="pdf|none of text"):
+        report.to("pdf")
+    assert sg.Report(None).ok and "clean" in sg.Report(None).to("text")
+
+
+def test_choices_draw_batches():
+    options = json.dumps({"modes": ["decode"], "page_sizes": [2]})
+    drawn = _core.batch_draw(options, lambda bound: bound // 2)
+    batch = Batch._of(drawn)
+    assert batch.mode == "decode" and batch.page_size == 2 and batch.kv_lens == [23] and eval(repr(batch)) == batch
+    assert sg.check(batch, kv_lens=batch.kv_lens).ok
+    calls = []
+
+    def fails(bound):
+        calls.append(bound)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        _core.batch_draw(options, fails)
+    assert len(calls) == 1
+    with pytest.raises(ValueError, match=r"choose\(\d+\) is \d+"):
+        _core.batch_draw(options, lambda bound: bound)
+    with pytest.raises(sg.ShadowgraphError, match="test.options: page_sizes"):
+        _core.batch_draw('{"page_sizes": 3}', lambda bound: 0)
+
+
+def line(lens):
+    """A recorded step: its line, and what is found."""
+    step = _core.step_new("laws", "decode", "eager")
+    _core.step_id(step, "mine")
+    _core.step_config(step, "page_size", 2)
+    _core.step_input(step, "req_to_token", [[8, 9, 10], [4, 0, 0]])
+    _core.step_input(step, "req_pool_indices", torch.tensor([0, 1]))
+    _core.step_input(step, "seq_lens", numpy.array([3, 1], numpy.int32))
+    _core.step_input(step, "out_cache_loc", [10, 4])
+    _core.step_role(step, "lengths", "kv_lens")
+    _core.step_field(step, "lengths", lens)
+    _core.step_field(step, "max_seqlen_k", 3)
+    return _core.step_line(step), sg.Report(_core.step_judge(step))
+
+
+def test_a_step_is_judged_and_written():
+    text, report = line([3, 1])
+    assert report.ok, report
+    record = json.loads(text)
+    assert record["id"] == "mine" and record["backend"] == "laws" and record["config"]["page_size"] == 2
+    _, report = line([2, 1])
+    assert [f.id for f in report.findings] == ["len.kv_extent"] and report.findings[0].field == "lengths"
+    with pytest.raises(sg.ShadowgraphError, match="skip.unknown_backend"):
+        _core.step_judge(_core.step_new("steam", "decode", "eager"))
+    with pytest.raises(TypeError, match="no handle of a shadowgraph.step"):
+        _core.step_line(decode()._handle)
