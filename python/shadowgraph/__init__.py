@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         set_num_threads as set_num_threads,
         store_kv as store_kv,
     )
+    from ._upstream import launcher as launcher
     from .batch import Batch as Batch
     from .cache import Cache as Cache
     from .judge import check as check
@@ -31,6 +32,7 @@ _HOMES = {
     "ShadowgraphError": "report",
     "copy_kv": "_core",
     "isa": "_core",
+    "launcher": "_upstream",
     "merge_states": "_core",
     "paged_attention": "_core",
     "ragged_attention": "_core",

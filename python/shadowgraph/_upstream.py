@@ -1,0 +1,142 @@
+"""What all drop-ins share: launches, refusals by name, outputs, and upstream's arguments as the engine takes them.
+
+A drop-in checks and allocates when it is called, and computes in one closure that it hands to the launcher. An
+argument that is read from a tensor is read in that closure: a graph reads it at each replay.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from . import _core
+from .report import Report, ShadowgraphError
+
+# Takes each launch, a function without arguments. A graph's simulator sets another one while it captures.
+launcher: ContextVar[Callable[[Callable[[], None]], None]] = ContextVar("shadowgraph.launcher", default=lambda launch: launch())
+
+
+def launch(function: Callable[..., Any], names: Mapping[str, str], /, **arguments: Any) -> None:
+    """Hands function(**arguments) to the launcher. An argument that is a function is called at the launch.
+
+    names: upstream's name of an argument, by the engine's, where they differ; findings are told by it.
+    """
+
+    def run() -> None:
+        try:
+            function(**{name: value() if callable(value) else value for name, value in arguments.items()})
+        except ShadowgraphError as error:
+            raise _renamed(error, names) from None
+        except (TypeError, ValueError, OverflowError) as error:
+            raise type(error)(_rename(str(error), names)) from None
+
+    launcher.get()(run)
+
+
+def _rename(text: str, names: Mapping[str, str]) -> str:
+    if not names:
+        return text
+    return re.sub(rf"\b({'|'.join(names)})\b", lambda found: names[found[0]], text)
+
+
+def _renamed(error: ShadowgraphError, names: Mapping[str, str]) -> ShadowgraphError:
+    if not names or not error.report:
+        return error
+    report = Report(error.report._handle)
+    report.findings = [
+        f._replace(**{part: _rename(getattr(f, part), names) for part in ("field", "expected", "got", "text")})
+        for f in report.findings
+    ]
+    return ShadowgraphError(report)
+
+
+def refuse(call: str, **options: Any) -> None:
+    """Refuses, by name, the first option that is asked for: one that would change numbers, and is not computed here."""
+    for name, value in options.items():
+        if not (value is None or isinstance(value, (bool, int, float)) and not value or isinstance(value, str) and value == "NONE"):
+            raise NotImplementedError(f"{call}({name}=…)")
+
+
+# Tensors.
+
+
+def is_torch(tensor: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor)
+
+
+def dtype_name(dtype: Any) -> str:
+    """ "bfloat16" of torch.bfloat16, numpy.dtype("float16") or a string."""
+    return getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2]
+
+
+def empty(like: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
+    """A tensor of like's library, on the CPU, with like's type if there is no other."""
+    if is_torch(like):
+        torch = sys.modules["torch"]
+        return torch.empty(shape, dtype=like.dtype if dtype is None else getattr(torch, dtype_name(dtype)))
+    import numpy
+
+    name = dtype_name(like.dtype if dtype is None else dtype)
+    return numpy.empty(shape, "uint16" if name == "bfloat16" else name)
+
+
+def host(values: Any) -> Any:
+    """A NumPy array of integers or truths, without a copy where that can be."""
+    import numpy
+
+    return numpy.asarray(values)
+
+
+def integers(values: Any, dtype: str = "int32") -> Any:
+    """Integers of any width as an argument of `launch` that wants dtype."""
+    if values is None or isinstance(values, (list, tuple)) or dtype_name(values.dtype) == dtype:
+        return values
+    return lambda: host(values).astype(dtype)
+
+
+def number(value: Any, default: float = 1.0) -> Any:
+    """A number, or a tensor of one, as an argument of `launch`."""
+    if value is None:
+        return default
+    return value if isinstance(value, (int, float)) else lambda: float(value)
+
+
+# Arguments.
+
+
+def scale(sm_scale: Any, head_dim: int) -> Any:
+    return number(sm_scale, head_dim**-0.5)
+
+
+def window(size: Any) -> dict[str, int]:
+    """FlashAttention's (left, right), None or -1 for all."""
+    left, right = (-1, -1) if size is None else (-1 if side is None or side < 0 else int(side) for side in size)
+    return {"window_left": left, "window_right": right}
+
+
+def offsets(lens: Any) -> Any:
+    """int32 [n + 1] of [n] lengths."""
+    import numpy
+
+    return numpy.concatenate([[0], numpy.cumsum(host(lens), dtype=numpy.int64)]).astype(numpy.int32)
+
+
+def uniform_offsets(batch: int, each: int) -> Any:
+    """int32 [batch + 1]: 0, each, 2 each, ..."""
+    import numpy
+
+    return numpy.arange(batch + 1, dtype=numpy.int32) * numpy.int32(each)
+
+
+def pack_bits(mask: Any, sizes: Any) -> tuple[Any, Any]:
+    """A flat mask of truths, request by request, as bits, least significant first, each request on a byte of its own;
+    and int32 [n + 1] offsets of bytes. sizes: [n] truths of each request."""
+    import numpy
+
+    mask, ends = host(mask).reshape(-1), numpy.cumsum(host(sizes), dtype=numpy.int64)
+    parts = [numpy.packbits(mask[end - size : end] != 0, bitorder="little") for end, size in zip(ends, sizes)]
+    return numpy.concatenate([numpy.zeros(0, numpy.uint8), *parts]), offsets([len(part) for part in parts])
