@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from . import _core
-from .report import Report, ShadowgraphError
+from .report import Finding, Report, ShadowgraphError
 
 # Takes each launch, a function without arguments. A graph's simulator sets another one while it captures.
 launcher: ContextVar[Callable[[Callable[[], None]], None]] = ContextVar("shadowgraph.launcher", default=lambda launch: launch())
@@ -48,7 +48,7 @@ def _renamed(error: ShadowgraphError, names: Mapping[str, str]) -> ShadowgraphEr
     report = Report(error.report._handle)
     report.findings = [
         f._replace(**{part: _rename(getattr(f, part), names) for part in ("field", "expected", "got", "text")})
-        for f in report.findings
+        for f in error.report.findings
     ]
     return ShadowgraphError(report)
 
@@ -140,3 +140,95 @@ def pack_bits(mask: Any, sizes: Any) -> tuple[Any, Any]:
     mask, ends = host(mask).reshape(-1), numpy.cumsum(host(sizes), dtype=numpy.int64)
     parts = [numpy.packbits(mask[end - size : end] != 0, bitorder="little") for end, size in zip(ends, sizes)]
     return numpy.concatenate([numpy.zeros(0, numpy.uint8), *parts]), offsets([len(part) for part in parts])
+
+
+_HELD = {"float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+
+
+def held(dtype: Any, kv_dtype: Any) -> dict[str, str | None]:
+    """What unsigned integers of q and of the cache hold, by the types that a caller names."""
+    return {"dtype": _HELD.get(dtype_name(dtype)), "kv_dtype": _HELD.get(dtype_name(kv_dtype))}
+
+
+def floats(values: Any) -> Any:
+    """f32 of any float, as an argument of `launch`."""
+    if values is None or isinstance(values, (list, tuple)) or dtype_name(values.dtype) == "float32":
+        return values
+    return lambda: values.float() if is_torch(values) else values.astype("float32")
+
+
+def product(*factors: Any) -> Any:
+    """Numbers, tensors of one and None, multiplied, as an argument of `launch`."""
+    there = [f for f in factors if f is not None]
+
+    def value() -> float:
+        result = 1.0
+        for factor in there:
+            result *= float(factor() if callable(factor) else factor)
+        return result
+
+    return value() if all(isinstance(f, (int, float)) for f in there) else value
+
+
+def per_head(value: Any) -> bool:
+    """Is a scale a tensor of several numbers?"""
+    return hasattr(value, "shape") and len(host(value).reshape(-1)) > 1
+
+
+def swap(tensor: Any, a: int, b: int) -> Any:
+    """A view with two axes swapped."""
+    return tensor.transpose(a, b) if is_torch(tensor) else tensor.swapaxes(a, b)
+
+
+def joined(parts: list[Any], axis: int) -> Any:
+    if is_torch(parts[0]):
+        return sys.modules["torch"].cat(parts, axis)
+    import numpy
+
+    return numpy.concatenate(parts, axis)
+
+
+def stacked(parts: list[Any], axis: int) -> Any:
+    if is_torch(parts[0]):
+        return sys.modules["torch"].stack(parts, axis)
+    import numpy
+
+    return numpy.stack(parts, axis)
+
+
+def picked(pool: Any, ids: Any) -> Any:
+    """A copy of pool[ids]."""
+    return pool[sys.modules["torch"].from_numpy(ids.astype("int64"))] if is_torch(pool) else pool[ids]
+
+
+def fill(target: Any, values: Any) -> None:
+    """Writes values to the beginning of a tensor; its own values stay."""
+    values = host(values)
+    if is_torch(target):
+        values = sys.modules["torch"].from_numpy(values)
+        target[: len(values)].copy_(values)
+    else:
+        target[: len(values)] = values
+
+
+def wrong(law: str, field: str, expected: str, got: str, row: int | None = None, col: int | None = None) -> ShadowgraphError:
+    """The error of a check that is the drop-in's own."""
+    index = "" if row is None else f"[{row}]" if col is None else f"[{row}, {col}]"
+    report = Report(None)
+    text = f"{law}: {field}{index} is {got}, expected {expected}"
+    report.findings = [Finding(law, "", "", field, index, expected, got, (), text, "error", row, col)]
+    return ShadowgraphError(report)
+
+
+def used_pages(table: Any, pages: Any, num_pages: int, field: str) -> list[Any]:
+    """Of each request the ids of its first `pages` pages, all of which the pool has."""
+    found = []
+    for row, (ids, count) in enumerate(zip(table, pages, strict=True)):
+        ids = host(ids)
+        if count > len(ids):
+            raise wrong("len.capacity", field, f"{count} pages, as the length needs", f"a row of {len(ids)}", row)
+        bad = [col for col, page in enumerate(ids[:count]) if not 0 <= page < num_pages]
+        if bad:
+            raise wrong("table.page_id", field, f"0 <= id < {num_pages}", str(ids[bad[0]]), row, bad[0])
+        found.append(ids[:count])
+    return found

@@ -17,7 +17,7 @@ KINDS = {
     inspect.Parameter.VAR_KEYWORD: "**",
 }
 # Modules that are still to come. One that comes must leave this list.
-NOT_YET = {"flashinfer", "flash_attn", "flash_attn_3", "sgl_kernel", "sgl_kernel.flash_attn", "sgl_kernel.flash_mla", "vllm", "vllm.flash_attn"}
+NOT_YET = {"flash_attn", "flash_attn_3", "sgl_kernel", "sgl_kernel.flash_attn", "sgl_kernel.flash_mla", "vllm", "vllm.flash_attn"}
 
 
 def found(module, name):

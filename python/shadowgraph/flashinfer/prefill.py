@@ -1,0 +1,361 @@
+"""flashinfer.prefill: many queries a request, against a paged cache or packed keys."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from .._upstream import host, integers, pack_bits, product, refuse
+from ._attend import Wrapper, attend, heads_second, layer, paged, paged_attention, ragged_attention, scales
+from ._trtllm import trtllm_batch_context_with_kv_cache as trtllm_batch_context_with_kv_cache
+
+_LISTS = ("paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len")
+_PAGED_NAMES = {
+    "cu_seqlens_q": "qo_indptr",
+    "kv_indptr": "paged_kv_indptr",
+    "kv_indices": "paged_kv_indices",
+    "last_page_len": "paged_kv_last_page_len",
+    "k_cache": "paged_kv_cache",
+    "v_cache": "paged_kv_cache",
+}
+_RAGGED_NAMES = {"cu_seqlens_q": "qo_indptr", "cu_seqlens_k": "kv_indptr"}
+
+
+class _Prefill(Wrapper):
+    """Masks, and the layer of a plan."""
+
+    def _begin_mask(self, custom_mask_buf: Any, mask_indptr_buf: Any) -> None:
+        self._custom_mask_buf, self._mask_indptr_buf = custom_mask_buf, mask_indptr_buf
+
+    def _keep_mask(self, custom_mask: Any, packed_custom_mask: Any, batch_size: int, qo_indptr: Any, kv_lens: Any) -> None:
+        """Keeps masks as bits, each request on a byte; kv_lens [batch]."""
+        mask = custom_mask if packed_custom_mask is None else packed_custom_mask
+        if mask is None:
+            if not self._use_cuda_graph:
+                self._custom_mask_buf = None
+            return
+        qo_indptr = host(qo_indptr)
+        sizes = (qo_indptr[1:] - qo_indptr[:-1]).astype("int64") * kv_lens
+        if packed_custom_mask is None:
+            bits, starts = pack_bits(custom_mask, sizes)
+        else:
+            bits, starts = host(packed_custom_mask), pack_bits([0] * int(sizes.sum()), sizes)[1]
+        if self._use_cuda_graph and self._custom_mask_buf is None:
+            raise ValueError("custom_mask_buf should be a tensor in CUDA graph mode, if there is a custom mask")
+        self._keep(batch_size, custom_mask=bits, mask_indptr=starts)
+
+    def _mask(self) -> dict[str, Any]:
+        """What a run sees: the mask, or causality."""
+        bits, starts = self._custom_mask_buf, self._mask_indptr_buf
+        if bits is None:
+            return {"causal": self._causal}
+        return {"custom_mask": lambda: bits[: int(starts[-1])], "mask_indptr": lambda: host(starts).astype("int64")}
+
+    def _keep_layer(self, call: str, causal: bool, window_left: int, soft_cap: Any, sm_scale: Any, **refused: Any) -> None:
+        refuse(call, **refused)
+        self._causal = causal
+        self._layer = {"window_left": window_left, "logits_soft_cap": soft_cap, "sm_scale": sm_scale}
+
+
+class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
+    def __init__(
+        self,
+        float_workspace_buffer,
+        kv_layout="NHD",
+        use_cuda_graph=False,
+        qo_indptr_buf=None,
+        paged_kv_indptr_buf=None,
+        paged_kv_indices_buf=None,
+        paged_kv_last_page_len_buf=None,
+        custom_mask_buf=None,
+        mask_indptr_buf=None,
+        backend="auto",
+        jit_args=None,
+        jit_kwargs=None,
+    ):
+        buffers = (paged_kv_indptr_buf, paged_kv_indices_buf, paged_kv_last_page_len_buf)
+        self._begin(use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, **dict(zip(_LISTS, buffers)))
+        self._begin_mask(custom_mask_buf, mask_indptr_buf)
+
+    def plan(
+        self,
+        qo_indptr,
+        paged_kv_indptr,
+        paged_kv_indices,
+        paged_kv_last_page_len,
+        num_qo_heads,
+        num_kv_heads,
+        head_dim_qk,
+        page_size,
+        head_dim_vo=None,
+        custom_mask=None,
+        packed_custom_mask=None,
+        causal=False,
+        pos_encoding_mode="NONE",
+        use_fp16_qk_reduction=False,
+        sm_scale=None,
+        window_left=-1,
+        logits_soft_cap=None,
+        rope_scale=None,
+        rope_theta=None,
+        q_data_type="float16",
+        kv_data_type=None,
+        o_data_type=None,
+        non_blocking=True,
+        prefix_len_ptr=None,
+        token_pos_in_items_ptr=None,
+        token_pos_in_items_len=0,
+        max_item_len_ptr=None,
+        seq_lens=None,
+        seq_lens_q=None,
+        block_tables=None,
+        max_token_per_sequence=None,
+        max_sequence_kv=None,
+        fixed_split_size=None,
+        disable_split_kv=False,
+    ):
+        """paged_kv_indptr counts pages. With a custom mask causal does nothing."""
+        self._keep_layer(
+            "BatchPrefillWithPagedKVCacheWrapper.plan", causal, window_left, logits_soft_cap, sm_scale,
+            pos_encoding_mode=pos_encoding_mode, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
+            token_pos_in_items_len=token_pos_in_items_len, max_item_len_ptr=max_item_len_ptr,
+        )  # fmt: skip
+        batch_size = len(host(qo_indptr)) - 1
+        if custom_mask is not None or packed_custom_mask is not None:
+            starts = host(paged_kv_indptr).astype("int64")
+            pages = starts[1:] - starts[:-1]
+            kv_lens = ((pages - 1) * page_size + host(paged_kv_last_page_len)) * (pages > 0)
+        else:
+            kv_lens = None
+        self._keep_mask(custom_mask, packed_custom_mask, batch_size, qo_indptr, kv_lens)
+        lists = dict(zip(_LISTS, (paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len)))
+        self._keep(batch_size, qo_indptr=qo_indptr, **lists)
+        self._planned = {"q": (num_qo_heads, head_dim_qk), "paged_kv_cache": (page_size, num_kv_heads)}
+        self._plan_types(q_data_type, kv_data_type, o_data_type)
+
+    begin_forward = plan
+
+    def run(
+        self,
+        q,
+        paged_kv_cache,
+        *args,
+        q_scale=None,
+        k_scale=None,
+        v_scale=None,
+        out=None,
+        lse=None,
+        return_lse=False,
+        enable_pdl=None,
+        window_left=None,
+        sinks=None,
+        kv_cache_sf=None,
+        skip_softmax_threshold_scale_factor=None,
+        use_fp16_softmax=None,
+        uses_spcompress=None,
+    ):
+        """q [rows, H, D]; out likewise, LSE to base 2 f32 [rows, H]."""
+        call = "BatchPrefillWithPagedKVCacheWrapper.run"
+        terms = layer(
+            call, logits_soft_cap=self._layer["logits_soft_cap"], sinks=sinks,
+            window_left=self._layer["window_left"] if window_left is None else window_left, args=args or None,
+            kv_cache_sf=kv_cache_sf, skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
+            uses_spcompress=uses_spcompress,
+        )  # fmt: skip
+        self._check_planned(q, paged_kv_cache)
+        cache, head_dim_vo = paged(paged_kv_cache, self._kv_layout)
+        lists = [integers(getattr(self, f"_{name}_buf")) for name in _LISTS]
+        return attend(
+            paged_attention, _PAGED_NAMES, q, head_dim_vo, (out, lse, return_lse), self._o_dtype,
+            cache=cache, **dict(zip(("kv_indptr", "kv_indices", "last_page_len"), lists)),
+            cu_seqlens_q=integers(self._qo_indptr_buf), **self._mask(), **terms, **self._held,
+            **scales(call, self._layer["sm_scale"], q.shape[-1], q_scale, k_scale, v_scale),
+        )  # fmt: skip
+
+    run_return_lse = functools.partialmethod(run, return_lse=True)
+
+    def forward(
+        self,
+        q,
+        paged_kv_cache,
+        causal=False,
+        pos_encoding_mode="NONE",
+        use_fp16_qk_reduction=False,
+        k_scale=None,
+        v_scale=None,
+        window_left=-1,
+        logits_soft_cap=None,
+        sm_scale=None,
+        rope_scale=None,
+        rope_theta=None,
+        return_lse=False,
+    ):
+        """Deprecated: run, with a layer of its own in place of plan's."""
+        call = "BatchPrefillWithPagedKVCacheWrapper.forward"
+        self._keep_layer(call, causal, window_left, logits_soft_cap, sm_scale, pos_encoding_mode=pos_encoding_mode)
+        return self.run(q, paged_kv_cache, k_scale=k_scale, v_scale=v_scale, return_lse=return_lse)
+
+    forward_return_lse = functools.partialmethod(forward, return_lse=True)
+
+
+class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
+    def __init__(
+        self,
+        float_workspace_buffer,
+        kv_layout="NHD",
+        use_cuda_graph=False,
+        qo_indptr_buf=None,
+        kv_indptr_buf=None,
+        custom_mask_buf=None,
+        mask_indptr_buf=None,
+        backend="auto",
+        jit_args=None,
+        jit_kwargs=None,
+    ):
+        self._begin(use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, kv_indptr=kv_indptr_buf)
+        self._begin_mask(custom_mask_buf, mask_indptr_buf)
+
+    def plan(
+        self,
+        qo_indptr,
+        kv_indptr,
+        num_qo_heads,
+        num_kv_heads,
+        head_dim_qk,
+        head_dim_vo=None,
+        custom_mask=None,
+        packed_custom_mask=None,
+        causal=False,
+        pos_encoding_mode="NONE",
+        use_fp16_qk_reduction=False,
+        window_left=-1,
+        logits_soft_cap=None,
+        sm_scale=None,
+        rope_scale=None,
+        rope_theta=None,
+        q_data_type="float16",
+        kv_data_type=None,
+        o_data_type=None,
+        non_blocking=True,
+        prefix_len_ptr=None,
+        token_pos_in_items_ptr=None,
+        token_pos_in_items_len=0,
+        max_item_len_ptr=None,
+        fixed_split_size=None,
+        disable_split_kv=False,
+        seq_lens=None,
+        seq_lens_q=None,
+        max_token_per_sequence=None,
+        max_sequence_kv=None,
+        v_indptr=None,
+        o_indptr=None,
+    ):
+        """kv_indptr counts tokens. With a custom mask causal does nothing."""
+        self._keep_layer(
+            "BatchPrefillWithRaggedKVCacheWrapper.plan", causal, window_left, logits_soft_cap, sm_scale,
+            pos_encoding_mode=pos_encoding_mode, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
+            token_pos_in_items_len=token_pos_in_items_len, max_item_len_ptr=max_item_len_ptr, v_indptr=v_indptr, o_indptr=o_indptr,
+        )  # fmt: skip
+        starts = host(kv_indptr).astype("int64")
+        self._keep_mask(custom_mask, packed_custom_mask, len(starts) - 1, qo_indptr, starts[1:] - starts[:-1])
+        self._keep(len(starts) - 1, qo_indptr=qo_indptr, kv_indptr=kv_indptr)
+        self._plan_types(q_data_type, kv_data_type, o_data_type)
+
+    begin_forward = plan
+
+    def run(
+        self,
+        q,
+        k,
+        v,
+        *args,
+        q_scale=None,
+        k_scale=None,
+        v_scale=None,
+        o_scale=None,
+        out=None,
+        lse=None,
+        return_lse=False,
+        enable_pdl=None,
+        kv_cache_sf=None,
+    ):
+        """q [rows, H, D], k [keys, Hk, D], v [keys, Hk, Dv]; out [rows, H, Dv], LSE to base 2 f32 [rows, H]."""
+        call = "BatchPrefillWithRaggedKVCacheWrapper.run"
+        terms = layer(
+            call, logits_soft_cap=self._layer["logits_soft_cap"], window_left=self._layer["window_left"],
+            args=args or None, o_scale=o_scale, kv_cache_sf=kv_cache_sf,
+        )  # fmt: skip
+        return attend(
+            ragged_attention, _RAGGED_NAMES, q, v.shape[-1], (out, lse, return_lse), self._o_dtype, k=k, v=v,
+            cu_seqlens_q=integers(self._qo_indptr_buf), cu_seqlens_k=integers(self._kv_indptr_buf),
+            **self._mask(), **terms, **self._held, **scales(call, self._layer["sm_scale"], q.shape[-1], q_scale, k_scale, v_scale),
+        )  # fmt: skip
+
+    run_return_lse = functools.partialmethod(run, return_lse=True)
+
+    def forward(
+        self,
+        q,
+        k,
+        v,
+        causal=False,
+        pos_encoding_mode="NONE",
+        use_fp16_qk_reduction=False,
+        window_left=-1,
+        logits_soft_cap=None,
+        sm_scale=None,
+        rope_scale=None,
+        rope_theta=None,
+        return_lse=False,
+    ):
+        """Deprecated: run, with a layer of its own in place of plan's."""
+        call = "BatchPrefillWithRaggedKVCacheWrapper.forward"
+        self._keep_layer(call, causal, window_left, logits_soft_cap, sm_scale, pos_encoding_mode=pos_encoding_mode)
+        return self.run(q, k, v, return_lse=return_lse)
+
+    forward_return_lse = functools.partialmethod(forward, return_lse=True)
+
+
+def single_prefill_with_kv_cache(
+    q,
+    k,
+    v,
+    scale_q=None,
+    scale_k=None,
+    scale_v=None,
+    o_dtype=None,
+    custom_mask=None,
+    packed_custom_mask=None,
+    causal=False,
+    kv_layout="NHD",
+    pos_encoding_mode="NONE",
+    use_fp16_qk_reduction=False,
+    sm_scale=None,
+    window_left=-1,
+    logits_soft_cap=None,
+    rope_scale=None,
+    rope_theta=None,
+    backend="auto",
+    return_lse=False,
+    kv_cache_sf=None,
+    k_scale=None,
+    v_scale=None,
+):
+    """One request: q [n, H, D], k and v by kv_layout; masks [n, keys], flat or not, or bits."""
+    call = "single_prefill_with_kv_cache"
+    terms = layer(
+        call, logits_soft_cap=logits_soft_cap, window_left=window_left, pos_encoding_mode=pos_encoding_mode, kv_cache_sf=kv_cache_sf
+    )
+    k, v = heads_second(k, kv_layout), heads_second(v, kv_layout)
+    seen: dict[str, Any] = {"causal": causal}
+    if custom_mask is not None or packed_custom_mask is not None:
+        pairs = q.shape[0] * k.shape[0]
+        bits = lambda: host(packed_custom_mask) if packed_custom_mask is not None else pack_bits(custom_mask, [pairs])[0]  # noqa: E731
+        seen = {"custom_mask": bits, "mask_indptr": [0, -(-pairs // 8)]}
+    found = scales(call, sm_scale, q.shape[-1], scale_q, scale_k, scale_v)
+    for name, value in (("sm_scale", k_scale), ("out_scale", v_scale)):
+        found[name] = product(found[name], value)
+    return attend(
+        ragged_attention, {}, q, v.shape[-1], (None, None, return_lse), o_dtype, k=k, v=v, cu_seqlens_q=[0, q.shape[0]],
+        cu_seqlens_k=[0, k.shape[0]], **seen, **terms, **found,
+    )  # fmt: skip
