@@ -43,14 +43,19 @@ def _rename(text: str, names: Mapping[str, str]) -> str:
 
 
 def _renamed(error: ShadowgraphError, names: Mapping[str, str]) -> ShadowgraphError:
-    if not names or not error.report:
+    if not error.report:
         return error
     report = Report(error.report._handle)
-    report.findings = [
-        f._replace(**{part: _rename(getattr(f, part), names) for part in ("field", "expected", "got", "text")})
-        for f in error.report.findings
-    ]
+    report.findings = [_told(finding, names) for finding in error.report.findings]
     return ShadowgraphError(report)
+
+
+def _told(finding: Finding, names: Mapping[str, str]) -> Finding:
+    parts = {part: getattr(finding, part) for part in ("field", "expected", "got", "text")}
+    if finding.id == "len.capacity":  # whose columns those are
+        longer = finding.expected + ", the columns of page_table"
+        parts |= {"expected": longer, "text": finding.text.replace(finding.expected, longer)}
+    return finding._replace(**{part: _rename(text, names) for part, text in parts.items()})
 
 
 def refuse(call: str, **options: Any) -> None:
