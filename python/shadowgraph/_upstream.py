@@ -6,6 +6,7 @@ argument that is read from a tensor is read in that closure: a graph reads it at
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -55,7 +56,7 @@ def _told(finding: Finding, names: Mapping[str, str]) -> Finding:
     if finding.id == "len.capacity":  # whose columns those are
         longer = finding.expected + ", the columns of page_table"
         parts |= {"expected": longer, "text": finding.text.replace(finding.expected, longer)}
-    return finding._replace(**{part: _rename(text, names) for part, text in parts.items()})
+    return dataclasses.replace(finding, **{part: _rename(text, names) for part, text in parts.items()})
 
 
 def refuse(call: str, **options: Any) -> None:
