@@ -51,7 +51,8 @@ class _Recorder(TorchDispatchMode):
             self.nodes.append(lambda: void(function(*args, **kwargs)))
             returned = len(function._schema.returns)
             return None if returned == 0 else written[0] if returned == 1 else tuple(written[:returned])
-        result = function(*args, **kwargs)
+        with torch.inference_mode(False):
+            result = function(*args, **kwargs)
         given = {_storage(t) for t in _tensors([args, kwargs])}
         made = [t for t in _tensors(result) if _storage(t) not in given]
         self.own.update((_storage(t), t) for t in made)
@@ -109,7 +110,7 @@ class CUDAGraph:
             raise RuntimeError("CUDAGraph: nothing is captured")
         if CUDAGraph._capturing is not None:
             raise RuntimeError("CUDAGraph: a replay during a capture")
-        with torch.no_grad():
+        with torch.inference_mode():  # which may write tensors of either kind
             for node in self._nodes:
                 node()
 

@@ -69,6 +69,21 @@ def test_views_and_writes_into_new_tensors_are_replayed_in_order():
         assert low.tolist() == [15, 2] and index.tolist() == [0, 2]
 
 
+def test_tensors_of_inference_mode_are_captured_too():
+    with torch.inference_mode():
+        x, y = torch.ones(4), torch.zeros(4)
+
+        def body():
+            low, high = x.view(2, 2).chunk(2)
+            y[:2] = (low * 2).view(-1)
+            y[2:].add_(high.view(-1))
+
+        graph, _ = captured(body)
+        assert not y.any()
+    graph.replay()
+    assert y.tolist() == [2, 2, 1, 1]
+
+
 def test_a_drop_in_is_a_node():
     lens = [7, 3, 4, 9]
     pool, q = Pool(lens), drawn(4, HEADS, DIM)
