@@ -24,7 +24,8 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr() if hasattr(tensor, "untyped_storage") else tensor.storage().data_ptr()
+    storage: Any = tensor.untyped_storage if hasattr(tensor, "untyped_storage") else tensor.storage
+    return int(storage().data_ptr())
 
 
 def _written(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
@@ -42,7 +43,8 @@ class _Recorder(TorchDispatchMode):
 
     def __init__(self, nodes: list[Callable[[], None]]) -> None:
         super().__init__()
-        self.nodes, self.own = nodes, {}  # own: storage -> a tensor that keeps it alive
+        self.nodes = nodes
+        self.own: dict[int, torch.Tensor] = {}  # by storage, which they keep alive
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -152,7 +152,7 @@ def pack_bits(mask: Any, sizes: Any) -> tuple[Any, Any]:
 _HELD = {"float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 
 
-def held(dtype: Any, kv_dtype: Any) -> dict[str, str | None]:
+def held(dtype: Any, kv_dtype: Any) -> dict[str, Any]:
     """What unsigned integers of q and of the cache hold, by the types that a caller names."""
     return {"dtype": _HELD.get(dtype_name(dtype)), "kv_dtype": _HELD.get(dtype_name(kv_dtype))}
 
