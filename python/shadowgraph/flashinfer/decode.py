@@ -7,10 +7,11 @@ from typing import Any
 
 from .._upstream import host, integers, refuse, uniform_offsets
 from ._attend import Wrapper, attend, heads_second, layer, paged, paged_attention, positional_options, ragged_attention, scales
+from ._rotary import Rope, paged as rotary_paged, ragged as rotary_ragged, rope
 from ._trtllm import trtllm_batch_decode_with_kv_cache as trtllm_batch_decode_with_kv_cache
 
 _LISTS = ("paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len")
-_NAMES = {"kv_indptr": "indptr", "kv_indices": "indices", "k_cache": "paged_kv_cache", "v_cache": "paged_kv_cache"}
+_NAMES = {"page_table": "indices", "kv_indptr": "indptr", "kv_indices": "indices", "k_cache": "paged_kv_cache", "v_cache": "paged_kv_cache"}
 
 
 class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
@@ -73,7 +74,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
             refuse(call, window_right=window_right)
         self._take_plan(
             call, indptr, indices, last_page_len, q_len_per_req, (num_qo_heads, head_dim), (page_size, num_kv_heads),
-            pos_encoding_mode, window_left, logits_soft_cap, sm_scale,
+            rope(call, pos_encoding_mode, rope_scale, rope_theta), window_left, logits_soft_cap, sm_scale,
         )  # fmt: skip
         kv_data_type = data_type if kv_data_type is None else kv_data_type
         self._plan_types(q_data_type if data_type is None else data_type, kv_data_type, o_data_type)
@@ -89,14 +90,13 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         q_len_per_req: int,
         q: tuple[int, int],
         cache: tuple[int, int],
-        pos_encoding_mode: str,
+        rotation: Rope | None,
         window_left: int,
         soft_cap: float | None,
         sm_scale: Any,
         indices_are_there: bool = False,
     ) -> None:
         """q [num_qo_heads, head_dim] and cache [page_size, num_kv_heads] are sizes."""
-        refuse(call, pos_encoding_mode=pos_encoding_mode)
         page_size, batch_size = cache[0], len(host(last_page_len))
         if q_len_per_req < 1:
             raise ValueError(f"q_len_per_req is {q_len_per_req}, expected at least 1")
@@ -112,7 +112,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
             del values["paged_kv_indices"]
         self._keep(batch_size, **values)
         self._q_len_per_req, self._requests = q_len_per_req, batch_size
-        self._planned = {"q": q, "paged_kv_cache": cache}
+        self._planned, self._rope = {"q": q, "paged_kv_cache": cache}, rotation
         self._layer = {"window_left": window_left, "logits_soft_cap": soft_cap, "sm_scale": sm_scale}
 
     def run(
@@ -149,7 +149,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         cache, head_dim_vo = paged(paged_kv_cache, self._kv_layout)
         lists = [integers(getattr(self, f"_{name}_buf")) for name in _LISTS]
         return attend(
-            paged_attention, _NAMES, q, head_dim_vo, (out, lse, return_lse), self._o_dtype,
+            paged_attention if self._rope is None else rotary_paged(self._rope), _NAMES, q, head_dim_vo, (out, lse, return_lse), self._o_dtype,
             cache=cache, **dict(zip(("kv_indptr", "kv_indices", "last_page_len"), lists)),
             cu_seqlens_q=None if each == 1 else uniform_offsets(self._requests, each), causal=each > 1,
             **terms, **self._held, **scales(call, self._layer["sm_scale"], q.shape[-1], q_scale, k_scale, v_scale),
@@ -173,7 +173,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         return_lse: bool = False,
     ) -> Any:
         """Deprecated: run, with a layer of its own in place of plan's."""
-        refuse("BatchDecodeWithPagedKVCacheWrapper.forward", pos_encoding_mode=pos_encoding_mode)
+        self._rope = rope("BatchDecodeWithPagedKVCacheWrapper.forward", pos_encoding_mode, rope_scale, rope_theta)
         self._layer = {"window_left": window_left, "logits_soft_cap": logits_soft_cap, "sm_scale": sm_scale}
         return self.run(q, paged_kv_cache, q_scale=q_scale, k_scale=k_scale, v_scale=v_scale, return_lse=return_lse)
 
@@ -222,7 +222,8 @@ def fast_decode_plan(
     """plan of the wrapper `self`, for replays: with CUDA graphs the indices are in the caller's buffer already."""
     self._take_plan(
         "fast_decode_plan", indptr, indices, last_page_len, q_len_per_req, (num_qo_heads, head_dim), (page_size, num_kv_heads),
-        pos_encoding_mode, window_left, logits_soft_cap, sm_scale, indices_are_there=True,
+        rope("fast_decode_plan", pos_encoding_mode, rope_scale, rope_theta), window_left, logits_soft_cap, sm_scale,
+        indices_are_there=True,
     )  # fmt: skip
     if q_data_type is None:
         q_data_type = "float16" if data_type is None else data_type
@@ -248,10 +249,11 @@ def single_decode_with_kv_cache(
 ) -> Any:
     """q [H, D] to out [H, D], and LSE [H]."""
     call = "single_decode_with_kv_cache"
-    terms = layer(call, logits_soft_cap=logits_soft_cap, window_left=window_left, pos_encoding_mode=pos_encoding_mode)
+    terms = layer(call, logits_soft_cap=logits_soft_cap, window_left=window_left)
+    rotation = rope(call, pos_encoding_mode, rope_scale, rope_theta)
     k, v = heads_second(k, kv_layout), heads_second(v, kv_layout)
     result = attend(
-        ragged_attention, {}, q[None], v.shape[-1], (None, None, return_lse), k=k, v=v, cu_seqlens_q=[0, 1],
+        ragged_attention if rotation is None else rotary_ragged(rotation), {}, q[None], v.shape[-1], (None, None, return_lse), k=k, v=v, cu_seqlens_q=[0, 1],
         cu_seqlens_k=[0, k.shape[0]], **terms, **scales(call, sm_scale, q.shape[-1], q_scale, k_scale, v_scale),
     )  # fmt: skip
     return (result[0][0], result[1][0]) if return_lse else result[0]

@@ -7,12 +7,14 @@ from typing import Any
 
 from .._upstream import host, integers, pack_bits, product, refuse
 from ._attend import Wrapper, attend, heads_second, layer, paged, paged_attention, ragged_attention, scales
+from ._rotary import Rope, paged as rotary_paged, ragged as rotary_ragged, rope
 from ._trtllm import trtllm_batch_context_with_kv_cache as trtllm_batch_context_with_kv_cache
 
 _LISTS = ("paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len")
 _PAGED_NAMES = {
     "cu_seqlens_q": "qo_indptr",
     "kv_indptr": "paged_kv_indptr",
+    "page_table": "paged_kv_indices",
     "kv_indices": "paged_kv_indices",
     "last_page_len": "paged_kv_last_page_len",
     "k_cache": "paged_kv_cache",
@@ -51,8 +53,8 @@ class _Prefill(Wrapper):
             return {"causal": self._causal}
         return {"custom_mask": lambda: bits[: int(starts[-1])], "mask_indptr": lambda: host(starts).astype("int64")}
 
-    def _keep_layer(self, call: str, causal: bool, window_left: int, soft_cap: Any, sm_scale: Any, **refused: Any) -> None:
-        refuse(call, **refused)
+    def _keep_layer(self, causal: bool, window_left: int, soft_cap: Any, sm_scale: Any, rotation: Rope | None) -> None:
+        self._rope = rotation
         self._causal = causal
         self._layer = {"window_left": window_left, "logits_soft_cap": soft_cap, "sm_scale": sm_scale}
 
@@ -115,11 +117,13 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
         disable_split_kv: bool = False,
     ) -> None:
         """paged_kv_indptr counts pages. With a custom mask causal does nothing."""
-        self._keep_layer(
-            "BatchPrefillWithPagedKVCacheWrapper.plan", causal, window_left, logits_soft_cap, sm_scale,
-            pos_encoding_mode=pos_encoding_mode, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
+        call = "BatchPrefillWithPagedKVCacheWrapper.plan"
+        refuse(
+            call, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
             token_pos_in_items_len=token_pos_in_items_len, max_item_len_ptr=max_item_len_ptr,
         )  # fmt: skip
+        rotation = rope(call, pos_encoding_mode, rope_scale, rope_theta)
+        self._keep_layer(causal, window_left, logits_soft_cap, sm_scale, rotation)
         batch_size = len(host(qo_indptr)) - 1
         if custom_mask is not None or packed_custom_mask is not None:
             starts = host(paged_kv_indptr).astype("int64")
@@ -166,7 +170,7 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
         cache, head_dim_vo = paged(paged_kv_cache, self._kv_layout)
         lists = [integers(getattr(self, f"_{name}_buf")) for name in _LISTS]
         return attend(
-            paged_attention, _PAGED_NAMES, q, head_dim_vo, (out, lse, return_lse), self._o_dtype,
+            paged_attention if self._rope is None else rotary_paged(self._rope), _PAGED_NAMES, q, head_dim_vo, (out, lse, return_lse), self._o_dtype,
             cache=cache, **dict(zip(("kv_indptr", "kv_indices", "last_page_len"), lists)),
             cu_seqlens_q=integers(self._qo_indptr_buf), **self._mask(), **terms, **self._held,
             **scales(call, self._layer["sm_scale"], q.shape[-1], q_scale, k_scale, v_scale),
@@ -192,7 +196,7 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
     ) -> Any:
         """Deprecated: run, with a layer of its own in place of plan's."""
         call = "BatchPrefillWithPagedKVCacheWrapper.forward"
-        self._keep_layer(call, causal, window_left, logits_soft_cap, sm_scale, pos_encoding_mode=pos_encoding_mode)
+        self._keep_layer(causal, window_left, logits_soft_cap, sm_scale, rope(call, pos_encoding_mode, rope_scale, rope_theta))
         return self.run(q, paged_kv_cache, k_scale=k_scale, v_scale=v_scale, return_lse=return_lse)
 
     forward_return_lse = functools.partialmethod(forward, return_lse=True)
@@ -251,11 +255,13 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
         o_indptr: Any = None,
     ) -> None:
         """kv_indptr counts tokens. With a custom mask causal does nothing."""
-        self._keep_layer(
-            "BatchPrefillWithRaggedKVCacheWrapper.plan", causal, window_left, logits_soft_cap, sm_scale,
-            pos_encoding_mode=pos_encoding_mode, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
+        call = "BatchPrefillWithRaggedKVCacheWrapper.plan"
+        refuse(
+            call, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
             token_pos_in_items_len=token_pos_in_items_len, max_item_len_ptr=max_item_len_ptr, v_indptr=v_indptr, o_indptr=o_indptr,
         )  # fmt: skip
+        rotation = rope(call, pos_encoding_mode, rope_scale, rope_theta)
+        self._keep_layer(causal, window_left, logits_soft_cap, sm_scale, rotation)
         starts = host(kv_indptr).astype("int64")
         self._keep_mask(custom_mask, packed_custom_mask, len(starts) - 1, qo_indptr, starts[1:] - starts[:-1])
         self._keep(len(starts) - 1, qo_indptr=qo_indptr, kv_indptr=kv_indptr)
@@ -286,7 +292,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
             args=args or None, o_scale=o_scale, kv_cache_sf=kv_cache_sf,
         )  # fmt: skip
         return attend(
-            ragged_attention, _RAGGED_NAMES, q, v.shape[-1], (out, lse, return_lse), self._o_dtype, k=k, v=v,
+            ragged_attention if self._rope is None else rotary_ragged(self._rope), _RAGGED_NAMES, q, v.shape[-1], (out, lse, return_lse), self._o_dtype, k=k, v=v,
             cu_seqlens_q=integers(self._qo_indptr_buf), cu_seqlens_k=integers(self._kv_indptr_buf),
             **self._mask(), **terms, **self._held, **scales(call, self._layer["sm_scale"], q.shape[-1], q_scale, k_scale, v_scale),
         )  # fmt: skip
@@ -310,7 +316,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
     ) -> Any:
         """Deprecated: run, with a layer of its own in place of plan's."""
         call = "BatchPrefillWithRaggedKVCacheWrapper.forward"
-        self._keep_layer(call, causal, window_left, logits_soft_cap, sm_scale, pos_encoding_mode=pos_encoding_mode)
+        self._keep_layer(causal, window_left, logits_soft_cap, sm_scale, rope(call, pos_encoding_mode, rope_scale, rope_theta))
         return self.run(q, k, v, return_lse=return_lse)
 
     forward_return_lse = functools.partialmethod(forward, return_lse=True)
@@ -344,8 +350,9 @@ def single_prefill_with_kv_cache(
     """One request: q [n, H, D], k and v by kv_layout; masks [n, keys], flat or not, or bits."""
     call = "single_prefill_with_kv_cache"
     terms = layer(
-        call, logits_soft_cap=logits_soft_cap, window_left=window_left, pos_encoding_mode=pos_encoding_mode, kv_cache_sf=kv_cache_sf
+        call, logits_soft_cap=logits_soft_cap, window_left=window_left, kv_cache_sf=kv_cache_sf
     )
+    rotation = rope(call, pos_encoding_mode, rope_scale, rope_theta)
     k, v = heads_second(k, kv_layout), heads_second(v, kv_layout)
     seen: dict[str, Any] = {"causal": causal}
     if custom_mask is not None or packed_custom_mask is not None:
@@ -359,6 +366,6 @@ def single_prefill_with_kv_cache(
     for name, value in (("sm_scale", k_scale), ("out_scale", v_scale)):
         found[name] = product(found[name], value)
     return attend(
-        ragged_attention, {}, q, v.shape[-1], (None, None, return_lse), o_dtype, k=k, v=v, cu_seqlens_q=[0, q.shape[0]],
+        ragged_attention if rotation is None else rotary_ragged(rotation), {}, q, v.shape[-1], (None, None, return_lse), o_dtype, k=k, v=v, cu_seqlens_q=[0, q.shape[0]],
         cu_seqlens_k=[0, k.shape[0]], **seen, **terms, **found,
     )  # fmt: skip
