@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from . import _core
 from .report import Finding, Report, ShadowgraphError
 
 # Takes each launch, a function without arguments. A graph's simulator sets another one while it captures.

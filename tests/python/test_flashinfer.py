@@ -275,6 +275,7 @@ def test_single_prefill():
     hnd = [x.transpose(0, 1).contiguous() for x in (k, v)]
     assert torch.equal(flashinfer.single_prefill_with_kv_cache(q, *hnd, kv_layout="HND"), call())
     assert call(o_dtype=F32).dtype == F32
+    assert torch.equal(flashinfer.single_prefill_with_kv_cache_return_lse(q, k, v)[1], call(return_lse=True)[1])
 
 
 def rotated(x, first):

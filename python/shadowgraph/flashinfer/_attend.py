@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from .. import _core
 from .._upstream import empty, fill, floats, held, host, launch, number, per_head, product, refuse, swap, wrong
 from ..cache import Cache
 
@@ -164,6 +163,3 @@ class Wrapper:
 def heads_second(tensor: Any, kv_layout: str) -> Any:
     """K or V of one request as [n, Hk, D]."""
     return swap(tensor, 0, 1) if kv_layout == "HND" else tensor
-
-
-paged_attention, ragged_attention = _core.paged_attention, _core.ragged_attention

@@ -46,23 +46,28 @@ def _f32(x: Any) -> Any:
     return x.float() if is_torch(x) else x.astype("float32")
 
 
-def ragged(rope: Rope) -> Callable[..., None]:
-    """ragged_attention of rotated queries and keys."""
+def ragged(rope: Rope | None) -> Callable[..., Any]:
+    """ragged_attention, of rotated queries and keys if there is a rope."""
+    if rope is None:
+        return _core.ragged_attention
+    rotation = rope
 
     def attend(*, q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, **rest: Any) -> None:
         q_starts, k_starts = (host(x).astype("int64") for x in (cu_seqlens_q, cu_seqlens_k))
         if len(q_starts) == len(k_starts) and q_starts[-1] == q.shape[0] and k_starts[-1] == k.shape[0]:
             before = (k_starts[1:] - k_starts[:-1]) - (q_starts[1:] - q_starts[:-1])
             if (k_starts[1:] >= k_starts[:-1]).all() and (q_starts[1:] >= q_starts[:-1]).all():
-                q, k, v = turned(q, _places(q_starts, before), rope), turned(k, _places(k_starts, 0), rope), _f32(v)
+                q, k, v = turned(q, _places(q_starts, before), rotation), turned(k, _places(k_starts, 0), rotation), _f32(v)
         # what does not fit is left to the engine, which refuses it
         _core.ragged_attention(q=q, k=k, v=v, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, **rest)
 
     return attend
 
 
-def paged(rope: Rope) -> Callable[..., None]:
-    """The same over pages: keys and values are packed first."""
+def paged(rope: Rope | None) -> Callable[..., Any]:
+    """paged_attention; or that of packed keys and values, rotated."""
+    if rope is None:
+        return _core.paged_attention
 
     def attend(
         *, q: Any, cache: Cache, kv_indptr: Any, kv_indices: Any, last_page_len: Any, cu_seqlens_q: Any = None, **rest: Any
@@ -72,13 +77,14 @@ def paged(rope: Rope) -> Callable[..., None]:
         stacked = cache.layout.startswith("STACKED_")
         planes = (cache.k_cache[:, 0], cache.k_cache[:, 1]) if stacked else (cache.k_cache, cache.v_cache)
         if cache.layout.endswith("HND"):
-            planes = tuple(swap(plane, 1, 2) for plane in planes)
+            planes = swap(planes[0], 1, 2), swap(planes[1], 1, 2)
         starts, indices, last = host(kv_indptr).astype("int64"), host(kv_indices), host(last_page_len).astype("int64")
         page_size, pages = planes[0].shape[1], starts[1:] - starts[:-1]
         if len(pages) != len(last):
             raise wrong("len.batch", "kv_indptr", f"{len(last) + 1} entries", str(len(starts)))
         if (pages < 0).any():
-            raise wrong("len.indptr_monotone", "kv_indptr", "no smaller than before", str(starts[pages.argmin() + 1]), int(pages.argmin()) + 1)
+            row = int(pages.argmin()) + 1
+            raise wrong("len.indptr_monotone", "kv_indptr", f">= {starts[row - 1]}", str(starts[row]), row)
         bad = (pages > 0) & ((last < 1) | (last > page_size))
         if bad.any():
             row = int(bad.argmax())

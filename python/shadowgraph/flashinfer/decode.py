@@ -6,12 +6,19 @@ import functools
 from typing import Any
 
 from .._upstream import host, integers, refuse, uniform_offsets
-from ._attend import Wrapper, attend, heads_second, layer, paged, paged_attention, positional_options, ragged_attention, scales
-from ._rotary import Rope, paged as rotary_paged, ragged as rotary_ragged, rope
+from . import _rotary as rotary
+from ._attend import Wrapper, attend, heads_second, layer, paged, positional_options, scales
+from ._rotary import Rope, rope
 from ._trtllm import trtllm_batch_decode_with_kv_cache as trtllm_batch_decode_with_kv_cache
 
 _LISTS = ("paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len")
-_NAMES = {"page_table": "indices", "kv_indptr": "indptr", "kv_indices": "indices", "k_cache": "paged_kv_cache", "v_cache": "paged_kv_cache"}
+_NAMES = {
+    "kv_indptr": "indptr",
+    "kv_indices": "indices",
+    "page_table": "indices",
+    "k_cache": "paged_kv_cache",
+    "v_cache": "paged_kv_cache",
+}
 
 
 class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
@@ -149,7 +156,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         cache, head_dim_vo = paged(paged_kv_cache, self._kv_layout)
         lists = [integers(getattr(self, f"_{name}_buf")) for name in _LISTS]
         return attend(
-            paged_attention if self._rope is None else rotary_paged(self._rope), _NAMES, q, head_dim_vo, (out, lse, return_lse), self._o_dtype,
+            rotary.paged(self._rope), _NAMES, q, head_dim_vo, (out, lse, return_lse), self._o_dtype,
             cache=cache, **dict(zip(("kv_indptr", "kv_indices", "last_page_len"), lists)),
             cu_seqlens_q=None if each == 1 else uniform_offsets(self._requests, each), causal=each > 1,
             **terms, **self._held, **scales(call, self._layer["sm_scale"], q.shape[-1], q_scale, k_scale, v_scale),
@@ -253,7 +260,7 @@ def single_decode_with_kv_cache(
     rotation = rope(call, pos_encoding_mode, rope_scale, rope_theta)
     k, v = heads_second(k, kv_layout), heads_second(v, kv_layout)
     result = attend(
-        ragged_attention if rotation is None else rotary_ragged(rotation), {}, q[None], v.shape[-1], (None, None, return_lse), k=k, v=v, cu_seqlens_q=[0, 1],
+        rotary.ragged(rotation), {}, q[None], v.shape[-1], (None, None, return_lse), k=k, v=v, cu_seqlens_q=[0, 1],
         cu_seqlens_k=[0, k.shape[0]], **terms, **scales(call, sm_scale, q.shape[-1], q_scale, k_scale, v_scale),
     )  # fmt: skip
     return (result[0][0], result[1][0]) if return_lse else result[0]

@@ -6,8 +6,9 @@ import functools
 from typing import Any
 
 from .._upstream import host, integers, pack_bits, product, refuse
-from ._attend import Wrapper, attend, heads_second, layer, paged, paged_attention, ragged_attention, scales
-from ._rotary import Rope, paged as rotary_paged, ragged as rotary_ragged, rope
+from . import _rotary as rotary
+from ._attend import Wrapper, attend, heads_second, layer, paged, scales
+from ._rotary import Rope, rope
 from ._trtllm import trtllm_batch_context_with_kv_cache as trtllm_batch_context_with_kv_cache
 
 _LISTS = ("paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len")
@@ -170,7 +171,7 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
         cache, head_dim_vo = paged(paged_kv_cache, self._kv_layout)
         lists = [integers(getattr(self, f"_{name}_buf")) for name in _LISTS]
         return attend(
-            paged_attention if self._rope is None else rotary_paged(self._rope), _PAGED_NAMES, q, head_dim_vo, (out, lse, return_lse), self._o_dtype,
+            rotary.paged(self._rope), _PAGED_NAMES, q, head_dim_vo, (out, lse, return_lse), self._o_dtype,
             cache=cache, **dict(zip(("kv_indptr", "kv_indices", "last_page_len"), lists)),
             cu_seqlens_q=integers(self._qo_indptr_buf), **self._mask(), **terms, **self._held,
             **scales(call, self._layer["sm_scale"], q.shape[-1], q_scale, k_scale, v_scale),
@@ -292,7 +293,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
             args=args or None, o_scale=o_scale, kv_cache_sf=kv_cache_sf,
         )  # fmt: skip
         return attend(
-            ragged_attention if self._rope is None else rotary_ragged(self._rope), _RAGGED_NAMES, q, v.shape[-1], (out, lse, return_lse), self._o_dtype, k=k, v=v,
+            rotary.ragged(self._rope), _RAGGED_NAMES, q, v.shape[-1], (out, lse, return_lse), self._o_dtype, k=k, v=v,
             cu_seqlens_q=integers(self._qo_indptr_buf), cu_seqlens_k=integers(self._kv_indptr_buf),
             **self._mask(), **terms, **self._held, **scales(call, self._layer["sm_scale"], q.shape[-1], q_scale, k_scale, v_scale),
         )  # fmt: skip
@@ -366,6 +367,9 @@ def single_prefill_with_kv_cache(
     for name, value in (("sm_scale", k_scale), ("out_scale", v_scale)):
         found[name] = product(found[name], value)
     return attend(
-        ragged_attention if rotation is None else rotary_ragged(rotation), {}, q, v.shape[-1], (None, None, return_lse), o_dtype, k=k, v=v, cu_seqlens_q=[0, q.shape[0]],
+        rotary.ragged(rotation), {}, q, v.shape[-1], (None, None, return_lse), o_dtype, k=k, v=v, cu_seqlens_q=[0, q.shape[0]],
         cu_seqlens_k=[0, k.shape[0]], **seen, **terms, **found,
     )  # fmt: skip
+
+
+single_prefill_with_kv_cache_return_lse = functools.partial(single_prefill_with_kv_cache, return_lse=True)
