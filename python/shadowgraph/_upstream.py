@@ -226,6 +226,19 @@ def wrong(law: str, field: str, expected: str, got: str, row: int | None = None,
     return ShadowgraphError(report)
 
 
+def check_shapes(**expected: tuple[Any, Any]) -> None:
+    """name=(tensor, shape): all findings at once."""
+    bad = [
+        wrong("input.shape", name, str(list(shape)), str(list(tensor.shape))).findings[0]
+        for name, (tensor, shape) in expected.items()
+        if tuple(tensor.shape) != tuple(shape)
+    ]
+    if bad:
+        report = Report(None)
+        report.findings = bad
+        raise ShadowgraphError(report)
+
+
 def used_pages(table: Any, pages: Any, num_pages: int) -> list[Any]:
     """Of each row of page_table the ids of its first `pages` pages, all of which the pool has."""
     found = []

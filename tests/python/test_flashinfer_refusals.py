@@ -109,6 +109,16 @@ class Calls:
     def merge_state(self):
         return flashinfer.merge_state, {"v_a": self.q, "s_a": self.lse, "v_b": self.q, "s_b": self.lse}
 
+    def merge_state_in_place(self):
+        v, s = self.out, self.lse
+        return flashinfer.merge_state_in_place, {"v": v, "s": s, "v_other": self.q, "s_other": self.lse.clone()}
+
+    def merge_states(self):
+        return flashinfer.merge_states, {"v": self.q[:, None], "s": self.lse[:, None]}
+
+    def get_batch_indices_positions(self):
+        return flashinfer.get_batch_indices_positions, {"append_indptr": self.rows, "seq_lens": self.pool.seq_lens, "nnz": 4}
+
     def append_paged_kv_cache(self):
         (indptr, indices, last), token = self.pool.lists, torch.tensor([0])
         lists = {"kv_indices": indices, "kv_indptr": indptr, "kv_last_page_len": last, "paged_kv_cache": self.pool.kv}
@@ -197,6 +207,17 @@ WRONG = [
     ("BatchPrefillWithPagedKVCacheWrapper.run", {"q": drawn(3, HEADS, DIM), "out": None, "lse": None}, "qo_indptr", "3"),
     ("BatchPrefillWithRaggedKVCacheWrapper.run", {"k": drawn(22, KV_HEADS, DIM), "v": drawn(22, KV_HEADS, DIM)}, "kv_indptr", "22"),
     ("BatchMLAPagedAttentionWrapper.run", {"q_nope": drawn(4, HEADS, 5)}, "q_nope", "as planned"),
+    ("BatchMLAPagedAttentionWrapper.run", {"q_pe": drawn(3, HEADS, KPE)}, "q_pe", r"\[4, 4, 8\]"),
+    ("BatchMLAPagedAttentionWrapper.run", {"kpe_cache": drawn(1, PAGE, KPE)}, "kpe_cache", "kpe_cache"),
+    ("BatchPrefillWithPagedKVCacheWrapper.plan", {"custom_mask": torch.ones(22)}, "custom_mask", "23 pairs of queries and keys"),
+    ("BatchPrefillWithRaggedKVCacheWrapper.plan", {"packed_custom_mask": SCALES}, "packed_custom_mask", "5 bytes"),
+    ("single_prefill_with_kv_cache", {"custom_mask": torch.ones(4, 6)}, "custom_mask", "28 pairs"),
+    ("merge_state", {"s_a": torch.ones(3, HEADS), "v_b": drawn(4, HEADS, 8)}, "v_b", r"s_a is \[3, 4\].*\n.*\n?.*v_b is"),
+    ("merge_state_in_place", {"s_other": torch.ones(3, HEADS)}, "s_other", "s_other"),
+    ("merge_state_in_place", {"mask": torch.ones(3)}, "mask", "mask"),
+    ("merge_states", {"s": torch.ones(4, 3, HEADS)}, "s", "s.shape"),
+    ("get_batch_indices_positions", {"seq_lens": torch.ones(3)}, "seq_lens", "seq_lens"),
+    ("append_paged_kv_cache", {"positions": torch.tensor([1, 2])}, "positions", "positions"),
     ("append_paged_kv_cache", {"batch_indices": torch.tensor([4])}, "batch_indices", r"batch_indices\[0\] is 4, expected < 4"),
     ("append_paged_kv_cache", {"positions": torch.tensor([8])}, "positions", "expected 0 <= position < 8"),
     ("append_paged_kv_cache", {"kv_indices": FAR}, "kv_indices", "slot.range"),
@@ -213,7 +234,7 @@ def test_what_is_wrong_is_named_and_nothing_is_written(call, changed, field, tex
         function(**arguments | changed)
     assert field in {f.field for f in caught.value.findings}
     written = [a for n, a in (arguments | changed).items() if n in ("out", "lse") and a is not None]
-    assert all((w == 7).all() for w in written) and all(map(torch.equal, map(torch.nan_to_num, calls.pool.kv), map(torch.nan_to_num, before)))
+    assert all((w == 7).all() for w in (*written, calls.out, calls.lse)) and all(map(torch.equal, map(torch.nan_to_num, calls.pool.kv), map(torch.nan_to_num, before)))
 
 
 PLANNED = [

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import _core
 from .._upstream import (
-    host, integers, is_torch, joined, number, offsets, picked, refuse, uniform_offsets, used_pages, wrong,
+    check_shapes, host, integers, is_torch, joined, number, offsets, picked, refuse, uniform_offsets, used_pages, wrong,
 )  # fmt: skip
 from ..cache import Cache
 from ._attend import Wrapper, attend
@@ -130,6 +130,9 @@ class BatchMLAPagedAttentionWrapper(Wrapper):
             if (*tensor.shape[1:],) != self._planned[name]:
                 sizes = ", ".join(map(str, self._planned[name]))
                 raise wrong("input.shape", name, f"[.., {sizes}], as planned", str(list(tensor.shape)))
+        check_shapes(
+            q_pe=(q_pe, (*q_nope.shape[:2], q_pe.shape[-1])), kpe_cache=(kpe_cache, (*ckv_cache.shape[:2], kpe_cache.shape[-1]))
+        )
         return attend(
             _attend, _NAMES, q_nope, q_nope.shape[-1], (out, lse, return_lse), lse_base2=not return_lse_base_on_e,
             q_pe=q_pe, ckv=ckv_cache, kpe=kpe_cache, kv_indptr=self._kv_indptr_buf, kv_indices=self._kv_indices_buf,

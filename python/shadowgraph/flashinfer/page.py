@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
-from .._upstream import empty, fill, host, launch, wrong
+from .._upstream import check_shapes, empty, fill, host, launch, wrong
 from ._attend import paged
 
 
 def _slots(batch_indices: Any, positions: Any, kv_indices: Any, kv_indptr: Any, page_size: int) -> Any:
     """int64 slot of each new token, -1 of one without a request."""
     batch, place, pages, starts = (host(x).astype("int64") for x in (batch_indices, positions, kv_indices, kv_indptr))
+    check_shapes(positions=(place, batch.shape))
     there = batch >= 0
     if (batch[there] >= len(starts) - 1).any():
         row = int((batch >= len(starts) - 1).argmax())
@@ -86,6 +87,7 @@ def get_batch_indices_positions(
 
         starts, lens = host(append_indptr).astype("int64"), host(seq_lens).astype("int64")
         new = starts[1:] - starts[:-1]
+        check_shapes(seq_lens=(lens, new.shape))
         rows = numpy.full(nnz, -1, numpy.int32)
         places = numpy.zeros(nnz, numpy.int32)
         total = min(nnz, int(starts[-1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from .._upstream import host, integers, pack_bits, product, refuse
+from .._upstream import host, integers, offsets, pack_bits, product, refuse, wrong
 from . import _rotary as rotary
 from ._attend import Wrapper, attend, heads_second, layer, paged, scales
 from ._rotary import Rope, rope
@@ -24,6 +24,19 @@ _PAGED_NAMES = {
 _RAGGED_NAMES = {"cu_seqlens_q": "qo_indptr", "cu_seqlens_k": "kv_indptr"}
 
 
+def _bits(custom_mask: Any, packed_custom_mask: Any, sizes: Any) -> tuple[Any, Any]:
+    """Masks of requests as bits, and where each begins; sizes: [batch] pairs of queries and keys."""
+    if packed_custom_mask is None:
+        pairs = len(host(custom_mask).reshape(-1))
+        if pairs != sum(sizes):
+            raise wrong("mask.size", "custom_mask", f"{sum(sizes)} pairs of queries and keys", str(pairs))
+        return pack_bits(custom_mask, sizes)
+    bits, starts = host(packed_custom_mask), offsets([-(-int(size) // 8) for size in sizes])
+    if len(bits) < starts[-1]:
+        raise wrong("mask.size", "packed_custom_mask", f"{starts[-1]} bytes", str(len(bits)))
+    return bits, starts
+
+
 class _Prefill(Wrapper):
     """Masks, and the layer of a plan."""
 
@@ -39,10 +52,7 @@ class _Prefill(Wrapper):
             return
         qo_indptr = host(qo_indptr)
         sizes = (qo_indptr[1:] - qo_indptr[:-1]).astype("int64") * kv_lens
-        if packed_custom_mask is None:
-            bits, starts = pack_bits(custom_mask, sizes)
-        else:
-            bits, starts = host(packed_custom_mask), pack_bits([0] * int(sizes.sum()), sizes)[1]
+        bits, starts = _bits(custom_mask, packed_custom_mask, sizes)
         if self._use_cuda_graph and self._custom_mask_buf is None:
             raise ValueError("custom_mask_buf should be a tensor in CUDA graph mode, if there is a custom mask")
         self._keep(batch_size, custom_mask=bits, mask_indptr=starts)
@@ -359,10 +369,7 @@ def single_prefill_with_kv_cache(
     if custom_mask is not None or packed_custom_mask is not None:
         pairs = q.shape[0] * k.shape[0]
 
-        def bits() -> Any:
-            return host(packed_custom_mask) if packed_custom_mask is not None else pack_bits(custom_mask, [pairs])[0]
-
-        seen = {"custom_mask": bits, "mask_indptr": [0, -(-pairs // 8)]}
+        seen = {"custom_mask": lambda: _bits(custom_mask, packed_custom_mask, [pairs])[0], "mask_indptr": [0, -(-pairs // 8)]}
     found = scales(call, sm_scale, q.shape[-1], scale_q, scale_k, scale_v)
     for name, value in (("sm_scale", k_scale), ("out_scale", v_scale)):
         found[name] = product(found[name], value)
