@@ -41,7 +41,7 @@ class _Recorder(TorchDispatchMode):
     """Keeps operations as nodes. During a capture only tensors that it made are written; a replay writes all of them where
     they lay."""
 
-    def __init__(self, nodes: list[Callable[[], None]]) -> None:
+    def __init__(self, nodes: list[Callable[[], Any]]) -> None:
         super().__init__()
         self.nodes = nodes
         self.own: dict[int, torch.Tensor] = {}  # by storage, which they keep alive
@@ -50,7 +50,7 @@ class _Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         written = _written(function, args, kwargs)
         if written and not all(_storage(t) in self.own for t in written):
-            self.nodes.append(lambda: void(function(*args, **kwargs)))
+            self.nodes.append(lambda: function(*args, **kwargs))
             returned = len(function._schema.returns)
             return None if returned == 0 else written[0] if returned == 1 else tuple(written[:returned])
         with torch.inference_mode(False):
@@ -61,10 +61,6 @@ class _Recorder(TorchDispatchMode):
         if (written or made) and "empty" not in function._schema.name:
             self.nodes.append(lambda: replay(function, args, kwargs, made, given))
         return result
-
-
-def void(_: Any) -> None:
-    pass
 
 
 def replay(function: Any, args: Any, kwargs: Any, made: list[torch.Tensor], given: set[int]) -> None:
@@ -82,7 +78,7 @@ class CUDAGraph:
     _capturing: CUDAGraph | None = None
 
     def __init__(self, keep_graph: bool = False) -> None:
-        self._nodes: list[Callable[[], None]] | None = None
+        self._nodes: list[Callable[[], Any]] | None = None
         self._pool = (0, id(self))
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:

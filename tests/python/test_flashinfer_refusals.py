@@ -199,6 +199,12 @@ WRONG = [
         "block_tables",
         "is 99",
     ),
+    (
+        "trtllm_batch_decode_with_kv_cache",
+        {"uses_shared_paged_kv_idx": False, "seq_lens": torch.tensor([7, -3, 4, 9]), "block_tables": torch.stack([TABLE, TABLE], 1)},
+        "seq_lens",
+        r"len.negative: seq_lens\[1\] is -3",
+    ),
     ("trtllm_batch_context_with_kv_cache", {"cum_seq_lens_q": qo_indptr([1, 1, 1, 2])}, "cum_seq_lens_q", "cum_seq_lens_q"),
     ("trtllm_batch_decode_with_kv_cache_mla", {"block_tables": TABLE}, "block_tables", "block_tables"),
     ("BatchDecodeWithPagedKVCacheWrapper.run", {"q": drawn(4, 3, DIM)}, "q", r"\[num_qo_heads, head_dim\] \[4, 32\], as planned"),

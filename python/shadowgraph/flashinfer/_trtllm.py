@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import _core
 from .._upstream import (
-    host, integers, offsets, picked, product, refuse, uniform_offsets, used_pages, wrong,
+    host, integers, joined, offsets, picked, product, refuse, uniform_offsets, used_pages, wrong,
 )  # fmt: skip
 from ..cache import Cache
 from ._attend import attend, layer, paged
@@ -32,11 +32,13 @@ def _two_tables(*, cache: Cache, page_table: Any, cache_seqlens: Any, **rest: An
     page_size, lens, tables = k.shape[1 if layout == "NHD" else 2], host(cache_seqlens).astype("int64"), host(page_table)
     if len(tables.shape) != 3 or tables.shape[:2] != (len(lens), 2):
         raise wrong("input.shape", "page_table", f"[{len(lens)}, 2, pages]", str(list(tables.shape)))
-    pages = -(-lens.clip(0) // page_size)
-    parts = [
-        picked(plane, host(sum((ids.tolist() for ids in used_pages(tables[:, i], pages, plane.shape[0])), [])).astype(int))
-        for i, plane in enumerate((k, v))
-    ]
+    if (lens < 0).any():
+        raise wrong("len.negative", "cache_seqlens", ">= 0", str(lens.min()), int(lens.argmin()))
+    pages = -(-lens // page_size)
+    parts = []
+    for i, plane in enumerate((k, v)):
+        ids = used_pages(tables[:, i], pages, plane.shape[0])
+        parts.append(picked(plane, joined([uniform_offsets(0, 1)[1:], *ids], 0)))
     lists = {"kv_indptr": offsets(pages), "kv_indices": uniform_offsets(int(pages.sum()), 1)[:-1]}
     _core.paged_attention(
         cache=Cache(parts[0], parts[1], layout), **lists, last_page_len=(lens - (pages - 1) * page_size).astype("int32"), **rest
@@ -44,7 +46,7 @@ def _two_tables(*, cache: Cache, page_table: Any, cache_seqlens: Any, **rest: An
 
 
 def _attend(
-    call: str, query: Any, cache: Cache, head_dim_vo: int, block_tables: Any, seq_lens: Any, cu_seqlens_q: Any, shared: bool,
+    query: Any, cache: Cache, head_dim_vo: int, block_tables: Any, seq_lens: Any, cu_seqlens_q: Any, shared: bool,
     scales: tuple[Any, Any], outputs: tuple[Any, Any, bool], out_dtype: Any, **terms: Any,
 ) -> Any:  # fmt: skip
     lists = {"page_table": integers(block_tables), "cache_seqlens": integers(seq_lens), "cu_seqlens_q": integers(cu_seqlens_q)}
@@ -54,7 +56,7 @@ def _attend(
     )  # fmt: skip
 
 
-def _rows(call: str, query: Any, seq_lens: Any, q_len: int | None, cum_seq_lens_q: Any) -> Any:
+def _rows(query: Any, seq_lens: Any, q_len: int | None, cum_seq_lens_q: Any) -> Any:
     """cu_seqlens_q: as given, or q_len rows a request."""
     if cum_seq_lens_q is not None:
         return cum_seq_lens_q
@@ -107,7 +109,7 @@ def trtllm_batch_decode_with_kv_cache(
     )  # fmt: skip
     cache, head_dim_vo = paged(kv_cache, kv_layout)
     return _attend(
-        call, query, cache, head_dim_vo, block_tables, seq_lens, _rows(call, query, seq_lens, q_len_per_req, cum_seq_lens_q),
+        query, cache, head_dim_vo, block_tables, seq_lens, _rows(query, seq_lens, q_len_per_req, cum_seq_lens_q),
         uses_shared_paged_kv_idx, (bmm1_scale, bmm2_scale), (out, lse, return_lse), _plain(call, out_dtype), causal=True, **terms,
     )  # fmt: skip
 
@@ -151,7 +153,7 @@ def trtllm_batch_context_with_kv_cache(
     )  # fmt: skip
     cache, head_dim_vo = paged(kv_cache, kv_layout)
     return _attend(
-        call, query, cache, head_dim_vo, block_tables, seq_lens, cum_seq_lens_q,
+        query, cache, head_dim_vo, block_tables, seq_lens, cum_seq_lens_q,
         uses_shared_paged_kv_idx, (bmm1_scale, bmm2_scale), (out, lse, return_lse), _plain(call, out_dtype), causal=causal, **terms,
     )  # fmt: skip
 
@@ -206,8 +208,8 @@ def trtllm_batch_decode_with_kv_cache_mla(
         kv_cache = kv_cache[:, 0]
     cache = Cache(kv_cache, layout="MLA_LATENT", head_dim_vo=kv_lora_rank)
     result = _attend(
-        call, query, cache, kv_lora_rank, block_tables if uses_shared_paged_kv_idx else block_tables[:, 0], seq_lens,
-        _rows(call, query, seq_lens, q_len, cum_seq_lens_q), True, (bmm1_scale, bmm2_scale), (flat, lse, return_lse), None,
+        query, cache, kv_lora_rank, block_tables if uses_shared_paged_kv_idx else block_tables[:, 0], seq_lens,
+        _rows(query, seq_lens, q_len, cum_seq_lens_q), True, (bmm1_scale, bmm2_scale), (flat, lse, return_lse), None,
         causal=True, **terms,
     )  # fmt: skip
     made = result[0] if return_lse else result
