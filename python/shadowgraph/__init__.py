@@ -15,10 +15,12 @@ if TYPE_CHECKING:
         set_num_threads as set_num_threads,
         store_kv as store_kv,
     )
+    from ._upstream import launcher as launcher
     from .batch import Batch as Batch
     from .cache import Cache as Cache
     from .judge import check as check
     from .report import Finding as Finding, Report as Report, ShadowgraphError as ShadowgraphError
+    from .stand_ins import stand_in as stand_in
 
     __version__: str
 
@@ -31,11 +33,13 @@ _HOMES = {
     "ShadowgraphError": "report",
     "copy_kv": "_core",
     "isa": "_core",
+    "launcher": "_upstream",
     "merge_states": "_core",
     "paged_attention": "_core",
     "ragged_attention": "_core",
     "set_isa": "_core",
     "set_num_threads": "_core",
+    "stand_in": "stand_ins",
     "store_kv": "_core",
 }
 __all__ = list(_HOMES)

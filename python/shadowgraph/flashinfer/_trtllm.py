@@ -1,0 +1,223 @@
+"""FlashInfer's trtllm_* calls: block tables and lengths come with the call; K and V may have tables of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _core
+from .._upstream import (
+    host, integers, joined, offsets, picked, product, refuse, uniform_offsets, used_pages, wrong,
+)  # fmt: skip
+from ..cache import Cache
+from ._attend import attend, layer, paged
+
+_NAMES = {
+    "q": "query",
+    "num_qo_heads": "query",
+    "page_table": "block_tables",
+    "cache_seqlens": "seq_lens",
+    "k_cache": "kv_cache",
+    "v_cache": "kv_cache",
+    "cu_seqlens_q": "cum_seq_lens_q",
+    "sm_scale": "bmm1_scale",
+    "out_scale": "bmm2_scale",
+}
+
+
+def _two_tables(*, cache: Cache, page_table: Any, cache_seqlens: Any, **rest: Any) -> None:
+    """paged_attention with page_table [batch, 2, pages]: row 0 has K's pages, row 1 V's. Copies the pages that are used."""
+    stacked = cache.layout.startswith("STACKED_")
+    k, v = (cache.k_cache[:, 0], cache.k_cache[:, 1]) if stacked else (cache.k_cache, cache.v_cache)
+    layout = cache.layout.removeprefix("STACKED_")
+    page_size, lens, tables = k.shape[1 if layout == "NHD" else 2], host(cache_seqlens).astype("int64"), host(page_table)
+    if len(tables.shape) != 3 or tables.shape[:2] != (len(lens), 2):
+        raise wrong("input.shape", "page_table", f"[{len(lens)}, 2, pages]", str(list(tables.shape)))
+    if (lens < 0).any():
+        raise wrong("len.negative", "cache_seqlens", ">= 0", str(lens.min()), int(lens.argmin()))
+    pages = -(-lens // page_size)
+    parts = []
+    for i, plane in enumerate((k, v)):
+        ids = used_pages(tables[:, i], pages, plane.shape[0])
+        parts.append(picked(plane, joined([uniform_offsets(0, 1)[1:], *ids], 0)))
+    lists = {"kv_indptr": offsets(pages), "kv_indices": uniform_offsets(int(pages.sum()), 1)[:-1]}
+    _core.paged_attention(
+        cache=Cache(parts[0], parts[1], layout), **lists, last_page_len=(lens - (pages - 1) * page_size).astype("int32"), **rest
+    )
+
+
+def _attend(
+    query: Any, cache: Cache, head_dim_vo: int, block_tables: Any, seq_lens: Any, cu_seqlens_q: Any, shared: bool,
+    scales: tuple[Any, Any], outputs: tuple[Any, Any, bool], out_dtype: Any, **terms: Any,
+) -> Any:  # fmt: skip
+    lists = {"page_table": integers(block_tables), "cache_seqlens": integers(seq_lens), "cu_seqlens_q": integers(cu_seqlens_q)}
+    return attend(
+        _core.paged_attention if shared else _two_tables, _NAMES, query, head_dim_vo, outputs, out_dtype,
+        cache=cache, **lists, sm_scale=product(scales[0]), out_scale=product(scales[1]), **terms,
+    )  # fmt: skip
+
+
+def _rows(query: Any, seq_lens: Any, q_len: int | None, cum_seq_lens_q: Any) -> Any:
+    """cu_seqlens_q: as given, or q_len rows a request."""
+    if cum_seq_lens_q is not None:
+        return cum_seq_lens_q
+    batch = len(seq_lens)
+    if query.shape[0] != batch * (q_len or 1):
+        raise wrong("len.total", "query", f"{batch} requests * q_len_per_req {q_len or 1} rows", str(query.shape[0]))
+    return uniform_offsets(batch, q_len or 1)
+
+
+def trtllm_batch_decode_with_kv_cache(
+    query: Any,
+    kv_cache: Any,
+    workspace_buffer: Any,
+    block_tables: Any,
+    seq_lens: Any,
+    max_seq_len: Any,
+    bmm1_scale: Any = 1.0,
+    bmm2_scale: Any = 1.0,
+    window_left: int = -1,
+    out: Any = None,
+    out_dtype: Any = None,
+    o_sf_scale: Any = None,
+    o_sf_vec_size: Any = None,
+    sinks: Any = None,
+    kv_layout: str = "HND",
+    enable_pdl: Any = None,
+    backend: str = "auto",
+    q_len_per_req: int = 1,
+    o_scale: Any = 1.0,
+    mask: Any = None,
+    max_q_len: Any = None,
+    cum_seq_lens_q: Any = None,
+    skip_softmax_threshold_scale_factor: Any = None,
+    kv_cache_sf: Any = None,
+    uses_shared_paged_kv_idx: bool = True,
+    lse: Any = None,
+    return_lse: bool = False,
+    bmm1_scale_log2: Any = None,
+    multi_ctas_kv_counter_buffer: Any = None,
+    enable_block_sparse_attention: bool = False,
+    bf16q_fp8kv_transform_mode: Any = None,
+) -> Any:
+    """query [requests * q_len_per_req, H, D], or rows by cum_seq_lens_q; causal."""
+    call = "trtllm_batch_decode_with_kv_cache"
+    terms = layer(
+        call, sinks=sinks, window_left=window_left, o_sf_scale=o_sf_scale, o_sf_vec_size=o_sf_vec_size,
+        o_scale=None if o_scale == 1 else o_scale, mask=mask, kv_cache_sf=kv_cache_sf, bmm1_scale_log2=bmm1_scale_log2,
+        skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
+        enable_block_sparse_attention=enable_block_sparse_attention, bf16q_fp8kv_transform_mode=bf16q_fp8kv_transform_mode,
+    )  # fmt: skip
+    cache, head_dim_vo = paged(kv_cache, kv_layout)
+    return _attend(
+        query, cache, head_dim_vo, block_tables, seq_lens, _rows(query, seq_lens, q_len_per_req, cum_seq_lens_q),
+        uses_shared_paged_kv_idx, (bmm1_scale, bmm2_scale), (out, lse, return_lse), _plain(call, out_dtype), causal=True, **terms,
+    )  # fmt: skip
+
+
+def trtllm_batch_context_with_kv_cache(
+    query: Any,
+    kv_cache: Any,
+    workspace_buffer: Any,
+    block_tables: Any,
+    seq_lens: Any,
+    max_q_len: Any,
+    max_kv_len: Any,
+    bmm1_scale: Any,
+    bmm2_scale: Any,
+    batch_size: int,
+    cum_seq_lens_q: Any,
+    cum_seq_lens_kv: Any,
+    window_left: int = -1,
+    out: Any = None,
+    out_dtype: Any = None,
+    o_sf_scale: Any = None,
+    o_sf_vec_size: Any = None,
+    kv_layout: str = "HND",
+    enable_pdl: Any = None,
+    sinks: Any = None,
+    kv_cache_sf: Any = None,
+    skip_softmax_threshold_scale_factor: Any = None,
+    uses_shared_paged_kv_idx: bool = True,
+    causal: bool = True,
+    lse: Any = None,
+    return_lse: bool = False,
+    multi_ctas_kv_counter_buffer: Any = None,
+    use_fp16_softmax: Any = None,
+    uses_spcompress: Any = None,
+) -> Any:
+    """query [rows, H, D] by cum_seq_lens_q."""
+    call = "trtllm_batch_context_with_kv_cache"
+    terms = layer(
+        call, sinks=sinks, window_left=window_left, o_sf_scale=o_sf_scale, o_sf_vec_size=o_sf_vec_size, kv_cache_sf=kv_cache_sf,
+        skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor, uses_spcompress=uses_spcompress,
+    )  # fmt: skip
+    cache, head_dim_vo = paged(kv_cache, kv_layout)
+    return _attend(
+        query, cache, head_dim_vo, block_tables, seq_lens, cum_seq_lens_q,
+        uses_shared_paged_kv_idx, (bmm1_scale, bmm2_scale), (out, lse, return_lse), _plain(call, out_dtype), causal=causal, **terms,
+    )  # fmt: skip
+
+
+def trtllm_batch_decode_with_kv_cache_mla(
+    query: Any,
+    kv_cache: Any,
+    workspace_buffer: Any,
+    qk_nope_head_dim: int,
+    kv_lora_rank: int,
+    qk_rope_head_dim: int,
+    block_tables: Any,
+    seq_lens: Any,
+    max_seq_len: Any,
+    sparse_mla_top_k: int = 0,
+    out: Any = None,
+    bmm1_scale: Any = 1.0,
+    bmm2_scale: Any = 1.0,
+    sinks: Any = None,
+    skip_softmax_threshold_scale_factor: Any = None,
+    enable_pdl: Any = None,
+    backend: str = "auto",
+    is_var_seq: bool = True,
+    uses_shared_paged_kv_idx: bool = True,
+    lse: Any = None,
+    return_lse: bool = False,
+    cute_dsl_impl: str = "auto",
+    kv_scale_format: str = "auto",
+    cum_seq_lens_q: Any = None,
+    max_q_len: Any = None,
+    multi_ctas_kv_counter_buffer: Any = None,
+    sparse_mla_top_k_lens: Any = None,
+    enable_dcp: bool = False,
+    cp_world: int = 1,
+    cp_rank: int = 0,
+    causal_seqlens_kv_global: Any = None,
+    use_fp16_softmax: Any = None,
+) -> Any:
+    """query [requests, q_len, H, kv_lora_rank + qk_rope_head_dim], or rows [.., H, ..] by cum_seq_lens_q; kv_cache
+    [pages, page_size, ..], or with an axis of 1 behind pages. LSE [rows, H]."""
+    call = "trtllm_batch_decode_with_kv_cache_mla"
+    terms = layer(
+        call, sinks=sinks, sparse_mla_top_k=sparse_mla_top_k, sparse_mla_top_k_lens=sparse_mla_top_k_lens,
+        skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor, enable_dcp=enable_dcp,
+        cp_world=None if cp_world == 1 else cp_world, cp_rank=cp_rank, causal_seqlens_kv_global=causal_seqlens_kv_global,
+    )  # fmt: skip
+    shape, q_len = query.shape, 1
+    if len(shape) == 4:
+        q_len, query = shape[1], query.reshape(-1, *shape[2:])
+    flat = out if out is None or len(out.shape) == 3 else out.reshape(-1, *out.shape[2:])
+    if len(kv_cache.shape) == 4:
+        kv_cache = kv_cache[:, 0]
+    cache = Cache(kv_cache, layout="MLA_LATENT", head_dim_vo=kv_lora_rank)
+    result = _attend(
+        query, cache, kv_lora_rank, block_tables if uses_shared_paged_kv_idx else block_tables[:, 0], seq_lens,
+        _rows(query, seq_lens, q_len, cum_seq_lens_q), True, (bmm1_scale, bmm2_scale), (flat, lse, return_lse), None,
+        causal=True, **terms,
+    )  # fmt: skip
+    made = result[0] if return_lse else result
+    made = out if out is not None else made.reshape(*shape[:-1], kv_lora_rank)
+    return (made, result[1]) if return_lse else made
+
+
+def _plain(call: str, out_dtype: Any) -> Any:
+    if out_dtype == "nvfp4":
+        refuse(call, out_dtype=out_dtype)
+    return out_dtype

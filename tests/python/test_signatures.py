@@ -1,0 +1,76 @@
+"""Drop-ins have upstream's signatures: names, order, kinds and defaults."""
+
+import enum
+import functools
+import importlib
+import inspect
+import json
+
+import pytest
+from problems import ROOT
+
+ENTRIES = json.loads((ROOT / "tests/data/python/signatures.json").read_text())
+KINDS = {
+    inspect.Parameter.POSITIONAL_OR_KEYWORD: "plain",
+    inspect.Parameter.KEYWORD_ONLY: "keyword",
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
+# Modules that are still to come. One that comes must leave this list.
+NOT_YET = {"flash_attn", "flash_attn_3", "sgl_kernel", "sgl_kernel.flash_attn", "sgl_kernel.flash_mla", "vllm", "vllm.flash_attn"}
+
+
+def found(module, name):
+    return functools.reduce(getattr, name.split("."), importlib.import_module("shadowgraph." + module))
+
+
+def text_of(default, module, text):
+    """A default as its source has it: a name of the module, where it is one."""
+    if isinstance(default, enum.Enum):
+        return f"{type(default).__name__}.{default.name}"
+    if text is not None and text.isidentifier() and getattr(module, text, module) is default:
+        return text
+    return repr(default)
+
+
+def signature(function, module, texts):
+    """[(name, kind, default or None)], without the self of methods."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if "." in function.__qualname__:
+        parameters = parameters[1:]
+    return [
+        (p.name, KINDS[p.kind], None if p.default is p.empty else text_of(p.default, module, texts.get(p.name)))
+        for p in parameters
+    ]
+
+
+def cases():
+    for entry in ENTRIES:
+        mark = pytest.mark.xfail(raises=ModuleNotFoundError, strict=True)
+        marks = mark if entry["module"] in NOT_YET else ()
+        yield pytest.param(entry, id=f"{entry['module']}.{entry['name']}", marks=marks)
+
+
+@pytest.mark.parametrize("entry", cases())
+def test_a_drop_in_has_the_signature_of_upstream(entry):
+    function = found(entry["module"], entry["name"])
+    wanted = [(p["name"], p["kind"], p.get("default")) for p in entry["parameters"]]
+    texts = {name: default for name, _, default in wanted}
+    module = importlib.import_module(function.__module__)
+    assert signature(function, module, texts) == wanted
+
+
+def test_there_are_fifty_signatures():
+    assert len(ENTRIES) == 50
+
+
+def test_a_wrong_signature_is_seen():
+    def right(q, *, scale=None):
+        pass
+
+    wanted = [("q", "plain", None), ("scale", "keyword", "None")]
+    right.__qualname__ = "right"
+    assert signature(right, None, {}) == wanted
+    for wrong in (lambda q, scale=None: 0, lambda q, *, scale: 0, lambda q, *, scale=1.0: 0, lambda k, *, scale=None: 0):
+        wrong.__qualname__ = "wrong"
+        assert signature(wrong, None, {}) != wanted
