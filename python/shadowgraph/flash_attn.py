@@ -1,0 +1,88 @@
+"""Stands in for flash_attn 2. A row that sees no key has out 0 and lse +inf, as there."""
+
+from __future__ import annotations
+
+from ._flash import KV, New, attend, dense, lengths, options, packed, paged, rows
+from ._upstream import empty, refuse
+
+_INF = float("inf")
+
+
+def flash_attn_func(
+    q,
+    k,
+    v,
+    dropout_p=0.0,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+    softcap=0.0,
+    alibi_slopes=None,
+    deterministic=False,
+    return_attn_probs=False,
+):
+    """out [batch, queries, heads, dim]; with return_attn_probs also lse [batch, heads, queries] and no probabilities."""
+    refuse("flash_attn_func", dropout_p=dropout_p)
+    layer = options(softmax_scale, causal, window_size, softcap, alibi="distance")
+    out, lse = attend(q, dense(q, k, v), layer, alibi_slopes=alibi_slopes, no_keys=_INF)
+    return (out, lse, empty(q, (0,))) if return_attn_probs else out
+
+
+def flash_attn_varlen_func(
+    q,
+    k,
+    v,
+    cu_seqlens_q,
+    cu_seqlens_k,
+    max_seqlen_q,
+    max_seqlen_k,
+    dropout_p=0.0,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+    softcap=0.0,
+    alibi_slopes=None,
+    deterministic=False,
+    return_attn_probs=False,
+    block_table=None,
+):
+    """out [tokens, heads, dim]; lse [heads, tokens]. With block_table, k and v are pages, and cu_seqlens_k has their lengths."""
+    refuse("flash_attn_varlen_func", dropout_p=dropout_p)
+    if block_table is None:
+        keys = packed(k, v, cu_seqlens_k)
+    else:
+        keys = paged(k, v, block_table, lengths(cu_seqlens_k), **KV, page_table="block_table", cache_seqlens="cu_seqlens_k")
+    layer = options(softmax_scale, causal, window_size, softcap, alibi="distance")
+    rest = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "alibi_slopes": alibi_slopes}
+    out, lse = attend(q, keys, layer, **rest, no_keys=_INF)
+    return (out, lse, empty(q, (0,))) if return_attn_probs else out
+
+
+def flash_attn_with_kvcache(
+    q,
+    k_cache,
+    v_cache,
+    k=None,
+    v=None,
+    rotary_cos=None,
+    rotary_sin=None,
+    cache_seqlens=None,
+    cache_batch_idx=None,
+    cache_leftpad=None,
+    block_table=None,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+    softcap=0.0,
+    rotary_interleaved=True,
+    alibi_slopes=None,
+    num_splits=0,
+    return_softmax_lse=False,
+):
+    """out [batch, queries, heads, dim]; lse [batch, heads, queries]. k and v are appended to the cache at cache_seqlens."""
+    refuse("flash_attn_with_kvcache", rotary_cos=rotary_cos, rotary_sin=rotary_sin)
+    keys = rows(k_cache, v_cache, block_table, cache_seqlens, len(q), cache_batch_idx, "block_table")
+    layer = options(softmax_scale, causal, window_size, softcap, alibi="distance", cache_leftpad=cache_leftpad)
+    new = None if k is None else New(k, v)
+    out, lse = attend(q, keys, layer, new=new, alibi_slopes=alibi_slopes, no_keys=_INF)
+    return (out, lse) if return_softmax_lse else out
