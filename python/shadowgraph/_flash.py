@@ -5,13 +5,13 @@ Outputs are out, shaped like q, and lse [batch, heads, queries], of packed queri
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from . import _core
-from ._upstream import dtype_name, empty, host, is_torch, joined, launch, offsets, scale, stacked, uniform_offsets, window, wrong
-
+from ._append import New, appended, refuse_wrong, turned_queries
+from ._tensors import as_f32, beside, each_alone, expect, flat, inner, rows_of, same
+from ._upstream import dtype_name, empty, host, launch, scale, stacked, uniform_offsets, window, wrong
 
 ANY4 = (None,) * 4
 KV = {"k_cache": "k", "v_cache": "v"}  # upstream's names of the engine's arguments
@@ -27,14 +27,6 @@ class Keys(NamedTuple):
     names: dict[str, str] = {}  # upstream's, by the engine's
 
 
-class New(NamedTuple):
-    """Keys and values to append to a cache: [batch, new, heads, dim], or [tokens, heads, dim] by cu_seqlens."""
-
-    k: Any
-    v: Any
-    cu_seqlens: Any = None
-
-
 def packed(k: Any, v: Any, cu_seqlens_k: Any, seqused_k: Any = None) -> Keys:
     return Keys(_core.ragged_attention, {"cu_seqlens_k": cu_seqlens_k, "seqused_k": seqused_k}, k, v)
 
@@ -42,7 +34,7 @@ def packed(k: Any, v: Any, cu_seqlens_k: Any, seqused_k: Any = None) -> Keys:
 def paged(k: Any, v: Any, table: Any, lens: Any, /, **names: str) -> Keys:
     """names: upstream's of the table, the lengths, the keys and the values."""
     told = {"page_table": "page_table", "cache_seqlens": "cache_seqlens", "k_cache": "k_cache", "v_cache": "v_cache"} | names
-    told["cache"] = told["k_cache"]
+    told |= {"cache": told["k_cache"], "out_cache_loc": told["page_table"]}
     if told["page_table"] in ("page_table", "block_table"):
         told["pages of"] = f"pages in a row of {told['page_table']}, each of"  # len.capacity names the lengths alone
     return Keys(_core.paged_attention, {"page_table": table, "cache_seqlens": lens}, k, v, told)
@@ -74,19 +66,6 @@ def rows(k_cache: Any, v_cache: Any, page_table: Any, lens: Any, batch: int, bat
     if lens is None:
         lens = pages * k_cache.shape[1]
     return paged(k_cache, v_cache, table, same(lens, batch) if isinstance(lens, int) else lens, page_table=name)
-
-
-def each_alone(batch: int) -> Any:
-    """A table whose request r has page r."""
-    import numpy
-
-    return numpy.arange(batch, dtype=numpy.int32).reshape(-1, 1)
-
-
-def same(length: int, batch: int) -> Any:
-    import numpy
-
-    return numpy.full(batch, length, numpy.int32)
 
 
 def _picked(page_table: Any, batch_idx: Any) -> Any:
@@ -142,35 +121,35 @@ def attend(
 ) -> tuple[Any, Any]:
     expect("q", q, *ANY4[cu_seqlens_q is not None :])
     *lead, heads, width = q.shape
-    out_dtype = "bfloat16" if dtype_name(q.dtype).startswith("float8") else None
-    shape = (*lead, heads, keys.v.shape[-1])
-    if out is None:
-        out = empty(q, shape, out_dtype)
-    expect("out", out, *shape)
-    flat_out = flat(out) if cu_seqlens_q is None else out
+    out, flat_out, lse, flat_lse = _outputs(q, (*lead, heads, keys.v.shape[-1]), out)
     names = {"k_scales": "k_descale", "v_scales": "v_descale", **keys.names}
     if cu_seqlens_q is None:
         cu_seqlens_q = uniform_offsets(*lead)
-        flat_lse = empty(q, (lead[0] * lead[1], heads), "float32")
-        lse = flat_lse.reshape(*lead, heads).swapaxes(1, 2)
-    else:
-        lse = empty(q, (heads, *lead), "float32")
-        flat_lse = lse.swapaxes(0, 1)
     k, v = keys.k, keys.v
-    queries: Any = lambda: rows_of(q)  # noqa: E731
+    if new is not None:
+        batch = lead[:1] if new.cu_seqlens is None else ()
+        expect("k", new.k, *batch, None, *k.shape[2:])
+        expect("v", new.v, *new.k.shape[:-1], v.shape[-1])
     if qv is not None:
         expect("qv", qv, *lead, heads, v.shape[-1])
         expect(names.get("k_cache", "k"), k, *v.shape[:-1], None)
         width += qv.shape[-1]
-        queries = lambda: rows_of(beside(qv, q))  # noqa: E731
     if keys.attention is _core.ragged_attention:
         where = {"k": lambda: inner(k if qv is None else beside(v, k)), "v": lambda: inner(v)}
     else:
         where = {"cache": lambda: (inner(k if qv is None else beside(v, k)), inner(v))}
 
+    def queries(turned: Any = None) -> Any:
+        flat_q = rows_of(q) if turned is None else turned
+        return flat_q if qv is None else inner(beside(rows_of(qv), flat_q))
+
     def compute(**call: Any) -> None:
         if new is not None:
-            _append((k, v), new, call, where)
+            store, first = appended(k, new, call)
+            if new.rotary is not None:
+                call["q"] = queries(turned_queries(rows_of(q), new.rotary, first, host(call["cu_seqlens_q"])))
+            _core.store_kv(*store, (k, v))
+            call.update({name: value() for name, value in where.items()})
         slopes = call["alibi_slopes"]
         if slopes is None or len(slopes.shape) < 2:
             keys.attention(**call)
@@ -185,105 +164,22 @@ def attend(
     return out, lse
 
 
-# Tensors.
-
-
-def flat(out: Any) -> Any:
-    """[batch, queries, heads, dim] as [tokens, heads, dim], without a copy."""
-    shape = (out.shape[0] * out.shape[1], *out.shape[2:])
-    if is_torch(out):
-        return out.view(shape)
-    view = out.view()
-    view.shape = shape
-    return view
-
-
-def rows_of(q: Any) -> Any:
-    """q as the engine takes it: [tokens, heads, dim], of a type that it has."""
-    if dtype_name(q.dtype).startswith("float8"):
-        q = q.to(sys.modules["torch"].bfloat16)
-    return inner(q.reshape(-1, *q.shape[-2:]) if len(q.shape) == 4 else q)
-
-
-def inner(tensor: Any) -> Any:
-    """With a contiguous last axis: flash-attention copies, too."""
-    if is_torch(tensor):
-        return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
-    return tensor if tensor.strides[-1] == tensor.itemsize else tensor.copy(order="C")
-
-
-def beside(a: Any, b: Any) -> Any:
-    """Joined along the last axis: a view where b begins at the end of a in each row, as in a latent cache."""
-    shape = (*a.shape[:-1], a.shape[-1] + b.shape[-1])
-    (at, steps, room), (at_b, steps_b, room_b) = _place(a), _place(b)
-    apart = all(step >= shape[-1] for step, size in zip(steps, shape[:-1]) if size > 1)
-    if not (a.dtype == b.dtype and steps == steps_b and steps[-1] == 1 and room == room_b and at_b - at == a.shape[-1] and apart):
-        return joined([a, b], -1)
-    if is_torch(a):
-        return a.as_strided(shape, a.stride(), a.storage_offset())
-    import numpy
-
-    return numpy.lib.stride_tricks.as_strided(a, shape, a.strides)
-
-
-def _place(tensor: Any) -> tuple[int, tuple[int, ...], Any]:
-    """The address and the strides, in elements, and whose memory it is."""
-    if is_torch(tensor):
-        storage = (tensor.untyped_storage if hasattr(tensor, "untyped_storage") else tensor.storage)()
-        return tensor.data_ptr() // tensor.element_size(), tensor.stride(), storage.data_ptr()
-    base = tensor if tensor.base is None else tensor.base
-    return tensor.ctypes.data // tensor.itemsize, tuple(s // tensor.itemsize for s in tensor.strides), id(base)
-
-
-def expect(name: str, tensor: Any, *shape: int | None) -> None:
-    """Refuses a tensor of another shape; None is any size."""
-    have = tuple(tensor.shape) if hasattr(tensor, "shape") else host(tensor).shape
-    if len(have) != len(shape) or any(want not in (None, size) for want, size in zip(shape, have)):
-        raise wrong("input.shape", name, f"[{', '.join('any' if n is None else str(n) for n in shape)}]", str(list(have)))
-
-
-# Launched.
-
-
-def _append(cache: tuple[Any, Any], new: New, call: dict[str, Any], where: Mapping[str, Any]) -> None:
-    """Stores new keys behind a request's lengths, and counts them, once the whole call is known to be right."""
-    import numpy
-
-    lens, k_cache = host(call["cache_seqlens"]), cache[0]
-    if new.cu_seqlens is None:
-        added = offsets([new.k.shape[1]] * len(lens))
-    else:
-        added = host(new.cu_seqlens)
-        expect("cu_seqlens_k_new", added, len(lens) + 1)
-        if added[0] != 0 or (numpy.diff(added) < 0).any() or added[-1] != new.k.shape[0]:
-            raise wrong("len.total", "cu_seqlens_k_new", f"offsets from 0 to {new.k.shape[0]}", str(added.tolist()))
-    count = numpy.diff(added)
-    call["cache_seqlens"] = (lens + count).astype(numpy.int32)
-    _refuse_wrong(_core.paged_attention, call)
-    request = numpy.repeat(numpy.arange(len(lens)), count)
-    position = numpy.arange(added[-1]) + (lens - added[:-1])[request]
-    size = k_cache.shape[1]
-    slots = host(call["page_table"])[request, position // size].astype(numpy.int64) * size + position % size
-    k, v = (inner(t.reshape(-1, *t.shape[-2:])) for t in (new.k, new.v))
-    _core.store_kv(k, v, slots, cache)
-    call.update({name: value() for name, value in where.items()})
-
-
-def _refuse_wrong(attention: Callable[..., Any], call: Mapping[str, Any]) -> None:
-    """Refuses what the call would refuse, and writes nothing."""
-    import numpy
-
-    batch, slopes = len(call["cu_seqlens_q"]) - 1, call["alibi_slopes"]
-    changed = {"seqused_q": numpy.zeros(max(batch, 0), numpy.int32)}
-    if slopes is not None and len(slopes.shape) == 2:
-        expect("alibi_slopes", slopes, batch, None)
-        changed["alibi_slopes"] = slopes[0]
-    attention(**call | changed)
+def _outputs(q: Any, shape: tuple[int, ...], out: Any) -> tuple[Any, Any, Any, Any]:
+    """out and lse as a caller gets them, and each as the engine writes it: [tokens, heads, dim] and [tokens, heads]."""
+    if out is None:
+        out = empty(q, shape, "bfloat16" if dtype_name(q.dtype).startswith("float8") else None)
+    expect("out", out, *shape)
+    *lead, heads, _ = shape
+    if len(lead) == 1:
+        lse = empty(q, (heads, *lead), "float32")
+        return out, out, lse, lse.swapaxes(0, 1)
+    lse = empty(q, (lead[0] * lead[1], heads), "float32")
+    return out, flat(out), lse.reshape(*lead, heads).swapaxes(1, 2), lse
 
 
 def _by_request(attention: Callable[..., Any], call: dict[str, Any]) -> None:
     """Calls attention request by request: each has ALiBi slopes of its own."""
-    _refuse_wrong(attention, call)
+    refuse_wrong(attention, call)
     slopes, starts = call["alibi_slopes"], host(call["cu_seqlens_q"]).tolist()
     per_request = [n for n in ("page_table", "cache_seqlens", "seqused_q", "seqused_k", "cache_leftpad") if call.get(n) is not None]
     per_request += [n for n in ("k_scales", "v_scales") if call[n] is not None and len(call[n].shape) == 2] if "k_scales" in call else []
@@ -313,10 +209,6 @@ def merge_two(
 
     told = dict(zip(("v", "s", "out", "lse"), names[:2] + names[4:]))
     launch(_core.merge_states, told, v=lambda: stacked([a[0], b[0]], 1), s=lses, out=out, lse=lse)
-
-
-def as_f32(tensor: Any) -> Any:
-    return tensor.float() if is_torch(tensor) else tensor.astype("float32", copy=False)
 
 
 class _BFloat16:

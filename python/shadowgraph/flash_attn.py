@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ._flash import KV, New, attend, dense, lengths, options, packed, paged, rows
+from ._append import new_keys
+from ._flash import KV, attend, dense, lengths, options, packed, paged, rows
 from ._upstream import empty, refuse
 
 _INF = float("inf")
@@ -80,9 +81,9 @@ def flash_attn_with_kvcache(
     return_softmax_lse=False,
 ):
     """out [batch, queries, heads, dim]; lse [batch, heads, queries]. k and v are appended to the cache at cache_seqlens."""
-    refuse("flash_attn_with_kvcache", rotary_cos=rotary_cos, rotary_sin=rotary_sin)
     keys = rows(k_cache, v_cache, block_table, cache_seqlens, len(q), cache_batch_idx, "block_table")
     layer = options(softmax_scale, causal, window_size, softcap, alibi="distance", cache_leftpad=cache_leftpad)
-    new = None if k is None else New(k, v)
+    rest = {"cache_leftpad": cache_leftpad, "causal": causal, "window_size": window_size, "rotary_interleaved": rotary_interleaved}
+    new = new_keys("flash_attn_with_kvcache", k, v, None, rotary_cos, rotary_sin, rest)
     out, lse = attend(q, keys, layer, new=new, alibi_slopes=alibi_slopes, no_keys=_INF)
     return (out, lse) if return_softmax_lse else out

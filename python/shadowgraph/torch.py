@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ._flash import attend, each_alone, expect, options, packed, paged, same
+from ._flash import attend, options, packed, paged
+from ._tensors import each_alone, expect, same
 from ._upstream import dtype_name, host, is_torch, refuse, uniform_offsets
 
 

@@ -36,16 +36,16 @@ def seen(queries, keys, causal=False, window=(-1, -1), chunk=0, leftpad=0):
     return see & (key // chunk == row // chunk) if chunk else see
 
 
-def attention(q, k, v, see, scale, cap=0.0, bias=None, sinks=None, lse_sinks=False, qv=None):
+def attention(q, k, v, see, scale, cap=0.0, bias=None, sinks=None, lse_sinks=False, qv=None, more=0):
     """q [queries, heads, dim], k and v [keys, kv heads, dim], see [queries, keys] or [heads, queries, keys], bias
-    [heads, queries, keys], qv: scores from values, too."""
+    [heads, queries, keys], qv: scores from values, too; more: eps by which each product q k is off before it is summed."""
     q, k, v = f64(q), f64(k), f64(v)
     if qv is not None:
         q, k = numpy.concatenate([q, f64(qv)], -1), numpy.concatenate([k, v], -1)
     group = q.shape[1] // k.shape[1]
     k, v = (numpy.repeat(t, group, 1) for t in (k, v))
     s = scale * numpy.einsum("qhd,khd->hqk", q, k)
-    error = (q.shape[-1] + 4) * EPS * scale * numpy.einsum("qhd,khd->hqk", abs(q), abs(k))
+    error = (q.shape[-1] + 4 + more) * EPS * scale * numpy.einsum("qhd,khd->hqk", abs(q), abs(k))
     s = cap * numpy.tanh(s / cap) if cap else s
     s = s if bias is None else s + bias
     error = numpy.where(see, error + 4 * EPS * (abs(s) + (0 if bias is None else abs(bias))), 0).max(-1, initial=0)

@@ -9,7 +9,6 @@ import torch
 from problems import values
 from reference import attention, far, same, seen
 
-import shadowgraph as sg
 from shadowgraph import flash_attn, flash_attn_3, sgl_kernel, vllm
 from shadowgraph.torch import AuxRequest, varlen_attn
 

@@ -27,6 +27,9 @@ def int32(values):
     return torch.tensor(values, dtype=torch.int32)
 
 
+TABLE = int32([[1, 3], [0, 5]])
+
+
 def cached(**changed):
     """Arguments of flash_attn_with_kvcache: two requests of a query each, pages of 2."""
     base = {"q": drawn(2, 1, HEADS, DIM), "k_cache": drawn(6, 2, KV_HEADS, DIM, seed=2), "v_cache": drawn(6, 2, KV_HEADS, DIM, seed=3)}
@@ -93,6 +96,61 @@ def test_a_length_may_be_one_number_or_all_keys():
     assert not torch.equal(call(**rows), call(**rows | {"cache_seqlens": 1}))
 
 
+def in_f64(x, position, cos, sin, interleaved):
+    """Rotary embedding of [tokens, heads, dim], and by how much the size of a result's terms exceeds it."""
+    half, x = cos.shape[1], x.numpy().astype(numpy.float64)
+    pairs = [(2 * i, 2 * i + 1) if interleaved else (i, i + half) for i in range(half)]
+    result, size = x.copy(), abs(x)
+    for i, (a, b) in enumerate(pairs):
+        c, s = (t.numpy().astype(numpy.float64)[position, i][:, None] for t in (cos, sin))
+        result[..., a], result[..., b] = x[..., a] * c - x[..., b] * s, x[..., a] * s + x[..., b] * c
+        size[..., a] = size[..., b] = abs(x[..., a] * c) + abs(x[..., b] * s) + abs(x[..., a] * s) + abs(x[..., b] * c)
+    return result, size
+
+
+@pytest.mark.parametrize("moves", [{"causal": True}, {"window_size": (2, 1)}, {}])
+@pytest.mark.parametrize("half", [2, 4])
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize("call", ["fa2", "fa3", "sgl"])
+def test_rotary_turns_new_keys_and_queries_by_their_positions(call, interleaved, half, moves):
+    function = {"fa2": flash_attn, "fa3": flash_attn_3, "sgl": sgl_kernel.flash_attn}[call].flash_attn_with_kvcache
+    cos, sin, lens, firsts = drawn(9, half, seed=11), drawn(9, half, seed=12), [1, 2], [1, 2]
+    k, v, q = drawn(2, 2, KV_HEADS, DIM, seed=8), drawn(2, 2, KV_HEADS, DIM, seed=9), drawn(2, 2, HEADS, DIM, seed=10)
+    given = cached(q=q, cache_seqlens=int32(lens), k=k, v=v, rotary_cos=cos, rotary_sin=sin, rotary_interleaved=interleaved, **moves)
+    given["block_table" if call == "fa2" else "page_table"] = TABLE
+    if call == "fa3":
+        given["rotary_seqlens"] = int32(firsts := [4, 0])
+    out, lse = function(**given, return_softmax_lse=True)
+    for r in range(2):
+        slots = [TABLE[r, i // 2].item() * 2 + i % 2 for i in range(lens[r] + 2)]
+        keys, values_ = (given[n].view(12, KV_HEADS, DIM)[slots] for n in ("k_cache", "v_cache"))
+        at = firsts[r] + numpy.arange(2)
+        new, size = in_f64(k[r], at, cos, sin, interleaved)
+        assert (abs(keys[-2:].numpy() - new) <= 3 * 2.0**-24 * size).all() and torch.equal(values_[-2:], v[r])
+        queries, size = in_f64(q[r], at if moves else at[:1].repeat(2), cos, sin, interleaved)
+        more = 3 * (size / numpy.where(queries == 0, 1, abs(queries))).max()
+        see = seen(2, lens[r] + 2, moves.get("causal", False), moves.get("window_size", (-1, -1)))
+        same(out[r], lse[r].t(), attention(queries, keys, values_, see, DIM**-0.5, more=more))
+    plain = function(**given | {"rotary_cos": None, "rotary_sin": None, "rotary_seqlens": None} if call != "fa2" else given | {"rotary_cos": None, "rotary_sin": None})
+    assert not torch.equal(plain, out)
+
+
+def test_rotary_is_refused_where_upstream_would_not_turn_by_one_rule():
+    rotary = {"rotary_cos": drawn(9, 4), "rotary_sin": drawn(9, 4), "block_table": TABLE}
+    new = {"k": drawn(2, 1, KV_HEADS, DIM), "v": drawn(2, 1, KV_HEADS, DIM)}
+    call = flash_attn.flash_attn_with_kvcache
+    with pytest.raises(NotImplementedError, match=r"^flash_attn_with_kvcache\(cache_leftpad=…\)$"):
+        call(**cached(**rotary, **new, cache_leftpad=int32([0, 1])))
+    with pytest.raises(ValueError, match="rotary_cos needs k and v"):
+        call(**cached(**rotary))
+    for wrong in ({"rotary_cos": drawn(9, 5), "rotary_sin": drawn(9, 5)}, {"rotary_cos": drawn(3, 4), "rotary_sin": drawn(3, 4)}, {"rotary_sin": drawn(9, 3)}):
+        given = cached(**rotary | wrong, **new, cache_seqlens=int32([2, 3]))
+        before = given["k_cache"].clone()
+        with pytest.raises(sg.ShadowgraphError, match="rotary_"):
+            call(**given)
+        assert torch.equal(given["k_cache"], before)
+
+
 # Masks and scores.
 
 
@@ -107,7 +165,7 @@ def test_chunks_count_from_floor_where_queries_outnumber_keys():
 def test_qv_of_a_latent_cache_needs_no_copy():
     latent = drawn(6, 2, 1, 24)
     rope, values_ = latent[..., 16:], latent[..., :16]
-    from shadowgraph._flash import beside
+    from shadowgraph._tensors import beside
 
     assert beside(values_, rope).data_ptr() == latent.data_ptr() and torch.equal(beside(values_, rope), latent)
     array = latent.numpy()
@@ -308,7 +366,6 @@ DENSE = {"q": drawn(2, 3, HEADS, DIM), "k": drawn(2, 5, KV_HEADS, DIM), "v": dra
 CU = int32([0, 3, 6])
 PACKED = {"q": drawn(6, HEADS, DIM), "k": drawn(6, KV_HEADS, DIM), "v": drawn(6, KV_HEADS, DIM), "cu_seqlens_q": CU, "cu_seqlens_k": CU}
 PACKED |= {"max_seqlen_q": 3, "max_seqlen_k": 3}
-TABLE = int32([[1, 3], [0, 5]])
 LATENT = {"q": drawn(2, 1, HEADS, 24), "k_cache": drawn(6, 2, 1, 24), "block_table": TABLE, "cache_seqlens": int32([3, 4])}
 LATENT |= {"head_dim_v": 16, "tile_scheduler_metadata": None}
 UNIFIED = {"q": drawn(6, HEADS, DIM), "k": drawn(6, 2, KV_HEADS, DIM), "v": drawn(6, 2, KV_HEADS, DIM), "out": torch.full((6, HEADS, DIM), 7.0)}
@@ -317,7 +374,6 @@ UNIFIED |= {"window_size": (-1, -1), "block_table": TABLE, "softcap": 0, "q_desc
 STATES = {"output": drawn(3, HEADS, DIM), "prefix_output": drawn(3, HEADS, DIM), "prefix_lse": drawn(HEADS, 3)}
 STATES |= {"suffix_output": drawn(3, HEADS, DIM), "suffix_lse": drawn(HEADS, 3)}
 SDPA = {"query": drawn(2, HEADS, 3, DIM), "key": drawn(2, HEADS, 5, DIM), "value": drawn(2, HEADS, 5, DIM)}
-ROTARY = {"rotary_cos": drawn(4, 4), "rotary_sin": drawn(4, 4)}
 some = drawn(2)
 REFUSED = [
     (flash_attn.flash_attn_func, DENSE, {"dropout_p": 0.1}),
@@ -346,7 +402,7 @@ def test_an_option_that_is_not_computed_is_refused_by_name(call, given, option):
 
 
 BAD = int32([[1, 9], [-1, 5]])
-TWO = drawn(2, HEADS)
+NEW = cached(block_table=TABLE, cache_seqlens=int32([3, 3]), k=drawn(2, 1, KV_HEADS, DIM), v=drawn(2, 1, KV_HEADS, DIM))
 WRONG = [
     (flash_attn.flash_attn_func, DENSE, {"q": DENSE["q"][0]}),
     (flash_attn.flash_attn_func, DENSE, {"k": DENSE["k"][:1]}),
@@ -357,6 +413,9 @@ WRONG = [
     (flash_attn.flash_attn_varlen_func, PACKED | {"k": drawn(6, 2, KV_HEADS, DIM), "v": drawn(6, 2, KV_HEADS, DIM)}, {"block_table": BAD}),
     (flash_attn.flash_attn_with_kvcache, cached(), {"block_table": BAD}),
     (flash_attn.flash_attn_with_kvcache, cached(block_table=TABLE), {"cache_seqlens": int32([3, -1])}),
+    (flash_attn.flash_attn_with_kvcache, NEW, {"k": drawn(3, 1, KV_HEADS, DIM)}),
+    (flash_attn.flash_attn_with_kvcache, NEW, {"v": drawn(2, 1, KV_HEADS, DIM + 1)}),
+    (flash_attn.flash_attn_with_kvcache, NEW, {"block_table": int32([[1, 3], [0, 3]])}),
     (flash_attn_3.flash_attn_with_kvcache, cached(), {"page_table": BAD}),
     (flash_attn_3.flash_attn_with_kvcache, cached(page_table=TABLE), {"qv": drawn(2, 1, HEADS, DIM + 1)}),
     (flash_attn_3.flash_attn_with_kvcache, cached(page_table=TABLE), {"k_descale": drawn(3, KV_HEADS).abs()}),
@@ -374,7 +433,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("call", "given", "wrong"), WRONG, ids=lambda x: "".join(x) if isinstance(x, dict) and len(x) == 1 else None)
 def test_wrong_input_is_named_as_upstream_does_and_writes_nothing(call, given, wrong):
-    written = {name: given[name].clone() for name in ("out", "output") if name in given}
+    written = {name: given[name].clone() for name in ("out", "output", "k_cache") if name in given}
     with pytest.raises(sg.ShadowgraphError) as caught:
         call(**given | wrong)
     assert {f.field for f in caught.value.findings} == set(wrong) and next(iter(wrong)) in str(caught.value)

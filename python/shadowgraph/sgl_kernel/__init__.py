@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .._flash import attend, expect, merge_two, options, paged
+from .._flash import attend, merge_two, options, paged
+from .._tensors import expect
 from .._upstream import empty
 from . import flash_attn as flash_attn, flash_mla as flash_mla
 from .flash_mla import flash_mla_with_kvcache as flash_mla_with_kvcache, get_mla_metadata as get_mla_metadata

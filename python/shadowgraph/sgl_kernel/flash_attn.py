@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .._flash import KV, New, attend, descales, lengths, only_values, options, packed, paged, rows
+from .._append import new_keys
+from .._flash import KV, attend, descales, lengths, only_values, options, packed, paged, rows
 from .._upstream import refuse
 
 
@@ -46,7 +47,7 @@ def flash_attn_with_kvcache(
 ):
     """As flash_attn_3's. only_qv: scores are qv.v alone. The lse counts sinks."""
     call = "flash_attn_with_kvcache"
-    refuse(call, rotary_cos=rotary_cos, rotary_sin=rotary_sin, rotary_seqlens=rotary_seqlens, score_mod=score_mod)
+    refuse(call, score_mod=score_mod)
     if only_qv:
         refuse(call, k=k)
         q, qv, k_cache = only_values(qv, v_cache)
@@ -54,7 +55,9 @@ def flash_attn_with_kvcache(
     keys = rows(k_cache, v_cache, page_table, cache_seqlens, batch, cache_batch_idx, "page_table")
     more = descales(q_descale, k_descale, v_descale) | {"cache_leftpad": cache_leftpad, "sinks": sinks, "lse_sink": True}
     layer = options(softmax_scale, causal, window_size, softcap, attention_chunk, **more)
-    new = None if k is None else New(k, v, cu_seqlens_k_new)
+    rest = {"cache_leftpad": cache_leftpad, "causal": causal, "window_size": window_size, "rotary_interleaved": rotary_interleaved}
+    rest["rotary_seqlens"] = rotary_seqlens
+    new = new_keys("flash_attn_with_kvcache", k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rest)
     queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q}
     out, lse = attend(q, keys, layer, qv=qv, new=new, out=out, **queries)
     return (out, lse) if return_softmax_lse else out

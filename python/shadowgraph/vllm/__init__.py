@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 
 from .. import _core
-from .._flash import KV, attend, beside, expect, merge_two, options, paged
+from .._flash import KV, attend, merge_two, options, paged
+from .._tensors import beside, expect
 from .._upstream import empty, host, integers, launch, offsets, refuse
 from . import flash_attn as flash_attn
 
