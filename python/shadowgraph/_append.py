@@ -34,7 +34,6 @@ def new_keys(call: str, k: Any, v: Any, cu_seqlens: Any, cos: Any, sin: Any, res
     if cos is None:
         refuse(call, rotary_sin=sin, rotary_seqlens=rest.get("rotary_seqlens"))
         return None if k is None else New(k, v, cu_seqlens)
-    refuse(call, cache_leftpad=rest["cache_leftpad"])  # upstream counts positions of queries without it, of keys with it
     if k is None or sin is None:
         raise ValueError(f"rotary_cos needs {'k and v, which it turns' if k is None else 'rotary_sin'}")
     expect("rotary_cos", cos, None, None)

@@ -83,7 +83,7 @@ def flash_attn_with_kvcache(
     """out [batch, queries, heads, dim]; lse [batch, heads, queries]. k and v are appended to the cache at cache_seqlens."""
     keys = rows(k_cache, v_cache, block_table, cache_seqlens, len(q), cache_batch_idx, "block_table")
     layer = options(softmax_scale, causal, window_size, softcap, alibi="distance", cache_leftpad=cache_leftpad)
-    rest = {"cache_leftpad": cache_leftpad, "causal": causal, "window_size": window_size, "rotary_interleaved": rotary_interleaved}
+    rest = {"causal": causal, "window_size": window_size, "rotary_interleaved": rotary_interleaved}
     new = new_keys("flash_attn_with_kvcache", k, v, None, rotary_cos, rotary_sin, rest)
     out, lse = attend(q, keys, layer, new=new, alibi_slopes=alibi_slopes, no_keys=_INF)
     return (out, lse) if return_softmax_lse else out

@@ -118,6 +118,8 @@ def test_rotary_turns_new_keys_and_queries_by_their_positions(call, interleaved,
     k, v, q = drawn(2, 2, KV_HEADS, DIM, seed=8), drawn(2, 2, KV_HEADS, DIM, seed=9), drawn(2, 2, HEADS, DIM, seed=10)
     given = cached(q=q, cache_seqlens=int32(lens), k=k, v=v, rotary_cos=cos, rotary_sin=sin, rotary_interleaved=interleaved, **moves)
     given["block_table" if call == "fa2" else "page_table"] = TABLE
+    leftpad = [0, 1] if half == 4 else [0, 0]
+    given["cache_leftpad"] = int32(leftpad)
     if call == "fa3":
         given["rotary_seqlens"] = int32(firsts := [4, 0])
     out, lse = function(**given, return_softmax_lse=True)
@@ -129,18 +131,16 @@ def test_rotary_turns_new_keys_and_queries_by_their_positions(call, interleaved,
         assert (abs(keys[-2:].numpy() - new) <= 3 * 2.0**-24 * size).all() and torch.equal(values_[-2:], v[r])
         queries, size = in_f64(q[r], at if moves else at[:1].repeat(2), cos, sin, interleaved)
         more = 3 * (size / numpy.where(queries == 0, 1, abs(queries))).max()
-        see = seen(2, lens[r] + 2, moves.get("causal", False), moves.get("window_size", (-1, -1)))
+        see = seen(2, lens[r] + 2, moves.get("causal", False), moves.get("window_size", (-1, -1)), leftpad=leftpad[r])
         same(out[r], lse[r].t(), attention(queries, keys, values_, see, DIM**-0.5, more=more))
     plain = function(**given | {"rotary_cos": None, "rotary_sin": None, "rotary_seqlens": None} if call != "fa2" else given | {"rotary_cos": None, "rotary_sin": None})
     assert not torch.equal(plain, out)
 
 
-def test_rotary_is_refused_where_upstream_would_not_turn_by_one_rule():
+def test_rotary_that_does_not_fit_is_refused_and_stores_nothing():
     rotary = {"rotary_cos": drawn(9, 4), "rotary_sin": drawn(9, 4), "block_table": TABLE}
     new = {"k": drawn(2, 1, KV_HEADS, DIM), "v": drawn(2, 1, KV_HEADS, DIM)}
     call = flash_attn.flash_attn_with_kvcache
-    with pytest.raises(NotImplementedError, match=r"^flash_attn_with_kvcache\(cache_leftpad=…\)$"):
-        call(**cached(**rotary, **new, cache_leftpad=int32([0, 1])))
     with pytest.raises(ValueError, match="rotary_cos needs k and v"):
         call(**cached(**rotary))
     for wrong in ({"rotary_cos": drawn(9, 5), "rotary_sin": drawn(9, 5)}, {"rotary_cos": drawn(3, 4), "rotary_sin": drawn(3, 4)}, {"rotary_sin": drawn(9, 3)}):

@@ -55,7 +55,7 @@ def flash_attn_with_kvcache(
     keys = rows(k_cache, v_cache, page_table, cache_seqlens, batch, cache_batch_idx, "page_table")
     more = descales(q_descale, k_descale, v_descale) | {"cache_leftpad": cache_leftpad, "sinks": sinks, "lse_sink": True}
     layer = options(softmax_scale, causal, window_size, softcap, attention_chunk, **more)
-    rest = {"cache_leftpad": cache_leftpad, "causal": causal, "window_size": window_size, "rotary_interleaved": rotary_interleaved}
+    rest = {"causal": causal, "window_size": window_size, "rotary_interleaved": rotary_interleaved}
     rest["rotary_seqlens"] = rotary_seqlens
     new = new_keys("flash_attn_with_kvcache", k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rest)
     queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q}
