@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .cache import Cache as Cache
     from .judge import check as check
     from .report import Finding as Finding, Report as Report, ShadowgraphError as ShadowgraphError
+    from .stand_ins import stand_in as stand_in
 
     __version__: str
 
@@ -38,12 +39,13 @@ _HOMES = {
     "ragged_attention": "_core",
     "set_isa": "_core",
     "set_num_threads": "_core",
+    "stand_in": "stand_ins",
     "store_kv": "_core",
 }
 __all__ = list(_HOMES)
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> object:
     import importlib
 
     if name == "__version__":

@@ -10,7 +10,7 @@ object that is no tensor a TypeError; both name the argument. Calls that compute
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NewType, Protocol, TypeAlias, overload
+from typing import Any, Literal, NewType, Protocol, TypeAlias
 
 from typing_extensions import NotRequired, Required, TypedDict, Unpack
 
@@ -18,8 +18,8 @@ class _DLPack(Protocol):
     def __dlpack__(self) -> Any: ...
 
 Tensor: TypeAlias = _DLPack  # torch.Tensor, numpy.ndarray, or another library's
-Integers: TypeAlias = Tensor | Sequence[int]
-Floats: TypeAlias = Tensor | Sequence[float]
+Integers: TypeAlias = Tensor | Sequence[int] | Sequence[Sequence[int]]
+Floats: TypeAlias = Tensor | Sequence[float] | Sequence[Sequence[float]]
 DType: TypeAlias = Literal["f16", "bf16", "e4m3", "e5m2"]
 Layout: TypeAlias = Literal["NHD", "HND", "STACKED_NHD", "STACKED_HND", "MLA_LATENT", "PANELS"]
 
@@ -201,7 +201,7 @@ def check(
     max_context_len: int = 0,  # tokens of a request, drafts aside; 0: not known
     window_left: int = -1,  # of layers with a window; -1: none
     pad_kv_lens: tuple[int, int] = (0, 1),  # least and most kv_lens of padding
-    engine: Literal["any", "sglang", "sglang_npu"] | None = None,  # whose padding it is
+    engine: str | None = None,  # whose padding it is: "any", "sglang", "sglang_npu"
 ) -> ReportHandle | None:
     """The findings of a step's metadata and of the batch itself; None: there are none. Refuses what cannot be judged:
     input.*, test.options, left_out.*, skip.*."""

@@ -6,6 +6,7 @@ argument that is read from a tensor is read in that closure: a graph reads it at
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -43,14 +44,20 @@ def _rename(text: str, names: Mapping[str, str]) -> str:
 
 
 def _renamed(error: ShadowgraphError, names: Mapping[str, str]) -> ShadowgraphError:
-    if not names or not error.report:
+    if not error.report:
         return error
     report = Report(error.report._handle)
-    report.findings = [
-        f._replace(**{part: _rename(getattr(f, part), names) for part in ("field", "expected", "got", "text")})
-        for f in error.report.findings
-    ]
+    report.findings = [_told(finding, names) for finding in error.report.findings]
     return ShadowgraphError(report)
+
+
+def _told(finding: Finding, names: Mapping[str, str]) -> Finding:
+    parts = {part: getattr(finding, part) for part in ("expected", "got", "text")}
+    parts["field"] = finding.field.partition(".")[0]  # the argument; its text says "q.shape"
+    if finding.id == "len.capacity":  # whose columns those are
+        longer = finding.expected + ", the columns of page_table"
+        parts |= {"expected": longer, "text": finding.text.replace(finding.expected, longer)}
+    return dataclasses.replace(finding, **{part: _rename(text, names) for part, text in parts.items()})
 
 
 def refuse(call: str, **options: Any) -> None:
@@ -220,15 +227,15 @@ def wrong(law: str, field: str, expected: str, got: str, row: int | None = None,
     return ShadowgraphError(report)
 
 
-def used_pages(table: Any, pages: Any, num_pages: int, field: str) -> list[Any]:
-    """Of each request the ids of its first `pages` pages, all of which the pool has."""
+def used_pages(table: Any, pages: Any, num_pages: int) -> list[Any]:
+    """Of each row of page_table the ids of its first `pages` pages, all of which the pool has."""
     found = []
     for row, (ids, count) in enumerate(zip(table, pages, strict=True)):
         ids = host(ids)
         if count > len(ids):
-            raise wrong("len.capacity", field, f"{count} pages, as the length needs", f"a row of {len(ids)}", row)
+            raise wrong("len.capacity", "cache_seqlens", f"<= {len(ids)} pages", f"{count} pages", row)
         bad = [col for col, page in enumerate(ids[:count]) if not 0 <= page < num_pages]
         if bad:
-            raise wrong("table.page_id", field, f"0 <= id < {num_pages}", str(ids[bad[0]]), row, bad[0])
+            raise wrong("table.page_id", "page_table", f"0 <= id < {num_pages}", str(ids[bad[0]]), row, bad[0])
         found.append(ids[:count])
     return found

@@ -14,16 +14,12 @@ _ARRAYS = frozenset(
     "prefix_lens q_lens kv_lens cu_seqlens_q stored mask req_to_token req_pool_indices seq_lens extend_lens "
     "orig_seq_lens encoder_lens out_cache_loc positions full_to_swa custom_mask".split()
 )
-_LARGEST_REPR = 4096  # entries of a table
+_PREFIXES = ("target_verify", "draft_decode")  # engines' seq_lens do not count the new tokens there
+_LONGEST_REPR = 4096  # tokens
 
 
-def _flat(rows: Iterable[Any]) -> tuple[list[int], list[int]]:
-    """Offsets and entries of rows."""
-    indptr, entries = [0], []
-    for row in rows:
-        entries.extend(row.tolist() if hasattr(row, "tolist") else row)
-        indptr.append(len(entries))
-    return indptr, entries
+def _list(row: Any) -> list[int]:
+    return list(row.tolist() if hasattr(row, "tolist") else row)
 
 
 class Batch:
@@ -40,63 +36,72 @@ class Batch:
     req_to_token, req_pool_indices, seq_lens, extend_lens, orig_seq_lens, encoder_lens, out_cache_loc, positions,
     full_to_swa, custom_mask      as an engine has them; empty where the batch has none
 
-    It cannot be changed. repr(batch) evaluates to an equal one, unless its table is large.
+    Batches of the same truth are equal, whichever rows of a table they are in. repr(batch) evaluates to an equal one,
+    unless it has thousands of tokens.
     """
 
-    __slots__ = ("_handle", "_by_keys")
+    __slots__ = ("_handle",)
+    _handle: _core.BatchHandle
 
-    def __init__(self, handle: _core.BatchHandle, by_keys: bool = False):
-        self._handle = handle
-        self._by_keys = by_keys
+    def __init__(
+        self,
+        mode: str,
+        *,
+        page_size: int = 1,
+        prefix_lens: Any = None,
+        q_lens: Any = None,
+        keys: Iterable[Any] | None = None,
+        **more: Any,
+    ):
+        """keys: of each request the slot of each token, the new ones last; or req_to_token, req_pool_indices and
+        seq_lens. q_lens: the new tokens of each request, where the mode does not imply them, or with keys prefix_lens:
+        the others. more: of _core.batch_new."""
+        if keys is not None:
+            rows = [_list(row) for row in keys]
+            more["keys"] = [slot for row in rows for slot in row]
+            more["key_indptr"] = [0]
+            for row in rows:
+                more["key_indptr"].append(more["key_indptr"][-1] + len(row))
+            if prefix_lens is not None:
+                news = [len(row) - n for row, n in zip(rows, _list(prefix_lens), strict=True)]
+                q_lens = news if q_lens is None else _list(q_lens)
+                if q_lens != news:
+                    raise ValueError(f"Batch: q_lens are {q_lens}, expected {news}: the keys behind prefix_lens")
+        elif prefix_lens is not None:
+            raise ValueError("Batch: prefix_lens are for keys; a table has seq_lens")
+        self._handle = _core.batch_new(mode, page_size=page_size, q_lens=q_lens, **more)
 
     @classmethod
-    def from_slots(
-        cls, mode: str, keys: Iterable[Any], q_lens: Any = None, *, page_size: int = 1, pool_pages: int = 0, **more: Any
-    ) -> Batch:
-        """keys: of each request the slot of each token, the new ones last. q_lens: its new tokens, where the mode does
-        not imply them. more: of _core.batch_new (out_cache_loc, positions, ...)."""
-        indptr, entries = _flat(keys)
-        more |= {"key_indptr": indptr, "keys": entries, "q_lens": q_lens}
-        return cls(_core.batch_new(mode, page_size=page_size, pool_pages=pool_pages, **more), by_keys=True)
+    def from_slots(cls, mode: str, keys: Iterable[Any], q_lens: Any = None, **more: Any) -> Batch:
+        """keys: of each request the slot of each token, the new ones last."""
+        return cls(mode, keys=keys, q_lens=q_lens, **more)
 
     @classmethod
     def from_pages(
-        cls,
-        mode: str,
-        pages: Iterable[Any],
-        kv_lens: Any,
-        q_lens: Any = None,
-        *,
-        page_size: int,
-        pool_pages: int = 0,
-        **more: Any,
+        cls, mode: str, pages: Iterable[Any], kv_lens: Any, q_lens: Any = None, *, page_size: int, **more: Any
     ) -> Batch:
         """pages: of each request its page ids. kv_lens: its tokens, the new ones counted."""
         keys = []
-        for row, kv_len in zip(pages, kv_lens, strict=True):
-            row, kv_len = (row.tolist() if hasattr(row, "tolist") else row), int(kv_len)
+        for row, kv_len in zip(map(_list, pages), _list(kv_lens), strict=True):
             if kv_len > len(row) * page_size:
                 raise ValueError(f"from_pages: {kv_len} tokens are more than {len(row)} pages of {page_size} hold")
             keys.append([row[i // page_size] * page_size + i % page_size for i in range(kv_len)])
-        return cls.from_slots(mode, keys, q_lens, page_size=page_size, pool_pages=pool_pages, **more)
+        return cls(mode, keys=keys, q_lens=q_lens, page_size=page_size, **more)
 
     @classmethod
     def from_table(
-        cls,
-        mode: str,
-        req_to_token: Any,
-        req_pool_indices: Any,
-        seq_lens: Any,
-        q_lens: Any = None,
-        *,
-        page_size: int = 1,
-        pool_pages: int = 0,
-        **more: Any,
+        cls, mode: str, req_to_token: Any, req_pool_indices: Any, seq_lens: Any, q_lens: Any = None, **more: Any
     ) -> Batch:
         """As an engine's scheduler has it: request i's tokens are in row req_pool_indices[i] of req_to_token. seq_lens
         count the new tokens as engines have it; seq_lens_kind="full" or "prefix" says otherwise."""
         more |= {"req_to_token": req_to_token, "req_pool_indices": req_pool_indices, "seq_lens": seq_lens}
-        return cls(_core.batch_new(mode, page_size=page_size, pool_pages=pool_pages, q_lens=q_lens, **more))
+        return cls(mode, q_lens=q_lens, **more)
+
+    @classmethod
+    def _of(cls, handle: _core.BatchHandle) -> Batch:
+        batch = cls.__new__(cls)
+        batch._handle = handle
+        return batch
 
     @property
     def mode(self) -> str:
@@ -121,28 +126,40 @@ class Batch:
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *_NUMBERS, *_ARRAYS})
 
+    def _table(self) -> dict[str, Any]:
+        """The rows of the table that requests name, as far as they reach."""
+        table, named = self.req_to_token, self.req_pool_indices
+        width = max(map(len, self.keys), default=1) + max(self.encoder_lens, default=0)
+        parts: dict[str, Any] = {"req_to_token": [table[row][:width] for row in named], "req_pool_indices": list(range(len(named)))}
+        prefixes = bool(self.seq_lens_are_prefixes)
+        if prefixes != (self.mode in _PREFIXES):
+            parts["seq_lens_kind"] = "prefix" if prefixes else "full"
+        return parts | {"seq_lens": self.seq_lens, "q_lens": self.extend_lens}
+
     def _parts(self) -> dict[str, Any]:
         """The arguments that make this batch again, without defaults."""
-        parts = {} if self._by_keys else {n: getattr(self, n) for n in ("req_to_token", "req_pool_indices", "seq_lens")}
-        if self._by_keys:
-            parts["keys"] = self.keys
-        parts["q_lens"] = self.extend_lens
-        for name in ("orig_seq_lens", "encoder_lens", "positions", "full_to_swa", "custom_mask"):
+        parts: dict[str, Any] = {"page_size": self.page_size}
+        if self.mode == "draft_decode" or self.encoder_lens:
+            parts |= self._table()  # its rows are no requests, or see other keys than their own
+        else:
+            parts |= {"prefix_lens": self.prefix_lens, "q_lens": self.q_lens, "keys": self.keys}
+        needed = set(parts)
+        for name in ("pool_pages", "num_steps", "num_draft_tokens", "draft_step", "encoder_lens", "orig_seq_lens"):
             parts[name] = getattr(self, name)
-        if self.out_cache_loc != self.stored:
-            parts["out_cache_loc"] = self.out_cache_loc
+        parts |= {"full_to_swa": self.full_to_swa, "custom_mask": self.custom_mask}
         if self.topk != 1:
             parts["topk"] = self.topk
-        parts |= {n: getattr(self, n) for n in ("page_size", "pool_pages", "num_steps", "num_draft_tokens", "draft_step")}
-        if not self._by_keys:
-            parts["seq_lens_kind"] = "prefix" if self.seq_lens_are_prefixes else "full"
-        return {name: value for name, value in parts.items() if value or name in ("keys", "req_to_token", "seq_lens")}
+        if self.positions != [p for a, b in zip(self.prefix_lens, self.kv_lens) for p in range(a, b)]:
+            parts["positions"] = self.positions
+        if self.out_cache_loc != self.stored:
+            parts["out_cache_loc"] = self.out_cache_loc
+        return {name: value for name, value in parts.items() if value or name in needed}
 
     def __repr__(self) -> str:
-        if not self._by_keys and self.array("req_to_token").nbytes > 4 * _LARGEST_REPR:
+        """Batch('decode', page_size=2, prefix_lens=[0], q_lens=[1], keys=[[2]])"""
+        if self.array("keys").nbytes > 4 * _LONGEST_REPR:
             return f"<Batch {self}>"
-        made = "from_slots" if self._by_keys else "from_table"
-        return f"Batch.{made}({self.mode!r}, {', '.join(f'{k}={v!r}' for k, v in self._parts().items())})"
+        return f"Batch({', '.join([repr(self.mode), *(f'{k}={v!r}' for k, v in self._parts().items())])})"
 
     def __str__(self) -> str:
         """decode, page_size 2, prefix_lens [3, 0], q_lens [1, 1]"""

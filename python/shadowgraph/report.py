@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from dataclasses import dataclass
+from typing import NoReturn
 
 from . import _core
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class Finding:
     """One broken law."""
 
     id: str  # the law's stable name: "table.page_id"
@@ -36,7 +38,10 @@ class Report:
 
     def __init__(self, handle: _core.ReportHandle | None):
         self._handle = handle
-        self.findings = [Finding(*f[:7], tuple(f[7].split()), *f[8:]) for f in _core.report_findings(handle)]
+        self.findings = [
+            Finding(id, title, mend, field, index, expected, got, tuple(refs.split()), text, severity, row, col)
+            for id, title, mend, field, index, expected, got, refs, text, severity, row, col in _core.report_findings(handle)
+        ]
 
     @property
     def ok(self) -> bool:
@@ -73,7 +78,7 @@ class ShadowgraphError(AssertionError, RuntimeError):
     def findings(self) -> list[Finding]:
         return self.report.findings if self.report else []
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[ShadowgraphError], tuple[str]]:
         return ShadowgraphError, (str(self),)
 
 

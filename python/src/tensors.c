@@ -198,7 +198,7 @@ static bool read_numpy(View* view, PyObject* object, PyObject* capsule, const Wa
   view->library = FROM_NUMPY;
   const ArrayStruct* a = PyCapsule_GetPointer(capsule, NULL);
   if (a == NULL) return false;
-  if (a->two != 2) return refuse(want, "has an __array_struct__ of another version");
+  if (a->two != 2 || a->itemsize < 1) return refuse(want, "has elements of no size");
   if (a->nd > MAX_AXES) return refuse(want, "has more than 8 axes");
   if (!(a->flags & NUMPY_NOT_SWAPPED)) return refuse(want, "is not in this machine's byte order");
   if (want->written && !(a->flags & NUMPY_WRITEABLE)) return refuse(want, "is read-only");

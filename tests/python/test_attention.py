@@ -160,6 +160,14 @@ def test_unsigned_integers_are_what_dtype_says():
         assert (sg.paged_attention(**call | {"cache": (ones, ones)}, kv_dtype=name) == 1).all()
 
 
+@pytest.mark.skipif(not hasattr(torch, "float8_e4m3fn"), reason="an older torch")
+def test_torchs_fp8_is_taken_by_its_name():
+    ones = torch.ones(6, PAGE, KV_HEADS, DIM)
+    for dtype in ("float8_e4m3fn", "float8_e5m2"):
+        cache = ones.to(getattr(torch, dtype))
+        assert (sg.paged_attention(**paged(cache=(cache, cache))) == 1).all()
+
+
 def test_a_decode_needs_no_offsets():
     call = paged(q=values(2, HEADS, DIM), cu_seqlens_q=None)
     assert sg.paged_attention(**call).shape == (2, HEADS, DIM)
@@ -268,6 +276,7 @@ def test_a_refused_call_tells_every_finding_and_writes_nothing():
         ({"page_table": [[1, 2], [3]]}, ValueError, "page_table has rows of different lengths"),
         ({"cache_seqlens": [2**40, 1]}, ValueError, "cache_seqlens has a number of more than 32 bits"),
         ({"q": values(TOTAL, HEADS, DIM).astype(">f4")}, ValueError, "q is not in this machine's byte order"),
+        ({"q": numpy.zeros((TOTAL, HEADS, DIM), "V0")}, ValueError, "q has elements of no size"),
         ({"cu_seqlens_q": "0, 3"}, TypeError, "cu_seqlens_q is a <class 'str'>"),
         ({"out": numpy.broadcast_to(numpy.float32(0), (TOTAL, HEADS, DIM))}, ValueError, "out is read-only"),
     ],

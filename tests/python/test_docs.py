@@ -8,14 +8,26 @@ import pytest
 from problems import ROOT
 
 PAGE = (ROOT / "docs/python.md").read_text(encoding="utf-8")
-PROGRAMS = re.findall(r"```python\n(.*?)```\n\nIt prints\n\n((?:    [^\n]*\n)+)", PAGE, re.DOTALL)
+BLOCK = r"```python\n((?:(?!```).*\n)+)```\n\n"
+PROGRAMS = re.findall(BLOCK + r"It prints\n\n((?:    .*\n)+)", PAGE)
 
 
-@pytest.mark.parametrize(("source", "printed"), PROGRAMS, ids=["check", "attention"])
+@pytest.mark.parametrize(("source", "printed"), PROGRAMS, ids=["check", "attention", "drop-in"])
 def test_a_program_prints_what_the_page_says(source, printed):
     out = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout
     assert out == re.sub(r"^    ", "", printed, flags=re.MULTILINE)
 
 
-def test_every_program_says_what_it_prints():
-    assert PAGE.count("```python") == len(PROGRAMS)
+TESTS = re.findall(BLOCK + r"It fails, among other lines, with\n\n((?:    .*\n)+)", PAGE)
+
+
+@pytest.mark.parametrize(("source", "printed"), TESTS, ids=["builder"])
+def test_a_test_fails_as_the_page_says(source, printed, pytester):
+    pytester.makepyfile(source)
+    run = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    run.assert_outcomes(failed=1)
+    run.stdout.fnmatch_lines_random([f"*{line.strip().replace('[', '[[]')}" for line in printed.splitlines()])
+
+
+def test_every_program_says_what_it_does():
+    assert PAGE.count("```python") == len(PROGRAMS) + len(TESTS)

@@ -1,6 +1,7 @@
 """Batches, their judge, reports and recorded steps from Python."""
 
 import json
+import random
 
 import numpy
 import pytest
@@ -36,7 +37,7 @@ def test_slots_pages_and_tables_make_the_same_truth():
     table = Batch.from_table(
         "decode", numpy.array([[4, 0, 0], [8, 9, 10]], numpy.int16), [1, 0], torch.tensor([3, 1]), page_size=2, pool_pages=8
     )
-    assert pages == slots and table != slots
+    assert pages == table == slots and hash(table) == hash(slots)
     for name in ("kv_lens", "q_lens", "keys", "stored", "cu_seqlens_q", "page_size", "pool_pages", "mode"):
         assert getattr(pages, name) == getattr(table, name) == getattr(slots, name)
     with pytest.raises(ValueError, match="5 tokens are more than 2 pages"):
@@ -44,28 +45,59 @@ def test_slots_pages_and_tables_make_the_same_truth():
 
 
 @pytest.mark.parametrize(
-    "batch",
+    ("batch", "printed"),
     [
-        decode(),
-        Batch.from_slots("extend", [[1, 2, 3]], [2], out_cache_loc=[2, 3], positions=[1, 2]),
-        Batch.from_table("decode", [[4, 0, 0], [8, 9, 10]], [1, 0], [3, 1], page_size=2),
-        Batch.from_table("target_verify", [[4, 5, 6, 7]], [0], [2], num_draft_tokens=2, topk=1),
-        Batch.from_table("target_verify", [[4, 5, 6]], [0], [1], num_draft_tokens=2, topk=2, custom_mask=[1, 1, 0, 1, 0, 1]),
-        Batch.from_table("draft_decode", [[4, 5, 6, 7]], [0], [2], topk=1, num_steps=2, out_cache_loc=[6, 7], draft_step=1),
-        Batch.from_table("decode", [[1, 2, 3, 4]], [0], [2], encoder_lens=[2]),
-        Batch.from_table("decode", [[1, 2]], [0], [2], full_to_swa=[0, 3, 4], pool_pages=5),
-        Batch.from_slots("idle", []),
+        (decode(), "Batch('decode', page_size=2, prefix_lens=[2, 0], q_lens=[1, 1], keys=[[8, 9, 10], [4]], pool_pages=8)"),
+        (
+            Batch.from_slots("extend", [[1, 2, 3]], [2], out_cache_loc=[2, 4], positions=[0, 1]),
+            "Batch('extend', page_size=1, prefix_lens=[1], q_lens=[2], keys=[[1, 2, 3]], positions=[0, 1], out_cache_loc=[2, 4])",
+        ),
+        (
+            Batch.from_table("decode", [[1, 2, 3, 4, 0, 0]], [0], [2], encoder_lens=[2]),
+            "Batch('decode', page_size=1, req_to_token=[[1, 2, 3, 4]], req_pool_indices=[0], seq_lens=[2], q_lens=[], encoder_lens=[2])",
+        ),
+        (
+            Batch.from_table("decode", [[1, 2]], [0], [2], full_to_swa=[0, 3, 4], pool_pages=5),
+            "Batch('decode', page_size=1, prefix_lens=[1], q_lens=[1], keys=[[1, 2]], pool_pages=5, full_to_swa=[0, 3, 4])",
+        ),
+        (Batch.from_slots("idle", []), "Batch('idle', page_size=1, prefix_lens=[], q_lens=[], keys=[])"),
     ],
     ids=str,
 )
-def test_repr_evaluates(batch):
-    again = eval(repr(batch))
-    assert again == batch and repr(again) == repr(batch) and hash(again) == hash(batch)
+def test_repr_evaluates(batch, printed):
+    assert repr(batch) == printed
+    again = eval(printed)
+    assert again == batch and repr(again) == printed and hash(again) == hash(batch)
 
 
-def test_a_large_table_has_a_short_repr():
-    batch = Batch.from_table("decode", numpy.arange(8192).reshape(2, 4096), [1], [3])
-    assert repr(batch) == "<Batch decode, page_size 1, prefix_lens [2], q_lens [1]>"
+MODES = ["extend", "decode", "mixed", "target_verify", "draft_extend", "draft_extend_v2", "draft_decode", "split_prefill"]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"modes": MODES, "num_draft_tokens": 4, "num_steps": 3, "topk": 2}, {"max_encoder_len": 3}, {"window_left": 2}], ids=str
+)
+def test_repr_of_every_drawn_batch_evaluates(options):
+    shown = set()
+    for seed in range(200):
+        handle = _core.batch_draw(json.dumps(options), random.Random(seed).randrange)
+        if handle is not None:
+            batch = Batch._of(handle)
+            assert eval(repr(batch)) == batch
+            shown.add(batch.mode)
+    assert shown == set(options.get("modes", ["extend", "decode"]))
+
+
+def test_prefixes_and_new_tokens_agree():
+    assert Batch("extend", prefix_lens=[1], keys=[[1, 2, 3]]).q_lens == [2]
+    with pytest.raises(ValueError, match=r"q_lens are \[1\], expected \[2\]"):
+        Batch("extend", prefix_lens=[1], q_lens=[1], keys=[[1, 2, 3]])
+    with pytest.raises(ValueError, match="prefix_lens are for keys"):
+        Batch("extend", prefix_lens=[1], req_to_token=[[1]], req_pool_indices=[0], seq_lens=[1])
+
+
+def test_a_long_batch_has_a_short_repr():
+    batch = Batch.from_table("decode", numpy.arange(8192).reshape(1, 8192), [0], [5000])
+    assert repr(batch) == "<Batch decode, page_size 1, prefix_lens [4999], q_lens [1]>"
 
 
 def test_a_batch_that_contradicts_itself_is_refused():
@@ -165,7 +197,7 @@ def test_a_report_has_the_forms_of_the_program():
 def test_choices_draw_batches():
     options = json.dumps({"modes": ["decode"], "page_sizes": [2]})
     drawn = _core.batch_draw(options, lambda bound: bound // 2)
-    batch = Batch(drawn)
+    batch = Batch._of(drawn)
     assert batch.mode == "decode" and batch.page_size == 2 and batch.kv_lens == [23] and eval(repr(batch)) == batch
     assert sg.check(batch, kv_lens=batch.kv_lens).ok
     calls = []

@@ -13,6 +13,7 @@ from ._attend import attend, layer, paged
 
 _NAMES = {
     "q": "query",
+    "num_qo_heads": "query",
     "page_table": "block_tables",
     "cache_seqlens": "seq_lens",
     "k_cache": "kv_cache",
@@ -33,7 +34,7 @@ def _two_tables(*, cache: Cache, page_table: Any, cache_seqlens: Any, **rest: An
         raise wrong("input.shape", "page_table", f"[{len(lens)}, 2, pages]", str(list(tables.shape)))
     pages = -(-lens.clip(0) // page_size)
     parts = [
-        picked(plane, host(sum((ids.tolist() for ids in used_pages(tables[:, i], pages, plane.shape[0], "page_table")), [])).astype(int))
+        picked(plane, host(sum((ids.tolist() for ids in used_pages(tables[:, i], pages, plane.shape[0])), [])).astype(int))
         for i, plane in enumerate((k, v))
     ]
     lists = {"kv_indptr": offsets(pages), "kv_indices": uniform_offsets(int(pages.sum()), 1)[:-1]}

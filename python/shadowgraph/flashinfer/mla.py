@@ -16,7 +16,8 @@ _NAMES = {
     "q": "q_nope",
     "k_cache": "ckv_cache",
     "cu_seqlens_q": "qo_indptr",
-    "last_page_len": "kv_len_arr",
+    "cache_seqlens": "kv_len_arr",
+    "page_table": "kv_indices",
 }
 
 
@@ -39,7 +40,7 @@ def _attend(*, q: Any, q_pe: Any, ckv: Any, kpe: Any, kv_indptr: Any, kv_indices
     if (lens < 0).any():
         raise wrong("len.negative", "kv_len_arr", ">= 0", str(lens.min()), int(lens.argmin()))
     pages = -(-lens // page_size)
-    used = used_pages([indices[a:b] for a, b in zip(starts, starts[1:])], pages, ckv.shape[0], "kv_indices")
+    used = used_pages([indices[a:b] for a, b in zip(starts, starts[1:])], pages, ckv.shape[0])
     ids = joined([uniform_offsets(0, 1)[1:], *(ids.astype("int32") for ids in used)], 0)
     latents = _one_tensor(ckv, kpe)
     if latents is None:

@@ -1,0 +1,205 @@
+"""torch.cuda.CUDAGraph over CPU tensors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import Token
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ._upstream import launcher
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _tensors(part)
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr() if hasattr(tensor, "untyped_storage") else tensor.storage().data_ptr()
+
+
+def _written(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors that an operation writes."""
+    found: list[torch.Tensor] = []
+    for i, argument in enumerate(function._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            found.extend(_tensors(args[i] if i < len(args) else kwargs.get(argument.name)))
+    return found
+
+
+class _Recorder(TorchDispatchMode):
+    """Keeps operations as nodes. During a capture only tensors that it made are written; a replay writes all of them where
+    they lay."""
+
+    def __init__(self, nodes: list[Callable[[], None]]) -> None:
+        super().__init__()
+        self.nodes, self.own = nodes, {}  # own: storage -> a tensor that keeps it alive
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        written = _written(function, args, kwargs)
+        if written and not all(_storage(t) in self.own for t in written):
+            self.nodes.append(lambda: void(function(*args, **kwargs)))
+            returned = len(function._schema.returns)
+            return None if returned == 0 else written[0] if returned == 1 else tuple(written[:returned])
+        with torch.inference_mode(False):
+            result = function(*args, **kwargs)
+        given = {_storage(t) for t in _tensors([args, kwargs])}
+        made = [t for t in _tensors(result) if _storage(t) not in given]
+        self.own.update((_storage(t), t) for t in made)
+        if (written or made) and "empty" not in function._schema.name:
+            self.nodes.append(lambda: replay(function, args, kwargs, made, given))
+        return result
+
+
+def void(_: Any) -> None:
+    pass
+
+
+def replay(function: Any, args: Any, kwargs: Any, made: list[torch.Tensor], given: set[int]) -> None:
+    """Runs an operation again; what it made goes where it lay at the capture."""
+    again = [t for t in _tensors(function(*args, **kwargs)) if _storage(t) not in given]
+    for old, new in zip(made, again, strict=True):
+        if old.shape != new.shape:
+            raise RuntimeError(f"{function._schema.name}: shape {list(new.shape)} at a replay, {list(old.shape)} at the capture")
+        old.copy_(new)
+
+
+class CUDAGraph:
+    """Operations on tensors and launches of drop-ins, in their order. What else Python does is done once, at the capture."""
+
+    _capturing: CUDAGraph | None = None
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        self._nodes: list[Callable[[], None]] | None = None
+        self._pool = (0, id(self))
+
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+        if CUDAGraph._capturing is not None:
+            raise RuntimeError("CUDAGraph: a capture is underway already")
+        if self._nodes is not None:
+            raise RuntimeError("CUDAGraph: it holds a graph already; reset() it first")
+        self._pool = pool or self._pool
+        self._nodes = []
+        self._recorder = _Recorder(self._nodes)
+        self._token: Token[Any] = launcher.set(self._nodes.append)
+        self._recorder.__enter__()
+        CUDAGraph._capturing = self
+
+    def capture_end(self) -> None:
+        if CUDAGraph._capturing is not self:
+            raise RuntimeError("CUDAGraph: no capture of it is underway")
+        CUDAGraph._capturing = None
+        self._recorder.__exit__(None, None, None)
+        launcher.reset(self._token)
+
+    def instantiate(self) -> None:
+        """A graph is ready once it is captured."""
+
+    def replay(self) -> None:
+        if self._nodes is None or CUDAGraph._capturing is self:
+            raise RuntimeError("CUDAGraph: nothing is captured")
+        if CUDAGraph._capturing is not None:
+            raise RuntimeError("CUDAGraph: a replay during a capture")
+        with torch.inference_mode():  # which may write tensors of either kind
+            for node in self._nodes:
+                node()
+
+    def reset(self) -> None:
+        self._nodes = self._recorder = None  # type: ignore[assignment]
+
+    def pool(self) -> tuple[int, int]:
+        return self._pool
+
+    def enable_debug_mode(self) -> None:
+        """There is nothing more to see."""
+
+    def debug_dump(self, debug_path: str) -> None:
+        """There is nothing more to see."""
+
+
+class graph:
+    """`with torch.cuda.graph(g):` captures. A body that raises leaves an empty graph."""
+
+    def __init__(self, cuda_graph: CUDAGraph, pool: Any = None, stream: Any = None, capture_error_mode: str = "global") -> None:
+        self.cuda_graph, self.pool = cuda_graph, pool
+
+    def __enter__(self) -> None:
+        self.cuda_graph.capture_begin(self.pool)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.cuda_graph.capture_end()
+        if kind is not None:
+            self.cuda_graph.reset()
+
+
+class Stream:
+    """One stream, in which all happens in order; events are always reached."""
+
+    cuda_stream = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    def record_event(self, event: Any = None) -> Any:
+        return event or Event()
+
+    def _nothing(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    record = wait = synchronize = wait_event = wait_stream = _nothing
+
+
+class Event(Stream):
+    def elapsed_time(self, end: Any) -> float:
+        return 0.0
+
+
+_stream = Stream()
+_REPLACED: dict[str, Any] = {
+    "CUDAGraph": CUDAGraph,
+    "graph": graph,
+    "graph_pool_handle": lambda: (0, 0),
+    "is_current_stream_capturing": lambda: CUDAGraph._capturing is not None,
+    "Stream": Stream,
+    "Event": Event,
+    "stream": lambda stream=None: contextlib.nullcontext(stream),
+    "current_stream": lambda device=None: _stream,
+    "default_stream": lambda device=None: _stream,
+    "synchronize": lambda device=None: None,
+    "empty_cache": lambda: None,
+}
+
+
+@contextlib.contextmanager
+def cpu_graphs() -> Iterator[None]:
+    """torch.cuda's graphs and streams, for tensors of the CPU: a capture computes nothing that anyone else sees, addresses
+    are those of the capture, and a replay reads what lies there. Drop-ins are its kernels, beside torch's own operations;
+    what NumPy writes is not seen."""
+    places = [torch.cuda, torch.cuda.graphs] if hasattr(torch.cuda, "graphs") else [torch.cuda]
+    before = [(place, name, getattr(place, name)) for place in places for name in _REPLACED if hasattr(place, name)]
+    for place, name, _ in before:
+        setattr(place, name, _REPLACED[name])
+    try:
+        yield
+    finally:
+        for place, name, value in before:
+            setattr(place, name, value)
