@@ -90,7 +90,12 @@ def only_values(qv: Any, v: Any) -> tuple[Any, None, Any]:
 
 
 def options(
-    softmax_scale: Any = None, causal: Any = False, window_size: Any = None, softcap: float = 0.0, attention_chunk: Any = 0, **others: Any
+    softmax_scale: Any = None,
+    causal: Any = False,
+    window_size: Any = None,
+    softcap: float = 0.0,
+    attention_chunk: Any = 0,
+    **others: Any,
 ) -> dict[str, Any]:
     """What is fixed for a layer, as the engine takes it. sm_scale None: by the width of q and qv."""
     given = {"sm_scale": softmax_scale, "causal": bool(causal), "logits_soft_cap": softcap or 0.0}
@@ -118,10 +123,13 @@ def attend(
     out: Any = None,
     alibi_slopes: Any = None,  # [heads] or [batch, heads]
     no_keys: float = float("-inf"),  # the lse of a row that sees no key
+    with_lse: bool = True,  # else it is not computed, and None is returned
 ) -> tuple[Any, Any]:
     expect("q", q, *ANY4[cu_seqlens_q is not None :])
     *lead, heads, width = q.shape
-    out, flat_out, lse, flat_lse = _outputs(q, (*lead, heads, keys.v.shape[-1]), out)
+    shape = (*lead, heads, keys.v.shape[-1])
+    out, flat_out = _out(q, shape, out)
+    lse, flat_lse = _lse(q, shape) if with_lse else (None, None)
     names = {"k_scales": "k_descale", "v_scales": "v_descale", **keys.names}
     if cu_seqlens_q is None:
         cu_seqlens_q = uniform_offsets(*lead)
@@ -155,7 +163,7 @@ def attend(
             keys.attention(**call)
         else:
             _by_request(keys.attention, call)
-        if no_keys != float("-inf"):
+        if with_lse and no_keys != float("-inf"):
             flat_lse[flat_lse == float("-inf")] = no_keys
 
     arguments = {**keys.arguments, **layer, "cu_seqlens_q": cu_seqlens_q, "seqused_q": seqused_q, "alibi_slopes": alibi_slopes}
@@ -164,17 +172,23 @@ def attend(
     return out, lse
 
 
-def _outputs(q: Any, shape: tuple[int, ...], out: Any) -> tuple[Any, Any, Any, Any]:
-    """out and lse as a caller gets them, and each as the engine writes it: [tokens, heads, dim] and [tokens, heads]."""
+def _out(q: Any, shape: tuple[int, ...], out: Any) -> tuple[Any, Any]:
+    """out as a caller gets it, and as the engine writes it, [tokens, heads, dim]."""
     if out is None:
         out = empty(q, shape, "bfloat16" if dtype_name(q.dtype).startswith("float8") else None)
-    expect("out", out, *shape)
+    else:
+        expect("out", out, *shape)
+    return out, out if len(shape) == 3 else flat(out)
+
+
+def _lse(q: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """lse as a caller gets it, and as the engine writes it, [tokens, heads]."""
     *lead, heads, _ = shape
     if len(lead) == 1:
         lse = empty(q, (heads, *lead), "float32")
-        return out, out, lse, lse.swapaxes(0, 1)
+        return lse, lse.swapaxes(0, 1)
     lse = empty(q, (lead[0] * lead[1], heads), "float32")
-    return out, flat(out), lse.reshape(*lead, heads).swapaxes(1, 2), lse
+    return lse.reshape(*lead, heads).swapaxes(1, 2), lse
 
 
 def _by_request(attention: Callable[..., Any], call: dict[str, Any]) -> None:
@@ -182,10 +196,11 @@ def _by_request(attention: Callable[..., Any], call: dict[str, Any]) -> None:
     refuse_wrong(attention, call)
     slopes, starts = call["alibi_slopes"], host(call["cu_seqlens_q"]).tolist()
     per_request = [n for n in ("page_table", "cache_seqlens", "seqused_q", "seqused_k", "cache_leftpad") if call.get(n) is not None]
-    per_request += [n for n in ("k_scales", "v_scales") if call[n] is not None and len(call[n].shape) == 2] if "k_scales" in call else []
+    per_request += [n for n in ("k_scales", "v_scales") if len(getattr(call.get(n), "shape", ())) == 2]
+    by_token = ("q", "out") if call["lse"] is None else ("q", "out", "lse")
     for r in range(len(slopes)):
         first, end = starts[r], starts[r + 1]
-        part = call | {name: call[name][r : r + 1] for name in per_request} | {name: call[name][first:end] for name in ("q", "out", "lse")}
+        part = call | {name: call[name][r : r + 1] for name in per_request} | {name: call[name][first:end] for name in by_token}
         part |= {"alibi_slopes": slopes[r], "cu_seqlens_q": [0, end - first]}
         if "cu_seqlens_k" in call:
             first, end = host(call["cu_seqlens_k"])[r : r + 2].tolist()

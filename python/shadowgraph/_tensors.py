@@ -57,8 +57,13 @@ def _place(tensor: Any) -> tuple[int, tuple[int, ...], Any]:
 
 def expect(name: str, tensor: Any, *shape: int | None) -> None:
     """Refuses a tensor of another shape; None is any size."""
-    have = tuple(tensor.shape) if hasattr(tensor, "shape") else host(tensor).shape
-    if len(have) != len(shape) or any(want not in (None, size) for want, size in zip(shape, have)):
+    have = getattr(tensor, "shape", None)
+    have = host(tensor).shape if have is None else have
+    wrong_size = len(have) != len(shape)
+    if not wrong_size:
+        for size, want in zip(have, shape):
+            wrong_size |= want is not None and size != want
+    if wrong_size:
         raise wrong("input.shape", name, f"[{', '.join('any' if n is None else str(n) for n in shape)}]", str(list(have)))
 
 

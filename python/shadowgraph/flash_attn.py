@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._append import new_keys
 from ._flash import KV, attend, dense, lengths, options, packed, paged, rows
+from ._tensors import expect
 from ._upstream import empty, refuse
 
 _INF = float("inf")
@@ -25,7 +26,7 @@ def flash_attn_func(
     """out [batch, queries, heads, dim]; with return_attn_probs also lse [batch, heads, queries] and no probabilities."""
     refuse("flash_attn_func", dropout_p=dropout_p)
     layer = options(softmax_scale, causal, window_size, softcap, alibi="distance")
-    out, lse = attend(q, dense(q, k, v), layer, alibi_slopes=alibi_slopes, no_keys=_INF)
+    out, lse = attend(q, dense(q, k, v), layer, alibi_slopes=alibi_slopes, no_keys=_INF, with_lse=return_attn_probs)
     return (out, lse, empty(q, (0,))) if return_attn_probs else out
 
 
@@ -55,7 +56,7 @@ def flash_attn_varlen_func(
         keys = paged(k, v, block_table, lengths(cu_seqlens_k), **KV, page_table="block_table", cache_seqlens="cu_seqlens_k")
     layer = options(softmax_scale, causal, window_size, softcap, alibi="distance")
     rest = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "alibi_slopes": alibi_slopes}
-    out, lse = attend(q, keys, layer, **rest, no_keys=_INF)
+    out, lse = attend(q, keys, layer, **rest, no_keys=_INF, with_lse=return_attn_probs)
     return (out, lse, empty(q, (0,))) if return_attn_probs else out
 
 
@@ -85,5 +86,85 @@ def flash_attn_with_kvcache(
     layer = options(softmax_scale, causal, window_size, softcap, alibi="distance", cache_leftpad=cache_leftpad)
     rest = {"causal": causal, "window_size": window_size, "rotary_interleaved": rotary_interleaved}
     new = new_keys("flash_attn_with_kvcache", k, v, None, rotary_cos, rotary_sin, rest)
-    out, lse = attend(q, keys, layer, new=new, alibi_slopes=alibi_slopes, no_keys=_INF)
+    out, lse = attend(q, keys, layer, new=new, alibi_slopes=alibi_slopes, no_keys=_INF, with_lse=return_softmax_lse)
     return (out, lse) if return_softmax_lse else out
+
+
+def flash_attn_qkvpacked_func(
+    qkv,
+    dropout_p=0.0,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+    softcap=0.0,
+    alibi_slopes=None,
+    deterministic=False,
+    return_attn_probs=False,
+):
+    """flash_attn_func of qkv [batch, tokens, 3, heads, dim]."""
+    rest = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs)
+    return flash_attn_func(*_parts("qkv", qkv, None, None, 3, None, None), *rest)
+
+
+def flash_attn_kvpacked_func(
+    q,
+    kv,
+    dropout_p=0.0,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+    softcap=0.0,
+    alibi_slopes=None,
+    deterministic=False,
+    return_attn_probs=False,
+):
+    """flash_attn_func of kv [batch, keys, 2, heads, dim]."""
+    rest = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs)
+    return flash_attn_func(q, *_parts("kv", kv, None, None, 2, None, None), *rest)
+
+
+def flash_attn_varlen_qkvpacked_func(
+    qkv,
+    cu_seqlens,
+    max_seqlen,
+    dropout_p=0.0,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+    softcap=0.0,
+    alibi_slopes=None,
+    deterministic=False,
+    return_attn_probs=False,
+):
+    """flash_attn_varlen_func of qkv [tokens, 3, heads, dim]."""
+    rest = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs)
+    lens = (cu_seqlens, cu_seqlens, max_seqlen, max_seqlen)
+    return flash_attn_varlen_func(*_parts("qkv", qkv, None, 3, None, None), *lens, *rest)
+
+
+def flash_attn_varlen_kvpacked_func(
+    q,
+    kv,
+    cu_seqlens_q,
+    cu_seqlens_k,
+    max_seqlen_q,
+    max_seqlen_k,
+    dropout_p=0.0,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+    softcap=0.0,
+    alibi_slopes=None,
+    deterministic=False,
+    return_attn_probs=False,
+):
+    """flash_attn_varlen_func of kv [keys, 2, heads, dim]."""
+    rest = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs)
+    lens = (cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+    return flash_attn_varlen_func(q, *_parts("kv", kv, None, 2, None, None), *lens, *rest)
+
+
+def _parts(name, packed, *shape):
+    """q, k and v, or k and v, of a tensor that has them beside each other."""
+    expect(name, packed, *shape)
+    return (packed[..., i, :, :] for i in range(packed.shape[-3]))

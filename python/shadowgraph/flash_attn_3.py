@@ -30,7 +30,7 @@ def flash_attn_func(
     """out [batch, queries, heads, dim]; with return_attn_probs also lse [batch, heads, queries]."""
     scales = descales(q_descale, k_descale, v_descale)
     layer = options(softmax_scale, causal, window_size, softcap, attention_chunk, **scales)
-    out, lse = attend(q, dense(q, k, v), layer, qv=qv)
+    out, lse = attend(q, dense(q, k, v), layer, qv=qv, with_lse=return_attn_probs)
     return (out, lse) if return_attn_probs else out
 
 
@@ -63,7 +63,7 @@ def flash_attn_varlen_func(
     scales = descales(q_descale, k_descale, v_descale)
     layer = options(softmax_scale, causal, window_size, softcap, attention_chunk, **scales)
     queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "seqused_q": seqused_q}
-    out, lse = attend(q, packed(k, v, cu_seqlens_k, seqused_k), layer, qv=qv, **queries)
+    out, lse = attend(q, packed(k, v, cu_seqlens_k, seqused_k), layer, qv=qv, **queries, with_lse=return_attn_probs)
     return (out, lse) if return_attn_probs else out
 
 
@@ -109,7 +109,7 @@ def flash_attn_with_kvcache(
     rest["rotary_seqlens"] = rotary_seqlens
     new = new_keys("flash_attn_with_kvcache", k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rest)
     queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q}
-    out, lse = attend(q, keys, layer, qv=qv, new=new, **queries)
+    out, lse = attend(q, keys, layer, qv=qv, new=new, **queries, with_lse=return_softmax_lse)
     return (out, lse) if return_softmax_lse else out
 
 

@@ -1,12 +1,20 @@
-"""Stands in for torch.nn.functional.scaled_dot_product_attention and torch.nn.attention.varlen."""
+"""Stands in for scaled_dot_product_attention, torch.nn.attention.varlen, and CUDA graphs over CPU tensors."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from ._flash import attend, options, packed, paged
 from ._tensors import each_alone, expect, same
 from ._upstream import dtype_name, host, is_torch, refuse, uniform_offsets
+
+
+def cpu_graphs() -> AbstractContextManager[None]:
+    """While it lasts, torch.cuda.CUDAGraph captures and replays operations on CPU tensors, and drop-ins as their kernels."""
+    from ._cpu_graphs import cpu_graphs as graphs
+
+    return graphs()
 
 
 class AuxRequest(NamedTuple):
@@ -41,8 +49,10 @@ def varlen_attn(
         told = names | {"k_cache": "key", "v_cache": "value", "page_table": "block_table", "cache_seqlens": "seqused_k"}
         keys = paged(key, value, block_table, seqused_k, **told)
     _expect_groups("varlen_attn", query.shape[-2], keys.k.shape[-2], enable_gqa)
-    out, lse = attend(query, keys, options(scale, False, window_size), cu_seqlens_q=cu_seq_q, max_seqlen_q=max_q)
-    return (out, lse) if return_aux is not None and return_aux.lse else out
+    with_lse = return_aux is not None and return_aux.lse
+    layer, queries = options(scale, False, window_size), {"cu_seqlens_q": cu_seq_q, "max_seqlen_q": max_q}
+    out, lse = attend(query, keys, layer, **queries, with_lse=with_lse)
+    return (out, lse) if with_lse else out
 
 
 def scaled_dot_product_attention(
@@ -77,7 +87,7 @@ def scaled_dot_product_attention(
         q, table = q.reshape(batch * queries, 1, *q.shape[2:]), table.repeat(queries, 0)
     names = {"k_cache": "key", "v_cache": "value", "q": "query", "page_table": "key", "cache_seqlens": "key"}
     names |= {"custom_mask": "attn_mask", "key_bias": "attn_mask"}
-    out, _ = attend(q, paged(k, v, table, same(length, len(table)), **names), layer)
+    out, _ = attend(q, paged(k, v, table, same(length, len(table)), **names), layer, with_lse=False)
     return out.reshape(batch, queries, heads, -1).swapaxes(1, 2).reshape(*lead, queries, -1)
 
 

@@ -1,4 +1,4 @@
-"""flash-attention 2 and 3 and their descendants: each call and option against the reference, and what is refused."""
+"""flash-attention 2 and 3 and their descendants: each call and option against the reference."""
 
 import functools
 import math

@@ -59,7 +59,7 @@ def flash_attn_with_kvcache(
     rest["rotary_seqlens"] = rotary_seqlens
     new = new_keys("flash_attn_with_kvcache", k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rest)
     queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q}
-    out, lse = attend(q, keys, layer, qv=qv, new=new, out=out, **queries)
+    out, lse = attend(q, keys, layer, qv=qv, new=new, out=out, **queries, with_lse=return_softmax_lse)
     return (out, lse) if return_softmax_lse else out
 
 
@@ -106,5 +106,9 @@ def flash_attn_varlen_func(
     more = descales(q_descale, k_descale, v_descale) | {"sinks": sinks, "lse_sink": True}
     layer = options(softmax_scale, causal, window_size, softcap, attention_chunk, **more)
     queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "seqused_q": seqused_q}
-    out, lse = attend(q, keys, layer, qv=qv, out=out, **queries)
+    out, lse = attend(q, keys, layer, qv=qv, out=out, **queries, with_lse=return_softmax_lse)
     return (out, lse) if return_softmax_lse else out
+
+
+def is_fa3_supported(device=None):
+    return True

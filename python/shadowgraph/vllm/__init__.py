@@ -72,7 +72,8 @@ def unified_attention(
         more["bidirectional_ranges"] = lambda: _ranges(mm_prefix_range)[0]
         more["bidirectional_indptr"] = lambda: _ranges(mm_prefix_range)[1]
     layer = options(softmax_scale, causal, window_size, softcap, **more)
-    attend(q, keys, layer, cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max_seqlen_q, out=out, alibi_slopes=alibi_slopes)
+    queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "alibi_slopes": alibi_slopes}
+    attend(q, keys, layer, **queries, out=out, with_lse=False)
 
 
 def _each_head(descale, k):

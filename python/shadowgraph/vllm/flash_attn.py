@@ -59,8 +59,9 @@ def flash_attn_varlen_func(
         raise ValueError("cu_seqlens_k or block_table is missing")
     more = descales(q_descale, k_descale, v_descale) | {"sinks": s_aux, "lse_sink": True, "alibi": "distance"}
     no_keys = float("inf") if fa_version == 2 else float("-inf")
-    rest = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "qv": q_v, "alibi_slopes": alibi_slopes}
-    out, lse = attend(q, keys, options(softmax_scale, causal, window_size, softcap, **more), **rest, out=out, no_keys=no_keys)
+    layer = options(softmax_scale, causal, window_size, softcap, **more)
+    rest = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "qv": q_v, "alibi_slopes": alibi_slopes, "out": out}
+    out, lse = attend(q, keys, layer, **rest, no_keys=no_keys, with_lse=return_softmax_lse)
     return (out, lse) if return_softmax_lse else out
 
 
@@ -88,3 +89,11 @@ def get_scheduler_metadata(
 ):
     """int32 [batch_size + 1] zeros: calls need no schedule."""
     return schedule(cache_seqlens, batch_size + 1)
+
+
+def is_fa_version_supported(fa_version):
+    return fa_version in (2, 3, 4)
+
+
+def fa_version_unsupported_reason(fa_version):
+    return None if is_fa_version_supported(fa_version) else f"there is no version {fa_version}"
