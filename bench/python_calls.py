@@ -57,7 +57,7 @@ def main(calls: int) -> int:
             print(f"paged_attention, {library}, {name:18} {best * 1e6:6.2f} us")
         tensors = [a for a in call.values() if not isinstance(a, (float, int))]
         for what, count in (("calls", calls), ("refusals", calls // 20)):
-            given = allocating | ({} if what == "calls" else {"page_table": call["cache_seqlens"]})
+            given = allocating | {"cu_seqlens_q": [0, 1]} | ({} if what == "calls" else {"page_table": call["cache_seqlens"]})
             turn(attend, given, sg.ShadowgraphError, 100)
             before, counts = resident(), [sys.getrefcount(t) for t in tensors]
             turn(attend, given, sg.ShadowgraphError, count)

@@ -24,7 +24,8 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr() if hasattr(tensor, "untyped_storage") else tensor.storage().data_ptr()
+    storage: Any = tensor.untyped_storage if hasattr(tensor, "untyped_storage") else tensor.storage
+    return int(storage().data_ptr())
 
 
 def _written(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
@@ -40,15 +41,16 @@ class _Recorder(TorchDispatchMode):
     """Keeps operations as nodes. During a capture only tensors that it made are written; a replay writes all of them where
     they lay."""
 
-    def __init__(self, nodes: list[Callable[[], None]]) -> None:
+    def __init__(self, nodes: list[Callable[[], Any]]) -> None:
         super().__init__()
-        self.nodes, self.own = nodes, {}  # own: storage -> a tensor that keeps it alive
+        self.nodes = nodes
+        self.own: dict[int, torch.Tensor] = {}  # by storage, which they keep alive
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         written = _written(function, args, kwargs)
         if written and not all(_storage(t) in self.own for t in written):
-            self.nodes.append(lambda: void(function(*args, **kwargs)))
+            self.nodes.append(lambda: function(*args, **kwargs))
             returned = len(function._schema.returns)
             return None if returned == 0 else written[0] if returned == 1 else tuple(written[:returned])
         with torch.inference_mode(False):
@@ -59,10 +61,6 @@ class _Recorder(TorchDispatchMode):
         if (written or made) and "empty" not in function._schema.name:
             self.nodes.append(lambda: replay(function, args, kwargs, made, given))
         return result
-
-
-def void(_: Any) -> None:
-    pass
 
 
 def replay(function: Any, args: Any, kwargs: Any, made: list[torch.Tensor], given: set[int]) -> None:
@@ -80,7 +78,7 @@ class CUDAGraph:
     _capturing: CUDAGraph | None = None
 
     def __init__(self, keep_graph: bool = False) -> None:
-        self._nodes: list[Callable[[], None]] | None = None
+        self._nodes: list[Callable[[], Any]] | None = None
         self._pool = (0, id(self))
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from . import _core
 from .report import Finding, Report, ShadowgraphError
 
 # Takes each launch, a function without arguments. A graph's simulator sets another one while it captures.
@@ -152,7 +151,7 @@ def pack_bits(mask: Any, sizes: Any) -> tuple[Any, Any]:
 _HELD = {"float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 
 
-def held(dtype: Any, kv_dtype: Any) -> dict[str, str | None]:
+def held(dtype: Any, kv_dtype: Any) -> dict[str, Any]:
     """What unsigned integers of q and of the cache hold, by the types that a caller names."""
     return {"dtype": _HELD.get(dtype_name(dtype)), "kv_dtype": _HELD.get(dtype_name(kv_dtype))}
 
@@ -225,6 +224,19 @@ def wrong(law: str, field: str, expected: str, got: str, row: int | None = None,
     text = f"{law}: {field}{index} is {got}, expected {expected}"
     report.findings = [Finding(law, "", "", field, index, expected, got, (), text, "error", row, col)]
     return ShadowgraphError(report)
+
+
+def check_shapes(**expected: tuple[Any, Any]) -> None:
+    """name=(tensor, shape): all findings at once."""
+    bad = [
+        wrong("input.shape", name, str(list(shape)), str(list(tensor.shape))).findings[0]
+        for name, (tensor, shape) in expected.items()
+        if tuple(tensor.shape) != tuple(shape)
+    ]
+    if bad:
+        report = Report(None)
+        report.findings = bad
+        raise ShadowgraphError(report)
 
 
 def used_pages(table: Any, pages: Any, num_pages: int) -> list[Any]:

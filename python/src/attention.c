@@ -48,9 +48,10 @@ static PyObject* run_call(Call* call, const Outputs* outputs, Run* run, const vo
   bool good = out != NULL && (lse != NULL || !with_lse);
   if (good) {
     sg_report* report = NULL;
-    sg_status status;
-    Py_BEGIN_ALLOW_THREADS status = run(members, out_tensor, lse_tensor, &report);
-    Py_END_ALLOW_THREADS good = succeeded(call->function, status, report);
+    PyThreadState* const released = PyEval_SaveThread();
+    const sg_status status = run(members, out_tensor, lse_tensor, &report);
+    PyEval_RestoreThread(released);
+    good = succeeded(call->function, status, report);
   }
   if (good && lse == NULL) return out;
   PyObject* both = good ? PyTuple_Pack(2, out, lse) : NULL;
@@ -267,10 +268,11 @@ static PyObject* call_store_kv(PyObject* module, PyObject* const* given, Py_ssiz
       take_arguments(&call, &store_kv, &s, given, positional, names) && settle_threads(NULL);
   if (good) {
     sg_report* report = NULL;
-    sg_status status;
-    Py_BEGIN_ALLOW_THREADS status =
+    PyThreadState* const released = PyEval_SaveThread();
+    const sg_status status =
         sg_store_kv(s.k, s.v, s.out_cache_loc, &s.cache, s.first_slot, &report);
-    Py_END_ALLOW_THREADS good = succeeded(call.function, status, report);
+    PyEval_RestoreThread(released);
+    good = succeeded(call.function, status, report);
   }
   call_clear(&call);
   return good ? Py_NewRef(Py_None) : NULL;
@@ -299,10 +301,11 @@ static PyObject* call_copy_kv(PyObject* module, PyObject* const* given, Py_ssize
   bool good = take_arguments(&call, &copy_kv, &c, given, positional, names) && settle_threads(NULL);
   if (good) {
     sg_report* report = NULL;
-    sg_status status;
-    Py_BEGIN_ALLOW_THREADS status =
+    PyThreadState* const released = PyEval_SaveThread();
+    const sg_status status =
         sg_copy_kv(&c.source, &c.target, c.source_pages, c.target_pages, &report);
-    Py_END_ALLOW_THREADS good = succeeded(call.function, status, report);
+    PyEval_RestoreThread(released);
+    good = succeeded(call.function, status, report);
   }
   call_clear(&call);
   return good ? Py_NewRef(Py_None) : NULL;

@@ -119,8 +119,9 @@ static PyObject* run_main(PyObject* module, PyObject* argv) {
     good = (texts[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(words, i), NULL)) != NULL;
   int32_t code = 0;
   if (good) {
-    Py_BEGIN_ALLOW_THREADS code = sg_main((int32_t)count, texts);
-    Py_END_ALLOW_THREADS
+    PyThreadState* const released = PyEval_SaveThread();
+    code = sg_main((int32_t)count, texts);
+    PyEval_RestoreThread(released);
   }
   PyMem_Free(texts);
   Py_DECREF(words);

@@ -20,7 +20,8 @@ PyObject* done(const char* function, sg_status status);
  */
 bool settle_threads(int32_t* num_threads);
 
-#define FUNCTION(name, table, positional) \
+#define FUNCTION(name, table, positional)                                                      \
+  _Static_assert(sizeof(table) / sizeof(table)[0] <= MAX_ARGUMENTS, "more than a call holds"); \
   static Function name = {#name, table, sizeof(table) / sizeof(table)[0], positional, NULL}
 /* The tensors of a call lie on the stack of its function. */
 #define CALL(views) \

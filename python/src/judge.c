@@ -56,9 +56,10 @@ static PyObject* call_batch_new(PyObject* module, PyObject* const* given, Py_ssi
   bool good = take_arguments(&call, &batch_new, &params, given, positional, names);
   if (good) {
     sg_report* report = NULL;
-    sg_status status;
-    Py_BEGIN_ALLOW_THREADS status = sg_batch_new(&params, &batch, &report);
-    Py_END_ALLOW_THREADS good = succeeded(call.function, status, report);
+    PyThreadState* const released = PyEval_SaveThread();
+    const sg_status status = sg_batch_new(&params, &batch, &report);
+    PyEval_RestoreThread(released);
+    good = succeeded(call.function, status, report);
   }
   call_clear(&call);
   return good ? batch_handle(batch) : NULL;
@@ -221,9 +222,10 @@ static PyObject* check_values(Call* call, Check* c, const sg_batch* batch, PyObj
     PyErr_NoMemory();
   } else if (take_check(call, c, values, taken)) {
     sg_report* report = NULL;
-    sg_status status;
-    Py_BEGIN_ALLOW_THREADS status = sg_check(batch, taken, count, &c->options, &report);
-    Py_END_ALLOW_THREADS result = verdict("check", status, report);
+    PyThreadState* const released = PyEval_SaveThread();
+    const sg_status status = sg_check(batch, taken, count, &c->options, &report);
+    PyEval_RestoreThread(released);
+    result = verdict("check", status, report);
   }
   call_clear(call);
   PyMem_Free(taken), PyMem_Free(call->views);
@@ -333,9 +335,10 @@ static PyObject* step_judge(PyObject* module, PyObject* handle) {
   const sg_step* step = handle_of(handle, step_name);
   if (step == NULL) return NULL;
   sg_report* report = NULL;
-  sg_status status;
-  Py_BEGIN_ALLOW_THREADS status = sg_step_judge(step, &report);
-  Py_END_ALLOW_THREADS return verdict("step_judge", status, report);
+  PyThreadState* const released = PyEval_SaveThread();
+  const sg_status status = sg_step_judge(step, &report);
+  PyEval_RestoreThread(released);
+  return verdict("step_judge", status, report);
 }
 
 static PyObject* step_line(PyObject* module, PyObject* handle) {

@@ -20,7 +20,7 @@ EFFECTS = {
     "logits_soft_cap": ({}, {"logits_soft_cap": 1.0}),
     "causal": ({}, {"causal": True}),
     "window_left": ({}, {"window_left": 1}),
-    "window_right": ({}, {"window_right": 0}),
+    "window_right": ({}, {"window_right": 1}),
     "sinks": ({}, {"sinks": [0.5] * HEADS}),
     "custom_mask": ({}, MASKED),
     "mask_heads": (MASKED, {"custom_mask": numpy.arange(23 * HEADS) % 5 != 1, "mask_heads": HEADS, "mask_indptr": [0, 60, 92]}),
@@ -39,11 +39,11 @@ EFFECTS = {
     "cache_leftpad": ({}, {"cache_leftpad": [1, 0]}),
     "bidirectional_ranges": ({"causal": True}, RANGES),
     "bidirectional_indptr": (RANGES, {"bidirectional_indptr": [0, 0, 1]}),
-    "k_scales": ({}, {"k_scales": [0.5] * KV_HEADS}),
-    "v_scales": ({}, {"v_scales": [0.5] * KV_HEADS}),
+    "k_scales": ({}, {"k_scales": [0.25] * KV_HEADS}),
+    "v_scales": ({}, {"v_scales": [0.25] * KV_HEADS}),
     "q_scale": ({}, {"q_scale": 0.5}),
     "out_scale": ({}, {"out_scale": 0.5}),
-    "seqused_q": ({}, {"seqused_q": [1, 1]}),
+    "seqused_q": ({}, {"seqused_q": [2, 1]}),
     "seqused_k": ({}, {"seqused_k": [4, 2]}),
 }
 # Those that have tests of their own.
@@ -74,6 +74,18 @@ def test_argument_reaches_the_engine(name, make):
         assert (make, name) == (paged, "seqused_k") and "the page table has the lengths" in str(error)
     else:
         assert not numpy.array_equal(without, given)
+
+
+@pytest.mark.parametrize("name", ["lse_base2", "lse_sink"])
+def test_lse_has_arguments_that_leave_out_alone(name):
+    before, added = EFFECTS[name]
+    (out, lse), (same, other) = (sg.paged_attention(**paged(**more), lse=True) for more in (before, before | added))
+    assert numpy.array_equal(out, same) and not numpy.array_equal(lse, other)
+
+
+def test_arguments_differ_in_what_they_do():
+    alone = [run(sg.paged_attention, paged(**added)).tobytes() for before, added in EFFECTS.values() if not before and "seqused_k" not in added]
+    assert len(set(alone)) == len(alone) > 15
 
 
 def test_arith_is_the_engines():
@@ -157,6 +169,8 @@ def test_unsigned_integers_are_what_dtype_says():
     assert numpy.array_equal(got, want.view(torch.int16).numpy().view(numpy.uint16))
     for name, one in (("e4m3", 0x38), ("e5m2", 0x3C)):
         ones = numpy.full((6, PAGE, KV_HEADS, DIM), one, numpy.uint8)
+        out = sg.paged_attention(**call | {"q": bits[0], "cache": (ones, ones)}, dtype="bf16", kv_dtype=name)
+        assert out.dtype == numpy.uint16 and (out == 0x3F80).all()
         assert (sg.paged_attention(**call | {"cache": (ones, ones)}, kv_dtype=name) == 1).all()
 
 
@@ -284,6 +298,15 @@ def test_a_refused_call_tells_every_finding_and_writes_nothing():
 def test_a_call_that_no_program_should_make_says_why(changed, error, text):
     with pytest.raises(error, match=text):
         sg.paged_attention(**paged(**changed))
+
+
+def test_arguments_are_given_once_and_by_name():
+    call = paged()
+    q = call.pop("q")
+    with pytest.raises(TypeError, match="q is given twice"):
+        sg.paged_attention(q, call.pop("cache"), q=q, **call)
+    with pytest.raises(TypeError, match="3 arguments without a name, expected at most 2"):
+        sg.paged_attention(q, paged()["cache"], call["page_table"])
 
 
 def test_merged_halves_are_the_whole():

@@ -8,6 +8,7 @@ import pytest
 import torch
 from pools import BF16, DIM, F16, F32, HEADS, KV_HEADS, LENS, PAGE, Q_LENS, SCALE, Pool, clean, drawn, every, qo_indptr
 
+import shadowgraph as sg
 import shadowgraph.flashinfer as flashinfer
 
 
@@ -274,3 +275,51 @@ def test_single_prefill():
     hnd = [x.transpose(0, 1).contiguous() for x in (k, v)]
     assert torch.equal(flashinfer.single_prefill_with_kv_cache(q, *hnd, kv_layout="HND"), call())
     assert call(o_dtype=F32).dtype == F32
+    assert torch.equal(flashinfer.single_prefill_with_kv_cache_return_lse(q, k, v)[1], call(return_lse=True)[1])
+
+
+def rotated(x, first):
+    """x [n, heads, dim] at positions first, first + 1, ... of RoPE, as f32: pairs are complex numbers."""
+    half = x.shape[-1] // 2
+    angles = torch.arange(first, first + len(x))[:, None].double() / 2 * 100.0 ** (-torch.arange(half).double() / half)
+    pairs = torch.complex(*x.double().split(half, -1)) * torch.polar(torch.ones_like(angles), angles)[:, None]
+    return torch.cat([pairs.real, pairs.imag], -1).float()
+
+
+@pytest.mark.parametrize("dtype", [F16, F32])
+def test_positions_are_rotated_where_a_layer_says_so(dtype):
+    options = {"pos_encoding_mode": "ROPE_LLAMA", "rope_scale": 2.0, "rope_theta": 100.0}
+    pool, q = Pool(dtype=dtype, kv_layout="HND"), drawn(sum(Q_LENS), HEADS, DIM, dtype=dtype)
+    k, v = torch.cat(pool.keys), torch.cat(pool.values)
+    turned, bounds = Pool(dtype=dtype), qo_indptr().tolist()
+    turned.keys, turned.values = [rotated(x, 0) for x in pool.keys], [x.float() for x in pool.values]
+    parts = [rotated(q[a:b], n - (b - a)) for a, b, n in zip(bounds, bounds[1:], LENS)]
+    masks = every(Q_LENS, LENS, causal=True)
+    paged = prefill_plan(pool, "HND", causal=True, **options).run(q, pool.kv, return_lse=True)
+    assert paged[0].dtype == dtype
+    clean(turned, masks, torch.cat(parts), paged)
+    ragged = ragged_plan(causal=True, **options).forward_return_lse(q, k, v, causal=True, **options)
+    assert all(map(torch.equal, ragged, paged))
+    one = torch.cat([rotated(q[i : i + 1], n - 1) for i, n in enumerate(LENS)])
+    result = decode_plan(decode_wrapper("HND"), pool, **options).run(q[:4], pool.kv, return_lse=True)
+    clean(turned, every([1] * 4, LENS), one, result)
+    single = flashinfer.single_decode_with_kv_cache(q[0], pool.keys[0], pool.values[0], **options)
+    assert torch.equal(single, result[0][0])
+    single = flashinfer.single_prefill_with_kv_cache(q[:3], pool.keys[0], pool.values[0], causal=True, **options)
+    assert torch.equal(single, paged[0][:3])
+    plain = decode_plan(decode_wrapper("HND"), pool).run(q[:4], pool.kv)
+    assert not torch.equal(plain, result[0])
+    for name, wrong in (("indices", pool.indices + 99), ("last_page_len", pool.last + 4)):
+        lists = dict(zip(("indptr", "indices", "last_page_len"), pool.lists)) | {name: wrong}
+        wrapper = decode_wrapper("HND")
+        wrapper.plan(**lists, num_qo_heads=HEADS, num_kv_heads=KV_HEADS, head_dim=DIM, page_size=PAGE, **options)
+        with pytest.raises(sg.ShadowgraphError, match=name):
+            wrapper.run(q[:4], pool.kv)
+
+
+def test_planes_may_have_strides_of_their_own():
+    pool, q = Pool(), drawn(4, HEADS, DIM)
+    want = decode_plan(decode_wrapper(), pool).run(q, pool.kv)
+    wide = torch.zeros(*pool.v.shape[:3], 2 * DIM)
+    wide[..., DIM:] = pool.v
+    assert torch.equal(decode_plan(decode_wrapper(), pool).run(q, (pool.k, wide[..., DIM:])), want)

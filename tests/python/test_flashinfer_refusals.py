@@ -109,6 +109,16 @@ class Calls:
     def merge_state(self):
         return flashinfer.merge_state, {"v_a": self.q, "s_a": self.lse, "v_b": self.q, "s_b": self.lse}
 
+    def merge_state_in_place(self):
+        v, s = self.out, self.lse
+        return flashinfer.merge_state_in_place, {"v": v, "s": s, "v_other": self.q, "s_other": self.lse.clone()}
+
+    def merge_states(self):
+        return flashinfer.merge_states, {"v": self.q[:, None], "s": self.lse[:, None]}
+
+    def get_batch_indices_positions(self):
+        return flashinfer.get_batch_indices_positions, {"append_indptr": self.rows, "seq_lens": self.pool.seq_lens, "nnz": 4}
+
     def append_paged_kv_cache(self):
         (indptr, indices, last), token = self.pool.lists, torch.tensor([0])
         lists = {"kv_indices": indices, "kv_indptr": indptr, "kv_last_page_len": last, "paged_kv_cache": self.pool.kv}
@@ -116,23 +126,23 @@ class Calls:
         return flashinfer.append_paged_kv_cache, {**new, "batch_indices": token, "positions": token, **lists}
 
 
-ROTARY, SKIP = {"pos_encoding_mode": "ROPE_LLAMA"}, {"skip_softmax_threshold_scale_factor": 1.0}
+ALIBI, SKIP = {"pos_encoding_mode": "ALIBI"}, {"skip_softmax_threshold_scale_factor": 1.0}
 SCALES = torch.ones(1, dtype=torch.uint8)
 ITEMS = {"prefix_len_ptr": SCALES, "token_pos_in_items_ptr": SCALES, "token_pos_in_items_len": 3, "max_item_len_ptr": SCALES}
 QUANTISED = {"o_sf_scale": 1.0, "o_sf_vec_size": 16, "kv_cache_sf": SCALES} | SKIP
 REFUSED = {
-    "BatchDecodeWithPagedKVCacheWrapper.plan": ROTARY,
+    "BatchDecodeWithPagedKVCacheWrapper.plan": ALIBI,
     "BatchDecodeWithPagedKVCacheWrapper.run": SKIP | {"kv_cache_sf": SCALES, "q_scale": torch.ones(HEADS)},
-    "BatchDecodeWithPagedKVCacheWrapper.forward": ROTARY,
-    "fast_decode_plan": ROTARY,
-    "single_decode_with_kv_cache": ROTARY,
-    "BatchPrefillWithPagedKVCacheWrapper.plan": ROTARY | ITEMS,
+    "BatchDecodeWithPagedKVCacheWrapper.forward": ALIBI,
+    "fast_decode_plan": ALIBI,
+    "single_decode_with_kv_cache": ALIBI,
+    "BatchPrefillWithPagedKVCacheWrapper.plan": ALIBI | ITEMS,
     "BatchPrefillWithPagedKVCacheWrapper.run": SKIP | {"kv_cache_sf": SCALES, "uses_spcompress": True},
-    "BatchPrefillWithPagedKVCacheWrapper.forward": ROTARY,
-    "BatchPrefillWithRaggedKVCacheWrapper.plan": ROTARY | ITEMS | {"v_indptr": SCALES, "o_indptr": SCALES},
+    "BatchPrefillWithPagedKVCacheWrapper.forward": ALIBI,
+    "BatchPrefillWithRaggedKVCacheWrapper.plan": ALIBI | ITEMS | {"v_indptr": SCALES, "o_indptr": SCALES},
     "BatchPrefillWithRaggedKVCacheWrapper.run": {"o_scale": 0.5, "kv_cache_sf": SCALES},
-    "BatchPrefillWithRaggedKVCacheWrapper.forward": ROTARY,
-    "single_prefill_with_kv_cache": ROTARY | {"kv_cache_sf": SCALES},
+    "BatchPrefillWithRaggedKVCacheWrapper.forward": ALIBI,
+    "single_prefill_with_kv_cache": ALIBI | {"kv_cache_sf": SCALES},
     "trtllm_batch_decode_with_kv_cache": QUANTISED
     | {"o_scale": 2.0, "mask": SCALES, "bmm1_scale_log2": SCALES, "enable_block_sparse_attention": True}
     | {"bf16q_fp8kv_transform_mode": 1, "out_dtype": "nvfp4"},
@@ -189,6 +199,12 @@ WRONG = [
         "block_tables",
         "is 99",
     ),
+    (
+        "trtllm_batch_decode_with_kv_cache",
+        {"uses_shared_paged_kv_idx": False, "seq_lens": torch.tensor([7, -3, 4, 9]), "block_tables": torch.stack([TABLE, TABLE], 1)},
+        "seq_lens",
+        r"len.negative: seq_lens\[1\] is -3",
+    ),
     ("trtllm_batch_context_with_kv_cache", {"cum_seq_lens_q": qo_indptr([1, 1, 1, 2])}, "cum_seq_lens_q", "cum_seq_lens_q"),
     ("trtllm_batch_decode_with_kv_cache_mla", {"block_tables": TABLE}, "block_tables", "block_tables"),
     ("BatchDecodeWithPagedKVCacheWrapper.run", {"q": drawn(4, 3, DIM)}, "q", r"\[num_qo_heads, head_dim\] \[4, 32\], as planned"),
@@ -197,6 +213,17 @@ WRONG = [
     ("BatchPrefillWithPagedKVCacheWrapper.run", {"q": drawn(3, HEADS, DIM), "out": None, "lse": None}, "qo_indptr", "3"),
     ("BatchPrefillWithRaggedKVCacheWrapper.run", {"k": drawn(22, KV_HEADS, DIM), "v": drawn(22, KV_HEADS, DIM)}, "kv_indptr", "22"),
     ("BatchMLAPagedAttentionWrapper.run", {"q_nope": drawn(4, HEADS, 5)}, "q_nope", "as planned"),
+    ("BatchMLAPagedAttentionWrapper.run", {"q_pe": drawn(3, HEADS, KPE)}, "q_pe", r"\[4, 4, 8\]"),
+    ("BatchMLAPagedAttentionWrapper.run", {"kpe_cache": drawn(1, PAGE, KPE)}, "kpe_cache", "kpe_cache"),
+    ("BatchPrefillWithPagedKVCacheWrapper.plan", {"custom_mask": torch.ones(22)}, "custom_mask", "23 pairs of queries and keys"),
+    ("BatchPrefillWithRaggedKVCacheWrapper.plan", {"packed_custom_mask": SCALES}, "packed_custom_mask", "5 bytes"),
+    ("single_prefill_with_kv_cache", {"custom_mask": torch.ones(4, 6)}, "custom_mask", "28 pairs"),
+    ("merge_state", {"s_a": torch.ones(3, HEADS), "v_b": drawn(4, HEADS, 8)}, "v_b", r"s_a is \[3, 4\].*\n.*\n?.*v_b is"),
+    ("merge_state_in_place", {"s_other": torch.ones(3, HEADS)}, "s_other", "s_other"),
+    ("merge_state_in_place", {"mask": torch.ones(3)}, "mask", "mask"),
+    ("merge_states", {"s": torch.ones(4, 3, HEADS)}, "s", "s.shape"),
+    ("get_batch_indices_positions", {"seq_lens": torch.ones(3)}, "seq_lens", "seq_lens"),
+    ("append_paged_kv_cache", {"positions": torch.tensor([1, 2])}, "positions", "positions"),
     ("append_paged_kv_cache", {"batch_indices": torch.tensor([4])}, "batch_indices", r"batch_indices\[0\] is 4, expected < 4"),
     ("append_paged_kv_cache", {"positions": torch.tensor([8])}, "positions", "expected 0 <= position < 8"),
     ("append_paged_kv_cache", {"kv_indices": FAR}, "kv_indices", "slot.range"),
@@ -213,7 +240,7 @@ def test_what_is_wrong_is_named_and_nothing_is_written(call, changed, field, tex
         function(**arguments | changed)
     assert field in {f.field for f in caught.value.findings}
     written = [a for n, a in (arguments | changed).items() if n in ("out", "lse") and a is not None]
-    assert all((w == 7).all() for w in written) and all(map(torch.equal, map(torch.nan_to_num, calls.pool.kv), map(torch.nan_to_num, before)))
+    assert all((w == 7).all() for w in (*written, calls.out, calls.lse)) and all(map(torch.equal, map(torch.nan_to_num, calls.pool.kv), map(torch.nan_to_num, before)))
 
 
 PLANNED = [

@@ -40,6 +40,9 @@ def test_slots_pages_and_tables_make_the_same_truth():
     assert pages == table == slots and hash(table) == hash(slots)
     for name in ("kv_lens", "q_lens", "keys", "stored", "cu_seqlens_q", "page_size", "pool_pages", "mode"):
         assert getattr(pages, name) == getattr(table, name) == getattr(slots, name)
+    for changed in ({"page_size": 1}, {"pool_pages": 9}, {"keys": [[8, 9, 11], [4]]}, {"q_lens": [2, 1]}, {"out_cache_loc": [9, 4]}):
+        assert Batch.from_slots("extend", **DECODE | changed) != Batch.from_slots("extend", **DECODE)
+    assert slots != Batch.from_slots("extend", **DECODE) and slots != "decode"
     with pytest.raises(ValueError, match="5 tokens are more than 2 pages"):
         Batch.from_pages("decode", [[4, 5]], [5], page_size=2)
 

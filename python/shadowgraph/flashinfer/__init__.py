@@ -32,5 +32,8 @@ from .prefill import (
     BatchPrefillWithPagedKVCacheWrapper as BatchPrefillWithPagedKVCacheWrapper,
     BatchPrefillWithRaggedKVCacheWrapper as BatchPrefillWithRaggedKVCacheWrapper,
     single_prefill_with_kv_cache as single_prefill_with_kv_cache,
+    single_prefill_with_kv_cache_return_lse as single_prefill_with_kv_cache_return_lse,
     trtllm_batch_context_with_kv_cache as trtllm_batch_context_with_kv_cache,
 )
+
+__version__ = "0.6.18"  # whose signatures these are

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
-from .. import _core
 from .._upstream import empty, fill, floats, held, host, launch, number, per_head, product, refuse, swap, wrong
 from ..cache import Cache
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def attend(
@@ -37,7 +39,7 @@ def attend(
 def paged(kv: Any, kv_layout: str) -> tuple[Cache, int]:
     """A cache, (K, V) or K and V stacked in one tensor, and head_dim_vo."""
     if isinstance(kv, (tuple, list)):
-        return Cache(*kv, layout=kv_layout), kv[1].shape[-1]
+        return Cache(kv[0], kv[1], kv_layout), kv[1].shape[-1]
     return Cache(kv, layout="STACKED_" + kv_layout), kv.shape[-1]
 
 
@@ -60,10 +62,10 @@ def layer(call: str, *, logits_soft_cap: Any = None, sinks: Any = None, window_l
     return {"logits_soft_cap": soft_cap, "window_left": -1 if window_left < 0 else window_left, "sinks": floats(sinks)}
 
 
-def positional_options(names: str) -> Any:
+def positional_options(names: str) -> Callable[[_F], _F]:
     """plan's options may come by position, too: deprecated. names: in their order."""
 
-    def decorate(plan: Any) -> Any:
+    def decorate(plan: _F) -> _F:
         required = sum(
             p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty for p in inspect.signature(plan).parameters.values()
         )
@@ -75,14 +77,15 @@ def positional_options(names: str) -> Any:
             if not more:
                 return plan(*args, **options)
             if len(more) > len(order):
-                raise TypeError(f"plan() takes {required + len(order)} arguments by position, but {required + len(more)} were given")
+                most, given = required + len(order), required + len(more)
+                raise TypeError(f"plan() takes {most} arguments by position, but {given} were given")
             by_place = dict(zip(order, more))
             for name in by_place.keys() & options.keys():
                 raise TypeError(f"plan() got multiple values for argument '{name}'")
             warnings.warn(f"plan() takes {', '.join(by_place)} by name", DeprecationWarning, stacklevel=2)
             return plan(*args, **by_place, **options)
 
-        return wrapped
+        return cast(_F, wrapped)
 
     return decorate
 
@@ -93,6 +96,13 @@ _MEANT = {"q": "[num_qo_heads, head_dim]", "paged_kv_cache": "[page_size, num_kv
 class Wrapper:
     """Keeps what plan was given, as it lies; with CUDA graphs in the caller's buffers, which runs read."""
 
+    _planned: dict[str, Any]  # shapes that run checks
+    _layer: dict[str, Any]
+    _qo_indptr_buf: Any
+    _kv_indptr_buf: Any
+    _kv_indices_buf: Any
+    _kv_len_arr_buf: Any
+
     def _begin(self, use_cuda_graph: bool, kv_layout: str, jit_args: Any, **buffers: Any) -> None:
         if kv_layout not in ("NHD", "HND"):
             raise KeyError(f"Invalid kv_layout {kv_layout}")
@@ -101,7 +111,7 @@ class Wrapper:
         for name, buffer in buffers.items():
             setattr(self, f"_{name}_buf", buffer)
         # rows of the graph: the first buffer holds offsets
-        first = next(iter(buffers), None)
+        first = next(iter(buffers))
         if use_cuda_graph and buffers[first] is None:
             raise ValueError(f"{first}_buffer should be a tensor in CUDA graph mode")
         self._fixed_batch_size = len(buffers[first]) - 1 if use_cuda_graph else 0
@@ -153,6 +163,3 @@ class Wrapper:
 def heads_second(tensor: Any, kv_layout: str) -> Any:
     """K or V of one request as [n, Hk, D]."""
     return swap(tensor, 0, 1) if kv_layout == "HND" else tensor
-
-
-paged_attention, ragged_attention = _core.paged_attention, _core.ragged_attention

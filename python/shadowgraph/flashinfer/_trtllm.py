@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import _core
 from .._upstream import (
-    host, integers, offsets, picked, product, refuse, uniform_offsets, used_pages, wrong,
+    host, integers, joined, offsets, picked, product, refuse, uniform_offsets, used_pages, wrong,
 )  # fmt: skip
 from ..cache import Cache
 from ._attend import attend, layer, paged
@@ -32,19 +32,21 @@ def _two_tables(*, cache: Cache, page_table: Any, cache_seqlens: Any, **rest: An
     page_size, lens, tables = k.shape[1 if layout == "NHD" else 2], host(cache_seqlens).astype("int64"), host(page_table)
     if len(tables.shape) != 3 or tables.shape[:2] != (len(lens), 2):
         raise wrong("input.shape", "page_table", f"[{len(lens)}, 2, pages]", str(list(tables.shape)))
-    pages = -(-lens.clip(0) // page_size)
-    parts = [
-        picked(plane, host(sum((ids.tolist() for ids in used_pages(tables[:, i], pages, plane.shape[0])), [])).astype(int))
-        for i, plane in enumerate((k, v))
-    ]
+    if (lens < 0).any():
+        raise wrong("len.negative", "cache_seqlens", ">= 0", str(lens.min()), int(lens.argmin()))
+    pages = -(-lens // page_size)
+    parts = []
+    for i, plane in enumerate((k, v)):
+        ids = used_pages(tables[:, i], pages, plane.shape[0])
+        parts.append(picked(plane, joined([uniform_offsets(0, 1)[1:], *ids], 0)))
     lists = {"kv_indptr": offsets(pages), "kv_indices": uniform_offsets(int(pages.sum()), 1)[:-1]}
     _core.paged_attention(
-        cache=Cache(*parts, layout=layout), **lists, last_page_len=(lens - (pages - 1) * page_size).astype("int32"), **rest
+        cache=Cache(parts[0], parts[1], layout), **lists, last_page_len=(lens - (pages - 1) * page_size).astype("int32"), **rest
     )
 
 
 def _attend(
-    call: str, query: Any, cache: Cache, head_dim_vo: int, block_tables: Any, seq_lens: Any, cu_seqlens_q: Any, shared: bool,
+    query: Any, cache: Cache, head_dim_vo: int, block_tables: Any, seq_lens: Any, cu_seqlens_q: Any, shared: bool,
     scales: tuple[Any, Any], outputs: tuple[Any, Any, bool], out_dtype: Any, **terms: Any,
 ) -> Any:  # fmt: skip
     lists = {"page_table": integers(block_tables), "cache_seqlens": integers(seq_lens), "cu_seqlens_q": integers(cu_seqlens_q)}
@@ -54,7 +56,7 @@ def _attend(
     )  # fmt: skip
 
 
-def _rows(call: str, query: Any, seq_lens: Any, q_len: int | None, cum_seq_lens_q: Any) -> Any:
+def _rows(query: Any, seq_lens: Any, q_len: int | None, cum_seq_lens_q: Any) -> Any:
     """cu_seqlens_q: as given, or q_len rows a request."""
     if cum_seq_lens_q is not None:
         return cum_seq_lens_q
@@ -65,38 +67,38 @@ def _rows(call: str, query: Any, seq_lens: Any, q_len: int | None, cum_seq_lens_
 
 
 def trtllm_batch_decode_with_kv_cache(
-    query,
-    kv_cache,
-    workspace_buffer,
-    block_tables,
-    seq_lens,
-    max_seq_len,
-    bmm1_scale=1.0,
-    bmm2_scale=1.0,
-    window_left=-1,
-    out=None,
-    out_dtype=None,
-    o_sf_scale=None,
-    o_sf_vec_size=None,
-    sinks=None,
-    kv_layout="HND",
-    enable_pdl=None,
-    backend="auto",
-    q_len_per_req=1,
-    o_scale=1.0,
-    mask=None,
-    max_q_len=None,
-    cum_seq_lens_q=None,
-    skip_softmax_threshold_scale_factor=None,
-    kv_cache_sf=None,
-    uses_shared_paged_kv_idx=True,
-    lse=None,
-    return_lse=False,
-    bmm1_scale_log2=None,
-    multi_ctas_kv_counter_buffer=None,
-    enable_block_sparse_attention=False,
-    bf16q_fp8kv_transform_mode=None,
-):
+    query: Any,
+    kv_cache: Any,
+    workspace_buffer: Any,
+    block_tables: Any,
+    seq_lens: Any,
+    max_seq_len: Any,
+    bmm1_scale: Any = 1.0,
+    bmm2_scale: Any = 1.0,
+    window_left: int = -1,
+    out: Any = None,
+    out_dtype: Any = None,
+    o_sf_scale: Any = None,
+    o_sf_vec_size: Any = None,
+    sinks: Any = None,
+    kv_layout: str = "HND",
+    enable_pdl: Any = None,
+    backend: str = "auto",
+    q_len_per_req: int = 1,
+    o_scale: Any = 1.0,
+    mask: Any = None,
+    max_q_len: Any = None,
+    cum_seq_lens_q: Any = None,
+    skip_softmax_threshold_scale_factor: Any = None,
+    kv_cache_sf: Any = None,
+    uses_shared_paged_kv_idx: bool = True,
+    lse: Any = None,
+    return_lse: bool = False,
+    bmm1_scale_log2: Any = None,
+    multi_ctas_kv_counter_buffer: Any = None,
+    enable_block_sparse_attention: bool = False,
+    bf16q_fp8kv_transform_mode: Any = None,
+) -> Any:
     """query [requests * q_len_per_req, H, D], or rows by cum_seq_lens_q; causal."""
     call = "trtllm_batch_decode_with_kv_cache"
     terms = layer(
@@ -107,42 +109,42 @@ def trtllm_batch_decode_with_kv_cache(
     )  # fmt: skip
     cache, head_dim_vo = paged(kv_cache, kv_layout)
     return _attend(
-        call, query, cache, head_dim_vo, block_tables, seq_lens, _rows(call, query, seq_lens, q_len_per_req, cum_seq_lens_q),
+        query, cache, head_dim_vo, block_tables, seq_lens, _rows(query, seq_lens, q_len_per_req, cum_seq_lens_q),
         uses_shared_paged_kv_idx, (bmm1_scale, bmm2_scale), (out, lse, return_lse), _plain(call, out_dtype), causal=True, **terms,
     )  # fmt: skip
 
 
 def trtllm_batch_context_with_kv_cache(
-    query,
-    kv_cache,
-    workspace_buffer,
-    block_tables,
-    seq_lens,
-    max_q_len,
-    max_kv_len,
-    bmm1_scale,
-    bmm2_scale,
-    batch_size,
-    cum_seq_lens_q,
-    cum_seq_lens_kv,
-    window_left=-1,
-    out=None,
-    out_dtype=None,
-    o_sf_scale=None,
-    o_sf_vec_size=None,
-    kv_layout="HND",
-    enable_pdl=None,
-    sinks=None,
-    kv_cache_sf=None,
-    skip_softmax_threshold_scale_factor=None,
-    uses_shared_paged_kv_idx=True,
-    causal=True,
-    lse=None,
-    return_lse=False,
-    multi_ctas_kv_counter_buffer=None,
-    use_fp16_softmax=None,
-    uses_spcompress=None,
-):
+    query: Any,
+    kv_cache: Any,
+    workspace_buffer: Any,
+    block_tables: Any,
+    seq_lens: Any,
+    max_q_len: Any,
+    max_kv_len: Any,
+    bmm1_scale: Any,
+    bmm2_scale: Any,
+    batch_size: int,
+    cum_seq_lens_q: Any,
+    cum_seq_lens_kv: Any,
+    window_left: int = -1,
+    out: Any = None,
+    out_dtype: Any = None,
+    o_sf_scale: Any = None,
+    o_sf_vec_size: Any = None,
+    kv_layout: str = "HND",
+    enable_pdl: Any = None,
+    sinks: Any = None,
+    kv_cache_sf: Any = None,
+    skip_softmax_threshold_scale_factor: Any = None,
+    uses_shared_paged_kv_idx: bool = True,
+    causal: bool = True,
+    lse: Any = None,
+    return_lse: bool = False,
+    multi_ctas_kv_counter_buffer: Any = None,
+    use_fp16_softmax: Any = None,
+    uses_spcompress: Any = None,
+) -> Any:
     """query [rows, H, D] by cum_seq_lens_q."""
     call = "trtllm_batch_context_with_kv_cache"
     terms = layer(
@@ -151,45 +153,45 @@ def trtllm_batch_context_with_kv_cache(
     )  # fmt: skip
     cache, head_dim_vo = paged(kv_cache, kv_layout)
     return _attend(
-        call, query, cache, head_dim_vo, block_tables, seq_lens, cum_seq_lens_q,
+        query, cache, head_dim_vo, block_tables, seq_lens, cum_seq_lens_q,
         uses_shared_paged_kv_idx, (bmm1_scale, bmm2_scale), (out, lse, return_lse), _plain(call, out_dtype), causal=causal, **terms,
     )  # fmt: skip
 
 
 def trtllm_batch_decode_with_kv_cache_mla(
-    query,
-    kv_cache,
-    workspace_buffer,
-    qk_nope_head_dim,
-    kv_lora_rank,
-    qk_rope_head_dim,
-    block_tables,
-    seq_lens,
-    max_seq_len,
-    sparse_mla_top_k=0,
-    out=None,
-    bmm1_scale=1.0,
-    bmm2_scale=1.0,
-    sinks=None,
-    skip_softmax_threshold_scale_factor=None,
-    enable_pdl=None,
-    backend="auto",
-    is_var_seq=True,
-    uses_shared_paged_kv_idx=True,
-    lse=None,
-    return_lse=False,
-    cute_dsl_impl="auto",
-    kv_scale_format="auto",
-    cum_seq_lens_q=None,
-    max_q_len=None,
-    multi_ctas_kv_counter_buffer=None,
-    sparse_mla_top_k_lens=None,
-    enable_dcp=False,
-    cp_world=1,
-    cp_rank=0,
-    causal_seqlens_kv_global=None,
-    use_fp16_softmax=None,
-):
+    query: Any,
+    kv_cache: Any,
+    workspace_buffer: Any,
+    qk_nope_head_dim: int,
+    kv_lora_rank: int,
+    qk_rope_head_dim: int,
+    block_tables: Any,
+    seq_lens: Any,
+    max_seq_len: Any,
+    sparse_mla_top_k: int = 0,
+    out: Any = None,
+    bmm1_scale: Any = 1.0,
+    bmm2_scale: Any = 1.0,
+    sinks: Any = None,
+    skip_softmax_threshold_scale_factor: Any = None,
+    enable_pdl: Any = None,
+    backend: str = "auto",
+    is_var_seq: bool = True,
+    uses_shared_paged_kv_idx: bool = True,
+    lse: Any = None,
+    return_lse: bool = False,
+    cute_dsl_impl: str = "auto",
+    kv_scale_format: str = "auto",
+    cum_seq_lens_q: Any = None,
+    max_q_len: Any = None,
+    multi_ctas_kv_counter_buffer: Any = None,
+    sparse_mla_top_k_lens: Any = None,
+    enable_dcp: bool = False,
+    cp_world: int = 1,
+    cp_rank: int = 0,
+    causal_seqlens_kv_global: Any = None,
+    use_fp16_softmax: Any = None,
+) -> Any:
     """query [requests, q_len, H, kv_lora_rank + qk_rope_head_dim], or rows [.., H, ..] by cum_seq_lens_q; kv_cache
     [pages, page_size, ..], or with an axis of 1 behind pages. LSE [rows, H]."""
     call = "trtllm_batch_decode_with_kv_cache_mla"
@@ -206,8 +208,8 @@ def trtllm_batch_decode_with_kv_cache_mla(
         kv_cache = kv_cache[:, 0]
     cache = Cache(kv_cache, layout="MLA_LATENT", head_dim_vo=kv_lora_rank)
     result = _attend(
-        call, query, cache, kv_lora_rank, block_tables if uses_shared_paged_kv_idx else block_tables[:, 0], seq_lens,
-        _rows(call, query, seq_lens, q_len, cum_seq_lens_q), True, (bmm1_scale, bmm2_scale), (flat, lse, return_lse), None,
+        query, cache, kv_lora_rank, block_tables if uses_shared_paged_kv_idx else block_tables[:, 0], seq_lens,
+        _rows(query, seq_lens, q_len, cum_seq_lens_q), True, (bmm1_scale, bmm2_scale), (flat, lse, return_lse), None,
         causal=True, **terms,
     )  # fmt: skip
     made = result[0] if return_lse else result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
-from .._upstream import empty, host, launch, stacked
+from .._upstream import check_shapes, empty, host, launch, stacked
 from .prefill import BatchPrefillWithPagedKVCacheWrapper
 
 
@@ -21,13 +21,17 @@ def _merge(parts: Any, names: dict[str, str], like: Any, out_dtype: Any = None) 
     return out, lse
 
 
-def merge_state(v_a, s_a, v_b, s_b):
+def merge_state(v_a: Any, s_a: Any, v_b: Any, s_b: Any) -> Any:
     """v_a, v_b [n, H, D] and s_a, s_b f32 [n, H], to base 2, of disjoint keys: (v, s) of them together."""
+    check_shapes(s_a=(s_a, v_a.shape[:-1]), v_b=(v_b, v_a.shape), s_b=(s_b, v_a.shape[:-1]))
     return _merge(lambda: (stacked([v_a, v_b], 1), stacked([s_a, s_b], 1)), {"v": "v_a", "s": "s_a"}, v_a)
 
 
-def merge_state_in_place(v, s, v_other, s_other, mask=None):
+def merge_state_in_place(v: Any, s: Any, v_other: Any, s_other: Any, mask: Any = None) -> None:
     """Writes merge_state's result to v and s, in rows where mask [n] is true."""
+    check_shapes(s=(s, v.shape[:-1]), v_other=(v_other, v.shape), s_other=(s_other, v.shape[:-1]))
+    if mask is not None:
+        check_shapes(mask=(mask, v.shape[:1]))
 
     def merge() -> None:
         out, lse = _core.merge_states(stacked([v, v_other], 1), stacked([s, s_other], 1), base2=True, lse=True)
@@ -37,7 +41,7 @@ def merge_state_in_place(v, s, v_other, s_other, mask=None):
     launch(merge, {})
 
 
-def merge_states(v, s):
+def merge_states(v: Any, s: Any) -> Any:
     """v [n, states, H, D], s f32 [n, states, H]: (v [n, H, D], s [n, H])."""
     return _merge(lambda: (v, s), {}, v)
 
@@ -47,15 +51,15 @@ class MultiLevelCascadeAttentionWrapper:
 
     def __init__(
         self,
-        num_levels,
-        float_workspace_buffer,
-        kv_layout="NHD",
-        use_cuda_graph=False,
-        qo_indptr_buf_arr=None,
-        paged_kv_indptr_buf_arr=None,
-        paged_kv_indices_buf_arr=None,
-        paged_kv_last_page_len_buf_arr=None,
-    ):
+        num_levels: int,
+        float_workspace_buffer: Any,
+        kv_layout: str = "NHD",
+        use_cuda_graph: bool = False,
+        qo_indptr_buf_arr: Any = None,
+        paged_kv_indptr_buf_arr: Any = None,
+        paged_kv_indices_buf_arr: Any = None,
+        paged_kv_last_page_len_buf_arr: Any = None,
+    ) -> None:
         buffers = (qo_indptr_buf_arr, paged_kv_indptr_buf_arr, paged_kv_indices_buf_arr, paged_kv_last_page_len_buf_arr)
         self._use_cuda_graph = use_cuda_graph
         self._levels = [
@@ -69,30 +73,30 @@ class MultiLevelCascadeAttentionWrapper:
     def is_cuda_graph_enabled(self) -> bool:
         return self._use_cuda_graph
 
-    def reset_workspace_buffer(self, float_workspace_buffer, int_workspace_buffers=None):
+    def reset_workspace_buffer(self, float_workspace_buffer: Any, int_workspace_buffers: Any = None) -> None:
         """There is no workspace."""
 
     def plan(
         self,
-        qo_indptr_arr,
-        paged_kv_indptr_arr,
-        paged_kv_indices_arr,
-        paged_kv_last_page_len,
-        num_qo_heads,
-        num_kv_heads,
-        head_dim,
-        page_size,
-        causal=False,
-        pos_encoding_mode="NONE",
-        use_fp16_qk_reduction=False,
-        sm_scale=None,
-        window_left=-1,
-        logits_soft_cap=None,
-        rope_scale=None,
-        rope_theta=None,
-        q_data_type="float16",
-        kv_data_type=None,
-    ):
+        qo_indptr_arr: Any,
+        paged_kv_indptr_arr: Any,
+        paged_kv_indices_arr: Any,
+        paged_kv_last_page_len: Any,
+        num_qo_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        page_size: int,
+        causal: bool = False,
+        pos_encoding_mode: str = "NONE",
+        use_fp16_qk_reduction: bool = False,
+        sm_scale: Any = None,
+        window_left: int = -1,
+        logits_soft_cap: float | None = None,
+        rope_scale: Any = None,
+        rope_theta: Any = None,
+        q_data_type: Any = "float16",
+        kv_data_type: Any = None,
+    ) -> None:
         """Of each level, from the root of the tree: who shares it, and its pages."""
         lists = zip(qo_indptr_arr, paged_kv_indptr_arr, paged_kv_indices_arr, paged_kv_last_page_len, strict=True)
         for level, (wrapper, arrays) in enumerate(zip(self._levels, lists, strict=True)):
@@ -104,7 +108,7 @@ class MultiLevelCascadeAttentionWrapper:
 
     begin_forward = plan
 
-    def run(self, q, paged_kv_cache):
+    def run(self, q: Any, paged_kv_cache: Any) -> Any:
         """q [rows, H, D] to out likewise."""
         parts = [level.run(q, paged_kv_cache, return_lse=True) for level in self._levels]
         both = lambda: (stacked([v for v, _ in parts], 1), stacked([s for _, s in parts], 1))  # noqa: E731
@@ -112,5 +116,5 @@ class MultiLevelCascadeAttentionWrapper:
 
     forward = run
 
-    def end_forward(self):
+    def end_forward(self) -> None:
         """Deprecated, and does nothing."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import _core
 from .._upstream import (
-    host, integers, is_torch, joined, number, offsets, picked, refuse, uniform_offsets, used_pages, wrong,
+    check_shapes, host, integers, is_torch, joined, number, offsets, picked, refuse, uniform_offsets, used_pages, wrong,
 )  # fmt: skip
 from ..cache import Cache
 from ._attend import Wrapper, attend
@@ -60,34 +60,34 @@ def _attend(*, q: Any, q_pe: Any, ckv: Any, kpe: Any, kv_indptr: Any, kv_indices
 class BatchMLAPagedAttentionWrapper(Wrapper):
     def __init__(
         self,
-        float_workspace_buffer,
-        use_cuda_graph=False,
-        qo_indptr=None,
-        kv_indptr=None,
-        kv_indices=None,
-        kv_len_arr=None,
-        backend="auto",
-    ):
+        float_workspace_buffer: Any,
+        use_cuda_graph: bool = False,
+        qo_indptr: Any = None,
+        kv_indptr: Any = None,
+        kv_indices: Any = None,
+        kv_len_arr: Any = None,
+        backend: str = "auto",
+    ) -> None:
         self._begin(
             use_cuda_graph, "NHD", None, qo_indptr=qo_indptr, kv_indptr=kv_indptr, kv_indices=kv_indices, kv_len_arr=kv_len_arr
         )
 
     def plan(
         self,
-        qo_indptr,
-        kv_indptr,
-        kv_indices,
-        kv_len_arr,
-        num_heads,
-        head_dim_ckv,
-        head_dim_kpe,
-        page_size,
-        causal,
-        sm_scale,
-        q_data_type,
-        kv_data_type,
-        use_profiler=False,
-    ):
+        qo_indptr: Any,
+        kv_indptr: Any,
+        kv_indices: Any,
+        kv_len_arr: Any,
+        num_heads: int,
+        head_dim_ckv: int,
+        head_dim_kpe: int,
+        page_size: int,
+        causal: bool,
+        sm_scale: Any,
+        q_data_type: Any,
+        kv_data_type: Any,
+        use_profiler: bool = False,
+    ) -> None:
         """kv_indptr counts pages; kv_len_arr the keys of each request."""
         lists = {"qo_indptr": qo_indptr, "kv_indptr": kv_indptr, "kv_indices": kv_indices, "kv_len_arr": kv_len_arr}
         self._keep(len(host(qo_indptr)) - 1, **lists)
@@ -104,23 +104,23 @@ class BatchMLAPagedAttentionWrapper(Wrapper):
 
     def run(
         self,
-        q_nope,
-        q_pe,
-        ckv_cache,
-        kpe_cache,
-        out=None,
-        lse=None,
-        return_lse=False,
-        profiler_buffer=None,
-        kv_len=None,
-        page_table=None,
-        return_lse_base_on_e=False,
-        o_scale=None,
+        q_nope: Any,
+        q_pe: Any,
+        ckv_cache: Any,
+        kpe_cache: Any,
+        out: Any = None,
+        lse: Any = None,
+        return_lse: bool = False,
+        profiler_buffer: Any = None,
+        kv_len: Any = None,
+        page_table: Any = None,
+        return_lse_base_on_e: bool = False,
+        o_scale: Any = None,
         *,
-        ckv_scale=None,
-        ckv_scale_arr=None,
-        kpe_scale=None,
-    ):
+        ckv_scale: Any = None,
+        ckv_scale_arr: Any = None,
+        kpe_scale: Any = None,
+    ) -> Any:
         """q_nope [rows, H, ckv], q_pe [rows, H, kpe], caches [pages, page_size, ..]: out [rows, H, ckv], LSE f32 [rows, H]."""
         refuse(
             "BatchMLAPagedAttentionWrapper.run", kv_len=kv_len, page_table=page_table, o_scale=o_scale, ckv_scale=ckv_scale,
@@ -128,7 +128,11 @@ class BatchMLAPagedAttentionWrapper(Wrapper):
         )  # fmt: skip
         for name, tensor in (("q_nope", q_nope), ("q_pe", q_pe), ("ckv_cache", ckv_cache), ("kpe_cache", kpe_cache)):
             if (*tensor.shape[1:],) != self._planned[name]:
-                raise wrong("input.shape", name, f"[.., {', '.join(map(str, self._planned[name]))}], as planned", str(list(tensor.shape)))
+                sizes = ", ".join(map(str, self._planned[name]))
+                raise wrong("input.shape", name, f"[.., {sizes}], as planned", str(list(tensor.shape)))
+        check_shapes(
+            q_pe=(q_pe, (*q_nope.shape[:2], q_pe.shape[-1])), kpe_cache=(kpe_cache, (*ckv_cache.shape[:2], kpe_cache.shape[-1]))
+        )
         return attend(
             _attend, _NAMES, q_nope, q_nope.shape[-1], (out, lse, return_lse), lse_base2=not return_lse_base_on_e,
             q_pe=q_pe, ckv=ckv_cache, kpe=kpe_cache, kv_indptr=self._kv_indptr_buf, kv_indices=self._kv_indices_buf,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
-from .._upstream import empty, fill, host, launch, wrong
+from .._upstream import check_shapes, empty, fill, host, launch, wrong
 from ._attend import paged
 
 
 def _slots(batch_indices: Any, positions: Any, kv_indices: Any, kv_indptr: Any, page_size: int) -> Any:
     """int64 slot of each new token, -1 of one without a request."""
     batch, place, pages, starts = (host(x).astype("int64") for x in (batch_indices, positions, kv_indices, kv_indptr))
+    check_shapes(positions=(place, batch.shape))
     there = batch >= 0
     if (batch[there] >= len(starts) - 1).any():
         row = int((batch >= len(starts) - 1).argmax())
@@ -32,13 +33,22 @@ def _slots(batch_indices: Any, positions: Any, kv_indices: Any, kv_indptr: Any, 
     return slots
 
 
-_NAMES = {"out_cache_loc": "kv_indices", "k_cache": "paged_kv_cache", "v_cache": "paged_kv_cache", "k": "append_key", "v": "append_value"}
+_NAMES = {"out_cache_loc": "kv_indices", "k_cache": "paged_kv_cache", "v_cache": "paged_kv_cache"}
+_NAMES |= {"k": "append_key", "v": "append_value"}
 _MLA_NAMES = {"out_cache_loc": "kv_indices", "k_cache": "ckv_cache", "v_cache": "kpe_cache", "k": "append_ckv", "v": "append_kpe"}
 
 
 def append_paged_kv_cache(
-    append_key, append_value, batch_indices, positions, paged_kv_cache, kv_indices, kv_indptr, kv_last_page_len, kv_layout="NHD"
-):
+    append_key: Any,
+    append_value: Any,
+    batch_indices: Any,
+    positions: Any,
+    paged_kv_cache: Any,
+    kv_indices: Any,
+    kv_indptr: Any,
+    kv_last_page_len: Any,
+    kv_layout: str = "NHD",
+) -> None:
     """Stores append_key and append_value [nnz, Hk, D]: row i at positions[i] of request batch_indices[i], of which a
     negative one stores nothing."""
     cache = paged(paged_kv_cache, kv_layout)[0]
@@ -49,15 +59,25 @@ def append_paged_kv_cache(
 
 
 def append_paged_mla_kv_cache(
-    append_ckv, append_kpe, batch_indices, positions, ckv_cache, kpe_cache, kv_indices, kv_indptr, kv_last_page_len
-):
+    append_ckv: Any,
+    append_kpe: Any,
+    batch_indices: Any,
+    positions: Any,
+    ckv_cache: Any,
+    kpe_cache: Any,
+    kv_indices: Any,
+    kv_indptr: Any,
+    kv_last_page_len: Any,
+) -> None:
     """The same of latents: append_ckv [nnz, 512], append_kpe [nnz, 64], caches [pages, page_size, ..]."""
     slots = lambda: _slots(batch_indices, positions, kv_indices, kv_indptr, ckv_cache.shape[1])  # noqa: E731
     cache = ckv_cache[:, :, None], kpe_cache[:, :, None]
     launch(_core.store_kv, _MLA_NAMES, k=append_ckv[:, None], v=append_kpe[:, None], out_cache_loc=slots, cache=cache)
 
 
-def get_batch_indices_positions(append_indptr, seq_lens, nnz, batch_indices=None, positions=None):
+def get_batch_indices_positions(
+    append_indptr: Any, seq_lens: Any, nnz: int, batch_indices: Any = None, positions: Any = None
+) -> tuple[Any, ...]:
     """Of each new token its request and its place there; seq_lens count the new tokens. Rows behind the last token's have
     request -1. Returns (batch_indices, positions), int32 [nnz]."""
     made = [empty(append_indptr, (nnz,), "int32") if given is None else given for given in (batch_indices, positions)]
@@ -67,6 +87,7 @@ def get_batch_indices_positions(append_indptr, seq_lens, nnz, batch_indices=None
 
         starts, lens = host(append_indptr).astype("int64"), host(seq_lens).astype("int64")
         new = starts[1:] - starts[:-1]
+        check_shapes(seq_lens=(lens, new.shape))
         rows = numpy.full(nnz, -1, numpy.int32)
         places = numpy.zeros(nnz, numpy.int32)
         total = min(nnz, int(starts[-1]))
@@ -79,6 +100,6 @@ def get_batch_indices_positions(append_indptr, seq_lens, nnz, batch_indices=None
     return tuple(made)
 
 
-def get_seq_lens(kv_indptr, kv_last_page_len, page_size):
+def get_seq_lens(kv_indptr: Any, kv_last_page_len: Any, page_size: int) -> Any:
     """Keys of each request, int32."""
     return (kv_indptr[1:] - kv_indptr[:-1] - 1).clip(0) * page_size + kv_last_page_len

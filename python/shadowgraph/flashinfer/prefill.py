@@ -5,20 +5,36 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from .._upstream import host, integers, pack_bits, product, refuse
-from ._attend import Wrapper, attend, heads_second, layer, paged, paged_attention, ragged_attention, scales
+from .._upstream import host, integers, offsets, pack_bits, product, refuse, wrong
+from . import _rotary as rotary
+from ._attend import Wrapper, attend, heads_second, layer, paged, scales
+from ._rotary import Rope, rope
 from ._trtllm import trtllm_batch_context_with_kv_cache as trtllm_batch_context_with_kv_cache
 
 _LISTS = ("paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len")
 _PAGED_NAMES = {
     "cu_seqlens_q": "qo_indptr",
     "kv_indptr": "paged_kv_indptr",
+    "page_table": "paged_kv_indices",
     "kv_indices": "paged_kv_indices",
     "last_page_len": "paged_kv_last_page_len",
     "k_cache": "paged_kv_cache",
     "v_cache": "paged_kv_cache",
 }
 _RAGGED_NAMES = {"cu_seqlens_q": "qo_indptr", "cu_seqlens_k": "kv_indptr"}
+
+
+def _bits(custom_mask: Any, packed_custom_mask: Any, sizes: Any) -> tuple[Any, Any]:
+    """Masks of requests as bits, and where each begins; sizes: [batch] pairs of queries and keys."""
+    if packed_custom_mask is None:
+        pairs = len(host(custom_mask).reshape(-1))
+        if pairs != sum(sizes):
+            raise wrong("mask.size", "custom_mask", f"{sum(sizes)} pairs of queries and keys", str(pairs))
+        return pack_bits(custom_mask, sizes)
+    bits, starts = host(packed_custom_mask), offsets([-(-int(size) // 8) for size in sizes])
+    if len(bits) < starts[-1]:
+        raise wrong("mask.size", "packed_custom_mask", f"{starts[-1]} bytes", str(len(bits)))
+    return bits, starts
 
 
 class _Prefill(Wrapper):
@@ -36,10 +52,7 @@ class _Prefill(Wrapper):
             return
         qo_indptr = host(qo_indptr)
         sizes = (qo_indptr[1:] - qo_indptr[:-1]).astype("int64") * kv_lens
-        if packed_custom_mask is None:
-            bits, starts = pack_bits(custom_mask, sizes)
-        else:
-            bits, starts = host(packed_custom_mask), pack_bits([0] * int(sizes.sum()), sizes)[1]
+        bits, starts = _bits(custom_mask, packed_custom_mask, sizes)
         if self._use_cuda_graph and self._custom_mask_buf is None:
             raise ValueError("custom_mask_buf should be a tensor in CUDA graph mode, if there is a custom mask")
         self._keep(batch_size, custom_mask=bits, mask_indptr=starts)
@@ -51,8 +64,8 @@ class _Prefill(Wrapper):
             return {"causal": self._causal}
         return {"custom_mask": lambda: bits[: int(starts[-1])], "mask_indptr": lambda: host(starts).astype("int64")}
 
-    def _keep_layer(self, call: str, causal: bool, window_left: int, soft_cap: Any, sm_scale: Any, **refused: Any) -> None:
-        refuse(call, **refused)
+    def _keep_layer(self, causal: bool, window_left: int, soft_cap: Any, sm_scale: Any, rotation: Rope | None) -> None:
+        self._rope = rotation
         self._causal = causal
         self._layer = {"window_left": window_left, "logits_soft_cap": soft_cap, "sm_scale": sm_scale}
 
@@ -60,66 +73,68 @@ class _Prefill(Wrapper):
 class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
     def __init__(
         self,
-        float_workspace_buffer,
-        kv_layout="NHD",
-        use_cuda_graph=False,
-        qo_indptr_buf=None,
-        paged_kv_indptr_buf=None,
-        paged_kv_indices_buf=None,
-        paged_kv_last_page_len_buf=None,
-        custom_mask_buf=None,
-        mask_indptr_buf=None,
-        backend="auto",
-        jit_args=None,
-        jit_kwargs=None,
-    ):
+        float_workspace_buffer: Any,
+        kv_layout: str = "NHD",
+        use_cuda_graph: bool = False,
+        qo_indptr_buf: Any = None,
+        paged_kv_indptr_buf: Any = None,
+        paged_kv_indices_buf: Any = None,
+        paged_kv_last_page_len_buf: Any = None,
+        custom_mask_buf: Any = None,
+        mask_indptr_buf: Any = None,
+        backend: str = "auto",
+        jit_args: Any = None,
+        jit_kwargs: Any = None,
+    ) -> None:
         buffers = (paged_kv_indptr_buf, paged_kv_indices_buf, paged_kv_last_page_len_buf)
         self._begin(use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, **dict(zip(_LISTS, buffers)))
         self._begin_mask(custom_mask_buf, mask_indptr_buf)
 
     def plan(
         self,
-        qo_indptr,
-        paged_kv_indptr,
-        paged_kv_indices,
-        paged_kv_last_page_len,
-        num_qo_heads,
-        num_kv_heads,
-        head_dim_qk,
-        page_size,
-        head_dim_vo=None,
-        custom_mask=None,
-        packed_custom_mask=None,
-        causal=False,
-        pos_encoding_mode="NONE",
-        use_fp16_qk_reduction=False,
-        sm_scale=None,
-        window_left=-1,
-        logits_soft_cap=None,
-        rope_scale=None,
-        rope_theta=None,
-        q_data_type="float16",
-        kv_data_type=None,
-        o_data_type=None,
-        non_blocking=True,
-        prefix_len_ptr=None,
-        token_pos_in_items_ptr=None,
-        token_pos_in_items_len=0,
-        max_item_len_ptr=None,
-        seq_lens=None,
-        seq_lens_q=None,
-        block_tables=None,
-        max_token_per_sequence=None,
-        max_sequence_kv=None,
-        fixed_split_size=None,
-        disable_split_kv=False,
-    ):
+        qo_indptr: Any,
+        paged_kv_indptr: Any,
+        paged_kv_indices: Any,
+        paged_kv_last_page_len: Any,
+        num_qo_heads: int,
+        num_kv_heads: int,
+        head_dim_qk: int,
+        page_size: int,
+        head_dim_vo: int | None = None,
+        custom_mask: Any = None,
+        packed_custom_mask: Any = None,
+        causal: bool = False,
+        pos_encoding_mode: str = "NONE",
+        use_fp16_qk_reduction: bool = False,
+        sm_scale: Any = None,
+        window_left: int = -1,
+        logits_soft_cap: float | None = None,
+        rope_scale: Any = None,
+        rope_theta: Any = None,
+        q_data_type: Any = "float16",
+        kv_data_type: Any = None,
+        o_data_type: Any = None,
+        non_blocking: bool = True,
+        prefix_len_ptr: Any = None,
+        token_pos_in_items_ptr: Any = None,
+        token_pos_in_items_len: int = 0,
+        max_item_len_ptr: Any = None,
+        seq_lens: Any = None,
+        seq_lens_q: Any = None,
+        block_tables: Any = None,
+        max_token_per_sequence: Any = None,
+        max_sequence_kv: Any = None,
+        fixed_split_size: Any = None,
+        disable_split_kv: bool = False,
+    ) -> None:
         """paged_kv_indptr counts pages. With a custom mask causal does nothing."""
-        self._keep_layer(
-            "BatchPrefillWithPagedKVCacheWrapper.plan", causal, window_left, logits_soft_cap, sm_scale,
-            pos_encoding_mode=pos_encoding_mode, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
+        call = "BatchPrefillWithPagedKVCacheWrapper.plan"
+        refuse(
+            call, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
             token_pos_in_items_len=token_pos_in_items_len, max_item_len_ptr=max_item_len_ptr,
         )  # fmt: skip
+        rotation = rope(call, pos_encoding_mode, rope_scale, rope_theta)
+        self._keep_layer(causal, window_left, logits_soft_cap, sm_scale, rotation)
         batch_size = len(host(qo_indptr)) - 1
         if custom_mask is not None or packed_custom_mask is not None:
             starts = host(paged_kv_indptr).astype("int64")
@@ -137,23 +152,23 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
 
     def run(
         self,
-        q,
-        paged_kv_cache,
-        *args,
-        q_scale=None,
-        k_scale=None,
-        v_scale=None,
-        out=None,
-        lse=None,
-        return_lse=False,
-        enable_pdl=None,
-        window_left=None,
-        sinks=None,
-        kv_cache_sf=None,
-        skip_softmax_threshold_scale_factor=None,
-        use_fp16_softmax=None,
-        uses_spcompress=None,
-    ):
+        q: Any,
+        paged_kv_cache: Any,
+        *args: Any,
+        q_scale: Any = None,
+        k_scale: Any = None,
+        v_scale: Any = None,
+        out: Any = None,
+        lse: Any = None,
+        return_lse: bool = False,
+        enable_pdl: Any = None,
+        window_left: int | None = None,
+        sinks: Any = None,
+        kv_cache_sf: Any = None,
+        skip_softmax_threshold_scale_factor: Any = None,
+        use_fp16_softmax: Any = None,
+        uses_spcompress: Any = None,
+    ) -> Any:
         """q [rows, H, D]; out likewise, LSE to base 2 f32 [rows, H]."""
         call = "BatchPrefillWithPagedKVCacheWrapper.run"
         terms = layer(
@@ -166,7 +181,7 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
         cache, head_dim_vo = paged(paged_kv_cache, self._kv_layout)
         lists = [integers(getattr(self, f"_{name}_buf")) for name in _LISTS]
         return attend(
-            paged_attention, _PAGED_NAMES, q, head_dim_vo, (out, lse, return_lse), self._o_dtype,
+            rotary.paged(self._rope), _PAGED_NAMES, q, head_dim_vo, (out, lse, return_lse), self._o_dtype,
             cache=cache, **dict(zip(("kv_indptr", "kv_indices", "last_page_len"), lists)),
             cu_seqlens_q=integers(self._qo_indptr_buf), **self._mask(), **terms, **self._held,
             **scales(call, self._layer["sm_scale"], q.shape[-1], q_scale, k_scale, v_scale),
@@ -176,23 +191,23 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
 
     def forward(
         self,
-        q,
-        paged_kv_cache,
-        causal=False,
-        pos_encoding_mode="NONE",
-        use_fp16_qk_reduction=False,
-        k_scale=None,
-        v_scale=None,
-        window_left=-1,
-        logits_soft_cap=None,
-        sm_scale=None,
-        rope_scale=None,
-        rope_theta=None,
-        return_lse=False,
-    ):
+        q: Any,
+        paged_kv_cache: Any,
+        causal: bool = False,
+        pos_encoding_mode: str = "NONE",
+        use_fp16_qk_reduction: bool = False,
+        k_scale: Any = None,
+        v_scale: Any = None,
+        window_left: int = -1,
+        logits_soft_cap: float | None = None,
+        sm_scale: Any = None,
+        rope_scale: Any = None,
+        rope_theta: Any = None,
+        return_lse: bool = False,
+    ) -> Any:
         """Deprecated: run, with a layer of its own in place of plan's."""
         call = "BatchPrefillWithPagedKVCacheWrapper.forward"
-        self._keep_layer(call, causal, window_left, logits_soft_cap, sm_scale, pos_encoding_mode=pos_encoding_mode)
+        self._keep_layer(causal, window_left, logits_soft_cap, sm_scale, rope(call, pos_encoding_mode, rope_scale, rope_theta))
         return self.run(q, paged_kv_cache, k_scale=k_scale, v_scale=v_scale, return_lse=return_lse)
 
     forward_return_lse = functools.partialmethod(forward, return_lse=True)
@@ -201,61 +216,63 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
 class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
     def __init__(
         self,
-        float_workspace_buffer,
-        kv_layout="NHD",
-        use_cuda_graph=False,
-        qo_indptr_buf=None,
-        kv_indptr_buf=None,
-        custom_mask_buf=None,
-        mask_indptr_buf=None,
-        backend="auto",
-        jit_args=None,
-        jit_kwargs=None,
-    ):
+        float_workspace_buffer: Any,
+        kv_layout: str = "NHD",
+        use_cuda_graph: bool = False,
+        qo_indptr_buf: Any = None,
+        kv_indptr_buf: Any = None,
+        custom_mask_buf: Any = None,
+        mask_indptr_buf: Any = None,
+        backend: str = "auto",
+        jit_args: Any = None,
+        jit_kwargs: Any = None,
+    ) -> None:
         self._begin(use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, kv_indptr=kv_indptr_buf)
         self._begin_mask(custom_mask_buf, mask_indptr_buf)
 
     def plan(
         self,
-        qo_indptr,
-        kv_indptr,
-        num_qo_heads,
-        num_kv_heads,
-        head_dim_qk,
-        head_dim_vo=None,
-        custom_mask=None,
-        packed_custom_mask=None,
-        causal=False,
-        pos_encoding_mode="NONE",
-        use_fp16_qk_reduction=False,
-        window_left=-1,
-        logits_soft_cap=None,
-        sm_scale=None,
-        rope_scale=None,
-        rope_theta=None,
-        q_data_type="float16",
-        kv_data_type=None,
-        o_data_type=None,
-        non_blocking=True,
-        prefix_len_ptr=None,
-        token_pos_in_items_ptr=None,
-        token_pos_in_items_len=0,
-        max_item_len_ptr=None,
-        fixed_split_size=None,
-        disable_split_kv=False,
-        seq_lens=None,
-        seq_lens_q=None,
-        max_token_per_sequence=None,
-        max_sequence_kv=None,
-        v_indptr=None,
-        o_indptr=None,
-    ):
+        qo_indptr: Any,
+        kv_indptr: Any,
+        num_qo_heads: int,
+        num_kv_heads: int,
+        head_dim_qk: int,
+        head_dim_vo: int | None = None,
+        custom_mask: Any = None,
+        packed_custom_mask: Any = None,
+        causal: bool = False,
+        pos_encoding_mode: str = "NONE",
+        use_fp16_qk_reduction: bool = False,
+        window_left: int = -1,
+        logits_soft_cap: float | None = None,
+        sm_scale: Any = None,
+        rope_scale: Any = None,
+        rope_theta: Any = None,
+        q_data_type: Any = "float16",
+        kv_data_type: Any = None,
+        o_data_type: Any = None,
+        non_blocking: bool = True,
+        prefix_len_ptr: Any = None,
+        token_pos_in_items_ptr: Any = None,
+        token_pos_in_items_len: int = 0,
+        max_item_len_ptr: Any = None,
+        fixed_split_size: Any = None,
+        disable_split_kv: bool = False,
+        seq_lens: Any = None,
+        seq_lens_q: Any = None,
+        max_token_per_sequence: Any = None,
+        max_sequence_kv: Any = None,
+        v_indptr: Any = None,
+        o_indptr: Any = None,
+    ) -> None:
         """kv_indptr counts tokens. With a custom mask causal does nothing."""
-        self._keep_layer(
-            "BatchPrefillWithRaggedKVCacheWrapper.plan", causal, window_left, logits_soft_cap, sm_scale,
-            pos_encoding_mode=pos_encoding_mode, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
+        call = "BatchPrefillWithRaggedKVCacheWrapper.plan"
+        refuse(
+            call, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
             token_pos_in_items_len=token_pos_in_items_len, max_item_len_ptr=max_item_len_ptr, v_indptr=v_indptr, o_indptr=o_indptr,
         )  # fmt: skip
+        rotation = rope(call, pos_encoding_mode, rope_scale, rope_theta)
+        self._keep_layer(causal, window_left, logits_soft_cap, sm_scale, rotation)
         starts = host(kv_indptr).astype("int64")
         self._keep_mask(custom_mask, packed_custom_mask, len(starts) - 1, qo_indptr, starts[1:] - starts[:-1])
         self._keep(len(starts) - 1, qo_indptr=qo_indptr, kv_indptr=kv_indptr)
@@ -265,20 +282,20 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
 
     def run(
         self,
-        q,
-        k,
-        v,
-        *args,
-        q_scale=None,
-        k_scale=None,
-        v_scale=None,
-        o_scale=None,
-        out=None,
-        lse=None,
-        return_lse=False,
-        enable_pdl=None,
-        kv_cache_sf=None,
-    ):
+        q: Any,
+        k: Any,
+        v: Any,
+        *args: Any,
+        q_scale: Any = None,
+        k_scale: Any = None,
+        v_scale: Any = None,
+        o_scale: Any = None,
+        out: Any = None,
+        lse: Any = None,
+        return_lse: bool = False,
+        enable_pdl: Any = None,
+        kv_cache_sf: Any = None,
+    ) -> Any:
         """q [rows, H, D], k [keys, Hk, D], v [keys, Hk, Dv]; out [rows, H, Dv], LSE to base 2 f32 [rows, H]."""
         call = "BatchPrefillWithRaggedKVCacheWrapper.run"
         terms = layer(
@@ -286,7 +303,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
             args=args or None, o_scale=o_scale, kv_cache_sf=kv_cache_sf,
         )  # fmt: skip
         return attend(
-            ragged_attention, _RAGGED_NAMES, q, v.shape[-1], (out, lse, return_lse), self._o_dtype, k=k, v=v,
+            rotary.ragged(self._rope), _RAGGED_NAMES, q, v.shape[-1], (out, lse, return_lse), self._o_dtype, k=k, v=v,
             cu_seqlens_q=integers(self._qo_indptr_buf), cu_seqlens_k=integers(self._kv_indptr_buf),
             **self._mask(), **terms, **self._held, **scales(call, self._layer["sm_scale"], q.shape[-1], q_scale, k_scale, v_scale),
         )  # fmt: skip
@@ -295,67 +312,71 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
 
     def forward(
         self,
-        q,
-        k,
-        v,
-        causal=False,
-        pos_encoding_mode="NONE",
-        use_fp16_qk_reduction=False,
-        window_left=-1,
-        logits_soft_cap=None,
-        sm_scale=None,
-        rope_scale=None,
-        rope_theta=None,
-        return_lse=False,
-    ):
+        q: Any,
+        k: Any,
+        v: Any,
+        causal: bool = False,
+        pos_encoding_mode: str = "NONE",
+        use_fp16_qk_reduction: bool = False,
+        window_left: int = -1,
+        logits_soft_cap: float | None = None,
+        sm_scale: Any = None,
+        rope_scale: Any = None,
+        rope_theta: Any = None,
+        return_lse: bool = False,
+    ) -> Any:
         """Deprecated: run, with a layer of its own in place of plan's."""
         call = "BatchPrefillWithRaggedKVCacheWrapper.forward"
-        self._keep_layer(call, causal, window_left, logits_soft_cap, sm_scale, pos_encoding_mode=pos_encoding_mode)
+        self._keep_layer(causal, window_left, logits_soft_cap, sm_scale, rope(call, pos_encoding_mode, rope_scale, rope_theta))
         return self.run(q, k, v, return_lse=return_lse)
 
     forward_return_lse = functools.partialmethod(forward, return_lse=True)
 
 
 def single_prefill_with_kv_cache(
-    q,
-    k,
-    v,
-    scale_q=None,
-    scale_k=None,
-    scale_v=None,
-    o_dtype=None,
-    custom_mask=None,
-    packed_custom_mask=None,
-    causal=False,
-    kv_layout="NHD",
-    pos_encoding_mode="NONE",
-    use_fp16_qk_reduction=False,
-    sm_scale=None,
-    window_left=-1,
-    logits_soft_cap=None,
-    rope_scale=None,
-    rope_theta=None,
-    backend="auto",
-    return_lse=False,
-    kv_cache_sf=None,
-    k_scale=None,
-    v_scale=None,
-):
+    q: Any,
+    k: Any,
+    v: Any,
+    scale_q: Any = None,
+    scale_k: Any = None,
+    scale_v: Any = None,
+    o_dtype: Any = None,
+    custom_mask: Any = None,
+    packed_custom_mask: Any = None,
+    causal: bool = False,
+    kv_layout: str = "NHD",
+    pos_encoding_mode: str = "NONE",
+    use_fp16_qk_reduction: bool = False,
+    sm_scale: Any = None,
+    window_left: int = -1,
+    logits_soft_cap: float | None = None,
+    rope_scale: Any = None,
+    rope_theta: Any = None,
+    backend: str = "auto",
+    return_lse: bool = False,
+    kv_cache_sf: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
+) -> Any:
     """One request: q [n, H, D], k and v by kv_layout; masks [n, keys], flat or not, or bits."""
     call = "single_prefill_with_kv_cache"
     terms = layer(
-        call, logits_soft_cap=logits_soft_cap, window_left=window_left, pos_encoding_mode=pos_encoding_mode, kv_cache_sf=kv_cache_sf
+        call, logits_soft_cap=logits_soft_cap, window_left=window_left, kv_cache_sf=kv_cache_sf
     )
+    rotation = rope(call, pos_encoding_mode, rope_scale, rope_theta)
     k, v = heads_second(k, kv_layout), heads_second(v, kv_layout)
     seen: dict[str, Any] = {"causal": causal}
     if custom_mask is not None or packed_custom_mask is not None:
         pairs = q.shape[0] * k.shape[0]
-        bits = lambda: host(packed_custom_mask) if packed_custom_mask is not None else pack_bits(custom_mask, [pairs])[0]  # noqa: E731
-        seen = {"custom_mask": bits, "mask_indptr": [0, -(-pairs // 8)]}
+
+        seen = {"custom_mask": lambda: _bits(custom_mask, packed_custom_mask, [pairs])[0], "mask_indptr": [0, -(-pairs // 8)]}
     found = scales(call, sm_scale, q.shape[-1], scale_q, scale_k, scale_v)
     for name, value in (("sm_scale", k_scale), ("out_scale", v_scale)):
         found[name] = product(found[name], value)
     return attend(
-        ragged_attention, {}, q, v.shape[-1], (None, None, return_lse), o_dtype, k=k, v=v, cu_seqlens_q=[0, q.shape[0]],
+        rotary.ragged(rotation), {}, q, v.shape[-1], (None, None, return_lse), o_dtype, k=k, v=v, cu_seqlens_q=[0, q.shape[0]],
         cu_seqlens_k=[0, k.shape[0]], **seen, **terms, **found,
     )  # fmt: skip
+
+
+single_prefill_with_kv_cache_return_lse = functools.partial(single_prefill_with_kv_cache, return_lse=True)
