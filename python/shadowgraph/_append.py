@@ -42,6 +42,11 @@ def new_keys(call: str, k: Any, v: Any, cu_seqlens: Any, cos: Any, sin: Any, res
     return New(k, v, cu_seqlens, Rotary(cos, sin, rest["rotary_interleaved"], rest.get("rotary_seqlens"), moves))
 
 
+def expect_new(new: New, batch: int, k_cache: Any, v_cache: Any) -> None:
+    expect("k", new.k, *((batch,) if new.cu_seqlens is None else ()), None, *k_cache.shape[2:])
+    expect("v", new.v, *new.k.shape[:-1], v_cache.shape[-1])
+
+
 def appended(k_cache: Any, new: New, call: dict[str, Any]) -> tuple[tuple[Any, Any, Any], Any]:
     """New keys, values and their slots behind a request's lengths, which count them now; and the first new position of each
     request. Refuses a call that attention would refuse: no key is stored then."""

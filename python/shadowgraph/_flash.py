@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from . import _core
-from ._append import New, appended, refuse_wrong, turned_queries
+from ._append import New, appended, expect_new, refuse_wrong, turned_queries
 from ._tensors import as_f32, beside, each_alone, expect, flat, inner, rows_of, same
 from ._upstream import dtype_name, empty, host, launch, scale, stacked, uniform_offsets, window, wrong
 
@@ -98,7 +98,7 @@ def options(
     **others: Any,
 ) -> dict[str, Any]:
     """What is fixed for a layer, as the engine takes it. sm_scale None: by the width of q and qv."""
-    given = {"sm_scale": softmax_scale, "causal": bool(causal), "logits_soft_cap": softcap or 0.0}
+    given = {"sm_scale": softmax_scale, "causal": bool(causal), "logits_soft_cap": max(softcap or 0.0, 0.0)}
     return given | window(window_size) | {"attention_chunk": int(attention_chunk or 0)} | others
 
 
@@ -127,6 +127,8 @@ def attend(
 ) -> tuple[Any, Any]:
     expect("q", q, *ANY4[cu_seqlens_q is not None :])
     *lead, heads, width = q.shape
+    if not hasattr(keys.v, "shape"):
+        expect(keys.names.get("v_cache", "v"), keys.v, *keys.k.shape)
     shape = (*lead, heads, keys.v.shape[-1])
     out, flat_out = _out(q, shape, out)
     lse, flat_lse = _lse(q, shape) if with_lse else (None, None)
@@ -135,9 +137,7 @@ def attend(
         cu_seqlens_q = uniform_offsets(*lead)
     k, v = keys.k, keys.v
     if new is not None:
-        batch = lead[:1] if new.cu_seqlens is None else ()
-        expect("k", new.k, *batch, None, *k.shape[2:])
-        expect("v", new.v, *new.k.shape[:-1], v.shape[-1])
+        expect_new(new, lead[0], k, v)
     if qv is not None:
         expect("qv", qv, *lead, heads, v.shape[-1])
         expect(names.get("k_cache", "k"), k, *v.shape[:-1], None)

@@ -49,6 +49,7 @@ def flash_attn_varlen_func(
     block_table=None,
 ):
     """out [tokens, heads, dim]; lse [heads, tokens]. With block_table, k and v are pages, and cu_seqlens_k has their lengths."""
+    expect("cu_seqlens_q", cu_seqlens_q, None)
     refuse("flash_attn_varlen_func", dropout_p=dropout_p)
     if block_table is None:
         keys = packed(k, v, cu_seqlens_k)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import _core
 from ._append import new_keys
 from ._flash import BFLOAT16, attend, dense, descales, options, packed, rows, schedule
+from ._tensors import expect
 from ._upstream import empty, launch
 
 
@@ -60,6 +61,7 @@ def flash_attn_varlen_func(
     return_attn_probs=False,
 ):
     """out [tokens, heads, dim]; lse [heads, tokens]. Rows behind seqused_q hold anything."""
+    expect("cu_seqlens_q", cu_seqlens_q, None)
     scales = descales(q_descale, k_descale, v_descale)
     layer = options(softmax_scale, causal, window_size, softcap, attention_chunk, **scales)
     queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "seqused_q": seqused_q}

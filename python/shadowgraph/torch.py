@@ -42,6 +42,7 @@ def varlen_attn(
 ) -> Any:
     """out [tokens, heads, dim]; with return_aux.lse also lse [heads, tokens]. Causal is a window_size of (-1, 0), by the
     last query and key. With block_table, key and value are pages, and seqused_k has their lengths."""
+    expect("cu_seq_q", cu_seq_q, None)
     names = {"q": "query", "k": "key", "v": "value", "cu_seqlens_q": "cu_seq_q", "cu_seqlens_k": "cu_seq_k"}
     if block_table is None:
         keys = packed(key, value, cu_seq_k, seqused_k)._replace(names=names)

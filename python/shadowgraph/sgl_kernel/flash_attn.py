@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._append import new_keys
 from .._flash import KV, attend, descales, lengths, only_values, options, packed, paged, rows
+from .._tensors import expect
 from .._upstream import refuse
 
 
@@ -95,6 +96,7 @@ def flash_attn_varlen_func(
     out=None,
 ):
     """As flash_attn_3's. With page_table, k and v are pages, and seqused_k or cu_seqlens_k has their lengths."""
+    expect("cu_seqlens_q", cu_seqlens_q, None)
     refuse("flash_attn_varlen_func", score_mod=score_mod)
     if only_qv:
         q, qv, k = only_values(qv, v)

@@ -57,6 +57,7 @@ def unified_attention(
 ):
     """Writes out [tokens, heads, dim]. k and v [pages, page, heads, dim]; k_descale, v_descale: of the cache, or one per
     request and head. mm_prefix_range [batch, ranges, 2]: first and last token, which see each other; empty where equal."""
+    expect("cu_seqlens_q", cu_seqlens_q, None)
     left_out = {"output_scale": output_scale, "rswa_prefix_lens": rswa_prefix_lens, "rswa_window": rswa_window}
     quantised = kv_quant_mode if kv_quant_mode > KVQuantMode.FP8_PER_TENSOR else None
     left_out |= {"kv_quant_mode": quantised, "chunk_lookback": chunk_lookback + 1, "q_descale": q_descale}

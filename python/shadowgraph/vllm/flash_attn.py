@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._flash import BFLOAT16, KV, attend, descales, options, packed, paged, schedule
+from .._tensors import expect
 from .._upstream import refuse
 
 DEFAULT_FA_VERSION = 2
@@ -48,6 +49,7 @@ def flash_attn_varlen_func(
 ):
     """out [tokens, heads, dim]; lse [heads, tokens]. With block_table, k and v are pages and seqused_k their lengths; else
     cu_seqlens_k. s_aux are sinks, which the lse counts."""
+    expect("cu_seqlens_q", cu_seqlens_q, None)
     left_out = {"dropout_p": dropout_p, "output_scale": output_scale, "cp_world_size": cp_world_size - 1, "mask_mod": mask_mod}
     left_out |= {"block_sparse_tensors": block_sparse_tensors, "aux_tensors": aux_tensors, "dynamic_causal": dynamic_causal}
     refuse("flash_attn_varlen_func", **left_out)
