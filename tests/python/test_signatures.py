@@ -16,8 +16,6 @@ KINDS = {
     inspect.Parameter.VAR_POSITIONAL: "*",
     inspect.Parameter.VAR_KEYWORD: "**",
 }
-# Modules that are still to come. One that comes must leave this list.
-NOT_YET = {"flash_attn", "flash_attn_3", "sgl_kernel", "sgl_kernel.flash_attn", "sgl_kernel.flash_mla", "vllm", "vllm.flash_attn"}
 
 
 def found(module, name):
@@ -44,14 +42,7 @@ def signature(function, module, texts):
     ]
 
 
-def cases():
-    for entry in ENTRIES:
-        mark = pytest.mark.xfail(raises=ModuleNotFoundError, strict=True)
-        marks = mark if entry["module"] in NOT_YET else ()
-        yield pytest.param(entry, id=f"{entry['module']}.{entry['name']}", marks=marks)
-
-
-@pytest.mark.parametrize("entry", cases())
+@pytest.mark.parametrize("entry", [pytest.param(entry, id=f"{entry['module']}.{entry['name']}") for entry in ENTRIES])
 def test_a_drop_in_has_the_signature_of_upstream(entry):
     function = found(entry["module"], entry["name"])
     wanted = [(p["name"], p["kind"], p.get("default")) for p in entry["parameters"]]

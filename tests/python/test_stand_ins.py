@@ -5,17 +5,12 @@ import sys
 import types
 
 import pytest
-from test_signatures import NOT_YET
 
 import shadowgraph as sg
 from shadowgraph.stand_ins import PACKAGES
 
-def packages():
-    for package in PACKAGES:
-        marks = pytest.mark.xfail(raises=ModuleNotFoundError, strict=True) if package in NOT_YET else ()
-        yield pytest.param(package, marks=marks)
 
-@pytest.mark.parametrize("package", packages())
+@pytest.mark.parametrize("package", PACKAGES)
 def test_every_module_of_a_package_is_found_and_gone_afterwards(package):
     before = dict(sys.modules)
     with sg.stand_in(package):

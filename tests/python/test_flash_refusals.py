@@ -1,0 +1,97 @@
+"""What the drop-ins around flash-attention refuse, and by which names."""
+
+import pytest
+import torch
+from flash_calls import DIM, HEADS, KV_HEADS, TABLE, cached, drawn, int32
+
+import shadowgraph as sg
+from shadowgraph import flash_attn, flash_attn_3, sgl_kernel, vllm
+from shadowgraph.sgl_kernel import flash_mla
+from shadowgraph.torch import scaled_dot_product_attention
+
+DENSE = {"q": drawn(2, 3, HEADS, DIM), "k": drawn(2, 5, KV_HEADS, DIM), "v": drawn(2, 5, KV_HEADS, DIM)}
+CU = int32([0, 3, 6])
+PACKED = {"q": drawn(6, HEADS, DIM), "k": drawn(6, KV_HEADS, DIM), "v": drawn(6, KV_HEADS, DIM), "cu_seqlens_q": CU, "cu_seqlens_k": CU}
+PACKED |= {"max_seqlen_q": 3, "max_seqlen_k": 3}
+LATENT = {"q": drawn(2, 1, HEADS, 24), "k_cache": drawn(6, 2, 1, 24), "block_table": TABLE, "cache_seqlens": int32([3, 4])}
+LATENT |= {"head_dim_v": 16, "tile_scheduler_metadata": None}
+UNIFIED = {"q": drawn(6, HEADS, DIM), "k": drawn(6, 2, KV_HEADS, DIM), "v": drawn(6, 2, KV_HEADS, DIM), "out": torch.full((6, HEADS, DIM), 7.0)}
+UNIFIED |= {"cu_seqlens_q": CU, "max_seqlen_q": 3, "seqused_k": int32([3, 4]), "max_seqlen_k": 4, "softmax_scale": 1.0, "causal": True}
+UNIFIED |= {"window_size": (-1, -1), "block_table": TABLE, "softcap": 0, "q_descale": None, "k_descale": None, "v_descale": None}
+STATES = {"output": drawn(3, HEADS, DIM), "prefix_output": drawn(3, HEADS, DIM), "prefix_lse": drawn(HEADS, 3)}
+STATES |= {"suffix_output": drawn(3, HEADS, DIM), "suffix_lse": drawn(HEADS, 3)}
+SDPA = {"query": drawn(2, HEADS, 3, DIM), "key": drawn(2, HEADS, 5, DIM), "value": drawn(2, HEADS, 5, DIM)}
+some = drawn(2)
+REFUSED = [
+    (flash_attn.flash_attn_func, DENSE, {"dropout_p": 0.1}),
+    (flash_attn.flash_attn_varlen_func, PACKED, {"dropout_p": 0.1}),
+    (flash_attn_3.flash_attn_with_kvcache, cached(page_table=TABLE), {"rotary_seqlens": some}),
+    (sgl_kernel.flash_attn.flash_attn_with_kvcache, cached(page_table=TABLE), {"score_mod": max}),
+    (sgl_kernel.flash_attn.flash_attn_varlen_func, PACKED, {"score_mod": max}),
+    *((flash_mla.flash_mla_with_kvcache, LATENT, {name: some}) for name in (
+        "descale_q", "descale_k", "is_fp8_kvcache", "indices", "extra_k_cache", "extra_indices_in_kvcache", "topk_length", "extra_topk_length")),
+    *((vllm.unified_attention, UNIFIED, {name: value}) for name, value in {
+        "q_descale": some, "output_scale": some, "rswa_prefix_lens": some, "rswa_window": some, "chunk_lookback": 1,
+        "kv_quant_mode": vllm.KVQuantMode.INT8_PER_TOKEN_HEAD}.items()),
+    *((vllm.flash_attn.flash_attn_varlen_func, PACKED, {name: value}) for name, value in {
+        "dropout_p": 0.1, "output_scale": some, "cp_world_size": 2, "mask_mod": max, "block_sparse_tensors": some, "aux_tensors": some,
+        "dynamic_causal": some}.items()),
+    (vllm.merge_attn_states, STATES, {"output_scale": some}),
+    (scaled_dot_product_attention, SDPA, {"dropout_p": 0.1}),
+]
+
+
+@pytest.mark.parametrize(("call", "given", "option"), REFUSED, ids=lambda x: "".join(x) if isinstance(x, dict) and len(x) == 1 else None)
+def test_an_option_that_is_not_computed_is_refused_by_name(call, given, option):
+    call(**given)
+    with pytest.raises(NotImplementedError, match=rf"^{call.__name__}\({''.join(option)}=…\)$"):
+        call(**given | option)
+
+
+BAD = int32([[1, 9], [-1, 5]])
+NEW = cached(block_table=TABLE, cache_seqlens=int32([3, 3]), k=drawn(2, 1, KV_HEADS, DIM), v=drawn(2, 1, KV_HEADS, DIM))
+WRONG = [
+    (flash_attn.flash_attn_func, DENSE, {"q": DENSE["q"][0]}),
+    (flash_attn.flash_attn_func, DENSE, {"k": DENSE["k"][:1]}),
+    (flash_attn.flash_attn_func, DENSE, {"v": DENSE["v"][:, :2]}),
+    (flash_attn.flash_attn_func, DENSE, {"alibi_slopes": drawn(3, HEADS)}),
+    (flash_attn.flash_attn_varlen_func, PACKED, {"cu_seqlens_q": int32([0, 3, 9])}),
+    *((call.flash_attn_varlen_func, PACKED, {name: None}) for call in (flash_attn, flash_attn_3, sgl_kernel.flash_attn, vllm.flash_attn) for name in ("cu_seqlens_q", "q", "v")),
+    (flash_attn.flash_attn_with_kvcache, cached(block_table=TABLE), {"v_cache": None}),
+    (vllm.unified_attention, UNIFIED, {"cu_seqlens_q": None}),
+    (flash_attn.flash_attn_varlen_func, PACKED, {"cu_seqlens_k": int32([0, 3, 9])}),
+    (flash_attn.flash_attn_varlen_func, PACKED | {"k": drawn(6, 2, KV_HEADS, DIM), "v": drawn(6, 2, KV_HEADS, DIM)}, {"block_table": BAD}),
+    (flash_attn.flash_attn_with_kvcache, cached(), {"block_table": BAD}),
+    (flash_attn.flash_attn_with_kvcache, cached(block_table=TABLE), {"cache_seqlens": int32([3, -1])}),
+    (flash_attn.flash_attn_with_kvcache, NEW, {"k": drawn(3, 1, KV_HEADS, DIM)}),
+    (flash_attn.flash_attn_with_kvcache, NEW, {"v": drawn(2, 1, KV_HEADS, DIM + 1)}),
+    (flash_attn.flash_attn_with_kvcache, NEW, {"block_table": int32([[1, 3], [0, 3]])}),
+    (flash_attn_3.flash_attn_with_kvcache, cached(), {"page_table": BAD}),
+    (flash_attn_3.flash_attn_with_kvcache, cached(page_table=TABLE), {"qv": drawn(2, 1, HEADS, DIM + 1)}),
+    (flash_attn_3.flash_attn_with_kvcache, cached(page_table=TABLE), {"k_descale": drawn(3, KV_HEADS).abs()}),
+    (sgl_kernel.flash_attn.flash_attn_with_kvcache, cached(), {"page_table": BAD}),
+    (sgl_kernel.flash_attn.flash_attn_with_kvcache, cached(page_table=TABLE), {"sinks": drawn(3)}),
+    (flash_mla.flash_mla_with_kvcache, LATENT, {"block_table": BAD}),
+    (vllm.unified_attention, UNIFIED, {"block_table": BAD}),
+    (vllm.unified_attention, UNIFIED, {"seqused_k": int32([3, 9])}),
+    (vllm.flash_attn.flash_attn_varlen_func, PACKED, {"cu_seqlens_k": int32([0, 3, 9])}),
+    (vllm.merge_attn_states, STATES, {"suffix_lse": drawn(3, HEADS)}),
+    (scaled_dot_product_attention, SDPA, {"key": drawn(1, HEADS, 5, DIM)}),
+    (scaled_dot_product_attention, SDPA, {"value": drawn(2, HEADS, 4, DIM)}),
+]
+
+
+@pytest.mark.parametrize(("call", "given", "wrong"), WRONG, ids=lambda x: "".join(x) if isinstance(x, dict) and len(x) == 1 else None)
+def test_wrong_input_is_named_as_upstream_does_and_writes_nothing(call, given, wrong):
+    written = {name: given[name].clone() for name in ("out", "output", "k_cache") if name in given}
+    with pytest.raises(sg.ShadowgraphError) as caught:
+        call(**given | wrong)
+    assert {f.field for f in caught.value.findings} == set(wrong) and next(iter(wrong)) in str(caught.value)
+    assert all(torch.equal(given[name], before) for name, before in written.items())
+
+
+def test_wrong_slots_are_named_as_upstream_does():
+    key, caches = drawn(2, KV_HEADS, DIM), torch.zeros(2, 6, 2, KV_HEADS, DIM).unbind(0)
+    with pytest.raises(sg.ShadowgraphError, match=r"slot.range: slot_mapping\[1\] is 99"):
+        vllm.reshape_and_cache_flash(key, key, *caches, torch.tensor([1, 99]), "auto", None, None)
+    assert not caches[0].any()
