@@ -91,18 +91,23 @@ SG_API sg_status sg_report_get(const sg_report* report, int64_t i, sg_finding* o
  * NULL the string lives until the thread's next call with NULL. NULL: no such format, or no memory.
  */
 SG_API const char* sg_report_text(const sg_report* report, const char* format);
+/* Adds a case to a report of several: its findings, none if `more` is NULL, under the name case_id,
+ * unless that is NULL. If *report is NULL, it is made. Strings of *report that were handed out
+ * before are no longer valid. */
+SG_API sg_status sg_report_add(sg_report** report, const sg_report* more, const char* case_id);
 SG_API void sg_report_free(sg_report* report);
 
 /* Attention. */
 
 enum { SG_PORTABLE = 0, SG_FAST = 1 };
+/* Layouts of a paged pool. Panels: shadowgraph/attention/kv_cache.h. */
 enum {
-  SG_NHD = 0,
-  SG_HND = 1,
-  SG_STACKED_NHD = 2,
-  SG_STACKED_HND = 3,
-  SG_MLA_LATENT = 4,
-  SG_PANELS = 5
+  SG_NHD = 0, /* k [num_pages, page_size, num_kv_heads, head_dim_qk], v [..., head_dim_vo] */
+  SG_HND = 1, /* k [num_pages, num_kv_heads, page_size, head_dim_qk], v likewise */
+  SG_STACKED_NHD = 2, /* k [num_pages, 2, page_size, num_kv_heads, head_dim]: K and V; v is NULL */
+  SG_STACKED_HND = 3, /* k [num_pages, 2, num_kv_heads, page_size, head_dim]; v is NULL */
+  SG_MLA_LATENT = 4,  /* k [num_pages, page_size, head_dim_qk], V its beginning; v is NULL */
+  SG_PANELS = 5       /* the engine's own order; head dims are given */
 };
 
 /* How ALiBi's slopes multiply distances: slope * (key's position - query's), -slope * |distance|,
@@ -148,14 +153,13 @@ typedef struct {
    * after request. bool: one byte a pair, 0 hides. uint8: bits, least significant first, each
    * request on a byte of its own. NULL: all */
   const DLTensor* mask;
-  const DLTensor*
-      mask_indptr;       /* int64 [batch + 1]: the first byte of each request's mask, and the end */
-  int32_t lse_base2;     /* lse is the logarithm to base 2 (FlashInfer), else to base e */
-  int32_t lse_sink;      /* lse counts the sinks, too */
-  int32_t arith;         /* SG_PORTABLE: the same bits on every machine; SG_FAST */
-  int32_t num_threads;   /* 0: OpenMP's default */
-  int32_t max_seqlen_q;  /* computes only the first so many queries of a request; 0: all */
-  const sg_terms* terms; /* or NULL */
+  const DLTensor* mask_indptr; /* int64 [batch + 1]: first byte of each request's mask, the end */
+  int32_t lse_base2;           /* lse is the logarithm to base 2 (FlashInfer), else to base e */
+  int32_t lse_sink;            /* lse counts the sinks, too */
+  int32_t arith;               /* SG_PORTABLE: the same bits on every machine; SG_FAST */
+  int32_t num_threads;         /* 0: OpenMP's default */
+  int32_t max_seqlen_q;        /* computes only the first so many queries of a request; 0: all */
+  const sg_terms* terms;       /* or NULL */
 } sg_params;
 #define SG_PARAMS_INIT \
   { sizeof(sg_params), 0, 0, 0, -1, -1, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL }
@@ -169,13 +173,7 @@ SG_API const char* sg_isa(void);
 SG_API sg_status sg_set_isa(const char* name);
 
 /* A paged pool of keys and values. Elements of k and v: f32, f16, bf16, e4m3fn, e5m2 or int8; the
- * last axis is contiguous. Shapes by layout: SG_NHD          k [num_pages, page_size, num_kv_heads,
- * head_dim_qk], v [..., head_dim_vo] SG_HND          k [num_pages, num_kv_heads, page_size,
- * head_dim_qk], v likewise SG_STACKED_NHD  k [num_pages, 2, page_size, num_kv_heads, head_dim]: K
- * and V; v is NULL SG_STACKED_HND  k [num_pages, 2, num_kv_heads, page_size, head_dim]; v is NULL
- *   SG_MLA_LATENT   k [num_pages, page_size, head_dim_qk], whose first head_dim_vo are V; v is NULL
- *   SG_PANELS       the engine's own order (shadowgraph/attention/kv_cache.h); head dims are given
- */
+ * last axis is contiguous. */
 typedef struct {
   size_t struct_size;
   const DLTensor *k, *v;
@@ -278,14 +276,24 @@ typedef struct {
  * table.pool_row, table.row_width, mask.size, pool.shape. SG_USAGE: no such mode. */
 SG_API sg_status sg_batch_new(const sg_batch_params* params, sg_batch** batch, sg_report** report);
 
-/* Draws a legal batch: the generator of property tests (shadowgraph/testing.h), which asks `choose`
- * for a number below `bound` again and again; 0 is the simplest, and a callback that wants to end
- * early goes on with 0. The same numbers give the same batch. options: NULL, or a JSON object with
- * some of modes ["decode", "extend"], page_sizes [1, 2, 4], max_requests 4, max_context_len 32,
- * max_extend_len 8, topk 1, num_steps 0, num_draft_tokens 0, dllm_block 0, max_encoder_len 0,
- * window_left -1, prefix_cache false, small_requests 3 and steps 20, here with their defaults.
- * *batch is NULL where the choices lead to no step of these modes. SG_BAD_INPUT: test.options,
- * pool.shape. */
+/* A scheduler's legal steps, one after the other, with requests that come and go: histories are for
+ * builders with buffers that live from step to step. */
+typedef struct sg_history sg_history;
+
+/* Draws a history: the generator of property tests (shadowgraph/testing.h), which asks `choose` for
+ * a number below `bound` again and again, here and in sg_history_next; 0 is the simplest, and a
+ * callback that wants to end early goes on with 0. The same numbers give the same history. options:
+ * NULL, or a JSON object with some of modes ["decode", "extend"], page_sizes [1, 2, 4],
+ * max_requests 4, max_context_len 32, max_extend_len 8, topk 1, num_steps 0, num_draft_tokens 0,
+ * dllm_block 0, max_encoder_len 0, window_left -1, prefix_cache false, small_requests 3 and steps
+ * 20, here with their defaults. The caller frees it. SG_BAD_INPUT: test.options, pool.shape. */
+SG_API sg_status sg_history_new(const char* options,
+                                uint32_t (*choose)(void* context, uint32_t bound), void* context,
+                                sg_history** history, sg_report** report);
+/* The next step of these modes, which the caller frees; *batch is NULL when the history is over. */
+SG_API sg_status sg_history_next(sg_history* history, sg_batch** batch);
+SG_API void sg_history_free(sg_history* history);
+/* The last step of a history; *batch is NULL where it has none of these modes. Errors likewise. */
 SG_API sg_status sg_batch_draw(const char* options,
                                uint32_t (*choose)(void* context, uint32_t bound), void* context,
                                sg_batch** batch, sg_report** report);
@@ -314,8 +322,8 @@ SG_API void sg_batch_free(sg_batch* batch);
 typedef struct {
   size_t struct_size; /* the same of all elements of an array */
   const char* role;
-  const DLTensor*
-      values; /* int32, int64, uint8 or bool, any strides; rows behind the batch's are padding */
+  /* int32, int64, uint8 or bool, any strides; rows behind the batch's are padding */
+  const DLTensor* values;
   int64_t number;   /* where values is NULL */
   int32_t unit;     /* tokens of a column or entry: 1, or a page's; 0: a page's */
   const char* name; /* its name in findings; NULL: the role */
@@ -323,7 +331,7 @@ typedef struct {
 #define SG_ROLE_VALUE_INIT \
   { sizeof(sg_role_value), NULL, NULL, 0, 0, NULL }
 
-/* What a batch does not say. */
+/* Options of the judge: no batch says these. */
 typedef struct {
   size_t struct_size;
   int32_t max_context_len;           /* tokens of a request, drafts aside; 0: not known */
@@ -356,15 +364,22 @@ SG_API sg_status sg_step_id(sg_step* step, const char* id);
  */
 SG_API sg_status sg_step_config(sg_step* step, const char* key, int64_t value);
 SG_API sg_status sg_step_config_text(sg_step* step, const char* key, const char* text);
-/* What a field of `expect` tells, where its name is the engine's own. */
+/* The role of a field of `expect` whose name is the engine's own. */
 SG_API sg_status sg_step_role(sg_step* step, const char* field, const char* role);
 /* Members of `input` and of `expect`: integers or truths of any width, strides and 0 to 4 axes,
- * copied; a key that comes again replaces. sg_step_pages: of `input`, and an element is a page.
- * sg_step_number: of `expect`, a number of the host. SG_BAD_INPUT: input.*, in sg_last_error. */
+ * copied; a key that comes again replaces. NULL: the member is there and holds nothing.
+ * sg_step_pages: of `input`, and an element is a page. sg_step_number: of `expect`, a number of the
+ * host. SG_BAD_INPUT: input.*, in sg_last_error. */
 SG_API sg_status sg_step_input(sg_step* step, const char* key, const DLTensor* tensor);
 SG_API sg_status sg_step_pages(sg_step* step, const char* key, const DLTensor* tensor);
 SG_API sg_status sg_step_field(sg_step* step, const char* key, const DLTensor* tensor);
 SG_API sg_status sg_step_number(sg_step* step, const char* key, int64_t value);
+/* A plan of one of FlashInfer's wrappers, as the engine names it ("decode_wrappers[0]", "plan"),
+ * and the arguments of the last plan; both NULL: the step planned nothing. */
+SG_API sg_status sg_step_call(sg_step* step, const char* wrapper, const char* call);
+SG_API sg_status sg_step_argument(sg_step* step, const char* key, const DLTensor* tensor);
+/* The builder raised instead: "IndexError", "index 3 is out of bounds". */
+SG_API sg_status sg_step_exception(sg_step* step, const char* type, const char* message);
 /* Judges the step. SG_FINDINGS: laws that are broken. SG_BAD_INPUT: it cannot be judged (io.line,
  * skip.*). A report without findings has notes in its text: fields that nobody judged (left_out.*).
  */

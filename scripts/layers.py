@@ -38,7 +38,7 @@ PUBLIC = {
     "recurrent": "attn", "layer_kind": "attn", "recurrent_layer": "attn", "sparse_layer": "attn", "batch": "attn", "engine": "attn", "params": "attn", "kv_cache": "attn", "lse": "attn", "promises": "attn", "attention": "attn",
     "indexer": "attn", "compress": "attn", "sparse": "attn", "v4_layer": "attn",
     "forward_mode": "attn", "conventions": "attn", "backend": "backends", "limits": "backends", "testing": "testing",
-    "judge": "check", "shadowgraph": "backends",
+    "buffer_info": "backends", "launches": "launch", "judge": "check", "fuzz_backend": "fuzz", "shadowgraph": "backends",
 }  # fmt: skip
 LIBRARY = {"core", "attn", "kernels", "graph", "launch", "runtime", "backends", "testing"}
 THIRD_PARTY = ("Eigen/", "fmt/", "nlohmann/", "CLI/", "gtest/", "rapidcheck", "benchmark/", "dlpack/")
@@ -69,7 +69,7 @@ def judge(path: str, quoted: bool, target: str) -> str | None:
     """Why this include is wrong, or None."""
     module, kind = home(path)
     if kind == "outside":
-        only_public = module == "examples" and quoted and not target.startswith(("shadowgraph/", "shadowgraph.h"))
+        only_public = module == "examples" and quoted and "/" in target and not target.startswith("shadowgraph/")
         return "examples include public headers only" if only_public else None
     if module not in ALLOWED:
         return f"{path} belongs to no module of the table in scripts/layers.py"

@@ -26,7 +26,7 @@ DEARER = {
     ("twin", "FlashMla"): (176, "a schedule of parts, and the launches that follow it"),
     ("twin", "TrtllmMha"): (103, "its prefill kernel reads offsets of keys, too"),
     ("twin", "Mamba2"): (175, "chunks of a prefill"),
-    ("twin", "Laws"): (154, "a buffer for each role that a trace may name"),
+    ("twin", "Laws"): (155, "a buffer for each role that a trace may name"),
     ("twin", "FlashInferMla"): (145, "a planned launch of its own, and so no family"),
     ("files", "FlashMla"): (5, "a law judges its schedule"),
     ("recorded", "attention.cc"): (362, "seventeen kinds of dense calls have one judge"),

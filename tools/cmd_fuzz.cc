@@ -67,15 +67,9 @@ Chosen choose(const FuzzCommand& options) {
     const Fault* fault = &planted_fault(id);
     if (std::ranges::find(c.faults, fault) != c.faults.end()) continue;
     c.faults.push_back(fault);
-    c.refs.push_back(id);
-    for (std::string_view refs = fault->refs; !refs.empty();) {
-      const size_t end = std::min(refs.find(' '), refs.size());
-      c.refs.emplace_back(refs.substr(0, end));
-      refs.remove_prefix(std::min(end + 1, refs.size()));
-    }
     c.plants += " --plant " + id;
   }
-  c.flags += c.plants;
+  c.flags += c.plants, c.refs = Planted(c.faults).refs();
   if (c.backends.empty() && !options.exhaustive.empty())
     throw UsageError("--backend: kernels have no histories; `shadowgraph list backends`");
   return c;

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "arithmetic_words.h"
-#include "backends/fill/buffer_info.h"
 #include "bench/machine.h"
 #include "check/bounds/arithmetic.h"
 #include "check/laws/metadata_laws.h"
@@ -21,6 +20,7 @@
 #include "fuzz/features.h"
 #include "fuzz/grid/step_grid.h"
 #include "io/recorded/form_fields.h"
+#include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph::cli {
 namespace {

@@ -24,6 +24,7 @@
 //
 //   batch.h        ForwardBatch: what a scheduler knows about one step; forward_mode.h its modes
 //   backend.h      Backend: bind, fill, forward; Meta; limits.h Limits, ModelConfig
+//   buffer_info.h  what a backend's buffers mean, for the checker; launches.h what forward launches
 //
 // device/: recording and replay, on a device that sees what a GPU hides
 //
@@ -32,7 +33,9 @@
 //   arena.h        Arena: named device buffers with lifetimes, annotations.h owners and steps
 //   sim_device.h   SimDevice, the device on the CPU; device_api.h DeviceApi, CUDA's calls
 //
-// For tests, not included here: testing.h, property tests of your own metadata builder or kernel.
+// For tests, not included here: testing.h, property tests of your own metadata builder or kernel;
+// judge.h, judges one step's arrays; fuzz_backend.h, histories of a backend of your own. For C and
+// whatever calls C: shadowgraph.h, one folder up.
 #pragma once
 
 #include "shadowgraph/attention/attention.h"
@@ -45,7 +48,9 @@
 #include "shadowgraph/device/sim_device.h"
 #include "shadowgraph/engine/backend.h"
 #include "shadowgraph/engine/batch.h"
+#include "shadowgraph/engine/buffer_info.h"
 #include "shadowgraph/engine/forward_mode.h"
+#include "shadowgraph/engine/launches.h"
 #include "shadowgraph/engine/limits.h"
 #include "shadowgraph/huge_memory.h"
 #include "shadowgraph/layers/compress.h"

@@ -6,7 +6,6 @@
 #include "backends/compose/hybrid_linear.h"
 #include "backends/compose/multi_step.h"
 #include "backends/compose/two_batch_overlap.h"
-#include "backends/fill/buffer_info.h"
 #include "backends/fill/rows.h"
 #include "backends/lists/aiter.h"
 #include "backends/lists/flashinfer.h"
@@ -26,6 +25,7 @@
 #include "backends/sparse/deepseek_v4.h"
 #include "backends/sparse/deepseek_v4_hip.h"
 #include "backends/sparse/dsa.h"
+#include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph {
 

@@ -1,4 +1,4 @@
-// sg_batch_draw: the generator of property tests, fed by a caller's choices.
+// sg_history, sg_batch_draw: the generator of property tests, fed by a caller's choices.
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,6 +10,30 @@
 #include "io/strict_json.h"
 #include "testing/generate.h"
 #include "testing/steps.h"
+
+/// The steps of a scheduler. The state refers to its neighbours, so it stays where it is.
+struct sg_history {
+  sg_history(shadowgraph::testing::Options of, shadowgraph::Choices::Chooser choose, void* context)
+      : options(std::move(of)), choices(choose, context) {}
+  sg_history(const sg_history&) = delete;
+  sg_history& operator=(const sg_history&) = delete;
+
+  /// null: the history is over.
+  std::unique_ptr<sg_batch> next() {
+    const shadowgraph::testing::Case* c = state.next();
+    if (c == nullptr) return nullptr;
+    return std::make_unique<sg_batch>(state.step(), c->page_size, c->pool_pages);
+  }
+  std::unique_ptr<sg_batch> last() {
+    std::unique_ptr<sg_batch> newest;
+    while (std::unique_ptr<sg_batch> batch = next()) newest = std::move(batch);
+    return newest;
+  }
+
+  shadowgraph::testing::Options options;
+  shadowgraph::Choices choices;
+  shadowgraph::testing::Steps::State state{options, choices};
+};
 
 namespace shadowgraph::c_api {
 namespace {
@@ -112,13 +136,14 @@ class OptionsReader {
   Status status_;
 };
 
-/// The last step that a history shows; null: it shows none.
-std::unique_ptr<sg_batch> draw(const testing::Options& options, Choices& choices) {
-  testing::Steps::State history(options, choices);
-  std::unique_ptr<sg_batch> last;
-  while (const testing::Case* c = history.next())
-    last = std::make_unique<sg_batch>(history.step(), c->page_size, c->pool_pages);
-  return last;
+/// Makes a history of what the options say; not ok: they say no such thing.
+Status make_history(const char* text, Choices::Chooser choose, void* context,
+                    std::unique_ptr<sg_history>* history) {
+  testing::Options options;
+  Status status = OptionsReader(&options).read(text);
+  if (status.ok()) status = testing::validate(options);
+  if (status.ok()) *history = std::make_unique<sg_history>(options, choose, context);
+  return status;
 }
 
 }  // namespace
@@ -127,18 +152,41 @@ std::unique_ptr<sg_batch> draw(const testing::Options& options, Choices& choices
 using namespace shadowgraph;
 using namespace shadowgraph::c_api;
 
-extern "C" sg_status sg_batch_draw(const char* options, uint32_t (*choose)(void*, uint32_t),
-                                   void* context, sg_batch** batch, sg_report** report) {
+extern "C" {
+
+sg_status sg_history_new(const char* options, uint32_t (*choose)(void*, uint32_t), void* context,
+                         sg_history** history, sg_report** report) {
   return guarded(report, [&]() -> sg_status {
-    if (batch == nullptr || choose == nullptr) return fail(SG_USAGE, "choose or batch is NULL");
-    *batch = nullptr;
-    testing::Options read;
-    Status status = OptionsReader(&read).read(options);
-    if (status.ok()) status = testing::validate(read);
-    if (status.ok()) {
-      Choices choices(choose, context);
-      *batch = draw(read, choices).release();
-    }
+    if (history == nullptr || choose == nullptr) return fail(SG_USAGE, "choose or history is NULL");
+    *history = nullptr;
+    std::unique_ptr<sg_history> made;
+    const Status status = make_history(options, choose, context, &made);
+    *history = made.release();
     return hand_out(status, SG_BAD_INPUT, report);
   });
 }
+
+sg_status sg_history_next(sg_history* history, sg_batch** batch) {
+  return guarded(nullptr, [&]() -> sg_status {
+    if (history == nullptr || batch == nullptr) return fail(SG_USAGE, "history or batch is NULL");
+    *batch = nullptr;
+    *batch = history->next().release();
+    return SG_OK;
+  });
+}
+
+void sg_history_free(sg_history* history) { delete history; }
+
+sg_status sg_batch_draw(const char* options, uint32_t (*choose)(void*, uint32_t), void* context,
+                        sg_batch** batch, sg_report** report) {
+  return guarded(report, [&]() -> sg_status {
+    if (batch == nullptr || choose == nullptr) return fail(SG_USAGE, "choose or batch is NULL");
+    *batch = nullptr;
+    std::unique_ptr<sg_history> history;
+    const Status status = make_history(options, choose, context, &history);
+    if (status.ok()) *batch = history->last().release();
+    return hand_out(status, SG_BAD_INPUT, report);
+  });
+}
+
+}  // extern "C"

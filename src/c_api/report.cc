@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "c_api/errors.h"
 #include "core/laws.h"
@@ -20,6 +21,12 @@ std::string joined(std::span<const std::string> refs) {
   std::string all;
   for (const std::string& ref : refs) all += (all.empty() ? "" : " ") + ref;
   return all;
+}
+
+sg_report::Words words_of(const Finding& f) {
+  const Law* law = find_law(f.id);
+  return {law == nullptr ? "" : std::string(law->mend), f.where.index(), joined(f.refs),
+          f.to_string()};
 }
 
 }  // namespace
@@ -52,11 +59,20 @@ sg_report::sg_report(std::span<const Finding> findings) {
   report.isa = current_isa();
   report.cases = 1;
   report.findings.assign(findings.begin(), findings.end());
-  for (const Finding& f : findings) {
-    const Law* law = find_law(f.id);
-    words.push_back({law == nullptr ? "" : std::string(law->mend), f.where.index(),
-                     c_api::joined(f.refs), f.to_string()});
+  for (const Finding& f : findings) words.push_back(c_api::words_of(f));
+}
+
+void sg_report::add(const sg_report& more, const char* case_id) {
+  sg_report sum = *this;
+  for (Finding f : more.report.findings) {
+    if (case_id != nullptr) f.case_id = case_id;
+    sum.words.push_back(c_api::words_of(f));
+    sum.report.findings.push_back(std::move(f));
   }
+  for (const PassedOver& note : more.report.passed_over) sum.report.passed_over.push_back(note);
+  sum.report.left_out += more.report.left_out, sum.report.cases += more.report.cases;
+  sum.texts.clear();
+  *this = std::move(sum);
 }
 
 const std::string* sg_report::rendered(const char* format) const {
@@ -119,6 +135,20 @@ const char* sg_report_text(const sg_report* report, const char* format) {
     return sg_status{SG_OK};
   });
   return text;
+}
+
+sg_status sg_report_add(sg_report** report, const sg_report* more, const char* case_id) {
+  return c_api::guarded(nullptr, [&] {
+    if (report == nullptr) return c_api::fail(SG_USAGE, "report is NULL");
+    std::unique_ptr<sg_report> made;
+    if (*report == nullptr) {
+      made = std::make_unique<sg_report>();
+      made->report.cases = 0;
+    }
+    (made ? *made : **report).add(more == nullptr ? sg_report() : *more, case_id);
+    if (made) *report = made.release();
+    return sg_status{SG_OK};
+  });
 }
 
 void sg_report_free(sg_report* report) { delete report; }

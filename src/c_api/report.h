@@ -9,13 +9,15 @@
 #include "report/report.h"
 #include "shadowgraph.h"
 
-/// Findings do not change; what was made of them is kept, since its caller holds on to it.
+/// Texts that were made are kept, since their caller holds on to them.
 struct sg_report {
   struct Words {
     std::string mend, index, refs, text;
   };
 
   explicit sg_report(std::span<const shadowgraph::Finding> findings = {});
+  /// Findings of one more case; all or none of them.
+  void add(const sg_report& more, const char* case_id);
   /// nullptr: no such format.
   const std::string* rendered(const char* format) const;
 

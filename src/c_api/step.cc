@@ -8,7 +8,9 @@
 #include "c_api/report.h"
 #include "c_api/tensors.h"
 #include "check/traces/traces.h"
+#include "io/file.h"
 #include "io/strict_json.h"
+#include "io/traces/trace_calls.h"
 #include "io/traces/trace_line.h"
 #include "io/traces/trace_write.h"
 
@@ -18,6 +20,9 @@ using namespace shadowgraph;
 struct sg_step {
   JsonValue::Object head;
   TraceLine line;
+  JsonValue::Array calls;                 // {wrapper, call}, in order
+  std::vector<RecordedFields> arguments;  // of each; those of named calls are fields, too
+  JsonValue exception;
   std::string text;  // what sg_step_line handed out
 };
 
@@ -34,8 +39,12 @@ Status set_head(JsonValue::Object head, sg_step* step) {
   TraceLine line;
   Status status = read_trace_line(document, "step", 1, &line);
   if (!status.ok()) return status;
-  line.input = std::move(step->line.input), line.expect = std::move(step->line.expect);
-  step->line = std::move(line), step->head = std::move(head);
+  TraceLine& old = step->line;
+  old.line = line.line, old.id = line.id, old.backend = line.backend, old.mode = line.mode,
+  old.phase = line.phase;
+  old.config = std::move(line.config), old.config_keys = std::move(line.config_keys);
+  old.roles = std::move(line.roles);
+  step->head = std::move(head);
   return status;
 }
 
@@ -57,21 +66,56 @@ sg_status set_text(sg_step* step, const char* in, const char* key, const char* t
   return guarded(nullptr, [&] { return set_member(step, in, key, JsonValue{std::string(text)}); });
 }
 
-sg_status set_field(sg_step* step, RecordedFields TraceLine::*fields, const char* key,
-                    const DLTensor* tensor, bool pages) {
+/// Reads a field and hands it to `keep`; no tensor: nothing.
+template <class Keep>
+sg_status with_field(sg_step* step, const char* key, const DLTensor* tensor, const Keep& keep) {
   return guarded(nullptr, [&]() -> sg_status {
     if (step == nullptr || key == nullptr) return fail(SG_USAGE, "step or key is NULL");
+    if (tensor == nullptr) return keep(nullptr);
     Status status;
     TensorReader::Integers read = TensorReader(&status).integers(key, tensor);
     if (!status.ok()) return hand_out(status, SG_BAD_INPUT, nullptr);
     RecordedField field{read.dtype, std::move(read.shape), 0, std::move(read.data)};
-    field.cols = field.width(), field.pages = pages;
-    (step->line.*fields)[key] = std::move(field);
-    return SG_OK;
+    field.cols = field.width();
+    return keep(&field);
   });
 }
 
-/// What nobody judged is a note of the report.
+/// A field has a value or holds nothing.
+sg_status set_field(RecordedFields& fields, std::vector<std::string>& nulls, const char* key,
+                    RecordedField* field) {
+  std::erase(nulls, key);
+  if (field != nullptr) {
+    fields[key] = std::move(*field);
+  } else {
+    fields.erase(key);
+    nulls.emplace_back(key);
+  }
+  return SG_OK;
+}
+
+sg_status set_input(sg_step* step, const char* key, const DLTensor* tensor, bool pages) {
+  return with_field(step, key, tensor, [&](RecordedField* field) {
+    if (field != nullptr) field->pages = pages;
+    return set_field(step->line.input, step->line.null_inputs, key, field);
+  });
+}
+
+/// Names follow from all calls: another one may take an earlier one's.
+void name_arguments(sg_step* step) {
+  for (const TraceCall& call : step->line.calls)
+    std::erase_if(step->line.expect, [&](const auto& field) {
+      return !call.name.empty() && field.first.starts_with(call.name + '.');
+    });
+  step->line.calls = name_calls(step->calls);
+  for (size_t i = 0; i < step->calls.size(); ++i) {
+    const std::string& name = step->line.calls[i].name;
+    if (name.empty()) continue;
+    for (const auto& [key, field] : step->arguments[i]) step->line.expect[name + '.' + key] = field;
+  }
+}
+
+/// Parts that nobody judged are notes of the report.
 void add_notes(const TraceVerdict& verdict, sg_report* report) {
   for (const LeftOut& part : verdict.left_out)
     report->report.passed_over.push_back({std::string(part.law),
@@ -127,7 +171,7 @@ sg_status sg_step_config(sg_step* step, const char* key, int64_t value) {
   const JsonValue number = value < 0 ? JsonValue{value} : JsonValue{static_cast<uint64_t>(value)};
   const sg_status status = set_member(step, "config", key, number);
   if (status != SG_BAD_INPUT || value < 0 || value > 1) return status;
-  // Where a line has a truth, its reader takes no number.
+  // The reader of lines takes no number for a truth.
   return set_member(step, "config", key, JsonValue{value == 1});
 }
 
@@ -140,21 +184,63 @@ sg_status sg_step_role(sg_step* step, const char* field, const char* role) {
 }
 
 sg_status sg_step_input(sg_step* step, const char* key, const DLTensor* tensor) {
-  return set_field(step, &TraceLine::input, key, tensor, false);
+  return set_input(step, key, tensor, false);
 }
 
 sg_status sg_step_pages(sg_step* step, const char* key, const DLTensor* tensor) {
-  return set_field(step, &TraceLine::input, key, tensor, true);
+  return set_input(step, key, tensor, true);
 }
 
 sg_status sg_step_field(sg_step* step, const char* key, const DLTensor* tensor) {
-  return set_field(step, &TraceLine::expect, key, tensor, false);
+  return with_field(step, key, tensor, [&](RecordedField* field) {
+    return set_field(step->line.expect, step->line.null_fields, key, field);
+  });
 }
 
 sg_status sg_step_number(sg_step* step, const char* key, int64_t value) {
   return guarded(nullptr, [&]() -> sg_status {
     if (step == nullptr || key == nullptr) return fail(SG_USAGE, "step or key is NULL");
-    step->line.expect[key] = {"pyint", {}, 1, {value}};
+    RecordedField field{"pyint", {}, 1, {value}};
+    return set_field(step->line.expect, step->line.null_fields, key, &field);
+  });
+}
+
+sg_status sg_step_call(sg_step* step, const char* wrapper, const char* call) {
+  return guarded(nullptr, [&]() -> sg_status {
+    if (step == nullptr || (wrapper == nullptr) != (call == nullptr))
+      return fail(SG_USAGE, "step, wrapper or call is NULL");
+    step->line.no_calls = wrapper == nullptr && step->calls.empty();
+    if (wrapper == nullptr) return SG_OK;
+    JsonValue::Object made;
+    made["wrapper"].value = std::string(wrapper), made["call"].value = std::string(call);
+    step->arguments.reserve(step->arguments.size() + 1);
+    step->calls.push_back(JsonValue{std::move(made)});
+    step->arguments.emplace_back();
+    name_arguments(step);
+    return SG_OK;
+  });
+}
+
+sg_status sg_step_argument(sg_step* step, const char* key, const DLTensor* tensor) {
+  if (step == nullptr || step->calls.empty())
+    return fail(SG_USAGE, "step is NULL, or has no call yet");
+  return with_field(step, key, tensor, [&](RecordedField* field) {
+    if (field == nullptr) return fail(SG_USAGE, "tensor is NULL");
+    step->arguments.back()[key] = *field;
+    const std::string& name = step->line.calls.back().name;
+    if (!name.empty()) step->line.expect[name + '.' + key] = std::move(*field);
+    return sg_status{SG_OK};
+  });
+}
+
+sg_status sg_step_exception(sg_step* step, const char* type, const char* message) {
+  return guarded(nullptr, [&]() -> sg_status {
+    if (step == nullptr || type == nullptr || message == nullptr)
+      return fail(SG_USAGE, "step, type or message is NULL");
+    JsonValue::Object raised;
+    raised["type"].value = std::string(type), raised["msg"].value = std::string(message);
+    step->line.exception = printable(type) + ": " + printable(message);
+    step->exception.value = std::move(raised);
     return SG_OK;
   });
 }
@@ -169,7 +255,9 @@ sg_status sg_step_judge(const sg_step* step, sg_report** report) {
 sg_status sg_step_line(sg_step* step, const char** text, size_t* size) {
   return guarded(nullptr, [&]() -> sg_status {
     if (step == nullptr || text == nullptr) return fail(SG_USAGE, "step or text is NULL");
-    step->text = trace_text(step->head, step->line.input, step->line.expect);
+    const bool raised = !step->line.exception.empty();
+    step->text =
+        trace_text({step->head, step->line, step->arguments, raised ? &step->exception : nullptr});
     *text = step->text.c_str();
     if (size != nullptr) *size = step->text.size();
     return SG_OK;

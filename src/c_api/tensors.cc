@@ -126,7 +126,8 @@ bool TensorReader::sized(const char* name, const DLTensor& t, int least, int mos
 /// *data stays null where there is no element, whatever the address.
 bool TensorReader::located(const char* name, const DLTensor& t, size_t element_size,
                            std::byte** data) {
-  const int device = t.device.device_type;
+  int device = 0;  // newer numbers are outside DLPack 0.6's enum
+  std::memcpy(&device, &t.device.device_type, sizeof device);
   if (device != kHostDevices[0] && device != kHostDevices[1]) {
     fail("input.device", name, "device 1 (the CPU) or 3 (its memory for CUDA)",
          std::to_string(device));

@@ -139,6 +139,19 @@ int64_t Taps::acted() const {
 Planted::Planted(std::vector<const Fault*> faults)
     : faults_(std::move(faults)), counts_(std::make_shared<Taps::Counts>(faults_.size())) {}
 
+std::vector<std::string> Planted::refs() const {
+  std::vector<std::string> all;
+  for (const Fault* fault : faults_) {
+    all.emplace_back(fault->id);
+    for (std::string_view refs = fault->refs; !refs.empty();) {
+      const size_t end = std::min(refs.find(' '), refs.size());
+      all.emplace_back(refs.substr(0, end));
+      refs.remove_prefix(std::min(end + 1, refs.size()));
+    }
+  }
+  return all;
+}
+
 MakeTap Planted::tap() const {
   if (faults_.empty()) return {};
   return [faults = faults_, counts = counts_] {

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -113,6 +114,8 @@ class Planted {
   explicit Planted(std::vector<const Fault*> faults);
 
   std::span<const Fault* const> faults() const { return faults_; }
+  /// Each one's id, then what it stands on; findings stand on them, too.
+  std::vector<std::string> refs() const;
   /// Empty where there is no fault. Thread-safe.
   MakeTap tap() const;
   /// How often faults()[i] changed something, in runs that have ended.

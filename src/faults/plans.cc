@@ -4,11 +4,11 @@
 #include <string>
 #include <utility>
 
-#include "backends/fill/buffer_info.h"
 #include "core/int_math.h"
 #include "core/laws.h"
 #include "faults/launches.h"
 #include "faults/plan_lists.h"
+#include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph {
 namespace {

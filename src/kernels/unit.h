@@ -119,6 +119,9 @@ struct AttendUnit {
   float* o = nullptr;  // [rows, o_stride]; o_stride = head_dim_vo rounded up to 16
   int64_t o_stride = 0;
 
+  // The processor asks for memory that is read in order, and well: where many rows read it, asking
+  // beside it costs more than it brings
+  bool asked_by_processor = false;
   KvAhead ahead;
   RowsAhead next_q, out;     // of the next unit, of this one; with heads as this unit has them
   float* scratch = nullptr;  // attend_scratch(...).total floats, on a cache line of its own

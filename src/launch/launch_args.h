@@ -15,15 +15,10 @@
 #include "shadowgraph/attention/kv_cache.h"
 #include "shadowgraph/device/access.h"
 #include "shadowgraph/device/kernel.h"
+#include "shadowgraph/engine/launches.h"
 #include "shadowgraph/tensor_view.h"
 
 namespace shadowgraph {
-
-/// Whose work a launch's rows are: row i, as its footprint counts them, is request first + i /
-/// a_request of the step; a_request 0: they differ, and no owner is known.
-struct RequestRows {
-  int32_t a_request = 1, first = 0;
-};
 
 /// What a launch was made of. What visit_args does not list is 0.
 template <class Call>

@@ -17,12 +17,12 @@ void check_columns(const LiveColumns& columns, int64_t page_size, const Engine& 
   for (int64_t c = columns.first; c < std::ssize(columns.slots); ++c) {
     const auto i = static_cast<size_t>(c);
     const int64_t slot = columns.slots[i], offset = slot % page_size;
-    const Where where = at("req_to_token", columns.row, c);
+    const auto where = [&] { return at("req_to_token", columns.row, c); };
     if (slot < 0 || engine.is_reserved(slot, page_size) || !is_allocated(slot))
-      status->add(make_finding("pool.slot", where, right, std::to_string(slot)));
+      status->add(make_finding("pool.slot", where(), right, std::to_string(slot)));
     else if (c < columns.paged && (offset != c % page_size || (offset != 0 && c > columns.first &&
                                                                columns.slots[i - 1] != slot - 1)))
-      status->add(make_finding("pool.page", where, "the slot after its neighbour's in the page",
+      status->add(make_finding("pool.page", where(), "the slot after its neighbour's in the page",
                                std::to_string(slot)));
   }
 }

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/fill/buffer_info.h"
 #include "backends/paged_world.h"
+#include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph {
 namespace {

@@ -104,7 +104,7 @@ TEST(CBatch, ATableSaysTheSame) {
   DLTensor view;
   ASSERT_EQ(sg_batch_array(table.handle, "req_to_token", &view), SG_OK);
   EXPECT_EQ(std::vector<int64_t>(view.shape, view.shape + view.ndim), map.shape);
-  // What a length counts is said, or usual for the mode.
+  // Lengths count what is said, or what is usual for the mode.
   Batch prefix;
   params.seq_lens_kind = SG_LENS_PREFIX;
   ASSERT_EQ(sg_batch_new(&params, &prefix.handle, nullptr), SG_OK) << sg_last_error();
@@ -174,6 +174,36 @@ TEST(CDraw, TheSameChoicesDrawTheSameBatchAndOthersDrawOthers) {
   }
   EXPECT_GT(texts.size(), 30u);
   EXPECT_EQ(modes, (std::set<std::string>{"decode", "extend"}));
+}
+
+TEST(CDraw, AHistorysLastStepIsTheBatchOfItsChoices) {
+  int longest = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    Rng first(seed), second(seed);
+    const char* options = R"({"modes": ["decode", "extend", "mixed"], "small_requests": 0})";
+    Batch last;
+    ASSERT_EQ(sg_batch_draw(options, random_number, &first, &last.handle, nullptr), SG_OK);
+    sg_history* history = nullptr;
+    ASSERT_EQ(sg_history_new(options, random_number, &second, &history, nullptr), SG_OK);
+    std::string text;
+    int steps = 0;
+    for (;; ++steps) {
+      Batch step;
+      ASSERT_EQ(sg_history_next(history, &step.handle), SG_OK);
+      if (step.handle == nullptr) break;
+      EXPECT_EQ(sg_check(step.handle, nullptr, 0, nullptr, nullptr), SG_OK) << sg_last_error();
+      text = sg_batch_text(step.handle);
+    }
+    sg_history_free(history);
+    EXPECT_EQ(text, sg_batch_text(last.handle));
+    longest = std::max(longest, steps);
+  }
+  EXPECT_GT(longest, 5);
+  sg_history_free(nullptr);
+  sg_history* history = nullptr;
+  EXPECT_EQ(sg_history_new(nullptr, nullptr, nullptr, &history, nullptr), SG_USAGE);
+  EXPECT_EQ(sg_history_new("{\"steps\": 0}", simplest, nullptr, &history, nullptr), SG_BAD_INPUT);
+  EXPECT_EQ(sg_history_next(nullptr, nullptr), SG_USAGE);
 }
 
 TEST(CDraw, ANumberBeyondItsBoundCountsFromZeroAgain) {

@@ -97,7 +97,6 @@ TEST(CStep, WhatALineMayNotSayLeavesTheStepAsItWas) {
   Tensor<float> real({2}, 5);
   DLTensor real_t = real.dl();
   EXPECT_EQ(sg_step_field(d.handle, "kv_lens", &real_t), SG_BAD_INPUT);
-  EXPECT_EQ(sg_step_field(d.handle, "kv_lens", nullptr), SG_BAD_INPUT);
   EXPECT_EQ(d.judged(SG_OK), Found{});
   EXPECT_EQ(sg_step_field(nullptr, "kv_lens", &real_t), SG_USAGE);
   EXPECT_EQ(sg_step_config(d.handle, nullptr, 0), SG_USAGE);
@@ -146,58 +145,134 @@ std::vector<std::string> texts_of(const TraceVerdict& verdict) {
   return texts;
 }
 
-TEST(CStep, RecordedLinesAreJudgedAlikeFromTensors) {
-  std::ifstream file(SHADOWGRAPH_TEST_DATA "/traces/flashattention.current.jsonl");
+/// The step of a recorded line; false: a tensor cannot say some of it.
+bool rebuild(const TraceLine& line, const JsonValue& root, StepHandle* step) {
+  EXPECT_EQ(sg_step_new(line.backend.c_str(), line.mode.c_str(), line.phase.c_str(), &step->handle),
+            SG_OK);
+  sg_step* s = step->handle;
+  EXPECT_EQ(sg_step_id(s, line.id.c_str()), SG_OK);
+  for (const auto& [key, value] : *root.find("config")->as<JsonValue::Object>()) {
+    const auto* word = value.as<std::string>();
+    const auto number = value.number();
+    if (word != nullptr) {
+      EXPECT_EQ(sg_step_config_text(s, key.c_str(), word->c_str()), SG_OK);
+    } else if (number) {
+      EXPECT_EQ(sg_step_config(s, key.c_str(), static_cast<int64_t>(*number)), SG_OK);
+    }
+  }
+  for (const std::string& key : line.null_inputs)
+    EXPECT_EQ(sg_step_input(s, key.c_str(), nullptr), SG_OK);
+  for (const std::string& key : line.null_fields)
+    EXPECT_EQ(sg_step_field(s, key.c_str(), nullptr), SG_OK);
+  if (line.no_calls) {
+    EXPECT_EQ(sg_step_call(s, nullptr, nullptr), SG_OK);
+  }
+  if (!line.exception.empty()) return false;
+  const auto tell = [&](const RecordedField& field, auto set) {
+    if (!field.unreadable.empty() || field.cols != field.width()) return false;
+    FieldTensor tensor(field);
+    EXPECT_EQ(set(&tensor.t), SG_OK) << sg_last_error();
+    return true;
+  };
+  bool whole = true;
+  for (const auto& [key, field] : line.input) {
+    whole &= tell(field, [&, name = key.c_str(), pages = field.pages](const DLTensor* t) {
+      return pages ? sg_step_pages(s, name, t) : sg_step_input(s, name, t);
+    });
+  }
+  RecordedFields own = line.expect;
+  for (const TraceCall& call : line.calls) {
+    EXPECT_EQ(sg_step_call(s, call.wrapper.c_str(), call.kind.c_str()), SG_OK);
+    for (const auto& [key, field] : line.expect) {
+      if (call.name.empty() || !key.starts_with(call.name + '.')) continue;
+      const std::string name = key.substr(call.name.size() + 1);
+      whole &= tell(field, [&](const DLTensor* t) { return sg_step_argument(s, name.c_str(), t); });
+      own.erase(key);
+    }
+  }
+  for (const auto& [key, field] : own)
+    whole &= tell(field,
+                  [&, name = key.c_str()](const DLTensor* t) { return sg_step_field(s, name, t); });
+  return whole;
+}
+
+/// Texts of what sg_step_judge finds.
+std::vector<std::string> judged_texts(const StepHandle& step) {
+  sg_report* report = nullptr;
+  const sg_status status = sg_step_judge(step.handle, &report);
+  std::vector<std::string> texts;
+  for (int64_t i = 0; i < sg_report_size(report); ++i) {
+    sg_finding f = SG_FINDING_INIT;
+    EXPECT_EQ(sg_report_get(report, i, &f), SG_OK);
+    texts.emplace_back(f.text);
+  }
+  sg_report_free(report);
+  EXPECT_EQ(status, texts.empty() ? SG_OK : SG_FINDINGS) << sg_last_error();
+  return texts;
+}
+
+/// Judges every line of a recording both ways, and how many there were.
+void expect_alike(const char* name, int least_steps) {
+  std::ifstream file(std::string(SHADOWGRAPH_TEST_DATA "/traces/") + name);
   int steps = 0, flagged = 0;
   for (std::string text; std::getline(file, text);) {
     std::vector<TraceLine> lines;
     ASSERT_TRUE(parse_traces(text, "file", &lines).ok());
-    const TraceLine& line = lines.at(0);
     JsonDocument document;
     ASSERT_TRUE(parse_strict_json(text, "io.line", "file", 1, &document, 8).ok());
     StepHandle step;
-    ASSERT_EQ(
-        sg_step_new(line.backend.c_str(), line.mode.c_str(), line.phase.c_str(), &step.handle),
-        SG_OK);
-    EXPECT_EQ(sg_step_id(step.handle, line.id.c_str()), SG_OK);
-    for (const auto& [key, value] : *document.root.find("config")->as<JsonValue::Object>()) {
-      const auto* word = value.as<std::string>();
-      const auto number = value.number();
-      if (word != nullptr) {
-        EXPECT_EQ(sg_step_config_text(step.handle, key.c_str(), word->c_str()), SG_OK);
-      } else if (number) {
-        EXPECT_EQ(sg_step_config(step.handle, key.c_str(), static_cast<int64_t>(*number)), SG_OK);
-      }
-    }
-    bool whole = line.exception.empty() && line.calls.empty();
-    for (const auto* fields : {&line.input, &line.expect}) {
-      for (const auto& [key, field] : *fields) {
-        whole = whole && field.unreadable.empty() && field.cols == field.width();
-        if (!whole) break;
-        FieldTensor tensor(field);
-        const auto set = fields == &line.expect ? sg_step_field
-                         : field.pages          ? sg_step_pages
-                                                : sg_step_input;
-        EXPECT_EQ(set(step.handle, key.c_str(), &tensor.t), SG_OK) << sg_last_error();
-      }
-    }
-    if (!whole) continue;
-    const TraceVerdict verdict = judge_trace(line), built = judge_trace(step.line());
-    sg_report* report = nullptr;
-    EXPECT_EQ(sg_step_judge(step.handle, &report), verdict.findings.ok() ? SG_OK : SG_FINDINGS);
-    std::vector<std::string> texts;
-    for (int64_t i = 0; i < sg_report_size(report); ++i) {
-      sg_finding f = SG_FINDING_INIT;
-      EXPECT_EQ(sg_report_get(report, i, &f), SG_OK);
-      texts.emplace_back(f.text);
-    }
-    sg_report_free(report);
-    EXPECT_EQ(texts, texts_of(verdict)) << line.id;
-    EXPECT_EQ(texts, texts_of(built)) << line.id;
+    if (!rebuild(lines.at(0), document.root, &step)) continue;
+    const TraceVerdict verdict = judge_trace(lines[0]), written = judge_trace(step.line());
+    const std::vector<std::string> texts = judged_texts(step);
+    EXPECT_EQ(texts, texts_of(verdict)) << lines[0].id;
+    EXPECT_EQ(texts, texts_of(written)) << lines[0].id;
     ++steps, flagged += !texts.empty();
   }
-  EXPECT_GT(steps, 20);
-  EXPECT_GT(flagged, 0);
+  EXPECT_GE(steps, least_steps) << name;
+  EXPECT_GT(flagged, 0) << name;
+}
+
+TEST(CStep, RecordedLinesAreJudgedAlikeFromTensors) {
+  expect_alike("flashattention.current.jsonl", 20);
+  expect_alike("flashinfer.latest.jsonl", 9);
+}
+
+TEST(CStep, ABuilderThatRaisedIsAFinding) {
+  Decoded d;
+  EXPECT_EQ(sg_step_exception(d.handle, "IndexError", "index 3"), SG_OK);
+  const Found found = d.judged(SG_FINDINGS);
+  EXPECT_EQ(found, Found{"trace.exception exception"});
+  EXPECT_EQ(d.line().exception, "IndexError: index 3");
+  EXPECT_EQ(sg_step_exception(d.handle, nullptr, "index 3"), SG_USAGE);
+}
+
+TEST(CStep, APlanThatIsMadeAgainTakesTheName) {
+  StepHandle step;
+  ASSERT_EQ(sg_step_new("flashinfer", "decode", "eager", &step.handle), SG_OK);
+  Tensor<int32_t> map({1, 3}, {5, 6, 7}), row({1}, 0), len({1}, 3);
+  Tensor<int32_t> first({2}, {0, 9}), second({2}, {0, 3});
+  DLTensor map_t = map.dl(), row_t = row.dl(), len_t = len.dl(), first_t = first.dl(),
+           second_t = second.dl();
+  EXPECT_EQ(sg_step_input(step.handle, "req_to_token", &map_t), SG_OK);
+  EXPECT_EQ(sg_step_input(step.handle, "req_pool_indices", &row_t), SG_OK);
+  EXPECT_EQ(sg_step_input(step.handle, "seq_lens", &len_t), SG_OK);
+  EXPECT_EQ(sg_step_argument(step.handle, "kv_indptr", &first_t), SG_USAGE);
+  EXPECT_FALSE(step.line().no_calls);
+  EXPECT_EQ(sg_step_call(step.handle, nullptr, nullptr), SG_OK);
+  EXPECT_TRUE(step.line().no_calls);
+  EXPECT_EQ(sg_step_call(step.handle, "decode_wrappers[0]", "plan"), SG_OK);
+  EXPECT_EQ(sg_step_argument(step.handle, "kv_indptr", &first_t), SG_OK);
+  EXPECT_EQ(step.line().expect.at("decode[0].kv_indptr").data, (std::vector<int64_t>{0, 9}));
+  EXPECT_FALSE(step.line().no_calls);
+  const auto is_wrong = [](const std::string& text) { return text.starts_with("len."); };
+  EXPECT_TRUE(std::ranges::any_of(judged_texts(step), is_wrong));
+  EXPECT_EQ(sg_step_call(step.handle, "decode_wrappers[0]", "plan"), SG_OK);
+  EXPECT_FALSE(step.line().expect.contains("decode[0].kv_indptr"));
+  EXPECT_FALSE(std::ranges::any_of(judged_texts(step), is_wrong));
+  EXPECT_EQ(sg_step_argument(step.handle, "kv_indptr", &second_t), SG_OK);
+  EXPECT_EQ(step.line().expect.at("decode[0].kv_indptr").data, (std::vector<int64_t>{0, 3}));
+  EXPECT_FALSE(std::ranges::any_of(judged_texts(step), is_wrong));
+  EXPECT_EQ(sg_step_call(step.handle, nullptr, "plan"), SG_USAGE);
 }
 
 }  // namespace

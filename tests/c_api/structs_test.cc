@@ -131,6 +131,30 @@ TEST(CReports, EveryFormatHasTheFindings) {
   sg_report_free(report);
 }
 
+TEST(CReports, CasesAddUp) {
+  Decode first, second;
+  first.table.values[1] = 99, second.table.values[2] = 77;
+  sg_report *session = nullptr, *one = nullptr, *other = nullptr;
+  ASSERT_EQ(first.run(&one), SG_BAD_INPUT);
+  ASSERT_EQ(second.run(&other), SG_BAD_INPUT);
+  EXPECT_EQ(sg_report_add(&session, one, "test_first"), SG_OK);
+  EXPECT_EQ(sg_report_add(&session, nullptr, "test_clean"), SG_OK);
+  EXPECT_NE(std::strstr(sg_report_text(session, "text"), "2 cases judged, 1 finding,"), nullptr);
+  EXPECT_EQ(sg_report_add(&session, other, nullptr), SG_OK);
+  sg_report_free(one);
+  sg_report_free(other);
+  ASSERT_EQ(sg_report_size(session), 2);
+  sg_finding f = SG_FINDING_INIT;
+  EXPECT_EQ(sg_report_get(session, 0, &f), SG_OK);
+  EXPECT_NE(std::strstr(f.text, "test_first"), nullptr);
+  EXPECT_EQ(sg_report_get(session, 1, &f), SG_OK);
+  EXPECT_STREQ(f.index, "[1, 0]");
+  EXPECT_STREQ(f.got, "77");
+  EXPECT_NE(std::strstr(sg_report_text(session, "text"), "3 cases judged, 2 findings"), nullptr);
+  sg_report_free(session);
+  EXPECT_EQ(sg_report_add(nullptr, nullptr, nullptr), SG_USAGE);
+}
+
 TEST(CReports, NoReportIsOneWithoutFindings) {
   sg_finding f = SG_FINDING_INIT;
   EXPECT_EQ(sg_report_size(nullptr), 0);

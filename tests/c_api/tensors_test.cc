@@ -1,4 +1,5 @@
 // Tensors of DLPack: each slip has its finding, and nothing is written.
+#include <cstring>
 #include <functional>
 
 #include "c_api/decode.h"
@@ -16,6 +17,11 @@ TEST(CTensors, EachSlipHasItsFindingAndNothingIsWritten) {
       {{"input.device q"}, [](Decode& d) { d.q_t.device.device_type = kDLCUDA; }},
       {{"input.device page_table"},
        [](Decode& d) { d.table_t.device.device_type = kDLCUDAManaged; }},
+      {{"input.device out"},
+       [](Decode& d) {
+         const int newer = 17;  // than DLPack 0.6
+         std::memcpy(&d.out_t.device.device_type, &newer, sizeof newer);
+       }},
       {{"input.dtype out"}, [](Decode& d) { d.out_t.dtype.lanes = 4; }},
       {{"input.dtype k_cache"},
        [](Decode& d) {

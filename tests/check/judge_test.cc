@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shadowgraph/engine/batch.h"
+#include "shadowgraph/testing.h"
 
 namespace shadowgraph::testing {
 namespace {
@@ -212,6 +213,10 @@ TEST(JudgeStep, TheBatchIsJudgedToo) {
        {"step.slots req_to_token[0, 3]"}},
       {[](StepArrays& s) { s.map[1] = 12; },
        {"pool.page req_to_token[0, 1]", "pool.shared req_to_token[0, 1]"}},
+      {[](StepArrays& s) { s.batch_slots = {11, 20, 40, 41, 42, 43, 99}; },
+       {"len.total out_cache_loc"}},
+      {[](StepArrays& s) { s.map[2] = 10; },
+       {"pool.page req_to_token[0, 2]", "pool.shared req_to_token[0, 2]"}},
       {[](StepArrays& s) {
          s.extend_lens = {1, 1};
          for (size_t c = 0; c < 4; ++c) s.map[4 + c] = s.map[8 + c];
@@ -230,6 +235,15 @@ TEST(JudgeStep, TheBatchIsJudgedToo) {
     slip.change(step);
     EXPECT_EQ(laws(judge(step.batch(), {}, step.options)), slip.found);
   }
+}
+
+TEST(JudgeStep, SlotsMayBeLargeNumbers) {
+  StepArrays step;
+  step.options.pool_pages = 0;
+  for (int32_t& slot : step.map) slot += 1 << 24;
+  EXPECT_EQ(judge(step.batch(), {}, step.options).to_string(), "ok");
+  for (size_t c = 4; c < 8; ++c) step.map[c] += 20 - 40;  // the page of request 0's last token
+  EXPECT_EQ(laws(judge(step.batch(), {}, step.options)), Laws{"slot.duplicate req_to_token[0, 4]"});
 }
 
 TEST(JudgeStep, ListsOfSlotsCountSlots) {
@@ -325,6 +339,97 @@ TEST(JudgeStep, ATreesMaskIsTheBatchs) {
   EXPECT_EQ(judged(), Laws{"mask.bit custom_mask[0, 13]"});
   mask = tree, positions[2] = 4;
   EXPECT_EQ(judged(), Laws{"step.positions positions[2]"});
+}
+
+/// What a right builder makes of a scheduler's step, with a row of padding behind it.
+struct RightArrays {
+  Ints kv_lens, q_lens, cu_seqlens_q = {0}, page_table, kv_indptr = {0}, kv_indices, last_pages;
+  Longs slots;
+  std::vector<uint8_t> mask;
+  int64_t columns = 1;
+
+  explicit RightArrays(const Case& c) {
+    const Truth& t = c.truth;
+    kv_lens = t.kv_lens, q_lens = t.q_lens, mask = t.mask;
+    slots.assign(t.stored.begin(), t.stored.end());
+    const Ints pages = t.num_pages(c.page_size);
+    for (const int32_t count : pages) columns = std::max<int64_t>(columns, count);
+    for (size_t r = 0; r < t.keys.size(); ++r) {
+      cu_seqlens_q.push_back(t.cu_seqlens_q[r + 1]);
+      const int32_t len = t.kv_lens[r];
+      last_pages.push_back(len == 0 ? 0 : (len - 1) % c.page_size + 1);
+      for (int64_t p = 0; p < columns; ++p) {
+        const bool live = p < pages[r];
+        const int32_t page =
+            live ? t.keys[r][static_cast<size_t>(p * c.page_size)] / c.page_size : 0;
+        page_table.push_back(page);
+        if (live) kv_indices.push_back(page);
+      }
+      kv_indptr.push_back(static_cast<int32_t>(kv_indices.size()));
+    }
+    kv_lens.push_back(1), q_lens.push_back(0), cu_seqlens_q.push_back(cu_seqlens_q.back());
+    page_table.resize(page_table.size() + static_cast<size_t>(columns));
+    kv_indices.push_back(0), last_pages.push_back(1), slots.push_back(-1);
+    kv_indptr.push_back(static_cast<int32_t>(kv_indices.size()));
+  }
+
+  std::vector<RoleValue> values(int32_t page_size) const {
+    return {StepArrays::vector("kv_lens", kv_lens),
+            StepArrays::vector("q_lens", q_lens),
+            StepArrays::vector("cu_seqlens_q", cu_seqlens_q),
+            StepArrays::table("page_table", page_table, columns, page_size),
+            StepArrays::vector("kv_indptr", kv_indptr),
+            StepArrays::vector("kv_indices", kv_indices, page_size),
+            StepArrays::vector("last_page_len", last_pages),
+            StepArrays::vector("slots", slots),
+            StepArrays::vector("custom_mask", mask)};
+  }
+};
+
+/// Judges right arrays of every step, and arrays whose rows, one after the other, have a key less.
+void judge_histories(const Options& options) {
+  Counts counts;
+  const Status status = check(
+      options,
+      [](Steps& steps) {
+        while (const Case* c = steps.next()) {
+          RightArrays arrays(*c);
+          const JudgeOptions how = {.page_size = c->page_size, .pool_pages = c->pool_pages};
+          steps.expect(judge(c->batch, arrays.values(c->page_size), how));
+          for (size_t r = 0; r < c->truth.kv_lens.size(); ++r) {
+            --arrays.kv_lens[r];
+            const Laws found = laws(judge(c->batch, arrays.values(c->page_size), how));
+            EXPECT_EQ(found, Laws{"len.kv_extent kv_lens[" + std::to_string(r) + "]"});
+            ++arrays.kv_lens[r];
+          }
+        }
+      },
+      &counts);
+  EXPECT_EQ(status.to_string(), "ok");
+  EXPECT_GT(counts.steps, 0);
+}
+
+TEST(JudgeStep, NothingIsFoundInRightArraysOfAnyStep) {
+  Options options;
+  options.histories = 20, options.small_requests = 1;
+  judge_histories(options);
+  options.prefix_cache = true;
+  judge_histories(options);
+  options.prefix_cache = false, options.dllm_block = 2;
+  options.modes = {ForwardMode::kDllmExtend};
+  judge_histories(options);
+}
+
+TEST(JudgeStep, NothingIsFoundInRightArraysOfDrafts) {
+  Options options;
+  options.histories = 100, options.small_requests = 0;
+  options.num_steps = 3, options.num_draft_tokens = 4;
+  options.modes = {ForwardMode::kDraftDecode, ForwardMode::kTargetVerify,
+                   ForwardMode::kDraftExtend};
+  judge_histories(options);
+  options.topk = 2;
+  options.modes = {ForwardMode::kTargetVerify};
+  judge_histories(options);
 }
 
 }  // namespace

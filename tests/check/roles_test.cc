@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "backends/fill/buffer_info.h"
 #include "fuzz/fuzz.h"
+#include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph {
 namespace {

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "backends/fill/buffer_info.h"
 #include "check/trace_lines.h"
 #include "shadowgraph/engine/backend.h"
+#include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph {
 namespace {

@@ -8,6 +8,19 @@
 namespace shadowgraph {
 namespace {
 
+void expect_same(const RecordedFields& read, const RecordedFields& written) {
+  ASSERT_EQ(read.size(), written.size());
+  for (const auto& [name, field] : written) {
+    const RecordedField& got = read.at(name);
+    EXPECT_EQ(got.dtype, field.dtype) << name;
+    EXPECT_EQ(got.shape, field.shape) << name;
+    EXPECT_EQ(got.cols, field.cols) << name;
+    EXPECT_EQ(got.data, field.data) << name;
+    EXPECT_EQ(got.pages, field.pages) << name;
+    EXPECT_EQ(got.unreadable, "") << name;
+  }
+}
+
 TEST(TraceWrite, ALineIsReadAsItWasWritten) {
   JsonValue::Object config, head;
   config["page_size"].value = uint64_t{4};
@@ -19,17 +32,27 @@ TEST(TraceWrite, ALineIsReadAsItWasWritten) {
   head["backend"].value = std::string("laws"), head["mode"].value = std::string("decode");
   head["phase"].value = std::string("eager"), head["config"].value = config;
   head["list"].value = JsonValue::Array{JsonValue{uint64_t{1}}, JsonValue{0.5}};
-  const RecordedFields input = {
+  TraceLine made;
+  made.input = {
       {"req_to_token", {"int32", {2, 2}, 2, {2, 5, 3, -10}, {}, true}},
       {"seq_lens", {"int64", {2}, 2, {5, INT64_MAX}}},
   };
-  const RecordedFields expect = {
+  made.expect = {
       {"custom_mask", {"bool", {1, 2, 2}, 2, {1, 0, 1, 1}}},
       {"empty", {"int32", {2, 0}, 0, {}}},
       {"max_seqlen_k", {"pyint", {}, 1, {INT64_MIN}}},
+      {"decode[0].indptr", {"int32", {2}, 2, {0, 3}}},
   };
+  made.null_inputs = {"positions"}, made.null_fields = {"window"};
+  made.calls = {{"decode_wrappers[0]", "", "plan", 0},
+                {"decode_wrappers[0]", "decode[0]", "plan", 0}};
+  const std::vector<RecordedFields> arguments = {{{"indptr", {"int32", {2}, 2, {0, 9}}}},
+                                                 {{"indptr", {"int32", {2}, 2, {0, 3}}}}};
+  JsonValue::Object raised;
+  raised["type"].value = std::string("IndexError"), raised["msg"].value = std::string("3");
+  const JsonValue exception{raised};
   std::vector<TraceLine> lines;
-  const std::string text = trace_text(head, input, expect);
+  const std::string text = trace_text({head, made, arguments, &exception});
   const Status status = parse_traces(text, "written", &lines);
   ASSERT_TRUE(status.ok()) << status.to_string() << text;
   EXPECT_EQ(text.find('\n'), std::string::npos);
@@ -41,20 +64,30 @@ TEST(TraceWrite, ALineIsReadAsItWasWritten) {
   EXPECT_EQ(line.config.conventions.at("window_columns"), 1);
   EXPECT_EQ(line.config.nulls, std::vector<std::string>{"topk"});
   EXPECT_EQ(line.line_keys, std::vector<std::string>{"list"});
-  const auto expect_same = [](const RecordedFields& read, const RecordedFields& written) {
-    ASSERT_EQ(read.size(), written.size());
-    for (const auto& [name, field] : written) {
-      const RecordedField& got = read.at(name);
-      EXPECT_EQ(got.dtype, field.dtype) << name;
-      EXPECT_EQ(got.shape, field.shape) << name;
-      EXPECT_EQ(got.cols, field.cols) << name;
-      EXPECT_EQ(got.data, field.data) << name;
-      EXPECT_EQ(got.pages, field.pages) << name;
-      EXPECT_EQ(got.unreadable, "") << name;
-    }
-  };
-  expect_same(line.input, input);
-  expect_same(line.expect, expect);
+  EXPECT_EQ(line.null_inputs, made.null_inputs);
+  EXPECT_EQ(line.null_fields, made.null_fields);
+  EXPECT_EQ(line.exception, "IndexError: 3");
+  ASSERT_EQ(line.calls.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(line.calls[i].wrapper, made.calls[i].wrapper);
+    EXPECT_EQ(line.calls[i].name, made.calls[i].name);
+    EXPECT_EQ(line.calls[i].kind, "plan");
+  }
+  expect_same(line.input, made.input);
+  expect_same(line.expect, made.expect);
+}
+
+TEST(TraceWrite, NoPlanIsOtherThanNoWordOfPlans) {
+  JsonValue::Object head;
+  for (const char* key : {"id", "backend", "mode", "phase"}) head[key].value = std::string("x");
+  head["config"].value = JsonValue::Object{};
+  for (const bool no_calls : {false, true}) {
+    TraceLine made;
+    made.no_calls = no_calls;
+    std::vector<TraceLine> lines;
+    ASSERT_TRUE(parse_traces(trace_text({head, made, {}}), "written", &lines).ok());
+    EXPECT_EQ(lines.at(0).no_calls, no_calls);
+  }
 }
 
 }  // namespace

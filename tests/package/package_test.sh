@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # package_test.sh MODE BUILD SOURCE CXX: builds and runs a consumer in an empty folder.
-#   installed     installs BUILD, with its tools, and finds it with find_package
+#   installed     installs BUILD, with its tools, and finds it with find_package; so does a project that has a backend
 #   pkg-config    installs BUILD and compiles by hand with what pkg-config says
 #   subdirectory  adds SOURCE to its own build, as a shared library
 set -euo pipefail
@@ -9,10 +9,13 @@ here=$(dirname "$0")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# build PROJECT FOLDER OPTIONS...
+build() {
+  cmake -S "$1" -B "$2" -G Ninja -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_BUILD_TYPE=Release "${@:3}"
+  cmake --build "$2" --parallel 2
+}
 consumer() {
-  cmake -S "$here" -B "$work/build" -G Ninja -DCMAKE_CXX_COMPILER="$cxx" \
-    -DCMAKE_BUILD_TYPE=Release "$@"
-  cmake --build "$work/build" --parallel 2
+  build "$here" "$work/build" "$@"
   "$work/build/consumer"
 }
 
@@ -20,7 +23,10 @@ case $mode in
   installed)
     cmake --install "$build" --prefix "$work/prefix"
     consumer -DCMAKE_PREFIX_PATH="$work/prefix"
-    "$work/build/kernel_consumer"
+    "$work/build/kernel_test"
+    "$work/build/judge_step"
+    build "$source/examples/external_backend" "$work/external" -DCMAKE_PREFIX_PATH="$work/prefix"
+    "$work/external/external_backend"
     [[ -n $(find "$work/prefix" -name shadowgraph.h -path '*/include/shadowgraph.h') ]] || exit 0 # no DLPack header
     cmake -S "$here/c" -B "$work/c" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix"
     cmake --build "$work/c"

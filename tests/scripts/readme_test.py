@@ -14,7 +14,7 @@ class Readme(unittest.TestCase):
     def test_cpp_is_part_of_an_example(self):
         blocks = re.findall(r"```cpp\n(.*?)```", TOUR, re.DOTALL)
         self.assertTrue(blocks)
-        programs = [path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.cc")]
+        programs = [path.read_text(encoding="utf-8") for path in (ROOT / "examples").rglob("*.[ch]*")]
         for block in blocks:
             self.assertTrue(any(block in program for program in programs), block)
 

@@ -34,13 +34,14 @@ struct KeyList;
 /// Metadata that a backend has bound, as plain data. A copy names the same buffers.
 struct Meta {
   const Backend* backend = nullptr;  // the backend that bound these buffers; it outlives them
-  Limits limits;
-  Arena arena;                  // the scope of the buffers
-  std::vector<Buffer> buffers;  // numbered by the backend; no data: this mode has no such buffer
-  std::vector<int32_t> units;   // for buffers that are tables: tokens that a column stands for
-  std::vector<int64_t> scalars;
-  std::vector<Meta> children;  // parts of a composed backend
-  std::vector<int32_t> host;   // scratch of a composed backend's fill
+  Limits limits = {};
+  Arena arena = {};  // the scope of the buffers
+  std::vector<Buffer> buffers =
+      {};  // numbered by the backend; no data: this mode has no such buffer
+  std::vector<int32_t> units = {};  // for buffers that are tables: tokens that a column stands for
+  std::vector<int64_t> scalars = {};
+  std::vector<Meta> children = {};  // parts of a composed backend
+  std::vector<int32_t> host = {};   // scratch of a composed backend's fill
 
   const Buffer& operator[](size_t i) const { return buffers[i]; }
   bool has(size_t i) const { return i < buffers.size() && buffers[i].data != nullptr; }
@@ -96,10 +97,10 @@ struct GraphStorage {
 struct BackendInfo {
   std::string_view name;  // "flashattention"
   std::string_view about;
-  std::span<const ForwardMode> modes;
-  std::span<const int32_t> page_sizes;  // empty: every power of two
-  bool tree = false;                    // topk > 1
-  bool heads = true, latent = false;    // layers with their own K and V; LayerKind::mla
+  std::span<const ForwardMode> modes = {};
+  std::span<const int32_t> page_sizes = {};  // empty: every power of two
+  bool tree = false;                         // topk > 1
+  bool heads = true, latent = false;         // layers with their own K and V; LayerKind::mla
   bool swa_pool = false, encoder = false, local = false;  // ModelConfig and LayerKind
   bool window_with_encoder = true;  // layers may have a window in a model with cross-attention
   bool items = false;               // ForwardBatch::item_delimiters

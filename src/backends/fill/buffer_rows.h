@@ -7,9 +7,9 @@
 #include <array>
 #include <span>
 
-#include "backends/fill/buffer_info.h"
 #include "backends/fill/graph_storage.h"
 #include "shadowgraph/engine/backend.h"
+#include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph::field {
 

@@ -1,9 +1,9 @@
 // Launches a step of FlashInfer: paged and ragged calls by their plans, and the merge of their
 // parts.
-#include "backends/fill/buffer_info.h"
 #include "backends/lists/flashinfer.h"
 #include "backends/lists/flashinfer_wrapper.h"
 #include "launch/tile_launch.h"
+#include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph {
 namespace {

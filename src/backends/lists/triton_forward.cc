@@ -1,8 +1,8 @@
 // Launches a step of Triton: the two stages of a decode, or an extend.
-#include "backends/fill/buffer_info.h"
 #include "backends/lists/triton.h"
 #include "backends/lists/triton_rows.h"
 #include "launch/triton_launch.h"
+#include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph {
 namespace {

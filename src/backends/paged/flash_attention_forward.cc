@@ -1,7 +1,6 @@
 // Launches a step of FlashAttention: store, attend, and merge where keys are in several tables.
 #include <algorithm>
 
-#include "backends/fill/buffer_info.h"
 #include "backends/fill/prefix_chunks.h"
 #include "backends/fill/rows.h"
 #include "backends/paged/flash_attention.h"
@@ -10,6 +9,7 @@
 #include "launch/merge_launch.h"
 #include "launch/ragged_launch.h"
 #include "launch/scheduled_launch.h"
+#include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph {
 namespace {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "backends/fill/buffer_info.h"
 #include "check/canonical.h"
 #include "core/laws.h"
 #include "shadowgraph/engine/backend.h"
+#include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph {
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "backends/fill/buffer_info.h"
 #include "check/traces/trace_batch.h"
+#include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph {
 

@@ -1,6 +1,7 @@
 #include "check/traces/trace_input.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -167,6 +168,7 @@ class InputJudge {
       verdict_.fits_twin = verdict_.fits_twin && f.id != "pool.page" && is_in_pool(slot);
       add(std::move(f));
     }
+    if (b_.full_to_swa.empty()) return;
     for (int64_t c = first_column(i); c < std::ssize(columns); ++c)
       judge_mapped(columns[static_cast<size_t>(c)], ", for " + token_at(i, c));
   }
@@ -182,30 +184,64 @@ class InputJudge {
   }
 
   struct Holder {
-    int64_t request, column;
+    int64_t request = -1, column = 0;
   };
+  /// The first that holds each slot. Most slots are small numbers.
+  class Holders {
+   public:
+    /// nullptr: this is the first.
+    const Holder* add(int64_t slot, Holder holder) {
+      if (slot < 0 || slot >= kMost) {
+        const auto [it, is_new] = others_.try_emplace(slot, holder);
+        return is_new ? nullptr : &it->second;
+      }
+      const auto at = static_cast<size_t>(slot);
+      if (at >= first_.size()) first_.resize(std::max(at + 1, 2 * first_.size()));
+      if (first_[at].request >= 0) return &first_[at];
+      first_[at] = holder;
+      return nullptr;
+    }
+    const Holder* find(int64_t slot) const {
+      if (slot >= 0 && slot < std::ssize(first_))
+        return first_[static_cast<size_t>(slot)].request < 0 ? nullptr
+                                                             : &first_[static_cast<size_t>(slot)];
+      const auto it = others_.find(slot);
+      return it == others_.end() ? nullptr : &it->second;
+    }
+
+   private:
+    static constexpr int64_t kMost = int64_t{1} << 21;
+    std::vector<Holder> first_;
+    std::unordered_map<int64_t, Holder> others_;
+  };
+
   /// Two requests hold a slot rightly where their rows are the same up to it.
-  bool share(const Holder& a, const Holder& b) const {
+  bool share(const Holder& a, const Holder& b) {
     if (a.request == b.request || a.column != b.column) return false;
     if (a.column >= stored_columns(a.request) || b.column >= stored_columns(b.request))
       return false;
     const auto first =
         static_cast<size_t>(std::max(first_column(a.request), first_column(b.request)));
     const auto count = static_cast<size_t>(a.column) - first;  // both hold a live column
-    return std::ranges::equal(columns_of(a.request).subspan(first, count),
-                              columns_of(b.request).subspan(first, count));
+    const bool goes_on = shared_ == std::array{a.request, b.request, b.column - 1};
+    if (!goes_on && !std::ranges::equal(columns_of(a.request).subspan(first, count),
+                                        columns_of(b.request).subspan(first, count)))
+      return false;
+    shared_ = {a.request, b.request, b.column};
+    return true;
   }
 
   void judge_owners(int64_t i) {
     const auto columns = columns_of(i);
+    const int64_t stored = stored_columns(i);
     for (int64_t c = first_column(i); c < std::ssize(columns); ++c) {
       const int64_t slot = columns[static_cast<size_t>(c)];
       if (rebuilt_.is_nobodys(slot)) continue;  // pool.slot
-      const auto [it, is_new] = holders_.try_emplace(slot, Holder{i, c});
-      judged(c >= stored_columns(i) ? LawId("step.slots") : LawId("pool.shared"));
-      const Holder other = it->second;
-      if (is_new || share(other, {i, c})) continue;
-      const bool mine = c >= stored_columns(i);
+      const Holder* held = holders_.add(slot, {i, c});
+      const bool mine = c >= stored;
+      judged(mine ? LawId("step.slots") : LawId("pool.shared"));
+      if (held == nullptr || share(*held, {i, c})) continue;
+      const Holder other = *held;
       const bool theirs = other.column >= stored_columns(other.request);
       LawId law = "pool.shared";
       if (mine || theirs) law = "step.slots";
@@ -270,12 +306,10 @@ class InputJudge {
       const int64_t slot = b_.out_cache_loc[static_cast<size_t>(t)];
       if (slot == engine_.padding_slot) continue;
       if (rebuilt_.one_step && t % b_.spec.num_steps != b_.spec.step) continue;
-      const auto holder = holders_.find(slot);
-      if (apart_from_keys && holder != holders_.end() &&
-          holder->second.column < stored_columns(holder->second.request))
+      const Holder* holder = holders_.find(slot);
+      if (apart_from_keys && holder != nullptr && holder->column < stored_columns(holder->request))
         fail("step.slots", at("out_cache_loc", t), "a slot that holds no stored key",
-             std::to_string(slot) + ": the slot of " +
-                 token_at(holder->second.request, holder->second.column));
+             std::to_string(slot) + ": the slot of " + token_at(holder->request, holder->column));
       const auto [it, is_new] = seen.try_emplace(slot, t);
       if (!is_new)
         fail("slot.duplicate", at("out_cache_loc", t), "a slot of its own",
@@ -294,13 +328,12 @@ class InputJudge {
     for (int64_t t = 0; t < std::ssize(rebuilt_.padding_slots); ++t) {
       const int64_t slot = rebuilt_.padding_slots[static_cast<size_t>(t)];
       const Where where = at("out_cache_loc", std::ssize(b_.out_cache_loc) + t);
-      const auto holder = holders_.find(slot);
+      const Holder* holder = holders_.find(slot);
       std::string got = std::to_string(slot);
-      if (holder != holders_.end())
-        got += ": the slot of " + token_at(holder->second.request, holder->second.column);
+      if (holder != nullptr) got += ": the slot of " + token_at(holder->request, holder->column);
       if (own && slot != *own && !engine_.is_reserved(slot, page_size_))
         fail("slot.write", where, std::to_string(*own) + " for padding", std::move(got));
-      else if (!own && holder != holders_.end())
+      else if (!own && holder != nullptr)
         fail("slot.write", where, "a slot of no live key, for padding", std::move(got));
       else if (!own && slot != -1 && !is_in_pool(slot))
         fail("slot.range", where, "a slot of the pool, for padding",
@@ -367,7 +400,8 @@ class InputJudge {
   const bool drafts_;
   bool is_tree_ = false;
   const int64_t pool_;  // slots
-  std::unordered_map<int64_t, Holder> holders_;
+  Holders holders_;
+  std::array<int64_t, 3> shared_ = {-1, -1, -1};  // two requests, and up to where they share
   std::unordered_map<std::string, Place> first_;
   InputVerdict verdict_;
 };

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/fill/buffer_info.h"
 #include "shadowgraph/engine/backend.h"
+#include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph {
 

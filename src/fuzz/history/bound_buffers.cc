@@ -6,10 +6,10 @@
 #include <mutex>
 #include <utility>
 
-#include "backends/fill/buffer_info.h"
 #include "core/parallel.h"
 #include "faults/buffers.h"
 #include "fuzz/fuzz.h"
+#include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -342,19 +343,22 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
 
 History generate_history(Choices& choices, const HistoryOptions& options) {
   History h = generate_history(choices, options.backends);
+  h.steps = std::min(h.steps, options.steps);
   h.runner.outputs_alone = options.outputs_alone;
   h.runner.make_device = options.make_device;
   return h;
 }
 
-HistoryResult run_history(const History& h, Choices& choices, const MakeTap& make_tap,
-                          std::vector<Step>* steps) {
+namespace {
+
+void play(const History& h, Choices& choices, const MakeTap& make_tap, std::vector<Step>* steps,
+          HistoryResult* to) {
+  HistoryResult& result = *to;
   const std::unique_ptr<Tap> tap = make_tap ? make_tap() : nullptr;
-  HistoryResult result;
   RuntimeConfig runtime = h.runtime;
   if (tap != nullptr) tap->runtime(runtime);
   result.findings = validate(runtime);
-  if (!result.findings.ok()) return result;
+  if (!result.findings.ok()) return;
   RunnerOptions options = h.runner;
   options.tap = tap.get();
   Runner runner(*h.backend, h.model, options);
@@ -393,6 +397,19 @@ HistoryResult run_history(const History& h, Choices& choices, const MakeTap& mak
   }
   result.counts = runner.counts();
   if (tap != nullptr) result.acted = tap->acted();
+}
+
+}  // namespace
+
+HistoryResult run_history(const History& h, Choices& choices, const MakeTap& make_tap,
+                          std::vector<Step>* steps) {
+  HistoryResult result;
+  try {
+    play(h, choices, make_tap, steps, &result);
+  } catch (const std::exception& e) {
+    result.findings.add(make_finding("test.exception", at(std::string(h.backend->info().name)),
+                                     "a step", e.what()));
+  }
   return result;
 }
 
@@ -456,7 +473,7 @@ HistoryFailure shrink_failure(std::span<const uint32_t> made, const HistoryOptio
     f.case_id = h.to_string() + ": step " + std::to_string(result.steps) + ", " +
                 std::to_string(result.failing_requests) + " requests";
     add_refs(options.refs, &f);
-    f.reproduce = "shadowgraph fuzz --choices " + to_text(small.choices) + options.flags;
+    f.reproduce = options.repeat + to_text(small.choices) + options.flags;
   }
   return failure;
 }

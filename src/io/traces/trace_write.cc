@@ -1,23 +1,37 @@
 #include "io/traces/trace_write.h"
 
 #include <charconv>
+#include <map>
 #include <string_view>
+#include <utility>
 
 namespace shadowgraph {
 namespace {
 
 class TraceWriter {
  public:
-  void write(const JsonValue::Object& head, const RecordedFields& input,
-             const RecordedFields& expect) {
+  void write(const WrittenLine& w) {
     text_ += '{';
-    for (const auto& [key, value] : head) {
+    for (const auto& [key, value] : w.head) {
       member(key);
       add(value);
     }
-    add("input", input);
-    add("expect", expect);
+    member("input");
+    text_ += '{';
+    add(w.line.input, w.line.null_inputs);
     text_ += '}';
+    member("expect");
+    text_ += '{';
+    RecordedFields own = w.line.expect;
+    for (const TraceCall& call : w.line.calls)
+      std::erase_if(own, [&](const auto& f) { return is_argument(f.first, call); });
+    add(own, w.line.null_fields);
+    if (!w.line.calls.empty() || w.line.no_calls) add_calls(w);
+    if (w.exception != nullptr) {
+      member("exception");
+      add(*w.exception);
+    }
+    text_ += "}}";
   }
   std::string&& text() && { return std::move(text_); }
 
@@ -66,9 +80,28 @@ class TraceWriter {
     }
   }
 
-  void add(const char* name, const RecordedFields& fields) {
-    member(name);
-    text_ += '{';
+  static bool is_argument(const std::string& field, const TraceCall& call) {
+    return !call.name.empty() && field.starts_with(call.name + '.');
+  }
+
+  void add_calls(const WrittenLine& w) {
+    member("calls");
+    text_ += '[';
+    for (size_t i = 0; i < w.line.calls.size(); ++i) {
+      comma();
+      text_ += "{\"wrapper\":" + json_quoted(w.line.calls[i].wrapper) +
+               ",\"call\":" + json_quoted(w.line.calls[i].kind);
+      add(w.arguments[i], {});
+      text_ += '}';
+    }
+    text_ += ']';
+  }
+
+  void add(const RecordedFields& fields, const std::vector<std::string>& nulls) {
+    for (const std::string& key : nulls) {
+      member(key);
+      text_ += "null";
+    }
     for (const auto& [key, field] : fields) {
       member(key);
       if (field.pages) text_ += "{\"pages\":";
@@ -82,7 +115,6 @@ class TraceWriter {
       add_axis(field, 0, &at);
       text_ += field.pages ? "}}" : "}";
     }
-    text_ += '}';
   }
 
   void add_axis(const RecordedField& field, size_t axis, size_t* at) {
@@ -103,10 +135,9 @@ class TraceWriter {
 
 }  // namespace
 
-std::string trace_text(const JsonValue::Object& head, const RecordedFields& input,
-                       const RecordedFields& expect) {
+std::string trace_text(const WrittenLine& written) {
   TraceWriter writer;
-  writer.write(head, input, expect);
+  writer.write(written);
   return std::move(writer).text();
 }
 

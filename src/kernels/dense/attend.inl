@@ -425,8 +425,8 @@ void share_ahead(const NextPanels& next, const Strip& strip, int64_t rows, int64
   const int64_t begin = first + all * strip.row / rows,
                 end = first + all * (strip.row + strip.rows) / rows;
   for (int64_t p = first; p <= last; ++p) {
-    const std::byte* at = next.places.at[p];
-    panels->ahead[p] = p >= begin && p < end && at != nullptr ? at + next.offset : none;
+    const std::byte* at = p >= begin && p < end ? next.at(p) : nullptr;
+    panels->ahead[p] = at != nullptr ? at : none;
   }
 }
 
@@ -444,8 +444,9 @@ void attend_head(const AttendUnit& u, const AttendScratch& at, PanelSource keys,
   Panels k, v;
   prepare_panels(u, keys, here.k, tile, bounds, head, &k);
   prepare_panels(u, values, here.v, tile, bounds, head, &v);
-  const NextPanels next_k = next_panels(u, keys, head, here.k, after.k),
-                   next_v = next_panels(u, values, head, here.v, after.v);
+  const bool asks = rows < kCopyRows || !u.asked_by_processor;
+  const NextPanels next_k = asks ? next_panels(u, keys, head, here.k, after.k) : NextPanels(),
+                   next_v = asks ? next_panels(u, values, head, here.v, after.v) : NextPanels();
   const auto* none = reinterpret_cast<const std::byte*>(u.scratch + at.k);
   Strip strip;
   for (Strips strips(u); strips.next(&strip);) {

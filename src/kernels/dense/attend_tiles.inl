@@ -75,6 +75,46 @@ void clear_token(std::byte* tile, int64_t t) {
     std::memset(tile + t / 2 * kAmxRowBytes + i * 4 + t % 2 * 2, 0, 2);
 }
 
+/// Latents: whoever asks for the keys has asked for the values.
+bool values_lie_in_keys(const AttendUnit& u) {
+  return u.v.data == u.k.data && u.v.order == u.k.order && u.v.page_stride == u.k.page_stride &&
+         u.v.token_stride == u.k.token_stride && u.v.head_dim <= u.k.head_dim;
+}
+
+/// What is read next, asked for a little at a time while products run: whoever asks for much at
+/// once waits for it.
+class LinesAhead {
+ public:
+  void clear() { count_ = run_ = 0; }
+  void add(const NextPanels& next, int64_t panel_bytes) {
+    for (int64_t p = 0; p < kTilePanels; ++p) {
+      if (next.at(p) != nullptr) runs_[count_++] = {next.at(p), panel_bytes};
+    }
+  }
+  /// So many calls of ask() come.
+  void share(int64_t asks) {
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < count_; ++i) bytes += runs_[i].bytes;
+    lines_ = (bytes / kLine + asks - 1) / asks;
+    byte_ = 0;
+  }
+  void ask() {
+    for (int64_t n = 0; n < lines_ && run_ < count_; ++n, byte_ += kLine) {
+      prefetch(runs_[run_].at + byte_);
+      if (byte_ + kLine >= runs_[run_].bytes) ++run_, byte_ = -kLine;
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  struct Run {
+    const std::byte* at;
+    int64_t bytes;
+  };
+  Run runs_[2 * kTilePanels];
+  int64_t count_ = 0, run_ = 0, byte_ = 0, lines_ = 0;
+};
+
 template <class Tiles>
 class TileAttention {
  public:
@@ -83,7 +123,9 @@ class TileAttention {
         rows_(head_rows(u)),
         at_(attend_scratch(u.heads * rows_, u.k.head_dim, u.v.head_dim, u.tile)),
         keys_(panel_source(u, true, true, false, u.scratch + at_.k)),
-        values_(panel_source(u, false, true, false, u.scratch + at_.v)) {}
+        values_(panel_source(u, false, true, false, u.scratch + at_.v)) {
+    if (values_lie_in_keys(u)) values_.ahead = AskAhead::kNever;
+  }
 
   void run() {
     begin_rows();
@@ -107,7 +149,6 @@ class TileAttention {
   struct HeadTile {
     int64_t head, tile;
     Panels keys;
-    NextPanels ahead;
     ValueTiles values;
   };
 
@@ -131,9 +172,10 @@ class TileAttention {
   void attend_head(const TilePlaces& here, const TilePlaces& after, int64_t head, int64_t tile) {
     keys_.kv = at_head(u_.k, head), values_.kv = at_head(u_.v, head);
     const KvBounds bounds = {larger(u_.begin, tile), smaller(u_.end, tile + u_.tile)};
-    HeadTile h = {head, tile, {}, next_panels(u_, keys_, head, here.k, after.k), {}};
+    HeadTile h = {head, tile, {}, {}};
     prepare_panels(u_, keys_, here.k, tile, bounds, head, &h.keys);
-    h.values = copy_values(here.v, next_panels(u_, values_, head, here.v, after.v), bounds, h);
+    h.values = copy_values(here.v, bounds, h);
+    look_ahead(here, after, head, (bounds.end - bounds.begin + kAmxKeys - 1) / kAmxKeys);
     for (int64_t row = 0; row < rows_; row += kAmxStripRows) {
       const Strip s = strip_at(h, row);
       if (s.first > s.last) continue;
@@ -141,6 +183,16 @@ class TileAttention {
       weigh(h, s);
       add_values(h, s);
     }
+  }
+
+  /// The products of the head and tile are over so many blocks of 32 keys.
+  void look_ahead(const TilePlaces& here, const TilePlaces& after, int64_t head, int64_t blocks) {
+    const int64_t strips = (rows_ + kAmxStripRows - 1) / kAmxStripRows;
+    ahead_.clear();
+    ahead_.add(next_panels(u_, keys_, head, here.k, after.k), int64_t{2} * kPanel * u_.k.head_dim);
+    ahead_.add(next_panels(u_, values_, head, here.v, after.v),
+               int64_t{2} * kPanel * u_.v.head_dim);
+    ahead_.share(strips * blocks * (u_.k.head_dim + u_.v.head_dim) / kAmxKeys);
   }
 
   Strip strip_at(const HeadTile& h, int64_t row) const {
@@ -156,12 +208,8 @@ class TileAttention {
 
   float* logits(int64_t i) const { return u_.scratch + at_.logits + i * kTileStride; }
 
-  /// The strip's share of what is read next is asked for meanwhile.
   void logits_of(const HeadTile& h, const Strip& s) {
     tiles_.set_rows(s.rows);
-    const int64_t panels = s.last - s.first + 1;
-    const int64_t share_begin = s.first + s.row * panels / rows_,
-                  share_end = s.first + (s.row + s.rows) * panels / rows_;
     for (int64_t p = s.first; p <= s.last; p += 2) {
       const bool two = p < s.last;
       const TileProduct product = {q_rows() + (h.head * rows_ + s.row) * q_bytes(),
@@ -172,20 +220,10 @@ class TileAttention {
                                    logits(0) + p * kPanel,
                                    kTileStride,
                                    false};
-      const auto between = [&](int64_t k) SG_INLINE_LAMBDA {
-        for (int64_t n = p; n < p + 2; ++n) {
-          if (n >= share_begin && n < share_end) ask_ahead(h.ahead, n, k);
-        }
-      };
+      const auto between = [this]() SG_INLINE_LAMBDA { ahead_.ask(); };
       two ? tiles_.template product<2>(product, between)
           : tiles_.template product<1>(product, between);
     }
-  }
-
-  /// Asks for the k-th tile of what is read after panel p.
-  static void ask_ahead(const NextPanels& next, int64_t p, int64_t k) {
-    if (next.places.at[p] == nullptr) return;
-    prefetch_row(next.places.at[p] + next.offset + k * kAmxTileBytes, kAmxTileBytes);
   }
 
   /// The strip's logits become weights; the states of its rows follow. Logits are scaled as weights
@@ -233,8 +271,7 @@ class TileAttention {
     return largest;
   }
 
-  ValueTiles copy_values(const PanelPlaces& places, const NextPanels& next, KvBounds keys,
-                         const HeadTile& h) const {
+  ValueTiles copy_values(const PanelPlaces& places, KvBounds keys, const HeadTile& h) const {
     ValueTiles to = {reinterpret_cast<std::byte*>(u_.scratch + at_.v), u_.v.head_dim,
                      u_.tile / kAmxKeys};
     const int64_t first = (keys.begin - h.tile) / kPanel, last = (keys.end - 1 - h.tile) / kPanel;
@@ -243,8 +280,6 @@ class TileAttention {
     for (int64_t p = first; p <= last; ++p) {
       if (values_.ahead == AskAhead::kWhilePacking)
         prefetch_rows(u_, false, h.tile, h.head * panels + p - first, u_.heads * panels);
-      if (next.places.at[p] != nullptr)
-        prefetch_row(next.places.at[p] + next.offset, int64_t{2} * kPanel * to.head_dim);
       const std::byte* place = places.at[p] == nullptr ? nullptr : places.at[p] + offset;
       const int64_t key = h.tile + p * kPanel;
       if (values_.strided()) {
@@ -273,9 +308,10 @@ class TileAttention {
     return all;
   }
 
+  /// Dims by dims: the tiles of neighbouring dims lie a power of two apart.
   static void pack_panel(const PanelRows& rows, int64_t p, const ValueTiles& to) {
-    for (int64_t pair = 0; pair < kPanel / 2; ++pair) {
-      for (int64_t d = 0; d < to.head_dim; d += kPanel)
+    for (int64_t d = 0; d < to.head_dim; d += kPanel) {
+      for (int64_t pair = 0; pair < kPanel / 2; ++pair)
         store_bits(to.line(p, pair, d),
                    bf16_pairs(rows.at[2 * pair] + d * 2, rows.at[2 * pair + 1] + d * 2));
     }
@@ -322,7 +358,7 @@ class TileAttention {
   /// Rows [row, row + rows) of the head, of the strip's.
   void add_rows(const HeadTile& h, const Strip& s, int64_t row, int64_t rows, const Blocks& b) {
     tiles_.set_rows(rows);
-    const auto none = [](int64_t) {};
+    const auto between = [this]() SG_INLINE_LAMBDA { ahead_.ask(); };
     const int64_t end = b.dims == nullptr ? h.values.head_dim : b.first_dim + kPanel;
     for (int64_t d = b.first_dim; d < end; d += 2 * kPanel) {
       const bool two = d + kPanel < end;
@@ -336,7 +372,8 @@ class TileAttention {
           u_.o + (h.head * rows_ + row) * u_.o_stride + d,
           u_.o_stride,
           true};
-      two ? tiles_.template product<2>(product, none) : tiles_.template product<1>(product, none);
+      two ? tiles_.template product<2>(product, between)
+          : tiles_.template product<1>(product, between);
     }
   }
 
@@ -364,6 +401,7 @@ class TileAttention {
   const int64_t rows_;  // of a head
   const AttendScratch at_;
   PanelSource keys_, values_;
+  LinesAhead ahead_;
   Tiles tiles_;
 };
 
@@ -372,7 +410,7 @@ template <class Tiles>
 void multiply(const TileProduct& p, int64_t rows) {
   Tiles tiles;
   tiles.set_rows(rows);
-  const auto none = [](int64_t) {};
+  const auto none = [] {};
   p.b[1] != nullptr ? tiles.template product<2>(p, none) : tiles.template product<1>(p, none);
   tiles.release();
 }

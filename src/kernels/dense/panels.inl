@@ -340,17 +340,21 @@ void tile_scales(const AttendUnit& u, const KvTokens& kv, int64_t tile, KvBounds
 
 /// What panels ask for while they are read: the same bytes of `places`, from `offset` on.
 struct NextPanels {
-  const PanelPlaces& places;
-  int64_t offset;
+  const PanelPlaces* places = nullptr;
+  int64_t offset = 0;
+
+  const std::byte* at(int64_t p) const {
+    const std::byte* place = places == nullptr ? nullptr : places->at[p];
+    return place == nullptr ? nullptr : place + offset;
+  }
 };
 /// After a tile's panels of one head: those of the next head, or of the next tile. Of rows, which
 /// lie in one piece for all heads: the head's part of the next tile's.
 NextPanels next_panels(const AttendUnit& u, const PanelSource& s, int64_t head,
                        const PanelPlaces& here, const PanelPlaces& after) {
-  static constexpr PanelPlaces kNone = {};
-  if (s.ahead != AskAhead::kWhileReading) return {kNone, 0};
+  if (s.ahead != AskAhead::kWhileReading) return {};
   if (s.strided())
-    return {after, head * kPanel * s.kv.head_dim * static_cast<int64_t>(size_of(s.kv.dtype))};
-  if (head + 1 < u.heads) return {here, head_bytes(s.kv, head + 1)};
-  return {after, 0};
+    return {&after, head * kPanel * s.kv.head_dim * static_cast<int64_t>(size_of(s.kv.dtype))};
+  if (head + 1 < u.heads) return {&here, head_bytes(s.kv, head + 1)};
+  return {&after, 0};
 }

@@ -60,7 +60,7 @@ class AmxTiles {
       if constexpr (Columns > 1) _tile_dpbf16ps(1, 4, 7);
       if constexpr (Rows > 1) _tile_dpbf16ps(2, 5, 6);
       if constexpr (Rows > 1 && Columns > 1) _tile_dpbf16ps(3, 5, 7);
-      between(k);
+      between();
     }
     _tile_stored(0, p.c, stride);
     if constexpr (Columns > 1) _tile_stored(1, p.c + kPanel, stride);

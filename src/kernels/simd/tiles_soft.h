@@ -9,7 +9,7 @@ class SoftTiles {
   /// No product comes after this.
   void release() {}
 
-  /// between(k) runs after each step: work that the tile unit does not wait for.
+  /// between() runs after each step: work that the tile unit does not wait for.
   template <int Columns, class Between>
   void product(const TileProduct& p, const Between& between) const {
     float sums[kAmxStripRows][Columns * kPanel] = {};
@@ -21,7 +21,7 @@ class SoftTiles {
           add_dots(p.a + r * p.a_stride + k * kAmxRowBytes, p.b[n] + k * p.b_step,
                    sums[r] + n * kPanel);
       }
-      between(k);
+      between();
     }
     for (int64_t r = 0; r < rows_; ++r) std::memcpy(p.c + r * p.c_stride, sums[r], sizeof sums[r]);
   }
