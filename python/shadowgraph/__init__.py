@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     )
     from .batch import Batch as Batch
     from .cache import Cache as Cache
+    from .guard import Guard as Guard
     from .judge import check as check
+    from .recorder import Recorder as Recorder, record as record
     from .report import Finding as Finding, Report as Report, ShadowgraphError as ShadowgraphError
 
     __version__: str
@@ -27,6 +29,8 @@ _HOMES = {
     "Cache": "cache",
     "check": "judge",
     "Finding": "report",
+    "Guard": "guard",
+    "Recorder": "recorder",
     "Report": "report",
     "ShadowgraphError": "report",
     "copy_kv": "_core",
@@ -34,6 +38,7 @@ _HOMES = {
     "merge_states": "_core",
     "paged_attention": "_core",
     "ragged_attention": "_core",
+    "record": "recorder",
     "set_isa": "_core",
     "set_num_threads": "_core",
     "store_kv": "_core",
