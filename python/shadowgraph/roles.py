@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 _NAMES = {
     "kv_lens": "cache_seqlens cache_seqlens_int32 context_lens kv_lens seq_lens seq_lens_k",
     "cu_seqlens_q": "cu_seqlens_q qo_indptr query_start_loc",
@@ -18,3 +20,14 @@ _NAMES = {
 }
 ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
 SCALARS = frozenset({"max_seqlen_q", "max_seqlen_k"})  # roles that launches take by value
+
+
+def named_roles(metadata: Any, scalars: bool = True) -> tuple[dict[str, Any], dict[str, str]]:
+    """What an object's attributes tell: the value of each role, and its name. scalars: those of SCALARS, too."""
+    values: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name in [*getattr(metadata, "__dict__", {}), *getattr(type(metadata), "__slots__", ())]:
+        role, value = ROLES.get(name), getattr(metadata, name, None)
+        if role is not None and value is not None and (scalars or role not in SCALARS):
+            values[role], names[role] = value, name
+    return values, names

@@ -26,12 +26,15 @@ class AttentionBackend:
     def init_forward_metadata_out_graph(self, forward_batch, in_capture=False):
         raise NotImplementedError
 
+    def init_forward_metadata_replay_cuda_graph(self, *args):
+        raise NotImplementedError  # older versions have this one
+
 
 class PagedBackend(AttentionBackend):
     page_size = PAGE
 
-    def __init__(self, plant):
-        self.plant = plant
+    def __init__(self, plant, pool):
+        self.plant, self.req_to_token = plant, pool.req_to_token
         self.buffers = types.SimpleNamespace(
             page_table=torch.zeros(BUCKET, WIDTH // PAGE, dtype=torch.int32),
             cache_seqlens_int32=torch.zeros(BUCKET, dtype=torch.int32),
@@ -47,19 +50,29 @@ class PagedBackend(AttentionBackend):
         self.forward_metadata = self.build(forward_batch)
 
     def init_forward_metadata_out_graph(self, forward_batch, in_capture=False):
-        fresh, rows = self.build(forward_batch), len(forward_batch.seq_lens)
-        self.buffers.cache_seqlens_int32.zero_()[:rows] = fresh.cache_seqlens_int32
+        fresh, rows = self.build(forward_batch), len(forward_batch.seq_lens) - forward_batch.num_padding
+        self.buffers.cache_seqlens_int32.zero_()[:rows] = fresh.cache_seqlens_int32[:rows]
         if self.plant != "no_table_copy" or in_capture:
-            self.buffers.page_table.zero_()[:rows] = fresh.page_table
+            self.buffers.page_table.zero_()[:rows] = fresh.page_table[:rows]
         self.forward_metadata = self.buffers
+
+    def init_forward_metadata_replay_cuda_graph(self, bs, req_pool_indices, seq_lens, forward_mode, spec_info):
+        pool = types.SimpleNamespace(req_to_token=self.req_to_token)
+        padding = sum(row == 0 and n == 1 for row, n in zip(req_pool_indices.tolist(), seq_lens.tolist()))
+        self.init_forward_metadata_out_graph(
+            types.SimpleNamespace(
+                req_to_token_pool=pool, req_pool_indices=req_pool_indices, seq_lens=seq_lens, num_padding=padding
+            )
+        )
 
 
 class Engine:
     """Each request has a prompt of 3 tokens; a step decodes one token of each."""
 
-    def __init__(self, plant=None):
-        self.plant, self.backend = plant, PagedBackend(plant)
+    def __init__(self, plant=None, older=False):
+        self.plant, self.older = plant, older
         self.pool = types.SimpleNamespace(req_to_token=torch.zeros(BUCKET, WIDTH, dtype=torch.int32))
+        self.backend = PagedBackend(plant, self.pool)
         self.out_cache_loc = torch.full((BUCKET,), -1, dtype=torch.int64)
         self.lens, self.free = [], list(range(1, PAGES))
 
@@ -77,18 +90,29 @@ class Engine:
         if self.plant != "old_padding_slots":
             self.out_cache_loc.fill_(-1)
         self.out_cache_loc[:rows] = slots
+        padding = BUCKET - rows if graph else 0
         batch = types.SimpleNamespace(
-            forward_mode=Mode(name="DECODE"), req_to_token_pool=self.pool, req_pool_indices=torch.arange(rows),
-            seq_lens=torch.tensor(self.lens), out_cache_loc=self.out_cache_loc if graph else slots,
+            forward_mode=Mode(name="DECODE"),
+            req_to_token_pool=self.pool,
+            req_pool_indices=torch.tensor([*range(rows), *[0] * padding]),
+            seq_lens=torch.tensor([*self.lens, *[1] * padding]),
+            out_cache_loc=self.out_cache_loc if graph else slots,
+            num_padding=padding,
         )
-        (self.backend.init_forward_metadata_out_graph if graph else self.backend.init_forward_metadata)(batch)
+        if graph and self.older:
+            args = batch.req_pool_indices, batch.seq_lens, batch.forward_mode, None
+            self.backend.init_forward_metadata_replay_cuda_graph(BUCKET, *args)
+        elif graph:
+            self.backend.init_forward_metadata_out_graph(batch)
+        else:
+            self.backend.init_forward_metadata(batch)
 
     def serve(self):
         self.add(), self.add(), self.add()
         self.step(graph=True)
         self.step(graph=True)
         self.lens.pop(0)  # the first request is done: the others move up, and the last row is padding from here on
-        self.pool.req_to_token = self.pool.req_to_token.roll(-1, 0)
+        self.pool.req_to_token.copy_(self.pool.req_to_token.roll(-1, 0))
         self.step(graph=True)
         self.step()
 

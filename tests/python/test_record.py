@@ -24,10 +24,13 @@ def checked(path):
 
 
 @pytest.mark.parametrize("plant", [None, *engine.PLANTS])
-def test_slips_of_an_engine_are_found_and_a_right_one_is_silent(plant, tmp_path, monkeypatch):
+@pytest.mark.parametrize("older", [False, True])
+def test_slips_of_an_engine_are_found_and_a_right_one_is_silent(plant, older, tmp_path, monkeypatch):
+    if older and plant == "old_padding_slots":
+        pytest.skip("the older method is not told the slots")
     engine.imported(monkeypatch)
     with sg.record(tmp_path / "steps.jsonl") as rec:
-        engine.Engine(plant).serve()
+        engine.Engine(plant, older).serve()
     found = {f.id for f in rec.report.findings}
     assert rec.steps == 4, rec.summary()
     assert engine.PLANTS[plant] in found if plant else not found, rec.report
@@ -122,7 +125,7 @@ def test_vllms_builders_are_recorded(tmp_path, monkeypatch):
         Builder.off = -1
         Builder().build(0, common)
     assert [f.id for f in rec.report.findings] == ["len.kv_extent"]
-    assert "vllm.build_for_cudagraph_capture" in rec.skipped
+    assert "sglang" in rec.skipped
 
 
 def test_the_entry_point_records_where_it_is_asked_to(tmp_path):
@@ -136,3 +139,25 @@ def test_the_entry_point_records_where_it_is_asked_to(tmp_path):
 def test_the_doctor_says_what_is_there():
     run = subprocess.run([sys.executable, "-m", "shadowgraph", "doctor"], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == ["sglang: not installed", "vllm: not installed"]
+
+
+def test_a_backend_of_others_is_seen_as_those_and_what_nobody_knows_is_passed_over(tmp_path, monkeypatch):
+    engine.imported(monkeypatch)
+    whole = engine.Engine()
+
+    class Hybrid(engine.AttentionBackend):
+        def init_forward_metadata(self, forward_batch):
+            whole.backend.init_forward_metadata(forward_batch)
+
+    batches = []
+    monkeypatch.setattr(engine.PagedBackend, "build", lambda self, b, build=engine.PagedBackend.build: batches.append(b) or build(self, b))
+    with sg.record(tmp_path / "steps.jsonl") as rec:
+        whole.add()
+        whole.step()
+        Hybrid().init_forward_metadata(batches[0])
+        assert rec.steps == 2 and rec.report.ok
+        assert "no attribute 'forward_metadata'" in rec.skipped["Hybrid.init_forward_metadata"]
+        batches[0].spec_info = object()
+        whole.backend.init_forward_metadata(batches[0])
+        whole.backend.init_forward_metadata_out_graph(batches[0], in_capture=True)
+    assert rec.steps == 2 and "speculation" in rec.skipped["sglang decode"]

@@ -10,6 +10,7 @@ import functools
 import importlib
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ class Hooks:
     def __init__(self, recorder: Recorder):
         self.recorder = recorder
         self._undo: list[tuple[type, str, Any]] = []
-        self._depth = 0
+        self._active: set[tuple[int, int]] = set()  # threads, and instances whose methods they are in
 
     def install(self) -> None:
         for name in ADAPTERS:
@@ -44,8 +45,8 @@ class Hooks:
             setattr(owner, name, original)
 
     def wrap(self, base: type, name: str, after: Callable[..., None]) -> None:
-        """Calls after(instance, result, arguments...) when the outermost wrapped method of a step has returned: of base
-        and of each subclass that has a method of its own."""
+        """Calls after(instance, result, arguments...) when the outermost wrapped call on an instance has returned: of
+        base and of each subclass that has a method of its own. A backend made of others is seen as those."""
         for owner in _family(base):
             original = owner.__dict__.get(name)
             if not callable(original):
@@ -57,16 +58,18 @@ class Hooks:
     def _wrapped(self, original: Any, name: str, after: Callable[..., None]) -> Any:
         @functools.wraps(original)
         def method(instance: Any, *args: Any, **kwargs: Any) -> Any:
-            self._depth += 1
+            call = threading.get_ident(), id(instance)
+            if call in self._active:
+                return original(instance, *args, **kwargs)
+            self._active.add(call)
             try:
                 result = original(instance, *args, **kwargs)
             finally:
-                self._depth -= 1
-            if self._depth == 0:
-                try:
-                    after(instance, result, *args, **kwargs)
-                except Exception as error:
-                    self.recorder.skip(f"{type(instance).__name__}.{name}", error)
+                self._active.discard(call)
+            try:
+                after(instance, result, *args, **kwargs)
+            except Exception as error:
+                self.recorder.skip(f"{type(instance).__name__}.{name}", error)
             return result
 
         return method

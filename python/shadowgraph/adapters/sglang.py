@@ -4,79 +4,84 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..batch import Batch
-from ..roles import ROLES, SCALARS
+from ..roles import named_roles
 from . import Hooks
+
+if TYPE_CHECKING:
+    from ..recorder import Recorder
 
 ENGINE = "sglang.srt.layers.attention.base_attn_backend"
 
-_MODES = ("decode", "extend", "mixed", "idle")  # of others the truth is in spec_info
+_MODES = ("decode", "extend", "mixed")  # of others the truth is in spec_info
 
 
 def install(hooks: Hooks) -> None:
     base = sys.modules[ENGINE].AttentionBackend
     recorder = hooks.recorder
-    methods = {
-        "init_forward_metadata": _eager,
-        "init_forward_metadata_out_graph": _out_graph,
-        "init_forward_metadata_capture_cuda_graph": _before("capture"),
-        "init_forward_metadata_replay_cuda_graph": _before("replay"),
+
+    def eager(backend: Any, _: None, forward_batch: Any) -> None:
+        _record(recorder, backend, "eager", vars(forward_batch))
+
+    def out_graph(backend: Any, _: None, forward_batch: Any, in_capture: bool = False) -> None:
+        if not in_capture:  # rows of a capture are dummies
+            _record(recorder, backend, "replay", vars(forward_batch))
+
+    def replay(backend: Any, _: None, *args: Any, **kwargs: Any) -> None:
+        """Of before 2026-06-02: it took the parts of a batch."""
+        method = backend.init_forward_metadata_replay_cuda_graph
+        _record(recorder, backend, "replay", inspect.signature(method).bind(*args, **kwargs).arguments)
+
+    methods: dict[str, Any] = {
+        "init_forward_metadata": eager,
+        "init_forward_metadata_out_graph": out_graph,
+        "init_forward_metadata_replay_cuda_graph": replay,
     }
-    for name, take in methods.items():
+    for name, after in methods.items():
         if hasattr(base, name):
-            hooks.wrap(base, name, lambda backend, _, *args, take=take, **kwargs: take(recorder, backend, *args, **kwargs))
+            hooks.wrap(base, name, after)
         else:
             recorder.skip(f"sglang.{name}", "this version has no such method")
 
 
-def _eager(recorder: Any, backend: Any, forward_batch: Any) -> None:
-    _record(recorder, backend, "eager", vars(forward_batch), forward_batch.forward_mode)
+def _real_rows(backend: Any, phase: str, given: Mapping[str, Any], rows: list[int], lens: list[int]) -> int:
+    """How many rows are requests. Where nobody says so, padding is what the runner fills its buffers with."""
+    real = len(rows)
+    if phase != "replay":
+        return real
+    if given.get("num_padding") is not None:
+        return real - int(given["num_padding"])
+    fill = getattr(backend, "get_cuda_graph_seq_len_fill_value", lambda: 1)()
+    while real > 0 and rows[real - 1] == 0 and lens[real - 1] == fill:
+        real -= 1
+    return real
 
 
-def _out_graph(recorder: Any, backend: Any, forward_batch: Any, in_capture: bool = False) -> None:
-    _record(recorder, backend, "capture" if in_capture else "replay", vars(forward_batch), forward_batch.forward_mode)
-
-
-def _before(phase: str) -> Any:
-    """Methods of before 2026-06-02, which took the parts of a batch."""
-
-    def take(recorder: Any, backend: Any, *args: Any, **kwargs: Any) -> None:
-        method = getattr(backend, f"init_forward_metadata_{phase}_cuda_graph")
-        given = inspect.signature(method).bind(*args, **kwargs).arguments
-        _record(recorder, backend, phase, given, given["forward_mode"])
-
-    return take
-
-
-def _record(recorder: Any, backend: Any, phase: Any, given: Any, forward_mode: Any) -> None:
-    mode = forward_mode.name.lower()
-    if mode not in _MODES:
-        recorder.skip(f"sglang {mode}", "only its own backend's twin knows its lengths")
+def _record(recorder: Recorder, backend: Any, phase: Any, given: Mapping[str, Any]) -> None:
+    mode = given["forward_mode"].name.lower()
+    if mode not in _MODES or given.get("spec_info") is not None:
+        recorder.skip(f"sglang {mode}", "speculation: what its lengths count is not in the batch")
         return
     if not recorder.is_due():
         return
     pool = getattr(given.get("req_to_token_pool"), "req_to_token", None)
-    table = getattr(backend, "req_to_token", None) if pool is None else pool
-    rows, lens = (given[name].cpu() for name in ("req_pool_indices", "seq_lens"))
-    real = int(given.get("raw_bs") or given.get("bs") or len(rows))
-    named = table[given["req_pool_indices"][:real].long()][:, : int(lens[:real].max())].cpu()
+    table = backend.req_to_token if pool is None else pool
+    rows, lens = (given[name].tolist()[: given.get("bs")] for name in ("req_pool_indices", "seq_lens"))
+    real = _real_rows(backend, phase, given, rows, lens)
+    width = max(lens[:real], default=1)
     extends = given.get("extend_seq_lens")
     batch = Batch.from_table(
-        mode, named, list(range(real)), lens[:real], None if extends is None else extends.cpu(), page_size=getattr(backend, "page_size", 1)
+        mode,
+        table[rows[:real], :width].cpu(),
+        list(range(real)),
+        lens[:real],
+        None if extends is None else extends.tolist(),
+        page_size=getattr(backend, "page_size", 1),
     )
-    metadata = backend.forward_metadata
-    arrays = {}
-    for name in _names(metadata):
-        role, value = ROLES.get(name), getattr(metadata, name)
-        if role and value is not None and not (phase == "replay" and role in SCALARS):
-            arrays[role] = value, name
-    slots = given.get("out_cache_loc")
-    if slots is not None:
-        arrays["slots"] = slots, "out_cache_loc"
-    recorder.record_due(batch, phase, {role: name for role, (_, name) in arrays.items()}, {role: a for role, (a, _) in arrays.items()})
-
-
-def _names(metadata: Any) -> list[str]:
-    return [*getattr(metadata, "__dict__", {}), *getattr(type(metadata), "__slots__", ())]
+    arrays, names = named_roles(backend.forward_metadata, scalars=phase != "replay")
+    if given.get("out_cache_loc") is not None:
+        arrays["slots"], names["slots"] = given["out_cache_loc"], "out_cache_loc"
+    recorder.record_due(batch, phase, names, arrays)
