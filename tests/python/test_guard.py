@@ -139,3 +139,45 @@ def test_the_guard_keeps_no_metadata_alive():
     alive = weakref.ref(metadata.page_table)
     del metadata
     assert alive() is None
+
+
+def test_every_graph_of_a_class_is_watched():
+    from shadowgraph.adapters.torch_graphs import watched
+
+    class Base:
+        replays = 0
+
+        def capture_end(self):
+            return "end"
+
+        def replay(self):
+            self.replays += 1
+
+    class Graph(Base):
+        def replay(self):
+            super().replay()
+
+    before, held, metadata = dict(vars(Graph)), tensors(), None
+    with watched(sg.Guard(), lambda: metadata["layers"], Graph) as reports:
+        early = Graph()
+        early.capture_end()  # nothing is known of its metadata
+        metadata = {"layers": [held]}
+        graph = Graph()
+        assert graph.capture_end() == "end"
+        graph.replay(), early.replay()
+        assert reports == []
+        metadata = {"layers": [tensors()]}
+        graph.replay(), early.replay()
+        metadata = None
+        graph.replay()
+    assert [[f.id for f in r.findings] for r in reports] == [["graph.address_changed"] * 3]
+    assert graph.replays == 3 and dict(vars(Graph)) == before and Base.replay(graph) is None
+
+
+def test_torchs_own_graphs_have_what_is_wrapped():
+    from shadowgraph.adapters.torch_graphs import watched
+
+    before = torch.cuda.CUDAGraph.replay
+    with watched(sg.Guard(), dict):
+        assert torch.cuda.CUDAGraph.replay is not before
+    assert torch.cuda.CUDAGraph.replay is before

@@ -76,19 +76,9 @@ class FieldReader {
       if (f_.dtype.starts_with("torch.")) f_.dtype.erase(0, 6);
       f_.unreadable = unreadable_dtype(f_.dtype);
     }
-    if (bytes != nullptr) {
-      if (!read_bytes(*bytes, shape)) return false;
-    } else if (data == nullptr || shape == nullptr) {
-      read_nested(data == nullptr ? value : *data);
-    } else if (!read_shape(*shape) || !read_columns(value)) {
-      return false;
-    } else if (is_flat(*data)) {
-      for (const JsonValue& v : *data->as<JsonValue::Array>()) {
-        if (!read_data(v, f_.shape.size())) return false;
-      }
-    } else if (!read_data(*data, 0)) {
-      return false;
-    }
+    const bool taken =
+        bytes == nullptr ? read_elements(value, data, shape) : read_bytes(*bytes, shape);
+    if (!taken) return false;
     if (f_.dtype.empty()) f_.dtype = f_.shape.empty() ? "pyint" : "pylist";
     if (f_.unreadable.empty() && !fits(f_))
       f_.unreadable = "a value that " + f_.dtype + " cannot hold";
@@ -97,6 +87,18 @@ class FieldReader {
   }
 
  private:
+  bool read_elements(const JsonValue& value, const JsonValue* data, const JsonValue* shape) {
+    if (data == nullptr || shape == nullptr) {
+      read_nested(data == nullptr ? value : *data);
+      return true;
+    }
+    if (!read_shape(*shape) || !read_columns(value)) return false;
+    if (!is_flat(*data)) return read_data(*data, 0);
+    return std::ranges::all_of(*data->as<JsonValue::Array>(), [&](const JsonValue& element) {
+      return read_data(element, f_.shape.size());
+    });
+  }
+
   /// A number, or lists of lists of numbers: rows of one length.
   void read_nested(const JsonValue& value) {
     if (value.as<JsonValue::Object>() != nullptr) {
