@@ -137,6 +137,7 @@ class Recorder:
         _core.step_batch(step, batch._handle)
         for key, value in ({"padding_len": 0, "max_padding_len": 1} | dict(config)).items():
             _core.step_config(step, key, value)
+        values: list[tuple[Any, ...]] = []
         for role, array in arrays.items():
             if array is None:
                 continue
@@ -144,9 +145,13 @@ class Recorder:
             field = names.get(role, role)
             if field != law_name:
                 _core.step_role(step, field, law_name)
-            _core.step_field(step, field, _on_host(array))
+            values.append((role, _on_host(array), units.get(role, 0), field))
+            _core.step_field(step, field, values[-1][1])
         self._write(_core.step_line(step))
-        handle = _core.step_judge(step)
+        if config or phase == "capture":
+            handle = _core.step_judge(step)
+        else:  # the same laws in a tenth of the time, which step_judge spends on notes about what is not read
+            handle = _core.check(batch._handle, values)
         report = Report(handle)
         with self._lock:
             self.steps += 1
