@@ -95,6 +95,10 @@ SG_API const char* sg_report_text(const sg_report* report, const char* format);
  * unless that is NULL. If *report is NULL, it is made. Strings of *report that were handed out
  * before are no longer valid. */
 SG_API sg_status sg_report_add(sg_report** report, const sg_report* more, const char* case_id);
+/* Adds a finding that the caller judged: of the law `id`, at field[row, col] (-1: none). If *report
+ * is NULL, it is made. SG_USAGE: no such law. */
+SG_API sg_status sg_report_finding(sg_report** report, const char* id, const char* field,
+                                   int64_t row, int64_t col, const char* expected, const char* got);
 SG_API void sg_report_free(sg_report* report);
 
 /* Attention. */

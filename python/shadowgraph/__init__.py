@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from ._upstream import launcher as launcher
     from .batch import Batch as Batch
     from .cache import Cache as Cache
+    from .guard import Guard as Guard
     from .judge import check as check
+    from .recorder import Recorder as Recorder, record as record
     from .report import Finding as Finding, Report as Report, ShadowgraphError as ShadowgraphError
     from .stand_ins import stand_in as stand_in
 
@@ -29,6 +31,8 @@ _HOMES = {
     "Cache": "cache",
     "check": "judge",
     "Finding": "report",
+    "Guard": "guard",
+    "Recorder": "recorder",
     "Report": "report",
     "ShadowgraphError": "report",
     "copy_kv": "_core",
@@ -37,6 +41,7 @@ _HOMES = {
     "merge_states": "_core",
     "paged_attention": "_core",
     "ragged_attention": "_core",
+    "record": "recorder",
     "set_isa": "_core",
     "set_num_threads": "_core",
     "stand_in": "stand_ins",

@@ -4,11 +4,17 @@ import sys
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the whole command line and returns its exit code."""
+    """Runs the whole command line, and `doctor`, and returns its exit code."""
     from . import _core
 
+    argv = sys.argv[1:] if argv is None else argv
+    if argv == ["doctor"]:
+        from .adapters import doctor
+
+        print(doctor())
+        return 0
     sys.stdout.flush()
-    return _core.main(["shadowgraph", *(sys.argv[1:] if argv is None else argv)])
+    return _core.main(["shadowgraph", *argv])
 
 
 if __name__ == "__main__":

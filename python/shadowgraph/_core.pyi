@@ -219,6 +219,9 @@ def step_input(step: StepHandle, key: str, tensor: Integers) -> None:
 
 def step_pages(step: StepHandle, key: str, tensor: Integers) -> None: ...
 def step_field(step: StepHandle, key: str, value: Integers | int) -> None: ...
+def step_batch(step: StepHandle, batch: BatchHandle) -> None:
+    """The `input` of a batch, and of `config` its page size, pool and speculation."""
+
 def step_judge(step: StepHandle) -> ReportHandle | None:
     """The findings; None: there are none, and nothing to note. A report without findings has notes in its text.
     Refuses: io.line, skip.*."""
@@ -230,6 +233,12 @@ def step_line(step: StepHandle) -> str:
 
 def report_findings(report: ReportHandle | None) -> list[tuple[Any, ...]]:
     """(id, title, mend, field, index, expected, got, refs, text, severity, row or None, col or None) of each."""
+
+def report_add(report: ReportHandle | None, more: ReportHandle | None, case_id: str | None = None) -> ReportHandle | None:
+    """A new report: the cases of the first, and one more."""
+
+def report_new(findings: Sequence[tuple[str, str, int, int, str, str]]) -> ReportHandle | None:
+    """A report of what the caller judged: (law, field, row or -1, col or -1, expected, got) of each finding."""
 
 def report_text(report: ReportHandle | None, format: str = "text") -> str:
     """The whole report as text, json, junit, sarif, github or html."""

@@ -330,6 +330,48 @@ static PyObject* step_field(PyObject* module, PyObject* arguments) {
   return put_tensor("step_field", arguments, sg_step_field, true);
 }
 
+/* What a scheduler knows, as `input` and `config` of a line have it. */
+static PyObject* step_batch(PyObject* module, PyObject* arguments) {
+  (void)module;
+  static const struct {
+    const char *key, *name;
+  } arrays[] = {{"req_to_token", "req_to_token"},   {"req_pool_indices", "req_pool_indices"},
+                {"seq_lens", "seq_lens"},           {"extend_seq_lens", "extend_lens"},
+                {"out_cache_loc", "out_cache_loc"}, {"positions", "positions"},
+                {"encoder_lens", "encoder_lens"},   {"full_to_swa", "full_to_swa"},
+                {"custom_mask", "custom_mask"}};
+  static const struct {
+    const char *key, *name;
+  } numbers[] = {{"page_size", "page_size"}, {"pool_pages", "pool_pages"},
+                 {"topk", "topk"},           {"num_steps", "num_steps"},
+                 {"step_id", "draft_step"},  {"num_draft_tokens", "num_draft_tokens"}};
+  PyObject *step_handle, *batch_object;
+  if (!PyArg_ParseTuple(arguments, "OO:step_batch", &step_handle, &batch_object)) return NULL;
+  sg_step* step = handle_of(step_handle, step_name);
+  const sg_batch* batch = step == NULL ? NULL : handle_of(batch_object, batch_name);
+  if (batch == NULL) return NULL;
+  bool good = true;
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays && good; ++i) {
+    DLTensor array;
+    good = succeeded("step_batch", sg_batch_array(batch, arrays[i].name, &array), NULL);
+    if (good && array.shape[0] > 0)
+      good = succeeded("step_batch", sg_step_input(step, arrays[i].key, &array), NULL);
+  }
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers && good; ++i) {
+    int64_t number = 0;
+    good = succeeded("step_batch", sg_batch_number(batch, numbers[i].name, &number), NULL);
+    if (good && number > 0)
+      good = succeeded("step_batch", sg_step_config(step, numbers[i].key, number), NULL);
+  }
+  int64_t prefixes = 0;
+  if (good)
+    good =
+        succeeded("step_batch", sg_batch_number(batch, "seq_lens_are_prefixes", &prefixes), NULL);
+  if (!good) return NULL;
+  return done("step_batch",
+              sg_step_config_text(step, "seq_lens_semantics", prefixes ? "prefix_only" : "full"));
+}
+
 static PyObject* step_judge(PyObject* module, PyObject* handle) {
   (void)module;
   const sg_step* step = handle_of(handle, step_name);
@@ -381,6 +423,44 @@ static PyObject* report_findings(PyObject* module, PyObject* handle) {
   return all;
 }
 
+/* A report of both: a new one, since handles do not change. */
+static PyObject* report_add(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyObject *first, *more;
+  const char* id = NULL;
+  sg_report *a, *b, *sum = NULL;
+  if (!PyArg_ParseTuple(arguments, "OO|z:report_add", &first, &more, &id) ||
+      !report_of(first, &a) || !report_of(more, &b))
+    return NULL;
+  if ((a != NULL && !succeeded("report_add", sg_report_add(&sum, a, NULL), NULL)) ||
+      !succeeded("report_add", sg_report_add(&sum, b, id), NULL)) {
+    sg_report_free(sum);
+    return NULL;
+  }
+  return report_handle(sum);
+}
+
+/* A report of one case: (law, field, row or -1, col or -1, expected, got) of each. */
+static PyObject* report_new(PyObject* module, PyObject* findings) {
+  (void)module;
+  PyObject* all = PySequence_Tuple(findings);
+  if (all == NULL) return NULL;
+  sg_report* report = NULL;
+  bool good = true;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(all) && good; ++i) {
+    const char *law, *field, *expected, *got;
+    long long row, col;
+    good = PyArg_ParseTuple(PyTuple_GetItem(all, i), "ssLLss:report_new", &law, &field, &row, &col,
+                            &expected, &got) &&
+           succeeded("report_new", sg_report_finding(&report, law, field, row, col, expected, got),
+                     NULL);
+  }
+  Py_DECREF(all);
+  if (good) return report_handle(report);
+  sg_report_free(report);
+  return NULL;
+}
+
 static PyObject* report_text(PyObject* module, PyObject* arguments) {
   (void)module;
   PyObject* handle;
@@ -410,9 +490,12 @@ PyMethodDef judge_functions[] = {
     {"step_input", step_input, METH_VARARGS, NULL},
     {"step_pages", step_pages, METH_VARARGS, NULL},
     {"step_field", step_field, METH_VARARGS, NULL},
+    {"step_batch", step_batch, METH_VARARGS, NULL},
     {"step_judge", step_judge, METH_O, NULL},
     {"step_line", step_line, METH_O, NULL},
     {"report_findings", report_findings, METH_O, NULL},
+    {"report_add", report_add, METH_VARARGS, NULL},
+    {"report_new", report_new, METH_O, NULL},
     {"report_text", report_text, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -147,6 +151,32 @@ sg_status sg_report_add(sg_report** report, const sg_report* more, const char* c
     }
     (made ? *made : **report).add(more == nullptr ? sg_report() : *more, case_id);
     if (made) *report = made.release();
+    return sg_status{SG_OK};
+  });
+}
+
+sg_status sg_report_finding(sg_report** report, const char* id, const char* field, int64_t row,
+                            int64_t col, const char* expected, const char* got) {
+  return c_api::guarded(nullptr, [&] {
+    if (report == nullptr || id == nullptr || field == nullptr || expected == nullptr ||
+        got == nullptr)
+      return c_api::fail(SG_USAGE, "report, or a text, is NULL");
+    const Law* law = find_law(id);
+    if (law == nullptr) return c_api::fail(SG_USAGE, "id is none of `shadowgraph list laws`");
+    const auto axis = [](int64_t n) { return n < 0 ? std::nullopt : std::optional<int64_t>(n); };
+    Finding finding;
+    finding.id = law->id, finding.title = law->sentence, finding.severity = law->severity;
+    finding.where = at(field, axis(row), axis(col));
+    finding.expected = expected, finding.got = got;
+    std::istringstream refs{std::string(law->refs)};
+    finding.refs.assign(std::istream_iterator<std::string>(refs), {});
+    auto made = std::make_unique<sg_report>(std::span(&finding, 1));
+    if (*report == nullptr) {
+      *report = made.release();
+    } else {
+      made->report.cases = 0;  // one more finding of the same case
+      (*report)->add(*made, nullptr);
+    }
     return sg_status{SG_OK};
   });
 }

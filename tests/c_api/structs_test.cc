@@ -155,6 +155,28 @@ TEST(CReports, CasesAddUp) {
   EXPECT_EQ(sg_report_add(nullptr, nullptr, nullptr), SG_USAGE);
 }
 
+TEST(Reports, AFindingOfTheCallersOwnIsOfAListedLaw) {
+  sg_report* report = nullptr;
+  EXPECT_EQ(sg_report_finding(&report, "graph.no_such_law", "lens", -1, -1, "", ""), SG_USAGE);
+  EXPECT_EQ(sg_report_finding(&report, "len.kv_extent", nullptr, -1, -1, "", ""), SG_USAGE);
+  EXPECT_EQ(report, nullptr);
+  ASSERT_EQ(sg_report_finding(&report, "graph.address_changed", "table", -1, -1, "0x10", "0x20"),
+            SG_OK);
+  ASSERT_EQ(sg_report_finding(&report, "mem.stale_input", "table", 2, 0, "5", "3"), SG_OK);
+  ASSERT_EQ(sg_report_size(report), 2);
+  sg_finding f = SG_FINDING_INIT;
+  ASSERT_EQ(sg_report_get(report, 0, &f), SG_OK);
+  EXPECT_STREQ(f.text, "graph.address_changed: table is 0x20, expected 0x10");
+  EXPECT_STREQ(f.refs, "graph.G148");
+  EXPECT_EQ(f.row, -1);
+  ASSERT_EQ(sg_report_get(report, 1, &f), SG_OK);
+  EXPECT_STREQ(f.text, "mem.stale_input: table[2, 0] is 3, expected 5");
+  EXPECT_STREQ(f.refs, "graph.G136 graph.G144 graph.G150");
+  EXPECT_NE(std::strstr(sg_report_text(report, "text"), "1 case judged, 2 findings"), nullptr)
+      << sg_report_text(report, "text");
+  sg_report_free(report);
+}
+
 TEST(CReports, NoReportIsOneWithoutFindings) {
   sg_finding f = SG_FINDING_INIT;
   EXPECT_EQ(sg_report_size(nullptr), 0);

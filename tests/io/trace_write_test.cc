@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "io/traces/traces.h"
 
 namespace shadowgraph {
@@ -75,6 +77,36 @@ TEST(TraceWrite, ALineIsReadAsItWasWritten) {
   }
   expect_same(line.input, made.input);
   expect_same(line.expect, made.expect);
+}
+
+TEST(TraceWrite, ManyElementsAreBytesAndReadAsTheyWere) {
+  JsonValue::Object head;
+  head["id"].value = std::string("many"), head["backend"].value = std::string("laws");
+  head["mode"].value = std::string("decode"), head["phase"].value = std::string("eager");
+  head["config"].value = JsonValue::Object{};
+  TraceLine made;
+  for (const auto& [dtype, low, high] : {std::tuple<const char*, int64_t, int64_t>{"bool", 0, 1},
+                                         {"int8", -128, 127},
+                                         {"uint8", 0, 255},
+                                         {"int32", INT32_MIN, INT32_MAX},
+                                         {"int64", INT64_MIN, INT64_MAX}}) {
+    for (const int64_t length : {64, 65, 66, 67}) {  // the first is written as numbers
+      std::vector<int64_t> data;
+      for (int64_t i = 0; i < length; ++i) data.push_back(i % 2 == 0 ? low : high);
+      made.expect[dtype + std::to_string(length)] = {dtype, {length}, length, data};
+    }
+  }
+  made.input = {{"seq_lens", {"int64", {1}, 1, {5}}},
+                {"req_pool_indices", {"int64", {1}, 1, {0}}},
+                {"req_to_token", {"int32", {1, 65}, 65, std::vector<int64_t>(65, 7), {}, true}}};
+  std::vector<TraceLine> lines;
+  const std::string text = trace_text({head, made, {}, nullptr});
+  const Status status = parse_traces(text, "written", &lines);
+  ASSERT_TRUE(status.ok()) << status.to_string() << text;
+  expect_same(lines.at(0).input, made.input);
+  expect_same(lines.at(0).expect, made.expect);
+  EXPECT_NE(text.find(R"("int865":{"dtype":"int8","shape":[65],"b64":"gH+A)"), std::string::npos);
+  EXPECT_NE(text.find(R"("int864":{"dtype":"int8","shape":[64],"data":[-128,)"), std::string::npos);
 }
 
 TEST(TraceWrite, NoPlanIsOtherThanNoWordOfPlans) {

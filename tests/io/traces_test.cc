@@ -316,6 +316,14 @@ TEST(Traces, WhatAnArrayDoesNotSayFollowsFromItsData) {
       {R"({"shape":[2,1],"data":[5,9]})", "pylist", {2, 1}, {5, 9}},
       {R"({"dtype":"torch.int32","shape":[2],"data":[5,9]})", "int32", {2}, {5, 9}},
       {R"({"pages":[[5,9]]})", "pylist", {1, 2}, {5, 9}, true},
+      {R"({"dtype":"int32","shape":[2],"b64":"BQAAAAkAAAA="})", "int32", {2}, {5, 9}},
+      {R"({"dtype":"torch.int16","shape":[2,1],"b64":"//8JAA=="})", "int16", {2, 1}, {-1, 9}},
+      {R"({"pages":{"dtype":"uint16","shape":[1,2],"b64":"//8JAA=="}})",
+       "uint16",
+       {1, 2},
+       {65535, 9},
+       true},
+      {R"({"dtype":"int64","shape":[0],"b64":""})", "int64", {0}, {}},
   };
   for (const Array& a : kArrays) {
     const Parsed p =
@@ -327,6 +335,35 @@ TEST(Traces, WhatAnArrayDoesNotSayFollowsFromItsData) {
     EXPECT_EQ(f.shape, a.shape) << a.text;
     EXPECT_EQ(f.data, a.data) << a.text;
     EXPECT_EQ(f.pages, a.pages) << a.text;
+  }
+}
+
+TEST(Traces, BytesAreBase64OfASizeThatDtypeAndShapeSay) {
+  const struct {
+    const char *field, *got;
+  } kFaults[] = {
+      {R"({"dtype":"int32","shape":[3],"b64":"BQAAAAkAAAA="})", "8"},
+      {R"({"dtype":"int32","shape":[2],"b64":"BQAAAAkAAAA"})", "other characters"},
+      {R"({"dtype":"int32","shape":[2],"b64":"BQAA*AkAAAA="})", "other characters"},
+      {R"({"dtype":"int32","shape":[2],"b64":"BQAA=AkAAAA="})", "other characters"},
+      {R"({"dtype":"int32","shape":[2],"b64":7})", "7"},
+      {R"({"dtype":"int32","b64":"BQAAAAkAAAA="})", "without one"},
+      {R"({"shape":[2],"b64":"BQAAAAkAAAA="})", "without one"},
+      {R"({"dtype":"pyint","shape":[2],"b64":"BQAAAAkAAAA="})", "without one"},
+  };
+  for (const auto& fault : kFaults) {
+    const Parsed p =
+        parse(replaced(kLine, R"({"dtype":"int64","shape":[2],"data":[5,9]})", fault.field));
+    ASSERT_EQ(p.status.findings().size(), 1U) << fault.field;
+    EXPECT_NE(p.status.findings()[0].where.field.find("seq_lens.b64"), std::string::npos);
+    EXPECT_TRUE(p.status.findings()[0].got.starts_with(fault.got)) << p.status.to_string();
+  }
+  for (const char* field : {R"({"dtype":"float32","shape":[2],"b64":"BQAAAAkAAAA="})",
+                            R"({"dtype":"bool","shape":[2],"b64":"BQA="})",
+                            R"({"dtype":"uint64","shape":[1],"b64":"//////////8="})"}) {
+    const Parsed p = parse(replaced(kLine, R"({"dtype":"int64","shape":[2],"data":[5,9]})", field));
+    ASSERT_EQ(p.status.to_string(), "ok") << field;
+    EXPECT_NE(p.lines.at(0).input.at("seq_lens").unreadable, "") << field;
   }
 }
 

@@ -1,4 +1,4 @@
-"""The programs of docs/python.md print what the page says."""
+"""The programs of the pages about Python print what the pages say."""
 
 import re
 import subprocess
@@ -7,14 +7,14 @@ import sys
 import pytest
 from problems import ROOT
 
-PAGE = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+PAGE = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("python.md", "engine.md"))
 BLOCK = r"```python\n((?:(?!```).*\n)+)```\n\n"
 PROGRAMS = re.findall(BLOCK + r"It prints\n\n((?:    .*\n)+)", PAGE)
 
 
-@pytest.mark.parametrize(("source", "printed"), PROGRAMS, ids=["check", "attention", "drop-in"])
-def test_a_program_prints_what_the_page_says(source, printed):
-    out = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout
+@pytest.mark.parametrize(("source", "printed"), PROGRAMS, ids=["check", "attention", "drop-in", "record", "guard"])
+def test_a_program_prints_what_the_page_says(source, printed, tmp_path):
+    out = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
     assert out == re.sub(r"^    ", "", printed, flags=re.MULTILINE)
 
 

@@ -8,6 +8,7 @@
 
 #include "core/nearest.h"
 #include "io/file.h"
+#include "io/traces/base64.h"
 
 namespace shadowgraph {
 namespace {
@@ -18,27 +19,23 @@ constexpr size_t kMaxRank = 4;
 struct IntegerType {
   std::string_view name;
   int64_t low, high;
+  int64_t bytes = 0;  // 0: Python's own numbers, of any size
 };
 template <class T>
 constexpr IntegerType type_of(std::string_view name) {
   using Limit = std::numeric_limits<T>;
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   return {name, static_cast<int64_t>(Limit::min()),
-          std::cmp_less(Limit::max(), kMost) ? static_cast<int64_t>(Limit::max()) : kMost};
+          std::cmp_less(Limit::max(), kMost) ? static_cast<int64_t>(Limit::max()) : kMost,
+          name.starts_with("py") ? 0 : int64_t{sizeof(T)}};
 }
 constexpr IntegerType kIntegerTypes[] = {
-    {"bool", 0, 1},
-    {"pybool", 0, 1},
-    type_of<int64_t>("pyint"),
-    type_of<int64_t>("pylist"),
-    type_of<int8_t>("int8"),
-    type_of<int16_t>("int16"),
-    type_of<int32_t>("int32"),
-    type_of<int64_t>("int64"),
-    type_of<uint8_t>("uint8"),
-    type_of<uint16_t>("uint16"),
-    type_of<uint32_t>("uint32"),
-    type_of<uint64_t>("uint64"),
+    {"bool", 0, 1, 1},           {"pybool", 0, 1},
+    type_of<int64_t>("pyint"),   type_of<int64_t>("pylist"),
+    type_of<int8_t>("int8"),     type_of<int16_t>("int16"),
+    type_of<int32_t>("int32"),   type_of<int64_t>("int64"),
+    type_of<uint8_t>("uint8"),   type_of<uint16_t>("uint16"),
+    type_of<uint32_t>("uint32"), type_of<uint64_t>("uint64"),
 };
 
 /// Why values of a dtype cannot be judged; empty: they are integers.
@@ -61,13 +58,14 @@ class FieldReader {
   FieldReader(const std::string& name, const TellFault& fail, RecordedField* field)
       : name_(name), fail_(fail), f_(*field) {}
 
-  /// {dtype, shape, data}; what is not said follows from the data.
+  /// {dtype, shape, data} or {dtype, shape, b64}; what is not said follows from the data.
   bool read(const JsonValue& value) {
     if (const JsonValue* pages = value.find("pages")) {
       f_.pages = true;
       return read(*pages);
     }
-    const JsonValue* data = value.find("data");
+    const JsonValue* bytes = value.find("b64");
+    const JsonValue* data = bytes == nullptr ? value.find("data") : bytes;
     const JsonValue* shape = value.find("shape");
     if (const JsonValue* dtype = value.find("dtype"); data != nullptr && dtype != nullptr) {
       if (dtype->as<std::string>() == nullptr) {
@@ -78,17 +76,9 @@ class FieldReader {
       if (f_.dtype.starts_with("torch.")) f_.dtype.erase(0, 6);
       f_.unreadable = unreadable_dtype(f_.dtype);
     }
-    if (data == nullptr || shape == nullptr) {
-      read_nested(data == nullptr ? value : *data);
-    } else if (!read_shape(*shape) || !read_columns(value)) {
-      return false;
-    } else if (is_flat(*data)) {
-      for (const JsonValue& v : *data->as<JsonValue::Array>()) {
-        if (!read_data(v, f_.shape.size())) return false;
-      }
-    } else if (!read_data(*data, 0)) {
-      return false;
-    }
+    const bool taken =
+        bytes == nullptr ? read_elements(value, data, shape) : read_bytes(*bytes, shape);
+    if (!taken) return false;
     if (f_.dtype.empty()) f_.dtype = f_.shape.empty() ? "pyint" : "pylist";
     if (f_.unreadable.empty() && !fits(f_))
       f_.unreadable = "a value that " + f_.dtype + " cannot hold";
@@ -97,6 +87,18 @@ class FieldReader {
   }
 
  private:
+  bool read_elements(const JsonValue& value, const JsonValue* data, const JsonValue* shape) {
+    if (data == nullptr || shape == nullptr) {
+      read_nested(data == nullptr ? value : *data);
+      return true;
+    }
+    if (!read_shape(*shape) || !read_columns(value)) return false;
+    if (!is_flat(*data)) return read_data(*data, 0);
+    return std::ranges::all_of(*data->as<JsonValue::Array>(), [&](const JsonValue& element) {
+      return read_data(element, f_.shape.size());
+    });
+  }
+
   /// A number, or lists of lists of numbers: rows of one length.
   void read_nested(const JsonValue& value) {
     if (value.as<JsonValue::Object>() != nullptr) {
@@ -149,6 +151,41 @@ class FieldReader {
       numel *= std::min(size, kMaxSize / std::max<int64_t>(numel, 1));
     return !list->empty() && std::ssize(*list) == numel &&
            list->front().as<JsonValue::Array>() == nullptr;
+  }
+
+  /// Elements in row order, each little-endian: of a dtype and a shape that are said.
+  bool read_bytes(const JsonValue& value, const JsonValue* shape) {
+    const int64_t width = integer_bytes(f_.dtype);
+    if (width == 0 && !f_.unreadable.empty()) return true;
+    if (width == 0 || shape == nullptr) {
+      fail_(name_ + ".b64", "dtype and shape beside it", "without one");
+      return false;
+    }
+    std::string bytes;
+    const auto* text = value.as<std::string>();
+    if (text == nullptr || !from_base64(*text, &bytes)) {
+      fail_(name_ + ".b64", "base64", text == nullptr ? value.describe() : "other characters");
+      return false;
+    }
+    if (!read_shape(*shape)) return false;
+    f_.cols = f_.width();
+    int64_t want = width;
+    for (const int64_t size : f_.shape)
+      want *= std::min(size, kMaxSize / std::max<int64_t>(want, 1));
+    if (std::ssize(bytes) != want) {
+      fail_(name_ + ".b64", std::to_string(want) + " bytes", std::to_string(bytes.size()));
+      return false;
+    }
+    const int unused = static_cast<int>(64 - 8 * width);
+    for (size_t i = 0; i < bytes.size(); i += static_cast<size_t>(width)) {
+      uint64_t bits = 0;
+      for (int64_t j = 0; j < width; ++j)
+        bits |= uint64_t{static_cast<uint8_t>(bytes[i + static_cast<size_t>(j)])} << (8 * j);
+      const bool is_signed = f_.dtype.starts_with("int");
+      f_.data.push_back(is_signed ? static_cast<int64_t>(bits << unused) >> unused
+                                  : static_cast<int64_t>(bits));
+    }
+    return true;
   }
 
   bool read_shape(const JsonValue& shape) {
@@ -212,6 +249,11 @@ class FieldReader {
 };
 
 }  // namespace
+
+int64_t integer_bytes(std::string_view dtype) {
+  const auto* const type = std::ranges::find(kIntegerTypes, dtype, &IntegerType::name);
+  return type == std::end(kIntegerTypes) ? 0 : type->bytes;
+}
 
 std::optional<int64_t> json_integer(const JsonValue& v) {
   if (const auto* i = v.as<int64_t>()) return *i;

@@ -16,11 +16,15 @@ namespace shadowgraph {
 using TellFault =
     std::function<void(std::string_view field, std::string expected, std::string got)>;
 
-/// {dtype, shape, data}, and of a part {cols}; or plain JSON: an integer, a list of integers.
+/// {dtype, shape, data}, and of a part {cols}; {dtype, shape, b64}: the elements' bytes, each
+/// little-endian, in row order, as base64; or plain JSON: an integer, a list of integers.
 /// Anything else is kept unread; this form with values that contradict each other is a fault, and
 /// false. name: of the field, for faults.
 bool read_recorded_field(const JsonValue& value, const std::string& name, const TellFault& fail,
                          RecordedField* field);
+
+/// The size of an element of a tensor's dtype, such as "int32"; 0: none of integers or truths.
+int64_t integer_bytes(std::string_view dtype);
 
 /// nullopt: no integer, or none of 64 bits.
 std::optional<int64_t> json_integer(const JsonValue& v);

@@ -1,0 +1,191 @@
+"""Records the steps of a live engine, and judges them in its process.
+
+docs/engine.md begins with an example.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from typing import IO, Any, Literal
+
+from . import _core
+from .batch import Batch
+from .report import Report
+
+Phase = Literal["eager", "capture", "replay"]
+
+# Roles of shadowgraph.check that `shadowgraph list fields laws` calls otherwise; of slots where the unit is 1.
+_FIELDS = {"slots": "out_cache_loc", "last_page_len": "kv_last_page_len"}
+_SLOT_FIELDS = {"page_table": "slot_table", "kv_indices": "slot_indices"}
+_MOST_REPORTS = 1000  # steps with findings that are kept; all are counted and written
+
+
+def _on_host(array: Any) -> Any:
+    return array.detach().cpu() if hasattr(array, "is_cpu") and not array.is_cpu else array
+
+
+def _capturing() -> bool:
+    """Whether a graph is being captured: then nothing may wait for the device."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_available() and bool(torch.cuda.is_current_stream_capturing())
+
+
+class Recorder:
+    """Writes steps to a file, judges each, and never raises in the engine.
+
+    steps    that were recorded and judged
+    failed   of them, those with findings
+    skipped  {name: why} of what could not be recorded or hooked
+    hooked   {name: engine's method} of what is
+    """
+
+    def __init__(self, path: str | os.PathLike[str], every: int = 1):
+        """path: of the file, of JSON lines (docs/traces.md). %p is the process's id; a forked process has a file of its
+        own in any case. every: only every so many steps are recorded."""
+        if every < 1:
+            raise ValueError(f"record: every is {every}, expected at least 1")
+        self._path = os.fspath(path)
+        self._every = every
+        self._pid = self._owner = os.getpid()
+        self._file: IO[str] | None = None
+        self._lock = threading.Lock()
+        self._seen = 0
+        self._reports: list[tuple[str, _core.ReportHandle | None]] = []
+        self.steps = self.failed = 0
+        self.skipped: dict[str, str] = {}
+        self.hooked: dict[str, str] = {}
+        self._hooks: Any = None
+
+    def __enter__(self) -> Recorder:
+        """Hooks every engine that is imported."""
+        from .adapters import Hooks
+
+        self._hooks = Hooks(self)
+        self._hooks.install()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._hooks is not None:
+            self._hooks.remove()
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+            self._file = None
+
+    def step(
+        self,
+        batch: Batch,
+        phase: Phase = "eager",
+        *,
+        id: str | None = None,
+        units: Mapping[str, int] = {},
+        names: Mapping[str, str] = {},
+        config: Mapping[str, int | str] = {},
+        **arrays: Any,
+    ) -> Report | None:
+        """Records and judges a step: arrays by role, with units and names, as shadowgraph.check has them. phase: of a
+        graph "capture" or "replay", whose rows behind the batch's are padding. config: other keys of docs/traces.md.
+
+        Returns what was found, or None where nothing was recorded: `skipped` says why, if it is not `every`."""
+        return self.record_due(batch, phase, names, arrays, id=id, units=units, config=config) if self.is_due() else None
+
+    def record_due(
+        self,
+        batch: Batch,
+        phase: Phase,
+        names: Mapping[str, str],
+        arrays: Mapping[str, Any],
+        *,
+        id: str | None = None,
+        units: Mapping[str, int] = {},
+        config: Mapping[str, int | str] = {},
+    ) -> Report | None:
+        """The same of a step that is_due() has counted, for adapters."""
+        try:
+            return None if _capturing() else self._record(batch, phase, id, units, names, config, arrays)
+        except Exception as error:
+            self.skip(f"step {id or self._seen}", error)
+            return None
+
+    def is_due(self) -> bool:
+        """Counts a step, and tells whether it is one of every so many."""
+        with self._lock:
+            self._seen += 1
+            return (self._seen - 1) % self._every == 0
+
+    def skip(self, name: str, why: object) -> None:
+        """Notes what is not recorded; the first reason of a name stays."""
+        if len(self.skipped) < _MOST_REPORTS:
+            self.skipped.setdefault(name, str(why) or type(why).__name__)
+
+    def _record(
+        self,
+        batch: Batch,
+        phase: Phase,
+        id: str | None,
+        units: Mapping[str, int],
+        names: Mapping[str, str],
+        config: Mapping[str, int | str],
+        arrays: Mapping[str, Any],
+    ) -> Report:
+        step = _core.step_new("laws", batch.mode, phase)
+        name = id or f"step{self._seen - 1}"
+        _core.step_id(step, name)
+        _core.step_batch(step, batch._handle)
+        for key, value in ({"padding_len": 0, "max_padding_len": 1} | dict(config)).items():
+            _core.step_config(step, key, value)
+        values: list[tuple[Any, ...]] = []
+        for role, array in arrays.items():
+            if array is None:
+                continue
+            law_name = _SLOT_FIELDS.get(role, role) if units.get(role) == 1 else _FIELDS.get(role, role)
+            field = names.get(role, role)
+            if field != law_name:
+                _core.step_role(step, field, law_name)
+            values.append((role, _on_host(array), units.get(role, 0), field))
+            _core.step_field(step, field, values[-1][1])
+        self._write(_core.step_line(step))
+        if config or phase == "capture":
+            handle = _core.step_judge(step)
+        else:  # the same laws in a tenth of the time, which step_judge spends on notes about what is not read
+            handle = _core.check(batch._handle, values)
+        report = Report(handle)
+        with self._lock:
+            self.steps += 1
+            self.failed += not report.ok
+            if not report.ok and len(self._reports) < _MOST_REPORTS:
+                self._reports.append((name, handle))
+        return report
+
+    def _write(self, line: str) -> None:
+        with self._lock:
+            if self._pid != os.getpid():  # forked: the other process's file is not ours
+                self._pid, self._file = os.getpid(), None
+            if self._file is None:
+                path = self._path.replace("%p", str(self._pid))
+                if "%p" not in self._path and self._pid != self._owner:
+                    path += f".{self._pid}"
+                self._file = open(path, "w", encoding="utf-8")
+            self._file.write(line + "\n")
+            self._file.flush()
+
+    @property
+    def report(self) -> Report:
+        """The findings of all steps, each under its step's name."""
+        handle = None
+        for name, more in self._reports:
+            handle = _core.report_add(handle, more, name)
+        return Report(handle)
+
+    def summary(self) -> str:
+        """How many steps, how many with findings, and what was skipped, in lines."""
+        head = f"{self.steps} steps recorded and judged, {self.failed} with findings"
+        return "\n".join([head, *(f"not recorded: {name}: {why}" for name, why in self.skipped.items())])
+
+
+def record(path: str | os.PathLike[str], every: int = 1) -> Recorder:
+    """with shadowgraph.record("steps.jsonl") as rec: records every engine that is imported, and rec.step(...)."""
+    return Recorder(path, every)

@@ -1,0 +1,56 @@
+#include "io/traces/base64.h"
+
+#include <array>
+#include <cstdint>
+
+namespace shadowgraph {
+namespace {
+
+constexpr std::string_view kDigits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr uint8_t kNoDigit = 64;
+
+constexpr std::array<uint8_t, 256> kValues = [] {
+  std::array<uint8_t, 256> values{};
+  values.fill(kNoDigit);
+  for (size_t i = 0; i < kDigits.size(); ++i)
+    values[static_cast<uint8_t>(kDigits[i])] = static_cast<uint8_t>(i);
+  return values;
+}();
+
+}  // namespace
+
+std::string base64(std::string_view bytes) {
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const std::string_view group = bytes.substr(i, 3);
+    uint32_t bits = 0;
+    for (size_t j = 0; j < 3; ++j)
+      bits = bits << 8 | (j < group.size() ? static_cast<uint8_t>(group[j]) : 0U);
+    for (size_t j = 0; j < 4; ++j)
+      text += j > group.size() ? '=' : kDigits[bits >> (18 - 6 * j) & 63];
+  }
+  return text;
+}
+
+bool from_base64(std::string_view text, std::string* bytes) {
+  bytes->clear();
+  if (text.size() % 4 != 0) return false;
+  const size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+  bytes->reserve(text.size() / 4 * 3);
+  for (size_t i = 0; i < text.size(); i += 4) {
+    uint32_t bits = 0;
+    for (size_t j = i; j < i + 4; ++j) {
+      const bool digit = j + padding < text.size();
+      const uint8_t value = digit ? kValues[static_cast<uint8_t>(text[j])] : uint8_t{0};
+      if (value == kNoDigit) return false;
+      bits = bits << 6 | value;
+    }
+    for (int shift = 16; shift >= 0; shift -= 8) *bytes += static_cast<char>(bits >> shift & 255);
+  }
+  bytes->resize(bytes->size() - padding);
+  return true;
+}
+
+}  // namespace shadowgraph
