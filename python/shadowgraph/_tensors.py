@@ -13,8 +13,9 @@ def flat(out: Any) -> Any:
     shape = (out.shape[0] * out.shape[1], *out.shape[2:])
     if is_torch(out):
         return out.view(shape)
-    view = out.view()
-    view.shape = shape
+    view = out.reshape(shape)
+    if view.ctypes.data != out.ctypes.data:
+        raise wrong("input.stride", "out", "batch and queries that are one axis in memory", f"strides of {out.strides} bytes")
     return view
 
 

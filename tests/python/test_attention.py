@@ -90,7 +90,7 @@ def test_arguments_differ_in_what_they_do():
 
 def test_arith_is_the_engines():
     half = torch.randn(64, 2, 32, 64).bfloat16()
-    call = {"q": torch.randn(4, 8, 64).bfloat16(), "cache": (half.transpose(1, 2), half.transpose(1, 2)), "sm_scale": 1.0}
+    call = {"q": torch.randn(4, 16, 64).bfloat16(), "cache": (half.transpose(1, 2), half.transpose(1, 2)), "sm_scale": 1.0}
     call |= {"page_table": torch.arange(64, dtype=torch.int32).view(4, 16), "cache_seqlens": [500] * 4}
     portable = sg.paged_attention(**call)
     fast = sg.paged_attention(**call, arith="fast")

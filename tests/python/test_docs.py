@@ -26,7 +26,7 @@ def test_a_test_fails_as_the_page_says(source, printed, pytester):
     pytester.makepyfile(source)
     run = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     run.assert_outcomes(failed=1)
-    run.stdout.fnmatch_lines_random([f"*{line.strip().replace('[', '[[]')}" for line in printed.splitlines()])
+    run.stdout.fnmatch_lines_random([f"*{line.strip().replace('[', '[[]')}*" for line in printed.splitlines()])
 
 
 def test_every_program_says_what_it_does():

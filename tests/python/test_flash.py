@@ -9,7 +9,9 @@ import torch
 from problems import values
 from reference import attention, far, same, seen
 
+import shadowgraph as sg
 from shadowgraph import flash_attn, flash_attn_3, sgl_kernel, vllm
+from shadowgraph._tensors import flat
 from shadowgraph.torch import AuxRequest, varlen_attn
 
 HEADS, KV_HEADS, DIM, PAGE, PAGES = 4, 2, 8, 2, 9
@@ -295,3 +297,11 @@ def test_a_row_without_keys(way):
         want = reference(p, r, {"see": {"causal": True}})
         same(out[r], lse[r], want, no_keys)
     assert (out[1][0] == 0).all() and (lse[1][0] == no_keys).all()
+
+
+def test_an_out_that_must_be_one_axis_of_tokens_is_refused_where_it_is_none():
+    with pytest.raises(sg.ShadowgraphError, match="input.stride: out"):
+        flat(numpy.empty((2, 3, 2, 8), numpy.float32)[:, :2])
+    out = numpy.zeros((2, 3, 2, 8), numpy.float32)
+    flat(out)[:] = 1
+    assert out.min() == 1
