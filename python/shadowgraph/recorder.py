@@ -30,7 +30,7 @@ def _on_host(array: Any) -> Any:
 def _capturing() -> bool:
     """Whether a graph is being captured: then nothing may wait for the device."""
     torch = sys.modules.get("torch")
-    return torch is not None and torch.cuda.is_available() and bool(torch.cuda.is_current_stream_capturing())
+    return torch is not None and torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
 
 
 class Recorder:
