@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What Python adds to a call: time and memory. Usage: python_calls.py [CALLS], with the wheel and torch installed.
+"""Measures the time and memory that Python adds to a call. Usage: python_calls.py [CALLS], with the wheel and torch installed.
 
 A call has eight tensors and one request without keys, so that nearly all its time is Python's side.
 """

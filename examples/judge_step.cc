@@ -9,7 +9,7 @@ using namespace shadowgraph;
 
 int main() {
   constexpr int32_t kPageSize = 4, kWidth = 8;
-  // What the scheduler knows: 5 tokens in pages 2 and 5, 8 tokens in pages 3 and 10.
+  // The scheduler knows 5 tokens in pages 2 and 5, 8 tokens in pages 3 and 10.
   const std::vector<int32_t> req_to_token = {8,  9,  10, 11, 20, 21, 22, 23,  //
                                              12, 13, 14, 15, 40, 41, 42, 43};
   const std::vector<int32_t> req_pool_indices = {0, 1}, seq_lens = {5, 8};
@@ -18,7 +18,7 @@ int main() {
   batch.req_pool_indices = req_pool_indices, batch.seq_lens = seq_lens;
   batch.req_to_token = {req_to_token, kWidth};
 
-  // What the engine made of it, with a row of padding behind the two.
+  // The engine made these arrays of it, with a row of padding behind the two.
   const std::vector<int32_t> lens = {5, 8, 0};
   const std::vector<int64_t> slot_mapping = {20, 43, -1};
   const auto judge = [&](const std::vector<int32_t>& table) {

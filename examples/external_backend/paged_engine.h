@@ -16,7 +16,7 @@ namespace my_engine {
 
 using namespace shadowgraph;
 
-/// What a slip makes wrong.
+/// A slip of the engine; kNone: it has none.
 enum class Slip {
   kNone,
   kStaleTable,     // a replay keeps the table of pages of the replay before
@@ -100,7 +100,7 @@ class PagedEngine : public Backend {
  private:
   enum BufferId : uint8_t { kKvLens, kCuSeqlensQ, kPageTable, kOutCacheLoc, kNumBuffers };
 
-  // What the checker needs to know: what the backend serves, and what its buffers mean.
+  // The checker reads which steps the backend serves, and the meaning of its buffers.
   static constexpr ForwardMode kModes[] = {ForwardMode::kDecode, ForwardMode::kExtend};
   static constexpr BufferInfo kBuffers[] = {{.buffer = kKvLens, .role = Role::kKeyLens},
                                             {.buffer = kCuSeqlensQ, .role = Role::kQueryOffsets},

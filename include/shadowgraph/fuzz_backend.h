@@ -37,7 +37,7 @@ struct BackendFuzzOptions {
   std::string command;  // the command that runs this test, for Finding::reproduce
 };
 
-/// What was played. Of one history that was repeated: nothing.
+/// The histories and steps that were played; empty if one history was repeated.
 struct BackendFuzzCounts {
   uint64_t histories = 0;                // of which the backend ran a step
   uint64_t skipped = 0;                  // of which it ran none

@@ -48,7 +48,7 @@ struct LengthRange {
   int32_t least = 0, most = 0;
 };
 
-/// What the batch does not say.
+/// Facts about the step that the batch does not hold.
 struct JudgeOptions {
   int32_t page_size = 1;               // tokens of a page, a power of two
   int32_t pool_pages = 0;              // ids of pages are below it; 0: not known

@@ -73,7 +73,7 @@ def appended(k_cache: Any, new: New, call: dict[str, Any]) -> tuple[tuple[Any, A
 
 
 def _tokens(starts: Any) -> tuple[Any, Any]:
-    """Of each packed token its request, and which of its tokens it is."""
+    """The request of each packed token, and the token's place in it."""
     import numpy
 
     request = numpy.repeat(numpy.arange(len(starts) - 1), numpy.diff(starts))

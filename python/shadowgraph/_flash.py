@@ -18,7 +18,7 @@ KV = {"k_cache": "k", "v_cache": "v"}  # upstream's names of the engine's argume
 
 
 class Keys(NamedTuple):
-    """Where keys and values lie."""
+    """The place of keys and values."""
 
     attention: Callable[..., Any]
     arguments: dict[str, Any]  # of attention, as `launch` takes them
@@ -97,7 +97,7 @@ def options(
     attention_chunk: Any = 0,
     **others: Any,
 ) -> dict[str, Any]:
-    """What is fixed for a layer, as the engine takes it. sm_scale None: by the width of q and qv."""
+    """A layer's parameters, under the engine's names. sm_scale None: by the width of q and qv."""
     given = {"sm_scale": softmax_scale, "causal": bool(causal), "logits_soft_cap": max(softcap or 0.0, 0.0)}
     return given | window(window_size) | {"attention_chunk": int(attention_chunk or 0)} | others
 

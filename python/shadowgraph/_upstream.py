@@ -1,4 +1,4 @@
-"""What all drop-ins share: launches, refusals by name, outputs, and upstream's arguments as the engine takes them.
+"""All drop-ins share this: launches, refusals by name, outputs, and upstream's arguments as the engine takes them.
 
 A drop-in checks and allocates when it is called, and computes in one closure that it hands to the launcher. An
 argument that is read from a tensor is read in that closure: a graph reads it at each replay.
@@ -152,7 +152,7 @@ _HELD = {"float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_
 
 
 def held(dtype: Any, kv_dtype: Any) -> dict[str, Any]:
-    """What unsigned integers of q and of the cache hold, by the types that a caller names."""
+    """The types that unsigned integers of q and of the cache hold, by the types that a caller names."""
     return {"dtype": _HELD.get(dtype_name(dtype)), "kv_dtype": _HELD.get(dtype_name(kv_dtype))}
 
 
@@ -240,7 +240,7 @@ def check_shapes(**expected: tuple[Any, Any]) -> None:
 
 
 def used_pages(table: Any, pages: Any, num_pages: int) -> list[Any]:
-    """Of each row of page_table the ids of its first `pages` pages, all of which the pool has."""
+    """The ids of the first `pages` pages of each row of page_table. The pool must have them all."""
     found = []
     for row, (ids, count) in enumerate(zip(table, pages, strict=True)):
         ids = host(ids)

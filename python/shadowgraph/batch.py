@@ -92,7 +92,7 @@ class Batch:
     def from_table(
         cls, mode: str, req_to_token: Any, req_pool_indices: Any, seq_lens: Any, q_lens: Any = None, **more: Any
     ) -> Batch:
-        """As an engine's scheduler has it: request i's tokens are in row req_pool_indices[i] of req_to_token. seq_lens
+        """The step as an engine's scheduler has it: request i's tokens are in row req_pool_indices[i] of req_to_token. seq_lens
         count the new tokens as engines have it; seq_lens_kind="full" or "prefix" says otherwise."""
         more |= {"req_to_token": req_to_token, "req_pool_indices": req_pool_indices, "seq_lens": seq_lens}
         return cls(mode, q_lens=q_lens, **more)

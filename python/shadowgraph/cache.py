@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 
 class Cache(NamedTuple):
-    """What a call needs beside two NHD tensors, for which a tuple (k_cache, v_cache) is enough. _core.pyi has shapes.
+    """A cache of any layout. A tuple (k_cache, v_cache) is enough for two NHD tensors. _core.pyi has shapes.
 
     >>> Cache(latents, layout="MLA_LATENT", head_dim_vo=512)
     """

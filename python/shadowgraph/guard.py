@@ -208,7 +208,7 @@ class Guard:
         self._captures[key] = capture
 
     def replaying(self, key: Hashable, metadata: Any, batch: Batch | None = None, **options: Any) -> Report:
-        """What a replay with this metadata would read that is not its own: graph.address_changed, mem.use_after_free,
+        """Finds memory that a replay with this metadata would read and that is not its own: graph.address_changed, mem.use_after_free,
         graph.topology_changed (shape, strides, dtype), graph.baked_scalar.
 
         batch: also judges the contents of the captured buffers, after they were filled; rows behind the batch's are

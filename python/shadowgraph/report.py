@@ -31,7 +31,7 @@ class Finding:
 
 
 class Report:
-    """What a judge found: `ok` if that is nothing."""
+    """The findings of a judge; `ok` if there are none."""
 
     __slots__ = ("findings", "_handle")
     findings: list[Finding]

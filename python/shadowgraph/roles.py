@@ -1,4 +1,4 @@
-"""What engines call the parts of their metadata, and what each tells."""
+"""Engines' names for the parts of their metadata, and the role of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCALARS = frozenset({"max_seqlen_q", "max_seqlen_k"})  # roles that launches tak
 
 
 def named_roles(metadata: Any, scalars: bool = True) -> tuple[dict[str, Any], dict[str, str]]:
-    """What an object's attributes tell: the value of each role, and its name. scalars: those of SCALARS, too."""
+    """The value of each role among an object's attributes, and the attribute's name. scalars: those of SCALARS, too."""
     values: dict[str, Any] = {}
     names: dict[str, str] = {}
     for name in [*getattr(metadata, "__dict__", {}), *getattr(type(metadata), "__slots__", ())]:

@@ -9,7 +9,7 @@ import sys
 import types
 from collections.abc import Iterator
 
-# Of each package its modules, and ours behind `shadowgraph.`; those of ours that are packages bring their own modules.
+# The modules of each package, and ours behind `shadowgraph.`; those of ours that are packages bring their own modules.
 PACKAGES: dict[str, dict[str, str]] = {
     "flashinfer": {"flashinfer": "flashinfer"},
     "flash_attn": {"flash_attn": "flash_attn", "flash_attn.flash_attn_interface": "flash_attn"},

@@ -18,7 +18,7 @@ def cpu_graphs() -> AbstractContextManager[None]:
 
 
 class AuxRequest(NamedTuple):
-    """What varlen_attn returns beside out."""
+    """The results that varlen_attn returns beside out."""
 
     lse: bool = False
 

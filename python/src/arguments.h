@@ -5,7 +5,7 @@
 
 #include "tensors.h"
 
-/* What a member is. Tensors may be of lists where their kind names a type of numbers. */
+/* The kind of a member. Tensors may be of lists where their kind names a type of numbers. */
 typedef enum {
   TENSOR, /* const DLTensor* */
   VALUES, /* the same, of `dtype` where it holds unsigned integers */

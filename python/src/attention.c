@@ -5,7 +5,7 @@
 
 /* Outputs. */
 
-/* What a call writes: out [shape], and lse [shape without the last axis]. */
+/* A call writes out [shape], and lse [shape without the last axis]. */
 typedef struct {
   const DLTensor* like; /* out is made like it, where the caller gave none */
   int64_t shape[3];     /* negative: not known, since the input is wrong */

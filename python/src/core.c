@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What becomes of a status. */
+/* A status becomes None, a report or an exception. */
 
 const char report_name[] = "shadowgraph.report";
 

@@ -1,5 +1,5 @@
-/* What the functions of shadowgraph._core share: what becomes of a status, and how many threads
- * compute. */
+/* The functions of shadowgraph._core share this: they turn a status into a result, and set how many
+ * threads compute. */
 #ifndef SHADOWGRAPH_PYTHON_CORE_H_
 #define SHADOWGRAPH_PYTHON_CORE_H_
 
@@ -11,7 +11,7 @@ extern const char report_name[]; /* of the capsules that hold an sg_report */
 PyObject* report_handle(sg_report* report);
 /* True of SG_OK. Else an exception is set. The report is gone. */
 bool succeeded(const char* function, sg_status status, sg_report* report);
-/* Of a judge: findings are its result. */
+/* A judge's result: its findings. */
 PyObject* verdict(const char* function, sg_status status, sg_report* report);
 /* None of SG_OK. */
 PyObject* done(const char* function, sg_status status);

@@ -330,7 +330,7 @@ static PyObject* step_field(PyObject* module, PyObject* arguments) {
   return put_tensor("step_field", arguments, sg_step_field, true);
 }
 
-/* What a scheduler knows, as `input` and `config` of a line have it. */
+/* The scheduler's knowledge becomes `input` and `config` of a line. */
 static PyObject* step_batch(PyObject* module, PyObject* arguments) {
   (void)module;
   static const struct {

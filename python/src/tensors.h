@@ -25,7 +25,7 @@ typedef struct {
   Library library;
 } View;
 
-/* What an argument wants of a tensor. */
+/* The demands of an argument on a tensor. */
 typedef struct {
   const char *function, *name; /* for errors */
   char list; /* numbers of a list become: 'i' int32, 'l' int64, 'f' float; 0: no list is taken */

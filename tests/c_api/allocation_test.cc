@@ -107,7 +107,7 @@ TEST(CAllocation, ATextMayRunOutOfMemoryAnywhere) {
     d.table.values[0] = 99;
     fail_every_allocation(SG_OK, [&] {
       sg_report* report = nullptr;
-      // Where memory ran out before, the report says that.
+      // The report says so if memory ran out before.
       const bool refused = d.run(&report) == SG_BAD_INPUT;
       const bool written = refused && sg_report_text(report, format) != nullptr;
       sg_report_free(report);

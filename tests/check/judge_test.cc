@@ -341,7 +341,7 @@ TEST(JudgeStep, ATreesMaskIsTheBatchs) {
   EXPECT_EQ(judged(), Laws{"step.positions positions[2]"});
 }
 
-/// What a right builder makes of a scheduler's step, with a row of padding behind it.
+/// The arrays that a right builder makes of a scheduler's step, with a row of padding behind it.
 struct RightArrays {
   Ints kv_lens, q_lens, cu_seqlens_q = {0}, page_table, kv_indptr = {0}, kv_indices, last_pages;
   Longs slots;

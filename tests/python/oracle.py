@@ -107,5 +107,5 @@ def seen(q_len, kv_len, causal=False, window_left=-1, window_right=-1, chunk=0):
 
 
 def rows_of(per_request, masks):
-    """Of each row of q the entries of its request's [kv_len, ...] that its mask [q_len, kv_len] shows."""
+    """The entries of a request's [kv_len, ...] that its mask [q_len, kv_len] shows to each row of q."""
     return [torch.as_tensor(entries)[torch.from_numpy(row)] for entries, mask in zip(per_request, masks) for row in mask]

@@ -145,7 +145,7 @@ PLAIN = ["scale", "window"]
 COMMON = [*PLAIN, "causal", "softcap"]
 ALIBI = ["alibi", "alibi of each request"]
 FA3 = [*COMMON, "chunk", "chunk, causal", "qv", "descales"]
-# Of each way to call: how, the lens of queries and keys, the options that it has, and the lse of a row without keys.
+# Each way to call: the function, the lens of queries and keys, the options that it has, and the lse of a row without keys.
 DENSE, EVEN, UNEVEN = ([3, 3], [7, 7]), ([3, 3], [7, 5]), ([1, 3], [7, 5])
 WAYS = {
     "fa2 func": (functools.partial(of_dense, fa2.flash_attn_func), DENSE, COMMON + ALIBI, INF),
@@ -216,7 +216,7 @@ def queries_of_values(p):
     return p.stacked(p.qv) if p.q_lens == EVEN[0] else p.packed(p.qv)
 
 
-# Of each option: what the call is given, and what the reference is given of request r.
+# Each option: arguments of the call, and of the reference for request r.
 OPTIONS = {
     "none": (lambda p: {}, lambda p, r: {}),
     "scale": (lambda p: {"softmax_scale": 0.7}, lambda p, r: {"scale": 0.7}),

@@ -1,4 +1,4 @@
-"""What the drop-ins around flash-attention refuse, and by which names."""
+"""The drop-ins around flash-attention refuse options and input by upstream's names."""
 
 import pytest
 import torch

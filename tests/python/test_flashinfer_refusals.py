@@ -1,4 +1,4 @@
-"""What shadowgraph.flashinfer does not do it refuses by name; what is wrong it names by FlashInfer's arguments."""
+"""shadowgraph.flashinfer refuses options by name, and names wrong input by FlashInfer's arguments."""
 
 import inspect
 
@@ -183,7 +183,7 @@ def test_positional_arguments_of_other_kernels_and_jit_are_refused():
 FAR = torch.tensor([99] * 9, dtype=torch.int32)
 TABLE = torch.full((4, 3), 99, dtype=torch.int32)
 LONG = torch.tensor([7, 3, 4, 13], dtype=torch.int32)
-# Of each call what is wrong, and the arguments that findings name, or the text of another error.
+# Wrong input of each call, and the arguments that findings name, or the text of another error.
 DECODE = {"num_qo_heads": HEADS, "num_kv_heads": KV_HEADS, "head_dim": DIM, "page_size": PAGE}
 WRONG = [
     ("trtllm_batch_decode_with_kv_cache", {"block_tables": TABLE}, "block_tables", "table.page_id: block_tables"),

@@ -1,4 +1,4 @@
-"""What upstream's own tests ask of the drop-ins around flash-attention, and what they write."""
+"""Upstream's own tests ask this of the drop-ins around flash-attention."""
 
 import functools
 import math

@@ -26,7 +26,7 @@ tasks = lambda: len(os.listdir("/proc/self/task"))
 
 
 def python(code, *options):
-    """What a fresh Python prints."""
+    """The output of a fresh Python."""
     done = subprocess.run([sys.executable, *options, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -117,7 +117,7 @@ def test_others_run_while_a_call_computes():
     assert longest < spans[0] / 2  # who waits for the GIL waits for the whole call
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="on one CPU a call starts no second thread: there is nothing to count")
 def test_threads_are_the_calls_own_or_what_was_set_or_torchs():
     def more(before, call):
         return int(python(f"{PROBLEM}{before}; had = tasks(); sg.paged_attention(**call, {call}); print(tasks() - had)"))

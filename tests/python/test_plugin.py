@@ -72,8 +72,6 @@ def test_a_marker_has_options_and_waivers_with_reasons(pytester):
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "xdist"])
 def test_a_report_has_every_tests_last_finding(pytester, workers):
-    if workers:
-        pytest.importorskip("xdist")
     pytester.makepyfile(SLIP.replace("UNIT", "1") + "\ndef test_other(metadata_checker):\n    metadata_checker(BATCH, kv_lens=[2, 1])\n")
     reports = [f"--shadowgraph-report={form}:out/report.{form}" for form in ("json", "junit", "text", "sarif")]
     pytester.runpytest_subprocess(*reports, *workers).assert_outcomes(failed=2)

@@ -1,4 +1,4 @@
-"""What drop-ins share."""
+"""All drop-ins share launches, refusals and outputs."""
 
 import numpy
 import pytest

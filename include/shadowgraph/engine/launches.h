@@ -1,4 +1,4 @@
-// What a backend's forward launches: attention and stores over the device's memory, as data that a
+// A backend's forward launches attention and stores over the device's memory: both are data that a
 // graph keeps. A kernel of your own is a Kernel (device/kernel.h) with a footprint. Tested by
 // tests/launch/attention_launch_test.cc and tests/launch/store_launch_test.cc.
 #pragma once

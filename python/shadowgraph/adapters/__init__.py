@@ -84,7 +84,7 @@ def _family(base: type) -> list[type]:
 
 
 def doctor() -> str:
-    """What is found of each engine, and which methods are hooked in it."""
+    """Lines that say which engines are installed, and which of their methods are hooked."""
     from ..recorder import Recorder
 
     lines = []

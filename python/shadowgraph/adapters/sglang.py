@@ -31,7 +31,7 @@ def install(hooks: Hooks) -> None:
             _record(recorder, backend, "replay", vars(forward_batch))
 
     def replay(backend: Any, _: None, *args: Any, **kwargs: Any) -> None:
-        """Of before 2026-06-02: it took the parts of a batch."""
+        """The method before 2026-06-02 took the parts of a batch."""
         method = backend.init_forward_metadata_replay_cuda_graph
         _record(recorder, backend, "replay", inspect.signature(method).bind(*args, **kwargs).arguments)
 

@@ -1,4 +1,4 @@
-"""What FlashInfer's calls of attention share: outputs, base-2 LSE, scales, and the buffers of a plan."""
+"""FlashInfer's calls of attention share this: outputs, base-2 LSE, scales, and the buffers of a plan."""
 
 from __future__ import annotations
 
@@ -138,6 +138,12 @@ class Wrapper:
     def _plan_types(self, q_data_type: Any, kv_data_type: Any, o_data_type: Any) -> None:
         self._held = held(q_data_type, kv_data_type if kv_data_type is not None else q_data_type)
         self._o_dtype = o_data_type
+
+    def _terms(self, call: str, window_left: int | None = None, **more: Any) -> dict[str, Any]:
+        """The plan's terms, or the run's own window_left. more: sinks, and options that are refused."""
+        planned = self._layer["window_left"]
+        window_left = planned if window_left is None else window_left
+        return layer(call, window_left=window_left, logits_soft_cap=self._layer["logits_soft_cap"], **more)
 
     def _check_planned(self, q: Any, kv: Any) -> None:
         """q and a paged cache have the heads, sizes and pages of the plan."""

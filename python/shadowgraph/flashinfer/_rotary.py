@@ -13,7 +13,7 @@ Rope = tuple[float, float]  # positions are divided by the first; theta
 
 
 def rope(call: str, pos_encoding_mode: str, rope_scale: Any, rope_theta: Any) -> Rope | None:
-    """What plan and single calls say of positions; None: nothing."""
+    """The scale and theta of rotary positions; None: q and k are not rotated. ALIBI is refused."""
     if pos_encoding_mode != "ROPE_LLAMA":
         refuse(call, pos_encoding_mode=pos_encoding_mode)
         return None

@@ -97,7 +97,7 @@ class MultiLevelCascadeAttentionWrapper:
         q_data_type: Any = "float16",
         kv_data_type: Any = None,
     ) -> None:
-        """Of each level, from the root of the tree: who shares it, and its pages."""
+        """The lists name who shares each level, from the root of the tree, and the level's pages."""
         lists = zip(qo_indptr_arr, paged_kv_indptr_arr, paged_kv_indices_arr, paged_kv_last_page_len, strict=True)
         for level, (wrapper, arrays) in enumerate(zip(self._levels, lists, strict=True)):
             wrapper.plan(

@@ -142,11 +142,9 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
     ) -> Any:
         """q [requests * q_len_per_req, H, D]; out likewise, LSE to base 2 f32 [.., H]."""
         call, each = "BatchDecodeWithPagedKVCacheWrapper.run", self._q_len_per_req
-        skip = skip_softmax_threshold_scale_factor
-        terms = layer(
-            call, logits_soft_cap=self._layer["logits_soft_cap"], sinks=sinks,
-            window_left=self._layer["window_left"] if window_left is None else window_left,
-            args=args or None, skip_softmax_threshold_scale_factor=skip, kv_cache_sf=kv_cache_sf,
+        terms = self._terms(
+            call, window_left, sinks=sinks, args=args or None, kv_cache_sf=kv_cache_sf,
+            skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
         )  # fmt: skip
         if q_len_per_req not in (None, each):
             raise ValueError(f"q_len_per_req is {q_len_per_req}, and was planned as {each}")

@@ -78,7 +78,7 @@ def append_paged_mla_kv_cache(
 def get_batch_indices_positions(
     append_indptr: Any, seq_lens: Any, nnz: int, batch_indices: Any = None, positions: Any = None
 ) -> tuple[Any, ...]:
-    """Of each new token its request and its place there; seq_lens count the new tokens. Rows behind the last token's have
+    """The request of each new token, and the token's place in it; seq_lens count the new tokens. Rows behind the last token's have
     request -1. Returns (batch_indices, positions), int32 [nnz]."""
     made = [empty(append_indptr, (nnz,), "int32") if given is None else given for given in (batch_indices, positions)]
 

@@ -58,7 +58,7 @@ class _Prefill(Wrapper):
         self._keep(batch_size, custom_mask=bits, mask_indptr=starts)
 
     def _mask(self) -> dict[str, Any]:
-        """What a run sees: the mask, or causality."""
+        """The mask of a run, or its causality."""
         bits, starts = self._custom_mask_buf, self._mask_indptr_buf
         if bits is None:
             return {"causal": self._causal}
@@ -171,11 +171,9 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
     ) -> Any:
         """q [rows, H, D]; out likewise, LSE to base 2 f32 [rows, H]."""
         call = "BatchPrefillWithPagedKVCacheWrapper.run"
-        terms = layer(
-            call, logits_soft_cap=self._layer["logits_soft_cap"], sinks=sinks,
-            window_left=self._layer["window_left"] if window_left is None else window_left, args=args or None,
-            kv_cache_sf=kv_cache_sf, skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
-            uses_spcompress=uses_spcompress,
+        terms = self._terms(
+            call, window_left, sinks=sinks, args=args or None, kv_cache_sf=kv_cache_sf, uses_spcompress=uses_spcompress,
+            skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
         )  # fmt: skip
         self._check_planned(q, paged_kv_cache)
         cache, head_dim_vo = paged(paged_kv_cache, self._kv_layout)
@@ -298,10 +296,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
     ) -> Any:
         """q [rows, H, D], k [keys, Hk, D], v [keys, Hk, Dv]; out [rows, H, Dv], LSE to base 2 f32 [rows, H]."""
         call = "BatchPrefillWithRaggedKVCacheWrapper.run"
-        terms = layer(
-            call, logits_soft_cap=self._layer["logits_soft_cap"], window_left=self._layer["window_left"],
-            args=args or None, o_scale=o_scale, kv_cache_sf=kv_cache_sf,
-        )  # fmt: skip
+        terms = self._terms(call, args=args or None, o_scale=o_scale, kv_cache_sf=kv_cache_sf)
         return attend(
             rotary.ragged(self._rope), _RAGGED_NAMES, q, v.shape[-1], (out, lse, return_lse), self._o_dtype, k=k, v=v,
             cu_seqlens_q=integers(self._qo_indptr_buf), cu_seqlens_k=integers(self._kv_indptr_buf),

@@ -46,7 +46,7 @@ def flash_attn_with_kvcache(
     ver=3,
     out=None,
 ):
-    """As flash_attn_3's. only_qv: scores are qv.v alone. The lse counts sinks."""
+    """The same as flash_attn_3's. only_qv: scores are qv.v alone. The lse counts sinks."""
     call = "flash_attn_with_kvcache"
     refuse(call, score_mod=score_mod)
     if only_qv:
@@ -95,7 +95,7 @@ def flash_attn_varlen_func(
     ver=3,
     out=None,
 ):
-    """As flash_attn_3's. With page_table, k and v are pages, and seqused_k or cu_seqlens_k has their lengths."""
+    """The same as flash_attn_3's. With page_table, k and v are pages, and seqused_k or cu_seqlens_k has their lengths."""
     expect("cu_seqlens_q", cu_seqlens_q, None)
     refuse("flash_attn_varlen_func", score_mod=score_mod)
     if only_qv:

@@ -187,7 +187,7 @@ class StepLine {
   Status refused_;
 };
 
-/// What is found, in the words of a step in memory.
+/// The verdict's findings, in the words of a step in memory.
 Status findings_of(const TraceLine& line, TraceVerdict verdict, bool has_values) {
   // The batch may be judged alone.
   if (!has_values && verdict.skip == LawId("skip.no_field").law().id) verdict.skip = {};

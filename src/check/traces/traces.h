@@ -46,8 +46,8 @@ struct TraceVerdict {
 /// backend has no twin, or is composed of others.
 TraceVerdict judge_trace(const TraceLine& line);
 
-/// What is passed over, as findings for whoever wants it judged (`check --strict`), at the field or
-/// at the line as a whole.
+/// Parts that were not judged, as findings for whoever wants them judged (`check --strict`), at the
+/// field or at the line as a whole.
 Finding passed_over(std::string_view law, std::string field, std::string why);
 std::vector<Finding> passed_over(const TraceLine& line, const TraceVerdict& verdict);
 

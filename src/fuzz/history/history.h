@@ -48,7 +48,7 @@ struct HistoryOptions {
   bool outputs_alone = false;   // RunnerOptions'
   int32_t steps = 30;           // of a history, at most
   int64_t shrink_tries = 1000;  // histories, so that what is left is the same on every machine
-  /// What stands before and behind the choices where a finding says how to repeat a history.
+  /// Words before and behind the choices, where a finding says how to repeat a history.
   std::string repeat = "shadowgraph fuzz --choices ";
   std::string flags;              // " --backend flashattention --plant K04"
   std::vector<std::string> refs;  // of what is planted: findings stand on them too

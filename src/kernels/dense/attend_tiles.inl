@@ -81,8 +81,8 @@ bool values_lie_in_keys(const AttendUnit& u) {
          u.v.token_stride == u.k.token_stride && u.v.head_dim <= u.k.head_dim;
 }
 
-/// What is read next, asked for a little at a time while products run: whoever asks for much at
-/// once waits for it.
+/// Lines of memory that are read next. A step of a product asks for a few of them: whoever asks for
+/// many at once waits for them.
 class LinesAhead {
  public:
   void clear() { count_ = run_ = 0; }
