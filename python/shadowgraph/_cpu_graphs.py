@@ -8,6 +8,7 @@ from contextvars import Token
 from typing import Any
 
 import torch
+from torch.autograd.grad_mode import inference_mode  # torch.inference_mode may be replaced: torch 1.13 cannot trace its tensors
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._upstream import launcher
@@ -53,7 +54,7 @@ class _Recorder(TorchDispatchMode):
             self.nodes.append(lambda: function(*args, **kwargs))
             returned = len(function._schema.returns)
             return None if returned == 0 else written[0] if returned == 1 else tuple(written[:returned])
-        with torch.inference_mode(False):
+        with inference_mode(False):
             result = function(*args, **kwargs)
         given = {_storage(t) for t in _tensors([args, kwargs])}
         made = [t for t in _tensors(result) if _storage(t) not in given]
@@ -108,7 +109,7 @@ class CUDAGraph:
             raise RuntimeError("CUDAGraph: nothing is captured")
         if CUDAGraph._capturing is not None:
             raise RuntimeError("CUDAGraph: a replay during a capture")
-        with torch.inference_mode():  # which may write tensors of either kind
+        with inference_mode():  # which may write tensors of either kind
             for node in self._nodes:
                 node()
 

@@ -84,6 +84,15 @@ def test_tensors_of_inference_mode_are_captured_too():
     assert y.tolist() == [2, 2, 1, 1]
 
 
+def test_an_engine_whose_inference_mode_is_replaced_is_captured_too(monkeypatch):
+    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)  # what runs it where torch cannot trace inference tensors
+    x = torch.ones(3)
+    graph, y = captured(lambda: x + 1)
+    x.fill_(4)
+    graph.replay()
+    assert y.tolist() == [5, 5, 5]
+
+
 def test_a_drop_in_is_a_node():
     lens = [7, 3, 4, 9]
     pool, q = Pool(lens), drawn(4, HEADS, DIM)
@@ -91,6 +100,7 @@ def test_a_drop_in_is_a_node():
     buffers = torch.zeros(5).int(), torch.zeros(12).int(), torch.zeros(4).int()
     wrapper = flashinfer.CUDAGraphBatchDecodeWithPagedKVCacheWrapper(None, *buffers)
     one = Pool([1] * 4)
+    wrapper._int_workspace_buffer = eager._int_workspace_buffer  # engines share it
     wrapper.plan(*one.lists, HEADS, KV_HEADS, DIM, PAGE)
     k, v = drawn(4, KV_HEADS, DIM, seed=7), drawn(4, KV_HEADS, DIM, seed=8)
 

@@ -102,6 +102,7 @@ class Wrapper:
     _kv_indptr_buf: Any
     _kv_indices_buf: Any
     _kv_len_arr_buf: Any
+    _int_workspace_buffer: Any = None  # engines share it among wrappers; nothing lies in it
 
     def _begin(self, use_cuda_graph: bool, kv_layout: str, jit_args: Any, **buffers: Any) -> None:
         if kv_layout not in ("NHD", "HND"):
