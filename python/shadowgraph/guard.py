@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import fnmatch
 import types
+import warnings
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Any, TypeAlias
 from . import _core
 from .batch import Batch
 from .report import Finding, Report
-from .roles import ROLES, SCALARS
+from .roles import KNOWN, ROLES, SCALARS
 
 _DEEPEST = 8  # objects in objects: further down lies the engine
 _LARGEST_COPY = 1 << 24  # elements: contents of a larger buffer are not compared with the last step's
@@ -135,6 +136,11 @@ def _expired(value: Any, kind: int) -> Callable[[], bool]:
     return StorageWeakRef(storage).expired  # type: ignore[no-untyped-call]
 
 
+def _integers(value: Any) -> bool:
+    """Metadata are integers and truths; floats are what is computed."""
+    return "float" not in str(value.dtype) and "complex" not in str(value.dtype)
+
+
 def _copy(value: Any, kind: int) -> Any:
     """The contents, on the host. None: too large, or of no use."""
     if kind == _TENSOR:
@@ -169,6 +175,7 @@ class _Capture:
     tensors: dict[_Path, tuple[Any, ...]]  # _place; of one tensor every path
     expired: dict[_Path, Callable[[], bool]]  # of each tensor its first path
     scalars: dict[_Path, Any]  # likewise of each object that has one
+    judged: bool = False  # some tensor has a role
     contents: dict[_Path, Any] = field(default_factory=dict)  # what the last step read
 
 
@@ -177,10 +184,17 @@ class Guard:
 
     def __init__(self, *, scalars: Iterable[str] = (), roles: Mapping[str, str] = {}):
         """scalars: numbers of the host that kernels got by value, by name ("max_seq_len_k") or by path, with * for any
-        part ("layers.*.grid"). roles: what names of metadata mean, beside shadowgraph.roles.ROLES."""
-        self._scalars = tuple(scalars)
+        part ("layers.*.grid"). roles: what names of metadata mean, {"my_lens": "kv_lens"}, beside shadowgraph.roles.ROLES.
+
+        skipped: {name: why} of what is not judged: integers whose name has no role, scalars that no capture has. Raises ValueError
+        for a role that shadowgraph.check does not have."""
+        wrong = sorted({role for role in roles.values() if role not in KNOWN})
+        if wrong:
+            raise ValueError(f"Guard: roles: {', '.join(wrong)}: expected one of {', '.join(sorted(KNOWN))}")
+        self._scalars = (scalars,) if isinstance(scalars, str) else tuple(scalars)
         self._roles = ROLES | dict(roles)
         self._captures: dict[Hashable, _Capture] = {}
+        self.skipped: dict[str, str] = {name: "no capture has such a number" for name in self._scalars}
 
     def captured(self, key: Hashable, metadata: Any) -> None:
         """Remembers the metadata that a graph was captured with: any nest of dataclasses, dicts, lists and objects.
@@ -197,10 +211,17 @@ class Guard:
                 seen.add(id(value))
                 capture.expired[path] = _expired(value, kind)
                 if self._role(path):
+                    capture.judged = True
                     capture.contents[path] = _copy(value, kind)
+                elif _integers(value):
+                    name = str(path[-1]) if path else "metadata"
+                    self.skipped.setdefault(name, f'its contents: no role of that name; Guard(roles={{"{name}": ...}}) gives one')
         owners: set[tuple[int, Any]] = set()
         for path, kind, value in leaves if self._scalars else ():
-            if kind == _LEAF and path and any(p == path[-1] or fnmatch.fnmatchcase(_text(path), p) for p in self._scalars):
+            met = [p for p in self._scalars if p == _text(path[-1:]) or fnmatch.fnmatchcase(_text(path), p)]
+            if kind == _LEAF and path and met:
+                for pattern in met:
+                    self.skipped.pop(pattern, None)
                 owner = id(_at(metadata, path[:-1])), path[-1]
                 if owner not in owners:
                     owners.add(owner)
@@ -211,9 +232,9 @@ class Guard:
         """Finds memory that a replay with this metadata would read and that is not its own: graph.address_changed, mem.use_after_free,
         graph.topology_changed (shape, strides, dtype), graph.baked_scalar.
 
-        batch: also judges the contents of the captured buffers, after they were filled; rows behind the batch's are
-        padding. options: of shadowgraph.check (pad_kv_lens, engine, window_left). Waits for the device then.
-        Raises KeyError for a graph that was not captured."""
+        batch: also judges the contents of the captured buffers, after they were filled, and the captured scalars; rows
+        behind the batch's are padding. options: of shadowgraph.check (pad_kv_lens, engine, window_left). Waits for the
+        device then, and warns where no name of the metadata has a role. Raises KeyError for a graph that was not captured."""
         if key not in self._captures:
             raise KeyError(f"Guard: graph {key!r} was not captured")
         capture = self._captures[key]
@@ -245,10 +266,10 @@ class Guard:
             now = live.get(path)
             if now is None:
                 found.setdefault((was, None), ("graph.address_changed", _text(path), -1, -1, f"the tensor at {was[0]:#x}", "no tensor"))
-            elif now[0] != was[0]:
+            elif now[0] != was[0] and now[3] == was[3]:
                 words = [f"the tensor at {was[0]:#x}", f"one at {now[0]:#x}"]
                 found.setdefault((was[0], now[0]), ("graph.address_changed", _text(path), -1, -1, words[0], words[1]))
-            elif now != was:
+            if now is not None and now[1:] != was[1:]:
                 words = [f"shape {list(p[1])}, strides {list(p[2])}, {p[3]}" for p in (was, now)]
                 found.setdefault((was, now), ("graph.topology_changed", _text(path), -1, -1, words[0], words[1]))
         return list(found.values())
@@ -266,6 +287,9 @@ class Guard:
             if role and _place(value, kind) == capture.tensors[path]:
                 values.append((path, role, _copy(value, kind)))
         given = [(role, contents, 0, _text(path)) for path, role, contents in values if contents is not None]
+        given += [(self._roles[path[-1]], n, 0, _text(path)) for path, n in capture.scalars.items() if self._roles.get(path[-1]) in SCALARS]
+        if not capture.judged:
+            warnings.warn(f"Guard: no name of this metadata has a role: {', '.join(self.skipped)}", stacklevel=3)
         judged = _core.check(batch._handle, given, **options)
         first: dict[str, Finding] = {}
         for finding in Report(judged).findings:

@@ -12,7 +12,7 @@ _NAMES = {
     "kv_indptr": "kv_indptr paged_kv_indptr",
     "kv_indices": "kv_indices paged_kv_indices",
     "last_page_len": "kv_last_page_len last_page_len paged_kv_last_page_len",
-    "slots": "out_cache_loc slot_mapping slots",
+    "slots": "out_cache_loc out_loc slot_mapping slots",
     "positions": "positions",
     "custom_mask": "custom_mask",
     "max_seqlen_q": "max_query_len max_seq_len_q max_seqlen_q",
@@ -20,6 +20,8 @@ _NAMES = {
 }
 ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
 SCALARS = frozenset({"max_seqlen_q", "max_seqlen_k"})  # roles that launches take by value
+_RARE = "q_lens prefix_lens q_ends kv_ends swa_page_table swa_kv_indptr swa_kv_indices swa_out_cache_loc"  # which only their own names tell
+KNOWN = frozenset([*_NAMES, *_RARE.split()])
 
 
 def named_roles(metadata: Any, scalars: bool = True) -> tuple[dict[str, Any], dict[str, str]]:

@@ -77,6 +77,17 @@ def test_shape_strides_and_dtype_are_the_captures():
         assert [f.id for f in guard.replaying(0, metadata).findings] == ["graph.topology_changed"]
 
 
+def test_another_dtype_is_named_wherever_its_tensor_lies():
+    guard, metadata = sg.Guard(), tensors()
+    guard.captured(0, metadata)
+    kept, metadata.cache_seqlens = metadata.cache_seqlens, metadata.cache_seqlens.long()
+    (finding,) = guard.replaying(0, metadata).findings
+    assert (finding.id, finding.field) == ("graph.topology_changed", "cache_seqlens")
+    assert "torch.int32" in finding.expected and "torch.int64" in finding.got and kept is not None
+    metadata.cache_seqlens = torch.zeros(4, dtype=torch.int32)  # another tensor, and longer
+    assert [f.id for f in guard.replaying(0, metadata).findings] == ["graph.address_changed", "graph.topology_changed"]
+
+
 @pytest.mark.parametrize("library", [torch, numpy])
 def test_memory_that_was_freed_is_found(library):
     guard, metadata = sg.Guard(), tensors(library)
@@ -99,6 +110,45 @@ def test_a_number_that_kernels_got_by_value_may_not_change():
         (finding,) = guard.replaying(0, {"layers": [metadata]}).findings
         assert (finding.id, finding.field, finding.got) == ("graph.baked_scalar", "layers.0.max_seq_len_k", "9")
     assert sg.Guard()._captures == {}
+
+
+def test_a_captured_number_bounds_the_live_batch():
+    metadata = tensors()
+    for most, found in ((4, []), (3, ["len.bound"])):
+        guard, metadata.max_seq_len_k = sg.Guard(scalars="max_seq_len_k"), most
+        metadata.cache_seqlens[0] = 3
+        guard.captured(0, metadata)
+        metadata.cache_seqlens[0], metadata.slot_mapping[0] = 4, 11
+        assert [f.id for f in guard.replaying(0, metadata, batch((4, 1))).findings] == found
+        metadata.slot_mapping[0] = 10
+
+
+def test_names_that_nobody_knows_are_told():
+    guard = sg.Guard(scalars=["max_seq_len_k", "grid"])
+    nest = {"lens": tensors().cache_seqlens, "logits": torch.zeros(2), "max_seq_len_k": 8}
+    guard.captured(0, nest)
+    assert guard.skipped.keys() == {"lens", "grid"}
+    with pytest.warns(UserWarning, match="no name of this metadata has a role: grid, lens"):
+        assert guard.replaying(0, nest, batch()).ok
+    guard = sg.Guard(roles={"lens": "kv_lens"})
+    guard.captured(0, nest)
+    nest["lens"][0] = 2
+    assert guard.skipped == {} and [f.field for f in guard.replaying(0, nest, batch()).findings] == ["lens"]
+    with pytest.raises(ValueError, match="roles: lens: expected one of .*kv_lens"):
+        sg.Guard(roles={"my_lens": "lens"})
+
+
+def test_roles_are_those_of_the_judge():
+    from shadowgraph.roles import KNOWN, SCALARS
+
+    def refusal(role):
+        try:
+            return str(sg.check(batch(), **{role: 4 if role in SCALARS else [0]}))
+        except sg.ShadowgraphError as error:
+            return str(error)
+
+    unknown = refusal("lens")
+    assert "lens" in unknown and [role for role in sorted(KNOWN) if refusal(role) == unknown.replace("lens", role)] == []
 
 
 def test_a_number_of_an_object_that_layers_share_is_one_number():
