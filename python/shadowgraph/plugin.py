@@ -1,6 +1,6 @@
 """The entry point of vLLM and SGLang: SHADOWGRAPH_RECORD=FOLDER records each process of an engine.
 
-SHADOWGRAPH_EVERY=N: only every Nth step.
+SHADOWGRAPH_EVERY=N: only every Nth step, as shadowgraph.record has it.
 """
 
 import os
@@ -18,7 +18,8 @@ def start() -> None:
         from .recorder import Recorder
 
         os.makedirs(folder, exist_ok=True)
-        recorder = Recorder(os.path.join(folder, "steps-%p.jsonl"), every=int(os.environ.get("SHADOWGRAPH_EVERY", "1")))
+        every = os.environ.get("SHADOWGRAPH_EVERY")
+        recorder = Recorder(os.path.join(folder, "steps-%p.jsonl"), every=int(every) if every else None)
         recorder.__enter__()
         atexit.register(lambda: print(f"shadowgraph: {recorder.summary()}", file=sys.stderr))
     except Exception as error:

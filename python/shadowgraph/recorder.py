@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, Any, Literal
 
 from . import _core
+from ._copies import Copies, Finish, on_device
 from .batch import Batch
 from .report import Report
 
@@ -21,10 +22,7 @@ Phase = Literal["eager", "capture", "replay"]
 _FIELDS = {"slots": "out_cache_loc", "last_page_len": "kv_last_page_len"}
 _SLOT_FIELDS = {"page_table": "slot_table", "kv_indices": "slot_indices"}
 _MOST_REPORTS = 1000  # steps with findings that are kept; all are counted and written
-
-
-def _on_host(array: Any) -> Any:
-    return array.detach().cpu() if hasattr(array, "is_cpu") and not array.is_cpu else array
+_EVERY_ON_DEVICE = 16
 
 
 def _capturing() -> bool:
@@ -36,16 +34,20 @@ def _capturing() -> bool:
 class Recorder:
     """Writes steps to a file, judges each, and never raises in the engine.
 
+    Arrays of a device are copied in the order of its stream, and judged by a thread when they have arrived; wait() returns
+    when all are.
+
     steps    that were recorded and judged
-    failed   of them, those with findings
+    failed   of them, and of graphs, those with findings
     skipped  {name: why} of what could not be recorded or hooked
     hooked   {name: engine's method} of what is
     """
 
-    def __init__(self, path: str | os.PathLike[str], every: int = 1):
+    def __init__(self, path: str | os.PathLike[str], every: int | None = None):
         """path: of the file, of JSON lines (docs/traces.md). %p is the process's id; a forked process has a file of its
-        own in any case. every: only every so many steps are recorded."""
-        if every < 1:
+        own in any case. every: only every so many steps are recorded; None is all, but of a device every 16th, if this is
+        no test of pytest."""
+        if every is not None and every < 1:
             raise ValueError(f"record: every is {every}, expected at least 1")
         self._path = os.fspath(path)
         self._every = every
@@ -53,6 +55,8 @@ class Recorder:
         self._file: IO[str] | None = None
         self._lock = threading.Lock()
         self._seen = 0
+        self._copies = Copies()
+        self._pending = threading.local()
         self._reports: list[tuple[str, _core.ReportHandle | None]] = []
         self.steps = self.failed = 0
         self.skipped: dict[str, str] = {}
@@ -70,6 +74,7 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         if self._hooks is not None:
             self._hooks.remove()
+        self.wait()
         with self._lock:
             if self._file is not None:
                 self._file.close()
@@ -89,8 +94,10 @@ class Recorder:
         """Records and judges a step: arrays by role, with units and names, as shadowgraph.check has them. phase: of a
         graph "capture" or "replay", whose rows behind the batch's are padding. config: other keys of docs/traces.md.
 
-        Returns what was found, or None where nothing was recorded: `skipped` says why, if it is not `every`."""
-        return self.record_due(batch, phase, names, arrays, id=id, units=units, config=config) if self.is_due() else None
+        Returns what was found, or None where nothing was recorded, `skipped` says why if it is not `every`, or where
+        arrays are on a device: then `report` has it after wait()."""
+        due = self.is_due(*arrays.values())
+        return self.record_due(batch, phase, names, arrays, id=id, units=units, config=config) if due else None
 
     def record_due(
         self,
@@ -104,17 +111,64 @@ class Recorder:
         config: Mapping[str, int | str] = {},
     ) -> Report | None:
         """The same of a step that is_due() has counted, for adapters."""
-        try:
-            return None if _capturing() else self._record(batch, phase, id, units, names, config, arrays)
-        except Exception as error:
-            self.skip(f"step {id or self._seen}", error)
-            return None
+        name = id or self.last_name()
+        return self.copied(name, arrays, lambda host: self._record(batch, phase, name, units, names, config, host))
 
-    def is_due(self) -> bool:
-        """Counts a step, and tells whether it is one of every so many."""
+    def copied(self, name: str, values: Mapping[str, Any], finish: Finish) -> Any:
+        """finish(values on the host), and what it returns; None of values on a device, which a thread finishes, and in a
+        capture, when nothing may be read. name: of the step."""
+        try:
+            if _capturing():
+                return None
+            if not any(map(on_device, values.values())):
+                return finish(values)
+            if not self._copies.take(values, lambda host: self._finish(name, host, finish)):
+                self.skip(name, "too many steps are waiting for their copies")
+        except Exception as error:
+            self.skip(name, error)
+        return None
+
+    def _finish(self, name: str, host: Mapping[str, Any], finish: Finish) -> None:
+        try:
+            finish(host)
+        except Exception as error:
+            self.skip(name, error)
+
+    def after_replay(self, copy: Callable[[], Any]) -> None:
+        """Calls copy() behind this thread's next replay of a graph: then buffers hold what the graph read."""
+        if getattr(self._pending, "copy", None) is not None:
+            self.skip("replay", "its buffers were filled, and no graph was replayed")
+        self._pending.copy = copy
+
+    def replayed(self) -> None:
+        copy, self._pending.copy = getattr(self._pending, "copy", None), None
+        if copy is not None:
+            copy()
+
+    def wait(self) -> None:
+        """Returns when every step that was copied is judged."""
+        self._copies.wait()
+
+    def last_name(self) -> str:
+        """The name of the step that is_due() counted last."""
+        return f"step{self._seen - 1}"
+
+    def is_due(self, *values: Any) -> bool:
+        """Counts a step, and tells whether it is one of every so many. values: some of its arrays."""
+        every = self._every
+        if every is None:
+            every = _EVERY_ON_DEVICE if any(map(on_device, values)) and "PYTEST_CURRENT_TEST" not in os.environ else 1
         with self._lock:
             self._seen += 1
-            return (self._seen - 1) % self._every == 0
+            return (self._seen - 1) % every == 0
+
+    def found(self, name: str, report: Report) -> None:
+        """Keeps the findings of a step, or of a graph."""
+        if not report.ok:
+            with self._lock:
+                self.failed += 1
+                if len(self._reports) < _MOST_REPORTS:
+                    self._reports.append((name, report._handle))
 
     def skip(self, name: str, why: object) -> None:
         """Notes what is not recorded; the first reason of a name stays."""
@@ -125,14 +179,13 @@ class Recorder:
         self,
         batch: Batch,
         phase: Phase,
-        id: str | None,
+        name: str,
         units: Mapping[str, int],
         names: Mapping[str, str],
         config: Mapping[str, int | str],
         arrays: Mapping[str, Any],
     ) -> Report:
         step = _core.step_new("laws", batch.mode, phase)
-        name = id or f"step{self._seen - 1}"
         _core.step_id(step, name)
         _core.step_batch(step, batch._handle)
         for key, value in ({"padding_len": 0, "max_padding_len": 1} | dict(config)).items():
@@ -145,19 +198,43 @@ class Recorder:
             field = names.get(role, role)
             if field != law_name:
                 _core.step_role(step, field, law_name)
-            values.append((role, _on_host(array), units.get(role, 0), field))
+            values.append((role, array, units.get(role, 0), field))
             _core.step_field(step, field, values[-1][1])
         self._write(_core.step_line(step))
         if config or phase == "capture":
             handle = _core.step_judge(step)
         else:  # the same laws in a tenth of the time, which step_judge spends on notes about what is not read
             handle = _core.check(batch._handle, values)
+        return self._judged(name, handle)
+
+    def record_line(
+        self,
+        backend: str,
+        mode: str,
+        phase: Phase | Literal["replay_in_graph"],
+        config: Mapping[str, int | str],
+        inputs: Mapping[str, Any],
+        fields: Mapping[str, Any],
+        name: str,
+    ) -> Report:
+        """Records and judges a step of a backend that has a twin, by the keys and fields of docs/traces.md, on the host. For
+        adapters, within copied()."""
+        step = _core.step_new(backend, mode, phase)
+        _core.step_id(step, name)
+        for key, number in config.items():
+            _core.step_config(step, key, number)
+        for key, value in inputs.items():
+            _core.step_input(step, key, value)
+        for key, value in fields.items():
+            _core.step_field(step, key, value)
+        self._write(_core.step_line(step))
+        return self._judged(name, _core.step_judge(step))
+
+    def _judged(self, name: str, handle: _core.ReportHandle | None) -> Report:
         report = Report(handle)
         with self._lock:
             self.steps += 1
-            self.failed += not report.ok
-            if not report.ok and len(self._reports) < _MOST_REPORTS:
-                self._reports.append((name, handle))
+        self.found(name, report)
         return report
 
     def _write(self, line: str) -> None:
@@ -175,6 +252,7 @@ class Recorder:
     @property
     def report(self) -> Report:
         """The findings of all steps, each under its step's name."""
+        self.wait()
         handle = None
         for name, more in self._reports:
             handle = _core.report_add(handle, more, name)
@@ -182,10 +260,11 @@ class Recorder:
 
     def summary(self) -> str:
         """How many steps, how many with findings, and what was skipped, in lines."""
+        self.wait()
         head = f"{self.steps} steps recorded and judged, {self.failed} with findings"
         return "\n".join([head, *(f"not recorded: {name}: {why}" for name, why in self.skipped.items())])
 
 
-def record(path: str | os.PathLike[str], every: int = 1) -> Recorder:
+def record(path: str | os.PathLike[str], every: int | None = None) -> Recorder:
     """with shadowgraph.record("steps.jsonl") as rec: records every engine that is imported, and rec.step(...)."""
     return Recorder(path, every)

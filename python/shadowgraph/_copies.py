@@ -1,0 +1,83 @@
+"""Arrays of a device, copied in the order of its stream, for a thread that reads them when they have arrived."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_SLOTS = 8  # copies under way at once; a step that finds all taken is passed over
+_ALIGNED = 64  # bytes
+
+Finish = Callable[[Mapping[str, Any]], Any]
+
+
+def on_device(value: Any) -> bool:
+    """Is it a tensor that the host cannot read?"""
+    return not getattr(value, "is_cpu", True)
+
+
+def _pinned(size: int) -> Any:
+    import torch
+
+    return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+
+class Copies:
+    """A ring of pinned memory, and the thread that waits for events."""
+
+    def __init__(self) -> None:
+        self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for _ in range(_SLOTS):
+            self._free.put(None)
+        self._taken: queue.Queue[Any] = queue.Queue()
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+
+    def take(self, values: Mapping[str, Any], finish: Finish) -> bool:
+        """Copies tensors of a device behind all that their stream has to do, without waiting; finish(values of the host) is
+        called by a thread, and keeps nothing of them. False: too many copies are under way, and nothing is copied."""
+        import torch
+
+        try:
+            memory = self._free.get_nowait()
+        except queue.Empty:
+            return False
+        sizes = {name: value.numel() * value.element_size() for name, value in values.items() if on_device(value)}
+        room = sum(-(-size // _ALIGNED) * _ALIGNED for size in sizes.values())
+        if memory is None or len(memory) < room:
+            memory = _pinned(room)
+        host, start, devices = dict(values), 0, {}
+        for name, size in sizes.items():
+            tensor = values[name].detach()
+            host[name] = memory[start : start + size].view(tensor.dtype).view(tensor.shape)
+            host[name].copy_(tensor, non_blocking=True)
+            devices[tensor.device] = None
+            start += -(-size // _ALIGNED) * _ALIGNED
+        events = []
+        for device in devices:
+            events.append(torch.cuda.Event(blocking=True))
+            events[-1].record(torch.cuda.current_stream(device))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="shadowgraph copies", daemon=True)
+            self._thread.start()
+        self._taken.put((events, memory, host, finish))
+        return True
+
+    def _run(self) -> None:
+        while True:
+            events, memory, host, finish = self._taken.get()
+            try:
+                for event in events:
+                    event.synchronize()
+                finish(host)
+            finally:
+                self._free.put(memory)
+                self._taken.task_done()
+
+    def wait(self) -> None:
+        """Returns when all that was taken is finished."""
+        if self._pid == os.getpid():  # a forked process has no such thread
+            self._taken.join()

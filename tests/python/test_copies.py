@@ -1,0 +1,118 @@
+"""Arrays of a device are copied in its stream's order, and judged when they have arrived; nothing waits for them."""
+
+import threading
+
+import pytest
+import torch
+
+import shadowgraph as sg
+from shadowgraph import _copies
+
+BATCH = {"keys": [[8, 9, 10], [4]], "q_lens": [1, 1], "page_size": 2, "pool_pages": 8}
+
+
+class Device(torch.Tensor):
+    """A tensor that says of itself that it lies on a device."""
+
+    is_cpu = False
+
+
+def on_device(values):
+    return torch.tensor(values, dtype=torch.int32).as_subclass(Device)
+
+
+class Event:
+    """Reached when the test says so."""
+
+    reached = threading.Event()
+
+    def __init__(self, blocking):
+        assert blocking  # no spinning
+
+    def record(self, stream):
+        assert stream == "current"
+
+    def synchronize(self):
+        assert Event.reached.wait(10)
+
+
+@pytest.fixture
+def device(monkeypatch):
+    Event.reached = threading.Event()
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "current")
+    monkeypatch.setattr(_copies, "_pinned", lambda size: torch.empty(size, dtype=torch.uint8))
+    return Event.reached
+
+
+def test_a_step_is_judged_when_its_copy_has_arrived_by_what_lay_there_then(tmp_path, device):
+    batch = sg.Batch.from_slots("decode", **BATCH)
+    lens, table = on_device([3, 2]), on_device([[4, 5], [2, 0]])
+    with sg.record(tmp_path / "steps.jsonl", every=1) as rec:
+        assert rec.step(batch, kv_lens=lens, page_table=table, max_seqlen_k=3) is None
+        lens[1] = 1  # the next step's, already
+        assert rec.step(batch, kv_lens=lens, page_table=table.t().contiguous().t()) is None
+        assert rec.steps == 0
+        device.set()
+        rec.wait()
+        assert (rec.steps, rec.failed, rec.skipped.get("step0")) == (2, 1, None)
+    assert [(f.id, f.field) for f in rec.report.findings] == [("len.kv_extent", "kv_lens")]
+    assert len((tmp_path / "steps.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_step_that_finds_all_memory_taken_is_passed_over(tmp_path, device, monkeypatch):
+    monkeypatch.setattr(_copies, "_SLOTS", 2)
+    batch = sg.Batch.from_slots("decode", **BATCH)
+    with sg.record(tmp_path / "steps.jsonl") as rec:
+        for _ in range(3):
+            rec.step(batch, kv_lens=on_device([3, 1]))
+        device.set()
+        rec.wait()
+        rec.step(batch, kv_lens=on_device([3, 1]), page_table=on_device([[4, 5], [2, 0]]))  # memory is used again, and grows
+    assert rec.steps == 3 and "waiting for their copies" in rec.skipped["step2"]
+
+
+def test_what_cannot_be_judged_is_said_by_the_thread_too(tmp_path, device):
+    device.set()
+    with sg.record(tmp_path / "no" / "steps.jsonl") as rec:
+        rec.step(sg.Batch.from_slots("decode", **BATCH), kv_lens=on_device([3, 1]))
+    assert rec.steps == 0 and "No such file" in rec.skipped["step0"]
+
+
+def test_of_a_device_every_sixteenth_step_is_recorded_and_under_pytest_all(tmp_path, device, monkeypatch):
+    device.set()
+    batch = sg.Batch.from_slots("decode", **BATCH)
+
+    def steps():
+        with sg.record(tmp_path / "steps.jsonl") as rec:
+            for _ in range(17):
+                rec.step(batch, kv_lens=on_device([3, 1]))
+                rec.wait()
+        return rec.steps
+
+    assert steps() == 17
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    assert steps() == 2
+
+
+def test_nothing_is_copied_while_a_graph_is_captured(tmp_path, device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with sg.record(tmp_path / "steps.jsonl") as rec:
+        rec.step(sg.Batch.from_slots("decode", **BATCH), kv_lens=on_device([3, 1]))
+    assert rec.steps == 0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_a_copy_holds_what_lay_there_in_the_streams_order(tmp_path):
+    batch = sg.Batch.from_slots("decode", **BATCH)
+    lens = torch.tensor([3, 1], dtype=torch.int32, device="cuda")
+    graph, moved = torch.cuda.CUDAGraph(), torch.zeros_like(lens)
+    with torch.cuda.graph(graph):
+        moved.copy_(lens)
+    with sg.record(tmp_path / "steps.jsonl") as rec:
+        for n in (3, 2, 3):
+            lens[0] = n
+            graph.replay()
+            rec.step(batch, "replay", kv_lens=moved)
+    assert (rec.steps, rec.failed) == (3, 1), rec.summary()
