@@ -49,7 +49,8 @@ class Copies:
         room = sum(-(-size // _ALIGNED) * _ALIGNED for size in sizes.values())
         if memory is None or len(memory) < room:
             memory = _pinned(room)
-        host, start, devices = dict(values), 0, {}
+        host, start = dict(values), 0
+        devices: dict[Any, None] = {}
         for name, size in sizes.items():
             tensor = values[name].detach()
             host[name] = memory[start : start + size].view(tensor.dtype).view(tensor.shape)
@@ -58,8 +59,9 @@ class Copies:
             start += -(-size // _ALIGNED) * _ALIGNED
         events = []
         for device in devices:
-            events.append(torch.cuda.Event(blocking=True))
-            events[-1].record(torch.cuda.current_stream(device))
+            event: Any = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+            event.record(torch.cuda.current_stream(device))
+            events.append(event)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="shadowgraph copies", daemon=True)
             self._thread.start()

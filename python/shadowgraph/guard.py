@@ -19,6 +19,7 @@ from .batch import Batch
 from .report import Finding, Report
 from .roles import KNOWN, ROLES, SCALARS
 
+_NO_METADATA = ("builtins", "torch", "numpy", "threading", "weakref", "flashinfer", "shadowgraph")  # modules of such objects
 _DEEPEST = 8  # objects in objects: further down lies the engine
 _LARGEST_COPY = 1 << 24  # elements: contents of a larger buffer are not compared with the last step's
 
@@ -41,7 +42,7 @@ def _kind(of: type) -> int:
         kind = _ARRAY
     elif issubclass(of, (enum.Enum, type, types.ModuleType, types.FunctionType, types.MethodType)):
         kind = _LEAF
-    elif of.__module__.partition(".")[0] in ("builtins", "torch", "numpy", "threading", "weakref"):
+    elif of.__module__.partition(".")[0] in _NO_METADATA:
         kind = _LEAF
     else:
         declared = [base.__dict__.get("__slots__", ()) for base in of.__mro__]

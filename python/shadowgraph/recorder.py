@@ -13,6 +13,7 @@ from typing import IO, Any, Literal
 
 from . import _core
 from ._copies import Copies, Finish, on_device
+from .adapters.flashinfer import Plans
 from .batch import Batch
 from .report import Report
 
@@ -56,6 +57,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._seen = 0
         self._copies = Copies()
+        self.plans = Plans()
         self._pending = threading.local()
         self._reports: list[tuple[str, _core.ReportHandle | None]] = []
         self.steps = self.failed = 0
@@ -112,7 +114,10 @@ class Recorder:
     ) -> Report | None:
         """The same of a step that is_due() has counted, for adapters."""
         name = id or self.last_name()
-        return self.copied(name, arrays, lambda host: self._record(batch, phase, name, units, names, config, host))
+        report: Report | None = self.copied(
+            name, arrays, lambda host: self._record(batch, phase, name, units, names, config, host)
+        )
+        return report
 
     def copied(self, name: str, values: Mapping[str, Any], finish: Finish) -> Any:
         """finish(values on the host), and what it returns; None of values on a device, which a thread finishes, and in a
@@ -161,6 +166,10 @@ class Recorder:
         with self._lock:
             self._seen += 1
             return (self._seen - 1) % every == 0
+
+    def planned(self, wrapper: Any) -> dict[str, Any]:
+        """Arrays of the last plan of a FlashInfer wrapper by role, for step(batch, **planned(wrapper)); {} without one."""
+        return self.plans.roles(wrapper)
 
     def found(self, name: str, report: Report) -> None:
         """Keeps the findings of a step, or of a graph."""
@@ -211,7 +220,7 @@ class Recorder:
         self,
         backend: str,
         mode: str,
-        phase: Phase | Literal["replay_in_graph"],
+        phase: Phase,
         config: Mapping[str, int | str],
         inputs: Mapping[str, Any],
         fields: Mapping[str, Any],

@@ -139,7 +139,7 @@ def test_the_entry_point_records_where_it_is_asked_to(tmp_path):
 
 def test_the_doctor_says_what_is_there():
     run = subprocess.run([sys.executable, "-m", "shadowgraph", "doctor"], capture_output=True, text=True, check=True)
-    assert run.stdout.splitlines() == ["sglang: not installed", "vllm: not installed"]
+    assert run.stdout.splitlines() == ["flashinfer: not installed", "sglang: not installed", "vllm: not installed"]
 
 
 def test_a_backend_of_others_is_seen_as_those_and_what_nobody_knows_is_passed_over(tmp_path, monkeypatch):
@@ -161,4 +161,4 @@ def test_a_backend_of_others_is_seen_as_those_and_what_nobody_knows_is_passed_ov
         batches[0].spec_info = object()
         whole.backend.init_forward_metadata(batches[0])
         whole.backend.init_forward_metadata_out_graph(batches[0], in_capture=True)
-    assert rec.steps == 2 and "speculation" in rec.skipped["sglang decode"]
+    assert rec.steps == 2 and "lengths count" in rec.skipped["sglang draft_decode"]

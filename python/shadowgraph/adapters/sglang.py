@@ -1,4 +1,7 @@
-"""SGLang: what its attention backends make of a forward batch, in both generations of their methods."""
+"""SGLang: what its attention backends make of a forward batch, in both generations of their methods.
+
+A backend that has a twin is judged by it, in every mode; another one by the roles of its fields, where no draft is underway.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from .._copies import on_device
 from ..batch import Batch
 from ..roles import named_roles
 from . import Hooks
@@ -15,8 +19,32 @@ if TYPE_CHECKING:
     from ..recorder import Recorder
 
 ENGINE = "sglang.srt.layers.attention.base_attn_backend"
-
-_MODES = ("decode", "extend", "mixed")  # of others the truth is in spec_info
+_TWINS = {
+    "FlashAttentionBackend": "flashattention",
+    "TRTLLMHAAttnBackend": "trtllm_mha",
+    "TritonAttnBackend": "triton",
+    "FlashInferAttnBackend": "flashinfer",
+    "FlashInferMLAAttnBackend": "flashinfer_mla",
+}
+_PARTS = {
+    "forward_metadata": "",
+    "forward_metadata_spec_decode_expand": "expand.",
+    "local_attn_metadata": "local.",
+}
+_LISTS = ("kv_indptr", "kv_indices", "last_page_len")  # of slots here, and in an extend of the prefixes alone
+_INTEGERS = ("bool", "uint8", "int32", "int64")
+_MODES = ("decode", "extend", "mixed")
+_DRAFTS = ("target_verify", "draft_decode")
+_NUMBERS = (  # of the backend, by the key of a trace
+    ("max_context_len", "max_context_len"),
+    ("chunk", "attention_chunk_size"),
+)
+_DRAFT_NUMBERS = (
+    ("topk", "topk"),
+    ("num_steps", "speculative_num_steps"),
+    ("num_draft_tokens", "speculative_num_draft_tokens"),
+    ("step_id", "speculative_step_id"),
+)
 
 
 def install(hooks: Hooks) -> None:
@@ -42,9 +70,70 @@ def install(hooks: Hooks) -> None:
     }
     for name, after in methods.items():
         if hasattr(base, name):
-            hooks.wrap(base, name, after)
+            hooks.wrap(base, name, after, before=lambda _: recorder.plans.made.clear())
         else:
             recorder.skip(f"sglang.{name}", "this version has no such method")
+
+
+MODULES = {ENGINE: install}
+
+
+def _twin(backend: Any) -> str | None:
+    return next((_TWINS[base.__name__] for base in type(backend).__mro__ if base.__name__ in _TWINS), None)
+
+
+def _mode(given: Mapping[str, Any]) -> str:
+    mode = str(given["forward_mode"].name).lower()
+    if given.get("encoder_lens") is not None and mode in ("decode", "extend"):
+        return f"cross_{mode}"
+    return "draft_decode" if mode == "decode" and given.get("spec_info") is not None else mode
+
+
+def _integers(value: Any) -> bool:
+    dtype = getattr(value, "dtype", None)
+    return isinstance(value, int) or hasattr(value, "shape") and str(dtype).rpartition(".")[2] in _INTEGERS
+
+
+def _fields(backend: Any) -> dict[str, Any]:
+    """Integers of a backend's metadata by the names of its twin."""
+    found: dict[str, Any] = {}
+
+    def take(metadata: Any, prefix: str) -> None:
+        for name in [*getattr(metadata, "__dict__", {}), *getattr(type(metadata), "__slots__", ())]:
+            value = getattr(metadata, name, None)
+            if name in _PARTS:
+                take(value, _PARTS[name])
+            elif _integers(value) and not name.startswith("swa_"):  # the window's pool has a map of all slots
+                found[prefix + name.removeprefix("local_" if prefix == "local." else "")] = value
+
+    for part in ("forward_metadata", "forward_metadata_spec_decode_expand"):
+        take(getattr(backend, part, None), _PARTS[part])
+    return found
+
+
+def _planned(recorder: Recorder) -> dict[str, Any]:
+    """The plans of this call as a twin of FlashInfer has them: decode[0].kv_indptr. A ragged wrapper's are numbered, of
+    another one the last counts."""
+    found: dict[str, Any] = {}
+    places: dict[str, list[Any]] = {}
+    for wrapper, plan in recorder.plans.made:
+        name = type(wrapper).__name__
+        kind = "ragged" if "Ragged" in name else "decode" if "Decode" in name else "mla" if "MLA" in name else "paged"
+        there = places.setdefault(kind, [])
+        if kind == "ragged" or not any(wrapper is other for other in there):
+            there.append(wrapper)
+            if kind != "ragged" and len(there) > 1:
+                raise NotImplementedError("two wrappers: what a window or an encoder shows is not in the batch")
+        at = next(i for i in reversed(range(len(there))) if there[i] is wrapper)
+        for name, value in plan.items():
+            name = _LISTED.get(name.removeprefix("paged_kv_"), name)
+            if name in _PLANNED and _integers(value):
+                found[f"{kind}[{at}].{name}"] = value
+    return found
+
+
+_LISTED = {"indptr": "kv_indptr", "indices": "kv_indices", "last_page_len": "kv_last_page_len"}
+_PLANNED = frozenset("qo_indptr kv_indptr kv_indices kv_last_page_len page_size custom_mask kv_len_arr".split())
 
 
 def _real_rows(backend: Any, phase: str, given: Mapping[str, Any], rows: list[int], lens: list[int]) -> int:
@@ -61,27 +150,97 @@ def _real_rows(backend: Any, phase: str, given: Mapping[str, Any], rows: list[in
 
 
 def _record(recorder: Recorder, backend: Any, phase: Any, given: Mapping[str, Any]) -> None:
-    mode = given["forward_mode"].name.lower()
-    if mode not in _MODES or given.get("spec_info") is not None:
-        recorder.skip(f"sglang {mode}", "speculation: what its lengths count is not in the batch")
+    mode, twin = _mode(given), _twin(backend)
+    if mode not in _MODES and not (twin and mode in _DRAFTS):
+        recorder.skip(f"sglang {mode}", "what its lengths count is not in the batch")
         return
-    if not recorder.is_due():
+    if not recorder.is_due(given["seq_lens"]):
         return
+    made = _planned(recorder)
     pool = getattr(given.get("req_to_token_pool"), "req_to_token", None)
     table = backend.req_to_token if pool is None else pool
-    rows, lens = (given[name].tolist()[: given.get("bs")] for name in ("req_pool_indices", "seq_lens"))
-    real = _real_rows(backend, phase, given, rows, lens)
-    width = max(lens[:real], default=1)
-    extends = given.get("extend_seq_lens")
+    bs = given.get("bs")
+    rows, lens = (given[name][:bs] for name in ("req_pool_indices", "seq_lens"))
+    host_lens = given.get("seq_lens_cpu") if on_device(lens) else lens
+    drafts = sum(int(getattr(backend, name, 0) or 0) for _, name in _DRAFT_NUMBERS) if mode in _DRAFTS else 0
+    width = table.shape[1] if host_lens is None or not len(host_lens) else min(table.shape[1], int(max(host_lens)) + drafts)
+    truth: dict[str, Any] = {"rows": rows, "lens": lens, "table": table[rows.long(), :width]}
+    for name in ("extend_seq_lens", "positions", "out_cache_loc"):
+        if given.get(name) is not None:
+            truth[name] = given[name]
+    mask = getattr(given.get("spec_info"), "custom_mask", None)
+    if mode == "target_verify" and mask is not None:
+        truth["custom_mask"] = mask
+    name = recorder.last_name()
+
+    def copy() -> Any:
+        fields = _fields(backend) | made
+        if twin is None:
+            arrays, names = named_roles(backend.forward_metadata, scalars=phase != "replay")
+            fields = {f"{names[role]} {role}": value for role, value in arrays.items()}
+        values = truth | {f"field {name}": value for name, value in fields.items()}
+        return recorder.copied(name, values, finish)
+
+    def finish(host: Mapping[str, Any]) -> Any:
+        fields = {name.removeprefix("field "): value for name, value in host.items() if name.startswith("field ")}
+        real = _real_rows(backend, phase, given, host["rows"].tolist(), host["lens"].tolist())
+        if twin is None:
+            return _by_roles(recorder, backend, mode, phase, host, real, fields)
+        return _by_twin(recorder, backend, twin, mode, phase, host, real, fields, name)
+
+    if phase == "replay" and any(map(on_device, truth.values())):
+        recorder.after_replay(copy)
+    else:
+        copy()
+
+
+def _by_twin(
+    recorder: Recorder,
+    backend: Any,
+    twin: str,
+    mode: str,
+    phase: Any,
+    host: Mapping[str, Any],
+    real: int,
+    fields: Mapping[str, Any],
+    name: str,
+) -> Any:
+    config: dict[str, int | str] = {"page_size": int(getattr(backend, "page_size", 1))}
+    for key, attribute in (*_NUMBERS, *(_DRAFT_NUMBERS if mode in _DRAFTS else ())):
+        value = getattr(backend, attribute, None)
+        if isinstance(value, int) and not (key == "topk" and value == 0):
+            config[key] = value
+    import torch
+
+    inputs = {
+        "req_to_token": host["table"],
+        "req_pool_indices": torch.arange(len(host["rows"])),
+        "seq_lens": host["lens"],
+    } | {key: host[key] for key in ("extend_seq_lens", "positions", "out_cache_loc", "custom_mask") if key in host}
+    if phase == "replay":
+        inputs["raw_bs"] = torch.tensor(real)
+    return recorder.record_line(twin, mode, phase, config, inputs, fields, name)
+
+
+def _by_roles(
+    recorder: Recorder, backend: Any, mode: str, phase: Any, host: Mapping[str, Any], real: int, fields: Mapping[str, Any]
+) -> Any:
+    lens, extends = host["lens"].tolist(), host.get("extend_seq_lens")
     batch = Batch.from_table(
         mode,
-        table[rows[:real], :width].cpu(),
+        host["table"][:real, : max(lens[:real], default=1)],
         list(range(real)),
         lens[:real],
         None if extends is None else extends.tolist(),
         page_size=getattr(backend, "page_size", 1),
     )
-    arrays, names = named_roles(backend.forward_metadata, scalars=phase != "replay")
-    if given.get("out_cache_loc") is not None:
-        arrays["slots"], names["slots"] = given["out_cache_loc"], "out_cache_loc"
-    recorder.record_due(batch, phase, names, arrays)
+    arrays, names, units = {}, {}, {}
+    for told, value in fields.items():
+        name, _, role = told.partition(" ")
+        if role not in _LISTS or mode == "decode":
+            arrays[role], names[role] = value, name
+            if role in _LISTS[:2]:
+                units[role] = 1
+    if "out_cache_loc" in host:
+        arrays["slots"], names["slots"] = host["out_cache_loc"], "out_cache_loc"
+    return recorder.record_due(batch, phase, names, arrays, units=units)
