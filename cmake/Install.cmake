@@ -1,5 +1,5 @@
-# The installed package: find_package(Shadowgraph), targets shadowgraph::shadowgraph and, where the tools are built,
-# shadowgraph::testing and shadowgraph::c; pkg-config shadowgraph, shadowgraph_c.
+# The installed package: find_package(Shadowgraph), targets shadowgraph::shadowgraph and, where the tools are built, the
+# components shadowgraph::testing and shadowgraph::c; pkg-config shadowgraph, shadowgraph_c.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Shadowgraph)
 

@@ -33,7 +33,7 @@ carry() {
   cp -r "$prefix"/include/{CLI,fmt,nlohmann} "$to/include/"
   cp -r "$prefix/include/eigen3/Eigen" "$to/include/"
   package "$to" CLI11 CLI11::CLI11 ""
-  package "$to" fmt fmt::fmt FMT_HEADER_ONLY=1
+  package "$to" fmt fmt::fmt-header-only FMT_HEADER_ONLY=1
   package "$to" nlohmann_json nlohmann_json::nlohmann_json ""
   package "$to" Eigen3 Eigen3::Eigen ""
   du -sh "$to"
@@ -53,8 +53,7 @@ step() {
 
 configure() {
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSHADOWGRAPH_CUDA=ON "-DCMAKE_PREFIX_PATH=$1" \
-    "-DSHADOWGRAPH_CUDA_ARCHITECTURES=${ARCHITECTURES:-90a}" -DSHADOWGRAPH_BUILD_TESTS=OFF \
-    -DSHADOWGRAPH_BUILD_BENCH=OFF -DSHADOWGRAPH_BUILD_EXAMPLES=OFF &&
+    "-DSHADOWGRAPH_CUDA_ARCHITECTURES=${ARCHITECTURES:-90a}" &&
     cmake --build "$build" --parallel "$(nproc)" --target shadowgraph_cli gpu_bench
 }
 

@@ -28,8 +28,7 @@ configure() {
       packages+=("-D${config}_DIR=$(readlink -f "$(dirname "$(find "$1" -name "${config}Config.cmake" | head -n 1)")")")
     done
   fi
-  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSHADOWGRAPH_BUILD_BENCH=OFF \
-    -DSHADOWGRAPH_BUILD_EXAMPLES=OFF "${packages[@]}" &&
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSHADOWGRAPH_BUILD_TESTS=ON "${packages[@]}" &&
     cmake --build "$build" --parallel "$(nproc)" --target kernels_tests fuzz_tests shadowgraph_cli
 }
 

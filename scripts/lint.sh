@@ -59,6 +59,8 @@ print("\n".join(f for f in sys.stdin.read().split("\n") if f in known))')
     grep -vE '^[0-9]+ warnings? generated|^$|Suppressed|Use -header-filter' >&2)
 }
 
+shell() { sources dev .ci/run '*.sh' | xargs shellcheck; }
+
 # What the compiler reads for the program; how long that takes depends on the machine.
 cost() {
   cmake --preset release -B build/cost >/dev/null && python3 scripts/build_cost.py build/cost shadowgraph_cli
@@ -72,7 +74,7 @@ check sizes python3 scripts/sizes.py
 check prices python3 scripts/prices.py
 check cost cost
 check references python3 scripts/references.py
-check shell shellcheck dev .ci/run scripts/lint.sh scripts/isa.sh tests/package/package_test.sh tests/c_api/rust_test.sh
+check shell shell
 check tidy tidy "$@"
 
 if ((${#failed[@]})); then

@@ -42,7 +42,7 @@ FOLDERS = ("src/attn", "src/launch", "src/backends", "src/graph")  # of which sl
 ENVIRONMENT = {**os.environ, "SHADOWGRAPH_DEVICE_CALLS": "3"}
 CONFIGURE = (
     "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DSHADOWGRAPH_UNITY=OFF",
-    "-DSHADOWGRAPH_BUILD_BENCH=OFF", "-DSHADOWGRAPH_BUILD_EXAMPLES=OFF",
+    "-DSHADOWGRAPH_BUILD_TESTS=ON",
 )  # fmt: skip
 SECONDS_A_PROGRAM = 600
 

@@ -3,6 +3,7 @@
 #   installed     installs BUILD, with its tools, and finds it with find_package; so does a project that has a backend
 #   pkg-config    installs BUILD and compiles by hand with what pkg-config says
 #   subdirectory  adds SOURCE to its own build, as a shared library
+#   source        does what docs/install.md says where nothing but a compiler, CMake and Ninja is
 set -euo pipefail
 mode=$1 build=$2 source=$3 cxx=$4
 here=$(dirname "$0")
@@ -47,5 +48,25 @@ case $mode in
     "$work/c_consumer"
     ;;
   subdirectory) consumer -DSHADOWGRAPH_SOURCE="$source" -DSHADOWGRAPH_UNITY=ON -DBUILD_SHARED_LIBS=ON ;;
+  source)
+    # In a folder beside the build, the objects are the release build's to ccache, which knows a file by its path from there.
+    page="$source"/docs/install.md folder=${build}_source
+    trap 'rm -rf "$work" "$folder"' EXIT
+    export CXX=$cxx CMAKE_GENERATOR=Ninja
+    without=(-DCMAKE_DISABLE_FIND_PACKAGE_{Eigen3,fmt,nlohmann_json,CLI11}"=ON" -DSHADOWGRAPH_WERROR=ON)
+    sed -nE 's/^    (cmake .*)/\1/p' "$page" | sed -E "s|-S \.|-S '$source' ${without[*]}|
+      s|(-B\|--build\|--install) build|\1 '$folder'|" >"$work/commands"
+    [[ $(wc -l <"$work/commands") == 3 ]]
+    (cd "$work" && bash -ex commands)
+    mkdir "$work/mine"
+    # shellcheck disable=SC2016 # Markdown's
+    sed -n '/^```cmake$/,/^```$/{/^```/!p}' "$page" >"$work/mine/CMakeLists.txt"
+    cp "$source/examples/quickstart.cc" "$work/mine/main.cc"
+    build "$work/mine" "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix"
+    "$work/build/mine"
+    sed -i 's/CONFIG REQUIRED/& COMPONENTS testing/' "$work/mine/CMakeLists.txt"
+    if cmake -S "$work/mine" -B "$work/build" 2>"$work/refused"; then exit 1; fi
+    grep 'without the component testing' "$work/refused"
+    ;;
   *) exit 2 ;;
 esac

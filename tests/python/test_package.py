@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import zlib
 
 import numpy
 import pytest
@@ -58,13 +57,8 @@ def test_the_wheel_needs_nothing_and_fits_every_python():
     assert wheel.version == sg.__version__ == re.search(r'VERSION "(.+)"', header)[1]
     files = {pathlib.PurePath(f).name for f in wheel.files}
     assert {"_core.abi3.so", "_core.pyi", "py.typed"} <= files
-    assert len(zlib.compress(pathlib.Path(_core.__file__).read_bytes(), 1)) < 8 * 2**20  # nearly all of the wheel
-
-
-def test_the_extension_stands_on_the_c_library_and_openmp_alone():
-    read = subprocess.run(["readelf", "-d", _core.__file__], capture_output=True, text=True, check=True).stdout
-    needed = {name.split(".so")[0] for name in re.findall(r"NEEDED.*\[(.+)\]", read)}
-    assert needed <= {"libc", "libm", "libgomp", "ld-linux-x86-64", "ld-linux-aarch64"}
+    (packed,) = (ROOT / "build/dist").glob("*.whl")
+    assert packed.stat().st_size < 8 * 2**20
 
 
 def test_the_program_is_in_it():
