@@ -42,15 +42,20 @@ Report refuse(Status status, const MergeReportsCommand& options) {
 
 int run_with(MergeReportsCommand& options) {
   apply(options.common);
-  std::vector<ReportFile> files;
+  Merge merge;
   Status status;
-  for (const std::string& path : options.paths) {
-    ReportFile file{path, {}};
-    status.add(read_report(path, &file.report));
-    files.push_back(std::move(file));
+  {
+    Progress progress(options.common, "reports");
+    for (size_t i = 0; i < options.paths.size(); ++i) {
+      progress.update(static_cast<double>(i) / static_cast<double>(options.paths.size()),
+                      static_cast<int64_t>(i), 0);
+      Report report;
+      status.add(read_report(options.paths[i], &report));
+      if (status.ok()) merge.add(options.paths[i], std::move(report));
+    }
   }
   Report joined;
-  if (status.ok()) status = merge_reports(files, options.complete, &joined);
+  if (status.ok()) status = merge.end(options.complete, &joined);
   return finish(status.ok() ? joined : refuse(std::move(status), options), options.common);
 }
 

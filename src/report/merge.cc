@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <set>
 #include <tuple>
+#include <unordered_set>
+#include <utility>
 
 #include "io/file.h"
 
@@ -22,95 +23,67 @@ uint64_t read_number(std::string_view text) {
   return std::to_string(number) == text && number <= kMostShards ? number : 0;
 }
 
-/// Looks at the files together before anything is joined.
-class Together {
+/// Whose parts of which run there are.
+class Shards {
  public:
-  Together(const std::vector<ReportFile>& files, Status* status)
-      : files_(files), status_(*status) {}
-
-  void check(bool complete) {
-    const Report& first = files_[0].report;
-    for (const ReportFile& file : files_) {
-      const Report& r = file.report;
-      same(file, "verb", first.verb, r.verb);
-      if (r.bench && files_.size() > 1) fail(file, "verb", "a verb with cases", r.verb);
-      same(file, "version", first.version, r.version);
-      same(file, "seed", std::to_string(first.seed), std::to_string(r.seed));
-      same(file, "arith", first.arith, r.arith);
-      add_shards(file);
+  void add(const std::string& path, const std::string& text, Status* status) {
+    const auto set = parse_shards(text);
+    if (!set) return fail(path, "a shard, 2/4", text.empty() ? "the whole run" : text, status);
+    if (count_ == 0) count_ = set->count;
+    if (set->count != count_)
+      return fail(path, fmt::format("one of {} shards", count_), text, status);
+    for (const uint64_t part : set->parts) {
+      const auto [owner, is_new] = owners_.emplace(part, path);
+      if (!is_new)
+        fail(path, fmt::format("shard {} once", part), "again, after " + owner->second, status);
     }
-    if (!complete || count_ == 0) return;
-    std::string missing;
-    for (uint64_t part = 1; part <= count_; ++part) {
-      if (!owners_.contains(part)) missing += (missing.empty() ? "" : ", ") + std::to_string(part);
-    }
-    if (!missing.empty())
-      fail(files_[0], "shard", fmt::format("all {} shards", count_), "without " + missing);
   }
 
-  /// The shards of the joined report.
-  std::string shards() const {
-    if (count_ == 0 || owners_.size() == count_) return "";
+  void check_complete(const std::string& path, Status* status) const {
+    std::vector<uint64_t> missing;
+    for (uint64_t part = 1; part <= count_; ++part) {
+      if (!owners_.contains(part)) missing.push_back(part);
+    }
+    if (!missing.empty())
+      fail(path, fmt::format("all {} shards", count_),
+           fmt::format("without {}", fmt::join(missing, ", ")), status);
+  }
+
+  /// Those of the joined report; empty: all.
+  std::string to_string() const {
+    if (owners_.size() == count_) return "";
     ShardSet set{{}, count_};
     for (const auto& [part, path] : owners_) set.parts.push_back(part);
     return set.to_string();
   }
 
  private:
-  void fail(const ReportFile& file, std::string field, std::string expected, std::string got) {
-    status_.add(
-        file_finding("io.shard", file.path, std::move(field), std::move(expected), std::move(got)));
+  static void fail(const std::string& path, std::string expected, std::string got, Status* status) {
+    status->add(file_finding("io.shard", path, "shard", std::move(expected), std::move(got)));
   }
 
-  void same(const ReportFile& file, const char* field, const std::string& first,
-            const std::string& mine) {
-    if (mine != first) fail(file, field, first + ", as in " + files_[0].path, mine);
-  }
-
-  void add_shards(const ReportFile& file) {
-    const std::string& text = file.report.shard;
-    if (text.empty() && files_.size() == 1) return;
-    const auto set = parse_shards(text);
-    if (!set) return fail(file, "shard", "a shard, 2/4", text.empty() ? "the whole run" : text);
-    if (count_ == 0) count_ = set->count;
-    if (set->count != count_)
-      return fail(file, "shard", fmt::format("one of {} shards", count_), text);
-    for (const uint64_t part : set->parts) {
-      const auto [owner, is_new] = owners_.emplace(part, file.path);
-      if (!is_new)
-        fail(file, "shard", fmt::format("shard {} once", part), "again, after " + owner->second);
-    }
-  }
-
-  const std::vector<ReportFile>& files_;
-  Status& status_;
   uint64_t count_ = 0;
   std::map<uint64_t, std::string> owners_;  // of shards, by path
+};
+
+/// Lines in the order in which they came, each once.
+class Lines {
+ public:
+  void add(const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) {
+      if (seen_.insert(line).second) list_.push_back(line);
+    }
+  }
+  const std::vector<std::string>& list() const { return list_; }
+
+ private:
+  std::unordered_set<std::string> seen_;
+  std::vector<std::string> list_;
 };
 
 template <class T>
 void append(std::vector<T>* to, const std::vector<T>& from) {
   to->insert(to->end(), from.begin(), from.end());
-}
-
-/// Each once.
-void unite(std::vector<std::string>* to, const std::vector<std::string>& from) {
-  for (const std::string& line : from) {
-    if (std::ranges::find(*to, line) == to->end()) to->push_back(line);
-  }
-}
-
-void join_coverage(const std::vector<CoverageReport>& from, std::vector<CoverageReport>* to) {
-  const auto name = [](const CoverageReport& c) { return std::tie(c.backend, c.mode, c.phase); };
-  for (const CoverageReport& c : from) {
-    const auto mine = std::ranges::find(*to, name(c), name);
-    if (mine == to->end()) {
-      to->push_back(c);
-    } else {
-      mine->cases += c.cases;
-    }
-  }
-  std::ranges::stable_sort(*to, {}, name);
 }
 
 void join_histogram(const Histogram& from, std::vector<Histogram>* to) {
@@ -128,57 +101,12 @@ void join_histogram(const Histogram& from, std::vector<Histogram>* to) {
   if (!mine->counts.empty()) mine->median = median_of(mine->counts);
 }
 
-void join_findings(const Report& from, Report* to) {
-  const auto key = [](const Finding& f) {
-    const Where& w = f.where;
-    return std::tie(f.id, f.case_id, w.backend, w.mode, w.phase, w.field, w.row, w.col, w.further);
-  };
-  for (size_t i = 0; i < from.findings.size(); ++i) {
-    if (std::ranges::find(to->findings, key(from.findings[i]), key) != to->findings.end()) continue;
-    const auto evidence = from.evidence.find(i);
-    if (evidence != from.evidence.end()) to->evidence[to->findings.size()] = evidence->second;
-    to->findings.push_back(from.findings[i]);
-  }
-  to->unlisted += from.unlisted, to->unlisted_waived += from.unlisted_waived;
-}
-
-/// What a shard could not say another may have said: only if none did, the run says nothing.
-void join_void(const std::vector<ReportFile>& files, Report* to) {
-  const bool all = std::ranges::none_of(
-      files, [](const ReportFile& f) { return f.report.void_verdict.empty(); });
-  std::vector<std::string> verdicts;
-  for (const ReportFile& file : files) {
-    const Report& r = file.report;
-    if (all) unite(&verdicts, {r.void_verdict});
-    if (all || r.void_verdict.empty()) unite(&to->warnings, r.warnings);
-    if (r.unlisted + r.unlisted_waived > 0)
-      to->warnings.push_back(
-          fmt::format("{}: {} findings are counted and not listed; run it with "
-                      "a larger --max-findings",
-                      file.path, r.unlisted + r.unlisted_waived));
-  }
-  to->void_verdict = fmt::format("{}", fmt::join(verdicts, ", "));
-}
-
-void join(const Report& from, Report* to) {
-  to->threads = std::max(to->threads, from.threads);
-  to->cases += from.cases, to->skipped += from.skipped;
-  to->unknown_backends += from.unknown_backends, to->left_out += from.left_out;
-  to->seconds += from.seconds;
-  to->interrupted |= from.interrupted, to->bad_input |= from.bad_input;
-  unite(&to->acted, from.acted);
-  append(&to->files, from.files);
-  append(&to->passed_over, from.passed_over);
-  append(&to->case_list, from.case_list);
-  append(&to->faults, from.faults);
-  append(&to->matrix, from.matrix);
-  append(&to->conformance, from.conformance);
-  append(&to->pictures, from.pictures);
-  join_coverage(from.coverage, &to->coverage);
-  for (const auto& [law, judged] : from.laws) to->laws[law] += judged;
-  for (const auto& [name, cases] : from.features) to->features[name] += cases;
-  for (const Histogram& h : from.histograms) join_histogram(h, &to->histograms);
-  join_findings(from, to);
+/// Equal for what is one finding.
+std::string key_of(const Finding& f) {
+  const Where& w = f.where;
+  const auto number = [](const std::optional<int64_t>& n) { return n ? std::to_string(*n) : ""; };
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", f.id, f.case_id, w.backend, w.mode,
+                     w.phase, w.field, number(w.row), number(w.col), fmt::join(w.further, ","));
 }
 
 }  // namespace
@@ -204,32 +132,135 @@ std::optional<ShardSet> parse_shards(std::string_view text) {
   return set;
 }
 
-Status merge_reports(const std::vector<ReportFile>& files, bool complete, Report* joined) {
-  Status status;
-  Together together(files, &status);
-  together.check(complete);
-  if (!status.ok()) return status;
-  if (files.size() == 1) {
-    *joined = files[0].report;
-    return status;
+class Merge::Joined {
+ public:
+  void add(const std::string& path, Report r) {
+    if (count_++ == 0) {
+      first_path_ = path, first_ = std::move(r);
+      return;
+    }
+    if (count_ == 2) join(first_path_, first_);
+    join(path, r);
   }
-  const Report& first = files[0].report;
-  Report r;
-  r.verb = first.verb, r.version = first.version, r.seed = first.seed, r.arith = first.arith;
-  r.shard = together.shards();
-  std::vector<std::string> isas;
-  for (const ReportFile& file : files) {
-    unite(&isas, {file.report.isa});
-    join(file.report, &r);
+
+  Status end(bool complete, Report* joined) {
+    if (count_ > 1 && complete) shards_.check_complete(first_path_, &status_);
+    if (!status_.ok()) return std::move(status_);
+    *joined = count_ == 1 ? std::move(first_) : finished();
+    return {};
   }
-  r.isa = fmt::format("{}", fmt::join(isas, ", "));
-  // What one shard did not notice another did. Such findings have no evidence.
-  if (r.missed_faults().empty())
-    std::erase_if(r.findings, [](const Finding& f) { return f.id == "fault.missed"; });
-  std::ranges::stable_sort(r.faults, {}, &FaultReport::id);
-  join_void(files, &r);
-  *joined = std::move(r);
-  return status;
-}
+
+ private:
+  /// A report of another run is not joined, and neither is anything after it.
+  void join(const std::string& path, const Report& r) {
+    same(path, "verb", first_.verb, r.verb);
+    if (r.bench) fail(path, "verb", "a verb with cases", r.verb);
+    same(path, "version", first_.version, r.version);
+    same(path, "seed", std::to_string(first_.seed), std::to_string(r.seed));
+    same(path, "arith", first_.arith, r.arith);
+    shards_.add(path, r.shard, &status_);
+    if (!status_.ok()) return;
+    join_counts(r);
+    join_findings(r);
+    join_void(path, r);
+  }
+
+  void fail(const std::string& path, std::string field, std::string expected, std::string got) {
+    status_.add(
+        file_finding("io.shard", path, std::move(field), std::move(expected), std::move(got)));
+  }
+
+  void same(const std::string& path, const char* field, const std::string& first,
+            const std::string& mine) {
+    if (mine != first) fail(path, field, first + ", as in " + first_path_, mine);
+  }
+
+  void join_counts(const Report& from) {
+    Report& to = all_;
+    to.threads = std::max(to.threads, from.threads);
+    to.cases += from.cases, to.skipped += from.skipped;
+    to.unknown_backends += from.unknown_backends, to.left_out += from.left_out;
+    to.seconds += from.seconds;
+    to.interrupted |= from.interrupted, to.bad_input |= from.bad_input;
+    append(&to.files, from.files);
+    append(&to.passed_over, from.passed_over);
+    append(&to.case_list, from.case_list);
+    append(&to.faults, from.faults);
+    append(&to.matrix, from.matrix);
+    append(&to.conformance, from.conformance);
+    append(&to.pictures, from.pictures);
+    for (const CoverageReport& c : from.coverage)
+      coverage_[{c.backend, c.mode, c.phase}] += c.cases;
+    for (const auto& [law, judged] : from.laws) to.laws[law] += judged;
+    for (const auto& [name, cases] : from.features) to.features[name] += cases;
+    for (const Histogram& h : from.histograms) join_histogram(h, &to.histograms);
+    acted_.add(from.acted), isas_.add({from.isa});
+  }
+
+  void join_findings(const Report& from) {
+    for (size_t i = 0; i < from.findings.size(); ++i) {
+      if (!findings_.insert(key_of(from.findings[i])).second) continue;
+      const auto evidence = from.evidence.find(i);
+      if (evidence != from.evidence.end()) all_.evidence[all_.findings.size()] = evidence->second;
+      all_.findings.push_back(from.findings[i]);
+    }
+    all_.unlisted += from.unlisted, all_.unlisted_waived += from.unlisted_waived;
+  }
+
+  /// What a shard could not say another may have said: only if none did, the run says nothing.
+  void join_void(const std::string& path, const Report& r) {
+    warnings_if_void_.add(r.warnings);
+    if (r.void_verdict.empty()) {
+      said_something_ = true;
+      warnings_.add(r.warnings);
+    } else {
+      void_verdicts_.add({r.void_verdict});
+    }
+    if (r.unlisted + r.unlisted_waived == 0) return;
+    for (Lines* lines : {&warnings_, &warnings_if_void_})
+      lines->add(
+          {fmt::format("{}: {} findings are counted and not listed; run it with a larger "
+                       "--max-findings",
+                       path, r.unlisted + r.unlisted_waived)});
+  }
+
+  Report finished() {
+    Report& r = all_;
+    r.verb = first_.verb, r.version = first_.version, r.seed = first_.seed, r.arith = first_.arith;
+    r.shard = shards_.to_string();
+    r.isa = fmt::format("{}", fmt::join(isas_.list(), ", "));
+    r.acted = acted_.list();
+    for (const auto& [name, cases] : coverage_) {
+      const auto& [backend, mode, phase] = name;
+      r.coverage.push_back({backend, mode, phase, cases});
+    }
+    // What one shard did not notice another did. Such findings have no evidence.
+    if (r.missed_faults().empty())
+      std::erase_if(r.findings, [](const Finding& f) { return f.id == "fault.missed"; });
+    std::ranges::stable_sort(r.faults, {}, &FaultReport::id);
+    r.warnings = (said_something_ ? warnings_ : warnings_if_void_).list();
+    if (!said_something_)
+      r.void_verdict = fmt::format("{}", fmt::join(void_verdicts_.list(), ", "));
+    return std::move(r);
+  }
+
+  size_t count_ = 0;
+  std::string first_path_;
+  Report first_;
+  Status status_;
+  Shards shards_;
+  Report all_;
+  std::map<std::tuple<std::string, std::string, std::string>, int64_t> coverage_;
+  std::unordered_set<std::string> findings_;  // keys
+  Lines acted_, isas_, warnings_, warnings_if_void_, void_verdicts_;
+  bool said_something_ = false;
+};
+
+Merge::Merge() : joined_(std::make_unique<Joined>()) {}
+Merge::~Merge() = default;
+
+void Merge::add(const std::string& path, Report report) { joined_->add(path, std::move(report)); }
+
+Status Merge::end(bool complete, Report* joined) { return joined_->end(complete, joined); }
 
 }  // namespace shadowgraph

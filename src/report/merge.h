@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,15 +24,29 @@ struct ShardSet {
 /// None if the text is not what ShardSet::to_string writes.
 std::optional<ShardSet> parse_shards(std::string_view text);
 
-struct ReportFile {
-  std::string path;
-  Report report;
-};
+/// Joins the shards of a run one after another, and keeps what they have in common instead of them:
+///
+///   Merge merge;
+///   for (...) merge.add(path, std::move(report));
+///   Status status = merge.end(/*complete=*/true, &joined);
+class Merge {
+ public:
+  Merge();
+  Merge(const Merge&) = delete;
+  Merge& operator=(const Merge&) = delete;
+  ~Merge();
 
-/// One report of all: cases, coverage and histograms added, each finding once, seconds of all
-/// together. Shards of different runs, or one that is there twice, break io.shard, each with its
-/// reason, and *joined is then untouched; so do missing ones if it has to be complete. One report
-/// alone is itself.
-Status merge_reports(const std::vector<ReportFile>& files, bool complete, Report* joined);
+  /// path: what findings call the report.
+  void add(const std::string& path, Report report);
+  /// One report of all: cases, coverage and histograms added, each finding once, seconds of all
+  /// together. Shards of different runs, or one that is there twice, break io.shard, each with its
+  /// reason, and *joined is then untouched; so do missing ones if it has to be complete. One report
+  /// alone is itself.
+  Status end(bool complete, Report* joined);
+
+ private:
+  class Joined;
+  std::unique_ptr<Joined> joined_;
+};
 
 }  // namespace shadowgraph

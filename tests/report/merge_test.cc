@@ -10,6 +10,11 @@
 namespace shadowgraph {
 namespace {
 
+struct ReportFile {
+  std::string path;
+  Report report;
+};
+
 /// Shard i of 3 of a fuzz run.
 ReportFile shard(int i) {
   ReportFile file{"shard" + std::to_string(i) + ".json", {}};
@@ -24,7 +29,9 @@ ReportFile shard(int i) {
 }
 
 std::string merge(const std::vector<ReportFile>& files, bool complete, Report* joined) {
-  return merge_reports(files, complete, joined).to_string();
+  Merge merge;
+  for (const ReportFile& file : files) merge.add(file.path, file.report);
+  return merge.end(complete, joined).to_string();
 }
 
 TEST(Merge, AddsWhatShardsCounted) {
