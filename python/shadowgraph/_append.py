@@ -32,7 +32,7 @@ class New(NamedTuple):
 def new_keys(call: str, k: Any, v: Any, cu_seqlens: Any, cos: Any, sin: Any, rest: Mapping[str, Any]) -> New | None:
     """rest: what else flash_attn_with_kvcache was given that rotary depends on."""
     if cos is None:
-        refuse(call, rotary_sin=sin, rotary_seqlens=rest.get("rotary_seqlens"))
+        refuse(call, rotary_sin=sin)  # without cos, kernels read neither seqlens
         return None if k is None else New(k, v, cu_seqlens)
     if k is None or sin is None:
         raise ValueError(f"rotary_cos needs {'k and v, which it turns' if k is None else 'rotary_sin'}")
@@ -105,7 +105,7 @@ def refuse_wrong(attention: Callable[..., Any], call: Mapping[str, Any]) -> None
     """Refuses what the call would refuse, and writes nothing."""
     import numpy
 
-    batch, slopes = len(call["cu_seqlens_q"]) - 1, call["alibi_slopes"]
+    batch, slopes = len(call["cu_seqlens_q"]) - 1, call.get("alibi_slopes")
     changed = {"seqused_q": numpy.zeros(max(batch, 0), numpy.int32)}
     if slopes is not None and len(slopes.shape) == 2:
         expect("alibi_slopes", slopes, batch, None)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ._upstream import dtype_name, host, is_torch, joined, wrong
+from ._upstream import dtype_name, host, is_torch, joined, uniform_offsets, wrong, wrongs
 
 
 def flat(out: Any) -> Any:
@@ -21,9 +24,14 @@ def flat(out: Any) -> Any:
 
 def rows_of(q: Any) -> Any:
     """q as the engine takes it: [tokens, heads, dim], of a type that it has."""
-    if dtype_name(q.dtype).startswith("float8"):
+    if is_fp8(q.dtype):
         q = q.to(sys.modules["torch"].bfloat16)
     return inner(q.reshape(-1, *q.shape[-2:]) if len(q.shape) == 4 else q)
+
+
+@functools.cache
+def is_fp8(dtype: Any) -> bool:
+    return dtype_name(dtype).startswith("float8")
 
 
 def inner(tensor: Any) -> Any:
@@ -59,26 +67,81 @@ def _place(tensor: Any) -> tuple[int, tuple[int, ...], Any]:
 def expect(name: str, tensor: Any, *shape: int | None) -> None:
     """Refuses a tensor of another shape; None is any size."""
     have = getattr(tensor, "shape", None)
-    have = host(tensor).shape if have is None else have
-    wrong_size = len(have) != len(shape)
-    if not wrong_size:
+    if have is None:
+        have = host(tensor).shape
+    if len(have) == len(shape):
         for size, want in zip(have, shape):
-            wrong_size |= want is not None and size != want
-    if wrong_size:
-        raise wrong("input.shape", name, f"[{', '.join('any' if n is None else str(n) for n in shape)}]", str(list(have)))
+            if size != want and want is not None:
+                break
+        else:
+            return
+    raise wrong("input.shape", name, f"[{', '.join('any' if n is None else str(n) for n in shape)}]", str(list(have)))
 
 
+def expect_alike(name: str, tensor: Any, **others: Any) -> None:
+    """Refuses tensors of another type than one that has a name."""
+    dtype = tensor.dtype
+    bad = [other for other, t in others.items() if t.dtype != dtype]
+    if bad:
+        raise wrongs([("input.dtype", n, f"{dtype_name(dtype)}, as {name}", dtype_name(others[n].dtype)) for n in bad])
+
+
+def expect_f32(**tensors: Any) -> None:
+    bad = [(name, dtype_name(t.dtype)) for name, t in tensors.items() if dtype_name(t.dtype) != "float32"]
+    if bad:
+        raise wrongs([("input.dtype", name, "float32", got) for name, got in bad])
+
+
+def expect_longest(bounds: Mapping[str, int], call: Mapping[str, Any], refuse: Callable[[], None]) -> None:
+    """Refuses a max_seqlen_q or max_seqlen_k that is less than the longest length of a call, after what else is refused: a
+    kernel leaves out rows behind it."""
+    bad = []
+    for name, bound in bounds.items():
+        which = name[-1]
+        lens = call.get(f"seqused_{which}")
+        if lens is None and which == "k":
+            lens = call.get("cache_seqlens")
+        steps = call.get(f"cu_seqlens_{which}")
+        if lens is None and steps is None:  # which is refused
+            continue
+        longest = max(_numbers(lens), default=0) if lens is not None else _longest_step(_numbers(steps))
+        if longest > bound:
+            bad.append(("len.bound", name, f">= {longest}, the longest length", str(bound)))
+    if bad:
+        refuse()
+        raise wrongs(bad)
+
+
+def _numbers(values: Any) -> list[int]:
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
+def _longest_step(offsets: list[int]) -> int:
+    return max(map(operator.sub, offsets[1:], offsets), default=0)
+
+
+@functools.lru_cache(64)
+def one_length(batch: int, each: int) -> Any:
+    """uniform_offsets, which nobody writes to."""
+    return _fixed(uniform_offsets(batch, each))
+
+
+@functools.lru_cache(64)
 def each_alone(batch: int) -> Any:
     """A table whose request r has page r."""
-    import numpy
-
-    return numpy.arange(batch, dtype=numpy.int32).reshape(-1, 1)
+    return _fixed(uniform_offsets(batch, 1)[:-1].reshape(-1, 1))
 
 
+@functools.lru_cache(64)
 def same(length: int, batch: int) -> Any:
     import numpy
 
-    return numpy.full(batch, length, numpy.int32)
+    return _fixed(numpy.full(batch, length, numpy.int32))
+
+
+def _fixed(array: Any) -> Any:
+    array.setflags(write=False)
+    return array
 
 
 def as_f32(tensor: Any) -> Any:

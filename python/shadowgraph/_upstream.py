@@ -219,24 +219,31 @@ def fill(target: Any, values: Any) -> None:
 
 def wrong(law: str, field: str, expected: str, got: str, row: int | None = None, col: int | None = None) -> ShadowgraphError:
     """The error of a check that is the drop-in's own."""
-    index = "" if row is None else f"[{row}]" if col is None else f"[{row}, {col}]"
+    return wrongs([(law, field, expected, got, row, col)])
+
+
+def wrongs(found: list[tuple[Any, ...]]) -> ShadowgraphError:
+    """The error of several: (law, field, expected, got) of each, and maybe its row and column."""
     report = Report(None)
-    text = f"{law}: {field}{index} is {got}, expected {expected}"
-    report.findings = [Finding(law, "", "", field, index, expected, got, (), text, "error", row, col)]
+    report.findings = [_finding(*each) for each in found]
     return ShadowgraphError(report)
+
+
+def _finding(law: str, field: str, expected: str, got: str, row: int | None = None, col: int | None = None) -> Finding:
+    index = "" if row is None else f"[{row}]" if col is None else f"[{row}, {col}]"
+    text = f"{law}: {field}{index} is {got}, expected {expected}"
+    return Finding(law, "", "", field, index, expected, got, (), text, "error", row, col)
 
 
 def check_shapes(**expected: tuple[Any, Any]) -> None:
     """name=(tensor, shape): all findings at once."""
     bad = [
-        wrong("input.shape", name, str(list(shape)), str(list(tensor.shape))).findings[0]
+        ("input.shape", name, str(list(shape)), str(list(tensor.shape)))
         for name, (tensor, shape) in expected.items()
         if tuple(tensor.shape) != tuple(shape)
     ]
     if bad:
-        report = Report(None)
-        report.findings = bad
-        raise ShadowgraphError(report)
+        raise wrongs(bad)
 
 
 def used_pages(table: Any, pages: Any, num_pages: int) -> list[Any]:

@@ -56,7 +56,7 @@ def flash_attn_varlen_func(
     else:
         keys = paged(k, v, block_table, lengths(cu_seqlens_k), **KV, page_table="block_table", cache_seqlens="cu_seqlens_k")
     layer = options(softmax_scale, causal, window_size, softcap, alibi="distance")
-    rest = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "alibi_slopes": alibi_slopes}
+    rest = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k, "alibi_slopes": alibi_slopes}
     out, lse = attend(q, keys, layer, **rest, no_keys=_INF, with_lse=return_attn_probs)
     return (out, lse, empty(q, (0,))) if return_attn_probs else out
 
@@ -83,6 +83,9 @@ def flash_attn_with_kvcache(
     return_softmax_lse=False,
 ):
     """out [batch, queries, heads, dim]; lse [batch, heads, queries]. k and v are appended to the cache at cache_seqlens."""
+    for name, value in (("cache_batch_idx", cache_batch_idx), ("cache_leftpad", cache_leftpad)):
+        if block_table is not None and value is not None:
+            raise RuntimeError(f"flash_attn_with_kvcache: block_table and {name} exclude each other")
     keys = rows(k_cache, v_cache, block_table, cache_seqlens, len(q), cache_batch_idx, "block_table")
     layer = options(softmax_scale, causal, window_size, softcap, alibi="distance", cache_leftpad=cache_leftpad)
     rest = {"causal": causal, "window_size": window_size, "rotary_interleaved": rotary_interleaved}
