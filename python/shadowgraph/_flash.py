@@ -12,23 +12,23 @@ from typing import Any, NamedTuple
 from . import _core
 from ._append import New, appended, expect_new, refuse_wrong, turned_queries
 from ._tensors import (
-    as_f32, beside, each_alone, expect, expect_alike, expect_longest, flat, inner, is_fp8, one_length, rows_of, same,
+    as_f32, beside, each_alone, expect, expect_alike, expect_axes, fill_where, flat, inner, is_fp8, one_length, rows_of, same, too_short,
 )
-from ._upstream import empty, host, launch, number, stacked, window, wrong
+from ._upstream import empty, host, launch, number, stacked, window, wrong, wrongs
 
-ANY4 = (None,) * 4
 KV = {"k_cache": "k", "v_cache": "v"}  # upstream's names of the engine's arguments
 _NAMES = {"k_scales": "k_descale", "v_scales": "v_descale"}
 
 
 class Keys(NamedTuple):
-    """The place of keys and values."""
+    """The place of keys and values. whole: k has the values in front of it already, as a latent cache does."""
 
     attention: Callable[..., Any]
     arguments: dict[str, Any]  # of attention, as `launch` takes them
     k: Any
     v: Any
     names: Mapping[str, str] = _NAMES  # upstream's, by the engine's
+    whole: bool = False
 
 
 def packed(k: Any, v: Any, cu_seqlens_k: Any, seqused_k: Any = None) -> Keys:
@@ -51,7 +51,7 @@ def _paged_names(**names: str) -> Mapping[str, str]:
 
 def dense(q: Any, k: Any, v: Any) -> Keys:
     """[batch, keys, heads, dim]: each request is a page."""
-    expect("q", q, *ANY4)
+    expect_axes("q", q, 4)
     expect("k", k, q.shape[0], None, None, None)
     expect("v", v, *k.shape[:3], None)
     batch, length = k.shape[:2]
@@ -63,13 +63,13 @@ def dense(q: Any, k: Any, v: Any) -> Keys:
 
 def rows(k_cache: Any, v_cache: Any, page_table: Any, lens: Any, batch: int, batch_idx: Any, table_name: str) -> Keys:
     """The cache of flash_attn_with_kvcache. A request's row is batch_idx, of page_table or of a dense cache."""
-    expect("v_cache" if k_cache is v_cache else "k_cache", k_cache, *ANY4)
+    expect_axes("v_cache" if k_cache is v_cache else "k_cache", k_cache, 4)
     pages = 1
     if page_table is None:
         name = "k_cache" if batch_idx is None else "cache_batch_idx"
         table: Any = each_alone(batch) if batch_idx is None else lambda: host(batch_idx).reshape(-1, 1)
     else:
-        expect(table_name, page_table, None, None)
+        expect_axes(table_name, page_table, 2)
         name, pages = table_name, page_table.shape[1]
         table = page_table if batch_idx is None else lambda: _picked(page_table, batch_idx)
     if lens is None:
@@ -86,13 +86,11 @@ def _picked(page_table: Any, batch_idx: Any) -> Any:
 
 def lengths(cu_seqlens: Any) -> Any:
     """int32 [batch] of offsets [batch + 1], at the launch."""
-    import numpy
-
     def steps() -> Any:
         starts = host(cu_seqlens)
         if len(starts) and starts[0] != 0:
             raise wrong("len.indptr_first", "cu_seqlens_k", "0", str(starts[0]), 0)
-        return numpy.diff(starts)
+        return starts[1:] - starts[:-1]
 
     return steps
 
@@ -129,6 +127,8 @@ def options(
 
 def descales(q_descale: Any, k_descale: Any, v_descale: Any) -> dict[str, Any]:
     """f32 [batch, kv heads] each: q's multiplies logits as k's does."""
+    if q_descale is None and k_descale is None and v_descale is None:
+        return {}
     k_scales = q_descale if k_descale is None else k_descale
     if q_descale is not None and k_descale is not None:
         k_scales = lambda: host(q_descale) * host(k_descale)  # noqa: E731
@@ -152,7 +152,7 @@ def attend(
     with_lse: bool = True,  # else it is not computed, and None is returned
     mixed: bool = False,  # may keys and values have another type than q?
 ) -> tuple[Any, Any]:
-    expect("q", q, *(ANY4 if cu_seqlens_q is None else ANY4[1:]))
+    expect_axes("q", q, 4 if cu_seqlens_q is None else 3)
     *lead, heads, width = q.shape
     if not hasattr(keys.v, "shape"):
         expect(keys.names.get("v_cache", "v"), keys.v, *keys.k.shape)
@@ -161,50 +161,64 @@ def attend(
     if qv is not None:
         expect("qv", qv, *shape)
         width += qv.shape[-1]
-    bounds = {} if max_seqlen_k is None else {"max_seqlen_k": int(max_seqlen_k)}
-    if cu_seqlens_q is None:
+    bounded = cu_seqlens_q is not None
+    if not bounded:
         cu_seqlens_q = one_length(*lead)
     elif max_seqlen_q is None:
         raise ValueError("max_seqlen_q is missing: cu_seqlens_q needs it")
-    else:
-        bounds["max_seqlen_q"] = int(max_seqlen_q)
     out, flat_out = _out(q, shape, out, mixed)
     lse, flat_lse = _lse(q, shape) if with_lse else (None, None)
 
     def compute(**call: Any) -> None:
-        if bounds:
-            expect_longest(bounds, call, lambda: refuse_wrong(keys.attention, call))
+        if bounded:
+            _expect_bounds(keys.attention, max_seqlen_q, max_seqlen_k, call)
         if new is not None:
             _store_new(new, q, qv, keys, call)
         if "attention_chunk" in call and "cache_leftpad" in call:
             _skip_padding(call)
-        if alibi_slopes is None or len(alibi_slopes.shape) < 2:
-            keys.attention(**call)
-        else:
+        if by_request:
             _by_request(keys.attention, call)
+        else:
+            keys.attention(**call)
         if with_lse and no_keys != float("-inf"):
-            flat_lse[flat_lse == float("-inf")] = no_keys
+            fill_where(flat_lse, flat_lse == float("-inf"), no_keys)
 
-    more = {"seqused_q": seqused_q, "alibi_slopes": alibi_slopes, "lse": flat_lse}
-    arguments = {"q": lambda: _queries(q, qv), "cu_seqlens_q": cu_seqlens_q, "out": flat_out, "sm_scale": width**-0.5}
-    arguments |= {name: value for name, value in more.items() if value is not None}
-    launch(compute, keys.names, **arguments | _places(keys, qv) | keys.arguments | layer)
+    if seqused_q is not None:
+        layer["seqused_q"] = seqused_q
+    if alibi_slopes is not None:
+        layer["alibi_slopes"] = alibi_slopes
+    if with_lse:
+        layer["lse"] = flat_lse
+    by_request = alibi_slopes is not None and len(alibi_slopes.shape) == 2
+    plain = not (bounded or by_request or new or with_lse or "attention_chunk" in layer)
+    rest = {"q": lambda: _queries(q, qv), "cu_seqlens_q": cu_seqlens_q, "out": flat_out, "sm_scale": width**-0.5}
+    launch(keys.attention if plain else compute, keys.names, **rest | _places(keys, qv) | keys.arguments | layer)
     return out, lse
+
+
+def _expect_bounds(attention: Callable[..., Any], max_q: Any, max_k: Any, call: dict[str, Any]) -> None:
+    """Refuses a longest length that is too small, after what else is refused."""
+    lens = call.get("cache_seqlens", call.get("seqused_k"))
+    bad = too_short("max_seqlen_q", max_q, call.get("seqused_q"), call["cu_seqlens_q"])
+    bad += too_short("max_seqlen_k", max_k, lens, call.get("cu_seqlens_k"))
+    if bad:
+        refuse_wrong(attention, call)
+        raise wrongs(bad)
 
 
 def _expect_fits(q: Any, keys: Keys, new: New | None, qv: Any, mixed: bool) -> None:
     """Refuses keys, and new ones, that do not fit each other and q."""
     k, v, names, dtype = keys.k, keys.v, keys.names, q.dtype
-    told = {name: names.get(cache, names.get(name, name)) for name, cache in (("k", "k_cache"), ("v", "v_cache"))}
     if not mixed and (k.dtype != dtype or v.dtype != dtype):
-        expect_alike(names.get("q", "q"), q, **{told["k"]: k, told["v"]: v})
+        told = [names.get(cache, names.get(name, name)) for name, cache in (("k", "k_cache"), ("v", "v_cache"))]
+        expect_alike(names.get("q", "q"), q, **dict(zip(told, (k, v))))
     if new is not None:
         expect_new(new, len(q), k, v)
         expect_alike("q", q, k=new.k, v=new.v)
         if new.rotary is not None:
             expect_alike("q", q, rotary_cos=new.rotary.cos, rotary_sin=new.rotary.sin)
     if qv is not None:
-        expect(told["k"], k, *v.shape[:-1], None)
+        expect(names.get("k_cache", "k"), k, *v.shape[:-1], None)
         expect_alike("q", q, qv=qv)
 
 
@@ -217,7 +231,7 @@ def _places(keys: Keys, qv: Any) -> dict[str, Callable[[], Any]]:
     k, v = keys.k, keys.v
     if keys.attention is _core.ragged_attention:
         return {"k": lambda: inner(k if qv is None else beside(v, k)), "v": lambda: inner(v)}
-    return {"cache": lambda: (inner(k if qv is None else beside(v, k)), inner(v))}
+    return {"cache": lambda: (inner(k if qv is None or keys.whole else beside(v, k)), inner(v))}
 
 
 def _store_new(new: New, q: Any, qv: Any, keys: Keys, call: dict[str, Any]) -> None:

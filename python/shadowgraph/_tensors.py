@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._upstream import dtype_name, host, is_torch, joined, uniform_offsets, wrong, wrongs
@@ -78,6 +77,12 @@ def expect(name: str, tensor: Any, *shape: int | None) -> None:
     raise wrong("input.shape", name, f"[{', '.join('any' if n is None else str(n) for n in shape)}]", str(list(have)))
 
 
+def expect_axes(name: str, tensor: Any, count: int) -> None:
+    """Refuses a tensor of another number of axes."""
+    if len(getattr(tensor, "shape", ())) != count:
+        expect(name, tensor, *(None,) * count)
+
+
 def expect_alike(name: str, tensor: Any, **others: Any) -> None:
     """Refuses tensors of another type than one that has a name."""
     dtype = tensor.dtype
@@ -92,32 +97,14 @@ def expect_f32(**tensors: Any) -> None:
         raise wrongs([("input.dtype", name, "float32", got) for name, got in bad])
 
 
-def expect_longest(bounds: Mapping[str, int], call: Mapping[str, Any], refuse: Callable[[], None]) -> None:
-    """Refuses a max_seqlen_q or max_seqlen_k that is less than the longest length of a call, after what else is refused: a
-    kernel leaves out rows behind it."""
-    bad = []
-    for name, bound in bounds.items():
-        which = name[-1]
-        lens = call.get(f"seqused_{which}")
-        if lens is None and which == "k":
-            lens = call.get("cache_seqlens")
-        steps = call.get(f"cu_seqlens_{which}")
-        if lens is None and steps is None:  # which is refused
-            continue
-        longest = max(_numbers(lens), default=0) if lens is not None else _longest_step(_numbers(steps))
-        if longest > bound:
-            bad.append(("len.bound", name, f">= {longest}, the longest length", str(bound)))
-    if bad:
-        refuse()
-        raise wrongs(bad)
-
-
-def _numbers(values: Any) -> list[int]:
-    return values.tolist() if hasattr(values, "tolist") else values
-
-
-def _longest_step(offsets: list[int]) -> int:
-    return max(map(operator.sub, offsets[1:], offsets), default=0)
+def too_short(name: str, bound: int | None, lens: Any, offsets: Any) -> list[tuple[str, ...]]:
+    """The finding of a max_seqlen that is less than the longest length: a kernel leaves out rows behind it."""
+    if bound is None or (lens is None and offsets is None):  # which are refused
+        return []
+    numbers = offsets if lens is None else lens
+    numbers = numbers.tolist() if hasattr(numbers, "tolist") else numbers
+    longest = max(numbers if lens is not None else map(operator.sub, numbers[1:], numbers), default=0)
+    return [("len.bound", name, f">= {longest}, the longest length", str(bound))] if longest > bound else []
 
 
 @functools.lru_cache(64)
@@ -142,6 +129,13 @@ def same(length: int, batch: int) -> Any:
 def _fixed(array: Any) -> Any:
     array.setflags(write=False)
     return array
+
+
+def fill_where(tensor: Any, mask: Any, value: float) -> None:
+    if is_torch(tensor):
+        tensor.masked_fill_(mask, value)
+    else:
+        tensor[mask] = value
 
 
 def as_f32(tensor: Any) -> Any:

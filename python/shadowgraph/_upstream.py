@@ -7,6 +7,7 @@ argument that is read from a tensor is read in that closure: a graph reads it at
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -82,12 +83,16 @@ def dtype_name(dtype: Any) -> str:
 def empty(like: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
     """A tensor of like's library, on the CPU, with like's type if there is no other."""
     if is_torch(like):
-        torch = sys.modules["torch"]
-        return torch.empty(shape, dtype=like.dtype if dtype is None else getattr(torch, dtype_name(dtype)))
+        return sys.modules["torch"].empty(shape, dtype=like.dtype if dtype is None else _torch_type(dtype))
     import numpy
 
     name = dtype_name(like.dtype if dtype is None else dtype)
     return numpy.empty(shape, "uint16" if name == "bfloat16" else name)
+
+
+@functools.cache
+def _torch_type(dtype: Any) -> Any:
+    return getattr(sys.modules["torch"], dtype_name(dtype))
 
 
 def host(values: Any) -> Any:

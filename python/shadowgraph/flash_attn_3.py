@@ -103,13 +103,12 @@ def flash_attn_with_kvcache(
 ):
     """out shaped like q; lse [batch, heads, queries], or [heads, tokens] with cu_seqlens_q. k and v are appended to the
     cache at cache_seqlens; cache_batch_idx picks rows of page_table, or of a cache without one."""
-    batch = len(q) if cu_seqlens_q is None else len(cu_seqlens_q) - 1
+    batch = (q if cu_seqlens_q is None else cu_seqlens_q).shape[0] - (cu_seqlens_q is not None)
     keys = rows(k_cache, v_cache, page_table, cache_seqlens, batch, cache_batch_idx, "page_table")
     scales = descales(q_descale, k_descale, v_descale)
     layer = options(softmax_scale, causal, window_size, softcap, attention_chunk, **scales, cache_leftpad=cache_leftpad)
-    rest = {"causal": causal, "window_size": window_size, "rotary_interleaved": rotary_interleaved}
-    rest["rotary_seqlens"] = rotary_seqlens
-    new = new_keys("flash_attn_with_kvcache", k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rest)
+    rotary = (rotary_cos, rotary_sin, rotary_interleaved, rotary_seqlens)
+    new = new_keys("flash_attn_with_kvcache", k, v, cu_seqlens_k_new, *rotary, causal, window_size)
     queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q}
     out, lse = attend(q, keys, layer, qv=qv, new=new, **queries, with_lse=return_softmax_lse)
     return (out, lse) if return_softmax_lse else out

@@ -92,11 +92,14 @@ def scaled_dot_product_attention(
     names = {"k_cache": "key", "v_cache": "value", "q": "query", "page_table": "key", "cache_seqlens": "key"}
     names |= {"custom_mask": "attn_mask", "key_bias": "attn_mask"}
     out, _ = attend(q, paged(k, v, table, same(length, len(table)), **names), layer, with_lse=False)
-    return out.reshape(batch, queries, heads, -1).swapaxes(1, 2).reshape(*lead, queries, -1)
+    out = out.reshape(batch, queries, heads, -1).swapaxes(1, 2)
+    return out if len(lead) == 2 else out.reshape(*lead, queries, -1)
 
 
 def _as_rows(tensor: Any) -> Any:
     """[..., heads, tokens, dim] as [batch, tokens, heads, dim]."""
+    if len(tensor.shape) == 4:
+        return tensor.swapaxes(1, 2)
     heads = tensor.shape[-3] if len(tensor.shape) > 2 else 1
     return tensor.reshape(-1, heads, *tensor.shape[-2:]).swapaxes(1, 2)
 

@@ -121,10 +121,10 @@ def _store(call, tokens, cache, slot_mapping, kv_cache_dtype, scales, names):
     if kv_cache_dtype not in _CACHE_TYPES:
         refuse(call, kv_cache_dtype=kv_cache_dtype)
     kv_dtype = _CACHE_TYPES[kv_cache_dtype]
-    like = {names.get(n, n): t for n, t in zip(("v", "k_cache", "v_cache"), (tokens[1], *cache[:2])) if t is not None}
     if kv_dtype is None:  # scales are of fp8 alone
         scales = (None, None)
-        expect_alike(names["k"], tokens[0], **like)
+        others = zip(("v", "k_cache", "v_cache"), (tokens[1], *cache[:2]))
+        expect_alike(names["k"], tokens[0], **{names.get(n, n): t for n, t in others if t is not None})
     elif not all(is_fp8(t.dtype) or dtype_name(t.dtype) == "uint8" for t in cache[:2] if t is not None):
         raise wrong("input.dtype", "kv_cache_dtype", "the type of the cache, uint8 or float8", dtype_name(cache[0].dtype))
     k, v = (None if t is None else t[: len(slot_mapping)] for t in tokens)
