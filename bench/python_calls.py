@@ -53,6 +53,36 @@ def guard() -> None:
         print(f"Guard.replaying, 6 tensors, 32 layers with {what:12} {best * 1e6:6.2f} us")
 
 
+def microseconds(function) -> float:
+    return min(timeit.repeat(function, number=2000, repeat=9)) / 2000 * 1e6
+
+
+def drop_ins() -> None:
+    """Calls of one query and one key through drop-ins, and what they add to the engine's call."""
+    import shadowgraph as sg
+    import torch
+    from shadowgraph import flash_attn, flash_attn_3, sgl_kernel, vllm
+
+    zeros, int32 = torch.zeros, lambda *values: torch.tensor(values, dtype=torch.int32)
+    q, cache, offsets, table, lens = zeros(1, 1, 8), (zeros(2, 2, 1, 8), zeros(2, 2, 1, 8)), int32(0, 1), int32([0]), int32(1)
+    packed, latent = (q, q, q, offsets, offsets, 1, 1), zeros(2, 2, 1, 24)
+    given = {"q": q, "cache": cache, "page_table": table, "cache_seqlens": lens, "cu_seqlens_q": offsets, "out": zeros(1, 1, 8)}
+    engine = microseconds(lambda: sg.paged_attention(**given, sm_scale=1.0, causal=True))
+    pages = {"cache_seqlens": lens, "page_table": table, "causal": True}
+    calls = {
+        "flash_attn.flash_attn_func": lambda: flash_attn.flash_attn_func(q[None], q[None], q[None], causal=True),
+        "flash_attn.flash_attn_varlen_func": lambda: flash_attn.flash_attn_varlen_func(*packed, causal=True),
+        "flash_attn_3.flash_attn_with_kvcache": lambda: flash_attn_3.flash_attn_with_kvcache(q[None], *cache, **pages),
+        "sgl_kernel.flash_attn_with_kvcache": lambda: sgl_kernel.flash_attn.flash_attn_with_kvcache(
+            q, *cache, **pages, cu_seqlens_q=offsets, max_seqlen_q=1, return_softmax_lse=True),
+        "sgl_kernel.flash_mla_with_kvcache": lambda: sgl_kernel.flash_mla_with_kvcache(latent[:1, :1], latent, table, lens, 16, None),
+        "vllm.flash_attn_varlen_func": lambda: vllm.flash_attn.flash_attn_varlen_func(
+            q, *cache, 1, offsets, 1, seqused_k=lens, block_table=table, causal=True, out=zeros(1, 1, 8)),
+    }
+    for name, call in calls.items():
+        print(f"{name:38} +{microseconds(call) - engine:6.2f} us over paged_attention's {engine:.2f}")
+
+
 def turn(attend, given, refusal, count: int) -> None:
     for _ in range(count):
         try:
@@ -66,6 +96,7 @@ def main(calls: int) -> int:
     import shadowgraph as sg
 
     guard()
+    drop_ins()
     flat = True
     for library in ("numpy", "torch"):
         call = problem(library)

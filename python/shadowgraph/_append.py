@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from . import _core
 from ._tensors import as_f32, expect, inner
-from ._upstream import host, is_torch, offsets, picked, refuse, wrong
+from ._upstream import host, is_torch, picked, refuse, uniform_offsets, wrong
 
 
 class Rotary(NamedTuple):
@@ -29,17 +30,19 @@ class New(NamedTuple):
     rotary: Rotary | None = None
 
 
-def new_keys(call: str, k: Any, v: Any, cu_seqlens: Any, cos: Any, sin: Any, rest: Mapping[str, Any]) -> New | None:
-    """rest: what else flash_attn_with_kvcache was given that rotary depends on."""
+def new_keys(
+    call: str, k: Any, v: Any, cu_seqlens: Any, cos: Any, sin: Any, interleaved: bool, seqlens: Any, causal: Any, window_size: Any
+) -> New | None:
+    """The arguments of flash_attn_with_kvcache, of which k, v and what turns them are new keys."""
     if cos is None:
-        refuse(call, rotary_sin=sin, rotary_seqlens=rest.get("rotary_seqlens"))
+        refuse(call, rotary_sin=sin)  # without cos, kernels read no seqlens either
         return None if k is None else New(k, v, cu_seqlens)
     if k is None or sin is None:
         raise ValueError(f"rotary_cos needs {'k and v, which it turns' if k is None else 'rotary_sin'}")
     expect("rotary_cos", cos, None, None)
     expect("rotary_sin", sin, *cos.shape)
-    moves = bool(rest["causal"]) or any(side is not None and side >= 0 for side in rest["window_size"])
-    return New(k, v, cu_seqlens, Rotary(cos, sin, rest["rotary_interleaved"], rest.get("rotary_seqlens"), moves))
+    moves = bool(causal) or any(side is not None and side >= 0 for side in window_size)
+    return New(k, v, cu_seqlens, Rotary(cos, sin, interleaved, seqlens, moves))
 
 
 def expect_new(new: New, batch: int, k_cache: Any, v_cache: Any) -> None:
@@ -53,14 +56,18 @@ def appended(k_cache: Any, new: New, call: dict[str, Any]) -> tuple[tuple[Any, A
     import numpy
 
     lens, size = host(call["cache_seqlens"]), k_cache.shape[1]
-    added = offsets([new.k.shape[1]] * len(lens)) if new.cu_seqlens is None else host(new.cu_seqlens)
-    expect("cu_seqlens_k_new", added, len(lens) + 1)
-    tokens = len(new.k) if new.cu_seqlens is not None else added[-1]
-    if added[0] != 0 or (numpy.diff(added) < 0).any() or added[-1] != tokens:
-        raise wrong("len.total", "cu_seqlens_k_new", f"offsets from 0 to {tokens}", str(added.tolist()))
-    call["cache_seqlens"] = (lens + numpy.diff(added)).astype(numpy.int32)
+    if new.cu_seqlens is None:
+        request, index = _even_tokens(len(lens), new.k.shape[1])
+        added = new.k.shape[1]
+    else:
+        starts, tokens = host(new.cu_seqlens), len(new.k)
+        expect("cu_seqlens_k_new", starts, len(lens) + 1)
+        added = starts[1:] - starts[:-1]
+        if starts[0] != 0 or (added < 0).any() or starts[-1] != tokens:
+            raise wrong("len.total", "cu_seqlens_k_new", f"offsets from 0 to {tokens}", str(starts.tolist()))
+        request, index = _tokens(starts)
+    call["cache_seqlens"] = (lens + added).astype(numpy.int32, copy=False)
     refuse_wrong(_core.paged_attention, call)
-    request, index = _tokens(added)
     position = lens[request] + index
     slots = host(call["page_table"])[request, position // size].astype(numpy.int64) * size + position % size
     k, v = (inner(t.reshape(-1, *t.shape[-2:])) for t in (new.k, new.v))
@@ -70,6 +77,11 @@ def appended(k_cache: Any, new: New, call: dict[str, Any]) -> tuple[tuple[Any, A
         expect("rotary_seqlens", first, len(lens))
         k = turned(k, new.rotary, first[request] + index)
     return (k, v, slots), first
+
+
+@functools.lru_cache(64)
+def _even_tokens(batch: int, each: int) -> tuple[Any, Any]:
+    return _tokens(uniform_offsets(batch, each))
 
 
 def _tokens(starts: Any) -> tuple[Any, Any]:
@@ -105,7 +117,7 @@ def refuse_wrong(attention: Callable[..., Any], call: Mapping[str, Any]) -> None
     """Refuses what the call would refuse, and writes nothing."""
     import numpy
 
-    batch, slopes = len(call["cu_seqlens_q"]) - 1, call["alibi_slopes"]
+    batch, slopes = len(call["cu_seqlens_q"]) - 1, call.get("alibi_slopes")
     changed = {"seqused_q": numpy.zeros(max(batch, 0), numpy.int32)}
     if slopes is not None and len(slopes.shape) == 2:
         expect("alibi_slopes", slopes, batch, None)

@@ -5,26 +5,30 @@ Outputs are out, shaped like q, and lse [batch, heads, queries], of packed queri
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from . import _core
 from ._append import New, appended, expect_new, refuse_wrong, turned_queries
-from ._tensors import as_f32, beside, each_alone, expect, flat, inner, rows_of, same
-from ._upstream import dtype_name, empty, host, launch, scale, stacked, uniform_offsets, window, wrong
+from ._tensors import (
+    as_f32, beside, each_alone, expect, expect_alike, expect_axes, fill_where, flat, inner, is_fp8, one_length, rows_of, same, too_short,
+)
+from ._upstream import empty, host, launch, number, stacked, window, wrong, wrongs
 
-ANY4 = (None,) * 4
 KV = {"k_cache": "k", "v_cache": "v"}  # upstream's names of the engine's arguments
+_NAMES = {"k_scales": "k_descale", "v_scales": "v_descale"}
 
 
 class Keys(NamedTuple):
-    """The place of keys and values."""
+    """The place of keys and values. whole: k has the values in front of it already, as a latent cache does."""
 
     attention: Callable[..., Any]
     arguments: dict[str, Any]  # of attention, as `launch` takes them
     k: Any
     v: Any
-    names: dict[str, str] = {}  # upstream's, by the engine's
+    names: Mapping[str, str] = _NAMES  # upstream's, by the engine's
+    whole: bool = False
 
 
 def packed(k: Any, v: Any, cu_seqlens_k: Any, seqused_k: Any = None) -> Keys:
@@ -33,16 +37,21 @@ def packed(k: Any, v: Any, cu_seqlens_k: Any, seqused_k: Any = None) -> Keys:
 
 def paged(k: Any, v: Any, table: Any, lens: Any, /, **names: str) -> Keys:
     """names: upstream's of the table, the lengths, the keys and the values."""
+    return Keys(_core.paged_attention, {"page_table": table, "cache_seqlens": lens}, k, v, _paged_names(**names))
+
+
+@functools.cache
+def _paged_names(**names: str) -> Mapping[str, str]:
     told = {"page_table": "page_table", "cache_seqlens": "cache_seqlens", "k_cache": "k_cache", "v_cache": "v_cache"} | names
     told |= {"cache": told["k_cache"], "out_cache_loc": told["page_table"]}
     if told["page_table"] in ("page_table", "block_table"):
         told["pages of"] = f"pages in a row of {told['page_table']}, each of"  # len.capacity names the lengths alone
-    return Keys(_core.paged_attention, {"page_table": table, "cache_seqlens": lens}, k, v, told)
+    return _NAMES | told
 
 
 def dense(q: Any, k: Any, v: Any) -> Keys:
     """[batch, keys, heads, dim]: each request is a page."""
-    expect("q", q, *ANY4)
+    expect_axes("q", q, 4)
     expect("k", k, q.shape[0], None, None, None)
     expect("v", v, *k.shape[:3], None)
     batch, length = k.shape[:2]
@@ -54,13 +63,13 @@ def dense(q: Any, k: Any, v: Any) -> Keys:
 
 def rows(k_cache: Any, v_cache: Any, page_table: Any, lens: Any, batch: int, batch_idx: Any, table_name: str) -> Keys:
     """The cache of flash_attn_with_kvcache. A request's row is batch_idx, of page_table or of a dense cache."""
-    expect("v_cache" if k_cache is v_cache else "k_cache", k_cache, *ANY4)
+    expect_axes("v_cache" if k_cache is v_cache else "k_cache", k_cache, 4)
     pages = 1
     if page_table is None:
         name = "k_cache" if batch_idx is None else "cache_batch_idx"
         table: Any = each_alone(batch) if batch_idx is None else lambda: host(batch_idx).reshape(-1, 1)
     else:
-        expect(table_name, page_table, None, None)
+        expect_axes(table_name, page_table, 2)
         name, pages = table_name, page_table.shape[1]
         table = page_table if batch_idx is None else lambda: _picked(page_table, batch_idx)
     if lens is None:
@@ -77,9 +86,13 @@ def _picked(page_table: Any, batch_idx: Any) -> Any:
 
 def lengths(cu_seqlens: Any) -> Any:
     """int32 [batch] of offsets [batch + 1], at the launch."""
-    import numpy
+    def steps() -> Any:
+        starts = host(cu_seqlens)
+        if len(starts) and starts[0] != 0:
+            raise wrong("len.indptr_first", "cu_seqlens_k", "0", str(starts[0]), 0)
+        return starts[1:] - starts[:-1]
 
-    return lambda: numpy.diff(host(cu_seqlens))
+    return steps
 
 
 def only_values(qv: Any, v: Any) -> tuple[Any, None, Any]:
@@ -97,13 +110,25 @@ def options(
     attention_chunk: Any = 0,
     **others: Any,
 ) -> dict[str, Any]:
-    """A layer's parameters, under the engine's names. sm_scale None: by the width of q and qv."""
-    given = {"sm_scale": softmax_scale, "causal": bool(causal), "logits_soft_cap": max(softcap or 0.0, 0.0)}
-    return given | window(window_size) | {"attention_chunk": int(attention_chunk or 0)} | others
+    """A layer's parameters, under the engine's names, without those at their defaults."""
+    given = {name: value for name, value in others.items() if value is not None} if others else {}
+    if softmax_scale is not None:
+        given["sm_scale"] = number(softmax_scale)
+    if causal:
+        given["causal"] = True
+    if window_size is not None and not (isinstance(window_size, tuple) and window_size == (-1, -1)):
+        given.update(window(window_size))
+    if softcap and softcap > 0:
+        given["logits_soft_cap"] = softcap
+    if attention_chunk:
+        given["attention_chunk"] = int(attention_chunk)
+    return given
 
 
 def descales(q_descale: Any, k_descale: Any, v_descale: Any) -> dict[str, Any]:
     """f32 [batch, kv heads] each: q's multiplies logits as k's does."""
+    if q_descale is None and k_descale is None and v_descale is None:
+        return {}
     k_scales = q_descale if k_descale is None else k_descale
     if q_descale is not None and k_descale is not None:
         k_scales = lambda: host(q_descale) * host(k_descale)  # noqa: E731
@@ -113,10 +138,11 @@ def descales(q_descale: Any, k_descale: Any, v_descale: Any) -> dict[str, Any]:
 def attend(
     q: Any,
     keys: Keys,
-    layer: Mapping[str, Any],
+    layer: dict[str, Any],
     *,
     cu_seqlens_q: Any = None,
-    max_seqlen_q: int | None = None,
+    max_seqlen_q: int | None = None,  # the longest of packed queries
+    max_seqlen_k: int | None = None,  # None: nobody said
     seqused_q: Any = None,
     qv: Any = None,
     new: New | None = None,
@@ -124,60 +150,119 @@ def attend(
     alibi_slopes: Any = None,  # [heads] or [batch, heads]
     no_keys: float = float("-inf"),  # the lse of a row that sees no key
     with_lse: bool = True,  # else it is not computed, and None is returned
+    mixed: bool = False,  # may keys and values have another type than q?
 ) -> tuple[Any, Any]:
-    expect("q", q, *ANY4[cu_seqlens_q is not None :])
+    expect_axes("q", q, 4 if cu_seqlens_q is None else 3)
     *lead, heads, width = q.shape
     if not hasattr(keys.v, "shape"):
         expect(keys.names.get("v_cache", "v"), keys.v, *keys.k.shape)
     shape = (*lead, heads, keys.v.shape[-1])
-    out, flat_out = _out(q, shape, out)
-    lse, flat_lse = _lse(q, shape) if with_lse else (None, None)
-    names = {"k_scales": "k_descale", "v_scales": "v_descale", **keys.names}
-    if cu_seqlens_q is None:
-        cu_seqlens_q = uniform_offsets(*lead)
-    k, v = keys.k, keys.v
-    if new is not None:
-        expect_new(new, lead[0], k, v)
+    _expect_fits(q, keys, new, qv, mixed)
     if qv is not None:
-        expect("qv", qv, *lead, heads, v.shape[-1])
-        expect(names.get("k_cache", "k"), k, *v.shape[:-1], None)
+        expect("qv", qv, *shape)
         width += qv.shape[-1]
-    if keys.attention is _core.ragged_attention:
-        where = {"k": lambda: inner(k if qv is None else beside(v, k)), "v": lambda: inner(v)}
-    else:
-        where = {"cache": lambda: (inner(k if qv is None else beside(v, k)), inner(v))}
-
-    def queries(turned: Any = None) -> Any:
-        flat_q = rows_of(q) if turned is None else turned
-        return flat_q if qv is None else inner(beside(rows_of(qv), flat_q))
+    bounded = cu_seqlens_q is not None
+    if not bounded:
+        cu_seqlens_q = one_length(*lead)
+    elif max_seqlen_q is None:
+        raise ValueError("max_seqlen_q is missing: cu_seqlens_q needs it")
+    out, flat_out = _out(q, shape, out, mixed)
+    lse, flat_lse = _lse(q, shape) if with_lse else (None, None)
 
     def compute(**call: Any) -> None:
+        if bounded:
+            _expect_bounds(keys.attention, max_seqlen_q, max_seqlen_k, call)
         if new is not None:
-            store, first = appended(k, new, call)
-            if new.rotary is not None:
-                call["q"] = queries(turned_queries(rows_of(q), new.rotary, first, host(call["cu_seqlens_q"])))
-            _core.store_kv(*store, (k, v))
-            call.update({name: value() for name, value in where.items()})
-        slopes = call["alibi_slopes"]
-        if slopes is None or len(slopes.shape) < 2:
-            keys.attention(**call)
-        else:
+            _store_new(new, q, qv, keys, call)
+        if "attention_chunk" in call and "cache_leftpad" in call:
+            _skip_padding(call)
+        if by_request:
             _by_request(keys.attention, call)
+        else:
+            keys.attention(**call)
         if with_lse and no_keys != float("-inf"):
-            flat_lse[flat_lse == float("-inf")] = no_keys
+            fill_where(flat_lse, flat_lse == float("-inf"), no_keys)
 
-    arguments = {**keys.arguments, **layer, "cu_seqlens_q": cu_seqlens_q, "seqused_q": seqused_q, "alibi_slopes": alibi_slopes}
-    arguments |= {"sm_scale": scale(layer["sm_scale"], width), "max_seqlen_q": max_seqlen_q or 0, "q": queries, **where}
-    launch(compute, names, **arguments, out=flat_out, lse=flat_lse)
+    if seqused_q is not None:
+        layer["seqused_q"] = seqused_q
+    if alibi_slopes is not None:
+        layer["alibi_slopes"] = alibi_slopes
+    if with_lse:
+        layer["lse"] = flat_lse
+    by_request = alibi_slopes is not None and len(alibi_slopes.shape) == 2
+    plain = not (bounded or by_request or new or with_lse or "attention_chunk" in layer)
+    rest = {"q": lambda: _queries(q, qv), "cu_seqlens_q": cu_seqlens_q, "out": flat_out, "sm_scale": width**-0.5}
+    launch(keys.attention if plain else compute, keys.names, **rest | _places(keys, qv) | keys.arguments | layer)
     return out, lse
 
 
-def _out(q: Any, shape: tuple[int, ...], out: Any) -> tuple[Any, Any]:
+def _expect_bounds(attention: Callable[..., Any], max_q: Any, max_k: Any, call: dict[str, Any]) -> None:
+    """Refuses a longest length that is too small, after what else is refused."""
+    lens = call.get("cache_seqlens", call.get("seqused_k"))
+    bad = too_short("max_seqlen_q", max_q, call.get("seqused_q"), call["cu_seqlens_q"])
+    bad += too_short("max_seqlen_k", max_k, lens, call.get("cu_seqlens_k"))
+    if bad:
+        refuse_wrong(attention, call)
+        raise wrongs(bad)
+
+
+def _expect_fits(q: Any, keys: Keys, new: New | None, qv: Any, mixed: bool) -> None:
+    """Refuses keys, and new ones, that do not fit each other and q."""
+    k, v, names, dtype = keys.k, keys.v, keys.names, q.dtype
+    if not mixed and (k.dtype != dtype or v.dtype != dtype):
+        told = [names.get(cache, names.get(name, name)) for name, cache in (("k", "k_cache"), ("v", "v_cache"))]
+        expect_alike(names.get("q", "q"), q, **dict(zip(told, (k, v))))
+    if new is not None:
+        expect_new(new, len(q), k, v)
+        expect_alike("q", q, k=new.k, v=new.v)
+        if new.rotary is not None:
+            expect_alike("q", q, rotary_cos=new.rotary.cos, rotary_sin=new.rotary.sin)
+    if qv is not None:
+        expect(names.get("k_cache", "k"), k, *v.shape[:-1], None)
+        expect_alike("q", q, qv=qv)
+
+
+def _queries(q: Any, qv: Any) -> Any:
+    return rows_of(q) if qv is None else inner(beside(rows_of(qv), rows_of(q)))
+
+
+def _places(keys: Keys, qv: Any) -> dict[str, Callable[[], Any]]:
+    """Keys and values as arguments of the engine."""
+    k, v = keys.k, keys.v
+    if keys.attention is _core.ragged_attention:
+        return {"k": lambda: inner(k if qv is None else beside(v, k)), "v": lambda: inner(v)}
+    return {"cache": lambda: (inner(k if qv is None or keys.whole else beside(v, k)), inner(v))}
+
+
+def _store_new(new: New, q: Any, qv: Any, keys: Keys, call: dict[str, Any]) -> None:
+    store, first = appended(keys.k, new, call)
+    if new.rotary is not None:
+        call["q"] = _queries(turned_queries(rows_of(q), new.rotary, first, host(call["cu_seqlens_q"])), qv)
+    _core.store_kv(*store, (keys.k, keys.v))
+    call.update({name: value() for name, value in _places(keys, qv).items()})
+
+
+def _skip_padding(call: dict[str, Any]) -> None:
+    """Chunks count from the first key behind the padding: each key becomes a page, and the padding's are left out."""
+    import numpy
+
+    refuse_wrong(_core.paged_attention, call)
+    table, pad, size = host(call["page_table"]), host(call.pop("cache_leftpad")), call["cache"][0].shape[1]
+    lens = host(call["cache_seqlens"]) - pad
+    slots = numpy.minimum(pad[:, None] + numpy.arange(max(lens, default=0)), table.shape[1] * size - 1)
+    pages = numpy.take_along_axis(table, slots // size, 1) * size + slots % size
+    call |= {"page_table": pages.astype(numpy.int32), "cache_seqlens": lens}
+    call["cache"] = tuple(t.reshape(-1, 1, *t.shape[2:]) for t in call["cache"])
+
+
+def _out(q: Any, shape: tuple[int, ...], out: Any, mixed: bool) -> tuple[Any, Any]:
     """out as a caller gets it, and as the engine writes it, [tokens, heads, dim]."""
     if out is None:
-        out = empty(q, shape, "bfloat16" if dtype_name(q.dtype).startswith("float8") else None)
+        out = empty(q, shape, "bfloat16" if is_fp8(q.dtype) else None)
     else:
         expect("out", out, *shape)
+        if not mixed and not is_fp8(q.dtype):
+            expect_alike("q", q, out=out)
     return out, out if len(shape) == 3 else flat(out)
 
 
@@ -197,7 +282,7 @@ def _by_request(attention: Callable[..., Any], call: dict[str, Any]) -> None:
     slopes, starts = call["alibi_slopes"], host(call["cu_seqlens_q"]).tolist()
     per_request = [n for n in ("page_table", "cache_seqlens", "seqused_q", "seqused_k", "cache_leftpad") if call.get(n) is not None]
     per_request += [n for n in ("k_scales", "v_scales") if len(getattr(call.get(n), "shape", ())) == 2]
-    by_token = ("q", "out") if call["lse"] is None else ("q", "out", "lse")
+    by_token = [n for n in ("q", "out", "lse") if n in call]
     for r in range(len(slopes)):
         first, end = starts[r], starts[r + 1]
         part = call | {name: call[name][r : r + 1] for name in per_request} | {name: call[name][first:end] for name in by_token}
@@ -215,6 +300,7 @@ def merge_two(
     expect(names[0], a[0], None, None, None)
     for name, tensor in zip(names, (*a, *b, out, lse)):
         expect(name, tensor, *a[0].shape[: len(tensor.shape)])
+    expect_alike(names[0], a[0], **{names[2]: b[0], names[4]: out})
 
     def lses() -> Any:
         both = as_f32(stacked([a[1], b[1]], 1))

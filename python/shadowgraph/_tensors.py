@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import sys
 from typing import Any
 
-from ._upstream import dtype_name, host, is_torch, joined, wrong
+from ._upstream import dtype_name, host, is_torch, joined, uniform_offsets, wrong, wrongs
 
 
 def flat(out: Any) -> Any:
@@ -21,9 +23,14 @@ def flat(out: Any) -> Any:
 
 def rows_of(q: Any) -> Any:
     """q as the engine takes it: [tokens, heads, dim], of a type that it has."""
-    if dtype_name(q.dtype).startswith("float8"):
+    if is_fp8(q.dtype):
         q = q.to(sys.modules["torch"].bfloat16)
     return inner(q.reshape(-1, *q.shape[-2:]) if len(q.shape) == 4 else q)
+
+
+@functools.cache
+def is_fp8(dtype: Any) -> bool:
+    return dtype_name(dtype).startswith("float8")
 
 
 def inner(tensor: Any) -> Any:
@@ -59,26 +66,76 @@ def _place(tensor: Any) -> tuple[int, tuple[int, ...], Any]:
 def expect(name: str, tensor: Any, *shape: int | None) -> None:
     """Refuses a tensor of another shape; None is any size."""
     have = getattr(tensor, "shape", None)
-    have = host(tensor).shape if have is None else have
-    wrong_size = len(have) != len(shape)
-    if not wrong_size:
+    if have is None:
+        have = host(tensor).shape
+    if len(have) == len(shape):
         for size, want in zip(have, shape):
-            wrong_size |= want is not None and size != want
-    if wrong_size:
-        raise wrong("input.shape", name, f"[{', '.join('any' if n is None else str(n) for n in shape)}]", str(list(have)))
+            if size != want and want is not None:
+                break
+        else:
+            return
+    raise wrong("input.shape", name, f"[{', '.join('any' if n is None else str(n) for n in shape)}]", str(list(have)))
 
 
+def expect_axes(name: str, tensor: Any, count: int) -> None:
+    """Refuses a tensor of another number of axes."""
+    if len(getattr(tensor, "shape", ())) != count:
+        expect(name, tensor, *(None,) * count)
+
+
+def expect_alike(name: str, tensor: Any, **others: Any) -> None:
+    """Refuses tensors of another type than one that has a name."""
+    dtype = tensor.dtype
+    bad = [other for other, t in others.items() if t.dtype != dtype]
+    if bad:
+        raise wrongs([("input.dtype", n, f"{dtype_name(dtype)}, as {name}", dtype_name(others[n].dtype)) for n in bad])
+
+
+def expect_f32(**tensors: Any) -> None:
+    bad = [(name, dtype_name(t.dtype)) for name, t in tensors.items() if dtype_name(t.dtype) != "float32"]
+    if bad:
+        raise wrongs([("input.dtype", name, "float32", got) for name, got in bad])
+
+
+def too_short(name: str, bound: int | None, lens: Any, offsets: Any) -> list[tuple[str, ...]]:
+    """The finding of a max_seqlen that is less than the longest length: a kernel leaves out rows behind it."""
+    if bound is None or (lens is None and offsets is None):  # which are refused
+        return []
+    numbers = offsets if lens is None else lens
+    numbers = numbers.tolist() if hasattr(numbers, "tolist") else numbers
+    longest = max(numbers if lens is not None else map(operator.sub, numbers[1:], numbers), default=0)
+    return [("len.bound", name, f">= {longest}, the longest length", str(bound))] if longest > bound else []
+
+
+@functools.lru_cache(64)
+def one_length(batch: int, each: int) -> Any:
+    """uniform_offsets, which nobody writes to."""
+    return _fixed(uniform_offsets(batch, each))
+
+
+@functools.lru_cache(64)
 def each_alone(batch: int) -> Any:
     """A table whose request r has page r."""
-    import numpy
-
-    return numpy.arange(batch, dtype=numpy.int32).reshape(-1, 1)
+    return _fixed(uniform_offsets(batch, 1)[:-1].reshape(-1, 1))
 
 
+@functools.lru_cache(64)
 def same(length: int, batch: int) -> Any:
     import numpy
 
-    return numpy.full(batch, length, numpy.int32)
+    return _fixed(numpy.full(batch, length, numpy.int32))
+
+
+def _fixed(array: Any) -> Any:
+    array.setflags(write=False)
+    return array
+
+
+def fill_where(tensor: Any, mask: Any, value: float) -> None:
+    if is_torch(tensor):
+        tensor.masked_fill_(mask, value)
+    else:
+        tensor[mask] = value
 
 
 def as_f32(tensor: Any) -> Any:

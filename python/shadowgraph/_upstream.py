@@ -7,6 +7,7 @@ argument that is read from a tensor is read in that closure: a graph reads it at
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -82,12 +83,16 @@ def dtype_name(dtype: Any) -> str:
 def empty(like: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
     """A tensor of like's library, on the CPU, with like's type if there is no other."""
     if is_torch(like):
-        torch = sys.modules["torch"]
-        return torch.empty(shape, dtype=like.dtype if dtype is None else getattr(torch, dtype_name(dtype)))
+        return sys.modules["torch"].empty(shape, dtype=like.dtype if dtype is None else _torch_type(dtype))
     import numpy
 
     name = dtype_name(like.dtype if dtype is None else dtype)
     return numpy.empty(shape, "uint16" if name == "bfloat16" else name)
+
+
+@functools.cache
+def _torch_type(dtype: Any) -> Any:
+    return getattr(sys.modules["torch"], dtype_name(dtype))
 
 
 def host(values: Any) -> Any:
@@ -219,24 +224,31 @@ def fill(target: Any, values: Any) -> None:
 
 def wrong(law: str, field: str, expected: str, got: str, row: int | None = None, col: int | None = None) -> ShadowgraphError:
     """The error of a check that is the drop-in's own."""
-    index = "" if row is None else f"[{row}]" if col is None else f"[{row}, {col}]"
+    return wrongs([(law, field, expected, got, row, col)])
+
+
+def wrongs(found: list[tuple[Any, ...]]) -> ShadowgraphError:
+    """The error of several: (law, field, expected, got) of each, and maybe its row and column."""
     report = Report(None)
-    text = f"{law}: {field}{index} is {got}, expected {expected}"
-    report.findings = [Finding(law, "", "", field, index, expected, got, (), text, "error", row, col)]
+    report.findings = [_finding(*each) for each in found]
     return ShadowgraphError(report)
+
+
+def _finding(law: str, field: str, expected: str, got: str, row: int | None = None, col: int | None = None) -> Finding:
+    index = "" if row is None else f"[{row}]" if col is None else f"[{row}, {col}]"
+    text = f"{law}: {field}{index} is {got}, expected {expected}"
+    return Finding(law, "", "", field, index, expected, got, (), text, "error", row, col)
 
 
 def check_shapes(**expected: tuple[Any, Any]) -> None:
     """name=(tensor, shape): all findings at once."""
     bad = [
-        wrong("input.shape", name, str(list(shape)), str(list(tensor.shape))).findings[0]
+        ("input.shape", name, str(list(shape)), str(list(tensor.shape)))
         for name, (tensor, shape) in expected.items()
         if tuple(tensor.shape) != tuple(shape)
     ]
     if bad:
-        report = Report(None)
-        report.findings = bad
-        raise ShadowgraphError(report)
+        raise wrongs(bad)
 
 
 def used_pages(table: Any, pages: Any, num_pages: int) -> list[Any]:

@@ -56,7 +56,7 @@ def flash_attn_varlen_func(
     else:
         keys = paged(k, v, block_table, lengths(cu_seqlens_k), **KV, page_table="block_table", cache_seqlens="cu_seqlens_k")
     layer = options(softmax_scale, causal, window_size, softcap, alibi="distance")
-    rest = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "alibi_slopes": alibi_slopes}
+    rest = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k, "alibi_slopes": alibi_slopes}
     out, lse = attend(q, keys, layer, **rest, no_keys=_INF, with_lse=return_attn_probs)
     return (out, lse, empty(q, (0,))) if return_attn_probs else out
 
@@ -83,10 +83,13 @@ def flash_attn_with_kvcache(
     return_softmax_lse=False,
 ):
     """out [batch, queries, heads, dim]; lse [batch, heads, queries]. k and v are appended to the cache at cache_seqlens."""
-    keys = rows(k_cache, v_cache, block_table, cache_seqlens, len(q), cache_batch_idx, "block_table")
+    if block_table is not None and (cache_batch_idx is not None or cache_leftpad is not None):
+        other = "cache_batch_idx" if cache_leftpad is None else "cache_leftpad"
+        raise RuntimeError(f"flash_attn_with_kvcache: block_table and {other} exclude each other")
+    keys = rows(k_cache, v_cache, block_table, cache_seqlens, q.shape[0], cache_batch_idx, "block_table")
     layer = options(softmax_scale, causal, window_size, softcap, alibi="distance", cache_leftpad=cache_leftpad)
-    rest = {"causal": causal, "window_size": window_size, "rotary_interleaved": rotary_interleaved}
-    new = new_keys("flash_attn_with_kvcache", k, v, None, rotary_cos, rotary_sin, rest)
+    rotary = (rotary_cos, rotary_sin, rotary_interleaved, None)
+    new = new_keys("flash_attn_with_kvcache", k, v, None, *rotary, causal, window_size)
     out, lse = attend(q, keys, layer, new=new, alibi_slopes=alibi_slopes, no_keys=_INF, with_lse=return_softmax_lse)
     return (out, lse) if return_softmax_lse else out
 

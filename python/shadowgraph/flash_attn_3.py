@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import _core
 from ._append import new_keys
 from ._flash import BFLOAT16, attend, dense, descales, options, packed, rows, schedule
-from ._tensors import expect
+from ._tensors import expect, expect_f32
 from ._upstream import empty, launch
 
 
@@ -64,7 +64,7 @@ def flash_attn_varlen_func(
     expect("cu_seqlens_q", cu_seqlens_q, None)
     scales = descales(q_descale, k_descale, v_descale)
     layer = options(softmax_scale, causal, window_size, softcap, attention_chunk, **scales)
-    queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "seqused_q": seqused_q}
+    queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k, "seqused_q": seqused_q}
     out, lse = attend(q, packed(k, v, cu_seqlens_k, seqused_k), layer, qv=qv, **queries, with_lse=return_attn_probs)
     return (out, lse) if return_attn_probs else out
 
@@ -103,13 +103,12 @@ def flash_attn_with_kvcache(
 ):
     """out shaped like q; lse [batch, heads, queries], or [heads, tokens] with cu_seqlens_q. k and v are appended to the
     cache at cache_seqlens; cache_batch_idx picks rows of page_table, or of a cache without one."""
-    batch = len(q) if cu_seqlens_q is None else len(cu_seqlens_q) - 1
+    batch = (q if cu_seqlens_q is None else cu_seqlens_q).shape[0] - (cu_seqlens_q is not None)
     keys = rows(k_cache, v_cache, page_table, cache_seqlens, batch, cache_batch_idx, "page_table")
     scales = descales(q_descale, k_descale, v_descale)
     layer = options(softmax_scale, causal, window_size, softcap, attention_chunk, **scales, cache_leftpad=cache_leftpad)
-    rest = {"causal": causal, "window_size": window_size, "rotary_interleaved": rotary_interleaved}
-    rest["rotary_seqlens"] = rotary_seqlens
-    new = new_keys("flash_attn_with_kvcache", k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rest)
+    rotary = (rotary_cos, rotary_sin, rotary_interleaved, rotary_seqlens)
+    new = new_keys("flash_attn_with_kvcache", k, v, cu_seqlens_k_new, *rotary, causal, window_size)
     queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q}
     out, lse = attend(q, keys, layer, qv=qv, new=new, **queries, with_lse=return_softmax_lse)
     return (out, lse) if return_softmax_lse else out
@@ -145,7 +144,11 @@ def get_scheduler_metadata(
 def flash_attn_combine(out_partial, lse_partial, out=None, out_dtype=None):
     """Merges out_partial [splits, ..., heads, dim] by lse_partial [splits, ..., heads] into (out, lse)."""
     shape = tuple(out_partial.shape[1:])
-    out = empty(out_partial, shape, out_dtype) if out is None else out
+    expect("lse_partial", lse_partial, *out_partial.shape[:-1])
+    expect_f32(out_partial=out_partial, lse_partial=lse_partial)
+    if out is None:
+        out = empty(out_partial, shape, out_dtype)
+    expect("out", out, *shape)
     lse = empty(out_partial, shape[:-1], "float32")
     splits, heads, dim = out_partial.shape[0], *shape[-2:]
     arguments = {

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ._flash import attend, options, packed, paged
 from ._tensors import each_alone, expect, same
-from ._upstream import dtype_name, host, is_torch, refuse, uniform_offsets
+from ._upstream import dtype_name, host, is_torch, refuse, uniform_offsets, wrong
 
 
 def cpu_graphs() -> AbstractContextManager[None]:
@@ -44,6 +44,7 @@ def varlen_attn(
     last query and key. With block_table, key and value are pages, and seqused_k has their lengths."""
     expect("cu_seq_q", cu_seq_q, None)
     names = {"q": "query", "k": "key", "v": "value", "cu_seqlens_q": "cu_seq_q", "cu_seqlens_k": "cu_seq_k"}
+    names |= {"max_seqlen_q": "max_q", "max_seqlen_k": "max_k"}
     if block_table is None:
         keys = packed(key, value, cu_seq_k, seqused_k)._replace(names=names)
     else:
@@ -51,7 +52,7 @@ def varlen_attn(
         keys = paged(key, value, block_table, seqused_k, **told)
     _expect_groups("varlen_attn", query.shape[-2], keys.k.shape[-2], enable_gqa)
     with_lse = return_aux is not None and return_aux.lse
-    layer, queries = options(scale, False, window_size), {"cu_seqlens_q": cu_seq_q, "max_seqlen_q": max_q}
+    layer, queries = options(scale, False, window_size), {"cu_seqlens_q": cu_seq_q, "max_seqlen_q": max_q, "max_seqlen_k": max_k}
     out, lse = attend(query, keys, layer, **queries, with_lse=with_lse)
     return (out, lse) if with_lse else out
 
@@ -80,7 +81,9 @@ def scaled_dot_product_attention(
     table, layer = each_alone(batch), options(scale, is_causal and queries == length)
     if is_causal and queries != length:
         attn_mask = host([[key <= row for key in range(length)] for row in range(queries)]).reshape(queries, length)
-    if attn_mask is not None and dtype_name(attn_mask.dtype).startswith("bool"):
+    if attn_mask is not None and dtype_name(attn_mask.dtype) not in ("bool", "float32", dtype_name(query.dtype)):
+        raise wrong("input.dtype", "attn_mask", f"bool, float32 or {dtype_name(query.dtype)}, as query", dtype_name(attn_mask.dtype))
+    if attn_mask is not None and dtype_name(attn_mask.dtype) == "bool":
         layer |= {"custom_mask": lambda: _mask(attn_mask, (batch, heads, queries, length)).reshape(-1), "mask_heads": heads}
         layer["mask_indptr"] = uniform_offsets(batch, heads * queries * length).astype("int64")
     elif attn_mask is not None:  # each query is a request, whose keys have the biases of its row
@@ -89,11 +92,14 @@ def scaled_dot_product_attention(
     names = {"k_cache": "key", "v_cache": "value", "q": "query", "page_table": "key", "cache_seqlens": "key"}
     names |= {"custom_mask": "attn_mask", "key_bias": "attn_mask"}
     out, _ = attend(q, paged(k, v, table, same(length, len(table)), **names), layer, with_lse=False)
-    return out.reshape(batch, queries, heads, -1).swapaxes(1, 2).reshape(*lead, queries, -1)
+    out = out.reshape(batch, queries, heads, -1).swapaxes(1, 2)
+    return out if len(lead) == 2 else out.reshape(*lead, queries, -1)
 
 
 def _as_rows(tensor: Any) -> Any:
     """[..., heads, tokens, dim] as [batch, tokens, heads, dim]."""
+    if len(tensor.shape) == 4:
+        return tensor.swapaxes(1, 2)
     heads = tensor.shape[-3] if len(tensor.shape) > 2 else 1
     return tensor.reshape(-1, heads, *tensor.shape[-2:]).swapaxes(1, 2)
 
@@ -105,7 +111,10 @@ def _mask(mask: Any, shape: tuple[int, ...]) -> Any:
     mask = host(mask.float() if is_torch(mask) and mask.is_floating_point() else mask)
     if mask.ndim > 4:
         mask = mask.reshape(-1, *mask.shape[-3:])
-    return numpy.broadcast_to(mask, shape)
+    try:
+        return numpy.broadcast_to(mask, shape)
+    except ValueError:
+        raise wrong("input.shape", "attn_mask", f"one that fits {list(shape)}", str(list(mask.shape))) from None
 
 
 def _biases(mask: Any) -> Any:

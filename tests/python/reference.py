@@ -33,7 +33,7 @@ def seen(queries, keys, causal=False, window=(-1, -1), chunk=0, leftpad=0):
     see = (key >= leftpad) & (row == row)
     see &= (left < 0) | (key >= row - left)
     see &= (right < 0) | (key <= row + right)
-    return see & (key // chunk == row // chunk) if chunk else see
+    return see & ((key - leftpad) // chunk == (row - leftpad) // chunk) if chunk else see
 
 
 def attention(q, k, v, see, scale, cap=0.0, bias=None, sinks=None, lse_sinks=False, qv=None, more=0):

@@ -144,6 +144,7 @@ fa2, fa3, sgl = flash_attn, flash_attn_3, sgl_kernel.flash_attn
 PLAIN = ["scale", "window"]
 COMMON = [*PLAIN, "causal", "softcap"]
 ALIBI = ["alibi", "alibi of each request"]
+PADDED = ["leftpad", "chunk behind leftpad"]
 FA3 = [*COMMON, "chunk", "chunk, causal", "qv", "descales"]
 # Each way to call: the function, the lens of queries and keys, the options that it has, and the lse of a row without keys.
 DENSE, EVEN, UNEVEN = ([3, 3], [7, 7]), ([3, 3], [7, 5]), ([1, 3], [7, 5])
@@ -153,18 +154,18 @@ WAYS = {
     "fa2 varlen, pages": (
         functools.partial(of_packed_pages, fa2.flash_attn_varlen_func, lse="return_attn_probs", table="block_table"), UNEVEN, COMMON + ALIBI, INF),
     "fa2 kvcache, rows": (functools.partial(of_rows, fa2.flash_attn_with_kvcache), EVEN, [*COMMON, *ALIBI, "leftpad"], INF),
-    "fa2 kvcache, pages": (functools.partial(of_pages, fa2.flash_attn_with_kvcache, table="block_table"), EVEN, [*COMMON, *ALIBI, "leftpad"], INF),
+    "fa2 kvcache, pages": (functools.partial(of_pages, fa2.flash_attn_with_kvcache, table="block_table"), EVEN, COMMON + ALIBI, INF),
     "fa2 kvcache, new keys": (functools.partial(of_new, fa2.flash_attn_with_kvcache, table="block_table"), EVEN, COMMON + ALIBI, INF),
     "fa3 func": (functools.partial(of_dense, fa3.flash_attn_func), DENSE, FA3, -INF),
     "fa3 varlen": (functools.partial(of_packed, fa3.flash_attn_varlen_func), UNEVEN, FA3, -INF),
-    "fa3 kvcache, rows": (functools.partial(of_rows, fa3.flash_attn_with_kvcache), EVEN, [*FA3, "leftpad"], -INF),
-    "fa3 kvcache, pages": (functools.partial(of_pages_of_packed, fa3.flash_attn_with_kvcache), UNEVEN, [*FA3, "leftpad"], -INF),
+    "fa3 kvcache, rows": (functools.partial(of_rows, fa3.flash_attn_with_kvcache), EVEN, [*FA3, *PADDED], -INF),
+    "fa3 kvcache, pages": (functools.partial(of_pages_of_packed, fa3.flash_attn_with_kvcache), UNEVEN, [*FA3, *PADDED], -INF),
     "fa3 kvcache, new keys": (functools.partial(of_new, fa3.flash_attn_with_kvcache, table="page_table"), EVEN, FA3, -INF),
     "sgl varlen": (functools.partial(of_packed, sgl.flash_attn_varlen_func, lse="return_softmax_lse"), UNEVEN, [*FA3, "sinks", "qv alone"], -INF),
     "sgl varlen, pages": (
         functools.partial(of_packed_pages, sgl.flash_attn_varlen_func, lse="return_softmax_lse", table="page_table"), UNEVEN, FA3, -INF),
     "sgl kvcache, pages": (
-        functools.partial(of_pages_of_packed, sgl.flash_attn_with_kvcache), UNEVEN, [*FA3, "leftpad", "sinks", "qv alone"], -INF),
+        functools.partial(of_pages_of_packed, sgl.flash_attn_with_kvcache), UNEVEN, [*FA3, *PADDED, "sinks", "qv alone"], -INF),
     "vllm varlen": (functools.partial(of_vllm, version=2, paged=False), UNEVEN, COMMON + ALIBI, INF),
     "vllm varlen, pages": (functools.partial(of_vllm, version=3, paged=True), UNEVEN, [*COMMON, "descales", "s_aux", "q_v"], -INF),
     "vllm unified": (of_unified, UNEVEN, [*COMMON, "sinks alone", "linear alibi", "qq_bias", "kv descales", "ranges"], None),
@@ -232,6 +233,8 @@ OPTIONS = {
     "chunk": (lambda p: {"attention_chunk": 2}, lambda p, r: {"see": {"chunk": 2}}),
     "chunk, causal": (
         lambda p: {"attention_chunk": 3, "causal": True}, lambda p, r: {"see": {"chunk": 3, "causal": True}}),
+    "chunk behind leftpad": (
+        lambda p: {"attention_chunk": 3, "cache_leftpad": p.array([2, 1], "int32")}, lambda p, r: {"see": {"chunk": 3, "leftpad": (2, 1)[r]}}),
     "qv": (lambda p: {"qv": queries_of_values(p)}, widened),
     "q_v": (lambda p: {"q_v": queries_of_values(p)}, widened),
     "qv alone": (lambda p: {"qv": queries_of_values(p), "only_qv": True}, lambda p, r: {"q": p.qv[r], "k": p.v[r]}),

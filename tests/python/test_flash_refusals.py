@@ -7,7 +7,7 @@ from flash_calls import DIM, HEADS, KV_HEADS, TABLE, cached, drawn, int32
 import shadowgraph as sg
 from shadowgraph import flash_attn, flash_attn_3, sgl_kernel, vllm
 from shadowgraph.sgl_kernel import flash_mla
-from shadowgraph.torch import scaled_dot_product_attention
+from shadowgraph.torch import scaled_dot_product_attention, varlen_attn
 
 DENSE = {"q": drawn(2, 3, HEADS, DIM), "k": drawn(2, 5, KV_HEADS, DIM), "v": drawn(2, 5, KV_HEADS, DIM)}
 CU = int32([0, 3, 6])
@@ -25,7 +25,6 @@ some = drawn(2)
 REFUSED = [
     (flash_attn.flash_attn_func, DENSE, {"dropout_p": 0.1}),
     (flash_attn.flash_attn_varlen_func, PACKED, {"dropout_p": 0.1}),
-    (flash_attn_3.flash_attn_with_kvcache, cached(page_table=TABLE), {"rotary_seqlens": some}),
     (sgl_kernel.flash_attn.flash_attn_with_kvcache, cached(page_table=TABLE), {"score_mod": max}),
     (sgl_kernel.flash_attn.flash_attn_varlen_func, PACKED, {"score_mod": max}),
     *((flash_mla.flash_mla_with_kvcache, LATENT, {name: some}) for name in (
@@ -48,19 +47,61 @@ def test_an_option_that_is_not_computed_is_refused_by_name(call, given, option):
         call(**given | option)
 
 
+ROWS = cached(cache_seqlens=int32([1, 2]), cache_batch_idx=int32([1, 0]))
+OFFSETS = {"q": drawn(2, HEADS, DIM), "cu_seqlens_q": int32([0, 1, 2]), "max_seqlen_q": 1}
+VLLM = PACKED | {"k": drawn(6, 2, KV_HEADS, DIM), "v": drawn(6, 2, KV_HEADS, DIM), "block_table": TABLE, "seqused_k": int32([3, 4]), "cu_seqlens_k": None}
+VLLM |= {"max_seqlen_k": 4}
+EXCLUDED = [
+    (flash_attn.flash_attn_with_kvcache, ROWS, {"block_table": TABLE}, "block_table and cache_batch_idx exclude"),
+    (flash_attn.flash_attn_with_kvcache, cached(block_table=TABLE), {"cache_leftpad": int32([1, 0])}, "block_table and cache_leftpad exclude"),
+    (flash_attn_3.flash_attn_with_kvcache, cached(page_table=TABLE) | OFFSETS, {"max_seqlen_q": None}, "max_seqlen_q is missing"),
+    (vllm.flash_attn.flash_attn_varlen_func, VLLM, {"cu_seqlens_k": int32([0, 3, 6])}, "cu_seqlens_k and seqused_k exclude"),
+    (vllm.flash_attn.flash_attn_varlen_func, VLLM, {"block_table": None}, "cu_seqlens_k or block_table is missing"),
+]
+
+
+@pytest.mark.parametrize(("call", "given", "more", "told"), EXCLUDED, ids=[told for *_, told in EXCLUDED])
+def test_arguments_that_upstream_refuses_beside_each_other(call, given, more, told):
+    call(**given)
+    with pytest.raises((RuntimeError, ValueError), match=told):
+        call(**given | more)
+
+
+def half(given, *names):
+    """Each of these names in another type than the others."""
+    return [{name: given[name].half()} for name in names]
+
+
 BAD = int32([[1, 9], [-1, 5]])
-NEW = cached(block_table=TABLE, cache_seqlens=int32([3, 3]), k=drawn(2, 1, KV_HEADS, DIM), v=drawn(2, 1, KV_HEADS, DIM))
+PAGED = PACKED | {"k": drawn(6, 2, KV_HEADS, DIM), "v": drawn(6, 2, KV_HEADS, DIM), "block_table": TABLE}
+PARTS = {"out_partial": drawn(2, 3, HEADS, DIM), "lse_partial": drawn(2, 3, HEADS)}
+MERGED = {name: drawn(3, HEADS, DIM)[..., 0] if name[0] == "s" else drawn(3, HEADS, DIM) for name in ("v_a", "s_a", "v_b", "s_b")}
+CUTLASS = {"q_nope": drawn(2, HEADS, 16), "q_pe": drawn(2, HEADS, 8), "kv_c_and_k_pe_cache": drawn(6, 2, 24), "seq_lens": int32([3, 4])}
+CUTLASS |= {"page_table": TABLE, "workspace": None, "sm_scale": 1.0}
+STORED = {"key": drawn(2, KV_HEADS, DIM), "value": drawn(2, KV_HEADS, DIM), "key_cache": drawn(6, 2, KV_HEADS, DIM), "kv_cache_dtype": "auto"}
+STORED |= {"value_cache": drawn(6, 2, KV_HEADS, DIM), "slot_mapping": torch.tensor([1, 3]), "k_scale": None, "v_scale": None}
+LATENTS = {"kv_c": drawn(2, 16), "k_pe": drawn(2, 8), "kv_cache": drawn(6, 2, 24), "slot_mapping": torch.tensor([1, 3]), "kv_cache_dtype": "auto"}
+LATENTS |= {"scale": torch.tensor(1.0)}
+VARLEN = {"query": PACKED["q"], "key": PACKED["k"], "value": PACKED["v"], "cu_seq_q": CU, "cu_seq_k": CU, "max_q": 3, "max_k": 3, "enable_gqa": True}
+NEW = cached(rotary_cos=drawn(9, 4), rotary_sin=drawn(9, 4), block_table=TABLE, cache_seqlens=int32([3, 3]), k=drawn(2, 1, KV_HEADS, DIM), v=drawn(2, 1, KV_HEADS, DIM))
 WRONG = [
     (flash_attn.flash_attn_func, DENSE, {"q": DENSE["q"][0]}),
     (flash_attn.flash_attn_func, DENSE, {"k": DENSE["k"][:1]}),
     (flash_attn.flash_attn_func, DENSE, {"v": DENSE["v"][:, :2]}),
     (flash_attn.flash_attn_func, DENSE, {"alibi_slopes": drawn(3, HEADS)}),
+    *((flash_attn.flash_attn_func, DENSE, other) for other in half(DENSE, "k", "v")),
+    *((call.flash_attn_varlen_func, PACKED, {name: bound}) for call in (flash_attn, flash_attn_3, sgl_kernel.flash_attn, vllm.flash_attn)
+      for name, bound in (("max_seqlen_q", 2), ("max_seqlen_k", 0))),
     (flash_attn.flash_attn_varlen_func, PACKED, {"cu_seqlens_q": int32([0, 3, 9])}),
     *((call.flash_attn_varlen_func, PACKED, {name: None}) for call in (flash_attn, flash_attn_3, sgl_kernel.flash_attn, vllm.flash_attn) for name in ("cu_seqlens_q", "q", "v")),
     (flash_attn.flash_attn_with_kvcache, cached(block_table=TABLE), {"v_cache": None}),
     (vllm.unified_attention, UNIFIED, {"cu_seqlens_q": None}),
     (flash_attn.flash_attn_varlen_func, PACKED, {"cu_seqlens_k": int32([0, 3, 9])}),
-    (flash_attn.flash_attn_varlen_func, PACKED | {"k": drawn(6, 2, KV_HEADS, DIM), "v": drawn(6, 2, KV_HEADS, DIM)}, {"block_table": BAD}),
+    (flash_attn.flash_attn_varlen_func, PAGED, {"block_table": BAD}),
+    (flash_attn.flash_attn_varlen_func, PAGED, {"cu_seqlens_k": int32([1, 3, 6])}),
+    (flash_attn.flash_attn_with_kvcache, ROWS, {"cache_batch_idx": int32([1, 6])}),
+    (flash_attn.flash_attn_with_kvcache, ROWS, {"cache_batch_idx": torch.tensor([1, 0])}),
+    *((flash_attn.flash_attn_with_kvcache, NEW, other) for other in half(NEW, "k", "v", "rotary_cos", "rotary_sin")),
     (flash_attn.flash_attn_with_kvcache, cached(), {"block_table": BAD}),
     (flash_attn.flash_attn_with_kvcache, cached(block_table=TABLE), {"cache_seqlens": int32([3, -1])}),
     (flash_attn.flash_attn_with_kvcache, NEW, {"k": drawn(3, 1, KV_HEADS, DIM)}),
@@ -72,10 +113,24 @@ WRONG = [
     (sgl_kernel.flash_attn.flash_attn_with_kvcache, cached(), {"page_table": BAD}),
     (sgl_kernel.flash_attn.flash_attn_with_kvcache, cached(page_table=TABLE), {"sinks": drawn(3)}),
     (flash_mla.flash_mla_with_kvcache, LATENT, {"block_table": BAD}),
+    (flash_mla.flash_mla_with_kvcache, LATENT, {"head_dim_v": 25}),
+    *((flash_mla.flash_mla_with_kvcache, LATENT, other) for other in half(LATENT, "k_cache")),
+    *((flash_attn_3.flash_attn_combine, PARTS, other) for other in (*half(PARTS, "out_partial", "lse_partial"), {"lse_partial": drawn(2, HEADS, 3)}, {"out": drawn(3, HEADS, 9)})),
+    *((sgl_kernel.merge_state_v2, MERGED, other) for other in half(MERGED, "v_b")),
+    *((sgl_kernel.cutlass_mla_decode, CUTLASS, other) for other in half(CUTLASS, "q_pe", "kv_c_and_k_pe_cache")),
+    *((vllm.reshape_and_cache_flash, STORED, other) for other in half(STORED, "value", "key_cache", "value_cache")),
+    (vllm.reshape_and_cache_flash, STORED, {"kv_cache_dtype": "fp8"}),
+    *((vllm.concat_and_cache_mla, LATENTS, other) for other in half(LATENTS, "k_pe", "kv_cache")),
+    (vllm.unified_attention, UNIFIED, {"max_seqlen_q": 1}),
+    *((vllm.unified_attention, UNIFIED, other) for other in half(UNIFIED, "v")),
     (vllm.unified_attention, UNIFIED, {"block_table": BAD}),
     (vllm.unified_attention, UNIFIED, {"seqused_k": int32([3, 9])}),
     (vllm.flash_attn.flash_attn_varlen_func, PACKED, {"cu_seqlens_k": int32([0, 3, 9])}),
+    (vllm.flash_attn.flash_attn_varlen_func, VLLM, {"seqused_k": None}),
     (vllm.merge_attn_states, STATES, {"suffix_lse": drawn(3, HEADS)}),
+    *((vllm.merge_attn_states, STATES, other) for other in half(STATES, "suffix_output", "suffix_lse", "output")),
+    *((varlen_attn, VARLEN, other) for other in (*half(VARLEN, "key"), {"max_q": 2}, {"max_k": 2})),
+    *((scaled_dot_product_attention, SDPA, {"attn_mask": mask}) for mask in (torch.ones(3, 4).bool(), torch.ones(3, 5).int(), torch.ones(3, 5).half())),
     (scaled_dot_product_attention, SDPA, {"key": drawn(1, HEADS, 5, DIM)}),
     (scaled_dot_product_attention, SDPA, {"value": drawn(2, HEADS, 4, DIM)}),
 ]
@@ -83,7 +138,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("call", "given", "wrong"), WRONG, ids=lambda x: "".join(x) if isinstance(x, dict) and len(x) == 1 else None)
 def test_wrong_input_is_named_as_upstream_does_and_writes_nothing(call, given, wrong):
-    written = {name: given[name].clone() for name in ("out", "output", "k_cache") if name in given}
+    written = {name: given[name].clone() for name in ("out", "output", "k_cache", "key_cache", "kv_cache") if name in given}
     with pytest.raises(sg.ShadowgraphError) as caught:
         call(**given | wrong)
     assert {f.field for f in caught.value.findings} == set(wrong) and next(iter(wrong)) in str(caught.value)

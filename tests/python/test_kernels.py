@@ -99,8 +99,9 @@ def test_rotary_turns_new_keys_and_queries_by_their_positions(call, interleaved,
     k, v, q = drawn(2, 2, KV_HEADS, DIM, seed=8), drawn(2, 2, KV_HEADS, DIM, seed=9), drawn(2, 2, HEADS, DIM, seed=10)
     given = cached(q=q, cache_seqlens=int32(lens), k=k, v=v, rotary_cos=cos, rotary_sin=sin, rotary_interleaved=interleaved, **moves)
     given["block_table" if call == "fa2" else "page_table"] = TABLE
-    leftpad = [0, 1] if half == 4 else [0, 0]
-    given["cache_leftpad"] = int32(leftpad)
+    leftpad = [0, 1] if half == 4 and call != "fa2" else [0, 0]
+    if call != "fa2":
+        given["cache_leftpad"] = int32(leftpad)
     if call == "fa3":
         given["rotary_seqlens"] = int32(firsts := [4, 0])
     out, lse = function(**given, return_softmax_lse=True)
@@ -114,7 +115,7 @@ def test_rotary_turns_new_keys_and_queries_by_their_positions(call, interleaved,
         more = 3 * (size / numpy.where(queries == 0, 1, abs(queries))).max()
         see = seen(2, lens[r] + 2, moves.get("causal", False), moves.get("window_size", (-1, -1)), leftpad=leftpad[r])
         same(out[r], lse[r].t(), attention(queries, keys, values_, see, DIM**-0.5, more=more))
-    plain = function(**given | {"rotary_cos": None, "rotary_sin": None, "rotary_seqlens": None} if call != "fa2" else given | {"rotary_cos": None, "rotary_sin": None})
+    plain = function(**given | {"rotary_cos": None, "rotary_sin": None})  # nobody reads rotary_seqlens then
     assert not torch.equal(plain, out)
 
 
@@ -178,12 +179,16 @@ def test_packed_calls_are_the_others():
         flash_attn.flash_attn_kvpacked_func(qkv[:, :, 0], qkv)
 
 
-def test_max_seqlen_q_is_what_a_kernel_launches():
+def test_a_longest_length_that_is_too_small_is_named_and_nothing_is_written():
     q, k, v = drawn(5, HEADS, DIM), drawn(5, KV_HEADS, DIM), drawn(5, KV_HEADS, DIM)
-    out = torch.full_like(q, 7.0)
-    cu = int32([0, 2, 5])
-    sgl_kernel.flash_attn.flash_attn_varlen_func(q, k, v, cu, cu, 2, 3, out=out)
-    assert (out[4] == 7).all() and (out[:4] != 7).all()
+    out, cu = torch.full_like(q, 7.0), int32([0, 2, 5])
+    for bounds, bad in (((2, 3), {"max_seqlen_q"}), ((3, 2), {"max_seqlen_k"}), ((0, 2), {"max_seqlen_q", "max_seqlen_k"})):
+        with pytest.raises(sg.ShadowgraphError, match="len.bound: max_seqlen") as caught:
+            sgl_kernel.flash_attn.flash_attn_varlen_func(q, k, v, cu, cu, *bounds, out=out)
+        assert {f.field for f in caught.value.findings} == bad and (out == 7).all()
+    used = {"seqused_q": int32([2, 2]), "seqused_k": int32([2, 1])}  # the longest of those that are used
+    sgl_kernel.flash_attn.flash_attn_varlen_func(q, k, v, cu, cu, 2, 2, **used, out=out)
+    assert (out[:4] != 7).all()
 
 
 # Latents.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._flash import attend, merge_two, options, paged
-from .._tensors import expect
+from .._tensors import expect, expect_alike
 from .._upstream import empty
 from . import flash_attn as flash_attn, flash_mla as flash_mla
 from .flash_mla import flash_mla_with_kvcache as flash_mla_with_kvcache, get_mla_metadata as get_mla_metadata
@@ -24,9 +24,10 @@ def cutlass_mla_decode(q_nope, q_pe, kv_c_and_k_pe_cache, seq_lens, page_table, 
     width = q_nope.shape[-1]
     expect("kv_c_and_k_pe_cache", kv_c_and_k_pe_cache, None, None, width + q_pe.shape[-1])
     name = "kv_c_and_k_pe_cache"
+    expect_alike("q_nope", q_nope, q_pe=q_pe, kv_c_and_k_pe_cache=kv_c_and_k_pe_cache)
     cache = kv_c_and_k_pe_cache[:, :, None]
     names = {"k_cache": name, "v_cache": name, "cache_seqlens": "seq_lens", "q": "q_pe"}
-    keys = paged(cache[..., width:], cache[..., :width], page_table, seq_lens, **names)
+    keys = paged(cache, cache[..., :width], page_table, seq_lens, **names)._replace(whole=True)
     return attend(q_pe[:, None], keys, options(sm_scale), qv=q_nope[:, None], with_lse=False)[0][:, 0]
 
 

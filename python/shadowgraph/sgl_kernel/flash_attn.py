@@ -5,7 +5,7 @@ from __future__ import annotations
 from .._append import new_keys
 from .._flash import KV, attend, descales, lengths, only_values, options, packed, paged, rows
 from .._tensors import expect
-from .._upstream import refuse
+from .._upstream import floats, refuse
 
 
 def flash_attn_with_kvcache(
@@ -52,13 +52,12 @@ def flash_attn_with_kvcache(
     if only_qv:
         refuse(call, k=k)
         q, qv, k_cache = only_values(qv, v_cache)
-    batch = len(q) if cu_seqlens_q is None else len(cu_seqlens_q) - 1
+    batch = (q if cu_seqlens_q is None else cu_seqlens_q).shape[0] - (cu_seqlens_q is not None)
     keys = rows(k_cache, v_cache, page_table, cache_seqlens, batch, cache_batch_idx, "page_table")
-    more = descales(q_descale, k_descale, v_descale) | {"cache_leftpad": cache_leftpad, "sinks": sinks, "lse_sink": True}
+    more = descales(q_descale, k_descale, v_descale) | {"cache_leftpad": cache_leftpad, "sinks": floats(sinks), "lse_sink": True}
     layer = options(softmax_scale, causal, window_size, softcap, attention_chunk, **more)
-    rest = {"causal": causal, "window_size": window_size, "rotary_interleaved": rotary_interleaved}
-    rest["rotary_seqlens"] = rotary_seqlens
-    new = new_keys("flash_attn_with_kvcache", k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rest)
+    rotary = (rotary_cos, rotary_sin, rotary_interleaved, rotary_seqlens)
+    new = new_keys("flash_attn_with_kvcache", k, v, cu_seqlens_k_new, *rotary, causal, window_size)
     queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q}
     out, lse = attend(q, keys, layer, qv=qv, new=new, out=out, **queries, with_lse=return_softmax_lse)
     return (out, lse) if return_softmax_lse else out
@@ -105,9 +104,9 @@ def flash_attn_varlen_func(
     else:
         name, lens = ("cu_seqlens_k", lengths(cu_seqlens_k)) if seqused_k is None else ("seqused_k", seqused_k)
         keys = paged(k, v, page_table, lens, **KV, cache_seqlens=name)
-    more = descales(q_descale, k_descale, v_descale) | {"sinks": sinks, "lse_sink": True}
+    more = descales(q_descale, k_descale, v_descale) | {"sinks": floats(sinks), "lse_sink": True}
     layer = options(softmax_scale, causal, window_size, softcap, attention_chunk, **more)
-    queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "seqused_q": seqused_q}
+    queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k, "seqused_q": seqused_q}
     out, lse = attend(q, keys, layer, qv=qv, out=out, **queries, with_lse=return_softmax_lse)
     return (out, lse) if return_softmax_lse else out
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from .._flash import attend, options, paged, schedule
-from .._upstream import refuse
+from .._upstream import refuse, wrong
 
 
 @dataclasses.dataclass
@@ -53,5 +53,7 @@ def flash_mla_with_kvcache(
     options_left = {"descale_q": descale_q, "descale_k": descale_k, "is_fp8_kvcache": is_fp8_kvcache, "indices": indices}
     options_left |= {"extra_k_cache": extra_k_cache, "extra_indices_in_kvcache": extra_indices_in_kvcache}
     refuse("flash_mla_with_kvcache", **options_left, topk_length=topk_length, extra_topk_length=extra_topk_length)
+    if not 0 < head_dim_v <= k_cache.shape[-1]:
+        raise wrong("param.head_dim", "head_dim_v", f"1..{k_cache.shape[-1]}", str(head_dim_v))
     keys = paged(k_cache, k_cache[..., :head_dim_v], block_table, cache_seqlens, page_table="block_table", v_cache="k_cache")
     return attend(q, keys, options(softmax_scale, causal, sinks=attn_sink), no_keys=float("inf"))

@@ -6,8 +6,8 @@ import enum
 
 from .. import _core
 from .._flash import KV, attend, merge_two, options, paged
-from .._tensors import beside, expect
-from .._upstream import empty, host, integers, launch, offsets, refuse
+from .._tensors import beside, expect, expect_alike, expect_f32, is_fp8
+from .._upstream import dtype_name, empty, floats, host, integers, launch, number, offsets, refuse, wrong
 from . import flash_attn as flash_attn
 
 
@@ -58,23 +58,26 @@ def unified_attention(
     """Writes out [tokens, heads, dim]. k and v [pages, page, heads, dim]; k_descale, v_descale: of the cache, or one per
     request and head. mm_prefix_range [batch, ranges, 2]: first and last token, which see each other; empty where equal."""
     expect("cu_seqlens_q", cu_seqlens_q, None)
+    expect_alike("k", k, v=v)
     left_out = {"output_scale": output_scale, "rswa_prefix_lens": rswa_prefix_lens, "rswa_window": rswa_window}
     quantised = kv_quant_mode if kv_quant_mode > KVQuantMode.FP8_PER_TENSOR else None
-    left_out |= {"kv_quant_mode": quantised, "chunk_lookback": chunk_lookback + 1, "q_descale": q_descale}
+    left_out |= {"kv_quant_mode": quantised, "chunk_lookback": chunk_lookback + 1, "q_descale": None if is_fp8(q.dtype) else q_descale}
     left_out |= {"mm_prefix_clamp_sliding_window": mm_prefix_clamp_sliding_window and mm_prefix_range is not None}
     refuse("unified_attention", **left_out)
     if out is None:
         raise ValueError("out is missing")
     keys = paged(k, v, block_table, seqused_k, **KV, page_table="block_table", cache_seqlens="seqused_k")
-    more = {"sinks": sinks, "qq_bias": qq_bias, "alibi": "sqrt" if use_alibi_sqrt else "linear"}
+    more = {"sinks": floats(sinks), "qq_bias": qq_bias, "alibi": "sqrt" if use_alibi_sqrt else "linear"}
     more |= {"k_scales": _each_head(k_descale, k), "v_scales": _each_head(v_descale, k)}
+    if q_descale is not None:
+        more["q_scale"] = number(q_descale)
     if mm_prefix_range is not None:
         expect("mm_prefix_range", mm_prefix_range, len(seqused_k), None, 2)
         more["bidirectional_ranges"] = lambda: _ranges(mm_prefix_range)[0]
         more["bidirectional_indptr"] = lambda: _ranges(mm_prefix_range)[1]
     layer = options(softmax_scale, causal, window_size, softcap, **more)
-    queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "alibi_slopes": alibi_slopes}
-    attend(q, keys, layer, **queries, out=out, with_lse=False)
+    queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k, "alibi_slopes": alibi_slopes}
+    attend(q, keys, layer, **queries, out=out, with_lse=False, mixed=True)
 
 
 def _each_head(descale, k):
@@ -108,6 +111,7 @@ def concat_and_cache_mla(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, sca
     expect("kv_c", kv_c, None, None)
     expect("k_pe", k_pe, kv_c.shape[0], None)
     names = {"k": "kv_c", "k_cache": "kv_cache", "cache": "kv_cache"}
+    expect_alike("kv_c", kv_c, k_pe=k_pe)
     latents = beside(kv_c, k_pe)[:, None]
     cache = (kv_cache, None, "MLA_LATENT", kv_c.shape[1])
     _store("concat_and_cache_mla", (latents, None), cache, slot_mapping, kv_cache_dtype, (scale, scale), names)
@@ -119,6 +123,10 @@ def _store(call, tokens, cache, slot_mapping, kv_cache_dtype, scales, names):
     kv_dtype = _CACHE_TYPES[kv_cache_dtype]
     if kv_dtype is None:  # scales are of fp8 alone
         scales = (None, None)
+        others = zip(("v", "k_cache", "v_cache"), (tokens[1], *cache[:2]))
+        expect_alike(names["k"], tokens[0], **{names.get(n, n): t for n, t in others if t is not None})
+    elif not all(is_fp8(t.dtype) or dtype_name(t.dtype) == "uint8" for t in cache[:2] if t is not None):
+        raise wrong("input.dtype", "kv_cache_dtype", "the type of the cache, uint8 or float8", dtype_name(cache[0].dtype))
     k, v = (None if t is None else t[: len(slot_mapping)] for t in tokens)
     slots = integers(slot_mapping, "int64")
     whole = lambda: (*cache, 0, None, None, *map(float, (1.0 if s is None else s for s in scales)))  # noqa: E731
@@ -136,6 +144,7 @@ def merge_attn_states(
     for name, lse in zip(names[1::2], (prefix_lse, suffix_lse, output_lse)):
         if lse is not None:
             expect(name, lse, *output.shape[1::-1])
+            expect_f32(**{name: lse})
     prefix, suffix = (prefix_output, turned(prefix_lse)), (suffix_output, turned(suffix_lse))
     merged_lse = empty(output, tuple(output.shape[:2]), "float32") if output_lse is None else turned(output_lse)
     merge_two(prefix, suffix, output, merged_lse, names, first_rows=prefill_tokens_with_context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._flash import BFLOAT16, KV, attend, descales, options, packed, paged, schedule
 from .._tensors import expect
-from .._upstream import refuse
+from .._upstream import floats, refuse
 
 DEFAULT_FA_VERSION = 2
 
@@ -53,17 +53,19 @@ def flash_attn_varlen_func(
     left_out = {"dropout_p": dropout_p, "output_scale": output_scale, "cp_world_size": cp_world_size - 1, "mask_mod": mask_mod}
     left_out |= {"block_sparse_tensors": block_sparse_tensors, "aux_tensors": aux_tensors, "dynamic_causal": dynamic_causal}
     refuse("flash_attn_varlen_func", **left_out)
+    if cu_seqlens_k is not None and seqused_k is not None:
+        raise RuntimeError("flash_attn_varlen_func: cu_seqlens_k and seqused_k exclude each other")
     if block_table is not None:
         keys = paged(k, v, block_table, seqused_k, **KV, page_table="block_table", cache_seqlens="seqused_k")
     elif cu_seqlens_k is not None:
         keys = packed(k, v, cu_seqlens_k)
     else:
         raise ValueError("cu_seqlens_k or block_table is missing")
-    more = descales(q_descale, k_descale, v_descale) | {"sinks": s_aux, "lse_sink": True, "alibi": "distance"}
+    more = descales(q_descale, k_descale, v_descale) | {"sinks": floats(s_aux), "lse_sink": True, "alibi": "distance"}
     no_keys = float("inf") if fa_version == 2 else float("-inf")
     layer = options(softmax_scale, causal, window_size, softcap, **more)
-    rest = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "qv": q_v, "alibi_slopes": alibi_slopes, "out": out}
-    out, lse = attend(q, keys, layer, **rest, no_keys=no_keys, with_lse=return_softmax_lse)
+    rest = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k, "qv": q_v, "alibi_slopes": alibi_slopes}
+    out, lse = attend(q, keys, layer, **rest, out=out, no_keys=no_keys, with_lse=return_softmax_lse)
     return (out, lse) if return_softmax_lse else out
 
 
