@@ -31,6 +31,12 @@ _PARTS = {
     "forward_metadata_spec_decode_expand": "expand.",
     "local_attn_metadata": "local.",
 }
+_FIELDS = frozenset(  # that twins judge; not windows, whose pool has a map of all slots, nor splits, which depend on the device
+    "cache_seqlens_int32 cu_seqlens_q cu_seqlens_k max_seq_len_q max_seq_len_k page_table kv_indptr kv_indices qo_indptr mask_indptr "
+    "custom_mask max_extend_len query_start_loc seqused_k block_table max_query_len max_seq_len use_ragged extend_no_prefix".split()
+)
+_PLANNED = frozenset("qo_indptr kv_indptr kv_indices kv_last_page_len page_size custom_mask kv_len_arr".split())
+_LISTED = {"indptr": "kv_indptr", "indices": "kv_indices", "last_page_len": "kv_last_page_len"}
 _LISTS = ("kv_indptr", "kv_indices", "last_page_len")  # of slots here, and in an extend of the prefixes alone
 _INTEGERS = ("bool", "uint8", "int32", "int64")
 _MODES = ("decode", "extend", "mixed")
@@ -103,8 +109,8 @@ def _fields(backend: Any) -> dict[str, Any]:
             value = getattr(metadata, name, None)
             if name in _PARTS:
                 take(value, _PARTS[name])
-            elif _integers(value) and not name.startswith("swa_"):  # the window's pool has a map of all slots
-                found[prefix + name.removeprefix("local_" if prefix == "local." else "")] = value
+            elif (own := name.removeprefix("local_" if prefix == "local." else "")) in _FIELDS and _integers(value):
+                found[prefix + own] = value
 
     for part in ("forward_metadata", "forward_metadata_spec_decode_expand"):
         take(getattr(backend, part, None), _PARTS[part])
@@ -128,12 +134,8 @@ def _planned(recorder: Recorder) -> dict[str, Any]:
         for name, value in plan.items():
             name = _LISTED.get(name.removeprefix("paged_kv_"), name)
             if name in _PLANNED and _integers(value):
-                found[f"{kind}[{at}].{name}"] = value
+                found[name if kind == "mla" else f"{kind}[{at}].{name}"] = value
     return found
-
-
-_LISTED = {"indptr": "kv_indptr", "indices": "kv_indices", "last_page_len": "kv_last_page_len"}
-_PLANNED = frozenset("qo_indptr kv_indptr kv_indices kv_last_page_len page_size custom_mask kv_len_arr".split())
 
 
 def _real_rows(backend: Any, phase: str, given: Mapping[str, Any], rows: list[int], lens: list[int]) -> int:
