@@ -53,6 +53,7 @@ def step(line):
     """(backend, forward_batch) whose hooked method leaves the line's metadata."""
     config, given = line["config"], {key: value(field) for key, field in line["input"].items() if field is not None}
     methods = {"init_forward_metadata": made, "init_forward_metadata_out_graph": made}
+    methods["init_forward_metadata_replay_cuda_graph"] = made_before
     backend = type(CLASSES[line["backend"]], (engine.AttentionBackend,), methods)()
     backend.line, backend.req_to_token = line, given["req_to_token"]
     for key, name in _BACKEND.items():
@@ -126,6 +127,19 @@ def plan(call):
     else:
         wrapper = BatchPrefillWithPagedKVCacheWrapper()
         wrapper.begin_forward(names["qo_indptr"], *lists, *sizes, names["page_size"], custom_mask=names.get("custom_mask"))
+
+
+def made_before(
+    backend, bs, req_pool_indices, seq_lens, seq_lens_sum, encoder_lens, forward_mode, spec_info, seq_lens_cpu, out_cache_loc=None
+):
+    """The method of a replay before 2026-06-02."""
+    made(backend, None)
+
+
+def replay_before(backend, batch):
+    lens = batch.seq_lens
+    parts = batch.req_pool_indices, lens, int(lens.sum()), None, batch.forward_mode, batch.spec_info, lens, batch.out_cache_loc
+    backend.init_forward_metadata_replay_cuda_graph(len(lens), *parts)
 
 
 def made(backend, forward_batch, in_capture=False):

@@ -90,10 +90,13 @@ def test_a_process_that_only_has_the_entry_point_is_recorded(tmp_path, vllm):
         from shadowgraph.plugin import start
         start()
         import sys
+        assert "torch" not in sys.modules
         sys.path[:0] = sys.argv[1:]
         import test_adapters
         from vllm.v1.attention.backend import AttentionMetadataBuilder
         test_adapters.builder_of(AttentionMetadataBuilder).build(0, test_adapters.common())
+        import torch
+        assert torch.cuda.CUDAGraph.replay.__wrapped__ is not None
     """
     command = [sys.executable, "-c", code, str(tmp_path), os.path.dirname(__file__)]
     run = subprocess.run(command, env=os.environ | {"SHADOWGRAPH_RECORD": str(tmp_path / "out")}, capture_output=True, text=True)

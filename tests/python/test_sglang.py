@@ -14,11 +14,13 @@ FILES = ["flashattention.current", "flashattention.latest", "triton.current", "t
 MODES = ("decode", "extend", "mixed", "target_verify", "draft_decode")
 
 
-def recorded(line, path):
+def recorded(line, path, older=False):
     backend, batch = sglang_steps.step(line)
     with sg.record(path) as rec:
         if line["phase"] == "eager":
             backend.init_forward_metadata(batch)
+        elif older:
+            sglang_steps.replay_before(backend, batch)
         else:
             backend.init_forward_metadata_out_graph(batch)
     return rec
@@ -39,13 +41,14 @@ def program(path):
     return found
 
 
+@pytest.mark.parametrize("older", [False, True], ids=["newer methods", "older methods"])
 @pytest.mark.parametrize("name", FILES)
-def test_a_step_is_judged_as_its_recording_is(name, tmp_path, monkeypatch):
+def test_a_step_is_judged_as_its_recording_is(name, older, tmp_path, monkeypatch):
     sglang_steps.imported(monkeypatch)
     expected = program(ROOT / "tests" / "data" / "traces" / f"{name}.jsonl")
     seen = 0
     for line in steps(name):
-        rec = recorded(line, tmp_path / "steps.jsonl")
+        rec = recorded(line, tmp_path / "steps.jsonl", older)
         if line["backend"] == "flashinfer" and line["config"].get("window"):
             assert "two wrappers" in rec.skipped["FlashInferAttnBackend.init_forward_metadata"] and rec.steps == 0
             continue

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..recorder import Recorder
 
 ADAPTERS = ("flashinfer", "sglang", "vllm")
+_GRAPHS = "torch.cuda.graphs"
 _CALLS_OF_GRAPHS = ("capture_end", "replay")
 
 
@@ -68,9 +69,11 @@ class Hooks:
                 if module == next(iter(adapter.MODULES)):
                     self.recorder.skip(name, f"{module} is not imported")
                 self._imports.waiting[module] = functools.partial(self._try, name, hook)
+        if _GRAPHS in sys.modules:
+            self._try("torch", Hooks._graphs)
+        else:
+            self._imports.waiting[_GRAPHS] = functools.partial(self._try, "torch", Hooks._graphs)
         sys.meta_path.insert(0, self._imports)
-        if "torch" in sys.modules:
-            self._graphs(sys.modules["torch"].cuda.CUDAGraph)
 
     def _try(self, name: str, hook: Callable[[Hooks], None]) -> None:
         try:
@@ -136,8 +139,9 @@ class Hooks:
 
         return method
 
-    def _graphs(self, graph_class: Any) -> None:
+    def _graphs(self) -> None:
         """Tells on_graph what becomes of each graph, and the recorder of each replay."""
+        graph_class = sys.modules[_GRAPHS].CUDAGraph
 
         def told(name: str, original: Any) -> Any:
             @functools.wraps(original)
