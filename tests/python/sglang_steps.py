@@ -53,7 +53,7 @@ def step(line):
     """(backend, forward_batch) whose hooked method leaves the line's metadata."""
     config, given = line["config"], {key: value(field) for key, field in line["input"].items() if field is not None}
     methods = {"init_forward_metadata": made, "init_forward_metadata_out_graph": made}
-    methods["init_forward_metadata_replay_cuda_graph"] = made_before
+    methods |= {"init_forward_metadata_capture_cuda_graph": made_at_capture, "init_forward_metadata_replay_cuda_graph": made_at_replay}
     backend = type(CLASSES[line["backend"]], (engine.AttentionBackend,), methods)()
     backend.line, backend.req_to_token = line, given["req_to_token"]
     for key, name in _BACKEND.items():
@@ -129,17 +129,24 @@ def plan(call):
         wrapper.begin_forward(names["qo_indptr"], *lists, *sizes, names["page_size"], custom_mask=names.get("custom_mask"))
 
 
-def made_before(
-    backend, bs, req_pool_indices, seq_lens, seq_lens_sum, encoder_lens, forward_mode, spec_info, seq_lens_cpu, out_cache_loc=None
-):
-    """The method of a replay before 2026-06-02."""
+def made_at_capture(backend, bs, num_tokens, req_pool_indices, seq_lens, encoder_lens, forward_mode, spec_info):
+    """The methods of graphs before 2026-06-02."""
     made(backend, None)
 
 
-def replay_before(backend, batch):
-    lens = batch.seq_lens
-    parts = batch.req_pool_indices, lens, int(lens.sum()), None, batch.forward_mode, batch.spec_info, lens, batch.out_cache_loc
-    backend.init_forward_metadata_replay_cuda_graph(len(lens), *parts)
+def made_at_replay(
+    backend, bs, req_pool_indices, seq_lens, seq_lens_sum, encoder_lens, forward_mode, spec_info, seq_lens_cpu, out_cache_loc=None
+):
+    made(backend, None)
+
+
+def graph_before(backend, batch, phase):
+    bs, lens, of_batch = len(batch.seq_lens), batch.seq_lens, (batch.forward_mode, batch.spec_info)
+    if phase == "capture":
+        backend.init_forward_metadata_capture_cuda_graph(bs, bs, batch.req_pool_indices, lens, None, *of_batch)
+    else:
+        of_all = bs, batch.req_pool_indices, lens, int(lens.sum()), None
+        backend.init_forward_metadata_replay_cuda_graph(*of_all, *of_batch, lens, batch.out_cache_loc)
 
 
 def made(backend, forward_batch, in_capture=False):

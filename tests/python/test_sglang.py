@@ -20,15 +20,15 @@ def recorded(line, path, older=False):
         if line["phase"] == "eager":
             backend.init_forward_metadata(batch)
         elif older:
-            sglang_steps.replay_before(backend, batch)
+            sglang_steps.graph_before(backend, batch, line["phase"])
         else:
-            backend.init_forward_metadata_out_graph(batch)
+            backend.init_forward_metadata_out_graph(batch, in_capture=line["phase"] == "capture")
     return rec
 
 
 def steps(name):
     for line in sglang_steps.lines(name):
-        if line["mode"] in MODES and line["phase"] in ("eager", "replay") and "exception" not in line["expect"]:
+        if line["mode"] in MODES and line["phase"] in ("eager", "capture", "replay") and "exception" not in line["expect"]:
             yield line
 
 

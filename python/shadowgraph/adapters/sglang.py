@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._copies import on_device
@@ -61,18 +61,22 @@ def install(hooks: Hooks) -> None:
         _record(recorder, backend, "eager", vars(forward_batch))
 
     def out_graph(backend: Any, _: None, forward_batch: Any, in_capture: bool = False) -> None:
-        if not in_capture:  # rows of a capture are dummies
-            _record(recorder, backend, "replay", vars(forward_batch))
+        _record(recorder, backend, "capture" if in_capture else "replay", vars(forward_batch))
 
-    def replay(backend: Any, _: None, *args: Any, **kwargs: Any) -> None:
-        """The method before 2026-06-02 took the parts of a batch."""
-        method = backend.init_forward_metadata_replay_cuda_graph
-        _record(recorder, backend, "replay", inspect.signature(method).bind(*args, **kwargs).arguments)
+    def before(phase: str) -> Callable[..., None]:
+        """Methods before 2026-06-02 took the parts of a batch."""
+
+        def after(backend: Any, _: None, *args: Any, **kwargs: Any) -> None:
+            method = getattr(backend, f"init_forward_metadata_{phase}_cuda_graph")
+            _record(recorder, backend, phase, inspect.signature(method).bind(*args, **kwargs).arguments)
+
+        return after
 
     methods: dict[str, Any] = {
         "init_forward_metadata": eager,
         "init_forward_metadata_out_graph": out_graph,
-        "init_forward_metadata_replay_cuda_graph": replay,
+        "init_forward_metadata_capture_cuda_graph": before("capture"),
+        "init_forward_metadata_replay_cuda_graph": before("replay"),
     }
     for name, after in methods.items():
         if hasattr(base, name):
@@ -93,6 +97,11 @@ def _mode(given: Mapping[str, Any]) -> str:
     if given.get("encoder_lens") is not None and mode in ("decode", "extend"):
         return f"cross_{mode}"
     return "draft_decode" if mode == "decode" and given.get("spec_info") is not None else mode
+
+
+def _narrow(value: Any, width: int) -> Any:
+    """Columns of a table that a request of so many tokens can have: graphs have tables for the longest context."""
+    return value[:, :width] if len(getattr(value, "shape", ())) == 2 else value
 
 
 def _integers(value: Any) -> bool:
@@ -153,6 +162,8 @@ def _real_rows(backend: Any, phase: str, given: Mapping[str, Any], rows: list[in
 
 def _record(recorder: Recorder, backend: Any, phase: Any, given: Mapping[str, Any]) -> None:
     mode, twin = _mode(given), _twin(backend)
+    if phase == "capture" and not twin:  # its rows are dummies
+        return
     if mode not in _MODES and not (twin and mode in _DRAFTS):
         recorder.skip(f"sglang {mode}", "what its lengths count is not in the batch")
         return
@@ -165,7 +176,7 @@ def _record(recorder: Recorder, backend: Any, phase: Any, given: Mapping[str, An
     rows, lens = (given[name][:bs] for name in ("req_pool_indices", "seq_lens"))
     host_lens = given.get("seq_lens_cpu") if on_device(lens) else lens
     drafts = sum(int(getattr(backend, name, 0) or 0) for _, name in _DRAFT_NUMBERS) if mode in _DRAFTS else 0
-    width = table.shape[1] if host_lens is None or not len(host_lens) else min(table.shape[1], int(max(host_lens)) + drafts)
+    width = table.shape[1] if host_lens is None or not len(host_lens) else max(host_lens.tolist()) + drafts
     truth: dict[str, Any] = {"rows": rows, "lens": lens, "table": table[rows.long(), :width]}
     for name in ("extend_seq_lens", "positions", "out_cache_loc"):
         if given.get(name) is not None:
@@ -180,7 +191,7 @@ def _record(recorder: Recorder, backend: Any, phase: Any, given: Mapping[str, An
         if twin is None:
             arrays, names = named_roles(backend.forward_metadata, scalars=phase != "replay")
             fields = {f"{names[role]} {role}": value for role, value in arrays.items()}
-        values = truth | {f"field {name}": value for name, value in fields.items()}
+        values = truth | {f"field {name}": _narrow(value, width) for name, value in fields.items()}
         return recorder.copied(name, values, finish)
 
     def finish(host: Mapping[str, Any]) -> Any:
