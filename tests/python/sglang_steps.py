@@ -60,13 +60,13 @@ def step(line):
         setattr(backend, name, config.get(key))
     backend.topk = config.get("topk", 0)
     mode = line["mode"]
-    drafts = mode in ("target_verify", "draft_decode")
+    drafts = mode in ("target_verify", "draft_decode", "draft_extend")
     real = given.get("raw_bs", len(given["seq_lens"]))
     batch = types.SimpleNamespace(
-        forward_mode=types.SimpleNamespace(name={"draft_decode": "DECODE"}.get(mode, mode.upper())),
-        spec_info=types.SimpleNamespace(custom_mask=given.get("custom_mask")) if drafts else None,
+        forward_mode=types.SimpleNamespace(name={"draft_decode": "DECODE"}.get(mode, mode.removeprefix("cross_").upper())),
+        spec_info=types.SimpleNamespace(**{key: given.get(key) for key in ("custom_mask", "num_accept_tokens")}) if drafts else None,
         num_padding=len(given["seq_lens"]) - real,
-        **{key: given.get(key) for key in ("req_pool_indices", "seq_lens", "out_cache_loc", "positions", "extend_seq_lens")},
+        **{key: given.get(key) for key in ("req_pool_indices", "seq_lens", "out_cache_loc", "positions", "extend_seq_lens", "encoder_lens")},
     )
     return backend, batch
 
@@ -143,9 +143,9 @@ def made_at_replay(
 def graph_before(backend, batch, phase):
     bs, lens, of_batch = len(batch.seq_lens), batch.seq_lens, (batch.forward_mode, batch.spec_info)
     if phase == "capture":
-        backend.init_forward_metadata_capture_cuda_graph(bs, bs, batch.req_pool_indices, lens, None, *of_batch)
+        backend.init_forward_metadata_capture_cuda_graph(bs, bs, batch.req_pool_indices, lens, batch.encoder_lens, *of_batch)
     else:
-        of_all = bs, batch.req_pool_indices, lens, int(lens.sum()), None
+        of_all = bs, batch.req_pool_indices, lens, int(lens.sum()), batch.encoder_lens
         backend.init_forward_metadata_replay_cuda_graph(*of_all, *of_batch, lens, batch.out_cache_loc)
 
 

@@ -11,7 +11,7 @@ from problems import ROOT
 import shadowgraph as sg
 
 FILES = ["flashattention.current", "flashattention.latest", "triton.current", "triton.latest", "trtllm_mha.latest", "flashinfer.latest"]
-MODES = ("decode", "extend", "mixed", "target_verify", "draft_decode")
+MODES = ("decode", "extend", "mixed", "target_verify", "draft_decode", "draft_extend", "cross_decode", "cross_extend")
 
 
 def recorded(line, path, older=False):

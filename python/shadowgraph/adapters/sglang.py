@@ -31,16 +31,23 @@ _PARTS = {
     "forward_metadata_spec_decode_expand": "expand.",
     "local_attn_metadata": "local.",
 }
-_FIELDS = frozenset(  # that twins judge; not windows, whose pool has a map of all slots, nor splits, which depend on the device
-    "cache_seqlens_int32 cu_seqlens_q cu_seqlens_k max_seq_len_q max_seq_len_k page_table kv_indptr kv_indices qo_indptr mask_indptr "
-    "custom_mask max_extend_len query_start_loc seqused_k block_table max_query_len max_seq_len use_ragged extend_no_prefix".split()
+_FIELDS = frozenset(  # that twins judge: no windows, whose pool has a map of all slots, no splits, which depend on the device
+    """
+    cache_seqlens_int32 cu_seqlens_q cu_seqlens_k max_seq_len_q max_seq_len_k page_table
+    query_start_loc seqused_k block_table max_query_len max_seq_len
+    encoder_lens_int32 encoder_max_seq_len_k encoder_page_table
+    kv_indptr kv_indices qo_indptr mask_indptr custom_mask max_extend_len use_ragged extend_no_prefix
+    """.split()
 )
 _PLANNED = frozenset("qo_indptr kv_indptr kv_indices kv_last_page_len page_size custom_mask kv_len_arr".split())
 _LISTED = {"indptr": "kv_indptr", "indices": "kv_indices", "last_page_len": "kv_last_page_len"}
+_INPUTS = ("extend_seq_lens", "encoder_lens", "positions", "out_cache_loc", "custom_mask", "num_accept_tokens")
 _LISTS = ("kv_indptr", "kv_indices", "last_page_len")  # of slots here, and in an extend of the prefixes alone
 _INTEGERS = ("bool", "uint8", "int32", "int64")
 _MODES = ("decode", "extend", "mixed")
-_DRAFTS = ("target_verify", "draft_decode")
+_DRAFTS = ("target_verify", "draft_decode", "draft_extend")
+_OF_TWINS = (*_DRAFTS, "cross_decode", "cross_extend")
+_ACCEPTED = ("num_accept_tokens", "accept_length")  # of a draft extend's spec_info, by age
 _NUMBERS = (  # of the backend, by the key of a trace
     ("max_context_len", "max_context_len"),
     ("chunk", "attention_chunk_size"),
@@ -89,7 +96,7 @@ MODULES = {ENGINE: install}
 
 
 def _twin(backend: Any) -> str | None:
-    return next((_TWINS[base.__name__] for base in type(backend).__mro__ if base.__name__ in _TWINS), None)
+    return _TWINS.get(type(backend).__name__)  # a derived class may read other fields
 
 
 def _mode(given: Mapping[str, Any]) -> str:
@@ -126,9 +133,10 @@ def _fields(backend: Any) -> dict[str, Any]:
     return found
 
 
-def _planned(recorder: Recorder) -> dict[str, Any]:
+def _planned(recorder: Recorder, mode: str) -> dict[str, Any]:
     """The plans of this call as a twin of FlashInfer has them: decode[0].kv_indptr. A ragged wrapper's are numbered, of
     another one the last counts."""
+    cross = mode.startswith("cross_")
     found: dict[str, Any] = {}
     places: dict[str, list[Any]] = {}
     for wrapper, plan in recorder.plans.made:
@@ -137,8 +145,8 @@ def _planned(recorder: Recorder) -> dict[str, Any]:
         there = places.setdefault(kind, [])
         if kind == "ragged" or not any(wrapper is other for other in there):
             there.append(wrapper)
-            if kind != "ragged" and len(there) > 1:
-                raise NotImplementedError("two wrappers: what a window or an encoder shows is not in the batch")
+            if kind != "ragged" and len(there) > 1 and not cross:
+                raise NotImplementedError("two wrappers: what a window shows is not in the batch")
         at = next(i for i in reversed(range(len(there))) if there[i] is wrapper)
         for name, value in plan.items():
             name = _LISTED.get(name.removeprefix("paged_kv_"), name)
@@ -164,12 +172,12 @@ def _record(recorder: Recorder, backend: Any, phase: Any, given: Mapping[str, An
     mode, twin = _mode(given), _twin(backend)
     if phase == "capture" and not twin:  # its rows are dummies
         return
-    if mode not in _MODES and not (twin and mode in _DRAFTS):
+    if mode not in _MODES and not (twin and mode in _OF_TWINS):
         recorder.skip(f"sglang {mode}", "what its lengths count is not in the batch")
         return
     if not recorder.is_due(given["seq_lens"]):
         return
-    made = _planned(recorder)
+    made = _planned(recorder, mode)
     pool = getattr(given.get("req_to_token_pool"), "req_to_token", None)
     table = backend.req_to_token if pool is None else pool
     bs = given.get("bs")
@@ -177,13 +185,19 @@ def _record(recorder: Recorder, backend: Any, phase: Any, given: Mapping[str, An
     host_lens = given.get("seq_lens_cpu") if on_device(lens) else lens
     drafts = sum(int(getattr(backend, name, 0) or 0) for _, name in _DRAFT_NUMBERS) if mode in _DRAFTS else 0
     width = table.shape[1] if host_lens is None or not len(host_lens) else max(host_lens.tolist()) + drafts
+    if given.get("encoder_lens") is not None:
+        width = table.shape[1]  # the encoder's tokens come first
     truth: dict[str, Any] = {"rows": rows, "lens": lens, "table": table[rows.long(), :width]}
-    for name in ("extend_seq_lens", "positions", "out_cache_loc"):
+    draft = given.get("spec_info")
+    for name in ("extend_seq_lens", "encoder_lens", "positions", "out_cache_loc"):
         if given.get(name) is not None:
             truth[name] = given[name]
-    mask = getattr(given.get("spec_info"), "custom_mask", None)
+    mask = getattr(draft, "custom_mask", None)
     if mode == "target_verify" and mask is not None:
         truth["custom_mask"] = mask
+    accepted = next((getattr(draft, name) for name in _ACCEPTED if getattr(draft, name, None) is not None), None)
+    if mode == "draft_extend" and accepted is not None:
+        truth["num_accept_tokens"] = accepted
     name = recorder.last_name()
 
     def copy() -> Any:
@@ -229,7 +243,7 @@ def _by_twin(
         "req_to_token": host["table"],
         "req_pool_indices": torch.arange(len(host["rows"])),
         "seq_lens": host["lens"],
-    } | {key: host[key] for key in ("extend_seq_lens", "positions", "out_cache_loc", "custom_mask") if key in host}
+    } | {key: host[key] for key in _INPUTS if key in host}
     if phase == "replay":
         inputs["raw_bs"] = torch.tensor(real)
     return recorder.record_line(twin, mode, phase, config, inputs, fields, name)
