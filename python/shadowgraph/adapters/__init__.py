@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ADAPTERS = ("flashinfer", "sglang", "vllm")
 _GRAPHS = "torch.cuda.graphs"
-_CALLS_OF_GRAPHS = ("capture_end", "replay")
+_CALLS_OF_GRAPHS = ("capture_begin", "capture_end", "replay")
 
 
 class _Imports:
@@ -57,7 +57,7 @@ class Hooks:
         self._active: set[tuple[int, int]] = set()  # threads, and instances whose methods they are in
         self._imports = _Imports()
         self.kept: dict[str, Any] = {}  # what hooks of several modules share
-        self.on_graph: list[Callable[[str, Any], None]] = []  # of ("capture_end" or "replay", torch's graph), when it is done
+        self.on_graph: list[Callable[[str, Any], None]] = []  # of (one of _CALLS_OF_GRAPHS, torch's graph), when it is done
 
     def install(self) -> None:
         for name in ADAPTERS:
@@ -146,7 +146,17 @@ class Hooks:
         def told(name: str, original: Any) -> Any:
             @functools.wraps(original)
             def call(graph: Any, *args: Any, **kwargs: Any) -> Any:
-                result = original(graph, *args, **kwargs)
+                if name == "capture_begin":
+                    self.recorder.capture_begins()
+                try:
+                    result = original(graph, *args, **kwargs)
+                except BaseException:
+                    if name == "capture_begin":
+                        self.recorder.capture_ends()
+                    raise
+                finally:
+                    if name == "capture_end":
+                        self.recorder.capture_ends()
                 try:
                     if name == "replay":
                         self.recorder.replayed()
