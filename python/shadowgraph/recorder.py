@@ -59,6 +59,8 @@ class Recorder:
         self._copies = Copies()
         self.plans = Plans()
         self._pending = threading.local()
+        self._captures = 0  # underway
+        self._no_capture = threading.Lock()
         self._reports: list[tuple[str, _core.ReportHandle | None]] = []
         self.steps = self.failed = 0
         self.skipped: dict[str, str] = {}
@@ -123,12 +125,13 @@ class Recorder:
         """finish(values on the host), and what it returns; None of values on a device, which a thread finishes, and in a
         capture, when nothing may be read. name: of the step."""
         try:
-            if _capturing():
-                return None
             if not any(map(on_device, values.values())):
-                return finish(values)
-            if not self._copies.take(values, lambda host: self._finish(name, host, finish)):
-                self.skip(name, "too many steps are waiting for their copies")
+                return None if _capturing() else finish(values)
+            with self._no_capture:
+                if self._captures or _capturing():
+                    return None
+                if not self._copies.take(values, lambda host: self._finish(name, host, finish)):
+                    self.skip(name, "too many steps are waiting for their copies")
         except Exception as error:
             self.skip(name, error)
         return None
@@ -138,6 +141,16 @@ class Recorder:
             finish(host)
         except Exception as error:
             self.skip(name, error)
+
+    def capture_begins(self) -> None:
+        """Waits for copies underway: a thread that asks for an event breaks a capture, of whichever thread."""
+        with self._no_capture:
+            self._captures += 1
+        self.wait()
+
+    def capture_ends(self) -> None:
+        with self._no_capture:
+            self._captures -= 1
 
     def after_replay(self, copy: Callable[[], Any]) -> None:
         """Calls copy() behind this thread's next replay of a graph: then buffers hold what the graph read."""

@@ -26,8 +26,11 @@ class AttentionBackend:
     def init_forward_metadata_out_graph(self, forward_batch, in_capture=False):
         raise NotImplementedError
 
+    def init_forward_metadata_capture_cuda_graph(self, *args):
+        raise NotImplementedError  # older versions have these two
+
     def init_forward_metadata_replay_cuda_graph(self, *args):
-        raise NotImplementedError  # older versions have this one
+        raise NotImplementedError
 
 
 class PagedBackend(AttentionBackend):

@@ -53,19 +53,20 @@ def step(line):
     """(backend, forward_batch) whose hooked method leaves the line's metadata."""
     config, given = line["config"], {key: value(field) for key, field in line["input"].items() if field is not None}
     methods = {"init_forward_metadata": made, "init_forward_metadata_out_graph": made}
+    methods |= {"init_forward_metadata_capture_cuda_graph": made_at_capture, "init_forward_metadata_replay_cuda_graph": made_at_replay}
     backend = type(CLASSES[line["backend"]], (engine.AttentionBackend,), methods)()
     backend.line, backend.req_to_token = line, given["req_to_token"]
     for key, name in _BACKEND.items():
         setattr(backend, name, config.get(key))
     backend.topk = config.get("topk", 0)
     mode = line["mode"]
-    drafts = mode in ("target_verify", "draft_decode")
+    drafts = mode in ("target_verify", "draft_decode", "draft_extend")
     real = given.get("raw_bs", len(given["seq_lens"]))
     batch = types.SimpleNamespace(
-        forward_mode=types.SimpleNamespace(name={"draft_decode": "DECODE"}.get(mode, mode.upper())),
-        spec_info=types.SimpleNamespace(custom_mask=given.get("custom_mask")) if drafts else None,
+        forward_mode=types.SimpleNamespace(name={"draft_decode": "DECODE"}.get(mode, mode.removeprefix("cross_").upper())),
+        spec_info=types.SimpleNamespace(**{key: given.get(key) for key in ("custom_mask", "num_accept_tokens")}) if drafts else None,
         num_padding=len(given["seq_lens"]) - real,
-        **{key: given.get(key) for key in ("req_pool_indices", "seq_lens", "out_cache_loc", "positions", "extend_seq_lens")},
+        **{key: given.get(key) for key in ("req_pool_indices", "seq_lens", "out_cache_loc", "positions", "extend_seq_lens", "encoder_lens")},
     )
     return backend, batch
 
@@ -126,6 +127,26 @@ def plan(call):
     else:
         wrapper = BatchPrefillWithPagedKVCacheWrapper()
         wrapper.begin_forward(names["qo_indptr"], *lists, *sizes, names["page_size"], custom_mask=names.get("custom_mask"))
+
+
+def made_at_capture(backend, bs, num_tokens, req_pool_indices, seq_lens, encoder_lens, forward_mode, spec_info):
+    """The methods of graphs before 2026-06-02."""
+    made(backend, None)
+
+
+def made_at_replay(
+    backend, bs, req_pool_indices, seq_lens, seq_lens_sum, encoder_lens, forward_mode, spec_info, seq_lens_cpu, out_cache_loc=None
+):
+    made(backend, None)
+
+
+def graph_before(backend, batch, phase):
+    bs, lens, of_batch = len(batch.seq_lens), batch.seq_lens, (batch.forward_mode, batch.spec_info)
+    if phase == "capture":
+        backend.init_forward_metadata_capture_cuda_graph(bs, bs, batch.req_pool_indices, lens, batch.encoder_lens, *of_batch)
+    else:
+        of_all = bs, batch.req_pool_indices, lens, int(lens.sum()), batch.encoder_lens
+        backend.init_forward_metadata_replay_cuda_graph(*of_all, *of_batch, lens, batch.out_cache_loc)
 
 
 def made(backend, forward_batch, in_capture=False):

@@ -2,6 +2,8 @@
 
 import contextlib
 import functools
+import os
+import subprocess
 import sys
 import types
 
@@ -81,6 +83,25 @@ def test_an_engine_that_is_imported_later_is_hooked_then_and_so_are_its_later_cl
     assert "__init_subclass__" not in vars(AttentionMetadataBuilder) and rec._hooks._imports not in sys.meta_path
     builder.build(0, common())
     assert rec.steps == 1
+
+
+def test_a_process_that_only_has_the_entry_point_is_recorded(tmp_path, vllm):
+    code = """if True:
+        from shadowgraph.plugin import start
+        start()
+        import sys
+        assert "torch" not in sys.modules
+        sys.path[:0] = sys.argv[1:]
+        import test_adapters
+        from vllm.v1.attention.backend import AttentionMetadataBuilder
+        test_adapters.builder_of(AttentionMetadataBuilder).build(0, test_adapters.common())
+        import torch
+        assert torch.cuda.CUDAGraph.replay.__wrapped__ is not None
+    """
+    command = [sys.executable, "-c", code, str(tmp_path), os.path.dirname(__file__)]
+    run = subprocess.run(command, env=os.environ | {"SHADOWGRAPH_RECORD": str(tmp_path / "out")}, capture_output=True, text=True)
+    assert "1 steps recorded and judged, 0 with findings" in run.stderr, run.stderr
+    assert [len(path.read_text().splitlines()) for path in (tmp_path / "out").iterdir()] == [1]
 
 
 def test_drafts_and_other_tables_of_vllm_are_recorded_and_captures_are_not(tmp_path, vllm):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import shadowgraph as sg
+import shadowgraph.torch
 from shadowgraph import _copies
 
 BATCH = {"keys": [[8, 9, 10], [4]], "q_lens": [1, 1], "page_size": 2, "pool_pages": 8}
@@ -101,6 +102,42 @@ def test_nothing_is_copied_while_a_graph_is_captured(tmp_path, device, monkeypat
     with sg.record(tmp_path / "steps.jsonl") as rec:
         rec.step(sg.Batch.from_slots("decode", **BATCH), kv_lens=on_device([3, 1]))
     assert rec.steps == 0
+
+
+def test_a_capture_begins_when_no_copy_is_under_way_and_none_is_taken_during_it(tmp_path, device):
+    batch, lens = sg.Batch.from_slots("decode", **BATCH), on_device([3, 1])
+    with shadowgraph.torch.cpu_graphs(), sg.record(tmp_path / "steps.jsonl") as rec:
+        rec.step(batch, kv_lens=lens)
+        threading.Timer(0.05, device.set).start()
+        graph = torch.cuda.CUDAGraph()
+        graph.capture_begin()
+        assert rec.steps == 1
+        other = threading.Thread(target=rec.step, args=(batch,), kwargs={"kv_lens": lens})
+        other.start(), other.join()
+        with pytest.raises(RuntimeError, match="underway"):
+            torch.cuda.CUDAGraph().capture_begin()
+        graph.capture_end()
+        rec.wait()
+        assert rec.steps == 1
+        rec.step(batch, kv_lens=lens)
+    assert rec.steps == 2
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_a_capture_is_not_broken_by_copies(tmp_path):
+    batch = sg.Batch.from_slots("decode", **BATCH)
+    lens, busy = torch.tensor([3, 1], dtype=torch.int32, device="cuda"), torch.randn(4096, 4096, device="cuda")
+    with sg.record(tmp_path / "steps.jsonl") as rec:
+        for _ in range(5):
+            for _ in range(50):
+                busy @ busy
+            rec.step(batch, kv_lens=lens)
+            graph, moved = torch.cuda.CUDAGraph(), torch.zeros_like(lens)
+            with torch.cuda.graph(graph):
+                moved.copy_(lens)
+                rec.step(batch, kv_lens=lens)
+            graph.replay()
+    assert (rec.steps, rec.failed) == (5, 0) and moved.tolist() == [3, 1]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

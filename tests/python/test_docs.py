@@ -12,7 +12,7 @@ BLOCK = r"```python\n((?:(?!```).*\n)+)```\n\n"
 PROGRAMS = re.findall(BLOCK + r"It prints\n\n((?:    .*\n)+)", PAGE)
 
 
-@pytest.mark.parametrize(("source", "printed"), PROGRAMS, ids=["check", "attention", "drop-in", "record", "guard"])
+@pytest.mark.parametrize(("source", "printed"), PROGRAMS, ids=["check", "attention", "drop-in", "record", "plan", "graph", "contents"])
 def test_a_program_prints_what_the_page_says(source, printed, tmp_path):
     out = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
     assert out == re.sub(r"^    ", "", printed, flags=re.MULTILINE)

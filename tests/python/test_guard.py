@@ -208,7 +208,8 @@ def test_every_graph_of_a_class_is_watched():
             super().replay()
 
     before, held, metadata = dict(vars(Graph)), tensors(), None
-    with watched(sg.Guard(), lambda: metadata["layers"], Graph) as reports:
+    guard = sg.Guard()
+    with watched(guard, lambda: metadata["layers"], Graph) as reports:
         early = Graph()
         early.capture_end()  # nothing is known of its metadata
         metadata = {"layers": [held]}
@@ -221,6 +222,7 @@ def test_every_graph_of_a_class_is_watched():
         metadata = None
         graph.replay()
     assert [[f.id for f in r.findings] for r in reports] == [["graph.address_changed"] * 3]
+    assert all("TypeError" in guard.skipped[what] for what in ("a capture", "a replay"))
     assert graph.replays == 3 and dict(vars(Graph)) == before and Base.replay(graph) is None
 
 

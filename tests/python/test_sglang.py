@@ -11,22 +11,24 @@ from problems import ROOT
 import shadowgraph as sg
 
 FILES = ["flashattention.current", "flashattention.latest", "triton.current", "triton.latest", "trtllm_mha.latest", "flashinfer.latest"]
-MODES = ("decode", "extend", "mixed", "target_verify", "draft_decode")
+MODES = ("decode", "extend", "mixed", "target_verify", "draft_decode", "draft_extend", "cross_decode", "cross_extend")
 
 
-def recorded(line, path):
+def recorded(line, path, older=False):
     backend, batch = sglang_steps.step(line)
     with sg.record(path) as rec:
         if line["phase"] == "eager":
             backend.init_forward_metadata(batch)
+        elif older:
+            sglang_steps.graph_before(backend, batch, line["phase"])
         else:
-            backend.init_forward_metadata_out_graph(batch)
+            backend.init_forward_metadata_out_graph(batch, in_capture=line["phase"] == "capture")
     return rec
 
 
 def steps(name):
     for line in sglang_steps.lines(name):
-        if line["mode"] in MODES and line["phase"] in ("eager", "replay") and "exception" not in line["expect"]:
+        if line["mode"] in MODES and line["phase"] in ("eager", "capture", "replay") and "exception" not in line["expect"]:
             yield line
 
 
@@ -39,13 +41,14 @@ def program(path):
     return found
 
 
+@pytest.mark.parametrize("older", [False, True], ids=["newer methods", "older methods"])
 @pytest.mark.parametrize("name", FILES)
-def test_a_step_is_judged_as_its_recording_is(name, tmp_path, monkeypatch):
+def test_a_step_is_judged_as_its_recording_is(name, older, tmp_path, monkeypatch):
     sglang_steps.imported(monkeypatch)
     expected = program(ROOT / "tests" / "data" / "traces" / f"{name}.jsonl")
     seen = 0
     for line in steps(name):
-        rec = recorded(line, tmp_path / "steps.jsonl")
+        rec = recorded(line, tmp_path / "steps.jsonl", older)
         if line["backend"] == "flashinfer" and line["config"].get("window"):
             assert "two wrappers" in rec.skipped["FlashInferAttnBackend.init_forward_metadata"] and rec.steps == 0
             continue

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ..recorder import Recorder
 
 ADAPTERS = ("flashinfer", "sglang", "vllm")
-_CALLS_OF_GRAPHS = ("capture_end", "replay")
+_GRAPHS = "torch.cuda.graphs"
+_CALLS_OF_GRAPHS = ("capture_begin", "capture_end", "replay")
 
 
 class _Imports:
@@ -56,7 +57,7 @@ class Hooks:
         self._active: set[tuple[int, int]] = set()  # threads, and instances whose methods they are in
         self._imports = _Imports()
         self.kept: dict[str, Any] = {}  # what hooks of several modules share
-        self.on_graph: list[Callable[[str, Any], None]] = []  # of ("capture_end" or "replay", torch's graph), when it is done
+        self.on_graph: list[Callable[[str, Any], None]] = []  # of (one of _CALLS_OF_GRAPHS, torch's graph), when it is done
 
     def install(self) -> None:
         for name in ADAPTERS:
@@ -68,9 +69,11 @@ class Hooks:
                 if module == next(iter(adapter.MODULES)):
                     self.recorder.skip(name, f"{module} is not imported")
                 self._imports.waiting[module] = functools.partial(self._try, name, hook)
+        if _GRAPHS in sys.modules:
+            self._try("torch", Hooks._graphs)
+        else:
+            self._imports.waiting[_GRAPHS] = functools.partial(self._try, "torch", Hooks._graphs)
         sys.meta_path.insert(0, self._imports)
-        if "torch" in sys.modules:
-            self._graphs(sys.modules["torch"].cuda.CUDAGraph)
 
     def _try(self, name: str, hook: Callable[[Hooks], None]) -> None:
         try:
@@ -136,13 +139,24 @@ class Hooks:
 
         return method
 
-    def _graphs(self, graph_class: Any) -> None:
+    def _graphs(self) -> None:
         """Tells on_graph what becomes of each graph, and the recorder of each replay."""
+        graph_class = sys.modules[_GRAPHS].CUDAGraph
 
         def told(name: str, original: Any) -> Any:
             @functools.wraps(original)
             def call(graph: Any, *args: Any, **kwargs: Any) -> Any:
-                result = original(graph, *args, **kwargs)
+                if name == "capture_begin":
+                    self.recorder.capture_begins()
+                try:
+                    result = original(graph, *args, **kwargs)
+                except BaseException:
+                    if name == "capture_begin":
+                        self.recorder.capture_ends()
+                    raise
+                finally:
+                    if name == "capture_end":
+                        self.recorder.capture_ends()
                 try:
                     if name == "replay":
                         self.recorder.replayed()

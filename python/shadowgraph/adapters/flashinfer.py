@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 from . import Hooks
 
+_MADE = 64  # plans of one call
 _PLANS = ("plan", "begin_forward")
 _WRAPPERS = {
     "flashinfer.decode": ("BatchDecodeWithPagedKVCacheWrapper",),
@@ -36,7 +38,7 @@ class Plans:
 
     def __init__(self) -> None:
         self._last: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
-        self.made: list[tuple[Any, dict[str, Any]]] = []  # since somebody cleared it
+        self.made: collections.deque[tuple[Any, dict[str, Any]]] = collections.deque(maxlen=_MADE)  # since somebody cleared it
 
     def note(self, function: Any, wrapper: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         plan = dict(inspect.signature(function).bind(wrapper, *args, **kwargs).arguments)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._copies import on_device
@@ -31,10 +31,23 @@ _PARTS = {
     "forward_metadata_spec_decode_expand": "expand.",
     "local_attn_metadata": "local.",
 }
+_FIELDS = frozenset(  # that twins judge: no windows, whose pool has a map of all slots, no splits, which depend on the device
+    """
+    cache_seqlens_int32 cu_seqlens_q cu_seqlens_k max_seq_len_q max_seq_len_k page_table
+    query_start_loc seqused_k block_table max_query_len max_seq_len
+    encoder_lens_int32 encoder_max_seq_len_k encoder_page_table
+    kv_indptr kv_indices qo_indptr mask_indptr custom_mask max_extend_len use_ragged extend_no_prefix
+    """.split()
+)
+_PLANNED = frozenset("qo_indptr kv_indptr kv_indices kv_last_page_len page_size custom_mask kv_len_arr".split())
+_LISTED = {"indptr": "kv_indptr", "indices": "kv_indices", "last_page_len": "kv_last_page_len"}
+_INPUTS = ("extend_seq_lens", "encoder_lens", "positions", "out_cache_loc", "custom_mask", "num_accept_tokens")
 _LISTS = ("kv_indptr", "kv_indices", "last_page_len")  # of slots here, and in an extend of the prefixes alone
 _INTEGERS = ("bool", "uint8", "int32", "int64")
 _MODES = ("decode", "extend", "mixed")
-_DRAFTS = ("target_verify", "draft_decode")
+_DRAFTS = ("target_verify", "draft_decode", "draft_extend")
+_OF_TWINS = (*_DRAFTS, "cross_decode", "cross_extend")
+_ACCEPTED = ("num_accept_tokens", "accept_length")  # of a draft extend's spec_info, by age
 _NUMBERS = (  # of the backend, by the key of a trace
     ("max_context_len", "max_context_len"),
     ("chunk", "attention_chunk_size"),
@@ -55,18 +68,22 @@ def install(hooks: Hooks) -> None:
         _record(recorder, backend, "eager", vars(forward_batch))
 
     def out_graph(backend: Any, _: None, forward_batch: Any, in_capture: bool = False) -> None:
-        if not in_capture:  # rows of a capture are dummies
-            _record(recorder, backend, "replay", vars(forward_batch))
+        _record(recorder, backend, "capture" if in_capture else "replay", vars(forward_batch))
 
-    def replay(backend: Any, _: None, *args: Any, **kwargs: Any) -> None:
-        """The method before 2026-06-02 took the parts of a batch."""
-        method = backend.init_forward_metadata_replay_cuda_graph
-        _record(recorder, backend, "replay", inspect.signature(method).bind(*args, **kwargs).arguments)
+    def before(phase: str) -> Callable[..., None]:
+        """Methods before 2026-06-02 took the parts of a batch."""
+
+        def after(backend: Any, _: None, *args: Any, **kwargs: Any) -> None:
+            method = getattr(backend, f"init_forward_metadata_{phase}_cuda_graph")
+            _record(recorder, backend, phase, inspect.signature(method).bind(*args, **kwargs).arguments)
+
+        return after
 
     methods: dict[str, Any] = {
         "init_forward_metadata": eager,
         "init_forward_metadata_out_graph": out_graph,
-        "init_forward_metadata_replay_cuda_graph": replay,
+        "init_forward_metadata_capture_cuda_graph": before("capture"),
+        "init_forward_metadata_replay_cuda_graph": before("replay"),
     }
     for name, after in methods.items():
         if hasattr(base, name):
@@ -79,7 +96,7 @@ MODULES = {ENGINE: install}
 
 
 def _twin(backend: Any) -> str | None:
-    return next((_TWINS[base.__name__] for base in type(backend).__mro__ if base.__name__ in _TWINS), None)
+    return _TWINS.get(type(backend).__name__)  # a derived class may read other fields
 
 
 def _mode(given: Mapping[str, Any]) -> str:
@@ -87,6 +104,11 @@ def _mode(given: Mapping[str, Any]) -> str:
     if given.get("encoder_lens") is not None and mode in ("decode", "extend"):
         return f"cross_{mode}"
     return "draft_decode" if mode == "decode" and given.get("spec_info") is not None else mode
+
+
+def _narrow(value: Any, width: int) -> Any:
+    """Columns of a table that a request of so many tokens can have: graphs have tables for the longest context."""
+    return value[:, :width] if len(getattr(value, "shape", ())) == 2 else value
 
 
 def _integers(value: Any) -> bool:
@@ -103,17 +125,18 @@ def _fields(backend: Any) -> dict[str, Any]:
             value = getattr(metadata, name, None)
             if name in _PARTS:
                 take(value, _PARTS[name])
-            elif _integers(value) and not name.startswith("swa_"):  # the window's pool has a map of all slots
-                found[prefix + name.removeprefix("local_" if prefix == "local." else "")] = value
+            elif (own := name.removeprefix("local_" if prefix == "local." else "")) in _FIELDS and _integers(value):
+                found[prefix + own] = value
 
     for part in ("forward_metadata", "forward_metadata_spec_decode_expand"):
         take(getattr(backend, part, None), _PARTS[part])
     return found
 
 
-def _planned(recorder: Recorder) -> dict[str, Any]:
+def _planned(recorder: Recorder, mode: str) -> dict[str, Any]:
     """The plans of this call as a twin of FlashInfer has them: decode[0].kv_indptr. A ragged wrapper's are numbered, of
     another one the last counts."""
+    cross = mode.startswith("cross_")
     found: dict[str, Any] = {}
     places: dict[str, list[Any]] = {}
     for wrapper, plan in recorder.plans.made:
@@ -122,18 +145,14 @@ def _planned(recorder: Recorder) -> dict[str, Any]:
         there = places.setdefault(kind, [])
         if kind == "ragged" or not any(wrapper is other for other in there):
             there.append(wrapper)
-            if kind != "ragged" and len(there) > 1:
-                raise NotImplementedError("two wrappers: what a window or an encoder shows is not in the batch")
+            if kind != "ragged" and len(there) > 1 and not cross:
+                raise NotImplementedError("two wrappers: what a window shows is not in the batch")
         at = next(i for i in reversed(range(len(there))) if there[i] is wrapper)
         for name, value in plan.items():
             name = _LISTED.get(name.removeprefix("paged_kv_"), name)
             if name in _PLANNED and _integers(value):
-                found[f"{kind}[{at}].{name}"] = value
+                found[name if kind == "mla" else f"{kind}[{at}].{name}"] = value
     return found
-
-
-_LISTED = {"indptr": "kv_indptr", "indices": "kv_indices", "last_page_len": "kv_last_page_len"}
-_PLANNED = frozenset("qo_indptr kv_indptr kv_indices kv_last_page_len page_size custom_mask kv_len_arr".split())
 
 
 def _real_rows(backend: Any, phase: str, given: Mapping[str, Any], rows: list[int], lens: list[int]) -> int:
@@ -151,26 +170,34 @@ def _real_rows(backend: Any, phase: str, given: Mapping[str, Any], rows: list[in
 
 def _record(recorder: Recorder, backend: Any, phase: Any, given: Mapping[str, Any]) -> None:
     mode, twin = _mode(given), _twin(backend)
-    if mode not in _MODES and not (twin and mode in _DRAFTS):
+    if phase == "capture" and not twin:  # its rows are dummies
+        return
+    if mode not in _MODES and not (twin and mode in _OF_TWINS):
         recorder.skip(f"sglang {mode}", "what its lengths count is not in the batch")
         return
     if not recorder.is_due(given["seq_lens"]):
         return
-    made = _planned(recorder)
+    made = _planned(recorder, mode)
     pool = getattr(given.get("req_to_token_pool"), "req_to_token", None)
     table = backend.req_to_token if pool is None else pool
     bs = given.get("bs")
     rows, lens = (given[name][:bs] for name in ("req_pool_indices", "seq_lens"))
     host_lens = given.get("seq_lens_cpu") if on_device(lens) else lens
     drafts = sum(int(getattr(backend, name, 0) or 0) for _, name in _DRAFT_NUMBERS) if mode in _DRAFTS else 0
-    width = table.shape[1] if host_lens is None or not len(host_lens) else min(table.shape[1], int(max(host_lens)) + drafts)
+    width = table.shape[1] if host_lens is None or not len(host_lens) else max(host_lens.tolist()) + drafts
+    if given.get("encoder_lens") is not None:
+        width = table.shape[1]  # the encoder's tokens come first
     truth: dict[str, Any] = {"rows": rows, "lens": lens, "table": table[rows.long(), :width]}
-    for name in ("extend_seq_lens", "positions", "out_cache_loc"):
+    draft = given.get("spec_info")
+    for name in ("extend_seq_lens", "encoder_lens", "positions", "out_cache_loc"):
         if given.get(name) is not None:
             truth[name] = given[name]
-    mask = getattr(given.get("spec_info"), "custom_mask", None)
+    mask = getattr(draft, "custom_mask", None)
     if mode == "target_verify" and mask is not None:
         truth["custom_mask"] = mask
+    accepted = next((getattr(draft, name) for name in _ACCEPTED if getattr(draft, name, None) is not None), None)
+    if mode == "draft_extend" and accepted is not None:
+        truth["num_accept_tokens"] = accepted
     name = recorder.last_name()
 
     def copy() -> Any:
@@ -178,7 +205,7 @@ def _record(recorder: Recorder, backend: Any, phase: Any, given: Mapping[str, An
         if twin is None:
             arrays, names = named_roles(backend.forward_metadata, scalars=phase != "replay")
             fields = {f"{names[role]} {role}": value for role, value in arrays.items()}
-        values = truth | {f"field {name}": value for name, value in fields.items()}
+        values = truth | {f"field {name}": _narrow(value, width) for name, value in fields.items()}
         return recorder.copied(name, values, finish)
 
     def finish(host: Mapping[str, Any]) -> Any:
@@ -216,7 +243,7 @@ def _by_twin(
         "req_to_token": host["table"],
         "req_pool_indices": torch.arange(len(host["rows"])),
         "seq_lens": host["lens"],
-    } | {key: host[key] for key in ("extend_seq_lens", "positions", "out_cache_loc", "custom_mask") if key in host}
+    } | {key: host[key] for key in _INPUTS if key in host}
     if phase == "replay":
         inputs["raw_bs"] = torch.tensor(real)
     return recorder.record_line(twin, mode, phase, config, inputs, fields, name)

@@ -14,7 +14,7 @@ from ..report import Report
 @contextlib.contextmanager
 def watched(guard: Guard, metadata: Callable[[], Any], graph_class: Any = None) -> Iterator[list[Report]]:
     """Wraps capture_end and replay of torch.cuda.CUDAGraph, the class: graphs are watched whoever makes them. Gives a list
-    that grows by the report of each replay that has findings. Raises nothing in the engine.
+    that grows by the report of each replay that has findings. Raises nothing in the engine: guard.skipped has it.
 
     metadata: returns what the engine holds at that moment. graph_class: another class than torch's."""
     if graph_class is None:
@@ -30,18 +30,22 @@ def watched(guard: Guard, metadata: Callable[[], Any], graph_class: Any = None) 
     def capture_end(graph: Any, *args: Any, **kwargs: Any) -> Any:
         result = originals["capture_end"](graph, *args, **kwargs)
         known.discard(id(graph))
-        with contextlib.suppress(Exception):  # without metadata yet: this graph is not watched
+        try:
             guard.captured(id(graph), metadata())
             known.add(id(graph))
+        except Exception as error:  # without metadata yet: this graph is not watched
+            guard.skipped["a capture"] = repr(error)
         return result
 
     @functools.wraps(originals["replay"])
     def replay(graph: Any, *args: Any, **kwargs: Any) -> Any:
         if id(graph) in known:
-            with contextlib.suppress(Exception):
+            try:
                 report = guard.replaying(id(graph), metadata())
                 if not report.ok:
                     reports.append(report)
+            except Exception as error:
+                guard.skipped["a replay"] = repr(error)
         return originals["replay"](graph, *args, **kwargs)
 
     graph_class.capture_end, graph_class.replay = capture_end, replay

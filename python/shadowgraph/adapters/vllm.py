@@ -140,6 +140,8 @@ def _record(recorder: Recorder, builder: Any, metadata: Any, common: Any, table:
     arrays, names = named_roles(metadata)
     if slots is not None and "slots" not in arrays:
         arrays["slots"], names["slots"] = slots, "slot_mapping"
+    if "page_table" in arrays:
+        arrays["page_table"] = arrays["page_table"][:, :pages]
     truth = {" offsets": common.query_start_loc, " lens": common.seq_lens, " table": table[:, :pages]}
 
     def finish(host: Mapping[str, Any]) -> Any:
