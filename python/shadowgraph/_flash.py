@@ -166,8 +166,8 @@ def attend(
         cu_seqlens_q = one_length(*lead)
     elif max_seqlen_q is None:
         raise ValueError("max_seqlen_q is missing: cu_seqlens_q needs it")
-    out, flat_out = _out(q, shape, out, mixed)
-    lse, flat_lse = _lse(q, shape) if with_lse else (None, None)
+    out, flat_out = new_out(q, shape, out, mixed)
+    lse, flat_lse = new_lse(q, shape) if with_lse else (None, None)
 
     def compute(**call: Any) -> None:
         if bounded:
@@ -255,7 +255,7 @@ def _skip_padding(call: dict[str, Any]) -> None:
     call["cache"] = tuple(t.reshape(-1, 1, *t.shape[2:]) for t in call["cache"])
 
 
-def _out(q: Any, shape: tuple[int, ...], out: Any, mixed: bool) -> tuple[Any, Any]:
+def new_out(q: Any, shape: tuple[int, ...], out: Any, mixed: bool) -> tuple[Any, Any]:
     """out as a caller gets it, and as the engine writes it, [tokens, heads, dim]."""
     if out is None:
         out = empty(q, shape, "bfloat16" if is_fp8(q.dtype) else None)
@@ -266,7 +266,7 @@ def _out(q: Any, shape: tuple[int, ...], out: Any, mixed: bool) -> tuple[Any, An
     return out, out if len(shape) == 3 else flat(out)
 
 
-def _lse(q: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def new_lse(q: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """lse as a caller gets it, and as the engine writes it, [tokens, heads]."""
     *lead, heads, _ = shape
     if len(lead) == 1:

@@ -28,7 +28,7 @@ REFUSED = [
     (sgl_kernel.flash_attn.flash_attn_with_kvcache, cached(page_table=TABLE), {"score_mod": max}),
     (sgl_kernel.flash_attn.flash_attn_varlen_func, PACKED, {"score_mod": max}),
     *((flash_mla.flash_mla_with_kvcache, LATENT, {name: some}) for name in (
-        "descale_q", "descale_k", "is_fp8_kvcache", "indices", "extra_k_cache", "extra_indices_in_kvcache", "topk_length", "extra_topk_length")),
+        "descale_q", "descale_k", "is_fp8_kvcache", "extra_k_cache", "extra_indices_in_kvcache", "topk_length", "extra_topk_length")),
     *((vllm.unified_attention, UNIFIED, {name: value}) for name, value in {
         "q_descale": some, "output_scale": some, "rswa_prefix_lens": some, "rswa_window": some, "chunk_lookback": 1,
         "kv_quant_mode": vllm.KVQuantMode.INT8_PER_TOKEN_HEAD}.items()),
