@@ -191,6 +191,27 @@ def test_a_longest_length_that_is_too_small_is_named_and_nothing_is_written():
     assert (out[:4] != 7).all()
 
 
+def test_the_inner_calls_of_flash_attn_are_those_that_others_import():
+    from shadowgraph.flash_attn import _flash_attn_forward, _flash_attn_varlen_forward
+
+    q, k, v = drawn(2, 3, HEADS, DIM), drawn(2, 5, KV_HEADS, DIM), drawn(2, 5, KV_HEADS, DIM, seed=2)
+    options = (0.0, 0.3, False, -1, 0, 0.0, None)
+    out, lse, _, _ = _flash_attn_forward(q, k, v, *options, False)
+    want = flash_attn.flash_attn_func(q, k, v, softmax_scale=0.3, causal=True, return_attn_probs=True)
+    assert torch.equal(out, want[0]) and torch.equal(lse, want[1])
+    starts, used, packed = int32([0, 3, 6]), [5, 4], (t.flatten(0, 1) for t in (q, k, v))
+    out, lse, _, _ = _flash_attn_varlen_forward(*packed, starts, int32([0, 5, 10]), 3, 5, *options, seqused_k=int32(used), leftpad_k=int32([0, 1]))
+    for r in range(2):
+        see = seen(3, used[r], True, leftpad=r)
+        same(out[3 * r : 3 * r + 3], lse[:, 3 * r : 3 * r + 3].t(), attention(q[r], k[r, : used[r]], v[r, : used[r]], see, 0.3), INF)
+    paged = functools.partial(_flash_attn_varlen_forward, q[0], k, v, int32([0, 3]), int32([0, 10]), 3, 10, *options, block_table=int32([[1, 0]]))
+    same(paged()[0], paged()[1].t(), attention(q[0], k[[1, 0]].flatten(0, 1), v[[1, 0]].flatten(0, 1), seen(3, 10, True), 0.3), INF)
+    assert torch.equal(paged(seqused_k=int32([10]))[0], paged()[0])
+    for refused in ({"num_splits": 2}, {"leftpad_k": int32([1])}):
+        with pytest.raises(RuntimeError, match="is not supported for varlen paged KV"):
+            paged(**refused)
+
+
 # Latents.
 
 

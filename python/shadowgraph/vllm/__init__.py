@@ -106,6 +106,9 @@ def reshape_and_cache_flash(key, value, key_cache, value_cache, slot_mapping, kv
     _store("reshape_and_cache_flash", (key, value), cache, slot_mapping, kv_cache_dtype, (k_scale, v_scale), names)
 
 
+triton_reshape_and_cache_flash = reshape_and_cache_flash
+
+
 def concat_and_cache_mla(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale):
     """Stores kv_c [tokens, latent] and k_pe [tokens, rope], side by side, in a cache [pages, page, latent + rope]."""
     expect("kv_c", kv_c, None, None)
