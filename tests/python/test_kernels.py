@@ -337,6 +337,16 @@ def test_fp8_caches_hold_values_by_their_scales():
         vllm.reshape_and_cache_flash(key, value, *caches, torch.tensor([3]), "nvfp4", *scales)
 
 
+def test_fp8_scales_of_heads_and_pages_of_another_order():
+    key, value = torch.full((1, 2, DIM), 4.0), torch.tensor([6.0, 3.0])[None, :, None].expand(1, 2, DIM)
+    caches = torch.zeros(2, 2, 2, 2, DIM, dtype=torch.uint8).transpose(2, 3).unbind(0)  # heads before the slots of a page
+    vllm.reshape_and_cache_flash(key, value, *caches, torch.tensor([3]), "fp8", torch.tensor([2.0, 8.0]), torch.tensor([4.0, 1.5]))
+    assert (caches[0][1, 1, 0] == 0x40).all() and (caches[0][1, 1, 1] == 0x30).all()  # e4m3: 2 and 0.5
+    assert (caches[1][1, 1, 0] == 0x3C).all() and (caches[1][1, 1, 1] == 0x40).all()  # 1.5 and 2
+    with pytest.raises(sg.ShadowgraphError, match="input.shape: k_scale"):
+        vllm.reshape_and_cache_flash(key, value, *caches, torch.tensor([3]), "fp8", torch.ones(3), torch.ones(2))
+
+
 def test_latents_are_stored_side_by_side():
     latent, rope, cache = drawn(3, 16), drawn(3, 8, seed=2), torch.zeros(6, 2, 24)
     vllm.concat_and_cache_mla(latent, rope, cache, torch.tensor([7, -1, 0]), "auto", torch.tensor(1.0))

@@ -6,8 +6,8 @@ import enum
 
 from .. import _core
 from .._flash import KV, attend, merge_two, options, paged
-from .._tensors import beside, expect, expect_alike, expect_f32, is_fp8
-from .._upstream import dtype_name, empty, floats, host, integers, launch, number, offsets, refuse, wrong
+from .._tensors import as_f32, beside, expect, expect_alike, expect_f32, is_fp8
+from .._upstream import dtype_name, empty, floats, host, integers, launch, number, offsets, per_head, refuse, wrong
 from . import flash_attn as flash_attn
 
 
@@ -100,7 +100,7 @@ _CACHE_TYPES = {"auto": None, "fp8": "e4m3", "fp8_e4m3": "e4m3", "fp8_e5m2": "e5
 
 def reshape_and_cache_flash(key, value, key_cache, value_cache, slot_mapping, kv_cache_dtype, k_scale, v_scale):
     """Stores key and value [tokens, heads, dim] in caches [pages, page, heads, dim], at slots of which those below 0 are
-    dropped. Tokens behind slot_mapping are padding."""
+    dropped. Tokens behind slot_mapping are padding. Scales are of fp8: one, or one a head."""
     names = {"k": "key", "v": "value", "k_cache": "key_cache", "v_cache": "value_cache", "cache": "key_cache"}
     cache = (key_cache, value_cache, "NHD", 0)
     _store("reshape_and_cache_flash", (key, value), cache, slot_mapping, kv_cache_dtype, (k_scale, v_scale), names)
@@ -130,11 +130,19 @@ def _store(call, tokens, cache, slot_mapping, kv_cache_dtype, scales, names):
         expect_alike(names["k"], tokens[0], **{names.get(n, n): t for n, t in others if t is not None})
     elif not all(is_fp8(t.dtype) or dtype_name(t.dtype) == "uint8" for t in cache[:2] if t is not None):
         raise wrong("input.dtype", "kv_cache_dtype", "the type of the cache, uint8 or float8", dtype_name(cache[0].dtype))
-    k, v = (None if t is None else t[: len(slot_mapping)] for t in tokens)
+    k, v = (_scaled(t, s, len(slot_mapping)) for t, s in zip(tokens, scales))
     slots = integers(slot_mapping, "int64")
-    whole = lambda: (*cache, 0, None, None, *map(float, (1.0 if s is None else s for s in scales)))  # noqa: E731
+    whole = lambda: (*cache, 0, None, None, *(1.0 if s is None or per_head(s) else float(s) for s in scales))  # noqa: E731
     names = names | {"out_cache_loc": "slot_mapping"}
     launch(_core.store_kv, names, k=k, v=v, out_cache_loc=slots, cache=whole, kv_dtype=kv_dtype)
+
+
+def _scaled(tokens, scale, count):
+    """The tokens that have slots, divided by scales of their heads, which the engine's caches have not."""
+    if tokens is None or not per_head(scale):
+        return None if tokens is None else tokens[:count]
+    expect("k_scale", scale, tokens.shape[1])
+    return lambda: as_f32(tokens[:count]) / scale.reshape(-1, 1)
 
 
 def merge_attn_states(
