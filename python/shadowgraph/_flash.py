@@ -21,14 +21,15 @@ _NAMES = {"k_scales": "k_descale", "v_scales": "v_descale"}
 
 
 class Keys(NamedTuple):
-    """The place of keys and values. whole: k has the values in front of it already, as a latent cache does."""
+    """The place of keys and values."""
 
     attention: Callable[..., Any]
     arguments: dict[str, Any]  # of attention, as `launch` takes them
     k: Any
     v: Any
     names: Mapping[str, str] = _NAMES  # upstream's, by the engine's
-    whole: bool = False
+    whole: bool = False  # does k have the values in front of it already, as a latent cache does?
+    scales: tuple[Any, ...] = ()  # f32 [pages, page, heads] of int8 keys and values
 
 
 def packed(k: Any, v: Any, cu_seqlens_k: Any, seqused_k: Any = None) -> Keys:
@@ -231,7 +232,8 @@ def _places(keys: Keys, qv: Any) -> dict[str, Callable[[], Any]]:
     k, v = keys.k, keys.v
     if keys.attention is _core.ragged_attention:
         return {"k": lambda: inner(k if qv is None else beside(v, k)), "v": lambda: inner(v)}
-    return {"cache": lambda: (inner(k if qv is None or keys.whole else beside(v, k)), inner(v))}
+    scales = ("NHD", 0, 0, *keys.scales) if keys.scales else ()
+    return {"cache": lambda: (inner(k if qv is None or keys.whole else beside(v, k)), inner(v), *scales)}
 
 
 def _store_new(new: New, q: Any, qv: Any, keys: Keys, call: dict[str, Any]) -> None:

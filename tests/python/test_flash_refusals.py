@@ -31,7 +31,7 @@ REFUSED = [
         "descale_q", "descale_k", "is_fp8_kvcache", "extra_k_cache", "extra_indices_in_kvcache", "topk_length", "extra_topk_length")),
     *((vllm.unified_attention, UNIFIED, {name: value}) for name, value in {
         "q_descale": some, "output_scale": some, "rswa_prefix_lens": some, "rswa_window": some, "chunk_lookback": 1,
-        "kv_quant_mode": vllm.KVQuantMode.INT8_PER_TOKEN_HEAD}.items()),
+        "kv_quant_mode": vllm.KVQuantMode.FP8_PER_TOKEN_HEAD}.items()),
     *((vllm.flash_attn.flash_attn_varlen_func, PACKED, {name: value}) for name, value in {
         "dropout_p": 0.1, "output_scale": some, "cp_world_size": 2, "mask_mod": max, "block_sparse_tensors": some, "aux_tensors": some,
         "dynamic_causal": some}.items()),

@@ -56,17 +56,21 @@ def unified_attention(
     mm_prefix_clamp_sliding_window=False,
 ):
     """Writes out [tokens, heads, dim]. k and v [pages, page, heads, dim]; k_descale, v_descale: of the cache, or one per
-    request and head. mm_prefix_range [batch, ranges, 2]: first and last token, which see each other; empty where equal."""
+    request and head; k_scale_cache, v_scale_cache [pages, page, heads]: of int8. mm_prefix_range [batch, ranges, 2]: first and last token, which see each other; empty where equal."""
     expect("cu_seqlens_q", cu_seqlens_q, None)
     expect_alike("k", k, v=v)
     left_out = {"output_scale": output_scale, "rswa_prefix_lens": rswa_prefix_lens, "rswa_window": rswa_window}
-    quantised = kv_quant_mode if kv_quant_mode > KVQuantMode.FP8_PER_TENSOR else None
+    quantised = kv_quant_mode if kv_quant_mode > KVQuantMode.INT8_PER_TOKEN_HEAD else None
     left_out |= {"kv_quant_mode": quantised, "chunk_lookback": chunk_lookback + 1, "q_descale": None if is_fp8(q.dtype) else q_descale}
     left_out |= {"mm_prefix_clamp_sliding_window": mm_prefix_clamp_sliding_window and mm_prefix_range is not None}
     refuse("unified_attention", **left_out)
     if out is None:
         raise ValueError("out is missing")
     keys = paged(k, v, block_table, seqused_k, **KV, page_table="block_table", cache_seqlens="seqused_k")
+    if kv_quant_mode == KVQuantMode.INT8_PER_TOKEN_HEAD:
+        if k_scale_cache is None or v_scale_cache is None:
+            raise ValueError("INT8_PER_TOKEN_HEAD needs k_scale_cache and v_scale_cache")
+        keys = keys._replace(scales=(k_scale_cache, v_scale_cache))
     more = {"sinks": floats(sinks), "qq_bias": qq_bias, "alibi": "sqrt" if use_alibi_sqrt else "linear"}
     more |= {"k_scales": _each_head(k_descale, k), "v_scales": _each_head(v_descale, k)}
     if q_descale is not None:
