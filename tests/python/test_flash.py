@@ -161,7 +161,7 @@ WAYS = {
     "fa3 kvcache, rows": (functools.partial(of_rows, fa3.flash_attn_with_kvcache), EVEN, [*FA3, *PADDED], -INF),
     "fa3 kvcache, pages": (functools.partial(of_pages_of_packed, fa3.flash_attn_with_kvcache), UNEVEN, [*FA3, *PADDED], -INF),
     "fa3 kvcache, new keys": (functools.partial(of_new, fa3.flash_attn_with_kvcache, table="page_table"), EVEN, FA3, -INF),
-    "sgl varlen": (functools.partial(of_packed, sgl.flash_attn_varlen_func, lse="return_softmax_lse"), UNEVEN, [*FA3, "sinks", "qv alone"], -INF),
+    "sgl varlen": (functools.partial(of_packed, sgl.flash_attn_varlen_func, lse="return_softmax_lse"), UNEVEN, [*FA3, "sinks", "qv alone, of both widths"], -INF),
     "sgl varlen, pages": (
         functools.partial(of_packed_pages, sgl.flash_attn_varlen_func, lse="return_softmax_lse", table="page_table"), UNEVEN, FA3, -INF),
     "sgl kvcache, pages": (
@@ -258,6 +258,8 @@ OPTIONS = {
     "qv": (lambda p: {"qv": queries_of_values(p)}, widened),
     "q_v": (lambda p: {"q_v": queries_of_values(p)}, widened),
     "qv alone": (lambda p: {"qv": queries_of_values(p), "only_qv": True}, lambda p, r: {"q": p.qv[r], "k": p.v[r]}),
+    "qv alone, of both widths": (
+        lambda p: {"qv": queries_of_values(p), "only_qv": True}, lambda p, r: {"q": p.qv[r], "k": p.v[r], "scale": (2 * DIM) ** -0.5}),
     "descales": (
         lambda p: {"q_descale": p.array(SCALES[::-1]), "k_descale": p.array(SCALES), "v_descale": p.array(SCALES)}, qk_scales),
     "kv descales": (lambda p: {"k_descale": p.array(SCALES), "v_descale": p.array(SCALES)}, kv_scales),

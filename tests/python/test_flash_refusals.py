@@ -55,6 +55,8 @@ EXCLUDED = [
     (flash_attn.flash_attn_with_kvcache, ROWS, {"block_table": TABLE}, "block_table and cache_batch_idx exclude"),
     (flash_attn.flash_attn_with_kvcache, cached(block_table=TABLE), {"cache_leftpad": int32([1, 0])}, "block_table and cache_leftpad exclude"),
     (flash_attn_3.flash_attn_with_kvcache, cached(page_table=TABLE) | OFFSETS, {"max_seqlen_q": None}, "max_seqlen_q is missing"),
+    (sgl_kernel.flash_attn.flash_attn_varlen_func, PACKED, {"max_seqlen_k": None}, "max_seqlen_q and max_seqlen_k are missing"),
+    (vllm.unified_attention, UNIFIED, {"kv_quant_mode": vllm.KVQuantMode.INT8_PER_TOKEN_HEAD}, "INT8_PER_TOKEN_HEAD needs k_scale_cache"),
     (vllm.flash_attn.flash_attn_varlen_func, VLLM, {"cu_seqlens_k": int32([0, 3, 6])}, "cu_seqlens_k and seqused_k exclude"),
     (vllm.flash_attn.flash_attn_varlen_func, VLLM, {"block_table": None}, "cu_seqlens_k or block_table is missing"),
 ]

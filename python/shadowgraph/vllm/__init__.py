@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 
 from .. import _core
 from .._flash import KV, attend, merge_two, options, paged
@@ -68,17 +69,12 @@ def unified_attention(
         raise ValueError("out is missing")
     keys = paged(k, v, block_table, seqused_k, **KV, page_table="block_table", cache_seqlens="seqused_k")
     if kv_quant_mode == KVQuantMode.INT8_PER_TOKEN_HEAD:
-        if k_scale_cache is None or v_scale_cache is None:
-            raise ValueError("INT8_PER_TOKEN_HEAD needs k_scale_cache and v_scale_cache")
-        keys = keys._replace(scales=(k_scale_cache, v_scale_cache))
+        keys = _int8(keys, k_scale_cache, v_scale_cache)
     more = {"sinks": floats(sinks), "qq_bias": qq_bias, "alibi": "sqrt" if use_alibi_sqrt else "linear"}
     more |= {"k_scales": _each_head(k_descale, k), "v_scales": _each_head(v_descale, k)}
     if q_descale is not None:
         more["q_scale"] = number(q_descale)
-    if mm_prefix_range is not None:
-        expect("mm_prefix_range", mm_prefix_range, len(seqused_k), None, 2)
-        more["bidirectional_ranges"] = lambda: _ranges(mm_prefix_range)[0]
-        more["bidirectional_indptr"] = lambda: _ranges(mm_prefix_range)[1]
+    more |= _bidirectional(mm_prefix_range, len(seqused_k))
     layer = options(softmax_scale, causal, window_size, softcap, **more)
     queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k, "alibi_slopes": alibi_slopes}
     attend(q, keys, layer, **queries, out=out, with_lse=False, mixed=True)
@@ -91,12 +87,25 @@ def _each_head(descale, k):
     return lambda: [float(descale)] * k.shape[2]
 
 
-def _ranges(mm_prefix_range):
-    """int32 [ranges, 2] of all requests, and where each request's begin."""
+def _int8(keys, k_scale_cache, v_scale_cache):
+    if k_scale_cache is None or v_scale_cache is None:
+        raise ValueError("INT8_PER_TOKEN_HEAD needs k_scale_cache and v_scale_cache")
+    return keys._replace(scales=(k_scale_cache, v_scale_cache))
+
+
+def _bidirectional(mm_prefix_range, batch):
+    if mm_prefix_range is None:
+        return {}
+    expect("mm_prefix_range", mm_prefix_range, batch, None, 2)
+    return {f"bidirectional_{name}": functools.partial(_ranges, mm_prefix_range, name) for name in ("ranges", "indptr")}
+
+
+def _ranges(mm_prefix_range, name):
+    """int32 [ranges, 2] of all requests, or where each request's begin."""
     import numpy
 
     rows = [sorted((a, b) for a, b in row if a < b) for row in host(mm_prefix_range).tolist()]
-    return numpy.array(sum(rows, []), numpy.int32).reshape(-1, 2), offsets([len(row) for row in rows])
+    return numpy.array(sum(rows, []), numpy.int32).reshape(-1, 2) if name == "ranges" else offsets([len(row) for row in rows])
 
 
 _CACHE_TYPES = {"auto": None, "fp8": "e4m3", "fp8_e4m3": "e4m3", "fp8_e5m2": "e5m2", "bfloat16": None, "float16": None}
