@@ -298,20 +298,20 @@ def _by_request(attention: Callable[..., Any], call: dict[str, Any]) -> None:
 def merge_two(
     a: tuple[Any, Any], b: tuple[Any, Any], out: Any, lse: Any, names: tuple[str, ...], first_rows: int | None = None
 ) -> None:
-    """Merges (values, lse) of two sets of keys into out and lse. names: upstream's of all six. Only first_rows have a."""
+    """Merges (values, lse) of two sets of keys into out and lse. names: upstream's of all six. Only first_rows have a, the
+    others are b's as they are."""
     expect(names[0], a[0], None, None, None)
     for name, tensor in zip(names, (*a, *b, out, lse)):
         expect(name, tensor, *a[0].shape[: len(tensor.shape)])
     expect_alike(names[0], a[0], **{names[2]: b[0], names[4]: out})
 
-    def lses() -> Any:
-        both = as_f32(stacked([a[1], b[1]], 1))
+    def compute(v: Any, s: Any) -> None:
+        _core.merge_states(v=v, s=s, out=out, lse=lse)
         if first_rows is not None:
-            both[first_rows:, 0] = float("-inf")
-        return both
+            out[first_rows:], lse[first_rows:] = v[first_rows:, 1], s[first_rows:, 1]
 
     told = dict(zip(("v", "s", "out", "lse"), names[:2] + names[4:]))
-    launch(_core.merge_states, told, v=lambda: stacked([a[0], b[0]], 1), s=lses, out=out, lse=lse)
+    launch(compute, told, v=lambda: stacked([a[0], b[0]], 1), s=lambda: as_f32(stacked([a[1], b[1]], 1)))
 
 
 class _BFloat16:

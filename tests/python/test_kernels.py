@@ -309,8 +309,12 @@ def test_a_state_without_keys_has_no_weight(empty):
 def test_tokens_without_context_have_the_suffix():
     v_a, s_a, v_b, s_b, want = parts()
     out, lse = torch.empty(3, HEADS, DIM), torch.empty(HEADS, 3)
+    s_b[0, 2] = INF  # taken as it is, too
     vllm.merge_attn_states(out, v_a, s_a, v_b, s_b, lse, 1)
     assert torch.equal(out[1:], v_b[1:]) and torch.equal(lse[:, 1:], s_b[:, 1:])
+    in_place = v_b.clone()
+    vllm.merge_attn_states(in_place, v_a, s_a, in_place, s_b, None, 1)
+    assert torch.equal(in_place, out)
     assert far(out[:1], want.out[:1], want.out_error[:1]) <= 1
 
 
