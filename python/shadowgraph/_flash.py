@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 from . import _core
 from ._append import New, appended, expect_new, refuse_wrong, turned_queries
 from ._tensors import (
-    as_f32, beside, each_alone, expect, expect_alike, expect_axes, fill_where, flat, inner, is_fp8, one_length, rows_of, same, too_short,
+    as_f32, beside, each_alone, expect, expect_alike, expect_axes, expect_f32, fill_where, flat, inner, is_fp8, one_length,
+    rows_of, same, too_short,
 )
 from ._upstream import empty, host, launch, number, stacked, window, wrong, wrongs
 
 KV = {"k_cache": "k", "v_cache": "v"}  # upstream's names of the engine's arguments
-_NAMES = {"k_scales": "k_descale", "v_scales": "v_descale"}
+_NAMES = {"k_scales": "k_descale", "v_scales": "v_descale", "sm_scale": "softmax_scale", "logits_soft_cap": "softcap"}
 
 
 class Keys(NamedTuple):
@@ -80,6 +81,8 @@ def rows(k_cache: Any, v_cache: Any, page_table: Any, lens: Any, batch: int, bat
 
 def _picked(page_table: Any, batch_idx: Any) -> Any:
     table, index = host(page_table), host(batch_idx)
+    if index.dtype.name != "int32":
+        raise wrong("input.dtype", "cache_batch_idx", "int32", index.dtype.name)
     for row in ((index < 0) | (index >= len(table))).nonzero()[0]:
         raise wrong("table.pool_row", "cache_batch_idx", f"0 <= row < {len(table)}", str(index[row]), int(row))
     return table[index]
@@ -119,7 +122,7 @@ def options(
         given["causal"] = True
     if window_size is not None and not (isinstance(window_size, tuple) and window_size == (-1, -1)):
         given.update(window(window_size))
-    if softcap and softcap > 0:
+    if softcap and not softcap <= 0:  # NaN is refused
         given["logits_soft_cap"] = softcap
     if attention_chunk:
         given["attention_chunk"] = int(attention_chunk)
@@ -130,6 +133,9 @@ def descales(q_descale: Any, k_descale: Any, v_descale: Any) -> dict[str, Any]:
     """f32 [batch, kv heads] each: q's multiplies logits as k's does."""
     if q_descale is None and k_descale is None and v_descale is None:
         return {}
+    if q_descale is not None and k_descale is not None:
+        expect("q_descale", q_descale, *k_descale.shape)
+        expect_f32(q_descale=q_descale, k_descale=k_descale)
     k_scales = q_descale if k_descale is None else k_descale
     if q_descale is not None and k_descale is not None:
         k_scales = lambda: host(q_descale) * host(k_descale)  # noqa: E731
@@ -165,8 +171,8 @@ def attend(
     bounded = cu_seqlens_q is not None
     if not bounded:
         cu_seqlens_q = one_length(*lead)
-    elif max_seqlen_q is None:
-        raise ValueError("max_seqlen_q is missing: cu_seqlens_q needs it")
+    elif max_seqlen_q is None or (max_seqlen_k is None and "cu_seqlens_k" in keys.arguments):
+        raise ValueError(f"max_seqlen_{'q' if max_seqlen_q is None else 'k'} is missing: offsets need it")
     out, flat_out = new_out(q, shape, out, mixed)
     lse, flat_lse = new_lse(q, shape) if with_lse else (None, None)
 

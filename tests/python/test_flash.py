@@ -168,7 +168,7 @@ WAYS = {
         functools.partial(of_pages_of_packed, sgl.flash_attn_with_kvcache), UNEVEN, [*FA3, *PADDED, "sinks", "qv alone"], -INF),
     "vllm varlen": (functools.partial(of_vllm, version=2, paged=False), UNEVEN, COMMON + ALIBI, INF),
     "vllm varlen, pages": (functools.partial(of_vllm, version=3, paged=True), UNEVEN, [*COMMON, "descales", "s_aux", "q_v"], -INF),
-    "vllm unified": (of_unified, UNEVEN, [*COMMON, "sinks alone", "linear alibi", "qq_bias", "kv descales", "ranges", "int8"], None),
+    "vllm unified": (of_unified, UNEVEN, ["scale", "window of both sides", "causal", "softcap", "sinks alone", "linear alibi", "qq_bias", "kv descales", "ranges", "int8"], None),
     "varlen_attn": (functools.partial(of_varlen_attn, paged=False), UNEVEN, ["varlen scale", "window"], -INF),
     "varlen_attn, pages": (functools.partial(of_varlen_attn, paged=True), UNEVEN, ["varlen scale", "window"], -INF),
 }
@@ -244,6 +244,7 @@ OPTIONS = {
     "varlen scale": (lambda p: {"scale": 0.7}, lambda p, r: {"scale": 0.7}),
     "causal": (lambda p: {"causal": True}, lambda p, r: {"see": {"causal": True}}),
     "window": (lambda p: {"window_size": (2, 1)}, lambda p, r: {"see": {"window": (2, 1)}}),
+    "window of both sides": (lambda p: {"window_size": (2, 0)}, lambda p, r: {"see": {"window": (2, 2)}}),
     "softcap": (lambda p: {"softcap": 1.5}, lambda p, r: {"cap": 1.5}),
     "alibi": (lambda p: {"alibi_slopes": p.array(SLOPES[0])}, lambda p, r: {"bias": distance(p, r, SLOPES[0])}),
     "alibi of each request": (lambda p: {"alibi_slopes": p.array(SLOPES)}, lambda p, r: {"bias": distance(p, r, SLOPES[r])}),

@@ -55,7 +55,8 @@ EXCLUDED = [
     (flash_attn.flash_attn_with_kvcache, ROWS, {"block_table": TABLE}, "block_table and cache_batch_idx exclude"),
     (flash_attn.flash_attn_with_kvcache, cached(block_table=TABLE), {"cache_leftpad": int32([1, 0])}, "block_table and cache_leftpad exclude"),
     (flash_attn_3.flash_attn_with_kvcache, cached(page_table=TABLE) | OFFSETS, {"max_seqlen_q": None}, "max_seqlen_q is missing"),
-    (sgl_kernel.flash_attn.flash_attn_varlen_func, PACKED, {"max_seqlen_k": None}, "max_seqlen_q and max_seqlen_k are missing"),
+    (sgl_kernel.flash_attn.flash_attn_varlen_func, PACKED, {"max_seqlen_k": None}, "max_seqlen_k is missing"),
+    (vllm.unified_attention, UNIFIED, {"softmax_scale": None}, "softmax_scale is missing"),
     (vllm.unified_attention, UNIFIED, {"kv_quant_mode": vllm.KVQuantMode.INT8_PER_TOKEN_HEAD}, "INT8_PER_TOKEN_HEAD needs k_scale_cache"),
     (vllm.flash_attn.flash_attn_varlen_func, VLLM, {"cu_seqlens_k": int32([0, 3, 6])}, "cu_seqlens_k and seqused_k exclude"),
     (vllm.flash_attn.flash_attn_varlen_func, VLLM, {"block_table": None}, "cu_seqlens_k or block_table is missing"),
@@ -80,6 +81,7 @@ PARTS = {"out_partial": drawn(2, 3, HEADS, DIM), "lse_partial": drawn(2, 3, HEAD
 MERGED = {name: drawn(3, HEADS, DIM)[..., 0] if name[0] == "s" else drawn(3, HEADS, DIM) for name in ("v_a", "s_a", "v_b", "s_b")}
 CUTLASS = {"q_nope": drawn(2, HEADS, 16), "q_pe": drawn(2, HEADS, 8), "kv_c_and_k_pe_cache": drawn(6, 2, 24), "seq_lens": int32([3, 4])}
 CUTLASS |= {"page_table": TABLE, "workspace": None, "sm_scale": 1.0}
+SCALED = {"q_descale": drawn(2, KV_HEADS).abs(), "k_descale": drawn(2, KV_HEADS).abs()}
 STORED = {"key": drawn(2, KV_HEADS, DIM), "value": drawn(2, KV_HEADS, DIM), "key_cache": drawn(6, 2, KV_HEADS, DIM), "kv_cache_dtype": "auto"}
 STORED |= {"value_cache": drawn(6, 2, KV_HEADS, DIM), "slot_mapping": torch.tensor([1, 3]), "k_scale": None, "v_scale": None}
 LATENTS = {"kv_c": drawn(2, 16), "k_pe": drawn(2, 8), "kv_cache": drawn(6, 2, 24), "slot_mapping": torch.tensor([1, 3]), "kv_cache_dtype": "auto"}
@@ -91,6 +93,13 @@ WRONG = [
     (flash_attn.flash_attn_func, DENSE, {"k": DENSE["k"][:1]}),
     (flash_attn.flash_attn_func, DENSE, {"v": DENSE["v"][:, :2]}),
     (flash_attn.flash_attn_func, DENSE, {"alibi_slopes": drawn(3, HEADS)}),
+    (flash_attn_3.flash_attn_func, DENSE | SCALED, {"q_descale": SCALED["q_descale"][:1]}),
+    *((flash_attn_3.flash_attn_func, DENSE | SCALED, other) for other in half(SCALED, "q_descale", "k_descale")),
+    (flash_attn_3.flash_attn_with_kvcache, cached(page_table=TABLE, cache_batch_idx=int32([1, 0])), {"cache_batch_idx": torch.tensor([1, 0])}),
+    (vllm.reshape_and_cache_flash, STORED, {"slot_mapping": torch.tensor([1.0, 3.0])}),
+    *((flash_attn.flash_attn_func, DENSE, {name: float("nan")}) for name in ("softmax_scale", "softcap")),
+    (scaled_dot_product_attention, SDPA, {"scale": float("nan")}),
+    (sgl_kernel.cutlass_mla_decode, CUTLASS, {"sm_scale": float("nan")}),
     *((flash_attn.flash_attn_func, DENSE, other) for other in half(DENSE, "k", "v")),
     *((call.flash_attn_varlen_func, PACKED, {name: bound}) for call in (flash_attn, flash_attn_3, sgl_kernel.flash_attn, vllm.flash_attn)
       for name, bound in (("max_seqlen_q", 2), ("max_seqlen_k", 0))),

@@ -97,8 +97,6 @@ def flash_attn_varlen_func(
     """The same as flash_attn_3's. With page_table, k and v are pages, and seqused_k or cu_seqlens_k has their lengths."""
     expect("cu_seqlens_q", cu_seqlens_q, None)
     refuse("flash_attn_varlen_func", score_mod=score_mod)
-    if max_seqlen_q is None or max_seqlen_k is None:
-        raise ValueError("max_seqlen_q and max_seqlen_k are missing")
     if only_qv:
         if softmax_scale is None and qv is not None:  # by both widths here, by qv's alone in the other call
             softmax_scale = (q.shape[-1] + qv.shape[-1]) ** -0.5

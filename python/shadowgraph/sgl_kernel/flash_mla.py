@@ -87,7 +87,7 @@ def _sparse_decode(q, caches, head_dim_v, softmax_scale, attn_sink):
         each = [(c, i.reshape(batch * queries, -1), n if n is None else host(n).repeat(queries)) for *_, c, i, n in caches]
         return latent_keys(each, dim)
 
-    names = {"sinks": "attn_sink"}
+    names = {"sinks": "attn_sink", "sm_scale": "softmax_scale"}
     attend_picked(q, keys, head_dim_v, dim**-0.5 if softmax_scale is None else softmax_scale, attn_sink, flat_out, flat_lse, names)
     return out, lse
 

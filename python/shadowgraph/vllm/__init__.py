@@ -57,7 +57,8 @@ def unified_attention(
     mm_prefix_clamp_sliding_window=False,
 ):
     """Writes out [tokens, heads, dim]. k and v [pages, page, heads, dim]; k_descale, v_descale: of the cache, or one per
-    request and head; k_scale_cache, v_scale_cache [pages, page, heads]: of int8. mm_prefix_range [batch, ranges, 2]: first and last token, which see each other; empty where equal."""
+    request and head; k_scale_cache, v_scale_cache [pages, page, heads]: of int8. mm_prefix_range [batch, ranges, 2]: first
+    and last token, which see each other; empty where equal."""
     expect("cu_seqlens_q", cu_seqlens_q, None)
     expect_alike("k", k, v=v)
     left_out = {"output_scale": output_scale, "rswa_prefix_lens": rswa_prefix_lens, "rswa_window": rswa_window}
@@ -65,8 +66,8 @@ def unified_attention(
     left_out |= {"kv_quant_mode": quantised, "chunk_lookback": chunk_lookback + 1, "q_descale": None if is_fp8(q.dtype) else q_descale}
     left_out |= {"mm_prefix_clamp_sliding_window": mm_prefix_clamp_sliding_window and mm_prefix_range is not None}
     refuse("unified_attention", **left_out)
-    if out is None:
-        raise ValueError("out is missing")
+    if out is None or softmax_scale is None:
+        raise ValueError(f"{'out' if out is None else 'softmax_scale'} is missing")
     keys = paged(k, v, block_table, seqused_k, **KV, page_table="block_table", cache_seqlens="seqused_k")
     if kv_quant_mode == KVQuantMode.INT8_PER_TOKEN_HEAD:
         keys = _int8(keys, k_scale_cache, v_scale_cache)
@@ -75,7 +76,8 @@ def unified_attention(
     if q_descale is not None:
         more["q_scale"] = number(q_descale)
     more |= _bidirectional(mm_prefix_range, len(seqused_k))
-    layer = options(softmax_scale, causal, window_size, softcap, **more)
+    left = window_size[0]  # the kernel reads no other: without causal it goes to both sides
+    layer = options(softmax_scale, causal, (left, -1 if causal else left), softcap, **more)
     queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k, "alibi_slopes": alibi_slopes}
     attend(q, keys, layer, **queries, out=out, with_lse=False, mixed=True)
 
