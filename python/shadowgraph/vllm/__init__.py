@@ -71,10 +71,9 @@ def unified_attention(
     keys = paged(k, v, block_table, seqused_k, **KV, page_table="block_table", cache_seqlens="seqused_k")
     if kv_quant_mode == KVQuantMode.INT8_PER_TOKEN_HEAD:
         keys = _int8(keys, k_scale_cache, v_scale_cache)
-    more = {"sinks": floats(sinks), "qq_bias": qq_bias, "alibi": "sqrt" if use_alibi_sqrt else "linear"}
-    more |= {"k_scales": _each_head(k_descale, k), "v_scales": _each_head(v_descale, k)}
-    if q_descale is not None:
-        more["q_scale"] = number(q_descale)
+    more = {"sinks": floats(sinks), "qq_bias": qq_bias, "k_scales": _each_head(k_descale, k), "v_scales": _each_head(v_descale, k)}
+    more["alibi"] = "sqrt" if use_alibi_sqrt else "linear"
+    more["q_scale"] = None if q_descale is None else number(q_descale)
     more |= _bidirectional(mm_prefix_range, len(seqused_k))
     left = window_size[0]  # the kernel reads no other: without causal it goes to both sides
     layer = options(softmax_scale, causal, (left, -1 if causal else left), softcap, **more)
