@@ -28,7 +28,7 @@ REFUSED = [
     (sgl_kernel.flash_attn.flash_attn_with_kvcache, cached(page_table=TABLE), {"score_mod": max}),
     (sgl_kernel.flash_attn.flash_attn_varlen_func, PACKED, {"score_mod": max}),
     *((flash_mla.flash_mla_with_kvcache, LATENT, {name: some}) for name in (
-        "descale_q", "descale_k", "is_fp8_kvcache", "extra_k_cache", "extra_indices_in_kvcache", "topk_length", "extra_topk_length")),
+        "is_fp8_kvcache", "extra_k_cache", "extra_indices_in_kvcache", "topk_length", "extra_topk_length")),
     *((vllm.unified_attention, UNIFIED, {name: value}) for name, value in {
         "q_descale": some, "output_scale": some, "rswa_prefix_lens": some, "rswa_window": some, "chunk_lookback": 1,
         "kv_quant_mode": vllm.KVQuantMode.FP8_PER_TOKEN_HEAD}.items()),
@@ -56,6 +56,7 @@ EXCLUDED = [
     (flash_attn.flash_attn_with_kvcache, cached(block_table=TABLE), {"cache_leftpad": int32([1, 0])}, "block_table and cache_leftpad exclude"),
     (flash_attn_3.flash_attn_with_kvcache, cached(page_table=TABLE) | OFFSETS, {"max_seqlen_q": None}, "max_seqlen_q is missing"),
     (sgl_kernel.flash_attn.flash_attn_varlen_func, PACKED, {"max_seqlen_k": None}, "max_seqlen_k is missing"),
+    (flash_mla.flash_mla_with_kvcache, LATENT, {"descale_q": torch.ones(1)}, "descale_q and descale_k need each other"),
     (vllm.unified_attention, UNIFIED, {"softmax_scale": None}, "softmax_scale is missing"),
     (vllm.unified_attention, UNIFIED, {"kv_quant_mode": vllm.KVQuantMode.INT8_PER_TOKEN_HEAD}, "INT8_PER_TOKEN_HEAD needs k_scale_cache"),
     (vllm.flash_attn.flash_attn_varlen_func, VLLM, {"cu_seqlens_k": int32([0, 3, 6])}, "cu_seqlens_k and seqused_k exclude"),
@@ -125,6 +126,9 @@ WRONG = [
     (sgl_kernel.flash_attn.flash_attn_with_kvcache, cached(page_table=TABLE), {"sinks": drawn(3)}),
     (flash_mla.flash_mla_with_kvcache, LATENT, {"block_table": BAD}),
     (flash_mla.flash_mla_with_kvcache, LATENT, {"head_dim_v": 25}),
+    (flash_mla.flash_mla_with_kvcache, LATENT | {"descale_q": torch.ones(2), "descale_k": torch.ones(1)}, {"descale_q": torch.ones(3)}),
+    *((flash_mla.flash_mla_with_kvcache, LATENT | {"descale_q": torch.ones(2), "descale_k": torch.ones(1)}, {name: torch.ones(1).half()})
+      for name in ("descale_q", "descale_k")),
     *((flash_mla.flash_mla_with_kvcache, LATENT, other) for other in half(LATENT, "k_cache")),
     *((flash_attn_3.flash_attn_combine, PARTS, other) for other in (*half(PARTS, "out_partial", "lse_partial"), {"lse_partial": drawn(2, HEADS, 3)}, {"out": drawn(3, HEADS, 9)})),
     *((sgl_kernel.merge_state_v2, MERGED, other) for other in half(MERGED, "v_b")),

@@ -254,6 +254,17 @@ def test_a_sink_of_mla_is_in_out_alone():
     assert torch.equal(lse, call()[1])
 
 
+@pytest.mark.parametrize(("of_q", "of_k"), [([2.0], [0.5]), ([2.0, 0.5], [0.25, 3.0])])
+def test_descales_of_latents(of_q, of_k):
+    cache, keys, table = latents([3, 4])
+    q = drawn(2, 1, HEADS, 24, seed=4)
+    scales = {"descale_q": torch.tensor(of_q), "descale_k": torch.tensor(of_k)}
+    out, lse = flash_mla.flash_mla_with_kvcache(q, cache[:, :, None], table, int32([3, 4]), 16, None, **scales)
+    for r in range(2):
+        k = keys[r] * of_k[-1 if r else 0]
+        same(out[r], lse[r].t(), attention(q[r] * of_q[-1 if r else 0], k, k[..., :16], seen(1, 3 + r), 24**-0.5))
+
+
 def test_cutlass_mla_decode():
     lens = [3, 4]
     cache, keys, table = latents(lens)

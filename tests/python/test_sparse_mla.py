@@ -134,3 +134,5 @@ def test_wrong_input_is_named(call, given, wrong):
 def test_indices_are_of_a_sparse_decode():
     with pytest.raises(ValueError, match="indices need is_fp8_kvcache=True"):
         flash_mla.flash_mla_with_kvcache(**FP8 | {"is_fp8_kvcache": False})
+    with pytest.raises(ValueError, match="extra_k_cache is missing"):
+        flash_mla.flash_mla_with_kvcache(**FP8 | {"extra_indices_in_kvcache": int32([[[1]]])})

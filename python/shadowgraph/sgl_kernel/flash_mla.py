@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from .._flash import attend, new_lse, new_out, options, paged, schedule
-from .._tensors import expect, expect_alike
+from .._tensors import expect, expect_alike, expect_f32, is_fp8
 from .._upstream import empty, host, refuse, wrong
 from ._sparse import Picked, attend_picked, expect_latents, latent_keys, picked
 
@@ -53,17 +53,34 @@ def flash_mla_with_kvcache(
     """q [batch, queries, heads, dim], k_cache [pages, page, 1, dim]: (out [batch, queries, heads, head_dim_v], lse [batch,
     heads, queries]). A row that sees no key has lse +inf. attn_sink is in out, not in the lse. With indices [batch, queries,
     keys], k_cache has fp8 of 656 bytes a token, or 584, and the first topk_length [batch] slots of a query are its keys."""
-    refuse("flash_mla_with_kvcache", descale_q=descale_q, descale_k=descale_k)
     extra = {"extra_k_cache": extra_k_cache, "extra_indices_in_kvcache": extra_indices_in_kvcache, "extra_topk_length": extra_topk_length}
     if indices is not None:
         if causal or not is_fp8_kvcache:
             raise ValueError("indices need is_fp8_kvcache=True and causal=False")
+        if extra_k_cache is None and (extra_indices_in_kvcache is not None or extra_topk_length is not None):
+            raise ValueError("extra_k_cache is missing")
+        refuse("flash_mla_with_kvcache", descale_q=descale_q, descale_k=descale_k)
         caches = [("k_cache", "indices", "topk_length", k_cache, indices, topk_length), (*extra, *extra.values())]
         return _sparse_decode(q, caches if extra_k_cache is not None else caches[:1], head_dim_v, softmax_scale, attn_sink)
-    refuse("flash_mla_with_kvcache", is_fp8_kvcache=is_fp8_kvcache, topk_length=topk_length, **extra)
+    bytes_of_fp8 = None if is_fp8(k_cache.dtype) else is_fp8_kvcache
+    refuse("flash_mla_with_kvcache", is_fp8_kvcache=bytes_of_fp8, topk_length=topk_length, **extra)
+    if (descale_q is None) != (descale_k is None):
+        raise ValueError("descale_q and descale_k need each other")
     _expect_values(head_dim_v, k_cache)
     keys = paged(k_cache, k_cache[..., :head_dim_v], block_table, cache_seqlens, page_table="block_table", v_cache="k_cache")
-    return attend(q, keys, options(softmax_scale, causal, sinks=attn_sink), no_keys=float("inf"))
+    scales = {} if descale_q is None else _dense_scales(descale_q, descale_k, len(q), k_cache.shape[2])
+    return attend(q, keys, options(softmax_scale, causal, sinks=attn_sink, **scales), no_keys=float("inf"))
+
+
+def _dense_scales(descale_q, descale_k, batch, heads):
+    """f32 [batch, heads] of one number, or one a request; values are k's."""
+    import numpy
+
+    for name, scale in (("descale_q", descale_q), ("descale_k", descale_k)):
+        expect(name, scale, 1 if len(scale) == 1 else batch)
+        expect_f32(**{name: scale})
+    each = lambda scale: numpy.repeat(numpy.broadcast_to(scale, batch)[:, None], heads, 1)  # noqa: E731
+    return {"k_scales": lambda: each(host(descale_q) * host(descale_k)), "v_scales": lambda: each(host(descale_k))}
 
 
 def _expect_values(dims, latents, name="head_dim_v"):
